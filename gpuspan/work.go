@@ -1,0 +1,53 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan
+
+// Precision names the arithmetic whose dense peak a FLOP count is compared with (gpu.flop.precision).
+type Precision uint8
+
+// Precisions; zero means not stated.
+const (
+	PrecisionUnset Precision = iota
+	FP64
+	FP32
+	TF32
+	FP16
+	BF16
+	FP8
+	FP4
+	INT8
+)
+
+// String is the value of gpu.flop.precision; empty when not stated.
+func (p Precision) String() string {
+	switch p {
+	case FP64:
+		return "fp64"
+	case FP32:
+		return "fp32"
+	case TF32:
+		return "tf32"
+	case FP16:
+		return "fp16"
+	case BF16:
+		return "bf16"
+	case FP8:
+		return "fp8"
+	case FP4:
+		return "fp4"
+	case INT8:
+		return "int8"
+	}
+	return ""
+}
+
+// Work is what a section moved and computed, as the caller declares it. Zero means not stated, never "none".
+type Work struct {
+	Read      int64     // bytes read (gpu.io.read.size)
+	Written   int64     // bytes written (gpu.io.write.size)
+	Bytes     int64     // bytes moved in all, when the split is not known (gpu.io.size is Bytes + Read + Written)
+	Items     int64     // elements processed: tokens, rows, images (gpu.operation.items)
+	FLOPs     float64   // floating-point operations, a multiply-add counting 2 (gpu.flop.count)
+	Precision Precision // of FLOPs
+}
