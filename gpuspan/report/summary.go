@@ -1,0 +1,218 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import "time"
+
+// Summary is what a profiler has measured up to one moment. It shares no memory with the profiler.
+type Summary struct {
+	Service    string        // name of the service or program; may be empty
+	Start      time.Time     // when measuring began (or was reset)
+	End        time.Time     // when the summary was made
+	Covered    time.Duration // union of all timed sections on the wall clock, over all streams
+	Operations []Operation   // parents before their children
+	Loops      []Loop
+	Devices    []Device
+	Dropped    map[string]int64 // sections lost, by reason
+	Overflow   int64            // runs counted under "(other)" because there were too many operations
+}
+
+// Wall is the time that the summary covers.
+func (s Summary) Wall() time.Duration { return s.End.Sub(s.Start) }
+
+// WallCoverage is the share of wall time in which at least one timed section ran, 0 to 1, and false when no time has
+// passed. It says how much of the program the sections explain, not how busy the device was.
+func (s Summary) WallCoverage() (float64, bool) {
+	w := s.Wall()
+	if w <= 0 {
+		return 0, false
+	}
+	return min(float64(s.Covered)/float64(w), 1), true
+}
+
+// Total is the time of all outermost sections. Streams run side by side, so it may exceed the wall time.
+func (s Summary) Total() time.Duration {
+	var t time.Duration
+	for i := range s.Operations {
+		if s.Operations[i].Parent < 0 {
+			t += s.Operations[i].All.Duration.Total
+		}
+	}
+	return t
+}
+
+// Device is one device that the sections ran on.
+type Device struct {
+	Ordinal int           `json:"ordinal"`
+	ID      string        `json:"id,omitempty"`
+	Model   string        `json:"model,omitempty"`
+	Floor   time.Duration `json:"-"` // duration of an empty section
+	Peaks   Peaks         `json:"peaks,omitzero"`
+}
+
+// Durations are statistics of durations. All but Count are zero when Count is.
+type Durations struct {
+	Count  int64         // durations seen
+	Total  time.Duration // their sum
+	Min    time.Duration
+	Max    time.Duration
+	Mean   time.Duration
+	StdDev time.Duration // of the population: divided by Count
+	P50    time.Duration // zero when no quantiles were kept
+	P99    time.Duration
+}
+
+// Figures are the figures of a set of runs.
+type Figures struct {
+	Count    int64              // runs, timed or not
+	Duration Durations          // of the timed runs
+	Memory   IO                 // of all runs, bytes over device memory
+	PCIe     IO                 // of all runs, bytes over PCIe
+	Items    int64              // of all runs
+	FLOPs    map[string]float64 // of all runs, by precision ("" when not stated)
+	timed    work               // of the timed runs: what the rates divide
+}
+
+type work struct {
+	memory, pcie IO
+	items        int64
+	flops        float64
+}
+
+// Rates are work per second of the timed runs, in bytes, floating-point operations and items. Zero is not known.
+type Rates struct {
+	MemoryRead, MemoryWritten, Memory float64
+	PCIeRead, PCIeWritten, PCIe       float64
+	FLOPs                             float64
+	Items                             float64
+}
+
+// Rates divides the declared work of the timed runs by their duration.
+func (f Figures) Rates() Rates {
+	s := f.Duration.Total.Seconds()
+	if s <= 0 {
+		return Rates{}
+	}
+	t := f.timed
+	return Rates{
+		MemoryRead: float64(t.memory.Read) / s, MemoryWritten: float64(t.memory.Written) / s, Memory: float64(t.memory.Total()) / s,
+		PCIeRead: float64(t.pcie.Read) / s, PCIeWritten: float64(t.pcie.Written) / s, PCIe: float64(t.pcie.Total()) / s,
+		FLOPs: t.flops / s, Items: float64(t.items) / s,
+	}
+}
+
+// TotalFLOPs is the sum of FLOPs over all precisions.
+func (f Figures) TotalFLOPs() float64 {
+	var sum float64
+	for _, v := range f.FLOPs {
+		sum += v
+	}
+	return sum
+}
+
+// Operation is an operation at one place in the nesting.
+type Operation struct {
+	Info
+	Parent int      // index into Summary.Operations; −1 for outermost sections
+	Depth  int      // 0 for outermost sections
+	Path   []string // names from the outermost section to this one
+	Device int      // gpu.device.ordinal of the latest run
+
+	All   Figures // every run
+	First Figures // the first run in the process
+	Rest  Figures // every other run
+
+	ShareOfParent float64 // of the parent's total duration, 0 to 1 unless children ran on several streams; 0 when not known
+	ShareOfTotal  float64 // of the duration of all outermost sections
+	PeakShare     float64 // of the limit that was closest: device memory, PCIe or FLOP/s; 0 when not known
+	PeakOf        string  // which limit: "memory", "pcie", or the precision
+
+	Starved    int64         // timed runs whose end delay was below Duration/20: the GPU waited for the host
+	BelowFloor int64         // timed runs shorter than 10 × the device's empty section
+	Floor      time.Duration // the empty section of the device of the latest run; 0 when not known
+
+	MemoryPeak  int64 // highest device memory in use at the end of a run, bytes
+	MemorySpike int64 // largest growth of device memory during one run, bytes
+
+	Kernels []Kernel // launched by this operation, in order of first launch; at most 32
+}
+
+// Kernel is a kernel that an operation launched.
+type Kernel struct {
+	Name   string `json:"name"`
+	Module string `json:"module,omitempty"`
+	Count  int64  `json:"count"`
+}
+
+// Loop is the statistics of the recorded steps of one loop.
+type Loop struct {
+	Name       string
+	Steps      int64
+	Duration   Durations
+	Host       Durations
+	Phases     []Phase       // in order of first declaration
+	Overlap    time.Duration // sums over all steps; Duration.Total = sum of phases − Overlap + Other
+	Other      time.Duration
+	Covered    time.Duration
+	Exposed    time.Duration
+	Items      int64
+	ItemType   string
+	ModelFLOPs float64
+	MFU        float64 // ModelFLOPs ÷ (time × devices × dense peak of their precision); 0 when not known
+}
+
+// Phase is the statistics of one phase. Count counts the steps that had the phase.
+type Phase struct {
+	Name     string
+	Duration Durations
+}
+
+// ByName adds up an operation over every place in which it ran. Quantiles are absent when there was more than one.
+func (s Summary) ByName(name string) (Figures, bool) {
+	return s.sum(func(o *Operation) bool { return o.Name == name })
+}
+
+// Categories adds up the operations of each category, in order of first appearance. An operation below another one of
+// its own category is left out, since its time is within the other's.
+func (s Summary) Categories() []Category {
+	var out []Category
+	seen := map[string]bool{}
+	for i := range s.Operations {
+		c := s.Operations[i].Category
+		if c == "" || seen[c] {
+			continue
+		}
+		seen[c] = true
+		f, _ := s.sum(func(o *Operation) bool { return o.Category == c && !s.within(o, c) })
+		out = append(out, Category{Name: c, Figures: f})
+	}
+	return out
+}
+
+// Category is the figures of all operations of one category.
+type Category struct {
+	Name    string
+	Figures Figures
+}
+
+func (s Summary) within(o *Operation, category string) bool {
+	for p := o.Parent; p >= 0; p = s.Operations[p].Parent {
+		if s.Operations[p].Category == category {
+			return true
+		}
+	}
+	return false
+}
+
+func (s Summary) sum(match func(*Operation) bool) (Figures, bool) {
+	var f Figures
+	n := 0
+	for i := range s.Operations {
+		if match(&s.Operations[i]) {
+			f.merge(s.Operations[i].All)
+			n++
+		}
+	}
+	return f, n > 0
+}
