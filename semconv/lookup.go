@@ -1,0 +1,196 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semconv
+
+import (
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Type is the type of an attribute's value.
+type Type int
+
+// Types of values. The zero Type is none of them.
+const (
+	TypeString  Type = iota + 1 // one string
+	TypeInt                     // one int64
+	TypeDouble                  // one float64
+	TypeBoolean                 // one bool
+	TypeStrings                 // a list of strings
+	TypeInts                    // a list of int64
+)
+
+// String returns the type as registry.yaml writes it.
+func (t Type) String() string {
+	switch t {
+	case TypeString:
+		return "string"
+	case TypeInt:
+		return "int"
+	case TypeDouble:
+		return "double"
+	case TypeBoolean:
+		return "boolean"
+	case TypeStrings:
+		return "string[]"
+	case TypeInts:
+		return "int[]"
+	}
+	return "unknown"
+}
+
+// Instrument is the kind of a metric.
+type Instrument int
+
+// Instruments. The zero Instrument is none of them. On the wire a counter is a monotonic sum, an up-down counter a sum
+// that is not monotonic.
+const (
+	InstrumentGauge Instrument = iota + 1
+	InstrumentCounter
+	InstrumentUpDownCounter
+	InstrumentHistogram
+)
+
+// String returns the instrument as registry.yaml writes it.
+func (i Instrument) String() string {
+	switch i {
+	case InstrumentGauge:
+		return "gauge"
+	case InstrumentCounter:
+		return "counter"
+	case InstrumentUpDownCounter:
+		return "updowncounter"
+	case InstrumentHistogram:
+		return "histogram"
+	}
+	return "unknown"
+}
+
+// Attribute is one entry of the registry.
+type Attribute struct {
+	Name    string   // as on the wire; a template has one segment in angle brackets
+	Type    Type     // of the value
+	Unit    string   // UCUM; empty where the value has none
+	Group   string   // section of the documentation
+	Brief   string   // how it is obtained and what it does not mean
+	Members []string // the values of an enumeration, sorted; nil where the value is free
+	Open    bool     // values other than Members may occur
+	On      []string // where it may be: resource, scope, span, metric, log
+	Writers []string // gpuspan and types of Collector components
+	Origin  string   // "otel" for a name of OpenTelemetry's own conventions
+}
+
+// Metric is one entry of the registry.
+type Metric struct {
+	Name       string
+	Instrument Instrument
+	Unit       string // UCUM
+	Group      string
+	Brief      string
+	Attributes []string // names of the attributes that its points may have
+	Writers    []string
+	Origin     string // "otel" for a name of OpenTelemetry's own conventions
+}
+
+// Event is one entry of the registry: the event name of a log record.
+type Event struct {
+	Name       string
+	Group      string
+	Brief      string
+	Attributes []string
+	Writers    []string
+}
+
+type index struct {
+	attributes map[string]Attribute
+	templates  []Attribute
+	metrics    map[string]Metric
+	events     map[string]Event
+}
+
+// lookup is built at the first use, so that programs that only need the constants pay nothing.
+var lookup = sync.OnceValue(func() index {
+	x := index{attributes: map[string]Attribute{}, metrics: map[string]Metric{}, events: map[string]Event{}}
+	for _, a := range attributes() {
+		x.attributes[a.Name] = a
+		if strings.Contains(a.Name, "<") {
+			x.templates = append(x.templates, a)
+		}
+	}
+	for _, m := range metrics() {
+		x.metrics[m.Name] = m
+	}
+	for _, e := range events() {
+		x.events[e.Name] = e
+	}
+	return x
+})
+
+// Attributes returns all attributes, sorted by name. The slice is the caller's.
+func Attributes() []Attribute { return attributes() }
+
+// Metrics returns all metrics, sorted by name. The slice is the caller's.
+func Metrics() []Metric { return metrics() }
+
+// Events returns all events, sorted by name. The slice is the caller's.
+func Events() []Event { return events() }
+
+// LookupAttribute returns the attribute with a name. A name that a template covers, as gpu.step.phase.forward.duration,
+// gives the template's entry.
+func LookupAttribute(name string) (Attribute, bool) {
+	x := lookup()
+	a, ok := x.attributes[name]
+	if !ok {
+		for _, t := range x.templates {
+			if matches(t.Name, name) {
+				return t.clone(), true
+			}
+		}
+	}
+	return a.clone(), ok
+}
+
+// LookupMetric returns the metric with a name.
+func LookupMetric(name string) (Metric, bool) {
+	m, ok := lookup().metrics[name]
+	m.Attributes, m.Writers = slices.Clone(m.Attributes), slices.Clone(m.Writers)
+	return m, ok
+}
+
+// LookupEvent returns the event with a name.
+func LookupEvent(name string) (Event, bool) {
+	e, ok := lookup().events[name]
+	e.Attributes, e.Writers = slices.Clone(e.Attributes), slices.Clone(e.Writers)
+	return e, ok
+}
+
+func (a Attribute) clone() Attribute {
+	a.Members, a.On, a.Writers = slices.Clone(a.Members), slices.Clone(a.On), slices.Clone(a.Writers)
+	return a
+}
+
+// matches says whether name is template with a lower_snake word in the place of the segment in angle brackets.
+func matches(template, name string) bool {
+	prefix, rest, _ := strings.Cut(template, "<")
+	_, suffix, _ := strings.Cut(rest, ">")
+	word, ok := strings.CutPrefix(name, prefix)
+	if !ok {
+		return false
+	}
+	word, ok = strings.CutSuffix(word, suffix)
+	return ok && isSegment(word)
+}
+
+func isSegment(s string) bool {
+	for i, r := range s {
+		switch {
+		case r >= 'a' && r <= 'z':
+		case i > 0 && (r == '_' || r >= '0' && r <= '9'):
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
