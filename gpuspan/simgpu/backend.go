@@ -1,0 +1,231 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simgpu
+
+import (
+	"errors"
+	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+var _ gpuspan.Backend = (*GPU)(nil)
+
+// event is a recorded time: stamp on the device's clock, and the true host time of it.
+type event struct {
+	device   int
+	recorded bool
+	captured bool
+	stamp    int64 // ns on the device's clock
+	truth    int64 // host ns
+}
+
+// Name is "simulated".
+func (g *GPU) Name() string { return semconv.GPUTimingSourceSimulated }
+
+// Devices lists the simulated devices.
+func (g *GPU) Devices() ([]gpuspan.Device, error) {
+	out := make([]gpuspan.Device, len(g.devices))
+	for i, d := range g.devices {
+		out[i] = d.info
+	}
+	return out, nil
+}
+
+// Now is the simulation's host time.
+func (g *GPU) Now() time.Time { return g.clock.Now() }
+
+// ThreadInit has nothing to do: no capture is disturbed by polling here.
+func (g *GPU) ThreadInit() error { return nil }
+
+// StreamInfo answers for streams that this GPU made.
+func (g *GPU) StreamInfo(s gpuspan.StreamHandle) (int, gpuspan.StreamKind, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	st, ok := g.stream(s)
+	if !ok {
+		return 0, gpuspan.StreamExplicit, errors.New("simgpu: unknown stream (make it with GPU.Stream)")
+	}
+	return st.device, gpuspan.StreamExplicit, nil
+}
+
+// Bind has nothing to do: a simulated device needs no current context.
+func (g *GPU) Bind(int) (func(), gpuspan.Status) { return func() {}, gpuspan.StatusOK }
+
+// NewStream makes a stream on a device.
+func (g *GPU) NewStream(device int) (gpuspan.StreamHandle, gpuspan.Status) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, ok := g.device(device); !ok {
+		return 0, gpuspan.StatusInvalidValue
+	}
+	g.streams = append(g.streams, &stream{device: device})
+	return gpuspan.StreamHandle(len(g.streams)), gpuspan.StatusOK
+}
+
+// FreeStream ends a stream; its handle is not used again.
+func (g *GPU) FreeStream(_ int, s gpuspan.StreamHandle) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if st, ok := g.stream(s); ok {
+		st.gone = true
+	}
+}
+
+// NewEvents fills dst.
+func (g *GPU) NewEvents(device int, dst []gpuspan.Event) gpuspan.Status {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, ok := g.device(device); !ok {
+		return gpuspan.StatusInvalidValue
+	}
+	for i := range dst {
+		if n := len(g.free); n > 0 {
+			at := g.free[n-1]
+			g.free = g.free[:n-1]
+			g.events[at] = event{device: device}
+			dst[i] = gpuspan.Event(at + 1)
+			continue
+		}
+		g.events = append(g.events, event{device: device})
+		dst[i] = gpuspan.Event(len(g.events))
+	}
+	return gpuspan.StatusOK
+}
+
+// FreeEvents gives events back.
+func (g *GPU) FreeEvents(_ int, events []gpuspan.Event) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, e := range events {
+		if e > 0 && int(e) <= len(g.events) {
+			g.free = append(g.free, int(e)-1)
+		}
+	}
+}
+
+// Capturing reports whether a graph is being captured on the stream.
+func (g *GPU) Capturing(s gpuspan.StreamHandle) (bool, gpuspan.Status) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	st, ok := g.stream(s)
+	if !ok {
+		return false, gpuspan.StatusInvalidHandle
+	}
+	return st.capturing, gpuspan.StatusOK
+}
+
+// Record stamps an event behind the stream's work.
+func (g *GPU) Record(c *gpuspan.Call) gpuspan.Status {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e, st, status := g.recordArgs(c)
+	if status != gpuspan.StatusOK {
+		return status
+	}
+	if st.capturing { // as a driver: a fork point, not a time
+		*e = event{device: e.device, captured: true}
+		return gpuspan.StatusOK
+	}
+	at := max(st.busyUntil, g.now()) + int64(eventGap)
+	st.busyUntil = at
+	*e = event{device: e.device, recorded: true, stamp: g.gpuTime(at), truth: at}
+	return gpuspan.StatusOK
+}
+
+func (g *GPU) recordArgs(c *gpuspan.Call) (*event, *stream, gpuspan.Status) {
+	st, ok := g.stream(gpuspan.StreamHandle(c.Args[1]))
+	if !ok {
+		return nil, nil, gpuspan.StatusInvalidHandle
+	}
+	e, ok := g.event(gpuspan.Event(c.Args[0]))
+	if !ok || e.device != st.device {
+		return nil, nil, gpuspan.StatusInvalidHandle
+	}
+	return e, st, gpuspan.StatusOK
+}
+
+func (g *GPU) event(e gpuspan.Event) (*event, bool) {
+	if e == 0 || int(e) > len(g.events) {
+		return nil, false
+	}
+	return &g.events[e-1], true
+}
+
+// Query is StatusOK once the event's time has come.
+func (g *GPU) Query(ev gpuspan.Event) gpuspan.Status {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e, ok := g.event(ev)
+	switch {
+	case !ok:
+		return gpuspan.StatusInvalidHandle
+	case e.captured:
+		return gpuspan.StatusCapturedEvent
+	case e.recorded && e.truth > g.now():
+		return gpuspan.StatusNotReady
+	}
+	return gpuspan.StatusOK
+}
+
+// Synchronize waits on the clock for the event.
+func (g *GPU) Synchronize(ev gpuspan.Event) gpuspan.Status {
+	g.mu.Lock()
+	e, ok := g.event(ev)
+	var until int64
+	if ok {
+		until = e.truth
+	}
+	captured := ok && e.captured
+	g.mu.Unlock()
+	switch {
+	case !ok:
+		return gpuspan.StatusInvalidHandle
+	case captured:
+		return gpuspan.StatusCapturedEvent
+	}
+	g.sleepUntil(until)
+	return gpuspan.StatusOK
+}
+
+// Elapsed is the device's time between two events, rounded as a driver does: float32 milliseconds.
+func (g *GPU) Elapsed(a, b gpuspan.Event) (float64, gpuspan.Status) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, okA := g.event(a)
+	y, okB := g.event(b)
+	switch {
+	case !okA || !okB || !x.recorded || !y.recorded || x.device != y.device:
+		return 0, gpuspan.StatusInvalidHandle
+	case max(x.truth, y.truth) > g.now():
+		return 0, gpuspan.StatusNotReady
+	}
+	return float64(float32(float64(y.stamp-x.stamp)/1e6)) * 1e6, gpuspan.StatusOK
+}
+
+// TrueTime is the host time at which the event really happened, which no real device can tell.
+func (g *GPU) TrueTime(ev gpuspan.Event) (time.Time, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e, ok := g.event(ev)
+	if !ok || !e.recorded {
+		return time.Time{}, false
+	}
+	return g.start.Add(time.Duration(e.truth)), true
+}
+
+// MemoryUsage is what was allocated with [GPU.Allocate].
+func (g *GPU) MemoryUsage(device int) (int64, gpuspan.Status) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d, ok := g.device(device)
+	if !ok {
+		return 0, gpuspan.StatusInvalidValue
+	}
+	return d.used, gpuspan.StatusOK
+}
+
+// Close ends the simulation; it holds nothing outside of memory.
+func (g *GPU) Close() error { return nil }

@@ -1,0 +1,149 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simgpu
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+)
+
+// GPU is a driver with one or more simulated devices. It is a [gpuspan.Backend]; all methods are safe for concurrent use.
+type GPU struct {
+	clock Clock
+	start time.Time
+	cfg   config
+
+	mu      sync.Mutex
+	rng     *rand.Rand
+	devices []*device
+	streams []*stream // by StreamHandle - 1
+	events  []event   // by Event - 1
+	free    []int
+}
+
+type device struct {
+	spec    Spec
+	info    gpuspan.Device
+	meter   *meter
+	engines [3]int64 // ns when the engine is free: compute, in, out
+	used    int64    // bytes allocated
+}
+
+type config struct {
+	specs    []Spec
+	driftPPM float64
+	offset   time.Duration
+	tick     time.Duration
+	seed     uint64
+	jitter   float64
+}
+
+// Option configures [New].
+type Option interface{ apply(*config) }
+
+type optionFunc func(*config)
+
+func (f optionFunc) apply(c *config) { f(c) }
+
+// WithDevices sets the devices; the default is one [DefaultSpec].
+func WithDevices(specs ...Spec) Option { return optionFunc(func(c *config) { c.specs = specs }) }
+
+// WithClockError gives the device's clock a drift against the host's (parts per million) and an offset.
+// The default is 12 ppm and an arbitrary offset.
+func WithClockError(driftPPM float64, offset time.Duration) Option {
+	return optionFunc(func(c *config) { c.driftPPM, c.offset = driftPPM, offset })
+}
+
+// WithTick sets the resolution of event times; the default is 32 ns, 0 means exact.
+func WithTick(d time.Duration) Option { return optionFunc(func(c *config) { c.tick = d }) }
+
+// WithSeed sets the seed of the run times' spread; the default is 1.
+func WithSeed(seed uint64) Option { return optionFunc(func(c *config) { c.seed = seed }) }
+
+// WithJitter sets the relative standard deviation of run times; the default is 0.02, 0 makes them exact.
+func WithJitter(share float64) Option { return optionFunc(func(c *config) { c.jitter = share }) }
+
+// New makes a GPU on the given clock; nil means the host's real clock.
+func New(clock Clock, opts ...Option) *GPU {
+	if clock == nil {
+		clock = realClock{base: time.Now()}
+	}
+	cfg := config{driftPPM: 12, offset: 1234567891 * time.Nanosecond, tick: 32 * time.Nanosecond, seed: 1, jitter: 0.02}
+	for _, o := range opts {
+		o.apply(&cfg)
+	}
+	if len(cfg.specs) == 0 {
+		cfg.specs = []Spec{DefaultSpec()}
+	}
+	g := &GPU{clock: clock, start: clock.Now(), cfg: cfg, rng: rand.New(rand.NewPCG(cfg.seed, 0x6f74656c677075))}
+	for i, spec := range cfg.specs {
+		g.devices = append(g.devices, &device{
+			spec: spec,
+			info: gpuspan.Device{
+				Ordinal: i, Model: spec.Model, Vendor: "simulated", DriverVersion: "simgpu",
+				UUID:   fmt.Sprintf("GPU-51a0c0de-0000-4000-8000-%012x", i),
+				PCIBDF: fmt.Sprintf("0000:%02x:00.0", i+1), MemoryTotal: spec.MemoryTotal,
+			},
+			meter: newMeter(spec, g.start),
+		})
+	}
+	return g
+}
+
+// now is the host's time in ns since the device's start.
+func (g *GPU) now() int64 { return int64(g.clock.Now().Sub(g.start)) }
+
+// gpuTime maps host ns to the device's own clock, truncated to its tick.
+func (g *GPU) gpuTime(host int64) int64 {
+	t := int64(g.cfg.offset) + host + int64(float64(host)*g.cfg.driftPPM*1e-6)
+	if k := int64(g.cfg.tick); k > 1 {
+		t -= t % k
+	}
+	return t
+}
+
+func (g *GPU) device(i int) (*device, bool) {
+	if i < 0 || i >= len(g.devices) {
+		return nil, false
+	}
+	return g.devices[i], true
+}
+
+// Telemetry reads the meters of a device; ok is false when there is no such device.
+func (g *GPU) Telemetry(ordinal int) (t Telemetry, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d, ok := g.device(ordinal)
+	if !ok {
+		return Telemetry{}, false
+	}
+	t = d.meter.read(g.now())
+	t.MemoryUsed = d.used
+	return t, true
+}
+
+// Spec is the hardware of a device; ok is false when there is no such device.
+func (g *GPU) Spec(ordinal int) (s Spec, ok bool) {
+	d, ok := g.device(ordinal)
+	if !ok {
+		return Spec{}, false
+	}
+	return d.spec, true
+}
+
+// Allocate takes (or, negative, gives back) device memory and reports whether there was room.
+func (g *GPU) Allocate(ordinal int, bytes int64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d, ok := g.device(ordinal)
+	if !ok || d.used+bytes > d.spec.MemoryTotal || d.used+bytes < 0 {
+		return false
+	}
+	d.used += bytes
+	return true
+}

@@ -1,0 +1,56 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simgpu
+
+import "github.com/otelgpu/otelgpu/gpuspan"
+
+// Spec is the hardware of one simulated device. Rates are peaks; kernels reach a part of them (see [Kernel]).
+type Spec struct {
+	Model           string                        // as hw.model, e.g. "Simulated GPU"
+	MemoryTotal     int64                         // bytes
+	MemoryBandwidth float64                       // bytes per second
+	FLOPRate        map[gpuspan.Precision]float64 // dense FLOP/s per precision; a missing one runs at the FP32 rate
+	PCIeBandwidth   float64                       // bytes per second, one direction, pinned host memory
+	PageableShare   float64                       // part of PCIeBandwidth that pageable host memory reaches (0: 0.35)
+	IdlePower       float64                       // W
+	PowerLimit      float64                       // W; work that would need more runs at a lower SM clock
+	ClockSM         float64                       // Hz, without throttling
+	ClockMemory     float64                       // Hz
+	Ambient         float64                       // °C of the idle device
+	ThermalRise     float64                       // °C per W above idle, in equilibrium
+}
+
+// DefaultSpec is a data-centre device of the H100 SXM class (rates from NVIDIA's H100 data sheet, dense).
+func DefaultSpec() Spec {
+	return Spec{
+		Model:           "Simulated GPU",
+		MemoryTotal:     80 << 30,
+		MemoryBandwidth: 3.35e12,
+		FLOPRate: map[gpuspan.Precision]float64{
+			gpuspan.FP64: 33.5e12, gpuspan.FP32: 67e12, gpuspan.TF32: 494.7e12, gpuspan.FP16: 989.4e12,
+			gpuspan.BF16: 989.4e12, gpuspan.FP8: 1978.9e12, gpuspan.INT8: 1978.9e12,
+		},
+		PCIeBandwidth: 63e9,
+		IdlePower:     75,
+		PowerLimit:    700,
+		ClockSM:       1980e6,
+		ClockMemory:   2619e6,
+		Ambient:       32,
+		ThermalRise:   0.055,
+	}
+}
+
+func (s Spec) flopRate(p gpuspan.Precision) float64 {
+	if r := s.FLOPRate[p]; r > 0 {
+		return r
+	}
+	return s.FLOPRate[gpuspan.FP32]
+}
+
+func (s Spec) pageableShare() float64 {
+	if s.PageableShare > 0 {
+		return s.PageableShare
+	}
+	return 0.35
+}
