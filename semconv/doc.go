@@ -11,4 +11,4 @@
 // All names are in development: they may change with a note in the changelog.
 package semconv // import "github.com/otelgpu/otelgpu/semconv"
 
-//go:generate go tool -modfile=../internal/tools/go.mod semconvgen ..
+//go:generate go -C ../internal/tools run ./semconvgen ../..

@@ -39,7 +39,6 @@ type attribute struct {
 	On      []string `yaml:"on"`
 	Writers []string `yaml:"writers"`
 	Open    bool     `yaml:"open"`
-	Within  []string `yaml:"within"`
 	Members []member `yaml:"members"`
 	Example any      `yaml:"example"`
 	Brief   string   `yaml:"brief"`

@@ -1,0 +1,75 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semconv_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+func ExampleLookupAttribute() {
+	a, _ := semconv.LookupAttribute("gpu.step.phase.forward.duration")
+	fmt.Println(a.Name, a.Type, a.Unit)
+	m, _ := semconv.LookupMetric(semconv.GPUOperationDurationName)
+	fmt.Println(m.Name, m.Instrument, m.Unit)
+	// Output:
+	// gpu.step.phase.<phase>.duration double s
+	// gpu.operation.duration histogram s
+}
+
+func TestTemplateCoversOneLowerSnakeSegment(t *testing.T) {
+	if got := string(semconv.GPUStepPhaseDurationKey("forward")); got != "gpu.step.phase.forward.duration" {
+		t.Errorf("key %q", got)
+	}
+	for name, want := range map[string]bool{
+		"gpu.step.phase.forward.duration":  true,
+		"gpu.step.phase.h2d_copy.duration": true,
+		"gpu.step.phase..duration":         false,
+		"gpu.step.phase.duration":          false,
+		"gpu.step.phase.Forward.duration":  false,
+		"gpu.step.phase.a.b.duration":      false,
+		"gpu.step.phase.1st.duration":      false,
+		"gpu.nothing":                      false,
+		"":                                 false,
+	} {
+		if _, ok := semconv.LookupAttribute(name); ok != want {
+			t.Errorf("LookupAttribute(%q) = %v, want %v", name, ok, want)
+		}
+	}
+}
+
+func TestTableCannotBeChangedThroughAResult(t *testing.T) {
+	a, _ := semconv.LookupAttribute("gpu.operation.type")
+	a.Members[0] = "changed"
+	b, _ := semconv.LookupAttribute("gpu.operation.type")
+	if b.Members[0] != "collective" {
+		t.Errorf("first member is %q, want collective", b.Members[0])
+	}
+	semconv.Metrics()[0].Name = "changed"
+	if n := semconv.Metrics()[0].Name; n != "gpu.clock.frequency" {
+		t.Errorf("first metric is %q, want gpu.clock.frequency", n)
+	}
+}
+
+func TestGoNamesFollowTheNamesOnTheWire(t *testing.T) {
+	for want, got := range map[string]string{
+		"gpu.operation.type":        string(semconv.GPUOperationTypeKey),
+		"gpu.cache.l2.hit_ratio":    string(semconv.GPUCacheL2HitRatioKey),
+		"gpu.pci.bdf":               string(semconv.GPUPCIBDFKey),
+		"gpu.step.model.flop.count": string(semconv.GPUStepModelFLOPCountKey),
+		"hw.id":                     string(semconv.HWIDKey),
+		"gpu.pcie.io":               semconv.GPUPCIeIOName,
+		"gpu.nvlink.io":             semconv.GPUNVLinkIOName,
+		"gpu.operation.flops":       semconv.GPUOperationFLOPSName,
+		"section":                   semconv.GPUOperationTypeSection,
+		"cuda_event":                semconv.GPUTimingSourceCUDAEvent,
+		"s":                         semconv.GPUOperationDurationUnit,
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semconv_test
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+var (
+	name = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*(\.([a-z][a-z0-9]*(_[a-z0-9]+)*|<[a-z]+>))*$`)
+	unit = regexp.MustCompile(`^(1|s|By|Hz|W|J|Cel|\{[a-z]+\})(/(s|By))?$`)
+)
+
+func attributeNames() []string {
+	var out []string
+	for _, a := range semconv.Attributes() {
+		out = append(out, a.Name)
+	}
+	return out
+}
+
+func metricNames() []string {
+	var out []string
+	for _, m := range semconv.Metrics() {
+		out = append(out, m.Name)
+	}
+	return out
+}
+
+func eventNames() []string {
+	var out []string
+	for _, e := range semconv.Events() {
+		out = append(out, e.Name)
+	}
+	return out
+}
+
+func TestNamesAreSortedUniqueDottedLowerSnake(t *testing.T) {
+	for kind, names := range map[string][]string{"attribute": attributeNames(), "metric": metricNames(), "event": eventNames()} {
+		for i, n := range names {
+			if !name.MatchString(n) {
+				t.Errorf("%s %q is not dotted lower_snake", kind, n)
+			}
+			if i > 0 && names[i-1] >= n {
+				t.Errorf("%s %q stands after %q", kind, n, names[i-1])
+			}
+		}
+	}
+}
+
+// A name that is also a namespace cannot be drawn as a tree: a backend that stores gpu.x as a field has no place for
+// gpu.x.y. Attributes, metrics and events are separate trees, as in OpenTelemetry: a metric may share an attribute's name.
+func TestNoNameIsANamespace(t *testing.T) {
+	// gpu.step.phase is a dimension of metrics only and the template an attribute of spans only (checked below), so no
+	// record holds both.
+	apart := map[string]string{"gpu.step.phase": "gpu.step.phase.<phase>.duration"}
+	for kind, names := range map[string][]string{"attribute": attributeNames(), "metric": metricNames(), "event": eventNames()} {
+		for _, n := range names {
+			for _, m := range names {
+				if strings.HasPrefix(m, n+".") && apart[n] != m {
+					t.Errorf("%s %q is also a namespace, of %q", kind, n, m)
+				}
+			}
+		}
+	}
+	for a, b := range apart {
+		x, ok := semconv.LookupAttribute(a)
+		y, ok2 := semconv.LookupAttribute(b)
+		if !ok || !ok2 {
+			t.Fatalf("%q or %q is not in the registry", a, b)
+		}
+		for _, on := range x.On {
+			if slices.Contains(y.On, on) {
+				t.Errorf("%q and %q can both be on a %s", a, b, on)
+			}
+		}
+	}
+}
+
+func TestUnitsAreUCUMAndFitTheType(t *testing.T) {
+	for _, a := range semconv.Attributes() {
+		if a.Unit == "" {
+			if a.Type == semconv.TypeDouble {
+				t.Errorf("attribute %s: a double has no unit", a.Name)
+			}
+			continue
+		}
+		if !unit.MatchString(a.Unit) {
+			t.Errorf("attribute %s: unit %q is not UCUM", a.Name, a.Unit)
+		}
+		switch a.Type {
+		case semconv.TypeString, semconv.TypeStrings, semconv.TypeBoolean:
+			t.Errorf("attribute %s: a %s has unit %q", a.Name, a.Type, a.Unit)
+		case semconv.TypeInt:
+			if a.Unit != "By" && !strings.HasPrefix(a.Unit, "{") {
+				t.Errorf("attribute %s: an int has unit %q (sizes and counts are ints, all else double)", a.Name, a.Unit)
+			}
+		}
+		if strings.HasSuffix(a.Name, ".duration") && a.Unit != "s" {
+			t.Errorf("attribute %s: durations are seconds, not %q", a.Name, a.Unit)
+		}
+		if strings.HasSuffix(a.Name, ".utilization") && a.Unit != "1" {
+			t.Errorf("attribute %s: utilisation is a ratio, not %q", a.Name, a.Unit)
+		}
+	}
+	for _, m := range semconv.Metrics() {
+		if !unit.MatchString(m.Unit) {
+			t.Errorf("metric %s: unit %q is not UCUM", m.Name, m.Unit)
+		}
+	}
+}
+
+func TestEntriesSayWhereWhoAndWhat(t *testing.T) {
+	places := []string{"resource", "scope", "span", "metric", "log"}
+	writers := []string{"gpuspan", "kineto", "nsys", "gpu", "gpu_join", "gpu_derive", "gpu_metrics"}
+	check := func(name, brief string, from []string) {
+		if !strings.HasSuffix(brief, ".") || strings.Contains(brief, "\n") {
+			t.Errorf("%s: the brief %q is not a sentence on one line", name, brief)
+		}
+		if len(from) == 0 {
+			t.Errorf("%s has no writer", name)
+		}
+		for _, w := range from {
+			if !slices.Contains(writers, w) {
+				t.Errorf("%s: unknown writer %q", name, w)
+			}
+		}
+	}
+	for _, a := range semconv.Attributes() {
+		check(a.Name, a.Brief, a.Writers)
+		if len(a.On) == 0 {
+			t.Errorf("%s is nowhere", a.Name)
+		}
+		for _, on := range a.On {
+			if !slices.Contains(places, on) {
+				t.Errorf("%s: unknown place %q", a.Name, on)
+			}
+		}
+		if !slices.IsSorted(a.Members) {
+			t.Errorf("%s: members %q are not sorted", a.Name, a.Members)
+		}
+		if a.Type.String() == "unknown" {
+			t.Errorf("%s has no type", a.Name)
+		}
+	}
+	for _, m := range semconv.Metrics() {
+		check(m.Name, m.Brief, m.Writers)
+		if m.Instrument.String() == "unknown" {
+			t.Errorf("%s has no instrument", m.Name)
+		}
+		for _, a := range m.Attributes {
+			if x, ok := semconv.LookupAttribute(a); !ok || !slices.Contains(x.On, "metric") {
+				t.Errorf("metric %s: %s is not an attribute of metrics", m.Name, a)
+			}
+		}
+	}
+	for _, e := range semconv.Events() {
+		check(e.Name, e.Brief, e.Writers)
+		for _, a := range e.Attributes {
+			if x, ok := semconv.LookupAttribute(a); !ok || !slices.Contains(x.On, "log") {
+				t.Errorf("event %s: %s is not an attribute of log records", e.Name, a)
+			}
+		}
+	}
+}
+
+// The ones of the hardware conventions, version 1.44.0, as OpenTelemetry's registry has them.
+func TestHardwareMetricsAreThoseOfOpenTelemetry(t *testing.T) {
+	want := map[string]string{
+		"hw.energy":                 "counter J",
+		"hw.errors":                 "counter {error}",
+		"hw.gpu.memory.limit":       "updowncounter By",
+		"hw.gpu.memory.usage":       "updowncounter By",
+		"hw.gpu.memory.utilization": "gauge 1",
+		"hw.gpu.utilization":        "gauge 1",
+		"hw.power":                  "gauge W",
+		"hw.status":                 "updowncounter 1",
+		"hw.temperature":            "gauge Cel",
+	}
+	got := map[string]string{}
+	for _, m := range semconv.Metrics() {
+		if m.Origin == "otel" {
+			got[m.Name] = m.Instrument.String() + " " + m.Unit
+		}
+		if (m.Origin == "otel") != strings.HasPrefix(m.Name, "hw.") {
+			t.Errorf("%s: origin %q does not fit the name", m.Name, m.Origin)
+		}
+	}
+	for n, w := range want {
+		if got[n] != w {
+			t.Errorf("%s is %q, want %q", n, got[n], w)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d metrics of OpenTelemetry's, want %d", len(got), len(want))
+	}
+}
