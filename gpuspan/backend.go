@@ -58,16 +58,18 @@ const (
 // Backend is a device API that can record events on streams. Package gpuspan never calls a driver by itself:
 // gpuspan/cuda, gpuspan/hip and gpuspan/simgpu implement this interface.
 //
-// Record, Capturing and Bind are called by the application's goroutines at the same time and must not allocate or
-// block beyond what the driver itself does. All other methods are called from one goroutine locked to its OS thread
-// (the polling thread), after ThreadInit; StreamInfo and SelfTest are called at registration.
+// Record, Capturing, Bind, MemoryUsage and Synchronize may be called by the application's goroutines, several at the same
+// time; Record, Capturing and Bind must not allocate, and none may block beyond what the driver itself does. Now may be
+// called from anywhere. All other methods are called from one goroutine locked to its OS thread (the polling thread),
+// after ThreadInit.
 type Backend interface {
 	// Name is the value of gpu.timing.source: "cuda_event", "hip_event" or "simulated".
 	Name() string
 	// Devices lists the GPUs that the process sees.
 	Devices() ([]Device, error)
 	// Now is the host clock that spans are placed on: unix nanoseconds that advance monotonically between
-	// wall-clock reads (time.Now for real devices, the device's own clock for simgpu).
+	// wall-clock reads (time.Now for real devices, the device's own clock for simgpu). A time that carries a monotonic
+	// reading is taken to come from time.Now, and the library then reads the clock itself, which costs half as much.
 	Now() time.Time
 	// ThreadInit prepares the polling thread: relaxed capture mode, so that polling cannot break the application's captures.
 	ThreadInit() error
@@ -88,11 +90,11 @@ type Backend interface {
 	// Query is StatusOK when the event has happened, StatusNotReady when not yet. An event that was never recorded
 	// also answers StatusOK: the library keeps that state itself.
 	Query(e Event) Status
-	// Synchronize waits for an event; used for sync mode immediate and for slow anchors only.
+	// Synchronize waits for an event; used for sync modes immediate and group, by the caller of End, and for slow anchors.
 	Synchronize(e Event) Status
 	// Elapsed is the GPU time from a to b in nanoseconds, as the driver's float32 milliseconds say.
 	Elapsed(a, b Event) (ns float64, st Status)
-	// MemoryUsage is the device's memory in use, in bytes.
+	// MemoryUsage is the device's memory in use, in bytes. The caller has made the device's context current by Bind.
 	MemoryUsage(device int) (used int64, st Status)
 	// Close releases what the backend holds. No method is called afterwards.
 	Close() error
