@@ -1,0 +1,43 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config holds the ready pipelines of the distribution as YAML, so that they can be run, printed and tested
+// as the very files that the documentation shows.
+package config
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+//go:embed *.yaml kubernetes/*.yaml
+var files embed.FS
+
+// AllInOne is the pipeline that runs when no configuration is given.
+const AllInOne = "all-in-one"
+
+// Names lists the pipelines: all-in-one, jaeger, kubernetes/agent, kubernetes/gateway, prometheus, tempo.
+func Names() []string {
+	var names []string
+	// The embedded tree is fixed at build time: walking it cannot fail.
+	_ = fs.WalkDir(files, ".", func(path string, d fs.DirEntry, _ error) error {
+		if name, ok := strings.CutSuffix(path, ".yaml"); ok && !d.IsDir() {
+			names = append(names, name)
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return names
+}
+
+// YAML is the named pipeline. The error of an unknown name lists the known ones.
+func YAML(name string) (string, error) {
+	b, err := files.ReadFile(name + ".yaml")
+	if err != nil {
+		return "", fmt.Errorf("no pipeline %q (there are %s)", name, strings.Join(Names(), ", "))
+	}
+	return string(b), nil
+}

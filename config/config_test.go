@@ -1,0 +1,30 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/otelgpu/otelgpu/config"
+)
+
+func TestEveryPipelineIsYAMLWithAService(t *testing.T) {
+	names := config.Names()
+	require.Equal(t, []string{"all-in-one", "jaeger", "kubernetes/agent", "kubernetes/gateway", "prometheus", "tempo"}, names)
+	for _, name := range names {
+		text, err := config.YAML(name)
+		require.NoError(t, err)
+		var tree map[string]any
+		require.NoError(t, yaml.Unmarshal([]byte(text), &tree), name)
+		require.Contains(t, tree, "service", name)
+	}
+}
+
+func TestAnUnknownPipelineIsNamed(t *testing.T) {
+	_, err := config.YAML("loki")
+	require.EqualError(t, err, `no pipeline "loki" (there are all-in-one, jaeger, kubernetes/agent, kubernetes/gateway, prometheus, tempo)`)
+}
