@@ -1,0 +1,42 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpusamplesextension
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config bounds the rings.
+type Config struct {
+	// MaxAge is how long a sample is kept; longer than the longest span plus the join's max_wait. Default 5m.
+	MaxAge time.Duration `mapstructure:"max_age"`
+	// MaxBytes bounds the memory of all rings together; at the bound the oldest samples leave early. Default 64 MiB.
+	MaxBytes int64 `mapstructure:"max_bytes"`
+	// MaxDevices bounds the number of GPUs and MIG instances. Default 1024.
+	MaxDevices int `mapstructure:"max_devices"`
+}
+
+// NewDefaultConfig returns the configuration that an empty YAML block means.
+func NewDefaultConfig() Config {
+	return Config{MaxAge: 5 * time.Minute, MaxBytes: 64 << 20, MaxDevices: 1024}
+}
+
+const minBytes = 1 << 20
+
+// Validate reports every problem at once.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.MaxAge < time.Second {
+		errs = append(errs, fmt.Errorf("`max_age` must be at least 1s, found %s", c.MaxAge))
+	}
+	if c.MaxBytes < minBytes {
+		errs = append(errs, fmt.Errorf("`max_bytes` must be at least %d, found %d", minBytes, c.MaxBytes))
+	}
+	if c.MaxDevices < 1 {
+		errs = append(errs, fmt.Errorf("`max_devices` must be positive, found %d", c.MaxDevices))
+	}
+	return errors.Join(errs...)
+}

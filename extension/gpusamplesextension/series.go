@@ -1,0 +1,182 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpusamplesextension
+
+import "sort"
+
+// point is one stored value. For a counter v is unwrapped: it never decreases, and a reset adds nothing.
+type point struct {
+	t        int64
+	v        float64
+	integral float64 // running integral in value × seconds, for a counter the running increase; uncovered gaps left out
+	covered  int64   // running length of the covered gaps, ns
+}
+
+const (
+	pointSize    = 32
+	minPoints    = 128
+	medianWindow = 9
+	// gapFactor: two samples further apart than this many intervals do not cover the time between them.
+	gapFactor = 3
+)
+
+// series is the ring of one field of one device. Positions are absolute and only grow; the point at position i is
+// pts[i & (len(pts)-1)]; positions in [head, tail) exist. It is guarded by the store's lock.
+type series struct {
+	kind       Kind
+	pts        []point
+	head, tail uint64
+	raw        float64 // newest value as written, before unwrapping
+	nominal    int64   // asked interval, ns; 0 unknown
+	gaps       [medianWindow]int64
+	nGaps      uint64
+	interval   int64 // max(nominal, median gap), ns; 0 unknown
+	period     updatePeriod
+}
+
+func (s *series) len() int           { return int(s.tail - s.head) }
+func (s *series) at(i uint64) *point { return &s.pts[i&uint64(len(s.pts)-1)] }
+func (s *series) first() *point      { return s.at(s.head) }
+func (s *series) last() *point       { return s.at(s.tail - 1) }
+
+// push appends a point that is newer than the last one. The ring must have room.
+func (s *series) push(t int64, raw float64) {
+	p := point{t: t, v: raw}
+	if s.len() > 0 {
+		last := s.last()
+		gap := t - last.t
+		s.observeGap(gap)
+		covered := s.interval == 0 || gap <= gapFactor*s.interval
+		increase := 0.0
+		if s.kind == KindCounter {
+			if increase = raw - s.raw; increase < 0 {
+				increase, covered = 0, false
+			}
+			p.v = last.v + increase
+			s.period.observe(t, increase > 0, covered)
+		}
+		p.integral, p.covered = last.integral, last.covered
+		if covered {
+			p.integral += s.kind.integrate(last.v, p.v, gap, gap)
+			p.covered += gap
+		}
+	}
+	s.raw = raw
+	s.pts[s.tail&uint64(len(s.pts)-1)] = p
+	s.tail++
+}
+
+// integrate is the integral from the older of two points over the first x of the gap ns between them.
+func (k Kind) integrate(older, newer float64, x, gap int64) float64 {
+	seconds := float64(x) * 1e-9
+	switch k {
+	case KindInstant:
+		return (older + (newer-older)*float64(x)/float64(gap)/2) * seconds
+	case KindCounter:
+		return (newer - older) * float64(x) / float64(gap)
+	case KindMask:
+		if newer == 0 {
+			return 0
+		}
+		return seconds
+	default:
+		return newer * seconds
+	}
+}
+
+// observeGap keeps the interval: the asked one or the median of the last gaps, whichever is longer. The median is
+// measured because the asked one is not what happens: DCGM polls at the fastest watch of all its clients, a device
+// class can have a floor, and a scraped exporter has a period of its own.
+func (s *series) observeGap(gap int64) {
+	s.gaps[s.nGaps%medianWindow] = gap
+	s.nGaps++
+	s.interval = s.nominal
+	if s.nGaps < 3 {
+		if s.nominal == 0 {
+			s.interval = max(s.interval, gap)
+		}
+		return
+	}
+	n := int(min(s.nGaps, medianWindow))
+	var sorted [medianWindow]int64
+	for i, g := range s.gaps[:n] {
+		j := i
+		for ; j > 0 && sorted[j-1] > g; j-- {
+			sorted[j] = sorted[j-1]
+		}
+		sorted[j] = g
+	}
+	s.interval = max(s.interval, sorted[(n-1)/2])
+}
+
+// grow doubles the ring.
+func (s *series) grow() {
+	pts := make([]point, max(minPoints, 2*len(s.pts)))
+	for i := s.head; i < s.tail; i++ {
+		pts[i&uint64(len(pts)-1)] = *s.at(i)
+	}
+	s.pts = pts
+}
+
+// clear forgets the points and keeps the memory.
+func (s *series) clear() { s.head = s.tail; s.nGaps = 0; s.period = updatePeriod{} }
+
+// after is the position of the first point with time > t; tail when there is none.
+func (s *series) after(t int64) uint64 {
+	n := sort.Search(s.len(), func(i int) bool { return s.at(s.head+uint64(i)).t > t })
+	return s.head + uint64(n)
+}
+
+// cumulative is the running integral and coverage at t, clamped to the stored range.
+func (s *series) cumulative(t int64) (integral float64, covered int64) {
+	if t <= s.first().t {
+		return s.first().integral, s.first().covered
+	}
+	i := s.after(t)
+	if i == s.tail {
+		return s.last().integral, s.last().covered
+	}
+	older, newer := s.at(i-1), s.at(i)
+	gap := newer.t - older.t
+	if newer.covered == older.covered {
+		return older.integral, older.covered
+	}
+	x := t - older.t
+	return older.integral + s.kind.integrate(older.v, newer.v, x, gap), older.covered + x
+}
+
+// value is v on the straight line at t; false outside of the stored range.
+func (s *series) value(t int64) (float64, bool) {
+	if s.len() == 0 || t < s.first().t || t > s.last().t {
+		return 0, false
+	}
+	i := s.after(t)
+	if i == s.tail {
+		return s.last().v, true
+	}
+	older, newer := s.at(i-1), s.at(i)
+	return older.v + (newer.v-older.v)*float64(t-older.t)/float64(newer.t-older.t), true
+}
+
+// each calls fn with the values at both ends of every covered piece of [start, end].
+func (s *series) each(start, end int64, fn func(a, b float64)) {
+	if s.len() == 0 {
+		return
+	}
+	for i := max(s.after(start), s.head+1); i < s.tail; i++ {
+		older, newer := s.at(i-1), s.at(i)
+		if older.t >= end {
+			return
+		}
+		if newer.covered == older.covered {
+			continue
+		}
+		if s.kind != KindInstant {
+			fn(newer.v, newer.v)
+			continue
+		}
+		slope := (newer.v - older.v) / float64(newer.t-older.t)
+		fn(older.v+slope*float64(max(start, older.t)-older.t), older.v+slope*float64(min(end, newer.t)-older.t))
+	}
+}

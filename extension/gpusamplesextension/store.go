@@ -1,0 +1,155 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpusamplesextension
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+)
+
+// Store is the rings of all devices; the extension is a Store with a life cycle. It is exported for tests and tools
+// that need rings without a Collector. All methods can be called from several goroutines.
+type Store struct {
+	maxAge     int64
+	maxBytes   int64
+	maxDevices int
+	now        func() time.Time
+
+	mu      sync.RWMutex
+	devices map[string]*device // by NormalizeID
+	byPCI   map[hostPCI]*device
+	bytes   int64
+	swept   time.Time
+
+	leaseMu sync.Mutex
+	lease   component.ID
+	leased  bool
+
+	subs  subscribers
+	stats stats
+}
+
+type hostPCI struct{ host, bdf string }
+
+// stats are the extension's own counters.
+type stats struct {
+	written, duplicate, outOfOrder, future, closed atomic.Int64
+	evictedAge, evictedBytes                       atomic.Int64
+	missUnknown, missOld, missNew                  atomic.Int64
+}
+
+const (
+	// maxFuture is how far ahead of the clock a sample may lie (the clocks of two hosts differ); one poisoned
+	// timestamp would otherwise make every later sample look old.
+	maxFuture = time.Minute
+	// clockSlack is how far the newest point may lie ahead of the clock before a step back of the clock is assumed.
+	clockSlack = time.Second
+	sweepEvery = time.Minute
+)
+
+// NewStore returns empty rings with the limits of cfg. now is the clock that samples are compared with; nil means
+// time.Now.
+func NewStore(cfg Config, now func() time.Time) *Store {
+	if now == nil {
+		now = time.Now
+	}
+	return &Store{
+		maxAge:     int64(cfg.MaxAge),
+		maxBytes:   cfg.MaxBytes,
+		maxDevices: cfg.MaxDevices,
+		now:        now,
+		devices:    map[string]*device{},
+		byPCI:      map[hostPCI]*device{},
+	}
+}
+
+// Register implements Writer.
+func (st *Store) Register(owner component.ID, desc Device) (DeviceWriter, error) {
+	if desc.ID == "" {
+		return nil, errors.New("device without an ID (hw.id) cannot be registered")
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	key := NormalizeID(desc.ID)
+	d := st.devices[key]
+	switch {
+	case d == nil:
+		st.sweep(st.now())
+		if len(st.devices) >= st.maxDevices {
+			return nil, fmt.Errorf("cannot register device %q: `max_devices` (%d) reached", desc.ID, st.maxDevices)
+		}
+		d = &device{key: key}
+		st.devices[key] = d
+	case d.open && d.owner != owner:
+		return nil, fmt.Errorf("device %q is already written by %q, refused for %q (give each device one source)", desc.ID, d.owner, owner)
+	}
+	st.unindex(d)
+	d.owner, d.open = owner, true
+	d.setDescription(desc)
+	st.index(d)
+	return &deviceWriter{st: st, d: d, owner: owner}, nil
+}
+
+func (st *Store) index(d *device) {
+	if d.desc.PCIBDF == "" || d.desc.Parent != "" {
+		return // an instance shares its board's address
+	}
+	for _, host := range [...]string{d.desc.HostID, d.desc.HostName} {
+		if host != "" {
+			st.byPCI[hostPCI{host, d.desc.PCIBDF}] = d
+		}
+	}
+}
+
+func (st *Store) unindex(d *device) {
+	for _, host := range [...]string{d.desc.HostID, d.desc.HostName} {
+		if k := (hostPCI{host, d.desc.PCIBDF}); st.byPCI[k] == d {
+			delete(st.byPCI, k)
+		}
+	}
+}
+
+// sweep removes devices that nobody writes and whose samples are too old; mu is held.
+func (st *Store) sweep(now time.Time) {
+	st.swept = now
+	for key, d := range st.devices {
+		if !d.open && int64(d.idleFor(now)) > st.maxAge {
+			st.unindex(d)
+			st.bytes -= d.bytes()
+			delete(st.devices, key)
+		}
+	}
+}
+
+// Lease implements Reader.
+func (st *Store) Lease(owner component.ID) (func(), error) {
+	st.leaseMu.Lock()
+	defer st.leaseMu.Unlock()
+	if st.leased {
+		return nil, fmt.Errorf("device samples are already joined by %q, refused for %q (energy would be dealt out twice; give the second join a gpu_samples extension of its own)", st.lease, owner)
+	}
+	st.lease, st.leased = owner, true
+	var once sync.Once
+	return func() {
+		once.Do(func() {
+			st.leaseMu.Lock()
+			st.leased = false
+			st.leaseMu.Unlock()
+		})
+	}, nil
+}
+
+// Acquire implements Reader.
+func (st *Store) Acquire() View {
+	st.mu.RLock()
+	return View{st}
+}
+
+// Subscribe implements Reader.
+func (st *Store) Subscribe() (<-chan struct{}, func()) { return st.subs.add() }

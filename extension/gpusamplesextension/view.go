@@ -1,0 +1,204 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpusamplesextension
+
+import "time"
+
+// View looks into the rings under one read lock. Lookups allocate nothing. A View is used by one goroutine and not
+// after Release; while it is held writers wait, so no slow work belongs between Acquire and Release.
+type View struct{ st *Store }
+
+// Release gives the read lock back.
+func (v View) Release() { v.st.mu.RUnlock() }
+
+// Lookup finds a device or MIG instance by hw.id, with or without prefix, in any case.
+func (v View) Lookup(id string) (DeviceView, bool) {
+	d := v.st.devices[NormalizeID(id)]
+	if d == nil {
+		v.st.stats.missUnknown.Add(1)
+	}
+	return DeviceView{v.st, d}, d != nil
+}
+
+// LookupPCI finds a physical GPU by the host.id or host.name of its machine and its PCI address.
+func (v View) LookupPCI(host, bdf string) (DeviceView, bool) {
+	d := v.st.byPCI[hostPCI{host, NormalizePCI(bdf)}]
+	if d == nil || host == "" {
+		v.st.stats.missUnknown.Add(1)
+		return DeviceView{}, false
+	}
+	return DeviceView{v.st, d}, true
+}
+
+// Devices appends a view of every device to dst, in no order.
+func (v View) Devices(dst []DeviceView) []DeviceView {
+	for _, d := range v.st.devices {
+		dst = append(dst, DeviceView{v.st, d})
+	}
+	return dst
+}
+
+// DeviceView is one device under the lock of a View. Times are unix ns, intervals are closed.
+type DeviceView struct {
+	st *Store
+	d  *device
+}
+
+// Device is the description that the writer gave; PCIBDF is normalized.
+func (x DeviceView) Device() *Device { return &x.d.desc }
+
+// Board is the physical GPU: the device itself, or the parent of a MIG instance. False when the parent has no samples.
+func (x DeviceView) Board() (DeviceView, bool) {
+	if x.d.desc.Parent == "" {
+		return x, true
+	}
+	d := x.st.devices[NormalizeID(x.d.desc.Parent)]
+	return DeviceView{x.st, d}, d != nil
+}
+
+// Newest is the time up to which the samples of all live fields have come: the oldest of their newest samples, where a
+// field that was silent for 3 intervals is no longer live. It never decreases except when the clock is set back.
+// 0 before the first sample.
+func (x DeviceView) Newest() int64 { return x.d.settled }
+
+// Interval is the time between two samples: the asked or the measured one, whichever is longer. 0 when unknown.
+func (x DeviceView) Interval() time.Duration {
+	if x.d.primary == nil {
+		return x.d.desc.Interval
+	}
+	return time.Duration(x.d.primary.interval)
+}
+
+// Has says whether the field has any sample in the ring.
+func (x DeviceView) Has(f Field) bool { return x.field(f) != nil }
+
+func (x DeviceView) field(f Field) *series {
+	if int(f) >= NumFields {
+		return nil
+	}
+	if s := x.d.series[f]; s != nil && s.len() > 0 {
+		return s
+	}
+	return nil
+}
+
+// Mean is the time-weighted mean over the covered part of [start, end] and that part's share of the interval: time
+// between samples at most 3 intervals apart. Instants are taken on the straight line between two samples, a ratio holds
+// since the previous sample, a mask's mean is the share of time with any bit set, a counter's mean is its rate per
+// second. Coverage 0 means that the mean is unknown; so it is for an interval without length.
+func (x DeviceView) Mean(f Field, start, end int64) (mean, coverage float64) {
+	s := x.field(f)
+	if s == nil || end <= start {
+		return 0, 0
+	}
+	i0, c0 := s.cumulative(start)
+	i1, c1 := s.cumulative(end)
+	if c1 <= c0 {
+		return 0, 0
+	}
+	return (i1 - i0) / (float64(c1-c0) * 1e-9), float64(c1-c0) / float64(end-start)
+}
+
+// Integral is the integral in value × seconds (for a counter the increase, in its unit) over the covered part of
+// [start, end], and that part's share of the interval.
+func (x DeviceView) Integral(f Field, start, end int64) (integral, coverage float64) {
+	mean, coverage := x.Mean(f, start, end)
+	return mean * coverage * float64(end-start) * 1e-9, coverage
+}
+
+// Max is the largest value in the covered part of [start, end]; false when nothing is covered.
+func (x DeviceView) Max(f Field, start, end int64) (largest float64, ok bool) {
+	s := x.field(f)
+	if s == nil {
+		return 0, false
+	}
+	s.each(start, end, func(a, b float64) {
+		if v := max(a, b); !ok || v > largest {
+			largest, ok = v, true
+		}
+	})
+	return largest, ok
+}
+
+// Mask is the union of the bits of a mask field that held in the covered part of [start, end].
+func (x DeviceView) Mask(f Field, start, end int64) (bits uint64) {
+	if s := x.field(f); s != nil {
+		s.each(start, end, func(a, _ float64) { bits |= uint64(a) })
+	}
+	return bits
+}
+
+// Value is a field at time t on the straight line between its neighbours; for a counter the value since an unknown
+// origin, that never decreases: across a reset it stays, and only differences have a meaning. False when t is not
+// between two samples (Coverage says whether they are near).
+func (x DeviceView) Value(f Field, t int64) (float64, bool) {
+	s := x.field(f)
+	if s == nil {
+		return 0, false
+	}
+	return s.value(t)
+}
+
+// Range is the time of the oldest and of the newest sample of a field in the ring; 0, 0 when there is none.
+func (x DeviceView) Range(f Field) (oldest, newest int64) {
+	if s := x.field(f); s != nil {
+		return s.first().t, s.last().t
+	}
+	return 0, 0
+}
+
+// Times appends the times of the field's samples in [start, end] to dst.
+func (x DeviceView) Times(f Field, start, end int64, dst []int64) []int64 {
+	s := x.field(f)
+	if s == nil {
+		return dst
+	}
+	for i := s.after(start - 1); i < s.tail && s.at(i).t <= end; i++ {
+		dst = append(dst, s.at(i).t)
+	}
+	return dst
+}
+
+// UpdatePeriod is the measured time between two changes of a counter, never below the time between its samples;
+// 0 while unknown (fewer than 8 changes) and for fields that are no counters.
+func (x DeviceView) UpdatePeriod(f Field) time.Duration {
+	if s := x.field(f); s != nil {
+		return time.Duration(s.period.value())
+	}
+	return 0
+}
+
+// Coverage is the part of [start, end] between samples at most 3 intervals apart (0 to 1) and the number of samples in
+// it, both of the device's first live field in the order of the constants: of its energy where it has that.
+func (x DeviceView) Coverage(start, end int64) (coverage float64, samples int) {
+	s := x.d.primary
+	switch {
+	case s == nil || start > s.last().t:
+		x.st.stats.missNew.Add(1)
+		return 0, 0
+	case end < s.first().t:
+		x.st.stats.missOld.Add(1)
+		return 0, 0
+	}
+	samples = int(s.after(end) - s.after(start-1))
+	if end <= start {
+		return 0, samples
+	}
+	_, c0 := s.cumulative(start)
+	_, c1 := s.cumulative(end)
+	return float64(c1-c0) / float64(end-start), samples
+}
+
+// Events appends the events in [start, end] to dst, oldest first.
+func (x DeviceView) Events(start, end int64, dst []Event) []Event {
+	for _, e := range x.d.events {
+		if e.Time > end {
+			break
+		}
+		if e.Time >= start {
+			dst = append(dst, e)
+		}
+	}
+	return dst
+}
