@@ -1,0 +1,254 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package clockmap
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	probes = 4 // per anchor; the tightest counts
+
+	// spinLimit is how long a probe is polled before the thread waits in the driver instead: a busy device
+	// must not cost a core. spinQueries is the same limit for clocks that stand still (simulated ones).
+	spinLimit   = 200 * time.Microsecond
+	spinQueries = 1 << 14
+
+	// near is the distance between an event and the anchor that it is measured from, beyond which another anchor is
+	// looked for: float32 milliseconds resolve 122 ns at 2 s and worse beyond.
+	near = 2e9
+
+	ringSize = 64
+)
+
+// Anchorer keeps the [Map] of one device supplied with anchors and places events on the host's clock. It belongs to one
+// goroutine (the polling thread), except Map().Drift and Map().Anomalies.
+type Anchorer[E, S ~uintptr, T ~int32, C RecordCall] struct {
+	dev    Device[E, S, T, C]
+	device int
+	stream S
+	events [ringSize + probes]E // every event that was made
+	spare  [probes]E            // those of the next burst
+	ring   [ringSize]mark[E]    // those of past anchors
+	count  int                  // anchors made; the newest is ring[(count-1)%ringSize]
+
+	m        *Map
+	clock    hostClock
+	schedule schedule
+	readings [2 * probes]time.Time
+	call     *C
+}
+
+// mark is an anchor's event with its place on the chained axis.
+type mark[E ~uintptr] struct {
+	event E
+	gpu   float64
+}
+
+// NewAnchorer makes the stream and the events that anchors of a device need. It fails with the driver's status.
+func NewAnchorer[E, S ~uintptr, T ~int32, C RecordCall](dev Device[E, S, T, C], device int, opts Options) (*Anchorer[E, S, T, C], T) {
+	a := &Anchorer[E, S, T, C]{dev: dev, device: device, m: New(opts), clock: newHostClock(dev.Now()), call: new(C)}
+	var st T
+	if a.stream, st = dev.NewStream(device); st != statusOK {
+		return nil, st
+	}
+	if st = dev.NewEvents(device, a.events[:]); st != statusOK {
+		dev.FreeStream(device, a.stream)
+		return nil, st
+	}
+	copy(a.spare[:], a.events[ringSize:])
+	for i := range a.ring {
+		a.ring[i].event = a.events[i]
+	}
+	return a, statusOK
+}
+
+// Close destroys stream and events.
+func (a *Anchorer[E, S, T, C]) Close() {
+	a.dev.FreeEvents(a.device, a.events[:])
+	a.dev.FreeStream(a.device, a.stream)
+}
+
+// Map is the map that the anchors feed.
+func (a *Anchorer[E, S, T, C]) Map() *Map { return a.m }
+
+// Maintain makes an anchor if one is due. busy says that sections were started or are pending; ten seconds without end the
+// anchors until the next busy call. It returns how long until the next call is wanted (0: not before the next busy
+// call) and the driver's status; a failed anchor is tried again at the next due time.
+func (a *Anchorer[E, S, T, C]) Maintain(busy bool) (wait time.Duration, st T) {
+	due, wait := a.schedule.next(a.clock.axis(a.dev.Now()), busy)
+	if !due {
+		return wait, statusOK
+	}
+	return wait, a.Anchor()
+}
+
+// Anchor makes an anchor now: a burst of probes, of which the tightest counts.
+func (a *Anchorer[E, S, T, C]) Anchor() T {
+	best, before, after := -1, int64(0), int64(0)
+	var failed T
+	for i := range a.spare {
+		b, e, st := a.probe(i)
+		if st != statusOK {
+			failed = st
+			break
+		}
+		if best < 0 || e-b < after-before {
+			best, before, after = i, b, e
+		}
+	}
+	a.schedule.done(a.clock.axis(a.dev.Now()))
+	if failed != statusOK {
+		return failed
+	}
+	a.clock.observe(a.readings[:])
+
+	gpu := 0.0
+	if a.count > 0 {
+		last := a.newest()
+		d, st := a.dev.Elapsed(last.event, a.spare[best])
+		if st != statusOK {
+			return st
+		}
+		gpu = last.gpu + d
+	}
+	slot := &a.ring[a.count%ringSize]
+	slot.event, a.spare[best] = a.spare[best], slot.event
+	slot.gpu = gpu
+	a.count++
+
+	anomalies := a.m.Anomalies()
+	a.m.Add(Anchor{GPU: gpu, Before: before, After: after})
+	if a.m.Anomalies() != anomalies {
+		a.schedule.hurry(a.clock.axis(a.dev.Now()))
+	}
+	return statusOK
+}
+
+// probe records an event on the idle stream and waits for it; its stamp lies between the two times.
+func (a *Anchorer[E, S, T, C]) probe(i int) (before, after int64, st T) {
+	*a.call = C(struct{ Args [2]uintptr }{[2]uintptr{uintptr(a.spare[i]), uintptr(a.stream)}})
+	t0 := a.dev.Now()
+	if st = a.dev.Record(a.call); st != statusOK {
+		return 0, 0, st
+	}
+	t1 := t0
+	for n := 0; ; n++ {
+		st = a.dev.Query(a.spare[i])
+		t1 = a.dev.Now()
+		if st != statusNotReady {
+			break
+		}
+		if t1.Sub(t0) > spinLimit || n >= spinQueries {
+			st = a.dev.Synchronize(a.spare[i])
+			t1 = a.dev.Now()
+			break
+		}
+	}
+	a.readings[2*i], a.readings[2*i+1] = t0, t1
+	return a.clock.axis(t0), a.clock.axis(t1), st
+}
+
+func (a *Anchorer[E, S, T, C]) newest() *mark[E] { return &a.ring[(a.count-1)%ringSize] }
+
+// Place is [Anchorer.PlaceWithin] without the two times.
+func (a *Anchorer[E, S, T, C]) Place(start, end E) (startHostNs, endHostNs int64, durationNs float64, halfWidth int64, ok bool) {
+	return a.PlaceWithin(start, end, time.Time{}, time.Time{})
+}
+
+// PlaceWithin puts a section on the host's clock: unix nanoseconds of its two events, the time between them in
+// nanoseconds of the host's clock (GPU time × rate), and the half width of the error of its place. submitted is when the
+// host began to record the start event and seen is when it saw the end event done; the section certainly lies between
+// them. Zero times are not known. ok is false when the driver refuses to tell, or no anchor can be made.
+func (a *Anchorer[E, S, T, C]) PlaceWithin(start, end E, submitted, seen time.Time) (startHostNs, endHostNs int64, durationNs float64, halfWidth int64, ok bool) {
+	gpu, rounding, ok := a.locate(start)
+	if !ok {
+		return 0, 0, 0, 0, false
+	}
+	if start != end {
+		d, st := a.dev.Elapsed(start, end)
+		if st != statusOK || !(d >= 0) {
+			return 0, 0, 0, 0, false
+		}
+		durationNs = d * a.m.fit.rate
+	}
+	at, lo, hi, ok := a.m.interval(gpu)
+	if !ok {
+		return 0, 0, 0, 0, false
+	}
+	lo -= rounding
+	hi += rounding
+
+	first, last := math.Inf(-1), math.Inf(1)
+	if !submitted.IsZero() {
+		first = float64(a.clock.axis(submitted) - a.m.origin)
+	}
+	if !seen.IsZero() {
+		// Both stamps are truncated, so the section may be a tick shorter than measured.
+		last = float64(a.clock.axis(seen)-a.m.origin) - max(durationNs-float64(a.m.opts.Tick), 0)
+	}
+	if lo > last || hi < first || first > last {
+		a.m.Anomaly()
+		a.schedule.hurry(a.clock.axis(a.dev.Now()))
+	} else {
+		lo, hi = max(lo, first), min(hi, last)
+	}
+	at = math.Round(min(max(at, lo), hi))
+	axis := a.m.origin + int64(at)
+	startHostNs = a.clock.wall(axis)
+	return startHostNs, startHostNs + int64(math.Round(durationNs)), durationNs, int64(math.Ceil(max(hi-at, at-lo))), true
+}
+
+// locate finds an event on the chained axis, measured from an anchor close to it.
+func (a *Anchorer[E, S, T, C]) locate(e E) (gpu, rounding float64, ok bool) {
+	if a.count == 0 && a.Anchor() != statusOK {
+		return 0, 0, false
+	}
+	from := a.newest()
+	d, ok := a.elapsed(from.event, e)
+	if !ok {
+		return 0, 0, false
+	}
+	if d > near && a.Anchor() == statusOK {
+		from = a.newest()
+		if d, ok = a.elapsed(from.event, e); !ok {
+			return 0, 0, false
+		}
+	}
+	if d < -near {
+		if m := a.nearest(from.gpu + d); m != from {
+			if closer, ok := a.elapsed(m.event, e); ok {
+				from, d = m, closer
+			}
+		}
+	}
+	return from.gpu + d, math.Abs(d)*roundings + 1, true
+}
+
+// elapsed is the signed time from a to b. CUDA documents it for a before b only; where the driver refuses the other order,
+// or answers 0, the opposite question is asked.
+func (a *Anchorer[E, S, T, C]) elapsed(from, to E) (float64, bool) {
+	d, st := a.dev.Elapsed(from, to)
+	if st == statusOK && d != 0 {
+		return d, true
+	}
+	if r, back := a.dev.Elapsed(to, from); back == statusOK && r > 0 {
+		return -r, true
+	}
+	return d, st == statusOK
+}
+
+// nearest is the remembered anchor closest to a GPU time.
+func (a *Anchorer[E, S, T, C]) nearest(gpu float64) *mark[E] {
+	best := a.newest()
+	for i := 1; i < min(a.count, ringSize); i++ {
+		m := &a.ring[(a.count-1-i)%ringSize]
+		if math.Abs(m.gpu-gpu) > math.Abs(best.gpu-gpu) {
+			break // marks grow older
+		}
+		best = m
+	}
+	return best
+}

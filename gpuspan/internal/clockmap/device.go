@@ -1,0 +1,29 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package clockmap
+
+import "time"
+
+// RecordCall has the shape of gpuspan.Call: the event and the stream of one record.
+type RecordCall interface{ ~struct{ Args [2]uintptr } }
+
+// Device is the part of gpuspan.Backend that anchors need. It is generic over the names of the types, because package
+// gpuspan imports this one: gpuspan.Backend satisfies Device[Event, StreamHandle, Status, Call]. Status 0 is success
+// and 600 is "not ready".
+type Device[E, S ~uintptr, T ~int32, C RecordCall] interface {
+	Now() time.Time
+	NewStream(device int) (S, T)
+	FreeStream(device int, s S)
+	NewEvents(device int, dst []E) T
+	FreeEvents(device int, events []E)
+	Record(c *C) T
+	Query(e E) T
+	Synchronize(e E) T
+	Elapsed(a, b E) (ns float64, st T)
+}
+
+const (
+	statusOK       = 0
+	statusNotReady = 600
+)

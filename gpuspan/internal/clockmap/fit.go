@@ -1,0 +1,106 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package clockmap
+
+import "math"
+
+// fit is the line through the anchors of the window, and the limits of the rate.
+type fit struct {
+	gpu, host  float64 // a point of the line: the newest anchor's GPU time and its estimated host time
+	rate       float64 // host ns per GPU ns
+	slow, fast float64 // no stretch of the window, nor from it to now, ran slower or faster
+}
+
+func (f *fit) at(gpu float64) float64 { return f.host + (gpu-f.gpu)*f.rate }
+
+// tight is how much wider than the tightest anchor another may be and still count for the rate.
+const tight = 1.5
+
+// guardFloor is the least uncertainty of the rate, relative, that the estimate assumes: what rates wander within a window.
+const guardFloor = 5e-9
+
+// refit computes the line and the limits; false when the anchors contradict each other under the present limits.
+func (m *Map) refit() bool {
+	newest := m.anchors[len(m.anchors)-1]
+	change := m.opts.MaxRateChange*1e-6*m.slack + roundings
+	drift := m.opts.MaxDrift * 1e-6 * m.slack
+
+	slow, fast := 1-drift, 1+drift
+	for i := range m.anchors {
+		slow = max(slow, m.anchors[i].slow)
+		fast = min(fast, m.anchors[i].fast)
+	}
+	if slow-fast > change {
+		return false
+	}
+	f := fit{gpu: newest.gpu, slow: slow - change, fast: fast + change}
+	rate, guard := m.regress(newest.gpu)
+	f.rate = min(max(rate, f.slow), f.fast)
+
+	previous := m.fit
+	m.fit = f
+	lo, hi := m.limits(newest.gpu)
+	if lo > hi {
+		m.fit = previous
+		return false
+	}
+	m.fit.host = min(max(m.centre(newest.gpu, f.rate, guard), lo), hi)
+	return true
+}
+
+// regress is the least-squares slope of the middles of the tight anchors, relative to their newest, with three standard errors
+// of it. With fewer than three tight anchors the last fit's rate stands.
+func (m *Map) regress(ref float64) (rate, guard float64) {
+	width := math.Inf(1)
+	for i := range m.anchors {
+		width = min(width, m.anchors[i].after-m.anchors[i].before)
+	}
+	width *= tight
+	var n, sx, sy float64
+	host := m.anchors[len(m.anchors)-1].before
+	for i := range m.anchors {
+		if p := &m.anchors[i]; p.after-p.before <= width {
+			n++
+			sx += p.gpu - ref
+			sy += p.mid(host) - (p.gpu - ref)
+		}
+	}
+	if n < 3 {
+		return m.fit.rate, m.opts.MaxRateChange * 1e-6
+	}
+	mx, my := sx/n, sy/n
+	var sxx, sxy, syy float64
+	for i := range m.anchors {
+		if p := &m.anchors[i]; p.after-p.before <= width {
+			x := p.gpu - ref - mx
+			y := p.mid(host) - (p.gpu - ref) - my
+			sxx += x * x
+			sxy += x * y
+			syy += y * y
+		}
+	}
+	slope := sxy / sxx
+	residual := max(syy-slope*sxy, 0) / (n - 2)
+	return 1 + slope, 3*math.Sqrt(residual/sxx) + guardFloor
+}
+
+// mid is the middle of the anchor's interval relative to host.
+func (p *point) mid(host float64) float64 { return (p.before-host)/2 + (p.after-host)/2 }
+
+// centre is the middle of the intersection of all intervals, projected to ref with the rate and widened by guard times
+// their age; the guard doubles until they intersect.
+func (m *Map) centre(ref, rate, guard float64) float64 {
+	for ; ; guard *= 2 {
+		lo, hi := math.Inf(-1), math.Inf(1)
+		for i := range m.anchors {
+			p := &m.anchors[i]
+			age := ref - p.gpu
+			lo = max(lo, p.before+(rate-guard)*age)
+			hi = min(hi, p.after+(rate+guard)*age)
+		}
+		if lo <= hi {
+			return (lo + hi) / 2
+		}
+	}
+}

@@ -1,0 +1,191 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package clockmap
+
+import (
+	"math"
+	"sync/atomic"
+)
+
+// Anchor ties one GPU stamp to the host's clock: the stamp was taken between Before and After.
+type Anchor struct {
+	GPU           float64 // ns on the chained axis of the GPU
+	Before, After int64   // ns of the host's clock
+}
+
+// Map converts GPU times to host times. Add, At and Reset belong to one goroutine; Drift and Anomalies may be called
+// from any.
+type Map struct {
+	opts    Options
+	anchors []point // oldest first; host times relative to origin
+	origin  int64   // host ns of the first anchor
+
+	fit        fit
+	slackUntil float64 // GPU ns until which the doubled limits stay
+	slack      float64 // factor on MaxDrift and MaxRateChange, 1 when nothing was wrong
+
+	drift     atomic.Uint64 // float64 bits, ppm; NaN when unknown
+	anomalies atomic.Int64
+}
+
+// point is an anchor with the limits on the rate that it gave together with the anchors before it.
+type point struct {
+	gpu, before, after float64
+	slow, fast         float64 // mean rate since an earlier anchor is at least slow and at most fast
+}
+
+// New returns an empty map.
+func New(opts Options) *Map {
+	m := &Map{opts: opts.withDefaults()}
+	m.anchors = make([]point, 0, m.opts.MaxAnchors+1)
+	m.Reset()
+	return m
+}
+
+// Reset forgets every anchor, as after a device reset. Counted anomalies stay.
+func (m *Map) Reset() {
+	m.anchors = m.anchors[:0]
+	m.slack = 1
+	m.slackUntil = 0
+	m.fit = fit{rate: 1}
+	m.drift.Store(math.Float64bits(math.NaN()))
+}
+
+// Len is the number of anchors in the window.
+func (m *Map) Len() int { return len(m.anchors) }
+
+// Drift is how much faster the host's clock runs than the GPU's, in parts per million, as the last fit says; ok is false
+// until the anchors span enough time to tell (one second).
+func (m *Map) Drift() (ppm float64, ok bool) {
+	ppm = math.Float64frombits(m.drift.Load())
+	return ppm, !math.IsNaN(ppm)
+}
+
+// Anomalies counts anchors and placements that contradicted the assumptions since the map was made.
+func (m *Map) Anomalies() int64 { return m.anomalies.Load() }
+
+// Anomaly counts a contradiction that the caller noticed, such as an end that lies after it was seen.
+func (m *Map) Anomaly() { m.anomalies.Add(1) }
+
+// Add takes an anchor, which must be newer than those before it. An anchor that runs backwards on either axis, or
+// whose interval is empty, is an anomaly and is not taken.
+func (m *Map) Add(a Anchor) {
+	if len(m.anchors) == 0 {
+		m.origin = a.Before
+	}
+	p := point{gpu: a.GPU, before: float64(a.Before - m.origin), after: float64(a.After - m.origin), slow: math.Inf(-1), fast: math.Inf(1)}
+	if n := len(m.anchors); math.IsNaN(a.GPU) || math.IsInf(a.GPU, 0) || a.After < a.Before ||
+		n > 0 && (p.gpu <= m.anchors[n-1].gpu || p.after < m.anchors[n-1].before) {
+		m.anomalies.Add(1)
+		return
+	}
+	m.forget(p.gpu)
+	m.limitRate(&p)
+	m.anchors = append(m.anchors, p)
+	if m.slack > 1 && p.gpu > m.slackUntil {
+		m.slack = 1
+	}
+	if !m.refit() {
+		m.anomalies.Add(1)
+		m.relax(p.gpu)
+	}
+	if span := p.gpu - m.anchors[0].gpu; span >= 1e9 {
+		m.drift.Store(math.Float64bits((m.fit.rate - 1) * 1e6))
+	}
+}
+
+// forget drops what is older than the window at time gpu, and the oldest where there are too many.
+func (m *Map) forget(gpu float64) {
+	from := 0
+	for from < len(m.anchors) && m.anchors[from].gpu < gpu-float64(m.opts.Window) {
+		from++
+	}
+	from = max(from, len(m.anchors)-m.opts.MaxAnchors+1)
+	m.drop(from)
+}
+
+func (m *Map) drop(n int) {
+	m.anchors = m.anchors[:copy(m.anchors, m.anchors[n:])]
+}
+
+// limitRate derives from p and each earlier anchor what the mean rate between them can have been. The limits stay with p
+// when the earlier anchor leaves the window, which saves the quadratic recomputation and stretches the
+// assumption on rate changes to two windows.
+func (m *Map) limitRate(p *point) {
+	tick := float64(m.opts.Tick) + 1 // 1: host times are whole nanoseconds
+	for i := range m.anchors {
+		q := &m.anchors[i]
+		d := p.gpu - q.gpu
+		p.slow = max(p.slow, (p.before-q.after-tick)/d)
+		p.fast = min(p.fast, (p.after-q.before+tick)/d)
+	}
+}
+
+// relax answers a contradiction: the newest half of the window stays, then the newest quarter and so on, under limits that
+// double each time; a single anchor contradicts nothing.
+func (m *Map) relax(gpu float64) {
+	m.slackUntil = gpu + float64(m.opts.Window)
+	for {
+		m.slack *= 2
+		m.drop((len(m.anchors) + 1) / 2)
+		for i := range m.anchors {
+			m.anchors[i].slow, m.anchors[i].fast = math.Inf(-1), math.Inf(1)
+			p := m.anchors[i]
+			whole := m.anchors
+			m.anchors = whole[:i]
+			m.limitRate(&p)
+			m.anchors = whole
+			m.anchors[i] = p
+		}
+		if m.refit() {
+			return
+		}
+	}
+}
+
+// At is the host time of a GPU time, in ns, and the half width of an interval around it that contains the truth;
+// ok is false while there is no anchor. Times older than the window are extrapolated, with the bound that follows.
+func (m *Map) At(gpuNs float64) (hostNs, halfWidth int64, ok bool) {
+	at, lo, hi, ok := m.interval(gpuNs)
+	if !ok {
+		return 0, 0, false
+	}
+	host := math.Round(at)
+	return m.origin + int64(host), int64(math.Ceil(max(hi-host, host-lo))), true
+}
+
+// interval returns estimate and limits, relative to origin.
+func (m *Map) interval(gpuNs float64) (at, lo, hi float64, ok bool) {
+	if len(m.anchors) == 0 || math.IsNaN(gpuNs) || math.IsInf(gpuNs, 0) {
+		return 0, 0, 0, false
+	}
+	lo, hi = m.limits(gpuNs)
+	at = m.fit.at(gpuNs)
+	if lo > hi { // cannot happen at the newest anchor (refit saw to it), can when extrapolating to before the window
+		lo, hi = hi, lo
+		m.anomalies.Add(1)
+	}
+	return min(max(at, lo), hi), lo, hi, true
+}
+
+// limits intersects what every anchor says about the host time of gpuNs.
+func (m *Map) limits(gpuNs float64) (lo, hi float64) {
+	slow, fast := m.fit.slow, m.fit.fast
+	tick := float64(m.opts.Tick)
+	lo, hi = math.Inf(-1), math.Inf(1)
+	for i := len(m.anchors) - 1; i >= 0; i-- {
+		p := &m.anchors[i]
+		d := gpuNs - p.gpu
+		l, h := slow, fast
+		if d < 0 {
+			l, h = fast, slow
+		}
+		lo = max(lo, p.before+l*d)
+		hi = min(hi, p.after+h*d)
+		if (fast-slow)*d > hi-lo {
+			break // anchors this far back are wider than the interval is, and those before them wider still
+		}
+	}
+	return lo - tick, hi + tick
+}
