@@ -1,0 +1,230 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	maxNodes   = 4096 // places in the nesting; further ones are counted under overflowName
+	maxKernels = 32   // kernels remembered of one operation
+	maxLoops   = 64
+	maxPhases  = 64
+
+	overflowName = "(other)"
+
+	// starvedPart: a section is host-starved when the device finished within this part of its duration after the host
+	// did. Had work been queued ahead, the device would have finished much later than the host's End.
+	starvedPart = 20
+	// floorFactor: sections shorter than this many empty sections say more about launching than about the work.
+	floorFactor = 10
+)
+
+// Collector is the Recorder that makes Summaries. Its memory is bounded: at most 4096 places in the nesting, 64 loops,
+// 64 phases of each. All methods may be called by any goroutine.
+type Collector struct {
+	mu       sync.Mutex
+	service  string
+	sketch   func() Sketch
+	now      func() time.Time
+	start    time.Time
+	nodes    []*node // nodes[0] is the root
+	overflow int64
+	latest   int64 // latest end of a timed section, unix nanoseconds
+	covered  union
+	loops    []*loop
+	devices  []Device
+	dropped  map[string]int64
+	first    map[string]bool // names that have run, where samples carry no occurrence
+}
+
+var _ Recorder = (*Collector)(nil)
+
+// Option configures a Collector.
+type Option interface{ apply(*Collector) }
+
+type optionFunc func(*Collector)
+
+func (f optionFunc) apply(c *Collector) { f(c) }
+
+// WithSketch sets what quantiles of durations come from, one Sketch for each operation and phase, as in
+// WithSketch(ddsketch.New). Without it they come from a uniform sample of 512 durations.
+func WithSketch(newSketch func() Sketch) Option {
+	return optionFunc(func(c *Collector) {
+		if newSketch != nil {
+			c.sketch = newSketch
+		}
+	})
+}
+
+// WithService names the program in reports.
+func WithService(name string) Option { return optionFunc(func(c *Collector) { c.service = name }) }
+
+// WithClock sets the clock that Summary.Start and End are read from; default time.Now. It must be the clock that
+// samples are placed on.
+func WithClock(now func() time.Time) Option {
+	return optionFunc(func(c *Collector) {
+		if now != nil {
+			c.now = now
+		}
+	})
+}
+
+// WithDevices states the devices and their peaks, without which no share of a peak is known.
+func WithDevices(d ...Device) Option {
+	return optionFunc(func(c *Collector) { c.devices = append(c.devices, d...) })
+}
+
+// NewCollector makes a Collector that measures from now on.
+func NewCollector(opts ...Option) *Collector {
+	c := &Collector{sketch: newReservoir, now: time.Now, nodes: []*node{{}}, first: map[string]bool{}}
+	for _, o := range opts {
+		if o != nil {
+			o.apply(c)
+		}
+	}
+	c.start = c.now()
+	return c
+}
+
+// SetDevice adds a device or replaces the one with the same ordinal, as when its floor was measured.
+func (c *Collector) SetDevice(d Device) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.devices {
+		if c.devices[i].Ordinal == d.Ordinal {
+			c.devices[i] = d
+			return
+		}
+	}
+	c.devices = append(c.devices, d)
+}
+
+// SetDropped states how many sections were lost for a reason, since the profiler began.
+func (c *Collector) SetDropped(reason string, n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	if c.dropped == nil {
+		c.dropped = map[string]int64{}
+	}
+	c.dropped[reason] = n
+}
+
+// Node implements Recorder.
+func (c *Collector) Node(parent Node, op Info) Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.node(parent)
+	if n, ok := p.children[op.Name]; ok {
+		return n
+	}
+	if len(c.nodes) > maxNodes && op.Name != overflowName {
+		// One node for all that is too many, so that their time stays in the totals. It hangs below the root: a node
+		// of its own for every parent could again be too many.
+		p, parent, op = c.nodes[0], 0, Info{Name: overflowName}
+		if n, ok := p.children[op.Name]; ok {
+			return n
+		}
+	}
+	n := Node(len(c.nodes))
+	if p.children == nil {
+		p.children = map[string]Node{}
+	}
+	p.children[op.Name] = n
+	p.order = append(p.order, n)
+	c.nodes = append(c.nodes, &node{info: op, parent: parent})
+	return n
+}
+
+func (c *Collector) node(n Node) *node {
+	if n < 0 || int(n) >= len(c.nodes) {
+		return c.nodes[0]
+	}
+	return c.nodes[n]
+}
+
+// Section implements Recorder. The root is no operation: what is recorded there is ignored.
+func (c *Collector) Section(n Node, s Sample) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if nd := c.countable(n, 1); nd != nil {
+		nd.section(s, c.isFirst(nd, s), c.sketch)
+		if s.Timed && s.Duration >= 0 {
+			end := s.Start + int64(s.Duration)
+			c.covered.add(s.Start, end)
+			c.latest = max(c.latest, end)
+		}
+	}
+}
+
+// Untimed implements Recorder.
+func (c *Collector) Untimed(n Node, count int64, s Sample) {
+	if count <= 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if nd := c.countable(n, count); nd != nil {
+		c.first[nd.info.Name] = true
+		nd.all.work(count, s)
+		nd.rest.work(count, s)
+	}
+}
+
+func (c *Collector) countable(n Node, count int64) *node {
+	nd := c.node(n)
+	if nd == c.nodes[0] {
+		return nil
+	}
+	if nd.info.Name == overflowName {
+		c.overflow += count
+	}
+	return nd
+}
+
+func (c *Collector) isFirst(nd *node, s Sample) bool {
+	if s.Occurrence > 0 {
+		return s.Occurrence == 1
+	}
+	first := !c.first[nd.info.Name]
+	if first {
+		c.first[nd.info.Name] = true // bounded by the number of nodes
+	}
+	return first
+}
+
+// Step implements Recorder.
+func (c *Collector) Step(name string, s StepSample) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.loops {
+		if l.name == name {
+			l.step(s, c.sketch)
+			return
+		}
+	}
+	if len(c.loops) == maxLoops {
+		c.overflow++
+		return
+	}
+	l := &loop{name: name}
+	c.loops = append(c.loops, l)
+	l.step(s, c.sketch)
+}
+
+// Reset implements Recorder.
+func (c *Collector) Reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.nodes {
+		n.figures = figures{}
+	}
+	c.loops, c.overflow, c.latest, c.covered = nil, 0, 0, union{}
+	c.start = c.now()
+}

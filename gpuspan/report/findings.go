@@ -1,0 +1,167 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Kind is what a finding is about.
+type Kind string
+
+// Kinds of finding.
+const (
+	PageableCopies       Kind = "pageable_copies"       // host copies from or to memory that is not pinned
+	LoaderGaps           Kind = "loader_gaps"           // steps wait for data
+	HostStarved          Kind = "host_starved"          // the device waits for the host to launch
+	BelowFloor           Kind = "below_floor"           // sections too short to derive rates from
+	FirstRunCost         Kind = "first_run_cost"        // the first run costs much more than the others
+	MemorySpike          Kind = "memory_spike"          // one run takes much device memory
+	LowPeakShare         Kind = "low_peak_share"        // far from every limit that is known
+	ExposedCommunication Kind = "exposed_communication" // communication that nothing hides
+)
+
+// Finding is something that is probably worth a look.
+type Finding struct {
+	Kind      Kind          `json:"kind"`
+	Subject   string        `json:"subject"`   // operation path or loop
+	Value     float64       `json:"value"`     // what was measured
+	Threshold float64       `json:"threshold"` // what it was held against
+	Unit      string        `json:"unit"`      // of both: "1" is a ratio
+	Evidence  string        `json:"evidence"`  // the measured figures, in words
+	Cost      time.Duration `json:"-"`         // time at stake; findings are ordered by it
+}
+
+// String is one sentence with evidence and threshold.
+func (f Finding) String() string {
+	limit := digits(f.Threshold)
+	if f.Unit == "1" {
+		limit = percent(f.Threshold) + " %"
+	} else {
+		limit += " " + f.Unit
+	}
+	return fmt.Sprintf("%s, %s: %s (threshold %s)", f.Kind, f.Subject, f.Evidence, limit)
+}
+
+// Thresholds decide what is a finding. Zero fields take their default; negative fields switch a finding off.
+type Thresholds struct {
+	PageableShare float64       // part of all outermost time in pageable copies, default 0.01
+	LoaderShare   float64       // part of step time in phase data, default 0.1
+	StarvedShare  float64       // part of an operation's timed runs that were host-starved, default 0.5
+	FloorShare    float64       // part of an operation's timed runs below 10 × the floor, default 0.5
+	FirstRatio    float64       // first run ÷ mean of the rest, default 5
+	FirstCost     time.Duration // and the first run's excess at least, default 10 ms
+	SpikeShare    float64       // growth during one run ÷ highest use seen, default 0.25
+	PeakShare     float64       // highest share of any known limit, default 0.1
+	PeakMinShare  float64       // of operations with at least this part of all outermost time, default 0.05
+	ExposedShare  float64       // part of step time in exposed communication, default 0.05
+	MinRuns       int64         // runs below which shares of runs say nothing, default 5
+}
+
+func (t Thresholds) withDefaults() Thresholds {
+	set := func(v *float64, d float64) { *v = cmp.Or(*v, d) }
+	set(&t.PageableShare, .01)
+	set(&t.LoaderShare, .1)
+	set(&t.StarvedShare, .5)
+	set(&t.FloorShare, .5)
+	set(&t.FirstRatio, 5)
+	set(&t.SpikeShare, .25)
+	set(&t.PeakShare, .1)
+	set(&t.PeakMinShare, .05)
+	set(&t.ExposedShare, .05)
+	t.FirstCost = cmp.Or(t.FirstCost, 10*time.Millisecond)
+	t.MinRuns = cmp.Or(t.MinRuns, 5)
+	return t
+}
+
+// Findings holds the summary against thresholds. The most costly come first.
+func (s Summary) Findings(t Thresholds) []Finding {
+	t = t.withDefaults()
+	var out []Finding
+	add := func(f Finding, on bool) {
+		if on && f.Threshold > 0 {
+			out = append(out, f)
+		}
+	}
+	for i := range s.Operations {
+		s.Operations[i].findings(t, add)
+	}
+	for i := range s.Loops {
+		s.Loops[i].findings(t, add)
+	}
+	slices.SortStableFunc(out, func(a, b Finding) int { return cmp.Compare(b.Cost, a.Cost) })
+	return out
+}
+
+func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
+	d := o.All.Duration
+	subject := strings.Join(o.Path, " > ")
+	finding := func(k Kind, value, threshold float64, cost time.Duration, format string, args ...any) Finding {
+		return Finding{Kind: k, Subject: subject, Value: value, Threshold: threshold, Unit: "1", Cost: cost, Evidence: fmt.Sprintf(format, args...)}
+	}
+	add(finding(PageableCopies, o.ShareOfTotal, t.PageableShare, d.Total,
+		"%d copies of %s from or to pageable memory took %s, %s %% of all section time, at %s GB/s; pinned memory copies faster and without blocking",
+		o.All.Count, size(o.All.PCIe.Total()), duration(d.Total), percent(o.ShareOfTotal), known(o.All.Rates().PCIe, 1e9)),
+		o.HostMemory == "pageable" && d.Count > 0 && o.ShareOfTotal >= t.PageableShare)
+
+	enough := d.Count >= t.MinRuns
+	part := func(n int64) float64 { return float64(n) / float64(max(d.Count, 1)) }
+	add(finding(HostStarved, part(o.Starved), t.StarvedShare, d.Total,
+		"%d of %d runs ended on the device within 1/%d of their duration after the host's End, so the device waited for launches; mean %s",
+		o.Starved, d.Count, starvedPart, duration(d.Mean)),
+		enough && part(o.Starved) >= t.StarvedShare)
+	add(finding(BelowFloor, part(o.BelowFloor), t.FloorShare, d.Total,
+		"%d of %d runs are shorter than %d × the device's empty section of %s; mean %s; time several launches as one section",
+		o.BelowFloor, d.Count, floorFactor, duration(o.Floor), duration(d.Mean)),
+		enough && part(o.BelowFloor) >= t.FloorShare)
+
+	if rest := o.Rest.Duration; o.First.Duration.Count > 0 && rest.Count > 0 && rest.Mean > 0 {
+		first := o.First.Duration.Mean
+		ratio, excess := float64(first)/float64(rest.Mean), first-rest.Mean
+		f := finding(FirstRunCost, ratio, t.FirstRatio, excess,
+			"the first run took %s, the other %d took %s each: %s times (loading, compiling, tuning); warm up before it counts",
+			duration(first), rest.Count, duration(rest.Mean), digits(ratio))
+		f.Unit = "times"
+		add(f, t.FirstCost > 0 && ratio >= t.FirstRatio && excess >= t.FirstCost)
+	}
+	if o.MemoryPeak > 0 {
+		share := float64(o.MemorySpike) / float64(o.MemoryPeak)
+		add(finding(MemorySpike, share, t.SpikeShare, 0,
+			"one run took %s more device memory, of %s in use at most", size(o.MemorySpike), size(o.MemoryPeak)),
+			share >= t.SpikeShare)
+	}
+	add(finding(LowPeakShare, o.PeakShare, t.PeakShare, time.Duration(float64(d.Total)*(1-o.PeakShare)),
+		"%s of section time at %s %% of its nearest limit (%s)", duration(d.Total), percent(o.PeakShare), o.PeakOf),
+		enough && o.PeakShare > 0 && o.PeakShare < t.PeakShare && o.ShareOfTotal >= t.PeakMinShare && t.PeakMinShare > 0 &&
+			part(o.BelowFloor) < t.FloorShare)
+}
+
+func (l *Loop) findings(t Thresholds, add func(Finding, bool)) {
+	total := l.Duration.Total
+	if total <= 0 {
+		return
+	}
+	finding := func(k Kind, of time.Duration, threshold float64, what string) Finding {
+		share := float64(of) / float64(total)
+		return Finding{
+			Kind: k, Subject: "loop " + l.Name, Value: share, Threshold: threshold, Unit: "1", Cost: of,
+			Evidence: fmt.Sprintf("%s took %s of %s in %d steps, %s %%", what, duration(of), duration(total), l.Steps, percent(share)),
+		}
+	}
+	for _, p := range l.Phases {
+		if p.Name == "data" {
+			f := finding(LoaderGaps, p.Duration.Total, t.LoaderShare, "waiting for data")
+			add(f, f.Value >= t.LoaderShare)
+		}
+	}
+	f := finding(ExposedCommunication, l.Exposed, t.ExposedShare, "communication that no other phase hides")
+	add(f, l.Exposed > 0 && f.Value >= t.ExposedShare)
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

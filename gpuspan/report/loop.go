@@ -1,0 +1,99 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import "time"
+
+// loop adds up the steps of one loop.
+type loop struct {
+	name      string
+	dur, host welford
+	sketch    Sketch
+	phases    []*phase
+	overlap   time.Duration
+	other     time.Duration
+	covered   time.Duration
+	exposed   time.Duration
+	items     int64
+	itemType  string
+	flops     float64
+	flopTime  map[string]flopTime // by precision: FLOPs and device seconds of the steps that stated them
+}
+
+type flopTime struct{ flops, seconds float64 }
+
+type phase struct {
+	name   string
+	dur    welford
+	sketch Sketch
+}
+
+func (l *loop) step(s StepSample, sketch func() Sketch) {
+	if l.sketch == nil {
+		l.sketch = sketch()
+	}
+	l.dur.add(s.Duration)
+	l.sketch.Add(s.Duration.Seconds())
+	if s.Host > 0 {
+		l.host.add(s.Host)
+	}
+	for _, p := range s.Phases {
+		if ph := l.phase(p.Name, sketch); ph != nil {
+			ph.dur.add(p.Duration)
+			ph.sketch.Add(p.Duration.Seconds())
+		}
+	}
+	l.overlap += s.Overlap
+	l.other += s.Other
+	l.covered += s.Covered
+	l.exposed += s.Exposed
+	l.items += s.Items
+	if s.ItemType != "" {
+		l.itemType = s.ItemType
+	}
+	if s.ModelFLOPs > 0 {
+		l.flops += s.ModelFLOPs
+		if l.flopTime == nil {
+			l.flopTime = map[string]flopTime{}
+		}
+		f := l.flopTime[s.Precision]
+		f.flops += s.ModelFLOPs
+		f.seconds += s.Duration.Seconds() * float64(max(s.Devices, 1))
+		l.flopTime[s.Precision] = f
+	}
+}
+
+func (l *loop) phase(name string, sketch func() Sketch) *phase {
+	for _, p := range l.phases {
+		if p.name == name {
+			return p
+		}
+	}
+	if len(l.phases) == maxPhases {
+		return nil
+	}
+	p := &phase{name: name, sketch: sketch()}
+	l.phases = append(l.phases, p)
+	return p
+}
+
+func (l *loop) summary(peaks Peaks) Loop {
+	out := Loop{
+		Name: l.name, Steps: l.dur.n, Duration: l.dur.durations(l.sketch), Host: l.host.durations(nil),
+		Overlap: l.overlap, Other: l.other, Covered: l.covered, Exposed: l.exposed,
+		Items: l.items, ItemType: l.itemType, ModelFLOPs: l.flops,
+	}
+	for _, p := range l.phases {
+		out.Phases = append(out.Phases, Phase{Name: p.name, Duration: p.dur.durations(p.sketch)})
+	}
+	// A mean over precisions would compare with no peak at all, so MFU needs every step to state one precision.
+	if len(l.flopTime) == 1 {
+		for precision, f := range l.flopTime {
+			if peak := peaks.FLOPs[precision]; peak > 0 && f.seconds > 0 {
+				out.MFU = f.flops / f.seconds / peak
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,169 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// node is one operation at one place in the nesting.
+type node struct {
+	info     Info
+	parent   Node
+	children map[string]Node
+	order    []Node
+	figures
+}
+
+// figures is what Reset clears.
+type figures struct {
+	all, first, rest tally
+	device           int
+	starved, below   int64
+	floor            time.Duration
+	memPeak, memGrow int64
+	kernels          []Kernel
+}
+
+func (n *node) section(s Sample, first bool, sketch func() Sketch) {
+	n.all.run(s, sketch)
+	if first {
+		n.first.run(s, nil)
+	} else {
+		n.rest.run(s, nil)
+	}
+	n.device = s.Device
+	n.memPeak, n.memGrow = max(n.memPeak, s.MemoryUsed), max(n.memGrow, s.MemoryDelta)
+	if s.Kernel != "" {
+		n.kernel(s.Kernel, s.Module)
+	}
+	if !s.Timed {
+		return
+	}
+	if s.Floor > 0 {
+		n.floor = s.Floor
+		if s.Duration < floorFactor*s.Floor {
+			n.below++
+		}
+	}
+	if s.HasDelay && s.EndDelay < s.Duration/starvedPart {
+		n.starved++
+	}
+}
+
+func (n *node) kernel(name, module string) {
+	i := slices.IndexFunc(n.kernels, func(k Kernel) bool { return k.Name == name && k.Module == module })
+	if i < 0 {
+		if len(n.kernels) == maxKernels {
+			return
+		}
+		n.kernels = append(n.kernels, Kernel{Name: name, Module: module})
+		i = len(n.kernels) - 1
+	}
+	n.kernels[i].Count++
+}
+
+// tally adds up runs.
+type tally struct {
+	count     int64
+	dur       welford
+	sketch    Sketch
+	mem, pcie IO
+	items     int64
+	flops     map[string]float64
+	timed     work
+}
+
+func (t *tally) run(s Sample, sketch func() Sketch) {
+	t.work(1, s)
+	if !s.Timed || s.Duration < 0 {
+		return
+	}
+	t.dur.add(s.Duration)
+	t.timed.memory.add(s.Memory)
+	t.timed.pcie.add(s.PCIe)
+	t.timed.items += s.Items
+	t.timed.flops += s.FLOPs
+	if sketch != nil {
+		if t.sketch == nil {
+			t.sketch = sketch()
+		}
+		t.sketch.Add(s.Duration.Seconds())
+	}
+}
+
+// work adds the declared work of s, which is the sum over count runs.
+func (t *tally) work(count int64, s Sample) {
+	t.count += count
+	t.mem.add(s.Memory)
+	t.pcie.add(s.PCIe)
+	t.items += s.Items
+	if s.FLOPs != 0 {
+		if t.flops == nil {
+			t.flops = map[string]float64{}
+		}
+		t.flops[s.Precision] += s.FLOPs
+	}
+}
+
+func (t *tally) figures() Figures {
+	f := Figures{
+		Count: t.count, Duration: t.dur.durations(t.sketch),
+		Memory: t.mem, PCIe: t.pcie, Items: t.items, timed: t.timed,
+	}
+	if len(t.flops) > 0 {
+		f.FLOPs = make(map[string]float64, len(t.flops))
+		for p, v := range t.flops {
+			f.FLOPs[p] = v
+		}
+	}
+	return f
+}
+
+// welford is Welford's running mean and variance (Technometrics 4, 1962), in nanoseconds. A sum of squares would lose
+// the variance of long, even durations to rounding.
+type welford struct {
+	n            int64
+	total        time.Duration
+	min, max     time.Duration
+	mean, square float64
+}
+
+func (w *welford) add(d time.Duration) {
+	if w.n == 0 || d < w.min {
+		w.min = d
+	}
+	w.max = max(w.max, d)
+	w.n++
+	w.total += d
+	delta := float64(d) - w.mean
+	w.mean += delta / float64(w.n)
+	w.square += delta * (float64(d) - w.mean)
+}
+
+func (w *welford) durations(s Sketch) Durations {
+	if w.n == 0 {
+		return Durations{}
+	}
+	d := Durations{
+		Count: w.n, Total: w.total, Min: w.min, Max: w.max,
+		Mean:   time.Duration(math.Round(w.mean)),
+		StdDev: time.Duration(math.Round(math.Sqrt(w.square / float64(w.n)))),
+	}
+	if s != nil {
+		d.P50, d.P99 = quantile(s, .5, d), quantile(s, .99, d)
+	}
+	return d
+}
+
+// quantile keeps a sketch's estimate within the extremes, which are exact.
+func quantile(s Sketch, q float64, d Durations) time.Duration {
+	v, ok := s.Quantile(q)
+	if !ok {
+		return 0
+	}
+	return min(max(time.Duration(math.Round(v*1e9)), d.Min), d.Max)
+}

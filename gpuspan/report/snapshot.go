@@ -1,0 +1,91 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Summary implements Recorder. Operations that have not run since the last Reset are left
+// out; the others are in order ByTime.
+func (c *Collector) Summary() Summary {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := Summary{
+		Service: c.service, Start: c.start, End: c.now(), Covered: time.Duration(c.covered.length()),
+		Devices: slices.Clone(c.devices), Dropped: maps.Clone(c.dropped), Overflow: c.overflow,
+	}
+	if latest := time.Unix(0, c.latest); c.latest != 0 && latest.After(s.End) {
+		s.End = latest
+	}
+	c.walk(&s, 0, -1, 0, nil)
+	total := s.Total()
+	for i := range s.Operations {
+		o := &s.Operations[i]
+		if total > 0 {
+			o.ShareOfTotal = float64(o.All.Duration.Total) / float64(total)
+		}
+		of := total
+		if o.Parent >= 0 {
+			of = s.Operations[o.Parent].All.Duration.Total
+		}
+		if of > 0 {
+			o.ShareOfParent = float64(o.All.Duration.Total) / float64(of)
+		}
+		o.PeakShare, o.PeakOf = peakShare(o.All, c.peaks(o.Device))
+	}
+	for _, l := range c.loops {
+		s.Loops = append(s.Loops, l.summary(c.peaks(0)))
+	}
+	return s.Sorted(ByTime)
+}
+
+func (c *Collector) walk(s *Summary, n Node, parent, depth int, path []string) {
+	for _, id := range c.nodes[n].order {
+		nd := c.nodes[id]
+		at, down, p := parent, depth, path
+		if c.ran(id) {
+			p = append(slices.Clone(path), nd.info.Name)
+			s.Operations = append(s.Operations, Operation{
+				Info: nd.info, Parent: parent, Depth: depth, Path: p, Device: nd.device,
+				All: nd.all.figures(), First: nd.first.figures(), Rest: nd.rest.figures(),
+				Starved: nd.starved, BelowFloor: nd.below, Floor: nd.floor,
+				MemoryPeak: nd.memPeak, MemorySpike: nd.memGrow, Kernels: slices.Clone(nd.kernels),
+			})
+			at, down = len(s.Operations)-1, depth+1
+		}
+		c.walk(s, id, at, down, p)
+	}
+}
+
+func (c *Collector) ran(id Node) bool { return c.nodes[id].all.count > 0 }
+
+func (c *Collector) peaks(device int) Peaks {
+	for i := range c.devices {
+		if c.devices[i].Ordinal == device {
+			return c.devices[i].Peaks
+		}
+	}
+	return Peaks{}
+}
+
+// peakShare is the largest share of any limit that the timed runs came to: the roof that they were nearest to.
+func peakShare(f Figures, p Peaks) (share float64, of string) {
+	r := f.Rates()
+	consider := func(rate, peak float64, name string) {
+		if rate > 0 && peak > 0 && rate/peak > share {
+			share, of = rate/peak, name
+		}
+	}
+	consider(r.Memory, p.Memory, "memory")
+	consider(max(r.PCIeRead, r.PCIeWritten, r.PCIe-r.PCIeRead-r.PCIeWritten), p.PCIe, "pcie")
+	if len(f.FLOPs) == 1 { // a sum over precisions has no common peak
+		for precision := range f.FLOPs {
+			consider(r.FLOPs, p.FLOPs[precision], precision)
+		}
+	}
+	return share, of
+}

@@ -1,0 +1,64 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Width is the number of columns that text reports keep to.
+const Width = 100
+
+// table sets rows in fixed columns: the first one left-aligned and cut to fit, the others right-aligned.
+type table struct {
+	b      *strings.Builder
+	widths []int
+}
+
+func newTable(b *strings.Builder, widths ...int) *table {
+	rest := Width
+	for _, w := range widths {
+		rest -= w
+	}
+	return &table{b: b, widths: append([]int{rest}, widths...)}
+}
+
+func (t *table) row(cells ...string) {
+	var line strings.Builder
+	line.WriteString(fit(cells[0], t.widths[0]))
+	for i, c := range cells[1:] {
+		w := t.widths[i+1]
+		n := utf8.RuneCountInString(c)
+		if n > w-1 {
+			c, n = fit(c, w-1), w-1
+		}
+		line.WriteString(strings.Repeat(" ", w-n))
+		line.WriteString(c)
+	}
+	t.b.WriteString(strings.TrimRight(line.String(), " "))
+	t.b.WriteByte('\n')
+}
+
+// fit cuts or pads s to n columns.
+func fit(s string, n int) string {
+	s = clean(s)
+	c := utf8.RuneCountInString(s)
+	if c <= n {
+		return s + strings.Repeat(" ", n-c)
+	}
+	r := []rune(s)
+	return string(r[:n-1]) + "…"
+}
+
+// clean replaces control characters: in names they would break the table and could steer the terminal.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,221 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// WriteText writes the summary for a terminal of 100 columns: time, work and first run of each operation, indented by
+// nesting, then categories, loops and findings. Tables that have nothing to say are left out; "-" is what is not
+// known.
+func (s Summary) WriteText(w io.Writer) error {
+	var b strings.Builder
+	s.writeHead(&b)
+	s.writeTime(&b)
+	s.writeWork(&b)
+	s.writeFirst(&b)
+	s.writeCategories(&b)
+	for i := range s.Loops {
+		s.Loops[i].write(&b)
+	}
+	if f := s.Findings(Thresholds{}); len(f) > 0 {
+		b.WriteString("\nFindings\n")
+		for _, x := range f {
+			wrap(&b, "  * ", x.String())
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (s Summary) writeHead(b *strings.Builder) {
+	b.WriteString("GPU sections")
+	if s.Service != "" {
+		b.WriteString(" of " + clean(s.Service))
+	}
+	fmt.Fprintf(b, ": %s of wall time", duration(s.Wall()))
+	if c, ok := s.WallCoverage(); ok {
+		fmt.Fprintf(b, ", %s %% of it in sections", digits(c*100))
+	}
+	b.WriteByte('\n')
+	for _, d := range s.Devices {
+		line := fmt.Sprintf("device %d", d.Ordinal)
+		for _, v := range []string{d.Model, d.ID} {
+			if v != "" {
+				line += ", " + v
+			}
+		}
+		if d.Floor > 0 {
+			line += ", empty section " + duration(d.Floor)
+		}
+		if d.Peaks.Source != "" {
+			line += ", peaks from " + d.Peaks.Source
+		}
+		wrap(b, "", line)
+	}
+	for _, reason := range sortedKeys(s.Dropped) {
+		fmt.Fprintf(b, "not timed: %d sections (%s)\n", s.Dropped[reason], reason)
+	}
+	if s.Overflow > 0 {
+		fmt.Fprintf(b, "too many operations: %d runs are counted under %s\n", s.Overflow, overflowName)
+	}
+	if len(s.Operations) == 0 && len(s.Loops) == 0 {
+		b.WriteString("no section has finished\n")
+	}
+}
+
+func (s Summary) writeTime(b *strings.Builder) {
+	if len(s.Operations) == 0 {
+		return
+	}
+	b.WriteByte('\n')
+	t := newTable(b, 8, 8, 8, 6, 8, 8, 8, 8, 8, 8)
+	t.row("Time", "count", "total", "%parent", "%all", "mean", "stddev", "min", "p50", "p99", "max")
+	for i := range s.Operations {
+		o := &s.Operations[i]
+		d := o.All.Duration
+		if d.Count == 0 {
+			t.row(o.indented(), fmt.Sprint(o.All.Count), absent, absent, absent, absent, absent, absent, absent, absent, absent)
+			continue
+		}
+		t.row(o.indented(), fmt.Sprint(o.All.Count), duration(d.Total), percent(o.ShareOfParent), percent(o.ShareOfTotal),
+			duration(d.Mean), duration(d.StdDev), duration(d.Min), knownDuration(d.P50), knownDuration(d.P99), duration(d.Max))
+	}
+}
+
+func (o *Operation) indented() string {
+	name := strings.Repeat("  ", o.Depth) + o.Name
+	if o.Level != "" {
+		name += " [" + o.Level + "]"
+	}
+	return name
+}
+
+func (s Summary) writeWork(b *strings.Builder) {
+	if !slices.ContainsFunc(s.Operations, func(o Operation) bool { return o.All.Rates() != Rates{} }) {
+		return
+	}
+	b.WriteByte('\n')
+	t := newTable(b, 8, 8, 8, 7, 7, 7, 9, 9, 6, 7)
+	t.row("", "memory", "GB/s", "", "PCIe", "GB/s", "", "", "", "%", "of")
+	t.row("Work", "read", "write", "all", "read", "write", "all", "TFLOP/s", "items/s", "peak", "")
+	for i := range s.Operations {
+		o := &s.Operations[i]
+		r := o.All.Rates()
+		if r == (Rates{}) {
+			continue
+		}
+		t.row(o.indented(), known(r.MemoryRead, 1e9), known(r.MemoryWritten, 1e9), known(r.Memory, 1e9),
+			known(r.PCIeRead, 1e9), known(r.PCIeWritten, 1e9), known(r.PCIe, 1e9),
+			known(r.FLOPs, 1e12), known(r.Items, 1), percent(o.PeakShare), o.PeakOf)
+	}
+}
+
+func (s Summary) writeFirst(b *strings.Builder) {
+	compared := func(o Operation) bool { return o.First.Duration.Count > 0 && o.Rest.Duration.Count > 0 }
+	if !slices.ContainsFunc(s.Operations, compared) {
+		return
+	}
+	b.WriteByte('\n')
+	t := newTable(b, 9, 9, 7, 8, 8, 9, 9, 9, 9)
+	t.row("", "", "mean of", "first/", "GB/s", "", "TFLOP/s", "", "items/s", "")
+	t.row("First run and the rest", "first", "the rest", "rest", "first", "rest", "first", "rest", "first", "rest")
+	for _, o := range s.Operations {
+		if !compared(o) {
+			continue
+		}
+		f, r := o.First.Rates(), o.Rest.Rates()
+		t.row(o.indented(), duration(o.First.Duration.Mean), duration(o.Rest.Duration.Mean),
+			known(float64(o.First.Duration.Mean), float64(o.Rest.Duration.Mean)),
+			known(f.Memory+f.PCIe, 1e9), known(r.Memory+r.PCIe, 1e9), known(f.FLOPs, 1e12), known(r.FLOPs, 1e12),
+			known(f.Items, 1), known(r.Items, 1))
+	}
+}
+
+func (s Summary) writeCategories(b *strings.Builder) {
+	cs := s.Categories()
+	if len(cs) == 0 {
+		return
+	}
+	b.WriteByte('\n')
+	total := s.Total()
+	t := newTable(b, 9, 10, 8, 12, 12, 10, 10)
+	t.row("Category", "count", "total", "%total", "memory", "PCIe", "GB/s", "TFLOP/s")
+	for _, c := range cs {
+		r := c.Figures.Rates()
+		share := 0.0
+		if total > 0 {
+			share = float64(c.Figures.Duration.Total) / float64(total)
+		}
+		t.row(c.Name, fmt.Sprint(c.Figures.Count), knownDuration(c.Figures.Duration.Total), percent(share),
+			knownSize(c.Figures.Memory.Total()), knownSize(c.Figures.PCIe.Total()), known(r.Memory+r.PCIe, 1e9), known(r.FLOPs, 1e12))
+	}
+}
+
+func knownSize(b int64) string {
+	if b == 0 {
+		return absent
+	}
+	return size(b)
+}
+
+func (l *Loop) write(b *strings.Builder) {
+	fmt.Fprintf(b, "\nLoop %s: %d steps recorded", clean(l.Name), l.Steps)
+	if t := l.Duration.Total.Seconds(); t > 0 && l.Items > 0 {
+		item := l.ItemType
+		if item == "" {
+			item = "item"
+		}
+		fmt.Fprintf(b, ", %s %ss/s", digits(float64(l.Items)/t), clean(item))
+	}
+	if l.MFU > 0 {
+		fmt.Fprintf(b, ", MFU %s %%", percent(l.MFU))
+	}
+	b.WriteByte('\n')
+	t := newTable(b, 9, 10, 9, 9, 9, 9, 9, 9)
+	t.row("", "steps", "total", "%step", "mean", "stddev", "min", "p50", "p99")
+	row := func(name string, d Durations, share float64) {
+		t.row("  "+name, fmt.Sprint(d.Count), duration(d.Total), percent(share), duration(d.Mean), duration(d.StdDev),
+			duration(d.Min), knownDuration(d.P50), knownDuration(d.P99))
+	}
+	of := func(d float64) float64 {
+		if l.Duration.Total <= 0 {
+			return 0
+		}
+		return d / float64(l.Duration.Total)
+	}
+	for _, p := range l.Phases {
+		row(p.Name, p.Duration, of(float64(p.Duration.Total)))
+	}
+	t.row("  − overlap", "", duration(l.Overlap), percent(of(float64(l.Overlap))))
+	t.row("  + other", "", duration(l.Other), percent(of(float64(l.Other))))
+	row("= step", l.Duration, of(float64(l.Duration.Total)))
+}
+
+// wrap breaks a paragraph at Width columns and indents the lines after the first by the width of lead.
+func wrap(b *strings.Builder, lead, text string) {
+	col := 0
+	indent := strings.Repeat(" ", len([]rune(lead)))
+	for i, word := range strings.Fields(clean(text)) {
+		n := len([]rune(word))
+		switch {
+		case i == 0:
+			b.WriteString(lead)
+			col = len(indent)
+		case col+1+n > Width:
+			b.WriteString("\n" + indent)
+			col = len(indent)
+		default:
+			b.WriteByte(' ')
+			col++
+		}
+		b.WriteString(word)
+		col += n
+	}
+	b.WriteByte('\n')
+}

@@ -1,0 +1,84 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+)
+
+var update = flag.Bool("update", false, "write the golden files of testdata")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := "testdata/" + name
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got)
+}
+
+func trained(c *report.Collector) {
+	for i := range 4 {
+		ms := time.Millisecond
+		c.Step("train", report.StepSample{
+			Index: int64(i + 1), Duration: 100 * ms, Host: 101 * ms,
+			Phases: []report.PhaseSample{
+				{Name: "data", Duration: 20 * ms}, {Name: "forward", Duration: 30 * ms},
+				{Name: "backward", Duration: 40 * ms}, {Name: "comm", Duration: 25 * ms},
+			},
+			Overlap: 18 * ms, Other: 3 * ms, Exposed: 7 * ms, Items: 256, ItemType: "image",
+			ModelFLOPs: 4e13, Precision: "bf16",
+		})
+	}
+}
+
+func TestTextOfAServiceThatAlsoTrains(t *testing.T) {
+	c := served()
+	trained(c)
+	var b bytes.Buffer
+	require.NoError(t, c.Summary().WriteText(&b))
+	golden(t, "summary.txt", b.String())
+}
+
+func TestTextKeepsToItsWidthWhateverTheNamesAndFigures(t *testing.T) {
+	c := report.NewCollector()
+	parent := report.Node(0)
+	for range 30 {
+		parent = c.Node(parent, report.Info{Name: strings.Repeat("long name\n\x1b[31m", 20), Category: strings.Repeat("ü", 300)})
+		c.Section(parent, report.Sample{
+			Timed: true, Start: 1, Duration: 1<<62 - 1, FLOPs: 1e300, Items: 1 << 62, Memory: report.IO{Read: 1 << 61},
+			HasDelay: true, Precision: "bf16", MemoryDelta: 1 << 62, MemoryUsed: 1 << 62,
+		})
+	}
+	c.Step(strings.Repeat("l", 50), report.StepSample{Duration: 1 << 61, Phases: []report.PhaseSample{{Name: strings.Repeat("p", 200), Duration: 1 << 61}}})
+	var b bytes.Buffer
+	require.NoError(t, c.Summary().WriteText(&b))
+	for line := range strings.Lines(b.String()) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.Contains(line, " ") && !strings.Contains(line, "ong name") { // a word alone may be longer than a line
+			assert.LessOrEqual(t, utf8.RuneCountInString(line), report.Width, line)
+		}
+		assert.NotContains(t, line, "\x1b")
+	}
+}
+
+func TestTextOfNothingSaysSo(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, report.Summary{}.WriteText(&b))
+	assert.Contains(t, b.String(), "no section has finished")
+}
