@@ -1,0 +1,238 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package peaks
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math"
+	"net/url"
+	"os"
+	"strconv"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite ../../docs/peaks.md")
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func near(got, want, rel float64) bool { return math.Abs(got-want) <= rel*math.Abs(want) }
+
+// A second way to the same numbers: width of the bus × data rate, units × operations per clock × boost clock, links ×
+// rate, as the architecture papers give them. Vendors round, hence 1.5 %.
+func TestRowsAgreeWithTheirArchitecture(t *testing.T) {
+	for _, tt := range []struct {
+		model           string
+		bits, gbps      float64 // memory bus and rate per pin
+		precision       string
+		perClock, boost float64 // FLOP per clock and SM, GHz
+		links, perLink  float64 // one direction, GB/s
+	}{
+		{"Tesla P100-SXM2-16GB", 4096, 1.43, "fp32", 128, 1.480, 4, 20},
+		{"Tesla V100-SXM2-16GB", 4096, 1.757, "fp16", 1024, 1.530, 6, 25},
+		{"Tesla T4", 256, 10, "fp16", 1024, 1.590, 0, 0},
+		{"NVIDIA A100-SXM4-40GB", 5120, 2.43, "bf16", 2048, 1.410, 12, 25},
+		{"NVIDIA A100-SXM4-80GB", 5120, 3.186, "fp64", 128, 1.410, 12, 25},
+		{"NVIDIA A10", 384, 12.5, "fp16", 1024, 1.695, 0, 0},
+		{"NVIDIA A40", 384, 14.5, "tf32", 512, 1.740, 4, 14.0625},
+		{"NVIDIA L4", 192, 12.5, "fp32", 256, 2.040, 0, 0},
+		{"NVIDIA L40S", 384, 18, "fp8", 2048, 2.520, 0, 0},
+		{"NVIDIA H100 80GB HBM3", 5120, 5.234, "bf16", 4096, 1.830, 18, 25},
+		{"NVIDIA H100 PCIe", 5120, 3.186, "fp16", 4096, 1.620, 12, 25},
+		{"NVIDIA H200", 6144, 6.25, "fp8", 8192, 1.830, 18, 25},
+		{"NVIDIA B200", 8192, 7.8125, "", 0, 0, 18, 50},
+		{"NVIDIA RTX A6000", 384, 16, "fp32", 256, 1.800, 4, 14.0625},
+		{"NVIDIA GeForce RTX 3090", 384, 19.5, "bf16", 512, 1.695, 4, 14.0625},
+		{"NVIDIA GeForce RTX 4090", 384, 21, "fp16", 1024, 2.520, 0, 0},
+		{"NVIDIA GeForce RTX 5090", 512, 28, "fp4", 4096, 2.407, 0, 0},
+		{"NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 512, 28, "fp32", 256, 2.600, 0, 0},
+		{"AMD Instinct MI210", 4096, 3.2, "fp16", 1024, 1.700, 3, 50},
+		{"AMD Instinct MI250X", 4096, 3.2, "fp64", 256, 1.700, 0, 0},
+		{"AMD Instinct MI300X", 8192, 5.2, "fp16", 2048, 2.100, 7, 64},
+		{"AMD Instinct MI355X", 8192, 7.8125, "fp8", 8192, 2.400, 7, 76.8},
+		{"AMD Instinct MI350X", 8192, 7.8125, "bf16", 4096, 2.200, 7, 76.8},
+	} {
+		d, ok := Lookup(tt.model)
+		if !ok {
+			t.Errorf("no row for %q", tt.model)
+			continue
+		}
+		if want := tt.bits / 8 * tt.gbps * 1e9; !near(d.MemoryBandwidth, want, 0.015) {
+			t.Errorf("%s: memory bandwidth %g, %g bits at %g Gbit/s make %g", tt.model, d.MemoryBandwidth, tt.bits, tt.gbps, want)
+		}
+		if want := float64(d.SMs) * tt.perClock * tt.boost * 1e9; !near(d.FLOPs.Of(tt.precision), want, 0.015) {
+			t.Errorf("%s: %s %g, %d SMs at %g GHz make %g", tt.model, tt.precision, d.FLOPs.Of(tt.precision), d.SMs, tt.boost, want)
+		}
+		if want := tt.links * tt.perLink * 1e9; want > 0 && !near(d.Interconnect, want, 0.015) {
+			t.Errorf("%s: interconnect %g, want %g", tt.model, d.Interconnect, want)
+		}
+	}
+}
+
+// Dense rates double when operands halve, but for old chips; a sparse figure taken for a dense one breaks these.
+func TestRatesOfARowFitEachOther(t *testing.T) {
+	for _, d := range All() {
+		f := d.FLOPs
+		if f.FP8 > 0 && !near(f.FP8, 2*f.FP16, 0.02) {
+			t.Errorf("%s: fp8 %g is not twice fp16 %g", d.Name, f.FP8, f.FP16)
+		}
+		if f.BF16 > f.FP16 {
+			t.Errorf("%s: bf16 %g above fp16 %g", d.Name, f.BF16, f.FP16)
+		}
+		if f.TF32 > 0 && !near(f.TF32, f.BF16/2, 0.02) {
+			t.Errorf("%s: tf32 %g is not half of bf16 %g", d.Name, f.TF32, f.BF16)
+		}
+		if f.FP4 > 0 && (f.FP4 < 1.95*f.FP8 || f.FP4 > 3.1*f.FP8) {
+			t.Errorf("%s: fp4 %g against fp8 %g", d.Name, f.FP4, f.FP8)
+		}
+		if f.FP32 == 0 || d.MemoryBandwidth == 0 || d.MemorySize == 0 || d.SMs == 0 {
+			t.Errorf("%s: a required figure is missing", d.Name)
+		}
+		// One NVLink or Infinity Fabric direction never exceeds the memory behind it.
+		if d.Interconnect >= d.MemoryBandwidth/2 {
+			t.Errorf("%s: interconnect %g against memory %g: both directions summed?", d.Name, d.Interconnect, d.MemoryBandwidth)
+		}
+		if u, err := url.Parse(d.Source); err != nil || u.Scheme != "https" || u.Host == "" {
+			t.Errorf("%s: source %q", d.Name, d.Source)
+		}
+		for profile := range d.mig {
+			if _, ok := d.profile(profile); !ok {
+				t.Errorf("%s: MIG profile %s does not scale", d.Name, profile)
+			}
+		}
+	}
+}
+
+func TestPCIeRate(t *testing.T) {
+	// Published one-direction payload rates of a x16 link in GB/s.
+	for gen, want := range map[int]float64{1: 4, 2: 8, 3: 15.754, 4: 31.508, 5: 63.015, 6: 121} {
+		if got := PCIeRate(gen, 16); !near(got, want*1e9, 1e-4) {
+			t.Errorf("generation %d: %g", gen, got)
+		}
+	}
+	for _, bad := range [][2]int{{0, 16}, {7, 16}, {-1, 16}, {4, 0}, {4, 3}, {4, -16}} {
+		if got := PCIeRate(bad[0], bad[1]); got != 0 {
+			t.Errorf("PCIeRate(%d, %d) = %g, want 0", bad[0], bad[1], got)
+		}
+	}
+	if got := (HostLink{C2C: 450e9}).Rate(); got != 450e9 {
+		t.Errorf("C2C: %g", got)
+	}
+}
+
+func TestInstanceIsAPartByItsSMsAndSlices(t *testing.T) {
+	a100, _ := Lookup("NVIDIA A100-SXM4-40GB")
+	got, ok := a100.Instance(42, 20e9)
+	if !ok {
+		t.Fatal("not scaled")
+	}
+	if want := 312e12 * 42 / 108; !near(got.FLOPs.BF16, want, 1e-12) {
+		t.Errorf("bf16 %g, want %g", got.FLOPs.BF16, want)
+	}
+	if got.MemoryBandwidth != 777.5e9 {
+		t.Errorf("bandwidth %g, want half of 1555e9", got.MemoryBandwidth)
+	}
+	if got.Interconnect != 0 || got.Host != a100.Host || got.SMs != 42 {
+		t.Errorf("interconnect %g, host %v, SMs %d", got.Interconnect, got.Host, got.SMs)
+	}
+	// The driver reports a little less than the profile's name says: 19.62 GiB of 39.4 for 3g.20gb.
+	if again, ok := a100.Instance(42, 19.62*(1<<30)); !ok || again.MemoryBandwidth != got.MemoryBandwidth {
+		t.Errorf("by the driver's size: %g", again.MemoryBandwidth)
+	}
+	for _, bad := range []struct {
+		sms    int
+		memory float64
+	}{{0, 5e9}, {-1, 5e9}, {109, 40e9}, {14, 0}, {14, -1}, {14, math.NaN()}, {14, math.Inf(1)}, {14, 80e9}, {14, 1}} {
+		if d, ok := a100.Instance(bad.sms, bad.memory); ok {
+			t.Errorf("Instance(%d, %g) = %+v", bad.sms, bad.memory, d)
+		}
+	}
+	if _, ok := (Device{}).Instance(1, 1); ok {
+		t.Error("an unknown device was scaled")
+	}
+}
+
+func TestFLOPRatesByName(t *testing.T) {
+	var r FLOPRates
+	for i, p := range Precisions() {
+		if !r.Set(p, float64(i+1)) || r.Of(p) != float64(i+1) {
+			t.Errorf("%s: %g", p, r.Of(p))
+		}
+	}
+	if (r != FLOPRates{1, 2, 3, 4, 5, 6, 7, 8}) {
+		t.Errorf("order: %v", r)
+	}
+	if r.Set("fp80", 1) || r.Of("") != 0 {
+		t.Error("an unknown precision was taken")
+	}
+}
+
+func TestDocumentIsTheTable(t *testing.T) {
+	const path = "../../docs/peaks.md"
+	var b bytes.Buffer
+	b.WriteString("<!-- Generated from gpuspan/peaks (go test ./peaks -run Document -update in gpuspan). Do not edit. -->\n\n# Peaks of device models\n\n" +
+		"What `gpu_derive`, the in-process report and the `gpu` receiver compare with. FLOP rates are dense, in TFLOP/s at boost clock\n" +
+		"(int8: TOP/s); links are one direction, in GB/s; a dash is unknown. The rules are in the documentation of package `gpuspan/peaks`. A model that is\n" +
+		"missing here gets no utilisation; `peaks:` of [gpu_derive](../processor/gpuderiveprocessor/README.md) adds or overrides models.\n\n" +
+		"| model | names of the driver | memory GB | GB/s | fp64 | fp32 | tf32 | fp16 | bf16 | fp8 | fp4 | int8 | host link | NVLink, xGMI | W | SMs | MIG | source |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	num := func(x, unit float64) string {
+		if x == 0 {
+			return "-"
+		}
+		return strconv.FormatFloat(math.Round(x/unit*100)/100, 'f', -1, 64)
+	}
+	for _, d := range All() {
+		fmt.Fprintf(&b, "| %s | ", d.Name)
+		for i, n := range d.names {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			fmt.Fprintf(&b, "`%s`", n)
+		}
+		fmt.Fprintf(&b, " | %s | %s", num(d.MemorySize, giga), num(d.MemoryBandwidth, giga))
+		for _, p := range Precisions() {
+			fmt.Fprintf(&b, " | %s", num(d.FLOPs.Of(p), tera))
+		}
+		fmt.Fprintf(&b, " | %s | %s | %s | %d | %s | [↗](%s) |\n", num(d.Host.Rate(), giga), num(d.Interconnect, giga), num(d.Power, 1), d.SMs,
+			map[bool]string{true: "yes", false: "-"}[d.mig != nil], d.Source)
+	}
+	if *update {
+		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, b.Bytes()) {
+		t.Errorf("%s is not what the table says; run go test ./peaks -run Document -update", path)
+	}
+}
+
+func FuzzLookup(f *testing.F) {
+	f.Add("NVIDIA H100 80GB HBM3 MIG 1g.10gb")
+	f.Add("Tesla V100-SXM2-16GB")
+	f.Add(" mig ")
+	f.Fuzz(func(t *testing.T, model string) {
+		d, ok := Lookup(model)
+		if !ok && d.Name != "" {
+			t.Errorf("a device beside false: %q", d.Name)
+		}
+		if ok && !(d.MemoryBandwidth > 0 && d.SMs > 0) {
+			t.Errorf("%q: %+v", model, d)
+		}
+	})
+}
+
+func BenchmarkLookup(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ok := Lookup("NVIDIA H100 80GB HBM3"); !ok {
+			b.Fatal("not found")
+		}
+	}
+}
