@@ -9,6 +9,6 @@
 // GPUOperationDurationName, GPUOperationDurationUnit and GPUOperationDurationDescription.
 //
 // All names are in development: they may change with a note in the changelog.
-package semconv // import "github.com/otelgpu/otelgpu/semconv"
+package semconv
 
 //go:generate go -C ../internal/tools run ./semconvgen ../..

@@ -268,8 +268,15 @@ func TestHardwareMetricsAgreeWithOpenTelemetrysPackage(t *testing.T) {
 		Unit() string
 	}
 	for _, want := range []measured{
-		hwconv.Energy{}, hwconv.Errors{}, hwconv.GpuMemoryLimit{}, hwconv.GpuMemoryUsage{}, hwconv.GpuMemoryUtilization{},
-		hwconv.GpuUtilization{}, hwconv.Power{}, hwconv.Status{}, hwconv.Temperature{},
+		hwconv.Energy{},
+		hwconv.Errors{},
+		hwconv.GpuMemoryLimit{},
+		hwconv.GpuMemoryUsage{},
+		hwconv.GpuMemoryUtilization{},
+		hwconv.GpuUtilization{},
+		hwconv.Power{},
+		hwconv.Status{},
+		hwconv.Temperature{},
 	} {
 		got, ok := semconv.LookupMetric(want.Name())
 		require.True(t, ok, want.Name())

@@ -1,0 +1,60 @@
+# Copyright The otelgpu Authors
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL      := bash
+.SHELLFLAGS := -eu -o pipefail -c
+GO         ?= go
+# Every directory with a go.mod; those outside go.work are always built with GOWORK=off.
+MODULES    := $(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/testdata/*' | sed 's,/go.mod,,' | sort)
+# What users build: everything but the tools and the comparisons with other libraries.
+SHIPPED    := $(filter-out ./internal/tools ./benchmarks,$(MODULES))
+TOOLS      := $(CURDIR)/internal/tools
+BIN        := $(CURDIR)/bin
+# Each module, alone: the versions that its users get.
+each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
+
+.PHONY: help test race lint fmt vet generate build build-modules build-full bench run check jaeger
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
+
+test: ## run the tests of every module and say what ran
+	$(GO) run internal/tools/testall/main.go
+
+race: ## the same under the race detector, without the end-to-end tests
+	CGO_ENABLED=1 $(GO) run internal/tools/testall/main.go -race -short
+
+lint: $(BIN)/golangci-lint ## run golangci-lint on every module
+	$(call each,$(MODULES),$(BIN)/golangci-lint run ./...)
+
+fmt: $(BIN)/golangci-lint ## format every module as lint wants it
+	$(call each,$(MODULES),$(BIN)/golangci-lint fmt ./...)
+
+vet: ## go vet as built here, without cgo, and for other systems
+	$(call each,$(MODULES),$(GO) vet ./...)
+	$(call each,$(SHIPPED),env CGO_ENABLED=0 $(GO) vet ./...)
+	$(call each,$(SHIPPED),env CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...)
+	$(call each,$(SHIPPED),env CGO_ENABLED=0 GOOS=windows $(GO) vet ./...)
+
+generate: ## regenerate all code and documentation that is generated
+	$(call each,$(SHIPPED),$(GO) generate ./...)
+
+build: ## build the distribution, bin/otelcol-gpu
+	$(GO) build -trimpath -ldflags='-s -w' -o $(BIN)/otelcol-gpu ./cmd/otelcol-gpu
+
+build-modules: ## build each module alone, outside the workspace
+	$(call each,$(MODULES),$(GO) build ./...)
+
+bench: ## run the benchmarks of every module once, with allocations
+	$(call each,$(SHIPPED),$(GO) test -run='^$$' -bench=. -benchmem ./...)
+
+run: ## run the Collector with its built-in pipeline
+	$(GO) run ./cmd/otelcol-gpu
+
+jaeger: ## build Jaeger and run it on its usual loopback ports, in memory
+	$(GO) run ./test/cmd/jaeger
+
+check: test race vet build-modules lint ## everything that CI checks but the generated files
+
+$(BIN)/golangci-lint: internal/tools/go.mod
+	cd $(TOOLS) && GOWORK=off $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

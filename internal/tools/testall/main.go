@@ -1,0 +1,202 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command testall runs go test in every module of the repository and says what ran.
+//
+//	go run internal/tools/testall/main.go [-module DIR] [GO TEST FLAGS]
+//
+// It is run from the root of the repository. Modules that go.work names are tested in the workspace, the others
+// (internal/tools, benchmarks) with GOWORK=off, as their users get them. Output is that of failing packages, the reason
+// of each skipped test, one line for each module, and at the end the counts. The exit status is 1 if anything failed.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// event is one line of go test -json; ImportPath is set on the lines of a build.
+type event struct {
+	Action     string
+	ImportPath string
+	Package    string
+	Test       string
+	Output     string
+	Elapsed    float64
+}
+
+type result struct {
+	packages, passed, failed, skipped int
+	broken                            bool // a package did not build, or go test could not run
+	took                              time.Duration
+}
+
+func main() {
+	args := os.Args[1:]
+	var only string
+	if len(args) > 1 && args[0] == "-module" {
+		only, args = filepath.Clean(args[1]), args[2:]
+	}
+	dirs, err := modules(".")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	var total result
+	var lines []string
+	for _, dir := range dirs {
+		if only != "" && dir != only {
+			continue
+		}
+		fmt.Printf("=== module %s\n", dir)
+		r := test(dir, args)
+		state := "ok"
+		if r.failed > 0 || r.broken {
+			state = "FAILED"
+		}
+		lines = append(lines, fmt.Sprintf("%-6s  %-20s %3d packages, %4d tests passed, %d failed, %d skipped, %s",
+			state, dir, r.packages, r.passed, r.failed, r.skipped, r.took.Round(time.Second)))
+		total.passed += r.passed
+		total.failed += r.failed
+		total.skipped += r.skipped
+		total.broken = total.broken || r.broken
+	}
+	fmt.Println()
+	fmt.Println(strings.Join(lines, "\n"))
+	if total.broken && total.failed == 0 {
+		total.failed = 1 // a package that did not build counts as a failure
+	}
+	fmt.Printf("%d passed, %d failed, %d skipped\n", total.passed, total.failed, total.skipped)
+	if total.failed > 0 {
+		os.Exit(1)
+	}
+}
+
+// modules returns the directories below root that hold a go.mod, sorted; hidden ones and testdata are left out.
+func modules(root string) ([]string, error) {
+	var out []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if d.Name() == "go.mod" {
+			out = append(out, filepath.Dir(path))
+		}
+		return nil
+	})
+	slices.Sort(out)
+	return out, err
+}
+
+// inWorkspace says whether go.work names dir.
+func inWorkspace(dir string) bool {
+	out, err := exec.Command("go", "work", "edit", "-json").Output()
+	if err != nil {
+		return false
+	}
+	var work struct{ Use []struct{ DiskPath string } }
+	if json.Unmarshal(out, &work) != nil {
+		return false
+	}
+	for _, u := range work.Use {
+		if filepath.Clean(u.DiskPath) == dir {
+			return true
+		}
+	}
+	return false
+}
+
+func test(dir string, args []string) result {
+	begin := time.Now()
+	cmd := exec.Command("go", slices.Concat([]string{"test", "-json", "-timeout", "25m"}, args, []string{"./..."})...)
+	cmd.Dir = dir
+	cmd.Env = os.Environ()
+	if !inWorkspace(dir) {
+		cmd.Env = append(cmd.Env, "GOWORK=off")
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	var r result
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		fmt.Printf("cannot run go test in %s: %v\n", dir, err)
+		return result{broken: true}
+	}
+	r.read(out)
+	err = cmd.Wait()
+	r.took = time.Since(begin)
+	var exit *exec.ExitError
+	if err != nil && (r.failed == 0 || !errors.As(err, &exit)) {
+		r.broken = true
+		fmt.Printf("go test in %s: %v\n%s", dir, err, stderr.Bytes())
+	}
+	return r
+}
+
+// read counts the events and prints what a reader needs: whole output of failed tests and packages, reasons of skips.
+func (r *result) read(out interface{ Read([]byte) (int, error) }) {
+	output := map[string][]string{} // by package and test
+	s := bufio.NewScanner(out)
+	s.Buffer(nil, 1<<24)
+	for s.Scan() {
+		var e event
+		if json.Unmarshal(s.Bytes(), &e) != nil {
+			fmt.Println(s.Text())
+			continue
+		}
+		key := e.Package + e.ImportPath + " " + e.Test
+		switch e.Action {
+		case "output", "build-output":
+			output[key] = append(output[key], e.Output)
+		case "pass":
+			if e.Test != "" {
+				r.passed++
+			} else {
+				r.packages++
+				fmt.Printf("ok      %s %.1fs\n", e.Package, e.Elapsed)
+			}
+			delete(output, key)
+		case "skip":
+			if e.Test != "" {
+				r.skipped++
+				fmt.Printf("skipped %s %s: %s\n", e.Package, e.Test, reason(output[key]))
+			}
+			delete(output, key)
+		case "fail", "build-fail":
+			if e.Test != "" {
+				r.failed++
+			} else {
+				r.broken = true
+			}
+			fmt.Printf("FAILED  %s\n%s", key, strings.Join(output[key], ""))
+			delete(output, key)
+		}
+	}
+}
+
+// reason takes what t.Skip was given from a test's output.
+func reason(output []string) string {
+	for _, o := range output {
+		if _, text, ok := strings.Cut(strings.TrimSpace(o), ".go:"); ok {
+			_, text, _ = strings.Cut(text, ": ")
+			return text
+		}
+	}
+	return "no reason given"
+}
