@@ -1,0 +1,132 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/pprofextension"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/filterprocessor"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/tailsamplingprocessor"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/connector"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/debugexporter"
+	"go.opentelemetry.io/collector/exporter/otlpexporter"
+	"go.opentelemetry.io/collector/exporter/otlphttpexporter"
+	"go.opentelemetry.io/collector/extension"
+	"go.opentelemetry.io/collector/extension/zpagesextension"
+	"go.opentelemetry.io/collector/otelcol"
+	"go.opentelemetry.io/collector/processor"
+	"go.opentelemetry.io/collector/processor/batchprocessor"
+	"go.opentelemetry.io/collector/processor/memorylimiterprocessor"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/receiver/otlpreceiver"
+	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
+
+	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
+	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter"
+	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter"
+	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter"
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
+)
+
+const (
+	coreVersion   = "v0.159.0"
+	ownModule     = "github.com/otelgpu/otelgpu"
+	coreModule    = "go.opentelemetry.io/collector/"
+	contribModule = "github.com/open-telemetry/opentelemetry-collector-contrib/"
+)
+
+// part is one component of the distribution and the module that it comes from, as the builder manifest names it.
+type part[F component.Factory] struct {
+	factory F
+	module  string
+}
+
+func own[F component.Factory](f F) part[F] { return part[F]{f, ownModule + " " + version} }
+
+func core[F component.Factory](f F, path string) part[F] {
+	return part[F]{f, coreModule + path + " " + coreVersion}
+}
+
+func contrib[F component.Factory](f F, path string) part[F] {
+	return part[F]{f, contribModule + path + " " + coreVersion}
+}
+
+// factories are the components of the distribution. builder.yaml lists the same ones for the OpenTelemetry Collector
+// Builder; a test holds the two against each other.
+func factories() (otelcol.Factories, error) {
+	f := otelcol.Factories{Telemetry: otelconftelemetry.NewFactory()}
+	var err error
+	if f.Extensions, f.ExtensionModules, err = collect(
+		own[extension.Factory](gpusamplesextension.NewFactory()),
+		core[extension.Factory](zpagesextension.NewFactory(), "extension/zpagesextension"),
+		contrib[extension.Factory](healthcheckextension.NewFactory(), "extension/healthcheckextension"),
+		contrib[extension.Factory](pprofextension.NewFactory(), "extension/pprofextension"),
+		contrib[extension.Factory](filestorage.NewFactory(), "extension/storage/filestorage"),
+	); err != nil {
+		return otelcol.Factories{}, err
+	}
+	if f.Receivers, f.ReceiverModules, err = collect(
+		own[receiver.Factory](gpureceiver.NewFactory()),
+		own[receiver.Factory](kinetoreceiver.NewFactory()),
+		own[receiver.Factory](nsysreceiver.NewFactory()),
+		core[receiver.Factory](otlpreceiver.NewFactory(), "receiver/otlpreceiver"),
+	); err != nil {
+		return otelcol.Factories{}, err
+	}
+	if f.Processors, f.ProcessorModules, err = collect(
+		own[processor.Factory](gpujoinprocessor.NewFactory()),
+		own[processor.Factory](gpuderiveprocessor.NewFactory()),
+		core[processor.Factory](batchprocessor.NewFactory(), "processor/batchprocessor"),
+		core[processor.Factory](memorylimiterprocessor.NewFactory(), "processor/memorylimiterprocessor"),
+		contrib[processor.Factory](filterprocessor.NewFactory(), "processor/filterprocessor"),
+		contrib[processor.Factory](tailsamplingprocessor.NewFactory(), "processor/tailsamplingprocessor"),
+		contrib[processor.Factory](transformprocessor.NewFactory(), "processor/transformprocessor"),
+	); err != nil {
+		return otelcol.Factories{}, err
+	}
+	if f.Exporters, f.ExporterModules, err = collect(
+		own[exporter.Factory](chrometraceexporter.NewFactory()),
+		own[exporter.Factory](gpusamplesexporter.NewFactory()),
+		own[exporter.Factory](stepcsvexporter.NewFactory()),
+		core[exporter.Factory](debugexporter.NewFactory(), "exporter/debugexporter"),
+		core[exporter.Factory](otlpexporter.NewFactory(), "exporter/otlpexporter"),
+		core[exporter.Factory](otlphttpexporter.NewFactory(), "exporter/otlphttpexporter"),
+		contrib[exporter.Factory](fileexporter.NewFactory(), "exporter/fileexporter"),
+		contrib[exporter.Factory](prometheusexporter.NewFactory(), "exporter/prometheusexporter"),
+	); err != nil {
+		return otelcol.Factories{}, err
+	}
+	f.Connectors, f.ConnectorModules, err = collect(
+		own[connector.Factory](gpumetricsconnector.NewFactory()),
+	)
+	return f, err
+}
+
+// collect maps components by type, and (for the list of components that the binary prints) types to modules.
+func collect[F component.Factory](parts ...part[F]) (map[component.Type]F, map[component.Type]string, error) {
+	list := make([]F, len(parts))
+	modules := make(map[component.Type]string, len(parts))
+	for i, p := range parts {
+		list[i] = p.factory
+		modules[p.factory.Type()] = p.module
+	}
+	byType, err := otelcol.MakeFactoryMap(list...)
+	for typ, f := range byType { // deprecated aliases come from the same module
+		if _, ok := modules[typ]; !ok {
+			modules[typ] = modules[f.Type()]
+		}
+	}
+	return byType, modules, err
+}

@@ -1,0 +1,135 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.yaml.in/yaml/v3"
+)
+
+type manifest struct {
+	Extensions []module
+	Receivers  []module
+	Processors []module
+	Exporters  []module
+	Connectors []module
+}
+
+type module struct{ GoMod, Import string }
+
+func (m manifest) sections() map[string][]module {
+	return map[string][]module{
+		"extensions": m.Extensions, "receivers": m.Receivers, "processors": m.Processors,
+		"exporters": m.Exporters, "connectors": m.Connectors,
+	}
+}
+
+func readManifest(t *testing.T, file string) manifest {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var m manifest
+	require.NoError(t, yaml.Unmarshal(text, &m))
+	return m
+}
+
+// packages are import paths; a manifest entry without "import" is imported by its module path.
+func packages(modules []module) []string {
+	var out []string
+	for _, m := range modules {
+		p, _, _ := strings.Cut(m.GoMod, " ")
+		if m.Import != "" {
+			p = m.Import
+		}
+		out = append(out, p)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// imported reads components.go as text: the imports are what the binary is really built of.
+func imported(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("components.go")
+	require.NoError(t, err)
+	_, block, _ := strings.Cut(string(text), "import (")
+	block, _, _ = strings.Cut(block, "\n)")
+	var out []string
+	for line := range strings.Lines(block) {
+		p := strings.Trim(strings.TrimSpace(line), "\"")
+		if slices.Contains([]string{"extension", "receiver", "processor", "exporter", "connector"}, path.Base(path.Dir(p))) ||
+			strings.Contains(p, "extension/storage/") {
+			out = append(out, p)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestComponentsAreThoseOfTheBuilderManifest(t *testing.T) {
+	m := readManifest(t, "builder.yaml")
+	var listed []string
+	for _, s := range m.sections() {
+		listed = append(listed, packages(s)...)
+	}
+	slices.Sort(listed)
+	require.Equal(t, listed, imported(t))
+
+	f, err := factories()
+	require.NoError(t, err)
+	for section, n := range map[string]int{
+		"extensions": distinct(f.ExtensionModules), "receivers": distinct(f.ReceiverModules),
+		"processors": distinct(f.ProcessorModules), "exporters": distinct(f.ExporterModules),
+		"connectors": distinct(f.ConnectorModules),
+	} {
+		var modules []string
+		for _, p := range m.sections()[section] {
+			modules = append(modules, strings.Replace(p.GoMod, " v0.0.0", " "+version, 1))
+		}
+		slices.Sort(modules)
+		require.Len(t, slices.Compact(modules), n, section)
+	}
+}
+
+func distinct(modules map[component.Type]string) int {
+	var all []string
+	for _, m := range modules {
+		all = append(all, m)
+	}
+	slices.Sort(all)
+	return len(slices.Compact(all))
+}
+
+func TestTheFullManifestHoldsTheCore(t *testing.T) {
+	core, full := readManifest(t, "builder.yaml").sections(), readManifest(t, "builder-full.yaml").sections()
+	for section := range core {
+		require.Subset(t, packages(full[section]), packages(core[section]), section)
+	}
+	for _, name := range []string{"k8sattributesprocessor", "prometheusreceiver", "kafkareceiver", "kafkaexporter", "loadbalancingexporter"} {
+		var all []string
+		for _, s := range full {
+			all = append(all, packages(s)...)
+		}
+		require.True(t, slices.ContainsFunc(all, func(p string) bool { return path.Base(p) == name }), name)
+	}
+}
+
+func TestOwnTypesAreSnakeCaseAndPresent(t *testing.T) {
+	f, err := factories()
+	require.NoError(t, err)
+	for typ, m := range map[string]map[component.Type]string{
+		"gpu_samples": f.ExtensionModules, "gpu": f.ReceiverModules, "kineto": f.ReceiverModules, "nsys": f.ReceiverModules,
+		"gpu_join": f.ProcessorModules, "gpu_derive": f.ProcessorModules, "gpu_metrics": f.ConnectorModules,
+		"chrome_trace": f.ExporterModules, "step_csv": f.ExporterModules,
+	} {
+		require.Contains(t, m, component.MustNewType(typ))
+	}
+}

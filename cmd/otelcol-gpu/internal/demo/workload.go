@@ -1,0 +1,230 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+)
+
+// The model that the demo serves and trains: a decoder-only transformer of 1.3 billion parameters in bf16.
+const (
+	parameters    = 1.3e9
+	weightBytes   = int64(2 * parameters)
+	layers        = 24
+	width         = 2048
+	maxBatch      = 8
+	promptTokens  = 512
+	decodeSteps   = 12
+	trainTokens   = 4096
+	requestPeriod = 25 * time.Millisecond
+)
+
+// Operations are registered once; a section of one is a run of it.
+type operations struct {
+	h2d, prefill, attention, mlp, decode, d2h *gpuspan.Operation
+	loadBatch, optimizer                      *gpuspan.Operation
+}
+
+func newOperations() operations {
+	token := gpuspan.ItemType("token")
+	return operations{
+		h2d:       gpuspan.NewOperation("h2d.tokens", gpuspan.CopyOf(gpuspan.HostToDevice, gpuspan.Pinned)),
+		prefill:   gpuspan.NewOperation("prefill", gpuspan.Category("prefill"), token),
+		attention: gpuspan.NewOperation("attention", gpuspan.Category("attention")),
+		mlp:       gpuspan.NewOperation("mlp", gpuspan.Category("mlp")),
+		decode:    gpuspan.NewOperation("decode", gpuspan.Category("decode"), token),
+		d2h:       gpuspan.NewOperation("d2h.logits", gpuspan.CopyOf(gpuspan.DeviceToHost, gpuspan.Pageable)),
+		loadBatch: gpuspan.NewOperation("h2d.batch", gpuspan.CopyOf(gpuspan.HostToDevice, gpuspan.Pageable)),
+		optimizer: gpuspan.NewOperation("adamw", gpuspan.Category("optimizer")),
+	}
+}
+
+// service answers requests in batches, as an inference server does: requests queue, a worker takes up to maxBatch of
+// them, runs prefill and a few decode steps for all, and answers.
+type service struct {
+	gpu    *simgpu.GPU
+	stream *gpuspan.Stream
+	raw    gpuspan.StreamHandle
+	tracer trace.Tracer
+	ops    operations
+	queue  chan request
+}
+
+type request struct {
+	ctx  context.Context
+	done chan struct{}
+}
+
+// arrive sends requests at random times until the context ends, and waits for their answers.
+func (s *service) arrive(ctx context.Context) {
+	rng := rand.New(rand.NewPCG(7, 11))
+	var open sync.WaitGroup
+	defer open.Wait()
+	for {
+		wait := time.Duration(rng.ExpFloat64() * float64(requestPeriod))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		open.Add(1)
+		go func() {
+			defer open.Done()
+			rctx, span := s.tracer.Start(context.WithoutCancel(ctx), "POST /v1/generate", trace.WithSpanKind(trace.SpanKindServer))
+			defer span.End()
+			r := request{ctx: rctx, done: make(chan struct{})}
+			select {
+			case s.queue <- r:
+				<-r.done
+			case <-ctx.Done():
+			}
+		}()
+	}
+}
+
+// work runs batches until the queue is closed.
+func (s *service) work() {
+	for first := range s.queue {
+		batch := []request{first}
+	fill:
+		for len(batch) < maxBatch {
+			select {
+			case r, ok := <-s.queue:
+				if !ok {
+					break fill
+				}
+				batch = append(batch, r)
+			default:
+				break fill
+			}
+		}
+		s.serve(batch)
+		for _, r := range batch {
+			close(r.done)
+		}
+	}
+}
+
+func (s *service) serve(batch []request) {
+	ctx := batch[0].ctx
+	n := int64(len(batch))
+	tokens := n * promptTokens
+
+	x := s.ops.h2d.Start(ctx, s.stream)
+	s.gpu.Copy(s.raw, simgpu.Copy{Bytes: tokens * 4 * 256, Direction: simgpu.HostToDevice})
+	x.EndWith(gpuspan.Work{Bytes: tokens * 4 * 256})
+
+	x = s.ops.prefill.Start(ctx, s.stream)
+	for i := range batch[1:] {
+		x.Link(batch[i+1].ctx)
+	}
+	var flops float64
+	for range 4 { // four groups of layers, so that a trace can be read
+		a := x.Start(s.ops.attention)
+		w := attentionWork(tokens, layers/4)
+		s.gpu.Launch(s.raw, simgpu.Kernel{FLOPs: w.FLOPs, Precision: gpuspan.BF16, Bytes: w.Read + w.Written, Efficiency: 0.55})
+		a.EndWith(w)
+		m := x.Start(s.ops.mlp)
+		v := mlpWork(tokens, layers/4)
+		s.gpu.Launch(s.raw, simgpu.Kernel{FLOPs: v.FLOPs, Precision: gpuspan.BF16, Bytes: v.Read + v.Written, Efficiency: 0.72})
+		m.EndWith(v)
+		flops += w.FLOPs + v.FLOPs
+	}
+	x.EndWith(gpuspan.Work{Items: tokens, FLOPs: flops, Precision: gpuspan.BF16})
+
+	for range decodeSteps { // every weight is read once per step, whatever the batch
+		d := s.ops.decode.Start(ctx, s.stream)
+		w := gpuspan.Work{Read: weightBytes, Items: n, FLOPs: 2 * parameters * float64(n), Precision: gpuspan.BF16}
+		s.gpu.Launch(s.raw, simgpu.Kernel{FLOPs: w.FLOPs, Precision: gpuspan.BF16, Bytes: w.Read, Efficiency: 0.8, Occupancy: 0.3})
+		d.EndWith(w)
+	}
+
+	x = s.ops.d2h.Start(ctx, s.stream)
+	s.gpu.Copy(s.raw, simgpu.Copy{Bytes: n * 64 << 10, Direction: simgpu.DeviceToHost, Pageable: true})
+	x.EndWith(gpuspan.Work{Bytes: n * 64 << 10})
+	s.gpu.Wait(s.raw)
+}
+
+// attentionWork counts the projections (4 w² per token and layer) and the scores and sums (2 × 2 w per token pair,
+// half of them by the causal mask), a multiply-add counting 2; bytes are weights and activations, once.
+func attentionWork(tokens int64, layers float64) gpuspan.Work {
+	t := float64(tokens)
+	return gpuspan.Work{
+		FLOPs:     layers * (2*4*width*width*t + 2*2*width*t*promptTokens/2),
+		Precision: gpuspan.BF16,
+		Read:      int64(layers * 2 * (4*width*width + 4*t*width)),
+		Written:   int64(layers * 2 * t * width),
+	}
+}
+
+// mlpWork counts two matrices of w × 4 w per layer.
+func mlpWork(tokens int64, layers float64) gpuspan.Work {
+	t := float64(tokens)
+	return gpuspan.Work{
+		FLOPs:     layers * 2 * 8 * width * width * t,
+		Precision: gpuspan.BF16,
+		Read:      int64(layers * 2 * (8*width*width + 5*t*width)),
+		Written:   int64(layers * 2 * 5 * t * width),
+	}
+}
+
+// trainer runs steps of a training loop on a stream of its own.
+type trainer struct {
+	gpu    *simgpu.GPU
+	stream *gpuspan.Stream
+	raw    gpuspan.StreamHandle
+	loop   *gpuspan.Loop
+	ops    operations
+}
+
+func (t *trainer) run(ctx context.Context) {
+	rng := rand.New(rand.NewPCG(3, 5))
+	for sctx, step := range t.loop.Steps(ctx) {
+		if ctx.Err() != nil {
+			break
+		}
+		data := step.Phase(gpuspan.Data)
+		pause(ctx, time.Duration((4+2*rng.Float64())*float64(time.Millisecond))) // the loader reads and decodes
+		x := t.ops.loadBatch.Start(sctx, t.stream)
+		t.gpu.Copy(t.raw, simgpu.Copy{Bytes: 32 << 20, Direction: simgpu.HostToDevice, Pageable: true})
+		x.EndWith(gpuspan.Work{Bytes: 32 << 20})
+		data.End()
+
+		// 2 FLOPs per parameter and token forward, 4 backward (Kaplan et al., 2020, section 2.1).
+		forward := 2.0 * parameters * trainTokens
+		f := step.Phase(gpuspan.Forward)
+		t.gpu.Launch(t.raw, simgpu.Kernel{FLOPs: forward, Precision: gpuspan.BF16, Bytes: weightBytes, Efficiency: 0.62})
+		f.End()
+		b := step.Phase(gpuspan.Backward)
+		t.gpu.Launch(t.raw, simgpu.Kernel{FLOPs: 2 * forward, Precision: gpuspan.BF16, Bytes: 3 * weightBytes, Efficiency: 0.58})
+		b.End()
+
+		o := step.Phase(gpuspan.Optimizer)
+		w := gpuspan.Work{Read: int64(12 * parameters), Written: int64(8 * parameters), FLOPs: 12 * parameters, Precision: gpuspan.FP32}
+		a := t.ops.optimizer.Start(sctx, t.stream)
+		t.gpu.Launch(t.raw, simgpu.Kernel{FLOPs: w.FLOPs, Precision: gpuspan.FP32, Bytes: w.Read + w.Written, Efficiency: 0.82})
+		a.EndWith(w)
+		o.End()
+
+		step.SetItems(trainTokens)
+		step.SetModelFLOPs(3 * forward)
+		t.gpu.Wait(t.raw)
+		pause(ctx, 20*time.Millisecond)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

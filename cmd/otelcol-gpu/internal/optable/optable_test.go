@@ -1,0 +1,126 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package optable_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/optable"
+)
+
+type span struct {
+	id, parent byte
+	name       string
+	attrs      map[string]any
+}
+
+func batch(t *testing.T, spans ...span) ptrace.Traces {
+	t.Helper()
+	td := ptrace.NewTraces()
+	ss := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty()
+	for _, s := range spans {
+		p := ss.Spans().AppendEmpty()
+		p.SetName(s.name)
+		p.SetTraceID(pcommon.TraceID{1})
+		p.SetSpanID(pcommon.SpanID{s.id})
+		if s.parent != 0 {
+			p.SetParentSpanID(pcommon.SpanID{s.parent})
+		}
+		p.SetStartTimestamp(1000)
+		p.SetEndTimestamp(pcommon.Timestamp(1000 + time.Millisecond))
+		require.NoError(t, p.Attributes().FromRaw(s.attrs))
+	}
+	return td
+}
+
+func section(seconds float64, more map[string]any) map[string]any {
+	m := map[string]any{"gpu.operation.type": "section", "gpu.duration": seconds}
+	for k, v := range more {
+		m[k] = v
+	}
+	return m
+}
+
+func render(t *testing.T, table *optable.Table, rows int) []string {
+	t.Helper()
+	var b strings.Builder
+	require.NoError(t, table.Render(&b, rows))
+	var lines []string
+	for line := range strings.Lines(b.String()) {
+		if line = strings.Join(strings.Fields(line), " "); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func TestRatesAreSumsOverSums(t *testing.T) {
+	table := optable.New()
+	table.Add(batch(t,
+		span{id: 1, name: "copy", attrs: section(1e-3, map[string]any{"gpu.io.size": int64(1e6), "gpu.io.utilization": 0.5, "gpu.energy": 0.25})},
+		span{id: 2, name: "copy", attrs: section(3e-3, map[string]any{"gpu.io.size": int64(1e6), "gpu.io.utilization": 0.1, "gpu.energy": 0.5})},
+		span{id: 3, name: "gemm", attrs: section(4e-3, map[string]any{"gpu.flop.count": 2e9, "gpu.roofline.bound": "compute"})},
+		span{id: 4, name: "host work", attrs: map[string]any{"http.route": "/"}},
+	))
+	require.Equal(t, []string{
+		"OPERATION TYPE COUNT GPU TIME SHARE GB/s TFLOP/s % PEAK BOUND J",
+		"copy section 2 4.000 ms 50.0% 0.5 - 20.0 - 0.75", // (0.5×1 + 0.1×3) ÷ 4
+		"gemm section 1 4.000 ms 50.0% - 0.50 - compute -",
+	}, render(t, table, 0))
+	all, gpu := table.Spans()
+	require.Equal(t, int64(4), all)
+	require.Equal(t, int64(3), gpu)
+}
+
+func TestSharesAreOfOutermostSpansInAnyOrder(t *testing.T) {
+	outer := span{id: 1, parent: 9, name: "outer", attrs: section(8e-3, nil)}
+	inner := span{id: 2, parent: 1, name: "inner", attrs: section(2e-3, nil)}
+	for name, order := range map[string][]span{"parent first": {outer, inner}, "child first": {inner, outer}} {
+		t.Run(name, func(t *testing.T) {
+			table := optable.New()
+			for _, s := range order {
+				table.Add(batch(t, s))
+			}
+			require.Equal(t, []string{
+				"OPERATION TYPE COUNT GPU TIME SHARE GB/s TFLOP/s % PEAK BOUND J",
+				"outer section 1 8.000 ms 100.0% - - - - -",
+				"inner section 1 2.000 ms 25.0% - - - - -",
+			}, render(t, table, 0))
+		})
+	}
+}
+
+func TestStepsStandApart(t *testing.T) {
+	table := optable.New()
+	table.Add(batch(t,
+		span{id: 1, name: "train", attrs: map[string]any{
+			"gpu.operation.type": "step", "gpu.step.duration": 0.5, "gpu.step.items": int64(100),
+			"gpu.step.item.type": "image", "gpu.step.mfu": 0.25,
+		}},
+		span{id: 2, parent: 1, name: "forward", attrs: section(0.1, nil)},
+	))
+	require.Equal(t, []string{
+		"OPERATION TYPE COUNT GPU TIME SHARE GB/s TFLOP/s % PEAK BOUND J",
+		"forward section 1 100.000 ms 100.0% - - - - -",
+		"STEPS OF COUNT MEAN STEP ITEMS/s MFU % J",
+		"train 1 500.000 ms 200.0 image 25.0 -",
+	}, render(t, table, 0))
+}
+
+func TestRowsBeyondTheLimitAreSummed(t *testing.T) {
+	table := optable.New()
+	table.Add(batch(t,
+		span{id: 1, name: "a", attrs: section(4e-3, nil)},
+		span{id: 2, name: "b", attrs: section(3e-3, nil)},
+		span{id: 3, name: "c", attrs: section(1e-3, nil)},
+	))
+	lines := render(t, table, 1)
+	require.Equal(t, "(2 more operations) 2 4.000 ms 50.0% - - - - -", lines[2])
+}

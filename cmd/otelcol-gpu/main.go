@@ -1,0 +1,121 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command otelcol-gpu is an OpenTelemetry Collector for GPU work, with commands that need no configuration.
+//
+//	otelcol-gpu                       the embedded all-in-one pipeline
+//	otelcol-gpu --config FILE         a pipeline of your own
+//	otelcol-gpu demo                  a simulated service through the same pipelines
+//	otelcol-gpu convert --out DIR F…  profiler files to OTLP JSON and a Chrome trace
+//	otelcol-gpu record --out FILE     device samples to a file that the gpu receiver replays
+//	otelcol-gpu config [NAME]         print a ready pipeline
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/provider/envprovider"
+	"go.opentelemetry.io/collector/confmap/provider/fileprovider"
+	"go.opentelemetry.io/collector/confmap/provider/httpprovider"
+	"go.opentelemetry.io/collector/confmap/provider/httpsprovider"
+	"go.opentelemetry.io/collector/confmap/provider/yamlprovider"
+	"go.opentelemetry.io/collector/otelcol"
+
+	"github.com/otelgpu/otelgpu/config"
+)
+
+// version is set at release by -ldflags "-X main.version=…".
+var version = "v0.0.0-dev"
+
+func buildInfo() component.BuildInfo {
+	return component.BuildInfo{Command: "otelcol-gpu", Description: "OpenTelemetry Collector for GPU work", Version: version}
+}
+
+func main() {
+	err := run(os.Args[1:])
+	switch {
+	case errors.Is(err, errReported):
+		os.Exit(1)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "otelcol-gpu:", err)
+		os.Exit(1)
+	}
+}
+
+// errReported ends the program with a failure whose messages are on the terminal already.
+var errReported = errors.New("failed")
+
+func run(args []string) error {
+	root, err := command()
+	if err != nil {
+		return err
+	}
+	root.SetArgs(args)
+	return root.Execute()
+}
+
+func command() (*cobra.Command, error) {
+	allInOne, err := config.YAML(config.AllInOne)
+	if err != nil {
+		return nil, err
+	}
+	root := otelcol.NewCommand(otelcol.CollectorSettings{
+		BuildInfo: buildInfo(),
+		Factories: factories,
+		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
+			URIs: []string{"yaml:" + allInOne},
+			ProviderFactories: []confmap.ProviderFactory{
+				envprovider.NewFactory(), fileprovider.NewFactory(), httpprovider.NewFactory(),
+				httpsprovider.NewFactory(), yamlprovider.NewFactory(),
+			},
+		}},
+	})
+	root.SilenceErrors = true
+	root.Short = "OpenTelemetry Collector for GPU work"
+	root.Long = "OpenTelemetry Collector for GPU work. Without --config it runs the embedded all-in-one pipeline\n" +
+		"(\"otelcol-gpu config all-in-one\" prints it)."
+	root.Args = cobra.NoArgs
+	root.AddCommand(newConfigCommand(), newDemoCommand(), newConvertCommand(), newRecordCommand())
+	return root, nil
+}
+
+func newConfigCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "config [NAME]",
+		Short: "Print a ready pipeline, or list their names",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				for _, name := range config.Names() {
+					fmt.Fprintln(cmd.OutOrStdout(), name)
+				}
+				return nil
+			}
+			text, err := config.YAML(args[0])
+			if err != nil {
+				return err
+			}
+			fmt.Fprint(cmd.OutOrStdout(), text)
+			return nil
+		},
+	}
+}
+
+// interruptible is a context that ends with the first Ctrl-C or SIGTERM; a second one kills the process.
+func interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	parent := cmd.Context()
+	if parent == nil {
+		parent = context.Background()
+	}
+	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
