@@ -14,6 +14,15 @@ type fit struct {
 
 func (f *fit) at(gpu float64) float64 { return f.host + (gpu-f.gpu)*f.rate }
 
+// rateKnown is a rate with its variance, from before the window: at first that oscillators agree within tens of ppm, later
+// what an earlier window said, so that after an idle hour the first sections are placed as well as the last.
+type rateKnown struct{ rate, variance float64 }
+
+const (
+	nominalError = 50e-6 // of an oscillator
+	rememberedAt = 10e9  // GPU ns that a window must span for its rate to be remembered
+)
+
 // tight is how much wider than the tightest anchor another may be and still count for the rate.
 const tight = 1.5
 
@@ -49,8 +58,8 @@ func (m *Map) refit() bool {
 	return true
 }
 
-// regress is the least-squares slope of the middles of the tight anchors, relative to their newest, with three standard errors
-// of it. With fewer than three tight anchors the last fit's rate stands.
+// regress is the least-squares slope of the middles of the tight anchors, weighted with the rate that was known before by the
+// variances of both, and three standard errors of it. With fewer than three tight anchors the known rate stands.
 func (m *Map) regress(ref float64) (rate, guard float64) {
 	width := math.Inf(1)
 	for i := range m.anchors {
@@ -67,7 +76,7 @@ func (m *Map) regress(ref float64) (rate, guard float64) {
 		}
 	}
 	if n < 3 {
-		return m.fit.rate, m.opts.MaxRateChange * 1e-6
+		return m.known.rate, 3 * math.Sqrt(m.known.variance)
 	}
 	mx, my := sx/n, sy/n
 	var sxx, sxy, syy float64
@@ -81,8 +90,9 @@ func (m *Map) regress(ref float64) (rate, guard float64) {
 		}
 	}
 	slope := sxy / sxx
-	residual := max(syy-slope*sxy, 0) / (n - 2)
-	return 1 + slope, 3*math.Sqrt(residual/sxx) + guardFloor
+	variance := max(syy-slope*sxy, 0)/(n-2)/sxx + width*width/12/sxx/n // the second: few points can agree by chance
+	weight := m.known.variance / (m.known.variance + variance)
+	return m.known.rate + weight*(1+slope-m.known.rate), 3*math.Sqrt(weight*variance) + guardFloor
 }
 
 // mid is the middle of the anchor's interval relative to host.

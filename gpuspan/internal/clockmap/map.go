@@ -22,6 +22,7 @@ type Map struct {
 	origin  int64   // host ns of the first anchor
 
 	fit        fit
+	known      rateKnown
 	slackUntil float64 // GPU ns until which the doubled limits stay
 	slack      float64 // factor on MaxDrift and MaxRateChange, 1 when nothing was wrong
 
@@ -49,6 +50,7 @@ func (m *Map) Reset() {
 	m.slack = 1
 	m.slackUntil = 0
 	m.fit = fit{rate: 1}
+	m.known = rateKnown{1, nominalError * nominalError}
 	m.drift.Store(math.Float64bits(math.NaN()))
 }
 
@@ -92,6 +94,10 @@ func (m *Map) Add(a Anchor) {
 	}
 	if span := p.gpu - m.anchors[0].gpu; span >= 1e9 {
 		m.drift.Store(math.Float64bits((m.fit.rate - 1) * 1e6))
+		if span >= rememberedAt {
+			change := m.opts.MaxRateChange * 1e-6
+			m.known = rateKnown{m.fit.rate, change * change}
+		}
 	}
 }
 
@@ -126,6 +132,7 @@ func (m *Map) limitRate(p *point) {
 // double each time; a single anchor contradicts nothing.
 func (m *Map) relax(gpu float64) {
 	m.slackUntil = gpu + float64(m.opts.Window)
+	m.known = rateKnown{m.fit.rate, nominalError * nominalError}
 	for {
 		m.slack *= 2
 		m.drop((len(m.anchors) + 1) / 2)

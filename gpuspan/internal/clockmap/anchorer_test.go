@@ -1,0 +1,145 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package clockmap
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func newAnchorer(t testing.TB, p *physics) *Anchorer[event, stream, status, call] {
+	a, st := NewAnchorer[event, stream, status, call](p, 0, Options{})
+	require.Zero(t, st)
+	return a
+}
+
+// drive maintains a for d, as a polling thread would, and returns how many anchors that made.
+func drive(t testing.TB, p *physics, a *Anchorer[event, stream, status, call], d time.Duration, busy bool) int {
+	from := a.count
+	for until := p.now + float64(d); p.now < until; {
+		wait, st := a.Maintain(busy)
+		require.Zero(t, st)
+		if wait == 0 {
+			wait = d
+		}
+		p.sleep(max(min(float64(wait), until-p.now), 1))
+	}
+	return a.count - from
+}
+
+func TestAnchorsAreDenseAtFirstAndThenOneASecond(t *testing.T) {
+	p := newPhysics(1, 5*time.Minute, 25, 1)
+	a := newAnchorer(t, p)
+	require.Equal(t, 8, drive(t, p, a, 1275*time.Millisecond, true)) // 0 10 30 70 150 310 630 1270 ms
+	require.InDelta(t, 60, drive(t, p, a, time.Minute, true), 1)
+}
+
+func TestNoAnchorsWhileIdle(t *testing.T) {
+	p := newPhysics(1, 3*time.Hour, 25, 1)
+	a := newAnchorer(t, p)
+	require.Zero(t, drive(t, p, a, time.Minute, false))
+	drive(t, p, a, time.Minute, true)
+	require.InDelta(t, 10, drive(t, p, a, time.Hour, false), 1)
+	require.Equal(t, 8, drive(t, p, a, 1275*time.Millisecond, true))
+	require.Zero(t, a.Map().Anomalies())
+}
+
+func TestPlacementAfterAnIdleHourKnowsTheDriftOfBefore(t *testing.T) {
+	p := newPhysics(1, 3*time.Hour, 100, 0)
+	a := newAnchorer(t, p)
+	drive(t, p, a, time.Minute, true)
+	drive(t, p, a, time.Hour, false)
+	drive(t, p, a, time.Millisecond, true)
+	start := p.now
+	e := p.put(start)
+	p.sleep(9e6)
+	at, _, _, half, ok := a.Place(e, e)
+	require.True(t, ok)
+	err := math.Abs(float64(at - p.time(start).UnixNano()))
+	require.LessOrEqual(t, err, 2000.0)
+	require.LessOrEqual(t, err, float64(half))
+}
+
+func TestLongSectionIsMeasuredFromAnAnchorNearItsStart(t *testing.T) {
+	p := newPhysics(2, 5*time.Minute, 100, 0)
+	a := newAnchorer(t, p)
+	drive(t, p, a, 30*time.Second, true)
+	start := p.now
+	s := p.put(start)
+	drive(t, p, a, 40*time.Second, true)
+	end := p.now
+	at, last, duration, half, ok := a.Place(s, p.put(end))
+	require.True(t, ok)
+	require.LessOrEqual(t, math.Abs(float64(at-p.time(start).UnixNano())), float64(half))
+	require.Less(t, half, int64(6000))                          // from an anchor 40 s away float32 alone would be 1950 ns off
+	require.InDelta(t, end-start, duration, 500+1953+40e9*5e-8) // tick, float32 of 40 s, rate
+	require.InDelta(t, float64(last-at), duration, 1)
+}
+
+func TestEventFarAheadOfTheLastAnchorMakesAnAnchor(t *testing.T) {
+	p := newPhysics(2, 5*time.Minute, 25, 0)
+	a := newAnchorer(t, p)
+	drive(t, p, a, 30*time.Second, true)
+	p.sleep(60e9)
+	start := p.now
+	e := p.put(start)
+	n := a.count
+	p.sleep(1e6)
+	at, _, _, half, ok := a.Place(e, e)
+	require.True(t, ok)
+	require.Equal(t, n+1, a.count)
+	require.LessOrEqual(t, math.Abs(float64(at-p.time(start).UnixNano())), float64(half))
+	require.Less(t, half, int64(8000))
+}
+
+func TestHostTimesNarrowThePlacement(t *testing.T) {
+	p := newPhysics(2, 5*time.Minute, 25, 0)
+	a := newAnchorer(t, p)
+	drive(t, p, a, 30*time.Second, true)
+	p.sleep(0.5e9)
+	start := p.now
+	s, e := p.put(start), p.put(start+10e3)
+	p.sleep(1e6)
+	at, _, _, half, ok := a.PlaceWithin(s, e, p.time(start-100), p.time(start+10e3+100))
+	require.True(t, ok)
+	require.GreaterOrEqual(t, at, p.time(start-100).UnixNano())
+	require.LessOrEqual(t, half, int64(100+100+500+2))
+	require.Zero(t, a.Map().Anomalies())
+}
+
+func TestSectionOutsideItsHostTimesIsAnAnomalyAndHurriesAnchors(t *testing.T) {
+	p := newPhysics(2, 5*time.Minute, 25, 0)
+	a := newAnchorer(t, p)
+	drive(t, p, a, 30*time.Second, true)
+	start := p.now
+	s := p.put(start)
+	_, _, _, _, ok := a.PlaceWithin(s, s, p.time(start+1e6), p.time(start+2e6))
+	require.True(t, ok)
+	require.EqualValues(t, 1, a.Map().Anomalies())
+	require.GreaterOrEqual(t, drive(t, p, a, 100*time.Millisecond, true), 4)
+}
+
+func TestDriverErrorsArePassedOnAndRetriedLater(t *testing.T) {
+	p := newPhysics(2, 5*time.Minute, 25, 0)
+	a := newAnchorer(t, p)
+	p.fail = 709
+	_, st := a.Maintain(true)
+	require.EqualValues(t, 709, st)
+	wait, st := a.Maintain(true)
+	require.Zero(t, st)
+	require.Positive(t, wait)
+	_, _, _, _, ok := a.Place(p.put(1), p.put(2))
+	require.False(t, ok)
+	p.fail = 0
+	require.Positive(t, drive(t, p, a, time.Second, true))
+	_, _, _, _, ok = a.Place(p.put(1), p.put(2))
+	require.True(t, ok)
+
+	p.fail = 2
+	_, st = NewAnchorer[event, stream, status, call](p, 0, Options{})
+	require.EqualValues(t, 2, st)
+}

@@ -1,0 +1,150 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package clockmap
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestEmptyMapKnowsNothing(t *testing.T) {
+	m := New(Options{})
+	_, _, ok := m.At(1)
+	require.False(t, ok)
+	_, ok = m.Drift()
+	require.False(t, ok)
+	require.Zero(t, m.Anomalies())
+}
+
+func TestOneAnchorGivesItsMiddleAndWidensWithTheLargestDrift(t *testing.T) {
+	m := New(Options{Tick: -1, MaxDrift: 100, MaxRateChange: 1})
+	m.Add(Anchor{GPU: 1e9, Before: 5_000_000_000, After: 5_000_006_000})
+	at, half, ok := m.At(1e9)
+	require.True(t, ok)
+	require.EqualValues(t, 5_000_003_000, at)
+	require.EqualValues(t, 3000, half)
+
+	at, half, _ = m.At(2e9) // 1 s later: ±(100 + 1) ppm and the roundings of float32 (0.12 ppm)
+	require.EqualValues(t, 6_000_003_000, at)
+	require.InDelta(t, 3000+101_000+119, half, 2)
+	_, half, _ = m.At(0)
+	require.InDelta(t, 3000+101_000+119, half, 2)
+}
+
+func TestTwoAnchorsIntersect(t *testing.T) {
+	m := New(Options{Tick: -1, MaxRateChange: 1e-9})
+	m.Add(Anchor{GPU: 0, Before: 0, After: 10_000})
+	m.Add(Anchor{GPU: 1, Before: -4_999, After: 5_001})
+	at, half, ok := m.At(1)
+	require.True(t, ok)
+	require.InDelta(t, 2501, at, 1)
+	require.InDelta(t, 2500, half, 2)
+}
+
+func TestBackwardAndBrokenAnchorsAreCountedAndRefused(t *testing.T) {
+	m := New(Options{})
+	m.Add(Anchor{GPU: 1e9, Before: 1e9, After: 1e9 + 5000})
+	m.Add(Anchor{GPU: 0.5e9, Before: 2e9, After: 2e9 + 5000})
+	m.Add(Anchor{GPU: 2e9, Before: 2e9, After: 1e9})
+	m.Add(Anchor{GPU: 2e9, Before: 0, After: 5000})
+	m.Add(Anchor{GPU: math.NaN(), Before: 2e9, After: 3e9})
+	m.Add(Anchor{GPU: math.Inf(1), Before: 2e9, After: 3e9})
+	require.EqualValues(t, 5, m.Anomalies())
+	require.Equal(t, 1, m.Len())
+	_, _, ok := m.At(math.NaN())
+	require.False(t, ok)
+}
+
+func TestWindowIsLimitedByTimeAndByNumber(t *testing.T) {
+	m := New(Options{Window: 10 * time.Second, MaxAnchors: 5})
+	for i := range 100 {
+		m.Add(Anchor{GPU: float64(i) * 1e9, Before: int64(i) * 1e9, After: int64(i)*1e9 + 5000})
+		require.LessOrEqual(t, m.Len(), 5)
+	}
+	require.Equal(t, 5, m.Len())
+	m.Add(Anchor{GPU: 108e9, Before: 108e9, After: 108e9 + 5000})
+	require.Equal(t, 3, m.Len())
+}
+
+func TestResetForgetsEverythingButTheCount(t *testing.T) {
+	m := New(Options{})
+	for i := range 5 {
+		m.Add(Anchor{GPU: float64(i) * 1e9, Before: int64(i) * 1e9, After: int64(i)*1e9 + 5000})
+	}
+	m.Anomaly()
+	_, ok := m.Drift()
+	require.True(t, ok)
+	m.Reset()
+	_, ok = m.Drift()
+	require.False(t, ok)
+	_, _, ok = m.At(0)
+	require.False(t, ok)
+	require.EqualValues(t, 1, m.Anomalies())
+	m.Add(Anchor{GPU: 3, Before: 1000, After: 2000})
+	at, _, ok := m.At(3)
+	require.True(t, ok)
+	require.EqualValues(t, 1500, at)
+}
+
+// Whatever the anchors, the map neither panics nor hangs nor returns nonsense, and the newest anchor's own interval, widened by the tick,
+// always meets the answer for its own time.
+func TestAnyAnchors(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := New(Options{MaxAnchors: rapid.IntRange(0, 20).Draw(t, "max")})
+		gpu, host := 0.0, int64(0)
+		for range rapid.IntRange(1, 60).Draw(t, "n") {
+			gpu += rapid.Float64Range(-1e9, 1e11).Draw(t, "gpu")
+			host += rapid.Int64Range(-1e6, 1e11).Draw(t, "host")
+			a := Anchor{GPU: gpu, Before: host, After: host + rapid.Int64Range(-100, 1e8).Draw(t, "width")}
+			refused := m.Len() == 0
+			m.Add(a)
+			if refused && m.Len() == 0 {
+				continue
+			}
+			at, half, ok := m.At(rapid.Float64Range(-1e12, 1e13).Draw(t, "query"))
+			if !ok || half < 0 {
+				t.Fatalf("At = %d ± %d, %v", at, half, ok)
+			}
+			if newest := m.anchors[m.Len()-1]; newest.gpu == a.GPU && newest.before == float64(a.Before-m.origin) && a.After >= a.Before {
+				at, half, _ := m.At(a.GPU)
+				if at+half < a.Before-500 || at-half > a.After+500 {
+					t.Fatalf("At(newest) = %d ± %d, but the anchor says %d to %d", at, half, a.Before, a.After)
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkAdd(b *testing.B) {
+	p := newPhysics(1, time.Hour, 25, 1)
+	m := New(Options{})
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		w := int64(p.latency(5300, 700))
+		at := int64(i) * 1e9
+		m.Add(Anchor{GPU: float64(i) * 1e9 * (1 - 25e-6), Before: at - w/2, After: at + w/2})
+	}
+}
+
+func BenchmarkAt(b *testing.B) {
+	p := newPhysics(1, time.Hour, 25, 1)
+	m := New(Options{})
+	for i := range 64 {
+		w := int64(p.latency(5300, 700))
+		at := int64(i) * 1e9
+		m.Add(Anchor{GPU: float64(i) * 1e9 * (1 - 25e-6), Before: at - w/2, After: at + w/2})
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		if _, _, ok := m.At(63e9 + float64(i%1000)*1e5); !ok {
+			b.Fatal("no answer")
+		}
+	}
+}

@@ -1,0 +1,174 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package clockmap
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+	"unsafe"
+)
+
+// physics is a device whose clock, latencies and roundings are known. Its host clock moves only by being used and by sleep.
+type physics struct {
+	rng  *rand.Rand
+	base time.Time
+	now  float64 // true host ns since base
+	gpus []float64
+	rate []float64 // GPU ns per host ns, per second of host time
+
+	tick      float64
+	delayed   float64 // share of bursts that queue behind other work
+	everyOne  bool    // delay single probes, not whole bursts
+	heavy     float64 // share of latencies with a long tail
+	queue     float64 // mean extra delay, ns
+	oneWay    bool    // Elapsed refuses b before a
+	wallSteps []wallAge
+	fail      int32
+
+	burst  bool
+	stamps map[event]stamp
+	next   event
+}
+
+type (
+	event  uintptr
+	stream uintptr
+	status int32
+	call   struct{ Args [2]uintptr }
+	stamp  struct{ host, visible float64 }
+)
+
+// newPhysics draws the rate of the GPU's clock for every second: a constant drift, a random walk of walk ppb per √s,
+// and a half-hour swing of 0.3 ppm.
+func newPhysics(seed uint64, d time.Duration, ppm, walk float64) *physics {
+	p := &physics{
+		rng: rand.New(rand.NewPCG(seed, 7)), base: time.Now(), tick: 500, heavy: 0.05, queue: 400e3,
+		stamps: map[event]stamp{}, next: 1,
+	}
+	n := int(d/time.Second) + 120
+	g, w := 5.4e12, 0.0 // the GPU has been up for 1.5 h
+	for i := range n {
+		p.gpus = append(p.gpus, g)
+		w += walk * 1e-9 * p.rng.NormFloat64()
+		r := 1 - ppm*1e-6 + w + 0.3e-6*math.Sin(2*math.Pi*float64(i)/1800)
+		p.rate = append(p.rate, r)
+		g += r * 1e9
+	}
+	return p
+}
+
+// step changes the rate from second at on.
+func (p *physics) step(at int, ppm float64) {
+	for i := at; i < len(p.rate); i++ {
+		p.rate[i] += ppm * 1e-6
+		p.gpus[i] = p.gpus[i-1] + p.rate[i-1]*1e9
+	}
+}
+
+// gpu is the device's clock at a host time.
+func (p *physics) gpu(host float64) float64 {
+	i := int(host / 1e9)
+	return p.gpus[i] + (host-float64(i)*1e9)*p.rate[i]
+}
+
+func (p *physics) latency(fixed, mean float64) float64 {
+	l := fixed + mean*p.rng.ExpFloat64()
+	if p.rng.Float64() < p.heavy {
+		l += 300e3 * p.rng.Float64()
+	}
+	return l
+}
+
+func (p *physics) sleep(ns float64) {
+	p.now += ns
+	p.burst = !p.everyOne && p.rng.Float64() < p.delayed
+}
+
+// put makes an event that the GPU stamped at a host time.
+func (p *physics) put(host float64) event {
+	p.next++
+	p.stamps[p.next] = stamp{host, host}
+	return p.next
+}
+
+func (p *physics) drop(e event) { delete(p.stamps, e) }
+
+func (p *physics) Now() time.Time {
+	p.now += 25
+	return p.time(p.now)
+}
+
+// time has a wall clock that may differ from its monotonic clock, which package time has no way to make.
+func (p *physics) time(at float64) time.Time {
+	t := p.base.Add(time.Duration(at))
+	for i := len(p.wallSteps) - 1; i >= 0; i-- {
+		if s := p.wallSteps[i]; at >= float64(s.from) {
+			t = t.Add(time.Duration(s.offset))
+			(*struct {
+				wall uint64
+				ext  int64
+				loc  *time.Location
+			})(unsafe.Pointer(&t)).ext -= s.offset
+			break
+		}
+	}
+	return t
+}
+
+func (p *physics) NewStream(int) (stream, status) { return 1, status(p.fail) }
+func (p *physics) FreeStream(int, stream)         {}
+func (p *physics) NewEvents(_ int, dst []event) status {
+	for i := range dst {
+		dst[i] = p.put(0)
+	}
+	return status(p.fail)
+}
+
+func (p *physics) FreeEvents(_ int, events []event) {
+	for _, e := range events {
+		p.drop(e)
+	}
+}
+
+func (p *physics) Record(c *call) status {
+	if p.fail != 0 {
+		return status(p.fail)
+	}
+	at := p.now + p.latency(3500, 400)
+	if p.burst || p.everyOne && p.rng.Float64() < p.delayed {
+		at += p.queue * p.rng.ExpFloat64()
+	}
+	p.stamps[event(c.Args[0])] = stamp{at, at + p.latency(1800, 300)}
+	p.now += 1500
+	return 0
+}
+
+func (p *physics) Query(e event) status {
+	p.now += 80
+	if p.now < p.stamps[e].visible {
+		return statusNotReady
+	}
+	return 0
+}
+
+func (p *physics) Synchronize(e event) status {
+	p.now = max(p.now, p.stamps[e].visible) + p.latency(20e3, 5e3)
+	return 0
+}
+
+func (p *physics) Elapsed(a, b event) (float64, status) {
+	d := p.trunc(p.gpu(p.stamps[b].host)) - p.trunc(p.gpu(p.stamps[a].host))
+	if p.oneWay && d < 0 {
+		return 0, 1
+	}
+	return float64(float32(d/1e6)) * 1e6, 0
+}
+
+func (p *physics) trunc(g float64) float64 {
+	if p.tick == 0 {
+		return g
+	}
+	return math.Floor(g/p.tick) * p.tick
+}

@@ -1,0 +1,189 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package clockmap
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var printSimulation = flag.Bool("clock.table", false, "print the error table of the simulation")
+
+// result of one simulated run.
+type result struct {
+	errors, halves []float64 // µs
+	outside        int       // errors beyond the reported half width
+	worst          string
+	duration       float64 // worst error of a duration, ns
+	anomalies      int64
+	drift          float64
+}
+
+func (r *result) quantile(v []float64, q float64) float64 {
+	s := slices.Clone(v)
+	slices.Sort(s)
+	return s[min(int(q*float64(len(s))), len(s)-1)]
+}
+
+// simulate runs d of a busy application: every second some sections, which are read back up to 30 ms after their end.
+func simulate(t testing.TB, p *physics, d time.Duration, opts Options, check func(host, err, half float64) bool) result {
+	a, st := NewAnchorer[event, stream, status, call](p, 0, opts)
+	require.Zero(t, st)
+	defer a.Close()
+	var r result
+	run := func(ns float64) { // what the polling thread does meanwhile
+		for until := p.now + ns; p.now < until; {
+			wait, st := a.Maintain(true)
+			require.Zero(t, st)
+			p.sleep(max(min(float64(wait), until-p.now), 1))
+		}
+	}
+	for p.now < float64(d) {
+		for range 3 {
+			submitted := p.now
+			start := submitted + p.latency(3500, 5e3)
+			length := math.Exp(math.Log(1e3) + p.rng.Float64()*math.Log(1e5)) // 1 µs … 100 ms
+			run(start - submitted + length + 30e6*p.rng.Float64())
+			s, e := p.put(start), p.put(start+length)
+			at, end, duration, half, ok := a.PlaceWithin(s, e, p.time(submitted), p.Now())
+			require.True(t, ok)
+			p.drop(s)
+			p.drop(e)
+			err := float64(at - p.time(start).UnixNano())
+			if check != nil && !check(start, err, float64(half)) {
+				continue
+			}
+			r.errors = append(r.errors, math.Abs(err)/1e3)
+			r.halves = append(r.halves, float64(half)/1e3)
+			if math.Abs(err) > float64(half) {
+				r.outside++
+				r.worst = fmt.Sprintf("at %.3f s: error %.0f ns, half width %d ns", p.now/1e9, err, half)
+			}
+			r.duration = max(r.duration, math.Abs(duration-length))
+			require.InDelta(t, float64(end-at), duration, 1)
+		}
+		run(1e9 * p.rng.Float64())
+	}
+	r.anomalies = a.Map().Anomalies()
+	r.drift, _ = a.Map().Drift()
+	return r
+}
+
+func TestErrorStaysWithinTheReportedBoundForHours(t *testing.T) {
+	length := 4 * time.Hour
+	if testing.Short() {
+		length = 20 * time.Minute
+	}
+	for _, c := range []struct {
+		name     string
+		ppm      float64
+		walk     float64
+		opts     Options
+		set      func(*physics)
+		p99, p50 float64 // limits of the error in µs
+	}{
+		{name: "25 ppm", ppm: 25, walk: 1, p50: 1.2, p99: 2},
+		{name: "100 ppm", ppm: 100, walk: 1, p50: 1.2, p99: 2},
+		{name: "minus 100 ppm", ppm: -100, walk: 1, p50: 1.2, p99: 2},
+		{name: "100 ppm, tick 32 ns", ppm: 100, walk: 1, opts: Options{Tick: 32}, set: func(p *physics) { p.tick = 32 }, p50: 1.2, p99: 2},
+		{name: "25 ppm, tick 1 µs", ppm: 25, walk: 1, opts: Options{Tick: 1000}, set: func(p *physics) { p.tick = 1000 }, p50: 1.4, p99: 2.5},
+		{name: "elapsed refuses the wrong order", ppm: 25, walk: 1, set: func(p *physics) { p.oneWay = true }, p50: 1.2, p99: 2},
+		{name: "30 % of bursts delayed", ppm: 25, walk: 1, set: func(p *physics) { p.delayed = 0.3 }, p50: 1.2, p99: 2},
+		{name: "80 % of bursts delayed", ppm: 25, walk: 1, set: func(p *physics) { p.delayed = 0.8 }, p50: 1.5, p99: 3},
+		{name: "90 % of bursts delayed", ppm: 100, walk: 1, set: func(p *physics) { p.delayed = 0.9 }, p50: 2, p99: 20},
+		{name: "80 % of probes delayed", ppm: 25, walk: 1, set: func(p *physics) { p.delayed, p.everyOne = 0.8, true }, p50: 1.5, p99: 3},
+		{name: "90 % of probes delayed", ppm: 25, walk: 1, set: func(p *physics) { p.delayed, p.everyOne = 0.9, true }, p50: 1.5, p99: 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPhysics(1, length, c.ppm, c.walk)
+			if c.set != nil {
+				c.set(p)
+			}
+			r := simulate(t, p, length, c.opts, nil)
+			if *printSimulation {
+				fmt.Printf("| %s | %d | %.2f | %.2f | %.2f | %.2f | %.2f | %.1f | %d | %d |\n", c.name, len(r.errors), r.quantile(r.errors, 0.5), r.quantile(r.errors, 0.99),
+					slices.Max(r.errors), r.quantile(r.halves, 0.5), r.quantile(r.halves, 0.99), slices.Max(r.halves), r.outside, r.anomalies)
+			}
+			require.Zero(t, r.outside, r.worst)
+			require.LessOrEqual(t, r.quantile(r.errors, 0.5), c.p50)
+			require.LessOrEqual(t, r.quantile(r.errors, 0.99), c.p99)
+			require.Zero(t, r.anomalies)
+			require.InDelta(t, c.ppm, r.drift, 1.5)
+		})
+	}
+}
+
+func TestErrorIsSmallFromTheFirstSecondsOn(t *testing.T) {
+	var errors []float64
+	for seed := range uint64(200) {
+		p := newPhysics(seed, time.Minute, 80, 1)
+		r := simulate(t, p, 10*time.Second, Options{}, nil)
+		require.Zero(t, r.outside, r.worst)
+		errors = append(errors, r.errors...)
+	}
+	r := result{}
+	require.LessOrEqual(t, r.quantile(errors, 0.5), 1.2)
+	require.LessOrEqual(t, r.quantile(errors, 0.99), 2.0)
+}
+
+func TestChangeOfDriftWithinTheAssumptionKeepsTheBound(t *testing.T) {
+	for seed := range uint64(20) {
+		p := newPhysics(seed, 5*time.Minute, 25, 1)
+		p.step(100, 0.6)
+		p.step(200, -0.6)
+		r := simulate(t, p, 5*time.Minute, Options{}, nil)
+		require.Zero(t, r.outside, r.worst)
+		require.Zero(t, r.anomalies)
+	}
+}
+
+// A step beyond MaxRateChange cannot be known before the next anchor. Until it is noticed the error is at most the step times
+// the age of the last anchor that was accepted; then it is counted, and the bound holds again.
+func TestStepOfDriftIsNoticedAndForgotten(t *testing.T) {
+	for _, step := range []float64{5, 20, -20, 100, -100} {
+		for seed := range uint64(10) {
+			p := newPhysics(seed, 5*time.Minute, 25, 1)
+			p.step(100, step)
+			noticed := 0.0
+			r := simulate(t, p, 4*time.Minute, Options{}, func(host, err, half float64) bool {
+				if host > 100e9 && host < 106e9 {
+					if math.Abs(err) > half {
+						noticed = host
+						require.LessOrEqual(t, math.Abs(err), half+math.Abs(step)*1e-6*3e9)
+					}
+					return false
+				}
+				return true
+			})
+			require.Zero(t, r.outside, r.worst)
+			require.Positive(t, r.anomalies)
+			require.Less(t, noticed, 104e9)
+			require.InDelta(t, 25-step, r.drift, 2)
+		}
+	}
+}
+
+func TestStepOfTheWallClockMovesSpansAndBendsNothing(t *testing.T) {
+	p := newPhysics(3, 3*time.Minute, 25, 1)
+	p.wallSteps = []wallAge{{60e9, 50e6}, {90e9, -3600e9}}
+	r := simulate(t, p, 2*time.Minute, Options{}, func(host, _, _ float64) bool {
+		return !(host > 58.5e9 && host < 62e9 || host > 88.5e9 && host < 92e9) // between two readings of the pair nobody can tell
+	})
+	require.Zero(t, r.outside, r.worst)
+	require.Zero(t, r.anomalies)
+	require.Less(t, r.duration, 1100.0)
+}
+
+func TestDurationsAreGoodToTheTick(t *testing.T) {
+	p := newPhysics(4, 3*time.Minute, 100, 1)
+	p.tick = 32
+	r := simulate(t, p, 2*time.Minute, Options{Tick: 32}, func(host, _, _ float64) bool { return host > 10e9 })
+	require.Less(t, r.duration, 32+4+3.0) // tick, float32 of 100 ms, error of the rate over 100 ms
+}
