@@ -16,15 +16,15 @@ import (
 //
 // It allocates; callers on hot paths keep the answer.
 func Lookup(model string) (Device, bool) {
-	base, profile := splitMIG(strings.ToLower(model))
-	i, ok := index()[normalise(base)]
+	base, profile := SplitMIG(model)
+	i, ok := index()[normalise(strings.ToLower(base))]
 	if !ok {
 		return Device{}, false
 	}
 	if profile == "" {
 		return rows[i], true
 	}
-	return rows[i].profile(profile)
+	return rows[i].Profile(profile)
 }
 
 // All returns the table in its own order: by vendor, then by generation.
@@ -42,13 +42,15 @@ var index = sync.OnceValue(func() map[string]int {
 	return m
 })
 
-// splitMIG cuts " mig 1g.5gb" off a lower-case model.
-func splitMIG(model string) (base, profile string) {
-	base, profile, ok := strings.Cut(model, " mig ")
-	if !ok {
-		return model, ""
+// SplitMIG cuts the MIG suffix off a model as CUDA writes it: "NVIDIA L4 MIG 1g.5gb" is "NVIDIA L4" and "1g.5gb".
+// The profile is empty for a whole device.
+func SplitMIG(model string) (base, profile string) {
+	for i := 0; i+5 <= len(model); i++ {
+		if strings.EqualFold(model[i:i+5], " mig ") {
+			return model[:i], strings.ToLower(strings.TrimSpace(model[i+5:]))
+		}
 	}
-	return base, strings.TrimSpace(profile)
+	return model, ""
 }
 
 // normalise leaves the words of a lower-case model that tell devices apart, joined by one hyphen.

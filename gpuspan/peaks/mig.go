@@ -32,15 +32,15 @@ func (d Device) Instance(sms int, memory float64) (Device, bool) {
 	d.MemoryBandwidth *= slices / memorySlices
 	d.MemorySize *= slices / memorySlices
 	d.SMs = sms
-	d.Interconnect = 0
+	d.Interconnect, d.Domain = 0, 0
 	d.Power = 0
 	d.mig = nil
 	return d, true
 }
 
-// profile returns the instance that a MIG profile such as "1g.10gb" names. Suffixes (+me, +gfx) add engines and
+// Profile returns the instance that a MIG profile such as "1g.10gb" names. Suffixes (+me, +gfx) add engines and
 // change neither SMs nor memory. Compute instances ("1c.3g.20gb") share the memory of others and are not scaled.
-func (d Device) profile(name string) (Device, bool) {
+func (d Device) Profile(name string) (Device, bool) {
 	name, _, _ = strings.Cut(name, "+")
 	_, size, ok := strings.Cut(name, "g.")
 	if !ok {

@@ -28,13 +28,13 @@ var amdInstinct = []Device{
 	{
 		Name: "Instinct MI100", Vendor: "AMD", MemoryBandwidth: 1228.8 * giga, MemorySize: 32 * giga,
 		FLOPs: FLOPRates{FP64: 11.5 * tera, FP32: 46.1 * tera, FP16: 184.6 * tera, BF16: 92.3 * tera, INT8: 184.6 * tera},
-		Host:  pcie(4, 16), Interconnect: 276 * both * giga, Power: 300, SMs: 120, Source: srcMI100,
+		Host:  pcie(4, 16), Interconnect: 276 * both * giga, Domain: 4, Power: 300, SMs: 120, Source: srcMI100,
 		names: []string{"AMD Instinct MI100"},
 	},
 	{
 		Name: "Instinct MI210", Vendor: "AMD", MemoryBandwidth: 1638.4 * giga, MemorySize: 64 * giga,
 		FLOPs: FLOPRates{FP64: 45.3 * tera, FP32: 45.3 * tera, FP16: 181 * tera, BF16: 181 * tera, INT8: 181 * tera},
-		Host:  pcie(4, 16), Interconnect: 300 * both * giga, Power: 300, SMs: 104, Source: srcMI210,
+		Host:  pcie(4, 16), Interconnect: 300 * both * giga, Domain: 4, Power: 300, SMs: 104, Source: srcMI210,
 		names: []string{"AMD Instinct MI210"},
 	},
 	{
@@ -61,12 +61,12 @@ var amdInstinct = []Device{
 	},
 	{
 		Name: "Instinct MI300X", Vendor: "AMD", MemoryBandwidth: 5300 * giga, MemorySize: 192 * giga, FLOPs: cdna3x304,
-		Host: pcie(5, 16), Interconnect: 7 * 128 * both * giga, Power: 750, SMs: 304, Source: srcMI300X,
+		Host: pcie(5, 16), Interconnect: 7 * 128 * both * giga, Domain: 8, Power: 750, SMs: 304, Source: srcMI300X,
 		names: []string{"AMD Instinct MI300X"},
 	},
 	{
 		Name: "Instinct MI325X", Vendor: "AMD", MemoryBandwidth: 6000 * giga, MemorySize: 256 * giga, FLOPs: cdna3x304,
-		Host: pcie(5, 16), Interconnect: 7 * 128 * both * giga, Power: 1000, SMs: 304, Source: srcMI325X,
+		Host: pcie(5, 16), Interconnect: 7 * 128 * both * giga, Domain: 8, Power: 1000, SMs: 304, Source: srcMI325X,
 		names: []string{"AMD Instinct MI325X"},
 	},
 	{
@@ -75,7 +75,7 @@ var amdInstinct = []Device{
 			FP64: 72.1 * tera, FP32: 144.2 * tera, FP16: 2306.9 * tera, BF16: 2306.9 * tera,
 			FP8: 4613.7 * tera, FP4: 9227.5 * tera, INT8: 4613.7 * tera,
 		},
-		Host: pcie(5, 16), Interconnect: 7 * 153.6 * both * giga, Power: 1000, SMs: 256, Source: srcMI350X,
+		Host: pcie(5, 16), Interconnect: 7 * 153.6 * both * giga, Domain: 8, Power: 1000, SMs: 256, Source: srcMI350X,
 		names: []string{"AMD Instinct MI350X"},
 	},
 	{
@@ -84,7 +84,7 @@ var amdInstinct = []Device{
 			FP64: 78.6 * tera, FP32: 157.3 * tera, FP16: 2516.6 * tera, BF16: 2516.6 * tera,
 			FP8: 5033.2 * tera, FP4: 10066.3 * tera, INT8: 5033.2 * tera,
 		},
-		Host: pcie(5, 16), Interconnect: 7 * 153.6 * both * giga, Power: 1400, SMs: 256, Source: srcMI355X,
+		Host: pcie(5, 16), Interconnect: 7 * 153.6 * both * giga, Domain: 8, Power: 1400, SMs: 256, Source: srcMI355X,
 		names: []string{"AMD Instinct MI355X"},
 	},
 }

@@ -68,7 +68,7 @@ var nvidiaDataCenter = []Device{
 	{
 		Name: "P100 SXM2 16GB", Vendor: "NVIDIA", MemoryBandwidth: 732 * giga, MemorySize: 16 * giga,
 		FLOPs: FLOPRates{FP64: 5.3 * tera, FP32: 10.6 * tera, FP16: 21.2 * tera},
-		Host:  pcie(3, 16), Interconnect: 160 * both * giga, Power: 300, SMs: 56, Source: srcP100,
+		Host:  pcie(3, 16), Interconnect: 160 * both * giga, Domain: 8, Power: 300, SMs: 56, Source: srcP100,
 		names: []string{"Tesla P100-SXM2-16GB"},
 	},
 	{
@@ -115,23 +115,23 @@ var nvidiaDataCenter = []Device{
 	},
 	{
 		Name: "A100 SXM4 40GB", Vendor: "NVIDIA", MemoryBandwidth: 1555 * giga, MemorySize: 40 * giga, FLOPs: ampereGA100,
-		Host: pcie(4, 16), Interconnect: 600 * both * giga, Power: 400, SMs: 108, Source: srcA100, mig: migA100x40,
+		Host: pcie(4, 16), Interconnect: 600 * both * giga, Domain: 8, Power: 400, SMs: 108, Source: srcA100, mig: migA100x40,
 		// PG509-200 is the module's board number, which early and custom modules give as their name.
 		names: []string{"NVIDIA A100-SXM4-40GB", "NVIDIA A100-PG509-200"},
 	},
 	{
 		Name: "A100 SXM4 80GB", Vendor: "NVIDIA", MemoryBandwidth: 2039 * giga, MemorySize: 80 * giga, FLOPs: ampereGA100,
-		Host: pcie(4, 16), Interconnect: 600 * both * giga, Power: 400, SMs: 108, Source: srcA100, mig: migA100x80,
+		Host: pcie(4, 16), Interconnect: 600 * both * giga, Domain: 8, Power: 400, SMs: 108, Source: srcA100, mig: migA100x80,
 		names: []string{"NVIDIA A100-SXM4-80GB"},
 	},
 	{
 		Name: "A100 PCIe 40GB", Vendor: "NVIDIA", MemoryBandwidth: 1555 * giga, MemorySize: 40 * giga, FLOPs: ampereGA100,
-		Host: pcie(4, 16), Interconnect: 600 * both * giga, Power: 250, SMs: 108, Source: srcA100, mig: migA100x40,
+		Host: pcie(4, 16), Interconnect: 600 * both * giga, Domain: 2, Power: 250, SMs: 108, Source: srcA100, mig: migA100x40,
 		names: []string{"NVIDIA A100-PCIE-40GB"},
 	},
 	{
 		Name: "A100 PCIe 80GB", Vendor: "NVIDIA", MemoryBandwidth: 1935 * giga, MemorySize: 80 * giga, FLOPs: ampereGA100,
-		Host: pcie(4, 16), Interconnect: 600 * both * giga, Power: 300, SMs: 108, Source: srcA100, mig: migA100x80,
+		Host: pcie(4, 16), Interconnect: 600 * both * giga, Domain: 2, Power: 300, SMs: 108, Source: srcA100, mig: migA100x80,
 		names: []string{"NVIDIA A100 80GB PCIe", "NVIDIA A100-PCIE-80GB"},
 	},
 	{
@@ -156,13 +156,13 @@ var nvidiaDataCenter = []Device{
 	{
 		Name: "A30", Vendor: "NVIDIA", MemoryBandwidth: 933 * giga, MemorySize: 24 * giga,
 		FLOPs: FLOPRates{FP64: 10.3 * tera, FP32: 10.3 * tera, TF32: 82 * tera, FP16: 165 * tera, BF16: 165 * tera, INT8: 330 * tera},
-		Host:  pcie(4, 16), Interconnect: 200 * both * giga, Power: 165, SMs: 56, Source: srcA30, mig: migA30,
+		Host:  pcie(4, 16), Interconnect: 200 * both * giga, Domain: 2, Power: 165, SMs: 56, Source: srcA30, mig: migA30,
 		names: []string{"NVIDIA A30"},
 	},
 	{
 		Name: "A40", Vendor: "NVIDIA", MemoryBandwidth: 696 * giga, MemorySize: 48 * giga,
 		FLOPs: FLOPRates{FP32: 37.4 * tera, TF32: 74.8 * tera, FP16: 149.7 * tera, BF16: 149.7 * tera, INT8: 299.3 * tera},
-		Host:  pcie(4, 16), Interconnect: 112.5 * both * giga, Power: 300, SMs: 84, Source: srcA40,
+		Host:  pcie(4, 16), Interconnect: 112.5 * both * giga, Domain: 2, Power: 300, SMs: 84, Source: srcA40,
 		names: []string{"NVIDIA A40"},
 	},
 	{
@@ -188,7 +188,7 @@ var nvidiaDataCenter = []Device{
 	},
 	{
 		Name: "H100 SXM5 80GB", Vendor: "NVIDIA", MemoryBandwidth: 3350 * giga, MemorySize: 80 * giga, FLOPs: hopperSXM,
-		Host: pcie(5, 16), Interconnect: 900 * both * giga, Power: 700, SMs: 132, Source: srcH100, mig: migH100,
+		Host: pcie(5, 16), Interconnect: 900 * both * giga, Domain: 8, Power: 700, SMs: 132, Source: srcH100, mig: migH100,
 		names: []string{"NVIDIA H100 80GB HBM3"},
 	},
 	{
@@ -197,33 +197,33 @@ var nvidiaDataCenter = []Device{
 			FP64: 51 * tera, FP32: 51 * tera, TF32: 756 * half * tera, FP16: 1513 * half * tera, BF16: 1513 * half * tera,
 			FP8: 3026 * half * tera, INT8: 3026 * half * tera,
 		},
-		Host: pcie(5, 16), Interconnect: 600 * both * giga, Power: 350, SMs: 114, Source: srcHopper,
+		Host: pcie(5, 16), Interconnect: 600 * both * giga, Domain: 2, Power: 350, SMs: 114, Source: srcHopper,
 		names: []string{"NVIDIA H100 PCIe"},
 	},
 	{
 		Name: "H100 NVL", Vendor: "NVIDIA", MemoryBandwidth: 3938 * giga, MemorySize: 94 * giga, FLOPs: hopperNVL,
-		Host: pcie(5, 16), Interconnect: 600 * both * giga, Power: 400, SMs: 132, Source: srcH100,
+		Host: pcie(5, 16), Interconnect: 600 * both * giga, Domain: 2, Power: 400, SMs: 132, Source: srcH100,
 		names: []string{"NVIDIA H100 NVL"},
 	},
 	{
 		Name: "H200 SXM", Vendor: "NVIDIA", MemoryBandwidth: 4800 * giga, MemorySize: 141 * giga, FLOPs: hopperSXM,
-		Host: pcie(5, 16), Interconnect: 900 * both * giga, Power: 700, SMs: 132, Source: srcH200, mig: migH200,
+		Host: pcie(5, 16), Interconnect: 900 * both * giga, Domain: 8, Power: 700, SMs: 132, Source: srcH200, mig: migH200,
 		names: []string{"NVIDIA H200"},
 	},
 	{
 		Name: "H200 NVL", Vendor: "NVIDIA", MemoryBandwidth: 4800 * giga, MemorySize: 141 * giga, FLOPs: hopperNVL,
-		Host: pcie(5, 16), Interconnect: 900 * both * giga, Power: 600, SMs: 132, Source: srcH200,
+		Host: pcie(5, 16), Interconnect: 900 * both * giga, Domain: 4, Power: 600, SMs: 132, Source: srcH200,
 		names: []string{"NVIDIA H200 NVL"},
 	},
 	{
 		// The driver names the size of the CPU's memory.
 		Name: "GH200 96GB", Vendor: "NVIDIA", MemoryBandwidth: 4000 * giga, MemorySize: 96 * giga, FLOPs: hopperSXM,
-		Host: HostLink{C2C: 900 * both * giga}, Interconnect: 900 * both * giga, SMs: 132, Source: srcGH200,
+		Host: HostLink{C2C: 900 * both * giga}, Interconnect: 900 * both * giga, Domain: 32, SMs: 132, Source: srcGH200,
 		names: []string{"NVIDIA GH200 480GB", "NVIDIA GH200 120GB"},
 	},
 	{
 		Name: "GH200 144GB", Vendor: "NVIDIA", MemoryBandwidth: 4900 * giga, MemorySize: 144 * giga, FLOPs: hopperSXM,
-		Host: HostLink{C2C: 900 * both * giga}, Interconnect: 900 * both * giga, SMs: 132, Source: srcGH200,
+		Host: HostLink{C2C: 900 * both * giga}, Interconnect: 900 * both * giga, Domain: 32, SMs: 132, Source: srcGH200,
 		names: []string{"NVIDIA GH200 144G HBM3e"},
 	},
 }
@@ -234,7 +234,7 @@ func v100SXM(name string, gb float64, drivers ...string) Device {
 	return Device{
 		Name: name, Vendor: "NVIDIA", MemoryBandwidth: 900 * giga, MemorySize: gb * giga,
 		FLOPs: FLOPRates{FP64: 7.8 * tera, FP32: 15.7 * tera, FP16: 125 * tera},
-		Host:  pcie(3, 16), Interconnect: 300 * both * giga, Power: 300, SMs: 80, Source: srcV100,
+		Host:  pcie(3, 16), Interconnect: 300 * both * giga, Domain: 8, Power: 300, SMs: 80, Source: srcV100,
 		names: drivers,
 	}
 }

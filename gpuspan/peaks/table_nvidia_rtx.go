@@ -19,7 +19,7 @@ var nvidiaRTX = []Device{
 	{
 		Name: "Quadro RTX 6000", Vendor: "NVIDIA", MemoryBandwidth: 672 * giga, MemorySize: 24 * giga,
 		FLOPs: FLOPRates{FP32: 16.3 * tera, FP16: 130.5 * tera, INT8: 261 * tera},
-		Host:  pcie(3, 16), Interconnect: 100 * both * giga, Power: 260, SMs: 72, Source: srcTuring,
+		Host:  pcie(3, 16), Interconnect: 100 * both * giga, Domain: 2, Power: 260, SMs: 72, Source: srcTuring,
 		names: []string{"Quadro RTX 6000"},
 	},
 	{
@@ -31,13 +31,13 @@ var nvidiaRTX = []Device{
 	{
 		Name: "RTX A5000", Vendor: "NVIDIA", MemoryBandwidth: 768 * giga, MemorySize: 24 * giga,
 		FLOPs: FLOPRates{FP32: 27.8 * tera, TF32: 222.2 / 2 * half * tera, FP16: 222.2 * half * tera, BF16: 222.2 * half * tera, INT8: 222.2 * tera},
-		Host:  pcie(4, 16), Interconnect: 112.5 * both * giga, Power: 230, SMs: 64, Source: "https://www.nvidia.com/en-us/products/workstations/rtx-a5000/",
+		Host:  pcie(4, 16), Interconnect: 112.5 * both * giga, Domain: 2, Power: 230, SMs: 64, Source: "https://www.nvidia.com/en-us/products/workstations/rtx-a5000/",
 		names: []string{"NVIDIA RTX A5000"},
 	},
 	{
 		Name: "RTX A6000", Vendor: "NVIDIA", MemoryBandwidth: 768 * giga, MemorySize: 48 * giga,
 		FLOPs: FLOPRates{FP32: 38.7 * tera, TF32: 77.4 * tera, FP16: 154.8 * tera, BF16: 154.8 * tera, INT8: 309.7 * tera},
-		Host:  pcie(4, 16), Interconnect: 112.5 * both * giga, Power: 300, SMs: 84, Source: srcGA102,
+		Host:  pcie(4, 16), Interconnect: 112.5 * both * giga, Domain: 2, Power: 300, SMs: 84, Source: srcGA102,
 		names: []string{"NVIDIA RTX A6000"},
 	},
 	{
@@ -69,7 +69,7 @@ var nvidiaGeForce = []Device{
 	{
 		Name: "GeForce RTX 2080 Ti", Vendor: "NVIDIA", MemoryBandwidth: 616 * giga, MemorySize: 11 * giga,
 		FLOPs: FLOPRates{FP32: 13.4 * tera, FP16: 107.6 * tera, INT8: 215.2 * tera},
-		Host:  pcie(3, 16), Interconnect: 100 * both * giga, Power: 250, SMs: 68, Source: srcTuring,
+		Host:  pcie(3, 16), Interconnect: 100 * both * giga, Domain: 2, Power: 250, SMs: 68, Source: srcTuring,
 		names: []string{"NVIDIA GeForce RTX 2080 Ti"},
 	},
 	{
@@ -81,7 +81,7 @@ var nvidiaGeForce = []Device{
 	{
 		Name: "GeForce RTX 3090", Vendor: "NVIDIA", MemoryBandwidth: 936 * giga, MemorySize: 24 * giga,
 		FLOPs: FLOPRates{FP32: 35.6 * tera, TF32: 35.6 * tera, FP16: 142 * tera, BF16: 71 * tera, INT8: 284 * tera},
-		Host:  pcie(4, 16), Interconnect: 112.5 * both * giga, Power: 350, SMs: 82, Source: srcGA102,
+		Host:  pcie(4, 16), Interconnect: 112.5 * both * giga, Domain: 2, Power: 350, SMs: 82, Source: srcGA102,
 		names: []string{"NVIDIA GeForce RTX 3090"},
 	},
 	{

@@ -94,11 +94,14 @@ func TestRatesOfARowFitEachOther(t *testing.T) {
 		if d.Interconnect >= d.MemoryBandwidth/2 {
 			t.Errorf("%s: interconnect %g against memory %g: both directions summed?", d.Name, d.Interconnect, d.MemoryBandwidth)
 		}
+		if (d.Interconnect > 0) != (d.Domain > 1) {
+			t.Errorf("%s: interconnect %g for %d devices", d.Name, d.Interconnect, d.Domain)
+		}
 		if u, err := url.Parse(d.Source); err != nil || u.Scheme != "https" || u.Host == "" {
 			t.Errorf("%s: source %q", d.Name, d.Source)
 		}
 		for profile := range d.mig {
-			if _, ok := d.profile(profile); !ok {
+			if _, ok := d.Profile(profile); !ok {
 				t.Errorf("%s: MIG profile %s does not scale", d.Name, profile)
 			}
 		}
@@ -174,7 +177,7 @@ func TestDocumentIsTheTable(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("<!-- Generated from gpuspan/peaks (go test ./peaks -run Document -update in gpuspan). Do not edit. -->\n\n# Peaks of device models\n\n" +
 		"What `gpu_derive`, the in-process report and the `gpu` receiver compare with. FLOP rates are dense, in TFLOP/s at boost clock\n" +
-		"(int8: TOP/s); links are one direction, in GB/s; a dash is unknown. The rules are in the documentation of package `gpuspan/peaks`. A model that is\n" +
+		"(int8: TOP/s); links are one direction, in GB/s, with the number of devices that NVLink or xGMI joins; a dash is unknown. The rules are in the documentation of package `gpuspan/peaks`. A model that is\n" +
 		"missing here gets no utilisation; `peaks:` of [gpu_derive](../processor/gpuderiveprocessor/README.md) adds or overrides models.\n\n" +
 		"| model | names of the driver | memory GB | GB/s | fp64 | fp32 | tf32 | fp16 | bf16 | fp8 | fp4 | int8 | host link | NVLink, xGMI | W | SMs | MIG | source |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
@@ -183,6 +186,12 @@ func TestDocumentIsTheTable(t *testing.T) {
 			return "-"
 		}
 		return strconv.FormatFloat(math.Round(x/unit*100)/100, 'f', -1, 64)
+	}
+	link := func(d Device) string {
+		if d.Domain == 0 {
+			return "-"
+		}
+		return num(d.Interconnect, giga) + " × " + strconv.Itoa(d.Domain)
 	}
 	for _, d := range All() {
 		fmt.Fprintf(&b, "| %s | ", d.Name)
@@ -196,7 +205,7 @@ func TestDocumentIsTheTable(t *testing.T) {
 		for _, p := range Precisions() {
 			fmt.Fprintf(&b, " | %s", num(d.FLOPs.Of(p), tera))
 		}
-		fmt.Fprintf(&b, " | %s | %s | %s | %d | %s | [↗](%s) |\n", num(d.Host.Rate(), giga), num(d.Interconnect, giga), num(d.Power, 1), d.SMs,
+		fmt.Fprintf(&b, " | %s | %s | %s | %d | %s | [↗](%s) |\n", num(d.Host.Rate(), giga), link(d), num(d.Power, 1), d.SMs,
 			map[bool]string{true: "yes", false: "-"}[d.mig != nil], d.Source)
 	}
 	if *update {
