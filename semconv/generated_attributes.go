@@ -61,6 +61,11 @@ const (
 	// GPUClockTypeKey (string): Which clock of the device.
 	GPUClockTypeKey = attribute.Key("gpu.clock.type")
 
+	// GPUCollectiveBusRateKey (double, By/s): Bus bandwidth as NCCL's tests define it, the algorithm bandwidth
+	// (gpu.io.rate) times 2(n-1)/n for all_reduce and (n-1)/n for gathers and scatters of n ranks. The time of
+	// waiting for the slowest rank is in it.
+	GPUCollectiveBusRateKey = attribute.Key("gpu.collective.bus.rate")
+
 	// GPUCollectiveElementTypeKey (string): Element type of the collective as the file names it.
 	GPUCollectiveElementTypeKey = attribute.Key("gpu.collective.element.type")
 
@@ -118,6 +123,10 @@ const (
 	// GPUEventCodeKey (int): Number of a device event; for gpu.xid the XID number. Not a count.
 	GPUEventCodeKey = attribute.Key("gpu.event.code")
 
+	// GPUFloorDurationKey (double, s): GPU duration of an empty section on the device, measured at start
+	// (gpuspan.floor.duration). gpu_derive derives no rate for sections under 10 times it.
+	GPUFloorDurationKey = attribute.Key("gpu.floor.duration")
+
 	// GPUFLOPCountKey (double, {flop}): Floating-point (or integer) operations as declared; a multiply-add is
 	// two, and for sparse operands only non-zero ones count. Not measured.
 	GPUFLOPCountKey = attribute.Key("gpu.flop.count")
@@ -145,6 +154,10 @@ const (
 
 	// GPUIOAccessPatternKey (string): How memory is accessed, as declared. No rate is corrected by it.
 	GPUIOAccessPatternKey = attribute.Key("gpu.io.access_pattern")
+
+	// GPUIOBasisKey (string): What gpu.io.utilization and the roofline were computed from, where that is not
+	// gpu.io.size as declared. Absent otherwise.
+	GPUIOBasisKey = attribute.Key("gpu.io.basis")
 
 	// GPUIORateKey (double, By/s): gpu.io.size divided by the span's GPU duration. For a collective the
 	// algorithm bandwidth. Effective bandwidth of the declared bytes, not DRAM traffic.
@@ -644,6 +657,13 @@ const (
 	GPUIOAccessPatternRandom     = "random"     // addresses without an order
 	GPUIOAccessPatternSequential = "sequential" // neighbouring threads read neighbouring addresses
 	GPUIOAccessPatternStrided    = "strided"    // a constant distance above the element size
+)
+
+// Values of gpu.io.basis.
+const (
+	GPUIOBasisBusBandwidth = "bus_bandwidth"  // gpu.collective.bus.rate
+	GPUIOBasisL2Misses     = "l2_misses"      // declared bytes less the declared share of L2 hits
+	GPUIOBasisReadAndWrite = "read_and_write" // twice the size, for a copy within a device reads and writes each byte
 )
 
 // Values of gpu.join.method.
