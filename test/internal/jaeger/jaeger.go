@@ -1,0 +1,203 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package jaeger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/test/internal/program"
+)
+
+// ErrNotFound says that Jaeger does not have the trace, or not yet.
+var ErrNotFound = errors.New("jaeger: no such trace")
+
+// Addresses on which a Jaeger listens, host:port.
+type Addresses struct {
+	OTLPGRPC  string
+	OTLPHTTP  string
+	Query     string // HTTP: UI and API
+	QueryGRPC string
+}
+
+// FreeAddresses chooses ports that nobody listens on.
+func FreeAddresses() (Addresses, error) {
+	var a Addresses
+	for _, p := range []*string{&a.OTLPGRPC, &a.OTLPHTTP, &a.Query, &a.QueryGRPC} {
+		var err error
+		if *p, err = program.FreeAddress(); err != nil {
+			return a, err
+		}
+	}
+	return a, nil
+}
+
+// Config is the configuration with which Jaeger is run: OTLP in, storage in memory, nothing of its own telemetry.
+func (a Addresses) Config() string {
+	return fmt.Sprintf(`service:
+  extensions: [jaeger_storage, jaeger_query]
+  pipelines:
+    traces:
+      receivers: [otlp]
+      exporters: [jaeger_storage_exporter]
+  telemetry:
+    metrics:
+      level: none
+extensions:
+  jaeger_storage:
+    backends:
+      memory:
+        memory:
+          max_traces: 100000
+  jaeger_query:
+    storage:
+      traces: memory
+    http:
+      endpoint: %q
+    grpc:
+      endpoint: %q
+receivers:
+  otlp:
+    protocols:
+      grpc:
+        endpoint: %q
+      http:
+        endpoint: %q
+exporters:
+  jaeger_storage_exporter:
+    trace_storage: memory
+`, a.Query, a.QueryGRPC, a.OTLPGRPC, a.OTLPHTTP)
+}
+
+// Jaeger is a running one.
+type Jaeger struct {
+	Addresses
+	*program.Program
+}
+
+// Start runs a binary made by Build; dir receives its configuration.
+func Start(ctx context.Context, path, dir string, a Addresses) (*Jaeger, error) {
+	config := filepath.Join(dir, "jaeger.yaml")
+	if err := os.WriteFile(config, []byte(a.Config()), 0o644); err != nil {
+		return nil, err
+	}
+	// Jaeger traces its own query service into its own storage otherwise.
+	p, err := program.Start(ctx, path, []string{"--config", config}, []string{"OTEL_TRACES_SAMPLER=always_off"})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.WaitFor("Everything is ready", 30*time.Second); err != nil {
+		return nil, errors.Join(err, p.Stop(5*time.Second))
+	}
+	return &Jaeger{a, p}, nil
+}
+
+// Trace reads one trace by its identity (32 hex digits), or returns ErrNotFound.
+func (j *Jaeger) Trace(ctx context.Context, id string) (ptrace.Traces, error) {
+	b, err := j.get(ctx, "/api/v3/traces/"+id, nil)
+	if err != nil {
+		return ptrace.Traces{}, err
+	}
+	return traces(b)
+}
+
+// Find reads up to n traces of a service that began within a time.
+func (j *Jaeger) Find(ctx context.Context, service string, from, to time.Time, n int) (ptrace.Traces, error) {
+	b, err := j.get(ctx, "/api/v3/traces", url.Values{
+		"query.service_name":   {service},
+		"query.start_time_min": {from.UTC().Format(time.RFC3339Nano)},
+		"query.start_time_max": {to.UTC().Format(time.RFC3339Nano)},
+		"query.num_traces":     {fmt.Sprint(n)}, // without it the answer is an error
+	})
+	if err != nil {
+		return ptrace.Traces{}, err
+	}
+	return traces(b)
+}
+
+// Services lists the services that Jaeger knows.
+func (j *Jaeger) Services(ctx context.Context) ([]string, error) {
+	b, err := j.get(ctx, "/api/v3/services", nil)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Services []string `json:"services"`
+	}
+	return answer.Services, json.Unmarshal(b, &answer)
+}
+
+// Warnings reads a trace by the older API, which the UI uses, and returns the warnings of its spans, such as those of
+// the clock-skew adjustment.
+func (j *Jaeger) Warnings(ctx context.Context, id string) ([]string, error) {
+	b, err := j.get(ctx, "/api/traces/"+id, nil)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Data []struct {
+			Spans []struct {
+				Warnings []string `json:"warnings"`
+			} `json:"spans"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(b, &answer); err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, t := range answer.Data {
+		for _, s := range t.Spans {
+			out = append(out, s.Warnings...)
+		}
+	}
+	return out, nil
+}
+
+func (j *Jaeger) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	u := url.URL{Scheme: "http", Host: j.Query, Path: path, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Close = true // no idle connection outlives the answer
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		return nil, err
+	case resp.StatusCode == http.StatusNotFound:
+		return nil, ErrNotFound
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("jaeger: GET %s: %s: %s", u.String(), resp.Status, b)
+	}
+	return b, nil
+}
+
+// traces reads an answer of the v3 API, OTLP JSON below "result".
+func traces(b []byte) (ptrace.Traces, error) {
+	var answer struct {
+		Result json.RawMessage `json:"result"`
+	}
+	if err := json.Unmarshal(b, &answer); err != nil {
+		return ptrace.Traces{}, err
+	}
+	if len(answer.Result) == 0 {
+		return ptrace.NewTraces(), nil
+	}
+	return (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(answer.Result)
+}

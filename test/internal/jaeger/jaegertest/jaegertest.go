@@ -1,0 +1,39 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package jaegertest starts Jaeger for the length of a test.
+package jaegertest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/test/internal/jaeger"
+)
+
+// Start builds and starts Jaeger on free ports and ends it after the test. The test is skipped with -short and where
+// Jaeger's module cannot be downloaded; where CI is set that is a failure.
+func Start(t *testing.T) *jaeger.Jaeger {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("Jaeger is not built and started with -short")
+	}
+	path, err := jaeger.Build(t.Context())
+	var unavailable *jaeger.ErrUnavailable
+	if errors.As(err, &unavailable) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	addresses, err := jaeger.FreeAddresses()
+	require.NoError(t, err)
+	// The test's context ends before its cleanups, and would kill Jaeger.
+	j, err := jaeger.Start(context.WithoutCancel(t.Context()), path, t.TempDir(), addresses)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, j.Stop(10*time.Second)) })
+	return j
+}

@@ -1,0 +1,140 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package program runs other programs for end-to-end tests: it builds them with the go command, starts them, waits for a
+// line of their output and ends them.
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Program is a running process. Its methods may be called from any goroutine.
+type Program struct {
+	name string
+	cmd  *exec.Cmd
+	out  *output
+	done chan struct{} // closed when the process has ended
+	err  error         // of Wait; read after done
+}
+
+// Start runs a program with arguments and additional environment (KEY=value). The process is killed when ctx ends.
+func Start(ctx context.Context, path string, args, env []string) (*Program, error) {
+	p := &Program{name: filepath.Base(path), out: &output{}, done: make(chan struct{})}
+	p.cmd = exec.CommandContext(ctx, path, args...)
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start %s: %w", p.name, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// WaitFor returns when the output holds text. It fails when the program ends before, or after the given time.
+func (p *Program) WaitFor(text string, limit time.Duration) error {
+	deadline := time.After(limit)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if strings.Contains(p.Output(), text) {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("%s ended (%w) before it said %q:\n%s", p.name, errOrExit(p.err), text, p.Output())
+		case <-deadline:
+			return fmt.Errorf("%s did not say %q within %s:\n%s", p.name, text, limit, p.Output())
+		case <-tick.C:
+		}
+	}
+}
+
+func errOrExit(err error) error {
+	if err == nil {
+		return errors.New("exit status 0")
+	}
+	return err
+}
+
+// Output is what the program has written so far, standard output and errors together.
+func (p *Program) Output() string { return p.out.String() }
+
+// PID is the number of the process.
+func (p *Program) PID() int { return p.cmd.Process.Pid }
+
+// Stop asks the program to end (SIGTERM), waits for it, and after the given time kills it, which is an error. So is
+// an exit status that is not 0.
+func (p *Program) Stop(limit time.Duration) error {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-p.done:
+	case <-time.After(limit):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+		return fmt.Errorf("%s did not end within %s:\n%s", p.name, limit, p.Output())
+	}
+	if p.err != nil {
+		return fmt.Errorf("%s ended with %w:\n%s", p.name, p.err, p.Output())
+	}
+	return nil
+}
+
+// output collects what a process writes.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// Go runs the go command in a directory, outside any workspace, and returns its standard output. An error holds what
+// the command wrote to standard error.
+func Go(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, io.MultiWriter(&stderr)
+	if err := cmd.Run(); err != nil {
+		return stdout.Bytes(), fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stdout.Bytes(), nil
+}
+
+// FreeAddress is an address on the loopback interface that nobody listens on now.
+func FreeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
