@@ -1,0 +1,168 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpureceiver
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+)
+
+// Config of the receiver.
+type Config struct {
+	// Source of the data: auto (dcgm, then nvml), dcgm, nvml, replay or simulated. Default auto.
+	Source string `mapstructure:"source"`
+	// CollectionInterval is the time between two emissions of metrics. Default 10s.
+	CollectionInterval time.Duration `mapstructure:"collection_interval"`
+	// SamplingInterval is the time between two samples of a device. Default 100ms.
+	SamplingInterval time.Duration `mapstructure:"sampling_interval"`
+	// Samples is the gpu_samples extension that every sample is written to. Default none.
+	Samples *component.ID `mapstructure:"samples"`
+	// CallTimeout is how long a call of the source may take before it counts as hung: it is reported, `auto` goes on
+	// to the next source, and shutdown no longer waits for it. Default 5s.
+	CallTimeout time.Duration `mapstructure:"call_timeout"`
+	// RetryInterval is the longest time between two tries to open a source; tries begin after 1s and double. Default 30s.
+	RetryInterval time.Duration `mapstructure:"retry_interval"`
+
+	DCGM      DCGMConfig      `mapstructure:"dcgm"`
+	NVML      NVMLConfig      `mapstructure:"nvml"`
+	Replay    ReplayConfig    `mapstructure:"replay"`
+	Simulated SimulatedConfig `mapstructure:"simulated"`
+
+	// Metrics switches single metrics on and off, by name.
+	Metrics map[string]MetricConfig `mapstructure:"metrics"`
+}
+
+// MetricConfig switches one metric.
+type MetricConfig struct {
+	Enabled bool `mapstructure:"enabled"`
+}
+
+// DCGMConfig says where DCGM is.
+type DCGMConfig struct {
+	// Endpoint of the host engine: `host:port`, or `unix:///path`. Default localhost:5555. Empty with Embedded.
+	Endpoint string `mapstructure:"endpoint"`
+	// Embedded runs the host engine inside the Collector instead of connecting to one.
+	Embedded bool `mapstructure:"embedded"`
+	// MaxKeepAge is how long the host engine keeps samples: the longest stall that loses none. Default 2m.
+	MaxKeepAge time.Duration `mapstructure:"max_keep_age"`
+	// Profiling watches the profiling fields (1001 to 1012) where the devices have them. Default true.
+	Profiling bool `mapstructure:"profiling"`
+	// MaxStaleness drops values older than this against the newest of the host engine. Default 1m.
+	MaxStaleness time.Duration `mapstructure:"max_staleness"`
+}
+
+// NVMLConfig says how NVML is used.
+type NVMLConfig struct {
+	// Library is the path of libnvidia-ml; empty means the loader's.
+	Library string `mapstructure:"library"`
+	// GPM reads the ratios of GPU performance monitoring on Hopper and later. Default true.
+	GPM bool `mapstructure:"gpm"`
+}
+
+// ReplayConfig says which recording is played.
+type ReplayConfig struct {
+	// File is the recording.
+	File string `mapstructure:"file"`
+	// Loop plays it again from the start for ever. Default false: at the end the receiver falls silent.
+	Loop bool `mapstructure:"loop"`
+	// Speed is recorded time per real time. Default 1.
+	Speed float64 `mapstructure:"speed"`
+}
+
+// SimulatedConfig describes the built-in simulated devices, which are used where the program that holds the receiver
+// gives none of its own.
+type SimulatedConfig struct {
+	// Devices is their number. Default 1.
+	Devices int `mapstructure:"devices"`
+	// Seed of the noise and of the phases. Default 1.
+	Seed uint64 `mapstructure:"seed"`
+}
+
+// The sources.
+const (
+	sourceAuto      = "auto"
+	sourceDCGM      = "dcgm"
+	sourceNVML      = "nvml"
+	sourceReplay    = "replay"
+	sourceSimulated = "simulated"
+)
+
+func createDefaultConfig() component.Config {
+	return &Config{
+		Source:             sourceAuto,
+		CollectionInterval: 10 * time.Second,
+		SamplingInterval:   100 * time.Millisecond,
+		CallTimeout:        5 * time.Second,
+		RetryInterval:      30 * time.Second,
+		DCGM: DCGMConfig{
+			Endpoint: "localhost:5555", MaxKeepAge: 2 * time.Minute, Profiling: true, MaxStaleness: time.Minute,
+		},
+		NVML:      NVMLConfig{GPM: true},
+		Replay:    ReplayConfig{Speed: 1},
+		Simulated: SimulatedConfig{Devices: 1, Seed: 1},
+	}
+}
+
+// Validate reports every problem at once.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	switch c.Source {
+	case sourceAuto, sourceDCGM, sourceNVML, sourceSimulated:
+	case sourceReplay:
+		if c.Replay.File == "" {
+			bad("`replay::file` must be set when `source` is replay")
+		}
+	default:
+		bad("`source` must be one of auto, dcgm, nvml, replay, simulated, found %q", c.Source)
+	}
+	for _, d := range []struct {
+		key      string
+		value    time.Duration
+		smallest time.Duration
+	}{
+		{"collection_interval", c.CollectionInterval, 100 * time.Millisecond},
+		{"sampling_interval", c.SamplingInterval, time.Millisecond},
+		{"call_timeout", c.CallTimeout, 10 * time.Millisecond},
+		{"retry_interval", c.RetryInterval, 10 * time.Millisecond},
+		{"dcgm::max_keep_age", c.DCGM.MaxKeepAge, time.Second},
+		{"dcgm::max_staleness", c.DCGM.MaxStaleness, time.Second},
+	} {
+		if d.value < d.smallest {
+			bad("`%s` must be at least %s, found %s", d.key, d.smallest, d.value)
+		}
+	}
+	if c.SamplingInterval > c.CollectionInterval {
+		bad("`sampling_interval` (%s) must not be longer than `collection_interval` (%s)", c.SamplingInterval, c.CollectionInterval)
+	}
+	if c.DCGM.Endpoint == "" && !c.DCGM.Embedded {
+		bad("`dcgm::endpoint` must be set unless `dcgm::embedded` is true")
+	}
+	if c.Replay.Speed <= 0 {
+		bad("`replay::speed` must be positive, found %g", c.Replay.Speed)
+	}
+	if c.Simulated.Devices < 1 || c.Simulated.Devices > 64 {
+		bad("`simulated::devices` must be between 1 and 64, found %d", c.Simulated.Devices)
+	}
+	for _, name := range sortedKeys(c.Metrics) {
+		if _, ok := metricByName[name]; !ok {
+			bad("`metrics` has an unknown name %q (known: %s)", name, strings.Join(metricNames(), ", "))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}

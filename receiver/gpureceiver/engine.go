@@ -1,0 +1,244 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpureceiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+)
+
+// engine keeps one of several sources open and reads it. Calls of a source run in goroutines of their own, one at a
+// time for each source, because a call can block for a minute (a hung host engine) or for ever: the engine waits
+// callTimeout, says that the call is late, and goes on with what else there is to do.
+type engine struct {
+	candidates  []*candidate
+	callTimeout time.Duration
+	retryMax    time.Duration
+	retryMin    time.Duration
+	handler     handler
+}
+
+// handler is told what happens, from the engine's goroutine.
+type handler interface {
+	// opened: the source answers; devices is what it has (maybe nothing).
+	opened(source string, devices []gpusamplesextension.Device)
+	// read: a read came back after d. The batch belongs to the engine again when read returns.
+	read(source string, devices []gpusamplesextension.Device, b *gpudata.Batch, d time.Duration)
+	// late: the call has not come back within the call timeout. A later opened or read takes it back.
+	late(source, op string)
+	// lost: an open source failed and was given up.
+	lost(source string, err error)
+	// unavailable: no source could be opened; the next try is after d.
+	unavailable(err error, d time.Duration)
+	// finished: a finite source has no more.
+	finished(source string)
+}
+
+type candidate struct {
+	src     gpudata.Source
+	pending chan error // of the call that runs; nil when none does
+	op      string
+	since   time.Time
+	opened  bool
+}
+
+// errLate is returned by a call that was not waited for any longer.
+var errLate = errors.New("no answer")
+
+func (c *candidate) start(op string, fn func() error) {
+	pending := make(chan error, 1)
+	c.pending, c.op, c.since = pending, op, time.Now()
+	go func() { pending <- fn() }()
+}
+
+// wait waits for the running call; errLate when it takes longer than d, the context's error when that ends.
+func (c *candidate) wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case err := <-c.pending:
+		c.pending = nil
+		return err
+	case <-timer.C:
+		return errLate
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// run returns when the context ends (nil), or when the source has no more (io.EOF).
+func (e *engine) run(ctx context.Context) error {
+	defer e.release()
+	backoff := e.retryMin
+	for {
+		c, err := e.open(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if c == nil {
+			e.handler.unavailable(err, backoff)
+			if !sleep(ctx, backoff) {
+				return nil
+			}
+			backoff = min(2*backoff, e.retryMax)
+			continue
+		}
+		backoff = e.retryMin
+		e.handler.opened(c.src.Name(), c.src.Devices())
+		err = e.read(ctx, c)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, io.EOF) {
+			e.handler.finished(c.src.Name())
+			return io.EOF
+		}
+		e.handler.lost(c.src.Name(), err)
+		c.close()
+		_ = c.wait(ctx, e.callTimeout)
+		if !sleep(ctx, e.retryMin) {
+			return nil
+		}
+	}
+}
+
+// open tries the candidates in order. One whose last call still runs is waited for, not called again.
+func (e *engine) open(ctx context.Context) (*candidate, error) {
+	var errs []error
+	for _, c := range e.candidates {
+		if c.pending != nil && c.op == "close" {
+			if err := c.wait(ctx, e.callTimeout); c.pending != nil {
+				errs = append(errs, e.describe(c, err))
+				continue
+			}
+		}
+		if c.pending == nil {
+			c.start("open", c.src.Open)
+		}
+		err := c.wait(ctx, e.callTimeout)
+		if ctx.Err() != nil && c.pending != nil {
+			return nil, ctx.Err()
+		}
+		if err == nil {
+			c.opened = true
+			for _, other := range e.candidates {
+				if other != c && other.pending != nil && other.op == "open" {
+					other.abandon()
+				}
+			}
+			return c, nil
+		}
+		errs = append(errs, e.describe(c, err))
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (e *engine) describe(c *candidate, err error) error {
+	if errors.Is(err, errLate) {
+		e.handler.late(c.src.Name(), c.op)
+		return fmt.Errorf("%s: %s has not returned for %s", c.src.Name(), c.op, time.Since(c.since).Round(time.Millisecond))
+	}
+	return fmt.Errorf("%s: %w", c.src.Name(), err)
+}
+
+// read reads until the source fails, ends, or the context does. A late read is waited for: the source keeps what was
+// measured meanwhile, and nothing else is to be done.
+func (e *engine) read(ctx context.Context, c *candidate) error {
+	var (
+		b     = &gpudata.Batch{}
+		timer = time.NewTimer(0)
+		next  = time.Now()
+	)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		}
+		b.Reset()
+		c.start("read", func() error { return c.src.Read(b) })
+		err := c.wait(ctx, e.callTimeout)
+		if errors.Is(err, errLate) && c.pending != nil {
+			e.handler.late(c.src.Name(), c.op)
+			const forEver = 1 << 62
+			err = c.wait(ctx, forEver)
+		}
+		if c.pending != nil {
+			return ctx.Err() // the batch is still being written
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		e.handler.read(c.src.Name(), c.src.Devices(), b, time.Since(c.since))
+		if err != nil {
+			return err
+		}
+		next = next.Add(c.src.Pace())
+		if now := time.Now(); next.Before(now) {
+			next = now
+		}
+		timer.Reset(time.Until(next))
+	}
+}
+
+// release closes what is open, waiting callTimeout in all.
+func (e *engine) release() {
+	ctx, cancel := context.WithTimeout(context.Background(), e.callTimeout)
+	defer cancel()
+	for _, c := range e.candidates {
+		if c.pending != nil {
+			if err := c.wait(ctx, e.callTimeout); c.pending != nil {
+				e.handler.late(c.src.Name(), c.op)
+				c.abandon()
+				continue
+			} else if c.op == "open" && err == nil {
+				c.opened = true
+			}
+		}
+		if c.opened {
+			c.close()
+			if _ = c.wait(ctx, e.callTimeout); c.pending != nil {
+				e.handler.late(c.src.Name(), c.op)
+			}
+		}
+	}
+}
+
+// abandon leaves the running call to a goroutine that closes the source if it is open once the call has returned.
+// Until then the candidate is busy.
+func (c *candidate) abandon() {
+	pending, done, op, src := c.pending, make(chan error, 1), c.op, c.src
+	c.pending, c.opened = done, false
+	go func() {
+		err := <-pending
+		if op == "read" || (op == "open" && err == nil) {
+			err = src.Close()
+		}
+		done <- err
+	}()
+	c.op = "close"
+}
+
+func (c *candidate) close() {
+	c.opened = false
+	c.start("close", c.src.Close)
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,107 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpureceiver
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/receiver"
+
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/simsource"
+)
+
+// Option changes what the factory makes.
+type Option interface{ apply(*factory) }
+
+type optionFunc func(*factory)
+
+func (f optionFunc) apply(x *factory) { f(x) }
+
+// WithSimulated gives the source `simulated` devices of the program that holds the receiver instead of the built-in
+// load. The source must still be chosen by `source: simulated`; `auto` never takes a simulated device for a real one.
+func WithSimulated(devices ...SimulatedDevice) Option {
+	return optionFunc(func(f *factory) { f.simulated = devices })
+}
+
+// factory holds the receivers in the making: one receiver serves the metrics and the logs pipelines of one
+// configuration, because opening a source twice would sample twice.
+type factory struct {
+	simulated []SimulatedDevice
+
+	mu        sync.Mutex
+	receivers map[*Config]*gpuReceiver
+}
+
+// NewFactory makes the factory of type gpu.
+func NewFactory(opts ...Option) receiver.Factory {
+	f := &factory{receivers: map[*Config]*gpuReceiver{}}
+	for _, o := range opts {
+		o.apply(f)
+	}
+	return receiver.NewFactory(metadata.Type, createDefaultConfig,
+		receiver.WithMetrics(f.createMetrics, metadata.MetricsStability),
+		receiver.WithLogs(f.createLogs, metadata.LogsStability))
+}
+
+func (f *factory) createMetrics(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Metrics) (receiver.Metrics, error) {
+	r, err := f.shared(set, cfg.(*Config))
+	if err != nil {
+		return nil, err
+	}
+	r.nextMetrics = next
+	return r, nil
+}
+
+func (f *factory) createLogs(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Logs) (receiver.Logs, error) {
+	r, err := f.shared(set, cfg.(*Config))
+	if err != nil {
+		return nil, err
+	}
+	r.nextLogs = next
+	return r, nil
+}
+
+func (f *factory) shared(set receiver.Settings, cfg *Config) (*gpuReceiver, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.receivers[cfg]; r != nil {
+		return r, nil
+	}
+	r, err := newReceiver(cfg, set, newSources(cfg, f.simulated))
+	if err != nil {
+		return nil, err
+	}
+	f.receivers[cfg] = r
+	r.remove = func() {
+		f.mu.Lock()
+		delete(f.receivers, cfg)
+		f.mu.Unlock()
+	}
+	return r, nil
+}
+
+// newSources are the sources that the configuration asks for, in the order in which they are tried.
+func newSources(cfg *Config, simulated []SimulatedDevice) []gpudata.Source {
+	switch cfg.Source {
+	case sourceDCGM:
+		return []gpudata.Source{newDCGM(cfg)}
+	case sourceNVML:
+		return []gpudata.Source{newNVML(cfg)}
+	case sourceReplay:
+		return []gpudata.Source{newReplay(cfg)}
+	case sourceSimulated:
+		if len(simulated) == 0 {
+			simulated = simsource.Loads(cfg.Simulated.Devices, cfg.Simulated.Seed, time.Now)
+		}
+		return []gpudata.Source{simsource.New(simulated, cfg.SamplingInterval, cfg.Simulated.Seed)}
+	default:
+		return []gpudata.Source{newDCGM(cfg), newNVML(cfg)}
+	}
+}

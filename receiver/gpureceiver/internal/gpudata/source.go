@@ -1,0 +1,110 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpudata
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+)
+
+// Source reads devices. No method is called while another runs, but any of them may block for long (a hung host
+// engine blocks for a minute): the caller waits elsewhere. Times that a source gives are those of the measurement.
+type Source interface {
+	// Name is dcgm, nvml, replay or simulated, for logs and telemetry.
+	Name() string
+	// Open connects and finds the devices; ErrUnavailable in the chain when there is nothing to open here.
+	// After an error nothing needs to be closed, and Open can be called again.
+	Open() error
+	// Devices describes what Batch.Values refers to by index. The slice is not changed later.
+	Devices() []gpusamplesextension.Device
+	// Pace is the time between two Reads that the source wants, after Open.
+	Pace() time.Duration
+	// Read appends everything that was measured since the last Read. After an error the source must be closed and
+	// opened anew. io.EOF says that a finite source has no more.
+	Read(b *Batch) error
+	// Close releases what Open took.
+	Close() error
+}
+
+// ErrUnavailable is in the chain of an Open error when the machine lacks what the source needs (library, driver,
+// device), as opposed to a configured thing that does not answer.
+var ErrUnavailable = errors.New("not available")
+
+// Value is one measured value.
+type Value struct {
+	Time     int64 // unix ns
+	V        float64
+	Device   uint16 // index into Source.Devices
+	Quantity Quantity
+}
+
+// Event is something that happened to a device.
+type Event struct {
+	Device uint16
+	gpusamplesextension.Event
+}
+
+// Process is the memory that a process holds on a device.
+type Process struct {
+	Time   int64 // unix ns
+	Device uint16
+	PID    int64
+	Bytes  int64
+}
+
+// Health is what hw.status says.
+type Health uint8
+
+// The states of a device.
+const (
+	HealthUnknown Health = iota
+	HealthOK
+	HealthDegraded
+	HealthPredictedFailure
+	HealthFailed
+)
+
+// DropReason says why a raw value did not become a Value.
+type DropReason uint8
+
+// Reasons for dropping.
+const (
+	DropBlank         DropReason = iota // the source says that it has no value
+	DropStatus                          // the source says that reading failed
+	DropStale                           // older than max_staleness
+	DropUnknownEntity                   // of a device or instance that is not (or no longer) there
+	DropNotFinite                       // NaN or infinite
+	NumDropReasons    = iota
+)
+
+// Batch is the result of one Read.
+type Batch struct {
+	Values    []Value
+	Events    []Event
+	Processes []Process
+	Health    []Health // by device index; shorter means unknown
+	Changed   bool     // Devices gives a new list, to which this batch refers
+	Dropped   [NumDropReasons]int64
+}
+
+// Reset empties the batch and keeps its memory, unless an unusual burst (after a long stall) made it large.
+func (b *Batch) Reset() {
+	const keep = 64 << 10
+	if cap(b.Values) > keep {
+		b.Values = nil
+	}
+	*b = Batch{Values: b.Values[:0], Events: b.Events[:0], Processes: b.Processes[:0], Health: b.Health[:0]}
+}
+
+// Add appends a value that is finite.
+func (b *Batch) Add(device int, q Quantity, t int64, v float64) {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		b.Dropped[DropNotFinite]++
+		return
+	}
+	b.Values = append(b.Values, Value{Time: t, V: v, Device: uint16(device), Quantity: q})
+}

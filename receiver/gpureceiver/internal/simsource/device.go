@@ -1,0 +1,38 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simsource is the source `simulated`: a driver above devices whose physics can be read.
+package simsource
+
+import (
+	"time"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+)
+
+// Device is a device whose physics can be read.
+type Device interface {
+	// Describe is the identity and the limits of the device.
+	Describe() gpusamplesextension.Device
+	// Read is the state now. Integrals never decrease.
+	Read() Reading
+}
+
+// Reading is the state of a device at one moment.
+type Reading struct {
+	Time          time.Time
+	Energy        float64 // J
+	BusySeconds   float64 // integral of "a kernel runs", s
+	SMSeconds     float64 // integral of SM activity (0 to 1), s
+	OccSeconds    float64 // integral of occupancy (0 to 1), s
+	TensorSeconds float64 // integral of tensor pipe activity (0 to 1), s
+	DRAMSeconds   float64 // integral of memory activity (0 to 1), s
+	PCIeSent      float64 // By, out of the device
+	PCIeReceived  float64 // By, into the device
+	ThrottlePower float64 // s in which the power limit held the clock back
+	Temperature   float64 // Cel now
+	ClockSM       float64 // Hz now
+	ClockMemory   float64 // Hz now
+	MemoryUsed    int64   // By now
+	MemoryLimit   int64   // By; 0 unknown
+}

@@ -1,0 +1,132 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simsource
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+)
+
+// What a driver does to physics; the figures are typical of data-centre boards.
+const (
+	energyPeriod = 20 * time.Millisecond // the energy counter is refreshed this often
+	energyStep   = 1e-3                  // J: it counts millijoules
+	powerStep    = 1e-3                  // W
+	powerNoise   = 0.004                 // relative standard deviation of the power meter
+	ratioNoise   = 0.003                 // standard deviation of hardware ratios
+	clockStep    = 15e6                  // Hz
+	memoryStep   = 1 << 20               // By
+	percent      = 0.01
+)
+
+// Source is the driver.
+type Source struct {
+	pace    time.Duration
+	devices []Device
+	desc    []gpusamplesextension.Device
+	state   []state
+	rng     *rand.Rand
+}
+
+type state struct {
+	last   Reading
+	energy float64 // as the counter shows
+	read   bool
+}
+
+// New returns a source of the devices; pace is the sampling interval. The noise is the same for the same seed.
+func New(devices []Device, pace time.Duration, seed uint64) *Source {
+	return &Source{pace: pace, devices: devices, rng: rand.New(rand.NewPCG(seed, 0x73616d706c65))}
+}
+
+// Name implements gpudata.Source.
+func (*Source) Name() string { return "simulated" }
+
+// Open implements gpudata.Source.
+func (s *Source) Open() error {
+	s.state = make([]state, len(s.devices))
+	s.desc = nil
+	for _, d := range s.devices {
+		desc := d.Describe()
+		desc.Source = "simulated"
+		desc.Interval = s.pace
+		s.desc = append(s.desc, desc)
+	}
+	return nil
+}
+
+// Devices implements gpudata.Source.
+func (s *Source) Devices() []gpusamplesextension.Device { return s.desc }
+
+// Pace implements gpudata.Source.
+func (s *Source) Pace() time.Duration { return s.pace }
+
+// Close implements gpudata.Source.
+func (*Source) Close() error { return nil }
+
+// Read implements gpudata.Source.
+func (s *Source) Read(b *gpudata.Batch) error {
+	for i, d := range s.devices {
+		s.sample(b, i, d.Read())
+		b.Health = append(b.Health, gpudata.HealthOK)
+	}
+	return nil
+}
+
+func (s *Source) sample(b *gpudata.Batch, i int, r Reading) {
+	st := &s.state[i]
+	t := r.Time.UnixNano()
+	b.Add(i, gpudata.Temperature, t, math.Round(r.Temperature))
+	b.Add(i, gpudata.ClockSM, t, quantise(r.ClockSM, clockStep))
+	b.Add(i, gpudata.ClockMemory, t, r.ClockMemory)
+	b.Add(i, gpudata.MemoryUsed, t, quantise(float64(r.MemoryUsed), memoryStep))
+	if r.MemoryLimit > 0 {
+		b.Add(i, gpudata.MemoryLimit, t, float64(r.MemoryLimit))
+	}
+	b.Add(i, gpudata.PCIeTransmit, t, math.Floor(r.PCIeSent))
+	b.Add(i, gpudata.PCIeReceive, t, math.Floor(r.PCIeReceived))
+	if !st.read {
+		*st = state{last: r, energy: quantise(r.Energy, energyStep), read: true}
+		b.Add(i, gpudata.Energy, t, st.energy)
+		return
+	}
+	dt := r.Time.Sub(st.last.Time).Seconds()
+	if dt <= 0 {
+		return
+	}
+	// The counter shows what it was at its last refresh, which lies up to one period back.
+	refresh := float64(t%int64(energyPeriod)) * 1e-9
+	shown := quantise(r.Energy-(r.Energy-st.last.Energy)*math.Min(refresh/dt, 1), energyStep)
+	st.energy = math.Max(st.energy, shown)
+	b.Add(i, gpudata.Energy, t, st.energy)
+	watts := (r.Energy - st.last.Energy) / dt
+	b.Add(i, gpudata.Power, t, quantise(watts*(1+powerNoise*s.rng.NormFloat64()), powerStep))
+	b.Add(i, gpudata.Utilization, t, quantise(ratio(r.BusySeconds, st.last.BusySeconds, dt), percent))
+	b.Add(i, gpudata.SMUtilization, t, s.noisy(ratio(r.SMSeconds, st.last.SMSeconds, dt)))
+	b.Add(i, gpudata.SMOccupancy, t, s.noisy(ratio(r.OccSeconds, st.last.OccSeconds, dt)))
+	b.Add(i, gpudata.TensorUtilization, t, s.noisy(ratio(r.TensorSeconds, st.last.TensorSeconds, dt)))
+	b.Add(i, gpudata.DRAMUtilization, t, s.noisy(ratio(r.DRAMSeconds, st.last.DRAMSeconds, dt)))
+	var mask gpusamplesextension.ThrottleReason
+	if r.ThrottlePower > st.last.ThrottlePower {
+		mask = gpusamplesextension.ThrottleSWPowerCap
+	}
+	b.Add(i, gpudata.Throttle, t, float64(mask))
+	st.last = r
+}
+
+func ratio(now, before, dt float64) float64 { return math.Min(math.Max((now-before)/dt, 0), 1) }
+
+// noisy is a hardware ratio with its error; an idle unit reads exactly 0.
+func (s *Source) noisy(v float64) float64 {
+	if v == 0 {
+		return 0
+	}
+	return math.Min(math.Max(v+ratioNoise*s.rng.NormFloat64(), 0), 1)
+}
+
+func quantise(v, step float64) float64 { return math.Floor(v/step+0.5) * step }

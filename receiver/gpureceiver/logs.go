@@ -1,0 +1,97 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpureceiver
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// log queues the log record of an event; mu is held. A full queue drops and counts.
+func (r *gpuReceiver) log(d *deviceState, e gpusamplesextension.Event) {
+	if r.nextLogs == nil {
+		return
+	}
+	if r.logsN >= maxLogs {
+		r.telemetry.ReceiverGpuDropped.Add(context.Background(), 1,
+			metric.WithAttributeSet(attribute.NewSet(attribute.String("reason", "queue_full"))))
+		return
+	}
+	if r.logsN == 0 {
+		rl := r.logs.ResourceLogs().AppendEmpty()
+		r.host.fill(rl.Resource())
+		rl.ScopeLogs().AppendEmpty().Scope().SetName(metadata.ScopeName)
+	}
+	r.logsN++
+	rec := r.logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().AppendEmpty()
+	identify(rec.Attributes(), &d.desc)
+	rec.SetTimestamp(pcommon.Timestamp(e.Time))
+	rec.SetObservedTimestamp(pcommon.NewTimestampFromTime(time.Now()))
+	describeEvent(rec, d, e)
+}
+
+func describeEvent(rec plog.LogRecord, d *deviceState, e gpusamplesextension.Event) {
+	name := d.desc.Name
+	if name == "" {
+		name = d.desc.ID
+	}
+	set := func(event string, severity plog.SeverityNumber, body string) {
+		rec.SetEventName(event)
+		rec.SetSeverityNumber(severity)
+		rec.SetSeverityText(severity.String())
+		rec.Body().SetStr(body)
+	}
+	reason := gpusamplesextension.ThrottleReason(e.Code).String()
+	switch e.Kind {
+	case gpusamplesextension.EventXID:
+		set(semconv.GPUXIDEventName, plog.SeverityNumberError, fmt.Sprintf("%s: XID %d", name, e.Code))
+		rec.Attributes().PutInt(string(semconv.GPUEventCodeKey), e.Code)
+	case gpusamplesextension.EventECCCorrected:
+		set(semconv.GPUECCEventName, plog.SeverityNumberWarn, fmt.Sprintf("%s: %d corrected memory errors", name, e.Count))
+		rec.Attributes().PutStr(string(semconv.ErrorTypeKey), semconv.ErrorTypeECCCorrected)
+	case gpusamplesextension.EventECCUncorrected:
+		set(semconv.GPUECCEventName, plog.SeverityNumberError, fmt.Sprintf("%s: %d uncorrected memory errors", name, e.Count))
+		rec.Attributes().PutStr(string(semconv.ErrorTypeKey), semconv.ErrorTypeECCUncorrected)
+	case gpusamplesextension.EventThrottleStart:
+		set(semconv.GPUThrottleEventName, plog.SeverityNumberInfo, fmt.Sprintf("%s: clocks held back: %s", name, reason))
+		rec.Attributes().PutStr(string(semconv.GPUThrottleReasonKey), reason)
+	case gpusamplesextension.EventThrottleEnd:
+		set(semconv.GPUThrottleEventName, plog.SeverityNumberInfo, fmt.Sprintf("%s: clocks no longer held back: %s", name, reason))
+		rec.Attributes().PutStr(string(semconv.GPUThrottleReasonKey), reason)
+	}
+}
+
+func (r *gpuReceiver) emitLogs(ctx context.Context) {
+	r.mu.Lock()
+	logs, n := r.logs, r.logsN
+	if n > 0 {
+		r.logs, r.logsN = plog.NewLogs(), 0
+	}
+	r.mu.Unlock()
+	if n == 0 || r.nextLogs == nil {
+		return
+	}
+	ctx = r.obsrep.StartLogsOp(ctx)
+	err := r.nextLogs.ConsumeLogs(ctx, logs)
+	r.obsrep.EndLogsOp(ctx, metadata.Type.String(), n, err)
+}
+
+// sortSamples puts the samples of one device in order of time; they come nearly so.
+func sortSamples(s []gpusamplesextension.Sample) {
+	byTime := func(i, j int) bool { return s[i].Time < s[j].Time }
+	if !sort.SliceIsSorted(s, byTime) {
+		sort.SliceStable(s, byTime)
+	}
+}

@@ -1,0 +1,390 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpureceiver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/receiver/receiverhelper"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
+)
+
+// gpuReceiver serves the metrics and the logs pipelines of one configuration. The engine's goroutine takes samples
+// and must never wait for a pipeline, so a second goroutine emits.
+type gpuReceiver struct {
+	cfg     *Config
+	id      component.ID
+	set     component.TelemetrySettings
+	host    host
+	metrics []*metricDef
+	sources []gpudata.Source
+
+	nextMetrics consumer.Metrics // nil without a metrics pipeline
+	nextLogs    consumer.Logs    // nil without a logs pipeline
+	obsrep      *receiverhelper.ObsReport
+	telemetry   *metadata.TelemetryBuilder
+
+	start, stop   sync.Once
+	remove        func() // forgets this instance in the factory
+	startErr      error
+	cancel        context.CancelFunc
+	done          sync.WaitGroup
+	componentHost component.Host
+	writer        gpusamplesextension.Writer
+	wakeLogs      chan struct{}
+
+	mu      sync.Mutex
+	devices map[string]*deviceState // by hw.id
+	logs    plog.Logs
+	logsN   int
+
+	// Of the engine's goroutine only.
+	current   []*deviceState // by index of the batch
+	known     []gpusamplesextension.Device
+	scratch   []gpusamplesextension.Sample
+	events    []gpusamplesextension.Event
+	troubled  bool
+	attrs     map[string]metric.MeasurementOption
+	dropAttrs [gpudata.NumDropReasons]metric.MeasurementOption
+}
+
+// maxLogs bounds the log records that wait for a pipeline.
+const maxLogs = 1024
+
+var dropReasons = [gpudata.NumDropReasons]string{
+	gpudata.DropBlank:         "blank",
+	gpudata.DropStatus:        "status",
+	gpudata.DropStale:         "stale",
+	gpudata.DropUnknownEntity: "unknown_entity",
+	gpudata.DropNotFinite:     "not_finite",
+}
+
+func newReceiver(cfg *Config, set receiver.Settings, sources []gpudata.Source) (*gpuReceiver, error) {
+	tb, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	obsrep, err := receiverhelper.NewObsReport(receiverhelper.ObsReportSettings{
+		ReceiverID: set.ID, Transport: "", ReceiverCreateSettings: set,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &gpuReceiver{
+		cfg: cfg, id: set.ID, set: set.TelemetrySettings, host: thisHost(), sources: sources,
+		obsrep: obsrep, telemetry: tb,
+		wakeLogs: make(chan struct{}, 1),
+		devices:  map[string]*deviceState{},
+		logs:     plog.NewLogs(),
+		attrs:    map[string]metric.MeasurementOption{},
+	}
+	for i := range r.dropAttrs {
+		r.dropAttrs[i] = metric.WithAttributeSet(attribute.NewSet(attribute.String("reason", dropReasons[i])))
+	}
+	for i := range metricDefs {
+		def := &metricDefs[i]
+		enabled := def.enabled
+		if m, ok := cfg.Metrics[def.name]; ok {
+			enabled = m.Enabled
+		}
+		if enabled {
+			r.metrics = append(r.metrics, def)
+		}
+	}
+	return r, nil
+}
+
+// Start implements component.Component. It never waits for a device.
+func (r *gpuReceiver) Start(_ context.Context, host component.Host) error {
+	r.start.Do(func() { r.startErr = r.begin(host) })
+	return r.startErr
+}
+
+func (r *gpuReceiver) begin(host component.Host) error {
+	if r.cfg.Samples != nil {
+		w, err := gpusamplesextension.FindWriter(host, *r.cfg.Samples)
+		if err != nil {
+			return err
+		}
+		r.writer = w
+	}
+	r.componentHost = host
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	e := &engine{
+		callTimeout: r.cfg.CallTimeout, retryMin: min(time.Second, r.cfg.RetryInterval), retryMax: r.cfg.RetryInterval,
+		handler: r,
+	}
+	for _, s := range r.sources {
+		e.candidates = append(e.candidates, &candidate{src: s})
+	}
+	r.done.Add(2)
+	go func() {
+		defer r.done.Done()
+		_ = e.run(ctx)
+		r.giveUpDevices()
+	}()
+	go func() {
+		defer r.done.Done()
+		r.emit(ctx)
+	}()
+	return nil
+}
+
+// Shutdown implements component.Component. It waits for a call of the source for `call_timeout` at most.
+func (r *gpuReceiver) Shutdown(ctx context.Context) error {
+	var err error
+	r.stop.Do(func() {
+		if r.remove != nil {
+			r.remove()
+		}
+		if r.cancel != nil {
+			r.cancel()
+			stopped := make(chan struct{})
+			go func() {
+				r.done.Wait()
+				close(stopped)
+			}()
+			select {
+			case <-stopped:
+			case <-ctx.Done():
+				err = fmt.Errorf("gpu receiver has not stopped: %w", context.Cause(ctx))
+			}
+		}
+		r.telemetry.Shutdown()
+	})
+	return err
+}
+
+// emit sends metrics at every collection interval and logs as they come, until the context ends; then what is left.
+func (r *gpuReceiver) emit(ctx context.Context) {
+	ticker := time.NewTicker(r.cfg.CollectionInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.Background(), r.cfg.CallTimeout)
+			r.emitLogs(last)
+			r.emitMetrics(last)
+			cancel()
+			return
+		case <-r.wakeLogs:
+			r.emitLogs(ctx)
+		case <-ticker.C:
+			r.emitMetrics(ctx)
+		}
+	}
+}
+
+func (r *gpuReceiver) emitMetrics(ctx context.Context) {
+	if r.nextMetrics == nil {
+		return
+	}
+	md := r.collect(time.Now())
+	n := md.DataPointCount()
+	if n == 0 {
+		return
+	}
+	ctx = r.obsrep.StartMetricsOp(ctx)
+	err := r.nextMetrics.ConsumeMetrics(ctx, md)
+	r.obsrep.EndMetricsOp(ctx, metadata.Type.String(), n, err)
+}
+
+// collect builds the metrics of everything that is new since the last call.
+func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
+	md := pmetric.NewMetrics()
+	rm := md.ResourceMetrics().AppendEmpty()
+	r.host.fill(rm.Resource())
+	sm := rm.ScopeMetrics().AppendEmpty()
+	sm.Scope().SetName(metadata.ScopeName)
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	devices := make([]*deviceState, 0, len(r.devices))
+	for _, id := range sortedKeys(r.devices) {
+		devices = append(devices, r.devices[id])
+	}
+	writer := pointWriter{now: now}
+	identities := newIdentities(devices)
+	for _, def := range r.metrics {
+		m := sm.Metrics().AppendEmpty()
+		writer.points = def.prepare(m)
+		for i, d := range devices {
+			writer.identity = identities[i]
+			def.emit(&writer, d)
+		}
+	}
+	sm.Metrics().RemoveIf(func(m pmetric.Metric) bool { return points(m).Len() == 0 })
+	for _, d := range devices {
+		for q := range d.series {
+			d.series[q].emitted()
+		}
+		d.processes = d.processes[:0]
+		d.reported = d.newest
+	}
+	return md
+}
+
+// opened implements handler.
+func (r *gpuReceiver) opened(source string, devices []gpusamplesextension.Device) {
+	r.set.Logger.Info("GPU source opened", zap.String("source", source), zap.Int("devices", len(devices)))
+	r.troubled = false
+	componentstatus.ReportStatus(r.componentHost, componentstatus.NewEvent(componentstatus.StatusOK))
+	r.adopt(devices)
+}
+
+// read implements handler.
+func (r *gpuReceiver) read(source string, devices []gpusamplesextension.Device, b *gpudata.Batch, d time.Duration) {
+	if b.Changed {
+		r.adopt(devices)
+	}
+	ctx := context.Background()
+	attrs := r.option("source", source)
+	r.telemetry.ReceiverGpuCallDuration.Record(ctx, d.Seconds(), attrs)
+	r.telemetry.ReceiverGpuValues.Add(ctx, int64(len(b.Values)), attrs)
+	for reason, n := range b.Dropped {
+		if n > 0 {
+			r.telemetry.ReceiverGpuDropped.Add(ctx, n, r.dropAttrs[reason])
+		}
+	}
+	if r.troubled {
+		r.troubled = false
+		r.set.Logger.Info("GPU source answers again", zap.String("source", source))
+		componentstatus.ReportStatus(r.componentHost, componentstatus.NewEvent(componentstatus.StatusOK))
+	}
+	r.take(b)
+}
+
+// late implements handler.
+func (r *gpuReceiver) late(source, op string) {
+	r.failure(source, "timeout")
+	r.trouble(fmt.Errorf("%s: %s has not returned within `call_timeout` (%s)", source, op, r.cfg.CallTimeout))
+}
+
+// lost implements handler.
+func (r *gpuReceiver) lost(source string, err error) {
+	r.failure(source, "read")
+	r.trouble(fmt.Errorf("%s: lost, will be opened again: %w", source, err))
+}
+
+// unavailable implements handler.
+func (r *gpuReceiver) unavailable(err error, d time.Duration) {
+	for _, s := range r.sources {
+		r.failure(s.Name(), "open")
+	}
+	r.trouble(fmt.Errorf("no GPU data: %w (next try in %s; see the receiver's README for what each source needs)", err, d))
+}
+
+// finished implements handler.
+func (r *gpuReceiver) finished(source string) {
+	r.set.Logger.Info("GPU source has no more data", zap.String("source", source))
+}
+
+// trouble warns once until the source answers again; repetitions are for debugging.
+func (r *gpuReceiver) trouble(err error) {
+	if r.troubled {
+		r.set.Logger.Debug("GPU source still does not answer", zap.Error(err))
+		return
+	}
+	r.troubled = true
+	r.set.Logger.Warn("GPU source does not answer", zap.Error(err))
+	componentstatus.ReportStatus(r.componentHost, componentstatus.NewRecoverableErrorEvent(err))
+}
+
+func (r *gpuReceiver) failure(source, reason string) {
+	r.telemetry.ReceiverGpuFailures.Add(context.Background(), 1,
+		metric.WithAttributes(attribute.String("source", source), attribute.String("reason", reason)))
+}
+
+func (r *gpuReceiver) option(key, value string) metric.MeasurementOption {
+	o, ok := r.attrs[value]
+	if !ok {
+		o = metric.WithAttributeSet(attribute.NewSet(attribute.String(key, value)))
+		r.attrs[value] = o
+	}
+	return o
+}
+
+// adopt makes devices the ones that batches refer to. Boards that are gone are failed; instances that are gone were
+// taken apart.
+func (r *gpuReceiver) adopt(devices []gpusamplesextension.Device) {
+	if slices.EqualFunc(devices, r.known, sameDevice) && len(r.current) == len(devices) {
+		return
+	}
+	r.known = devices
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range r.devices {
+		d.present = false
+	}
+	r.current = r.current[:0]
+	for _, desc := range devices {
+		desc.HostName, desc.HostID = r.host.name, r.host.id
+		d := r.devices[desc.ID]
+		if d == nil {
+			d = &deviceState{}
+			r.devices[desc.ID] = d
+		}
+		d.describe(desc)
+		r.register(d)
+		r.current = append(r.current, d)
+	}
+	for id, d := range r.devices {
+		if d.present {
+			continue
+		}
+		if d.writer != nil {
+			d.writer.Close()
+			d.writer = nil
+		}
+		if d.desc.Parent != "" {
+			delete(r.devices, id)
+			continue
+		}
+		d.health = gpudata.HealthFailed
+	}
+}
+
+func sameDevice(a, b gpusamplesextension.Device) bool {
+	return a.ID == b.ID && a.Parent == b.Parent && a.Name == b.Name && a.Model == b.Model && a.Source == b.Source &&
+		a.DriverVersion == b.DriverVersion && a.PCIBDF == b.PCIBDF && a.Ordinal == b.Ordinal && a.MIG == b.MIG
+}
+
+func (r *gpuReceiver) register(d *deviceState) {
+	if r.writer == nil {
+		return
+	}
+	w, err := r.writer.Register(r.id, d.desc)
+	if err != nil {
+		r.set.Logger.Error("Device samples are not kept", zap.Error(err))
+	}
+	d.writer = w
+}
+
+func (r *gpuReceiver) giveUpDevices() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range r.devices {
+		if d.writer != nil {
+			d.writer.Close()
+			d.writer = nil
+		}
+	}
+}
