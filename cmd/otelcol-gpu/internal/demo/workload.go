@@ -37,13 +37,13 @@ type operations struct {
 func newOperations() operations {
 	token := gpuspan.ItemType("token")
 	return operations{
-		h2d:       gpuspan.NewOperation("h2d.tokens", gpuspan.CopyOf(gpuspan.HostToDevice, gpuspan.Pinned)),
+		h2d:       gpuspan.NewOperation("h2d.tokens", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned)),
 		prefill:   gpuspan.NewOperation("prefill", gpuspan.Category("prefill"), token),
 		attention: gpuspan.NewOperation("attention", gpuspan.Category("attention")),
 		mlp:       gpuspan.NewOperation("mlp", gpuspan.Category("mlp")),
 		decode:    gpuspan.NewOperation("decode", gpuspan.Category("decode"), token),
-		d2h:       gpuspan.NewOperation("d2h.logits", gpuspan.CopyOf(gpuspan.DeviceToHost, gpuspan.Pageable)),
-		loadBatch: gpuspan.NewOperation("h2d.batch", gpuspan.CopyOf(gpuspan.HostToDevice, gpuspan.Pageable)),
+		d2h:       gpuspan.NewOperation("d2h.logits", gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pageable)),
+		loadBatch: gpuspan.NewOperation("h2d.batch", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pageable)),
 		optimizer: gpuspan.NewOperation("adamw", gpuspan.Category("optimizer")),
 	}
 }

@@ -1,0 +1,195 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package demo runs an instrumented inference service and a training loop through the Collector's own pipelines, inside
+// one process, and shows what comes out.
+package demo
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"text/template"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/otelcol"
+
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/optable"
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/pipeline"
+	"github.com/otelgpu/otelgpu/config"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
+)
+
+//go:embed pipeline.yaml.tmpl
+var overlay string
+
+// Options of Run.
+type Options struct {
+	Duration  time.Duration // how long the workload runs
+	Out       string        // folder of the files; made if missing
+	Terminal  bool          // redraw the table in place while it runs
+	Info      component.BuildInfo
+	Factories func() (otelcol.Factories, error)
+}
+
+// shutdownTimeout bounds the flush of the workload's spans into the pipeline.
+const shutdownTimeout = 10 * time.Second
+
+type files struct{ Socket, Spans, Metrics, Trace string }
+
+// Run ends when the duration is over or the context ends, in both cases with drained pipelines and complete files.
+func Run(ctx context.Context, out io.Writer, o Options) error {
+	if o.Duration <= 0 {
+		return fmt.Errorf("the duration must be positive, found %s", o.Duration)
+	}
+	if err := os.MkdirAll(o.Out, 0o755); err != nil {
+		return fmt.Errorf("cannot make the output folder: %w", err)
+	}
+	// The socket's path is short (the system allows 108 bytes), so it does not stand in the output folder.
+	scratch, err := os.MkdirTemp("", "otelgpu")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	f := files{
+		Socket: filepath.Join(scratch, "otlp.sock"), Spans: filepath.Join(o.Out, "spans.json"),
+		Metrics: filepath.Join(o.Out, "metrics.json"), Trace: filepath.Join(o.Out, "trace.json"),
+	}
+	yaml, err := configuration(f)
+	if err != nil {
+		return err
+	}
+
+	gpu := simgpu.New(nil)
+	table := optable.New()
+	p, err := pipeline.Start(ctx, o.Info, o.factories(gpu, table), yaml...)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "No GPU is used: the device is simulated, and every value says so (gpu.timing.source=simulated).\n"+
+		"An inference service and a training loop share it for %s; Ctrl-C ends them early.\n\n", o.Duration)
+
+	began := time.Now()
+	workload, cancel := context.WithTimeout(ctx, o.Duration)
+	defer cancel()
+	var watch sync.WaitGroup
+	watch.Add(1)
+	go func() {
+		defer watch.Done()
+		refresh(workload, p.Done(), out, table, o.Terminal)
+	}()
+	err = runWorkload(workload, gpu, f.Socket)
+	cancel()
+	watch.Wait()
+	if stop := p.Stop(); stop != nil {
+		err = errors.Join(err, stop)
+	}
+	if err != nil {
+		return err
+	}
+	spans, gpuSpans := table.Spans()
+	fmt.Fprintf(out, "\nAfter %s: %d spans, %d of them GPU spans, on a simulated device.\n\n", time.Since(began).Round(100*time.Millisecond), spans, gpuSpans)
+	if err := table.Render(out, 0); err != nil {
+		return err
+	}
+	return epilogue(out, f)
+}
+
+// factories are the distribution's, with the device that the workload runs on behind the gpu receiver, and the table as
+// one more exporter.
+func (o Options) factories(gpu *simgpu.GPU, table *optable.Table) func() (otelcol.Factories, error) {
+	return func() (otelcol.Factories, error) {
+		f, err := o.Factories()
+		if err != nil {
+			return f, err
+		}
+		list, err := devices(gpu)
+		if err != nil {
+			return f, err
+		}
+		simulated := gpureceiver.NewFactory(gpureceiver.WithSimulated(list...))
+		f.Receivers[simulated.Type()] = simulated
+		f.Exporters[optable.Type] = optable.NewFactory(table)
+		return f, nil
+	}
+}
+
+// configuration is the all-in-one pipeline and what the demo lays over it.
+func configuration(f files) ([]string, error) {
+	base, err := config.YAML(config.AllInOne)
+	if err != nil {
+		return nil, err
+	}
+	quoted := files{quote(f.Socket), quote(f.Spans), quote(f.Metrics), quote(f.Trace)}
+	var text strings.Builder
+	t, err := template.New("pipeline").Parse(overlay)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.Execute(&text, quoted); err != nil {
+		return nil, err
+	}
+	return []string{base, text.String()}, nil
+}
+
+// quote makes a YAML string that the Collector takes literally (it would expand a dollar sign).
+func quote(s string) string { return strings.ReplaceAll(strconv.Quote(s), "$", "1021") }
+
+// refresh draws the table every second until the workload or the pipeline ends. On a terminal it draws over the last
+// one; elsewhere it draws rarely, because nothing can be taken back.
+func refresh(ctx context.Context, done <-chan struct{}, out io.Writer, table *optable.Table, terminal bool) {
+	period := 10 * time.Second
+	if terminal {
+		period = time.Second
+	}
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	lines := 0
+	for {
+		select {
+		case <-ctx.Done():
+			if terminal && lines > 0 {
+				clear(out, lines)
+			}
+			return
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		var text strings.Builder
+		if err := table.Render(&text, 12); err != nil {
+			return
+		}
+		if terminal && lines > 0 {
+			clear(out, lines)
+		}
+		fmt.Fprint(out, text.String())
+		lines = strings.Count(text.String(), "\n")
+	}
+}
+
+// clear goes up n lines and erases to the end of the screen (ECMA-48 CUU and ED).
+func clear(out io.Writer, n int) { fmt.Fprintf(out, "\x1b[%dA\x1b[J", n) }
+
+func epilogue(out io.Writer, f files) error {
+	_, err := fmt.Fprintf(out, `
+%s
+    open it in https://ui.perfetto.dev or chrome://tracing: streams, phases and device counters on one time axis
+%s
+    the spans as OTLP JSON, one request per line
+%s
+    the metrics of the device and of the operations, likewise
+
+To keep such traces: otelcol-gpu --config <(otelcol-gpu config jaeger)
+`, f.Trace, f.Spans, f.Metrics)
+	return err
+}

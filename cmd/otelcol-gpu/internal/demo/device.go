@@ -1,0 +1,70 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"fmt"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// device lets the gpu receiver read the meters of a simulated device, as it would read a driver's. It knows nothing of
+// sections or spans.
+type device struct {
+	gpu     *simgpu.GPU
+	ordinal int
+	info    gpuspan.Device
+}
+
+// devices are the GPU's devices as the receiver wants them.
+func devices(gpu *simgpu.GPU) ([]gpureceiver.SimulatedDevice, error) {
+	infos, err := gpu.Devices()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]gpureceiver.SimulatedDevice, len(infos))
+	for i, info := range infos {
+		out[i] = device{gpu: gpu, ordinal: i, info: info}
+	}
+	return out, nil
+}
+
+func (d device) Describe() gpusamplesextension.Device {
+	spec, _ := d.gpu.Spec(d.ordinal)
+	rates := make(map[string]float64, len(spec.FLOPRate))
+	for p, r := range spec.FLOPRate {
+		rates[p.String()] = r
+	}
+	return gpusamplesextension.Device{
+		ID:            d.info.UUID,
+		Name:          fmt.Sprintf("gpu%d", d.ordinal),
+		Model:         d.info.Model,
+		Vendor:        d.info.Vendor,
+		DriverVersion: d.info.DriverVersion,
+		PCIBDF:        d.info.PCIBDF,
+		Ordinal:       d.ordinal,
+		Source:        semconv.GPUMeasurementSourceSimulated,
+		Limits: gpusamplesextension.Limits{
+			Memory:          spec.MemoryTotal,
+			MemoryBandwidth: spec.MemoryBandwidth,
+			PCIeBandwidth:   spec.PCIeBandwidth,
+			FLOPRate:        rates,
+			Power:           spec.PowerLimit,
+		},
+	}
+}
+
+func (d device) Read() gpureceiver.SimulatedReading {
+	t, _ := d.gpu.Telemetry(d.ordinal)
+	return gpureceiver.SimulatedReading{
+		Time: t.Time, Energy: t.Energy, BusySeconds: t.BusySeconds, SMSeconds: t.SMSeconds, OccSeconds: t.OccSeconds,
+		TensorSeconds: t.TensorSeconds, DRAMSeconds: t.DRAMSeconds, PCIeSent: t.PCIeSent, PCIeReceived: t.PCIeReceived,
+		ThrottlePower: t.ThrottlePower, Temperature: t.Temperature, ClockSM: t.ClockSM, ClockMemory: t.ClockMemory,
+		MemoryUsed: t.MemoryUsed, MemoryLimit: d.info.MemoryTotal,
+	}
+}
