@@ -36,6 +36,10 @@ const (
 	// Not the intensity that the caches saw.
 	GPUArithmeticIntensityKey = attribute.Key("gpu.arithmetic_intensity")
 
+	// GPUBatchShareKey (double, 1): On a batch's span links, the request's part of the batch, its items divided
+	// by the items of all links that state them. A share of work declared, not of time measured.
+	GPUBatchShareKey = attribute.Key("gpu.batch.share")
+
 	// GPUBatchSizeKey (int, {request}): Requests that the section served; each is a span link. Not the tensor's
 	// batch dimension.
 	GPUBatchSizeKey = attribute.Key("gpu.batch.size")
@@ -582,6 +586,13 @@ const (
 	ServiceNameKey = attribute.Key("service.name")
 )
 
+// GPUCopySizeKey returns the key gpu.copy.<direction>.size (int, By): Bytes that a section moved in a
+// direction beside its device memory traffic, as declared; directions as in gpu.copy.direction. Spans of type
+// copy have gpu.io.size instead.
+func GPUCopySizeKey(direction string) attribute.Key {
+	return attribute.Key("gpu.copy." + direction + ".size")
+}
+
 // GPUStepPhaseDurationKey returns the key gpu.step.phase.<phase>.duration (double, s): Length of the union of
 // the phase's intervals, clipped to the step. Phases may overlap each other.
 func GPUStepPhaseDurationKey(phase string) attribute.Key {
@@ -590,11 +601,14 @@ func GPUStepPhaseDurationKey(phase string) attribute.Key {
 
 // Values of error.type; others may occur.
 const (
-	ErrorTypeECCCorrected   = "ecc_corrected"   // single-bit memory error that the device corrected
-	ErrorTypeECCUncorrected = "ecc_uncorrected" // double-bit memory error that the device could not correct
-	ErrorTypeNVLinkCrc      = "nvlink_crc"      // transmission error on NVLink
-	ErrorTypePCIeReplay     = "pcie_replay"     // PCIe packet sent again
-	ErrorTypeXID            = "xid"             // error report of the NVIDIA driver
+	ErrorTypeECCCorrected        = "ecc_corrected"         // single-bit memory error that the device corrected
+	ErrorTypeECCUncorrected      = "ecc_uncorrected"       // double-bit memory error that the device could not correct
+	ErrorTypeNVLinkCrc           = "nvlink_crc"            // transmission error on NVLink
+	ErrorTypePCIeReplay          = "pcie_replay"           // PCIe packet sent again
+	ErrorTypeRetiredPage         = "retired_page"          // page of memory that is no longer used
+	ErrorTypeRowRemapCorrected   = "row_remap_corrected"   // row of memory replaced after corrected errors
+	ErrorTypeRowRemapUncorrected = "row_remap_uncorrected" // row of memory replaced after uncorrected errors
+	ErrorTypeXID                 = "xid"                   // error report of the NVIDIA driver
 )
 
 // Values of gpu.clock.type.

@@ -1,0 +1,47 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package otelcol builds otelcol-gpu from the working copy and runs it for the length of a test.
+package otelcol
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/test/internal/program"
+)
+
+// Build compiles the distribution, with the versions of its own module, into a directory of the test.
+func Build(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "otelcol-gpu")
+	root, err := filepath.Abs(filepath.Join("..", "cmd", "otelcol-gpu"))
+	require.NoError(t, err)
+	_, err = program.Go(t.Context(), root, "build", "-o", path, ".")
+	require.NoError(t, err)
+	return path
+}
+
+// Start runs a Collector on configurations that are laid over each other in order, waits until it is ready, and ends it
+// after the test, where it must end by itself with status 0.
+func Start(t *testing.T, path string, env []string, configs ...string) *program.Program {
+	t.Helper()
+	var args []string
+	dir := t.TempDir()
+	for i, text := range configs {
+		file := filepath.Join(dir, string(rune('a'+i))+".yaml")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+		args = append(args, "--config", file)
+	}
+	// The test's context ends before its cleanups, and would kill the Collector.
+	p, err := program.Start(context.WithoutCancel(t.Context()), path, args, env)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Stop(20*time.Second)) })
+	require.NoError(t, p.WaitFor("Everything is ready", 30*time.Second))
+	return p
+}
