@@ -1,0 +1,100 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"runtime"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+)
+
+// Context is a CUcontext.
+type Context uintptr
+
+// RetainPrimary takes a reference to the device's primary context, the one that the CUDA runtime uses, and makes it if it
+// does not exist. Release it with ReleasePrimary.
+func (d *Driver) RetainPrimary(dev Device) (Context, error) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1] = f.Addr(0), uintptr(dev)
+	if err := d.check("cuDevicePrimaryCtxRetain", f.Call(d.fn.primaryRetain, 2)); err != nil {
+		return 0, err
+	}
+	return Context(f.Out[0]), nil
+}
+
+// ReleasePrimary gives a reference back.
+func (d *Driver) ReleasePrimary(dev Device) error {
+	return d.check("cuDevicePrimaryCtxRelease_v2", d.fn.primaryRelease.Call1(uintptr(dev)))
+}
+
+// PrimaryActive reports whether the device's primary context exists.
+func (d *Driver) PrimaryActive(dev Device) (bool, error) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1], f.Args[2] = uintptr(dev), f.Addr(0), f.Addr(1)
+	if err := d.check("cuDevicePrimaryCtxGetState", f.Call(d.fn.primaryState, 3)); err != nil {
+		return false, err
+	}
+	return f.Int32(1) != 0, nil
+}
+
+// Current is the calling OS thread's current context, 0 when it has none.
+func (d *Driver) Current() (Context, error) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0] = f.Addr(0)
+	if err := d.check("cuCtxGetCurrent", f.Call(d.fn.ctxGet, 1)); err != nil {
+		return 0, err
+	}
+	return Context(f.Out[0]), nil
+}
+
+// Push makes ctx current on the calling OS thread, which must be locked, until the returned function is called. It
+// restores what was current before, as setting the context would not. It does not allocate.
+func (d *Driver) Push(ctx Context) (pop func(), code int32) {
+	if code = d.fn.ctxPush.Call1(uintptr(ctx)); code != 0 {
+		return func() {}, code
+	}
+	return d.pop, 0
+}
+
+func (d *Driver) popContext() {
+	f := dl.NewFrame()
+	f.Args[0] = f.Addr(0)
+	f.Call(d.fn.ctxPop, 1)
+	f.Free()
+}
+
+// Do runs f on a locked OS thread with ctx current.
+func (d *Driver) Do(ctx Context, f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pop, code := d.Push(ctx)
+	if err := d.check("cuCtxPushCurrent_v2", code); err != nil {
+		return err
+	}
+	defer pop()
+	return f()
+}
+
+// ContextDevice is the device of a context.
+func (d *Driver) ContextDevice(ctx Context) (dev Device, err error) {
+	err = d.Do(ctx, func() error {
+		f := dl.NewFrame()
+		defer f.Free()
+		f.Args[0] = f.Addr(0)
+		err := d.check("cuCtxGetDevice", f.Call(d.fn.ctxDevice, 1))
+		dev = Device(f.Int32(0))
+		return err
+	})
+	return dev, err
+}
+
+// Synchronize waits for all work of the current context.
+func (d *Driver) Synchronize() error {
+	f := dl.NewFrame()
+	defer f.Free()
+	return d.check("cuCtxSynchronize", f.Call(d.fn.ctxSync, 0))
+}

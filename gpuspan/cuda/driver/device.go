@@ -1,0 +1,127 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"unsafe"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+)
+
+// Device is a CUdevice.
+type Device int32
+
+// Attributes of a device (CUdevice_attribute of cuda.h).
+const (
+	AttributeMultiprocessors = 16
+	AttributeComputeMajor    = 75
+	AttributeComputeMinor    = 76
+)
+
+// DeviceCount is how many devices the process sees (CUDA_VISIBLE_DEVICES applied).
+func (d *Driver) DeviceCount() (int, error) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0] = f.Addr(0)
+	if err := d.check("cuDeviceGetCount", f.Call(d.fn.deviceCount, 1)); err != nil {
+		return 0, err
+	}
+	return int(f.Int32(0)), nil
+}
+
+// Device returns the device of an ordinal.
+func (d *Driver) Device(ordinal int) (Device, error) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1] = f.Addr(0), uintptr(ordinal)
+	if err := d.check("cuDeviceGet", f.Call(d.fn.deviceGet, 2)); err != nil {
+		return 0, err
+	}
+	return Device(f.Int32(0)), nil
+}
+
+// Name is the device's model, e.g. "NVIDIA H200".
+func (d *Driver) Name(dev Device) (string, error) {
+	return d.text("cuDeviceGetName", d.fn.deviceName, dev)
+}
+
+// PCI is the device's address in lower case, e.g. "0000:17:00.0".
+func (d *Driver) PCI(dev Device) (string, error) {
+	s, err := d.text("cuDeviceGetPCIBusId", d.fn.devicePCI, dev)
+	return strings.ToLower(s), err
+}
+
+// text calls one of the functions that write a string to (char *, int, CUdevice).
+func (d *Driver) text(name string, fn dl.Func, dev Device) (string, error) {
+	b := make([]byte, 256)
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1], f.Args[2] = uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(dev)
+	err := d.check(name, f.Call(fn, 3))
+	runtime.KeepAlive(b)
+	if err != nil {
+		return "", err
+	}
+	return cString(b), nil
+}
+
+// UUID returns `GPU-<uuid>`, or `MIG-<uuid>` with the physical GPU's as parent. The older of the driver's two functions
+// knows only the physical GPU, so a difference between them tells MIG instances apart (and the model, which names the
+// profile, does so where the older function is gone).
+func (d *Driver) UUID(dev Device) (uuid, parent string, err error) {
+	physical, err1 := d.uuid("cuDeviceGetUuid", d.fn.deviceUUID, dev)
+	instance, err2 := d.uuid("cuDeviceGetUuid_v2", d.fn.deviceUUIDv2, dev)
+	switch {
+	case err1 != nil && err2 != nil:
+		return "", "", err2
+	case err2 != nil:
+		return "GPU-" + physical, "", nil
+	case err1 == nil && physical != instance:
+		return "MIG-" + instance, "GPU-" + physical, nil
+	}
+	if name, err := d.Name(dev); err == nil && strings.Contains(name, " MIG ") {
+		return "MIG-" + instance, "", nil
+	}
+	return "GPU-" + instance, "", nil
+}
+
+func (d *Driver) uuid(name string, fn dl.Func, dev Device) (string, error) {
+	if fn == 0 {
+		return "", fmt.Errorf("%s lacks %s", d.lib.Path, name)
+	}
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1] = f.Addr(0), uintptr(dev)
+	f.Out[1] = 0
+	if err := d.check(name, f.Call(fn, 2)); err != nil {
+		return "", err
+	}
+	b := (*[16]byte)(unsafe.Pointer(&f.Out[0]))
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16]), nil
+}
+
+// Memory is the device's memory in bytes.
+func (d *Driver) Memory(dev Device) (int64, error) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1] = f.Addr(0), uintptr(dev)
+	if err := d.check("cuDeviceTotalMem_v2", f.Call(d.fn.deviceMemory, 2)); err != nil {
+		return 0, err
+	}
+	return int64(f.Out[0]), nil
+}
+
+// Attribute reads one attribute of a device.
+func (d *Driver) Attribute(dev Device, attribute int) (int, error) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1], f.Args[2] = f.Addr(0), uintptr(attribute), uintptr(dev)
+	if err := d.check("cuDeviceGetAttribute", f.Call(d.fn.deviceAttribute, 3)); err != nil {
+		return 0, err
+	}
+	return int(f.Int32(0)), nil
+}

@@ -1,0 +1,41 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import "github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+
+// Stream is a CUstream (the runtime's cudaStream_t is the same).
+type Stream uintptr
+
+// NewStream makes a non-blocking stream in the current context.
+func (d *Driver) NewStream() (Stream, error) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1] = f.Addr(0), 1
+	if err := d.check("cuStreamCreate", f.Call(d.fn.streamCreate, 2)); err != nil {
+		return 0, err
+	}
+	return Stream(f.Out[0]), nil
+}
+
+// FreeStream destroys a stream once its work is done.
+func (d *Driver) FreeStream(s Stream) error {
+	return d.check("cuStreamDestroy_v2", d.fn.streamDestroy.Call1(uintptr(s)))
+}
+
+// SynchronizeStream waits for the work of a stream.
+func (d *Driver) SynchronizeStream(s Stream) error {
+	return d.check("cuStreamSynchronize", d.fn.streamSync.Call1(uintptr(s)))
+}
+
+// StreamContext is the context in which a stream was made. It must not be asked while the stream captures a graph.
+func (d *Driver) StreamContext(s Stream) (Context, error) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1] = uintptr(s), f.Addr(0)
+	if err := d.check("cuStreamGetCtx", f.Call(d.fn.streamCtx, 2)); err != nil {
+		return 0, err
+	}
+	return Context(f.Out[0]), nil
+}

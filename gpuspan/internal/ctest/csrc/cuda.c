@@ -1,0 +1,567 @@
+/* Copyright The otelgpu Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A stub of libcuda for tests: it obeys the documented rules on contexts, streams, events and captures, and nothing of it can
+ * prove what a real driver does. Compile with -DOLD_DRIVER for a driver before CUDA 12.8 (no cuEventElapsedTime_v2) and
+ * before 11.4 (no cuDeviceGetUuid_v2). */
+#include "gpu.h"
+
+typedef int CUresult;
+typedef struct ctx *CUcontext;
+typedef struct stream *CUstream;
+typedef struct event *CUevent;
+enum {
+	OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200,
+	INVALID_CONTEXT = 201, INVALID_PTX = 218, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, CONTEXT_DESTROYED = 709,
+	CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_IMPLICIT = 906, CAPTURED_EVENT = 907, CAPTURE_WRONG_THREAD = 908
+};
+enum { GLOBAL = 0, THREAD_LOCAL = 1, RELAXED = 2 };
+
+static int initialized;
+static struct ctx primary[16];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list of streams */
+static CUstream *streams;
+static int stream_count, captures;
+
+static __thread CUcontext stack[64];
+static __thread int depth;
+static __thread int thread_mode; /* GLOBAL */
+
+static CUcontext current(void) { return depth ? stack[depth - 1] : NULL; }
+
+#define READY(fn) \
+	FAULT(fn);    \
+	if (!initialized) return NOT_INITIALIZED
+
+/* unsafe is what calls do that are forbidden to a thread while captures go on: fail, and spoil them. */
+static CUresult unsafe(void) {
+	if (!__atomic_load_n(&captures, __ATOMIC_ACQUIRE) || thread_mode == RELAXED) return OK;
+	CUresult r = OK;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < stream_count; i++) {
+		CUstream s = streams[i];
+		if (!s->capture || s->capture_mode == RELAXED) continue;
+		int own = pthread_equal(s->capturer, pthread_self());
+		if (own || (thread_mode == GLOBAL && s->capture_mode == GLOBAL)) s->capture = 2, r = CAPTURE_UNSUPPORTED;
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+static CUresult context_check(CUcontext c) { return !c ? INVALID_CONTEXT : c->destroyed ? CONTEXT_DESTROYED : OK; }
+
+/* resolve turns a handle into a stream. NULL and 1 are the legacy stream of the current context. */
+static CUresult resolve(CUstream h, CUstream *out) {
+	if ((uintptr_t)h == 2) return INVALID_HANDLE; /* per-thread default: not emulated */
+	if ((uintptr_t)h <= 1) {
+		CUresult r = context_check(current());
+		if (r) return r;
+		if (!current()->null_stream) {
+			CUstream s = calloc(1, sizeof *s);
+			s->magic = STREAM, s->ctx = current();
+			current()->null_stream = s;
+		}
+		*out = current()->null_stream;
+		return OK;
+	}
+	if (h->magic != STREAM) return INVALID_HANDLE;
+	if (h->ctx->destroyed) return CONTEXT_DESTROYED;
+	if (h->failed) return (CUresult)h->failed;
+	*out = h;
+	return OK;
+}
+
+/* implicit tells whether a blocking stream of the context captures, which makes the legacy stream unusable. */
+static int implicit(CUstream s) {
+	if (!__atomic_load_n(&captures, __ATOMIC_ACQUIRE) || s->ctx->null_stream != s) return 0;
+	int r = 0;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < stream_count; i++) r |= streams[i]->capture && streams[i]->ctx == s->ctx && !(streams[i]->flags & 1);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+EXPORT CUresult cuInit(unsigned flags) {
+	FAULT("cuInit");
+	if (flags) return INVALID_VALUE;
+	if (!cfg.devices) return NO_DEVICE;
+	for (int i = 0; i < 16; i++) primary[i].magic = CTX, primary[i].device = i, primary[i].primary = 1;
+	initialized = 1;
+	return OK;
+}
+EXPORT CUresult cuDriverGetVersion(int *v) {
+	FAULT("cuDriverGetVersion");
+#ifdef OLD_DRIVER
+	*v = 11020;
+#else
+	*v = 12080;
+#endif
+	return OK;
+}
+EXPORT CUresult cuGetErrorName(CUresult c, const char **s) {
+	static const struct { int code; const char *name; } names[] = {
+		{INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"}, {NO_DEVICE, "CUDA_ERROR_NO_DEVICE"}, {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
+		{INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE"}, {INVALID_PTX, "CUDA_ERROR_INVALID_PTX"}, {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
+		{CONTEXT_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED"}, {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
+	};
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+		if (names[i].code == c) return *s = names[i].name, OK;
+	return *s = NULL, INVALID_VALUE;
+}
+EXPORT CUresult cuGetErrorString(CUresult c, const char **s) {
+	if (c == NO_DEVICE) return *s = "no CUDA-capable device is detected", OK;
+	return *s = NULL, INVALID_VALUE;
+}
+
+/* ---- devices ---- */
+#define DEVICE(d) \
+	if (d < 0 || d >= cfg.devices) return INVALID_DEVICE
+EXPORT CUresult cuDeviceGetCount(int *n) {
+	READY("cuDeviceGetCount");
+	*n = cfg.devices;
+	return OK;
+}
+EXPORT CUresult cuDeviceGet(int *d, int ordinal) {
+	READY("cuDeviceGet");
+	DEVICE(ordinal);
+	*d = ordinal;
+	return OK;
+}
+EXPORT CUresult cuDeviceGetName(char *s, int n, int d) {
+	READY("cuDeviceGetName");
+	DEVICE(d);
+	strncpy(s, cfg.mig ? "NVIDIA Stub GPU MIG 1g.18gb" : "NVIDIA Stub GPU", n - 1);
+	s[n - 1] = 0;
+	return OK;
+}
+static void uuid(unsigned char *u, int d, int instance) {
+	for (int i = 0; i < 16; i++) u[i] = (unsigned char)(i * 17 + instance * 0x40);
+	u[15] = (unsigned char)d;
+}
+EXPORT CUresult cuDeviceGetUuid(unsigned char *u, int d) {
+	READY("cuDeviceGetUuid");
+	DEVICE(d);
+	return uuid(u, d, 0), OK;
+}
+#ifndef OLD_DRIVER
+EXPORT CUresult cuDeviceGetUuid_v2(unsigned char *u, int d) {
+	READY("cuDeviceGetUuid_v2");
+	DEVICE(d);
+	return uuid(u, d, cfg.mig), OK;
+}
+#endif
+EXPORT CUresult cuDeviceGetPCIBusId(char *s, int n, int d) {
+	READY("cuDeviceGetPCIBusId");
+	DEVICE(d);
+	static const char id[] = "0000:1A:00.0";
+	if (n < (int)sizeof id) return INVALID_VALUE;
+	memcpy(s, id, sizeof id);
+	s[6] = (char)('A' + d);
+	return OK;
+}
+EXPORT CUresult cuDeviceTotalMem_v2(size_t *n, int d) {
+	READY("cuDeviceTotalMem_v2");
+	DEVICE(d);
+	return *n = cfg.memory_total, OK;
+}
+EXPORT CUresult cuDeviceGetAttribute(int *v, int attribute, int d) {
+	READY("cuDeviceGetAttribute");
+	DEVICE(d);
+	*v = attribute == 16 ? 4 : attribute == 75 ? 9 : 0;
+	return OK;
+}
+
+/* ---- contexts ---- */
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *c, int d) {
+	READY("cuDevicePrimaryCtxRetain");
+	DEVICE(d);
+	primary[d].refs++;
+	primary[d].destroyed = 0;
+	return *c = &primary[d], OK;
+}
+EXPORT CUresult cuDevicePrimaryCtxRelease_v2(int d) {
+	READY("cuDevicePrimaryCtxRelease_v2");
+	DEVICE(d);
+	if (!primary[d].refs) return INVALID_CONTEXT;
+	if (!--primary[d].refs) primary[d].destroyed = 1;
+	return OK;
+}
+EXPORT CUresult cuDevicePrimaryCtxGetState(int d, unsigned *flags, int *active) {
+	READY("cuDevicePrimaryCtxGetState");
+	DEVICE(d);
+	*flags = 0;
+	return *active = primary[d].refs > 0, OK;
+}
+EXPORT int64_t stub_primary_refs(int d) { return primary[d].refs; }
+EXPORT void stub_primary_reset(int d) { primary[d].destroyed = 1; } /* as cudaDeviceReset */
+EXPORT CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, int d) {
+	(void)flags;
+	READY("cuCtxCreate_v2");
+	DEVICE(d);
+	CUcontext c = calloc(1, sizeof *c);
+	c->magic = CTX, c->device = d, c->refs = 1;
+	if (depth == 64) return INVALID_VALUE;
+	stack[depth++] = c;
+	return *out = c, OK;
+}
+EXPORT CUresult cuCtxDestroy_v2(CUcontext c) {
+	READY("cuCtxDestroy_v2");
+	if (!c || c->magic != CTX) return INVALID_CONTEXT;
+	c->destroyed = 1;
+	if (current() == c) depth--;
+	return OK;
+}
+EXPORT CUresult cuCtxPushCurrent_v2(CUcontext c) {
+	READY("cuCtxPushCurrent_v2");
+	if (!c || c->magic != CTX || c->destroyed) return INVALID_CONTEXT;
+	if (depth == 64) return INVALID_VALUE;
+	stack[depth++] = c;
+	return OK;
+}
+EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *c) {
+	READY("cuCtxPopCurrent_v2");
+	if (!depth) return INVALID_CONTEXT;
+	return *c = stack[--depth], OK;
+}
+EXPORT CUresult cuCtxGetCurrent(CUcontext *c) {
+	READY("cuCtxGetCurrent");
+	return *c = current(), OK;
+}
+EXPORT CUresult cuCtxGetDevice(int *d) {
+	READY("cuCtxGetDevice");
+	CUresult r = context_check(current());
+	if (r) return r;
+	return *d = current()->device, OK;
+}
+EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+	READY("cuCtxGetStreamPriorityRange");
+	CUresult r = context_check(current());
+	if (r) return r;
+	*least = 0;
+	return *greatest = -5, OK;
+}
+EXPORT CUresult cuCtxSynchronize(void) {
+	READY("cuCtxSynchronize");
+	CUresult r = context_check(current());
+	if (!r) r = unsafe();
+	if (r) return r;
+	for (int i = 0; i < stream_count; i++)
+		if (streams[i]->ctx == current()) host_wait(streams[i]->busy_until);
+	return OK;
+}
+EXPORT int stub_depth(void) { return depth; }
+
+/* ---- streams ---- */
+EXPORT CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority) {
+	READY("cuStreamCreateWithPriority");
+	CUresult r = context_check(current());
+	if (!r) r = unsafe();
+	if (r) return r;
+	CUstream s = calloc(1, sizeof *s);
+	s->magic = STREAM, s->flags = flags, s->priority = priority, s->ctx = current();
+	pthread_mutex_lock(&lock);
+	streams = realloc(streams, (stream_count + 1) * sizeof *streams);
+	streams[stream_count++] = s;
+	pthread_mutex_unlock(&lock);
+	COUNT(live_streams);
+	return *out = s, OK;
+}
+EXPORT CUresult cuStreamCreate(CUstream *out, unsigned flags) { return cuStreamCreateWithPriority(out, flags, 0); }
+EXPORT int stub_stream_flags(CUstream s) { return s->flags; }
+EXPORT int stub_stream_priority(CUstream s) { return s->priority; }
+EXPORT CUresult cuStreamDestroy_v2(CUstream s) {
+	READY("cuStreamDestroy_v2");
+	if (!s || s->magic != STREAM) return INVALID_HANDLE;
+	s->magic = DEAD;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < stream_count; i++)
+		if (streams[i] == s) streams[i] = streams[--stream_count];
+	pthread_mutex_unlock(&lock);
+	__atomic_sub_fetch(&live_streams, 1, __ATOMIC_RELAXED);
+	return OK;
+}
+EXPORT CUresult cuStreamGetCtx(CUstream h, CUcontext *c) {
+	READY("cuStreamGetCtx");
+	CUstream s;
+	CUresult r = resolve(h, &s);
+	if (r) return r;
+	if (s->capture) return s->capture = 2, CAPTURE_UNSUPPORTED;
+	return *c = s->ctx, OK;
+}
+EXPORT CUresult cuStreamSynchronize(CUstream h) {
+	READY("cuStreamSynchronize");
+	CUstream s;
+	CUresult r = resolve(h, &s);
+	if (r) return r;
+	if (s->capture) return s->capture = 2, CAPTURE_UNSUPPORTED;
+	if ((r = unsafe())) return r;
+	host_wait(s->busy_until);
+	return OK;
+}
+EXPORT CUresult cuStreamIsCapturing(CUstream h, int *state) {
+	READY("cuStreamIsCapturing");
+	CUstream s;
+	CUresult r = resolve(h, &s);
+	if (r) return r;
+	if (implicit(s)) return CAPTURE_IMPLICIT;
+	return *state = s->capture, OK;
+}
+EXPORT CUresult cuStreamWaitEvent(CUstream h, CUevent e, unsigned flags) {
+	(void)flags;
+	READY("cuStreamWaitEvent");
+	CUstream s;
+	CUresult r = resolve(h, &s);
+	if (r) return r;
+	if (e->host > s->busy_until) s->busy_until = e->host;
+	return OK;
+}
+EXPORT CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
+	READY("cuThreadExchangeStreamCaptureMode");
+	if (*mode < 0 || *mode > 2) return INVALID_VALUE;
+	int old = thread_mode;
+	thread_mode = *mode;
+	return *mode = old, OK;
+}
+EXPORT CUresult cuStreamBeginCapture_v2(CUstream h, int mode) {
+	READY("cuStreamBeginCapture_v2");
+	CUstream s;
+	CUresult r = resolve(h, &s);
+	if (r) return r;
+	if (s->capture || s->ctx->null_stream == s) return CAPTURE_UNSUPPORTED;
+	pthread_mutex_lock(&lock);
+	s->capture = 1, s->capture_mode = mode, s->capturer = pthread_self();
+	captures++;
+	pthread_mutex_unlock(&lock);
+	return OK;
+}
+EXPORT CUresult cuStreamEndCapture(CUstream h, void **graph) {
+	READY("cuStreamEndCapture");
+	CUstream s;
+	CUresult r = resolve(h, &s);
+	if (r) return r;
+	if (!s->capture) return INVALID_VALUE;
+	if (s->capture_mode != RELAXED && !pthread_equal(s->capturer, pthread_self())) return CAPTURE_WRONG_THREAD;
+	pthread_mutex_lock(&lock);
+	int state = s->capture;
+	s->capture = 0;
+	captures--;
+	pthread_mutex_unlock(&lock);
+	if (state == 2) return *graph = NULL, CAPTURE_INVALIDATED;
+	return *graph = s, OK;
+}
+
+/* ---- events ---- */
+EXPORT CUresult cuEventCreate(CUevent *out, unsigned flags) {
+	READY("cuEventCreate");
+	CUresult r = context_check(current());
+	if (!r) r = unsafe();
+	if (r) return r;
+	if (flags & 2) return INVALID_VALUE; /* DISABLE_TIMING: never what a timing library asks for */
+	CUevent e = calloc(1, sizeof *e);
+	e->magic = EVENT, e->ctx = current();
+	COUNT(live_events);
+	return *out = e, OK;
+}
+EXPORT CUresult cuEventDestroy_v2(CUevent e) {
+	READY("cuEventDestroy_v2");
+	if (!e || e->magic != EVENT) return INVALID_HANDLE;
+	e->magic = DEAD;
+	__atomic_sub_fetch(&live_events, 1, __ATOMIC_RELAXED);
+	return OK;
+}
+EXPORT CUresult cuEventRecord(CUevent e, CUstream h) {
+	READY("cuEventRecord");
+	COUNT(records);
+	if (!e || e->magic != EVENT) return INVALID_HANDLE;
+	CUstream s;
+	CUresult r = resolve(h, &s);
+	if (r) return r;
+	if (cfg.record_needs_context && current() != s->ctx) return INVALID_CONTEXT;
+	if (e->ctx != s->ctx) return INVALID_HANDLE;
+	if (implicit(s)) return CAPTURE_IMPLICIT;
+	if (s->capture == 2) return CAPTURE_INVALIDATED;
+	if (s->capture) {
+		e->captured = 1, e->stream = s;
+		return OK;
+	}
+	stream_stamp(s, e);
+	return OK;
+}
+EXPORT CUresult cuEventRecordWithFlags(CUevent e, CUstream h, unsigned flags) {
+	if (flags) return INVALID_VALUE; /* external nodes are not emulated */
+	return cuEventRecord(e, h);
+}
+static CUresult event_check(CUevent e) {
+	if (!e || e->magic != EVENT) return INVALID_HANDLE;
+	if (e->ctx->destroyed) return CONTEXT_DESTROYED;
+	if (e->captured) {
+		if (e->stream->capture) e->stream->capture = 2;
+		return CAPTURED_EVENT;
+	}
+	if (e->stream && e->stream->failed) return (CUresult)e->stream->failed;
+	return unsafe();
+}
+EXPORT CUresult cuEventQuery(CUevent e) {
+	READY("cuEventQuery");
+	COUNT(queries);
+	CUresult r = event_check(e);
+	if (r) return r;
+	return event_done(e) ? OK : NOT_READY;
+}
+EXPORT CUresult cuEventSynchronize(CUevent e) {
+	READY("cuEventSynchronize");
+	COUNT(synchronizes);
+	CUresult r = event_check(e);
+	if (r) return r;
+	if (e->recorded) host_wait(e->ready);
+	return OK;
+}
+static CUresult elapsed(float *ms, CUevent a, CUevent b) {
+	COUNT(elapseds);
+	CUresult r;
+	if ((r = event_check(a)) || (r = event_check(b))) return r;
+	if (a->ctx->device != b->ctx->device || !a->recorded || !b->recorded) return INVALID_HANDLE;
+	if (!event_done(a) || !event_done(b)) return NOT_READY;
+	if (cfg.elapsed_one_way && b->gpu < a->gpu) return INVALID_VALUE;
+	return *ms = (float)((b->gpu - a->gpu) / 1e6), OK;
+}
+EXPORT CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) {
+	READY("cuEventElapsedTime");
+	return elapsed(ms, a, b);
+}
+#ifndef OLD_DRIVER
+EXPORT CUresult cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b) {
+	READY("cuEventElapsedTime_v2");
+	return elapsed(ms, a, b);
+}
+#endif
+
+/* ---- memory: host memory stands in for the device's ---- */
+struct block { size_t n, pad; };
+static CUresult in_context(CUstream h, CUstream *s) {
+	CUresult r = context_check(current());
+	return r ? r : resolve(h, s);
+}
+EXPORT CUresult cuMemGetInfo_v2(size_t *left, size_t *total) {
+	READY("cuMemGetInfo_v2");
+	CUresult r = context_check(current());
+	if (!r) r = unsafe();
+	if (r) return r;
+	*left = cfg.memory_total - cfg.memory_used;
+	return *total = cfg.memory_total, OK;
+}
+EXPORT CUresult cuMemAlloc_v2(uint64_t *p, size_t n) {
+	READY("cuMemAlloc_v2");
+	CUresult r = context_check(current());
+	if (!r) r = unsafe();
+	if (r) return r;
+	if (!n) return INVALID_VALUE;
+	if ((int64_t)n > cfg.memory_total - cfg.memory_used) return OUT_OF_MEMORY;
+	struct block *b = calloc(1, sizeof *b + n);
+	b->n = n;
+	__atomic_add_fetch(&cfg.memory_used, n, __ATOMIC_RELAXED);
+	return *p = (uint64_t)(uintptr_t)(b + 1), OK;
+}
+EXPORT CUresult cuMemFree_v2(uint64_t p) {
+	READY("cuMemFree_v2");
+	if (!p) return OK;
+	struct block *b = (struct block *)(uintptr_t)p - 1;
+	__atomic_sub_fetch(&cfg.memory_used, b->n, __ATOMIC_RELAXED);
+	free(b);
+	return OK;
+}
+EXPORT CUresult cuMemHostAlloc(void **p, size_t n, unsigned flags) {
+	(void)flags;
+	READY("cuMemHostAlloc");
+	CUresult r = context_check(current());
+	if (r) return r;
+	return *p = calloc(1, n), OK;
+}
+EXPORT CUresult cuMemFreeHost(void *p) {
+	READY("cuMemFreeHost");
+	free(p);
+	return OK;
+}
+static CUresult copy(const char *fn, void *dst, const void *src, size_t n, CUstream h) {
+	READY(fn);
+	CUstream s;
+	CUresult r = in_context(h, &s);
+	if (r) return r;
+	memcpy(dst, src, n);
+	stream_work(s, cfg.launch_ns);
+	return OK;
+}
+EXPORT CUresult cuMemcpyHtoDAsync_v2(uint64_t d, const void *h, size_t n, CUstream s) { return copy("cuMemcpyHtoDAsync_v2", (void *)(uintptr_t)d, h, n, s); }
+EXPORT CUresult cuMemcpyDtoHAsync_v2(void *h, uint64_t d, size_t n, CUstream s) { return copy("cuMemcpyDtoHAsync_v2", h, (void *)(uintptr_t)d, n, s); }
+EXPORT CUresult cuMemcpyDtoDAsync_v2(uint64_t d, uint64_t x, size_t n, CUstream s) { return copy("cuMemcpyDtoDAsync_v2", (void *)(uintptr_t)d, (void *)(uintptr_t)x, n, s); }
+EXPORT CUresult cuMemsetD8Async(uint64_t d, unsigned char v, size_t n, CUstream h) {
+	READY("cuMemsetD8Async");
+	CUstream s;
+	CUresult r = in_context(h, &s);
+	if (r) return r;
+	memset((void *)(uintptr_t)d, v, n);
+	stream_work(s, cfg.launch_ns);
+	return OK;
+}
+
+/* ---- modules: PTX is only looked at for its entries; kernels of known names do on the host what the examples' PTX does ---- */
+struct module { char *ptx; };
+struct function { char name[64]; };
+EXPORT CUresult cuModuleLoadDataEx(struct module **m, const char *image, unsigned n, int *options, void **values) {
+	READY("cuModuleLoadDataEx");
+	CUresult r = context_check(current());
+	if (r) return r;
+	if (!strstr(image, ".version") || !strstr(image, ".target") || !strstr(image, ".entry")) {
+		for (unsigned i = 0; i < n; i++)
+			if (options[i] == 5) strcpy(values[i], "ptxas fatal : stub: no .version, .target or .entry\n");
+		return INVALID_PTX;
+	}
+	*m = calloc(1, sizeof **m);
+	(*m)->ptx = strdup(image);
+	return OK;
+}
+EXPORT CUresult cuModuleUnload(struct module *m) {
+	READY("cuModuleUnload");
+	free(m->ptx);
+	free(m);
+	return OK;
+}
+EXPORT CUresult cuModuleGetFunction(struct function **f, struct module *m, const char *name) {
+	READY("cuModuleGetFunction");
+	char entry[96] = ".entry ";
+	strncat(entry, name, 60);
+	strcat(entry, "(");
+	if (!strstr(m->ptx, entry)) return NOT_FOUND;
+	*f = calloc(1, sizeof **f);
+	strncpy((*f)->name, name, 63);
+	return OK;
+}
+#define ARG(type, i) (*(type *)params[i])
+EXPORT CUresult cuLaunchKernel(struct function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream h,
+                               void **params, void **extra) {
+	(void)shared, (void)extra;
+	READY("cuLaunchKernel");
+	CUstream s;
+	CUresult r = in_context(h, &s);
+	if (r) return r;
+	if (!gx || !gy || !gz || !bx || !by || !bz || (uint64_t)bx * by * bz > 1024) return INVALID_VALUE;
+	if (!s->capture) stream_work(s, cfg.launch_ns);
+	uint64_t threads = (uint64_t)gx * bx;
+	if (!strcmp(f->name, "copy")) { /* (float *dst, const float *src, uint32 n) */
+		float *dst = ARG(float *, 0), *src = ARG(float *, 1);
+		for (uint64_t i = 0; i < ARG(uint32_t, 2) && i < threads; i++) dst[i] = src[i];
+	} else if (!strcmp(f->name, "saxpy")) { /* (float *y, const float *x, float a, uint32 n) */
+		float *y = ARG(float *, 0), *x = ARG(float *, 1), a = ARG(float, 2);
+		for (uint64_t i = 0; i < ARG(uint32_t, 3) && i < threads; i++) y[i] = fmaf(a, x[i], y[i]);
+	} else if (!strcmp(f->name, "matmul")) { /* (float *c, const float *a, const float *b, uint32 n), square, n a multiple of the block */
+		float *c = ARG(float *, 0), *a = ARG(float *, 1), *b = ARG(float *, 2);
+		uint32_t n = ARG(uint32_t, 3);
+		for (uint64_t y = 0; y < (uint64_t)gy * by && y < n; y++)
+			for (uint64_t x = 0; x < threads && x < n; x++) {
+				float sum = 0;
+				for (uint32_t k = 0; k < n; k++) sum = fmaf(a[y * n + k], b[k * n + x], sum);
+				c[y * n + x] = sum;
+			}
+	}
+	return OK;
+}

@@ -1,0 +1,212 @@
+/* Copyright The otelgpu Authors
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A GPU on a virtual clock. No threads: a stream is the time until which it is busy, a launch moves that time, a recorded
+ * event takes it. The GPU's clock is offset + host time × (1 + drift), truncated to a tick. The host time is CLOCK_MONOTONIC
+ * or, in manual mode, a number that the test moves. Times are nanoseconds. */
+#ifndef GPU_H
+#define GPU_H
+
+#define _GNU_SOURCE
+#include <math.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* ---- settings, all set by tests before use ---- */
+static struct {
+	int manual;
+	int64_t now; /* manual host time */
+	double drift_ppm, step_ppm;
+	int64_t step_at; /* host time from which step_ppm is added to the drift */
+	double offset, tick;
+	double submit_ns, completion_ns, jitter_ns; /* latencies: fixed parts and mean of the random part */
+	double launch_ns;                           /* duration of a kernel or copy that nobody gave one */
+	int devices, mig, legacy_uuid_gone;
+	int record_needs_context; /* as a driver would behave on which the self-test must fail */
+	int elapsed_one_way;      /* elapsed(later, earlier) is refused */
+	int64_t memory_total, memory_used;
+} cfg;
+
+static void cfg_defaults(void) {
+	memset(&cfg, 0, sizeof cfg);
+	cfg.offset = 3.6e12;
+	cfg.tick = 32;
+	cfg.submit_ns = 3500;
+	cfg.completion_ns = 1800;
+	cfg.launch_ns = 20000;
+	cfg.devices = 1;
+	cfg.memory_total = 16ll << 30;
+	cfg.memory_used = 1ll << 30;
+}
+
+static int64_t mono(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+static int64_t host_now(void) { return cfg.manual ? __atomic_load_n(&cfg.now, __ATOMIC_RELAXED) : mono(); }
+
+static double gpu_clock(int64_t host) {
+	static int64_t base; /* of this process: keeps doubles small */
+	if (!base) base = host > 1000000000ll ? host - 1000000000ll : 0;
+	double h = (double)(host - base), g = cfg.offset + h + h * cfg.drift_ppm * 1e-6;
+	if (cfg.step_ppm != 0 && host > cfg.step_at) g += (double)(host - cfg.step_at) * cfg.step_ppm * 1e-6;
+	if (cfg.tick > 0) g = floor(g / cfg.tick) * cfg.tick;
+	return g;
+}
+
+static __thread uint64_t rng;
+static double jitter(void) { /* exponential */
+	if (cfg.jitter_ns <= 0) return 0;
+	if (!rng) rng = 0x9e3779b97f4a7c15ull ^ (uint64_t)(uintptr_t)&rng;
+	rng ^= rng << 13, rng ^= rng >> 7, rng ^= rng << 17;
+	return -cfg.jitter_ns * log(((rng >> 11) + 1) / 9007199254740993.0);
+}
+
+/* ---- objects: never freed, so that a stale handle is recognised ---- */
+enum { CTX = 0x43545831, STREAM = 0x53545231, EVENT = 0x45564e31, DEAD = 0x44454144 };
+
+struct ctx {
+	int magic, device, destroyed, primary, refs;
+	struct stream *null_stream;
+};
+struct entry { /* one record, for the ground truth */
+	struct event *event;
+	int64_t host;
+};
+struct stream {
+	int magic, flags, priority;
+	struct ctx *ctx;
+	int64_t busy_until; /* host time */
+	int capture, capture_mode; /* 0 none, 1 active, 2 invalidated */
+	pthread_t capturer;
+	int64_t failed; /* status that everything answers from now on */
+	struct entry *log;
+	int64_t logged, log_size;
+};
+struct event {
+	int magic, recorded, captured;
+	struct ctx *ctx;
+	struct stream *stream;
+	int64_t host, ready; /* host times of stamp and of its visibility */
+	double gpu;
+};
+
+/* ---- error injection ---- */
+struct fault {
+	char name[48];
+	int code;
+	int64_t after, times;
+};
+static struct fault faults[16];
+static int fault_count;
+static int fault(const char *fn) {
+	for (int i = 0; i < __atomic_load_n(&fault_count, __ATOMIC_ACQUIRE); i++)
+		if (!strcmp(faults[i].name, fn)) {
+			if (__atomic_sub_fetch(&faults[i].after, 1, __ATOMIC_RELAXED) >= 0) continue;
+			if (__atomic_sub_fetch(&faults[i].times, 1, __ATOMIC_RELAXED) >= 0) return faults[i].code;
+		}
+	return 0;
+}
+#define FAULT(fn)                     \
+	do {                              \
+		int code_ = fault_count ? fault(fn) : 0; \
+		if (code_) return code_;      \
+	} while (0)
+
+/* ---- counters of calls, for tests of what the library does not do ---- */
+static int64_t records, queries, synchronizes, elapseds, live_events, live_streams;
+#define COUNT(c) __atomic_add_fetch(&c, 1, __ATOMIC_RELAXED)
+
+/* ---- work and stamps ---- */
+static void stream_work(struct stream *s, double ns) {
+	int64_t now = host_now(), at = __atomic_load_n(&s->busy_until, __ATOMIC_RELAXED);
+	int64_t begin = now + (int64_t)cfg.submit_ns > at ? now + (int64_t)cfg.submit_ns : at;
+	__atomic_store_n(&s->busy_until, begin + (int64_t)ns, __ATOMIC_RELAXED);
+}
+
+static void stream_stamp(struct stream *s, struct event *e) {
+	int64_t at = host_now() + (int64_t)(cfg.submit_ns + jitter()), busy = __atomic_load_n(&s->busy_until, __ATOMIC_RELAXED);
+	if (busy > at) at = busy;
+	e->host = at;
+	e->gpu = gpu_clock(at);
+	e->stream = s;
+	e->captured = 0;
+	e->recorded = 1;
+	__atomic_store_n(&e->ready, at + (int64_t)(cfg.completion_ns + jitter()), __ATOMIC_RELEASE);
+	__atomic_store_n(&s->busy_until, at, __ATOMIC_RELAXED);
+	if (s->log_size) {
+		int64_t i = s->logged % s->log_size;
+		s->log[i] = (struct entry){e, at};
+		__atomic_store_n(&s->logged, s->logged + 1, __ATOMIC_RELEASE);
+	}
+}
+
+static int event_done(struct event *e) { return !e->recorded || host_now() >= __atomic_load_n(&e->ready, __ATOMIC_ACQUIRE); }
+
+static void host_wait(int64_t until) {
+	if (cfg.manual) {
+		if (cfg.now < until) cfg.now = until;
+		return;
+	}
+	for (int64_t d; (d = until - mono()) > 0;) {
+		struct timespec t = {d / 1000000000, d % 1000000000};
+		nanosleep(&t, NULL);
+	}
+}
+
+/* ---- control exports ---- */
+EXPORT void stub_set(const char *name, double v) {
+	if (!strcmp(name, "manual")) cfg.now = mono(), cfg.manual = v != 0;
+	else if (!strcmp(name, "drift_ppm")) cfg.drift_ppm = v;
+	else if (!strcmp(name, "step_ppm")) cfg.step_at = host_now(), cfg.step_ppm = v;
+	else if (!strcmp(name, "offset")) cfg.offset = v;
+	else if (!strcmp(name, "tick")) cfg.tick = v;
+	else if (!strcmp(name, "submit_ns")) cfg.submit_ns = v;
+	else if (!strcmp(name, "completion_ns")) cfg.completion_ns = v;
+	else if (!strcmp(name, "jitter_ns")) cfg.jitter_ns = v;
+	else if (!strcmp(name, "launch_ns")) cfg.launch_ns = v;
+	else if (!strcmp(name, "devices")) cfg.devices = (int)v;
+	else if (!strcmp(name, "mig")) cfg.mig = (int)v;
+	else if (!strcmp(name, "record_needs_context")) cfg.record_needs_context = (int)v;
+	else if (!strcmp(name, "elapsed_one_way")) cfg.elapsed_one_way = (int)v;
+	else if (!strcmp(name, "memory_used")) cfg.memory_used = (int64_t)v;
+	else abort(); /* a test names a setting that does not exist */
+}
+EXPORT int64_t stub_now(void) { return host_now(); }
+EXPORT void stub_advance(int64_t ns) { __atomic_add_fetch(&cfg.now, ns, __ATOMIC_RELAXED); }
+EXPORT void stub_fail(const char *fn, int code, int64_t after, int64_t times) {
+	struct fault *f = &faults[fault_count % 16];
+	strncpy(f->name, fn, sizeof f->name - 1);
+	f->code = code, f->after = after, f->times = times;
+	__atomic_store_n(&fault_count, fault_count + 1, __ATOMIC_RELEASE);
+}
+EXPORT void stub_heal(void) { __atomic_store_n(&fault_count, 0, __ATOMIC_RELEASE); }
+EXPORT int64_t stub_count(const char *what) {
+	if (!strcmp(what, "records")) return records;
+	if (!strcmp(what, "queries")) return queries;
+	if (!strcmp(what, "synchronizes")) return synchronizes;
+	if (!strcmp(what, "elapseds")) return elapseds;
+	if (!strcmp(what, "live_events")) return live_events;
+	if (!strcmp(what, "live_streams")) return live_streams;
+	abort();
+}
+EXPORT void stub_work(struct stream *s, double ns) { stream_work(s, ns); }
+EXPORT int64_t stub_event_host(struct event *e) { return e->host; }
+EXPORT void stub_log_start(struct stream *s, int64_t size) {
+	s->log = calloc(size, sizeof *s->log);
+	s->logged = 0;
+	s->log_size = size;
+}
+EXPORT int64_t stub_log_len(struct stream *s) { return __atomic_load_n(&s->logged, __ATOMIC_ACQUIRE); }
+EXPORT int64_t stub_log_at(struct stream *s, int64_t i) { return s->log[i % s->log_size].host; }
+EXPORT void stub_stream_fail(struct stream *s, int64_t code) { s->failed = code; }
+
+__attribute__((constructor)) static void init(void) { cfg_defaults(); }
+#endif

@@ -1,0 +1,77 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dl
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Library is a loaded C library. It is never unloaded: other code of the process may use it too.
+type Library struct {
+	handle uintptr
+	Path   string // as it was given to the loader
+}
+
+// Func is the address of a C function; zero is not callable.
+type Func uintptr
+
+// Open loads the first of paths that can be loaded. A soname that the process has loaded already answers with that
+// library, so that handles made elsewhere (by cgo, by C libraries) are valid here.
+func Open(paths ...string) (*Library, error) {
+	var errs []error
+	for _, p := range paths {
+		h, err := open(p)
+		if err == nil {
+			return &Library{handle: h, Path: p}, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %s", p, firstLine(err)))
+	}
+	if errs == nil {
+		return nil, errors.New("no library named")
+	}
+	return nil, errors.Join(errs...)
+}
+
+func firstLine(err error) string {
+	s, _, _ := strings.Cut(err.Error(), "\n")
+	return s
+}
+
+// Lookup returns the first of names that the library has, 0 when it has none.
+func (l *Library) Lookup(names ...string) Func {
+	for _, n := range names {
+		if f, err := symbol(l.handle, n); err == nil && f != 0 {
+			return Func(f)
+		}
+	}
+	return 0
+}
+
+// Symbols resolves several functions and remembers those that are missing.
+type Symbols struct {
+	lib     *Library
+	missing []string
+}
+
+// Symbols starts a resolution.
+func (l *Library) Symbols() *Symbols { return &Symbols{lib: l} }
+
+// Need resolves the first of names that exists and notes the first name when none does.
+func (s *Symbols) Need(names ...string) Func {
+	f := s.lib.Lookup(names...)
+	if f == 0 {
+		s.missing = append(s.missing, names[0])
+	}
+	return f
+}
+
+// Err names what was needed and is missing.
+func (s *Symbols) Err() error {
+	if s.missing == nil {
+		return nil
+	}
+	return fmt.Errorf("%s lacks %s (library too old)", s.lib.Path, strings.Join(s.missing, ", "))
+}

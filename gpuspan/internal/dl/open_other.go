@@ -1,0 +1,17 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !(linux || darwin || freebsd || netbsd)
+
+package dl
+
+import (
+	"errors"
+	"runtime"
+)
+
+var errUnsupported = errors.New("loading libraries is not supported on " + runtime.GOOS)
+
+func open(string) (uintptr, error)            { return 0, errUnsupported }
+func symbol(uintptr, string) (uintptr, error) { return 0, errUnsupported }
+func call(uintptr, []uintptr) uintptr         { return 0 }

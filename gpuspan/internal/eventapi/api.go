@@ -1,0 +1,159 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package eventapi is the part of a backend that CUDA and HIP share: events, capture state and anchor streams, whose
+// functions have the same arguments and statuses in both under different names.
+package eventapi
+
+import (
+	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+)
+
+// Names are the symbols of a driver library; where several are given the first that exists is used.
+type Names struct {
+	EventCreate, EventDestroy, EventRecord, EventQuery, EventSynchronize, EventElapsed []string
+	StreamIsCapturing, ThreadExchangeCaptureMode                                       []string
+	StreamCreateWithPriority, StreamDestroy, StreamPriorityRange, MemGetInfo           []string
+}
+
+// API calls those functions. Every method may be called from any goroutine.
+type API struct {
+	eventCreate, eventDestroy, eventRecord, eventQuery, eventSynchronize, eventElapsed dl.Func
+	streamIsCapturing, threadExchangeCaptureMode                                       dl.Func
+	streamCreate, streamDestroy, streamPriorityRange, memGetInfo                       dl.Func
+}
+
+// New resolves the symbols; what is missing is in s.Err.
+func New(s *dl.Symbols, n Names) API {
+	return API{
+		eventCreate:               s.Need(n.EventCreate...),
+		eventDestroy:              s.Need(n.EventDestroy...),
+		eventRecord:               s.Need(n.EventRecord...),
+		eventQuery:                s.Need(n.EventQuery...),
+		eventSynchronize:          s.Need(n.EventSynchronize...),
+		eventElapsed:              s.Need(n.EventElapsed...),
+		streamIsCapturing:         s.Need(n.StreamIsCapturing...),
+		threadExchangeCaptureMode: s.Need(n.ThreadExchangeCaptureMode...),
+		streamCreate:              s.Need(n.StreamCreateWithPriority...),
+		streamDestroy:             s.Need(n.StreamDestroy...),
+		streamPriorityRange:       s.Need(n.StreamPriorityRange...),
+		memGetInfo:                s.Need(n.MemGetInfo...),
+	}
+}
+
+// Now is the host's clock.
+func (a *API) Now() time.Time { return time.Now() }
+
+// Record enqueues an event; the arguments are already where the driver needs them.
+func (a *API) Record(c *gpuspan.Call) gpuspan.Status {
+	return gpuspan.Status(a.eventRecord.Call(c.Args[:]))
+}
+
+// Query asks whether an event has happened.
+func (a *API) Query(e gpuspan.Event) gpuspan.Status {
+	return gpuspan.Status(a.eventQuery.Call1(uintptr(e)))
+}
+
+// Synchronize waits for an event in the driver.
+func (a *API) Synchronize(e gpuspan.Event) gpuspan.Status {
+	return gpuspan.Status(a.eventSynchronize.Call1(uintptr(e)))
+}
+
+// Elapsed is the time between two events in nanoseconds, which the driver gives as float32 milliseconds.
+func (a *API) Elapsed(from, to gpuspan.Event) (float64, gpuspan.Status) {
+	f := dl.NewFrame()
+	f.Args[0], f.Args[1], f.Args[2] = f.Addr(0), uintptr(from), uintptr(to)
+	st := gpuspan.Status(f.Call(a.eventElapsed, 3))
+	ms := f.Float32(0)
+	f.Free()
+	return float64(ms) * 1e6, st
+}
+
+// statusCaptureImplicit is the answer for the legacy stream while a stream that it synchronises with is capturing.
+const statusCaptureImplicit = 906
+
+// Capturing reports whether the stream captures a graph. An invalidated capture still is one, and so is an implicit one.
+func (a *API) Capturing(s gpuspan.StreamHandle) (bool, gpuspan.Status) {
+	f := dl.NewFrame()
+	f.Args[0], f.Args[1] = uintptr(s), f.Addr(0)
+	st := gpuspan.Status(f.Call(a.streamIsCapturing, 2))
+	state := f.Int32(0)
+	f.Free()
+	if st == statusCaptureImplicit {
+		return true, gpuspan.StatusOK
+	}
+	return st == gpuspan.StatusOK && state != 0, st
+}
+
+// captureModeRelaxed lets the thread make calls that would break other threads' captures in the default mode.
+const captureModeRelaxed = 2
+
+// Relax switches the calling OS thread to relaxed capture mode.
+func (a *API) Relax() gpuspan.Status {
+	f := dl.NewFrame()
+	f.Args[0] = f.Addr(0)
+	f.Out[0] = captureModeRelaxed
+	st := gpuspan.Status(f.Call(a.threadExchangeCaptureMode, 1))
+	f.Free()
+	return st
+}
+
+// CreateEvents fills dst with events of the current context (CUDA) or device (HIP); all or none.
+func (a *API) CreateEvents(dst []gpuspan.Event, flags uintptr) gpuspan.Status {
+	f := dl.NewFrame()
+	defer f.Free()
+	for i := range dst {
+		f.Args[0], f.Args[1] = f.Addr(0), flags
+		if st := gpuspan.Status(f.Call(a.eventCreate, 2)); st != gpuspan.StatusOK {
+			a.DestroyEvents(dst[:i])
+			clear(dst)
+			return st
+		}
+		dst[i] = gpuspan.Event(f.Out[0])
+	}
+	return gpuspan.StatusOK
+}
+
+// DestroyEvents destroys events; those of a destroyed context are gone already and that is no error.
+func (a *API) DestroyEvents(events []gpuspan.Event) {
+	for _, e := range events {
+		if e != 0 {
+			a.eventDestroy.Call1(uintptr(e))
+		}
+	}
+}
+
+const streamNonBlocking = 1
+
+// CreateStream makes a non-blocking stream of the highest priority in the current context or device.
+func (a *API) CreateStream() (gpuspan.StreamHandle, gpuspan.Status) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1] = f.Addr(0), f.Addr(1)
+	var highest int32 // 0 is the default priority, used where the range is not told
+	if f.Call(a.streamPriorityRange, 2) == 0 {
+		highest = f.Int32(1)
+	}
+	f.Args[0], f.Args[1], f.Args[2] = f.Addr(0), streamNonBlocking, uintptr(int(highest))
+	st := gpuspan.Status(f.Call(a.streamCreate, 3))
+	return gpuspan.StreamHandle(f.Out[0]), st
+}
+
+// DestroyStream destroys a stream that CreateStream made.
+func (a *API) DestroyStream(s gpuspan.StreamHandle) {
+	if s != 0 {
+		a.streamDestroy.Call1(uintptr(s))
+	}
+}
+
+// MemoryUsed is the memory in use on the current context's device, by all processes, in bytes.
+func (a *API) MemoryUsed() (int64, gpuspan.Status) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1] = f.Addr(0), f.Addr(1)
+	st := gpuspan.Status(f.Call(a.memGetInfo, 2))
+	return int64(f.Out[1]) - int64(f.Out[0]), st
+}
