@@ -17,7 +17,7 @@ import (
 
 // ours says whether a name is in one of the namespaces that the registry governs.
 func ours(name string) bool {
-	for _, p := range []string{"gpu.", "gpuspan.", "hw.", "cuda."} {
+	for _, p := range []string{"gpu.", "gpuspan.", "hw."} {
 		if strings.HasPrefix(name, p) {
 			return true
 		}

@@ -7,7 +7,7 @@
 //
 //	require.NoError(t, semconvtest.CheckTraces(sink.AllTraces()[0]))
 //
-// Checked are names that begin with gpu., gpuspan., hw. or cuda.; everything else belongs to others and passes. Such a
+// Checked are names that begin with gpu., gpuspan. or hw.; everything else belongs to others and passes. Such a
 // name must be in the registry, be where the registry says (resource, scope, span, metric, log), and have its type; a
 // closed enumeration must have one of its members; strings and lists are not empty and numbers finite, since what is
 // unknown is absent. Metrics must have the registry's unit and instrument.

@@ -27,8 +27,8 @@ import (
 const root = "../.."
 
 var (
-	whole  = regexp.MustCompile(`^(gpu|gpuspan|hw|cuda)(\.[a-z][a-z0-9_]*)+$`)
-	quoted = regexp.MustCompile("`((?:gpu|gpuspan|hw|cuda)(?:\\.[a-z][a-z0-9_]*)+)`")
+	whole  = regexp.MustCompile(`^(gpu|gpuspan|hw)(\.[a-z][a-z0-9_]*)+$`)
+	quoted = regexp.MustCompile("`((?:gpu|gpuspan|hw)(?:\\.[a-z][a-z0-9_]*)+)`")
 	// inYAML finds a name in a configuration: in quotes, in brackets, as a key or alone.
 	inYAML = regexp.MustCompile(`(?:^|[\s"'\[{(,])((?:gpu|gpuspan|hw)(?:\.[a-z][a-z0-9_]*)+)(?:$|[\s"'\]}),:])`)
 )
