@@ -1,0 +1,146 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuderiveprocessor
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configoptional"
+
+	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+)
+
+// Config of the gpu_derive processor. The zero value of a key means its default.
+type Config struct {
+	// Samples is the gpu_samples extension that knows the devices' models, limits and MIG shares. Without it the
+	// model comes from the span or its resource.
+	Samples *component.ID `mapstructure:"samples"`
+	// Peaks override or add device models; of several that match the later wins, field by field.
+	Peaks []PeakConfig `mapstructure:"peaks"`
+	// Model stands for the model of spans whose device nobody names. Empty: such spans get no utilisation.
+	Model string `mapstructure:"model"`
+	// Precision stands for the precision of FLOPs that name none. Empty: such FLOPs are compared with no peak.
+	Precision string `mapstructure:"precision"`
+	// Floor is the duration of an empty section where the producer does not state it (scope attribute
+	// gpu.floor.duration). No rate is derived for spans timed by events that are shorter than 10 times it; profilers' records have
+	// no floor. 0: no floor.
+	Floor time.Duration `mapstructure:"floor"`
+	// Presets are ready mappings for spans of other producers: gen_ai, obi, pytorch, vllm.
+	Presets []string `mapstructure:"presets"`
+	// Mappings of attributes of other producers, tried before the presets.
+	Mappings []MappingConfig `mapstructure:"mappings"`
+	// AssembleSteps sums up the spans below a step for producers that put no totals on their steps.
+	AssembleSteps configoptional.Optional[AssembleConfig] `mapstructure:"assemble_steps"`
+}
+
+// PeakConfig states peaks of the device models that a pattern matches. Fields left out keep their value.
+type PeakConfig struct {
+	// Model is a pattern (`*`, `?`, `[…]`) for the driver's name of the model, MIG suffix left off; case does not matter.
+	Model string `mapstructure:"model"`
+	// MemoryBandwidth is of device memory, in bytes per second.
+	MemoryBandwidth float64 `mapstructure:"memory_bandwidth"`
+	// HostBandwidth is of one direction of the link to the host, in bytes per second.
+	HostBandwidth float64 `mapstructure:"host_bandwidth"`
+	// InterconnectBandwidth is of one direction of NVLink or xGMI, all links together, in bytes per second.
+	InterconnectBandwidth float64 `mapstructure:"interconnect_bandwidth"`
+	// InterconnectDevices is how many devices the interconnect joins at that rate.
+	InterconnectDevices int `mapstructure:"interconnect_devices"`
+	// FLOPRate is dense, in FLOP per second, by precision.
+	FLOPRate map[string]float64 `mapstructure:"flop_rate"`
+	_        struct{}
+}
+
+// AssembleConfig bounds the assembly of steps.
+type AssembleConfig struct {
+	// MaxSums bounds the partial sums that are held, one for each span whose children came before it. Default 10000.
+	MaxSums int `mapstructure:"max_sums"`
+	// MaxAge is how long a partial sum waits for its span. Default 1m.
+	MaxAge time.Duration `mapstructure:"max_age"`
+	// MaxIntervals bounds the separate intervals kept for each phase of a step; beyond it the two nearest are joined,
+	// and the gap between them counts as covered. Default 1024.
+	MaxIntervals int `mapstructure:"max_intervals"`
+	_            struct{}
+}
+
+func newDefaultConfig() component.Config {
+	return &Config{
+		Floor:         2 * time.Microsecond,
+		AssembleSteps: configoptional.Default(AssembleConfig{MaxSums: 10_000, MaxAge: time.Minute, MaxIntervals: 1024}),
+	}
+}
+
+// Validate reports every problem at once.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.Floor < 0 {
+		errs = append(errs, fmt.Errorf("`floor` must not be negative, found %s", c.Floor))
+	}
+	if c.Precision != "" && !slices.Contains(peaks.Precisions(), c.Precision) {
+		errs = append(errs, fmt.Errorf("`precision` must be one of %s, found %q", strings.Join(peaks.Precisions(), ", "), c.Precision))
+	}
+	for i := range c.Presets {
+		if _, ok := presets[c.Presets[i]]; !ok {
+			errs = append(errs, fmt.Errorf("`presets[%d]` must be one of %s, found %q", i, strings.Join(presetNames(), ", "), c.Presets[i]))
+		}
+	}
+	for i := range c.Peaks {
+		errs = append(errs, c.Peaks[i].validate(fmt.Sprintf("peaks[%d]", i)))
+	}
+	for i := range c.Mappings {
+		errs = append(errs, c.Mappings[i].validate(fmt.Sprintf("mappings[%d]", i)))
+	}
+	if a := c.AssembleSteps.Get(); a != nil {
+		errs = append(errs, a.validate())
+	}
+	return errors.Join(errs...)
+}
+
+func (p *PeakConfig) validate(key string) error {
+	var errs []error
+	if p.Model == "" {
+		errs = append(errs, fmt.Errorf("`%s.model` must not be empty (`*` matches every model)", key))
+	} else if _, err := path.Match(p.Model, ""); err != nil {
+		errs = append(errs, fmt.Errorf("`%s.model` must be a pattern, found %q: %w", key, p.Model, err))
+	}
+	rate := func(name string, v float64) {
+		if !(v >= 0) || math.IsInf(v, 0) {
+			errs = append(errs, fmt.Errorf("`%s.%s` must be a finite number above 0, found %g", key, name, v))
+		}
+	}
+	rate("memory_bandwidth", p.MemoryBandwidth)
+	rate("host_bandwidth", p.HostBandwidth)
+	rate("interconnect_bandwidth", p.InterconnectBandwidth)
+	if p.InterconnectDevices < 0 {
+		errs = append(errs, fmt.Errorf("`%s.interconnect_devices` must not be negative, found %d", key, p.InterconnectDevices))
+	}
+	for _, precision := range slices.Sorted(maps.Keys(p.FLOPRate)) {
+		if !slices.Contains(peaks.Precisions(), precision) {
+			errs = append(errs, fmt.Errorf("`%s.flop_rate` must have keys of %s, found %q", key, strings.Join(peaks.Precisions(), ", "), precision))
+		}
+		rate("flop_rate."+precision, p.FLOPRate[precision])
+	}
+	return errors.Join(errs...)
+}
+
+func (a *AssembleConfig) validate() error {
+	var errs []error
+	if a.MaxSums < 1 {
+		errs = append(errs, fmt.Errorf("`assemble_steps.max_sums` must be positive, found %d", a.MaxSums))
+	}
+	if a.MaxAge <= 0 {
+		errs = append(errs, fmt.Errorf("`assemble_steps.max_age` must be positive, found %s", a.MaxAge))
+	}
+	if a.MaxIntervals < 2 {
+		errs = append(errs, fmt.Errorf("`assemble_steps.max_intervals` must be at least 2, found %d", a.MaxIntervals))
+	}
+	return errors.Join(errs...)
+}

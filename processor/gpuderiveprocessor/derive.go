@@ -1,0 +1,260 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuderiveprocessor
+
+import (
+	"math"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// The thresholds of the definitions. They are not configuration: a number in a dashboard must mean the same everywhere.
+const (
+	// floorFactor: a section shorter than this many empty sections is mostly the cost of timing.
+	floorFactor = 10
+	// launchShare: the host was still submitting for all but this share of the section's GPU time, so the queue was empty
+	// at its end: the GPU waited for the host.
+	launchShare = 0.1
+	// launchRoof: a section at or above this share of its roof was not starved, whatever its delays say (an application that
+	// synchronises before End shows the same delay).
+	launchRoof = 0.5
+	// latencyRoof: below this share of the roof neither bandwidth nor arithmetic limits.
+	latencyRoof = 0.1
+)
+
+// derived is what a span gains; fields at NaN or "" are absent.
+type derived struct {
+	ioRate, readRate, writeRate, busRate float64
+	ioUtil, flopRate, flopUtil           float64
+	intensity, roofUtil, itemRate        float64
+	stepItemRate, mfu, hfu               float64
+	basis, bound, peakSource             string
+	declaration, rateStatus              string
+}
+
+var absent = derived{
+	ioRate: math.NaN(), readRate: math.NaN(), writeRate: math.NaN(), busRate: math.NaN(),
+	ioUtil: math.NaN(), flopRate: math.NaN(), flopUtil: math.NaN(),
+	intensity: math.NaN(), roofUtil: math.NaN(), itemRate: math.NaN(),
+	stepItemRate: math.NaN(), mfu: math.NaN(), hfu: math.NaN(),
+}
+
+// outcome is counted by the processor's own telemetry.
+type outcome uint8
+
+const (
+	outcomeDerived outcome = iota
+	outcomeBelowFloor
+	outcomeUntimed
+	outcomeUndeclared
+	outcomes
+)
+
+// derive computes everything that the facts allow against a roof (nil: unknown device). floor is the duration of an
+// empty section in seconds.
+func (d *derived) derive(f *facts, r *roof, floor float64) outcome {
+	*d = absent
+	if f.kind == semconv.GPUOperationTypeStep {
+		return d.step(f, r)
+	}
+	if f.size == 0 && f.flops == 0 && f.items == 0 {
+		return outcomeUndeclared
+	}
+	if f.size > 0 && f.flops > 0 {
+		d.intensity = f.flops / f.size // of what is declared; needs no time
+	}
+	t := f.gpuTime()
+	if t == 0 {
+		return outcomeUntimed
+	}
+	if f.source == semconv.GPUTimingSourceCupti {
+		floor = 0 // a record of the profiler, not a pair of events
+	}
+	if t < floorFactor*floor {
+		d.rateStatus = semconv.GPURateStatusBelowFloor
+		return outcomeBelowFloor
+	}
+	d.rateStatus = semconv.GPURateStatusOk
+	d.rates(f, t)
+	if r != nil {
+		d.utilization(f, r, t)
+		d.roofline(f, r, t)
+	}
+	return outcomeDerived
+}
+
+// gpuTime is the span's time on the device in seconds, 0 where the device was not timed.
+func (f *facts) gpuTime() float64 {
+	if f.status != "" && f.status != semconv.GPUTimingStatusOk {
+		return 0
+	}
+	if f.duration > 0 {
+		return f.duration
+	}
+	if f.source == semconv.GPUTimingSourceHost {
+		return 0
+	}
+	return f.elapsed
+}
+
+func (d *derived) rates(f *facts, t float64) {
+	d.ioRate = rate(f.size, t)
+	d.readRate = rate(f.read, t)
+	d.writeRate = rate(f.write, t)
+	d.flopRate = rate(f.flops, t)
+	d.itemRate = rate(f.items, t)
+	if factor := busFactor(f.collective, f.group); f.kind == semconv.GPUOperationTypeCollective && factor > 0 {
+		d.busRate = d.ioRate * factor
+	}
+}
+
+// rate is absent for what is not stated.
+func rate(amount, t float64) float64 {
+	if amount == 0 {
+		return math.NaN()
+	}
+	return amount / t
+}
+
+// utilization compares with the peak of the link that the bytes took and with the peak of the precision.
+func (d *derived) utilization(f *facts, r *roof, t float64) {
+	var used peak
+	var attained float64
+	switch {
+	case f.kind == semconv.GPUOperationTypeCollective:
+		if f.group <= float64(r.domain) {
+			used, attained, d.basis = r.interconnect, d.busRate, semconv.GPUIOBasisBusBandwidth
+		}
+	case f.direction == semconv.GPUCopyDirectionHostToDevice, f.direction == semconv.GPUCopyDirectionDeviceToHost:
+		used, attained = r.host, d.ioRate
+	case f.direction == semconv.GPUCopyDirectionDeviceToDevice:
+		used, attained, d.basis = r.memory, 2*d.ioRate, semconv.GPUIOBasisReadAndWrite
+	case f.direction != "", f.kind == semconv.GPUOperationTypeCopy:
+		// peer to peer, host to host, or a copy that does not say: the path is unknown
+	case f.hit > 0:
+		used, attained, d.basis = r.memory, d.ioRate*(1-f.hit), semconv.GPUIOBasisL2Misses
+	default:
+		used, attained = r.memory, d.ioRate
+	}
+	var source peakSource
+	if used.rate > 0 && !math.IsNaN(attained) {
+		d.ioUtil = attained / used.rate
+		source = used.source
+	} else {
+		d.basis = ""
+	}
+	if flops := r.flops.of(f.precision); flops.rate > 0 && f.flops > 0 {
+		d.flopUtil = d.flopRate / flops.rate
+		source = max(source, flops.source)
+	}
+	d.peakSource = source.String()
+	switch {
+	case d.ioUtil > 1 || d.flopUtil > 1:
+		d.declaration = semconv.GPUDeclarationStatusExceedsPeak
+	case source != peakUnknown:
+		d.declaration = semconv.GPUDeclarationStatusOk
+	}
+}
+
+// roofline classifies work on device memory (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009): with
+// arithmetic intensity I, peak bandwidth B and peak P of the precision, the roof is min(P, I·B), the ridge P/B.
+func (d *derived) roofline(f *facts, r *roof, t float64) {
+	if f.kind == semconv.GPUOperationTypeCollective || f.kind == semconv.GPUOperationTypeCopy || f.direction != "" {
+		return
+	}
+	flops := r.flops.of(f.precision)
+	dram := f.size * (1 - f.hit)
+	attained := math.NaN()
+	bound := ""
+	switch {
+	case f.flops > 0 && f.size > 0 && flops.rate > 0 && r.memory.rate > 0:
+		// Written without I, so that no DRAM traffic at all (every byte a hit) is the flat part of the roof.
+		roofTime := max(f.flops/flops.rate, dram/r.memory.rate)
+		attained = roofTime / t
+		d.roofUtil = attained
+		bound = semconv.GPURooflineBoundMemory
+		if f.flops*r.memory.rate >= dram*flops.rate {
+			bound = semconv.GPURooflineBoundCompute
+		}
+	case f.kind == semconv.GPUOperationTypeMemset && !math.IsNaN(d.ioUtil):
+		attained, bound = d.ioUtil, semconv.GPURooflineBoundMemory // nothing is computed: intensity 0
+	default:
+		attained = larger(d.ioUtil, d.flopUtil)
+	}
+	if math.IsNaN(attained) {
+		return
+	}
+	switch {
+	case attained < launchRoof && f.starved(t):
+		d.bound = semconv.GPURooflineBoundLaunch
+	case bound != "" && attained < latencyRoof:
+		d.bound = semconv.GPURooflineBoundLatency
+	default:
+		d.bound = bound // with half of the declaration missing the side of the ridge is unknown
+	}
+}
+
+// starved says whether the queue was all but empty when the host reached the end of the section.
+func (f *facts) starved(t float64) bool {
+	return f.hasEndDelay && f.timingError < launchShare*t && f.endDelay < launchShare*t
+}
+
+// step derives throughput, MFU (Chowdhery et al.: PaLM, appendix B) and HFU of a step.
+func (d *derived) step(f *facts, r *roof) outcome {
+	t := f.stepDuration
+	if t == 0 {
+		t = f.elapsed
+	}
+	if f.stepItems == 0 && f.modelFLOPs == 0 && f.flops == 0 {
+		return outcomeUndeclared
+	}
+	if t == 0 {
+		return outcomeUntimed
+	}
+	d.stepItemRate = rate(f.stepItems, t)
+	if r == nil {
+		return outcomeDerived
+	}
+	if flops := r.flops.of(f.precision); flops.rate > 0 {
+		if f.modelFLOPs > 0 {
+			d.mfu = f.modelFLOPs / (t * max(f.devices, 1) * flops.rate)
+		}
+		if f.flops > 0 {
+			d.hfu = f.flops / (t * max(f.devices, 1) * flops.rate)
+		}
+		if f.modelFLOPs > 0 || f.flops > 0 {
+			d.peakSource = flops.source.String()
+		}
+	}
+	return outcomeDerived
+}
+
+// busFactor turns algorithm bandwidth into bus bandwidth, as NCCL's tests define it (nccl-tests, doc/PERFORMANCE.md): what
+// each link carries at least, whatever the algorithm. 0 where it is not defined or the group is unknown.
+func busFactor(collective string, n float64) float64 {
+	if n < 2 {
+		return 0
+	}
+	switch collective {
+	case semconv.GPUCollectiveNameAllReduce:
+		return 2 * (n - 1) / n
+	case semconv.GPUCollectiveNameAllGather, semconv.GPUCollectiveNameReduceScatter, semconv.GPUCollectiveNameAllToAll,
+		semconv.GPUCollectiveNameGather, semconv.GPUCollectiveNameScatter:
+		return (n - 1) / n
+	case semconv.GPUCollectiveNameBroadcast, semconv.GPUCollectiveNameReduce, semconv.GPUCollectiveNameSend, semconv.GPUCollectiveNameRecv:
+		return 1
+	}
+	return 0
+}
+
+// larger is the larger of two values that may be absent; absent only when both are.
+func larger(a, b float64) float64 {
+	switch {
+	case math.IsNaN(a):
+		return b
+	case math.IsNaN(b):
+		return a
+	}
+	return max(a, b)
+}

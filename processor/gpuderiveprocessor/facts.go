@@ -1,0 +1,126 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuderiveprocessor
+
+import (
+	"math"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// facts are what a span says of itself, read in one pass over its attributes. Numbers that are not stated, not
+// finite or not above 0 are 0; delays may be negative and have a flag instead.
+type facts struct {
+	kind                                 string // gpu.operation.type; empty: not a GPU span
+	category                             string
+	status, source                       string // of timing
+	precision, direction, collective     string
+	id, parent, model                    string
+	elapsed                              float64 // end − start, s
+	duration                             float64 // gpu.duration, s
+	timingError                          float64 // s
+	endDelay                             float64 // s
+	size, read, write, flops, items      float64
+	hit                                  float64 // declared L2 hit ratio, 0 to 1
+	group                                float64 // ranks of the collective
+	stepDuration, stepItems, modelFLOPs  float64
+	devices                              float64
+	hasEndDelay, hasCovered, hasAnyPhase bool
+}
+
+// read fills f from a span.
+func (f *facts) read(s ptrace.Span) {
+	*f = facts{}
+	if start, end := s.StartTimestamp(), s.EndTimestamp(); end > start {
+		f.elapsed = float64(end-start) * 1e-9
+	}
+	for k, v := range s.Attributes().All() {
+		if len(k) < 5 || (k[0] != 'g' && k[0] != 'h') { // gpu. and hw.
+			continue
+		}
+		switch k {
+		case string(semconv.GPUOperationTypeKey):
+			f.kind = v.Str()
+		case string(semconv.GPUOperationCategoryKey):
+			f.category = v.Str()
+		case string(semconv.GPUTimingStatusKey):
+			f.status = v.Str()
+		case string(semconv.GPUTimingSourceKey):
+			f.source = v.Str()
+		case string(semconv.GPUTimingErrorKey):
+			f.timingError = positive(v)
+		case string(semconv.GPUDurationKey):
+			f.duration = positive(v)
+		case string(semconv.GPUEndDelayKey):
+			f.endDelay, f.hasEndDelay = number(v)
+		case string(semconv.GPUIOSizeKey):
+			f.size = positive(v)
+		case string(semconv.GPUIOReadSizeKey):
+			f.read = positive(v)
+		case string(semconv.GPUIOWriteSizeKey):
+			f.write = positive(v)
+		case string(semconv.GPUFLOPCountKey):
+			f.flops = positive(v)
+		case string(semconv.GPUFLOPPrecisionKey):
+			f.precision = v.Str()
+		case string(semconv.GPUOperationItemsKey):
+			f.items = positive(v)
+		case string(semconv.GPUCopyDirectionKey):
+			f.direction = v.Str()
+		case string(semconv.GPUCollectiveNameKey):
+			f.collective = v.Str()
+		case string(semconv.GPUCollectiveGroupSizeKey):
+			f.group = positive(v)
+		case string(semconv.GPUCacheL2HitRatioKey):
+			f.hit = positive(v)
+		case string(semconv.GPUStepDurationKey):
+			f.stepDuration = positive(v)
+		case string(semconv.GPUStepItemsKey):
+			f.stepItems = positive(v)
+		case string(semconv.GPUStepModelFLOPCountKey):
+			f.modelFLOPs = positive(v)
+		case string(semconv.GPUStepDeviceCountKey):
+			f.devices = positive(v)
+		case string(semconv.GPUStepCoveredDurationKey):
+			f.hasCovered = true
+		case string(semconv.GPUStepOverlapDurationKey), string(semconv.GPUStepOtherDurationKey):
+			f.hasAnyPhase = true
+		case string(semconv.HWIDKey):
+			f.id = v.Str()
+		case string(semconv.HWParentKey):
+			f.parent = v.Str()
+		case string(semconv.HWModelKey):
+			f.model = v.Str()
+		}
+	}
+	if f.size == 0 {
+		f.size = f.read + f.write
+	}
+	if f.hit > 1 {
+		f.hit = 0 // not a ratio: not believed
+	}
+}
+
+// number is a finite int or double; false for anything else.
+func number(v pcommon.Value) (float64, bool) {
+	switch v.Type() {
+	case pcommon.ValueTypeDouble:
+		x := v.Double()
+		return x, !math.IsNaN(x) && !math.IsInf(x, 0)
+	case pcommon.ValueTypeInt:
+		return float64(v.Int()), true
+	}
+	return 0, false
+}
+
+// positive is a finite number above 0, else 0.
+func positive(v pcommon.Value) float64 {
+	if x, ok := number(v); ok && x > 0 {
+		return x
+	}
+	return 0
+}

@@ -1,0 +1,227 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuderiveprocessor
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// MappingConfig makes GPU spans of another producer's spans. A span that has gpu.operation.type is never touched.
+// The first mapping whose conditions all hold is used.
+type MappingConfig struct {
+	// Scope is a pattern (`*`, `?`, `[…]`) for the name of the instrumentation scope. Empty: any.
+	Scope string `mapstructure:"scope"`
+	// Span is a pattern for the span's name. Empty: any.
+	Span string `mapstructure:"span"`
+	// Kind is the span's kind in lower case: internal, server, client, producer, consumer. Empty: any.
+	Kind string `mapstructure:"kind"`
+	// Has is an attribute that the span must have. Empty: none.
+	Has string `mapstructure:"has"`
+	// Type is the value for gpu.operation.type. Empty: one of Attributes must produce it, else the mapping does not apply.
+	Type string `mapstructure:"type"`
+	// Attributes are copied in order; one whose target exists, or whose source does not, is skipped.
+	Attributes []AttributeConfig `mapstructure:"attributes"`
+	_          struct{}
+}
+
+// AttributeConfig copies one attribute.
+type AttributeConfig struct {
+	// From is the producer's attribute. Empty: Value is used.
+	From string `mapstructure:"from"`
+	// To is one of our span attributes; it decides the type.
+	To string `mapstructure:"to"`
+	// Scale multiplies a number, for units. 0: 1.
+	Scale float64 `mapstructure:"scale"`
+	// Values translates texts (numbers by their decimal form); a value that is not a key is skipped. Empty: as it is.
+	Values map[string]string `mapstructure:"values"`
+	// Value is a constant text, for From left empty.
+	Value string `mapstructure:"value"`
+	_     struct{}
+}
+
+var kinds = map[string]ptrace.SpanKind{
+	"internal": ptrace.SpanKindInternal, "server": ptrace.SpanKindServer, "client": ptrace.SpanKindClient,
+	"producer": ptrace.SpanKindProducer, "consumer": ptrace.SpanKindConsumer,
+}
+
+func (m *MappingConfig) validate(key string) error {
+	var errs []error
+	for name, pattern := range map[string]string{"scope": m.Scope, "span": m.Span} {
+		if _, err := path.Match(pattern, ""); err != nil {
+			errs = append(errs, fmt.Errorf("`%s.%s` must be a pattern, found %q: %w", key, name, pattern, err))
+		}
+	}
+	if _, ok := kinds[m.Kind]; !ok && m.Kind != "" {
+		errs = append(errs, fmt.Errorf("`%s.kind` must be one of internal, server, client, producer, consumer, found %q", key, m.Kind))
+	}
+	if m.Scope == "" && m.Span == "" && m.Kind == "" && m.Has == "" {
+		errs = append(errs, fmt.Errorf("`%s` must have a condition: `scope`, `span`, `kind` or `has`", key))
+	}
+	types, _ := semconv.LookupAttribute(string(semconv.GPUOperationTypeKey))
+	if m.Type != "" && !slices.Contains(types.Members, m.Type) {
+		errs = append(errs, fmt.Errorf("`%s.type` must be one of %s, found %q", key, strings.Join(types.Members, ", "), m.Type))
+	}
+	hasType := m.Type != ""
+	for i := range m.Attributes {
+		a := &m.Attributes[i]
+		errs = append(errs, a.validate(fmt.Sprintf("%s.attributes[%d]", key, i)))
+		hasType = hasType || a.To == string(semconv.GPUOperationTypeKey)
+	}
+	if !hasType {
+		errs = append(errs, fmt.Errorf("`%s.type` must be set, or one of `attributes` must give %s", key, semconv.GPUOperationTypeKey))
+	}
+	return errors.Join(errs...)
+}
+
+func (a *AttributeConfig) validate(key string) error {
+	var errs []error
+	target, ok := semconv.LookupAttribute(a.To)
+	switch {
+	case !ok || !slices.Contains(target.On, "span"):
+		errs = append(errs, fmt.Errorf("`%s.to` must be a span attribute of the registry (docs/semconv.md), found %q", key, a.To))
+	case target.Type != semconv.TypeString && target.Type != semconv.TypeInt && target.Type != semconv.TypeDouble:
+		errs = append(errs, fmt.Errorf("`%s.to` must be a text or a number, found %q of type %s", key, a.To, target.Type))
+	case target.Type != semconv.TypeString && (a.Value != "" || len(a.Values) > 0):
+		errs = append(errs, fmt.Errorf("`%s` must not have `value` or `values`, for %q is a number", key, a.To))
+	}
+	for _, v := range append(sortedValues(a.Values), a.Value) {
+		if ok && v != "" && len(target.Members) > 0 && !target.Open && !slices.Contains(target.Members, v) {
+			errs = append(errs, fmt.Errorf("`%s` must give one of %s, found %q", key, strings.Join(target.Members, ", "), v))
+		}
+	}
+	if (a.From == "") == (a.Value == "") {
+		errs = append(errs, fmt.Errorf("`%s` must have one of `from` and `value`", key))
+	}
+	if !(a.Scale >= 0) || math.IsInf(a.Scale, 0) {
+		errs = append(errs, fmt.Errorf("`%s.scale` must be a finite number above 0, found %g", key, a.Scale))
+	}
+	return errors.Join(errs...)
+}
+
+func sortedValues(m map[string]string) []string {
+	var out []string
+	for _, v := range m {
+		out = append(out, v)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// inScope leaves the mappings that apply to a scope; nil where none does. It appends to dst.
+func inScope(all []MappingConfig, scope string, dst []*MappingConfig) []*MappingConfig {
+	for i := range all {
+		if all[i].Scope == "" {
+			dst = append(dst, &all[i])
+		} else if ok, _ := path.Match(all[i].Scope, scope); ok {
+			dst = append(dst, &all[i])
+		}
+	}
+	return dst
+}
+
+// apply maps a span by the first mapping that fits; it reports whether one did.
+func apply(mappings []*MappingConfig, s ptrace.Span) bool {
+	for _, m := range mappings {
+		if m.fits(s) && m.apply(s.Attributes()) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *MappingConfig) fits(s ptrace.Span) bool {
+	if m.Kind != "" && kinds[m.Kind] != s.Kind() {
+		return false
+	}
+	if m.Has != "" {
+		if _, ok := s.Attributes().Get(m.Has); !ok {
+			return false
+		}
+	}
+	if m.Span != "" {
+		ok, _ := path.Match(m.Span, s.Name())
+		return ok
+	}
+	return true
+}
+
+// apply copies the attributes, type first, so that a span without a type stays as it was.
+func (m *MappingConfig) apply(attrs pcommon.Map) bool {
+	if m.Type != "" {
+		attrs.PutStr(string(semconv.GPUOperationTypeKey), m.Type)
+	} else {
+		typed := false
+		for i := range m.Attributes {
+			if a := &m.Attributes[i]; a.To == string(semconv.GPUOperationTypeKey) && a.copy(attrs) {
+				typed = true
+				break
+			}
+		}
+		if !typed {
+			return false
+		}
+	}
+	for i := range m.Attributes {
+		m.Attributes[i].copy(attrs)
+	}
+	return true
+}
+
+// copy puts the target where it is missing and the source gives a value; it reports whether it did.
+func (a *AttributeConfig) copy(attrs pcommon.Map) bool {
+	if _, exists := attrs.Get(a.To); exists {
+		return false
+	}
+	text, number, ok := a.Value, 0.0, true
+	if a.From != "" {
+		from, exists := attrs.Get(a.From)
+		if !exists {
+			return false
+		}
+		if text, number, ok = a.value(from); !ok {
+			return false
+		}
+	}
+	target, _ := semconv.LookupAttribute(a.To)
+	switch target.Type {
+	case semconv.TypeString:
+		if text == "" {
+			return false
+		}
+		attrs.PutStr(a.To, text)
+	case semconv.TypeInt:
+		attrs.PutInt(a.To, int64(math.Round(number)))
+	case semconv.TypeDouble:
+		attrs.PutDouble(a.To, number)
+	}
+	return true
+}
+
+// value reads a source as text and as a number in our unit; a target that is a number refuses what is none.
+func (a *AttributeConfig) value(from pcommon.Value) (text string, n float64, ok bool) {
+	text = from.AsString()
+	if len(a.Values) > 0 {
+		text, ok = a.Values[text]
+		return text, 0, ok
+	}
+	target, _ := semconv.LookupAttribute(a.To)
+	if target.Type == semconv.TypeString {
+		return text, 0, from.Type() != pcommon.ValueTypeMap && from.Type() != pcommon.ValueTypeSlice
+	}
+	n, ok = number(from)
+	if a.Scale > 0 {
+		n *= a.Scale
+	}
+	return text, n, ok && math.Abs(n) < 1<<62 // int64 holds it, and no size or time is larger
+}

@@ -1,0 +1,202 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuderiveprocessor
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor/internal/metadata"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// deriver is the processor. Batches are processed concurrently; what they share is the resolver and the assembler,
+// which lock themselves.
+type deriver struct {
+	cfg      *Config
+	log      *zap.Logger
+	tel      *metadata.TelemetryBuilder
+	resolver *resolver
+	steps    *assembler // nil: off
+	mappings []MappingConfig
+	floor    float64 // s
+}
+
+func newDeriver(cfg *Config, set component.TelemetrySettings) (*deriver, error) {
+	tel, err := metadata.NewTelemetryBuilder(set)
+	if err != nil {
+		return nil, err
+	}
+	d := &deriver{
+		cfg: cfg, log: set.Logger, tel: tel, resolver: newResolver(cfg, set.Logger),
+		mappings: append([]MappingConfig(nil), cfg.Mappings...), floor: cfg.Floor.Seconds(),
+	}
+	for _, name := range cfg.Presets {
+		d.mappings = append(d.mappings, presets[name]...)
+	}
+	if a := cfg.AssembleSteps.Get(); a != nil {
+		d.steps = newAssembler(*a)
+	}
+	return d, nil
+}
+
+func (d *deriver) start(_ context.Context, host component.Host) error {
+	if d.cfg.Samples == nil {
+		return nil
+	}
+	reader, err := gpusamplesextension.FindReader(host, *d.cfg.Samples)
+	if err != nil {
+		return err
+	}
+	d.resolver.reader = reader
+	return nil
+}
+
+func (d *deriver) shutdown(context.Context) error {
+	d.tel.Shutdown()
+	return nil
+}
+
+// batch is the state of one call: counts for the telemetry, and the device of the previous span, which is mostly that
+// of the next.
+type batch struct {
+	now                int64
+	counts             [outcomes]int64
+	mapped, noPeaks    int64
+	assembled, evicted int64
+	last               device
+	lastRoof           *roof
+	hasLast            bool
+	resourceModel      string
+	applicable         []*MappingConfig
+}
+
+func (d *deriver) process(ctx context.Context, td ptrace.Traces) (ptrace.Traces, error) {
+	b := batch{now: time.Now().UnixNano()}
+	for _, rs := range td.ResourceSpans().All() {
+		b.resourceModel = ""
+		if v, ok := rs.Resource().Attributes().Get(string(semconv.HWModelKey)); ok {
+			b.resourceModel = v.Str()
+		}
+		for _, ss := range rs.ScopeSpans().All() {
+			d.scope(&b, ss)
+		}
+	}
+	d.count(ctx, &b)
+	return td, nil
+}
+
+func (d *deriver) scope(b *batch, ss ptrace.ScopeSpans) {
+	floor := d.floor
+	if v, ok := ss.Scope().Attributes().Get(string(semconv.GPUFloorDurationKey)); ok {
+		if x, ok := number(v); ok && x >= 0 {
+			floor = x
+		}
+	}
+	if len(d.mappings) > 0 {
+		b.applicable = inScope(d.mappings, ss.Scope().Name(), b.applicable[:0])
+	}
+	var f facts
+	var out derived
+	for _, s := range ss.Spans().All() {
+		f.read(s)
+		if f.kind == "" {
+			if !apply(b.applicable, s) {
+				continue
+			}
+			b.mapped++
+			f.read(s)
+		}
+		if d.steps != nil {
+			d.steps.span(b, s, &f)
+		}
+		if f.precision == "" {
+			f.precision = d.cfg.Precision
+		}
+		r := d.roof(b, &f)
+		o := out.derive(&f, r, floor)
+		b.counts[o]++
+		if o == outcomeDerived && r == nil {
+			b.noPeaks++
+		}
+		out.put(s.Attributes())
+	}
+}
+
+// roof resolves the span's device, at the cost of three comparisons where it is the previous span's.
+func (d *deriver) roof(b *batch, f *facts) *roof {
+	dev := device{f.id, f.parent, f.model}
+	if dev.model == "" {
+		dev.model = b.resourceModel
+	}
+	if !b.hasLast || dev != b.last {
+		b.lastRoof, b.last, b.hasLast = d.resolver.roof(dev, b.now), dev, true
+	}
+	return b.lastRoof
+}
+
+// put writes what is present. Whatever the inputs were, nothing that is not a finite number ≥ 0 reaches the wire.
+func (x *derived) put(attrs pcommon.Map) {
+	double := func(key attribute.Key, v float64) {
+		if v >= 0 && v <= math.MaxFloat64 { // false for NaN
+			attrs.PutDouble(string(key), v)
+		}
+	}
+	text := func(key attribute.Key, v string) {
+		if v != "" {
+			attrs.PutStr(string(key), v)
+		}
+	}
+	double(semconv.GPUIORateKey, x.ioRate)
+	double(semconv.GPUIOReadRateKey, x.readRate)
+	double(semconv.GPUIOWriteRateKey, x.writeRate)
+	double(semconv.GPUIOUtilizationKey, x.ioUtil)
+	text(semconv.GPUIOBasisKey, x.basis)
+	double(semconv.GPUCollectiveBusRateKey, x.busRate)
+	double(semconv.GPUFLOPRateKey, x.flopRate)
+	double(semconv.GPUFLOPUtilizationKey, x.flopUtil)
+	double(semconv.GPUArithmeticIntensityKey, x.intensity)
+	text(semconv.GPURooflineBoundKey, x.bound)
+	double(semconv.GPURooflineUtilizationKey, x.roofUtil)
+	double(semconv.GPUOperationItemRateKey, x.itemRate)
+	double(semconv.GPUStepItemRateKey, x.stepItemRate)
+	double(semconv.GPUStepMFUKey, x.mfu)
+	double(semconv.GPUStepHFUKey, x.hfu)
+	text(semconv.GPUPeakSourceKey, x.peakSource)
+	text(semconv.GPUDeclarationStatusKey, x.declaration)
+	text(semconv.GPURateStatusKey, x.rateStatus)
+}
+
+var outcomeOptions = [outcomes]metric.AddOption{
+	outcomeDerived:    metric.WithAttributeSet(attribute.NewSet(attribute.String("outcome", "derived"))),
+	outcomeBelowFloor: metric.WithAttributeSet(attribute.NewSet(attribute.String("outcome", "below_floor"))),
+	outcomeUntimed:    metric.WithAttributeSet(attribute.NewSet(attribute.String("outcome", "untimed"))),
+	outcomeUndeclared: metric.WithAttributeSet(attribute.NewSet(attribute.String("outcome", "undeclared"))),
+}
+
+func (d *deriver) count(ctx context.Context, b *batch) {
+	for o, n := range b.counts {
+		if n > 0 {
+			d.tel.ProcessorGpuDeriveSpans.Add(ctx, n, outcomeOptions[o])
+		}
+	}
+	add := func(c metric.Int64Counter, n int64) {
+		if n > 0 {
+			c.Add(ctx, n)
+		}
+	}
+	add(d.tel.ProcessorGpuDeriveMapped, b.mapped)
+	add(d.tel.ProcessorGpuDeriveUnknownPeaks, b.noPeaks)
+	add(d.tel.ProcessorGpuDeriveStepsAssembled, b.assembled)
+	add(d.tel.ProcessorGpuDeriveStepsEvicted, b.evicted)
+}

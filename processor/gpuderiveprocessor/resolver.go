@@ -1,0 +1,182 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuderiveprocessor
+
+import (
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+)
+
+const (
+	// maxRoofs bounds the devices that are remembered; identities come from the wire. At the bound all are forgotten.
+	maxRoofs = 4096
+	// roofAge is how long limits read from the samples are believed: links are renegotiated, instances recreated.
+	roofAge = 10 * time.Second
+)
+
+// resolver finds the roof of a device by what a span says of it, and remembers it.
+type resolver struct {
+	cfg    *Config
+	reader gpusamplesextension.Reader // nil without `samples`
+	log    *zap.Logger
+
+	mu    sync.RWMutex
+	roofs map[device]*roof
+	named map[string]struct{} // models that were logged as unknown
+}
+
+// device is what a span says about where it ran.
+type device struct{ id, parent, model string }
+
+func newResolver(cfg *Config, log *zap.Logger) *resolver {
+	return &resolver{cfg: cfg, log: log, roofs: make(map[device]*roof), named: make(map[string]struct{})}
+}
+
+// roof returns the peaks of a device, nil where none is known. now is unix ns. It is safe for concurrent use and
+// allocates only for devices not seen before.
+func (r *resolver) roof(d device, now int64) *roof {
+	r.mu.RLock()
+	found := r.roofs[d]
+	r.mu.RUnlock()
+	if found == nil || found.expires > 0 && now >= found.expires {
+		found = r.remember(d, now)
+	}
+	if !found.known {
+		return nil
+	}
+	return found
+}
+
+func (r *resolver) remember(d device, now int64) *roof {
+	// The strings belong to the batch; kept ones must not keep its memory.
+	d = device{strings.Clone(d.id), strings.Clone(d.parent), strings.Clone(d.model)}
+	made := r.make(d)
+	if r.reader != nil {
+		made.expires = now + int64(roofAge)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.roofs) >= maxRoofs {
+		clear(r.roofs)
+	}
+	r.roofs[d] = made
+	if _, again := r.named[d.model]; !made.known && d.model != "" && !again && len(r.named) < maxRoofs {
+		r.named[d.model] = struct{}{}
+		r.log.Info("no peaks are known for this device model, so its spans get no utilisation (add it under `peaks`)", zap.String("hw.model", d.model))
+	}
+	return made
+}
+
+// make builds a roof: the table's row, overrides of the configuration, the part of a MIG instance, limits that
+// the device itself reports; the configuration wins over all.
+func (r *resolver) make(d device) *roof {
+	sampled := r.sampled(d.id)
+	model := d.model
+	if model == "" {
+		model = sampled.Model
+	}
+	if model == "" {
+		model = r.cfg.Model
+	}
+	base, profile := peaks.SplitMIG(model)
+	if profile == "" {
+		profile = sampled.MIG.Profile
+	}
+	row, _ := peaks.Lookup(base)
+	made := &roof{domain: row.Domain}
+	made.memory.set(row.MemoryBandwidth, peakTable)
+	made.host.set(row.Host.Rate(), peakTable)
+	made.interconnect.set(row.Interconnect, peakTable)
+	made.flops.take(&row.FLOPs, peakTable)
+	r.override(made, base)
+	if profile != "" || d.parent != "" || sampled.Parent != "" || strings.HasPrefix(d.id, "MIG-") {
+		made.instance(&row, profile, &sampled.MIG)
+	}
+	made.limits(&sampled.Limits)
+	for _, p := range peaks.Precisions() {
+		made.known = made.known || made.flops.of(p).rate > 0
+	}
+	made.known = made.known || made.memory.rate > 0 || made.host.rate > 0 || made.interconnect.rate > 0
+	return made
+}
+
+// sampled is what the samples' source says about a device; the zero value without.
+func (r *resolver) sampled(id string) gpusamplesextension.Device {
+	if r.reader == nil || id == "" {
+		return gpusamplesextension.Device{}
+	}
+	view := r.reader.Acquire()
+	defer view.Release()
+	if d, ok := view.Lookup(id); ok {
+		return *d.Device()
+	}
+	return gpusamplesextension.Device{}
+}
+
+func (r *resolver) override(made *roof, model string) {
+	model = strings.ToLower(model)
+	for i := range r.cfg.Peaks {
+		p := &r.cfg.Peaks[i]
+		if ok, err := path.Match(strings.ToLower(p.Model), model); !ok || err != nil {
+			continue
+		}
+		made.memory.set(p.MemoryBandwidth, peakConfig)
+		made.host.set(p.HostBandwidth, peakConfig)
+		made.interconnect.set(p.InterconnectBandwidth, peakConfig)
+		if p.InterconnectDevices > 0 {
+			made.domain = p.InterconnectDevices
+		}
+		for precision, rate := range p.FLOPRate {
+			if f := made.flops.field(precision); f != nil {
+				f.set(rate, peakConfig)
+			}
+		}
+	}
+}
+
+// instance scales the peaks of a board to a MIG instance: arithmetic by SMs, memory by slices. The host link is
+// shared and stays; NVLink cannot be used. With neither shares nor a known profile those peaks are unknown, for the board's would
+// be too high.
+func (m *roof) instance(row *peaks.Device, profile string, share *gpusamplesextension.MIG) {
+	m.interconnect, m.domain = peak{}, 0
+	var sms, memory float64
+	switch {
+	case share.SMs > 0 && share.BoardSMs >= share.SMs && share.Slices > 0 && share.AllSlices >= share.Slices:
+		sms, memory = float64(share.SMs)/float64(share.BoardSMs), float64(share.Slices)/float64(share.AllSlices)
+	default:
+		if part, ok := row.Profile(profile); ok {
+			sms, memory = float64(part.SMs)/float64(row.SMs), part.MemorySize/row.MemorySize
+		}
+	}
+	if sms == 0 {
+		m.flops, m.memory = flopPeaks{}, peak{}
+		return
+	}
+	m.flops.scale(sms)
+	m.memory.scale(memory)
+}
+
+// limits takes what the device reports, which is of the instance already, where the configuration does not say otherwise.
+func (m *roof) limits(l *gpusamplesextension.Limits) {
+	reported := func(p *peak, rate float64) {
+		if p.source != peakConfig {
+			p.set(rate, peakDevice)
+		}
+	}
+	reported(&m.memory, l.MemoryBandwidth)
+	reported(&m.host, l.PCIeBandwidth)
+	reported(&m.interconnect, l.NVLinkBandwidth)
+	for precision, rate := range l.FLOPRate {
+		if f := m.flops.field(precision); f != nil {
+			reported(f, rate)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fairshare
+
+// Arrive takes a span in. A span that is already known is left as it is, so a batch can arrive twice. What of the span
+// lies before the settled time gets only what is still free there. now is any clock of the caller, returned in
+// Share.Seen. False: the span has no ID, no length, or no room is left, and it takes no part.
+func (d *Device) Arrive(s Span, now int64, m Meter) bool {
+	if s.Span == ([8]byte{}) || s.End <= s.Start {
+		return false
+	}
+	n := d.nodes[s.Key]
+	if n != nil && n.known {
+		return true
+	}
+	if n == nil {
+		if n = d.newNode(s.Key); n == nil {
+			return false
+		}
+	}
+	d.remembered.remove(n)
+	if n.opened > 0 {
+		n.held += d.settled - n.heldMark
+	}
+	n.known, n.seen = true, now
+	if s.Parent != ([8]byte{}) {
+		d.link(n, Key{s.Trace, s.Parent})
+	}
+	if d.started && s.Start < d.settled {
+		d.late(n, s, m)
+		if s.End <= d.settled {
+			n.ended = true
+			d.remember(n)
+			return true
+		}
+		s.Start = d.settled
+	}
+	n.proc = d.process(s.Process)
+	n.proc.nodes++
+	d.points.push(point{s.Start, true, n})
+	d.points.push(point{s.End, false, n})
+	return true
+}
+
+// Pass moves what waits for the placeholder k on to its parent: k is the ID of a span that never uses the device
+// (a host span between a step and its kernels) and that turned out to have a parent.
+func (d *Device) Pass(k Key, parent [8]byte) {
+	if n := d.nodes[k]; n != nil && !n.known && parent != ([8]byte{}) {
+		d.remembered.remove(n)
+		d.link(n, Key{k.Trace, parent})
+		d.remember(n)
+	}
+}
+
+// link hangs n, with all that is below it, under its parent, which may not have come yet. Circles of parents and chains
+// longer than maxHeight are left apart.
+func (d *Device) link(n *node, parent Key) {
+	if n.parent != nil || parent == n.key {
+		return
+	}
+	p := d.nodes[parent]
+	if p == nil {
+		if p = d.newNode(parent); p == nil {
+			return
+		}
+		d.remember(p)
+	}
+	height := n.height
+	for a := p; a != nil; a = a.parent {
+		if height++; a == n || height > maxHeight {
+			return
+		}
+	}
+	n.parent = p
+	p.kids++
+	height = n.height
+	for a := p; a != nil; a = a.parent {
+		height++
+		a.height = max(a.height, height)
+		a.below += n.below
+		if !a.known {
+			a.held += n.held
+			d.remember(a)
+		}
+		if n.opened > 0 {
+			d.open(a, n.opened)
+		}
+	}
+}
+
+// late gives n what is still free in the settled part of s.
+func (d *Device) late(n *node, s Span, m Meter) {
+	to := min(s.End, d.settled)
+	n.late = max(0, to-s.Start-n.held)
+	n.covered = m.Covered(s.Start, to)
+	d.pieces = d.free.take(s.Start, to, d.pieces[:0])
+	var taken int64
+	if k := len(d.pieces); k > 0 {
+		d.knots = m.Knots(d.pieces[0].from, d.pieces[k-1].to, d.knots[:0])
+		line := curve{knots: d.knots}
+		for _, p := range d.pieces {
+			before, _ := line.at(p.from)
+			after, _ := line.at(p.to)
+			n.own += after - before
+			taken += p.to - p.from
+		}
+	}
+	d.totals.Late += n.own
+	for a := n.parent; a != nil; a = a.parent {
+		if s.End <= d.settled { // else its end does this
+			a.below += n.own
+		}
+		if !a.known {
+			a.held += taken
+			d.remember(a)
+		}
+	}
+}

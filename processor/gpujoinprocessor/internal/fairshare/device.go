@@ -1,0 +1,119 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fairshare
+
+import "time"
+
+// Limits bound what a Device remembers. Zero fields mean the defaults.
+type Limits struct {
+	// Remember is how long an ended span, or the sum of children whose parent has not come, is remembered after its
+	// last change, on the settled time. Default 2 minutes.
+	Remember time.Duration
+	// Free is how far back free time can be taken by a late span. Default 5 minutes.
+	Free time.Duration
+	// FreeIntervals bounds the pieces of free time; the oldest leave. Default 16,384.
+	FreeIntervals int
+}
+
+// Budget bounds the spans that several Devices remember and await together.
+type Budget struct {
+	Max  int
+	used int
+}
+
+// Used is the number of spans and placeholders that exist now.
+func (b *Budget) Used() int { return b.used }
+
+// Totals are sums since the Device was made, in the counter's unit. Attributed + Unattributed is what the counter
+// counted; Attributed + Late is what the spans have.
+type Totals struct {
+	Attributed   float64 // dealt out to spans when it was settled
+	Unattributed float64 // settled with nobody active
+	Late         float64 // taken later from Unattributed by spans that arrived late
+	Orphans      int64   // sums of children forgotten because no parent came within the time limit or the budget
+}
+
+// Device is the state of one physical device.
+type Device struct {
+	limits Limits
+	budget *Budget
+
+	started bool
+	settled int64
+	points  points
+	procs   map[uint64]*process
+	active  int // processes with an innermost active span
+	v       sum // integral of dC / active
+	covered int64
+
+	nodes      map[Key]*node
+	remembered list
+	free       freeTime
+	totals     Totals
+
+	spare      []*node
+	spareProcs []*process
+	knots      []Knot
+	pieces     []interval
+}
+
+// New returns a device that has settled nothing yet.
+func New(l Limits, b *Budget) *Device {
+	if l.Remember <= 0 {
+		l.Remember = 2 * time.Minute
+	}
+	if l.Free <= 0 {
+		l.Free = 5 * time.Minute
+	}
+	if l.FreeIntervals <= 0 {
+		l.FreeIntervals = 1 << 14
+	}
+	return &Device{
+		limits: l,
+		budget: b,
+		procs:  map[uint64]*process{},
+		nodes:  map[Key]*node{},
+		free:   freeTime{max: l.FreeIntervals},
+	}
+}
+
+// Settled is T; false while nothing is settled.
+func (d *Device) Settled() (t int64, ok bool) { return d.settled, d.started }
+
+// Totals are the sums so far.
+func (d *Device) Totals() Totals { return d.totals }
+
+// Pending is the number of spans that have not ended yet in settled time.
+func (d *Device) Pending() int {
+	n := 0
+	for _, p := range d.procs {
+		n += p.nodes
+	}
+	return n
+}
+
+// Share is what one span has.
+type Share struct {
+	Value   float64 // its own part and its descendants'
+	Own     float64 // its own part
+	Covered int64   // ns of it in which the counter was known; 0: Value means nothing
+	Late    int64   // ns that were settled before it arrived and that no descendant of it holds
+	Ended   bool    // its end is settled; false: Value is what it has so far
+	Seen    int64   // the now of its arrival
+}
+
+// Share looks a span up; false when it never arrived, was refused or is forgotten.
+func (d *Device) Share(k Key) (Share, bool) {
+	n := d.nodes[k]
+	if n == nil || !n.known {
+		return Share{}, false
+	}
+	return Share{Value: n.own + n.below, Own: n.own, Covered: n.covered, Late: n.late, Ended: n.ended, Seen: n.seen}, true
+}
+
+// Close gives the budget back. The device is not used afterwards.
+func (d *Device) Close() {
+	d.budget.used -= len(d.nodes)
+	d.nodes = nil
+}

@@ -1,0 +1,423 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fairshare_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+)
+
+// cellNS is one cell of the grid in ns.
+const cellNS = 1000
+
+// Knots reads the grid's cells as a counter with a sample at every cell border.
+func (g *grid) Knots(from, to int64, dst []fairshare.Knot) []fairshare.Knot {
+	var k fairshare.Knot
+	k.Time = from
+	dst = append(dst, k)
+	for k.Time < to {
+		cell := int(k.Time / cellNS)
+		next := min(to, int64(cell+1)*cellNS)
+		if cell < len(g.known) && g.known[cell] {
+			k.Value += g.flow[cell] * float64(next-k.Time) / cellNS
+			k.Covered += next - k.Time
+		}
+		k.Time = next
+		dst = append(dst, k)
+	}
+	return dst
+}
+
+func (g *grid) Covered(from, to int64) int64 {
+	k := g.Knots(from, to, nil)
+	return k[len(k)-1].Covered
+}
+
+func key(id int) fairshare.Key {
+	k := fairshare.Key{Trace: [16]byte{1}}
+	k.Span = spanID(id)
+	return k
+}
+
+func spanID(id int) (s [8]byte) {
+	if id != 0 {
+		binary.BigEndian.PutUint64(s[:], uint64(id))
+	}
+	return s
+}
+
+func span(id, parent, process, start, end int) fairshare.Span {
+	return fairshare.Span{
+		Key: key(id), Parent: spanID(parent), Process: uint64(process),
+		Start: int64(start) * cellNS, End: int64(end) * cellNS,
+	}
+}
+
+func newDevice() *fairshare.Device {
+	return fairshare.New(fairshare.Limits{}, &fairshare.Budget{Max: 1 << 20})
+}
+
+// timeline makes spans as programs make them: loops of steps with nested sections, several streams, several processes;
+// and a few that no program would make.
+func timeline(r *rand.Rand, cells int) []gspan {
+	var spans []gspan
+	id := 0
+	var nest func(parent, process, start, end, depth int)
+	nest = func(parent, process, start, end, depth int) {
+		id++
+		me := id
+		spans = append(spans, gspan{id: me, parent: parent, process: process, start: start, end: end})
+		if depth == 0 || end-start < 3 {
+			return
+		}
+		for range 1 + r.IntN(2) { // streams
+			for t := start; t < end-1; {
+				a := t + r.IntN(3)
+				b := a + 1 + r.IntN(max(1, (end-start)/2))
+				if r.IntN(10) > 0 {
+					b = min(b, end)
+				}
+				if b = min(b, cells); b <= a {
+					break
+				}
+				nest(me, process, a, b, depth-1)
+				t = b
+			}
+		}
+	}
+	for range 1 + r.IntN(4) {
+		process := 1 + r.IntN(3)
+		a := r.IntN(cells - 2)
+		b := min(cells, a+1+r.IntN(cells/2))
+		parent := 0
+		if r.IntN(3) == 0 {
+			parent = 1000 + r.IntN(3) // a host span that never comes
+		}
+		nest(parent, process, a, b, r.IntN(4))
+	}
+	return spans
+}
+
+func TestShareEqualsBruteForceOnRandomTimelines(t *testing.T) {
+	const rounds, cells = 3000, 60
+	lateSpans := 0
+	for round := range rounds {
+		r := rand.New(rand.NewPCG(uint64(round), 7919))
+		g := newGrid(r, cells)
+		d := newDevice()
+		spans := timeline(r, cells)
+		// Spans arrive by their end, as exporters send them, with a delay of their own; some much later.
+		type arrival struct {
+			at int
+			s  gspan
+		}
+		var todo []arrival
+		for _, s := range spans {
+			at := s.end + r.IntN(6)
+			switch r.IntN(8) {
+			case 0:
+				at = s.start // the clock of a fast sender
+			case 1:
+				at += 20
+			}
+			todo = append(todo, arrival{at, s})
+		}
+		r.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
+		d.Arrive(span(999999, 0, 9, 0, 1), 0, g) // pins the beginning of settled time to 0
+		g.arrive(gspan{id: 999999, process: 9, start: 0, end: 1})
+		for now := 0; now < cells+30; now++ {
+			for _, a := range todo {
+				if a.at == now {
+					before := g.settled
+					g.arrive(a.s)
+					require.True(t, d.Arrive(span(a.s.id, a.s.parent, a.s.process, a.s.start, a.s.end), int64(now), g))
+					if a.s.start < before {
+						lateSpans++
+					}
+				}
+			}
+			if r.IntN(3) == 0 {
+				to := max(g.settled, min(cells, now-r.IntN(5)))
+				if to > 0 {
+					g.settle(to)
+					d.Settle(int64(to)*cellNS, g)
+				}
+			}
+		}
+		g.settle(cells)
+		d.Settle(cells*cellNS, g)
+
+		var flow, own float64
+		for _, f := range g.flow {
+			flow += f
+		}
+		for _, s := range g.spans {
+			got, ok := d.Share(key(s.id))
+			require.True(t, ok)
+			want := g.value(s)
+			require.InDelta(t, want, got.Value, 1e-9*(1+flow), "round %d span %d", round, s.id)
+			require.InDelta(t, s.own, got.Own, 1e-9*(1+flow), "round %d span %d", round, s.id)
+			require.True(t, got.Ended)
+			own += got.Own
+		}
+		tot := d.Totals()
+		require.InEpsilon(t, flow+1, tot.Attributed+tot.Unattributed+1, 1e-9, "round %d", round)
+		require.InEpsilon(t, own+1, tot.Attributed+tot.Late+1, 1e-9, "round %d", round)
+		require.Zero(t, d.Pending())
+	}
+	assert.Greater(t, lateSpans, rounds/2, "the late branch must be exercised")
+}
+
+func shares(t *testing.T, d *fairshare.Device, ids ...int) []float64 {
+	t.Helper()
+	out := make([]float64, len(ids))
+	for i, id := range ids {
+		s, ok := d.Share(key(id))
+		require.True(t, ok, "span %d", id)
+		out[i] = s.Value
+	}
+	return out
+}
+
+// flat is a device that draws 1 unit in each cell.
+func flat() *grid {
+	g := &grid{flow: make([]float64, 1000), known: make([]bool, 1000), dealt: make([]bool, 1000)}
+	for i := range g.flow {
+		g.flow[i], g.known[i] = 1, true
+	}
+	return g
+}
+
+func TestShare(t *testing.T) {
+	type op struct {
+		settle int
+		span   fairshare.Span
+	}
+	arrive := func(id, parent, process, start, end int) op { return op{span: span(id, parent, process, start, end)} }
+	settle := func(to int) op { return op{settle: to} }
+	for name, tt := range map[string]struct {
+		ops  []op
+		want map[int]float64
+		late map[int]int64
+	}{
+		"two processes share equally": {
+			ops:  []op{arrive(1, 0, 1, 0, 10), arrive(2, 0, 2, 0, 10), settle(10)},
+			want: map[int]float64{1: 5, 2: 5},
+		},
+		"a process that idles inside an open step takes nothing from a neighbour that works": {
+			// Process 1 has a step with one section; process 2 one section. The step itself is innermost in [4, 10).
+			ops: []op{
+				arrive(1, 0, 1, 0, 10), arrive(2, 1, 1, 0, 4), arrive(3, 0, 2, 0, 10), settle(10),
+			},
+			want: map[int]float64{1: 5, 2: 2, 3: 5},
+		},
+		"three streams of one process beside one stream of another": {
+			ops: []op{
+				arrive(1, 0, 1, 0, 12), arrive(2, 0, 1, 0, 12), arrive(3, 0, 1, 0, 12), arrive(4, 0, 2, 0, 12), settle(12),
+			},
+			want: map[int]float64{1: 2, 2: 2, 3: 2, 4: 6},
+		},
+		"a step after its children": {
+			ops:  []op{arrive(2, 1, 1, 0, 4), arrive(3, 1, 1, 6, 10), settle(11), arrive(1, 0, 1, 0, 10)},
+			want: map[int]float64{1: 10, 2: 4, 3: 4}, late: map[int]int64{1: 2},
+		},
+		"a step after its children, of which one is still open": {
+			ops: []op{
+				arrive(2, 1, 1, 0, 4), arrive(3, 1, 1, 6, 10), settle(8), arrive(1, 0, 1, 0, 12), settle(20),
+			},
+			want: map[int]float64{1: 12, 2: 4, 3: 4}, late: map[int]int64{1: 2},
+		},
+		"a step whose children came and which takes nothing of a neighbour": {
+			ops: []op{
+				arrive(2, 1, 1, 0, 4), arrive(9, 0, 2, 0, 10), settle(10), arrive(1, 0, 1, 0, 10),
+			},
+			want: map[int]float64{1: 2, 2: 2, 9: 8}, late: map[int]int64{1: 6},
+		},
+		"a long span after the short ones inside it": {
+			ops: []op{
+				arrive(5, 0, 1, 0, 1), arrive(2, 0, 1, 2, 3), arrive(3, 0, 1, 5, 6), settle(20), arrive(1, 0, 2, 0, 8), arrive(4, 0, 2, 0, 9),
+			},
+			want: map[int]float64{1: 5, 2: 1, 3: 1, 4: 1}, late: map[int]int64{1: 8, 4: 9},
+		},
+		"grandchildren before the middle before the top": {
+			ops: []op{
+				arrive(3, 2, 1, 0, 4), settle(5), arrive(2, 1, 1, 0, 5), settle(8), arrive(1, 0, 1, 0, 8),
+			},
+			want: map[int]float64{1: 8, 2: 5, 3: 4}, late: map[int]int64{1: 3, 2: 1},
+		},
+		"equal timestamps": {
+			ops: []op{
+				arrive(1, 0, 1, 0, 5), arrive(2, 0, 1, 5, 10), arrive(3, 2, 1, 5, 10), arrive(4, 0, 1, 5, 10), settle(5), settle(10),
+			},
+			want: map[int]float64{1: 5, 2: 2.5, 3: 2.5, 4: 2.5},
+		},
+		"a child that outlasts its parent": {
+			ops:  []op{arrive(1, 0, 1, 0, 5), arrive(2, 1, 1, 0, 8), settle(10)},
+			want: map[int]float64{1: 8, 2: 8},
+		},
+		"a child of another process": {
+			ops:  []op{arrive(1, 0, 1, 0, 10), arrive(2, 1, 2, 2, 8), settle(10)},
+			want: map[int]float64{1: 10, 2: 6},
+		},
+		"a circle of parents": {
+			ops:  []op{arrive(1, 2, 1, 0, 10), arrive(2, 1, 1, 0, 10), arrive(3, 3, 1, 0, 10), settle(10)},
+			want: map[int]float64{1: 5, 2: 5, 3: 5}, // 1 hangs below 2, the way back is refused
+		},
+		"the same span twice": {
+			ops:  []op{arrive(1, 0, 1, 0, 10), arrive(1, 0, 1, 0, 10), settle(10), arrive(1, 0, 1, 0, 10)},
+			want: map[int]float64{1: 10},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, g := newDevice(), flat()
+			for _, o := range tt.ops {
+				if o.settle > 0 {
+					d.Settle(int64(o.settle)*cellNS, g)
+				} else {
+					require.True(t, d.Arrive(o.span, 0, g))
+				}
+			}
+			for id, want := range tt.want {
+				got, ok := d.Share(key(id))
+				require.True(t, ok)
+				assert.InDelta(t, want, got.Value, 1e-12, "span %d", id)
+				assert.Equal(t, tt.late[id]*cellNS, got.Late, "late of span %d", id)
+			}
+		})
+	}
+}
+
+func TestPassMovesChildrenThroughAHostSpan(t *testing.T) {
+	d, g := newDevice(), flat()
+	d.Arrive(span(3, 2, 1, 0, 4), 0, g) // kernel below host span 2 below step 1
+	d.Settle(2*cellNS, g)
+	d.Pass(key(2), spanID(1))
+	d.Arrive(span(1, 0, 1, 0, 6), 0, g)
+	d.Settle(6*cellNS, g)
+	assert.InDeltaSlice(t, []float64{4, 6}, shares(t, d, 3, 1), 1e-12)
+}
+
+func TestMarkedSpansWithoutIDOrLengthAreRefused(t *testing.T) {
+	d, g := newDevice(), flat()
+	assert.False(t, d.Arrive(span(0, 0, 1, 0, 4), 0, g))
+	assert.False(t, d.Arrive(span(1, 0, 1, 4, 4), 0, g))
+	assert.False(t, d.Arrive(span(1, 0, 1, 5, 4), 0, g))
+	_, ok := d.Share(key(1))
+	assert.False(t, ok)
+}
+
+func TestUnknownFlowLeavesSpansUncovered(t *testing.T) {
+	d, g := newDevice(), flat()
+	for i := 4; i < 8; i++ {
+		g.flow[i], g.known[i] = 0, false
+	}
+	d.Arrive(span(1, 0, 1, 4, 8), 0, g)
+	d.Arrive(span(2, 0, 2, 2, 6), 0, g)
+	d.Settle(10*cellNS, g)
+	s, _ := d.Share(key(1))
+	assert.Zero(t, s.Covered)
+	s, _ = d.Share(key(2))
+	assert.EqualValues(t, 2*cellNS, s.Covered)
+	assert.InDelta(t, 2, s.Value, 1e-12)
+}
+
+func TestBudgetBoundsMemory(t *testing.T) {
+	b := &fairshare.Budget{Max: 100}
+	d, g := fairshare.New(fairshare.Limits{}, b), flat()
+	refused := 0
+	for i := 1; i <= 1000; i++ {
+		if !d.Arrive(span(i, 5000+i, 1, 0, 900), 0, g) {
+			refused++
+		}
+		require.LessOrEqual(t, b.Used(), 100)
+	}
+	assert.Positive(t, refused, "pending spans are not given up for new ones")
+	d.Settle(900*cellNS, g)
+	for i := 2001; i <= 3000; i++ {
+		require.True(t, d.Arrive(span(i, 7000+i, 1, 950, 960), 0, g), "ended spans make room")
+		d.Settle(961*cellNS, g)
+		require.LessOrEqual(t, b.Used(), 100)
+	}
+	assert.Positive(t, d.Totals().Orphans)
+}
+
+func TestRememberedSpansExpire(t *testing.T) {
+	b := &fairshare.Budget{Max: 1 << 20}
+	d, g := fairshare.New(fairshare.Limits{Remember: 10 * cellNS}, b), flat()
+	d.Arrive(span(2, 1, 1, 0, 4), 0, g)
+	d.Arrive(span(3, 2, 1, 1, 2), 0, g)
+	d.Settle(5*cellNS, g)
+	assert.Equal(t, 3, b.Used())
+	d.Settle(30*cellNS, g)
+	d.Settle(60*cellNS, g)
+	assert.Zero(t, b.Used())
+	assert.EqualValues(t, 1, d.Totals().Orphans, "the parent never came")
+	d.Close()
+}
+
+// line draws 1 unit per ns, known everywhere.
+type line struct{}
+
+func (line) Knots(from, to int64, dst []fairshare.Knot) []fairshare.Knot {
+	return append(dst, fairshare.Knot{Time: from}, fairshare.Knot{Time: to, Value: float64(to - from), Covered: to - from})
+}
+func (line) Covered(from, to int64) int64 { return to - from }
+
+func TestSumsHoldOverMonthsWithoutIdleTime(t *testing.T) {
+	d := fairshare.New(fairshare.Limits{}, &fairshare.Budget{Max: 1 << 20})
+	// 700 W for three months are 5e9 J; with plain additions the last span would be off by 1e-6.
+	const step = int64(1e9)
+	m := rate{0.7e-6} // per ns
+	d.Arrive(fairshare.Span{Key: key(1), Process: 1, End: 1 << 60}, 0, m)
+	for at := int64(0); at < 1000; at++ {
+		d.Settle((at+1)*7776*step, m)
+	}
+	at := int64(1000) * 7776 * step
+	d.Arrive(fairshare.Span{Key: key(2), Process: 1, Start: at, End: at + 1_000_000}, 0, m)
+	d.Settle(at+2_000_000, m)
+	assert.InEpsilon(t, 0.35, shares(t, d, 2)[0], 1e-12)
+}
+
+type rate struct{ perNS float64 }
+
+func (r rate) Knots(from, to int64, dst []fairshare.Knot) []fairshare.Knot {
+	return append(dst, fairshare.Knot{Time: from}, fairshare.Knot{Time: to, Value: float64(to-from) * r.perNS, Covered: to - from})
+}
+func (rate) Covered(from, to int64) int64 { return to - from }
+
+// BenchmarkOverlap is the cost of one span with n others active beside it, arrival to settled.
+func BenchmarkOverlap(b *testing.B) {
+	for _, n := range []int{100, 1_000, 10_000, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			d := fairshare.New(fairshare.Limits{Remember: time.Millisecond}, &fairshare.Budget{Max: 1 << 22})
+			const gap = 1000
+			var k fairshare.Key
+			k.Trace[0] = 1
+			i := int64(0)
+			arrive := func() {
+				i++
+				binary.BigEndian.PutUint64(k.Span[:], uint64(i))
+				d.Arrive(fairshare.Span{Key: k, Process: uint64(i % 4), Start: i * gap, End: (i + int64(n)) * gap}, 0, line{})
+				if i%64 == 0 {
+					d.Settle((i-10)*gap, line{})
+				}
+			}
+			for range 2 * n {
+				arrive()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				arrive()
+			}
+		})
+	}
+}

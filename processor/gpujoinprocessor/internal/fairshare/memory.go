@@ -1,0 +1,75 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fairshare
+
+// newNode makes a node within the budget; when that is used up the longest unchanged remembered one leaves. Nil: all are
+// pending or have children.
+func (d *Device) newNode(k Key) *node {
+	for tries := 0; d.budget.used >= d.budget.Max; tries++ {
+		n := d.remembered.first
+		if n == nil || tries == 8 {
+			return nil
+		}
+		d.forget(n)
+	}
+	d.budget.used++
+	var n *node
+	if i := len(d.spare) - 1; i >= 0 {
+		n, d.spare = d.spare[i], d.spare[:i]
+		*n = node{}
+	} else {
+		n = new(node)
+	}
+	n.key = k
+	d.nodes[k] = n
+	return n
+}
+
+// remember keeps a placeholder or an ended node for the time limit, from now.
+func (d *Device) remember(n *node) { d.remembered.touch(n, d.settled) }
+
+// expire forgets what was not changed for too long.
+func (d *Device) expire() {
+	limit := d.settled - int64(d.limits.Remember)
+	for n := d.remembered.first; n != nil && n.changed < limit; n = d.remembered.first {
+		d.forget(n)
+	}
+	d.free.forget(d.settled - int64(d.limits.Free))
+}
+
+// forget removes a remembered node. One with children stays; it is forgotten after them.
+func (d *Device) forget(n *node) {
+	if n.kids > 0 || n.opened > 0 {
+		d.remember(n)
+		return
+	}
+	if !n.known && n.below > 0 {
+		d.totals.Orphans++
+	}
+	if n.parent != nil {
+		n.parent.kids--
+	}
+	d.remembered.remove(n)
+	delete(d.nodes, n.key)
+	d.budget.used--
+	if len(d.spare) < 1024 {
+		d.spare = append(d.spare, n)
+	}
+}
+
+// process finds or makes the state of a process.
+func (d *Device) process(id uint64) *process {
+	p := d.procs[id]
+	if p == nil {
+		if i := len(d.spareProcs) - 1; i >= 0 {
+			p, d.spareProcs = d.spareProcs[i], d.spareProcs[:i]
+			*p = process{}
+		} else {
+			p = new(process)
+		}
+		p.id = id
+		d.procs[id] = p
+	}
+	return p
+}

@@ -1,0 +1,92 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fairshare
+
+// Key identifies a span.
+type Key struct {
+	Trace [16]byte
+	Span  [8]byte
+}
+
+// Span is what the sweep needs to know of a span.
+type Span struct {
+	Key
+	Parent     [8]byte // span ID of the nearest ancestor that may use the device; zero for none
+	Process    uint64  // any number that is the process's own
+	Start, End int64   // ns; End > Start
+}
+
+// maxHeight bounds the length of a chain of ancestors, for each start and end walks it.
+const maxHeight = 128
+
+// node is a span in the tree. It exists as a placeholder from the moment its first child arrives: what the children
+// got is kept there until it arrives itself.
+type node struct {
+	key    Key
+	parent *node
+	kids   int32 // nodes whose parent this is
+	height int32 // longest chain of nodes below
+	opened int32 // active descendants
+
+	known  bool // arrived itself; false: placeholder
+	active bool // started and not ended
+	ended  bool
+
+	proc     *process
+	mark     sum     // proc.own when it last became innermost
+	own      float64 // its own part so far
+	below    float64 // own parts of its ended descendants
+	covered  int64   // ns of it in which the counter was known
+	covMark  int64   // the device's covered time at its start
+	late     int64   // ns that were settled before it arrived and that no descendant holds
+	held     int64   // placeholder: ns in which any descendant was active
+	heldMark int64   // placeholder: since when one is
+	seen     int64   // when it arrived, on the caller's clock
+
+	// The list of remembered nodes, by the time of the last change.
+	prev, next *node
+	listed     bool
+	changed    int64
+}
+
+// list is the remembered nodes, longest unchanged first.
+type list struct {
+	first, last *node
+	n           int
+}
+
+func (l *list) remove(n *node) {
+	if !n.listed {
+		return
+	}
+	if n.prev != nil {
+		n.prev.next = n.next
+	} else {
+		l.first = n.next
+	}
+	if n.next != nil {
+		n.next.prev = n.prev
+	} else {
+		l.last = n.prev
+	}
+	n.prev, n.next, n.listed = nil, nil, false
+	l.n--
+}
+
+// touch makes n the last.
+func (l *list) touch(n *node, t int64) {
+	n.changed = t
+	if l.last == n {
+		return
+	}
+	l.remove(n)
+	n.prev, n.listed = l.last, true
+	if l.last != nil {
+		l.last.next = n
+	} else {
+		l.first = n
+	}
+	l.last = n
+	l.n++
+}

@@ -1,0 +1,66 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fairshare
+
+// point is the start or the end of a pending span.
+type point struct {
+	t     int64
+	start bool
+	n     *node
+}
+
+// before orders points by time, ends first: a span that ends when another starts is not active beside it.
+func (p *point) before(q *point) bool {
+	if p.t != q.t {
+		return p.t < q.t
+	}
+	return !p.start && q.start
+}
+
+// points is a binary min-heap. container/heap was refused for the allocation of every push into an interface.
+type points []point
+
+func (h *points) push(p point) {
+	s := append(*h, p)
+	i := len(s) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if !p.before(&s[up]) {
+			break
+		}
+		s[i] = s[up]
+		i = up
+	}
+	s[i] = p
+	*h = s
+}
+
+func (h *points) pop() point {
+	s := *h
+	top := s[0]
+	n := len(s) - 1
+	p := s[n]
+	s[n] = point{}
+	s = s[:n]
+	i := 0
+	for {
+		down := 2*i + 1
+		if down >= n {
+			break
+		}
+		if down+1 < n && s[down+1].before(&s[down]) {
+			down++
+		}
+		if !s[down].before(&p) {
+			break
+		}
+		s[i] = s[down]
+		i = down
+	}
+	if n > 0 {
+		s[i] = p
+	}
+	*h = s
+	return top
+}
