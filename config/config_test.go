@@ -4,6 +4,8 @@
 package config_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,4 +29,14 @@ func TestEveryPipelineIsYAMLWithAService(t *testing.T) {
 func TestAnUnknownPipelineIsNamed(t *testing.T) {
 	_, err := config.YAML("loki")
 	require.EqualError(t, err, `no pipeline "loki" (there are all-in-one, jaeger, kubernetes/agent, kubernetes/gateway, prometheus, tempo)`)
+}
+
+func TestTheDeployedPipelinesAreTheReadyOnes(t *testing.T) {
+	for _, name := range []string{"agent", "gateway"} {
+		deployed, err := os.ReadFile(filepath.Join("..", "deploy", "kubernetes", "config", name+".yaml"))
+		require.NoError(t, err)
+		ready, err := config.YAML("kubernetes/" + name)
+		require.NoError(t, err)
+		require.Equal(t, ready, string(deployed), "copy config/kubernetes/%s.yaml to deploy/kubernetes/config", name)
+	}
 }

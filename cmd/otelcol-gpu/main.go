@@ -59,7 +59,7 @@ func run(args []string) error {
 		return err
 	}
 	root.SetArgs(args)
-	return root.Execute()
+	return withHint(root.Execute())
 }
 
 func command() (*cobra.Command, error) {

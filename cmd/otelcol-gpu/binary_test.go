@@ -1,0 +1,226 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// binary is the real program, built once for all tests of the package.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "otelcol-gpu-test")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "otelcol-gpu")
+	if runtime.GOOS == "windows" {
+		path += ".exe"
+	}
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := binary(); err == nil {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// buffer collects output of a process that may still write.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	return port
+}
+
+// ports are free ones for every listener of the ready pipelines.
+type ports struct{ grpc, http, metrics, health, zpages, telemetry string }
+
+func freePorts(t *testing.T) (ports, []string) {
+	p := ports{freePort(t), freePort(t), freePort(t), freePort(t), freePort(t), freePort(t)}
+	const host = "127.0.0.1:"
+	return p, append(os.Environ(),
+		"OTELGPU_OTLP_GRPC="+host+p.grpc, "OTELGPU_OTLP_HTTP="+host+p.http, "OTELGPU_METRICS="+host+p.metrics,
+		"OTELGPU_HEALTH="+host+p.health, "OTELGPU_ZPAGES="+host+p.zpages, "OTELGPU_TELEMETRY_PORT="+p.telemetry)
+}
+
+type process struct {
+	cmd    *exec.Cmd
+	stdout buffer
+	stderr buffer
+	done   chan struct{}
+	err    error
+}
+
+func start(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
+	path, err := binary()
+	require.NoError(t, err)
+	p := &process{cmd: exec.Command(path, args...), done: make(chan struct{})}
+	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = env, &p.stdout, &p.stderr
+	require.NoError(t, p.cmd.Start())
+	go func() {
+		defer close(p.done)
+		p.err = p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	})
+	return p
+}
+
+// exit waits for the end of the process and returns its exit code.
+func (p *process) exit(t *testing.T, within time.Duration) int {
+	t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(within):
+		require.FailNow(t, "still running", p.stderr.String())
+	}
+	var failed *exec.ExitError
+	if errors.As(p.err, &failed) {
+		return failed.ExitCode()
+	}
+	require.NoError(t, p.err)
+	return 0
+}
+
+func (p *process) interrupt(t *testing.T) int {
+	t.Helper()
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGINT))
+	return p.exit(t, 20*time.Second)
+}
+
+func (p *process) healthy(t *testing.T, port string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		resp, err := get(t.Context(), "http://127.0.0.1:"+port)
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}, 20*time.Second, 20*time.Millisecond, "%s", &p.stderr)
+}
+
+func get(ctx context.Context, url string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	return http.DefaultClient.Do(req)
+}
+
+func TestRunsWithoutConfigurationAndWithoutWarnings(t *testing.T) {
+	ports, env := freePorts(t)
+	p := start(t, env)
+	p.healthy(t, ports.health)
+	time.Sleep(1500 * time.Millisecond) // the search for devices reports after the start
+	require.Zero(t, p.interrupt(t))
+	for line := range strings.Lines(p.stderr.String()) {
+		fields := strings.Split(line, "\t")
+		if len(fields) > 1 {
+			require.NotContains(t, []string{"warn", "error", "dpanic", "panic", "fatal"}, fields[1], line)
+		}
+	}
+	require.Contains(t, p.stderr.String(), "Everything is ready")
+}
+
+func TestEveryReadyPipelineOfTheCoreBuildStarts(t *testing.T) {
+	for _, name := range []string{"jaeger", "tempo", "prometheus"} {
+		t.Run(name, func(t *testing.T) {
+			printed := start(t, os.Environ(), "config", name)
+			require.Zero(t, printed.exit(t, 20*time.Second))
+			file := filepath.Join(t.TempDir(), "pipeline.yaml")
+			require.NoError(t, os.WriteFile(file, []byte(printed.stdout.String()), 0o600))
+			ports, env := freePorts(t)
+			p := start(t, env, "--config", file)
+			p.healthy(t, ports.health)
+			require.Zero(t, p.interrupt(t))
+		})
+	}
+}
+
+func TestBadConfigurationIsNamed(t *testing.T) {
+	const pipelines = "service: {extensions: [%s], pipelines: {traces: {receivers: [otlp], exporters: [debug]}}}\n" +
+		"receivers: {otlp: {protocols: {grpc: {endpoint: %q}}}}\nexporters: {debug: {}}\n"
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	for _, c := range []struct {
+		name, yaml string
+		want       []string
+	}{
+		{"an extension that is not there", fmt.Sprintf(pipelines, "gpu_samples/missing", "127.0.0.1:0"), []string{"gpu_samples/missing"}},
+		{"a component that is not built in", "connectors: {ebpf: {}}\n" + fmt.Sprintf(pipelines, "", "127.0.0.1:0"), []string{"ebpf"}},
+		{"a key that does not exist", "extensions: {gpu_samples: {retain: 1s}}\n" + fmt.Sprintf(pipelines, "gpu_samples", "127.0.0.1:0"), []string{"retain"}},
+		{"a port that is taken", fmt.Sprintf(pipelines, "", taken.Addr()), []string{taken.Addr().String(), "address already in use", "choose another"}},
+		{"a reference to an extension that is not there",
+			"processors: {gpu_derive: {samples: gpu_samples/x}}\n" +
+				"service: {pipelines: {traces: {receivers: [otlp], processors: [gpu_derive], exporters: [debug]}}}\n" +
+				"receivers: {otlp: {protocols: {grpc: {endpoint: \"127.0.0.1:0\"}}}}\nexporters: {debug: {}}\n",
+			[]string{"gpu_samples/x", "gpu_derive"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := start(t, os.Environ(), "--config", "yaml:"+c.yaml)
+			require.NotZero(t, p.exit(t, 20*time.Second))
+			for _, w := range c.want {
+				require.Contains(t, p.stderr.String(), w)
+			}
+			require.NotContains(t, p.stderr.String(), "panic:")
+		})
+	}
+}
+
+func TestUnknownCommandsAndPipelinesAreNamed(t *testing.T) {
+	p := start(t, os.Environ(), "config", "nowhere")
+	require.Equal(t, 1, p.exit(t, 20*time.Second))
+	require.Contains(t, p.stderr.String(), "no pipeline \"nowhere\"")
+	p = start(t, os.Environ(), "konvert")
+	require.Equal(t, 1, p.exit(t, 20*time.Second))
+	require.Contains(t, p.stderr.String(), "konvert")
+}
