@@ -1,0 +1,171 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometrace
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Attributes of OpenTelemetry that decide where a span is drawn and are no names of this project.
+const (
+	threadID   = "thread.id"
+	threadName = "thread.name"
+)
+
+// Categories (cat) as PyTorch's profiler writes them, so that its readers know what they see.
+const (
+	catKernel         = "kernel"
+	catCopy           = "gpu_memcpy"
+	catMemset         = "gpu_memset"
+	catGPUAnnotation  = "gpu_user_annotation"
+	catHostAnnotation = "user_annotation"
+	catRuntime        = "cuda_runtime"
+)
+
+// torchNames are attributes that PyTorch has an argument for.
+var torchNames = map[string]string{
+	string(semconv.GPUKernelGridKey):             "grid",
+	string(semconv.GPUKernelBlockKey):            "block",
+	string(semconv.GPUKernelRegistersKey):        "registers per thread",
+	string(semconv.GPUKernelSharedMemorySizeKey): "shared memory",
+	string(semconv.GPUKernelBlocksPerSMKey):      "blocks per SM",
+	string(semconv.GPUKernelWarpsPerSMKey):       "warps per SM",
+	string(semconv.GPUCollectiveNameKey):         "Collective name",
+	string(semconv.GPUCollectiveGroupNameKey):    "Process Group Name",
+	string(semconv.GPUCollectiveGroupSizeKey):    "Group size",
+	string(semconv.GPUCollectiveElementTypeKey):  "dtype",
+}
+
+// Classify decides track, category, name, correlation, launch and device of a span from its attributes in Args, where
+// it sets Track.ID to −1 for what has no stream or thread. Attributes that become fields of the event or have another
+// name in PyTorch's files are taken out of Args or renamed; Args is changed in place.
+func (e *Event) Classify() {
+	var (
+		kind, kernel, category string
+		stream, thread, step   int64 = -1, -1, 0
+		device                 int64
+		name                   string
+		delay                  float64
+		hasDelay, hasStep      bool
+	)
+	for i := range e.Args {
+		a := &e.Args[i]
+		switch a.Key {
+		case string(semconv.GPUOperationTypeKey):
+			kind, _ = a.Value.AsString()
+		case string(semconv.GPUOperationCategoryKey):
+			category, _ = a.Value.AsString()
+		case string(semconv.GPUStreamIDKey):
+			stream = take(a, stream)
+		case string(semconv.GPUDeviceOrdinalKey):
+			device = take(a, device)
+		case string(semconv.GPUCorrelationIDKey):
+			e.Correlation = take(a, 0)
+		case string(semconv.GPUStartDelayKey):
+			delay, hasDelay = a.Value.AsFloat()
+		case string(semconv.GPUStepIndexKey):
+			step, hasStep = a.Value.AsInt()
+		case string(semconv.HWIDKey):
+			e.Device, _ = a.Value.AsString()
+		case string(semconv.GPUKernelNameKey):
+			kernel, _ = a.Value.AsString()
+		case threadID:
+			thread = take(a, thread)
+		case threadName:
+			name, _ = a.Value.AsString()
+		case string(semconv.GPUKernelOccupancyEstimateKey):
+			if v, ok := a.Value.AsFloat(); ok { // a percentage there; the rounding undoes that of 0.29 × 100
+				a.Key, a.Value = "est. achieved occupancy %", Float(math.Round(v*1e11)/1e9)
+			}
+		default:
+			if to, ok := torchNames[a.Key]; ok {
+				a.Key = to
+			}
+		}
+	}
+	switch kind {
+	case "":
+		e.Track = Track{Kind: Host, ID: thread, Name: name}
+		e.Category = catHostAnnotation
+		if e.Correlation != 0 || category == semconv.GPUOperationCategoryRuntime {
+			e.Category = catRuntime
+		}
+		return
+	case semconv.GPUOperationTypeStep:
+		e.Category = catHostAnnotation
+		e.Track = Track{Kind: Host, ID: thread, Name: name}
+		if thread < 0 {
+			e.Track = Track{Kind: Steps, ID: -1}
+		}
+		if n := "ProfilerStep#" + strconv.FormatInt(step, 10); hasStep && e.Name != n {
+			if thread < 0 {
+				e.Track.Name = e.Name
+			}
+			e.Args = append(e.Args, Arg{"loop", String(e.Name)})
+			e.Name = n
+		}
+		return
+	case semconv.GPUOperationTypeKernel, semconv.GPUOperationTypeCollective:
+		e.Category = catKernel
+		if kernel != "" {
+			e.Name = kernel
+			e.drop(string(semconv.GPUKernelNameKey))
+		}
+	case semconv.GPUOperationTypeCopy:
+		e.Category = catCopy
+		e.rename(string(semconv.GPUIOSizeKey), "bytes")
+	case semconv.GPUOperationTypeMemset:
+		e.Category = catMemset
+		e.rename(string(semconv.GPUIOSizeKey), "bytes")
+	default:
+		e.Category = catGPUAnnotation
+	}
+	e.Track = Track{Kind: Stream, Device: device, ID: stream}
+	if hasDelay && math.Abs(delay) < 1e6 {
+		e.Launched = e.Start - int64(math.Round(delay*1e9))
+	}
+}
+
+// take reads a whole number and takes the argument out; what is no whole number stays.
+func take(a *Arg, otherwise int64) int64 {
+	v, ok := a.Value.AsInt()
+	if !ok {
+		return otherwise
+	}
+	a.Key = ""
+	return v
+}
+
+func (e *Event) rename(from, to string) {
+	for i := range e.Args {
+		if e.Args[i].Key == from {
+			e.Args[i].Key = to
+		}
+	}
+}
+
+func (e *Event) drop(key string) { e.rename(key, "") }
+
+// ProcessOf reads a process from the attributes of a resource.
+func ProcessOf(attributes []Arg) Process {
+	var p Process
+	for _, a := range attributes {
+		switch a.Key {
+		case string(semconv.ServiceNameKey):
+			p.Service, _ = a.Value.AsString()
+		case string(semconv.ServiceInstanceIDKey):
+			p.Instance, _ = a.Value.AsString()
+		case string(semconv.HostNameKey):
+			p.Host, _ = a.Value.AsString()
+		case string(semconv.GPUJobRankKey):
+			p.Rank, p.HasRank = a.Value.AsInt()
+		case string(semconv.ProcessPidKey):
+			p.PID, _ = a.Value.AsInt()
+		}
+	}
+	return p
+}

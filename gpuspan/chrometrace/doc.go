@@ -1,0 +1,28 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package chrometrace writes spans as Chrome traces (the JSON of the Trace Event Format), for ui.perfetto.dev,
+// chrome://tracing, speedscope and whatever reads the PyTorch profiler's files.
+//
+// # Format
+//
+//	{"schemaVersion":1,"baseTimeNanoseconds":B,"traceEvents":[
+//	{"ph":"X","cat":"kernel","name":N,"pid":P,"tid":T,"ts":µs,"dur":µs,"args":{…}},   a span
+//	{"ph":"s","id":I,"cat":"ac2g","name":"ac2g","pid":P,"tid":T,"ts":µs},             an arrow leaves a launch …
+//	{"ph":"f","bp":"e",…},                                                            … and ends at the device's work
+//	{"ph":"C","name":N,"pid":P,"ts":µs,"args":{UNIT:V}},                              a point of a counter
+//	{"ph":"i","s":"t",…},                                                             an event of a span
+//	{"ph":"M","name":"thread_name",…}                                                 names and order, at the end
+//	]}
+//
+// Times are microseconds with three decimals, so exact to the nanosecond, since B, which is a multiple of 7,889,238 s
+// (a quarter of a year), as in the files of PyTorch: a reader that holds them as doubles then keeps the nanosecond too.
+// One process (pid) stands for one service and rank; one track (tid) for a stream, a host thread, or the steps of a
+// loop. Within one track slices nest, always: what would overlap goes to a second track of the same name. Attributes
+// become args under their own names, except for those that PyTorch has a name for (device, stream, correlation …).
+//
+// # Completeness
+//
+// A file has its name only when it is complete. Until then it is NAME.<n>.partial in the same folder. A batch that
+// cannot be written (disk full) is taken back from an uncompressed file, which can go on once there is room.
+package chrometrace

@@ -1,0 +1,129 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometrace
+
+import (
+	"math"
+	"strconv"
+	"unicode/utf8"
+)
+
+const hexDigits = "0123456789abcdef"
+
+// appendString appends a JSON string.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	from := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			if c >= ' ' && c != '"' && c != '\\' {
+				i++
+				continue
+			}
+			b = append(b, s[from:i]...)
+			switch c {
+			case '"', '\\':
+				b = append(b, '\\', c)
+			case '\n':
+				b = append(b, '\\', 'n')
+			case '\t':
+				b = append(b, '\\', 't')
+			case '\r':
+				b = append(b, '\\', 'r')
+			default:
+				b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+			}
+			i++
+			from = i
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && n == 1 {
+			b = append(append(b, s[from:i]...), "\uFFFD"...)
+			i++
+			from = i
+			continue
+		}
+		i += n
+	}
+	return append(append(b, s[from:]...), '"')
+}
+
+// appendMicros appends nanoseconds as microseconds with three decimals.
+func appendMicros(b []byte, ns int64) []byte {
+	if ns < 0 {
+		b = append(b, '-')
+		ns = -ns
+	}
+	b = strconv.AppendInt(b, ns/1000, 10)
+	f := ns % 1000
+	return append(b, '.', byte('0'+f/100), byte('0'+f/10%10), byte('0'+f%10))
+}
+
+func appendValue(b []byte, v Value) []byte {
+	switch v.kind {
+	case kindString:
+		return appendString(b, v.str)
+	case kindInt:
+		return strconv.AppendInt(b, int64(v.num), 10)
+	case kindFloat:
+		return appendFloat(b, math.Float64frombits(v.num))
+	case kindBool:
+		return strconv.AppendBool(b, v.num == 1)
+	case kindList:
+		b = append(b, '[')
+		for i, e := range v.list {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendValue(b, e)
+		}
+		return append(b, ']')
+	case kindMap:
+		b = append(b, '{')
+		for i, e := range v.list {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(appendString(b, v.keys[i]), ':')
+			b = appendValue(b, e)
+		}
+		return append(b, '}')
+	}
+	return append(b, "null"...)
+}
+
+func appendFloat(b []byte, f float64) []byte {
+	switch {
+	case math.IsNaN(f):
+		return append(b, `"NaN"`...)
+	case math.IsInf(f, 1):
+		return append(b, `"Infinity"`...)
+	case math.IsInf(f, -1):
+		return append(b, `"-Infinity"`...)
+	}
+	if a := math.Abs(f); a != 0 && (a < 1e-6 || a >= 1e21) {
+		return strconv.AppendFloat(b, f, 'e', -1, 64)
+	}
+	return strconv.AppendFloat(b, f, 'f', -1, 64)
+}
+
+// appendKey appends ,"key": (or "key": after an opening brace).
+func appendKey(b []byte, key string) []byte {
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	return append(appendString(b, key), ':')
+}
+
+func appendArgs(b []byte, args []Arg) []byte {
+	for i := range args {
+		if args[i].Key == "" {
+			continue // taken out by whoever classified the event
+		}
+		b = appendValue(appendKey(b, args[i].Key), args[i].Value)
+	}
+	return b
+}

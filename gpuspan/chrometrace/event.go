@@ -1,0 +1,70 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometrace
+
+// Process is what a pid stands for. Equal values are one process.
+type Process struct {
+	Service  string // service.name
+	Instance string // service.instance.id; may be empty
+	Host     string // host.name; may be empty
+	Rank     int64  // gpu.job.rank when HasRank
+	HasRank  bool
+	PID      int64 // process.pid; becomes the trace's pid when it is free, 0 when not known
+}
+
+// TrackKind says what a track stands for.
+type TrackKind uint8
+
+// Kinds of track, in the order in which viewers should show them.
+const (
+	Steps  TrackKind = iota // steps of a loop
+	Host                    // a host thread, or host spans of which no thread is known
+	Stream                  // a stream of a device
+)
+
+// Track is where a span is drawn within its process. Equal values are one track.
+type Track struct {
+	Kind   TrackKind
+	Device int64  // gpu.device.ordinal; of streams
+	ID     int64  // gpu.stream.id or thread.id; −1 when not known
+	Name   string // thread.name or the loop; may be empty
+}
+
+// Event is one span.
+type Event struct {
+	Process  Process
+	Track    Track
+	Name     string
+	Category string // cat: kernel, gpu_memcpy, gpu_user_annotation, cpu_op …
+	Start    int64  // unix nanoseconds
+	End      int64  // unix nanoseconds; before Start it counts as Start
+
+	Trace  [16]byte
+	Span   [8]byte
+	Parent [8]byte
+
+	Correlation int64  // ties a launch on a host track to work on stream tracks of the same trace; 0: none
+	Launched    int64  // when the host launched the work, unix nanoseconds; 0 when not known. The arrow starts there, on Parent
+	Device      string // hw.id; counters of this device are drawn in this process
+
+	Args  []Arg
+	Marks []Mark
+}
+
+// Mark is a moment within a span: an event of the span.
+type Mark struct {
+	Name string
+	Time int64 // unix nanoseconds
+	Args []Arg
+}
+
+// Counter is one sample of a device's counter.
+type Counter struct {
+	Device string // hw.id: drawn in every process that has spans of this device, else in a process of its own
+	Label  string // how the device is called in the counter's name, as "gpu0"
+	Name   string // "power"
+	Unit   string // "W"
+	Time   int64  // unix nanoseconds
+	Value  float64
+}

@@ -1,0 +1,231 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometrace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Compression of files.
+type Compression string
+
+// Compressions. Perfetto, TensorBoard and speedscope open gzip; zstd is smaller and faster, but has to be unpacked first.
+const (
+	None Compression = ""
+	Gzip Compression = "gzip"
+	Zstd Compression = "zstd"
+)
+
+// Extension is what file names of the compression end in.
+func (c Compression) Extension() string {
+	switch c {
+	case Gzip:
+		return ".gz"
+	case Zstd:
+		return ".zst"
+	}
+	return ""
+}
+
+// Existing says what happens when the name of a finished file is taken.
+type Existing string
+
+// Policies for names that are taken.
+const (
+	Number  Existing = "number"  // name-1.json, name-2.json …; the default
+	Replace Existing = "replace" // the older file is replaced at once
+	Refuse  Existing = "refuse"  // an error; the finished trace keeps its temporary name
+)
+
+// file is one trace on disk under a temporary name.
+type file struct {
+	path     string // final name
+	existing Existing
+	f        *os.File
+	size     int64 // bytes written to f
+	pack     io.WriteCloser
+	*Writer
+	broken error
+}
+
+// createFile opens a temporary file beside path and checks that the folder can be written to.
+func createFile(path string, c Compression, existing Existing) (*file, error) {
+	dir, name := filepath.Split(path)
+	if dir == "" {
+		dir = "."
+	}
+	if existing == Refuse {
+		if _, err := os.Lstat(path); err == nil {
+			return nil, fmt.Errorf("cannot create trace file %q: it exists (choose another path, or let names be numbered or replaced)", path)
+		}
+	}
+	f, err := os.CreateTemp(dir, name+".*.partial")
+	if err != nil {
+		return nil, fmt.Errorf("cannot create trace file %q: %w", path, cause(err))
+	}
+	if err := f.Chmod(0o644); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		_ = f.Close()
+		_ = os.Remove(f.Name())
+		return nil, fmt.Errorf("cannot create trace file %q: %w", path, cause(err))
+	}
+	t := &file{path: path, existing: existing, f: f}
+	var to io.Writer = (*sized)(t)
+	switch c {
+	case None:
+	case Gzip:
+		t.pack = gzip.NewWriter(to)
+		to = t.pack
+	case Zstd:
+		z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+			return nil, fmt.Errorf("cannot create trace file %q: %w", path, err)
+		}
+		t.pack = z
+		to = z
+	default:
+		_ = f.Close()
+		_ = os.Remove(f.Name())
+		return nil, fmt.Errorf("cannot create trace file %q: unknown compression %q (use gzip or zstd)", path, string(c))
+	}
+	t.Writer = NewWriter(to)
+	return t, nil
+}
+
+// sized counts what reaches the disk, and takes back a Write that failed in the middle.
+type sized file
+
+func (s *sized) Write(p []byte) (int, error) {
+	if s.broken != nil {
+		return 0, s.broken
+	}
+	n, err := s.f.Write(p)
+	if err == nil {
+		s.size += int64(n)
+		return n, nil
+	}
+	err = fmt.Errorf("cannot write trace file %q: %w", s.path, cause(err))
+	if s.pack != nil {
+		s.broken = err // the compressor has state that cannot be taken back
+		return n, err
+	}
+	if terr := s.f.Truncate(s.size); terr != nil {
+		s.broken = err
+		return n, err
+	}
+	if _, serr := s.f.Seek(s.size, io.SeekStart); serr != nil {
+		s.broken = err
+	}
+	return n, err
+}
+
+// finish completes the file and gives it its name, which it returns.
+func (t *file) finish() (string, error) {
+	err := t.broken
+	if err == nil {
+		err = t.Writer.Close()
+	}
+	if t.pack != nil {
+		if cerr := t.pack.Close(); err == nil && cerr != nil {
+			err = fmt.Errorf("cannot complete trace file %q: %w", t.path, cause(cerr))
+		}
+	}
+	if err == nil {
+		// Before the rename: a power failure must not leave an empty file under the final name.
+		if serr := t.f.Sync(); serr != nil && !errors.Is(serr, errors.ErrUnsupported) && !errors.Is(serr, fs.ErrInvalid) {
+			err = fmt.Errorf("cannot complete trace file %q: %w", t.path, cause(serr))
+		}
+	}
+	if cerr := t.f.Close(); err == nil && cerr != nil {
+		err = fmt.Errorf("cannot complete trace file %q: %w", t.path, cause(cerr))
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w (what was written stays in %q)", err, t.f.Name())
+	}
+	name, err := publish(t.f.Name(), t.path, t.existing)
+	if err != nil {
+		return "", fmt.Errorf("cannot name trace file %q: %w (the complete trace stays in %q)", t.path, err, t.f.Name())
+	}
+	return name, nil
+}
+
+// discard removes a file into which nothing was written.
+func (t *file) discard() {
+	if t.pack != nil {
+		_ = t.pack.Close()
+	}
+	_ = t.f.Close()
+	_ = os.Remove(t.f.Name())
+}
+
+// publish gives a complete file its name. A hard link refuses to replace a name that is taken, even when two
+// processes try at the same moment; a rename does not.
+func publish(temp, path string, existing Existing) (string, error) {
+	if existing == Replace {
+		return path, cause(os.Rename(temp, path))
+	}
+	for n := 0; n < 1_000_000; n++ {
+		name := path
+		if n > 0 {
+			if existing == Refuse {
+				break
+			}
+			name = numbered(path, n)
+		}
+		err := os.Link(temp, name)
+		switch {
+		case err == nil:
+			return name, cause(os.Remove(temp))
+		case errors.Is(err, fs.ErrExist):
+			continue
+		}
+		// A file system without links: there is a moment between looking and renaming.
+		if _, serr := os.Lstat(name); serr == nil {
+			continue
+		}
+		return name, cause(os.Rename(temp, name))
+	}
+	return "", fmt.Errorf("%q exists", path)
+}
+
+// numbered puts a number before the extensions: trace.json.gz becomes trace-1.json.gz.
+func numbered(path string, n int) string {
+	dir, name := filepath.Split(path)
+	stem, ext := splitExt(name)
+	return fmt.Sprintf("%s%s-%d%s", dir, stem, n, ext)
+}
+
+// splitExt splits a name before the last ".json" or ".pt.trace.json", or else before its last extension.
+func splitExt(name string) (stem, ext string) {
+	for _, e := range []string{".pt.trace.json", ".json"} {
+		if i := strings.LastIndex(name, e); i > 0 {
+			return name[:i], name[i:]
+		}
+	}
+	e := filepath.Ext(name)
+	return strings.TrimSuffix(name, e), e
+}
+
+// cause strips the temporary name from a path error: the caller knows another one.
+func cause(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	var l *os.LinkError
+	if errors.As(err, &l) {
+		return l.Err
+	}
+	return err
+}

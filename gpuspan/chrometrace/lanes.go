@@ -1,0 +1,118 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometrace
+
+import "sort"
+
+const (
+	maxSiblings = 1 << 16 // intervals side by side that are remembered
+	maxSlots    = 1 << 19 // intervals remembered by one file, 48 bytes each
+	maxLanes    = 1024    // of one track
+)
+
+// lane is one row of a track, in which intervals are disjoint or nest. It accepts intervals in any order: spans arrive
+// after they end, so children come before parents, and exports of several batches interleave. A stack, as one would
+// use on sorted input, cannot do that.
+type lane struct {
+	tid  int64
+	root siblings
+}
+
+// siblings are disjoint intervals in order of time. Nothing before frozen is accepted any more: those intervals were
+// forgotten to bound memory, so that what arrives there late goes to another lane.
+type siblings struct {
+	slots  []slot
+	frozen int64
+}
+
+type slot struct {
+	start, end int64
+	owner      uint64
+	kids       *siblings
+}
+
+// insert adds [start, end] unless it would overlap a part of what is there, or nest with another owner's interval. It
+// also refuses an interval that contains an earlier one of the same start: viewers sort by start only and keep the
+// file's order among equals, so a parent must be written first.
+func (l *lane) insert(start, end int64, owner uint64) bool {
+	at := &l.root
+	for {
+		if start < at.frozen {
+			return false
+		}
+		s := at.slots
+		i := sort.Search(len(s), func(k int) bool { return s[k].end > start })
+		j := i + sort.Search(len(s)-i, func(k int) bool { return s[i+k].start >= end })
+		if end == start && i < len(s) && s[i].start < start {
+			j = i + 1 // a moment within an interval
+		}
+		switch {
+		case i == j:
+			at.put(i, i, slot{start: start, end: end, owner: owner})
+			return true
+		case j == i+1 && s[i].start <= start && end <= s[i].end:
+			if s[i].owner != owner {
+				return false
+			}
+			if s[i].kids == nil {
+				s[i].kids = &siblings{}
+			}
+			at = s[i].kids
+		case s[i].start >= start && s[j-1].end <= end:
+			if s[i].start == start && s[i].end < end {
+				return false
+			}
+			for _, k := range s[i:j] {
+				if k.owner != owner {
+					return false
+				}
+			}
+			kids := &siblings{slots: append([]slot(nil), s[i:j]...)}
+			at.put(i, j, slot{start: start, end: end, owner: owner, kids: kids})
+			return true
+		default:
+			return false
+		}
+	}
+}
+
+// put replaces slots i to j by one.
+func (s *siblings) put(i, j int, v slot) {
+	if i == j {
+		s.slots = append(s.slots, slot{})
+		copy(s.slots[i+1:], s.slots[i:])
+	} else if j > i+1 {
+		s.slots = append(s.slots[:i+1], s.slots[j:]...)
+	}
+	s.slots[i] = v
+	if len(s.slots) > maxSiblings {
+		s.forget()
+	}
+}
+
+// forget drops the older half.
+func (s *siblings) forget() {
+	if len(s.slots) == 0 {
+		return
+	}
+	if len(s.slots) == 1 {
+		if k := s.slots[0].kids; k != nil {
+			k.forget()
+		}
+		return
+	}
+	half := len(s.slots) / 2
+	s.frozen = max(s.frozen, s.slots[half-1].end)
+	s.slots = append([]slot(nil), s.slots[half:]...)
+}
+
+func (s *siblings) count() int {
+	n := len(s.slots)
+	for i := range s.slots {
+		if k := s.slots[i].kids; k != nil {
+			n += k.count()
+		}
+	}
+	return n
+}

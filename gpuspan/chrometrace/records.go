@@ -1,0 +1,171 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometrace
+
+import (
+	"encoding/hex"
+	"strconv"
+)
+
+// open starts an event of a phase; every record is on its own line.
+func (w *Writer) open(ph string) {
+	if !w.first {
+		w.buf = append(w.buf, ",\n"...)
+	}
+	w.first = false
+	w.buf = append(w.buf, `{"ph":"`...)
+	w.buf = append(append(w.buf, ph...), '"')
+}
+
+func (w *Writer) str(key, v string) {
+	w.buf = append(append(append(w.buf, `,"`...), key...), `":`...)
+	w.buf = appendString(w.buf, v)
+}
+
+func (w *Writer) num(key string, v int64) {
+	w.buf = append(append(append(w.buf, `,"`...), key...), `":`...)
+	w.buf = strconv.AppendInt(w.buf, v, 10)
+}
+
+func (w *Writer) micros(key string, ns int64) {
+	w.buf = append(append(append(w.buf, `,"`...), key...), `":`...)
+	w.buf = appendMicros(w.buf, ns)
+}
+
+func (w *Writer) place(pid, tid, ts int64) {
+	w.num("pid", pid)
+	w.num("tid", tid)
+	w.micros("ts", ts-w.base)
+}
+
+func (w *Writer) slice(e *Event, pid, tid, start, end int64) {
+	w.open("X")
+	if e.Category != "" {
+		w.str("cat", e.Category)
+	}
+	w.str("name", e.Name)
+	w.place(pid, tid, start)
+	w.micros("dur", end-start)
+	w.buf = append(w.buf, `,"args":{`...)
+	if e.Track.Kind == Stream {
+		w.buf = strconv.AppendInt(append(w.buf, `"device":`...), e.Track.Device, 10)
+		if e.Track.ID >= 0 {
+			w.buf = strconv.AppendInt(append(w.buf, `,"stream":`...), e.Track.ID, 10)
+		}
+	}
+	if e.Correlation != 0 {
+		w.buf = strconv.AppendInt(appendKey(w.buf, "correlation"), e.Correlation, 10)
+	}
+	w.buf = appendArgs(w.buf, e.Args)
+	w.id("trace_id", e.Trace[:])
+	w.id("span_id", e.Span[:])
+	w.id("parent_span_id", e.Parent[:])
+	w.buf = append(w.buf, "}}"...)
+}
+
+// id appends an identifier in hex unless it is all zero.
+func (w *Writer) id(key string, v []byte) {
+	var any byte
+	for _, c := range v {
+		any |= c
+	}
+	if any == 0 {
+		return
+	}
+	w.buf = append(appendKey(w.buf, key), '"')
+	w.buf = append(hex.AppendEncode(w.buf, v), '"')
+}
+
+func (w *Writer) mark(m *Mark, pid, tid int64) {
+	if m.Time < w.base || m.Time-w.base >= maxSpan {
+		return
+	}
+	w.open("i")
+	w.str("s", "t")
+	w.str("cat", "event")
+	w.str("name", m.Name)
+	w.place(pid, tid, m.Time)
+	w.buf = appendArgs(append(w.buf, `,"args":{`...), m.Args)
+	w.buf = append(w.buf, "}}"...)
+}
+
+// arrow writes both ends. They follow their slices in the file, which is what binds them when times are equal.
+func (w *Writer) arrow(id int64, from, to flowEnd) {
+	w.open("s")
+	w.num("id", id)
+	w.str("cat", "ac2g")
+	w.str("name", "ac2g")
+	w.place(from.pid, from.tid, from.at)
+	w.buf = append(w.buf, '}')
+	w.open("f")
+	w.str("bp", "e")
+	w.num("id", id)
+	w.str("cat", "ac2g")
+	w.str("name", "ac2g")
+	w.place(to.pid, to.tid, to.start)
+	w.buf = append(w.buf, '}')
+	w.stats.Flows++
+}
+
+func (w *Writer) counter(c *Counter, ps []*process) {
+	if c.Time <= 0 || c.Value != c.Value {
+		return
+	}
+	w.begin(c.Time)
+	if c.Time < w.base || c.Time-w.base >= maxSpan {
+		return
+	}
+	for _, p := range ps {
+		w.open("C")
+		w.str("name", c.Label+" "+c.Name)
+		w.num("pid", p.pid)
+		w.micros("ts", c.Time-w.base)
+		w.buf = append(appendString(append(w.buf, `,"args":{`...), c.Unit), ':')
+		w.buf = append(appendFloat(w.buf, c.Value), "}}"...)
+	}
+	w.stats.Counters++
+}
+
+// names writes the metadata of every process and track that has something on it.
+func (w *Writer) names() {
+	for _, p := range w.order {
+		w.meta(p.pid, -1, "process_name", "name", p.label)
+		w.metaNum(p.pid, -1, "process_sort_index", p.sort)
+		for _, t := range p.order {
+			for i, l := range t.lanes {
+				label := t.label()
+				if i > 0 {
+					label += " (" + strconv.Itoa(i+1) + ")"
+				}
+				w.meta(p.pid, l.tid, "thread_name", "name", label)
+				// Steps, then host threads, then streams; rows of one track together.
+				w.metaNum(p.pid, l.tid, "thread_sort_index", sortIndex(t.Track, i))
+			}
+		}
+	}
+}
+
+func sortIndex(t Track, row int) int64 {
+	id := min(max(t.ID, 0), 1<<12)
+	return int64(t.Kind)<<28 + min(t.Device, 15)<<24 + id<<11 + int64(min(row, 1<<11-1))
+}
+
+func (w *Writer) metaHead(pid, tid int64, name string) {
+	w.open("M")
+	w.str("name", name)
+	w.num("pid", pid)
+	w.num("tid", max(tid, 0))
+	w.buf = append(w.buf, `,"args":{`...)
+}
+
+func (w *Writer) meta(pid, tid int64, name, key, value string) {
+	w.metaHead(pid, tid, name)
+	w.buf = append(appendString(append(appendString(w.buf, key), ':'), value), "}}"...)
+}
+
+func (w *Writer) metaNum(pid, tid int64, name string, value int64) {
+	w.metaHead(pid, tid, name)
+	w.buf = strconv.AppendInt(append(w.buf, `"sort_index":`...), value, 10)
+	w.buf = append(w.buf, "}}"...)
+}

@@ -1,0 +1,331 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometrace
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Files configures a Rotator.
+type Files struct {
+	// Path of the file, as "traces/trace.json". Folders are created. With rotation, the files are named
+	// trace-<time of opening>.json, and with one file for each trace, trace-<trace id>.json.
+	Path        string
+	Compression Compression   // its extension is added to Path when missing
+	Existing    Existing      // when the name is taken; "" means Number
+	MaxBytes    int64         // a file is complete when it has this size on disk; 0: no limit
+	MaxAge      time.Duration // a file is complete this long after its first span; 0: no limit
+	PerTrace    time.Duration // one file for each trace, complete when no span came for this long; 0: one for all
+	MaxFiles    int           // complete rotated files to keep, the oldest are removed; 0: all
+	MaxOpen     int           // open files with PerTrace, the one idle for longest is completed; 0 means 64
+	Now         func() time.Time
+	OnComplete  func(path string, s Stats) // called for every completed file, may be nil
+	OnError     func(error)                // errors of completing files in the background, may be nil
+}
+
+// Rotator writes spans into files, one after the other or one for each trace. Its methods may be called by any
+// goroutine.
+type Rotator struct {
+	cfg  Files
+	mu   sync.Mutex
+	open map[[16]byte]*openFile // under the zero id without PerTrace
+	done bool
+	stop chan struct{}
+	wait sync.WaitGroup
+}
+
+type openFile struct {
+	*file
+	began, used time.Time
+}
+
+// NewRotator checks that files can be made at the path, so that a mistake shows at start and not at the first span.
+func NewRotator(cfg Files) (*Rotator, error) {
+	if cfg.Path == "" {
+		return nil, errors.New("trace file needs a path")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Existing == "" {
+		cfg.Existing = Number
+	}
+	if cfg.MaxOpen <= 0 {
+		cfg.MaxOpen = 64
+	}
+	if e := cfg.Compression.Extension(); !strings.HasSuffix(cfg.Path, e) {
+		cfg.Path += e
+	}
+	if s, err := os.Stat(cfg.Path); err == nil && s.IsDir() {
+		return nil, fmt.Errorf("cannot create trace file %q: it is a folder (name a file in it)", cfg.Path)
+	}
+	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o755); err != nil {
+		return nil, fmt.Errorf("cannot create folder for trace file %q: %w", cfg.Path, cause(err))
+	}
+	r := &Rotator{cfg: cfg, open: map[[16]byte]*openFile{}, stop: make(chan struct{})}
+	probe, err := createFile(r.cfg.Path, cfg.Compression, cfg.Existing)
+	if err != nil {
+		return nil, err
+	}
+	probe.discard()
+	if cfg.MaxAge > 0 || cfg.PerTrace > 0 {
+		r.wait.Add(1)
+		go r.watch()
+	}
+	return r, nil
+}
+
+// Write adds spans. On an error none of a file's spans of this call are in the file, and the call may be repeated.
+func (r *Rotator) Write(events []Event) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.done {
+		return ErrClosed
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	if r.cfg.PerTrace <= 0 {
+		return r.write([16]byte{}, events)
+	}
+	// Stable: a trace's spans keep their order.
+	slices.SortStableFunc(events, func(a, b Event) int { return slices.Compare(a.Trace[:], b.Trace[:]) })
+	var errs error
+	for len(events) > 0 {
+		n := slices.IndexFunc(events, func(e Event) bool { return e.Trace != events[0].Trace })
+		if n < 0 {
+			n = len(events)
+		}
+		errs = errors.Join(errs, r.write(events[0].Trace, events[:n]))
+		events = events[n:]
+	}
+	return errs
+}
+
+func (r *Rotator) write(trace [16]byte, events []Event) error {
+	f, err := r.file(trace)
+	if err != nil {
+		return err
+	}
+	f.used = r.cfg.Now()
+	if err := f.Write(events); err != nil {
+		if f.broken != nil {
+			delete(r.open, trace)
+			_, ferr := f.finish()
+			return ferr
+		}
+		return err
+	}
+	if r.cfg.MaxBytes > 0 && f.size >= r.cfg.MaxBytes {
+		return r.complete(trace)
+	}
+	return nil
+}
+
+// WriteCounters adds counter points to every open file. Without an open file they are left out: a file is made for
+// spans.
+func (r *Rotator) WriteCounters(points []Counter) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.done {
+		return ErrClosed
+	}
+	if r.cfg.PerTrace <= 0 && len(points) > 0 {
+		// Samples come before the spans that they belong to; the writer holds them.
+		if _, err := r.file([16]byte{}); err != nil {
+			return err
+		}
+	}
+	var errs error
+	for _, f := range r.open {
+		errs = errors.Join(errs, f.WriteCounters(points))
+	}
+	return errs
+}
+
+func (r *Rotator) file(trace [16]byte) (*openFile, error) {
+	if f, ok := r.open[trace]; ok {
+		return f, nil
+	}
+	var errs error
+	if len(r.open) >= r.cfg.MaxOpen {
+		oldest, first := [16]byte{}, true
+		for id, f := range r.open {
+			if first || f.used.Before(r.open[oldest].used) {
+				oldest, first = id, false
+			}
+		}
+		errs = r.complete(oldest)
+	}
+	existing := r.cfg.Existing
+	if r.rotates() && existing == Replace {
+		existing = Number // names differ by time; two in one millisecond must both stay
+	}
+	f, err := createFile(r.name(trace), r.cfg.Compression, existing)
+	if err != nil {
+		return nil, errors.Join(errs, err)
+	}
+	now := r.cfg.Now()
+	o := &openFile{file: f, began: now, used: now}
+	r.open[trace] = o
+	if errs != nil && r.cfg.OnError != nil {
+		r.cfg.OnError(errs)
+	}
+	return o, nil
+}
+
+func (r *Rotator) rotates() bool { return r.cfg.MaxBytes > 0 || r.cfg.MaxAge > 0 }
+
+// name is the final name of a file that is opened now.
+func (r *Rotator) name(trace [16]byte) string {
+	dir, name := filepath.Split(r.cfg.Path)
+	stem, ext := splitExt(name)
+	switch {
+	case r.cfg.PerTrace > 0:
+		return fmt.Sprintf("%s%s-%x%s", dir, stem, trace, ext)
+	case r.rotates():
+		return dir + stem + "-" + r.cfg.Now().UTC().Format(timeFormat) + ext
+	}
+	return r.cfg.Path
+}
+
+// timeFormat sorts by name as by time, and holds no colon, which Windows forbids.
+const timeFormat = "20060102T150405.000Z"
+
+// complete finishes a file and gives it its name.
+func (r *Rotator) complete(trace [16]byte) error {
+	f := r.open[trace]
+	delete(r.open, trace)
+	if s := f.Stats(); s.Events == 0 && len(f.waiting) == 0 && s.Counters == 0 {
+		f.discard()
+		return nil
+	}
+	path, err := f.finish()
+	if err != nil {
+		return err
+	}
+	if r.cfg.OnComplete != nil {
+		r.cfg.OnComplete(path, f.Stats())
+	}
+	return r.prune()
+}
+
+// prune removes the oldest complete files beyond MaxFiles. Only names that a Rotator of this path makes count.
+func (r *Rotator) prune() error {
+	if r.cfg.MaxFiles <= 0 || !r.rotates() && r.cfg.PerTrace <= 0 {
+		return nil
+	}
+	dir, name := filepath.Split(r.cfg.Path)
+	stem, ext := splitExt(name)
+	entries, err := os.ReadDir(filepath.Clean(dir + "."))
+	if err != nil {
+		return fmt.Errorf("cannot remove old trace files of %q: %w", r.cfg.Path, cause(err))
+	}
+	type old struct {
+		name string
+		time time.Time
+	}
+	var files []old
+	for _, e := range entries {
+		mid, ok := strings.CutPrefix(e.Name(), stem+"-")
+		if !ok {
+			continue
+		}
+		mid, ok = strings.CutSuffix(mid, ext)
+		if !ok || !r.made(mid) || !e.Type().IsRegular() {
+			continue
+		}
+		if info, err := e.Info(); err == nil {
+			files = append(files, old{e.Name(), info.ModTime()})
+		}
+	}
+	if len(files) <= r.cfg.MaxFiles {
+		return nil
+	}
+	slices.SortFunc(files, func(a, b old) int {
+		if c := a.time.Compare(b.time); c != 0 {
+			return c
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	var errs error
+	for _, f := range files[:len(files)-r.cfg.MaxFiles] {
+		if err := os.Remove(filepath.Join(dir, f.name)); err != nil {
+			errs = errors.Join(errs, fmt.Errorf("cannot remove old trace file %q: %w", filepath.Join(dir, f.name), cause(err)))
+		}
+	}
+	return errs
+}
+
+// made reports whether a Rotator puts mid between stem and extension: a time or a trace id, and perhaps a number.
+func (r *Rotator) made(mid string) bool {
+	if r.cfg.PerTrace > 0 {
+		return len(mid) >= 32 && strings.Trim(mid[:32], "0123456789abcdef") == ""
+	}
+	if len(mid) < len(timeFormat) {
+		return false
+	}
+	_, err := time.Parse(timeFormat, mid[:len(timeFormat)])
+	return err == nil
+}
+
+// Close completes every file. A second Close does nothing.
+func (r *Rotator) Close() error {
+	r.mu.Lock()
+	if r.done {
+		r.mu.Unlock()
+		return nil
+	}
+	r.done = true
+	close(r.stop)
+	var errs error
+	for id := range r.open {
+		errs = errors.Join(errs, r.complete(id))
+	}
+	r.mu.Unlock()
+	r.wait.Wait()
+	return errs
+}
+
+// watch completes files that are due while no span arrives.
+func (r *Rotator) watch() {
+	defer r.wait.Done()
+	every := min(max(r.cfg.MaxAge, r.cfg.PerTrace)/4, time.Second)
+	if r.cfg.MaxAge > 0 && r.cfg.PerTrace > 0 {
+		every = min(min(r.cfg.MaxAge, r.cfg.PerTrace)/4, time.Second)
+	}
+	t := time.NewTicker(max(every, 10*time.Millisecond))
+	defer t.Stop()
+	for {
+		select {
+		case <-r.stop:
+			return
+		case <-t.C:
+			if err := r.Sweep(); err != nil && r.cfg.OnError != nil {
+				r.cfg.OnError(err)
+			}
+		}
+	}
+}
+
+// Sweep completes the files that are due by time. The Rotator calls it by itself.
+func (r *Rotator) Sweep() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.cfg.Now()
+	var errs error
+	for id, f := range r.open {
+		if r.cfg.MaxAge > 0 && now.Sub(f.began) >= r.cfg.MaxAge || r.cfg.PerTrace > 0 && now.Sub(f.used) >= r.cfg.PerTrace {
+			errs = errors.Join(errs, r.complete(id))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,372 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometrace
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+)
+
+const (
+	// quarter is the grid of baseTimeNanoseconds in PyTorch's files.
+	quarter = 7_889_238 * int64(time.Second)
+	// baseSlack keeps the base at least a day before the first span, for spans that arrive late but began earlier.
+	baseSlack = 24 * int64(time.Hour)
+	// maxSpan is how far from the base a time may be: beyond 2^53 ns a reader with doubles would lose nanoseconds.
+	maxSpan = int64(1) << 53
+)
+
+// ErrClosed is returned by writes after Close.
+var ErrClosed = errors.New("chrome trace is closed")
+
+// Stats counts what a Writer met.
+type Stats struct {
+	Events    int64 // spans written
+	Counters  int64 // counter points written
+	Flows     int64 // arrows written
+	NoTime    int64 // spans left out: start is zero, or a hundred days away from the file's first span
+	Backwards int64 // spans that ended before they began, written with duration 0
+	Crowded   int64 // spans left out: more than 1024 overlapping rows on one track
+}
+
+// Writer writes one trace to w. It is for one goroutine at a time.
+//
+// A batch is handed to w in one Write. When that fails the batch is not in the file, as far as the Writer is
+// concerned: the caller may take the bytes back and go on.
+type Writer struct {
+	w        io.Writer
+	buf      []byte
+	base     int64
+	began    bool
+	first    bool // no event written yet
+	closed   bool
+	procs    map[Process]*process
+	order    []*process
+	pids     map[int64]bool
+	devices  map[string][]*process // processes that have spans of a device
+	orphans  map[string]*process   // processes of devices without spans
+	waiting  []Counter             // points of devices without spans so far
+	flows    *flows
+	slots    int
+	stats    Stats
+	sequence []int // order of the batch being written
+}
+
+type process struct {
+	pid    int64
+	label  string
+	sort   int64
+	tracks map[Track]*track
+	order  []*track
+	tids   map[int64]bool
+}
+
+type track struct {
+	Track
+	lanes []*lane
+}
+
+// maxWaiting bounds the counter points that wait for a span of their device.
+const maxWaiting = 1 << 16
+
+// NewWriter makes a Writer. Nothing is written before the first batch.
+func NewWriter(w io.Writer) *Writer {
+	return &Writer{
+		w: w, first: true, procs: map[Process]*process{}, pids: map[int64]bool{}, devices: map[string][]*process{},
+		orphans: map[string]*process{}, flows: newFlows(),
+	}
+}
+
+// Stats counts what was written so far.
+func (w *Writer) Stats() Stats { return w.stats }
+
+// Write adds a batch of spans, in any order, and writes it out. It keeps nothing of events afterwards.
+func (w *Writer) Write(events []Event) error {
+	if w.closed {
+		return ErrClosed
+	}
+	before := w.stats
+	w.sequence = w.sequence[:0]
+	for i := range events {
+		w.sequence = append(w.sequence, i)
+	}
+	// Parents before children that start with them; see lane.insert.
+	slices.SortStableFunc(w.sequence, func(a, b int) int {
+		x, y := &events[a], &events[b]
+		return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(y.End, x.End), cmp.Compare(x.Track.Kind, y.Track.Kind))
+	})
+	if !w.began && len(events) > 0 {
+		// The first span that is near the median one: a single span with a broken clock must not decide.
+		median := events[w.sequence[len(w.sequence)/2]].Start
+		for _, i := range w.sequence {
+			if s := events[i].Start; s > 0 && s >= median-maxSpan/2 {
+				w.begin(s)
+				break
+			}
+		}
+	}
+	for _, i := range w.sequence {
+		w.event(&events[i])
+	}
+	w.settle()
+	return w.flush(before)
+}
+
+// WriteCounters adds counter points and writes out those whose device is known.
+func (w *Writer) WriteCounters(points []Counter) error {
+	if w.closed {
+		return ErrClosed
+	}
+	before := w.stats
+	for i := range points {
+		c := &points[i]
+		switch {
+		case len(w.devices[c.Device]) > 0:
+			w.counter(c, w.devices[c.Device])
+		case len(w.waiting) < maxWaiting:
+			w.waiting = append(w.waiting, *c)
+		default: // the newest are worth most: half of the oldest go
+			w.waiting = append(w.waiting[:0], w.waiting[maxWaiting/2:]...)
+			w.waiting = append(w.waiting, *c)
+		}
+	}
+	return w.flush(before)
+}
+
+// settle writes the counter points whose devices have spans by now.
+func (w *Writer) settle() {
+	rest := w.waiting[:0]
+	for i := range w.waiting {
+		if p := w.devices[w.waiting[i].Device]; len(p) > 0 {
+			w.counter(&w.waiting[i], p)
+		} else {
+			rest = append(rest, w.waiting[i])
+		}
+	}
+	clear(w.waiting[len(rest):])
+	w.waiting = rest
+}
+
+// begin writes the head once the first time is known.
+func (w *Writer) begin(first int64) {
+	if w.began {
+		return
+	}
+	w.began = true
+	w.base = (first - baseSlack) / quarter * quarter
+	w.buf = append(w.buf, `{"schemaVersion":1,"baseTimeNanoseconds":`...)
+	w.buf = strconv.AppendInt(w.buf, w.base, 10)
+	w.buf = append(w.buf, ",\"traceEvents\":[\n"...)
+}
+
+func (w *Writer) event(e *Event) {
+	start, end := e.Start, e.End
+	if start <= 0 || !w.began || start < w.base || start-w.base >= maxSpan {
+		w.stats.NoTime++
+		return
+	}
+	if end < start {
+		w.stats.Backwards++
+		end = start
+	}
+	p := w.process(e.Process)
+	t := w.track(p, e.Track)
+	l := w.lane(p, t, start, end, owner(e))
+	if l == nil {
+		w.stats.Crowded++
+		return
+	}
+	if e.Device != "" && !slices.Contains(w.devices[e.Device], p) {
+		w.devices[e.Device] = append(w.devices[e.Device], p)
+	}
+	w.slice(e, p.pid, l.tid, start, end)
+	for i := range e.Marks {
+		w.mark(&e.Marks[i], p.pid, l.tid)
+	}
+	w.flows.add(e, p.pid, l.tid, start, end, w.arrow)
+	w.stats.Events++
+}
+
+// owner keeps host spans of different traces apart: that one request runs while another one does is no nesting. On
+// real threads and on streams time alone decides.
+func owner(e *Event) uint64 {
+	if e.Track.Kind != Host || e.Track.ID >= 0 {
+		return 0
+	}
+	var h uint64
+	for _, c := range e.Trace {
+		h = h<<8 ^ uint64(c) ^ h>>56
+	}
+	return h | 1
+}
+
+func (w *Writer) lane(p *process, t *track, start, end int64, owner uint64) *lane {
+	for _, l := range t.lanes {
+		if l.insert(start, end, owner) {
+			w.count()
+			return l
+		}
+	}
+	if len(t.lanes) == maxLanes {
+		return nil
+	}
+	l := &lane{tid: p.tid(t.Track, len(t.lanes))}
+	t.lanes = append(t.lanes, l)
+	l.insert(start, end, owner)
+	w.count()
+	return l
+}
+
+// count forgets old intervals when there are too many.
+func (w *Writer) count() {
+	if w.slots++; w.slots < maxSlots {
+		return
+	}
+	w.slots = 0
+	for _, p := range w.order {
+		for _, t := range p.order {
+			for _, l := range t.lanes {
+				l.root.forget()
+				w.slots += l.root.count()
+			}
+		}
+	}
+}
+
+func (w *Writer) process(k Process) *process {
+	if p, ok := w.procs[k]; ok {
+		return p
+	}
+	p := w.newProcess(k.PID)
+	p.label, p.sort = k.label(), int64(len(w.order))
+	if k.HasRank {
+		p.sort = k.Rank
+	}
+	w.procs[k] = p
+	return p
+}
+
+func (w *Writer) newProcess(pid int64) *process {
+	if pid <= 0 || pid > 1<<31-1 || w.pids[pid] {
+		for pid = 1; w.pids[pid]; pid++ {
+		}
+	}
+	w.pids[pid] = true
+	p := &process{pid: pid, tracks: map[Track]*track{}, tids: map[int64]bool{pid: true}} // tid = pid is "main thread" to viewers
+	w.order = append(w.order, p)
+	return p
+}
+
+func (k Process) label() string {
+	s := k.Service
+	if s == "" {
+		s = "unknown service"
+	}
+	if k.HasRank {
+		s += " rank " + strconv.FormatInt(k.Rank, 10)
+	}
+	if k.Host != "" {
+		s += " on " + k.Host
+	}
+	return s
+}
+
+func (w *Writer) track(p *process, k Track) *track {
+	if t, ok := p.tracks[k]; ok {
+		return t
+	}
+	t := &track{Track: k}
+	p.tracks[k] = t
+	p.order = append(p.order, t)
+	return t
+}
+
+// tid is the thread's own number for the first row of a host thread, and the next free small number otherwise.
+func (p *process) tid(t Track, row int) int64 {
+	tid := t.ID
+	main := t.Kind == Host && row == 0 && tid == p.pid
+	if t.Kind != Host || row > 0 || tid <= 0 || tid > 1<<31-1 || p.tids[tid] && !main {
+		for tid = 1; p.tids[tid]; tid++ {
+		}
+	}
+	p.tids[tid] = true
+	return tid
+}
+
+func (t Track) label() string {
+	switch t.Kind {
+	case Steps:
+		if t.Name == "" {
+			return "steps"
+		}
+		return "steps of " + t.Name
+	case Stream:
+		s := "GPU " + strconv.FormatInt(t.Device, 10)
+		if t.ID >= 0 {
+			s += " stream " + strconv.FormatInt(t.ID, 10)
+		}
+		if t.Name != "" {
+			s += " " + t.Name
+		}
+		return s
+	}
+	switch {
+	case t.Name != "":
+		return t.Name
+	case t.ID >= 0:
+		return "thread " + strconv.FormatInt(t.ID, 10)
+	}
+	return "host"
+}
+
+// flush hands the batch over in one Write.
+func (w *Writer) flush(before Stats) error {
+	if len(w.buf) == 0 {
+		return nil
+	}
+	_, err := w.w.Write(w.buf)
+	w.buf = w.buf[:0]
+	if err != nil {
+		w.stats = before
+		next := w.flows.next
+		w.flows = newFlows() // arrows from or to slices that are not in the file would point nowhere
+		w.flows.next = next
+		if before.Events+before.Counters == 0 {
+			w.began, w.first = false, true
+		}
+	}
+	return err
+}
+
+// Close writes names and the end. The trace is complete only when Close returned nil. It does not close the
+// underlying writer, and a second Close does nothing.
+func (w *Writer) Close() error {
+	if w.closed {
+		return nil
+	}
+	for i := range w.waiting {
+		c := &w.waiting[i]
+		p, ok := w.orphans[c.Device]
+		if !ok {
+			p = w.newProcess(0)
+			p.label, p.sort = "device "+c.Label+" "+c.Device, 1<<20+int64(len(w.orphans))
+			w.orphans[c.Device] = p
+		}
+		w.counter(c, []*process{p})
+	}
+	w.waiting = nil
+	if !w.began {
+		w.buf = append(w.buf, `{"schemaVersion":1,"traceEvents":[`...)
+	}
+	w.names()
+	w.buf = append(w.buf, "\n]}\n"...)
+	_, err := w.w.Write(w.buf)
+	w.buf = w.buf[:0]
+	w.closed = err == nil
+	return err
+}

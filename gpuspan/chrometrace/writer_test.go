@@ -1,0 +1,283 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometrace_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+)
+
+const epoch = int64(1_700_000_000_123_456_789)
+
+func stream(id int64) chrometrace.Track { return chrometrace.Track{Kind: chrometrace.Stream, ID: id} }
+
+func host(thread int64) chrometrace.Track {
+	return chrometrace.Track{Kind: chrometrace.Host, ID: thread}
+}
+
+func written(t require.TestingT, batches ...[]chrometrace.Event) (traceFile, chrometrace.Stats) {
+	var b bytes.Buffer
+	w := chrometrace.NewWriter(&b)
+	for _, e := range batches {
+		require.NoError(t, w.Write(e))
+	}
+	require.NoError(t, w.Close())
+	f, faults := readTrace(b.Bytes())
+	require.Empty(t, faults, b.String())
+	return f, w.Stats()
+}
+
+func slicesOf(f traceFile) map[string]record {
+	m := map[string]record{}
+	for _, r := range f.Events {
+		if r.Ph == "X" {
+			m[*r.Name] = r
+		}
+	}
+	return m
+}
+
+func TestTimesAreExactToTheNanosecond(t *testing.T) {
+	f, _ := written(t, []chrometrace.Event{
+		{Name: "a", Track: stream(7), Start: epoch, End: epoch + 1},
+		{Name: "b", Track: stream(7), Start: epoch + 1, End: epoch + 3_600_000_000_007},
+	})
+	s := slicesOf(f)
+	assert.Equal(t, epoch, f.Base+s["a"].ts)
+	assert.Equal(t, int64(1), s["a"].dur)
+	assert.Equal(t, epoch+1, f.Base+s["b"].ts)
+	assert.Equal(t, int64(3_600_000_000_006), s["b"].dur)
+	assert.Zero(t, f.Base%(7_889_238*1_000_000_000), "the base is on PyTorch's grid")
+}
+
+func TestAnySpansInAnyOrderNestOnEveryTrack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 60).Draw(t, "n")
+		events := make([]chrometrace.Event, n)
+		for i := range events {
+			start := epoch + rapid.Int64Range(0, 20).Draw(t, "start")
+			events[i] = chrometrace.Event{
+				Name: fmt.Sprint(i), Track: stream(rapid.Int64Range(0, 1).Draw(t, "stream")),
+				Start: start, End: start + rapid.Int64Range(0, 10).Draw(t, "length"),
+				Trace: [16]byte{byte(rapid.IntRange(1, 2).Draw(t, "trace"))},
+			}
+			if rapid.Bool().Draw(t, "host") {
+				events[i].Track = host(rapid.Int64Range(-1, 1).Draw(t, "thread"))
+				events[i].Span = [8]byte{byte(i + 1)}
+				events[i].Correlation = rapid.Int64Range(0, 3).Draw(t, "launch")
+			} else {
+				events[i].Correlation = rapid.Int64Range(0, 3).Draw(t, "activity")
+				events[i].Parent = [8]byte{byte(rapid.IntRange(0, n).Draw(t, "parent"))}
+				events[i].Launched = start - rapid.Int64Range(0, 5).Draw(t, "delay")
+			}
+		}
+		var batches [][]chrometrace.Event
+		for rest := events; len(rest) > 0; {
+			k := rapid.IntRange(1, len(rest)).Draw(t, "batch")
+			batches, rest = append(batches, rest[:k]), rest[k:]
+		}
+		f, stats := written(t, batches...)
+		assert.Len(t, slicesOf(f), n)
+		assert.EqualValues(t, n, stats.Events)
+	})
+}
+
+func TestSpansThatNestStayOnOneTrack(t *testing.T) {
+	// Children before parents, as SDKs export them.
+	f, _ := written(t,
+		[]chrometrace.Event{{Name: "inner", Track: stream(7), Start: epoch + 2, End: epoch + 3}},
+		[]chrometrace.Event{{Name: "next", Track: stream(7), Start: epoch + 10, End: epoch + 20}},
+		[]chrometrace.Event{{Name: "outer", Track: stream(7), Start: epoch, End: epoch + 10}},
+		[]chrometrace.Event{{Name: "overlapping", Track: stream(7), Start: epoch + 5, End: epoch + 15}},
+	)
+	s := slicesOf(f)
+	assert.Equal(t, s["outer"].tid, s["inner"].tid)
+	assert.Equal(t, s["outer"].tid, s["next"].tid)
+	assert.NotEqual(t, s["outer"].tid, s["overlapping"].tid)
+	names := map[any]int{}
+	for _, r := range f.Events {
+		if r.Ph == "M" && *r.Name == "thread_name" {
+			names[r.Args["name"]]++
+		}
+	}
+	assert.Equal(t, map[any]int{"GPU 0 stream 7": 1, "GPU 0 stream 7 (2)": 1}, names)
+}
+
+func TestConcurrentRequestsDoNotSeemToNest(t *testing.T) {
+	f, _ := written(t, []chrometrace.Event{
+		{Name: "request 1", Track: host(-1), Start: epoch, End: epoch + 100, Trace: [16]byte{1}},
+		{Name: "request 2", Track: host(-1), Start: epoch + 10, End: epoch + 20, Trace: [16]byte{2}},
+		{Name: "query of 1", Track: host(-1), Start: epoch + 12, End: epoch + 18, Trace: [16]byte{1}},
+	})
+	s := slicesOf(f)
+	assert.Equal(t, s["request 1"].tid, s["query of 1"].tid)
+	assert.NotEqual(t, s["request 1"].tid, s["request 2"].tid)
+}
+
+func TestArrowsJoinLaunchesAndWorkInWhateverOrderTheyCome(t *testing.T) {
+	trace := [16]byte{9}
+	launch := chrometrace.Event{Name: "cudaGraphLaunch", Track: host(11), Start: epoch, End: epoch + 10, Correlation: 5, Trace: trace, Span: [8]byte{1}}
+	k1 := chrometrace.Event{Name: "k1", Track: stream(7), Start: epoch + 20, End: epoch + 30, Correlation: 5, Trace: trace}
+	k2 := chrometrace.Event{Name: "k2", Track: stream(8), Start: epoch + 20, End: epoch + 30, Correlation: 5, Trace: trace}
+	other := chrometrace.Event{Name: "other", Track: stream(8), Start: epoch + 40, End: epoch + 50, Correlation: 5, Trace: [16]byte{8}}
+	for _, batches := range [][][]chrometrace.Event{{{launch, k1, k2, other}}, {{k1}, {other}, {launch}, {k2}}, {{k1, k2, other}, {launch}}} {
+		f, stats := written(t, batches...)
+		assert.EqualValues(t, 2, stats.Flows, "of another trace the number means another launch")
+		for _, r := range f.Events {
+			if r.Ph == "s" {
+				assert.Equal(t, epoch, f.Base+r.ts)
+			}
+		}
+	}
+}
+
+func TestArrowOfASectionLeavesItsParentAtTheLaunch(t *testing.T) {
+	parent := chrometrace.Event{Name: "handler", Track: host(-1), Start: epoch, End: epoch + 1000, Span: [8]byte{1}}
+	section := chrometrace.Event{Name: "prefill", Track: stream(0), Start: epoch + 500, End: epoch + 900, Parent: [8]byte{1}, Launched: epoch + 100}
+	f, stats := written(t, []chrometrace.Event{section}, []chrometrace.Event{parent})
+	require.EqualValues(t, 1, stats.Flows)
+	for _, r := range f.Events {
+		if r.Ph == "s" {
+			assert.Equal(t, epoch+100, f.Base+r.ts)
+			assert.Equal(t, slicesOf(f)["handler"].tid, r.tid)
+		}
+	}
+	section.Launched = epoch + 5000 // after its parent ended, and after itself: nothing to draw
+	_, stats = written(t, []chrometrace.Event{parent, section})
+	assert.Zero(t, stats.Flows)
+}
+
+func TestCountersAreDrawnUnderTheSpansOfTheirDevice(t *testing.T) {
+	var b bytes.Buffer
+	w := chrometrace.NewWriter(&b)
+	point := func(device string, v float64) chrometrace.Counter {
+		return chrometrace.Counter{Device: device, Label: "gpu0", Name: "power", Unit: "W", Time: epoch, Value: v}
+	}
+	require.NoError(t, w.WriteCounters([]chrometrace.Counter{point("GPU-1", 300), point("GPU-2", 70), point("GPU-1", math.NaN())}))
+	span := chrometrace.Event{Name: "k", Process: chrometrace.Process{Service: "s", PID: 4711}, Track: stream(7), Start: epoch, End: epoch + 1, Device: "GPU-1"}
+	require.NoError(t, w.Write([]chrometrace.Event{span}))
+	require.NoError(t, w.WriteCounters([]chrometrace.Counter{point("GPU-1", 310)}))
+	require.NoError(t, w.Close())
+	f, faults := readTrace(b.Bytes())
+	require.Empty(t, faults)
+	got := map[int64][]any{}
+	for _, r := range f.Events {
+		if r.Ph == "C" {
+			got[r.pid] = append(got[r.pid], r.Args["W"])
+		}
+	}
+	assert.Equal(t, []any{300., 310.}, got[4711])
+	assert.Len(t, got, 2, "the device without spans has a process of its own")
+}
+
+func TestWhatHasNoPlaceInTimeIsLeftOutAndCounted(t *testing.T) {
+	f, stats := written(t, []chrometrace.Event{
+		{Name: "unset", Start: 0, End: 5},
+		{Name: "good", Start: epoch, End: epoch + 1},
+		{Name: "backwards", Start: epoch + 9, End: epoch + 1},
+		{Name: "next century", Start: epoch + 100*365*24*3600*1_000_000_000, End: math.MaxInt64},
+		{Name: "before", Start: 5, End: 6},
+	})
+	assert.Equal(t, chrometrace.Stats{Events: 2, NoTime: 3, Backwards: 1}, stats)
+	assert.Contains(t, slicesOf(f), "good")
+	f, stats = written(t, []chrometrace.Event{{Name: "good", Start: epoch, End: epoch + 1}},
+		[]chrometrace.Event{{Name: "unset", End: 5}, {Name: "backwards", Start: epoch + 9, End: epoch + 1}, {Name: "far", Start: epoch + 1<<60, End: epoch + 1<<61}})
+	assert.Equal(t, chrometrace.Stats{Events: 2, NoTime: 2, Backwards: 1}, stats)
+	assert.Zero(t, slicesOf(f)["backwards"].dur)
+}
+
+func TestNamesAndArgumentsOfAnyContentAreValidJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
+		v := rapid.Float64().Draw(t, "float")
+		i := rapid.Int64().Draw(t, "int")
+		f, _ := written(t, []chrometrace.Event{{
+			Name: s, Category: s, Track: chrometrace.Track{Kind: chrometrace.Host, ID: i, Name: s}, Start: epoch, End: epoch,
+			Process: chrometrace.Process{Service: s, PID: i},
+			Args: []chrometrace.Arg{
+				{Key: "s" + s, Value: chrometrace.String(s)}, {Key: "f", Value: chrometrace.Float(v)}, {Key: "i", Value: chrometrace.Int(i)},
+				{Key: "l", Value: chrometrace.List([]chrometrace.Value{chrometrace.Bool(true), chrometrace.Map([]string{s}, []chrometrace.Value{chrometrace.String(s)})})},
+				{Key: "nan", Value: chrometrace.Float(math.NaN())}, {Key: "inf", Value: chrometrace.Float(math.Inf(-1))}, {},
+			},
+			Marks: []chrometrace.Mark{{Name: s, Time: epoch}},
+		}})
+		args := f.Events[0].Args
+		assert.Equal(t, v, args["f"])
+		assert.Equal(t, "NaN", args["nan"])
+		assert.Equal(t, "-Infinity", args["inf"])
+	})
+}
+
+func TestEmptyTraceIsValid(t *testing.T) {
+	f, _ := written(t)
+	assert.Empty(t, f.Events)
+}
+
+// failing fails the nth Write.
+type failing struct {
+	bytes.Buffer
+	n int
+}
+
+func (f *failing) Write(p []byte) (int, error) {
+	if f.n--; f.n == 0 {
+		return 0, errors.New("no space left on device")
+	}
+	return f.Buffer.Write(p)
+}
+
+func TestBatchThatCannotBeWrittenMayBeRepeated(t *testing.T) {
+	for n := 1; n <= 3; n++ {
+		w := &failing{n: n}
+		cw := chrometrace.NewWriter(w)
+		for i := range 3 {
+			batch := []chrometrace.Event{
+				{Name: fmt.Sprint("launch ", i), Track: host(3), Start: epoch + int64(i*100), End: epoch + int64(i*100) + 10, Correlation: 1 + int64(i)},
+				{Name: fmt.Sprint("kernel ", i), Track: stream(7), Start: epoch + int64(i*100) + 20, End: epoch + int64(i*100) + 40, Correlation: 1 + int64(i)},
+			}
+			if err := cw.Write(batch); err != nil {
+				require.EqualError(t, err, "no space left on device")
+				require.NoError(t, cw.Write(batch))
+			}
+		}
+		require.NoError(t, cw.Close())
+		f, faults := readTrace(w.Bytes())
+		require.Empty(t, faults, w.String())
+		assert.Len(t, slicesOf(f), 6)
+		assert.EqualValues(t, 6, cw.Stats().Events)
+		assert.EqualValues(t, 3, cw.Stats().Flows)
+	}
+}
+
+func TestMemoryIsBoundedOverManySpansInDisorder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes a million spans")
+	}
+	w := chrometrace.NewWriter(new(discard))
+	r := rand.New(rand.NewPCG(1, 1))
+	batch := make([]chrometrace.Event, 1000)
+	for i := range 1000 {
+		for j := range batch {
+			start := epoch + int64(i*1000+j)*1000 - r.Int64N(100_000)
+			batch[j] = chrometrace.Event{Name: "k", Track: stream(int64(j % 4)), Start: start, End: start + r.Int64N(3000)}
+		}
+		require.NoError(t, w.Write(batch))
+	}
+	assert.EqualValues(t, 1_000_000, w.Stats().Events+w.Stats().Crowded)
+	assert.Zero(t, w.Stats().Crowded)
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
