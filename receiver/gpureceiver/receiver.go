@@ -74,6 +74,7 @@ var dropReasons = [gpudata.NumDropReasons]string{
 	gpudata.DropStale:         "stale",
 	gpudata.DropUnknownEntity: "unknown_entity",
 	gpudata.DropNotFinite:     "not_finite",
+	gpudata.DropMalformed:     "malformed",
 }
 
 func newReceiver(cfg *Config, set receiver.Settings, sources []gpudata.Source) (*gpuReceiver, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/replaysource"
 )
 
 type absent struct{ name string }
@@ -21,4 +22,6 @@ func (a absent) Read(*gpudata.Batch) error             { return nil }
 func (a absent) Close() error                          { return nil }
 func newDCGM(*Config) gpudata.Source                   { return absent{"dcgm"} }
 func newNVML(*Config) gpudata.Source                   { return absent{"nvml"} }
-func newReplay(*Config) gpudata.Source                 { return absent{"replay"} }
+func newReplay(cfg *Config) gpudata.Source {
+	return replaysource.New(cfg.Replay.File, cfg.Replay.Loop, cfg.Replay.Speed, time.Now)
+}

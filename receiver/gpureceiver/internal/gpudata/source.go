@@ -78,6 +78,7 @@ const (
 	DropStale                           // older than max_staleness
 	DropUnknownEntity                   // of a device or instance that is not (or no longer) there
 	DropNotFinite                       // NaN or infinite
+	DropMalformed                       // a part of a recording that makes no sense
 	NumDropReasons    = iota
 )
 

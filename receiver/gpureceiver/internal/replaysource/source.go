@@ -1,0 +1,182 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package replaysource is the source `replay`: a recording, played as if it happened now.
+package replaysource
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/recording"
+)
+
+// Source plays a file. The first sample gets the time of Open; the others follow at the recorded distances, divided
+// by the speed.
+type Source struct {
+	path  string
+	loop  bool
+	speed float64
+	now   func() time.Time
+
+	file    *os.File
+	reader  *recording.Reader
+	devices []gpusamplesextension.Device
+	next    *recording.Record // read, not yet due
+	origin  int64             // recorded time that was played at `started`; 0 before the first sample
+	started int64             // unix ns
+	last    int64             // played time of the newest sample
+	samples int               // since the file was opened
+}
+
+// New returns a source of the file.
+func New(path string, loop bool, speed float64, now func() time.Time) *Source {
+	return &Source{path: path, loop: loop, speed: speed, now: now}
+}
+
+// Name implements gpudata.Source.
+func (*Source) Name() string { return "replay" }
+
+// Open implements gpudata.Source. It reads up to the first list of devices.
+func (s *Source) Open() error {
+	if err := s.openFile(); err != nil {
+		return err
+	}
+	s.started, s.origin, s.last = s.now().UnixNano(), 0, 0
+	for s.next == nil {
+		rec, err := s.reader.Next()
+		if err != nil {
+			s.closeFile()
+			return fmt.Errorf("cannot replay %q: no devices in it: %w", s.path, err)
+		}
+		if rec.Devices != nil {
+			s.setDevices(rec.Devices)
+			return nil
+		}
+	}
+	return nil
+}
+
+func (s *Source) openFile() error {
+	f, err := os.Open(s.path)
+	if err != nil {
+		return fmt.Errorf("cannot replay: %w", err)
+	}
+	r, err := recording.NewReader(f)
+	if err != nil {
+		_ = f.Close()
+		return fmt.Errorf("cannot replay %q: %w", s.path, err)
+	}
+	s.file, s.reader, s.next, s.samples = f, r, nil, 0
+	return nil
+}
+
+func (s *Source) closeFile() {
+	if s.file != nil {
+		s.reader.Close()
+		_ = s.file.Close()
+		s.file = nil
+	}
+}
+
+func (s *Source) setDevices(devices []gpusamplesextension.Device) {
+	interval := time.Duration(float64(s.reader.Header.Interval) / s.speed)
+	for i := range devices {
+		devices[i].Source = "replay"
+		devices[i].Interval = interval
+	}
+	s.devices = devices
+}
+
+// Devices implements gpudata.Source.
+func (s *Source) Devices() []gpusamplesextension.Device { return s.devices }
+
+// Pace implements gpudata.Source.
+func (*Source) Pace() time.Duration { return 100 * time.Millisecond }
+
+// Close implements gpudata.Source.
+func (s *Source) Close() error {
+	s.closeFile()
+	return nil
+}
+
+// Read implements gpudata.Source: everything that is due. A list of devices that comes in the middle ends the batch,
+// for what follows refers to it.
+func (s *Source) Read(b *gpudata.Batch) error {
+	now := s.now().UnixNano()
+	for {
+		if s.next == nil {
+			rec, err := s.reader.Next()
+			var bad *recording.LineError
+			switch {
+			case errors.As(err, &bad):
+				b.Dropped[gpudata.DropMalformed]++
+				continue
+			case err != nil:
+				if more, rerr := s.rewind(err); !more {
+					return rerr
+				}
+				continue
+			}
+			s.next = &rec
+		}
+		if s.next.Devices != nil {
+			if len(b.Values)+len(b.Events) > 0 {
+				return nil
+			}
+			s.setDevices(s.next.Devices)
+			b.Changed = true
+			s.next = nil
+			continue
+		}
+		t := s.played(s.next.Time)
+		if t > now {
+			return nil
+		}
+		s.samples++
+		for _, v := range s.next.Values {
+			b.Add(s.next.Device, v.Quantity, t, v.V)
+		}
+		if e := s.next.Event; e != nil {
+			shifted := *e
+			shifted.Time = t
+			b.Events = append(b.Events, gpudata.Event{Device: uint16(s.next.Device), Event: shifted})
+		}
+		s.last = max(s.last, t)
+		s.next = nil
+	}
+}
+
+// played maps recorded time to the present.
+func (s *Source) played(t int64) int64 {
+	if s.origin == 0 {
+		s.origin = t
+	}
+	return s.started + int64(float64(t-s.origin)/s.speed)
+}
+
+// rewind starts the file again at the end, one sampling interval after the last sample.
+func (s *Source) rewind(cause error) (more bool, err error) {
+	if !errors.Is(cause, io.EOF) && !errors.Is(cause, io.ErrUnexpectedEOF) {
+		return false, fmt.Errorf("cannot replay %q: %w", s.path, cause)
+	}
+	if !s.loop {
+		return false, io.EOF
+	}
+	if s.samples == 0 {
+		return false, fmt.Errorf("cannot replay %q in a loop: it has no samples", s.path)
+	}
+	s.closeFile()
+	if err := s.openFile(); err != nil {
+		return false, err
+	}
+	s.origin = 0
+	step := max(int64(float64(s.reader.Header.Interval)/s.speed), int64(time.Millisecond))
+	s.started = s.last + step
+	return true, nil
+}

@@ -1,0 +1,123 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpureceiver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/recording"
+)
+
+// RecordSettings say what Record records.
+type RecordSettings struct {
+	// Config chooses the source, as the receiver does; metrics and samples are not used. Required.
+	Config *Config
+	// Simulated are the devices of the source `simulated`, as by WithSimulated. Default: the built-in load.
+	Simulated []SimulatedDevice
+	// Logger gets what the source reports. Default: nothing.
+	Logger *zap.Logger
+}
+
+// RecordSummary is what was recorded.
+type RecordSummary struct {
+	Source  string // that answered first
+	Devices int    // that it had then
+	Lines   int64  // samples and events written
+}
+
+// Record writes every sample of a source to w, in the format of the `replay` source, until ctx ends. It fails when the
+// source cannot be opened at first, and when w fails; a source that is lost later is opened again.
+func Record(ctx context.Context, set RecordSettings, w io.Writer) (RecordSummary, error) {
+	if err := set.Config.Validate(); err != nil {
+		return RecordSummary{}, err
+	}
+	if set.Logger == nil {
+		set.Logger = zap.NewNop()
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &recorder{out: w, logger: set.Logger, interval: set.Config.SamplingInterval, stop: cancel}
+	e := &engine{
+		callTimeout: set.Config.CallTimeout, retryMin: min(time.Second, set.Config.RetryInterval), retryMax: set.Config.RetryInterval,
+		handler: r,
+	}
+	for _, s := range newSources(set.Config, set.Simulated) {
+		e.candidates = append(e.candidates, &candidate{src: s})
+	}
+	_ = e.run(ctx)
+	if r.w != nil {
+		r.fail(r.w.Close())
+		r.summary.Lines = r.w.Lines()
+	}
+	return r.summary, r.err
+}
+
+// recorder is the handler that writes.
+type recorder struct {
+	out      io.Writer
+	w        *recording.Writer
+	logger   *zap.Logger
+	interval time.Duration
+	stop     context.CancelCauseFunc
+	summary  RecordSummary
+	err      error
+}
+
+func (r *recorder) fail(err error) {
+	if err != nil && r.err == nil {
+		r.err = err
+		r.stop(err)
+	}
+}
+
+func (r *recorder) opened(source string, devices []gpusamplesextension.Device) {
+	r.logger.Info("GPU source opened", zap.String("source", source), zap.Int("devices", len(devices)))
+	if r.w == nil {
+		name, _ := os.Hostname()
+		w, err := recording.NewWriter(r.out, recording.Header{
+			Source: source, Host: name, Start: time.Now().UnixNano(), Interval: int64(r.interval),
+		})
+		r.w, r.summary.Source, r.summary.Devices = w, source, len(devices)
+		r.fail(err)
+	}
+	if r.w != nil {
+		r.fail(r.w.Devices(devices))
+	}
+}
+
+func (r *recorder) read(_ string, devices []gpusamplesextension.Device, b *gpudata.Batch, _ time.Duration) {
+	if r.err != nil {
+		return
+	}
+	if b.Changed {
+		r.fail(r.w.Devices(devices))
+	}
+	r.fail(r.w.Batch(b))
+}
+
+func (r *recorder) late(source, op string) {
+	r.logger.Warn("GPU source does not answer", zap.String("source", source), zap.String("call", op))
+}
+
+func (r *recorder) lost(source string, err error) {
+	r.logger.Warn("GPU source lost", zap.String("source", source), zap.Error(err))
+}
+
+func (r *recorder) unavailable(err error, _ time.Duration) {
+	if r.w == nil {
+		r.fail(errors.Join(errors.New("nothing to record"), err))
+		return
+	}
+	r.logger.Warn("GPU source cannot be opened again yet", zap.Error(err))
+}
+
+func (r *recorder) finished(string) {}
