@@ -301,8 +301,8 @@ const (
 	// digits. Equal values show equal bits, not a correct result.
 	GPUOutputChecksumKey = attribute.Key("gpu.output.checksum")
 
-	// GPUPCIBDFKey (string): PCI address, domain with eight hex digits, lower case. With the host it identifies
-	// a physical device, not a MIG instance.
+	// GPUPCIBDFKey (string): PCI address as Linux writes it, domain of four hex digits, lower case. With the
+	// host it identifies a physical device, not a MIG instance.
 	GPUPCIBDFKey = attribute.Key("gpu.pci.bdf")
 
 	// GPUPeakSourceKey (string): Where the peaks came from against which utilisation and the roofline are

@@ -1,0 +1,273 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/config"
+	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/test/internal/jaeger"
+	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
+	"github.com/otelgpu/otelgpu/test/internal/otelcol"
+	"github.com/otelgpu/otelgpu/test/internal/program"
+)
+
+// overrides moves the shipped jaeger pipeline to free ports and onto the recorded device. Join times are shortened for
+// the test: everything comes from one process, that flushes at once.
+const overrides = `
+receivers:
+  otlp:
+    protocols:
+      grpc:
+        endpoint: %s
+      http:
+        endpoint: %s
+  gpu:
+    source: replay
+    replay:
+      file: %s
+processors:
+  gpu_join:
+    settle: 300ms
+    max_wait: 5s
+exporters:
+  prometheus:
+    endpoint: %s
+extensions:
+  health_check:
+    endpoint: %s
+service:
+  telemetry:
+    metrics:
+      level: none
+      readers: []
+`
+
+// The whole way: an instrumented service, the shipped pipeline in the real binary, and the real Jaeger, which is asked
+// for the trace as a user's query would.
+func TestTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
+	j := jaegertest.Start(t)
+	binary := otelcol.Build(t)
+	pipeline, err := config.YAML("jaeger")
+	require.NoError(t, err)
+	recording := filepath.Join(t.TempDir(), "constant.gpurec")
+	addresses := make([]any, 0, 4)
+	for range 4 {
+		a, err := program.FreeAddress()
+		require.NoError(t, err)
+		addresses = append(addresses, a)
+	}
+	const gpu = "GPU-51a0c0de-0000-4000-8000-000000000000" // simgpu's first device
+	constantDevice(t, recording, gpu, "NVIDIA H100 80GB HBM3", 2*time.Minute)
+	collector := otelcol.Start(t, binary, []string{"OTELGPU_JAEGER_ENDPOINT=" + j.OTLPGRPC}, pipeline,
+		fmt.Sprintf(overrides, addresses[0], addresses[1], recording, addresses[2], addresses[3]))
+	time.Sleep(500 * time.Millisecond) // samples on both sides of the spans
+
+	s := newService(t, addresses[0].(string))
+	require.Equal(t, gpu, s.profiler.Devices()[0].UUID)
+	id := s.request(t)
+	sent := spansOf(s.close(t), id)
+	require.Len(t, sent, 4+decodeCount, "request, copy, prefill with attention in it, decodes")
+
+	got := await(t, j, id, len(sent))
+	require.NoError(t, semconvtest.CheckTraces(got.all))
+	t.Run("nothing that was sent is lost or changed", func(t *testing.T) { got.equal(t, sent) })
+	t.Run("the tree is that of the service", func(t *testing.T) { got.tree(t) })
+	t.Run("rates are derived", func(t *testing.T) { got.derived(t) })
+	t.Run("device samples are joined", func(t *testing.T) { got.joined(t) })
+	t.Run("the older API has no warnings", func(t *testing.T) {
+		warnings, err := j.Warnings(t.Context(), id.String())
+		require.NoError(t, err)
+		require.Empty(t, warnings)
+	})
+	if t.Failed() {
+		t.Log(collector.Output())
+	}
+}
+
+// spansOf are the spans of one trace.
+func spansOf(spans tracetest.SpanStubs, id trace.TraceID) tracetest.SpanStubs {
+	var out tracetest.SpanStubs
+	for _, s := range spans {
+		if s.SpanContext.TraceID() == id {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// answer is a trace as Jaeger gave it.
+type answer struct {
+	all    ptrace.Traces
+	byID   map[pcommon.SpanID]ptrace.Span
+	byName map[string][]ptrace.Span
+}
+
+// await asks Jaeger until it has n spans of the trace: joins settle, queues flush.
+func await(t *testing.T, j *jaeger.Jaeger, id trace.TraceID, n int) answer {
+	t.Helper()
+	var td ptrace.Traces
+	require.Eventually(t, func() bool {
+		var err error
+		td, err = j.Trace(t.Context(), id.String())
+		if errors.Is(err, jaeger.ErrNotFound) {
+			return false
+		}
+		require.NoError(t, err)
+		return td.SpanCount() >= n
+	}, 30*time.Second, 100*time.Millisecond)
+	a := answer{all: td, byID: map[pcommon.SpanID]ptrace.Span{}, byName: map[string][]ptrace.Span{}}
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, s := range ss.Spans().All() {
+				a.byID[s.SpanID()] = s
+				a.byName[s.Name()] = append(a.byName[s.Name()], s)
+			}
+		}
+	}
+	return a
+}
+
+func (a answer) one(t *testing.T, name string) ptrace.Span {
+	t.Helper()
+	require.Len(t, a.byName[name], 1, name)
+	return a.byName[name][0]
+}
+
+func double(t *testing.T, s ptrace.Span, name string) float64 {
+	t.Helper()
+	v, ok := s.Attributes().Get(name)
+	require.True(t, ok, "%s has no %s, only %v", s.Name(), name, s.Attributes().AsRaw())
+	require.Equal(t, pcommon.ValueTypeDouble, v.Type(), name)
+	return v.Double()
+}
+
+func text(t *testing.T, s ptrace.Span, name string) string {
+	t.Helper()
+	v, ok := s.Attributes().Get(name)
+	require.True(t, ok, "%s has no %s, only %v", s.Name(), name, s.Attributes().AsRaw())
+	return v.AsString()
+}
+
+// seconds is how long a span is.
+func seconds(s ptrace.Span) float64 {
+	return s.EndTimestamp().AsTime().Sub(s.StartTimestamp().AsTime()).Seconds()
+}
+
+func (a answer) equal(t *testing.T, sent tracetest.SpanStubs) {
+	require.Len(t, a.byID, len(sent))
+	for _, want := range sent {
+		got, ok := a.byID[pcommon.SpanID(want.SpanContext.SpanID())]
+		require.True(t, ok, want.Name)
+		require.Equal(t, want.Name, got.Name())
+		require.Equal(t, want.StartTime.UnixNano(), int64(got.StartTimestamp()), want.Name)
+		require.Equal(t, want.EndTime.UnixNano(), int64(got.EndTimestamp()), want.Name)
+		require.Equal(t, want.Parent.SpanID().String(), hex(got.ParentSpanID()), want.Name)
+		for _, kv := range want.Attributes {
+			v, ok := got.Attributes().Get(string(kv.Key))
+			require.True(t, ok, "%s lost %s", want.Name, kv.Key)
+			require.Equal(t, plain(kv.Value), v.AsRaw(), "%s of %s", kv.Key, want.Name)
+		}
+		require.Len(t, want.Links, got.Links().Len(), want.Name)
+		for i, l := range want.Links {
+			require.Equal(t, l.SpanContext.TraceID().String(), got.Links().At(i).TraceID().String())
+			require.Equal(t, l.SpanContext.SpanID().String(), got.Links().At(i).SpanID().String())
+		}
+	}
+}
+
+// hex writes the SDK's way: the identity of a root's parent is zeros, not empty.
+func hex(id pcommon.SpanID) string { return trace.SpanID(id).String() }
+
+// plain is the value as pdata gives it.
+func plain(v attribute.Value) any {
+	switch v.Type() {
+	case attribute.STRINGSLICE:
+		var out []any
+		for _, s := range v.AsStringSlice() {
+			out = append(out, s)
+		}
+		return out
+	case attribute.INT64SLICE:
+		var out []any
+		for _, i := range v.AsInt64Slice() {
+			out = append(out, i)
+		}
+		return out
+	}
+	return v.AsInterface()
+}
+
+func (a answer) tree(t *testing.T) {
+	request := a.one(t, requestName)
+	require.True(t, request.ParentSpanID().IsEmpty())
+	require.Equal(t, ptrace.SpanKindServer, request.Kind())
+	prefill := a.one(t, "prefill")
+	for name, parent := range map[string]ptrace.Span{"h2d.tokens": request, "prefill": request, "attention": prefill} {
+		require.Equal(t, parent.SpanID(), a.one(t, name).ParentSpanID(), name)
+	}
+	require.Len(t, a.byName["decode"], decodeCount)
+	for _, d := range a.byName["decode"] {
+		require.Equal(t, request.SpanID(), d.ParentSpanID())
+		require.GreaterOrEqual(t, seconds(d), decodeTime.Seconds())
+	}
+	require.Equal(t, 1, prefill.Links().Len(), "the second request of the batch")
+	attention := a.one(t, "attention")
+	require.GreaterOrEqual(t, attention.StartTimestamp(), prefill.StartTimestamp())
+	require.LessOrEqual(t, attention.EndTimestamp(), prefill.EndTimestamp())
+	require.GreaterOrEqual(t, seconds(attention), prefillTime.Seconds())
+}
+
+// Peaks are those of NVIDIA's data sheet of the H100 SXM5: 3.35 TB/s and 989.4 TFLOP/s dense in bf16.
+func (a answer) derived(t *testing.T) {
+	attention := a.one(t, "attention")
+	rate := prefillFLOPs / double(t, attention, "gpu.duration")
+	require.InEpsilon(t, rate, double(t, attention, "gpu.flop.rate"), 1e-9)
+	require.InEpsilon(t, rate/989.4e12, double(t, attention, "gpu.flop.utilization"), 1e-3)
+	require.Equal(t, "table", text(t, attention, "gpu.peak.source"))
+	for _, d := range a.byName["decode"] {
+		rate := float64(decodeBytes) / double(t, d, "gpu.duration")
+		require.InEpsilon(t, rate, double(t, d, "gpu.io.read.rate"), 1e-9)
+		require.InEpsilon(t, rate/3.35e12, double(t, d, "gpu.io.utilization"), 1e-3)
+		require.InEpsilon(t, float64(decodeTokens)/double(t, d, "gpu.duration"), double(t, d, "gpu.operation.item.rate"), 1e-9)
+		require.Equal(t, "ok", text(t, d, "gpu.declaration.status"))
+	}
+	h2d := a.one(t, "h2d.tokens")
+	require.InEpsilon(t, float64(copyBytes)/double(t, h2d, "gpu.duration"), double(t, h2d, "gpu.io.rate"), 1e-9)
+	for name := range a.one(t, requestName).Attributes().All() {
+		require.NotContains(t, name, "gpu.", "the request is no GPU span")
+	}
+}
+
+func (a answer) joined(t *testing.T) {
+	gpuSpans := append([]ptrace.Span{a.one(t, "h2d.tokens"), a.one(t, "prefill"), a.one(t, "attention")}, a.byName["decode"]...)
+	for _, s := range gpuSpans {
+		require.InDelta(t, 1, double(t, s, "gpu.join.coverage"), 1e-9, s.Name())
+		require.Equal(t, "replay", text(t, s, "gpu.measurement.source"))
+		for name, want := range map[string]float64{
+			"gpu.power": watts, "gpu.utilization": utilization, "gpu.sm.utilization": smActive, "gpu.sm.occupancy": occupancy,
+			"gpu.tensor.utilization": tensor, "gpu.dram.utilization": dram, "gpu.temperature.max": celsius,
+			"gpu.clock.sm.frequency": smHertz, "gpu.clock.memory.frequency": memoryHertz,
+			// One process with one stream: nothing is shared with others, so a span's energy is power times its length.
+			"gpu.energy": watts * seconds(s),
+		} {
+			require.InEpsilon(t, want, double(t, s, name), 1e-6, "%s of %s", name, s.Name())
+		}
+		used, ok := s.Attributes().Get("gpu.memory.usage")
+		require.True(t, ok)
+		require.Equal(t, memoryUsed, used.Int())
+	}
+}

@@ -1,0 +1,116 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// What the service does on the device. Kernels have given lengths and no spread, so that what can be derived from them
+// is known: 1.2 GB in at least 2 ms is at most 0.6 TB/s.
+const (
+	copyBytes     = int64(64 << 20)
+	prefillFLOPs  = 4e11
+	prefillTime   = 4 * time.Millisecond
+	decodeBytes   = int64(1.2e9)
+	decodeTime    = 2 * time.Millisecond
+	decodeTokens  = int64(16)
+	decodeCount   = 3
+	requestName   = "POST /v1/generate"
+	secondRequest = "POST /v1/generate (batched)"
+)
+
+// service is an instrumented inference service on a simulated device. It keeps what it sent.
+type service struct {
+	gpu      *simgpu.GPU
+	raw      gpuspan.StreamHandle
+	profiler *gpuspan.Profiler
+	stream   *gpuspan.Stream
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+	sent     *tracetest.InMemoryExporter
+}
+
+func newService(t *testing.T, endpoint string) *service {
+	t.Helper()
+	s := &service{sent: tracetest.NewInMemoryExporter()}
+	otlp, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(endpoint), otlptracegrpc.WithInsecure())
+	require.NoError(t, err)
+	s.provider = sdktrace.NewTracerProvider(
+		sdktrace.WithResource(resource.NewSchemaless(
+			attribute.String(string(semconv.ServiceNameKey), "inference"),
+			attribute.String(string(semconv.HostIDKey), "fdbf79e8af94cb7f9e8df36789187052"),
+			attribute.String(string(semconv.GPUJobIDKey), "e2e"),
+		)),
+		sdktrace.WithSyncer(s.sent),
+		sdktrace.WithBatcher(otlp),
+	)
+	s.tracer = s.provider.Tracer("service")
+	spec := simgpu.DefaultSpec()
+	spec.Model = "NVIDIA H100 80GB HBM3"
+	s.gpu = simgpu.New(nil, simgpu.WithDevices(spec), simgpu.WithJitter(0))
+	s.raw = s.gpu.Stream(0)
+	s.profiler, err = gpuspan.New(s.gpu, gpuspan.WithTracerProvider(s.provider))
+	require.NoError(t, err)
+	s.stream = s.profiler.Stream(uintptr(s.raw), "main")
+	require.True(t, s.stream.DeviceTimed())
+	return s
+}
+
+// close flushes everything; after it sent holds all spans.
+func (s *service) close(t *testing.T) tracetest.SpanStubs {
+	t.Helper()
+	require.NoError(t, s.profiler.Shutdown(t.Context()))
+	require.NoError(t, s.provider.ForceFlush(t.Context()))
+	spans := s.sent.GetSpans() // before Shutdown, which empties the exporter
+	require.NoError(t, s.provider.Shutdown(t.Context()))
+	return spans
+}
+
+// request serves two requests in one batch and returns the identity of the first one's trace.
+func (s *service) request(t *testing.T) trace.TraceID {
+	t.Helper()
+	h2d := gpuspan.NewOperation("h2d.tokens", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned))
+	prefill := gpuspan.NewOperation("prefill", gpuspan.Category("prefill"), gpuspan.ItemType("token"))
+	attention := gpuspan.NewOperation("attention", gpuspan.Category("attention"))
+	decode := gpuspan.NewOperation("decode", gpuspan.Category("decode"), gpuspan.ItemType("token"))
+
+	other, otherSpan := s.tracer.Start(t.Context(), secondRequest, trace.WithSpanKind(trace.SpanKindServer))
+	ctx, span := s.tracer.Start(t.Context(), requestName, trace.WithSpanKind(trace.SpanKindServer))
+
+	x := h2d.Start(ctx, s.stream)
+	s.gpu.Copy(s.raw, simgpu.Copy{Bytes: copyBytes, Direction: simgpu.HostToDevice})
+	x.EndWith(gpuspan.Work{Bytes: copyBytes})
+
+	x = prefill.Start(ctx, s.stream)
+	x.Link(other)
+	a := x.Start(attention)
+	s.gpu.Launch(s.raw, simgpu.Kernel{Duration: prefillTime})
+	a.EndWith(gpuspan.Work{FLOPs: prefillFLOPs, Precision: gpuspan.BF16})
+	s.gpu.Launch(s.raw, simgpu.Kernel{Duration: prefillTime / 2})
+	x.End()
+
+	for range decodeCount {
+		x = decode.Start(ctx, s.stream)
+		s.gpu.Launch(s.raw, simgpu.Kernel{Duration: decodeTime})
+		x.EndWith(gpuspan.Work{Read: decodeBytes, Items: decodeTokens})
+	}
+	s.gpu.Wait(s.raw)
+	span.End()
+	otherSpan.End()
+	return span.SpanContext().TraceID()
+}
