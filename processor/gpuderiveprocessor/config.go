@@ -61,12 +61,12 @@ type PeakConfig struct {
 
 // AssembleConfig bounds the assembly of steps.
 type AssembleConfig struct {
-	// MaxSums bounds the partial sums that are held, one for each span whose children came before it. Default 10000.
+	// MaxSums bounds the partial sums that are held, one for each span whose children came before it. Default 4096.
 	MaxSums int `mapstructure:"max_sums"`
 	// MaxAge is how long a partial sum waits for its span. Default 1m.
 	MaxAge time.Duration `mapstructure:"max_age"`
 	// MaxIntervals bounds the separate intervals kept for each phase of a step; beyond it the two nearest are joined,
-	// and the gap between them counts as covered. Default 1024.
+	// and the gap between them counts as covered. Default 256.
 	MaxIntervals int `mapstructure:"max_intervals"`
 	_            struct{}
 }
@@ -74,7 +74,7 @@ type AssembleConfig struct {
 func newDefaultConfig() component.Config {
 	return &Config{
 		Floor:         2 * time.Microsecond,
-		AssembleSteps: configoptional.Default(AssembleConfig{MaxSums: 10_000, MaxAge: time.Minute, MaxIntervals: 1024}),
+		AssembleSteps: configoptional.Default(AssembleConfig{MaxSums: 4096, MaxAge: time.Minute, MaxIntervals: 256}),
 	}
 }
 

@@ -5,6 +5,7 @@ package gpuderiveprocessor
 
 import (
 	"math"
+	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -15,25 +16,25 @@ import (
 // facts are what a span says of itself, read in one pass over its attributes. Numbers that are not stated, not
 // finite or not above 0 are 0; delays may be negative and have a flag instead.
 type facts struct {
-	kind                                 string // gpu.operation.type; empty: not a GPU span
-	category                             string
-	status, source                       string // of timing
-	precision, direction, collective     string
-	id, parent, model                    string
-	elapsed                              float64 // end − start, s
-	duration                             float64 // gpu.duration, s
-	timingError                          float64 // s
-	endDelay                             float64 // s
-	size, read, write, flops, items      float64
-	hit                                  float64 // declared L2 hit ratio, 0 to 1
-	group                                float64 // ranks of the collective
-	stepDuration, stepItems, modelFLOPs  float64
-	devices                              float64
-	hasEndDelay, hasCovered, hasAnyPhase bool
+	kind                                string // gpu.operation.type; empty: not a GPU span
+	category                            string
+	status, source                      string // of timing
+	precision, direction, collective    string
+	id, parent, model                   string
+	elapsed                             float64 // end − start, s
+	duration                            float64 // gpu.duration, s
+	timingError                         float64 // s
+	endDelay                            float64 // s
+	size, read, write, flops, items     float64
+	hit                                 float64 // declared L2 hit ratio, 0 to 1
+	group                               float64 // ranks of the collective
+	stepDuration, stepItems, modelFLOPs float64
+	devices                             float64
+	hasEndDelay, hasCovered, hasPhases  bool
 }
 
-// read fills f from a span.
-func (f *facts) read(s ptrace.Span) {
+// load fills f from a span.
+func (f *facts) load(s ptrace.Span) {
 	*f = facts{}
 	if start, end := s.StartTimestamp(), s.EndTimestamp(); end > start {
 		f.elapsed = float64(end-start) * 1e-9
@@ -88,13 +89,15 @@ func (f *facts) read(s ptrace.Span) {
 		case string(semconv.GPUStepCoveredDurationKey):
 			f.hasCovered = true
 		case string(semconv.GPUStepOverlapDurationKey), string(semconv.GPUStepOtherDurationKey):
-			f.hasAnyPhase = true
+			f.hasPhases = true
 		case string(semconv.HWIDKey):
 			f.id = v.Str()
 		case string(semconv.HWParentKey):
 			f.parent = v.Str()
 		case string(semconv.HWModelKey):
 			f.model = v.Str()
+		default:
+			f.hasPhases = f.hasPhases || strings.HasPrefix(k, "gpu.step.phase.")
 		}
 	}
 	if f.size == 0 {

@@ -118,6 +118,24 @@ func sortedValues(m map[string]string) []string {
 	return out
 }
 
+// mapAll maps the spans of a batch that are no GPU spans yet and returns how many were.
+func mapAll(all []MappingConfig, td ptrace.Traces) (mapped int64) {
+	var applicable []*MappingConfig
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			if applicable = inScope(all, ss.Scope().Name(), applicable[:0]); len(applicable) == 0 {
+				continue
+			}
+			for _, s := range ss.Spans().All() {
+				if _, gpu := s.Attributes().Get(string(semconv.GPUOperationTypeKey)); !gpu && apply(applicable, s) {
+					mapped++
+				}
+			}
+		}
+	}
+	return mapped
+}
+
 // inScope leaves the mappings that apply to a scope; nil where none does. It appends to dst.
 func inScope(all []MappingConfig, scope string, dst []*MappingConfig) []*MappingConfig {
 	for i := range all {

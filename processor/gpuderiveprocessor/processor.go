@@ -78,11 +78,16 @@ type batch struct {
 	lastRoof           *roof
 	hasLast            bool
 	resourceModel      string
-	applicable         []*MappingConfig
 }
 
 func (d *deriver) process(ctx context.Context, td ptrace.Traces) (ptrace.Traces, error) {
 	b := batch{now: time.Now().UnixNano()}
+	if len(d.mappings) > 0 {
+		b.mapped = mapAll(d.mappings, td)
+	}
+	if d.steps != nil {
+		b.assembled, b.evicted = d.steps.assemble(td, b.now)
+	}
 	for _, rs := range td.ResourceSpans().All() {
 		b.resourceModel = ""
 		if v, ok := rs.Resource().Attributes().Get(string(semconv.HWModelKey)); ok {
@@ -103,22 +108,12 @@ func (d *deriver) scope(b *batch, ss ptrace.ScopeSpans) {
 			floor = x
 		}
 	}
-	if len(d.mappings) > 0 {
-		b.applicable = inScope(d.mappings, ss.Scope().Name(), b.applicable[:0])
-	}
 	var f facts
 	var out derived
 	for _, s := range ss.Spans().All() {
-		f.read(s)
+		f.load(s)
 		if f.kind == "" {
-			if !apply(b.applicable, s) {
-				continue
-			}
-			b.mapped++
-			f.read(s)
-		}
-		if d.steps != nil {
-			d.steps.span(b, s, &f)
+			continue
 		}
 		if f.precision == "" {
 			f.precision = d.cfg.Precision

@@ -58,21 +58,21 @@ type flopPeaks struct{ fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8 peak }
 
 func (f *flopPeaks) field(precision string) *peak {
 	switch precision {
-	case semconv.GPUFLOPPrecisionFP64:
+	case semconv.GPUFLOPPrecisionFp64:
 		return &f.fp64
-	case semconv.GPUFLOPPrecisionFP32:
+	case semconv.GPUFLOPPrecisionFp32:
 		return &f.fp32
 	case semconv.GPUFLOPPrecisionTf32:
 		return &f.tf32
-	case semconv.GPUFLOPPrecisionFP16:
+	case semconv.GPUFLOPPrecisionFp16:
 		return &f.fp16
 	case semconv.GPUFLOPPrecisionBf16:
 		return &f.bf16
-	case semconv.GPUFLOPPrecisionFP8:
+	case semconv.GPUFLOPPrecisionFp8:
 		return &f.fp8
-	case semconv.GPUFLOPPrecisionFP4:
+	case semconv.GPUFLOPPrecisionFp4:
 		return &f.fp4
-	case semconv.GPUFLOPPrecisionINT8:
+	case semconv.GPUFLOPPrecisionInt8:
 		return &f.int8
 	}
 	return nil
