@@ -282,7 +282,7 @@ EXPORT CUresult cuStreamDestroy_v2(CUstream s) {
 }
 EXPORT CUresult cuStreamGetCtx(CUstream h, CUcontext *c) {
 	READY("cuStreamGetCtx");
-	CUstream s;
+	CUstream s = NULL;
 	CUresult r = resolve(h, &s);
 	if (r) return r;
 	if (s->capture) return s->capture = 2, CAPTURE_UNSUPPORTED;
@@ -290,7 +290,7 @@ EXPORT CUresult cuStreamGetCtx(CUstream h, CUcontext *c) {
 }
 EXPORT CUresult cuStreamSynchronize(CUstream h) {
 	READY("cuStreamSynchronize");
-	CUstream s;
+	CUstream s = NULL;
 	CUresult r = resolve(h, &s);
 	if (r) return r;
 	if (s->capture) return s->capture = 2, CAPTURE_UNSUPPORTED;
@@ -300,7 +300,7 @@ EXPORT CUresult cuStreamSynchronize(CUstream h) {
 }
 EXPORT CUresult cuStreamIsCapturing(CUstream h, int *state) {
 	READY("cuStreamIsCapturing");
-	CUstream s;
+	CUstream s = NULL;
 	CUresult r = resolve(h, &s);
 	if (r) return r;
 	if (implicit(s)) return CAPTURE_IMPLICIT;
@@ -309,7 +309,7 @@ EXPORT CUresult cuStreamIsCapturing(CUstream h, int *state) {
 EXPORT CUresult cuStreamWaitEvent(CUstream h, CUevent e, unsigned flags) {
 	(void)flags;
 	READY("cuStreamWaitEvent");
-	CUstream s;
+	CUstream s = NULL;
 	CUresult r = resolve(h, &s);
 	if (r) return r;
 	if (e->host > s->busy_until) s->busy_until = e->host;
@@ -324,7 +324,7 @@ EXPORT CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
 }
 EXPORT CUresult cuStreamBeginCapture_v2(CUstream h, int mode) {
 	READY("cuStreamBeginCapture_v2");
-	CUstream s;
+	CUstream s = NULL;
 	CUresult r = resolve(h, &s);
 	if (r) return r;
 	if (s->capture || s->ctx->null_stream == s) return CAPTURE_UNSUPPORTED;
@@ -336,7 +336,7 @@ EXPORT CUresult cuStreamBeginCapture_v2(CUstream h, int mode) {
 }
 EXPORT CUresult cuStreamEndCapture(CUstream h, void **graph) {
 	READY("cuStreamEndCapture");
-	CUstream s;
+	CUstream s = NULL;
 	CUresult r = resolve(h, &s);
 	if (r) return r;
 	if (!s->capture) return INVALID_VALUE;
@@ -373,7 +373,7 @@ EXPORT CUresult cuEventRecord(CUevent e, CUstream h) {
 	READY("cuEventRecord");
 	COUNT(records);
 	if (!e || e->magic != EVENT) return INVALID_HANDLE;
-	CUstream s;
+	CUstream s = NULL;
 	CUresult r = resolve(h, &s);
 	if (r) return r;
 	if (cfg.record_needs_context && current() != s->ctx) return INVALID_CONTEXT;
@@ -484,7 +484,7 @@ EXPORT CUresult cuMemFreeHost(void *p) {
 }
 static CUresult copy(const char *fn, void *dst, const void *src, size_t n, CUstream h) {
 	READY(fn);
-	CUstream s;
+	CUstream s = NULL;
 	CUresult r = in_context(h, &s);
 	if (r) return r;
 	memcpy(dst, src, n);
@@ -496,7 +496,7 @@ EXPORT CUresult cuMemcpyDtoHAsync_v2(void *h, uint64_t d, size_t n, CUstream s) 
 EXPORT CUresult cuMemcpyDtoDAsync_v2(uint64_t d, uint64_t x, size_t n, CUstream s) { return copy("cuMemcpyDtoDAsync_v2", (void *)(uintptr_t)d, (void *)(uintptr_t)x, n, s); }
 EXPORT CUresult cuMemsetD8Async(uint64_t d, unsigned char v, size_t n, CUstream h) {
 	READY("cuMemsetD8Async");
-	CUstream s;
+	CUstream s = NULL;
 	CUresult r = in_context(h, &s);
 	if (r) return r;
 	memset((void *)(uintptr_t)d, v, n);
@@ -541,7 +541,7 @@ EXPORT CUresult cuLaunchKernel(struct function *f, unsigned gx, unsigned gy, uns
                                void **params, void **extra) {
 	(void)shared, (void)extra;
 	READY("cuLaunchKernel");
-	CUstream s;
+	CUstream s = NULL;
 	CUresult r = in_context(h, &s);
 	if (r) return r;
 	if (!gx || !gy || !gz || !bx || !by || !bz || (uint64_t)bx * by * bz > 1024) return INVALID_VALUE;

@@ -86,6 +86,7 @@ struct stream {
 	int64_t busy_until; /* host time */
 	int capture, capture_mode; /* 0 none, 1 active, 2 invalidated */
 	pthread_t capturer;
+	struct event *last; /* last record (HIP) */
 	int64_t failed; /* status that everything answers from now on */
 	struct entry *log;
 	int64_t logged, log_size;

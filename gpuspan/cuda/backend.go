@@ -1,0 +1,163 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/eventapi"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+var _ gpuspan.Backend = (*Backend)(nil)
+
+// Backend is gpuspan's view of the CUDA driver.
+type Backend struct {
+	eventapi.API
+	driver  *driver.Driver
+	devices []device
+
+	mu sync.Mutex // of the devices' contexts while they are decided
+}
+
+// device is a GPU with the one context that is used on it.
+type device struct {
+	handle   driver.Device
+	context  atomic.Uintptr // 0 until a stream decides it
+	retained bool           // by us: a primary context
+}
+
+// names are the driver's symbols. `_v2` where the header means it; the elapsed time has a `_v2` from CUDA 12.8 on.
+var names = eventapi.Names{
+	EventCreate:               []string{"cuEventCreate"},
+	EventDestroy:              []string{"cuEventDestroy_v2"},
+	EventRecord:               []string{"cuEventRecord"},
+	EventQuery:                []string{"cuEventQuery"},
+	EventSynchronize:          []string{"cuEventSynchronize"},
+	EventElapsed:              []string{"cuEventElapsedTime_v2", "cuEventElapsedTime"},
+	StreamIsCapturing:         []string{"cuStreamIsCapturing"},
+	ThreadExchangeCaptureMode: []string{"cuThreadExchangeStreamCaptureMode"},
+	StreamCreateWithPriority:  []string{"cuStreamCreateWithPriority"},
+	StreamDestroy:             []string{"cuStreamDestroy_v2"},
+	StreamPriorityRange:       []string{"cuCtxGetStreamPriorityRange"},
+	MemGetInfo:                []string{"cuMemGetInfo_v2"},
+}
+
+// Open loads and initialises the driver. It makes no context. Without a driver, with one that is too old or without a device
+// it fails and says which of these it is.
+func Open(opts ...Option) (*Backend, error) {
+	var c config
+	for _, o := range opts {
+		o.apply(&c)
+	}
+	drv, err := driver.Open(c.library)
+	if err != nil {
+		return nil, err
+	}
+	lib, err := dl.Open(drv.Path())
+	if err != nil {
+		return nil, fmt.Errorf("cannot load the CUDA driver: %w", err)
+	}
+	symbols := lib.Symbols()
+	b := &Backend{API: eventapi.New(symbols, names), driver: drv}
+	if err := symbols.Err(); err != nil {
+		return nil, fmt.Errorf("cannot use the CUDA driver: %w", err)
+	}
+	n, err := drv.DeviceCount()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the CUDA devices: %w", err)
+	}
+	if n == 0 {
+		return nil, errors.New("cannot use the CUDA driver: no device is visible (see CUDA_VISIBLE_DEVICES)")
+	}
+	b.devices = make([]device, n)
+	for i := range b.devices {
+		if b.devices[i].handle, err = drv.Device(i); err != nil {
+			return nil, fmt.Errorf("cannot open CUDA device %d: %w", i, err)
+		}
+	}
+	return b, nil
+}
+
+// Name is "cuda_event".
+func (b *Backend) Name() string { return semconv.GPUTimingSourceCUDAEvent }
+
+// Driver gives the driver underneath, for programs that have no other binding.
+func (b *Backend) Driver() *driver.Driver { return b.driver }
+
+// ThreadInit switches the calling OS thread, which must be locked, to relaxed capture mode.
+func (b *Backend) ThreadInit() error {
+	if st := b.Relax(); st != gpuspan.StatusOK {
+		return fmt.Errorf("cannot switch the polling thread to relaxed capture mode: CUDA error %d", st)
+	}
+	return nil
+}
+
+// Bind makes the device's context current on the calling OS thread, which must be locked, until unbind is called.
+func (b *Backend) Bind(device int) (unbind func(), st gpuspan.Status) {
+	ctx, st := b.context(device)
+	if st != gpuspan.StatusOK {
+		return func() {}, st
+	}
+	unbind, code := b.driver.Push(ctx)
+	return unbind, gpuspan.Status(code)
+}
+
+// in runs f with the device's context current.
+func (b *Backend) in(device int, f func() gpuspan.Status) gpuspan.Status {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	unbind, st := b.Bind(device)
+	if st != gpuspan.StatusOK {
+		return st
+	}
+	defer unbind()
+	return f()
+}
+
+// NewStream makes a non-blocking stream of the highest priority.
+func (b *Backend) NewStream(device int) (s gpuspan.StreamHandle, st gpuspan.Status) {
+	st = b.in(device, func() (st gpuspan.Status) { s, st = b.CreateStream(); return st })
+	return s, st
+}
+
+// FreeStream destroys a stream of NewStream.
+func (b *Backend) FreeStream(_ int, s gpuspan.StreamHandle) { b.DestroyStream(s) }
+
+// NewEvents fills dst with timing events; all or none.
+func (b *Backend) NewEvents(device int, dst []gpuspan.Event) gpuspan.Status {
+	return b.in(device, func() gpuspan.Status { return b.CreateEvents(dst, 0) })
+}
+
+// FreeEvents destroys events.
+func (b *Backend) FreeEvents(_ int, events []gpuspan.Event) { b.DestroyEvents(events) }
+
+// MemoryUsage is the memory in use on the device, by all processes, in bytes.
+func (b *Backend) MemoryUsage(device int) (used int64, st gpuspan.Status) {
+	st = b.in(device, func() (st gpuspan.Status) { used, st = b.MemoryUsed(); return st })
+	return used, st
+}
+
+// Close gives back the references to primary contexts.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var errs []error
+	for i := range b.devices {
+		d := &b.devices[i]
+		d.context.Store(0)
+		if d.retained {
+			d.retained = false
+			errs = append(errs, b.driver.ReleasePrimary(d.handle))
+		}
+	}
+	return errors.Join(errs...)
+}

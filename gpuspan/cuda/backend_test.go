@@ -1,0 +1,370 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cuda_test
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/cuda"
+	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
+)
+
+// open returns a backend on a stub.
+func open(t testing.TB, stub *ctest.Stub) *cuda.Backend {
+	t.Helper()
+	b, err := cuda.Open(cuda.WithLibrary(stub.Path))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
+// manual is a stub whose clock moves by Advance alone, with no latencies.
+func manual(t testing.TB) *ctest.Stub {
+	t.Helper()
+	stub := ctest.CUDA(t)
+	for name, v := range map[string]float64{"manual": 1, "submit_ns": 0, "completion_ns": 0, "tick": 0, "drift_ppm": 0} {
+		stub.Set(name, v)
+	}
+	return stub
+}
+
+// appStream makes a stream as an application would, in the primary context.
+func appStream(t testing.TB, b *cuda.Backend, device int) gpuspan.StreamHandle {
+	t.Helper()
+	d := b.Driver()
+	dev, err := d.Device(device)
+	require.NoError(t, err)
+	ctx, err := d.RetainPrimary(dev)
+	require.NoError(t, err)
+	var s driver.Stream
+	require.NoError(t, d.Do(ctx, func() (err error) { s, err = d.NewStream(); return err }))
+	return gpuspan.StreamHandle(s)
+}
+
+func TestOpenNamesWhatIsMissing(t *testing.T) {
+	_, err := cuda.Open(cuda.WithLibrary("/nonexistent/libcuda.so.1"))
+	require.ErrorContains(t, err, "cannot load the CUDA driver (install it, or name it in GPUSPAN_CUDA_LIBRARY): /nonexistent/libcuda.so.1: ")
+
+	t.Setenv("GPUSPAN_CUDA_LIBRARY", "/elsewhere/libcuda.so")
+	_, err = cuda.Open()
+	require.ErrorContains(t, err, "/elsewhere/libcuda.so")
+
+	libc := ctest.HIP(t).Path // a library, but not this one
+	_, err = cuda.Open(cuda.WithLibrary(libc))
+	require.ErrorContains(t, err, "cannot use the CUDA driver: "+libc+" lacks cuInit, cuDriverGetVersion, ")
+
+	stub := ctest.CUDA(t)
+	stub.Set("devices", 0)
+	_, err = cuda.Open(cuda.WithLibrary(stub.Path))
+	require.EqualError(t, err, "cannot initialise the CUDA driver "+stub.Path+": cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected")
+	var e *driver.Error
+	require.ErrorAs(t, err, &e)
+	require.EqualValues(t, 100, e.Code)
+}
+
+func TestDevicesTellTheirIdentity(t *testing.T) {
+	stub := ctest.CUDA(t)
+	stub.Set("devices", 2)
+	b := open(t, stub)
+	require.Equal(t, "cuda_event", b.Name())
+	devices, err := b.Devices()
+	require.NoError(t, err)
+	require.Equal(t, []gpuspan.Device{
+		{Ordinal: 0, UUID: "GPU-00112233-4455-6677-8899-aabbccddee00", Model: "NVIDIA Stub GPU", Vendor: "NVIDIA", PCIBDF: "0000:1a:00.0", MemoryTotal: 16 << 30, DriverVersion: devices[0].DriverVersion},
+		{Ordinal: 1, UUID: "GPU-00112233-4455-6677-8899-aabbccddee01", Model: "NVIDIA Stub GPU", Vendor: "NVIDIA", PCIBDF: "0000:1b:00.0", MemoryTotal: 16 << 30, DriverVersion: devices[0].DriverVersion},
+	}, devices)
+	major, minor, err := b.Driver().Version()
+	require.NoError(t, err)
+	require.Equal(t, []int{12, 8}, []int{major, minor})
+}
+
+func TestMIGInstanceHasItsOwnIdentityAndAParent(t *testing.T) {
+	stub := ctest.CUDA(t)
+	stub.Set("mig", 1)
+	devices, err := open(t, stub).Devices()
+	require.NoError(t, err)
+	require.Equal(t, "MIG-40516273-8495-a6b7-c8d9-eafb0c1d2e00", devices[0].UUID)
+	require.Equal(t, "GPU-00112233-4455-6677-8899-aabbccddee00", devices[0].Parent)
+}
+
+func TestOldDriverWorksWithoutTheNewerFunctions(t *testing.T) {
+	stub := ctest.OldCUDA(t)
+	b := open(t, stub)
+	devices, err := b.Devices()
+	require.NoError(t, err)
+	require.Equal(t, "GPU-00112233-4455-6677-8899-aabbccddee00", devices[0].UUID)
+	events := make([]gpuspan.Event, 2)
+	require.Zero(t, b.NewEvents(0, events))
+	_, st := b.Elapsed(events[0], events[1]) // never recorded
+	require.EqualValues(t, 400, st)
+	b.FreeEvents(0, events)
+}
+
+func TestFailingIdentityIsAbsentNotAnError(t *testing.T) {
+	stub := ctest.CUDA(t)
+	b := open(t, stub)
+	for _, f := range []string{"cuDeviceGetUuid", "cuDeviceGetUuid_v2", "cuDeviceGetPCIBusId", "cuDeviceTotalMem_v2"} {
+		stub.Fail(f, 999, 0, 100)
+	}
+	devices, err := b.Devices()
+	require.NoError(t, err)
+	require.Equal(t, []gpuspan.Device{{Model: "NVIDIA Stub GPU", Vendor: "NVIDIA", DriverVersion: devices[0].DriverVersion}}, devices)
+	stub.Fail("cuDeviceGetName", 999, 0, 1)
+	_, err = b.Devices()
+	require.EqualError(t, err, "cannot identify CUDA device 0: cuDeviceGetName: CUDA error 999")
+}
+
+func TestDriverVersionIsReadFromTheKernelModule(t *testing.T) {
+	for text, want := range map[string]string{
+		"NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version:  gcc version 12.2.0": "535.104.05",
+		"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.10  Release Build  (dvs-builder@U16)  Tue Jan 1":              "570.86.10",
+		"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.65  Release Build":                                               "580.65",
+		"": "", "nonsense 12.2.0": "",
+	} {
+		require.Equal(t, want, cuda.DriverVersion(text), text)
+	}
+}
+
+func TestEventsTellTheDurationOfWork(t *testing.T) {
+	stub := manual(t)
+	b := open(t, stub)
+	s := appStream(t, b, 0)
+	events := make([]gpuspan.Event, 2)
+	require.Zero(t, b.NewEvents(0, events))
+
+	require.Zero(t, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
+	stub.Work(uintptr(s), time.Millisecond)
+	require.Zero(t, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(events[1]), uintptr(s)}}))
+	require.Equal(t, gpuspan.StatusNotReady, b.Query(events[1]))
+	stub.Advance(2 * time.Millisecond)
+	require.Equal(t, gpuspan.StatusOK, b.Query(events[1]))
+	ns, st := b.Elapsed(events[0], events[1])
+	require.Zero(t, st)
+	require.InDelta(t, 1e6, ns, 1)
+	require.Zero(t, b.Synchronize(events[1]))
+	b.FreeEvents(0, events)
+	require.Zero(t, stub.Count("live_events"))
+}
+
+func TestNewEventsIsAllOrNothing(t *testing.T) {
+	stub := ctest.CUDA(t)
+	b := open(t, stub)
+	stub.Fail("cuEventCreate", 2, 3, 1)
+	events := make([]gpuspan.Event, 5)
+	require.EqualValues(t, 2, b.NewEvents(0, events))
+	require.Equal(t, make([]gpuspan.Event, 5), events)
+	require.Zero(t, stub.Count("live_events"))
+	require.Equal(t, gpuspan.StatusInvalidValue, b.NewEvents(7, events))
+}
+
+func TestAnchorStreamIsNonBlockingAndFirst(t *testing.T) {
+	stub := ctest.CUDA(t)
+	b := open(t, stub)
+	s, st := b.NewStream(0)
+	require.Zero(t, st)
+	var flags, priority func(uintptr) int32
+	stub.Func(&flags, "stub_stream_flags")
+	stub.Func(&priority, "stub_stream_priority")
+	require.EqualValues(t, 1, flags(uintptr(s)))
+	require.EqualValues(t, -5, priority(uintptr(s)))
+	b.FreeStream(0, s)
+	require.Zero(t, stub.Count("live_streams"))
+}
+
+func TestStreamInfoFindsDeviceAndKind(t *testing.T) {
+	stub := ctest.CUDA(t)
+	stub.Set("devices", 2)
+	b := open(t, stub)
+	for device := range 2 {
+		d, kind, err := b.StreamInfo(appStream(t, b, device))
+		require.NoError(t, err)
+		require.Equal(t, device, d)
+		require.Equal(t, gpuspan.StreamExplicit, kind)
+	}
+	_, kind, err := b.StreamInfo(2)
+	require.NoError(t, err)
+	require.Equal(t, gpuspan.StreamPerThread, kind)
+	for _, h := range []gpuspan.StreamHandle{0, 1} {
+		d, kind, err := b.StreamInfo(h)
+		require.NoError(t, err)
+		require.Equal(t, 0, d)
+		require.Equal(t, gpuspan.StreamLegacy, kind)
+	}
+}
+
+func TestStreamOfASecondContextIsRefusedByName(t *testing.T) {
+	stub := ctest.CUDA(t)
+	b := open(t, stub)
+	first := appStream(t, b, 0)
+	_, _, err := b.StreamInfo(first)
+	require.NoError(t, err)
+
+	var create func(unsafe.Pointer, uint32, int32) int32
+	stub.Func(&create, "cuCtxCreate_v2")
+	var destroy func(uintptr) int32
+	stub.Func(&destroy, "cuCtxDestroy_v2")
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	other := new(uintptr)
+	require.Zero(t, create(unsafe.Pointer(other), 0, 0))
+	s, err := b.Driver().NewStream()
+	require.NoError(t, err)
+	_, _, err = b.StreamInfo(gpuspan.StreamHandle(s))
+	require.ErrorContains(t, err, "its context is not the one that earlier streams of device 0 use")
+	require.Zero(t, destroy(*other))
+}
+
+func TestContextThatReplacesADestroyedOneIsTaken(t *testing.T) {
+	stub := ctest.CUDA(t)
+	b := open(t, stub)
+	var create func(unsafe.Pointer, uint32, int32) int32
+	stub.Func(&create, "cuCtxCreate_v2")
+	var destroy func(uintptr) int32
+	stub.Func(&destroy, "cuCtxDestroy_v2")
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for range 2 {
+		ctx := new(uintptr)
+		require.Zero(t, create(unsafe.Pointer(ctx), 0, 0))
+		s, err := b.Driver().NewStream()
+		require.NoError(t, err)
+		d, _, err := b.StreamInfo(gpuspan.StreamHandle(s))
+		require.NoError(t, err)
+		require.Zero(t, d)
+		events := make([]gpuspan.Event, 1)
+		require.Zero(t, b.NewEvents(0, events))
+		require.Zero(t, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
+		require.Zero(t, destroy(*ctx))
+		require.Equal(t, gpuspan.StatusContextDestroyed, b.Query(events[0]))
+		require.Equal(t, gpuspan.StatusContextDestroyed, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
+		require.NotZero(t, b.NewEvents(0, events))
+	}
+}
+
+func TestCloseGivesBackPrimaryContexts(t *testing.T) {
+	stub := ctest.CUDA(t)
+	b, err := cuda.Open(cuda.WithLibrary(stub.Path))
+	require.NoError(t, err)
+	var refs func(int32) int64
+	stub.Func(&refs, "stub_primary_refs")
+	require.Zero(t, refs(0), "Open makes no context")
+	_, st := b.NewStream(0)
+	require.Zero(t, st)
+	require.EqualValues(t, 1, refs(0))
+	require.NoError(t, b.Close())
+	require.Zero(t, refs(0))
+}
+
+// onFreshThread runs f on an OS thread without a context, which ends with it.
+func onFreshThread(f func()) {
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		runtime.LockOSThread() // never unlocked: the thread is thrown away
+		f()
+	}()
+	wg.Wait()
+}
+
+func TestBindMakesTheContextCurrentAndRestores(t *testing.T) {
+	stub := ctest.CUDA(t)
+	b := open(t, stub)
+	s := appStream(t, b, 0)
+	_, _, err := b.StreamInfo(s)
+	require.NoError(t, err)
+	events := make([]gpuspan.Event, 1)
+	require.Zero(t, b.NewEvents(0, events))
+	stub.Set("record_needs_context", 1)
+	call := &gpuspan.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}
+	onFreshThread(func() {
+		require.Equal(t, gpuspan.StatusInvalidContext, b.Record(call))
+		unbind, st := b.Bind(0)
+		require.Zero(t, st)
+		require.Zero(t, b.Record(call))
+		unbind()
+		require.Equal(t, gpuspan.StatusInvalidContext, b.Record(call))
+		unbind, st = b.Bind(9)
+		require.Equal(t, gpuspan.StatusInvalidValue, st)
+		unbind()
+	})
+}
+
+func TestMemoryUsage(t *testing.T) {
+	stub := ctest.CUDA(t)
+	stub.Set("memory_used", 3<<30)
+	b := open(t, stub)
+	used, st := b.MemoryUsage(0)
+	require.Zero(t, st)
+	require.EqualValues(t, 3<<30, used)
+}
+
+func TestCapturingIsTheOnlyQuestionThatLeavesACaptureWhole(t *testing.T) {
+	stub := ctest.CUDA(t)
+	b := open(t, stub)
+	s := appStream(t, b, 0)
+	var begin func(gpuspan.StreamHandle, int32) int32
+	var end func(gpuspan.StreamHandle, unsafe.Pointer) int32
+	stub.Func(&begin, "cuStreamBeginCapture_v2")
+	stub.Func(&end, "cuStreamEndCapture")
+	events := make([]gpuspan.Event, 1)
+	require.Zero(t, b.NewEvents(0, events))
+	graph := new(uintptr)
+
+	capture := func(meanwhile func()) int32 {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		require.Zero(t, begin(s, 0))
+		on, st := b.Capturing(s)
+		require.Zero(t, st)
+		require.True(t, on)
+		onFreshThread(meanwhile)
+		return end(s, unsafe.Pointer(graph))
+	}
+	require.Zero(t, capture(func() {
+		require.NoError(t, b.ThreadInit())
+		require.Zero(t, b.Query(events[0]))
+	}))
+	require.EqualValues(t, 901, capture(func() { // without the relaxed mode the stub behaves as CUDA documents
+		require.EqualValues(t, 900, b.Query(events[0]))
+	}))
+	on, st := b.Capturing(s)
+	require.Zero(t, st)
+	require.False(t, on)
+	stub.Fail("cuThreadExchangeStreamCaptureMode", 3, 0, 1)
+	require.EqualError(t, b.ThreadInit(), "cannot switch the polling thread to relaxed capture mode: CUDA error 3")
+}
+
+func TestLegacyStreamCapturesImplicitly(t *testing.T) {
+	stub := ctest.CUDA(t)
+	b := open(t, stub)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	_, _, err := b.StreamInfo(0)
+	require.NoError(t, err)
+	unbind, st := b.Bind(0)
+	require.Zero(t, st)
+	defer unbind()
+	var create func(unsafe.Pointer, uint32) int32
+	stub.Func(&create, "cuStreamCreate")
+	var begin func(uintptr, int32) int32
+	stub.Func(&begin, "cuStreamBeginCapture_v2")
+	blocking := new(uintptr)
+	require.Zero(t, create(unsafe.Pointer(blocking), 0))
+	on, st := b.Capturing(0)
+	require.Zero(t, st)
+	require.False(t, on)
+	require.Zero(t, begin(*blocking, 0))
+	on, st = b.Capturing(0)
+	require.Zero(t, st)
+	require.True(t, on)
+}

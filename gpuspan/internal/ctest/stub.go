@@ -1,0 +1,110 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ctest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ebitengine/purego"
+)
+
+// Stub controls a built driver stub.
+type Stub struct {
+	Path string // of the library, for the code under test
+
+	t        testing.TB
+	handle   uintptr
+	set      func(string, float64)
+	now      func() int64
+	advance  func(int64)
+	fail     func(string, int32, int64, int64)
+	heal     func()
+	count    func(string) int64
+	work     func(uintptr, float64)
+	host     func(uintptr) int64
+	logStart func(uintptr, int64)
+	logLen   func(uintptr) int64
+	logAt    func(uintptr, int64) int64
+	broken   func(uintptr, int64)
+}
+
+// CUDA builds a stub of libcuda as CUDA 12.8 has it.
+func CUDA(t testing.TB) *Stub { t.Helper(); return load(t, build(t, "cuda.c")) }
+
+// OldCUDA builds a stub of libcuda without cuEventElapsedTime_v2 and cuDeviceGetUuid_v2.
+func OldCUDA(t testing.TB) *Stub { t.Helper(); return load(t, build(t, "cuda.c", "-DOLD_DRIVER")) }
+
+// HIP builds a stub of libamdhip64.
+func HIP(t testing.TB) *Stub { t.Helper(); return load(t, build(t, "hip.c")) }
+
+func load(t testing.TB, path string) *Stub {
+	t.Helper()
+	h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Stub{Path: path, t: t, handle: h}
+	for name, f := range map[string]any{
+		"stub_set": &s.set, "stub_now": &s.now, "stub_advance": &s.advance, "stub_fail": &s.fail, "stub_heal": &s.heal, "stub_count": &s.count,
+		"stub_work": &s.work, "stub_event_host": &s.host, "stub_log_start": &s.logStart, "stub_log_len": &s.logLen, "stub_log_at": &s.logAt,
+		"stub_stream_fail": &s.broken,
+	} {
+		purego.RegisterLibFunc(f, h, name)
+	}
+	return s
+}
+
+// Func registers a function of the library in f, a pointer to a func.
+func (s *Stub) Func(f any, name string) { purego.RegisterLibFunc(f, s.handle, name) }
+
+// Set changes a setting of csrc/gpu.h, e.g. drift_ppm, tick (ns), submit_ns, completion_ns, jitter_ns, launch_ns, devices,
+// manual (1: the clock moves by Advance alone).
+func (s *Stub) Set(name string, v float64) { s.set(name, v) }
+
+// Advance moves the manual clock.
+func (s *Stub) Advance(d time.Duration) { s.advance(int64(d)) }
+
+// Fail makes calls of fn fail with code: after that many good ones, times times.
+func (s *Stub) Fail(fn string, code int32, after, times int64) { s.fail(fn, code, after, times) }
+
+// Heal ends every Fail.
+func (s *Stub) Heal() { s.heal() }
+
+// FailStream makes all calls that concern the stream fail with code, as after a device error; 0 heals.
+func (s *Stub) FailStream(stream uintptr, code int64) { s.broken(stream, code) }
+
+// Count is how often something was called: records, queries, synchronizes, elapseds; or lives: live_events, live_streams.
+func (s *Stub) Count(what string) int64 { return s.count(what) }
+
+// Work puts d of GPU work on a stream.
+func (s *Stub) Work(stream uintptr, d time.Duration) { s.work(stream, float64(d)) }
+
+// Truth is when an event truly happened, on the clock of time.Now.
+func (s *Stub) Truth(event uintptr) time.Time { return s.at(s.host(event)) }
+
+// Log keeps the last n records of a stream.
+func (s *Stub) Log(stream uintptr, n int64) { s.logStart(stream, n) }
+
+// Logged is how many events were recorded on a stream since Log.
+func (s *Stub) Logged(stream uintptr) int64 { return s.logLen(stream) }
+
+// LoggedAt is when the i-th of them truly happened.
+func (s *Stub) LoggedAt(stream uintptr, i int64) time.Time { return s.at(s.logAt(stream, i)) }
+
+// at converts the stub's CLOCK_MONOTONIC, which is Go's monotonic clock too, to a time.Time. Of a few readings the one with
+// the least time between the two clocks counts.
+func (s *Stub) at(host int64) time.Time {
+	var best time.Duration
+	var t time.Time
+	for i := range 5 {
+		a := time.Now()
+		n := s.now()
+		b := time.Now()
+		if d := b.Sub(a); i == 0 || d < best {
+			best, t = d, a.Add(d/2).Add(time.Duration(host-n))
+		}
+	}
+	return t
+}
