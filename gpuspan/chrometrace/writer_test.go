@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
 )
 
 const epoch = int64(1_700_000_000_123_456_789)
@@ -26,26 +29,16 @@ func host(thread int64) chrometrace.Track {
 	return chrometrace.Track{Kind: chrometrace.Host, ID: thread}
 }
 
-func written(t require.TestingT, batches ...[]chrometrace.Event) (traceFile, chrometrace.Stats) {
+func written(t require.TestingT, batches ...[]chrometrace.Event) (chrometracetest.File, chrometrace.Stats) {
 	var b bytes.Buffer
 	w := chrometrace.NewWriter(&b)
 	for _, e := range batches {
 		require.NoError(t, w.Write(e))
 	}
 	require.NoError(t, w.Close())
-	f, faults := readTrace(b.Bytes())
+	f, faults := chrometracetest.Read(b.Bytes())
 	require.Empty(t, faults, b.String())
 	return f, w.Stats()
-}
-
-func slicesOf(f traceFile) map[string]record {
-	m := map[string]record{}
-	for _, r := range f.Events {
-		if r.Ph == "X" {
-			m[*r.Name] = r
-		}
-	}
-	return m
 }
 
 func TestTimesAreExactToTheNanosecond(t *testing.T) {
@@ -53,11 +46,11 @@ func TestTimesAreExactToTheNanosecond(t *testing.T) {
 		{Name: "a", Track: stream(7), Start: epoch, End: epoch + 1},
 		{Name: "b", Track: stream(7), Start: epoch + 1, End: epoch + 3_600_000_000_007},
 	})
-	s := slicesOf(f)
-	assert.Equal(t, epoch, f.Base+s["a"].ts)
-	assert.Equal(t, int64(1), s["a"].dur)
-	assert.Equal(t, epoch+1, f.Base+s["b"].ts)
-	assert.Equal(t, int64(3_600_000_000_006), s["b"].dur)
+	s := f.Slices()
+	assert.Equal(t, epoch, f.Base+s["a"].Time)
+	assert.Equal(t, int64(1), s["a"].Dur)
+	assert.Equal(t, epoch+1, f.Base+s["b"].Time)
+	assert.Equal(t, int64(3_600_000_000_006), s["b"].Dur)
 	assert.Zero(t, f.Base%(7_889_238*1_000_000_000), "the base is on PyTorch's grid")
 }
 
@@ -88,7 +81,7 @@ func TestAnySpansInAnyOrderNestOnEveryTrack(t *testing.T) {
 			batches, rest = append(batches, rest[:k]), rest[k:]
 		}
 		f, stats := written(t, batches...)
-		assert.Len(t, slicesOf(f), n)
+		assert.Len(t, f.Slices(), n)
 		assert.EqualValues(t, n, stats.Events)
 	})
 }
@@ -101,17 +94,11 @@ func TestSpansThatNestStayOnOneTrack(t *testing.T) {
 		[]chrometrace.Event{{Name: "outer", Track: stream(7), Start: epoch, End: epoch + 10}},
 		[]chrometrace.Event{{Name: "overlapping", Track: stream(7), Start: epoch + 5, End: epoch + 15}},
 	)
-	s := slicesOf(f)
-	assert.Equal(t, s["outer"].tid, s["inner"].tid)
-	assert.Equal(t, s["outer"].tid, s["next"].tid)
-	assert.NotEqual(t, s["outer"].tid, s["overlapping"].tid)
-	names := map[any]int{}
-	for _, r := range f.Events {
-		if r.Ph == "M" && *r.Name == "thread_name" {
-			names[r.Args["name"]]++
-		}
-	}
-	assert.Equal(t, map[any]int{"GPU 0 stream 7": 1, "GPU 0 stream 7 (2)": 1}, names)
+	s := f.Slices()
+	assert.Equal(t, s["outer"].TID, s["inner"].TID)
+	assert.Equal(t, s["outer"].TID, s["next"].TID)
+	assert.NotEqual(t, s["outer"].TID, s["overlapping"].TID)
+	assert.ElementsMatch(t, []string{"GPU 0 stream 7", "GPU 0 stream 7 (2)"}, slices.Collect(maps.Values(f.Tracks())))
 }
 
 func TestConcurrentRequestsDoNotSeemToNest(t *testing.T) {
@@ -120,9 +107,9 @@ func TestConcurrentRequestsDoNotSeemToNest(t *testing.T) {
 		{Name: "request 2", Track: host(-1), Start: epoch + 10, End: epoch + 20, Trace: [16]byte{2}},
 		{Name: "query of 1", Track: host(-1), Start: epoch + 12, End: epoch + 18, Trace: [16]byte{1}},
 	})
-	s := slicesOf(f)
-	assert.Equal(t, s["request 1"].tid, s["query of 1"].tid)
-	assert.NotEqual(t, s["request 1"].tid, s["request 2"].tid)
+	s := f.Slices()
+	assert.Equal(t, s["request 1"].TID, s["query of 1"].TID)
+	assert.NotEqual(t, s["request 1"].TID, s["request 2"].TID)
 }
 
 func TestArrowsJoinLaunchesAndWorkInWhateverOrderTheyCome(t *testing.T) {
@@ -136,7 +123,7 @@ func TestArrowsJoinLaunchesAndWorkInWhateverOrderTheyCome(t *testing.T) {
 		assert.EqualValues(t, 2, stats.Flows, "of another trace the number means another launch")
 		for _, r := range f.Events {
 			if r.Ph == "s" {
-				assert.Equal(t, epoch, f.Base+r.ts)
+				assert.Equal(t, epoch, f.Base+r.Time)
 			}
 		}
 	}
@@ -149,8 +136,8 @@ func TestArrowOfASectionLeavesItsParentAtTheLaunch(t *testing.T) {
 	require.EqualValues(t, 1, stats.Flows)
 	for _, r := range f.Events {
 		if r.Ph == "s" {
-			assert.Equal(t, epoch+100, f.Base+r.ts)
-			assert.Equal(t, slicesOf(f)["handler"].tid, r.tid)
+			assert.Equal(t, epoch+100, f.Base+r.Time)
+			assert.Equal(t, f.Slices()["handler"].TID, r.TID)
 		}
 	}
 	section.Launched = epoch + 5000 // after its parent ended, and after itself: nothing to draw
@@ -169,12 +156,12 @@ func TestCountersAreDrawnUnderTheSpansOfTheirDevice(t *testing.T) {
 	require.NoError(t, w.Write([]chrometrace.Event{span}))
 	require.NoError(t, w.WriteCounters([]chrometrace.Counter{point("GPU-1", 310)}))
 	require.NoError(t, w.Close())
-	f, faults := readTrace(b.Bytes())
+	f, faults := chrometracetest.Read(b.Bytes())
 	require.Empty(t, faults)
 	got := map[int64][]any{}
 	for _, r := range f.Events {
 		if r.Ph == "C" {
-			got[r.pid] = append(got[r.pid], r.Args["W"])
+			got[r.PID] = append(got[r.PID], r.Args["W"])
 		}
 	}
 	assert.Equal(t, []any{300., 310.}, got[4711])
@@ -190,11 +177,11 @@ func TestWhatHasNoPlaceInTimeIsLeftOutAndCounted(t *testing.T) {
 		{Name: "before", Start: 5, End: 6},
 	})
 	assert.Equal(t, chrometrace.Stats{Events: 2, NoTime: 3, Backwards: 1}, stats)
-	assert.Contains(t, slicesOf(f), "good")
+	assert.Contains(t, f.Slices(), "good")
 	f, stats = written(t, []chrometrace.Event{{Name: "good", Start: epoch, End: epoch + 1}},
 		[]chrometrace.Event{{Name: "unset", End: 5}, {Name: "backwards", Start: epoch + 9, End: epoch + 1}, {Name: "far", Start: epoch + 1<<60, End: epoch + 1<<61}})
 	assert.Equal(t, chrometrace.Stats{Events: 2, NoTime: 2, Backwards: 1}, stats)
-	assert.Zero(t, slicesOf(f)["backwards"].dur)
+	assert.Zero(t, f.Slices()["backwards"].Dur)
 }
 
 func TestNamesAndArgumentsOfAnyContentAreValidJSON(t *testing.T) {
@@ -252,9 +239,9 @@ func TestBatchThatCannotBeWrittenMayBeRepeated(t *testing.T) {
 			}
 		}
 		require.NoError(t, cw.Close())
-		f, faults := readTrace(w.Bytes())
+		f, faults := chrometracetest.Read(w.Bytes())
 		require.Empty(t, faults, w.String())
-		assert.Len(t, slicesOf(f), 6)
+		assert.Len(t, f.Slices(), 6)
 		assert.EqualValues(t, 6, cw.Stats().Events)
 		assert.EqualValues(t, 3, cw.Stats().Flows)
 	}

@@ -1,0 +1,253 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package chrometracetest reads Chrome traces as the strictest of their viewers would, for tests.
+package chrometracetest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"sort"
+)
+
+// Record is an event of a trace file as a strict reader sees it.
+type Record struct {
+	Ph   string
+	Cat  string
+	Name string
+	PID  int64
+	TID  int64
+	Time int64 // nanoseconds since File.Base
+	Dur  int64 // nanoseconds, of slices
+	ID   string
+	Args map[string]any
+
+	index int
+}
+
+// File is a trace.
+type File struct {
+	Base   int64 // unix nanoseconds
+	Events []Record
+}
+
+// Slices are the complete events ("X") by name; of equal names, the last.
+func (f File) Slices() map[string]Record {
+	m := map[string]Record{}
+	for _, r := range f.Of("X") {
+		m[r.Name] = r
+	}
+	return m
+}
+
+// Of are the events of a phase, in the order of the file.
+func (f File) Of(ph string) []Record {
+	var out []Record
+	for _, r := range f.Events {
+		if r.Ph == ph {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Tracks are the names of tracks by pid and tid.
+func (f File) Tracks() map[[2]int64]string {
+	m := map[[2]int64]string{}
+	for _, r := range f.Of("M") {
+		if r.Name == "thread_name" {
+			m[[2]int64{r.PID, r.TID}], _ = r.Args["name"].(string)
+		}
+	}
+	return m
+}
+
+type wire struct {
+	Ph   string          `json:"ph"`
+	Cat  string          `json:"cat"`
+	Name *string         `json:"name"`
+	PID  json.RawMessage `json:"pid"`
+	TID  json.RawMessage `json:"tid"`
+	TS   json.RawMessage `json:"ts"`
+	Dur  json.RawMessage `json:"dur"`
+	ID   json.RawMessage `json:"id"`
+	BP   string          `json:"bp"`
+	S    string          `json:"s"`
+	Args map[string]any  `json:"args"`
+}
+
+// Read reads a trace and returns every fault that Perfetto, chrome://tracing or speedscope complain of, at most twenty:
+// JSON that is broken or has unknown members, ids that are no integers, times that are no numbers or finer than a
+// nanosecond, negative times, slices of one track that overlap without nesting (in the order in which Perfetto sorts
+// them: by start, then as in the file), flows whose ends are not paired or have no slice around them, tracks without a
+// name or with two.
+func Read(data []byte) (File, []string) {
+	var top struct {
+		SchemaVersion int    `json:"schemaVersion"`
+		Base          int64  `json:"baseTimeNanoseconds"`
+		TraceEvents   []wire `json:"traceEvents"`
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&top); err != nil {
+		return File{}, []string{"JSON: " + err.Error()}
+	}
+	if d.More() {
+		return File{}, []string{"JSON: something follows the trace"}
+	}
+	c := check{tracks: map[place][]*Record{}, flows: map[string][]*Record{}, named: map[string]bool{}}
+	f := File{Base: top.Base, Events: make([]Record, len(top.TraceEvents))}
+	for i := range top.TraceEvents {
+		f.Events[i].index = i
+		c.event(&top.TraceEvents[i], &f.Events[i])
+	}
+	for at, rs := range c.tracks {
+		c.track(at, rs)
+	}
+	for id, ends := range c.flows {
+		c.flow(id, ends)
+	}
+	return f, c.faults
+}
+
+type place struct{ pid, tid int64 }
+
+type check struct {
+	tracks map[place][]*Record
+	flows  map[string][]*Record
+	named  map[string]bool
+	faults []string
+}
+
+func (c *check) fault(format string, args ...any) {
+	if len(c.faults) < 20 {
+		c.faults = append(c.faults, fmt.Sprintf(format, args...))
+	}
+}
+
+func (c *check) event(w *wire, r *Record) {
+	if w.Name == nil {
+		c.fault("event %d: no name", r.index)
+		return
+	}
+	r.Ph, r.Cat, r.Name, r.ID, r.Args = w.Ph, w.Cat, *w.Name, string(w.ID), w.Args
+	var err error
+	if r.PID, err = integer(w.PID); err != nil {
+		c.fault("event %d: pid %v", r.index, err)
+	}
+	if r.Ph != "C" { // counters belong to a process
+		if r.TID, err = integer(w.TID); err != nil {
+			c.fault("event %d: tid %v", r.index, err)
+		}
+	}
+	if r.Time, err = nanoseconds(w.TS); err != nil && r.Ph != "M" { // metadata has no time
+		c.fault("event %d: ts %v", r.index, err)
+	}
+	at := place{r.PID, r.TID}
+	switch r.Ph {
+	case "X":
+		if r.Dur, err = nanoseconds(w.Dur); err != nil {
+			c.fault("event %d: dur %v", r.index, err)
+		}
+		c.tracks[at] = append(c.tracks[at], r)
+	case "s", "f":
+		if r.Ph == "f" && w.BP != "e" {
+			c.fault("event %d: flow does not bind to the slice around it", r.index)
+		}
+		c.flows[r.ID] = append(c.flows[r.ID], r)
+	case "C":
+		for k, v := range r.Args {
+			if _, ok := v.(float64); !ok {
+				c.fault("event %d: counter %s is a %T", r.index, k, v)
+			}
+		}
+	case "M":
+		key := fmt.Sprint(r.Name, at)
+		if c.named[key] {
+			c.fault("event %d: %s given twice", r.index, key)
+		}
+		c.named[key] = true
+	case "i":
+		if w.S != "t" {
+			c.fault("event %d: scope %q", r.index, w.S)
+		}
+	default:
+		c.fault("event %d: unknown phase %q", r.index, r.Ph)
+	}
+}
+
+func (c *check) track(at place, rs []*Record) {
+	sort.SliceStable(rs, func(a, b int) bool { return rs[a].Time < rs[b].Time })
+	var stack []*Record
+	for _, r := range rs {
+		for len(stack) > 0 && stack[len(stack)-1].end() <= r.Time {
+			stack = stack[:len(stack)-1]
+		}
+		if n := len(stack); n > 0 && r.end() > stack[n-1].end() {
+			c.fault("track %v: %q (event %d) overlaps the end of %q (event %d)", at, r.Name, r.index, stack[n-1].Name, stack[n-1].index)
+		}
+		stack = append(stack, r)
+	}
+	if !c.named[fmt.Sprint("thread_name", at)] {
+		c.fault("track %v has no name", at)
+	}
+}
+
+func (c *check) flow(id string, ends []*Record) {
+	if len(ends) != 2 || ends[0].Ph != "s" || ends[1].Ph != "f" {
+		c.fault("flow %s has %d ends", id, len(ends))
+		return
+	}
+	if ends[0].Time > ends[1].Time {
+		c.fault("flow %s goes back in time", id)
+	}
+	for _, e := range ends {
+		held := false
+		rs := c.tracks[place{e.PID, e.TID}] // sorted by time
+		last := sort.Search(len(rs), func(i int) bool { return rs[i].Time > e.Time })
+		for i := last - 1; i >= 0 && !held; i-- {
+			r := rs[i]
+			held = (e.Time < r.end() || r.Dur == 0 && r.Time == e.Time) && r.index < e.index
+		}
+		if !held {
+			c.fault("flow %s: end %q at %d has no slice around it", id, e.Ph, e.Time)
+		}
+	}
+}
+
+func (r *Record) end() int64 { return r.Time + r.Dur }
+
+func integer(raw json.RawMessage) (int64, error) {
+	var v int64
+	if len(raw) == 0 {
+		return 0, fmt.Errorf("is missing")
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return 0, fmt.Errorf("%s is no integer", raw)
+	}
+	if v < 0 || v > 1<<31-1 {
+		return 0, fmt.Errorf("%d does not fit", v)
+	}
+	return v, nil
+}
+
+func nanoseconds(raw json.RawMessage) (int64, error) {
+	r, ok := new(big.Rat).SetString(string(raw))
+	if !ok {
+		return 0, fmt.Errorf("%q is no number", raw)
+	}
+	r.Mul(r, big.NewRat(1000, 1))
+	if !r.IsInt() {
+		return 0, fmt.Errorf("%s is finer than a nanosecond", raw)
+	}
+	if r.Sign() < 0 {
+		return 0, fmt.Errorf("%s is negative", raw)
+	}
+	ns := r.Num().Int64()
+	if ns >= 1<<53 {
+		return 0, fmt.Errorf("%s does not fit a double", raw)
+	}
+	return ns, nil
+}
