@@ -24,6 +24,10 @@ const (
 	// CodeLineNumberKey (int): Line in code.file.path.
 	CodeLineNumberKey = attribute.Key("code.line.number")
 
+	// CodeStacktraceKey (string): Goroutine stack at the start of the section, innermost frame first (opt-in).
+	// Not a stack of the device.
+	CodeStacktraceKey = attribute.Key("code.stacktrace")
+
 	// CollectorInstanceIDKey (string): Identity of the Collector that made the stream, so that two Collectors
 	// never write one stream. Random for each start unless configured; says nothing about the service.
 	CollectorInstanceIDKey = attribute.Key("collector.instance.id")
@@ -601,14 +605,18 @@ func GPUStepPhaseDurationKey(phase string) attribute.Key {
 
 // Values of error.type; others may occur.
 const (
-	ErrorTypeECCCorrected        = "ecc_corrected"         // single-bit memory error that the device corrected
-	ErrorTypeECCUncorrected      = "ecc_uncorrected"       // double-bit memory error that the device could not correct
-	ErrorTypeNVLinkCrc           = "nvlink_crc"            // transmission error on NVLink
-	ErrorTypePCIeReplay          = "pcie_replay"           // PCIe packet sent again
-	ErrorTypeRetiredPage         = "retired_page"          // page of memory that is no longer used
-	ErrorTypeRowRemapCorrected   = "row_remap_corrected"   // row of memory replaced after corrected errors
-	ErrorTypeRowRemapUncorrected = "row_remap_uncorrected" // row of memory replaced after uncorrected errors
-	ErrorTypeXID                 = "xid"                   // error report of the NVIDIA driver
+	ErrorTypeECCCorrected           = "ecc_corrected"            // single-bit memory error that the device corrected
+	ErrorTypeECCUncorrected         = "ecc_uncorrected"          // double-bit memory error that the device could not correct
+	ErrorTypeNVLinkCrc              = "nvlink_crc"               // transmission error on NVLink
+	ErrorTypePCIeReplay             = "pcie_replay"              // PCIe packet sent again
+	ErrorTypeRetiredPage            = "retired_page"             // page of memory that is no longer used
+	ErrorTypeRowRemapCorrected      = "row_remap_corrected"      // row of memory replaced after corrected errors
+	ErrorTypeRowRemapUncorrected    = "row_remap_uncorrected"    // row of memory replaced after uncorrected errors
+	ErrorTypeRetiredPageCorrected   = "retired_page_corrected"   // page taken out of use for single-bit errors
+	ErrorTypeRetiredPageUncorrected = "retired_page_uncorrected" // page taken out of use for a double-bit error
+	ErrorTypeRowRemapCorrected      = "row_remap_corrected"      // memory row replaced for corrected errors
+	ErrorTypeRowRemapUncorrected    = "row_remap_uncorrected"    // memory row replaced for an uncorrected error
+	ErrorTypeXID                    = "xid"                      // error report of the NVIDIA driver
 )
 
 // Values of gpu.clock.type.
