@@ -610,12 +610,10 @@ const (
 	ErrorTypeNVLinkCrc              = "nvlink_crc"               // transmission error on NVLink
 	ErrorTypePCIeReplay             = "pcie_replay"              // PCIe packet sent again
 	ErrorTypeRetiredPage            = "retired_page"             // page of memory that is no longer used
-	ErrorTypeRowRemapCorrected      = "row_remap_corrected"      // row of memory replaced after corrected errors
-	ErrorTypeRowRemapUncorrected    = "row_remap_uncorrected"    // row of memory replaced after uncorrected errors
 	ErrorTypeRetiredPageCorrected   = "retired_page_corrected"   // page taken out of use for single-bit errors
 	ErrorTypeRetiredPageUncorrected = "retired_page_uncorrected" // page taken out of use for a double-bit error
-	ErrorTypeRowRemapCorrected      = "row_remap_corrected"      // memory row replaced for corrected errors
-	ErrorTypeRowRemapUncorrected    = "row_remap_uncorrected"    // memory row replaced for an uncorrected error
+	ErrorTypeRowRemapCorrected      = "row_remap_corrected"      // row of memory replaced after corrected errors
+	ErrorTypeRowRemapUncorrected    = "row_remap_uncorrected"    // row of memory replaced after uncorrected errors
 	ErrorTypeXID                    = "xid"                      // error report of the NVIDIA driver
 )
 
