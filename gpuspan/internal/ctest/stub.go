@@ -6,8 +6,6 @@ package ctest
 import (
 	"testing"
 	"time"
-
-	"github.com/ebitengine/purego"
 )
 
 // Stub controls a built driver stub.
@@ -41,7 +39,7 @@ func HIP(t testing.TB) *Stub { t.Helper(); return load(t, build(t, "hip.c")) }
 
 func load(t testing.TB, path string) *Stub {
 	t.Helper()
-	h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	h, err := dlopen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,13 +49,13 @@ func load(t testing.TB, path string) *Stub {
 		"stub_work": &s.work, "stub_event_host": &s.host, "stub_log_start": &s.logStart, "stub_log_len": &s.logLen, "stub_log_at": &s.logAt,
 		"stub_stream_fail": &s.broken,
 	} {
-		purego.RegisterLibFunc(f, h, name)
+		register(f, h, name)
 	}
 	return s
 }
 
 // Func registers a function of the library in f, a pointer to a func.
-func (s *Stub) Func(f any, name string) { purego.RegisterLibFunc(f, s.handle, name) }
+func (s *Stub) Func(f any, name string) { register(f, s.handle, name) }
 
 // Set changes a setting of csrc/gpu.h, e.g. drift_ppm, tick (ns), submit_ns, completion_ns, jitter_ns, launch_ns, devices,
 // manual (1: the clock moves by Advance alone).

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build !(linux || darwin || freebsd || netbsd)
+//go:build !(linux || darwin)
 
 package dl
 

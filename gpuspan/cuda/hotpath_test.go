@@ -1,0 +1,103 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cuda_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/cuda"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
+)
+
+// prepared is a backend with a stream and two recorded events.
+func prepared(t testing.TB) (*cuda.Backend, *gpuspan.Call, *gpuspan.Call) {
+	stub := ctest.CUDA(t)
+	b := open(t, stub)
+	s := appStream(t, b, 0)
+	_, _, err := b.StreamInfo(s)
+	require.NoError(t, err)
+	events := make([]gpuspan.Event, 2)
+	require.Zero(t, b.NewEvents(0, events))
+	start := &gpuspan.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}
+	end := &gpuspan.Call{Args: [2]uintptr{uintptr(events[1]), uintptr(s)}}
+	require.Zero(t, b.Record(start))
+	require.Zero(t, b.Record(end))
+	require.Zero(t, b.Synchronize(gpuspan.Event(end.Args[0])))
+	return b, start, end
+}
+
+func TestHotPathDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes pools forget")
+	}
+	b, start, end := prepared(t)
+	for name, f := range map[string]func(){
+		"Record":      func() { b.Record(start) },
+		"Query":       func() { b.Query(gpuspan.Event(end.Args[0])) },
+		"Capturing":   func() { b.Capturing(gpuspan.StreamHandle(end.Args[1])) },
+		"Elapsed":     func() { b.Elapsed(gpuspan.Event(start.Args[0]), gpuspan.Event(end.Args[0])) },
+		"Synchronize": func() { b.Synchronize(gpuspan.Event(end.Args[0])) },
+		"Bind": func() {
+			unbind, _ := b.Bind(0)
+			unbind()
+		},
+	} {
+		require.Zero(t, testing.AllocsPerRun(200, f), name)
+	}
+}
+
+func BenchmarkRecord(b *testing.B) {
+	back, start, _ := prepared(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if back.Record(start) != gpuspan.StatusOK {
+			b.Fatal("not recorded")
+		}
+	}
+}
+
+func BenchmarkQuery(b *testing.B) {
+	back, _, end := prepared(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if back.Query(gpuspan.Event(end.Args[0])) != gpuspan.StatusOK {
+			b.Fatal("not done")
+		}
+	}
+}
+
+func BenchmarkCapturing(b *testing.B) {
+	back, start, _ := prepared(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if on, st := back.Capturing(gpuspan.StreamHandle(start.Args[1])); on || st != gpuspan.StatusOK {
+			b.Fatal("capturing")
+		}
+	}
+}
+
+func BenchmarkElapsed(b *testing.B) {
+	back, start, end := prepared(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, st := back.Elapsed(gpuspan.Event(start.Args[0]), gpuspan.Event(end.Args[0])); st != gpuspan.StatusOK {
+			b.Fatal("no time")
+		}
+	}
+}
+
+func BenchmarkBind(b *testing.B) {
+	back, _, _ := prepared(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		unbind, st := back.Bind(0)
+		if st != gpuspan.StatusOK {
+			b.Fatal("not bound")
+		}
+		unbind()
+	}
+}
