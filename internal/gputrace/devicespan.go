@@ -1,0 +1,102 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// device writes the span of one activity.
+func (s *spans) device(a *activity, above *node, p *process) {
+	c := place{above.self.trace, s.p.ids().span(idEvent, int64(a.seq))}
+	sp := s.new(p, c, above.self.span, a.start, a.end)
+	m := sp.Attributes()
+	m.EnsureCapacity(20)
+	full := s.p.Names.Name(a.name)
+	switch {
+	case a.comm:
+		sp.SetName(s.shortName(a.name))
+		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeCollective)
+		m.PutStr(string(semconv.GPUOperationCategoryKey), semconv.GPUOperationCategoryComm)
+		putText(m, semconv.GPUKernelNameKey, full)
+		s.collective(m, &a.detail, full)
+	case a.kind == KindKernel:
+		sp.SetName(s.shortName(a.name))
+		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeKernel)
+		putText(m, semconv.GPUKernelNameKey, full)
+	case a.kind == KindCopy:
+		sp.SetName(clip(full, maxName))
+		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeCopy)
+		putText(m, semconv.GPUCopyDirectionKey, a.detail.Direction)
+		putText(m, semconv.GPUCopyHostMemoryKey, a.detail.HostMemory)
+	case a.kind == KindMemset:
+		sp.SetName(clip(full, maxName))
+		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeMemset)
+	}
+	if a.kind != KindKernel && a.detail.HasBytes {
+		putInt(m, semconv.GPUIOSizeKey, a.detail.Bytes)
+	}
+	s.identity(m, a.device)
+	putInt(m, semconv.GPUStreamIDKey, a.stream)
+	putSeconds(m, semconv.GPUDurationKey, a.duration)
+	putText(m, semconv.GPUTimingSourceKey, s.p.Meta.TimingSource)
+	if a.corr != 0 {
+		putInt(m, semconv.GPUCorrelationIDKey, a.corr)
+	}
+	if a.hasLaunch {
+		putSeconds(m, semconv.GPULaunchDelayKey, max(0, a.start-a.launch.end))
+	}
+	s.kernel(m, &a.detail)
+}
+
+func (s *spans) identity(m pcommon.Map, ordinal int64) {
+	putInt(m, semconv.GPUDeviceOrdinalKey, ordinal)
+	d := s.deviceOf(ordinal)
+	putText(m, semconv.HWModelKey, d.Model)
+	putText(m, semconv.HWIDKey, d.ID)
+}
+
+func (s *spans) kernel(m pcommon.Map, d *Detail) {
+	if d.HasGrid {
+		putInts(m, semconv.GPUKernelGridKey, d.Grid)
+		putInts(m, semconv.GPUKernelBlockKey, d.Block)
+	}
+	if d.HasResources {
+		putInt(m, semconv.GPUKernelRegistersKey, d.Registers)
+		putInt(m, semconv.GPUKernelSharedMemorySizeKey, d.SharedMemory)
+	}
+	if d.BlocksPerSM != 0 {
+		m.PutDouble(string(semconv.GPUKernelBlocksPerSMKey), d.BlocksPerSM)
+	}
+	if d.WarpsPerSM != 0 {
+		m.PutDouble(string(semconv.GPUKernelWarpsPerSMKey), d.WarpsPerSM)
+	}
+	if d.HasOccupancy {
+		m.PutDouble(string(semconv.GPUKernelOccupancyEstimateKey), d.Occupancy)
+	}
+	if d.Graph != 0 {
+		putInt(m, semconv.GPUGraphIDKey, d.Graph)
+	}
+	if d.GraphNode != 0 {
+		putInt(m, semconv.GPUGraphNodeIDKey, d.GraphNode)
+	}
+}
+
+func (s *spans) collective(m pcommon.Map, d *Detail, kernel string) {
+	name := d.Collective
+	if name == "" {
+		name = CollectiveName(kernel)
+	}
+	putText(m, semconv.GPUCollectiveNameKey, name)
+	putText(m, semconv.GPUCollectiveGroupNameKey, d.Group)
+	putText(m, semconv.GPUCollectiveElementTypeKey, d.ElementType)
+	if d.GroupSize > 0 {
+		putInt(m, semconv.GPUCollectiveGroupSizeKey, d.GroupSize)
+	}
+	if size := CollectiveSize(name, d.InElements, d.OutElements, ElementSize(d.ElementType)); size > 0 {
+		putInt(m, semconv.GPUIOSizeKey, size)
+	}
+}

@@ -1,0 +1,175 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// Stats says what became of a profile.
+type Stats struct {
+	Events       int64 // activities that were taken
+	Kernels      int64
+	Copies       int64
+	Memsets      int64
+	Steps        int64
+	Spans        int64
+	Cut          int64 // spans that a limit on the trace cut
+	Forgotten    int64 // launches that were forgotten before the end, for want of memory
+	NamesDropped int64 // distinct names that were not kept, for want of memory
+	SpilledBytes int64 // written to the spill file
+}
+
+// Emit writes the profile as traces, in batches that the function owns. It stops with the function's first error and
+// with the context's. It may be called again, and writes the same.
+func (p *Profile) Emit(ctx context.Context, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
+	st := Stats{
+		Events: int64(p.seq), Kernels: p.counts[KindKernel], Copies: p.counts[KindCopy], Memsets: p.counts[KindMemset],
+		Steps: p.counts[KindStep], NamesDropped: p.Names.Over, SpilledBytes: p.sorter.at,
+	}
+	if p.seq == 0 {
+		return st, nil
+	}
+	if p.first == int64(1<<63-1) {
+		p.first, p.last = 0, 0
+	}
+	if p.Meta.Base > maxTime || p.Meta.Base < 0 || p.first+p.Meta.Base < 0 || p.last > 1<<63-1-p.Meta.Base {
+		return st, fmt.Errorf("%w: events from %d to %d ns after the base of %d ns", ErrTimeRange, p.first, p.last, p.Meta.Base)
+	}
+	var root place
+	if p.Meta.TraceParent != "" {
+		c, err := parseTraceParent(p.Meta.TraceParent)
+		if err != nil {
+			return st, err
+		}
+		root = c
+	}
+	r := p.newRule()
+	sel := p.newSelection(r)
+	if sel.limited() {
+		if err := p.newSweep(sel).run(ctx); err != nil {
+			return st, err
+		}
+	}
+	out := newSpans(ctx, p, emit)
+	w := &writer{rule: r, sel: sel, out: out}
+	sw := p.newSweep(w)
+	for _, proc := range sw.processes {
+		p.openWindow(proc, root)
+	}
+	err := sw.run(ctx)
+	if err == nil {
+		err = w.flush()
+	}
+	if err == nil {
+		err = out.windows(sw)
+	}
+	if err == nil {
+		err = out.flush()
+	}
+	st.Spans, st.Cut, st.Forgotten = out.written, out.cut, sw.forgotten
+	return st, err
+}
+
+func (p *Profile) job() string {
+	if p.opts.JobID != "" {
+		return p.opts.JobID
+	}
+	return p.Meta.JobID
+}
+
+func (p *Profile) newProcess(pid int64, known bool) *process {
+	proc := &process{pid: pid, known: known, ids: p.ids()}
+	if job := p.job(); job != "" && p.Meta.HasRank {
+		proc.ids = jobIDs(job, p.Meta.Rank)
+	}
+	proc.window = &node{start: p.first, end: p.last, process: proc}
+	return proc
+}
+
+// windowNumber makes windows of one job and rank differ.
+func (p *Profile) windowNumber(pid int64) int64 {
+	n := p.firstStep
+	if main, _ := p.mainProcess(); pid != main {
+		n ^= pid << 32
+	}
+	return n
+}
+
+// openWindow places the root of a process: under a live trace, or in a trace of its own.
+func (p *Profile) openWindow(proc *process, root place) {
+	n := p.windowNumber(proc.pid)
+	w := proc.window
+	w.self = place{proc.ids.trace(idWindow, n), proc.ids.span(idWindow, n)}
+	if !root.trace.IsEmpty() {
+		w.self.trace, w.up = root.trace, root.span
+		w.self.span = p.ids().span(idWindow, n)
+	}
+	w.link = p.rankLink(func(rank0 idSource) place {
+		return place{rank0.trace(idWindow, n), rank0.span(idWindow, n)}
+	})
+}
+
+// rankLink is the link from a rank to the same place of rank 0: none for rank 0, and none where the job is not known.
+func (p *Profile) rankLink(at func(idSource) place) []place {
+	job := p.job()
+	if job == "" || !p.Meta.HasRank || p.Meta.Rank == 0 || p.Meta.TraceParent != "" {
+		return nil
+	}
+	return []place{at(jobIDs(job, 0))}
+}
+
+func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
+	p := s.p
+	n := &node{
+		kind: r.kind, start: r.key, end: r.key + r.duration, name: r.name, corr: r.correlation, seq: r.seq,
+		detail: slices.Clone(r.detail), process: proc, parent: above, step: st, up: above.self.span,
+	}
+	n.self = place{above.self.trace, p.ids().span(idEvent, int64(r.seq))}
+	var d Detail
+	switch r.kind {
+	case KindStep:
+		p.placeStep(n, st, proc)
+	case KindAnnotation:
+		if d.decode(r.detail); d.TraceParent != "" {
+			if c, err := parseTraceParent(d.TraceParent); err == nil {
+				n.link = append(n.link, above.self)
+				n.self.trace, n.up = c.trace, c.span
+			}
+		}
+	}
+	return n
+}
+
+// placeStep makes a step the root of a trace of its own where the level says so. Under a live trace it stays there.
+func (p *Profile) placeStep(n *node, st *step, proc *process) {
+	number := st.ordinal
+	if st.hasIndex {
+		number = st.index
+	}
+	byJob := p.job() != "" && p.Meta.HasRank && st.hasIndex && p.Meta.TraceParent == ""
+	if byJob {
+		n.self.span = proc.ids.span(idStep, number)
+	}
+	own := p.opts.Level.perStep() && p.Meta.TraceParent == ""
+	if own {
+		n.self.trace, n.up = proc.ids.trace(idStep, number), pcommon.SpanID{}
+		n.link = append(n.link, proc.window.self)
+	}
+	if !byJob {
+		return
+	}
+	first := p.windowNumber(proc.pid)
+	n.link = append(n.link, p.rankLink(func(rank0 idSource) place {
+		if own {
+			return place{rank0.trace(idStep, number), rank0.span(idStep, number)}
+		}
+		return place{rank0.trace(idWindow, first), rank0.span(idStep, number)}
+	})...)
+}

@@ -1,0 +1,77 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+// Kind is what an Event stands for.
+type Kind uint8
+
+// Kinds of event. The order is that in which ranges with the same start and length enclose each other.
+const (
+	KindStep       Kind = iota + 1 // one iteration of a loop, on the host
+	KindAnnotation                 // a range that the application named, on the host
+	KindModule                     // a frame of a neural network module, on the host
+	KindFrame                      // any other frame of a call stack; never a span
+	KindOperator                   // an operator of the framework, on the host
+	KindOther                      // a host range of a category without meaning here
+	KindRuntime                    // a call of the device runtime or driver, on the host
+	KindKernel                     // a kernel on the device
+	KindCopy                       // a copy on the device
+	KindMemset                     // a memset on the device
+	KindMemory                     // an instant: memory was allocated or freed
+	kindCount
+)
+
+// Device reports whether the event is an activity of a device.
+func (k Kind) Device() bool { return k == KindKernel || k == KindCopy || k == KindMemset }
+
+// Event is one record of a profiler's file.
+type Event struct {
+	Kind        Kind
+	Start       int64  // ns since the file's base
+	Duration    int64  // ns, at least 0
+	Name        uint32 // full name, by Profile.Names
+	Process     int64  // host events: process id
+	Thread      int64  // host events: thread id, or a number that stands for its name
+	Device      int64  // device events: ordinal as the file says
+	Stream      int64  // device events: stream as the file says
+	Correlation int64  // ties a runtime call to activities of the device; 0 is none
+	Detail      Detail
+}
+
+// End is Start + Duration.
+func (e *Event) End() int64 { return e.Start + e.Duration }
+
+// Detail is what some events say beyond the common fields. Zero means not stated.
+type Detail struct {
+	Step           int64 // number of the step
+	HasStep        bool
+	Bytes          int64 // size of a copy or memset, or of an allocation (negative: freed)
+	HasBytes       bool
+	Direction      string // value of gpu.copy.direction
+	HostMemory     string // value of gpu.copy.host_memory
+	Grid, Block    [3]int64
+	HasGrid        bool
+	Registers      int64
+	SharedMemory   int64
+	HasResources   bool // Registers and SharedMemory are stated
+	BlocksPerSM    float64
+	WarpsPerSM     float64
+	Occupancy      float64 // 0..1, by launch parameters
+	HasOccupancy   bool
+	Collective     string // value of gpu.collective.name
+	Group          string
+	GroupSize      int64
+	ElementType    string
+	InElements     int64
+	OutElements    int64
+	Graph          int64
+	GraphNode      int64
+	FLOPs          float64
+	Shapes         string // JSON, as the file says
+	Types          string // JSON, as the file says
+	Domain         string // of an annotation
+	TraceParent    string // W3C, of an annotation
+	MemoryUsage    int64  // after an allocation
+	HasMemoryUsage bool
+}

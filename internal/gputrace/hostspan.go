@@ -1,0 +1,192 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+import (
+	"cmp"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// host writes the span of a host range with what it gathered.
+func (s *spans) host(n *node) {
+	n.written = true
+	sp := s.new(n.process, n.self, n.up, n.start, n.end)
+	sp.SetName(clip(s.p.Names.Name(n.name), maxName))
+	for _, l := range n.link {
+		link := sp.Links().AppendEmpty()
+		link.SetTraceID(l.trace)
+		link.SetSpanID(l.span)
+	}
+	m := sp.Attributes()
+	var d Detail
+	d.decode(n.detail)
+	switch n.kind {
+	case KindStep:
+		s.step(m, n.step)
+	case KindRuntime:
+		m.PutStr(string(semconv.GPUOperationCategoryKey), semconv.GPUOperationCategoryRuntime)
+		if n.corr != 0 {
+			putInt(m, semconv.GPUCorrelationIDKey, n.corr)
+		}
+	default:
+		putText(m, semconv.GPUOperationCategoryKey, phase(s.p.Names.Name(n.name)))
+	}
+	if d.FLOPs > 0 {
+		m.PutDouble(string(semconv.GPUFLOPCountKey), d.FLOPs)
+	}
+	if s.p.opts.Shapes {
+		putTexts(m, semconv.GPUOperationShapesKey, Shapes(d.Types, d.Shapes))
+	}
+	s.summary(m, &n.sum)
+}
+
+func (s *spans) step(m pcommon.Map, st *step) {
+	m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeStep)
+	if st.hasIndex {
+		putInt(m, semconv.GPUStepIndexKey, st.index)
+	}
+	putSeconds(m, semconv.GPUStepDurationKey, st.end-st.start)
+	if len(st.devices) == 1 {
+		for ordinal := range st.devices {
+			s.identity(m, ordinal)
+		}
+	}
+	if st.busy.any {
+		putSeconds(m, semconv.GPUStepBusyDurationKey, st.busy.total)
+		putInt(m, semconv.GPUKernelCountKey, st.kernels)
+	}
+	s.phases(m, st)
+}
+
+// phases writes the time of every phase, and what makes them add up: step = Σ phases − overlap + other.
+func (s *spans) phases(m pcommon.Map, st *step) {
+	var sum int64
+	names := make([]string, 0, len(st.phases)+1)
+	times := map[string]int64{}
+	for name, u := range st.phases {
+		names, times[name] = append(names, name), u.total
+	}
+	if st.comm.any {
+		names, times["comm"] = append(names, "comm"), st.comm.total
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		putSeconds(m, semconv.GPUStepPhaseDurationKey(name), times[name])
+		sum += times[name]
+	}
+	if len(names) == 0 || st.phaseFull {
+		return
+	}
+	slices.SortFunc(st.phaseAll, func(a, b interval) int { return cmp.Compare(a.start, b.start) })
+	var all union
+	for _, i := range st.phaseAll {
+		all.add(i.start, i.end)
+	}
+	putSeconds(m, semconv.GPUStepOverlapDurationKey, sum-all.total)
+	putSeconds(m, semconv.GPUStepOtherDurationKey, st.end-st.start-all.total)
+}
+
+func (s *spans) summary(m pcommon.Map, sum *summary) {
+	if sum.kernels > 0 {
+		putInt(m, semconv.GPUSummaryKernelCountKey, sum.kernels)
+		putSeconds(m, semconv.GPUSummaryKernelDurationKey, sum.kernelTime)
+		putTexts(m, semconv.GPUSummaryKernelNamesKey, topNames(sum.names, s.p.Names, topKernels))
+	}
+	if sum.collectives > 0 {
+		putInt(m, semconv.GPUSummaryCollectiveCountKey, sum.collectives)
+		putSeconds(m, semconv.GPUSummaryCollectiveDurationKey, sum.collectiveTime)
+	}
+	if sum.copies > 0 {
+		putInt(m, semconv.GPUSummaryCopyCountKey, sum.copies)
+		putSeconds(m, semconv.GPUSummaryCopyDurationKey, sum.copyTime)
+		putInt(m, semconv.GPUSummaryCopySizeKey, sum.copyBytes)
+	}
+	if sum.memsets > 0 {
+		putInt(m, semconv.GPUSummaryMemsetCountKey, sum.memsets)
+		putSeconds(m, semconv.GPUSummaryMemsetDurationKey, sum.memsetTime)
+		putInt(m, semconv.GPUSummaryMemsetSizeKey, sum.memsetBytes)
+	}
+	if sum.ranges > 0 {
+		putInt(m, semconv.GPUSummarySpanCountKey, sum.ranges)
+	}
+	if sum.cut > 0 {
+		s.cut += sum.cut
+		putInt(m, semconv.GPUTraceCutCountKey, sum.cut)
+		if sum.cutTime > 0 {
+			putSeconds(m, semconv.GPUTraceCutDurationKey, sum.cutTime)
+		}
+		reason := semconv.GPUTraceCutReasonSpanLimit
+		if sum.cutSize {
+			reason = semconv.GPUTraceCutReasonSizeLimit
+		}
+		m.PutStr(string(semconv.GPUTraceCutReasonKey), reason)
+	}
+}
+
+// topKernels is how many names a summary holds.
+const topKernels = 5
+
+// windows writes the root span of each process and below it one span per device.
+func (s *spans) windows(sw *sweep) error {
+	pids := make([]int64, 0, len(sw.processes))
+	for pid := range sw.processes {
+		pids = append(pids, pid)
+	}
+	slices.Sort(pids)
+	for _, pid := range pids {
+		n := sw.processes[pid].window
+		sp := s.new(n.process, n.self, n.up, n.start, n.end)
+		sp.SetName(s.p.opts.RootName)
+		for _, l := range n.link {
+			link := sp.Links().AppendEmpty()
+			link.SetTraceID(l.trace)
+			link.SetSpanID(l.span)
+		}
+		s.summary(sp.Attributes(), &n.sum)
+	}
+	ordinals := make([]int64, 0, len(sw.devices))
+	for o := range sw.devices {
+		ordinals = append(ordinals, o)
+	}
+	slices.Sort(ordinals)
+	for _, o := range ordinals {
+		s.deviceWindow(sw.devices[o])
+	}
+	return s.err
+}
+
+func (s *spans) deviceWindow(d *deviceWindow) ptrace.Span {
+	w := d.process.window
+	c := place{w.self.trace, s.p.ids().span(idDevice, d.ordinal)}
+	sp := s.new(d.process, c, w.self.span, d.all.first, d.all.end)
+	sp.SetName("GPU " + itoa(d.ordinal))
+	m := sp.Attributes()
+	s.identity(m, d.ordinal)
+	putSeconds(m, semconv.GPUWindowDurationKey, d.all.span())
+	putSeconds(m, semconv.GPUWindowBusyDurationKey, d.all.total)
+	putSeconds(m, semconv.GPUWindowIdleDurationKey, d.all.span()-d.all.total)
+	if d.kernels > 0 {
+		putInt(m, semconv.GPUWindowKernelCountKey, d.kernels)
+		putSeconds(m, semconv.GPUWindowKernelDurationKey, d.kernelTime)
+		putSeconds(m, semconv.GPUWindowComputeDurationKey, d.compute.total)
+		putSeconds(m, semconv.GPUWindowNonComputeDurationKey, d.all.total-d.compute.total)
+		putTexts(m, semconv.GPUSummaryKernelNamesKey, topNames(d.names, s.p.Names, topKernels))
+	}
+	if d.memory.any {
+		putSeconds(m, semconv.GPUWindowMemoryDurationKey, d.memory.total)
+	}
+	if d.comm.any {
+		putSeconds(m, semconv.GPUWindowCommDurationKey, d.comm.total)
+		putSeconds(m, semconv.GPUWindowOverlapDurationKey, d.overlap())
+		if d.comm.total > 0 {
+			m.PutDouble(string(semconv.GPUWindowOverlapRatioKey), float64(d.overlap())/float64(d.comm.total))
+		}
+	}
+	return sp
+}

@@ -1,0 +1,165 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+import (
+	"regexp"
+	"strings"
+)
+
+// automatic reports whether a framework made the annotation by itself, so that it says nothing about the parts of the
+// application: steps, collectives, the optimizer, the data loader.
+func automatic(name string) bool {
+	for _, p := range [...]string{"ProfilerStep#", "nccl:", "gloo:", "mpi:", "ucc:", "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel."} {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsCommunication reports whether a kernel is one of a collective library: the name holds nccl or rccl.
+func IsCommunication(kernel string) bool {
+	return containsFold(kernel, "nccl") || containsFold(kernel, "rccl")
+}
+
+func containsFold(s, lower string) bool {
+	for i := 0; i+len(lower) <= len(s); i++ {
+		if s[i]|0x20 == lower[0] && strings.EqualFold(s[i:i+len(lower)], lower) {
+			return true
+		}
+	}
+	return false
+}
+
+var collectives = []struct{ word, name string }{
+	{"allreduce", "all_reduce"}, {"reducescatter", "reduce_scatter"}, {"allgather", "all_gather"},
+	{"alltoall", "all_to_all"}, {"broadcast", "broadcast"}, {"sendrecv", ""}, {"gather", "gather"}, {"scatter", "scatter"},
+	{"reduce", "reduce"}, {"send", "send"}, {"recv", "recv"},
+}
+
+// CollectiveName is the value of gpu.collective.name for a kernel's name or a framework's name of a collective; empty
+// where it does not say (one kernel of NCCL serves both send and recv).
+func CollectiveName(s string) string {
+	s = strings.ToLower(s)
+	s = strings.NewReplacer("_", "", "-", "", " ", "").Replace(s)
+	for _, c := range collectives {
+		if strings.Contains(s, c.word) {
+			return c.name
+		}
+	}
+	return ""
+}
+
+// ElementSize is the size in bytes of an element type as frameworks name it; 0 when unknown.
+func ElementSize(t string) int64 {
+	switch strings.ToLower(strings.TrimPrefix(t, "c10::")) {
+	case "double", "float64", "long", "int64", "long int", "complexfloat":
+		return 8
+	case "float", "float32", "int", "int32", "uint32":
+		return 4
+	case "half", "float16", "bfloat16", "short", "int16":
+		return 2
+	case "byte", "char", "bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz":
+		return 1
+	case "complexdouble":
+		return 16
+	}
+	return 0
+}
+
+// CollectiveSize is gpu.io.size of a collective by the convention of NCCL's tests: the gathered whole of a gather,
+// else one rank's send buffer. Zero when not known.
+func CollectiveSize(name string, in, out, element int64) int64 {
+	switch name {
+	case "all_gather", "gather":
+		return out * element
+	case "":
+		return 0
+	}
+	return in * element
+}
+
+// CopyKind reads the name of a copy, as "Memcpy HtoD (Pageable -> Device)": values of gpu.copy.direction and
+// gpu.copy.host_memory, empty where the name does not say.
+func CopyKind(name string) (direction, memory string) {
+	for _, d := range [...]struct{ word, direction string }{
+		{"HtoD", "host_to_device"}, {"HostToDevice", "host_to_device"}, {"H2D", "host_to_device"},
+		{"DtoH", "device_to_host"}, {"DeviceToHost", "device_to_host"}, {"D2H", "device_to_host"},
+		{"DtoD", "device_to_device"}, {"DeviceToDevice", "device_to_device"}, {"D2D", "device_to_device"},
+		{"PtoP", "peer_to_peer"}, {"P2P", "peer_to_peer"},
+		{"HtoH", "host_to_host"}, {"HostToHost", "host_to_host"}, {"H2H", "host_to_host"},
+	} {
+		if strings.Contains(name, d.word) {
+			direction = d.direction
+			break
+		}
+	}
+	switch {
+	case direction == "device_to_device" || direction == "peer_to_peer":
+	case strings.Contains(name, "Pageable"):
+		memory = "pageable"
+	case strings.Contains(name, "Pinned"):
+		memory = "pinned"
+	}
+	return direction, memory
+}
+
+// launching are parts of the names of calls that put work on a stream; waiting those of calls that wait for it.
+var (
+	launching = []string{"Launch", "Memcpy", "Memset", "memcpy", "memset"}
+	waiting   = []string{"Synchronize"}
+)
+
+func containsAny(s string, words []string) bool {
+	for _, w := range words {
+		if strings.Contains(s, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// phase is the phase of a step for which a range stands, empty for most.
+func phase(name string) string {
+	switch {
+	case strings.HasPrefix(name, "enumerate(DataLoader)"):
+		return "data"
+	case strings.HasPrefix(name, "Optimizer.step"):
+		return "optimizer"
+	}
+	w := strings.ToLower(strings.Trim(name, "# *-=[]<>"))
+	switch w {
+	case "forward", "backward", "optimizer", "data":
+		return w
+	case "optimizer_step", "optimizer step":
+		return "optimizer"
+	case "data_loading", "dataloader", "data loading", "load_data":
+		return "data"
+	case "forward_pass", "forward pass":
+		return "forward"
+	case "backward_pass", "backward pass":
+		return "backward"
+	}
+	return ""
+}
+
+var traceParent = regexp.MustCompile(`\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b`)
+
+// FindTraceParent cuts a W3C traceparent out of an annotation's name, as in "request traceparent=00-…-…-01". What
+// remains is the name.
+func FindTraceParent(name string) (rest, parent string) {
+	at := traceParent.FindStringIndex(name)
+	if at == nil {
+		return name, ""
+	}
+	parent = name[at[0]:at[1]]
+	rest = strings.TrimRight(name[:at[0]], " =:#[(")
+	rest = strings.TrimSpace(strings.TrimSuffix(rest, "traceparent"))
+	rest = strings.TrimRight(rest, " =:#[(,;|") + strings.TrimLeft(name[at[1]:], " ])")
+	if rest == "" {
+		rest = "annotation"
+	}
+	return rest, parent
+}

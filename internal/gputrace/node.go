@@ -1,0 +1,132 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+import "go.opentelemetry.io/collector/pdata/pcommon"
+
+// node is a host range that has a span, and gathers what has none below it.
+type node struct {
+	kind       Kind
+	start, end int64
+	name       uint32
+	corr       int64
+	detail     []byte
+	seq        uint32
+	process    *process
+	parent     *node // nil: the window
+	step       *step // the step that it is or lies in
+	self       place
+	up         pcommon.SpanID // parent span; empty for a root
+	link       []place
+	sum        summary
+	launched   int64 // kernels launched within, with spans or without
+	written    bool
+}
+
+// live is the nearest node that can still gather.
+func (n *node) live() *node {
+	for n.written && n.parent != nil {
+		n = n.parent
+	}
+	return n
+}
+
+// step is one iteration: totals are kept whether or not it has a span.
+type step struct {
+	ordinal    int64 // 0, 1, … in the order of the sweep
+	index      int64
+	hasIndex   bool
+	start, end int64
+	node       *node // nil: no span
+	busy       union
+	comm       union
+	compute    union
+	kernels    int64
+	kernelTime int64
+	names      map[uint32]int64
+	devices    map[int64]struct{}
+	phases     map[string]*union
+	phaseAll   []interval
+	phaseFull  bool // phaseAll is not complete
+}
+
+type interval struct{ start, end int64 }
+
+func (s *step) device(a *activity) {
+	if a.end <= s.start || a.start >= s.end {
+		return
+	}
+	s.busy.clip(a.start, a.end, s.start, s.end)
+	switch {
+	case a.comm:
+		s.comm.clip(a.start, a.end, s.start, s.end)
+		s.addPhase("comm", max(a.start, s.start), min(a.end, s.end))
+	case a.kind == KindKernel:
+		s.compute.clip(a.start, a.end, s.start, s.end)
+	}
+	if s.devices == nil {
+		s.devices = map[int64]struct{}{}
+	}
+	s.devices[a.device] = struct{}{}
+}
+
+func (s *step) launched(a *activity) {
+	if a.kind != KindKernel {
+		return
+	}
+	s.kernels++
+	s.kernelTime += a.duration
+	if s.names == nil {
+		s.names = map[uint32]int64{}
+	}
+	s.names[a.name] += a.duration
+}
+
+// phase takes a host range that stands for a phase of the step.
+func (s *step) phase(name string, start, end int64) {
+	start, end = max(start, s.start), min(end, s.end)
+	if end > start {
+		s.addPhase(name, start, end)
+	}
+}
+
+// addPhase takes intervals of one phase in the order of their starts.
+func (s *step) addPhase(name string, start, end int64) {
+	if len(s.phaseAll) >= maxPhaseRanges {
+		s.phaseFull = true
+		return
+	}
+	if s.phases == nil {
+		s.phases = map[string]*union{}
+	}
+	u := s.phases[name]
+	if u == nil {
+		u = &union{}
+		s.phases[name] = u
+	}
+	u.add(start, end)
+	s.phaseAll = append(s.phaseAll, interval{start, end})
+}
+
+// maxPhaseRanges bounds the intervals that a step keeps; a step has a handful.
+const maxPhaseRanges = 1 << 12
+
+// process is one process of the profile: one resource.
+type process struct {
+	pid    int64
+	known  bool // the file says a pid
+	window *node
+	steps  []*step // open ones and those that the device's rows have not passed, by start
+	ids    idSource
+}
+
+// stepAt is the step whose host range holds the instant.
+func (p *process) stepAt(t int64) *step {
+	for i := len(p.steps) - 1; i >= 0; i-- {
+		if s := p.steps[i]; s.start <= t && t < s.end {
+			return s
+		}
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+)
+
+// Options say what becomes of a profile. The zero value is usable.
+type Options struct {
+	Level        Level
+	MaxSpans     int               // per trace; 0 is 2,000 below LevelOperators and no limit from there on; negative is none
+	MaxBytes     int               // of OTLP per trace; 0 is 2 MB below LevelOperators and no limit from there on; negative is none
+	BatchSpans   int               // spans per call of the emit function; 0 is 1,000
+	MemoryLimit  int               // bytes for events before they are spilled to a temporary file; 0 is 64 MiB
+	TempDir      string            // of spill files; empty is that of the operating system
+	Service      string            // service.name where the file does not say
+	JobID        string            // gpu.job.id where the file does not say; makes links across ranks possible
+	Resource     map[string]string // further resource attributes; they win over those of the file
+	Shapes       bool              // write gpu.operation.shapes on operators
+	Scope        string            // name of the instrumentation scope
+	ScopeVersion string
+	RootName     string // name of the span of the window
+}
+
+// Limits of auto.
+const (
+	defaultMaxSpans = 2000
+	defaultMaxBytes = 2_000_000
+	defaultBatch    = 1000
+	defaultMemory   = 64 << 20
+	namesLimit      = 48 << 20
+)
+
+func (o *Options) maxSpans() int { return limit(o.MaxSpans, defaultMaxSpans, o.Level) }
+func (o *Options) maxBytes() int { return limit(o.MaxBytes, defaultMaxBytes, o.Level) }
+
+func limit(v, standard int, l Level) int {
+	switch {
+	case v > 0:
+		return v
+	case v < 0 || l.perStep():
+		return math.MaxInt
+	}
+	return standard
+}
+
+// Device is what a file says about a device.
+type Device struct {
+	Ordinal int64
+	Model   string // empty: not stated
+	ID      string // value of hw.id, where the file says
+}
+
+// Meta is what a file says about itself. Fields that the file does not state are zero.
+type Meta struct {
+	Base         int64 // unix ns of Event.Start 0
+	Devices      []Device
+	Rank         int64
+	HasRank      bool
+	WorldSize    int64
+	LocalRank    int64
+	HasLocalRank bool
+	JobID        string
+	Host         string
+	Service      string
+	TraceParent  string            // W3C traceparent under which the window hangs
+	Resource     map[string]string // resource attributes that the application left in the file
+	TimingSource string            // value of gpu.timing.source of device activities; empty where there is no name for it
+}
+
+// Profile collects the events of one file. It is not safe for concurrent use.
+type Profile struct {
+	Names *Names
+	Meta  Meta
+
+	opts      Options
+	sorter    *sorter
+	scratch   []byte
+	seq       uint32
+	tracks    map[track]uint32
+	trackList []track
+	processes map[int64]*processCount
+	seed      [2]uint64
+	first     int64 // earliest start
+	last      int64 // latest end
+	firstStep int64
+	hasStep   bool
+	counts    [kindCount]int64
+	named     int64 // annotations that stand for something of the application's own
+}
+
+// track is a row of the profile: a thread of the host or a stream of a device.
+type track struct {
+	device bool
+	outer  int64 // process or device
+	inner  int64 // thread or stream
+}
+
+type processCount struct{ calls int64 }
+
+// New begins a profile. Close must be called.
+func New(o Options) *Profile {
+	if o.MemoryLimit == 0 {
+		o.MemoryLimit = defaultMemory
+	}
+	if o.BatchSpans <= 0 {
+		o.BatchSpans = defaultBatch
+	}
+	return &Profile{
+		Names: NewNames(namesLimit), opts: o, sorter: newSorter(o.TempDir, o.MemoryLimit),
+		tracks: map[track]uint32{}, processes: map[int64]*processCount{},
+		seed: [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, first: math.MaxInt64, last: math.MinInt64,
+	}
+}
+
+// Close frees memory and removes the spill file. It may be called twice.
+func (p *Profile) Close() error { return p.sorter.close() }
+
+// Errors of Add.
+var (
+	ErrNegativeDuration = errors.New("negative duration")
+	ErrTimeRange        = errors.New("time out of range")
+	ErrTooManyEvents    = errors.New("more than 2^32-1 events")
+)
+
+// maxTime keeps sums of times within int64: 2^62 ns are 146 years.
+const maxTime = int64(1) << 62
+
+// Add takes one event. ErrNegativeDuration and ErrTimeRange concern that event only; other errors end the profile.
+func (p *Profile) Add(e *Event) error {
+	switch {
+	case e.Duration < 0:
+		return ErrNegativeDuration
+	case e.Start < -maxTime || e.Start > maxTime || e.Duration > maxTime || e.Start+e.Duration > maxTime:
+		return ErrTimeRange
+	case p.seq == math.MaxUint32:
+		return ErrTooManyEvents
+	}
+	p.seq++
+	t := track{false, e.Process, e.Thread}
+	if e.Kind.Device() {
+		t = track{true, e.Device, e.Stream}
+	}
+	id, ok := p.tracks[t]
+	if !ok {
+		id = uint32(len(p.trackList))
+		p.tracks[t] = id
+		p.trackList = append(p.trackList, t)
+	}
+	p.count(e)
+	p.scratch = e.Detail.appendTo(p.scratch[:0])
+	r := record{
+		key: recordKey(e.Kind, e.Start), duration: e.Duration, correlation: e.Correlation, seq: p.seq,
+		name: e.Name, track: id, kind: e.Kind, detail: p.scratch,
+	}
+	if err := p.sorter.add(&r); err != nil {
+		return fmt.Errorf("cannot keep event %d: %w", p.seq, err)
+	}
+	return nil
+}
+
+func (p *Profile) count(e *Event) {
+	p.counts[e.Kind]++
+	if e.Kind != KindMemory {
+		p.first, p.last = min(p.first, e.Start), max(p.last, e.End())
+	}
+	p.seed[0] = mix(p.seed[0] ^ uint64(e.Start))
+	p.seed[1] = mix(p.seed[1] ^ uint64(e.Duration) ^ uint64(e.Correlation)<<20 ^ uint64(e.Name)<<40)
+	switch e.Kind {
+	case KindOperator, KindRuntime, KindAnnotation, KindStep:
+		c := p.processes[e.Process]
+		if c == nil {
+			c = &processCount{}
+			p.processes[e.Process] = c
+		}
+		c.calls++
+	}
+	if e.Kind == KindStep && e.Detail.HasStep && (!p.hasStep || e.Detail.Step < p.firstStep) {
+		p.firstStep, p.hasStep = e.Detail.Step, true
+	}
+	if e.Kind == KindModule || e.Kind == KindAnnotation && !automatic(p.Names.Name(e.Name)) {
+		p.named++
+	}
+}
+
+// mainProcess is the process with most calls; device activities without a launch and ranges of processes that the file
+// only mentions (0 for Python frames, -1 for the profiler's own overhead) are its.
+func (p *Profile) mainProcess() (pid int64, known bool) {
+	var best *processCount
+	for id, c := range p.processes {
+		if best == nil || c.calls > best.calls || c.calls == best.calls && id < pid {
+			best, pid = c, id
+		}
+	}
+	return pid, best != nil
+}
+
+// mix is the finaliser of splitmix64.
+func mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return bits.RotateLeft64(x^x>>31, 17)
+}

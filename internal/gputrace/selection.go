@@ -1,0 +1,147 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+import (
+	"container/heap"
+	"math"
+)
+
+// selection finds what is kept where the rule wants more than the limits on a trace allow: steps first, then whatever
+// is longest. It remembers one cutoff per trace that overflowed.
+type selection struct {
+	*rule
+	maxSpans, maxBytes int
+	perStep            bool
+	traces             map[traceKey]*candidates
+	names              *Names
+}
+
+// traceKey tells traces apart between two sweeps over the same events.
+type traceKey struct {
+	pid  int64
+	step int64 // ordinal, -1: the window
+}
+
+// candidate ranks a span: the greater wins.
+type candidate struct {
+	step     bool
+	duration int64
+	seq      uint32
+	size     int
+}
+
+func (c candidate) less(o candidate) bool {
+	switch {
+	case c.step != o.step:
+		return o.step
+	case c.duration != o.duration:
+		return c.duration < o.duration
+	}
+	return c.seq > o.seq
+}
+
+type candidates struct {
+	heap   candidateHeap
+	bytes  int
+	cut    bool
+	cutoff candidate // the greatest that was cut
+	bySize bool
+}
+
+func (p *Profile) newSelection(r *rule) *selection {
+	return &selection{
+		rule: r, maxSpans: p.opts.maxSpans(), maxBytes: p.opts.maxBytes(), perStep: p.opts.Level.perStep(),
+		traces: map[traceKey]*candidates{}, names: p.Names,
+	}
+}
+
+func (s *selection) limited() bool { return s.maxSpans != math.MaxInt || s.maxBytes != math.MaxInt }
+
+func (s *selection) key(p *process, st *step) traceKey {
+	if st != nil && s.perStep {
+		return traceKey{p.pid, st.ordinal}
+	}
+	return traceKey{p.pid, -1}
+}
+
+// host is the first sweep's: it decides nothing, since what comes later may be longer.
+func (s *selection) host(r *record, depth int, p *process, st *step) bool {
+	if s.rule.host(r, depth) {
+		s.offer(s.key(p, st), s.hostCandidate(r))
+	}
+	return false
+}
+
+func (s *selection) device(a *activity, _ *node, p *process) {
+	if s.rule.device(a) {
+		s.offer(s.key(p, a.launch.step), s.deviceCandidate(a))
+	}
+}
+
+func (s *selection) open(*node, *record) {}
+
+func (s *selection) hostCandidate(r *record) candidate {
+	size := hostSpanSize + len(s.names.Name(r.name))
+	if r.kind == KindStep {
+		size += stepSpanSize
+	}
+	return candidate{r.kind == KindStep, r.duration, r.seq, size}
+}
+
+func (s *selection) deviceCandidate(a *activity) candidate {
+	return candidate{false, a.duration, a.seq, deviceSpanSize + min(len(s.names.Name(a.name)), maxText)}
+}
+
+// Upper estimates of the size of a span in OTLP without its names, from its attributes; a test holds them.
+const (
+	hostSpanSize   = 760 // with a summary
+	stepSpanSize   = 1500
+	deviceSpanSize = 900
+	reservedSpans  = 16 // of each trace, for the window and its devices
+	reservedBytes  = reservedSpans * 2000
+)
+
+func (s *selection) offer(k traceKey, c candidate) {
+	t := s.traces[k]
+	if t == nil {
+		t = &candidates{}
+		s.traces[k] = t
+	}
+	if t.cut && c.less(t.cutoff) {
+		return
+	}
+	heap.Push(&t.heap, c)
+	t.bytes += c.size
+	for len(t.heap) > 1 && (len(t.heap) > s.maxSpans-reservedSpans || t.bytes > s.maxBytes-reservedBytes) {
+		t.bySize = len(t.heap) <= s.maxSpans-reservedSpans
+		least := heap.Pop(&t.heap).(candidate)
+		t.bytes -= least.size
+		if !t.cut || t.cutoff.less(least) {
+			t.cut, t.cutoff = true, least
+		}
+	}
+}
+
+// keeps is the second sweep's decision on what the rule wants.
+func (s *selection) keeps(k traceKey, c candidate) (keep, bySize bool) {
+	t := s.traces[k]
+	if t == nil || !t.cut {
+		return true, false
+	}
+	return t.cutoff.less(c), t.bySize
+}
+
+type candidateHeap []candidate
+
+func (h candidateHeap) Len() int           { return len(h) }
+func (h candidateHeap) Less(i, j int) bool { return h[i].less(h[j]) }
+func (h candidateHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *candidateHeap) Push(x any)        { *h = append(*h, x.(candidate)) }
+func (h *candidateHeap) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}

@@ -1,0 +1,48 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+var shortTypes = map[string]string{
+	"float": "f32", "double": "f64", "c10::Half": "f16", "c10::BFloat16": "bf16", "int": "i32", "long int": "i64",
+	"long": "i64", "unsigned char": "u8", "signed char": "i8", "bool": "bool", "short": "i16",
+	"c10::Float8_e4m3fn": "f8e4m3", "c10::Float8_e5m2": "f8e5m2",
+}
+
+// Shapes reads the types and dimensions of an operator's inputs, as PyTorch writes them in JSON, into the form
+// "f32[1000,1000,3]". Scalars and lists of tensors are left out; what is not of that form gives nothing.
+func Shapes(types, dims string) []string {
+	if dims == "" {
+		return nil
+	}
+	var d []json.RawMessage
+	if json.Unmarshal([]byte(dims), &d) != nil {
+		return nil
+	}
+	var t []string
+	_ = json.Unmarshal([]byte(types), &t)
+	var out []string
+	for i, raw := range d {
+		var shape []int64
+		if json.Unmarshal(raw, &shape) != nil || len(shape) == 0 {
+			continue
+		}
+		name := "?"
+		if i < len(t) {
+			if name = shortTypes[t[i]]; name == "" {
+				name = t[i]
+			}
+		}
+		out = append(out, name+strings.ReplaceAll(fmt.Sprint(shape), " ", ","))
+	}
+	return out
+}

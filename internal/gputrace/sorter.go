@@ -1,0 +1,219 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+import (
+	"bufio"
+	"container/heap"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+)
+
+// sorter keeps records in an arena of bounded size. A full arena is sorted and written to a temporary file (a run);
+// reading merges all runs with what is still in memory. It can be read any number of times.
+type sorter struct {
+	dir    string
+	limit  int
+	arena  []byte
+	index  []entry
+	file   *os.File // all runs, one after the other; removed at once, so that nothing remains after a crash
+	at     int64
+	runs   []run
+	sorted bool
+}
+
+// entry is a record of the arena; key is repeated here, so that most comparisons stay in the index.
+type entry struct {
+	key int64
+	off uint32
+}
+
+type run struct{ off, size int64 }
+
+func newSorter(dir string, limit int) *sorter {
+	return &sorter{dir: dir, limit: min(limit, 1<<31)}
+}
+
+const entrySize = 16
+
+func (s *sorter) add(r *record) error {
+	if need := recordHeader + len(r.detail); len(s.arena)+need+(len(s.index)+1)*entrySize > s.limit && len(s.index) > 0 {
+		if err := s.spill(); err != nil {
+			return err
+		}
+	}
+	s.index = append(s.index, entry{r.key, uint32(len(s.arena))})
+	s.arena = r.appendTo(s.arena)
+	s.sorted = false
+	return nil
+}
+
+func (s *sorter) sort() {
+	if s.sorted {
+		return
+	}
+	slices.SortFunc(s.index, func(a, b entry) int {
+		if a.key != b.key {
+			if a.key < b.key {
+				return -1
+			}
+			return 1
+		}
+		if a.off == b.off {
+			return 0
+		}
+		var x, y record
+		x.header(s.arena[a.off:])
+		y.header(s.arena[b.off:])
+		if x.less(&y) {
+			return -1
+		}
+		return 1
+	})
+	s.sorted = true
+}
+
+func (s *sorter) spill() error {
+	s.sort()
+	if s.file == nil {
+		f, err := os.CreateTemp(s.dir, "otelgpu-spill-*")
+		if err != nil {
+			return fmt.Errorf("cannot create spill file: %w", err)
+		}
+		s.file = f
+		_ = os.Remove(f.Name()) // works where open files may be removed; close removes it elsewhere
+	}
+	w := bufio.NewWriterSize(io.NewOffsetWriter(s.file, s.at), 256<<10)
+	start := s.at
+	for _, e := range s.index {
+		b := s.arena[e.off:]
+		n := recordHeader + int(binary.LittleEndian.Uint32(b[36:]))
+		if _, err := w.Write(b[:n]); err != nil {
+			return fmt.Errorf("cannot write spill file: %w", err)
+		}
+		s.at += int64(n)
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("cannot write spill file: %w", err)
+	}
+	s.runs = append(s.runs, run{start, s.at - start})
+	s.arena, s.index = s.arena[:0], s.index[:0]
+	return nil
+}
+
+func (s *sorter) close() error {
+	s.arena, s.index = nil, nil
+	if s.file == nil {
+		return nil
+	}
+	err := s.file.Close()
+	_ = os.Remove(s.file.Name())
+	s.file = nil
+	return err
+}
+
+// each calls f for every record in order. The record is valid during the call.
+func (s *sorter) each(f func(*record) error) error {
+	s.sort()
+	if len(s.runs) == 0 {
+		var r record
+		for _, e := range s.index {
+			r.load(s.arena[e.off:])
+			if err := f(&r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	size := max(16<<10, min(256<<10, (16<<20)/(len(s.runs)+1)))
+	h := make(merge, 0, len(s.runs)+1)
+	for _, r := range s.runs {
+		h = append(h, &source{r: bufio.NewReaderSize(io.NewSectionReader(s.file, r.off, r.size), size)})
+	}
+	if len(s.index) > 0 {
+		h = append(h, &source{s: s})
+	}
+	for i := 0; i < len(h); {
+		switch err := h[i].next(); {
+		case errors.Is(err, io.EOF):
+			h = append(h[:i], h[i+1:]...)
+		case err != nil:
+			return err
+		default:
+			i++
+		}
+	}
+	heap.Init(&h)
+	for len(h) > 0 {
+		top := h[0]
+		if err := f(&top.rec); err != nil {
+			return err
+		}
+		switch err := top.next(); {
+		case errors.Is(err, io.EOF):
+			heap.Pop(&h)
+		case err != nil:
+			return err
+		default:
+			heap.Fix(&h, 0)
+		}
+	}
+	return nil
+}
+
+// load reads a whole record; detail points into b.
+func (r *record) load(b []byte) {
+	n := r.header(b)
+	r.detail = b[recordHeader : recordHeader+n : recordHeader+n]
+}
+
+// source is one sorted run while it is merged: a part of the file, or the arena.
+type source struct {
+	rec record
+	r   *bufio.Reader
+	buf []byte
+	s   *sorter
+	pos int
+}
+
+func (s *source) next() error {
+	if s.s != nil {
+		if s.pos == len(s.s.index) {
+			return io.EOF
+		}
+		s.rec.load(s.s.arena[s.s.index[s.pos].off:])
+		s.pos++
+		return nil
+	}
+	head, err := s.r.Peek(recordHeader)
+	if err != nil {
+		if len(head) > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	n := s.rec.header(head)
+	_, _ = s.r.Discard(recordHeader)
+	s.buf = slices.Grow(s.buf[:0], n)[:n]
+	s.rec.detail = s.buf
+	_, err = io.ReadFull(s.r, s.buf)
+	return err
+}
+
+type merge []*source
+
+func (m merge) Len() int           { return len(m) }
+func (m merge) Less(i, j int) bool { return m[i].rec.less(&m[j].rec) }
+func (m merge) Swap(i, j int)      { m[i], m[j] = m[j], m[i] }
+func (m *merge) Push(x any)        { *m = append(*m, x.(*source)) }
+func (m *merge) Pop() any {
+	old := *m
+	x := old[len(old)-1]
+	*m = old[:len(old)-1]
+	return x
+}

@@ -1,0 +1,134 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+import (
+	"context"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// spans writes spans into batches of bounded size.
+type spans struct {
+	p       *Profile
+	ctx     context.Context
+	emit    func(context.Context, ptrace.Traces) error
+	batch   ptrace.Traces
+	scopes  map[int64]ptrace.ScopeSpans // of the batch, by process
+	count   int
+	written int64
+	cut     int64
+	err     error
+	short   map[uint32]string
+	devices map[int64]Device
+	only    *Device // the device that all rows stand for, where the file's numbers do not match
+}
+
+func newSpans(ctx context.Context, p *Profile, emit func(context.Context, ptrace.Traces) error) *spans {
+	s := &spans{p: p, ctx: ctx, emit: emit, short: map[uint32]string{}, devices: map[int64]Device{}}
+	same := true
+	for i, d := range p.Meta.Devices {
+		s.devices[d.Ordinal] = d
+		same = same && d.Model == p.Meta.Devices[0].Model
+		if i == 0 {
+			s.only = &Device{Model: d.Model}
+		}
+	}
+	if !same {
+		s.only = nil
+	}
+	s.reset()
+	return s
+}
+
+func (s *spans) reset() {
+	s.batch, s.scopes, s.count = ptrace.NewTraces(), map[int64]ptrace.ScopeSpans{}, 0
+}
+
+func (s *spans) flush() error {
+	if s.err == nil && s.count > 0 {
+		s.err = s.emit(s.ctx, s.batch)
+	}
+	s.reset()
+	return s.err
+}
+
+// device finds what the file says about a device. Files of one model are answered for any ordinal: some number
+// their devices otherwise in the list than in the rows.
+func (s *spans) deviceOf(ordinal int64) Device {
+	if d, ok := s.devices[ordinal]; ok {
+		return d
+	}
+	if s.only != nil {
+		return *s.only
+	}
+	return Device{}
+}
+
+func (s *spans) new(p *process, c place, parent pcommon.SpanID, start, end int64) ptrace.Span {
+	if s.count >= s.p.opts.BatchSpans {
+		_ = s.flush()
+	}
+	ss, ok := s.scopes[p.pid]
+	if !ok {
+		rs := s.batch.ResourceSpans().AppendEmpty()
+		s.resource(rs.Resource().Attributes(), p)
+		ss = rs.ScopeSpans().AppendEmpty()
+		ss.Scope().SetName(s.p.opts.Scope)
+		ss.Scope().SetVersion(s.p.opts.ScopeVersion)
+		s.scopes[p.pid] = ss
+	}
+	s.count++
+	s.written++
+	sp := ss.Spans().AppendEmpty()
+	sp.SetTraceID(c.trace)
+	sp.SetSpanID(c.span)
+	sp.SetParentSpanID(parent)
+	sp.SetKind(ptrace.SpanKindInternal)
+	sp.SetStartTimestamp(pcommon.Timestamp(s.p.Meta.Base + start))
+	sp.SetEndTimestamp(pcommon.Timestamp(s.p.Meta.Base + end))
+	return sp
+}
+
+func (s *spans) shortName(id uint32) string {
+	n, ok := s.short[id]
+	if !ok {
+		n = clip(ShortName(s.p.Names.Name(id)), maxName)
+		s.short[id] = n
+	}
+	return n
+}
+
+func (s *spans) resource(m pcommon.Map, p *process) {
+	meta, o := &s.p.Meta, &s.p.opts
+	service := o.Service
+	if meta.Service != "" {
+		service = meta.Service
+	}
+	putText(m, semconv.ServiceNameKey, service)
+	if p.known {
+		m.PutInt(string(semconv.ProcessPidKey), p.pid)
+	}
+	putText(m, semconv.HostNameKey, meta.Host)
+	putText(m, semconv.GPUJobIDKey, s.p.job())
+	if meta.HasRank {
+		m.PutInt(string(semconv.GPUJobRankKey), meta.Rank)
+	}
+	if meta.HasLocalRank {
+		m.PutInt(string(semconv.GPUJobLocalRankKey), meta.LocalRank)
+	}
+	if meta.WorldSize > 0 {
+		m.PutInt(string(semconv.GPUJobWorldSizeKey), meta.WorldSize)
+	}
+	m.PutStr(string(semconv.GPUTraceDetailKey), o.Level.String())
+	for k, v := range meta.Resource {
+		m.PutStr(k, v)
+	}
+	for k, v := range o.Resource {
+		m.PutStr(k, v)
+	}
+}

@@ -1,0 +1,255 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+import (
+	"context"
+	"strings"
+)
+
+// activity is a device event during the sweep.
+type activity struct {
+	kind           Kind
+	seq            uint32
+	start, end     int64
+	duration       int64
+	name           uint32
+	corr           int64
+	device, stream int64
+	comm           bool
+	detail         Detail
+	launch         launch
+	hasLaunch      bool
+}
+
+// launch is a host call that may have put work on a device.
+type launch struct {
+	start, end int64
+	node       *node
+	process    *process
+	step       *step
+}
+
+// visitor is what a sweep is for: choosing spans, or writing them.
+type visitor interface {
+	// host reports whether the range gets a span; it is asked for every range in order.
+	host(r *record, depth int, p *process, s *step) (keep bool)
+	// device is called for every activity, with the node that stands above it.
+	device(a *activity, above *node, p *process)
+	// open is called for every new node.
+	open(n *node, r *record)
+}
+
+// sweep goes over all events by time.
+type sweep struct {
+	p         *Profile
+	v         visitor
+	threads   []thread // by track
+	processes map[int64]*process
+	main      *process
+	launches  [2]map[int64]launch // young and old, so that forgetting is cheap
+	forgotten int64
+	steps     int64
+	comm      map[uint32]bool // by name
+	act       activity
+	devices   map[int64]*deviceWindow
+}
+
+type thread struct {
+	stack   []frame
+	process *process
+}
+
+// frame is an open host range.
+type frame struct {
+	end   int64
+	node  *node // nearest range with a span, this one included
+	step  *step
+	depth int // operators around it
+}
+
+// launchMemory is how many launches are remembered at least; twice that at most.
+const launchMemory = 200_000
+
+func (p *Profile) newSweep(v visitor) *sweep {
+	s := &sweep{
+		p: p, v: v, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
+		comm: map[uint32]bool{}, devices: map[int64]*deviceWindow{},
+	}
+	s.launches[0], s.launches[1] = map[int64]launch{}, map[int64]launch{}
+	pid, known := p.mainProcess()
+	s.main = p.newProcess(pid, known)
+	s.processes[pid] = s.main
+	for id := range p.processes {
+		if s.processes[id] == nil {
+			s.processes[id] = p.newProcess(id, true)
+		}
+	}
+	for i, t := range p.trackList {
+		if t.device {
+			continue
+		}
+		if s.threads[i].process = s.processes[t.outer]; s.threads[i].process == nil {
+			s.threads[i].process = s.main
+		}
+	}
+	return s
+}
+
+func (s *sweep) run(ctx context.Context) error {
+	n := 0
+	return s.p.sorter.each(func(r *record) error {
+		if n++; n&0xfff == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		switch {
+		case r.kind.Device():
+			s.device(r)
+		case r.kind == KindMemory:
+			s.memory(r)
+		default:
+			s.host(r)
+		}
+		return nil
+	})
+}
+
+func (s *sweep) host(r *record) {
+	th := &s.threads[r.track]
+	start, end := r.key, r.key+r.duration
+	st := th.stack
+	for len(st) > 0 && st[len(st)-1].end <= start {
+		st = st[:len(st)-1]
+	}
+	f := frame{end: end, node: th.process.window}
+	if len(st) > 0 {
+		top := &st[len(st)-1]
+		f.node, f.step, f.depth = top.node.live(), top.step, top.depth
+	}
+	if f.step == nil {
+		if f.step = th.process.stepAt(start); f.step != nil && f.node == th.process.window && f.step.node != nil {
+			f.node = f.step.node.live()
+		}
+	}
+	if r.kind == KindStep {
+		f.step = s.newStep(r, th.process)
+	} else if f.step != nil && (r.kind == KindAnnotation || r.kind == KindOperator) {
+		if ph := phase(s.p.Names.Name(r.name)); ph != "" {
+			f.step.phase(ph, start, end)
+		}
+	}
+	if s.v.host(r, f.depth, th.process, f.step) {
+		n := s.newNode(r, f.node, f.step, th.process)
+		if r.kind == KindStep {
+			f.step.node = n
+		}
+		f.node = n
+		s.v.open(n, r)
+	} else {
+		f.node.sum.ranges++
+	}
+	if r.kind == KindOperator {
+		f.depth++
+	}
+	if r.kind == KindRuntime && r.correlation != 0 {
+		s.remember(r.correlation, launch{start, end, f.node, th.process, f.step})
+	}
+	if r.duration > 0 {
+		st = append(st, f)
+	}
+	th.stack = st
+}
+
+func (s *sweep) newStep(r *record, p *process) *step {
+	st := &step{start: r.key, end: r.key + r.duration}
+	var d Detail
+	d.decode(r.detail)
+	st.index, st.hasIndex = d.Step, d.HasStep
+	st.ordinal, s.steps = s.steps, s.steps+1
+	p.steps = append(p.steps, st)
+	return st
+}
+
+func (s *sweep) remember(corr int64, l launch) {
+	if len(s.launches[0]) >= launchMemory {
+		s.forgotten += int64(len(s.launches[1]))
+		s.launches[0], s.launches[1] = s.launches[1], s.launches[0]
+		clear(s.launches[0])
+	}
+	s.launches[0][corr] = l
+}
+
+func (s *sweep) launchOf(corr int64) (launch, bool) {
+	if corr == 0 {
+		return launch{}, false
+	}
+	l, ok := s.launches[0][corr]
+	if !ok {
+		l, ok = s.launches[1][corr]
+	}
+	return l, ok
+}
+
+func (s *sweep) device(r *record) {
+	t := s.p.trackList[r.track]
+	a := &s.act
+	*a = activity{
+		kind: r.kind, seq: r.seq, start: r.start(), duration: r.duration, name: r.name, corr: r.correlation,
+		device: t.outer, stream: t.inner,
+	}
+	a.end = a.start + a.duration
+	a.detail.decode(r.detail)
+	a.comm = r.kind == KindKernel && s.isComm(r.name)
+	a.launch, a.hasLaunch = s.launchOf(r.correlation)
+	proc, above := s.main, s.main.window
+	if a.hasLaunch {
+		proc, above = a.launch.process, a.launch.node.live()
+	}
+	if st := a.launch.step; st != nil {
+		st.launched(a)
+	}
+	s.clip(proc, a)
+	d := s.devices[a.device]
+	if d == nil {
+		d = newDeviceWindow(a.device, proc)
+		s.devices[a.device] = d
+	}
+	d.add(a)
+	s.v.device(a, above, proc)
+}
+
+// clip gives the activity to the steps during which it ran, whoever launched it, and forgets steps that ended before it:
+// activities come by start.
+func (s *sweep) clip(p *process, a *activity) {
+	keep := 0
+	for keep < len(p.steps) && p.steps[keep].end+skew <= a.start {
+		keep++
+	}
+	if keep > 0 {
+		p.steps = append(p.steps[:0], p.steps[keep:]...)
+	}
+	for _, st := range p.steps {
+		if st.start >= a.end {
+			break
+		}
+		st.device(a)
+	}
+}
+
+func (s *sweep) isComm(name uint32) bool {
+	c, ok := s.comm[name]
+	if !ok {
+		c = IsCommunication(s.p.Names.Name(name))
+		s.comm[name] = c
+	}
+	return c
+}
+
+func (s *sweep) memory(*record) {}
+
+func launches(name string) bool { return containsAny(name, launching) }
+
+func waits(name string) bool {
+	return containsAny(name, waiting) && !strings.Contains(name, "Attribute")
+}

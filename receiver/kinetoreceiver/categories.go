@@ -1,0 +1,52 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinetoreceiver
+
+import (
+	"bytes"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
+)
+
+// Categories of events that are read for something else than spans, or not at all.
+const (
+	kindNone   gputrace.Kind = 255 - iota // counted by category and left out
+	kindIgnore                            // known to repeat what other events say
+)
+
+// category maps the names of all generations of the format: 2021 (Operator, Runtime, Kernel, Memcpy), 2022 on (cpu_op,
+// cuda_runtime, kernel, gpu_memcpy), and those of other devices (privateuse1, XPU, MTIA, HPU).
+func category(cat []byte) gputrace.Kind {
+	switch string(cat) {
+	case "cpu_op", "Operator", "hpu_op", "cpu_instant_event":
+		return gputrace.KindOperator
+	case "user_annotation":
+		return gputrace.KindAnnotation
+	case "python_function":
+		return gputrace.KindFrame
+	case "cuda_runtime", "cuda_driver", "Runtime", "runtime", "hip_runtime":
+		return gputrace.KindRuntime
+	case "kernel", "Kernel":
+		return gputrace.KindKernel
+	case "gpu_memcpy", "Memcpy", "memcpy":
+		return gputrace.KindCopy
+	case "gpu_memset", "Memset", "memset":
+		return gputrace.KindMemset
+	case "gpu_user_annotation", "Trace", "overhead", "cuda_sync", "cuda_event":
+		return kindIgnore
+	}
+	switch {
+	case bytes.EqualFold(cat, []byte("kernel")):
+		return gputrace.KindKernel
+	case bytes.EqualFold(cat, []byte("gpu_memcpy")), bytes.EqualFold(cat, []byte("memcpy")):
+		return gputrace.KindCopy
+	case bytes.EqualFold(cat, []byte("gpu_memset")), bytes.EqualFold(cat, []byte("memset")):
+		return gputrace.KindMemset
+	case bytes.HasSuffix(cat, []byte("_runtime")), bytes.HasSuffix(cat, []byte("_driver")):
+		return gputrace.KindRuntime
+	case len(cat) == 0:
+		return kindNone
+	}
+	return gputrace.KindOther
+}

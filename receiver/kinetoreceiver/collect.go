@@ -1,0 +1,152 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinetoreceiver
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
+)
+
+// collect hands the events of a trace to a profile.
+type collect struct {
+	p       *gputrace.Profile
+	meta    metaReader
+	event   gputrace.Event
+	shapes  bool
+	skipped map[string]int64
+	texts   map[string]int64 // numbers that stand for thread and process ids that are no numbers
+	kernels bool
+}
+
+var (
+	stepPrefix   = []byte("ProfilerStep#")
+	modulePrefix = []byte("nn.Module: ")
+)
+
+func (c *collect) skip(why string) { c.skipped[why]++ }
+
+// Event takes one event; what cannot be used is counted by reason.
+func (c *collect) Event(j *chromejson.Event) error {
+	switch j.Phase {
+	case 'X':
+	case 's', 't', 'f', 'M': // flows repeat the correlation; names of rows
+		return nil
+	case 'i', 'I':
+		c.skip("instant event")
+		return nil
+	case 0:
+		c.skip("event without a phase")
+		return nil
+	default:
+		c.skip("phase " + strconv.QuoteRune(rune(j.Phase)))
+		return nil
+	}
+	if j.Escaped {
+		j.Name, j.Cat = chromejson.Text(j.Name), chromejson.Text(j.Cat)
+	}
+	e := &c.event
+	*e = gputrace.Event{Kind: category(j.Cat)}
+	name := j.Name
+	switch e.Kind {
+	case kindIgnore:
+		return nil
+	case kindNone:
+		c.skip("event without a category")
+		return nil
+	case gputrace.KindOperator, gputrace.KindAnnotation:
+		if bytes.HasPrefix(name, stepPrefix) {
+			if n, err := strconv.ParseInt(string(name[len(stepPrefix):]), 10, 64); err == nil {
+				e.Kind, e.Detail.Step, e.Detail.HasStep = gputrace.KindStep, n, true
+			}
+		}
+	case gputrace.KindFrame:
+		if bytes.HasPrefix(name, modulePrefix) {
+			e.Kind = gputrace.KindModule
+		}
+	}
+	var ok bool
+	if e.Start, ok = chromejson.Micros(j.TS); !ok {
+		c.skip("start time missing or no number")
+		return nil
+	}
+	if e.Duration, ok = chromejson.Micros(j.Dur); !ok {
+		c.skip("duration missing or no number")
+		return nil
+	}
+	if len(name) == 0 {
+		name = j.Cat
+	}
+	c.arguments(e, j, &name)
+	e.Name = c.p.Names.Bytes(name)
+	switch err := c.p.Add(e); {
+	case errors.Is(err, gputrace.ErrNegativeDuration), errors.Is(err, gputrace.ErrTimeRange):
+		c.skip(err.Error())
+		return nil
+	default:
+		return err
+	}
+}
+
+func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name *[]byte) {
+	if e.Kind.Device() {
+		var device, stream bool
+		if e.Kind == gputrace.KindCopy {
+			e.Detail.Direction, e.Detail.HostMemory = gputrace.CopyKind(string(*name))
+		}
+		deviceArgs(e, j.Args, &device, &stream)
+		if !device {
+			e.Device = c.id(j.PID)
+		}
+		if !stream {
+			e.Stream = c.id(j.TID)
+		}
+		return
+	}
+	e.Process, e.Thread = c.id(j.PID), c.id(j.TID)
+	switch e.Kind {
+	case gputrace.KindRuntime:
+		runtimeArgs(e, j.Args)
+	case gputrace.KindOperator:
+		operatorArgs(&e.Detail, j.Args, c.shapes)
+	case gputrace.KindAnnotation, gputrace.KindStep:
+		annotationArgs(&e.Detail, j.Args)
+		if e.Kind == gputrace.KindAnnotation && bytes.Contains(*name, []byte("00-")) {
+			rest, parent := gputrace.FindTraceParent(string(*name))
+			if parent != "" && gputrace.ParseTraceParent(parent) == nil {
+				e.Detail.TraceParent, *name = parent, []byte(rest)
+			}
+		}
+	}
+}
+
+// id is a process or thread as a number: the number itself, the one at the end of "stream 7", else one made up, below
+// zero so that it meets none.
+func (c *collect) id(v []byte) int64 {
+	if n, ok := chromejson.Int(v); ok {
+		return n
+	}
+	s := string(unquote(v))
+	if n, err := strconv.ParseInt(s[strings.LastIndexByte(s, ' ')+1:], 10, 64); err == nil {
+		return n
+	}
+	n, ok := c.texts[s]
+	if !ok && len(c.texts) < maxTexts {
+		n = -1000 - int64(len(c.texts))
+		c.texts[s] = n
+	}
+	return n
+}
+
+// maxTexts bounds the table of ids that are no numbers.
+const maxTexts = 1 << 16
+
+func (c *collect) Meta(key, value []byte) error {
+	c.meta.field(string(key), value)
+	return nil
+}

@@ -1,0 +1,19 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package chromejson reads the JSON object or array form of Chrome traces as a stream, in one pass over a window of
+// fixed size.
+//
+// It knows the fields of a trace event and nothing of their meaning. Values are slices of the window, valid during the
+// call that hands them over. Times are read as exact decimals of microseconds into integer nanoseconds.
+//
+//	file, gunzip ──► window ──► event: fields at known keys, one pass ──► Handler.Event
+//	                  │           (cut off by the window's end: shift, fill, begin the event again)
+//	                  └──► other keys of the top level ──► Handler.Meta
+//
+// # Why not a JSON library
+//
+// General readers either build the document in memory or pay for every token. Profiler files are gigabytes of objects
+// with a dozen known keys, of which most values are skipped; skipping looks at eight bytes at a time. The price is that
+// skipped values are checked for balanced brackets and terminated strings only: numbers and literals inside them are not.
+package chromejson

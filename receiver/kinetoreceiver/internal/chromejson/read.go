@@ -1,0 +1,308 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chromejson
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Handler takes what a trace holds, in the order of the file. Slices are valid during the call. An error ends reading
+// and is returned as it is.
+type Handler interface {
+	// Event takes one element of traceEvents, or of a trace that is an array.
+	Event(e *Event) error
+	// Meta takes every other field of the top level: the key without quotes, the value as raw JSON.
+	Meta(key, value []byte) error
+}
+
+// Errors of Read; both are wrapped with what was found and where.
+var (
+	ErrNotTrace  = errors.New("not a Chrome trace")
+	ErrSyntax    = errors.New("broken JSON")
+	ErrTruncated = errors.New("truncated")
+)
+
+const (
+	window    = 1 << 20
+	maxWindow = 64 << 20 // of one event or field
+)
+
+// Stats counts what Read went through.
+type Stats struct {
+	Bytes  int64 // of JSON
+	Events int64
+}
+
+type reader struct {
+	r     io.Reader
+	buf   []byte
+	pos   int
+	off   int64 // of buf[0] in the stream
+	eof   bool
+	h     Handler
+	stats Stats
+	event Event
+}
+
+// Read reads a whole trace. Without the key traceEvents, a top-level object is refused, so is an empty stream.
+func Read(r io.Reader, h Handler) (Stats, error) {
+	d := &reader{r: r, h: h, buf: make([]byte, 0, window)}
+	err := d.document()
+	d.stats.Bytes = d.off + int64(d.pos)
+	return d.stats, err
+}
+
+// fill makes the window hold more of the stream, from pos on. At the end of the stream it is io.EOF.
+func (d *reader) fill() error {
+	if d.eof {
+		return io.EOF
+	}
+	if d.pos > 0 {
+		n := copy(d.buf, d.buf[d.pos:])
+		d.buf = d.buf[:n]
+		d.off += int64(d.pos)
+		d.pos = 0
+	}
+	if len(d.buf) > cap(d.buf)/2 { // what was begun is long: a larger window, else every fill would read little
+		if cap(d.buf) >= maxWindow {
+			return fmt.Errorf("%w: a value at byte %d is longer than %d bytes", ErrSyntax, d.off, maxWindow)
+		}
+		d.buf = slices.Grow(d.buf, cap(d.buf))
+	}
+	for empty := 0; ; {
+		n, err := d.r.Read(d.buf[len(d.buf):cap(d.buf)])
+		d.buf = d.buf[:len(d.buf)+n]
+		switch {
+		case errors.Is(err, io.EOF):
+			if d.eof = true; n == 0 {
+				return io.EOF
+			}
+			return nil
+		case err != nil:
+			return err
+		case n > 0:
+			return nil
+		}
+		if empty++; empty > 100 {
+			return io.ErrNoProgress
+		}
+	}
+}
+
+// peek is the next byte that is not white space.
+func (d *reader) peek() (byte, error) {
+	for {
+		if d.pos = space(d.buf, d.pos); d.pos < len(d.buf) {
+			return d.buf[d.pos], nil
+		}
+		if err := d.fill(); err != nil {
+			return 0, d.ended(err)
+		}
+	}
+}
+
+func (d *reader) ended(err error) error {
+	if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: the file ends at byte %d, after %d events", ErrTruncated, d.off+int64(len(d.buf)), d.stats.Events)
+	}
+	return err
+}
+
+func (d *reader) syntax(at int, what string) error {
+	return fmt.Errorf("%w at byte %d, after %d events: %s", ErrSyntax, d.off+int64(at), d.stats.Events, what)
+}
+
+// more resolves an error of scanning at pos: nil means that the window holds more now and scanning begins again.
+func (d *reader) more(err error) error {
+	var s *syntaxError
+	if errors.As(err, &s) {
+		return d.syntax(s.at, s.what)
+	}
+	if err = d.fill(); err != nil {
+		return d.ended(err)
+	}
+	return nil
+}
+
+func (d *reader) document() error {
+	c, err := d.peek()
+	if err != nil {
+		if d.off == 0 && len(d.buf) == 0 && errors.Is(err, ErrTruncated) {
+			return fmt.Errorf("%w: it is empty", ErrNotTrace)
+		}
+		return err
+	}
+	if c == 0xef { // byte order mark
+		for len(d.buf) < d.pos+3 {
+			if err := d.fill(); err != nil {
+				return d.ended(err)
+			}
+		}
+		d.pos += 3
+		if c, err = d.peek(); err != nil {
+			return err
+		}
+	}
+	switch c {
+	case '{':
+		err = d.object()
+	case '[':
+		err = d.events(true)
+	default:
+		return fmt.Errorf("%w: it begins with %q, not with { or [", ErrNotTrace, c)
+	}
+	if err != nil {
+		return err
+	}
+	switch c, err = d.peek(); {
+	case err == nil:
+		return d.syntax(d.pos, fmt.Sprintf("%q after the end of the trace", c))
+	case errors.Is(err, ErrTruncated):
+		return nil
+	}
+	return err
+}
+
+func (d *reader) object() error {
+	d.pos++
+	found := false
+	if c, err := d.peek(); err != nil {
+		return err
+	} else if c == '}' {
+		return fmt.Errorf("%w: it has no traceEvents", ErrNotTrace)
+	}
+	for {
+		name, err := d.field()
+		if err != nil {
+			return err
+		}
+		c, err := d.peek()
+		if err != nil {
+			return err
+		}
+		if name == "traceEvents" && c == '[' {
+			found = true
+			err = d.events(false)
+		} else {
+			err = d.meta(name)
+		}
+		if err != nil {
+			return err
+		}
+		if c, err = d.peek(); err != nil {
+			return err
+		}
+		d.pos++
+		switch c {
+		case ',':
+			if _, err = d.peek(); err != nil {
+				return err
+			}
+		case '}':
+			if !found {
+				return fmt.Errorf("%w: it has no traceEvents", ErrNotTrace)
+			}
+			return nil
+		default:
+			return d.syntax(d.pos-1, "a comma or bracket is missing at the top level")
+		}
+	}
+}
+
+// field reads a key of the top level and its colon.
+func (d *reader) field() (string, error) {
+	for {
+		if d.buf[d.pos] != '"' {
+			return "", d.syntax(d.pos, "a key is missing at the top level")
+		}
+		k, next, err := key(d.buf, d.pos)
+		if err != nil {
+			if err = d.more(err); err != nil {
+				return "", err
+			}
+			continue
+		}
+		name := string(k)
+		d.pos = next
+		c, err := d.peek()
+		if err != nil {
+			return "", err
+		}
+		if c != ':' {
+			return "", d.syntax(d.pos, "a colon is missing at the top level")
+		}
+		d.pos++
+		return name, nil
+	}
+}
+
+func (d *reader) meta(name string) error {
+	for {
+		end, err := skip(d.buf, d.pos)
+		if err == nil {
+			v := d.buf[d.pos:end]
+			d.pos = end
+			return d.h.Meta([]byte(name), v)
+		}
+		if err = d.more(err); err != nil {
+			return err
+		}
+	}
+}
+
+// events reads the array at pos. Where it is the whole file, its closing bracket may be missing, as Chrome's format
+// allows for programs that crash while they write.
+func (d *reader) events(whole bool) error {
+	d.pos++
+	first := true
+	for {
+		c, err := d.peek()
+		if err != nil {
+			if whole && !first && errors.Is(err, ErrTruncated) {
+				return nil
+			}
+			return err
+		}
+		if c == ']' {
+			d.pos++
+			return nil
+		}
+		if c == ',' && !first {
+			d.pos++
+			if c, err = d.peek(); err != nil {
+				return err
+			}
+			if c == ']' { // some writers end with a comma
+				d.pos++
+				return nil
+			}
+		} else if !first {
+			return d.syntax(d.pos, "a comma is missing between events")
+		}
+		first = false
+		if c != '{' {
+			return d.syntax(d.pos, "an event is not an object")
+		}
+		if err = d.one(); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *reader) one() error {
+	for {
+		end, err := d.event.parse(d.buf, d.pos)
+		if err == nil {
+			d.pos = end
+			d.stats.Events++
+			return d.h.Event(&d.event)
+		}
+		if err = d.more(err); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,180 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chromejson
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math/bits"
+)
+
+// errShort: the value goes on past the end of the window.
+var errShort = errors.New("short")
+
+// syntaxError is what is wrong at b[at:].
+type syntaxError struct {
+	at   int
+	what string
+}
+
+func (e *syntaxError) Error() string { return e.what }
+
+// space returns the index of the first byte at or after i that is not white space, or len(b).
+func space(b []byte, i int) int {
+	for i < len(b) && b[i] <= ' ' && (b[i] == ' ' || b[i] == '\n' || b[i] == '\r' || b[i] == '\t') {
+		i++
+	}
+	return i
+}
+
+// str reads the string at b[i], which is its opening quote: the bytes between the quotes and the index after them.
+func str(b []byte, i int) (s []byte, escaped bool, next int, err error) {
+	start := i + 1
+	j := start
+	for {
+		n := bytes.IndexByte(b[j:], '"')
+		if n < 0 {
+			return nil, false, i, errShort
+		}
+		j += n
+		k := j - 1
+		for k >= start && b[k] == '\\' {
+			k--
+		}
+		if (j-1-k)&1 == 0 {
+			break
+		}
+		j++
+	}
+	s = b[start:j]
+	return s, bytes.IndexByte(s, '\\') >= 0, j + 1, nil
+}
+
+// key reads a key of an object, which is short and without escapes: the bytes between the quotes.
+func key(b []byte, i int) (k []byte, next int, err error) {
+	for j := i + 1; j < len(b); j++ {
+		switch b[j] {
+		case '"':
+			return b[i+1 : j], j + 1, nil
+		case '\\':
+			k, _, next, err = str(b, i)
+			return k, next, err
+		}
+	}
+	return nil, i, errShort
+}
+
+// skipString returns the index after the string at b[i].
+func skipString(b []byte, i int) (int, error) {
+	j := i + 1
+	for {
+		n := bytes.IndexByte(b[j:], '"')
+		if n < 0 {
+			return i, errShort
+		}
+		j += n
+		k := j - 1
+		for b[k] == '\\' { // ends at the opening quote
+			k--
+		}
+		if (j-1-k)&1 == 0 {
+			return j + 1, nil
+		}
+		j++
+	}
+}
+
+const (
+	lows  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// structural has the high bit of the bytes set (and perhaps of bytes after one of those) that are a quote or a bracket.
+func structural(x uint64) uint64 {
+	q := x ^ (lows * '"')
+	y := x | lows*0x20 // [ and { are alike, so are ] and }
+	o := y ^ (lows * '{')
+	c := y ^ (lows * '}')
+	return ((q-lows)&^q | (o-lows)&^o | (c-lows)&^c) & highs
+}
+
+// skip returns the index after the value at b[i]. A value at the very end of b is taken as cut off.
+func skip(b []byte, i int) (int, error) {
+	if i >= len(b) {
+		return i, errShort
+	}
+	switch b[i] {
+	case '"':
+		return skipString(b, i)
+	case '{', '[':
+		return skipNested(b, i)
+	case ',', '}', ']', ':':
+		return i, &syntaxError{i, "a value is missing"}
+	}
+	return skipScalar(b, i)
+}
+
+// skipScalar returns the index after a number or literal.
+func skipScalar(b []byte, i int) (int, error) {
+	for j := i; j < len(b); j++ {
+		switch c := b[j]; {
+		case c == ',' || c == '}' || c == ']' || c <= ' ':
+			if j == i {
+				return i, &syntaxError{i, "a value is missing"}
+			}
+			return j, nil
+		case c == '"' || c == '{' || c == '[' || c == ':' || c >= 0x7f:
+			return j, &syntaxError{j, "unexpected character in a number or literal"}
+		}
+	}
+	return i, errShort
+}
+
+func skipNested(b []byte, i int) (int, error) {
+	const maxDepth = 1 << 12
+	// A stack of bits: which brackets are open is checked for the first 64 levels, their number beyond.
+	var kinds uint64
+	depth := 0
+	j := i
+	for {
+		for j+8 <= len(b) {
+			m := structural(binary.LittleEndian.Uint64(b[j:]))
+			if m != 0 {
+				j += bits.TrailingZeros64(m) >> 3
+				break
+			}
+			j += 8
+		}
+		if j >= len(b) {
+			return i, errShort
+		}
+		switch c := b[j]; c {
+		case '"':
+			next, err := skipString(b, j)
+			if err != nil {
+				return i, err
+			}
+			j = next
+			continue
+		case '{', '[':
+			if depth++; depth > maxDepth {
+				return j, &syntaxError{j, "nested too deeply"}
+			}
+			kinds <<= 1
+			if c == '{' {
+				kinds |= 1
+			}
+		case '}', ']':
+			if depth <= 64 && (kinds&1 == 1) != (c == '}') {
+				return j, &syntaxError{j, "brackets do not match"}
+			}
+			kinds >>= 1
+			if depth--; depth == 0 {
+				return j + 1, nil
+			}
+		}
+		j++
+	}
+}

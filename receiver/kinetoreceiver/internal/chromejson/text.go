@@ -1,0 +1,46 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chromejson
+
+import "encoding/json"
+
+// Text is a raw JSON string without its quotes, with escapes resolved. What is no valid JSON string is returned as it is.
+func Text(raw []byte) []byte {
+	quoted := make([]byte, 0, len(raw)+2)
+	quoted = append(append(append(quoted, '"'), raw...), '"')
+	var s string
+	if json.Unmarshal(quoted, &s) != nil {
+		return raw
+	}
+	return []byte(s)
+}
+
+// Fields calls f for every field of the raw JSON object: key without quotes, value as it stands. It stops at the first
+// thing that is no JSON and at the first false.
+func Fields(object []byte, f func(key, value []byte) bool) {
+	i := space(object, 0)
+	if i >= len(object) || object[i] != '{' {
+		return
+	}
+	for i++; ; i++ {
+		if i = space(object, i); i >= len(object) || object[i] != '"' {
+			return
+		}
+		k, next, err := key(object, i)
+		if err != nil {
+			return
+		}
+		if i = space(object, next); i >= len(object) || object[i] != ':' {
+			return
+		}
+		i = space(object, i+1)
+		start := i
+		if i, err = skip(object, i); err != nil || !f(k, object[start:i]) {
+			return
+		}
+		if i = space(object, i); i >= len(object) || object[i] != ',' {
+			return
+		}
+	}
+}

@@ -1,0 +1,152 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinetoreceiver
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
+)
+
+// metaReader gathers the fields of the top level.
+type metaReader struct {
+	meta    gputrace.Meta
+	amd     bool
+	nvidia  bool
+	faults  []string
+	attempt string
+}
+
+// maxMeta bounds a field that is read; PyTorch's own are below 100 kB.
+const maxMeta = 4 << 20
+
+func (m *metaReader) field(key string, v []byte) {
+	if len(v) > maxMeta {
+		return
+	}
+	switch key {
+	case "baseTimeNanoseconds":
+		if n, ok := chromejson.Int(v); ok {
+			m.meta.Base = n
+		} else {
+			m.faults = append(m.faults, "baseTimeNanoseconds is no number")
+		}
+	case "deviceProperties":
+		m.devices(v)
+	case "distributedInfo":
+		m.distributed(v)
+	case "host_name", "hostname":
+		m.meta.Host = text(v)
+	case "gpu.job.id":
+		m.meta.JobID = text(v)
+	case "mast_job_name":
+		if m.meta.JobID == "" {
+			m.meta.JobID = text(v)
+		}
+	case "mast_job_attempt":
+		m.attempt = text(v)
+	case "service.name":
+		m.meta.Service = text(v)
+	case "traceparent":
+		if t := text(v); gputrace.ParseTraceParent(t) == nil {
+			m.meta.TraceParent = t
+		} else {
+			m.faults = append(m.faults, "traceparent in the metadata is not valid")
+		}
+	case "resource_attributes":
+		m.resourceObject(v)
+	case "OTEL_RESOURCE_ATTRIBUTES":
+		m.resourceList(text(v))
+	case "hip_runtime_version", "hip_driver_version", "roctracer_version":
+		m.amd = true
+	case "cuda_runtime_version", "cuda_driver_version", "cupti_version":
+		m.nvidia = true
+	}
+}
+
+func (m *metaReader) devices(v []byte) {
+	var list []struct {
+		ID   int64  `json:"id"`
+		Name string `json:"name"`
+	}
+	if json.Unmarshal(v, &list) != nil {
+		m.faults = append(m.faults, "deviceProperties cannot be read")
+		return
+	}
+	for _, d := range list {
+		m.meta.Devices = append(m.meta.Devices, gputrace.Device{Ordinal: d.ID, Model: d.Name})
+		switch name := strings.ToUpper(d.Name); {
+		case strings.Contains(name, "AMD"), strings.Contains(name, "INSTINCT"):
+			m.amd = true
+		case strings.Contains(name, "NVIDIA"), strings.Contains(name, "TESLA"):
+			m.nvidia = true
+		}
+	}
+}
+
+func (m *metaReader) distributed(v []byte) {
+	chromejson.Fields(v, func(k, v []byte) bool {
+		switch string(k) {
+		case "rank":
+			m.meta.HasRank = setInt(&m.meta.Rank, v)
+		case "world_size":
+			setInt(&m.meta.WorldSize, v)
+		case "local_rank":
+			m.meta.HasLocalRank = setInt(&m.meta.LocalRank, v)
+		}
+		return true
+	})
+}
+
+func (m *metaReader) resource(k, v string) {
+	if k == "" || v == "" {
+		return
+	}
+	if k == "service.name" {
+		m.meta.Service = v
+		return
+	}
+	if m.meta.Resource == nil {
+		m.meta.Resource = map[string]string{}
+	}
+	if len(m.meta.Resource) < maxResource {
+		m.meta.Resource[k] = v
+	}
+}
+
+// maxResource bounds the resource attributes that a file may bring.
+const maxResource = 128
+
+func (m *metaReader) resourceObject(v []byte) {
+	chromejson.Fields(v, func(k, v []byte) bool {
+		if len(v) > 0 && v[0] == '"' {
+			m.resource(string(chromejson.Text(k)), text(v))
+		} else if len(v) > 0 && v[0] != '{' && v[0] != '[' {
+			m.resource(string(chromejson.Text(k)), string(v))
+		}
+		return true
+	})
+}
+
+// resourceList reads the form of the environment variable: k=v,k=v.
+func (m *metaReader) resourceList(s string) {
+	for _, kv := range strings.Split(s, ",") {
+		if k, v, ok := strings.Cut(kv, "="); ok {
+			m.resource(strings.TrimSpace(k), strings.TrimSpace(v))
+		}
+	}
+}
+
+// result is the metadata once all fields were seen.
+func (m *metaReader) result() gputrace.Meta {
+	if m.meta.JobID != "" && m.attempt != "" && m.attempt != "0" {
+		m.meta.JobID += "/" + m.attempt
+	}
+	if !m.amd { // CUPTI is the only source of device activities on NVIDIA's devices; AMD's has no name in the registry
+		m.meta.TimingSource = "cupti"
+	}
+	return m.meta
+}

@@ -1,0 +1,167 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinetoreceiver
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
+)
+
+// Detail is how much of a file becomes spans. The zero value is DetailAuto.
+type Detail = gputrace.Level
+
+// Levels of detail.
+const (
+	DetailAuto        = gputrace.LevelAuto        // steps, annotations, modules, collectives, copies and kernels that matter
+	DetailSteps       = gputrace.LevelSteps       // steps only
+	DetailAnnotations = gputrace.LevelAnnotations // and user annotations
+	DetailOperators   = gputrace.LevelOperators   // and modules and operators
+	DetailKernels     = gputrace.LevelKernels     // and all device activities with what launched them
+)
+
+// Errors that a caller of ReadFile may want to tell apart; they are wrapped.
+var (
+	ErrNotTrace  = chromejson.ErrNotTrace  // another kind of file, or an empty one
+	ErrSyntax    = chromejson.ErrSyntax    // JSON that is broken
+	ErrTruncated = chromejson.ErrTruncated // the file ends within the trace
+)
+
+// Options of ReadFile. The zero value is usable.
+type Options struct {
+	Detail      Detail
+	MaxSpans    int               // per trace; 0 is 2,000, but no limit for operators and kernels; negative is none
+	MaxBytes    int               // of OTLP per trace; 0 is 2,000,000, but no limit for operators and kernels; negative is none
+	BatchSpans  int               // spans per batch; 0 is 1,000
+	MemoryLimit int               // bytes for events before they are spilled to a temporary file; 0 is 64 MiB
+	TempDir     string            // of spill files; empty is that of the operating system
+	ServiceName string            // where the file does not say; empty is "pytorch"
+	JobID       string            // gpu.job.id where the file does not say; makes links across ranks possible
+	Resource    map[string]string // further resource attributes; they win over those of the file
+	Shapes      bool              // write gpu.operation.shapes on operators
+}
+
+func (o Options) profile() gputrace.Options {
+	if o.ServiceName == "" {
+		o.ServiceName = defaultService
+	}
+	return gputrace.Options{
+		Level: o.Detail, MaxSpans: o.MaxSpans, MaxBytes: o.MaxBytes, BatchSpans: o.BatchSpans, MemoryLimit: o.MemoryLimit,
+		TempDir: o.TempDir, Service: o.ServiceName, JobID: o.JobID, Resource: o.Resource, Shapes: o.Shapes,
+		Scope: scopeName, RootName: "pytorch profile",
+	}
+}
+
+const (
+	scopeName      = "github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+	defaultService = "pytorch"
+)
+
+// Stats says what became of a file.
+type Stats struct {
+	gputrace.Stats
+	JSONBytes  int64            // uncompressed
+	JSONEvents int64            // elements of traceEvents, of every phase
+	Skipped    map[string]int64 // events that were left out, by reason
+	Faults     []string         // fields of the metadata that could not be read
+}
+
+// ReadFile reads one PyTorch profiler (Kineto) trace, plain, gzip or zstd, and hands its spans to emit in batches, which
+// emit owns. Nothing is emitted before the whole file was read, so that a file that is refused (ErrNotTrace, ErrSyntax,
+// ErrTruncated; the error names it) leaves nothing behind. An error of emit ends reading and is returned.
+func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Stats{}, fmt.Errorf("cannot open trace file: %w", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return Stats{}, fmt.Errorf("cannot read trace file %q: it is a directory", path)
+	}
+	st, err := Read(ctx, f, o, emit)
+	if err != nil {
+		return st, fmt.Errorf("cannot read trace file %q: %w", path, err)
+	}
+	return st, nil
+}
+
+// Read is ReadFile for an open file.
+func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
+	plain, done, err := decompress(r)
+	if err != nil {
+		return Stats{}, err
+	}
+	defer done()
+	p := gputrace.New(o.profile())
+	defer p.Close()
+	c := &collect{p: p, shapes: o.Shapes, skipped: map[string]int64{}, texts: map[string]int64{}}
+	js, err := chromejson.Read(&contextReader{ctx, plain}, c)
+	st := Stats{JSONBytes: js.Bytes, JSONEvents: js.Events, Skipped: c.skipped}
+	if err != nil {
+		return st, compressed(err)
+	}
+	p.Meta = c.meta.result()
+	st.Faults = c.meta.faults
+	st.Stats, err = p.Emit(ctx, emit)
+	return st, err
+}
+
+// compressed says of errors of decompression what they are.
+func compressed(err error) error {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%w: the compressed data ends early", ErrTruncated)
+	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader):
+		return fmt.Errorf("broken gzip data: %w", err)
+	}
+	return err
+}
+
+// decompress looks at the first bytes, not at the name.
+func decompress(r io.Reader) (io.Reader, func(), error) {
+	b := bufio.NewReaderSize(r, 1<<16)
+	head, err := b.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, nil, err
+	}
+	switch {
+	case strings.HasPrefix(string(head), "\x1f\x8b"):
+		z, err := gzip.NewReader(b)
+		if err != nil {
+			return nil, nil, compressed(err)
+		}
+		return z, func() { z.Close() }, nil
+	case string(head) == "\x28\xb5\x2f\xfd":
+		z, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
+		if err != nil {
+			return nil, nil, fmt.Errorf("broken zstd data: %w", err)
+		}
+		return z, z.Close, nil
+	}
+	return b, func() {}, nil
+}
+
+// contextReader ends reading with the context.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c *contextReader) Read(b []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.r.Read(b)
+}

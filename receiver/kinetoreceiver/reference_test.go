@@ -1,0 +1,273 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinetoreceiver
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/semconvtest"
+)
+
+// dataDir is the folder of recorded traces: beside the repository, or where OTELGPU_TESTDATA says.
+func dataDir(t testing.TB) string {
+	if d := os.Getenv("OTELGPU_TESTDATA"); d != "" {
+		return d
+	}
+	dir, err := os.Getwd()
+	require.NoError(t, err)
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		d := filepath.Join(dir, "shared", "data")
+		if _, err := os.Stat(d); err == nil {
+			return d
+		}
+	}
+	t.Skip("no recorded traces: set OTELGPU_TESTDATA to their folder")
+	return ""
+}
+
+// reference is what was computed from a trace by other means.
+type reference struct {
+	Parsed  bool
+	Kineto  *bool
+	Base    *int64 `json:"baseTimeNanoseconds"`
+	XEvents int64  `json:"x_events"`
+	Steps   []struct {
+		Step int64
+		TS   int64 `json:"ts_ns"`
+		Dur  int64 `json:"dur_ns"`
+	} `json:"profiler_steps"`
+	Devices map[string]struct {
+		Activities map[string]int64
+		First      int64 `json:"first_ts_ns"`
+		Last       int64 `json:"last_end_ns"`
+		Busy       int64 `json:"busy_ns"`
+		Idle       int64 `json:"idle_ns"`
+		KernelSum  int64 `json:"kernel_sum_ns"`
+		Kernel     int64 `json:"kernel_union_ns"`
+		Memory     int64 `json:"memcpy_memset_union_ns"`
+		Comm       struct {
+			Kernels int64
+			Sum     int64 `json:"sum_ns"`
+			Union   int64 `json:"union_ns"`
+			Compute int64 `json:"compute_union_ns"`
+			Overlap int64 `json:"overlap_ns"`
+		}
+		Top []struct {
+			Name  string
+			Count int64
+			Sum   int64 `json:"sum_ns"`
+		} `json:"top_kernels"`
+		Streams map[string]struct {
+			Kernel, Memcpy, Memset int64
+			Busy                   int64 `json:"busy_ns"`
+			Sum                    int64 `json:"sum_ns"`
+		}
+		Copies map[string]struct {
+			Count int64
+			Bytes int64
+			Sum   int64 `json:"sum_ns"`
+		}
+		CopiesByName map[string]struct{ Count int64 } `json:"copies_by_name"`
+		Memset       struct {
+			Count, Bytes int64
+			Sum          int64 `json:"sum_ns"`
+		}
+		StepBusy map[string]int64 `json:"step_gpu_busy_in_cpu_window_ns"`
+	}
+	Launch struct {
+		Correlation map[string]int64
+	}
+}
+
+func references(t testing.TB, sub string) map[string]reference {
+	root := filepath.Join(dataDir(t), sub)
+	out := map[string]reference{}
+	require.NoError(t, filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".ref.json") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		var r reference
+		if err := json.Unmarshal(b, &r); err != nil {
+			return err
+		}
+		out[strings.TrimSuffix(path, ".ref.json")] = r
+		return nil
+	}))
+	require.NotEmpty(t, out)
+	return out
+}
+
+// got is what a reader of the spans sees, in ns relative to the file's base.
+type got struct {
+	start, end int64
+	name       string
+	stream     int64
+	bytes      int64
+	attrs      map[string]any
+}
+
+func read(t testing.TB, path string, o Options) ([]ptrace.Traces, Stats) {
+	var batches []ptrace.Traces
+	st, err := ReadFile(t.Context(), path, o, func(_ context.Context, td ptrace.Traces) error {
+		batches = append(batches, td)
+		return nil
+	})
+	require.NoError(t, err)
+	return batches, st
+}
+
+func spansOf(batches []ptrace.Traces) []ptrace.Span {
+	var out []ptrace.Span
+	for _, td := range batches {
+		for _, rs := range td.ResourceSpans().All() {
+			for _, ss := range rs.ScopeSpans().All() {
+				for _, s := range ss.Spans().All() {
+					out = append(out, s)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func unionLength(list []got) int64 {
+	slices.SortFunc(list, func(a, b got) int { return int(a.start - b.start) })
+	var total, end int64
+	for i, g := range list {
+		if i == 0 || g.start > end {
+			total += g.end - g.start
+			end = g.end
+		} else if g.end > end {
+			total += g.end - end
+			end = g.end
+		}
+	}
+	return total
+}
+
+func sum(list []got) (ns int64) {
+	for _, g := range list {
+		ns += g.end - g.start
+	}
+	return ns
+}
+
+var directions = map[string]string{
+	"HtoD": "host_to_device", "DtoH": "device_to_host", "DtoD": "device_to_device", "HtoH": "host_to_host", "PtoP": "peer_to_peer",
+}
+
+func TestReferenceNumbersAtDetailKernels(t *testing.T) {
+	for path, ref := range references(t, "kineto") {
+		if ref.Kineto != nil && !*ref.Kineto {
+			continue
+		}
+		t.Run(filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path), func(t *testing.T) {
+			t.Parallel()
+			batches, _ := read(t, path, Options{Detail: DetailKernels})
+			base := int64(0)
+			if ref.Base != nil {
+				base = *ref.Base
+			}
+			for _, td := range batches {
+				require.NoError(t, semconvtest.CheckTraces(td))
+			}
+			devices := map[int64]map[string][]got{}
+			var steps []got
+			for _, s := range spansOf(batches) {
+				a := s.Attributes().AsRaw()
+				g := got{start: int64(s.StartTimestamp()) - base, end: int64(s.EndTimestamp()) - base, name: s.Name(), attrs: a}
+				kind, _ := a["gpu.operation.type"].(string)
+				switch kind {
+				case "":
+				case "step":
+					steps = append(steps, g)
+				default:
+					g.stream, _ = a["gpu.stream.id"].(int64)
+					g.bytes, _ = a["gpu.io.size"].(int64)
+					d := a["gpu.device.ordinal"].(int64)
+					if devices[d] == nil {
+						devices[d] = map[string][]got{}
+					}
+					devices[d][kind] = append(devices[d][kind], g)
+				}
+			}
+			require.Len(t, steps, len(ref.Steps))
+			slices.SortFunc(steps, func(a, b got) int { return int(a.start - b.start) })
+			for i, want := range ref.Steps {
+				assert.Equal(t, want.Step, steps[i].attrs["gpu.step.index"])
+				assert.Equal(t, want.TS, steps[i].start)
+				assert.Equal(t, want.Dur, steps[i].end-steps[i].start)
+			}
+			require.Len(t, devices, len(ref.Devices))
+			for id, want := range ref.Devices {
+				n, err := strconv.ParseInt(id, 10, 64)
+				require.NoError(t, err)
+				d := devices[n]
+				kernels := slices.Concat(d["kernel"], d["collective"])
+				all := slices.Concat(kernels, d["copy"], d["memset"])
+				assert.Equal(t, want.Activities["kernel"], int64(len(kernels)))
+				assert.Equal(t, want.Activities["memcpy"], int64(len(d["copy"])))
+				assert.Equal(t, want.Activities["memset"], int64(len(d["memset"])))
+				assert.Equal(t, want.Comm.Kernels, int64(len(d["collective"])))
+				assert.Equal(t, want.Comm.Sum, sum(d["collective"]))
+				assert.Equal(t, want.Busy, unionLength(all), "busy")
+				assert.Equal(t, want.Kernel, unionLength(kernels), "kernel union")
+				assert.Equal(t, want.KernelSum, sum(kernels), "kernel sum")
+				assert.Equal(t, want.Memset.Sum, sum(d["memset"]))
+				streams := map[int64][]got{}
+				for _, g := range all {
+					streams[g.stream] = append(streams[g.stream], g)
+				}
+				require.Len(t, streams, len(want.Streams))
+				for s, w := range want.Streams {
+					n, _ := strconv.ParseInt(s, 10, 64)
+					assert.Equal(t, w.Busy, unionLength(streams[n]), "stream %s", s)
+					assert.Equal(t, w.Sum, sum(streams[n]), "stream %s", s)
+				}
+				copies := map[string][]got{}
+				for _, g := range d["copy"] {
+					dir, _ := g.attrs["gpu.copy.direction"].(string)
+					copies[dir] = append(copies[dir], g)
+				}
+				require.Len(t, copies, len(want.Copies))
+				for name, w := range want.Copies {
+					c := copies[directions[name]]
+					var bytes int64
+					for _, g := range c {
+						bytes += g.bytes
+					}
+					assert.Equal(t, w.Count, int64(len(c)), name)
+					assert.Equal(t, w.Bytes, bytes, name)
+					assert.Equal(t, w.Sum, sum(c), name)
+				}
+				for _, w := range want.Top {
+					var same []got
+					for _, g := range kernels {
+						full, _ := g.attrs["gpu.kernel.name"].(string)
+						if full == w.Name || len(w.Name) > 2048 && full == w.Name[:2048] {
+							same = append(same, g)
+						}
+					}
+					assert.Equal(t, w.Count, int64(len(same)), w.Name)
+					assert.Equal(t, w.Sum, sum(same), w.Name)
+				}
+			}
+		})
+	}
+}
