@@ -1,0 +1,192 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometraceexporter
+
+import (
+	"encoding/hex"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// maxLinks of a span become an argument; a batch of thousands of requests would drown the others.
+const maxLinks = 64
+
+// builder makes events and counters of pdata, and reuses its memory.
+type builder struct {
+	events   []chrometrace.Event
+	counters []chrometrace.Counter
+	args     []chrometrace.Arg
+	marks    []chrometrace.Mark
+}
+
+func (b *builder) reset() {
+	clear(b.events)
+	clear(b.counters)
+	clear(b.args)
+	clear(b.marks)
+	b.events, b.counters, b.args, b.marks = b.events[:0], b.counters[:0], b.args[:0], b.marks[:0]
+}
+
+func (b *builder) traces(td ptrace.Traces) {
+	for _, rs := range td.ResourceSpans().All() {
+		from := len(b.args)
+		b.attributes(rs.Resource().Attributes())
+		process := chrometrace.ProcessOf(b.args[from:])
+		b.args = b.args[:from]
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, s := range ss.Spans().All() {
+				b.span(process, s)
+			}
+		}
+	}
+}
+
+func (b *builder) span(process chrometrace.Process, s ptrace.Span) {
+	from := len(b.args)
+	b.attributes(s.Attributes())
+	if k := s.Kind(); k != ptrace.SpanKindUnspecified && k != ptrace.SpanKindInternal {
+		b.arg("span.kind", chrometrace.String(strings.ToLower(k.String())))
+	}
+	if st := s.Status(); st.Code() == ptrace.StatusCodeError {
+		b.arg("otel.status_code", chrometrace.String("ERROR"))
+		if st.Message() != "" {
+			b.arg("otel.status_description", chrometrace.String(st.Message()))
+		}
+	}
+	if n := s.Links().Len(); n > 0 {
+		links := make([]chrometrace.Value, 0, min(n, maxLinks))
+		for i := range min(n, maxLinks) {
+			l := s.Links().At(i)
+			t, p := l.TraceID(), l.SpanID()
+			links = append(links, chrometrace.String(hex.EncodeToString(t[:])+":"+hex.EncodeToString(p[:])))
+		}
+		b.arg("links", chrometrace.List(links))
+	}
+	to := len(b.args)
+	mark := len(b.marks)
+	for _, e := range s.Events().All() {
+		at := len(b.args)
+		b.attributes(e.Attributes())
+		b.marks = append(b.marks, chrometrace.Mark{Name: e.Name(), Time: int64(e.Timestamp()), Args: b.args[at:len(b.args):len(b.args)]})
+	}
+	b.events = append(b.events, chrometrace.Event{
+		Process: process, Name: s.Name(), Start: int64(s.StartTimestamp()), End: int64(s.EndTimestamp()),
+		Trace: s.TraceID(), Span: s.SpanID(), Parent: s.ParentSpanID(),
+		Args: b.args[from:to:to], Marks: b.marks[mark:len(b.marks):len(b.marks)],
+	})
+	b.events[len(b.events)-1].Classify()
+}
+
+func (b *builder) arg(key string, v chrometrace.Value) {
+	b.args = append(b.args, chrometrace.Arg{Key: key, Value: v})
+}
+
+func (b *builder) attributes(m pcommon.Map) {
+	for k, v := range m.All() {
+		b.arg(k, value(v))
+	}
+}
+
+func value(v pcommon.Value) chrometrace.Value {
+	switch v.Type() {
+	case pcommon.ValueTypeInt:
+		return chrometrace.Int(v.Int())
+	case pcommon.ValueTypeDouble:
+		return chrometrace.Float(v.Double())
+	case pcommon.ValueTypeBool:
+		return chrometrace.Bool(v.Bool())
+	case pcommon.ValueTypeSlice:
+		list := make([]chrometrace.Value, 0, v.Slice().Len())
+		for _, e := range v.Slice().All() {
+			list = append(list, value(e))
+		}
+		return chrometrace.List(list)
+	case pcommon.ValueTypeMap:
+		keys, list := make([]string, 0, v.Map().Len()), make([]chrometrace.Value, 0, v.Map().Len())
+		for k, e := range v.Map().All() {
+			keys, list = append(keys, k), append(list, value(e))
+		}
+		return chrometrace.Map(keys, list)
+	case pcommon.ValueTypeEmpty:
+		return chrometrace.Value{}
+	}
+	return chrometrace.String(v.AsString())
+}
+
+// metrics takes gauges and non-monotonic sums that are asked for and name a device.
+func (b *builder) metrics(md pmetric.Metrics, names map[string]bool) {
+	for _, rm := range md.ResourceMetrics().All() {
+		for _, sm := range rm.ScopeMetrics().All() {
+			for _, m := range sm.Metrics().All() {
+				if !names[m.Name()] {
+					continue
+				}
+				switch m.Type() {
+				case pmetric.MetricTypeGauge:
+					b.points(m, m.Gauge().DataPoints())
+				case pmetric.MetricTypeSum:
+					if !m.Sum().IsMonotonic() {
+						b.points(m, m.Sum().DataPoints())
+					}
+				}
+			}
+		}
+	}
+}
+
+// identity are attributes that say which device a point is of; the others tell the streams of a metric apart.
+var identity = map[string]bool{
+	string(semconv.HWIDKey): true, string(semconv.HWNameKey): true, string(semconv.HWModelKey): true,
+	string(semconv.HWTypeKey): true, string(semconv.HWVendorKey): true, string(semconv.HWParentKey): true,
+	string(semconv.HWDriverVersionKey): true, string(semconv.GPUPCIBDFKey): true, string(semconv.GPUDeviceOrdinalKey): true,
+	string(semconv.GPUMeasurementSourceKey): true,
+}
+
+func (b *builder) points(m pmetric.Metric, ps pmetric.NumberDataPointSlice) {
+	for _, p := range ps.All() {
+		if p.Flags().NoRecordedValue() {
+			continue
+		}
+		c := chrometrace.Counter{Name: m.Name(), Unit: unit(m.Unit()), Time: int64(p.Timestamp())}
+		for k, v := range p.Attributes().All() {
+			switch {
+			case k == string(semconv.HWIDKey):
+				c.Device = v.AsString()
+			case k == string(semconv.HWNameKey):
+				c.Label = v.AsString()
+			case !identity[k]:
+				c.Name += " " + v.AsString()
+			}
+		}
+		if c.Device == "" {
+			continue
+		}
+		if c.Label == "" {
+			c.Label = c.Device
+		}
+		switch p.ValueType() {
+		case pmetric.NumberDataPointValueTypeInt:
+			c.Value = float64(p.IntValue())
+		case pmetric.NumberDataPointValueTypeDouble:
+			c.Value = p.DoubleValue()
+		default:
+			continue
+		}
+		b.counters = append(b.counters, c)
+	}
+}
+
+// unit is the key of a counter's value, which viewers show as its unit.
+func unit(u string) string {
+	if u == "1" || u == "" {
+		return "ratio"
+	}
+	return u
+}

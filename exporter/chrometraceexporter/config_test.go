@@ -1,0 +1,72 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometraceexporter
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/confmaptest"
+
+	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+)
+
+func load(t *testing.T, name string) (*Config, error) {
+	all, err := confmaptest.LoadConf("testdata/config.yaml")
+	require.NoError(t, err)
+	sub, err := all.Sub(name)
+	require.NoError(t, err)
+	cfg := NewDefaultConfig().(*Config)
+	require.NoError(t, sub.Unmarshal(cfg))
+	return cfg, confmap.Validate(cfg)
+}
+
+func TestConfigIsWellFormed(t *testing.T) {
+	require.NoError(t, componenttest.CheckConfigStruct(NewDefaultConfig()))
+}
+
+func TestConfigWithEverythingSet(t *testing.T) {
+	cfg, err := load(t, "chrome_trace/full")
+	require.NoError(t, err)
+	assert.Equal(t, chrometrace.Gzip, cfg.Compression)
+	assert.Equal(t, chrometrace.Replace, cfg.Existing)
+	assert.Equal(t, Rotation{MaxMegabytes: 50, MaxAge: time.Hour, MaxFiles: 10}, *cfg.Rotation.Get())
+	assert.Equal(t, []string{"hw.power"}, cfg.Counters)
+	assert.True(t, cfg.Queue.HasValue())
+	assert.True(t, cfg.Retry.Enabled)
+	f := cfg.files()
+	assert.EqualValues(t, 50_000_000, f.MaxBytes)
+}
+
+func TestConfigDefaults(t *testing.T) {
+	cfg, err := load(t, "chrome_trace")
+	require.NoError(t, err)
+	assert.False(t, cfg.Rotation.HasValue())
+	assert.False(t, cfg.Queue.HasValue())
+	assert.False(t, cfg.Retry.Enabled)
+	assert.Equal(t, chrometrace.Files{Path: "traces/trace.json", Existing: chrometrace.Number}, cfg.files())
+	cfg, err = load(t, "chrome_trace/rotated")
+	require.NoError(t, err)
+	assert.Equal(t, Rotation{MaxMegabytes: 200, MaxFiles: 100}, *cfg.Rotation.Get(), "the empty block turns its defaults on")
+}
+
+func TestConfigMistakesAreAllReported(t *testing.T) {
+	_, err := load(t, "chrome_trace/wrong")
+	for _, want := range []string{
+		"`path` must name a file, such as traces/trace.json",
+		"`compression` must be gzip or zstd, or absent, found \"lz4\"",
+		"`existing` must be number, replace or refuse, found \"append\"",
+		"`rotation` and `per_trace` exclude each other",
+		"`max_megabytes` must be non-negative, found -1",
+		"`max_files` must be non-negative, found -2",
+		"`idle` must be positive, found 0s",
+		"`max_open` must be positive, found 0",
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+}

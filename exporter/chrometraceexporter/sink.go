@@ -1,0 +1,155 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometraceexporter
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
+	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+)
+
+// sink is the files of one exporter ID, used by its traces and its metrics exporter.
+type sink struct {
+	cfg    *Config
+	log    *zap.Logger
+	tel    *metadata.TelemetryBuilder
+	forget func()
+
+	mu      sync.Mutex
+	users   int
+	files   *chrometrace.Rotator
+	pool    sync.Pool // *builder
+	counter map[string]bool
+}
+
+func newSink(cfg *Config, set exporter.Settings) (*sink, error) {
+	tel, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	s := &sink{cfg: cfg, log: set.Logger, tel: tel, counter: map[string]bool{}}
+	for _, name := range cfg.Counters {
+		s.counter[name] = true
+	}
+	s.pool.New = func() any { return &builder{} }
+	return s, nil
+}
+
+// use is one exporter's hold on the sink.
+type use struct {
+	*sink
+	started bool
+}
+
+func (u *use) start(_ context.Context, host component.Host) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.files == nil {
+		f := u.cfg.files()
+		f.OnComplete = u.completed
+		f.OnError = func(err error) {
+			u.log.Error("A Chrome trace could not be completed", zap.Error(err))
+			componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
+		}
+		r, err := chrometrace.NewRotator(f)
+		if err != nil {
+			return err
+		}
+		u.files = r
+	}
+	u.users++
+	u.started = true
+	return nil
+}
+
+// shutdown completes the files when the last exporter of the ID stops.
+func (u *use) shutdown(context.Context) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.started {
+		return nil
+	}
+	u.started = false
+	if u.users--; u.users > 0 {
+		return nil
+	}
+	u.forget()
+	err := u.files.Close()
+	u.tel.Shutdown()
+	return err
+}
+
+func (s *sink) completed(path string, st chrometrace.Stats) {
+	ctx := context.Background()
+	s.tel.ExporterChromeTraceFiles.Add(ctx, 1)
+	s.tel.ExporterChromeTraceSpans.Add(ctx, st.Events)
+	s.tel.ExporterChromeTraceFlows.Add(ctx, st.Flows)
+	s.tel.ExporterChromeTraceCounterPoints.Add(ctx, st.Counters)
+	for reason, n := range map[string]int64{"no_time": st.NoTime, "crowded": st.Crowded} {
+		if n > 0 {
+			s.tel.ExporterChromeTraceSpansDropped.Add(ctx, n, metric.WithAttributes(attribute.String("reason", reason)))
+		}
+	}
+	s.log.Info("Chrome trace complete", zap.String("path", path), zap.Int64("spans", st.Events), zap.Int64("spans_left_out", st.NoTime+st.Crowded))
+}
+
+var errNotRunning = errors.New("chrome_trace exporter is not running")
+
+func (s *sink) rotator() *chrometrace.Rotator {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.files
+}
+
+func (s *sink) consumeTraces(ctx context.Context, td ptrace.Traces) error {
+	r := s.rotator()
+	if r == nil {
+		return errNotRunning
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	b := s.pool.Get().(*builder)
+	defer s.put(b)
+	b.traces(td)
+	return r.Write(b.events)
+}
+
+func (s *sink) consumeMetrics(ctx context.Context, md pmetric.Metrics) error {
+	r := s.rotator()
+	if r == nil {
+		return errNotRunning
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	b := s.pool.Get().(*builder)
+	defer s.put(b)
+	b.metrics(md, s.counter)
+	if len(b.counters) == 0 {
+		return nil
+	}
+	return r.WriteCounters(b.counters)
+}
+
+// put returns a builder unless one huge request has made it huge.
+func (s *sink) put(b *builder) {
+	if cap(b.events) > 1<<16 || cap(b.args) > 1<<20 {
+		return
+	}
+	b.reset()
+	s.pool.Put(b)
+}
