@@ -1,0 +1,137 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+)
+
+// batch is the GPU spans of one request, in the order of the wire. It is reused.
+type batch struct {
+	spans     []gpuSpan
+	scopes    []scope // one for each ScopeSpans
+	resources []resourceInfo
+	host      []hostSpan
+	bridges   map[fairshare.Key][8]byte
+	boards    []boardEnd
+}
+
+// scope is one ScopeSpans of the request.
+type scope struct {
+	first, last int  // its GPU spans: spans[first:last]
+	hold        bool // one of them waits
+}
+
+// hostSpan is a span without GPU operation in a request that has some with.
+type hostSpan struct {
+	key    fairshare.Key
+	parent [8]byte
+}
+
+// boardEnd is when the last span of the batch ended on a board.
+type boardEnd struct {
+	board *board
+	end   int64
+}
+
+func (b *batch) reset() {
+	clear(b.spans)
+	clear(b.resources)
+	clear(b.boards)
+	clear(b.bridges)
+	b.spans, b.scopes, b.resources, b.host, b.boards = b.spans[:0], b.scopes[:0], b.resources[:0], b.host[:0], b.boards[:0]
+}
+
+// scan reads the GPU spans of a request. Their parents are followed through host spans of the same request (a step,
+// the framework's operator below it, the kernel below that), for the fair share needs the nearest ancestor on the GPU.
+func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Duration) {
+	all := td.ResourceSpans()
+	if cap(b.resources) < all.Len() {
+		b.resources = make([]resourceInfo, 0, all.Len()) // never grown below: spans point into it
+	}
+	var g gpuSpan
+	for _, rs := range all.All() {
+		b.resources = append(b.resources, id.resource(rs.Resource().Attributes()))
+		r := &b.resources[len(b.resources)-1]
+		for _, ss := range rs.ScopeSpans().All() {
+			first := len(b.spans)
+			for _, s := range ss.Spans().All() {
+				if g.read(s, r, now, maxWait) {
+					b.spans = append(b.spans, g)
+				} else if p := s.ParentSpanID(); !p.IsEmpty() {
+					b.host = append(b.host, hostSpan{fairshare.Key{Trace: s.TraceID(), Span: s.SpanID()}, p})
+				}
+			}
+			b.scopes = append(b.scopes, scope{first: first, last: len(b.spans)})
+		}
+	}
+	if len(b.spans) == 0 {
+		b.host = b.host[:0]
+	}
+	b.bridge()
+}
+
+// bridge replaces parents that are host spans by the parents of those.
+func (b *batch) bridge() {
+	if len(b.host) == 0 {
+		return
+	}
+	if b.bridges == nil {
+		b.bridges = map[fairshare.Key][8]byte{}
+	}
+	for _, h := range b.host {
+		b.bridges[h.key] = h.parent
+	}
+	for i := range b.spans {
+		s := &b.spans[i].share
+		for range maxBridge {
+			up, ok := b.bridges[fairshare.Key{Trace: s.Trace, Span: s.Parent}]
+			if !ok {
+				break
+			}
+			s.Parent = up
+		}
+	}
+}
+
+// maxBridge bounds the walk through host spans; a circle of parents ends there too.
+const maxBridge = 128
+
+// split moves the ScopeSpans that wait out of td, whole, so that no span is copied. When all of them wait it is td
+// itself, and the rest is empty.
+func (b *batch) split(td ptrace.Traces) (held ptrace.Traces, rest bool) {
+	for i := range b.scopes {
+		if !b.scopes[i].hold {
+			rest = true
+		}
+	}
+	if !rest {
+		return td, false
+	}
+	held = ptrace.NewTraces()
+	i := -1
+	td.ResourceSpans().RemoveIf(func(rs ptrace.ResourceSpans) bool {
+		var to ptrace.ResourceSpans
+		moved := false
+		rs.ScopeSpans().RemoveIf(func(ss ptrace.ScopeSpans) bool {
+			if i++; !b.scopes[i].hold {
+				return false
+			}
+			if !moved {
+				moved = true
+				to = held.ResourceSpans().AppendEmpty()
+				rs.Resource().CopyTo(to.Resource())
+				to.SetSchemaUrl(rs.SchemaUrl())
+			}
+			ss.MoveTo(to.ScopeSpans().AppendEmpty())
+			return true
+		})
+		return moved && rs.ScopeSpans().Len() == 0
+	})
+	return held, true
+}

@@ -1,0 +1,163 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// board is one physical GPU: its fair share and what was reported of it. All MIG instances share it, for they share the
+// counters.
+type board struct {
+	id        string // as gpusamplesextension.NormalizeID makes it
+	dev       *fairshare.Device
+	meter     meter
+	instances []string // MIG instances on which spans were seen
+	ledger    ledger
+}
+
+func newBoard(view gpusamplesextension.DeviceView, shift time.Duration, budget *fairshare.Budget) *board {
+	id := view.Device().ID
+	return &board{
+		id:     gpusamplesextension.NormalizeID(id),
+		dev:    fairshare.New(fairshare.Limits{}, budget),
+		meter:  meter{shift: int64(shift)},
+		ledger: newLedger(id),
+	}
+}
+
+// addInstance makes the settled time wait for the samples of a MIG instance too.
+func (b *board) addInstance(id string) {
+	if id = gpusamplesextension.NormalizeID(id); !slices.Contains(b.instances, id) {
+		b.instances = append(b.instances, id)
+	}
+}
+
+// watermark is the time up to which samples of the board and of its live instances have come, on the clock of spans.
+func (b *board) watermark(v gpusamplesextension.View) int64 {
+	w := b.meter.dev.Newest()
+	oldest := w
+	b.instances = slices.DeleteFunc(b.instances, func(id string) bool {
+		inst, ok := v.Lookup(id)
+		if ok {
+			// An instance that was silent for 3 intervals holds nobody up.
+			if n := inst.Newest(); n < oldest && n >= w-3*int64(inst.Interval()) {
+				oldest = n
+			}
+		}
+		return !ok
+	})
+	return oldest - b.meter.shift
+}
+
+// meter reads a board's energy on the clock of spans. Where there is no energy counter the power is integrated.
+type meter struct {
+	dev   gpusamplesextension.DeviceView
+	field gpusamplesextension.Field
+	known bool
+	shift int64
+	times []int64
+}
+
+// bind makes the meter read a device until the view is released.
+func (m *meter) bind(dev gpusamplesextension.DeviceView) {
+	m.dev = dev
+	m.field = gpusamplesextension.Energy
+	m.known = dev.Has(m.field)
+	if !m.known {
+		m.field = gpusamplesextension.Power
+		m.known = dev.Has(m.field)
+	}
+}
+
+// Knots implements fairshare.Meter.
+func (m *meter) Knots(from, to int64, dst []fairshare.Knot) []fairshare.Knot {
+	k := fairshare.Knot{Time: from}
+	dst = append(dst, k)
+	if !m.known {
+		k.Time = to
+		return append(dst, k)
+	}
+	m.times = m.dev.Times(m.field, from+m.shift, to+m.shift, m.times[:0])
+	m.times = append(m.times, to+m.shift)
+	for _, t := range m.times {
+		if t -= m.shift; t <= k.Time || t > to {
+			continue
+		}
+		value, coverage := m.dev.Integral(m.field, k.Time+m.shift, t+m.shift)
+		k.Value += value
+		k.Covered += int64(coverage * float64(t-k.Time))
+		k.Time = t
+		dst = append(dst, k)
+	}
+	return dst
+}
+
+// Covered implements fairshare.Meter.
+func (m *meter) Covered(from, to int64) int64 {
+	if !m.known {
+		return 0
+	}
+	_, coverage := m.dev.Mean(m.field, from+m.shift, to+m.shift)
+	return int64(coverage * float64(to-from))
+}
+
+// ledger reports a board's energy as counters.
+type ledger struct {
+	attributed, unattributed, late, uncovered metric.MeasurementOption
+
+	reported  fairshare.Totals
+	begun     bool
+	last      float64 // the device's counter at the last report
+	counted   float64 // its increase since the first
+	dealt     float64 // what the sweep had dealt out at the first
+	lost      float64 // reported as uncovered
+}
+
+func newLedger(id string) ledger {
+	state := func(s string) metric.MeasurementOption {
+		return metric.WithAttributeSet(attribute.NewSet(attribute.String(string(semconv.HWIDKey), id), attribute.String("state", s)))
+	}
+	return ledger{
+		attributed: state("attributed"), unattributed: state("unattributed"), late: state("late"), uncovered: state("uncovered"),
+	}
+}
+
+// close returns the increases since the last call.
+func (l *ledger) close(b *board) (attributed, unattributed, late, uncovered float64, orphans int64) {
+	t := b.dev.Totals()
+	attributed = max(0, t.Attributed-l.reported.Attributed)
+	unattributed = max(0, t.Unattributed-l.reported.Unattributed)
+	late = max(0, t.Late-l.reported.Late)
+	orphans = t.Orphans - l.reported.Orphans
+	l.reported = t
+
+	settled, ok := b.dev.Settled()
+	if !ok || !b.meter.known || b.meter.field != gpusamplesextension.Energy {
+		return attributed, unattributed, late, 0, orphans
+	}
+	oldest, newest := b.meter.dev.Range(gpusamplesextension.Energy)
+	value, _ := b.meter.dev.Value(gpusamplesextension.Energy, min(max(settled+b.meter.shift, oldest), newest))
+	dealt := t.Attributed + t.Unattributed
+	if !l.begun {
+		l.begun, l.dealt = true, dealt
+	} else {
+		l.counted += max(0, value-l.last)
+	}
+	l.last = value
+	// Below a millionth of the whole it is rounding.
+	if lost := l.counted - (dealt - l.dealt) - l.lost; lost > 1e-6*l.counted {
+		uncovered = lost
+		l.lost += lost
+	}
+	return attributed, unattributed, late, uncovered, orphans
+}

@@ -1,0 +1,97 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configretry"
+)
+
+// Config of the gpu_join processor.
+type Config struct {
+	// Samples names the gpu_samples extension with the device samples. Without it spans pass untouched.
+	Samples *component.ID `mapstructure:"samples"`
+	// Settle is how long after its time an instant of a device is dealt out, so that spans of other processes can
+	// arrive. Longer than the export interval of the SDKs (5 s by default). Default 6s.
+	Settle time.Duration `mapstructure:"settle"`
+	// MaxWait bounds the time for which a batch waits for samples and for the settled time. Default 10s.
+	MaxWait time.Duration `mapstructure:"max_wait"`
+	// Queue holds the batches that wait.
+	Queue QueueConfig `mapstructure:"queue"`
+	// RetryOnFailure is what happens when the next component refuses a joined batch. Default: retried for a minute.
+	RetryOnFailure configretry.BackOffConfig `mapstructure:"retry_on_failure"`
+	// MaxSpans bounds the spans that the fair share knows at once, waiting and remembered. Default 262144.
+	MaxSpans int `mapstructure:"max_spans"`
+	// Shift moves the samples against the spans: a sample of time t describes what spans did at t − shift. Positive for
+	// sources that lag behind, either sign for hosts whose clocks differ. Default 0.
+	Shift time.Duration `mapstructure:"shift"`
+	// Ordinals maps gpu.device.ordinal to hw.id, for spans that have no other identity.
+	Ordinals map[string]string `mapstructure:"ordinals"`
+	// EnergyOnMIG gives spans on MIG instances their share of the board's energy. Default false.
+	EnergyOnMIG bool `mapstructure:"energy_on_mig"`
+	// Events adds a span event for each XID, memory error and throttle change, beside the attributes. Default false.
+	Events bool `mapstructure:"events"`
+}
+
+// QueueConfig bounds what is held.
+type QueueConfig struct {
+	// Size is in bytes of OTLP protobuf; a batch that does not fit is refused with a retryable error. Default 128 MiB.
+	Size int64 `mapstructure:"size"`
+	// Storage names a storage extension that keeps held batches across restarts. Default: memory only.
+	Storage *component.ID `mapstructure:"storage"`
+}
+
+func createDefaultConfig() component.Config {
+	retry := configretry.NewDefaultBackOffConfig()
+	retry.InitialInterval = time.Second
+	retry.MaxElapsedTime = time.Minute
+	return &Config{
+		Settle:         6 * time.Second,
+		MaxWait:        10 * time.Second,
+		Queue:          QueueConfig{Size: 128 << 20},
+		RetryOnFailure: retry,
+		MaxSpans:       1 << 18,
+	}
+}
+
+// maxShift: more is a mistake of units.
+const maxShift = time.Hour
+
+// Validate reports every problem at once.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Settle < 0 {
+		bad("`settle` must not be negative, found %s", c.Settle)
+	}
+	if c.MaxWait <= 0 {
+		bad("`max_wait` must be positive, found %s", c.MaxWait)
+	}
+	if c.MaxWait < c.Settle {
+		bad("`max_wait` (%s) must not be shorter than `settle` (%s)", c.MaxWait, c.Settle)
+	}
+	if c.Queue.Size <= 0 {
+		bad("`queue::size` must be a positive number of bytes, found %d", c.Queue.Size)
+	}
+	if c.MaxSpans <= 0 {
+		bad("`max_spans` must be positive, found %d", c.MaxSpans)
+	}
+	if c.Shift > maxShift || c.Shift < -maxShift {
+		bad("`shift` must be at most %s in either direction, found %s", maxShift, c.Shift)
+	}
+	for ordinal, id := range c.Ordinals {
+		if n, err := strconv.Atoi(ordinal); err != nil || n < 0 {
+			bad("`ordinals` must have device ordinals as keys, found %q", ordinal)
+		}
+		if id == "" {
+			bad("`ordinals::%s` must be a hw.id (GPU-<uuid> or MIG-<uuid>), found nothing", ordinal)
+		}
+	}
+	return errors.Join(errs...)
+}

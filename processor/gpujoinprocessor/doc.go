@@ -1,0 +1,20 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
+
+// Package gpujoinprocessor brings the samples of the devices (utilisation, clocks, power, energy, errors) into the
+// interval of each GPU span, and divides the energy of each device fairly among the spans that used it.
+//
+// A span can only be joined when the samples around it have come and when the spans that used the device beside it
+// have come. So the processor holds batches with GPU spans, in the queue of exporterhelper:
+//
+//	                     no GPU span, unknown device: at once
+//	                  ┌───────────────────────────────────────────────┐
+//	ConsumeTraces ────┤                                               ├──► next
+//	                  └─► fair share ─► queue ─► one consumer ─► join ┘
+//	                      (arrive)      (bytes)  waits until T ≥ end
+//
+// T is the settled time of the span's physical GPU: min(newest sample, now − settle), but never further back than
+// now − max_wait. See package internal/fairshare for what is settled there.
+package gpujoinprocessor

@@ -1,0 +1,231 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"sync"
+	"time"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+)
+
+// engine is the state of the join: the boards under one lock. Each method takes the lock of the samples once.
+type engine struct {
+	cfg      *Config
+	reader   gpusamplesextension.Reader
+	ordinals map[int64]string
+
+	mu     sync.Mutex
+	boards map[string]*board
+	budget fairshare.Budget
+}
+
+// outcome is where a GPU span's device was found.
+type outcome uint8
+
+const (
+	found outcome = iota
+	unknownDevice
+	noIdentity
+	outcomes
+)
+
+var outcomeNames = [outcomes]string{"", "unknown_device", "no_identity"}
+
+// lookup finds devices for the spans of a batch; neighbours mostly have the same.
+type lookup struct {
+	e       *engine
+	view    gpusamplesextension.View
+	now     int64
+	valid   bool
+	hwID    string
+	bdf     string
+	ordinal int64
+	res     *resourceInfo
+
+	dev     gpusamplesextension.DeviceView
+	board   *board
+	outcome outcome
+}
+
+func (l *lookup) find(g *gpuSpan) outcome {
+	if l.valid && l.hwID == g.hwID && l.bdf == g.bdf && l.ordinal == g.ordinal && l.res == g.res {
+		return l.outcome
+	}
+	l.valid, l.hwID, l.bdf, l.ordinal, l.res = true, g.hwID, g.bdf, g.ordinal, g.res
+	l.outcome = l.search(g)
+	if l.outcome == found {
+		l.board = l.e.boardOf(l.dev)
+	}
+	return l.outcome
+}
+
+// search matches by hw.id, then by host and PCI address, then by the configured map of ordinals.
+func (l *lookup) search(g *gpuSpan) outcome {
+	ok := false
+	if g.hwID != "" {
+		if l.dev, ok = l.view.Lookup(g.hwID); ok {
+			return found
+		}
+	}
+	if g.bdf != "" {
+		for _, host := range [...]string{g.res.hostID, g.res.hostName} {
+			if host != "" {
+				if l.dev, ok = l.view.LookupPCI(host, g.bdf); ok {
+					return found
+				}
+			}
+		}
+	}
+	if id, mapped := l.e.ordinals[g.ordinal]; mapped {
+		if l.dev, ok = l.view.Lookup(id); ok {
+			return found
+		}
+	} else if g.hwID == "" && g.bdf == "" {
+		return noIdentity
+	}
+	return unknownDevice
+}
+
+// boardOf is the physical GPU of a device, bound to the current view. A MIG instance whose board has no samples is a
+// board of its own.
+func (e *engine) boardOf(dev gpusamplesextension.DeviceView) *board {
+	view, ok := dev.Board()
+	if !ok {
+		view = dev
+	}
+	id := gpusamplesextension.NormalizeID(view.Device().ID)
+	b := e.boards[id]
+	if b == nil {
+		b = newBoard(view, e.cfg.Shift, &e.budget)
+		e.boards[id] = b
+	}
+	b.meter.bind(view)
+	if dev.Device().Parent != "" {
+		b.addInstance(dev.Device().ID)
+	}
+	return b
+}
+
+// arrive brings the spans of a batch into the fair share and finds what they wait for. fresh says that none of them was
+// known.
+func (e *engine) arrive(b *batch, now time.Time) (fresh bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	view := e.reader.Acquire()
+	defer view.Release()
+
+	l := lookup{e: e, view: view, now: now.UnixNano()}
+	fresh = true
+	for s := range b.scopes {
+		sc := &b.scopes[s]
+		for i := sc.first; i < sc.last; i++ {
+			g := &b.spans[i]
+			if g.outcome = l.find(g); g.outcome != found || g.fault != sound {
+				continue
+			}
+			sc.hold = true
+			b.await(l.board, g.share.End)
+			if share, known := l.board.dev.Share(g.share.Key); known {
+				fresh = false
+				g.seen = share.Seen
+				continue
+			}
+			g.seen = l.now
+			g.tracked = l.board.dev.Arrive(g.share, l.now, &l.board.meter)
+		}
+	}
+	for _, h := range b.host {
+		for _, w := range b.boards {
+			w.board.dev.Pass(h.key, h.parent)
+		}
+	}
+	return fresh
+}
+
+func (b *batch) await(on *board, end int64) {
+	for i := range b.boards {
+		if b.boards[i].board == on {
+			b.boards[i].end = max(b.boards[i].end, end)
+			return
+		}
+	}
+	b.boards = append(b.boards, boardEnd{on, end})
+}
+
+// settled moves the settled time of the boards that a batch waits for and says whether all its spans have ended there.
+// drain does not wait for spans that may still arrive.
+func (e *engine) settled(b *batch, now time.Time, drain bool) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	view := e.reader.Acquire()
+	defer view.Release()
+	ready := true
+	for _, w := range b.boards {
+		if e.boards[w.board.id] != w.board {
+			continue // the device is gone
+		}
+		if e.settle(view, w.board, now, drain) {
+			if t, ok := w.board.dev.Settled(); !ok || t < w.end {
+				ready = false
+			}
+		}
+	}
+	return ready
+}
+
+// settle moves a board's settled time T to min(newest sample, now − settle), but not further back than now − max_wait:
+// what has no samples by then stays without. T only moves forward, unless the host's clock was set back.
+// False: the device has gone from the samples.
+func (e *engine) settle(view gpusamplesextension.View, b *board, now time.Time, drain bool) bool {
+	dev, ok := view.Lookup(b.id)
+	if !ok {
+		b.dev.Close()
+		delete(e.boards, b.id)
+		return false
+	}
+	b.meter.bind(dev)
+	ns := now.UnixNano()
+	if t, ok := b.dev.Settled(); ok && t > ns {
+		b.dev.Close()
+		b.dev = fairshare.New(fairshare.Limits{}, &e.budget)
+		b.ledger.reported = fairshare.Totals{}
+		b.ledger.begun = false
+	}
+	newest := b.watermark(view)
+	t := min(newest, ns-int64(e.cfg.Settle))
+	if drain {
+		t = max(t, min(newest, ns))
+	}
+	b.dev.Settle(max(t, ns-int64(e.cfg.MaxWait)), &b.meter)
+	return true
+}
+
+// tick settles every device that has samples, so that idle ones are accounted for too, and calls report for each.
+func (e *engine) tick(now time.Time, views []gpusamplesextension.DeviceView, report func(*board)) []gpusamplesextension.DeviceView {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	view := e.reader.Acquire()
+	defer view.Release()
+	views = view.Devices(views[:0])
+	for _, dev := range views {
+		if dev.Device().Parent == "" && dev.Newest() > 0 {
+			e.boardOf(dev)
+		}
+	}
+	for _, b := range e.boards {
+		if e.settle(view, b, now, false) {
+			report(b)
+		}
+	}
+	return views
+}
+
+// known is the number of spans that the fair share knows.
+func (e *engine) known() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.budget.Used()
+}

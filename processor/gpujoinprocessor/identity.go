@@ -1,0 +1,92 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"hash/maphash"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// resourceInfo is what the join takes from a resource.
+type resourceInfo struct {
+	process  uint64
+	hwID     string
+	hostID   string
+	hostName string
+}
+
+// identifier makes process identities. The seed lives as long as the processor, for numbers are compared within it only.
+type identifier struct{ seed maphash.Seed }
+
+// The attributes that tell one process from another: an instance ID alone, or else a process ID with whatever says
+// which machine or container it counts in.
+var (
+	instanceKeys = [...]string{"service.namespace", "service.name", "service.instance.id"}
+	processKeys  = [...]string{"process.pid", "host.id", "host.name", "container.id", "k8s.pod.uid", "k8s.pod.name"}
+)
+
+// resource reads a resource. A process is named by service.instance.id (with service.name and service.namespace); else
+// by process.pid with host and container; else by all attributes of the resource together. All attributes always was
+// refused: one process may have several providers whose resources differ in details.
+func (i identifier) resource(attrs pcommon.Map) resourceInfo {
+	var r resourceInfo
+	instance, pid := false, false
+	for k, v := range attrs.All() {
+		switch k {
+		case string(semconv.HWIDKey):
+			r.hwID = v.Str()
+		case "host.id":
+			r.hostID = v.Str()
+		case "host.name":
+			r.hostName = v.Str()
+		case "service.instance.id":
+			instance = v.Type() != pcommon.ValueTypeStr || v.Str() != ""
+		case "process.pid":
+			pid = true
+		}
+	}
+	switch {
+	case instance:
+		r.process = i.of(attrs, instanceKeys[:])
+	case pid:
+		r.process = i.of(attrs, processKeys[:])
+	default:
+		for k, v := range attrs.All() {
+			r.process += i.pair(k, v) // a sum, for the order of attributes means nothing
+		}
+	}
+	return r
+}
+
+func (i identifier) of(attrs pcommon.Map, keys []string) (sum uint64) {
+	for _, k := range keys {
+		if v, ok := attrs.Get(k); ok {
+			sum += i.pair(k, v)
+		}
+	}
+	return sum
+}
+
+func (i identifier) pair(k string, v pcommon.Value) uint64 {
+	var h maphash.Hash
+	h.SetSeed(i.seed)
+	h.WriteString(k)
+	h.WriteByte(0)
+	switch v.Type() {
+	case pcommon.ValueTypeStr:
+		h.WriteString(v.Str())
+	case pcommon.ValueTypeInt:
+		n := uint64(v.Int())
+		for range 8 {
+			h.WriteByte(byte(n))
+			n >>= 8
+		}
+	default:
+		h.WriteString(v.AsString())
+	}
+	return h.Sum64()
+}

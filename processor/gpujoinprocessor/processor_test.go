@@ -1,0 +1,79 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/semconvtest"
+)
+
+func TestSpanGetsWhatTheSamplesSayOfItsInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		r := newRig(t).join()
+		defer r.close()
+		w := r.device(gpusamplesextension.Device{ID: gpu0, Interval: 100 * time.Millisecond, Source: "simulated"})
+		r.run(w, func(now time.Time, s *gpusamplesextension.Sample) {
+			at := now.Sub(zero).Seconds()
+			s.Set(gpusamplesextension.Energy, 300*at)
+			s.Set(gpusamplesextension.Power, 100+10*at) // 100 W rising by 10 W each second
+			s.Set(gpusamplesextension.ClockSM, 1.5e9)
+			s.Set(gpusamplesextension.Temperature, 40+at)
+			util := 0.25
+			if at > 3 {
+				util = 0.75
+			}
+			s.Set(gpusamplesextension.Utilization, util)
+			throttle := 0.
+			if at > 3 && at < 3.25 {
+				throttle = float64(gpusamplesextension.ThrottleSWPowerCap)
+			}
+			s.Set(gpusamplesextension.Throttle, throttle)
+		})
+		time.Sleep(5 * time.Second)
+		w.WriteEvents([]gpusamplesextension.Event{
+			{Time: zero.Add(2500 * time.Millisecond).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 79},
+			{Time: zero.Add(2600 * time.Millisecond).UnixNano(), Kind: gpusamplesextension.EventECCCorrected, Count: 3},
+			{Time: zero.Add(4500 * time.Millisecond).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 13},
+		})
+		td := newTraces("a")
+		td.gpu(1, 0, zero.Add(2*time.Second), zero.Add(4*time.Second))
+		r.consume(td.Traces)
+
+		time.Sleep(4900 * time.Millisecond)
+		assert.Empty(t, r.spans(), "held until settle after its end")
+		time.Sleep(200 * time.Millisecond)
+		s := r.spans()[1]
+		require.NotEmpty(t, r.spans())
+		require.NoError(t, semconvtest.CheckTraces(r.sink.AllTraces()[0]))
+		got := s.Attributes().AsRaw()
+		for k, want := range map[string]float64{
+			"gpu.energy":             600,
+			"gpu.power":              130,
+			"gpu.clock.sm.frequency": 1.5e9,
+			"gpu.temperature.max":    44,
+			"gpu.utilization":        0.5,
+			"gpu.throttle.time":      0.2, // the samples of 3.1 and 3.2 tell of the 100 ms before them
+			"gpu.join.coverage":      1,
+		} {
+			assert.InDelta(t, want, got[k], 1e-6*want, k)
+		}
+		assert.Equal(t, []any{"sw_power_cap"}, got["gpu.throttle.reasons"])
+		assert.Equal(t, []any{int64(79)}, got["gpu.xid"])
+		assert.Equal(t, int64(3), got["gpu.ecc.errors"])
+		assert.Equal(t, int64(21), got["gpu.join.samples"])
+		assert.Equal(t, "interval", got["gpu.join.method"])
+		assert.Equal(t, "simulated", got["gpu.measurement.source"])
+		assert.NotContains(t, got, "gpu.sm.utilization", "unknown is absent")
+		assert.NotContains(t, got, "gpu.join.late.duration")
+		assert.NotContains(t, got, "gpu.memory.usage")
+	})
+}

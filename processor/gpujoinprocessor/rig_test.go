@@ -1,0 +1,217 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor"
+	"go.opentelemetry.io/collector/processor/processortest"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+var (
+	samplesID = component.MustNewID("gpu_samples")
+	writerID  = component.MustNewID("gpu")
+)
+
+type host struct{ ext map[component.ID]component.Component }
+
+func (h host) GetExtensions() map[component.ID]component.Component { return h.ext }
+
+// rig is a gpu_samples extension, a device that writes into it and a gpu_join between two ends.
+type rig struct {
+	t     testing.TB
+	host  host
+	tel   *componenttest.Telemetry
+	store gpusamplesextension.Writer
+	sink  *consumertest.TracesSink
+	proc  processor.Traces
+	stop  chan struct{}
+	wg    sync.WaitGroup
+}
+
+func newRig(t testing.TB) *rig {
+	f := gpusamplesextension.NewFactory()
+	ext, err := f.Create(context.Background(), extensiontest.NewNopSettings(f.Type()), f.CreateDefaultConfig())
+	require.NoError(t, err)
+	require.NoError(t, ext.Start(context.Background(), componenttest.NewNopHost()))
+	return &rig{
+		t:     t,
+		host:  host{map[component.ID]component.Component{samplesID: ext}},
+		tel:   componenttest.NewTelemetry(),
+		store: ext.(gpusamplesextension.Writer),
+		sink:  new(consumertest.TracesSink),
+		stop:  make(chan struct{}),
+	}
+}
+
+// join starts the processor.
+func (r *rig) join(edit ...func(*Config)) *rig { return r.joinTo(r.sink, edit...) }
+
+func (r *rig) joinTo(next consumer.Traces, edit ...func(*Config)) *rig {
+	cfg := createDefaultConfig().(*Config)
+	cfg.Samples = &samplesID
+	for _, e := range edit {
+		e(cfg)
+	}
+	require.NoError(r.t, cfg.Validate())
+	set := processortest.NewNopSettings(metadata.Type)
+	set.ID = component.MustNewID("gpu_join")
+	set.TelemetrySettings = r.tel.NewTelemetrySettings()
+	p, err := NewFactory().CreateTraces(context.Background(), set, cfg, next)
+	require.NoError(r.t, err)
+	require.NoError(r.t, p.Start(context.Background(), r.host))
+	r.proc = p
+	return r
+}
+
+func (r *rig) close() {
+	close(r.stop)
+	r.wg.Wait()
+	require.NoError(r.t, r.proc.Shutdown(context.Background()))
+	for _, e := range r.host.ext {
+		require.NoError(r.t, e.Shutdown(context.Background()))
+	}
+	require.NoError(r.t, r.tel.Shutdown(context.Background()))
+}
+
+func (r *rig) consume(td ptrace.Traces) {
+	r.t.Helper()
+	require.NoError(r.t, r.proc.ConsumeTraces(context.Background(), td))
+}
+
+func (r *rig) device(d gpusamplesextension.Device) gpusamplesextension.DeviceWriter {
+	r.t.Helper()
+	w, err := r.store.Register(writerID, d)
+	require.NoError(r.t, err)
+	return w
+}
+
+// run writes what value says every 100 ms until the rig is closed, beginning now.
+func (r *rig) run(w gpusamplesextension.DeviceWriter, value func(t time.Time, s *gpusamplesextension.Sample)) {
+	write := func(now time.Time) {
+		s := gpusamplesextension.Sample{Time: now.UnixNano()}
+		value(now, &s)
+		if s.Known != 0 {
+			w.Write([]gpusamplesextension.Sample{s})
+		}
+	}
+	write(time.Now())
+	r.wg.Go(func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case now := <-tick.C:
+				write(now)
+			case <-r.stop:
+				return
+			}
+		}
+	})
+}
+
+const gpu0 = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50"
+
+// steady is a device that draws watts from the time zero on and is otherwise always the same.
+func steady(zero time.Time, watts float64) func(time.Time, *gpusamplesextension.Sample) {
+	return func(t time.Time, s *gpusamplesextension.Sample) {
+		s.Set(gpusamplesextension.Energy, watts*t.Sub(zero).Seconds())
+		s.Set(gpusamplesextension.Power, watts)
+		s.Set(gpusamplesextension.Utilization, 0.75)
+		s.Set(gpusamplesextension.Temperature, 60)
+		s.Set(gpusamplesextension.Throttle, 0)
+	}
+}
+
+// traces builds requests.
+type traces struct {
+	ptrace.Traces
+	rs ptrace.ResourceSpans
+	ss ptrace.ScopeSpans
+}
+
+func newTraces(instance string) *traces {
+	t := &traces{Traces: ptrace.NewTraces()}
+	t.resource(instance)
+	return t
+}
+
+func (t *traces) resource(instance string) *traces {
+	t.rs = t.ResourceSpans().AppendEmpty()
+	t.rs.Resource().Attributes().PutStr("service.name", "test")
+	t.rs.Resource().Attributes().PutStr("service.instance.id", instance)
+	return t.scope("gpuspan")
+}
+
+func (t *traces) scope(name string) *traces {
+	t.ss = t.rs.ScopeSpans().AppendEmpty()
+	t.ss.Scope().SetName(name)
+	return t
+}
+
+func (t *traces) host(id, parent uint64, start, end time.Time) ptrace.Span {
+	s := t.ss.Spans().AppendEmpty()
+	s.SetName("span")
+	s.SetTraceID(pcommon.TraceID{1})
+	s.SetSpanID(spanID(id))
+	s.SetParentSpanID(spanID(parent))
+	s.SetStartTimestamp(pcommon.NewTimestampFromTime(start))
+	s.SetEndTimestamp(pcommon.NewTimestampFromTime(end))
+	return s
+}
+
+func (t *traces) gpu(id, parent uint64, start, end time.Time) ptrace.Span {
+	s := t.host(id, parent, start, end)
+	s.Attributes().PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeSection)
+	s.Attributes().PutStr(string(semconv.HWIDKey), gpu0)
+	return s
+}
+
+func spanID(id uint64) (s pcommon.SpanID) {
+	binary.BigEndian.PutUint64(s[:], id)
+	return s
+}
+
+// spans are all spans that came out, by their ID.
+func (r *rig) spans() map[uint64]ptrace.Span {
+	all := map[uint64]ptrace.Span{}
+	for _, td := range r.sink.AllTraces() {
+		for s := range spansOf(td) {
+			id := s.SpanID()
+			all[binary.BigEndian.Uint64(id[:])] = s
+		}
+	}
+	return all
+}
+
+func spansOf(td ptrace.Traces) func(func(ptrace.Span) bool) {
+	return func(yield func(ptrace.Span) bool) {
+		for _, rs := range td.ResourceSpans().All() {
+			for _, ss := range rs.ScopeSpans().All() {
+				for _, s := range ss.Spans().All() {
+					if !yield(s) {
+						return
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,120 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
+)
+
+// stats are the processor's own metrics.
+type stats struct {
+	tb   *metadata.TelemetryBuilder
+	held atomic.Int64
+
+	faults    [faults]metric.MeasurementOption
+	outcomes  [outcomes]metric.MeasurementOption
+	noSamples metric.MeasurementOption
+	reasons   [reasons]metric.MeasurementOption
+}
+
+func reasonOption(r string) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(attribute.String("reason", r)))
+}
+
+func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
+	tb, err := metadata.NewTelemetryBuilder(set)
+	if err != nil {
+		return nil, err
+	}
+	s := &stats{tb: tb, noSamples: reasonOption("no_samples")}
+	for i, n := range faultNames {
+		s.faults[i] = reasonOption(n)
+	}
+	for i, n := range outcomeNames {
+		s.outcomes[i] = reasonOption(n)
+	}
+	for i, n := range reasonNames {
+		s.reasons[i] = reasonOption(n)
+	}
+	err = tb.RegisterProcessorGpuJoinHeldSpansCallback(func(_ context.Context, o metric.Int64Observer) error {
+		o.Observe(max(0, s.held.Load()))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, tb.RegisterProcessorGpuJoinKnownSpansCallback(func(_ context.Context, o metric.Int64Observer) error {
+		o.Observe(int64(e.known()))
+		return nil
+	})
+}
+
+func (s *stats) shutdown() { s.tb.Shutdown() }
+
+// accepted counts a request that was taken: n of its GPU spans wait, the others never will have samples.
+func (s *stats) accepted(ctx context.Context, b *batch, n int) {
+	s.held.Add(int64(n))
+	var bad [faults]int64
+	var lost [outcomes]int64
+	for i := range b.spans {
+		switch g := &b.spans[i]; {
+		case g.fault != sound:
+			bad[g.fault]++
+		case g.outcome != found:
+			lost[g.outcome]++
+		}
+	}
+	for i, k := range bad {
+		if k > 0 {
+			s.tb.ProcessorGpuJoinBadSpans.Add(ctx, k, s.faults[i])
+		}
+	}
+	for i, k := range lost {
+		if k > 0 {
+			s.tb.ProcessorGpuJoinUncoveredSpans.Add(ctx, k, s.outcomes[i])
+		}
+	}
+}
+
+// released counts a batch that leaves.
+func (s *stats) released(ctx context.Context, b *batch, n int, why releaseReason) {
+	s.held.Add(int64(-n))
+	end, _ := b.latest()
+	s.tb.ProcessorGpuJoinReleasedSpans.Add(ctx, int64(n), s.reasons[why])
+	s.tb.ProcessorGpuJoinHoldDuration.Record(ctx, max(0, time.Since(time.Unix(0, end)).Seconds()))
+}
+
+// joined counts the spans of a batch by what they lack.
+func (s *stats) joined(ctx context.Context, late, uncovered, untracked int64) {
+	if late > 0 {
+		s.tb.ProcessorGpuJoinLateSpans.Add(ctx, late)
+	}
+	if uncovered > 0 {
+		s.tb.ProcessorGpuJoinUncoveredSpans.Add(ctx, uncovered, s.noSamples)
+	}
+	if untracked > 0 {
+		s.tb.ProcessorGpuJoinUntrackedSpans.Add(ctx, untracked)
+	}
+}
+
+// energy reports what became of a board's energy since the last report.
+func (s *stats) energy(b *board) {
+	attributed, unattributed, late, uncovered, orphans := b.ledger.close(b)
+	ctx, l := context.Background(), &b.ledger
+	s.tb.ProcessorGpuJoinEnergy.Add(ctx, attributed, l.attributed)
+	s.tb.ProcessorGpuJoinEnergy.Add(ctx, unattributed, l.unattributed)
+	s.tb.ProcessorGpuJoinEnergy.Add(ctx, late, l.late)
+	s.tb.ProcessorGpuJoinEnergy.Add(ctx, uncovered, l.uncovered)
+	if orphans > 0 {
+		s.tb.ProcessorGpuJoinOrphans.Add(ctx, orphans)
+	}
+}
