@@ -1,0 +1,314 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometrace
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// maxHeld bounds the spans that wait for their step.
+const maxHeld = 1 << 14
+
+// Exporter is a SpanExporter for programs that have no Collector. It writes
+//
+//   - one file for each active window of a loop's schedule, <host>_<pid>.<unix ms>.pt.trace.json, as the PyTorch
+//     profiler names them, when there are step spans;
+//   - all spans into one such file, complete at Shutdown, when there are none.
+//
+// A window is a run of steps with consecutive numbers. What ran before a step's end belongs to the step's window, so
+// spans are held until a step ends (at most 16,384, then all of them go to the window that is open).
+//
+// Register it with a batching span processor. Its methods may be called by any goroutine.
+type Exporter struct {
+	files  Files
+	folder string
+	worker string
+
+	mu     sync.Mutex
+	out    *Rotator
+	held   []Event
+	last   map[loopKey]int64 // number of the latest step
+	until  int64             // end of the latest step of the open window, unix nanoseconds
+	closed bool
+}
+
+type loopKey struct {
+	process Process
+	track   Track
+}
+
+var _ sdktrace.SpanExporter = (*Exporter)(nil)
+
+// ExporterOption configures an Exporter.
+type ExporterOption interface{ apply(*Exporter) }
+
+type exporterOption func(*Exporter)
+
+func (f exporterOption) apply(e *Exporter) { f(e) }
+
+// WithCompression compresses the files; default none.
+func WithCompression(c Compression) ExporterOption {
+	return exporterOption(func(e *Exporter) { e.files.Compression = c })
+}
+
+// WithWorker sets what file names begin with; default <host name>_<process id>.
+func WithWorker(name string) ExporterOption {
+	return exporterOption(func(e *Exporter) {
+		if name != "" {
+			e.worker = name
+		}
+	})
+}
+
+// WithOnComplete is called with the path of every file that is complete, as torch.profiler's on_trace_ready.
+func WithOnComplete(f func(path string, s Stats)) ExporterOption {
+	return exporterOption(func(e *Exporter) { e.files.OnComplete = f })
+}
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+
+// NewExporter makes an Exporter that writes into a folder, which is created. It fails when the folder cannot be
+// written to.
+func NewExporter(folder string, opts ...ExporterOption) (*Exporter, error) {
+	host, _ := os.Hostname()
+	e := &Exporter{folder: folder, worker: fmt.Sprintf("%s_%d", cmp.Or(host, "host"), os.Getpid()), last: map[loopKey]int64{}}
+	for _, o := range opts {
+		if o != nil {
+			o.apply(e)
+		}
+	}
+	e.worker = notInNames.ReplaceAllString(e.worker, "_")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, fmt.Errorf("cannot create folder for traces %q: %w", folder, cause(err))
+	}
+	probe, err := createFile(filepath.Join(folder, e.worker+".pt.trace.json"), e.files.Compression, Number)
+	if err != nil {
+		return nil, err
+	}
+	probe.discard()
+	return e, nil
+}
+
+// ExportSpans implements sdktrace.SpanExporter. Spans of a call that fails are lost, as of every SpanExporter.
+func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return ErrClosed
+	}
+	var steps []int
+	processes := map[attribute.Distinct]Process{}
+	for _, s := range spans {
+		key := s.Resource().Equivalent()
+		p, ok := processes[key]
+		if !ok {
+			p = ProcessOf(arguments(s.Resource().Attributes()))
+			processes[key] = p
+		}
+		ev := convert(p, s)
+		e.held = append(e.held, ev)
+		if _, ok := stepNumber(s.Attributes()); ok {
+			steps = append(steps, len(e.held)-1)
+		}
+	}
+	slices.SortStableFunc(steps, func(a, b int) int { return cmp.Compare(e.held[a].Start, e.held[b].Start) })
+	var errs error
+	ends := make([]Event, len(steps))
+	for i, at := range steps {
+		ends[i] = e.held[at]
+	}
+	for i := range ends {
+		errs = errors.Join(errs, e.step(&ends[i]))
+	}
+	if len(e.held) > maxHeld {
+		errs = errors.Join(errs, e.write(len(e.held)))
+	}
+	return errs
+}
+
+// step writes what a finished step holds, into a new window when its number does not follow.
+func (e *Exporter) step(s *Event) error {
+	var errs error
+	n, _ := eventStep(s)
+	key := loopKey{s.Process, s.Track}
+	last, known := e.last[key]
+	if e.out != nil && known && n != last+1 && s.Start >= e.until {
+		errs = e.finish()
+	}
+	e.last[key] = n
+	e.until = max(e.until, s.End)
+	i := partition(e.held, func(ev *Event) bool { return ev.Start < s.End || ev.Start == s.Start && ev.End == s.End })
+	return errors.Join(errs, e.write(i))
+}
+
+// partition moves the events that belong first, keeping the order of both parts, and returns their number.
+func partition(events []Event, belongs func(*Event) bool) int {
+	var rest []Event
+	n := 0
+	for i := range events {
+		if belongs(&events[i]) {
+			events[n] = events[i]
+			n++
+		} else {
+			rest = append(rest, events[i])
+		}
+	}
+	copy(events[n:], rest)
+	return n
+}
+
+// write writes the first n held spans into the open window.
+func (e *Exporter) write(n int) error {
+	if n == 0 {
+		return nil
+	}
+	if e.out == nil {
+		first := e.held[0].Start
+		for i := range e.held[:n] {
+			if s := e.held[i].Start; s > 0 {
+				first = min(first, s)
+			}
+		}
+		f := e.files
+		f.Path = filepath.Join(e.folder, fmt.Sprintf("%s.%d.pt.trace.json", e.worker, first/1_000_000))
+		out, err := NewRotator(f)
+		if err != nil {
+			e.forget(n)
+			return err
+		}
+		e.out = out
+	}
+	err := e.out.Write(e.held[:n])
+	e.forget(n)
+	return err
+}
+
+func (e *Exporter) forget(n int) {
+	rest := copy(e.held, e.held[n:])
+	clear(e.held[rest:])
+	e.held = e.held[:rest]
+}
+
+func (e *Exporter) finish() error {
+	if e.out == nil {
+		return nil
+	}
+	err := e.out.Close()
+	e.out = nil
+	return err
+}
+
+// Shutdown implements sdktrace.SpanExporter: it completes the open file.
+func (e *Exporter) Shutdown(context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	err := e.write(len(e.held))
+	return errors.Join(err, e.finish())
+}
+
+func stepNumber(attributes []attribute.KeyValue) (int64, bool) {
+	var n int64
+	step, number := false, false
+	for _, a := range attributes {
+		switch a.Key {
+		case semconv.GPUOperationTypeKey:
+			step = a.Value.AsString() == semconv.GPUOperationTypeStep
+		case semconv.GPUStepIndexKey:
+			n, number = a.Value.AsInt64(), true
+		}
+	}
+	return n, step && number
+}
+
+func eventStep(e *Event) (int64, bool) {
+	for i := range e.Args {
+		if e.Args[i].Key == string(semconv.GPUStepIndexKey) {
+			return e.Args[i].Value.AsInt()
+		}
+	}
+	return 0, false
+}
+
+func convert(p Process, s sdktrace.ReadOnlySpan) Event {
+	args := arguments(s.Attributes())
+	if k := s.SpanKind(); k != trace.SpanKindUnspecified && k != trace.SpanKindInternal {
+		args = append(args, Arg{"span.kind", String(k.String())})
+	}
+	if st := s.Status(); st.Code == codes.Error {
+		args = append(args, Arg{"otel.status_code", String("ERROR")})
+		if st.Description != "" {
+			args = append(args, Arg{"otel.status_description", String(st.Description)})
+		}
+	}
+	e := Event{
+		Process: p, Name: s.Name(), Start: s.StartTime().UnixNano(), End: s.EndTime().UnixNano(),
+		Trace: s.SpanContext().TraceID(), Span: s.SpanContext().SpanID(), Args: args,
+	}
+	if s.Parent().TraceID() == s.SpanContext().TraceID() {
+		e.Parent = s.Parent().SpanID()
+	}
+	for _, m := range s.Events() {
+		e.Marks = append(e.Marks, Mark{Name: m.Name, Time: m.Time.UnixNano(), Args: arguments(m.Attributes)})
+	}
+	e.Classify()
+	return e
+}
+
+func arguments(attributes []attribute.KeyValue) []Arg {
+	args := make([]Arg, 0, len(attributes)+4)
+	for _, a := range attributes {
+		args = append(args, Arg{string(a.Key), fromAttribute(a.Value)})
+	}
+	return args
+}
+
+func fromAttribute(v attribute.Value) Value {
+	switch v.Type() {
+	case attribute.BOOL:
+		return Bool(v.AsBool())
+	case attribute.INT64:
+		return Int(v.AsInt64())
+	case attribute.FLOAT64:
+		return Float(v.AsFloat64())
+	case attribute.BOOLSLICE:
+		return list(v.AsBoolSlice(), Bool)
+	case attribute.INT64SLICE:
+		return list(v.AsInt64Slice(), Int)
+	case attribute.FLOAT64SLICE:
+		return list(v.AsFloat64Slice(), Float)
+	case attribute.STRINGSLICE:
+		return list(v.AsStringSlice(), String)
+	}
+	return String(v.Emit())
+}
+
+func list[T any](in []T, f func(T) Value) Value {
+	out := make([]Value, len(in))
+	for i, v := range in {
+		out[i] = f(v)
+	}
+	return List(out)
+}

@@ -1,0 +1,118 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometrace_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+func at(ms int64) trace.SpanEventOption {
+	return trace.WithTimestamp(time.Unix(0, epoch+ms*1_000_000))
+}
+
+// train makes the spans of steps with the given numbers, each 10 ms long with a section of 4 ms, sections ending first
+// and steps ending late, as gpuspan does.
+func train(tracer trace.Tracer, numbers ...int64) {
+	for _, n := range numbers {
+		ctx, step := tracer.Start(context.Background(), "train", at(n*10), trace.WithAttributes(
+			semconv.GPUOperationTypeKey.String("step"), semconv.GPUStepIndexKey.Int64(n)))
+		_, x := tracer.Start(ctx, "forward", at(n*10+2), trace.WithAttributes(
+			semconv.GPUOperationTypeKey.String("section"), semconv.GPUStreamIDKey.Int(1), semconv.GPUStartDelayKey.Float64(.001),
+			attribute.IntSlice("shape", []int{1, 2})))
+		x.SetStatus(codes.Error, "late")
+		x.AddEvent("mark", at(n*10+3))
+		x.End(at(n*10 + 6))
+		step.End(at(n*10 + 10))
+	}
+}
+
+func traces(t *testing.T, dir string) map[string]chrometracetest.File {
+	paths, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	out := map[string]chrometracetest.File{}
+	for _, p := range paths {
+		data, err := os.ReadFile(p)
+		require.NoError(t, err)
+		f, faults := chrometracetest.Read(data)
+		require.Empty(t, faults, string(data))
+		out[filepath.Base(p)] = f
+	}
+	return out
+}
+
+func TestEachActiveWindowIsOneFile(t *testing.T) {
+	for _, batch := range []int{1, 3, 1000} { // the windows do not depend on how spans are batched
+		dir := t.TempDir()
+		var complete []string
+		e, err := chrometrace.NewExporter(dir, chrometrace.WithWorker("rank 0"), chrometrace.WithOnComplete(func(p string, _ chrometrace.Stats) {
+			complete = append(complete, filepath.Base(p))
+		}))
+		require.NoError(t, err)
+		tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e, sdktrace.WithMaxExportBatchSize(batch), sdktrace.WithMaxQueueSize(1000), sdktrace.WithBlocking()))
+		train(tp.Tracer("t"), 4, 5, 6, 14, 15, 16)
+		require.NoError(t, tp.Shutdown(t.Context()))
+		require.NoError(t, e.Shutdown(t.Context()), "a second shutdown does nothing")
+		got := traces(t, dir)
+		first, second := "rank_0.1700000000163.pt.trace.json", "rank_0.1700000000263.pt.trace.json"
+		assert.Equal(t, []string{first, second}, complete)
+		require.Len(t, got, 2)
+		for name, numbers := range map[string][]int64{first: {4, 5, 6}, second: {14, 15, 16}} {
+			s := got[name].Slices()
+			require.Len(t, got[name].Of("X"), 6, name)
+			assert.Len(t, got[name].Of("s"), 3, "arrows from step to section")
+			for _, n := range numbers {
+				step := s[fmt.Sprintf("ProfilerStep#%d", n)]
+				assert.EqualValues(t, 10_000_000, step.Dur)
+				assert.Equal(t, "train", step.Args["loop"])
+			}
+			x := s["forward"]
+			assert.Equal(t, []any{1., 2.}, x.Args["shape"])
+			assert.Equal(t, "late", x.Args["otel.status_description"])
+			assert.Contains(t, slices.Collect(maps.Values(got[name].Tracks())), "steps of train")
+		}
+	}
+}
+
+func TestWithoutStepsThereIsOneFile(t *testing.T) {
+	dir := t.TempDir()
+	e, err := chrometrace.NewExporter(dir, chrometrace.WithWorker("w"), chrometrace.WithCompression(chrometrace.Gzip))
+	require.NoError(t, err)
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(e))
+	for i := range int64(5) {
+		_, s := tp.Tracer("t").Start(t.Context(), "handler", at(i*10))
+		s.End(at(i*10 + 5))
+	}
+	require.NoError(t, tp.Shutdown(t.Context()))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	assert.Equal(t, "w.1700000000123.pt.trace.json.gz", entries[0].Name())
+	assert.ErrorIs(t, e.ExportSpans(t.Context(), nil), chrometrace.ErrClosed)
+}
+
+func TestFolderThatCannotBeWrittenIsAnErrorAtOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
+	_, err := chrometrace.NewExporter(filepath.Join(file, "traces"))
+	require.ErrorContains(t, err, "cannot create folder for traces")
+	assert.ErrorContains(t, err, "not a directory")
+}
