@@ -1,0 +1,126 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan
+
+// A step takes one slot of its stream for its boundaries:
+//
+//	step 1            step 2            step 3
+//	start ─────── end = start ─────── end = start ─────── end
+//	slot a            slot b            slot c
+//
+// The end event of a step is the start of the next, so steps follow each other without a gap, at one record a
+// boundary. A slot therefore lives until the next step has been read.
+
+// openStep takes a slot for a step and records its start, unless the step before ends there. nil: no slot is free.
+func (s *Stream) openStep(l *Loop, st *Step) *slot {
+	p := s.p
+	l.mu.Lock()
+	prev := l.prev
+	l.prev = link{}
+	l.mu.Unlock()
+	state := p.state(l.op)
+	s.mu.Lock()
+	last := len(s.free) - 1
+	if last < 0 || s.closed {
+		s.mu.Unlock()
+		prev.release()
+		p.drop(dropPoolFull)
+		return nil
+	}
+	sl := &s.slots[s.free[last]]
+	s.free = s.free[:last]
+	s.nextID++
+	r := &sl.rec
+	r.id = uint64(s.id)<<40 | s.nextID
+	r.op, r.root, r.step = state, sl, st
+	r.flags = flagStep
+	if s.host || l.op.sync == SyncNone || s.sync == SyncNone {
+		r.flags |= flagHost
+	}
+	r.hostStart = st.hostStart
+	r.occurrence = state.timed.Add(1) + state.untimed.count.Load()
+	sl.refs.Store(1)
+	sl.state = slotOpen
+	if prev.timed && r.flags&flagHost == 0 && s.failed == StatusOK {
+		r.flags |= flagStarted
+		r.startEvent, r.borrowed = Event(prev.slot.end.Args[0]), prev.slot
+		r.hostStart = prev.hostEnd
+		prev = link{} // its reference goes with the event
+	} else if r.flags&flagHost == 0 {
+		s.recordStart(sl)
+	}
+	if r.flags&flagHost == 0 {
+		st.startEvent, st.device = r.startEvent, s.device
+	}
+	s.mu.Unlock()
+	prev.release()
+	return sl
+}
+
+// sealStep records the end boundary. chain: another step may follow and begin there.
+func (s *Stream) sealStep(l *Loop, st *Step, chain bool) {
+	sl := st.slot
+	now := s.p.clock.now()
+	s.mu.Lock()
+	r := &sl.rec
+	if sl.state != slotOpen || r.step != st {
+		s.mu.Unlock() // given up: the stream was closed, or the step took too long
+		return
+	}
+	st.hostEnd = now
+	r.hostEnd = now
+	if r.flags&flagHost == 0 {
+		s.recordEnd(sl)
+	}
+	if chain {
+		sl.refs.Add(1)
+	}
+	next := link{slot: sl, hostEnd: now, timed: r.flags&flagHost == 0}
+	sl.state = slotPending
+	s.pending.push(sl.index)
+	s.mu.Unlock()
+	if chain {
+		l.mu.Lock()
+		l.prev = next
+		l.mu.Unlock()
+	}
+}
+
+// link is the end of a step, where the next one may begin. It holds a reference to the slot.
+type link struct {
+	slot    *slot
+	hostEnd int64
+	timed   bool // the slot's end event was recorded
+}
+
+func (k link) release() {
+	if k.slot != nil {
+		k.slot.unchain()
+	}
+}
+
+// unchain drops a reference to a step's slot.
+func (sl *slot) unchain() {
+	if sl.refs.Add(-1) > 0 {
+		return
+	}
+	s := sl.stream
+	s.mu.Lock()
+	s.release(sl)
+	s.mu.Unlock()
+}
+
+func (s *Stream) setStep(st *Step) {
+	s.mu.Lock()
+	s.step = st
+	s.mu.Unlock()
+}
+
+func (s *Stream) clearStep(st *Step) {
+	s.mu.Lock()
+	if s.step == st {
+		s.step = nil
+	}
+	s.mu.Unlock()
+}

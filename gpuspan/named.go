@@ -1,0 +1,93 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan
+
+import (
+	"context"
+	"sync"
+)
+
+// names are the operations that StartNamed has made: a bounded number, then one for all others.
+type names struct {
+	mu       sync.RWMutex
+	byName   map[string]*Operation
+	limit    int
+	overflow *Operation
+	dropped  int64
+}
+
+func (n *names) init(limit int) {
+	n.byName, n.limit = make(map[string]*Operation), limit
+	n.overflow = NewOperation(overflowName)
+}
+
+func (n *names) operation(name string) *Operation {
+	n.mu.RLock()
+	o := n.byName[name]
+	n.mu.RUnlock()
+	if o != nil {
+		return o
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if o := n.byName[name]; o != nil {
+		return o
+	}
+	if len(n.byName) >= n.limit {
+		n.dropped++
+		return n.overflow
+	}
+	o = NewOperation(name)
+	n.byName[name] = o
+	return o
+}
+
+// namedOpen is an open section of StartNamed.
+type namedOpen struct {
+	name    string
+	section Section
+}
+
+// maxNamedOpen bounds the open sections of StartNamed on one stream.
+const maxNamedOpen = 1024
+
+// StartNamed begins a section of an operation that is only known by name, below the span of ctx. The first Settings.Names names
+// of a profiler become operations, all others share "(other)". It costs a look-up more than [Operation.Start].
+func (s *Stream) StartNamed(ctx context.Context, name string) Section {
+	if s == nil || s.p.level.Load() < int32(VerbosityDefault) {
+		return Section{}
+	}
+	x := s.begin(ctx, s.p.names.operation(name), flagNone)
+	s.mu.Lock()
+	if len(s.named) >= maxNamedOpen { // ends that nobody called, or that were called on the Section
+		s.named = append(s.named[:0], s.named[1:]...)
+	}
+	s.named = append(s.named, namedOpen{name, x})
+	s.mu.Unlock()
+	return x
+}
+
+// EndNamed ends the section of that name that was started last on the stream and is still open, so that start and end can
+// be matched by title in code that has no place to keep a Section. Without one it only counts (gpuspan.unmatched).
+func (s *Stream) EndNamed(name string, w Work) {
+	if s == nil || s.p.level.Load() < int32(VerbosityDefault) {
+		return
+	}
+	s.mu.Lock()
+	for i := len(s.named) - 1; i >= 0; i-- {
+		if s.named[i].name != name {
+			continue
+		}
+		x := s.named[i].section
+		s.named = append(s.named[:i], s.named[i+1:]...)
+		if x.slot != nil && x.slot.stream == s && !x.live() {
+			continue // ended by its Section
+		}
+		s.mu.Unlock()
+		x.EndWith(w)
+		return
+	}
+	s.mu.Unlock()
+	s.p.misuse.unmatchedEnd.Add(1)
+}

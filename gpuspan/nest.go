@@ -1,0 +1,178 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan
+
+import (
+	"cmp"
+	"slices"
+
+	"go.opentelemetry.io/otel/trace"
+)
+
+// maxHeld bounds the records of all nests that wait for their outermost section. What comes beyond is measured and counted
+// but gets no span.
+const maxHeld = 8192
+
+// settleInner takes a resolved section that lies in another out of its slot, which then serves the next section, so that a long outer
+// section does not block short inner ones.
+func (t *poller) settleInner(sl *slot) {
+	root := sl.rec.root
+	switch {
+	case root.emitted:
+		// Its outermost section was given up waiting for it: the span hangs directly below that one's.
+		t.emit(&sl.rec, sl.stream, root.span, 0)
+	case t.heldNow >= maxHeld:
+		t.p.drop(dropNestLimit)
+		t.count(&sl.rec, sl.stream, 0, nil)
+	default:
+		r := t.take()
+		extra := r.extra
+		*r = sl.rec
+		r.heldOn = sl.stream
+		sl.rec.extra = extra // the record keeps the slot's, the slot gets the record's empty one
+		root.held = append(root.held, r)
+		t.heldNow++
+	}
+	sl.stream.mu.Lock()
+	sl.stream.release(sl)
+	sl.stream.mu.Unlock()
+	t.unref(root)
+}
+
+// settleRoot handles a resolved outermost section.
+func (t *poller) settleRoot(sl *slot) {
+	sl.rec.done = true
+	if sl.refs.Load() == 1 {
+		t.complete(sl)
+		return
+	}
+	sl.stream.mu.Lock()
+	sl.state = slotHeld
+	sl.stream.mu.Unlock()
+	sl.resolved = t.p.clock.now()
+	t.waiting = append(t.waiting, sl)
+}
+
+// unref drops a reference to an outermost slot. The slot's own reference goes last, in complete.
+func (t *poller) unref(root *slot) {
+	if root.refs.Add(-1) == 1 && root.rec.done && root.state == slotHeld {
+		t.waiting = slices.DeleteFunc(t.waiting, func(o *slot) bool { return o == root })
+		t.complete(root)
+	}
+}
+
+// checkWaiting completes nests whose inner sections are gone, and gives up those that waited too long.
+func (t *poller) checkWaiting(now int64, all bool) {
+	for i := 0; i < len(t.waiting); {
+		sl := t.waiting[i]
+		if sl.refs.Load() == 1 {
+			t.waiting = slices.Delete(t.waiting, i, i+1)
+			t.complete(sl)
+			continue
+		}
+		if !sl.emitted && (all || tooOld(sl.resolved, now, t.p.cfg.NestDeadline)) {
+			t.emitNest(sl)
+			sl.emitted = true
+		}
+		i++
+	}
+}
+
+// complete emits a nest and frees the outermost section's slot.
+func (t *poller) complete(sl *slot) {
+	if !sl.emitted {
+		t.emitNest(sl)
+	}
+	sl.emitted, sl.span = false, trace.SpanContext{}
+	s := sl.stream
+	s.mu.Lock()
+	sl.refs.Store(0)
+	s.release(sl)
+	s.mu.Unlock()
+}
+
+// emitNest makes the spans of a nest, parents before children.
+func (t *poller) emitNest(sl *slot) {
+	root := &sl.rec
+	if len(sl.held) == 0 {
+		t.emit(root, sl.stream, trace.SpanContext{}, 0)
+		sl.span = root.span
+		return
+	}
+	t.order = append(t.order[:0], root)
+	t.order = append(t.order, sl.held...)
+	slices.SortStableFunc(t.order, func(a, b *record) int {
+		return cmp.Or(cmp.Compare(a.depth, b.depth), cmp.Compare(a.startNs, b.startNs), cmp.Compare(a.id, b.id))
+	})
+	byID := t.byID
+	for _, r := range t.order {
+		byID[r.id] = r
+	}
+	for _, r := range slices.Backward(t.order) { // children first: what a parent says of them must be known
+		if p := byID[r.parent]; p != nil && p != r {
+			p.adopt(r)
+		}
+	}
+	for _, r := range t.order {
+		s := r.heldOn
+		if s == nil {
+			s = sl.stream
+		}
+		p := byID[r.parent]
+		if p == nil {
+			p = root // its parent was given up
+		}
+		if r == root {
+			t.emit(r, s, trace.SpanContext{}, 0)
+		} else {
+			t.emit(r, s, p.span, p.node)
+		}
+	}
+	sl.span = root.span
+	clear(byID)
+	for i, r := range sl.held {
+		t.put(r)
+		sl.held[i] = nil
+	}
+	t.heldNow -= len(sl.held)
+	sl.held = sl.held[:0]
+	clear(t.order)
+}
+
+// adopt adds a child's work to what its parent may say of its children.
+func (r *record) adopt(child *record) {
+	r.childFLOPs += child.flops()
+	if child.flags&flagChunk != 0 {
+		r.childWork.add(child.work)
+		r.childChunks = max(r.childChunks, child.chunks)
+	}
+}
+
+// flops is what a section computed: its own statement, else the sum of its children's.
+func (r *record) flops() float64 {
+	if r.work.FLOPs != 0 {
+		return r.work.FLOPs
+	}
+	return r.childFLOPs
+}
+
+func (t *poller) take() *record {
+	if n := len(t.spare); n > 0 {
+		r := t.spare[n-1]
+		t.spare = t.spare[:n-1]
+		return r
+	}
+	return &record{}
+}
+
+func (t *poller) put(r *record) {
+	e := r.extra
+	if e != nil {
+		e.reset()
+	}
+	*r = record{extra: e}
+	if len(t.spare) < 1024 {
+		t.spare = append(t.spare, r)
+	}
+}

@@ -1,0 +1,310 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+)
+
+const (
+	minSleep    = 100 * time.Microsecond
+	maxSleep    = time.Millisecond
+	idleAfter   = 20 // empty passes before the thread sleeps until woken: waking it costs a section microseconds
+	tidyEvery   = time.Second
+	reclaimTick = 10 * time.Second
+	batchSize   = 64
+)
+
+var errStopped = errors.New("the profiler is shut down")
+
+// poller reads events back. It owns one goroutine, locked to its OS thread, on which all driver calls happen that are not
+// records.
+type poller struct {
+	p           *Profiler
+	calls       chan func() // to be run on the thread
+	quit        chan struct{}
+	done        chan struct{}
+	threadReady bool
+	locked      bool
+	cpuNs       atomic.Int64
+
+	current *Stream // whose events are being read, for the case of a panic
+	batch   [batchSize]int32
+	waiting []*slot // outermost sections that wait for sections in them
+	sealed  []*Step // ended steps that wait for their sections
+	spare   []*record
+	heldNow int // records held by waiting nests
+	tidied  time.Time
+	sleep   time.Duration
+
+	attrs []attribute.KeyValue // reused for each span
+	start []trace.SpanStartOption
+	end   []trace.SpanEndOption
+	order []*record
+	byID  map[uint64]*record
+}
+
+func newPoller(p *Profiler) *poller {
+	return &poller{p: p, calls: make(chan func()), quit: make(chan struct{}), done: make(chan struct{}), sleep: minSleep, byID: map[uint64]*record{}}
+}
+
+// call runs f on the polling thread and waits for it, or for ctx.
+func (t *poller) call(ctx context.Context, f func()) error {
+	finished := make(chan struct{})
+	g := func() {
+		defer close(finished)
+		f()
+	}
+	select {
+	case t.calls <- g:
+	case <-t.done:
+		return errStopped
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-finished:
+		return nil
+	case <-t.done:
+		return errStopped
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t *poller) run() {
+	defer close(t.done)
+	if t.p.backend != nil {
+		// Never unlocked: the thread's capture mode and context are the library's own, so it must not go back to the runtime.
+		runtime.LockOSThread()
+		t.locked = true
+	}
+	for !t.loop() {
+	}
+}
+
+// loop works until told to quit. A panic, of a backend or of a span processor, ends it early and retires the stream that was being read.
+func (t *poller) loop() (quit bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			t.p.errors.report("panic", fmt.Errorf("recovered on the polling thread: %v", r))
+			if s := t.current; s != nil {
+				s.mu.Lock()
+				if s.failed == StatusOK {
+					s.failed = statusPanic
+				}
+				s.mu.Unlock()
+				t.current = nil
+			}
+			time.Sleep(maxSleep)
+		}
+	}()
+	empty := 0
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		progress, pending := t.pass()
+		wait := t.upkeep(pending || progress)
+		switch {
+		case progress:
+			t.sleep, empty = minSleep, 0
+		case pending:
+			t.sleep, empty = min(2*t.sleep, maxSleep), 0
+		default:
+			t.sleep = min(2*t.sleep, maxSleep)
+			empty++
+		}
+		sleep := t.sleep
+		idle := empty > idleAfter
+		if idle {
+			t.p.idle.Store(true)
+			// A section that ended before it saw the flag has not woken this thread.
+			if t.anyPending() {
+				t.p.idle.Store(false)
+				empty = 0
+				continue
+			}
+			sleep = time.Hour
+			if wait > 0 {
+				sleep = wait
+			}
+			if t.anyUsed() {
+				sleep = min(sleep, reclaimTick)
+			}
+		}
+		timer.Reset(sleep)
+		select {
+		case <-timer.C:
+		case <-t.p.wakeups:
+			if idle {
+				empty, t.sleep = 0, minSleep
+			}
+		case f := <-t.calls:
+			t.run1(f)
+			empty = 0
+		case <-t.quit:
+			return true
+		}
+		if idle {
+			t.p.idle.Store(false)
+		}
+	}
+}
+
+func (t *poller) run1(f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			t.p.errors.report("panic", fmt.Errorf("recovered on the polling thread: %v", r))
+		}
+	}()
+	f()
+}
+
+func (t *poller) anyPending() bool {
+	for _, s := range *t.p.streamList.Load() {
+		s.mu.Lock()
+		n := s.pending.size
+		s.mu.Unlock()
+		if n > 0 {
+			return true
+		}
+	}
+	return len(t.waiting) > 0 || len(t.sealed) > 0
+}
+
+func (t *poller) anyUsed() bool {
+	for _, s := range *t.p.streamList.Load() {
+		s.mu.Lock()
+		n := len(s.slots) - len(s.free)
+		s.mu.Unlock()
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// pass looks at every stream once. progress: a section resolved; pending: one has not.
+func (t *poller) pass() (progress, pending bool) {
+	for _, s := range *t.p.streamList.Load() {
+		a, b := t.drain(s)
+		progress, pending = progress || a, pending || b
+	}
+	if len(t.waiting) > 0 {
+		t.checkWaiting(t.p.clock.now(), false)
+	}
+	if len(t.sealed) > 0 {
+		t.checkSealed(t.p.clock.now(), false)
+	}
+	return progress, pending || len(t.waiting) > 0 || len(t.sealed) > 0
+}
+
+// upkeep does what is due: anchors, the watchdog, counts of untimed sections. It returns how soon it wants to be called
+// again though nothing happens; 0: not at all.
+func (t *poller) upkeep(busy bool) (wait time.Duration) {
+	for _, d := range *t.p.devices.Load() {
+		if d.anchorer == nil {
+			continue
+		}
+		w, st := d.anchorer.Maintain(busy || t.p.loops.Load() > 0)
+		if st != StatusOK && st != d.failed && st != StatusDeinitialized {
+			t.p.errors.report("anchor", fmt.Errorf("device %d: %w", d.info.Ordinal, statusError("cannot anchor the clock", st)))
+		}
+		d.failed = st
+		if w > 0 && (wait == 0 || w < wait) {
+			wait = w
+		}
+	}
+	now := time.Now()
+	if now.Sub(t.tidied) >= tidyEvery {
+		t.tidied = now
+		t.tidy()
+	}
+	return wait
+}
+
+// cpu is the processor time of the polling thread as of the last second.
+func (t *poller) cpu() (time.Duration, bool) {
+	ns := t.cpuNs.Load()
+	return time.Duration(ns), ns > 0
+}
+
+// tidy does what is due once a second.
+func (t *poller) tidy() {
+	if d, ok := threadCPU(); ok && t.locked {
+		t.cpuNs.Store(int64(d))
+	}
+	t.p.clock.observe()
+	t.reportUntimed()
+	t.watch()
+	for _, s := range *t.p.streamList.Load() {
+		t.reclaim(s)
+	}
+}
+
+// flush waits until what had ended at the call is read back.
+func (t *poller) flush(ctx context.Context) error {
+	for {
+		left := 0
+		err := t.call(ctx, func() {
+			t.pass()
+			left = t.unread()
+			t.reportUntimed()
+		})
+		switch {
+		case errors.Is(err, errStopped):
+			return nil
+		case err != nil:
+			return fmt.Errorf("flush: the polling thread did not answer: %w", err)
+		case left == 0:
+			return nil
+		}
+		select {
+		case <-time.After(minSleep):
+		case <-ctx.Done():
+			return fmt.Errorf("flush: %d sections are not read back: %w", left, context.Cause(ctx))
+		}
+	}
+}
+
+// unread counts sections that have ended and are not read back.
+func (t *poller) unread() int {
+	n := len(t.sealed)
+	for _, s := range *t.p.streamList.Load() {
+		s.mu.Lock()
+		n += s.pending.size
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// stop flushes, gives up what is left, and frees everything.
+func (t *poller) stop(ctx context.Context) error {
+	err := t.flush(ctx)
+	closed := make(chan error, 1)
+	go func() {
+		closed <- t.call(context.Background(), t.close)
+	}()
+	select {
+	case e := <-closed:
+		if e != nil && !errors.Is(e, errStopped) {
+			err = errors.Join(err, e)
+		}
+		close(t.quit)
+		<-t.done
+	case <-time.After(time.Second):
+		// The driver hangs. Its thread cannot be ended; what it holds is left to the process's end.
+		close(t.quit)
+		err = errors.Join(err, errors.New("shutdown: the polling thread hangs in the driver and was left behind"))
+	}
+	return err
+}

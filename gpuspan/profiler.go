@@ -1,0 +1,303 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+)
+
+// Profiler turns sections into spans, metrics and statistics. A nil Profiler is a disabled one: its streams and loops are nil
+// and do nothing (loops still run their body).
+type Profiler struct {
+	cfg      config
+	backend  Backend // nil: host times only
+	source   string  // gpu.timing.source
+	clock    *hostClock
+	errors   reporter
+	tracer   trace.Tracer
+	recorder report.Recorder
+	metrics  *metrics
+	timeAll  bool // sections of unsampled parents are timed too
+	decorate bool // something that is off by default needs a look at each section
+
+	level atomic.Int32 // verbosity in force; VerbosityOff while disabled
+	want  atomic.Int32 // verbosity to return to when enabled
+
+	loops atomic.Int32 // running loops: sections look for their step only while there are any
+
+	mu                sync.Mutex
+	ops               atomic.Pointer[[]*opState] // by Operation.id
+	opList            atomic.Pointer[[]*opState] // in order of registration
+	opCount           int
+	overflow          *opState
+	operationOverflow atomic.Int64
+	streamList        atomic.Pointer[[]*Stream]
+	devices           atomic.Pointer[[]*device]
+	streamIDs         int
+	names             names
+
+	drops    [dropReasons]atomic.Int64
+	statuses [timingStatuses]atomic.Int64
+	misuse   misuse
+
+	poller  *poller
+	idle    atomic.Bool // the polling thread sleeps until woken
+	wakeups chan struct{}
+
+	shutdown     sync.Once
+	shutdownErr  error
+	stopped      atomic.Bool
+	printed      atomic.Bool
+	reportsEnded atomic.Int64
+}
+
+// misuse counts calls that cannot be what the caller meant.
+type misuse struct {
+	staleParent  atomic.Int64 // Start within a section that has ended
+	unmatchedEnd atomic.Int64 // EndNamed without an open section of the name
+}
+
+// dropReason is why a section has no times (gpuspan.drop.reason).
+type dropReason uint8
+
+const (
+	dropPoolFull dropReason = iota
+	dropNestLimit
+	dropTimeout
+	dropShutdown
+	dropDeviceError
+	dropCaptured
+	dropReasons
+)
+
+func (p *Profiler) drop(r dropReason) { p.drops[r].Add(1) }
+
+// New makes a profiler over a backend: cuda.New, hip.New or simgpu.New. The result is never nil and works whatever the error
+// says: values that are wrong keep their defaults, and without a device (b is nil, or finds none) sections get host
+// times and spans say so (gpu.timing.source `host`).
+//
+// Settings come from [DefaultSettings], then the environment ([SettingsFromEnv]), then options. Call Shutdown in the end.
+func New(b Backend, opts ...Option) (*Profiler, error) {
+	var errs []error
+	settings, err := SettingsFromEnv()
+	if err != nil {
+		errs = append(errs, err)
+	}
+	c := config{Settings: settings}
+	for _, o := range opts {
+		if o != nil {
+			o.apply(&c)
+		}
+	}
+	if err := c.Validate(); err != nil {
+		errs = append(errs, err)
+		c.Settings = DefaultSettings()
+	}
+	if c.onError == nil {
+		c.onError = otel.Handle
+	}
+	if c.logger == nil {
+		c.logger = slog.Default()
+	}
+	if c.tracers == nil {
+		c.tracers = otel.GetTracerProvider()
+	}
+	if c.meters == nil {
+		c.meters = otel.GetMeterProvider()
+	}
+	p := &Profiler{cfg: c, backend: b, source: sourceHost, wakeups: make(chan struct{}, 1)}
+	p.errors.handle = c.onError
+	p.ops.Store(&[]*opState{})
+	p.opList.Store(&[]*opState{})
+	p.streamList.Store(&[]*Stream{})
+	p.devices.Store(&[]*device{})
+	p.names.init(c.Names)
+	p.timeAll = c.Metrics == MetricsAll
+	p.decorate = c.CodeLocation || c.annotator != nil
+	p.want.Store(int32(c.Verbosity))
+	p.SetEnabled(c.Enabled)
+
+	now := time.Now
+	if b != nil {
+		now = b.Now
+		p.source = b.Name()
+	}
+	p.clock = newHostClock(now)
+	p.recorder = c.recorder
+	if p.recorder == nil && c.Report {
+		p.recorder = report.NewCollector(report.WithClock(func() time.Time { return time.Unix(0, p.clock.wall(p.clock.now())) }))
+	}
+	p.metrics = newMetrics(p)
+	p.tracer = c.tracers.Tracer(scopeName, p.metrics.tracerOptions()...)
+	p.poller = newPoller(p)
+	go p.poller.run()
+	if b != nil {
+		if err := p.openBackend(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return p, errors.Join(errs...)
+}
+
+// openBackend lists the devices, on the polling thread. Without any, the profiler falls back to host times.
+func (p *Profiler) openBackend() error {
+	var err error
+	if callErr := p.poller.call(context.Background(), func() { err = p.poller.openDevices() }); callErr != nil {
+		err = callErr
+	}
+	if err != nil {
+		p.backend, p.source = nil, sourceHost
+		return fmt.Errorf("no device can be timed, sections get host times only: %w", err)
+	}
+	return nil
+}
+
+// SetEnabled switches timing on and off at run time. Off costs what a nil Profiler costs. Sections that are open stay open.
+func (p *Profiler) SetEnabled(on bool) {
+	if p == nil || p.stopped.Load() {
+		return
+	}
+	if on {
+		p.level.Store(p.want.Load())
+	} else {
+		p.level.Store(int32(VerbosityOff))
+	}
+}
+
+// SetVerbosity changes how much is timed, at run time.
+func (p *Profiler) SetVerbosity(v Verbosity) {
+	if p == nil || v < VerbosityOff || v > VerbosityDebug {
+		return
+	}
+	enabled := p.level.Load() != int32(VerbosityOff) || p.want.Load() == int32(VerbosityOff)
+	p.want.Store(int32(v))
+	p.SetEnabled(enabled)
+}
+
+// Enabled reports whether anything is timed.
+func (p *Profiler) Enabled() bool { return p != nil && p.level.Load() > int32(VerbosityOff) }
+
+// Source is gpu.timing.source of the profiler's sections: `cuda_event`, `hip_event`, `simulated`, or `host` without a device.
+func (p *Profiler) Source() string {
+	if p == nil {
+		return ""
+	}
+	return p.source
+}
+
+// Devices lists the devices that the profiler found.
+func (p *Profiler) Devices() []Device {
+	if p == nil {
+		return nil
+	}
+	var out []Device
+	for _, d := range *p.devices.Load() {
+		out = append(out, d.info)
+	}
+	return out
+}
+
+// Snapshot is the statistics so far. It never waits for the device: sections that are still running there are missing. It is empty
+// with Settings.Report off.
+func (p *Profiler) Snapshot() report.Summary {
+	if p == nil || p.recorder == nil {
+		return report.Summary{}
+	}
+	if !p.stopped.Load() {
+		// So that counts of untimed sections are up to date; a polling thread that hangs in the driver only costs this.
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		_ = p.poller.call(ctx, p.poller.reportUntimed)
+	}
+	return p.recorder.Summary()
+}
+
+// Reset forgets the statistics of Snapshot. Metrics and occurrence numbers go on.
+func (p *Profiler) Reset() {
+	if p == nil || p.recorder == nil {
+		return
+	}
+	if !p.stopped.Load() {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		_ = p.poller.call(ctx, p.poller.reportUntimed)
+	}
+	p.recorder.Reset()
+}
+
+// Stats is the figures of one operation so far, over every place in which it ran; false when it has not run.
+func (p *Profiler) Stats(o *Operation) (report.Figures, bool) {
+	if p == nil || o == nil {
+		return report.Figures{}, false
+	}
+	return p.Snapshot().ByName(o.info.Name)
+}
+
+// Flush waits until every section that has ended is read back and its span has ended, or ctx is done. A context without deadline
+// gets Settings.FlushDeadline. Spans then wait in the SDK: flush the TracerProvider too.
+func (p *Profiler) Flush(ctx context.Context) error {
+	if p == nil || p.stopped.Load() {
+		return nil
+	}
+	ctx, cancel := p.deadline(ctx)
+	defer cancel()
+	return p.poller.flush(ctx)
+}
+
+func (p *Profiler) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, p.cfg.FlushDeadline,
+		fmt.Errorf("`flush_deadline` of %s passed", p.cfg.FlushDeadline))
+}
+
+// Shutdown stops timing, flushes until ctx is done, gives up what is then still pending (its spans get host times and
+// gpu.timing.status `timeout`), and frees everything, the backend included. Later calls return the same error; all
+// else does nothing.
+func (p *Profiler) Shutdown(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
+	p.shutdown.Do(func() {
+		p.level.Store(int32(VerbosityOff))
+		p.stopped.Store(true)
+		ctx, cancel := p.deadline(ctx)
+		defer cancel()
+		p.shutdownErr = p.poller.stop(ctx)
+		p.metrics.close()
+		if p.cfg.PrintReport && p.recorder != nil {
+			if err := p.recorder.Summary().WriteText(os.Stderr); err != nil {
+				p.shutdownErr = errors.Join(p.shutdownErr, err)
+			}
+		}
+	})
+	return p.shutdownErr
+}
+
+// wake gets the polling thread out of its sleep.
+func (p *Profiler) wake() {
+	select {
+	case p.wakeups <- struct{}{}:
+	default:
+	}
+}
+
+// untimed counts a run that is not timed.
+func (p *Profiler) untimed(o *Operation) Section {
+	st := p.state(o)
+	return Section{op: st, id: uint64(st.untimed.count.Add(1)), p: p}
+}

@@ -1,0 +1,268 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Section is one timed run of an [Operation]: a small value that may be copied, kept and ended from any goroutine. The
+// zero Section does nothing. After End all methods do nothing, End included, also when the slot behind it serves another section.
+type Section struct {
+	slot *slot    // nil: not timed
+	op   *opState // nil: nothing at all
+	id   uint64   // timed: of the section; else the ticket of an untimed run
+	p    *Profiler
+}
+
+// Timed reports whether the section is being timed: it was started and not ended, profiling was on, its parent was sampled and a slot
+// was free.
+func (x Section) Timed() bool {
+	if x.slot == nil {
+		return false
+	}
+	s := x.slot.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return x.live()
+}
+
+// live reports whether the section is open. The stream's mutex must be held.
+func (x Section) live() bool { return x.slot.rec.id == x.id && x.slot.state == slotOpen }
+
+// Start begins a section within this one, on the same stream. A section that has ended, or that is not timed, gives one
+// that only counts.
+func (x Section) Start(o *Operation) Section {
+	if x.op == nil || o == nil || x.p.level.Load() < int32(o.verbosity) {
+		return Section{}
+	}
+	if x.slot == nil {
+		return x.p.untimed(o)
+	}
+	return x.slot.stream.beginIn(x, o, flagNone)
+}
+
+// StartOn begins a section within this one on another stream of the same profiler.
+func (x Section) StartOn(o *Operation, s *Stream) Section {
+	if x.op == nil || o == nil || s == nil || s.p != x.p || x.p.level.Load() < int32(o.verbosity) {
+		return Section{}
+	}
+	if x.slot == nil {
+		return x.p.untimed(o)
+	}
+	return s.beginIn(x, o, flagNone)
+}
+
+// Add declares work in between; it adds to what [Section.EndWith] declares.
+func (x Section) Add(w Work) {
+	if x.op == nil {
+		return
+	}
+	if x.slot == nil {
+		x.op.untimed.add(&w, x.op.op.direction)
+		return
+	}
+	s := x.slot.stream
+	s.mu.Lock()
+	if x.live() {
+		x.slot.rec.work.add(w)
+	}
+	s.mu.Unlock()
+}
+
+// AddCopied declares bytes that moved in a direction within the section, beside the device memory traffic that Work
+// declares: so one section can hold both. Bytes of a section of a copy operation go into Work instead.
+func (x Section) AddCopied(d Direction, bytes int64) {
+	if x.op == nil || d == DirectionUnset || d >= directions || bytes == 0 {
+		return
+	}
+	if x.slot == nil {
+		x.op.untimed.copied[d].Add(bytes)
+		return
+	}
+	x.with(func(e *extra) { e.copied[d] += bytes; e.moved = true })
+}
+
+// Link says that the section served the request of ctx too; the span links to the span of ctx. One batch serves many
+// requests: gpu.batch.size is the number of links.
+func (x Section) Link(ctx context.Context) { x.LinkItems(ctx, 0) }
+
+// LinkItems is Link with the number of items of the batch that belong to the request. The link then carries it
+// as gpu.operation.items, and the request's share of the section (gpu.batch.share): items divided by the items of all links that state
+// them.
+func (x Section) LinkItems(ctx context.Context, items int64) {
+	if x.slot == nil {
+		return
+	}
+	sc := trace.SpanContextFromContext(ctx)
+	if !sc.IsValid() {
+		return
+	}
+	x.with(func(e *extra) {
+		if len(e.links) < maxLinks {
+			e.links = append(e.links, trace.Link{SpanContext: sc})
+			e.shares = append(e.shares, items)
+		}
+	})
+}
+
+// maxLinks bounds the links of one section; the SDK's default limit is the same.
+const maxLinks = 128
+
+// Chunk says that the section is chunk i of n, counted from 0. A section around chunks that states no work of
+// its own gets the sum of theirs.
+func (x Section) Chunk(i, n int) {
+	if x.slot == nil {
+		return
+	}
+	s := x.slot.stream
+	s.mu.Lock()
+	if x.live() {
+		r := &x.slot.rec
+		r.chunk, r.chunks = int32(i), int32(n)
+		r.flags |= flagChunk
+	}
+	s.mu.Unlock()
+}
+
+// SetAttributes puts attributes of the application's own on the span.
+func (x Section) SetAttributes(kv ...attribute.KeyValue) {
+	if x.slot == nil || len(kv) == 0 {
+		return
+	}
+	x.with(func(e *extra) { e.attrs = append(e.attrs, kv...) })
+}
+
+// Shapes states the shapes of the operands (gpu.operation.shapes), each as [Shape] writes it.
+func (x Section) Shapes(shapes ...string) {
+	if x.slot != nil {
+		x.SetAttributes(semconv.GPUOperationShapesKey.StringSlice(shapes))
+	}
+}
+
+// Kernel names the kernel that the section launched, and its module (may be empty).
+func (x Section) Kernel(name, module string) {
+	if x.slot == nil {
+		return
+	}
+	x.SetAttributes(semconv.GPUKernelNameKey.String(name))
+	if module != "" {
+		x.SetAttributes(semconv.GPUKernelModuleKey.String(module))
+	}
+}
+
+// L2HitRatio states which part of the declared bytes the L2 cache served, 0 to 1.
+func (x Section) L2HitRatio(r float64) {
+	if x.slot != nil && r >= 0 && r <= 1 {
+		x.SetAttributes(semconv.GPUCacheL2HitRatioKey.Float64(r))
+	}
+}
+
+// Access states how the section walks its memory.
+func (x Section) Access(a AccessPattern) {
+	if v := a.String(); x.slot != nil && v != "" {
+		x.SetAttributes(semconv.GPUIOAccessPatternKey.String(v))
+	}
+}
+
+// Checksum states the checksum of the section's output, as [Checksum] computes it, so that two runs can be compared.
+func (x Section) Checksum(sum uint64) {
+	if x.slot != nil {
+		x.SetAttributes(semconv.GPUOutputChecksumKey.String(FormatChecksum(sum)))
+	}
+}
+
+// with changes the section's extra if the section is open.
+func (x Section) with(f func(*extra)) {
+	s := x.slot.stream
+	s.mu.Lock()
+	if x.live() {
+		if x.slot.rec.extra == nil {
+			x.slot.rec.extra = &extra{}
+		}
+		f(x.slot.rec.extra)
+	}
+	s.mu.Unlock()
+}
+
+// Context makes sections that are started with the result children of this one. Spans of the host started with it
+// become siblings instead: the section's span does not exist until the device has finished. It allocates.
+func (x Section) Context(ctx context.Context) context.Context {
+	if x.slot == nil || ctx == nil {
+		return ctx
+	}
+	return trace.ContextWithSpan(ctx, &sectionSpan{Span: trace.SpanFromContext(ctx), section: x})
+}
+
+// sectionSpan carries a section in a context in the place of the span around it, so that Start finds both with one look-up. It is
+// that span in all else.
+type sectionSpan struct {
+	trace.Span
+	section Section
+}
+
+// End ends the section: it records an event and returns. Only sync modes immediate and group wait for the device.
+func (x Section) End() {
+	if x.slot != nil {
+		x.finish(nil)
+	}
+}
+
+// EndWith is End with the work of the section, in addition to what [Section.Add] declared.
+func (x Section) EndWith(w Work) {
+	if x.op == nil {
+		return
+	}
+	if x.slot != nil {
+		x.finish(&w)
+		return
+	}
+	// Untimed: only the work counts, once.
+	if x.op.ended[x.id%ticketRing].Swap(int64(x.id)) != int64(x.id) {
+		x.op.untimed.add(&w, x.op.op.direction)
+	}
+}
+
+// Record reports a run whose GPU time the caller has measured, as with events or a profiler of its own. start is on the
+// wall clock. It is below the span of ctx, and not nested in sections.
+func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
+	if o == nil || s == nil || s.p.level.Load() < int32(o.verbosity) {
+		return
+	}
+	x := s.begin(ctx, o, flagHost|flagGiven)
+	if x.slot == nil {
+		x.EndWith(w)
+		return
+	}
+	s.mu.Lock()
+	if x.live() {
+		r := &x.slot.rec
+		r.startNs, r.gpu = start.UnixNano(), float64(max(d, 0))
+	}
+	s.mu.Unlock()
+	x.EndWith(w)
+}
+
+// add sums work. A precision that is stated wins over one that is not.
+func (w *Work) add(o Work) {
+	w.Read += o.Read
+	w.Written += o.Written
+	w.Bytes += o.Bytes
+	w.Items += o.Items
+	w.FLOPs += o.FLOPs
+	if o.Precision != PrecisionUnset {
+		w.Precision = o.Precision
+	}
+}
+
+// stated reports whether any work is.
+func (w *Work) stated() bool {
+	return w.Read != 0 || w.Written != 0 || w.Bytes != 0 || w.Items != 0 || w.FLOPs != 0
+}

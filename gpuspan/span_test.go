@@ -1,0 +1,106 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.uber.org/goleak"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a profiler over a simulated device with a clock that the test moves.
+type rig struct {
+	t     *testing.T
+	clock *simgpu.ManualClock
+	gpu   *simgpu.GPU
+	p     *gpuspan.Profiler
+	tp    *sdktrace.TracerProvider
+	spans *tracetest.SpanRecorder
+	errs  []error
+}
+
+var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// newRig makes a device without drift, jitter or rounding of its ticks, so that tests can state exact times.
+func newRig(t *testing.T, opts ...gpuspan.Option) *rig {
+	t.Helper()
+	r := &rig{t: t, clock: simgpu.NewManualClock(epoch), spans: tracetest.NewSpanRecorder()}
+	r.clock.SetStep(0)
+	r.gpu = simgpu.New(r.clock, simgpu.WithJitter(0), simgpu.WithTick(0), simgpu.WithClockError(0, 0))
+	r.tp = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans))
+	opts = append([]gpuspan.Option{gpuspan.WithTracerProvider(r.tp), gpuspan.WithErrorHandler(func(err error) { r.errs = append(r.errs, err) })}, opts...)
+	p, err := gpuspan.New(r.gpu, opts...)
+	require.NoError(t, err)
+	r.p = p
+	t.Cleanup(func() { assert.NoError(t, p.Shutdown(context.Background())) })
+	return r
+}
+
+func (r *rig) stream(opts ...gpuspan.StreamOption) (*gpuspan.Stream, gpuspan.StreamHandle) {
+	h := r.gpu.Stream(0)
+	return r.p.Stream(uintptr(h), "main", opts...), h
+}
+
+// busy enqueues work of that length.
+func (r *rig) busy(h gpuspan.StreamHandle, d time.Duration) {
+	r.t.Helper()
+	require.Equal(r.t, gpuspan.StatusOK, r.gpu.Launch(h, simgpu.Kernel{Duration: d}))
+}
+
+func (r *rig) flush() {
+	r.t.Helper()
+	require.NoError(r.t, r.p.Flush(context.Background()))
+}
+
+func (r *rig) ended() map[string]sdktrace.ReadOnlySpan {
+	out := map[string]sdktrace.ReadOnlySpan{}
+	for _, s := range r.spans.Ended() {
+		out[s.Name()] = s
+	}
+	return out
+}
+
+func attrs(s sdktrace.ReadOnlySpan) map[string]attribute.Value {
+	out := map[string]attribute.Value{}
+	for _, kv := range s.Attributes() {
+		out[string(kv.Key)] = kv.Value
+	}
+	return out
+}
+
+func TestSectionBecomesASpanOnGPUTime(t *testing.T) {
+	r := newRig(t)
+	s, h := r.stream()
+	op := gpuspan.NewOperation("prefill", gpuspan.Category("prefill"), gpuspan.ItemType("token"))
+	x := op.Start(context.Background(), s)
+	r.busy(h, 3*time.Millisecond)
+	x.EndWith(gpuspan.Work{Read: 100, Written: 50, Items: 7, FLOPs: 1e9, Precision: gpuspan.BF16})
+	r.clock.Advance(10 * time.Millisecond)
+	r.flush()
+
+	span := r.ended()["prefill"]
+	require.NotNil(t, span)
+	a := attrs(span)
+	assert.InDelta(t, 3e-3, a["gpu.duration"].AsFloat64(), 20e-6)
+	assert.Equal(t, "simulated", a["gpu.timing.source"].AsString())
+	assert.Equal(t, "ok", a["gpu.timing.status"].AsString())
+	assert.Equal(t, "section", a["gpu.operation.type"].AsString())
+	assert.EqualValues(t, 150, a["gpu.io.size"].AsInt64())
+	assert.EqualValues(t, 7, a["gpu.operation.items"].AsInt64())
+	assert.Equal(t, "bf16", a["gpu.flop.precision"].AsString())
+	assert.Equal(t, span.EndTime().Sub(span.StartTime()).Seconds(), a["gpu.duration"].AsFloat64())
+
+}

@@ -1,0 +1,196 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+)
+
+// reclaim gives up open sections that nobody will end: those older than OpenLimit, and on a stream without free slots those whose
+// outermost section has ended NestDeadline ago. A forgotten End would otherwise cost a slot for ever.
+func (t *poller) reclaim(s *Stream) {
+	now := t.p.clock.now()
+	s.mu.Lock()
+	full := len(s.free) == 0
+	used := len(s.free) < len(s.slots)
+	closed := s.closed
+	s.mu.Unlock()
+	if !used {
+		return
+	}
+	for i := range s.slots {
+		sl := &s.slots[i]
+		s.mu.Lock()
+		give := sl.state == slotOpen && (closed || tooOld(sl.rec.hostStart, now, t.p.cfg.OpenLimit) ||
+			full && sl.rec.root != sl && sl.rec.root.emitted)
+		if give {
+			sl.state = slotHeld // End of it does nothing from now on
+		}
+		s.mu.Unlock()
+		if give {
+			t.giveUp(sl, now)
+		}
+	}
+}
+
+// giveUp settles a section that is not open any more and in no FIFO, with host times and status timeout.
+func (t *poller) giveUp(sl *slot, now int64) {
+	r := &sl.rec
+	r.flags |= flagHost
+	r.status = statusTimeout
+	if r.hostEnd == 0 {
+		r.hostEnd = now
+	}
+	t.hostTimes(r)
+	t.settle(sl)
+}
+
+// forget frees a closed stream.
+func (t *poller) forget(s *Stream) {
+	t.p.removeStream(s)
+	t.freeEvents(s)
+}
+
+func (t *poller) freeEvents(s *Stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.device == nil || s.host || s.eventsFreed || s.syncing.Load() != 0 {
+		return // a caller of End still waits for one of them; a leak is better than a crash
+	}
+	s.eventsFreed = true
+	events := make([]Event, 0, 2*len(s.slots))
+	for i := range s.slots {
+		events = append(events, Event(s.slots[i].start.Args[0]), Event(s.slots[i].end.Args[0]))
+	}
+	s.backend.FreeEvents(s.device.info.Ordinal, events)
+}
+
+// close gives up everything and frees it. It runs on the polling thread.
+func (t *poller) close() {
+	now := t.p.clock.now()
+	t.pass()
+	for _, s := range *t.p.streamList.Load() {
+		s.mu.Lock()
+		s.closed = true
+		var pending []int32
+		for i := range s.pending.size {
+			pending = append(pending, s.pending.at(i))
+		}
+		for range pending {
+			s.pending.pop()
+		}
+		for i := range s.slots {
+			if s.slots[i].state == slotOpen {
+				s.slots[i].state = slotHeld
+				pending = append(pending, int32(i))
+			}
+		}
+		s.mu.Unlock()
+		for _, i := range pending {
+			t.p.drop(dropShutdown)
+			t.giveUp(&s.slots[i], now)
+		}
+	}
+	t.checkWaiting(now, true)
+	t.checkSealed(now, true)
+	t.reportUntimed()
+	t.reportDropped()
+	for _, s := range *t.p.streamList.Load() {
+		t.freeEvents(s)
+	}
+	for _, d := range *t.p.devices.Load() {
+		d.close()
+	}
+	if t.p.backend != nil {
+		if err := t.p.backend.Close(); err != nil {
+			t.p.errors.report("close", fmt.Errorf("cannot close the backend: %w", err))
+		}
+	}
+}
+
+// reportUntimed tells the recorder of runs that were not timed since it was last told.
+func (t *poller) reportUntimed() {
+	rec := t.p.recorder
+	if rec == nil {
+		return
+	}
+	for _, st := range *t.p.opList.Load() {
+		now := st.untimed.load()
+		last := st.reported
+		n := now.count - last.count
+		if now == last {
+			continue
+		}
+		st.reported = now
+		w := Work{Items: now.items - last.items, Read: now.read - last.read, Written: now.written - last.written, Bytes: now.bytes - last.bytes}
+		var copied [directions]int64
+		for d := range copied {
+			copied[d] = now.copied[d] - last.copied[d]
+		}
+		var s report.Sample
+		s.Memory, s.PCIe = w.io(DirectionUnset, &copied)
+		s.Items = w.Items
+		node := rec.Node(0, st.op.info)
+		stated := false
+		for i := range now.flops {
+			f := now.flops[i] - last.flops[i]
+			if f == 0 {
+				continue
+			}
+			s.FLOPs, s.Precision = f, Precision(i).String()
+			rec.Untimed(node, n, s)
+			n, s.Items, s.Memory, s.PCIe, stated = 0, 0, report.IO{}, report.IO{}, true
+		}
+		if !stated {
+			rec.Untimed(node, n, s)
+		}
+	}
+	t.reportDropped()
+}
+
+func (t *poller) reportDropped() {
+	c, ok := t.p.recorder.(interface{ SetDropped(string, int64) })
+	if !ok {
+		return
+	}
+	for i := range dropReasons {
+		c.SetDropped(dropNames[i], t.p.drops[i].Load())
+	}
+}
+
+// oldest is the oldest section of the stream that has ended and is not read back.
+func (s *Stream) oldest(now int64) (name string, age time.Duration, id uint64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending.size == 0 {
+		return "", 0, 0, false
+	}
+	r := &s.slots[s.pending.at(0)].rec
+	return r.op.op.info.Name, time.Duration(now - r.hostEnd), r.id, true
+}
+
+// watch writes one line for each section that the device does not finish.
+func (t *poller) watch() {
+	limit := t.p.cfg.HangLimit
+	if limit == 0 {
+		return
+	}
+	now := t.p.clock.now()
+	for _, s := range *t.p.streamList.Load() {
+		t.expireSteps(s, now)
+		name, age, id, ok := s.oldest(now)
+		if !ok || age < limit || s.saidHang == id {
+			continue
+		}
+		s.saidHang = id
+		t.p.cfg.logger.Warn("gpuspan: the device has not finished a section",
+			slog.String("operation", name), slog.String("stream", s.name), slog.Int("stream_id", s.id),
+			slog.Duration("age", age), slog.Duration("limit", limit))
+	}
+}
