@@ -126,8 +126,8 @@ func TestFailingIdentityIsAbsentNotAnError(t *testing.T) {
 func TestDriverVersionIsReadFromTheKernelModule(t *testing.T) {
 	for text, want := range map[string]string{
 		"NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version:  gcc version 12.2.0": "535.104.05",
-		"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.10  Release Build  (dvs-builder@U16)  Tue Jan 1":              "570.86.10",
-		"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.65  Release Build":                                               "580.65",
+		"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.10  Release Build  (dvs-builder@U16)  Tue Jan 1":            "570.86.10",
+		"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.65  Release Build":                                            "580.65",
 		"": "", "nonsense 12.2.0": "",
 	} {
 		require.Equal(t, want, cuda.DriverVersion(text), text)

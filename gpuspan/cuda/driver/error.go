@@ -5,7 +5,6 @@ package driver
 
 import (
 	"fmt"
-	"unsafe"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
@@ -44,20 +43,10 @@ func (d *Driver) describe(fn dl.Func, code int32) string {
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0], f.Args[1] = uintptr(code), f.Addr(0)
-	if f.Call(fn, 2) != 0 || f.Out[0] == 0 {
+	if f.Call(fn, 2) != 0 {
 		return ""
 	}
-	return goString(uintptr(f.Out[0]))
-}
-
-// goString copies a C string that the driver owns.
-func goString(addr uintptr) string {
-	p := *(*unsafe.Pointer)(unsafe.Pointer(&addr)) // the address is C's: the collector does not know it
-	n := 0
-	for *(*byte)(unsafe.Add(p, n)) != 0 {
-		n++
-	}
-	return string(unsafe.Slice((*byte)(p), n))
+	return dl.String(uintptr(f.Out[0]))
 }
 
 func cString(b []byte) string {

@@ -58,3 +58,25 @@ func (fn Func) Call2(a, b uintptr) int32 {
 	f.Free()
 	return r
 }
+
+// Pointer1 calls fn with one argument; the function returns a pointer.
+func (fn Func) Pointer1(a uintptr) uintptr {
+	f := NewFrame()
+	f.Args[0] = a
+	r := call(uintptr(fn), f.Args[:1])
+	f.Free()
+	return r
+}
+
+// String copies a C string that the library owns; empty for NULL.
+func String(addr uintptr) string {
+	if addr == 0 {
+		return ""
+	}
+	p := *(*unsafe.Pointer)(unsafe.Pointer(&addr)) // the address is C's: the collector does not know it
+	n := 0
+	for *(*byte)(unsafe.Add(p, n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice((*byte)(p), n))
+}

@@ -1,0 +1,71 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hip
+
+import (
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+)
+
+// statusCaptureUnsupported is hipErrorStreamCaptureUnsupported.
+const statusCaptureUnsupported = 900
+
+// NewStream makes a non-blocking stream of the highest priority for clock anchors, and the four bytes that are set before each
+// of its records.
+func (b *Backend) NewStream(device int) (s gpuspan.StreamHandle, st gpuspan.Status) {
+	st = b.in(device, func() (st gpuspan.Status) {
+		if s, st = b.CreateStream(); st != gpuspan.StatusOK {
+			return st
+		}
+		f := dl.NewFrame()
+		defer f.Free()
+		f.Args[0], f.Args[1] = f.Addr(0), 4
+		if st = gpuspan.Status(f.Call(b.fn.malloc, 2)); st != gpuspan.StatusOK {
+			b.DestroyStream(s)
+			s = 0
+			return st
+		}
+		if old := b.devices[device].scratch.Swap(uintptr(f.Out[0])); old != 0 {
+			b.fn.free.Call1(old)
+		}
+		b.devices[device].anchor.Store(uintptr(s))
+		return gpuspan.StatusOK
+	})
+	return s, st
+}
+
+// FreeStream destroys a stream of NewStream.
+func (b *Backend) FreeStream(device int, s gpuspan.StreamHandle) {
+	b.DestroyStream(s)
+	if device >= 0 && device < len(b.devices) && b.devices[device].anchor.CompareAndSwap(uintptr(s), 0) {
+		b.fn.free.Call1(b.devices[device].scratch.Swap(0))
+	}
+}
+
+// Record enqueues an event; on an anchor stream behind a write, so that it has a marker of its own.
+func (b *Backend) Record(c *gpuspan.Call) gpuspan.Status {
+	for i := range b.devices {
+		d := &b.devices[i]
+		if d.anchor.Load() != c.Args[1] || c.Args[1] == 0 {
+			continue
+		}
+		f := dl.NewFrame()
+		f.Args[0], f.Args[1], f.Args[2], f.Args[3] = d.scratch.Load(), 0, 4, c.Args[1]
+		st := gpuspan.Status(f.Call(b.fn.memset, 4))
+		f.Free()
+		if st != gpuspan.StatusOK {
+			return st
+		}
+	}
+	return b.API.Record(c)
+}
+
+// Query asks whether an event has happened. A refusal because of a capture elsewhere means that it is not known yet.
+func (b *Backend) Query(e gpuspan.Event) gpuspan.Status {
+	st := b.API.Query(e)
+	if st == statusCaptureUnsupported {
+		return gpuspan.StatusNotReady
+	}
+	return st
+}

@@ -1,0 +1,163 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hip
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/eventapi"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+var _ gpuspan.Backend = (*Backend)(nil)
+
+// Backend is gpuspan's view of HIP.
+type Backend struct {
+	eventapi.API
+	fn      functions
+	devices []device
+	restore []func() // restore[d] makes d the current device; kept, so that Bind does not allocate
+}
+
+// device is a GPU with its anchor stream.
+type device struct {
+	anchor  atomic.Uintptr // stream
+	scratch atomic.Uintptr // four bytes that are set between anchors
+}
+
+// Open loads and initialises HIP. Without the library, with one that is too old or without a device it fails and says
+// which of these it is.
+func Open(opts ...Option) (*Backend, error) {
+	if runtime.GOOS != "linux" {
+		return nil, fmt.Errorf("cannot use HIP on %s (only Linux is supported)", runtime.GOOS)
+	}
+	var c config
+	for _, o := range opts {
+		o.apply(&c)
+	}
+	paths := places
+	switch env := os.Getenv(EnvLibrary); {
+	case c.library != "":
+		paths = []string{c.library}
+	case env != "":
+		paths = []string{env}
+	}
+	lib, err := dl.Open(paths...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot load HIP (install ROCm, or name libamdhip64 in %s): %w", EnvLibrary, err)
+	}
+	symbols := lib.Symbols()
+	b := &Backend{API: eventapi.New(symbols, names), fn: resolve(lib, symbols)}
+	if err := symbols.Err(); err != nil {
+		return nil, fmt.Errorf("cannot use HIP: %w", err)
+	}
+	if err := b.check("hipInit", b.fn.init.Call1(0)); err != nil {
+		return nil, fmt.Errorf("cannot initialise HIP %s: %w", lib.Path, err)
+	}
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0] = f.Addr(0)
+	if err := b.check("hipGetDeviceCount", f.Call(b.fn.deviceCount, 1)); err != nil {
+		return nil, fmt.Errorf("cannot list the HIP devices: %w", err)
+	}
+	n := int(f.Int32(0))
+	if n == 0 {
+		return nil, errors.New("cannot use HIP: no device is visible (see HIP_VISIBLE_DEVICES)")
+	}
+	b.devices = make([]device, n)
+	for d := range n {
+		b.restore = append(b.restore, func() { b.fn.setDevice.Call1(uintptr(d)) })
+	}
+	return b, nil
+}
+
+// Name is "hip_event".
+func (b *Backend) Name() string { return semconv.GPUTimingSourceHipEvent }
+
+// ThreadInit switches the calling OS thread, which must be locked, to relaxed capture mode.
+func (b *Backend) ThreadInit() error {
+	if st := b.Relax(); st != gpuspan.StatusOK {
+		return fmt.Errorf("cannot switch the polling thread to relaxed capture mode: HIP error %d", st)
+	}
+	return nil
+}
+
+// Bind makes a device current on the calling OS thread, which must be locked, until unbind is called.
+func (b *Backend) Bind(device int) (unbind func(), st gpuspan.Status) {
+	if device < 0 || device >= len(b.devices) {
+		return func() {}, gpuspan.StatusInvalidValue
+	}
+	f := dl.NewFrame()
+	f.Args[0] = f.Addr(0)
+	st = gpuspan.Status(f.Call(b.fn.getDevice, 1))
+	current := int(f.Int32(0))
+	f.Free()
+	if st == gpuspan.StatusOK {
+		st = gpuspan.Status(b.fn.setDevice.Call1(uintptr(device)))
+	}
+	if st != gpuspan.StatusOK || current < 0 || current >= len(b.restore) {
+		return func() {}, st
+	}
+	return b.restore[current], st
+}
+
+// in runs f with the device current.
+func (b *Backend) in(device int, f func() gpuspan.Status) gpuspan.Status {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	unbind, st := b.Bind(device)
+	if st != gpuspan.StatusOK {
+		return st
+	}
+	defer unbind()
+	return f()
+}
+
+// StreamInfo is the device of a stream. The NULL stream belongs to the calling thread's current device.
+func (b *Backend) StreamInfo(s gpuspan.StreamHandle) (int, gpuspan.StreamKind, error) {
+	kind := gpuspan.StreamExplicit
+	switch s {
+	case 0, 1: // NULL and hipStreamLegacy
+		kind = gpuspan.StreamLegacy
+	case 2: // hipStreamPerThread
+		return 0, gpuspan.StreamPerThread, nil
+	}
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1] = uintptr(s), f.Addr(0)
+	if err := b.check("hipStreamGetDevice", f.Call(b.fn.streamDevice, 2)); err != nil {
+		return 0, kind, fmt.Errorf("cannot find the device of stream %#x: %w", uintptr(s), err)
+	}
+	d := int(f.Int32(0))
+	if d < 0 || d >= len(b.devices) {
+		return 0, kind, fmt.Errorf("cannot time stream %#x: its device %d is not among the %d visible ones", uintptr(s), d, len(b.devices))
+	}
+	return d, kind, nil
+}
+
+// disableSystemFence is hipEventDisableSystemFence.
+const disableSystemFence = 0x20000000
+
+// NewEvents fills dst with timing events; all or none.
+func (b *Backend) NewEvents(device int, dst []gpuspan.Event) gpuspan.Status {
+	return b.in(device, func() gpuspan.Status { return b.CreateEvents(dst, disableSystemFence) })
+}
+
+// FreeEvents destroys events.
+func (b *Backend) FreeEvents(_ int, events []gpuspan.Event) { b.DestroyEvents(events) }
+
+// MemoryUsage is the memory in use on the device, by all processes, in bytes.
+func (b *Backend) MemoryUsage(device int) (used int64, st gpuspan.Status) {
+	st = b.in(device, func() (st gpuspan.Status) { used, st = b.MemoryUsed(); return st })
+	return used, st
+}
+
+// Close has nothing to give back: events and streams are freed by who made them.
+func (b *Backend) Close() error { return nil }

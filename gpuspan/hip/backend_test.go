@@ -1,0 +1,232 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hip_test
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/hip"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
+)
+
+func open(t testing.TB, stub *ctest.Stub) *hip.Backend {
+	t.Helper()
+	b, err := hip.Open(hip.WithLibrary(stub.Path))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
+func manual(t testing.TB) *ctest.Stub {
+	t.Helper()
+	stub := ctest.HIP(t)
+	for name, v := range map[string]float64{"manual": 1, "submit_ns": 0, "completion_ns": 0, "tick": 0, "drift_ppm": 0} {
+		stub.Set(name, v)
+	}
+	return stub
+}
+
+// appStream makes a stream as an application would.
+func appStream(t testing.TB, stub *ctest.Stub, device int32) gpuspan.StreamHandle {
+	t.Helper()
+	var set func(int32) int32
+	var create func(unsafe.Pointer, uint32, int32) int32
+	stub.Func(&set, "hipSetDevice")
+	stub.Func(&create, "hipStreamCreateWithPriority")
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	require.Zero(t, set(device))
+	s := new(gpuspan.StreamHandle)
+	require.Zero(t, create(unsafe.Pointer(s), 1, 0))
+	require.Zero(t, set(0))
+	return *s
+}
+
+func onFreshThread(f func()) {
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		runtime.LockOSThread()
+		f()
+	}()
+	wg.Wait()
+}
+
+func TestOpenNamesWhatIsMissing(t *testing.T) {
+	_, err := hip.Open(hip.WithLibrary("/nonexistent/libamdhip64.so"))
+	require.ErrorContains(t, err, "cannot load HIP (install ROCm, or name libamdhip64 in GPUSPAN_HIP_LIBRARY): /nonexistent/libamdhip64.so: ")
+	t.Setenv("GPUSPAN_HIP_LIBRARY", "/elsewhere/libamdhip64.so")
+	_, err = hip.Open()
+	require.ErrorContains(t, err, "/elsewhere/libamdhip64.so")
+
+	other := ctest.CUDA(t).Path
+	_, err = hip.Open(hip.WithLibrary(other))
+	require.ErrorContains(t, err, "cannot use HIP: "+other+" lacks hipEventCreateWithFlags, ")
+
+	stub := ctest.HIP(t)
+	stub.Set("devices", 0)
+	_, err = hip.Open(hip.WithLibrary(stub.Path))
+	require.EqualError(t, err, "cannot initialise HIP "+stub.Path+": hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected")
+}
+
+func TestDevicesTellTheirIdentity(t *testing.T) {
+	stub := ctest.HIP(t)
+	stub.Set("devices", 2)
+	b := open(t, stub)
+	require.Equal(t, "hip_event", b.Name())
+	devices, err := b.Devices()
+	require.NoError(t, err)
+	require.Equal(t, gpuspan.Device{
+		Ordinal: 1, UUID: "GPU-1a2b3c4d5e6f7081", Model: "AMD Instinct Stub", Vendor: "AMD", PCIBDF: "0000:c1:00.0", MemoryTotal: 16 << 30, DriverVersion: devices[1].DriverVersion,
+	}, devices[1])
+	stub.Fail("hipDeviceGetUuid", 1, 0, 2)
+	devices, err = b.Devices()
+	require.NoError(t, err)
+	require.Empty(t, devices[0].UUID)
+	stub.Fail("hipDeviceGetName", 1, 0, 1)
+	_, err = b.Devices()
+	require.ErrorContains(t, err, "cannot identify HIP device 0: hipDeviceGetName")
+}
+
+func TestEventsTellTheDurationOfWorkOnAnyThread(t *testing.T) {
+	stub := manual(t)
+	stub.Set("devices", 2)
+	b := open(t, stub)
+	s := appStream(t, stub, 1)
+	d, kind, err := b.StreamInfo(s)
+	require.NoError(t, err)
+	require.Equal(t, 1, d)
+	require.Equal(t, gpuspan.StreamExplicit, kind)
+	events := make([]gpuspan.Event, 2)
+	require.Zero(t, b.NewEvents(d, events))
+	onFreshThread(func() { // current device 0: records need none
+		require.Zero(t, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
+		stub.Work(uintptr(s), time.Millisecond)
+		require.Zero(t, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(events[1]), uintptr(s)}}))
+	})
+	require.Equal(t, gpuspan.StatusNotReady, b.Query(events[1]))
+	stub.Advance(2 * time.Millisecond)
+	require.Equal(t, gpuspan.StatusOK, b.Query(events[1]))
+	ns, st := b.Elapsed(events[0], events[1])
+	require.Zero(t, st)
+	require.InDelta(t, 1e6, ns, 1)
+	ns, st = b.Elapsed(events[1], events[0])
+	require.Zero(t, st)
+	require.InDelta(t, -1e6, ns, 1)
+	b.FreeEvents(d, events)
+	require.Zero(t, stub.Count("live_events"))
+
+	wrong := make([]gpuspan.Event, 1)
+	require.Zero(t, b.NewEvents(0, wrong))
+	require.Equal(t, gpuspan.StatusInvalidHandle, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(wrong[0]), uintptr(s)}}))
+	require.Equal(t, gpuspan.StatusInvalidValue, b.NewEvents(2, wrong))
+}
+
+func TestSpecialStreams(t *testing.T) {
+	b := open(t, ctest.HIP(t))
+	_, kind, err := b.StreamInfo(0)
+	require.NoError(t, err)
+	require.Equal(t, gpuspan.StreamLegacy, kind)
+	_, kind, err = b.StreamInfo(2)
+	require.NoError(t, err)
+	require.Equal(t, gpuspan.StreamPerThread, kind)
+}
+
+func TestAnchorsHaveMarkersOfTheirOwn(t *testing.T) {
+	stub := manual(t)
+	b := open(t, stub)
+	s, st := b.NewStream(0)
+	require.Zero(t, st)
+	var priority func(uintptr) int32
+	stub.Func(&priority, "stub_stream_priority")
+	require.EqualValues(t, -1, priority(uintptr(s)))
+	var markers func(int32) int64
+	stub.Func(&markers, "stub_markers")
+	events := make([]gpuspan.Event, 3)
+	require.Zero(t, b.NewEvents(0, events))
+	for _, e := range events {
+		require.Zero(t, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(e), uintptr(s)}}))
+		stub.Advance(time.Millisecond)
+	}
+	ns, st := b.Elapsed(events[0], events[2])
+	require.Zero(t, st)
+	require.InDelta(t, 2e6, ns, 1)
+	require.Zero(t, markers(0))
+	b.FreeStream(0, s)
+	require.Zero(t, stub.Count("live_streams"))
+
+	plain := appStream(t, stub, 0) // what would happen without the write
+	for _, e := range events[:2] {
+		require.Zero(t, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(e), uintptr(plain)}}))
+		stub.Advance(time.Millisecond)
+	}
+	require.EqualValues(t, 1, markers(0))
+}
+
+func TestNewStreamFailsWhole(t *testing.T) {
+	stub := ctest.HIP(t)
+	b := open(t, stub)
+	stub.Fail("hipMalloc", 2, 0, 1)
+	s, st := b.NewStream(0)
+	require.EqualValues(t, 2, st)
+	require.Zero(t, s)
+	require.Zero(t, stub.Count("live_streams"))
+}
+
+func TestQueryRefusedByACaptureIsNotReady(t *testing.T) {
+	stub := ctest.HIP(t)
+	b := open(t, stub)
+	s := appStream(t, stub, 0)
+	events := make([]gpuspan.Event, 1)
+	require.Zero(t, b.NewEvents(0, events))
+	var begin func(gpuspan.StreamHandle, int32) int32
+	stub.Func(&begin, "hipStreamBeginCapture")
+	require.Zero(t, begin(s, 0))
+	on, st := b.Capturing(s)
+	require.Zero(t, st)
+	require.True(t, on)
+	onFreshThread(func() { require.Equal(t, gpuspan.StatusNotReady, b.Query(events[0])) })
+	onFreshThread(func() {
+		require.NoError(t, b.ThreadInit())
+		require.Equal(t, gpuspan.StatusOK, b.Query(events[0]))
+	})
+}
+
+func TestBindSetsAndRestoresTheDevice(t *testing.T) {
+	stub := ctest.HIP(t)
+	stub.Set("devices", 3)
+	b := open(t, stub)
+	var device func() int32
+	stub.Func(&device, "stub_device")
+	onFreshThread(func() {
+		unbind, st := b.Bind(2)
+		require.Zero(t, st)
+		require.EqualValues(t, 2, device())
+		inner, st := b.Bind(1)
+		require.Zero(t, st)
+		require.EqualValues(t, 1, device())
+		inner()
+		require.EqualValues(t, 2, device())
+		unbind()
+		require.EqualValues(t, 0, device())
+		_, st = b.Bind(3)
+		require.Equal(t, gpuspan.StatusInvalidValue, st)
+	})
+}
+
+func TestMemoryUsage(t *testing.T) {
+	stub := ctest.HIP(t)
+	stub.Set("memory_used", 5<<30)
+	used, st := open(t, stub).MemoryUsage(0)
+	require.Zero(t, st)
+	require.EqualValues(t, 5<<30, used)
+}

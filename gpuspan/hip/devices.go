@@ -1,0 +1,83 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hip
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"unsafe"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+)
+
+// moduleVersion is where AMD's out-of-tree kernel module states its version; the in-tree one has none.
+const moduleVersion = "/sys/module/amdgpu/version"
+
+// Devices lists the GPUs that the process sees. What HIP does not tell stays empty; only a device without a name is an
+// error.
+func (b *Backend) Devices() ([]gpuspan.Device, error) {
+	version, _ := os.ReadFile(moduleVersion)
+	out := make([]gpuspan.Device, len(b.devices))
+	for i := range b.devices {
+		name, err := b.text("hipDeviceGetName", b.fn.deviceName, i)
+		if err != nil {
+			return nil, fmt.Errorf("cannot identify HIP device %d: %w", i, err)
+		}
+		pci, _ := b.text("hipDeviceGetPCIBusId", b.fn.devicePCI, i)
+		out[i] = gpuspan.Device{
+			Ordinal: i, UUID: b.uuid(i), Model: name, Vendor: "AMD", DriverVersion: strings.TrimSpace(string(version)),
+			PCIBDF: strings.ToLower(pci), MemoryTotal: b.memory(i),
+		}
+	}
+	return out, nil
+}
+
+// text calls one of the functions that write a string to (char *, int, hipDevice_t).
+func (b *Backend) text(name string, fn dl.Func, device int) (string, error) {
+	buf := make([]byte, 256)
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1], f.Args[2] = uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)), uintptr(device)
+	err := b.check(name, f.Call(fn, 3))
+	runtime.KeepAlive(buf)
+	if err != nil {
+		return "", err
+	}
+	s, _, _ := strings.Cut(string(buf), "\x00")
+	return s, nil
+}
+
+// uuid is `GPU-` with the 16 characters that ROCm uses, or with hexadecimal bytes where they are not characters.
+func (b *Backend) uuid(device int) string {
+	if b.fn.deviceUUID == 0 {
+		return ""
+	}
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1] = f.Addr(0), uintptr(device)
+	f.Out[1] = 0
+	if f.Call(b.fn.deviceUUID, 2) != 0 {
+		return ""
+	}
+	u := (*[16]byte)(unsafe.Pointer(&f.Out[0]))
+	for _, c := range u {
+		if !strings.ContainsRune("0123456789abcdefABCDEF", rune(c)) {
+			return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
+		}
+	}
+	return "GPU-" + string(u[:])
+}
+
+func (b *Backend) memory(device int) int64 {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0], f.Args[1] = f.Addr(0), uintptr(device)
+	if f.Call(b.fn.deviceMemory, 2) != 0 {
+		return 0
+	}
+	return int64(f.Out[0])
+}
