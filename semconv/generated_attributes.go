@@ -36,6 +36,9 @@ const (
 	// error, as CUDA_ERROR_ILLEGAL_ADDRESS.
 	ErrorTypeKey = attribute.Key("error.type")
 
+	// GPUActivityStateKey (string): What ran on the device at one instant, over all streams.
+	GPUActivityStateKey = attribute.Key("gpu.activity.state")
+
 	// GPUArithmeticIntensityKey (double, {flop}/By): gpu.flop.count divided by gpu.io.size, both as declared.
 	// Not the intensity that the caches saw.
 	GPUArithmeticIntensityKey = attribute.Key("gpu.arithmetic_intensity")
@@ -400,6 +403,9 @@ const (
 	// metrics, where the template's names never are.
 	GPUStepPhaseKey = attribute.Key("gpu.step.phase")
 
+	// GPUStragglerSectionKey (string): Phase of the step, or operation, in which a slow rank loses most.
+	GPUStragglerSectionKey = attribute.Key("gpu.straggler.section")
+
 	// GPUStreamIDKey (int): Small stable number of the stream in the process; in profiler files the file's
 	// stream number. Not the stream's handle.
 	GPUStreamIDKey = attribute.Key("gpu.stream.id")
@@ -617,6 +623,19 @@ const (
 	ErrorTypeXID                    = "xid"                      // error report of the NVIDIA driver
 )
 
+// Values of gpu.activity.state.
+const (
+	GPUActivityStateCommunication            = "communication"              // collectives only; exposed communication
+	GPUActivityStateCommunicationCopy        = "communication_copy"         // collectives and copies
+	GPUActivityStateCompute                  = "compute"                    // kernels only
+	GPUActivityStateComputeCommunication     = "compute_communication"      // kernels and collectives
+	GPUActivityStateComputeCommunicationCopy = "compute_communication_copy" // kernels, collectives and copies
+	GPUActivityStateComputeCopy              = "compute_copy"               // kernels and copies
+	GPUActivityStateCopy                     = "copy"                       // copies and memsets only
+	GPUActivityStateIdle                     = "idle"                       // nothing ran, and what ran next had been launched before the device fell idle, or its launch is unknown
+	GPUActivityStateStarved                  = "starved"                    // nothing ran, and what ran next was launched only after the device had fallen idle
+)
+
 // Values of gpu.clock.type.
 const (
 	GPUClockTypeGraphics = "graphics" // graphics clock
@@ -775,6 +794,11 @@ const (
 	GPUStepPhaseData      = "data"      // waiting for inputs
 	GPUStepPhaseForward   = "forward"   // forward pass
 	GPUStepPhaseOptimizer = "optimizer" // weight update
+)
+
+// Values of gpu.straggler.section; others may occur.
+const (
+	GPUStragglerSectionOther = "other" // time of the step that no phase covers
 )
 
 // Values of gpu.throttle.reason; others may occur.

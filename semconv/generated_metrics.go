@@ -7,6 +7,13 @@ package semconv
 
 // Names, units and descriptions of metrics.
 const (
+	// GPUActivityTimeName (counter, s): Time that a device spent in each state, from sources that see every
+	// kernel. The states exclude each other, so they sum to the time observed; exposed communication is the
+	// state communication, the overlap of communication and compute is compute_communication.
+	GPUActivityTimeName        = "gpu.activity.time"
+	GPUActivityTimeUnit        = "s"
+	GPUActivityTimeDescription = "Time that a device spent in each state, from sources that see every kernel."
+
 	// GPUClockFrequencyName (gauge, Hz): Frequency of a clock at the sample. It says nothing about use.
 	GPUClockFrequencyName        = "gpu.clock.frequency"
 	GPUClockFrequencyUnit        = "Hz"
@@ -48,11 +55,11 @@ const (
 	GPUOperationDurationUnit        = "s"
 	GPUOperationDurationDescription = "GPU duration of timed runs."
 
-	// GPUOperationEnergyName (counter, J): Sum of gpu.energy over spans without GPU descendants of the same
-	// pipeline pass. Fair shares, so sums never exceed the device.
+	// GPUOperationEnergyName (counter, J): Sum of gpu.energy less that of the span's GPU children in the same
+	// batch; steps are left out. Fair shares, so operations sum to what was attributed to them.
 	GPUOperationEnergyName        = "gpu.operation.energy"
 	GPUOperationEnergyUnit        = "J"
-	GPUOperationEnergyDescription = "Sum of gpu.energy over spans without GPU descendants of the same pipeline pass."
+	GPUOperationEnergyDescription = "Sum of gpu.energy less that of the span's GPU children in the same batch; steps are left out."
 
 	// GPUOperationFLOPSName (counter, {flop}): FLOPs as declared. Not measured.
 	GPUOperationFLOPSName        = "gpu.operation.flops"
@@ -63,6 +70,13 @@ const (
 	GPUOperationIOName        = "gpu.operation.io"
 	GPUOperationIOUnit        = "By"
 	GPUOperationIODescription = "Bytes moved as declared."
+
+	// GPUOperationItemEnergyName (gauge, J/{item}): gpu.energy divided by items over the spans since the last
+	// collection that state both; for steps their own items. A fair share of the device, not what one item would
+	// use alone.
+	GPUOperationItemEnergyName        = "gpu.operation.item.energy"
+	GPUOperationItemEnergyUnit        = "J/{item}"
+	GPUOperationItemEnergyDescription = "gpu.energy divided by items over the spans since the last collection that state both; for steps their own items."
 
 	// GPUOperationItemsName (counter, {item}): Elements processed, as declared.
 	GPUOperationItemsName        = "gpu.operation.items"
@@ -118,6 +132,13 @@ const (
 	GPUStepPhaseDurationName        = "gpu.step.phase.duration"
 	GPUStepPhaseDurationUnit        = "s"
 	GPUStepPhaseDurationDescription = "Length of one phase in one step, the union of its intervals."
+
+	// GPUStragglerDelayName (gauge, s): For a rank that stands out (more than 3.5 robust standard deviations and
+	// 5 % above the median), how much longer than the median over ranks it spends per step in the section where
+	// it loses most. Absent for ranks that do not stand out.
+	GPUStragglerDelayName        = "gpu.straggler.delay"
+	GPUStragglerDelayUnit        = "s"
+	GPUStragglerDelayDescription = "For a rank that stands out (more than 3.5 robust standard deviations and 5 % above the median), how much longer than the median over ranks it spends per step in the section where it loses most."
 
 	// GPUStragglerScoreName (gauge, 1): The rank's own time (communication left out) divided by the median over
 	// ranks, for steps of one index. Above 1 is slower than its peers.

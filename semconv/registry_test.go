@@ -14,7 +14,7 @@ import (
 
 var (
 	name = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*(\.([a-z][a-z0-9]*(_[a-z0-9]+)*|<[a-z]+>))*$`)
-	unit = regexp.MustCompile(`^(1|s|By|Hz|W|J|Cel|\{[a-z]+\})(/(s|By))?$`)
+	unit = regexp.MustCompile(`^(1|s|By|Hz|W|J|Cel|\{[a-z]+\})(/(s|By|\{[a-z]+\}))?$`)
 )
 
 func attributeNames() []string {

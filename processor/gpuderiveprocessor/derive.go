@@ -6,6 +6,7 @@ package gpuderiveprocessor
 import (
 	"math"
 
+	"github.com/otelgpu/otelgpu/internal/gputime"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -64,7 +65,7 @@ func (d *derived) derive(f *facts, r *roof, floor float64) outcome {
 	if f.size > 0 && f.flops > 0 {
 		d.intensity = f.flops / f.size // of what is declared; needs no time
 	}
-	t := f.gpuTime()
+	t := gputime.Of(f.status, f.source, f.duration, f.elapsed)
 	if t == 0 {
 		return outcomeUntimed
 	}
@@ -82,20 +83,6 @@ func (d *derived) derive(f *facts, r *roof, floor float64) outcome {
 		d.roofline(f, r, t)
 	}
 	return outcomeDerived
-}
-
-// gpuTime is the span's time on the device in seconds, 0 where the device was not timed.
-func (f *facts) gpuTime() float64 {
-	if f.status != "" && f.status != semconv.GPUTimingStatusOk {
-		return 0
-	}
-	if f.duration > 0 {
-		return f.duration
-	}
-	if f.source == semconv.GPUTimingSourceHost {
-		return 0
-	}
-	return f.elapsed
 }
 
 func (d *derived) rates(f *facts, t float64) {
