@@ -1,0 +1,73 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"go.opentelemetry.io/collector/component"
+)
+
+// Mode is when files are read.
+type Mode string
+
+// Modes.
+const (
+	ModeFollow Mode = "follow" // those that are there, and those that come
+	ModeOnce   Mode = "once"   // those that are there
+)
+
+// Config says which files are read and when.
+type Config struct {
+	// Include are patterns of paths, with ** for any number of folders.
+	Include []string `mapstructure:"include"`
+	// Exclude are patterns of paths that are left out.
+	Exclude []string `mapstructure:"exclude"`
+	// Mode is follow (default) or once.
+	Mode Mode `mapstructure:"mode"`
+	// PollInterval is how often the patterns are looked up (default 5s).
+	PollInterval time.Duration `mapstructure:"poll_interval"`
+	// StableFor is how long a file's size and time of change must stand still before it is read (default 5s; 0 reads
+	// at once). Mode once does not wait.
+	StableFor time.Duration `mapstructure:"stable_for"`
+	// Storage is a storage extension that remembers what was read. Without one, a restart reads all files again.
+	Storage *component.ID `mapstructure:"storage"`
+	// prevent unkeyed literal initialization
+	_ struct{}
+}
+
+// NewDefaultConfig follows nothing yet.
+func NewDefaultConfig() Config {
+	return Config{Mode: ModeFollow, PollInterval: 5 * time.Second, StableFor: 5 * time.Second}
+}
+
+// Validate reports every problem.
+func (c *Config) Validate() error {
+	var errs []error
+	if len(c.Include) == 0 {
+		errs = append(errs, errors.New("`include` must name at least one pattern, found none"))
+	}
+	check := func(key string, list []string) {
+		for _, p := range list {
+			if p == "" || !doublestar.ValidatePathPattern(p) {
+				errs = append(errs, fmt.Errorf("`%s` must hold valid patterns, found %q", key, p))
+			}
+		}
+	}
+	check("include", c.Include)
+	check("exclude", c.Exclude)
+	if c.Mode != ModeFollow && c.Mode != ModeOnce {
+		errs = append(errs, fmt.Errorf("`mode` must be follow or once, found %q", c.Mode))
+	}
+	if c.PollInterval <= 0 {
+		errs = append(errs, fmt.Errorf("`poll_interval` must be positive, found %s", c.PollInterval))
+	}
+	if c.StableFor < 0 {
+		errs = append(errs, fmt.Errorf("`stable_for` must be non-negative, found %s", c.StableFor))
+	}
+	return errors.Join(errs...)
+}

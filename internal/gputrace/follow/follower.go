@@ -1,0 +1,232 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/zap"
+)
+
+// Emit hands on a batch of a file.
+type Emit = func(context.Context, ptrace.Traces) error
+
+// Read reads one file. It must emit the same batches for the same content. An error means that the file is refused; it
+// names the file.
+type Read func(ctx context.Context, path string, emit Emit) error
+
+// Follower runs one goroutine that finds and reads files, one at a time.
+type Follower struct {
+	cfg    Config
+	id     component.ID
+	log    *zap.Logger
+	read   Read
+	next   Emit
+	state  *state
+	seen   map[string]sighting
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	once   sync.Once
+	warned bool
+}
+
+// sighting is a file that is waited for.
+type sighting struct {
+	v     version
+	since time.Time
+}
+
+// New makes a follower; next is the consumer of batches.
+func New(cfg Config, id component.ID, log *zap.Logger, read Read, next Emit) *Follower {
+	return &Follower{cfg: cfg, id: id, log: log, read: read, next: next, seen: map[string]sighting{}}
+}
+
+// Start opens the storage and begins to read.
+func (f *Follower) Start(ctx context.Context, host component.Host) error {
+	st, err := openState(ctx, host, f.cfg.Storage, f.id)
+	if err != nil {
+		return err
+	}
+	f.state = st
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	f.cancel = cancel
+	f.wg.Go(func() { f.run(run) })
+	return nil
+}
+
+// Shutdown stops reading, in the middle of a file where need be. It may be called twice, and without Start.
+func (f *Follower) Shutdown(ctx context.Context) error {
+	var err error
+	f.once.Do(func() {
+		if f.cancel == nil {
+			return
+		}
+		f.cancel()
+		f.wg.Wait()
+		err = f.state.close(ctx)
+	})
+	return err
+}
+
+func (f *Follower) run(ctx context.Context) {
+	if f.cfg.Mode == ModeOnce {
+		read, refused := f.poll(ctx, 0)
+		if ctx.Err() == nil {
+			f.log.Info("all files were read", zap.Int("read", read), zap.Int("refused", refused))
+		}
+		return
+	}
+	f.poll(ctx, f.cfg.StableFor)
+	t := time.NewTicker(f.cfg.PollInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			f.poll(ctx, f.cfg.StableFor)
+		}
+	}
+}
+
+// Find lists the files that match, sorted.
+func (c *Config) Find() ([]string, error) {
+	set := map[string]bool{}
+	for _, p := range c.Include {
+		m, err := doublestar.FilepathGlob(p, doublestar.WithFilesOnly(), doublestar.WithFailOnIOErrors())
+		if err != nil {
+			if m, err = doublestar.FilepathGlob(p, doublestar.WithFilesOnly()); err != nil {
+				return nil, fmt.Errorf("pattern %q: %w", p, err)
+			}
+		}
+	files:
+		for _, path := range m {
+			for _, x := range c.Exclude {
+				if ok, _ := doublestar.PathMatch(x, path); ok {
+					continue files
+				}
+			}
+			set[path] = true
+		}
+	}
+	list := make([]string, 0, len(set))
+	for p := range set {
+		list = append(list, p)
+	}
+	slices.Sort(list)
+	return list, nil
+}
+
+func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refused int) {
+	files, err := f.cfg.Find()
+	if err != nil {
+		f.log.Error("cannot look for files", zap.Error(err))
+		return 0, 0
+	}
+	if len(files) == 0 && !f.warned {
+		f.warned = true
+		f.log.Warn("no file matches", zap.Strings("include", f.cfg.Include))
+	}
+	there := make(map[string]bool, len(files))
+	for _, p := range files {
+		there[p] = true
+	}
+	f.state.forget(there)
+	for p := range f.seen {
+		if !there[p] {
+			delete(f.seen, p)
+		}
+	}
+	for _, p := range files {
+		if ctx.Err() != nil {
+			return read, refused
+		}
+		info, err := os.Stat(p)
+		if err != nil {
+			continue // gone since
+		}
+		v := versionOf(info)
+		if f.state.known(p, v) || !f.settled(p, v, stable) {
+			continue
+		}
+		switch err := f.file(ctx, p, v); {
+		case ctx.Err() != nil:
+			return read, refused
+		case err != nil:
+			refused++
+			f.log.Error("file refused; it is tried again when it changes", zap.Error(err))
+		default:
+			read++
+		}
+		delete(f.seen, p)
+		if err := f.state.done(ctx, p, v); err != nil {
+			f.log.Error("cannot remember what was read", zap.Error(err))
+		}
+	}
+	return read, refused
+}
+
+func (f *Follower) settled(path string, v version, stable time.Duration) bool {
+	if stable == 0 {
+		return true
+	}
+	now := time.Now()
+	s, ok := f.seen[path]
+	if !ok || s.v != v {
+		f.seen[path] = sighting{v, now}
+		// A file that was last written long ago is not waited for.
+		return now.Sub(time.Unix(0, v.Modified)) > max(2*stable, time.Minute)
+	}
+	return now.Sub(s.since) >= stable
+}
+
+// file reads one file and hands its batches on, but those that were taken before.
+func (f *Follower) file(ctx context.Context, path string, v version) error {
+	skip := f.state.begin(path, v)
+	return f.read(ctx, path, func(ctx context.Context, td ptrace.Traces) error {
+		if skip > 0 {
+			skip--
+			return nil
+		}
+		if err := f.deliver(ctx, td); err != nil {
+			return err
+		}
+		if err := f.state.took(ctx); err != nil {
+			f.log.Error("cannot remember what was read", zap.Error(err))
+		}
+		return nil
+	})
+}
+
+// deliver tries again while the next consumer's error is not permanent: the file waits, nothing is lost.
+func (f *Follower) deliver(ctx context.Context, td ptrace.Traces) error {
+	const first, most = 100 * time.Millisecond, 30 * time.Second
+	for wait := first; ; wait = min(wait*2, most) {
+		retry := ptrace.NewTraces()
+		td.CopyTo(retry)
+		err := f.next(ctx, td)
+		if err == nil || consumererror.IsPermanent(err) {
+			return nil // a permanent refusal is counted by the caller's own telemetry
+		}
+		if ctx.Err() != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+		td = retry
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, context.Cause(ctx))
+		case <-time.After(wait):
+		}
+	}
+}

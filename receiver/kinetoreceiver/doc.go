@@ -1,0 +1,31 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
+
+// Package kinetoreceiver reads PyTorch profiler (Kineto) traces and turns them into spans.
+//
+// As a component of the Collector (type kineto) it follows folders or reads once. [ReadFile] is the same for a program
+// of one's own.
+//
+//	file ──► gunzip ──► internal/chromejson ──► events ──► internal/gputrace ──► ptrace batches
+//	                    one pass, no tree                  by time, who launched what
+//
+// # Format
+//
+// Read are Chrome traces in the object form ({"traceEvents": […], …}) and the array form, plain, gzip or zstd. Times are
+// microseconds, whole or decimal, as numbers or strings; with baseTimeNanoseconds they count from there. They reach the
+// spans exact to the nanosecond. Events of phase X with these categories are used, of all generations of the format:
+//
+//	cpu_op, Operator                       operators of the framework; ProfilerStep#N is a step
+//	user_annotation                        annotations; ProfilerStep#N is a step
+//	python_function                        nn.Module frames; others are counted
+//	cuda_runtime, cuda_driver, Runtime, …  calls that launch and wait
+//	kernel, Kernel                         kernels and collectives (nccl, rccl)
+//	gpu_memcpy, Memcpy                     copies
+//	gpu_memset, Memset                     memsets
+//	others                                 plain ranges, at detail operators and kernels
+//
+// Of the other top-level fields deviceProperties, distributedInfo, baseTimeNanoseconds, host_name, traceparent,
+// resource_attributes, OTEL_RESOURCE_ATTRIBUTES, service.name, gpu.job.id and mast_job_name are read.
+package kinetoreceiver
