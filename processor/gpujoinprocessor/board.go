@@ -115,12 +115,12 @@ func (m *meter) Covered(from, to int64) int64 {
 type ledger struct {
 	attributed, unattributed, late, uncovered metric.MeasurementOption
 
-	reported  fairshare.Totals
-	begun     bool
-	last      float64 // the device's counter at the last report
-	counted   float64 // its increase since the first
-	dealt     float64 // what the sweep had dealt out at the first
-	lost      float64 // reported as uncovered
+	reported fairshare.Totals
+	begun    bool
+	last     float64 // the device's counter at the last report
+	counted  float64 // its increase since the first
+	dealt    float64 // what the sweep had dealt out at the first
+	lost     float64 // reported as uncovered
 }
 
 func newLedger(id string) ledger {

@@ -94,7 +94,9 @@ func newProcessor(ctx context.Context, set processor.Settings, cfg *Config, next
 }
 
 // Capabilities implements consumer.Traces.
-func (*joinProcessor) Capabilities() consumer.Capabilities { return consumer.Capabilities{MutatesData: true} }
+func (*joinProcessor) Capabilities() consumer.Capabilities {
+	return consumer.Capabilities{MutatesData: true}
+}
 
 // Start implements component.Component.
 func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
@@ -319,4 +321,3 @@ func (b *batch) latest() (end, seen int64) {
 	}
 	return end, seen
 }
-

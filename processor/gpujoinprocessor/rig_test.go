@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor"
 	"go.opentelemetry.io/collector/processor/processortest"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
@@ -31,7 +32,9 @@ var (
 	writerID  = component.MustNewID("gpu")
 )
 
-type host struct{ ext map[component.ID]component.Component }
+type host struct {
+	ext map[component.ID]component.Component
+}
 
 func (h host) GetExtensions() map[component.ID]component.Component { return h.ext }
 
@@ -214,4 +217,30 @@ func spansOf(td ptrace.Traces) func(func(ptrace.Span) bool) {
 			}
 		}
 	}
+}
+
+// count reads one of the processor's own counters; reason may be empty.
+func (r *rig) count(name, reason string) (n int64) {
+	r.t.Helper()
+	m, err := r.tel.GetMetric("otelcol_processor_gpu_join_" + name)
+	require.NoError(r.t, err)
+	for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+		if v, ok := p.Attributes.Value("reason"); reason == "" || ok && v.AsString() == reason {
+			n += p.Value
+		}
+	}
+	return n
+}
+
+// energy reads the energy of a state over all devices.
+func (r *rig) energy(state string) (joules float64) {
+	r.t.Helper()
+	m, err := r.tel.GetMetric("otelcol_processor_gpu_join_energy")
+	require.NoError(r.t, err)
+	for _, p := range m.Data.(metricdata.Sum[float64]).DataPoints {
+		if v, _ := p.Attributes.Value("state"); v.AsString() == state {
+			joules += p.Value
+		}
+	}
+	return joules
 }
