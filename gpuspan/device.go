@@ -111,6 +111,11 @@ func measureFloor(b Backend, ordinal int) (time.Duration, bool) {
 		return 0, false
 	}
 	defer b.FreeEvents(ordinal, ev)
+	unbind, st := b.Bind(ordinal)
+	if st != StatusOK {
+		return 0, false
+	}
+	defer unbind()
 	start := &Call{Args: [2]uintptr{uintptr(ev[0]), uintptr(s)}}
 	end := &Call{Args: [2]uintptr{uintptr(ev[1]), uintptr(s)}}
 	runs := make([]float64, 0, floorRuns)

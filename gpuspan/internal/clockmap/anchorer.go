@@ -87,6 +87,12 @@ func (a *Anchorer[E, S, T, C]) Maintain(busy bool) (wait time.Duration, st T) {
 
 // Anchor makes an anchor now: a burst of probes, of which the tightest counts.
 func (a *Anchorer[E, S, T, C]) Anchor() T {
+	unbind, st := a.dev.Bind(a.device) // some drivers may want a context for a record on any stream
+	if st != statusOK {
+		a.schedule.done(a.clock.axis(a.dev.Now()))
+		return st
+	}
+	defer unbind()
 	best, before, after := -1, int64(0), int64(0)
 	var failed T
 	for i := range a.spare {

@@ -13,6 +13,7 @@ type RecordCall interface{ ~struct{ Args [2]uintptr } }
 // and 600 is "not ready".
 type Device[E, S ~uintptr, T ~int32, C RecordCall] interface {
 	Now() time.Time
+	Bind(device int) (unbind func(), st T)
 	NewStream(device int) (S, T)
 	FreeStream(device int, s S)
 	NewEvents(device int, dst []E) T

@@ -117,6 +117,7 @@ func (p *physics) time(at float64) time.Time {
 	return t
 }
 
+func (p *physics) Bind(int) (func(), status)      { return func() {}, 0 }
 func (p *physics) NewStream(int) (stream, status) { return 1, status(p.fail) }
 func (p *physics) FreeStream(int, stream)         {}
 func (p *physics) NewEvents(_ int, dst []event) status {

@@ -1,0 +1,323 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cuda_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/cuda"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// rig is a profiler on a stub, with its spans in memory.
+type rig struct {
+	stub  *ctest.Stub
+	back  *cuda.Backend
+	prof  *gpuspan.Profiler
+	spans *tracetest.SpanRecorder
+
+	mu     sync.Mutex
+	errors []error
+}
+
+func newRig(t testing.TB, stub *ctest.Stub, opts ...gpuspan.Option) *rig {
+	t.Helper()
+	b, err := cuda.Open(cuda.WithLibrary(stub.Path))
+	require.NoError(t, err)
+	r := &rig{stub: stub, back: b, spans: tracetest.NewSpanRecorder()}
+	r.prof, err = gpuspan.New(b, append([]gpuspan.Option{
+		gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans))),
+		gpuspan.WithErrorHandler(func(err error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.errors = append(r.errors, err)
+		}),
+	}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.prof.Shutdown(context.Background())) })
+	return r
+}
+
+// flush returns the spans of an operation in the order of their sections.
+func (r *rig) flush(t testing.TB, name string) []sdktrace.ReadOnlySpan {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, r.prof.Flush(ctx))
+	var out []sdktrace.ReadOnlySpan
+	for _, s := range r.spans.Ended() {
+		if s.Name() == name {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func value(t testing.TB, s sdktrace.ReadOnlySpan, k attribute.Key) attribute.Value {
+	t.Helper()
+	for _, kv := range s.Attributes() {
+		if kv.Key == k {
+			return kv.Value
+		}
+	}
+	require.Failf(t, "no attribute", "%s has no %s", s.Name(), k)
+	return attribute.Value{}
+}
+
+func status(t testing.TB, s sdktrace.ReadOnlySpan) string {
+	return value(t, s, semconv.GPUTimingStatusKey).AsString()
+}
+
+// The whole way on real threads: spans lie where the stub knows that the work was, within the bound that they carry.
+func TestSpansLieWithinTheirBoundOfTheTruth(t *testing.T) {
+	length := 3 * time.Second
+	if testing.Short() {
+		length = time.Second
+	}
+	const streams, tick = 4, 500.0
+	stub := ctest.CUDA(t)
+	for name, v := range map[string]float64{"drift_ppm": 80, "tick": tick, "jitter_ns": 400, "devices": 2} {
+		stub.Set(name, v)
+	}
+	r := newRig(t, stub, gpuspan.WithSlots(1024))
+	var wg sync.WaitGroup
+	handles := make([]gpuspan.StreamHandle, streams)
+	for i := range streams {
+		handles[i] = appStream(t, r.back, i%2)
+		s := r.prof.Stream(uintptr(handles[i]), fmt.Sprint("s", i))
+		require.True(t, s.DeviceTimed())
+		stub.Log(uintptr(handles[i]), 1<<16)
+		op := gpuspan.NewOperation(fmt.Sprint("work", i))
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for k := 0; time.Since(begin) < length; k++ {
+				x := op.Start(context.Background(), s)
+				stub.Work(uintptr(handles[i]), time.Duration(20+k%7*90)*time.Microsecond)
+				x.EndWith(gpuspan.Work{Bytes: 1 << 20})
+				time.Sleep(time.Duration(200+k%5*300) * time.Microsecond)
+			}
+		}()
+	}
+	wg.Wait()
+
+	var errs, halves, lengths []float64
+	for i := range streams {
+		spans := r.flush(t, fmt.Sprint("work", i))
+		h := uintptr(handles[i])
+		require.EqualValues(t, stub.Logged(h), 2*len(spans), "one start and one end event for each span")
+		require.Greater(t, len(spans), 100)
+		for k, s := range spans {
+			require.Equal(t, semconv.GPUTimingStatusOk, status(t, s))
+			half := value(t, s, semconv.GPUTimingErrorKey).AsFloat64() * 1e9
+			start, end := stub.LoggedAt(h, int64(2*k)), stub.LoggedAt(h, int64(2*k+1))
+			err := float64(s.StartTime().Sub(start))
+			require.LessOrEqual(t, math.Abs(err), half+clockReads, "span %d of stream %d", k, i)
+			errs = append(errs, math.Abs(err))
+			halves = append(halves, half)
+			lengths = append(lengths, math.Abs(float64(s.EndTime().Sub(s.StartTime())-end.Sub(start))))
+			require.Equal(t, fmt.Sprintf("GPU-00112233-4455-6677-8899-aabbccddee0%d", i%2), value(t, s, semconv.HWIDKey).AsString())
+		}
+	}
+	if os.Getenv("GPUSPAN_TEST_FIGURES") != "" {
+		fmt.Printf("%d spans: error p50 %.0f p99 %.0f max %.0f ns, half width p50 %.0f p99 %.0f, duration error max %.0f ns\n", len(errs),
+			quantile(errs, 0.5), quantile(errs, 0.99), quantile(errs, 1), quantile(halves, 0.5), quantile(halves, 0.99), quantile(lengths, 1))
+	}
+	require.Less(t, quantile(errs, 0.5), 5e3)
+	require.LessOrEqual(t, quantile(lengths, 1), tick+60+1, "tick, drift of 80 ppm on 0.6 ms before the rate is known, rounding")
+	require.Empty(t, r.errors)
+}
+
+var begin = time.Now()
+
+// clockReads is what the test's own conversion of the truth may err: two reads of two clocks on a busy machine.
+const clockReads = 300
+
+func quantile(v []float64, q float64) float64 {
+	slices.Sort(v)
+	return v[min(int(q*float64(len(v))), len(v)-1)]
+}
+
+func TestSectionsDoNotDisturbCaptures(t *testing.T) {
+	stub := ctest.CUDA(t)
+	r := newRig(t, stub)
+	capturing, other := appStream(t, r.back, 0), appStream(t, r.back, 0)
+	cs, os := r.prof.Stream(uintptr(capturing), "captures"), r.prof.Stream(uintptr(other), "other")
+	var begin func(gpuspan.StreamHandle, int32) int32
+	var end func(gpuspan.StreamHandle, unsafe.Pointer) int32
+	stub.Func(&begin, "cuStreamBeginCapture_v2")
+	stub.Func(&end, "cuStreamEndCapture")
+	work, inside, graph := gpuspan.NewOperation("work"), gpuspan.NewOperation("inside"), gpuspan.NewOperation("graph")
+
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	g := new(uintptr)
+	ctx := context.Background()
+	for range 20 {
+		x := work.Start(ctx, os) // pending while the capture goes on: the polling thread asks for it all the time
+		stub.Work(uintptr(other), 2*time.Millisecond)
+		x.End()
+		require.Zero(t, begin(capturing, 0)) // global mode
+		y := inside.Start(ctx, cs)
+		time.Sleep(3 * time.Millisecond)
+		y.End()
+		require.Zero(t, end(capturing, unsafe.Pointer(g)), "the capture survived")
+		graph.Launch(ctx, cs, func() { stub.Work(uintptr(capturing), time.Millisecond) })
+	}
+	for _, s := range r.flush(t, "work") {
+		require.Equal(t, semconv.GPUTimingStatusOk, status(t, s))
+	}
+	require.Len(t, r.flush(t, "inside"), 20)
+	for _, s := range r.flush(t, "inside") {
+		require.Equal(t, semconv.GPUTimingStatusCaptured, status(t, s))
+	}
+	launches := r.flush(t, "graph")
+	require.Len(t, launches, 20)
+	for _, s := range launches {
+		require.Equal(t, semconv.GPUTimingStatusOk, status(t, s))
+		require.GreaterOrEqual(t, float64(s.EndTime().Sub(s.StartTime())), 1e6-1e3)
+	}
+	require.Empty(t, r.errors)
+}
+
+func TestCaptureThatBeginsWithinASectionAbandonsIt(t *testing.T) {
+	stub := ctest.CUDA(t)
+	r := newRig(t, stub)
+	h := appStream(t, r.back, 0)
+	s := r.prof.Stream(uintptr(h), "s")
+	var begin func(gpuspan.StreamHandle, int32) int32
+	var end func(gpuspan.StreamHandle, unsafe.Pointer) int32
+	stub.Func(&begin, "cuStreamBeginCapture_v2")
+	stub.Func(&end, "cuStreamEndCapture")
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	op := gpuspan.NewOperation("op")
+	x := op.Start(context.Background(), s)
+	require.Zero(t, begin(h, 0))
+	x.End()
+	g := new(uintptr)
+	require.Zero(t, end(h, unsafe.Pointer(g)))
+	x = op.Start(context.Background(), s)
+	x.End()
+	spans := r.flush(t, "op")
+	require.Len(t, spans, 2)
+	require.Equal(t, semconv.GPUTimingStatusCaptured, status(t, spans[0]))
+	require.Equal(t, semconv.GPUTimingStatusOk, status(t, spans[1]))
+}
+
+func TestDriverThatNeedsAContextIsRecordedWithOne(t *testing.T) {
+	stub := ctest.CUDA(t)
+	stub.Set("record_needs_context", 1)
+	r := newRig(t, stub)
+	h := appStream(t, r.back, 0)
+	s := r.prof.Stream(uintptr(h), "s")
+	require.True(t, s.DeviceTimed())
+	var depth func() int32
+	stub.Func(&depth, "stub_depth")
+	op := gpuspan.NewOperation("op")
+	onFreshThread(func() {
+		x := op.Start(context.Background(), s)
+		stub.Work(uintptr(h), time.Millisecond)
+		x.End()
+		require.Zero(t, depth(), "the thread's contexts are as they were")
+	})
+	spans := r.flush(t, "op")
+	require.Len(t, spans, 1)
+	require.Equal(t, semconv.GPUTimingStatusOk, status(t, spans[0]))
+	require.GreaterOrEqual(t, value(t, spans[0], semconv.GPUDurationKey).AsFloat64(), 0.999e-3)
+}
+
+func TestDestroyedContextRetiresTheStreamAndNothingElse(t *testing.T) {
+	stub := ctest.CUDA(t)
+	stub.Set("devices", 2)
+	r := newRig(t, stub)
+	h0, h1 := appStream(t, r.back, 0), appStream(t, r.back, 1)
+	s0, s1 := r.prof.Stream(uintptr(h0), "s0"), r.prof.Stream(uintptr(h1), "s1")
+	op, other := gpuspan.NewOperation("op"), gpuspan.NewOperation("other")
+	op.Start(context.Background(), s0).End()
+	require.Equal(t, semconv.GPUTimingStatusOk, status(t, r.flush(t, "op")[0]))
+
+	var reset func(int32)
+	stub.Func(&reset, "stub_primary_reset")
+	reset(0)
+	for range 3 {
+		op.Start(context.Background(), s0).End()
+		other.Start(context.Background(), s1).End()
+	}
+	spans := r.flush(t, "op")
+	require.Len(t, spans, 4)
+	require.NotEqual(t, semconv.GPUTimingStatusOk, status(t, spans[1]))
+	for _, s := range r.flush(t, "other") {
+		require.Equal(t, semconv.GPUTimingStatusOk, status(t, s))
+	}
+	require.NotEmpty(t, r.errors)
+}
+
+func TestAsynchronousDeviceErrorShowsOnTheSpans(t *testing.T) {
+	stub := ctest.CUDA(t)
+	r := newRig(t, stub)
+	h := appStream(t, r.back, 0)
+	s := r.prof.Stream(uintptr(h), "s")
+	op := gpuspan.NewOperation("op")
+	x := op.Start(context.Background(), s)
+	stub.Work(uintptr(h), 5*time.Millisecond)
+	x.End()
+	stub.FailStream(uintptr(h), 700) // illegal address
+	spans := r.flush(t, "op")
+	require.Len(t, spans, 1)
+	require.Equal(t, semconv.GPUTimingStatusDeviceError, status(t, spans[0]))
+	require.ErrorContains(t, r.errors[0], "700")
+}
+
+func TestPerThreadStreamIsRefusedAndLegacyIsOptIn(t *testing.T) {
+	r := newRig(t, ctest.CUDA(t))
+	require.False(t, r.prof.Stream(2, "per thread").DeviceTimed())
+	require.False(t, r.prof.Stream(0, "legacy").DeviceTimed())
+	require.Len(t, r.errors, 2)
+	s := r.prof.Stream(0, "legacy", gpuspan.AllowLegacy())
+	require.True(t, s.DeviceTimed())
+	op := gpuspan.NewOperation("op")
+	onFreshThread(func() { op.Start(context.Background(), s).End() })
+	require.Equal(t, semconv.GPUTimingStatusOk, status(t, r.flush(t, "op")[0]))
+}
+
+// BenchmarkSectionDriver is Start and EndWith with their two records on the stub; NoCapture leaves out the two questions
+// whether the stream captures.
+func BenchmarkSectionDriver(b *testing.B) {
+	for name, opts := range map[string][]gpuspan.StreamOption{"Capture": nil, "NoCapture": {gpuspan.NeverCaptured()}} {
+		b.Run(name, func(b *testing.B) {
+			r := newRig(b, ctest.CUDA(b), gpuspan.WithSlots(4096), gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()))
+			h := appStream(b, r.back, 0)
+			s := r.prof.Stream(uintptr(h), "s", opts...)
+			op := gpuspan.NewOperation("op")
+			ctx := context.Background()
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				op.Start(ctx, s).EndWith(gpuspan.Work{Bytes: 1 << 20, FLOPs: 1e9, Precision: gpuspan.FP32})
+				if i%1024 == 1023 { // let the polling thread keep up: what is measured is the caller
+					b.StopTimer()
+					_ = r.prof.Flush(ctx)
+					b.StartTimer()
+				}
+			}
+		})
+	}
+}
