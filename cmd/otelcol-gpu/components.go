@@ -13,7 +13,6 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/tailsamplingprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor"
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/connector"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/debugexporter"
 	"go.opentelemetry.io/collector/exporter/otlpexporter"
@@ -28,16 +27,12 @@ import (
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
-	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter"
-	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter"
-	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter"
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
-	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 )
 
 const (
@@ -80,7 +75,6 @@ func factories() (otelcol.Factories, error) {
 	if f.Receivers, f.ReceiverModules, err = collect(
 		own[receiver.Factory](gpureceiver.NewFactory()),
 		own[receiver.Factory](kinetoreceiver.NewFactory()),
-		own[receiver.Factory](nsysreceiver.NewFactory()),
 		core[receiver.Factory](otlpreceiver.NewFactory(), "receiver/otlpreceiver"),
 	); err != nil {
 		return otelcol.Factories{}, err
@@ -98,8 +92,6 @@ func factories() (otelcol.Factories, error) {
 	}
 	if f.Exporters, f.ExporterModules, err = collect(
 		own[exporter.Factory](chrometraceexporter.NewFactory()),
-		own[exporter.Factory](gpusamplesexporter.NewFactory()),
-		own[exporter.Factory](stepcsvexporter.NewFactory()),
 		core[exporter.Factory](debugexporter.NewFactory(), "exporter/debugexporter"),
 		core[exporter.Factory](otlpexporter.NewFactory(), "exporter/otlpexporter"),
 		core[exporter.Factory](otlphttpexporter.NewFactory(), "exporter/otlphttpexporter"),
@@ -108,9 +100,6 @@ func factories() (otelcol.Factories, error) {
 	); err != nil {
 		return otelcol.Factories{}, err
 	}
-	f.Connectors, f.ConnectorModules, err = collect(
-		own[connector.Factory](gpumetricsconnector.NewFactory()),
-	)
 	return f, err
 }
 

@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"text/template"
@@ -41,8 +40,13 @@ type Options struct {
 	Factories func() (otelcol.Factories, error)
 }
 
-// shutdownTimeout bounds the flush of the workload's spans into the pipeline.
-const shutdownTimeout = 10 * time.Second
+const (
+	// shutdownTimeout bounds the flush of the workload's spans into the pipeline.
+	shutdownTimeout = 10 * time.Second
+	// settled is how long after the last span the device is still sampled: gpu_join's settle time and a little more, so
+	// that the last spans are joined like all others.
+	settled = 2 * time.Second
+)
 
 type files struct{ Socket, Spans, Metrics, Trace string }
 
@@ -90,6 +94,10 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	err = runWorkload(workload, gpu, f.Socket)
 	cancel()
 	watch.Wait()
+	select {
+	case <-p.Done():
+	case <-time.After(settled):
+	}
 	if stop := p.Stop(); stop != nil {
 		err = errors.Join(err, stop)
 	}
@@ -129,7 +137,7 @@ func configuration(f files) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	quoted := files{quote(f.Socket), quote(f.Spans), quote(f.Metrics), quote(f.Trace)}
+	quoted := files{pipeline.Quote(f.Socket), pipeline.Quote(f.Spans), pipeline.Quote(f.Metrics), pipeline.Quote(f.Trace)}
 	var text strings.Builder
 	t, err := template.New("pipeline").Parse(overlay)
 	if err != nil {
@@ -140,9 +148,6 @@ func configuration(f files) ([]string, error) {
 	}
 	return []string{base, text.String()}, nil
 }
-
-// quote makes a YAML string that the Collector takes literally (it would expand a dollar sign).
-func quote(s string) string { return strings.ReplaceAll(strconv.Quote(s), "$", "1021") }
 
 // refresh draws the table every second until the workload or the pipeline ends. On a terminal it draws over the last
 // one; elsewhere it draws rarely, because nothing can be taken back.

@@ -117,7 +117,7 @@ func training(ctx context.Context, gpu *simgpu.GPU, conn *grpc.ClientConn) error
 	return t.with(ctx, gpu, func(p *gpuspan.Profiler) {
 		raw := gpu.Stream(0)
 		stream := p.Stream(uintptr(raw), "training")
-		tr := &trainer{gpu: gpu, stream: stream, raw: raw, loop: p.Loop("train", stream, gpuspan.ItemType("token")), ops: newOperations()}
+		tr := &trainer{gpu: gpu, stream: stream, raw: raw, loop: p.Loop("train", stream, gpuspan.ItemType("token"), gpuspan.ModelDevices(1, gpuspan.BF16)), ops: newOperations()}
 		tr.run(ctx)
 	})
 }

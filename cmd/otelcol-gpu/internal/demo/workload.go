@@ -202,10 +202,10 @@ func (t *trainer) run(ctx context.Context) {
 		// 2 FLOPs per parameter and token forward, 4 backward (Kaplan et al., 2020, section 2.1).
 		forward := 2.0 * parameters * trainTokens
 		f := step.Phase(gpuspan.Forward)
-		t.gpu.Launch(t.raw, simgpu.Kernel{FLOPs: forward, Precision: gpuspan.BF16, Bytes: weightBytes, Efficiency: 0.62})
+		t.launch(layers, simgpu.Kernel{FLOPs: forward, Precision: gpuspan.BF16, Bytes: weightBytes, Efficiency: 0.62})
 		f.End()
 		b := step.Phase(gpuspan.Backward)
-		t.gpu.Launch(t.raw, simgpu.Kernel{FLOPs: 2 * forward, Precision: gpuspan.BF16, Bytes: 3 * weightBytes, Efficiency: 0.58})
+		t.launch(2*layers, simgpu.Kernel{FLOPs: 2 * forward, Precision: gpuspan.BF16, Bytes: 3 * weightBytes, Efficiency: 0.58})
 		b.End()
 
 		o := step.Phase(gpuspan.Optimizer)
@@ -219,6 +219,15 @@ func (t *trainer) run(ctx context.Context) {
 		step.SetModelFLOPs(3 * forward)
 		t.gpu.Wait(t.raw)
 		pause(ctx, 20*time.Millisecond)
+	}
+}
+
+// launch splits work into n kernels, so that those of the other service come between.
+func (t *trainer) launch(n int, k simgpu.Kernel) {
+	k.FLOPs /= float64(n)
+	k.Bytes /= int64(n)
+	for range n {
+		t.gpu.Launch(t.raw, k)
 	}
 }
 

@@ -5,6 +5,7 @@ package optable
 
 import (
 	"math"
+	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -89,6 +90,9 @@ func read(span ptrace.Span) facts {
 		}
 		return true
 	})
+	if f.key.kind == semconv.GPUOperationTypeStep { // profilers number the names of steps: ProfilerStep#7
+		f.key.name, _, _ = strings.Cut(f.key.name, "#")
+	}
 	if !f.hasRoof && (hasIO || hasFLOP) {
 		f.roof, f.hasRoof = math.Max(ioUse, flopUse), true
 	}

@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -84,3 +86,6 @@ func (p *Pipeline) Stop() error {
 
 // Done is closed when the Collector has ended, by Stop or by itself.
 func (p *Pipeline) Done() <-chan struct{} { return p.done }
+
+// Quote makes a YAML string that the Collector takes literally: it would expand a dollar sign.
+func Quote(s string) string { return strings.ReplaceAll(strconv.Quote(s), "$", "$$") }
