@@ -82,9 +82,10 @@ var metricDefs = []metricDef{
 			w.countInt(d, gpudata.ECCUncorrected, string(semconv.ErrorTypeKey), semconv.ErrorTypeECCUncorrected)
 			w.countInt(d, gpudata.NVLinkCRC, string(semconv.ErrorTypeKey), semconv.ErrorTypeNVLinkCrc)
 			w.countInt(d, gpudata.PCIeReplays, string(semconv.ErrorTypeKey), semconv.ErrorTypePCIeReplay)
-			w.countInt(d, gpudata.RetiredPages, string(semconv.ErrorTypeKey), "retired_page")
-			w.countInt(d, gpudata.RemappedCorrected, string(semconv.ErrorTypeKey), "row_remap_corrected")
-			w.countInt(d, gpudata.RemappedUncorrected, string(semconv.ErrorTypeKey), "row_remap_uncorrected")
+			w.countInt(d, gpudata.RetiredCorrected, string(semconv.ErrorTypeKey), semconv.ErrorTypeRetiredPageCorrected)
+			w.countInt(d, gpudata.RetiredUncorrected, string(semconv.ErrorTypeKey), semconv.ErrorTypeRetiredPageUncorrected)
+			w.countInt(d, gpudata.RemappedCorrected, string(semconv.ErrorTypeKey), semconv.ErrorTypeRowRemapCorrected)
+			w.countInt(d, gpudata.RemappedUncorrected, string(semconv.ErrorTypeKey), semconv.ErrorTypeRowRemapUncorrected)
 			w.countInt(d, gpudata.XIDs, string(semconv.ErrorTypeKey), semconv.ErrorTypeXID)
 		}},
 	{semconv.HWGPUMemoryLimitName, semconv.HWGPUMemoryLimitUnit, semconv.HWGPUMemoryLimitDescription, updown, true,

@@ -50,7 +50,8 @@ const (
 	ECCUncorrected                                                       // count since the driver was loaded
 	PCIeReplays                                                          // count
 	NVLinkCRC                                                            // count
-	RetiredPages                                                         // count
+	RetiredCorrected                                                     // pages
+	RetiredUncorrected                                                   // pages
 	RemappedCorrected                                                    // rows
 	RemappedUncorrected                                                  // rows
 	RemapFailed                                                          // 0 or 1
@@ -88,7 +89,8 @@ var quantities = func() (m [NumQuantities]meta) {
 		ECCUncorrected:      {"ecc_uncorrected", gpusamplesextension.KindCounter},
 		PCIeReplays:         {"pcie_replays", gpusamplesextension.KindCounter},
 		NVLinkCRC:           {"nvlink_crc", gpusamplesextension.KindCounter},
-		RetiredPages:        {"retired_pages", gpusamplesextension.KindCounter},
+		RetiredCorrected:    {"retired_corrected", gpusamplesextension.KindCounter},
+		RetiredUncorrected:  {"retired_uncorrected", gpusamplesextension.KindCounter},
 		RemappedCorrected:   {"remapped_corrected", gpusamplesextension.KindCounter},
 		RemappedUncorrected: {"remapped_uncorrected", gpusamplesextension.KindCounter},
 		RemapFailed:         {"remap_failed", gpusamplesextension.KindInstant},
