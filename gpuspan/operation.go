@@ -89,11 +89,11 @@ func (o *Operation) build() []attribute.KeyValue {
 // operation's verbosity is above the profiler's.
 //
 // A section below a span that is not sampled is counted with its work but not timed, unless [MetricsAll] is set.
-func (o *Operation) Start(ctx context.Context, s *Stream) Section {
-	if o == nil || s == nil || s.p.level.Load() < int32(o.verbosity) {
-		return Section{}
+func (o *Operation) Start(ctx context.Context, s *Stream) (x Section) {
+	if s != nil { // small enough to be inlined into callers
+		x = s.start(ctx, o)
 	}
-	return s.begin(ctx, o, flagNone)
+	return
 }
 
 // Launch runs f between Start and End of a section of type `graph`. Use it around the launch of a CUDA graph: events are

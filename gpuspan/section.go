@@ -217,16 +217,19 @@ func (x Section) End() {
 
 // EndWith is End with the work of the section, in addition to what [Section.Add] declared.
 func (x Section) EndWith(w Work) {
-	if x.op == nil {
-		return
+	if x.op != nil {
+		x.endWith(&w)
 	}
+}
+
+func (x Section) endWith(w *Work) {
 	if x.slot != nil {
-		x.finish(&w)
+		x.finish(w)
 		return
 	}
 	// Untimed: only the work counts, once.
 	if x.op.ended[x.id%ticketRing].Swap(int64(x.id)) != int64(x.id) {
-		x.op.untimed.add(&w, x.op.op.direction)
+		x.op.untimed.add(w, x.op.op.direction)
 	}
 }
 

@@ -112,6 +112,14 @@ type nesting struct {
 	phase  int16
 }
 
+// start is the part of Operation.Start that is not inlined into callers.
+func (s *Stream) start(ctx context.Context, o *Operation) Section {
+	if o == nil || s.p.level.Load() < int32(o.verbosity) {
+		return Section{}
+	}
+	return s.begin(ctx, o, flagNone)
+}
+
 // begin starts a section below the span, section or step of ctx.
 func (s *Stream) begin(ctx context.Context, o *Operation, flags recordFlags) Section {
 	p := s.p
