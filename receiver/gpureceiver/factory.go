@@ -6,15 +6,12 @@ package gpureceiver
 import (
 	"context"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
 
-	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
-	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/simsource"
 )
 
 // Option changes what the factory makes.
@@ -85,23 +82,4 @@ func (f *factory) shared(set receiver.Settings, cfg *Config) (*gpuReceiver, erro
 		f.mu.Unlock()
 	}
 	return r, nil
-}
-
-// newSources are the sources that the configuration asks for, in the order in which they are tried.
-func newSources(cfg *Config, simulated []SimulatedDevice) []gpudata.Source {
-	switch cfg.Source {
-	case sourceDCGM:
-		return []gpudata.Source{newDCGM(cfg)}
-	case sourceNVML:
-		return []gpudata.Source{newNVML(cfg)}
-	case sourceReplay:
-		return []gpudata.Source{newReplay(cfg)}
-	case sourceSimulated:
-		if len(simulated) == 0 {
-			simulated = simsource.Loads(cfg.Simulated.Devices, cfg.Simulated.Seed, time.Now)
-		}
-		return []gpudata.Source{simsource.New(simulated, cfg.SamplingInterval, cfg.Simulated.Seed)}
-	default:
-		return []gpudata.Source{newDCGM(cfg), newNVML(cfg)}
-	}
 }

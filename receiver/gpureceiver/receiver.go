@@ -75,6 +75,7 @@ var dropReasons = [gpudata.NumDropReasons]string{
 	gpudata.DropUnknownEntity: "unknown_entity",
 	gpudata.DropNotFinite:     "not_finite",
 	gpudata.DropMalformed:     "malformed",
+	gpudata.DropOverrun:       "overrun",
 }
 
 func newReceiver(cfg *Config, set receiver.Settings, sources []gpudata.Source) (*gpuReceiver, error) {

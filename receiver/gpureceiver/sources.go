@@ -8,20 +8,48 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/dcgmsource"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/replaysource"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/simsource"
 )
+
+// newSources are the sources that the configuration asks for, in the order in which they are tried.
+func newSources(cfg *Config, simulated []SimulatedDevice) []gpudata.Source {
+	switch cfg.Source {
+	case sourceDCGM:
+		return []gpudata.Source{newDCGM(cfg)}
+	case sourceNVML:
+		return []gpudata.Source{newNVML(cfg)}
+	case sourceReplay:
+		return []gpudata.Source{replaysource.New(cfg.Replay.File, cfg.Replay.Loop, cfg.Replay.Speed, time.Now)}
+	case sourceSimulated:
+		if len(simulated) == 0 {
+			simulated = simsource.Loads(cfg.Simulated.Devices, cfg.Simulated.Seed, time.Now)
+		}
+		return []gpudata.Source{simsource.New(simulated, cfg.SamplingInterval, cfg.Simulated.Seed)}
+	default:
+		return []gpudata.Source{newDCGM(cfg), newNVML(cfg)}
+	}
+}
+
+func newDCGM(cfg *Config) gpudata.Source {
+	target := cfg.DCGM.Endpoint
+	if cfg.DCGM.Embedded {
+		target = dcgmsource.Embedded
+	}
+	return dcgmsource.New(dcgmsource.Settings{
+		Target: target, Sampling: cfg.SamplingInterval, Slow: cfg.CollectionInterval,
+		KeepAge: cfg.DCGM.MaxKeepAge, MaxStaleness: cfg.DCGM.MaxStaleness, Profiling: cfg.DCGM.Profiling,
+	})
+}
 
 type absent struct{ name string }
 
 func (a absent) Name() string                          { return a.name }
-func (a absent) Open() error                           { return errors.New("not there yet") }
+func (a absent) Open() error                           { return errors.New("not built in") }
 func (a absent) Devices() []gpusamplesextension.Device { return nil }
 func (a absent) Pace() time.Duration                   { return time.Second }
 func (a absent) Read(*gpudata.Batch) error             { return nil }
 func (a absent) Close() error                          { return nil }
-func newDCGM(*Config) gpudata.Source                   { return absent{"dcgm"} }
 func newNVML(*Config) gpudata.Source                   { return absent{"nvml"} }
-func newReplay(cfg *Config) gpudata.Source {
-	return replaysource.New(cfg.Replay.File, cfg.Replay.Loop, cfg.Replay.Speed, time.Now)
-}

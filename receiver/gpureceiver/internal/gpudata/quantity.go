@@ -56,6 +56,7 @@ const (
 	RemappedUncorrected                                                  // rows
 	RemapFailed                                                          // 0 or 1
 	RetirePending                                                        // pages waiting for a reset
+	RemapPending                                                         // 0 or 1: a row waits for a reset
 	XIDs                                                                 // events since the source was opened
 
 	NumQuantities = int(XIDs) + 1 // number of quantities; not a quantity
@@ -95,6 +96,7 @@ var quantities = func() (m [NumQuantities]meta) {
 		RemappedUncorrected: {"remapped_uncorrected", gpusamplesextension.KindCounter},
 		RemapFailed:         {"remap_failed", gpusamplesextension.KindInstant},
 		RetirePending:       {"retire_pending", gpusamplesextension.KindInstant},
+		RemapPending:        {"remap_pending", gpusamplesextension.KindInstant},
 		XIDs:                {"xids", gpusamplesextension.KindCounter},
 	} {
 		m[q] = x

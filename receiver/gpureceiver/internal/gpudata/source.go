@@ -79,6 +79,7 @@ const (
 	DropUnknownEntity                   // of a device or instance that is not (or no longer) there
 	DropNotFinite                       // NaN or infinite
 	DropMalformed                       // a part of a recording that makes no sense
+	DropOverrun                         // a backlog too large to read: one for each time, the values are not known
 	NumDropReasons    = iota
 )
 

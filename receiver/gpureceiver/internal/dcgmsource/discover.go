@@ -1,0 +1,236 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dcgmsource
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+)
+
+// inventory is the list of what is there. key changes with it.
+type inventory struct {
+	gpus      []uint
+	instances []instance
+	key       string
+}
+
+// list reads the inventory. While the driver is detached it is empty, without an error.
+func (s *session) list() (inventory, error) {
+	gpus, err := s.api.gpus()
+	if err != nil {
+		return inventory{}, fmt.Errorf("cannot list GPUs: %w", err)
+	}
+	sort.Slice(gpus, func(i, j int) bool { return gpus[i] < gpus[j] })
+	inv := inventory{gpus: gpus}
+	if len(gpus) > 0 {
+		// No hierarchy (an old driver, no MIG) is no error of the connection: then there are boards only.
+		inv.instances, _ = s.api.instances()
+	}
+	inv.key = fmt.Sprint(inv.gpus, inv.instances)
+	return inv, nil
+}
+
+// facts are the describing fields of one entity.
+type facts struct {
+	text   map[uint16]string
+	number map[uint16]float64
+}
+
+// discover makes the devices from the inventory.
+func (s *session) discover() error {
+	inv, err := s.list()
+	if err != nil {
+		return err
+	}
+	s.inventory = inv.key
+	s.devices, s.parts = nil, nil
+	s.byPart = map[entity][]int{}
+	if len(inv.gpus) > 0 {
+		known, err := s.describe(inv)
+		if err != nil {
+			return err
+		}
+		boards := map[uint]string{}
+		for _, gpu := range inv.gpus {
+			d, ok := board(gpu, known[entity{entityGPU, gpu}])
+			if !ok {
+				continue // inaccessible: not even a UUID
+			}
+			boards[gpu] = d.ID
+			s.add(d, part{gpu: gpu, entities: []entity{{entityGPU, gpu}}})
+		}
+		s.addInstances(inv, known, boards)
+	}
+	for i := range s.devices {
+		s.devices[i].Source = "dcgm"
+		s.devices[i].Interval = s.set.Sampling
+	}
+	s.state = make([]deviceState, len(s.devices))
+	s.health = make([]gpudata.Health, len(s.devices))
+	s.checkHealth()
+	return nil
+}
+
+func (s *session) add(d gpusamplesextension.Device, p part) {
+	for _, e := range p.entities {
+		s.byPart[e] = append(s.byPart[e], len(s.devices))
+	}
+	s.devices, s.parts = append(s.devices, d), append(s.parts, p)
+}
+
+// describe reads the describing fields of all entities, by a watch of its own that is removed afterwards.
+func (s *session) describe(inv inventory) (map[entity]*facts, error) {
+	var entities []entity
+	for _, gpu := range inv.gpus {
+		entities = append(entities, entity{entityGPU, gpu})
+	}
+	for _, x := range inv.instances {
+		if x.entity.kind == entityComputeInstance {
+			entities = append(entities, x.entity)
+		}
+	}
+	known := make(map[entity]*facts, len(entities))
+	for _, e := range entities {
+		known[e] = &facts{map[uint16]string{}, map[uint16]float64{}}
+	}
+	fields := s.known(describing)
+	handle, err := s.fieldGroup("facts", fields)
+	if err != nil {
+		return nil, err
+	}
+	for _, chunk := range chunks(entities) {
+		if err := s.describeChunk(chunk, fields, handle, known); err != nil {
+			return nil, err
+		}
+	}
+	return known, nil
+}
+
+func (s *session) describeChunk(chunk []entity, fields []uint16, handle uintptr, known map[entity]*facts) error {
+	group, err := s.api.createGroup(unique("facts"), chunk)
+	if err != nil {
+		return fmt.Errorf("cannot create group: %w", err)
+	}
+	defer func() { _ = s.api.destroyGroup(group) }()
+	const every, keep = 30e6, 60 // µs, s: read once
+	if err := s.api.watch(group, handle, every, keep); err != nil {
+		return fmt.Errorf("cannot watch fields: %w", err)
+	}
+	defer func() { _ = s.api.unwatch(group, handle) }()
+	err = s.api.latest(chunk, fields, func(v *rawValue) {
+		f := known[v.entity]
+		if f == nil || v.status != statusOK {
+			return
+		}
+		if text, ok := v.text(); ok {
+			f.text[v.field] = text
+		} else if n, ok := v.number(); ok {
+			f.number[v.field] = n
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read what the devices are: %w", err)
+	}
+	return nil
+}
+
+func board(gpu uint, f *facts) (gpusamplesextension.Device, bool) {
+	uuid := f.text[fieldUUID]
+	if uuid == "" {
+		return gpusamplesextension.Device{}, false
+	}
+	ordinal := int(gpu)
+	if n, ok := f.number[fieldNVMLIndex]; ok {
+		ordinal = int(n)
+	}
+	d := gpusamplesextension.Device{
+		ID: uuid, Name: fmt.Sprintf("gpu%d", ordinal), Model: f.text[fieldModel], Vendor: "NVIDIA",
+		DriverVersion: f.text[fieldDriver], PCIBDF: f.text[fieldPCI], Ordinal: ordinal,
+		Limits: gpusamplesextension.Limits{
+			Memory: int64(f.number[fieldFBTotal]) * mebi,
+			Power:  f.number[fieldPowerLimit],
+		},
+	}
+	if gen, lanes := f.number[fieldPCIeMaxGen], f.number[fieldPCIeMaxWidth]; gen > 0 && lanes > 0 {
+		d.Limits.PCIeBandwidth = peaks.PCIeRate(int(gen), int(lanes))
+	}
+	return d, true
+}
+
+// addInstances adds a device for each compute instance: that is what a process sees as a MIG device. Values of the GPU
+// instance, of which it is a part, are its own too.
+func (s *session) addInstances(inv inventory, known map[entity]*facts, boards map[uint]string) {
+	holder := map[entity]instance{}
+	for _, x := range inv.instances {
+		if x.entity.kind == entityGPUInstance {
+			holder[x.entity] = x
+		}
+	}
+	for _, x := range inv.instances {
+		gi, ok := holder[x.parent]
+		if x.entity.kind != entityComputeInstance || !ok || gi.parent.kind != entityGPU {
+			continue
+		}
+		parent := boards[gi.parent.id]
+		if parent == "" {
+			continue
+		}
+		f := known[x.entity]
+		id := f.text[fieldUUID]
+		if !strings.HasPrefix(id, "MIG-") {
+			// Drivers before 470 have no UUID of their own for instances; this is their notation.
+			id = fmt.Sprintf("MIG-%s/%d/%d", parent, gi.gpuInstance, x.compute)
+		}
+		b := s.deviceOf(gi.parent)
+		memory := int64(f.number[fieldFBTotal]) * mebi
+		s.add(gpusamplesextension.Device{
+			ID: id, Parent: parent, Name: fmt.Sprintf("%s:%d/%d", b.Name, gi.gpuInstance, x.compute), Model: b.Model,
+			Vendor: b.Vendor, DriverVersion: b.DriverVersion, PCIBDF: b.PCIBDF, Ordinal: -1,
+			MIG:    gpusamplesextension.MIG{Profile: profile(gi.slices, x.slices, memory), Slices: int(gi.slices)},
+			Limits: gpusamplesextension.Limits{Memory: memory},
+		}, part{gpu: gi.parent.id, entities: []entity{x.parent, x.entity}})
+	}
+}
+
+// profile is the name of a MIG profile from its slices and its memory, as the driver writes it ("1g.10gb",
+// "1c.3g.40gb"); empty when the memory is not known. Drivers round the memory up to whole GB.
+func profile(gpuSlices, computeSlices uint, memory int64) string {
+	if gpuSlices == 0 || memory <= 0 {
+		return ""
+	}
+	const gib = 1 << 30
+	name := fmt.Sprintf("%dg.%dgb", gpuSlices, (memory+gib-1)/gib)
+	if computeSlices > 0 && computeSlices < gpuSlices {
+		name = fmt.Sprintf("%dc.%s", computeSlices, name)
+	}
+	return name
+}
+
+func (s *session) deviceOf(e entity) *gpusamplesextension.Device {
+	return &s.devices[s.byPart[e][0]]
+}
+
+func (s *session) boards() (list []entity) {
+	for i := range s.devices {
+		if s.devices[i].Parent == "" {
+			list = append(list, s.parts[i].entities...)
+		}
+	}
+	return list
+}
+
+// instanceEntities are the GPU instances.
+func (s *session) instanceEntities() (list []entity) {
+	for i := range s.devices {
+		if s.devices[i].Parent != "" {
+			list = append(list, s.parts[i].entities[0])
+		}
+	}
+	return unite(list)
+}

@@ -1,0 +1,40 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dcgmsource
+
+import "slices"
+
+// chunks cuts entities into at most groupChunks groups, so that one read brings a part of the values only: the library
+// takes 4 KiB for each, and refuses more than 131,072 of them.
+func chunks(entities []entity) [][]entity {
+	size := max(2, (len(entities)+groupChunks-1)/groupChunks)
+	return slices.Collect(slices.Chunk(entities, size))
+}
+
+// intersect keeps the wanted fields that are supported; an empty list of supported ones means that it is not known.
+func intersect(wanted, supported []uint16) []uint16 {
+	if len(supported) == 0 {
+		return wanted
+	}
+	return without(wanted, func(id uint16) bool { return !slices.Contains(supported, id) && !newInDCGM46(id) })
+}
+
+func basic(fields []uint16) []uint16 {
+	return without(fields, func(id uint16) bool { return id > basicProfiling })
+}
+
+func without(fields []uint16, drop func(uint16) bool) []uint16 {
+	return slices.DeleteFunc(slices.Clone(fields), drop)
+}
+
+// unite removes entities that occur twice: a group refuses them.
+func unite(entities []entity) []entity {
+	var out []entity
+	for _, e := range entities {
+		if !slices.Contains(out, e) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
