@@ -177,7 +177,9 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 	n := b.waiting()
 	var err error
 	if n > 0 {
-		err = p.queue.ConsumeTraces(ctx, held)
+		if err = p.queue.ConsumeTraces(ctx, held); err != nil && p.oversize(held) {
+			err = p.joinNow(ctx, held)
+		}
 	}
 	if err == nil {
 		p.stats.accepted(ctx, b, n)
@@ -198,6 +200,26 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 		return consumererror.NewTraces(err, td) // only the rest was refused
 	}
 	return nil
+}
+
+// oversize says that a request is larger than the whole queue, so that trying again can't help.
+func (p *joinProcessor) oversize(td ptrace.Traces) bool {
+	var m ptrace.ProtoMarshaler
+	return int64(m.TracesSize(td)) > p.cfg.Queue.Size
+}
+
+// joinNow joins a request that can't wait, with what is known by now.
+func (p *joinProcessor) joinNow(ctx context.Context, td ptrace.Traces) error {
+	b := p.batches.Get().(*batch)
+	defer p.put(b)
+	now := time.Now()
+	b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
+	p.engine.arrive(b, now)
+	p.engine.settled(b, now, false)
+	p.write(ctx, b)
+	n := b.waiting()
+	p.stats.released(ctx, b, n, oversize)
+	return p.next.ConsumeTraces(ctx, td)
 }
 
 func (p *joinProcessor) put(b *batch) {
@@ -229,10 +251,11 @@ const (
 	settled releaseReason = iota
 	deadline
 	shutdown
+	oversize
 	reasons
 )
 
-var reasonNames = [reasons]string{"settled", "deadline", "shutdown"}
+var reasonNames = [reasons]string{"settled", "deadline", "shutdown", "oversize"}
 
 // wait returns when all spans of the batch are settled, at its deadline, or at shutdown.
 func (p *joinProcessor) wait(b *batch) releaseReason {

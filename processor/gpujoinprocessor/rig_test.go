@@ -244,3 +244,18 @@ func (r *rig) energy(state string) (joules float64) {
 	}
 	return joules
 }
+
+// gauge reads one of the processor's own gauges.
+func (r *rig) gauge(name string) int64 {
+	r.t.Helper()
+	m, err := r.tel.GetMetric("otelcol_processor_gpu_join_" + name)
+	require.NoError(r.t, err)
+	return m.Data.(metricdata.Gauge[int64]).DataPoints[0].Value
+}
+
+// one is a sample of a device that draws 300 W from zero on.
+func one(now, zero time.Time) []gpusamplesextension.Sample {
+	s := gpusamplesextension.Sample{Time: now.UnixNano()}
+	steady(zero, 300)(now, &s)
+	return []gpusamplesextension.Sample{s}
+}

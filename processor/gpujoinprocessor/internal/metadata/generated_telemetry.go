@@ -154,7 +154,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinReleasedSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_released_spans",
-		metric.WithDescription("GPU spans that left, by what let them go: settled (normal), deadline (max_wait over), shutdown. [Development]"),
+		metric.WithDescription("GPU spans that left, by what let them go: settled (normal), deadline (max_wait over), shutdown, oversize (the request is larger than the whole queue and was joined with what was known at once). [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

@@ -131,7 +131,7 @@ func AssertEqualProcessorGpuJoinOrphans(t *testing.T, tt *componenttest.Telemetr
 func AssertEqualProcessorGpuJoinReleasedSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_gpu_join_released_spans",
-		Description: "GPU spans that left, by what let them go: settled (normal), deadline (max_wait over), shutdown. [Development]",
+		Description: "GPU spans that left, by what let them go: settled (normal), deadline (max_wait over), shutdown, oversize (the request is larger than the whole queue and was joined with what was known at once). [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

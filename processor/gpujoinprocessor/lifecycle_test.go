@@ -1,0 +1,288 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/client"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/confmap/confmaptest"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor/processortest"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
+)
+
+func TestConfigFile(t *testing.T) {
+	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
+	require.NoError(t, err)
+	storage := component.MustNewID("file_storage")
+	full := createDefaultConfig().(*Config)
+	full.Samples, full.Settle, full.MaxWait = &samplesID, 2*time.Second, 4*time.Second
+	full.Queue = QueueConfig{Size: 1 << 20, Storage: &storage}
+	full.RetryOnFailure.Enabled = false
+	full.MaxSpans, full.Shift = 1000, 50*time.Millisecond
+	full.Ordinals = map[string]string{"0": gpu0}
+	full.EnergyOnMIG, full.Events = true, true
+	for name, want := range map[string]*Config{"gpu_join": createDefaultConfig().(*Config), "gpu_join/all": full} {
+		sub, err := all.Sub(name)
+		require.NoError(t, err)
+		cfg := createDefaultConfig().(*Config)
+		require.NoError(t, sub.Unmarshal(cfg))
+		require.NoError(t, cfg.Validate())
+		assert.Equal(t, want, cfg, name)
+	}
+}
+
+func TestValidateReportsEveryProblem(t *testing.T) {
+	c := createDefaultConfig().(*Config)
+	c.Settle, c.MaxWait, c.Queue.Size, c.MaxSpans, c.Shift = -time.Second, 0, 0, -1, 2*time.Hour
+	c.Ordinals = map[string]string{"gpu0": gpu0, "1": ""}
+	err := c.Validate()
+	for _, want := range []string{
+		"`settle` must not be negative, found -1s",
+		"`max_wait` must be positive, found 0s",
+		"`queue::size` must be a positive number of bytes, found 0",
+		"`max_spans` must be positive, found -1",
+		"`shift` must be at most 1h0m0s in either direction, found 2h0m0s",
+		"`ordinals` must have device ordinals as keys, found \"gpu0\"",
+		"`ordinals::1` must be a hw.id (GPU-<uuid> or MIG-<uuid>), found nothing",
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+	c = createDefaultConfig().(*Config)
+	c.MaxWait = 5 * time.Second
+	assert.EqualError(t, c.Validate(), "`max_wait` (5s) must not be shorter than `settle` (6s)")
+}
+
+func TestWithoutSamplesSpansPassAndOneWarningSaysSo(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	set := processortest.NewNopSettings(metadata.Type)
+	set.Logger = zap.New(core)
+	sink := new(consumertest.TracesSink)
+	p, err := NewFactory().CreateTraces(t.Context(), set, createDefaultConfig(), sink)
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context(), componenttest.NewNopHost()))
+	td := newTraces("a")
+	td.gpu(1, 0, time.Now().Add(-time.Second), time.Now())
+	for range 3 {
+		require.NoError(t, p.ConsumeTraces(t.Context(), td.Traces))
+	}
+	assert.Equal(t, 3, sink.SpanCount())
+	assert.Equal(t, 1, logs.Len())
+	require.NoError(t, p.Shutdown(t.Context()))
+	require.NoError(t, p.Shutdown(t.Context()))
+}
+
+func TestMissingExtensionIsNamed(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	cfg.Samples = &samplesID
+	p, err := NewFactory().CreateTraces(t.Context(), processortest.NewNopSettings(metadata.Type), cfg, consumertest.NewNop())
+	require.NoError(t, err)
+	assert.ErrorContains(t, p.Start(t.Context(), componenttest.NewNopHost()), `"gpu_samples"`)
+	require.NoError(t, p.Shutdown(t.Context()), "safe without a start")
+}
+
+func TestSecondJoinOnTheSameSamplesIsRefusedUntilTheFirstStops(t *testing.T) {
+	r := newRig(t).join()
+	cfg := createDefaultConfig().(*Config)
+	cfg.Samples = &samplesID
+	set := processortest.NewNopSettings(metadata.Type)
+	set.ID = component.MustNewIDWithName("gpu_join", "second")
+	second, err := NewFactory().CreateTraces(t.Context(), set, cfg, consumertest.NewNop())
+	require.NoError(t, err)
+	err = second.Start(t.Context(), r.host)
+	assert.ErrorContains(t, err, `"gpu_join"`)
+	assert.ErrorContains(t, err, `"gpu_join/second"`)
+	require.NoError(t, second.Shutdown(t.Context()))
+
+	first := r.proc
+	require.NoError(t, first.Shutdown(t.Context()))
+	r.join()
+	r.close()
+}
+
+func TestFullQueueRefusesWithARetryableErrorAndGivesEverythingBack(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+		time.Sleep(time.Second)
+		fill := newTraces("a")
+		for i := range uint64(8) {
+			fill.gpu(i+1, 0, zero, time.Now())
+		}
+		r.consume(fill.Traces)
+		td := newTraces("b")
+		for i := range uint64(8) {
+			td.gpu(101+i, 0, zero, time.Now())
+		}
+		td.scope("http").host(200, 0, zero, time.Now())
+		err := r.proc.ConsumeTraces(t.Context(), td.Traces)
+		require.ErrorIs(t, err, exporterhelper.ErrQueueIsFull)
+		assert.False(t, consumererror.IsPermanent(err))
+		assert.Equal(t, 9, td.SpanCount(), "the caller has all of it")
+		assert.Empty(t, r.spans(), "nothing of it went on")
+		assert.EqualValues(t, 8, r.gauge("held_spans"))
+
+		time.Sleep(8 * time.Second)
+		assert.Zero(t, r.gauge("held_spans"))
+		r.consume(td.Traces)
+		time.Sleep(time.Second)
+		s := r.spans()
+		require.Len(t, s, 17)
+		// The refused spans took their place when they came first: eight and eight of two processes.
+		assert.InDelta(t, 300./16, energy(t, s[1]), 1e-6)
+		assert.InDelta(t, 300./16, energy(t, s[101]), 1e-6)
+		assert.NotContains(t, s[101].Attributes().AsRaw(), "gpu.join.late.duration")
+	}, func(c *Config) { c.Queue.Size = 1500 })
+}
+
+func TestRequestLargerThanTheQueuePassesWithWhatIsKnown(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+		time.Sleep(20 * time.Second)
+		td := newTraces("a")
+		td.gpu(1, 0, zero.Add(sec(1)), zero.Add(sec(2)))
+		td.gpu(2, 0, zero.Add(sec(18)), zero.Add(sec(19)))
+		r.consume(td.Traces)
+		s := r.spans()
+		require.Len(t, s, 2)
+		assert.InDelta(t, 300, energy(t, s[1]), 1e-6)
+		assert.NotContains(t, s[2].Attributes().AsRaw(), "gpu.energy", "not settled yet")
+		assert.InDelta(t, 0.75, attr(t, s[2], "gpu.utilization"), 1e-9)
+		assert.EqualValues(t, 2, r.count("released_spans", "oversize"))
+		assert.Zero(t, r.gauge("held_spans"))
+	}, func(c *Config) { c.Queue.Size = 100 })
+}
+
+func TestShutdownDrainsWithTheSamplesThatAreThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		r := newRig(t).join()
+		r.run(r.device(nominal), steady(zero, 300))
+		time.Sleep(2 * time.Second)
+		for i := range uint64(10) {
+			td := newTraces("a")
+			td.gpu(i+1, 0, zero.Add(sec(float64(i)*0.1)), zero.Add(sec(float64(i+1)*0.1)))
+			r.consume(td.Traces)
+		}
+		assert.Empty(t, r.spans())
+		start := time.Now()
+		r.close()
+		assert.Less(t, time.Since(start), time.Second, "nobody waits for settle at shutdown")
+		s := r.spans()
+		require.Len(t, s, 10)
+		for id := range uint64(10) {
+			assert.InDelta(t, 30, energy(t, s[id+1]), 1e-6)
+		}
+	})
+}
+
+func TestClientMetadataIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		next, err := consumer.NewTraces(func(ctx context.Context, _ ptrace.Traces) error {
+			got = append(got, client.FromContext(ctx).Metadata.Get("tenant")...)
+			return nil
+		})
+		require.NoError(t, err)
+		r := newRig(t).joinTo(next)
+		defer r.close()
+		r.run(r.device(nominal), steady(time.Now(), 300))
+		ctx, cancel := context.WithCancel(client.NewContext(t.Context(), client.Info{
+			Metadata: client.NewMetadata(map[string][]string{"tenant": {"blue"}}),
+		}))
+		td := newTraces("a")
+		td.gpu(1, 0, time.Now().Add(-time.Second), time.Now())
+		require.NoError(t, r.proc.ConsumeTraces(ctx, td.Traces))
+		cancel() // as a receiver does when it has answered
+		time.Sleep(8 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []string{"blue"}, got)
+	})
+}
+
+func TestRefusalByTheNextComponentIsRetriedWithoutJoiningTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := new(consumertest.TracesSink)
+		failures := 3
+		next, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
+			if failures--; failures >= 0 {
+				return errors.New("queue is full")
+			}
+			return sink.ConsumeTraces(ctx, td)
+		})
+		require.NoError(t, err)
+		zero := time.Now()
+		r := newRig(t).joinTo(next)
+		defer r.close()
+		r.sink = sink
+		r.run(r.device(nominal), steady(zero, 300))
+		time.Sleep(time.Second)
+		td := newTraces("a")
+		td.gpu(1, 0, zero, time.Now())
+		r.consume(td.Traces)
+		time.Sleep(30 * time.Second)
+		require.Len(t, r.spans(), 1)
+		assert.InDelta(t, 300, energy(t, r.spans()[1]), 1e-6)
+		assert.EqualValues(t, 1, r.count("released_spans", "settled"))
+	})
+}
+
+func TestManySendersAtOnceLoseNothing(t *testing.T) {
+	const senders, batches, spans = 8, 40, 16
+	r := newRig(t).join(func(c *Config) { c.Settle, c.MaxWait = 5*time.Millisecond, 20*time.Millisecond })
+	zero := time.Now()
+	w := r.device(nominal)
+	r.wg.Go(func() {
+		for {
+			select {
+			case <-r.stop:
+				return
+			case now := <-time.After(time.Millisecond):
+				w.Write(one(now, zero))
+			}
+		}
+	})
+	var wg sync.WaitGroup
+	for s := range senders {
+		wg.Go(func() {
+			for b := range batches {
+				td := newTraces(string(rune('a' + s)))
+				for i := range spans {
+					id := uint64(1 + i + spans*(b+batches*s))
+					end := time.Now()
+					td.gpu(id, id/2, end.Add(-time.Duration(i+1)*time.Millisecond), end)
+				}
+				td.scope("http").host(uint64(1e6+b+batches*s), 0, zero, time.Now())
+				assert.NoError(t, r.proc.ConsumeTraces(context.Background(), td.Traces))
+			}
+		})
+	}
+	wg.Wait()
+	r.close()
+	assert.Equal(t, senders*batches*(spans+1), r.sink.SpanCount())
+	assert.Len(t, r.spans(), senders*batches*(spans+1))
+	var total float64
+	for _, s := range r.spans() {
+		if v, ok := s.Attributes().Get("gpu.energy"); ok {
+			assert.GreaterOrEqual(t, v.Double(), 0.)
+			total += v.Double()
+		}
+	}
+	assert.Positive(t, total)
+}
