@@ -1,0 +1,116 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpumetricsconnector
+
+import (
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// deviceKey is a device as a process sees it.
+type deviceKey struct {
+	id      string
+	ordinal int64
+}
+
+// activityStates are the names of what runs at one instant, by class bits; 0 is idle or starved.
+var activityStates = [stateStarved + 1]string{
+	0:                                    semconv.GPUActivityStateIdle,
+	classCompute:                         semconv.GPUActivityStateCompute,
+	classComm:                            semconv.GPUActivityStateCommunication,
+	classCopy:                            semconv.GPUActivityStateCopy,
+	classCompute | classComm:             semconv.GPUActivityStateComputeCommunication,
+	classCompute | classCopy:             semconv.GPUActivityStateComputeCopy,
+	classComm | classCopy:                semconv.GPUActivityStateCommunicationCopy,
+	classCompute | classComm | classCopy: semconv.GPUActivityStateComputeCommunicationCopy,
+	stateStarved:                         semconv.GPUActivityStateStarved,
+}
+
+// activity hands a profiler's record to its device's timeline.
+func (a *aggregator) activity(r *resource, f *facts, now int64) {
+	cfg := a.cfg.Activity.Get()
+	if cfg == nil || f.source != semconv.GPUTimingSourceCupti || f.end <= f.start {
+		return
+	}
+	x := activity{start: f.start, end: f.end}
+	switch f.kind {
+	case semconv.GPUOperationTypeKernel:
+		x.class = classCompute
+		if f.collective {
+			x.class = classComm
+		}
+	case semconv.GPUOperationTypeCollective:
+		x.class = classComm
+	case semconv.GPUOperationTypeCopy, semconv.GPUOperationTypeMemset:
+		x.class = classCopy
+	default:
+		return
+	}
+	if f.hasLaunchDelay && f.launchDelay >= 0 && f.launchDelay*1e9 < float64(f.start) {
+		x.launch = f.start - uint64(f.launchDelay*1e9)
+	}
+	key := deviceKey{f.id, f.ordinal}
+	t := r.devices[key]
+	if t == nil {
+		if len(r.devices) >= a.cfg.CardinalityLimit {
+			a.stats.activityLimit++
+			return
+		}
+		key.id = strings.Clone(key.id)
+		t = &timeline{}
+		r.devices[key] = t
+	}
+	switch {
+	case a.activities >= cfg.MaxActivities:
+		a.stats.activityLimit++
+	case !t.add(x, now):
+		a.stats.activityLate++
+	default:
+		a.activities++
+	}
+	if a.activities >= cfg.MaxActivities {
+		for _, every := range a.resources {
+			a.settleActivity(every, now, false)
+		}
+	}
+}
+
+// settleActivity analyses what no late record can change any more.
+func (a *aggregator) settleActivity(r *resource, now int64, final bool) {
+	cfg := a.cfg.Activity.Get()
+	if cfg == nil {
+		return
+	}
+	for key, t := range r.devices {
+		waited := len(t.pending)
+		first := t.first()
+		to := t.newest
+		// A device of which nothing came for a while is settled whole; so is everything when there is no more room.
+		if !final && now-t.seen < int64(cfg.Settle) && a.activities < cfg.MaxActivities {
+			to -= min(to, uint64(cfg.Settle))
+		}
+		spent := t.settle(to, uint64(cfg.MaxGap))
+		a.activities -= waited - len(t.pending)
+		for state, d := range spent {
+			if d > 0 {
+				r.activityStream(&a.settings, key, state, first).add(float64(d)*1e-9, now)
+			}
+		}
+	}
+}
+
+func (r *resource) activityStream(st *settings, key deviceKey, state int, start uint64) *stream {
+	attrs := pcommon.NewMap()
+	if key.id != "" {
+		attrs.PutStr(string(semconv.HWIDKey), key.id)
+	}
+	if key.ordinal >= 0 {
+		attrs.PutInt(string(semconv.GPUDeviceOrdinalKey), key.ordinal)
+	}
+	attrs.PutStr(string(semconv.GPUActivityStateKey), activityStates[state])
+	return r.families[metricActivityTime].get(st, attrs, max(start, r.written))
+}

@@ -1,0 +1,244 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpumetricsconnector
+
+import (
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// future is how far a span's end may be ahead of the clock and still set the time of points.
+const future = time.Minute
+
+// aggregator is the state behind the connector's lock.
+type aggregator struct {
+	settings
+	resources  map[string]*resource
+	jobs       *stragglers // nil: off
+	activities int         // that wait, over all devices
+
+	stats counts
+
+	// scratch of one batch
+	key    []byte
+	names  []string
+	energy []energyOf
+	below  map[spanKey]float64
+}
+
+// counts for the connector's own telemetry, since they were last taken.
+type counts struct {
+	spans, overflow                                  int64
+	activityLate, activityLimit, stepLate, stepLimit int64
+}
+
+type spanKey struct {
+	trace pcommon.TraceID
+	span  pcommon.SpanID
+}
+
+// energyOf is a span with energy; its share is known once all spans of the batch were read.
+type energyOf struct {
+	key    spanKey
+	energy float64
+	weight float64
+	stream *stream
+}
+
+func newAggregator(cfg *Config, instance string) *aggregator {
+	a := &aggregator{
+		settings:  settings{cfg: cfg, instance: instance},
+		resources: make(map[string]*resource), below: make(map[spanKey]float64),
+	}
+	for _, b := range cfg.Histogram.Explicit {
+		a.bounds = append(a.bounds, b.Seconds())
+	}
+	if s := cfg.Stragglers.Get(); s != nil {
+		a.jobs = newStragglers(*s)
+	}
+	return a
+}
+
+// take adds a batch. now is unix ns.
+func (a *aggregator) take(td ptrace.Traces, now int64) {
+	for _, rs := range td.ResourceSpans().All() {
+		var r *resource // made for the first GPU span
+		for _, ss := range rs.ScopeSpans().All() {
+			emitted := false
+			if v, ok := ss.Scope().Attributes().Get(string(semconv.GPUMetricsEmittedKey)); ok {
+				emitted = v.Bool()
+			}
+			var f facts
+			for _, s := range ss.Spans().All() {
+				if !f.load(s) {
+					continue
+				}
+				if r == nil {
+					r = a.resource(rs.Resource().Attributes())
+				}
+				if len(a.cfg.Dimensions) > 0 {
+					f.extra = a.extra(s.Attributes(), rs.Resource().Attributes())
+				}
+				a.span(r, &f, adjustedCount(s.TraceState().AsRaw()), emitted, now)
+			}
+		}
+	}
+	a.settleEnergy(now)
+}
+
+func (a *aggregator) resource(attrs pcommon.Map) *resource {
+	a.key, a.names = resourceKey(a.key[:0], a.names, attrs, a.cfg.ResourceAttributes)
+	if r := a.resources[string(a.key)]; r != nil {
+		r.identify(attrs)
+		return r
+	}
+	kept := pcommon.NewMap()
+	if len(a.resources) >= a.cfg.MaxResources {
+		if r := a.resources[overflowKey]; r != nil {
+			return r
+		}
+		a.key = append(a.key[:0], overflowKey...)
+		attrs = kept
+	}
+	for _, k := range a.names {
+		if v, ok := attrs.Get(k); ok {
+			v.CopyTo(kept.PutEmpty(k))
+		}
+	}
+	r := newResource(kept)
+	r.identify(attrs)
+	a.resources[string(a.key)] = r
+	return r
+}
+
+// extra joins the values of the configured dimensions; a span's own wins over its resource's.
+func (a *aggregator) extra(span, resource pcommon.Map) string {
+	var b strings.Builder
+	for i, k := range a.cfg.Dimensions {
+		if i > 0 {
+			b.WriteString(extraSeparator)
+		}
+		v, ok := span.Get(k)
+		if !ok {
+			v, ok = resource.Get(k)
+		}
+		if ok {
+			b.WriteString(strings.ReplaceAll(v.AsString(), extraSeparator, ""))
+		}
+	}
+	return b.String()
+}
+
+func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, now int64) {
+	a.stats.spans++
+	r.seen = now
+	if f.end > r.newest && f.end <= uint64(now+int64(future)) {
+		r.newest = f.end
+	}
+	if f.kind == semconv.GPUOperationTypeStep {
+		a.step(r, f, weight, now)
+		return
+	}
+	b := r.bundles[f.dims]
+	if b == nil {
+		b = a.bundle(r, f)
+	}
+	over := false
+	need := func(s **stream, id metricID) *stream {
+		if *s == nil {
+			*s = r.stream(&a.settings, id, f)
+		}
+		over = over || r.overflowed(id, *s)
+		return *s
+	}
+	if !emitted {
+		need(&b.count, metricCount).add(weight, now)
+		if f.time > 0 {
+			need(&b.duration, metricDuration).record(f.time, weight, f, now)
+		}
+		if f.size > 0 {
+			need(&b.io, metricIO).add(f.size*weight, now)
+		}
+		if f.flops > 0 {
+			need(&b.flops, metricFLOPs).add(f.flops*weight, now)
+		}
+		if f.items > 0 {
+			need(&b.items, metricItems).add(f.items*weight, now)
+		}
+	}
+	if f.energy > 0 {
+		a.energy = append(a.energy, energyOf{spanKey{f.traceID, f.spanID}, f.energy, weight, need(&b.energy, metricEnergy)})
+		if !f.parentSpanID.IsEmpty() {
+			a.below[spanKey{f.traceID, f.parentSpanID}] += f.energy
+		}
+		if f.items > 0 {
+			need(&b.itemEnergy, metricItemEnergy).ratio(f.energy*weight, f.items*weight, now)
+		}
+	}
+	if over {
+		a.stats.overflow++
+	}
+	a.activity(r, f, now)
+	if a.jobs != nil {
+		a.jobs.section(r, f)
+	}
+}
+
+// bundle makes the bundle of a span's dimensions. When there are very many, spans share one that is not kept, and their
+// streams are found by attributes each time.
+func (a *aggregator) bundle(r *resource, f *facts) *bundle {
+	b := &bundle{}
+	if len(r.bundles) < 4*a.cfg.CardinalityLimit {
+		key := f.dims
+		for _, s := range []*string{&key.name, &key.kind, &key.category, &key.id, &key.status, &key.direction, &key.precision, &key.itemType} {
+			*s = strings.Clone(*s) // the batch's memory must not live on in a key
+		}
+		r.bundles[key] = b
+	}
+	return b
+}
+
+// settleEnergy adds to each span's operation what its children do not have.
+func (a *aggregator) settleEnergy(now int64) {
+	for i := range a.energy {
+		e := &a.energy[i]
+		if own := e.energy - a.below[e.key]; own > 0 {
+			e.stream.add(own*e.weight, now)
+		}
+		*e = energyOf{}
+	}
+	a.energy = a.energy[:0]
+	clear(a.below)
+}
+
+// output makes the points of all resources. final: nothing will come any more.
+func (a *aggregator) output(scope func(pcommon.InstrumentationScope), now int64, final bool) pmetric.Metrics {
+	out := pmetric.NewMetrics()
+	for _, r := range a.resources {
+		a.settleActivity(r, now, final)
+	}
+	if a.jobs != nil {
+		a.compare(now, final)
+	}
+	for key, r := range a.resources {
+		r.write(&a.settings, scope, out, uint64(now))
+		if a.cfg.Expiry > 0 && r.expire(now-int64(a.cfg.Expiry)) {
+			delete(a.resources, key)
+		}
+	}
+	return out
+}
+
+func (a *aggregator) series() (n int64) {
+	for _, r := range a.resources {
+		n += int64(r.series())
+	}
+	return n
+}

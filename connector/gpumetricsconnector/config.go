@@ -1,0 +1,184 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpumetricsconnector
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configoptional"
+)
+
+// Config of the gpu_metrics connector.
+type Config struct {
+	// FlushInterval is the time between two outputs. Default 15s.
+	FlushInterval time.Duration `mapstructure:"flush_interval"`
+	// Temporality is `cumulative` (default) or `delta`.
+	Temporality string `mapstructure:"temporality"`
+	// Histogram is the form of the distributions.
+	Histogram HistogramConfig `mapstructure:"histogram"`
+	// MaxExemplars is how many exemplars a histogram point carries at most. Default 5; 0: none.
+	MaxExemplars int `mapstructure:"max_exemplars"`
+	// Dimensions are further attributes of the span, else of its resource, that become attributes of all
+	// gpu.operation metrics.
+	Dimensions []string `mapstructure:"dimensions"`
+	// ResourceAttributes are those kept on the resource of the metrics. Empty: all.
+	ResourceAttributes []string `mapstructure:"resource_attributes"`
+	// CardinalityLimit bounds the series of one metric and resource; what is beyond is counted in one series
+	// with otel.metric.overflow. Default 2000.
+	CardinalityLimit int `mapstructure:"cardinality_limit"`
+	// MaxResources bounds the resources; spans of further ones are counted under one empty resource. Default 1000.
+	MaxResources int `mapstructure:"max_resources"`
+	// Expiry is how long a series without new spans is kept. Default 5m; 0: for ever.
+	Expiry time.Duration `mapstructure:"expiry"`
+	// InstanceID is collector.instance.id on every point. Default: the Collector's own service.instance.id, which is
+	// random for each start unless it is configured.
+	InstanceID string `mapstructure:"instance_id"`
+	// Activity analyses what each device did, from sources that see every kernel. On by default.
+	Activity configoptional.Optional[ActivityConfig] `mapstructure:"activity"`
+	// Stragglers compares the ranks of a job. On by default.
+	Stragglers configoptional.Optional[StragglerConfig] `mapstructure:"stragglers"`
+}
+
+// Temporalities.
+const (
+	TemporalityCumulative = "cumulative"
+	TemporalityDelta      = "delta"
+)
+
+// HistogramConfig is one of its two forms.
+type HistogramConfig struct {
+	// Explicit are upper bounds. Default: 1 µs to 60 s in 1-2-5 steps.
+	Explicit []time.Duration `mapstructure:"explicit"`
+	// Exponential takes base-2 exponential histograms instead. Off by default.
+	Exponential configoptional.Optional[ExponentialConfig] `mapstructure:"exponential"`
+	_           struct{}
+}
+
+// ExponentialConfig bounds exponential histograms.
+type ExponentialConfig struct {
+	// MaxSize is the number of buckets, at least 2. Default 160.
+	MaxSize int `mapstructure:"max_size"`
+	_       struct{}
+}
+
+// ActivityConfig bounds the analysis of devices.
+type ActivityConfig struct {
+	// Settle is how long activities may come late, by their own times. Default 10s.
+	Settle time.Duration `mapstructure:"settle"`
+	// MaxGap is the longest time without activity that counts as idle; a longer one is a pause of the profiler and in no
+	// state. Default 1s.
+	MaxGap time.Duration `mapstructure:"max_gap"`
+	// MaxActivities bounds those that wait, over all devices; at the bound the oldest are analysed early. Default 200000.
+	MaxActivities int `mapstructure:"max_activities"`
+	_             struct{}
+}
+
+// StragglerConfig bounds the comparison of ranks.
+type StragglerConfig struct {
+	// MaxWait is how long a step waits for missing ranks. Default 30s.
+	MaxWait time.Duration `mapstructure:"max_wait"`
+	// MinRanks is how many ranks make a comparison. Default 3.
+	MinRanks int `mapstructure:"min_ranks"`
+	// MaxSteps bounds the steps that wait, over all jobs. Default 1000.
+	MaxSteps int `mapstructure:"max_steps"`
+	// MaxRanks bounds the ranks of one job. Default 10000.
+	MaxRanks int `mapstructure:"max_ranks"`
+	_        struct{}
+}
+
+// defaultBounds are 1, 2 and 5 of each decade from 1 µs, and 60 s.
+func defaultBounds() []time.Duration {
+	var out []time.Duration
+	for d := time.Microsecond; d < time.Minute; d *= 10 {
+		for _, m := range []time.Duration{1, 2, 5} {
+			if d*m < time.Minute {
+				out = append(out, d*m)
+			}
+		}
+	}
+	return append(out, time.Minute)
+}
+
+func newDefaultConfig() component.Config {
+	return &Config{
+		FlushInterval: 15 * time.Second, Temporality: TemporalityCumulative,
+		Histogram: HistogramConfig{
+			Explicit:    defaultBounds(),
+			Exponential: configoptional.Default(ExponentialConfig{MaxSize: 160}),
+		},
+		MaxExemplars: 5, CardinalityLimit: 2000, MaxResources: 1000, Expiry: 5 * time.Minute,
+		Activity:   configoptional.Some(ActivityConfig{Settle: 10 * time.Second, MaxGap: time.Second, MaxActivities: 200_000}),
+		Stragglers: configoptional.Some(StragglerConfig{MaxWait: 30 * time.Second, MinRanks: 3, MaxSteps: 1000, MaxRanks: 10_000}),
+	}
+}
+
+// Validate reports every problem at once.
+func (c *Config) Validate() error {
+	var errs []error
+	positive := func(key string, v int) {
+		if v < 1 {
+			errs = append(errs, fmt.Errorf("`%s` must be positive, found %d", key, v))
+		}
+	}
+	duration := func(key string, v time.Duration) {
+		if v <= 0 {
+			errs = append(errs, fmt.Errorf("`%s` must be positive, found %s", key, v))
+		}
+	}
+	duration("flush_interval", c.FlushInterval)
+	if c.Temporality != TemporalityCumulative && c.Temporality != TemporalityDelta {
+		errs = append(errs, fmt.Errorf("`temporality` must be cumulative or delta, found %q", c.Temporality))
+	}
+	errs = append(errs, c.Histogram.validate())
+	if c.MaxExemplars < 0 {
+		errs = append(errs, fmt.Errorf("`max_exemplars` must not be negative, found %d", c.MaxExemplars))
+	}
+	for i, d := range c.Dimensions {
+		if d == "" || slices.Contains(c.Dimensions[:i], d) {
+			errs = append(errs, fmt.Errorf("`dimensions[%d]` must be a name that occurs once, found %q", i, d))
+		}
+	}
+	positive("cardinality_limit", c.CardinalityLimit)
+	positive("max_resources", c.MaxResources)
+	if c.Expiry < 0 {
+		errs = append(errs, fmt.Errorf("`expiry` must not be negative, found %s", c.Expiry))
+	}
+	if a := c.Activity.Get(); a != nil {
+		duration("activity.settle", a.Settle)
+		duration("activity.max_gap", a.MaxGap)
+		positive("activity.max_activities", a.MaxActivities)
+	}
+	if s := c.Stragglers.Get(); s != nil {
+		duration("stragglers.max_wait", s.MaxWait)
+		positive("stragglers.max_steps", s.MaxSteps)
+		positive("stragglers.max_ranks", s.MaxRanks)
+		if s.MinRanks < 2 {
+			errs = append(errs, fmt.Errorf("`stragglers.min_ranks` must be at least 2, found %d", s.MinRanks))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (h *HistogramConfig) validate() error {
+	if e := h.Exponential.Get(); e != nil {
+		if e.MaxSize < 2 {
+			return fmt.Errorf("`histogram.exponential.max_size` must be at least 2, found %d", e.MaxSize)
+		}
+		return nil
+	}
+	if len(h.Explicit) == 0 {
+		return errors.New("`histogram.explicit` must have at least one bound")
+	}
+	var errs []error
+	for i, b := range h.Explicit {
+		if b <= 0 || i > 0 && b <= h.Explicit[i-1] {
+			errs = append(errs, fmt.Errorf("`histogram.explicit[%d]` must be above 0 and above the bound before it, found %s", i, b))
+		}
+	}
+	return errors.Join(errs...)
+}

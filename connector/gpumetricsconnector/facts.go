@@ -1,0 +1,172 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpumetricsconnector
+
+import (
+	"math"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/gputime"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// dims are the dimensions of an operation's metrics, the key of its bundle.
+type dims struct {
+	name, kind, category                  string
+	id, status                            string
+	direction, precision, itemType, extra string
+}
+
+// facts are what a span says, read in one pass. Numbers that are not stated, not finite or not above 0 are 0.
+type facts struct {
+	dims
+	source               string
+	start, end           uint64  // unix ns
+	time                 float64 // on the device, s; 0 where it was not timed
+	duration             float64
+	size, flops, items   float64
+	energy               float64
+	launchDelay          float64
+	hasLaunchDelay       bool
+	ordinal              int64
+	collective           bool
+	stepIndex            int64
+	hasStepIndex         bool
+	stepDuration         float64
+	stepItems            float64
+	stepItemType         string
+	overlap, other       float64
+	phases               [maxPhases]phase
+	phaseCount           int
+	traceID              pcommon.TraceID
+	spanID, parentSpanID pcommon.SpanID
+}
+
+// phase is one gpu.step.phase.<name>.duration.
+type phase struct {
+	name     string
+	duration float64
+}
+
+// maxPhases bounds what is read of one step; names come from the wire.
+const maxPhases = 16
+
+const phasePrefix, phaseSuffix = "gpu.step.phase.", ".duration"
+
+// load fills f; it reports whether the span is a GPU span.
+func (f *facts) load(s ptrace.Span) bool {
+	*f = facts{
+		start: uint64(s.StartTimestamp()), end: uint64(s.EndTimestamp()), ordinal: -1,
+		traceID: s.TraceID(), spanID: s.SpanID(), parentSpanID: s.ParentSpanID(),
+	}
+	for k, v := range s.Attributes().All() {
+		if len(k) < 5 || (k[0] != 'g' && k[0] != 'h') { // gpu. and hw.
+			continue
+		}
+		switch k {
+		case string(semconv.GPUOperationTypeKey):
+			f.kind = v.Str()
+		case string(semconv.GPUOperationNameKey):
+			f.name = v.Str()
+		case string(semconv.GPUOperationCategoryKey):
+			f.category = v.Str()
+		case string(semconv.GPUTimingStatusKey):
+			f.status = v.Str()
+		case string(semconv.GPUTimingSourceKey):
+			f.source = v.Str()
+		case string(semconv.HWIDKey):
+			f.id = v.Str()
+		case string(semconv.GPUDeviceOrdinalKey):
+			f.ordinal = v.Int()
+		case string(semconv.GPUDurationKey):
+			f.duration = positive(v)
+		case string(semconv.GPUIOSizeKey):
+			f.size = positive(v)
+		case string(semconv.GPUCopyDirectionKey):
+			f.direction = v.Str()
+		case string(semconv.GPUFLOPCountKey):
+			f.flops = positive(v)
+		case string(semconv.GPUFLOPPrecisionKey):
+			f.precision = v.Str()
+		case string(semconv.GPUOperationItemsKey):
+			f.items = positive(v)
+		case string(semconv.GPUOperationItemTypeKey):
+			f.itemType = v.Str()
+		case string(semconv.GPUEnergyKey):
+			f.energy = positive(v)
+		case string(semconv.GPULaunchDelayKey):
+			f.launchDelay, f.hasLaunchDelay = number(v)
+		case string(semconv.GPUStepIndexKey):
+			f.stepIndex, f.hasStepIndex = v.Int(), v.Type() == pcommon.ValueTypeInt
+		case string(semconv.GPUStepDurationKey):
+			f.stepDuration = positive(v)
+		case string(semconv.GPUStepItemsKey):
+			f.stepItems = positive(v)
+		case string(semconv.GPUStepItemTypeKey):
+			f.stepItemType = v.Str()
+		case string(semconv.GPUStepOverlapDurationKey):
+			f.overlap = positive(v)
+		case string(semconv.GPUStepOtherDurationKey):
+			f.other = positive(v)
+		default:
+			f.loadPhase(k, v)
+		}
+	}
+	if f.kind == "" {
+		return false
+	}
+	if f.name == "" {
+		f.name = s.Name()
+	}
+	var elapsed float64
+	if f.end > f.start {
+		elapsed = float64(f.end-f.start) * 1e-9
+	}
+	if f.kind == semconv.GPUOperationTypeStep {
+		if f.stepDuration == 0 {
+			f.stepDuration = elapsed
+		}
+		return true
+	}
+	f.collective = f.kind == semconv.GPUOperationTypeCollective || f.category == semconv.GPUOperationCategoryComm
+	f.time = gputime.Of(f.status, f.source, f.duration, elapsed)
+	return true
+}
+
+func (f *facts) loadPhase(k string, v pcommon.Value) {
+	name, ok := strings.CutPrefix(k, phasePrefix)
+	if !ok || f.phaseCount == maxPhases {
+		return
+	}
+	if name, ok = strings.CutSuffix(name, phaseSuffix); !ok || name == "" {
+		return
+	}
+	if d, ok := number(v); ok && d >= 0 {
+		f.phases[f.phaseCount] = phase{name, d}
+		f.phaseCount++
+	}
+}
+
+// number is a finite int or double; false for anything else.
+func number(v pcommon.Value) (float64, bool) {
+	switch v.Type() {
+	case pcommon.ValueTypeDouble:
+		x := v.Double()
+		return x, !math.IsNaN(x) && !math.IsInf(x, 0)
+	case pcommon.ValueTypeInt:
+		return float64(v.Int()), true
+	}
+	return 0, false
+}
+
+// positive is a finite number above 0, else 0.
+func positive(v pcommon.Value) float64 {
+	if x, ok := number(v); ok && x > 0 {
+		return x
+	}
+	return 0
+}

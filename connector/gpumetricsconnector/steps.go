@@ -1,0 +1,92 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpumetricsconnector
+
+import (
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// loopKey is what steps of one series have in common.
+type loopKey struct{ name, itemType string }
+
+// loop are the streams that the steps of a loop feed; nil until the first step that has a value.
+type loop struct {
+	duration, items, itemRate, itemEnergy *stream
+	phases                                map[string]*stream
+}
+
+// step adds a step to its loop's metrics.
+func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
+	key := loopKey{f.name, f.stepItemType}
+	l := r.loops[key]
+	if l == nil {
+		l = &loop{phases: make(map[string]*stream)}
+		if len(r.loops) < a.cfg.CardinalityLimit {
+			r.loops[loopKey{strings.Clone(key.name), strings.Clone(key.itemType)}] = l
+		}
+	}
+	over := false
+	need := func(s *stream, id metricID, put func(pcommon.Map)) *stream {
+		if s == nil {
+			s = r.stepStream(&a.settings, id, f, put)
+		}
+		over = over || r.overflowed(id, s)
+		return s
+	}
+	itemType := func(m pcommon.Map) {
+		if f.stepItemType != "" {
+			m.PutStr(string(semconv.GPUStepItemTypeKey), f.stepItemType)
+		}
+	}
+	if f.stepDuration > 0 {
+		l.duration = need(l.duration, metricStepDuration, nil)
+		l.duration.record(f.stepDuration, weight, f, now)
+	}
+	for _, p := range f.phases[:f.phaseCount] {
+		s := need(l.phases[p.name], metricPhaseDuration, func(m pcommon.Map) { m.PutStr(string(semconv.GPUStepPhaseKey), p.name) })
+		if _, known := l.phases[p.name]; !known && len(l.phases) < a.cfg.CardinalityLimit {
+			l.phases[strings.Clone(p.name)] = s
+		}
+		s.record(p.duration, weight, f, now)
+	}
+	if f.stepItems > 0 {
+		l.items = need(l.items, metricStepItems, itemType)
+		l.items.add(f.stepItems*weight, now)
+		if f.stepDuration > 0 {
+			l.itemRate = need(l.itemRate, metricStepItemRate, itemType)
+			l.itemRate.ratio(f.stepItems*weight, f.stepDuration*weight, now)
+		}
+		if f.energy > 0 {
+			l.itemEnergy = need(l.itemEnergy, metricItemEnergy, func(m pcommon.Map) {
+				m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeStep)
+				if f.stepItemType != "" {
+					m.PutStr(string(semconv.GPUOperationItemTypeKey), f.stepItemType)
+				}
+			})
+			l.itemEnergy.ratio(f.energy*weight, f.stepItems*weight, now)
+		}
+	}
+	if over {
+		a.stats.overflow++
+	}
+	if a.jobs != nil {
+		a.stats.stepLate += a.jobs.step(r, f, now, &a.stats.stepLimit)
+	}
+}
+
+func (r *resource) stepStream(st *settings, id metricID, f *facts, put func(pcommon.Map)) *stream {
+	attrs := pcommon.NewMap()
+	attrs.PutStr(string(semconv.GPUOperationNameKey), f.name)
+	if r.rank >= 0 {
+		attrs.PutInt(string(semconv.GPUJobRankKey), r.rank)
+	}
+	if put != nil {
+		put(attrs)
+	}
+	return r.families[id].get(st, attrs, r.startOf(f))
+}
