@@ -33,6 +33,8 @@ const (
 	tagTypes
 	tagDomain
 	tagTraceParent
+	tagPayload
+	tagPayloadText
 	tagMemoryUsage
 )
 
@@ -84,6 +86,8 @@ func (d *Detail) appendTo(b []byte) []byte {
 	text(tagTypes, d.Types)
 	text(tagDomain, d.Domain)
 	text(tagTraceParent, d.TraceParent)
+	text(tagPayload, d.Payload)
+	text(tagPayloadText, d.PayloadText)
 	number(tagMemoryUsage, d.MemoryUsage, d.HasMemoryUsage)
 	return b
 }
@@ -167,6 +171,10 @@ func (d *Detail) decode(b []byte) {
 			d.Domain = text()
 		case tagTraceParent:
 			d.TraceParent = text()
+		case tagPayload:
+			d.Payload = text()
+		case tagPayloadText:
+			d.PayloadText = text()
 		case tagMemoryUsage:
 			d.MemoryUsage, d.HasMemoryUsage = number(), true
 		default:

@@ -44,7 +44,7 @@ func (s *spans) device(a *activity, above *node, p *process) {
 	putSeconds(m, semconv.GPUDurationKey, a.duration)
 	putText(m, semconv.GPUTimingSourceKey, s.p.Meta.TimingSource)
 	if a.corr != 0 {
-		putInt(m, semconv.GPUCorrelationIDKey, a.corr)
+		putInt(m, semconv.GPUCorrelationIDKey, a.corr&correlationMask)
 	}
 	if a.hasLaunch {
 		putSeconds(m, semconv.GPULaunchDelayKey, max(0, a.start-a.launch.end))

@@ -31,13 +31,20 @@ type Event struct {
 	Start       int64  // ns since the file's base
 	Duration    int64  // ns, at least 0
 	Name        uint32 // full name, by Profile.Names
-	Process     int64  // host events: process id
-	Thread      int64  // host events: thread id, or a number that stands for its name
-	Device      int64  // device events: ordinal as the file says
-	Stream      int64  // device events: stream as the file says
-	Correlation int64  // ties a runtime call to activities of the device; 0 is none
+	Process     int64  // process id: of host events always, of device events where HasProcess
+	HasProcess  bool
+	Thread      int64 // host events: thread id, or a number that stands for its name
+	Device      int64 // device events: ordinal as the file says
+	Stream      int64 // device events: stream as the file says
+	Correlation int64 // ties a runtime call to activities of the device; 0 is none; see CorrelationBits
 	Detail      Detail
 }
+
+// CorrelationBits of Event.Correlation are the file's number, and are written on spans. Above them a reader may put what
+// makes it unique, where the file's number is so only within a process.
+const CorrelationBits = 40
+
+const correlationMask = 1<<CorrelationBits - 1
 
 // End is Start + Duration.
 func (e *Event) End() int64 { return e.Start + e.Duration }
@@ -71,6 +78,8 @@ type Detail struct {
 	Shapes         string // JSON, as the file says
 	Types          string // JSON, as the file says
 	Domain         string // of an annotation
+	Payload        string // of an annotation: a number
+	PayloadText    string // of an annotation
 	TraceParent    string // W3C, of an annotation
 	MemoryUsage    int64  // after an allocation
 	HasMemoryUsage bool

@@ -32,7 +32,7 @@ func (s *spans) host(n *node) {
 	case KindRuntime:
 		m.PutStr(string(semconv.GPUOperationCategoryKey), semconv.GPUOperationCategoryRuntime)
 		if n.corr != 0 {
-			putInt(m, semconv.GPUCorrelationIDKey, n.corr)
+			putInt(m, semconv.GPUCorrelationIDKey, n.corr&correlationMask)
 		}
 	default:
 		putText(m, semconv.GPUOperationCategoryKey, phase(s.p.Names.Name(n.name)))

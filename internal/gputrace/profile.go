@@ -99,6 +99,8 @@ type track struct {
 	device bool
 	outer  int64 // process or device
 	inner  int64 // thread or stream
+	owned  bool  // a device's: the process is known
+	owner  int64
 }
 
 type processCount struct{ calls int64 }
@@ -142,9 +144,12 @@ func (p *Profile) Add(e *Event) error {
 		return ErrTooManyEvents
 	}
 	p.seq++
-	t := track{false, e.Process, e.Thread}
+	t := track{outer: e.Process, inner: e.Thread}
 	if e.Kind.Device() {
-		t = track{true, e.Device, e.Stream}
+		t = track{device: true, outer: e.Device, inner: e.Stream}
+		if e.HasProcess {
+			t.owned, t.owner = true, e.Process
+		}
 	}
 	id, ok := p.tracks[t]
 	if !ok {

@@ -202,7 +202,11 @@ func (s *sweep) device(r *record) {
 	a.detail.decode(r.detail)
 	a.comm = r.kind == KindKernel && s.isComm(r.name)
 	a.launch, a.hasLaunch = s.launchOf(r.correlation)
-	proc, above := s.main, s.main.window
+	proc := s.main
+	if owner := s.processes[t.owner]; t.owned && owner != nil {
+		proc = owner
+	}
+	above := proc.window
 	if a.hasLaunch {
 		proc, above = a.launch.process, a.launch.node.live()
 	}

@@ -1,0 +1,91 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nsysreceiver
+
+import (
+	"context"
+	"fmt"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
+)
+
+// Detail is how much of a file becomes spans. The zero value is auto.
+type Detail = gputrace.Level
+
+// Levels of detail.
+const (
+	DetailAuto        = gputrace.LevelAuto        // steps, annotations, collectives, copies and kernels that matter
+	DetailSteps       = gputrace.LevelSteps       // steps only
+	DetailAnnotations = gputrace.LevelAnnotations // and NVTX ranges
+	DetailOperators   = gputrace.LevelOperators   // and operators of PyTorch
+	DetailKernels     = gputrace.LevelKernels     // and all device activities with what launched them
+)
+
+// Options of ReadFile. The zero value is usable.
+type Options struct {
+	Detail      Detail
+	MaxSpans    int               // per trace; 0 is 2,000, but no limit for operators and kernels; negative is none
+	MaxBytes    int               // of OTLP per trace; 0 is 2,000,000, but no limit for operators and kernels; negative is none
+	BatchSpans  int               // spans per batch; 0 is 1,000
+	MemoryLimit int               // bytes for rows before they are spilled to a temporary file; 0 is 64 MiB
+	TempDir     string            // of spill files; empty is that of the operating system
+	ServiceName string            // empty is "nsys"
+	JobID       string            // gpu.job.id
+	Resource    map[string]string // further resource attributes
+}
+
+const (
+	scopeName      = "github.com/otelgpu/otelgpu/receiver/nsysreceiver"
+	defaultService = "nsys"
+)
+
+// Stats says what became of a file.
+type Stats struct {
+	gputrace.Stats
+	Rows    int64            // rows of the tables that are used
+	Skipped map[string]int64 // rows that were left out, by reason
+	Faults  []string         // what the file does not say and was assumed
+}
+
+// ReadFile reads one SQLite export of Nsight Systems and hands its spans to emit in batches, which emit owns. Nothing is
+// emitted before the whole file was read, so that a file that is refused (ErrNotExport; the error names it) leaves
+// nothing behind. An error of emit ends reading and is returned.
+func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
+	st, err := read(ctx, path, o, emit)
+	if err != nil {
+		return st, fmt.Errorf("cannot read Nsight Systems export %q: %w", path, err)
+	}
+	return st, nil
+}
+
+func read(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
+	db, err := open(ctx, path)
+	if err != nil {
+		return Stats{}, err
+	}
+	defer db.db.Close()
+	if !db.has(tableKernel) && !db.has(tableCopy) && !db.has(tableMemset) && !db.has(tableRuntime) && !db.has(tableNVTX) {
+		return Stats{}, fmt.Errorf("%w: it has none of the tables CUPTI_ACTIVITY_KIND_* and NVTX_EVENTS", ErrNotExport)
+	}
+	if o.ServiceName == "" {
+		o.ServiceName = defaultService
+	}
+	p := gputrace.New(gputrace.Options{
+		Level: o.Detail, MaxSpans: o.MaxSpans, MaxBytes: o.MaxBytes, BatchSpans: o.BatchSpans, MemoryLimit: o.MemoryLimit,
+		TempDir: o.TempDir, Service: o.ServiceName, JobID: o.JobID, Resource: o.Resource,
+		Scope: scopeName, RootName: "nsys profile",
+	})
+	defer p.Close()
+	p.Meta.TimingSource = "cupti"
+	c := &collect{db: db, p: p, skipped: map[string]int64{}}
+	err = c.all(ctx)
+	st := Stats{Rows: c.rows, Skipped: c.skipped, Faults: c.faults}
+	if err != nil {
+		return st, err
+	}
+	st.Stats, err = p.Emit(ctx, emit)
+	return st, err
+}
