@@ -132,7 +132,8 @@ func TestSpansLieWithinTheirBoundOfTheTruth(t *testing.T) {
 			require.LessOrEqual(t, math.Abs(err), half+clockReads, "span %d of stream %d", k, i)
 			errs = append(errs, math.Abs(err))
 			halves = append(halves, half)
-			lengths = append(lengths, math.Abs(float64(s.EndTime().Sub(s.StartTime())-end.Sub(start))))
+			length := float64(end.Sub(start))
+			lengths = append(lengths, math.Abs(float64(s.EndTime().Sub(s.StartTime()))-length)-100e-6*length)
 			require.Equal(t, fmt.Sprintf("GPU-00112233-4455-6677-8899-aabbccddee0%d", i%2), value(t, s, semconv.HWIDKey).AsString())
 		}
 	}
@@ -141,7 +142,7 @@ func TestSpansLieWithinTheirBoundOfTheTruth(t *testing.T) {
 			quantile(errs, 0.5), quantile(errs, 0.99), quantile(errs, 1), quantile(halves, 0.5), quantile(halves, 0.99), quantile(lengths, 1))
 	}
 	require.Less(t, quantile(errs, 0.5), 5e3)
-	require.LessOrEqual(t, quantile(lengths, 1), tick+60+1, "tick, drift of 80 ppm on 0.6 ms before the rate is known, rounding")
+	require.LessOrEqual(t, quantile(lengths, 1), tick+2, "tick and rounding, beside the drift of 80 ppm that is not known at first")
 	require.Empty(t, r.errors)
 }
 
@@ -296,28 +297,4 @@ func TestPerThreadStreamIsRefusedAndLegacyIsOptIn(t *testing.T) {
 	op := gpuspan.NewOperation("op")
 	onFreshThread(func() { op.Start(context.Background(), s).End() })
 	require.Equal(t, semconv.GPUTimingStatusOk, status(t, r.flush(t, "op")[0]))
-}
-
-// BenchmarkSectionDriver is Start and EndWith with their two records on the stub; NoCapture leaves out the two questions
-// whether the stream captures.
-func BenchmarkSectionDriver(b *testing.B) {
-	for name, opts := range map[string][]gpuspan.StreamOption{"Capture": nil, "NoCapture": {gpuspan.NeverCaptured()}} {
-		b.Run(name, func(b *testing.B) {
-			r := newRig(b, ctest.CUDA(b), gpuspan.WithSlots(4096), gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()))
-			h := appStream(b, r.back, 0)
-			s := r.prof.Stream(uintptr(h), "s", opts...)
-			op := gpuspan.NewOperation("op")
-			ctx := context.Background()
-			b.ReportAllocs()
-			b.ResetTimer()
-			for i := range b.N {
-				op.Start(ctx, s).EndWith(gpuspan.Work{Bytes: 1 << 20, FLOPs: 1e9, Precision: gpuspan.FP32})
-				if i%1024 == 1023 { // let the polling thread keep up: what is measured is the caller
-					b.StopTimer()
-					_ = r.prof.Flush(ctx)
-					b.StartTimer()
-				}
-			}
-		})
-	}
 }
