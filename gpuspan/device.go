@@ -25,10 +25,11 @@ type device struct {
 	anchorer *anchorer // nil until the first stream
 	failed   Status    // the last anchor's, to report a change once
 
-	floor   atomic.Int64 // ns of an empty section; 0: not known
-	drift   atomicFloat  // ppm
-	halfNs  atomic.Int64 // half width that the newest section got; 0: none yet
-	hasHalf atomic.Bool
+	floor     atomic.Int64 // ns of an empty section; 0: not known
+	drift     atomicFloat  // ppm
+	anomalies atomic.Int64
+	halfNs    atomic.Int64 // half width that the newest section got; 0: none yet
+	hasHalf   atomic.Bool
 }
 
 // identity makes the attributes that every GPU span carries.

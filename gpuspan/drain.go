@@ -11,8 +11,13 @@ import (
 // drain reads back what has completed on a stream. Only the oldest pending end event is asked for; behind one that is not ready
 // nothing is, for a stream completes in order.
 func (t *poller) drain(s *Stream) (progress, pending bool) {
-	t.current = s
-	defer func() { t.current = nil }()
+	defer func() {
+		if r := recover(); r != nil { // of the backend
+			t.p.errors.report("panic", fmt.Errorf("recovered while stream %q was read: %v", s.name, r))
+			t.retire(s, statusPanic)
+			pending = true
+		}
+	}()
 	for {
 		s.mu.Lock()
 		n := min(s.pending.size, batchSize)

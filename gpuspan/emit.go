@@ -5,6 +5,7 @@ package gpuspan
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -36,6 +37,7 @@ func (t *poller) emit(r *record, s *Stream, parent trace.SpanContext, parentNode
 	if r.quiet() {
 		return
 	}
+	defer t.guard()
 	if r.step != nil && r.parent == 0 {
 		r.step.addFLOPs(r)
 	}
@@ -70,6 +72,13 @@ func (t *poller) emit(r *record, s *Stream, parent trace.SpanContext, parentNode
 	t.end = append(t.end[:0], trace.WithTimestamp(time.Unix(0, r.endNs)))
 	span.End(t.end...)
 	t.count(r, s, parentNode, ctx)
+}
+
+// guard keeps a panic of the application's providers (samplers, span processors, recorders) from costing more than one section.
+func (t *poller) guard() {
+	if r := recover(); r != nil {
+		t.p.errors.report("panic", fmt.Errorf("recovered while a section was reported: %v", r))
+	}
 }
 
 // describe appends the attributes of a section.
@@ -180,6 +189,7 @@ func (t *poller) count(r *record, s *Stream, parentNode int32, ctx context.Conte
 	if r.quiet() {
 		return
 	}
+	defer t.guard()
 	hostTimed := !r.timed && r.status == statusTimed
 	if r.timed || hostTimed {
 		t.p.metrics.duration(ctx, r, s)

@@ -37,7 +37,6 @@ type poller struct {
 	locked      bool
 	cpuNs       atomic.Int64
 
-	current *Stream // whose events are being read, for the case of a panic
 	batch   [batchSize]int32
 	waiting []*slot // outermost sections that wait for sections in them
 	sealed  []*Step // ended steps that wait for their sections
@@ -92,19 +91,11 @@ func (t *poller) run() {
 	}
 }
 
-// loop works until told to quit. A panic, of a backend or of a span processor, ends it early and retires the stream that was being read.
+// loop works until told to quit. A panic ends it early; those that are foreseen are recovered closer to their cause.
 func (t *poller) loop() (quit bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			t.p.errors.report("panic", fmt.Errorf("recovered on the polling thread: %v", r))
-			if s := t.current; s != nil {
-				s.mu.Lock()
-				if s.failed == StatusOK {
-					s.failed = statusPanic
-				}
-				s.mu.Unlock()
-				t.current = nil
-			}
 			time.Sleep(maxSleep)
 		}
 	}()
@@ -244,6 +235,11 @@ func (t *poller) tidy() {
 		t.cpuNs.Store(int64(d))
 	}
 	t.p.clock.observe()
+	for _, d := range *t.p.devices.Load() {
+		if d.anchorer != nil {
+			d.anomalies.Store(d.anchorer.Map().Anomalies())
+		}
+	}
 	t.reportUntimed()
 	t.watch()
 	for _, s := range *t.p.streamList.Load() {

@@ -173,6 +173,7 @@ func (st *Step) times(total, shift float64) stepTimes {
 // endStep computes the step and ends its span.
 func (t *poller) endStep(st *Step, r *record, s *Stream) {
 	p := t.p
+	defer t.guard()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if !st.action.Recorded() {

@@ -1,0 +1,187 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+)
+
+func TestNestedSectionsHaveTheRightParents(t *testing.T) {
+	r := newRig(t)
+	s, h := r.stream()
+	a, b, c := gpuspan.NewOperation("a"), gpuspan.NewOperation("b"), gpuspan.NewOperation("c")
+	ctx, request := r.tp.Tracer("test").Start(context.Background(), "request")
+	xa := a.Start(ctx, s)
+	xb := xa.Start(b)
+	xc := b.Start(xb.Context(ctx), s) // by context
+	_, host := r.tp.Tracer("test").Start(xb.Context(ctx), "host")
+	host.End()
+	r.busy(h, time.Millisecond)
+	xc.End()
+	xb.End()
+	xd := xa.Start(c)
+	xd.End()
+	xa.End()
+	request.End()
+	r.clock.Advance(5 * time.Millisecond)
+	r.flush()
+
+	bs := r.named("b")
+	require.Len(t, bs, 2)
+	outer, inner := bs[0], bs[1]
+	if outer.Parent().SpanID() == inner.SpanContext().SpanID() {
+		outer, inner = inner, outer
+	}
+	root := r.named("a")[0]
+	assert.Equal(t, request.SpanContext().SpanID(), root.Parent().SpanID())
+	assert.Equal(t, root.SpanContext().SpanID(), outer.Parent().SpanID())
+	assert.Equal(t, outer.SpanContext().SpanID(), inner.Parent().SpanID())
+	assert.Equal(t, root.SpanContext().SpanID(), r.named("c")[0].Parent().SpanID())
+	assert.Equal(t, request.SpanContext().SpanID(), r.named("host")[0].Parent().SpanID(), "host spans become siblings")
+
+	// Parents are created before their children.
+	seen := map[trace.SpanID]bool{}
+	for _, s := range r.spans.Started() {
+		if p := s.Parent(); p.IsValid() {
+			assert.True(t, seen[p.SpanID()], s.Name())
+		}
+		seen[s.SpanContext().SpanID()] = true
+	}
+	assert.False(t, inner.StartTime().Before(outer.StartTime()))
+	assert.False(t, inner.EndTime().After(outer.EndTime().Add(time.Microsecond)))
+}
+
+func TestInnerSectionsDoNotWaitForTheOuterOnesSlot(t *testing.T) {
+	r := newRig(t, gpuspan.WithSlots(4))
+	s, h := r.stream()
+	outer, inner := gpuspan.NewOperation("outer"), gpuspan.NewOperation("inner")
+	x := outer.Start(context.Background(), s)
+	for range 50 {
+		y := x.Start(inner)
+		require.True(t, y.Timed())
+		r.busy(h, 10*time.Microsecond)
+		y.End()
+		r.clock.Advance(100 * time.Microsecond)
+		r.flush()
+	}
+	assert.Empty(t, r.named("inner"), "a nest is held until its outermost section resolves")
+	x.End()
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	assert.Len(t, r.named("inner"), 50)
+	assert.Len(t, r.named("outer"), 1)
+}
+
+func TestSectionsNestAcrossStreamsAndGoroutines(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	op := gpuspan.NewOperation("outer")
+	inner := gpuspan.NewOperation("inner")
+	x := op.Start(context.Background(), s)
+	var wg sync.WaitGroup
+	for range 4 {
+		h := r.gpu.Stream(0)
+		other := r.p.Stream(uintptr(h), "other")
+		wg.Go(func() {
+			for range 10 {
+				y := x.StartOn(inner, other)
+				y.Start(inner).End()
+				y.End()
+			}
+		})
+	}
+	wg.Wait()
+	x.End()
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	assert.Len(t, r.named("inner"), 80)
+	root := r.named("outer")[0].SpanContext()
+	n := 0
+	for _, s := range r.named("inner") {
+		assert.Equal(t, root.TraceID(), s.SpanContext().TraceID())
+		if s.Parent().SpanID() == root.SpanID() {
+			n++
+		}
+	}
+	assert.Equal(t, 40, n)
+}
+
+func TestASectionWithinAnEndedOneOnlyCounts(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	op, inner := gpuspan.NewOperation("outer"), gpuspan.NewOperation("inner")
+	x := op.Start(context.Background(), s)
+	x.End()
+	y := x.Start(inner)
+	assert.False(t, y.Timed())
+	y.EndWith(gpuspan.Work{Items: 2})
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	assert.Empty(t, r.named("inner"))
+	f, ok := r.p.Stats(inner)
+	require.True(t, ok)
+	assert.EqualValues(t, 1, f.Count)
+	assert.EqualValues(t, 2, f.Items)
+}
+
+func TestANestDoesNotWaitForeverForAForgottenEnd(t *testing.T) {
+	set := gpuspan.DefaultSettings()
+	set.NestDeadline = time.Second
+	r := newRig(t, gpuspan.WithSettings(set))
+	s, _ := r.stream()
+	op, inner := gpuspan.NewOperation("outer"), gpuspan.NewOperation("inner")
+	x := op.Start(context.Background(), s)
+	late := x.Start(inner)
+	x.Start(inner).End()
+	x.End()
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	assert.Empty(t, r.named("outer"))
+	r.clock.Advance(2 * time.Second)
+	r.flush()
+	require.Len(t, r.named("outer"), 1)
+	assert.Len(t, r.named("inner"), 1)
+	late.End() // after all
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	require.Len(t, r.named("inner"), 2)
+	for _, s := range r.named("inner") {
+		assert.Equal(t, r.named("outer")[0].SpanContext().SpanID(), s.Parent().SpanID())
+	}
+}
+
+func TestChunksAddUpOnTheOuterSection(t *testing.T) {
+	r := newRig(t)
+	s, h := r.stream()
+	op, part := gpuspan.NewOperation("whole"), gpuspan.NewOperation("part")
+	x := op.Start(context.Background(), s)
+	for i := range 3 {
+		y := x.Start(part)
+		y.Chunk(i, 3)
+		r.busy(h, time.Millisecond)
+		y.EndWith(gpuspan.Work{Read: 100, Written: 10, Items: 4, FLOPs: 1000, Precision: gpuspan.FP16})
+	}
+	x.End()
+	r.clock.Advance(10 * time.Millisecond)
+	r.flush()
+	a := attrs(r.named("whole")[0])
+	assert.EqualValues(t, 330, a["gpu.io.size"].AsInt64())
+	assert.EqualValues(t, 12, a["gpu.operation.items"].AsInt64())
+	assert.Equal(t, 3000.0, a["gpu.flop.count"].AsFloat64())
+	assert.EqualValues(t, 3, a["gpu.chunk.count"].AsInt64())
+	assert.NotContains(t, a, "gpu.chunk.index")
+	for i, s := range r.named("part") {
+		assert.EqualValues(t, i, attrs(s)["gpu.chunk.index"].AsInt64())
+		assert.EqualValues(t, 3, attrs(s)["gpu.chunk.count"].AsInt64())
+	}
+}

@@ -1,0 +1,426 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan_test
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+)
+
+func TestNilAndZeroValuesDoNothing(t *testing.T) {
+	ctx := context.Background()
+	var p *gpuspan.Profiler
+	var s *gpuspan.Stream
+	var o *gpuspan.Operation
+	var l *gpuspan.Loop
+	var st *gpuspan.Step
+	op := gpuspan.NewOperation("op")
+	assert.Nil(t, p.Stream(1, "x"))
+	assert.Nil(t, p.Loop("x", nil))
+	assert.NoError(t, p.Flush(ctx))
+	assert.NoError(t, p.Shutdown(ctx))
+	p.SetEnabled(true)
+	p.SetVerbosity(gpuspan.VerbosityDebug)
+	p.Reset()
+	assert.False(t, p.Enabled())
+	assert.Empty(t, p.Snapshot().Operations)
+	assert.Empty(t, p.Devices())
+	for _, x := range []gpuspan.Section{{}, o.Start(ctx, s), op.Start(ctx, nil), op.Start(nil, nil)} { //nolint:staticcheck // nil context on purpose
+		assert.False(t, x.Timed())
+		assert.Equal(t, gpuspan.Section{}, x.Start(op))
+		assert.Equal(t, gpuspan.Section{}, x.StartOn(op, s))
+		x.Add(gpuspan.Work{Read: 1})
+		x.AddCopied(gpuspan.HostToDevice, 1)
+		x.Link(ctx)
+		x.Chunk(0, 1)
+		x.Shapes("f32[1]")
+		x.Kernel("k", "m")
+		x.L2HitRatio(0.5)
+		x.Access(gpuspan.Random)
+		x.Checksum(1)
+		x.SetAttributes(attribute.Bool("x", true))
+		assert.Equal(t, ctx, x.Context(ctx))
+		x.End()
+		x.EndWith(gpuspan.Work{Read: 1})
+	}
+	ran := false
+	op.Launch(ctx, nil, func() { ran = true })
+	o.Launch(ctx, nil, func() { ran = ran && true })
+	assert.True(t, ran)
+	op.Record(ctx, s, time.Now(), time.Second, gpuspan.Work{})
+	s.StartNamed(ctx, "x").End()
+	s.EndNamed("x", gpuspan.Work{})
+	s.Close()
+	assert.Zero(t, s.ID())
+	assert.Empty(t, s.Name()+o.Name())
+	n := 0
+	for range l.Steps(ctx) {
+		if n++; n == 3 {
+			break
+		}
+	}
+	assert.Equal(t, 3, n, "a nil loop still runs its body")
+	l.SetEpoch(1)
+	st.Phase(gpuspan.Forward).End()
+	st.AddPhase(gpuspan.Comm, time.Second)
+	st.SetPhase(gpuspan.Comm, time.Second)
+	st.AddPhaseAt(gpuspan.Comm, time.Now(), time.Second)
+	st.SetItems(1)
+	st.AddItems(1)
+	st.SetModelFLOPs(1)
+	st.Cancel()
+	st.SetAttributes()
+	st.Span().End()
+	assert.False(t, st.Recording())
+	assert.Zero(t, st.Index())
+}
+
+func TestEndIsIdempotentAlsoAfterTheSlotWasReused(t *testing.T) {
+	r := newRig(t, gpuspan.WithSlots(2))
+	s, _ := r.stream()
+	op := gpuspan.NewOperation("op")
+	first := op.Start(context.Background(), s)
+	first.EndWith(gpuspan.Work{Items: 1})
+	first.EndWith(gpuspan.Work{Items: 100})
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	second := op.Start(context.Background(), s)
+	first.EndWith(gpuspan.Work{Items: 100}) // the same slot, another section
+	first.Add(gpuspan.Work{Items: 100})
+	assert.True(t, second.Timed())
+	second.EndWith(gpuspan.Work{Items: 2})
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	spans := r.named("op")
+	require.Len(t, spans, 2)
+	assert.EqualValues(t, 1, attrs(spans[0])["gpu.operation.items"].AsInt64())
+	assert.EqualValues(t, 2, attrs(spans[1])["gpu.operation.items"].AsInt64())
+	assert.EqualValues(t, 1, attrs(spans[0])["gpu.operation.occurrence"].AsInt64())
+	assert.EqualValues(t, 2, attrs(spans[1])["gpu.operation.occurrence"].AsInt64())
+}
+
+func TestUnsampledSectionsCountTheirWorkOnce(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	op := gpuspan.NewOperation("op")
+	ctx := trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
+	x := op.Start(ctx, s)
+	assert.False(t, x.Timed())
+	y := x.Start(op)
+	y.EndWith(gpuspan.Work{Items: 5})
+	x.EndWith(gpuspan.Work{Items: 3, Read: 7, FLOPs: 2, Precision: gpuspan.FP32})
+	x.EndWith(gpuspan.Work{Items: 3})
+	x.End()
+	f, ok := r.p.Stats(op)
+	require.True(t, ok)
+	assert.EqualValues(t, 2, f.Count)
+	assert.EqualValues(t, 8, f.Items)
+	assert.EqualValues(t, 7, f.Memory.Read)
+	assert.Equal(t, 2.0, f.FLOPs["fp32"])
+	assert.Zero(t, f.Duration.Count)
+	assert.Empty(t, r.spans.Ended())
+}
+
+func TestABatchLinksToItsRequests(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	op := gpuspan.NewOperation("batch")
+	x := op.Start(context.Background(), s)
+	var want []trace.SpanContext
+	for i, items := range []int64{10, 30, 0} {
+		ctx, req := r.tp.Tracer("test").Start(context.Background(), "request")
+		if i == 2 {
+			x.Link(ctx)
+		} else {
+			x.LinkItems(ctx, items)
+		}
+		want = append(want, req.SpanContext())
+		req.End()
+	}
+	x.Link(context.Background()) // no span, no link
+	x.End()
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	span := r.named("batch")[0]
+	require.Len(t, span.Links(), 3)
+	assert.EqualValues(t, 3, attrs(span)["gpu.batch.size"].AsInt64())
+	for i, l := range span.Links() {
+		assert.Equal(t, want[i].SpanID(), l.SpanContext.SpanID())
+	}
+	assert.Equal(t, []attribute.KeyValue{attribute.Int64("gpu.operation.items", 10), attribute.Float64("gpu.batch.share", 0.25)}, span.Links()[0].Attributes)
+	assert.Equal(t, 0.75, span.Links()[1].Attributes[1].Value.AsFloat64())
+	assert.Empty(t, span.Links()[2].Attributes)
+}
+
+func TestLaunchIsAGraphAndSurvivesAPanicOfTheApplication(t *testing.T) {
+	r := newRig(t)
+	s, h := r.stream()
+	op := gpuspan.NewOperation("decode")
+	require.Equal(t, gpuspan.StatusOK, r.gpu.BeginCapture(h))
+	inside := op.Start(context.Background(), s) // while capturing
+	r.busy(h, 2*time.Millisecond)
+	inside.EndWith(gpuspan.Work{Items: 1})
+	graph, st := r.gpu.EndCapture(h)
+	require.Equal(t, gpuspan.StatusOK, st)
+	op.LaunchWith(context.Background(), s, gpuspan.Work{Items: 9}, func() { r.gpu.LaunchGraph(h, graph) })
+	assert.PanicsWithValue(t, "application", func() { op.Launch(context.Background(), s, func() { panic("application") }) })
+	r.clock.Advance(5 * time.Millisecond)
+	r.flush()
+	spans := r.named("decode")
+	require.Len(t, spans, 3)
+	captured, launch, panicked := attrs(spans[0]), attrs(spans[1]), attrs(spans[2])
+	assert.Equal(t, "captured", captured["gpu.timing.status"].AsString())
+	assert.Equal(t, "host", captured["gpu.timing.source"].AsString())
+	assert.NotContains(t, captured, "gpu.duration")
+	assert.Equal(t, "graph", launch["gpu.operation.type"].AsString())
+	assert.InDelta(t, 2e-3, launch["gpu.duration"].AsFloat64(), 20e-6)
+	assert.EqualValues(t, 9, launch["gpu.operation.items"].AsInt64())
+	assert.Equal(t, "ok", panicked["gpu.timing.status"].AsString())
+}
+
+func TestACaptureThatBeginsInsideASectionAbandonsIt(t *testing.T) {
+	r := newRig(t)
+	s, h := r.stream()
+	op := gpuspan.NewOperation("op")
+	x := op.Start(context.Background(), s)
+	require.Equal(t, gpuspan.StatusOK, r.gpu.BeginCapture(h))
+	x.End()
+	_, st := r.gpu.EndCapture(h)
+	require.Equal(t, gpuspan.StatusOK, st)
+	r.flush()
+	assert.Equal(t, "captured", attrs(r.named("op")[0])["gpu.timing.status"].AsString())
+	y := op.Start(context.Background(), s) // the stream still works
+	y.End()
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	assert.Equal(t, "ok", attrs(r.named("op")[1])["gpu.timing.status"].AsString())
+	assert.Empty(t, r.errs)
+}
+
+func TestCopiesSayDirectionAndMemory(t *testing.T) {
+	r := newRig(t)
+	s, h := r.stream()
+	op := gpuspan.NewOperation("h2d", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pageable))
+	both := gpuspan.NewOperation("both", gpuspan.Access(gpuspan.Strided), gpuspan.ZeroCopy(true))
+	x := op.Start(context.Background(), s)
+	r.gpu.Copy(h, simgpu.Copy{Bytes: 1 << 20})
+	x.EndWith(gpuspan.Work{Bytes: 1 << 20})
+	y := both.Start(context.Background(), s)
+	y.AddCopied(gpuspan.DeviceToHost, 100)
+	y.AddCopied(gpuspan.DeviceToHost, 11)
+	y.EndWith(gpuspan.Work{Read: 5})
+	r.clock.Advance(10 * time.Millisecond)
+	r.flush()
+	a := attrs(r.named("h2d")[0])
+	assert.Equal(t, "copy", a["gpu.operation.type"].AsString())
+	assert.Equal(t, "host_to_device", a["gpu.copy.direction"].AsString())
+	assert.Equal(t, "pageable", a["gpu.copy.host_memory"].AsString())
+	assert.EqualValues(t, 1<<20, a["gpu.io.size"].AsInt64())
+	b := attrs(r.named("both")[0])
+	assert.EqualValues(t, 111, b["gpu.copy.device_to_host.size"].AsInt64())
+	assert.EqualValues(t, 5, b["gpu.io.size"].AsInt64())
+	assert.Equal(t, "strided", b["gpu.io.access_pattern"].AsString())
+	assert.True(t, b["gpu.zero_copy"].AsBool())
+	f, _ := r.p.Stats(both)
+	assert.EqualValues(t, 111, f.PCIe.Total())
+	assert.EqualValues(t, 5, f.Memory.Total())
+}
+
+func TestRecordKeepsTheCallersTimes(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	op := gpuspan.NewOperation("elsewhere")
+	start := epoch.Add(-time.Second)
+	op.Record(context.Background(), s, start, 1500*time.Microsecond, gpuspan.Work{Items: 4})
+	r.flush()
+	span := r.named("elsewhere")[0]
+	assert.Equal(t, start, span.StartTime().UTC())
+	assert.Equal(t, 1500*time.Microsecond, span.EndTime().Sub(span.StartTime()))
+	assert.Equal(t, 1.5e-3, attrs(span)["gpu.duration"].AsFloat64())
+	assert.NotContains(t, attrs(span), "gpu.timing.source")
+	assert.NotContains(t, attrs(span), "gpu.host.duration")
+}
+
+func TestOptInAttributes(t *testing.T) {
+	set := gpuspan.DefaultSettings()
+	set.MemoryUsage, set.CodeLocation, set.StackDepth = true, true, 2
+	r := newRig(t, gpuspan.WithSettings(set), gpuspan.WithAttributes(attribute.String("app", "x")))
+	s, _ := r.stream()
+	require.True(t, r.gpu.Allocate(0, 1000))
+	op := gpuspan.NewOperation("op", gpuspan.Shapes(gpuspan.Shape("f32", 1000, 3)), gpuspan.Attributes(attribute.Int("own", 1)))
+	x := op.Start(context.Background(), s)
+	_, _, line, _ := runtime.Caller(0)
+	require.True(t, r.gpu.Allocate(0, 24))
+	x.Kernel("void gemm<float>(int)", "libgemm.so")
+	x.L2HitRatio(0.25)
+	x.Checksum(gpuspan.Checksum([]float32{1, 2}))
+	x.End()
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	a := attrs(r.named("op")[0])
+	assert.EqualValues(t, 1024, a["gpu.memory.usage"].AsInt64())
+	assert.EqualValues(t, 24, a["gpu.memory.delta"].AsInt64())
+	assert.Equal(t, []string{"f32[1000,3]"}, a["gpu.operation.shapes"].AsStringSlice())
+	assert.Equal(t, "void gemm<float>(int)", a["gpu.kernel.name"].AsString())
+	assert.Equal(t, "libgemm.so", a["gpu.kernel.module"].AsString())
+	assert.Equal(t, 0.25, a["gpu.cache.l2.hit_ratio"].AsFloat64())
+	assert.Len(t, a["gpu.output.checksum"].AsString(), 16)
+	assert.Equal(t, "x", a["app"].AsString())
+	assert.EqualValues(t, 1, a["own"].AsInt64())
+	assert.EqualValues(t, line-1, a["code.line.number"].AsInt64())
+	assert.Contains(t, a["code.function.name"].AsString(), "TestOptInAttributes")
+	assert.True(t, strings.HasSuffix(a["code.file.path"].AsString(), "section_test.go"))
+	assert.Equal(t, 2, strings.Count(a["code.stacktrace"].AsString(), "\n\t"))
+}
+
+func TestNamedSectionsMatchByTitleAndAreBounded(t *testing.T) {
+	set := gpuspan.DefaultSettings()
+	set.Names = 2
+	r := newRig(t, gpuspan.WithSettings(set))
+	s, _ := r.stream()
+	ctx := context.Background()
+	s.StartNamed(ctx, "one")
+	s.StartNamed(ctx, "two")
+	s.StartNamed(ctx, "one")
+	s.EndNamed("one", gpuspan.Work{Items: 2}) // the later one
+	s.EndNamed("two", gpuspan.Work{})
+	s.EndNamed("one", gpuspan.Work{Items: 1})
+	s.EndNamed("one", gpuspan.Work{})
+	s.EndNamed("never", gpuspan.Work{})
+	for _, n := range []string{"three", "four"} {
+		x := s.StartNamed(ctx, n)
+		x.End()
+		s.EndNamed(n, gpuspan.Work{}) // ended already
+	}
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	ones := r.named("one")
+	require.Len(t, ones, 2)
+	assert.EqualValues(t, 2, attrs(ones[0])["gpu.operation.items"].AsInt64())
+	assert.EqualValues(t, 1, attrs(ones[1])["gpu.operation.items"].AsInt64())
+	assert.Len(t, r.named("(other)"), 2)
+	assert.Equal(t, map[string]int64{"names": 2, "unmatched_end": 4}, map[string]int64{
+		"names": r.p.Misuse()["name_overflow"], "unmatched_end": r.p.Misuse()["unmatched_end"]})
+}
+
+func TestVerbosityDecidesWhatIsTimed(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	usual, deep := gpuspan.NewOperation("usual"), gpuspan.NewOperation("deep", gpuspan.AtVerbosity(gpuspan.VerbosityDebug))
+	run := func() (bool, bool) {
+		x, y := usual.Start(context.Background(), s), deep.Start(context.Background(), s)
+		defer x.End()
+		defer y.End()
+		return x.Timed(), y.Timed()
+	}
+	check := func(a, b bool) {
+		t.Helper()
+		x, y := run()
+		assert.Equal(t, a, x)
+		assert.Equal(t, b, y)
+	}
+	check(true, false)
+	r.p.SetVerbosity(gpuspan.VerbosityDebug)
+	check(true, true)
+	r.p.SetEnabled(false)
+	check(false, false)
+	r.p.SetVerbosity(gpuspan.VerbosityVerbose) // remembered, not enabled by it
+	check(false, false)
+	r.p.SetEnabled(true)
+	check(true, false)
+	r.p.SetVerbosity(gpuspan.VerbosityOff)
+	check(false, false)
+	r.clock.Advance(time.Millisecond)
+	f, _ := r.p.Stats(deep)
+	assert.LessOrEqual(t, f.Count, int64(1), "what is off is not counted either")
+}
+
+func TestSyncModes(t *testing.T) {
+	for _, tt := range []struct {
+		mode         gpuspan.SyncMode
+		inner, outer time.Duration // how far the clock moves in End
+		source       string
+	}{
+		{gpuspan.SyncDeferred, 0, 0, "simulated"},
+		{gpuspan.SyncGroup, 0, 2 * time.Millisecond, "simulated"},
+		{gpuspan.SyncImmediate, 2 * time.Millisecond, 0, "simulated"},
+		{gpuspan.SyncNone, 0, 0, "host"},
+	} {
+		t.Run(tt.mode.String(), func(t *testing.T) {
+			r := newRig(t, gpuspan.WithSyncMode(tt.mode))
+			s, h := r.stream()
+			op := gpuspan.NewOperation("op")
+			x := op.Start(context.Background(), s)
+			y := x.Start(op)
+			r.busy(h, 2*time.Millisecond)
+			t0 := r.clock.Now()
+			y.End()
+			t1 := r.clock.Now()
+			x.End()
+			t2 := r.clock.Now()
+			assert.InDelta(t, tt.inner, t1.Sub(t0), float64(20*time.Microsecond))
+			assert.InDelta(t, tt.outer, t2.Sub(t1), float64(20*time.Microsecond))
+			r.clock.Advance(5 * time.Millisecond)
+			r.flush()
+			for _, s := range r.named("op") {
+				assert.Equal(t, tt.source, attrs(s)["gpu.timing.source"].AsString())
+			}
+		})
+	}
+}
+
+func TestTilesAreStatisticsOnly(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	outer, tile := gpuspan.NewOperation("gemm"), gpuspan.NewOperation("tile", gpuspan.Tile(gpuspan.Midi))
+	inner := gpuspan.NewOperation("inner")
+	x := outer.Start(context.Background(), s)
+	y := x.Start(tile)
+	y.Start(inner).End()
+	y.End()
+	x.End()
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	assert.Empty(t, r.named("tile"))
+	assert.Equal(t, r.named("gemm")[0].SpanContext().SpanID(), r.named("inner")[0].Parent().SpanID(), "children hang on the nearest span")
+	for _, o := range r.p.Snapshot().Operations {
+		if o.Name == "tile" {
+			assert.Equal(t, "midi", o.Level)
+			assert.Equal(t, []string{"gemm", "tile"}, o.Path)
+			return
+		}
+	}
+	t.Fatal("no statistics of the tile")
+}
+
+func TestSectionsWithoutAParentAskTheSampler(t *testing.T) {
+	r := newRig(t)
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans), sdktrace.WithSampler(sdktrace.TraceIDRatioBased(0.5)))
+	p, err := gpuspan.New(r.gpu, gpuspan.WithTracerProvider(tp))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.Shutdown(context.Background())) }()
+	s := p.Stream(uintptr(r.gpu.Stream(0)), "main")
+	op := gpuspan.NewOperation("op")
+	for range 400 {
+		op.Start(context.Background(), s).End()
+		r.clock.Advance(time.Millisecond)
+		require.NoError(t, p.Flush(context.Background()))
+	}
+	n := len(r.named("op"))
+	assert.InDelta(t, 200, n, 60) // six standard deviations
+	f, _ := p.Stats(op)
+	assert.EqualValues(t, 400, f.Duration.Count, "durations do not depend on the sampler of roots")
+}
