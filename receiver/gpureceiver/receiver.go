@@ -306,7 +306,13 @@ func (r *gpuReceiver) trouble(err error) {
 		return
 	}
 	r.troubled = true
-	r.set.Logger.Warn("GPU source does not answer", zap.Error(err))
+	// A machine without a GPU is a normal place for auto, which was asked to look: it found none. A source that was asked
+	// for by name, or one that had devices before, is missed.
+	log := r.set.Logger.Warn
+	if r.cfg.Source == sourceAuto && len(r.known) == 0 {
+		log = r.set.Logger.Info
+	}
+	log("GPU source does not answer", zap.Error(err))
 	componentstatus.ReportStatus(r.componentHost, componentstatus.NewRecoverableErrorEvent(err))
 }
 
