@@ -84,9 +84,9 @@ func (s *session) deviceValue(b *gpudata.Batch, i int, f *field, ts int64, raw f
 		if f.rank+1 > *best {
 			return
 		}
-		x = st.sums[f.quantity].addRate(ts, x, s.set.Sampling)
+		x = st.sums[f.quantity].AddRate(ts*1000, x, s.set.Sampling)
 	case formCounter:
-		x = st.sums[f.quantity].addCounter(ts, x)
+		x = st.sums[f.quantity].AddCounter(ts*1000, x)
 	}
 	switch f.quantity {
 	case gpudata.RemapFailed:

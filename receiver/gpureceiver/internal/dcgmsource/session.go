@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/countersum"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -56,7 +57,7 @@ type watch struct {
 // deviceState is what converting needs to know of one device.
 type deviceState struct {
 	best          [gpudata.NumQuantities]uint8 // lowest rank seen, plus 1; 0 when none
-	sums          [gpudata.NumQuantities]sum
+	sums          [gpudata.NumQuantities]countersum.Sum
 	xids          float64
 	remapFailed   bool
 	remapPending  bool
