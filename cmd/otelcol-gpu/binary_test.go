@@ -77,14 +77,14 @@ func freePort(t *testing.T) string {
 }
 
 // ports are free ones for every listener of the ready pipelines.
-type ports struct{ grpc, http, metrics, health, zpages, telemetry string }
+type ports struct{ grpc, http, metrics, health, telemetry string }
 
 func freePorts(t *testing.T) (ports, []string) {
-	p := ports{freePort(t), freePort(t), freePort(t), freePort(t), freePort(t), freePort(t)}
+	p := ports{freePort(t), freePort(t), freePort(t), freePort(t), freePort(t)}
 	const host = "127.0.0.1:"
 	return p, append(os.Environ(),
 		"OTELGPU_OTLP_GRPC="+host+p.grpc, "OTELGPU_OTLP_HTTP="+host+p.http, "OTELGPU_METRICS="+host+p.metrics,
-		"OTELGPU_HEALTH="+host+p.health, "OTELGPU_ZPAGES="+host+p.zpages, "OTELGPU_TELEMETRY_PORT="+p.telemetry)
+		"OTELGPU_HEALTH="+host+p.health, "OTELGPU_TELEMETRY_PORT="+p.telemetry)
 }
 
 type process struct {

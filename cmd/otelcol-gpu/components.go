@@ -13,6 +13,7 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/tailsamplingprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/connector"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/debugexporter"
 	"go.opentelemetry.io/collector/exporter/otlpexporter"
@@ -27,12 +28,14 @@ import (
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
+	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter"
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 )
 
 const (
@@ -75,6 +78,7 @@ func factories() (otelcol.Factories, error) {
 	if f.Receivers, f.ReceiverModules, err = collect(
 		own[receiver.Factory](gpureceiver.NewFactory()),
 		own[receiver.Factory](kinetoreceiver.NewFactory()),
+		own[receiver.Factory](nsysreceiver.NewFactory()),
 		core[receiver.Factory](otlpreceiver.NewFactory(), "receiver/otlpreceiver"),
 	); err != nil {
 		return otelcol.Factories{}, err
@@ -100,6 +104,9 @@ func factories() (otelcol.Factories, error) {
 	); err != nil {
 		return otelcol.Factories{}, err
 	}
+	f.Connectors, f.ConnectorModules, err = collect(
+		own[connector.Factory](gpumetricsconnector.NewFactory()),
+	)
 	return f, err
 }
 

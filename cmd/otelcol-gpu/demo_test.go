@@ -1,0 +1,136 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
+	dir := t.TempDir()
+	stdout, _, err := inProcess(t, "demo", "--duration", "3s", "--out", dir)
+	require.NoError(t, err)
+	for _, want := range []string{"the device is simulated", "prefill", "decode", "train", filepath.Join(dir, "trace.json")} {
+		require.Contains(t, stdout, want)
+	}
+
+	gpu := map[string]ptrace.Span{}
+	parents := map[string]string{}
+	energy := 0.0
+	eachSpan(t, filepath.Join(dir, "spans.json"), func(_ ptrace.ResourceSpans, s ptrace.Span) {
+		if _, ok := s.Attributes().Get(string(semconv.GPUOperationTypeKey)); ok {
+			gpu[s.SpanID().String()] = s
+			parents[s.SpanID().String()] = s.ParentSpanID().String()
+		}
+	})
+	joined, derived := 0, 0
+	for id, s := range gpu {
+		source, _ := s.Attributes().Get(string(semconv.GPUTimingSourceKey))
+		require.Equal(t, semconv.GPUTimingSourceSimulated, source.Str())
+		if c, ok := s.Attributes().Get(string(semconv.GPUJoinCoverageKey)); ok && c.Double() > 0.99 {
+			joined++
+		}
+		if _, ok := s.Attributes().Get(string(semconv.GPURooflineBoundKey)); ok {
+			derived++
+		}
+		if _, nested := gpu[parents[id]]; !nested {
+			if j, ok := s.Attributes().Get(string(semconv.GPUEnergyKey)); ok {
+				require.GreaterOrEqual(t, j.Double(), 0.0)
+				energy += j.Double()
+			}
+		}
+	}
+	require.Greater(t, len(gpu), 100)
+	require.Greater(t, float64(joined), 0.9*float64(len(gpu)), "spans with samples around them")
+	require.Positive(t, derived)
+
+	// The parts of outermost spans can never be more than the device took in all, which the receiver counted by itself.
+	total := lastSum(t, filepath.Join(dir, "metrics.json"), semconv.HWEnergyName)
+	require.Positive(t, energy)
+	require.LessOrEqual(t, energy, total)
+	require.Greater(t, energy, 0.3*total, "a device that is busy most of the time")
+
+	names := countMetrics(t, filepath.Join(dir, "metrics.json"))
+	for _, name := range []string{semconv.HWPowerName, semconv.HWEnergyName, semconv.GPUOperationDurationName, semconv.GPUStepDurationName} {
+		require.Contains(t, names, name)
+	}
+	trace, err := os.ReadFile(filepath.Join(dir, "trace.json"))
+	require.NoError(t, err)
+	require.True(t, json.Valid(trace))
+}
+
+// lastSum is the newest value of a cumulative sum with one series.
+func lastSum(t *testing.T, path, name string) float64 {
+	t.Helper()
+	last := 0.0
+	var u pmetric.JSONUnmarshaler
+	lines(t, path, func(line []byte) {
+		md, err := u.UnmarshalMetrics(line)
+		require.NoError(t, err)
+		for _, rm := range md.ResourceMetrics().All() {
+			for _, sm := range rm.ScopeMetrics().All() {
+				for _, m := range sm.Metrics().All() {
+					if m.Name() == name {
+						last = m.Sum().DataPoints().At(m.Sum().DataPoints().Len() - 1).DoubleValue()
+					}
+				}
+			}
+		}
+	})
+	return last
+}
+
+func TestDemoEndsCleanlyWhenInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, os.Environ(), "demo", "--duration", "5m", "--out", dir)
+	require.Eventually(t, func() bool {
+		info, err := os.Stat(filepath.Join(dir, "spans.json"))
+		return err == nil && info.Size() > 0
+	}, 30*time.Second, 50*time.Millisecond)
+	require.Zero(t, p.interrupt(t), p.stderr.String())
+	require.Empty(t, p.stderr.String())
+	trace, err := os.ReadFile(filepath.Join(dir, "trace.json"))
+	require.NoError(t, err)
+	require.True(t, json.Valid(trace))
+	spans := 0
+	eachSpan(t, filepath.Join(dir, "spans.json"), func(ptrace.ResourceSpans, ptrace.Span) { spans++ })
+	require.Positive(t, spans)
+}
+
+func TestDemoNamesWhatItCannotUse(t *testing.T) {
+	_, _, err := inProcess(t, "demo", "--duration", "-1s", "--out", t.TempDir())
+	require.ErrorContains(t, err, "must be positive, found -1s")
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, _, err = inProcess(t, "demo", "--duration", "1s", "--out", file)
+	require.ErrorContains(t, err, file)
+}
+
+func TestARecordingIsPlayedBack(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "device.gpurec")
+	stdout, _, err := inProcess(t, "record", "--source", "simulated", "--duration", "1s", "--interval", "20ms", "--out", file)
+	require.NoError(t, err)
+	require.Contains(t, stdout, "1 devices from simulated")
+	out := filepath.Join(t.TempDir(), "metrics.json")
+	p := start(t, os.Environ(), "--config", "yaml:"+
+		"receivers: {gpu: {source: replay, collection_interval: 200ms, replay: {file: \""+file+"\"}}}\n"+
+		"exporters: {file: {path: \""+out+"\"}}\n"+
+		"service: {telemetry: {metrics: {level: none}}, pipelines: {metrics: {receivers: [gpu], exporters: [file]}}}\n")
+	require.Eventually(t, func() bool {
+		info, err := os.Stat(out)
+		return err == nil && info.Size() > 0
+	}, 20*time.Second, 50*time.Millisecond, "%s", &p.stderr)
+	require.Zero(t, p.interrupt(t))
+	require.Contains(t, countMetrics(t, out), semconv.HWPowerName)
+}
