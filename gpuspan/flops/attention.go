@@ -1,0 +1,105 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package flops
+
+import "github.com/otelgpu/otelgpu/gpuspan"
+
+// Mask says which keys a query attends to.
+type Mask uint8
+
+// Masks.
+const (
+	Full Mask = iota // every key
+	// Causal lets each query see the keys up to its own position, the last query being at the last key. Exactly those
+	// pairs count: q·k − q(q−1)/2. Papers that halve the full count (FlashAttention) are below that by q/2 pairs of a
+	// square; those that do not halve it (PaLM, Megatron-LM) count Full.
+	Causal
+)
+
+// AttentionShape is scaled dot-product attention softmax(Q·Kᵀ/√d)·V of many heads.
+type AttentionShape struct {
+	Batch    int
+	Heads    int // of queries
+	KVHeads  int // of keys and values, for grouped-query (GQA) and multi-query attention; 0 means Heads
+	Queries  int // query positions
+	Keys     int // key positions; those before the first query are a cache
+	HeadDim  int
+	ValueDim int // 0 means HeadDim
+	Mask     Mask
+}
+
+// Attention is the forward pass with as many key heads as query heads: 4·batch·heads·pairs·headDim, where pairs is
+// queries·keys less what the mask hides.
+func Attention(batch, heads, queries, keys, headDim int, m Mask, p gpuspan.Precision) gpuspan.Work {
+	return AttentionShape{Batch: batch, Heads: heads, Queries: queries, Keys: keys, HeadDim: headDim, Mask: m}.Forward(p)
+}
+
+// Pairs is the number of (query, key) pairs of one head that are computed.
+func (a AttentionShape) Pairs() float64 {
+	q, k := float64(a.Queries), float64(a.Keys)
+	if a.Mask != Causal {
+		return q * k
+	}
+	if a.Queries > a.Keys { // the first queries stand before every key
+		q = k
+	}
+	return q*k - q*(q-1)/2
+}
+
+// Forward counts the two matrix products, 2·pairs·HeadDim and 2·pairs·ValueDim for each head. The softmax between
+// them is left out, as in FlashAttention's figures and torch.utils.flop_counter; Softmax counts it. Grouped queries
+// change the bytes only: each key and value head is read once.
+func (a AttentionShape) Forward(p gpuspan.Precision) gpuspan.Work {
+	if a.invalid() {
+		return gpuspan.Work{}
+	}
+	d, v := float64(a.HeadDim), float64(a.valueDim())
+	heads := float64(a.Batch) * float64(a.Heads)
+	q, k, o := a.elements()
+	return work(2*heads*a.Pairs()*(d+v), q+k, o, p)
+}
+
+// Backward counts the gradients of Q, K and V: four matrix products, 2 × Forward. With recompute the scores are
+// computed again from Q and K, as FlashAttention does, which makes five: 2.5 × Forward when ValueDim is HeadDim. Use it
+// without recompute for model FLOPs (MFU), with it for what the device did.
+func (a AttentionShape) Backward(p gpuspan.Precision, recompute bool) gpuspan.Work {
+	if a.invalid() {
+		return gpuspan.Work{}
+	}
+	d, v := float64(a.HeadDim), float64(a.valueDim())
+	products := 2*d + 2*v // dQ = dS·K, dK = dSᵀ·Q; dV = Pᵀ·dO, dP = dO·Vᵀ
+	if recompute {
+		products += d
+	}
+	heads := float64(a.Batch) * float64(a.Heads)
+	q, k, o := a.elements()
+	return work(2*heads*a.Pairs()*products, q+k+2*o, q+k, p) // reads Q, K, V, O, dO; writes dQ, dK, dV
+}
+
+// elements are those of Q, of K and V, and of the output.
+func (a AttentionShape) elements() (q, kv, o float64) {
+	b, h, d, v := float64(a.Batch), float64(a.Heads), float64(a.HeadDim), float64(a.valueDim())
+	q = b * h * float64(a.Queries) * d
+	kv = b * float64(a.kvHeads()) * float64(a.Keys) * (d + v)
+	o = b * h * float64(a.Queries) * v
+	return q, kv, o
+}
+
+func (a AttentionShape) kvHeads() int {
+	if a.KVHeads == 0 {
+		return a.Heads
+	}
+	return a.KVHeads
+}
+
+func (a AttentionShape) valueDim() int {
+	if a.ValueDim == 0 {
+		return a.HeadDim
+	}
+	return a.ValueDim
+}
+
+func (a AttentionShape) invalid() bool {
+	return invalid(a.Batch, a.Heads, a.KVHeads, a.Queries, a.Keys, a.HeadDim, a.ValueDim)
+}

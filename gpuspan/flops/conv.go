@@ -1,0 +1,153 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package flops
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+)
+
+// Conv is a convolution over one to three spatial dimensions, with the parameters of torch.nn.Conv1d to Conv3d and
+// ConvTranspose1d to 3d. Slices have one entry for each spatial dimension; nil means all 1 (Stride, Dilation) or all
+// 0 (Padding, OutputPadding).
+type Conv struct {
+	Batch         int
+	In, Out       int   // channels
+	Input         []int // spatial size of the input
+	Kernel        []int
+	Stride        []int
+	Padding       []int // on both sides
+	Dilation      []int
+	Groups        int // 0 means 1
+	Transposed    bool
+	OutputPadding []int // of transposed ones
+	Bias          bool
+}
+
+// Output is the spatial size of the output, as torch.nn defines it:
+//
+//	convolution  (input + 2·padding − dilation·(kernel − 1) − 1) / stride + 1, rounded down
+//	transposed   (input − 1)·stride − 2·padding + dilation·(kernel − 1) + output padding + 1
+func (c Conv) Output() ([]int, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	out := make([]int, len(c.Input))
+	for i := range c.Input {
+		s, d, pad := at(c.Stride, i, 1), at(c.Dilation, i, 1), at(c.Padding, i, 0)
+		reach := d*(c.Kernel[i]-1) + 1
+		if c.Transposed {
+			out[i] = (c.Input[i]-1)*s - 2*pad + reach + at(c.OutputPadding, i, 0)
+		} else if span := c.Input[i] + 2*pad - reach; span >= 0 {
+			out[i] = span/s + 1
+		}
+		if out[i] <= 0 {
+			return nil, fmt.Errorf("convolution has no output in dimension %d: input %d, kernel %d, stride %d, padding %d, dilation %d", i, c.Input[i], c.Kernel[i], s, pad, d)
+		}
+	}
+	return out, nil
+}
+
+// Forward counts the direct algorithm: one multiply-add for each output position (input position of a transposed
+// convolution), kernel position, input channel of the group, and output channel. Positions in the padding count,
+// as in torch.utils.flop_counter and fvcore; FFT and Winograd algorithms do fewer. It allocates.
+func (c Conv) Forward(p gpuspan.Precision) (gpuspan.Work, error) {
+	out, err := c.Output()
+	if err != nil {
+		return gpuspan.Work{}, err
+	}
+	in, outs := product(c.Input), product(out)
+	w := work(2*c.multiplyAdds(out), float64(c.Batch)*float64(c.In)*in+c.weights(), float64(c.Batch)*float64(c.Out)*outs, p)
+	if c.Bias {
+		w.FLOPs += float64(c.Batch) * float64(c.Out) * outs
+		w.Read += whole(float64(c.Out) * ElementSize(p))
+	}
+	return w, nil
+}
+
+// Backward counts the gradients with respect to the input and to the weights: each is as many multiply-adds as
+// Forward, with the additions of the bias's gradient. The first layer of a network needs no gradient of its input:
+// set input to false. It allocates.
+func (c Conv) Backward(p gpuspan.Precision, input bool) (gpuspan.Work, error) {
+	out, err := c.Output()
+	if err != nil {
+		return gpuspan.Work{}, err
+	}
+	x := float64(c.Batch) * float64(c.In) * product(c.Input)
+	y := float64(c.Batch) * float64(c.Out) * product(out)
+	w := work(2*c.multiplyAdds(out), x+y, c.weights(), p)
+	if input {
+		w = Sum(w, work(2*c.multiplyAdds(out), y+c.weights(), x, p))
+	}
+	if c.Bias {
+		w.FLOPs += y - float64(c.Out) // a sum of n values is n−1 additions
+		w.Written += whole(float64(c.Out) * ElementSize(p))
+	}
+	return w, nil
+}
+
+func (c Conv) multiplyAdds(out []int) float64 {
+	positions := product(out)
+	if c.Transposed {
+		positions = product(c.Input)
+	}
+	return float64(c.Batch) * positions * c.weights()
+}
+
+// weights is the number of elements of the kernel tensor. Each output channel sees the input channels of its group.
+func (c Conv) weights() float64 {
+	return float64(c.In) * float64(c.Out) / float64(max(c.Groups, 1)) * product(c.Kernel)
+}
+
+func (c Conv) check() error {
+	var errs []error
+	n := len(c.Input)
+	if n < 1 || n > 3 {
+		errs = append(errs, fmt.Errorf("convolution needs 1 to 3 spatial dimensions, found %d", n))
+	}
+	if len(c.Kernel) != n {
+		errs = append(errs, fmt.Errorf("convolution has %d spatial dimensions and a kernel of %d", n, len(c.Kernel)))
+	}
+	for _, s := range []struct {
+		name string
+		v    []int
+		min  int
+	}{
+		{"input", c.Input, 1}, {"kernel", c.Kernel, 1}, {"stride", c.Stride, 1}, {"dilation", c.Dilation, 1},
+		{"padding", c.Padding, 0}, {"output padding", c.OutputPadding, 0},
+	} {
+		if s.v != nil && len(s.v) != n && s.name != "kernel" {
+			errs = append(errs, fmt.Errorf("convolution has %d spatial dimensions and %s for %d", n, s.name, len(s.v)))
+		}
+		for _, v := range s.v {
+			if v < s.min {
+				errs = append(errs, fmt.Errorf("convolution's %s must be at least %d, found %d", s.name, s.min, v))
+			}
+		}
+	}
+	if g := max(c.Groups, 1); c.Groups < 0 || c.In%g != 0 || c.Out%g != 0 {
+		errs = append(errs, fmt.Errorf("convolution's channels %d and %d do not divide into %d groups", c.In, c.Out, c.Groups))
+	}
+	if c.Batch < 0 || c.In < 0 || c.Out < 0 {
+		errs = append(errs, fmt.Errorf("convolution's batch and channels must be non-negative, found %d, %d and %d", c.Batch, c.In, c.Out))
+	}
+	return errors.Join(errs...)
+}
+
+func at(v []int, i, otherwise int) int {
+	if v == nil {
+		return otherwise
+	}
+	return v[i]
+}
+
+func product(v []int) float64 {
+	p := 1.0
+	for _, x := range v {
+		p *= float64(x)
+	}
+	return p
+}

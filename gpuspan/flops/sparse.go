@@ -1,0 +1,56 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package flops
+
+import "github.com/otelgpu/otelgpu/gpuspan"
+
+// Format is how a sparse matrix is stored.
+type Format uint8
+
+// Formats.
+const (
+	CSR Format = iota // column index of each value, and where each row begins
+	COO               // row and column index of each value
+)
+
+// Sparse is a matrix of which only NonZeros values are stored.
+type Sparse struct {
+	Rows, Cols int
+	NonZeros   int
+	Format     Format
+	IndexSize  int // bytes of an index; 0 means 4
+}
+
+// MulVector is y = A·x: a multiply-add for each stored value, 2·nnz, as SpMV benchmarks count (Williams et al., SC 2007).
+// x is read once, as far as there are values for it.
+func (s Sparse) MulVector(p gpuspan.Precision) gpuspan.Work { return s.MulMatrix(1, p) }
+
+// MulMatrix is C = A·B with a dense B of n columns: 2·nnz·n.
+func (s Sparse) MulMatrix(n int, p gpuspan.Precision) gpuspan.Work {
+	if invalid(s.Rows, s.Cols, s.NonZeros, s.IndexSize, n) || s.Format > COO {
+		return gpuspan.Work{}
+	}
+	size, index := ElementSize(p), float64(s.IndexSize)
+	if index == 0 {
+		index = 4
+	}
+	nnz := float64(s.NonZeros)
+	indices := nnz + float64(s.Rows) + 1
+	if s.Format == COO {
+		indices = 2 * nnz
+	}
+	columns := float64(min(s.Cols, s.NonZeros))
+	return bytes(2*nnz*float64(n), nnz*size+indices*index+columns*float64(n)*size, float64(s.Rows)*float64(n)*size, p)
+}
+
+// Structured24 is C = A·B where A, of m×k, holds two values of every four: m·n·k operations, half of the dense
+// product. Vendors quote twice the dense peak for it and twice these operations; the ratio is the same. Each stored
+// value has a position of two bits. k must be divisible by 4, otherwise the zero Work is returned.
+func Structured24(m, n, k int, p gpuspan.Precision) gpuspan.Work {
+	if invalid(m, n, k) || k%4 != 0 {
+		return gpuspan.Work{}
+	}
+	x, y, z, size := float64(m), float64(n), float64(k), ElementSize(p)
+	return bytes(x*y*z, x*z/2*size+x*z/2*2/8+z*y*size, x*y*size, p)
+}

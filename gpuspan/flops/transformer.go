@@ -1,0 +1,190 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package flops
+
+import "github.com/otelgpu/otelgpu/gpuspan"
+
+// Transformer is a decoder-only language model, of which each layer is attention and a feed-forward network.
+type Transformer struct {
+	Layers  int
+	Hidden  int  // width of the residual stream
+	Heads   int  // query heads
+	KVHeads int  // key and value heads; 0 means Heads
+	HeadDim int  // 0 means Hidden / Heads
+	FFN     int  // inner width of the feed-forward network (of one expert)
+	Gated   bool // three matrices (SwiGLU, GeGLU) instead of two
+	Vocab   int
+	Tied    bool // the output layer is the embedding table
+
+	Experts       int // feed-forward networks of a mixture; 0 or 1: no mixture
+	ActiveExperts int // of them, those that each token passes through; 0 means 1
+
+	Bias      bool // every projection, and the normalisation, has a bias
+	Positions int  // learned position embeddings; 0: none (rotary)
+
+	Mask Mask // Full by default, as PaLM and Megatron-LM count; Causal counts what is computed
+}
+
+func (t Transformer) headDim() int {
+	if t.HeadDim == 0 && t.Heads > 0 {
+		return t.Hidden / t.Heads
+	}
+	return t.HeadDim
+}
+
+func (t Transformer) kvHeads() int {
+	if t.KVHeads == 0 {
+		return t.Heads
+	}
+	return t.KVHeads
+}
+
+// attention is the number of weights of the four projections of a layer.
+func (t Transformer) attention() float64 {
+	h, d := float64(t.Hidden), float64(t.headDim())
+	return h * d * (2*float64(t.Heads) + 2*float64(t.kvHeads()))
+}
+
+// expert is the number of weights of one feed-forward network.
+func (t Transformer) expert() float64 {
+	n := 2.0
+	if t.Gated {
+		n = 3
+	}
+	return n * float64(t.Hidden) * float64(t.FFN)
+}
+
+func (t Transformer) experts() (all, active, router float64) {
+	if t.Experts <= 1 {
+		return 1, 1, 0
+	}
+	return float64(t.Experts), float64(max(t.ActiveExperts, 1)), float64(t.Hidden) * float64(t.Experts)
+}
+
+// Parameters is the number of weights: everything, and those that one token uses (of a mixture of experts). Embedding
+// tables count once when tied.
+func (t Transformer) Parameters() (all, active float64) {
+	n, a, router := t.experts()
+	h, d := float64(t.Hidden), float64(t.headDim())
+	norms, biases, mlpBias := 2*h, 0.0, 0.0
+	if t.Bias {
+		norms *= 2
+		biases = d*(float64(t.Heads)+2*float64(t.kvHeads())) + h
+		mlpBias = float64(t.FFN) + h
+		if t.Gated {
+			mlpBias += float64(t.FFN)
+		}
+	}
+	embeddings := float64(t.Vocab)*h + float64(t.Positions)*h
+	if !t.Tied {
+		embeddings += float64(t.Vocab) * h
+	}
+	rest := embeddings + norms/2 // the last normalisation
+	layer := func(experts float64) float64 {
+		return t.attention() + experts*(t.expert()+mlpBias) + router + norms + biases
+	}
+	l := float64(t.Layers)
+	return l*layer(n) + rest, l*layer(a) + rest
+}
+
+// matrices is the number of weights that one token is multiplied with: projections, active experts, router, and the
+// output layer. Looking up an embedding multiplies nothing.
+func (t Transformer) matrices() float64 {
+	_, a, router := t.experts()
+	return float64(t.Layers)*(t.attention()+a*t.expert()+router) + float64(t.Vocab)*float64(t.Hidden)
+}
+
+// SixND is 6 × active parameters × tokens, the rule of thumb for a training step (Kaplan et al. 2020, Hoffmann et al.
+// 2022): two operations for each weight and token forward, four backward. It leaves attention scores out and counts
+// embedding tables as if they were multiplied.
+func (t Transformer) SixND(tokens int, p gpuspan.Precision) gpuspan.Work {
+	if invalid(tokens) || t.invalid() {
+		return gpuspan.Work{}
+	}
+	_, active := t.Parameters()
+	return gpuspan.Work{FLOPs: 6 * active * float64(tokens), Items: int64(tokens), Precision: p}
+}
+
+// TrainStep counts the matrix products of one step on batch sequences of seq tokens: forward 2 × weights × tokens and
+// 4·Heads·HeadDim for each pair of positions, backward twice that. For a GPT of width h with 4h in between and no
+// mask that is 72·B·s·l·h²·(1 + s/6h + V/12lh) (Narayanan et al., SC 2021, without recomputation). With recompute the forward
+// pass of the layers, not of the output layer, is done again: what the device does, not model FLOPs. Normalisation,
+// activations and the optimizer are left out, as there; they are below 1 %. Bytes are not stated: they depend on
+// what is kept.
+func (t Transformer) TrainStep(batch, seq int, recompute bool, p gpuspan.Precision) gpuspan.Work {
+	if invalid(batch, seq) || t.invalid() {
+		return gpuspan.Work{}
+	}
+	tokens := float64(batch) * float64(seq)
+	output := 2 * float64(t.Vocab) * float64(t.Hidden) * tokens
+	forward := 2*t.matrices()*tokens + t.scores(batch, seq, seq)
+	total := 3 * forward
+	if recompute {
+		total += forward - output
+	}
+	return gpuspan.Work{FLOPs: total, Items: int64(batch) * int64(seq), Precision: p}
+}
+
+// scores is the attention of all layers.
+func (t Transformer) scores(batch, queries, keys int) float64 {
+	a := AttentionShape{Batch: batch, Heads: t.Heads, Queries: queries, Keys: keys, HeadDim: t.headDim(), Mask: t.Mask}
+	return float64(t.Layers) * a.Forward(gpuspan.PrecisionUnset).FLOPs
+}
+
+// Prefill counts processing batch prompts of seq tokens each: 2 × weights × tokens and the attention among them; the
+// output layer for the last token of each only. It reads every weight once and writes the keys and values; of a
+// mixture all experts are read, as many tokens use them all. Items are tokens.
+func (t Transformer) Prefill(batch, seq int, p gpuspan.Precision) gpuspan.Work {
+	if invalid(batch, seq) || t.invalid() {
+		return gpuspan.Work{}
+	}
+	tokens := float64(batch) * float64(seq)
+	output := float64(t.Vocab) * float64(t.Hidden)
+	ops := 2*(t.matrices()-output)*tokens + 2*output*float64(batch) + t.scores(batch, seq, seq)
+	w := work(ops, t.weights(tokens), t.cache(tokens), p)
+	w.Items = int64(batch) * int64(seq)
+	return w
+}
+
+// Decode counts generating one token for each of batch sequences that have context tokens already: 2 × weights × batch
+// and attention to context + 1 keys. It reads the weights once (of a mixture, as many experts as the batch can use),
+// and the cached keys and values of every sequence: for small batches that, not the operations, is what takes time.
+// Items are tokens.
+func (t Transformer) Decode(batch, context int, p gpuspan.Precision) gpuspan.Work {
+	if invalid(batch, context) || t.invalid() {
+		return gpuspan.Work{}
+	}
+	b := float64(batch)
+	full := t
+	full.Mask = Full // one query at the end sees everything
+	ops := 2*t.matrices()*b + full.scores(batch, 1, context+1)
+	w := work(ops, t.weights(b)+t.cache(b*float64(context)), t.cache(b), p)
+	w.Items = int64(batch)
+	return w
+}
+
+// weights are the elements read for a number of tokens.
+func (t Transformer) weights(tokens float64) float64 {
+	n, a, router := t.experts()
+	used := min(n, a*tokens)
+	return float64(t.Layers)*(t.attention()+used*t.expert()+router) + float64(t.Vocab)*float64(t.Hidden)
+}
+
+// cache are the elements of keys and values of a number of tokens.
+func (t Transformer) cache(tokens float64) float64 {
+	return 2 * float64(t.Layers) * float64(t.kvHeads()) * float64(t.headDim()) * tokens
+}
+
+// CacheSize is the size in bytes of the keys and values of a number of tokens.
+func (t Transformer) CacheSize(tokens int, p gpuspan.Precision) int64 {
+	if invalid(tokens) || t.invalid() {
+		return 0
+	}
+	return whole(t.cache(float64(tokens)) * ElementSize(p))
+}
+
+func (t Transformer) invalid() bool {
+	return invalid(t.Layers, t.Hidden, t.Heads, t.KVHeads, t.HeadDim, t.FFN, t.Vocab, t.Experts, t.ActiveExperts, t.Positions) ||
+		t.Experts > 0 && t.ActiveExperts > t.Experts
+}
