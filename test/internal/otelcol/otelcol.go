@@ -16,9 +16,13 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// Build compiles the distribution, with the versions of its own module, into a directory of the test.
+// Build compiles the distribution, with the versions of its own module, into a directory of the test. The environment
+// variable OTELGPU_BINARY names a binary to test instead, such as a released one.
 func Build(t *testing.T) string {
 	t.Helper()
+	if path := os.Getenv("OTELGPU_BINARY"); path != "" {
+		return path
+	}
 	path := filepath.Join(t.TempDir(), "otelcol-gpu")
 	root, err := filepath.Abs(filepath.Join("..", "cmd", "otelcol-gpu"))
 	require.NoError(t, err)
