@@ -59,11 +59,17 @@ func (fn Func) Call2(a, b uintptr) int32 {
 	return r
 }
 
+// CallPointer is Call for a function that returns a pointer or 64 bits.
+func (f *Frame) CallPointer(fn Func, n int) uintptr { return call(uintptr(fn), f.Args[:n]) }
+
+// CallPointer is Call for a function that returns a pointer or 64 bits.
+func (fn Func) CallPointer(args []uintptr) uintptr { return call(uintptr(fn), args) }
+
 // Pointer1 calls fn with one argument; the function returns a pointer.
 func (fn Func) Pointer1(a uintptr) uintptr {
 	f := NewFrame()
 	f.Args[0] = a
-	r := call(uintptr(fn), f.Args[:1])
+	r := f.CallPointer(fn, 1)
 	f.Free()
 	return r
 }

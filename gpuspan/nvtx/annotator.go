@@ -1,0 +1,107 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvtx
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"sync"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+)
+
+var _ gpuspan.Annotator = (*Annotator)(nil)
+
+// Annotator makes a range of each section. A nil Annotator does nothing.
+type Annotator struct {
+	client *client
+	domain *Domain // nil without a tool
+	ids    IDs
+	ops    sync.Map // *gpuspan.Operation → operation
+}
+
+// operation is what the tool knows of an operation.
+type operation struct {
+	text     String
+	category uint32
+}
+
+// Open attaches to the tool that the environment variable NVTX_INJECTION64_PATH (or [WithLibrary]) names. Without one it returns an
+// Annotator that does nothing, and no error: that is the normal case outside of a profiler. With one that cannot be loaded, is
+// no NVTX tool or refuses, it returns such an Annotator and an error that says so.
+func Open(opts ...Option) (*Annotator, error) {
+	c := config{domain: "gpuspan"}
+	for _, o := range opts {
+		o.apply(&c)
+	}
+	cl, err := attach(c.library)
+	if err != nil || cl == nil {
+		return &Annotator{}, err
+	}
+	return &Annotator{client: cl, domain: newDomain(cl, c.domain), ids: c.ids}, nil
+}
+
+// Enabled reports whether a tool listens.
+func (a *Annotator) Enabled() bool { return a != nil && a.domain != nil }
+
+// Domain makes a further domain for annotations of the application's own; nil, which does nothing, without a tool.
+func (a *Annotator) Domain(name string) *Domain {
+	if a == nil || a.client == nil {
+		return nil
+	}
+	return newDomain(a.client, name)
+}
+
+// RangeStart begins the range of a section.
+func (a *Annotator) RangeStart(o *gpuspan.Operation, parent trace.SpanContext) uint64 {
+	if a == nil || a.domain == nil {
+		return 0
+	}
+	op, ok := a.ops.Load(o)
+	if !ok {
+		op = a.register(o)
+	}
+	known := op.(*operation)
+	e := newEvent(known.category)
+	switch {
+	case a.ids == IDsInMessage && parent.IsSampled() && parent.IsValid():
+		e.ascii(appendIDs(append(e.start(), known.text.text...), parent))
+	case known.text.handle == 0:
+		e.ascii(append(e.start(), known.text.text...))
+	default:
+		e.registered(known.text.handle)
+	}
+	if a.ids == IDsInPayload && parent.HasSpanID() {
+		id := parent.SpanID()
+		e.payloadType, e.payload = payloadUint64, binary.BigEndian.Uint64(id[:])
+	}
+	id := a.domain.startEvent(e)
+	e.free()
+	return id
+}
+
+// maxName leaves room for both ids in a text.
+const maxName = maxText - len(" trace_id= span_id=") - 32 - 16
+
+func appendIDs(b []byte, sc trace.SpanContext) []byte {
+	b = b[:min(len(b), maxName)]
+	traceID, spanID := sc.TraceID(), sc.SpanID()
+	b = hex.AppendEncode(append(b, " trace_id="...), traceID[:])
+	return hex.AppendEncode(append(b, " span_id="...), spanID[:])
+}
+
+// register makes an operation known at its first section. Operations are few and live as long as the process.
+func (a *Annotator) register(o *gpuspan.Operation) any {
+	op, _ := a.ops.LoadOrStore(o, &operation{text: a.domain.Register(o.Name()), category: a.domain.Category(o.Info().Category)})
+	return op
+}
+
+// RangeEnd ends a range.
+func (a *Annotator) RangeEnd(id uint64) {
+	if a != nil {
+		a.domain.End(id)
+	}
+}

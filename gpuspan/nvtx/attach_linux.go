@@ -1,0 +1,156 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && (amd64 || arm64)
+
+package nvtx
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+)
+
+// envLibrary is the variable that every NVTX client reads.
+const envLibrary = "NVTX_INJECTION64_PATH"
+
+// Numbers of the NVTX v3 interface.
+const (
+	version = 3
+
+	tableCallbacks = 1 // what getExportTable is asked for
+	tableVersion   = 3
+
+	moduleCore  = 1
+	moduleCore2 = 5
+	entries     = 16 // of either module's table, the first being unused
+
+	domainMarkEx        = 1 // entries of CORE2
+	domainRangeStartEx  = 2
+	domainRangeEnd      = 3
+	domainRangePushEx   = 4
+	domainRangePop      = 5
+	domainNameCategory  = 8
+	domainRegisterStr   = 10
+	domainCreate        = 12
+	initializeInjection = "InitializeInjectionNvtx2"
+)
+
+// module is a function table in NVTX's form: pointers to slots, into which the tool writes its functions. The memory
+// belongs to Go, does not move, and is kept for ever, since the tool may write to it at any time.
+type module struct {
+	slots [entries]uintptr
+	table [entries + 1]uintptr // table[i] is the address of slots[i]; nil first and last
+}
+
+func (m *module) init() {
+	for i := 1; i < entries; i++ {
+		m.table[i] = uintptr(unsafe.Pointer(&m.slots[i]))
+	}
+}
+
+// client is one attachment to a tool.
+type client struct {
+	core, core2 module
+
+	callbacks struct{ size, getTable uintptr }
+	version   struct {
+		size       uintptr
+		version    uint32
+		_          uint32
+		setVersion uintptr
+	}
+	toolVersion uint32
+}
+
+var (
+	attachMu sync.Mutex
+	clients  = map[string]*client{}
+	// current is whom the callbacks serve. NVTX's callbacks carry no context; tools ask while they are initialised.
+	current *client
+
+	callbacksOnce                           sync.Once
+	getExportTable, getTable, setInjVersion uintptr
+)
+
+// attach loads a tool and lets it fill in a client's tables. nil without error: no tool is named.
+func attach(path string) (*client, error) {
+	if path == "" {
+		path = os.Getenv(envLibrary)
+	}
+	if path == "" {
+		return nil, nil
+	}
+	attachMu.Lock()
+	defer attachMu.Unlock()
+	if c, ok := clients[path]; ok {
+		return c, nil
+	}
+	lib, err := dl.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot load the NVTX tool (%s): %w", envLibrary, err)
+	}
+	start := lib.Lookup(initializeInjection)
+	if start == 0 {
+		return nil, fmt.Errorf("cannot attach the NVTX tool %s: it lacks %s", path, initializeInjection)
+	}
+	callbacksOnce.Do(makeCallbacks)
+	c := &client{}
+	c.core.init()
+	c.core2.init()
+	c.callbacks.size, c.callbacks.getTable = unsafe.Sizeof(c.callbacks), getTable
+	c.version.size, c.version.version, c.version.setVersion = unsafe.Sizeof(c.version), version, setInjVersion
+	current = c
+	clients[path] = c // also when it is refused: the tool has seen the tables
+	if start.Call1(getExportTable) == 0 {
+		c.core2.slots = [entries]uintptr{}
+		return nil, errors.New("cannot attach the NVTX tool " + path + ": it refused")
+	}
+	return c, nil
+}
+
+// makeCallbacks makes the three C functions that tools call; they are never freed, so there is one set for all clients.
+func makeCallbacks() {
+	getExportTable = purego.NewCallback(func(id uint32) uintptr {
+		switch id {
+		case tableCallbacks:
+			return uintptr(unsafe.Pointer(&current.callbacks))
+		case tableVersion:
+			return uintptr(unsafe.Pointer(&current.version))
+		}
+		return 0
+	})
+	getTable = purego.NewCallback(func(id int32, table *uintptr, size *uint32) int32 {
+		var m *module
+		switch id {
+		case moduleCore:
+			m = &current.core
+		case moduleCore2:
+			m = &current.core2
+		default:
+			return 0
+		}
+		if table != nil {
+			*table = uintptr(unsafe.Pointer(&m.table[0]))
+		}
+		if size != nil {
+			*size = entries
+		}
+		return 1
+	})
+	setInjVersion = purego.NewCallback(func(v uint32) { current.toolVersion = v })
+}
+
+func (c *client) fn(i int) dl.Func {
+	if c == nil {
+		return 0
+	}
+	return dl.Func(atomic.LoadUintptr(&c.core2.slots[i]))
+}

@@ -1,0 +1,25 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !(linux && (amd64 || arm64))
+
+package nvtx
+
+import "github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+
+const (
+	domainMarkEx = iota
+	domainRangeStartEx
+	domainRangeEnd
+	domainRangePushEx
+	domainRangePop
+	domainNameCategory
+	domainRegisterStr
+	domainCreate
+)
+
+type client struct{}
+
+func attach(string) (*client, error) { return nil, nil }
+
+func (c *client) fn(int) dl.Func { return 0 }

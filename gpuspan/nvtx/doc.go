@@ -1,0 +1,34 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nvtx shows gpuspan's sections to NVIDIA's profilers as NVTX ranges, without cgo.
+//
+//	ranges, err := nvtx.Open() // nothing happens unless a profiler is attached
+//	prof, err := gpuspan.New(backend, gpuspan.WithAnnotator(ranges))
+//
+// Under Nsight Systems (`nsys profile -t cuda,nvtx ./service`) each section is then a range of the domain `gpuspan`, named
+// after its operation, in the operation's category, and it carries the trace and span ids of its parent: in the timeline of
+// one the other can be found. By default the ids stand in the text (`decode trace_id=… span_id=…`); [WithIDs] moves the span
+// id into the payload, which keeps the texts few and the profiler's summaries by name useful.
+//
+// # Protocol
+//
+// The application is what NVTX calls a client: it loads the library that the environment variable NVTX_INJECTION64_PATH names,
+// calls its InitializeInjectionNvtx2 with a function that hands out tables, and the tool writes its own functions into
+// these tables (NVTX v3, module tables CORE and CORE2, event attributes of 48 bytes). This package does so in Go, once
+// per process and library, the first time that [Open] is called. Other NVTX clients of the process, of C libraries for instance,
+// attach on their own and are not disturbed.
+//
+// # Threads
+//
+// Push/pop ranges nest per OS thread, and goroutines change threads; so sections use start/end ranges, which
+// may end on any thread. [Domain.Push] and [Domain.Pop] exist for code under runtime.LockOSThread.
+//
+// # Costs
+//
+// Without a tool RangeStart and RangeEnd are a nil check each. With one they are one C call each, without allocation.
+// The strings and categories of operations are registered once. Some container images point NVTX_INJECTION64_PATH at libcupti, which then
+// takes CUPTI's only subscription: leave the package out, or unset the variable, if another tool needs that.
+//
+// Only 64-bit Linux is supported; elsewhere everything compiles and does nothing.
+package nvtx
