@@ -1,0 +1,202 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuderiveprocessor
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/semconvtest"
+)
+
+// node is a span of a test: id 1 is the step; times in ms after the step's start.
+type node struct {
+	id, parent byte
+	start, end int
+	a          attrs
+}
+
+const epoch = 1_700_000_000_000_000_000
+
+func put(t testing.TB, td ptrace.Traces, n node) {
+	t.Helper()
+	s := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	s.SetTraceID(pcommon.TraceID{1})
+	s.SetSpanID(pcommon.SpanID{n.id})
+	if n.parent > 0 {
+		s.SetParentSpanID(pcommon.SpanID{n.parent})
+	}
+	s.SetStartTimestamp(pcommon.Timestamp(epoch + n.start*1_000_000))
+	s.SetEndTimestamp(pcommon.Timestamp(epoch + n.end*1_000_000))
+	require.NoError(t, s.Attributes().FromRaw(n.a))
+}
+
+func section(category string, more attrs) attrs {
+	a := with(attrs{"gpu.operation.type": "section", "gpu.flop.precision": "bf16"}, more)
+	if category != "" {
+		a["gpu.operation.category"] = category
+	}
+	return a
+}
+
+// A step of 100 ms. Data 0 to 20. Forward 20 to 50 declares 3e12 FLOP, and its inner kernel's 1e12 are part of those. Backward 50 to 90 declares
+// none itself; below it two sections of 2e12 and 4e12. Its communication 80 to 95 hangs below a host span.
+var stepTree = []node{
+	{1, 0, 0, 100, attrs{"gpu.operation.type": "step", "hw.model": "NVIDIA H200", "gpu.step.items": 64}},
+	{2, 1, 0, 20, section("data", nil)},
+	{3, 1, 20, 50, section("forward", attrs{"gpu.flop.count": 3e12})},
+	{4, 3, 25, 35, section("", attrs{"gpu.flop.count": 1e12})},
+	{5, 1, 50, 90, section("backward", nil)},
+	{6, 5, 50, 60, section("", attrs{"gpu.flop.count": 2e12})},
+	{7, 5, 60, 90, section("", attrs{"gpu.flop.count": 4e12})},
+	{8, 1, 70, 72, attrs{"http.request.method": "POST"}},
+	{9, 8, 80, 95, attrs{"gpu.operation.type": "collective"}},
+}
+
+var stepWant = attrs{
+	"gpu.step.duration": 0.1, "gpu.step.covered.duration": 0.095, "gpu.flop.count": 9e12, "gpu.flop.precision": "bf16",
+	"gpu.step.phase.data.duration": 0.02, "gpu.step.phase.forward.duration": 0.03, "gpu.step.phase.backward.duration": 0.04,
+	"gpu.step.phase.comm.duration": 0.015, "gpu.step.overlap.duration": 0.01, "gpu.step.other.duration": 0.005,
+	"gpu.step.item.rate": 640.0, "gpu.step.hfu": 0.09095502779181405, // 9e12 ÷ (0.1 × 989.5e12)
+	"gpu.peak.source": "table",
+}
+
+func assembling(edit func(*AssembleConfig)) func(*Config) {
+	return func(c *Config) {
+		a := AssembleConfig{MaxSums: 100, MaxAge: time.Minute, MaxIntervals: 256}
+		if edit != nil {
+			edit(&a)
+		}
+		c.AssembleSteps = configoptional.Some(a)
+	}
+}
+
+func stepOf(batches []ptrace.Traces) ptrace.Span {
+	for _, td := range batches {
+		for _, rs := range td.ResourceSpans().All() {
+			if s := rs.ScopeSpans().At(0).Spans().At(0); s.SpanID() == (pcommon.SpanID{1}) {
+				return s
+			}
+		}
+	}
+	return ptrace.NewSpan()
+}
+
+func TestStepTotalsAreAssembledInAnyOrderOfOneBatch(t *testing.T) {
+	for range 50 {
+		td := ptrace.NewTraces()
+		for _, i := range rand.Perm(len(stepTree)) {
+			put(t, td, stepTree[i])
+		}
+		process(t, newTestDeriver(t, assembling(nil)), td)
+		assertGained(t, stepWant, gained(stepOf([]ptrace.Traces{td}), stepTree[0].a))
+		require.NoError(t, semconvtest.CheckTraces(td))
+	}
+}
+
+// Producers export what ended first: children before parents, cut anywhere.
+func TestStepTotalsAreAssembledOverBatches(t *testing.T) {
+	byEnd := []int{1, 3, 2, 5, 7, 6, 4, 8, 0} // indexes of stepTree by end; 7, the host span, ends before its child
+	for cut := 1; cut < len(byEnd); cut++ {
+		if byEnd[cut-1] == 7 || cut > 5 && cut < 8 {
+			continue // between the host span and its later child nothing can be known
+		}
+		d := newTestDeriver(t, assembling(nil))
+		var batches []ptrace.Traces
+		for _, part := range [][]int{byEnd[:cut], byEnd[cut:]} {
+			td := ptrace.NewTraces()
+			for _, i := range part {
+				put(t, td, stepTree[i])
+			}
+			process(t, d, td)
+			batches = append(batches, td)
+		}
+		assertGained(t, stepWant, gained(stepOf(batches), stepTree[0].a))
+		assert.Empty(t, d.steps.sums, "nothing is left waiting")
+	}
+}
+
+func TestWhatTheStepSaysItselfStands(t *testing.T) {
+	own := attrs{"gpu.operation.type": "step", "gpu.step.duration": 0.2, "gpu.flop.count": 1e12, "gpu.step.phase.data.duration": 0.1, "gpu.step.covered.duration": 0.15}
+	td := ptrace.NewTraces()
+	for _, n := range stepTree {
+		if n.id == 1 {
+			n.a = own
+		}
+		put(t, td, n)
+	}
+	process(t, newTestDeriver(t, assembling(nil)), td)
+	assert.Empty(t, gained(stepOf([]ptrace.Traces{td}), own))
+}
+
+func TestSumsThatWaitAreBounded(t *testing.T) {
+	d := newTestDeriver(t, assembling(func(a *AssembleConfig) { a.MaxSums = 3 }))
+	now := time.Now().UnixNano()
+	var evicted int64
+	for i := range byte(20) {
+		td := ptrace.NewTraces()
+		put(t, td, node{i + 1, 100 + i, 0, 1, section("data", nil)})
+		_, n := d.steps.assemble(td, now)
+		evicted += n
+	}
+	assert.Len(t, d.steps.sums, 3)
+	assert.EqualValues(t, 17, evicted)
+	_, n := d.steps.assemble(ptrace.NewTraces(), now+int64(time.Minute))
+	assert.EqualValues(t, 3, n)
+	assert.Empty(t, d.steps.sums)
+	assert.Empty(t, d.steps.order)
+}
+
+func TestOrderOfTakenSumsIsForgotten(t *testing.T) {
+	d := newTestDeriver(t, assembling(nil))
+	now := time.Now().UnixNano()
+	for range 1000 { // each step takes its sums at once
+		td := ptrace.NewTraces()
+		put(t, td, stepTree[0])
+		put(t, td, stepTree[1])
+		d.steps.assemble(td, now)
+	}
+	assert.LessOrEqual(t, len(d.steps.order), 70)
+}
+
+func TestUnionIsTheLengthOfAllPoints(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var u union
+		points := map[uint64]bool{}
+		for range 30 {
+			a := r.Uint64N(200)
+			v := interval{a, a + r.Uint64N(20)}
+			u = u.add(v, 1000)
+			for p := v.start; p < v.end; p++ {
+				points[p] = true
+			}
+		}
+		n := 0
+		for p := range points {
+			if p >= 50 && p < 150 {
+				n++
+			}
+		}
+		assert.InDelta(t, float64(n)*1e-9, u.within(interval{50, 150}), 1e-15)
+		for i := 1; i < len(u); i++ {
+			require.Greater(t, u[i].start, u[i-1].end)
+		}
+	}
+}
+
+func TestUnionJoinsTheNearestBeyondItsLimit(t *testing.T) {
+	u := union{}
+	for _, v := range []interval{{0, 10}, {100, 110}, {112, 120}, {300, 310}} {
+		u = u.add(v, 3)
+	}
+	assert.Equal(t, union{{0, 10}, {100, 120}, {300, 310}}, u)
+}

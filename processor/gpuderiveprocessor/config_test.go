@@ -1,0 +1,83 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuderiveprocessor
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/confmaptest"
+
+	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor/internal/metadata"
+)
+
+func load(t *testing.T, name string) (*Config, error) {
+	t.Helper()
+	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
+	require.NoError(t, err)
+	sub, err := all.Sub(component.MustNewIDWithName(metadata.Type.String(), name).String())
+	require.NoError(t, err)
+	cfg := newDefaultConfig().(*Config)
+	require.NoError(t, sub.Unmarshal(cfg))
+	return cfg, confmap.Validate(cfg)
+}
+
+func TestConfigIsReadAsWritten(t *testing.T) {
+	cfg, err := load(t, "full")
+	require.NoError(t, err)
+	assert.Equal(t, "gpu_samples/node", cfg.Samples.String())
+	assert.Equal(t, 3*time.Microsecond, cfg.Floor)
+	assert.Equal(t, []PeakConfig{{
+		Model: "NVIDIA H20*", MemoryBandwidth: 4e12, HostBandwidth: 6.3e10, InterconnectBandwidth: 4.5e11, InterconnectDevices: 8,
+		FLOPRate: map[string]float64{"bf16": 1.48e14},
+	}}, cfg.Peaks)
+	assert.Equal(t, []string{"vllm", "obi"}, cfg.Presets)
+	assert.Equal(t, "my.bytes", cfg.Mappings[0].Attributes[0].From)
+	assert.Equal(t, AssembleConfig{MaxSums: 100, MaxAge: time.Minute, MaxIntervals: 256}, *cfg.AssembleSteps.Get())
+}
+
+func TestDefaults(t *testing.T) {
+	cfg := newDefaultConfig().(*Config)
+	require.NoError(t, confmap.Validate(cfg))
+	assert.Equal(t, 2*time.Microsecond, cfg.Floor)
+	assert.False(t, cfg.AssembleSteps.HasValue())
+	assert.Nil(t, cfg.Samples)
+}
+
+func TestEveryErrorIsNamedAtOnce(t *testing.T) {
+	_, err := load(t, "broken")
+	for _, want := range []string{
+		"`floor` must not be negative, found -1s",
+		"`precision` must be one of fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8, found \"half\"",
+		"`presets[0]` must be one of gen_ai, obi, pytorch, vllm, found \"triton\"",
+		"`peaks[0].model` must not be empty",
+		"`peaks[0].memory_bandwidth` must be a finite number above 0, found -1",
+		"`peaks[0].flop_rate` must have keys of fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8, found \"fp17\"",
+		"`peaks[1].model` must be a pattern, found \"[\"",
+		"`mappings[0]` must have a condition",
+		"`mappings[0].type` must be set, or one of `attributes` must give gpu.operation.type",
+		"`mappings[1].type` must be one of collective, copy, graph, kernel, memset, section, step, found \"gemm\"",
+		"`mappings[1].attributes[0].to` must be a span attribute of the registry (docs/semconv.md), found \"gpu.nothing\"",
+		"`mappings[1].attributes[1]` must have one of `from` and `value`",
+		"`mappings[1].attributes[3].scale` must be a finite number above 0, found -2",
+		"`mappings[1].kind` must be one of internal, server, client, producer, consumer, found \"remote\"",
+		"`mappings[1].attributes[2]` must give one of device_to_device, device_to_host, host_to_device, host_to_host, peer_to_peer, found \"up\"",
+		"`assemble_steps.max_sums` must be positive, found 0",
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+func TestPresetsAreValid(t *testing.T) {
+	for name, mappings := range presets {
+		for i := range mappings {
+			assert.NoError(t, mappings[i].validate(name))
+		}
+	}
+}

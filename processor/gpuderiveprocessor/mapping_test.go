@@ -1,0 +1,142 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuderiveprocessor
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/semconvtest"
+)
+
+func TestPresetsMakeGPUSpans(t *testing.T) {
+	for name, tt := range map[string]struct {
+		preset string
+		kind   ptrace.SpanKind
+		in     attrs
+		want   attrs
+	}{
+		// As one request of a vLLM server reported it: 32 tokens in 1.935 s of the model.
+		"vllm": {
+			"vllm", ptrace.SpanKindServer,
+			attrs{
+				"gen_ai.latency.e2e": 1.976, "gen_ai.latency.time_in_model_inference": 1.935, "gen_ai.latency.time_in_queue": 0.001,
+				"gen_ai.usage.completion_tokens": 32, "gen_ai.usage.prompt_tokens": 384,
+			},
+			attrs{
+				"gpu.operation.type": "section", "gpu.operation.name": "llm_request", "gpu.timing.source": "host", "gpu.duration": 1.935,
+				"gpu.start.delay": 0.001, "gpu.operation.items": int64(32), "gpu.operation.item.type": "token",
+				"gpu.operation.item.rate": 16.53746770025840, "gpu.rate.status": "ok",
+			},
+		},
+		"gen_ai has counts, no rates": {
+			"gen_ai", ptrace.SpanKindInternal,
+			attrs{"gen_ai.operation.name": "chat", "gen_ai.usage.output_tokens": 7},
+			attrs{
+				"gpu.operation.type": "section", "gpu.operation.name": "chat", "gpu.timing.source": "host",
+				"gpu.operation.items": int64(7), "gpu.operation.item.type": "token",
+			},
+		},
+		"gen_ai of a client": {
+			"gen_ai", ptrace.SpanKindClient,
+			attrs{"gen_ai.operation.name": "chat", "gen_ai.usage.output_tokens": 7},
+			attrs{},
+		},
+		"obi kernel": {
+			"obi", ptrace.SpanKindInternal,
+			attrs{"cuda.kernel.name": "gemm", "cuda.device.uuid": "3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c21", "cuda.device.model": "NVIDIA H200", "cuda.device.index": 1},
+			attrs{
+				"gpu.operation.type": "kernel", "gpu.timing.source": "host", "gpu.kernel.name": "gemm",
+				"hw.id": "3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c21", "hw.model": "NVIDIA H200", "gpu.device.ordinal": int64(1),
+			},
+		},
+		"obi copy by number": {
+			"obi", ptrace.SpanKindInternal,
+			attrs{"cuda.memcpy.kind": 1, "size": 4096},
+			attrs{"gpu.operation.type": "copy", "gpu.timing.source": "host", "gpu.copy.direction": "host_to_device", "gpu.io.size": int64(4096)},
+		},
+		"pytorch collective": { // 1 MB in the span's 2 ms
+			"pytorch", ptrace.SpanKindInternal,
+			attrs{"cat": "kernel", "stream": 20, "device": 0, "Collective name": "allreduce", "Group size": 2},
+			attrs{
+				"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "gpu.stream.id": int64(20), "gpu.device.ordinal": int64(0),
+				"gpu.collective.name": "all_reduce", "gpu.collective.group.size": int64(2),
+			},
+		},
+		"pytorch copy": {
+			"pytorch", ptrace.SpanKindInternal,
+			attrs{"cat": "gpu_memcpy", "bytes": 2_000_000},
+			attrs{
+				"gpu.operation.type": "copy", "gpu.timing.source": "cupti", "gpu.io.size": int64(2_000_000),
+				"gpu.io.rate": 1e9, "gpu.rate.status": "ok",
+			},
+		},
+		"pytorch operator on the host": {"pytorch", ptrace.SpanKindInternal, attrs{"cat": "cpu_op", "stream": 7}, attrs{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			td, s := oneSpan(t, tt.in)
+			s.SetKind(tt.kind)
+			d := newTestDeriver(t, func(c *Config) { c.Presets = []string{tt.preset} })
+			process(t, d, td)
+			assertGained(t, tt.want, gained(s, tt.in))
+			require.NoError(t, semconvtest.CheckTraces(td))
+			once := ptrace.NewTraces()
+			td.CopyTo(once)
+			process(t, d, td)
+			assert.Equal(t, once, td)
+		})
+	}
+}
+
+func TestMappingAppliesWhereAllConditionsHold(t *testing.T) {
+	m := MappingConfig{
+		Scope: "engine.*", Span: "decode*", Kind: "internal", Has: "my.bytes", Type: "section",
+		Attributes: []AttributeConfig{
+			{From: "my.bytes", To: "gpu.io.size"},
+			{From: "my.ms", To: "gpu.duration", Scale: 0.001},
+			{From: "my.text", To: "gpu.flop.count"}, // not a number: skipped
+		},
+	}
+	for name, tt := range map[string]struct {
+		scope, span string
+		kind        ptrace.SpanKind
+		in          attrs
+		want        bool
+	}{
+		"all":         {"engine.v1", "decode 1", ptrace.SpanKindInternal, attrs{"my.bytes": 3, "my.ms": 2, "my.text": "x"}, true},
+		"other scope": {"other", "decode 1", ptrace.SpanKindInternal, attrs{"my.bytes": 3}, false},
+		"other name":  {"engine.v1", "prefill", ptrace.SpanKindInternal, attrs{"my.bytes": 3}, false},
+		"other kind":  {"engine.v1", "decode", ptrace.SpanKindServer, attrs{"my.bytes": 3}, false},
+		"without":     {"engine.v1", "decode", ptrace.SpanKindInternal, attrs{"my.ms": 3}, false},
+		"a GPU span":  {"engine.v1", "decode", ptrace.SpanKindInternal, attrs{"my.bytes": 3, "gpu.operation.type": "kernel"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			td, s := oneSpan(t, tt.in)
+			td.ResourceSpans().At(0).ScopeSpans().At(0).Scope().SetName(tt.scope)
+			s.SetName(tt.span)
+			s.SetKind(tt.kind)
+			process(t, newTestDeriver(t, func(c *Config) { c.Mappings = []MappingConfig{m} }), td)
+			size, mapped := s.Attributes().Get("gpu.io.size")
+			assert.Equal(t, tt.want, mapped)
+			if mapped {
+				assert.EqualValues(t, 3, size.Int())
+				duration, _ := s.Attributes().Get("gpu.duration")
+				assert.InEpsilon(t, 0.002, duration.Double(), 1e-12)
+				_, wrong := s.Attributes().Get("gpu.flop.count")
+				assert.False(t, wrong)
+			}
+		})
+	}
+}
+
+func TestWhatAProducerSaysIsNotOverwritten(t *testing.T) {
+	m := MappingConfig{Has: "my.bytes", Type: "section", Attributes: []AttributeConfig{{From: "my.bytes", To: "gpu.io.size"}}}
+	td, s := oneSpan(t, attrs{"my.bytes": 3, "gpu.io.size": 9})
+	process(t, newTestDeriver(t, func(c *Config) { c.Mappings = []MappingConfig{m} }), td)
+	size, _ := s.Attributes().Get("gpu.io.size")
+	assert.EqualValues(t, 9, size.Int())
+}

@@ -1,0 +1,171 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuderiveprocessor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.opentelemetry.io/collector/processor/processortest"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor/internal/metadata"
+)
+
+type host struct{ extensions map[component.ID]component.Component }
+
+func (h host) GetExtensions() map[component.ID]component.Component { return h.extensions }
+
+var samplesID = component.MustNewID("gpu_samples")
+
+// withSamples starts a deriver beside a real gpu_samples extension that knows the devices.
+func withSamples(t *testing.T, edit func(*Config), devices ...gpusamplesextension.Device) *deriver {
+	t.Helper()
+	f := gpusamplesextension.NewFactory()
+	ext, err := f.Create(context.Background(), extensiontest.NewNopSettings(f.Type()), f.CreateDefaultConfig())
+	require.NoError(t, err)
+	h := host{map[component.ID]component.Component{samplesID: ext}}
+	require.NoError(t, ext.Start(context.Background(), h))
+	t.Cleanup(func() { require.NoError(t, ext.Shutdown(context.Background())) })
+	w, err := gpusamplesextension.FindWriter(h, samplesID)
+	require.NoError(t, err)
+	for _, d := range devices {
+		_, err := w.Register(component.MustNewID("gpu"), d)
+		require.NoError(t, err)
+	}
+	d := newTestDeriver(t, func(c *Config) {
+		c.Samples = &samplesID
+		if edit != nil {
+			edit(c)
+		}
+	})
+	require.NoError(t, d.start(context.Background(), h))
+	return d
+}
+
+func derivedOf(t *testing.T, d *deriver, in attrs) attrs {
+	t.Helper()
+	td, s := oneSpan(t, in)
+	process(t, d, td)
+	return gained(s, in)
+}
+
+func TestSamplesNameTheModelAndTheLimits(t *testing.T) {
+	d := withSamples(t, nil, gpusamplesextension.Device{
+		ID: "GPU-aa", Model: "NVIDIA H200", Limits: gpusamplesextension.Limits{PCIeBandwidth: 16e9, FLOPRate: map[string]float64{"fp32": 50e12}},
+	})
+	in := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001, "hw.id": "aa", "gpu.io.size": 2_400_000_000} // a bare uuid matches
+	got := derivedOf(t, d, in)
+	assert.InEpsilon(t, 0.5, got["gpu.io.utilization"], 1e-12) // 4.8e12 of the table
+	assert.Equal(t, "table", got["gpu.peak.source"])
+
+	// The negotiated link, half of a generation 4 link, against which 8 GB/s is a half.
+	got = derivedOf(t, d, with(in, attrs{"gpu.operation.type": "copy", "gpu.copy.direction": "host_to_device", "gpu.io.size": 8_000_000}))
+	assert.InEpsilon(t, 0.5, got["gpu.io.utilization"], 1e-12)
+	assert.Equal(t, "device", got["gpu.peak.source"])
+
+	got = derivedOf(t, d, with(in, attrs{"gpu.flop.count": 25e9, "gpu.flop.precision": "fp32"}))
+	assert.InEpsilon(t, 0.5, got["gpu.flop.utilization"], 1e-12)
+}
+
+func TestConfigurationWinsOverTheDevice(t *testing.T) {
+	d := withSamples(t, func(c *Config) { c.Peaks = []PeakConfig{{Model: "*", MemoryBandwidth: 1e12}} }, gpusamplesextension.Device{
+		ID: "GPU-aa", Model: "NVIDIA H200", Limits: gpusamplesextension.Limits{MemoryBandwidth: 2e12},
+	})
+	got := derivedOf(t, d, attrs{"gpu.operation.type": "section", "gpu.duration": 0.001, "hw.id": "GPU-aa", "gpu.io.size": 500_000_000})
+	assert.InEpsilon(t, 0.5, got["gpu.io.utilization"], 1e-12)
+	assert.Equal(t, "config", got["gpu.peak.source"])
+}
+
+func TestMIGSharesComeFromTheSamples(t *testing.T) {
+	d := withSamples(t, nil, gpusamplesextension.Device{
+		ID: "MIG-bb", Parent: "GPU-aa", Model: "NVIDIA H100 80GB HBM3",
+		MIG: gpusamplesextension.MIG{Profile: "3g.40gb", SMs: 60, BoardSMs: 132, Slices: 4, AllSlices: 8},
+	}, gpusamplesextension.Device{
+		ID: "MIG-cc", Parent: "GPU-aa", Model: "NVIDIA H100 80GB HBM3", MIG: gpusamplesextension.MIG{Profile: "2g.20gb"},
+	})
+	in := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001, "hw.id": "MIG-bb", "gpu.io.size": 837_500_000, "gpu.flop.count": 989.5e9 * 60 / 132 / 2, "gpu.flop.precision": "bf16"}
+	got := derivedOf(t, d, in)
+	assert.InEpsilon(t, 0.5, got["gpu.io.utilization"], 1e-12) // 4 of 8 slices of 3.35e12
+	assert.InEpsilon(t, 0.5, got["gpu.flop.utilization"], 1e-12)
+	in["hw.id"], in["gpu.io.size"] = "MIG-cc", 418_750_000 // by the profile's name: 2 of 8 slices
+	assert.InEpsilon(t, 0.5, derivedOf(t, d, in)["gpu.io.utilization"], 1e-12)
+}
+
+func TestLimitsAreReadAgainAfterAWhile(t *testing.T) {
+	d := withSamples(t, nil)
+	dev := device{id: "GPU-aa"}
+	assert.Nil(t, d.resolver.roof(dev, 1))
+	reader := d.resolver.reader.(gpusamplesextension.Writer)
+	_, err := reader.Register(component.MustNewID("gpu"), gpusamplesextension.Device{ID: "GPU-aa", Model: "NVIDIA L4"})
+	require.NoError(t, err)
+	assert.Nil(t, d.resolver.roof(dev, 2))
+	got := d.resolver.roof(dev, 1+int64(roofAge))
+	require.NotNil(t, got)
+	assert.Equal(t, 300e9, got.memory.rate)
+}
+
+func TestAMissingExtensionIsNamedAtStart(t *testing.T) {
+	d := newTestDeriver(t, func(c *Config) { c.Samples = &samplesID })
+	err := d.start(context.Background(), componenttest.NewNopHost())
+	require.ErrorContains(t, err, `cannot find extension "gpu_samples"`)
+}
+
+func TestUnknownModelsAreLoggedOnceAndMemoryIsBounded(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	r := newResolver(newDefaultConfig().(*Config), zap.New(core))
+	for range 3 {
+		for i := range 2 * maxRoofs {
+			assert.Nil(t, r.roof(device{id: fmt.Sprint(i), model: "Voodoo 2"}, 1))
+		}
+	}
+	assert.Equal(t, 1, logs.Len())
+	assert.LessOrEqual(t, len(r.roofs), maxRoofs)
+}
+
+func TestOutcomesAreCounted(t *testing.T) {
+	tel := componenttest.NewTelemetry()
+	t.Cleanup(func() { require.NoError(t, tel.Shutdown(context.Background())) })
+	set := processortest.NewNopSettings(metadata.Type)
+	set.TelemetrySettings = tel.NewTelemetrySettings()
+	cfg := newDefaultConfig().(*Config)
+	cfg.Presets = []string{"obi"}
+	sink := new(consumertest.TracesSink)
+	p, err := NewFactory().CreateTraces(context.Background(), set, cfg, sink)
+	require.NoError(t, err)
+	require.NoError(t, p.Start(context.Background(), componenttest.NewNopHost()))
+	for _, a := range []attrs{
+		with(h100, attrs{"gpu.io.size": 1000}),
+		with(h100, attrs{"gpu.io.size": 1000, "hw.model": "Voodoo 2"}),
+		with(h100, attrs{"gpu.io.size": 1000, "gpu.duration": 1e-6}),
+		with(h100, attrs{"gpu.io.size": 1000, "gpu.timing.status": "dropped"}),
+		h100,
+		{"cuda.memcpy.kind": 1, "size": 10},
+		{"http.request.method": "GET"},
+	} {
+		td, _ := oneSpan(t, a)
+		require.NoError(t, p.ConsumeTraces(context.Background(), td))
+	}
+	require.NoError(t, p.Shutdown(context.Background()))
+	assert.Equal(t, 7, sink.SpanCount(), "nothing is lost")
+	got := map[string]int64{}
+	for _, name := range []string{"spans", "mapped", "unknown_peaks"} {
+		m, err := tel.GetMetric("otelcol_processor_gpu_derive_" + name)
+		require.NoError(t, err)
+		maps.Copy(got, sumByOutcome(name, m))
+	}
+	assert.Equal(t, map[string]int64{
+		"spans derived": 2, "spans below_floor": 1, "spans untimed": 2, "spans undeclared": 1, "mapped ": 1, "unknown_peaks ": 1,
+	}, got)
+}
