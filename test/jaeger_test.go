@@ -78,21 +78,28 @@ func TestTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
 
 	s := newService(t, addresses[0].(string))
 	require.Equal(t, gpu, s.profiler.Devices()[0].UUID)
-	id := s.request(t)
-	sent := spansOf(s.close(t), id)
-	require.Len(t, sent, 4+decodeCount, "request, copy, prefill with attention in it, decodes")
-
-	got := await(t, j, id, len(sent))
-	require.NoError(t, semconvtest.CheckTraces(got.all))
-	t.Run("nothing that was sent is lost or changed", func(t *testing.T) { got.equal(t, sent) })
-	t.Run("the tree is that of the service", func(t *testing.T) { got.tree(t) })
-	t.Run("rates are derived", func(t *testing.T) { got.derived(t) })
-	t.Run("device samples are joined", func(t *testing.T) { got.joined(t) })
-	t.Run("the older API has no warnings", func(t *testing.T) {
-		warnings, err := j.Warnings(t.Context(), id.String())
-		require.NoError(t, err)
-		require.Empty(t, warnings)
-	})
+	request, fit := s.request(t), s.train(t)
+	spans := s.close(t)
+	for name, id := range map[string]trace.TraceID{"request": request, "training": fit} {
+		t.Run(name, func(t *testing.T) {
+			sent := spansOf(spans, id)
+			got := await(t, j, id, len(sent))
+			require.NoError(t, semconvtest.CheckTraces(got.all))
+			t.Run("nothing that was sent is lost or changed", func(t *testing.T) { got.equal(t, sent) })
+			if id == request {
+				t.Run("the tree is that of the service", func(t *testing.T) { got.tree(t) })
+				t.Run("rates are derived", func(t *testing.T) { got.derived(t) })
+			} else {
+				t.Run("steps are whole", func(t *testing.T) { got.steps(t) })
+			}
+			t.Run("device samples are joined", func(t *testing.T) { got.joined(t) })
+			t.Run("the older API has no warnings", func(t *testing.T) {
+				warnings, err := j.Warnings(t.Context(), id.String())
+				require.NoError(t, err)
+				require.Empty(t, warnings)
+			})
+		})
+	}
 	if t.Failed() {
 		t.Log(collector.Output())
 	}
@@ -247,14 +254,58 @@ func (a answer) derived(t *testing.T) {
 	}
 	h2d := a.one(t, "h2d.tokens")
 	require.InEpsilon(t, float64(copyBytes)/double(t, h2d, "gpu.duration"), double(t, h2d, "gpu.io.rate"), 1e-9)
+	skipped := a.one(t, "d2h.skipped")
+	require.Equal(t, "below_floor", text(t, skipped, "gpu.rate.status"))
+	require.NotContains(t, skipped.Attributes().AsRaw(), "gpu.io.rate")
 	for name := range a.one(t, requestName).Attributes().All() {
 		require.NotContains(t, name, "gpu.", "the request is no GPU span")
 	}
 }
 
+// steps checks the parts of each step against each other and against the kernels' known lengths.
+func (a answer) steps(t *testing.T) {
+	fit := a.one(t, "fit")
+	require.Len(t, a.byName["train"], stepCount)
+	index := map[int64]bool{}
+	for _, s := range a.byName["train"] {
+		require.Equal(t, fit.SpanID(), s.ParentSpanID())
+		require.Equal(t, "step", text(t, s, "gpu.operation.type"))
+		i, ok := s.Attributes().Get("gpu.step.index")
+		require.True(t, ok)
+		index[i.Int()] = true
+		length := double(t, s, "gpu.step.duration")
+		forward, backward := double(t, s, "gpu.step.phase.forward.duration"), double(t, s, "gpu.step.phase.backward.duration")
+		require.GreaterOrEqual(t, forward, forwardTime.Seconds())
+		require.GreaterOrEqual(t, backward, backwardTime.Seconds())
+		require.InDelta(t, length, forward+backward-double(t, s, "gpu.step.overlap.duration")+double(t, s, "gpu.step.other.duration"), 1e-9)
+		require.InEpsilon(t, float64(stepItems)/length, double(t, s, "gpu.step.item.rate"), 1e-9)
+		require.InEpsilon(t, stepFLOPs/(length*989.4e12), double(t, s, "gpu.step.mfu"), 1e-3)
+
+		var phases float64
+		for _, name := range []string{"forward", "backward"} {
+			require.Len(t, a.byName[name], stepCount)
+			for _, p := range a.byName[name] {
+				if p.ParentSpanID() == s.SpanID() {
+					phases += double(t, p, "gpu.energy")
+				}
+			}
+		}
+		require.Positive(t, phases)
+		require.LessOrEqual(t, phases, double(t, s, "gpu.energy")*(1+1e-9), "a step has at least what its phases have")
+	}
+	require.Equal(t, map[int64]bool{1: true, 2: true, 3: true}, index)
+}
+
+// joined holds every GPU span but the steps against the constant device. (Steps are live spans: one ends a moment after
+// the next began, and that moment is shared.)
 func (a answer) joined(t *testing.T) {
-	gpuSpans := append([]ptrace.Span{a.one(t, "h2d.tokens"), a.one(t, "prefill"), a.one(t, "attention")}, a.byName["decode"]...)
-	for _, s := range gpuSpans {
+	n := 0
+	for _, s := range a.byID {
+		kind, gpu := s.Attributes().Get("gpu.operation.type")
+		if !gpu {
+			continue
+		}
+		n++
 		require.InDelta(t, 1, double(t, s, "gpu.join.coverage"), 1e-9, s.Name())
 		require.Equal(t, "replay", text(t, s, "gpu.measurement.source"))
 		for name, want := range map[string]float64{
@@ -264,10 +315,14 @@ func (a answer) joined(t *testing.T) {
 			// One process with one stream: nothing is shared with others, so a span's energy is power times its length.
 			"gpu.energy": watts * seconds(s),
 		} {
+			if name == "gpu.energy" && kind.Str() == "step" {
+				continue
+			}
 			require.InEpsilon(t, want, double(t, s, name), 1e-6, "%s of %s", name, s.Name())
 		}
 		used, ok := s.Attributes().Get("gpu.memory.usage")
 		require.True(t, ok)
-		require.Equal(t, memoryUsed, used.Int())
+		require.InDelta(t, memoryUsed, used.Int(), 1, "a mean, as whole bytes")
 	}
+	require.NotZero(t, n)
 }

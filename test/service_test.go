@@ -30,6 +30,12 @@ const (
 	decodeTime    = 2 * time.Millisecond
 	decodeTokens  = int64(16)
 	decodeCount   = 3
+	copyBack      = int64(4096)
+	stepCount     = 3
+	stepItems     = int64(512)
+	stepFLOPs     = 1e12
+	forwardTime   = 3 * time.Millisecond
+	backwardTime  = 5 * time.Millisecond
 	requestName   = "POST /v1/generate"
 	secondRequest = "POST /v1/generate (batched)"
 )
@@ -109,8 +115,31 @@ func (s *service) request(t *testing.T) trace.TraceID {
 		s.gpu.Launch(s.raw, simgpu.Kernel{Duration: decodeTime})
 		x.EndWith(gpuspan.Work{Read: decodeBytes, Items: decodeTokens})
 	}
+	// Declared, but nothing is done: as long as an empty section, so no rate can be meant.
+	x = gpuspan.NewOperation("d2h.skipped", gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pinned)).Start(ctx, s.stream)
+	x.EndWith(gpuspan.Work{Bytes: copyBack})
 	s.gpu.Wait(s.raw)
 	span.End()
 	otherSpan.End()
+	return span.SpanContext().TraceID()
+}
+
+// train runs a few steps of a loop below one span and returns the identity of the trace.
+func (s *service) train(t *testing.T) trace.TraceID {
+	t.Helper()
+	ctx, span := s.tracer.Start(t.Context(), "fit")
+	loop := s.profiler.Loop("train", s.stream, gpuspan.ItemType("image"), gpuspan.TotalSteps(stepCount), gpuspan.ModelDevices(1, gpuspan.BF16))
+	for _, step := range loop.Steps(ctx) {
+		phase := step.Phase(gpuspan.Forward)
+		s.gpu.Launch(s.raw, simgpu.Kernel{Duration: forwardTime})
+		phase.End()
+		phase = step.Phase(gpuspan.Backward)
+		s.gpu.Launch(s.raw, simgpu.Kernel{Duration: backwardTime})
+		phase.End()
+		step.SetItems(stepItems)
+		step.SetModelFLOPs(stepFLOPs)
+		s.gpu.Wait(s.raw)
+	}
+	span.End()
 	return span.SpanContext().TraceID()
 }
