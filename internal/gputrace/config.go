@@ -18,7 +18,7 @@ type Config struct {
 	MaxBytes int `mapstructure:"max_bytes"`
 	// BatchSpans is the most spans of one batch (default 1000).
 	BatchSpans int `mapstructure:"batch_spans"`
-	// MemoryMiB is the memory for events of the file that is read, before they go to a temporary file (default 64).
+	// MemoryMiB is the memory for events of the file that is read, before they go to a temporary file (default 32).
 	MemoryMiB int `mapstructure:"memory_limit_mib"`
 	// TempDir holds that file (default: that of the operating system).
 	TempDir string `mapstructure:"temp_dir"`

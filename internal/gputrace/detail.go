@@ -6,6 +6,7 @@ package gputrace
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 )
 
 // A Detail is stored as fields of one tag byte and a value: a varint for whole numbers, eight bytes for floats, a
@@ -38,6 +39,17 @@ const (
 	tagMemoryUsage
 )
 
+// Values of closed lists are stored as their index; 0 is none.
+var (
+	directions = [...]string{"", "host_to_device", "device_to_host", "device_to_device", "peer_to_peer", "host_to_host"}
+	memories   = [...]string{"", "pageable", "pinned"}
+)
+
+// maxDetail bounds a string of a detail; longer ones (shapes of thousands of tensors) are left out.
+const maxDetail = 32 << 10
+
+func index(list []string, v string) int64 { return int64(max(0, slices.Index(list, v))) }
+
 func (d *Detail) appendTo(b []byte) []byte {
 	number := func(tag byte, v int64, on bool) {
 		if on {
@@ -50,15 +62,15 @@ func (d *Detail) appendTo(b []byte) []byte {
 		}
 	}
 	text := func(tag byte, v string) {
-		if v != "" {
+		if v != "" && len(v) <= maxDetail {
 			b = binary.AppendUvarint(append(b, tag), uint64(len(v)))
 			b = append(b, v...)
 		}
 	}
 	number(tagStep, d.Step, d.HasStep)
 	number(tagBytes, d.Bytes, d.HasBytes)
-	text(tagDirection, d.Direction)
-	text(tagHostMemory, d.HostMemory)
+	number(tagDirection, index(directions[:], d.Direction), d.Direction != "")
+	number(tagHostMemory, index(memories[:], d.HostMemory), d.HostMemory != "")
 	if d.HasGrid {
 		b = append(b, tagGrid)
 		for i := range 3 {
@@ -128,9 +140,9 @@ func (d *Detail) decode(b []byte) {
 		case tagBytes:
 			d.Bytes, d.HasBytes = number(), true
 		case tagDirection:
-			d.Direction = text()
+			d.Direction = directions[number()]
 		case tagHostMemory:
-			d.HostMemory = text()
+			d.HostMemory = memories[number()]
 		case tagGrid:
 			d.HasGrid = true
 			for i := range 3 {

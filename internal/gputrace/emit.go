@@ -92,7 +92,7 @@ func (p *Profile) newProcess(pid int64, known bool) *process {
 	if job := p.job(); job != "" && p.Meta.HasRank {
 		proc.ids = jobIDs(job, p.Meta.Rank)
 	}
-	proc.window = &node{start: p.first, end: p.last, process: proc}
+	proc.window = &node{start: p.first, end: p.last, process: proc, sum: &summary{}}
 	return proc
 }
 
@@ -132,7 +132,7 @@ func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
 	p := s.p
 	n := &node{
 		kind: r.kind, start: r.key, end: r.key + r.duration, name: r.name, corr: r.correlation, seq: r.seq,
-		detail: slices.Clone(r.detail), process: proc, parent: above, step: st, up: above.self.span,
+		detail: slices.Clone(r.detail), process: proc, parent: above, step: st, up: above.self.span, sum: &summary{},
 	}
 	n.self = place{above.self.trace, p.ids().span(idEvent, int64(r.seq))}
 	var d Detail

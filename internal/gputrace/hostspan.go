@@ -43,7 +43,8 @@ func (s *spans) host(n *node) {
 	if s.p.opts.Shapes {
 		putTexts(m, semconv.GPUOperationShapesKey, Shapes(d.Types, d.Shapes))
 	}
-	s.summary(m, &n.sum)
+	s.summary(m, n.sum)
+	n.sum, n.detail, n.link = nil, nil, nil // launches may hold the node for long
 }
 
 func (s *spans) step(m pcommon.Map, st *step) {
@@ -148,7 +149,7 @@ func (s *spans) windows(sw *sweep) error {
 			link.SetTraceID(l.trace)
 			link.SetSpanID(l.span)
 		}
-		s.summary(sp.Attributes(), &n.sum)
+		s.summary(sp.Attributes(), n.sum)
 	}
 	ordinals := make([]int64, 0, len(sw.devices))
 	for o := range sw.devices {

@@ -19,7 +19,7 @@ type node struct {
 	self       place
 	up         pcommon.SpanID // parent span; empty for a root
 	link       []place
-	sum        summary
+	sum        *summary // nil once written
 	launched   int64 // kernels launched within, with spans or without
 	written    bool
 }

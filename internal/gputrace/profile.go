@@ -16,7 +16,7 @@ type Options struct {
 	MaxSpans     int               // per trace; 0 is 2,000 below LevelOperators and no limit from there on; negative is none
 	MaxBytes     int               // of OTLP per trace; 0 is 2 MB below LevelOperators and no limit from there on; negative is none
 	BatchSpans   int               // spans per call of the emit function; 0 is 1,000
-	MemoryLimit  int               // bytes for events before they are spilled to a temporary file; 0 is 64 MiB
+	MemoryLimit  int               // bytes for events before they are spilled to a temporary file; 0 is 32 MiB
 	TempDir      string            // of spill files; empty is that of the operating system
 	Service      string            // service.name where the file does not say
 	JobID        string            // gpu.job.id where the file does not say; makes links across ranks possible
@@ -32,7 +32,7 @@ const (
 	defaultMaxSpans = 2000
 	defaultMaxBytes = 2_000_000
 	defaultBatch    = 1000
-	defaultMemory   = 64 << 20
+	defaultMemory   = 32 << 20
 	namesLimit      = 48 << 20
 )
 

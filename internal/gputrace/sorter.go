@@ -19,7 +19,9 @@ import (
 type sorter struct {
 	dir    string
 	limit  int
-	arena  []byte
+	chunks [][]byte // the arena; a record lies within one chunk
+	used   int      // chunks that hold records
+	bytes  int
 	index  []entry
 	file   *os.File // all runs, one after the other; removed at once, so that nothing remains after a crash
 	at     int64
@@ -30,8 +32,15 @@ type sorter struct {
 // entry is a record of the arena; key is repeated here, so that most comparisons stay in the index.
 type entry struct {
 	key int64
-	off uint32
+	off uint32 // number of the chunk << chunkBits | offset
 }
+
+const (
+	chunkBits = 20
+	chunkSize = 1 << chunkBits
+)
+
+func (s *sorter) record(e entry) []byte { return s.chunks[e.off>>chunkBits][e.off&(chunkSize-1):] }
 
 type run struct{ off, size int64 }
 
@@ -42,13 +51,25 @@ func newSorter(dir string, limit int) *sorter {
 const entrySize = 16
 
 func (s *sorter) add(r *record) error {
-	if need := recordHeader + len(r.detail); len(s.arena)+need+(len(s.index)+1)*entrySize > s.limit && len(s.index) > 0 {
+	need := recordHeader + len(r.detail)
+	if need > chunkSize {
+		return fmt.Errorf("an event of %d bytes", need)
+	}
+	if s.bytes+need+(len(s.index)+1)*entrySize > s.limit && len(s.index) > 0 {
 		if err := s.spill(); err != nil {
 			return err
 		}
 	}
-	s.index = append(s.index, entry{r.key, uint32(len(s.arena))})
-	s.arena = r.appendTo(s.arena)
+	if s.used == 0 || len(s.chunks[s.used-1])+need > chunkSize {
+		if s.used == len(s.chunks) {
+			s.chunks = append(s.chunks, make([]byte, 0, chunkSize))
+		}
+		s.used++
+	}
+	c := &s.chunks[s.used-1]
+	s.index = append(s.index, entry{r.key, uint32(s.used-1)<<chunkBits | uint32(len(*c))})
+	*c = r.appendTo(*c)
+	s.bytes += need
 	s.sorted = false
 	return nil
 }
@@ -68,8 +89,8 @@ func (s *sorter) sort() {
 			return 0
 		}
 		var x, y record
-		x.header(s.arena[a.off:])
-		y.header(s.arena[b.off:])
+		x.header(s.record(a))
+		y.header(s.record(b))
 		if x.less(&y) {
 			return -1
 		}
@@ -91,7 +112,7 @@ func (s *sorter) spill() error {
 	w := bufio.NewWriterSize(io.NewOffsetWriter(s.file, s.at), 256<<10)
 	start := s.at
 	for _, e := range s.index {
-		b := s.arena[e.off:]
+		b := s.record(e)
 		n := recordHeader + int(binary.LittleEndian.Uint32(b[36:]))
 		if _, err := w.Write(b[:n]); err != nil {
 			return fmt.Errorf("cannot write spill file: %w", err)
@@ -102,12 +123,15 @@ func (s *sorter) spill() error {
 		return fmt.Errorf("cannot write spill file: %w", err)
 	}
 	s.runs = append(s.runs, run{start, s.at - start})
-	s.arena, s.index = s.arena[:0], s.index[:0]
+	for i := range s.chunks {
+		s.chunks[i] = s.chunks[i][:0]
+	}
+	s.used, s.bytes, s.index = 0, 0, s.index[:0]
 	return nil
 }
 
 func (s *sorter) close() error {
-	s.arena, s.index = nil, nil
+	s.chunks, s.index, s.used, s.bytes = nil, nil, 0, 0
 	if s.file == nil {
 		return nil
 	}
@@ -123,7 +147,7 @@ func (s *sorter) each(f func(*record) error) error {
 	if len(s.runs) == 0 {
 		var r record
 		for _, e := range s.index {
-			r.load(s.arena[e.off:])
+			r.load(s.record(e))
 			if err := f(&r); err != nil {
 				return err
 			}
@@ -186,7 +210,7 @@ func (s *source) next() error {
 		if s.pos == len(s.s.index) {
 			return io.EOF
 		}
-		s.rec.load(s.s.arena[s.s.index[s.pos].off:])
+		s.rec.load(s.s.record(s.s.index[s.pos]))
 		s.pos++
 		return nil
 	}

@@ -70,7 +70,7 @@ type frame struct {
 }
 
 // launchMemory is how many launches are remembered at least; twice that at most.
-const launchMemory = 200_000
+const launchMemory = 100_000
 
 func (p *Profile) newSweep(v visitor) *sweep {
 	s := &sweep{

@@ -9,16 +9,15 @@ type writer struct {
 	sel   *selection
 	out   *spans
 	queue []*node // nodes that still gather, in the order of their starts
-	head  int
-	steps int64 // step spans
+	next  int     // length of queue at which it is looked through again
 }
 
-// gathering is how many nodes may gather at one time; past it those that ended long ago are written, and what their
-// late kernels add goes to the next above.
+// gathering is how many nodes may gather at one time. When there are more, those that ended a while ago are written, and
+// what a late kernel would add to them goes to the next above that still gathers.
 const (
-	gathering  = 20_000
-	longAgo    = int64(2_000_000_000)
-	writeAhead = 1_000
+	gathering   = 20_000
+	awhile      = int64(100_000_000)    // ns of the profile
+	awhileSteps = int64(10_000_000_000) // for steps, which are what late kernels go to
 )
 
 func (w *writer) host(r *record, depth int, p *process, st *step) bool {
@@ -61,31 +60,34 @@ func (w *writer) device(a *activity, above *node, p *process) {
 
 func (w *writer) open(n *node, r *record) {
 	w.queue = append(w.queue, n)
-	if len(w.queue)-w.head <= gathering {
+	if len(w.queue) < max(w.next, gathering) {
 		return
 	}
-	for range writeAhead {
-		if w.head == len(w.queue) || w.queue[w.head].end+longAgo > r.key {
-			break
+	keep := w.queue[:0]
+	for _, n := range w.queue {
+		wait := awhile
+		if n.kind == KindStep {
+			wait = awhileSteps
 		}
-		w.out.host(w.queue[w.head])
-		w.queue[w.head] = nil
-		w.head++
+		if n.end+wait > r.key {
+			keep = append(keep, n)
+		} else {
+			w.out.host(n)
+		}
 	}
-	if w.head > gathering {
-		w.queue = append(w.queue[:0], w.queue[w.head:]...)
-		w.head = 0
-	}
+	clear(w.queue[len(keep):])
+	w.queue = keep
+	w.next = 2 * len(keep) // where most are still open, looking again soon would be in vain
 }
 
 // flush writes the nodes that are left.
 func (w *writer) flush() error {
-	for _, n := range w.queue[w.head:] {
+	for _, n := range w.queue {
 		w.out.host(n)
 		if w.out.err != nil {
 			return w.out.err
 		}
 	}
-	w.queue, w.head = nil, 0
+	w.queue = nil
 	return w.out.err
 }

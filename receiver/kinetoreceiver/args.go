@@ -4,7 +4,7 @@
 package kinetoreceiver
 
 import (
-	"encoding/json"
+	"bytes"
 	"strconv"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
@@ -94,18 +94,14 @@ func runtimeArgs(e *gputrace.Event, args []byte) {
 	})
 }
 
-// operatorArgs reads shapes, where they are wanted, and FLOPs, where the profiler wrote them.
-func operatorArgs(d *gputrace.Detail, args []byte, shapes bool) {
+// operatorArgs reads shapes, and FLOPs where the profiler wrote them.
+func operatorArgs(d *gputrace.Detail, args []byte) {
 	chromejson.Fields(args, func(k, v []byte) bool {
 		switch string(k) {
 		case "Input Dims", "Input dims":
-			if shapes {
-				d.Shapes = string(v)
-			}
+			d.Shapes = string(v)
 		case "Input type":
-			if shapes {
-				d.Types = string(v)
-			}
+			d.Types = string(v)
 		case "flops", "Flops", "FLOPs":
 			setFloat(&d.FLOPs, v)
 		}
@@ -143,16 +139,28 @@ func setFloat(to *float64, v []byte) bool {
 
 // setInts reads [x, y, z]; fewer than three are filled with 1.
 func setInts(to *[3]int64, v []byte) bool {
-	if len(v) > 1<<10 {
+	v = bytes.TrimSpace(unquote(v))
+	if len(v) < 2 || v[0] != '[' || v[len(v)-1] != ']' {
 		return false
 	}
-	var n []int64
-	if v = unquote(v); json.Unmarshal(v, &n) != nil || len(n) == 0 || len(n) > 3 {
-		return false
+	v = v[1 : len(v)-1]
+	out := [3]int64{1, 1, 1}
+	for i := 0; ; i++ {
+		end := bytes.IndexByte(v, ',')
+		word := v
+		if end >= 0 {
+			word = v[:end]
+		}
+		n, ok := chromejson.Int(bytes.TrimSpace(word))
+		if !ok || i == len(out) {
+			return false
+		}
+		if out[i] = n; end < 0 {
+			*to = out
+			return true
+		}
+		v = v[end+1:]
 	}
-	*to = [3]int64{1, 1, 1}
-	copy(to[:], n)
-	return true
 }
 
 func unquote(v []byte) []byte {

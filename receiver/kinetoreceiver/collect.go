@@ -113,7 +113,9 @@ func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name *[]byte
 	case gputrace.KindRuntime:
 		runtimeArgs(e, j.Args)
 	case gputrace.KindOperator:
-		operatorArgs(&e.Detail, j.Args, c.shapes)
+		if c.shapes {
+			operatorArgs(&e.Detail, j.Args)
+		}
 	case gputrace.KindAnnotation, gputrace.KindStep:
 		annotationArgs(&e.Detail, j.Args)
 		if e.Kind == gputrace.KindAnnotation && bytes.Contains(*name, []byte("00-")) {

@@ -30,7 +30,7 @@ type Options struct {
 	MaxSpans    int               // per trace; 0 is 2,000, but no limit for operators and kernels; negative is none
 	MaxBytes    int               // of OTLP per trace; 0 is 2,000,000, but no limit for operators and kernels; negative is none
 	BatchSpans  int               // spans per batch; 0 is 1,000
-	MemoryLimit int               // bytes for rows before they are spilled to a temporary file; 0 is 64 MiB
+	MemoryLimit int               // bytes for rows before they are spilled to a temporary file; 0 is 32 MiB
 	TempDir     string            // of spill files; empty is that of the operating system
 	ServiceName string            // empty is "nsys"
 	JobID       string            // gpu.job.id

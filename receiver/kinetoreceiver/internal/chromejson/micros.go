@@ -23,7 +23,8 @@ func Micros(b []byte) (ns int64, ok bool) {
 	for ; i < len(b) && b[i]-'0' <= 9; i++ {
 		v = v*10 + uint64(b[i]-'0')
 	}
-	if i == first || i-first > 15 {
+	const most = math.MaxInt64/1000 - 1
+	if i == first || i-first > 16 || v > most {
 		return microsSlow(b)
 	}
 	v *= 1000
