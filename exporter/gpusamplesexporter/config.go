@@ -1,0 +1,39 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpusamplesexporter
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.opentelemetry.io/collector/component"
+)
+
+// Config of the exporter.
+type Config struct {
+	// Samples is the gpu_samples extension that is written to. Default gpu_samples.
+	Samples component.ID `mapstructure:"samples"`
+	// Instances gives MIG instances of dcgm-exporter, which names them by board and number only, their `MIG-<uuid>`:
+	// `GPU-<uuid>/<GPU_I_ID>` to the ID. Without an entry the ID is `MIG-GPU-<uuid>/<GPU_I_ID>/0`. Default none.
+	Instances map[string]string `mapstructure:"instances"`
+}
+
+func createDefaultConfig() component.Config {
+	return &Config{Samples: component.MustNewID("gpu_samples")}
+}
+
+// Validate reports every problem at once.
+func (c *Config) Validate() error {
+	var errs []error
+	for board, id := range c.Instances {
+		if i := strings.LastIndexByte(board, '/'); i <= 0 || i == len(board)-1 {
+			errs = append(errs, fmt.Errorf("`instances` must have keys of the form GPU-<uuid>/<GPU_I_ID>, found %q", board))
+		}
+		if !strings.HasPrefix(id, "MIG-") {
+			errs = append(errs, fmt.Errorf("`instances` must have values of the form MIG-<uuid>, found %q for %q", id, board))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,8 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
+
+// Package gpusamplesexporter is the exporter of type gpu_samples: device metrics that were collected elsewhere become
+// samples that gpu_join can read.
+package gpusamplesexporter

@@ -1,0 +1,131 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpusamplesexporter
+
+import (
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// rule says what a metric is to gpu_samples.
+type rule struct {
+	field gpusamplesextension.Field
+	scale float64
+	form  form
+	// rank orders metrics of one field: once a device has given one of a lower rank, higher ones are ignored.
+	rank uint8
+	// attribute that a point must have with the value; the point counts too when it has no such attribute and any is set.
+	key, value string
+	any        bool
+}
+
+type form uint8
+
+const (
+	formPlain   form = iota // a value of the field
+	formRate                // bytes per second over the time since the point before: integrated
+	formCounter             // a counter
+	formXID                 // the number of the last XID; a change is an event
+)
+
+const (
+	percent = 0.01
+	milli   = 1e-3
+	mega    = 1e6
+	mebi    = 1 << 20
+)
+
+// dcgmRules are by DCGM field name without the prefix DCGM_FI_, in the units of the field. Names of DCGM 4.6 and later
+// stand beside the older ones.
+var dcgmRules = map[string]rule{
+	"DEV_GPU_UTIL":                 {field: gpusamplesextension.Utilization, scale: percent},
+	"DEV_GPU_UTIL_RATIO":           {field: gpusamplesextension.Utilization, scale: percent}, // still 0 to 100
+	"PROF_GR_ENGINE_ACTIVE":        {field: gpusamplesextension.Utilization, scale: 1, rank: 1},
+	"PROF_GR_ENGINE_UTIL_RATIO":    {field: gpusamplesextension.Utilization, scale: 1, rank: 1},
+	"DEV_POWER_USAGE_INSTANT":      {field: gpusamplesextension.Power, scale: 1},
+	"DEV_BOARD_POWER_RAW_WATTS":    {field: gpusamplesextension.Power, scale: 1},
+	"DEV_POWER_USAGE":              {field: gpusamplesextension.Power, scale: 1, rank: 1},
+	"DEV_BOARD_POWER_WATTS":        {field: gpusamplesextension.Power, scale: 1, rank: 1},
+	"DEV_TOTAL_ENERGY_CONSUMPTION": {field: gpusamplesextension.Energy, scale: milli},
+	"DEV_GPU_ENERGY_JOULES_TOTAL":  {field: gpusamplesextension.Energy, scale: 1, rank: 1},
+	"DEV_GPU_TEMP":                 {field: gpusamplesextension.Temperature, scale: 1},
+	"DEV_SM_CLOCK":                 {field: gpusamplesextension.ClockSM, scale: mega},
+	"DEV_MEM_CLOCK":                {field: gpusamplesextension.ClockMemory, scale: mega},
+	"DEV_SM_CLOCK_HERTZ":           {field: gpusamplesextension.ClockSM, scale: 1},
+	"DEV_MEMORY_CLOCK_HERTZ":       {field: gpusamplesextension.ClockMemory, scale: 1},
+	"DEV_FB_USED":                  {field: gpusamplesextension.MemoryUsed, scale: mebi},
+	"DEV_CLOCK_THROTTLE_REASONS":   {field: gpusamplesextension.Throttle, scale: 1},
+	"DEV_CLOCKS_EVENT_REASONS":     {field: gpusamplesextension.Throttle, scale: 1},
+	"DEV_XID_ERRORS":               {form: formXID},
+	"DEV_XID_ERROR":                {form: formXID},
+	"PROF_SM_ACTIVE":               {field: gpusamplesextension.SMUtilization, scale: 1},
+	"PROF_SM_UTIL_RATIO":           {field: gpusamplesextension.SMUtilization, scale: 1},
+	"PROF_SM_OCCUPANCY":            {field: gpusamplesextension.SMOccupancy, scale: 1},
+	"PROF_SM_OCCUPANCY_RATIO":      {field: gpusamplesextension.SMOccupancy, scale: 1},
+	"PROF_PIPE_TENSOR_ACTIVE":      {field: gpusamplesextension.TensorUtilization, scale: 1},
+	"PROF_TENSOR_UTIL_RATIO":       {field: gpusamplesextension.TensorUtilization, scale: 1},
+	"PROF_DRAM_ACTIVE":             {field: gpusamplesextension.DRAMUtilization, scale: 1},
+	"PROF_DRAM_UTIL_RATIO":         {field: gpusamplesextension.DRAMUtilization, scale: 1},
+	"PROF_PCIE_TX_BYTES":           {field: gpusamplesextension.PCIeTransmit, scale: 1, form: formRate, rank: 1},
+	"PROF_PCIE_RX_BYTES":           {field: gpusamplesextension.PCIeReceive, scale: 1, form: formRate, rank: 1},
+	"PROF_PCIE_TX_BYTES_TOTAL":     {field: gpusamplesextension.PCIeTransmit, scale: 1, form: formCounter},
+	"PROF_PCIE_RX_BYTES_TOTAL":     {field: gpusamplesextension.PCIeReceive, scale: 1, form: formCounter},
+	"PROF_NVLINK_TX_BYTES":         {field: gpusamplesextension.NVLinkTransmit, scale: 1, form: formRate},
+	"PROF_NVLINK_RX_BYTES":         {field: gpusamplesextension.NVLinkReceive, scale: 1, form: formRate},
+}
+
+const dcgmPrefix = "DCGM_FI_"
+
+// otelRules are by name of the semantic conventions, in base units.
+var otelRules = map[string][]rule{
+	semconv.HWEnergyName:             {{field: gpusamplesextension.Energy, scale: 1, form: formCounter}},
+	semconv.HWPowerName:              {{field: gpusamplesextension.Power, scale: 1}},
+	semconv.HWTemperatureName:        {{field: gpusamplesextension.Temperature, scale: 1}},
+	semconv.HWGPUUtilizationName:     {{field: gpusamplesextension.Utilization, scale: 1, key: string(semconv.HWGPUTaskKey), value: semconv.HWGPUTaskGeneral, any: true}},
+	semconv.HWGPUMemoryUsageName:     {{field: gpusamplesextension.MemoryUsed, scale: 1}},
+	semconv.GPUSMUtilizationName:     {{field: gpusamplesextension.SMUtilization, scale: 1}},
+	semconv.GPUSMOccupancyName:       {{field: gpusamplesextension.SMOccupancy, scale: 1}},
+	semconv.GPUTensorUtilizationName: {{field: gpusamplesextension.TensorUtilization, scale: 1}},
+	semconv.GPUDRAMUtilizationName:   {{field: gpusamplesextension.DRAMUtilization, scale: 1}},
+	semconv.GPUClockFrequencyName: {
+		{field: gpusamplesextension.ClockSM, scale: 1, key: string(semconv.GPUClockTypeKey), value: semconv.GPUClockTypeSM},
+		{field: gpusamplesextension.ClockMemory, scale: 1, key: string(semconv.GPUClockTypeKey), value: semconv.GPUClockTypeMemory},
+	},
+	semconv.GPUPCIeIOName: {
+		{field: gpusamplesextension.PCIeTransmit, scale: 1, form: formCounter, key: string(semconv.NetworkIODirectionKey), value: semconv.NetworkIODirectionTransmit},
+		{field: gpusamplesextension.PCIeReceive, scale: 1, form: formCounter, key: string(semconv.NetworkIODirectionKey), value: semconv.NetworkIODirectionReceive},
+	},
+	semconv.GPUNVLinkIOName: {
+		{field: gpusamplesextension.NVLinkTransmit, scale: 1, form: formCounter, key: string(semconv.NetworkIODirectionKey), value: semconv.NetworkIODirectionTransmit},
+		{field: gpusamplesextension.NVLinkReceive, scale: 1, form: formCounter, key: string(semconv.NetworkIODirectionKey), value: semconv.NetworkIODirectionReceive},
+	},
+}
+
+// rulesOf finds the rules of a metric. A suffix that a Prometheus exporter added (_total) is ignored.
+func rulesOf(name string) ([]rule, bool) {
+	if rest, ok := strings.CutPrefix(name, dcgmPrefix); ok {
+		r, ok := dcgmRules[rest]
+		if !ok {
+			r, ok = dcgmRules[strings.TrimSuffix(rest, "_total")]
+		}
+		return []rule{r}, ok
+	}
+	r, ok := otelRules[name]
+	return r, ok
+}
+
+func (r *rule) matches(attrs pcommon.Map) bool {
+	if r.key == "" {
+		return true
+	}
+	v, ok := attrs.Get(r.key)
+	if !ok {
+		return r.any
+	}
+	return v.Str() == r.value
+}

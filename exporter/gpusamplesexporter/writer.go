@@ -1,0 +1,263 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpusamplesexporter
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter/internal/metadata"
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/countersum"
+)
+
+// outcome is what became of a data point.
+type outcome uint8
+
+const (
+	written outcome = iota
+	unknownMetric
+	noDevice
+	noValue
+	refused
+	numOutcomes
+)
+
+var outcomeNames = [numOutcomes]string{"written", "unknown_metric", "no_device", "no_value", "refused"}
+
+// writer turns data points into samples.
+type writer struct {
+	cfg       *Config
+	id        component.ID
+	logger    *zap.Logger
+	telemetry *metadata.TelemetryBuilder
+	outcomes  [numOutcomes]metric.MeasurementOption
+
+	mu      sync.Mutex
+	out     gpusamplesextension.Writer
+	devices map[string]*device // by ID
+}
+
+// device is what is remembered of one device between two batches.
+type device struct {
+	desc    gpusamplesextension.Device
+	w       gpusamplesextension.DeviceWriter // nil when refused
+	retry   time.Time                        // when refused: not before
+	last    time.Time
+	best    [gpusamplesextension.NumFields]uint8 // lowest rank seen, plus 1
+	sums    [gpusamplesextension.NumFields]countersum.Sum
+	xid     float64
+	hasXID  bool
+	pending map[int64]*gpusamplesextension.Sample // of the present batch, by time
+	events  []gpusamplesextension.Event
+}
+
+const (
+	// retryRefused is the time between two tries to get a device that another component writes.
+	retryRefused = time.Minute
+	// forgetAfter: a device without points for so long is given up.
+	forgetAfter = 10 * time.Minute
+)
+
+func newWriter(cfg *Config, set exporter.Settings) (*writer, error) {
+	tb, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	x := &writer{cfg: cfg, id: set.ID, logger: set.Logger, telemetry: tb, devices: map[string]*device{}}
+	for i := range x.outcomes {
+		x.outcomes[i] = metric.WithAttributeSet(attribute.NewSet(attribute.String("outcome", outcomeNames[i])))
+	}
+	return x, nil
+}
+
+func (x *writer) start(_ context.Context, host component.Host) error {
+	out, err := gpusamplesextension.FindWriter(host, x.cfg.Samples)
+	x.out = out
+	return err
+}
+
+func (x *writer) shutdown(context.Context) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for id, d := range x.devices {
+		d.close()
+		delete(x.devices, id)
+	}
+	x.telemetry.Shutdown()
+	return nil
+}
+
+func (d *device) close() {
+	if d.w != nil {
+		d.w.Close()
+	}
+}
+
+// consume writes a batch. It never fails: what is not understood is counted.
+func (x *writer) consume(ctx context.Context, md pmetric.Metrics) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	now := time.Now()
+	var counts [numOutcomes]int64
+	for _, rm := range md.ResourceMetrics().All() {
+		resource := rm.Resource().Attributes()
+		for _, sm := range rm.ScopeMetrics().All() {
+			for _, m := range sm.Metrics().All() {
+				x.metric(m, resource, now, &counts)
+			}
+		}
+	}
+	for id, d := range x.devices {
+		d.flush()
+		if now.Sub(d.last) > forgetAfter {
+			d.close()
+			delete(x.devices, id)
+		}
+	}
+	for o, n := range counts {
+		if n > 0 {
+			x.telemetry.ExporterGpuSamplesPoints.Add(ctx, n, x.outcomes[o])
+		}
+	}
+	return nil
+}
+
+func (x *writer) metric(m pmetric.Metric, resource pcommon.Map, now time.Time, counts *[numOutcomes]int64) {
+	var (
+		points pmetric.NumberDataPointSlice
+		delta  bool
+	)
+	switch m.Type() {
+	case pmetric.MetricTypeGauge:
+		points = m.Gauge().DataPoints()
+	case pmetric.MetricTypeSum:
+		points = m.Sum().DataPoints()
+		delta = m.Sum().AggregationTemporality() == pmetric.AggregationTemporalityDelta
+	default:
+		counts[unknownMetric]++
+		return
+	}
+	rules, ok := rulesOf(m.Name())
+	if !ok {
+		counts[unknownMetric] += int64(points.Len())
+		return
+	}
+	for _, p := range points.All() {
+		counts[x.point(p, rules, delta, resource, now)]++
+	}
+}
+
+func (x *writer) point(p pmetric.NumberDataPoint, rules []rule, delta bool, resource pcommon.Map, now time.Time) outcome {
+	v := p.DoubleValue()
+	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
+		v = float64(p.IntValue())
+	}
+	if p.Flags().NoRecordedValue() || v != v || p.Timestamp() == 0 {
+		return noValue
+	}
+	i := slices.IndexFunc(rules, func(r rule) bool { return r.matches(p.Attributes()) })
+	if i < 0 {
+		return unknownMetric
+	}
+	desc, ok := x.cfg.describe(p.Attributes(), resource)
+	if !ok {
+		return noDevice
+	}
+	d := x.device(desc, now)
+	if d.w == nil {
+		return refused
+	}
+	d.take(&rules[i], int64(p.Timestamp()), v, delta)
+	return written
+}
+
+// device finds or registers a device.
+func (x *writer) device(desc gpusamplesextension.Device, now time.Time) *device {
+	d := x.devices[desc.ID]
+	if d == nil {
+		d = &device{pending: map[int64]*gpusamplesextension.Sample{}}
+		x.devices[desc.ID] = d
+	}
+	d.last = now
+	if (d.w != nil && sameDevice(&d.desc, &desc)) || (d.w == nil && now.Before(d.retry)) {
+		return d
+	}
+	w, err := x.out.Register(x.id, desc)
+	if err != nil {
+		d.retry = now.Add(retryRefused)
+		x.logger.Warn("Device samples are not kept", zap.Error(err))
+		return d
+	}
+	d.w, d.desc = w, desc
+	return d
+}
+
+// sameDevice compares what a data point says about a device.
+func sameDevice(a, b *gpusamplesextension.Device) bool {
+	return a.Parent == b.Parent && a.Name == b.Name && a.Model == b.Model && a.DriverVersion == b.DriverVersion &&
+		a.PCIBDF == b.PCIBDF && a.HostName == b.HostName && a.HostID == b.HostID && a.Source == b.Source && a.MIG == b.MIG
+}
+
+// take converts one value into the sample of its time.
+func (d *device) take(r *rule, t int64, v float64, delta bool) {
+	if r.form == formXID {
+		// The gauge holds the last XID for ever; its first value is of an unknown time.
+		if d.hasXID && v != d.xid && v > 0 {
+			d.events = append(d.events, gpusamplesextension.Event{Time: t, Kind: gpusamplesextension.EventXID, Code: int64(v), Count: 1})
+		}
+		d.xid, d.hasXID = v, true
+		return
+	}
+	best := &d.best[r.field]
+	if *best == 0 || r.rank+1 < *best {
+		*best = r.rank + 1
+	}
+	if r.rank+1 > *best {
+		return
+	}
+	v *= r.scale
+	switch sum := &d.sums[r.field]; {
+	case r.field == gpusamplesextension.Throttle:
+		v = float64(uint64(v) & uint64(gpusamplesextension.ThrottleReasons))
+	case r.form == formRate:
+		v = sum.AddRate(t, v, 0)
+	case delta:
+		v = sum.AddDelta(t, v)
+	case r.form == formCounter:
+		v = sum.AddCounter(t, v)
+	}
+	s := d.pending[t]
+	if s == nil {
+		s = &gpusamplesextension.Sample{Time: t}
+		d.pending[t] = s
+	}
+	s.Set(r.field, v)
+}
+
+// flush writes what the batch brought, in order of time.
+func (d *device) flush() {
+	if d.w == nil || len(d.pending)+len(d.events) == 0 {
+		return
+	}
+	samples := make([]gpusamplesextension.Sample, 0, len(d.pending))
+	for _, t := range slices.Sorted(maps.Keys(d.pending)) {
+		samples = append(samples, *d.pending[t])
+	}
+	d.w.Write(samples)
+	d.w.WriteEvents(d.events)
+	clear(d.pending)
+	d.events = d.events[:0]
+}

@@ -1,0 +1,319 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpusamplesexporter
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/exportertest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter/internal/metadata"
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+)
+
+type host struct {
+	component.Host
+	store *gpusamplesextension.Store
+}
+
+type extension struct{ *gpusamplesextension.Store }
+
+func (extension) Start(context.Context, component.Host) error { return nil }
+func (extension) Shutdown(context.Context) error              { return nil }
+
+func (h host) GetExtensions() map[component.ID]component.Component {
+	return map[component.ID]component.Component{component.MustNewID("gpu_samples"): extension{h.store}}
+}
+
+func start(t *testing.T, cfg *Config) (exporter.Metrics, *gpusamplesextension.Store) {
+	t.Helper()
+	require.NoError(t, cfg.Validate())
+	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	x, err := NewFactory().CreateMetrics(context.Background(), exportertest.NewNopSettings(metadata.Type), cfg)
+	require.NoError(t, err)
+	require.NoError(t, x.Start(context.Background(), host{componenttest.NewNopHost(), store}))
+	t.Cleanup(func() { require.NoError(t, x.Shutdown(context.Background())) })
+	return x, store
+}
+
+// point is one data point of a batch.
+type point struct {
+	name  string
+	at    time.Time
+	value float64
+	attrs map[string]any
+	delta bool
+	sum   bool
+}
+
+func batch(t *testing.T, points ...point) pmetric.Metrics {
+	md := pmetric.NewMetrics()
+	rm := md.ResourceMetrics().AppendEmpty()
+	rm.Resource().Attributes().PutStr("service.name", "dcgm")
+	ms := rm.ScopeMetrics().AppendEmpty().Metrics()
+	for _, p := range points {
+		m := ms.AppendEmpty()
+		m.SetName(p.name)
+		var dp pmetric.NumberDataPoint
+		if p.sum || p.delta {
+			s := m.SetEmptySum()
+			s.SetIsMonotonic(true)
+			s.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+			if p.delta {
+				s.SetAggregationTemporality(pmetric.AggregationTemporalityDelta)
+			}
+			dp = s.DataPoints().AppendEmpty()
+		} else {
+			dp = m.SetEmptyGauge().DataPoints().AppendEmpty()
+		}
+		dp.SetTimestamp(pcommon.NewTimestampFromTime(p.at))
+		dp.SetDoubleValue(p.value)
+		require.NoError(t, dp.Attributes().FromRaw(p.attrs))
+	}
+	return md
+}
+
+// data finds a file of the shared test data.
+func data(t *testing.T, name string) string {
+	t.Helper()
+	if dir := os.Getenv("OTELGPU_TESTDATA"); dir != "" {
+		return filepath.Join(dir, name)
+	}
+	dir, err := os.Getwd()
+	require.NoError(t, err)
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		p := filepath.Join(dir, "shared", "data", name)
+		if _, err := os.Stat(p); err == nil {
+			return p
+		}
+	}
+	t.Skipf("no test data: %s is not in shared/data beside the repository (set OTELGPU_TESTDATA)", name)
+	return ""
+}
+
+var (
+	promLine  = regexp.MustCompile(`^(\w+)\{(.*)\} (\S+)$`)
+	promLabel = regexp.MustCompile(`(\w+)="([^"]*)"`)
+)
+
+// scrape reads a page as dcgm-exporter serves it, as the prometheus receiver passes it on.
+func scrape(t *testing.T, path string, at time.Time) (points []point) {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		m := promLine.FindStringSubmatch(lines.Text())
+		if m == nil {
+			continue
+		}
+		attrs := map[string]any{}
+		for _, l := range promLabel.FindAllStringSubmatch(m[2], -1) {
+			attrs[l[1]] = l[2]
+		}
+		v, err := strconv.ParseFloat(m[3], 64)
+		require.NoError(t, err)
+		points = append(points, point{name: m[1], at: at, value: v, attrs: attrs, sum: strings.Contains(m[1], "ENERGY")})
+	}
+	return points
+}
+
+func TestARealScrapeOfDCGMExporterBecomesSamples(t *testing.T) {
+	path := data(t, "dcgm/dcgm-exporter_t4_driver460.prom")
+	x, store := start(t, createDefaultConfig().(*Config))
+	at := time.Now().Add(-time.Minute).Truncate(time.Millisecond)
+	points := scrape(t, path, at)
+	require.NotEmpty(t, points)
+	require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t, points...)))
+	// The next scrape: 30 s later, 300 J more.
+	for i := range points {
+		points[i].at = at.Add(30 * time.Second)
+		if points[i].name == "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION" {
+			points[i].value += 300_000
+		}
+	}
+	require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t, points...)))
+
+	v := store.Acquire()
+	defer v.Release()
+	d, ok := v.Lookup("GPU-20c56d28-0da5-6d26-a36a-e7af1ce2586e")
+	require.True(t, ok)
+	desc := d.Device()
+	assert.Equal(t, "Tesla T4", desc.Model)
+	assert.Equal(t, "gpu0", desc.Name)
+	assert.Equal(t, "460.106.00", desc.DriverVersion)
+	assert.Equal(t, "424773df46e0", desc.HostName)
+	assert.Equal(t, "dcgm", desc.Source)
+	a, b := at.UnixNano(), at.Add(30*time.Second).UnixNano()
+	for f, want := range map[gpusamplesextension.Field]float64{
+		gpusamplesextension.Power:       8.969,
+		gpusamplesextension.Temperature: 25,
+		gpusamplesextension.ClockSM:     300e6,
+		gpusamplesextension.ClockMemory: 405e6,
+		gpusamplesextension.Utilization: 0,
+	} {
+		got, coverage := d.Mean(f, a, b)
+		assert.Equal(t, 1.0, coverage, f.String())
+		assert.InDelta(t, want, got, 1e-9*max(1, want), f.String())
+	}
+	joules, _ := d.Integral(gpusamplesextension.Energy, a, b)
+	assert.InDelta(t, 300, joules, 1e-6)
+}
+
+// TestTheDefaultFieldsOfDCGMExporterAreKnown holds the table against the exporter's own list.
+func TestTheDefaultFieldsOfDCGMExporterAreKnown(t *testing.T) {
+	f, err := os.Open(data(t, "dcgm/dcgm-exporter-default-counters.csv"))
+	require.NoError(t, err)
+	defer f.Close()
+	noSample := map[string]bool{ // nothing that a span can be told
+		"DCGM_FI_DEV_MEMORY_TEMP": true, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": true, "DCGM_FI_DEV_MEM_COPY_UTIL": true,
+		"DCGM_FI_DEV_ENC_UTIL": true, "DCGM_FI_DEV_DEC_UTIL": true, "DCGM_FI_DEV_FB_FREE": true, "DCGM_FI_DEV_FB_RESERVED": true,
+		"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": true, // no direction
+		"DCGM_FI_DEV_VGPU_LICENSE_STATUS":    true, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": true,
+		"DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": true, "DCGM_FI_DEV_ROW_REMAP_FAILURE": true,
+	}
+	known := 0
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		name, rest, ok := strings.Cut(lines.Text(), ",")
+		name = strings.TrimSpace(name)
+		if !ok || strings.HasPrefix(name, "#") || strings.HasPrefix(strings.TrimSpace(rest), "label") {
+			continue
+		}
+		_, ok = rulesOf(name)
+		assert.NotEqual(t, ok, noSample[name], name)
+		if ok {
+			known++
+		}
+	}
+	assert.GreaterOrEqual(t, known, 12)
+}
+
+func TestInstancesOfDCGMExporterHangBelowTheirBoard(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	cfg.Instances = map[string]string{"GPU-1/7": "MIG-aaaa"}
+	x, store := start(t, cfg)
+	at := time.Now().Add(-time.Second)
+	mig := func(id string) map[string]any {
+		return map[string]any{"UUID": "GPU-1", "gpu": "0", "modelName": "NVIDIA H100", "GPU_I_ID": id, "GPU_I_PROFILE": "1g.10gb"}
+	}
+	require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t,
+		point{name: "DCGM_FI_DEV_POWER_USAGE", at: at, value: 400, attrs: map[string]any{"UUID": "GPU-1", "gpu": "0"}},
+		point{name: "DCGM_FI_PROF_SM_ACTIVE", at: at, value: 0.5, attrs: mig("7")},
+		point{name: "DCGM_FI_PROF_SM_ACTIVE", at: at, value: 0.75, attrs: mig("8")},
+	)))
+	v := store.Acquire()
+	defer v.Release()
+	d, ok := v.Lookup("MIG-aaaa")
+	require.True(t, ok)
+	assert.Equal(t, "GPU-1", d.Device().Parent)
+	assert.Equal(t, "1g.10gb", d.Device().MIG.Profile)
+	sm, ok := d.Value(gpusamplesextension.SMUtilization, at.UnixNano())
+	require.True(t, ok)
+	assert.Equal(t, 0.5, sm)
+	assert.False(t, d.Has(gpusamplesextension.Power))
+	board, ok := d.Board()
+	require.True(t, ok)
+	assert.True(t, board.Has(gpusamplesextension.Power))
+	_, ok = v.Lookup("MIG-GPU-1/8/0")
+	assert.True(t, ok)
+}
+
+func TestSemanticConventionMetricsBecomeSamples(t *testing.T) {
+	x, store := start(t, createDefaultConfig().(*Config))
+	at := time.Now().Add(-time.Minute)
+	id := func(more ...string) map[string]any {
+		m := map[string]any{"hw.id": "GPU-2", "hw.vendor": "AMD", "gpu.measurement.source": "nvml"}
+		for i := 0; i < len(more); i += 2 {
+			m[more[i]] = more[i+1]
+		}
+		return m
+	}
+	for i := range 3 {
+		now := at.Add(time.Duration(i) * time.Second)
+		require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t,
+			point{name: "hw.energy", at: now, value: 10, delta: true, attrs: id()},
+			point{name: "hw.gpu.utilization", at: now, value: 0.5, attrs: id("hw.gpu.task", "general")},
+			point{name: "hw.gpu.utilization", at: now, value: 0.9, attrs: id("hw.gpu.task", "encoder")},
+			point{name: "gpu.clock.frequency", at: now, value: 1e9, attrs: id("gpu.clock.type", "memory")},
+			point{name: "gpu.pcie.io", at: now, value: float64(1000 * i), sum: true, attrs: id("network.io.direction", "transmit")},
+			point{name: "hw.gpu.utilization", at: now, value: 0.9, attrs: map[string]any{}},
+			point{name: "system.cpu.time", at: now, value: 1, attrs: id()},
+		)))
+	}
+	v := store.Acquire()
+	defer v.Release()
+	d, ok := v.Lookup("GPU-2")
+	require.True(t, ok)
+	assert.Equal(t, "AMD", d.Device().Vendor)
+	assert.Equal(t, "nvml", d.Device().Source)
+	a, b := at.UnixNano(), at.Add(2*time.Second).UnixNano()
+	joules, _ := d.Integral(gpusamplesextension.Energy, a, b)
+	assert.InDelta(t, 20, joules, 1e-9)
+	util, _ := d.Mean(gpusamplesextension.Utilization, a, b)
+	assert.InDelta(t, 0.5, util, 1e-12)
+	bytes, _ := d.Integral(gpusamplesextension.PCIeTransmit, a, b)
+	assert.InDelta(t, 2000, bytes, 1e-6)
+	assert.True(t, d.Has(gpusamplesextension.ClockMemory))
+	assert.False(t, d.Has(gpusamplesextension.ClockSM))
+}
+
+func TestAnXIDIsAnEventWhenItChanges(t *testing.T) {
+	x, store := start(t, createDefaultConfig().(*Config))
+	at := time.Now().Add(-time.Minute)
+	for i, code := range []float64{31, 31, 79, 79} {
+		require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t,
+			point{name: "DCGM_FI_DEV_XID_ERRORS", at: at.Add(time.Duration(i) * time.Second), value: code, attrs: map[string]any{"UUID": "GPU-3"}})))
+	}
+	v := store.Acquire()
+	defer v.Release()
+	d, ok := v.Lookup("GPU-3")
+	require.True(t, ok)
+	events := d.Events(0, time.Now().UnixNano(), nil)
+	require.Len(t, events, 1, "of the first value nobody knows when it happened")
+	assert.Equal(t, int64(79), events[0].Code)
+	assert.Equal(t, at.Add(2*time.Second).UnixNano(), events[0].Time)
+}
+
+func TestADeviceOfAnotherWriterIsRefusedNotMixed(t *testing.T) {
+	x, store := start(t, createDefaultConfig().(*Config))
+	_, err := store.Register(component.MustNewID("gpu"), gpusamplesextension.Device{ID: "GPU-4"})
+	require.NoError(t, err)
+	at := time.Now()
+	require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t,
+		point{name: "hw.power", at: at, value: 1, attrs: map[string]any{"hw.id": "GPU-4"}})))
+	v := store.Acquire()
+	defer v.Release()
+	d, _ := v.Lookup("GPU-4")
+	assert.False(t, d.Has(gpusamplesextension.Power))
+}
+
+func TestStartFailsWithoutTheExtension(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	x, err := NewFactory().CreateMetrics(context.Background(), exportertest.NewNopSettings(metadata.Type), cfg)
+	require.NoError(t, err)
+	require.EqualError(t, x.Start(context.Background(), componenttest.NewNopHost()),
+		"cannot find extension \"gpu_samples\" (define it under `extensions` and list it under `service::extensions`)")
+	require.NoError(t, x.Shutdown(context.Background()))
+}
+
+func TestConfigErrors(t *testing.T) {
+	cfg := &Config{Instances: map[string]string{"GPU-1": "aaaa"}}
+	require.EqualError(t, cfg.Validate(), "`instances` must have keys of the form GPU-<uuid>/<GPU_I_ID>, found \"GPU-1\"\n"+
+		"`instances` must have values of the form MIG-<uuid>, found \"aaaa\" for \"GPU-1\"")
+}
