@@ -24,6 +24,7 @@ type Backend struct {
 	eventapi.API
 	driver  *driver.Driver
 	devices []device
+	err     error // of Open
 
 	mu sync.Mutex // of the devices' contexts while they are decided
 }
@@ -52,8 +53,17 @@ var names = eventapi.Names{
 }
 
 // Open loads and initialises the driver. It makes no context. Without a driver, with one that is too old or without a device
-// it fails and says which of these it is.
+// it fails and says which of these it is. The Backend is not nil even then: it finds no devices, so that gpuspan.New
+// accepts it, repeats the error and times with the host's clock.
 func Open(opts ...Option) (*Backend, error) {
+	b, err := open(opts)
+	if err != nil {
+		return &Backend{err: err}, err
+	}
+	return b, nil
+}
+
+func open(opts []Option) (*Backend, error) {
 	var c config
 	for _, o := range opts {
 		o.apply(&c)
@@ -90,11 +100,14 @@ func Open(opts ...Option) (*Backend, error) {
 // Name is "cuda_event".
 func (b *Backend) Name() string { return semconv.GPUTimingSourceCUDAEvent }
 
-// Driver gives the driver underneath, for programs that have no other binding.
+// Driver gives the driver underneath, for programs that have no other binding; nil after an error of Open.
 func (b *Backend) Driver() *driver.Driver { return b.driver }
 
 // ThreadInit switches the calling OS thread, which must be locked, to relaxed capture mode.
 func (b *Backend) ThreadInit() error {
+	if b.err != nil {
+		return b.err
+	}
 	if st := b.Relax(); st != gpuspan.StatusOK {
 		return fmt.Errorf("cannot switch the polling thread to relaxed capture mode: CUDA error %d", st)
 	}

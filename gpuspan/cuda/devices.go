@@ -18,6 +18,9 @@ const procVersion = "/proc/driver/nvidia/version"
 // Devices lists the GPUs that the process sees, in the driver's order. What the driver does not tell stays empty; only a
 // device without a name is an error.
 func (b *Backend) Devices() ([]gpuspan.Device, error) {
+	if b.err != nil {
+		return nil, b.err
+	}
 	text, _ := os.ReadFile(procVersion)
 	version := driverVersion(string(text))
 	out := make([]gpuspan.Device, len(b.devices))

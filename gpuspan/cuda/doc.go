@@ -6,11 +6,11 @@
 // The driver (libcuda) is loaded at run time, without cgo: a program that imports this package builds on any machine and
 // starts on one without a GPU, where [Open] says why it cannot time.
 //
-//	backend, err := cuda.Open()
-//	if err != nil {
-//		log.Print(err) // gpuspan.New(nil) times with the host's clock instead
-//	}
+//	backend, _ := cuda.Open()
 //	prof, err := gpuspan.New(backend)
+//	if err != nil {
+//		log.Print(err) // no driver, no device: prof times with the host's clock and says so
+//	}
 //	stream := prof.Stream(uintptr(cudaStream), "main") // a cudaStream_t or CUstream from cgo or a C library
 //
 // # Where the driver is looked for

@@ -20,8 +20,11 @@ const (
 )
 
 // StreamInfo resolves the device and the context of a stream. For the legacy stream that is the calling OS thread's current
-// context, else the primary context of device 0. It must not be called while the stream captures.
+// context, else the primary context of device 0 (gpuspan asks on its polling thread, which has none). It must not be called while the stream captures.
 func (b *Backend) StreamInfo(s gpuspan.StreamHandle) (int, gpuspan.StreamKind, error) {
+	if b.err != nil {
+		return 0, gpuspan.StreamExplicit, b.err
+	}
 	switch s {
 	case streamPerThread:
 		return 0, gpuspan.StreamPerThread, nil

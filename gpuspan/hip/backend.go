@@ -23,6 +23,7 @@ type Backend struct {
 	eventapi.API
 	fn      functions
 	devices []device
+	err     error    // of Open
 	restore []func() // restore[d] makes d the current device; kept, so that Bind does not allocate
 }
 
@@ -33,8 +34,17 @@ type device struct {
 }
 
 // Open loads and initialises HIP. Without the library, with one that is too old or without a device it fails and says
-// which of these it is.
+// which of these it is. The Backend is not nil even then: it finds no devices, so that gpuspan.New accepts it, repeats
+// the error and times with the host's clock.
 func Open(opts ...Option) (*Backend, error) {
+	b, err := open(opts)
+	if err != nil {
+		return &Backend{err: err}, err
+	}
+	return b, nil
+}
+
+func open(opts []Option) (*Backend, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("cannot use HIP on %s (only Linux is supported)", runtime.GOOS)
 	}
@@ -83,6 +93,9 @@ func (b *Backend) Name() string { return semconv.GPUTimingSourceHipEvent }
 
 // ThreadInit switches the calling OS thread, which must be locked, to relaxed capture mode.
 func (b *Backend) ThreadInit() error {
+	if b.err != nil {
+		return b.err
+	}
 	if st := b.Relax(); st != gpuspan.StatusOK {
 		return fmt.Errorf("cannot switch the polling thread to relaxed capture mode: HIP error %d", st)
 	}
@@ -122,6 +135,9 @@ func (b *Backend) in(device int, f func() gpuspan.Status) gpuspan.Status {
 
 // StreamInfo is the device of a stream. The NULL stream belongs to the calling thread's current device.
 func (b *Backend) StreamInfo(s gpuspan.StreamHandle) (int, gpuspan.StreamKind, error) {
+	if b.err != nil {
+		return 0, gpuspan.StreamExplicit, b.err
+	}
 	kind := gpuspan.StreamExplicit
 	switch s {
 	case 0, 1: // NULL and hipStreamLegacy

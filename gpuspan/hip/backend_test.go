@@ -4,6 +4,7 @@
 package hip_test
 
 import (
+	"context"
 	"runtime"
 	"sync"
 	"testing"
@@ -11,10 +12,13 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/hip"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 func open(t testing.TB, stub *ctest.Stub) *hip.Backend {
@@ -143,6 +147,7 @@ func TestSpecialStreams(t *testing.T) {
 
 func TestAnchorsHaveMarkersOfTheirOwn(t *testing.T) {
 	stub := manual(t)
+	stub.Set("share_markers", 1)
 	b := open(t, stub)
 	s, st := b.NewStream(0)
 	require.Zero(t, st)
@@ -229,4 +234,49 @@ func TestMemoryUsage(t *testing.T) {
 	used, st := open(t, stub).MemoryUsage(0)
 	require.Zero(t, st)
 	require.EqualValues(t, 5<<30, used)
+}
+
+func TestProfilerOfAFailedBackendTimesWithTheHost(t *testing.T) {
+	b, err := hip.Open(hip.WithLibrary("/nonexistent/libamdhip64.so"))
+	require.Error(t, err)
+	prof, newErr := gpuspan.New(b)
+	require.ErrorContains(t, newErr, err.Error())
+	require.Equal(t, "host", prof.Source())
+	require.NoError(t, prof.Shutdown(context.Background()))
+}
+
+// A profiler on the stub: the section lies where the stub knows that it was.
+func TestSectionsAreTimed(t *testing.T) {
+	stub := ctest.HIP(t)
+	stub.Set("drift_ppm", -60)
+	b := open(t, stub)
+	spans := tracetest.NewSpanRecorder()
+	prof, err := gpuspan.New(b, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
+	require.NoError(t, err)
+	h := appStream(t, stub, 0)
+	s := prof.Stream(uintptr(h), "s")
+	require.True(t, s.DeviceTimed())
+	stub.Log(uintptr(h), 1000)
+	op := gpuspan.NewOperation("op")
+	const n = 50
+	for range n {
+		x := op.Start(context.Background(), s)
+		stub.Work(uintptr(h), 200*time.Microsecond)
+		x.End()
+		time.Sleep(2 * time.Millisecond)
+	}
+	require.NoError(t, prof.Shutdown(context.Background()))
+	require.Len(t, spans.Ended(), n)
+	for k, span := range spans.Ended() {
+		half := time.Duration(0)
+		for _, kv := range span.Attributes() {
+			if kv.Key == semconv.GPUTimingErrorKey {
+				half = time.Duration(kv.Value.AsFloat64() * 1e9)
+			}
+		}
+		require.Positive(t, half)
+		require.InDelta(t, 0, float64(span.StartTime().Sub(stub.LoggedAt(uintptr(h), int64(2*k)))), float64(half+300))
+	}
+	require.Zero(t, stub.Count("live_events"))
+	require.Zero(t, stub.Count("live_streams")-1) // the application's own
 }

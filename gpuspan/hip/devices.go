@@ -20,6 +20,9 @@ const moduleVersion = "/sys/module/amdgpu/version"
 // Devices lists the GPUs that the process sees. What HIP does not tell stays empty; only a device without a name is an
 // error.
 func (b *Backend) Devices() ([]gpuspan.Device, error) {
+	if b.err != nil {
+		return nil, b.err
+	}
 	version, _ := os.ReadFile(moduleVersion)
 	out := make([]gpuspan.Device, len(b.devices))
 	for i := range b.devices {

@@ -178,7 +178,7 @@ EXPORT hipError_t hipEventRecord(hipEvent_t e, hipStream_t h) {
 		return OK;
 	}
 	if (e->ctx != s->ctx) return INVALID_HANDLE;
-	if (s->last && s->last->magic == EVENT && s->last->stream == s && s->last->host == s->busy_until) { /* nothing ran since: the marker is shared */
+	if (cfg.share_markers && s->last && s->last->magic == EVENT && s->last->stream == s && s->last->host == s->busy_until) { /* nothing ran since: the marker is shared */
 		e->host = s->last->host, e->gpu = s->last->gpu, e->ready = s->last->ready;
 		e->stream = s, e->captured = 0, e->recorded = 1;
 		COUNT(shared_markers);
