@@ -1,0 +1,89 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stepcsv
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Exporter is a SpanExporter for programs that have no Collector: it writes a row for each step span. Register it
+// with a batching span processor.
+type Exporter struct {
+	w   *Writer
+	cfg exporterConfig
+}
+
+type exporterConfig struct {
+	allRanks bool
+	loop     string
+}
+
+var _ sdktrace.SpanExporter = (*Exporter)(nil)
+
+// ExporterOption configures an Exporter.
+type ExporterOption interface{ apply(*exporterConfig) }
+
+type exporterOption func(*exporterConfig)
+
+func (f exporterOption) apply(c *exporterConfig) { f(c) }
+
+// WithAllRanks writes rows on every rank. By default only rank 0 does, and a process without a rank.
+func WithAllRanks() ExporterOption {
+	return exporterOption(func(c *exporterConfig) { c.allRanks = true })
+}
+
+// WithLoop writes only steps of the loop with this name; by default of all.
+func WithLoop(name string) ExporterOption {
+	return exporterOption(func(c *exporterConfig) { c.loop = name })
+}
+
+// NewExporter makes an Exporter that owns the writer and closes it at Shutdown.
+func NewExporter(w *Writer, opts ...ExporterOption) *Exporter {
+	e := &Exporter{w: w}
+	for _, o := range opts {
+		if o != nil {
+			o.apply(&e.cfg)
+		}
+	}
+	return e
+}
+
+// ExportSpans implements sdktrace.SpanExporter.
+func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	var rows []Row
+	for _, s := range spans {
+		if e.cfg.loop != "" && s.Name() != e.cfg.loop {
+			continue
+		}
+		if rank, ok := s.Resource().Set().Value(semconv.GPUJobRankKey); ok && rank.AsInt64() != 0 && !e.cfg.allRanks {
+			continue
+		}
+		var b Builder
+		for _, a := range s.Attributes() {
+			switch a.Value.Type() {
+			case attribute.STRING:
+				b.String(string(a.Key), a.Value.AsString())
+			case attribute.INT64:
+				b.Int(string(a.Key), a.Value.AsInt64())
+			case attribute.FLOAT64:
+				b.Float(string(a.Key), a.Value.AsFloat64())
+			}
+		}
+		if row, ok := b.Row(); ok {
+			rows = append(rows, row)
+		}
+	}
+	return e.w.Write(rows...)
+}
+
+// Shutdown implements sdktrace.SpanExporter.
+func (e *Exporter) Shutdown(context.Context) error { return e.w.Close() }

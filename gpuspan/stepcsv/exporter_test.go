@@ -1,0 +1,54 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stepcsv_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+func exported(t *testing.T, rank int, opts ...stepcsv.ExporterOption) []string {
+	path := filepath.Join(t.TempDir(), "steps.csv")
+	w, err := stepcsv.Open(stepcsv.Config{Path: path, Phases: []string{"eval"}})
+	require.NoError(t, err)
+	var res []attribute.KeyValue
+	if rank >= 0 {
+		res = append(res, semconv.GPUJobRankKey.Int(rank))
+	}
+	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(stepcsv.NewExporter(w, opts...)), sdktrace.WithResource(resource.NewSchemaless(res...)))
+	tracer := tp.Tracer("t")
+	span := func(name string, attributes ...attribute.KeyValue) {
+		_, s := tracer.Start(t.Context(), name, trace.WithAttributes(attributes...))
+		s.End()
+	}
+	step := semconv.GPUOperationTypeKey.String(semconv.GPUOperationTypeStep)
+	span("train", step, semconv.GPUStepIndexKey.Int(7), semconv.GPUStepEpochKey.Int(0), semconv.GPUStepItemsKey.Int(32),
+		semconv.GPUStepDurationKey.Float64(.1), semconv.GPUStepOverlapDurationKey.Float64(.01), semconv.GPUStepOtherDurationKey.Float64(.000000001),
+		semconv.GPUStepPhaseDurationKey("forward").Float64(.06), semconv.GPUStepPhaseDurationKey("backward").Float64(.049999999))
+	span("validate", step, semconv.GPUStepIndexKey.Int(1), semconv.GPUStepDurationKey.Float64(.2), semconv.GPUStepPhaseDurationKey("eval").Float64(.2))
+	span("no length", step, semconv.GPUStepIndexKey.Int(2))
+	span("section", semconv.GPUOperationTypeKey.String(semconv.GPUOperationTypeSection), semconv.GPUStepDurationKey.Float64(.2))
+	require.NoError(t, tp.Shutdown(t.Context()))
+	return strings.Split(strings.TrimSpace(content(t, path)), "\n")[1:]
+}
+
+func TestStepSpansBecomeRows(t *testing.T) {
+	train := "7,0,,60.000000,49.999999,,,10.000000,0.000001,100.000000,320.000,"
+	validate := "1,,,,,,,,,200.000000,,200.000000"
+	assert.Equal(t, []string{train, validate}, exported(t, -1), "a process without a rank is the main one")
+	assert.Equal(t, []string{train}, exported(t, 0, stepcsv.WithLoop("train")))
+	assert.Empty(t, exported(t, 3), "another rank writes nothing")
+	assert.Equal(t, []string{train, validate}, exported(t, 3, stepcsv.WithAllRanks()))
+}

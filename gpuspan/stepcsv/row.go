@@ -1,0 +1,136 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stepcsv
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Phase is the time of one phase of a step.
+type Phase struct {
+	Name     string // data, forward, backward, optimizer, comm, or a further one
+	Duration time.Duration
+}
+
+// Row is one step.
+type Row struct {
+	Step     int64
+	Epoch    int64 // when HasEpoch
+	HasEpoch bool
+	Phases   []Phase
+	Overlap  time.Duration
+	Other    time.Duration
+	HasSplit bool          // Overlap and Other are known
+	Duration time.Duration // boundary to boundary
+	Items    int64         // 0: not stated
+}
+
+// named are the phases that every file has a column for, in order.
+var named = []struct{ phase, column string }{
+	{semconv.GPUStepPhaseData, "t_data_ms"},
+	{semconv.GPUStepPhaseForward, "t_fwd_ms"},
+	{semconv.GPUStepPhaseBackward, "t_bwd_ms"},
+	{semconv.GPUStepPhaseOptimizer, "t_opt_ms"},
+	{semconv.GPUStepPhaseComm, "t_comm_ms"},
+}
+
+const firstPhase = 2 // columns before those of phases
+
+// columns are the header and the column of each phase.
+type columns struct {
+	header []string
+	phase  map[string]int
+}
+
+// newColumns lays out the columns for further phases, in the order given. Names of which the column would be taken are
+// refused.
+func newColumns(further []string) (columns, error) {
+	c := columns{header: []string{"step", "epoch"}, phase: map[string]int{}}
+	for i, n := range named {
+		c.header = append(c.header, n.column)
+		c.phase[n.phase] = firstPhase + i
+	}
+	c.header = append(c.header, "t_overlap_ms", "t_misc_ms", "t_step_ms", "ips_step")
+	for _, p := range further {
+		if _, ok := c.phase[p]; ok {
+			continue // declared twice, or one that has its column anyway
+		}
+		column := "t_" + p + "_ms"
+		if p == "" || strings.ContainsAny(p, ",\"\r\n") || slices.Contains(c.header, column) {
+			return columns{}, fmt.Errorf("phase %q cannot have a column of its own", p)
+		}
+		c.phase[p] = len(c.header)
+		c.header = append(c.header, column)
+	}
+	return c, nil
+}
+
+// further are the phases of a header, and false when it is none of this package.
+func further(header []string) ([]string, bool) {
+	fixed, _ := newColumns(nil)
+	n := len(fixed.header)
+	if len(header) < n || !slices.Equal(header[:n], fixed.header) {
+		return nil, false
+	}
+	var phases []string
+	for _, h := range header[n:] {
+		p, ok := strings.CutPrefix(h, "t_")
+		p, ok2 := strings.CutSuffix(p, "_ms")
+		if !ok || !ok2 {
+			return nil, false
+		}
+		phases = append(phases, p)
+	}
+	return phases, true
+}
+
+// line encodes a row, and returns how much time went to phases without a column.
+func (c columns) line(b *bytes.Buffer, r Row) (undeclared time.Duration) {
+	record := make([]string, len(c.header))
+	record[0] = strconv.FormatInt(r.Step, 10)
+	if r.HasEpoch {
+		record[1] = strconv.FormatInt(r.Epoch, 10)
+	}
+	times := map[int]time.Duration{}
+	for _, p := range r.Phases {
+		if at, ok := c.phase[p.Name]; ok {
+			times[at] += p.Duration
+		} else {
+			undeclared += p.Duration
+		}
+	}
+	for at, d := range times {
+		record[at] = milliseconds(d)
+	}
+	after := firstPhase + len(named)
+	if r.HasSplit {
+		record[after] = milliseconds(r.Overlap)
+		record[after+1] = milliseconds(r.Other + undeclared)
+	}
+	record[after+2] = milliseconds(r.Duration)
+	if s := r.Duration.Seconds(); r.Items > 0 && s > 0 {
+		record[after+3] = strconv.FormatFloat(float64(r.Items)/s, 'f', 3, 64)
+	}
+	w := csv.NewWriter(b)
+	_ = w.Write(record) // into memory
+	w.Flush()
+	return undeclared
+}
+
+// milliseconds writes all digits, so that rows add up.
+func milliseconds(d time.Duration) string {
+	sign := ""
+	if d < 0 {
+		sign, d = "-", -d
+	}
+	return fmt.Sprintf("%s%d.%06d", sign, d/time.Millisecond, d%time.Millisecond)
+}

@@ -1,0 +1,85 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stepcsv
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Builder makes a Row of a span's attributes, whatever API they come from. The zero Builder is ready.
+type Builder struct {
+	row     Row
+	step    bool
+	length  bool
+	overlap bool
+	other   bool
+}
+
+var phasePrefix, phaseSuffix = func() (string, string) {
+	p, s, _ := strings.Cut(string(semconv.GPUStepPhaseDurationKey("\x00")), "\x00")
+	return p, s
+}()
+
+// String takes an attribute that is a string.
+func (b *Builder) String(key, value string) {
+	if key == string(semconv.GPUOperationTypeKey) {
+		b.step = value == semconv.GPUOperationTypeStep
+	}
+}
+
+// Int takes an attribute that is a whole number.
+func (b *Builder) Int(key string, value int64) {
+	switch key {
+	case string(semconv.GPUStepIndexKey):
+		b.row.Step = value
+	case string(semconv.GPUStepEpochKey):
+		b.row.Epoch, b.row.HasEpoch = value, true
+	case string(semconv.GPUStepItemsKey):
+		b.row.Items = value
+	default:
+		b.Float(key, float64(value)) // a duration without fraction
+	}
+}
+
+// Float takes an attribute that is a number.
+func (b *Builder) Float(key string, value float64) {
+	switch key {
+	case string(semconv.GPUStepDurationKey):
+		b.row.Duration, b.length = duration(value), true
+	case string(semconv.GPUStepOverlapDurationKey):
+		b.row.Overlap, b.overlap = duration(value), true
+	case string(semconv.GPUStepOtherDurationKey):
+		b.row.Other, b.other = duration(value), true
+	default:
+		name, ok := strings.CutPrefix(key, phasePrefix)
+		if !ok {
+			return
+		}
+		if name, ok = strings.CutSuffix(name, phaseSuffix); ok {
+			b.row.Phases = append(b.row.Phases, Phase{name, duration(value)})
+		}
+	}
+}
+
+// Row is the row, and false when the span is no step or its duration is not known.
+func (b *Builder) Row() (Row, bool) {
+	b.row.HasSplit = b.overlap && b.other
+	slices.SortStableFunc(b.row.Phases, func(x, y Phase) int { return cmp.Compare(x.Name, y.Name) })
+	return b.row, b.step && b.length
+}
+
+// duration reads seconds. A double holds nanoseconds exactly up to 104 days.
+func duration(seconds float64) time.Duration {
+	ns := math.Round(seconds * 1e9)
+	if math.IsNaN(ns) || math.Abs(ns) > math.MaxInt64/2 {
+		return 0
+	}
+	return time.Duration(ns)
+}

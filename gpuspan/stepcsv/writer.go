@@ -1,0 +1,310 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stepcsv
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ErrClosed is returned by writes after Close.
+var ErrClosed = errors.New("step CSV is closed")
+
+// Config of a Writer.
+type Config struct {
+	Path     string   // the file, "steps.csv"; its folder is created
+	Phases   []string // further phases, each with a column; those that every file has need not be named
+	MaxBytes int64    // the file is renamed to steps-<UTC time>.csv when it is this long; 0: never
+	MaxFiles int      // renamed files to keep; 0: all
+	Now      func() time.Time
+}
+
+// Stats counts what a Writer met.
+type Stats struct {
+	Rows       int64         // rows written
+	Repaired   int64         // lines without an end that were cut off
+	Undeclared time.Duration // time of phases without a column
+}
+
+// Writer appends rows to a file. Its methods may be called by any goroutine.
+type Writer struct {
+	cfg   Config
+	mu    sync.Mutex
+	f     *os.File
+	size  int64
+	cols  columns
+	stats Stats
+	buf   bytes.Buffer
+	done  bool
+}
+
+// Open opens or creates the file, and fails when its folder cannot be written to or when its header has other columns.
+// A file that has all of the phases and more keeps its columns.
+func Open(cfg Config) (*Writer, error) {
+	if cfg.Path == "" {
+		return nil, errors.New("step CSV needs a path")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	w := &Writer{cfg: cfg}
+	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o755); err != nil {
+		return nil, fmt.Errorf("cannot create folder for step CSV %q: %w", cfg.Path, cause(err))
+	}
+	if err := w.open(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *Writer) open() error {
+	cols, err := newColumns(w.cfg.Phases)
+	if err != nil {
+		return fmt.Errorf("step CSV %q: %w", w.cfg.Path, err)
+	}
+	f, err := os.OpenFile(w.cfg.Path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("cannot open step CSV %q: %w", w.cfg.Path, cause(err))
+	}
+	size, repaired, err := repair(f)
+	if err != nil {
+		_ = f.Close()
+		return fmt.Errorf("cannot open step CSV %q: %w", w.cfg.Path, cause(err))
+	}
+	if size > 0 {
+		if cols, err = adopt(f, cols); err != nil {
+			_ = f.Close()
+			return fmt.Errorf("cannot append to step CSV %q: %w (move it away, or declare the same phases)", w.cfg.Path, err)
+		}
+	}
+	w.f, w.size, w.cols = f, size, cols
+	if repaired {
+		w.stats.Repaired++
+	}
+	if size == 0 {
+		w.buf.Reset()
+		c := csv.NewWriter(&w.buf)
+		_ = c.Write(cols.header)
+		c.Flush()
+		if err := w.append(); err != nil {
+			_ = f.Close()
+			return err
+		}
+	}
+	return nil
+}
+
+// repair cuts off what follows the last end of a line.
+func repair(f *os.File) (size int64, repaired bool, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, false, err
+	}
+	if !info.Mode().IsRegular() {
+		return 0, false, errors.New("it is no regular file")
+	}
+	size = info.Size()
+	b := make([]byte, 4096)
+	for end := size; end > 0; {
+		n := min(int64(len(b)), end)
+		if _, err := f.ReadAt(b[:n], end-n); err != nil {
+			return 0, false, err
+		}
+		if i := bytes.LastIndexByte(b[:n], '\n'); i >= 0 {
+			end = end - n + int64(i) + 1
+			if end == size {
+				return size, false, nil
+			}
+			return end, true, f.Truncate(end)
+		}
+		end -= n
+		if end == 0 && size > 0 {
+			// One line without an end. Only what can be the beginning of our own header was ours to lose.
+			if size > int64(len(b)) || !strings.HasPrefix("step,epoch,", string(b[:min(n, 11)])) {
+				return 0, false, errors.New("it holds something else than steps")
+			}
+			return 0, true, f.Truncate(0)
+		}
+	}
+	return size, false, nil
+}
+
+// adopt reads the header of a file, and takes its columns when they hold all that are wanted.
+func adopt(f *os.File, want columns) (columns, error) {
+	header, err := csv.NewReader(bufio.NewReader(io.NewSectionReader(f, 0, 1<<20))).Read()
+	if err != nil {
+		return columns{}, fmt.Errorf("its header cannot be read: %w", err)
+	}
+	phases, ok := further(header)
+	if !ok {
+		return columns{}, fmt.Errorf("its header is %q", strings.Join(header, ","))
+	}
+	have, err := newColumns(phases)
+	if err != nil {
+		return columns{}, err
+	}
+	var missing []string
+	for _, h := range want.header {
+		if !slices.Contains(have.header, h) {
+			missing = append(missing, h)
+		}
+	}
+	if len(missing) > 0 {
+		return columns{}, fmt.Errorf("its header has no column %s", strings.Join(missing, ", "))
+	}
+	return have, nil
+}
+
+// Write appends rows in one write, so that rows of processes that append to the same file do not mix. After an error
+// nothing of them is in the file, and the call may be repeated.
+func (w *Writer) Write(rows ...Row) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done {
+		return ErrClosed
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if w.f == nil { // a rotation failed in the middle
+		if err := w.open(); err != nil {
+			return err
+		}
+	}
+	w.buf.Reset()
+	var undeclared time.Duration
+	for _, r := range rows {
+		undeclared += w.cols.line(&w.buf, r)
+	}
+	if err := w.append(); err != nil {
+		return err
+	}
+	w.stats.Rows += int64(len(rows))
+	w.stats.Undeclared += undeclared
+	if w.cfg.MaxBytes > 0 && w.size >= w.cfg.MaxBytes {
+		return w.rotate()
+	}
+	return nil
+}
+
+func (w *Writer) append() error {
+	n, err := w.f.Write(w.buf.Bytes())
+	if err == nil {
+		w.size += int64(n)
+		return nil
+	}
+	err = fmt.Errorf("cannot write step CSV %q: %w", w.cfg.Path, cause(err))
+	if n > 0 {
+		// Not to the size that is remembered: another process may have appended in between.
+		if info, serr := w.f.Stat(); serr == nil {
+			if terr := w.f.Truncate(max(info.Size()-int64(n), 0)); terr != nil {
+				err = errors.Join(err, fmt.Errorf("and cannot take back what was written: %w", cause(terr)))
+			}
+		}
+	}
+	return err
+}
+
+// rotate renames the file and begins a new one.
+func (w *Writer) rotate() error {
+	if err := w.f.Close(); err != nil {
+		return fmt.Errorf("cannot close step CSV %q: %w", w.cfg.Path, cause(err))
+	}
+	w.f = nil
+	ext := filepath.Ext(w.cfg.Path)
+	stem := strings.TrimSuffix(w.cfg.Path, ext)
+	stamp := w.cfg.Now().UTC().Format(timeFormat)
+	for n := 0; ; n++ {
+		name := stem + "-" + stamp + ext
+		if n > 0 {
+			name = fmt.Sprintf("%s-%s-%d%s", stem, stamp, n, ext)
+		}
+		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := os.Rename(w.cfg.Path, name); err != nil {
+			return fmt.Errorf("cannot rename step CSV %q to %q: %w", w.cfg.Path, name, cause(err))
+		}
+		break
+	}
+	return errors.Join(w.prune(stem, ext), w.open())
+}
+
+const timeFormat = "20060102T150405.000Z"
+
+// prune removes the oldest renamed files beyond MaxFiles. Times in names sort as time.
+func (w *Writer) prune(stem, ext string) error {
+	if w.cfg.MaxFiles <= 0 {
+		return nil
+	}
+	entries, err := os.ReadDir(filepath.Dir(w.cfg.Path))
+	if err != nil {
+		return fmt.Errorf("cannot remove old files of step CSV %q: %w", w.cfg.Path, cause(err))
+	}
+	var old []string
+	for _, e := range entries {
+		mid, ok := strings.CutPrefix(e.Name(), filepath.Base(stem)+"-")
+		mid, ok2 := strings.CutSuffix(mid, ext)
+		if !ok || !ok2 || len(mid) < len(timeFormat) {
+			continue
+		}
+		if _, err := time.Parse(timeFormat, mid[:len(timeFormat)]); err == nil {
+			old = append(old, e.Name())
+		}
+	}
+	slices.Sort(old)
+	var errs error
+	for _, name := range old[:max(len(old)-w.cfg.MaxFiles, 0)] {
+		if err := os.Remove(filepath.Join(filepath.Dir(w.cfg.Path), name)); err != nil {
+			errs = errors.Join(errs, fmt.Errorf("cannot remove old step CSV %q: %w", name, cause(err)))
+		}
+	}
+	return errs
+}
+
+// Stats counts what happened so far.
+func (w *Writer) Stats() Stats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stats
+}
+
+// Close closes the file. A second Close does nothing.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done || w.f == nil {
+		w.done = true
+		return nil
+	}
+	w.done = true
+	if err := w.f.Close(); err != nil {
+		return fmt.Errorf("cannot close step CSV %q: %w", w.cfg.Path, cause(err))
+	}
+	return nil
+}
+
+// cause strips the path of an error that names another one.
+func cause(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	var l *os.LinkError
+	if errors.As(err, &l) {
+		return l.Err
+	}
+	return err
+}

@@ -1,0 +1,219 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stepcsv_test
+
+import (
+	"encoding/csv"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const header = "step,epoch,t_data_ms,t_fwd_ms,t_bwd_ms,t_opt_ms,t_comm_ms,t_overlap_ms,t_misc_ms,t_step_ms,ips_step"
+
+func row(step int64) stepcsv.Row {
+	return stepcsv.Row{
+		Step: step, Epoch: 2, HasEpoch: true,
+		Phases: []stepcsv.Phase{
+			{Name: "data", Duration: 5 * time.Millisecond}, {Name: "forward", Duration: 30*time.Millisecond + 1},
+			{Name: "backward", Duration: 60 * time.Millisecond}, {Name: "comm", Duration: 10 * time.Millisecond},
+		},
+		Overlap: 8 * time.Millisecond, Other: 3 * time.Millisecond, HasSplit: true,
+		Duration: 100*time.Millisecond + 1, Items: 256,
+	}
+}
+
+func write(t *testing.T, cfg stepcsv.Config, rows ...stepcsv.Row) stepcsv.Stats {
+	w, err := stepcsv.Open(cfg)
+	require.NoError(t, err)
+	require.NoError(t, w.Write(rows...))
+	require.NoError(t, w.Close())
+	require.NoError(t, w.Close(), "a second close does nothing")
+	require.ErrorIs(t, w.Write(row(1)), stepcsv.ErrClosed)
+	return w.Stats()
+}
+
+func content(t *testing.T, path string) string {
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(b)
+}
+
+func TestRowsOfARun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "logs", "steps.csv")
+	bare := stepcsv.Row{Step: 12, Duration: time.Second}
+	write(t, stepcsv.Config{Path: path}, row(11), bare)
+	assert.Equal(t, header+"\n"+
+		"11,2,5.000000,30.000001,60.000000,,10.000000,8.000000,3.000000,100.000001,2560.000\n"+
+		"12,,,,,,,,,1000.000000,\n", content(t, path))
+}
+
+func TestRestartsContinueTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "steps.csv")
+	cfg := stepcsv.Config{Path: path}
+	write(t, cfg, row(1))
+	write(t, cfg, row(2))
+	once := content(t, path)
+	assert.Equal(t, 3, strings.Count(once, "\n"))
+	assert.Equal(t, 1, strings.Count(once, "step,epoch"))
+
+	// A crash in the middle of a row.
+	require.NoError(t, os.WriteFile(path, []byte(once+"3,2,5.0000"), 0o644))
+	st := write(t, cfg, row(3))
+	assert.EqualValues(t, 1, st.Repaired)
+	assert.Equal(t, 4, strings.Count(content(t, path), "\n"))
+	assert.True(t, strings.HasPrefix(content(t, path), once+"3,2,5.000000,30"))
+
+	// A crash in the middle of the header.
+	require.NoError(t, os.WriteFile(path, []byte("step,epo"), 0o644))
+	write(t, cfg, row(1))
+	assert.True(t, strings.HasPrefix(content(t, path), header+"\n1,"))
+}
+
+func TestRowsAddUpToTheLastDigit(t *testing.T) {
+	dir := t.TempDir()
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		r := stepcsv.Row{Step: 1, HasSplit: true}
+		union := rapid.Int64Range(0, 1e12).Draw(rt, "union")
+		sum := int64(0)
+		for _, p := range []string{"data", "forward", "backward", "optimizer", "comm", "eval", "undeclared", "undeclared too"} {
+			if rapid.Bool().Draw(rt, p) {
+				d := rapid.Int64Range(0, 1e12).Draw(rt, "duration")
+				sum += d
+				r.Phases = append(r.Phases, stepcsv.Phase{Name: p, Duration: time.Duration(d)})
+			}
+		}
+		union = min(union, sum)
+		other := rapid.Int64Range(0, 1e12).Draw(rt, "other")
+		r.Overlap, r.Other, r.Duration = time.Duration(sum-union), time.Duration(other), time.Duration(union+other)
+		n++
+		path := filepath.Join(dir, fmt.Sprint(n, ".csv"))
+		write(t, stepcsv.Config{Path: path, Phases: []string{"eval"}}, r)
+		records, err := csv.NewReader(strings.NewReader(content(t, path))).ReadAll()
+		require.NoError(rt, err)
+		require.NoError(rt, os.Remove(path))
+		total := new(big.Rat)
+		for i, name := range records[0] {
+			v, _ := new(big.Rat).SetString("0" + records[1][i])
+			switch {
+			case name == "t_step_ms" || name == "t_overlap_ms":
+				total.Sub(total, v)
+			case strings.HasPrefix(name, "t_"):
+				total.Add(total, v)
+			}
+		}
+		assert.Zero(rt, total.Sign(), "sum of the phases − overlap + misc − step is %s", total)
+	})
+}
+
+func TestFurtherPhasesHaveColumnsEvenWhenEmpty(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "steps.csv")
+	r := row(1)
+	r.Phases = append(r.Phases, stepcsv.Phase{Name: "eval", Duration: time.Millisecond}, stepcsv.Phase{Name: "surprise", Duration: 2 * time.Millisecond})
+	r.Duration += 3 * time.Millisecond
+	st := write(t, stepcsv.Config{Path: path, Phases: []string{"eval", "checkpoint", "data", "eval"}}, r, row(2))
+	lines := strings.Split(content(t, path), "\n")
+	assert.Equal(t, header+",t_eval_ms,t_checkpoint_ms", lines[0])
+	assert.Equal(t, "1,2,5.000000,30.000001,60.000000,,10.000000,8.000000,5.000000,103.000001,2485.437,1.000000,", lines[1])
+	assert.True(t, strings.HasSuffix(lines[2], ",,"))
+	assert.Equal(t, 2*time.Millisecond, st.Undeclared, "without a column its time is misc")
+	// Fewer phases than the file has: the header stays.
+	write(t, stepcsv.Config{Path: path}, row(3))
+	assert.Equal(t, 2, strings.Count(strings.Split(content(t, path), "\n")[3], ",")-strings.Count(header, ","))
+}
+
+func TestForeignFilesAreNeverTouched(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "steps.csv")
+	for before, want := range map[string]string{
+		"loss,step\n1,2\n":             "its header is \"loss,step\"",
+		header + "\n1\n":               "its header has no column t_eval_ms",
+		"some notes without an end":    "it holds something else than steps",
+		header + ",t_x\n":              "its header is",
+		"\"unterminated\nand more\n\n": "its header cannot be read",
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(before), 0o644))
+		_, err := stepcsv.Open(stepcsv.Config{Path: path, Phases: []string{"eval"}})
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, path)
+		assert.Equal(t, before, content(t, path))
+	}
+	for want, cfg := range map[string]stepcsv.Config{
+		"needs a path":               {},
+		"cannot open step CSV":       {Path: dir},
+		"not a directory":            {Path: filepath.Join(path, "x", "steps.csv")},
+		"phase \"a,b\" cannot have":  {Path: filepath.Join(dir, "a.csv"), Phases: []string{"a,b"}},
+		"phase \"misc\" cannot have": {Path: filepath.Join(dir, "a.csv"), Phases: []string{"misc"}},
+	} {
+		_, err := stepcsv.Open(cfg)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestRotationKeepsHeaderAndNewestFiles(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	cfg := stepcsv.Config{Path: filepath.Join(dir, "steps.csv"), MaxBytes: 300, MaxFiles: 2, Now: func() time.Time { return now }}
+	w, err := stepcsv.Open(cfg)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "steps-mine.csv"), nil, 0o644))
+	for i := range int64(20) {
+		now = now.Add(time.Minute)
+		require.NoError(t, w.Write(row(i+1)))
+	}
+	require.NoError(t, w.Close())
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 4, "%v", files)
+	var steps []string
+	slices.Sort(files)
+	for _, f := range files {
+		if strings.HasSuffix(f, "mine.csv") {
+			continue
+		}
+		records, err := csv.NewReader(strings.NewReader(content(t, f))).ReadAll()
+		require.NoError(t, err)
+		assert.Equal(t, header, strings.Join(records[0], ","))
+		for _, r := range records[1:] {
+			steps = append(steps, r[0])
+		}
+	}
+	assert.Equal(t, []string{"13", "14", "15", "16", "17", "18", "19", "20"}, steps, "three rows fill a file; two old files stay")
+}
+
+func TestProcessesThatAppendToOneFileDoNotMixRows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "steps.csv")
+	write(t, stepcsv.Config{Path: path})
+	var wg sync.WaitGroup
+	for i := range int64(4) {
+		w, err := stepcsv.Open(stepcsv.Config{Path: path})
+		require.NoError(t, err)
+		wg.Go(func() {
+			for range 200 {
+				assert.NoError(t, w.Write(row(i)))
+			}
+			assert.NoError(t, w.Close())
+		})
+	}
+	wg.Wait()
+	records, err := csv.NewReader(strings.NewReader(content(t, path))).ReadAll()
+	require.NoError(t, err)
+	assert.Len(t, records, 801)
+}
