@@ -13,21 +13,21 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// means are the attributes that are time-weighted means over the span. A MIG instance has ratios of its own; what it
-// lacks and the board measures for all (board true) is the board's.
+// means are the attributes that are time-weighted means over the span. A MIG instance has ratios of its own; the others
+// (of the board) are the board's where the instance lacks them.
 var means = [...]struct {
 	key   string
 	field gpusamplesextension.Field
-	board bool
+	ratio bool
 }{
-	{string(semconv.GPUUtilizationKey), gpusamplesextension.Utilization, false},
-	{string(semconv.GPUSMUtilizationKey), gpusamplesextension.SMUtilization, false},
-	{string(semconv.GPUSMOccupancyKey), gpusamplesextension.SMOccupancy, false},
-	{string(semconv.GPUTensorUtilizationKey), gpusamplesextension.TensorUtilization, false},
-	{string(semconv.GPUDRAMUtilizationKey), gpusamplesextension.DRAMUtilization, false},
-	{string(semconv.GPUClockSMFrequencyKey), gpusamplesextension.ClockSM, true},
-	{string(semconv.GPUClockMemoryFrequencyKey), gpusamplesextension.ClockMemory, true},
-	{string(semconv.GPUPowerKey), gpusamplesextension.Power, true},
+	{string(semconv.GPUUtilizationKey), gpusamplesextension.Utilization, true},
+	{string(semconv.GPUSMUtilizationKey), gpusamplesextension.SMUtilization, true},
+	{string(semconv.GPUSMOccupancyKey), gpusamplesextension.SMOccupancy, true},
+	{string(semconv.GPUTensorUtilizationKey), gpusamplesextension.TensorUtilization, true},
+	{string(semconv.GPUDRAMUtilizationKey), gpusamplesextension.DRAMUtilization, true},
+	{string(semconv.GPUClockSMFrequencyKey), gpusamplesextension.ClockSM, false},
+	{string(semconv.GPUClockMemoryFrequencyKey), gpusamplesextension.ClockMemory, false},
+	{string(semconv.GPUPowerKey), gpusamplesextension.Power, false},
 }
 
 // maxAttributes is how many attributes a joined span can gain.
@@ -53,10 +53,13 @@ func (a *attributes) write(g *gpuSpan, dev gpusamplesextension.DeviceView, b *bo
 		for i := range means {
 			m := &means[i]
 			d := dev
-			if m.board && !d.Has(m.field) {
-				d = boardDev
+			if !m.ratio {
+				d = either(dev, boardDev, m.field)
 			}
 			if mean, known := d.Mean(m.field, start, end); known > 0 {
+				if m.ratio {
+					mean = min(mean, 1) // differences of sums can end a bit above
+				}
 				to.PutDouble(m.key, mean)
 			} else if m.field == gpusamplesextension.Power && b.meter.known {
 				if watt, known := boardDev.Mean(gpusamplesextension.Energy, start, end); known > 0 {

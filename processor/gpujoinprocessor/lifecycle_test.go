@@ -245,9 +245,10 @@ func TestRefusalByTheNextComponentIsRetriedWithoutJoiningTwice(t *testing.T) {
 
 func TestManySendersAtOnceLoseNothing(t *testing.T) {
 	const senders, batches, spans = 8, 40, 16
-	r := newRig(t).join(func(c *Config) { c.Settle, c.MaxWait = 5*time.Millisecond, 20*time.Millisecond })
-	zero := time.Now()
+	r := newRig(t).join(func(c *Config) { c.Settle, c.MaxWait = 5*time.Millisecond, 5*time.Second })
+	zero := time.Now().Add(-time.Second)
 	w := r.device(nominal)
+	w.Write(one(zero, zero))
 	r.wg.Go(func() {
 		for {
 			select {

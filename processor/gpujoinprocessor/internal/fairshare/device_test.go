@@ -248,6 +248,10 @@ func TestShare(t *testing.T) {
 			},
 			want: map[int]float64{1: 5, 2: 1, 3: 1, 4: 1}, late: map[int]int64{1: 8, 4: 9},
 		},
+		"a span before the first one that was seen": {
+			ops:  []op{arrive(1, 0, 1, 5, 10), settle(20), arrive(2, 0, 2, 1, 7)},
+			want: map[int]float64{1: 5, 2: 4}, late: map[int]int64{2: 6},
+		},
 		"grandchildren before the middle before the top": {
 			ops: []op{
 				arrive(3, 2, 1, 0, 4), settle(5), arrive(2, 1, 1, 0, 5), settle(8), arrive(1, 0, 1, 0, 8),

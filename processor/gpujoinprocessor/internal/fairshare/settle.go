@@ -4,7 +4,8 @@
 package fairshare
 
 // Settle deals out everything up to the time to. A time that is not after the settled time does nothing. The first call
-// begins at the earliest span that has arrived.
+// begins at the earliest span that has arrived; what lies before that is free for spans that come later (batches from a
+// storage, an old file).
 func (d *Device) Settle(to int64, m Meter) {
 	if !d.started {
 		d.begin(to)
@@ -32,6 +33,7 @@ func (d *Device) begin(to int64) {
 	if len(d.points) > 0 {
 		d.settled = min(to, d.points[0].t)
 	}
+	d.free.add(d.settled-int64(d.limits.Free), d.settled)
 	for n := d.remembered.first; n != nil; n = n.next {
 		n.changed = d.settled
 	}

@@ -1,0 +1,98 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"flag"
+	"math"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/golden"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatatest/ptracetest"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/semconvtest"
+)
+
+var update = flag.Bool("update", false, "write testdata/two_senders.yaml")
+
+// TestTwoSendersGolden is a trainer and an inference server on one device, whose batches interleave: what a user of the
+// whole pipeline gets to see. The device works harder in the second second, is held back by its power limit then, and
+// reports an XID.
+func TestTwoSendersGolden(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		at := func(x float64) time.Time { return zero.Add(sec(x)) }
+		r := newRig(t).join(func(c *Config) { c.Events = true })
+		defer r.close()
+		d := nominal
+		d.Source = "dcgm"
+		w := r.device(d)
+		r.run(w, func(now time.Time, s *gpusamplesextension.Sample) {
+			x := now.Sub(zero).Seconds()
+			busy := x > 1.95 && x < 2.95
+			s.Set(gpusamplesextension.Energy, math.Round(1000*(200*x+400*min(max(x-2, 0), 1)))/1000)
+			watts, util, mask := 200., 0.5, 0.
+			if busy {
+				watts, util, mask = 600, 1, float64(gpusamplesextension.ThrottleSWPowerCap)
+			}
+			s.Set(gpusamplesextension.Power, watts)
+			s.Set(gpusamplesextension.Temperature, 50+math.Round(2*x))
+			s.Set(gpusamplesextension.Utilization, util)
+			s.Set(gpusamplesextension.SMUtilization, util/2)
+			s.Set(gpusamplesextension.TensorUtilization, util/4)
+			s.Set(gpusamplesextension.DRAMUtilization, 0.125)
+			s.Set(gpusamplesextension.ClockSM, 1.5e9)
+			s.Set(gpusamplesextension.MemoryUsed, 32<<30)
+			s.Set(gpusamplesextension.Throttle, mask)
+		})
+		time.Sleep(1500 * time.Millisecond)
+		trainer1 := newTraces("trainer")
+		trainer1.gpu(2, 1, at(1), at(1.5)).SetName("forward")
+		server := newTraces("server")
+		server.gpu(20, 0, at(1), at(1.25)).SetName("prefill")
+		server.scope("http").host(19, 0, at(0.9), at(1.4)).SetName("POST /v1/completions")
+		r.consume(server.Traces)
+		r.consume(trainer1.Traces)
+		time.Sleep(1500 * time.Millisecond)
+		w.WriteEvents([]gpusamplesextension.Event{
+			{Time: at(2.25).UnixNano(), Kind: gpusamplesextension.EventThrottleStart, Code: int64(gpusamplesextension.ThrottleSWPowerCap)},
+			{Time: at(2.5).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 63},
+		})
+		trainer2 := newTraces("trainer")
+		trainer2.gpu(3, 1, at(1.5), at(2.75)).SetName("backward")
+		trainer2.gpu(1, 0, at(1), at(3)).SetName("train")
+		server2 := newTraces("server")
+		server2.gpu(21, 0, at(2), at(2.5)).SetName("decode")
+		r.consume(trainer2.Traces)
+		r.consume(server2.Traces)
+		time.Sleep(7 * time.Second)
+
+		got := ptrace.NewTraces()
+		for _, td := range r.sink.AllTraces() {
+			require.NoError(t, semconvtest.CheckTraces(td))
+			for s := range spansOf(td) {
+				for _, v := range s.Attributes().All() {
+					if v.Type() == pcommon.ValueTypeDouble { // the last digits differ between processors
+						v.SetDouble(math.Round(v.Double()*1e9) / 1e9)
+					}
+				}
+			}
+			td.ResourceSpans().MoveAndAppendTo(got.ResourceSpans())
+		}
+		file := filepath.Join("testdata", "two_senders.yaml")
+		if *update {
+			require.NoError(t, golden.WriteTracesToFile(file, got))
+		}
+		want, err := golden.ReadTraces(file)
+		require.NoError(t, err)
+		require.NoError(t, ptracetest.CompareTraces(want, got))
+	})
+}

@@ -1,0 +1,136 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/client"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+var storageID = component.MustNewID("file_storage")
+
+// withStorage adds a file_storage extension on dir.
+func (r *rig) withStorage(dir string) *rig {
+	f := filestorage.NewFactory()
+	cfg := f.CreateDefaultConfig().(*filestorage.Config)
+	cfg.Directory = dir
+	ext, err := f.Create(context.Background(), extensiontest.NewNopSettings(f.Type()), cfg)
+	require.NoError(r.t, err)
+	require.NoError(r.t, ext.Start(context.Background(), r.host))
+	r.host.ext[storageID] = ext
+	return r
+}
+
+const (
+	victimDir   = "GPU_JOIN_VICTIM_DIR"
+	victimZero  = "GPU_JOIN_VICTIM_ZERO"
+	victimCount = 20
+)
+
+// TestVictim is the Collector that TestHeldBatchesSurviveKill kills; by itself it does nothing.
+func TestVictim(t *testing.T) {
+	dir := os.Getenv(victimDir)
+	if dir == "" {
+		t.Skip("only as a child of TestHeldBatchesSurviveKill")
+	}
+	ns, err := strconv.ParseInt(os.Getenv(victimZero), 10, 64)
+	require.NoError(t, err)
+	zero := time.Unix(0, ns)
+	r := newRig(t).withStorage(dir).join(func(c *Config) {
+		c.Queue.Storage = &storageID
+		c.Settle, c.MaxWait = time.Minute, 2*time.Minute
+	})
+	r.device(nominal).Write(one(time.Now(), zero))
+	ctx := client.NewContext(t.Context(), client.Info{Metadata: client.NewMetadata(map[string][]string{"tenant": {"blue"}})})
+	for i := range uint64(victimCount) {
+		td := newTraces("a")
+		td.gpu(i+1, 0, zero.Add(sec(float64(i)*0.01)), zero.Add(sec(float64(i+1)*0.01)))
+		td.scope("http").host(1000+i, 0, zero, zero.Add(time.Second))
+		require.NoError(t, r.proc.ConsumeTraces(ctx, td.Traces))
+	}
+	fmt.Println("accepted", r.sink.SpanCount())
+	time.Sleep(time.Minute) // killed here, while all GPU spans are held
+}
+
+func TestHeldBatchesSurviveKill(t *testing.T) {
+	dir, zero := t.TempDir(), time.Now().Add(-2*time.Second)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestVictim$", "-test.v")
+	cmd.Env = append(os.Environ(), victimDir+"="+dir, victimZero+"="+strconv.FormatInt(zero.UnixNano(), 10))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	passed := -1
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if n, _ := fmt.Sscanf(lines.Text(), "accepted %d", &passed); n == 1 {
+			break
+		}
+	}
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	require.Equal(t, victimCount, passed, "the host spans had passed, the GPU spans were held")
+
+	// The next life finds the samples of that time too (a replay of them) and the batches in the storage.
+	r := newRig(t).withStorage(dir)
+	var tenants []string
+	next, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
+		tenants = append(tenants, client.FromContext(ctx).Metadata.Get("tenant")...)
+		return r.sink.ConsumeTraces(ctx, td)
+	})
+	require.NoError(t, err)
+	w := r.device(nominal)
+	for at := zero.Add(-time.Second); at.Before(time.Now()); at = at.Add(100 * time.Millisecond) {
+		w.Write(one(at, zero))
+	}
+	w.Write(one(time.Now(), zero))
+	r.joinTo(next, func(c *Config) {
+		c.Queue.Storage = &storageID
+		c.Settle, c.MaxWait = 10*time.Millisecond, time.Second
+	})
+	require.Eventually(t, func() bool { return r.sink.SpanCount() == victimCount }, 10*time.Second, 10*time.Millisecond)
+	assert.Zero(t, r.gauge("held_spans"))
+	r.close()
+	s := r.spans()
+	require.Len(t, s, victimCount)
+	for id := range uint64(victimCount) {
+		assert.InDelta(t, 3, energy(t, s[id+1]), 1e-6)
+	}
+	assert.Len(t, tenants, victimCount)
+}
+
+func TestStorageKeepsWhatWaitsAtShutdown(t *testing.T) {
+	dir, zero := t.TempDir(), time.Now().Add(-time.Second)
+	keep := func(c *Config) {
+		c.Queue.Storage = &storageID
+		c.Settle, c.MaxWait = time.Minute, 2*time.Minute
+	}
+	r := newRig(t).withStorage(dir).join(keep)
+	w := r.device(nominal)
+	w.Write(one(zero, zero))
+	for i := range uint64(10) {
+		td := newTraces("a")
+		td.gpu(i+1, 0, zero, zero.Add(sec(0.1)))
+		r.consume(td.Traces)
+	}
+	r.close()
+	first := r.sink.SpanCount()
+	r = newRig(t).withStorage(dir).join(func(c *Config) { c.Queue.Storage = &storageID })
+	require.Eventually(t, func() bool { return first+r.sink.SpanCount() == 10 }, 10*time.Second, 10*time.Millisecond)
+	r.close()
+}
