@@ -98,6 +98,7 @@ func TestSpansLieWithinTheirBoundOfTheTruth(t *testing.T) {
 	}
 	r := newRig(t, stub, gpuspan.WithSlots(1024))
 	var wg sync.WaitGroup
+	begin := time.Now()
 	handles := make([]gpuspan.StreamHandle, streams)
 	for i := range streams {
 		handles[i] = appStream(t, r.back, i%2)
@@ -145,8 +146,6 @@ func TestSpansLieWithinTheirBoundOfTheTruth(t *testing.T) {
 	require.LessOrEqual(t, quantile(lengths, 1), tick+10, "tick and rounding, beside the drift of 80 ppm that is not known at first")
 	require.Empty(t, r.errors)
 }
-
-var begin = time.Now()
 
 // clockReads is what the test's own conversion of the truth may err: two reads of two clocks on a busy machine.
 const clockReads = 300
