@@ -5,6 +5,7 @@ package simgpu
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
@@ -16,8 +17,10 @@ var _ gpuspan.Backend = (*GPU)(nil)
 // event is a recorded time: stamp on the device's clock, and the true host time of it.
 type event struct {
 	device   int
-	recorded bool
+	gen      uint32  // of the newest record, so that an older one still in a queue is ignored
+	stream   *stream // of the newest record; nil before the first
 	captured bool
+	happened bool
 	stamp    int64 // ns on the device's clock
 	truth    int64 // host ns
 }
@@ -61,7 +64,9 @@ func (g *GPU) NewStream(device int) (gpuspan.StreamHandle, gpuspan.Status) {
 	if _, ok := g.device(device); !ok {
 		return 0, gpuspan.StatusInvalidValue
 	}
-	g.streams = append(g.streams, &stream{device: device})
+	st := &stream{device: device}
+	g.streams = append(g.streams, st)
+	g.devices[device].streams = append(g.devices[device].streams, st)
 	return gpuspan.StreamHandle(len(g.streams)), gpuspan.StatusOK
 }
 
@@ -69,9 +74,14 @@ func (g *GPU) NewStream(device int) (gpuspan.StreamHandle, gpuspan.Status) {
 func (g *GPU) FreeStream(_ int, s gpuspan.StreamHandle) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if st, ok := g.stream(s); ok {
-		st.gone = true
+	st, ok := g.stream(s)
+	if !ok {
+		return
 	}
+	d := g.devices[st.device]
+	g.advance(d, g.now())
+	st.gone, st.queue = true, nil
+	d.streams = slices.DeleteFunc(d.streams, func(x *stream) bool { return x == st })
 }
 
 // NewEvents fills dst.
@@ -85,7 +95,7 @@ func (g *GPU) NewEvents(device int, dst []gpuspan.Event) gpuspan.Status {
 		if n := len(g.free); n > 0 {
 			at := g.free[n-1]
 			g.free = g.free[:n-1]
-			g.events[at] = event{device: device}
+			g.events[at] = event{device: device, gen: g.events[at].gen + 1}
 			dst[i] = gpuspan.Event(at + 1)
 			continue
 		}
@@ -125,13 +135,13 @@ func (g *GPU) Record(c *gpuspan.Call) gpuspan.Status {
 	if status != gpuspan.StatusOK {
 		return status
 	}
+	*e = event{device: e.device, gen: e.gen + 1, stream: st, captured: st.capturing}
 	if st.capturing { // as a driver: a fork point, not a time
-		*e = event{device: e.device, captured: true}
 		return gpuspan.StatusOK
 	}
-	at := max(st.busyUntil, g.now()) + int64(eventGap)
-	st.busyUntil = at
-	*e = event{device: e.device, recorded: true, stamp: g.gpuTime(at), truth: at}
+	now := g.now()
+	st.queue = append(st.queue, piece{engine: engineNone, earliest: now, event: int(c.Args[0]) - 1, gen: e.gen})
+	g.advance(g.devices[st.device], now)
 	return gpuspan.StatusOK
 }
 
@@ -159,12 +169,22 @@ func (g *GPU) Query(ev gpuspan.Event) gpuspan.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e, ok := g.event(ev)
-	switch {
-	case !ok:
+	if !ok {
 		return gpuspan.StatusInvalidHandle
+	}
+	return g.status(e)
+}
+
+// status brings the event's device up to date first.
+func (g *GPU) status(e *event) gpuspan.Status {
+	switch {
 	case e.captured:
 		return gpuspan.StatusCapturedEvent
-	case e.recorded && e.truth > g.now():
+	case e.stream == nil || e.happened:
+		return gpuspan.StatusOK
+	}
+	g.advance(g.devices[e.device], g.now())
+	if !e.happened {
 		return gpuspan.StatusNotReady
 	}
 	return gpuspan.StatusOK
@@ -173,20 +193,21 @@ func (g *GPU) Query(ev gpuspan.Event) gpuspan.Status {
 // Synchronize waits on the clock for the event.
 func (g *GPU) Synchronize(ev gpuspan.Event) gpuspan.Status {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	e, ok := g.event(ev)
-	var until int64
-	if ok {
-		until = e.truth
-	}
-	captured := ok && e.captured
-	g.mu.Unlock()
 	switch {
 	case !ok:
 		return gpuspan.StatusInvalidHandle
-	case captured:
+	case e.captured:
 		return gpuspan.StatusCapturedEvent
+	case e.stream == nil:
+		return gpuspan.StatusOK
 	}
-	g.sleepUntil(until)
+	st, gen := e.stream, e.gen
+	g.sleepUntil(st, func(int64) bool {
+		e := &g.events[ev-1]
+		return e.happened || e.gen != gen || st.gone
+	})
 	return gpuspan.StatusOK
 }
 
@@ -196,11 +217,13 @@ func (g *GPU) Elapsed(a, b gpuspan.Event) (float64, gpuspan.Status) {
 	defer g.mu.Unlock()
 	x, okA := g.event(a)
 	y, okB := g.event(b)
-	switch {
-	case !okA || !okB || !x.recorded || !y.recorded || x.device != y.device:
+	if !okA || !okB || x.stream == nil || y.stream == nil || x.device != y.device {
 		return 0, gpuspan.StatusInvalidHandle
-	case max(x.truth, y.truth) > g.now():
-		return 0, gpuspan.StatusNotReady
+	}
+	for _, e := range []*event{x, y} {
+		if st := g.status(e); st != gpuspan.StatusOK {
+			return 0, st
+		}
 	}
 	return float64(float32(float64(y.stamp-x.stamp)/1e6)) * 1e6, gpuspan.StatusOK
 }
@@ -210,7 +233,7 @@ func (g *GPU) TrueTime(ev gpuspan.Event) (time.Time, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e, ok := g.event(ev)
-	if !ok || !e.recorded {
+	if !ok || !e.happened {
 		return time.Time{}, false
 	}
 	return g.start.Add(time.Duration(e.truth)), true

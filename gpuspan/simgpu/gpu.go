@@ -30,8 +30,10 @@ type device struct {
 	spec    Spec
 	info    gpuspan.Device
 	meter   *meter
-	engines [3]int64 // ns when the engine is free: compute, in, out
-	used    int64    // bytes allocated
+	engines [3]int64  // ns when the engine is free: compute, in, out
+	streams []*stream // in order of creation
+	turn    int64     // numbers what engines have run, for fairness
+	used    int64     // bytes allocated
 }
 
 type config struct {
@@ -122,7 +124,9 @@ func (g *GPU) Telemetry(ordinal int) (t Telemetry, ok bool) {
 	if !ok {
 		return Telemetry{}, false
 	}
-	t = d.meter.read(g.now())
+	now := g.now()
+	g.advance(d, now)
+	t = d.meter.read(now)
 	t.MemoryUsed = d.used
 	return t, true
 }

@@ -143,6 +143,22 @@ func TestKernelsOfTwoStreamsShareOneEngine(t *testing.T) {
 	require.Equal(t, 10*time.Millisecond+4*time.Microsecond, clock.Now().Sub(origin))
 }
 
+func TestKernelsOfTwoStreamsTakeTurns(t *testing.T) {
+	clock := still()
+	g := exact(clock, plain())
+	long, short := g.Stream(0), g.Stream(0)
+	for range 100 {
+		g.Launch(long, simgpu.Kernel{Duration: time.Millisecond})
+	}
+	clock.Advance(10 * time.Millisecond)
+	g.Launch(short, simgpu.Kernel{Duration: time.Millisecond})
+	g.Wait(short)
+	// It waits for the kernel that runs (until 10.004 ms) and comes next, before the ninety that were launched earlier.
+	require.Equal(t, 11*time.Millisecond+4*time.Microsecond, clock.Now().Sub(origin).Round(10*time.Nanosecond))
+	g.Wait(long)
+	require.Equal(t, 101*time.Millisecond+4*time.Microsecond, clock.Now().Sub(origin))
+}
+
 func TestEventTimesAreTheDevicesOwn(t *testing.T) {
 	clock := still()
 	g := simgpu.New(clock, simgpu.WithClockError(100, time.Hour), simgpu.WithTick(32*time.Nanosecond), simgpu.WithJitter(0))
@@ -203,7 +219,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	g := exact(still(), plain())
 	require.True(t, g.Allocate(0, 1<<30))
 	require.False(t, g.Allocate(0, 1))
-	require.True(t, g.Allocate(0, -(1 << 30)))
+	require.True(t, g.Allocate(0, -(1<<30)))
 	require.False(t, g.Allocate(0, -1))
 	used, st := g.MemoryUsage(0)
 	require.Equal(t, gpuspan.StatusOK, st)

@@ -9,27 +9,14 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-// Engines of a device.
-const (
-	engineCompute = iota
-	engineIn
-	engineOut
-)
-
 type stream struct {
 	device    int
-	busyUntil int64 // host ns at which everything enqueued so far is done
+	queue     []piece
+	doneAt    int64 // host ns at which everything that has left the queue is done
+	served    int64 // the device's turn at which an engine last ran a piece of it
 	capture   []piece
 	capturing bool
 	gone      bool
-}
-
-// piece is work that is ready to be enqueued, also as a node of a captured graph.
-type piece struct {
-	engine int
-	kernel bool
-	d      time.Duration
-	r      rates
 }
 
 // Graph is captured work; see [GPU.EndCapture].
@@ -79,28 +66,17 @@ func (g *GPU) Copy(s gpuspan.StreamHandle, c Copy) gpuspan.Status {
 	return g.enqueue(st, piece{engine: engine, d: d, r: r})
 }
 
-// enqueue places a piece: after what the stream holds, when its engine is free, and not before the host's call
-// could reach the device.
+// enqueue appends a piece. The host's call takes a moment to reach the device.
 func (g *GPU) enqueue(st *stream, p piece) gpuspan.Status {
 	if st.capturing {
 		st.capture = append(st.capture, p)
 		return gpuspan.StatusOK
 	}
-	g.place(st, p, g.now()+int64(launchLatency))
+	now := g.now()
+	p.earliest = now + int64(launchLatency)
+	st.queue = append(st.queue, p)
+	g.advance(g.devices[st.device], now)
 	return gpuspan.StatusOK
-}
-
-func (g *GPU) place(st *stream, p piece, earliest int64) {
-	dev := g.devices[st.device]
-	dev.meter.advance(g.now())
-	begin := max(st.busyUntil, dev.engines[p.engine], earliest)
-	d := p.d
-	if j := g.cfg.jitter; j > 0 {
-		d = time.Duration(float64(d) * max(0.5, 1+j*g.rng.NormFloat64()))
-	}
-	end := begin + int64(d)
-	st.busyUntil, dev.engines[p.engine] = end, end
-	dev.meter.add(segment{start: begin, end: end, kernel: p.kernel, rates: p.r})
 }
 
 // BeginCapture starts the capture of a graph on the stream.
@@ -135,29 +111,39 @@ func (g *GPU) LaunchGraph(s gpuspan.StreamHandle, graph Graph) gpuspan.Status {
 	if !ok || st.capturing {
 		return gpuspan.StatusInvalidHandle
 	}
-	earliest := g.now() + int64(launchLatency)
+	now := g.now()
 	for _, p := range graph.pieces {
-		g.place(st, p, earliest)
+		p.earliest = now + int64(launchLatency)
+		st.queue = append(st.queue, p)
 	}
+	g.advance(g.devices[st.device], now)
 	return gpuspan.StatusOK
 }
 
 // Wait sleeps on the clock until the stream's work is done.
 func (g *GPU) Wait(s gpuspan.StreamHandle) gpuspan.Status {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	st, ok := g.stream(s)
 	if !ok {
-		g.mu.Unlock()
 		return gpuspan.StatusInvalidHandle
 	}
-	until := st.busyUntil
-	g.mu.Unlock()
-	g.sleepUntil(until)
+	g.sleepUntil(st, func(now int64) bool { return len(st.queue) == 0 && st.doneAt <= now })
 	return gpuspan.StatusOK
 }
 
-func (g *GPU) sleepUntil(ns int64) {
-	for d := ns - g.now(); d > 0; d = ns - g.now() {
-		g.clock.Sleep(time.Duration(d))
+// sleepUntil sleeps on the clock, without the lock, from one change of the device to the next.
+func (g *GPU) sleepUntil(st *stream, done func(now int64) bool) {
+	d := g.devices[st.device]
+	for {
+		now := g.now()
+		g.advance(d, now)
+		if done(now) {
+			return
+		}
+		wake := d.wake(st)
+		g.mu.Unlock()
+		g.clock.Sleep(time.Duration(max(wake-now, 1)))
+		g.mu.Lock()
 	}
 }
