@@ -1,0 +1,192 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stepcsvexporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter/internal/metadata"
+	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// maxRanks bounds the files that are open at once.
+const maxRanks = 4096
+
+// sink is one file, or one for each rank.
+type sink struct {
+	cfg *Config
+	log *zap.Logger
+	tel *metadata.TelemetryBuilder
+
+	mu         sync.Mutex
+	files      map[int64]*stepcsv.Writer // by rank; 0 is the main rank, and what has no rank
+	running    bool
+	undeclared bool
+}
+
+func newSink(cfg *Config, set exporter.Settings) (*sink, error) {
+	tel, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	return &sink{cfg: cfg, log: set.Logger, tel: tel, files: map[int64]*stepcsv.Writer{}}, nil
+}
+
+// start opens the main rank's file, so that a mistake shows at once.
+func (s *sink) start(context.Context, component.Host) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.file(0); err != nil {
+		return err
+	}
+	s.running = true
+	return nil
+}
+
+func (s *sink) shutdown(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = false
+	var errs error
+	for rank, f := range s.files {
+		errs = errors.Join(errs, f.Close())
+		delete(s.files, rank)
+	}
+	s.tel.Shutdown()
+	return errs
+}
+
+func (s *sink) file(rank int64) (*stepcsv.Writer, error) {
+	if f, ok := s.files[rank]; ok {
+		return f, nil
+	}
+	if len(s.files) == maxRanks {
+		return nil, consumererror.NewPermanent(fmt.Errorf("step_csv has %d files open already, none for rank %d", maxRanks, rank))
+	}
+	cfg := stepcsv.Config{Path: s.cfg.Path, Phases: s.cfg.Phases}
+	if rank != 0 {
+		ext := filepath.Ext(cfg.Path)
+		cfg.Path = fmt.Sprintf("%s-rank%d%s", strings.TrimSuffix(cfg.Path, ext), rank, ext)
+	}
+	if r := s.cfg.Rotation.Get(); r != nil {
+		cfg.MaxBytes, cfg.MaxFiles = r.MaxMegabytes*1e6, r.MaxFiles
+	}
+	f, err := stepcsv.Open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if f.Stats().Repaired > 0 {
+		s.log.Warn("A step CSV ended in the middle of a line, which was cut off", zap.String("path", cfg.Path))
+	}
+	s.files[rank] = f
+	return f, nil
+}
+
+func (s *sink) consume(ctx context.Context, td ptrace.Traces) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.running {
+		return errors.New("step_csv exporter is not running")
+	}
+	// What was written must not be written again by a retry: the rest comes back as the error's data.
+	failed := ptrace.NewTraces()
+	var errs error
+	for _, rs := range td.ResourceSpans().All() {
+		if err := s.resource(ctx, rs); err != nil {
+			errs = errors.Join(errs, err)
+			rs.CopyTo(failed.ResourceSpans().AppendEmpty())
+		}
+	}
+	if errs != nil && !consumererror.IsPermanent(errs) {
+		return consumererror.NewTraces(errs, failed)
+	}
+	return errs
+}
+
+// resource writes the steps of one resource in one call, so that all or none are in the file.
+func (s *sink) resource(ctx context.Context, rs ptrace.ResourceSpans) error {
+	var rank int64
+	if v, ok := rs.Resource().Attributes().Get(string(semconv.GPUJobRankKey)); ok && v.Type() == pcommon.ValueTypeInt {
+		rank = v.Int()
+	}
+	var rows []stepcsv.Row
+	for _, ss := range rs.ScopeSpans().All() {
+		for _, span := range ss.Spans().All() {
+			if v, ok := span.Attributes().Get(string(semconv.GPUOperationTypeKey)); !ok || v.Str() != semconv.GPUOperationTypeStep {
+				continue
+			}
+			switch row, ok := build(span.Attributes()); {
+			case rank != 0 && !s.cfg.AllRanks:
+				s.skip(ctx, "rank")
+			case s.cfg.Loop != "" && span.Name() != s.cfg.Loop:
+				s.skip(ctx, "loop")
+			case !ok:
+				s.skip(ctx, "no_duration")
+			default:
+				rows = append(rows, row)
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	f, err := s.file(rank)
+	if err != nil {
+		return err
+	}
+	before := f.Stats()
+	err = f.Write(rows...)
+	after := f.Stats()
+	s.tel.ExporterStepCsvRows.Add(ctx, after.Rows-before.Rows)
+	if d := after.Undeclared - before.Undeclared; d > 0 {
+		s.tel.ExporterStepCsvUndeclaredTime.Add(ctx, d.Seconds())
+		if !s.undeclared {
+			s.undeclared = true
+			s.log.Warn("Steps have phases without a column, whose time is in t_misc_ms (name them in `phases`)", zap.Strings("phases", s.cfg.Phases))
+		}
+	}
+	if err != nil && after.Rows > before.Rows {
+		// The rows are written; only what comes after them, as rotation, failed.
+		s.log.Error("A step CSV could not be rotated", zap.Error(err))
+		return nil
+	}
+	return err
+}
+
+func (s *sink) skip(ctx context.Context, reason string) {
+	s.tel.ExporterStepCsvStepsSkipped.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", reason)))
+}
+
+func build(attributes pcommon.Map) (stepcsv.Row, bool) {
+	var b stepcsv.Builder
+	for k, v := range attributes.All() {
+		switch v.Type() {
+		case pcommon.ValueTypeStr:
+			b.String(k, v.Str())
+		case pcommon.ValueTypeInt:
+			b.Int(k, v.Int())
+		case pcommon.ValueTypeDouble:
+			b.Float(k, v.Double())
+		}
+	}
+	return b.Row()
+}
