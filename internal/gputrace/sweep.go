@@ -69,8 +69,8 @@ type frame struct {
 	depth int // operators around it
 }
 
-// launchMemory is how many launches are remembered at least; twice that at most.
-const launchMemory = 100_000
+// launchMemory is how many launches are remembered at least; twice that at most. A stream queues some 1,000.
+const launchMemory = 32_000
 
 func (p *Profile) newSweep(v visitor) *sweep {
 	s := &sweep{
