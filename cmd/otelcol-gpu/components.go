@@ -30,6 +30,8 @@ import (
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter"
+	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter"
+	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter"
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
@@ -96,6 +98,8 @@ func factories() (otelcol.Factories, error) {
 	}
 	if f.Exporters, f.ExporterModules, err = collect(
 		own[exporter.Factory](chrometraceexporter.NewFactory()),
+		own[exporter.Factory](gpusamplesexporter.NewFactory()),
+		own[exporter.Factory](stepcsvexporter.NewFactory()),
 		core[exporter.Factory](debugexporter.NewFactory(), "exporter/debugexporter"),
 		core[exporter.Factory](otlpexporter.NewFactory(), "exporter/otlpexporter"),
 		core[exporter.Factory](otlphttpexporter.NewFactory(), "exporter/otlphttpexporter"),
