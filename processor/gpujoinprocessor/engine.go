@@ -34,16 +34,23 @@ const (
 
 var outcomeNames = [outcomes]string{"", "unknown_device", "no_identity"}
 
-// lookup finds devices for the spans of a batch; neighbours mostly have the same.
+// lookup finds the devices of the spans of a batch. It remembers the last few, for a request has few devices and many
+// spans.
 type lookup struct {
-	e       *engine
-	view    gpusamplesextension.View
-	now     int64
-	valid   bool
+	e    *engine
+	view gpusamplesextension.View
+	memo [8]place
+	n    int // places found so far
+
+	place *place // of the last span
+}
+
+// place is a device as spans name it, and where it was found.
+type place struct {
+	res     *resourceInfo
 	hwID    string
 	bdf     string
 	ordinal int64
-	res     *resourceInfo
 
 	dev     gpusamplesextension.DeviceView
 	board   *board
@@ -51,42 +58,46 @@ type lookup struct {
 }
 
 func (l *lookup) find(g *gpuSpan) outcome {
-	if l.valid && l.hwID == g.hwID && l.bdf == g.bdf && l.ordinal == g.ordinal && l.res == g.res {
-		return l.outcome
+	for i := range min(l.n, len(l.memo)) {
+		if p := &l.memo[i]; p.res == g.res && p.hwID == g.hwID && p.bdf == g.bdf && p.ordinal == g.ordinal {
+			l.place = p
+			return p.outcome
+		}
 	}
-	l.valid, l.hwID, l.bdf, l.ordinal, l.res = true, g.hwID, g.bdf, g.ordinal, g.res
-	l.outcome = l.search(g)
-	if l.outcome == found {
-		l.board = l.e.boardOf(l.dev)
+	p := &l.memo[l.n%len(l.memo)]
+	l.n++
+	*p = place{res: g.res, hwID: g.hwID, bdf: g.bdf, ordinal: g.ordinal}
+	l.place = p
+	if p.dev, p.outcome = l.search(g); p.outcome == found {
+		p.board = l.e.boardOf(p.dev)
 	}
-	return l.outcome
+	return p.outcome
 }
 
 // search matches by hw.id, then by host and PCI address, then by the configured map of ordinals.
-func (l *lookup) search(g *gpuSpan) outcome {
-	ok := false
+func (l *lookup) search(g *gpuSpan) (gpusamplesextension.DeviceView, outcome) {
 	if g.hwID != "" {
-		if l.dev, ok = l.view.Lookup(g.hwID); ok {
-			return found
+		if dev, ok := l.view.Lookup(g.hwID); ok {
+			return dev, found
 		}
 	}
 	if g.bdf != "" {
 		for _, host := range [...]string{g.res.hostID, g.res.hostName} {
 			if host != "" {
-				if l.dev, ok = l.view.LookupPCI(host, g.bdf); ok {
-					return found
+				if dev, ok := l.view.LookupPCI(host, g.bdf); ok {
+					return dev, found
 				}
 			}
 		}
 	}
 	if id, mapped := l.e.ordinals[g.ordinal]; mapped {
-		if l.dev, ok = l.view.Lookup(id); ok {
-			return found
+		if dev, ok := l.view.Lookup(id); ok {
+			return dev, found
 		}
 	} else if g.hwID == "" && g.bdf == "" {
-		return noIdentity
+		return gpusamplesextension.DeviceView{}, noIdentity
 	}
-	return unknownDevice
+	return gpusamplesextension.DeviceView{}, unknownDevice
 }
 
 // boardOf is the physical GPU of a device, bound to the current view. A MIG instance whose board has no samples is a
@@ -117,7 +128,7 @@ func (e *engine) arrive(b *batch, now time.Time) (fresh bool) {
 	view := e.reader.Acquire()
 	defer view.Release()
 
-	l := lookup{e: e, view: view, now: now.UnixNano()}
+	l := lookup{e: e, view: view}
 	fresh = true
 	for s := range b.scopes {
 		sc := &b.scopes[s]
@@ -127,14 +138,12 @@ func (e *engine) arrive(b *batch, now time.Time) (fresh bool) {
 				continue
 			}
 			sc.hold = true
-			b.await(l.board, g.share.End)
-			if share, known := l.board.dev.Share(g.share.Key); known {
+			b.await(l.place.board, g.share.End)
+			var a fairshare.Arrival
+			a, g.seen = l.place.board.dev.Arrive(g.share, now.UnixNano(), &l.place.board.meter)
+			if a == fairshare.Known {
 				fresh = false
-				g.seen = share.Seen
-				continue
 			}
-			g.seen = l.now
-			g.tracked = l.board.dev.Arrive(g.share, l.now, &l.board.meter)
 		}
 	}
 	for _, h := range b.host {

@@ -304,8 +304,9 @@ func (p *joinProcessor) write(ctx context.Context, b *batch) {
 		if g.fault != sound || g.outcome != found || l.find(g) != found {
 			continue
 		}
-		share, shared := l.board.dev.Share(g.share.Key)
-		if !p.attrs.write(g, l.dev, l.board, share, shared) {
+		dev, board := l.place.dev, l.place.board
+		share, shared := board.dev.Share(g.share.Key)
+		if !p.attrs.write(g, dev, board, share, shared) {
 			uncovered++
 		}
 		if share.Late > 0 {

@@ -44,7 +44,6 @@ type gpuSpan struct {
 	hasMemory bool // gpu.memory.usage is there already
 
 	outcome outcome
-	tracked bool  // the fair share took it when it arrived
 	seen    int64 // when it arrived first, unix ns
 }
 

@@ -3,20 +3,29 @@
 
 package fairshare
 
-// Arrive takes a span in. A span that is already known is left as it is, so a batch can arrive twice. What of the span
-// lies before the settled time gets only what is still free there. now is any clock of the caller, returned in
-// Share.Seen. False: the span has no ID, no length, or no room is left, and it takes no part.
-func (d *Device) Arrive(s Span, now int64, m Meter) bool {
+// Arrival is what became of a span that arrived.
+type Arrival uint8
+
+// What can become of it.
+const (
+	Refused Arrival = iota // no ID, no length, or no room is left: it takes no part
+	Known                  // it had arrived before and is left as it was, so a batch can arrive twice
+	Taken                  // it takes part
+)
+
+// Arrive takes a span in. What of it lies before the settled time gets only what is still free there. now is any clock
+// of the caller; seen is the now of the first arrival.
+func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, seen int64) {
 	if s.Span == ([8]byte{}) || s.End <= s.Start {
-		return false
+		return Refused, now
 	}
 	n := d.nodes[s.Key]
 	if n != nil && n.known {
-		return true
+		return Known, n.seen
 	}
 	if n == nil {
 		if n = d.newNode(s.Key); n == nil {
-			return false
+			return Refused, now
 		}
 	}
 	d.remembered.remove(n)
@@ -32,7 +41,7 @@ func (d *Device) Arrive(s Span, now int64, m Meter) bool {
 		if s.End <= d.settled {
 			n.ended = true
 			d.remember(n)
-			return true
+			return Taken, now
 		}
 		s.Start = d.settled
 	}
@@ -40,7 +49,7 @@ func (d *Device) Arrive(s Span, now int64, m Meter) bool {
 	n.proc.nodes++
 	d.points.push(point{s.Start, true, n})
 	d.points.push(point{s.End, false, n})
-	return true
+	return Taken, now
 }
 
 // Pass moves what waits for the placeholder k on to its parent: k is the ID of a span that never uses the device

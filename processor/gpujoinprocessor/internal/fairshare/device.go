@@ -100,7 +100,6 @@ type Share struct {
 	Covered int64   // ns of it in which the counter was known; 0: Value means nothing
 	Late    int64   // ns that were settled before it arrived and that no descendant of it holds
 	Ended   bool    // its end is settled; false: Value is what it has so far
-	Seen    int64   // the now of its arrival
 }
 
 // Share looks a span up; false when it never arrived, was refused or is forgotten.
@@ -109,7 +108,7 @@ func (d *Device) Share(k Key) (Share, bool) {
 	if n == nil || !n.known {
 		return Share{}, false
 	}
-	return Share{Value: n.own + n.below, Own: n.own, Covered: n.covered, Late: n.late, Ended: n.ended, Seen: n.seen}, true
+	return Share{Value: n.own + n.below, Own: n.own, Covered: n.covered, Late: n.late, Ended: n.ended}, true
 }
 
 // Close gives the budget back. The device is not used afterwards.

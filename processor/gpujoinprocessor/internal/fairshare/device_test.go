@@ -66,6 +66,11 @@ func newDevice() *fairshare.Device {
 	return fairshare.New(fairshare.Limits{}, &fairshare.Budget{Max: 1 << 20})
 }
 
+func take(d *fairshare.Device, s fairshare.Span, m fairshare.Meter) fairshare.Arrival {
+	a, _ := d.Arrive(s, 0, m)
+	return a
+}
+
 // timeline makes spans as programs make them: loops of steps with nested sections, several streams, several processes;
 // and a few that no program would make.
 func timeline(r *rand.Rand, cells int) []gspan {
@@ -139,7 +144,7 @@ func TestShareEqualsBruteForceOnRandomTimelines(t *testing.T) {
 				if a.at == now {
 					before := g.settled
 					g.arrive(a.s)
-					require.True(t, d.Arrive(span(a.s.id, a.s.parent, a.s.process, a.s.start, a.s.end), int64(now), g))
+					require.Equal(t, fairshare.Taken, take(d, span(a.s.id, a.s.parent, a.s.process, a.s.start, a.s.end), g))
 					if a.s.start < before {
 						lateSpans++
 					}
@@ -287,7 +292,7 @@ func TestShare(t *testing.T) {
 				if o.settle > 0 {
 					d.Settle(int64(o.settle)*cellNS, g)
 				} else {
-					require.True(t, d.Arrive(o.span, 0, g))
+					require.NotEqual(t, fairshare.Refused, take(d, o.span, g))
 				}
 			}
 			for id, want := range tt.want {
@@ -312,9 +317,9 @@ func TestPassMovesChildrenThroughAHostSpan(t *testing.T) {
 
 func TestMarkedSpansWithoutIDOrLengthAreRefused(t *testing.T) {
 	d, g := newDevice(), flat()
-	assert.False(t, d.Arrive(span(0, 0, 1, 0, 4), 0, g))
-	assert.False(t, d.Arrive(span(1, 0, 1, 4, 4), 0, g))
-	assert.False(t, d.Arrive(span(1, 0, 1, 5, 4), 0, g))
+	assert.Equal(t, fairshare.Refused, take(d, span(0, 0, 1, 0, 4), g))
+	assert.Equal(t, fairshare.Refused, take(d, span(1, 0, 1, 4, 4), g))
+	assert.Equal(t, fairshare.Refused, take(d, span(1, 0, 1, 5, 4), g))
 	_, ok := d.Share(key(1))
 	assert.False(t, ok)
 }
@@ -339,7 +344,7 @@ func TestBudgetBoundsMemory(t *testing.T) {
 	d, g := fairshare.New(fairshare.Limits{}, b), flat()
 	refused := 0
 	for i := 1; i <= 1000; i++ {
-		if !d.Arrive(span(i, 5000+i, 1, 0, 900), 0, g) {
+		if take(d, span(i, 5000+i, 1, 0, 900), g) == fairshare.Refused {
 			refused++
 		}
 		require.LessOrEqual(t, b.Used(), 100)
@@ -347,7 +352,7 @@ func TestBudgetBoundsMemory(t *testing.T) {
 	assert.Positive(t, refused, "pending spans are not given up for new ones")
 	d.Settle(900*cellNS, g)
 	for i := 2001; i <= 3000; i++ {
-		require.True(t, d.Arrive(span(i, 7000+i, 1, 950, 960), 0, g), "ended spans make room")
+		require.Equal(t, fairshare.Taken, take(d, span(i, 7000+i, 1, 950, 960), g), "ended spans make room")
 		d.Settle(961*cellNS, g)
 		require.LessOrEqual(t, b.Used(), 100)
 	}

@@ -1,0 +1,181 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor/processortest"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// bench is 8 devices with 120 s of samples at 10 Hz of all fields, and a processor whose parts are called directly, so
+// that nothing waits.
+type bench struct {
+	p     *joinProcessor
+	now   time.Time
+	ids   [8]string
+	first time.Time
+}
+
+func newBench(b *testing.B) *bench {
+	x := &bench{now: time.Now()}
+	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)
+	x.first = x.now.Add(-2 * time.Minute)
+	for i := range x.ids {
+		x.ids[i] = fmt.Sprintf("GPU-0000000%d-86f3-7a43-b711-4771313afc50", i)
+		w, err := store.Register(component.MustNewID("gpu"), gpusamplesextension.Device{
+			ID: x.ids[i], Interval: 100 * time.Millisecond, Source: "dcgm",
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for at := x.first; !at.After(x.now); at = at.Add(100 * time.Millisecond) {
+			s := gpusamplesextension.Sample{Time: at.UnixNano()}
+			for f := range gpusamplesextension.NumFields {
+				s.Set(gpusamplesextension.Field(f), at.Sub(x.first).Seconds())
+			}
+			s.Set(gpusamplesextension.Throttle, 0)
+			w.Write([]gpusamplesextension.Sample{s})
+		}
+	}
+	cfg := createDefaultConfig().(*Config)
+	set := processortest.NewNopSettings(metadata.Type)
+	p, err := newProcessor(context.Background(), set, cfg, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	p.engine.reader = store
+	p.ident = identifier{maphash.MakeSeed()}
+	x.p = p
+	return x
+}
+
+// request is n spans of 1 to 50 ms, one after the other on each of the devices, with the attributes that gpuspan gives.
+func (x *bench) request(n int, from time.Time) ptrace.Traces {
+	td := ptrace.NewTraces()
+	rs := td.ResourceSpans().AppendEmpty()
+	rs.Resource().Attributes().PutStr("service.name", "bench")
+	rs.Resource().Attributes().PutStr("service.instance.id", "1")
+	rs.Resource().Attributes().PutStr("host.name", "node1")
+	spans := rs.ScopeSpans().AppendEmpty().Spans()
+	spans.EnsureCapacity(n)
+	for i := range n {
+		s := spans.AppendEmpty()
+		s.SetName("attention")
+		s.SetTraceID(pcommon.TraceID{1, byte(i / 16)})
+		var id pcommon.SpanID
+		binary.BigEndian.PutUint64(id[:], uint64(i+1))
+		s.SetSpanID(id)
+		start := from.Add(time.Duration(i/8) * 50 * time.Millisecond)
+		s.SetStartTimestamp(pcommon.NewTimestampFromTime(start))
+		s.SetEndTimestamp(pcommon.NewTimestampFromTime(start.Add(time.Duration(1+i%50) * time.Millisecond)))
+		a := s.Attributes()
+		a.EnsureCapacity(16)
+		a.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeSection)
+		a.PutStr(string(semconv.GPUOperationCategoryKey), "attention")
+		a.PutStr(string(semconv.HWIDKey), x.ids[i%len(x.ids)])
+		a.PutStr(string(semconv.HWModelKey), "NVIDIA H200")
+		a.PutInt(string(semconv.GPUDeviceOrdinalKey), int64(i%len(x.ids)))
+		a.PutInt(string(semconv.GPUStreamIDKey), 1)
+		a.PutDouble(string(semconv.GPUDurationKey), 0.01)
+		a.PutInt(string(semconv.GPUIOSizeKey), 1<<20)
+		a.PutDouble(string(semconv.GPUFLOPCountKey), 1e9)
+		a.PutStr(string(semconv.GPUTimingSourceKey), "cuda_event")
+	}
+	return td
+}
+
+// BenchmarkJoin is the join's own work for a request of 1024 spans: take its place in the fair share, settle, write.
+// The queue and the copy of the request are not in it. Compare cpu-ns/span with BenchmarkAppendAttributes, the cost of
+// putting as many attributes on a span.
+func BenchmarkJoin(b *testing.B) {
+	const n = 1024
+	x := newBench(b)
+	from := x.now.Add(-60 * time.Second)
+	proto := x.request(n, from)
+	b.ReportAllocs()
+	var spent time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		td := ptrace.NewTraces()
+		proto.CopyTo(td)
+		for id, board := range x.p.engine.boards { // a new life: every span is new
+			board.dev.Close()
+			delete(x.p.engine.boards, id)
+		}
+		t := &batch{}
+		t.scan(td, x.p.ident, x.now.UnixNano(), x.p.cfg.MaxWait)
+		x.p.engine.arrive(t, x.now)
+		t.reset()
+		for _, board := range x.p.engine.boards {
+			board.dev.Close()
+		}
+		clear(x.p.engine.boards)
+		b.StartTimer()
+		at := cpuTime()
+		t.scan(td, x.p.ident, x.now.UnixNano(), x.p.cfg.MaxWait)
+		x.p.engine.arrive(t, x.now)
+		t.reset()
+		t.scan(td, x.p.ident, x.now.UnixNano(), x.p.cfg.MaxWait)
+		x.p.engine.arrive(t, x.now)
+		x.p.engine.settled(t, x.now, false)
+		x.p.write(context.Background(), t)
+		spent += cpuTime() - at
+	}
+	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N*n), "cpu-ns/span")
+}
+
+// BenchmarkAppendAttributes puts as many attributes on a span as the join does, and nothing else.
+func BenchmarkAppendAttributes(b *testing.B) {
+	const n = 1024
+	x := newBench(b)
+	proto := x.request(n, x.now.Add(-60*time.Second))
+	b.ReportAllocs()
+	var spent time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		td := ptrace.NewTraces()
+		proto.CopyTo(td)
+		b.StartTimer()
+		at := cpuTime()
+		for s := range spansOf(td) {
+			a := s.Attributes()
+			a.EnsureCapacity(a.Len() + len(written))
+			for _, k := range written[:16] {
+				a.PutDouble(k, 1)
+			}
+		}
+		spent += cpuTime() - at
+	}
+	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N*n), "cpu-ns/span")
+}
+
+// BenchmarkPassHostSpans is what a request without GPU spans pays.
+func BenchmarkPassHostSpans(b *testing.B) {
+	const n = 1024
+	x := newBench(b)
+	td := x.request(n, x.now)
+	for s := range spansOf(td) {
+		s.Attributes().Remove(string(semconv.GPUOperationTypeKey))
+	}
+	t := &batch{}
+	b.ReportAllocs()
+	for b.Loop() {
+		t.scan(td, x.p.ident, x.now.UnixNano(), x.p.cfg.MaxWait)
+		t.reset()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/span")
+}

@@ -1,0 +1,21 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package gpujoinprocessor
+
+import (
+	"syscall"
+	"time"
+)
+
+// cpuTime is what the process has used of the CPU, the garbage collector included: other load on the machine does not
+// change it.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
