@@ -5,6 +5,8 @@ package gpuspan
 
 import (
 	"cmp"
+	"fmt"
+	"io"
 	"slices"
 
 	"go.opentelemetry.io/otel/trace"
@@ -83,6 +85,9 @@ func (t *poller) checkWaiting(now int64, all bool) {
 func (t *poller) complete(sl *slot) {
 	if !sl.emitted {
 		t.emitNest(sl)
+	}
+	if w := sl.rec.op.op.print; w != nil {
+		t.print(w)
 	}
 	sl.emitted, sl.span = false, trace.SpanContext{}
 	s := sl.stream
@@ -174,5 +179,17 @@ func (t *poller) put(r *record) {
 	*r = record{extra: e}
 	if len(t.spare) < 1024 {
 		t.spare = append(t.spare, r)
+	}
+}
+
+// print writes the report where an operation wants it.
+func (t *poller) print(w io.Writer) {
+	defer t.guard()
+	if t.p.recorder == nil {
+		return
+	}
+	t.reportUntimed()
+	if err := t.p.recorder.Summary().WriteText(w); err != nil {
+		t.p.errors.report("print", fmt.Errorf("cannot print the report: %w", err))
 	}
 }

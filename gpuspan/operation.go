@@ -5,6 +5,7 @@ package gpuspan
 
 import (
 	"context"
+	"io"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -19,11 +20,11 @@ import (
 type Operation struct {
 	id        uint32 // index into a Profiler's states
 	info      report.Info
-	category  string
 	direction Direction
 	verbosity Verbosity
 	sync      SyncMode // zero: as the Profiler
 	noSpan    bool
+	print     io.Writer            // the report goes here when an outermost section resolves
 	attrs     []attribute.KeyValue // on each span
 }
 

@@ -5,6 +5,7 @@ package gpuspan
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -141,4 +142,10 @@ func Tile(level TileLevel) OperationOption {
 		o.info.Level = level.String()
 		o.noSpan = true
 	})
+}
+
+// PrintReport prints the profiler's report to w whenever an outermost section of the operation has been read back, as at the end of a
+// benchmark. It runs on the polling thread, so w should not block.
+func PrintReport(w io.Writer) OperationOption {
+	return operationOption(func(o *Operation) { o.print = w })
 }

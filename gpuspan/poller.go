@@ -249,26 +249,32 @@ func (t *poller) tidy() {
 
 // flush waits until what had ended at the call is read back.
 func (t *poller) flush(ctx context.Context) error {
+	left := -1 // not known
 	for {
-		left := 0
+		var n int
 		err := t.call(ctx, func() {
 			t.pass()
-			left = t.unread()
+			n = t.unread()
 			t.reportUntimed()
 		})
 		switch {
 		case errors.Is(err, errStopped):
 			return nil
-		case err != nil:
-			return fmt.Errorf("flush: the polling thread did not answer: %w", err)
-		case left == 0:
+		case err == nil && n == 0:
 			return nil
+		case err == nil:
+			left = n
+			select {
+			case <-time.After(minSleep):
+				continue
+			case <-ctx.Done():
+				err = context.Cause(ctx)
+			}
 		}
-		select {
-		case <-time.After(minSleep):
-		case <-ctx.Done():
-			return fmt.Errorf("flush: %d sections are not read back: %w", left, context.Cause(ctx))
+		if left < 0 {
+			return fmt.Errorf("flush: the polling thread did not answer: %w", err)
 		}
+		return fmt.Errorf("flush: %d sections are not read back: %w", left, err)
 	}
 }
 

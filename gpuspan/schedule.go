@@ -99,17 +99,17 @@ func (s Schedule) Validate(steps int64) error {
 		n   int
 	}{{"skip_first", s.SkipFirst}, {"wait", s.Wait}, {"warmup", s.Warmup}, {"active", s.Active}, {"repeat", s.Repeat}, {"every", s.Every}} {
 		if v.n < 0 {
-			errs = append(errs, fmt.Errorf("`schedule::%s` must not be negative, found %d", v.key, v.n))
+			errs = append(errs, fmt.Errorf("`schedule.%s` must not be negative, found %d", v.key, v.n))
 		}
 	}
 	if s.Every > 0 && s.Wait > 0 {
-		errs = append(errs, fmt.Errorf("`schedule::every` (%d) and `schedule::wait` (%d) exclude each other", s.Every, s.Wait))
+		errs = append(errs, fmt.Errorf("`schedule.every` (%d) and `schedule.wait` (%d) exclude each other", s.Every, s.Wait))
 	}
 	if need := max(s.Warmup, 0) + max(s.Active, 1); s.Every > 0 && need > s.Every {
-		errs = append(errs, fmt.Errorf("`schedule::every` is %d but `warmup` and `active` take %d steps", s.Every, need))
+		errs = append(errs, fmt.Errorf("`schedule.every` is %d but `warmup` and `active` take %d steps", s.Every, need))
 	}
 	if s.Active <= 0 && s.Every <= 0 && s.Repeat > 0 {
-		errs = append(errs, fmt.Errorf("`schedule::repeat` is %d but no `active` steps end a cycle", s.Repeat))
+		errs = append(errs, fmt.Errorf("`schedule.repeat` is %d but no `active` steps end a cycle", s.Repeat))
 	}
 	if min := s.Minimum(); len(errs) == 0 && steps > 0 && steps < min {
 		errs = append(errs, fmt.Errorf("`schedule` cannot be completed in %d steps (it needs at least %d)", steps, min))

@@ -424,3 +424,19 @@ func TestSectionsWithoutAParentAskTheSampler(t *testing.T) {
 	f, _ := p.Stats(op)
 	assert.EqualValues(t, 400, f.Duration.Count, "durations do not depend on the sampler of roots")
 }
+
+func TestTheReportIsPrintedAtTheEndOfAnOutermostSection(t *testing.T) {
+	r := newRig(t)
+	s, h := r.stream()
+	var out strings.Builder
+	op := gpuspan.NewOperation("whole run", gpuspan.PrintReport(&out))
+	x := op.Start(context.Background(), s)
+	x.Start(op).End()
+	r.busy(h, 2*time.Millisecond)
+	x.End()
+	r.clock.Advance(5 * time.Millisecond)
+	r.flush()
+	require.NoError(t, r.p.Shutdown(context.Background()))
+	assert.Equal(t, 1, strings.Count(out.String(), "WALL")+strings.Count(out.String(), "wall"), out.String())
+	assert.Contains(t, out.String(), "whole run")
+}

@@ -1,0 +1,23 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gpuspanyaml reads gpuspan's settings from YAML, usually three nodes of a trainer's own configuration file:
+//
+//	model: …                 # the trainer's; ignored
+//	timing:                  # settings of package gpuspan, without report and schedule
+//	  verbosity: verbose
+//	  sync: deferred
+//	  memory_usage: true
+//	nvtx:                    # range annotations, package gpuspan/nvtx
+//	  enabled: true
+//	  domain: trainer
+//	profiling:               # which steps are recorded, and what is written
+//	  schedule: {skip_first: 50, warmup: 1, active: 3, every: 10}
+//	  report: true
+//	  print_report: true
+//	  trace_dir: /tmp/traces # for package gpuspan/chrometrace
+//	  step_csv: steps.csv    # for package gpuspan/stepcsv
+//
+// Nodes that are missing keep the defaults; other nodes of the file are not looked at. Within the three nodes every unknown key,
+// every value of the wrong kind and every impossible combination is an error that names it, all of them at once.
+package gpuspanyaml

@@ -1,0 +1,179 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspanyaml
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+)
+
+// File is what a configuration file says about gpuspan.
+type File struct {
+	Settings gpuspan.Settings // nodes timing and profiling
+	NVTX     NVTX
+	TraceDir string // profiling.trace_dir: where Chrome traces go; empty: none
+	StepCSV  string // profiling.step_csv: file of one row per step; empty: none
+}
+
+// NVTX is the node nvtx.
+type NVTX struct {
+	Enabled bool   // annotate sections with NVTX ranges; default false
+	Domain  string // NVTX domain; empty: that of package nvtx
+}
+
+// Option applies the settings to gpuspan.New.
+func (f File) Option() gpuspan.Option { return gpuspan.WithSettings(f.Settings) }
+
+// maxSize bounds what is read: a configuration file is small, and an alias bomb is not.
+const maxSize = 1 << 20
+
+// Load reads a file, starting from gpuspan.SettingsFromEnv: what the file says wins over the environment.
+func Load(path string) (File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return File{}, fmt.Errorf("cannot open configuration: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	out, err := Read(f)
+	if err != nil {
+		return out, fmt.Errorf("%s: %w", path, err)
+	}
+	return out, nil
+}
+
+// Read is Load from a reader. With an error the result holds defaults for what was wrong.
+func Read(r io.Reader) (File, error) {
+	settings, err := gpuspan.SettingsFromEnv()
+	out := File{Settings: settings}
+	var errs []error
+	if err != nil {
+		errs = append(errs, err)
+	}
+	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
+	if err != nil {
+		return out, fmt.Errorf("cannot read: %w", err)
+	}
+	if len(data) > maxSize {
+		return out, fmt.Errorf("larger than %d bytes", maxSize)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return out, fmt.Errorf("not YAML: %w", err)
+	}
+	if len(doc.Content) == 0 {
+		return out, errors.Join(errs...)
+	}
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return out, fmt.Errorf("line %d: a mapping is expected, found %s", root.Line, kindName(root))
+	}
+	p := parser{out: &out}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		switch name := root.Content[i].Value; name {
+		case "timing", "nvtx", "profiling":
+			p.node(name, "", root.Content[i+1])
+		}
+	}
+	errs = append(errs, p.errs...)
+	if err := out.Settings.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	return out, errors.Join(errs...)
+}
+
+type parser struct {
+	out  *File
+	errs []error
+}
+
+func (p *parser) fail(n *yaml.Node, format string, args ...any) {
+	p.errs = append(p.errs, fmt.Errorf("line %d: %w", n.Line, fmt.Errorf(format, args...)))
+}
+
+// node reads the keys of a mapping. prefix is the path below the top-level node, with a dot.
+func (p *parser) node(top, prefix string, n *yaml.Node) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		p.fail(n, "`%s` must be a mapping, found %s", strings.TrimSuffix(top+"."+prefix, "."), kindName(n))
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		path := prefix + key.Value
+		switch {
+		case top == "profiling" && path == "schedule":
+			p.node(top, "schedule.", value)
+		case value.Kind != yaml.ScalarNode:
+			p.fail(value, "`%s.%s` must be a single value, found %s", top, path, kindName(value))
+		default:
+			p.value(top, path, key, value.Value)
+		}
+	}
+}
+
+// value sets one key, which must belong to the node that it stands in.
+func (p *parser) value(top, path string, key *yaml.Node, value string) {
+	switch top + "." + path {
+	case "nvtx.enabled":
+		switch value {
+		case "true", "false":
+			p.out.NVTX.Enabled = value == "true"
+		default:
+			p.fail(key, "`nvtx.enabled` must be true or false, found %q", value)
+		}
+		return
+	case "nvtx.domain":
+		p.out.NVTX.Domain = value
+		return
+	case "profiling.trace_dir":
+		p.out.TraceDir = value
+		return
+	case "profiling.step_csv":
+		p.out.StepCSV = value
+		return
+	}
+	home := "timing"
+	if path == "report" || path == "print_report" || strings.HasPrefix(path, "schedule.") {
+		home = "profiling"
+	}
+	if top == "nvtx" {
+		p.fail(key, "unknown key `nvtx.%s` (it has enabled and domain)", path)
+		return
+	}
+	before := p.out.Settings
+	if err := p.out.Settings.Set(path, value); err != nil {
+		p.fail(key, "%s: %w", top, err)
+		return
+	}
+	if home != top {
+		p.out.Settings = before
+		p.fail(key, "`%s` belongs below `%s`, found below `%s`", path, home, top)
+	}
+}
+
+func kindName(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.ScalarNode:
+		return fmt.Sprintf("%q", n.Value)
+	case yaml.AliasNode:
+		return "an alias"
+	}
+	return "nothing"
+}

@@ -1,0 +1,109 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspanyaml_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/gpuspanyaml"
+)
+
+const trainer = `
+model: {layers: 12, timing: whatever}
+timing:
+  verbosity: verbose
+  sync: group
+  memory_usage: true
+  hang_limit: 1m
+nvtx:
+  enabled: true
+  domain: trainer
+profiling:
+  schedule: {skip_first: 50, warmup: 1, active: 3, every: 10}
+  print_report: true
+  trace_dir: /tmp/traces
+  step_csv: steps.csv
+`
+
+func TestNodesOfATrainersFile(t *testing.T) {
+	f, err := gpuspanyaml.Read(strings.NewReader(trainer))
+	require.NoError(t, err)
+	assert.Equal(t, gpuspan.VerbosityVerbose, f.Settings.Verbosity)
+	assert.Equal(t, gpuspan.SyncGroup, f.Settings.Sync)
+	assert.True(t, f.Settings.MemoryUsage)
+	assert.True(t, f.Settings.PrintReport)
+	assert.Equal(t, gpuspan.Schedule{SkipFirst: 50, Warmup: 1, Active: 3, Every: 10}, f.Settings.Schedule)
+	assert.Equal(t, gpuspanyaml.NVTX{Enabled: true, Domain: "trainer"}, f.NVTX)
+	assert.Equal(t, "/tmp/traces", f.TraceDir)
+	assert.Equal(t, "steps.csv", f.StepCSV)
+	p, err := gpuspan.New(nil, f.Option())
+	require.NoError(t, err)
+	require.NoError(t, p.Shutdown(t.Context()))
+}
+
+func TestNothingSaidMeansDefaults(t *testing.T) {
+	for _, text := range []string{"", "a: 1", "timing:\nnvtx: ~\n", "timing: {}"} {
+		f, err := gpuspanyaml.Read(strings.NewReader(text))
+		require.NoError(t, err, text)
+		assert.Equal(t, gpuspan.DefaultSettings(), f.Settings)
+	}
+}
+
+func TestEveryMistakeIsNamed(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"timing: {verbosty: debug}", "line 1: timing: unknown key `verbosty` (did you mean `verbosity`?)"},
+		{"timing: {slots: lots}", "line 1: timing: `slots`: must be a whole number, found \"lots\""},
+		{"timing:\n  sync: [a]", "line 2: `timing.sync` must be a single value, found a list"},
+		{"timing: [1]", "line 1: `timing` must be a mapping, found a list"},
+		{"profiling:\n  schedule: 3", "line 2: `profiling.schedule` must be a mapping, found \"3\""},
+		{"profiling:\n  schedule: {evry: 3}", "line 2: profiling: unknown key `schedule.evry` (did you mean `schedule.every`?)"},
+		{"profiling: {slots: 9}", "line 1: `slots` belongs below `timing`, found below `profiling`"},
+		{"timing: {report: false}", "line 1: `report` belongs below `profiling`, found below `timing`"},
+		{"nvtx: {enabled: maybe}", "line 1: `nvtx.enabled` must be true or false, found \"maybe\""},
+		{"nvtx: {color: red}", "line 1: unknown key `nvtx.color` (it has enabled and domain)"},
+		{"profiling: {schedule: {every: 5, wait: 1}}", "`schedule.every` (5) and `schedule.wait` (1) exclude each other"},
+		{"- a", "line 1: a mapping is expected, found a list"},
+		{"a: [", "not YAML"},
+		{strings.Repeat("#", 1<<20+1), "larger than 1048576 bytes"},
+	} {
+		_, err := gpuspanyaml.Read(strings.NewReader(tt.text))
+
+		assert.ErrorContains(t, err, tt.want, tt.text[:min(len(tt.text), 40)])
+	}
+	_, err := gpuspanyaml.Read(strings.NewReader("timing: {slots: x, names: y}"))
+	assert.ErrorContains(t, err, "`slots`")
+	assert.ErrorContains(t, err, "`names`", "all at once")
+}
+
+func TestLoadNamesTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "train.yaml")
+	_, err := gpuspanyaml.Load(path)
+	assert.ErrorContains(t, err, "cannot open configuration")
+	require.NoError(t, os.WriteFile(path, []byte("timing: {x: 1}"), 0o600))
+	_, err = gpuspanyaml.Load(path)
+	assert.ErrorContains(t, err, "train.yaml: line 1")
+	require.NoError(t, os.WriteFile(path, []byte(trainer), 0o600))
+	f, err := gpuspanyaml.Load(path)
+	require.NoError(t, err)
+	assert.True(t, f.NVTX.Enabled)
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(trainer)
+	f.Add("timing: &a {x: *a}")
+	f.Add("profiling: {schedule: {active: -1}}")
+	f.Fuzz(func(t *testing.T, text string) {
+		out, err := gpuspanyaml.Read(strings.NewReader(text))
+		if err == nil {
+			require.NoError(t, out.Settings.Validate())
+		}
+	})
+}
