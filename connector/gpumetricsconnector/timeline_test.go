@@ -1,0 +1,191 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpumetricsconnector
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+)
+
+const noGap = 1 << 60
+
+func TestStatesOfAHandDrawnTimeline(t *testing.T) {
+	// ns:  0    10   20   30   40   50   60   70   80   90
+	// compute   ████████████        ████           ████      10-30, 50-60, 80-90
+	// comm           ███████████████                         25-45
+	// copy                                ████               65-70
+	var tl timeline
+	for _, x := range []activity{
+		{10, 30, 5, classCompute},
+		{25, 45, 20, classComm},
+		{50, 60, 40, classCompute}, // launched while communication ran
+		{65, 70, 62, classCopy},    // launched after the device fell idle
+		{80, 90, 0, classCompute},  // launch unknown
+	} {
+		require.True(t, tl.add(x, 0))
+	}
+	spent := tl.settle(90, noGap)
+	want := [stateStarved + 1]uint64{}
+	want[classCompute] = 15 + 10 + 10
+	want[classCompute|classComm] = 5
+	want[classComm] = 15
+	want[classCopy] = 5
+	want[0] = 5 + 10 // 45-50, 70-80
+	want[stateStarved] = 5
+	assert.Equal(t, want, spent)
+	var sum uint64
+	for _, d := range spent {
+		sum += d
+	}
+	assert.EqualValues(t, 80, sum, "the states share out the time observed")
+	assert.Empty(t, tl.pending)
+}
+
+func TestALongGapIsNotIdle(t *testing.T) {
+	var tl timeline
+	tl.add(activity{10, 20, 0, classCompute}, 0)
+	tl.add(activity{1000, 1010, 0, classCompute}, 0)
+	spent := tl.settle(2000, 500)
+	assert.EqualValues(t, 20, spent[classCompute])
+	assert.Zero(t, spent[0])
+}
+
+func TestWhatComesLateIsRefusedOrCut(t *testing.T) {
+	var tl timeline
+	tl.add(activity{10, 20, 0, classCompute}, 0)
+	tl.settle(20, noGap)
+	assert.False(t, tl.add(activity{12, 20, 0, classComm}, 0))
+	require.True(t, tl.add(activity{15, 30, 0, classComm}, 0))
+	assert.EqualValues(t, 10, tl.settle(30, noGap)[classComm])
+}
+
+// The oracle paints each nanosecond. Settling in pieces, at random times, must come to the same.
+func TestSettlingInPiecesEqualsPainting(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		const length = 400
+		var classes [length + 1]int
+		launchOf := map[int]uint64{} // at a start: the launch of the activity that begins there first
+		var all []activity
+		for range 1 + r.IntN(25) {
+			start := 1 + r.Uint64N(length-40)
+			x := activity{start: start, end: start + 1 + r.Uint64N(30), class: uint8(1 << r.IntN(3))}
+			if r.IntN(2) == 0 {
+				x.launch = start - min(start, r.Uint64N(20))
+			}
+			if l, taken := launchOf[int(start)]; taken {
+				x.launch = l // activities that begin together are launched together here: which is next would not matter
+			}
+			launchOf[int(start)] = x.launch
+			all = append(all, x)
+			for i := x.start; i < x.end; i++ {
+				classes[i] |= int(x.class)
+			}
+		}
+		var want [stateStarved + 1]uint64
+		first, last := -1, 0
+		for i, c := range classes {
+			if c != 0 {
+				if first < 0 {
+					first = i
+				}
+				last = i
+			}
+		}
+		for i := first; i <= last; i++ {
+			if classes[i] != 0 {
+				want[classes[i]]++
+				continue
+			}
+			gap := i
+			for classes[i] == 0 {
+				i++
+			}
+			state := 0
+			if launchOf[i] > uint64(gap) {
+				state = stateStarved
+			}
+			want[state] += uint64(i - gap)
+			i--
+		}
+		var tl timeline
+		var got [stateStarved + 1]uint64
+		to := uint64(0)
+		for len(all) > 0 {
+			to += r.Uint64N(150)
+			rest := all[:0]
+			for _, x := range all { // what begins before the next point of time has come by then
+				if x.start < to+1 {
+					require.True(t, tl.add(x, 0))
+				} else {
+					rest = append(rest, x)
+				}
+			}
+			all = rest
+			for state, d := range tl.settle(to, noGap) {
+				got[state] += d
+			}
+		}
+		for state, d := range tl.settle(length+100, noGap) {
+			got[state] += d
+		}
+		require.Equal(t, want, got, "seed %d", seed)
+	}
+}
+
+func TestActivityOfADeviceIsWritten(t *testing.T) {
+	a := newTest(t, nil)
+	kernel := attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "gpu.device.ordinal": 1}
+	a.take(batch(t, nil,
+		span{"gemm", 100, 300, kernel, 1, 0, ""},
+		span{"nccl", 250, 450, with(kernel, attrs{"gpu.operation.type": "collective"}), 2, 0, ""},
+		span{"gemm", 500, 600, with(kernel, attrs{"gpu.launch.delay": 0.00001}), 3, 0, ""},
+		span{"far", 900_000_000, 900_000_001, kernel, 4, 0, ""}, // makes the rest settled
+		span{"section", 0, 5000, attrs{"gpu.operation.type": "section", "gpu.timing.source": "cuda_event"}, 5, 0, ""}), clock)
+	got := values(t, output(t, a, clock))
+	want := map[string]float64{"compute": 250e-6, "compute_communication": 50e-6, "communication": 150e-6, "starved": 50e-6}
+	for state, s := range want {
+		assert.InEpsilon(t, s, got["gpu.activity.time[gpu.activity.state:"+state+" gpu.device.ordinal:1]"], 1e-9, state)
+	}
+	assert.Equal(t, 1, a.activities, "the last waits for what may come before it")
+	a.output(noScope, clock+int64(time.Minute), false)
+	assert.Zero(t, a.activities)
+}
+
+func TestActivitiesThatWaitAreBounded(t *testing.T) {
+	a := newTest(t, func(c *Config) { c.Activity.Get().MaxActivities = 100 })
+	kernel := attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "gpu.device.ordinal": 1}
+	for i := range uint64(1000) {
+		a.take(batch(t, attrs{"n": i % 3}, span{"k", 10 * i, 10*i + 5, kernel, 1, 0, ""}), clock)
+		require.Less(t, a.activities, 100)
+	}
+	md := a.output(noScope, clock, true)
+	var sum float64
+	for k, v := range values(t, onlyActivity(md)) {
+		if k != "" {
+			sum += v.(float64)
+		}
+	}
+	assert.InEpsilon(t, 1000*5e-6, sum, 1e-9, "early is not lost")
+}
+
+// onlyActivity leaves gpu.activity.time in the state compute, the resource as an attribute so that keys differ.
+func onlyActivity(md pmetric.Metrics) pmetric.Metrics {
+	for i, rm := range md.ResourceMetrics().All() {
+		rm.ScopeMetrics().At(0).Metrics().RemoveIf(func(m pmetric.Metric) bool { return m.Name() != "gpu.activity.time" })
+		for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
+			m.Sum().DataPoints().RemoveIf(func(p pmetric.NumberDataPoint) bool {
+				state, _ := p.Attributes().Get("gpu.activity.state")
+				p.Attributes().PutInt("resource", int64(i))
+				return state.Str() != "compute"
+			})
+		}
+	}
+	return md
+}
