@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -53,24 +55,34 @@ type service struct {
 
 func newService(t *testing.T, endpoint string) *service {
 	t.Helper()
+	return newServiceWithMeters(t, endpoint, noop.NewMeterProvider())
+}
+
+// newServiceWithMeters sends spans nowhere when the endpoint is empty.
+func newServiceWithMeters(t *testing.T, endpoint string, meters metric.MeterProvider) *service {
+	t.Helper()
 	s := &service{sent: tracetest.NewInMemoryExporter()}
-	otlp, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(endpoint), otlptracegrpc.WithInsecure())
-	require.NoError(t, err)
-	s.provider = sdktrace.NewTracerProvider(
+	options := []sdktrace.TracerProviderOption{
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String(string(semconv.ServiceNameKey), "inference"),
 			attribute.String(string(semconv.HostIDKey), "fdbf79e8af94cb7f9e8df36789187052"),
 			attribute.String(string(semconv.GPUJobIDKey), "e2e"),
 		)),
 		sdktrace.WithSyncer(s.sent),
-		sdktrace.WithBatcher(otlp),
-	)
+	}
+	if endpoint != "" {
+		otlp, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(endpoint), otlptracegrpc.WithInsecure())
+		require.NoError(t, err)
+		options = append(options, sdktrace.WithBatcher(otlp))
+	}
+	s.provider = sdktrace.NewTracerProvider(options...)
 	s.tracer = s.provider.Tracer("service")
 	spec := simgpu.DefaultSpec()
 	spec.Model = "NVIDIA H100 80GB HBM3"
 	s.gpu = simgpu.New(nil, simgpu.WithDevices(spec), simgpu.WithJitter(0))
 	s.raw = s.gpu.Stream(0)
-	s.profiler, err = gpuspan.New(s.gpu, gpuspan.WithTracerProvider(s.provider))
+	var err error
+	s.profiler, err = gpuspan.New(s.gpu, gpuspan.WithTracerProvider(s.provider), gpuspan.WithMeterProvider(meters))
 	require.NoError(t, err)
 	s.stream = s.profiler.Stream(uintptr(s.raw), "main")
 	require.True(t, s.stream.DeviceTimed())

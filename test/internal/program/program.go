@@ -72,6 +72,22 @@ func errOrExit(err error) error {
 	return err
 }
 
+// Wait returns when the program has ended; an exit status that is not 0 is an error, and so is running longer than the
+// given time, after which it is killed.
+func (p *Program) Wait(limit time.Duration) error {
+	select {
+	case <-p.done:
+	case <-time.After(limit):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+		return fmt.Errorf("%s did not end within %s:\n%s", p.name, limit, p.Output())
+	}
+	if p.err != nil {
+		return fmt.Errorf("%s ended with %w:\n%s", p.name, p.err, p.Output())
+	}
+	return nil
+}
+
 // Output is what the program has written so far, standard output and errors together.
 func (p *Program) Output() string { return p.out.String() }
 
@@ -84,17 +100,7 @@ func (p *Program) Stop(limit time.Duration) error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	select {
-	case <-p.done:
-	case <-time.After(limit):
-		_ = p.cmd.Process.Kill()
-		<-p.done
-		return fmt.Errorf("%s did not end within %s:\n%s", p.name, limit, p.Output())
-	}
-	if p.err != nil {
-		return fmt.Errorf("%s ended with %w:\n%s", p.name, p.err, p.Output())
-	}
-	return nil
+	return p.Wait(limit)
 }
 
 // output collects what a process writes.

@@ -1,0 +1,107 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/test/internal/otelcol"
+	"github.com/otelgpu/otelgpu/test/internal/program"
+)
+
+// The first command of the README, held against the registry of names: everything that leaves the product, of all
+// components together.
+func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the demo is not built and run with -short")
+	}
+	binary := otelcol.Build(t)
+	out := filepath.Join(t.TempDir(), "out")
+	p, err := program.Start(t.Context(), binary, []string{"demo", "--duration", "3s", "--out", out}, nil)
+	require.NoError(t, err)
+	require.NoError(t, p.Wait(time.Minute))
+
+	// Every span that is outermost on the device, and the device's own counter, by device.
+	spent, used := map[string]float64{}, map[string]float64{}
+	parents, gpuSpans := map[pcommon.SpanID]bool{}, []ptrace.Span{}
+	for line := range lines(t, filepath.Join(out, "spans.json")) {
+		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)
+		require.NoError(t, err)
+		require.NoError(t, semconvtest.CheckTraces(td))
+		for _, rs := range td.ResourceSpans().All() {
+			for _, ss := range rs.ScopeSpans().All() {
+				for _, s := range ss.Spans().All() {
+					if _, gpu := s.Attributes().Get("gpu.operation.type"); gpu {
+						parents[s.SpanID()] = true
+						gpuSpans = append(gpuSpans, s)
+					}
+				}
+			}
+		}
+	}
+	require.NotEmpty(t, gpuSpans)
+	for _, s := range gpuSpans {
+		if id, ok := s.Attributes().Get("hw.id"); ok && !parents[s.ParentSpanID()] {
+			if joules, ok := s.Attributes().Get("gpu.energy"); ok {
+				spent[id.Str()] += joules.Double()
+			}
+		}
+	}
+	for line := range lines(t, filepath.Join(out, "metrics.json")) {
+		md, err := (&pmetric.JSONUnmarshaler{}).UnmarshalMetrics(line)
+		require.NoError(t, err)
+		require.NoError(t, semconvtest.CheckMetrics(md))
+		for _, rm := range md.ResourceMetrics().All() {
+			for _, sm := range rm.ScopeMetrics().All() {
+				for _, m := range sm.Metrics().All() {
+					if m.Name() != "hw.energy" {
+						continue
+					}
+					for _, p := range m.Sum().DataPoints().All() {
+						id, _ := p.Attributes().Get("hw.id")
+						used[id.Str()] = max(used[id.Str()], p.DoubleValue())
+					}
+				}
+			}
+		}
+	}
+	require.NotEmpty(t, used)
+	for id, joules := range used {
+		t.Logf("%s: %.1f J on spans of %.1f J", id, spent[id], joules)
+		require.Positive(t, spent[id], id)
+		require.LessOrEqual(t, spent[id], joules, "energy of outermost spans against the counter of %s", id)
+	}
+	b, err := os.ReadFile(filepath.Join(out, "trace.json"))
+	require.NoError(t, err)
+	require.True(t, json.Valid(b))
+}
+
+// lines yields the lines of a file, each one request of OTLP JSON.
+func lines(t *testing.T, path string) func(func([]byte) bool) {
+	t.Helper()
+	return func(yield func([]byte) bool) {
+		f, err := os.Open(path)
+		require.NoError(t, err)
+		defer f.Close()
+		s := bufio.NewScanner(f)
+		s.Buffer(nil, 256<<20)
+		for s.Scan() {
+			if !yield(s.Bytes()) {
+				return
+			}
+		}
+		require.NoError(t, s.Err())
+	}
+}

@@ -1,0 +1,110 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// The library's own module cannot import the checks of this one, so its metrics are held against the registry here;
+// its spans are by the tests through the Collector.
+func TestMetricsOfTheLibraryAreRegistered(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	s := newServiceWithMeters(t, "", meters)
+	s.request(t)
+	s.train(t)
+	require.NoError(t, s.profiler.Flush(t.Context()))
+	var got metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &got))
+	seen := map[string]bool{}
+	for _, sm := range got.ScopeMetrics {
+		for _, m := range sm.Metrics {
+			want, ok := semconv.LookupMetric(m.Name)
+			require.True(t, ok, "%s is not in the registry", m.Name)
+			require.Equal(t, want.Unit, m.Unit, m.Name)
+			require.Equal(t, want.Instrument.String(), instrument(m.Data), m.Name)
+			seen[m.Name] = true
+			for _, keys := range attributeKeys(m.Data) {
+				for _, key := range keys {
+					if strings.HasPrefix(key, "gpu") || strings.HasPrefix(key, "hw.") {
+						require.Contains(t, want.Attributes, key, m.Name)
+					}
+				}
+			}
+		}
+	}
+	for _, name := range []string{
+		"gpu.operation.duration", "gpu.operation.count", "gpu.operation.io", "gpu.operation.flops", "gpu.operation.items",
+		"gpuspan.sections", "gpuspan.pool.usage", "gpuspan.pool.limit", "gpuspan.overhead.duration", "gpuspan.timing.error",
+		"gpuspan.clock.drift", "gpuspan.pending.age", "gpuspan.floor.duration",
+	} {
+		require.True(t, seen[name], "%s is missing among %v", name, seen)
+	}
+	s.close(t)
+	require.NoError(t, meters.Shutdown(t.Context()))
+}
+
+func instrument(a metricdata.Aggregation) string {
+	sum := func(monotonic bool) string {
+		if monotonic {
+			return "counter"
+		}
+		return "updowncounter"
+	}
+	switch x := a.(type) {
+	case metricdata.Gauge[int64], metricdata.Gauge[float64]:
+		return "gauge"
+	case metricdata.Sum[int64]:
+		return sum(x.IsMonotonic)
+	case metricdata.Sum[float64]:
+		return sum(x.IsMonotonic)
+	case metricdata.Histogram[int64], metricdata.Histogram[float64], metricdata.ExponentialHistogram[float64]:
+		return "histogram"
+	}
+	return "unknown"
+}
+
+// attributeKeys are the names of the attributes of each point.
+func attributeKeys(a metricdata.Aggregation) [][]string {
+	var out [][]string
+	add := func(s interface{ ToSlice() []attribute.KeyValue }) {
+		var keys []string
+		for _, kv := range s.ToSlice() {
+			keys = append(keys, string(kv.Key))
+		}
+		out = append(out, keys)
+	}
+	switch x := a.(type) {
+	case metricdata.Gauge[int64]:
+		for _, p := range x.DataPoints {
+			add(&p.Attributes)
+		}
+	case metricdata.Gauge[float64]:
+		for _, p := range x.DataPoints {
+			add(&p.Attributes)
+		}
+	case metricdata.Sum[int64]:
+		for _, p := range x.DataPoints {
+			add(&p.Attributes)
+		}
+	case metricdata.Sum[float64]:
+		for _, p := range x.DataPoints {
+			add(&p.Attributes)
+		}
+	case metricdata.Histogram[float64]:
+		for _, p := range x.DataPoints {
+			add(&p.Attributes)
+		}
+	}
+	return out
+}
