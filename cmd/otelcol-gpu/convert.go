@@ -7,14 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
-	"go.opentelemetry.io/collector/pdata/ptrace"
-
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 )
 
 func newConvertCommand() *cobra.Command {
@@ -22,16 +23,16 @@ func newConvertCommand() *cobra.Command {
 	o := convert.Options{Info: buildInfo(), Factories: factories}
 	cmd := &cobra.Command{
 		Use:   "convert [--detail LEVEL] --out DIR FILE...",
-		Short: "Convert PyTorch profiler traces to OTLP and a Chrome trace",
-		Long: "Convert PyTorch profiler (Kineto) traces, plain or compressed, to DIR/spans.json (OTLP JSON, one request per\n" +
-			"line) and DIR/trace.json (one Chrome trace of all), through the same code as the kineto receiver and the\n" +
-			"processors, and print where the GPU time went. Files that are no traces are refused by name; the others are\n" +
-			"converted, and the exit code is 1.",
+		Short: "Convert PyTorch and Nsight Systems profiles to OTLP and a Chrome trace",
+		Long: "Convert PyTorch profiler (Kineto) traces, plain or compressed, and SQLite exports of Nsight Systems to\n" +
+			"DIR/spans.json (OTLP JSON, one request per line) and DIR/trace.json (one Chrome trace of all), through the same\n" +
+			"code as the kineto and nsys receivers and the processors, and print where the GPU time went. Files that are\n" +
+			"neither are refused by name; the others are converted, and the exit code is 1.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd)
 			defer stop()
-			o.Files, o.Reader = args, readKineto(kinetoreceiver.Options{Detail: detail})
+			o.Files, o.Reader, o.Full = args, profileReader(detail), detail == kinetoreceiver.DetailKernels
 			err := convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 			if errors.Is(err, convert.ErrSomeFailed) {
 				return errReported
@@ -46,13 +47,39 @@ func newConvertCommand() *cobra.Command {
 	return cmd
 }
 
-func readKineto(o kinetoreceiver.Options) convert.Reader {
-	return func(ctx context.Context, path string, emit func(context.Context, ptrace.Traces) error) (convert.Result, error) {
-		st, err := kinetoreceiver.ReadFile(ctx, path, o, emit)
-		r := convert.Result{Spans: st.Spans, Cut: st.Cut, Remarks: st.Faults}
-		for _, reason := range slices.Sorted(maps.Keys(st.Skipped)) {
-			r.Remarks = append(r.Remarks, fmt.Sprintf("%d events left out: %s", st.Skipped[reason], reason))
+// profileReader reads a file by what it begins with: a database is an export of Nsight Systems, all else must be a trace.
+func profileReader(detail kinetoreceiver.Detail) convert.Reader {
+	return func(ctx context.Context, path string, all bool, emit convert.Emit) (convert.Result, error) {
+		detail := detail
+		if all {
+			detail = kinetoreceiver.DetailKernels
 		}
-		return r, err
+		if isDatabase(path) {
+			st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{Detail: detail}, emit)
+			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows"), err
+		}
+		st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: detail}, emit)
+		return result(st.Spans, st.Cut, st.Faults, st.Skipped, "events"), err
 	}
+}
+
+// isDatabase looks for the magic string of SQLite (file format, section 1.3). What cannot be read is left to the reader,
+// which says why.
+func isDatabase(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, 16)
+	_, err = io.ReadFull(f, head)
+	return err == nil && string(head) == "SQLite format 3\x00"
+}
+
+func result(spans, cut int64, faults []string, skipped map[string]int64, what string) convert.Result {
+	r := convert.Result{Spans: spans, Cut: cut, Remarks: faults}
+	for _, reason := range slices.Sorted(maps.Keys(skipped)) {
+		r.Remarks = append(r.Remarks, fmt.Sprintf("%d %s left out: %s", skipped[reason], what, reason))
+	}
+	return r
 }

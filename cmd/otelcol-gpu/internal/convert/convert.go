@@ -26,8 +26,12 @@ import (
 //go:embed pipeline.yaml.tmpl
 var pipelineText string
 
-// Reader turns one file into batches of spans.
-type Reader func(ctx context.Context, path string, emit func(context.Context, ptrace.Traces) error) (Result, error)
+// Emit takes a batch of spans, which it then owns.
+type Emit func(context.Context, ptrace.Traces) error
+
+// Reader turns one file into batches of spans, with every activity of the device where all is set, and otherwise at the
+// detail that the user asked for.
+type Reader func(ctx context.Context, path string, all bool, emit Emit) (Result, error)
 
 // Result is what a Reader says of a file that it has read.
 type Result struct {
@@ -41,6 +45,7 @@ type Options struct {
 	Out       string
 	Files     []string
 	Reader    Reader
+	Full      bool // the detail that the user asked for is all there is
 	Info      component.BuildInfo
 	Factories func() (otelcol.Factories, error)
 	Rows      int // operations in the table; 0 is all
@@ -67,7 +72,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	}
 	good := 0
 	for _, file := range o.Files {
-		r, err := o.Reader(ctx, file, source.Next().ConsumeTraces)
+		r, err := o.read(ctx, file, source.Next("files").ConsumeTraces, source.Next("table").ConsumeTraces)
 		switch {
 		case ctx.Err() != nil:
 			return errors.Join(fmt.Errorf("interrupted in %s", file), p.Stop())
@@ -93,6 +98,22 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		return ErrSomeFailed
 	}
 	return nil
+}
+
+// read hands a file to both ends. The table must not miss what a lower detail sums up, so that it is read twice there.
+func (o Options) read(ctx context.Context, file string, files, table Emit) (Result, error) {
+	if o.Full {
+		return o.Reader(ctx, file, true, func(ctx context.Context, td ptrace.Traces) error {
+			twin := ptrace.NewTraces()
+			td.CopyTo(twin)
+			return errors.Join(files(ctx, td), table(ctx, twin))
+		})
+	}
+	r, err := o.Reader(ctx, file, false, files)
+	if err == nil {
+		_, err = o.Reader(ctx, file, true, table)
+	}
+	return r, err
 }
 
 func also(r Result) string {

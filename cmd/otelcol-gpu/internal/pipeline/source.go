@@ -15,10 +15,11 @@ import (
 // SourceType is the component type of a [Source].
 var SourceType = component.MustNewType("source")
 
-// Source is a receiver that other code pushes traces into: Next is the first consumer of the pipeline it stands in.
+// Source makes receivers that other code pushes traces into: the receiver source/NAME of a configuration is where
+// Next(NAME) leads to.
 type Source struct {
 	mu   sync.Mutex
-	next consumer.Traces
+	next map[string]consumer.Traces
 }
 
 type sourceReceiver struct {
@@ -26,21 +27,24 @@ type sourceReceiver struct {
 	component.ShutdownFunc
 }
 
-// NewFactory makes the receiver factory; its one pipeline becomes the Source's consumer.
+// NewFactory makes the receiver factory.
 func (s *Source) NewFactory() receiver.Factory {
-	create := func(_ context.Context, _ receiver.Settings, _ component.Config, next consumer.Traces) (receiver.Traces, error) {
+	create := func(_ context.Context, set receiver.Settings, _ component.Config, next consumer.Traces) (receiver.Traces, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.next = next
+		if s.next == nil {
+			s.next = map[string]consumer.Traces{}
+		}
+		s.next[set.ID.Name()] = next
 		return sourceReceiver{}, nil
 	}
 	return receiver.NewFactory(SourceType, func() component.Config { return &struct{}{} },
 		receiver.WithTraces(create, component.StabilityLevelDevelopment))
 }
 
-// Next is the consumer, or nil before the pipeline was built.
-func (s *Source) Next() consumer.Traces {
+// Next is the first consumer behind source/NAME, or nil where no pipeline has that receiver.
+func (s *Source) Next(name string) consumer.Traces {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.next
+	return s.next[name]
 }
