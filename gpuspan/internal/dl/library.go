@@ -19,25 +19,29 @@ type Library struct {
 type Func uintptr
 
 // Open loads the first of paths that can be loaded. A soname that the process has loaded already answers with that
-// library, so that handles made elsewhere (by cgo, by C libraries) are valid here.
+// library, so that handles made elsewhere (by cgo, by C libraries) are valid here. The error says why the first path
+// cannot be loaded, why any file that exists cannot, and names the others.
 func Open(paths ...string) (*Library, error) {
-	var errs []error
-	for _, p := range paths {
+	var reasons, absent []string
+	for i, p := range paths {
 		h, err := open(p)
 		if err == nil {
 			return &Library{handle: h, Path: p}, nil
 		}
-		errs = append(errs, fmt.Errorf("%s: %s", p, firstLine(err)))
+		if i > 0 && strings.Contains(err.Error(), "No such file") {
+			absent = append(absent, p)
+			continue
+		}
+		reason, _, _ := strings.Cut(err.Error(), "\n")
+		reasons = append(reasons, p+": "+strings.TrimPrefix(reason, p+": "))
 	}
-	if errs == nil {
+	if absent != nil {
+		reasons = append(reasons, "nor is there "+strings.Join(absent, ", "))
+	}
+	if reasons == nil {
 		return nil, errors.New("no library named")
 	}
-	return nil, errors.Join(errs...)
-}
-
-func firstLine(err error) string {
-	s, _, _ := strings.Cut(err.Error(), "\n")
-	return s
+	return nil, errors.New(strings.Join(reasons, "; "))
 }
 
 // Lookup returns the first of names that the library has, 0 when it has none.

@@ -1,0 +1,66 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var small = settings{elements: 10_000, matrix: 48, runs: 3}
+
+func TestWithoutAGPUItSaysSoAndComputesOnTheCPU(t *testing.T) {
+	s := small
+	s.library = "/nonexistent/libcuda.so.1"
+	var out bytes.Buffer
+	require.NoError(t, run(t.Context(), s, &out))
+	require.Contains(t, out.String(), "no GPU: computing on the CPU, timed with the host's clock (cannot load the CUDA driver")
+	require.Contains(t, out.String(), "saxpy: 10000 elements are right\n")
+	require.Contains(t, out.String(), "matmul: 2304 of 2304 elements checked, all are right\n")
+	require.Regexp(t, `(?m)^saxpy +3 `, out.String())
+}
+
+// stub builds the tests' stub of libcuda, whose kernels of these names compute on the host.
+func stub(t *testing.T) string {
+	t.Helper()
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("no gcc: the C stub cannot be built")
+	}
+	path := filepath.Join(t.TempDir(), "libcuda.so")
+	source := filepath.Join("..", "..", "gpuspan", "internal", "ctest", "csrc", "cuda.c")
+	out, err := exec.Command(gcc, "-std=gnu11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-o", path, source, "-lm", "-lpthread").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return path
+}
+
+func TestOnADriverItLoadsItsKernelsAndChecksThem(t *testing.T) {
+	s := small
+	s.library = stub(t)
+	var out bytes.Buffer
+	require.NoError(t, run(t.Context(), s, &out))
+	require.NotContains(t, out.String(), "no GPU")
+	require.Contains(t, out.String(), "NVIDIA Stub GPU (GPU-00112233-4455-6677-8899-aabbccddee00)")
+	require.Contains(t, out.String(), "saxpy: 10000 elements are right\n")
+	require.Contains(t, out.String(), "matmul: 2304 of 2304 elements checked, all are right\n")
+	require.Regexp(t, `(?m)^matmul +3 `, out.String())
+}
+
+func TestSettingsAreChecked(t *testing.T) {
+	err := run(context.Background(), settings{elements: 0, matrix: 17, runs: 0}, &bytes.Buffer{})
+	require.EqualError(t, err, "-elements must be between 1 and 268435456, is 0\n-matrix must be a multiple of 16 up to 16384, is 17\n-runs must be at least 1, is 0")
+}
+
+func TestInterruptEndsIt(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	s := small
+	s.library = "/nonexistent/libcuda.so.1"
+	require.ErrorIs(t, run(ctx, s, &bytes.Buffer{}), context.Canceled)
+}
