@@ -42,6 +42,9 @@ generate: ## regenerate all code and documentation that is generated
 build: ## build the distribution, bin/otelcol-gpu
 	$(GO) build -trimpath -ldflags='-s -w' -o $(BIN)/otelcol-gpu ./cmd/otelcol-gpu
 
+build-full: $(BIN)/builder ## build cmd/otelcol-gpu/build/otelcol-gpu-full with the Kubernetes and Kafka components
+	cd cmd/otelcol-gpu && GOWORK=off $(BIN)/builder --config builder-full.yaml
+
 build-modules: ## build each module alone, outside the workspace
 	$(call each,$(MODULES),$(GO) build ./...)
 
@@ -55,6 +58,9 @@ jaeger: ## build Jaeger and run it on its usual loopback ports, in memory
 	$(GO) run ./test/cmd/jaeger
 
 check: test race vet build-modules lint ## everything that CI checks but the generated files
+
+$(BIN)/builder: internal/tools/go.mod
+	cd $(TOOLS) && GOWORK=off $(GO) build -o $@ go.opentelemetry.io/collector/cmd/builder
 
 $(BIN)/golangci-lint: internal/tools/go.mod
 	cd $(TOOLS) && GOWORK=off $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
