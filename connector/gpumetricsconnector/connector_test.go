@@ -1,0 +1,123 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpumetricsconnector
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/confmaptest"
+	"go.opentelemetry.io/collector/connector/connectortest"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
+)
+
+func load(t *testing.T, name string) (*Config, error) {
+	t.Helper()
+	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
+	require.NoError(t, err)
+	sub, err := all.Sub(component.MustNewIDWithName(metadata.Type.String(), name).String())
+	require.NoError(t, err)
+	cfg := newDefaultConfig().(*Config)
+	require.NoError(t, sub.Unmarshal(cfg))
+	return cfg, confmap.Validate(cfg)
+}
+
+func TestConfigIsReadAsWritten(t *testing.T) {
+	cfg, err := load(t, "full")
+	require.NoError(t, err)
+	assert.Equal(t, 5*time.Second, cfg.FlushInterval)
+	assert.Equal(t, TemporalityDelta, cfg.Temporality)
+	assert.Equal(t, 80, cfg.Histogram.Exponential.Get().MaxSize)
+	assert.Equal(t, []string{"gpu.job.id"}, cfg.Dimensions)
+	assert.Equal(t, 3*time.Second, cfg.Activity.Get().Settle)
+	assert.Equal(t, time.Second, cfg.Activity.Get().MaxGap)
+	assert.False(t, cfg.Stragglers.HasValue())
+}
+
+func TestEveryErrorIsNamedAtOnce(t *testing.T) {
+	_, err := load(t, "broken")
+	for _, want := range []string{
+		"`flush_interval` must be positive, found 0s",
+		"`temporality` must be cumulative or delta, found \"both\"",
+		"`histogram.explicit[1]` must be above 0 and above the bound before it, found 1ms",
+		"`max_exemplars` must not be negative, found -1",
+		"`dimensions[1]` must be a name that occurs once, found \"a\"",
+		"`cardinality_limit` must be positive, found 0",
+		"`max_resources` must be positive, found 0",
+		"`expiry` must not be negative, found -1s",
+		"`activity.settle` must be positive, found 0s",
+		"`stragglers.min_ranks` must be at least 2, found 1",
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+func TestPointsComeAtIntervalsAndAtShutdown(t *testing.T) {
+	cfg := newDefaultConfig().(*Config)
+	cfg.FlushInterval = 10 * time.Millisecond
+	cfg.InstanceID = "me"
+	sink := new(consumertest.MetricsSink)
+	c, err := NewFactory().CreateTracesToMetrics(context.Background(), connectortest.NewNopSettings(metadata.Type), cfg, sink)
+	require.NoError(t, err)
+	require.NoError(t, c.Start(context.Background(), componenttest.NewNopHost()))
+	require.NoError(t, c.ConsumeTraces(context.Background(), batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""})))
+	require.Eventually(t, func() bool { return len(sink.AllMetrics()) > 1 }, 10*time.Second, time.Millisecond)
+	require.NoError(t, c.ConsumeTraces(context.Background(), batch(t, nil, span{"p", 3000, 5000, prefill, 2, 0, ""})))
+	require.NoError(t, c.Shutdown(context.Background()))
+	all := sink.AllMetrics()
+	got := values(t, all[len(all)-1])
+	for k, v := range prefillPoints {
+		if k[:25] != "gpu.operation.item.energy" {
+			assert.Equal(t, v, got[k], k)
+		}
+	}
+	require.NoError(t, c.Shutdown(context.Background()), "twice does no harm")
+}
+
+func TestTheCollectorsOwnIdentityIsTheInstance(t *testing.T) {
+	set := connectortest.NewNopSettings(metadata.Type)
+	set.Resource.Attributes().PutStr("service.instance.id", "collector-1")
+	c, err := newConnector(newDefaultConfig().(*Config), set, consumertest.NewNop())
+	require.NoError(t, err)
+	assert.Equal(t, "collector-1", c.aggregator.instance)
+	a, err := newConnector(newDefaultConfig().(*Config), connectortest.NewNopSettings(metadata.Type), consumertest.NewNop())
+	require.NoError(t, err)
+	b, err := newConnector(newDefaultConfig().(*Config), connectortest.NewNopSettings(metadata.Type), consumertest.NewNop())
+	require.NoError(t, err)
+	assert.NotEqual(t, a.aggregator.instance, b.aggregator.instance)
+}
+
+func TestARefusalIsCountedAndNothingIsLostWhenCumulative(t *testing.T) {
+	tel := componenttest.NewTelemetry()
+	t.Cleanup(func() { require.NoError(t, tel.Shutdown(context.Background())) })
+	set := connectortest.NewNopSettings(metadata.Type)
+	set.TelemetrySettings = tel.NewTelemetrySettings()
+	cfg := newDefaultConfig().(*Config)
+	c, err := newConnector(cfg, set, consumertest.NewErr(errors.New("no")))
+	require.NoError(t, err)
+	require.NoError(t, c.ConsumeTraces(context.Background(), batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""})))
+	c.flush(context.Background(), false)
+	m, err := tel.GetMetric("otelcol_connector_gpu_metrics_dropped")
+	require.NoError(t, err)
+	assert.EqualValues(t, 7, m.Data.(metricdata.Sum[int64]).DataPoints[0].Value)
+	m, err = tel.GetMetric("otelcol_connector_gpu_metrics_series")
+	require.NoError(t, err)
+	assert.EqualValues(t, 7, m.Data.(metricdata.Gauge[int64]).DataPoints[0].Value)
+	sink := new(consumertest.MetricsSink)
+	c.next = sink
+	c.flush(context.Background(), false)
+	assert.Equal(t, 6, sink.DataPointCount(), "all but the gauge")
+	require.NoError(t, c.Shutdown(context.Background()))
+}

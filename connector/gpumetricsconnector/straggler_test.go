@@ -1,0 +1,169 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpumetricsconnector
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+func rankOf(rank, world int) attrs {
+	return attrs{"service.name": "trainer", "gpu.job.id": "j1", "gpu.job.rank": rank, "gpu.job.world_size": world, "host.name": fmt.Sprint("n", rank/8)}
+}
+
+// trainStep is a step of 100 ms on every rank, as synchronous training has it: the slow wait for nobody, the fast in comm.
+// backward is the rank's own, in ms.
+func trainStep(t *testing.T, rank, world, index int, backward float64) ptrace.Traces {
+	const data, forward, total = 5.0, 30.0, 100.0
+	return batch(t, rankOf(rank, world), span{"step", 0, 100_000, attrs{
+		"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": index, "gpu.step.duration": total / 1000,
+		"gpu.step.phase.data.duration": data / 1000, "gpu.step.phase.forward.duration": forward / 1000, "gpu.step.phase.backward.duration": backward / 1000,
+		"gpu.step.phase.comm.duration": (total - data - forward - backward) / 1000, "gpu.step.overlap.duration": 0.0, "gpu.step.other.duration": 0.0,
+	}, byte(rank + 1), 0, ""})
+}
+
+func scores(t *testing.T, a *aggregator, now int64) (score map[int]float64, delay map[string]float64) {
+	t.Helper()
+	score, delay = map[int]float64{}, map[string]float64{}
+	md := output(t, a, now)
+	for _, rm := range md.ResourceMetrics().All() {
+		rm.ScopeMetrics().At(0).Metrics().RemoveIf(func(m pmetric.Metric) bool { return !strings.HasPrefix(m.Name(), "gpu.straggler.") })
+	}
+	for k, v := range values(t, md) {
+		var rank int
+		if n, _ := fmt.Sscanf(k, "gpu.straggler.score[gpu.job.id:j1 gpu.job.rank:%d gpu.operation.name:train]", &rank); n == 1 {
+			score[rank] = v.(float64)
+		}
+		var section string
+		if n, _ := fmt.Sscanf(k, "gpu.straggler.delay[gpu.job.id:j1 gpu.job.rank:%d gpu.operation.name:train gpu.straggler.section:%s", &rank, &section); n == 2 {
+			delay[fmt.Sprint(rank, " ", section[:len(section)-1])] = v.(float64)
+		}
+	}
+	return score, delay
+}
+
+func TestTheSlowRankIsNamedWithItsSection(t *testing.T) {
+	a := newTest(t, nil)
+	for index := range 3 {
+		for rank := range 8 {
+			backward := 40 + float64(rank)/10 // ranks differ a little
+			if rank == 5 {
+				backward = 61
+			}
+			a.take(trainStep(t, rank, 8, index+1, backward), clock)
+		}
+	}
+	score, delay := scores(t, a, clock)
+	// Own times are 75.0 75.1 75.2 75.3 75.4 75.6 75.7 and 96; their median is 75.35.
+	assert.Len(t, score, 8)
+	assert.InEpsilon(t, 96/75.35, score[5], 1e-9)
+	assert.InEpsilon(t, 75/75.35, score[0], 1e-9)
+	// The median of backward is 40.35.
+	assert.Len(t, delay, 1)
+	assert.InEpsilon(t, 0.061-0.04035, delay["5 backward"], 1e-9)
+}
+
+func TestEvenRanksHaveNoStraggler(t *testing.T) {
+	a := newTest(t, nil)
+	r := rand.New(rand.NewPCG(1, 1))
+	for index := range 50 {
+		for rank := range 16 {
+			a.take(trainStep(t, rank, 16, index+1, 40+r.NormFloat64()*0.3), clock)
+		}
+	}
+	score, delay := scores(t, a, clock)
+	assert.Len(t, score, 16)
+	assert.Empty(t, delay)
+}
+
+func TestMissingRanksAreWaitedForAWhile(t *testing.T) {
+	a := newTest(t, nil)
+	for rank := range 7 { // the eighth never reports
+		a.take(trainStep(t, rank, 8, 1, 40), clock)
+	}
+	score, _ := scores(t, a, clock+int64(29*time.Second))
+	assert.Empty(t, score)
+	score, _ = scores(t, a, clock+int64(30*time.Second))
+	assert.Len(t, score, 7)
+	a.take(trainStep(t, 7, 8, 1, 40), clock)
+	assert.EqualValues(t, 1, a.stats.stepLate)
+	score, _ = scores(t, a, clock+int64(90*time.Second))
+	assert.Empty(t, score)
+}
+
+func TestTwoRanksAreNotCompared(t *testing.T) {
+	a := newTest(t, nil)
+	for rank := range 2 {
+		a.take(trainStep(t, rank, 2, 1, 40), clock)
+	}
+	score, _ := scores(t, a, clock)
+	assert.Empty(t, score)
+}
+
+func TestAJobThatBeginsAnewIsComparedAgain(t *testing.T) {
+	a := newTest(t, nil)
+	for _, index := range []int{1000, 1, 2} {
+		for rank := range 4 {
+			a.take(trainStep(t, rank, 4, index, 40), clock)
+		}
+		score, _ := scores(t, a, clock)
+		assert.Len(t, score, 4, index)
+	}
+}
+
+func TestOperationsBelowAStepAreSectionsToo(t *testing.T) {
+	a := newTest(t, nil)
+	for rank := range 4 {
+		attn := 0.020
+		if rank == 2 {
+			attn = 0.050
+		}
+		td := batch(t, rankOf(rank, 4),
+			span{"attention", 0, 50_000, attrs{"gpu.operation.type": "section", "gpu.duration": attn}, 2, 1, ""},
+			span{"mlp", 0, 50_000, attrs{"gpu.operation.type": "section", "gpu.duration": 0.03}, 3, 1, ""},
+			span{"all_reduce", 0, 50_000, attrs{"gpu.operation.type": "collective", "gpu.duration": 0.07 - attn}, 4, 1, ""},
+			span{"step", 0, 100_000, attrs{"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1, "gpu.step.duration": 0.08 + attn}, 1, 0, ""})
+		for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+			s.SetTraceID([16]byte{byte(rank + 1)})
+		}
+		a.take(td, clock)
+	}
+	_, delay := scores(t, a, clock)
+	assert.Len(t, delay, 1)
+	assert.InEpsilon(t, 0.03, delay["2 attention"], 1e-9)
+}
+
+func TestStepsThatWaitAreBounded(t *testing.T) {
+	a := newTest(t, func(c *Config) { c.Stragglers.Get().MaxSteps = 10; c.Stragglers.Get().MaxRanks = 5 })
+	for index := range 30 {
+		for rank := range 8 {
+			a.take(trainStep(t, rank, 100, index+1, 40), clock)
+		}
+	}
+	assert.Equal(t, 10, a.jobs.waiting)
+	assert.EqualValues(t, 20*8+10*3, a.stats.stepLimit)
+	a.output(noScope, clock, true)
+	assert.Zero(t, a.jobs.waiting)
+}
+
+func TestMedianAndDeviation(t *testing.T) {
+	for _, tt := range []struct {
+		in            []float64
+		median, sigma float64
+	}{
+		{nil, 0, 0}, {[]float64{3}, 3, 0}, {[]float64{4, 2}, 3, 1.4826022185056018},
+		{[]float64{1, 1, 2, 2, 4, 6, 9}, 2, 1.4826022185056018}, // deviations 1 1 0 0 2 4 7
+	} {
+		m := median(tt.in)
+		assert.Equal(t, tt.median, m)
+		assert.InDelta(t, tt.sigma, deviation(tt.in, m), 1e-15)
+	}
+}
