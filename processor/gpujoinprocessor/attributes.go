@@ -60,10 +60,10 @@ func (a *attributes) write(g *gpuSpan, dev gpusamplesextension.DeviceView, b *bo
 				if m.ratio {
 					mean = min(mean, 1) // differences of sums can end a bit above
 				}
-				to.PutDouble(m.key, mean)
+				to.PutDouble(m.key, tidy(mean))
 			} else if m.field == gpusamplesextension.Power && b.meter.known {
 				if watt, known := boardDev.Mean(gpusamplesextension.Energy, start, end); known > 0 {
-					to.PutDouble(m.key, watt)
+					to.PutDouble(m.key, tidy(watt))
 				}
 			}
 		}
@@ -73,11 +73,11 @@ func (a *attributes) write(g *gpuSpan, dev gpusamplesextension.DeviceView, b *bo
 			}
 		}
 		if t, ok := either(dev, boardDev, gpusamplesextension.Temperature).Max(gpusamplesextension.Temperature, start, end); ok {
-			to.PutDouble(string(semconv.GPUTemperatureMaxKey), t)
+			to.PutDouble(string(semconv.GPUTemperatureMaxKey), tidy(t))
 		}
 		a.throttle(to, either(dev, boardDev, gpusamplesextension.Throttle), start, end)
 		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
-			to.PutDouble(string(semconv.GPUEnergyKey), share.Value)
+			to.PutDouble(string(semconv.GPUEnergyKey), tidy(share.Value))
 			// The share knows only what was there when it was dealt out; the quality is that of the worst value.
 			if c := float64(share.Covered) / float64(end-start); c < coverage-1e-6 {
 				coverage = c
@@ -86,9 +86,9 @@ func (a *attributes) write(g *gpuSpan, dev gpusamplesextension.DeviceView, b *bo
 	}
 	a.met(g, to, boardDev, start, end)
 	if share.Late > 0 {
-		to.PutDouble(string(semconv.GPUJoinLateDurationKey), float64(share.Late)*1e-9)
+		to.PutDouble(string(semconv.GPUJoinLateDurationKey), tidy(float64(share.Late)*1e-9))
 	}
-	to.PutDouble(string(semconv.GPUJoinCoverageKey), coverage)
+	to.PutDouble(string(semconv.GPUJoinCoverageKey), tidy(coverage))
 	to.PutInt(string(semconv.GPUJoinSamplesKey), int64(samples))
 	if source := dev.Device().Source; source != "" {
 		to.PutStr(string(semconv.GPUMeasurementSourceKey), source)
@@ -120,7 +120,7 @@ func (a *attributes) throttle(to pcommon.Map, dev gpusamplesextension.DeviceView
 	if known == 0 {
 		return
 	}
-	to.PutDouble(string(semconv.GPUThrottleTimeKey), share*known*float64(end-start)*1e-9)
+	to.PutDouble(string(semconv.GPUThrottleTimeKey), tidy(share*known*float64(end-start)*1e-9))
 	mask := gpusamplesextension.ThrottleReason(dev.Mask(gpusamplesextension.Throttle, start, end))
 	if mask == 0 {
 		return
