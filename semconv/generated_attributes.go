@@ -594,6 +594,10 @@ const (
 
 	// ServiceNameKey (string): The service. One process has one resource, for its host and GPU spans alike.
 	ServiceNameKey = attribute.Key("service.name")
+
+	// ThreadIDKey (int): Host thread of a host span, as the profiler's file numbers it; not on spans of device
+	// work.
+	ThreadIDKey = attribute.Key("thread.id")
 )
 
 // GPUCopySizeKey returns the key gpu.copy.<direction>.size (int, By): Bytes that a section moved in a

@@ -174,6 +174,7 @@ func attributes() []Attribute {
 		{Name: "process.pid", Type: TypeInt, Group: "device", Brief: "Process number, in the name space of who reports it. In a container not the number inside it.", On: []string{"metric", "resource"}, Writers: []string{"gpu", "gpuspan", "kineto"}, Origin: "otel"},
 		{Name: "service.instance.id", Type: TypeString, Group: "resource", Brief: "Identity of the service's instance.", On: []string{"resource"}, Writers: []string{"gpuspan"}, Origin: "otel"},
 		{Name: "service.name", Type: TypeString, Group: "resource", Brief: "The service. One process has one resource, for its host and GPU spans alike.", On: []string{"resource"}, Writers: []string{"gpuspan", "kineto", "nsys"}, Origin: "otel"},
+		{Name: "thread.id", Type: TypeInt, Group: "timing", Brief: "Host thread of a host span, as the profiler's file numbers it; not on spans of device work.", On: []string{"span"}, Writers: []string{"kineto", "nsys"}, Origin: "otel"},
 	}
 }
 

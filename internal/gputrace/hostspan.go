@@ -24,6 +24,9 @@ func (s *spans) host(n *node) {
 		link.SetSpanID(l.span)
 	}
 	m := sp.Attributes()
+	if n.hasThread {
+		putInt(m, semconv.ThreadIDKey, n.thread)
+	}
 	var d Detail
 	d.decode(n.detail)
 	switch n.kind {

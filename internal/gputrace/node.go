@@ -13,6 +13,8 @@ type node struct {
 	corr       int64
 	detail     []byte
 	seq        uint32
+	thread     int64 // of the host, when hasThread
+	hasThread  bool
 	process    *process
 	parent     *node // nil: the window
 	step       *step // the step that it is or lies in
@@ -20,7 +22,7 @@ type node struct {
 	up         pcommon.SpanID // parent span; empty for a root
 	link       []place
 	sum        *summary // nil once written
-	launched   int64 // kernels launched within, with spans or without
+	launched   int64    // kernels launched within, with spans or without
 	written    bool
 }
 
