@@ -68,20 +68,24 @@ func (s *session) value(b *gpudata.Batch, v *rawValue) {
 		return
 	}
 	for _, i := range devices {
-		s.deviceValue(b, i, f, v.ts, raw)
+		rank := 2 * f.rank
+		if v.entity.kind == entityGPUInstance {
+			rank++ // the compute instance's own value comes first
+		}
+		s.deviceValue(b, i, f, rank, v.ts, raw)
 	}
 }
 
-func (s *session) deviceValue(b *gpudata.Batch, i int, f *field, ts int64, raw float64) {
+func (s *session) deviceValue(b *gpudata.Batch, i int, f *field, rank uint8, ts int64, raw float64) {
 	st := &s.state[i]
 	best := &st.best[f.quantity]
-	if *best == 0 || f.rank+1 < *best {
-		*best = f.rank + 1
+	if *best == 0 || rank+1 < *best {
+		*best = rank + 1
 	}
 	x := f.convert(raw)
 	switch f.form {
 	case formRate:
-		if f.rank+1 > *best {
+		if rank+1 > *best {
 			return
 		}
 		x = st.sums[f.quantity].AddRate(ts*1000, x, s.set.Sampling)
@@ -98,7 +102,7 @@ func (s *session) deviceValue(b *gpudata.Batch, i int, f *field, ts int64, raw f
 	}
 	n := len(b.Values)
 	if b.Add(i, f.quantity, ts*1000, x); len(b.Values) > n {
-		s.ranks = append(s.ranks, f.rank)
+		s.ranks = append(s.ranks, rank)
 	}
 }
 

@@ -271,23 +271,25 @@ func (s *session) read(b *gpudata.Batch) error {
 			continue
 		}
 		w.read = time.Now()
-		if err := s.readWatch(b, w); err != nil {
-			errs = append(errs, err)
+		err := s.readWatch(b, w)
+		if err == nil {
+			continue
 		}
+		// Most errors say only a number: a cheap call tells whether the connection is dead or the request was refused.
+		// Nothing else is tried on a dead one, for each call can take a minute.
+		if _, gone := s.api.gpus(); gone != nil {
+			s.dead = true
+			return fmt.Errorf("%w (after: %w)", gone, err)
+		}
+		errs = append(errs, err)
 	}
 	b.Health = append(b.Health, s.health...)
 	if len(errs) == 0 {
 		s.fails = 0
 		return nil
 	}
-	err := errors.Join(errs...)
-	// Most errors say only a number: a cheap call tells whether the connection is dead or the request was refused.
-	if _, gone := s.api.gpus(); gone != nil {
-		s.dead = true
-		return err
-	}
 	if s.fails++; s.fails >= maxFails {
-		return err
+		return errors.Join(errs...)
 	}
 	return nil
 }

@@ -1,0 +1,167 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo && linux
+
+package dcgmsource
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+)
+
+const (
+	envControl = "OTELGPU_DCGM_STUB"
+	envAbsent  = "OTELGPU_DCGM_ABSENT"
+)
+
+// TestMain builds libdcgm.so.4 from testdata/stub and runs the tests again in a process whose loader finds it: the loader
+// reads LD_LIBRARY_PATH only when a process starts.
+func TestMain(m *testing.M) {
+	switch {
+	case os.Getenv(envAbsent) != "":
+		withoutLibrary()
+		os.Exit(0)
+	case os.Getenv(envControl) != "":
+		goleak.VerifyTestMain(m)
+		return
+	}
+	dir, err := os.MkdirTemp("", "otelgpu-dcgm-stub")
+	if err == nil {
+		err = buildStub(dir)
+	}
+	if err != nil {
+		fmt.Println("no C stub of DCGM, tests that need it are skipped:", err)
+		goleak.VerifyTestMain(m)
+		return
+	}
+	child := exec.Command(os.Args[0], os.Args[1:]...)
+	child.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir+":"+os.Getenv("LD_LIBRARY_PATH"), envControl+"="+filepath.Join(dir, "control"))
+	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err = child.Run()
+	_ = os.RemoveAll(dir)
+	if child.ProcessState == nil {
+		fmt.Println("cannot run the tests with the stub:", err)
+		os.Exit(1)
+	}
+	os.Exit(child.ProcessState.ExitCode())
+}
+
+func buildStub(dir string) error {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
+	if err != nil {
+		return fmt.Errorf("go list: %w", err)
+	}
+	headers := filepath.Join(strings.TrimSpace(string(out)), "pkg", "dcgm")
+	cmd := exec.Command("gcc", "-shared", "-fPIC", "-fvisibility=hidden", "-O1", "-I"+headers, "-Wl,-soname,libdcgm.so.4",
+		"-o", filepath.Join(dir, "libdcgm.so.4"), filepath.Join("testdata", "stub", "dcgm_stub.c"), "-lpthread")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("gcc: %w: %s", err, out)
+	}
+	return nil
+}
+
+// machine is what the stub is told.
+type machine map[string]any
+
+// baseTime is a whole minute.
+const baseTime = int64(1_800_000_000_000_000) // µs
+
+func (m machine) write(t testing.TB) {
+	t.Helper()
+	path := os.Getenv(envControl)
+	if path == "" {
+		t.Skip("needs gcc to build the stub of DCGM")
+	}
+	var b strings.Builder
+	for k, v := range m {
+		if list, ok := v.([]string); ok {
+			for _, x := range list {
+				fmt.Fprintf(&b, "%s %s\n", k, x)
+			}
+			continue
+		}
+		fmt.Fprintf(&b, "%s %v\n", k, v)
+	}
+	require.NoError(t, os.WriteFile(path+".new", []byte(b.String()), 0o600))
+	require.NoError(t, os.Rename(path+".new", path))
+}
+
+// set changes one property.
+func (m machine) set(t testing.TB, k string, v any) {
+	t.Helper()
+	m[k] = v
+	m.write(t)
+}
+
+func (m machine) advance(t testing.TB, d time.Duration) {
+	t.Helper()
+	m.set(t, "now", m["now"].(int64)+d.Microseconds())
+}
+
+// left is what the host engine still holds.
+func left(t testing.TB) string {
+	t.Helper()
+	b, err := os.ReadFile(os.Getenv(envControl) + ".stats")
+	require.NoError(t, err)
+	return strings.TrimSpace(string(b))
+}
+
+func settings() Settings {
+	return Settings{
+		Target: "localhost:5555", Sampling: 100 * time.Millisecond, Slow: 100 * time.Millisecond, // by the test's clock
+		KeepAge: 2 * time.Minute, MaxStaleness: time.Hour, Profiling: true,
+	}
+}
+
+// open opens a source on the machine with a connection of the test's own.
+func open(t testing.TB, m machine, set Settings) *Source {
+	t.Helper()
+	m.write(t)
+	s := newSource(set, newConnection(library{}))
+	require.NoError(t, s.Open())
+	t.Cleanup(func() {
+		m["hang"], m["down"] = 0, 0
+		m.write(t)
+		require.NoError(t, s.Close())
+	})
+	return s
+}
+
+func read(t testing.TB, s *Source) *gpudata.Batch {
+	t.Helper()
+	s.session.checked = time.Time{} // whatever is due from time to time is due
+	b := &gpudata.Batch{}
+	require.NoError(t, s.Read(b))
+	return b
+}
+
+// of picks the values of one quantity of one device.
+func of(b *gpudata.Batch, device int, q gpudata.Quantity) (list []gpudata.Value) {
+	for _, v := range b.Values {
+		if int(v.Device) == device && v.Quantity == q {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// withoutLibrary is the life of a source in a process that has no DCGM library, where any call after the failed Init
+// would end the process.
+func withoutLibrary() {
+	s := New(Settings{Target: "localhost:5555", Sampling: time.Second, Slow: time.Second, KeepAge: time.Minute, MaxStaleness: time.Minute})
+	for range 3 {
+		fmt.Println(s.Open())
+		fmt.Println(len(s.Devices()), s.Close())
+	}
+}
