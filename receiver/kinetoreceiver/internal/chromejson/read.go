@@ -131,7 +131,7 @@ func (d *reader) more(err error) error {
 func (d *reader) document() error {
 	c, err := d.peek()
 	if err != nil {
-		if d.off == 0 && len(d.buf) == 0 && errors.Is(err, ErrTruncated) {
+		if errors.Is(err, ErrTruncated) {
 			return fmt.Errorf("%w: it is empty", ErrNotTrace)
 		}
 		return err

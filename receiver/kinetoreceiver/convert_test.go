@@ -1,0 +1,236 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinetoreceiver
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+func convert(t testing.TB, text string, o Options) ([]ptrace.Traces, Stats) {
+	var batches []ptrace.Traces
+	st, err := Read(t.Context(), strings.NewReader(text), o, func(_ context.Context, td ptrace.Traces) error {
+		batches = append(batches, td)
+		return nil
+	})
+	require.NoError(t, err)
+	return batches, st
+}
+
+func find(t testing.TB, batches []ptrace.Traces, name string) ptrace.Span {
+	var names []string
+	for _, s := range spansOf(batches) {
+		if s.Name() == name {
+			return s
+		}
+		names = append(names, s.Name())
+	}
+	require.Fail(t, "no span", "%q among %q", name, names)
+	return ptrace.Span{}
+}
+
+// step is a step with one operator, its launch and the launch's kernel on a stream.
+func step(n, at int64) string {
+	return fmt.Sprintf(`{"ph":"X","cat":"user_annotation","name":"ProfilerStep#%d","pid":9,"tid":9,"ts":%d,"dur":1000},`+
+		`{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":9,"tid":9,"ts":%d,"dur":100},`+
+		`{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":%d.5,"dur":10,"args":{"correlation":%d}},`+
+		`{"ph":"X","cat":"kernel","name":"void ns::gemm<float>(int)","pid":0,"tid":7,"ts":%d,"dur":300,"args":{"device":0,"stream":7,"correlation":%d}}`,
+		n, at, at+10, at+20, n, at+50, n)
+}
+
+func TestTimesAreExactInAllTheirForms(t *testing.T) {
+	for _, c := range []struct {
+		ts, dur    string
+		start, end int64
+	}{
+		{"1712195495505583.2", "41.768", 1712195495505583200, 1712195495505624968},
+		{"1661938466240491", "7", 1661938466240491000, 1661938466240498000},
+		{`"1661938466240491.123"`, `"0.001"`, 1661938466240491123, 1661938466240491124},
+		{"1.661938466240491e+15", "5e-1", 1661938466240491000, 1661938466240491500},
+		{"1661938466240491.0004", "0.0005", 1661938466240491000, 1661938466240491000},
+		{"1661938466240491.00050000000000000001", "0.0015", 1661938466240491001, 1661938466240491003},
+		{"9223372036854775", "0", 9223372036854775000, 9223372036854775000},
+	} {
+		b, st := convert(t, `[{"ph":"X","cat":"user_annotation","name":"a","pid":1,"tid":1,"ts":`+c.ts+`,"dur":`+c.dur+`}]`, Options{})
+		if c.start > 1<<62 {
+			assert.Equal(t, map[string]int64{"time out of range": 1}, st.Skipped, c.ts)
+			continue
+		}
+		s := find(t, b, "a")
+		assert.Equal(t, c.start, int64(s.StartTimestamp()), c.ts)
+		assert.Equal(t, c.end, int64(s.EndTimestamp()), c.dur)
+	}
+}
+
+func TestParentIsTheNearestLauncherWithASpan(t *testing.T) {
+	text := "[" + step(1, 1000) + "]"
+	for detail, want := range map[Detail][]string{
+		DetailKernels:   {"gemm", "cudaLaunchKernel", "aten::mm", "ProfilerStep#1"},
+		DetailOperators: {"aten::mm", "ProfilerStep#1"},
+		DetailAuto:      {"gemm", "aten::mm", "ProfilerStep#1", "pytorch profile"},
+		DetailSteps:     {"ProfilerStep#1", "pytorch profile"},
+	} {
+		b, _ := convert(t, text, Options{Detail: detail})
+		s := find(t, b, want[0])
+		for _, name := range want[1:] {
+			up := find(t, b, name)
+			assert.Equal(t, up.SpanID(), s.ParentSpanID(), "%v: parent of %q", detail, s.Name())
+			assert.Equal(t, up.TraceID(), s.TraceID())
+			s = up
+		}
+		assert.True(t, s.ParentSpanID().IsEmpty(), "%v: %q is the root", detail, s.Name())
+	}
+}
+
+func TestSameFileGivesSameTraceUnderAnyBatching(t *testing.T) {
+	text := "[" + step(1, 1000) + "," + step(2, 2000) + "]"
+	marshal := func(o Options) (all []string) {
+		b, _ := convert(t, text, o)
+		for _, s := range spansOf(b) {
+			all = append(all, fmt.Sprint(s.TraceID(), s.SpanID(), s.ParentSpanID(), s.Name(), s.Attributes().AsRaw()))
+		}
+		return all
+	}
+	want := marshal(Options{Detail: DetailKernels})
+	require.Len(t, want, 10)
+	assert.Equal(t, want, marshal(Options{Detail: DetailKernels}))
+	assert.Equal(t, want, marshal(Options{Detail: DetailKernels, BatchSpans: 1}))
+	other, _ := convert(t, strings.Replace(text, `"dur":300`, `"dur":301`, 1), Options{Detail: DetailKernels})
+	b, _ := convert(t, text, Options{Detail: DetailKernels})
+	assert.NotEqual(t, find(t, b, "aten::mm").TraceID(), find(t, other, "aten::mm").TraceID(), "another file is another trace")
+}
+
+func TestSpillingChangesNothing(t *testing.T) {
+	var parts []string
+	for i := range int64(500) {
+		parts = append(parts, step(i+1, 1000*(i+1)))
+	}
+	// Rows in an order that is not that of time.
+	for i, j := 0, len(parts)-1; i < j; i, j = i+2, j-2 {
+		parts[i], parts[j] = parts[j], parts[i]
+	}
+	text := "[" + strings.Join(parts, ",") + "]"
+	dump := func(o Options) (all []string, st Stats) {
+		b, st := convert(t, text, o)
+		for _, s := range spansOf(b) {
+			all = append(all, fmt.Sprint(s.TraceID(), s.SpanID(), s.ParentSpanID(), s.Name(), s.StartTimestamp(), s.Attributes().AsRaw()))
+		}
+		return all, st
+	}
+	for _, detail := range []Detail{DetailAuto, DetailKernels} {
+		want, st := dump(Options{Detail: detail})
+		require.Zero(t, st.SpilledBytes)
+		have, st := dump(Options{Detail: detail, MemoryLimit: 4000, TempDir: t.TempDir()})
+		require.Positive(t, st.SpilledBytes)
+		assert.Equal(t, want, have)
+	}
+}
+
+const live = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+func hangs(t *testing.T, s ptrace.Span) {
+	t.Helper()
+	trace, parent := s.TraceID(), s.ParentSpanID()
+	assert.Equal(t, live[3:35], hex.EncodeToString(trace[:]))
+	assert.Equal(t, live[36:52], hex.EncodeToString(parent[:]))
+}
+
+func TestTraceParentInTheMetadataHangsTheWindowUnderTheLiveTrace(t *testing.T) {
+	b, _ := convert(t, `{"traceEvents":[`+step(1, 1000)+`],"traceparent":"`+live+`","service.name":"trainer",
+		"resource_attributes":{"deployment.environment.name":"prod","k8s.pod.name":"p0"},"OTEL_RESOURCE_ATTRIBUTES":"team=ml, region=eu"}`,
+		Options{Detail: DetailKernels, Resource: map[string]string{"team": "infra"}})
+	hangs(t, find(t, b, "pytorch profile"))
+	for _, s := range spansOf(b) {
+		assert.Equal(t, find(t, b, "pytorch profile").TraceID(), s.TraceID(), s.Name())
+	}
+	assert.Equal(t, map[string]any{
+		"service.name": "trainer", "deployment.environment.name": "prod", "k8s.pod.name": "p0", "team": "infra", "region": "eu",
+		"process.pid": int64(9), "gpu.trace.detail": "kernels",
+	}, b[0].ResourceSpans().At(0).Resource().Attributes().AsRaw())
+}
+
+func TestTraceParentInAnAnnotationHangsWhatIsBelow(t *testing.T) {
+	for _, annotation := range []string{
+		`"name":"request traceparent=` + live + `"`,
+		`"name":"request","args":{"traceparent":"` + live + `"}`,
+	} {
+		b, _ := convert(t, `[{"ph":"X","cat":"user_annotation","pid":9,"tid":9,"ts":900,"dur":2000,`+annotation+`},`+step(1, 1000)+`]`, Options{})
+		s := find(t, b, "request")
+		hangs(t, s)
+		require.Equal(t, 1, s.Links().Len())
+		assert.Equal(t, find(t, b, "pytorch profile").SpanID(), s.Links().At(0).SpanID())
+		assert.Equal(t, s.TraceID(), find(t, b, "gemm").TraceID())
+	}
+}
+
+func TestInvalidTraceParentIsNamedAndIgnored(t *testing.T) {
+	_, st := convert(t, `{"traceEvents":[`+oneEvent+`],"traceparent":"00-zz"}`, Options{})
+	assert.Equal(t, []string{"traceparent in the metadata is not valid"}, st.Faults)
+}
+
+func TestRanksOfAJobAreLinked(t *testing.T) {
+	for _, detail := range []Detail{DetailAuto, DetailKernels} {
+		rank := func(n int) []ptrace.Traces {
+			b, _ := convert(t, fmt.Sprintf(`{"traceEvents":[%s],"distributedInfo":{"rank":%d,"world_size":2}}`, step(7, int64(1000+n)), n),
+				Options{Detail: detail, JobID: "job-1"})
+			return b
+		}
+		zero, one := find(t, rank(0), "ProfilerStep#7"), find(t, rank(1), "ProfilerStep#7")
+		assert.NotEqual(t, zero.TraceID(), one.TraceID())
+		linked := false
+		for _, l := range one.Links().All() {
+			linked = linked || l.TraceID() == zero.TraceID() && l.SpanID() == zero.SpanID()
+		}
+		assert.True(t, linked, "%v: rank 1 links to the same step of rank 0", detail)
+		res := rank(1)[0].ResourceSpans().At(0).Resource().Attributes().AsRaw()
+		assert.Equal(t, int64(1), res["gpu.job.rank"])
+		assert.Equal(t, int64(2), res["gpu.job.world_size"])
+		assert.Equal(t, "job-1", res["gpu.job.id"])
+	}
+}
+
+func TestWhatCannotBeUsedIsCountedByReason(t *testing.T) {
+	_, st := convert(t, "["+strings.Join([]string{
+		oneEvent,
+		`{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":"soon","dur":5}`,
+		`{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5}`,
+		`{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":-1}`,
+		`{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1e300,"dur":1}`,
+		`{"ph":"C","cat":"x","name":"counter","ts":5}`,
+		`{"name":"no phase"}`,
+		`{}`,
+		`{"ph":"X","name":"no category","ts":1,"dur":1}`,
+	}, ",")+"]", Options{Detail: DetailKernels})
+	assert.Equal(t, map[string]int64{
+		"start time missing or no number": 2, "duration missing or no number": 1, "negative duration": 1,
+		"phase 'C'": 1, "event without a phase": 2, "event without a category": 1,
+	}, st.Skipped)
+	assert.Equal(t, int64(1), st.Kernels)
+}
+
+func TestDeviceAndStreamFallBackToTheRow(t *testing.T) {
+	b, _ := convert(t, `[{"ph":"X","cat":"Kernel","name":"k","pid":"3","tid":"stream 20","ts":1,"dur":2}]`, Options{Detail: DetailKernels})
+	a := find(t, b, "k").Attributes().AsRaw()
+	assert.Equal(t, int64(3), a["gpu.device.ordinal"])
+	assert.Equal(t, int64(20), a["gpu.stream.id"])
+}
+
+func TestModelOfADeviceThatTheListNumbersOtherwise(t *testing.T) {
+	model := func(props string) any {
+		b, _ := convert(t, `{"deviceProperties":`+props+`,"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":2,"tid":1,"ts":1,"dur":2}]}`,
+			Options{Detail: DetailKernels})
+		return find(t, b, "k").Attributes().AsRaw()["hw.model"]
+	}
+	assert.Equal(t, "AMD Instinct MI300X", model(`[{"id":0,"name":"AMD Instinct MI300X"}]`))
+	assert.Equal(t, "B", model(`[{"id":0,"name":"A"},{"id":2,"name":"B"}]`))
+	assert.Nil(t, model(`[{"id":0,"name":"A"},{"id":1,"name":"B"}]`), "unknown is absent")
+	assert.Nil(t, model(`[{"id":0,"name":""},{"id":2,"name":""}]`), "an empty name is unknown")
+}
