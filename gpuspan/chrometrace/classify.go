@@ -6,15 +6,13 @@ package chrometrace
 import (
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Attributes of OpenTelemetry that decide where a span is drawn and are no names of this project.
-const (
-	threadID   = "thread.id"
-	threadName = "thread.name"
-)
+// threadName is an attribute of OpenTelemetry that is not among the names of this project.
+const threadName = "thread.name"
 
 // Categories (cat) as PyTorch's profiler writes them, so that its readers know what they see.
 const (
@@ -24,6 +22,8 @@ const (
 	catGPUAnnotation  = "gpu_user_annotation"
 	catHostAnnotation = "user_annotation"
 	catRuntime        = "cuda_runtime"
+	catOperator       = "cpu_op"
+	catModule         = "python_function"
 )
 
 // torchNames are attributes that PyTorch has an argument for.
@@ -73,7 +73,7 @@ func (e *Event) Classify() {
 			e.Device, _ = a.Value.AsString()
 		case string(semconv.GPUKernelNameKey):
 			kernel, _ = a.Value.AsString()
-		case threadID:
+		case string(semconv.ThreadIDKey):
 			thread = take(a, thread)
 		case threadName:
 			name, _ = a.Value.AsString()
@@ -90,10 +90,7 @@ func (e *Event) Classify() {
 	switch kind {
 	case "":
 		e.Track = Track{Kind: Host, ID: thread, Name: name}
-		e.Category = catHostAnnotation
-		if e.Correlation != 0 || category == semconv.GPUOperationCategoryRuntime {
-			e.Category = catRuntime
-		}
+		e.Category = hostCategory(e.Name, category, e.Correlation)
 		return
 	case semconv.GPUOperationTypeStep:
 		e.Category = catHostAnnotation
@@ -128,6 +125,21 @@ func (e *Event) Classify() {
 	if hasDelay && math.Abs(delay) < 1e6 {
 		e.Launched = e.Start - int64(math.Round(delay*1e9))
 	}
+}
+
+// hostCategory tells PyTorch's host events apart by their names, since spans of them have no attribute for it: operators
+// are namespace::operator, frames of modules begin with nn.Module.
+func hostCategory(name, category string, correlation int64) string {
+	switch {
+	case correlation != 0 || category == semconv.GPUOperationCategoryRuntime:
+		return catRuntime
+	case strings.HasPrefix(name, "nn.Module: "):
+		return catModule
+	}
+	if namespace, _, ok := strings.Cut(name, "::"); ok && namespace != "" && strings.Trim(namespace, "abcdefghijklmnopqrstuvwxyz0123456789_") == "" {
+		return catOperator
+	}
+	return catHostAnnotation
 }
 
 // take reads a whole number and takes the argument out; what is no whole number stays.
