@@ -366,7 +366,7 @@ const (
 	GPUStepEpochKey = attribute.Key("gpu.step.epoch")
 
 	// GPUStepHFUKey (double, 1): Hardware FLOP utilisation, the summed FLOPs of the step's sections divided by
-	// (duration times devices times dense peak). Recomputation counts.
+	// (duration times dense peak). The sections are those of this process, on its device. Recomputation counts.
 	GPUStepHFUKey = attribute.Key("gpu.step.hfu")
 
 	// GPUStepHostDurationKey (double, s): The step's length on the host's clock, beside the device's.

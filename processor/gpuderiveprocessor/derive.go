@@ -53,7 +53,7 @@ const (
 )
 
 // derive computes everything that the facts allow against a roof (nil: unknown device). floor is the duration of an
-// empty section in seconds.
+// empty section in seconds, where the span does not state it.
 func (d *derived) derive(f *facts, r *roof, floor float64) outcome {
 	*d = absent
 	if f.kind == semconv.GPUOperationTypeStep {
@@ -69,8 +69,11 @@ func (d *derived) derive(f *facts, r *roof, floor float64) outcome {
 	if t == 0 {
 		return outcomeUntimed
 	}
-	if f.source == semconv.GPUTimingSourceCupti {
+	switch {
+	case f.source == semconv.GPUTimingSourceCupti:
 		floor = 0 // a record of the profiler, not a pair of events
+	case f.hasFloor:
+		floor = f.floor
 	}
 	if t < floorFactor*floor {
 		d.rateStatus = semconv.GPURateStatusBelowFloor
@@ -208,7 +211,9 @@ func (d *derived) step(f *facts, r *roof) outcome {
 			d.mfu = f.modelFLOPs / (t * max(f.devices, 1) * flops.rate)
 		}
 		if f.flops > 0 {
-			d.hfu = f.flops / (t * max(f.devices, 1) * flops.rate)
+			// The sections below a step are those of this process, on its device; gpu.step.device.count is of the
+			// model's FLOPs, which the application may state for all ranks together.
+			d.hfu = f.flops / (t * flops.rate)
 		}
 		if f.modelFLOPs > 0 || f.flops > 0 {
 			d.peakSource = flops.source.String()

@@ -234,10 +234,10 @@ func TestDerivedValuesAreTheClosedForms(t *testing.T) {
 			attrs{},
 		},
 		"nothing declared": {h100, attrs{}},
-		"a step": { // 4 devices × 989.5e12 × 0.25 s = 989.5e12 FLOP
+		"a step": { // of the model 4 devices × 989.5e12 × 0.25 s = 989.5e12 FLOP, of this process a quarter
 			attrs{
 				"gpu.operation.type": "step", "hw.model": "NVIDIA H200", "gpu.step.duration": 0.25, "gpu.step.items": 512, "gpu.step.device.count": 4,
-				"gpu.step.model.flop.count": 395.8e12, "gpu.flop.count": 494.75e12, "gpu.flop.precision": "bf16",
+				"gpu.step.model.flop.count": 395.8e12, "gpu.flop.count": 123.6875e12, "gpu.flop.precision": "bf16",
 			},
 			attrs{"gpu.step.item.rate": 2048.0, "gpu.step.mfu": 0.4, "gpu.step.hfu": 0.5, "gpu.peak.source": "table"},
 		},
@@ -265,20 +265,26 @@ func TestBelowFloorNoRateIsDerived(t *testing.T) {
 	for _, tt := range []struct {
 		duration float64
 		floor    any // scope attribute
+		span     any // span attribute
 		config   time.Duration
 		source   string
 		want     string
 	}{
-		{19.9e-6, nil, 2 * time.Microsecond, "cuda_event", "below_floor"},
-		{20e-6, nil, 2 * time.Microsecond, "cuda_event", "ok"},
-		{20e-6, 2.5e-6, 2 * time.Microsecond, "cuda_event", "below_floor"},
-		{19.9e-6, 1.9e-6, 2 * time.Microsecond, "cuda_event", "ok"},
-		{19.9e-6, "text", 2 * time.Microsecond, "cuda_event", "below_floor"},
-		{1e-6, nil, 2 * time.Microsecond, "cupti", "ok"},
-		{1e-6, nil, 0, "cuda_event", "ok"},
-		{1e-6, 0.0, 2 * time.Microsecond, "cuda_event", "ok"},
+		{19.9e-6, nil, nil, 2 * time.Microsecond, "cuda_event", "below_floor"},
+		{20e-6, nil, nil, 2 * time.Microsecond, "cuda_event", "ok"},
+		{20e-6, 2.5e-6, nil, 2 * time.Microsecond, "cuda_event", "below_floor"},
+		{19.9e-6, 1.9e-6, nil, 2 * time.Microsecond, "cuda_event", "ok"},
+		{19.9e-6, "text", nil, 2 * time.Microsecond, "cuda_event", "below_floor"},
+		{1e-6, nil, nil, 2 * time.Microsecond, "cupti", "ok"},
+		{1e-6, nil, nil, 0, "cuda_event", "ok"},
+		{1e-6, 0.0, nil, 2 * time.Microsecond, "cuda_event", "ok"},
+		{19.9e-6, 1e-6, 2e-6, 0, "cuda_event", "below_floor"},
+		{20e-6, 9e-6, 2e-6, 0, "cuda_event", "ok"},
 	} {
 		td, s := oneSpan(t, attrs{"gpu.operation.type": "section", "gpu.duration": tt.duration, "gpu.io.size": 1000, "gpu.timing.source": tt.source})
+		if v, ok := tt.span.(float64); ok {
+			s.Attributes().PutDouble("gpu.floor.duration", v)
+		}
 		if tt.floor != nil {
 			require.NoError(t, td.ResourceSpans().At(0).ScopeSpans().At(0).Scope().Attributes().FromRaw(attrs{"gpu.floor.duration": tt.floor}))
 		}

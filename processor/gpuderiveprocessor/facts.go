@@ -58,6 +58,9 @@ func (f *facts) load(s ptrace.Span) {
 			f.duration = positive(v)
 		case string(semconv.GPUEndDelayKey):
 			f.endDelay, f.hasEndDelay = number(v)
+		case string(semconv.GPUFloorDurationKey):
+			f.floor, f.hasFloor = number(v)
+			f.hasFloor = f.hasFloor && f.floor >= 0
 		case string(semconv.GPUIOSizeKey):
 			f.size = positive(v)
 		case string(semconv.GPUIOReadSizeKey):
