@@ -16,21 +16,22 @@ import (
 // facts are what a span says of itself, read in one pass over its attributes. Numbers that are not stated, not
 // finite or not above 0 are 0; delays may be negative and have a flag instead.
 type facts struct {
-	kind                                string // gpu.operation.type; empty: not a GPU span
-	category                            string
-	status, source                      string // of timing
-	precision, direction, collective    string
-	id, parent, model                   string
-	elapsed                             float64 // end − start, s
-	duration                            float64 // gpu.duration, s
-	timingError                         float64 // s
-	endDelay                            float64 // s
-	size, read, write, flops, items     float64
-	hit                                 float64 // declared L2 hit ratio, 0 to 1
-	group                               float64 // ranks of the collective
-	stepDuration, stepItems, modelFLOPs float64
-	devices                             float64
-	hasEndDelay, hasCovered, hasPhases  bool
+	kind                                         string // gpu.operation.type; empty: not a GPU span
+	category                                     string
+	status, source                               string // of timing
+	precision, direction, collective             string
+	id, parent, model                            string
+	elapsed                                      float64 // end − start, s
+	duration                                     float64 // gpu.duration, s
+	timingError                                  float64 // s
+	endDelay                                     float64 // s
+	floor                                        float64 // of an empty section, s
+	size, read, write, flops, items              float64
+	hit                                          float64 // declared L2 hit ratio, 0 to 1
+	group                                        float64 // ranks of the collective
+	stepDuration, stepItems, modelFLOPs          float64
+	devices                                      float64
+	hasEndDelay, hasFloor, hasCovered, hasPhases bool
 }
 
 // load fills f from a span.

@@ -23,7 +23,9 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor/internal/metadata"
 )
 
-type host struct{ extensions map[component.ID]component.Component }
+type host struct {
+	extensions map[component.ID]component.Component
+}
 
 func (h host) GetExtensions() map[component.ID]component.Component { return h.extensions }
 
