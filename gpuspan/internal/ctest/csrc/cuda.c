@@ -545,7 +545,8 @@ EXPORT CUresult cuLaunchKernel(struct function *f, unsigned gx, unsigned gy, uns
 	CUresult r = in_context(h, &s);
 	if (r) return r;
 	if (!gx || !gy || !gz || !bx || !by || !bz || (uint64_t)bx * by * bz > 1024) return INVALID_VALUE;
-	if (!s->capture) stream_work(s, cfg.launch_ns);
+	int spin = !strcmp(f->name, "spin"); /* (uint64 ns) */
+	if (!s->capture) stream_work(s, spin ? (double)ARG(uint64_t, 0) : cfg.launch_ns);
 	uint64_t threads = (uint64_t)gx * bx;
 	if (!strcmp(f->name, "copy")) { /* (float *dst, const float *src, uint32 n) */
 		float *dst = ARG(float *, 0), *src = ARG(float *, 1);

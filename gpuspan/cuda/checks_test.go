@@ -1,0 +1,449 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cuda_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/cuda"
+	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+)
+
+// checks find out on a device what the documentation does not promise. On a GPU they are run by the tests with the build
+// tag `hardware`; on the stub they are run always, so that they work when a GPU is at hand.
+type checks struct {
+	*testing.T
+	back     *cuda.Backend
+	drv      *driver.Driver
+	ctx      driver.Context
+	stream   driver.Stream
+	spin     driver.Function
+	sms      uint32
+	patience time.Duration // of the longer measurements
+	rows     [][3]string
+}
+
+// spinPTX runs until the device's timer has moved by p_ns.
+const spinPTX = `.version 6.0
+.target sm_70
+.address_size 64
+.visible .entry spin(
+	.param .u64 p_ns
+)
+{
+	.reg .pred %p;
+	.reg .b64 %begin, %now, %ns;
+	ld.param.u64 %ns, [p_ns];
+	mov.u64 %begin, %globaltimer;
+again:
+	mov.u64 %now, %globaltimer;
+	sub.u64 %now, %now, %begin;
+	setp.lt.u64 %p, %now, %ns;
+	@%p bra again;
+	ret;
+}
+`
+
+func (c *checks) row(what, format string, args ...any) {
+	c.rows = append(c.rows, [3]string{what, fmt.Sprintf(format, args...)})
+}
+
+// table is what was found, in Markdown.
+func (c *checks) table() string {
+	var b strings.Builder
+	b.WriteString("| check | found |\n| --- | --- |\n")
+	for _, r := range c.rows {
+		fmt.Fprintf(&b, "| %s | %s |\n", r[0], r[1])
+	}
+	return b.String()
+}
+
+// all runs everything; the order matters only for the first, which wants a process without a context.
+func (c *checks) all() {
+	c.noContextYet()
+	c.open()
+	c.identity()
+	c.costs()
+	c.elapsed()
+	c.contexts()
+	c.captures()
+	c.probes("idle")
+	stop := c.load()
+	c.probes("under load")
+	stop()
+	c.clock()
+	c.bubble()
+	c.curve()
+	c.power()
+}
+
+func (c *checks) noContextYet() {
+	dev, err := c.drv.Device(0)
+	require.NoError(c, err)
+	onFreshThread(func() {
+		require.NoError(c, c.back.ThreadInit())
+		ctx, err := c.drv.Current()
+		require.NoError(c, err)
+		active, err := c.drv.PrimaryActive(dev)
+		require.NoError(c, err)
+		c.row("relaxed mode makes a context", "%v", ctx != 0 || active)
+		require.False(c, active)
+	})
+}
+
+func (c *checks) open() {
+	dev, err := c.drv.Device(0)
+	require.NoError(c, err)
+	c.ctx, err = c.drv.RetainPrimary(dev)
+	require.NoError(c, err)
+	c.Cleanup(func() { _ = c.drv.ReleasePrimary(dev) })
+	n, err := c.drv.Attribute(dev, driver.AttributeMultiprocessors)
+	require.NoError(c, err)
+	c.sms = uint32(n)
+	require.NoError(c, c.drv.Do(c.ctx, func() (err error) {
+		if c.stream, err = c.drv.NewStream(); err != nil {
+			return err
+		}
+		m, err := c.drv.Load(spinPTX)
+		if err != nil {
+			return err
+		}
+		c.spin, err = c.drv.Function(m, "spin")
+		return err
+	}))
+	_, _, err = c.back.StreamInfo(gpuspan.StreamHandle(c.stream))
+	require.NoError(c, err)
+}
+
+func (c *checks) identity() {
+	d, err := c.back.Devices()
+	require.NoError(c, err)
+	major, minor, err := c.drv.Version()
+	require.NoError(c, err)
+	require.Regexp(c, `^(GPU|MIG)-[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$`, d[0].UUID)
+	require.Regexp(c, `^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]$`, d[0].PCIBDF)
+	require.Positive(c, d[0].MemoryTotal)
+	c.row("device", "%s, %d SMs, %d GiB, driver %s, CUDA %d.%d, PCI %s", d[0].Model, c.sms, d[0].MemoryTotal>>30, d[0].DriverVersion, major, minor, d[0].PCIBDF)
+}
+
+func (c *checks) events(n int) []gpuspan.Event {
+	e := make([]gpuspan.Event, n)
+	require.Zero(c, c.back.NewEvents(0, e))
+	c.Cleanup(func() { c.back.FreeEvents(0, e) })
+	return e
+}
+
+func (c *checks) call(e gpuspan.Event) *gpuspan.Call {
+	return &gpuspan.Call{Args: [2]uintptr{uintptr(e), uintptr(c.stream)}}
+}
+
+func (c *checks) launch(d time.Duration, blocks uint32) {
+	require.NoError(c, c.drv.Launch(c.spin, driver.Dim{X: blocks}, driver.Dim{X: 32}, 0, c.stream, uint64(d)))
+}
+
+func (c *checks) sync() { require.NoError(c, c.drv.SynchronizeStream(c.stream)) }
+
+func (c *checks) costs() {
+	e := c.events(2)
+	a, b := c.call(e[0]), c.call(e[1])
+	require.Zero(c, c.back.Record(a))
+	require.Zero(c, c.back.Record(b))
+	c.sync()
+	for _, f := range []struct {
+		name string
+		f    func() gpuspan.Status
+	}{
+		{"record", func() gpuspan.Status { return c.back.Record(b) }},
+		{"query", func() gpuspan.Status { return c.back.Query(e[0]) }},
+		{"capture check", func() gpuspan.Status { _, st := c.back.Capturing(gpuspan.StreamHandle(c.stream)); return st }},
+		{"elapsed", func() gpuspan.Status { c.back.Synchronize(e[1]); _, st := c.back.Elapsed(e[0], e[1]); return st }},
+	} {
+		const batches, each = 200, 20
+		var v []float64
+		for range batches {
+			begin := time.Now()
+			for range each {
+				require.Zero(c, f.f(), f.name)
+			}
+			v = append(v, float64(time.Since(begin))/each)
+			c.sync() // the queue must not fill
+		}
+		c.row("cost of "+f.name, "p50 %.0f ns, p99 %.0f ns", quantile(v, 0.5), quantile(v, 0.99))
+	}
+}
+
+// elapsed finds the sign of reversed questions and the tick of stamps.
+func (c *checks) elapsed() {
+	const n = 400
+	e := c.events(n)
+	require.NoError(c, c.drv.Do(c.ctx, func() error {
+		for i, x := range e {
+			require.Zero(c, c.back.Record(c.call(x)))
+			c.launch(time.Duration(2000+i*37), 1)
+		}
+		c.sync()
+		return nil
+	}))
+	there, st := c.back.Elapsed(e[0], e[n-1])
+	require.Zero(c, st)
+	require.Positive(c, there)
+	back, st := c.back.Elapsed(e[n-1], e[0])
+	c.row("elapsed in the wrong order", "status %d, %.0f ns (right order %.0f ns)", st, back, there)
+	var gaps []float64
+	for i := 1; i < n; i++ {
+		d, st := c.back.Elapsed(e[i-1], e[i])
+		require.Zero(c, st)
+		require.Positive(c, d)
+		gaps = append(gaps, d)
+	}
+	tick := 0.0
+	for _, candidate := range []float64{1024, 1000, 512, 500, 64, 32, 16, 8} {
+		if !slices.ContainsFunc(gaps, func(g float64) bool { return math.Abs(math.Remainder(g, candidate)) > 1.5 }) {
+			tick = candidate
+			break
+		}
+	}
+	c.row("tick of stamps", "%.0f ns (0: finer than 8); gaps p50 %.0f, min %.0f ns", tick, quantile(gaps, 0.5), slices.Min(gaps))
+	require.LessOrEqual(c, tick, 500.0, "coarser than the clock assumes")
+}
+
+func (c *checks) contexts() {
+	e := c.events(1)
+	onFreshThread(func() {
+		st := c.back.Record(c.call(e[0]))
+		c.row("record on a thread without context", "status %d", st)
+	})
+}
+
+func (c *checks) captures() {
+	begin := dl.Func(c.drv.Symbol("cuStreamBeginCapture_v2"))
+	end := dl.Func(c.drv.Symbol("cuStreamEndCapture"))
+	require.NotZero(c, begin)
+	require.NotZero(c, end)
+	e := c.events(1)
+	graph := new(uintptr)
+	try := func(prepare func() error) (poll gpuspan.Status, capture int32) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		require.Zero(c, begin.Call2(uintptr(c.stream), 0))
+		on, st := c.back.Capturing(gpuspan.StreamHandle(c.stream))
+		require.Zero(c, st)
+		require.True(c, on)
+		onFreshThread(func() {
+			require.NoError(c, prepare())
+			poll = c.back.Query(e[0])
+		})
+		return poll, end.Call2(uintptr(c.stream), uintptr(unsafe.Pointer(graph)))
+	}
+	poll, capture := try(c.back.ThreadInit)
+	c.row("query in relaxed mode during a global capture", "status %d, capture ends with %d", poll, capture)
+	require.Zero(c, poll)
+	require.Zero(c, capture)
+	poll, capture = try(func() error { return nil })
+	c.row("the same without relaxed mode", "status %d, capture ends with %d", poll, capture)
+}
+
+// probes measures how wide an anchor's interval is.
+func (c *checks) probes(name string) {
+	s, st := c.back.NewStream(0)
+	require.Zero(c, st)
+	defer c.back.FreeStream(0, s)
+	e := c.events(1)
+	probe := &gpuspan.Call{Args: [2]uintptr{uintptr(e[0]), uintptr(s)}}
+	var v []float64
+	for range 500 {
+		begin := time.Now()
+		require.Zero(c, c.back.Record(probe))
+		for c.back.Query(e[0]) == gpuspan.StatusNotReady {
+		}
+		v = append(v, float64(time.Since(begin)))
+		time.Sleep(200 * time.Microsecond)
+	}
+	c.row("probe "+name, "p1 %.1f, p50 %.1f, p99 %.1f µs", quantile(v, 0.01)/1e3, quantile(v, 0.5)/1e3, quantile(v, 0.99)/1e3)
+}
+
+// load keeps all of the device busy until the returned function is called.
+func (c *checks) load() (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.drv.Do(c.ctx, func() error {
+			for {
+				select {
+				case <-done:
+					return nil
+				default:
+				}
+				for range 8 {
+					if err := c.drv.Launch(c.spin, driver.Dim{X: 16 * c.sms}, driver.Dim{X: 256}, 0, c.stream, uint64(200*time.Microsecond)); err != nil {
+						return err
+					}
+				}
+				if err := c.drv.SynchronizeStream(c.stream); err != nil {
+					return err
+				}
+			}
+		})
+	}()
+	return func() { close(done); <-ended }
+}
+
+// clock runs the anchors as gpuspan does.
+func (c *checks) clock() {
+	a, st := clockmap.NewAnchorer(c.back, 0, clockmap.Options{})
+	require.Zero(c, st)
+	defer a.Close()
+	e := c.events(1)
+	var half []float64
+	begin, anchors, spent := time.Now(), 0, time.Duration(0)
+	for time.Since(begin) < c.patience {
+		t := time.Now()
+		n := a.Map().Len()
+		wait, st := a.Maintain(true)
+		require.Zero(c, st)
+		if a.Map().Len() != n {
+			anchors++
+			spent += time.Since(t)
+		}
+		submitted := time.Now()
+		require.Zero(c, c.back.Record(c.call(e[0])))
+		require.Zero(c, c.back.Synchronize(e[0]))
+		_, _, _, w, ok := a.PlaceWithin(e[0], e[0], time.Time{}, time.Time{})
+		require.True(c, ok)
+		start, _, _, _, ok := a.PlaceWithin(e[0], e[0], time.Time{}, time.Time{})
+		require.True(c, ok)
+		require.GreaterOrEqual(c, start, submitted.UnixNano()-w, "placed before it was submitted")
+		require.LessOrEqual(c, start, time.Now().UnixNano()+w, "placed after it was seen")
+		if time.Since(begin) > min(5*time.Second, c.patience/2) {
+			half = append(half, float64(w))
+		}
+		time.Sleep(min(wait, 20*time.Millisecond))
+	}
+	ppm, ok := a.Map().Drift()
+	c.row("clock", "drift %.3f ppm (known: %v), half width p50 %.2f, p99 %.2f µs, %d anomalies, %.0f µs an anchor", ppm, ok,
+		quantile(half, 0.5)/1e3, quantile(half, 0.99)/1e3, a.Map().Anomalies(), float64(spent.Microseconds())/float64(max(anchors, 1)))
+}
+
+// bubble is the time that records between short kernels cost the device.
+func (c *checks) bubble() {
+	const n = 200
+	e := c.events(2*n + 2)
+	run := func(records bool) float64 {
+		var best float64 = math.Inf(1)
+		for range 20 {
+			require.NoError(c, c.drv.Do(c.ctx, func() error {
+				c.launch(2*time.Millisecond, 1) // lets the queue fill, so that the host is not the limit
+				require.Zero(c, c.back.Record(c.call(e[2*n])))
+				for i := range n {
+					if records {
+						require.Zero(c, c.back.Record(c.call(e[2*i])))
+					}
+					c.launch(10*time.Microsecond, 1)
+					if records {
+						require.Zero(c, c.back.Record(c.call(e[2*i+1])))
+					}
+				}
+				require.Zero(c, c.back.Record(c.call(e[2*n+1])))
+				c.sync()
+				return nil
+			}))
+			d, st := c.back.Elapsed(e[2*n], e[2*n+1])
+			require.Zero(c, st)
+			best = min(best, d/n)
+		}
+		return best
+	}
+	bare, timed := run(false), run(true)
+	c.row("two records around a kernel of 10 µs", "%.2f µs a kernel bare, %.2f µs with records: a bubble of %.0f ns", bare/1e3, timed/1e3, timed-bare)
+}
+
+// curve is the overhead of sections against a bare loop.
+func (c *checks) curve() {
+	prof, err := gpuspan.New(c.back, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()), gpuspan.WithSlots(4096), gpuspan.WithErrorHandler(func(error) {}))
+	require.NoError(c, err)
+	ctx := context.Background()
+	defer func() { require.NoError(c, prof.Shutdown(ctx)) }()
+	s := prof.Stream(uintptr(c.stream), "curve")
+	require.True(c, s.DeviceTimed())
+	op := gpuspan.NewOperation("kernel")
+	for _, d := range []time.Duration{5, 10, 20, 50, 100, 200, 500, 1000} {
+		d *= time.Microsecond
+		n := max(int(c.patience/40/d), 5)
+		n = min(n, 2000)
+		measure := func(timed, each bool) float64 {
+			best := math.Inf(1)
+			for range 3 {
+				require.NoError(c, c.drv.Do(c.ctx, func() error {
+					begin := time.Now()
+					for range n {
+						if timed {
+							x := op.Start(ctx, s)
+							c.launch(d, 1)
+							x.End()
+						} else {
+							c.launch(d, 1)
+						}
+						if each {
+							c.sync()
+						}
+					}
+					c.sync()
+					best = min(best, float64(time.Since(begin))/float64(n))
+					return nil
+				}))
+				require.NoError(c, prof.Flush(ctx))
+			}
+			return best
+		}
+		queued, queuedTimed := measure(false, false), measure(true, false)
+		synced, syncedTimed := measure(false, true), measure(true, true)
+		c.row(fmt.Sprintf("sections of %v", d), "queued %.2f µs bare, %+.2f µs (%+.1f %%); one at a time %.2f µs bare, %+.2f µs (%+.1f %%)",
+			queued/1e3, (queuedTimed-queued)/1e3, 100*(queuedTimed/queued-1), synced/1e3, (syncedTimed-synced)/1e3, 100*(syncedTimed/synced-1))
+	}
+	for _, d := range prof.Snapshot().Devices {
+		c.row("floor: an empty section", "%v", d.Floor)
+	}
+}
+
+// power looks at the device's power state without and with an anchor a second.
+func (c *checks) power() {
+	smi, err := exec.LookPath("nvidia-smi")
+	if err != nil {
+		c.row("power state", "no nvidia-smi here")
+		return
+	}
+	state := func() string {
+		out, err := exec.Command(smi, "--query-gpu=pstate,power.draw,clocks.sm", "--format=csv,noheader", "-i", "0").Output()
+		if err != nil {
+			return err.Error()
+		}
+		return strings.TrimSpace(string(out))
+	}
+	time.Sleep(c.patience / 4)
+	idle := state()
+	a, st := clockmap.NewAnchorer(c.back, 0, clockmap.Options{})
+	require.Zero(c, st)
+	defer a.Close()
+	for begin := time.Now(); time.Since(begin) < c.patience/4; {
+		wait, st := a.Maintain(true)
+		require.Zero(c, st)
+		time.Sleep(wait)
+	}
+	c.row("power state idle, then with anchors", "%s; %s", idle, state())
+}

@@ -1,0 +1,56 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build hardware
+
+package cuda_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/cuda"
+)
+
+// TestHardware runs on a machine with an NVIDIA GPU and prints a table for docs/hardware.md:
+//
+//	go test -tags hardware -run '^TestHardware$' -v -timeout 10m ./cuda
+func TestHardware(t *testing.T) {
+	b, err := cuda.Open()
+	if err != nil {
+		t.Skip(err)
+	}
+	defer func() { require.NoError(t, b.Close()) }()
+	c := &checks{T: t, back: b, drv: b.Driver(), patience: time.Minute}
+	defer func() { fmt.Print("\n", c.table(), "\n") }() // also what was found before a failure
+	c.all()
+	c.nsys()
+}
+
+// nsys looks for the ranges of a program without cgo in a profile.
+func (c *checks) nsys() {
+	nsys, err := exec.LookPath("nsys")
+	if err != nil {
+		c.row("nsys sees NVTX ranges", "no nsys here")
+		return
+	}
+	dir := c.TempDir()
+	program, report := filepath.Join(dir, "cudavector"), filepath.Join(dir, "report")
+	build := exec.Command("go", "build", "-o", program, "./cudavector")
+	build.Dir = filepath.Join("..", "..", "examples")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(c, err, string(out))
+	out, err = exec.Command(nsys, "profile", "-t", "cuda,nvtx", "-o", report, program).CombinedOutput()
+	require.NoError(c, err, string(out))
+	out, err = exec.Command(nsys, "stats", "--report", "nvtx_sum", report+".nsys-rep").CombinedOutput()
+	require.NoError(c, err, string(out))
+	c.row("nsys sees NVTX ranges of a program without cgo", "%v", strings.Contains(string(out), "saxpy"))
+}
