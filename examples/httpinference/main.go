@@ -1,0 +1,147 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
+
+	"github.com/otelgpu/otelgpu/examples/internal/accel"
+	"github.com/otelgpu/otelgpu/gpuspan"
+)
+
+type config struct {
+	listen    string
+	otlp      string
+	requests  int
+	simulated bool
+	settings  gpuspan.Settings
+}
+
+func main() {
+	c := config{settings: gpuspan.DefaultSettings()}
+	flag.StringVar(&c.listen, "listen", "localhost:0", "address to serve on")
+	flag.StringVar(&c.otlp, "otlp", "", "OTLP/gRPC endpoint for spans, as http://localhost:4317; empty: none")
+	flag.IntVar(&c.requests, "requests", 40, "send that many requests to the service and end; 0: serve until interrupted")
+	flag.BoolVar(&c.simulated, "simulated", false, "use a simulated GPU even where there is a real one")
+	c.settings.Bind(flag.CommandLine)
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, c, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run serves until the requests are done or ctx is. extra sees every span, for tests.
+func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProcessor) (err error) {
+	var opts []sdktrace.TracerProviderOption
+	for _, sp := range extra {
+		opts = append(opts, sdktrace.WithSpanProcessor(sp))
+	}
+	if c.otlp != "" {
+		exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(c.otlp))
+		if err != nil {
+			return fmt.Errorf("cannot export to %q: %w", c.otlp, err)
+		}
+		opts = append(opts, sdktrace.WithBatcher(exporter))
+	}
+	opts = append(opts, sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName("httpinference"))))
+	tp := sdktrace.NewTracerProvider(opts...)
+
+	device := accel.Open(c.simulated, w)
+	prof, err := gpuspan.New(device.Backend(), gpuspan.WithTracerProvider(tp), gpuspan.WithSettings(c.settings))
+	if err != nil {
+		fmt.Fprintln(w, err) // the service runs all the same
+	}
+	stop := context.WithoutCancel(ctx)
+	// Order matters: the profiler ends its spans before the provider flushes them.
+	defer func() { err = errors.Join(err, device.Close(), prof.Shutdown(stop), tp.Shutdown(stop)) }()
+
+	s := &server{queue: make(chan *request, maxQueued), model: &model{device: device, stream: prof.Stream(device.Stream(), "inference")}}
+	listener, err := net.Listen("tcp", c.listen)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %q: %w", c.listen, err)
+	}
+	fmt.Fprintf(w, "serving on http://%s/generate\n", listener.Addr())
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { s.work(ctx) })
+	srv := &http.Server{Handler: s.handler(tp), ReadHeaderTimeout: 5 * time.Second}
+	wg.Go(func() { _ = srv.Serve(listener) })
+	if c.requests > 0 {
+		err = load(ctx, "http://"+listener.Addr().String()+"/generate", c.requests)
+	} else {
+		<-ctx.Done()
+	}
+	err = errors.Join(err, srv.Shutdown(stop))
+	cancel()
+	wg.Wait()
+	if err != nil {
+		return err
+	}
+	if err := prof.Flush(stop); err != nil {
+		return err
+	}
+	return prof.Snapshot().WriteText(w)
+}
+
+// load sends n requests, a few at a time.
+func load(ctx context.Context, url string, n int) error {
+	const clients = 6
+	work := make(chan int)
+	errs := make(chan error, clients)
+	for range clients {
+		go func() {
+			var first error
+			for i := range work {
+				text := strings.Repeat("word ", 20+i%200)
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(fmt.Sprintf(`{"prompt": %q, "max_tokens": %d}`, text, 4+i%8)))
+				if err == nil {
+					err = send(req)
+				}
+				first = errors.Join(first, err)
+			}
+			errs <- first
+		}()
+	}
+	for i := range n {
+		work <- i
+	}
+	close(work)
+	var err error
+	for range clients {
+		err = errors.Join(err, <-errs)
+	}
+	return err
+}
+
+func send(req *http.Request) error {
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	return err
+}

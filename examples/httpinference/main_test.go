@@ -1,0 +1,87 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/goleak"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+)
+
+func TestMain(m *testing.M) {
+	defer http.DefaultClient.CloseIdleConnections()
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+}
+
+func TestEveryRequestIsLinkedFromItsBatch(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	var out strings.Builder
+	c := config{listen: "localhost:0", requests: 30, simulated: true, settings: gpuspan.DefaultSettings()}
+	require.NoError(t, run(context.Background(), c, &out, spans))
+	assert.Contains(t, out.String(), "running on a simulated GPU")
+	assert.Contains(t, out.String(), "prefill")
+
+	requests := map[trace.SpanID]int{}
+	batches := map[trace.SpanID]bool{}
+	for _, s := range spans.Ended() {
+		switch s.Name() {
+		case "batch":
+			batches[s.SpanContext().SpanID()] = true
+			share := 0.0
+			for _, l := range s.Links() {
+				requests[l.SpanContext.SpanID()]++
+				for _, kv := range l.Attributes {
+					if kv.Key == "gpu.batch.share" {
+						share += kv.Value.AsFloat64()
+					}
+				}
+			}
+			assert.InDelta(t, 1, share, 1e-9)
+		}
+	}
+	served, sections := 0, 0
+	for _, s := range spans.Ended() {
+		switch {
+		case s.SpanKind() == trace.SpanKindServer:
+			served++
+			assert.Equal(t, 1, requests[s.SpanContext().SpanID()], "a request belongs to one batch")
+		case s.Name() == "prefill" || s.Name() == "decode":
+			sections++
+			assert.True(t, batches[s.Parent().SpanID()])
+		}
+	}
+	assert.Equal(t, 30, served)
+	assert.Equal(t, 2*len(batches), sections)
+}
+
+func TestBadRequestsAreRefused(t *testing.T) {
+	s := &server{queue: make(chan *request)} // nobody serves it
+	h := s.handler(sdktrace.NewTracerProvider())
+	for _, tt := range []struct {
+		body string
+		code int
+		want string
+	}{
+		{"{", 400, "cannot read the request"},
+		{`{"prompt": "", "max_tokens": 3}`, 400, "found 0 and 3"},
+		{`{"prompt": "a b", "max_tokens": 9999}`, 400, "found 2 and 9999"},
+		{`{"prompt": "a b", "max_tokens": 3}`, 503, "too many requests wait"},
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/generate", strings.NewReader(tt.body)))
+		assert.Equal(t, tt.code, w.Code, tt.body)
+		assert.Contains(t, w.Body.String(), tt.want)
+	}
+}

@@ -1,0 +1,99 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/trace"
+)
+
+const (
+	maxBatch  = 8
+	maxWait   = 4 * time.Millisecond // how long a batch waits for company
+	maxPrompt = 4096                 // tokens
+	maxAnswer = 256                  // tokens
+	maxQueued = 64
+)
+
+// server collects requests into batches.
+type server struct {
+	queue chan *request
+	model *model
+}
+
+// body is what /generate takes.
+type body struct {
+	Prompt    string `json:"prompt"`
+	MaxTokens int    `json:"max_tokens"`
+}
+
+// handler is the service behind otelhttp, which makes the span that batches link to.
+func (s *server) handler(tp trace.TracerProvider) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /generate", s.generate)
+	return otelhttp.NewHandler(mux, "generate", otelhttp.WithTracerProvider(tp))
+}
+
+func (s *server) generate(w http.ResponseWriter, req *http.Request) {
+	var b body
+	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, 1<<20)).Decode(&b); err != nil {
+		http.Error(w, fmt.Sprintf("cannot read the request: %v", err), http.StatusBadRequest)
+		return
+	}
+	tokens := len(strings.Fields(b.Prompt))
+	if tokens < 1 || tokens > maxPrompt || b.MaxTokens < 1 || b.MaxTokens > maxAnswer {
+		http.Error(w, fmt.Sprintf("prompt must have 1 to %d words and max_tokens be 1 to %d, found %d and %d", maxPrompt, maxAnswer, tokens, b.MaxTokens), http.StatusBadRequest)
+		return
+	}
+	r := &request{ctx: req.Context(), prompt: tokens, answer: b.MaxTokens, done: make(chan error, 1)}
+	select {
+	case s.queue <- r:
+	default:
+		http.Error(w, "too many requests wait", http.StatusServiceUnavailable)
+		return
+	}
+	select {
+	case err := <-r.done:
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintf(w, "{\"tokens\": %d}\n", r.answer)
+	case <-req.Context().Done():
+	}
+}
+
+// work makes batches until ctx is done.
+func (s *server) work(ctx context.Context) {
+	for {
+		var batch []*request
+		select {
+		case r := <-s.queue:
+			batch = append(batch, r)
+		case <-ctx.Done():
+			return
+		}
+		full := time.After(maxWait)
+	collect:
+		for len(batch) < maxBatch {
+			select {
+			case r := <-s.queue:
+				batch = append(batch, r)
+			case <-full:
+				break collect
+			}
+		}
+		err := s.model.run(batch)
+		for _, r := range batch {
+			r.done <- err
+		}
+	}
+}

@@ -1,0 +1,9 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command training is a training loop instrumented with gpuspan: steps with phases, a schedule, a loader that is sometimes late, a
+// report and a CSV with one row per recorded step.
+//
+//	go run ./training -steps 120 -csv steps.csv
+//	go run ./training -config train.yaml
+package main

@@ -1,0 +1,93 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelgpu/otelgpu/examples/internal/accel"
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/gpuspanyaml"
+	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
+)
+
+type config struct {
+	steps     int
+	csv       string
+	file      string
+	simulated bool
+}
+
+func main() {
+	var c config
+	flag.IntVar(&c.steps, "steps", 60, "batches to train on")
+	flag.StringVar(&c.csv, "csv", "", "write a row for each recorded step to this file")
+	flag.StringVar(&c.file, "config", "", "YAML with nodes timing, nvtx and profiling (see package gpuspanyaml)")
+	flag.BoolVar(&c.simulated, "simulated", false, "use a simulated GPU even where there is a real one")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, c, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run trains and prints the report. extra sees every span, for tests.
+func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProcessor) (err error) {
+	if c.steps < 1 {
+		return fmt.Errorf("-steps must be at least 1, is %d", c.steps)
+	}
+	// Without a file: warm up for 10 steps, then record 3 of every 10.
+	settings := gpuspan.DefaultSettings()
+	settings.Schedule = gpuspan.Schedule{SkipFirst: 10, Warmup: 1, Active: 3, Every: 10}
+	if c.file != "" {
+		f, err := gpuspanyaml.Load(c.file)
+		if err != nil {
+			return err
+		}
+		settings = f.Settings
+		if c.csv == "" {
+			c.csv = f.StepCSV
+		}
+	}
+	var opts []sdktrace.TracerProviderOption
+	for _, sp := range extra {
+		opts = append(opts, sdktrace.WithSpanProcessor(sp))
+	}
+	if c.csv != "" {
+		rows, err := stepcsv.Open(stepcsv.Config{Path: c.csv})
+		if err != nil {
+			return err
+		}
+		opts = append(opts, sdktrace.WithBatcher(stepcsv.NewExporter(rows)))
+	}
+	tp := sdktrace.NewTracerProvider(opts...)
+	device := accel.Open(c.simulated, w)
+	prof, err := gpuspan.New(device.Backend(), gpuspan.WithTracerProvider(tp), gpuspan.WithSettings(settings))
+	if err != nil {
+		fmt.Fprintln(w, err) // training goes on
+	}
+	stop := context.WithoutCancel(ctx)
+	defer func() { err = errors.Join(err, device.Close(), prof.Shutdown(stop), tp.Shutdown(stop)) }()
+
+	t := &trainer{device: device, stream: prof.Stream(device.Stream(), "train"), loader: &loader{left: c.steps}}
+	loop := prof.Loop("train", t.stream, gpuspan.ItemType("image"), gpuspan.ModelDevices(1, gpuspan.FP16),
+		gpuspan.Phases(gpuspan.Data, gpuspan.Forward, gpuspan.Backward, gpuspan.Optimizer))
+	if err := t.train(ctx, loop); err != nil {
+		return err
+	}
+	if err := prof.Flush(stop); err != nil {
+		return err
+	}
+	return prof.Snapshot().WriteText(w)
+}

@@ -1,0 +1,86 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestScheduledStepsBecomeSpansAndRows(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	path := filepath.Join(t.TempDir(), "steps.csv")
+	var out strings.Builder
+	require.NoError(t, run(context.Background(), config{steps: 40, csv: path, simulated: true}, &out, spans))
+	assert.Contains(t, out.String(), "forward")
+
+	// Skip 10, then the last 3 of each 10: 18 19 20, 28 29 30, 38 39 40.
+	var steps []int64
+	for _, s := range spans.Ended() {
+		if s.Name() != "train" {
+			continue
+		}
+		for _, kv := range s.Attributes() {
+			if kv.Key == "gpu.step.index" {
+				steps = append(steps, kv.Value.AsInt64())
+			}
+		}
+	}
+	assert.Equal(t, []int64{18, 19, 20, 28, 29, 30, 38, 39, 40}, steps)
+
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	rows, err := csv.NewReader(f).ReadAll()
+	require.NoError(t, err)
+	require.Len(t, rows, 10)
+	col := map[string]int{}
+	for i, name := range rows[0] {
+		col[name] = i
+	}
+	ms := func(row []string, name string) float64 {
+		if row[col[name]] == "" {
+			return 0
+		}
+		v, err := strconv.ParseFloat(row[col[name]], 64)
+		require.NoError(t, err, name)
+		return v
+	}
+	for _, row := range rows[1:] {
+		sum := ms(row, "t_data_ms") + ms(row, "t_fwd_ms") + ms(row, "t_bwd_ms") + ms(row, "t_opt_ms") + ms(row, "t_comm_ms") -
+			ms(row, "t_overlap_ms") + ms(row, "t_misc_ms")
+		assert.InDelta(t, ms(row, "t_step_ms"), sum, 1e-6)
+		assert.Greater(t, ms(row, "t_bwd_ms"), ms(row, "t_fwd_ms"), "backward does twice the work")
+		assert.Positive(t, ms(row, "ips_step"))
+	}
+}
+
+func TestConfigurationFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "train.yaml")
+	require.NoError(t, os.WriteFile(path, []byte("profiling: {schedule: {every: 5}}\n"), 0o600))
+	spans := tracetest.NewSpanRecorder()
+	require.NoError(t, run(context.Background(), config{steps: 10, file: path, simulated: true}, &strings.Builder{}, spans))
+	n := 0
+	for _, s := range spans.Ended() {
+		if s.Name() == "train" {
+			n++
+		}
+	}
+	assert.Equal(t, 2, n)
+	require.NoError(t, os.WriteFile(path, []byte("profiling: {schedule: {evry: 5}}\n"), 0o600))
+	assert.ErrorContains(t, run(context.Background(), config{steps: 1, file: path, simulated: true}, &strings.Builder{}), "did you mean `schedule.every`?")
+	assert.EqualError(t, run(context.Background(), config{}, &strings.Builder{}), "-steps must be at least 1, is 0")
+}

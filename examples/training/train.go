@@ -1,0 +1,87 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/otelgpu/otelgpu/examples/internal/accel"
+	"github.com/otelgpu/otelgpu/gpuspan"
+)
+
+// An image classifier of 25.6 million parameters (ResNet-50): 4.1 GFLOP forward for an image of 224 × 224, twice that backward.
+const (
+	batchSize    = 64
+	imageBytes   = 4 * 3 * 224 * 224
+	parameters   = 25.6e6
+	forwardFLOPs = 4.1e9 * batchSize
+	activations  = int64(22e6) * 2 * batchSize // bytes written forward and read backward, in fp16
+)
+
+var (
+	opUpload = gpuspan.NewOperation("h2d.batch", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned), gpuspan.Category("data"))
+	opConvs  = gpuspan.NewOperation("convolutions", gpuspan.Category("conv"), gpuspan.ItemType("image"))
+	opHead   = gpuspan.NewOperation("head", gpuspan.Category("matmul"))
+)
+
+// trainer runs steps of the model on a device.
+type trainer struct {
+	device accel.Device
+	stream *gpuspan.Stream
+	loader *loader
+}
+
+// loader hands out batches; every eighth one is late, as when a worker falls behind.
+type loader struct{ left, n int }
+
+func (l *loader) next() bool {
+	if l.left == 0 {
+		return false
+	}
+	l.left--
+	l.n++
+	if l.n%8 == 0 {
+		time.Sleep(4 * time.Millisecond)
+	}
+	return true
+}
+
+// train runs the loop until the loader has no more.
+func (t *trainer) train(ctx context.Context, loop *gpuspan.Loop) error {
+	for ctx, step := range loop.Steps(ctx) {
+		data := step.Phase(gpuspan.Data)
+		more := t.loader.next()
+		if more {
+			up := data.Start(opUpload)
+			up.EndWith(t.device.Upload(batchSize * imageBytes))
+		}
+		data.End()
+		if !more {
+			break // a step without items is no step
+		}
+
+		forward := step.Phase(gpuspan.Forward)
+		x := opConvs.Start(ctx, t.stream) // below the step
+		w := t.device.Compute(gpuspan.Work{Read: activations, Written: activations, FLOPs: 0.95 * forwardFLOPs, Precision: gpuspan.FP16})
+		w.Items = batchSize
+		x.EndWith(w)
+		y := forward.Start(opHead) // below the phase
+		y.EndWith(t.device.Compute(gpuspan.Work{Read: activations / 10, FLOPs: 0.05 * forwardFLOPs, Precision: gpuspan.FP16}))
+		forward.End()
+
+		backward := step.Phase(gpuspan.Backward)
+		backward.EndWith(t.device.Compute(gpuspan.Work{Read: 2 * activations, Written: activations, FLOPs: 2 * forwardFLOPs, Precision: gpuspan.FP16}))
+
+		update := step.Phase(gpuspan.Optimizer)
+		update.EndWith(t.device.Compute(gpuspan.Work{Read: 12 * parameters, Written: 12 * parameters}))
+
+		step.SetItems(batchSize)
+		step.SetModelFLOPs(3 * forwardFLOPs)
+		if err := t.device.Wait(); err != nil { // the loss is read on the host
+			return err
+		}
+	}
+	return nil
+}
