@@ -32,6 +32,12 @@ const (
 	// never write one stream. Random for each start unless configured; says nothing about the service.
 	CollectorInstanceIDKey = attribute.Key("collector.instance.id")
 
+	// CUDANvtxDomainKey (string): Domain of the NVTX range; absent for the default domain.
+	CUDANvtxDomainKey = attribute.Key("cuda.nvtx.domain")
+
+	// CUDANvtxPayloadKey (string): Payload of the NVTX range, a number as text or JSON.
+	CUDANvtxPayloadKey = attribute.Key("cuda.nvtx.payload")
+
 	// ErrorTypeKey (string): On hw.errors the kind of device error. On a span the status name of the driver's
 	// error, as CUDA_ERROR_ILLEGAL_ADDRESS.
 	ErrorTypeKey = attribute.Key("error.type")
@@ -72,6 +78,9 @@ const (
 	// GPUClockTypeKey (string): Which clock of the device.
 	GPUClockTypeKey = attribute.Key("gpu.clock.type")
 
+	// GPUCollectiveAlgorithmKey (string): Algorithm of the collective, from the name of its kernel.
+	GPUCollectiveAlgorithmKey = attribute.Key("gpu.collective.algorithm")
+
 	// GPUCollectiveBusRateKey (double, By/s): Bus bandwidth as NCCL's tests define it, the algorithm bandwidth
 	// (gpu.io.rate) times 2(n-1)/n for all_reduce and (n-1)/n for gathers and scatters of n ranks. The time of
 	// waiting for the slowest rank is in it.
@@ -90,6 +99,9 @@ const (
 	// GPUCollectiveNameKey (string): The collective; gpu.io.size follows the size convention of NCCL's tests for
 	// it. From a kernel's name or arguments in profiler files.
 	GPUCollectiveNameKey = attribute.Key("gpu.collective.name")
+
+	// GPUCollectiveProtocolKey (string): Protocol of the collective, from the name of its kernel.
+	GPUCollectiveProtocolKey = attribute.Key("gpu.collective.protocol")
 
 	// GPUCopyDirectionKey (string): Direction of a copy, declared or from the file. It does not say which path
 	// was taken.
@@ -133,6 +145,21 @@ const (
 
 	// GPUEventCodeKey (int): Number of a device event; for gpu.xid the XID number. Not a count.
 	GPUEventCodeKey = attribute.Key("gpu.event.code")
+
+	// GPUFindingCostKey (double, s): Time at stake, an upper bound of what could be gained.
+	GPUFindingCostKey = attribute.Key("gpu.finding.cost")
+
+	// GPUFindingEvidenceKey (string): The measured figures, in words.
+	GPUFindingEvidenceKey = attribute.Key("gpu.finding.evidence")
+
+	// GPUFindingKindKey (string): What the finding is about.
+	GPUFindingKindKey = attribute.Key("gpu.finding.kind")
+
+	// GPUFindingThresholdKey (double, 1): What gpu.finding.value was held against.
+	GPUFindingThresholdKey = attribute.Key("gpu.finding.threshold")
+
+	// GPUFindingValueKey (double, 1): The ratio that made the finding.
+	GPUFindingValueKey = attribute.Key("gpu.finding.value")
 
 	// GPUFloorDurationKey (double, s): GPU duration of an empty section on the device, measured at start
 	// (gpuspan.floor.duration). gpu_derive derives no rate for sections under 10 times it.
@@ -350,6 +377,10 @@ const (
 	// from sources that see every kernel.
 	GPUStepBusyDurationKey = attribute.Key("gpu.step.busy.duration")
 
+	// GPUStepCommExposedDurationKey (double, s): Communication kernels in the step during which no compute
+	// kernel ran on the same device.
+	GPUStepCommExposedDurationKey = attribute.Key("gpu.step.comm.exposed.duration")
+
 	// GPUStepCoveredDurationKey (double, s): Length of the union of timed sections in the step. Not busy time; a
 	// section's own gaps count.
 	GPUStepCoveredDurationKey = attribute.Key("gpu.step.covered.duration")
@@ -507,6 +538,9 @@ const (
 	// for other ranks counts.
 	GPUWindowCommDurationKey = attribute.Key("gpu.window.comm.duration")
 
+	// GPUWindowCommExposedDurationKey (double, s): Communication minus its overlap with compute kernels.
+	GPUWindowCommExposedDurationKey = attribute.Key("gpu.window.comm.exposed.duration")
+
 	// GPUWindowComputeDurationKey (double, s): Length of the union of compute kernels, those that are neither
 	// communication nor memory operations.
 	GPUWindowComputeDurationKey = attribute.Key("gpu.window.compute.duration")
@@ -517,12 +551,27 @@ const (
 	// GPUWindowIdleDurationKey (double, s): Window minus busy.
 	GPUWindowIdleDurationKey = attribute.Key("gpu.window.idle.duration")
 
+	// GPUWindowIdleHostDurationKey (double, s): Idle gaps of the device whose next activity was launched after
+	// the gap began. The device waited for the host.
+	GPUWindowIdleHostDurationKey = attribute.Key("gpu.window.idle.host.duration")
+
+	// GPUWindowIdleLaunchDurationKey (double, s): Idle gaps of the device whose next activity had been launched
+	// before the gap began. Latency of the launch or a dependency between streams.
+	GPUWindowIdleLaunchDurationKey = attribute.Key("gpu.window.idle.launch.duration")
+
+	// GPUWindowIdleUnknownDurationKey (double, s): Idle gaps of the device whose next activity has no launch in
+	// the file.
+	GPUWindowIdleUnknownDurationKey = attribute.Key("gpu.window.idle.unknown.duration")
+
 	// GPUWindowKernelCountKey (int, {kernel}): Kernels of the device in the window.
 	GPUWindowKernelCountKey = attribute.Key("gpu.window.kernel.count")
 
 	// GPUWindowKernelDurationKey (double, s): Summed time of all kernels; overlaps count twice, so it can exceed
 	// the busy time.
 	GPUWindowKernelDurationKey = attribute.Key("gpu.window.kernel.duration")
+
+	// GPUWindowLaunchBoundRatioKey (double, 1): gpu.window.idle.host.duration divided by gpu.window.duration.
+	GPUWindowLaunchBoundRatioKey = attribute.Key("gpu.window.launch_bound.ratio")
 
 	// GPUWindowMemoryDurationKey (double, s): Length of the union of copies and memsets.
 	GPUWindowMemoryDurationKey = attribute.Key("gpu.window.memory.duration")
@@ -537,6 +586,23 @@ const (
 	// GPUWindowOverlapRatioKey (double, 1): gpu.window.overlap.duration divided by gpu.window.comm.duration;
 	// absent without communication.
 	GPUWindowOverlapRatioKey = attribute.Key("gpu.window.overlap.ratio")
+
+	// GPUWindowQueueMaxKey (int, {operation}): Most activities of one stream that were launched and had not
+	// begun, as Holistic Trace Analysis counts its queue length.
+	GPUWindowQueueMaxKey = attribute.Key("gpu.window.queue.max")
+
+	// GPUWindowStreamHostWaitDurationKey (double, s): Holistic Trace Analysis host_wait, summed over streams.
+	// Gaps on a stream whose next activity was launched after the previous one ended. Streams overlap, so these
+	// do not partition the idle time of the device.
+	GPUWindowStreamHostWaitDurationKey = attribute.Key("gpu.window.stream.host_wait.duration")
+
+	// GPUWindowStreamKernelWaitDurationKey (double, s): Holistic Trace Analysis kernel_wait, summed over
+	// streams. Other gaps below 30 ns; gaps of overlapping activities are negative and counted as such.
+	GPUWindowStreamKernelWaitDurationKey = attribute.Key("gpu.window.stream.kernel_wait.duration")
+
+	// GPUWindowStreamOtherWaitDurationKey (double, s): Holistic Trace Analysis other, summed over streams. The
+	// remaining gaps on a stream.
+	GPUWindowStreamOtherWaitDurationKey = attribute.Key("gpu.window.stream.other_wait.duration")
 
 	// GPUXIDKey (int[]): XID numbers that the driver reported for the device during the span, in order. Met on
 	// the way, not necessarily caused by it.
@@ -648,6 +714,14 @@ const (
 	GPUClockTypeVideo    = "video"    // clock of the video engines
 )
 
+// Values of gpu.collective.algorithm; others may occur.
+const (
+	GPUCollectiveAlgorithmCollnet = "collnet" // in the network
+	GPUCollectiveAlgorithmNvls    = "nvls"    // NVLink SHARP
+	GPUCollectiveAlgorithmRing    = "ring"    // ring
+	GPUCollectiveAlgorithmTree    = "tree"    // tree
+)
+
 // Values of gpu.collective.name; others may occur.
 const (
 	GPUCollectiveNameAllGather     = "all_gather"     // the size is that of the gathered whole
@@ -660,6 +734,13 @@ const (
 	GPUCollectiveNameReduceScatter = "reduce_scatter" // the size is that of the whole before it is scattered
 	GPUCollectiveNameScatter       = "scatter"        // the size is that of the whole before it is scattered
 	GPUCollectiveNameSend          = "send"           // one half of a point-to-point transfer
+)
+
+// Values of gpu.collective.protocol; others may occur.
+const (
+	GPUCollectiveProtocolLl     = "ll"     // low latency
+	GPUCollectiveProtocolLl128  = "ll128"  // low latency, 128 bytes
+	GPUCollectiveProtocolSimple = "simple" // high bandwidth
 )
 
 // Values of gpu.copy.direction.
@@ -681,6 +762,20 @@ const (
 const (
 	GPUDeclarationStatusExceedsPeak = "exceeds_peak" // the declared work is more than the device can do in the time, so it was served from a cache or is declared wrong
 	GPUDeclarationStatusOk          = "ok"           // the declared work is possible
+)
+
+// Values of gpu.finding.kind; others may occur.
+const (
+	GPUFindingKindExposedCommunication = "exposed_communication" // collectives that no computation hides
+	GPUFindingKindHostStarved          = "host_starved"          // the device waits for the host to launch
+	GPUFindingKindIdleDevice           = "idle_device"           // the device does nothing for much of the window
+	GPUFindingKindLoaderGaps           = "loader_gaps"           // steps wait for data
+	GPUFindingKindLowParallelism       = "low_parallelism"       // kernels with fewer blocks than the device has SMs
+	GPUFindingKindMemorySpike          = "memory_spike"          // memory grows much within one step
+	GPUFindingKindOpaqueRegions        = "opaque_regions"        // kernels run in compiled regions that hide their operators
+	GPUFindingKindPageableCopies       = "pageable_copies"       // copies from or to memory that is not pinned
+	GPUFindingKindShortKernels         = "short_kernels"         // many kernels that are shorter than their launch
+	GPUFindingKindSynchronization      = "synchronization"       // the host waits for the device
 )
 
 // Values of gpu.flop.precision.
