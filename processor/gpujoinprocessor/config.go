@@ -41,7 +41,7 @@ type Config struct {
 
 // QueueConfig bounds what is held.
 type QueueConfig struct {
-	// Size is in bytes of OTLP protobuf; a batch that does not fit is refused with a retryable error. Default 128 MiB.
+	// Size is in bytes of OTLP protobuf; a batch that does not fit is refused with a retryable error. Default 64 MiB.
 	Size int64 `mapstructure:"size"`
 	// Storage names a storage extension that keeps held batches across restarts. Default: memory only.
 	Storage *component.ID `mapstructure:"storage"`
@@ -54,7 +54,7 @@ func createDefaultConfig() component.Config {
 	return &Config{
 		Settle:         6 * time.Second,
 		MaxWait:        10 * time.Second,
-		Queue:          QueueConfig{Size: 128 << 20},
+		Queue:          QueueConfig{Size: 64 << 20},
 		RetryOnFailure: retry,
 		MaxSpans:       1 << 18,
 	}
