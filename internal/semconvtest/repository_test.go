@@ -52,7 +52,7 @@ func walk(t *testing.T, pattern string, f func(path string)) {
 			return err
 		}
 		if d.IsDir() {
-			if name := d.Name(); path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bin") {
+			if name := d.Name(); path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bin" || name == "build") {
 				return filepath.SkipDir
 			}
 			return nil

@@ -82,14 +82,15 @@ func main() {
 	}
 }
 
-// modules returns the directories below root that hold a go.mod, sorted; hidden ones and testdata are left out.
+// modules returns the directories below root that hold a go.mod, sorted. Hidden ones, testdata and build (what the
+// Collector builder generates) are left out.
 func modules(root string) ([]string, error) {
 	var out []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "build") {
 			return filepath.SkipDir
 		}
 		if d.Name() == "go.mod" {
