@@ -49,7 +49,7 @@ type mark[E ~uintptr] struct {
 
 // NewAnchorer makes the stream and the events that anchors of a device need. It fails with the driver's status.
 func NewAnchorer[E, S ~uintptr, T ~int32, C RecordCall](dev Device[E, S, T, C], device int, opts Options) (*Anchorer[E, S, T, C], T) {
-	a := &Anchorer[E, S, T, C]{dev: dev, device: device, m: New(opts), clock: newHostClock(dev.Now()), call: new(C)}
+	a := &Anchorer[E, S, T, C]{dev: dev, device: device, m: New(opts), clock: newHostClock(dev.Now), call: new(C)}
 	var st T
 	if a.stream, st = dev.NewStream(device); st != statusOK {
 		return nil, st
@@ -175,10 +175,10 @@ func (a *Anchorer[E, S, T, C]) PlaceWithin(start, end E, submitted, seen time.Ti
 	}
 	if start != end {
 		d, st := a.dev.Elapsed(start, end)
-		if st != statusOK || !(d >= 0) {
+		if st != statusOK || !(d >= -max(float64(a.m.opts.Tick), 1)) {
 			return 0, 0, 0, 0, false
 		}
-		durationNs = d * a.m.fit.rate
+		durationNs = max(d, 0) * a.m.fit.rate // roundings can make an empty section a trifle negative
 	}
 	at, lo, hi, ok := a.m.interval(gpu)
 	if !ok {

@@ -20,7 +20,15 @@ type wallAge struct{ from, offset int64 }
 // stepThreshold separates steps of the wall clock from the time between the two reads that make one time.Time.
 const stepThreshold = int64(20 * time.Microsecond)
 
-func newHostClock(base time.Time) hostClock {
+// newHostClock takes the best of a few readings as base: one during which the thread was suspended between its two halves
+// would put everything off by as much, below the threshold for ever.
+func newHostClock(now func() time.Time) hostClock {
+	base := now()
+	for range 8 {
+		if t := now(); t.UnixNano()-base.UnixNano() > int64(t.Sub(base)) {
+			base = t
+		}
+	}
 	return hostClock{base: base, unix: base.UnixNano()}
 }
 

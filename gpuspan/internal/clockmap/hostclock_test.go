@@ -12,7 +12,7 @@ import (
 
 func TestHostClockFollowsStepsOfTheWallClockOnly(t *testing.T) {
 	p := newPhysics(1, time.Minute, 0, 0)
-	c := newHostClock(p.time(0))
+	c := newHostClock(func() time.Time { return p.time(0) })
 	unix := c.unix
 	p.wallSteps = []wallAge{{10e9, 1e9}, {20e9, 1e9 + 3000}, {30e9, -5e9}}
 	for at := 0.0; at < 40e9; at += 1e9 {
@@ -26,7 +26,7 @@ func TestHostClockFollowsStepsOfTheWallClockOnly(t *testing.T) {
 
 func TestHostClockForgetsTheOldestSteps(t *testing.T) {
 	p := newPhysics(1, time.Minute, 0, 0)
-	c := newHostClock(p.time(0))
+	c := newHostClock(func() time.Time { return p.time(0) })
 	for i := range int64(20) {
 		p.wallSteps = append(p.wallSteps, wallAge{i * 1e9, i * 1e6})
 	}
@@ -39,8 +39,16 @@ func TestHostClockForgetsTheOldestSteps(t *testing.T) {
 
 func TestSuspensionBetweenTheTwoReadsIsNotAStep(t *testing.T) {
 	p := newPhysics(1, time.Minute, 0, 0)
-	c := newHostClock(p.time(0))
+	c := newHostClock(func() time.Time { return p.time(0) })
 	p.wallSteps = []wallAge{{1e9, -1e6}, {1e9 + 50, 0}}
 	c.observe([]time.Time{p.time(1e9), p.time(1e9 + 100)})
 	require.Zero(t, c.n)
+}
+
+func TestBaseIsTheBestOfAFewReadings(t *testing.T) {
+	p := newPhysics(1, time.Minute, 0, 0)
+	p.wallSteps = []wallAge{{0, -15e3}, {100, 0}, {300, -3e3}} // the first two readings and the last ones were interrupted
+	at := 0.0
+	c := newHostClock(func() time.Time { at += 60; return p.time(at) })
+	require.Equal(t, p.base.UnixNano()+1e9, c.wall(c.axis(p.base.Add(1e9))))
 }
