@@ -1,0 +1,62 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestCountsAreThoseOfTheEvents(t *testing.T) {
+	var r result
+	r.read(strings.NewReader(`{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"pass","Package":"p","Test":"TestA/sub"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:7: no device here\n"}
+{"Action":"skip","Package":"p","Test":"TestB"}
+{"Action":"pass","Package":"p","Elapsed":0.1}
+{"Action":"output","Package":"q","Test":"TestC","Output":"wrong\n"}
+{"Action":"fail","Package":"q","Test":"TestC"}
+{"Action":"fail","Package":"q"}
+{"Action":"skip","Package":"no/tests"}
+{"Action":"build-output","ImportPath":"x","Output":"undefined: y\n"}
+{"Action":"build-fail","ImportPath":"x"}
+not json
+`))
+	want := result{packages: 1, passed: 2, failed: 1, skipped: 1, broken: true}
+	if r != want {
+		t.Errorf("%+v, want %+v", r, want)
+	}
+}
+
+func TestReasonOfASkipIsWhatTheTestSaid(t *testing.T) {
+	got := reason([]string{"=== RUN   TestB\n", "    b_test.go:7: cannot load libcuda.so.1: no such file\n", "--- SKIP: TestB (0.00s)\n"})
+	if got != "cannot load libcuda.so.1: no such file" {
+		t.Errorf("%q", got)
+	}
+	if got := reason(nil); got != "no reason given" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestModulesAreDirectoriesWithAGoMod(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{".", "a/b", "a/testdata/c", ".hidden", "a/build"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, dir, "go.mod"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := modules(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{root, filepath.Join(root, "a/b")}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
