@@ -1,0 +1,123 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package benchmarks
+
+import (
+	"context"
+	"testing"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor"
+	"go.opentelemetry.io/collector/processor/processortest"
+
+	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
+)
+
+// divisions are the statements that give a section the same attributes as gpu_derive does, for one model whose peaks are written into
+// them.
+var divisions = []string{
+	`set(span.attributes["gpu.io.rate"], Double(span.attributes["gpu.io.size"]) / span.attributes["gpu.duration"]) where span.attributes["gpu.io.size"] != nil and span.attributes["gpu.duration"] != nil`,
+	`set(span.attributes["gpu.io.read.rate"], Double(span.attributes["gpu.io.read.size"]) / span.attributes["gpu.duration"]) where span.attributes["gpu.io.read.size"] != nil and span.attributes["gpu.duration"] != nil`,
+	`set(span.attributes["gpu.io.write.rate"], Double(span.attributes["gpu.io.write.size"]) / span.attributes["gpu.duration"]) where span.attributes["gpu.io.write.size"] != nil and span.attributes["gpu.duration"] != nil`,
+	`set(span.attributes["gpu.io.utilization"], span.attributes["gpu.io.rate"] / 3350000000000.0) where span.attributes["gpu.io.rate"] != nil`,
+	`set(span.attributes["gpu.flop.rate"], span.attributes["gpu.flop.count"] / span.attributes["gpu.duration"]) where span.attributes["gpu.flop.count"] != nil and span.attributes["gpu.duration"] != nil`,
+	`set(span.attributes["gpu.flop.utilization"], span.attributes["gpu.flop.rate"] / 989500000000000.0) where span.attributes["gpu.flop.rate"] != nil and span.attributes["gpu.flop.precision"] == "bf16"`,
+	`set(span.attributes["gpu.arithmetic_intensity"], span.attributes["gpu.flop.count"] / Double(span.attributes["gpu.io.size"])) where span.attributes["gpu.flop.count"] != nil and span.attributes["gpu.io.size"] != nil`,
+	`set(span.attributes["gpu.operation.item.rate"], Double(span.attributes["gpu.operation.items"]) / span.attributes["gpu.duration"]) where span.attributes["gpu.operation.items"] != nil and span.attributes["gpu.duration"] != nil`,
+	`set(span.attributes["gpu.roofline.bound"], "compute") where span.attributes["gpu.arithmetic_intensity"] >= 295.3731343283582`,
+	`set(span.attributes["gpu.roofline.bound"], "memory") where span.attributes["gpu.arithmetic_intensity"] < 295.3731343283582`,
+	`set(span.attributes["gpu.roofline.utilization"], span.attributes["gpu.io.utilization"]) where span.attributes["gpu.roofline.bound"] == "memory"`,
+	`set(span.attributes["gpu.roofline.utilization"], span.attributes["gpu.flop.utilization"]) where span.attributes["gpu.roofline.bound"] == "compute"`,
+	`set(span.attributes["gpu.peak.source"], "config") where span.attributes["gpu.io.utilization"] != nil`,
+	`set(span.attributes["gpu.declaration.status"], "ok") where span.attributes["gpu.io.utilization"] <= 1.0`,
+	`set(span.attributes["gpu.rate.status"], "ok") where span.attributes["gpu.duration"] >= 0.00002`,
+}
+
+func newProcessor(tb testing.TB, f processor.Factory, conf map[string]any, next consumer.Traces) processor.Traces {
+	tb.Helper()
+	cfg := f.CreateDefaultConfig()
+	require.NoError(tb, confmap.NewFromStringMap(conf).Unmarshal(cfg))
+	require.NoError(tb, confmap.Validate(cfg))
+	p, err := f.CreateTraces(context.Background(), processortest.NewNopSettings(f.Type()), cfg, next)
+	require.NoError(tb, err)
+	require.NoError(tb, p.Start(context.Background(), componenttest.NewNopHost()))
+	tb.Cleanup(func() { require.NoError(tb, p.Shutdown(context.Background())) })
+	return p
+}
+
+func derivers(tb testing.TB, next consumer.Traces) map[string]processor.Traces {
+	return map[string]processor.Traces{
+		"gpu_derive": newProcessor(tb, gpuderiveprocessor.NewFactory(), nil, next),
+		"transform": newProcessor(tb, transformprocessor.NewFactory(), map[string]any{
+			"error_mode": "propagate", "trace_statements": toAny(divisions),
+		}, next),
+	}
+}
+
+func toAny(in []string) (out []any) {
+	for _, s := range in {
+		out = append(out, s)
+	}
+	return out
+}
+
+// Both give every span the same values, else the comparison would say nothing.
+func TestDeriversAgree(t *testing.T) {
+	results := map[string]ptrace.Traces{}
+	for name := range derivers(t, consumertest.NewNop()) {
+		sink := new(consumertest.TracesSink)
+		require.NoError(t, derivers(t, sink)[name].ConsumeTraces(context.Background(), sections()))
+		results[name] = sink.AllTraces()[0]
+	}
+	spans := func(name string) ptrace.SpanSlice {
+		return results[name].ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+	}
+	for i, s := range spans("gpu_derive").All() {
+		theirs := spans("transform").At(i).Attributes()
+		require.Equal(t, theirs.Len(), s.Attributes().Len())
+		for k, v := range s.Attributes().All() {
+			w, ok := theirs.Get(k)
+			require.True(t, ok, k)
+			switch {
+			case k == "gpu.peak.source":
+			case v.Type().String() == "Double":
+				require.InEpsilon(t, w.Double(), v.Double(), 1e-9, k)
+			default:
+				require.Equal(t, w.AsRaw(), v.AsRaw(), k)
+			}
+		}
+	}
+}
+
+// BenchmarkDerive is the time of a batch of fresh spans; ns/span is reported.
+func BenchmarkDerive(b *testing.B) {
+	template := sections()
+	all := derivers(b, consumertest.NewNop())
+	for _, name := range []string{"gpu_derive", "transform"} {
+		b.Run("by="+name, func(b *testing.B) {
+			b.ReportAllocs()
+			td := ptrace.NewTraces()
+			for b.Loop() {
+				b.StopTimer()
+				td = ptrace.NewTraces()
+				template.CopyTo(td)
+				b.StartTimer()
+				if err := all[name].ConsumeTraces(context.Background(), td); err != nil {
+					b.Fatal(err)
+				}
+			}
+			perSpan(b)
+		})
+	}
+}
+
+func perSpan(b *testing.B) {
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/batchSize, "ns/span")
+}
