@@ -4,14 +4,14 @@
 package gpureceiver
 
 import (
-	"errors"
 	"time"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/dcgmsource"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvmlsource"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/replaysource"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/simsource"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // newSources are the sources that the configuration asks for, in the order in which they are tried.
@@ -44,12 +44,9 @@ func newDCGM(cfg *Config) gpudata.Source {
 	})
 }
 
-type absent struct{ name string }
-
-func (a absent) Name() string                          { return a.name }
-func (a absent) Open() error                           { return errors.New("not built in") }
-func (a absent) Devices() []gpusamplesextension.Device { return nil }
-func (a absent) Pace() time.Duration                   { return time.Second }
-func (a absent) Read(*gpudata.Batch) error             { return nil }
-func (a absent) Close() error                          { return nil }
-func newNVML(*Config) gpudata.Source                   { return absent{"nvml"} }
+func newNVML(cfg *Config) gpudata.Source {
+	return nvmlsource.New(nvmlsource.Settings{
+		Library: cfg.NVML.Library, Sampling: cfg.SamplingInterval, Slow: cfg.CollectionInterval, GPM: cfg.NVML.GPM,
+		Processes: cfg.Metrics[semconv.GPUProcessMemoryUsageName].Enabled,
+	})
+}

@@ -1,0 +1,20 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nvmlsource is the source `nvml`: the NVIDIA Management Library, and GPM through it on Hopper and later.
+//
+// NVML keeps no history: a sample is what a call answers, so the source is read at the sampling interval. A function that
+// the installed driver lacks is looked up before it is called, because the loader would end the process; one that a
+// device does not support is not called again.
+package nvmlsource
+
+import "time"
+
+// Settings of the source.
+type Settings struct {
+	Library   string        // path of the library; empty: the loader's
+	Sampling  time.Duration // of the fast readings
+	Slow      time.Duration // of the slow readings, of the list of devices and of processes
+	GPM       bool          // read the ratios of GPU performance monitoring
+	Processes bool          // read the memory of each process
+}

@@ -1,0 +1,246 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo && linux
+
+package nvmlsource
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+)
+
+// Source implements gpudata.Source.
+type Source struct {
+	set     Settings
+	lib     nvml.Interface
+	devices []gpusamplesextension.Device
+	units   []*unit
+	symbols map[string]bool
+	key     string
+	slow    time.Time // of the last slow round
+	events  nvml.EventSet
+	xids    map[string]float64 // by device ID, since Open
+}
+
+// New returns the source.
+func New(set Settings) gpudata.Source {
+	var opts []nvml.LibraryOption
+	if set.Library != "" {
+		opts = append(opts, nvml.WithLibraryPath(set.Library))
+	}
+	return newSource(set, nvml.New(opts...))
+}
+
+func newSource(set Settings, lib nvml.Interface) *Source { return &Source{set: set, lib: lib} }
+
+// Name implements gpudata.Source.
+func (*Source) Name() string { return "nvml" }
+
+// Pace implements gpudata.Source.
+func (s *Source) Pace() time.Duration { return s.set.Sampling }
+
+// Devices implements gpudata.Source.
+func (s *Source) Devices() []gpusamplesextension.Device { return s.devices }
+
+// Open implements gpudata.Source.
+func (s *Source) Open() error {
+	switch ret := s.lib.Init(); ret {
+	case nvml.SUCCESS:
+	case nvml.ERROR_LIBRARY_NOT_FOUND:
+		return fmt.Errorf("NVML library not found (install the NVIDIA driver): %w", gpudata.ErrUnavailable)
+	case nvml.ERROR_DRIVER_NOT_LOADED:
+		return fmt.Errorf("NVIDIA driver not loaded: %w", gpudata.ErrUnavailable)
+	default:
+		return s.fail("nvmlInit", ret)
+	}
+	s.symbols, s.xids, s.slow = map[string]bool{}, map[string]float64{}, time.Time{}
+	err := s.discover()
+	if err == nil {
+		s.key, err = s.inventory()
+	}
+	if err == nil && len(s.devices) == 0 {
+		err = fmt.Errorf("NVML has no GPU: %w", gpudata.ErrUnavailable)
+	}
+	if err != nil {
+		_ = s.Close()
+		return err
+	}
+	s.watchEvents()
+	return nil
+}
+
+// Close implements gpudata.Source.
+func (s *Source) Close() error {
+	s.closeUnits()
+	if s.events != nil {
+		_ = s.events.Free()
+		s.events = nil
+	}
+	s.units, s.devices = nil, nil
+	if ret := s.lib.Shutdown(); ret != nvml.SUCCESS {
+		return s.fail("nvmlShutdown", ret)
+	}
+	return nil
+}
+
+func (s *Source) closeUnits() {
+	for _, u := range s.units {
+		u.gpm.close()
+	}
+}
+
+func (s *Source) fail(call string, ret nvml.Return) error {
+	return fmt.Errorf("%s: %s", call, s.lib.ErrorString(ret))
+}
+
+// has says whether the driver has a function. Calling one that is not there would end the process.
+func (s *Source) has(symbol string) bool {
+	known, asked := s.symbols[symbol]
+	if !asked {
+		known = s.lib.Extensions().LookupSymbol(symbol) == nil
+		s.symbols[symbol] = known
+	}
+	return known
+}
+
+// Read implements gpudata.Source.
+func (s *Source) Read(b *gpudata.Batch) error {
+	round := time.Since(s.slow) >= s.set.Slow
+	if round {
+		s.slow = time.Now()
+		key, err := s.inventory()
+		if err != nil {
+			return err
+		}
+		if key != s.key {
+			if err := s.discover(); err != nil {
+				return err
+			}
+			s.key, b.Changed = key, true
+			s.watchEvents()
+		}
+	}
+	for i, u := range s.units {
+		s.readUnit(b, i, u, round)
+		b.Health = append(b.Health, u.state())
+	}
+	s.readEvents(b)
+	return nil
+}
+
+func (u *unit) state() gpudata.Health {
+	switch {
+	case u.lost:
+		return gpudata.HealthFailed
+	case u.health.remapFailed:
+		return gpudata.HealthDegraded
+	case u.health.remapPending:
+		return gpudata.HealthPredictedFailure
+	}
+	return gpudata.HealthOK
+}
+
+func (s *Source) readUnit(b *gpudata.Batch, i int, u *unit, round bool) {
+	u.lost = false
+	if !u.mig { // board counters are the board's
+		s.readings(b, i, u, fast, 0)
+		if round {
+			s.readings(b, i, u, slow, len(fast))
+		}
+	}
+	s.memory(b, i, u, round)
+	if u.gpm != nil && !u.lost {
+		u.gpm.read(b, i, s.set.Sampling)
+	}
+	if round && s.set.Processes && !u.lost {
+		s.processes(b, i, u)
+	}
+}
+
+// readings makes the calls of a list. All values of a round have the time of the middle of its first call, which is that
+// of the energy counter.
+func (s *Source) readings(b *gpudata.Batch, i int, u *unit, list []reading, offset int) {
+	var t int64
+	for k := range list {
+		r := &list[k]
+		if u.lost || u.unsupported[offset+k] {
+			continue
+		}
+		if !s.has(r.symbol) {
+			u.unsupported[offset+k] = true
+			continue
+		}
+		before := time.Now()
+		v, ret := r.get(u.handle)
+		if t == 0 {
+			t = before.Add(time.Since(before) / 2).UnixNano()
+		}
+		switch ret {
+		case nvml.SUCCESS:
+			b.Add(i, r.quantity, t, v)
+			switch r.quantity {
+			case gpudata.RemapFailed:
+				u.health.remapFailed = v > 0
+			case gpudata.RemapPending:
+				u.health.remapPending = v > 0
+			}
+		case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_INVALID_ARGUMENT, nvml.ERROR_NO_PERMISSION:
+			u.unsupported[offset+k] = true
+			b.Dropped[gpudata.DropBlank]++
+		case nvml.ERROR_GPU_IS_LOST:
+			u.lost = true
+		default:
+			b.Dropped[gpudata.DropStatus]++
+		}
+	}
+}
+
+func (s *Source) memory(b *gpudata.Batch, i int, u *unit, round bool) {
+	if u.lost {
+		return
+	}
+	t := time.Now().UnixNano()
+	// The second version keeps what the driver reserves apart from what is used, as nvidia-smi and DCGM do.
+	if s.has("nvmlDeviceGetMemoryInfo_v2") {
+		if m, ret := u.handle.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
+			b.Add(i, gpudata.MemoryUsed, t, float64(m.Used))
+			if round {
+				b.Add(i, gpudata.MemoryLimit, t, float64(m.Total))
+				b.Add(i, gpudata.MemoryReserved, t, float64(m.Reserved))
+			}
+			return
+		}
+	}
+	m, ret := u.handle.GetMemoryInfo()
+	if ret != nvml.SUCCESS {
+		b.Dropped[gpudata.DropStatus]++
+		return
+	}
+	b.Add(i, gpudata.MemoryUsed, t, float64(m.Used))
+	if round {
+		b.Add(i, gpudata.MemoryLimit, t, float64(m.Total))
+	}
+}
+
+// notAvailable is what NVML says of a process whose memory it may not tell.
+const notAvailable = ^uint64(0)
+
+func (s *Source) processes(b *gpudata.Batch, i int, u *unit) {
+	list, ret := u.handle.GetComputeRunningProcesses()
+	if ret != nvml.SUCCESS {
+		b.Dropped[gpudata.DropStatus]++
+		return
+	}
+	t := time.Now().UnixNano()
+	for _, p := range list {
+		if p.UsedGpuMemory != notAvailable {
+			b.Processes = append(b.Processes, gpudata.Process{Time: t, Device: uint16(i), PID: int64(p.Pid), Bytes: int64(p.UsedGpuMemory)})
+		}
+	}
+}
