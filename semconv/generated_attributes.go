@@ -292,6 +292,14 @@ const (
 	// GPUMeasurementSourceKey (string): Where the device samples came from.
 	GPUMeasurementSourceKey = attribute.Key("gpu.measurement.source")
 
+	// GPUMemoryAllocatedDeltaKey (int, By): Memory that the framework's allocator handed out during the span
+	// minus what it took back; negative when more was freed.
+	GPUMemoryAllocatedDeltaKey = attribute.Key("gpu.memory.allocated.delta")
+
+	// GPUMemoryAllocatedMaxKey (int, By): Most memory that the framework's allocator had handed out during the
+	// span, from its own events. Not what the device had in use.
+	GPUMemoryAllocatedMaxKey = attribute.Key("gpu.memory.allocated.max")
+
 	// GPUMemoryDeltaKey (int, By): Device memory in use at the end minus that at the start (opt-in). Of the
 	// whole device, so other processes count too; negative when memory was freed.
 	GPUMemoryDeltaKey = attribute.Key("gpu.memory.delta")
