@@ -24,6 +24,7 @@ const (
 	catRuntime        = "cuda_runtime"
 	catOperator       = "cpu_op"
 	catModule         = "python_function"
+	catProfile        = "Trace" // the profiler's own record of its window, which readers pass over
 )
 
 // torchNames are attributes that PyTorch has an argument for.
@@ -71,6 +72,8 @@ func (e *Event) Classify() {
 			step, hasStep = a.Value.AsInt()
 		case string(semconv.HWIDKey):
 			e.Device, _ = a.Value.AsString()
+		case string(semconv.HWModelKey):
+			e.Model, _ = a.Value.AsString()
 		case string(semconv.GPUKernelNameKey):
 			kernel, _ = a.Value.AsString()
 		case string(semconv.ThreadIDKey):
@@ -91,6 +94,10 @@ func (e *Event) Classify() {
 	case "":
 		e.Track = Track{Kind: Host, ID: thread, Name: name}
 		e.Category = hostCategory(e.Name, category, e.Correlation)
+		if e.Process.Profile && thread < 0 && e.Correlation == 0 {
+			// Every host range of a file has a thread; what has none is made by who read the file.
+			e.Category, e.Track = catProfile, Track{Kind: Profile, ID: -1}
+		}
 		return
 	case semconv.GPUOperationTypeStep:
 		e.Category = catHostAnnotation
@@ -177,6 +184,14 @@ func ProcessOf(attributes []Arg) Process {
 			p.Rank, p.HasRank = a.Value.AsInt()
 		case string(semconv.ProcessPidKey):
 			p.PID, _ = a.Value.AsInt()
+		case string(semconv.GPUJobLocalRankKey):
+			p.LocalRank, p.HasLocalRank = a.Value.AsInt()
+		case string(semconv.GPUJobWorldSizeKey):
+			p.WorldSize, _ = a.Value.AsInt()
+		case string(semconv.GPUJobIDKey):
+			p.Job, _ = a.Value.AsString()
+		case string(semconv.GPUTraceDetailKey):
+			p.Profile = true
 		}
 	}
 	return p

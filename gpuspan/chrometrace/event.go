@@ -11,6 +11,12 @@ type Process struct {
 	Rank     int64  // gpu.job.rank when HasRank
 	HasRank  bool
 	PID      int64 // process.pid; becomes the trace's pid when it is free, 0 when not known
+
+	LocalRank    int64 // gpu.job.local_rank when HasLocalRank
+	HasLocalRank bool
+	WorldSize    int64  // gpu.job.world_size; 0 when not known
+	Job          string // gpu.job.id; may be empty
+	Profile      bool   // the spans are of a profiler's file (gpu.trace.detail)
 }
 
 // TrackKind says what a track stands for.
@@ -18,9 +24,10 @@ type TrackKind uint8
 
 // Kinds of track, in the order in which viewers should show them.
 const (
-	Steps  TrackKind = iota // steps of a loop
-	Host                    // a host thread, or host spans of which no thread is known
-	Stream                  // a stream of a device
+	Profile TrackKind = iota // the window of a profiler's file, and of its devices
+	Steps                    // steps of a loop
+	Host                     // a host thread, or host spans of which no thread is known
+	Stream                   // a stream of a device
 )
 
 // Track is where a span is drawn within its process. Equal values are one track.
@@ -47,6 +54,7 @@ type Event struct {
 	Correlation int64  // ties a launch on a host track to work on stream tracks of the same trace; 0: none
 	Launched    int64  // when the host launched the work, unix nanoseconds; 0 when not known. The arrow starts there, on Parent
 	Device      string // hw.id; counters of this device are drawn in this process
+	Model       string // hw.model of a device's work, for deviceProperties; may be empty
 
 	Args  []Arg
 	Marks []Mark

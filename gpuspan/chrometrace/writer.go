@@ -50,6 +50,7 @@ type Writer struct {
 	pids     map[int64]bool
 	devices  map[string][]*process // processes that have spans of a device
 	orphans  map[string]*process   // processes of devices without spans
+	models   map[int64]string      // by ordinal; empty where two processes disagree
 	waiting  []Counter             // points of devices without spans so far
 	flows    *flows
 	slots    int
@@ -78,7 +79,7 @@ const maxWaiting = 1 << 16
 func NewWriter(w io.Writer) *Writer {
 	return &Writer{
 		w: w, first: true, procs: map[Process]*process{}, pids: map[int64]bool{}, devices: map[string][]*process{},
-		orphans: map[string]*process{}, flows: newFlows(),
+		orphans: map[string]*process{}, models: map[int64]string{}, flows: newFlows(),
 	}
 }
 
@@ -183,6 +184,13 @@ func (w *Writer) event(e *Event) {
 	}
 	if e.Device != "" && !slices.Contains(w.devices[e.Device], p) {
 		w.devices[e.Device] = append(w.devices[e.Device], p)
+	}
+	if e.Model != "" && t.Kind == Stream {
+		if m, ok := w.models[t.Device]; !ok {
+			w.models[t.Device] = e.Model
+		} else if m != e.Model {
+			w.models[t.Device] = ""
+		}
 	}
 	w.slice(e, p.pid, l.tid, start, end)
 	for i := range e.Marks {
@@ -300,6 +308,8 @@ func (p *process) tid(t Track, row int) int64 {
 
 func (t Track) label() string {
 	switch t.Kind {
+	case Profile:
+		return "profile"
 	case Steps:
 		if t.Name == "" {
 			return "steps"
@@ -364,7 +374,9 @@ func (w *Writer) Close() error {
 		w.buf = append(w.buf, `{"schemaVersion":1,"traceEvents":[`...)
 	}
 	w.names()
-	w.buf = append(w.buf, "\n]}\n"...)
+	w.buf = append(w.buf, "\n]"...)
+	w.top()
+	w.buf = append(w.buf, "}\n"...)
 	_, err := w.w.Write(w.buf)
 	w.buf = w.buf[:0]
 	w.closed = err == nil

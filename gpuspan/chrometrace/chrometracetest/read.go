@@ -31,6 +31,10 @@ type Record struct {
 type File struct {
 	Base   int64 // unix nanoseconds
 	Events []Record
+
+	Models             map[int64]string // of devices, by ordinal
+	Distributed        map[string]int64 // rank, local_rank, world_size
+	Service, Job, Host string
 }
 
 // Slices are the complete events ("X") by name; of equal names, the last.
@@ -88,6 +92,15 @@ func Read(data []byte) (File, []string) {
 		SchemaVersion int    `json:"schemaVersion"`
 		Base          int64  `json:"baseTimeNanoseconds"`
 		TraceEvents   []wire `json:"traceEvents"`
+
+		Devices []struct {
+			ID   int64  `json:"id"`
+			Name string `json:"name"`
+		} `json:"deviceProperties"`
+		Distributed map[string]int64 `json:"distributedInfo"`
+		Service     string           `json:"service.name"`
+		Job         string           `json:"gpu.job.id"`
+		Host        string           `json:"host_name"`
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -98,7 +111,13 @@ func Read(data []byte) (File, []string) {
 		return File{}, []string{"JSON: something follows the trace"}
 	}
 	c := check{tracks: map[place][]*Record{}, flows: map[string][]*Record{}, named: map[string]bool{}}
-	f := File{Base: top.Base, Events: make([]Record, len(top.TraceEvents))}
+	f := File{
+		Base: top.Base, Events: make([]Record, len(top.TraceEvents)), Models: map[int64]string{},
+		Distributed: top.Distributed, Service: top.Service, Job: top.Job, Host: top.Host,
+	}
+	for _, d := range top.Devices {
+		f.Models[d.ID] = d.Name
+	}
 	for i := range top.TraceEvents {
 		f.Events[i].index = i
 		c.event(&top.TraceEvents[i], &f.Events[i])
