@@ -23,7 +23,9 @@ var (
 func benchProfiler(b *testing.B, opts ...Option) (*Profiler, *Stream) {
 	b.Helper()
 	opts = append([]Option{WithTracerProvider(tracenoop.NewTracerProvider()), WithMeterProvider(noop.NewMeterProvider())}, opts...)
-	p, err := New(newScripted(), opts...)
+	backend := newScripted()
+	backend.quick = true
+	p, err := New(backend, opts...)
 	if err != nil {
 		b.Fatal(err)
 	}

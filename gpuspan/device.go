@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -93,9 +94,28 @@ func (t *poller) openDevice(d *device) error {
 		d.floor.Store(int64(floor))
 	}
 	if c, ok := t.p.recorder.(interface{ SetDevice(report.Device) }); ok {
-		c.SetDevice(report.Device{Ordinal: d.info.Ordinal, ID: d.info.UUID, Model: d.info.Model, Floor: time.Duration(d.floor.Load())})
+		c.SetDevice(report.Device{Ordinal: d.info.Ordinal, ID: d.info.UUID, Model: d.info.Model, Floor: time.Duration(d.floor.Load()), Peaks: peaksOf(d.info)})
 	}
 	return nil
+}
+
+// peaksOf looks a device's limits up by the name that its driver gives it. Instances of MIG have none here: which part of the device
+// they are is not known to this process.
+func peaksOf(info Device) report.Peaks {
+	if info.Parent != "" {
+		return report.Peaks{}
+	}
+	row, ok := peaks.Lookup(info.Model)
+	if !ok {
+		return report.Peaks{}
+	}
+	out := report.Peaks{Memory: row.MemoryBandwidth, PCIe: row.Host.Rate(), FLOPs: map[string]float64{}, Source: semconv.GPUPeakSourceTable}
+	for _, precision := range peaks.Precisions() {
+		if v := row.FLOPs.Of(precision); v > 0 {
+			out.FLOPs[precision] = v
+		}
+	}
+	return out
 }
 
 const floorRuns = 16

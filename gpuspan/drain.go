@@ -151,6 +151,14 @@ func (t *poller) hostTimes(r *record) {
 func (t *poller) settle(sl *slot) {
 	r := &sl.rec
 	t.p.statuses[r.status].Add(1)
+	if r.work.stated() {
+		r.op.work.add(&r.work, r.op.op.direction)
+	}
+	if e := r.extra; e != nil && e.moved {
+		for d := range e.copied {
+			r.op.work.copied[d].Add(e.copied[d])
+		}
+	}
 	switch r.status {
 	case statusCaptured:
 		t.p.drop(dropCaptured)

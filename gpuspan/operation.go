@@ -92,7 +92,7 @@ func (o *Operation) build() []attribute.KeyValue {
 // A section below a span that is not sampled is counted with its work but not timed, unless [MetricsAll] is set.
 func (o *Operation) Start(ctx context.Context, s *Stream) (x Section) {
 	if s != nil { // small enough to be inlined into callers
-		x = s.start(ctx, o)
+		x = s.begin(ctx, o, flagNone)
 	}
 	return
 }
@@ -106,7 +106,7 @@ func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
 // LaunchWith is Launch with the work of one launch.
 func (o *Operation) LaunchWith(ctx context.Context, s *Stream, w Work, f func()) {
 	var x Section
-	if o != nil && s != nil && s.p.level.Load() >= int32(o.verbosity) {
+	if s != nil {
 		x = s.begin(ctx, o, flagGraph)
 	}
 	defer x.EndWith(w)

@@ -25,7 +25,7 @@ type opState struct {
 
 	timed   atomic.Int64 // sections that took a slot
 	untimed tally        // the others: unsampled, captured in full pools …
-	work    tally        // of sections that took a slot, added when they end; its count is not used
+	work    tally        // of sections that took a slot, added by the polling thread; its count is not used
 
 	// ended remembers the last tickets whose work was added, so that a second EndWith of an untimed section adds nothing.
 	ended [ticketRing]atomic.Int64

@@ -236,7 +236,7 @@ func (x Section) endWith(w *Work) {
 // Record reports a run whose GPU time the caller has measured, as with events or a profiler of its own. start is on the
 // wall clock. It is below the span of ctx, and not nested in sections.
 func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
-	if o == nil || s == nil || s.p.level.Load() < int32(o.verbosity) {
+	if s == nil {
 		return
 	}
 	x := s.begin(ctx, o, flagHost|flagGiven)

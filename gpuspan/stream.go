@@ -112,23 +112,18 @@ type nesting struct {
 	phase  int16
 }
 
-// start is the part of Operation.Start that is not inlined into callers.
-func (s *Stream) start(ctx context.Context, o *Operation) Section {
+// begin starts a section below the span, section or step of ctx.
+func (s *Stream) begin(ctx context.Context, o *Operation, flags recordFlags) Section {
 	if o == nil || s.p.level.Load() < int32(o.verbosity) {
 		return Section{}
 	}
-	return s.begin(ctx, o, flagNone)
-}
-
-// begin starts a section below the span, section or step of ctx.
-func (s *Stream) begin(ctx context.Context, o *Operation, flags recordFlags) Section {
 	p := s.p
 	parent := spanOf(ctx)
 	if in, ok := parent.(*sectionSpan); ok && in.section.p == p && in.section.slot != nil {
 		return s.beginIn(in.section, o, flags)
 	}
 	sc := parent.SpanContext()
-	if sc.IsValid() && !sc.IsSampled() && !p.timeAll {
+	if !sc.IsSampled() && sc.IsValid() && !p.timeAll {
 		return p.untimed(o)
 	}
 	n := nesting{ctx: ctx}
@@ -142,7 +137,7 @@ func (s *Stream) begin(ctx context.Context, o *Operation, flags recordFlags) Sec
 			}
 		}
 	}
-	return s.open(o, n, flags)
+	return s.open(o, &n, flags)
 }
 
 // beginIn starts a section within another, which may be on another stream.
@@ -158,7 +153,7 @@ func (s *Stream) beginIn(x Section, o *Operation, flags recordFlags) Section {
 	n := nesting{ctx: r.ctx, parent: r.id, root: r.root, depth: r.depth + 1, step: r.step}
 	n.root.refs.Add(1) // the outermost slot cannot go while x is open, and now not while the new section is
 	from.mu.Unlock()
-	y := s.open(o, n, flags)
+	y := s.open(o, &n, flags)
 	if y.slot == nil {
 		n.root.refs.Add(-1)
 	}
@@ -166,7 +161,7 @@ func (s *Stream) beginIn(x Section, o *Operation, flags recordFlags) Section {
 }
 
 // open takes a slot and records the start event.
-func (s *Stream) open(o *Operation, n nesting, flags recordFlags) Section {
+func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 	p := s.p
 	st := p.state(o)
 	mode := o.sync
@@ -379,21 +374,10 @@ func (x Section) finish(w *Work) {
 	if wait {
 		s.syncing.Add(1)
 	}
-	work, op := r.work, r.op
-	if e := r.extra; e != nil && e.moved {
-		for d := range e.copied {
-			if n := e.copied[d]; n != 0 {
-				op.work.copied[d].Add(n)
-			}
-		}
-	}
 	sl.state = slotPending
 	s.pending.push(sl.index)
 	end := Event(sl.end.Args[0])
 	s.mu.Unlock()
-	if work.stated() {
-		op.work.add(&work, op.op.direction)
-	}
 	if p.idle.Load() {
 		p.wake()
 	}
