@@ -37,6 +37,7 @@ const (
 	tagPayload
 	tagPayloadText
 	tagMemoryUsage
+	tagMemoryDevice
 )
 
 // Values of closed lists are stored as their index; 0 is none.
@@ -101,6 +102,7 @@ func (d *Detail) appendTo(b []byte) []byte {
 	text(tagPayload, d.Payload)
 	text(tagPayloadText, d.PayloadText)
 	number(tagMemoryUsage, d.MemoryUsage, d.HasMemoryUsage)
+	number(tagMemoryDevice, d.MemoryDevice, d.MemoryDevice != 0)
 	return b
 }
 
@@ -189,6 +191,8 @@ func (d *Detail) decode(b []byte) {
 			d.PayloadText = text()
 		case tagMemoryUsage:
 			d.MemoryUsage, d.HasMemoryUsage = number(), true
+		case tagMemoryDevice:
+			d.MemoryDevice = number()
 		default:
 			return
 		}

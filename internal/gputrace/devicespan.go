@@ -91,6 +91,9 @@ func (s *spans) collective(m pcommon.Map, d *Detail, kernel string) {
 		name = CollectiveName(kernel)
 	}
 	putText(m, semconv.GPUCollectiveNameKey, name)
+	algorithm, protocol := collectiveAlgorithm(kernel)
+	putText(m, semconv.GPUCollectiveAlgorithmKey, algorithm)
+	putText(m, semconv.GPUCollectiveProtocolKey, protocol)
 	putText(m, semconv.GPUCollectiveGroupNameKey, d.Group)
 	putText(m, semconv.GPUCollectiveElementTypeKey, d.ElementType)
 	if d.GroupSize > 0 {

@@ -20,10 +20,11 @@ type Stats struct {
 	Memsets      int64
 	Steps        int64
 	Spans        int64
-	Cut          int64 // spans that a limit on the trace cut
-	Forgotten    int64 // launches that were forgotten before the end, for want of memory
-	NamesDropped int64 // distinct names that were not kept, for want of memory
-	SpilledBytes int64 // written to the spill file
+	Cut          int64     // spans that a limit on the trace cut
+	Forgotten    int64     // launches that were forgotten before the end, for want of memory
+	NamesDropped int64     // distinct names that were not kept, for want of memory
+	SpilledBytes int64     // written to the spill file
+	Findings     []Finding // of the window, by device, the most costly first
 }
 
 // Emit writes the profile as traces, in batches that the function owns. It stops with the function's first error and
@@ -76,7 +77,7 @@ func (p *Profile) Emit(ctx context.Context, emit func(context.Context, ptrace.Tr
 	if err == nil {
 		err = out.flush()
 	}
-	st.Spans, st.Cut, st.Forgotten = out.written, out.cut, sw.forgotten
+	st.Spans, st.Cut, st.Forgotten, st.Findings = out.written, out.cut, sw.forgotten, out.findings
 	return st, err
 }
 

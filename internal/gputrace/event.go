@@ -81,6 +81,7 @@ type Detail struct {
 	Payload        string // of an annotation: a number
 	PayloadText    string // of an annotation
 	TraceParent    string // W3C, of an annotation
+	MemoryDevice   int64  // of an allocation
 	MemoryUsage    int64  // after an allocation
 	HasMemoryUsage bool
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -32,6 +31,7 @@ func (s *spans) host(n *node) {
 	switch n.kind {
 	case KindStep:
 		s.step(m, n.step)
+		writeFindings(sp, sp.EndTimestamp(), s.stepFindings(sp.Name(), n.step))
 	case KindRuntime:
 		m.PutStr(string(semconv.GPUOperationCategoryKey), semconv.GPUOperationCategoryRuntime)
 		if n.corr != 0 {
@@ -65,7 +65,20 @@ func (s *spans) step(m pcommon.Map, st *step) {
 		putSeconds(m, semconv.GPUStepBusyDurationKey, st.busy.total)
 		putInt(m, semconv.GPUKernelCountKey, st.kernels)
 	}
+	if st.comm.any {
+		putSeconds(m, semconv.GPUStepCommExposedDurationKey, st.exposed())
+	}
+	s.allocated(m, &st.allocated)
 	s.phases(m, st)
+}
+
+func (s *spans) allocated(m pcommon.Map, a *allocated) {
+	if a.any {
+		putInt(m, semconv.GPUMemoryAllocatedDeltaKey, a.delta)
+	}
+	if a.hasUsage {
+		putInt(m, semconv.GPUMemoryAllocatedMaxKey, a.highest)
+	}
 }
 
 // phases writes the time of every phase, and what makes them add up: step = Σ phases − overlap + other.
@@ -138,6 +151,12 @@ const topKernels = 5
 
 // windows writes the root span of each process and below it one span per device.
 func (s *spans) windows(sw *sweep) error {
+	for _, p := range sw.processes {
+		for _, st := range p.steps {
+			sw.over(st)
+		}
+		p.steps = nil
+	}
 	pids := make([]int64, 0, len(sw.processes))
 	for pid := range sw.processes {
 		pids = append(pids, pid)
@@ -160,12 +179,12 @@ func (s *spans) windows(sw *sweep) error {
 	}
 	slices.Sort(ordinals)
 	for _, o := range ordinals {
-		s.deviceWindow(sw.devices[o])
+		s.deviceWindow(sw.devices[o], sw)
 	}
 	return s.err
 }
 
-func (s *spans) deviceWindow(d *deviceWindow) ptrace.Span {
+func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 	w := d.process.window
 	c := place{w.self.trace, s.p.ids().span(idDevice, d.ordinal)}
 	sp := s.new(d.process, c, w.self.span, d.all.first, d.all.end)
@@ -175,6 +194,19 @@ func (s *spans) deviceWindow(d *deviceWindow) ptrace.Span {
 	putSeconds(m, semconv.GPUWindowDurationKey, d.all.span())
 	putSeconds(m, semconv.GPUWindowBusyDurationKey, d.all.total)
 	putSeconds(m, semconv.GPUWindowIdleDurationKey, d.all.span()-d.all.total)
+	putSeconds(m, semconv.GPUWindowIdleHostDurationKey, d.idle.host)
+	putSeconds(m, semconv.GPUWindowIdleLaunchDurationKey, d.idle.launch)
+	putSeconds(m, semconv.GPUWindowIdleUnknownDurationKey, d.idle.unknown)
+	host, kernel, other := d.waits()
+	putSeconds(m, semconv.GPUWindowStreamHostWaitDurationKey, host)
+	putSeconds(m, semconv.GPUWindowStreamKernelWaitDurationKey, kernel)
+	putSeconds(m, semconv.GPUWindowStreamOtherWaitDurationKey, other)
+	if window := d.all.span(); window > 0 {
+		m.PutDouble(string(semconv.GPUWindowLaunchBoundRatioKey), float64(d.idle.host)/float64(window))
+	}
+	if d.queueMax > 0 {
+		putInt(m, semconv.GPUWindowQueueMaxKey, int64(d.queueMax))
+	}
 	if d.kernels > 0 {
 		putInt(m, semconv.GPUWindowKernelCountKey, d.kernels)
 		putSeconds(m, semconv.GPUWindowKernelDurationKey, d.kernelTime)
@@ -188,9 +220,15 @@ func (s *spans) deviceWindow(d *deviceWindow) ptrace.Span {
 	if d.comm.any {
 		putSeconds(m, semconv.GPUWindowCommDurationKey, d.comm.total)
 		putSeconds(m, semconv.GPUWindowOverlapDurationKey, d.overlap())
+		putSeconds(m, semconv.GPUWindowCommExposedDurationKey, d.comm.total-d.overlap())
 		if d.comm.total > 0 {
 			m.PutDouble(string(semconv.GPUWindowOverlapRatioKey), float64(d.overlap())/float64(d.comm.total))
 		}
 	}
-	return sp
+	if a := sw.memories[d.ordinal]; a != nil {
+		s.allocated(m, a)
+	}
+	list := s.deviceFindings(d, sw)
+	writeFindings(sp, sp.EndTimestamp(), list)
+	s.findings = append(s.findings, list...)
 }

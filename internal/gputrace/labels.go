@@ -52,6 +52,31 @@ func CollectiveName(s string) string {
 	return ""
 }
 
+// collectiveAlgorithm reads the parts of a kernel's name as NCCL writes them: ncclDevKernel_AllReduce_Sum_f32_RING_LL.
+// Kernels that serve several algorithms ("Generic") say neither.
+func collectiveAlgorithm(kernel string) (algorithm, protocol string) {
+	head, _, _ := strings.Cut(kernel, "(")
+	for _, part := range strings.Split(head, "_") {
+		switch part {
+		case "RING":
+			algorithm = "ring"
+		case "TREE":
+			algorithm = "tree"
+		case "COLLNET", "COLLNETDIRECT", "COLLNETCHAIN":
+			algorithm = "collnet"
+		case "NVLS", "NVLSTREE":
+			algorithm = "nvls"
+		case "LL":
+			protocol = "ll"
+		case "LL128":
+			protocol = "ll128"
+		case "SIMPLE":
+			protocol = "simple"
+		}
+	}
+	return algorithm, protocol
+}
+
 // ElementSize is the size in bytes of an element type as frameworks name it; 0 when unknown.
 func ElementSize(t string) int64 {
 	switch strings.ToLower(strings.TrimPrefix(t, "c10::")) {
@@ -119,6 +144,12 @@ func containsAny(s string, words []string) bool {
 		}
 	}
 	return false
+}
+
+// opaque reports whether a range is a compiled region, within which operators are not recorded.
+func opaque(name string) bool {
+	return strings.HasPrefix(name, "Torch-Compiled Region") || strings.HasPrefix(name, "## Call CompiledFxGraph") ||
+		strings.HasPrefix(name, "CompiledFunction") || strings.HasPrefix(name, "cudaGraphLaunch")
 }
 
 // phase is the phase of a step for which a range stands, empty for most.

@@ -44,6 +44,8 @@ type step struct {
 	busy       union
 	comm       union
 	compute    union
+	kernel     union
+	allocated  allocated
 	kernels    int64
 	kernelTime int64
 	names      map[uint32]int64
@@ -60,6 +62,9 @@ func (s *step) device(a *activity) {
 		return
 	}
 	s.busy.clip(a.start, a.end, s.start, s.end)
+	if a.kind == KindKernel {
+		s.kernel.clip(a.start, a.end, s.start, s.end)
+	}
 	switch {
 	case a.comm:
 		s.comm.clip(a.start, a.end, s.start, s.end)
@@ -72,6 +77,9 @@ func (s *step) device(a *activity) {
 	}
 	s.devices[a.device] = struct{}{}
 }
+
+// exposed is communication with no compute kernel beside it.
+func (s *step) exposed() int64 { return s.kernel.total - s.compute.total }
 
 func (s *step) launched(a *activity) {
 	if a.kind != KindKernel {
@@ -121,6 +129,9 @@ type process struct {
 	window *node
 	steps  []*step // open ones and those that the device's rows have not passed, by start
 	ids    idSource
+
+	syncs    int64 // calls that wait for the device
+	syncTime int64
 }
 
 // stepAt is the step whose host range holds the instant.

@@ -14,18 +14,19 @@ import (
 
 // spans writes spans into batches of bounded size.
 type spans struct {
-	p       *Profile
-	ctx     context.Context
-	emit    func(context.Context, ptrace.Traces) error
-	batch   ptrace.Traces
-	scopes  map[int64]ptrace.ScopeSpans // of the batch, by process
-	count   int
-	written int64
-	cut     int64
-	err     error
-	short   map[uint32]string
-	devices map[int64]Device
-	only    *Device // the device that all rows stand for, where the file's numbers do not match
+	p        *Profile
+	ctx      context.Context
+	emit     func(context.Context, ptrace.Traces) error
+	batch    ptrace.Traces
+	scopes   map[int64]ptrace.ScopeSpans // of the batch, by process
+	count    int
+	written  int64
+	cut      int64
+	err      error
+	short    map[uint32]string
+	findings []Finding
+	devices  map[int64]Device
+	only     *Device // the device that all rows stand for, where the file's numbers do not match
 }
 
 func newSpans(ctx context.Context, p *Profile, emit func(context.Context, ptrace.Traces) error) *spans {

@@ -29,6 +29,7 @@ type launch struct {
 	node       *node
 	process    *process
 	step       *step
+	opaque     bool // within a compiled region
 }
 
 // visitor is what a sweep is for: choosing spans, or writing them.
@@ -54,6 +55,10 @@ type sweep struct {
 	comm      map[uint32]bool // by name
 	act       activity
 	devices   map[int64]*deviceWindow
+	flags     map[uint32]nameFlag
+	memories  map[int64]*allocated
+	stepTime  int64 // of all steps that are over
+	stepData  int64
 }
 
 type thread struct {
@@ -63,10 +68,11 @@ type thread struct {
 
 // frame is an open host range.
 type frame struct {
-	end   int64
-	node  *node // nearest range with a span, this one included
-	step  *step
-	depth int // operators around it
+	end    int64
+	node   *node // nearest range with a span, this one included
+	step   *step
+	depth  int  // operators around it
+	opaque bool // within a compiled region
 }
 
 // launchMemory is how many launches are remembered at least; twice that at most. A stream queues some 1,000.
@@ -75,7 +81,7 @@ const launchMemory = 32_000
 func (p *Profile) newSweep(v visitor) *sweep {
 	s := &sweep{
 		p: p, v: v, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
-		comm: map[uint32]bool{}, devices: map[int64]*deviceWindow{},
+		comm: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: map[uint32]nameFlag{}, memories: map[int64]*allocated{},
 	}
 	s.launches[0], s.launches[1] = map[int64]launch{}, map[int64]launch{}
 	pid, known := p.mainProcess()
@@ -125,19 +131,23 @@ func (s *sweep) host(r *record) {
 	f := frame{end: end, node: th.process.window}
 	if len(st) > 0 {
 		top := &st[len(st)-1]
-		f.node, f.step, f.depth = top.node.live(), top.step, top.depth
+		f.node, f.step, f.depth, f.opaque = top.node.live(), top.step, top.depth, top.opaque
 	}
 	if f.step == nil {
 		if f.step = th.process.stepAt(start); f.step != nil && f.node == th.process.window && f.step.node != nil {
 			f.node = f.step.node.live()
 		}
 	}
-	if r.kind == KindStep {
+	fl := s.flag(r)
+	f.opaque = f.opaque || fl.opaque
+	switch {
+	case r.kind == KindStep:
 		f.step = s.newStep(r, th.process)
-	} else if f.step != nil && (r.kind == KindAnnotation || r.kind == KindOperator) {
-		if ph := phase(s.p.Names.Name(r.name)); ph != "" {
-			f.step.phase(ph, start, end)
-		}
+	case f.step != nil && fl.phase != "":
+		f.step.phase(fl.phase, start, end)
+	case fl.waits:
+		th.process.syncs++
+		th.process.syncTime += r.duration
 	}
 	if s.v.host(r, f.depth, th.process, f.step) {
 		n := s.newNode(r, f.node, f.step, th.process)
@@ -153,7 +163,7 @@ func (s *sweep) host(r *record) {
 		f.depth++
 	}
 	if r.kind == KindRuntime && r.correlation != 0 {
-		s.remember(r.correlation, launch{start, end, f.node, th.process, f.step})
+		s.remember(r.correlation, launch{start, end, f.node, th.process, f.step, f.opaque})
 	}
 	if r.duration > 0 {
 		st = append(st, f)
@@ -231,6 +241,9 @@ func (s *sweep) clip(p *process, a *activity) {
 		keep++
 	}
 	if keep > 0 {
+		for _, st := range p.steps[:keep] {
+			s.over(st)
+		}
 		p.steps = append(p.steps[:0], p.steps[keep:]...)
 	}
 	for _, st := range p.steps {
@@ -250,7 +263,54 @@ func (s *sweep) isComm(name uint32) bool {
 	return c
 }
 
-func (s *sweep) memory(*record) {}
+// memory takes an event of the allocator.
+func (s *sweep) memory(r *record) {
+	var d Detail
+	d.decode(r.detail)
+	m := s.memories[d.MemoryDevice]
+	if m == nil {
+		m = &allocated{}
+		s.memories[d.MemoryDevice] = m
+	}
+	m.add(&d)
+	if st := s.threads[r.track].process.stepAt(r.key); st != nil {
+		st.allocated.add(&d)
+	}
+}
+
+// over adds a step that nothing is added to any more.
+func (s *sweep) over(st *step) {
+	s.stepTime += st.end - st.start
+	if u := st.phases["data"]; u != nil {
+		s.stepData += u.total
+	}
+}
+
+// nameFlag is what the name of a host range says, found once per name.
+type nameFlag struct {
+	phase  string
+	opaque bool // a region that a compiler made
+	waits  bool // a call that waits for the device
+}
+
+func (s *sweep) flag(r *record) nameFlag {
+	switch r.kind {
+	case KindAnnotation, KindOperator, KindRuntime:
+	default:
+		return nameFlag{}
+	}
+	f, ok := s.flags[r.name]
+	if !ok {
+		name := s.p.Names.Name(r.name)
+		if r.kind == KindRuntime {
+			f.waits = waits(name)
+		} else {
+			f.phase, f.opaque = phase(name), opaque(name)
+		}
+		s.flags[r.name] = f
+	}
+	return f
+}
 
 func launches(name string) bool { return containsAny(name, launching) }
 

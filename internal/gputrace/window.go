@@ -3,6 +3,8 @@
 
 package gputrace
 
+import "slices"
+
 // deviceWindow is one device over the whole profile.
 type deviceWindow struct {
 	ordinal    int64
@@ -15,16 +17,47 @@ type deviceWindow struct {
 	kernels    int64
 	kernelTime int64
 	names      map[uint32]int64
+	idle       idle
+	culprits   map[uint32]int64 // host ranges around launches that the device waited for: time by name
+	streams    map[int64]*stream
+	queueMax   int
+
+	short, pageable, narrow, opaque tally
+	gridTime                        int64 // of kernels whose grid is known
+	allocated                       allocated
+}
+
+// idle splits the gaps of the union of a device's activities by the launch of the activity that ends the gap.
+type idle struct{ host, launch, unknown int64 }
+
+// tally is how often, how long, how much.
+type tally struct{ count, time, bytes int64 }
+
+func (t *tally) add(a *activity) {
+	t.count++
+	t.time += a.duration
+	t.bytes += a.detail.Bytes
 }
 
 func newDeviceWindow(ordinal int64, p *process) *deviceWindow {
-	return &deviceWindow{ordinal: ordinal, process: p, names: map[uint32]int64{}}
+	return &deviceWindow{
+		ordinal: ordinal, process: p, names: map[uint32]int64{}, culprits: map[uint32]int64{}, streams: map[int64]*stream{},
+	}
 }
 
+// shortKernel is the length under which a kernel is shorter than what launching it costs the host.
+const shortKernel = 10_000
+
 func (d *deviceWindow) add(a *activity) {
-	d.all.add(a.start, a.end)
+	if gap := d.all.add(a.start, a.end); gap > 0 {
+		d.gap(a, gap)
+	}
+	d.stream(a)
 	if a.kind != KindKernel {
 		d.memory.add(a.start, a.end)
+		if a.detail.HostMemory == "pageable" {
+			d.pageable.add(a)
+		}
 		return
 	}
 	d.kernel.add(a.start, a.end)
@@ -36,7 +69,118 @@ func (d *deviceWindow) add(a *activity) {
 	d.kernels++
 	d.kernelTime += a.duration
 	d.names[a.name] += a.duration
+	if a.duration < shortKernel {
+		d.short.add(a)
+	}
+	if a.detail.BlocksPerSM > 0 && !a.comm {
+		d.gridTime += a.duration
+		if a.detail.BlocksPerSM < 1 {
+			d.narrow.add(a)
+		}
+	}
+	if a.launch.opaque {
+		d.opaque.add(a)
+	}
+}
+
+func (d *deviceWindow) gap(a *activity, gap int64) {
+	switch {
+	case !a.hasLaunch:
+		d.idle.unknown += gap
+	case a.launch.start > a.start-gap:
+		d.idle.host += gap
+		n := a.launch.node
+		if n.kind == KindRuntime && n.parent != nil { // the call itself says little
+			n = n.parent
+		}
+		d.culprits[n.name] += gap
+	default:
+		d.idle.launch += gap
+	}
 }
 
 // overlap is the time in which communication and compute kernels ran together: |A ∩ B| = |A| + |B| - |A ∪ B|.
 func (d *deviceWindow) overlap() int64 { return d.comm.total + d.compute.total - d.kernel.total }
+
+// stream holds what Holistic Trace Analysis computes for one stream, by its definitions.
+type stream struct {
+	any                             bool
+	prevEnd                         int64
+	hostWait, kernelWait, otherWait int64
+	starts                          []int64 // of activities that had not begun at the last launch
+	lastLaunch                      int64
+}
+
+// kernelDelay is the gap below which HTA takes two kernels of a stream as consecutive.
+const kernelDelay = 30
+
+// maxQueue bounds the starts that a stream keeps.
+const maxQueue = 1 << 16
+
+// stream splits the gap before an activity on its stream: host_wait where the launch began after the activity before
+// ended, kernel_wait below 30 ns, else other. Gaps of overlapping activities are negative and summed as such.
+func (d *deviceWindow) stream(a *activity) {
+	s := d.streams[a.stream]
+	if s == nil {
+		s = &stream{}
+		d.streams[a.stream] = s
+	}
+	if s.any {
+		switch gap := a.start - s.prevEnd; {
+		case a.hasLaunch && a.launch.start > s.prevEnd:
+			s.hostWait += gap
+		case gap < kernelDelay:
+			s.kernelWait += gap
+		default:
+			s.otherWait += gap
+		}
+	}
+	s.any, s.prevEnd = true, a.end
+	if !a.hasLaunch {
+		return
+	}
+	// The queue grows by one at a launch and shrinks by one at a start. Activities of a stream come in the order of their
+	// launches, so right after this launch it holds this one and those before that had not begun.
+	s.lastLaunch = max(s.lastLaunch, a.launch.start)
+	began := 0
+	for began < len(s.starts) && s.starts[began] <= s.lastLaunch {
+		began++
+	}
+	s.starts = slices.Delete(s.starts, 0, began)
+	if len(s.starts) < maxQueue {
+		s.starts = append(s.starts, a.start)
+	}
+	d.queueMax = max(d.queueMax, len(s.starts))
+}
+
+// waits sums the split over streams.
+func (d *deviceWindow) waits() (host, kernel, other int64) {
+	for _, s := range d.streams {
+		host += s.hostWait
+		kernel += s.kernelWait
+		other += s.otherWait
+	}
+	return host, kernel, other
+}
+
+// allocated follows the framework's allocator.
+type allocated struct {
+	any      bool
+	hasUsage bool
+	delta    int64
+	usage    int64 // last
+	first    int64 // before the first event
+	highest  int64
+}
+
+func (m *allocated) add(d *Detail) {
+	m.delta += d.Bytes
+	if d.HasMemoryUsage {
+		if !m.hasUsage {
+			m.first = d.MemoryUsage - d.Bytes
+		}
+		m.hasUsage, m.usage = true, d.MemoryUsage
+		m.highest = max(m.highest, d.MemoryUsage, m.first)
+	}
+	m.any = true
+}

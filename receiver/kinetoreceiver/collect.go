@@ -38,8 +38,10 @@ func (c *collect) Event(j *chromejson.Event) error {
 	case 's', 't', 'f', 'M': // flows repeat the correlation; names of rows
 		return nil
 	case 'i', 'I':
-		c.skip("instant event")
-		return nil
+		if string(j.Name) == "[memory]" {
+			return c.memory(j)
+		}
+		return nil // marks of the profiler itself
 	case 0:
 		c.skip("event without a phase")
 		return nil
@@ -84,6 +86,38 @@ func (c *collect) Event(j *chromejson.Event) error {
 	}
 	c.arguments(e, j, &name)
 	e.Name = c.p.Names.Bytes(name)
+	return c.add(e)
+}
+
+// memory takes an event of PyTorch's allocator; those of the host's are left out.
+func (c *collect) memory(j *chromejson.Event) error {
+	e := &c.event
+	*e = gputrace.Event{Kind: gputrace.KindMemory, Process: c.id(j.PID), Thread: c.id(j.TID)}
+	var ok bool
+	if e.Start, ok = chromejson.Micros(j.TS); !ok {
+		c.skip("start time missing or no number")
+		return nil
+	}
+	d := &e.Detail
+	d.MemoryDevice = -1
+	chromejson.Fields(j.Args, func(k, v []byte) bool {
+		switch string(k) {
+		case "Bytes":
+			d.HasBytes = setInt(&d.Bytes, v)
+		case "Device Id":
+			setInt(&d.MemoryDevice, v)
+		case "Total Allocated":
+			d.HasMemoryUsage = setInt(&d.MemoryUsage, v)
+		}
+		return true
+	})
+	if d.MemoryDevice < 0 || !d.HasBytes {
+		return nil
+	}
+	return c.add(e)
+}
+
+func (c *collect) add(e *gputrace.Event) error {
 	switch err := c.p.Add(e); {
 	case errors.Is(err, gputrace.ErrNegativeDuration), errors.Is(err, gputrace.ErrTimeRange):
 		c.skip(err.Error())
