@@ -1,0 +1,226 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpureceiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+)
+
+// fakeSource does what the test says.
+type fakeSource struct {
+	name string
+
+	mu      sync.Mutex
+	openErr error
+	readErr error
+	hang    chan struct{} // calls wait until it is closed
+	open    bool
+	calls   []string
+	inCall  bool
+	batch   gpudata.Batch
+	devices []gpusamplesextension.Device
+}
+
+func (f *fakeSource) call(op string) (*fakeSource, error) {
+	f.mu.Lock()
+	if f.inCall {
+		panic("two calls of a source at once")
+	}
+	f.inCall = true
+	hang := f.hang
+	f.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.inCall = false
+	f.calls = append(f.calls, op)
+	switch op {
+	case "open":
+		if f.open {
+			panic("opened twice")
+		}
+		f.open = f.openErr == nil
+		return f, f.openErr
+	case "read":
+		return f, f.readErr
+	default:
+		f.open = false
+		return f, nil
+	}
+}
+
+func (f *fakeSource) Name() string                          { return f.name }
+func (f *fakeSource) Devices() []gpusamplesextension.Device { return f.devices }
+func (f *fakeSource) Pace() time.Duration                   { return time.Millisecond }
+func (f *fakeSource) Open() error                           { _, err := f.call("open"); return err }
+func (f *fakeSource) Close() error                          { _, err := f.call("close"); return err }
+func (f *fakeSource) Read(b *gpudata.Batch) error {
+	_, err := f.call("read")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b.Values = append(b.Values, f.batch.Values...)
+	b.Events = append(b.Events, f.batch.Events...)
+	b.Health = append(b.Health, f.batch.Health...)
+	b.Changed = f.batch.Changed
+	f.batch = gpudata.Batch{}
+	return err
+}
+
+func (f *fakeSource) set(fn func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn()
+}
+
+func (f *fakeSource) isOpen() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.open
+}
+
+// log is a handler that writes down what it is told, without repetitions.
+type logHandler struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logHandler) add(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := fmt.Sprintf(format, args...)
+	if n := len(l.lines); n == 0 || l.lines[n-1] != line {
+		l.lines = append(l.lines, line)
+	}
+}
+func (l *logHandler) opened(s string, _ []gpusamplesextension.Device) { l.add("opened %s", s) }
+func (l *logHandler) read(s string, _ []gpusamplesextension.Device, _ *gpudata.Batch, _ time.Duration) {
+	l.add("read %s", s)
+}
+func (l *logHandler) late(s, op string)                      { l.add("late %s %s", s, op) }
+func (l *logHandler) lost(s string, err error)               { l.add("lost %s: %v", s, err) }
+func (l *logHandler) unavailable(err error, _ time.Duration) { l.add("unavailable") }
+func (l *logHandler) finished(s string)                      { l.add("finished %s", s) }
+
+func (l *logHandler) has(line string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, x := range l.lines {
+		if x == line {
+			return true
+		}
+	}
+	return false
+}
+
+// start runs an engine and returns what stops it and waits.
+func start(h handler, sources ...gpudata.Source) (stop func() (error, time.Duration)) {
+	e := &engine{callTimeout: 50 * time.Millisecond, retryMin: 5 * time.Millisecond, retryMax: 20 * time.Millisecond, handler: h}
+	for _, s := range sources {
+		e.candidates = append(e.candidates, &candidate{src: s})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.run(ctx) }()
+	return func() (error, time.Duration) {
+		began := time.Now()
+		cancel()
+		err := <-done
+		return err, time.Since(began)
+	}
+}
+
+func eventually(t *testing.T, fn func() bool) {
+	t.Helper()
+	require.Eventually(t, fn, 5*time.Second, time.Millisecond)
+}
+
+func TestTheFirstSourceThatOpensIsRead(t *testing.T) {
+	a, b, l := &fakeSource{name: "a", openErr: errors.New("no library")}, &fakeSource{name: "b"}, &logHandler{}
+	stop := start(l, a, b)
+	eventually(t, func() bool { return l.has("read b") })
+	err, _ := stop()
+	require.NoError(t, err)
+	assert.False(t, b.isOpen())
+	assert.Equal(t, []string{"opened b", "read b"}, l.lines)
+	assert.Equal(t, "close", b.calls[len(b.calls)-1])
+}
+
+func TestAHungSourceHoldsNeitherTheOthersNorShutdown(t *testing.T) {
+	hang := make(chan struct{})
+	a, b, l := &fakeSource{name: "a", hang: hang}, &fakeSource{name: "b"}, &logHandler{}
+	stop := start(l, a, b)
+	eventually(t, func() bool { return l.has("read b") })
+	assert.True(t, l.has("late a open"))
+	_, took := stop()
+	assert.Less(t, took, time.Second)
+	// The call returns long after: what it opened is closed again.
+	close(hang)
+	eventually(t, func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.calls) == 2
+	})
+	assert.Equal(t, []string{"open", "close"}, a.calls)
+}
+
+func TestAHungReadIsWaitedForAndShutdownIsNot(t *testing.T) {
+	a, l := &fakeSource{name: "a"}, &logHandler{}
+	stop := start(l, a)
+	eventually(t, func() bool { return l.has("read a") })
+	hang := make(chan struct{})
+	a.set(func() { a.hang = hang })
+	eventually(t, func() bool { return l.has("late a read") })
+	a.set(func() { a.hang = nil })
+	close(hang)
+	eventually(t, func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.calls) > 5
+	})
+	again := make(chan struct{})
+	a.set(func() { a.hang = again })
+	time.Sleep(5 * time.Millisecond)
+	_, took := stop()
+	assert.Less(t, took, time.Second)
+	close(again)
+	eventually(t, func() bool { return !a.isOpen() })
+}
+
+func TestALostSourceIsClosedAndOpenedAgain(t *testing.T) {
+	a, l := &fakeSource{name: "a"}, &logHandler{}
+	stop := start(l, a)
+	eventually(t, func() bool { return l.has("read a") })
+	a.set(func() { a.readErr = errors.New("connection reset") })
+	eventually(t, func() bool { return l.has("lost a: connection reset") })
+	a.set(func() { a.readErr, a.openErr = nil, errors.New("refused") })
+	eventually(t, func() bool { return l.has("unavailable") })
+	a.set(func() { a.openErr = nil })
+	eventually(t, a.isOpen)
+	_, _ = stop()
+	assert.False(t, a.isOpen())
+}
+
+func TestAFiniteSourceEnds(t *testing.T) {
+	a, l := &fakeSource{name: "a", readErr: io.EOF}, &logHandler{}
+	stop := start(l, a)
+	eventually(t, func() bool { return l.has("finished a") })
+	err, _ := stop()
+	assert.ErrorIs(t, err, io.EOF)
+	assert.False(t, a.isOpen())
+	assert.Equal(t, []string{"opened a", "read a", "finished a"}, l.lines)
+}
