@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/otelgpu/otelgpu/config"
 )
 
 type manifest struct {
@@ -131,5 +133,34 @@ func TestOwnTypesAreSnakeCaseAndPresent(t *testing.T) {
 		"chrome_trace": f.ExporterModules, "step_csv": f.ExporterModules,
 	} {
 		require.Contains(t, m, component.MustNewType(typ))
+	}
+}
+
+// Every component of the Kubernetes pipelines must be in the full build. A type is its package's name without the kind,
+// with underscores; the two OTLP exporters were renamed.
+func TestTheKubernetesPipelinesRunOnTheFullBuild(t *testing.T) {
+	renamed := map[string]string{"otlpgrpcexporter": "otlpexporter"}
+	full := readManifest(t, "builder-full.yaml").sections()
+	for _, name := range []string{"kubernetes/agent", "kubernetes/gateway"} {
+		text, err := config.YAML(name)
+		require.NoError(t, err)
+		var tree map[string]map[string]any
+		require.NoError(t, yaml.Unmarshal([]byte(text), &tree))
+		for section, kind := range map[string]string{
+			"extensions": "extension", "receivers": "receiver", "processors": "processor", "exporters": "exporter", "connectors": "connector",
+		} {
+			var known []string
+			for _, p := range packages(full[section]) {
+				known = append(known, path.Base(p))
+			}
+			for id := range tree[section] {
+				typ, _, _ := strings.Cut(id, "/")
+				pkg := strings.ReplaceAll(typ, "_", "") + kind
+				if r, ok := renamed[pkg]; ok {
+					pkg = r
+				}
+				require.Contains(t, known, pkg, "%s: %s", name, id)
+			}
+		}
 	}
 }
