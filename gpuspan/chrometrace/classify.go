@@ -39,6 +39,8 @@ var torchNames = map[string]string{
 	string(semconv.GPUCollectiveGroupNameKey):    "Process Group Name",
 	string(semconv.GPUCollectiveGroupSizeKey):    "Group size",
 	string(semconv.GPUCollectiveElementTypeKey):  "dtype",
+	string(semconv.GPUGraphIDKey):                "graph id",
+	string(semconv.GPUGraphNodeIDKey):            "graph node id",
 }
 
 // Classify decides track, category, name, correlation, launch and device of a span from its attributes in Args, where
@@ -94,6 +96,9 @@ func (e *Event) Classify() {
 	case "":
 		e.Track = Track{Kind: Host, ID: thread, Name: name}
 		e.Category = hostCategory(e.Name, category, e.Correlation)
+		if e.Category == catOperator {
+			e.rename(string(semconv.GPUFLOPCountKey), "flops")
+		}
 		if e.Process.Profile && thread < 0 && e.Correlation == 0 {
 			// Every host range of a file has a thread; what has none is made by who read the file.
 			e.Category, e.Track = catProfile, Track{Kind: Profile, ID: -1}
@@ -115,6 +120,9 @@ func (e *Event) Classify() {
 		return
 	case semconv.GPUOperationTypeKernel, semconv.GPUOperationTypeCollective:
 		e.Category = catKernel
+		if kind == semconv.GPUOperationTypeCollective {
+			e.messageElements()
+		}
 		if kernel != "" {
 			e.Name = kernel
 			e.drop(string(semconv.GPUKernelNameKey))

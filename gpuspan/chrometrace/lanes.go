@@ -42,6 +42,10 @@ func (l *lane) insert(start, end int64, owner uint64) bool {
 			return false
 		}
 		s := at.slots
+		if n := len(s); n == 0 || s[n-1].end <= start && (start < end || s[n-1].end < start) {
+			at.put(n, n, slot{start: start, end: end, owner: owner}) // in order, as most come
+			return true
+		}
 		i := sort.Search(len(s), func(k int) bool { return s[k].end > start })
 		j := i + sort.Search(len(s)-i, func(k int) bool { return s[i+k].start >= end })
 		if end == start && i < len(s) && s[i].start < start {

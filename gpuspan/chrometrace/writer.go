@@ -39,23 +39,25 @@ type Stats struct {
 // A batch is handed to w in one Write. When that fails the batch is not in the file, as far as the Writer is
 // concerned: the caller may take the bytes back and go on.
 type Writer struct {
-	w        io.Writer
-	buf      []byte
-	base     int64
-	began    bool
-	first    bool // no event written yet
-	closed   bool
-	procs    map[Process]*process
-	order    []*process
-	pids     map[int64]bool
-	devices  map[string][]*process // processes that have spans of a device
-	orphans  map[string]*process   // processes of devices without spans
-	models   map[int64]string      // by ordinal; empty where two processes disagree
-	waiting  []Counter             // points of devices without spans so far
-	flows    *flows
-	slots    int
-	stats    Stats
-	sequence []int // order of the batch being written
+	w         io.Writer
+	buf       []byte
+	base      int64
+	began     bool
+	first     bool // no event written yet
+	closed    bool
+	procs     map[Process]*process
+	order     []*process
+	pids      map[int64]bool
+	devices   map[string][]*process // processes that have spans of a device
+	orphans   map[string]*process   // processes of devices without spans
+	latest    *process
+	latestKey Process
+	models    map[int64]string // by ordinal; empty where two processes disagree
+	waiting   []Counter        // points of devices without spans so far
+	flows     *flows
+	slots     int
+	stats     Stats
+	sequence  []int // order of the batch being written
 }
 
 type process struct {
@@ -247,9 +249,18 @@ func (w *Writer) count() {
 }
 
 func (w *Writer) process(k Process) *process {
-	if p, ok := w.procs[k]; ok {
-		return p
+	if w.latest != nil && w.latestKey == k { // spans come by resource: comparing is a third of looking up
+		return w.latest
 	}
+	p, ok := w.procs[k]
+	if !ok {
+		p = w.addProcess(k)
+	}
+	w.latest, w.latestKey = p, k
+	return p
+}
+
+func (w *Writer) addProcess(k Process) *process {
 	p := w.newProcess(k.PID)
 	p.label, p.sort = k.label(), int64(len(w.order))
 	if k.HasRank {
