@@ -21,6 +21,9 @@ func (t *poller) drain(s *Stream) (progress, pending bool) {
 	for {
 		s.mu.Lock()
 		n := min(s.pending.size, batchSize)
+		if 4*s.pending.size > len(s.slots) {
+			t.pressed = true
+		}
 		for i := range n {
 			t.batch[i] = s.pending.at(i)
 		}

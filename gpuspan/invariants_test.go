@@ -118,7 +118,7 @@ func TestConcurrentUse(t *testing.T) {
 	shared := p.Stream(uintptr(gpu.Stream(0)), "shared")
 	op, inner := gpuspan.NewOperation("op"), gpuspan.NewOperation("inner")
 	const workers, runs = 6, 300
-	var wg sync.WaitGroup
+	var wg, ends sync.WaitGroup
 	for i := range workers {
 		own := p.Stream(uintptr(gpu.Stream(0)), fmt.Sprint(i))
 		wg.Go(func() {
@@ -130,7 +130,7 @@ func TestConcurrentUse(t *testing.T) {
 				x := op.Start(context.Background(), s)
 				y := x.StartOn(inner, own)
 				x.Link(context.Background())
-				go y.EndWith(gpuspan.Work{Items: 1})
+				ends.Go(func() { y.EndWith(gpuspan.Work{Items: 1}) })
 				x.EndWith(gpuspan.Work{Items: 1})
 				x.End()
 				if j%50 == 0 {
@@ -141,7 +141,7 @@ func TestConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	time.Sleep(10 * time.Millisecond) // the goroutines that end inner sections
+	ends.Wait()
 	require.NoError(t, p.Flush(context.Background()))
 	sum := p.Snapshot()
 	a, _ := sum.ByName("op")

@@ -15,6 +15,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
+// The thread sleeps for a millisecond between passes, and for less while a stream's slots fill up: times do not depend on when they are
+// read, so the only reason to hurry is that slots must come back.
 const (
 	minSleep    = 100 * time.Microsecond
 	maxSleep    = time.Millisecond
@@ -44,6 +46,7 @@ type poller struct {
 	heldNow int // records held by waiting nests
 	tidied  time.Time
 	sleep   time.Duration
+	pressed bool // the last pass found much of a stream's slots in its FIFO
 
 	attrs []attribute.KeyValue // reused for each span
 	start []trace.SpanStartOption
@@ -105,13 +108,14 @@ func (t *poller) loop() (quit bool) {
 	for {
 		progress, pending := t.pass()
 		wait := t.upkeep(pending || progress)
-		switch {
-		case progress:
-			t.sleep, empty = minSleep, 0
-		case pending:
-			t.sleep, empty = min(2*t.sleep, maxSleep), 0
-		default:
+		if t.pressed {
+			t.sleep = max(t.sleep/2, minSleep)
+		} else {
 			t.sleep = min(2*t.sleep, maxSleep)
+		}
+		if progress || pending {
+			empty = 0
+		} else {
 			empty++
 		}
 		sleep := t.sleep
@@ -137,7 +141,7 @@ func (t *poller) loop() (quit bool) {
 		case <-timer.C:
 		case <-t.p.wakeups:
 			if idle {
-				empty, t.sleep = 0, minSleep
+				empty = 0
 			}
 		case f := <-t.calls:
 			t.run1(f)
@@ -186,6 +190,7 @@ func (t *poller) anyUsed() bool {
 
 // pass looks at every stream once. progress: a section resolved; pending: one has not.
 func (t *poller) pass() (progress, pending bool) {
+	t.pressed = false
 	for _, s := range *t.p.streamList.Load() {
 		a, b := t.drain(s)
 		progress, pending = progress || a, pending || b
