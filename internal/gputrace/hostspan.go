@@ -89,9 +89,6 @@ func (s *spans) phases(m pcommon.Map, st *step) {
 	for name, u := range st.phases {
 		names, times[name] = append(names, name), u.total
 	}
-	if st.comm.any {
-		names, times["comm"] = append(names, "comm"), st.comm.total
-	}
 	slices.Sort(names)
 	for _, name := range names {
 		putSeconds(m, semconv.GPUStepPhaseDurationKey(name), times[name])

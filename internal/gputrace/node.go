@@ -103,10 +103,6 @@ func (s *step) phase(name string, start, end int64) {
 
 // addPhase takes intervals of one phase in the order of their starts.
 func (s *step) addPhase(name string, start, end int64) {
-	if len(s.phaseAll) >= maxPhaseRanges {
-		s.phaseFull = true
-		return
-	}
 	if s.phases == nil {
 		s.phases = map[string]*union{}
 	}
@@ -116,6 +112,10 @@ func (s *step) addPhase(name string, start, end int64) {
 		s.phases[name] = u
 	}
 	u.add(start, end)
+	if len(s.phaseAll) >= maxPhaseRanges {
+		s.phaseFull = true
+		return
+	}
 	s.phaseAll = append(s.phaseAll, interval{start, end})
 }
 

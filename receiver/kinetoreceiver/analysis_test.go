@@ -1,0 +1,189 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinetoreceiver
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+func attrs(t *testing.T, batches []ptrace.Traces, name string) map[string]any {
+	return find(t, batches, name).Attributes().AsRaw()
+}
+
+func seconds(ns int64) float64 { return float64(ns) / 1e9 }
+
+func TestWindowAndStepsEqualTheReference(t *testing.T) {
+	for path, ref := range references(t, "kineto") {
+		if ref.Kineto != nil && !*ref.Kineto {
+			continue
+		}
+		t.Run(filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path), func(t *testing.T) {
+			batches, _ := read(t, path, Options{Detail: DetailSteps})
+			for id, want := range ref.Devices {
+				a := attrs(t, batches, "GPU "+id)
+				assert.Equal(t, seconds(want.Last-want.First), a["gpu.window.duration"])
+				assert.Equal(t, seconds(want.Busy), a["gpu.window.busy.duration"])
+				assert.Equal(t, seconds(want.Idle), a["gpu.window.idle.duration"])
+				assert.Equal(t, want.Activities["kernel"], a["gpu.window.kernel.count"])
+				assert.Equal(t, seconds(want.KernelSum), a["gpu.window.kernel.duration"])
+				assert.Equal(t, seconds(want.Comm.Compute), a["gpu.window.compute.duration"])
+				assert.InDelta(t, seconds(want.Busy-want.Comm.Compute), a["gpu.window.non_compute.duration"], 1e-12)
+				if want.Memory > 0 {
+					assert.Equal(t, seconds(want.Memory), a["gpu.window.memory.duration"])
+				}
+				if want.Comm.Kernels > 0 {
+					assert.Equal(t, seconds(want.Comm.Union), a["gpu.window.comm.duration"])
+					assert.Equal(t, seconds(want.Comm.Overlap), a["gpu.window.overlap.duration"])
+					assert.Equal(t, seconds(want.Comm.Union-want.Comm.Overlap), a["gpu.window.comm.exposed.duration"])
+				} else {
+					assert.NotContains(t, a, "gpu.window.comm.duration")
+				}
+				split := a["gpu.window.idle.host.duration"].(float64) + a["gpu.window.idle.launch.duration"].(float64) + a["gpu.window.idle.unknown.duration"].(float64)
+				assert.InDelta(t, seconds(want.Idle), split, 1e-9, "the split partitions the idle time")
+				for step, busy := range want.StepBusy {
+					for _, s := range spansOf(batches) {
+						if m := s.Attributes().AsRaw(); m["gpu.operation.type"] == "step" && fmt.Sprint(m["gpu.step.index"]) == step {
+							if have, ok := m["gpu.step.busy.duration"]; ok {
+								assert.Equal(t, seconds(busy), have, "step %s", step)
+							} else {
+								assert.Zero(t, busy, "step %s", step)
+							}
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestIdleSplitsAndQueue holds values that another program (Python, exact decimals, the definitions word by word: gaps of
+// the sorted union and of each stream, a queue that counts +1 at a launch and -1 at a start) computed from the files.
+func TestIdleSplitsAndQueue(t *testing.T) {
+	for _, c := range []struct {
+		file                            string
+		device                          int64
+		host, launch, unknown           int64
+		hostWait, kernelWait, otherWait int64
+		queue                           int64
+	}{
+		{"hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz", 0, 1347125, 6227613, 0, 1347125, 0, 6227613, 1022},
+		{"hta/nccl_parser_config/nccl_data.json.gz", 0, 501050857, 2000134, 0, 1124015573, 0, 2150343, 10},
+		{"hta/trace_diff/test/test.json.gz", 1, 408000, 26349000, 539000, 1621800000, -115000, 189173000, 1338},
+		{"hta/timeline_analysis/sampled_rank-0.json.gz", 0, 362945000, 312246000, 0, 3525804000, 0, 705890000, 80},
+		{"tracelens/b200/eager_trace.json.gz", 0, 72470093, 420603, 0, 72470093, -69278, 420603, 2},
+		{"tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz", 0, 1500603, 1777286, 727643, 1500603, 0, 2504929, 111},
+		{"tracelens/mi300/gaunernst_bert-small-uncased__1016001.json.gz", 2, 2996008, 109220, 0, 2996008, 0, 109220, 2},
+		{"tracelens/inference/sglang_decode/sglang_Qwen3-8B_decode.json.gz", 9, 463694045, 282972, 0, 465979779, 548, 282424, 544},
+		{"tracelens/inference/vllm_decode_full/graph_execution.json.gz", 2, 0, 25473, 0, 0, 430, 25043, 434},
+	} {
+		t.Run(filepath.Base(c.file), func(t *testing.T) {
+			batches, _ := read(t, filepath.Join(dataDir(t), "kineto", c.file), Options{Detail: DetailSteps})
+			a := attrs(t, batches, "GPU "+strconv.FormatInt(c.device, 10))
+			assert.Equal(t, seconds(c.host), a["gpu.window.idle.host.duration"])
+			assert.Equal(t, seconds(c.launch), a["gpu.window.idle.launch.duration"])
+			assert.Equal(t, seconds(c.unknown), a["gpu.window.idle.unknown.duration"])
+			assert.Equal(t, seconds(c.hostWait), a["gpu.window.stream.host_wait.duration"])
+			assert.Equal(t, seconds(c.kernelWait), a["gpu.window.stream.kernel_wait.duration"])
+			assert.Equal(t, seconds(c.otherWait), a["gpu.window.stream.other_wait.duration"])
+			assert.Equal(t, c.queue, a["gpu.window.queue.max"])
+		})
+	}
+}
+
+// gpu is a kernel with its launch: at the given start on the host, from start to end on a stream.
+func gpu(corr, launch, start, end, stream int64, name, args string) string {
+	return fmt.Sprintf(`{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":%d,"dur":1,"args":{"correlation":%d}},`+
+		`{"ph":"X","cat":"kernel","name":"%s","pid":0,"tid":7,"ts":%d,"dur":%d,"args":{"device":0,"stream":%d,"correlation":%d%s}}`,
+		launch, corr, name, start, end-start, stream, corr, args)
+}
+
+func TestFindingsCarryEvidenceAndThreshold(t *testing.T) {
+	findings := func(text string) map[string]string {
+		_, st := convert(t, text, Options{})
+		out := map[string]string{}
+		for _, f := range st.Findings {
+			out[f.Kind] = f.Evidence
+			assert.GreaterOrEqual(t, f.Value, f.Threshold)
+		}
+		return out
+	}
+	t.Run("host", func(t *testing.T) {
+		f := findings(`[{"ph":"X","cat":"user_annotation","name":"tokenize","pid":9,"tid":9,"ts":0,"dur":2000},` +
+			gpu(1, 10, 20, 100, 7, "a", "") + "," + gpu(2, 900, 910, 1000, 7, "b", "") + "]")
+		assert.Equal(t, "idle for 810µs of 980µs: 810µs waiting for the host, 0s after a launch, 0s without a launch in the file", f["idle_device"])
+		assert.Equal(t, "waited 810µs for launches; the host was in tokenize (810µs)", f["host_starved"])
+	})
+	t.Run("communication", func(t *testing.T) {
+		f := findings("[" + gpu(1, 1, 100, 1000, 7, "gemm", "") + "," + gpu(2, 2, 900, 1100, 20, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", "") + "]")
+		assert.Equal(t, map[string]string{"exposed_communication": "100µs of 200µs of communication ran without computation beside it"}, f)
+	})
+	t.Run("pageable copies", func(t *testing.T) {
+		f := findings(`[{"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD (Pageable -> Device)","pid":0,"tid":7,"ts":0,"dur":100,"args":{"bytes":1000000}}]`)
+		assert.Equal(t, map[string]string{"pageable_copies": "1 copies of 1000000 bytes from or to pageable memory took 100µs, 10 GB/s"}, f)
+	})
+	t.Run("short kernels", func(t *testing.T) {
+		var parts []string
+		for i := range int64(600) {
+			parts = append(parts, gpu(i+1, i, 10+5*i, 15+5*i, 7, "k", ""))
+		}
+		assert.Equal(t, map[string]string{"short_kernels": "600 of 600 kernels are shorter than 10µs, 3ms together"}, findings("["+strings.Join(parts, ",")+"]"))
+	})
+	t.Run("grids", func(t *testing.T) {
+		f := findings("[" + gpu(1, 1, 10, 40, 7, "a", `,"blocks per SM":0.5`) + "," + gpu(2, 2, 40, 100, 7, "b", `,"blocks per SM":2`) + "]")
+		assert.Equal(t, map[string]string{"low_parallelism": "1 kernels, 30µs of 90µs, have fewer blocks than the device has SMs"}, f)
+	})
+	t.Run("compiled regions", func(t *testing.T) {
+		f := findings(`[{"ph":"X","cat":"cpu_op","name":"Torch-Compiled Region: 0/0","pid":9,"tid":9,"ts":0,"dur":8},` +
+			gpu(1, 1, 10, 90, 7, "triton_poi_fused_0", "") + "," + gpu(2, 9, 90, 100, 7, "b", "") + "]")
+		assert.Equal(t, map[string]string{"opaque_regions": "1 kernels, 80µs of 90µs, run in compiled regions that do not show their operators"}, f)
+	})
+	t.Run("loader and synchronisation", func(t *testing.T) {
+		f := findings(`[{"ph":"X","cat":"user_annotation","name":"ProfilerStep#4","pid":9,"tid":9,"ts":0,"dur":1000},` +
+			`{"ph":"X","cat":"user_annotation","name":"enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__","pid":9,"tid":9,"ts":0,"dur":300},` +
+			gpu(1, 301, 310, 900, 7, "a", "") + "," +
+			`{"ph":"X","cat":"cuda_runtime","name":"cudaDeviceSynchronize","pid":9,"tid":9,"ts":310,"dur":590,"args":{"correlation":5}}]`)
+		assert.Equal(t, map[string]string{
+			"loader_gaps": "300µs of 1ms of steps waited for data", "synchronization": "the host waited for the device in 1 calls, 590µs together",
+		}, f)
+	})
+	t.Run("nothing", func(t *testing.T) {
+		assert.Empty(t, findings("["+gpu(1, 1, 10, 400, 7, "a", "")+"]"))
+	})
+}
+
+func TestStepsCarryTheirPhasesAndMemory(t *testing.T) {
+	b, _ := convert(t, `[{"ph":"X","cat":"user_annotation","name":"ProfilerStep#4","pid":9,"tid":9,"ts":0,"dur":1000},`+
+		`{"ph":"X","cat":"user_annotation","name":"enumerate(DataLoader)#x","pid":9,"tid":9,"ts":0,"dur":100},`+
+		`{"ph":"X","cat":"user_annotation","name":"## forward ##","pid":9,"tid":9,"ts":100,"dur":300},`+
+		`{"ph":"X","cat":"user_annotation","name":"Optimizer.step#SGD.step","pid":9,"tid":9,"ts":800,"dur":100},`+
+		gpu(1, 120, 200, 600, 7, "gemm", "")+","+gpu(2, 130, 350, 700, 20, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", `,"Collective name":"allreduce","In msg nelems":1000,"dtype":"Float","Group size":4,"Process Group Name":"0"`)+","+
+		`{"ph":"i","name":"[memory]","pid":9,"tid":9,"ts":110,"s":"t","args":{"Bytes":512,"Device Id":0,"Device Type":1,"Total Allocated":1024}},`+
+		`{"ph":"i","name":"[memory]","pid":9,"tid":9,"ts":120,"s":"t","args":{"Bytes":-256,"Device Id":0,"Device Type":1,"Total Allocated":768}},`+
+		`{"ph":"i","name":"[memory]","pid":9,"tid":9,"ts":120,"s":"t","args":{"Bytes":99,"Device Id":-1,"Device Type":0,"Total Allocated":99}}]`, Options{})
+	a := attrs(t, b, "ProfilerStep#4")
+	for k, want := range map[string]any{
+		"gpu.step.index": int64(4), "gpu.step.duration": 1e-3, "gpu.step.busy.duration": 5e-4, "gpu.kernel.count": int64(2),
+		"gpu.step.phase.data.duration": 1e-4, "gpu.step.phase.forward.duration": 3e-4, "gpu.step.phase.optimizer.duration": 1e-4,
+		"gpu.step.phase.comm.duration": 3.5e-4, "gpu.step.comm.exposed.duration": 1e-4,
+		"gpu.step.overlap.duration": 5e-5, "gpu.step.other.duration": 2e-4, // union: 0-400, 350-700, 800-900
+		"gpu.memory.allocated.max": int64(1024), "gpu.memory.allocated.delta": int64(256),
+	} {
+		assert.Equal(t, want, a[k], k)
+	}
+	c := attrs(t, b, "ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+	for k, want := range map[string]any{
+		"gpu.operation.type": "collective", "gpu.operation.category": "comm", "gpu.collective.name": "all_reduce", "gpu.io.size": int64(4000),
+		"gpu.collective.group.size": int64(4), "gpu.collective.group.name": "0", "gpu.collective.algorithm": "ring", "gpu.collective.protocol": "ll",
+		"gpu.collective.element.type": "Float",
+	} {
+		assert.Equal(t, want, c[k], k)
+	}
+}
