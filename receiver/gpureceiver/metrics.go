@@ -139,6 +139,13 @@ func (w *pointWriter) point(t int64, key, value string) pmetric.NumberDataPoint 
 	return p
 }
 
+// limit is a data-sheet value: it has no source that measured it.
+func (w *pointWriter) limit(d *deviceState, key, value string, v float64) {
+	p := w.point(d.newest, key, value)
+	p.Attributes().Remove(string(semconv.GPUMeasurementSourceKey))
+	p.SetDoubleValue(v)
+}
+
 func (w *pointWriter) latest(d *deviceState, q gpudata.Quantity, key, value string) {
 	if s := &d.series[q]; s.fresh {
 		w.point(s.time, key, value).SetDoubleValue(s.value)
@@ -227,13 +234,13 @@ func emitFLOPRateLimit(w *pointWriter, d *deviceState) {
 	}
 	for _, precision := range peaks.Precisions() {
 		if rate := d.peaks.FLOPs.Of(precision); rate > 0 {
-			w.point(d.newest, string(semconv.GPUFLOPPrecisionKey), precision).SetDoubleValue(rate)
+			w.limit(d, string(semconv.GPUFLOPPrecisionKey), precision, rate)
 		}
 	}
 }
 
 func emitBandwidthLimit(w *pointWriter, d *deviceState) {
 	if d.hasPeaks && d.fresh() && d.peaks.MemoryBandwidth > 0 {
-		w.point(d.newest, "", "").SetDoubleValue(d.peaks.MemoryBandwidth)
+		w.limit(d, "", "", d.peaks.MemoryBandwidth)
 	}
 }

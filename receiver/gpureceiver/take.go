@@ -29,6 +29,7 @@ func (r *gpuReceiver) take(b *gpudata.Batch) {
 
 func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState) {
 	r.scratch, r.events = r.scratch[:0], r.events[:0]
+	answered := false
 	for i := range b.Values {
 		v := &b.Values[i]
 		if v.Device != index {
@@ -41,6 +42,7 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 		if !ok {
 			continue
 		}
+		answered = true
 		d.newest = max(d.newest, v.Time)
 		switch v.Quantity {
 		case gpudata.Throttle:
@@ -62,7 +64,7 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 	switch {
 	case int(index) < len(b.Health) && b.Health[index] != gpudata.HealthUnknown:
 		d.health = b.Health[index]
-	case len(r.scratch) > 0:
+	case answered:
 		d.health = gpudata.HealthOK
 	}
 	for _, p := range b.Processes {

@@ -1,0 +1,330 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpureceiver
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
+)
+
+var t0 = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+
+// at is t0 plus so many milliseconds in unix ns.
+func at(ms int) int64 { return t0.Add(time.Duration(ms) * time.Millisecond).UnixNano() }
+
+func testReceiver(t *testing.T, change func(*Config)) (*gpuReceiver, *consumertest.LogsSink) {
+	t.Helper()
+	cfg := createDefaultConfig().(*Config)
+	if change != nil {
+		change(cfg)
+	}
+	require.NoError(t, cfg.Validate())
+	r, err := newReceiver(cfg, receivertest.NewNopSettings(metadata.Type), nil)
+	require.NoError(t, err)
+	logs := &consumertest.LogsSink{}
+	r.nextLogs = logs
+	r.host = host{name: "n1", id: "h1"}
+	t.Cleanup(func() { require.NoError(t, r.Shutdown(context.Background())) })
+	return r, logs
+}
+
+var h100 = gpusamplesextension.Device{
+	ID: "GPU-1", Name: "gpu0", Model: "NVIDIA H100 80GB HBM3", Vendor: "NVIDIA", DriverVersion: "580.65.06",
+	PCIBDF: "00000000:17:00.0", Ordinal: 0, Source: "dcgm",
+}
+
+func val(device int, q gpudata.Quantity, ms int, v float64) gpudata.Value {
+	return gpudata.Value{Time: at(ms), V: v, Device: uint16(device), Quantity: q}
+}
+
+// text writes metrics as lines "name{what tells points apart} value @time [from start]", identity left out.
+func text(md pmetric.Metrics) string {
+	identity := map[string]bool{"hw.id": true, "hw.type": true, "hw.name": true, "hw.model": true, "hw.vendor": true,
+		"hw.driver_version": true, "gpu.pci.bdf": true, "gpu.device.ordinal": true, "gpu.measurement.source": true, "hw.parent": true}
+	var lines []string
+	for _, rm := range md.ResourceMetrics().All() {
+		for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
+			for _, p := range points(m).All() {
+				var attrs []string
+				for k, v := range p.Attributes().All() {
+					if !identity[k] {
+						attrs = append(attrs, k+"="+v.AsString())
+					}
+				}
+				id, _ := p.Attributes().Get("hw.id")
+				v := fmt.Sprint(p.IntValue())
+				if p.ValueType() == pmetric.NumberDataPointValueTypeDouble {
+					v = fmt.Sprintf("%.6g", p.DoubleValue())
+				}
+				line := fmt.Sprintf("%s %s{%s} %s @%d", id.Str(), m.Name(), strings.Join(attrs, ","), v, p.Timestamp().AsTime().Sub(t0).Milliseconds())
+				if p.StartTimestamp() != 0 {
+					line += fmt.Sprintf(" from %d", p.StartTimestamp().AsTime().Sub(t0).Milliseconds())
+				}
+				lines = append(lines, line)
+			}
+		}
+	}
+	sort.Strings(lines)
+	return strings.Join(lines, "\n")
+}
+
+func TestEveryPointHasTheTimeOfItsSample(t *testing.T) {
+	r, _ := testReceiver(t, nil)
+	r.adopt([]gpusamplesextension.Device{h100})
+	b := &gpudata.Batch{Health: []gpudata.Health{gpudata.HealthOK}}
+	b.Values = []gpudata.Value{
+		val(0, gpudata.Energy, 0, 1000), val(0, gpudata.Energy, 100, 1030), val(0, gpudata.Energy, 200, 1070),
+		val(0, gpudata.Power, 0, 300), val(0, gpudata.Power, 103, 310), val(0, gpudata.Power, 198, 320),
+		val(0, gpudata.Utilization, 0, 1), val(0, gpudata.Utilization, 100, 0.5), val(0, gpudata.Utilization, 150, 0.2),
+		val(0, gpudata.MemoryUsed, 200, 8<<30), val(0, gpudata.MemoryLimit, 0, 80<<30),
+		val(0, gpudata.PCIeTransmit, 0, 10), val(0, gpudata.PCIeTransmit, 200, 1010),
+	}
+	r.take(b)
+	md := r.collect(t0)
+	require.NoError(t, semconvtest.CheckMetrics(md))
+	assert.Equal(t, strings.Join([]string{
+		`GPU-1 gpu.pcie.io{network.io.direction=transmit} 1000 @200 from 0`,
+		`GPU-1 hw.energy{} 70 @200 from 0`,
+		`GPU-1 hw.gpu.memory.limit{} 85899345920 @0`,
+		`GPU-1 hw.gpu.memory.usage{} 8589934592 @200`,
+		`GPU-1 hw.gpu.memory.utilization{} 0.1 @200`,
+		`GPU-1 hw.gpu.utilization{hw.gpu.task=general} 0.4 @150`, // (0.5 × 100 + 0.2 × 50) / 150
+		`GPU-1 hw.power{} 320 @198`,
+		`GPU-1 hw.status{hw.state=degraded} 0 @200`,
+		`GPU-1 hw.status{hw.state=failed} 0 @200`,
+		`GPU-1 hw.status{hw.state=ok} 1 @200`,
+		`GPU-1 hw.status{hw.state=predicted_failure} 0 @200`,
+	}, "\n"), text(md))
+
+	assert.Empty(t, text(r.collect(t0)), "nothing is repeated without a new sample")
+
+	b = &gpudata.Batch{Values: []gpudata.Value{
+		val(0, gpudata.Energy, 200, 1070), // read twice
+		val(0, gpudata.Energy, 300, 20),   // the driver was loaded anew
+		val(0, gpudata.Energy, 400, 50),
+	}}
+	r.take(b)
+	lines := text(r.collect(t0))
+	assert.Contains(t, lines, "GPU-1 hw.energy{} 30 @400 from 300", "a decrease begins a new stream")
+}
+
+func TestIdentityIsOnEveryPointAndTheHostOnTheResource(t *testing.T) {
+	r, _ := testReceiver(t, nil)
+	mig := h100
+	mig.ID, mig.Parent, mig.Ordinal, mig.Name = "MIG-1", "GPU-1", -1, "gpu0:1/0"
+	r.adopt([]gpusamplesextension.Device{h100, mig})
+	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.Power, 0, 1), val(1, gpudata.SMUtilization, 0, 1)}})
+	md := r.collect(t0)
+	assert.Equal(t, map[string]any{"host.name": "n1", "host.id": "h1"}, md.ResourceMetrics().At(0).Resource().Attributes().AsRaw())
+	ms := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics()
+	got := map[string]map[string]any{}
+	for _, m := range ms.All() {
+		got[m.Name()] = points(m).At(points(m).Len() - 1).Attributes().AsRaw()
+	}
+	assert.Equal(t, map[string]any{
+		"hw.id": "GPU-1", "hw.type": "gpu", "hw.name": "gpu0", "hw.model": "NVIDIA H100 80GB HBM3", "hw.vendor": "NVIDIA",
+		"hw.driver_version": "580.65.06", "gpu.pci.bdf": "0000:17:00.0", "gpu.device.ordinal": int64(0), "gpu.measurement.source": "dcgm",
+	}, got["hw.power"])
+	assert.Equal(t, map[string]any{
+		"hw.id": "MIG-1", "hw.parent": "GPU-1", "hw.type": "gpu", "hw.name": "gpu0:1/0", "hw.model": "NVIDIA H100 80GB HBM3", "hw.vendor": "NVIDIA",
+		"hw.driver_version": "580.65.06", "gpu.pci.bdf": "0000:17:00.0", "gpu.measurement.source": "dcgm",
+	}, got["gpu.sm.utilization"])
+}
+
+func TestThrottleReasonsBecomeTimeEventsAndLogs(t *testing.T) {
+	r, logs := testReceiver(t, nil)
+	r.adopt([]gpusamplesextension.Device{h100})
+	const powerCap, thermal = 0x4, 0x40
+	var values []gpudata.Value
+	for i, mask := range []float64{0, powerCap, powerCap | thermal, powerCap, 0, 0} {
+		values = append(values, val(0, gpudata.Throttle, 100*i, mask))
+	}
+	r.take(&gpudata.Batch{Values: values})
+	md := r.collect(t0)
+	require.NoError(t, semconvtest.CheckMetrics(md))
+	assert.Contains(t, text(md), "gpu.throttle.time{gpu.throttle.reason=hw_thermal_slowdown} 0.1 @500 from 0")
+	assert.Contains(t, text(md), "gpu.throttle.time{gpu.throttle.reason=sw_power_cap} 0.3 @500 from 0")
+	r.emitLogs(context.Background())
+	assert.Equal(t, []string{
+		"100 gpu.throttle INFO gpu0: clocks held back: sw_power_cap",
+		"200 gpu.throttle INFO gpu0: clocks held back: hw_thermal_slowdown",
+		"300 gpu.throttle INFO gpu0: clocks no longer held back: hw_thermal_slowdown",
+		"400 gpu.throttle INFO gpu0: clocks no longer held back: sw_power_cap",
+	}, logLines(t, logs))
+}
+
+func TestErrorsAreCountedAndLogged(t *testing.T) {
+	r, logs := testReceiver(t, nil)
+	r.adopt([]gpusamplesextension.Device{h100})
+	xid := gpudata.Event{Event: gpusamplesextension.Event{Time: at(150), Kind: gpusamplesextension.EventXID, Code: 79, Count: 1}}
+	r.take(&gpudata.Batch{
+		Values: []gpudata.Value{
+			val(0, gpudata.ECCCorrected, 0, 12), val(0, gpudata.ECCCorrected, 100, 15),
+			val(0, gpudata.ECCUncorrected, 0, 1), val(0, gpudata.ECCUncorrected, 100, 2),
+			val(0, gpudata.XIDs, 0, 0), val(0, gpudata.XIDs, 200, 1),
+		},
+		Events: []gpudata.Event{xid},
+	})
+	md := r.collect(t0)
+	require.NoError(t, semconvtest.CheckMetrics(md))
+	for _, want := range []string{
+		"hw.errors{error.type=ecc_corrected} 3 @100 from 0", "hw.errors{error.type=ecc_uncorrected} 1 @100 from 0", "hw.errors{error.type=xid} 1 @200 from 0",
+	} {
+		assert.Contains(t, text(md), want)
+	}
+	r.emitLogs(context.Background())
+	for _, l := range logs.AllLogs() {
+		require.NoError(t, semconvtest.CheckLogs(l))
+	}
+	assert.Equal(t, []string{
+		"100 gpu.ecc WARN gpu0: 3 corrected memory errors", "100 gpu.ecc ERROR gpu0: 1 uncorrected memory errors", "150 gpu.xid ERROR gpu0: XID 79",
+	}, logLines(t, logs))
+}
+
+func logLines(t *testing.T, sink *consumertest.LogsSink) (lines []string) {
+	for _, l := range sink.AllLogs() {
+		for _, rec := range l.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().All() {
+			id, _ := rec.Attributes().Get("hw.id")
+			require.Equal(t, "GPU-1", id.Str())
+			lines = append(lines, fmt.Sprintf("%d %s %s %s", rec.Timestamp().AsTime().Sub(t0).Milliseconds(), rec.EventName(), severity(rec), rec.Body().Str()))
+		}
+	}
+	return lines
+}
+
+func severity(r plog.LogRecord) string { return strings.ToUpper(r.SeverityText()) }
+
+func TestLogsAreBounded(t *testing.T) {
+	r, logs := testReceiver(t, nil)
+	r.adopt([]gpusamplesextension.Device{h100})
+	b := &gpudata.Batch{}
+	for i := range 3 * maxLogs {
+		b.Events = append(b.Events, gpudata.Event{Event: gpusamplesextension.Event{Time: at(i), Kind: gpusamplesextension.EventXID, Code: 1}})
+	}
+	r.take(b)
+	r.emitLogs(context.Background())
+	assert.Equal(t, maxLogs, logs.LogRecordCount())
+}
+
+func TestABoardThatIsGoneHasFailedAnInstanceHasNot(t *testing.T) {
+	r, _ := testReceiver(t, nil)
+	mig := h100
+	mig.ID, mig.Parent = "MIG-1", "GPU-1"
+	other := h100
+	other.ID = "GPU-2"
+	r.adopt([]gpusamplesextension.Device{h100, mig, other})
+	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.Power, 0, 1), val(1, gpudata.SMUtilization, 0, 1), val(2, gpudata.Power, 0, 1)}})
+	_ = r.collect(t0)
+	r.adopt([]gpusamplesextension.Device{other})
+	lines := text(r.collect(t0.Add(time.Second)))
+	assert.Contains(t, lines, "GPU-1 hw.status{hw.state=failed} 1 @1000")
+	assert.NotContains(t, lines, "MIG-1")
+	assert.NotContains(t, lines, "GPU-2", "of it there is nothing new")
+	r.adopt([]gpusamplesextension.Device{h100, other})
+	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.Power, 2000, 1)}})
+	assert.Contains(t, text(r.collect(t0)), "GPU-1 hw.status{hw.state=ok} 1 @2000")
+}
+
+func TestMetricsCanBeSwitched(t *testing.T) {
+	on := func(names ...string) func(*Config) {
+		return func(c *Config) {
+			c.Metrics = map[string]MetricConfig{"hw.power": {Enabled: false}}
+			for _, n := range names {
+				c.Metrics[n] = MetricConfig{Enabled: true}
+			}
+		}
+	}
+	r, _ := testReceiver(t, on("gpu.memory.bandwidth.limit", "gpu.flop.rate.limit", "gpu.pipe.utilization", "gpu.process.memory.usage"))
+	mig := h100
+	mig.ID, mig.Parent, mig.MIG.SMs, mig.Limits.Memory = "MIG-1", "GPU-1", 16, 9984<<20
+	r.adopt([]gpusamplesextension.Device{h100, mig})
+	r.take(&gpudata.Batch{
+		Values:    []gpudata.Value{val(0, gpudata.Power, 0, 1), val(0, gpudata.PipeFP32, 0, 0.25), val(1, gpudata.SMUtilization, 0, 1)},
+		Processes: []gpudata.Process{{Time: at(0), PID: 42, Bytes: 7}},
+	})
+	md := r.collect(t0)
+	require.NoError(t, semconvtest.CheckMetrics(md))
+	lines := text(md)
+	assert.NotContains(t, lines, "hw.power")
+	for _, want := range []string{
+		"GPU-1 gpu.memory.bandwidth.limit{} 3.35", "MIG-1 gpu.memory.bandwidth.limit{} 4.18", // an eighth
+		"GPU-1 gpu.flop.rate.limit{gpu.flop.precision=bf16} 9.89", "MIG-1 gpu.flop.rate.limit{gpu.flop.precision=bf16} 1.19", // 16 of 132 SMs
+		"GPU-1 gpu.pipe.utilization{gpu.pipe=fp32} 0.25", "GPU-1 gpu.process.memory.usage{process.pid=42} 7",
+	} {
+		assert.Contains(t, lines, want)
+	}
+}
+
+func TestConfigReportsEveryProblem(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	cfg.Source, cfg.SamplingInterval, cfg.CollectionInterval, cfg.DCGM.Endpoint = "cuda", time.Minute, time.Second, ""
+	cfg.Replay.Speed, cfg.Simulated.Devices = 0, 100
+	cfg.Metrics = map[string]MetricConfig{"hw.pover": {}}
+	err := cfg.Validate()
+	for _, want := range []string{
+		"`source` must be one of auto, dcgm, nvml, replay, simulated, found \"cuda\"",
+		"`sampling_interval` (1m0s) must not be longer than `collection_interval` (1s)",
+		"`dcgm::endpoint` must be set unless `dcgm::embedded` is true",
+		"`replay::speed` must be positive, found 0", "`simulated::devices` must be between 1 and 64, found 100",
+		"`metrics` has an unknown name \"hw.pover\"",
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+	cfg = createDefaultConfig().(*Config)
+	cfg.Source = sourceReplay
+	assert.EqualError(t, cfg.Validate(), "`replay::file` must be set when `source` is replay")
+}
+
+// statusHost collects what is reported.
+type statusHost struct {
+	samplesHost
+	events chan *componentstatus.Event
+}
+
+func (h statusHost) Report(e *componentstatus.Event) { h.events <- e }
+
+func TestAMachineWithoutGPUStartsAndSaysSo(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	cfg.RetryInterval = 10 * time.Millisecond
+	src := &fakeSource{name: "dcgm", openErr: fmt.Errorf("libdcgm.so.4 not found: %w", gpudata.ErrUnavailable)}
+	r, err := newReceiver(cfg, receivertest.NewNopSettings(metadata.Type), []gpudata.Source{src})
+	require.NoError(t, err)
+	h := statusHost{newSamplesHost(), make(chan *componentstatus.Event, 100)}
+	require.NoError(t, r.Start(context.Background(), h))
+	e := <-h.events
+	assert.Equal(t, componentstatus.StatusRecoverableError, e.Status())
+	assert.ErrorContains(t, e.Err(), "no GPU data: dcgm: libdcgm.so.4 not found: not available")
+	src.set(func() { src.openErr = nil })
+	assert.Equal(t, componentstatus.StatusOK, (<-h.events).Status(), "the library was installed meanwhile")
+	require.NoError(t, r.Shutdown(context.Background()))
+	assert.Empty(t, h.events, "nothing is reported twice")
+}
+
+func TestStartFailsWithoutTheExtension(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	cfg.Samples = &samplesID
+	r, err := newReceiver(cfg, receivertest.NewNopSettings(metadata.Type), nil)
+	require.NoError(t, err)
+	require.EqualError(t, r.Start(context.Background(), componenttest.NewNopHost()),
+		"cannot find extension \"gpu_samples\" (define it under `extensions` and list it under `service::extensions`)")
+	require.NoError(t, r.Shutdown(context.Background()))
+}
