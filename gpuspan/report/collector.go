@@ -165,7 +165,7 @@ func (c *Collector) Section(n Node, s Sample) {
 
 // Untimed implements Recorder.
 func (c *Collector) Untimed(n Node, count int64, s Sample) {
-	if count <= 0 {
+	if count < 0 {
 		return
 	}
 	c.mu.Lock()
