@@ -4,19 +4,13 @@
 package main
 
 import (
-	_ "embed"
 	"errors"
 	"runtime"
 	"unsafe"
 
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
+	"github.com/otelgpu/otelgpu/gpuspan/cuda/kernels"
 )
-
-//go:embed kernels.ptx
-var kernels string
-
-// threads is the size of a block of the vector kernels.
-const threads = 256
 
 // gpu runs the kernels on the first CUDA device.
 type gpu struct {
@@ -24,10 +18,7 @@ type gpu struct {
 	device   driver.Device
 	context  driver.Context
 	handle   driver.Stream
-	module   driver.Module
-	copyK    driver.Function
-	saxpyK   driver.Function
-	matmulK  driver.Function
+	kernels  *kernels.Set
 	retained bool
 }
 
@@ -50,15 +41,8 @@ func newCUDA(d *driver.Driver) (_ machine, err error) {
 		if g.handle, err = d.NewStream(); err != nil {
 			return err
 		}
-		if g.module, err = d.Load(kernels); err != nil {
-			return err
-		}
-		for name, k := range map[string]*driver.Function{"copy": &g.copyK, "saxpy": &g.saxpyK, "matmul": &g.matmulK} {
-			if *k, err = d.Function(g.module, name); err != nil {
-				return err
-			}
-		}
-		return nil
+		g.kernels, err = kernels.Load(d)
+		return err
 	})
 }
 
@@ -94,23 +78,16 @@ func (g *gpu) download(v []float32, src buffer) error {
 }
 
 func (g *gpu) copy(dst, src buffer, n int) error {
-	return g.launch(g.copyK, grid(n), driver.Dim{X: threads}, driver.Ptr(dst), driver.Ptr(src), uint32(n))
+	return g.do(func() error { return g.kernels.Copy(g.handle, driver.Ptr(dst), driver.Ptr(src), n) })
 }
 
 func (g *gpu) saxpy(y, x buffer, a float32, n int) error {
-	return g.launch(g.saxpyK, grid(n), driver.Dim{X: threads}, driver.Ptr(y), driver.Ptr(x), a, uint32(n))
+	return g.do(func() error { return g.kernels.Saxpy(g.handle, driver.Ptr(y), driver.Ptr(x), a, n) })
 }
 
 func (g *gpu) matmul(c, a, b buffer, n int) error {
-	blocks := uint32(n / tile)
-	return g.launch(g.matmulK, driver.Dim{X: blocks, Y: blocks}, driver.Dim{X: tile, Y: tile}, driver.Ptr(c), driver.Ptr(a), driver.Ptr(b), uint32(n))
+	return g.do(func() error { return g.kernels.Matmul(g.handle, driver.Ptr(c), driver.Ptr(a), driver.Ptr(b), n) })
 }
-
-func (g *gpu) launch(k driver.Function, grid, block driver.Dim, args ...any) error {
-	return g.do(func() error { return g.driver.Launch(k, grid, block, 0, g.handle, args...) })
-}
-
-func grid(n int) driver.Dim { return driver.Dim{X: uint32((n + threads - 1) / threads)} }
 
 func (g *gpu) close() error {
 	if !g.retained {
@@ -120,8 +97,8 @@ func (g *gpu) close() error {
 	var errs []error
 	errs = append(errs, g.do(func() error {
 		var errs []error
-		if g.module != 0 {
-			errs = append(errs, g.driver.Unload(g.module))
+		if g.kernels != nil {
+			errs = append(errs, g.kernels.Close())
 		}
 		if g.handle != 0 {
 			errs = append(errs, g.driver.FreeStream(g.handle))

@@ -3,7 +3,7 @@
 
 // Command cudavector computes on an NVIDIA GPU without cgo and times what it does with gpuspan.
 //
-// It loads its own kernels (kernels.ptx: copy, saxpy, tiled matmul) through the CUDA driver, runs them, checks every
+// It loads kernels (copy, saxpy, tiled matmul) as PTX through the CUDA driver, runs them, checks every
 // result against the host's arithmetic, and prints where the time went. Where there is no GPU it computes on the CPU, timed
 // with the host's clock, and says so.
 //

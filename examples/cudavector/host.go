@@ -21,7 +21,10 @@ func (h *host) upload(dst buffer, v []float32) error { copy(h.buffers[dst], v); 
 
 func (h *host) download(v []float32, src buffer) error { copy(v, h.buffers[src]); return nil }
 
-func (h *host) copy(dst, src buffer, n int) error { copy(h.buffers[dst][:n], h.buffers[src][:n]); return nil }
+func (h *host) copy(dst, src buffer, n int) error {
+	copy(h.buffers[dst][:n], h.buffers[src][:n])
+	return nil
+}
 
 func (h *host) saxpy(y, x buffer, a float32, n int) error {
 	vy, vx := h.buffers[y], h.buffers[x]

@@ -3,11 +3,13 @@
 
 package main
 
+import "github.com/otelgpu/otelgpu/gpuspan/cuda/kernels"
+
 // buffer is a vector of float32 in the machine's memory.
 type buffer uint64
 
 // tile is the width of the matrix kernel's tiles.
-const tile = 16
+const tile = kernels.Tile
 
 // machine is what the kernels run on. Everything but download is asynchronous on one stream.
 type machine interface {

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package kernels
 
 import (
 	"encoding/binary"
@@ -202,7 +202,7 @@ func (k *ptxKernel) step(t *testing.T, th *thread, memory, shared []byte, args [
 		case "mul.wide":
 			th.regs[in.args[0]] = uint64(uint32(value(in.args[1]))) * uint64(uint32(value(in.args[2])))
 		case "fma.rn":
-			set(uint64(math.Float32bits(fma32(f(in.args[1]), f(in.args[2]), f(in.args[3])))))
+			set(uint64(math.Float32bits(fused(f(in.args[1]), f(in.args[2]), f(in.args[3])))))
 		case "setp.ge", "setp.lt":
 			a, b := value(in.args[1]), value(in.args[2])
 			th.regs[in.args[0]] = 0
@@ -233,7 +233,7 @@ func floats(memory []byte, at, n int) []float32 {
 }
 
 func TestKernelsCompute(t *testing.T) {
-	k := parsePTX(t, kernels)
+	k := parsePTX(t, PTX)
 	require.ElementsMatch(t, []string{"copy", "saxpy", "matmul", "spin"}, keys(k))
 
 	const n, base = 600, 64 // not a multiple of the block
@@ -255,7 +255,7 @@ func TestKernelsCompute(t *testing.T) {
 }
 
 func TestMatmulKernelComputes(t *testing.T) {
-	k := parsePTX(t, kernels)["matmul"]
+	k := parsePTX(t, PTX)["matmul"]
 	require.EqualValues(t, 2048, k.size)
 	for _, n := range []int{16, 48} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -265,8 +265,8 @@ func TestMatmulKernelComputes(t *testing.T) {
 				binary.LittleEndian.PutUint32(memory[a+4*i:], math.Float32bits(float32(i%13-6)/8))
 				binary.LittleEndian.PutUint32(memory[b+4*i:], math.Float32bits(float32(i%17-8)/16))
 			}
-			blocks := uint32(n / tile)
-			k.launch(t, memory, [2]uint32{blocks, blocks}, [2]uint32{tile, tile}, uint64(c), uint64(a), uint64(b), uint64(n))
+			blocks := uint32(n / Tile)
+			k.launch(t, memory, [2]uint32{blocks, blocks}, [2]uint32{Tile, Tile}, uint64(c), uint64(a), uint64(b), uint64(n))
 			va, vb := floats(memory, a, n*n), floats(memory, b, n*n)
 			for i, v := range floats(memory, c, n*n) {
 				var want float64 // exact: all products are small multiples of 1/128
@@ -280,10 +280,10 @@ func TestMatmulKernelComputes(t *testing.T) {
 }
 
 func TestPTXIsASCIIAndNamesItsTarget(t *testing.T) {
-	for i, c := range []byte(kernels) {
+	for i, c := range []byte(PTX) {
 		require.Less(t, c, byte(128), "byte %d", i)
 	}
-	require.Contains(t, kernels, "\n.version 6.0\n.target sm_70\n.address_size 64\n")
+	require.Contains(t, PTX, "\n.version 6.0\n.target sm_70\n.address_size 64\n")
 }
 
 func keys[V any](m map[string]V) (out []string) {
@@ -292,3 +292,6 @@ func keys[V any](m map[string]V) (out []string) {
 	}
 	return out
 }
+
+// fused is a x + y as fma.rn.f32: the product of two float32 is exact in float64.
+func fused(a, x, y float32) float32 { return float32(math.FMA(float64(a), float64(x), float64(y))) }
