@@ -63,7 +63,14 @@ func newBench(b *testing.B) *bench {
 	return x
 }
 
-// request is n spans of 1 to 50 ms, one after the other on each of the devices, with the attributes that gpuspan gives.
+// Each request covers window of time, on every device one span after the other.
+const (
+	perRequest = 1024
+	window     = 64 * time.Millisecond
+	spanLength = window * 8 / perRequest
+)
+
+// request is n spans with the attributes that gpuspan gives.
 func (x *bench) request(n int, from time.Time) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
@@ -79,9 +86,9 @@ func (x *bench) request(n int, from time.Time) ptrace.Traces {
 		var id pcommon.SpanID
 		binary.BigEndian.PutUint64(id[:], uint64(i+1))
 		s.SetSpanID(id)
-		start := from.Add(time.Duration(i/8) * 50 * time.Millisecond)
+		start := from.Add(time.Duration(i/8) * spanLength)
 		s.SetStartTimestamp(pcommon.NewTimestampFromTime(start))
-		s.SetEndTimestamp(pcommon.NewTimestampFromTime(start.Add(time.Duration(1+i%50) * time.Millisecond)))
+		s.SetEndTimestamp(pcommon.NewTimestampFromTime(start.Add(spanLength)))
 		a := s.Attributes()
 		a.EnsureCapacity(16)
 		a.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeSection)
@@ -98,51 +105,64 @@ func (x *bench) request(n int, from time.Time) ptrace.Traces {
 	return td
 }
 
-// BenchmarkJoin is the join's own work for a request of 1024 spans: take its place in the fair share, settle, write.
-// The queue and the copy of the request are not in it. Compare cpu-ns/span with BenchmarkAppendAttributes, the cost of
-// putting as many attributes on a span.
+// BenchmarkJoin is the join's own work on a stream of requests of 1024 spans: find the GPU spans and their devices, take
+// their place in the fair share, once more when they leave, settle, write. The queue is not in it. Compare cpu-ns/span
+// with BenchmarkAppendAttributes, the cost of putting as many attributes on a span.
 func BenchmarkJoin(b *testing.B) {
-	const n = 1024
 	x := newBench(b)
-	from := x.now.Add(-60 * time.Second)
-	proto := x.request(n, from)
+	p, ctx := x.p, context.Background()
+	proto := x.request(perRequest, x.first)
 	b.ReportAllocs()
 	var spent time.Duration
+	from := x.first
+	id := uint64(0)
 	for b.Loop() {
 		b.StopTimer()
+		if from = from.Add(window); from.After(x.now.Add(-window)) {
+			from = x.first
+			for id, board := range p.engine.boards {
+				board.dev.Close()
+				delete(p.engine.boards, id)
+			}
+		}
 		td := ptrace.NewTraces()
 		proto.CopyTo(td)
-		for id, board := range x.p.engine.boards { // a new life: every span is new
-			board.dev.Close()
-			delete(x.p.engine.boards, id)
+		shift := pcommon.Timestamp(from.Sub(x.first))
+		for s := range spansOf(td) {
+			id++
+			s.SetSpanID(spanID(id))
+			s.SetStartTimestamp(s.StartTimestamp() + shift)
+			s.SetEndTimestamp(s.EndTimestamp() + shift)
 		}
-		t := &batch{}
-		t.scan(td, x.p.ident, x.now.UnixNano(), x.p.cfg.MaxWait)
-		x.p.engine.arrive(t, x.now)
-		t.reset()
-		for _, board := range x.p.engine.boards {
-			board.dev.Close()
-		}
-		clear(x.p.engine.boards)
+		arrived := from.Add(window)
+		left := arrived.Add(p.cfg.Settle)
 		b.StartTimer()
 		at := cpuTime()
-		t.scan(td, x.p.ident, x.now.UnixNano(), x.p.cfg.MaxWait)
-		x.p.engine.arrive(t, x.now)
-		t.reset()
-		t.scan(td, x.p.ident, x.now.UnixNano(), x.p.cfg.MaxWait)
-		x.p.engine.arrive(t, x.now)
-		x.p.engine.settled(t, x.now, false)
-		x.p.write(context.Background(), t)
+
+		t := p.batches.Get().(*batch)
+		t.scan(td, p.ident, arrived.UnixNano(), p.cfg.MaxWait)
+		p.engine.arrive(t, arrived)
+		p.put(t)
+
+		t = p.batches.Get().(*batch)
+		t.scan(td, p.ident, left.UnixNano(), p.cfg.MaxWait)
+		p.engine.arrive(t, left)
+		if !p.engine.settled(t, left, false) {
+			b.Fatal("not settled")
+		}
+		p.write(ctx, t)
+		p.put(t)
+
 		spent += cpuTime() - at
 	}
-	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N*n), "cpu-ns/span")
+	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N*perRequest), "cpu-ns/span")
 }
 
 // BenchmarkAppendAttributes puts as many attributes on a span as the join does, and nothing else.
 func BenchmarkAppendAttributes(b *testing.B) {
-	const n = 1024
+	const n = perRequest
 	x := newBench(b)
-	proto := x.request(n, x.now.Add(-60*time.Second))
+	proto := x.request(n, x.first)
 	b.ReportAllocs()
 	var spent time.Duration
 	for b.Loop() {
@@ -165,7 +185,7 @@ func BenchmarkAppendAttributes(b *testing.B) {
 
 // BenchmarkPassHostSpans is what a request without GPU spans pays.
 func BenchmarkPassHostSpans(b *testing.B) {
-	const n = 1024
+	const n = perRequest
 	x := newBench(b)
 	td := x.request(n, x.now)
 	for s := range spansOf(td) {

@@ -140,7 +140,7 @@ func (e *engine) arrive(b *batch, now time.Time) (fresh bool) {
 			sc.hold = true
 			b.await(l.place.board, g.share.End)
 			var a fairshare.Arrival
-			a, g.seen = l.place.board.dev.Arrive(g.share, now.UnixNano(), &l.place.board.meter)
+			a, g.at, g.seen = l.place.board.dev.Arrive(g.share, now.UnixNano(), &l.place.board.meter)
 			if a == fairshare.Known {
 				fresh = false
 			}

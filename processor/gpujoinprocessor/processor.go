@@ -305,7 +305,7 @@ func (p *joinProcessor) write(ctx context.Context, b *batch) {
 			continue
 		}
 		dev, board := l.place.dev, l.place.board
-		share, shared := board.dev.Share(g.share.Key)
+		share, shared := board.dev.Share(g.share.Key, g.at)
 		if !p.attrs.write(g, dev, board, share, shared) {
 			uncovered++
 		}

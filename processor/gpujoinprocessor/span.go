@@ -44,6 +44,7 @@ type gpuSpan struct {
 	hasMemory bool // gpu.memory.usage is there already
 
 	outcome outcome
+	at      fairshare.Place
 	seen    int64 // when it arrived first, unix ns
 }
 

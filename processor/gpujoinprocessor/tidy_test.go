@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestTidyKeepsElevenDigits(t *testing.T) {
+func TestTidyKeepsTwelveDigits(t *testing.T) {
 	for _, tt := range []struct {
 		x    float64
 		want string

@@ -15,17 +15,17 @@ const (
 
 // Arrive takes a span in. What of it lies before the settled time gets only what is still free there. now is any clock
 // of the caller; seen is the now of the first arrival.
-func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, seen int64) {
+func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen int64) {
 	if s.Span == ([8]byte{}) || s.End <= s.Start {
-		return Refused, now
+		return Refused, Place{}, now
 	}
 	n := d.nodes[s.Key]
 	if n != nil && n.known {
-		return Known, n.seen
+		return Known, Place{n}, n.seen
 	}
 	if n == nil {
 		if n = d.newNode(s.Key); n == nil {
-			return Refused, now
+			return Refused, Place{}, now
 		}
 	}
 	d.remembered.remove(n)
@@ -41,7 +41,7 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, seen int64) {
 		if s.End <= d.settled {
 			n.ended = true
 			d.remember(n)
-			return Taken, now
+			return Taken, Place{n}, now
 		}
 		s.Start = d.settled
 	}
@@ -49,7 +49,7 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, seen int64) {
 	n.proc.nodes++
 	d.points.push(point{s.Start, true, n})
 	d.points.push(point{s.End, false, n})
-	return Taken, now
+	return Taken, Place{n}, now
 }
 
 // Pass moves what waits for the placeholder k on to its parent: k is the ID of a span that never uses the device

@@ -102,10 +102,13 @@ type Share struct {
 	Ended   bool    // its end is settled; false: Value is what it has so far
 }
 
-// Share looks a span up; false when it never arrived, was refused or is forgotten.
-func (d *Device) Share(k Key) (Share, bool) {
-	n := d.nodes[k]
-	if n == nil || !n.known {
+// Place is where a span that arrived is kept. The zero Place is of no span.
+type Place struct{ n *node }
+
+// Share reads what the span k has. at is the Place that its arrival gave; false when it was refused or is forgotten.
+func (d *Device) Share(k Key, at Place) (Share, bool) {
+	n := at.n
+	if n == nil || n.key != k || !n.known || !n.kept {
 		return Share{}, false
 	}
 	return Share{Value: n.own + n.below, Own: n.own, Covered: n.covered, Late: n.late, Ended: n.ended}, true

@@ -67,8 +67,15 @@ func newDevice() *fairshare.Device {
 }
 
 func take(d *fairshare.Device, s fairshare.Span, m fairshare.Meter) fairshare.Arrival {
-	a, _ := d.Arrive(s, 0, m)
+	a, _, _ := d.Arrive(s, 0, m)
 	return a
+}
+
+// share looks a span up by the place that a second arrival gives, as the second look at a batch does.
+func share(d *fairshare.Device, id int, m fairshare.Meter) (fairshare.Share, bool) {
+	a, at, _ := d.Arrive(fairshare.Span{Key: key(id), End: 1}, 0, m)
+	s, ok := d.Share(key(id), at)
+	return s, ok && a == fairshare.Known
 }
 
 // timeline makes spans as programs make them: loops of steps with nested sections, several streams, several processes;
@@ -166,7 +173,7 @@ func TestShareEqualsBruteForceOnRandomTimelines(t *testing.T) {
 			flow += f
 		}
 		for _, s := range g.spans {
-			got, ok := d.Share(key(s.id))
+			got, ok := share(d, s.id, g)
 			require.True(t, ok)
 			want := g.value(s)
 			require.InDelta(t, want, got.Value, 1e-9*(1+flow), "round %d span %d", round, s.id)
@@ -186,7 +193,7 @@ func shares(t *testing.T, d *fairshare.Device, ids ...int) []float64 {
 	t.Helper()
 	out := make([]float64, len(ids))
 	for i, id := range ids {
-		s, ok := d.Share(key(id))
+		s, ok := share(d, id, nil)
 		require.True(t, ok, "span %d", id)
 		out[i] = s.Value
 	}
@@ -296,7 +303,7 @@ func TestShare(t *testing.T) {
 				}
 			}
 			for id, want := range tt.want {
-				got, ok := d.Share(key(id))
+				got, ok := share(d, id, g)
 				require.True(t, ok)
 				assert.InDelta(t, want, got.Value, 1e-12, "span %d", id)
 				assert.Equal(t, tt.late[id]*cellNS, got.Late, "late of span %d", id)
@@ -320,7 +327,7 @@ func TestMarkedSpansWithoutIDOrLengthAreRefused(t *testing.T) {
 	assert.Equal(t, fairshare.Refused, take(d, span(0, 0, 1, 0, 4), g))
 	assert.Equal(t, fairshare.Refused, take(d, span(1, 0, 1, 4, 4), g))
 	assert.Equal(t, fairshare.Refused, take(d, span(1, 0, 1, 5, 4), g))
-	_, ok := d.Share(key(1))
+	_, ok := d.Share(key(1), fairshare.Place{})
 	assert.False(t, ok)
 }
 
@@ -332,9 +339,9 @@ func TestUnknownFlowLeavesSpansUncovered(t *testing.T) {
 	d.Arrive(span(1, 0, 1, 4, 8), 0, g)
 	d.Arrive(span(2, 0, 2, 2, 6), 0, g)
 	d.Settle(10*cellNS, g)
-	s, _ := d.Share(key(1))
+	s, _ := share(d, 1, g)
 	assert.Zero(t, s.Covered)
-	s, _ = d.Share(key(2))
+	s, _ = share(d, 2, g)
 	assert.EqualValues(t, 2*cellNS, s.Covered)
 	assert.InDelta(t, 2, s.Value, 1e-12)
 }

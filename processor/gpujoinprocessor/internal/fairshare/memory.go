@@ -21,7 +21,7 @@ func (d *Device) newNode(k Key) *node {
 	} else {
 		n = new(node)
 	}
-	n.key = k
+	n.key, n.kept = k, true
 	d.nodes[k] = n
 	return n
 }
@@ -52,6 +52,7 @@ func (d *Device) forget(n *node) {
 	}
 	d.remembered.remove(n)
 	delete(d.nodes, n.key)
+	n.kept = false
 	d.budget.used--
 	if len(d.spare) < 1024 {
 		d.spare = append(d.spare, n)

@@ -29,6 +29,7 @@ type node struct {
 	height int32 // longest chain of nodes below
 	opened int32 // active descendants
 
+	kept   bool // in the device's map; false: forgotten
 	known  bool // arrived itself; false: placeholder
 	active bool // started and not ended
 	ended  bool
