@@ -5,7 +5,10 @@ package cuda_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -22,6 +25,13 @@ type hollow struct {
 	*cuda.Backend
 	stream uintptr
 	empty  dl.Func
+	rest   sync.Mutex // held: the polling thread waits in Query
+}
+
+func (h *hollow) Query(e gpuspan.Event) gpuspan.Status {
+	h.rest.Lock()
+	defer h.rest.Unlock()
+	return h.Backend.Query(e)
 }
 
 func (h *hollow) Record(c *gpuspan.Call) gpuspan.Status {
@@ -38,6 +48,44 @@ func (h *hollow) Capturing(s gpuspan.StreamHandle) (bool, gpuspan.Status) {
 	return h.Backend.Capturing(s)
 }
 
+// hollowRig is a profiler over a hollow backend with one stream.
+func hollowRig(tb testing.TB, stub *ctest.Stub, emptied bool, slots int, opts ...gpuspan.StreamOption) (*hollow, *gpuspan.Profiler, *gpuspan.Stream) {
+	back, err := cuda.Open(cuda.WithLibrary(stub.Path))
+	require.NoError(tb, err)
+	lib, err := dl.Open(stub.Path)
+	require.NoError(tb, err)
+	h := &hollow{Backend: back, empty: lib.Lookup("stub_empty")}
+	prof, err := gpuspan.New(h, gpuspan.WithSlots(slots), gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()), gpuspan.WithErrorHandler(func(error) {}))
+	require.NoError(tb, err)
+	tb.Cleanup(func() { _ = prof.Shutdown(context.Background()) })
+	handle := appStream(tb, back, 0)
+	s := prof.Stream(uintptr(handle), "s", opts...)
+	require.True(tb, s.DeviceTimed())
+	if emptied {
+		h.stream = uintptr(handle)
+	}
+	return h, prof, s
+}
+
+func TestSectionsOnADriverDoNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes pools forget")
+	}
+	const runs = 200
+	h, prof, s := hollowRig(t, ctest.CUDA(t), false, 4*runs)
+	op := gpuspan.NewOperation("op")
+	ctx := context.Background()
+	section := func() { op.Start(ctx, s).EndWith(gpuspan.Work{Bytes: 1 << 20}) }
+	section()
+	require.NoError(t, prof.Flush(ctx))
+	h.rest.Lock()
+	section() // the polling thread now rests in its query
+	time.Sleep(20 * time.Millisecond)
+	n := testing.AllocsPerRun(runs, section)
+	h.rest.Unlock()
+	require.Zero(t, n)
+}
+
 // BenchmarkSectionDriver is Start and EndWith with two driver calls (records), and with four (capture checks too); Stub is
 // the same with the stub's own work, which emulates a clock and a queue.
 func BenchmarkSectionDriver(b *testing.B) {
@@ -52,33 +100,60 @@ func BenchmarkSectionDriver(b *testing.B) {
 		{name: "StubRecordsAndCaptureChecks", stub: true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			stub := ctest.CUDA(b)
-			back, err := cuda.Open(cuda.WithLibrary(stub.Path))
-			require.NoError(b, err)
-			lib, err := dl.Open(stub.Path)
-			require.NoError(b, err)
-			h := &hollow{Backend: back, empty: lib.Lookup("stub_empty")}
 			const slots = 4096
-			prof, err := gpuspan.New(h, gpuspan.WithSlots(slots), gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()), gpuspan.WithErrorHandler(func(error) {}))
-			require.NoError(b, err)
+			h, prof, s := hollowRig(b, ctest.CUDA(b), !c.stub, slots, c.opts...)
 			ctx := context.Background()
-			defer func() { _ = prof.Shutdown(ctx) }()
-			handle := appStream(b, back, 0)
-			s := prof.Stream(uintptr(handle), "s", c.opts...)
-			if !c.stub {
-				h.stream = uintptr(handle)
-			}
 			op := gpuspan.NewOperation("op")
-			b.ReportAllocs()
-			b.ResetTimer()
-			for i := range b.N {
-				op.Start(ctx, s).EndWith(gpuspan.Work{Bytes: 1 << 20, FLOPs: 1e9, Precision: gpuspan.FP32})
-				if i%(slots/2) == slots/2-1 { // let the polling thread keep up: what is measured is the caller
-					b.StopTimer()
-					_ = prof.Flush(ctx)
-					b.StartTimer()
+			var total time.Duration
+			for done := 0; done < b.N; done += slots / 2 { // what is measured is the caller: the polling thread rests, then catches up
+				h.rest.Lock()
+				start := time.Now()
+				for range min(slots/2, b.N-done) {
+					op.Start(ctx, s).EndWith(gpuspan.Work{Bytes: 1 << 20, FLOPs: 1e9, Precision: gpuspan.FP32})
 				}
+				total += time.Since(start)
+				h.rest.Unlock()
+				_ = prof.Flush(ctx)
 			}
+			b.ReportMetric(float64(total.Nanoseconds())/float64(b.N), "ns/op")
+		})
+	}
+}
+
+// BenchmarkTwoStreams is the same section on two goroutines, each with its own stream; its time per section should be the
+// one of BenchmarkSectionDriver/Records where there is a core for each.
+func BenchmarkTwoStreams(b *testing.B) {
+	const slots = 4096
+	h, prof, first := hollowRig(b, ctest.CUDA(b), false, slots, gpuspan.NeverCaptured())
+	streams := []*gpuspan.Stream{first, prof.Stream(uintptr(appStream(b, h.Backend, 0)), "t", gpuspan.NeverCaptured())}
+	op := gpuspan.NewOperation("op")
+	for n := 1; n <= len(streams); n++ {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			ctx := context.Background()
+			var total time.Duration
+			for done := 0; done < b.N; done += slots / 2 {
+				h.rest.Lock()
+				var wg sync.WaitGroup
+				took := make([]time.Duration, n)
+				for i, s := range streams[:n] {
+					wg.Add(1)
+					go func() {
+						defer wg.Done()
+						start := time.Now()
+						for range min(slots/2, b.N-done) {
+							op.Start(ctx, s).EndWith(gpuspan.Work{Bytes: 1 << 20})
+						}
+						took[i] = time.Since(start)
+					}()
+				}
+				wg.Wait()
+				for _, d := range took {
+					total += d / time.Duration(n)
+				}
+				h.rest.Unlock()
+				_ = prof.Flush(ctx)
+			}
+			b.ReportMetric(float64(total.Nanoseconds())/float64(b.N), "ns/op")
 		})
 	}
 }

@@ -4,6 +4,7 @@
 package ctest
 
 import (
+	"sync"
 	"testing"
 	"time"
 )
@@ -14,6 +15,9 @@ type Stub struct {
 
 	t        testing.TB
 	handle   uintptr
+	once     sync.Once
+	zero     time.Time
+	zeroHost int64
 	set      func(string, float64)
 	now      func() int64
 	advance  func(int64)
@@ -91,18 +95,18 @@ func (s *Stub) Logged(stream uintptr) int64 { return s.logLen(stream) }
 // LoggedAt is when the i-th of them truly happened.
 func (s *Stub) LoggedAt(stream uintptr, i int64) time.Time { return s.at(s.logAt(stream, i)) }
 
-// at converts the stub's CLOCK_MONOTONIC, which is Go's monotonic clock too, to a time.Time. Of a few readings the one with
-// the least time between the two clocks counts.
+// at converts the stub's CLOCK_MONOTONIC, which is Go's monotonic clock too, to a time.Time. The two are compared once, by the
+// closest of many readings. In manual mode there is no such relation.
 func (s *Stub) at(host int64) time.Time {
-	var best time.Duration
-	var t time.Time
-	for i := range 5 {
-		a := time.Now()
-		n := s.now()
-		b := time.Now()
-		if d := b.Sub(a); i == 0 || d < best {
-			best, t = d, a.Add(d/2).Add(time.Duration(host-n))
+	s.once.Do(func() {
+		best := time.Hour
+		for range 2000 {
+			a := time.Now()
+			n := s.now()
+			if d := time.Since(a); d < best {
+				best, s.zero, s.zeroHost = d, a.Add(d/2), n
+			}
 		}
-	}
-	return t
+	})
+	return s.zero.Add(time.Duration(host - s.zeroHost))
 }

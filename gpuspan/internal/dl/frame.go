@@ -42,22 +42,10 @@ func (f *Frame) Call(fn Func, n int) int32 { return int32(call(uintptr(fn), f.Ar
 func (fn Func) Call(args []uintptr) int32 { return int32(call(uintptr(fn), args)) }
 
 // Call1 calls fn with one argument.
-func (fn Func) Call1(a uintptr) int32 {
-	f := NewFrame()
-	f.Args[0] = a
-	r := f.Call(fn, 1)
-	f.Free()
-	return r
-}
+func (fn Func) Call1(a uintptr) int32 { return int32(call4(uintptr(fn), a, 0, 0, 0)) }
 
 // Call2 calls fn with two arguments.
-func (fn Func) Call2(a, b uintptr) int32 {
-	f := NewFrame()
-	f.Args[0], f.Args[1] = a, b
-	r := f.Call(fn, 2)
-	f.Free()
-	return r
-}
+func (fn Func) Call2(a, b uintptr) int32 { return int32(call4(uintptr(fn), a, b, 0, 0)) }
 
 // CallPointer is Call for a function that returns a pointer or 64 bits.
 func (f *Frame) CallPointer(fn Func, n int) uintptr { return call(uintptr(fn), f.Args[:n]) }
@@ -66,13 +54,7 @@ func (f *Frame) CallPointer(fn Func, n int) uintptr { return call(uintptr(fn), f
 func (fn Func) CallPointer(args []uintptr) uintptr { return call(uintptr(fn), args) }
 
 // Pointer1 calls fn with one argument; the function returns a pointer.
-func (fn Func) Pointer1(a uintptr) uintptr {
-	f := NewFrame()
-	f.Args[0] = a
-	r := f.CallPointer(fn, 1)
-	f.Free()
-	return r
-}
+func (fn Func) Pointer1(a uintptr) uintptr { return call4(uintptr(fn), a, 0, 0, 0) }
 
 // String copies a C string that the library owns; empty for NULL.
 func String(addr uintptr) string {

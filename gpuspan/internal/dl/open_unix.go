@@ -13,8 +13,3 @@ func open(path string) (uintptr, error) {
 }
 
 func symbol(handle uintptr, name string) (uintptr, error) { return purego.Dlsym(handle, name) }
-
-func call(fn uintptr, args []uintptr) uintptr {
-	r, _, _ := purego.SyscallN(fn, args...)
-	return r
-}

@@ -1,0 +1,31 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && !gpuspan_noasm
+
+#include "textflag.h"
+
+// trampoline runs on the system stack as a C function with one argument, a *arguments in DI. It calls arguments.fn with the
+// four integers by the System V convention and stores the result. BX and BP belong to the caller; SP is 8 modulo 16 on
+// entry and must be 0 at the call.
+TEXT ·trampoline(SB), NOSPLIT|NOFRAME, $0-0
+	PUSHQ BP
+	MOVQ  SP, BP
+	PUSHQ BX
+	SUBQ  $8, SP
+	MOVQ  DI, BX
+	MOVQ  0(BX), R11
+	MOVQ  8(BX), DI
+	MOVQ  16(BX), SI
+	MOVQ  24(BX), DX
+	MOVQ  32(BX), CX
+	XORL  AX, AX
+	CALL  R11
+	MOVQ  AX, 40(BX)
+	ADDQ  $8, SP
+	POPQ  BX
+	POPQ  BP
+	RET
+
+GLOBL ·trampolineAddr(SB), NOPTR|RODATA, $8
+DATA ·trampolineAddr(SB)/8, $·trampoline(SB)
