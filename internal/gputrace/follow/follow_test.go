@@ -1,0 +1,301 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/extension/xextension/storage"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// memory is a storage extension that outlives the follower.
+type memory struct {
+	component.StartFunc
+	component.ShutdownFunc
+	mu   sync.Mutex
+	data map[string][]byte
+}
+
+func (m *memory) GetClient(context.Context, component.Kind, component.ID, string) (storage.Client, error) {
+	return m, nil
+}
+
+func (m *memory) Get(_ context.Context, k string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.data[k], nil
+}
+
+func (m *memory) Set(_ context.Context, k string, v []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.data == nil {
+		m.data = map[string][]byte{}
+	}
+	m.data[k] = v
+	return nil
+}
+
+func (m *memory) Delete(_ context.Context, k string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.data, k)
+	return nil
+}
+func (*memory) Batch(context.Context, ...*storage.Operation) error { return errors.New("not used") }
+func (*memory) Close(context.Context) error                        { return nil }
+
+type host struct{ ext map[component.ID]component.Component }
+
+func (h host) GetExtensions() map[component.ID]component.Component { return h.ext }
+
+// lines is a Read: every line of a file is a batch of one span.
+func lines(ctx context.Context, path string, emit Emit) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if string(b) == "bad" {
+		return fmt.Errorf("cannot read %q", path)
+	}
+	for i := 0; i+1 < len(b); i += 2 {
+		td := ptrace.NewTraces()
+		td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty().SetName(string(b[i]))
+		if err := emit(ctx, td); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sink is a consumer that remembers names and may refuse.
+type sink struct {
+	mu    sync.Mutex
+	names string
+	fail  func(name string) error
+}
+
+func (s *sink) consume(_ context.Context, td ptrace.Traces) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Name()
+	if s.fail != nil {
+		if err := s.fail(name); err != nil {
+			td.ResourceSpans().RemoveIf(func(ptrace.ResourceSpans) bool { return true }) // consumers own what they get
+			return err
+		}
+	}
+	s.names += name
+	return nil
+}
+
+func (s *sink) got() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names
+}
+
+var (
+	owner     = component.MustNewID("test")
+	storageID = component.MustNewID("file_storage")
+)
+
+func config(dir string) Config {
+	c := NewDefaultConfig()
+	c.Include = []string{filepath.Join(dir, "**", "*.txt")}
+	c.Exclude = []string{filepath.Join(dir, "**", "not*.txt")}
+	c.PollInterval, c.StableFor = 5*time.Millisecond, 0
+	return c
+}
+
+func start(t *testing.T, c Config, h component.Host, s *sink) *Follower {
+	f := New(c, owner, zap.NewNop(), lines, s.consume)
+	require.NoError(t, f.Start(t.Context(), h))
+	return f
+}
+
+func stop(t *testing.T, f *Follower) { require.NoError(t, f.Shutdown(context.WithoutCancel(t.Context()))) }
+
+func write(t *testing.T, path, text string) {
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+func eventually(t *testing.T, s *sink, want string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return s.got() == want }, 5*time.Second, time.Millisecond, "want %q, have %q", want, s.got())
+	time.Sleep(30 * time.Millisecond)
+	require.Equal(t, want, s.got(), "nothing more comes")
+}
+
+func TestFilesThatAreThereAndThatComeAreReadOnce(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "b.txt"), "b\n")
+	write(t, filepath.Join(dir, "a.txt"), "a\n")
+	write(t, filepath.Join(dir, "notme.txt"), "x\n")
+	s := &sink{}
+	f := start(t, config(dir), componenttest.NewNopHost(), s)
+	defer stop(t, f)
+	eventually(t, s, "ab")
+	write(t, filepath.Join(dir, "deep", "c.tmp"), "c\n")
+	eventually(t, s, "ab")
+	require.NoError(t, os.Rename(filepath.Join(dir, "deep", "c.tmp"), filepath.Join(dir, "deep", "c.txt")))
+	eventually(t, s, "abc")
+}
+
+func TestFileThatChangesIsReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.txt")
+	write(t, path, "a\n")
+	s := &sink{}
+	f := start(t, config(dir), componenttest.NewNopHost(), s)
+	defer stop(t, f)
+	eventually(t, s, "a")
+	write(t, path, "b\nc\n")
+	eventually(t, s, "abc")
+}
+
+func TestFileThatGrowsIsLeftAloneUntilItStandsStill(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.txt")
+	c := config(dir)
+	c.StableFor = 150 * time.Millisecond
+	s := &sink{}
+	write(t, path, "a\n")
+	f := start(t, c, componenttest.NewNopHost(), s)
+	defer stop(t, f)
+	text := "a\n"
+	for range 10 {
+		time.Sleep(30 * time.Millisecond)
+		text += "b\n"
+		write(t, path, text)
+		require.Empty(t, s.got())
+	}
+	eventually(t, s, "abbbbbbbbbb")
+}
+
+func TestRestartNeitherLosesNorRepeats(t *testing.T) {
+	dir := t.TempDir()
+	h := host{map[component.ID]component.Component{storageID: &memory{}}}
+	c := config(dir)
+	c.Storage = &storageID
+	write(t, filepath.Join(dir, "a.txt"), "a\n")
+	write(t, filepath.Join(dir, "b.txt"), "b\nc\nd\ne\n")
+	var f *Follower
+	taken := make(chan struct{})
+	s := &sink{fail: func(name string) error {
+		if name == "d" { // in the middle of a file: stop while the consumer refuses
+			select {
+			case <-taken:
+			default:
+				close(taken)
+			}
+			return errors.New("busy")
+		}
+		return nil
+	}}
+	f = start(t, c, h, s)
+	<-taken
+	stop(t, f)
+	assert.Equal(t, "abc", s.got())
+
+	s.fail = nil
+	f = start(t, c, h, s)
+	eventually(t, s, "abcde")
+	stop(t, f)
+	f = start(t, c, h, s)
+	defer stop(t, f)
+	eventually(t, s, "abcde")
+	write(t, filepath.Join(dir, "f.txt"), "f\n")
+	eventually(t, s, "abcdef")
+}
+
+func TestRefusalOfTheConsumerIsTriedAgainUnlessPermanent(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.txt"), "a\nb\nc\n")
+	tries := 0
+	s := &sink{fail: func(name string) error {
+		switch {
+		case name == "a" && tries < 2:
+			tries++
+			return errors.New("busy")
+		case name == "b":
+			return consumererror.NewPermanent(errors.New("never"))
+		}
+		return nil
+	}}
+	f := start(t, config(dir), componenttest.NewNopHost(), s)
+	defer stop(t, f)
+	eventually(t, s, "ac")
+}
+
+func TestRefusedFileIsLoggedOnceAndLosesNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.txt"), "bad")
+	write(t, filepath.Join(dir, "b.txt"), "b\n")
+	core, logs := observer.New(zap.ErrorLevel)
+	s := &sink{}
+	f := New(config(dir), owner, zap.New(core), lines, s.consume)
+	require.NoError(t, f.Start(t.Context(), componenttest.NewNopHost()))
+	defer stop(t, f)
+	eventually(t, s, "b")
+	require.Equal(t, 1, logs.Len())
+	assert.Contains(t, logs.All()[0].ContextMap()["error"], "a.txt")
+	write(t, filepath.Join(dir, "a.txt"), "a\n")
+	eventually(t, s, "ba")
+}
+
+func TestOnceReadsWhatIsThereAndEnds(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.txt"), "a\n")
+	c := config(dir)
+	c.Mode, c.StableFor = ModeOnce, time.Hour
+	s := &sink{}
+	f := start(t, c, componenttest.NewNopHost(), s)
+	eventually(t, s, "a")
+	write(t, filepath.Join(dir, "b.txt"), "b\n")
+	eventually(t, s, "a")
+	stop(t, f)
+	stop(t, f)
+}
+
+func TestMissingStorageIsAnError(t *testing.T) {
+	c := config(t.TempDir())
+	c.Storage = &storageID
+	f := New(c, owner, zap.NewNop(), lines, (&sink{}).consume)
+	err := f.Start(t.Context(), componenttest.NewNopHost())
+	assert.EqualError(t, err, "cannot find storage extension \"file_storage\" (make sure it is listed under `service::extensions`)")
+	stop(t, f)
+}
+
+func TestValidateReportsEveryProblem(t *testing.T) {
+	c := Config{Include: []string{"[a"}, Exclude: []string{""}, Mode: "never", StableFor: -1}
+	err := c.Validate()
+	for _, want := range []string{
+		"`include` must hold valid patterns, found \"[a\"", "`exclude` must hold valid patterns, found \"\"",
+		"`mode` must be follow or once, found \"never\"", "`poll_interval` must be positive, found 0s", "`stable_for` must be non-negative, found -1ns",
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+	empty := NewDefaultConfig()
+	assert.EqualError(t, empty.Validate(), "`include` must name at least one pattern, found none")
+}
