@@ -271,7 +271,7 @@ func (w *Writer) addProcess(k Process) *process {
 }
 
 func (w *Writer) newProcess(pid int64) *process {
-	if pid <= 0 || pid > 1<<31-1 || w.pids[pid] {
+	if pid <= 0 || pid > 1<<32-1 || w.pids[pid] {
 		for pid = 1; w.pids[pid]; pid++ {
 		}
 	}
@@ -309,7 +309,7 @@ func (w *Writer) track(p *process, k Track) *track {
 func (p *process) tid(t Track, row int) int64 {
 	tid := t.ID
 	main := t.Kind == Host && row == 0 && tid == p.pid
-	if t.Kind != Host || row > 0 || tid <= 0 || tid > 1<<31-1 || p.tids[tid] && !main {
+	if t.Kind != Host || row > 0 || tid <= 0 || tid > 1<<32-1 || p.tids[tid] && !main {
 		for tid = 1; p.tids[tid]; tid++ {
 		}
 	}

@@ -246,7 +246,7 @@ func integer(raw json.RawMessage) (int64, error) {
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return 0, fmt.Errorf("%s is no integer", raw)
 	}
-	if v < 0 || v > 1<<31-1 {
+	if v < 0 || v > 1<<32-1 {
 		return 0, fmt.Errorf("%d does not fit", v)
 	}
 	return v, nil

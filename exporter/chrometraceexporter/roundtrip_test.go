@@ -1,0 +1,164 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometraceexporter
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/exporter/exportertest"
+
+	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
+	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+)
+
+// recorded is the folder of recorded traces: beside the repository, or where OTELGPU_TESTDATA says.
+func recorded(t *testing.T) string {
+	dir := os.Getenv("OTELGPU_TESTDATA")
+	if at, err := os.Getwd(); dir == "" {
+		require.NoError(t, err)
+		for ; dir == "" && at != filepath.Dir(at); at = filepath.Dir(at) {
+			if _, err := os.Stat(filepath.Join(at, "shared", "data")); err == nil {
+				dir = filepath.Join(at, "shared", "data")
+			}
+		}
+	}
+	if dir == "" {
+		t.Skip("no recorded traces: set OTELGPU_TESTDATA to their folder")
+	}
+	return filepath.Join(dir, "kineto")
+}
+
+// converted reads a profiler's file with the kineto receiver's code and exports it.
+func converted(t *testing.T, from string) (string, error) {
+	cfg := config(t)
+	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
+	_, err := kinetoreceiver.ReadFile(t.Context(), from, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels}, tr.ConsumeTraces)
+	require.NoError(t, stop())
+	return cfg.Path, err
+}
+
+// slicesOf are the complete events as text. Left out is what spans do not hold, so that a second reading cannot have it:
+// ranges that the first one passed over and counted, allocations, the versions that name the source of times; the ids
+// of the trace, which are made of the file; and the window of the profile, which is that of the events that were read.
+func slicesOf(f chrometracetest.File) []string {
+	tracks := f.Tracks()
+	var out []string
+	for _, r := range f.Of("X") {
+		if r.Cat == "Trace" {
+			continue
+		}
+		for _, k := range []string{
+			"trace_id", "span_id", "parent_span_id", "links", "gpu.summary.span.count", "gpu.memory.allocated.delta",
+			"gpu.memory.allocated.max", "gpu.timing.source",
+		} {
+			delete(r.Args, k)
+		}
+		args, _ := json.Marshal(r.Args)
+		out = append(out, fmt.Sprintln(r.Cat, r.Name, f.Base+r.Time, r.Dur, tracks[[2]int64{r.PID, r.TID}], string(args)))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func flowsOf(f chrometracetest.File) []string {
+	var out []string
+	ends := map[string]string{}
+	for _, r := range append(f.Of("s"), f.Of("f")...) {
+		if from, ok := ends[r.ID]; ok {
+			out = append(out, fmt.Sprintln(from, f.Base+r.Time))
+		}
+		ends[r.ID] = fmt.Sprint(f.Base + r.Time)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Every recorded trace is drawn without a fault, holds all device activities that an independent reader counted, with
+// their total time, and exported, read and exported again it is the same.
+func TestRecordedTracesSurviveARoundTrip(t *testing.T) {
+	root := recorded(t)
+	tested := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(path, ".ref.json") || !strings.Contains(filepath.Base(path), ".json") {
+			return err
+		}
+		name, _ := filepath.Rel(root, path)
+		t.Run(name, func(t *testing.T) {
+			once, err := converted(t, path)
+			if errors.Is(err, kinetoreceiver.ErrNotTrace) {
+				t.Skip("no trace")
+			}
+			require.NoError(t, err)
+			a := read(t, once)
+			against(t, path+".ref.json", a)
+			again, err := converted(t, once)
+			require.NoError(t, err)
+			b := read(t, again)
+			same(t, slicesOf(a), slicesOf(b))
+			same(t, flowsOf(a), flowsOf(b))
+			assert.Equal(t, a.Distributed, b.Distributed)
+			for ordinal, model := range a.Models {
+				assert.Equal(t, model, b.Models[ordinal])
+			}
+			tested++
+		})
+		return nil
+	})
+	require.NoError(t, err)
+	assert.Positive(t, tested)
+}
+
+// same compares without printing a hundred thousand lines.
+func same(t *testing.T, a, b []string) {
+	require.Len(t, b, len(a))
+	for i := range a {
+		require.Equal(t, a[i], b[i])
+	}
+}
+
+// against holds a file against reference answers: count of activities and sum of kernel durations of each device.
+func against(t *testing.T, path string, f chrometracetest.File) {
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var ref struct {
+		Devices map[string]struct {
+			Activities map[string]int64
+			KernelSum  int64 `json:"kernel_sum_ns"`
+		}
+	}
+	require.NoError(t, json.Unmarshal(data, &ref))
+	count, sum := map[string]int64{}, map[string]int64{}
+	for _, r := range f.Of("X") {
+		if r.Cat != "kernel" && r.Cat != "gpu_memcpy" && r.Cat != "gpu_memset" {
+			continue
+		}
+		device := strconv.Itoa(int(r.Args["device"].(float64)))
+		count[device]++
+		if r.Cat == "kernel" {
+			sum[device] += r.Dur
+		}
+	}
+	for device, want := range ref.Devices {
+		var n int64
+		for _, k := range want.Activities {
+			n += k
+		}
+		assert.Equal(t, n, count[device], "device %s", device)
+		assert.Equal(t, want.KernelSum, sum[device], "device %s", device)
+	}
+	assert.LessOrEqual(t, len(count), len(ref.Devices), cmp.Or(path))
+}
