@@ -24,7 +24,7 @@ type Config struct {
 	// Samples is the gpu_samples extension that every sample is written to. Default none.
 	Samples *component.ID `mapstructure:"samples"`
 	// CallTimeout is how long a call of the source may take before it counts as hung: it is reported, `auto` goes on
-	// to the next source, and shutdown no longer waits for it. Default 5s.
+	// to the next source, and shutdown no longer waits for it. DCGM takes 5s to say that nobody listens. Default 10s.
 	CallTimeout time.Duration `mapstructure:"call_timeout"`
 	// RetryInterval is the longest time between two tries to open a source; tries begin after 1s and double. Default 30s.
 	RetryInterval time.Duration `mapstructure:"retry_interval"`
@@ -98,7 +98,7 @@ func createDefaultConfig() component.Config {
 		Source:             sourceAuto,
 		CollectionInterval: 10 * time.Second,
 		SamplingInterval:   100 * time.Millisecond,
-		CallTimeout:        5 * time.Second,
+		CallTimeout:        10 * time.Second,
 		RetryInterval:      30 * time.Second,
 		DCGM: DCGMConfig{
 			Endpoint: "localhost:5555", MaxKeepAge: 2 * time.Minute, Profiling: true, MaxStaleness: time.Minute,

@@ -120,12 +120,18 @@ func (s *session) watchAll() error {
 		for _, w := range []*watch{
 			{group: group, fields: fastFields, entities: chunk, every: s.set.Sampling},
 			{group: group, fields: slowFields, entities: chunk, every: s.set.Slow},
-			{group: group, fields: xidFields, entities: chunk, every: s.set.Sampling, events: true},
 		} {
 			if err := s.watch(w, keep); err != nil {
 				return err
 			}
 		}
+	}
+	all, err := s.group(boards) // events are few
+	if err != nil {
+		return err
+	}
+	if err := s.watch(&watch{group: all, fields: xidFields, entities: boards, every: s.set.Sampling, events: true}, keep); err != nil {
+		return err
 	}
 	if instances := s.instanceEntities(); len(instances) > 0 {
 		s.watchInstances(instances, keep)

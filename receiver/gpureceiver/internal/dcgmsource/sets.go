@@ -7,6 +7,8 @@ import "slices"
 
 // chunks cuts entities into at most groupChunks groups, so that one read brings a part of the values only: the library
 // takes 4 KiB for each, and refuses more than 131,072 of them.
+//
+// Two boards at 10 Hz give about 220 values a second, for which the library's first allocation suffices.
 func chunks(entities []entity) [][]entity {
 	size := max(2, (len(entities)+groupChunks-1)/groupChunks)
 	return slices.Collect(slices.Chunk(entities, size))

@@ -30,8 +30,9 @@ type Source struct {
 	seen    *seenXIDs // outlives sessions: an XID that is kept over a reconnect is not a new one
 }
 
-// minPace: the host engine keeps every sample with its time, so asking more often only costs.
-const minPace = 500 * time.Millisecond
+// minPace: the host engine keeps every sample with its time, so asking more often only costs. The library takes 1 MiB for
+// any answer.
+const minPace = time.Second
 
 func newSource(set Settings, conn *connection) *Source {
 	return &Source{set: set, conn: conn, seen: newSeenXIDs()}

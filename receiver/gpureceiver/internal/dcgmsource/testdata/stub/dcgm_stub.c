@@ -55,6 +55,7 @@ typedef struct { int used; dcgm_field_entity_group_t kind; dcgm_field_eid_t id; 
 static group_t groups[MAX_GROUPS];
 static fields_t field_groups[MAX_GROUPS];
 static watch_t watches[MAX_WATCHES];
+static int top; // watches from here on were never used
 static int connected_epoch; // 0: not connected
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 
@@ -356,6 +357,7 @@ PUBLIC dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp
                 if (!watches[w].used) {
                     watches[w] = (watch_t){1, groups[g].e[i].entityGroupId, groups[g].e[i].entityId, field_groups[f].id[k], g, f,
                                            every < 1000 ? 1000 : every, now_us(), keep < 1 ? 1 : keep};
+                    if (w >= top) top = w + 1;
                     break;
                 }
     return leave(DCGM_ST_OK);
@@ -438,7 +440,7 @@ static void fill(dcgmFieldValue_v1 *v, dcgm_field_entity_group_t kind, dcgm_fiel
 // every_of is the fastest watch of all clients.
 static int64_t every_of(watch_t *w) {
     int64_t every = w->every;
-    for (int i = 0; i < MAX_WATCHES; i++) {
+    for (int i = 0; i < top; i++) {
         watch_t *o = &watches[i];
         if (o->used && o->kind == w->kind && o->id == w->id && o->field == w->field && o->every < every) every = o->every;
     }
@@ -454,7 +456,7 @@ PUBLIC dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFi
     if (g >= MAX_GROUPS || !groups[g].used || f >= MAX_GROUPS || !field_groups[f].used) return leave(DCGM_ST_NO_DATA);
     int64_t now = now_us();
     int64_t given = 0;
-    for (int i = 0; i < MAX_WATCHES; i++) {
+    for (int i = 0; i < top; i++) {
         watch_t *w = &watches[i];
         if (!w->used || w->group != g || w->fields != f) continue;
         int n = 0, any = 0;
