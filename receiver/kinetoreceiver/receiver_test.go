@@ -1,0 +1,103 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinetoreceiver
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/confmaptest"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadata"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadatatest"
+)
+
+func TestReceiverReadsFolderAndCountsWhatItDid(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	good := "[" + step(1, 1000) + `,{"ph":"C","name":"x"}]`
+	write("a.pt.trace.json", good)
+	write("b.pt.trace.json.gz", gz(t, "["+step(2, 1000)+"]"))
+	write("c.pt.trace.json", "{}")
+	tel := componenttest.NewTelemetry()
+	defer func() { require.NoError(t, tel.Shutdown(t.Context())) }()
+	set := receivertest.NewNopSettings(metadata.Type)
+	set.TelemetrySettings = tel.NewTelemetrySettings()
+	cfg := createDefaultConfig().(*Config)
+	cfg.Files.Include = []string{filepath.Join(dir, "*.pt.trace.json*")}
+	cfg.Files.StableFor, cfg.Files.PollInterval = 0, 10*time.Millisecond
+	cfg.Spans.Detail = DetailKernels
+	sink := &consumertest.TracesSink{}
+	r, err := NewFactory().CreateTraces(t.Context(), set, cfg, sink)
+	require.NoError(t, err)
+	require.NoError(t, r.Start(t.Context(), componenttest.NewNopHost()))
+	require.Eventually(t, func() bool { return sink.SpanCount() == 12 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		m, err := tel.GetMetric("otelcol_receiver_kineto_files")
+		return err == nil && len(m.Data.(metricdata.Sum[int64]).DataPoints) == 2
+	}, 5*time.Second, time.Millisecond)
+	ignore := metricdatatest.IgnoreTimestamp()
+	metadatatest.AssertEqualReceiverKinetoFiles(t, tel, []metricdata.DataPoint[int64]{
+		{Value: 2, Attributes: attribute.NewSet(attribute.String("outcome", "read"))},
+		{Value: 1, Attributes: attribute.NewSet(attribute.String("outcome", "refused"))},
+	}, ignore)
+	metadatatest.AssertEqualReceiverKinetoEvents(t, tel, []metricdata.DataPoint[int64]{{Value: 9}}, ignore)
+	metadatatest.AssertEqualReceiverKinetoEventsSkipped(t, tel, []metricdata.DataPoint[int64]{
+		{Value: 1, Attributes: attribute.NewSet(attribute.String("reason", "phase 'C'"))},
+	}, ignore)
+	require.NoError(t, r.Shutdown(t.Context()))
+	require.NoError(t, r.Shutdown(t.Context()))
+}
+
+func TestConfigLoads(t *testing.T) {
+	conf, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
+	require.NoError(t, err)
+	load := func(name string) (*Config, error) {
+		sub, err := conf.Sub(name)
+		require.NoError(t, err)
+		cfg := createDefaultConfig().(*Config)
+		if err := sub.Unmarshal(cfg); err != nil {
+			return nil, err
+		}
+		return cfg, confmap.Validate(cfg)
+	}
+	cfg, err := load("kineto/all")
+	require.NoError(t, err)
+	assert.Equal(t, DetailOperators, cfg.Spans.Detail)
+	assert.Equal(t, 5*time.Minute, cfg.Files.StableFor)
+	assert.Equal(t, "file_storage/kineto", cfg.Files.Storage.String())
+	assert.Equal(t, Options{
+		Detail: DetailOperators, MaxSpans: 500, MaxBytes: 1_000_000, BatchSpans: 200, MemoryLimit: 128 << 20, TempDir: "/var/tmp",
+		ServiceName: "trainer", JobID: "job-7", Resource: map[string]string{"deployment.environment.name": "prod"}, Shapes: true,
+	}, cfg.Options())
+	cfg, err = load("kineto")
+	require.NoError(t, err)
+	assert.Equal(t, gputrace.NewDefaultConfig("pytorch").BatchSpans, cfg.Spans.BatchSpans)
+	assert.Equal(t, DetailAuto, cfg.Spans.Detail)
+
+	_, err = load("kineto/detail")
+	assert.ErrorContains(t, err, `unknown detail "everything" (one of auto, steps, annotations, operators, kernels)`)
+	_, err = load("kineto/bad")
+	for _, want := range []string{
+		"`include` must name at least one pattern, found none", "`batch_spans` must be positive, found -1",
+		"`memory_limit_mib` must be from 1 to 2047, found 9999", "`max_spans` must be at least 100, or 0 for the default, or negative for none, found 5",
+		"`service_name` must not be empty",
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+}
