@@ -40,6 +40,11 @@ func (s *spans) host(n *node) {
 	default:
 		putText(m, semconv.GPUOperationCategoryKey, phase(s.p.Names.Name(n.name)))
 	}
+	putText(m, semconv.CUDANvtxDomainKey, d.Domain)
+	putText(m, semconv.CUDANvtxPayloadKey, d.PayloadText)
+	if d.PayloadText == "" {
+		putText(m, semconv.CUDANvtxPayloadKey, d.Payload)
+	}
 	if d.FLOPs > 0 {
 		m.PutDouble(string(semconv.GPUFLOPCountKey), d.FLOPs)
 	}

@@ -1,0 +1,225 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nsysreceiver
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/semconvtest"
+)
+
+// export makes a database of statements.
+func export(t testing.TB, statements ...string) string {
+	path := filepath.Join(t.TempDir(), "with space #1?.sqlite")
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	for _, s := range statements {
+		_, err := db.ExecContext(t.Context(), s)
+		require.NoError(t, err, s)
+	}
+	require.NoError(t, db.Close())
+	// The driver takes "?" for the beginning of its options: give the file its name afterwards.
+	matches, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*"))
+	require.NoError(t, err)
+	require.Len(t, matches, 1)
+	require.NoError(t, os.Rename(matches[0], path))
+	return path
+}
+
+const (
+	strings0 = "CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)"
+	strings1 = "INSERT INTO StringIds VALUES (1, 'void ns::gemm<float>(int)'), (2, 'cudaLaunchKernel_v7000'), (3, 'NCCL'), (4, 'forward')"
+	kernel0  = "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, demangledName INT, " +
+		"gridX INT, gridY INT, gridZ INT, blockX INT, blockY INT, blockZ INT, registersPerThread INT, staticSharedMemory INT, dynamicSharedMemory INT, graphId INT, graphNodeId INT)"
+	runtime0 = "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INT, end INT, globalTid INT, correlationId INT, nameId INT)"
+	nvtx0    = "CREATE TABLE NVTX_EVENTS (start INT, end INT, eventType INT, text TEXT, textId INT, globalTid INT, domainId INT, int64Value INT, doubleValue REAL, jsonText TEXT)"
+	session0 = "CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INT)"
+	session1 = "INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (1700000000000000000)"
+	gpu0     = "CREATE TABLE TARGET_INFO_GPU (id INT, name TEXT, uuid TEXT, cuDevice INT)"
+	gpu1     = "INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H100', '74E128B2-90b6-b409-07c8-33bee5ff6f88', 0)"
+)
+
+func convert(t testing.TB, path string, o Options) (map[string]ptrace.Span, []ptrace.Traces, Stats) {
+	byName := map[string]ptrace.Span{}
+	var batches []ptrace.Traces
+	st, err := ReadFile(t.Context(), path, o, func(_ context.Context, td ptrace.Traces) error {
+		require.NoError(t, semconvtest.CheckTraces(td))
+		batches = append(batches, td)
+		for _, rs := range td.ResourceSpans().All() {
+			for _, ss := range rs.ScopeSpans().All() {
+				for _, s := range ss.Spans().All() {
+					byName[s.Name()] = s
+				}
+			}
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return byName, batches, st
+}
+
+func TestRangesLaunchesAndKernelsHangTogether(t *testing.T) {
+	path := export(t, strings0, strings1, kernel0, runtime0, nvtx0, session0, session1, gpu0, gpu1,
+		// two processes (4 and 5) use the same correlation
+		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000, 1500, 0, 7, 9, 67108864, 1, 2, 3, 4, 32, 1, 1, 40, 100, 28, 5, 6)",
+		"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (900, 910, 67108865, 9, 2), (800, 810, 83886081, 9, 2)",
+		"INSERT INTO NVTX_EVENTS (start, end, eventType, text, textId, globalTid, domainId, int64Value, jsonText) VALUES "+
+			"(0, NULL, 75, NULL, 3, 67108865, 1, NULL, NULL), "+
+			"(100, 5000, 59, 'ProfilerStep#3', NULL, 67108865, 0, NULL, NULL), "+
+			"(200, 4000, 59, NULL, 4, 67108865, 1, 1024, NULL), "+
+			"(300, 3000, 59, 'aten::mm, seq = 5, op_id = 7, sizes = [[2, 3]]', NULL, 67108865, 0, NULL, NULL), "+
+			"(400, 500, 34, 'mark', NULL, 67108865, 0, NULL, NULL), (450, NULL, 34, 'mark', NULL, 67108865, 0, NULL, NULL)")
+	spans, batches, st := convert(t, path, Options{Detail: DetailKernels})
+	k := spans["gemm"]
+	a := k.Attributes().AsRaw()
+	for key, want := range map[string]any{
+		"gpu.operation.type": "kernel", "gpu.kernel.name": "void ns::gemm<float>(int)", "gpu.device.ordinal": int64(0), "gpu.stream.id": int64(7),
+		"gpu.correlation.id": int64(9), "gpu.kernel.grid": []any{int64(2), int64(3), int64(4)}, "gpu.kernel.block": []any{int64(32), int64(1), int64(1)},
+		"gpu.kernel.registers": int64(40), "gpu.kernel.shared_memory.size": int64(128), "gpu.graph.id": int64(5), "gpu.graph.node.id": int64(6),
+		"hw.id": "GPU-74e128b2-90b6-b409-07c8-33bee5ff6f88", "hw.model": "NVIDIA H100", "gpu.timing.source": "cupti", "gpu.launch.delay": 9e-8, "gpu.duration": 5e-7,
+	} {
+		assert.Equal(t, want, a[key], key)
+	}
+	assert.Equal(t, int64(1700000000000001000), int64(k.StartTimestamp()))
+	for _, up := range []string{"cudaLaunchKernel", "aten::mm", "forward", "ProfilerStep#3"} {
+		if up == "cudaLaunchKernel" { // both processes have one: compare by time
+			continue
+		}
+		require.Contains(t, spans, up)
+	}
+	assert.Equal(t, spans["forward"].SpanID(), spans["aten::mm"].ParentSpanID())
+	assert.Equal(t, spans["ProfilerStep#3"].SpanID(), spans["forward"].ParentSpanID())
+	assert.Equal(t, int64(3), spans["ProfilerStep#3"].Attributes().AsRaw()["gpu.step.index"])
+	assert.Equal(t, "NCCL", spans["forward"].Attributes().AsRaw()["cuda.nvtx.domain"])
+	assert.Equal(t, "1024", spans["forward"].Attributes().AsRaw()["cuda.nvtx.payload"])
+	assert.Equal(t, spans["ProfilerStep#3"].TraceID(), k.TraceID(), "the launch of the kernel's own process counts")
+	assert.Equal(t, map[string]int64{"NVTX mark or range without an end": 1}, st.Skipped)
+	pids := map[any]bool{}
+	for _, rs := range batches[0].ResourceSpans().All() {
+		pids[rs.Resource().Attributes().AsRaw()["process.pid"]] = true
+	}
+	assert.Equal(t, map[any]bool{int64(4): true, int64(5): true}, pids, "one resource per process")
+}
+
+func TestRangeNames(t *testing.T) {
+	for text, want := range map[string]struct {
+		kind gputrace.Kind
+		name string
+		step int64
+	}{
+		"ProfilerStep#12":                  {gputrace.KindStep, "ProfilerStep#12", 12},
+		"step 7":                           {gputrace.KindStep, "step 7", 7},
+		"Iteration_3":                      {gputrace.KindStep, "Iteration_3", 3},
+		"train_step 5":                     {gputrace.KindStep, "train_step 5", 5},
+		"aten::add, seq = 5":               {gputrace.KindOperator, "aten::add", 0},
+		"aten::empty, op_id = 990346":      {gputrace.KindOperator, "aten::empty", 0},
+		"MulBackward0, seq = 3, op_id = 4": {gputrace.KindOperator, "MulBackward0", 0},
+		"MPI_Send":                         {gputrace.KindAnnotation, "MPI_Send", 0},
+		"stepping 5":                       {gputrace.KindAnnotation, "stepping 5", 0},
+		"step":                             {gputrace.KindAnnotation, "step", 0},
+		"forward, layer = 5":               {gputrace.KindAnnotation, "forward, layer = 5", 0},
+	} {
+		var e gputrace.Event
+		name := rangeOf(&e, text)
+		assert.Equal(t, want.kind, e.Kind, text)
+		assert.Equal(t, want.name, name, text)
+		assert.Equal(t, want.step, e.Detail.Step, text)
+	}
+}
+
+func TestWhatIsNoExportIsRefusedByName(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		p := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(p, []byte(text), 0o600))
+		return p
+	}
+	for path, says := range map[string]string{
+		write("empty.sqlite", ""):                              "it is empty",
+		write("text.sqlite", "hello, I am no database at all"): "it is no SQLite database",
+		write("short.sqlite", "SQL"):                           "it is no SQLite database",
+		write("a.nsys-rep", "QuadD report"):                    "it is a report (export it with: nsys export --type sqlite)",
+		export(t, "CREATE TABLE notes (text TEXT)"):            "it has none of the tables CUPTI_ACTIVITY_KIND_* and NVTX_EVENTS",
+	} {
+		_, err := ReadFile(t.Context(), path, Options{}, nil)
+		require.ErrorIs(t, err, ErrNotExport, path)
+		assert.ErrorContains(t, err, path)
+		assert.ErrorContains(t, err, says)
+	}
+	_, err := ReadFile(t.Context(), filepath.Join(dir, "none.sqlite"), Options{}, nil)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	broken := write("broken.sqlite", "SQLite format 3\x00"+string(make([]byte, 200)))
+	_, err = ReadFile(t.Context(), broken, Options{}, nil)
+	assert.ErrorContains(t, err, broken)
+}
+
+func TestTruncatedDatabaseIsRefused(t *testing.T) {
+	whole, err := os.ReadFile(filepath.Join(dataDir(t), "nsys", "nsys-ai", "mfu_2gpu_before.sqlite"))
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "cut.sqlite")
+	require.NoError(t, os.WriteFile(path, whole[:len(whole)/3], 0o600))
+	_, err = ReadFile(t.Context(), path, Options{}, func(context.Context, ptrace.Traces) error {
+		t.Error("something of a broken file was emitted")
+		return nil
+	})
+	require.Error(t, err)
+	assert.ErrorContains(t, err, path)
+}
+
+func TestColumnsThatAreMissingAreAbsent(t *testing.T) {
+	path := export(t, "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT)", "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (-5, 10), (NULL, 3), (9, 3)")
+	spans, _, st := convert(t, path, Options{Detail: DetailKernels})
+	a := spans["kernel"].Attributes().AsRaw()
+	for _, key := range []string{"gpu.kernel.grid", "gpu.kernel.registers", "gpu.correlation.id", "hw.model", "gpu.launch.delay"} {
+		assert.NotContains(t, a, key)
+	}
+	assert.Equal(t, 1.5e-8, a["gpu.duration"])
+	assert.Equal(t, map[string]int64{"start or end missing": 1, "negative duration": 1}, st.Skipped)
+	assert.Equal(t, []string{"no session start: times count from 1970"}, st.Faults)
+}
+
+func TestNoLevelOfDetailLosesWork(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join(dataDir(t), "nsys", "*", "*.sqlite"))
+	require.NoError(t, err)
+	for _, path := range paths {
+		var want int64 = -1
+		for _, detail := range []Detail{DetailKernels, DetailAuto, DetailSteps, DetailAnnotations, DetailOperators} {
+			var have int64
+			bytes := 0
+			st, err := ReadFile(t.Context(), path, Options{Detail: detail}, func(_ context.Context, td ptrace.Traces) error {
+				bytes += (&ptrace.ProtoMarshaler{}).TracesSize(td)
+				for _, rs := range td.ResourceSpans().All() {
+					for _, ss := range rs.ScopeSpans().All() {
+						for _, s := range ss.Spans().All() {
+							a := s.Attributes().AsRaw()
+							for _, k := range []string{"kernel", "collective", "copy", "memset"} {
+								n, _ := a["gpu.summary."+k+".count"].(int64)
+								have += n
+								if a["gpu.operation.type"] == k {
+									have++
+								}
+							}
+						}
+					}
+				}
+				return nil
+			})
+			require.NoError(t, err)
+			if want < 0 {
+				want = have
+			}
+			assert.Equal(t, want, have, "%s %v", path, detail)
+			t.Logf("%s %v: %d spans, %d bytes, %d cut", filepath.Base(path), detail, st.Spans, bytes, st.Cut)
+		}
+	}
+}
