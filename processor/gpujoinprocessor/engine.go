@@ -90,12 +90,15 @@ func (l *lookup) search(g *gpuSpan) (gpusamplesextension.DeviceView, outcome) {
 			}
 		}
 	}
-	if id, mapped := l.e.ordinals[g.ordinal]; mapped {
-		if dev, ok := l.view.Lookup(id); ok {
-			return dev, found
-		}
-	} else if g.hwID == "" && g.bdf == "" {
+	if g.hwID != "" || g.bdf != "" { // a device of another host must not become ours by its number
+		return gpusamplesextension.DeviceView{}, unknownDevice
+	}
+	id, mapped := l.e.ordinals[g.ordinal]
+	if !mapped {
 		return gpusamplesextension.DeviceView{}, noIdentity
+	}
+	if dev, ok := l.view.Lookup(id); ok {
+		return dev, found
 	}
 	return gpusamplesextension.DeviceView{}, unknownDevice
 }

@@ -1,0 +1,189 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"hash/maphash"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+)
+
+// still is an engine on a clock that only the test moves.
+type still struct {
+	*engine
+	t     *testing.T
+	now   time.Time
+	store *gpusamplesextension.Store
+	id    identifier
+}
+
+func newStill(t *testing.T, edit ...func(*Config)) *still {
+	s := &still{t: t, now: time.Unix(1_700_000_000, 0), id: identifier{maphash.MakeSeed()}}
+	s.store = gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), func() time.Time { return s.now })
+	cfg := createDefaultConfig().(*Config)
+	for _, e := range edit {
+		e(cfg)
+	}
+	s.engine = &engine{cfg: cfg, reader: s.store, boards: map[string]*board{}, budget: fairshare.Budget{Max: cfg.MaxSpans}}
+	return s
+}
+
+func (s *still) write(w gpusamplesextension.DeviceWriter, from, to time.Time) {
+	for ; !from.After(to); from = from.Add(100 * time.Millisecond) {
+		w.Write(one(from, time.Unix(1_700_000_000, 0)))
+	}
+}
+
+func (s *still) arriveOne(id uint64, start, end time.Time) *batch {
+	td := newTraces("a")
+	td.gpu(id, 0, start, end)
+	b := new(batch)
+	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
+	s.arrive(b, s.now)
+	return b
+}
+
+func (s *still) shareOf(b *batch) fairshare.Share {
+	for _, on := range s.boards {
+		share, ok := on.dev.Share(b.spans[0].share.Key, b.spans[0].at)
+		require.True(s.t, ok)
+		return share
+	}
+	s.t.Fatal("no board")
+	return fairshare.Share{}
+}
+
+func TestHostClockSetBackStartsAnew(t *testing.T) {
+	s := newStill(t)
+	zero := s.now
+	w, err := s.store.Register(writerID, nominal)
+	require.NoError(t, err)
+	s.write(w, zero, zero.Add(20*time.Second))
+	s.now = zero.Add(20 * time.Second)
+	b := s.arriveOne(1, zero.Add(10*time.Second), zero.Add(11*time.Second))
+	require.True(t, s.settled(b, s.now, false))
+	assert.InDelta(t, 300, s.shareOf(b).Value, 1e-6)
+
+	// One hour back: the samples begin again there, and so does the join.
+	s.now = zero.Add(-time.Hour)
+	s.tick(s.now, nil, func(*board) {})
+	back := s.now
+	s.now = back.Add(20 * time.Second)
+	for at := back; !at.After(s.now); at = at.Add(100 * time.Millisecond) {
+		w.Write(one(at, back))
+	}
+	b = s.arriveOne(2, back.Add(10*time.Second), back.Add(11*time.Second))
+	require.True(t, s.settled(b, s.now, false))
+	assert.InDelta(t, 300, s.shareOf(b).Value, 1e-6)
+}
+
+func TestDeviceThatVanishesLetsGo(t *testing.T) {
+	s := newStill(t)
+	zero := s.now
+	w, err := s.store.Register(writerID, nominal)
+	require.NoError(t, err)
+	s.write(w, zero, zero.Add(time.Second))
+	b := s.arriveOne(1, zero, zero.Add(time.Second))
+	require.False(t, s.settled(b, s.now, false))
+	w.Close()
+	s.now = zero.Add(time.Hour)
+	other := nominal
+	other.ID = "GPU-eeeeeeee-0000-0000-0000-000000000000"
+	_, err = s.store.Register(writerID, other) // sweeps
+	require.NoError(t, err)
+	assert.True(t, s.settled(b, s.now, false))
+	assert.Empty(t, s.boards)
+	assert.Zero(t, s.known(), "the budget is given back")
+}
+
+func TestSilentInstanceHoldsNobodyUp(t *testing.T) {
+	s := newStill(t)
+	zero := s.now
+	w, err := s.store.Register(writerID, nominal)
+	require.NoError(t, err)
+	mig, err := s.store.Register(writerID, gpusamplesextension.Device{ID: "MIG-1", Parent: gpu0, Interval: 100 * time.Millisecond})
+	require.NoError(t, err)
+	s.write(w, zero, zero.Add(9*time.Second))
+	s.write(mig, zero, zero.Add(8900*time.Millisecond))
+	s.now = zero.Add(15 * time.Second)
+	td := newTraces("a")
+	td.gpu(1, 0, zero, zero.Add(time.Second)).Attributes().PutStr("hw.id", "MIG-1")
+	b := new(batch)
+	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
+	s.arrive(b, s.now)
+	s.settled(b, s.now, false)
+	at, _ := b.boards[0].board.dev.Settled()
+	assert.Equal(t, zero.Add(8900*time.Millisecond).UnixNano(), at, "the instance is a sample behind and is waited for")
+
+	s.write(w, zero.Add(9100*time.Millisecond), zero.Add(12*time.Second))
+	s.now = zero.Add(20 * time.Second)
+	s.settled(b, s.now, false)
+	at, _ = b.boards[0].board.dev.Settled()
+	assert.Equal(t, zero.Add(12*time.Second).UnixNano(), at, "the instance is silent")
+}
+
+func TestMaxSpansBoundsTheFairShareOnly(t *testing.T) {
+	s := newStill(t, func(c *Config) { c.MaxSpans = 2 })
+	zero := s.now
+	w, err := s.store.Register(writerID, nominal)
+	require.NoError(t, err)
+	s.write(w, zero, zero.Add(time.Second))
+	s.now = zero.Add(time.Second)
+	td := newTraces("a")
+	for i := range uint64(5) {
+		td.gpu(i+1, 0, zero, zero.Add(time.Second))
+	}
+	b := new(batch)
+	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
+	s.arrive(b, s.now)
+	assert.Equal(t, 2, s.known())
+	assert.Equal(t, 5, b.waiting())
+}
+
+func TestDeviceOfAnotherHostIsNotOursByItsNumber(t *testing.T) {
+	s := newStill(t)
+	s.ordinals = map[int64]string{0: gpu0}
+	_, err := s.store.Register(writerID, nominal)
+	require.NoError(t, err)
+	td := newTraces("a")
+	g := td.gpu(1, 0, s.now.Add(-time.Second), s.now)
+	g.Attributes().PutStr("hw.id", "GPU-ffffffff-0000-0000-0000-000000000000")
+	g.Attributes().PutInt("gpu.device.ordinal", 0)
+	b := new(batch)
+	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
+	s.arrive(b, s.now)
+	assert.Equal(t, unknownDevice, b.spans[0].outcome)
+	assert.Zero(t, b.waiting())
+}
+
+func TestProcessIdentity(t *testing.T) {
+	id := identifier{maphash.MakeSeed()}
+	of := func(kv ...any) uint64 {
+		m := pcommon.NewMap()
+		for i := 0; i < len(kv); i += 2 {
+			require.NoError(t, m.PutEmpty(kv[i].(string)).FromRaw(kv[i+1]))
+		}
+		return id.resource(m).process
+	}
+	same := func(a, b uint64) { t.Helper(); assert.Equal(t, a, b) }
+	differ := func(a, b uint64) { t.Helper(); assert.NotEqual(t, a, b) }
+
+	same(of("service.name", "s", "service.instance.id", "1"), of("service.instance.id", "1", "telemetry.sdk.language", "go", "service.name", "s"))
+	differ(of("service.name", "s", "service.instance.id", "1"), of("service.name", "s", "service.instance.id", "2"))
+	differ(of("service.name", "s", "service.instance.id", "1"), of("service.name", "t", "service.instance.id", "1"))
+	same(of("process.pid", int64(7), "host.name", "n"), of("host.name", "n", "process.pid", int64(7), "os.type", "linux"))
+	differ(of("process.pid", int64(7), "host.name", "n"), of("process.pid", int64(8), "host.name", "n"))
+	differ(of("process.pid", int64(1), "container.id", "a"), of("process.pid", int64(1), "container.id", "b"))
+	same(of("a", "1", "b", "2"), of("b", "2", "a", "1"))
+	differ(of("a", "1", "b", "2"), of("a", "2", "b", "1"))
+	differ(of("service.instance.id", "", "service.name", "s", "x", "1"), of("service.instance.id", "", "service.name", "s", "x", "2"))
+	same(of(), of())
+}
