@@ -36,10 +36,10 @@ func (t *poller) drain(s *Stream) (progress, pending bool) {
 		s.mu.Unlock()
 		ready := 0
 		for ready < n && t.read(s, &s.slots[t.batch[ready]], failed) {
-			ready++
-			if s.failed != failed { // only this thread and refusals set it; a torn view costs one more pass
+			if s.slots[t.batch[ready]].rec.status == statusDeviceError {
 				failed = s.failedStatus()
 			}
+			ready++
 		}
 		if ready == 0 {
 			return progress, n > 0

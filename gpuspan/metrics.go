@@ -40,7 +40,6 @@ type metrics struct {
 	p         *Profiler
 	durations metric.Float64Histogram
 	emitted   bool
-	callback  metric.Registration
 
 	count, items, io, sections, dropped metric.Int64ObservableCounter
 	flops                               metric.Float64ObservableCounter
@@ -106,7 +105,9 @@ func newMetrics(p *Profiler) *metrics {
 	m.floor = gauge(semconv.GpuspanFloorDurationName, semconv.GpuspanFloorDurationUnit, semconv.GpuspanFloorDurationDescription)
 	m.overhead = floatCounter(semconv.GpuspanOverheadDurationName, semconv.GpuspanOverheadDurationUnit, semconv.GpuspanOverheadDurationDescription)
 	if first == nil {
-		m.callback, first = meter.RegisterCallback(m.observe, list...)
+		// Never unregistered: the provider collects once more when it shuts down, which is after the profiler does, and counters must not
+		// fall. Of a profiler that is shut down only counters are reported.
+		_, first = meter.RegisterCallback(m.observe, list...)
 	}
 	if first != nil {
 		p.errors.report("metrics", fmt.Errorf("cannot make an instrument: %w", first))
@@ -122,14 +123,6 @@ func (m *metrics) tracerOptions() []trace.TracerOption {
 		opts = append(opts, trace.WithInstrumentationAttributes(semconv.GPUMetricsEmittedKey.Bool(true)))
 	}
 	return opts
-}
-
-func (m *metrics) close() {
-	if m.callback != nil {
-		if err := m.callback.Unregister(); err != nil {
-			m.p.errors.report("metrics", err)
-		}
-	}
 }
 
 // attributesOf makes the attribute sets of an operation, once.

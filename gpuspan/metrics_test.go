@@ -182,3 +182,18 @@ func TestSelfMetrics(t *testing.T) {
 	assert.Positive(t, bound[0].Value)
 	assert.Contains(t, attrs(r.named("op")[0]), "gpu.floor.duration")
 }
+
+func TestTheLastCollectionHasEverything(t *testing.T) {
+	r, reader := metricRig(t)
+	s, _ := r.stream()
+	op := gpuspan.NewOperation("op")
+	for range 5 {
+		op.Start(context.Background(), s).EndWith(gpuspan.Work{Items: 2})
+	}
+	r.clock.Advance(time.Millisecond)
+	require.NoError(t, r.p.Shutdown(context.Background())) // the usual order: profiler, then providers
+	m := collect(t, reader)
+	assert.Equal(t, map[string]int64{"op ": 5}, ints(m["gpu.operation.count"]))
+	assert.Equal(t, map[string]int64{"op ": 10}, ints(m["gpu.operation.items"]))
+	assert.NotContains(t, m, "gpuspan.pool.usage", "nothing is in use any more")
+}

@@ -185,3 +185,20 @@ func TestChunksAddUpOnTheOuterSection(t *testing.T) {
 		assert.EqualValues(t, 3, attrs(s)["gpu.chunk.count"].AsInt64())
 	}
 }
+
+func TestTheContextOfAnEndedSectionIsStillGood(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	op, later := gpuspan.NewOperation("op"), gpuspan.NewOperation("later")
+	ctx, request := r.tp.Tracer("test").Start(context.Background(), "request")
+	x := op.Start(ctx, s)
+	inner := x.Context(ctx)
+	x.End()
+	later.Start(inner, s).End()
+	request.End()
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	require.Len(t, r.named("later"), 1)
+	assert.Equal(t, request.SpanContext().SpanID(), r.named("later")[0].Parent().SpanID())
+	assert.Zero(t, r.p.Misuse()["stale_parent"])
+}

@@ -16,8 +16,13 @@ import (
 // it answers also while the polling thread hangs in one.
 func (m *metrics) observe(_ context.Context, o metric.Observer) error {
 	m.observeOperations(o)
-	m.observeStreams(o)
-	m.observeDevices(o)
+	if !m.p.stopped.Load() {
+		m.observeStreams(o)
+		m.observeDevices(o)
+	}
+	if cpu, ok := m.p.poller.cpu(); ok {
+		o.ObserveFloat64(m.overhead, cpu.Seconds())
+	}
 	for i := range m.p.statuses {
 		if n := m.p.statuses[i].Load(); n > 0 {
 			o.ObserveInt64(m.sections, n, metric.WithAttributes(semconv.GPUTimingStatusKey.String(statusNames[i])))
@@ -88,8 +93,5 @@ func (m *metrics) observeDevices(o metric.Observer) {
 		}
 		o.ObserveFloat64(m.errorBound, seconds(d.halfNs.Load()), with)
 		o.ObserveFloat64(m.drift, d.drift.Load()*1e-6, with)
-	}
-	if cpu, ok := m.p.poller.cpu(); ok {
-		o.ObserveFloat64(m.overhead, cpu.Seconds())
 	}
 }

@@ -278,7 +278,6 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 		ctx, cancel := p.deadline(ctx)
 		defer cancel()
 		p.shutdownErr = p.poller.stop(ctx)
-		p.metrics.close()
 		if p.cfg.PrintReport && p.recorder != nil {
 			if err := p.recorder.Summary().WriteText(os.Stderr); err != nil {
 				p.shutdownErr = errors.Join(p.shutdownErr, err)

@@ -46,7 +46,7 @@ func (x Section) Start(o *Operation) Section {
 	if x.slot == nil {
 		return x.p.untimed(o)
 	}
-	return x.slot.stream.beginIn(x, o, flagNone)
+	return x.startOn(o, x.slot.stream)
 }
 
 // StartOn begins a section within this one on another stream of the same profiler.
@@ -57,7 +57,16 @@ func (x Section) StartOn(o *Operation, s *Stream) Section {
 	if x.slot == nil {
 		return x.p.untimed(o)
 	}
-	return s.beginIn(x, o, flagNone)
+	return x.startOn(o, s)
+}
+
+func (x Section) startOn(o *Operation, s *Stream) Section {
+	y, ok := s.beginIn(x, o, flagNone)
+	if !ok {
+		x.p.misuse.staleParent.Add(1)
+		return x.p.untimed(o)
+	}
+	return y
 }
 
 // Add declares work in between; it adds to what [Section.EndWith] declares.
@@ -193,7 +202,8 @@ func (x Section) with(f func(*extra)) {
 }
 
 // Context makes sections that are started with the result children of this one. Spans of the host started with it
-// become siblings instead: the section's span does not exist until the device has finished. It allocates.
+// become siblings instead: the section's span does not exist until the device has finished. After End the result is as good as ctx.
+// It allocates.
 func (x Section) Context(ctx context.Context) context.Context {
 	if x.slot == nil || ctx == nil {
 		return ctx

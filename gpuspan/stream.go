@@ -119,8 +119,11 @@ func (s *Stream) begin(ctx context.Context, o *Operation, flags recordFlags) Sec
 	}
 	p := s.p
 	parent := spanOf(ctx)
-	if in, ok := parent.(*sectionSpan); ok && in.section.p == p && in.section.slot != nil {
-		return s.beginIn(in.section, o, flags)
+	if in, ok := parent.(*sectionSpan); ok && in.section.p == p {
+		if x, ok := s.beginIn(in.section, o, flags); ok {
+			return x
+		}
+		// The section of the context has ended; the span around it is a parent too.
 	}
 	sc := parent.SpanContext()
 	if !sc.IsSampled() && sc.IsValid() && !p.timeAll {
@@ -140,14 +143,13 @@ func (s *Stream) begin(ctx context.Context, o *Operation, flags recordFlags) Sec
 	return s.open(o, &n, flags)
 }
 
-// beginIn starts a section within another, which may be on another stream.
-func (s *Stream) beginIn(x Section, o *Operation, flags recordFlags) Section {
+// beginIn starts a section within another, which may be on another stream; false when that one has ended.
+func (s *Stream) beginIn(x Section, o *Operation, flags recordFlags) (Section, bool) {
 	from := x.slot.stream
 	from.mu.Lock()
 	if !x.live() {
 		from.mu.Unlock()
-		s.p.misuse.staleParent.Add(1)
-		return s.p.untimed(o)
+		return Section{}, false
 	}
 	r := &x.slot.rec
 	n := nesting{ctx: r.ctx, parent: r.id, root: r.root, depth: r.depth + 1, step: r.step}
@@ -157,7 +159,7 @@ func (s *Stream) beginIn(x Section, o *Operation, flags recordFlags) Section {
 	if y.slot == nil {
 		n.root.refs.Add(-1)
 	}
-	return y
+	return y, true
 }
 
 // open takes a slot and records the start event.

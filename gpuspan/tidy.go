@@ -26,7 +26,8 @@ func (t *poller) reclaim(s *Stream) {
 	for i := range s.slots {
 		sl := &s.slots[i]
 		s.mu.Lock()
-		give := sl.state == slotOpen && (closed || tooOld(sl.rec.hostStart, now, t.p.cfg.OpenLimit) ||
+		step := sl.rec.flags&flagStep != 0 // a loop ends its steps, however long they take
+		give := sl.state == slotOpen && (closed || !step && tooOld(sl.rec.hostStart, now, t.p.cfg.OpenLimit) ||
 			full && sl.rec.root != sl && sl.rec.root.emitted)
 		if give {
 			sl.state = slotHeld // End of it does nothing from now on

@@ -1,0 +1,162 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+)
+
+// simulated is a device whose clock the example moves, so that its output is always the same.
+func simulated(opts ...gpuspan.Option) (*gpuspan.Profiler, *simgpu.GPU, *simgpu.ManualClock, *tracetest.SpanRecorder) {
+	clock := simgpu.NewManualClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	clock.SetStep(0)
+	gpu := simgpu.New(clock, simgpu.WithJitter(0), simgpu.WithTick(0), simgpu.WithClockError(0, 0))
+	spans := tracetest.NewSpanRecorder()
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	prof, err := gpuspan.New(gpu, append(opts, gpuspan.WithTracerProvider(tp))...)
+	if err != nil {
+		fmt.Println(err)
+	}
+	return prof, gpu, clock, spans
+}
+
+// Operations are made once, usually as package variables.
+var prefill = gpuspan.NewOperation("prefill", gpuspan.Category("prefill"), gpuspan.ItemType("token"))
+
+func Example() {
+	prof, gpu, clock, spans := simulated()
+	ctx := context.Background()
+	defer func() { _ = prof.Shutdown(ctx) }()
+	handle := gpu.Stream(0)
+	stream := prof.Stream(uintptr(handle), "compute")
+
+	x := prefill.Start(ctx, stream)
+	gpu.Launch(handle, simgpu.Kernel{Duration: 3 * time.Millisecond})
+	x.EndWith(gpuspan.Work{Items: 512, FLOPs: 2e12, Precision: gpuspan.BF16})
+
+	clock.Advance(10 * time.Millisecond) // the device works; End did not wait for it
+	_ = prof.Flush(ctx)
+	span := spans.Ended()[0]
+	fmt.Println(span.Name(), span.EndTime().Sub(span.StartTime()).Round(10*time.Microsecond))
+	// Output: prefill 3ms
+}
+
+func ExampleSection_Start() {
+	prof, gpu, clock, spans := simulated()
+	ctx := context.Background()
+	defer func() { _ = prof.Shutdown(ctx) }()
+	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+	attention := gpuspan.NewOperation("attention")
+
+	x := prefill.Start(ctx, stream)
+	x.Start(attention).End()
+	x.End()
+
+	clock.Advance(time.Millisecond)
+	_ = prof.Flush(ctx)
+	for _, s := range spans.Ended() {
+		fmt.Println(s.Name(), "has a parent:", s.Parent().IsValid())
+	}
+	// Output:
+	// prefill has a parent: false
+	// attention has a parent: true
+}
+
+func ExampleSection_LinkItems() {
+	prof, gpu, clock, spans := simulated()
+	ctx := context.Background()
+	defer func() { _ = prof.Shutdown(ctx) }()
+	stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+	tracer := sdktrace.NewTracerProvider().Tracer("service")
+
+	x := prefill.Start(ctx, stream)
+	for _, tokens := range []int64{100, 300} {
+		request, span := tracer.Start(ctx, "POST /generate")
+		x.LinkItems(request, tokens)
+		span.End()
+	}
+	x.EndWith(gpuspan.Work{Items: 400})
+
+	clock.Advance(time.Millisecond)
+	_ = prof.Flush(ctx)
+	for _, l := range spans.Ended()[0].Links() {
+		for _, kv := range l.Attributes {
+			fmt.Println(kv.Key, kv.Value.AsInterface())
+		}
+	}
+	// Output:
+	// gpu.operation.items 100
+	// gpu.batch.share 0.25
+	// gpu.operation.items 300
+	// gpu.batch.share 0.75
+}
+
+func ExampleLoop_Steps() {
+	prof, gpu, clock, spans := simulated()
+	ctx := context.Background()
+	defer func() { _ = prof.Shutdown(ctx) }()
+	handle := gpu.Stream(0)
+	stream := prof.Stream(uintptr(handle), "train")
+
+	loop := prof.Loop("train", stream, gpuspan.ItemType("image"), gpuspan.Schedule{Every: 2}, gpuspan.TotalSteps(4))
+	for _, step := range loop.Steps(ctx) {
+		forward := step.Phase(gpuspan.Forward)
+		gpu.Launch(handle, simgpu.Kernel{Duration: 2 * time.Millisecond})
+		forward.End()
+		step.SetItems(32)
+		clock.Advance(5 * time.Millisecond)
+	}
+
+	clock.Advance(time.Millisecond)
+	_ = prof.Flush(ctx)
+	for _, s := range spans.Ended() {
+		for _, kv := range s.Attributes() {
+			switch kv.Key {
+			case "gpu.step.index":
+				fmt.Print("step ", kv.Value.AsInt64())
+			case "gpu.step.duration":
+				fmt.Printf(" took %.0f ms", 1e3*kv.Value.AsFloat64())
+			case "gpu.step.phase.forward.duration":
+				fmt.Printf(", forward %.0f ms\n", 1e3*kv.Value.AsFloat64())
+			}
+		}
+	}
+	// Output:
+	// step 2 took 5 ms, forward 2 ms
+	// step 4 took 5 ms, forward 2 ms
+}
+
+func ExampleSchedule_Action() {
+	s := gpuspan.Schedule{SkipFirst: 2, Wait: 1, Warmup: 1, Active: 2}
+	for i := int64(1); i <= 8; i++ {
+		fmt.Print(s.Action(i).Recorded(), " ")
+	}
+	// Output: false false false false true true false false
+}
+
+func ExampleFirstDivergence() {
+	a := []gpuspan.Output{{Operation: "layer1", Occurrence: 1, Checksum: 1}, {Operation: "layer2", Occurrence: 1, Checksum: 2}}
+	b := []gpuspan.Output{{Operation: "layer1", Occurrence: 1, Checksum: 1}, {Operation: "layer2", Occurrence: 1, Checksum: 3}}
+	if i, ok := gpuspan.FirstDivergence(a, b); ok {
+		fmt.Println("the runs part at", a[i].Operation)
+	}
+	// Output: the runs part at layer2
+}
+
+func ExampleOperation_nil() {
+	var prof *gpuspan.Profiler // profiling is off
+	stream := prof.Stream(0, "compute")
+	x := prefill.Start(context.Background(), stream)
+	x.EndWith(gpuspan.Work{Items: 1})
+	fmt.Println(x.Timed(), prof.Snapshot().Total())
+	// Output: false 0s
+}

@@ -1,0 +1,257 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+)
+
+func TestAStepSpanIsLiveAndEndsAfterTheDevice(t *testing.T) {
+	r := newRig(t)
+	s, h := r.stream()
+	var hostEnd time.Time
+	for ctx, step := range r.p.Loop("train", s, gpuspan.TotalSteps(1)).Steps(context.Background()) {
+		assert.True(t, step.Recording())
+		assert.Equal(t, step.Span().SpanContext(), trace.SpanContextFromContext(ctx))
+		_, host := r.tp.Tracer("test").Start(ctx, "host work")
+		host.End()
+		r.busy(h, 20*time.Millisecond)
+		hostEnd = r.clock.Now()
+	}
+	assert.Empty(t, r.named("train"), "the device has not finished")
+	r.clock.Advance(50 * time.Millisecond)
+	r.flush()
+	step := r.named("train")[0]
+	assert.Equal(t, step.SpanContext().SpanID(), r.named("host work")[0].Parent().SpanID())
+	assert.Greater(t, step.EndTime().Sub(hostEnd), 19*time.Millisecond)
+	a := attrs(step)
+	assert.InDelta(t, 20e-3, a["gpu.step.duration"].AsFloat64(), 20e-6)
+	assert.InDelta(t, 0, a["gpu.step.host.duration"].AsFloat64(), 20e-6)
+}
+
+func TestAPanicInTheBodyEndsTheStep(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	loop := r.p.Loop("train", s)
+	assert.PanicsWithValue(t, "application", func() {
+		for range loop.Steps(context.Background()) {
+			panic("application")
+		}
+	})
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	assert.Len(t, r.named("train"), 1)
+	n := 0
+	for range loop.Steps(context.Background()) { // and the loop can go on
+		if n++; n == 2 {
+			break
+		}
+		r.clock.Advance(time.Millisecond)
+	}
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	assert.Len(t, r.named("train"), 3)
+}
+
+func TestStepsStopWithTheirContext(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	n := 0
+	for range r.p.Loop("train", s).Steps(ctx) {
+		if n++; n == 3 {
+			cancel()
+		}
+	}
+	assert.Equal(t, 3, n)
+	r.clock.Advance(time.Millisecond)
+}
+
+func TestStepNumbersEpochsAndTraces(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	ctx, run := r.tp.Tracer("test").Start(context.Background(), "run")
+	loop := r.p.Loop("train", s, gpuspan.FirstStep(101), gpuspan.TotalSteps(2), gpuspan.StepTraces())
+	for epoch := range 2 {
+		loop.SetEpoch(int64(epoch + 1))
+		for _, step := range loop.Steps(ctx) {
+			step.AddItems(2)
+			step.AddItems(3)
+			r.clock.Advance(time.Millisecond)
+		}
+	}
+	run.End()
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	steps := r.named("train")
+	require.Len(t, steps, 4)
+	traces := map[trace.TraceID]bool{}
+	for i, s := range steps {
+		a := attrs(s)
+		assert.EqualValues(t, 101+i, a["gpu.step.index"].AsInt64())
+		assert.EqualValues(t, 1+i/2, a["gpu.step.epoch"].AsInt64())
+		assert.EqualValues(t, 5, a["gpu.step.items"].AsInt64())
+		assert.False(t, s.Parent().IsValid())
+		require.Len(t, s.Links(), 1)
+		assert.Equal(t, run.SpanContext().SpanID(), s.Links()[0].SpanContext.SpanID())
+		traces[s.SpanContext().TraceID()] = true
+	}
+	assert.Len(t, traces, 4)
+}
+
+func TestDeclaredPhasesAreOnEveryStep(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	for range r.p.Loop("train", s, gpuspan.TotalSteps(1), gpuspan.Phases(gpuspan.Data, "augment")).Steps(context.Background()) {
+		r.clock.Advance(time.Millisecond)
+	}
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	a := attrs(r.named("train")[0])
+	assert.Equal(t, 0.0, a["gpu.step.phase.augment.duration"].AsFloat64())
+	assert.Contains(t, a, "gpu.step.phase.data.duration")
+	assert.NotContains(t, a, "gpu.step.phase.forward.duration")
+}
+
+func TestStepsWithoutADeviceAreHostTimed(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	p, err := gpuspan.New(nil, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
+	require.NoError(t, err)
+	s := p.Stream(0, "cpu")
+	for _, step := range p.Loop("train", s, gpuspan.TotalSteps(3)).Steps(context.Background()) {
+		f := step.Phase(gpuspan.Forward)
+		time.Sleep(3 * time.Millisecond)
+		f.End()
+	}
+	require.NoError(t, p.Shutdown(context.Background()))
+	n := 0
+	for _, s := range spans.Ended() {
+		if s.Name() != "train" {
+			continue
+		}
+		n++
+		a := attrs(s)
+		identity(t, a)
+		assert.Equal(t, "host", a["gpu.timing.source"].AsString())
+		assert.GreaterOrEqual(t, a["gpu.step.phase.forward.duration"].AsFloat64(), 3e-3)
+		assert.GreaterOrEqual(t, a["gpu.step.duration"].AsFloat64(), a["gpu.step.phase.forward.duration"].AsFloat64())
+	}
+	assert.Equal(t, 3, n)
+}
+
+func TestAStepWithoutASlotStillHasItsSpan(t *testing.T) {
+	r := newRig(t, gpuspan.WithSlots(2))
+	s, h := r.stream()
+	op := gpuspan.NewOperation("op")
+	a, b := op.Start(context.Background(), s), op.Start(context.Background(), s)
+	r.busy(h, time.Millisecond)
+	for _, step := range r.p.Loop("train", s, gpuspan.TotalSteps(2)).Steps(context.Background()) {
+		step.SetItems(3)
+	}
+	a.End()
+	b.End()
+	require.Len(t, r.named("train"), 2)
+	at := attrs(r.named("train")[0])
+	assert.Equal(t, "dropped", at["gpu.timing.status"].AsString())
+	assert.EqualValues(t, 3, at["gpu.step.items"].AsInt64())
+	assert.NotContains(t, at, "gpu.step.duration")
+	r.clock.Advance(10 * time.Millisecond)
+}
+
+func TestSectionsOfAStepAreFoundWithoutItsContext(t *testing.T) {
+	r := newRig(t)
+	s, h := r.stream()
+	op := gpuspan.NewOperation("op")
+	for range r.p.Loop("train", s, gpuspan.TotalSteps(1)).Steps(context.Background()) {
+		x := op.Start(context.Background(), s) // deep inside a library that has no context
+		r.busy(h, 2*time.Millisecond)
+		x.EndWith(gpuspan.Work{FLOPs: 7})
+		r.clock.Advance(3 * time.Millisecond)
+	}
+	r.clock.Advance(10 * time.Millisecond)
+	r.flush()
+	step := r.named("train")[0]
+	assert.Equal(t, step.SpanContext().SpanID(), r.named("op")[0].Parent().SpanID())
+	assert.InDelta(t, 2e-3, attrs(step)["gpu.step.covered.duration"].AsFloat64(), 20e-6)
+	assert.Equal(t, 7.0, attrs(step)["gpu.flop.count"].AsFloat64())
+}
+
+func TestPhasesFromManyGoroutines(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	comm := r.p.Stream(uintptr(r.gpu.Stream(0)), "comm")
+	for _, step := range r.p.Loop("train", s, gpuspan.TotalSteps(20)).Steps(context.Background()) {
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				ph := []gpuspan.Phase{gpuspan.Forward, gpuspan.Comm, "x", "y"}[i]
+				step.PhaseOn(ph, comm).End()
+				step.AddPhase(ph, time.Microsecond)
+				step.SetItems(1)
+			})
+		}
+		wg.Wait()
+		r.clock.Advance(time.Millisecond)
+	}
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	require.Len(t, r.named("train"), 20)
+	for _, s := range r.named("train") {
+		identity(t, attrs(s))
+	}
+}
+
+func TestSeveralDevices(t *testing.T) {
+	spec := simgpu.DefaultSpec()
+	clock := simgpu.NewManualClock(epoch)
+	gpu := simgpu.New(clock, simgpu.WithDevices(spec, spec), simgpu.WithJitter(0))
+	spans := tracetest.NewSpanRecorder()
+	p, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
+	require.NoError(t, err)
+	require.Len(t, p.Devices(), 2)
+	op := gpuspan.NewOperation("op")
+	var streams []*gpuspan.Stream
+	for d := range 2 {
+		h := gpu.Stream(d)
+		s := p.Stream(uintptr(h), "x")
+		streams = append(streams, s)
+		x := op.Start(context.Background(), s)
+		gpu.Launch(h, simgpu.Kernel{Duration: time.Duration(d+1) * time.Millisecond})
+		x.End()
+	}
+	clock.Advance(10 * time.Millisecond)
+	for _, step := range p.Loop("train", streams[0], gpuspan.TotalSteps(1)).Steps(context.Background()) {
+		c := step.PhaseOn(gpuspan.Comm, streams[1]) // times of another device have no common event with the step's
+		clock.Advance(4 * time.Millisecond)
+		c.End()
+		clock.Advance(4 * time.Millisecond)
+	}
+	clock.Advance(time.Second)
+	require.NoError(t, p.Shutdown(context.Background()))
+	for _, s := range spans.Ended() {
+		a := attrs(s)
+		switch s.Name() {
+		case "op":
+			d := a["gpu.device.ordinal"].AsInt64()
+			assert.InDelta(t, float64(d+1)*1e-3, a["gpu.duration"].AsFloat64(), 50e-6)
+			assert.NotEmpty(t, a["hw.id"].AsString())
+		case "train":
+			identity(t, a)
+			assert.InDelta(t, 4e-3, a["gpu.step.phase.comm.duration"].AsFloat64(), 50e-6)
+		}
+	}
+}
