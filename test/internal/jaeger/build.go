@@ -33,6 +33,7 @@ func (e *ErrUnavailable) Unwrap() error { return e.Err }
 // with the sums that it was released with (a module that requires Jaeger cannot verify all of them, and go install
 // refuses it for its replace lines), which takes 2 to 6 minutes on 2 cores; later ones find it in the user's cache.
 func Build(ctx context.Context) (string, error) {
+	alone := []string{"GOWORK=off"}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
@@ -45,7 +46,7 @@ func Build(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	out, err := program.Go(ctx, os.TempDir(), "mod", "download", "-json", "github.com/jaegertracing/jaeger@"+Version)
+	out, err := program.Go(ctx, os.TempDir(), alone, "mod", "download", "-json", "github.com/jaegertracing/jaeger@"+Version)
 	if err != nil {
 		return "", &ErrUnavailable{err}
 	}
@@ -56,7 +57,7 @@ func Build(ctx context.Context) (string, error) {
 	// Built under another name and renamed, so that an interrupted build leaves nothing that looks whole.
 	unfinished := fmt.Sprintf("%s.%d", path, os.Getpid())
 	defer os.Remove(unfinished)
-	if _, err := program.Go(ctx, module.Dir, "build", "-trimpath", "-ldflags=-s -w", "-o", unfinished, "./cmd/jaeger"); err != nil {
+	if _, err := program.Go(ctx, module.Dir, alone, "build", "-trimpath", "-ldflags=-s -w", "-o", unfinished, "./cmd/jaeger"); err != nil {
 		return "", err
 	}
 	return path, os.Rename(unfinished, path)

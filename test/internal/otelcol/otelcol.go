@@ -16,7 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// Build compiles the distribution, with the versions of its own module, into a directory of the test. The environment
+// Build compiles the distribution, as go run ./cmd/otelcol-gpu does, into a directory of the test. The environment
 // variable OTELGPU_BINARY names a binary to test instead, such as a released one.
 func Build(t *testing.T) string {
 	t.Helper()
@@ -26,7 +26,7 @@ func Build(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "otelcol-gpu")
 	root, err := filepath.Abs(filepath.Join("..", "cmd", "otelcol-gpu"))
 	require.NoError(t, err)
-	_, err = program.Go(t.Context(), root, "build", "-o", path, ".")
+	_, err = program.Go(t.Context(), root, nil, "build", "-o", path, ".")
 	require.NoError(t, err)
 	return path
 }

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -121,14 +120,14 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// Go runs the go command in a directory, outside any workspace, and returns its standard output. An error holds what
-// the command wrote to standard error.
-func Go(ctx context.Context, dir string, args ...string) ([]byte, error) {
+// Go runs the go command in a directory with additional environment (KEY=value) and returns its standard output. An
+// error holds what the command wrote to standard error.
+func Go(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Env = append(os.Environ(), env...)
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, io.MultiWriter(&stderr)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return stdout.Bytes(), fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
 	}
