@@ -32,6 +32,7 @@ func (r *gpuReceiver) log(d *deviceState, e gpusamplesextension.Event) {
 	if r.logsN == 0 {
 		rl := r.logs.ResourceLogs().AppendEmpty()
 		r.host.fill(rl.Resource())
+		rl.SetSchemaUrl(semconv.SchemaURL)
 		rl.ScopeLogs().AppendEmpty().Scope().SetName(metadata.ScopeName)
 	}
 	r.logsN++

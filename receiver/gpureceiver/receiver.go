@@ -24,6 +24,7 @@ import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // gpuReceiver serves the metrics and the logs pipelines of one configuration. The engine's goroutine takes samples
@@ -214,6 +215,7 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 	md := pmetric.NewMetrics()
 	rm := md.ResourceMetrics().AppendEmpty()
 	r.host.fill(rm.Resource())
+	rm.SetSchemaUrl(semconv.SchemaURL)
 	sm := rm.ScopeMetrics().AppendEmpty()
 	sm.Scope().SetName(metadata.ScopeName)
 

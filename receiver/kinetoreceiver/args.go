@@ -94,19 +94,27 @@ func runtimeArgs(e *gputrace.Event, args []byte) {
 	})
 }
 
-// operatorArgs reads shapes, and FLOPs where the profiler wrote them.
-func operatorArgs(d *gputrace.Detail, args []byte) {
+// operatorArgs reads shapes, and FLOPs where the profiler wrote them or the shapes give them.
+func operatorArgs(d *gputrace.Detail, name, args []byte) {
+	var concrete string
 	chromejson.Fields(args, func(k, v []byte) bool {
 		switch string(k) {
 		case "Input Dims", "Input dims":
 			d.Shapes = string(v)
 		case "Input type":
 			d.Types = string(v)
+		case "Concrete Inputs":
+			concrete = string(v)
 		case "flops", "Flops", "FLOPs":
 			setFloat(&d.FLOPs, v)
 		}
 		return true
 	})
+	if d.FLOPs == 0 && d.Shapes != "" {
+		if w, ok := operatorWork(string(name), d.Types, d.Shapes, concrete); ok {
+			d.FLOPs, d.Precision = w.FLOPs, w.Precision.String()
+		}
+	}
 }
 
 func annotationArgs(d *gputrace.Detail, args []byte) {

@@ -148,7 +148,7 @@ func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name *[]byte
 		runtimeArgs(e, j.Args)
 	case gputrace.KindOperator:
 		if c.shapes {
-			operatorArgs(&e.Detail, j.Args)
+			operatorArgs(&e.Detail, *name, j.Args)
 		}
 	case gputrace.KindAnnotation, gputrace.KindStep:
 		annotationArgs(&e.Detail, j.Args)
