@@ -38,6 +38,7 @@ const (
 	tagPayloadText
 	tagMemoryUsage
 	tagMemoryDevice
+	tagPrecision
 )
 
 // Values of closed lists are stored as their index; 0 is none.
@@ -102,6 +103,7 @@ func (d *Detail) appendTo(b []byte) []byte {
 	text(tagPayload, d.Payload)
 	text(tagPayloadText, d.PayloadText)
 	number(tagMemoryUsage, d.MemoryUsage, d.HasMemoryUsage)
+	text(tagPrecision, d.Precision)
 	number(tagMemoryDevice, d.MemoryDevice, d.MemoryDevice != 0)
 	return b
 }
@@ -193,6 +195,8 @@ func (d *Detail) decode(b []byte) {
 			d.MemoryUsage, d.HasMemoryUsage = number(), true
 		case tagMemoryDevice:
 			d.MemoryDevice = number()
+		case tagPrecision:
+			d.Precision = text()
 		default:
 			return
 		}

@@ -75,6 +75,7 @@ type Detail struct {
 	Graph          int64
 	GraphNode      int64
 	FLOPs          float64
+	Precision      string // value of gpu.flop.precision
 	Shapes         string // JSON, as the file says
 	Types          string // JSON, as the file says
 	Domain         string // of an annotation

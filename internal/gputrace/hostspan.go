@@ -47,6 +47,7 @@ func (s *spans) host(n *node) {
 	}
 	if d.FLOPs > 0 {
 		m.PutDouble(string(semconv.GPUFLOPCountKey), d.FLOPs)
+		putText(m, semconv.GPUFLOPPrecisionKey, d.Precision)
 	}
 	if s.p.opts.Shapes {
 		putTexts(m, semconv.GPUOperationShapesKey, Shapes(d.Types, d.Shapes))

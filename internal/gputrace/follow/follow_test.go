@@ -64,7 +64,9 @@ func (m *memory) Delete(_ context.Context, k string) error {
 func (*memory) Batch(context.Context, ...*storage.Operation) error { return errors.New("not used") }
 func (*memory) Close(context.Context) error                        { return nil }
 
-type host struct{ ext map[component.ID]component.Component }
+type host struct {
+	ext map[component.ID]component.Component
+}
 
 func (h host) GetExtensions() map[component.ID]component.Component { return h.ext }
 
@@ -133,7 +135,9 @@ func start(t *testing.T, c Config, h component.Host, s *sink) *Follower {
 	return f
 }
 
-func stop(t *testing.T, f *Follower) { require.NoError(t, f.Shutdown(context.WithoutCancel(t.Context()))) }
+func stop(t *testing.T, f *Follower) {
+	require.NoError(t, f.Shutdown(context.WithoutCancel(t.Context())))
+}
 
 func write(t *testing.T, path, text string) {
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
