@@ -145,8 +145,9 @@ func (m *metaReader) result() gputrace.Meta {
 	if m.meta.JobID != "" && m.attempt != "" && m.attempt != "0" {
 		m.meta.JobID += "/" + m.attempt
 	}
-	if !m.amd { // CUPTI is the only source of device activities on NVIDIA's devices; AMD's has no name in the registry
-		m.meta.TimingSource = "cupti"
+	m.meta.TimingSource = semconv.GPUTimingSourceCupti // the only source of device activities on NVIDIA's devices
+	if m.amd {
+		m.meta.TimingSource = semconv.GPUTimingSourceRoctracer
 	}
 	return m.meta
 }
