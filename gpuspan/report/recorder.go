@@ -11,7 +11,8 @@ type Recorder interface {
 	Node(parent Node, op Info) Node
 	// Section adds one finished run.
 	Section(n Node, s Sample)
-	// Untimed adds the declared work of count runs that were not timed one by one, as of unsampled parents.
+	// Untimed adds the declared work of count runs that were not timed one by one, as of unsampled parents. Zero runs add
+	// work to runs that are counted, as of a further precision.
 	Untimed(n Node, count int64, s Sample)
 	// Step adds one finished step of a loop.
 	Step(loop string, s StepSample)

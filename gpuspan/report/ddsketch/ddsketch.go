@@ -6,6 +6,8 @@
 package ddsketch
 
 import (
+	"math"
+
 	"github.com/DataDog/sketches-go/ddsketch"
 
 	"github.com/otelgpu/otelgpu/gpuspan/report"
@@ -36,8 +38,13 @@ func (k sketch) Add(seconds float64) {
 	}
 }
 
-// Quantile implements report.Sketch.
+// Quantile implements report.Sketch with nearest ranks: of ten durations the 99th percentile is the longest. The
+// library's own rank is q·(n−1), rounded down, by which it is the second longest.
 func (k sketch) Quantile(q float64) (float64, bool) {
+	n := k.s.GetCount()
+	if n > 1 {
+		q = min(max((math.Ceil(q*n)-1)/(n-1), 0), 1)
+	}
 	v, err := k.s.GetValueAtQuantile(q)
 	return v, err == nil
 }

@@ -1,0 +1,355 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"gonum.org/v1/gonum/stat"
+	"pgregory.net/rapid"
+
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func timed(d time.Duration) report.Sample {
+	return report.Sample{Timed: true, Start: epoch.UnixNano(), Duration: d}
+}
+
+func find(t testing.TB, s report.Summary, name string) report.Operation {
+	i := slices.IndexFunc(s.Operations, func(o report.Operation) bool { return o.Name == name })
+	require.GreaterOrEqual(t, i, 0, "no operation %q", name)
+	return s.Operations[i]
+}
+
+// Against gonum, with durations whose squares would lose the variance to rounding.
+func TestStatisticsOfDurations(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		base := rapid.SampledFrom([]int64{0, 1e9, 3600e9}).Draw(t, "base")
+		ds := rapid.SliceOfN(rapid.Int64Range(base, base+1e6), 1, 400).Draw(t, "durations")
+		c := report.NewCollector()
+		n := c.Node(0, report.Info{Name: "x"})
+		x := make([]float64, len(ds))
+		var total int64
+		for i, d := range ds {
+			c.Section(n, timed(time.Duration(d)))
+			x[i] = float64(d)
+			total += d
+		}
+		got := c.Summary().Operations[0].All.Duration
+		mean, variance := stat.PopMeanVariance(x, nil)
+		assert.EqualValues(t, len(ds), got.Count)
+		assert.EqualValues(t, total, got.Total)
+		assert.EqualValues(t, slices.Min(ds), got.Min)
+		assert.EqualValues(t, slices.Max(ds), got.Max)
+		assert.InDelta(t, mean, float64(got.Mean), 1)
+		assert.InDelta(t, math.Sqrt(variance), float64(got.StdDev), 1)
+		slices.Sort(x)
+		assert.EqualValues(t, stat.Quantile(.5, stat.Empirical, x, nil), got.P50, "exact for 512 durations")
+		assert.EqualValues(t, stat.Quantile(.99, stat.Empirical, x, nil), got.P99)
+	})
+}
+
+func TestQuantilesOfLongRuns(t *testing.T) {
+	const n = 200_000
+	for name, c := range map[string]struct {
+		opts  []report.Option
+		ranks float64 // tolerance in share of rank
+		value float64 // tolerance in share of the value
+	}{
+		"sample": {nil, .02, 0},
+		"sketch": {[]report.Option{report.WithSketch(ddsketch.New)}, 0, .0101},
+	} {
+		collector := report.NewCollector(c.opts...)
+		node := collector.Node(0, report.Info{Name: "x"})
+		r := rand.New(rand.NewPCG(7, 7))
+		x := make([]float64, n)
+		for i := range x {
+			d := time.Duration(math.Exp(r.NormFloat64()*2+12)) + 1
+			x[i] = float64(d)
+			collector.Section(node, timed(d))
+		}
+		slices.Sort(x)
+		got := collector.Summary().Operations[0].All.Duration
+		for q, v := range map[float64]time.Duration{.5: got.P50, .99: got.P99} {
+			low := x[int(max(q-c.ranks, 0)*n)] * (1 - c.value)
+			high := x[min(int((q+c.ranks)*n), n-1)] * (1 + c.value)
+			assert.GreaterOrEqual(t, float64(v), low, "%s %v", name, q)
+			assert.LessOrEqual(t, float64(v), high, "%s %v", name, q)
+		}
+	}
+}
+
+func TestRatesDivideTheWorkOfTimedRunsOnly(t *testing.T) {
+	c := report.NewCollector()
+	n := c.Node(0, report.Info{Name: "gemm"})
+	work := report.Sample{
+		Memory: report.IO{Read: 3e9, Written: 1e9}, PCIe: report.IO{Unsplit: 5e8}, FLOPs: 2e12, Precision: "bf16", Items: 10,
+	}
+	s := work
+	s.Timed, s.Start, s.Duration = true, 1, 2*time.Second
+	c.Section(n, s)
+	c.Section(n, s)
+	c.Untimed(n, 98, report.Sample{Memory: report.IO{Read: 98 * 3e9}, FLOPs: 98 * 2e12, Precision: "bf16", Items: 980})
+	c.Untimed(n, -1, work)
+	f := c.Summary().Operations[0].All
+	assert.EqualValues(t, 100, f.Count)
+	assert.EqualValues(t, 2, f.Duration.Count)
+	assert.EqualValues(t, 300e9, f.Memory.Read)
+	assert.Equal(t, map[string]float64{"bf16": 200e12}, f.FLOPs)
+	assert.Equal(t, report.Rates{
+		MemoryRead: 1.5e9, MemoryWritten: .5e9, Memory: 2e9, PCIe: 2.5e8, FLOPs: 1e12, Items: 5,
+	}, f.Rates())
+	assert.Zero(t, report.Figures{}.Rates())
+	c.Untimed(n, 0, report.Sample{FLOPs: 5, Precision: "fp8"}) // a further precision of runs that are counted
+	f = c.Summary().Operations[0].All
+	assert.EqualValues(t, 100, f.Count)
+	assert.EqualValues(t, 5, f.FLOPs["fp8"])
+}
+
+func TestFirstRunIsTheFirstOfTheProcess(t *testing.T) {
+	c := report.NewCollector()
+	a := c.Node(0, report.Info{Name: "a"})
+	b := c.Node(a, report.Info{Name: "x"})
+	d := c.Node(0, report.Info{Name: "x"}) // the same operation elsewhere
+	c.Section(a, timed(100))
+	c.Section(b, timed(100))
+	c.Section(d, timed(10))
+	s := c.Summary()
+	for _, o := range s.Operations {
+		if o.Name == "x" {
+			assert.EqualValues(t, map[int]int64{0: 0, 1: 1}[o.Depth], o.First.Count, "depth %d", o.Depth)
+		}
+	}
+	f, ok := s.ByName("x")
+	assert.True(t, ok)
+	assert.EqualValues(t, 110, f.Duration.Total)
+	_, ok = s.ByName("y")
+	assert.False(t, ok)
+	// Where the producer counts, it decides.
+	n := c.Node(0, report.Info{Name: "counted"})
+	for i := range int64(3) {
+		x := timed(1)
+		x.Occurrence = i + 5
+		c.Section(n, x)
+	}
+	assert.Zero(t, find(t, c.Summary(), "counted").First.Count)
+	c.Reset()
+	c.Section(d, timed(10))
+	assert.Zero(t, find(t, c.Summary(), "x").First.Count, "after a reset the first run of the process is past")
+}
+
+func TestSharesAndCoverage(t *testing.T) {
+	now := epoch
+	c := report.NewCollector(report.WithClock(func() time.Time { return now }), report.WithDevices(report.Device{Ordinal: 1, Peaks: report.Peaks{Memory: 1e12, FLOPs: map[string]float64{"fp32": 1e12}}}))
+	run := func(n report.Node, from, ms int64, s report.Sample) {
+		s.Timed, s.Start, s.Duration = true, epoch.UnixNano()+from*1e6, time.Duration(ms*1e6)
+		c.Section(n, s)
+	}
+	outer := c.Node(0, report.Info{Name: "outer"})
+	inner := c.Node(outer, report.Info{Name: "inner"})
+	other := c.Node(0, report.Info{Name: "other"})
+	run(outer, 0, 40, report.Sample{Device: 1, Memory: report.IO{Read: 2e10}, FLOPs: 1e10, Precision: "fp32"})
+	run(inner, 10, 10, report.Sample{})
+	run(other, 30, 20, report.Sample{}) // beside outer for 10 ms
+	now = epoch.Add(100 * time.Millisecond)
+	s := c.Summary()
+	assert.Equal(t, 50*time.Millisecond, s.Covered)
+	coverage, ok := s.WallCoverage()
+	assert.True(t, ok)
+	assert.InDelta(t, .5, coverage, 1e-12)
+	assert.Equal(t, 60*time.Millisecond, s.Total())
+	o, i := find(t, s, "outer"), find(t, s, "inner")
+	assert.InDelta(t, 40./60, o.ShareOfTotal, 1e-12)
+	assert.InDelta(t, .25, i.ShareOfParent, 1e-12)
+	assert.Equal(t, []string{"outer", "inner"}, i.Path)
+	assert.InDelta(t, .5, o.PeakShare, 1e-12)
+	assert.Equal(t, "memory", o.PeakOf)
+	assert.Zero(t, i.PeakShare, "nothing is declared")
+	_, ok = report.Summary{}.WallCoverage()
+	assert.False(t, ok)
+}
+
+func TestSortedKeepsChildrenWithTheirParents(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := report.NewCollector()
+		nodes := []report.Node{0}
+		for i := range rapid.IntRange(1, 30).Draw(t, "n") {
+			parent := rapid.SampledFrom(nodes).Draw(t, "parent")
+			n := c.Node(parent, report.Info{Name: fmt.Sprint("op", i%7, i)})
+			nodes = append(nodes, n)
+			c.Section(n, report.Sample{
+				Timed: true, Start: 1, Duration: time.Duration(rapid.Int64Range(1, 9).Draw(t, "d")),
+				FLOPs: float64(rapid.IntRange(0, 9).Draw(t, "f")), PCIe: report.IO{Read: rapid.Int64Range(0, 9).Draw(t, "b")},
+			})
+		}
+		key := map[report.Order]func(o report.Operation) float64{
+			report.ByTime:  func(o report.Operation) float64 { return -float64(o.All.Duration.Total) },
+			report.ByFLOPs: func(o report.Operation) float64 { return -o.All.TotalFLOPs() },
+			report.ByBytes: func(o report.Operation) float64 { return -float64(o.All.PCIe.Total()) },
+		}
+		for _, by := range []report.Order{report.ByTime, report.ByFLOPs, report.ByBytes, report.ByName} {
+			s := c.Summary().Sorted(by)
+			last := map[int]report.Operation{}
+			for i, o := range s.Operations {
+				require.Less(t, o.Parent, i)
+				if o.Parent >= 0 {
+					assert.Equal(t, o.Path[:len(o.Path)-1], s.Operations[o.Parent].Path)
+					assert.Equal(t, s.Operations[o.Parent].Depth+1, o.Depth)
+				}
+				if before, ok := last[o.Parent]; ok {
+					if f := key[by]; f != nil {
+						assert.LessOrEqual(t, f(before), f(o))
+					} else {
+						assert.Less(t, before.Name, o.Name)
+					}
+				}
+				last[o.Parent] = o
+			}
+			assert.Len(t, s.Operations, len(nodes)-1)
+		}
+	})
+	for i, name := range []string{"time", "flops", "bytes", "name"} {
+		o, err := report.ParseOrder(name)
+		require.NoError(t, err)
+		assert.Equal(t, report.Order(i), o)
+	}
+	_, err := report.ParseOrder("size")
+	assert.EqualError(t, err, "unknown order \"size\" (use time, flops, bytes or name)")
+}
+
+func TestMergedStatisticsAreThoseOfAllRuns(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c, together := report.NewCollector(), report.NewCollector()
+		all := together.Node(0, report.Info{Name: "x"})
+		for i := range rapid.IntRange(1, 4).Draw(t, "places") {
+			n := c.Node(c.Node(0, report.Info{Name: fmt.Sprint("parent", i)}), report.Info{Name: "x"})
+			for _, d := range rapid.SliceOfN(rapid.Int64Range(0, 1e9), 1, 20).Draw(t, "durations") {
+				s := timed(time.Duration(d))
+				s.FLOPs, s.Precision = 1, fmt.Sprint("p", i%2)
+				c.Section(n, s)
+				together.Section(all, s)
+			}
+		}
+		got, _ := c.Summary().ByName("x")
+		want, _ := together.Summary().ByName("x")
+		assert.InDelta(t, float64(want.Duration.StdDev), float64(got.Duration.StdDev), 2)
+		assert.InDelta(t, float64(want.Duration.Mean), float64(got.Duration.Mean), 1)
+		assert.Equal(t, want.Duration.Total, got.Duration.Total)
+		assert.Equal(t, want.FLOPs, got.FLOPs)
+		assert.Equal(t, want.Rates(), got.Rates())
+	})
+}
+
+func TestCategoriesDoNotCountTimeTwice(t *testing.T) {
+	c := report.NewCollector()
+	a := c.Node(0, report.Info{Name: "layer", Category: "attention"})
+	b := c.Node(a, report.Info{Name: "scores", Category: "attention"})
+	d := c.Node(a, report.Info{Name: "projection", Category: "gemm"})
+	c.Section(a, timed(100))
+	c.Section(b, timed(40))
+	c.Section(d, timed(30))
+	got := map[string]time.Duration{}
+	for _, x := range c.Summary().Categories() {
+		got[x.Name] = x.Figures.Duration.Total
+	}
+	assert.Equal(t, map[string]time.Duration{"attention": 100, "gemm": 30}, got)
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	c := report.NewCollector()
+	for i := range 20_000 {
+		n := c.Node(0, report.Info{Name: fmt.Sprint("generated name ", i)})
+		s := timed(1)
+		s.Kernel = fmt.Sprint("kernel ", i)
+		c.Section(n, s)
+		c.Step(fmt.Sprint("loop ", i), report.StepSample{Duration: 1})
+		c.Step("loop 0", report.StepSample{Duration: 1, Phases: []report.PhaseSample{{Name: fmt.Sprint("phase ", i)}}})
+		c.Section(c.Node(0, report.Info{Name: "one"}), s)
+	}
+	s := c.Summary()
+	assert.LessOrEqual(t, len(s.Operations), 4098)
+	assert.Len(t, s.Loops, 64)
+	other := find(t, s, "(other)")
+	one := find(t, s, "one")
+	assert.Len(t, one.Kernels, 32)
+	assert.Len(t, s.Loops[0].Phases, 64)
+	total := time.Duration(0)
+	for _, o := range s.Operations {
+		total += o.All.Duration.Total
+	}
+	assert.EqualValues(t, 40_000, total, "no time is lost")
+	assert.Positive(t, other.All.Count)
+	assert.GreaterOrEqual(t, s.Overflow, other.All.Count)
+	// Nodes that do not exist, and the root, are ignored.
+	c.Section(0, timed(1))
+	c.Section(-5, timed(1))
+	c.Section(1<<30, timed(1))
+}
+
+func TestUseFromManyGoroutines(t *testing.T) {
+	c := report.NewCollector(report.WithSketch(ddsketch.New))
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 500 {
+				n := c.Node(0, report.Info{Name: fmt.Sprint(i % 10)})
+				c.Section(n, timed(time.Duration(i)))
+				c.Step("train", report.StepSample{Duration: 1})
+				c.SetDropped("pool", int64(i))
+				c.SetDevice(report.Device{Ordinal: g})
+				if i%100 == 0 {
+					_ = c.Summary().Operations
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s := c.Summary()
+	assert.EqualValues(t, 2000, s.Loops[0].Steps)
+	assert.Len(t, s.Devices, 4)
+	c.Reset()
+	assert.Empty(t, c.Summary().Operations)
+	assert.Empty(t, c.Summary().Loops)
+}
+
+func TestSummarySharesNothingWithTheCollector(t *testing.T) {
+	c := served()
+	s := c.Summary()
+	before := find(t, s, "prefill").All.FLOPs["bf16"]
+	s.Operations[0].All.FLOPs["bf16"] = 1
+	s.Operations[0].Kernels[0].Name = "changed"
+	s.Operations[0].Path[0] = "changed"
+	again := find(t, c.Summary(), "prefill")
+	assert.Equal(t, before, again.All.FLOPs["bf16"])
+	assert.Equal(t, "gemm_bf16", again.Kernels[0].Name)
+	assert.Equal(t, []string{"prefill"}, again.Path)
+}
+
+func BenchmarkSection(b *testing.B) {
+	for name, opts := range map[string][]report.Option{"sample": nil, "sketch": {report.WithSketch(ddsketch.New)}} {
+		b.Run(name, func(b *testing.B) {
+			c := report.NewCollector(opts...)
+			n := c.Node(0, report.Info{Name: "x"})
+			s := report.Sample{Timed: true, Duration: time.Millisecond, FLOPs: 1, Precision: "bf16", Memory: report.IO{Read: 1}, Occurrence: 2}
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Start += int64(2 * time.Millisecond)
+				s.Duration ^= 0x3ff
+				c.Section(n, s)
+			}
+		})
+	}
+}

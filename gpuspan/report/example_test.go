@@ -1,0 +1,39 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report_test
+
+import (
+	"os"
+	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+)
+
+func ExampleSummary_WriteText() {
+	now := time.Unix(1_700_000_000, 0)
+	c := report.NewCollector(report.WithClock(func() time.Time { t := now; now = now.Add(10 * time.Millisecond); return t }))
+	copyIn := c.Node(0, report.Info{Name: "h2d", Category: "data"})
+	layer := c.Node(0, report.Info{Name: "layer"})
+	gemm := c.Node(layer, report.Info{Name: "gemm"})
+	at := time.Unix(1_700_000_000, 0).UnixNano()
+	c.Section(copyIn, report.Sample{Timed: true, Start: at, Duration: time.Millisecond, PCIe: report.IO{Read: 25e6}})
+	c.Section(layer, report.Sample{Timed: true, Start: at + 1e6, Duration: 4 * time.Millisecond})
+	c.Section(gemm, report.Sample{Timed: true, Start: at + 1e6, Duration: 3 * time.Millisecond, FLOPs: 1.2e12, Precision: "bf16"})
+	_ = c.Summary().WriteText(os.Stdout)
+	// Output:
+	// GPU sections: 10.00ms of wall time, 50.00 % of it in sections
+	//
+	// Time                     count   total %parent  %all    mean  stddev     min     p50     p99     max
+	// layer                        1 4.000ms    80.0  80.0 4.000ms     0ns 4.000ms 4.000ms 4.000ms 4.000ms
+	//   gemm                       1 3.000ms    75.0  60.0 3.000ms     0ns 3.000ms 3.000ms 3.000ms 3.000ms
+	// h2d                          1 1.000ms    20.0  20.0 1.000ms     0ns 1.000ms 1.000ms 1.000ms 1.000ms
+	//
+	//                           memory    GB/s           PCIe   GB/s                              %     of
+	// Work                        read   write     all   read  write    all  TFLOP/s  items/s  peak
+	//   gemm                         -       -       -      -      -      -    400.0        -     -
+	// h2d                            -       -       -  25.00      -  25.00        -        -     -
+	//
+	// Category                         count     total  %total      memory        PCIe      GB/s   TFLOP/s
+	// data                                 1   1.000ms    20.0           -    25.00 MB     25.00         -
+}

@@ -1,0 +1,114 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+)
+
+const ms = time.Millisecond
+
+// Each finding just above and just below its default threshold.
+func TestFindingsAppearAtTheirThresholds(t *testing.T) {
+	peaks := report.WithDevices(report.Device{Peaks: report.Peaks{Memory: 1e12, PCIe: 50e9}})
+	sections := func(info report.Info, n int, s report.Sample) func(c *report.Collector) {
+		return func(c *report.Collector) {
+			node := c.Node(0, info)
+			for range n {
+				s.Timed, s.Start, s.Occurrence = true, epoch.UnixNano(), 2
+				c.Section(node, s)
+			}
+		}
+	}
+	mixed := func(share float64, is, not report.Sample) func(c *report.Collector) {
+		return func(c *report.Collector) {
+			sections(report.Info{Name: "x"}, int(100*share), is)(c)
+			sections(report.Info{Name: "x"}, 100-int(100*share), not)(c)
+		}
+	}
+	first := func(first, rest time.Duration) func(c *report.Collector) {
+		return func(c *report.Collector) {
+			n := c.Node(0, report.Info{Name: "x"})
+			c.Section(n, report.Sample{Timed: true, Start: 1, Duration: first, Occurrence: 1})
+			c.Section(n, report.Sample{Timed: true, Start: 1, Duration: rest, Occurrence: 2})
+		}
+	}
+	step := func(s report.StepSample) func(c *report.Collector) {
+		s.Duration = 100 * ms
+		return func(c *report.Collector) { c.Step("train", s) }
+	}
+	copied := func(part time.Duration, memory string) func(c *report.Collector) {
+		return func(c *report.Collector) {
+			sections(report.Info{Name: "h2d", Type: "copy", HostMemory: memory}, 1, report.Sample{Duration: part})(c)
+			sections(report.Info{Name: "rest"}, 1, report.Sample{Duration: 1000*ms - part})(c)
+		}
+	}
+	for _, c := range []struct {
+		kind        report.Kind
+		found, near func(c *report.Collector)
+		value       float64
+	}{
+		{report.PageableCopies, copied(10*ms, "pageable"), copied(9*ms, "pageable"), .01},
+		{report.PageableCopies, copied(500*ms, "pageable"), copied(500*ms, "pinned"), .5},
+		{report.LoaderGaps, step(report.StepSample{Phases: []report.PhaseSample{{Name: "data", Duration: 10 * ms}}}),
+			step(report.StepSample{Phases: []report.PhaseSample{{Name: "data", Duration: 9 * ms}, {Name: "forward", Duration: 50 * ms}}}), .1},
+		{report.ExposedCommunication, step(report.StepSample{Exposed: 5 * ms}), step(report.StepSample{Exposed: 4 * ms}), .05},
+		{report.HostStarved,
+			mixed(.5, report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: ms - 1}, report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: ms}),
+			mixed(.49, report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: 0}, report.Sample{Duration: 20 * ms}), .5},
+		{report.BelowFloor,
+			mixed(.5, report.Sample{Duration: 20*time.Microsecond - 1, Floor: 2 * time.Microsecond}, report.Sample{Duration: 20 * time.Microsecond, Floor: 2 * time.Microsecond}),
+			mixed(.49, report.Sample{Duration: 1, Floor: 2 * time.Microsecond}, report.Sample{Duration: 1}), .5},
+		{report.FirstRunCost, first(50*ms, 10*ms), first(49*ms, 10*ms), 5},
+		{report.FirstRunCost, first(12*ms, 2*ms), first(11*ms, 2*ms), 6},
+		{report.MemorySpike, sections(report.Info{Name: "x"}, 1, report.Sample{MemoryUsed: 100, MemoryDelta: 25}),
+			sections(report.Info{Name: "x"}, 1, report.Sample{MemoryUsed: 100, MemoryDelta: 24}), .25},
+		{report.LowPeakShare, sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second, Memory: report.IO{Read: 99e9}}),
+			sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second, Memory: report.IO{Read: 100e9}}), .099},
+		{report.LowPeakShare, sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second, Memory: report.IO{Read: 1e9}}),
+			sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second}), .001},
+	} {
+		found, near := report.NewCollector(peaks), report.NewCollector(peaks)
+		c.found(found)
+		c.near(near)
+		got := found.Summary().Findings(report.Thresholds{})
+		if assert.Len(t, got, 1, string(c.kind)) {
+			assert.Equal(t, c.kind, got[0].Kind)
+			assert.InDelta(t, c.value, got[0].Value, 1e-9)
+			assert.GreaterOrEqual(t, max(got[0].Value, 1-got[0].Value), got[0].Threshold)
+			assert.NotEmpty(t, got[0].Evidence)
+			assert.Contains(t, got[0].String(), "threshold")
+		}
+		assert.Empty(t, near.Summary().Findings(report.Thresholds{}), string(c.kind))
+	}
+}
+
+func TestFewRunsSayNothingAboutShares(t *testing.T) {
+	c := report.NewCollector()
+	n := c.Node(0, report.Info{Name: "x"})
+	for range 4 {
+		c.Section(n, report.Sample{Timed: true, Start: 1, Duration: 1, Floor: 1, HasDelay: true, Occurrence: 2})
+	}
+	assert.Empty(t, c.Summary().Findings(report.Thresholds{}))
+	assert.NotEmpty(t, c.Summary().Findings(report.Thresholds{MinRuns: 4}))
+}
+
+func TestNegativeThresholdsSwitchFindingsOff(t *testing.T) {
+	c := served()
+	trained(c)
+	all := c.Summary().Findings(report.Thresholds{})
+	assert.NotEmpty(t, all)
+	off := report.Thresholds{
+		PageableShare: -1, LoaderShare: -1, StarvedShare: -1, FloorShare: -1, FirstRatio: -1, SpikeShare: -1, PeakShare: -1, ExposedShare: -1,
+	}
+	assert.Empty(t, c.Summary().Findings(off))
+	for i := 1; i < len(all); i++ {
+		assert.GreaterOrEqual(t, all[i-1].Cost, all[i].Cost, "the most costly first")
+	}
+}

@@ -1,0 +1,136 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report_test
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+)
+
+func both() report.Summary {
+	c := served()
+	trained(c)
+	c.SetDropped("pool_exhausted", 3)
+	return c.Summary()
+}
+
+func TestJSONHoldsFiguresInSecondsAndBytesAndNothingUnknown(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, both().WriteJSON(&b))
+	golden(t, "summary.json", b.String())
+	var got struct {
+		Wall       float64 `json:"wall_seconds"`
+		Operations []map[string]any
+		Loops      []map[string]any
+		Findings   []map[string]any
+		Dropped    map[string]int
+	}
+	require.NoError(t, json.Unmarshal(b.Bytes(), &got))
+	assert.InDelta(t, .1, got.Wall, 1e-9)
+	all := got.Operations[0]["all"].(map[string]any)
+	assert.InDelta(t, .076, all["duration"].(map[string]any)["total_seconds"], 1e-12)
+	assert.InDelta(t, 90e9/.076, all["rates"].(map[string]any)["memory_bytes_per_second"], 1)
+	assert.NotContains(t, all, "pcie_bytes", "not stated")
+	assert.NotContains(t, got.Operations[2], "peak_of_nothing")
+	assert.Equal(t, map[string]int{"pool_exhausted": 3}, got.Dropped)
+	assert.InDelta(t, .4044, got.Loops[0]["mfu"], 1e-4)
+	assert.Len(t, got.Findings, 7)
+	empty, err := json.Marshal(report.Summary{})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"wall_seconds":0,"covered_seconds":0,"wall_coverage":0,"operations":[]}`, string(empty))
+}
+
+func TestCSVHasOneRowForEachOperationAndSetOfRuns(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, both().WriteCSV(&b))
+	records, err := csv.NewReader(&b).ReadAll()
+	require.NoError(t, err)
+	column := map[string]int{}
+	for i, name := range records[0] {
+		column[name] = i
+	}
+	rows := map[string][]string{}
+	for _, r := range records[1:] {
+		rows[r[column["path"]]+"/"+r[column["runs"]]] = r
+	}
+	assert.Len(t, rows, 9)
+	get := func(row, name string) string { return rows[row][column[name]] }
+	assert.Equal(t, "0.076", get("prefill/all", "total_seconds"))
+	assert.Equal(t, "0.04", get("prefill/first", "total_seconds"))
+	assert.Equal(t, "0.036", get("prefill/rest", "total_seconds"))
+	assert.Equal(t, "9", get("prefill > attention/rest", "count"))
+	assert.Equal(t, "90000000000", get("prefill/all", "memory_bytes"))
+	assert.Equal(t, "", get("prefill/all", "pcie_bytes"))
+	assert.Equal(t, "bf16", get("prefill/all", "flop_precision"))
+	assert.Equal(t, "memory", get("prefill/all", "peak_of"))
+	assert.Equal(t, "", get("prefill/first", "share_of_total"), "only of all runs")
+	assert.Equal(t, "token", get("prefill/all", "item_type"))
+}
+
+func TestDOTShowsSectionsKernelsAndModules(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, both().WriteDOT(&b))
+	golden(t, "summary.dot", b.String())
+	c := report.NewCollector()
+	n := c.Node(0, report.Info{Name: "\"quoted\" \\ name\n}"})
+	c.Section(n, report.Sample{Kernel: "k<\"x\">", Module: "m\\"})
+	b.Reset()
+	require.NoError(t, c.Summary().WriteDOT(&b))
+	assert.Contains(t, b.String(), `label="\"quoted\" \\ name\n}\n1 × -"`)
+	if dot, err := exec.LookPath("dot"); err == nil {
+		cmd := exec.Command(dot, "-Tplain")
+		cmd.Stdin = &b
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+}
+
+func TestLogRecordsHaveUnitsInTheirKeys(t *testing.T) {
+	var b bytes.Buffer
+	l := slog.New(slog.NewJSONHandler(&b, nil))
+	s := both()
+	s.Log(t.Context(), l)
+	var records []map[string]any
+	for line := range strings.Lines(b.String()) {
+		var r map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &r))
+		records = append(records, r)
+	}
+	require.Len(t, records, 3+1+7)
+	assert.Equal(t, "prefill", records[0]["operation"])
+	assert.InDelta(t, .076, records[0]["total_seconds"], 1e-12)
+	assert.NotContains(t, records[0], "pcie_bytes_per_second")
+	assert.Equal(t, "train", records[3]["loop"])
+	assert.InDelta(t, .16, records[3]["phase_backward_seconds"], 1e-12)
+	assert.Equal(t, "WARN", records[4]["level"])
+	assert.NotEmpty(t, records[4]["evidence"])
+	b.Reset()
+	l.Info("done", "gpu", s)
+	var r map[string]map[string]map[string]any
+	_ = json.Unmarshal(b.Bytes(), &r)
+	assert.Contains(t, b.String(), `"prefill>attention":{"count":10`)
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("closed pipe") }
+
+func TestWriteErrorsAreReturned(t *testing.T) {
+	s := both()
+	require.ErrorContains(t, s.WriteText(broken{}), "closed pipe")
+	require.ErrorContains(t, s.WriteJSON(broken{}), "closed pipe")
+	require.ErrorContains(t, s.WriteCSV(broken{}), "closed pipe")
+	require.ErrorContains(t, s.WriteDOT(broken{}), "closed pipe")
+}
