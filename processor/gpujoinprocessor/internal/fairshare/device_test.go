@@ -146,7 +146,7 @@ func TestShareEqualsBruteForceOnRandomTimelines(t *testing.T) {
 		r.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
 		d.Arrive(span(999999, 0, 9, 0, 1), 0, g) // pins the beginning of settled time to 0
 		g.arrive(gspan{id: 999999, process: 9, start: 0, end: 1})
-		for now := 0; now < cells+30; now++ {
+		for now := range cells + 30 {
 			for _, a := range todo {
 				if a.at == now {
 					before := g.settled
@@ -394,7 +394,7 @@ func TestSumsHoldOverMonthsWithoutIdleTime(t *testing.T) {
 	const step = int64(1e9)
 	m := rate{0.7e-6} // per ns
 	d.Arrive(fairshare.Span{Key: key(1), Process: 1, End: 1 << 60}, 0, m)
-	for at := int64(0); at < 1000; at++ {
+	for at := range int64(1000) {
 		d.Settle((at+1)*7776*step, m)
 	}
 	at := int64(1000) * 7776 * step

@@ -16,5 +16,3 @@ func (s *sum) add(x float64) {
 
 // since is s − old.
 func (s sum) since(old sum) float64 { return (s.hi - old.hi) + (s.lo - old.lo) }
-
-func (s sum) value() float64 { return s.hi + s.lo }
