@@ -938,6 +938,7 @@ const (
 	GPUTimingSourceCupti     = "cupti"      // CUPTI records, as in profiler files
 	GPUTimingSourceHipEvent  = "hip_event"  // HIP events
 	GPUTimingSourceHost      = "host"       // the host's clock; no device was timed
+	GPUTimingSourceRoctracer = "roctracer"  // records of ROCm's tracer, as in profiler files
 	GPUTimingSourceSimulated = "simulated"  // a simulated device
 )
 

@@ -8,6 +8,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelgpu/otelgpu/internal/gputime"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -33,7 +34,7 @@ var activityStates = [stateStarved + 1]string{
 // activity hands a profiler's record to its device's timeline.
 func (a *aggregator) activity(r *resource, f *facts, now int64) {
 	cfg := a.cfg.Activity.Get()
-	if cfg == nil || f.source != semconv.GPUTimingSourceCupti || f.end <= f.start {
+	if cfg == nil || !gputime.Recorded(f.source) || f.end <= f.start {
 		return
 	}
 	x := activity{start: f.start, end: f.end}

@@ -23,3 +23,9 @@ func Of(status, source string, duration, elapsed float64) float64 {
 	}
 	return elapsed
 }
+
+// Recorded says whether a source's times are records of a profiler that sees every activity of the device, not pairs of
+// events around sections.
+func Recorded(source string) bool {
+	return source == semconv.GPUTimingSourceCupti || source == semconv.GPUTimingSourceRoctracer
+}

@@ -70,7 +70,7 @@ func (d *derived) derive(f *facts, r *roof, floor float64) outcome {
 		return outcomeUntimed
 	}
 	switch {
-	case f.source == semconv.GPUTimingSourceCupti:
+	case gputime.Recorded(f.source):
 		floor = 0 // a record of the profiler, not a pair of events
 	case f.hasFloor:
 		floor = f.floor

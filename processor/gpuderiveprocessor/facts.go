@@ -5,7 +5,6 @@ package gpuderiveprocessor
 
 import (
 	"math"
-	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -16,22 +15,22 @@ import (
 // facts are what a span says of itself, read in one pass over its attributes. Numbers that are not stated, not
 // finite or not above 0 are 0; delays may be negative and have a flag instead.
 type facts struct {
-	kind                                         string // gpu.operation.type; empty: not a GPU span
-	category                                     string
-	status, source                               string // of timing
-	precision, direction, collective             string
-	id, parent, model                            string
-	elapsed                                      float64 // end − start, s
-	duration                                     float64 // gpu.duration, s
-	timingError                                  float64 // s
-	endDelay                                     float64 // s
-	floor                                        float64 // of an empty section, s
-	size, read, write, flops, items              float64
-	hit                                          float64 // declared L2 hit ratio, 0 to 1
-	group                                        float64 // ranks of the collective
-	stepDuration, stepItems, modelFLOPs          float64
-	devices                                      float64
-	hasEndDelay, hasFloor, hasCovered, hasPhases bool
+	kind                                string // gpu.operation.type; empty: not a GPU span
+	category                            string
+	status, source                      string // of timing
+	precision, direction, collective    string
+	id, parent, model                   string
+	elapsed                             float64 // end − start, s
+	duration                            float64 // gpu.duration, s
+	timingError                         float64 // s
+	endDelay                            float64 // s
+	floor                               float64 // of an empty section, s
+	size, read, write, flops, items     float64
+	hit                                 float64 // declared L2 hit ratio, 0 to 1
+	group                               float64 // ranks of the collective
+	stepDuration, stepItems, modelFLOPs float64
+	devices                             float64
+	hasEndDelay, hasFloor, hasCovered   bool
 }
 
 // load fills f from a span.
@@ -41,9 +40,6 @@ func (f *facts) load(s ptrace.Span) {
 		f.elapsed = float64(end-start) * 1e-9
 	}
 	for k, v := range s.Attributes().All() {
-		if len(k) < 5 || (k[0] != 'g' && k[0] != 'h') { // gpu. and hw.
-			continue
-		}
 		switch k {
 		case string(semconv.GPUOperationTypeKey):
 			f.kind = v.Str()
@@ -92,16 +88,12 @@ func (f *facts) load(s ptrace.Span) {
 			f.devices = positive(v)
 		case string(semconv.GPUStepCoveredDurationKey):
 			f.hasCovered = true
-		case string(semconv.GPUStepOverlapDurationKey), string(semconv.GPUStepOtherDurationKey):
-			f.hasPhases = true
 		case string(semconv.HWIDKey):
 			f.id = v.Str()
 		case string(semconv.HWParentKey):
 			f.parent = v.Str()
 		case string(semconv.HWModelKey):
 			f.model = v.Str()
-		default:
-			f.hasPhases = f.hasPhases || strings.HasPrefix(k, "gpu.step.phase.")
 		}
 	}
 	if f.size == 0 {

@@ -4,6 +4,9 @@
 package gpuderiveprocessor
 
 import (
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/semconv"
@@ -89,7 +92,7 @@ func (p *partial) complete(s ptrace.Span, f *facts) bool {
 	if !f.hasCovered && len(p.covered) > 0 {
 		attrs.PutDouble(string(semconv.GPUStepCoveredDurationKey), p.covered.within(clip))
 	}
-	if !f.hasPhases {
+	if !hasPhases(attrs) {
 		p.putPhases(s, clip, step)
 	}
 	if f.flops == 0 && p.flops > 0 {
@@ -99,6 +102,16 @@ func (p *partial) complete(s ptrace.Span, f *facts) bool {
 		}
 	}
 	return attrs.Len() > before
+}
+
+// hasPhases says whether a step says anything of its phases.
+func hasPhases(attrs pcommon.Map) bool {
+	for k := range attrs.All() {
+		if strings.HasPrefix(k, "gpu.step.phase.") || k == string(semconv.GPUStepOverlapDurationKey) || k == string(semconv.GPUStepOtherDurationKey) {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *partial) putPhases(s ptrace.Span, clip interval, step float64) {

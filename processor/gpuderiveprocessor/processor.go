@@ -142,34 +142,55 @@ func (d *deriver) roof(b *batch, f *facts) *roof {
 
 // put writes what is present. Whatever the inputs were, nothing that is not a finite number ≥ 0 reaches the wire.
 func (x *derived) put(attrs pcommon.Map) {
-	double := func(key attribute.Key, v float64) {
-		if v >= 0 && v <= math.MaxFloat64 { // false for NaN
-			attrs.PutDouble(string(key), v)
+	doubles := [...]struct {
+		key string
+		v   float64
+	}{
+		{string(semconv.GPUIORateKey), x.ioRate},
+		{string(semconv.GPUIOReadRateKey), x.readRate},
+		{string(semconv.GPUIOWriteRateKey), x.writeRate},
+		{string(semconv.GPUIOUtilizationKey), x.ioUtil},
+		{string(semconv.GPUCollectiveBusRateKey), x.busRate},
+		{string(semconv.GPUFLOPRateKey), x.flopRate},
+		{string(semconv.GPUFLOPUtilizationKey), x.flopUtil},
+		{string(semconv.GPUArithmeticIntensityKey), x.intensity},
+		{string(semconv.GPURooflineUtilizationKey), x.roofUtil},
+		{string(semconv.GPUOperationItemRateKey), x.itemRate},
+		{string(semconv.GPUStepItemRateKey), x.stepItemRate},
+		{string(semconv.GPUStepMFUKey), x.mfu},
+		{string(semconv.GPUStepHFUKey), x.hfu},
+	}
+	texts := [...]struct{ key, v string }{
+		{string(semconv.GPUIOBasisKey), x.basis},
+		{string(semconv.GPURooflineBoundKey), x.bound},
+		{string(semconv.GPUPeakSourceKey), x.peakSource},
+		{string(semconv.GPUDeclarationStatusKey), x.declaration},
+		{string(semconv.GPURateStatusKey), x.rateStatus},
+	}
+	n := 0
+	for i := range doubles {
+		if v := doubles[i].v; v >= 0 && v <= math.MaxFloat64 { // false for NaN
+			doubles[n] = doubles[i]
+			n++
 		}
 	}
-	text := func(key attribute.Key, v string) {
-		if v != "" {
-			attrs.PutStr(string(key), v)
+	m := 0
+	for i := range texts {
+		if texts[i].v != "" {
+			texts[m] = texts[i]
+			m++
 		}
 	}
-	double(semconv.GPUIORateKey, x.ioRate)
-	double(semconv.GPUIOReadRateKey, x.readRate)
-	double(semconv.GPUIOWriteRateKey, x.writeRate)
-	double(semconv.GPUIOUtilizationKey, x.ioUtil)
-	text(semconv.GPUIOBasisKey, x.basis)
-	double(semconv.GPUCollectiveBusRateKey, x.busRate)
-	double(semconv.GPUFLOPRateKey, x.flopRate)
-	double(semconv.GPUFLOPUtilizationKey, x.flopUtil)
-	double(semconv.GPUArithmeticIntensityKey, x.intensity)
-	text(semconv.GPURooflineBoundKey, x.bound)
-	double(semconv.GPURooflineUtilizationKey, x.roofUtil)
-	double(semconv.GPUOperationItemRateKey, x.itemRate)
-	double(semconv.GPUStepItemRateKey, x.stepItemRate)
-	double(semconv.GPUStepMFUKey, x.mfu)
-	double(semconv.GPUStepHFUKey, x.hfu)
-	text(semconv.GPUPeakSourceKey, x.peakSource)
-	text(semconv.GPUDeclarationStatusKey, x.declaration)
-	text(semconv.GPURateStatusKey, x.rateStatus)
+	if n+m == 0 {
+		return
+	}
+	attrs.EnsureCapacity(attrs.Len() + n + m) // one growth, not one for each doubling
+	for i := range doubles[:n] {
+		attrs.PutDouble(doubles[i].key, doubles[i].v)
+	}
+	for i := range texts[:m] {
+		attrs.PutStr(texts[i].key, texts[i].v)
+	}
 }
 
 var outcomeOptions = [outcomes]metric.AddOption{

@@ -1,0 +1,131 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpumetricsconnector
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+)
+
+func recordedTraces(t *testing.T) []string {
+	dir := os.Getenv("OTELGPU_TESTDATA")
+	if dir == "" {
+		wd, err := os.Getwd()
+		require.NoError(t, err)
+		for d := wd; ; d = filepath.Dir(d) {
+			if _, err := os.Stat(filepath.Join(d, "shared", "data", "kineto")); err == nil {
+				dir = filepath.Join(d, "shared", "data")
+				break
+			}
+			if d == filepath.Dir(d) {
+				t.Skip("no recorded traces: set OTELGPU_TESTDATA to the folder that holds MANIFEST.md")
+			}
+		}
+	}
+	var out []string
+	require.NoError(t, filepath.WalkDir(filepath.Join(dir, "kineto"), func(path string, _ os.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".ref.json") {
+			out = append(out, strings.TrimSuffix(path, ".ref.json"))
+		}
+		return err
+	}))
+	return out
+}
+
+// Real PyTorch traces, against numbers that were computed from the files by another program: time busy and idle, of
+// communication, of its overlap with compute and exposed, to the nanosecond.
+func TestActivityOfRecordedTraces(t *testing.T) {
+	tested := 0
+	for _, path := range recordedTraces(t) {
+		b, err := os.ReadFile(path + ".ref.json")
+		require.NoError(t, err)
+		var ref struct {
+			Parsed  bool
+			Devices map[string]struct {
+				Span int64 `json:"span_ns"`
+				Busy int64 `json:"busy_ns"`
+				Comm struct {
+					Union   int64 `json:"union_ns"`
+					Overlap int64 `json:"overlap_ns"`
+				}
+				Memory int64 `json:"memcpy_memset_union_ns"`
+			}
+		}
+		require.NoError(t, json.Unmarshal(b, &ref))
+		if !ref.Parsed || len(ref.Devices) == 0 || ref.Devices["0"].Busy == 0 && len(ref.Devices) == 1 && ref.Devices["0"].Span > 0 {
+			continue
+		}
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			a := newTest(t, func(c *Config) {
+				c.Activity.Get().MaxGap, c.Activity.Get().MaxActivities = 24*time.Hour, 10_000_000
+				c.CardinalityLimit = 100_000
+			})
+			_, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels}, func(_ context.Context, td ptrace.Traces) error {
+				a.take(td, clock)
+				return nil
+			})
+			if err != nil {
+				t.Skip(err) // refused files are the receiver's tests' matter
+			}
+			got := map[string]map[string]int64{} // device, state → ns
+			for _, rm := range a.output(noScope, clock, true).ResourceMetrics().All() {
+				for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
+					if m.Name() != "gpu.activity.time" {
+						continue
+					}
+					for _, p := range m.Sum().DataPoints().All() {
+						ordinal, _ := p.Attributes().Get("gpu.device.ordinal")
+						state, _ := p.Attributes().Get("gpu.activity.state")
+						device := strconv.FormatInt(ordinal.Int(), 10)
+						if got[device] == nil {
+							got[device] = map[string]int64{}
+						}
+						got[device][state.Str()] += int64(math.Round(p.DoubleValue() * 1e9))
+					}
+				}
+			}
+			for device, want := range ref.Devices {
+				if want.Busy == 0 {
+					continue
+				}
+				tested++
+				var busy, comm, overlap, copies int64
+				for state, ns := range got[device] {
+					switch {
+					case state == "idle" || state == "starved":
+						continue
+					case strings.Contains(state, "communication"):
+						comm += ns
+						if strings.Contains(state, "compute") {
+							overlap += ns
+						}
+					}
+					if strings.Contains(state, "copy") {
+						copies += ns
+					}
+					busy += ns
+				}
+				assert.Equal(t, want.Busy, busy, "device %s: busy", device)
+				assert.Equal(t, want.Comm.Union, comm, "device %s: communication", device)
+				assert.Equal(t, want.Comm.Overlap, overlap, "device %s: overlap of communication and compute", device)
+				assert.Equal(t, want.Memory, copies, "device %s: copies and memsets", device)
+				assert.Equal(t, want.Span-want.Busy, got[device]["idle"]+got[device]["starved"], "device %s: idle", device)
+			}
+		})
+	}
+	assert.Greater(t, tested, 8, "devices compared")
+}
