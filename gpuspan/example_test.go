@@ -18,7 +18,6 @@ import (
 // simulated is a device whose clock the example moves, so that its output is always the same.
 func simulated(opts ...gpuspan.Option) (*gpuspan.Profiler, *simgpu.GPU, *simgpu.ManualClock, *tracetest.SpanRecorder) {
 	clock := simgpu.NewManualClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	clock.SetStep(0)
 	gpu := simgpu.New(clock, simgpu.WithJitter(0), simgpu.WithTick(0), simgpu.WithClockError(0, 0))
 	spans := tracetest.NewSpanRecorder()
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))

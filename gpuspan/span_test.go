@@ -38,7 +38,7 @@ var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func newRig(t *testing.T, opts ...gpuspan.Option) *rig {
 	t.Helper()
 	r := &rig{t: t, clock: simgpu.NewManualClock(epoch), spans: tracetest.NewSpanRecorder()}
-	r.clock.SetStep(0)
+	r.clock.SetStep(20 * time.Nanosecond) // a clock that stands still would never see an anchor done
 	r.gpu = simgpu.New(r.clock, simgpu.WithJitter(0), simgpu.WithTick(0), simgpu.WithClockError(0, 0))
 	r.tp = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans))
 	opts = append([]gpuspan.Option{gpuspan.WithTracerProvider(r.tp), gpuspan.WithErrorHandler(func(err error) { r.errs = append(r.errs, err) })}, opts...)
