@@ -183,6 +183,8 @@ func TestRangesAcrossGoroutines(t *testing.T) {
 		ends.Add(1)
 		go func() {
 			defer starts.Done()
+			runtime.LockOSThread() // so that no thread both starts and ends
+			defer runtime.UnlockOSThread()
 			for i := range each {
 				ids <- a.RangeStart(op, spanContext(i%2 == 0))
 				if i%50 == 0 {
@@ -192,6 +194,8 @@ func TestRangesAcrossGoroutines(t *testing.T) {
 		}()
 		go func() {
 			defer ends.Done()
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
 			for id := range ids {
 				a.RangeEnd(id)
 			}

@@ -11,10 +11,15 @@ import (
 const (
 	probes = 4 // per anchor; the tightest counts
 
-	// spinLimit is how long a probe is polled before the thread waits in the driver instead: a busy device
-	// must not cost a core. spinQueries is the same limit for clocks that stand still (simulated ones).
+	// spinLimit is how long a probe is polled without pause: a busy device must not cost a core. spinQueries is the same
+	// limit for clocks that stand still (simulated ones).
 	spinLimit   = 200 * time.Microsecond
 	spinQueries = 1 << 14
+
+	// pause and patience are for probes that take longer. Waiting in the driver instead would see them a little earlier
+	// and would hang the thread together with a device that hangs.
+	pause    = 50 * time.Microsecond
+	patience = 100 * time.Millisecond
 
 	// near is the distance between an event and the anchor that it is measured from, beyond which another anchor is
 	// looked for: float32 milliseconds resolve 122 ns at 2 s and worse beyond.
@@ -37,8 +42,9 @@ type Anchorer[E, S ~uintptr, T ~int32, C RecordCall] struct {
 	m        *Map
 	clock    hostClock
 	schedule schedule
-	readings [2 * probes]time.Time
+	readings []time.Time
 	call     *C
+	rest     func(time.Duration) // time.Sleep
 }
 
 // mark is an anchor's event with its place on the chained axis.
@@ -49,7 +55,7 @@ type mark[E ~uintptr] struct {
 
 // NewAnchorer makes the stream and the events that anchors of a device need. It fails with the driver's status.
 func NewAnchorer[E, S ~uintptr, T ~int32, C RecordCall](dev Device[E, S, T, C], device int, opts Options) (*Anchorer[E, S, T, C], T) {
-	a := &Anchorer[E, S, T, C]{dev: dev, device: device, m: New(opts), clock: newHostClock(dev.Now), call: new(C)}
+	a := &Anchorer[E, S, T, C]{dev: dev, device: device, m: New(opts), clock: newHostClock(dev.Now), call: new(C), rest: time.Sleep}
 	var st T
 	if a.stream, st = dev.NewStream(device); st != statusOK {
 		return nil, st
@@ -85,7 +91,8 @@ func (a *Anchorer[E, S, T, C]) Maintain(busy bool) (wait time.Duration, st T) {
 	return wait, a.Anchor()
 }
 
-// Anchor makes an anchor now: a burst of probes, of which the tightest counts.
+// Anchor makes an anchor now: a burst of probes, of which the tightest counts. A device that completes none within 100 ms
+// is "not ready".
 func (a *Anchorer[E, S, T, C]) Anchor() T {
 	unbind, st := a.dev.Bind(a.device) // some drivers may want a context for a record on any stream
 	if st != statusOK {
@@ -94,11 +101,10 @@ func (a *Anchorer[E, S, T, C]) Anchor() T {
 	}
 	defer unbind()
 	best, before, after := -1, int64(0), int64(0)
-	var failed T
+	a.readings = a.readings[:0]
 	for i := range a.spare {
-		b, e, st := a.probe(i)
-		if st != statusOK {
-			failed = st
+		var b, e int64
+		if b, e, st = a.probe(i); st != statusOK {
 			break
 		}
 		if best < 0 || e-b < after-before {
@@ -106,10 +112,10 @@ func (a *Anchorer[E, S, T, C]) Anchor() T {
 		}
 	}
 	a.schedule.done(a.clock.axis(a.dev.Now()))
-	if failed != statusOK {
-		return failed
+	if best < 0 || st != statusOK && st != statusNotReady {
+		return st
 	}
-	a.clock.observe(a.readings[:])
+	a.clock.observe(a.readings)
 
 	gpu := 0.0
 	if a.count > 0 {
@@ -147,13 +153,20 @@ func (a *Anchorer[E, S, T, C]) probe(i int) (before, after int64, st T) {
 		if st != statusNotReady {
 			break
 		}
-		if t1.Sub(t0) > spinLimit || n >= spinQueries {
-			st = a.dev.Synchronize(a.spare[i])
+		if t1.Sub(t0) < spinLimit && n < spinQueries {
+			continue
+		}
+		if a.clock.simulated {
+			st = a.dev.Synchronize(a.spare[i]) // moves the clock
 			t1 = a.dev.Now()
 			break
 		}
+		if t1.Sub(t0) > patience || n > spinQueries+int(patience/pause) {
+			return 0, 0, statusNotReady
+		}
+		a.rest(pause)
 	}
-	a.readings[2*i], a.readings[2*i+1] = t0, t1
+	a.readings = append(a.readings, t0, t1)
 	return a.clock.axis(t0), a.clock.axis(t1), st
 }
 

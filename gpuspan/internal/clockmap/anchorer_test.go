@@ -14,6 +14,7 @@ import (
 func newAnchorer(t testing.TB, p *physics) *Anchorer[event, stream, status, call] {
 	a, st := NewAnchorer[event, stream, status, call](p, 0, Options{})
 	require.Zero(t, st)
+	a.rest = p.rest
 	return a
 }
 
@@ -142,4 +143,43 @@ func TestDriverErrorsArePassedOnAndRetriedLater(t *testing.T) {
 	p.fail = 2
 	_, st = NewAnchorer[event, stream, status, call](p, 0, Options{})
 	require.EqualValues(t, 2, st)
+}
+
+func TestHangingDeviceDoesNotHangTheThread(t *testing.T) {
+	p := newPhysics(2, 5*time.Minute, 25, 0)
+	a := newAnchorer(t, p)
+	drive(t, p, a, 10*time.Second, true)
+	p.hang = true
+	p.sleep(1e9)
+	from := p.now
+	_, st := a.Maintain(true)
+	require.EqualValues(t, statusNotReady, st)
+	require.InDelta(t, 100e6, p.now-from, 2e6)
+	p.hang = false
+	p.sleep(1e9)
+	require.Positive(t, drive(t, p, a, time.Second, true))
+	require.Zero(t, a.Map().Anomalies())
+}
+
+func TestClockThatStandsStillDoesNotHangTheThread(t *testing.T) {
+	p := newPhysics(2, 5*time.Minute, 25, 0)
+	a := newAnchorer(t, p)
+	p.hang = true
+	rests := 0
+	a.rest = func(time.Duration) { p.now = 0; rests++ }
+	require.EqualValues(t, statusNotReady, a.Anchor())
+	require.Less(t, rests, 3000)
+}
+
+func TestSimulatedClockIsMovedByWaiting(t *testing.T) {
+	p := newPhysics(2, 5*time.Minute, 25, 0)
+	p.simulated, p.delayed, p.everyOne, p.queue = true, 1, true, 10e6
+	a := newAnchorer(t, p)
+	a.rest = func(time.Duration) { t.Fatal("slept in real time") }
+	require.Zero(t, a.Anchor())
+	start := p.now
+	p.sleep(1e6)
+	at, _, _, half, ok := a.Place(p.put(start), p.put(start+1e3))
+	require.True(t, ok)
+	require.LessOrEqual(t, math.Abs(float64(at-p.time(start).UnixNano())), float64(half))
 }

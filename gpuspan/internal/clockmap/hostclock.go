@@ -8,10 +8,12 @@ import "time"
 // hostClock turns readings of the host's clock into a monotonic axis of nanoseconds and back into wall-clock time. A step
 // of the wall clock (NTP, an administrator) moves what comes after it and bends neither durations nor fits.
 type hostClock struct {
-	base  time.Time
-	unix  int64      // of base
-	steps [8]wallAge // newest at steps[(n-1)%8]
-	n     int
+	base time.Time
+	unix int64 // of base
+	// simulated clocks have no monotonic reading, as time.Now has, and may stand still until somebody waits.
+	simulated bool
+	steps     [8]wallAge // newest at steps[(n-1)%8]
+	n         int
 }
 
 // wallAge says that the wall clock was ahead of the axis by offset from then on.
@@ -29,7 +31,7 @@ func newHostClock(now func() time.Time) hostClock {
 			base = t
 		}
 	}
-	return hostClock{base: base, unix: base.UnixNano()}
+	return hostClock{base: base, unix: base.UnixNano(), simulated: base == base.Round(0)}
 }
 
 // axis is t on the monotonic axis, which starts as unix nanoseconds.

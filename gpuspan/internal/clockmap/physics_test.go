@@ -27,9 +27,11 @@ type physics struct {
 	wallSteps []wallAge
 	fail      int32
 
-	burst  bool
-	stamps map[event]stamp
-	next   event
+	simulated bool // the clock has no monotonic reading
+	hang      bool // nothing completes
+	burst     bool
+	stamps    map[event]stamp
+	next      event
 }
 
 type (
@@ -103,6 +105,9 @@ func (p *physics) Now() time.Time {
 // time has a wall clock that may differ from its monotonic clock, which package time has no way to make.
 func (p *physics) time(at float64) time.Time {
 	t := p.base.Add(time.Duration(at))
+	if p.simulated {
+		return t.Round(0)
+	}
 	for i := len(p.wallSteps) - 1; i >= 0; i-- {
 		if s := p.wallSteps[i]; at >= float64(s.from) {
 			t = t.Add(time.Duration(s.offset))
@@ -148,16 +153,19 @@ func (p *physics) Record(c *call) status {
 
 func (p *physics) Query(e event) status {
 	p.now += 80
-	if p.now < p.stamps[e].visible {
+	if p.hang || p.now < p.stamps[e].visible {
 		return statusNotReady
 	}
 	return 0
 }
 
 func (p *physics) Synchronize(e event) status {
-	p.now = max(p.now, p.stamps[e].visible) + p.latency(20e3, 5e3)
+	p.now = max(p.now, p.stamps[e].visible)
 	return 0
 }
+
+// rest is time.Sleep on this clock.
+func (p *physics) rest(d time.Duration) { p.now += p.latency(float64(d)+20e3, 20e3) }
 
 func (p *physics) Elapsed(a, b event) (float64, status) {
 	d := p.trunc(p.gpu(p.stamps[b].host)) - p.trunc(p.gpu(p.stamps[a].host))

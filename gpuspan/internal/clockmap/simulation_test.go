@@ -37,6 +37,7 @@ func simulate(t testing.TB, p *physics, d time.Duration, opts Options, check fun
 	a, st := NewAnchorer[event, stream, status, call](p, 0, opts)
 	require.Zero(t, st)
 	defer a.Close()
+	a.rest = p.rest
 	var r result
 	run := func(ns float64) { // what the polling thread does meanwhile
 		for until := p.now + ns; p.now < until; {
