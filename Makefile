@@ -27,8 +27,8 @@ race: ## the same under the race detector, without the end-to-end tests
 lint: $(BIN)/golangci-lint ## run golangci-lint on every module
 	$(call each,$(MODULES),$(BIN)/golangci-lint run ./...)
 
-fmt: $(BIN)/golangci-lint ## format every module as lint wants it
-	$(call each,$(MODULES),$(BIN)/golangci-lint fmt ./...)
+fmt: $(BIN)/golangci-lint ## format every module and repair what lint can repair by itself
+	$(call each,$(MODULES),$(BIN)/golangci-lint run --fix --issues-exit-code=0 ./...)
 
 vet: ## go vet as built here, without cgo, and for other systems
 	$(call each,$(MODULES),$(GO) vet ./...)
