@@ -135,3 +135,30 @@ func (b *batch) split(td ptrace.Traces) (held ptrace.Traces, rest bool) {
 	})
 	return held, true
 }
+
+// waiting is the number of GPU spans in scopes that wait.
+func (b *batch) waiting() (n int) {
+	for _, s := range b.scopes {
+		if s.hold {
+			n += s.last - s.first
+		}
+	}
+	return n
+}
+
+// latest is the latest end of the spans that are waited for, and when the first of them was seen.
+func (b *batch) latest() (end, seen int64) {
+	first := true
+	for i := range b.spans {
+		g := &b.spans[i]
+		if g.fault != sound || g.outcome != found {
+			continue
+		}
+		if first {
+			end, seen, first = g.share.End, g.seen, false
+			continue
+		}
+		end, seen = max(end, g.share.End), min(seen, g.seen)
+	}
+	return end, seen
+}

@@ -440,6 +440,33 @@ func TestShiftMovesTheSamples(t *testing.T) {
 	})
 }
 
+func TestShiftMakesUpForTheClockOfTheServices(t *testing.T) {
+	for _, skew := range []time.Duration{30 * time.Second, -30 * time.Second} {
+		t.Run(skew.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig, _ time.Time) {
+				time.Sleep(40 * time.Second)
+				end := time.Now().Add(skew) // as the services see it
+				td := newTraces("a")
+				td.gpu(1, 0, end.Add(-time.Second), end)
+				r.consume(td.Traces)
+				time.Sleep(3 * time.Second)
+				td = newTraces("b")
+				td.gpu(2, 0, end.Add(-time.Second), end)
+				r.consume(td.Traces)
+				time.Sleep(2900 * time.Millisecond)
+				assert.Empty(t, r.spans(), "settle is the same")
+				time.Sleep(200 * time.Millisecond)
+				s := r.spans()
+				require.Len(t, s, 2)
+				for id := range s {
+					assert.InDelta(t, 150, energy(t, s[id]), 1e-6)
+					assert.NotContains(t, s[id].Attributes().AsRaw(), "gpu.join.late.duration")
+				}
+			}, func(c *Config) { c.Shift = -skew })
+		})
+	}
+}
+
 func TestShortSpansAreCells(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(2 * time.Second)

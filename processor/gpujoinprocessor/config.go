@@ -28,8 +28,9 @@ type Config struct {
 	RetryOnFailure configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 	// MaxSpans bounds the spans that the fair share knows at once, waiting and remembered. Default 262144.
 	MaxSpans int `mapstructure:"max_spans"`
-	// Shift moves the samples against the spans: a sample of time t describes what spans did at t − shift. Positive for
-	// sources that lag behind, either sign for hosts whose clocks differ. Default 0.
+	// Shift moves the clock of the samples against that of the spans: a sample of time t describes what spans did at
+	// t − shift. Positive for meters that lag behind and for services whose clock is behind, negative for services whose
+	// clock is ahead. Default 0.
 	Shift time.Duration `mapstructure:"shift"`
 	// Ordinals maps gpu.device.ordinal to hw.id, for spans that have no other identity.
 	Ordinals map[string]string `mapstructure:"ordinals"`

@@ -136,7 +136,7 @@ func (p *joinProcessor) Shutdown(ctx context.Context) error {
 		close(p.stop)
 		p.ticker.Wait()
 		if p.started {
-			p.engine.tick(time.Now(), nil, p.stats.energy)
+			p.engine.tick(p.now(), nil, p.stats.energy)
 			p.unsub()
 			p.release()
 		}
@@ -154,7 +154,7 @@ func (p *joinProcessor) tick() {
 		case <-p.stop:
 			return
 		case <-t.C:
-			views = p.engine.tick(time.Now(), views, p.stats.energy)
+			views = p.engine.tick(p.now(), views, p.stats.energy)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 	if p.queue == nil {
 		return p.next.ConsumeTraces(ctx, td)
 	}
-	now := time.Now()
+	now := p.now()
 	b := p.batches.Get().(*batch)
 	b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
 	if len(b.spans) == 0 {
@@ -202,146 +202,10 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 	return nil
 }
 
-// oversize says that a request is larger than the whole queue, so that trying again can't help.
-func (p *joinProcessor) oversize(td ptrace.Traces) bool {
-	var m ptrace.ProtoMarshaler
-	return int64(m.TracesSize(td)) > p.cfg.Queue.Size
-}
-
-// joinNow joins a request that can't wait, with what is known by now.
-func (p *joinProcessor) joinNow(ctx context.Context, td ptrace.Traces) error {
-	b := p.batches.Get().(*batch)
-	defer p.put(b)
-	now := time.Now()
-	b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
-	p.engine.arrive(b, now)
-	p.engine.settled(b, now, false)
-	p.write(ctx, b)
-	n := b.waiting()
-	p.stats.released(ctx, b, n, oversize)
-	return p.next.ConsumeTraces(ctx, td)
-}
+// now is the time on the clock of spans.
+func (p *joinProcessor) now() time.Time { return time.Now().Add(-p.cfg.Shift) }
 
 func (p *joinProcessor) put(b *batch) {
 	b.reset()
 	p.batches.Put(b)
-}
-
-// join is the queue's consumer: it waits, writes and sends on.
-func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
-	now := time.Now()
-	b := p.batches.Get().(*batch)
-	b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
-	if p.engine.arrive(b, now) {
-		p.stats.held.Add(int64(b.waiting())) // from the storage of the last run
-	}
-	if n := b.waiting(); n > 0 {
-		reason := p.wait(b)
-		p.write(ctx, b)
-		p.stats.released(ctx, b, n, reason)
-	}
-	p.put(b)
-	return p.next.ConsumeTraces(ctx, td)
-}
-
-// What lets a batch go.
-type releaseReason uint8
-
-const (
-	settled releaseReason = iota
-	deadline
-	shutdown
-	oversize
-	reasons
-)
-
-var reasonNames = [reasons]string{"settled", "deadline", "shutdown", "oversize"}
-
-// wait returns when all spans of the batch are settled, at its deadline, or at shutdown.
-func (p *joinProcessor) wait(b *batch) releaseReason {
-	latest, seen := b.latest()
-	last := time.Unix(0, min(latest, seen)).Add(p.cfg.MaxWait)
-	for {
-		now := time.Now()
-		switch {
-		case p.engine.settled(b, now, false):
-			return settled
-		case !now.Before(last):
-			return deadline
-		}
-		// Before the latest end is `settle` ago no sample helps; after that any may.
-		until, wake := time.Unix(0, latest).Add(p.cfg.Settle), (<-chan struct{})(nil)
-		if !until.After(now) {
-			until, wake = last, p.wake
-		}
-		if until.After(last) {
-			until = last
-		}
-		timer := time.NewTimer(until.Sub(now))
-		select {
-		case <-timer.C:
-		case <-wake:
-			timer.Stop()
-		case <-p.draining:
-			timer.Stop()
-			p.engine.settled(b, time.Now(), true)
-			return shutdown
-		}
-	}
-}
-
-// write joins the spans under one lock of the samples.
-func (p *joinProcessor) write(ctx context.Context, b *batch) {
-	e := p.engine
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	view := e.reader.Acquire()
-	defer view.Release()
-	l := lookup{e: e, view: view}
-	var late, uncovered, untracked int64
-	for i := range b.spans {
-		g := &b.spans[i]
-		if g.fault != sound || g.outcome != found || l.find(g) != found {
-			continue
-		}
-		dev, board := l.place.dev, l.place.board
-		share, shared := board.dev.Share(g.share.Key, g.at)
-		if !p.attrs.write(g, dev, board, share, shared) {
-			uncovered++
-		}
-		if share.Late > 0 {
-			late++
-		}
-		if !shared {
-			untracked++
-		}
-	}
-	p.stats.joined(ctx, late, uncovered, untracked)
-}
-
-// waiting is the number of GPU spans in scopes that wait.
-func (b *batch) waiting() (n int) {
-	for _, s := range b.scopes {
-		if s.hold {
-			n += s.last - s.first
-		}
-	}
-	return n
-}
-
-// latest is the latest end of the spans that are waited for, and when the first of them was seen.
-func (b *batch) latest() (end, seen int64) {
-	first := true
-	for i := range b.spans {
-		g := &b.spans[i]
-		if g.fault != sound || g.outcome != found {
-			continue
-		}
-		if first {
-			end, seen, first = g.share.End, g.seen, false
-			continue
-		}
-		end, seen = max(end, g.share.End), min(seen, g.seen)
-	}
-	return end, seen
 }

@@ -86,11 +86,11 @@ func (s *stats) accepted(ctx context.Context, b *batch, n int) {
 }
 
 // released counts a batch that leaves.
-func (s *stats) released(ctx context.Context, b *batch, n int, why releaseReason) {
+func (s *stats) released(ctx context.Context, b *batch, n int, why releaseReason, now time.Time) {
 	s.held.Add(int64(-n))
 	end, _ := b.latest()
 	s.tb.ProcessorGpuJoinReleasedSpans.Add(ctx, int64(n), s.reasons[why])
-	s.tb.ProcessorGpuJoinHoldDuration.Record(ctx, max(0, time.Since(time.Unix(0, end)).Seconds()))
+	s.tb.ProcessorGpuJoinHoldDuration.Record(ctx, max(0, now.Sub(time.Unix(0, end)).Seconds()))
 }
 
 // joined counts the spans of a batch by what they lack.

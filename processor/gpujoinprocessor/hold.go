@@ -1,0 +1,123 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// join is the queue's consumer: it waits, writes and sends on.
+func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
+	now := p.now()
+	b := p.batches.Get().(*batch)
+	b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
+	if p.engine.arrive(b, now) {
+		p.stats.held.Add(int64(b.waiting())) // from the storage of the last run
+	}
+	if n := b.waiting(); n > 0 {
+		reason := p.wait(b)
+		p.write(ctx, b)
+		p.stats.released(ctx, b, n, reason, p.now())
+	}
+	p.put(b)
+	return p.next.ConsumeTraces(ctx, td)
+}
+
+// What lets a batch go.
+type releaseReason uint8
+
+const (
+	settled releaseReason = iota
+	deadline
+	shutdown
+	oversize
+	reasons
+)
+
+var reasonNames = [reasons]string{"settled", "deadline", "shutdown", "oversize"}
+
+// wait returns when all spans of the batch are settled, at its deadline, or at shutdown.
+func (p *joinProcessor) wait(b *batch) releaseReason {
+	latest, seen := b.latest()
+	last := time.Unix(0, min(latest, seen)).Add(p.cfg.MaxWait)
+	for {
+		now := p.now()
+		switch {
+		case p.engine.settled(b, now, false):
+			return settled
+		case !now.Before(last):
+			return deadline
+		}
+		// Before the latest end is `settle` ago no sample helps; after that any may.
+		until, wake := time.Unix(0, latest).Add(p.cfg.Settle), (<-chan struct{})(nil)
+		if !until.After(now) {
+			until, wake = last, p.wake
+		}
+		if until.After(last) {
+			until = last
+		}
+		timer := time.NewTimer(until.Sub(now))
+		select {
+		case <-timer.C:
+		case <-wake:
+			timer.Stop()
+		case <-p.draining:
+			timer.Stop()
+			p.engine.settled(b, p.now(), true)
+			return shutdown
+		}
+	}
+}
+
+// write joins the spans under one lock of the samples.
+func (p *joinProcessor) write(ctx context.Context, b *batch) {
+	e := p.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	view := e.reader.Acquire()
+	defer view.Release()
+	l := lookup{e: e, view: view}
+	var late, uncovered, untracked int64
+	for i := range b.spans {
+		g := &b.spans[i]
+		if g.fault != sound || g.outcome != found || l.find(g) != found {
+			continue
+		}
+		dev, board := l.place.dev, l.place.board
+		share, shared := board.dev.Share(g.share.Key, g.at)
+		if !p.attrs.write(g, dev, board, share, shared) {
+			uncovered++
+		}
+		if share.Late > 0 {
+			late++
+		}
+		if !shared {
+			untracked++
+		}
+	}
+	p.stats.joined(ctx, late, uncovered, untracked)
+}
+
+// oversize says that a request is larger than the whole queue, so that trying again can't help.
+func (p *joinProcessor) oversize(td ptrace.Traces) bool {
+	var m ptrace.ProtoMarshaler
+	return int64(m.TracesSize(td)) > p.cfg.Queue.Size
+}
+
+// joinNow joins a request that can't wait, with what is known by now.
+func (p *joinProcessor) joinNow(ctx context.Context, td ptrace.Traces) error {
+	b := p.batches.Get().(*batch)
+	defer p.put(b)
+	now := p.now()
+	b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
+	p.engine.arrive(b, now)
+	p.engine.settled(b, now, false)
+	p.write(ctx, b)
+	n := b.waiting()
+	p.stats.released(ctx, b, n, oversize, p.now())
+	return p.next.ConsumeTraces(ctx, td)
+}
