@@ -30,10 +30,12 @@ func kernels(n int, from int64) []chrometrace.Event {
 				Category: "kernel", Track: stream(7), Start: start + 5_000, End: start + 14_000,
 				Correlation: k + 1, Trace: [16]byte{1}, Span: [8]byte{2, byte(k)}, Parent: [8]byte{1, byte(k)},
 				Args: []chrometrace.Arg{
-					{Key: "gpu.operation.type", Value: chrometrace.String("kernel")}, {Key: "gpu.duration", Value: chrometrace.Float(9e-6)},
+					{Key: "gpu.operation.type", Value: chrometrace.String("kernel")},
+					{Key: "gpu.duration", Value: chrometrace.Float(9e-6)},
 					{Key: "grid", Value: chrometrace.List([]chrometrace.Value{chrometrace.Int(1024), chrometrace.Int(1), chrometrace.Int(1)})},
 					{Key: "block", Value: chrometrace.List([]chrometrace.Value{chrometrace.Int(128), chrometrace.Int(1), chrometrace.Int(1)})},
-					{Key: "registers per thread", Value: chrometrace.Int(32)}, {Key: "hw.model", Value: chrometrace.String("NVIDIA H200")},
+					{Key: "registers per thread", Value: chrometrace.Int(32)},
+					{Key: "hw.model", Value: chrometrace.String("NVIDIA H200")},
 				},
 			})
 	}

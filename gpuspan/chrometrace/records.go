@@ -108,25 +108,6 @@ func (w *Writer) arrow(id int64, from, to flowEnd) {
 	w.stats.Flows++
 }
 
-func (w *Writer) counter(c *Counter, ps []*process) {
-	if c.Time <= 0 || c.Value != c.Value {
-		return
-	}
-	w.begin(c.Time)
-	if c.Time < w.base || c.Time-w.base >= maxSpan {
-		return
-	}
-	for _, p := range ps {
-		w.open("C")
-		w.str("name", c.Label+" "+c.Name)
-		w.num("pid", p.pid)
-		w.micros("ts", c.Time-w.base)
-		w.buf = append(appendString(append(w.buf, `,"args":{`...), c.Unit), ':')
-		w.buf = append(appendFloat(w.buf, c.Value), "}}"...)
-	}
-	w.stats.Counters++
-}
-
 // names writes the metadata of every process and track that has something on it.
 func (w *Writer) names() {
 	for _, p := range w.order {

@@ -204,7 +204,7 @@ const timeFormat = "20060102T150405.000Z"
 func (r *Rotator) complete(trace [16]byte) error {
 	f := r.open[trace]
 	delete(r.open, trace)
-	if s := f.Stats(); s.Events == 0 && len(f.waiting) == 0 && s.Counters == 0 {
+	if s := f.Stats(); s.Events == 0 && !f.points() {
 		f.discard()
 		return nil
 	}

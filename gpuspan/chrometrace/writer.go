@@ -39,25 +39,25 @@ type Stats struct {
 // A batch is handed to w in one Write. When that fails the batch is not in the file, as far as the Writer is
 // concerned: the caller may take the bytes back and go on.
 type Writer struct {
-	w         io.Writer
-	buf       []byte
-	base      int64
-	began     bool
-	first     bool // no event written yet
-	closed    bool
-	procs     map[Process]*process
-	order     []*process
-	pids      map[int64]bool
-	devices   map[string][]*process // processes that have spans of a device
-	orphans   map[string]*process   // processes of devices without spans
-	latest    *process
-	latestKey Process
-	models    map[int64]string // by ordinal; empty where two processes disagree
-	waiting   []Counter        // points of devices without spans so far
-	flows     *flows
-	slots     int
-	stats     Stats
-	sequence  []int // order of the batch being written
+	w          io.Writer
+	buf        []byte
+	base       int64
+	began      bool
+	first      bool // no event written yet
+	closed     bool
+	procs      map[Process]*process
+	order      []*process
+	pids       map[int64]bool
+	devices    map[string]*device // by hw.id
+	deviceList []*device
+	joined     []*device // by the batch being written
+	latest     *process
+	latestKey  Process
+	models     map[int64]string // by ordinal; empty where two processes disagree
+	flows      *flows
+	slots      int
+	stats      Stats
+	sequence   []int // order of the batch being written
 }
 
 type process struct {
@@ -74,14 +74,11 @@ type track struct {
 	lanes []*lane
 }
 
-// maxWaiting bounds the counter points that wait for a span of their device.
-const maxWaiting = 1 << 16
-
 // NewWriter makes a Writer. Nothing is written before the first batch.
 func NewWriter(w io.Writer) *Writer {
 	return &Writer{
-		w: w, first: true, procs: map[Process]*process{}, pids: map[int64]bool{}, devices: map[string][]*process{},
-		orphans: map[string]*process{}, models: map[int64]string{}, flows: newFlows(),
+		w: w, first: true, procs: map[Process]*process{}, pids: map[int64]bool{}, devices: map[string]*device{},
+		models: map[int64]string{}, flows: newFlows(),
 	}
 }
 
@@ -116,43 +113,7 @@ func (w *Writer) Write(events []Event) error {
 	for _, i := range w.sequence {
 		w.event(&events[i])
 	}
-	w.settle()
 	return w.flush(before)
-}
-
-// WriteCounters adds counter points and writes out those whose device is known.
-func (w *Writer) WriteCounters(points []Counter) error {
-	if w.closed {
-		return ErrClosed
-	}
-	before := w.stats
-	for i := range points {
-		c := &points[i]
-		switch {
-		case len(w.devices[c.Device]) > 0:
-			w.counter(c, w.devices[c.Device])
-		case len(w.waiting) < maxWaiting:
-			w.waiting = append(w.waiting, *c)
-		default: // the newest are worth most: half of the oldest go
-			w.waiting = append(w.waiting[:0], w.waiting[maxWaiting/2:]...)
-			w.waiting = append(w.waiting, *c)
-		}
-	}
-	return w.flush(before)
-}
-
-// settle writes the counter points whose devices have spans by now.
-func (w *Writer) settle() {
-	rest := w.waiting[:0]
-	for i := range w.waiting {
-		if p := w.devices[w.waiting[i].Device]; len(p) > 0 {
-			w.counter(&w.waiting[i], p)
-		} else {
-			rest = append(rest, w.waiting[i])
-		}
-	}
-	clear(w.waiting[len(rest):])
-	w.waiting = rest
 }
 
 // begin writes the head once the first time is known.
@@ -184,8 +145,8 @@ func (w *Writer) event(e *Event) {
 		w.stats.Crowded++
 		return
 	}
-	if e.Device != "" && !slices.Contains(w.devices[e.Device], p) {
-		w.devices[e.Device] = append(w.devices[e.Device], p)
+	if e.Device != "" {
+		w.join(e.Device, p)
 	}
 	if e.Model != "" && t.Kind == Stream {
 		if m, ok := w.models[t.Device]; !ok {
@@ -352,7 +313,9 @@ func (w *Writer) flush(before Stats) error {
 	}
 	_, err := w.w.Write(w.buf)
 	w.buf = w.buf[:0]
+	defer func() { w.joined = w.joined[:0] }()
 	if err != nil {
+		w.part()
 		w.stats = before
 		next := w.flows.next
 		w.flows = newFlows() // arrows from or to slices that are not in the file would point nowhere
@@ -370,17 +333,7 @@ func (w *Writer) Close() error {
 	if w.closed {
 		return nil
 	}
-	for i := range w.waiting {
-		c := &w.waiting[i]
-		p, ok := w.orphans[c.Device]
-		if !ok {
-			p = w.newProcess(0)
-			p.label, p.sort = "device "+c.Label+" "+c.Device, 1<<20+int64(len(w.orphans))
-			w.orphans[c.Device] = p
-		}
-		w.counter(c, []*process{p})
-	}
-	w.waiting = nil
+	w.orphans()
 	if !w.began {
 		w.buf = append(w.buf, `{"schemaVersion":1,"traceEvents":[`...)
 	}

@@ -168,6 +168,26 @@ func TestCountersAreDrawnUnderTheSpansOfTheirDevice(t *testing.T) {
 	assert.Len(t, got, 2, "the device without spans has a process of its own")
 }
 
+func TestCountersReachProcessesThatComeLate(t *testing.T) {
+	w := &failing{n: 2}
+	cw := chrometrace.NewWriter(w)
+	span := func(service string) []chrometrace.Event {
+		return []chrometrace.Event{{Name: service, Process: chrometrace.Process{Service: service}, Start: epoch, End: epoch + 1, Device: "GPU-1"}}
+	}
+	points := []chrometrace.Counter{{Device: "GPU-1", Label: "gpu0", Name: "power", Unit: "W", Time: epoch, Value: 1}}
+	require.NoError(t, cw.Write(span("a")))
+	require.Error(t, cw.WriteCounters(points))
+	require.NoError(t, cw.WriteCounters(points))
+	w.n = 1
+	require.Error(t, cw.Write(span("b")))
+	require.NoError(t, cw.Write(span("b")))
+	require.NoError(t, cw.Close())
+	f, faults := chrometracetest.Read(w.Bytes())
+	require.Empty(t, faults)
+	assert.Len(t, f.Of("C"), 2, "one for each process")
+	assert.EqualValues(t, 2, cw.Stats().Counters)
+}
+
 func TestWhatHasNoPlaceInTimeIsLeftOutAndCounted(t *testing.T) {
 	f, stats := written(t, []chrometrace.Event{
 		{Name: "unset", Start: 0, End: 5},
@@ -193,9 +213,13 @@ func TestNamesAndArgumentsOfAnyContentAreValidJSON(t *testing.T) {
 			Name: s, Category: s, Track: chrometrace.Track{Kind: chrometrace.Host, ID: i, Name: s}, Start: epoch, End: epoch,
 			Process: chrometrace.Process{Service: s, PID: i},
 			Args: []chrometrace.Arg{
-				{Key: "s" + s, Value: chrometrace.String(s)}, {Key: "f", Value: chrometrace.Float(v)}, {Key: "i", Value: chrometrace.Int(i)},
+				{Key: "s" + s, Value: chrometrace.String(s)},
+				{Key: "f", Value: chrometrace.Float(v)},
+				{Key: "i", Value: chrometrace.Int(i)},
 				{Key: "l", Value: chrometrace.List([]chrometrace.Value{chrometrace.Bool(true), chrometrace.Map([]string{s}, []chrometrace.Value{chrometrace.String(s)})})},
-				{Key: "nan", Value: chrometrace.Float(math.NaN())}, {Key: "inf", Value: chrometrace.Float(math.Inf(-1))}, {},
+				{Key: "nan", Value: chrometrace.Float(math.NaN())},
+				{Key: "inf", Value: chrometrace.Float(math.Inf(-1))},
+				{},
 			},
 			Marks: []chrometrace.Mark{{Name: s, Time: epoch}},
 		}})
