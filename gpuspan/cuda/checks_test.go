@@ -21,6 +21,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
+	"github.com/otelgpu/otelgpu/gpuspan/cuda/kernels"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
@@ -38,27 +39,6 @@ type checks struct {
 	patience time.Duration // of the longer measurements
 	rows     [][3]string
 }
-
-// spinPTX runs until the device's timer has moved by p_ns.
-const spinPTX = `.version 6.0
-.target sm_70
-.address_size 64
-.visible .entry spin(
-	.param .u64 p_ns
-)
-{
-	.reg .pred %p;
-	.reg .b64 %begin, %now, %ns;
-	ld.param.u64 %ns, [p_ns];
-	mov.u64 %begin, %globaltimer;
-again:
-	mov.u64 %now, %globaltimer;
-	sub.u64 %now, %now, %begin;
-	setp.lt.u64 %p, %now, %ns;
-	@%p bra again;
-	ret;
-}
-`
 
 func (c *checks) row(what, format string, args ...any) {
 	c.rows = append(c.rows, [3]string{what, fmt.Sprintf(format, args...)})
@@ -120,7 +100,7 @@ func (c *checks) open() {
 		if c.stream, err = c.drv.NewStream(); err != nil {
 			return err
 		}
-		m, err := c.drv.Load(spinPTX)
+		m, err := c.drv.Load(kernels.PTX)
 		if err != nil {
 			return err
 		}

@@ -44,7 +44,7 @@ func Load(d *driver.Driver) (*Set, error) {
 	s := &Set{driver: d, module: m}
 	for name, k := range map[string]*driver.Function{"copy": &s.copy, "saxpy": &s.saxpy, "matmul": &s.matmul} {
 		if *k, err = d.Function(m, name); err != nil {
-			return nil, fmt.Errorf("kernel %q: %w", name, err)
+			return nil, err
 		}
 	}
 	return s, nil
