@@ -28,4 +28,4 @@
 // all the same; everything later goes to the OpenTelemetry error handler, rate-limited.
 //
 // docs/gpuspan.md is the guide, docs/semconv.md explains every attribute and metric.
-package gpuspan // import "github.com/otelgpu/otelgpu/gpuspan"
+package gpuspan

@@ -50,7 +50,7 @@ func (t *poller) emit(r *record, s *Stream, parent trace.SpanContext, parentNode
 	}
 	if r.op.op.noSpan {
 		r.span = parent
-		t.count(r, s, parentNode, ctx)
+		t.count(ctx, r, s, parentNode)
 		return
 	}
 	if r.childWork.stated() && !r.work.stated() {
@@ -71,7 +71,7 @@ func (t *poller) emit(r *record, s *Stream, parent trace.SpanContext, parentNode
 	}
 	t.end = append(t.end[:0], trace.WithTimestamp(time.Unix(0, r.endNs)))
 	span.End(t.end...)
-	t.count(r, s, parentNode, ctx)
+	t.count(ctx, r, s, parentNode)
 }
 
 // guard keeps a panic of the application's providers (samplers, span processors, recorders) from costing more than one section.
@@ -184,8 +184,8 @@ func (e *extra) shareLinks() []trace.Link {
 	return e.links
 }
 
-// count feeds metrics and statistics with a resolved section. ctx has its span, for exemplars; it may be nil.
-func (t *poller) count(r *record, s *Stream, parentNode int32, ctx context.Context) {
+// count feeds metrics and statistics with a resolved section. ctx has its span, for exemplars.
+func (t *poller) count(ctx context.Context, r *record, s *Stream, parentNode int32) {
 	if r.quiet() {
 		return
 	}

@@ -90,9 +90,9 @@ func TestAFullPoolDropsAndCountsButNeverBlocks(t *testing.T) {
 
 func TestADeviceErrorRetiresTheStreamAndLosesNoSection(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		break_ func(*scripted)
-		want   string
+		name    string
+		disturb func(*scripted)
+		want    string
 	}{
 		{"at query", func(b *scripted) { b.query.Store(700) }, `stream "main" is retired, its sections get host times only: event: status 700 (illegal address)`},
 		{"at record", func(b *scripted) { b.record.Store(int32(StatusContextDestroyed)) }, `status 709 (context destroyed)`},
@@ -102,7 +102,7 @@ func TestADeviceErrorRetiresTheStreamAndLosesNoSection(t *testing.T) {
 			f := newBench(t, newScripted())
 			s := f.p.Stream(3, "main")
 			require.True(t, s.DeviceTimed())
-			tt.break_(f.b)
+			tt.disturb(f.b)
 			for range 3 {
 				testOp.Start(context.Background(), s).End()
 			}

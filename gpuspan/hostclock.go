@@ -45,9 +45,6 @@ func (c *hostClock) time(ns int64) time.Time { return c.base.Add(time.Duration(n
 // wall is a point of the axis in unix nanoseconds.
 func (c *hostClock) wall(ns int64) int64 { return c.unix + ns + c.offset.Load() }
 
-// axis is the point of the axis of a wall-clock time.
-func (c *hostClock) axis(unix int64) int64 { return unix - c.unix - c.offset.Load() }
-
 // observe learns steps of the wall clock.
 func (c *hostClock) observe() {
 	if c.read != nil {

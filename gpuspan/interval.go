@@ -71,5 +71,3 @@ func (u *union) within(from, to float64) float64 {
 	}
 	return sum
 }
-
-func (u *union) reset() { u.list, u.merged = u.list[:0], 0 }

@@ -31,7 +31,7 @@ func TestThePackageImportsTheOTelAPIOnly(t *testing.T) {
 		t.Skipf("go list does not run here: %v", err)
 	}
 	n := 0
-	for _, p := range strings.Fields(string(out)) {
+	for p := range strings.FieldsSeq(string(out)) {
 		n++
 		ok := strings.HasPrefix(p, "github.com/otelgpu/otelgpu/gpuspan") || strings.HasPrefix(p, "github.com/otelgpu/otelgpu/semconv")
 		switch p { // go.opentelemetry.io/otel, its API modules, and what they need themselves

@@ -163,9 +163,6 @@ func (m *metrics) duration(ctx context.Context, r *record, s *Stream) {
 	if m.durations == nil {
 		return
 	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	if st := r.op; st.durations == nil {
 		st.durations = make(map[durationKey]*[]metric.RecordOption)
 	}

@@ -5,6 +5,7 @@ package gpuspan
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -61,7 +62,7 @@ func (s *Stream) StartNamed(ctx context.Context, name string) Section {
 	x := s.begin(ctx, s.p.names.operation(name), flagNone)
 	s.mu.Lock()
 	if len(s.named) >= maxNamedOpen { // ends that nobody called, or that were called on the Section
-		s.named = append(s.named[:0], s.named[1:]...)
+		s.named = slices.Delete(s.named, 0, 1)
 	}
 	s.named = append(s.named, namedOpen{name, x})
 	s.mu.Unlock()
@@ -75,12 +76,12 @@ func (s *Stream) EndNamed(name string, w Work) {
 		return
 	}
 	s.mu.Lock()
-	for i := len(s.named) - 1; i >= 0; i-- {
-		if s.named[i].name != name {
+	for i, n := range slices.Backward(s.named) {
+		if n.name != name {
 			continue
 		}
-		x := s.named[i].section
-		s.named = append(s.named[:i], s.named[i+1:]...)
+		x := n.section
+		s.named = slices.Delete(s.named, i, i+1)
 		if x.slot != nil && x.slot.stream == s && !x.live() {
 			continue // ended by its Section
 		}

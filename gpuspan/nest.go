@@ -5,6 +5,7 @@ package gpuspan
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -26,7 +27,7 @@ func (t *poller) settleInner(sl *slot) {
 		t.emit(&sl.rec, sl.stream, root.span, 0)
 	case t.heldNow >= maxHeld:
 		t.p.drop(dropNestLimit)
-		t.count(&sl.rec, sl.stream, 0, nil)
+		t.count(context.Background(), &sl.rec, sl.stream, 0)
 	default:
 		r := t.take()
 		extra := r.extra

@@ -57,11 +57,9 @@ type Profiler struct {
 	idle    atomic.Bool // the polling thread sleeps until woken
 	wakeups chan struct{}
 
-	shutdown     sync.Once
-	shutdownErr  error
-	stopped      atomic.Bool
-	printed      atomic.Bool
-	reportsEnded atomic.Int64
+	shutdown    sync.Once
+	shutdownErr error
+	stopped     atomic.Bool
 }
 
 // misuse counts calls that cannot be what the caller meant.

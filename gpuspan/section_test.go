@@ -313,7 +313,8 @@ func TestNamedSectionsMatchByTitleAndAreBounded(t *testing.T) {
 	assert.EqualValues(t, 1, attrs(ones[1])["gpu.operation.items"].AsInt64())
 	assert.Len(t, r.named("(other)"), 2)
 	assert.Equal(t, map[string]int64{"names": 2, "unmatched_end": 4}, map[string]int64{
-		"names": r.p.Misuse()["name_overflow"], "unmatched_end": r.p.Misuse()["unmatched_end"]})
+		"names": r.p.Misuse()["name_overflow"], "unmatched_end": r.p.Misuse()["unmatched_end"],
+	})
 }
 
 func TestVerbosityDecidesWhatIsTimed(t *testing.T) {

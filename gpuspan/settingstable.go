@@ -126,7 +126,8 @@ func editDistance(a, b string) int {
 }
 
 func boolKey(name, help string, field func(*Settings) *bool) SettingsKey {
-	return SettingsKey{Name: name, Help: help, Kind: "bool",
+	return SettingsKey{
+		Name: name, Help: help, Kind: "bool",
 		get: func(s *Settings) string { return strconv.FormatBool(*field(s)) },
 		set: func(s *Settings, v string) error {
 			b, err := strconv.ParseBool(v)
@@ -135,11 +136,13 @@ func boolKey(name, help string, field func(*Settings) *bool) SettingsKey {
 			}
 			*field(s) = b
 			return nil
-		}}
+		},
+	}
 }
 
 func intKey(name, help string, field func(*Settings) *int) SettingsKey {
-	return SettingsKey{Name: name, Help: help, Kind: "int",
+	return SettingsKey{
+		Name: name, Help: help, Kind: "int",
 		get: func(s *Settings) string { return strconv.Itoa(*field(s)) },
 		set: func(s *Settings, v string) error {
 			n, err := strconv.Atoi(v)
@@ -148,11 +151,13 @@ func intKey(name, help string, field func(*Settings) *int) SettingsKey {
 			}
 			*field(s) = n
 			return nil
-		}}
+		},
+	}
 }
 
 func durationKeyOf(name, help string, field func(*Settings) *time.Duration) SettingsKey {
-	return SettingsKey{Name: name, Help: help, Kind: "duration",
+	return SettingsKey{
+		Name: name, Help: help, Kind: "duration",
 		get: func(s *Settings) string { return field(s).String() },
 		set: func(s *Settings, v string) error {
 			d, err := time.ParseDuration(v)
@@ -161,12 +166,14 @@ func durationKeyOf(name, help string, field func(*Settings) *time.Duration) Sett
 			}
 			*field(s) = d
 			return nil
-		}}
+		},
+	}
 }
 
 // enumKey is a setting with named values; names[i] is the value i, those below first cannot be set.
 func enumKey[T ~uint8 | ~int32](name, help string, names []string, first int, field func(*Settings) *T) SettingsKey {
-	return SettingsKey{Name: name, Help: help, Kind: strings.Join(names[first:], "|"),
+	return SettingsKey{
+		Name: name, Help: help, Kind: strings.Join(names[first:], "|"),
 		get: func(s *Settings) string { return names[int(*field(s))] },
 		set: func(s *Settings, v string) error {
 			i := slices.Index(names[first:], v)
@@ -175,5 +182,6 @@ func enumKey[T ~uint8 | ~int32](name, help string, names []string, first int, fi
 			}
 			*field(s) = T(i + first)
 			return nil
-		}}
+		},
+	}
 }

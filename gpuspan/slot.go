@@ -83,7 +83,6 @@ type record struct {
 	chunk, chunks      int32
 	memoryStart        int64
 	memoryEnd          int64
-	pc                 uintptr
 	extra              *extra
 
 	startEvent Event // own, or the end event of the step before

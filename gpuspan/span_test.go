@@ -102,5 +102,4 @@ func TestSectionBecomesASpanOnGPUTime(t *testing.T) {
 	assert.EqualValues(t, 7, a["gpu.operation.items"].AsInt64())
 	assert.Equal(t, "bf16", a["gpu.flop.precision"].AsString())
 	assert.Equal(t, span.EndTime().Sub(span.StartTime()).Seconds(), a["gpu.duration"].AsFloat64())
-
 }
