@@ -64,6 +64,7 @@ func (p *Profile) Emit(ctx context.Context, emit func(context.Context, ptrace.Tr
 	out := newSpans(ctx, p, emit)
 	w := &writer{rule: r, sel: sel, out: out}
 	sw := p.newSweep(w)
+	sw.analyses = true
 	for _, proc := range sw.processes {
 		p.openWindow(proc, root)
 	}
@@ -77,7 +78,7 @@ func (p *Profile) Emit(ctx context.Context, emit func(context.Context, ptrace.Tr
 	if err == nil {
 		err = out.flush()
 	}
-	st.Spans, st.Cut, st.Forgotten, st.Findings = out.written, out.cut, sw.forgotten, out.findings
+	st.Spans, st.Cut, st.Forgotten, st.Findings = out.written, out.cut, sw.launches.forgotten, out.findings
 	return st, err
 }
 

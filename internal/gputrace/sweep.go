@@ -23,15 +23,6 @@ type activity struct {
 	hasLaunch      bool
 }
 
-// launch is a host call that may have put work on a device.
-type launch struct {
-	start, end int64
-	node       *node
-	process    *process
-	step       *step
-	opaque     bool // within a compiled region
-}
-
 // visitor is what a sweep is for: choosing spans, or writing them.
 type visitor interface {
 	// host reports whether the range gets a span; it is asked for every range in order.
@@ -46,11 +37,11 @@ type visitor interface {
 type sweep struct {
 	p         *Profile
 	v         visitor
+	analyses  bool     // totals of steps and devices are wanted
 	threads   []thread // by track
 	processes map[int64]*process
 	main      *process
-	launches  [2]map[int64]launch // young and old, so that forgetting is cheap
-	forgotten int64
+	launches  launchTable
 	steps     int64
 	comm      map[uint32]bool // by name
 	act       activity
@@ -75,15 +66,11 @@ type frame struct {
 	opaque bool // within a compiled region
 }
 
-// launchMemory is how many launches are remembered at least; twice that at most. A stream queues some 1,000.
-const launchMemory = 32_000
-
 func (p *Profile) newSweep(v visitor) *sweep {
 	s := &sweep{
 		p: p, v: v, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
 		comm: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: map[uint32]nameFlag{}, memories: map[int64]*allocated{},
 	}
-	s.launches[0], s.launches[1] = map[int64]launch{}, map[int64]launch{}
 	pid, known := p.mainProcess()
 	s.main = p.newProcess(pid, known)
 	s.processes[pid] = s.main
@@ -113,7 +100,9 @@ func (s *sweep) run(ctx context.Context) error {
 		case r.kind.Device():
 			s.device(r)
 		case r.kind == KindMemory:
-			s.memory(r)
+			if s.analyses {
+				s.memory(r)
+			}
 		default:
 			s.host(r)
 		}
@@ -138,8 +127,11 @@ func (s *sweep) host(r *record) {
 			f.node = f.step.node.live()
 		}
 	}
-	fl := s.flag(r)
-	f.opaque = f.opaque || fl.opaque
+	var fl nameFlag
+	if s.analyses {
+		fl = s.flag(r)
+		f.opaque = f.opaque || fl.opaque
+	}
 	switch {
 	case r.kind == KindStep:
 		f.step = s.newStep(r, th.process)
@@ -163,7 +155,7 @@ func (s *sweep) host(r *record) {
 		f.depth++
 	}
 	if r.kind == KindRuntime && r.correlation != 0 {
-		s.remember(r.correlation, launch{start, end, f.node, th.process, f.step, f.opaque})
+		s.launches.put(r.correlation, launch{start, end, f.node, th.process, f.step, f.opaque})
 	}
 	if r.duration > 0 {
 		st = append(st, f)
@@ -181,26 +173,6 @@ func (s *sweep) newStep(r *record, p *process) *step {
 	return st
 }
 
-func (s *sweep) remember(corr int64, l launch) {
-	if len(s.launches[0]) >= launchMemory {
-		s.forgotten += int64(len(s.launches[1]))
-		s.launches[0], s.launches[1] = s.launches[1], s.launches[0]
-		clear(s.launches[0])
-	}
-	s.launches[0][corr] = l
-}
-
-func (s *sweep) launchOf(corr int64) (launch, bool) {
-	if corr == 0 {
-		return launch{}, false
-	}
-	l, ok := s.launches[0][corr]
-	if !ok {
-		l, ok = s.launches[1][corr]
-	}
-	return l, ok
-}
-
 func (s *sweep) device(r *record) {
 	t := s.p.trackList[r.track]
 	a := &s.act
@@ -211,7 +183,9 @@ func (s *sweep) device(r *record) {
 	a.end = a.start + a.duration
 	a.detail.decode(r.detail)
 	a.comm = r.kind == KindKernel && s.isComm(r.name)
-	a.launch, a.hasLaunch = s.launchOf(r.correlation)
+	if l, ok := s.launches.get(r.correlation); ok {
+		a.launch, a.hasLaunch = *l, true
+	}
 	proc := s.main
 	if owner := s.processes[t.owner]; t.owned && owner != nil {
 		proc = owner
@@ -220,6 +194,13 @@ func (s *sweep) device(r *record) {
 	if a.hasLaunch {
 		proc, above = a.launch.process, a.launch.node.live()
 	}
+	if s.analyses {
+		s.analyse(proc, a)
+	}
+	s.v.device(a, above, proc)
+}
+
+func (s *sweep) analyse(proc *process, a *activity) {
 	if st := a.launch.step; st != nil {
 		st.launched(a)
 	}
@@ -230,7 +211,6 @@ func (s *sweep) device(r *record) {
 		s.devices[a.device] = d
 	}
 	d.add(a)
-	s.v.device(a, above, proc)
 }
 
 // clip gives the activity to the steps during which it ran, whoever launched it, and forgets steps that ended before it:

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/bits"
+	"strings"
 )
 
 // errShort: the value goes on past the end of the window.
@@ -119,18 +120,28 @@ func skip(b []byte, i int) (int, error) {
 // skipScalar returns the index after a number or literal.
 func skipScalar(b []byte, i int) (int, error) {
 	for j := i; j < len(b); j++ {
+		if scalar[b[j]] {
+			continue
+		}
 		switch c := b[j]; {
 		case c == ',' || c == '}' || c == ']' || c <= ' ':
 			if j == i {
 				return i, &syntaxError{i, "a value is missing"}
 			}
 			return j, nil
-		case c == '"' || c == '{' || c == '[' || c == ':' || c >= 0x7f:
-			return j, &syntaxError{j, "unexpected character in a number or literal"}
 		}
+		return j, &syntaxError{j, "unexpected character in a number or literal"}
 	}
 	return i, errShort
 }
+
+// scalar is true for the bytes of numbers and literals, and for others that are tolerated in what is skipped.
+var scalar = func() (t [256]bool) {
+	for c := '!'; c < 0x7f; c++ {
+		t[c] = !strings.ContainsRune(",:{}[]\"", c)
+	}
+	return t
+}()
 
 func skipNested(b []byte, i int) (int, error) {
 	const maxDepth = 1 << 12

@@ -1,0 +1,97 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+// launch is a host call that may have put work on a device.
+type launch struct {
+	start, end int64
+	node       *node
+	process    *process
+	step       *step
+	opaque     bool // within a compiled region
+}
+
+// launchTable remembers launches by correlation: the latest launchMemory or so, without ever growing past that. Buckets
+// of a few slots are indexed by the low bits, since correlations count up; a full bucket gives up its oldest launch.
+type launchTable struct {
+	buckets   []launchBucket
+	used      int
+	forgotten int64
+}
+
+const (
+	launchWays   = 4
+	launchMemory = 1 << 16 // a stream queues some 1,000
+	firstBuckets = 1 << 8
+)
+
+type launchBucket struct {
+	keys [launchWays]int64 // 0: free
+	slot [launchWays]launch
+}
+
+func (t *launchTable) bucket(corr int64) *launchBucket {
+	return &t.buckets[uint64(corr+corr>>CorrelationBits*0x9e3779b1)&uint64(len(t.buckets)-1)]
+}
+
+// put remembers a launch; the same correlation again replaces it.
+func (t *launchTable) put(corr int64, l launch) {
+	if t.buckets == nil {
+		t.buckets = make([]launchBucket, firstBuckets)
+	}
+	for {
+		b := t.bucket(corr)
+		oldest := 0
+		for i := range launchWays {
+			if b.keys[i] == 0 {
+				t.used++
+			}
+			if b.keys[i] == 0 || b.keys[i] == corr {
+				b.keys[i], b.slot[i] = corr, l
+				return
+			}
+			if b.slot[i].start < b.slot[oldest].start {
+				oldest = i
+			}
+		}
+		if len(t.buckets)*launchWays >= launchMemory {
+			t.forgotten++
+			b.keys[oldest], b.slot[oldest] = corr, l
+			return
+		}
+		t.grow()
+	}
+}
+
+func (t *launchTable) grow() {
+	old := t.buckets
+	t.buckets = make([]launchBucket, 2*len(old))
+	for i := range old {
+		for j, k := range old[i].keys {
+			if k == 0 {
+				continue
+			}
+			b := t.bucket(k) // has room: one bucket becomes two
+			for n := range launchWays {
+				if b.keys[n] == 0 {
+					b.keys[n], b.slot[n] = k, old[i].slot[j]
+					break
+				}
+			}
+		}
+	}
+}
+
+func (t *launchTable) get(corr int64) (*launch, bool) {
+	if corr == 0 || t.buckets == nil {
+		return nil, false
+	}
+	b := t.bucket(corr)
+	for i, k := range b.keys {
+		if k == corr {
+			return &b.slot[i], true
+		}
+	}
+	return nil, false
+}
