@@ -7,6 +7,7 @@ package dcgmsource
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -29,6 +30,9 @@ func (library) init(target string) error {
 		_, err = dcgm.Init(dcgm.Standalone, path, "1")
 	default:
 		_, err = dcgm.Init(dcgm.Standalone, target, "0")
+	}
+	if err != nil && strings.HasSuffix(err.Error(), "not found") { // the library; it has no error value of its own
+		err = fmt.Errorf("%w (install datacenter-gpu-manager-4-core)", err)
 	}
 	return err
 }

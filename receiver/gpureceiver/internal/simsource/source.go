@@ -100,9 +100,10 @@ func (s *Source) sample(b *gpudata.Batch, i int, r Reading) {
 		return
 	}
 	// The counter shows what it was at its last refresh, which lies up to one period back.
-	refresh := float64(t%int64(energyPeriod)) * 1e-9
-	shown := quantise(r.Energy-(r.Energy-st.last.Energy)*math.Min(refresh/dt, 1), energyStep)
-	st.energy = math.Max(st.energy, shown)
+	if refresh := float64(t%int64(energyPeriod)) * 1e-9; refresh < dt {
+		shown := quantise(r.Energy-(r.Energy-st.last.Energy)*refresh/dt, energyStep)
+		st.energy = math.Max(st.energy, shown)
+	}
 	b.Add(i, gpudata.Energy, t, st.energy)
 	watts := (r.Energy - st.last.Energy) / dt
 	b.Add(i, gpudata.Power, t, quantise(watts*(1+powerNoise*s.rng.NormFloat64()), powerStep))

@@ -1,0 +1,107 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package simsource
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+)
+
+// bench is a device that draws 250 W and whose SMs are active 40 % of the time, for ever.
+type bench struct{ now time.Time }
+
+var start = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+
+func (*bench) Describe() gpusamplesextension.Device { return gpusamplesextension.Device{ID: "GPU-b"} }
+func (b *bench) Read() Reading {
+	s := b.now.Sub(start).Seconds()
+	return Reading{Time: b.now, Energy: 1e6 + 250*s, BusySeconds: s, SMSeconds: 0.4 * s, Temperature: 51.4, ClockSM: 1.777e9, MemoryUsed: 5<<20 + 1}
+}
+
+func sampled(t *testing.T, seed uint64, n int, step time.Duration) map[gpudata.Quantity][]gpudata.Value {
+	d := &bench{now: start}
+	s := New([]Device{d}, step, seed)
+	require.NoError(t, s.Open())
+	out := map[gpudata.Quantity][]gpudata.Value{}
+	for range n {
+		b := &gpudata.Batch{}
+		require.NoError(t, s.Read(b))
+		for _, v := range b.Values {
+			out[v.Quantity] = append(out[v.Quantity], v)
+		}
+		d.now = d.now.Add(step)
+	}
+	return out
+}
+
+func TestTheDriverQuantisesAndAveragesWithoutBias(t *testing.T) {
+	v := sampled(t, 1, 5000, 7*time.Millisecond)
+	mean := func(q gpudata.Quantity) (m float64) {
+		for _, x := range v[q] {
+			m += x.V / float64(len(v[q]))
+		}
+		return m
+	}
+	assert.InDelta(t, 250, mean(gpudata.Power), 0.1)
+	assert.InDelta(t, 0.4, mean(gpudata.SMUtilization), 0.001)
+	assert.InDelta(t, 1, mean(gpudata.Utilization), 1e-9)
+	assert.NotEqual(t, v[gpudata.Power][0].V, v[gpudata.Power][1].V, "a meter has noise")
+	assert.Equal(t, 51.0, v[gpudata.Temperature][0].V)
+	assert.Equal(t, 1.77e9, v[gpudata.ClockSM][0].V, "clocks come in steps of 15 MHz")
+	assert.Equal(t, 5.0*(1<<20), v[gpudata.MemoryUsed][0].V)
+	for _, p := range v[gpudata.Power] {
+		require.InDelta(t, 0, math.Remainder(p.V, powerStep), 1e-9)
+	}
+}
+
+func TestTheEnergyCounterIsAStairBehindTheTruth(t *testing.T) {
+	v := sampled(t, 1, 5000, 7*time.Millisecond)[gpudata.Energy]
+	changes := 0
+	for i, x := range v {
+		truth := 1e6 + 250*time.Unix(0, x.Time).Sub(start).Seconds()
+		require.LessOrEqual(t, x.V, truth+energyStep, "never ahead")
+		require.GreaterOrEqual(t, x.V, truth-250*energyPeriod.Seconds()-energyStep, "one refresh behind at most")
+		if i > 0 {
+			require.GreaterOrEqual(t, x.V, v[i-1].V)
+			if x.V > v[i-1].V {
+				changes++
+			}
+		}
+	}
+	assert.InDelta(t, 5000*7/20, changes, 10, "refreshed every 20 ms, not at every sample")
+}
+
+func TestTheSameSeedGivesTheSameNoise(t *testing.T) {
+	assert.Equal(t, sampled(t, 3, 50, time.Millisecond), sampled(t, 3, 50, time.Millisecond))
+	assert.NotEqual(t, sampled(t, 3, 50, time.Millisecond), sampled(t, 4, 50, time.Millisecond))
+}
+
+// TestTheBuiltInLoadIntegratesItsPhases differentiates the closed forms numerically.
+func TestTheBuiltInLoadIntegratesItsPhases(t *testing.T) {
+	now := start
+	d := Loads(2, 1, func() time.Time { return now })[1]
+	seen := map[float64]bool{}
+	before := d.Read()
+	const step = 10 * time.Millisecond
+	for range 3000 {
+		now = now.Add(step)
+		r := d.Read()
+		watts := (r.Energy - before.Energy) / step.Seconds()
+		require.GreaterOrEqual(t, watts, cycle[0].watts-0.1)
+		require.LessOrEqual(t, watts, 690.1)
+		require.LessOrEqual(t, r.SMSeconds-before.SMSeconds, step.Seconds()*0.931)
+		seen[math.Round(watts)] = true
+		before = r
+	}
+	for _, p := range cycle {
+		assert.True(t, seen[p.watts], "%v W", p.watts)
+	}
+}
