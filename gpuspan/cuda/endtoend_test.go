@@ -198,6 +198,24 @@ func TestSectionsDoNotDisturbCaptures(t *testing.T) {
 	require.Empty(t, r.errors)
 }
 
+func TestStreamThatCapturesIsNotRegisteredAndItsCaptureLivesOn(t *testing.T) {
+	stub := ctest.CUDA(t)
+	r := newRig(t, stub)
+	h := appStream(t, r.back, 0)
+	var begin func(gpuspan.StreamHandle, int32) int32
+	var end func(gpuspan.StreamHandle, unsafe.Pointer) int32
+	stub.Func(&begin, "cuStreamBeginCapture_v2")
+	stub.Func(&end, "cuStreamEndCapture")
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	require.Zero(t, begin(h, 0))
+	require.False(t, r.prof.Stream(uintptr(h), "s").DeviceTimed())
+	g := new(uintptr)
+	require.Zero(t, end(h, unsafe.Pointer(g)))
+	require.ErrorContains(t, r.errors[0], "it captures a graph just now (register streams before)")
+	require.True(t, r.prof.Stream(uintptr(h), "s").DeviceTimed())
+}
+
 func TestCaptureThatBeginsWithinASectionAbandonsIt(t *testing.T) {
 	stub := ctest.CUDA(t)
 	r := newRig(t, stub)

@@ -20,7 +20,8 @@ const (
 )
 
 // StreamInfo resolves the device and the context of a stream. For the legacy stream that is the calling OS thread's current
-// context, else the primary context of device 0 (gpuspan asks on its polling thread, which has none). It must not be called while the stream captures.
+// context, else the primary context of device 0 (gpuspan asks on its polling thread, which has none). A stream that
+// captures is refused, and its capture lives on.
 func (b *Backend) StreamInfo(s gpuspan.StreamHandle) (int, gpuspan.StreamKind, error) {
 	if b.err != nil {
 		return 0, gpuspan.StreamExplicit, b.err
@@ -31,6 +32,10 @@ func (b *Backend) StreamInfo(s gpuspan.StreamHandle) (int, gpuspan.StreamKind, e
 	case streamNull, streamLegacy:
 		d, err := b.legacy()
 		return d, gpuspan.StreamLegacy, err
+	}
+	// The capture check is the only question that leaves a capture whole; the one for the context would destroy it.
+	if on, st := b.Capturing(s); st == gpuspan.StatusOK && on {
+		return 0, gpuspan.StreamExplicit, fmt.Errorf("cannot time stream %#x: it captures a graph just now (register streams before)", uintptr(s))
 	}
 	ctx, err := b.driver.StreamContext(driver.Stream(s))
 	if err != nil {
