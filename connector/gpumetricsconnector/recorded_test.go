@@ -49,6 +49,9 @@ func recordedTraces(t *testing.T) []string {
 // Real PyTorch traces, against numbers that were computed from the files by another program: time busy and idle, of
 // communication, of its overlap with compute and exposed, to the nanosecond.
 func TestActivityOfRecordedTraces(t *testing.T) {
+	if testing.Short() {
+		t.Skip("recorded traces are read without -short")
+	}
 	tested := 0
 	for _, path := range recordedTraces(t) {
 		b, err := os.ReadFile(path + ".ref.json")

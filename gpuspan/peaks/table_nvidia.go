@@ -33,6 +33,7 @@ const (
 	srcA100     = "https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center/a100/pdf/nvidia-a100-datasheet-us-nvidia-1758950-r4-web.pdf"
 	srcA2       = "https://www.nvidia.com/en-us/data-center/products/a2/"
 	srcA10      = "https://www.nvidia.com/en-us/data-center/products/a10-gpu/"
+	srcA10G     = "https://d1.awsstatic.com/product-marketing/ec2/NVIDIA_AWS_A10G_DataSheet_FINAL_02_17_2022.pdf"
 	srcA16      = "https://www.nvidia.com/en-us/data-center/products/a16-gpu/"
 	srcA30      = "https://www.nvidia.com/en-us/data-center/products/a30-gpu/"
 	srcA40      = "https://www.nvidia.com/en-us/data-center/a40/"
@@ -145,6 +146,13 @@ var nvidiaDataCenter = []Device{
 		FLOPs: FLOPRates{FP32: 31.2 * tera, TF32: 62.5 * tera, FP16: 125 * tera, BF16: 125 * tera, INT8: 250 * tera},
 		Host:  pcie(4, 16), Power: 150, SMs: 72, Source: srcA10,
 		names: []string{"NVIDIA A10"},
+	},
+	{
+		// More vector units than an A10, and tensor cores that accumulate in fp32 at half of its rate.
+		Name: "A10G", Vendor: "NVIDIA", MemoryBandwidth: 600 * giga, MemorySize: 24 * giga,
+		FLOPs: FLOPRates{FP32: 35 * tera, TF32: 35 * tera, FP16: 70 * tera, BF16: 70 * tera, INT8: 140 * tera},
+		Host:  pcie(4, 16), Power: 300, SMs: 80, Source: srcA10G,
+		names: []string{"NVIDIA A10G"},
 	},
 	{
 		// The card has four such devices; TDP is a quarter of the card's 250 W.

@@ -1,0 +1,50 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpumetricsconnector
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/connector/connectortest"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+
+	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
+)
+
+func TestManySendersAtOnceLoseNothing(t *testing.T) {
+	cfg := newDefaultConfig().(*Config)
+	cfg.FlushInterval, cfg.InstanceID = time.Millisecond, "me"
+	sink := new(consumertest.MetricsSink)
+	c, err := newConnector(cfg, connectortest.NewNopSettings(metadata.Type), sink)
+	require.NoError(t, err)
+	require.NoError(t, c.Start(context.Background(), componenttest.NewNopHost()))
+	td := batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""}, span{"p", 3000, 5000, prefill, 2, 0, ""})
+	td.MarkReadOnly()
+	var senders sync.WaitGroup
+	for range 8 {
+		senders.Go(func() {
+			for range 100 {
+				assert.NoError(t, c.ConsumeTraces(context.Background(), td))
+			}
+		})
+	}
+	senders.Wait()
+	require.NoError(t, c.Shutdown(context.Background()))
+	all := sink.AllMetrics()
+	got := values(t, all[len(all)-1])
+	assert.Equal(t, int64(1600), got["gpu.operation.count[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok]"])
+	// A count never becomes less from one output to the next.
+	last := int64(0)
+	for _, md := range all {
+		n := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints().At(0).IntValue()
+		require.GreaterOrEqual(t, n, last)
+		last = n
+	}
+}

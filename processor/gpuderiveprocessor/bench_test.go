@@ -1,0 +1,66 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuderiveprocessor
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+var full = with(h100, attrs{
+	"gpu.io.read.size": 2_000_000_000, "gpu.io.write.size": 1_350_000_000, "gpu.io.size": 3_350_000_000, "gpu.flop.count": 4e11, "gpu.flop.precision": "bf16",
+	"gpu.operation.items": 2048, "hw.id": "GPU-3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c21", "gpu.timing.source": "cuda_event", "gpu.end.delay": 0.0009,
+})
+
+func manySpans(t testing.TB, n int) ptrace.Traces {
+	td, s := oneSpan(t, full)
+	spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+	for range n - 1 {
+		s.CopyTo(spans.AppendEmpty())
+	}
+	return td
+}
+
+// Each attribute that is put costs one allocation inside of pdata; nothing else is allocated for a span.
+func TestOnlyAttributesAreAllocated(t *testing.T) {
+	const n = 100
+	td := manySpans(t, n)
+	d := newTestDeriver(t, nil)
+	process(t, d, td)
+	puts := len(gained(td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0), full))
+	require.Equal(t, 13, puts)
+	perBatch := testing.AllocsPerRun(20, func() { process(t, d, td) })
+	assert.Less(t, perBatch-float64(n*puts), 10.0, "allocations of a batch beyond its %d attributes", n*puts)
+}
+
+// BenchmarkProcess is a batch whose attributes exist already, so that growing the maps is not in it. The comparison with peers
+// is in the benchmarks module.
+func BenchmarkProcess(b *testing.B) {
+	td := manySpans(b, 512)
+	d := newTestDeriver(b, nil)
+	process(b, d, td)
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = d.process(context.Background(), td)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/512, "ns/span")
+}
+
+// BenchmarkFormulas is the work without pdata: reading of the facts and writing of the attributes left out.
+func BenchmarkFormulas(b *testing.B) {
+	_, s := oneSpan(b, full)
+	d := newTestDeriver(b, nil)
+	var f facts
+	f.load(s)
+	var out derived
+	r := d.resolver.roof(device{f.id, f.parent, f.model}, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		out.derive(&f, r, d.floor)
+	}
+}
