@@ -190,10 +190,7 @@ func (t *poller) count(ctx context.Context, r *record, s *Stream, parentNode int
 		return
 	}
 	defer t.guard()
-	hostTimed := !r.timed && r.status == statusTimed
-	if r.timed || hostTimed {
-		t.p.metrics.duration(ctx, r, s)
-	}
+	t.p.metrics.duration(ctx, r, s)
 	rec := t.p.recorder
 	if rec == nil {
 		return

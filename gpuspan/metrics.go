@@ -160,8 +160,8 @@ func (st *opState) attributesOf() *metricAttrs {
 
 // duration records a resolved section. ctx carries its span, so that a sampled one becomes an exemplar.
 func (m *metrics) duration(ctx context.Context, r *record, s *Stream) {
-	if m.durations == nil {
-		return
+	if m.durations == nil || !r.timed {
+		return // host times are not GPU durations: the work that a section launched may not even have begun at its End
 	}
 	if st := r.op; st.durations == nil {
 		st.durations = make(map[durationKey]*[]metric.RecordOption)
@@ -180,11 +180,7 @@ func (m *metrics) duration(ctx context.Context, r *record, s *Stream) {
 		opt = &[]metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(kv...))}
 		r.op.durations[key] = opt
 	}
-	v := r.gpu / 1e9
-	if !r.timed {
-		v = seconds(r.hostEnd - r.hostStart)
-	}
-	m.durations.Record(ctx, v, *opt...)
+	m.durations.Record(ctx, r.gpu/1e9, *opt...)
 }
 
 type durationKey struct {

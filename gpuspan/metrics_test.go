@@ -183,6 +183,23 @@ func TestSelfMetrics(t *testing.T) {
 	assert.Contains(t, attrs(r.named("op")[0]), "gpu.floor.duration")
 }
 
+func TestHostTimesAreNoGPUDurations(t *testing.T) {
+	r, reader := metricRig(t, gpuspan.WithSyncMode(gpuspan.SyncNone))
+	s, _ := r.stream()
+	op := gpuspan.NewOperation("op")
+	op.Start(context.Background(), s).End()
+	op.Record(context.Background(), s, epoch, time.Millisecond, gpuspan.Work{}) // but what the caller measured is one
+	r.flush()
+	m := collect(t, reader)
+	p := m["gpu.operation.duration"].Data.(metricdata.Histogram[float64]).DataPoints
+	require.Len(t, p, 1)
+	assert.EqualValues(t, 1, p[0].Count)
+	assert.Equal(t, 1e-3, p[0].Sum)
+	assert.Equal(t, map[string]int64{"op ": 2}, ints(m["gpu.operation.count"]))
+	f, _ := r.p.Stats(op)
+	assert.EqualValues(t, 2, f.Duration.Count, "reports take what there is")
+}
+
 func TestTheLastCollectionHasEverything(t *testing.T) {
 	r, reader := metricRig(t)
 	s, _ := r.stream()
