@@ -72,6 +72,7 @@ var slow = []field{
 // profiling fields need the profiling module or a device with GPM; one device that has neither fails the watch of all,
 // so they are watched apart and by class of device.
 var profiling = []field{
+	{id: 1001, quantity: gpudata.Utilization, scale: 1, rank: 1}, // for instances, of which 203 says nothing
 	{id: 1002, quantity: gpudata.SMUtilization, scale: 1},
 	{id: 1003, quantity: gpudata.SMOccupancy, scale: 1},
 	{id: 1004, quantity: gpudata.TensorUtilization, scale: 1},

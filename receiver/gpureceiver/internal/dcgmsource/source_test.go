@@ -437,7 +437,7 @@ func TestInstancesHaveTheirOwnRatiosAndTheBoardItsCounters(t *testing.T) {
 	m.advance(t, time.Second)
 	b := read(t, s)
 	for q, want := range map[gpudata.Quantity]float64{
-		gpudata.SMUtilization: 0.25, gpudata.DRAMUtilization: 0.25, gpudata.MemoryUsed: 1000 << 20,
+		gpudata.Utilization: 0.25, gpudata.SMUtilization: 0.25, gpudata.DRAMUtilization: 0.25, gpudata.MemoryUsed: 1000 << 20,
 	} {
 		got := of(b, 3, q)
 		require.Equal(t, 10, len(got), q.String())

@@ -21,6 +21,7 @@ var gpmMetrics = []struct {
 	scale    float64
 	rate     bool
 }{
+	{nvml.GPM_METRIC_GRAPHICS_UTIL, gpudata.Utilization, percent, false}, // of instances; boards have GetUtilizationRates
 	{nvml.GPM_METRIC_SM_UTIL, gpudata.SMUtilization, percent, false},
 	{nvml.GPM_METRIC_SM_OCCUPANCY, gpudata.SMOccupancy, percent, false},
 	{nvml.GPM_METRIC_ANY_TENSOR_UTIL, gpudata.TensorUtilization, percent, false},
@@ -102,6 +103,9 @@ func (g *gpm) read(b *gpudata.Batch, device int, sampling time.Duration) {
 
 func (g *gpm) add(b *gpudata.Batch, device int, t int64, sampling time.Duration) {
 	for i, m := range gpmMetrics {
+		if m.quantity == gpudata.Utilization && g.instance < 0 {
+			continue
+		}
 		x := &g.request.Metrics[i]
 		if nvml.Return(x.NvmlReturn) != nvml.SUCCESS {
 			b.Dropped[gpudata.DropBlank]++

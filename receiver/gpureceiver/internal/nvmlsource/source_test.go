@@ -324,6 +324,10 @@ func TestInstancesHaveTheirOwnRatios(t *testing.T) {
 	v, has := value(b, 2, gpudata.SMUtilization)
 	require.True(t, has)
 	assert.InDelta(t, 0.08, v.V, 1e-12, "of GPU instance 8")
+	v, _ = value(b, 2, gpudata.Utilization)
+	assert.InDelta(t, 0.08, v.V, 1e-12)
+	v, _ = value(b, 0, gpudata.Utilization)
+	assert.InDelta(t, 0.97, v.V, 1e-12)
 	_, has = value(b, 2, gpudata.Energy)
 	assert.False(t, has)
 
