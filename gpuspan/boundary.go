@@ -50,6 +50,9 @@ func (s *Stream) openStep(l *Loop, st *Step) *slot {
 	} else if r.flags&flagHost == 0 {
 		s.recordStart(sl)
 	}
+	if a := p.cfg.annotator; a != nil {
+		r.annotation = a.RangeStart(l.op, spanOf(st.ctx).SpanContext())
+	}
 	if r.flags&flagHost == 0 {
 		st.startEvent, st.device = r.startEvent, s.device
 	}
@@ -72,6 +75,9 @@ func (s *Stream) sealStep(l *Loop, st *Step, chain bool) {
 	r.hostEnd = now
 	if r.flags&flagHost == 0 {
 		s.recordEnd(sl)
+	}
+	if r.annotation != 0 {
+		s.p.cfg.annotator.RangeEnd(r.annotation)
 	}
 	if chain {
 		sl.refs.Add(1)

@@ -29,15 +29,17 @@ var statusNames = [timingStatuses]string{
 // spanOf is the span of a context that may be nil.
 func spanOf(ctx context.Context) trace.Span { return trace.SpanFromContext(ctx) }
 
-// quiet reports whether the section leaves no trace: it only kept events warm.
+// quiet reports whether the section only kept events warm: it counts, but its times are thrown away.
 func (r *record) quiet() bool { return r.step != nil && !r.step.action.Recorded() }
 
 // emit makes the span of a resolved section, below parent if that is valid, and feeds metrics and statistics.
 func (t *poller) emit(r *record, s *Stream, parent trace.SpanContext, parentNode int32) {
+	defer t.guard()
 	if r.quiet() {
+		r.span = parent
+		t.count(context.Background(), r, s, parentNode)
 		return
 	}
-	defer t.guard()
 	if r.step != nil && r.parent == 0 {
 		r.step.addFLOPs(r)
 	}
@@ -186,11 +188,10 @@ func (e *extra) shareLinks() []trace.Link {
 
 // count feeds metrics and statistics with a resolved section. ctx has its span, for exemplars.
 func (t *poller) count(ctx context.Context, r *record, s *Stream, parentNode int32) {
-	if r.quiet() {
-		return
-	}
 	defer t.guard()
-	t.p.metrics.duration(ctx, r, s)
+	if !r.quiet() {
+		t.p.metrics.duration(ctx, r, s)
+	}
 	rec := t.p.recorder
 	if rec == nil {
 		return
@@ -208,7 +209,7 @@ func (t *poller) count(ctx context.Context, r *record, s *Stream, parentNode int
 func (p *Profiler) sample(r *record, s *Stream) report.Sample {
 	w := r.work
 	out := report.Sample{
-		Timed:      r.timed || r.status == statusTimed,
+		Timed:      !r.quiet() && (r.timed || r.status == statusTimed),
 		Start:      r.startNs,
 		Duration:   time.Duration(r.endNs - r.startNs),
 		Host:       time.Duration(r.hostEnd - r.hostStart),

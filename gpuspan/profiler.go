@@ -142,10 +142,10 @@ func New(b Backend, opts ...Option) (*Profiler, error) {
 	p.tracer = c.tracers.Tracer(scopeName, p.metrics.tracerOptions()...)
 	p.poller = newPoller(p)
 	go p.poller.run()
-	if b != nil {
-		if err := p.openBackend(); err != nil {
-			errs = append(errs, err)
-		}
+	if b == nil {
+		c.logger.Info("gpuspan: no backend, sections get host times only")
+	} else if err := p.openBackend(); err != nil {
+		errs = append(errs, err)
 	}
 	return p, errors.Join(errs...)
 }
@@ -158,6 +158,7 @@ func (p *Profiler) openBackend() error {
 	}
 	if err != nil {
 		p.backend, p.source = nil, sourceHost
+		p.cfg.logger.Warn("gpuspan: no device can be timed, sections get host times only", slog.Any("error", err))
 		return fmt.Errorf("no device can be timed, sections get host times only: %w", err)
 	}
 	return nil

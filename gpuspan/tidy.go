@@ -44,8 +44,11 @@ func (t *poller) giveUp(sl *slot, now int64) {
 	r := &sl.rec
 	r.flags |= flagHost
 	r.status = statusTimeout
-	if r.hostEnd == 0 {
+	if r.hostEnd == 0 { // still open
 		r.hostEnd = now
+		if r.annotation != 0 {
+			t.p.cfg.annotator.RangeEnd(r.annotation)
+		}
 	}
 	t.hostTimes(r)
 	t.settle(sl)
