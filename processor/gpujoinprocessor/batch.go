@@ -55,6 +55,7 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 		b.resources = make([]resourceInfo, 0, all.Len()) // never grown below: spans point into it
 	}
 	var g gpuSpan
+	total := 0
 	for _, rs := range all.All() {
 		b.resources = append(b.resources, id.resource(rs.Resource().Attributes()))
 		r := &b.resources[len(b.resources)-1]
@@ -63,24 +64,37 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 			for _, s := range ss.Spans().All() {
 				if g.read(s, r, now, maxWait) {
 					b.spans = append(b.spans, g)
-				} else if p := s.ParentSpanID(); !p.IsEmpty() {
-					b.host = append(b.host, hostSpan{fairshare.Key{Trace: s.TraceID(), Span: s.SpanID()}, p})
 				}
 			}
 			b.scopes = append(b.scopes, scope{first: first, last: len(b.spans)})
+			total += ss.Spans().Len()
 		}
 	}
-	if len(b.spans) == 0 {
-		b.host = b.host[:0]
+	if n := len(b.spans); n > 0 && n < total {
+		b.hosts(all)
+		b.bridge()
 	}
-	b.bridge()
 }
 
-// bridge replaces parents that are host spans by the parents of those.
-func (b *batch) bridge() {
-	if len(b.host) == 0 {
-		return
+// hosts lists the spans that are not in b.spans.
+func (b *batch) hosts(all ptrace.ResourceSpansSlice) {
+	next := b.spans
+	for _, rs := range all.All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, s := range ss.Spans().All() {
+				if len(next) > 0 && next[0].span == s {
+					next = next[1:]
+					continue
+				}
+				b.host = append(b.host, hostSpan{fairshare.Key{Trace: s.TraceID(), Span: s.SpanID()}, s.ParentSpanID()})
+			}
+		}
 	}
+}
+
+// bridge replaces parents that are host spans by the parents of those; a root among them leaves none, so that nobody
+// waits for an ancestor that can't come.
+func (b *batch) bridge() {
 	if b.bridges == nil {
 		b.bridges = map[fairshare.Key][8]byte{}
 	}

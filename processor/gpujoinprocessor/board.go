@@ -23,6 +23,7 @@ type board struct {
 	meter     meter
 	instances []string // MIG instances on which spans were seen
 	ledger    ledger
+	warned    bool // that samples come too rarely
 }
 
 func newBoard(view gpusamplesextension.DeviceView, shift time.Duration, budget *fairshare.Budget) *board {

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -121,6 +123,17 @@ func TestHostSpanBetweenStepAndKernelIsSeenThrough(t *testing.T) {
 		assert.InDelta(t, 300, energy(t, s[4]), 1e-6)
 		assert.InDelta(t, 600, energy(t, s[1]), 1e-6)
 		assert.Equal(t, 4, r.sink.SpanCount())
+	})
+}
+
+func TestNobodyWaitsForAHostSpanThatIsThere(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+		time.Sleep(time.Second)
+		td := newTraces("a")
+		td.gpu(2, 1, zero, time.Now())
+		td.scope("http").host(1, 0, zero, time.Now())
+		r.consume(td.Traces)
+		assert.EqualValues(t, 1, r.gauge("known_spans"), "no place is kept for the handler")
 	})
 }
 
@@ -521,6 +534,22 @@ func TestSpanEventsByOption(t *testing.T) {
 		}
 		assert.Equal(t, map[string]any{"gpu.throttle.reason": "hw_thermal_slowdown"}, s.Events().At(2).Attributes().AsRaw())
 	}, func(c *Config) { c.Events = true })
+}
+
+func TestRareSamplesAreWarnedOfOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.WarnLevel)
+		r := newRig(t)
+		r.logger = zap.New(core)
+		r.join()
+		defer r.close()
+		w := r.device(gpusamplesextension.Device{ID: gpu0, Interval: 15 * time.Second})
+		w.Write(one(time.Now(), time.Now()))
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, logs.Len())
+		assert.Contains(t, logs.All()[0].Message, "`max_wait`")
+	})
 }
 
 func TestBatchesThatEndInTheFutureNeverWaitOneAfterTheOther(t *testing.T) {

@@ -136,7 +136,7 @@ func (p *joinProcessor) Shutdown(ctx context.Context) error {
 		close(p.stop)
 		p.ticker.Wait()
 		if p.started {
-			p.engine.tick(p.now(), nil, p.stats.energy)
+			p.engine.tick(p.now(), nil, p.report)
 			p.unsub()
 			p.release()
 		}
@@ -154,8 +154,18 @@ func (p *joinProcessor) tick() {
 		case <-p.stop:
 			return
 		case <-t.C:
-			views = p.engine.tick(p.now(), views, p.stats.energy)
+			views = p.engine.tick(p.now(), views, p.report)
 		}
+	}
+}
+
+// report is called for each board with each tick.
+func (p *joinProcessor) report(b *board) {
+	p.stats.energy(b)
+	if every := b.meter.dev.Interval(); every >= p.cfg.MaxWait && !b.warned {
+		b.warned = true
+		p.logger.Warn("samples come too rarely for `max_wait`: spans leave before the next sample (set `max_wait` longer than the sampling interval)",
+			zap.String("hw.id", b.meter.dev.Device().ID), zap.Duration("interval", every), zap.Duration("max_wait", p.cfg.MaxWait))
 	}
 }
 

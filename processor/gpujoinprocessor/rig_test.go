@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/collector/processor"
 	"go.opentelemetry.io/collector/processor/processortest"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
@@ -48,6 +49,8 @@ type rig struct {
 	proc  processor.Traces
 	stop  chan struct{}
 	wg    sync.WaitGroup
+
+	logger *zap.Logger // nil: none
 }
 
 func newRig(t testing.TB) *rig {
@@ -78,6 +81,9 @@ func (r *rig) joinTo(next consumer.Traces, edit ...func(*Config)) *rig {
 	set := processortest.NewNopSettings(metadata.Type)
 	set.ID = component.MustNewID("gpu_join")
 	set.TelemetrySettings = r.tel.NewTelemetrySettings()
+	if r.logger != nil {
+		set.Logger = r.logger
+	}
 	p, err := NewFactory().CreateTraces(context.Background(), set, cfg, next)
 	require.NoError(r.t, err)
 	require.NoError(r.t, p.Start(context.Background(), r.host))
