@@ -66,13 +66,13 @@ func (t *launchTable) put(corr int64, l launch) {
 
 func (t *launchTable) grow() {
 	old := t.buckets
-	t.buckets = make([]launchBucket, 2*len(old))
+	t.buckets = make([]launchBucket, 4*len(old))
 	for i := range old {
 		for j, k := range old[i].keys {
 			if k == 0 {
 				continue
 			}
-			b := t.bucket(k) // has room: one bucket becomes two
+			b := t.bucket(k) // has room: one bucket becomes four
 			for n := range launchWays {
 				if b.keys[n] == 0 {
 					b.keys[n], b.slot[n] = k, old[i].slot[j]

@@ -1,0 +1,84 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package benchmarks
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/minio/simdjson-go"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+)
+
+// recorded is the uncompressed text of a recorded trace of PyTorch's profiler.
+func recorded(b *testing.B, name string) []byte {
+	dir := os.Getenv("OTELGPU_TESTDATA")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "shared", "data")
+	}
+	f, err := os.Open(filepath.Join(dir, "kineto", name))
+	if err != nil {
+		b.Skip("no recorded traces: set OTELGPU_TESTDATA to their folder")
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	require.NoError(b, err)
+	text, err := io.ReadAll(z)
+	require.NoError(b, err)
+	return text
+}
+
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkKinetoAgainstSimdjson reads recorded traces with the kineto receiver, to finished spans, and in turn with
+// simdjson-go, to its tape and no further: the limit of a general reader in Go, which holds the whole document in memory.
+// Reported are MB of JSON for each second of processor time, and their ratio.
+func BenchmarkKinetoAgainstSimdjson(b *testing.B) {
+	if !simdjson.SupportedCPU() {
+		b.Skip("simdjson-go needs AVX2")
+	}
+	for name, file := range map[string]string{
+		"resnet50_v100_int": "pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz",
+		"resnet50_v100_ns":  "hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz",
+		"b200_vllm":         "tracelens/b200/eager_trace.json.gz",
+	} {
+		text := recorded(b, file)
+		for _, detail := range []kinetoreceiver.Detail{kinetoreceiver.DetailSteps, kinetoreceiver.DetailAuto, kinetoreceiver.DetailKernels} {
+			b.Run(name+"/"+detail.String(), func(b *testing.B) {
+				var ours, theirs time.Duration
+				var tape *simdjson.ParsedJson
+				for b.Loop() {
+					begin := processorTime(b)
+					_, err := kinetoreceiver.Read(b.Context(), bytes.NewReader(text), kinetoreceiver.Options{Detail: detail},
+						func(context.Context, ptrace.Traces) error { return nil })
+					require.NoError(b, err)
+					middle := processorTime(b)
+					tape, err = simdjson.Parse(text, tape)
+					require.NoError(b, err)
+					ours += middle - begin
+					theirs += processorTime(b) - middle
+				}
+				b.ReportMetric(float64(len(text))*float64(b.N)/1e6/ours.Seconds(), "MB/s")
+				b.ReportMetric(float64(len(text))*float64(b.N)/1e6/theirs.Seconds(), "MB/s-simdjson")
+				b.ReportMetric(theirs.Seconds()/ours.Seconds(), "of-simdjson")
+			})
+		}
+	}
+}
