@@ -79,7 +79,7 @@ func simulate(t testing.TB, p *physics, d time.Duration, opts Options, check fun
 
 func TestErrorStaysWithinTheReportedBoundForHours(t *testing.T) {
 	length := 4 * time.Hour
-	if testing.Short() {
+	if testing.Short() || raceEnabled { // one goroutine: the race detector only makes it slow
 		length = 20 * time.Minute
 	}
 	for _, c := range []struct {
