@@ -189,6 +189,7 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 			}
 			devices := map[int64]map[string][]got{}
 			var steps []got
+			var launched int64
 			for _, s := range spansOf(batches) {
 				a := s.Attributes().AsRaw()
 				g := got{start: int64(s.StartTimestamp()) - base, end: int64(s.EndTimestamp()) - base, name: s.Name(), attrs: a}
@@ -200,6 +201,9 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 				default:
 					g.stream, _ = a["gpu.stream.id"].(int64)
 					g.bytes, _ = a["gpu.io.size"].(int64)
+					if _, ok := a["gpu.launch.delay"]; ok {
+						launched++
+					}
 					d := a["gpu.device.ordinal"].(int64)
 					if devices[d] == nil {
 						devices[d] = map[string][]got{}
@@ -214,6 +218,7 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 				assert.Equal(t, want.TS, steps[i].start)
 				assert.Equal(t, want.Dur, steps[i].end-steps[i].start)
 			}
+			assert.Equal(t, ref.Launch.Correlation["matched"], launched, "activities with a launch")
 			require.Len(t, devices, len(ref.Devices))
 			for id, want := range ref.Devices {
 				n, err := strconv.ParseInt(id, 10, 64)
