@@ -9,18 +9,19 @@ import (
 	"sync"
 )
 
-// names are the operations that StartNamed has made: a bounded number, then one for all others.
+// names are operations that are found by name: a bounded number, then one for all others.
 type names struct {
 	mu       sync.RWMutex
 	byName   map[string]*Operation
 	limit    int
+	create   func(string) *Operation
 	overflow *Operation
 	dropped  int64
 }
 
-func (n *names) init(limit int) {
-	n.byName, n.limit = make(map[string]*Operation), limit
-	n.overflow = NewOperation(overflowName)
+func (n *names) init(limit int, create func(string) *Operation) {
+	n.byName, n.limit, n.create = make(map[string]*Operation), limit, create
+	n.overflow = create(overflowName)
 }
 
 func (n *names) operation(name string) *Operation {
@@ -39,7 +40,7 @@ func (n *names) operation(name string) *Operation {
 		n.dropped++
 		return n.overflow
 	}
-	o = NewOperation(name)
+	o = n.create(name)
 	n.byName[name] = o
 	return o
 }

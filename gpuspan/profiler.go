@@ -47,7 +47,8 @@ type Profiler struct {
 	streamList        atomic.Pointer[[]*Stream]
 	devices           atomic.Pointer[[]*device]
 	streamIDs         int
-	names             names
+	names             names // of StartNamed
+	phases            names
 
 	drops    [dropReasons]atomic.Int64
 	statuses [timingStatuses]atomic.Int64
@@ -122,7 +123,8 @@ func New(b Backend, opts ...Option) (*Profiler, error) {
 	p.opList.Store(&[]*opState{})
 	p.streamList.Store(&[]*Stream{})
 	p.devices.Store(&[]*device{})
-	p.names.init(c.Names)
+	p.names.init(c.Names, func(name string) *Operation { return NewOperation(name) })
+	p.phases.init(maxPhases, newPhaseOperation)
 	p.timeAll = c.Metrics == MetricsAll
 	p.decorate = c.CodeLocation || c.annotator != nil
 	p.want.Store(int32(c.Verbosity))

@@ -95,7 +95,7 @@ func (st *Step) PhaseOn(ph Phase, s *Stream) Section {
 	if s == nil || s.p != p {
 		s = st.loop.s
 	}
-	o := ph.operation()
+	ph, o := p.phase(ph)
 	if p.level.Load() < int32(o.verbosity) {
 		return Section{}
 	}
@@ -114,6 +114,7 @@ func (st *Step) PhaseOn(ph Phase, s *Stream) Section {
 
 // phaseIndex finds or adds a phase. The mutex must be held.
 func (st *Step) phaseIndex(ph Phase) int {
+	ph, _ = st.loop.p.phase(ph)
 	for i := range st.phases {
 		if st.phases[i].phase == ph {
 			return i

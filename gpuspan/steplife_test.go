@@ -5,6 +5,8 @@ package gpuspan_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -254,4 +256,31 @@ func TestSeveralDevices(t *testing.T) {
 			assert.InDelta(t, 4e-3, a["gpu.step.phase.comm.duration"].AsFloat64(), 50e-6)
 		}
 	}
+}
+
+func TestPhaseNamesAreBounded(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	n := 0
+	for _, step := range r.p.Loop("train", s, gpuspan.TotalSteps(10)).Steps(context.Background()) {
+		for range 10 {
+			n++
+			step.AddPhase(gpuspan.Phase(fmt.Sprint("phase_", n)), time.Microsecond)
+		}
+		r.clock.Advance(time.Millisecond)
+	}
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	keys := map[string]bool{}
+	for _, s := range r.named("train") {
+		a := attrs(s)
+		identity(t, a)
+		for k := range a {
+			if strings.HasPrefix(k, "gpu.step.phase.") {
+				keys[k] = true
+			}
+		}
+	}
+	assert.Len(t, keys, 65)
+	assert.Contains(t, keys, "gpu.step.phase.overflow.duration")
 }
