@@ -16,7 +16,7 @@ func newDemoCommand() *cobra.Command {
 	o := demo.Options{Info: buildInfo(), Factories: factories}
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Run a simulated service through the pipelines and show what comes out",
+		Short: "Run an instrumented service through the pipelines and show what comes out",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := interruptible(cmd)
@@ -26,6 +26,7 @@ func newDemoCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&o.Duration, "duration", 30*time.Second, "how long the workload runs")
+	cmd.Flags().BoolVar(&o.Simulated, "simulated", false, "use a simulated device also where there is a GPU")
 	cmd.Flags().StringVar(&o.Out, "out", "otelgpu-demo", "folder for trace.json, spans.json and metrics.json")
 	return cmd
 }

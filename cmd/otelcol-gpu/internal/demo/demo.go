@@ -20,6 +20,7 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/otelcol"
+	"go.opentelemetry.io/otel"
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/optable"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/pipeline"
@@ -36,6 +37,7 @@ type Options struct {
 	Duration  time.Duration // how long the workload runs
 	Out       string        // folder of the files; made if missing
 	Terminal  bool          // redraw the table in place while it runs
+	Simulated bool          // use a simulated device also where there is a GPU
 	Info      component.BuildInfo
 	Factories func() (otelcol.Factories, error)
 }
@@ -48,7 +50,7 @@ const (
 	settled = 2 * time.Second
 )
 
-type files struct{ Socket, Spans, Metrics, Trace string }
+type files struct{ Source, Socket, Spans, Metrics, Trace string }
 
 // Run ends when the duration is over or the context ends, in both cases with drained pipelines and complete files.
 func Run(ctx context.Context, out io.Writer, o Options) error {
@@ -68,20 +70,30 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 		Socket: filepath.Join(scratch, "otlp.sock"), Spans: filepath.Join(o.Out, "spans.json"),
 		Metrics: filepath.Join(o.Out, "metrics.json"), Trace: filepath.Join(o.Out, "trace.json"),
 	}
+	m, what, simulated := choose(o.Simulated)
+	defer m.close()
+	f.Source = "auto"
+	if simulated != nil {
+		f.Source = "simulated"
+	}
 	yaml, err := configuration(f)
 	if err != nil {
 		return err
 	}
 
-	gpu := simgpu.New(nil)
 	table := optable.New()
-	p, err := pipeline.Start(ctx, o.Info, o.factories(gpu, table), yaml...)
+	p, err := pipeline.Start(ctx, o.Info, o.factories(simulated, table), yaml...)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "No GPU is used: the device is simulated, and every value says so (gpu.timing.source=simulated).\n"+
-		"An inference service and a training loop share it for %s; Ctrl-C ends them early.\n\n", o.Duration)
+	fmt.Fprintf(out, "%s\nAn inference service and a training loop share it for %s; Ctrl-C ends them early.\n\n", what, o.Duration)
 
+	// The SDK reports a periodic collection that its own shutdown cut off; the shutdown collects again.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		if !errors.Is(err, context.Canceled) {
+			fmt.Fprintln(os.Stderr, "otelcol-gpu demo:", err)
+		}
+	}))
 	began := time.Now()
 	workload, cancel := context.WithTimeout(ctx, o.Duration)
 	defer cancel()
@@ -91,7 +103,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 		defer watch.Done()
 		refresh(workload, p.Done(), out, table, o.Terminal)
 	}()
-	err = runWorkload(workload, gpu, f.Socket)
+	err = runWorkload(workload, m, f.Socket)
 	cancel()
 	watch.Wait()
 	select {
@@ -105,27 +117,46 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 		return err
 	}
 	spans, gpuSpans := table.Spans()
-	fmt.Fprintf(out, "\nAfter %s: %d spans, %d of them GPU spans, on a simulated device.\n\n", time.Since(began).Round(100*time.Millisecond), spans, gpuSpans)
+	fmt.Fprintf(out, "\nAfter %s: %d spans, %d of them GPU spans.\n\n", time.Since(began).Round(100*time.Millisecond), spans, gpuSpans)
 	if err := table.Render(out, 0); err != nil {
 		return err
 	}
 	return epilogue(out, f)
 }
 
-// factories are the distribution's, with the device that the workload runs on behind the gpu receiver, and the table as
-// one more exporter.
+// choose takes the first CUDA device, or a simulated one where there is none, and says which. The simulated GPU is nil where
+// a real one was taken.
+func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
+	reason := "asked for"
+	if !simulated {
+		m, model, err := openCUDA()
+		if err == nil {
+			return m, "Running on the GPU of this machine: " + model + ".", nil
+		}
+		reason, _, _ = strings.Cut(err.Error(), ";") // the first place that was looked at, not all
+	}
+	gpu = simgpu.New(nil)
+	gpu.Allocate(0, weightBytes+8*int64(parameters))
+	return simulatedMachine{gpu: gpu}, "No GPU is used: the device is simulated, and every value says so " +
+		"(gpu.timing.source=simulated). Reason: " + reason + ".", gpu
+}
+
+// factories are the distribution's, with the table as one more exporter, and with the simulated device that the workload
+// runs on behind the gpu receiver.
 func (o Options) factories(gpu *simgpu.GPU, table *optable.Table) func() (otelcol.Factories, error) {
 	return func() (otelcol.Factories, error) {
 		f, err := o.Factories()
 		if err != nil {
 			return f, err
 		}
-		list, err := devices(gpu)
-		if err != nil {
-			return f, err
+		if gpu != nil {
+			list, err := devices(gpu)
+			if err != nil {
+				return f, err
+			}
+			simulated := gpureceiver.NewFactory(gpureceiver.WithSimulated(list...))
+			f.Receivers[simulated.Type()] = simulated
 		}
-		simulated := gpureceiver.NewFactory(gpureceiver.WithSimulated(list...))
-		f.Receivers[simulated.Type()] = simulated
 		f.Exporters[optable.Type] = optable.NewFactory(table)
 		return f, nil
 	}
@@ -137,7 +168,7 @@ func configuration(f files) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	quoted := files{pipeline.Quote(f.Socket), pipeline.Quote(f.Spans), pipeline.Quote(f.Metrics), pipeline.Quote(f.Trace)}
+	quoted := files{f.Source, pipeline.Quote(f.Socket), pipeline.Quote(f.Spans), pipeline.Quote(f.Metrics), pipeline.Quote(f.Trace)}
 	var text strings.Builder
 	t, err := template.New("pipeline").Parse(overlay)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/semconv"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -48,8 +47,8 @@ func newTelemetry(ctx context.Context, conn *grpc.ClientConn, service string, at
 	}, nil
 }
 
-func (t telemetry) profiler(gpu *simgpu.GPU) (*gpuspan.Profiler, error) {
-	return gpuspan.New(gpu, gpuspan.WithTracerProvider(t.traces), gpuspan.WithMeterProvider(t.metrics))
+func (t telemetry) profiler(q queue) (*gpuspan.Profiler, error) {
+	return gpuspan.New(q.backend(), gpuspan.WithTracerProvider(t.traces), gpuspan.WithMeterProvider(t.metrics))
 }
 
 func (t telemetry) shutdown(ctx context.Context) error {
@@ -57,14 +56,12 @@ func (t telemetry) shutdown(ctx context.Context) error {
 }
 
 // runWorkload runs both services until the context ends and flushes what they have measured.
-func runWorkload(ctx context.Context, gpu *simgpu.GPU, socket string) (err error) {
+func runWorkload(ctx context.Context, m machine, socket string) (err error) {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	gpu.Allocate(0, weightBytes+8*int64(parameters))
-
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	run := func(f func() error) {
@@ -78,21 +75,20 @@ func runWorkload(ctx context.Context, gpu *simgpu.GPU, socket string) (err error
 			}
 		}()
 	}
-	run(func() error { return inference(ctx, gpu, conn) })
-	run(func() error { return training(ctx, gpu, conn) })
+	run(func() error { return inference(ctx, m, conn) })
+	run(func() error { return training(ctx, m, conn) })
 	all.Wait()
 	return err
 }
 
-func inference(ctx context.Context, gpu *simgpu.GPU, conn *grpc.ClientConn) error {
+func inference(ctx context.Context, m machine, conn *grpc.ClientConn) error {
 	t, err := newTelemetry(ctx, conn, "inference", attribute.String("service.instance.id", "inference-0"))
 	if err != nil {
 		return fmt.Errorf("inference: %w", err)
 	}
-	return t.with(ctx, gpu, func(p *gpuspan.Profiler) {
-		raw := gpu.Stream(0)
+	return t.with(ctx, m, func(p *gpuspan.Profiler, q queue) error {
 		s := &service{
-			gpu: gpu, stream: p.Stream(uintptr(raw), "inference"), raw: raw, tracer: t.traces.Tracer("demo"),
+			gpu: q, stream: p.Stream(q.handle(), "inference"), tracer: t.traces.Tracer("demo"),
 			ops: newOperations(), queue: make(chan request, 64),
 		}
 		var worker sync.WaitGroup
@@ -104,31 +100,35 @@ func inference(ctx context.Context, gpu *simgpu.GPU, conn *grpc.ClientConn) erro
 		s.arrive(ctx)
 		close(s.queue)
 		worker.Wait()
+		return s.failed
 	})
 }
 
-func training(ctx context.Context, gpu *simgpu.GPU, conn *grpc.ClientConn) error {
+func training(ctx context.Context, m machine, conn *grpc.ClientConn) error {
 	t, err := newTelemetry(ctx, conn, "training",
 		attribute.String("service.instance.id", "training-0"),
 		semconv.GPUJobIDKey.String("demo"), semconv.GPUJobRankKey.Int(0), semconv.GPUJobWorldSizeKey.Int(1))
 	if err != nil {
 		return fmt.Errorf("training: %w", err)
 	}
-	return t.with(ctx, gpu, func(p *gpuspan.Profiler) {
-		raw := gpu.Stream(0)
-		stream := p.Stream(uintptr(raw), "training")
-		tr := &trainer{gpu: gpu, stream: stream, raw: raw, loop: p.Loop("train", stream, gpuspan.ItemType("token"), gpuspan.ModelDevices(1, gpuspan.BF16)), ops: newOperations()}
-		tr.run(ctx)
+	return t.with(ctx, m, func(p *gpuspan.Profiler, q queue) error {
+		stream := p.Stream(q.handle(), "training")
+		loop := p.Loop("train", stream, gpuspan.ItemType("token"), gpuspan.ModelDevices(1, m.precision()))
+		return (&trainer{gpu: q, stream: stream, loop: loop, ops: newOperations()}).run(ctx)
 	})
 }
 
-// with runs f with a profiler and flushes everything in the order in which it was made.
-func (t telemetry) with(ctx context.Context, gpu *simgpu.GPU, f func(*gpuspan.Profiler)) error {
-	p, err := t.profiler(gpu)
+// with runs f with a stream and a profiler for it, and flushes everything in the order in which it was made.
+func (t telemetry) with(ctx context.Context, m machine, f func(*gpuspan.Profiler, queue) error) error {
+	q, err := m.queue()
+	if err != nil {
+		return errors.Join(err, t.shutdown(ctx))
+	}
+	p, err := t.profiler(q)
 	if err == nil {
-		f(p)
+		err = f(p, q)
 	}
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
-	return errors.Join(err, p.Shutdown(flush), t.shutdown(flush))
+	return errors.Join(err, p.Shutdown(flush), t.shutdown(flush), q.close())
 }

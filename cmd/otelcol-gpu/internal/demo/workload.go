@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
 // The model that the demo serves and trains: a decoder-only transformer of 1.3 billion parameters in bf16.
@@ -51,12 +50,12 @@ func newOperations() operations {
 // service answers requests in batches, as an inference server does: requests queue, a worker takes up to maxBatch of
 // them, runs prefill and a few decode steps for all, and answers.
 type service struct {
-	gpu    *simgpu.GPU
+	gpu    queue
 	stream *gpuspan.Stream
-	raw    gpuspan.StreamHandle
 	tracer trace.Tracer
 	ops    operations
 	queue  chan request
+	failed error // of the device; the first one
 }
 
 type request struct {
@@ -120,38 +119,37 @@ func (s *service) serve(batch []request) {
 	tokens := n * promptTokens
 
 	x := s.ops.h2d.Start(ctx, s.stream)
-	s.gpu.Copy(s.raw, simgpu.Copy{Bytes: tokens * 4 * 256, Direction: simgpu.HostToDevice})
-	x.EndWith(gpuspan.Work{Bytes: tokens * 4 * 256})
+	x.EndWith(s.gpu.copy(tokens*4*256, gpuspan.HostToDevice, gpuspan.Pinned))
 
 	x = s.ops.prefill.Start(ctx, s.stream)
 	for i := range batch[1:] {
 		x.Link(batch[i+1].ctx)
 	}
-	var flops float64
+	total := gpuspan.Work{Items: tokens}
 	for range 4 { // four groups of layers, so that a trace can be read
 		a := x.Start(s.ops.attention)
-		w := attentionWork(tokens, layers/4)
-		s.gpu.Launch(s.raw, simgpu.Kernel{FLOPs: w.FLOPs, Precision: gpuspan.BF16, Bytes: w.Read + w.Written, Efficiency: 0.55})
+		w := s.gpu.compute(attentionWork(tokens, layers/4), shape{efficiency: 0.55})
 		a.EndWith(w)
 		m := x.Start(s.ops.mlp)
-		v := mlpWork(tokens, layers/4)
-		s.gpu.Launch(s.raw, simgpu.Kernel{FLOPs: v.FLOPs, Precision: gpuspan.BF16, Bytes: v.Read + v.Written, Efficiency: 0.72})
+		v := s.gpu.compute(mlpWork(tokens, layers/4), shape{efficiency: 0.72})
 		m.EndWith(v)
-		flops += w.FLOPs + v.FLOPs
+		total.FLOPs += w.FLOPs + v.FLOPs
+		total.Precision = w.Precision
 	}
-	x.EndWith(gpuspan.Work{Items: tokens, FLOPs: flops, Precision: gpuspan.BF16})
+	x.EndWith(total)
 
 	for range decodeSteps { // every weight is read once per step, whatever the batch
 		d := s.ops.decode.Start(ctx, s.stream)
-		w := gpuspan.Work{Read: weightBytes, Items: n, FLOPs: 2 * parameters * float64(n), Precision: gpuspan.BF16}
-		s.gpu.Launch(s.raw, simgpu.Kernel{FLOPs: w.FLOPs, Precision: gpuspan.BF16, Bytes: w.Read, Efficiency: 0.8, Occupancy: 0.3})
-		d.EndWith(w)
+		d.EndWith(s.gpu.compute(gpuspan.Work{
+			Read: weightBytes, Items: n, FLOPs: 2 * parameters * float64(n), Precision: gpuspan.BF16,
+		}, shape{efficiency: 0.8, occupancy: 0.3}))
 	}
 
 	x = s.ops.d2h.Start(ctx, s.stream)
-	s.gpu.Copy(s.raw, simgpu.Copy{Bytes: n * 64 << 10, Direction: simgpu.DeviceToHost, Pageable: true})
-	x.EndWith(gpuspan.Work{Bytes: n * 64 << 10})
-	s.gpu.Wait(s.raw)
+	x.EndWith(s.gpu.copy(n*64<<10, gpuspan.DeviceToHost, gpuspan.Pageable))
+	if err := s.gpu.wait(); err != nil && s.failed == nil {
+		s.failed = err
+	}
 }
 
 // attentionWork counts the projections (4 w² per token and layer) and the scores and sums (2 × 2 w per token pair,
@@ -179,14 +177,13 @@ func mlpWork(tokens int64, layers float64) gpuspan.Work {
 
 // trainer runs steps of a training loop on a stream of its own.
 type trainer struct {
-	gpu    *simgpu.GPU
+	gpu    queue
 	stream *gpuspan.Stream
-	raw    gpuspan.StreamHandle
 	loop   *gpuspan.Loop
 	ops    operations
 }
 
-func (t *trainer) run(ctx context.Context) {
+func (t *trainer) run(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(3, 5))
 	for sctx, step := range t.loop.Steps(ctx) {
 		if ctx.Err() != nil {
@@ -195,40 +192,45 @@ func (t *trainer) run(ctx context.Context) {
 		data := step.Phase(gpuspan.Data)
 		pause(ctx, time.Duration((4+2*rng.Float64())*float64(time.Millisecond))) // the loader reads and decodes
 		x := t.ops.loadBatch.Start(sctx, t.stream)
-		t.gpu.Copy(t.raw, simgpu.Copy{Bytes: 32 << 20, Direction: simgpu.HostToDevice, Pageable: true})
-		x.EndWith(gpuspan.Work{Bytes: 32 << 20})
+		x.EndWith(t.gpu.copy(32<<20, gpuspan.HostToDevice, gpuspan.Pageable))
 		data.End()
 
 		// 2 FLOPs per parameter and token forward, 4 backward (Kaplan et al., 2020, section 2.1).
-		forward := 2.0 * parameters * trainTokens
+		forward := gpuspan.Work{FLOPs: 2 * parameters * trainTokens, Precision: gpuspan.BF16, Read: weightBytes}
+		backward := gpuspan.Work{FLOPs: 2 * forward.FLOPs, Precision: gpuspan.BF16, Read: 2 * weightBytes, Written: weightBytes}
 		f := step.Phase(gpuspan.Forward)
-		t.launch(layers, simgpu.Kernel{FLOPs: forward, Precision: gpuspan.BF16, Bytes: weightBytes, Efficiency: 0.62})
+		flops := t.launch(layers, forward, shape{efficiency: 0.62})
 		f.End()
 		b := step.Phase(gpuspan.Backward)
-		t.launch(2*layers, simgpu.Kernel{FLOPs: 2 * forward, Precision: gpuspan.BF16, Bytes: 3 * weightBytes, Efficiency: 0.58})
+		flops += t.launch(2*layers, backward, shape{efficiency: 0.58})
 		b.End()
 
 		o := step.Phase(gpuspan.Optimizer)
-		w := gpuspan.Work{Read: int64(12 * parameters), Written: int64(8 * parameters), FLOPs: 12 * parameters, Precision: gpuspan.FP32}
 		a := t.ops.optimizer.Start(sctx, t.stream)
-		t.gpu.Launch(t.raw, simgpu.Kernel{FLOPs: w.FLOPs, Precision: gpuspan.FP32, Bytes: w.Read + w.Written, Efficiency: 0.82})
-		a.EndWith(w)
+		a.EndWith(t.gpu.compute(gpuspan.Work{
+			Read: int64(12 * parameters), Written: int64(8 * parameters), FLOPs: 12 * parameters, Precision: gpuspan.FP32,
+		}, shape{efficiency: 0.82}))
 		o.End()
 
 		step.SetItems(trainTokens)
-		step.SetModelFLOPs(3 * forward)
-		t.gpu.Wait(t.raw)
+		step.SetModelFLOPs(flops)
+		if err := t.gpu.wait(); err != nil {
+			return err
+		}
 		pause(ctx, 20*time.Millisecond)
 	}
+	return nil
 }
 
-// launch splits work into n kernels, so that those of the other service come between.
-func (t *trainer) launch(n int, k simgpu.Kernel) {
-	k.FLOPs /= float64(n)
-	k.Bytes /= int64(n)
+// launch splits work into n kernels, so that those of the other service come between, and returns the FLOPs of all.
+func (t *trainer) launch(n int, w gpuspan.Work, s shape) (flops float64) {
+	w.FLOPs /= float64(n)
+	w.Read /= int64(n)
+	w.Written /= int64(n)
 	for range n {
-		t.gpu.Launch(t.raw, k)
+		flops += t.gpu.compute(w, s).FLOPs
 	}
+	return flops
 }
 
 func pause(ctx context.Context, d time.Duration) {
