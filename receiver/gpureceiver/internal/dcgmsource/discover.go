@@ -84,32 +84,44 @@ func (s *session) add(d gpusamplesextension.Device, p part) {
 	s.devices, s.parts = append(s.devices, d), append(s.parts, p)
 }
 
-// describe reads the describing fields of all entities, by a watch of its own that is removed afterwards.
+// describe reads the describing fields of all entities, by watches of its own that are removed afterwards.
 func (s *session) describe(inv inventory) (map[entity]*facts, error) {
-	var entities []entity
+	known := map[entity]*facts{}
+	var boards, instances []entity
 	for _, gpu := range inv.gpus {
-		entities = append(entities, entity{entityGPU, gpu})
+		boards = append(boards, entity{entityGPU, gpu})
 	}
 	for _, x := range inv.instances {
 		if x.entity.kind == entityComputeInstance {
-			entities = append(entities, x.entity)
+			instances = append(instances, x.entity)
 		}
 	}
-	known := make(map[entity]*facts, len(entities))
-	for _, e := range entities {
+	for _, e := range append(boards, instances...) {
 		known[e] = &facts{map[uint16]string{}, map[uint16]float64{}}
 	}
-	fields := s.known(describing)
+	if err := s.describeAll(boards, describing, known); err != nil {
+		return nil, err
+	}
+	// An instance that does not say what it is is known by its place.
+	_ = s.describeAll(instances, []uint16{fieldUUID, fieldFBTotal}, known)
+	return known, nil
+}
+
+func (s *session) describeAll(entities []entity, fields []uint16, known map[entity]*facts) error {
+	if len(entities) == 0 {
+		return nil
+	}
+	fields = s.known(fields)
 	handle, err := s.fieldGroup("facts", fields)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, chunk := range chunks(entities) {
 		if err := s.describeChunk(chunk, fields, handle, known); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return known, nil
+	return nil
 }
 
 func (s *session) describeChunk(chunk []entity, fields []uint16, handle uintptr, known map[entity]*facts) error {

@@ -4,11 +4,14 @@
 package dcgmsource
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
@@ -157,47 +160,65 @@ func (s *session) watchInstances(instances []entity, keep float64) {
 	}
 }
 
-// watchProfiling watches the profiling fields by class of device: devices of one model with the same fields. A class
-// that cannot be watched has no profiling values; everything else goes on.
+// class is entities whose profiling fields are watched together: of one model, one kind, and with the same fields. One
+// entity that cannot give a field fails the watch of all.
+type class struct {
+	fields   []uint16
+	entities []entity
+}
+
+// watchProfiling watches the profiling fields by class. A class that cannot be watched has no profiling values;
+// everything else goes on.
 func (s *session) watchProfiling(keep float64) {
-	type class struct {
-		fields   []uint16
-		entities []entity
-	}
 	classes := map[string]*class{}
 	for i := range s.devices {
-		supported, err := s.api.profilingFields(s.parts[i].gpu)
-		if err != nil {
-			continue
+		gpu := s.parts[i].gpu
+		fields, probe := s.known(ids(profiling)), ""
+		supported, err := s.api.profilingFields(gpu)
+		if err == nil {
+			fields = intersect(fields, supported)
+		} else {
+			// It should have none; trying costs one refused call, and it must not take others with it.
+			fields, probe = basic(fields), fmt.Sprint("gpu", gpu)
 		}
-		fields := intersect(s.known(ids(profiling)), supported)
-		if len(fields) == 0 {
-			continue
+		for _, e := range s.parts[i].entities {
+			own := atLevel(e.kind, fields)
+			key := fmt.Sprint(s.devices[i].Model, e.kind, own, probe)
+			c := classes[key]
+			if c == nil {
+				c = &class{fields: own}
+				classes[key] = c
+			}
+			c.entities = append(c.entities, e)
 		}
-		// Whole boards and instances are different classes: instances lack PCIe and NVLink.
-		key := fmt.Sprint(s.devices[i].Model, s.devices[i].Parent != "", fields)
-		c := classes[key]
-		if c == nil {
-			c = &class{fields: fields}
-			classes[key] = c
-		}
-		c.entities = append(c.entities, s.parts[i].entities...)
 	}
-	for _, c := range classes {
+	// Compute instances first: what they give themselves comes before what their GPU instance gives.
+	order := slices.SortedFunc(maps.Values(classes), func(a, b *class) int {
+		return cmp.Or(cmp.Compare(b.entities[0].kind, a.entities[0].kind), cmp.Compare(a.entities[0].id, b.entities[0].id))
+	})
+	for _, c := range order {
 		for _, chunk := range chunks(unite(c.entities)) {
-			group, err := s.group(chunk)
-			if err != nil {
-				continue
-			}
-			for _, fields := range [][]uint16{c.fields, basic(c.fields)} {
-				handle, err := s.fieldGroup("prof", fields)
-				if err != nil {
-					continue
-				}
-				if s.watch(&watch{group: group, fields: handle, entities: chunk, every: s.set.Sampling}, keep) == nil {
-					break
-				}
-			}
+			s.watchClass(c.fields, chunk, keep)
+		}
+	}
+}
+
+// watchClass watches all fields or, where some are refused, those that every device with profiling has.
+func (s *session) watchClass(fields []uint16, chunk []entity, keep float64) {
+	group, err := s.group(chunk)
+	if err != nil {
+		return
+	}
+	for _, list := range [][]uint16{fields, basic(fields)} {
+		if len(list) == 0 {
+			return
+		}
+		handle, err := s.fieldGroup("prof", list)
+		if err == nil && s.watch(&watch{group: group, fields: handle, entities: chunk, every: s.set.Sampling}, keep) == nil {
+			return
+		}
+		if len(basic(fields)) == len(fields) {
+			return
 		}
 	}
 }

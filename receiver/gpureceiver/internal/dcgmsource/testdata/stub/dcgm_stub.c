@@ -336,6 +336,14 @@ PUBLIC dcgmReturn_t dcgmFieldGroupDestroy(dcgmHandle_t h, dcgmFieldGrp_t f) {
     return leave(DCGM_ST_OK);
 }
 
+// MIG instances have values of their own for few fields.
+static int level_ok(dcgm_field_entity_group_t kind, unsigned short id) {
+    if (kind == DCGM_FE_GPU) return 1;
+    if (id == 54 || id == 250 || id == 252) return 1;
+    if (id == 1005) return kind == DCGM_FE_GPU_I;
+    return (id >= 1001 && id <= 1004) || (id >= 1006 && id <= 1008);
+}
+
 static unsigned board_of(dcgm_field_entity_group_t kind, dcgm_field_eid_t id) { return kind == DCGM_FE_GPU ? id : 0; }
 
 PUBLIC dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp_t f, long long every, double keep, int samples) {
@@ -347,6 +355,8 @@ PUBLIC dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp
     for (int i = 0; i < groups[g].n; i++)
         for (int k = 0; k < field_groups[f].n; k++) {
             unsigned short id = field_groups[f].id[k];
+            // A profiling field that the kind of entity does not have fails the watch too.
+            if (id >= 1001 && id <= 1096 && !level_ok(groups[g].e[i].entityGroupId, id)) return leave(DCGM_ST_BADPARAM);
             // One incapable board fails the profiling fields of all, and the ordinary fields beside them.
             if (id >= 1001 && id <= 1096 && !(conf.gpm >> board_of(groups[g].e[i].entityGroupId, groups[g].e[i].entityId) & 1))
                 return leave(DCGM_ST_MODULE_NOT_LOADED);
@@ -381,14 +391,6 @@ static void blank(dcgmFieldValue_v1 *v, int why) {
     if (v->fieldType == DCGM_FT_INT64) v->value.i64 = DCGM_INT64_BLANK + why;
     else if (v->fieldType == DCGM_FT_DOUBLE) v->value.dbl = DCGM_FP64_BLANK + why;
     else strcpy(v->value.str, why == 2 ? DCGM_STR_NOT_SUPPORTED : DCGM_STR_BLANK);
-}
-
-// MIG instances have values of their own for few fields.
-static int level_ok(dcgm_field_entity_group_t kind, unsigned short id) {
-    if (kind == DCGM_FE_GPU) return 1;
-    if (id == 54 || id == 250 || id == 252) return 1;
-    if (id == 1005) return kind == DCGM_FE_GPU_I;
-    return (id >= 1001 && id <= 1004) || (id >= 1006 && id <= 1008);
 }
 
 static void fill(dcgmFieldValue_v1 *v, dcgm_field_entity_group_t kind, dcgm_field_eid_t e, unsigned short id, int64_t t, int first) {
