@@ -267,12 +267,10 @@ func TestCloseGivesBackPrimaryContexts(t *testing.T) {
 // onFreshThread runs f on an OS thread without a context, which ends with it.
 func onFreshThread(f func()) {
 	var wg sync.WaitGroup
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
+	wg.Go(func() {
 		runtime.LockOSThread() // never unlocked: the thread is thrown away
 		f()
-	}()
+	})
 	wg.Wait()
 }
 

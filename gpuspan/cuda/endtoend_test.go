@@ -106,16 +106,14 @@ func TestSpansLieWithinTheirBoundOfTheTruth(t *testing.T) {
 		require.True(t, s.DeviceTimed())
 		stub.Log(uintptr(handles[i]), 1<<16)
 		op := gpuspan.NewOperation(fmt.Sprint("work", i))
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for k := 0; time.Since(begin) < length; k++ {
 				x := op.Start(context.Background(), s)
 				stub.Work(uintptr(handles[i]), time.Duration(20+k%7*90)*time.Microsecond)
 				x.EndWith(gpuspan.Work{Bytes: 1 << 20})
 				time.Sleep(time.Duration(200+k%5*300) * time.Microsecond)
 			}
-		}()
+		})
 	}
 	wg.Wait()
 

@@ -136,15 +136,13 @@ func BenchmarkTwoStreams(b *testing.B) {
 				var wg sync.WaitGroup
 				took := make([]time.Duration, n)
 				for i, s := range streams[:n] {
-					wg.Add(1)
-					go func() {
-						defer wg.Done()
+					wg.Go(func() {
 						start := time.Now()
 						for range min(slots/2, b.N-done) {
 							op.Start(ctx, s).EndWith(gpuspan.Work{Bytes: 1 << 20})
 						}
 						took[i] = time.Since(start)
-					}()
+					})
 				}
 				wg.Wait()
 				for _, d := range took {

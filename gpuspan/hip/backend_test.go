@@ -56,12 +56,10 @@ func appStream(t testing.TB, stub *ctest.Stub, device int32) gpuspan.StreamHandl
 
 func onFreshThread(f func()) {
 	var wg sync.WaitGroup
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
+	wg.Go(func() {
 		runtime.LockOSThread()
 		f()
-	}()
+	})
 	wg.Wait()
 }
 

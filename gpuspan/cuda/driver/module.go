@@ -13,11 +13,11 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
 
-// Module is a loaded CUmodule; Function is one of its kernels.
-type (
-	Module   uintptr
-	Function uintptr
-)
+// Module is a loaded CUmodule.
+type Module uintptr
+
+// Function is a kernel of a module (CUfunction).
+type Function uintptr
 
 // Options of the PTX compiler (CUjit_option of cuda.h).
 const (

@@ -42,7 +42,7 @@ func parsePTX(t *testing.T, text string) map[string]*ptxKernel {
 	kernels := map[string]*ptxKernel{}
 	for _, m := range entryPattern.FindAllStringSubmatch(text, -1) {
 		k := &ptxKernel{sizes: map[string]int{}, regs: map[string]bool{}, shared: map[string]uint64{}, labels: map[string]int{}}
-		for _, p := range strings.Split(m[2], ",") {
+		for p := range strings.SplitSeq(m[2], ",") {
 			f := strings.Fields(p)
 			require.Len(t, f, 3, p)
 			k.params = append(k.params, f[2])
@@ -50,7 +50,7 @@ func parsePTX(t *testing.T, text string) map[string]*ptxKernel {
 			require.NoError(t, err)
 			k.sizes[f[2]] = bits / 8
 		}
-		for _, line := range strings.Split(m[3], "\n") {
+		for line := range strings.SplitSeq(m[3], "\n") {
 			line = strings.TrimSpace(line)
 			switch {
 			case line == "":
@@ -70,7 +70,7 @@ func (k *ptxKernel) statement(t *testing.T, line string) {
 	t.Helper()
 	if rest, ok := strings.CutPrefix(line, ".reg "); ok {
 		_, names, _ := strings.Cut(rest, " ")
-		for _, r := range strings.Split(names, ",") {
+		for r := range strings.SplitSeq(names, ",") {
 			k.regs[strings.TrimSpace(r)] = true
 		}
 		return
@@ -91,7 +91,7 @@ func (k *ptxKernel) statement(t *testing.T, line string) {
 	op, args, _ := strings.Cut(line, " ")
 	in.op = strings.Split(op, ".")
 	if args != "" {
-		for _, a := range strings.Split(args, ",") {
+		for a := range strings.SplitSeq(args, ",") {
 			in.args = append(in.args, strings.TrimSpace(a))
 		}
 	}

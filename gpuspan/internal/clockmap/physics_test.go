@@ -6,6 +6,7 @@ package clockmap
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 	"unsafe"
 )
@@ -108,8 +109,8 @@ func (p *physics) time(at float64) time.Time {
 	if p.simulated {
 		return t.Round(0)
 	}
-	for i := len(p.wallSteps) - 1; i >= 0; i-- {
-		if s := p.wallSteps[i]; at >= float64(s.from) {
+	for _, s := range slices.Backward(p.wallSteps) {
+		if at >= float64(s.from) {
 			t = t.Add(time.Duration(s.offset))
 			(*struct {
 				wall uint64

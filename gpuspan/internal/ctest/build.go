@@ -38,12 +38,7 @@ func build(t testing.TB, source string, flags ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "otelgpu-ctest") // not t.TempDir: the path must differ for each b.N of a benchmark too
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, strings.TrimSuffix(source, ".c")+".so")
+	path := filepath.Join(t.TempDir(), strings.TrimSuffix(source, ".c")+".so")
 	if err := os.WriteFile(path, lib, 0o755); err != nil {
 		t.Fatal(err)
 	}

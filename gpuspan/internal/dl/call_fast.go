@@ -26,9 +26,7 @@ type arguments struct {
 	result     uintptr
 }
 
-// trampoline is in call_fast_amd64.s; trampolineAddr is its address.
-func trampoline()
-
+// trampolineAddr is the address of trampoline in call_fast_amd64.s.
 var trampolineAddr uintptr
 
 //go:linkname cgocall runtime.cgocall
