@@ -71,7 +71,6 @@ func (t *poller) openDevices() error {
 		list[i] = &device{info: info, attrs: identity(info)}
 	}
 	t.p.devices.Store(&list)
-	t.threadReady = true
 	return nil
 }
 

@@ -173,7 +173,11 @@ func (t *poller) settle(sl *slot) {
 			}
 		}
 	case statusTimeout:
-		t.p.drop(dropTimeout)
+		if t.closing {
+			t.p.drop(dropShutdown)
+		} else {
+			t.p.drop(dropTimeout)
+		}
 	}
 	if r.flags&flagStep != 0 {
 		t.settleBoundary(sl)

@@ -149,7 +149,7 @@ type MetricsMode uint8
 const (
 	metricsUnset MetricsMode = iota
 	MetricsTimed             // durations of the sections that are timed because their parent is sampled (default)
-	MetricsAll               // every section is timed, sampled or not
+	MetricsAll               // every section is timed, sampled or not, but for those of steps that a Schedule skips
 	MetricsOff               // no gpu.operation.* metrics; gpu_metrics of the Collector may derive them from spans
 )
 

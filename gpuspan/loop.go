@@ -182,7 +182,14 @@ func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
 	return st, context.WithValue(st.ctx, stepKey{}, st)
 }
 
-func (l *Loop) startSpan(ctx context.Context, st *Step) (context.Context, trace.Span) {
+// startSpan starts the step's span. A sampler or processor that panics costs the span, not the loop.
+func (l *Loop) startSpan(ctx context.Context, st *Step) (out context.Context, span trace.Span) {
+	defer func() {
+		if r := recover(); r != nil {
+			l.p.errors.report("panic", fmt.Errorf("recovered while a step's span was started: %v", r))
+			out, span = ctx, spanOf(context.Background())
+		}
+	}()
 	opts := []trace.SpanStartOption{trace.WithTimestamp(time.Unix(0, l.p.clock.wall(st.hostStart)))}
 	if parent := spanOf(ctx).SpanContext(); l.config.newRoot && parent.IsValid() {
 		opts = append(opts, trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: parent}))

@@ -142,7 +142,9 @@ func (t *poller) emitNest(sl *slot) {
 		sl.held[i] = nil
 	}
 	t.heldNow -= len(sl.held)
-	sl.held = sl.held[:0]
+	if sl.held = sl.held[:0]; cap(sl.held) > 256 {
+		sl.held = nil // one wide nest need not cost this slot its memory for ever
+	}
 	clear(t.order)
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +36,7 @@ type poller struct {
 	calls       chan func() // to be run on the thread
 	quit        chan struct{}
 	done        chan struct{}
-	threadReady bool
+	closing     bool // what is given up from now on is so because of Shutdown
 	locked      bool
 	cpuNs       atomic.Int64
 
@@ -173,7 +174,13 @@ func (t *poller) anyPending() bool {
 			return true
 		}
 	}
-	return len(t.waiting) > 0 || len(t.sealed) > 0
+	return t.nestsPending() || len(t.sealed) > 0
+}
+
+// nestsPending reports whether a nest waits for its deadline. Those that have had theirs need no look: an inner section wakes the
+// thread when it ends after all.
+func (t *poller) nestsPending() bool {
+	return slices.ContainsFunc(t.waiting, func(sl *slot) bool { return !sl.emitted })
 }
 
 func (t *poller) anyUsed() bool {
@@ -201,7 +208,7 @@ func (t *poller) pass() (progress, pending bool) {
 	if len(t.sealed) > 0 {
 		t.checkSealed(t.p.clock.now(), false)
 	}
-	return progress, pending || len(t.waiting) > 0 || len(t.sealed) > 0
+	return progress, pending || t.nestsPending() || len(t.sealed) > 0
 }
 
 // upkeep does what is due: anchors, the watchdog, counts of untimed sections. It returns how soon it wants to be called

@@ -48,7 +48,8 @@ func (t *poller) addToStep(r *record) {
 
 // offset is the GPU time from the step's first boundary to the section's start, which is more exact than the
 // difference of their places on the wall clock.
-func (t *poller) offset(st *Step, r *record) (float64, bool) {
+func (t *poller) offset(st *Step, r *record) (ns float64, ok bool) {
+	defer t.guard()
 	if !r.timed || r.flags&flagGiven != 0 || st.device == nil || r.device != st.device {
 		return 0, false
 	}
@@ -174,33 +175,30 @@ func (st *Step) times(total, shift float64) stepTimes {
 func (t *poller) endStep(st *Step, r *record, s *Stream) {
 	p := t.p
 	defer t.guard()
-	st.mu.Lock()
-	defer st.mu.Unlock()
 	if !st.action.Recorded() {
 		return
 	}
-	total := float64(r.endNs - r.startNs)
-	if r.timed {
-		total = r.gpu
+	st.mu.Lock()
+	cancelled := st.cancelled
+	var sample report.StepSample
+	if !cancelled {
+		times := st.times(float64(r.endNs-r.startNs), float64(r.startNs-p.clock.wall(st.hostStart)))
+		t.attrs = st.describe(t.attrs[:0], r, s, times)
+		sample = st.sample(r, times)
 	}
-	if st.cancelled {
+	st.mu.Unlock()
+	// Not under the mutex: what follows is the application's code.
+	if cancelled {
 		st.endCancelled(r.endNs)
 		return
 	}
-	shift := float64(r.startNs - p.clock.wall(st.hostStart))
-	times := st.times(total, shift)
-	end := max(r.endNs, p.clock.wall(r.hostEnd))
-	ctx := st.ctx
-	if st.span != nil && st.span.IsRecording() {
-		t.attrs = st.describe(t.attrs[:0], r, s, times)
-		st.span.SetAttributes(t.attrs...)
-	}
 	if st.span != nil {
-		st.span.End(trace.WithTimestamp(time.Unix(0, end)))
+		st.span.SetAttributes(t.attrs...)
+		st.span.End(trace.WithTimestamp(time.Unix(0, max(r.endNs, p.clock.wall(r.hostEnd)))))
 	}
-	p.metrics.duration(ctx, r, s)
+	p.metrics.duration(st.ctx, r, s)
 	if p.recorder != nil {
-		p.recorder.Step(st.loop.op.info.Name, st.sample(r, times))
+		p.recorder.Step(st.loop.op.info.Name, sample)
 	}
 }
 

@@ -79,6 +79,7 @@ func (t *poller) freeEvents(s *Stream) {
 func (t *poller) close() {
 	now := t.p.clock.now()
 	t.pass()
+	t.closing = true
 	for _, s := range *t.p.streamList.Load() {
 		s.mu.Lock()
 		s.closed = true
@@ -97,7 +98,6 @@ func (t *poller) close() {
 		}
 		s.mu.Unlock()
 		for _, i := range pending {
-			t.p.drop(dropShutdown)
 			t.giveUp(&s.slots[i], now)
 		}
 	}
