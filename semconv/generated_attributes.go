@@ -656,6 +656,16 @@ const (
 	// HWVendorKey (string): Vendor of the device.
 	HWVendorKey = attribute.Key("hw.vendor")
 
+	// K8sContainerNameKey (string): Container to which the kubelet gave the device (opt-in). On present values
+	// only, for a counter has counted for others too; absent where several share the device.
+	K8sContainerNameKey = attribute.Key("k8s.container.name")
+
+	// K8sNamespaceNameKey (string): Namespace of the pod to which the kubelet gave the device.
+	K8sNamespaceNameKey = attribute.Key("k8s.namespace.name")
+
+	// K8sPodNameKey (string): Pod to which the kubelet gave the device.
+	K8sPodNameKey = attribute.Key("k8s.pod.name")
+
 	// NetworkIODirectionKey (string): Direction as the device sees it.
 	NetworkIODirectionKey = attribute.Key("network.io.direction")
 
