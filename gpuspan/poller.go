@@ -32,13 +32,13 @@ var errStopped = errors.New("the profiler is shut down")
 // poller reads events back. It owns one goroutine, locked to its OS thread, on which all driver calls happen that are not
 // records.
 type poller struct {
-	p           *Profiler
-	calls       chan func() // to be run on the thread
-	quit        chan struct{}
-	done        chan struct{}
-	closing     bool // what is given up from now on is so because of Shutdown
-	locked      bool
-	cpuNs       atomic.Int64
+	p       *Profiler
+	calls   chan func() // to be run on the thread
+	quit    chan struct{}
+	done    chan struct{}
+	closing bool // what is given up from now on is so because of Shutdown
+	locked  bool
+	cpuNs   atomic.Int64
 
 	batch   [batchSize]int32
 	waiting []*slot // outermost sections that wait for sections in them
