@@ -136,9 +136,14 @@ func (b *Backend) in(device int, f func() gpuspan.Status) gpuspan.Status {
 	return f()
 }
 
-// NewStream makes a non-blocking stream of the highest priority.
+// NewStream makes a non-blocking stream of the highest priority. The calling thread, which is the polling thread, keeps the
+// device's context current from now on if it had none: the documentation of cuEventElapsedTime lists a missing context
+// among its errors.
 func (b *Backend) NewStream(device int) (s gpuspan.StreamHandle, st gpuspan.Status) {
 	st = b.in(device, func() (st gpuspan.Status) { s, st = b.CreateStream(); return st })
+	if st == gpuspan.StatusOK {
+		b.keepContext()
+	}
 	return s, st
 }
 
@@ -152,6 +157,28 @@ func (b *Backend) NewEvents(device int, dst []gpuspan.Event) gpuspan.Status {
 
 // FreeEvents destroys events.
 func (b *Backend) FreeEvents(_ int, events []gpuspan.Event) { b.DestroyEvents(events) }
+
+// Query asks whether an event has happened. It answers StatusOK for one that was never recorded.
+func (b *Backend) Query(e gpuspan.Event) gpuspan.Status {
+	st := b.API.Query(e)
+	if lostContext(st) && b.keepContext() {
+		st = b.API.Query(e)
+	}
+	return st
+}
+
+// Elapsed is the time between two events in nanoseconds, which the driver gives as float32 milliseconds.
+func (b *Backend) Elapsed(from, to gpuspan.Event) (float64, gpuspan.Status) {
+	d, st := b.API.Elapsed(from, to)
+	if lostContext(st) && b.keepContext() {
+		d, st = b.API.Elapsed(from, to)
+	}
+	return d, st
+}
+
+func lostContext(st gpuspan.Status) bool {
+	return st == gpuspan.StatusInvalidContext || st == gpuspan.StatusContextDestroyed
+}
 
 // MemoryUsage is the memory in use on the device, by all processes, in bytes.
 func (b *Backend) MemoryUsage(device int) (used int64, st gpuspan.Status) {

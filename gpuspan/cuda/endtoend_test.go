@@ -261,6 +261,35 @@ func TestDriverThatNeedsAContextIsRecordedWithOne(t *testing.T) {
 	require.GreaterOrEqual(t, value(t, spans[0], semconv.GPUDurationKey).AsFloat64(), 0.999e-3)
 }
 
+func TestPollingThreadKeepsALivingContext(t *testing.T) {
+	stub := ctest.CUDA(t)
+	stub.Set("devices", 2)
+	stub.Set("polls_need_context", 1)
+	r := newRig(t, stub)
+	s0, s1 := r.prof.Stream(uintptr(appStream(t, r.back, 0)), "s0"), r.prof.Stream(uintptr(appStream(t, r.back, 1)), "s1")
+	op, other := gpuspan.NewOperation("op"), gpuspan.NewOperation("other")
+	for range 3 {
+		op.Start(context.Background(), s0).End()
+		other.Start(context.Background(), s1).End()
+	}
+	for _, s := range append(r.flush(t, "op"), r.flush(t, "other")...) {
+		require.Equal(t, semconv.GPUTimingStatusOk, status(t, s))
+	}
+	var reset func(int32)
+	stub.Func(&reset, "stub_primary_reset")
+	reset(0) // the one that the polling thread has
+	op.Start(context.Background(), s0).End()
+	for range 3 {
+		other.Start(context.Background(), s1).End()
+	}
+	require.NotEqual(t, semconv.GPUTimingStatusOk, status(t, r.flush(t, "op")[3]))
+	spans := r.flush(t, "other")
+	require.Len(t, spans, 6)
+	for _, s := range spans {
+		require.Equal(t, semconv.GPUTimingStatusOk, status(t, s))
+	}
+}
+
 func TestDestroyedContextRetiresTheStreamAndNothingElse(t *testing.T) {
 	stub := ctest.CUDA(t)
 	stub.Set("devices", 2)

@@ -88,6 +88,31 @@ func (b *Backend) context(ordinal int) (driver.Context, gpuspan.Status) {
 	return ctx, gpuspan.StatusOK
 }
 
+// keepContext sees to it that the calling thread, the polling thread, has a living context, of any device: events of all
+// devices may be asked for under it. It returns whether it changed something, for a retry; the context that
+// the events in question belong to may itself be the destroyed one.
+func (b *Backend) keepContext() (changed bool) {
+	current, err := b.driver.Current()
+	if err != nil {
+		return false
+	}
+	if current != 0 {
+		if pop, code := b.driver.Push(current); code == 0 {
+			pop()
+			return false
+		}
+		b.driver.Pop() // a destroyed one
+	}
+	for i := range b.devices {
+		if ctx := b.devices[i].context.Load(); ctx != 0 {
+			if _, code := b.driver.Push(driver.Context(ctx)); code == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // adopt makes ctx the context of its device, or refuses when the device has another. A primary context is retained, so that
 // it lives as long as the backend.
 func (b *Backend) adopt(ctx driver.Context) (int, error) {

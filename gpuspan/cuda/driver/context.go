@@ -60,6 +60,9 @@ func (d *Driver) Push(ctx Context) (pop func(), code int32) {
 	return d.pop, 0
 }
 
+// Pop takes the calling OS thread's current context away and restores the one before it. What Push returned does the same.
+func (d *Driver) Pop() { d.popContext() }
+
 func (d *Driver) popContext() {
 	f := dl.NewFrame()
 	f.Args[0] = f.Addr(0)

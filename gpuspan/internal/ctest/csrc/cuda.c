@@ -393,6 +393,7 @@ EXPORT CUresult cuEventRecordWithFlags(CUevent e, CUstream h, unsigned flags) {
 }
 static CUresult event_check(CUevent e) {
 	if (!e || e->magic != EVENT) return INVALID_HANDLE;
+	if (cfg.polls_need_context && context_check(current())) return context_check(current());
 	if (e->ctx->destroyed) return CONTEXT_DESTROYED;
 	if (e->captured) {
 		if (e->stream->capture) e->stream->capture = 2;

@@ -29,6 +29,7 @@ static struct {
 	double launch_ns;                           /* duration of a kernel or copy that nobody gave one */
 	int devices, mig, legacy_uuid_gone;
 	int record_needs_context; /* as a driver would behave on which the self-test must fail */
+	int polls_need_context;   /* the same for query and elapsed */
 	int share_markers;        /* HIP: an event shares the last one's marker if nothing ran since, as in older ROCm */
 	int elapsed_one_way;      /* elapsed(later, earlier) is refused */
 	int64_t memory_total, memory_used;
@@ -178,6 +179,7 @@ EXPORT void stub_set(const char *name, double v) {
 	else if (!strcmp(name, "mig")) cfg.mig = (int)v;
 	else if (!strcmp(name, "record_needs_context")) cfg.record_needs_context = (int)v;
 	else if (!strcmp(name, "elapsed_one_way")) cfg.elapsed_one_way = (int)v;
+	else if (!strcmp(name, "polls_need_context")) cfg.polls_need_context = (int)v;
 	else if (!strcmp(name, "share_markers")) cfg.share_markers = (int)v;
 	else if (!strcmp(name, "memory_used")) cfg.memory_used = (int64_t)v;
 	else abort(); /* a test names a setting that does not exist */
