@@ -6,11 +6,15 @@ package gpureceiver
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sort"
 	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configoptional"
+
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
 )
 
 // Config of the receiver.
@@ -33,6 +37,9 @@ type Config struct {
 	NVML      NVMLConfig      `mapstructure:"nvml"`
 	Replay    ReplayConfig    `mapstructure:"replay"`
 	Simulated SimulatedConfig `mapstructure:"simulated"`
+
+	// Kubernetes says which pod holds a device, on present values. Default off; the empty key `kubernetes:` turns it on.
+	Kubernetes configoptional.Optional[KubernetesConfig] `mapstructure:"kubernetes"`
 
 	// Metrics switches single metrics on and off, by name.
 	Metrics map[string]MetricConfig `mapstructure:"metrics"`
@@ -84,6 +91,21 @@ type SimulatedConfig struct {
 	Seed uint64 `mapstructure:"seed"`
 }
 
+// KubernetesConfig says where the kubelet is.
+type KubernetesConfig struct {
+	// PodResources is the socket of the kubelet's pod-resources API. Default
+	// /var/lib/kubelet/pod-resources/kubelet.sock.
+	PodResources string `mapstructure:"pod_resources"`
+}
+
+// Validate reports every problem at once.
+func (c *KubernetesConfig) Validate() error {
+	if !filepath.IsAbs(c.PodResources) {
+		return fmt.Errorf("`pod_resources` must be an absolute path, found %q", c.PodResources)
+	}
+	return nil
+}
+
 // The sources.
 const (
 	sourceAuto      = "auto"
@@ -103,9 +125,10 @@ func createDefaultConfig() component.Config {
 		DCGM: DCGMConfig{
 			Endpoint: "localhost:5555", MaxKeepAge: 2 * time.Minute, Profiling: true, MaxStaleness: time.Minute,
 		},
-		NVML:      NVMLConfig{GPM: true},
-		Replay:    ReplayConfig{Speed: 1},
-		Simulated: SimulatedConfig{Devices: 1, Seed: 1},
+		NVML:       NVMLConfig{GPM: true},
+		Replay:     ReplayConfig{Speed: 1},
+		Simulated:  SimulatedConfig{Devices: 1, Seed: 1},
+		Kubernetes: configoptional.Default(KubernetesConfig{PodResources: podresources.DefaultSocket}),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -89,14 +90,22 @@ var metricDefs = []metricDef{
 			w.countInt(d, gpudata.XIDs, string(semconv.ErrorTypeKey), semconv.ErrorTypeXID)
 		}},
 	{semconv.HWGPUMemoryLimitName, semconv.HWGPUMemoryLimitUnit, semconv.HWGPUMemoryLimitDescription, updown, true,
-		func(w *pointWriter, d *deviceState) { w.latestInt(d, gpudata.MemoryLimit) }},
+		func(w *pointWriter, d *deviceState) {
+			if s := &d.series[gpudata.MemoryLimit]; s.fresh {
+				w.point(s.time, "", "").SetIntValue(int64(s.value))
+			}
+		}},
 	{semconv.HWGPUMemoryUsageName, semconv.HWGPUMemoryUsageUnit, semconv.HWGPUMemoryUsageDescription, updown, true,
-		func(w *pointWriter, d *deviceState) { w.latestInt(d, gpudata.MemoryUsed) }},
+		func(w *pointWriter, d *deviceState) {
+			if s := &d.series[gpudata.MemoryUsed]; s.fresh {
+				w.present(s.time, "", "").SetIntValue(int64(s.value))
+			}
+		}},
 	{semconv.HWGPUMemoryUtilizationName, semconv.HWGPUMemoryUtilizationUnit, semconv.HWGPUMemoryUtilizationDescription, gauge, true,
 		func(w *pointWriter, d *deviceState) {
 			used, limit := &d.series[gpudata.MemoryUsed], &d.series[gpudata.MemoryLimit]
 			if used.fresh && limit.value > 0 {
-				w.point(used.time, "", "").SetDoubleValue(used.value / limit.value)
+				w.present(used.time, "", "").SetDoubleValue(used.value / limit.value)
 			}
 		}},
 	{semconv.HWGPUUtilizationName, semconv.HWGPUUtilizationUnit, semconv.HWGPUUtilizationDescription, gauge, true,
@@ -127,6 +136,8 @@ type pointWriter struct {
 	points   pmetric.NumberDataPointSlice
 	identity pcommon.Map // of the present device
 	now      time.Time
+	pod      podresources.Pod // that holds the present device
+	hasPod   bool
 }
 
 func (w *pointWriter) point(t int64, key, value string) pmetric.NumberDataPoint {
@@ -146,21 +157,27 @@ func (w *pointWriter) limit(d *deviceState, key, value string, v float64) {
 	p.SetDoubleValue(v)
 }
 
-func (w *pointWriter) latest(d *deviceState, q gpudata.Quantity, key, value string) {
-	if s := &d.series[q]; s.fresh {
-		w.point(s.time, key, value).SetDoubleValue(s.value)
+// present is a point of a value of now, which belongs to the pod that holds the device now. Counters have counted for
+// others too.
+func (w *pointWriter) present(t int64, key, value string) pmetric.NumberDataPoint {
+	p := w.point(t, key, value)
+	if w.hasPod {
+		p.Attributes().PutStr(string(semconv.K8sNamespaceNameKey), w.pod.Namespace)
+		p.Attributes().PutStr(string(semconv.K8sPodNameKey), w.pod.Name)
+		p.Attributes().PutStr(string(semconv.K8sContainerNameKey), w.pod.Container)
 	}
+	return p
 }
 
-func (w *pointWriter) latestInt(d *deviceState, q gpudata.Quantity) {
+func (w *pointWriter) latest(d *deviceState, q gpudata.Quantity, key, value string) {
 	if s := &d.series[q]; s.fresh {
-		w.point(s.time, "", "").SetIntValue(int64(s.value))
+		w.present(s.time, key, value).SetDoubleValue(s.value)
 	}
 }
 
 func (w *pointWriter) mean(d *deviceState, q gpudata.Quantity, key, value string) {
 	if s := &d.series[q]; s.fresh {
-		w.point(s.time, key, value).SetDoubleValue(s.mean())
+		w.present(s.time, key, value).SetDoubleValue(s.mean())
 	}
 }
 

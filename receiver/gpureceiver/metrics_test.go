@@ -24,6 +24,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/semconvtest"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
 )
 
 var t0 = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
@@ -270,6 +271,22 @@ func TestMetricsCanBeSwitched(t *testing.T) {
 		"GPU-1 gpu.flop.rate.limit{gpu.flop.precision=bf16} 9.89", "MIG-1 gpu.flop.rate.limit{gpu.flop.precision=bf16} 1.19", // 16 of 132 SMs
 		"GPU-1 gpu.pipe.utilization{gpu.pipe=fp32} 0.25", "GPU-1 gpu.process.memory.usage{process.pid=42} 7",
 	} {
+		assert.Contains(t, lines, want)
+	}
+}
+
+func TestPresentValuesCarryThePodThatHoldsTheDevice(t *testing.T) {
+	r, _ := testReceiver(t, nil)
+	r.adopt([]gpusamplesextension.Device{h100})
+	r.pods.Store(podresources.NewDevices(map[string]podresources.Pod{"GPU-1": {Namespace: "ml", Name: "train-0", Container: "c"}}))
+	r.take(&gpudata.Batch{Values: []gpudata.Value{
+		val(0, gpudata.Power, 0, 1), val(0, gpudata.Energy, 0, 1), val(0, gpudata.MemoryUsed, 0, 1), val(0, gpudata.MemoryLimit, 0, 2), val(0, gpudata.SMUtilization, 0, 1),
+	}})
+	md := r.collect(t0)
+	require.NoError(t, semconvtest.CheckMetrics(md))
+	const pod = "k8s.namespace.name=ml,k8s.pod.name=train-0,k8s.container.name=c"
+	lines := text(md)
+	for _, want := range []string{"hw.power{" + pod + "}", "gpu.sm.utilization{" + pod + "}", "hw.gpu.memory.usage{" + pod + "}", "hw.energy{}", "hw.gpu.memory.limit{}"} {
 		assert.Contains(t, lines, want)
 	}
 }

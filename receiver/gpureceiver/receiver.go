@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -24,6 +25,7 @@ import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -50,6 +52,7 @@ type gpuReceiver struct {
 	componentHost component.Host
 	writer        gpusamplesextension.Writer
 	wakeLogs      chan struct{}
+	pods          atomic.Pointer[podresources.Devices] // nil: not known
 
 	mu      sync.Mutex
 	devices map[string]*deviceState // by hw.id
@@ -148,6 +151,9 @@ func (r *gpuReceiver) begin(host component.Host) error {
 		defer r.done.Done()
 		r.emit(ctx)
 	}()
+	if k := r.cfg.Kubernetes.Get(); k != nil && r.nextMetrics != nil {
+		r.done.Go(func() { r.followPods(ctx, k.PodResources) })
+	}
 	return nil
 }
 
@@ -226,12 +232,14 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 		devices = append(devices, r.devices[id])
 	}
 	writer := pointWriter{now: now}
+	pods := r.pods.Load()
 	identities := newIdentities(devices)
 	for _, def := range r.metrics {
 		m := sm.Metrics().AppendEmpty()
 		writer.points = def.prepare(m)
 		for i, d := range devices {
 			writer.identity = identities[i]
+			writer.pod, writer.hasPod = pods.Owner(&d.desc)
 			def.emit(&writer, d)
 		}
 	}

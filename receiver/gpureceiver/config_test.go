@@ -1,0 +1,60 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpureceiver
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/confmaptest"
+)
+
+func load(t *testing.T, id string) (*Config, error) {
+	t.Helper()
+	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
+	require.NoError(t, err)
+	sub, err := all.Sub(id)
+	require.NoError(t, err)
+	cfg := createDefaultConfig().(*Config)
+	if err := sub.Unmarshal(cfg); err != nil {
+		return nil, err
+	}
+	return cfg, confmap.Validate(cfg)
+}
+
+func TestEveryKeyIsRead(t *testing.T) {
+	got, err := load(t, "gpu/all")
+	require.NoError(t, err)
+	samples := component.MustNewIDWithName("gpu_samples", "node")
+	assert.Equal(t, &Config{
+		Source: "dcgm", CollectionInterval: 5 * time.Second, SamplingInterval: 50 * time.Millisecond, Samples: &samples,
+		CallTimeout: 3 * time.Second, RetryInterval: time.Minute,
+		DCGM:       DCGMConfig{Endpoint: "unix:///run/dcgm.sock", MaxKeepAge: 10 * time.Minute, MaxStaleness: 2 * time.Minute},
+		NVML:       NVMLConfig{Library: "/opt/libnvidia-ml.so.1"},
+		Replay:     ReplayConfig{File: "x.gpurec", Loop: true, Speed: 10},
+		Simulated:  SimulatedConfig{Devices: 8, Seed: 7},
+		Kubernetes: configoptional.Some(KubernetesConfig{PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock"}),
+		Metrics:    map[string]MetricConfig{"hw.power": {Enabled: false}, "gpu.pipe.utilization": {Enabled: true}},
+	}, got)
+}
+
+func TestAnEmptyBlockIsTheDefault(t *testing.T) {
+	got, err := load(t, "gpu")
+	require.NoError(t, err)
+	assert.Equal(t, createDefaultConfig(), got)
+	assert.False(t, got.Kubernetes.HasValue())
+}
+
+func TestWrongKeysAndValuesAreNamed(t *testing.T) {
+	_, err := load(t, "gpu/unknown")
+	assert.ErrorContains(t, err, "'gpureceiver.Config' has invalid keys: sampling")
+	_, err = load(t, "gpu/pods")
+	assert.EqualError(t, err, "kubernetes: `pod_resources` must be an absolute path, found \"kubelet.sock\"")
+}
