@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/exemplar"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -30,10 +31,37 @@ func collect(t *testing.T, reader sdkmetric.Reader) map[string]metricdata.Metric
 			reg, ok := semconv.LookupMetric(m.Name)
 			require.True(t, ok, m.Name)
 			assert.Equal(t, reg.Unit, m.Unit, m.Name)
+			for _, set := range pointAttributes(m) {
+				for _, kv := range set.ToSlice() {
+					assert.Contains(t, reg.Attributes, string(kv.Key), m.Name)
+				}
+			}
 			out[m.Name] = m
 		}
 	}
 	return out
+}
+
+func pointAttributes(m metricdata.Metrics) (sets []attribute.Set) {
+	switch d := m.Data.(type) {
+	case metricdata.Sum[int64]:
+		for _, p := range d.DataPoints {
+			sets = append(sets, p.Attributes)
+		}
+	case metricdata.Sum[float64]:
+		for _, p := range d.DataPoints {
+			sets = append(sets, p.Attributes)
+		}
+	case metricdata.Gauge[float64]:
+		for _, p := range d.DataPoints {
+			sets = append(sets, p.Attributes)
+		}
+	case metricdata.Histogram[float64]:
+		for _, p := range d.DataPoints {
+			sets = append(sets, p.Attributes)
+		}
+	}
+	return sets
 }
 
 func ints(m metricdata.Metrics) map[string]int64 {
