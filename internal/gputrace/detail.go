@@ -52,6 +52,13 @@ const maxDetail = 32 << 10
 
 func index(list []string, v string) int64 { return int64(max(0, slices.Index(list, v))) }
 
+func member(list []string, i int64) string {
+	if i < 0 || i >= int64(len(list)) {
+		return ""
+	}
+	return list[i]
+}
+
 func (d *Detail) appendTo(b []byte) []byte {
 	number := func(tag byte, v int64, on bool) {
 		if on {
@@ -144,9 +151,9 @@ func (d *Detail) decode(b []byte) {
 		case tagBytes:
 			d.Bytes, d.HasBytes = number(), true
 		case tagDirection:
-			d.Direction = directions[number()]
+			d.Direction = member(directions[:], number())
 		case tagHostMemory:
-			d.HostMemory = memories[number()]
+			d.HostMemory = member(memories[:], number())
 		case tagGrid:
 			d.HasGrid = true
 			for i := range 3 {

@@ -188,7 +188,7 @@ func FindTraceParent(name string) (rest, parent string) {
 	parent = name[at[0]:at[1]]
 	rest = strings.TrimRight(name[:at[0]], " =:#[(")
 	rest = strings.TrimSpace(strings.TrimSuffix(rest, "traceparent"))
-	rest = strings.TrimRight(rest, " =:#[(,;|") + strings.TrimLeft(name[at[1]:], " ])")
+	rest = strings.TrimSpace(strings.TrimRight(rest, " =:#[(,;|") + " " + strings.TrimLeft(name[at[1]:], " ])"))
 	if rest == "" {
 		rest = "annotation"
 	}

@@ -36,7 +36,8 @@ func (n *node) live() *node {
 
 // step is one iteration: totals are kept whether or not it has a span.
 type step struct {
-	ordinal    int64 // 0, 1, … in the order of the sweep
+	track      uint32 // of its host thread
+	ordinal    int64  // 0, 1, … in the order of the sweep
 	index      int64
 	hasIndex   bool
 	start, end int64

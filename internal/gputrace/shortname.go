@@ -9,15 +9,18 @@ import "strings"
 var wrappers = map[string]bool{"Kernel": true, "Kernel2": true, "device_kernel": true, "kernel": true}
 
 // ShortName is a kernel's name without return type, namespaces, template arguments and parameters:
-// "vectorized_elementwise_kernel" for "void at::native::vectorized_elementwise_kernel<4, …>(int, …)".
+// "vectorized_elementwise_kernel" for "void at::native::vectorized_elementwise_kernel<4, …>(int, …)". Names that are not
+// C++ are left as they are.
 func ShortName(name string) string {
 	s := strings.TrimSuffix(strings.TrimSpace(name), ".kd")
-	s = strings.TrimPrefix(s, "void ")
 	s = strings.ReplaceAll(s, "(anonymous namespace)", "anon")
-	head, args := splitName(s)
-	base := lastComponent(head)
-	if wrappers[base] && args != "" {
-		if inner := ShortName(firstArgument(args)); inner != "" {
+	s = s[:outside(s, 0, '(')]     // parameters
+	s = s[lastOutside(s, ' ')+1:]  // return type
+	s = s[lastOutside(s, ':')+1:]  // namespaces, enclosing types
+	base := s[:outside(s, 1, '<')] // template arguments; a name may begin with a bracket
+	if wrappers[base] && len(s) > len(base)+1 {
+		args := s[len(base)+1:]
+		if inner := ShortName(args[:min(outside(args, 0, ','), outside(args, 0, '>'))]); inner != "" {
 			base = inner
 		}
 	}
@@ -27,75 +30,50 @@ func ShortName(name string) string {
 	return base
 }
 
-// splitName cuts at the first template bracket or parameter list outside of "operator<" and the like.
-func splitName(s string) (head, args string) {
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '<':
-			if i == 0 { // compilers' own, as in "<lambda>"
-				continue
+// brackets follows what is open. Angle brackets within round ones are mostly comparisons, as in
+// "enable_if<((8)>(0)), void>": one that closes counts only where an angle bracket is innermost, and a round bracket that
+// closes takes the angle brackets with it that were opened within.
+type brackets struct{ open []byte }
+
+func (b *brackets) next(s string, i int) {
+	switch c := s[i]; c {
+	case '<', '(', '[', '{':
+		b.open = append(b.open, c)
+	case '>':
+		if n := len(b.open); n > 0 && b.open[n-1] == '<' && (i == 0 || s[i-1] != '-') {
+			b.open = b.open[:n-1]
+		}
+	case ')', ']', '}':
+		for n := len(b.open) - 1; n >= 0; n-- {
+			if b.open[n] != '<' {
+				b.open = b.open[:n]
+				break
 			}
-			end := closing(s[i:])
-			args = s[i+1 : i+end]
-			rest := s[min(i+end+1, len(s)):]
-			if strings.HasPrefix(rest, "::") { // a member of a template: what follows is the name
-				h, a := splitName(rest[2:])
-				return h, a
-			}
-			return s[:i], args
-		case '(':
-			return s[:i], ""
 		}
 	}
-	return s, ""
 }
 
-// closing is the index of the bracket that closes the one at s[0], or len(s).
-func closing(s string) int {
-	depth := 0
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '<', '(', '[', '{':
-			depth++
-		case '>':
-			if i > 0 && s[i-1] == '-' {
-				continue
-			}
-			depth--
-		case ')', ']', '}':
-			depth--
-		}
-		if depth == 0 {
+// outside is the index of the first c at or after from that is within no brackets, or len(s).
+func outside(s string, from int, c byte) int {
+	var b brackets
+	for i := from; i < len(s); i++ {
+		if len(b.open) == 0 && s[i] == c {
 			return i
 		}
+		b.next(s, i)
 	}
 	return len(s)
 }
 
-func firstArgument(args string) string {
-	depth := 0
-	for i := 0; i < len(args); i++ {
-		switch args[i] {
-		case '<', '(':
-			depth++
-		case '>', ')':
-			depth--
-		case ',':
-			if depth == 0 {
-				return args[:i]
-			}
+// lastOutside is the index of the last c that is within no brackets, or -1.
+func lastOutside(s string, c byte) int {
+	var b brackets
+	last := -1
+	for i := range len(s) {
+		if len(b.open) == 0 && s[i] == c {
+			last = i
 		}
+		b.next(s, i)
 	}
-	return args
-}
-
-func lastComponent(s string) string {
-	if i := strings.LastIndex(s, "::"); i >= 0 {
-		s = s[i+2:]
-	}
-	s = strings.TrimSpace(s)
-	if i := strings.LastIndexByte(s, ' '); i >= 0 && !strings.HasPrefix(s, "operator") && !strings.HasPrefix(s, "Mem") {
-		s = s[i+1:]
-	}
-	return s
+	return last
 }

@@ -122,10 +122,14 @@ func (s *sweep) host(r *record) {
 		top := &st[len(st)-1]
 		f.node, f.step, f.depth, f.opaque = top.node.live(), top.step, top.depth, top.opaque
 	}
+	alone := len(st) == 0
 	if f.step == nil {
 		if f.step = th.process.stepAt(start); f.step != nil && f.node == th.process.window && f.step.node != nil {
 			f.node = f.step.node.live()
 		}
+	}
+	if alone && f.step != nil && f.node == f.step.node && s.autograd(r) {
+		f.node = s.waiting(f.step, f.node, end)
 	}
 	var fl nameFlag
 	if s.analyses {
@@ -163,8 +167,25 @@ func (s *sweep) host(r *record) {
 	th.stack = st
 }
 
+// autograd reports whether the range is one of the threads on which PyTorch runs the backward pass.
+func (s *sweep) autograd(r *record) bool {
+	return r.kind == KindOperator && strings.HasPrefix(s.p.Names.Name(r.name), "autograd::engine")
+}
+
+// waiting is the innermost annotation with a span on the thread of the step that holds the instant: while the backward
+// pass runs on threads of its own, the thread that began it waits there.
+func (s *sweep) waiting(st *step, otherwise *node, end int64) *node {
+	stack := s.threads[st.track].stack
+	for i := len(stack) - 1; i >= 0; i-- {
+		if n := stack[i].node; stack[i].end >= end && n.kind == KindAnnotation && n.end >= end && !n.written {
+			return n
+		}
+	}
+	return otherwise
+}
+
 func (s *sweep) newStep(r *record, p *process) *step {
-	st := &step{start: r.key, end: r.key + r.duration}
+	st := &step{track: r.track, start: r.key, end: r.key + r.duration}
 	var d Detail
 	d.decode(r.detail)
 	st.index, st.hasIndex = d.Step, d.HasStep
@@ -283,7 +304,7 @@ func (s *sweep) flag(r *record) nameFlag {
 	if !ok {
 		name := s.p.Names.Name(r.name)
 		if r.kind == KindRuntime {
-			f.waits = waits(name)
+			f.waits, f.opaque = waits(name), strings.Contains(name, "GraphLaunch")
 		} else {
 			f.phase, f.opaque = phase(name), opaque(name)
 		}

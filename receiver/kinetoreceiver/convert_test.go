@@ -265,3 +265,14 @@ func TestShapesGiveFLOPs(t *testing.T) {
 		})
 	}
 }
+
+func TestBackwardThreadsHangUnderTheAnnotationThatWaitsForThem(t *testing.T) {
+	b, _ := convert(t, `[{"ph":"X","cat":"user_annotation","name":"ProfilerStep#4","pid":9,"tid":9,"ts":0,"dur":1000},`+
+		`{"ph":"X","cat":"user_annotation","name":"## forward ##","pid":9,"tid":9,"ts":100,"dur":300},`+
+		`{"ph":"X","cat":"user_annotation","name":"## backward ##","pid":9,"tid":9,"ts":400,"dur":300},`+
+		`{"ph":"X","cat":"cpu_op","name":"autograd::engine::evaluate_function: MmBackward0","pid":9,"tid":10,"ts":450,"dur":100},`+
+		`{"ph":"X","cat":"user_annotation","name":"nccl:all_reduce","pid":9,"tid":10,"ts":460,"dur":50},`+
+		`{"ph":"X","cat":"user_annotation","name":"prefetch","pid":9,"tid":11,"ts":460,"dur":50}]`, Options{})
+	assert.Equal(t, find(t, b, "## backward ##").SpanID(), find(t, b, "nccl:all_reduce").ParentSpanID())
+	assert.Equal(t, find(t, b, "ProfilerStep#4").SpanID(), find(t, b, "prefetch").ParentSpanID(), "other threads only share the step")
+}

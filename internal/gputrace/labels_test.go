@@ -1,0 +1,171 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestShortName(t *testing.T) {
+	for name, want := range map[string]string{
+		"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >(int, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3>)": "vectorized_elementwise_kernel",
+		"void at::native::(anonymous namespace)::layer_norm<c10::BFloat16, float>(int, float)":                                                                                                      "layer_norm",
+		"void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2>(cutlass_80::Params)":                                                                                "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2",
+		"void cutlass::device_kernel<flash::FlashAttnFwdSm90<flash::Mainloop<2>, 5> >(flash::Params)":                                                                                               "FlashAttnFwdSm90",
+		"std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, void>::type vllm::rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*, float)":                                         "rms_norm_kernel",
+		"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)":                                                                                                                 "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+		"triton_poi_fused_add_0":            "triton_poi_fused_add_0",
+		"Cijk_Alik_Bljk_BBS.kd":             "Cijk_Alik_Bljk_BBS",
+		"saxpy(int, float, float*, float*)": "saxpy",
+		"Memcpy HtoD (Pageable -> Device)":  "Memcpy HtoD (Pageable -> Device)",
+		"":                                  "",
+		"kernel":                            "kernel",
+		"<unknown>":                         "<unknown>",
+		"void a<b<c>":                       "a",
+		"void f<g<int>(h), {lambda(int)#1}::operator()() const>(x)": "f",
+		"((((": "((((",
+		"a::":  "a::",
+	} {
+		assert.Equal(t, want, ShortName(name), name)
+	}
+}
+
+func FuzzShortName(f *testing.F) {
+	for _, s := range []string{"void a::b<c>(d)", "<", ">", "(", "a<b,c>::d e", "Kernel2<Kernel2<", "->"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if got := ShortName(s); s != "" && got == "" {
+			t.Fatalf("%q has no short name", s)
+		}
+	})
+}
+
+func TestFindTraceParent(t *testing.T) {
+	const p = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for name, want := range map[string][2]string{
+		"request traceparent=" + p: {"request", p},
+		"request (" + p + ")":      {"request", p},
+		p:                          {"annotation", p},
+		"traceparent: " + p:        {"annotation", p},
+		"a " + p + " b":            {"a b", p},
+		"nothing":                  {"nothing", ""},
+		"00-short-01":              {"00-short-01", ""},
+	} {
+		rest, parent := FindTraceParent(name)
+		assert.Equal(t, want, [2]string{rest, parent}, name)
+	}
+	assert.NoError(t, ParseTraceParent(p))
+	assert.Error(t, ParseTraceParent("00-00000000000000000000000000000000-b7ad6b7169203331-01"))
+	assert.Error(t, ParseTraceParent("01"+p[2:]))
+}
+
+func TestCopyKind(t *testing.T) {
+	for name, want := range map[string][2]string{
+		"Memcpy HtoD (Pageable -> Device)": {"host_to_device", "pageable"},
+		"Memcpy DtoH (Device -> Pinned)":   {"device_to_host", "pinned"},
+		"Memcpy DtoD (Device -> Device)":   {"device_to_device", ""},
+		"Memcpy PtoP (Device -> Device)":   {"peer_to_peer", ""},
+		"Memcpy HtoD (Host -> Device)":     {"host_to_device", ""},
+		"CopyDeviceToHost":                 {"device_to_host", ""},
+		"something":                        {"", ""},
+	} {
+		d, m := CopyKind(name)
+		assert.Equal(t, want, [2]string{d, m}, name)
+	}
+}
+
+func TestCollectiveNameAndSize(t *testing.T) {
+	for name, want := range map[string]string{
+		"ncclDevKernel_AllReduce_Sum_f32_RING_LL": "all_reduce", "ncclKernel_AllGather_RING_LL_Sum_int8_t": "all_gather", "_allgather_base": "all_gather",
+		"ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL": "reduce_scatter", "reduce_scatter_tensor": "reduce_scatter", "all_to_allv": "all_to_all",
+		"ncclDevKernel_SendRecv": "", "broadcast": "broadcast", "ncclDevKernel_Generic_4": "", "reduce": "reduce", "send": "send",
+	} {
+		assert.Equal(t, want, CollectiveName(name), name)
+	}
+	assert.Equal(t, int64(800), CollectiveSize("all_gather", 100, 400, 2), "the gathered whole")
+	assert.Equal(t, int64(800), CollectiveSize("reduce_scatter", 400, 100, 2), "the whole before it is scattered")
+	assert.Equal(t, int64(200), CollectiveSize("all_reduce", 100, 100, 2))
+	assert.Zero(t, CollectiveSize("", 100, 100, 2))
+}
+
+func TestLaunchTableRemembersTheLatest(t *testing.T) {
+	var tab launchTable
+	const n = 4 * launchMemory
+	for i := int64(1); i <= n; i++ {
+		tab.put(i, launch{start: i})
+	}
+	assert.LessOrEqual(t, len(tab.buckets)*launchWays, 4*launchMemory)
+	for i := int64(n); i > n-launchMemory/launchWays; i-- {
+		l, ok := tab.get(i)
+		if assert.True(t, ok, i) {
+			assert.Equal(t, i, l.start)
+		}
+	}
+	_, ok := tab.get(1)
+	assert.False(t, ok)
+	assert.Positive(t, tab.forgotten)
+	tab.put(n, launch{start: 7})
+	l, _ := tab.get(n)
+	assert.Equal(t, int64(7), l.start, "the last one of a correlation stands")
+	_, ok = tab.get(0)
+	assert.False(t, ok)
+}
+
+func TestLaunchesOfSeveralProcessesDoNotMeet(t *testing.T) {
+	var tab launchTable
+	for pid := range int64(4) {
+		for i := int64(1); i <= 1000; i++ {
+			tab.put(pid<<CorrelationBits|i, launch{start: pid*1_000_000 + i})
+		}
+	}
+	for pid := range int64(4) {
+		for i := int64(1); i <= 1000; i++ {
+			l, ok := tab.get(pid<<CorrelationBits | i)
+			if assert.True(t, ok) {
+				assert.Equal(t, pid*1_000_000+i, l.start)
+			}
+		}
+	}
+}
+
+func TestNamesAreBounded(t *testing.T) {
+	n := NewNames(200)
+	a := n.ID("a")
+	assert.Equal(t, a, n.Bytes([]byte("a")))
+	assert.Equal(t, "a", n.Name(a))
+	n.ID("b")
+	n.ID("c")
+	assert.Zero(t, n.ID("d"), "no room")
+	assert.Equal(t, int64(1), n.Over)
+	assert.Equal(t, a, n.ID("a"), "known names stay known")
+}
+
+func TestDetailSurvivesItsRecord(t *testing.T) {
+	d := Detail{
+		Step: -3, HasStep: true, Bytes: 7, HasBytes: true, Direction: "peer_to_peer", HostMemory: "pinned", Grid: [3]int64{1, 2, 3}, Block: [3]int64{4, 5, 6}, HasGrid: true,
+		Registers: 8, SharedMemory: 9, HasResources: true, BlocksPerSM: .5, WarpsPerSM: 1.5, Occupancy: .25, HasOccupancy: true, Collective: "all_reduce", Group: "g", GroupSize: 2,
+		ElementType: "Float", InElements: 10, OutElements: 11, Graph: 12, GraphNode: 1 << 40, FLOPs: 1e15, Precision: "bf16", Shapes: "[[1]]", Types: "[]", Domain: "D", Payload: "1",
+		PayloadText: "{}", TraceParent: "00", MemoryDevice: -1, MemoryUsage: 13, HasMemoryUsage: true,
+	}
+	var back Detail
+	back.decode(d.appendTo(nil))
+	assert.Equal(t, d, back)
+	assert.Empty(t, (&Detail{}).appendTo(nil), "what is not stated takes no room")
+}
+
+func FuzzDetail(f *testing.F) {
+	d := Detail{Shapes: "x", HasGrid: true, FLOPs: 1}
+	f.Add(d.appendTo(nil))
+	f.Add([]byte{tagDirection, 200, 1})
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		var d Detail
+		d.decode(b)
+	})
+}
