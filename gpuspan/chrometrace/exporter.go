@@ -302,7 +302,7 @@ func fromAttribute(v attribute.Value) Value {
 	case attribute.STRINGSLICE:
 		return list(v.AsStringSlice(), String)
 	}
-	return String(v.Emit())
+	return String(v.String())
 }
 
 func list[T any](in []T, f func(T) Value) Value {

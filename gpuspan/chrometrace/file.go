@@ -175,7 +175,7 @@ func publish(temp, path string, existing Existing) (string, error) {
 	if existing == Replace {
 		return path, cause(os.Rename(temp, path))
 	}
-	for n := 0; n < 1_000_000; n++ {
+	for n := range 1_000_000 {
 		name := path
 		if n > 0 {
 			if existing == Refuse {

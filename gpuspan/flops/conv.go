@@ -116,8 +116,12 @@ func (c Conv) check() error {
 		v    []int
 		min  int
 	}{
-		{"input", c.Input, 1}, {"kernel", c.Kernel, 1}, {"stride", c.Stride, 1}, {"dilation", c.Dilation, 1},
-		{"padding", c.Padding, 0}, {"output padding", c.OutputPadding, 0},
+		{"input", c.Input, 1},
+		{"kernel", c.Kernel, 1},
+		{"stride", c.Stride, 1},
+		{"dilation", c.Dilation, 1},
+		{"padding", c.Padding, 0},
+		{"output padding", c.OutputPadding, 0},
 	} {
 		if s.v != nil && len(s.v) != n && s.name != "kernel" {
 			errs = append(errs, fmt.Errorf("convolution has %d spatial dimensions and %s for %d", n, s.name, len(s.v)))

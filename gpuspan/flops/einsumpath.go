@@ -3,7 +3,10 @@
 
 package flops
 
-import "math/bits"
+import (
+	"math/bits"
+	"strings"
+)
 
 // maxExact bounds the search over all paths, 3ⁿ steps for n operands.
 const maxExact = 12
@@ -119,11 +122,11 @@ func (d *dims) greedy() []Contraction {
 }
 
 func (d *dims) label(set uint64) string {
-	s := ""
+	var s strings.Builder
 	for i, name := range d.names {
 		if set>>i&1 == 1 {
-			s += name
+			s.WriteString(name)
 		}
 	}
-	return s
+	return s.String()
 }

@@ -5,6 +5,7 @@ package flops
 
 import (
 	"math"
+	"slices"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
@@ -54,14 +55,7 @@ func invalid(dims ...int) bool {
 	return false
 }
 
-func empty(dims ...int) bool {
-	for _, d := range dims {
-		if d == 0 {
-			return true
-		}
-	}
-	return false
-}
+func empty(dims ...int) bool { return slices.Contains(dims, 0) }
 
 // Sum adds works up, as of the parts of a layer. Bytes are the sum too, so results that a next part reads count twice,
 // as they do when the parts are separate kernels. Precision is that of the part with the most operations.

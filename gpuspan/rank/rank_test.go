@@ -19,7 +19,7 @@ func detect(env map[string]string) (map[string]string, error) {
 	res, err := rank.Detector{Getenv: func(k string) string { return env[k] }}.Detect(context.Background())
 	got := map[string]string{}
 	for _, a := range res.Attributes() {
-		got[string(a.Key)] = a.Value.Type().String() + " " + a.Value.Emit()
+		got[string(a.Key)] = a.Value.Type().String() + " " + a.Value.String()
 	}
 	return got, err
 }

@@ -4,6 +4,7 @@
 package report
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -115,10 +116,7 @@ func (t *tally) figures() Figures {
 		Memory: t.mem, PCIe: t.pcie, Items: t.items, timed: t.timed,
 	}
 	if len(t.flops) > 0 {
-		f.FLOPs = make(map[string]float64, len(t.flops))
-		for p, v := range t.flops {
-			f.FLOPs[p] = v
-		}
+		f.FLOPs = maps.Clone(t.flops)
 	}
 	return f
 }

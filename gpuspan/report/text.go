@@ -44,19 +44,19 @@ func (s Summary) writeHead(b *strings.Builder) {
 	}
 	b.WriteByte('\n')
 	for _, d := range s.Devices {
-		line := fmt.Sprintf("device %d", d.Ordinal)
+		parts := []string{fmt.Sprintf("device %d", d.Ordinal)}
 		for _, v := range []string{d.Model, d.ID} {
 			if v != "" {
-				line += ", " + v
+				parts = append(parts, v)
 			}
 		}
 		if d.Floor > 0 {
-			line += ", empty section " + duration(d.Floor)
+			parts = append(parts, "empty section "+duration(d.Floor))
 		}
 		if d.Peaks.Source != "" {
-			line += ", peaks from " + d.Peaks.Source
+			parts = append(parts, "peaks from "+d.Peaks.Source)
 		}
-		wrap(b, "", line)
+		wrap(b, "", strings.Join(parts, ", "))
 	}
 	for _, reason := range sortedKeys(s.Dropped) {
 		fmt.Fprintf(b, "not timed: %d sections (%s)\n", s.Dropped[reason], reason)

@@ -38,8 +38,10 @@ func trained(c *report.Collector) {
 		c.Step("train", report.StepSample{
 			Index: int64(i + 1), Duration: 100 * ms, Host: 101 * ms,
 			Phases: []report.PhaseSample{
-				{Name: "data", Duration: 20 * ms}, {Name: "forward", Duration: 30 * ms},
-				{Name: "backward", Duration: 40 * ms}, {Name: "comm", Duration: 25 * ms},
+				{Name: "data", Duration: 20 * ms},
+				{Name: "forward", Duration: 30 * ms},
+				{Name: "backward", Duration: 40 * ms},
+				{Name: "comm", Duration: 25 * ms},
 			},
 			Overlap: 18 * ms, Other: 3 * ms, Exposed: 7 * ms, Items: 256, ItemType: "image",
 			ModelFLOPs: 4e13, Precision: "bf16",
