@@ -703,7 +703,6 @@ const (
 	ErrorTypeECCUncorrected         = "ecc_uncorrected"          // double-bit memory error that the device could not correct
 	ErrorTypeNVLinkCrc              = "nvlink_crc"               // transmission error on NVLink
 	ErrorTypePCIeReplay             = "pcie_replay"              // PCIe packet sent again
-	ErrorTypeRetiredPage            = "retired_page"             // page of memory that is no longer used
 	ErrorTypeRetiredPageCorrected   = "retired_page_corrected"   // page taken out of use for single-bit errors
 	ErrorTypeRetiredPageUncorrected = "retired_page_uncorrected" // page taken out of use for a double-bit error
 	ErrorTypeRowRemapCorrected      = "row_remap_corrected"      // row of memory replaced after corrected errors
