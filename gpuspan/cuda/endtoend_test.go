@@ -314,6 +314,18 @@ func TestDestroyedContextRetiresTheStreamAndNothingElse(t *testing.T) {
 		require.Equal(t, semconv.GPUTimingStatusOk, status(t, s))
 	}
 	require.NotEmpty(t, r.errors)
+
+	// The application makes a new context and new streams: they are timed again.
+	fresh := appStream(t, r.back, 0)
+	s2 := r.prof.Stream(uintptr(fresh), "s2")
+	require.True(t, s2.DeviceTimed())
+	again := gpuspan.NewOperation("again")
+	for range 3 {
+		again.Start(context.Background(), s2).End()
+	}
+	for _, s := range r.flush(t, "again") {
+		require.Equal(t, semconv.GPUTimingStatusOk, status(t, s))
+	}
 }
 
 func TestAsynchronousDeviceErrorShowsOnTheSpans(t *testing.T) {

@@ -38,6 +38,7 @@ type Anchorer[E, S ~uintptr, T ~int32, C RecordCall] struct {
 	spare  [probes]E            // those of the next burst
 	ring   [ringSize]mark[E]    // those of past anchors
 	count  int                  // anchors made; the newest is ring[(count-1)%ringSize]
+	broken bool                 // the last anchor failed: stream and events may be gone with their context
 
 	m        *Map
 	clock    hostClock
@@ -56,19 +57,46 @@ type mark[E ~uintptr] struct {
 // NewAnchorer makes the stream and the events that anchors of a device need. It fails with the driver's status.
 func NewAnchorer[E, S ~uintptr, T ~int32, C RecordCall](dev Device[E, S, T, C], device int, opts Options) (*Anchorer[E, S, T, C], T) {
 	a := &Anchorer[E, S, T, C]{dev: dev, device: device, m: New(opts), clock: newHostClock(dev.Now), call: new(C), rest: time.Sleep}
-	var st T
-	if a.stream, st = dev.NewStream(device); st != statusOK {
+	if st := a.open(); st != statusOK {
 		return nil, st
 	}
-	if st = dev.NewEvents(device, a.events[:]); st != statusOK {
-		dev.FreeStream(device, a.stream)
-		return nil, st
+	return a, statusOK
+}
+
+// open makes stream and events.
+func (a *Anchorer[E, S, T, C]) open() T {
+	var st T
+	if a.stream, st = a.dev.NewStream(a.device); st != statusOK {
+		return st
+	}
+	if st = a.dev.NewEvents(a.device, a.events[:]); st != statusOK {
+		a.dev.FreeStream(a.device, a.stream)
+		return st
 	}
 	copy(a.spare[:], a.events[ringSize:])
 	for i := range a.ring {
 		a.ring[i].event = a.events[i]
 	}
-	return a, statusOK
+	a.count, a.broken = 0, false
+	a.m.Reset()
+	return statusOK
+}
+
+// reopen starts anew after a failure. Old stream and events are freed, unless their context is gone: their handles mean nothing then.
+func (a *Anchorer[E, S, T, C]) reopen(failure T) T {
+	stream, events := a.stream, a.events
+	st := a.open()
+	if st != statusOK {
+		a.stream, a.events = stream, events
+		return st
+	}
+	switch failure {
+	case statusInvalidContext, statusInvalidHandle, statusContextDestroyed:
+	default:
+		a.dev.FreeEvents(a.device, events[:])
+		a.dev.FreeStream(a.device, stream)
+	}
+	return statusOK
 }
 
 // Close destroys stream and events.
@@ -94,6 +122,16 @@ func (a *Anchorer[E, S, T, C]) Maintain(busy bool) (wait time.Duration, st T) {
 // Anchor makes an anchor now: a burst of probes, of which the tightest counts. A device that completes none within 100 ms
 // is "not ready".
 func (a *Anchorer[E, S, T, C]) Anchor() T {
+	st := a.anchor()
+	if st != statusOK && st != statusNotReady {
+		if a.broken = true; a.reopen(st) == statusOK {
+			st = a.anchor()
+		}
+	}
+	return st
+}
+
+func (a *Anchorer[E, S, T, C]) anchor() T {
 	unbind, st := a.dev.Bind(a.device) // some drivers may want a context for a record on any stream
 	if st != statusOK {
 		a.schedule.done(a.clock.axis(a.dev.Now()))
@@ -222,11 +260,19 @@ func (a *Anchorer[E, S, T, C]) PlaceWithin(start, end E, submitted, seen time.Ti
 
 // locate finds an event on the chained axis, measured from an anchor close to it.
 func (a *Anchorer[E, S, T, C]) locate(e E) (gpu, rounding float64, ok bool) {
-	if a.count == 0 && a.Anchor() != statusOK {
+	if (a.count == 0 || a.broken) && a.Anchor() != statusOK {
 		return 0, 0, false
 	}
 	from := a.newest()
 	d, ok := a.elapsed(from.event, e)
+	if !ok && a.dev.Query(from.event) != statusOK { // it is the anchor that is gone, not the section
+		a.broken = true
+		if a.Anchor() != statusOK {
+			return 0, 0, false
+		}
+		from = a.newest()
+		d, ok = a.elapsed(from.event, e)
+	}
 	if !ok {
 		return 0, 0, false
 	}

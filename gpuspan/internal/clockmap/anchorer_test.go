@@ -136,9 +136,12 @@ func TestDriverErrorsArePassedOnAndRetriedLater(t *testing.T) {
 	_, _, _, _, ok := a.Place(p.put(1), p.put(2))
 	require.False(t, ok)
 	p.fail = 0
-	require.Positive(t, drive(t, p, a, time.Second, true))
-	_, _, _, _, ok = a.Place(p.put(1), p.put(2))
+	start := p.now
+	e := p.put(start)
+	p.sleep(1e6)
+	at, _, _, half, ok := a.Place(e, e) // at once, not at the next due time
 	require.True(t, ok)
+	require.LessOrEqual(t, math.Abs(float64(at-p.time(start).UnixNano())), float64(half))
 
 	p.fail = 2
 	_, st = NewAnchorer[event, stream, status, call](p, 0, Options{})
@@ -182,4 +185,39 @@ func TestSimulatedClockIsMovedByWaiting(t *testing.T) {
 	at, _, _, half, ok := a.Place(p.put(start), p.put(start+1e3))
 	require.True(t, ok)
 	require.LessOrEqual(t, math.Abs(float64(at-p.time(start).UnixNano())), float64(half))
+}
+
+// A destroyed context takes stream, events and the chain of anchors with it. What comes after starts anew.
+func TestEventsThatFailOtherwiseAreFreedAndReplaced(t *testing.T) {
+	p := newPhysics(2, 5*time.Minute, 25, 0)
+	a := newAnchorer(t, p)
+	drive(t, p, a, 5*time.Second, true)
+	p.lost, p.lostStatus = p.next, 719
+	drive(t, p, a, 5*time.Second, true)
+	a.Close()
+	require.Empty(t, p.stamps)
+}
+
+func TestLostEventsAreReplaced(t *testing.T) {
+	p := newPhysics(2, 5*time.Minute, 25, 0)
+	a := newAnchorer(t, p)
+	drive(t, p, a, 20*time.Second, true)
+	before := a.events
+	for _, e := range before {
+		p.drop(e)
+	}
+	p.lost, p.lostStatus = p.next, statusContextDestroyed
+	drive(t, p, a, 20*time.Second, true)
+	for i := range before {
+		require.NotEqual(t, before[i], a.events[i])
+	}
+	start := p.now
+	e := p.put(start)
+	p.sleep(1e6)
+	at, _, _, half, ok := a.Place(e, e)
+	require.True(t, ok)
+	require.LessOrEqual(t, math.Abs(float64(at-p.time(start).UnixNano())), float64(half))
+	require.Less(t, half, int64(10_000))
+	a.Close()
+	require.Equal(t, 1, len(p.stamps), "only the test's own event is left")
 }

@@ -9,8 +9,8 @@ import "time"
 type RecordCall interface{ ~struct{ Args [2]uintptr } }
 
 // Device is the part of gpuspan.Backend that anchors need. It is generic over the names of the types, because package
-// gpuspan imports this one: gpuspan.Backend satisfies Device[Event, StreamHandle, Status, Call]. Status 0 is success
-// and 600 is "not ready".
+// gpuspan imports this one: gpuspan.Backend satisfies Device[Event, StreamHandle, Status, Call]. The
+// statuses are those of package gpuspan.
 type Device[E, S ~uintptr, T ~int32, C RecordCall] interface {
 	Now() time.Time
 	Bind(device int) (unbind func(), st T)
@@ -25,6 +25,9 @@ type Device[E, S ~uintptr, T ~int32, C RecordCall] interface {
 }
 
 const (
-	statusOK       = 0
-	statusNotReady = 600
+	statusOK               = 0
+	statusInvalidContext   = 201
+	statusInvalidHandle    = 400
+	statusNotReady         = 600
+	statusContextDestroyed = 709
 )

@@ -28,11 +28,13 @@ type physics struct {
 	wallSteps []wallAge
 	fail      int32
 
-	simulated bool // the clock has no monotonic reading
-	hang      bool // nothing completes
-	burst     bool
-	stamps    map[event]stamp
-	next      event
+	simulated  bool  // the clock has no monotonic reading
+	lost       event // events up to this one are gone
+	lostStatus status
+	hang       bool // nothing completes
+	burst      bool
+	stamps     map[event]stamp
+	next       event
 }
 
 type (
@@ -142,6 +144,9 @@ func (p *physics) FreeEvents(_ int, events []event) {
 func (p *physics) Record(c *call) status {
 	if p.fail != 0 {
 		return status(p.fail)
+	}
+	if event(c.Args[0]) <= p.lost {
+		return max(p.lostStatus, 1)
 	}
 	at := p.now + p.latency(3500, 400)
 	if p.burst || p.everyOne && p.rng.Float64() < p.delayed {

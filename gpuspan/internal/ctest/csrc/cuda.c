@@ -58,14 +58,14 @@ static CUresult resolve(CUstream h, CUstream *out) {
 		if (r) return r;
 		if (!current()->null_stream) {
 			CUstream s = calloc(1, sizeof *s);
-			s->magic = STREAM, s->ctx = current();
+			s->magic = STREAM, s->ctx = current(), s->generation = current()->generation;
 			current()->null_stream = s;
 		}
 		*out = current()->null_stream;
 		return OK;
 	}
 	if (h->magic != STREAM) return INVALID_HANDLE;
-	if (h->ctx->destroyed) return CONTEXT_DESTROYED;
+	if (h->ctx->destroyed || h->generation != h->ctx->generation) return CONTEXT_DESTROYED;
 	if (h->failed) return (CUresult)h->failed;
 	*out = h;
 	return OK;
@@ -193,7 +193,7 @@ EXPORT CUresult cuDevicePrimaryCtxGetState(int d, unsigned *flags, int *active) 
 	return *active = primary[d].refs > 0, OK;
 }
 EXPORT int64_t stub_primary_refs(int d) { return primary[d].refs; }
-EXPORT void stub_primary_reset(int d) { primary[d].destroyed = 1; } /* as cudaDeviceReset */
+EXPORT void stub_primary_reset(int d) { primary[d].destroyed = 1, primary[d].generation++, primary[d].null_stream = NULL; } /* as cudaDeviceReset */
 EXPORT CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, int d) {
 	(void)flags;
 	READY("cuCtxCreate_v2");
@@ -258,7 +258,7 @@ EXPORT CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int pr
 	if (!r) r = unsafe();
 	if (r) return r;
 	CUstream s = calloc(1, sizeof *s);
-	s->magic = STREAM, s->flags = flags, s->priority = priority, s->ctx = current();
+	s->magic = STREAM, s->flags = flags, s->priority = priority, s->ctx = current(), s->generation = current()->generation;
 	pthread_mutex_lock(&lock);
 	streams = realloc(streams, (stream_count + 1) * sizeof *streams);
 	streams[stream_count++] = s;
@@ -358,7 +358,7 @@ EXPORT CUresult cuEventCreate(CUevent *out, unsigned flags) {
 	if (r) return r;
 	if (flags & 2) return INVALID_VALUE; /* DISABLE_TIMING: never what a timing library asks for */
 	CUevent e = calloc(1, sizeof *e);
-	e->magic = EVENT, e->ctx = current();
+	e->magic = EVENT, e->ctx = current(), e->generation = current()->generation;
 	COUNT(live_events);
 	return *out = e, OK;
 }
@@ -394,7 +394,7 @@ EXPORT CUresult cuEventRecordWithFlags(CUevent e, CUstream h, unsigned flags) {
 static CUresult event_check(CUevent e) {
 	if (!e || e->magic != EVENT) return INVALID_HANDLE;
 	if (cfg.polls_need_context && context_check(current())) return context_check(current());
-	if (e->ctx->destroyed) return CONTEXT_DESTROYED;
+	if (e->ctx->destroyed || e->generation != e->ctx->generation) return CONTEXT_DESTROYED;
 	if (e->captured) {
 		if (e->stream->capture) e->stream->capture = 2;
 		return CAPTURED_EVENT;

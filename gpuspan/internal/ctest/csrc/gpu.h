@@ -75,7 +75,7 @@ static double jitter(void) { /* exponential */
 enum { CTX = 0x43545831, STREAM = 0x53545231, EVENT = 0x45564e31, DEAD = 0x44454144 };
 
 struct ctx {
-	int magic, device, destroyed, primary, refs;
+	int magic, device, destroyed, primary, refs, generation; /* a reset starts a new generation: old handles stay dead */
 	struct stream *null_stream;
 };
 struct entry { /* one record, for the ground truth */
@@ -83,7 +83,7 @@ struct entry { /* one record, for the ground truth */
 	int64_t host;
 };
 struct stream {
-	int magic, flags, priority;
+	int magic, flags, priority, generation;
 	struct ctx *ctx;
 	int64_t busy_until; /* host time */
 	int capture, capture_mode; /* 0 none, 1 active, 2 invalidated */
@@ -94,7 +94,7 @@ struct stream {
 	int64_t logged, log_size;
 };
 struct event {
-	int magic, recorded, captured;
+	int magic, recorded, captured, generation;
 	struct ctx *ctx;
 	struct stream *stream;
 	int64_t host, ready; /* host times of stamp and of its visibility */
