@@ -89,9 +89,6 @@ func (p *Profiler) describe(kv []attribute.KeyValue, r *record, s *Stream) []att
 	kv = append(kv, op.attrs...)
 	kv = append(kv, s.attrs...)
 	kv = append(kv, p.cfg.attrs...)
-	if r.flags&flagGraph != 0 {
-		kv = append(kv, semconv.GPUOperationTypeKey.String(semconv.GPUOperationTypeGraph))
-	}
 	kv = append(kv,
 		semconv.GPUOperationOccurrenceKey.Int64(r.occurrence),
 		semconv.GPUTimingStatusKey.String(statusNames[r.status]),
@@ -196,11 +193,7 @@ func (t *poller) count(ctx context.Context, r *record, s *Stream, parentNode int
 	if rec == nil {
 		return
 	}
-	info := r.op.op.info
-	if r.flags&flagGraph != 0 {
-		info.Type = semconv.GPUOperationTypeGraph
-	}
-	node := rec.Node(report.Node(parentNode), info)
+	node := rec.Node(report.Node(parentNode), r.op.op.info)
 	r.node = int32(node)
 	rec.Section(node, t.p.sample(r, s))
 }
@@ -244,7 +237,7 @@ func (p *Profiler) sample(r *record, s *Stream) report.Sample {
 			}
 		}
 	}
-	for _, kv := range r.op.op.attrs {
+	for _, kv := range r.op.op.own {
 		switch {
 		case kv.Key == semconv.GPUKernelNameKey && out.Kernel == "":
 			out.Kernel = kv.Value.AsString()

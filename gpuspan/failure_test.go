@@ -396,3 +396,30 @@ func TestErrorsAreRateLimitedByKind(t *testing.T) {
 	r.report("a", errors.New("boom"))
 	assert.Equal(t, []string{"gpuspan: boom", "gpuspan: other", "gpuspan: boom (and 4 more like it)"}, got)
 }
+
+func TestADriverThatHangsHoldsUpNobody(t *testing.T) {
+	b := newScripted()
+	b.block = make(chan struct{})
+	f := newBench(t, b, WithSlots(8))
+	s := f.p.Stream(3, "main")
+	b.blocks.Store(true)
+	start := time.Now()
+	for range 100 {
+		testOp.Start(context.Background(), s).EndWith(Work{Items: 1})
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	assert.ErrorContains(t, f.p.Flush(ctx), "the polling thread did not answer")
+	f.p.Snapshot()
+	f.p.Reset()
+	f.p.SetEnabled(false)
+	name, age, _, ok := s.oldest(f.p.clock.now())
+	assert.True(t, ok)
+	assert.Equal(t, "op", name)
+	assert.Positive(t, age)
+	err := f.p.Shutdown(ctx)
+	assert.ErrorContains(t, err, "the polling thread hangs in the driver and was left behind")
+	assert.Less(t, time.Since(start), 3*time.Second)
+	close(b.block) // the driver comes back: the thread ends, as the check for leaked goroutines sees
+	<-f.p.poller.done
+}

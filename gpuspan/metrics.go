@@ -166,7 +166,7 @@ func (m *metrics) duration(ctx context.Context, r *record, s *Stream) {
 	if st := r.op; st.durations == nil {
 		st.durations = make(map[durationKey]*[]metric.RecordOption)
 	}
-	key := durationKey{device: s.device, status: r.status, graph: r.flags&flagGraph != 0}
+	key := durationKey{device: s.device, status: r.status}
 	opt := r.op.durations[key]
 	if opt == nil {
 		kv := append([]attribute.KeyValue(nil), r.op.attributesOf().base...)
@@ -174,9 +174,6 @@ func (m *metrics) duration(ctx context.Context, r *record, s *Stream) {
 			kv = append(kv, s.device.attrs...)
 		}
 		kv = append(kv, semconv.GPUTimingStatusKey.String(statusNames[r.status]))
-		if key.graph {
-			kv = append(kv, semconv.GPUOperationTypeKey.String(semconv.GPUOperationTypeGraph))
-		}
 		opt = &[]metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(kv...))}
 		r.op.durations[key] = opt
 	}
@@ -186,5 +183,4 @@ func (m *metrics) duration(ctx context.Context, r *record, s *Stream) {
 type durationKey struct {
 	device *device
 	status timingStatus
-	graph  bool
 }

@@ -242,3 +242,23 @@ func TestTheLastCollectionHasEverything(t *testing.T) {
 	assert.Equal(t, map[string]int64{"op ": 10}, ints(m["gpu.operation.items"]))
 	assert.NotContains(t, m, "gpuspan.pool.usage", "nothing is in use any more")
 }
+
+func TestLaunchesOfGraphsAreATypeOfTheirOwn(t *testing.T) {
+	r, reader := metricRig(t)
+	s, _ := r.stream()
+	op := gpuspan.NewOperation("decode", gpuspan.Category("c"))
+	op.Launch(context.Background(), s, func() {})
+	op.Launch(context.Background(), s, func() {})
+	op.Start(context.Background(), s).End()
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	byType := map[string]int64{}
+	for _, p := range collect(t, reader)["gpu.operation.count"].Data.(metricdata.Sum[int64]).DataPoints {
+		v, _ := p.Attributes.Value("gpu.operation.type")
+		byType[v.AsString()] += p.Value
+	}
+	assert.Equal(t, map[string]int64{"graph": 2, "section": 1}, byType)
+	for _, s := range r.named("decode") {
+		assert.Equal(t, "c", attrs(s)["gpu.operation.category"].AsString())
+	}
+}

@@ -21,6 +21,8 @@ type scripted struct {
 	panics    atomic.Bool // Record and Query panic
 	kind      StreamKind
 	infoErr   error
+	blocks    atomic.Bool // Query of a section's event waits for block: a driver that hangs
+	block     chan struct{}
 	quick     bool // Record does nothing at all
 	threads   bool // Record on a thread without Bind fails
 
@@ -102,6 +104,8 @@ func (b *scripted) Query(e Event) Status {
 		return StatusOK
 	case b.panics.Load():
 		panic("scripted panic")
+	case b.blocks.Load():
+		<-b.block
 	}
 	return Status(b.query.Load())
 }

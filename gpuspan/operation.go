@@ -6,6 +6,7 @@ package gpuspan
 import (
 	"context"
 	"io"
+	"sync"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -25,7 +26,13 @@ type Operation struct {
 	sync      SyncMode // zero: as the Profiler
 	noSpan    bool
 	print     io.Writer            // the report goes here when an outermost section resolves
-	attrs     []attribute.KeyValue // on each span
+	own       []attribute.KeyValue // from options
+	attrs     []attribute.KeyValue // all that are on each span
+
+	launch struct { // the operation's launches of graphs are an operation of their own, of the same name
+		once sync.Once
+		op   *Operation
+	}
 }
 
 // operationIDs numbers operations, so that a Profiler finds its state of one by index instead of by hash.
@@ -82,7 +89,7 @@ func (o *Operation) build() []attribute.KeyValue {
 	add(semconv.GPUOperationItemTypeKey, o.info.ItemType)
 	add(semconv.GPUCopyDirectionKey, o.info.Direction)
 	add(semconv.GPUCopyHostMemoryKey, o.info.HostMemory)
-	return append(kv, o.attrs...)
+	return append(kv, o.own...)
 }
 
 // Start begins a section of the operation on a stream, below the span of ctx. It records an event and returns; it
@@ -105,10 +112,24 @@ func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
 
 // LaunchWith is Launch with the work of one launch.
 func (o *Operation) LaunchWith(ctx context.Context, s *Stream, w Work, f func()) {
-	var x Section
-	if s != nil {
-		x = s.begin(ctx, o, flagGraph)
-	}
+	x := o.graph().Start(ctx, s)
 	defer x.EndWith(w)
 	f()
+}
+
+// graph is the operation as a launch of a graph: the type is an attribute of metrics, so it cannot differ from run to run.
+func (o *Operation) graph() *Operation {
+	if o == nil || o.info.Type == semconv.GPUOperationTypeGraph {
+		return o
+	}
+	o.launch.once.Do(func() {
+		g := &Operation{
+			id: operationIDs.Add(1) - 1, info: o.info, direction: o.direction, verbosity: o.verbosity, sync: o.sync,
+			noSpan: o.noSpan, print: o.print, own: o.own,
+		}
+		g.info.Type = semconv.GPUOperationTypeGraph
+		g.attrs = g.build()
+		o.launch.op = g
+	})
+	return o.launch.op
 }

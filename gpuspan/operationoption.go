@@ -58,10 +58,10 @@ func KernelLaunch(kernel, module string) OperationOption {
 	return operationOption(func(o *Operation) {
 		o.info.Type = semconv.GPUOperationTypeKernel
 		if kernel != "" {
-			o.attrs = append(o.attrs, semconv.GPUKernelNameKey.String(kernel))
+			o.own = append(o.own, semconv.GPUKernelNameKey.String(kernel))
 		}
 		if module != "" {
-			o.attrs = append(o.attrs, semconv.GPUKernelModuleKey.String(module))
+			o.own = append(o.own, semconv.GPUKernelModuleKey.String(module))
 		}
 	})
 }
@@ -71,9 +71,9 @@ func KernelLaunch(kernel, module string) OperationOption {
 func Collective(name string, groupSize int) OperationOption {
 	return operationOption(func(o *Operation) {
 		o.info.Type = semconv.GPUOperationTypeCollective
-		o.attrs = append(o.attrs, semconv.GPUCollectiveNameKey.String(name))
+		o.own = append(o.own, semconv.GPUCollectiveNameKey.String(name))
 		if groupSize > 0 {
-			o.attrs = append(o.attrs, semconv.GPUCollectiveGroupSizeKey.Int(groupSize))
+			o.own = append(o.own, semconv.GPUCollectiveGroupSizeKey.Int(groupSize))
 		}
 	})
 }
@@ -87,20 +87,20 @@ func Graph() OperationOption {
 func Access(a AccessPattern) OperationOption {
 	return operationOption(func(o *Operation) {
 		if s := a.String(); s != "" {
-			o.attrs = append(o.attrs, semconv.GPUIOAccessPatternKey.String(s))
+			o.own = append(o.own, semconv.GPUIOAccessPatternKey.String(s))
 		}
 	})
 }
 
 // ZeroCopy states whether the device reads host memory in place (gpu.zero_copy).
 func ZeroCopy(zero bool) OperationOption {
-	return operationOption(func(o *Operation) { o.attrs = append(o.attrs, semconv.GPUZeroCopyKey.Bool(zero)) })
+	return operationOption(func(o *Operation) { o.own = append(o.own, semconv.GPUZeroCopyKey.Bool(zero)) })
 }
 
 // Shapes states the shapes of the operands when they are the same for each run; see [Shape] and [Section.Shapes].
 func Shapes(shapes ...string) OperationOption {
 	return operationOption(func(o *Operation) {
-		o.attrs = append(o.attrs, semconv.GPUOperationShapesKey.StringSlice(shapes))
+		o.own = append(o.own, semconv.GPUOperationShapesKey.StringSlice(shapes))
 	})
 }
 
@@ -121,7 +121,7 @@ func Shape(elementType string, dims ...int) string {
 
 // Attributes puts attributes of the application's own on each span of the operation.
 func Attributes(kv ...attribute.KeyValue) OperationOption {
-	return operationOption(func(o *Operation) { o.attrs = append(o.attrs, kv...) })
+	return operationOption(func(o *Operation) { o.own = append(o.own, kv...) })
 }
 
 // AtVerbosity says from which verbosity of the profiler on the operation is timed; default [VerbosityDefault].

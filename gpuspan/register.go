@@ -76,7 +76,7 @@ func (p *Profiler) Stream(h uintptr, name string, opts ...StreamOption) *Stream 
 	return s
 }
 
-const registerLimit = 10 * time.Second
+const registerLimit = 5 * time.Second
 
 // hostStream makes a stream of host times that no list knows, for when the polling thread does not answer.
 func (p *Profiler) hostStream(name string, c streamConfig) *Stream {

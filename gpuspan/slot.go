@@ -52,8 +52,7 @@ type recordFlags uint16
 
 const (
 	flagNone    recordFlags = 0
-	flagGraph   recordFlags = 1 << iota // gpu.operation.type `graph`
-	flagHost                            // no events: host times only
+	flagHost    recordFlags = 1 << iota // no events: host times only
 	flagStarted                         // the start event was recorded
 	flagStep                            // boundary of a step
 	flagDiscard                         // timed for warmth: no span, no statistics
