@@ -146,6 +146,7 @@ func BenchmarkDerive(b *testing.B) {
 		b.Run("by="+name, func(b *testing.B) {
 			b.ReportAllocs()
 			defer debug.SetGCPercent(debug.SetGCPercent(-1)) // else the decoder's garbage would be collected on their time
+			cpu := newCPUMeter(b)
 			for i := 0; b.Loop(); i++ {
 				b.StopTimer()
 				if i%32 == 0 {
@@ -156,11 +157,15 @@ func BenchmarkDerive(b *testing.B) {
 					b.Fatal(err)
 				}
 				b.StartTimer()
-				if err := all[name].ConsumeTraces(context.Background(), td); err != nil {
+				cpu.start()
+				err = all[name].ConsumeTraces(context.Background(), td)
+				cpu.stop()
+				if err != nil {
 					b.Fatal(err)
 				}
 			}
 			perSpan(b)
+			cpu.report(b)
 		})
 	}
 }

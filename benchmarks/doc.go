@@ -4,5 +4,8 @@
 // Package benchmarks runs our components side by side with their peers, in one process and one run, so that the ratios do not
 // depend on the machine. It is a module of its own, outside of go.work: the peers' dependencies stay here.
 //
-//	GOWORK=off go test -run '^$' -bench . -benchmem -count 5 | go tool -modfile=../internal/tools/go.mod benchstat -col /by -
+//	GOWORK=off go test -run '^$' -bench 'Derive|Metrics|OTLPInToOut' -benchmem -benchtime 300x -count 5 | tee new.txt
+//	go tool -modfile=../internal/tools/go.mod benchstat -col /by new.txt
+//
+// cpu-ns/span is the processor time of the benchmark's own thread, which other programs on the machine do not change.
 package benchmarks

@@ -62,12 +62,16 @@ func BenchmarkMetrics(b *testing.B) {
 		b.Run("by="+c.name, func(b *testing.B) {
 			peer := c.make()
 			b.ReportAllocs()
+			cpu := newCPUMeter(b)
+			cpu.start()
 			for b.Loop() {
 				if err := peer.ConsumeTraces(context.Background(), td); err != nil {
 					b.Fatal(err)
 				}
 			}
+			cpu.stop()
 			perSpan(b)
+			cpu.report(b)
 		})
 	}
 }
