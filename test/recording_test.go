@@ -5,6 +5,7 @@ package test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"testing"
 	"time"
@@ -28,31 +29,45 @@ const (
 	memoryUsed  = int64(34 << 30)
 )
 
-// constantDevice writes a recording of such a device, in the format that docs of the gpu receiver describe, sampled
-// every 100 ms. The receiver replays it as if it began when the Collector started.
+type object = map[string]any
+
+// constantDevice writes a recording of such a device, sampled every 100 ms. The receiver replays it as if it began when
+// the Collector started.
 func constantDevice(t *testing.T, path, id, model string, length time.Duration) {
 	t.Helper()
+	var lines []object
+	for at := time.Duration(0); at <= length; at += sampling {
+		lines = append(lines, object{"d": 0, "t": recorded + int64(at), "v": object{
+			"energy": 1e6 + watts*at.Seconds(), "power": watts, "temperature": celsius,
+			"utilization": utilization, "sm_utilization": smActive, "sm_occupancy": occupancy,
+			"tensor_utilization": tensor, "dram_utilization": dram,
+			"clock_sm": smHertz, "clock_memory": memoryHertz, "memory_used": memoryUsed, "throttle": 0,
+		}})
+	}
+	record(t, path, object{"id": id, "model": model}, lines)
+}
+
+const (
+	sampling = 100 * time.Millisecond
+	recorded = int64(1767323045e9) // 2026-01-02, long before the test runs
+)
+
+// record writes a recording in the format that the documentation of the gpu receiver describes: JSON lines, compressed.
+func record(t *testing.T, path string, device object, lines []object) {
+	t.Helper()
+	whole := object{"name": "gpu0", "vendor": "NVIDIA", "driver": "580.65.06", "ordinal": 0, "pci": "0000:3b:00.0"}
+	maps.Copy(whole, device)
 	f, err := os.Create(path)
 	require.NoError(t, err)
 	z, err := zstd.NewWriter(f, zstd.WithEncoderConcurrency(1))
 	require.NoError(t, err)
 	enc := json.NewEncoder(z)
-	type object = map[string]any
-	const interval = 100 * time.Millisecond
-	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()
-	require.NoError(t, enc.Encode(object{
-		"format": "otelgpu-recording", "version": 1, "source": "dcgm", "start": start, "interval": int64(interval),
-	}))
-	require.NoError(t, enc.Encode(object{"devices": []object{{
-		"id": id, "name": "gpu0", "model": model, "vendor": "NVIDIA", "driver": "580.65.06", "ordinal": 0,
-	}}}))
-	for at := time.Duration(0); at <= length; at += interval {
-		require.NoError(t, enc.Encode(object{"d": 0, "t": start + int64(at), "v": object{
-			"energy": 1e6 + watts*at.Seconds(), "power": watts, "temperature": celsius,
-			"utilization": utilization, "sm_utilization": smActive, "sm_occupancy": occupancy,
-			"tensor_utilization": tensor, "dram_utilization": dram,
-			"clock_sm": smHertz, "clock_memory": memoryHertz, "memory_used": memoryUsed, "throttle": 0,
-		}}))
+	head := []object{
+		{"format": "otelgpu-recording", "version": 1, "source": "dcgm", "start": recorded, "interval": int64(sampling)},
+		{"devices": []object{whole}},
+	}
+	for _, l := range append(head, lines...) {
+		require.NoError(t, enc.Encode(l))
 	}
 	require.NoError(t, z.Close())
 	require.NoError(t, f.Close())
