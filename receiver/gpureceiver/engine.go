@@ -27,8 +27,8 @@ type engine struct {
 
 // handler is told what happens, from the engine's goroutine.
 type handler interface {
-	// opened: the source answers; devices is what it has (maybe nothing).
-	opened(source string, devices []gpusamplesextension.Device)
+	// opened: the source answers; devices is what it has (maybe nothing), skipped why sources before it were not taken.
+	opened(source string, devices []gpusamplesextension.Device, skipped error)
 	// read: a read came back after d. The batch belongs to the engine again when read returns.
 	read(source string, devices []gpusamplesextension.Device, b *gpudata.Batch, d time.Duration)
 	// late: the call has not come back within the call timeout. A later opened or read takes it back.
@@ -91,7 +91,7 @@ func (e *engine) run(ctx context.Context) error {
 			continue
 		}
 		backoff = e.retryMin
-		e.handler.opened(c.src.Name(), c.src.Devices())
+		e.handler.opened(c.src.Name(), c.src.Devices(), err)
 		err = e.read(ctx, c)
 		if ctx.Err() != nil {
 			return nil
@@ -109,7 +109,7 @@ func (e *engine) run(ctx context.Context) error {
 	}
 }
 
-// open tries the candidates in order. One whose last call still runs is waited for, not called again.
+// open tries the candidates in order. With a candidate the error says why those before it were skipped. One whose last call still runs is waited for, not called again.
 func (e *engine) open(ctx context.Context) (*candidate, error) {
 	var errs []error
 	for _, c := range e.candidates {
@@ -133,7 +133,7 @@ func (e *engine) open(ctx context.Context) (*candidate, error) {
 					other.abandon()
 				}
 			}
-			return c, nil
+			return c, errors.Join(errs...)
 		}
 		errs = append(errs, e.describe(c, err))
 	}

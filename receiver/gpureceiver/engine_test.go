@@ -107,7 +107,12 @@ func (l *logHandler) add(format string, args ...any) {
 		l.lines = append(l.lines, line)
 	}
 }
-func (l *logHandler) opened(s string, _ []gpusamplesextension.Device) { l.add("opened %s", s) }
+func (l *logHandler) opened(s string, _ []gpusamplesextension.Device, skipped error) {
+	if skipped != nil {
+		s += " instead of " + skipped.Error()
+	}
+	l.add("opened %s", s)
+}
 func (l *logHandler) read(s string, _ []gpusamplesextension.Device, _ *gpudata.Batch, _ time.Duration) {
 	l.add("read %s", s)
 }
@@ -156,7 +161,7 @@ func TestTheFirstSourceThatOpensIsRead(t *testing.T) {
 	err, _ := stop()
 	require.NoError(t, err)
 	assert.False(t, b.isOpen())
-	assert.Equal(t, []string{"opened b", "read b"}, l.lines)
+	assert.Equal(t, []string{"opened b instead of a: no library", "read b"}, l.lines)
 	assert.Equal(t, "close", b.calls[len(b.calls)-1])
 }
 

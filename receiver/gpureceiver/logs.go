@@ -6,7 +6,6 @@ package gpureceiver
 import (
 	"context"
 	"fmt"
-	"sort"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -87,12 +86,4 @@ func (r *gpuReceiver) emitLogs(ctx context.Context) {
 	ctx = r.obsrep.StartLogsOp(ctx)
 	err := r.nextLogs.ConsumeLogs(ctx, logs)
 	r.obsrep.EndLogsOp(ctx, metadata.Type.String(), n, err)
-}
-
-// sortSamples puts the samples of one device in order of time; they come nearly so.
-func sortSamples(s []gpusamplesextension.Sample) {
-	byTime := func(i, j int) bool { return s[i].Time < s[j].Time }
-	if !sort.SliceIsSorted(s, byTime) {
-		sort.SliceStable(s, byTime)
-	}
 }

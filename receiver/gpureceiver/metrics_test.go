@@ -345,3 +345,33 @@ func TestStartFailsWithoutTheExtension(t *testing.T) {
 		"cannot find extension \"gpu_samples\" (define it under `extensions` and list it under `service::extensions`)")
 	require.NoError(t, r.Shutdown(context.Background()))
 }
+
+// TestValuesOfOneMomentBecomeOneSample gives values field by field, as DCGM does, with energy at times of its own.
+func TestValuesOfOneMomentBecomeOneSample(t *testing.T) {
+	r, _ := testReceiver(t, nil)
+	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), func() time.Time { return t0.Add(time.Hour) })
+	r.writer = store
+	r.adopt([]gpusamplesextension.Device{h100})
+	b := &gpudata.Batch{}
+	for i := range 50 {
+		b.Values = append(b.Values, val(0, gpudata.Power, 10*i, float64(i)))
+	}
+	for i := range 50 {
+		b.Values = append(b.Values, val(0, gpudata.Energy, 10*i+3, float64(i)))
+	}
+	for i := range 50 {
+		b.Values = append(b.Values, val(0, gpudata.SMUtilization, 10*i, 0.5))
+	}
+	r.take(b)
+	assert.Len(t, r.scratch, 100)
+	v := store.Acquire()
+	defer v.Release()
+	d, ok := v.Lookup("GPU-1")
+	require.True(t, ok)
+	for f, first := range map[gpusamplesextension.Field]int{gpusamplesextension.Power: 0, gpusamplesextension.Energy: 3, gpusamplesextension.SMUtilization: 0} {
+		times := d.Times(f, 0, at(10000), nil)
+		require.Equal(t, 50, len(times), f.String())
+		assert.Equal(t, at(first), times[0])
+		assert.Equal(t, at(first+490), times[49])
+	}
+}

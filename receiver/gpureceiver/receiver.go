@@ -62,6 +62,7 @@ type gpuReceiver struct {
 	current   []*deviceState // by index of the batch
 	known     []gpusamplesextension.Device
 	scratch   []gpusamplesextension.Sample
+	ordered   int // so many of scratch are in order of time
 	events    []gpusamplesextension.Event
 	troubled  bool
 	attrs     map[string]metric.MeasurementOption

@@ -79,7 +79,7 @@ func (r *recorder) fail(err error) {
 	}
 }
 
-func (r *recorder) opened(source string, devices []gpusamplesextension.Device) {
+func (r *recorder) opened(source string, devices []gpusamplesextension.Device, _ error) {
 	r.logger.Info("GPU source opened", zap.String("source", source), zap.Int("devices", len(devices)))
 	if r.w == nil {
 		name, _ := os.Hostname()

@@ -18,8 +18,12 @@ import (
 )
 
 // opened implements handler.
-func (r *gpuReceiver) opened(source string, devices []gpusamplesextension.Device) {
-	r.set.Logger.Info("GPU source opened", zap.String("source", source), zap.Int("devices", len(devices)))
+func (r *gpuReceiver) opened(source string, devices []gpusamplesextension.Device, skipped error) {
+	fields := []zap.Field{zap.String("source", source), zap.Int("devices", len(devices))}
+	if skipped != nil {
+		fields = append(fields, zap.NamedError("instead_of", skipped))
+	}
+	r.set.Logger.Info("GPU source opened", fields...)
 	r.troubled = false
 	componentstatus.ReportStatus(r.componentHost, componentstatus.NewEvent(componentstatus.StatusOK))
 	r.adopt(devices)

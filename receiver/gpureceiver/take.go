@@ -4,12 +4,18 @@
 package gpureceiver
 
 import (
+	"cmp"
+	"slices"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
+
+// maxScratch is the number of samples for which memory is kept between reads.
+const maxScratch = 4096
 
 // take puts a batch into the states of its devices and into gpu_samples. Values come in order of time for each device
 // and quantity; those of one device with the same time become one sample.
@@ -28,7 +34,10 @@ func (r *gpuReceiver) take(b *gpudata.Batch) {
 }
 
 func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState) {
-	r.scratch, r.events = r.scratch[:0], r.events[:0]
+	if cap(r.scratch) > maxScratch {
+		r.scratch = nil // of a backlog; ordinary reads need a few
+	}
+	r.scratch, r.ordered, r.events = r.scratch[:0], 0, r.events[:0]
 	answered := false
 	for i := range b.Values {
 		v := &b.Values[i]
@@ -73,7 +82,9 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 		}
 	}
 	if d.writer != nil {
-		sortSamples(r.scratch)
+		if r.ordered < len(r.scratch) {
+			slices.SortStableFunc(r.scratch, func(a, b gpusamplesextension.Sample) int { return cmp.Compare(a.Time, b.Time) })
+		}
 		d.writer.Write(r.scratch)
 		if len(r.events) > 0 {
 			d.writer.WriteEvents(r.events)
@@ -91,16 +102,23 @@ func replaceProcess(list []gpudata.Process, p gpudata.Process) []gpudata.Process
 	return append(list, p)
 }
 
-// sample is the sample of the present device at time t. Most sources give a round of values with one time, or field
-// by field in order of time; looking at the last few is enough, and two samples of one time do no harm.
+// sample is the sample of the present device at time t. Sources give all values of one moment together, or field by field
+// in order of time: then the moments of the first field are found again by binary search. Moments of a field of its own
+// are appended and sorted later.
 func (r *gpuReceiver) sample(t int64) *gpusamplesextension.Sample {
-	for i := len(r.scratch) - 1; i >= 0 && i >= len(r.scratch)-4; i-- {
-		if r.scratch[i].Time == t {
-			return &r.scratch[i]
-		}
+	ordered := r.scratch[:r.ordered]
+	if i, ok := slices.BinarySearchFunc(ordered, t, func(s gpusamplesextension.Sample, t int64) int { return cmp.Compare(s.Time, t) }); ok {
+		return &ordered[i]
+	}
+	n := len(r.scratch)
+	if n > 0 && r.scratch[n-1].Time == t {
+		return &r.scratch[n-1]
+	}
+	if r.ordered == n && (n == 0 || r.scratch[n-1].Time < t) {
+		r.ordered++
 	}
 	r.scratch = append(r.scratch, gpusamplesextension.Sample{Time: t})
-	return &r.scratch[len(r.scratch)-1]
+	return &r.scratch[n]
 }
 
 // throttled integrates the mask and notes what began and what ended.
