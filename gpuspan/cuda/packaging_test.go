@@ -1,0 +1,58 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cuda_test
+
+import (
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Without cgo a program with package gpuspan alone is static and starts in an empty image; one with a backend needs the
+// system's loader and C library, but no driver.
+func TestLinkingOfProgramsWithoutCgo(t *testing.T) {
+	if testing.Short() || runtime.GOOS != "linux" {
+		t.Skip("builds two programs for Linux")
+	}
+	for _, c := range []struct {
+		program, says string
+		needs         []string
+	}{
+		{"core", "host <nil>\n", nil},
+		{"withcuda", "host true\n", []string{"libc.so.6"}},
+	} {
+		t.Run(c.program, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), c.program)
+			cmd := exec.Command("go", "build", "-o", path, "./testdata/"+c.program)
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, string(out))
+			f, err := elf.Open(path)
+			require.NoError(t, err)
+			defer f.Close()
+			libraries, err := f.ImportedLibraries()
+			require.NoError(t, err)
+			if c.needs == nil {
+				require.Empty(t, libraries)
+			}
+			for _, n := range c.needs {
+				require.Contains(t, libraries, n)
+			}
+			for _, l := range libraries {
+				require.False(t, strings.HasPrefix(l, "libcuda"), l)
+			}
+			cmd = exec.Command(path)
+			cmd.Env = []string{} // no logging settings, no library named
+			said, err := cmd.Output()
+			require.NoError(t, err)
+			require.Equal(t, c.says, string(said))
+		})
+	}
+}
