@@ -39,7 +39,6 @@ func (s *Stream) openStep(l *Loop, st *Step) *slot {
 		r.flags |= flagHost
 	}
 	r.hostStart = st.hostStart
-	r.occurrence = state.timed.Add(1) + state.untimed.count.Load()
 	sl.refs.Store(1)
 	sl.state = slotOpen
 	if prev.timed && r.flags&flagHost == 0 && s.failed == StatusOK {

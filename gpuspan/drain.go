@@ -154,6 +154,8 @@ func (t *poller) hostTimes(r *record) {
 func (t *poller) settle(sl *slot) {
 	r := &sl.rec
 	t.p.statuses[r.status].Add(1)
+	// Numbered here and not at Start, where a counter that goroutines share would cost them more than all else.
+	r.occurrence = r.op.timed.Add(1) + r.op.untimed.count.Load()
 	if r.work.stated() {
 		r.op.work.add(&r.work, r.op.op.direction)
 	}

@@ -23,7 +23,7 @@ const overflowName = "(other)"
 type opState struct {
 	op *Operation
 
-	timed   atomic.Int64 // sections that took a slot
+	timed   atomic.Int64 // sections that took a slot, counted when they are read back
 	untimed tally        // the others: unsampled, captured in full pools …
 	work    tally        // of sections that took a slot, added by the polling thread; its count is not used
 

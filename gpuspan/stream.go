@@ -206,7 +206,6 @@ func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 		n.step.open.Add(1)
 	}
 	r.hostStart = now
-	r.occurrence = st.timed.Add(1) + st.untimed.count.Load()
 	r.flags = flags
 	if hasMemory {
 		r.flags |= flagMemory
