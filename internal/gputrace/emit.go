@@ -37,7 +37,10 @@ func (p *Profile) Emit(ctx context.Context, emit func(context.Context, ptrace.Tr
 	if p.seq == 0 {
 		return st, nil
 	}
-	if p.first == int64(1<<63-1) {
+	if p.hasWindow {
+		p.first, p.last = min(p.first, p.windowFirst), max(p.last, p.windowLast)
+	}
+	if p.first > p.last {
 		p.first, p.last = 0, 0
 	}
 	if p.Meta.Base == 0 && p.first < 0 { // times that count from nowhere: no instant is before 1970 in OTLP

@@ -89,9 +89,12 @@ type Profile struct {
 	first     int64 // earliest start
 	last      int64 // latest end
 	firstStep int64
-	hasStep   bool
-	counts    [kindCount]int64
-	named     int64 // annotations that stand for something of the application's own
+
+	windowFirst, windowLast int64 // as the file says
+	hasWindow               bool
+	hasStep                 bool
+	counts                  [kindCount]int64
+	named                   int64 // annotations that stand for something of the application's own
 }
 
 // track is a row of the profile: a thread of the host or a stream of a device.
@@ -167,6 +170,18 @@ func (p *Profile) Add(e *Event) error {
 		return fmt.Errorf("cannot keep event %d: %w", p.seq, err)
 	}
 	return nil
+}
+
+// Window says that the profile was recorded over this time at least, in ns since the file's base. Without it the window
+// is from the first start to the last end of what was added.
+func (p *Profile) Window(start, end int64) {
+	if start > end || start < -maxTime || end > maxTime {
+		return
+	}
+	if p.hasWindow {
+		start, end = min(start, p.windowFirst), max(end, p.windowLast)
+	}
+	p.windowFirst, p.windowLast, p.hasWindow = start, end, true
 }
 
 func (p *Profile) count(e *Event) {

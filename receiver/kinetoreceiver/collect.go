@@ -6,6 +6,7 @@ package kinetoreceiver
 import (
 	"bytes"
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 
@@ -57,6 +58,9 @@ func (c *collect) Event(j *chromejson.Event) error {
 	name := j.Name
 	switch e.Kind {
 	case kindIgnore:
+		if string(j.Cat) == "Trace" {
+			c.window(j)
+		}
 		return nil
 	case kindNone:
 		c.skip("event without a category")
@@ -87,6 +91,15 @@ func (c *collect) Event(j *chromejson.Event) error {
 	c.arguments(e, j, &name)
 	e.Name = c.p.Names.Bytes(name)
 	return c.add(e)
+}
+
+// window takes the profiler's own record of when it recorded.
+func (c *collect) window(j *chromejson.Event) {
+	start, ok := chromejson.Micros(j.TS)
+	length, is := chromejson.Micros(j.Dur)
+	if ok && is && length >= 0 && start <= math.MaxInt64-length {
+		c.p.Window(start, start+length)
+	}
 }
 
 // memory takes an event of PyTorch's allocator; those of the host's are left out.

@@ -276,3 +276,19 @@ func TestBackwardThreadsHangUnderTheAnnotationThatWaitsForThem(t *testing.T) {
 	assert.Equal(t, find(t, b, "## backward ##").SpanID(), find(t, b, "nccl:all_reduce").ParentSpanID())
 	assert.Equal(t, find(t, b, "ProfilerStep#4").SpanID(), find(t, b, "prefetch").ParentSpanID(), "other threads only share the step")
 }
+
+func TestWindowIsWhatTheProfilerRecorded(t *testing.T) {
+	b, _ := convert(t, `[{"ph":"X","cat":"Trace","name":"PyTorch Profiler (0)","pid":"Spans","tid":"PyTorch Profiler","ts":500,"dur":900},`+step(1, 1000)+`]`, Options{})
+	s := find(t, b, "pytorch profile")
+	assert.Equal(t, int64(500_000), int64(s.StartTimestamp()))
+	assert.Equal(t, int64(2_000_000), int64(s.EndTimestamp()), "the step ends later")
+}
+
+func TestCategoriesOfOtherDevicesArePlainRanges(t *testing.T) {
+	text := `[{"ph":"X","cat":"mtia_runtime","name":"runFunction","pid":9,"tid":9,"ts":10,"dur":5,"args":{"correlation":1}},` +
+		`{"ph":"X","cat":"mtia_ccp_events","name":"job","pid":0,"tid":3,"ts":20,"dur":50}]`
+	b, st := convert(t, text, Options{Detail: DetailKernels})
+	assert.Empty(t, st.Skipped)
+	assert.Zero(t, st.Kernels)
+	assert.NotContains(t, find(t, b, "job").Attributes().AsRaw(), "gpu.operation.type")
+}
