@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -107,12 +108,14 @@ func (l *logHandler) add(format string, args ...any) {
 		l.lines = append(l.lines, line)
 	}
 }
+
 func (l *logHandler) opened(s string, _ []gpusamplesextension.Device, skipped error) {
 	if skipped != nil {
 		s += " instead of " + skipped.Error()
 	}
 	l.add("opened %s", s)
 }
+
 func (l *logHandler) read(s string, _ []gpusamplesextension.Device, _ *gpudata.Batch, _ time.Duration) {
 	l.add("read %s", s)
 }
@@ -124,16 +127,11 @@ func (l *logHandler) finished(s string)                      { l.add("finished %
 func (l *logHandler) has(line string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, x := range l.lines {
-		if x == line {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(l.lines, line)
 }
 
 // start runs an engine and returns what stops it and waits.
-func start(h handler, sources ...gpudata.Source) (stop func() (error, time.Duration)) {
+func start(h handler, sources ...gpudata.Source) (stop func() (time.Duration, error)) {
 	e := &engine{callTimeout: 50 * time.Millisecond, retryMin: 5 * time.Millisecond, retryMax: 20 * time.Millisecond, handler: h}
 	for _, s := range sources {
 		e.candidates = append(e.candidates, &candidate{src: s})
@@ -141,11 +139,11 @@ func start(h handler, sources ...gpudata.Source) (stop func() (error, time.Durat
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.run(ctx) }()
-	return func() (error, time.Duration) {
+	return func() (time.Duration, error) {
 		began := time.Now()
 		cancel()
 		err := <-done
-		return err, time.Since(began)
+		return time.Since(began), err
 	}
 }
 
@@ -158,7 +156,7 @@ func TestTheFirstSourceThatOpensIsRead(t *testing.T) {
 	a, b, l := &fakeSource{name: "a", openErr: errors.New("no library")}, &fakeSource{name: "b"}, &logHandler{}
 	stop := start(l, a, b)
 	eventually(t, func() bool { return l.has("read b") })
-	err, _ := stop()
+	_, err := stop()
 	require.NoError(t, err)
 	assert.False(t, b.isOpen())
 	assert.Equal(t, []string{"opened b instead of a: no library", "read b"}, l.lines)
@@ -171,7 +169,7 @@ func TestAHungSourceHoldsNeitherTheOthersNorShutdown(t *testing.T) {
 	stop := start(l, a, b)
 	eventually(t, func() bool { return l.has("read b") })
 	assert.True(t, l.has("late a open"))
-	_, took := stop()
+	took, _ := stop()
 	assert.Less(t, took, time.Second)
 	// The call returns long after: what it opened is closed again.
 	close(hang)
@@ -200,7 +198,7 @@ func TestAHungReadIsWaitedForAndShutdownIsNot(t *testing.T) {
 	again := make(chan struct{})
 	a.set(func() { a.hang = again })
 	time.Sleep(5 * time.Millisecond)
-	_, took := stop()
+	took, _ := stop()
 	assert.Less(t, took, time.Second)
 	close(again)
 	eventually(t, func() bool { return !a.isOpen() })
@@ -224,7 +222,7 @@ func TestAFiniteSourceEnds(t *testing.T) {
 	a, l := &fakeSource{name: "a", readErr: io.EOF}, &logHandler{}
 	stop := start(l, a)
 	eventually(t, func() bool { return l.has("finished a") })
-	err, _ := stop()
+	_, err := stop()
 	assert.ErrorIs(t, err, io.EOF)
 	assert.False(t, a.isOpen())
 	assert.Equal(t, []string{"opened a", "read a", "finished a"}, l.lines)

@@ -36,28 +36,37 @@ const (
 // sample, a ratio the time-weighted mean over the samples since the last emission, a counter what was counted since
 // its first sample. Without a new sample there is no point.
 var metricDefs = []metricDef{
-	{semconv.GPUClockFrequencyName, semconv.GPUClockFrequencyUnit, semconv.GPUClockFrequencyDescription, gauge, true,
+	{
+		semconv.GPUClockFrequencyName, semconv.GPUClockFrequencyUnit, semconv.GPUClockFrequencyDescription, gauge, true,
 		func(w *pointWriter, d *deviceState) {
 			w.latest(d, gpudata.ClockGraphics, string(semconv.GPUClockTypeKey), semconv.GPUClockTypeGraphics)
 			w.latest(d, gpudata.ClockMemory, string(semconv.GPUClockTypeKey), semconv.GPUClockTypeMemory)
 			w.latest(d, gpudata.ClockSM, string(semconv.GPUClockTypeKey), semconv.GPUClockTypeSM)
 			w.latest(d, gpudata.ClockVideo, string(semconv.GPUClockTypeKey), semconv.GPUClockTypeVideo)
-		}},
-	{semconv.GPUDRAMUtilizationName, semconv.GPUDRAMUtilizationUnit, semconv.GPUDRAMUtilizationDescription, gauge, true,
-		func(w *pointWriter, d *deviceState) { w.mean(d, gpudata.DRAMUtilization, "", "") }},
+		},
+	},
+	{
+		semconv.GPUDRAMUtilizationName, semconv.GPUDRAMUtilizationUnit, semconv.GPUDRAMUtilizationDescription, gauge, true,
+		func(w *pointWriter, d *deviceState) { w.mean(d, gpudata.DRAMUtilization, "", "") },
+	},
 	{semconv.GPUFLOPRateLimitName, semconv.GPUFLOPRateLimitUnit, semconv.GPUFLOPRateLimitDescription, gauge, false, emitFLOPRateLimit},
 	{semconv.GPUMemoryBandwidthLimitName, semconv.GPUMemoryBandwidthLimitUnit, semconv.GPUMemoryBandwidthLimitDescription, gauge, false, emitBandwidthLimit},
-	{semconv.GPUNVLinkIOName, semconv.GPUNVLinkIOUnit, semconv.GPUNVLinkIODescription, counter, true,
+	{
+		semconv.GPUNVLinkIOName, semconv.GPUNVLinkIOUnit, semconv.GPUNVLinkIODescription, counter, true,
 		func(w *pointWriter, d *deviceState) {
 			w.countInt(d, gpudata.NVLinkReceive, string(semconv.NetworkIODirectionKey), semconv.NetworkIODirectionReceive)
 			w.countInt(d, gpudata.NVLinkTransmit, string(semconv.NetworkIODirectionKey), semconv.NetworkIODirectionTransmit)
-		}},
-	{semconv.GPUPCIeIOName, semconv.GPUPCIeIOUnit, semconv.GPUPCIeIODescription, counter, true,
+		},
+	},
+	{
+		semconv.GPUPCIeIOName, semconv.GPUPCIeIOUnit, semconv.GPUPCIeIODescription, counter, true,
 		func(w *pointWriter, d *deviceState) {
 			w.countInt(d, gpudata.PCIeReceive, string(semconv.NetworkIODirectionKey), semconv.NetworkIODirectionReceive)
 			w.countInt(d, gpudata.PCIeTransmit, string(semconv.NetworkIODirectionKey), semconv.NetworkIODirectionTransmit)
-		}},
-	{semconv.GPUPipeUtilizationName, semconv.GPUPipeUtilizationUnit, semconv.GPUPipeUtilizationDescription, gauge, false,
+		},
+	},
+	{
+		semconv.GPUPipeUtilizationName, semconv.GPUPipeUtilizationUnit, semconv.GPUPipeUtilizationDescription, gauge, false,
 		func(w *pointWriter, d *deviceState) {
 			w.mean(d, gpudata.PipeFP16, string(semconv.GPUPipeKey), semconv.GPUPipeFp16)
 			w.mean(d, gpudata.PipeFP32, string(semconv.GPUPipeKey), semconv.GPUPipeFp32)
@@ -66,18 +75,28 @@ var metricDefs = []metricDef{
 			w.mean(d, gpudata.PipeTensorDFMA, string(semconv.GPUPipeKey), semconv.GPUPipeTensorDfma)
 			w.mean(d, gpudata.PipeTensorHMMA, string(semconv.GPUPipeKey), semconv.GPUPipeTensorHmma)
 			w.mean(d, gpudata.PipeTensorIMMA, string(semconv.GPUPipeKey), semconv.GPUPipeTensorImma)
-		}},
+		},
+	},
 	{semconv.GPUProcessMemoryUsageName, semconv.GPUProcessMemoryUsageUnit, semconv.GPUProcessMemoryUsageDescription, gauge, false, emitProcesses},
-	{semconv.GPUSMOccupancyName, semconv.GPUSMOccupancyUnit, semconv.GPUSMOccupancyDescription, gauge, true,
-		func(w *pointWriter, d *deviceState) { w.mean(d, gpudata.SMOccupancy, "", "") }},
-	{semconv.GPUSMUtilizationName, semconv.GPUSMUtilizationUnit, semconv.GPUSMUtilizationDescription, gauge, true,
-		func(w *pointWriter, d *deviceState) { w.mean(d, gpudata.SMUtilization, "", "") }},
-	{semconv.GPUTensorUtilizationName, semconv.GPUTensorUtilizationUnit, semconv.GPUTensorUtilizationDescription, gauge, true,
-		func(w *pointWriter, d *deviceState) { w.mean(d, gpudata.TensorUtilization, "", "") }},
+	{
+		semconv.GPUSMOccupancyName, semconv.GPUSMOccupancyUnit, semconv.GPUSMOccupancyDescription, gauge, true,
+		func(w *pointWriter, d *deviceState) { w.mean(d, gpudata.SMOccupancy, "", "") },
+	},
+	{
+		semconv.GPUSMUtilizationName, semconv.GPUSMUtilizationUnit, semconv.GPUSMUtilizationDescription, gauge, true,
+		func(w *pointWriter, d *deviceState) { w.mean(d, gpudata.SMUtilization, "", "") },
+	},
+	{
+		semconv.GPUTensorUtilizationName, semconv.GPUTensorUtilizationUnit, semconv.GPUTensorUtilizationDescription, gauge, true,
+		func(w *pointWriter, d *deviceState) { w.mean(d, gpudata.TensorUtilization, "", "") },
+	},
 	{semconv.GPUThrottleTimeName, semconv.GPUThrottleTimeUnit, semconv.GPUThrottleTimeDescription, counter, true, emitThrottle},
-	{semconv.HWEnergyName, semconv.HWEnergyUnit, semconv.HWEnergyDescription, counter, true,
-		func(w *pointWriter, d *deviceState) { w.count(d, gpudata.Energy) }},
-	{semconv.HWErrorsName, semconv.HWErrorsUnit, semconv.HWErrorsDescription, counter, true,
+	{
+		semconv.HWEnergyName, semconv.HWEnergyUnit, semconv.HWEnergyDescription, counter, true,
+		func(w *pointWriter, d *deviceState) { w.count(d, gpudata.Energy) },
+	},
+	{
+		semconv.HWErrorsName, semconv.HWErrorsUnit, semconv.HWErrorsDescription, counter, true,
 		func(w *pointWriter, d *deviceState) {
 			w.countInt(d, gpudata.ECCCorrected, string(semconv.ErrorTypeKey), semconv.ErrorTypeECCCorrected)
 			w.countInt(d, gpudata.ECCUncorrected, string(semconv.ErrorTypeKey), semconv.ErrorTypeECCUncorrected)
@@ -88,37 +107,50 @@ var metricDefs = []metricDef{
 			w.countInt(d, gpudata.RemappedCorrected, string(semconv.ErrorTypeKey), semconv.ErrorTypeRowRemapCorrected)
 			w.countInt(d, gpudata.RemappedUncorrected, string(semconv.ErrorTypeKey), semconv.ErrorTypeRowRemapUncorrected)
 			w.countInt(d, gpudata.XIDs, string(semconv.ErrorTypeKey), semconv.ErrorTypeXID)
-		}},
-	{semconv.HWGPUMemoryLimitName, semconv.HWGPUMemoryLimitUnit, semconv.HWGPUMemoryLimitDescription, updown, true,
+		},
+	},
+	{
+		semconv.HWGPUMemoryLimitName, semconv.HWGPUMemoryLimitUnit, semconv.HWGPUMemoryLimitDescription, updown, true,
 		func(w *pointWriter, d *deviceState) {
 			if s := &d.series[gpudata.MemoryLimit]; s.fresh {
 				w.point(s.time, "", "").SetIntValue(int64(s.value))
 			}
-		}},
-	{semconv.HWGPUMemoryUsageName, semconv.HWGPUMemoryUsageUnit, semconv.HWGPUMemoryUsageDescription, updown, true,
+		},
+	},
+	{
+		semconv.HWGPUMemoryUsageName, semconv.HWGPUMemoryUsageUnit, semconv.HWGPUMemoryUsageDescription, updown, true,
 		func(w *pointWriter, d *deviceState) {
 			if s := &d.series[gpudata.MemoryUsed]; s.fresh {
 				w.present(s.time, "", "").SetIntValue(int64(s.value))
 			}
-		}},
-	{semconv.HWGPUMemoryUtilizationName, semconv.HWGPUMemoryUtilizationUnit, semconv.HWGPUMemoryUtilizationDescription, gauge, true,
+		},
+	},
+	{
+		semconv.HWGPUMemoryUtilizationName, semconv.HWGPUMemoryUtilizationUnit, semconv.HWGPUMemoryUtilizationDescription, gauge, true,
 		func(w *pointWriter, d *deviceState) {
 			used, limit := &d.series[gpudata.MemoryUsed], &d.series[gpudata.MemoryLimit]
 			if used.fresh && limit.value > 0 {
 				w.present(used.time, "", "").SetDoubleValue(used.value / limit.value)
 			}
-		}},
-	{semconv.HWGPUUtilizationName, semconv.HWGPUUtilizationUnit, semconv.HWGPUUtilizationDescription, gauge, true,
+		},
+	},
+	{
+		semconv.HWGPUUtilizationName, semconv.HWGPUUtilizationUnit, semconv.HWGPUUtilizationDescription, gauge, true,
 		func(w *pointWriter, d *deviceState) {
 			w.mean(d, gpudata.DecoderUtilization, string(semconv.HWGPUTaskKey), semconv.HWGPUTaskDecoder)
 			w.mean(d, gpudata.EncoderUtilization, string(semconv.HWGPUTaskKey), semconv.HWGPUTaskEncoder)
 			w.mean(d, gpudata.Utilization, string(semconv.HWGPUTaskKey), semconv.HWGPUTaskGeneral)
-		}},
-	{semconv.HWPowerName, semconv.HWPowerUnit, semconv.HWPowerDescription, gauge, true,
-		func(w *pointWriter, d *deviceState) { w.latest(d, gpudata.Power, "", "") }},
+		},
+	},
+	{
+		semconv.HWPowerName, semconv.HWPowerUnit, semconv.HWPowerDescription, gauge, true,
+		func(w *pointWriter, d *deviceState) { w.latest(d, gpudata.Power, "", "") },
+	},
 	{semconv.HWStatusName, semconv.HWStatusUnit, semconv.HWStatusDescription, updown, true, emitStatus},
-	{semconv.HWTemperatureName, semconv.HWTemperatureUnit, semconv.HWTemperatureDescription, gauge, true,
-		func(w *pointWriter, d *deviceState) { w.latest(d, gpudata.Temperature, "", "") }},
+	{
+		semconv.HWTemperatureName, semconv.HWTemperatureUnit, semconv.HWTemperatureDescription, gauge, true,
+		func(w *pointWriter, d *deviceState) { w.latest(d, gpudata.Temperature, "", "") },
+	},
 }
 
 var metricByName = func() map[string]*metricDef {

@@ -59,8 +59,10 @@ func val(device int, q gpudata.Quantity, ms int, v float64) gpudata.Value {
 
 // text writes metrics as lines "name{what tells points apart} value @time [from start]", identity left out.
 func text(md pmetric.Metrics) string {
-	identity := map[string]bool{"hw.id": true, "hw.type": true, "hw.name": true, "hw.model": true, "hw.vendor": true,
-		"hw.driver_version": true, "gpu.pci.bdf": true, "gpu.device.ordinal": true, "gpu.measurement.source": true, "hw.parent": true}
+	identity := map[string]bool{
+		"hw.id": true, "hw.type": true, "hw.name": true, "hw.model": true, "hw.vendor": true,
+		"hw.driver_version": true, "gpu.pci.bdf": true, "gpu.device.ordinal": true, "gpu.measurement.source": true, "hw.parent": true,
+	}
 	var lines []string
 	for _, rm := range md.ResourceMetrics().All() {
 		for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {

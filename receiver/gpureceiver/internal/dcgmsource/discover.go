@@ -5,7 +5,7 @@ package dcgmsource
 
 import (
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
@@ -26,7 +26,7 @@ func (s *session) list() (inventory, error) {
 	if err != nil {
 		return inventory{}, fmt.Errorf("cannot list GPUs: %w", err)
 	}
-	sort.Slice(gpus, func(i, j int) bool { return gpus[i] < gpus[j] })
+	slices.Sort(gpus)
 	inv := inventory{gpus: gpus}
 	if len(gpus) > 0 {
 		// No hierarchy (an old driver, no MIG) is no error of the connection: then there are boards only.

@@ -3,6 +3,8 @@
 
 package dcgmsource
 
+import "slices"
+
 // seenXIDs remembers the XIDs that were counted, over sessions.
 type seenXIDs struct {
 	list   []seenXID
@@ -23,10 +25,8 @@ func newSeenXIDs() *seenXIDs { return &seenXIDs{} }
 // add says whether the event is new.
 func (s *seenXIDs) add(device string, ts, code int64) bool {
 	x := seenXID{device, ts, code}
-	for i := len(s.list) - 1; i >= 0; i-- {
-		if s.list[i] == x {
-			return false
-		}
+	if slices.Contains(s.list, x) {
+		return false
 	}
 	if len(s.list) == maxSeen {
 		s.list = append(s.list[:0], s.list[maxSeen/2:]...)

@@ -7,6 +7,7 @@ package nvmlsource
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -143,15 +144,15 @@ func (s *Source) inventory() (string, error) {
 	if ret != nvml.SUCCESS {
 		return "", s.fail("nvmlDeviceGetCount", ret)
 	}
-	key := fmt.Sprint(n)
+	parts := []string{fmt.Sprint(n)}
 	for i := range n {
 		board, ret := s.lib.DeviceGetHandleByIndex(i)
 		if ret != nvml.SUCCESS {
-			key += fmt.Sprintf(" %d:%d", i, ret)
+			parts = append(parts, fmt.Sprintf("%d:%d", i, ret))
 			continue
 		}
 		uuid, _ := board.GetUUID()
-		key += " " + uuid
+		parts = append(parts, uuid)
 		if !s.has("nvmlDeviceGetMigMode") {
 			continue
 		}
@@ -162,9 +163,9 @@ func (s *Source) inventory() (string, error) {
 		for k := range places {
 			if mig, ret := board.GetMigDeviceHandleByIndex(k); ret == nvml.SUCCESS {
 				id, _ := mig.GetUUID()
-				key += " " + id
+				parts = append(parts, id)
 			}
 		}
 	}
-	return key, nil
+	return strings.Join(parts, " "), nil
 }

@@ -4,6 +4,7 @@
 package podresources
 
 import (
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -143,12 +144,9 @@ func (d *Devices) container(p Pod, b []byte) error {
 
 // add notes an owner once: a container can hold several replicas of one device.
 func (d *Devices) add(key string, p Pod) {
-	for _, x := range d.owners[key] {
-		if x == p {
-			return
-		}
+	if !slices.Contains(d.owners[key], p) {
+		d.owners[key] = append(d.owners[key], p)
 	}
-	d.owners[key] = append(d.owners[key], p)
 }
 
 // each calls fn for every field of a message that has a length: strings and messages.

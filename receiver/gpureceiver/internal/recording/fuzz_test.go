@@ -42,8 +42,7 @@ func read(t *testing.T, file []byte) {
 	devices := 0
 	for {
 		rec, err := r.Next()
-		var bad *LineError
-		if errors.As(err, &bad) {
+		if _, ok := errors.AsType[*LineError](err); ok {
 			continue
 		}
 		if err != nil {
