@@ -16,11 +16,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The thread sleeps for a millisecond between passes, and for less while a stream's slots fill up: times do not depend on when they are
+// The thread sleeps for two milliseconds between passes, and for less while a stream's slots fill up: times do not depend on when they are
 // read, so the only reason to hurry is that slots must come back.
 const (
 	minSleep    = 100 * time.Microsecond
-	maxSleep    = time.Millisecond
+	maxSleep    = 2 * time.Millisecond
 	idleAfter   = 20 // empty passes before the thread sleeps until woken: waking it costs a section microseconds
 	tidyEvery   = time.Second
 	reclaimTick = 10 * time.Second
