@@ -52,7 +52,7 @@ func (e *Event) Classify() {
 		stream, thread, step   int64 = -1, -1, 0
 		device                 int64
 		name                   string
-		delay                  float64
+		delay, length, hosted  float64
 		hasDelay, hasStep      bool
 	)
 	for i := range e.Args {
@@ -70,6 +70,10 @@ func (e *Event) Classify() {
 			e.Correlation = take(a, 0)
 		case string(semconv.GPUStartDelayKey):
 			delay, hasDelay = a.Value.AsFloat()
+		case string(semconv.GPUStepDurationKey):
+			length, _ = a.Value.AsFloat()
+		case string(semconv.GPUStepHostDurationKey):
+			hosted, _ = a.Value.AsFloat()
 		case string(semconv.GPUStepIndexKey):
 			step, hasStep = a.Value.AsInt()
 		case string(semconv.HWIDKey):
@@ -108,7 +112,16 @@ func (e *Event) Classify() {
 		e.Category = catHostAnnotation
 		e.Track = Track{Kind: Host, ID: thread, Name: name}
 		if thread < 0 {
-			e.Track = Track{Kind: Steps, ID: -1}
+			e.Track = Track{Kind: Steps, Device: device, ID: -1}
+		}
+		if thread < 0 && hasDelay && length > 0 && max(math.Abs(delay), length, hosted) < maxSeconds {
+			// The span reaches from the host's start to the device's end, and where the host runs ahead such spans
+			// overlap. What tiles is the host's part and the device's part.
+			e.DeviceStart = e.Start + nanoseconds(delay)
+			e.DeviceEnd = e.DeviceStart + nanoseconds(length)
+			if hosted > 0 {
+				e.End = e.Start + nanoseconds(hosted)
+			}
 		}
 		if n := "ProfilerStep#" + strconv.FormatInt(step, 10); hasStep && e.Name != n {
 			if thread < 0 {
@@ -137,10 +150,15 @@ func (e *Event) Classify() {
 		e.Category = catGPUAnnotation
 	}
 	e.Track = Track{Kind: Stream, Device: device, ID: stream}
-	if hasDelay && math.Abs(delay) < 1e6 {
-		e.Launched = e.Start - int64(math.Round(delay*1e9))
+	if hasDelay && math.Abs(delay) < maxSeconds {
+		e.Launched = e.Start - nanoseconds(delay)
 	}
 }
+
+// maxSeconds bounds durations that are believed.
+const maxSeconds = 1e6
+
+func nanoseconds(seconds float64) int64 { return int64(math.Round(seconds * 1e9)) }
 
 // hostCategory tells PyTorch's host events apart by their names, since spans of them have no attribute for it: operators
 // are namespace::operator, frames of modules begin with nn.Module.

@@ -21,6 +21,9 @@
 // loop. Within one track slices nest, always: what would overlap goes to a second track of the same name. Attributes
 // become args under their own names, except for those that PyTorch has a name for (device, stream, correlation …).
 //
+// A step of gpuspan is drawn twice: on its loop's track as long as the host took, and on a track of the device from
+// boundary to boundary. The span itself reaches from the host's start to the device's end.
+//
 // # Completeness
 //
 // A file has its name only when it is complete. Until then it is NAME.<n>.partial in the same folder. A batch that

@@ -24,10 +24,11 @@ type TrackKind uint8
 
 // Kinds of track, in the order in which viewers should show them.
 const (
-	Profile TrackKind = iota // the window of a profiler's file, and of its devices
-	Steps                    // steps of a loop
-	Host                     // a host thread, or host spans of which no thread is known
-	Stream                   // a stream of a device
+	Profile     TrackKind = iota // the window of a profiler's file, and of its devices
+	Steps                        // steps of a loop
+	Host                         // a host thread, or host spans of which no thread is known
+	DeviceSteps                  // steps of a loop as the device ran them
+	Stream                       // a stream of a device
 )
 
 // Track is where a span is drawn within its process. Equal values are one track.
@@ -53,6 +54,8 @@ type Event struct {
 
 	Correlation int64  // ties a launch on a host track to work on stream tracks of the same trace; 0: none
 	Launched    int64  // when the host launched the work, unix nanoseconds; 0 when not known. The arrow starts there, on Parent
+	DeviceStart int64  // of a step: when the device began it, unix nanoseconds; 0 when not known
+	DeviceEnd   int64  // and ended it. Such a step is drawn twice, as the host and as the device ran it
 	Device      string // hw.id; counters of this device are drawn in this process
 	Model       string // hw.model of a device's work, for deviceProperties; may be empty
 

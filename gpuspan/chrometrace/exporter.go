@@ -31,8 +31,8 @@ const maxHeld = 1 << 14
 //     profiler names them, when there are step spans;
 //   - all spans into one such file, complete at Shutdown, when there are none.
 //
-// A window is a run of steps with consecutive numbers. What ran before a step's end belongs to the step's window, so
-// spans are held until a step ends (at most 16,384, then all of them go to the window that is open).
+// A window is a run of steps with consecutive numbers. Spans are held until the step above them ends (at most 16,384,
+// then all of them go to the window that is open); what has no step above goes with the window in which it began.
 //
 // Register it with a batching span processor. Its methods may be called by any goroutine.
 type Exporter struct {
@@ -145,19 +145,51 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	return errs
 }
 
-// step writes what a finished step holds, into a new window when its number does not follow.
+// step writes a finished step and what is below it, into a new window when its number does not follow. Times do not
+// decide: where the host runs ahead, the spans of the next window's steps begin before those of this one end.
 func (e *Exporter) step(s *Event) error {
 	var errs error
 	n, _ := eventStep(s)
 	key := loopKey{s.Process, s.Track}
-	last, known := e.last[key]
-	if e.out != nil && known && n != last+1 && s.Start >= e.until {
-		errs = e.finish()
+	if last, known := e.last[key]; e.out != nil && known && n != last+1 {
+		// What belongs to no step goes with the window in which it began.
+		until, later := e.until, e.below(e.steps())
+		i := partition(e.held, func(ev *Event) bool {
+			return ev.Start < until && !later[ev.key()] && (ev.Track.Kind != Stream || ev.Parent == [8]byte{})
+		})
+		errs = errors.Join(e.write(i), e.finish())
 	}
 	e.last[key] = n
-	e.until = max(e.until, s.End)
-	i := partition(e.held, func(ev *Event) bool { return ev.Start < s.End || ev.Start == s.Start && ev.End == s.End })
-	return errors.Join(errs, e.write(i))
+	e.until = max(e.until, s.End, s.DeviceEnd)
+	below := e.below(map[spanKey]bool{s.key(): true})
+	return errors.Join(errs, e.write(partition(e.held, func(ev *Event) bool { return below[ev.key()] })))
+}
+
+func (e *Event) key() spanKey { return spanKey{e.Trace, e.Span} }
+
+// steps are the held steps.
+func (e *Exporter) steps() map[spanKey]bool {
+	s := map[spanKey]bool{}
+	for i := range e.held {
+		if _, ok := eventStep(&e.held[i]); ok {
+			s[e.held[i].key()] = true
+		}
+	}
+	return s
+}
+
+// below adds to a set of spans all held spans of which one is an ancestor.
+func (e *Exporter) below(in map[spanKey]bool) map[spanKey]bool {
+	for grown := true; grown; { // a pass for each level of nesting
+		grown = false
+		for i := range e.held {
+			ev := &e.held[i]
+			if k := ev.key(); !in[k] && in[spanKey{ev.Trace, ev.Parent}] {
+				in[k], grown = true, true
+			}
+		}
+	}
+	return in
 }
 
 // partition moves the events that belong first, keeping the order of both parts, and returns their number.

@@ -48,7 +48,7 @@ func (w *Writer) slice(e *Event, pid, tid, start, end int64) {
 	w.place(pid, tid, start)
 	w.micros("dur", end-start)
 	w.buf = append(w.buf, `,"args":{`...)
-	if e.Track.Kind == Stream {
+	if e.Track.Kind >= DeviceSteps {
 		w.buf = strconv.AppendInt(append(w.buf, `"device":`...), e.Track.Device, 10)
 		if e.Track.ID >= 0 {
 			w.buf = strconv.AppendInt(append(w.buf, `,"stream":`...), e.Track.ID, 10)

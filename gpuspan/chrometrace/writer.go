@@ -72,6 +72,7 @@ type process struct {
 type track struct {
 	Track
 	lanes []*lane
+	until int64 // end of the latest step, of Steps and DeviceSteps
 }
 
 // NewWriter makes a Writer. Nothing is written before the first batch.
@@ -140,6 +141,9 @@ func (w *Writer) event(e *Event) {
 	}
 	p := w.process(e.Process)
 	t := w.track(p, e.Track)
+	if e.DeviceEnd > e.DeviceStart {
+		start = t.after(start, end)
+	}
 	l := w.lane(p, t, start, end, owner(e))
 	if l == nil {
 		w.stats.Crowded++
@@ -156,11 +160,40 @@ func (w *Writer) event(e *Event) {
 		}
 	}
 	w.slice(e, p.pid, l.tid, start, end)
+	if e.DeviceEnd > e.DeviceStart {
+		w.deviceStep(e, p)
+	}
 	for i := range e.Marks {
 		w.mark(&e.Marks[i], p.pid, l.tid)
 	}
 	w.flows.add(e, p.pid, l.tid, start, end, w.arrow)
 	w.stats.Events++
+}
+
+// deviceStep draws a step a second time, as the device ran it.
+func (w *Writer) deviceStep(e *Event, p *process) {
+	if e.DeviceStart < w.base || e.DeviceEnd-w.base >= maxSpan {
+		return
+	}
+	t := w.track(p, Track{Kind: DeviceSteps, Device: e.Track.Device, ID: -1, Name: e.Track.Name})
+	start := t.after(e.DeviceStart, e.DeviceEnd)
+	if l := w.lane(p, t, start, e.DeviceEnd, 0); l != nil {
+		again := Event{Track: t.Track, Name: e.Name, Category: catGPUAnnotation, Trace: e.Trace, Span: e.Span, Parent: e.Parent}
+		w.slice(&again, p.pid, l.tid, start, e.DeviceEnd)
+	}
+}
+
+// placement is how far apart, in nanoseconds, two readings of the one moment between two steps may be: the device's
+// boundary is placed on the wall clock for each of them, and the host reads its clock twice.
+const placement = 5_000
+
+// after is the start of a step, or the end of the one before when they are the same moment.
+func (t *track) after(start, end int64) int64 {
+	if gap := t.until - start; gap > 0 && gap < placement && t.until < end {
+		start = t.until
+	}
+	t.until = max(t.until, end)
+	return start
 }
 
 // owner keeps host spans of different traces apart: that one request runs while another one does is no nesting. On
@@ -287,6 +320,8 @@ func (t Track) label() string {
 			return "steps"
 		}
 		return "steps of " + t.Name
+	case DeviceSteps:
+		return "GPU " + strconv.FormatInt(t.Device, 10) + " " + Track{Kind: Steps, Name: t.Name}.label()
 	case Stream:
 		s := "GPU " + strconv.FormatInt(t.Device, 10)
 		if t.ID >= 0 {

@@ -1,0 +1,129 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometrace_test
+
+import (
+	"cmp"
+	"encoding/csv"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
+)
+
+// A training loop on a simulated device, with two active windows: what the library makes becomes two traces without a
+// fault that hold every span, and rows that add up.
+func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
+	dir := t.TempDir()
+	traced, err := chrometrace.NewExporter(filepath.Join(dir, "traces"), chrometrace.WithWorker("w"))
+	require.NoError(t, err)
+	rows, err := stepcsv.Open(stepcsv.Config{Path: filepath.Join(dir, "steps.csv"), Phases: []string{"eval"}})
+	require.NoError(t, err)
+	all := tracetest.NewInMemoryExporter()
+	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(traced), sdktrace.WithBatcher(stepcsv.NewExporter(rows)), sdktrace.WithSyncer(all))
+	gpu := simgpu.New(nil)
+	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp))
+	require.NoError(t, err)
+	handle := gpu.Stream(0)
+	stream := prof.Stream(uintptr(handle), "train")
+	gemm := gpuspan.NewOperation("gemm")
+	loop := prof.Loop("train", stream, gpuspan.ItemType("image"), gpuspan.Schedule{SkipFirst: 1, Wait: 2, Warmup: 1, Active: 2, Repeat: 2})
+	n := 0
+	for ctx, step := range loop.Steps(t.Context()) {
+		if n++; n == 14 {
+			break
+		}
+		forward := step.Phase(gpuspan.Forward)
+		x := gemm.Start(ctx, stream)
+		gpu.Launch(handle, simgpu.Kernel{FLOPs: 1e11, Precision: gpuspan.BF16})
+		x.EndWith(gpuspan.Work{FLOPs: 1e11, Precision: gpuspan.BF16})
+		forward.End()
+		step.SetItems(32)
+	}
+	require.NoError(t, prof.Flush(t.Context()))
+	require.NoError(t, prof.Shutdown(t.Context()))
+	spans := len(all.GetSpans())
+	require.NoError(t, tp.Shutdown(t.Context()))
+
+	files := traces(t, filepath.Join(dir, "traces"))
+	require.Len(t, files, 2, "two windows")
+	drawn, steps := map[any]bool{}, map[string][]string{}
+	for path, f := range files {
+		on, tracks := map[any]chrometracetest.Record{}, f.Tracks()
+		for _, r := range f.Of("X") {
+			drawn[r.Args["span_id"]] = true
+			if strings.HasPrefix(r.Name, "ProfilerStep#") {
+				steps[path] = append(steps[path], tracks[[2]int64{r.PID, r.TID}]+" "+r.Name)
+				if r.Cat == "gpu_user_annotation" {
+					on[r.Args["span_id"]] = r
+				}
+			}
+		}
+		n := 0
+		for _, g := range f.Of("X") {
+			if g.Name == "gemm" {
+				n++
+				s := on[g.Args["parent_span_id"]]
+				// Each is placed on the wall clock by itself, with an error of up to 2 µs here.
+				assert.GreaterOrEqual(t, g.Time, s.Time-4_000, "as the device ran the step")
+				assert.LessOrEqual(t, g.Time+g.Dur, s.Time+s.Dur+4_000)
+			}
+		}
+		assert.Equal(t, 2, n)
+		assert.Len(t, f.Of("s"), 4, "an arrow from the step on the host to each section")
+	}
+	assert.Len(t, drawn, spans, "every span is in one of the files")
+	assert.ElementsMatch(t, [][]string{
+		{"steps of train ProfilerStep#5", "steps of train ProfilerStep#6", "GPU 0 steps of train ProfilerStep#5", "GPU 0 steps of train ProfilerStep#6"},
+		{"steps of train ProfilerStep#10", "steps of train ProfilerStep#11", "GPU 0 steps of train ProfilerStep#10", "GPU 0 steps of train ProfilerStep#11"},
+	}, sortedEach(steps))
+
+	data, err := os.ReadFile(filepath.Join(dir, "steps.csv"))
+	require.NoError(t, err)
+	records, err := csv.NewReader(strings.NewReader(string(data))).ReadAll()
+	require.NoError(t, err)
+	require.Len(t, records, 5, string(data))
+	for i, r := range records[1:] {
+		assert.Equal(t, fmt.Sprint([]int{5, 6, 10, 11}[i]), r[0])
+		sum := new(big.Rat)
+		for k, name := range records[0] {
+			v, _ := new(big.Rat).SetString("0" + r[k])
+			switch name {
+			case "t_step_ms", "t_overlap_ms":
+				sum.Sub(sum, v)
+			default:
+				if strings.HasPrefix(name, "t_") {
+					sum.Add(sum, v)
+				}
+			}
+		}
+		assert.Zero(t, sum.Sign(), "row %v", r)
+	}
+}
+
+// sortedEach puts host tracks before those of the device, and steps in order.
+func sortedEach(m map[string][]string) [][]string {
+	var out [][]string
+	for _, v := range m {
+		slices.SortFunc(v, func(a, b string) int {
+			return cmp.Or(-cmp.Compare(a[:3], b[:3]), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+		})
+		out = append(out, v)
+	}
+	return out
+}
