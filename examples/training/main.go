@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -16,13 +17,16 @@ import (
 
 	"github.com/otelgpu/otelgpu/examples/internal/accel"
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/gpuspan/gpuspanyaml"
+	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
 )
 
 type config struct {
 	steps     int
 	csv       string
+	traces    string
 	file      string
 	simulated bool
 }
@@ -31,6 +35,7 @@ func main() {
 	var c config
 	flag.IntVar(&c.steps, "steps", 60, "batches to train on")
 	flag.StringVar(&c.csv, "csv", "", "write a row for each recorded step to this file")
+	flag.StringVar(&c.traces, "traces", "", "write Chrome traces, one for each active window, to this folder")
 	flag.StringVar(&c.file, "config", "", "YAML with nodes timing, nvtx and profiling (see package gpuspanyaml)")
 	flag.BoolVar(&c.simulated, "simulated", false, "use a simulated GPU even where there is a real one")
 	flag.Parse()
@@ -48,32 +53,44 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 		return fmt.Errorf("-steps must be at least 1, is %d", c.steps)
 	}
 	// Without a file: warm up for 10 steps, then record 3 of every 10.
-	settings := gpuspan.DefaultSettings()
-	settings.Schedule = gpuspan.Schedule{SkipFirst: 10, Warmup: 1, Active: 3, Every: 10}
+	f := gpuspanyaml.File{Settings: gpuspan.DefaultSettings()}
+	f.Settings.Schedule = gpuspan.Schedule{SkipFirst: 10, Warmup: 1, Active: 3, Every: 10}
 	if c.file != "" {
-		f, err := gpuspanyaml.Load(c.file)
-		if err != nil {
+		if f, err = gpuspanyaml.Load(c.file); err != nil {
 			return err
 		}
-		settings = f.Settings
-		if c.csv == "" {
-			c.csv = f.StepCSV
-		}
 	}
+	f.StepCSV = cmp.Or(c.csv, f.StepCSV)
+	f.TraceDir = cmp.Or(c.traces, f.TraceDir)
 	var opts []sdktrace.TracerProviderOption
 	for _, sp := range extra {
 		opts = append(opts, sdktrace.WithSpanProcessor(sp))
 	}
-	if c.csv != "" {
-		rows, err := stepcsv.Open(stepcsv.Config{Path: c.csv})
+	if f.StepCSV != "" {
+		rows, err := stepcsv.Open(stepcsv.Config{Path: f.StepCSV})
 		if err != nil {
 			return err
 		}
 		opts = append(opts, sdktrace.WithBatcher(stepcsv.NewExporter(rows)))
 	}
+	if f.TraceDir != "" {
+		traces, err := chrometrace.NewExporter(f.TraceDir)
+		if err != nil {
+			return err
+		}
+		opts = append(opts, sdktrace.WithBatcher(traces))
+	}
+	profiling := []gpuspan.Option{f.Option()}
+	if f.NVTX.Enabled {
+		ranges, err := nvtx.Open(nvtx.WithDomain(cmp.Or(f.NVTX.Domain, "training")))
+		if err != nil {
+			fmt.Fprintln(w, err) // a tool that does not load is no reason not to train
+		}
+		profiling = append(profiling, gpuspan.WithAnnotator(ranges))
+	}
 	tp := sdktrace.NewTracerProvider(opts...)
 	device := accel.Open(c.simulated, w)
-	prof, err := gpuspan.New(device.Backend(), gpuspan.WithTracerProvider(tp), gpuspan.WithSettings(settings))
+	prof, err := gpuspan.New(device.Backend(), append(profiling, gpuspan.WithTracerProvider(tp))...)
 	if err != nil {
 		fmt.Fprintln(w, err) // training goes on
 	}

@@ -70,7 +70,9 @@ func TestScheduledStepsBecomeSpansAndRows(t *testing.T) {
 
 func TestConfigurationFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "train.yaml")
-	require.NoError(t, os.WriteFile(path, []byte("profiling: {schedule: {every: 5}}\n"), 0o600))
+	traces := filepath.Join(t.TempDir(), "traces")
+	text := "nvtx: {enabled: true}\nprofiling: {schedule: {every: 5}, trace_dir: " + traces + "}\n"
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	spans := tracetest.NewSpanRecorder()
 	require.NoError(t, run(context.Background(), config{steps: 10, file: path, simulated: true}, &strings.Builder{}, spans))
 	n := 0
@@ -80,6 +82,9 @@ func TestConfigurationFile(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 2, n)
+	files, err := filepath.Glob(filepath.Join(traces, "*.pt.trace.json"))
+	require.NoError(t, err)
+	assert.Len(t, files, 2, "one for each window")
 	require.NoError(t, os.WriteFile(path, []byte("profiling: {schedule: {evry: 5}}\n"), 0o600))
 	assert.ErrorContains(t, run(context.Background(), config{steps: 1, file: path, simulated: true}, &strings.Builder{}), "did you mean `schedule.every`?")
 	assert.EqualError(t, run(context.Background(), config{}, &strings.Builder{}), "-steps must be at least 1, is 0")
