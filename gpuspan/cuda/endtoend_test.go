@@ -5,6 +5,7 @@ package cuda_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -85,9 +86,11 @@ func status(t testing.TB, s sdktrace.ReadOnlySpan) string {
 	return value(t, s, semconv.GPUTimingStatusKey).AsString()
 }
 
+var soak = flag.Duration("soak", 3*time.Second, "how long the end-to-end test runs; it prints its figures when GPUSPAN_TEST_FIGURES is set")
+
 // The whole way on real threads: spans lie where the stub knows that the work was, within the bound that they carry.
 func TestSpansLieWithinTheirBoundOfTheTruth(t *testing.T) {
-	length := 3 * time.Second
+	length := *soak
 	if testing.Short() {
 		length = time.Second
 	}
@@ -104,7 +107,7 @@ func TestSpansLieWithinTheirBoundOfTheTruth(t *testing.T) {
 		handles[i] = appStream(t, r.back, i%2)
 		s := r.prof.Stream(uintptr(handles[i]), fmt.Sprint("s", i))
 		require.True(t, s.DeviceTimed())
-		stub.Log(uintptr(handles[i]), 1<<16)
+		stub.Log(uintptr(handles[i]), 1<<20)
 		op := gpuspan.NewOperation(fmt.Sprint("work", i))
 		wg.Go(func() {
 			for k := 0; time.Since(begin) < length; k++ {
