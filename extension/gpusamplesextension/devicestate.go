@@ -16,6 +16,7 @@ type device struct {
 	key     string // NormalizeID(desc.ID)
 	owner   component.ID
 	open    bool // the owner has not given it up
+	gen     int  // counts registrations: only the newest one writes
 	series  [NumFields]*series
 	events  []Event // by time, at most maxEvents
 	newest  int64   // newest sample of any field

@@ -3,20 +3,16 @@
 
 package gpusamplesextension
 
-import (
-	"time"
-
-	"go.opentelemetry.io/collector/component"
-)
+import "time"
 
 // deviceWriter writes into one device of a store.
 type deviceWriter struct {
-	st    *Store
-	d     *device
-	owner component.ID
+	st  *Store
+	d   *device
+	gen int
 }
 
-func (w *deviceWriter) valid() bool { return w.d.open && w.d.owner == w.owner }
+func (w *deviceWriter) valid() bool { return w.d.open && w.d.gen == w.gen }
 
 // Write implements DeviceWriter.
 func (w *deviceWriter) Write(samples []Sample) {

@@ -91,9 +91,10 @@ func (st *Store) Register(owner component.ID, desc Device) (DeviceWriter, error)
 	}
 	st.unindex(d)
 	d.owner, d.open = owner, true
+	d.gen++
 	d.setDescription(desc)
 	st.index(d)
-	return &deviceWriter{st: st, d: d, owner: owner}, nil
+	return &deviceWriter{st: st, d: d, gen: d.gen}, nil
 }
 
 func (st *Store) index(d *device) {

@@ -59,6 +59,12 @@ func TestADeviceHasOneWriter(t *testing.T) {
 		assert.Equal(t, "new", d.Device().Model)
 		assert.Len(t, d.Times(Power, t0, t0+10*second, nil), 2, "what was written after Close is not there")
 	})
+	again, err := r.store.Register(other, Device{ID: "GPU-a"})
+	require.NoError(t, err)
+	w.Close() // of the registration before: the new one goes on
+	s.Time += second
+	again.Write([]Sample{s})
+	r.view(func(d DeviceView) { assert.Len(t, d.Times(Power, t0, t0+10*second, nil), 3) })
 	_, err = r.store.Register(owner, Device{})
 	require.EqualError(t, err, "device without an ID (hw.id) cannot be registered")
 }

@@ -54,6 +54,29 @@ func TestDevicesAreDescribed(t *testing.T) {
 	}
 }
 
+func TestEmbeddedAndUnixSocket(t *testing.T) {
+	for _, target := range []string{Embedded, "unix:///run/dcgm.sock"} {
+		m := machine{"gpus": 1, "now": baseTime}
+		set := settings()
+		set.Target = target
+		s := open(t, m, set)
+		m.advance(t, time.Second)
+		assert.NotEmpty(t, of(read(t, s), 0, gpudata.Power), target)
+		require.NoError(t, s.Close())
+		m.set(t, "gpus", 0)
+		err := s.Open()
+		if target == Embedded {
+			require.ErrorIs(t, err, gpudata.ErrUnavailable, "no driver in this process: auto goes on")
+			m.set(t, "gpus", 1)
+			require.NoError(t, s.Open())
+			continue
+		}
+		require.NoError(t, err, "a host engine without GPUs is there: they may come")
+		m.set(t, "gpus", 1)
+		assert.True(t, read(t, s).Changed)
+	}
+}
+
 func TestValuesAreInBaseUnits(t *testing.T) {
 	m := machine{"gpus": 1, "gpm": 1, "now": baseTime}
 	s := open(t, m, settings())
