@@ -1,0 +1,138 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan
+
+import "context"
+
+// nesting is where a section hangs.
+type nesting struct {
+	ctx    context.Context
+	parent uint64
+	root   *slot // nil: the section is outermost
+	depth  int32
+	step   *Step
+	phase  int16
+}
+
+// begin starts a section below the span, section or step of ctx.
+func (s *Stream) begin(ctx context.Context, o *Operation, flags recordFlags) Section {
+	if o == nil || s.p.level.Load() < int32(o.verbosity) {
+		return Section{}
+	}
+	p := s.p
+	parent := spanOf(ctx)
+	if in, ok := parent.(*sectionSpan); ok && in.section.p == p {
+		if x, ok := s.beginIn(in.section, o, flags); ok {
+			return x
+		}
+		// The section of the context has ended; the span around it is a parent too.
+	}
+	sc := parent.SpanContext()
+	if !sc.IsSampled() && sc.IsValid() && !p.timeAll {
+		return p.untimed(o)
+	}
+	n := nesting{ctx: ctx}
+	if p.loops.Load() != 0 {
+		if n.step = p.stepOf(ctx, s); n.step != nil {
+			if !n.step.timed {
+				return p.untimed(o)
+			}
+			if !sc.IsValid() {
+				n.ctx = n.step.ctx
+			}
+		}
+	}
+	return s.open(o, &n, flags)
+}
+
+// beginIn starts a section within another, which may be on another stream; false when that one has ended.
+func (s *Stream) beginIn(x Section, o *Operation, flags recordFlags) (Section, bool) {
+	from := x.slot.stream
+	from.mu.Lock()
+	if !x.live() {
+		from.mu.Unlock()
+		return Section{}, false
+	}
+	r := &x.slot.rec
+	n := nesting{ctx: r.ctx, parent: r.id, root: r.root, depth: r.depth + 1, step: r.step}
+	n.root.refs.Add(1) // the outermost slot cannot go while x is open, and now not while the new section is
+	from.mu.Unlock()
+	y := s.open(o, &n, flags)
+	if y.slot == nil {
+		n.root.refs.Add(-1)
+	}
+	return y, true
+}
+
+// open takes a slot and records the start event.
+func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
+	p := s.p
+	st := p.state(o)
+	mode := o.sync
+	if mode == syncUnset {
+		mode = s.sync
+	}
+	if mode == SyncNone || s.host {
+		flags |= flagHost
+	}
+	var memory int64
+	var hasMemory bool
+	if p.cfg.MemoryUsage {
+		memory, hasMemory = s.memoryUsage()
+	}
+	now := p.clock.now()
+	s.mu.Lock()
+	last := len(s.free) - 1
+	if last < 0 || s.closed {
+		reason := dropPoolFull
+		if s.closed {
+			reason = dropShutdown
+		}
+		s.mu.Unlock()
+		p.drop(reason)
+		return p.untimed(o)
+	}
+	sl := &s.slots[s.free[last]]
+	s.free = s.free[:last]
+	s.nextID++
+	r := &sl.rec
+	r.id = uint64(s.id)<<40 | s.nextID
+	r.op, r.ctx = st, n.ctx
+	r.parent, r.depth, r.root = n.parent, n.depth, n.root
+	if n.root == nil {
+		r.root = sl
+	}
+	r.phase = n.phase
+	if n.step != nil {
+		r.step = n.step
+		n.step.open.Add(1)
+	}
+	r.hostStart = now
+	r.flags = flags
+	if hasMemory {
+		r.flags |= flagMemory
+		r.memoryStart = memory
+	}
+	sl.refs.Store(1)
+	sl.state = slotOpen
+	id := r.id
+	if flags&flagHost == 0 {
+		s.recordStart(sl)
+	}
+	if p.decorate {
+		s.decorate(sl)
+	}
+	s.mu.Unlock()
+	return Section{slot: sl, op: st, id: id, p: p}
+}
+
+// decorate does what is off by default.
+func (s *Stream) decorate(sl *slot) {
+	if s.p.cfg.CodeLocation {
+		s.p.locate(&sl.rec)
+	}
+	if a := s.p.cfg.annotator; a != nil {
+		sl.rec.annotation = a.RangeStart(sl.rec.op.op, spanOf(sl.rec.ctx).SpanContext())
+	}
+}

@@ -1,0 +1,78 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan
+
+// finish ends an open section.
+func (x Section) finish(w *Work) {
+	sl := x.slot
+	s := sl.stream
+	p := s.p
+	var memory int64
+	var hasMemory bool
+	if p.cfg.MemoryUsage {
+		memory, hasMemory = s.memoryUsage()
+	}
+	now := p.clock.now()
+	s.mu.Lock()
+	if !x.live() {
+		s.mu.Unlock()
+		return
+	}
+	r := &sl.rec
+	if w != nil {
+		r.work.add(*w)
+	}
+	if r.flags&flagMemory != 0 {
+		if hasMemory {
+			r.memoryEnd = memory
+		} else {
+			r.flags &^= flagMemory
+		}
+	}
+	r.hostEnd = now
+	if r.flags&flagHost == 0 {
+		s.recordEnd(sl)
+	}
+	if r.annotation != 0 {
+		p.cfg.annotator.RangeEnd(r.annotation)
+	}
+	wait := s.waits(r)
+	if wait {
+		s.syncing.Add(1)
+	}
+	sl.state = slotPending
+	s.pending.push(sl.index)
+	end := Event(sl.end.Args[0])
+	s.mu.Unlock()
+	if p.idle.Load() {
+		p.wake()
+	}
+	if wait {
+		s.backend.Synchronize(end)
+		s.syncing.Add(-1)
+	}
+}
+
+// waits reports whether End of the section waits for the device.
+func (s *Stream) waits(r *record) bool {
+	if r.flags&flagHost != 0 {
+		return false
+	}
+	mode := r.op.op.sync
+	if mode == syncUnset {
+		mode = s.sync
+	}
+	return mode == SyncImmediate || mode == SyncGroup && r.parent == 0
+}
+
+// release gives a slot back. The stream's mutex must be held.
+func (s *Stream) release(sl *slot) {
+	e := sl.rec.extra
+	if e != nil {
+		e.reset()
+	}
+	sl.rec = record{extra: e}
+	sl.state = slotFree
+	s.free = append(s.free, sl.index)
+}

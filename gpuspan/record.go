@@ -1,0 +1,109 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan
+
+import "runtime"
+
+// recordStart records the start event of an open slot. The stream's mutex is held around every record, so that the order
+// of the pending FIFO is the order on the stream.
+func (s *Stream) recordStart(sl *slot) {
+	r := &sl.rec
+	if s.failed != StatusOK {
+		r.flags |= flagHost
+		r.status = statusDeviceError
+		return
+	}
+	if s.capturing(r) {
+		return
+	}
+	st := s.record(&sl.start)
+	if st != StatusOK {
+		s.refused(r, st)
+		return
+	}
+	r.flags |= flagStarted
+	r.startEvent = Event(sl.start.Args[0])
+}
+
+// recordEnd records the end event.
+func (s *Stream) recordEnd(sl *slot) {
+	r := &sl.rec
+	if s.failed != StatusOK {
+		r.flags |= flagHost
+		r.status = statusDeviceError
+		return
+	}
+	if s.capturing(r) {
+		return
+	}
+	if st := s.record(&sl.end); st != StatusOK {
+		s.refused(r, st)
+	}
+}
+
+// capturing marks the record when the stream captures a graph: nothing runs then, and a recorded event would have no time.
+func (s *Stream) capturing(r *record) bool {
+	if !s.capture {
+		return false
+	}
+	c, st := s.backend.Capturing(s.handle)
+	if !c && !st.capture() {
+		return false // an error shows again at the record
+	}
+	r.flags |= flagHost
+	r.status = statusCaptured
+	return true
+}
+
+// refused handles a record that the driver refused.
+func (s *Stream) refused(r *record, st Status) {
+	r.flags |= flagHost
+	if st.capture() {
+		r.status = statusCaptured
+		return
+	}
+	r.status = statusDeviceError
+	if s.failed == StatusOK {
+		s.failed = st // retired; the polling thread says so
+	}
+}
+
+// record enqueues an event. A panicking backend counts as a refusal.
+func (s *Stream) record(c *Call) (st Status) {
+	defer func() {
+		if r := recover(); r != nil {
+			st = statusPanic
+		}
+	}()
+	if !s.bound {
+		return s.backend.Record(c)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	unbind, st := s.backend.Bind(s.device.info.Ordinal)
+	if st != StatusOK {
+		return st
+	}
+	defer unbind()
+	return s.backend.Record(c)
+}
+
+// statusPanic stands for a backend that panicked.
+const statusPanic Status = -1
+
+// memoryUsage is the device memory in use now.
+func (s *Stream) memoryUsage() (int64, bool) {
+	if s.host || s.device == nil {
+		return 0, false
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	unbind, st := s.backend.Bind(s.device.info.Ordinal)
+	if st != StatusOK {
+		return 0, false
+	}
+	defer unbind()
+	used, st := s.backend.MemoryUsage(s.device.info.Ordinal)
+	return used, st == StatusOK
+}
