@@ -90,6 +90,12 @@ func TestDevicesTellTheirIdentity(t *testing.T) {
 	require.Equal(t, gpuspan.Device{
 		Ordinal: 1, UUID: "GPU-1a2b3c4d5e6f7081", Model: "AMD Instinct Stub", Vendor: "AMD", PCIBDF: "0000:c1:00.0", MemoryTotal: 16 << 30, DriverVersion: devices[1].DriverVersion,
 	}, devices[1])
+	for form, want := range []string{"GPU-1a2b3c4d5e6f7080", "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f", "", ""} {
+		stub.Set("uuid_form", float64(form))
+		devices, err = b.Devices()
+		require.NoError(t, err)
+		require.Equal(t, want, devices[0].UUID)
+	}
 	stub.Fail("hipDeviceGetUuid", 1, 0, 2)
 	devices, err = b.Devices()
 	require.NoError(t, err)

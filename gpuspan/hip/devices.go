@@ -67,12 +67,14 @@ func (b *Backend) uuid(device int) string {
 		return ""
 	}
 	u := (*[16]byte)(unsafe.Pointer(&f.Out[0]))
-	for _, c := range u {
-		if !strings.ContainsRune("0123456789abcdefABCDEF", rune(c)) {
-			return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
-		}
+	text, rest, _ := strings.Cut(string(u[:]), "\x00")
+	switch {
+	case text == "" && strings.Trim(rest, "\x00") == "", text == "XX":
+		return "" // ROCm's way to say that the device has none
+	case len(text) == len(u) && strings.Trim(text, "0123456789abcdefABCDEF") == "":
+		return "GPU-" + text
 	}
-	return "GPU-" + string(u[:])
+	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }
 
 func (b *Backend) memory(device int) int64 {

@@ -27,7 +27,8 @@ static struct {
 	double offset, tick;
 	double submit_ns, completion_ns, jitter_ns; /* latencies: fixed parts and mean of the random part */
 	double launch_ns;                           /* duration of a kernel or copy that nobody gave one */
-	int devices, mig, legacy_uuid_gone;
+	int devices, mig;
+	int uuid_form; /* HIP: 0 characters, 1 bytes, 2 "XX" (the device has none), 3 zeros */
 	int record_needs_context; /* as a driver would behave on which the self-test must fail */
 	int polls_need_context;   /* the same for query and elapsed */
 	int share_markers;        /* HIP: an event shares the last one's marker if nothing ran since, as in older ROCm */
@@ -177,6 +178,7 @@ EXPORT void stub_set(const char *name, double v) {
 	else if (!strcmp(name, "launch_ns")) cfg.launch_ns = v;
 	else if (!strcmp(name, "devices")) cfg.devices = (int)v;
 	else if (!strcmp(name, "mig")) cfg.mig = (int)v;
+	else if (!strcmp(name, "uuid_form")) cfg.uuid_form = (int)v;
 	else if (!strcmp(name, "record_needs_context")) cfg.record_needs_context = (int)v;
 	else if (!strcmp(name, "elapsed_one_way")) cfg.elapsed_one_way = (int)v;
 	else if (!strcmp(name, "polls_need_context")) cfg.polls_need_context = (int)v;

@@ -48,8 +48,11 @@ EXPORT hipError_t hipDeviceGetName(char *s, int n, int d) {
 EXPORT hipError_t hipDeviceGetUuid(char *u, int d) { /* 16 characters, not 16 bytes */
 	FAULT("hipDeviceGetUuid");
 	DEVICE(d);
-	memcpy(u, "1a2b3c4d5e6f7080", 16);
-	u[15] = (char)('0' + d);
+	memset(u, 0, 16);
+	if (cfg.uuid_form == 0) memcpy(u, "1a2b3c4d5e6f7080", 16), u[15] = (char)('0' + d);
+	if (cfg.uuid_form == 1)
+		for (int i = 0; i < 16; i++) u[i] = (char)(i + 0x10);
+	if (cfg.uuid_form == 2) memcpy(u, "XX", 2);
 	return OK;
 }
 EXPORT hipError_t hipDeviceGetPCIBusId(char *s, int n, int d) {
