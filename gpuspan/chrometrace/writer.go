@@ -72,7 +72,7 @@ type process struct {
 type track struct {
 	Track
 	lanes []*lane
-	until int64 // end of the latest step, of Steps and DeviceSteps
+	until int64 // end of the latest step, of DeviceSteps
 }
 
 // NewWriter makes a Writer. Nothing is written before the first batch.
@@ -111,10 +111,31 @@ func (w *Writer) Write(events []Event) error {
 			}
 		}
 	}
+	w.trim(events)
 	for _, i := range w.sequence {
 		w.event(&events[i])
 	}
 	return w.flush(before)
+}
+
+// trim ends a step on the host where the next one begins: the host reads its clock for the end of one after it has
+// done so for the start of the other, and slices that overlap by 100 ns would need a row each.
+func (w *Writer) trim(events []Event) {
+	var last map[loopKey]*Event
+	for _, i := range w.sequence {
+		e := &events[i]
+		if e.Track.Kind != Steps || e.DeviceEnd == 0 {
+			continue
+		}
+		if last == nil {
+			last = map[loopKey]*Event{}
+		}
+		k := loopKey{e.Process, e.Track}
+		if before := last[k]; before != nil && before.End > e.Start {
+			before.End = e.Start
+		}
+		last[k] = e
+	}
 }
 
 // begin writes the head once the first time is known.
@@ -141,9 +162,6 @@ func (w *Writer) event(e *Event) {
 	}
 	p := w.process(e.Process)
 	t := w.track(p, e.Track)
-	if e.DeviceEnd > e.DeviceStart {
-		start = t.after(start, end)
-	}
 	l := w.lane(p, t, start, end, owner(e))
 	if l == nil {
 		w.stats.Crowded++
@@ -184,12 +202,13 @@ func (w *Writer) deviceStep(e *Event, p *process) {
 }
 
 // placement is how far apart, in nanoseconds, two readings of the one moment between two steps may be: the device's
-// boundary is placed on the wall clock for each of them, and the host reads its clock twice.
-const placement = 5_000
+// boundary is placed on the wall clock for each of them, on a busy machine with an error of tens of microseconds
+// (gpu.timing.error).
+const placement = 100_000
 
 // after is the start of a step, or the end of the one before when they are the same moment.
 func (t *track) after(start, end int64) int64 {
-	if gap := t.until - start; gap > 0 && gap < placement && t.until < end {
+	if gap := t.until - start; gap > 0 && gap < min(placement, (end-start)/2) {
 		start = t.until
 	}
 	t.until = max(t.until, end)
