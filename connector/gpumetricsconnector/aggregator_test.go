@@ -5,6 +5,7 @@ package gpumetricsconnector
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -125,10 +126,7 @@ var prefill = attrs{
 }
 
 func without(a attrs, keys ...string) attrs {
-	out := attrs{}
-	for k, v := range a {
-		out[k] = v
-	}
+	out := maps.Clone(a)
 	for _, k := range keys {
 		delete(out, k)
 	}
@@ -136,10 +134,8 @@ func without(a attrs, keys ...string) attrs {
 }
 
 func with(a attrs, more attrs) attrs {
-	out := without(a)
-	for k, v := range more {
-		out[k] = v
-	}
+	out := maps.Clone(a)
+	maps.Copy(out, more)
 	return out
 }
 

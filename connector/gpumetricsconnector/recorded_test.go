@@ -38,8 +38,8 @@ func recordedTraces(t *testing.T) []string {
 	}
 	var out []string
 	require.NoError(t, filepath.WalkDir(filepath.Join(dir, "kineto"), func(path string, _ os.DirEntry, err error) error {
-		if strings.HasSuffix(path, ".ref.json") {
-			out = append(out, strings.TrimSuffix(path, ".ref.json"))
+		if trace, ok := strings.CutSuffix(path, ".ref.json"); ok {
+			out = append(out, trace)
 		}
 		return err
 	}))

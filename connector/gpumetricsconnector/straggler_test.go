@@ -159,7 +159,9 @@ func TestMedianAndDeviation(t *testing.T) {
 		in            []float64
 		median, sigma float64
 	}{
-		{nil, 0, 0}, {[]float64{3}, 3, 0}, {[]float64{4, 2}, 3, 1.4826022185056018},
+		{nil, 0, 0},
+		{[]float64{3}, 3, 0},
+		{[]float64{4, 2}, 3, 1.4826022185056018},
 		{[]float64{1, 1, 2, 2, 4, 6, 9}, 2, 1.4826022185056018}, // deviations 1 1 0 0 2 4 7
 	} {
 		m := median(tt.in)

@@ -26,7 +26,7 @@ const (
 	formCount     form = iota // monotonic sum of whole numbers
 	formSum                   // monotonic sum of doubles
 	formHistogram             // distribution
-	formGauge                 // last value; written only when set since the last output
+	formGauge                 // quotient of sums since the last output; written only when there were any
 )
 
 // metricID indexes families and definitions.
@@ -77,8 +77,8 @@ type stream struct {
 	seen    int64  // wall clock of the last change, unix ns
 	changed bool   // since the last output
 
-	total   float64 // of a sum: all; of a gauge: the value, or the numerator
-	divisor float64 // of a gauge that is a quotient of sums since the last output; 0: total is the value
+	total   float64 // of a sum: all; of a gauge, which is a quotient of sums since the last output: the numerator
+	divisor float64 // of a gauge
 	written float64 // of a delta sum: what was written of total
 
 	histogram histogram
@@ -114,12 +114,6 @@ func (s *stream) ratio(numerator, divisor float64, now int64) {
 	s.touch(now)
 }
 
-// set sets a gauge.
-func (s *stream) set(v float64, now int64) {
-	s.total, s.divisor = v, 0
-	s.touch(now)
-}
-
 // record adds to a distribution.
 func (s *stream) record(v, weight float64, f *facts, now int64) {
 	bucket := s.histogram.record(v, weight)
@@ -132,11 +126,8 @@ func (s *stream) record(v, weight float64, f *facts, now int64) {
 
 // value of a gauge; false when it is not a number.
 func (s *stream) value() (float64, bool) {
-	v := s.total
-	if s.divisor != 0 {
-		v /= s.divisor
-	}
-	return v, v >= -math.MaxFloat64 && v <= math.MaxFloat64
+	v := s.total / s.divisor
+	return v, v >= 0 && v <= math.MaxFloat64
 }
 
 // write adds the stream's point to a metric of its form, if there is one to write; ts is its time.

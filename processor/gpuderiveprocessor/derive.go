@@ -155,8 +155,8 @@ func (d *derived) roofline(f *facts, r *roof, t float64) {
 	}
 	flops := r.flops.of(f.precision)
 	dram := f.size * (1 - f.hit)
-	attained := math.NaN()
-	bound := ""
+	var attained float64
+	var bound string
 	switch {
 	case f.flops > 0 && f.size > 0 && flops.rate > 0 && r.memory.rate > 0:
 		// Written without I, so that no DRAM traffic at all (every byte a hit) is the flat part of the roof.

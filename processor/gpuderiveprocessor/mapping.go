@@ -201,10 +201,10 @@ func (a *AttributeConfig) copy(attrs pcommon.Map) bool {
 	if _, exists := attrs.Get(a.To); exists {
 		return false
 	}
-	text, number, ok := a.Value, 0.0, true
+	text, number := a.Value, 0.0
 	if a.From != "" {
-		from, exists := attrs.Get(a.From)
-		if !exists {
+		from, ok := attrs.Get(a.From)
+		if !ok {
 			return false
 		}
 		if text, number, ok = a.value(from); !ok {
