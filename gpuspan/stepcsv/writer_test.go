@@ -31,8 +31,10 @@ func row(step int64) stepcsv.Row {
 	return stepcsv.Row{
 		Step: step, Epoch: 2, HasEpoch: true,
 		Phases: []stepcsv.Phase{
-			{Name: "data", Duration: 5 * time.Millisecond}, {Name: "forward", Duration: 30*time.Millisecond + 1},
-			{Name: "backward", Duration: 60 * time.Millisecond}, {Name: "comm", Duration: 10 * time.Millisecond},
+			{Name: "data", Duration: 5 * time.Millisecond},
+			{Name: "forward", Duration: 30*time.Millisecond + 1},
+			{Name: "backward", Duration: 60 * time.Millisecond},
+			{Name: "comm", Duration: 10 * time.Millisecond},
 		},
 		Overlap: 8 * time.Millisecond, Other: 3 * time.Millisecond, HasSplit: true,
 		Duration: 100*time.Millisecond + 1, Items: 256,
