@@ -62,7 +62,7 @@ func (t *poller) emit(r *record, s *Stream, parent trace.SpanContext, parentNode
 	if e := r.extra; e != nil && len(e.links) > 0 {
 		t.start = append(t.start, trace.WithLinks(e.shareLinks()...))
 	}
-	ctx, span := t.p.tracer.Start(ctx, r.op.op.info.Name, t.start...)
+	ctx, span := t.p.tracer().Start(ctx, r.op.op.info.Name, t.start...)
 	r.span = span.SpanContext()
 	if span.IsRecording() {
 		t.attrs = t.p.describe(t.attrs[:0], r, s)

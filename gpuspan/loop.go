@@ -194,7 +194,7 @@ func (l *Loop) startSpan(ctx context.Context, st *Step) (out context.Context, sp
 	if parent := spanOf(ctx).SpanContext(); l.config.newRoot && parent.IsValid() {
 		opts = append(opts, trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: parent}))
 	}
-	return l.p.tracer.Start(ctx, l.op.info.Name, opts...)
+	return l.p.tracer().Start(ctx, l.op.info.Name, opts...)
 }
 
 // releasePrev lets go of the last step's end event.

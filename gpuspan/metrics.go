@@ -39,7 +39,6 @@ var dropNames = [dropReasons]string{
 type metrics struct {
 	p         *Profiler
 	durations metric.Float64Histogram
-	emitted   bool
 
 	count, items, io, sections, dropped metric.Int64ObservableCounter
 	flops                               metric.Float64ObservableCounter
@@ -88,8 +87,6 @@ func newMetrics(p *Profiler) *metrics {
 			metric.WithDescription(semconv.GPUOperationDurationDescription), metric.WithExplicitBucketBoundaries(durationBuckets...))
 		check(err)
 		m.durations = h
-		// Without a MeterProvider nothing leaves the process, and gpu_metrics of the Collector must not skip the spans.
-		m.emitted = err == nil && h.Enabled(context.Background())
 		m.count = counter(semconv.GPUOperationCountName, semconv.GPUOperationCountUnit, semconv.GPUOperationCountDescription)
 		m.items = counter(semconv.GPUOperationItemsName, semconv.GPUOperationItemsUnit, semconv.GPUOperationItemsDescription)
 		m.io = counter(semconv.GPUOperationIOName, semconv.GPUOperationIOUnit, semconv.GPUOperationIODescription)
@@ -116,10 +113,10 @@ func newMetrics(p *Profiler) *metrics {
 }
 
 // tracerOptions mark the tracer's scope: who sees gpu.metrics.emitted need not make the first five gpu.operation.* metrics
-// from the spans.
+// from the spans. Without a MeterProvider nothing leaves the process, and then somebody must.
 func (m *metrics) tracerOptions() []trace.TracerOption {
 	opts := []trace.TracerOption{trace.WithInstrumentationVersion(Version), trace.WithSchemaURL(semconv.SchemaURL)}
-	if m.emitted {
+	if m.durations != nil && m.durations.Enabled(context.Background()) {
 		opts = append(opts, trace.WithInstrumentationAttributes(semconv.GPUMetricsEmittedKey.Bool(true)))
 	}
 	return opts

@@ -27,7 +27,7 @@ type Profiler struct {
 	source   string  // gpu.timing.source
 	clock    *hostClock
 	errors   reporter
-	tracer   trace.Tracer
+	tracer   func() trace.Tracer // made at the first span, when it is known whether metrics leave the process
 	recorder report.Recorder
 	metrics  *metrics
 	timeAll  bool // sections of unsampled parents are timed too
@@ -141,7 +141,7 @@ func New(b Backend, opts ...Option) (*Profiler, error) {
 		p.recorder = report.NewCollector(report.WithClock(func() time.Time { return time.Unix(0, p.clock.wall(p.clock.now())) }))
 	}
 	p.metrics = newMetrics(p)
-	p.tracer = c.tracers.Tracer(scopeName, p.metrics.tracerOptions()...)
+	p.tracer = sync.OnceValue(func() trace.Tracer { return p.cfg.tracers.Tracer(scopeName, p.metrics.tracerOptions()...) })
 	p.poller = newPoller(p)
 	go p.poller.run()
 	if b == nil {

@@ -1,0 +1,48 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package globals_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+)
+
+// Programs set the global providers after they have made their profiler as often as before.
+func TestGlobalProvidersThatComeLateAreSeen(t *testing.T) {
+	gpu := simgpu.New(nil)
+	p, err := gpuspan.New(gpu)
+	require.NoError(t, err)
+	s := p.Stream(uintptr(gpu.Stream(0)), "main")
+
+	reader := sdkmetric.NewManualReader()
+	spans := tracetest.NewSpanRecorder()
+	otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
+	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)))
+	gpuspan.NewOperation("op").Start(context.Background(), s).End()
+	require.NoError(t, p.Shutdown(context.Background()))
+
+	require.Len(t, spans.Ended(), 1)
+	scope := spans.Ended()[0].InstrumentationScope()
+	assert.True(t, scope.Attributes.HasValue("gpu.metrics.emitted"))
+	var rm metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(context.Background(), &rm))
+	names := map[string]bool{}
+	for _, sm := range rm.ScopeMetrics {
+		for _, m := range sm.Metrics {
+			names[m.Name] = true
+		}
+	}
+	assert.True(t, names["gpu.operation.count"] && names["gpu.operation.duration"], names)
+}
