@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -144,14 +145,11 @@ func (s *spans) culprits(times map[uint32]int64) string {
 		list = append(list, culprit{name, t})
 	}
 	slices.SortFunc(list, func(a, b culprit) int { return cmp.Or(cmp.Compare(b.time, a.time), cmp.Compare(a.name, b.name)) })
-	text := ""
-	for i, c := range list[:min(3, len(list))] {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprintf("%s (%s)", c.name, span(c.time))
+	var text []string
+	for _, c := range list[:min(3, len(list))] {
+		text = append(text, fmt.Sprintf("%s (%s)", c.name, span(c.time)))
 	}
-	return text
+	return strings.Join(text, ", ")
 }
 
 // findingEvent is the name of the span events that findings are.

@@ -34,9 +34,17 @@ func containsFold(s, lower string) bool {
 }
 
 var collectives = []struct{ word, name string }{
-	{"allreduce", "all_reduce"}, {"reducescatter", "reduce_scatter"}, {"allgather", "all_gather"},
-	{"alltoall", "all_to_all"}, {"broadcast", "broadcast"}, {"sendrecv", ""}, {"gather", "gather"}, {"scatter", "scatter"},
-	{"reduce", "reduce"}, {"send", "send"}, {"recv", "recv"},
+	{"allreduce", "all_reduce"},
+	{"reducescatter", "reduce_scatter"},
+	{"allgather", "all_gather"},
+	{"alltoall", "all_to_all"},
+	{"broadcast", "broadcast"},
+	{"sendrecv", ""},
+	{"gather", "gather"},
+	{"scatter", "scatter"},
+	{"reduce", "reduce"},
+	{"send", "send"},
+	{"recv", "recv"},
 }
 
 // CollectiveName is the value of gpu.collective.name for a kernel's name or a framework's name of a collective; empty
@@ -56,7 +64,7 @@ func CollectiveName(s string) string {
 // Kernels that serve several algorithms ("Generic") say neither.
 func collectiveAlgorithm(kernel string) (algorithm, protocol string) {
 	head, _, _ := strings.Cut(kernel, "(")
-	for _, part := range strings.Split(head, "_") {
+	for part := range strings.SplitSeq(head, "_") {
 		switch part {
 		case "RING":
 			algorithm = "ring"
@@ -110,11 +118,20 @@ func CollectiveSize(name string, in, out, element int64) int64 {
 // gpu.copy.host_memory, empty where the name does not say.
 func CopyKind(name string) (direction, memory string) {
 	for _, d := range [...]struct{ word, direction string }{
-		{"HtoD", "host_to_device"}, {"HostToDevice", "host_to_device"}, {"H2D", "host_to_device"},
-		{"DtoH", "device_to_host"}, {"DeviceToHost", "device_to_host"}, {"D2H", "device_to_host"},
-		{"DtoD", "device_to_device"}, {"DeviceToDevice", "device_to_device"}, {"D2D", "device_to_device"},
-		{"PtoP", "peer_to_peer"}, {"P2P", "peer_to_peer"},
-		{"HtoH", "host_to_host"}, {"HostToHost", "host_to_host"}, {"H2H", "host_to_host"},
+		{"HtoD", "host_to_device"},
+		{"HostToDevice", "host_to_device"},
+		{"H2D", "host_to_device"},
+		{"DtoH", "device_to_host"},
+		{"DeviceToHost", "device_to_host"},
+		{"D2H", "device_to_host"},
+		{"DtoD", "device_to_device"},
+		{"DeviceToDevice", "device_to_device"},
+		{"D2D", "device_to_device"},
+		{"PtoP", "peer_to_peer"},
+		{"P2P", "peer_to_peer"},
+		{"HtoH", "host_to_host"},
+		{"HostToHost", "host_to_host"},
+		{"H2H", "host_to_host"},
 	} {
 		if strings.Contains(name, d.word) {
 			direction = d.direction

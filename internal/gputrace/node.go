@@ -3,7 +3,11 @@
 
 package gputrace
 
-import "go.opentelemetry.io/collector/pdata/pcommon"
+import (
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
 
 // node is a host range that has a span, and gathers what has none below it.
 type node struct {
@@ -137,8 +141,8 @@ type process struct {
 
 // stepAt is the step whose host range holds the instant.
 func (p *process) stepAt(t int64) *step {
-	for i := len(p.steps) - 1; i >= 0; i-- {
-		if s := p.steps[i]; s.start <= t && t < s.end {
+	for _, s := range slices.Backward(p.steps) {
+		if s.start <= t && t < s.end {
 			return s
 		}
 	}

@@ -46,8 +46,6 @@ func (r *record) start() int64 {
 	return r.key
 }
 
-func (r *record) end() int64 { return r.start() + r.duration }
-
 func (r *record) appendTo(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(r.key))
 	b = binary.LittleEndian.AppendUint64(b, uint64(r.duration))

@@ -3,7 +3,10 @@
 
 package gputrace
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // wrappers are kernels of template libraries whose name says nothing; their first template argument does.
 var wrappers = map[string]bool{"Kernel": true, "Kernel2": true, "device_kernel": true, "kernel": true}
@@ -44,8 +47,8 @@ func (b *brackets) next(s string, i int) {
 			b.open = b.open[:n-1]
 		}
 	case ')', ']', '}':
-		for n := len(b.open) - 1; n >= 0; n-- {
-			if b.open[n] != '<' {
+		for n, v := range slices.Backward(b.open) {
+			if v != '<' {
 				b.open = b.open[:n]
 				break
 			}

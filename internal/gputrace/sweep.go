@@ -5,6 +5,7 @@ package gputrace
 
 import (
 	"context"
+	"slices"
 	"strings"
 )
 
@@ -176,8 +177,8 @@ func (s *sweep) autograd(r *record) bool {
 // pass runs on threads of its own, the thread that began it waits there.
 func (s *sweep) waiting(st *step, otherwise *node, end int64) *node {
 	stack := s.threads[st.track].stack
-	for i := len(stack) - 1; i >= 0; i-- {
-		if n := stack[i].node; stack[i].end >= end && n.kind == KindAnnotation && n.end >= end && !n.written {
+	for _, s := range slices.Backward(stack) {
+		if n := s.node; s.end >= end && n.kind == KindAnnotation && n.end >= end && !n.written {
 			return n
 		}
 	}

@@ -24,7 +24,6 @@ type deviceWindow struct {
 
 	short, pageable, narrow, opaque tally
 	gridTime                        int64 // of kernels whose grid is known
-	allocated                       allocated
 }
 
 // idle splits the gaps of the union of a device's activities by the launch of the activity that ends the gap.

@@ -22,7 +22,6 @@ type collect struct {
 	shapes  bool
 	skipped map[string]int64
 	texts   map[string]int64 // numbers that stand for thread and process ids that are no numbers
-	kernels bool
 }
 
 var (

@@ -248,9 +248,12 @@ func TestShapesGiveFLOPs(t *testing.T) {
 		"mismatch": {"aten::mm", `"Input type":["float","float"],"Input Dims":[[64,128],[64,32]]`, nil, nil, []any{"f32[64,128]", "f32[64,32]"}},
 		"caller":   {"aten::linear", `"Input type":["float","float"],"Input Dims":[[64,128],[32,128]]`, nil, nil, []any{"f32[64,128]", "f32[32,128]"}},
 		// ResNet's first layer: 224 × 224 × 3, 64 kernels of 7 × 7, stride 2, padding 3.
-		"convolution": {"aten::convolution", `"Input type":["float","float","","ScalarList","ScalarList","ScalarList","Scalar","ScalarList","Scalar"],` +
-			`"Input Dims":[[1,3,224,224],[64,3,7,7],[],[],[],[],[],[],[]],"Concrete Inputs":["","","","[2, 2]","[3, 3]","[1, 1]","False","[0, 0]","1"]`,
-			2.0 * 112 * 112 * 64 * 3 * 7 * 7, "fp32", []any{"f32[1,3,224,224]", "f32[64,3,7,7]"}},
+		"convolution": {
+			"aten::convolution", `"Input type":["float","float","","ScalarList","ScalarList","ScalarList","Scalar","ScalarList","Scalar"],` +
+				`"Input Dims":[[1,3,224,224],[64,3,7,7],[],[],[],[],[],[],[]],"Concrete Inputs":["","","","[2, 2]","[3, 3]","[1, 1]","False","[0, 0]","1"]`,
+			2.0 * 112 * 112 * 64 * 3 * 7 * 7, "fp32",
+			[]any{"f32[1,3,224,224]", "f32[64,3,7,7]"},
+		},
 		"broken": {"aten::mm", `"Input type":"x","Input Dims":[["a"],{}]`, nil, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -134,7 +134,7 @@ func (m *metaReader) resourceObject(v []byte) {
 
 // resourceList reads the form of the environment variable: k=v,k=v.
 func (m *metaReader) resourceList(s string) {
-	for _, kv := range strings.Split(s, ",") {
+	for kv := range strings.SplitSeq(s, ",") {
 		if k, v, ok := strings.Cut(kv, "="); ok {
 			m.resource(strings.TrimSpace(k), strings.TrimSpace(v))
 		}

@@ -261,8 +261,10 @@ func (c *collect) ranges(ctx context.Context) error {
 		return err
 	}
 	const startEnd, startEndPayload = 60, 71
-	return c.db.each(ctx, tableNVTX, []string{"start", "end", "eventType", "text", "textId", "globalTid", "domainId",
-		"uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue", "jsonText"}, func(r []any) error {
+	return c.db.each(ctx, tableNVTX, []string{
+		"start", "end", "eventType", "text", "textId", "globalTid", "domainId",
+		"uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue", "jsonText",
+	}, func(r []any) error {
 		c.rows++
 		if r[1] == nil {
 			if t, _ := number(r[2]); t != domainCreate {

@@ -17,7 +17,7 @@ import (
 	_ "modernc.org/sqlite" // database/sql driver "sqlite", without cgo
 )
 
-// ErrNotExport: the file is no SQLite export of Nsight Systems.
+// ErrNotExport says that the file is no SQLite export of Nsight Systems.
 var ErrNotExport = errors.New("not an Nsight Systems SQLite export")
 
 // database is an export that is open for reading.

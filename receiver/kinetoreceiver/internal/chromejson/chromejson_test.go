@@ -61,8 +61,10 @@ const sample = `{
 
 var wanted = tape{
 	events: []map[string]string{
-		{"ph": "X", "cat": "cpu_op", "name": `back\\slash\\`, "pid": "7", "tid": `"stream 7"`, "ts": "1.250", "dur": `"3"`,
-			"args": `{"Input Dims": [[1, 2], []], "text": "}]\"{[", "n": null}`},
+		{
+			"ph": "X", "cat": "cpu_op", "name": `back\\slash\\`, "pid": "7", "tid": `"stream 7"`, "ts": "1.250", "dur": `"3"`,
+			"args": `{"Input Dims": [[1, 2], []], "text": "}]\"{[", "n": null}`,
+		},
 		{},
 		{"ph": "i", "name": `\u00e9`},
 	},

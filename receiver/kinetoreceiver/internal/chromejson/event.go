@@ -3,6 +3,8 @@
 
 package chromejson
 
+import "slices"
+
 // Event is one element of traceEvents. Slices are raw JSON within the window: strings of Cat and Name without their
 // quotes, everything else as it stands in the file. Absent fields are empty.
 type Event struct {
@@ -93,11 +95,8 @@ func (e *Event) text(v []byte) []byte {
 		return v
 	}
 	v = v[1 : len(v)-1]
-	for _, c := range v {
-		if c == '\\' {
-			e.Escaped = true
-			break
-		}
+	if slices.Contains(v, '\\') {
+		e.Escaped = true
 	}
 	return v
 }

@@ -118,8 +118,7 @@ func (d *reader) syntax(at int, what string) error {
 
 // more resolves an error of scanning at pos: nil means that the window holds more now and scanning begins again.
 func (d *reader) more(err error) error {
-	var s *syntaxError
-	if errors.As(err, &s) {
+	if s, ok := errors.AsType[*syntaxError](err); ok {
 		return d.syntax(s.at, s.what)
 	}
 	if err = d.fill(); err != nil {
