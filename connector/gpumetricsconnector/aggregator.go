@@ -195,7 +195,8 @@ func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, n
 // streams are found by attributes each time.
 func (a *aggregator) bundle(r *resource, f *facts) *bundle {
 	b := &bundle{}
-	if len(r.bundles) < 4*a.cfg.CardinalityLimit {
+	if len(r.bundles) < 4*a.cfg.CardinalityLimit && a.bundles < a.cfg.MaxSeries {
+		a.bundles++
 		key := f.dims
 		for _, s := range []*string{&key.name, &key.kind, &key.category, &key.id, &key.status, &key.direction, &key.precision, &key.itemType} {
 			*s = strings.Clone(*s) // the batch's memory must not live on in a key
@@ -229,16 +230,10 @@ func (a *aggregator) output(scope func(pcommon.InstrumentationScope), now int64,
 	}
 	for key, r := range a.resources {
 		r.write(&a.settings, scope, out, uint64(now))
-		if a.cfg.Expiry > 0 && r.expire(now-int64(a.cfg.Expiry)) {
+		if a.cfg.Expiry > 0 && r.expire(&a.settings, now-int64(a.cfg.Expiry)) {
+			a.bundles -= len(r.bundles)
 			delete(a.resources, key)
 		}
 	}
 	return out
-}
-
-func (a *aggregator) series() (n int64) {
-	for _, r := range a.resources {
-		n += int64(r.series())
-	}
-	return n
 }

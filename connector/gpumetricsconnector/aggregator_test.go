@@ -286,6 +286,36 @@ func TestTooManyResourcesShareOne(t *testing.T) {
 	assert.EqualValues(t, 10, total, "none is lost")
 }
 
+func TestAllSeriesTogetherAreBounded(t *testing.T) {
+	a := newTest(t, func(c *Config) { c.MaxSeries = 50; c.Expiry = time.Minute })
+	in := attrs{"gpu.operation.type": "section"}
+	for i := range 1000 {
+		a.take(batch(t, attrs{"n": i % 3}, span{fmt.Sprint("p", i), 0, 10, in, 1, 0, ""}), clock)
+	}
+	assert.LessOrEqual(t, a.series, 50+3*2, "and the overflow of each resource and metric")
+	assert.LessOrEqual(t, a.bundles, 50)
+	var total int64
+	for k, v := range values(t, onlyCounts(output(t, a, clock))) {
+		assert.NotEmpty(t, k)
+		total += v.(int64)
+	}
+	assert.EqualValues(t, 1000, total, "none is lost")
+	output(t, a, clock+int64(2*time.Minute))
+	assert.Zero(t, a.series)
+	assert.Zero(t, a.bundles)
+}
+
+// onlyCounts leaves gpu.operation.count, the resource as an attribute so that keys differ.
+func onlyCounts(md pmetric.Metrics) pmetric.Metrics {
+	for i, rm := range md.ResourceMetrics().All() {
+		rm.ScopeMetrics().At(0).Metrics().RemoveIf(func(m pmetric.Metric) bool { return m.Name() != "gpu.operation.count" })
+		for _, p := range rm.ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints().All() {
+			p.Attributes().PutInt("resource", int64(i))
+		}
+	}
+	return md
+}
+
 func TestResourcesAreKnownByKeptAttributesInAnyOrder(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.ResourceAttributes = []string{"service.name", "host.name"} })
 	for _, r := range []attrs{{"service.name": "s", "host.name": "h", "process.pid": 1}, {"host.name": "h", "process.pid": 2, "service.name": "s"}} {

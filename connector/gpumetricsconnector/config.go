@@ -31,6 +31,9 @@ type Config struct {
 	// CardinalityLimit bounds the series of one metric and resource; what is beyond is counted in one series
 	// with otel.metric.overflow. Default 2000.
 	CardinalityLimit int `mapstructure:"cardinality_limit"`
+	// MaxSeries bounds the series of all resources together, about 1 kB each; beyond it new ones overflow as above.
+	// Default 100000.
+	MaxSeries int `mapstructure:"max_series"`
 	// MaxResources bounds the resources; spans of further ones are counted under one empty resource. Default 1000.
 	MaxResources int `mapstructure:"max_resources"`
 	// Expiry is how long a series without new spans is kept. Default 5m; 0: for ever.
@@ -84,11 +87,9 @@ type StragglerConfig struct {
 	MaxWait time.Duration `mapstructure:"max_wait"`
 	// MinRanks is how many ranks make a comparison. Default 3.
 	MinRanks int `mapstructure:"min_ranks"`
-	// MaxSteps bounds the steps that wait, over all jobs. Default 1000.
-	MaxSteps int `mapstructure:"max_steps"`
-	// MaxRanks bounds the ranks of one job. Default 10000.
-	MaxRanks int `mapstructure:"max_ranks"`
-	_        struct{}
+	// MaxWaiting bounds the steps that wait, each rank's counted, over all jobs; about 500 bytes each. Default 100000.
+	MaxWaiting int `mapstructure:"max_waiting"`
+	_          struct{}
 }
 
 // defaultBounds are 1, 2 and 5 of each decade from 1 µs, and 60 s.
@@ -111,9 +112,9 @@ func newDefaultConfig() component.Config {
 			Explicit:    defaultBounds(),
 			Exponential: configoptional.Default(ExponentialConfig{MaxSize: 160}),
 		},
-		MaxExemplars: 5, CardinalityLimit: 2000, MaxResources: 1000, Expiry: 5 * time.Minute,
+		MaxExemplars: 5, CardinalityLimit: 2000, MaxSeries: 100_000, MaxResources: 1000, Expiry: 5 * time.Minute,
 		Activity:   configoptional.Some(ActivityConfig{Settle: 10 * time.Second, MaxGap: time.Second, MaxActivities: 200_000}),
-		Stragglers: configoptional.Some(StragglerConfig{MaxWait: 30 * time.Second, MinRanks: 3, MaxSteps: 1000, MaxRanks: 10_000}),
+		Stragglers: configoptional.Some(StragglerConfig{MaxWait: 30 * time.Second, MinRanks: 3, MaxWaiting: 100_000}),
 	}
 }
 
@@ -144,6 +145,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	positive("cardinality_limit", c.CardinalityLimit)
+	positive("max_series", c.MaxSeries)
 	positive("max_resources", c.MaxResources)
 	if c.Expiry < 0 {
 		errs = append(errs, fmt.Errorf("`expiry` must not be negative, found %s", c.Expiry))
@@ -155,8 +157,7 @@ func (c *Config) Validate() error {
 	}
 	if s := c.Stragglers.Get(); s != nil {
 		duration("stragglers.max_wait", s.MaxWait)
-		positive("stragglers.max_steps", s.MaxSteps)
-		positive("stragglers.max_ranks", s.MaxRanks)
+		positive("stragglers.max_waiting", s.MaxWaiting)
 		if s.MinRanks < 2 {
 			errs = append(errs, fmt.Errorf("`stragglers.min_ranks` must be at least 2, found %d", s.MinRanks))
 		}

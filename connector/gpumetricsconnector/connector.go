@@ -58,7 +58,7 @@ func newConnector(cfg *Config, set connector.Settings, next consumer.Metrics) (*
 	return c, tel.RegisterConnectorGpuMetricsSeriesCallback(func(_ context.Context, o metric.Int64Observer) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		o.Observe(c.aggregator.series())
+		o.Observe(int64(c.aggregator.series))
 		return nil
 	})
 }

@@ -28,6 +28,9 @@ type settings struct {
 	cfg      *Config
 	instance string
 	bounds   []float64 // s
+
+	series  int // of all resources
+	bundles int // likewise
 }
 
 func (st *settings) newHistogram() histogram {
@@ -45,7 +48,7 @@ func (f *family) get(st *settings, attrs pcommon.Map, start uint64) *stream {
 		return s
 	}
 	// One of the limit's series is the overflow, as in the SDKs.
-	if len(f.byKey) >= st.cfg.CardinalityLimit-1 {
+	if len(f.byKey) >= st.cfg.CardinalityLimit-1 || st.series >= st.cfg.MaxSeries {
 		if f.overflow == nil {
 			none := pcommon.NewMap()
 			none.PutBool(overflowKey, true)
@@ -70,6 +73,7 @@ func (f *family) append(st *settings, attrs pcommon.Map, start uint64) *stream {
 		s.exemplars = make([]exemplar, 0, st.cfg.MaxExemplars)
 	}
 	f.streams = append(f.streams, s)
+	st.series++
 	return s
 }
 

@@ -110,13 +110,15 @@ func (r *resource) startOf(f *facts) uint64 { return max(f.start, r.written) }
 func (r *resource) overflowed(id metricID, s *stream) bool { return s == r.families[id].overflow }
 
 // expire drops what was last seen before a time; it reports whether nothing is left.
-func (r *resource) expire(before int64) bool {
+func (r *resource) expire(st *settings, before int64) bool {
 	dropped, left := 0, 0
 	for i := range r.families {
 		dropped += r.families[i].expire(before)
 		left += len(r.families[i].streams)
 	}
+	st.series -= dropped
 	if dropped > 0 { // bundles may point to dropped streams; they are found again by the next spans
+		st.bundles -= len(r.bundles)
 		clear(r.bundles)
 		clear(r.loops)
 	}
@@ -126,13 +128,6 @@ func (r *resource) expire(before int64) bool {
 		}
 	}
 	return left == 0 && len(r.devices) == 0 && r.seen < before
-}
-
-func (r *resource) series() (n int) {
-	for i := range r.families {
-		n += len(r.families[i].streams)
-	}
-	return n
 }
 
 // write adds the resource's points, if it has any; now stands in for a time that no span gave.

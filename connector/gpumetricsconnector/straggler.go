@@ -18,6 +18,8 @@ const (
 	outlierShare  = 0.05
 	// restart: an index this far below the newest compared one is a job that began anew, not a late rank.
 	restart = 100
+	// maxJobs bounds the loops of jobs that are known.
+	maxJobs = 1 << 12
 	// maxSums bounds the steps of which sums of sections are held, whether or not their step comes.
 	maxSums = 1 << 16
 )
@@ -29,7 +31,7 @@ type jobKey struct{ service, job, loop string }
 type stragglers struct {
 	cfg      StragglerConfig
 	jobs     map[jobKey]*job
-	waiting  int // steps, over all jobs
+	waiting  int // steps of ranks, over all jobs
 	sections map[spanKey]*sections
 	order    []spanKey // of sections, oldest first; those that were taken stay until they reach the front
 }
@@ -105,6 +107,10 @@ func (g *stragglers) step(r *resource, f *facts, now int64, limit *int64) (late 
 	key := jobKey{r.service, r.job, f.name}
 	j := g.jobs[key]
 	if j == nil {
+		if len(g.jobs) >= maxJobs {
+			*limit++
+			return 0
+		}
 		key = jobKey{strings.Clone(key.service), strings.Clone(key.job), strings.Clone(key.loop)}
 		j = &job{world: -1, steps: make(map[int64]*jobStep), compared: -1 << 62}
 		g.jobs[key] = j
@@ -118,19 +124,17 @@ func (g *stragglers) step(r *resource, f *facts, now int64, limit *int64) (late 
 		if f.stepIndex <= j.compared {
 			return 1
 		}
-		if g.waiting >= g.cfg.MaxSteps {
+		s = &jobStep{first: now, ranks: make(map[int64]*rankStep)}
+	}
+	if _, again := s.ranks[r.rank]; !again {
+		if g.waiting >= g.cfg.MaxWaiting {
 			*limit++
 			return 0
 		}
-		s = &jobStep{first: now, ranks: make(map[int64]*rankStep)}
-		j.steps[f.stepIndex] = s
 		g.waiting++
 	}
-	if _, again := s.ranks[r.rank]; !again && len(s.ranks) >= g.cfg.MaxRanks {
-		*limit++
-		return 0
-	}
 	s.ranks[r.rank] = g.rankStep(f)
+	j.steps[f.stepIndex] = s
 	return 0
 }
 
@@ -171,7 +175,7 @@ func (a *aggregator) compare(now int64, final bool) {
 				continue
 			}
 			delete(j.steps, index)
-			g.waiting--
+			g.waiting -= len(s.ranks)
 			j.compared = max(j.compared, index)
 			if len(s.ranks) >= g.cfg.MinRanks {
 				a.score(key, j, s, now)

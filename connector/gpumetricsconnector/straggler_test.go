@@ -142,14 +142,14 @@ func TestOperationsBelowAStepAreSectionsToo(t *testing.T) {
 }
 
 func TestStepsThatWaitAreBounded(t *testing.T) {
-	a := newTest(t, func(c *Config) { c.Stragglers.Get().MaxSteps = 10; c.Stragglers.Get().MaxRanks = 5 })
+	a := newTest(t, func(c *Config) { c.Stragglers.Get().MaxWaiting = 50 })
 	for index := range 30 {
 		for rank := range 8 {
 			a.take(trainStep(t, rank, 100, index+1, 40), clock)
 		}
 	}
-	assert.Equal(t, 10, a.jobs.waiting)
-	assert.EqualValues(t, 20*8+10*3, a.stats.stepLimit)
+	assert.Equal(t, 50, a.jobs.waiting)
+	assert.EqualValues(t, 30*8-50, a.stats.stepLimit)
 	a.output(noScope, clock, true)
 	assert.Zero(t, a.jobs.waiting)
 }
