@@ -4,6 +4,7 @@
 package gpujoinprocessor
 
 import (
+	"math"
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -57,9 +58,6 @@ func (a *attributes) write(g *gpuSpan, dev gpusamplesextension.DeviceView, b *bo
 				d = either(dev, boardDev, m.field)
 			}
 			if mean, known := d.Mean(m.field, start, end); known > 0 {
-				if m.ratio {
-					mean = min(mean, 1) // differences of sums can end a bit above
-				}
 				to.PutDouble(m.key, tidy(mean))
 			} else if m.field == gpusamplesextension.Power && b.meter.known {
 				if watt, known := boardDev.Mean(gpusamplesextension.Energy, start, end); known > 0 {
@@ -69,7 +67,7 @@ func (a *attributes) write(g *gpuSpan, dev gpusamplesextension.DeviceView, b *bo
 		}
 		if !g.hasMemory {
 			if used, known := dev.Mean(gpusamplesextension.MemoryUsed, start, end); known > 0 {
-				to.PutInt(string(semconv.GPUMemoryUsageKey), int64(used))
+				to.PutInt(string(semconv.GPUMemoryUsageKey), int64(math.Round(used)))
 			}
 		}
 		if t, ok := either(dev, boardDev, gpusamplesextension.Temperature).Max(gpusamplesextension.Temperature, start, end); ok {

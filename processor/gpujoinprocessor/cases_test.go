@@ -26,7 +26,8 @@ func bubble(t *testing.T, f func(t *testing.T, r *rig, zero time.Time), edit ...
 		zero := time.Now()
 		r := newRig(t).join(edit...)
 		defer r.close()
-		r.run(r.device(nominal), steady(zero, 300))
+		r.w = r.device(nominal)
+		r.run(r.w, steady(zero, 300))
 		f(t, r, zero)
 	})
 }
@@ -411,6 +412,60 @@ func TestSamplesThatStopReleaseAtTheDeadline(t *testing.T) {
 	})
 }
 
+// A sample that comes after its time was settled tells of utilisation all the same, but the energy was not dealt out: a
+// batch that is sent again then must not claim that it was.
+func TestSamplesAfterTheirTimeWasSettledBringNoEnergy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		at := func(x float64) time.Time { return zero.Add(sec(x)) }
+		r := newRig(t).join(func(c *Config) { c.Settle, c.MaxWait = time.Second, 2*time.Second })
+		defer r.close()
+		w := r.device(gpusamplesextension.Device{ID: gpu0, Interval: 2 * time.Second})
+		w.Write(one(at(0), zero))
+		time.Sleep(sec(2))
+		w.Write(one(at(2), zero))
+		time.Sleep(sec(2.5))
+		td := newTraces("a")
+		td.gpu(1, 0, at(1), at(4))
+		td.gpu(2, 0, at(3), at(4))
+		again := ptrace.NewTraces()
+		td.CopyTo(again)
+		r.consume(td.Traces)
+		time.Sleep(sec(2))
+		require.Len(t, r.spans(), 2)
+		assert.InDelta(t, 300, energy(t, r.spans()[1]), 1e-6)
+		w.Write(one(at(6), zero))
+		time.Sleep(sec(0.5))
+		r.consume(again)
+		synctest.Wait()
+		s := r.spans()
+		assert.InDelta(t, 300, energy(t, s[1]), 1e-6)
+		assert.InDelta(t, 1./3, attr(t, s[1], "gpu.join.coverage"), 1e-9, "that of the energy")
+		assert.NotContains(t, s[2].Attributes().AsRaw(), "gpu.energy")
+		assert.InDelta(t, 0.75, attr(t, s[2], "gpu.utilization"), 1e-9)
+		assert.InDelta(t, 1., attr(t, s[2], "gpu.join.coverage"), 1e-9)
+	})
+}
+
+func TestMemoryUsageOfTheProducerStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		r := newRig(t).join()
+		defer r.close()
+		r.run(r.device(nominal), func(_ time.Time, s *gpusamplesextension.Sample) {
+			s.Set(gpusamplesextension.MemoryUsed, 1<<30)
+		})
+		time.Sleep(time.Second)
+		td := newTraces("a")
+		td.gpu(1, 0, zero, time.Now()).Attributes().PutInt("gpu.memory.usage", 77)
+		td.gpu(2, 0, zero, time.Now())
+		r.consume(td.Traces)
+		time.Sleep(7 * time.Second)
+		assert.EqualValues(t, 77, attr(t, r.spans()[1], "gpu.memory.usage"))
+		assert.EqualValues(t, 1<<30, attr(t, r.spans()[2], "gpu.memory.usage"))
+	})
+}
+
 func TestCounterResetLosesOnlyTheGapAcrossIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -515,9 +570,7 @@ func TestPowerIsIntegratedWhereThereIsNoEnergyCounter(t *testing.T) {
 func TestSpanEventsByOption(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(2 * time.Second)
-		w, err := r.store.Register(writerID, nominal)
-		require.NoError(t, err)
-		w.WriteEvents([]gpusamplesextension.Event{
+		r.w.WriteEvents([]gpusamplesextension.Event{
 			{Time: zero.Add(sec(1.2)).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 63},
 			{Time: zero.Add(sec(1.3)).UnixNano(), Kind: gpusamplesextension.EventECCUncorrected, Count: 1},
 			{Time: zero.Add(sec(1.4)).UnixNano(), Kind: gpusamplesextension.EventThrottleStart, Code: int64(gpusamplesextension.ThrottleHWThermal)},
@@ -565,6 +618,9 @@ func TestBatchesThatEndInTheFutureNeverWaitOneAfterTheOther(t *testing.T) {
 		}
 		time.Sleep(11 * time.Second)
 		assert.Len(t, r.spans(), 50)
+		for _, s := range r.spans() {
+			assert.NotContains(t, s.Attributes().AsRaw(), "gpu.energy", "not all of it is settled")
+		}
 		assert.EqualValues(t, 50, r.count("released_spans", "deadline"))
 	})
 }

@@ -179,13 +179,15 @@ func TestRequestLargerThanTheQueuePassesWithWhatIsKnown(t *testing.T) {
 		td := newTraces("a")
 		td.gpu(1, 0, zero.Add(sec(1)), zero.Add(sec(2)))
 		td.gpu(2, 0, zero.Add(sec(18)), zero.Add(sec(19)))
+		td.gpu(3, 0, zero.Add(sec(10)), zero.Add(sec(19)))
 		r.consume(td.Traces)
 		s := r.spans()
-		require.Len(t, s, 2)
+		require.Len(t, s, 3)
 		assert.InDelta(t, 300, energy(t, s[1]), 1e-6)
 		assert.NotContains(t, s[2].Attributes().AsRaw(), "gpu.energy", "not settled yet")
+		assert.NotContains(t, s[3].Attributes().AsRaw(), "gpu.energy", "settled in part")
 		assert.InDelta(t, 0.75, attr(t, s[2], "gpu.utilization"), 1e-9)
-		assert.EqualValues(t, 2, r.count("released_spans", "oversize"))
+		assert.EqualValues(t, 3, r.count("released_spans", "oversize"))
 		assert.Zero(t, r.gauge("held_spans"))
 	}, func(c *Config) { c.Queue.Size = 100 })
 }
@@ -218,7 +220,9 @@ func TestClientMetadataIsKept(t *testing.T) {
 		var got []string
 		next, err := consumer.NewTraces(func(ctx context.Context, _ ptrace.Traces) error {
 			got = append(got, client.FromContext(ctx).Metadata.Get("tenant")...)
-			return nil
+			_, limited := ctx.Deadline()
+			assert.False(t, limited, "no time was used up by waiting")
+			return ctx.Err()
 		})
 		require.NoError(t, err)
 		r := newRig(t).joinTo(next)

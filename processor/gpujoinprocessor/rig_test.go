@@ -50,7 +50,8 @@ type rig struct {
 	stop  chan struct{}
 	wg    sync.WaitGroup
 
-	logger *zap.Logger // nil: none
+	logger *zap.Logger                      // nil: none
+	w      gpusamplesextension.DeviceWriter // of a bubble's device
 }
 
 func newRig(t testing.TB) *rig {

@@ -312,6 +312,31 @@ func TestShare(t *testing.T) {
 	}
 }
 
+func TestChainsOfParentsAreBounded(t *testing.T) {
+	d, g := newDevice(), flat()
+	for id := 1; id <= 300; id++ { // each the parent of the next
+		take(d, span(id, id-1, 1, 0, 9), g)
+	}
+	d.Settle(9*cellNS, g)
+	// 129 spans hang together, then a new chain begins: three innermost spans.
+	assert.InDeltaSlice(t, []float64{3, 3, 3, 3, 3}, shares(t, d, 1, 129, 130, 259, 300), 1e-12)
+}
+
+func TestParentIsKeptWhileAChildIsPending(t *testing.T) {
+	d := fairshare.New(fairshare.Limits{Remember: 10 * cellNS}, &fairshare.Budget{Max: 1 << 20})
+	g := flat()
+	take(d, span(1, 0, 1, 0, 2), g)
+	take(d, span(2, 1, 1, 0, 2), g)
+	take(d, span(3, 2, 1, 0, 90), g) // outlasts both by far
+	for at := 1; at < 90; at++ {
+		take(d, span(1000+at, 0, 1, at, at+1), g) // would take the places of forgotten ones
+		d.Settle(int64(at)*cellNS, g)
+	}
+	d.Settle(91*cellNS, g)
+	got := shares(t, d, 1, 2, 3)
+	assert.InDeltaSlice(t, []float64{got[2], got[2], 1 + 89./2}, got, 1e-9)
+}
+
 func TestPassMovesChildrenThroughAHostSpan(t *testing.T) {
 	d, g := newDevice(), flat()
 	d.Arrive(span(3, 2, 1, 0, 4), 0, g) // kernel below host span 2 below step 1

@@ -3,19 +3,12 @@
 
 package fairshare
 
-// point is the start or the end of a pending span.
+// point is the start or the end of a pending span. Points of the same time need no order: no time passes between them, so
+// nobody gets anything there.
 type point struct {
 	t     int64
 	start bool
 	n     *node
-}
-
-// before orders points by time, ends first: a span that ends when another starts is not active beside it.
-func (p *point) before(q *point) bool {
-	if p.t != q.t {
-		return p.t < q.t
-	}
-	return !p.start && q.start
 }
 
 // points is a binary min-heap. container/heap was refused for the allocation of every push into an interface.
@@ -26,7 +19,7 @@ func (h *points) push(p point) {
 	i := len(s) - 1
 	for i > 0 {
 		up := (i - 1) / 2
-		if !p.before(&s[up]) {
+		if p.t >= s[up].t {
 			break
 		}
 		s[i] = s[up]
@@ -49,10 +42,10 @@ func (h *points) pop() point {
 		if down >= n {
 			break
 		}
-		if down+1 < n && s[down+1].before(&s[down]) {
+		if down+1 < n && s[down+1].t < s[down].t {
 			down++
 		}
-		if !s[down].before(&p) {
+		if s[down].t >= p.t {
 			break
 		}
 		s[i] = s[down]
