@@ -68,9 +68,6 @@ func WithAttributes(kv ...attribute.KeyValue) Option {
 // WithVerbosity sets how much is timed.
 func WithVerbosity(v Verbosity) Option { return optionFunc(func(c *config) { c.Verbosity = v }) }
 
-// WithSyncMode sets when GPU times are read.
-func WithSyncMode(m SyncMode) Option { return optionFunc(func(c *config) { c.Sync = m }) }
-
 // WithMetrics sets which sections the profiler's metrics cover.
 func WithMetrics(m MetricsMode) Option { return optionFunc(func(c *config) { c.Metrics = m }) }
 

@@ -212,7 +212,7 @@ func TestSelfMetrics(t *testing.T) {
 }
 
 func TestHostTimesAreNoGPUDurations(t *testing.T) {
-	r, reader := metricRig(t, gpuspan.WithSyncMode(gpuspan.SyncNone))
+	r, reader := metricRig(t, gpuspan.Sync(gpuspan.SyncNone))
 	s, _ := r.stream()
 	op := gpuspan.NewOperation("op")
 	op.Start(context.Background(), s).End()

@@ -129,9 +129,6 @@ func AtVerbosity(v Verbosity) OperationOption {
 	return operationOption(func(o *Operation) { o.verbosity = max(v, VerbosityDefault) })
 }
 
-// WithSync sets how the operation's sections are read, instead of the profiler's mode.
-func WithSync(m SyncMode) OperationOption { return operationOption(func(o *Operation) { o.sync = m }) }
-
 // StatisticsOnly keeps the operation out of traces: its sections are timed and show up in metrics and reports.
 func StatisticsOnly() OperationOption { return operationOption(func(o *Operation) { o.noSpan = true }) }
 

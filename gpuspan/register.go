@@ -39,9 +39,6 @@ func NeverCaptured() StreamOption { return streamOption(func(c *streamConfig) { 
 // Bound makes the device's context current around every record, as if the self-test at registration had failed.
 func Bound() StreamOption { return streamOption(func(c *streamConfig) { c.forceBound = true }) }
 
-// StreamSync sets when the GPU times of the stream's sections are read, instead of the profiler's mode.
-func StreamSync(m SyncMode) StreamOption { return streamOption(func(c *streamConfig) { c.sync = m }) }
-
 // Stream registers a device stream of the application: h is a cudaStream_t, CUstream or hipStream_t, or a simulated stream. The
 // name is for the reader of reports. The same handle gives the same Stream until it is closed.
 //

@@ -361,7 +361,7 @@ func TestSyncModes(t *testing.T) {
 		{gpuspan.SyncNone, 0, 0, "host"},
 	} {
 		t.Run(tt.mode.String(), func(t *testing.T) {
-			r := newRig(t, gpuspan.WithSyncMode(tt.mode))
+			r := newRig(t, gpuspan.Sync(tt.mode))
 			s, h := r.stream()
 			op := gpuspan.NewOperation("op")
 			x := op.Start(context.Background(), s)
@@ -440,4 +440,26 @@ func TestTheReportIsPrintedAtTheEndOfAnOutermostSection(t *testing.T) {
 	require.NoError(t, r.p.Shutdown(context.Background()))
 	assert.Equal(t, 1, strings.Count(out.String(), "WALL")+strings.Count(out.String(), "wall"), out.String())
 	assert.Contains(t, out.String(), "whole run")
+}
+
+func TestTheNarrowestSyncModeWins(t *testing.T) {
+	r := newRig(t, gpuspan.Sync(gpuspan.SyncImmediate))
+	s, h := r.stream(gpuspan.Sync(gpuspan.SyncDeferred))
+	source := func(op *gpuspan.Operation) (time.Duration, string) {
+		x := op.Start(context.Background(), s)
+		r.busy(h, time.Millisecond)
+		before := r.clock.Now()
+		x.End()
+		waited := r.clock.Now().Sub(before)
+		r.clock.Advance(5 * time.Millisecond)
+		r.flush()
+		return waited, attrs(r.named(op.Name())[0])["gpu.timing.source"].AsString()
+	}
+	waited, from := source(gpuspan.NewOperation("as the stream"))
+	assert.Less(t, waited, 100*time.Microsecond)
+	assert.Equal(t, "simulated", from)
+	waited, _ = source(gpuspan.NewOperation("waits", gpuspan.Sync(gpuspan.SyncImmediate)))
+	assert.Greater(t, waited, 900*time.Microsecond)
+	_, from = source(gpuspan.NewOperation("host", gpuspan.Sync(gpuspan.SyncNone)))
+	assert.Equal(t, "host", from)
 }
