@@ -131,7 +131,8 @@ func TestSpansLieWithinTheirBoundOfTheTruth(t *testing.T) {
 			half := value(t, s, semconv.GPUTimingErrorKey).AsFloat64() * 1e9
 			start, end := stub.LoggedAt(h, int64(2*k)), stub.LoggedAt(h, int64(2*k+1))
 			err := float64(s.StartTime().Sub(start))
-			require.LessOrEqual(t, math.Abs(err), half+clockReads, "span %d of stream %d", k, i)
+			require.LessOrEqual(t, math.Abs(err), half+clockReads, "start of span %d of stream %d", k, i)
+			require.LessOrEqual(t, math.Abs(float64(s.EndTime().Sub(end))), half+clockReads, "end of span %d of stream %d", k, i)
 			errs = append(errs, math.Abs(err))
 			halves = append(halves, half)
 			length := float64(end.Sub(start))

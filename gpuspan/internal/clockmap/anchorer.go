@@ -35,6 +35,7 @@ type Anchorer[E, S ~uintptr, T ~int32, C RecordCall] struct {
 	spare  [probes]E            // those of the next burst
 	ring   [ringSize]mark[E]    // those of past anchors
 	count  int                  // anchors made; the newest is ring[(count-1)%ringSize]
+	opened int                  // how often stream and events were made
 	broken bool                 // the last anchor failed: stream and events may be gone with their context
 
 	m        *Map
@@ -75,6 +76,7 @@ func (a *Anchorer[E, S, T, C]) open() T {
 		a.ring[i].event = a.events[i]
 	}
 	a.count, a.broken = 0, false
+	a.opened++
 	a.m.Reset()
 	return statusOK
 }

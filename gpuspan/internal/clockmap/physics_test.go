@@ -23,6 +23,7 @@ type physics struct {
 	delayed   float64 // share of bursts that queue behind other work
 	everyOne  bool    // delay single probes, not whole bursts
 	heavy     float64 // share of latencies with a long tail
+	long      float64 // share of sections that take seconds
 	queue     float64 // mean extra delay, ns
 	oneWay    bool    // Elapsed refuses b before a
 	wallSteps []wallAge

@@ -14,7 +14,7 @@ func (a *Anchorer[E, S, T, C]) Place(start, end E) (startHostNs, endHostNs int64
 }
 
 // PlaceWithin puts a section on the host's clock: unix nanoseconds of its two events, the time between them in
-// nanoseconds of the host's clock (GPU time × rate), and the half width of the error of its place. submitted is when the
+// nanoseconds of the host's clock (GPU time × rate), and the half width of the error of both places. submitted is when the
 // host began to record the start event and seen is when it saw the end event done; the section certainly lies between
 // them. Zero times are not known. ok is false when the driver refuses to tell, or no anchor can be made.
 func (a *Anchorer[E, S, T, C]) PlaceWithin(start, end E, submitted, seen time.Time) (startHostNs, endHostNs int64, durationNs float64, halfWidth int64, ok bool) {
@@ -22,38 +22,58 @@ func (a *Anchorer[E, S, T, C]) PlaceWithin(start, end E, submitted, seen time.Ti
 	if !ok {
 		return 0, 0, 0, 0, false
 	}
-	if start != end {
-		d, st := a.dev.Elapsed(start, end)
-		if st != statusOK || !(d >= -max(float64(a.m.opts.Tick), 1)) {
-			return 0, 0, 0, 0, false
-		}
-		durationNs = max(d, 0) * a.m.fit.rate // roundings can make an empty section a trifle negative
+	length, roundingEnd, ok := a.length(start, end, gpu, rounding)
+	if !ok {
+		return 0, 0, 0, 0, false
 	}
+	s := section{length: length, tick: float64(a.m.opts.Tick), slow: a.m.fit.slow, fast: a.m.fit.fast}
 	at, lo, hi, ok := a.m.interval(gpu)
 	if !ok {
 		return 0, 0, 0, 0, false
 	}
-	lo -= rounding
-	hi += rounding
-
-	first, last := math.Inf(-1), math.Inf(1)
+	s.start = limits{lo - rounding, hi + rounding}
+	if start == end {
+		s.end = s.start
+	} else {
+		lo, hi = a.m.limits(gpu + length)
+		s.end = limits{lo - roundingEnd, hi + roundingEnd}
+	}
+	free := s
 	if !submitted.IsZero() {
-		first = float64(a.clock.axis(submitted) - a.m.origin)
+		s.start.lo = max(s.start.lo, float64(a.clock.axis(submitted)-a.m.origin))
 	}
 	if !seen.IsZero() {
-		// Both stamps are truncated, so the section may be a tick shorter than measured.
-		last = float64(a.clock.axis(seen)-a.m.origin) - max(durationNs-float64(a.m.opts.Tick), 0)
+		s.end.hi = min(s.end.hi, float64(a.clock.axis(seen)-a.m.origin))
 	}
-	if lo > last || hi < first || first > last {
+	if !s.tighten() {
 		a.m.Anomaly()
 		a.schedule.hurry(a.clock.axis(a.dev.Now()))
-	} else {
-		lo, hi = max(lo, first), min(hi, last)
+		s = free
 	}
-	at = math.Round(min(max(at, lo), hi))
-	axis := a.m.origin + int64(at)
-	startHostNs = a.clock.wall(axis)
-	return startHostNs, startHostNs + int64(math.Round(durationNs)), durationNs, int64(math.Ceil(max(hi-at, at-lo))), true
+	at = math.Round(min(max(at, s.start.lo), s.start.hi))
+	durationNs = length * a.m.fit.rate
+	startHostNs = a.clock.wall(a.m.origin + int64(at))
+	half := max(s.start.error(at), s.end.error(at+durationNs))
+	return startHostNs, startHostNs + int64(math.Round(durationNs)), durationNs, int64(math.Ceil(half)), true
+}
+
+// length is the GPU time between two events and the rounding of the later one's place. Beyond two seconds the float's step is coarser
+// than what two anchors, one near each end, can say.
+func (a *Anchorer[E, S, T, C]) length(start, end E, gpu, rounding float64) (ns, roundingEnd float64, ok bool) {
+	if start == end {
+		return 0, rounding, true
+	}
+	d, st := a.dev.Elapsed(start, end)
+	if st != statusOK || !(d >= -max(float64(a.m.opts.Tick), 1)) {
+		return 0, 0, false
+	}
+	if d > near {
+		opened := a.opened
+		if g, r, ok := a.locate(end); ok && a.opened == opened && g > gpu {
+			return g - gpu, r, true
+		}
+	}
+	return max(d, 0), rounding + math.Abs(d)*roundings, true // roundings can make an empty section a trifle negative
 }
 
 // locate finds an event on the chained axis, measured from an anchor close to it.
