@@ -52,6 +52,12 @@ func (f *flows) add(e *Event, pid, tid, start, end int64, arrow func(id int64, f
 		if at == 0 {
 			at = from.start
 		}
+		if at < from.start && from.start-at < placement { // a step that was trimmed
+			at = from.start
+		}
+		if at >= from.end && at-from.end < placement && from.end > from.start {
+			at = from.end - 1
+		}
 		// Viewers bind an arrow to the slice around it, and work cannot start before it was launched.
 		if at < from.start || at > from.end || at >= from.end && from.end > from.start || at > to.start {
 			return

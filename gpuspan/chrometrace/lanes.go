@@ -81,6 +81,19 @@ func (l *lane) insert(start, end int64, owner uint64) bool {
 	}
 }
 
+// between moves start and end out of the neighbours that they reach into by less than tolerance.
+func (s *siblings) between(start, end, tolerance int64) (int64, int64) {
+	i := sort.Search(len(s.slots), func(k int) bool { return s.slots[k].end > start })
+	if i < len(s.slots) && s.slots[i].start < start && s.slots[i].end-start < tolerance {
+		start = s.slots[i].end
+		i++
+	}
+	if i < len(s.slots) && s.slots[i].start < end && end-s.slots[i].start < tolerance && s.slots[i].start > start {
+		end = s.slots[i].start
+	}
+	return start, end
+}
+
 // put replaces slots i to j by one.
 func (s *siblings) put(i, j int, v slot) {
 	if i == j {

@@ -72,7 +72,6 @@ type process struct {
 type track struct {
 	Track
 	lanes []*lane
-	until int64 // end of the latest step, of DeviceSteps
 }
 
 // NewWriter makes a Writer. Nothing is written before the first batch.
@@ -162,6 +161,9 @@ func (w *Writer) event(e *Event) {
 	}
 	p := w.process(e.Process)
 	t := w.track(p, e.Track)
+	if t.Kind == Steps && e.DeviceEnd > 0 {
+		start, end = t.between(start, end)
+	}
 	l := w.lane(p, t, start, end, owner(e))
 	if l == nil {
 		w.stats.Crowded++
@@ -194,10 +196,10 @@ func (w *Writer) deviceStep(e *Event, p *process) {
 		return
 	}
 	t := w.track(p, Track{Kind: DeviceSteps, Device: e.Track.Device, ID: -1, Name: e.Track.Name})
-	start := t.after(e.DeviceStart, e.DeviceEnd)
-	if l := w.lane(p, t, start, e.DeviceEnd, 0); l != nil {
+	start, end := t.between(e.DeviceStart, e.DeviceEnd)
+	if l := w.lane(p, t, start, end, 0); l != nil {
 		again := Event{Track: t.Track, Name: e.Name, Category: catGPUAnnotation, Trace: e.Trace, Span: e.Span, Parent: e.Parent}
-		w.slice(&again, p.pid, l.tid, start, e.DeviceEnd)
+		w.slice(&again, p.pid, l.tid, start, end)
 	}
 }
 
@@ -206,13 +208,12 @@ func (w *Writer) deviceStep(e *Event, p *process) {
 // (gpu.timing.error).
 const placement = 100_000
 
-// after is the start of a step, or the end of the one before when they are the same moment.
-func (t *track) after(start, end int64) int64 {
-	if gap := t.until - start; gap > 0 && gap < min(placement, (end-start)/2) {
-		start = t.until
+// between trims a step where it overlaps its neighbours by what their placement explains.
+func (t *track) between(start, end int64) (int64, int64) {
+	if len(t.lanes) == 0 {
+		return start, end
 	}
-	t.until = max(t.until, end)
-	return start
+	return t.lanes[0].root.between(start, end, min(placement, (end-start)/2))
 }
 
 // owner keeps host spans of different traces apart: that one request runs while another one does is no nesting. On
