@@ -143,9 +143,25 @@ func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, n
 		r.newest = f.end
 	}
 	if f.kind == semconv.GPUOperationTypeStep {
-		a.step(r, f, weight, now)
+		if a.cfg.Steps.HasValue() {
+			a.step(r, f, weight, now)
+		}
+		if a.jobs != nil {
+			a.stats.stepLate += a.jobs.step(r, f, now, &a.stats.stepLimit)
+		}
 		return
 	}
+	if a.cfg.Operations.HasValue() {
+		a.operation(r, f, weight, emitted, now)
+	}
+	a.activity(r, f, now)
+	if a.jobs != nil {
+		a.jobs.section(r, f)
+	}
+}
+
+// operation feeds the streams of a span's dimensions; emitted says that the producer writes the first five metrics itself.
+func (a *aggregator) operation(r *resource, f *facts, weight float64, emitted bool, now int64) {
 	b := r.bundles[f.dims]
 	if b == nil {
 		b = a.bundle(r, f)
@@ -184,10 +200,6 @@ func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, n
 	}
 	if over {
 		a.stats.overflow++
-	}
-	a.activity(r, f, now)
-	if a.jobs != nil {
-		a.jobs.section(r, f)
 	}
 }
 

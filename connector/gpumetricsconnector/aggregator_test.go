@@ -6,11 +6,13 @@ package gpumetricsconnector
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
@@ -162,6 +164,34 @@ func TestAnOperationFeedsItsMetrics(t *testing.T) {
 	p := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints().At(0)
 	assert.EqualValues(t, epoch, p.StartTimestamp())
 	assert.EqualValues(t, epoch+5_000_000, p.Timestamp())
+}
+
+func TestEachGroupOfMetricsCanBeOff(t *testing.T) {
+	off := map[string]func(*Config){
+		"gpu.operation.": func(c *Config) { c.Operations = configoptional.None[OperationsConfig]() },
+		"gpu.step.":      func(c *Config) { c.Steps = configoptional.None[StepsConfig]() },
+		"gpu.activity.":  func(c *Config) { c.Activity = configoptional.None[ActivityConfig]() },
+		"gpu.straggler.": func(c *Config) { c.Stragglers = configoptional.None[StragglerConfig]() },
+	}
+	kernel := attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"}
+	for prefix, edit := range off {
+		a := newTest(t, edit)
+		for rank := range 3 {
+			a.take(batch(t, rankOf(rank, 3), span{"k", 0, 10, kernel, 2, 0, ""}, span{"step", 0, 100_000, step, 1, 0, ""}), clock)
+		}
+		groups := map[string]bool{}
+		for _, rm := range a.output(noScope, clock, true).ResourceMetrics().All() {
+			for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
+				for p := range off {
+					groups[p] = groups[p] || strings.HasPrefix(m.Name(), p)
+				}
+			}
+		}
+		for p, present := range groups {
+			// Energy per item of steps is the steps' own.
+			assert.Equal(t, p != prefix || p == "gpu.operation.", present, "%s with %s off", p, prefix)
+		}
+	}
 }
 
 func TestSeriesOfTheProducerAreNotRepeated(t *testing.T) {

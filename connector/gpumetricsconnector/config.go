@@ -39,8 +39,13 @@ type Config struct {
 	// Expiry is how long a series without new spans is kept. Default 5m; 0: for ever.
 	Expiry time.Duration `mapstructure:"expiry"`
 	// InstanceID is collector.instance.id on every point. Default: the Collector's own service.instance.id, which is
-	// random for each start unless it is configured.
+	// random for each start unless it is configured; with the name of this connector after a slash if it has one, so that two in
+	// one Collector write different series.
 	InstanceID string `mapstructure:"instance_id"`
+	// Operations makes the gpu.operation metrics. On by default.
+	Operations configoptional.Optional[OperationsConfig] `mapstructure:"operations"`
+	// Steps makes the gpu.step metrics. On by default.
+	Steps configoptional.Optional[StepsConfig] `mapstructure:"steps"`
 	// Activity analyses what each device did, from sources that see every kernel. On by default.
 	Activity configoptional.Optional[ActivityConfig] `mapstructure:"activity"`
 	// Stragglers compares the ranks of a job. On by default.
@@ -68,6 +73,12 @@ type ExponentialConfig struct {
 	MaxSize int `mapstructure:"max_size"`
 	_       struct{}
 }
+
+// OperationsConfig has no keys but `enabled`.
+type OperationsConfig struct{ _ struct{} }
+
+// StepsConfig has no keys but `enabled`.
+type StepsConfig struct{ _ struct{} }
 
 // ActivityConfig bounds the analysis of devices.
 type ActivityConfig struct {
@@ -113,6 +124,7 @@ func newDefaultConfig() component.Config {
 			Exponential: configoptional.Default(ExponentialConfig{MaxSize: 160}),
 		},
 		MaxExemplars: 5, CardinalityLimit: 2000, MaxSeries: 100_000, MaxResources: 1000, Expiry: 5 * time.Minute,
+		Operations: configoptional.Some(OperationsConfig{}), Steps: configoptional.Some(StepsConfig{}),
 		Activity:   configoptional.Some(ActivityConfig{Settle: 10 * time.Second, MaxGap: time.Second, MaxActivities: 200_000}),
 		Stragglers: configoptional.Some(StragglerConfig{MaxWait: 30 * time.Second, MinRanks: 3, MaxWaiting: 100_000}),
 	}

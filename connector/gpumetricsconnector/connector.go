@@ -50,6 +50,9 @@ func newConnector(cfg *Config, set connector.Settings, next consumer.Metrics) (*
 		} else {
 			instance = rand.Text()
 		}
+		if name := set.ID.Name(); name != "" {
+			instance += "/" + name
+		}
 	}
 	c := &gpuMetrics{
 		cfg: cfg, log: set.Logger, next: next, tel: tel, version: set.BuildInfo.Version,

@@ -88,10 +88,15 @@ func TestPointsComeAtIntervalsAndAtShutdown(t *testing.T) {
 
 func TestTheCollectorsOwnIdentityIsTheInstance(t *testing.T) {
 	set := connectortest.NewNopSettings(metadata.Type)
+	set.ID = component.MustNewID("gpu_metrics")
 	set.Resource.Attributes().PutStr("service.instance.id", "collector-1")
 	c, err := newConnector(newDefaultConfig().(*Config), set, consumertest.NewNop())
 	require.NoError(t, err)
 	assert.Equal(t, "collector-1", c.aggregator.instance)
+	set.ID = component.MustNewIDWithName("gpu_metrics", "jobs")
+	c, err = newConnector(newDefaultConfig().(*Config), set, consumertest.NewNop())
+	require.NoError(t, err)
+	assert.Equal(t, "collector-1/jobs", c.aggregator.instance)
 	a, err := newConnector(newDefaultConfig().(*Config), connectortest.NewNopSettings(metadata.Type), consumertest.NewNop())
 	require.NoError(t, err)
 	b, err := newConnector(newDefaultConfig().(*Config), connectortest.NewNopSettings(metadata.Type), consumertest.NewNop())

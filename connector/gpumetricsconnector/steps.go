@@ -74,9 +74,6 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 	if over {
 		a.stats.overflow++
 	}
-	if a.jobs != nil {
-		a.stats.stepLate += a.jobs.step(r, f, now, &a.stats.stepLimit)
-	}
 }
 
 func (r *resource) stepStream(st *settings, id metricID, f *facts, put func(pcommon.Map)) *stream {
