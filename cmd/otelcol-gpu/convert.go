@@ -56,10 +56,10 @@ func profileReader(detail kinetoreceiver.Detail) convert.Reader {
 		}
 		if isDatabase(path) {
 			st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{Detail: detail}, emit)
-			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows"), err
+			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Findings), err
 		}
 		st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: detail}, emit)
-		return result(st.Spans, st.Cut, st.Faults, st.Skipped, "events"), err
+		return result(st.Spans, st.Cut, st.Faults, st.Skipped, "events", st.Findings), err
 	}
 }
 
@@ -76,10 +76,13 @@ func isDatabase(path string) bool {
 	return err == nil && string(head) == "SQLite format 3\x00"
 }
 
-func result(spans, cut int64, faults []string, skipped map[string]int64, what string) convert.Result {
+func result[F fmt.Stringer](spans, cut int64, faults []string, skipped map[string]int64, what string, findings []F) convert.Result {
 	r := convert.Result{Spans: spans, Cut: cut, Remarks: faults}
 	for _, reason := range slices.Sorted(maps.Keys(skipped)) {
 		r.Remarks = append(r.Remarks, fmt.Sprintf("%d %s left out: %s", skipped[reason], what, reason))
+	}
+	for _, f := range findings {
+		r.Remarks = append(r.Remarks, f.String())
 	}
 	return r
 }
