@@ -75,7 +75,7 @@ func (a *attributes) write(g *gpuSpan, dev gpusamplesextension.DeviceView, b *bo
 		}
 		a.throttle(to, either(dev, boardDev, gpusamplesextension.Throttle), start, end)
 		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
-			to.PutDouble(string(semconv.GPUEnergyKey), tidy(share.Value))
+			to.PutDouble(string(semconv.GPUEnergyKey), tidy(max(0, share.Value)))
 			// The share knows only what was there when it was dealt out; the quality is that of the worst value.
 			if c := float64(share.Covered) / float64(end-start); c < coverage-1e-6 {
 				coverage = c

@@ -268,6 +268,39 @@ func TestRefusalByTheNextComponentIsRetriedWithoutJoiningTwice(t *testing.T) {
 	})
 }
 
+func TestRefusedRestIsNamedAloneAndTheGPUPartIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := new(consumertest.TracesSink)
+		refuse := true
+		next, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
+			if refuse {
+				return errors.New("not now")
+			}
+			return sink.ConsumeTraces(ctx, td)
+		})
+		require.NoError(t, err)
+		zero := time.Now()
+		r := newRig(t).joinTo(next)
+		defer r.close()
+		r.sink = sink
+		r.run(r.device(nominal), steady(zero, 300))
+		time.Sleep(time.Second)
+		td := newTraces("a")
+		td.gpu(1, 0, zero, time.Now())
+		td.scope("http").host(2, 0, zero, time.Now())
+		err = r.proc.ConsumeTraces(t.Context(), td.Traces)
+		var partial consumererror.Traces
+		require.ErrorAs(t, err, &partial)
+		require.Equal(t, 1, partial.Data().SpanCount(), "a sender that can tries only this again")
+		refuse = false
+		require.NoError(t, r.proc.ConsumeTraces(t.Context(), partial.Data()))
+		time.Sleep(8 * time.Second)
+		synctest.Wait()
+		require.Len(t, r.spans(), 2)
+		assert.Equal(t, 2, sink.SpanCount())
+	})
+}
+
 func TestManySendersAtOnceLoseNothing(t *testing.T) {
 	const senders, batches, spans = 8, 40, 16
 	r := newRig(t).join(func(c *Config) { c.Settle, c.MaxWait = 5*time.Millisecond, 5*time.Second })
