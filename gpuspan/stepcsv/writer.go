@@ -106,7 +106,7 @@ func (w *Writer) open() error {
 	return nil
 }
 
-// repair cuts off what follows the last end of a line.
+// repair cuts off what follows the last end of a line. By name: a handle that appends cannot truncate on Windows.
 func repair(f *os.File) (size int64, repaired bool, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -127,7 +127,7 @@ func repair(f *os.File) (size int64, repaired bool, err error) {
 			if end == size {
 				return size, false, nil
 			}
-			return end, true, f.Truncate(end)
+			return end, true, os.Truncate(f.Name(), end)
 		}
 		end -= n
 		if end == 0 && size > 0 {
@@ -135,7 +135,7 @@ func repair(f *os.File) (size int64, repaired bool, err error) {
 			if size > int64(len(b)) || !strings.HasPrefix("step,epoch,", string(b[:min(n, 11)])) {
 				return 0, false, errors.New("it holds something else than steps")
 			}
-			return 0, true, f.Truncate(0)
+			return 0, true, os.Truncate(f.Name(), 0)
 		}
 	}
 	return size, false, nil
@@ -209,7 +209,7 @@ func (w *Writer) append() error {
 	if n > 0 {
 		// Not to the size that is remembered: another process may have appended in between.
 		if info, serr := w.f.Stat(); serr == nil {
-			if terr := w.f.Truncate(max(info.Size()-int64(n), 0)); terr != nil {
+			if terr := os.Truncate(w.cfg.Path, max(info.Size()-int64(n), 0)); terr != nil {
 				err = errors.Join(err, fmt.Errorf("and cannot take back what was written: %w", cause(terr)))
 			}
 		}
