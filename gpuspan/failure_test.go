@@ -349,7 +349,7 @@ func TestAHangIsLoggedOnceAndSeenInTheGauge(t *testing.T) {
 	testOp.Start(context.Background(), s).End()
 	time.Sleep(40 * time.Millisecond)
 	for range 3 {
-		require.NoError(t, f.p.poller.call(context.Background(), f.p.poller.tidy))
+		f.p.watchdog.look()
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -400,7 +400,10 @@ func TestErrorsAreRateLimitedByKind(t *testing.T) {
 func TestADriverThatHangsHoldsUpNobody(t *testing.T) {
 	b := newScripted()
 	b.block = make(chan struct{})
-	f := newBench(t, b, WithSlots(8))
+	set := DefaultSettings()
+	set.Slots, set.HangLimit = 8, 10*time.Millisecond
+	var lines strings.Builder
+	f := newBench(t, b, WithSettings(set), WithLogger(slog.New(slog.NewTextHandler(&lines, nil))))
 	s := f.p.Stream(3, "main")
 	b.blocks.Store(true)
 	start := time.Now()
@@ -417,6 +420,10 @@ func TestADriverThatHangsHoldsUpNobody(t *testing.T) {
 	assert.True(t, ok)
 	assert.Equal(t, "op", name)
 	assert.Positive(t, age)
+	time.Sleep(20 * time.Millisecond)
+	f.p.watchdog.look()
+	f.p.watchdog.look()
+	assert.Equal(t, 1, strings.Count(lines.String(), "the polling thread does not come back"), lines.String())
 	err := f.p.Shutdown(ctx)
 	assert.ErrorContains(t, err, "the polling thread hangs in the driver and was left behind")
 	assert.Less(t, time.Since(start), 3*time.Second)

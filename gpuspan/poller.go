@@ -39,6 +39,7 @@ type poller struct {
 	closing bool // what is given up from now on is so because of Shutdown
 	locked  bool
 	cpuNs   atomic.Int64
+	passed  atomic.Int64 // hostClock when the last pass began
 
 	batch   [batchSize]int32
 	waiting []*slot // outermost sections that wait for sections in them
@@ -197,6 +198,7 @@ func (t *poller) anyUsed() bool {
 
 // pass looks at every stream once. progress: a section resolved; pending: one has not.
 func (t *poller) pass() (progress, pending bool) {
+	t.passed.Store(t.p.clock.now())
 	t.pressed = false
 	for _, s := range *t.p.streamList.Load() {
 		a, b := t.drain(s)
@@ -253,7 +255,12 @@ func (t *poller) tidy() {
 		}
 	}
 	t.reportUntimed()
-	t.watch()
+	if t.p.cfg.HangLimit > 0 {
+		now := t.p.clock.now()
+		for _, s := range *t.p.streamList.Load() {
+			t.expireSteps(s, now)
+		}
+	}
 	for _, s := range *t.p.streamList.Load() {
 		t.reclaim(s)
 	}

@@ -54,9 +54,10 @@ type Profiler struct {
 	statuses [timingStatuses]atomic.Int64
 	misuse   misuse
 
-	poller  *poller
-	idle    atomic.Bool // the polling thread sleeps until woken
-	wakeups chan struct{}
+	poller   *poller
+	watchdog *watchdog
+	idle     atomic.Bool // the polling thread sleeps until woken
+	wakeups  chan struct{}
 
 	shutdown    sync.Once
 	shutdownErr error
@@ -144,6 +145,7 @@ func New(b Backend, opts ...Option) (*Profiler, error) {
 	p.tracer = sync.OnceValue(func() trace.Tracer { return p.cfg.tracers.Tracer(scopeName, p.metrics.tracerOptions()...) })
 	p.poller = newPoller(p)
 	go p.poller.run()
+	p.watchdog = startWatchdog(p)
 	if b == nil {
 		c.logger.Info("gpuspan: no backend, sections get host times only")
 	} else if err := p.openBackend(); err != nil {
@@ -278,6 +280,7 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 		p.stopped.Store(true)
 		ctx, cancel := p.deadline(ctx)
 		defer cancel()
+		p.watchdog.stop()
 		p.shutdownErr = p.poller.stop(ctx)
 		if p.cfg.PrintReport && p.recorder != nil {
 			if err := p.recorder.Summary().WriteText(os.Stderr); err != nil {

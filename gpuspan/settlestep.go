@@ -103,9 +103,6 @@ func (t *poller) finishStep(st *Step) {
 // expireSteps ends the spans of steps that the device does not finish, so that a hang can be seen in the trace.
 func (t *poller) expireSteps(s *Stream, now int64) {
 	limit := 10 * t.p.cfg.HangLimit
-	if limit == 0 {
-		return
-	}
 	var late []*slot
 	s.mu.Lock()
 	for i := range s.pending.size {

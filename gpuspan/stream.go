@@ -37,9 +37,10 @@ type Stream struct {
 	step    *Step       // that sections without a step in their context belong to
 	named   []namedOpen // open sections of StartNamed
 
+	saidHang uint64 // section that the watchdog spoke of; watchdog
+
 	// polling thread
 	saidFailed  bool
-	saidHang    uint64 // section that the watchdog spoke of
 	eventsFreed bool
 }
 

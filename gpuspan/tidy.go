@@ -5,7 +5,6 @@ package gpuspan
 
 import (
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/report"
@@ -177,24 +176,4 @@ func (s *Stream) oldest(now int64) (name string, age time.Duration, id uint64, o
 	}
 	r := &s.slots[s.pending.at(0)].rec
 	return r.op.op.info.Name, time.Duration(now - r.hostEnd), r.id, true
-}
-
-// watch writes one line for each section that the device does not finish.
-func (t *poller) watch() {
-	limit := t.p.cfg.HangLimit
-	if limit == 0 {
-		return
-	}
-	now := t.p.clock.now()
-	for _, s := range *t.p.streamList.Load() {
-		t.expireSteps(s, now)
-		name, age, id, ok := s.oldest(now)
-		if !ok || age < limit || s.saidHang == id {
-			continue
-		}
-		s.saidHang = id
-		t.p.cfg.logger.Warn("gpuspan: the device has not finished a section",
-			slog.String("operation", name), slog.String("stream", s.name), slog.Int("stream_id", s.id),
-			slog.Duration("age", age), slog.Duration("limit", limit))
-	}
 }
