@@ -12,9 +12,9 @@ import (
 // watchdog writes one log line for each section that the device does not finish. It has a goroutine of its own, for a device that
 // hangs may take the polling thread with it into the driver.
 type watchdog struct {
-	p        *Profiler
-	quit     chan struct{}
-	done     chan struct{}
+	p    *Profiler
+	quit chan struct{}
+	done chan struct{}
 
 	mu       sync.Mutex
 	saidStop bool // the line about the polling thread was written
