@@ -25,7 +25,8 @@
 // device is supported: the first stream decides (almost always the primary context, the one of the CUDA runtime), a stream of
 // another context of the same device is refused by name. The handle 2 and streams of `_ptsz` functions
 // (per-thread default streams) are refused by gpuspan, for they mean the OS thread that asks. The legacy stream (0 or 1) serialises
-// with all blocking streams, so a section on it includes their work; gpuspan accepts it only as an option.
+// with all blocking streams, so a section on it includes their work; gpuspan accepts it only as an option, and then it is
+// the one of the first device that has streams, for a handle of 0 does not say more.
 //
 // The context must outlive its streams' registration. When it is destroyed anyway, calls answer with a status and the
 // streams retire; nothing crashes.

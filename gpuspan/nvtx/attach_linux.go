@@ -70,6 +70,7 @@ type client struct {
 	toolVersion uint32
 }
 
+// Attachments belong to the process, as a tool does, and their memory to the tool: a second Open finds the first's.
 var (
 	attachMu sync.Mutex
 	clients  = map[string]*client{}
