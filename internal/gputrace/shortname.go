@@ -9,13 +9,16 @@ import (
 )
 
 // wrappers are kernels of template libraries whose name says nothing; their first template argument does.
-var wrappers = map[string]bool{"Kernel": true, "Kernel2": true, "device_kernel": true, "kernel": true}
+var wrappers = map[string]bool{"Kernel": true, "Kernel2": true, "device_kernel": true, "kernel": true, "kentry": true}
 
 // ShortName is a kernel's name without return type, namespaces, template arguments and parameters:
 // "vectorized_elementwise_kernel" for "void at::native::vectorized_elementwise_kernel<4, …>(int, …)". Names that are not
 // C++ are left as they are.
 func ShortName(name string) string {
 	s := strings.TrimSuffix(strings.TrimSpace(name), ".kd")
+	if m := mangledName(s); m != "" {
+		return m
+	}
 	s = strings.ReplaceAll(s, "(anonymous namespace)", "anon")
 	s = s[:outside(s, 0, '(')]     // parameters
 	s = s[lastOutside(s, ' ')+1:]  // return type

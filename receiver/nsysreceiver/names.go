@@ -90,8 +90,10 @@ func copyName(dir, mem string) string {
 		return "Memcpy " + short + " (" + host + " -> Device)"
 	case "device_to_host":
 		return "Memcpy " + short + " (Device -> " + host + ")"
+	case "host_to_host":
+		return "Memcpy " + short + " (" + host + " -> " + host + ")"
 	case "":
 		return "Memcpy"
 	}
-	return "Memcpy " + short
+	return "Memcpy " + short + " (Device -> Device)"
 }
