@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -271,9 +272,10 @@ func TestRefusalByTheNextComponentIsRetriedWithoutJoiningTwice(t *testing.T) {
 func TestRefusedRestIsNamedAloneAndTheGPUPartIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := new(consumertest.TracesSink)
-		refuse := true
+		var refuse atomic.Bool
+		refuse.Store(true)
 		next, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
-			if refuse {
+			if refuse.Load() {
 				return errors.New("not now")
 			}
 			return sink.ConsumeTraces(ctx, td)
@@ -292,7 +294,7 @@ func TestRefusedRestIsNamedAloneAndTheGPUPartIsKept(t *testing.T) {
 		var partial consumererror.Traces
 		require.ErrorAs(t, err, &partial)
 		require.Equal(t, 1, partial.Data().SpanCount(), "a sender that can tries only this again")
-		refuse = false
+		refuse.Store(false)
 		require.NoError(t, r.proc.ConsumeTraces(t.Context(), partial.Data()))
 		time.Sleep(8 * time.Second)
 		synctest.Wait()
