@@ -31,8 +31,8 @@ func TestReadmeIsTrue(t *testing.T) {
 	require.NoError(t, confmap.Validate(cfg))
 
 	for _, c := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[Rotation]()} {
-		for i := range c.NumField() {
-			if key, _, _ := strings.Cut(c.Field(i).Tag.Get("mapstructure"), ","); key != "" {
+		for f := range c.Fields() {
+			if key, _, _ := strings.Cut(f.Tag.Get("mapstructure"), ","); key != "" {
 				assert.True(t, strings.Contains(string(text), "- `"+key+"`"), "key %s", key)
 			}
 		}
