@@ -120,7 +120,7 @@ func timeline(r *rand.Rand, cells int) []gspan {
 }
 
 func TestShareEqualsBruteForceOnRandomTimelines(t *testing.T) {
-	const rounds, cells = 3000, 60
+	const rounds, cells = 2000, 60
 	lateSpans := 0
 	for round := range rounds {
 		r := rand.New(rand.NewPCG(uint64(round), 7919))
