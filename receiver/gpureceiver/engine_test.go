@@ -149,7 +149,7 @@ func start(h handler, sources ...gpudata.Source) (stop func() (time.Duration, er
 
 func eventually(t *testing.T, fn func() bool) {
 	t.Helper()
-	require.Eventually(t, fn, 5*time.Second, time.Millisecond)
+	require.Eventually(t, fn, 20*time.Second, time.Millisecond)
 }
 
 func TestTheFirstSourceThatOpensIsRead(t *testing.T) {
@@ -170,7 +170,7 @@ func TestAHungSourceHoldsNeitherTheOthersNorShutdown(t *testing.T) {
 	eventually(t, func() bool { return l.has("read b") })
 	assert.True(t, l.has("late a open"))
 	took, _ := stop()
-	assert.Less(t, took, time.Second)
+	assert.Less(t, took, 5*time.Second)
 	// The call returns long after: what it opened is closed again.
 	close(hang)
 	eventually(t, func() bool {
@@ -199,7 +199,7 @@ func TestAHungReadIsWaitedForAndShutdownIsNot(t *testing.T) {
 	a.set(func() { a.hang = again })
 	time.Sleep(5 * time.Millisecond)
 	took, _ := stop()
-	assert.Less(t, took, time.Second)
+	assert.Less(t, took, 5*time.Second)
 	close(again)
 	eventually(t, func() bool { return !a.isOpen() })
 }

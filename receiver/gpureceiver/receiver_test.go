@@ -60,7 +60,7 @@ func TestSimulatedDevicesReachSamplesMetricsAndLogs(t *testing.T) {
 	host := newSamplesHost()
 	require.NoError(t, mr.Start(context.Background(), host))
 	require.NoError(t, lr.Start(context.Background(), host))
-	require.Eventually(t, func() bool { return len(sink.AllMetrics()) >= 3 }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(sink.AllMetrics()) >= 3 }, 20*time.Second, 5*time.Millisecond)
 	require.NoError(t, mr.Shutdown(context.Background()))
 	require.NoError(t, lr.Shutdown(context.Background()))
 

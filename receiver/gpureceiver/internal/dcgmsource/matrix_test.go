@@ -74,11 +74,11 @@ func TestFaultMatrix(t *testing.T) {
 		limit  time.Duration
 		lost   bool // samples of the time of the fault are lost
 	}{
-		{"late host engine", "down 1\nrefused 300\n", "down 1\nrefused 300\n", time.Second, "", 6 * time.Second, true},
-		{"host engine hangs", "", "hang 1\n", 5 * time.Second, "", 3 * time.Second, false},
-		{"host engine restarted", "", "down 1\n", time.Second, "epoch 2\n", 6 * time.Second, true},
-		{"driver detached and attached", "", "detached 1\n", 3 * time.Second, "", 4 * time.Second, true},
-		{"board lost and reset", "", "lost 1\n", 2 * time.Second, "", 3 * time.Second, true},
+		{"late host engine", "down 1\nrefused 300\n", "down 1\nrefused 300\n", time.Second, "", 15 * time.Second, true},
+		{"host engine hangs", "", "hang 1\n", 5 * time.Second, "", 10 * time.Second, false},
+		{"host engine restarted", "", "down 1\n", time.Second, "epoch 2\n", 15 * time.Second, true},
+		{"driver detached and attached", "", "detached 1\n", 3 * time.Second, "", 10 * time.Second, true},
+		{"board lost and reset", "", "lost 1\n", 2 * time.Second, "", 10 * time.Second, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			control(t, tc.before)
@@ -91,7 +91,7 @@ func TestFaultMatrix(t *testing.T) {
 			began := time.Now()
 			require.NoError(t, r.Start(context.Background(), h))
 			if tc.before == "" {
-				require.Eventually(t, func() bool { return len(h.power(began)) > 0 }, 5*time.Second, 10*time.Millisecond)
+				require.Eventually(t, func() bool { return len(h.power(began)) > 0 }, 20*time.Second, 10*time.Millisecond)
 			}
 			faulty := time.Now()
 			control(t, tc.fault)
@@ -113,7 +113,7 @@ func TestFaultMatrix(t *testing.T) {
 			}
 			stop := time.Now()
 			require.NoError(t, r.Shutdown(context.Background()))
-			assert.Less(t, time.Since(stop), time.Second)
+			assert.Less(t, time.Since(stop), 5*time.Second)
 		})
 	}
 	t.Run("shutdown while the host engine hangs", func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestFaultMatrix(t *testing.T) {
 		require.NoError(t, r.Shutdown(context.Background()))
 		took := time.Since(began)
 		fmt.Printf("| shutdown while it hangs, call_timeout 500ms | | %.1f s | |\n", took.Seconds())
-		assert.Less(t, took, 2*time.Second)
+		assert.Less(t, took, 5*time.Second)
 		control(t, "")
 		time.Sleep(300 * time.Millisecond) // the call returns and lets go of the connection
 	})
