@@ -46,7 +46,6 @@ type Profiler struct {
 	operationOverflow atomic.Int64
 	streamList        atomic.Pointer[[]*Stream]
 	devices           atomic.Pointer[[]*device]
-	streamIDs         int
 	names             names // of StartNamed
 	phases            names
 
@@ -157,7 +156,12 @@ func New(b Backend, opts ...Option) (*Profiler, error) {
 // openBackend lists the devices, on the polling thread. Without any, the profiler falls back to host times.
 func (p *Profiler) openBackend() error {
 	var err error
-	if callErr := p.poller.call(context.Background(), func() { err = p.poller.openDevices() }); callErr != nil {
+	open := func() {
+		if err = p.poller.openDevices(); err != nil {
+			err = errors.Join(err, p.backend.Close())
+		}
+	}
+	if callErr := p.poller.call(context.Background(), open); callErr != nil {
 		err = callErr
 	}
 	if err != nil {

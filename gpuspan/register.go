@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -84,11 +85,11 @@ func (p *Profiler) hostStream(name string, c streamConfig) *Stream {
 	return s
 }
 
+// streamIDs numbers streams: gpu.stream.id is unique in the process, also with several profilers.
+var streamIDs atomic.Int64
+
 func (p *Profiler) newStream(name string, h StreamHandle, c streamConfig) *Stream {
-	p.mu.Lock()
-	p.streamIDs++
-	id := p.streamIDs
-	p.mu.Unlock()
+	id := int(streamIDs.Add(1))
 	if name == "" {
 		name = fmt.Sprintf("stream%d", id)
 	}
