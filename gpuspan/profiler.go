@@ -84,7 +84,7 @@ const (
 
 func (p *Profiler) drop(r dropReason) { p.drops[r].Add(1) }
 
-// New makes a profiler over a backend: cuda.New, hip.New or simgpu.New. The result is never nil and works whatever the error
+// New makes a profiler over a backend: cuda.Open, hip.Open or simgpu.New. The result is never nil and works whatever the error
 // says: values that are wrong keep their defaults, and without a device (b is nil, or finds none) sections get host
 // times and spans say so (gpu.timing.source `host`).
 //
