@@ -121,8 +121,7 @@ func (p *process) exit(t *testing.T, within time.Duration) int {
 	case <-time.After(within):
 		require.FailNow(t, "still running", p.stderr.String())
 	}
-	var failed *exec.ExitError
-	if errors.As(p.err, &failed) {
+	if failed, ok := errors.AsType[*exec.ExitError](p.err); ok {
 		return failed.ExitCode()
 	}
 	require.NoError(t, p.err)
@@ -199,11 +198,13 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 		{"a component that is not built in", "connectors: {ebpf: {}}\n" + fmt.Sprintf(pipelines, "", "127.0.0.1:0"), []string{"ebpf"}},
 		{"a key that does not exist", "extensions: {gpu_samples: {retain: 1s}}\n" + fmt.Sprintf(pipelines, "gpu_samples", "127.0.0.1:0"), []string{"retain"}},
 		{"a port that is taken", fmt.Sprintf(pipelines, "", taken.Addr()), []string{taken.Addr().String(), "address already in use", "choose another"}},
-		{"a reference to an extension that is not there",
+		{
+			"a reference to an extension that is not there",
 			"processors: {gpu_derive: {samples: gpu_samples/x}}\n" +
 				"service: {pipelines: {traces: {receivers: [otlp], processors: [gpu_derive], exporters: [debug]}}}\n" +
 				"receivers: {otlp: {protocols: {grpc: {endpoint: \"127.0.0.1:0\"}}}}\nexporters: {debug: {}}\n",
-			[]string{"gpu_samples/x", "gpu_derive"}},
+			[]string{"gpu_samples/x", "gpu_derive"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := start(t, os.Environ(), "--config", "yaml:"+c.yaml)

@@ -12,10 +12,11 @@ import (
 	"os"
 	"slices"
 
+	"github.com/spf13/cobra"
+
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
-	"github.com/spf13/cobra"
 )
 
 func newConvertCommand() *cobra.Command {

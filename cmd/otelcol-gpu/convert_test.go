@@ -143,8 +143,8 @@ func TestConvertedProfilesHaveTheReferenceNumbers(t *testing.T) {
 	root := filepath.Join(recordings(t), "kineto")
 	var files []string
 	require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
-		if strings.HasSuffix(path, ".ref.json") {
-			files = append(files, strings.TrimSuffix(path, ".ref.json"))
+		if file, ok := strings.CutSuffix(path, ".ref.json"); ok {
+			files = append(files, file)
 		}
 		return err
 	}))

@@ -230,16 +230,14 @@ func TestManyGoroutinesOnTheRealClock(t *testing.T) {
 	g := simgpu.New(nil)
 	var wg sync.WaitGroup
 	for range 8 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			s := g.Stream(0)
 			for range 50 {
 				g.Launch(s, simgpu.Kernel{Duration: 10 * time.Microsecond})
 				g.Telemetry(0)
 			}
 			g.Wait(s)
-		}()
+		})
 	}
 	wg.Wait()
 	tel, _ := g.Telemetry(0)

@@ -98,11 +98,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	workload, cancel := context.WithTimeout(ctx, o.Duration)
 	defer cancel()
 	var watch sync.WaitGroup
-	watch.Add(1)
-	go func() {
-		defer watch.Done()
-		refresh(workload, p.Done(), out, table, o.Terminal)
-	}()
+	watch.Go(func() { refresh(workload, p.Done(), out, table, o.Terminal) })
 	err = runWorkload(workload, m, f.Socket)
 	cancel()
 	watch.Wait()

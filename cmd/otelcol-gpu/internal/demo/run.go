@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/sdk/metric"
@@ -20,8 +21,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/semconv"
-
-	"go.opentelemetry.io/otel/attribute"
 )
 
 // telemetry is the OpenTelemetry SDK of one of the demo's two services, as any service would set it up.
@@ -65,15 +64,13 @@ func runWorkload(ctx context.Context, m machine, socket string) (err error) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	run := func(f func() error) {
-		all.Add(1)
-		go func() {
-			defer all.Done()
+		all.Go(func() {
 			if e := f(); e != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				err = errors.Join(err, e)
 			}
-		}()
+		})
 	}
 	run(func() error { return inference(ctx, m, conn) })
 	run(func() error { return training(ctx, m, conn) })
@@ -92,11 +89,7 @@ func inference(ctx context.Context, m machine, conn *grpc.ClientConn) error {
 			ops: newOperations(), queue: make(chan request, 64),
 		}
 		var worker sync.WaitGroup
-		worker.Add(1)
-		go func() {
-			defer worker.Done()
-			s.work()
-		}()
+		worker.Go(s.work)
 		s.arrive(ctx)
 		close(s.queue)
 		worker.Wait()

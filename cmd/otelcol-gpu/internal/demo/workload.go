@@ -75,9 +75,7 @@ func (s *service) arrive(ctx context.Context) {
 			return
 		case <-time.After(wait):
 		}
-		open.Add(1)
-		go func() {
-			defer open.Done()
+		open.Go(func() {
 			rctx, span := s.tracer.Start(context.WithoutCancel(ctx), "POST /v1/generate", trace.WithSpanKind(trace.SpanKindServer))
 			defer span.End()
 			r := request{ctx: rctx, done: make(chan struct{})}
@@ -86,7 +84,7 @@ func (s *service) arrive(ctx context.Context) {
 				<-r.done
 			case <-ctx.Done():
 			}
-		}()
+		})
 	}
 }
 

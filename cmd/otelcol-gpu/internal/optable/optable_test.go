@@ -4,6 +4,7 @@
 package optable_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -42,9 +43,7 @@ func batch(t *testing.T, spans ...span) ptrace.Traces {
 
 func section(seconds float64, more map[string]any) map[string]any {
 	m := map[string]any{"gpu.operation.type": "section", "gpu.duration": seconds}
-	for k, v := range more {
-		m[k] = v
-	}
+	maps.Copy(m, more)
 	return m
 }
 

@@ -76,8 +76,10 @@ func (t *Table) operations(limit int) string {
 			rest.count += r.count
 			rest.seconds += r.seconds
 		}
-		w.AppendRow(table.Row{fmt.Sprintf("(%d more operations)", len(hidden)), "", rest.count, duration(rest.seconds),
-			ratio(rest.seconds, t.nest.outermost, "%.1f%%", 100), "-", "-", "-", "-", "-"})
+		w.AppendRow(table.Row{
+			fmt.Sprintf("(%d more operations)", len(hidden)), "", rest.count, duration(rest.seconds),
+			ratio(rest.seconds, t.nest.outermost, "%.1f%%", 100), "-", "-", "-", "-", "-",
+		})
 	}
 	return w.Render()
 }
@@ -92,8 +94,10 @@ func (t *Table) stepRows() string {
 		if r.items > 0 && r.seconds > 0 {
 			rate = strings.TrimSpace(fmt.Sprintf("%.1f %s", float64(r.items)/r.seconds, r.itemType))
 		}
-		w.AppendRow(table.Row{shorten(r.name), r.count, duration(r.seconds / float64(r.count)), rate,
-			ratio(r.mfu, r.mfuWeight, "%.1f", 100), joules(r.stats)})
+		w.AppendRow(table.Row{
+			shorten(r.name), r.count, duration(r.seconds / float64(r.count)), rate,
+			ratio(r.mfu, r.mfuWeight, "%.1f", 100), joules(r.stats),
+		})
 	}
 	return w.Render()
 }
