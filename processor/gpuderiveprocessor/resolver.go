@@ -100,6 +100,9 @@ func (r *resolver) make(d device) *roof {
 	if profile != "" || d.parent != "" || sampled.Parent != "" || strings.HasPrefix(d.id, "MIG-") {
 		made.instance(&row, profile, &sampled.MIG)
 	}
+	if row.Name != "" && row.Host.Generation == 0 {
+		sampled.Limits.PCIeBandwidth = 0 // GH200, GB200, MI300A have a PCIe link, but copies from the host do not take it
+	}
 	made.limits(&sampled.Limits)
 	for _, p := range peaks.Precisions() {
 		made.known = made.known || made.flops.of(p).rate > 0

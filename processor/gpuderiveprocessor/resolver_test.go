@@ -81,6 +81,16 @@ func TestSamplesNameTheModelAndTheLimits(t *testing.T) {
 	assert.InEpsilon(t, 0.5, got["gpu.flop.utilization"], 1e-12)
 }
 
+func TestCopiesOfASuperchipDoNotTakePCIe(t *testing.T) {
+	d := withSamples(t, nil,
+		gpusamplesextension.Device{ID: "GPU-aa", Model: "NVIDIA GH200 480GB", Limits: gpusamplesextension.Limits{PCIeBandwidth: 63e9}},
+		gpusamplesextension.Device{ID: "GPU-bb", Model: "NVIDIA GB200", Limits: gpusamplesextension.Limits{PCIeBandwidth: 63e9}})
+	in := attrs{"gpu.operation.type": "copy", "gpu.copy.direction": "host_to_device", "gpu.duration": 0.001, "gpu.io.size": 225_000_000, "hw.id": "GPU-aa"}
+	assert.InEpsilon(t, 0.5, derivedOf(t, d, in)["gpu.io.utilization"], 1e-12) // NVLink-C2C, 450e9 in one direction
+	in["hw.id"] = "GPU-bb"
+	assert.NotContains(t, derivedOf(t, d, in), "gpu.io.utilization")
+}
+
 func TestConfigurationWinsOverTheDevice(t *testing.T) {
 	d := withSamples(t, func(c *Config) { c.Peaks = []PeakConfig{{Model: "*", MemoryBandwidth: 1e12}} }, gpusamplesextension.Device{
 		ID: "GPU-aa", Model: "NVIDIA H200", Limits: gpusamplesextension.Limits{MemoryBandwidth: 2e12},
