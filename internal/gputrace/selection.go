@@ -51,13 +51,24 @@ type candidates struct {
 }
 
 func (p *Profile) newSelection(r *rule) *selection {
+	windows := 1 // and its devices: always written
+	seen := map[int64]bool{}
+	for _, t := range p.trackList {
+		if t.device && !seen[t.outer] {
+			seen[t.outer] = true
+			windows++
+		}
+	}
 	return &selection{
-		rule: r, maxSpans: p.opts.maxSpans(), maxBytes: p.opts.maxBytes(), perStep: p.opts.Level.perStep(),
+		rule: r, maxSpans: max(1, p.opts.maxSpans()-windows), maxBytes: max(1, p.opts.maxBytes()-windows*windowSpanSize), perStep: p.opts.Level.perStep(),
 		traces: map[traceKey]*candidates{}, names: p.Names,
 	}
 }
 
-func (s *selection) limited() bool { return s.maxSpans != math.MaxInt || s.maxBytes != math.MaxInt }
+func (s *selection) limited() bool { return s.maxSpans < unlimited || s.maxBytes < unlimited }
+
+// unlimited is what no limit is above, after the windows were taken off.
+const unlimited = math.MaxInt / 2
 
 func (s *selection) key(p *process, st *step) traceKey {
 	if st != nil && s.perStep {
@@ -99,8 +110,7 @@ const (
 	hostSpanSize   = 760 // with a summary
 	stepSpanSize   = 1500
 	deviceSpanSize = 900
-	reservedSpans  = 16 // of each trace, for the window and its devices
-	reservedBytes  = reservedSpans * 2000
+	windowSpanSize = 4000 // of the window or a device, with findings
 )
 
 func (s *selection) offer(k traceKey, c candidate) {
@@ -114,8 +124,8 @@ func (s *selection) offer(k traceKey, c candidate) {
 	}
 	heap.Push(&t.heap, c)
 	t.bytes += c.size
-	for len(t.heap) > 1 && (len(t.heap) > s.maxSpans-reservedSpans || t.bytes > s.maxBytes-reservedBytes) {
-		t.bySize = len(t.heap) <= s.maxSpans-reservedSpans
+	for len(t.heap) > 1 && (len(t.heap) > s.maxSpans || t.bytes > s.maxBytes) {
+		t.bySize = len(t.heap) <= s.maxSpans
 		least := heap.Pop(&t.heap).(candidate)
 		t.bytes -= least.size
 		if !t.cut || t.cutoff.less(least) {
