@@ -140,6 +140,9 @@ func union(list []interval) (total int64) {
 
 // What the command writes for every recorded profile, held against answers that were computed by other means.
 func TestConvertedProfilesHaveTheReferenceNumbers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("every recorded profile is converted without -short only")
+	}
 	root := filepath.Join(recordings(t), "kineto")
 	var files []string
 	require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
