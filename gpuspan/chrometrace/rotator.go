@@ -28,7 +28,7 @@ type Files struct {
 	MaxOpen     int           // open files with PerTrace, the one idle for longest is completed; 0 means 64
 	Now         func() time.Time
 	OnComplete  func(path string, s Stats) // called for every completed file, may be nil
-	OnError     func(error)                // errors of completing files in the background, may be nil
+	OnError     func(error)                // errors in the background, and of removing old files; may be nil
 }
 
 // Rotator writes spans into files, one after the other or one for each trace. Its methods may be called by any
@@ -166,8 +166,8 @@ func (r *Rotator) file(trace [16]byte) (*openFile, error) {
 		errs = r.complete(oldest)
 	}
 	existing := r.cfg.Existing
-	if r.rotates() && existing == Replace {
-		existing = Number // names differ by time; two in one millisecond must both stay
+	if (r.rotates() || r.cfg.PerTrace > 0) && existing == Replace {
+		existing = Number // two files of one millisecond, or late spans of a trace, must not replace each other
 	}
 	f, err := createFile(r.name(trace), r.cfg.Compression, existing)
 	if err != nil {
@@ -215,7 +215,11 @@ func (r *Rotator) complete(trace [16]byte) error {
 	if r.cfg.OnComplete != nil {
 		r.cfg.OnComplete(path, f.Stats())
 	}
-	return r.prune()
+	// The spans are safe: an error here must not make the caller write them again.
+	if err := r.prune(); err != nil && r.cfg.OnError != nil {
+		r.cfg.OnError(err)
+	}
+	return nil
 }
 
 // prune removes the oldest complete files beyond MaxFiles. Only names that a Rotator of this path makes count.

@@ -22,7 +22,7 @@ func (s Summary) WriteCSV(w io.Writer) error {
 		"memory_read_bytes", "memory_write_bytes", "memory_bytes", "pcie_read_bytes", "pcie_write_bytes", "pcie_bytes",
 		"memory_read_bytes_per_second", "memory_write_bytes_per_second", "memory_bytes_per_second",
 		"pcie_read_bytes_per_second", "pcie_write_bytes_per_second", "pcie_bytes_per_second",
-		"flops", "flop_precision", "flops_per_second", "items", "item_type", "items_per_second", "peak_share", "peak_of",
+		"flops", "flop_precision", "flops_per_second", "items", "item_type", "items_per_second", "peak_share", "peak_of", "level",
 	})
 	for i := range s.Operations {
 		o := &s.Operations[i]
@@ -73,6 +73,6 @@ func (o *Operation) record(set string, f *Figures) []string {
 		integer(f.PCIe.Read), integer(f.PCIe.Written), integer(f.PCIe.Total()),
 		number(r.MemoryRead), number(r.MemoryWritten), number(r.Memory), number(r.PCIeRead), number(r.PCIeWritten), number(r.PCIe),
 		number(f.TotalFLOPs()), strings.Join(sortedKeys(f.FLOPs), " "), number(r.FLOPs),
-		integer(f.Items), o.ItemType, number(r.Items), peak[0], peak[1],
+		integer(f.Items), o.ItemType, number(r.Items), peak[0], peak[1], o.Level,
 	}
 }
