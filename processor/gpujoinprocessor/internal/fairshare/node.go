@@ -40,7 +40,7 @@ type node struct {
 	below    float64 // own parts of its ended descendants
 	covered  int64   // ns of it in which the counter was known
 	covMark  int64   // the device's covered time at its start
-	late     int64   // ns that were settled before it arrived and that no descendant holds
+	late     int64   // ns that were settled before it arrived and that no descendant holds, at most
 	held     int64   // placeholder: ns in which any descendant was active
 	heldMark int64   // placeholder: since when one is
 	seen     int64   // when it arrived, on the caller's clock

@@ -17,7 +17,8 @@ type grid struct {
 
 type gspan struct {
 	id, parent, process, start, end int
-	from                            int // first cell in which it takes part in the sweep
+	from                            int          // first cell in which it takes part in the sweep
+	took                            map[int]bool // cells that were free when it came late
 	own                             float64
 	late                            int
 }
@@ -65,12 +66,15 @@ func (g *grid) find(id int) *gspan {
 func (g *grid) arrive(s gspan) {
 	n := &s
 	n.from = max(s.start, g.settled)
+	n.took = map[int]bool{}
 	g.spans = append(g.spans, n)
 	held := map[int]bool{}
 	for _, d := range g.spans {
 		if d != n && g.above(n, d) {
 			for c := d.start; c < d.end; c++ {
-				held[c] = true
+				if c >= d.from && c < g.settled || d.took[c] {
+					held[c] = true
+				}
 			}
 		}
 	}
@@ -80,6 +84,7 @@ func (g *grid) arrive(s gspan) {
 		}
 		if !g.dealt[c] {
 			g.dealt[c] = true
+			n.took[c] = true
 			n.own += g.flow[c]
 		}
 	}
