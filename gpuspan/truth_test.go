@@ -1,0 +1,112 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan_test
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+)
+
+// witness is a simulated device that writes down when the events of one stream really happen, which no real device tells.
+type witness struct {
+	*simgpu.GPU
+	stream gpuspan.StreamHandle
+
+	mu     sync.Mutex
+	events []gpuspan.Event // recorded since the last look
+	truth  []time.Time
+}
+
+// look asks for the truth of the events that were recorded, once they have happened.
+func (w *witness) look(t *testing.T) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.events {
+		at, ok := w.TrueTime(e)
+		require.True(t, ok)
+		w.truth = append(w.truth, at)
+	}
+	w.events = w.events[:0]
+}
+
+func (w *witness) Record(c *gpuspan.Call) gpuspan.Status {
+	st := w.GPU.Record(c)
+	if gpuspan.StreamHandle(c.Args[1]) == w.stream && st == gpuspan.StatusOK {
+		w.mu.Lock()
+		w.events = append(w.events, gpuspan.Event(c.Args[0]))
+		w.mu.Unlock()
+	}
+	return st
+}
+
+// The whole way of a section, from its two records to the times of its span, against the truth: the reported error is a bound on every
+// span, and the duration is exact to the device's ticks.
+func TestSpansAreWhereTheySay(t *testing.T) {
+	for _, drift := range []float64{-100, 0, 25} {
+		const tick = 500 * time.Nanosecond
+		clock := simgpu.NewManualClock(epoch)
+		w := &witness{GPU: simgpu.New(clock, simgpu.WithClockError(drift, 42*time.Second), simgpu.WithTick(tick))}
+		w.stream = w.Stream(0)
+		spans := tracetest.NewSpanRecorder()
+		p, err := gpuspan.New(w, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
+		require.NoError(t, err)
+		s := p.Stream(uintptr(w.stream), "main")
+		w.mu.Lock()
+		w.events = nil // the self-test's record
+		w.mu.Unlock()
+
+		op := gpuspan.NewOperation("op")
+		rng := rand.New(rand.NewPCG(3, 4))
+		const sections = 1500
+		for range sections { // about five minutes, with pauses of up to 25 s
+			x := op.Start(context.Background(), s)
+			w.Launch(w.stream, simgpu.Kernel{Duration: time.Duration(rng.ExpFloat64() * float64(3*time.Millisecond))})
+			x.End()
+			pause := time.Duration(rng.ExpFloat64() * float64(20*time.Millisecond))
+			if rng.IntN(100) == 0 {
+				pause = time.Duration(rng.IntN(25)) * time.Second
+			}
+			clock.Advance(30*time.Millisecond + pause)
+			require.NoError(t, p.Flush(context.Background()))
+			w.look(t)
+		}
+		require.NoError(t, p.Shutdown(context.Background()))
+		ended := spans.Ended()
+		require.Len(t, ended, sections)
+		require.Len(t, w.truth, 2*sections)
+		var errs, bounds []float64
+		for i, span := range ended {
+			a := attrs(span)
+			bound := a["gpu.timing.error"].AsFloat64()
+			start, end := w.truth[2*i], w.truth[2*i+1]
+			e := math.Abs(span.StartTime().Sub(start).Seconds())
+			errs, bounds = append(errs, e), append(bounds, bound)
+			assert.LessOrEqual(t, e, bound+tick.Seconds()+1e-9, "section %d at %v", i, drift)
+			d := end.Sub(start).Seconds()
+			assert.InDelta(t, d, a["gpu.duration"].AsFloat64(), tick.Seconds()+d*200e-6+1e-9)
+			assert.False(t, span.EndTime().Before(span.StartTime()))
+		}
+		errs, bounds = errs[100:], bounds[100:] // by then the clocks' rate is known; the bound holds before, but is wide
+		slices.Sort(errs)
+		slices.Sort(bounds)
+		n := len(errs)
+		t.Logf("drift %v ppm: error p50 %.2f µs, p99 %.2f µs, max %.2f µs; bound p50 %.2f µs, max %.2f µs", drift,
+			1e6*errs[n/2], 1e6*errs[n*99/100], 1e6*errs[n-1], 1e6*bounds[n/2], 1e6*bounds[n-1])
+		assert.Less(t, errs[n*99/100], 5e-6)
+		assert.Less(t, bounds[n*99/100], 10e-6, "a bound that is too wide says nothing")
+	}
+}
