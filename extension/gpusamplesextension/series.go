@@ -3,7 +3,6 @@
 
 package gpusamplesextension
 
-import "sort"
 
 // point is one stored value. For a counter v is unwrapped: it never decreases, and a reset adds nothing.
 type point struct {
@@ -122,10 +121,49 @@ func (s *series) grow() {
 // clear forgets the points and keeps the memory.
 func (s *series) clear() { s.head = s.tail; s.nGaps = 0; s.period = updatePeriod{} }
 
-// after is the position of the first point with time > t; tail when there is none.
+// after is the position of the first point with time > t; tail when there is none. Samples come at nearly equal
+// distances, so the search begins where t would be then and goes on in steps that double, and ends in a binary search.
 func (s *series) after(t int64) uint64 {
-	n := sort.Search(s.len(), func(i int) bool { return s.at(s.head+uint64(i)).t > t })
-	return s.head + uint64(n)
+	lo, hi := s.head, s.tail
+	if lo == hi || t >= s.last().t {
+		return hi
+	}
+	if s.interval > 0 {
+		if back := uint64((s.last().t - t) / s.interval); back < hi-lo {
+			lo, hi = s.around(hi-1-back, t)
+		}
+	}
+	for lo < hi {
+		mid := lo + (hi-lo)/2
+		if s.at(mid).t > t {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return lo
+}
+
+// around narrows the search to [lo, hi] from a guess.
+func (s *series) around(guess uint64, t int64) (lo, hi uint64) {
+	if s.at(guess).t > t {
+		hi = guess
+		for step := uint64(1); step <= guess-s.head; step *= 2 {
+			if s.at(guess-step).t <= t {
+				return guess - step + 1, hi
+			}
+			hi = guess - step
+		}
+		return s.head, hi
+	}
+	lo = guess + 1
+	for step := uint64(1); guess+step < s.tail; step *= 2 {
+		if s.at(guess+step).t > t {
+			return lo, guess + step
+		}
+		lo = guess + step + 1
+	}
+	return lo, s.tail
 }
 
 // cumulative is the running integral and coverage at t, clamped to the stored range.
