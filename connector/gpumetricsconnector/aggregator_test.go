@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 type attrs map[string]any
@@ -159,6 +160,7 @@ func TestAnOperationFeedsItsMetrics(t *testing.T) {
 	assert.Equal(t, prefillPoints, values(t, md))
 	service, _ := md.ResourceMetrics().At(0).Resource().Attributes().Get("service.name")
 	assert.Equal(t, "s", service.Str())
+	assert.Equal(t, semconv.SchemaURL, md.ResourceMetrics().At(0).ScopeMetrics().At(0).SchemaUrl())
 
 	// Points are at the time of the spans: from the start of the first to the end of the last.
 	p := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints().At(0)

@@ -147,6 +147,7 @@ func (r *resource) write(st *settings, scope func(pcommon.InstrumentationScope),
 		return
 	}
 	scope(sm.Scope())
+	sm.SetSchemaUrl(semconv.SchemaURL)
 	r.attrs.CopyTo(rm.Resource().Attributes())
 }
 
