@@ -23,6 +23,7 @@ import (
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 )
 
 // recorded is the folder of recorded traces: beside the repository, or where OTELGPU_TESTDATA says.
@@ -161,4 +162,39 @@ func against(t *testing.T, path string, f chrometracetest.File) {
 		assert.Equal(t, want.KernelSum, sum[device], "device %s", device)
 	}
 	assert.LessOrEqual(t, len(count), len(ref.Devices), cmp.Or(path))
+}
+
+// Two ranks in one file have processes of their own.
+func TestSeveralFilesShareOneTrace(t *testing.T) {
+	root := recorded(t)
+	cfg := config(t)
+	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
+	for _, f := range []string{"hta/timeline_analysis/sampled_rank-0.json.gz", "hta/trace_filter/sampled_rank-1.json.gz"} {
+		_, err := kinetoreceiver.ReadFile(t.Context(), filepath.Join(root, f), kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels}, tr.ConsumeTraces)
+		require.NoError(t, err)
+	}
+	require.NoError(t, stop())
+	f := read(t, cfg.Path)
+	processes := map[any]bool{}
+	for _, m := range f.Of("M") {
+		if m.Name == "process_name" {
+			processes[m.Args["name"]] = true
+		}
+	}
+	assert.Equal(t, map[any]bool{"pytorch rank 0": true, "pytorch rank 1": true}, processes)
+	assert.Empty(t, f.Distributed, "the ranks differ")
+}
+
+func TestNsightExportsAreDrawnWithoutAFault(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(recorded(t), "../nsys/*/*.sqlite"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, from := range files {
+		cfg := config(t)
+		tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
+		_, err := nsysreceiver.ReadFile(t.Context(), from, nsysreceiver.Options{Detail: nsysreceiver.DetailKernels}, tr.ConsumeTraces)
+		require.NoError(t, err)
+		require.NoError(t, stop())
+		assert.NotEmpty(t, read(t, cfg.Path).Of("f"), from)
+	}
 }
