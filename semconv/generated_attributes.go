@@ -622,6 +622,10 @@ const (
 	// GpuspanDropReasonKey (string): Why a section was counted but has no device times.
 	GpuspanDropReasonKey = attribute.Key("gpuspan.drop.reason")
 
+	// GpuspanMisuseKindKey (string): Which call cannot be what the caller meant. Nothing is lost by it but what
+	// the member says.
+	GpuspanMisuseKindKey = attribute.Key("gpuspan.misuse.kind")
+
 	// HostIDKey (string): Identity of the host. Together with gpu.pci.bdf the second join key.
 	HostIDKey = attribute.Key("host.id")
 
@@ -983,6 +987,14 @@ const (
 	GpuspanDropReasonPoolFull    = "pool_full"    // no free slot on the stream
 	GpuspanDropReasonShutdown    = "shutdown"     // still pending when the profiler stopped
 	GpuspanDropReasonTimeout     = "timeout"      // not resolved before the deadline
+)
+
+// Values of gpuspan.misuse.kind; others may occur.
+const (
+	GpuspanMisuseKindNameOverflow      = "name_overflow"      // more names of StartNamed than are kept apart
+	GpuspanMisuseKindOperationOverflow = "operation_overflow" // more operations than are kept apart, as when each request makes one
+	GpuspanMisuseKindStaleParent       = "stale_parent"       // a section was started within one that had ended
+	GpuspanMisuseKindUnmatchedEnd      = "unmatched_end"      // EndNamed without an open section of the name
 )
 
 // Values of hw.gpu.task.

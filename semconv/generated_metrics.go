@@ -158,6 +158,12 @@ const (
 	GPUThrottleTimeUnit        = "s"
 	GPUThrottleTimeDescription = "Time in which the reason held."
 
+	// GpuspanClockAnomaliesName (counter, {anomaly}): Readings of the clocks that contradicted what is assumed
+	// of their rates. Bounds widen after one until it is forgotten.
+	GpuspanClockAnomaliesName        = "gpuspan.clock.anomalies"
+	GpuspanClockAnomaliesUnit        = "{anomaly}"
+	GpuspanClockAnomaliesDescription = "Readings of the clocks that contradicted what is assumed of their rates."
+
 	// GpuspanClockDriftName (gauge, 1): Fitted rate of the device's clock against the host's, minus 1. It is
 	// corrected for.
 	GpuspanClockDriftName        = "gpuspan.clock.drift"
@@ -175,6 +181,12 @@ const (
 	GpuspanFloorDurationName        = "gpuspan.floor.duration"
 	GpuspanFloorDurationUnit        = "s"
 	GpuspanFloorDurationDescription = "GPU duration of an empty section, measured at start."
+
+	// GpuspanMisusesName (counter, {call}): Calls that cannot be what the caller meant. Not errors of the
+	// device.
+	GpuspanMisusesName        = "gpuspan.misuses"
+	GpuspanMisusesUnit        = "{call}"
+	GpuspanMisusesDescription = "Calls that cannot be what the caller meant."
 
 	// GpuspanOverheadDurationName (counter, s): Processor time of the polling thread, spans and anchors
 	// included. Not the callers' time in Start and End.
