@@ -41,6 +41,7 @@ type metrics struct {
 	durations metric.Float64Histogram
 
 	count, items, io, sections, dropped metric.Int64ObservableCounter
+	misuses, anomalies                  metric.Int64ObservableCounter
 	flops                               metric.Float64ObservableCounter
 	usage, limit                        metric.Int64ObservableUpDownCounter
 	age, errorBound, drift, floor       metric.Float64ObservableGauge
@@ -57,7 +58,7 @@ func newMetrics(p *Profiler) *metrics {
 			first = err
 		}
 	}
-	list := make([]metric.Observable, 0, 13)
+	list := make([]metric.Observable, 0, 15)
 	counter := func(name, unit, text string) metric.Int64ObservableCounter {
 		c, err := meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
 		check(err)
@@ -94,6 +95,8 @@ func newMetrics(p *Profiler) *metrics {
 	}
 	m.sections = counter(semconv.GpuspanSectionsName, semconv.GpuspanSectionsUnit, semconv.GpuspanSectionsDescription)
 	m.dropped = counter(semconv.GpuspanDroppedName, semconv.GpuspanDroppedUnit, semconv.GpuspanDroppedDescription)
+	m.misuses = counter(semconv.GpuspanMisusesName, semconv.GpuspanMisusesUnit, semconv.GpuspanMisusesDescription)
+	m.anomalies = counter(semconv.GpuspanClockAnomaliesName, semconv.GpuspanClockAnomaliesUnit, semconv.GpuspanClockAnomaliesDescription)
 	m.usage = upDown(semconv.GpuspanPoolUsageName, semconv.GpuspanPoolUsageUnit, semconv.GpuspanPoolUsageDescription)
 	m.limit = upDown(semconv.GpuspanPoolLimitName, semconv.GpuspanPoolLimitUnit, semconv.GpuspanPoolLimitDescription)
 	m.age = gauge(semconv.GpuspanPendingAgeName, semconv.GpuspanPendingAgeUnit, semconv.GpuspanPendingAgeDescription)

@@ -187,6 +187,8 @@ func TestSelfMetrics(t *testing.T) {
 	x := op.Start(context.Background(), s)
 	r.busy(h, 50*time.Millisecond)
 	x.End()
+	x.Start(op)
+	s.EndNamed("never", gpuspan.Work{})
 	for range 4 {
 		op.Start(context.Background(), s).End()
 	}
@@ -195,6 +197,13 @@ func TestSelfMetrics(t *testing.T) {
 	assert.Equal(t, map[string]int64{"pool_full ": 1}, ints(m["gpuspan.dropped"]))
 	assert.Equal(t, map[string]int64{"": 4}, ints(m["gpuspan.pool.limit"]))
 	assert.Equal(t, map[string]int64{"": 4}, ints(m["gpuspan.pool.usage"]))
+	misuses := map[string]int64{}
+	for _, p := range m["gpuspan.misuses"].Data.(metricdata.Sum[int64]).DataPoints {
+		kind, _ := p.Attributes.Value("gpuspan.misuse.kind")
+		misuses[kind.AsString()] = p.Value
+	}
+	assert.Equal(t, map[string]int64{"stale_parent": 1, "unmatched_end": 1}, misuses)
+	assert.Equal(t, map[string]int64{"": 0}, ints(m["gpuspan.clock.anomalies"]))
 	age := m["gpuspan.pending.age"].Data.(metricdata.Gauge[float64]).DataPoints
 	require.Len(t, age, 1)
 	assert.InDelta(t, 10e-3, age[0].Value, 1e-3)

@@ -93,25 +93,3 @@ func (s *Stream) EndNamed(name string, w Work) {
 	s.mu.Unlock()
 	s.p.misuse.unmatchedEnd.Add(1)
 }
-
-// Misuse counts calls that cannot be what the caller meant, by kind: `stale_parent` (a section was started within one that had ended),
-// `unmatched_end` (EndNamed without an open section of the name), `name_overflow` and `operation_overflow` (more names or operations
-// than are kept apart), `clock_anomaly` (the clocks of host and device contradicted what is assumed of them).
-func (p *Profiler) Misuse() map[string]int64 {
-	if p == nil {
-		return nil
-	}
-	var anomalies int64
-	for _, d := range *p.devices.Load() {
-		anomalies += d.anomalies.Load()
-	}
-	p.names.mu.RLock()
-	defer p.names.mu.RUnlock()
-	return map[string]int64{
-		"stale_parent":       p.misuse.staleParent.Load(),
-		"unmatched_end":      p.misuse.unmatchedEnd.Load(),
-		"name_overflow":      p.names.dropped,
-		"operation_overflow": p.operationOverflow.Load(),
-		"clock_anomaly":      anomalies,
-	}
-}

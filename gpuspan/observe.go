@@ -20,12 +20,20 @@ func (m *metrics) observe(_ context.Context, o metric.Observer) error {
 		m.observeStreams(o)
 		m.observeDevices(o)
 	}
+	for _, d := range *m.p.devices.Load() {
+		o.ObserveInt64(m.anomalies, d.anomalies.Load(), metric.WithAttributes(d.attrs...))
+	}
 	if cpu, ok := m.p.poller.cpu(); ok {
 		o.ObserveFloat64(m.overhead, cpu.Seconds())
 	}
 	for i := range m.p.statuses {
 		if n := m.p.statuses[i].Load(); n > 0 {
 			o.ObserveInt64(m.sections, n, metric.WithAttributes(semconv.GPUTimingStatusKey.String(statusNames[i])))
+		}
+	}
+	for kind, n := range m.p.Misuse() {
+		if n > 0 {
+			o.ObserveInt64(m.misuses, n, metric.WithAttributes(semconv.GpuspanMisuseKindKey.String(kind)))
 		}
 	}
 	for i := range m.p.drops {

@@ -139,7 +139,7 @@ func (p *Profiler) register(o *Operation) *opState {
 			list := append(append([]*opState(nil), *p.opList.Load()...), p.overflow)
 			p.opList.Store(&list)
 		}
-		p.operationOverflow.Add(1)
+		p.misuse.operationOverflow.Add(1)
 		return p.overflow
 	}
 	p.opCount++

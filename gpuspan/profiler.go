@@ -38,16 +38,15 @@ type Profiler struct {
 
 	loops atomic.Int32 // running loops: sections look for their step only while there are any
 
-	mu                sync.Mutex
-	ops               atomic.Pointer[[]*opState] // by Operation.id
-	opList            atomic.Pointer[[]*opState] // in order of registration
-	opCount           int
-	overflow          *opState
-	operationOverflow atomic.Int64
-	streamList        atomic.Pointer[[]*Stream]
-	devices           atomic.Pointer[[]*device]
-	names             names // of StartNamed
-	phases            names
+	mu         sync.Mutex
+	ops        atomic.Pointer[[]*opState] // by Operation.id
+	opList     atomic.Pointer[[]*opState] // in order of registration
+	opCount    int
+	overflow   *opState
+	streamList atomic.Pointer[[]*Stream]
+	devices    atomic.Pointer[[]*device]
+	names      names // of StartNamed
+	phases     names
 
 	drops    [dropReasons]atomic.Int64
 	statuses [timingStatuses]atomic.Int64
@@ -61,12 +60,6 @@ type Profiler struct {
 	shutdown    sync.Once
 	shutdownErr error
 	stopped     atomic.Bool
-}
-
-// misuse counts calls that cannot be what the caller meant.
-type misuse struct {
-	staleParent  atomic.Int64 // Start within a section that has ended
-	unmatchedEnd atomic.Int64 // EndNamed without an open section of the name
 }
 
 // dropReason is why a section has no times (gpuspan.drop.reason).
