@@ -105,7 +105,7 @@ func (p *Profile) newProcess(pid int64, known bool) *process {
 func (p *Profile) windowNumber(pid int64) int64 {
 	n := p.firstStep
 	if main, _ := p.mainProcess(); pid != main {
-		n ^= pid << 32
+		n ^= int64(mix(uint64(pid) + 1))
 	}
 	return n
 }
