@@ -103,7 +103,11 @@ func (s *sink) completed(path string, st chrometrace.Stats) {
 			s.tel.ExporterChromeTraceSpansDropped.Add(ctx, n, metric.WithAttributes(attribute.String("reason", reason)))
 		}
 	}
-	s.log.Info("Chrome trace complete", zap.String("path", path), zap.Int64("spans", st.Events), zap.Int64("spans_left_out", st.NoTime+st.Crowded))
+	level := zap.InfoLevel
+	if st.NoTime+st.Crowded > 0 {
+		level = zap.WarnLevel
+	}
+	s.log.Log(level, "Chrome trace complete", zap.String("path", path), zap.Int64("spans", st.Events), zap.Int64("spans_left_out", st.NoTime+st.Crowded))
 }
 
 var errNotRunning = errors.New("chrome_trace exporter is not running")

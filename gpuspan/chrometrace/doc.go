@@ -16,7 +16,8 @@
 //	]}
 //
 // Times are microseconds with three decimals, so exact to the nanosecond, since B, which is a multiple of 7,889,238 s
-// (a quarter of a year), as in the files of PyTorch: a reader that holds them as doubles then keeps the nanosecond too.
+// (a quarter of a year), as in the files of PyTorch: a reader that holds them as doubles then keeps the nanosecond too,
+// for three months from the first span.
 // One process (pid) stands for one service and rank; one track (tid) for a stream, a host thread, or the steps of a
 // loop. Within one track slices nest, always: what would overlap goes to a second track of the same name. Attributes
 // become args under their own names, except for those that PyTorch has a name for (device, stream, correlation …).

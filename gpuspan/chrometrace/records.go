@@ -78,7 +78,7 @@ func (w *Writer) id(key string, v []byte) {
 }
 
 func (w *Writer) mark(m *Mark, pid, tid int64) {
-	if m.Time < w.base || m.Time-w.base >= maxSpan {
+	if m.Time < w.base {
 		return
 	}
 	w.open("i")

@@ -17,8 +17,8 @@ const (
 	quarter = 7_889_238 * int64(time.Second)
 	// baseSlack keeps the base at least a day before the first span, for spans that arrive late but began earlier.
 	baseSlack = 24 * int64(time.Hour)
-	// maxSpan is how far from the base a time may be: beyond 2^53 ns a reader with doubles would lose nanoseconds.
-	maxSpan = int64(1) << 53
+	// near is how far from the median span the first one may be to set the base, 52 days.
+	near = int64(1) << 52
 )
 
 // ErrClosed is returned by writes after Close.
@@ -29,7 +29,7 @@ type Stats struct {
 	Events    int64 // spans written
 	Counters  int64 // counter points written
 	Flows     int64 // arrows written
-	NoTime    int64 // spans left out: start is zero, or a hundred days away from the file's first span
+	NoTime    int64 // spans left out: start is zero, or before the file's base, which is a day to three months before its first span
 	Backwards int64 // spans that ended before they began, written with duration 0
 	Crowded   int64 // spans left out: more than 1024 overlapping rows on one track
 }
@@ -104,7 +104,7 @@ func (w *Writer) Write(events []Event) error {
 		// The first span that is near the median one: a single span with a broken clock must not decide.
 		median := events[w.sequence[len(w.sequence)/2]].Start
 		for _, i := range w.sequence {
-			if s := events[i].Start; s > 0 && s >= median-maxSpan/2 {
+			if s := events[i].Start; s > 0 && s >= median-near {
 				w.begin(s)
 				break
 			}
@@ -151,7 +151,7 @@ func (w *Writer) begin(first int64) {
 
 func (w *Writer) event(e *Event) {
 	start, end := e.Start, e.End
-	if start <= 0 || !w.began || start < w.base || start-w.base >= maxSpan {
+	if start <= 0 || !w.began || start < w.base {
 		w.stats.NoTime++
 		return
 	}
@@ -192,7 +192,7 @@ func (w *Writer) event(e *Event) {
 
 // deviceStep draws a step a second time, as the device ran it.
 func (w *Writer) deviceStep(e *Event, p *process) {
-	if e.DeviceStart < w.base || e.DeviceEnd-w.base >= maxSpan {
+	if e.DeviceStart < w.base {
 		return
 	}
 	t := w.track(p, Track{Kind: DeviceSteps, Device: e.Track.Device, ID: -1, Name: e.Track.Name})

@@ -264,9 +264,8 @@ func nanoseconds(raw json.RawMessage) (int64, error) {
 	if r.Sign() < 0 {
 		return 0, fmt.Errorf("%s is negative", raw)
 	}
-	ns := r.Num().Int64()
-	if ns >= 1<<53 {
-		return 0, fmt.Errorf("%s does not fit a double", raw)
+	if !r.Num().IsInt64() {
+		return 0, fmt.Errorf("%s does not fit", raw)
 	}
-	return ns, nil
+	return r.Num().Int64(), nil
 }

@@ -88,7 +88,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterChromeTraceSpansDropped, err = builder.meter.Int64Counter(
 		"otelcol_exporter_chrome_trace_spans_dropped",
-		metric.WithDescription("Spans left out of completed files: no_time (start unset, or weeks away from the file's others), crowded (over 1024 overlapping rows on one track). [Development]"),
+		metric.WithDescription("Spans left out of completed files: no_time (start unset, or months before the file's first span), crowded (over 1024 overlapping rows on one track). [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

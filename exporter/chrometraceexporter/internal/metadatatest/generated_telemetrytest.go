@@ -88,7 +88,7 @@ func AssertEqualExporterChromeTraceSpans(t *testing.T, tt *componenttest.Telemet
 func AssertEqualExporterChromeTraceSpansDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_chrome_trace_spans_dropped",
-		Description: "Spans left out of completed files: no_time (start unset, or weeks away from the file's others), crowded (over 1024 overlapping rows on one track). [Development]",
+		Description: "Spans left out of completed files: no_time (start unset, or months before the file's first span), crowded (over 1024 overlapping rows on one track). [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
