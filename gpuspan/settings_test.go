@@ -111,3 +111,21 @@ func TestEverySettingIsDocumented(t *testing.T) {
 		assert.Contains(t, string(doc), row)
 	}
 }
+
+func TestOptionsWinOverTheEnvironment(t *testing.T) {
+	t.Setenv("GPUSPAN_ENABLED", "false")
+	t.Setenv("GPUSPAN_VERBOSITY", "debug")
+	for _, tt := range []struct {
+		opts    []gpuspan.Option
+		enabled bool
+	}{
+		{nil, false},
+		{[]gpuspan.Option{gpuspan.WithSettings(gpuspan.DefaultSettings())}, true},
+		{[]gpuspan.Option{nil, gpuspan.WithVerbosity(gpuspan.VerbosityVerbose)}, false},
+	} {
+		p, err := gpuspan.New(nil, tt.opts...)
+		require.NoError(t, err)
+		assert.Equal(t, tt.enabled, p.Enabled())
+		require.NoError(t, p.Shutdown(context.Background()))
+	}
+}
