@@ -139,9 +139,10 @@ type process struct {
 	syncTime int64
 }
 
-// stepAt is the step whose host range holds the instant.
+// stepAt is the step whose host range holds the instant, among the latest ones: the sweep asks for what is about now.
 func (p *process) stepAt(t int64) *step {
-	for _, s := range slices.Backward(p.steps) {
+	const open = 64 // steps that may run at one time
+	for _, s := range slices.Backward(p.steps[max(0, len(p.steps)-open):]) {
 		if s.start <= t && t < s.end {
 			return s
 		}

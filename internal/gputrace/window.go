@@ -106,7 +106,8 @@ type stream struct {
 	any                             bool
 	prevEnd                         int64
 	hostWait, kernelWait, otherWait int64
-	starts                          []int64 // of activities that had not begun at the last launch
+	starts                          []int64 // from head on: of activities that had not begun at the last launch
+	head                            int
 	lastLaunch                      int64
 }
 
@@ -141,15 +142,16 @@ func (d *deviceWindow) stream(a *activity) {
 	// The queue grows by one at a launch and shrinks by one at a start. Activities of a stream come in the order of their
 	// launches, so right after this launch it holds this one and those before that had not begun.
 	s.lastLaunch = max(s.lastLaunch, a.launch.start)
-	began := 0
-	for began < len(s.starts) && s.starts[began] <= s.lastLaunch {
-		began++
+	for s.head < len(s.starts) && s.starts[s.head] <= s.lastLaunch {
+		s.head++
 	}
-	s.starts = slices.Delete(s.starts, 0, began)
+	if s.head > len(s.starts)/2 {
+		s.starts, s.head = slices.Delete(s.starts, 0, s.head), 0
+	}
 	if len(s.starts) < maxQueue {
 		s.starts = append(s.starts, a.start)
 	}
-	d.queueMax = max(d.queueMax, len(s.starts))
+	d.queueMax = max(d.queueMax, len(s.starts)-s.head)
 }
 
 // waits sums the split over streams.
