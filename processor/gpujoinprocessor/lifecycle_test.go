@@ -319,6 +319,7 @@ func TestManySendersAtOnceLoseNothing(t *testing.T) {
 			}
 		}
 	})
+	time.Sleep(20 * time.Millisecond) // the spans below begin up to 16 ms before they are sent: samples must lie around them
 	var wg sync.WaitGroup
 	for s := range senders {
 		wg.Go(func() {
@@ -335,6 +336,8 @@ func TestManySendersAtOnceLoseNothing(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	// Not before: a shutdown joins what is held with the samples that are there, which may be none yet.
+	assert.Eventually(t, func() bool { return r.sink.SpanCount() == senders*batches*(spans+1) }, 10*time.Second, time.Millisecond)
 	r.close()
 	assert.Equal(t, senders*batches*(spans+1), r.sink.SpanCount())
 	assert.Len(t, r.spans(), senders*batches*(spans+1))
