@@ -6,6 +6,8 @@ package config_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,5 +40,23 @@ func TestTheDeployedPipelinesAreTheReadyOnes(t *testing.T) {
 		ready, err := config.YAML("kubernetes/" + name)
 		require.NoError(t, err)
 		require.Equal(t, ready, string(deployed), "copy config/kubernetes/%s.yaml to deploy/kubernetes/config", name)
+	}
+}
+
+// Whoever tries a pipeline on a machine must not open a port to others by it.
+func TestTheReadyPipelinesListenOnTheLoopbackInterface(t *testing.T) {
+	listen := regexp.MustCompile(`(?m)^ +(?:endpoint|host): (.*)$`)
+	for _, name := range config.Names() {
+		if strings.HasPrefix(name, "kubernetes/") {
+			continue
+		}
+		text, err := config.YAML(name)
+		require.NoError(t, err)
+		found := 0
+		for _, m := range listen.FindAllStringSubmatch(text, -1) {
+			require.Regexp(t, `^(\$\{env:OTELGPU_[A-Z_]+:-)?(http://)?127\.0\.0\.1`, m[1], name)
+			found++
+		}
+		require.GreaterOrEqual(t, found, 4, name)
 	}
 }
