@@ -5,7 +5,7 @@ package flops
 
 import "github.com/otelgpu/otelgpu/gpuspan"
 
-// Transformer is a decoder-only language model, of which each layer is attention and a feed-forward network.
+// Transformer is the decoder-only architecture of Radford et al. (2018), of which each layer is attention and a feed-forward network.
 type Transformer struct {
 	Layers  int
 	Hidden  int  // width of the residual stream
