@@ -4,7 +4,6 @@
 package chrometrace_test
 
 import (
-	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -25,15 +24,6 @@ func limit(t *testing.T, bytes uint64) func() {
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old))
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: bytes, Max: old.Max}))
 	return func() { require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old)) }
-}
-
-func batchOf(n, from int) []chrometrace.Event {
-	events := make([]chrometrace.Event, n)
-	for i := range events {
-		k := int64(from + i)
-		events[i] = chrometrace.Event{Name: fmt.Sprint("kernel ", k), Track: stream(7), Start: epoch + k*1000, End: epoch + k*1000 + 500}
-	}
-	return events
 }
 
 func TestFullDiskLosesOnlyWhatItRefused(t *testing.T) {

@@ -4,6 +4,7 @@
 package chrometrace_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -24,6 +25,15 @@ func names(t *testing.T, dir string) []string {
 		out = append(out, e.Name())
 	}
 	return out
+}
+
+func batchOf(n, from int) []chrometrace.Event {
+	events := make([]chrometrace.Event, n)
+	for i := range events {
+		k := int64(from + i)
+		events[i] = chrometrace.Event{Name: fmt.Sprint("kernel ", k), Track: stream(7), Start: epoch + k*1000, End: epoch + k*1000 + 500}
+	}
+	return events
 }
 
 func TestFilesRotateBySize(t *testing.T) {
