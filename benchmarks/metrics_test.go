@@ -31,8 +31,10 @@ var spanMetrics = map[string]any{
 	"metrics_flush_interval":        "1h",
 	"aggregation_cardinality_limit": 2000,
 	"dimensions": []any{
-		map[string]any{"name": "gpu.operation.type"}, map[string]any{"name": "gpu.operation.category"},
-		map[string]any{"name": "hw.id"}, map[string]any{"name": "gpu.timing.status"},
+		map[string]any{"name": "gpu.operation.type"},
+		map[string]any{"name": "gpu.operation.category"},
+		map[string]any{"name": "hw.id"},
+		map[string]any{"name": "gpu.timing.status"},
 	},
 }
 

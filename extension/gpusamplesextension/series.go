@@ -3,7 +3,6 @@
 
 package gpusamplesextension
 
-
 // point is one stored value. For a counter v is unwrapped: it never decreases, and a reset adds nothing.
 type point struct {
 	t        int64
