@@ -5,6 +5,7 @@ package gpuspan
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -47,24 +48,33 @@ func paused(p *Profiler, f func()) {
 	<-done
 }
 
-// inBatches times n runs of f in batches that fit into a stream's slots, and reads the slots back in between, untimed.
+// inBatches times n runs of f in batches that fit into a stream's slots, and reads the slots back in between. Neither the
+// time nor the allocations of the reading back are counted: they are the polling thread's (see BenchmarkPollingShare).
 func inBatches(b *testing.B, p *Profiler, f func(n int)) {
 	b.Helper()
 	b.ReportAllocs()
 	const batch = 200
 	var total time.Duration
+	var before, after runtime.MemStats
+	var allocations, bytes uint64
 	for done := 0; done < b.N; done += batch {
 		n := min(batch, b.N-done)
 		paused(p, func() {
+			runtime.ReadMemStats(&before)
 			start := time.Now()
 			f(n)
 			total += time.Since(start)
+			runtime.ReadMemStats(&after)
+			allocations += after.Mallocs - before.Mallocs
+			bytes += after.TotalAlloc - before.TotalAlloc
 		})
 		if err := p.Flush(context.Background()); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.ReportMetric(float64(total.Nanoseconds())/float64(b.N), "ns/op")
+	b.ReportMetric(float64(allocations)/float64(b.N), "allocs/op")
+	b.ReportMetric(float64(bytes)/float64(b.N), "B/op")
 	if n := p.drops[dropPoolFull].Load(); n > 0 {
 		b.Fatalf("%d sections found no slot: the benchmark measures nothing", n)
 	}
