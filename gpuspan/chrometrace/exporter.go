@@ -19,6 +19,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -95,7 +96,7 @@ func NewExporter(folder string, opts ...ExporterOption) (*Exporter, error) {
 	}
 	e.worker = notInNames.ReplaceAllString(e.worker, "_")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot create folder for traces %q: %w", folder, cause(err))
+		return nil, fmt.Errorf("cannot create folder for traces %q: %w", folder, fileerr.Cause(err))
 	}
 	probe, err := createFile(filepath.Join(folder, e.worker+".pt.trace.json"), e.files.Compression, Number)
 	if err != nil {

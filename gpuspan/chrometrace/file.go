@@ -14,6 +14,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
 )
 
 // Compression of files.
@@ -71,12 +73,12 @@ func createFile(path string, c Compression, existing Existing) (*file, error) {
 	}
 	f, err := os.CreateTemp(dir, name+".*.partial")
 	if err != nil {
-		return nil, fmt.Errorf("cannot create trace file %q: %w", path, cause(err))
+		return nil, fmt.Errorf("cannot create trace file %q: %w", path, fileerr.Cause(err))
 	}
 	if err := f.Chmod(0o644); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		_ = f.Close()
 		_ = os.Remove(f.Name())
-		return nil, fmt.Errorf("cannot create trace file %q: %w", path, cause(err))
+		return nil, fmt.Errorf("cannot create trace file %q: %w", path, fileerr.Cause(err))
 	}
 	t := &file{path: path, existing: existing, f: f}
 	var to io.Writer = (*sized)(t)
@@ -115,7 +117,7 @@ func (s *sized) Write(p []byte) (int, error) {
 		s.size += int64(n)
 		return n, nil
 	}
-	err = fmt.Errorf("cannot write trace file %q: %w", s.path, cause(err))
+	err = fmt.Errorf("cannot write trace file %q: %w", s.path, fileerr.Cause(err))
 	if s.pack != nil {
 		s.broken = err // the compressor has state that cannot be taken back
 		return n, err
@@ -138,17 +140,17 @@ func (t *file) finish() (string, error) {
 	}
 	if t.pack != nil {
 		if cerr := t.pack.Close(); err == nil && cerr != nil {
-			err = fmt.Errorf("cannot complete trace file %q: %w", t.path, cause(cerr))
+			err = fmt.Errorf("cannot complete trace file %q: %w", t.path, fileerr.Cause(cerr))
 		}
 	}
 	if err == nil {
 		// Before the rename: a power failure must not leave an empty file under the final name.
 		if serr := t.f.Sync(); serr != nil && !errors.Is(serr, errors.ErrUnsupported) && !errors.Is(serr, fs.ErrInvalid) {
-			err = fmt.Errorf("cannot complete trace file %q: %w", t.path, cause(serr))
+			err = fmt.Errorf("cannot complete trace file %q: %w", t.path, fileerr.Cause(serr))
 		}
 	}
 	if cerr := t.f.Close(); err == nil && cerr != nil {
-		err = fmt.Errorf("cannot complete trace file %q: %w", t.path, cause(cerr))
+		err = fmt.Errorf("cannot complete trace file %q: %w", t.path, fileerr.Cause(cerr))
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w (what was written stays in %q)", err, t.f.Name())
@@ -173,7 +175,7 @@ func (t *file) discard() {
 // processes try at the same moment; a rename does not.
 func publish(temp, path string, existing Existing) (string, error) {
 	if existing == Replace {
-		return path, cause(os.Rename(temp, path))
+		return path, fileerr.Cause(os.Rename(temp, path))
 	}
 	for n := range 1_000_000 {
 		name := path
@@ -186,7 +188,7 @@ func publish(temp, path string, existing Existing) (string, error) {
 		err := os.Link(temp, name)
 		switch {
 		case err == nil:
-			return name, cause(os.Remove(temp))
+			return name, fileerr.Cause(os.Remove(temp))
 		case errors.Is(err, fs.ErrExist):
 			continue
 		}
@@ -194,7 +196,7 @@ func publish(temp, path string, existing Existing) (string, error) {
 		if _, serr := os.Lstat(name); serr == nil {
 			continue
 		}
-		return name, cause(os.Rename(temp, name))
+		return name, fileerr.Cause(os.Rename(temp, name))
 	}
 	return "", fmt.Errorf("%q exists", path)
 }
@@ -215,17 +217,4 @@ func splitExt(name string) (stem, ext string) {
 	}
 	e := filepath.Ext(name)
 	return strings.TrimSuffix(name, e), e
-}
-
-// cause strips the temporary name from a path error: the caller knows another one.
-func cause(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	var l *os.LinkError
-	if errors.As(err, &l) {
-		return l.Err
-	}
-	return err
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
 )
 
 // Files configures a Rotator.
@@ -68,7 +70,7 @@ func NewRotator(cfg Files) (*Rotator, error) {
 		return nil, fmt.Errorf("cannot create trace file %q: it is a folder (name a file in it)", cfg.Path)
 	}
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o755); err != nil {
-		return nil, fmt.Errorf("cannot create folder for trace file %q: %w", cfg.Path, cause(err))
+		return nil, fmt.Errorf("cannot create folder for trace file %q: %w", cfg.Path, fileerr.Cause(err))
 	}
 	r := &Rotator{cfg: cfg, open: map[[16]byte]*openFile{}, stop: make(chan struct{})}
 	probe, err := createFile(r.cfg.Path, cfg.Compression, cfg.Existing)
@@ -231,7 +233,7 @@ func (r *Rotator) prune() error {
 	stem, ext := splitExt(name)
 	entries, err := os.ReadDir(filepath.Clean(dir + "."))
 	if err != nil {
-		return fmt.Errorf("cannot remove old trace files of %q: %w", r.cfg.Path, cause(err))
+		return fmt.Errorf("cannot remove old trace files of %q: %w", r.cfg.Path, fileerr.Cause(err))
 	}
 	type old struct {
 		name string
@@ -263,7 +265,7 @@ func (r *Rotator) prune() error {
 	var errs error
 	for _, f := range files[:len(files)-r.cfg.MaxFiles] {
 		if err := os.Remove(filepath.Join(dir, f.name)); err != nil {
-			errs = errors.Join(errs, fmt.Errorf("cannot remove old trace file %q: %w", filepath.Join(dir, f.name), cause(err)))
+			errs = errors.Join(errs, fmt.Errorf("cannot remove old trace file %q: %w", filepath.Join(dir, f.name), fileerr.Cause(err)))
 		}
 	}
 	return errs

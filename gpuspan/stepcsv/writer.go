@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
 )
 
 // ErrClosed is returned by writes after Close.
@@ -61,7 +63,7 @@ func Open(cfg Config) (*Writer, error) {
 	}
 	w := &Writer{cfg: cfg}
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o755); err != nil {
-		return nil, fmt.Errorf("cannot create folder for step CSV %q: %w", cfg.Path, cause(err))
+		return nil, fmt.Errorf("cannot create folder for step CSV %q: %w", cfg.Path, fileerr.Cause(err))
 	}
 	if err := w.open(); err != nil {
 		return nil, err
@@ -76,12 +78,12 @@ func (w *Writer) open() error {
 	}
 	f, err := os.OpenFile(w.cfg.Path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
-		return fmt.Errorf("cannot open step CSV %q: %w", w.cfg.Path, cause(err))
+		return fmt.Errorf("cannot open step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
 	}
 	size, repaired, err := repair(f)
 	if err != nil {
 		_ = f.Close()
-		return fmt.Errorf("cannot open step CSV %q: %w", w.cfg.Path, cause(err))
+		return fmt.Errorf("cannot open step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
 	}
 	if size > 0 {
 		if cols, err = adopt(f, cols); err != nil {
@@ -205,12 +207,12 @@ func (w *Writer) append() error {
 		w.size += int64(n)
 		return nil
 	}
-	err = fmt.Errorf("cannot write step CSV %q: %w", w.cfg.Path, cause(err))
+	err = fmt.Errorf("cannot write step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
 	if n > 0 {
 		// Not to the size that is remembered: another process may have appended in between.
 		if info, serr := w.f.Stat(); serr == nil {
 			if terr := os.Truncate(w.cfg.Path, max(info.Size()-int64(n), 0)); terr != nil {
-				err = errors.Join(err, fmt.Errorf("and cannot take back what was written: %w", cause(terr)))
+				err = errors.Join(err, fmt.Errorf("and cannot take back what was written: %w", fileerr.Cause(terr)))
 			}
 		}
 	}
@@ -220,7 +222,7 @@ func (w *Writer) append() error {
 // rotate renames the file and begins a new one.
 func (w *Writer) rotate() error {
 	if err := w.f.Close(); err != nil {
-		return fmt.Errorf("cannot close step CSV %q: %w", w.cfg.Path, cause(err))
+		return fmt.Errorf("cannot close step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
 	}
 	w.f = nil
 	ext := filepath.Ext(w.cfg.Path)
@@ -235,7 +237,7 @@ func (w *Writer) rotate() error {
 			continue
 		}
 		if err := os.Rename(w.cfg.Path, name); err != nil {
-			return fmt.Errorf("cannot rename step CSV %q to %q: %w", w.cfg.Path, name, cause(err))
+			return fmt.Errorf("cannot rename step CSV %q to %q: %w", w.cfg.Path, name, fileerr.Cause(err))
 		}
 		break
 	}
@@ -251,7 +253,7 @@ func (w *Writer) prune(stem, ext string) error {
 	}
 	entries, err := os.ReadDir(filepath.Dir(w.cfg.Path))
 	if err != nil {
-		return fmt.Errorf("cannot remove old files of step CSV %q: %w", w.cfg.Path, cause(err))
+		return fmt.Errorf("cannot remove old files of step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
 	}
 	var old []string
 	for _, e := range entries {
@@ -268,7 +270,7 @@ func (w *Writer) prune(stem, ext string) error {
 	var errs error
 	for _, name := range old[:max(len(old)-w.cfg.MaxFiles, 0)] {
 		if err := os.Remove(filepath.Join(filepath.Dir(w.cfg.Path), name)); err != nil {
-			errs = errors.Join(errs, fmt.Errorf("cannot remove old step CSV %q: %w", name, cause(err)))
+			errs = errors.Join(errs, fmt.Errorf("cannot remove old step CSV %q: %w", name, fileerr.Cause(err)))
 		}
 	}
 	return errs
@@ -291,20 +293,7 @@ func (w *Writer) Close() error {
 	}
 	w.done = true
 	if err := w.f.Close(); err != nil {
-		return fmt.Errorf("cannot close step CSV %q: %w", w.cfg.Path, cause(err))
+		return fmt.Errorf("cannot close step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
 	}
 	return nil
-}
-
-// cause strips the path of an error that names another one.
-func cause(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	var l *os.LinkError
-	if errors.As(err, &l) {
-		return l.Err
-	}
-	return err
 }
