@@ -369,6 +369,10 @@ const (
 	// min(peak FLOP/s, intensity times peak bandwidth).
 	GPURooflineUtilizationKey = attribute.Key("gpu.roofline.utilization")
 
+	// GPUSelfEnergyKey (double, J): The part of gpu.energy that is the span's own and no descendant's, so the
+	// one to add up over spans of a nest. Absent where all of gpu.energy is the span's own.
+	GPUSelfEnergyKey = attribute.Key("gpu.self_energy")
+
 	// GPUSMOccupancyKey (double, 1): Mean share of resident warps of those possible, over all SMs. High is not
 	// the same as fast.
 	GPUSMOccupancyKey = attribute.Key("gpu.sm.occupancy")

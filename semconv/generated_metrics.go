@@ -55,11 +55,11 @@ const (
 	GPUOperationDurationUnit        = "s"
 	GPUOperationDurationDescription = "GPU duration of timed runs."
 
-	// GPUOperationEnergyName (counter, J): Sum of gpu.energy less that of the span's GPU children in the same
-	// batch; steps are left out. Fair shares, so operations sum to what was attributed to them.
+	// GPUOperationEnergyName (counter, J): Sum of gpu.self_energy, else of gpu.energy, steps included. So no
+	// joule counts twice, and all operations together have what was attributed to spans.
 	GPUOperationEnergyName        = "gpu.operation.energy"
 	GPUOperationEnergyUnit        = "J"
-	GPUOperationEnergyDescription = "Sum of gpu.energy less that of the span's GPU children in the same batch; steps are left out."
+	GPUOperationEnergyDescription = "Sum of gpu.self_energy, else of gpu.energy, steps included."
 
 	// GPUOperationFLOPSName (counter, {flop}): FLOPs as declared. Not measured.
 	GPUOperationFLOPSName        = "gpu.operation.flops"

@@ -27,10 +27,8 @@ type aggregator struct {
 	stats counts
 
 	// scratch of one batch
-	key    []byte
-	names  []string
-	energy []energyOf
-	below  map[spanKey]float64
+	key   []byte
+	names []string
 }
 
 // counts for the connector's own telemetry, since they were last taken.
@@ -44,18 +42,10 @@ type spanKey struct {
 	span  pcommon.SpanID
 }
 
-// energyOf is a span with energy; its share is known once all spans of the batch were read.
-type energyOf struct {
-	key    spanKey
-	energy float64
-	weight float64
-	stream *stream
-}
-
 func newAggregator(cfg *Config, instance string) *aggregator {
 	a := &aggregator{
 		settings:  settings{cfg: cfg, instance: instance},
-		resources: make(map[string]*resource), below: make(map[spanKey]float64),
+		resources: make(map[string]*resource),
 	}
 	for _, b := range cfg.Histogram.Explicit {
 		a.bounds = append(a.bounds, b.Seconds())
@@ -90,7 +80,6 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 			}
 		}
 	}
-	a.settleEnergy(now)
 }
 
 func (a *aggregator) resource(attrs pcommon.Map) *resource {
@@ -142,7 +131,11 @@ func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, n
 	if f.end > r.newest && f.end <= uint64(now+int64(future)) {
 		r.newest = f.end
 	}
-	if f.kind == semconv.GPUOperationTypeStep {
+	step := f.kind == semconv.GPUOperationTypeStep
+	if a.cfg.Operations.HasValue() {
+		a.operation(r, f, weight, emitted || step, now) // of a step only the energy that no operation has
+	}
+	if step {
 		if a.cfg.Steps.HasValue() {
 			a.step(r, f, weight, now)
 		}
@@ -151,17 +144,14 @@ func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, n
 		}
 		return
 	}
-	if a.cfg.Operations.HasValue() {
-		a.operation(r, f, weight, emitted, now)
-	}
 	a.activity(r, f, now)
 	if a.jobs != nil {
 		a.jobs.section(r, f)
 	}
 }
 
-// operation feeds the streams of a span's dimensions; emitted says that the producer writes the first five metrics itself.
-func (a *aggregator) operation(r *resource, f *facts, weight float64, emitted bool, now int64) {
+// operation feeds the streams of a span's dimensions; energyOnly leaves out the first five metrics, which the producer writes itself.
+func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly bool, now int64) {
 	b := r.bundles[f.dims]
 	if b == nil {
 		b = a.bundle(r, f)
@@ -174,7 +164,7 @@ func (a *aggregator) operation(r *resource, f *facts, weight float64, emitted bo
 		over = over || r.overflowed(id, *s)
 		return *s
 	}
-	if !emitted {
+	if !energyOnly {
 		need(&b.count, metricCount).add(weight, now)
 		if f.time > 0 {
 			need(&b.duration, metricDuration).record(f.time, weight, f, now)
@@ -189,14 +179,11 @@ func (a *aggregator) operation(r *resource, f *facts, weight float64, emitted bo
 			need(&b.items, metricItems).add(f.items*weight, now)
 		}
 	}
-	if f.energy > 0 {
-		a.energy = append(a.energy, energyOf{spanKey{f.traceID, f.spanID}, f.energy, weight, need(&b.energy, metricEnergy)})
-		if !f.parentSpanID.IsEmpty() {
-			a.below[spanKey{f.traceID, f.parentSpanID}] += f.energy
-		}
-		if f.items > 0 {
-			need(&b.itemEnergy, metricItemEnergy).ratio(f.energy*weight, f.items*weight, now)
-		}
+	if f.selfEnergy > 0 {
+		need(&b.energy, metricEnergy).add(f.selfEnergy*weight, now)
+	}
+	if f.energy > 0 && f.items > 0 {
+		need(&b.itemEnergy, metricItemEnergy).ratio(f.energy*weight, f.items*weight, now)
 	}
 	if over {
 		a.stats.overflow++
@@ -216,19 +203,6 @@ func (a *aggregator) bundle(r *resource, f *facts) *bundle {
 		r.bundles[key] = b
 	}
 	return b
-}
-
-// settleEnergy adds to each span's operation what its children do not have.
-func (a *aggregator) settleEnergy(now int64) {
-	for i := range a.energy {
-		e := &a.energy[i]
-		if own := e.energy - a.below[e.key]; own > 0 {
-			e.stream.add(own*e.weight, now)
-		}
-		*e = energyOf{}
-	}
-	a.energy = a.energy[:0]
-	clear(a.below)
 }
 
 // output makes the points of all resources. final: nothing will come any more.

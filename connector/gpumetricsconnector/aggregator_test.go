@@ -236,21 +236,67 @@ func TestUntimedRunsAreCountedNotTimed(t *testing.T) {
 	}
 }
 
-func TestEnergyOfAParentIsWithoutThatOfItsChildren(t *testing.T) {
-	op := func(j float64) attrs { return attrs{"gpu.operation.type": "section", "gpu.energy": j} }
+// The nest: a step of 12 J, an operation of 10 J in it, two of 3 J and 4 J in that, one of 1 J in the first of them.
+func TestEnergyOfOperationsSumsToWhatTheOutermostSpanHasHoweverANestIsBatched(t *testing.T) {
+	op := func(kind string, j, self float64) attrs {
+		a := attrs{"gpu.operation.type": kind, "gpu.energy": j}
+		if self < j {
+			a["gpu.self_energy"] = self
+		}
+		return a
+	}
+	nest := []span{
+		{"step", 0, 9000, op("step", 12, 2), 1, 0, ""},
+		{"outer", 0, 5000, op("section", 10, 3), 2, 1, ""},
+		{"inner", 0, 2000, op("section", 3, 2), 3, 2, ""},
+		{"inner", 2000, 3000, op("section", 4, 4), 4, 2, ""},
+		{"deep", 0, 1000, op("section", 1, 1), 5, 3, ""},
+	}
+	want := map[string]float64{"step": 2, "outer": 3, "inner": 6, "deep": 1}
+	partitions := 0
+	// part[i] is the batch of span i: every way to split five spans into batches.
+	var split func(part []int, batches int)
+	split = func(part []int, batches int) {
+		if len(part) < len(nest) {
+			for b := range batches + 1 {
+				split(append(part[:len(part):len(part)], b), max(batches, b+1))
+			}
+			return
+		}
+		partitions++
+		a := newTest(t, nil)
+		for b := range batches {
+			var in []span
+			for i, p := range part {
+				if p == b {
+					in = append(in, nest[i])
+				}
+			}
+			a.take(batch(t, nil, in...), clock)
+		}
+		got, sum := values(t, output(t, a, clock)), 0.0
+		for name, j := range want {
+			kind := "section"
+			if name == "step" {
+				kind = name
+			}
+			assert.Equal(t, j, got["gpu.operation.energy[gpu.operation.name:"+name+" gpu.operation.type:"+kind+"]"], "%s, batches %v", name, part)
+			sum += j
+		}
+		require.Equal(t, 12.0, sum)
+	}
+	split(nil, 0)
+	assert.Equal(t, 52, partitions)
+}
+
+func TestAParentWhoseEnergyIsAllOfItsChildrenAddsNothing(t *testing.T) {
 	a := newTest(t, nil)
 	a.take(batch(t, nil,
-		span{"step", 0, 9000, attrs{"gpu.operation.type": "step", "gpu.energy": 12.0}, 1, 0, ""},
-		span{"outer", 0, 5000, op(10), 2, 1, ""}, span{"inner", 0, 2000, op(3), 3, 2, ""}, span{"inner", 2000, 3000, op(4), 4, 2, ""},
-		span{"deep", 0, 1000, op(1), 5, 3, ""}), clock)
+		span{"p", 0, 2000, attrs{"gpu.operation.type": "section", "gpu.energy": 3.0, "gpu.self_energy": 0.0}, 1, 0, ""},
+		span{"c", 0, 2000, attrs{"gpu.operation.type": "section", "gpu.energy": 3.0}, 2, 1, ""}), clock)
 	got := values(t, output(t, a, clock))
-	want := map[string]float64{"outer": 3, "inner": 6, "deep": 1}
-	var sum float64
-	for name, j := range want {
-		assert.Equal(t, j, got["gpu.operation.energy[gpu.operation.name:"+name+" gpu.operation.type:section]"], name)
-		sum += j
-	}
-	assert.Equal(t, 10.0, sum, "what the outermost section had")
+	assert.Equal(t, 3.0, got["gpu.operation.energy[gpu.operation.name:c gpu.operation.type:section]"])
+	assert.NotContains(t, got, "gpu.operation.energy[gpu.operation.name:p gpu.operation.type:section]")
 }
 
 func TestDeltasAddUpToTheCumulative(t *testing.T) {
@@ -410,6 +456,7 @@ func TestStepsFeedTheirMetrics(t *testing.T) {
 		"gpu.step.items[gpu.job.rank:3 gpu.operation.name:train gpu.step.item.type:image]":                                         int64(128),
 		"gpu.step.item.rate[gpu.job.rank:3 gpu.operation.name:train gpu.step.item.type:image]":                                     320.0,
 		"gpu.operation.item.energy[gpu.job.rank:3 gpu.operation.item.type:image gpu.operation.name:train gpu.operation.type:step]": 0.5,
+		"gpu.operation.energy[gpu.operation.name:train gpu.operation.type:step]":                                                   64.0,
 	}, values(t, output(t, a, clock)))
 
 	// The rate is of the steps since the last output.

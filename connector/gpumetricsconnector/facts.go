@@ -29,7 +29,8 @@ type facts struct {
 	time                 float64 // on the device, s; 0 where it was not timed
 	duration             float64
 	size, flops, items   float64
-	energy               float64
+	energy, selfEnergy   float64 // of the span with its descendants, and its own part
+	hasSelfEnergy        bool
 	launchDelay          float64
 	hasLaunchDelay       bool
 	ordinal              int64
@@ -98,6 +99,8 @@ func (f *facts) load(s ptrace.Span) bool {
 			f.itemType = v.Str()
 		case string(semconv.GPUEnergyKey):
 			f.energy = positive(v)
+		case string(semconv.GPUSelfEnergyKey):
+			f.selfEnergy, f.hasSelfEnergy = positive(v), true
 		case string(semconv.GPULaunchDelayKey):
 			f.launchDelay, f.hasLaunchDelay = number(v)
 		case string(semconv.GPUStepIndexKey):
@@ -118,6 +121,9 @@ func (f *facts) load(s ptrace.Span) bool {
 	}
 	if f.kind == "" {
 		return false
+	}
+	if !f.hasSelfEnergy {
+		f.selfEnergy = f.energy
 	}
 	if f.name == "" {
 		f.name = s.Name()

@@ -32,7 +32,7 @@ var means = [...]struct {
 }
 
 // maxAttributes is how many attributes a joined span can gain.
-const maxAttributes = len(means) + 12
+const maxAttributes = len(means) + 13
 
 // attributes writes what the samples say about a span.
 type attributes struct {
@@ -76,6 +76,9 @@ func (a *attributes) write(g *gpuSpan, dev gpusamplesextension.DeviceView, b *bo
 		a.throttle(to, either(dev, boardDev, gpusamplesextension.Throttle), start, end)
 		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
 			to.PutDouble(string(semconv.GPUEnergyKey), tidy(max(0, share.Value)))
+			if share.Own != share.Value {
+				to.PutDouble(string(semconv.GPUSelfEnergyKey), tidy(max(0, share.Own)))
+			}
 			// The share knows only what was there when it was dealt out; the quality is that of the worst value.
 			if c := float64(share.Covered) / float64(end-start); c < coverage-1e-6 {
 				coverage = c

@@ -4,6 +4,7 @@
 package gpujoinprocessor
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -96,7 +97,7 @@ func (m *meter) Knots(from, to int64, dst []fairshare.Knot) []fairshare.Knot {
 		}
 		value, coverage := m.dev.Integral(m.field, k.Time+m.shift, t+m.shift)
 		k.Value += value
-		k.Covered += int64(coverage * float64(t-k.Time))
+		k.Covered += int64(math.Round(coverage * float64(t-k.Time)))
 		k.Time = t
 		dst = append(dst, k)
 	}
@@ -109,7 +110,7 @@ func (m *meter) Covered(from, to int64) int64 {
 		return 0
 	}
 	_, coverage := m.dev.Mean(m.field, from+m.shift, to+m.shift)
-	return int64(coverage * float64(to-from))
+	return int64(math.Round(coverage * float64(to-from)))
 }
 
 // ledger reports a board's energy as counters.

@@ -87,6 +87,25 @@ func TestInterleavedBatchesOfTwoSendersShareTheDevice(t *testing.T) {
 	})
 }
 
+func TestShortSpansBetweenSamplesAreCoveredWhole(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+		time.Sleep(3 * time.Second)
+		td := newTraces("a")
+		const spans = 300
+		for i := range uint64(spans) { // 200 ns to 500 ns long, anywhere between samples
+			start := zero.Add(time.Second + time.Duration(i)*3_333_337)
+			td.gpu(i+1, 0, start, start.Add(time.Duration(200+i)))
+		}
+		r.consume(td.Traces)
+		time.Sleep(8 * time.Second)
+		s := r.spans()
+		require.Len(t, s, spans)
+		for id := range s {
+			assert.Equal(t, 1.0, attr(t, s[id], "gpu.join.coverage"), "span %d", id)
+		}
+	})
+}
+
 func TestStepAfterItsChildrenHoldsTheirEnergy(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		at := func(x float64) time.Time { return zero.Add(sec(x)) }

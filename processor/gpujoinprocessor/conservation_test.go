@@ -72,7 +72,14 @@ func TestEnergyIsConserved(t *testing.T) {
 			synctest.Wait()
 			got := r.spans()
 			require.Len(t, got, int(id))
-			total := 0.
+			total, self := 0., 0.
+			for _, s := range got {
+				if own, ok := s.Attributes().Get("gpu.self_energy"); ok {
+					self += own.Double()
+				} else {
+					self += energy(t, s)
+				}
+			}
 			for root := range roots {
 				mine := energy(t, got[root])
 				below := 0.
@@ -86,6 +93,7 @@ func TestEnergyIsConserved(t *testing.T) {
 			time.Sleep(10 * time.Millisecond) // past the tick that reports
 			device := r.energy("attributed") + r.energy("unattributed")
 			assert.InEpsilon(t, r.energy("attributed")+r.energy("late"), total, 1e-9)
+			assert.InEpsilon(t, total, self, 1e-9, "own parts of all spans against outermost spans")
 			assert.Zero(t, r.energy("uncovered"))
 			settled, ok := r.proc.(*joinProcessor).engine.boards[gpusamplesextension.NormalizeID(gpu0)].dev.Settled()
 			require.True(t, ok)

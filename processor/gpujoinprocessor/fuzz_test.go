@@ -23,7 +23,7 @@ import (
 var written = []string{
 	"gpu.utilization", "gpu.sm.utilization", "gpu.sm.occupancy", "gpu.tensor.utilization", "gpu.dram.utilization",
 	"gpu.clock.sm.frequency", "gpu.clock.memory.frequency", "gpu.power", "gpu.temperature.max", "gpu.throttle.time",
-	"gpu.throttle.reasons", "gpu.xid", "gpu.ecc.errors", "gpu.energy", "gpu.measurement.source", "gpu.memory.usage",
+	"gpu.throttle.reasons", "gpu.xid", "gpu.ecc.errors", "gpu.energy", "gpu.self_energy", "gpu.measurement.source", "gpu.memory.usage",
 	"gpu.join.coverage", "gpu.join.samples", "gpu.join.method", "gpu.join.late.duration",
 }
 

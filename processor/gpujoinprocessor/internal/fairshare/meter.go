@@ -3,6 +3,8 @@
 
 package fairshare
 
+import "math"
+
 // Meter reads the device's counter.
 type Meter interface {
 	// Knots appends the counter over [from, to] as a line through points in time order: the first at from, the last at
@@ -42,5 +44,5 @@ func (c *curve) at(t int64) (value float64, covered int64) {
 		return k.Value, k.Covered
 	}
 	share := float64(t-k.Time) / float64(next.Time-k.Time)
-	return k.Value + (next.Value-k.Value)*share, k.Covered + int64(share*float64(next.Covered-k.Covered))
+	return k.Value + (next.Value-k.Value)*share, k.Covered + int64(math.Round(share*float64(next.Covered-k.Covered)))
 }
