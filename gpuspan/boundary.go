@@ -44,7 +44,6 @@ func (s *Stream) openStep(l *Loop, st *Step) *slot {
 	if prev.timed && r.flags&flagHost == 0 && s.failed == StatusOK {
 		r.flags |= flagStarted
 		r.startEvent, r.borrowed = Event(prev.slot.end.Args[0]), prev.slot
-		r.hostStart = prev.hostEnd
 		prev = link{} // its reference goes with the event
 	} else if r.flags&flagHost == 0 {
 		s.recordStart(sl)
@@ -58,6 +57,25 @@ func (s *Stream) openStep(l *Loop, st *Step) *slot {
 	s.mu.Unlock()
 	prev.release()
 	return sl
+}
+
+// follow makes a step begin where the one before it ended, to the nanosecond. Both are one event, but each step is placed with the
+// anchors of its own time, which would leave gaps and overlaps of a few µs. The step keeps its length, the difference of two stamps, until its
+// end is off its own place by more than that place's error: then the end moves there, and the step's length makes up for what had added up.
+func (r *record) follow(before *record) {
+	if !r.timed || !before.timed {
+		return
+	}
+	end := before.endNs + r.endNs - r.startNs
+	off := max(end-r.endNs, r.endNs-end)
+	if off > r.errorNs {
+		end = max(r.endNs, before.endNs)
+		off = end - r.endNs
+	}
+	r.step.endError = r.errorNs + off
+	r.startNs, r.endNs = before.endNs, end
+	r.errorNs = max(before.step.endError, r.step.endError)
+	r.gpu = float64(end - r.startNs)
 }
 
 // sealStep records the end boundary. chain: another step may follow and begin there.

@@ -164,7 +164,7 @@ func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
 	if p.level.Load() < int32(VerbosityDefault) {
 		st.action = StepSkip
 	}
-	st.hostStart = p.clock.now()
+	st.hostStart = l.hostStart()
 	st.timed = st.action != StepSkip
 	if st.action.Recorded() {
 		st.ctx, st.span = l.startSpan(ctx, st)
@@ -182,6 +182,16 @@ func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
 	return st, context.WithValue(st.ctx, stepKey{}, st)
 }
 
+// hostStart is when a step begins on the host: where the one before it ended, so that steps leave no gap there either, else now.
+func (l *Loop) hostStart() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.prev.slot != nil {
+		return l.prev.hostEnd
+	}
+	return l.p.clock.now()
+}
+
 // startSpan starts the step's span. A sampler or processor that panics costs the span, not the loop.
 func (l *Loop) startSpan(ctx context.Context, st *Step) (out context.Context, span trace.Span) {
 	defer func() {
@@ -190,7 +200,8 @@ func (l *Loop) startSpan(ctx context.Context, st *Step) (out context.Context, sp
 			out, span = ctx, spanOf(context.Background())
 		}
 	}()
-	opts := []trace.SpanStartOption{trace.WithTimestamp(time.Unix(0, l.p.clock.wall(st.hostStart)))}
+	st.spanStart = l.p.clock.wall(st.hostStart)
+	opts := []trace.SpanStartOption{trace.WithTimestamp(time.Unix(0, st.spanStart))}
 	if parent := spanOf(ctx).SpanContext(); l.config.newRoot && parent.IsValid() {
 		opts = append(opts, trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: parent}))
 	}

@@ -68,6 +68,10 @@ func (t *poller) settleBoundary(sl *slot) {
 	sl.state = slotHeld
 	sl.stream.mu.Unlock()
 	st.resolvedAt = t.p.clock.now()
+	st.endError = sl.rec.errorNs
+	if sl.rec.borrowed != nil {
+		sl.rec.follow(&sl.rec.borrowed.rec)
+	}
 	if st.open.Load() == 0 || st.ended {
 		t.finishStep(st)
 		return
@@ -263,7 +267,7 @@ func (st *Step) describe(kv []attribute.KeyValue, r *record, s *Stream, times st
 	if r.timed {
 		source = p.source
 		kv = append(kv, semconv.GPUTimingErrorKey.Float64(seconds(r.errorNs)),
-			semconv.GPUStartDelayKey.Float64(seconds(r.startNs-p.clock.wall(r.hostStart))),
+			semconv.GPUStartDelayKey.Float64(seconds(r.startNs-st.spanStart)),
 			semconv.GPUEndDelayKey.Float64(seconds(r.endNs-p.clock.wall(r.hostEnd))))
 	}
 	kv = append(kv,

@@ -29,6 +29,7 @@ type Step struct {
 	device     *device // that the boundaries are timed on
 
 	hostStart, hostEnd int64 // hostClock
+	spanStart          int64 // start of the span, unix ns
 	open               atomic.Int32
 
 	mu         sync.Mutex
@@ -48,6 +49,7 @@ type Step struct {
 	precision   Precision
 	mixed       bool // sections of several precisions
 	resolvedAt  int64
+	endError    int64 // ns, of the place of the second boundary
 	ended       bool
 }
 

@@ -381,8 +381,8 @@ const (
 	// warps count.
 	GPUSMUtilizationKey = attribute.Key("gpu.sm.utilization")
 
-	// GPUStartDelayKey (double, s): Start on the device minus the host's call of Start. Time in the stream's
-	// queue, not launch cost.
+	// GPUStartDelayKey (double, s): Start on the device minus the host's call of Start, which of a step is the
+	// end of the one before it and the start of its span. Time in the stream's queue, not launch cost.
 	GPUStartDelayKey = attribute.Key("gpu.start.delay")
 
 	// GPUStepBusyDurationKey (double, s): Length of the union of kernels, copies and memsets in the step. Only
