@@ -111,7 +111,7 @@ func everything(rank int) ptrace.Traces {
 		"gpu.step.phase.forward.duration": 0.04 + slow, "gpu.step.phase.comm.duration": 0.06 - slow, "gpu.energy": 32.0,
 	})
 	for i := range uint64(3) {
-		add("gemm", i*1000, i*1000+600, map[string]any{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "hw.id": "GPU-a", "gpu.launch.delay": 1e-7})
+		add("gemm", i*1000, i*1000+600, map[string]any{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "hw.id": "GPU-a", "gpu.start.delay": 1e-7})
 	}
 	return td
 }

@@ -382,7 +382,8 @@ const (
 	GPUSMUtilizationKey = attribute.Key("gpu.sm.utilization")
 
 	// GPUStartDelayKey (double, s): Start on the device minus the host's call of Start, which of a step is the
-	// end of the one before it and the start of its span. Time in the stream's queue, not launch cost.
+	// end of the one before it and the start of its span, and of a profiler's record the beginning of the launch
+	// call. Mostly time in the stream's queue, so not the cost of a launch.
 	GPUStartDelayKey = attribute.Key("gpu.start.delay")
 
 	// GPUStepBusyDurationKey (double, s): Length of the union of kernels, copies and memsets in the step. Only

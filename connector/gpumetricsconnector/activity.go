@@ -4,6 +4,7 @@
 package gpumetricsconnector
 
 import (
+	"math"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -51,8 +52,8 @@ func (a *aggregator) activity(r *resource, f *facts, now int64) {
 	default:
 		return
 	}
-	if f.hasLaunchDelay && f.launchDelay >= 0 && f.launchDelay*1e9 < float64(f.start) {
-		x.launch = f.start - uint64(f.launchDelay*1e9)
+	if f.hasStartDelay && f.startDelay >= 0 && f.startDelay*1e9 < float64(f.start) {
+		x.launch = f.start - uint64(math.Round(f.startDelay*1e9))
 	}
 	key := deviceKey{f.id, f.ordinal}
 	t := r.devices[key]

@@ -31,8 +31,8 @@ type facts struct {
 	size, flops, items   float64
 	energy, selfEnergy   float64 // of the span with its descendants, and its own part
 	hasSelfEnergy        bool
-	launchDelay          float64
-	hasLaunchDelay       bool
+	startDelay           float64
+	hasStartDelay        bool
 	ordinal              int64
 	collective           bool
 	stepIndex            int64
@@ -101,8 +101,8 @@ func (f *facts) load(s ptrace.Span) bool {
 			f.energy = positive(v)
 		case string(semconv.GPUSelfEnergyKey):
 			f.selfEnergy, f.hasSelfEnergy = positive(v), true
-		case string(semconv.GPULaunchDelayKey):
-			f.launchDelay, f.hasLaunchDelay = number(v)
+		case string(semconv.GPUStartDelayKey):
+			f.startDelay, f.hasStartDelay = number(v)
 		case string(semconv.GPUStepIndexKey):
 			f.stepIndex, f.hasStepIndex = v.Int(), v.Type() == pcommon.ValueTypeInt
 		case string(semconv.GPUStepDurationKey):

@@ -18,8 +18,8 @@ func FuzzTake(f *testing.F) {
 	for _, td := range []ptrace.Traces{
 		batch(f, attrs{"service.name": "s"}, span{"p", 0, 2000, prefill, 1, 0, "ot=th:c"}, span{"q", 1000, 1500, prefill, 2, 1, ""}),
 		batch(f, attrs{"gpu.job.id": "j", "gpu.job.rank": 1}, span{"step", 0, 100_000, step, 1, 0, ""}),
-		batch(f, nil, span{"k", 0, 5, attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "gpu.launch.delay": 1e-6}, 1, 0, ""},
-			span{"k", 90, 95, attrs{"gpu.operation.type": "copy", "gpu.timing.source": "cupti", "gpu.launch.delay": math.NaN()}, 2, 0, ""}),
+		batch(f, nil, span{"k", 0, 5, attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "gpu.start.delay": 1e-6}, 1, 0, ""},
+			span{"k", 90, 95, attrs{"gpu.operation.type": "copy", "gpu.timing.source": "cupti", "gpu.start.delay": math.NaN()}, 2, 0, ""}),
 	} {
 		b, err := m.MarshalTraces(td)
 		if err != nil {

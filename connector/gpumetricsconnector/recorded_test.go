@@ -21,29 +21,88 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
-func recordedTraces(t *testing.T) []string {
-	dir := os.Getenv("OTELGPU_TESTDATA")
-	if dir == "" {
-		wd, err := os.Getwd()
-		require.NoError(t, err)
-		for d := wd; ; d = filepath.Dir(d) {
-			if _, err := os.Stat(filepath.Join(d, "shared", "data", "kineto")); err == nil {
-				dir = filepath.Join(d, "shared", "data")
-				break
-			}
-			if d == filepath.Dir(d) {
-				t.Skip("no recorded traces: set OTELGPU_TESTDATA to the folder that holds MANIFEST.md")
-			}
+// dataDir is the folder of the recorded files, beside the repository or named by the environment.
+func dataDir(t *testing.T) string {
+	if dir := os.Getenv("OTELGPU_TESTDATA"); dir != "" {
+		return dir
+	}
+	wd, err := os.Getwd()
+	require.NoError(t, err)
+	for d := wd; d != filepath.Dir(d); d = filepath.Dir(d) {
+		if _, err := os.Stat(filepath.Join(d, "shared", "data", "kineto")); err == nil {
+			return filepath.Join(d, "shared", "data")
 		}
 	}
+	t.Skip("no recorded traces: set OTELGPU_TESTDATA to the folder that holds MANIFEST.md")
+	return ""
+}
+
+func recordedTraces(t *testing.T) []string {
 	var out []string
-	require.NoError(t, filepath.WalkDir(filepath.Join(dir, "kineto"), func(path string, _ os.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(filepath.Join(dataDir(t), "kineto"), func(path string, _ os.DirEntry, err error) error {
 		if trace, ok := strings.CutSuffix(path, ".ref.json"); ok {
 			out = append(out, trace)
 		}
 		return err
 	}))
 	return out
+}
+
+// activityOf reads a file through the receiver and returns the nanoseconds of each device in each state.
+func activityOf(t *testing.T, path string) map[string]map[string]int64 {
+	a := newTest(t, func(c *Config) {
+		c.Activity.Get().MaxGap, c.Activity.Get().MaxActivities = 24*time.Hour, 10_000_000
+		c.CardinalityLimit = 100_000
+	})
+	_, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels}, func(_ context.Context, td ptrace.Traces) error {
+		a.take(td, clock)
+		return nil
+	})
+	if err != nil {
+		t.Skip(err) // refused files are the receiver's tests' matter
+	}
+	got := map[string]map[string]int64{}
+	for _, rm := range a.output(noScope, clock, true).ResourceMetrics().All() {
+		for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
+			if m.Name() != "gpu.activity.time" {
+				continue
+			}
+			for _, p := range m.Sum().DataPoints().All() {
+				ordinal, _ := p.Attributes().Get("gpu.device.ordinal")
+				state, _ := p.Attributes().Get("gpu.activity.state")
+				device := strconv.FormatInt(ordinal.Int(), 10)
+				if got[device] == nil {
+					got[device] = map[string]int64{}
+				}
+				got[device][state.Str()] += int64(math.Round(p.DoubleValue() * 1e9))
+			}
+		}
+	}
+	return got
+}
+
+// Gaps of real traces, against sums of another program (Python, exact decimals): gaps of the union of a device's activities whose
+// next activity's launch began after the gap had.
+func TestStarvedTimeOfRecordedTraces(t *testing.T) {
+	if testing.Short() {
+		t.Skip("recorded traces are read without -short")
+	}
+	for _, c := range []struct {
+		file, device  string
+		starved, idle int64
+	}{
+		{"hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz", "0", 1347125, 6227613},
+		{"tracelens/b200/eager_trace.json.gz", "0", 72470093, 420603},
+		{"tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz", "0", 1500603, 1777286 + 727643},
+		{"tracelens/mi300/gaunernst_bert-small-uncased__1016001.json.gz", "2", 2996008, 109220},
+		{"tracelens/inference/vllm_decode_full/graph_execution.json.gz", "2", 0, 25473},
+	} {
+		t.Run(filepath.Base(c.file), func(t *testing.T) {
+			got := activityOf(t, filepath.Join(dataDir(t), "kineto", c.file))[c.device]
+			assert.Equal(t, c.starved, got["starved"])
+			assert.Equal(t, c.idle, got["idle"])
+		})
+	}
 }
 
 // Real PyTorch traces, against numbers that were computed from the files by another program: time busy and idle, of
@@ -73,34 +132,7 @@ func TestActivityOfRecordedTraces(t *testing.T) {
 			continue
 		}
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			a := newTest(t, func(c *Config) {
-				c.Activity.Get().MaxGap, c.Activity.Get().MaxActivities = 24*time.Hour, 10_000_000
-				c.CardinalityLimit = 100_000
-			})
-			_, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels}, func(_ context.Context, td ptrace.Traces) error {
-				a.take(td, clock)
-				return nil
-			})
-			if err != nil {
-				t.Skip(err) // refused files are the receiver's tests' matter
-			}
-			got := map[string]map[string]int64{} // device, state → ns
-			for _, rm := range a.output(noScope, clock, true).ResourceMetrics().All() {
-				for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
-					if m.Name() != "gpu.activity.time" {
-						continue
-					}
-					for _, p := range m.Sum().DataPoints().All() {
-						ordinal, _ := p.Attributes().Get("gpu.device.ordinal")
-						state, _ := p.Attributes().Get("gpu.activity.state")
-						device := strconv.FormatInt(ordinal.Int(), 10)
-						if got[device] == nil {
-							got[device] = map[string]int64{}
-						}
-						got[device][state.Str()] += int64(math.Round(p.DoubleValue() * 1e9))
-					}
-				}
-			}
+			got := activityOf(t, path)
 			for device, want := range ref.Devices {
 				if want.Busy == 0 {
 					continue

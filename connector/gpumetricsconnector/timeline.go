@@ -19,7 +19,7 @@ const (
 // activity is one record of a profiler: [start, end) in unix ns.
 type activity struct {
 	start, end uint64
-	launch     uint64 // end of the launch call; 0 where unknown
+	launch     uint64 // when the host began to launch it; 0 where unknown
 	class      uint8
 }
 

@@ -145,7 +145,7 @@ func TestActivityOfADeviceIsWritten(t *testing.T) {
 	a.take(batch(t, nil,
 		span{"gemm", 100, 300, kernel, 1, 0, ""},
 		span{"nccl", 250, 450, with(kernel, attrs{"gpu.operation.type": "collective"}), 2, 0, ""},
-		span{"gemm", 500, 600, with(kernel, attrs{"gpu.launch.delay": 0.00001}), 3, 0, ""},
+		span{"gemm", 500, 600, with(kernel, attrs{"gpu.start.delay": 0.00001}), 3, 0, ""},
 		span{"far", 900_000_000, 900_000_001, kernel, 4, 0, ""}, // makes the rest settled
 		span{"section", 0, 5000, attrs{"gpu.operation.type": "section", "gpu.timing.source": "cuda_event"}, 5, 0, ""}), clock)
 	got := values(t, output(t, a, clock))

@@ -47,6 +47,7 @@ func (s *spans) device(a *activity, above *node, p *process) {
 		putInt(m, semconv.GPUCorrelationIDKey, a.corr&correlationMask)
 	}
 	if a.hasLaunch {
+		putSeconds(m, semconv.GPUStartDelayKey, a.start-a.launch.start)
 		putSeconds(m, semconv.GPULaunchDelayKey, max(0, a.start-a.launch.end))
 	}
 	s.kernel(m, &a.detail)

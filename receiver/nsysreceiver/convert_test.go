@@ -86,7 +86,7 @@ func TestRangesLaunchesAndKernelsHangTogether(t *testing.T) {
 		"gpu.operation.type": "kernel", "gpu.kernel.name": "void ns::gemm<float>(int)", "gpu.device.ordinal": int64(0), "gpu.stream.id": int64(7),
 		"gpu.correlation.id": int64(9), "gpu.kernel.grid": []any{int64(2), int64(3), int64(4)}, "gpu.kernel.block": []any{int64(32), int64(1), int64(1)},
 		"gpu.kernel.registers": int64(40), "gpu.kernel.shared_memory.size": int64(128), "gpu.graph.id": int64(5), "gpu.graph.node.id": int64(6),
-		"hw.id": "GPU-74e128b2-90b6-b409-07c8-33bee5ff6f88", "hw.model": "NVIDIA H100", "gpu.timing.source": "cupti", "gpu.launch.delay": 9e-8, "gpu.duration": 5e-7,
+		"hw.id": "GPU-74e128b2-90b6-b409-07c8-33bee5ff6f88", "hw.model": "NVIDIA H100", "gpu.timing.source": "cupti", "gpu.launch.delay": 9e-8, "gpu.start.delay": 1e-7, "gpu.duration": 5e-7,
 	} {
 		assert.Equal(t, want, a[key], key)
 	}
@@ -180,7 +180,7 @@ func TestColumnsThatAreMissingAreAbsent(t *testing.T) {
 	path := export(t, "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT)", "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (-5, 10), (NULL, 3), (9, 3)")
 	spans, _, st := convert(t, path, Options{Detail: DetailKernels})
 	a := spans["kernel"].Attributes().AsRaw()
-	for _, key := range []string{"gpu.kernel.grid", "gpu.kernel.registers", "gpu.correlation.id", "hw.model", "gpu.launch.delay"} {
+	for _, key := range []string{"gpu.kernel.grid", "gpu.kernel.registers", "gpu.correlation.id", "hw.model", "gpu.launch.delay", "gpu.start.delay"} {
 		assert.NotContains(t, a, key)
 	}
 	assert.Equal(t, 1.5e-8, a["gpu.duration"])
