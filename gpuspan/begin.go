@@ -3,7 +3,11 @@
 
 package gpuspan
 
-import "context"
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/trace"
+)
 
 // nesting is where a section hangs.
 type nesting struct {
@@ -15,30 +19,51 @@ type nesting struct {
 	phase  int16
 }
 
-// begin starts a section below the span, section or step of ctx.
+// begin starts a section below the span, section or step of ctx. What is not timed is decided here, at the cost of one look-up in ctx.
 func (s *Stream) begin(ctx context.Context, o *Operation, flags recordFlags) Section {
 	if o == nil || s.p.level.Load() < int32(o.verbosity) {
 		return Section{}
 	}
-	p := s.p
 	parent := spanOf(ctx)
-	if in, ok := parent.(*sectionSpan); ok && in.section.p == p {
+	if in, ok := parent.(*sectionSpan); ok {
+		return s.beginBelow(ctx, in, o, flags)
+	}
+	if !s.p.timeAll && unsampled(parent) {
+		return s.p.untimed(o)
+	}
+	return s.beginOuter(ctx, o, flags)
+}
+
+// unsampled reports whether the head of the trace said no; where there is no trace nobody did. IsValid would ask for a span ID as well,
+// which no tracer leaves out, and cost two more copies of the 64 bytes of a span context before an atomic add that waits for all of them.
+func unsampled(parent trace.Span) bool {
+	sc := parent.SpanContext()
+	return !sc.IsSampled() && sc.HasTraceID()
+}
+
+// beginBelow starts a section in the context of another.
+func (s *Stream) beginBelow(ctx context.Context, in *sectionSpan, o *Operation, flags recordFlags) Section {
+	if in.section.p == s.p {
 		if x, ok := s.beginIn(in.section, o, flags); ok {
 			return x
 		}
 		// The section of the context has ended; the span around it is a parent too.
 	}
-	sc := parent.SpanContext()
-	if !sc.IsSampled() && sc.IsValid() && !p.timeAll {
-		return p.untimed(o)
+	if !s.p.timeAll && unsampled(in) {
+		return s.p.untimed(o)
 	}
+	return s.beginOuter(ctx, o, flags)
+}
+
+// beginOuter starts an outermost section.
+func (s *Stream) beginOuter(ctx context.Context, o *Operation, flags recordFlags) Section {
 	n := nesting{ctx: ctx}
-	if p.loops.Load() != 0 {
+	if p := s.p; p.loops.Load() != 0 {
 		if n.step = p.stepOf(ctx, s); n.step != nil {
 			if !n.step.timed {
 				return p.untimed(o)
 			}
-			if !sc.IsValid() {
+			if !spanOf(ctx).SpanContext().IsValid() {
 				n.ctx = n.step.ctx
 			}
 		}
@@ -73,8 +98,11 @@ func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 	if mode == syncUnset {
 		mode = s.sync
 	}
-	if mode == SyncNone || s.host {
+	switch {
+	case mode == SyncNone || s.host:
 		flags |= flagHost
+	case mode == SyncImmediate || mode == SyncGroup && n.parent == 0:
+		flags |= flagWait
 	}
 	var memory int64
 	var hasMemory bool
@@ -114,7 +142,6 @@ func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 		r.flags |= flagMemory
 		r.memoryStart = memory
 	}
-	sl.refs.Store(1)
 	sl.state = slotOpen
 	id := r.id
 	if flags&flagHost == 0 {

@@ -39,7 +39,6 @@ func (s *Stream) openStep(l *Loop, st *Step) *slot {
 		r.flags |= flagHost
 	}
 	r.hostStart = st.hostStart
-	sl.refs.Store(1)
 	sl.state = slotOpen
 	if prev.timed && r.flags&flagHost == 0 && s.failed == StatusOK {
 		r.flags |= flagStarted
@@ -128,6 +127,7 @@ func (sl *slot) unchain() {
 	if sl.refs.Add(-1) > 0 {
 		return
 	}
+	sl.refs.Store(1) // as free slots have it
 	s := sl.stream
 	s.mu.Lock()
 	s.release(sl)

@@ -155,13 +155,13 @@ func (t *poller) settle(sl *slot) {
 	r := &sl.rec
 	t.p.statuses[r.status].Add(1)
 	// Numbered here and not at Start, where a counter that goroutines share would cost them more than all else.
-	r.occurrence = r.op.timed.Add(1) + r.op.untimed.count.Load()
+	r.occurrence = r.op.timed.count.Add(1) + r.op.untimed.count.Load()
 	if r.work.stated() {
-		r.op.work.add(&r.work, r.op.op.direction)
+		r.op.timed.add(&r.work, r.op.op.direction)
 	}
 	if e := r.extra; e != nil && e.moved {
 		for d := range e.copied {
-			r.op.work.copied[d].Add(e.copied[d])
+			r.op.timed.copied[d].Add(e.copied[d])
 		}
 	}
 	switch r.status {

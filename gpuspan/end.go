@@ -21,7 +21,7 @@ func (x Section) finish(w *Work) {
 	}
 	r := &sl.rec
 	if w != nil {
-		r.work.add(*w)
+		r.work.add(w)
 	}
 	if r.flags&flagMemory != 0 {
 		if hasMemory {
@@ -37,7 +37,7 @@ func (x Section) finish(w *Work) {
 	if r.annotation != 0 {
 		p.cfg.annotator.RangeEnd(r.annotation)
 	}
-	wait := s.waits(r)
+	wait := r.flags&(flagWait|flagHost) == flagWait
 	if wait {
 		s.syncing.Add(1)
 	}
@@ -52,18 +52,6 @@ func (x Section) finish(w *Work) {
 		s.backend.Synchronize(end)
 		s.syncing.Add(-1)
 	}
-}
-
-// waits reports whether End of the section waits for the device.
-func (s *Stream) waits(r *record) bool {
-	if r.flags&flagHost != 0 {
-		return false
-	}
-	mode := r.op.op.sync
-	if mode == syncUnset {
-		mode = s.sync
-	}
-	return mode == SyncImmediate || mode == SyncGroup && r.parent == 0
 }
 
 // release gives a slot back. The stream's mutex must be held.

@@ -93,7 +93,6 @@ func (t *poller) complete(sl *slot) {
 	sl.emitted, sl.span = false, trace.SpanContext{}
 	s := sl.stream
 	s.mu.Lock()
-	sl.refs.Store(0)
 	s.release(sl)
 	s.mu.Unlock()
 }
@@ -152,7 +151,7 @@ func (t *poller) emitNest(sl *slot) {
 func (r *record) adopt(child *record) {
 	r.childFLOPs += child.flops()
 	if child.flags&flagChunk != 0 {
-		r.childWork.add(child.work)
+		r.childWork.add(&child.work)
 		r.childChunks = max(r.childChunks, child.chunks)
 	}
 }

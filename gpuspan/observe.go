@@ -51,8 +51,8 @@ func (m *metrics) observeOperations(o metric.Observer) {
 	}
 	for _, st := range *m.p.opList.Load() {
 		a := st.attributesOf()
-		timed, rest := st.work.load(), st.untimed.load()
-		o.ObserveInt64(m.count, st.timed.Load()+rest.count, a.count...)
+		timed, rest := st.timed.load(), st.untimed.load()
+		o.ObserveInt64(m.count, timed.count+rest.count, a.count...)
 		if n := timed.items + rest.items; n != 0 {
 			o.ObserveInt64(m.items, n, a.items...)
 		}

@@ -19,16 +19,17 @@ const maxOperations = 4096
 
 const overflowName = "(other)"
 
-// opState is what one profiler knows of one operation.
+// opState is what one profiler knows of one operation. What the goroutines that start sections write is apart from what the polling
+// thread writes, so that neither takes lines of the cache from the other.
 type opState struct {
 	op *Operation
 
-	timed   atomic.Int64 // sections that took a slot, counted when they are read back
-	untimed tally        // the others: unsampled, captured in full pools …
-	work    tally        // of sections that took a slot, added by the polling thread; its count is not used
+	untimed tally // runs without a slot: unsampled, captured, in full pools …
 
 	// ended remembers the last tickets whose work was added, so that a second EndWith of an untimed section adds nothing.
 	ended [ticketRing]atomic.Int64
+
+	timed tally // sections that took a slot, added by the polling thread when they are read back
 
 	metricAttrs atomic.Pointer[metricAttrs]
 

@@ -298,6 +298,12 @@ func (p *Profiler) wake() {
 
 // untimed counts a run that is not timed.
 func (p *Profiler) untimed(o *Operation) Section {
-	st := p.state(o)
+	var st *opState
+	if ops := *p.ops.Load(); int(o.id) < len(ops) {
+		st = ops[o.id]
+	}
+	if st == nil {
+		st = p.register(o)
+	}
 	return Section{op: st, id: uint64(st.untimed.count.Add(1)), p: p}
 }

@@ -14,7 +14,7 @@ func (s *Stream) recordStart(sl *slot) {
 		r.status = statusDeviceError
 		return
 	}
-	if s.capturing(r) {
+	if s.capture && s.capturing(r) {
 		return
 	}
 	st := s.record(&sl.start)
@@ -34,7 +34,7 @@ func (s *Stream) recordEnd(sl *slot) {
 		r.status = statusDeviceError
 		return
 	}
-	if s.capturing(r) {
+	if s.capture && s.capturing(r) {
 		return
 	}
 	if st := s.record(&sl.end); st != StatusOK {
@@ -44,9 +44,6 @@ func (s *Stream) recordEnd(sl *slot) {
 
 // capturing marks the record when the stream captures a graph: nothing runs then, and a recorded event would have no time.
 func (s *Stream) capturing(r *record) bool {
-	if !s.capture {
-		return false
-	}
 	c, st := s.backend.Capturing(s.handle)
 	if !c && !st.capture() {
 		return false // an error shows again at the record

@@ -81,7 +81,7 @@ func (x Section) Add(w Work) {
 	s := x.slot.stream
 	s.mu.Lock()
 	if x.live() {
-		x.slot.rec.work.add(w)
+		x.slot.rec.work.add(&w)
 	}
 	s.mu.Unlock()
 }
@@ -264,7 +264,7 @@ func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d ti
 }
 
 // add sums work. A precision that is stated wins over one that is not.
-func (w *Work) add(o Work) {
+func (w *Work) add(o *Work) {
 	w.Read += o.Read
 	w.Written += o.Written
 	w.Bytes += o.Bytes

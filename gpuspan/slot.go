@@ -26,19 +26,21 @@ const (
 	slotHeld
 )
 
-// slot is the place of one section on its stream. It owns two events for life.
+// slot is the place of one section on its stream. It owns two events for life. What Start and End touch comes first and together, for each
+// line of the cache that they have to fetch is a good part of their time.
 type slot struct {
 	stream *Stream
 	index  int32
-	state  slotState
-	start  Call // arguments of the two records; the slot lives on the heap, so backends need no allocation
-	end    Call
+
+	// refs keeps the slot from being reused: 1 for itself, also while it is free, 1 for each unresolved section below an outermost one,
+	// 1 for a following step that starts at this slot's end event.
+	refs atomic.Int32
+
+	start Call // arguments of the two records; the slot lives on the heap, so backends need no allocation
+	end   Call
+	state slotState
 
 	rec record
-
-	// refs keeps the slot from being reused: 1 for itself, 1 for each unresolved section below an outermost one, 1 for
-	// a following step that starts at this slot's end event.
-	refs atomic.Int32
 
 	// polling thread
 	held     []*record // resolved sections below this one
@@ -59,6 +61,7 @@ const (
 	flagMemory                          // memory use was read at start
 	flagGiven                           // GPU duration given by the caller
 	flagChunk                           // gpu.chunk.index is set
+	flagWait                            // End waits for the device
 )
 
 // record is what is known of one section. It is copied out of the slot when the section resolves inside a nest.
@@ -75,19 +78,19 @@ type record struct {
 	op   *opState
 	step *Step
 
+	startEvent         Event // own, or the end event of the step before
 	hostStart, hostEnd int64 // hostClock
-	occurrence         int64
-	work               Work
 	annotation         uint64
-	chunk, chunks      int32
-	memoryStart        int64
-	memoryEnd          int64
+	work               Work
 	extra              *extra
 
-	startEvent Event // own, or the end event of the step before
-	borrowed   *slot // whose event startEvent is
+	chunk, chunks int32
+	memoryStart   int64
+	memoryEnd     int64
+	borrowed      *slot // whose event startEvent is
 
 	// polling thread: results
+	occurrence     int64
 	startNs, endNs int64   // wall clock
 	gpu            float64 // GPU duration in ns; valid when timed
 	errorNs        int64

@@ -51,16 +51,24 @@ type ring struct {
 }
 
 func (r *ring) push(i int32) {
-	r.buf[(r.head+r.size)%len(r.buf)] = i
+	r.buf[r.place(r.size)] = i
 	r.size++
 }
 
 func (r *ring) pop() {
-	r.head = (r.head + 1) % len(r.buf)
+	r.head = r.place(1)
 	r.size--
 }
 
-func (r *ring) at(i int) int32 { return r.buf[(r.head+i)%len(r.buf)] }
+func (r *ring) at(i int) int32 { return r.buf[r.place(i)] }
+
+// place is where the i-th element is or comes to be. A comparison, for a division would cost more than the rest of push.
+func (r *ring) place(i int) int {
+	if i += r.head; i >= len(r.buf) {
+		i -= len(r.buf)
+	}
+	return i
+}
 
 // ID is gpu.stream.id: a small number, unique in the process.
 func (s *Stream) ID() int {
