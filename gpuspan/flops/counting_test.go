@@ -14,6 +14,7 @@ func (m *machine) mul(a, b float64) float64 { m.ops++; return a * b }
 func (m *machine) div(a, b float64) float64 { m.ops++; return a / b }
 func (m *machine) max(a, b float64) float64 { m.ops++; return math.Max(a, b) }
 func (m *machine) exp(a float64) float64    { m.ops++; return math.Exp(a) }
+func (m *machine) log(a float64) float64    { m.ops++; return math.Log(a) }
 func (m *machine) tanh(a float64) float64   { m.ops++; return math.Tanh(a) }
 func (m *machine) erf(a float64) float64    { m.ops++; return math.Erf(a) }
 func (m *machine) sqrt(a float64) float64   { m.ops++; return math.Sqrt(a) }

@@ -34,7 +34,19 @@ func TestElementwiseOperationsCountWhatTheirDefinitionsExecute(t *testing.T) {
 		flops.Tanh:      func(x float64) { m.tanh(x) },
 		flops.RSqrt:     func(x float64) { m.rsqrt(x) },
 		flops.Div:       func(x float64) { m.div(x, 2) },
+		flops.Neg:       func(x float64) { m.neg(x) },
+		flops.Abs:       func(x float64) { m.max(x, -x) }, // one operation: the sign of the other operand is free
+		flops.Add:       func(x float64) { m.add(x, 2) },
+		flops.Sub:       func(x float64) { m.sub(x, 2) },
+		flops.Mul:       func(x float64) { m.mul(x, 2) },
+		flops.Max:       func(x float64) { m.max(x, 2) },
+		flops.Min:       func(x float64) { m.max(x, 2) },
+		flops.Exp:       func(x float64) { m.exp(x) },
+		flops.Log:       func(x float64) { m.log(x) },
+		flops.Sqrt:      func(x float64) { m.sqrt(x) },
+		flops.Erf:       func(x float64) { m.erf(x) },
 	}
+	assert.Zero(t, flops.Elementwise(flops.Op(len(definitions)), 1000, gpuspan.FP32), "the last operation is in the table")
 	for op, f := range definitions {
 		m.ops = 0
 		for _, x := range numbers(1000) {

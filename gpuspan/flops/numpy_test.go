@@ -1,0 +1,71 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package flops_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/flops"
+)
+
+// testdata/einsum.txt is what NumPy's exhaustive search finds for random equations with diagonals, broadcasting and
+// implicit outputs; testdata/einsum.py makes it.
+func TestEinsumCountsWhatNumPyFinds(t *testing.T) {
+	f, err := os.Open("testdata/einsum.txt")
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	n := 0
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		line := lines.Text()
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		field := strings.Fields(line)
+		require.Len(t, field, 5, line)
+		var shapes [][]int
+		for s := range strings.SplitSeq(field[1], ",") {
+			shapes = append(shapes, shape(t, s))
+		}
+		p := plan(t, field[0], shapes...)
+		assert.Equal(t, field[2], fmt.Sprintf("%.0f", p.Naive.FLOPs), line)
+		assert.Equal(t, field[3], fmt.Sprintf("%.0f", p.Best.FLOPs), line)
+		assert.Equal(t, shape(t, field[4]), append([]int{}, p.Output...), line)
+		assertEveryResultIsUsedOnce(t, len(shapes), p.Path)
+		n++
+	}
+	assert.Equal(t, 250, n)
+}
+
+func shape(t *testing.T, s string) []int {
+	out := []int{}
+	if s == "-" {
+		return out
+	}
+	for d := range strings.SplitSeq(s, "x") {
+		n, err := strconv.Atoi(d)
+		require.NoError(t, err)
+		out = append(out, n)
+	}
+	return out
+}
+
+func assertEveryResultIsUsedOnce(t *testing.T, operands int, path []flops.Contraction) {
+	used := map[int]bool{}
+	for i, c := range path {
+		for _, k := range []int{c.Left, c.Right} {
+			assert.False(t, used[k], "step %d uses %d again", i, k)
+			assert.Less(t, k, operands+i, "step %d uses a result that is not there yet", i)
+			used[k] = true
+		}
+	}
+	assert.Len(t, used, 2*operands-2)
+}
