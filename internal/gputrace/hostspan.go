@@ -23,7 +23,7 @@ func (s *spans) host(n *node) {
 		link.SetSpanID(l.span)
 	}
 	m := sp.Attributes()
-	if n.hasThread {
+	if n.hasThread && n.thread >= 0 { // negative are tracks that are no thread, as of ranges that end on any
 		putInt(m, semconv.ThreadIDKey, n.thread)
 	}
 	var d Detail

@@ -78,6 +78,7 @@ func TestRangesLaunchesAndKernelsHangTogether(t *testing.T) {
 			"(100, 5000, 59, 'ProfilerStep#3', NULL, 67108865, 0, NULL, NULL), "+
 			"(200, 4000, 59, NULL, 4, 67108865, 1, 1024, NULL), "+
 			"(300, 3000, 59, 'aten::mm, seq = 5, op_id = 7, sizes = [[2, 3]]', NULL, 67108865, 0, NULL, NULL), "+
+			"(350, 6000, 60, 'across threads', NULL, 67108865, 0, NULL, NULL), "+
 			"(400, 500, 34, 'mark', NULL, 67108865, 0, NULL, NULL), (450, NULL, 34, 'mark', NULL, 67108865, 0, NULL, NULL)")
 	spans, batches, st := convert(t, path, Options{Detail: DetailKernels})
 	k := spans["gemm"]
@@ -100,6 +101,8 @@ func TestRangesLaunchesAndKernelsHangTogether(t *testing.T) {
 	assert.Equal(t, spans["forward"].SpanID(), spans["aten::mm"].ParentSpanID())
 	assert.Equal(t, spans["ProfilerStep#3"].SpanID(), spans["forward"].ParentSpanID())
 	assert.Equal(t, int64(3), spans["ProfilerStep#3"].Attributes().AsRaw()["gpu.step.index"])
+	assert.Equal(t, int64(1), spans["forward"].Attributes().AsRaw()["thread.id"])
+	assert.NotContains(t, spans["across threads"].Attributes().AsRaw(), "thread.id", "a start-end range is on no thread")
 	assert.Equal(t, "NCCL", spans["forward"].Attributes().AsRaw()["cuda.nvtx.domain"])
 	assert.Equal(t, "1024", spans["forward"].Attributes().AsRaw()["cuda.nvtx.payload"])
 	assert.Equal(t, spans["ProfilerStep#3"].TraceID(), k.TraceID(), "the launch of the kernel's own process counts")
