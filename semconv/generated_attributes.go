@@ -447,7 +447,8 @@ const (
 	// metrics, where the template's names never are.
 	GPUStepPhaseKey = attribute.Key("gpu.step.phase")
 
-	// GPUStragglerSectionKey (string): Phase of the step, or operation, in which a slow rank loses most.
+	// GPUStragglerSectionKey (string): Where a slow rank loses most. A phase of the step or an operation in it,
+	// and the sections in that down to the deepest that explains most of the loss, with / between them.
 	GPUStragglerSectionKey = attribute.Key("gpu.straggler.section")
 
 	// GPUStreamIDKey (int): Small stable number of the stream in the process; in profiler files the file's

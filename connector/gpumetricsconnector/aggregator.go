@@ -68,6 +68,9 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 			var f facts
 			for _, s := range ss.Spans().All() {
 				if !f.load(s) {
+					if a.jobs != nil {
+						a.jobs.tree.addHost(&f)
+					}
 					continue
 				}
 				if r == nil {
@@ -79,6 +82,9 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 				a.span(r, &f, adjustedCount(s.TraceState().AsRaw()), emitted, now)
 			}
 		}
+	}
+	if a.jobs != nil {
+		a.jobs.tree.settle()
 	}
 }
 

@@ -20,8 +20,6 @@ const (
 	restart = 100
 	// maxJobs bounds the loops of jobs that are known.
 	maxJobs = 1 << 12
-	// maxSums bounds the steps of which sums of sections are held, whether or not their step comes.
-	maxSums = 1 << 16
 )
 
 // jobKey is what ranks that are compared have in common.
@@ -29,30 +27,10 @@ type jobKey struct{ service, job, loop string }
 
 // stragglers collects the steps of the ranks of jobs until they can be compared.
 type stragglers struct {
-	cfg      StragglerConfig
-	jobs     map[jobKey]*job
-	waiting  int // steps of ranks, over all jobs
-	sections map[spanKey]*sections
-	order    []spanKey // of sections, oldest first; those that were taken stay until they reach the front
-}
-
-// sections are the sums of the operations directly below a step.
-type sections struct {
-	list  [maxPhases]phase
-	count int
-}
-
-func (s *sections) add(name string, d float64) {
-	for i := range s.list[:s.count] {
-		if s.list[i].name == name {
-			s.list[i].duration += d
-			return
-		}
-	}
-	if s.count < len(s.list) {
-		s.list[s.count] = phase{strings.Clone(name), d}
-		s.count++
-	}
+	cfg     StragglerConfig
+	jobs    map[jobKey]*job
+	waiting int // steps of ranks, over all jobs
+	tree    sectionTree
 }
 
 type job struct {
@@ -69,33 +47,23 @@ type jobStep struct {
 	ranks map[int64]*rankStep
 }
 
+// rankStep is what a rank says of a step; its sections are taken from the tree when ranks are compared.
 type rankStep struct {
-	own   float64 // s
-	parts sections
+	key    spanKey
+	own    float64 // s
+	phases *parts
 }
 
 func newStragglers(cfg StragglerConfig) *stragglers {
-	return &stragglers{cfg: cfg, jobs: make(map[jobKey]*job), sections: make(map[spanKey]*sections)}
+	return &stragglers{cfg: cfg, jobs: make(map[jobKey]*job), tree: newSectionTree()}
 }
 
-// section adds an operation to the sums below its parent, which may be a step. Communication is left out: in it the
-// fast ranks wait for the slow one.
+// section adds an operation to the sums below its parent. Communication is left out: in it the fast ranks wait for the slow one.
 func (g *stragglers) section(r *resource, f *facts) {
 	if r.job == "" || r.rank < 0 || f.time == 0 || f.collective || f.traceID.IsEmpty() || f.parentSpanID.IsEmpty() {
 		return
 	}
-	key := spanKey{f.traceID, f.parentSpanID}
-	s := g.sections[key]
-	if s == nil {
-		for len(g.sections) >= maxSums || len(g.order) >= 4*maxSums {
-			delete(g.sections, g.order[0])
-			g.order = g.order[1:]
-		}
-		s = &sections{}
-		g.sections[key] = s
-		g.order = append(g.order, key)
-	}
-	s.add(f.name, f.time)
+	g.tree.add(f)
 }
 
 // step takes a step of one rank; it returns 1 if the step was compared already. Without job, rank and index there is
@@ -138,30 +106,48 @@ func (g *stragglers) step(r *resource, f *facts, now int64, limit *int64) (late 
 	return 0
 }
 
-// rankStep is what a rank did by itself: the step without the communication that nothing hides. Of the communication
-// at most the overlap is hidden, so at least their difference is exposed.
+// rankStep makes the rank's own time: the step without the communication that nothing hides. Of the communication at most
+// the overlap is hidden, so at least their difference is exposed.
 func (g *stragglers) rankStep(f *facts) *rankStep {
 	var comm float64
-	rs := &rankStep{}
+	rs := &rankStep{key: spanKey{f.traceID, f.spanID}}
+	if f.phaseCount > 0 {
+		rs.phases = &parts{}
+	}
 	for _, p := range f.phases[:f.phaseCount] {
 		if p.name == semconv.GPUStepPhaseComm {
 			comm = p.duration
 		} else {
-			rs.parts.add(p.name, p.duration)
+			rs.phases.add(strings.Clone(p.name), "", p.duration, nil)
 		}
 	}
-	if f.other > 0 {
-		rs.parts.add(semconv.GPUStragglerSectionOther, f.other)
-	}
-	key := spanKey{f.traceID, f.spanID}
-	if below := g.sections[key]; below != nil {
-		for _, p := range below.list[:below.count] {
-			rs.parts.add(p.name, p.duration)
-		}
-		delete(g.sections, key)
+	if f.other > 0 && rs.phases != nil {
+		rs.phases.add(semconv.GPUStragglerSectionOther, "", f.other, nil)
 	}
 	rs.own = max(0, f.stepDuration-max(0, comm-f.overlap))
 	return rs
+}
+
+// divide puts what lies below the step into its phases, and returns what lies in none. The sections that are a phase have its name;
+// others of its category lie in it.
+func (rs *rankStep) divide(below *parts) (loose *parts) {
+	if below == nil {
+		return nil
+	}
+	loose = &parts{}
+	for _, x := range below.list {
+		switch phase := rs.phases.find(x.category); {
+		case phase == nil:
+			loose.add(x.name, x.category, x.duration, x.below)
+		case x.name == phase.name:
+			rs.phases.add(phase.name, "", 0, x.below)
+		default:
+			in := &parts{}
+			in.add(x.name, x.category, x.duration, x.below)
+			rs.phases.add(phase.name, "", 0, in)
+		}
+	}
+	return loose
 }
 
 // compare writes the scores of all steps that are complete or have waited long enough.
@@ -179,6 +165,10 @@ func (a *aggregator) compare(now int64, final bool) {
 			j.compared = max(j.compared, index)
 			if len(s.ranks) >= g.cfg.MinRanks {
 				a.score(key, j, s, now)
+				continue
+			}
+			for _, r := range s.ranks {
+				g.tree.take(r.key)
 			}
 		}
 		if a.cfg.Expiry > 0 && len(j.steps) == 0 && j.seen < now-int64(a.cfg.Expiry) {
@@ -189,41 +179,27 @@ func (a *aggregator) compare(now int64, final bool) {
 
 // score compares the ranks of one step.
 func (a *aggregator) score(key jobKey, j *job, s *jobStep, now int64) {
-	own := make([]float64, 0, len(s.ranks))
-	for _, r := range s.ranks {
-		own = append(own, r.own)
+	ranks := slices.Sorted(maps.Keys(s.ranks))
+	own := make([]float64, len(ranks))
+	phases, loose := make([]*parts, len(ranks)), make([]*parts, len(ranks))
+	for i, rank := range ranks {
+		r := s.ranks[rank]
+		own[i] = r.own
+		loose[i] = r.divide(a.jobs.tree.take(r.key))
+		phases[i] = r.phases
 	}
-	m := median(own)
+	m := median(slices.Clone(own))
 	if m <= 0 {
 		return
 	}
-	sigma := deviation(own, m)
+	sigma := deviation(slices.Clone(own), m)
 	res := a.jobResource(key, j, now)
-	for rank, r := range s.ranks {
-		res.stragglerStream(&a.settings, metricStragglerScore, key, rank, "", j).ratio(r.own/m, 1, now)
-		if r.own-m > outlierSigmas*sigma && r.own-m > outlierShare*m {
-			if name, delay := s.worst(r); delay > 0 {
-				res.stragglerStream(&a.settings, metricStragglerDelay, key, rank, name, j).ratio(delay, 1, now)
+	for i, rank := range ranks {
+		res.stragglerStream(&a.settings, metricStragglerScore, key, rank, "", j).ratio(own[i]/m, 1, now)
+		if own[i]-m > outlierSigmas*sigma && own[i]-m > outlierShare*m {
+			if section, delay := blame(phases, loose, i); delay > 0 {
+				res.stragglerStream(&a.settings, metricStragglerDelay, key, rank, section, j).ratio(delay, 1, now)
 			}
 		}
 	}
-}
-
-// worst is the part in which a rank is furthest above the median of the ranks that have that part.
-func (s *jobStep) worst(r *rankStep) (name string, delay float64) {
-	values := make([]float64, 0, len(s.ranks))
-	for _, p := range r.parts.list[:r.parts.count] {
-		values = values[:0]
-		for _, other := range s.ranks {
-			for _, q := range other.parts.list[:other.parts.count] {
-				if q.name == p.name {
-					values = append(values, q.duration)
-				}
-			}
-		}
-		if d := p.duration - median(values); d > delay {
-			name, delay = p.name, d
-		}
-	}
-	return name, delay
 }
