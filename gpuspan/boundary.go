@@ -99,13 +99,15 @@ func (s *Stream) sealStep(l *Loop, st *Step, chain bool) {
 		sl.refs.Add(1)
 	}
 	next := link{slot: sl, hostEnd: now, timed: r.flags&flagHost == 0}
-	sl.state = slotPending
-	s.pending.push(sl.index)
+	crowded := s.enqueue(sl)
 	s.mu.Unlock()
 	if chain {
 		l.mu.Lock()
 		l.prev = next
 		l.mu.Unlock()
+	}
+	if crowded || s.p.idle.Load() {
+		s.p.wake()
 	}
 }
 

@@ -41,17 +41,24 @@ func (x Section) finish(w *Work) {
 	if wait {
 		s.syncing.Add(1)
 	}
-	sl.state = slotPending
-	s.pending.push(sl.index)
+	crowded := s.enqueue(sl)
 	end := Event(sl.end.Args[0])
 	s.mu.Unlock()
-	if p.idle.Load() {
+	if crowded || p.idle.Load() {
 		p.wake()
 	}
 	if wait {
 		s.backend.Synchronize(end)
 		s.syncing.Add(-1)
 	}
+}
+
+// enqueue passes a slot to the polling thread. crowded: half of the stream's slots now wait for it, which is worth a wake-up. The stream's
+// mutex must be held.
+func (s *Stream) enqueue(sl *slot) (crowded bool) {
+	sl.state = slotPending
+	s.pending.push(sl.index)
+	return s.pending.size == s.crowd
 }
 
 // release gives a slot back. The stream's mutex must be held.

@@ -16,11 +16,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The thread sleeps for two milliseconds between passes, and for less while a stream's slots fill up: times do not depend on when they are
-// read, so the only reason to hurry is that slots must come back.
+// The thread sleeps for ten milliseconds between passes: times do not depend on when they are read, waking up costs more than reading a
+// section, and exporters wait for seconds anyway. The only reason to hurry is that slots must come back, so it sleeps for less while a
+// stream's slots fill up, and the section that fills half of them wakes it.
 const (
 	minSleep    = 100 * time.Microsecond
-	maxSleep    = 2 * time.Millisecond
+	maxSleep    = 10 * time.Millisecond
 	idleAfter   = 20 // empty passes before the thread sleeps until woken: waking it costs a section microseconds
 	tidyEvery   = time.Second
 	reclaimTick = 10 * time.Second
@@ -121,6 +122,9 @@ func (t *poller) loop() (quit bool) {
 			empty++
 		}
 		sleep := t.sleep
+		if wait > 0 { // the first anchors are closer together than passes
+			sleep = min(sleep, max(wait, minSleep))
+		}
 		idle := empty > idleAfter
 		if idle {
 			t.p.idle.Store(true)

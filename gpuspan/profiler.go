@@ -217,10 +217,14 @@ func (p *Profiler) Snapshot() report.Summary {
 		return report.Summary{}
 	}
 	if !p.stopped.Load() {
-		// So that counts of untimed sections are up to date; a polling thread that hangs in the driver only costs this.
+		// So that what the device has finished is in it, and counts of untimed sections are up to date; a polling thread that hangs in the
+		// driver only costs this.
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
-		_ = p.poller.call(ctx, p.poller.reportUntimed)
+		_ = p.poller.call(ctx, func() {
+			p.poller.pass()
+			p.poller.reportUntimed()
+		})
 	}
 	return p.recorder.Summary()
 }

@@ -123,6 +123,7 @@ func (s *Stream) prepare(events []Event) {
 	s.slots = make([]slot, n)
 	s.free = make([]int32, n)
 	s.pending.buf = make([]int32, n)
+	s.crowd = n / 2
 	for i := range s.slots {
 		sl := &s.slots[i]
 		sl.stream, sl.index = s, int32(i)

@@ -206,9 +206,6 @@ func (st *Step) seal(left bool) {
 	}
 	if st.slot != nil {
 		l.s.sealStep(l, st, !left)
-		if p.idle.Load() {
-			p.wake()
-		}
 		return
 	}
 	if st.span != nil { // nothing was timed: not sampled, or no free slot

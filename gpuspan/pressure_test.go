@@ -1,0 +1,36 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestHalfOfTheSlotsWakeThePollingThread(t *testing.T) {
+	const slots = 64
+	p, err := New(newScripted(), WithSlots(slots))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.Shutdown(context.Background())) }()
+	s := p.Stream(3, "main")
+	awake := func() bool {
+		select {
+		case <-p.wakeups:
+			return true
+		default:
+			return false
+		}
+	}
+	paused(p, func() {
+		p.idle.Store(false) // it is between two passes
+		awake()
+		for i := 1; i <= slots; i++ {
+			testOp.Start(context.Background(), s).End()
+			assert.Equal(t, i == slots/2, awake(), "section %d", i)
+		}
+	})
+}
