@@ -59,7 +59,7 @@ func (p *Profile) Emit(ctx context.Context, emit func(context.Context, ptrace.Tr
 	}
 	r := p.newRule()
 	sel := p.newSelection(r)
-	if sel.limited() {
+	if sel.limited() && !p.surelyFits(sel) {
 		if err := p.newSweep(sel).run(ctx); err != nil {
 			return st, err
 		}

@@ -13,10 +13,11 @@ type launch struct {
 }
 
 // launchTable remembers launches by correlation: the latest launchMemory or so, without ever growing past that. Buckets
-// of a few slots are indexed by the low bits, since correlations count up; a full bucket gives up its oldest launch.
+// of a few keys are indexed by the low bits, since correlations count up; a full bucket gives up its oldest launch. The
+// launches lie apart from the buckets, which hold no pointers then and are small enough to be made anew when they grow.
 type launchTable struct {
 	buckets   []launchBucket
-	used      int
+	launches  []launch
 	forgotten int64
 }
 
@@ -28,7 +29,7 @@ const (
 
 type launchBucket struct {
 	keys [launchWays]int64 // 0: free
-	slot [launchWays]launch
+	at   [launchWays]uint32
 }
 
 func (t *launchTable) bucket(corr int64) *launchBucket {
@@ -44,20 +45,23 @@ func (t *launchTable) put(corr int64, l launch) {
 		b := t.bucket(corr)
 		oldest := 0
 		for i := range launchWays {
-			if b.keys[i] == 0 {
-				t.used++
-			}
-			if b.keys[i] == 0 || b.keys[i] == corr {
-				b.keys[i], b.slot[i] = corr, l
+			switch b.keys[i] {
+			case corr:
+				t.launches[b.at[i]] = l
+				return
+			case 0:
+				b.keys[i], b.at[i] = corr, uint32(len(t.launches))
+				t.launches = append(t.launches, l)
 				return
 			}
-			if b.slot[i].start < b.slot[oldest].start {
+			if t.launches[b.at[i]].start < t.launches[b.at[oldest]].start {
 				oldest = i
 			}
 		}
 		if len(t.buckets)*launchWays >= launchMemory {
 			t.forgotten++
-			b.keys[oldest], b.slot[oldest] = corr, l
+			b.keys[oldest] = corr
+			t.launches[b.at[oldest]] = l
 			return
 		}
 		t.grow()
@@ -75,7 +79,7 @@ func (t *launchTable) grow() {
 			b := t.bucket(k) // has room: one bucket becomes four
 			for n := range launchWays {
 				if b.keys[n] == 0 {
-					b.keys[n], b.slot[n] = k, old[i].slot[j]
+					b.keys[n], b.at[n] = k, old[i].at[j]
 					break
 				}
 			}
@@ -90,7 +94,7 @@ func (t *launchTable) get(corr int64) (*launch, bool) {
 	b := t.bucket(corr)
 	for i, k := range b.keys {
 		if k == corr {
-			return &b.slot[i], true
+			return &t.launches[b.at[i]], true
 		}
 	}
 	return nil, false

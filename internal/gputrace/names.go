@@ -12,6 +12,7 @@ type Names struct {
 	list  []string
 	bytes int
 	limit int
+	most  int   // length of the longest
 	Over  int64 // names that were not kept
 }
 
@@ -31,6 +32,7 @@ func (n *Names) ID(name string) uint32 {
 		return 0
 	}
 	n.bytes += len(name) + overhead
+	n.most = max(n.most, len(name))
 	name = strings.Clone(name)
 	id := uint32(len(n.list))
 	n.list = append(n.list, name)
@@ -48,3 +50,9 @@ func (n *Names) Bytes(name []byte) uint32 {
 
 // Name is the name with a number that ID returned.
 func (n *Names) Name(id uint32) string { return n.list[id] }
+
+// Len is above every number that ID returned.
+func (n *Names) Len() int { return len(n.list) }
+
+// Longest is the length of the longest name.
+func (n *Names) Longest() int { return n.most }

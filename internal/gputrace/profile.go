@@ -84,7 +84,9 @@ type Profile struct {
 	seq       uint32
 	tracks    map[track]uint32
 	trackList []track
+	lastTrack uint32
 	processes map[int64]*processCount
+	process   *processCount // the last
 	seed      [2]uint64
 	first     int64 // earliest start
 	last      int64 // latest end
@@ -106,7 +108,7 @@ type track struct {
 	owner  int64
 }
 
-type processCount struct{ calls int64 }
+type processCount struct{ pid, calls int64 }
 
 // New begins a profile. Close must be called.
 func New(o Options) *Profile {
@@ -154,12 +156,7 @@ func (p *Profile) Add(e *Event) error {
 			t.owned, t.owner = true, e.Process
 		}
 	}
-	id, ok := p.tracks[t]
-	if !ok {
-		id = uint32(len(p.trackList))
-		p.tracks[t] = id
-		p.trackList = append(p.trackList, t)
-	}
+	id := p.trackID(t)
 	p.count(e)
 	p.scratch = e.Detail.appendTo(p.scratch[:0])
 	r := record{
@@ -170,6 +167,21 @@ func (p *Profile) Add(e *Event) error {
 		return fmt.Errorf("cannot keep event %d: %w", p.seq, err)
 	}
 	return nil
+}
+
+// trackID numbers rows. Most files write the events of a row one after the other, so the last one is asked first.
+func (p *Profile) trackID(t track) uint32 {
+	if len(p.trackList) > 0 && p.trackList[p.lastTrack] == t {
+		return p.lastTrack
+	}
+	id, ok := p.tracks[t]
+	if !ok {
+		id = uint32(len(p.trackList))
+		p.tracks[t] = id
+		p.trackList = append(p.trackList, t)
+	}
+	p.lastTrack = id
+	return id
 }
 
 // Window says that the profile was recorded over this time at least, in ns since the file's base. Without it the window
@@ -193,12 +205,14 @@ func (p *Profile) count(e *Event) {
 	p.seed[1] = mix(p.seed[1] ^ uint64(e.Duration) ^ uint64(e.Correlation)<<20 ^ uint64(e.Name)<<40)
 	switch e.Kind {
 	case KindOperator, KindRuntime, KindAnnotation, KindStep:
-		c := p.processes[e.Process]
-		if c == nil {
-			c = &processCount{}
-			p.processes[e.Process] = c
+		if p.process == nil || p.process.pid != e.Process {
+			p.process = p.processes[e.Process]
+			if p.process == nil {
+				p.process = &processCount{pid: e.Process}
+				p.processes[e.Process] = p.process
+			}
 		}
-		c.calls++
+		p.process.calls++
 	}
 	if e.Kind == KindStep && e.Detail.HasStep && (!p.hasStep || e.Detail.Step < p.firstStep) {
 		p.firstStep, p.hasStep = e.Detail.Step, true

@@ -65,6 +65,19 @@ func (p *Profile) newSelection(r *rule) *selection {
 	}
 }
 
+// surelyFits reports whether the counts alone show that no limit is reached, so that the sweep that selects is not needed.
+func (p *Profile) surelyFits(s *selection) bool {
+	n := p.counts[KindStep]
+	switch s.level {
+	case LevelSteps:
+	case LevelAnnotations:
+		n += p.counts[KindAnnotation]
+	default:
+		return false
+	}
+	return n <= int64(s.maxSpans) && n <= int64(s.maxBytes)/(hostSpanSize+stepSpanSize+int64(p.Names.Longest()))
+}
+
 func (s *selection) limited() bool { return s.maxSpans < unlimited || s.maxBytes < unlimited }
 
 // unlimited is what no limit is above, after the windows were taken off.

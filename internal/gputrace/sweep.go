@@ -47,7 +47,7 @@ type sweep struct {
 	comm      map[uint32]bool // by name
 	act       activity
 	devices   map[int64]*deviceWindow
-	flags     map[uint32]nameFlag
+	flags     []nameFlag // by name; those of kinds that have flags
 	memories  map[int64]*allocated
 	stepTime  int64 // of all steps that are over
 	stepData  int64
@@ -70,7 +70,7 @@ type frame struct {
 func (p *Profile) newSweep(v visitor) *sweep {
 	s := &sweep{
 		p: p, v: v, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
-		comm: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: map[uint32]nameFlag{}, memories: map[int64]*allocated{},
+		comm: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()), memories: map[int64]*allocated{},
 	}
 	pid, known := p.mainProcess()
 	s.main = p.newProcess(pid, known)
@@ -290,6 +290,7 @@ func (s *sweep) over(st *step) {
 
 // nameFlag is what the name of a host range says, found once per name.
 type nameFlag struct {
+	found  bool
 	phase  string
 	opaque bool // a region that a compiler made
 	waits  bool // a call that waits for the device
@@ -301,17 +302,17 @@ func (s *sweep) flag(r *record) nameFlag {
 	default:
 		return nameFlag{}
 	}
-	f, ok := s.flags[r.name]
-	if !ok {
+	f := &s.flags[r.name]
+	if !f.found {
+		f.found = true
 		name := s.p.Names.Name(r.name)
 		if r.kind == KindRuntime {
 			f.waits, f.opaque = waits(name), strings.Contains(name, "GraphLaunch")
 		} else {
 			f.phase, f.opaque = phase(name), opaque(name)
 		}
-		s.flags[r.name] = f
 	}
-	return f
+	return *f
 }
 
 func launches(name string) bool { return containsAny(name, launching) }

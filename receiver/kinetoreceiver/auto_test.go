@@ -5,6 +5,7 @@ package kinetoreceiver
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -99,5 +100,23 @@ func TestNoLevelOfDetailLosesWork(t *testing.T) {
 				t.Logf("%d spans in %d traces, %d bytes of OTLP, %d cut", len(spans), len(byTrace), bytes, st.Cut)
 			})
 		}
+	}
+}
+
+func TestLimitsHoldWhereCountsAloneShowThatTheyAreReached(t *testing.T) {
+	var parts []string
+	for i := range int64(150) {
+		parts = append(parts, step(i+1, 2000*(i+1)))
+	}
+	text := "[" + strings.Join(parts, ",") + "]"
+	for _, detail := range []Detail{DetailSteps, DetailAnnotations} {
+		_, st := convert(t, text, Options{Detail: detail, MaxSpans: 100})
+		assert.Equal(t, int64(100), st.Spans)
+		assert.Equal(t, int64(52), st.Cut, "the window and its device take two")
+		_, st = convert(t, text, Options{Detail: detail, MaxBytes: 100_000})
+		assert.Positive(t, st.Cut)
+		_, st = convert(t, text, Options{Detail: detail})
+		assert.Zero(t, st.Cut)
+		assert.Equal(t, int64(152), st.Spans)
 	}
 }

@@ -21,7 +21,9 @@ import (
 var benchFiles = map[string]string{
 	"resnet50_v100_int": "kineto/pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz",
 	"resnet50_v100_ns":  "kineto/hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz",
+	"trace_diff_v100":   "kineto/hta/trace_diff/test/test.json.gz",
 	"b200_vllm":         "kineto/tracelens/b200/eager_trace.json.gz",
+	"bert_h100":         "kineto/tracelens/h100/gaunernst_bert-small-uncased__1016001.json.gz",
 }
 
 func plain(b *testing.B, name string) []byte {
@@ -38,6 +40,7 @@ func plain(b *testing.B, name string) []byte {
 type nothing struct{ n int }
 
 func (n *nothing) Event(*chromejson.Event) error { n.n++; return nil }
+func (*nothing) Wants(byte) bool                 { return true }
 func (*nothing) Meta(_, _ []byte) error          { return nil }
 
 // BenchmarkScan is the tokenizer alone.

@@ -31,12 +31,15 @@ var (
 
 func (c *collect) skip(why string) { c.skipped[why]++ }
 
+// Wants leaves out flows, which repeat the correlation, and the names of rows.
+func (c *collect) Wants(phase byte) bool {
+	return phase != 's' && phase != 't' && phase != 'f' && phase != 'M'
+}
+
 // Event takes one event; what cannot be used is counted by reason.
 func (c *collect) Event(j *chromejson.Event) error {
 	switch j.Phase {
 	case 'X':
-	case 's', 't', 'f', 'M': // flows repeat the correlation; names of rows
-		return nil
 	case 'i', 'I':
 		if string(j.Name) == "[memory]" {
 			return c.memory(j)

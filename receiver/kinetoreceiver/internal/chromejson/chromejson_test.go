@@ -22,9 +22,12 @@ import (
 
 // tape records what a Handler is given, in words.
 type tape struct {
-	events []map[string]string
-	meta   map[string]string
+	events   []map[string]string
+	meta     map[string]string
+	unwanted byte
 }
+
+func (r *tape) Wants(phase byte) bool { return r.unwanted == 0 || phase != r.unwanted }
 
 func (r *tape) Event(e *Event) error {
 	m := map[string]string{}
@@ -46,6 +49,21 @@ func (r *tape) Meta(k, v []byte) error {
 	}
 	r.meta[string(k)] = string(v)
 	return nil
+}
+
+func TestEventsOfAnUnwantedPhaseAreOnlyCounted(t *testing.T) {
+	const text = `[{"id": 1, "ph": "s", "x": {"y": [1, "}"]}}, {"ph": "X", "name": "a"}, {"name": "b", "ph": "s"}, {"ph": "s"}]`
+	for _, r := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text))} {
+		h := &tape{unwanted: 's'}
+		st, err := Read(r, h)
+		require.NoError(t, err)
+		assert.Equal(t, int64(4), st.Events)
+		assert.Equal(t, []map[string]string{{"ph": "X", "name": "a"}}, h.events)
+	}
+	for _, broken := range []string{`[{"ph": "s", "x": ]}`, `[{"ph": "s", "x": [}]`, `{"traceEvents": [{"ph": "s", "x": "`} {
+		_, err := Read(strings.NewReader(broken), &tape{unwanted: 's'})
+		assert.Error(t, err, broken)
+	}
 }
 
 const sample = `{

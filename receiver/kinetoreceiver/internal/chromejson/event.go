@@ -3,7 +3,7 @@
 
 package chromejson
 
-import "slices"
+import "bytes"
 
 // Event is one element of traceEvents. Slices are raw JSON within the window: strings of Cat and Name without their
 // quotes, everything else as it stands in the file. Absent fields are empty.
@@ -19,9 +19,10 @@ type Event struct {
 	Args    []byte // the object with its brackets
 }
 
-// parse reads the object at b[i], which is its opening bracket.
-func (e *Event) parse(b []byte, i int) (next int, err error) {
+// parse reads the object at b[i], which is its opening bracket. What follows a phase that is not wanted is passed over.
+func (e *Event) parse(b []byte, i int, wants func(phase byte) bool) (next int, err error) {
 	*e = Event{}
+	object := i
 	i = space(b, i+1)
 	if i < len(b) && b[i] == '}' {
 		return i + 1, nil
@@ -50,7 +51,9 @@ func (e *Event) parse(b []byte, i int) (next int, err error) {
 		if i, err = skip(b, i); err != nil {
 			return i, err
 		}
-		e.set(k, b[start:i])
+		if e.set(k, b[start:i]); len(k) == 2 && k[0] == 'p' && k[1] == 'h' && !wants(e.Phase) {
+			return skip(b, object)
+		}
 		if i = space(b, i); i >= len(b) {
 			return i, errShort
 		}
@@ -95,7 +98,7 @@ func (e *Event) text(v []byte) []byte {
 		return v
 	}
 	v = v[1 : len(v)-1]
-	if slices.Contains(v, '\\') {
+	if bytes.IndexByte(v, '\\') >= 0 {
 		e.Escaped = true
 	}
 	return v

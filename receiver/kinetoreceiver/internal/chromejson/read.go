@@ -13,6 +13,8 @@ import (
 // Handler takes what a trace holds, in the order of the file. Slices are valid during the call. An error ends reading
 // and is returned as it is.
 type Handler interface {
+	// Wants reports whether events of a phase (0: none) are handed to Event. Others are only counted.
+	Wants(phase byte) bool
 	// Event takes one element of traceEvents, or of a trace that is an array.
 	Event(e *Event) error
 	// Meta takes every other field of the top level: the key without quotes, the value as raw JSON.
@@ -44,13 +46,14 @@ type reader struct {
 	off   int64 // of buf[0] in the stream
 	eof   bool
 	h     Handler
+	wants func(phase byte) bool
 	stats Stats
 	event Event
 }
 
 // Read reads a whole trace. Without the key traceEvents, a top-level object is refused, so is an empty stream.
 func Read(r io.Reader, h Handler) (Stats, error) {
-	d := &reader{r: r, h: h, buf: make([]byte, 0, window)}
+	d := &reader{r: r, h: h, wants: h.Wants, buf: make([]byte, 0, window)}
 	err := d.document()
 	d.stats.Bytes = d.off + int64(d.pos)
 	return d.stats, err
@@ -294,10 +297,13 @@ func (d *reader) events(whole bool) error {
 
 func (d *reader) one() error {
 	for {
-		end, err := d.event.parse(d.buf, d.pos)
+		end, err := d.event.parse(d.buf, d.pos, d.wants)
 		if err == nil {
 			d.pos = end
 			d.stats.Events++
+			if !d.wants(d.event.Phase) {
+				return nil
+			}
 			return d.h.Event(&d.event)
 		}
 		if err = d.more(err); err != nil {

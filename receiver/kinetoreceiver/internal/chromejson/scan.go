@@ -70,6 +70,14 @@ func key(b []byte, i int) (k []byte, next int, err error) {
 // skipString returns the index after the string at b[i].
 func skipString(b []byte, i int) (int, error) {
 	j := i + 1
+	if j+8 <= len(b) { // most strings are short
+		x := binary.LittleEndian.Uint64(b[j:]) ^ (lows * '"')
+		if m := (x - lows) &^ x & highs; m != 0 {
+			if j += bits.TrailingZeros64(m) >> 3; b[j-1] != '\\' {
+				return j + 1, nil
+			}
+		}
+	}
 	for {
 		n := bytes.IndexByte(b[j:], '"')
 		if n < 0 {

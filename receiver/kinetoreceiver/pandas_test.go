@@ -1,0 +1,227 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package kinetoreceiver
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// pandas is a Python that has pandas: $PYTHON, python3 or /usr/bin/python3.
+func pandas(b *testing.B) string {
+	var tried []string
+	for _, p := range []string{os.Getenv("PYTHON"), "python3", "/usr/bin/python3"} {
+		if p == "" || slices.Contains(tried, p) {
+			continue
+		}
+		if exec.CommandContext(b.Context(), p, "-c", "import pandas").Run() == nil {
+			return p
+		}
+		tried = append(tried, p)
+	}
+	b.Skipf("no Python with pandas among %s: set PYTHON to one", strings.Join(tried, ", "))
+	return ""
+}
+
+// sums is what testdata/sums.py prints: whole nanoseconds, but for Seconds.
+type sums struct {
+	Devices map[string]struct {
+		Window, Busy, Kernel, Compute, Comm, Overlap, Memory int64
+		KernelCount                                          int64            `json:"kernel_count"`
+		IdleHost                                             int64            `json:"idle_host"`
+		IdleLaunch                                           int64            `json:"idle_launch"`
+		IdleUnknown                                          int64            `json:"idle_unknown"`
+		StreamHostWait                                       int64            `json:"stream_host_wait"`
+		StreamKernelWait                                     int64            `json:"stream_kernel_wait"`
+		StreamOtherWait                                      int64            `json:"stream_other_wait"`
+		Queue                                                int64            `json:"queue"`
+		Names                                                map[string]int64 // kernel time
+		Pageable                                             [3]int64         // copies, bytes, time
+		Short, Narrow                                        [2]int64         // kernels, time
+	}
+	Steps []struct {
+		Name                             string
+		Duration, Busy, Kernels, Exposed int64
+		Phases                           map[string]int64
+		Allocated                        *int64
+		AllocatedMax                     *int64 `json:"allocated_max"`
+	}
+	Streams    map[string]int64 // time of activities
+	Copies     map[string]struct{ Bytes, NS int64 }
+	Waits      [2]int64 // calls that wait for the device, time
+	Resolution float64  // ns, of a time in the file as a double; 0 where times are integers
+	Seconds    float64
+}
+
+func pythonSums(b *testing.B, python, path string) (s sums) {
+	cmd := exec.CommandContext(b.Context(), python, filepath.Join("testdata", "sums.py"), path)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	require.NoError(b, err)
+	require.NoError(b, json.Unmarshal(out, &s))
+	return s
+}
+
+// check holds the sums against what Read wrote on the spans of devices and steps, and what its spans of activities add up
+// to. Where times pass through a double in Python, sums of them may differ by its resolution for each activity.
+func (s *sums) check(b *testing.B, path string) {
+	batches, st := read(b, path, Options{Detail: DetailSteps})
+	slack := s.Resolution / 1e9 * 2 * float64(st.Kernels+st.Copies+st.Memsets)
+	near := func(want int64, have any, what string) {
+		f, _ := have.(float64)
+		assert.InDelta(b, seconds(want), f, slack+1e-12, what)
+	}
+	for id, d := range s.Devices {
+		a := find(b, batches, "GPU "+id).Attributes().AsRaw()
+		for key, want := range map[string]int64{
+			"duration": d.Window, "busy.duration": d.Busy, "kernel.duration": d.Kernel, "compute.duration": d.Compute,
+			"comm.duration": d.Comm, "overlap.duration": d.Overlap, "memory.duration": d.Memory,
+			"idle.host.duration": d.IdleHost, "idle.launch.duration": d.IdleLaunch, "idle.unknown.duration": d.IdleUnknown,
+			"stream.host_wait.duration": d.StreamHostWait, "stream.kernel_wait.duration": d.StreamKernelWait,
+			"stream.other_wait.duration": d.StreamOtherWait,
+		} {
+			near(want, a["gpu.window."+key], key)
+		}
+		assert.Equal(b, d.KernelCount, a["gpu.window.kernel.count"])
+		assert.InDelta(b, d.Queue, a["gpu.window.queue.max"], 2*s.Resolution, "queue")
+		for _, f := range st.Findings {
+			switch part := map[string]int64{"pageable_copies": d.Pageable[2], "synchronization": s.Waits[1]}[f.Kind]; {
+			case f.Subject != "GPU "+id:
+			case part > 0:
+				assert.InDelta(b, seconds(part), f.Value*seconds(d.Window), slack+1e-9, f.Kind)
+			case f.Kind == "short_kernels":
+				assert.InDelta(b, d.Short[0], f.Value*float64(d.KernelCount), 1e-6, f.Kind)
+			case f.Kind == "low_parallelism":
+				near(d.Narrow[1], f.Cost.Seconds(), f.Kind)
+			}
+		}
+	}
+	for _, w := range s.Steps {
+		a := find(b, batches, w.Name).Attributes().AsRaw()
+		near(w.Duration, a["gpu.step.duration"], w.Name)
+		near(w.Busy, a["gpu.step.busy.duration"], w.Name)
+		near(w.Exposed, a["gpu.step.comm.exposed.duration"], w.Name)
+		if w.Busy > 0 {
+			assert.InDelta(b, w.Kernels, a["gpu.kernel.count"], 2*s.Resolution, w.Name)
+		}
+		for phase, ns := range w.Phases {
+			near(ns, a["gpu.step.phase."+phase+".duration"], w.Name+" "+phase)
+		}
+		if w.Allocated != nil {
+			assert.Equal(b, *w.Allocated, a["gpu.memory.allocated.delta"])
+		}
+		if w.AllocatedMax != nil {
+			assert.Equal(b, *w.AllocatedMax, a["gpu.memory.allocated.max"])
+		}
+	}
+	s.checkActivities(b, path)
+}
+
+func (s *sums) checkActivities(b *testing.B, path string) {
+	batches, _ := read(b, path, Options{Detail: DetailKernels})
+	names, streams, bytes, copies := map[string]int64{}, map[int64]int64{}, map[string]int64{}, map[string]int64{}
+	for _, sp := range spansOf(batches) {
+		a, ns := sp.Attributes().AsRaw(), int64(sp.EndTimestamp()-sp.StartTimestamp())
+		switch kind := a["gpu.operation.type"]; kind {
+		case "kernel", "collective":
+			names[a["gpu.kernel.name"].(string)] += ns
+		case "copy":
+			d, _ := a["gpu.copy.direction"].(string)
+			copies[d] += ns
+			bytes[d] += a["gpu.io.size"].(int64)
+		case "memset":
+		default:
+			continue
+		}
+		streams[a["gpu.stream.id"].(int64)] += ns
+	}
+	for _, d := range s.Devices {
+		for name, ns := range d.Names {
+			assert.Equal(b, ns, names[name], name)
+		}
+	}
+	for id, ns := range s.Streams {
+		n, _ := strconv.ParseInt(strings.TrimPrefix(id, "stream "), 10, 64)
+		assert.Equal(b, ns, streams[n], "stream %s", id)
+	}
+	for d, w := range s.Copies {
+		assert.Equal(b, w.Bytes, bytes[directions[d]], d)
+		assert.Equal(b, w.NS, copies[directions[d]], d)
+	}
+}
+
+// BenchmarkAgainstPandas reads uncompressed traces from files with ReadFile and with testdata/sums.py in turn. First it holds
+// the sums of both against each other; then it reports the least processor time of each over the iterations (garbage
+// collection included; without starting Python and importing pandas), as MB and events per second of one processor, and
+// how many times less ReadFile takes at each detail. At steps both do the same; from auto on ReadFile does more, for it
+// writes the spans of the level.
+func BenchmarkAgainstPandas(b *testing.B) {
+	python := pandas(b)
+	dir := b.TempDir()
+	files := map[string]string{}
+	for name, file := range benchFiles {
+		files[name] = filepath.Join(dir, name+".json")
+		require.NoError(b, os.WriteFile(files[name], plain(b, file), 0o600))
+	}
+	files["synthetic_64MB"] = filepath.Join(dir, "synthetic.json")
+	f, err := os.Create(files["synthetic_64MB"])
+	require.NoError(b, err)
+	w := bufio.NewWriter(f)
+	_, err = writeSynthetic(w, 64<<20)
+	require.NoError(b, err)
+	require.NoError(b, w.Flush())
+	require.NoError(b, f.Close())
+	for name, path := range files {
+		b.Run(name, func(b *testing.B) {
+			first := pythonSums(b, python, path)
+			first.check(b, path)
+			details := []Detail{DetailSteps, DetailAuto, DetailKernels}
+			least := make([]float64, len(details))
+			for i := range least {
+				least[i] = math.Inf(1)
+			}
+			theirs := first.Seconds
+			var st Stats
+			for b.Loop() {
+				for i, detail := range details {
+					begin := processorTime(b)
+					st, err = ReadFile(b.Context(), path, Options{Detail: detail}, func(context.Context, ptrace.Traces) error { return nil })
+					require.NoError(b, err)
+					least[i] = min(least[i], (processorTime(b) - begin).Seconds())
+				}
+				theirs = min(theirs, pythonSums(b, python, path).Seconds)
+			}
+			for i, detail := range details {
+				b.ReportMetric(theirs/least[i], "x-"+detail.String())
+			}
+			b.ReportMetric(float64(st.JSONBytes)/1e6/least[0], "MB/s")
+			b.ReportMetric(float64(st.JSONBytes)/1e6/theirs, "MB/s-pandas")
+			b.ReportMetric(float64(st.JSONEvents)/least[0], "events/s")
+			b.ReportMetric(float64(st.JSONEvents)/theirs, "events/s-pandas")
+		})
+	}
+}
