@@ -22,15 +22,17 @@ type ranges struct {
 	open  map[uint64]string
 	seen  []string
 	trace []trace.TraceID
+	span  []trace.SpanID
 }
 
-func (a *ranges) RangeStart(o *gpuspan.Operation, parent trace.SpanContext) uint64 {
+func (a *ranges) RangeStart(o *gpuspan.Operation, sc trace.SpanContext) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.next++
 	a.open[a.next] = o.Name()
 	a.seen = append(a.seen, o.Name())
-	a.trace = append(a.trace, parent.TraceID())
+	a.trace = append(a.trace, sc.TraceID())
+	a.span = append(a.span, sc.SpanID())
 	return a.next
 }
 

@@ -13,6 +13,7 @@ import (
 type nesting struct {
 	ctx    context.Context
 	parent uint64
+	around *slot // that parent has
 	root   *slot // nil: the section is outermost
 	depth  int32
 	step   *Step
@@ -80,7 +81,7 @@ func (s *Stream) beginIn(x Section, o *Operation, flags recordFlags) (Section, b
 		return Section{}, false
 	}
 	r := &x.slot.rec
-	n := nesting{ctx: r.ctx, parent: r.id, root: r.root, depth: r.depth + 1, step: r.step}
+	n := nesting{ctx: r.ctx, parent: r.id, around: x.slot, root: r.root, depth: r.depth + 1, step: r.step}
 	n.root.refs.Add(1) // the outermost slot cannot go while x is open, and now not while the new section is
 	from.mu.Unlock()
 	y := s.open(o, &n, flags)
@@ -147,19 +148,13 @@ func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 	if flags&flagHost == 0 {
 		s.recordStart(sl)
 	}
-	if p.decorate {
-		s.decorate(sl)
+	if p.cfg.CodeLocation {
+		p.locate(r)
 	}
 	s.mu.Unlock()
-	return Section{slot: sl, op: st, id: id, p: p}
-}
-
-// decorate does what is off by default.
-func (s *Stream) decorate(sl *slot) {
-	if s.p.cfg.CodeLocation {
-		s.p.locate(&sl.rec)
+	x := Section{slot: sl, op: st, id: id, p: p}
+	if p.cfg.annotator != nil && flags&flagGiven == 0 {
+		x.annotate(n)
 	}
-	if a := s.p.cfg.annotator; a != nil {
-		sl.rec.annotation = a.RangeStart(sl.rec.op.op, spanOf(sl.rec.ctx).SpanContext())
-	}
+	return x
 }

@@ -20,11 +20,13 @@ func (s *Stream) openStep(l *Loop, st *Step) *slot {
 	l.prev = link{}
 	l.mu.Unlock()
 	state := p.state(l.op)
+	annotation := p.rangeStart(l.op, spanOf(st.ctx).SpanContext())
 	s.mu.Lock()
 	last := len(s.free) - 1
 	if last < 0 || s.closed {
 		s.mu.Unlock()
 		prev.release()
+		p.rangeEnd(annotation)
 		p.drop(dropPoolFull)
 		return nil
 	}
@@ -47,9 +49,7 @@ func (s *Stream) openStep(l *Loop, st *Step) *slot {
 	} else if r.flags&flagHost == 0 {
 		s.recordStart(sl)
 	}
-	if a := p.cfg.annotator; a != nil {
-		r.annotation = a.RangeStart(l.op, spanOf(st.ctx).SpanContext())
-	}
+	r.annotation = annotation
 	if r.flags&flagHost == 0 {
 		st.startEvent, st.device = r.startEvent, s.device
 	}
@@ -92,15 +92,14 @@ func (s *Stream) sealStep(l *Loop, st *Step, chain bool) {
 	if r.flags&flagHost == 0 {
 		s.recordEnd(sl)
 	}
-	if r.annotation != 0 {
-		s.p.cfg.annotator.RangeEnd(r.annotation)
-	}
+	annotation := r.annotation
 	if chain {
 		sl.refs.Add(1)
 	}
 	next := link{slot: sl, hostEnd: now, timed: r.flags&flagHost == 0}
 	crowded := s.enqueue(sl)
 	s.mu.Unlock()
+	s.p.rangeEnd(annotation)
 	if chain {
 		l.mu.Lock()
 		l.prev = next

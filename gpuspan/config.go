@@ -6,6 +6,7 @@ package gpuspan
 import (
 	"log/slog"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -22,7 +23,24 @@ type config struct {
 	logger    *slog.Logger
 	recorder  report.Recorder
 	annotator Annotator
+	ids       *IDGenerator
 	attrs     []attribute.KeyValue
+}
+
+// fill sets what no option said.
+func (c *config) fill() {
+	if c.onError == nil {
+		c.onError = otel.Handle
+	}
+	if c.logger == nil {
+		c.logger = slog.Default()
+	}
+	if c.tracers == nil {
+		c.tracers = otel.GetTracerProvider()
+	}
+	if c.meters == nil {
+		c.meters = otel.GetMeterProvider()
+	}
 }
 
 // Option configures [New].
@@ -60,6 +78,10 @@ func WithReport(r report.Recorder) Option {
 // WithAnnotator sets what is told of each section as it starts and ends, as a profiler's range annotations (package nvtx).
 func WithAnnotator(a Annotator) Option { return optionFunc(func(c *config) { c.annotator = a }) }
 
+// WithIDGenerator says that the TracerProvider draws its ids from g. Annotated sections then know the id of their span from Start on; see [IDGenerator]. Without an
+// annotator it changes nothing.
+func WithIDGenerator(g *IDGenerator) Option { return optionFunc(func(c *config) { c.ids = g }) }
+
 // WithAttributes puts attributes on every span of the profiler.
 func WithAttributes(kv ...attribute.KeyValue) Option {
 	return optionFunc(func(c *config) { c.attrs = append(c.attrs, kv...) })
@@ -76,12 +98,3 @@ func WithSlots(n int) Option { return optionFunc(func(c *config) { c.Slots = n }
 
 // WithSchedule sets the schedule of loops that have none of their own.
 func WithSchedule(s Schedule) Option { return optionFunc(func(c *config) { c.Schedule = s }) }
-
-// Annotator is told of sections on the goroutine that starts and ends them. Both calls must be quick and may come from
-// different goroutines.
-type Annotator interface {
-	// RangeStart begins a range for a section below parent, which may be invalid. Its result goes to RangeEnd.
-	RangeStart(o *Operation, parent trace.SpanContext) uint64
-	// RangeEnd ends a range.
-	RangeEnd(id uint64)
-}

@@ -92,10 +92,16 @@ func (t *poller) openDevice(d *device) error {
 	if floor, ok := measureFloor(b, d.info.Ordinal); ok {
 		d.floor.Store(int64(floor))
 	}
-	if c, ok := t.p.recorder.(interface{ SetDevice(report.Device) }); ok {
+	t.p.describeDevice(d)
+	return nil
+}
+
+// describeDevice tells the recorder what a device can do.
+func (p *Profiler) describeDevice(d *device) {
+	defer p.guard("the recorder was told of a device")
+	if c, ok := p.recorder.(interface{ SetDevice(report.Device) }); ok {
 		c.SetDevice(report.Device{Ordinal: d.info.Ordinal, ID: d.info.UUID, Model: d.info.Model, Floor: time.Duration(d.floor.Load()), Peaks: peaksOf(d.info)})
 	}
-	return nil
 }
 
 // peaksOf looks a device's limits up by the name that its driver gives it. Instances of MIG have none here: which part of the device

@@ -5,7 +5,6 @@ package gpuspan
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -34,7 +33,6 @@ func (r *record) quiet() bool { return r.step != nil && !r.step.action.Recorded(
 
 // emit makes the span of a resolved section, below parent if that is valid, and feeds metrics and statistics.
 func (t *poller) emit(r *record, s *Stream, parent trace.SpanContext, parentNode int32) {
-	defer t.guard()
 	if r.quiet() {
 		r.span = parent
 		t.count(context.Background(), r, s, parentNode)
@@ -58,12 +56,28 @@ func (t *poller) emit(r *record, s *Stream, parent trace.SpanContext, parentNode
 	if r.childWork.stated() && !r.work.stated() {
 		r.work = r.childWork
 	}
+	r.span = parent // should the tracer panic
+	t.count(t.makeSpan(ctx, r, s), r, s, parentNode)
+}
+
+// makeSpan makes a section's span and returns ctx with it. A sampler or processor that panics costs the span, not the statistics.
+func (t *poller) makeSpan(ctx context.Context, r *record, s *Stream) (out context.Context) {
+	out = ctx
+	defer t.p.guard("a section's span was made")
 	t.start = append(t.start[:0], trace.WithTimestamp(time.Unix(0, r.startNs)))
-	if e := r.extra; e != nil && len(e.links) > 0 {
+	e := r.extra
+	if e != nil && len(e.links) > 0 {
 		t.start = append(t.start, trace.WithLinks(e.shareLinks()...))
 	}
-	ctx, span := t.p.tracer().Start(ctx, r.op.op.info.Name, t.start...)
+	reserved := e != nil && e.ids.span.IsValid()
+	if reserved {
+		ctx = withReservation(ctx, e.ids)
+	}
+	out, span := t.p.tracer().Start(ctx, r.op.op.info.Name, t.start...)
 	r.span = span.SpanContext()
+	if reserved {
+		t.p.checkIDs(e.ids, r.span)
+	}
 	if span.IsRecording() {
 		t.attrs = t.p.describe(t.attrs[:0], r, s)
 		span.SetAttributes(t.attrs...)
@@ -73,14 +87,7 @@ func (t *poller) emit(r *record, s *Stream, parent trace.SpanContext, parentNode
 	}
 	t.end = append(t.end[:0], trace.WithTimestamp(time.Unix(0, r.endNs)))
 	span.End(t.end...)
-	t.count(ctx, r, s, parentNode)
-}
-
-// guard keeps a panic of the application's providers (samplers, span processors, recorders) from costing more than one section.
-func (t *poller) guard() {
-	if r := recover(); r != nil {
-		t.p.errors.report("panic", fmt.Errorf("recovered while a section was reported: %v", r))
-	}
+	return out
 }
 
 // describe appends the attributes of a section.
@@ -185,7 +192,7 @@ func (e *extra) shareLinks() []trace.Link {
 
 // count feeds metrics and statistics with a resolved section. ctx has its span, for exemplars.
 func (t *poller) count(ctx context.Context, r *record, s *Stream, parentNode int32) {
-	defer t.guard()
+	defer t.p.guard("a section was counted")
 	if !r.quiet() {
 		t.p.metrics.duration(ctx, r, s)
 	}

@@ -34,9 +34,7 @@ func (x Section) finish(w *Work) {
 	if r.flags&flagHost == 0 {
 		s.recordEnd(sl)
 	}
-	if r.annotation != 0 {
-		p.cfg.annotator.RangeEnd(r.annotation)
-	}
+	annotation := r.annotation
 	wait := r.flags&(flagWait|flagHost) == flagWait
 	if wait {
 		s.syncing.Add(1)
@@ -44,12 +42,12 @@ func (x Section) finish(w *Work) {
 	crowded := s.enqueue(sl)
 	end := Event(sl.end.Args[0])
 	s.mu.Unlock()
+	p.rangeEnd(annotation)
 	if crowded || p.idle.Load() {
 		p.wake()
 	}
 	if wait {
-		s.backend.Synchronize(end)
-		s.syncing.Add(-1)
+		s.wait(end)
 	}
 }
 
@@ -59,6 +57,13 @@ func (s *Stream) enqueue(sl *slot) (crowded bool) {
 	sl.state = slotPending
 	s.pending.push(sl.index)
 	return s.pending.size == s.crowd
+}
+
+// wait blocks until the device has reached an event.
+func (s *Stream) wait(e Event) {
+	defer s.syncing.Add(-1)
+	defer s.p.guard("a section's end was waited for")
+	s.backend.Synchronize(e)
 }
 
 // release gives a slot back. The stream's mutex must be held.

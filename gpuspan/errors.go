@@ -65,6 +65,14 @@ func (r *reporter) report(kind string, err error) {
 	r.handle(err)
 }
 
+// guard ends a panic of code that is not this library's: backends, providers, annotators, recorders. Use it deferred, never under a mutex:
+// the error handler is the application's.
+func (p *Profiler) guard(doing string) {
+	if r := recover(); r != nil {
+		p.errors.report("panic", fmt.Errorf("recovered while %s: %v", doing, r))
+	}
+}
+
 // statusError is a driver's answer as an error.
 func statusError(call string, st Status) error {
 	if name := st.name(); name != "" {
@@ -76,6 +84,8 @@ func statusError(call string, st Status) error {
 // name is what CUDA and HIP call the statuses that callers meet in practice; empty for others.
 func (s Status) name() string {
 	switch s {
+	case statusPanic:
+		return "the backend panicked"
 	case StatusOK:
 		return "success"
 	case StatusInvalidValue:

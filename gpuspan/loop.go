@@ -121,6 +121,9 @@ func (l *Loop) SetEpoch(epoch int64) {
 //
 // Steps of one Loop must not run at the same time; gpu.step.index goes on from one call of Steps to the next.
 func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	return func(yield func(context.Context, *Step) bool) {
 		if l == nil {
 			for ctx.Err() == nil && yield(ctx, nil) {

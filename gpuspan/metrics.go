@@ -51,6 +51,13 @@ type metrics struct {
 // newMetrics makes the instruments. Errors go to the error handler: a profiler without metrics is still one.
 func newMetrics(p *Profiler) *metrics {
 	m := &metrics{p: p}
+	m.make()
+	return m
+}
+
+func (m *metrics) make() {
+	p := m.p
+	defer p.guard("instruments were made")
 	meter := p.cfg.meters.Meter(scopeName, metric.WithInstrumentationVersion(Version), metric.WithSchemaURL(semconv.SchemaURL))
 	var first error
 	check := func(err error) {
@@ -112,7 +119,6 @@ func newMetrics(p *Profiler) *metrics {
 	if first != nil {
 		p.errors.report("metrics", fmt.Errorf("cannot make an instrument: %w", first))
 	}
-	return m
 }
 
 // tracerOptions mark the tracer's scope: who sees gpu.metrics.emitted need not make the first five gpu.operation.* metrics

@@ -186,7 +186,7 @@ func (t *poller) put(r *record) {
 
 // print writes the report where an operation wants it.
 func (t *poller) print(w io.Writer) {
-	defer t.guard()
+	defer t.p.guard("the report was printed")
 	if t.p.recorder == nil {
 		return
 	}

@@ -114,7 +114,9 @@ func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
 func (o *Operation) LaunchWith(ctx context.Context, s *Stream, w Work, f func()) {
 	x := o.graph().Start(ctx, s)
 	defer x.EndWith(w)
-	f()
+	if f != nil {
+		f()
+	}
 }
 
 // graph is the operation as a launch of a graph: the type is an attribute of metrics, so it cannot differ from run to run.

@@ -62,11 +62,17 @@ func newPoller(p *Profiler) *poller {
 	return &poller{p: p, calls: make(chan func()), quit: make(chan struct{}), done: make(chan struct{}), sleep: minSleep, byID: map[uint64]*record{}}
 }
 
-// call runs f on the polling thread and waits for it, or for ctx.
+// call runs f on the polling thread and waits for it, or for ctx. A panic of f is an error.
 func (t *poller) call(ctx context.Context, f func()) error {
 	finished := make(chan struct{})
+	var panicked error
 	g := func() {
 		defer close(finished)
+		defer func() {
+			if r := recover(); r != nil {
+				panicked = fmt.Errorf("recovered on the polling thread: %v", r)
+			}
+		}()
 		f()
 	}
 	select {
@@ -78,7 +84,7 @@ func (t *poller) call(ctx context.Context, f func()) error {
 	}
 	select {
 	case <-finished:
-		return nil
+		return panicked
 	case <-t.done:
 		return errStopped
 	case <-ctx.Done():
@@ -150,7 +156,7 @@ func (t *poller) loop() (quit bool) {
 				empty = 0
 			}
 		case f := <-t.calls:
-			t.run1(f)
+			f()
 			empty = 0
 		case <-t.quit:
 			return true
@@ -159,15 +165,6 @@ func (t *poller) loop() (quit bool) {
 			t.p.idle.Store(false)
 		}
 	}
-}
-
-func (t *poller) run1(f func()) {
-	defer func() {
-		if r := recover(); r != nil {
-			t.p.errors.report("panic", fmt.Errorf("recovered on the polling thread: %v", r))
-		}
-	}()
-	f()
 }
 
 func (t *poller) anyPending() bool {
@@ -224,7 +221,7 @@ func (t *poller) upkeep(busy bool) (wait time.Duration) {
 		if d.anchorer == nil {
 			continue
 		}
-		w, st := d.anchorer.Maintain(busy || t.p.loops.Load() > 0)
+		w, st := t.maintain(d, busy || t.p.loops.Load() > 0)
 		if st != StatusOK && st != d.failed && st != StatusDeinitialized {
 			t.p.errors.report("anchor", fmt.Errorf("device %d: %w", d.info.Ordinal, statusError("cannot anchor the clock", st)))
 		}
@@ -239,6 +236,13 @@ func (t *poller) upkeep(busy bool) (wait time.Duration) {
 		t.tidy()
 	}
 	return wait
+}
+
+// maintain makes an anchor if one is due.
+func (t *poller) maintain(d *device, busy bool) (wait time.Duration, st Status) {
+	st = statusPanic // should the backend panic
+	defer t.p.guard("a clock was anchored")
+	return d.anchorer.Maintain(busy)
 }
 
 // cpu is the processor time of the polling thread as of the last second.

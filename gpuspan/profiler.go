@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/report"
@@ -30,8 +29,8 @@ type Profiler struct {
 	tracer   func() trace.Tracer // made at the first span, when it is known whether metrics leave the process
 	recorder report.Recorder
 	metrics  *metrics
-	timeAll  bool // sections of unsampled parents are timed too
-	decorate bool // something that is off by default needs a look at each section
+	timeAll  bool        // sections of unsampled parents are timed too
+	refused  atomic.Bool // the provider does not use cfg.ids
 
 	level atomic.Int32 // verbosity in force; VerbosityOff while disabled
 	want  atomic.Int32 // verbosity to return to when enabled
@@ -96,22 +95,17 @@ func New(b Backend, opts ...Option) (*Profiler, error) {
 	}
 	if err := c.Validate(); err != nil {
 		errs = append(errs, err)
-		c.Settings = DefaultSettings()
+		c.Settings = c.valid()
 	}
-	if c.onError == nil {
-		c.onError = otel.Handle
-	}
-	if c.logger == nil {
-		c.logger = slog.Default()
-	}
-	if c.tracers == nil {
-		c.tracers = otel.GetTracerProvider()
-	}
-	if c.meters == nil {
-		c.meters = otel.GetMeterProvider()
-	}
-	p := &Profiler{cfg: c, backend: b, source: sourceHost, wakeups: make(chan struct{}, 1)}
+	c.fill()
+	p := &Profiler{cfg: c, wakeups: make(chan struct{}, 1)}
 	p.errors.handle = c.onError
+	if a := c.annotator; a != nil && !p.listens(a) {
+		p.cfg.annotator = nil
+	}
+	if err := p.meet(b); err != nil {
+		errs = append(errs, err)
+	}
 	p.ops.Store(&[]*opState{})
 	p.opList.Store(&[]*opState{})
 	p.streamList.Store(&[]*Stream{})
@@ -119,16 +113,9 @@ func New(b Backend, opts ...Option) (*Profiler, error) {
 	p.names.init(c.Names, func(name string) *Operation { return NewOperation(name) })
 	p.phases.init(maxPhases, newPhaseOperation)
 	p.timeAll = c.Metrics == MetricsAll
-	p.decorate = c.CodeLocation || c.annotator != nil
 	p.want.Store(int32(c.Verbosity))
 	p.SetEnabled(c.Enabled)
 
-	now := time.Now
-	if b != nil {
-		now = b.Now
-		p.source = b.Name()
-	}
-	p.clock = newHostClock(now)
 	p.recorder = c.recorder
 	if p.recorder == nil && c.Report {
 		p.recorder = report.NewCollector(report.WithClock(func() time.Time { return time.Unix(0, p.clock.wall(p.clock.now())) }))
@@ -139,11 +126,35 @@ func New(b Backend, opts ...Option) (*Profiler, error) {
 	go p.poller.run()
 	p.watchdog = startWatchdog(p)
 	if b == nil {
-		c.logger.Info("gpuspan: no backend, sections get host times only")
-	} else if err := p.openBackend(); err != nil {
-		errs = append(errs, err)
+		p.log(slog.LevelInfo, "gpuspan: no backend, sections get host times only")
+	} else if p.backend != nil {
+		if err := p.openBackend(); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return p, errors.Join(errs...)
+}
+
+// meet asks the backend for its name and its clock. Without one, or with one that panics, times are the host's.
+func (p *Profiler) meet(b Backend) (err error) {
+	p.source, p.clock = sourceHost, newHostClock(time.Now)
+	if b == nil {
+		return nil
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("no device can be timed, sections get host times only: the backend panicked: %v", r)
+		}
+	}()
+	clock, name := newHostClock(b.Now), b.Name()
+	p.backend, p.clock, p.source = b, clock, name
+	return nil
+}
+
+// log writes a line; the logger is the application's.
+func (p *Profiler) log(level slog.Level, text string, attrs ...slog.Attr) {
+	defer p.guard("a line was logged")
+	p.cfg.logger.LogAttrs(context.Background(), level, text, attrs...)
 }
 
 // openBackend lists the devices, on the polling thread. Without any, the profiler falls back to host times.
@@ -159,7 +170,7 @@ func (p *Profiler) openBackend() error {
 	}
 	if err != nil {
 		p.backend, p.source = nil, sourceHost
-		p.cfg.logger.Warn("gpuspan: no device can be timed, sections get host times only", slog.Any("error", err))
+		p.log(slog.LevelWarn, "gpuspan: no device can be timed, sections get host times only", slog.Any("error", err))
 		return fmt.Errorf("no device can be timed, sections get host times only: %w", err)
 	}
 	return nil
@@ -216,16 +227,26 @@ func (p *Profiler) Snapshot() report.Summary {
 	if p == nil || p.recorder == nil {
 		return report.Summary{}
 	}
-	if !p.stopped.Load() {
-		// So that what the device has finished is in it, and counts of untimed sections are up to date; a polling thread that hangs in the
-		// driver only costs this.
-		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-		defer cancel()
-		_ = p.poller.call(ctx, func() {
-			p.poller.pass()
-			p.poller.reportUntimed()
-		})
+	p.catchUp()
+	return p.summary()
+}
+
+// catchUp brings the statistics up to date: what the device has finished, and counts of untimed sections. A polling thread that hangs in the
+// driver only costs this.
+func (p *Profiler) catchUp() {
+	if p.stopped.Load() {
+		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_ = p.poller.call(ctx, func() {
+		p.poller.pass()
+		p.poller.reportUntimed()
+	})
+}
+
+func (p *Profiler) summary() (s report.Summary) {
+	defer p.guard("the recorder was asked for a summary")
 	return p.recorder.Summary()
 }
 
@@ -234,11 +255,8 @@ func (p *Profiler) Reset() {
 	if p == nil || p.recorder == nil {
 		return
 	}
-	if !p.stopped.Load() {
-		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-		defer cancel()
-		_ = p.poller.call(ctx, p.poller.reportUntimed)
-	}
+	p.catchUp()
+	defer p.guard("the recorder was reset")
 	p.recorder.Reset()
 }
 
@@ -262,6 +280,9 @@ func (p *Profiler) Flush(ctx context.Context) error {
 }
 
 func (p *Profiler) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}
@@ -284,7 +305,7 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 		p.watchdog.stop()
 		p.shutdownErr = p.poller.stop(ctx)
 		if p.cfg.PrintReport && p.recorder != nil {
-			if err := p.recorder.Summary().WriteText(os.Stderr); err != nil {
+			if err := p.summary().WriteText(os.Stderr); err != nil {
 				p.shutdownErr = errors.Join(p.shutdownErr, err)
 			}
 		}

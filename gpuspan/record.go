@@ -14,11 +14,7 @@ func (s *Stream) recordStart(sl *slot) {
 		r.status = statusDeviceError
 		return
 	}
-	if s.capture && s.capturing(r) {
-		return
-	}
-	st := s.record(&sl.start)
-	if st != StatusOK {
+	if st := s.record(&sl.start); st != StatusOK {
 		s.refused(r, st)
 		return
 	}
@@ -34,23 +30,9 @@ func (s *Stream) recordEnd(sl *slot) {
 		r.status = statusDeviceError
 		return
 	}
-	if s.capture && s.capturing(r) {
-		return
-	}
 	if st := s.record(&sl.end); st != StatusOK {
 		s.refused(r, st)
 	}
-}
-
-// capturing marks the record when the stream captures a graph: nothing runs then, and a recorded event would have no time.
-func (s *Stream) capturing(r *record) bool {
-	c, st := s.backend.Capturing(s.handle)
-	if !c && !st.capture() {
-		return false // an error shows again at the record
-	}
-	r.flags |= flagHost
-	r.status = statusCaptured
-	return true
 }
 
 // refused handles a record that the driver refused.
@@ -66,13 +48,19 @@ func (s *Stream) refused(r *record, st Status) {
 	}
 }
 
-// record enqueues an event. A panicking backend counts as a refusal.
+// record enqueues an event, unless the stream captures a graph: nothing runs then, and the event would have no time. A panicking backend
+// counts as a refusal.
 func (s *Stream) record(c *Call) (st Status) {
 	defer func() {
 		if r := recover(); r != nil {
 			st = statusPanic
 		}
 	}()
+	if s.capture {
+		if capturing, st := s.backend.Capturing(s.handle); capturing || st.capture() { // another error shows again at the record
+			return StatusCapturedEvent
+		}
+	}
 	if !s.bound {
 		return s.backend.Record(c)
 	}
@@ -94,6 +82,7 @@ func (s *Stream) memoryUsage() (int64, bool) {
 	if s.host || s.device == nil {
 		return 0, false
 	}
+	defer s.p.guard("memory usage was read")
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	unbind, st := s.backend.Bind(s.device.info.Ordinal)

@@ -53,6 +53,20 @@ func DefaultSettings() Settings {
 	}
 }
 
+// valid is s with the default for each value that is wrong or contradicts those before it in the table.
+func (s Settings) valid() Settings {
+	out := DefaultSettings()
+	for range 2 { // a value may need one that comes after it
+		for _, k := range SettingsKeys() {
+			try := out
+			if k.set(&try, k.get(&s)) == nil && try.Validate() == nil {
+				out = try
+			}
+		}
+	}
+	return out
+}
+
 // maxSlots keeps a slot's index and the memory of a stream small (about 0.5 KiB a slot).
 const maxSlots = 1 << 15
 

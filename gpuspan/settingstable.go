@@ -174,7 +174,7 @@ func durationKeyOf(name, help string, field func(*Settings) *time.Duration) Sett
 func enumKey[T ~uint8 | ~int32](name, help string, names []string, first int, field func(*Settings) *T) SettingsKey {
 	return SettingsKey{
 		Name: name, Help: help, Kind: strings.Join(names[first:], "|"),
-		get: func(s *Settings) string { return names[int(*field(s))] },
+		get: func(s *Settings) string { return nameOf(names, int(*field(s))) },
 		set: func(s *Settings, v string) error {
 			i := slices.Index(names[first:], v)
 			if i < 0 {

@@ -49,7 +49,7 @@ func (t *poller) addToStep(r *record) {
 // offset is the GPU time from the step's first boundary to the section's start, which is more exact than the
 // difference of their places on the wall clock.
 func (t *poller) offset(st *Step, r *record) (ns float64, ok bool) {
-	defer t.guard()
+	defer t.p.guard("a section was placed in its step")
 	if !r.timed || r.flags&flagGiven != 0 || st.device == nil || r.device != st.device {
 		return 0, false
 	}
@@ -175,7 +175,7 @@ func (st *Step) times(total, shift float64) stepTimes {
 // endStep computes the step and ends its span.
 func (t *poller) endStep(st *Step, r *record, s *Stream) {
 	p := t.p
-	defer t.guard()
+	defer p.guard("a step was reported")
 	if !st.action.Recorded() {
 		return
 	}
@@ -193,14 +193,21 @@ func (t *poller) endStep(st *Step, r *record, s *Stream) {
 		st.endCancelled(r.endNs)
 		return
 	}
-	if st.span != nil {
-		st.span.SetAttributes(t.attrs...)
-		st.span.End(trace.WithTimestamp(time.Unix(0, max(r.endNs, p.clock.wall(r.hostEnd)))))
-	}
+	st.endSpan(max(r.endNs, p.clock.wall(r.hostEnd)), t.attrs)
 	p.metrics.duration(st.ctx, r, s)
 	if p.recorder != nil {
 		p.recorder.Step(st.loop.op.info.Name, sample)
 	}
+}
+
+// endSpan ends the step's span. A processor that panics costs the span.
+func (st *Step) endSpan(endNs int64, kv []attribute.KeyValue) {
+	if st.span == nil {
+		return
+	}
+	defer st.loop.p.guard("a step's span was ended")
+	st.span.SetAttributes(kv...)
+	st.span.End(trace.WithTimestamp(time.Unix(0, endNs)))
 }
 
 // endCancelled ends the span of an iteration that was no step.
@@ -208,29 +215,30 @@ func (st *Step) endCancelled(endNs int64) {
 	if st.span == nil {
 		return
 	}
+	defer st.loop.p.guard("a step's span was ended")
 	st.span.SetName(st.loop.op.info.Name + " (no step)")
 	st.span.End(trace.WithTimestamp(time.Unix(0, endNs)))
 }
 
 // endUntimed ends the span of a step that had no slot, on the caller's goroutine.
 func (st *Step) endUntimed(now int64) {
-	p := st.loop.p
+	end := st.loop.p.clock.wall(now)
 	st.mu.Lock()
-	defer st.mu.Unlock()
-	end := p.clock.wall(now)
-	if st.cancelled {
-		st.endCancelled(end)
-		return
-	}
-	if st.span.IsRecording() {
-		kv := st.describeDeclared(nil)
+	cancelled := st.cancelled
+	var kv []attribute.KeyValue
+	if !cancelled && st.Recording() {
+		kv = st.describeDeclared(nil)
 		kv = append(kv, st.loop.s.attrs...)
 		kv = append(kv, semconv.GPUTimingSourceKey.String(sourceHost),
 			semconv.GPUTimingStatusKey.String(semconv.GPUTimingStatusDropped),
 			semconv.GPUStepHostDurationKey.Float64(seconds(now-st.hostStart)))
-		st.span.SetAttributes(kv...)
 	}
-	st.span.End(trace.WithTimestamp(time.Unix(0, end)))
+	st.mu.Unlock()
+	if cancelled {
+		st.endCancelled(end)
+		return
+	}
+	st.endSpan(end, kv)
 }
 
 // describeDeclared appends what the application says of the step.

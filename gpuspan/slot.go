@@ -114,11 +114,13 @@ type extra struct {
 	copied [directions]int64
 	moved  bool // some copied is set
 	stack  []uintptr
+	ids    spanIDs // reserved for the span
 }
 
 func (e *extra) reset() {
 	clear(e.attrs)
 	clear(e.links)
+	e.ids = spanIDs{}
 	e.attrs, e.links, e.shares, e.stack = e.attrs[:0], e.links[:0], e.shares[:0], e.stack[:0]
 	if e.moved {
 		e.copied, e.moved = [directions]int64{}, false

@@ -45,9 +45,7 @@ func (t *poller) giveUp(sl *slot, now int64) {
 	r.status = statusTimeout
 	if r.hostEnd == 0 { // still open
 		r.hostEnd = now
-		if r.annotation != 0 {
-			t.p.cfg.annotator.RangeEnd(r.annotation)
-		}
+		t.p.rangeEnd(r.annotation)
 	}
 	t.hostTimes(r)
 	t.settle(sl)
@@ -60,13 +58,15 @@ func (t *poller) forget(s *Stream) {
 }
 
 func (t *poller) freeEvents(s *Stream) {
+	defer t.p.guard("events were freed")
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closed = true
-	if s.device == nil || s.host || s.eventsFreed || s.syncing.Load() != 0 {
+	keep := s.device == nil || s.host || s.eventsFreed || s.syncing.Load() != 0
+	s.eventsFreed = true
+	s.mu.Unlock()
+	if keep {
 		return // a caller of End still waits for one of them; a leak is better than a crash
 	}
-	s.eventsFreed = true
 	events := make([]Event, 0, 2*len(s.slots))
 	for i := range s.slots {
 		events = append(events, Event(s.slots[i].start.Args[0]), Event(s.slots[i].end.Args[0]))
@@ -108,12 +108,23 @@ func (t *poller) close() {
 		t.freeEvents(s)
 	}
 	for _, d := range *t.p.devices.Load() {
-		d.close()
+		t.closeDevice(d)
 	}
-	if t.p.backend != nil {
-		if err := t.p.backend.Close(); err != nil {
-			t.p.errors.report("close", fmt.Errorf("cannot close the backend: %w", err))
-		}
+	t.closeBackend()
+}
+
+func (t *poller) closeDevice(d *device) {
+	defer t.p.guard("a device's clock was closed")
+	d.close()
+}
+
+func (t *poller) closeBackend() {
+	defer t.p.guard("the backend was closed")
+	if t.p.backend == nil {
+		return
+	}
+	if err := t.p.backend.Close(); err != nil {
+		t.p.errors.report("close", fmt.Errorf("cannot close the backend: %w", err))
 	}
 }
 
@@ -123,6 +134,7 @@ func (t *poller) reportUntimed() {
 	if rec == nil {
 		return
 	}
+	defer t.p.guard("the recorder was told of untimed sections")
 	for _, st := range *t.p.opList.Load() {
 		now := st.untimed.load()
 		last := st.reported

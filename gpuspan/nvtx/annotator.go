@@ -55,8 +55,8 @@ func (a *Annotator) Domain(name string) *Domain {
 	return newDomain(a.client, name)
 }
 
-// RangeStart begins the range of a section.
-func (a *Annotator) RangeStart(o *gpuspan.Operation, parent trace.SpanContext) uint64 {
+// RangeStart begins the range of a section, which carries the ids of sc.
+func (a *Annotator) RangeStart(o *gpuspan.Operation, sc trace.SpanContext) uint64 {
 	if a == nil || a.domain == nil {
 		return 0
 	}
@@ -67,15 +67,15 @@ func (a *Annotator) RangeStart(o *gpuspan.Operation, parent trace.SpanContext) u
 	known := op.(*operation)
 	e := newEvent(known.category)
 	switch {
-	case a.ids == IDsInMessage && parent.IsSampled() && parent.IsValid():
-		e.ascii(appendIDs(append(e.start(), known.text.text...), parent))
+	case a.ids == IDsInMessage && sc.IsSampled() && sc.IsValid():
+		e.ascii(appendIDs(append(e.start(), known.text.text...), sc))
 	case known.text.handle == 0:
 		e.ascii(append(e.start(), known.text.text...))
 	default:
 		e.registered(known.text.handle)
 	}
-	if a.ids == IDsInPayload && parent.HasSpanID() {
-		id := parent.SpanID()
+	if a.ids == IDsInPayload && sc.HasSpanID() {
+		id := sc.SpanID()
 		e.payloadType, e.payload = payloadUint64, binary.BigEndian.Uint64(id[:])
 	}
 	id := a.domain.startEvent(e)

@@ -4,12 +4,18 @@
 // Package nvtx shows gpuspan's sections to NVIDIA's profilers as NVTX ranges, without cgo.
 //
 //	ranges, err := nvtx.Open() // nothing happens unless a profiler is attached
-//	prof, err := gpuspan.New(backend, gpuspan.WithAnnotator(ranges))
+//	ids := gpuspan.NewIDGenerator(nil)
+//	tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), …)
+//	prof, err := gpuspan.New(backend, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(ranges))
 //
-// Under Nsight Systems (`nsys profile -t cuda,nvtx ./service`) each section is then a range of the domain `gpuspan`, named
-// after its operation, in the operation's category, and it carries the trace and span ids of its parent: in the timeline of
+// Under Nsight Systems (`nsys profile -t cuda,nvtx ./service`) each timed section and each step is then a range of the domain `gpuspan`, named
+// after its operation, in the operation's category, and it carries the trace and span ids of its own span: in the timeline of
 // one the other can be found. By default the ids stand in the text (`decode trace_id=… span_id=…`); [WithIDs] moves the span
 // id into the payload, which keeps the texts few and the profiler's summaries by name useful.
+//
+// Without the generator in both places a section's range carries the ids of the section's parent span, for its own span does not exist yet, and
+// that of a section without a parent none. Tiles and other operations without spans stand for the section around them. Sections
+// below unsampled spans are not timed and have no range; gpuspan.WithMetrics(gpuspan.MetricsAll) times them, and their ranges carry no ids.
 //
 // # Protocol
 //

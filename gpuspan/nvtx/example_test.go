@@ -8,17 +8,22 @@ import (
 	"fmt"
 	"log"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
 )
 
-// With the annotator every section is a range for a profiler that is attached, and nothing otherwise.
+// With the annotator every section is a range for a profiler that is attached, and nothing otherwise. With one generator in both places the range
+// carries the ids of the section's span.
 func ExampleOpen() {
-	ranges, err := nvtx.Open(nvtx.WithIDs(nvtx.IDsInPayload))
+	ranges, err := nvtx.Open()
 	if err != nil {
 		log.Print(err) // a tool is named and cannot be attached
 	}
-	prof, _ := gpuspan.New(nil, gpuspan.WithAnnotator(ranges))
+	ids := gpuspan.NewIDGenerator(nil)
+	tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids))
+	prof, _ := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(ranges))
 	stream := prof.Stream(0, "main")
 	gpuspan.NewOperation("decode").Start(context.Background(), stream).End()
 	fmt.Println("tool attached:", ranges.Enabled())

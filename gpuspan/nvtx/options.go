@@ -22,11 +22,11 @@ func WithLibrary(path string) Option { return optionFunc(func(c *config) { c.lib
 // WithDomain names the domain of the sections' ranges; default `gpuspan`.
 func WithDomain(name string) Option { return optionFunc(func(c *config) { c.domain = name }) }
 
-// IDs says how ranges carry the ids of their parent span.
+// IDs says how ranges carry the ids of their span, or of its parent where no ids are reserved (gpuspan.WithIDGenerator).
 type IDs uint8
 
 const (
-	// IDsInMessage puts both ids into the text of ranges whose parent is sampled. The default.
+	// IDsInMessage puts both ids into the text of ranges whose trace is sampled. The default.
 	IDsInMessage IDs = iota
 	// IDsInPayload puts the span id into the payload, as the unsigned number whose hexadecimal form it is.
 	IDsInPayload
