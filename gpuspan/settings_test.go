@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
@@ -78,6 +79,29 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 	require.NoError(t, gpuspan.DefaultSettings().Validate())
+}
+
+func TestAWrongValueLeavesTheOthersAlone(t *testing.T) {
+	s := gpuspan.DefaultSettings()
+	s.Enabled, s.Verbosity, s.Metrics, s.Slots = false, gpuspan.VerbosityDebug, 9, 1
+	s.StackDepth, s.Report, s.PrintReport = 3, false, true
+	s.Schedule = gpuspan.Schedule{Repeat: 2, Every: 3}
+	p, err := gpuspan.New(nil, gpuspan.WithSettings(s), gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()))
+	require.ErrorContains(t, err, "`slots` must be between 2 and 32768, found 1")
+	assert.False(t, p.Enabled(), "what was switched off stays off")
+	p.SetEnabled(true)
+	loop := p.Loop("train", p.Stream(0, "s"), gpuspan.TotalSteps(9))
+	var recorded []int64
+	for _, step := range loop.Steps(context.Background()) {
+		if step.Recording() {
+			recorded = append(recorded, step.Index())
+		}
+	}
+	assert.Equal(t, []int64{3, 6}, recorded)
+	deep := gpuspan.NewOperation("deep", gpuspan.AtVerbosity(gpuspan.VerbosityDebug))
+	assert.True(t, deep.Start(context.Background(), p.Stream(0, "s")).Timed())
+	assert.Empty(t, p.Snapshot().Operations, "report is off")
+	require.NoError(t, p.Shutdown(context.Background()))
 }
 
 func TestFlagsChangeSettings(t *testing.T) {
