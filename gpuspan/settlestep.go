@@ -185,7 +185,7 @@ func (t *poller) endStep(st *Step, r *record, s *Stream) {
 	if !cancelled {
 		times := st.times(float64(r.endNs-r.startNs), float64(r.startNs-p.clock.wall(st.hostStart)))
 		t.attrs = st.describe(t.attrs[:0], r, s, times)
-		sample = st.sample(r, times)
+		sample = st.sample(r, s, times)
 	}
 	st.mu.Unlock()
 	// Not under the mutex: what follows is the application's code.
@@ -304,7 +304,7 @@ func (st *Step) describe(kv []attribute.KeyValue, r *record, s *Stream, times st
 }
 
 // sample is a step as reports want it.
-func (st *Step) sample(r *record, times stepTimes) report.StepSample {
+func (st *Step) sample(r *record, s *Stream, times stepTimes) report.StepSample {
 	precision := st.loop.config.precision
 	if precision == PrecisionUnset && !st.mixed {
 		precision = st.precision
@@ -316,26 +316,41 @@ func (st *Step) sample(r *record, times stepTimes) report.StepSample {
 		Overlap:    time.Duration(times.overlap),
 		Other:      time.Duration(times.other),
 		Covered:    time.Duration(times.covered),
-		Exposed:    st.exposed(float64(times.total)),
+		Exposed:    st.exposed(Comm, float64(times.total)),
 		Items:      st.items,
 		ItemType:   st.loop.config.itemType,
 		ModelFLOPs: st.modelFLOPs,
 		Precision:  precision.String(),
 		Devices:    st.loop.config.devices,
 	}
+	if d := s.device; d != nil {
+		out.Device = d.info.Ordinal
+	}
 	for i := range st.phases {
+		if st.phases[i].phase == Data {
+			out.Waiting = time.Duration(times.phases[i]) - st.hidden(i, float64(times.total))
+		}
 		out.Phases = append(out.Phases, report.PhaseSample{Name: string(st.phases[i].phase), Duration: time.Duration(times.phases[i])})
 	}
 	return out
 }
 
-// exposed is the measured communication that no other phase hides: the union of all phases minus the union of the others.
-func (st *Step) exposed(total float64) time.Duration {
+// hidden is what other phases hide of phase i. Times without a place, as a loader may state them, hide behind nothing.
+func (st *Step) hidden(i int, total float64) time.Duration {
+	ph := &st.phases[i]
+	if ph.hasSet {
+		return 0
+	}
+	return time.Duration(math.Round(ph.spans.within(0, total))) - st.exposed(ph.phase, total)
+}
+
+// exposed is the measured time of a phase that no other one hides: the union of all phases minus the union of the others.
+func (st *Step) exposed(of Phase, total float64) time.Duration {
 	var all, others union
 	for i := range st.phases {
 		for _, iv := range st.phases[i].spans.list {
 			all.add(iv.from, iv.to)
-			if st.phases[i].phase != Comm {
+			if st.phases[i].phase != of {
 				others.add(iv.from, iv.to)
 			}
 		}

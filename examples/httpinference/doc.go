@@ -8,6 +8,6 @@
 // Each batch is one trace of GPU sections that links to the requests it served, each with its share by tokens.
 // Try it:
 //
-//	go run ./httpinference -requests 40          # sends requests to itself, prints spans and the report
+//	go run ./httpinference -requests 40   # sends requests to itself, prints a batch's links and the report
 //	go run ./httpinference -listen localhost:8080 -otlp http://localhost:4317
 package main

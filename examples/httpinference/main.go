@@ -24,6 +24,8 @@ import (
 
 	"github.com/otelgpu/otelgpu/examples/internal/accel"
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
 )
 
 type config struct {
@@ -52,7 +54,8 @@ func main() {
 
 // run serves until the requests are done or ctx is. extra sees every span, for tests.
 func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProcessor) (err error) {
-	var opts []sdktrace.TracerProviderOption
+	batches := &batches{}
+	opts := []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(batches)}
 	for _, sp := range extra {
 		opts = append(opts, sdktrace.WithSpanProcessor(sp))
 	}
@@ -67,7 +70,12 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	tp := sdktrace.NewTracerProvider(opts...)
 
 	device := accel.Open(c.simulated, w)
-	prof, err := gpuspan.New(device.Backend(), gpuspan.WithTracerProvider(tp), gpuspan.WithSettings(c.settings))
+	profiling := []gpuspan.Option{gpuspan.WithTracerProvider(tp), gpuspan.WithSettings(c.settings)}
+	if c.settings.Report { // quantiles of the whole run, however long it is
+		profiling = append(profiling, gpuspan.WithReport(report.NewCollector(
+			report.WithService("httpinference"), report.WithSketch(ddsketch.New), report.WithDevices(device.Stated()...))))
+	}
+	prof, err := gpuspan.New(device.Backend(), profiling...)
 	if err != nil {
 		fmt.Fprintln(w, err) // the service runs all the same
 	}
@@ -100,6 +108,7 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	if err := prof.Flush(stop); err != nil {
 		return err
 	}
+	batches.write(w)
 	return prof.Snapshot().WriteText(w)
 }
 

@@ -20,6 +20,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/gpuspan/gpuspanyaml"
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
 )
 
@@ -90,6 +92,10 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	}
 	tp := sdktrace.NewTracerProvider(opts...)
 	device := accel.Open(c.simulated, w)
+	if f.Settings.Report { // quantiles of the whole run, however long it is
+		profiling = append(profiling, gpuspan.WithReport(report.NewCollector(
+			report.WithService("training"), report.WithSketch(ddsketch.New), report.WithDevices(device.Stated()...))))
+	}
 	prof, err := gpuspan.New(device.Backend(), append(profiling, gpuspan.WithTracerProvider(tp))...)
 	if err != nil {
 		fmt.Fprintln(w, err) // training goes on
@@ -105,6 +111,12 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	}
 	if err := prof.Flush(stop); err != nil {
 		return err
+	}
+	if f.StepCSV != "" {
+		fmt.Fprintf(w, "%s: a row for each recorded step\n", f.StepCSV)
+	}
+	if f.TraceDir != "" {
+		fmt.Fprintf(w, "%s: a Chrome trace of each active window, for https://ui.perfetto.dev\n", f.TraceDir)
 	}
 	return prof.Snapshot().WriteText(w)
 }

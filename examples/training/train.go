@@ -50,7 +50,7 @@ func (l *loader) next() bool {
 
 // train runs the loop until the loader has no more.
 func (t *trainer) train(ctx context.Context, loop *gpuspan.Loop) error {
-	for ctx, step := range loop.Steps(ctx) {
+	for _, step := range loop.Steps(ctx) {
 		data := step.Phase(gpuspan.Data)
 		more := t.loader.next()
 		if more {
@@ -63,11 +63,11 @@ func (t *trainer) train(ctx context.Context, loop *gpuspan.Loop) error {
 		}
 
 		forward := step.Phase(gpuspan.Forward)
-		x := opConvs.Start(ctx, t.stream) // below the step
+		x := forward.Start(opConvs) // below the phase
 		w := t.device.Compute(gpuspan.Work{Read: activations, Written: activations, FLOPs: 0.95 * forwardFLOPs, Precision: gpuspan.FP16})
 		w.Items = batchSize
 		x.EndWith(w)
-		y := forward.Start(opHead) // below the phase
+		y := forward.Start(opHead)
 		y.EndWith(t.device.Compute(gpuspan.Work{Read: activations / 10, FLOPs: 0.05 * forwardFLOPs, Precision: gpuspan.FP16}))
 		forward.End()
 

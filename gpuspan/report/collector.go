@@ -37,6 +37,7 @@ type Collector struct {
 	covered  union
 	loops    []*loop
 	devices  []Device
+	stated   map[int]Peaks // by WithDevices, by ordinal
 	dropped  map[string]int64
 	first    map[string]bool // names that have run, where samples carry no occurrence
 }
@@ -79,14 +80,22 @@ func WithClock(now func() time.Time) Option {
 	})
 }
 
-// WithDevices states the devices and their peaks, without which no share of a peak is known.
+// WithDevices states devices and their peaks. A profiler finds the devices by itself, and the peaks of models that
+// package peaks knows; the peaks stated here come first. Without peaks no share of a peak is known.
 func WithDevices(d ...Device) Option {
-	return optionFunc(func(c *Collector) { c.devices = append(c.devices, d...) })
+	return optionFunc(func(c *Collector) {
+		c.devices = append(c.devices, d...)
+		for _, d := range d {
+			if d.Peaks.known() {
+				c.stated[d.Ordinal] = d.Peaks
+			}
+		}
+	})
 }
 
 // NewCollector makes a Collector that measures from now on.
 func NewCollector(opts ...Option) *Collector {
-	c := &Collector{sketch: newReservoir, now: time.Now, nodes: []*node{{}}, first: map[string]bool{}}
+	c := &Collector{sketch: newReservoir, now: time.Now, nodes: []*node{{}}, first: map[string]bool{}, stated: map[int]Peaks{}}
 	for _, o := range opts {
 		if o != nil {
 			o.apply(c)
@@ -96,10 +105,14 @@ func NewCollector(opts ...Option) *Collector {
 	return c
 }
 
-// SetDevice adds a device or replaces the one with the same ordinal, as when its floor was measured.
+// SetDevice adds a device or replaces the one with the same ordinal, as when its floor was measured. Peaks that
+// WithDevices stated stay: who states them knows better than a table.
 func (c *Collector) SetDevice(d Device) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if p, ok := c.stated[d.Ordinal]; ok {
+		d.Peaks = p
+	}
 	for i := range c.devices {
 		if c.devices[i].Ordinal == d.Ordinal {
 			c.devices[i] = d

@@ -29,10 +29,11 @@ func ExampleSummary_WriteText() {
 	//   gemm                       1 3.000ms    75.0  60.0 3.000ms     0ns 3.000ms 3.000ms 3.000ms 3.000ms
 	// h2d                          1 1.000ms    20.0  20.0 1.000ms     0ns 1.000ms 1.000ms 1.000ms 1.000ms
 	//
-	//                           memory    GB/s           PCIe   GB/s                              %     of
-	// Work                        read   write     all   read  write    all  TFLOP/s  items/s  peak
-	//   gemm                         -       -       -      -      -      -    400.0        -     -
-	// h2d                            -       -       -  25.00      -  25.00        -        -     -
+	//                          ──── memory, GB/s ────  ─── PCIe, GB/s ────
+	// Work                       read   write     all   read  write    all  TFLOP/s  items/s     % of peak
+	// layer                         -       -       -      -      -      -        -        -             -
+	//   gemm                        -       -       -      -      -      -    400.0        -             -
+	// h2d                           -       -       -  25.00      -  25.00        -        -             -
 	//
 	// Category                         count     total  %total      memory        PCIe      GB/s   TFLOP/s
 	// data                                 1   1.000ms    20.0           -    25.00 MB     25.00         -

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -40,7 +41,7 @@ type Finding struct {
 
 // String is one sentence with evidence and threshold.
 func (f Finding) String() string {
-	limit := digits(f.Threshold)
+	limit := strconv.FormatFloat(f.Threshold, 'g', 4, 64)
 	if f.Unit == "1" {
 		limit = percent(f.Threshold) + " %"
 	} else {
@@ -52,7 +53,7 @@ func (f Finding) String() string {
 // Thresholds decide what is a finding. Zero fields take their default; negative fields switch a finding off.
 type Thresholds struct {
 	PageableShare float64       // part of all outermost time in pageable copies, default 0.01
-	LoaderShare   float64       // part of step time in phase data, default 0.1
+	LoaderShare   float64       // part of step time in phase data that no other phase hides, default 0.1
 	StarvedShare  float64       // part of an operation's timed runs that were host-starved, default 0.5
 	FloorShare    float64       // part of an operation's timed runs below 10 × the floor, default 0.5
 	FirstRatio    float64       // first run ÷ mean of the rest, default 5
@@ -154,13 +155,9 @@ func (l *Loop) findings(t Thresholds, add func(Finding, bool)) {
 			Evidence: fmt.Sprintf("%s took %s of %s in %d steps, %s %%", what, duration(of), duration(total), l.Steps, percent(share)),
 		}
 	}
-	for _, p := range l.Phases {
-		if p.Name == "data" {
-			f := finding(LoaderGaps, p.Duration.Total, t.LoaderShare, "waiting for data")
-			add(f, f.Value >= t.LoaderShare)
-		}
-	}
-	f := finding(ExposedCommunication, l.Exposed, t.ExposedShare, "communication that no other phase hides")
+	f := finding(LoaderGaps, l.Waiting, t.LoaderShare, "waiting for data that no other phase hides")
+	add(f, l.Waiting > 0 && f.Value >= t.LoaderShare)
+	f = finding(ExposedCommunication, l.Exposed, t.ExposedShare, "communication that no other phase hides")
 	add(f, l.Exposed > 0 && f.Value >= t.ExposedShare)
 }
 

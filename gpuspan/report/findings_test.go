@@ -57,8 +57,8 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 		{report.PageableCopies, copied(10*ms, "pageable"), copied(9*ms, "pageable"), .01},
 		{report.PageableCopies, copied(500*ms, "pageable"), copied(500*ms, "pinned"), .5},
 		{
-			report.LoaderGaps, step(report.StepSample{Phases: []report.PhaseSample{{Name: "data", Duration: 10 * ms}}}),
-			step(report.StepSample{Phases: []report.PhaseSample{{Name: "data", Duration: 9 * ms}, {Name: "forward", Duration: 50 * ms}}}), .1,
+			report.LoaderGaps, step(report.StepSample{Waiting: 10 * ms, Phases: []report.PhaseSample{{Name: "data", Duration: 10 * ms}}}),
+			step(report.StepSample{Waiting: 9 * ms, Phases: []report.PhaseSample{{Name: "data", Duration: 90 * ms}, {Name: "forward", Duration: 50 * ms}}}), .1,
 		},
 		{report.ExposedCommunication, step(report.StepSample{Exposed: 5 * ms}), step(report.StepSample{Exposed: 4 * ms}), .05},
 		{

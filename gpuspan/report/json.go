@@ -20,14 +20,17 @@ func (s Summary) WriteJSON(w io.Writer) error {
 
 // MarshalJSON implements json.Marshaler.
 func (s Summary) MarshalJSON() ([]byte, error) {
-	coverage, _ := s.WallCoverage()
+	var coverage *float64
+	if c, ok := s.WallCoverage(); ok {
+		coverage = &c
+	}
 	return json.Marshal(struct {
 		Service      string           `json:"service,omitempty"`
 		Start        time.Time        `json:"start,omitzero"`
 		End          time.Time        `json:"end,omitzero"`
 		Wall         float64          `json:"wall_seconds"`
 		Covered      float64          `json:"covered_seconds"`
-		WallCoverage float64          `json:"wall_coverage"`
+		WallCoverage *float64         `json:"wall_coverage,omitempty"`
 		Devices      []Device         `json:"devices,omitempty"`
 		Operations   []Operation      `json:"operations"`
 		Loops        []Loop           `json:"loops,omitempty"`
@@ -155,12 +158,13 @@ func (l Loop) MarshalJSON() ([]byte, error) {
 		Other      float64    `json:"other_seconds"`
 		Covered    float64    `json:"covered_seconds,omitempty"`
 		Exposed    float64    `json:"exposed_communication_seconds,omitempty"`
+		Waiting    float64    `json:"waiting_for_data_seconds,omitempty"`
 		Items      int64      `json:"items,omitempty"`
 		ItemType   string     `json:"item_type,omitempty"`
 		ModelFLOPs float64    `json:"model_flops,omitempty"`
 		MFU        float64    `json:"mfu,omitempty"`
 	}{
 		l.Name, l.Steps, l.Duration.known(), l.Host.known(), phases, l.Overlap.Seconds(), l.Other.Seconds(),
-		l.Covered.Seconds(), l.Exposed.Seconds(), l.Items, l.ItemType, l.ModelFLOPs, l.MFU,
+		l.Covered.Seconds(), l.Exposed.Seconds(), l.Waiting.Seconds(), l.Items, l.ItemType, l.ModelFLOPs, l.MFU,
 	})
 }

@@ -15,6 +15,8 @@ type loop struct {
 	other     time.Duration
 	covered   time.Duration
 	exposed   time.Duration
+	waiting   time.Duration
+	device    int // of the latest step
 	items     int64
 	itemType  string
 	flops     float64
@@ -48,6 +50,8 @@ func (l *loop) step(s StepSample, sketch func() Sketch) {
 	l.other += s.Other
 	l.covered += s.Covered
 	l.exposed += s.Exposed
+	l.waiting += s.Waiting
+	l.device = s.Device
 	l.items += s.Items
 	if s.ItemType != "" {
 		l.itemType = s.ItemType
@@ -81,7 +85,7 @@ func (l *loop) phase(name string, sketch func() Sketch) *phase {
 func (l *loop) summary(peaks Peaks) Loop {
 	out := Loop{
 		Name: l.name, Steps: l.dur.n, Duration: l.dur.durations(l.sketch), Host: l.host.durations(nil),
-		Overlap: l.overlap, Other: l.other, Covered: l.covered, Exposed: l.exposed,
+		Overlap: l.overlap, Other: l.other, Covered: l.covered, Exposed: l.exposed, Waiting: l.waiting,
 		Items: l.items, ItemType: l.itemType, ModelFLOPs: l.flops,
 	}
 	for _, p := range l.phases {

@@ -49,7 +49,7 @@ func TestJSONHoldsFiguresInSecondsAndBytesAndNothingUnknown(t *testing.T) {
 	assert.Len(t, got.Findings, 7)
 	empty, err := json.Marshal(report.Summary{})
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"wall_seconds":0,"covered_seconds":0,"wall_coverage":0,"operations":[]}`, string(empty))
+	assert.JSONEq(t, `{"wall_seconds":0,"covered_seconds":0,"operations":[]}`, string(empty))
 }
 
 func TestCSVHasOneRowForEachOperationAndSetOfRuns(t *testing.T) {
@@ -112,6 +112,13 @@ func TestLogRecordsHaveUnitsInTheirKeys(t *testing.T) {
 	assert.Equal(t, "prefill", records[0]["operation"])
 	assert.InDelta(t, .076, records[0]["total_seconds"], 1e-12)
 	assert.NotContains(t, records[0], "pcie_bytes_per_second")
+	for key, want := range map[string]float64{
+		"min_seconds": .004, "max_seconds": .04, "stddev_seconds": .0108, "memory_write_bytes_per_second": 10e9 / .076,
+		"first_mean_seconds": .04, "rest_mean_seconds": .004, "first_flops_per_second": 25e12, "rest_flops_per_second": 250e12,
+	} {
+		assert.InEpsilon(t, want, records[0][key], 1e-9, key)
+	}
+	assert.Equal(t, "memory", records[0]["peak_of"])
 	assert.Equal(t, "train", records[3]["loop"])
 	assert.InDelta(t, .16, records[3]["phase_backward_seconds"], 1e-12)
 	assert.Equal(t, "WARN", records[4]["level"])

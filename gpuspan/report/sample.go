@@ -79,6 +79,8 @@ type StepSample struct {
 	Other      time.Duration // step minus union of phases
 	Covered    time.Duration // union of the sections in the step
 	Exposed    time.Duration // communication not hidden by other phases; 0 when not known
+	Waiting    time.Duration // phase data less what other phases hide of it
+	Device     int           // gpu.device.ordinal of the step's stream
 	Items      int64
 	ItemType   string
 	ModelFLOPs float64 // as the application states them
@@ -93,3 +95,5 @@ type Peaks struct {
 	FLOPs  map[string]float64 `json:"flops_per_second,omitempty"`        // dense, by precision
 	Source string             `json:"source,omitempty"`                  // config, table or device
 }
+
+func (p Peaks) known() bool { return p.Memory > 0 || p.PCIe > 0 || len(p.FLOPs) > 0 }

@@ -26,6 +26,9 @@ func (s Summary) Log(ctx context.Context, l *slog.Logger) {
 			attrs = append(attrs, slog.Float64("phase_"+p.Name+"_seconds", p.Duration.Total.Seconds()))
 		}
 		attrs = append(attrs, slog.Float64("overlap_seconds", lp.Overlap.Seconds()), slog.Float64("other_seconds", lp.Other.Seconds()))
+		if t := lp.Duration.Total.Seconds(); t > 0 {
+			attrs = appendKnown(attrs, "items_per_second", float64(lp.Items)/t)
+		}
 		attrs = appendKnown(attrs, "mfu", lp.MFU)
 		l.LogAttrs(ctx, slog.LevelInfo, "gpu loop", attrs...)
 	}
@@ -53,19 +56,46 @@ func (o *Operation) attrs() []slog.Attr {
 	attrs = appendSeconds(attrs, "", o.All.Duration)
 	attrs = appendKnown(attrs, "share_of_parent", o.ShareOfParent)
 	attrs = appendKnown(attrs, "share_of_total", o.ShareOfTotal)
-	r := o.All.Rates()
-	attrs = appendKnown(attrs, "memory_bytes_per_second", r.Memory)
-	attrs = appendKnown(attrs, "pcie_bytes_per_second", r.PCIe)
-	attrs = appendKnown(attrs, "flops_per_second", r.FLOPs)
-	attrs = appendKnown(attrs, "items_per_second", r.Items)
-	return appendKnown(attrs, "peak_share", o.PeakShare)
+	attrs = appendRates(attrs, "", o.All.Rates())
+	if o.First.Duration.Count > 0 && o.Rest.Duration.Count > 0 {
+		attrs = append(attrs, slog.Float64("first_mean_seconds", o.First.Duration.Mean.Seconds()),
+			slog.Float64("rest_mean_seconds", o.Rest.Duration.Mean.Seconds()))
+		attrs = appendRates(attrs, "first_", o.First.Rates())
+		attrs = appendRates(attrs, "rest_", o.Rest.Rates())
+	}
+	attrs = appendKnown(attrs, "peak_share", o.PeakShare)
+	if o.PeakOf != "" {
+		attrs = append(attrs, slog.String("peak_of", o.PeakOf))
+	}
+	return attrs
+}
+
+func appendRates(attrs []slog.Attr, prefix string, r Rates) []slog.Attr {
+	for _, v := range []struct {
+		key   string
+		value float64
+	}{
+		{"memory_read_bytes_per_second", r.MemoryRead},
+		{"memory_write_bytes_per_second", r.MemoryWritten},
+		{"memory_bytes_per_second", r.Memory},
+		{"pcie_read_bytes_per_second", r.PCIeRead},
+		{"pcie_write_bytes_per_second", r.PCIeWritten},
+		{"pcie_bytes_per_second", r.PCIe},
+		{"flops_per_second", r.FLOPs},
+		{"items_per_second", r.Items},
+	} {
+		attrs = appendKnown(attrs, prefix+v.key, v.value)
+	}
+	return attrs
 }
 
 func appendSeconds(attrs []slog.Attr, prefix string, d Durations) []slog.Attr {
 	if d.Count == 0 {
 		return attrs
 	}
-	attrs = append(attrs, slog.Float64(prefix+"total_seconds", d.Total.Seconds()), slog.Float64(prefix+"mean_seconds", d.Mean.Seconds()))
+	attrs = append(attrs, slog.Int64(prefix+"timed", d.Count), slog.Float64(prefix+"total_seconds", d.Total.Seconds()),
+		slog.Float64(prefix+"min_seconds", d.Min.Seconds()), slog.Float64(prefix+"mean_seconds", d.Mean.Seconds()),
+		slog.Float64(prefix+"max_seconds", d.Max.Seconds()), slog.Float64(prefix+"stddev_seconds", d.StdDev.Seconds()))
 	attrs = appendKnown(attrs, prefix+"p50_seconds", d.P50.Seconds())
 	return appendKnown(attrs, prefix+"p99_seconds", d.P99.Seconds())
 }

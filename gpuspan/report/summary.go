@@ -155,7 +155,8 @@ type Loop struct {
 	Overlap    time.Duration // sums over all steps; Duration.Total = sum of phases − Overlap + Other
 	Other      time.Duration
 	Covered    time.Duration
-	Exposed    time.Duration
+	Exposed    time.Duration // communication that no other phase hides
+	Waiting    time.Duration // phase data less what other phases hide of it: copies ahead of time are no gap
 	Items      int64
 	ItemType   string
 	ModelFLOPs float64

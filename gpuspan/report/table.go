@@ -42,6 +42,29 @@ func (t *table) row(cells ...string) {
 	t.b.WriteByte('\n')
 }
 
+// group is a title over neighbouring columns.
+type group struct {
+	title   string
+	columns int
+}
+
+// groups sets titles over the columns after the first.
+func (t *table) groups(groups ...group) {
+	line := strings.Repeat(" ", t.widths[0])
+	at := 1
+	for _, g := range groups {
+		width := -2 // a gap before each
+		for _, w := range t.widths[at : at+g.columns] {
+			width += w
+		}
+		at += g.columns
+		rule := max(width-utf8.RuneCountInString(g.title)-2, 0)
+		line += "  " + strings.Repeat("─", rule/2) + " " + g.title + " " + strings.Repeat("─", rule-rule/2)
+	}
+	t.b.WriteString(line)
+	t.b.WriteByte('\n')
+}
+
 // fit cuts or pads s to n columns.
 func fit(s string, n int) string {
 	s = clean(s)

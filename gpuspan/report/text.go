@@ -6,8 +6,9 @@ package report
 import (
 	"fmt"
 	"io"
-	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // WriteText writes the summary for a terminal of 100 columns: time, work and first run of each operation, indented by
@@ -74,17 +75,26 @@ func (s Summary) writeTime(b *strings.Builder) {
 		return
 	}
 	b.WriteByte('\n')
-	t := newTable(b, 8, 8, 8, 6, 8, 8, 8, 8, 8, 8)
+	t := newTable(b, 10, 8, 8, 6, 8, 8, 8, 8, 8, 8)
 	t.row("Time", "count", "total", "%parent", "%all", "mean", "stddev", "min", "p50", "p99", "max")
+	untimed := false
 	for i := range s.Operations {
 		o := &s.Operations[i]
 		d := o.All.Duration
+		count := plain(o.All.Count)
+		if d.Count != o.All.Count {
+			count = plain(d.Count) + "/" + count
+			untimed = true
+		}
 		if d.Count == 0 {
-			t.row(o.indented(), fmt.Sprint(o.All.Count), absent, absent, absent, absent, absent, absent, absent, absent, absent)
+			t.row(o.indented(), count, absent, absent, absent, absent, absent, absent, absent, absent, absent)
 			continue
 		}
-		t.row(o.indented(), fmt.Sprint(o.All.Count), duration(d.Total), percent(o.ShareOfParent), percent(o.ShareOfTotal),
+		t.row(o.indented(), count, duration(d.Total), percent(o.ShareOfParent), percent(o.ShareOfTotal),
 			duration(d.Mean), duration(d.StdDev), duration(d.Min), knownDuration(d.P50), knownDuration(d.P99), duration(d.Max))
+	}
+	if untimed {
+		b.WriteString("n/m: n of m runs were timed; times and rates are of those\n")
 	}
 }
 
@@ -96,44 +106,68 @@ func (o *Operation) indented() string {
 	return name
 }
 
+// lines are the operations for which has is true and those that they are in, without which the indentation would
+// put them below others.
+func (s Summary) lines(has func(*Operation) bool) []*Operation {
+	shown := make([]bool, len(s.Operations))
+	for i := range s.Operations {
+		if !has(&s.Operations[i]) {
+			continue
+		}
+		for p := i; p >= 0 && !shown[p]; p = s.Operations[p].Parent {
+			shown[p] = true
+		}
+	}
+	var out []*Operation
+	for i := range s.Operations {
+		if shown[i] {
+			out = append(out, &s.Operations[i])
+		}
+	}
+	return out
+}
+
 func (s Summary) writeWork(b *strings.Builder) {
-	if !slices.ContainsFunc(s.Operations, func(o Operation) bool { return o.All.Rates() != Rates{} }) {
+	lines := s.lines(func(o *Operation) bool { return o.All.Rates() != Rates{} })
+	if len(lines) == 0 {
 		return
 	}
 	b.WriteByte('\n')
-	t := newTable(b, 8, 8, 8, 7, 7, 7, 9, 9, 6, 7)
-	t.row("", "memory", "GB/s", "", "PCIe", "GB/s", "", "", "", "%", "of")
-	t.row("Work", "read", "write", "all", "read", "write", "all", "TFLOP/s", "items/s", "peak", "")
-	for i := range s.Operations {
-		o := &s.Operations[i]
+	t := newTable(b, 8, 8, 8, 7, 7, 7, 9, 9, 14)
+	t.groups(group{"memory, GB/s", 3}, group{"PCIe, GB/s", 3})
+	t.row("Work", "read", "write", "all", "read", "write", "all", "TFLOP/s", "items/s", "% of peak")
+	for _, o := range lines {
 		r := o.All.Rates()
-		if r == (Rates{}) {
-			continue
+		peak := percent(o.PeakShare)
+		if o.PeakOf != "" {
+			peak += " " + o.PeakOf
 		}
 		t.row(o.indented(), known(r.MemoryRead, 1e9), known(r.MemoryWritten, 1e9), known(r.Memory, 1e9),
 			known(r.PCIeRead, 1e9), known(r.PCIeWritten, 1e9), known(r.PCIe, 1e9),
-			known(r.FLOPs, 1e12), known(r.Items, 1), percent(o.PeakShare), o.PeakOf)
+			known(r.FLOPs, 1e12), quantity(r.Items), peak)
 	}
 }
 
 func (s Summary) writeFirst(b *strings.Builder) {
-	compared := func(o Operation) bool { return o.First.Duration.Count > 0 && o.Rest.Duration.Count > 0 }
-	if !slices.ContainsFunc(s.Operations, compared) {
+	compared := func(o *Operation) bool { return o.First.Duration.Count > 0 && o.Rest.Duration.Count > 0 }
+	lines := s.lines(compared)
+	if len(lines) == 0 {
 		return
 	}
 	b.WriteByte('\n')
 	t := newTable(b, 9, 9, 7, 8, 8, 9, 9, 9, 9)
-	t.row("", "", "mean of", "first/", "GB/s", "", "TFLOP/s", "", "items/s", "")
-	t.row("First run and the rest", "first", "the rest", "rest", "first", "rest", "first", "rest", "first", "rest")
-	for _, o := range s.Operations {
+	t.groups(group{"time of a run", 3}, group{"GB/s", 2}, group{"TFLOP/s", 2}, group{"items/s", 2})
+	t.row("First run and the rest", "first", "rest", "ratio", "first", "rest", "first", "rest", "first", "rest")
+	for _, o := range lines {
 		if !compared(o) {
+			t.row(o.indented(), absent, absent, absent, absent, absent, absent, absent, absent, absent)
 			continue
 		}
 		f, r := o.First.Rates(), o.Rest.Rates()
 		t.row(o.indented(), duration(o.First.Duration.Mean), duration(o.Rest.Duration.Mean),
 			known(float64(o.First.Duration.Mean), float64(o.Rest.Duration.Mean)),
 			known(f.Memory+f.PCIe, 1e9), known(r.Memory+r.PCIe, 1e9), known(f.FLOPs, 1e12), known(r.FLOPs, 1e12),
-			known(f.Items, 1), known(r.Items, 1))
+			quantity(f.Items), quantity(r.Items))
 	}
 }
 
@@ -152,7 +186,7 @@ func (s Summary) writeCategories(b *strings.Builder) {
 		if total > 0 {
 			share = float64(c.Figures.Duration.Total) / float64(total)
 		}
-		t.row(c.Name, fmt.Sprint(c.Figures.Count), knownDuration(c.Figures.Duration.Total), percent(share),
+		t.row(c.Name, plain(c.Figures.Count), knownDuration(c.Figures.Duration.Total), percent(share),
 			knownSize(c.Figures.Memory.Total()), knownSize(c.Figures.PCIe.Total()), known(r.Memory+r.PCIe, 1e9), known(r.FLOPs, 1e12))
 	}
 }
@@ -171,7 +205,7 @@ func (l *Loop) write(b *strings.Builder) {
 		if item == "" {
 			item = "item"
 		}
-		fmt.Fprintf(b, ", %s %ss/s", digits(float64(l.Items)/t), clean(item))
+		fmt.Fprintf(b, ", %s %ss/s", quantity(float64(l.Items)/t), clean(item))
 	}
 	if l.MFU > 0 {
 		fmt.Fprintf(b, ", MFU %s %%", percent(l.MFU))
@@ -179,29 +213,31 @@ func (l *Loop) write(b *strings.Builder) {
 	b.WriteByte('\n')
 	t := newTable(b, 9, 10, 9, 9, 9, 9, 9, 9)
 	t.row("", "steps", "total", "%step", "mean", "stddev", "min", "p50", "p99")
-	row := func(name string, d Durations, share float64) {
-		t.row("  "+name, fmt.Sprint(d.Count), duration(d.Total), percent(share), duration(d.Mean), duration(d.StdDev),
+	row := func(name string, d Durations, share string) {
+		t.row("  "+name, plain(d.Count), duration(d.Total), share, duration(d.Mean), duration(d.StdDev),
 			duration(d.Min), knownDuration(d.P50), knownDuration(d.P99))
 	}
-	of := func(d float64) float64 {
+	of := func(d time.Duration) string { // a phase of no time takes 0 %, which is known
 		if l.Duration.Total <= 0 {
-			return 0
+			return absent
 		}
-		return d / float64(l.Duration.Total)
+		return strconv.FormatFloat(100*float64(d)/float64(l.Duration.Total), 'f', 1, 64)
 	}
 	for _, p := range l.Phases {
-		row(p.Name, p.Duration, of(float64(p.Duration.Total)))
+		row(p.Name, p.Duration, of(p.Duration.Total))
 	}
-	t.row("  − overlap", "", duration(l.Overlap), percent(of(float64(l.Overlap))))
-	t.row("  + other", "", duration(l.Other), percent(of(float64(l.Other))))
-	row("= step", l.Duration, of(float64(l.Duration.Total)))
+	t.row("  − overlap", "", duration(l.Overlap), of(l.Overlap))
+	t.row("  + other", "", duration(l.Other), of(l.Other))
+	row("= step", l.Duration, of(l.Duration.Total))
 }
 
 // wrap breaks a paragraph at Width columns and indents the lines after the first by the width of lead.
 func wrap(b *strings.Builder, lead, text string) {
 	col := 0
 	indent := strings.Repeat(" ", len([]rune(lead)))
-	for i, word := range strings.Fields(clean(text)) {
+	const held = "\x00" // keeps a number and its % together; clean leaves no such character
+	for i, word := range strings.Fields(strings.ReplaceAll(clean(text), " %", held+"%")) {
+		word = strings.ReplaceAll(word, held, " ")
 		n := len([]rune(word))
 		switch {
 		case i == 0:

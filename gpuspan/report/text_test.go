@@ -43,7 +43,7 @@ func trained(c *report.Collector) {
 				{Name: "backward", Duration: 40 * ms},
 				{Name: "comm", Duration: 25 * ms},
 			},
-			Overlap: 18 * ms, Other: 3 * ms, Exposed: 7 * ms, Items: 256, ItemType: "image",
+			Overlap: 18 * ms, Other: 3 * ms, Exposed: 7 * ms, Waiting: 20 * ms, Items: 256, ItemType: "image",
 			ModelFLOPs: 4e13, Precision: "bf16",
 		})
 	}
@@ -77,6 +77,40 @@ func TestTextKeepsToItsWidthWhateverTheNamesAndFigures(t *testing.T) {
 		}
 		assert.NotContains(t, line, "\x1b")
 	}
+}
+
+// Only what has figures is in the table of work, but what it is in as well: else it would stand below a stranger.
+func TestTextKeepsChildrenBelowTheirParents(t *testing.T) {
+	c := report.NewCollector()
+	step := c.Node(0, report.Info{Name: "forward"})
+	head := c.Node(step, report.Info{Name: "head"})
+	update := c.Node(0, report.Info{Name: "update"})
+	for _, x := range []struct {
+		n     report.Node
+		d     time.Duration
+		items int64
+	}{{step, 10, 0}, {head, 5, 10_000_000}, {update, 20, 3}} {
+		s := timed(x.d * time.Millisecond)
+		s.Items = x.items
+		c.Section(x.n, s)
+	}
+	var b bytes.Buffer
+	require.NoError(t, c.Summary().WriteText(&b))
+	assert.Regexp(t, `Work .*\nupdate .* 150\.0 .*\nforward( +-){9}\n  head .* 2\.000G `, b.String())
+}
+
+func TestTextSaysHowManyRunsWereTimed(t *testing.T) {
+	c := report.NewCollector()
+	n := c.Node(0, report.Info{Name: "gemm"})
+	c.Section(n, timed(time.Millisecond))
+	var b bytes.Buffer
+	require.NoError(t, c.Summary().WriteText(&b))
+	assert.NotContains(t, b.String(), "n/m")
+	c.Untimed(n, 59_999, report.Sample{})
+	b.Reset()
+	require.NoError(t, c.Summary().WriteText(&b))
+	assert.Regexp(t, `gemm +1/60k 1\.000ms`, b.String())
+	assert.Contains(t, b.String(), "\nn/m: n of m runs were timed; times and rates are of those\n")
 }
 
 func TestTextOfNothingSaysSo(t *testing.T) {

@@ -53,6 +53,32 @@ func known(v, unit float64) string {
 	return digits(v / unit)
 }
 
+// quantity writes a number of things, absent when 0, with M for a million and G for a thousand of these.
+func quantity(v float64) string {
+	switch {
+	case v < 999999.5:
+		return known(v, 1)
+	case v < 999.95e6:
+		return digits(v/1e6) + "M"
+	default:
+		return digits(v/1e9) + "G"
+	}
+}
+
+// plain writes a count in at most five columns: all digits below ten thousand.
+func plain(n int64) string {
+	switch {
+	case n < 10_000:
+		return strconv.FormatInt(n, 10)
+	case n < 10_000_000:
+		return strconv.FormatInt(n/1000, 10) + "k"
+	case n < 10_000_000_000:
+		return strconv.FormatInt(n/1_000_000, 10) + "M"
+	default:
+		return strconv.FormatInt(n/1_000_000_000, 10) + "G"
+	}
+}
+
 func knownDuration(d time.Duration) string {
 	if d == 0 {
 		return absent

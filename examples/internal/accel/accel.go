@@ -16,6 +16,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
+	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
@@ -23,6 +24,8 @@ import (
 type Device interface {
 	Backend() gpuspan.Backend
 	Stream() uintptr
+	// Stated are devices whose peaks gpuspan cannot know by their model, for the report.
+	Stated() []report.Device
 	// Upload and Download copy n bytes from and to pinned host memory and return what a section of it should declare.
 	Upload(n int64) gpuspan.Work
 	Download(n int64) gpuspan.Work
@@ -56,6 +59,15 @@ type sim struct {
 
 func (s *sim) Backend() gpuspan.Backend { return s.gpu }
 func (s *sim) Stream() uintptr          { return uintptr(s.stream) }
+
+func (s *sim) Stated() []report.Device {
+	spec := simgpu.DefaultSpec()
+	p := report.Peaks{Memory: spec.MemoryBandwidth, PCIe: spec.PCIeBandwidth, FLOPs: map[string]float64{}, Source: "config"}
+	for precision, rate := range spec.FLOPRate {
+		p.FLOPs[precision.String()] = rate
+	}
+	return []report.Device{{Ordinal: 0, Peaks: p}}
+}
 
 func (s *sim) Upload(n int64) gpuspan.Work {
 	s.gpu.Copy(s.stream, simgpu.Copy{Bytes: n, Direction: simgpu.HostToDevice})
@@ -125,6 +137,8 @@ func openCUDA() (_ *real, err error) {
 
 func (r *real) Backend() gpuspan.Backend { return r.backend }
 func (r *real) Stream() uintptr          { return uintptr(r.stream) }
+
+func (r *real) Stated() []report.Device { return nil }
 
 // do keeps the first error; an example that cannot copy shows nothing worth continuing for.
 func (r *real) do(f func() error) {
