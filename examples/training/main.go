@@ -13,7 +13,10 @@ import (
 	"os"
 	"os/signal"
 
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 
 	"github.com/otelgpu/otelgpu/examples/internal/accel"
 	"github.com/otelgpu/otelgpu/gpuspan"
@@ -29,6 +32,7 @@ type config struct {
 	steps     int
 	csv       string
 	traces    string
+	otlp      string
 	file      string
 	simulated bool
 }
@@ -38,6 +42,7 @@ func main() {
 	flag.IntVar(&c.steps, "steps", 60, "batches to train on")
 	flag.StringVar(&c.csv, "csv", "", "write a row for each recorded step to this file")
 	flag.StringVar(&c.traces, "traces", "", "write Chrome traces, one for each active window, to this folder")
+	flag.StringVar(&c.otlp, "otlp", "", "OTLP/gRPC endpoint for spans, as http://localhost:4317; empty: none")
 	flag.StringVar(&c.file, "config", "", "YAML with nodes timing, nvtx and profiling (see package gpuspanyaml)")
 	flag.BoolVar(&c.simulated, "simulated", false, "use a simulated GPU even where there is a real one")
 	flag.Parse()
@@ -81,6 +86,13 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 			return err
 		}
 		opts = append(opts, sdktrace.WithBatcher(traces))
+	}
+	if c.otlp != "" {
+		exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(c.otlp))
+		if err != nil {
+			return fmt.Errorf("cannot export to %q: %w", c.otlp, err)
+		}
+		opts = append(opts, sdktrace.WithBatcher(exporter), sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName("training"))))
 	}
 	profiling := []gpuspan.Option{f.Option()}
 	if f.NVTX.Enabled {

@@ -4,7 +4,6 @@
 package simgpu
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -85,12 +84,8 @@ func New(clock Clock, opts ...Option) *GPU {
 	g := &GPU{clock: clock, start: clock.Now(), cfg: cfg, rng: rand.New(rand.NewPCG(cfg.seed, 0x6f74656c677075))}
 	for i, spec := range cfg.specs {
 		g.devices = append(g.devices, &device{
-			spec: spec,
-			info: gpuspan.Device{
-				Ordinal: i, Model: spec.Model, Vendor: "simulated", DriverVersion: "simgpu",
-				UUID:   fmt.Sprintf("GPU-51a0c0de-0000-4000-8000-%012x", i),
-				PCIBDF: fmt.Sprintf("0000:%02x:00.0", i+1), MemoryTotal: spec.MemoryTotal,
-			},
+			spec:  spec,
+			info:  Identity(0, i, spec),
 			meter: newMeter(spec, g.start),
 		})
 	}

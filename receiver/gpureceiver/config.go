@@ -87,7 +87,7 @@ type ReplayConfig struct {
 type SimulatedConfig struct {
 	// Devices is their number. Default 1.
 	Devices int `mapstructure:"devices"`
-	// Seed of the noise and of the phases. Default 1.
+	// Seed of the noise, of the phases and of the identity: 1, the default, for the devices of simgpu, others for other hosts.
 	Seed uint64 `mapstructure:"seed"`
 }
 

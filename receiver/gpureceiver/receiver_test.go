@@ -66,7 +66,7 @@ func TestSimulatedDevicesReachSamplesMetricsAndLogs(t *testing.T) {
 
 	v := host.store.Acquire()
 	defer v.Release()
-	dev, ok := v.Lookup("GPU-00000000-0000-4000-8000-000001000001")
+	dev, ok := v.Lookup("GPU-51a0c0de-0000-4000-8000-000000000001")
 	require.True(t, ok)
 	oldest, newest := dev.Range(gpusamplesextension.Energy)
 	require.Greater(t, newest, oldest)
@@ -92,6 +92,6 @@ func TestSimulatedDevicesReachSamplesMetricsAndLogs(t *testing.T) {
 			}
 		}
 	}
-	assert.Contains(t, last, "hw.energyGPU-00000000-0000-4000-8000-000001000000")
-	assert.Contains(t, last, "hw.statusGPU-00000000-0000-4000-8000-000001000001")
+	assert.Contains(t, last, "hw.energyGPU-51a0c0de-0000-4000-8000-000000000000")
+	assert.Contains(t, last, "hw.statusGPU-51a0c0de-0000-4000-8000-000000000001")
 }

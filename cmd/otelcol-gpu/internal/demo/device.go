@@ -4,13 +4,10 @@
 package demo
 
 import (
-	"fmt"
-
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
-	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // device lets the gpu receiver read the meters of a simulated device, as it would read a driver's. It knows nothing of
@@ -36,27 +33,7 @@ func devices(gpu *simgpu.GPU) ([]gpureceiver.SimulatedDevice, error) {
 
 func (d device) Describe() gpusamplesextension.Device {
 	spec, _ := d.gpu.Spec(d.ordinal)
-	rates := make(map[string]float64, len(spec.FLOPRate))
-	for p, r := range spec.FLOPRate {
-		rates[p.String()] = r
-	}
-	return gpusamplesextension.Device{
-		ID:            d.info.UUID,
-		Name:          fmt.Sprintf("gpu%d", d.ordinal),
-		Model:         d.info.Model,
-		Vendor:        d.info.Vendor,
-		DriverVersion: d.info.DriverVersion,
-		PCIBDF:        d.info.PCIBDF,
-		Ordinal:       d.ordinal,
-		Source:        semconv.GPUMeasurementSourceSimulated,
-		Limits: gpusamplesextension.Limits{
-			Memory:          spec.MemoryTotal,
-			MemoryBandwidth: spec.MemoryBandwidth,
-			PCIeBandwidth:   spec.PCIeBandwidth,
-			FLOPRate:        rates,
-			Power:           spec.PowerLimit,
-		},
-	}
+	return gpureceiver.DescribeSimulated(d.info, spec)
 }
 
 func (d device) Read() gpureceiver.SimulatedReading {

@@ -5,9 +5,13 @@
 package simsource
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Device is a device whose physics can be read.
@@ -35,4 +39,19 @@ type Reading struct {
 	ClockMemory   float64 // Hz now
 	MemoryUsed    int64   // By now
 	MemoryLimit   int64   // By; 0 unknown
+}
+
+// Describe says of a simulated device what a driver says of a real one.
+func Describe(d gpuspan.Device, spec simgpu.Spec) gpusamplesextension.Device {
+	rates := make(map[string]float64, len(spec.FLOPRate))
+	for p, r := range spec.FLOPRate {
+		rates[p.String()] = r
+	}
+	return gpusamplesextension.Device{
+		ID: d.UUID, Name: fmt.Sprintf("gpu%d", d.Ordinal), Model: d.Model, Vendor: d.Vendor, DriverVersion: d.DriverVersion,
+		PCIBDF: d.PCIBDF, Ordinal: d.Ordinal, Source: semconv.GPUMeasurementSourceSimulated,
+		Limits: gpusamplesextension.Limits{
+			Memory: spec.MemoryTotal, MemoryBandwidth: spec.MemoryBandwidth, PCIeBandwidth: spec.PCIeBandwidth, FLOPRate: rates, Power: spec.PowerLimit,
+		},
+	}
 }

@@ -4,11 +4,11 @@
 package simsource
 
 import (
-	"fmt"
 	"math"
 	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
 // load is a device with a life of its own: a cycle of phases that repeats for ever, from a fixed origin of the wall
@@ -37,7 +37,6 @@ var cycle = [...]phase{
 }
 
 const (
-	memoryLimit = 80 << 30
 	idleCelsius = 34.0
 	celsiusPerW = 0.055
 	fullClock   = 1980e6
@@ -58,16 +57,8 @@ func Loads(n int, seed uint64, now func() time.Time) []Device {
 }
 
 func (l *load) Describe() gpusamplesextension.Device {
-	return gpusamplesextension.Device{
-		ID:            fmt.Sprintf("GPU-00000000-0000-4000-8000-%06x%06x", l.seed&0xffffff, l.index),
-		Name:          fmt.Sprintf("gpu%d", l.index),
-		Model:         "Simulated GPU",
-		Vendor:        "simulated",
-		DriverVersion: "0",
-		PCIBDF:        fmt.Sprintf("0000:%02x:00.0", 0x10+l.index),
-		Ordinal:       l.index,
-		Limits:        gpusamplesextension.Limits{Memory: memoryLimit, Power: 700},
-	}
+	spec := simgpu.DefaultSpec()
+	return Describe(simgpu.Identity(l.seed-1, l.index, spec), spec)
 }
 
 // Read sums whole cycles and the part of the present one.
@@ -81,7 +72,7 @@ func (l *load) Read() Reading {
 	}
 	cycles := math.Floor(float64(t) / float64(period))
 	rest := t - time.Duration(cycles)*period
-	r := Reading{Time: now, ClockMemory: memoryClock, MemoryLimit: memoryLimit}
+	r := Reading{Time: now, ClockMemory: memoryClock, MemoryLimit: simgpu.DefaultSpec().MemoryTotal}
 	var present *phase
 	for i := range cycle {
 		p := &cycle[i]
