@@ -34,6 +34,11 @@ func TestStartAndEndDoNotAllocate(t *testing.T) {
 		{"sampled", func() { op.Start(sampled, s).EndWith(w) }},
 		{"root", func() { op.Start(context.Background(), s).EndWith(w) }},
 		{"unsampled", func() { op.Start(unsampled, s).EndWith(w) }},
+		{"unsampled, nested", func() {
+			x := op.Start(unsampled, s)
+			x.Start(op).EndWith(w)
+			x.End()
+		}},
 		{"nested", func() {
 			x := op.Start(sampled, s)
 			y := x.Start(op)

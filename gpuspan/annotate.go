@@ -21,7 +21,7 @@ type Annotator interface {
 
 // annotate begins the range of a section that has just begun. Not under the stream's mutex: the annotator is not this library's code.
 func (x Section) annotate(n *nesting) {
-	p, o := x.p, x.op.op
+	p, o := x.p, x.at.st.op
 	sc := spanOf(n.ctx).SpanContext()
 	ids := spanIDs{}
 	if p.reserves(n, sc) {

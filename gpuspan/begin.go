@@ -42,24 +42,38 @@ func unsampled(parent trace.Span) bool {
 	return !sc.IsSampled() && sc.HasTraceID()
 }
 
-// beginBelow starts a section in the context of another.
+// beginBelow starts a section in the context of another. One that has ended, or is not timed, is no parent for the new section's span, but the span around
+// it is.
 func (s *Stream) beginBelow(ctx context.Context, in *sectionSpan, o *Operation, flags recordFlags) Section {
-	if in.section.p == s.p {
-		if x, ok := s.beginIn(in.section, o, flags); ok {
-			return x
+	x, p := in.section, s.p
+	switch {
+	case x.p != p:
+	case x.slot == nil:
+		if !p.timeAll && unsampled(in) || p.loops.Load() != 0 && !p.stepTimed(ctx, s) {
+			return x.untimed(o)
 		}
-		// The section of the context has ended; the span around it is a parent too.
+	default:
+		if y, ok := s.beginIn(x, o, flags); ok {
+			return y
+		}
 	}
-	if !s.p.timeAll && unsampled(in) {
-		return s.p.untimed(o)
+	if !p.timeAll && unsampled(in) {
+		return p.untimed(o)
 	}
 	return s.beginOuter(ctx, o, flags)
 }
 
+// stepTimed reports whether a section in ctx belongs to no step or to one that is timed.
+func (p *Profiler) stepTimed(ctx context.Context, s *Stream) bool {
+	st := p.stepOf(ctx, s)
+	return st == nil || st.timed
+}
+
 // beginOuter starts an outermost section.
 func (s *Stream) beginOuter(ctx context.Context, o *Operation, flags recordFlags) Section {
+	p := s.p
 	n := nesting{ctx: ctx}
-	if p := s.p; p.loops.Load() != 0 {
+	if p.loops.Load() != 0 {
 		if n.step = p.stepOf(ctx, s); n.step != nil {
 			if !n.step.timed {
 				return p.untimed(o)
@@ -69,7 +83,16 @@ func (s *Stream) beginOuter(ctx context.Context, o *Operation, flags recordFlags
 			}
 		}
 	}
-	return s.open(o, &n, flags)
+	return s.openOuter(o, &n, flags)
+}
+
+// openOuter opens an outermost section, or counts it where there is no slot.
+func (s *Stream) openOuter(o *Operation, n *nesting, flags recordFlags) Section {
+	x := s.open(o, n, flags)
+	if x.slot == nil {
+		return s.p.untimed(o)
+	}
+	return x
 }
 
 // beginIn starts a section within another, which may be on another stream; false when that one has ended.
@@ -87,11 +110,13 @@ func (s *Stream) beginIn(x Section, o *Operation, flags recordFlags) (Section, b
 	y := s.open(o, &n, flags)
 	if y.slot == nil {
 		n.root.refs.Add(-1)
+		return x.untimed(o), true
 	}
+	y.at = x.at.child(s.p, y.at.st)
 	return y, true
 }
 
-// open takes a slot and records the start event.
+// open takes a slot and records the start event. Without a free slot the result is zero.
 func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 	p := s.p
 	st := p.state(o)
@@ -120,7 +145,7 @@ func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 		}
 		s.mu.Unlock()
 		p.drop(reason)
-		return p.untimed(o)
+		return Section{}
 	}
 	sl := &s.slots[s.free[last]]
 	s.free = s.free[:last]
@@ -152,7 +177,7 @@ func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 		p.locate(r)
 	}
 	s.mu.Unlock()
-	x := Section{slot: sl, op: st, id: id, p: p}
+	x := Section{slot: sl, at: &st.outermost, id: id, p: p}
 	if p.cfg.annotator != nil && flags&flagGiven == 0 {
 		x.annotate(n)
 	}

@@ -51,7 +51,7 @@ func (m *metrics) observeOperations(o metric.Observer) {
 	}
 	for _, st := range *m.p.opList.Load() {
 		a := st.attributesOf()
-		timed, rest := st.timed.load(), st.untimed.load()
+		timed, rest := st.timed.load(), st.untimedWork()
 		o.ObserveInt64(m.count, timed.count+rest.count, a.count...)
 		if n := timed.items + rest.items; n != 0 {
 			o.ObserveInt64(m.items, n, a.items...)

@@ -24,23 +24,16 @@ const overflowName = "(other)"
 type opState struct {
 	op *Operation
 
-	untimed tally // runs without a slot: unsampled, captured, in full pools …
-
-	// ended remembers the last tickets whose work was added, so that a second EndWith of an untimed section adds nothing.
-	ended [ticketRing]atomic.Int64
+	outermost place                    // as an outermost section
+	inner     atomic.Pointer[[]*place] // within others
 
 	timed tally // sections that took a slot, added by the polling thread when they are read back
 
 	metricAttrs atomic.Pointer[metricAttrs]
 
 	// polling thread
-	reported  tallySnapshot // what the recorder has of untimed
 	durations map[durationKey]*[]metric.RecordOption
 }
-
-// ticketRing is how many sections of one operation may end between two Ends of the same untimed section and still have
-// the second one recognised. A power of two.
-const ticketRing = 64
 
 // metricAttrs are the attribute sets of an operation's data points, made once.
 type metricAttrs struct {
@@ -116,6 +109,12 @@ func (t *tally) load() (s tallySnapshot) {
 	return s
 }
 
+func newOpState(o *Operation) *opState {
+	st := &opState{op: o}
+	st.outermost.st = st
+	return st
+}
+
 // state finds the profiler's state of an operation: an index into a slice that is replaced, never changed.
 func (p *Profiler) state(o *Operation) *opState {
 	ops := *p.ops.Load()
@@ -136,7 +135,7 @@ func (p *Profiler) register(o *Operation) *opState {
 	}
 	if p.opCount >= maxOperations {
 		if p.overflow == nil {
-			p.overflow = &opState{op: NewOperation(overflowName)}
+			p.overflow = newOpState(NewOperation(overflowName))
 			list := append(append([]*opState(nil), *p.opList.Load()...), p.overflow)
 			p.opList.Store(&list)
 		}
@@ -146,7 +145,7 @@ func (p *Profiler) register(o *Operation) *opState {
 	p.opCount++
 	ops := make([]*opState, max(len(old), int(o.id)+1))
 	copy(ops, old)
-	st := &opState{op: o}
+	st := newOpState(o)
 	ops[o.id] = st
 	list := append(append([]*opState(nil), *p.opList.Load()...), st)
 	p.opList.Store(&list)

@@ -40,6 +40,7 @@ type Profiler struct {
 	mu         sync.Mutex
 	ops        atomic.Pointer[[]*opState] // by Operation.id
 	opList     atomic.Pointer[[]*opState] // in order of registration
+	places     atomic.Pointer[[]*place]   // of sections within others, parents first
 	opCount    int
 	overflow   *opState
 	streamList atomic.Pointer[[]*Stream]
@@ -108,6 +109,7 @@ func New(b Backend, opts ...Option) (*Profiler, error) {
 	}
 	p.ops.Store(&[]*opState{})
 	p.opList.Store(&[]*opState{})
+	p.places.Store(&[]*place{})
 	p.streamList.Store(&[]*Stream{})
 	p.devices.Store(&[]*device{})
 	p.names.init(c.Names, func(name string) *Operation { return NewOperation(name) })
@@ -330,5 +332,5 @@ func (p *Profiler) untimed(o *Operation) Section {
 	if st == nil {
 		st = p.register(o)
 	}
-	return Section{op: st, id: uint64(st.untimed.count.Add(1)), p: p}
+	return st.outermost.run(p)
 }

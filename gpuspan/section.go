@@ -16,9 +16,9 @@ import (
 // Section is one timed run of an [Operation]: a small value that may be copied, kept and ended from any goroutine. The
 // zero Section does nothing. After End all methods do nothing, End included, also when the slot behind it serves another section.
 type Section struct {
-	slot *slot    // nil: not timed
-	op   *opState // nil: nothing at all
-	id   uint64   // timed: of the section; else the ticket of an untimed run
+	slot *slot  // nil: not timed
+	at   *place // nil: nothing at all
+	id   uint64 // timed: of the section; else the ticket of an untimed run
 	p    *Profiler
 }
 
@@ -40,25 +40,28 @@ func (x Section) live() bool { return x.slot.rec.id == x.id && x.slot.state == s
 // Start begins a section within this one, on the same stream. A section that has ended, or that is not timed, gives one
 // that only counts.
 func (x Section) Start(o *Operation) Section {
-	if x.op == nil || o == nil || x.p.level.Load() < int32(o.verbosity) {
+	if x.at == nil || o == nil || x.p.level.Load() < int32(o.verbosity) {
 		return Section{}
 	}
 	if x.slot == nil {
-		return x.p.untimed(o)
+		return x.untimed(o)
 	}
 	return x.startOn(o, x.slot.stream)
 }
 
 // StartOn begins a section within this one on another stream of the same profiler.
 func (x Section) StartOn(o *Operation, s *Stream) Section {
-	if x.op == nil || o == nil || s == nil || s.p != x.p || x.p.level.Load() < int32(o.verbosity) {
+	if x.at == nil || o == nil || s == nil || s.p != x.p || x.p.level.Load() < int32(o.verbosity) {
 		return Section{}
 	}
 	if x.slot == nil {
-		return x.p.untimed(o)
+		return x.untimed(o)
 	}
 	return x.startOn(o, s)
 }
+
+// untimed counts a run within this section that is not timed.
+func (x Section) untimed(o *Operation) Section { return x.at.child(x.p, x.p.state(o)).run(x.p) }
 
 func (x Section) startOn(o *Operation, s *Stream) Section {
 	y, ok := s.beginIn(x, o, flagNone)
@@ -71,11 +74,11 @@ func (x Section) startOn(o *Operation, s *Stream) Section {
 
 // Add declares work in between; it adds to what [Section.EndWith] declares.
 func (x Section) Add(w Work) {
-	if x.op == nil {
+	if x.at == nil {
 		return
 	}
 	if x.slot == nil {
-		x.op.untimed.add(&w, x.op.op.direction)
+		x.at.untimed.add(&w, x.at.st.op.direction)
 		return
 	}
 	s := x.slot.stream
@@ -89,11 +92,11 @@ func (x Section) Add(w Work) {
 // AddCopied declares bytes that moved in a direction within the section, beside the device memory traffic that Work
 // declares: so one section can hold both. Bytes of a section of a copy operation go into Work instead.
 func (x Section) AddCopied(d Direction, bytes int64) {
-	if x.op == nil || d == DirectionUnset || d >= directions || bytes == 0 {
+	if x.at == nil || d == DirectionUnset || d >= directions || bytes == 0 {
 		return
 	}
 	if x.slot == nil {
-		x.op.untimed.copied[d].Add(bytes)
+		x.at.untimed.copied[d].Add(bytes)
 		return
 	}
 	x.with(func(e *extra) { e.copied[d] += bytes; e.moved = true })
@@ -205,7 +208,7 @@ func (x Section) with(f func(*extra)) {
 // become siblings instead: the section's span does not exist until the device has finished. After End the result is as good as ctx.
 // It allocates.
 func (x Section) Context(ctx context.Context) context.Context {
-	if x.slot == nil || ctx == nil {
+	if x.at == nil || ctx == nil {
 		return ctx
 	}
 	return trace.ContextWithSpan(ctx, &sectionSpan{Span: trace.SpanFromContext(ctx), section: x})
@@ -227,7 +230,7 @@ func (x Section) End() {
 
 // EndWith is End with the work of the section, in addition to what [Section.Add] declared.
 func (x Section) EndWith(w Work) {
-	if x.op != nil {
+	if x.at != nil {
 		x.endWith(&w)
 	}
 }
@@ -238,8 +241,8 @@ func (x Section) endWith(w *Work) {
 		return
 	}
 	// Untimed: only the work counts, once.
-	if x.op.ended[x.id%ticketRing].Swap(int64(x.id)) != int64(x.id) {
-		x.op.untimed.add(w, x.op.op.direction)
+	if x.at.ended[x.id%ticketRing].Swap(int64(x.id)) != int64(x.id) {
+		x.at.untimed.add(w, x.at.st.op.direction)
 	}
 }
 

@@ -111,7 +111,7 @@ func (st *Step) PhaseOn(ph Phase, s *Stream) Section {
 	}
 	i := st.phaseIndex(ph)
 	st.mu.Unlock()
-	return s.open(o, &nesting{ctx: st.ctx, step: st, phase: int16(i + 1)}, flagNone)
+	return s.openOuter(o, &nesting{ctx: st.ctx, step: st, phase: int16(i + 1)}, flagNone)
 }
 
 // phaseIndex finds or adds a phase. The mutex must be held.

@@ -6,8 +6,6 @@ package gpuspan
 import (
 	"fmt"
 	"time"
-
-	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
 // reclaim gives up open sections that nobody will end: those older than OpenLimit, and on a stream without free slots those whose
@@ -136,35 +134,10 @@ func (t *poller) reportUntimed() {
 	}
 	defer t.p.guard("the recorder was told of untimed sections")
 	for _, st := range *t.p.opList.Load() {
-		now := st.untimed.load()
-		last := st.reported
-		n := now.count - last.count
-		if now == last {
-			continue
-		}
-		st.reported = now
-		w := Work{Items: now.items - last.items, Read: now.read - last.read, Written: now.written - last.written, Bytes: now.bytes - last.bytes}
-		var copied [directions]int64
-		for d := range copied {
-			copied[d] = now.copied[d] - last.copied[d]
-		}
-		var s report.Sample
-		s.Memory, s.PCIe = w.io(DirectionUnset, &copied)
-		s.Items = w.Items
-		node := rec.Node(0, st.op.info)
-		stated := false
-		for i := range now.flops {
-			f := now.flops[i] - last.flops[i]
-			if f == 0 {
-				continue
-			}
-			s.FLOPs, s.Precision = f, Precision(i).String()
-			rec.Untimed(node, n, s)
-			n, s.Items, s.Memory, s.PCIe, stated = 0, 0, report.IO{}, report.IO{}, true
-		}
-		if !stated {
-			rec.Untimed(node, n, s)
-		}
+		st.outermost.report(rec)
+	}
+	for _, pl := range *t.p.places.Load() {
+		pl.report(rec)
 	}
 	t.reportDropped()
 }
