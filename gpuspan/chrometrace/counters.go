@@ -115,7 +115,7 @@ func (w *Writer) points() bool {
 
 func (w *Writer) counter(c *Counter, p *process) {
 	w.begin(c.Time)
-	if c.Time < w.base {
+	if !w.holds(c.Time) {
 		return
 	}
 	w.open("C")

@@ -22,11 +22,11 @@ func ExampleWriter() {
 	}
 	fmt.Println(err, w.Stats().Flows)
 	// Output:
-	// {"schemaVersion":1,"baseTimeNanoseconds":1696186170000000000,"traceEvents":[
-	// {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":4711,"ts":3813830000000.001,"dur":3.000,"args":{"correlation":1}},
-	// {"ph":"X","cat":"kernel","name":"kernel","pid":1,"tid":2,"ts":3813830000005.001,"dur":4.500,"args":{"device":0,"stream":7,"correlation":1}},
-	// {"ph":"s","id":1,"cat":"ac2g","name":"ac2g","pid":1,"tid":4711,"ts":3813830000000.001},
-	// {"ph":"f","bp":"e","id":1,"cat":"ac2g","name":"ac2g","pid":1,"tid":2,"ts":3813830000005.001},
+	// {"schemaVersion":1,"baseTimeNanoseconds":1699315200000000000,"traceEvents":[
+	// {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":4711,"ts":684800000000.001,"dur":3.000,"args":{"correlation":1}},
+	// {"ph":"X","cat":"kernel","name":"kernel","pid":1,"tid":2,"ts":684800000005.001,"dur":4.500,"args":{"device":0,"stream":7,"correlation":1}},
+	// {"ph":"s","id":1,"cat":"ac2g","name":"ac2g","pid":1,"tid":4711,"ts":684800000000.001},
+	// {"ph":"f","bp":"e","id":1,"cat":"ac2g","name":"ac2g","pid":1,"tid":2,"ts":684800000005.001},
 	// {"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"unknown service"}},
 	// {"ph":"M","name":"process_sort_index","pid":1,"tid":0,"args":{"sort_index":1}},
 	// {"ph":"M","name":"thread_name","pid":1,"tid":4711,"args":{"name":"thread 4711"}},

@@ -199,7 +199,9 @@ func partition(events []Event, belongs func(*Event) bool) int {
 	n := 0
 	for i := range events {
 		if belongs(&events[i]) {
-			events[n] = events[i]
+			if n < i {
+				events[n] = events[i]
+			}
 			n++
 		} else {
 			rest = append(rest, events[i])

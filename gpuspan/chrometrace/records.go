@@ -10,10 +10,10 @@ import (
 
 // open starts an event of a phase; every record is on its own line.
 func (w *Writer) open(ph string) {
-	if !w.first {
+	if !w.empty {
 		w.buf = append(w.buf, ",\n"...)
 	}
-	w.first = false
+	w.empty = false
 	w.buf = append(w.buf, `{"ph":"`...)
 	w.buf = append(append(w.buf, ph...), '"')
 }
@@ -46,7 +46,7 @@ func (w *Writer) slice(e *Event, pid, tid, start, end int64) {
 	}
 	w.str("name", e.Name)
 	w.place(pid, tid, start)
-	w.micros("dur", end-start)
+	w.length(start, end)
 	w.buf = append(w.buf, `,"args":{`...)
 	if e.Track.Kind >= DeviceSteps {
 		w.buf = strconv.AppendInt(append(w.buf, `"device":`...), e.Track.Device, 10)

@@ -38,11 +38,21 @@ type Files struct {
 type Rotator struct {
 	cfg  Files
 	mu   sync.Mutex
-	open map[[16]byte]*openFile // under the zero id without PerTrace
+	open map[fileKey]*openFile
 	done bool
 	stop chan struct{}
 	wait sync.WaitGroup
 }
+
+// fileKey is what an open file is for. Spans that lie months apart cannot stand in one file with their nanoseconds:
+// what the first file does not hold goes to a second one of a time of its own, and so on.
+type fileKey struct {
+	trace [16]byte // zero without PerTrace
+	era   int
+}
+
+// maxEras bounds the files that are open for one trace; a program with a broken clock could ask for any number.
+const maxEras = 16
 
 type openFile struct {
 	*file
@@ -72,7 +82,7 @@ func NewRotator(cfg Files) (*Rotator, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o755); err != nil {
 		return nil, fmt.Errorf("cannot create folder for trace file %q: %w", cfg.Path, fileerr.Cause(err))
 	}
-	r := &Rotator{cfg: cfg, open: map[[16]byte]*openFile{}, stop: make(chan struct{})}
+	r := &Rotator{cfg: cfg, open: map[fileKey]*openFile{}, stop: make(chan struct{})}
 	probe, err := createFile(r.cfg.Path, cfg.Compression, cfg.Existing)
 	if err != nil {
 		return nil, err
@@ -112,22 +122,42 @@ func (r *Rotator) Write(events []Event) error {
 	return errs
 }
 
+// write hands each span of a trace to the file that holds its time.
 func (r *Rotator) write(trace [16]byte, events []Event) error {
-	f, err := r.file(trace)
-	if err != nil {
-		return err
+	var errs error
+	for era := 0; len(events) > 0; era++ {
+		k := fileKey{trace, era}
+		f, err := r.file(k)
+		if err != nil {
+			return errors.Join(errs, err)
+		}
+		if first := f.first(events); first > 0 {
+			f.begin(first)
+		}
+		n := len(events)
+		if era < maxEras-1 {
+			n = partition(events, func(e *Event) bool { return e.Start <= 0 || f.holds(e.Start) })
+		}
+		if n > 0 {
+			errs = errors.Join(errs, r.writeTo(k, f, events[:n]))
+		}
+		events = events[n:]
 	}
+	return errs
+}
+
+func (r *Rotator) writeTo(k fileKey, f *openFile, events []Event) error {
 	f.used = r.cfg.Now()
 	if err := f.Write(events); err != nil {
 		if f.broken != nil {
-			delete(r.open, trace)
+			delete(r.open, k)
 			_, ferr := f.finish()
 			return ferr
 		}
 		return err
 	}
 	if r.cfg.MaxBytes > 0 && f.size >= r.cfg.MaxBytes {
-		return r.complete(trace)
+		return r.complete(k)
 	}
 	return nil
 }
@@ -142,7 +172,7 @@ func (r *Rotator) WriteCounters(points []Counter) error {
 	}
 	if r.cfg.PerTrace <= 0 && len(points) > 0 {
 		// Samples come before the spans that they belong to; the writer holds them.
-		if _, err := r.file([16]byte{}); err != nil {
+		if _, err := r.file(fileKey{}); err != nil {
 			return err
 		}
 	}
@@ -153,16 +183,16 @@ func (r *Rotator) WriteCounters(points []Counter) error {
 	return errs
 }
 
-func (r *Rotator) file(trace [16]byte) (*openFile, error) {
-	if f, ok := r.open[trace]; ok {
+func (r *Rotator) file(k fileKey) (*openFile, error) {
+	if f, ok := r.open[k]; ok {
 		return f, nil
 	}
 	var errs error
 	if len(r.open) >= r.cfg.MaxOpen {
-		oldest, first := [16]byte{}, true
-		for id, f := range r.open {
+		oldest, first := fileKey{}, true
+		for k, f := range r.open {
 			if first || f.used.Before(r.open[oldest].used) {
-				oldest, first = id, false
+				oldest, first = k, false
 			}
 		}
 		errs = r.complete(oldest)
@@ -171,13 +201,13 @@ func (r *Rotator) file(trace [16]byte) (*openFile, error) {
 	if (r.rotates() || r.cfg.PerTrace > 0) && existing == Replace {
 		existing = Number // two files of one millisecond, or late spans of a trace, must not replace each other
 	}
-	f, err := createFile(r.name(trace), r.cfg.Compression, existing)
+	f, err := createFile(r.name(k), r.cfg.Compression, existing)
 	if err != nil {
 		return nil, errors.Join(errs, err)
 	}
 	now := r.cfg.Now()
 	o := &openFile{file: f, began: now, used: now}
-	r.open[trace] = o
+	r.open[k] = o
 	if errs != nil && r.cfg.OnError != nil {
 		r.cfg.OnError(errs)
 	}
@@ -187,14 +217,16 @@ func (r *Rotator) file(trace [16]byte) (*openFile, error) {
 func (r *Rotator) rotates() bool { return r.cfg.MaxBytes > 0 || r.cfg.MaxAge > 0 }
 
 // name is the final name of a file that is opened now.
-func (r *Rotator) name(trace [16]byte) string {
+func (r *Rotator) name(k fileKey) string {
 	dir, name := filepath.Split(r.cfg.Path)
 	stem, ext := splitExt(name)
 	switch {
 	case r.cfg.PerTrace > 0:
-		return fmt.Sprintf("%s%s-%x%s", dir, stem, trace, ext)
+		return fmt.Sprintf("%s%s-%x%s", dir, stem, k.trace, ext)
 	case r.rotates():
 		return dir + stem + "-" + r.cfg.Now().UTC().Format(timeFormat) + ext
+	case k.era > 0:
+		return numbered(r.cfg.Path, k.era)
 	}
 	return r.cfg.Path
 }
@@ -203,9 +235,9 @@ func (r *Rotator) name(trace [16]byte) string {
 const timeFormat = "20060102T150405.000Z"
 
 // complete finishes a file and gives it its name.
-func (r *Rotator) complete(trace [16]byte) error {
-	f := r.open[trace]
-	delete(r.open, trace)
+func (r *Rotator) complete(k fileKey) error {
+	f := r.open[k]
+	delete(r.open, k)
 	if s := f.Stats(); s.Events == 0 && !f.points() {
 		f.discard()
 		return nil
@@ -293,8 +325,8 @@ func (r *Rotator) Close() error {
 	r.done = true
 	close(r.stop)
 	var errs error
-	for id := range r.open {
-		errs = errors.Join(errs, r.complete(id))
+	for k := range r.open {
+		errs = errors.Join(errs, r.complete(k))
 	}
 	r.mu.Unlock()
 	r.wait.Wait()
@@ -328,9 +360,9 @@ func (r *Rotator) Sweep() error {
 	defer r.mu.Unlock()
 	now := r.cfg.Now()
 	var errs error
-	for id, f := range r.open {
+	for k, f := range r.open {
 		if r.cfg.MaxAge > 0 && now.Sub(f.began) >= r.cfg.MaxAge || r.cfg.PerTrace > 0 && now.Sub(f.used) >= r.cfg.PerTrace {
-			errs = errors.Join(errs, r.complete(id))
+			errs = errors.Join(errs, r.complete(k))
 		}
 	}
 	return errs

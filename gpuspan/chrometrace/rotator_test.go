@@ -111,3 +111,46 @@ func TestUseFromManyGoroutinesLosesNothing(t *testing.T) {
 	}
 	assert.Len(t, spans, 4*50*20)
 }
+
+// What lies months away cannot stand in one file to the nanosecond, and Perfetto drops what is before its base.
+func TestSpansOfOtherTimesGoToAFileOfTheirOwn(t *testing.T) {
+	dir := t.TempDir()
+	r, err := chrometrace.NewRotator(chrometrace.Files{Path: filepath.Join(dir, "trace.json"), Existing: chrometrace.Replace})
+	require.NoError(t, err)
+	year := int64(365 * 24 * time.Hour)
+	at := func(name string, start int64) chrometrace.Event {
+		return chrometrace.Event{Name: name, Track: stream(7), Start: start, End: start + 1}
+	}
+	require.NoError(t, r.Write([]chrometrace.Event{at("now", epoch)}))
+	require.NoError(t, r.Write([]chrometrace.Event{at("a year ago", epoch-year), at("three days ago", epoch-3*int64(24*time.Hour)), at("in a year", epoch+year)}))
+	require.NoError(t, r.Write([]chrometrace.Event{at("later", epoch+100), at("a year ago and later", epoch-year+100), at("when?", 0)}))
+	require.NoError(t, r.Close())
+	got := map[string][]string{}
+	for name, f := range traces(t, dir) {
+		for _, e := range f.Of("X") {
+			got[name] = append(got[name], e.Name)
+		}
+	}
+	assert.Equal(t, map[string][]string{
+		"trace.json":   {"now", "three days ago", "later"},
+		"trace-1.json": {"in a year"},
+		"trace-2.json": {"a year ago", "a year ago and later"},
+	}, got)
+}
+
+func TestABrokenClockOpensFewFiles(t *testing.T) {
+	dir := t.TempDir()
+	var left int64
+	r, err := chrometrace.NewRotator(chrometrace.Files{
+		Path: filepath.Join(dir, "trace.json"), OnComplete: func(_ string, s chrometrace.Stats) { left += s.NoTime },
+	})
+	require.NoError(t, err)
+	century := int64(100 * 365 * 24 * time.Hour)
+	for i := range int64(200) {
+		start := century - i*(century/200)
+		require.NoError(t, r.Write([]chrometrace.Event{{Name: "x", Track: stream(7), Start: start, End: start + 1}}))
+	}
+	require.NoError(t, r.Close())
+	assert.Len(t, names(t, dir), 16)
+	assert.EqualValues(t, 200-16, left, "counted")
+}

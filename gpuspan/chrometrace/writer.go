@@ -9,16 +9,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"time"
-)
-
-const (
-	// quarter is the grid of baseTimeNanoseconds in PyTorch's files.
-	quarter = 7_889_238 * int64(time.Second)
-	// baseSlack keeps the base at least a day before the first span, for spans that arrive late but began earlier.
-	baseSlack = 24 * int64(time.Hour)
-	// near is how far from the median span the first one may be to set the base, 52 days.
-	near = int64(1) << 52
 )
 
 // ErrClosed is returned by writes after Close.
@@ -29,7 +19,7 @@ type Stats struct {
 	Events    int64 // spans written
 	Counters  int64 // counter points written
 	Flows     int64 // arrows written
-	NoTime    int64 // spans left out: start is zero, or before the file's base, which is a day to three months before its first span
+	NoTime    int64 // spans left out: start is zero, or before the file's base, which is a week before its first span
 	Backwards int64 // spans that ended before they began, written with duration 0
 	Crowded   int64 // spans left out: more than 1024 overlapping rows on one track
 }
@@ -43,7 +33,7 @@ type Writer struct {
 	buf        []byte
 	base       int64
 	began      bool
-	first      bool // no event written yet
+	empty      bool // no event written yet
 	closed     bool
 	procs      map[Process]*process
 	order      []*process
@@ -77,7 +67,7 @@ type track struct {
 // NewWriter makes a Writer. Nothing is written before the first batch.
 func NewWriter(w io.Writer) *Writer {
 	return &Writer{
-		w: w, first: true, procs: map[Process]*process{}, pids: map[int64]bool{}, devices: map[string]*device{},
+		w: w, empty: true, procs: map[Process]*process{}, pids: map[int64]bool{}, devices: map[string]*device{},
 		models: map[int64]string{}, flows: newFlows(),
 	}
 }
@@ -100,15 +90,8 @@ func (w *Writer) Write(events []Event) error {
 		x, y := &events[a], &events[b]
 		return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(y.End, x.End), cmp.Compare(x.Track.Kind, y.Track.Kind))
 	})
-	if !w.began && len(events) > 0 {
-		// The first span that is near the median one: a single span with a broken clock must not decide.
-		median := events[w.sequence[len(w.sequence)/2]].Start
-		for _, i := range w.sequence {
-			if s := events[i].Start; s > 0 && s >= median-near {
-				w.begin(s)
-				break
-			}
-		}
+	if first := w.first(events); first > 0 {
+		w.begin(first)
 	}
 	w.trim(events)
 	for _, i := range w.sequence {
@@ -135,18 +118,6 @@ func (w *Writer) trim(events []Event) {
 		}
 		last[k] = e
 	}
-}
-
-// begin writes the head once the first time is known.
-func (w *Writer) begin(first int64) {
-	if w.began {
-		return
-	}
-	w.began = true
-	w.base = (first - baseSlack) / quarter * quarter
-	w.buf = append(w.buf, `{"schemaVersion":1,"baseTimeNanoseconds":`...)
-	w.buf = strconv.AppendInt(w.buf, w.base, 10)
-	w.buf = append(w.buf, ",\"traceEvents\":[\n"...)
 }
 
 func (w *Writer) event(e *Event) {
@@ -376,7 +347,7 @@ func (w *Writer) flush(before Stats) error {
 		w.flows = newFlows() // arrows from or to slices that are not in the file would point nowhere
 		w.flows.next = next
 		if before.Events+before.Counters == 0 {
-			w.began, w.first = false, true
+			w.began, w.empty = false, true
 		}
 	}
 	return err

@@ -8,8 +8,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/big"
 	"sort"
+	"strconv"
+	"time"
 )
 
 // Record is an event of a trace file as a strict reader sees it.
@@ -24,7 +27,8 @@ type Record struct {
 	ID   string
 	Args map[string]any
 
-	index int
+	index       int
+	first, last float64 // start and end in microseconds since the first slice, computed as speedscope does
 }
 
 // File is a trace.
@@ -85,8 +89,8 @@ type wire struct {
 // Read reads a trace and returns every fault that Perfetto, chrome://tracing or speedscope complain of, at most twenty:
 // JSON that is broken or has unknown members, ids that are no integers, times that are no numbers or finer than a
 // nanosecond, negative times, slices of one track that overlap without nesting (in the order in which Perfetto sorts
-// them: by start, then as in the file), flows whose ends are not paired or have no slice around them, tracks without a
-// name or with two.
+// them: by start, then as in the file; and, as in speedscope, when ts and dur are added as doubles), flows whose ends are
+// not paired or have no slice around them, tracks without a name or with two.
 func Read(data []byte) (File, []string) {
 	var top struct {
 		SchemaVersion int    `json:"schemaVersion"`
@@ -110,7 +114,7 @@ func Read(data []byte) (File, []string) {
 	if d.More() {
 		return File{}, []string{"JSON: something follows the trace"}
 	}
-	c := check{tracks: map[place][]*Record{}, flows: map[string][]*Record{}, named: map[string]bool{}}
+	c := check{tracks: map[place][]*Record{}, flows: map[string][]*Record{}, named: map[string]bool{}, begin: math.Inf(1)}
 	f := File{
 		Base: top.Base, Events: make([]Record, len(top.TraceEvents)), Models: map[int64]string{},
 		Distributed: top.Distributed, Service: top.Service, Job: top.Job, Host: top.Host,
@@ -123,6 +127,10 @@ func Read(data []byte) (File, []string) {
 		c.event(&top.TraceEvents[i], &f.Events[i])
 	}
 	for at, rs := range c.tracks {
+		for _, r := range rs {
+			r.first -= c.begin
+			r.last += r.first
+		}
 		c.track(at, rs)
 	}
 	for id, ends := range c.flows {
@@ -137,6 +145,7 @@ type check struct {
 	tracks map[place][]*Record
 	flows  map[string][]*Record
 	named  map[string]bool
+	begin  float64 // of the first slice, in microseconds
 	faults []string
 }
 
@@ -167,9 +176,12 @@ func (c *check) event(w *wire, r *Record) {
 	at := place{r.PID, r.TID}
 	switch r.Ph {
 	case "X":
-		if r.Dur, err = nanoseconds(w.Dur); err != nil {
+		if r.Dur, err = length(w.Dur); err != nil {
 			c.fault("event %d: dur %v", r.index, err)
 		}
+		r.first, _ = strconv.ParseFloat(string(w.TS), 64)
+		r.last, _ = strconv.ParseFloat(string(w.Dur), 64)
+		c.begin = min(c.begin, r.first)
 		c.tracks[at] = append(c.tracks[at], r)
 	case "s", "f":
 		if r.Ph == "f" && w.BP != "e" {
@@ -202,9 +214,12 @@ func (c *check) track(at place, rs []*Record) {
 	var stack []*Record
 	for _, r := range rs {
 		for len(stack) > 0 && stack[len(stack)-1].end() <= r.Time {
+			if top := stack[len(stack)-1]; top.last > r.first && r.Time < exact {
+				c.fault("track %v: as doubles, %q (event %d) ends after %q (event %d) began", at, top.Name, top.index, r.Name, r.index)
+			}
 			stack = stack[:len(stack)-1]
 		}
-		if n := len(stack); n > 0 && r.end() > stack[n-1].end() {
+		if n := len(stack); n > 0 && (r.end() > stack[n-1].end() || r.last > stack[n-1].last && r.end() < exact) {
 			c.fault("track %v: %q (event %d) overlaps the end of %q (event %d)", at, r.Name, r.index, stack[n-1].Name, stack[n-1].index)
 		}
 		stack = append(stack, r)
@@ -250,6 +265,22 @@ func integer(raw json.RawMessage) (int64, error) {
 		return 0, fmt.Errorf("%d does not fit", v)
 	}
 	return v, nil
+}
+
+// exact is how far from the base doubles tell nanoseconds apart so well that sums of them are exact, 12 days.
+const exact = int64(12 * 24 * time.Hour)
+
+// length reads dur, which may be an eighth of a nanosecond off: see Writer.length.
+func length(raw json.RawMessage) (int64, error) {
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || f < 0 {
+		return nanoseconds(raw)
+	}
+	ns := math.Round(f * 1000)
+	if math.Abs(f*1000-ns) > 0.126 {
+		return 0, fmt.Errorf("%s is finer than a nanosecond", raw)
+	}
+	return int64(ns), nil
 }
 
 func nanoseconds(raw json.RawMessage) (int64, error) {
