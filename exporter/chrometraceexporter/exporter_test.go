@@ -359,3 +359,25 @@ func TestNothingIsLeftBehindWithoutSpans(t *testing.T) {
 	require.NoError(t, stop())
 	assert.Empty(t, files(t, filepath.Dir(cfg.Path)))
 }
+
+// Viewers show mangled names as they are, and speedscope's demangler fails on many of them.
+func TestMangledKernelNamesStandInTheArguments(t *testing.T) {
+	cfg := config(t)
+	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
+	td := ptrace.NewTraces()
+	ss := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty()
+	for short, full := range map[string]string{"act_and_mul": "_ZN3sgl11act_and_mulEv", "gemm": "void ns::gemm<float>(float*)"} {
+		s := ss.Spans().AppendEmpty()
+		s.SetName(short)
+		s.SetStartTimestamp(epoch)
+		s.SetEndTimestamp(epoch + 10)
+		s.Attributes().PutStr("gpu.operation.type", "kernel")
+		s.Attributes().PutStr("gpu.kernel.name", full)
+	}
+	require.NoError(t, tr.ConsumeTraces(t.Context(), td))
+	require.NoError(t, stop())
+	slices := read(t, cfg.Path).Slices()
+	assert.Equal(t, "_ZN3sgl11act_and_mulEv", slices["act_and_mul"].Args["gpu.kernel.name"])
+	assert.NotContains(t, slices["void ns::gemm<float>(float*)"].Args, "gpu.kernel.name")
+	assert.Len(t, slices, 2)
+}

@@ -53,8 +53,8 @@ func converted(t *testing.T, from string) (string, error) {
 }
 
 // slicesOf are the complete events as text. Left out is what spans do not hold, so that a second reading cannot have it:
-// ranges that the first one passed over and counted, allocations, the versions that name the source of times; the ids
-// of the trace, which are made of the file; and the window of the profile, which is that of the events that were read.
+// ranges that the first one passed over and counted; the ids of the trace, which are made of the file; and the window of
+// the profile, which is that of the events that were read.
 func slicesOf(f chrometracetest.File) []string {
 	tracks := f.Tracks()
 	var out []string
@@ -62,14 +62,23 @@ func slicesOf(f chrometracetest.File) []string {
 		if r.Cat == "Trace" {
 			continue
 		}
-		for _, k := range []string{
-			"trace_id", "span_id", "parent_span_id", "links", "gpu.summary.span.count", "gpu.memory.allocated.delta",
-			"gpu.memory.allocated.max", "gpu.timing.source",
-		} {
+		for _, k := range []string{"trace_id", "span_id", "parent_span_id", "links", "gpu.summary.span.count"} {
 			delete(r.Args, k)
 		}
 		args, _ := json.Marshal(r.Args)
 		out = append(out, fmt.Sprintln(r.Cat, r.Name, f.Base+r.Time, r.Dur, tracks[[2]int64{r.PID, r.TID}], string(args)))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// allocationsOf are the sums of allocations on the windows of devices.
+func allocationsOf(f chrometracetest.File) []string {
+	var out []string
+	for _, r := range f.Of("X") {
+		if delta, ok := r.Args["gpu.memory.allocated.delta"]; ok && r.Cat == "Trace" {
+			out = append(out, fmt.Sprintln(r.Name, delta, r.Args["gpu.memory.allocated.max"]))
+		}
 	}
 	slices.Sort(out)
 	return out
@@ -111,6 +120,7 @@ func TestRecordedTracesSurviveARoundTrip(t *testing.T) {
 			b := read(t, again)
 			same(t, slicesOf(a), slicesOf(b))
 			same(t, flowsOf(a), flowsOf(b))
+			same(t, allocationsOf(a), allocationsOf(b))
 			assert.Equal(t, a.Distributed, b.Distributed)
 			for ordinal, model := range a.Models {
 				assert.Equal(t, model, b.Models[ordinal])

@@ -54,6 +54,7 @@ func (e *Event) Classify() {
 		name                   string
 		delay, length, hosted  float64
 		hasDelay, hasStep      bool
+		ofDevice               bool
 	)
 	for i := range e.Args {
 		a := &e.Args[i]
@@ -66,6 +67,7 @@ func (e *Event) Classify() {
 			stream = take(a, stream)
 		case string(semconv.GPUDeviceOrdinalKey):
 			device = take(a, device)
+			ofDevice = a.Key == ""
 		case string(semconv.GPUCorrelationIDKey):
 			e.Correlation = take(a, 0)
 		case string(semconv.GPUStartDelayKey):
@@ -106,6 +108,9 @@ func (e *Event) Classify() {
 		if e.Process.Profile && thread < 0 && e.Correlation == 0 {
 			// Every host range of a file has a thread; what has none is made by who read the file.
 			e.Category, e.Track = catProfile, Track{Kind: Profile, ID: -1}
+			if ofDevice { // the window of a device
+				e.Args = append(e.Args, Arg{"device", Int(device)})
+			}
 		}
 		return
 	case semconv.GPUOperationTypeStep:
@@ -136,7 +141,7 @@ func (e *Event) Classify() {
 		if kind == semconv.GPUOperationTypeCollective {
 			e.messageElements()
 		}
-		if kernel != "" {
+		if kernel != "" && !mangled(kernel) {
 			e.Name = kernel
 			e.drop(string(semconv.GPUKernelNameKey))
 		}
@@ -153,6 +158,12 @@ func (e *Event) Classify() {
 	if hasDelay && math.Abs(delay) < maxSeconds {
 		e.Launched = e.Start - nanoseconds(delay)
 	}
+}
+
+// mangled names stay in the arguments, below the short name of the span: no viewer shows them as one reads them, and
+// the demangler of speedscope 1.25 runs out of memory after about a thousand.
+func mangled(name string) bool {
+	return strings.HasPrefix(name, "_Z") || strings.HasPrefix(name, "__Z") || strings.HasPrefix(name, "_R")
 }
 
 // maxSeconds bounds durations that are believed.

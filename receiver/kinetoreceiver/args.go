@@ -9,10 +9,12 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// deviceArgs reads the arguments of a kernel, copy or memset. Numbers that are none are as if they were absent.
-func deviceArgs(e *gputrace.Event, args []byte, hasDevice, hasStream *bool) {
+// deviceArgs reads the arguments of a kernel, copy or memset, and of what gpuspan/chrometrace wrote those that PyTorch
+// has no name for. Numbers that are none are as if they were absent.
+func (c *collect) deviceArgs(e *gputrace.Event, args []byte, name *[]byte, hasDevice, hasStream *bool) {
 	d := &e.Detail
 	var grid, block, registers, shared bool
 	chromejson.Fields(args, func(k, v []byte) bool {
@@ -49,6 +51,10 @@ func deviceArgs(e *gputrace.Event, args []byte, hasDevice, hasStream *bool) {
 			if d.Direction == "" && e.Kind == gputrace.KindCopy {
 				d.Direction, _ = gputrace.CopyKind(text(v))
 			}
+		case string(semconv.GPUKernelNameKey):
+			*name = []byte(text(v))
+		case string(semconv.GPUTimingSourceKey):
+			c.meta.source(text(v))
 		default:
 			collectiveArg(d, k, v)
 		}

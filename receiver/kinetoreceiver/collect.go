@@ -61,7 +61,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 	switch e.Kind {
 	case kindIgnore:
 		if string(j.Cat) == "Trace" {
-			c.window(j)
+			return c.window(j)
 		}
 		return nil
 	case kindNone:
@@ -92,16 +92,23 @@ func (c *collect) Event(j *chromejson.Event) error {
 	}
 	c.arguments(e, j, &name)
 	e.Name = c.p.Names.Bytes(name)
+	if e.Kind == gputrace.KindStep {
+		if err := c.allocations(e, j.Args); err != nil {
+			return err
+		}
+	}
 	return c.add(e)
 }
 
 // window takes the profiler's own record of when it recorded.
-func (c *collect) window(j *chromejson.Event) {
+func (c *collect) window(j *chromejson.Event) error {
 	start, ok := chromejson.Micros(j.TS)
 	length, is := chromejson.Micros(j.Dur)
-	if ok && is && length >= 0 && start <= math.MaxInt64-length {
-		c.p.Window(start, start+length)
+	if !ok || !is || length < 0 || start > math.MaxInt64-length {
+		return nil
 	}
+	c.p.Window(start, start+length)
+	return c.allocations(&gputrace.Event{Start: start}, j.Args)
 }
 
 // memory takes an event of PyTorch's allocator; those of the host's are left out.
@@ -148,7 +155,7 @@ func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name *[]byte
 		if e.Kind == gputrace.KindCopy {
 			e.Detail.Direction, e.Detail.HostMemory = gputrace.CopyKind(string(*name))
 		}
-		deviceArgs(e, j.Args, &device, &stream)
+		c.deviceArgs(e, j.Args, name, &device, &stream)
 		if !device {
 			e.Device = c.id(j.PID)
 		}
