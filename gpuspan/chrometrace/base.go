@@ -60,8 +60,14 @@ func (w *Writer) holds(start int64) bool {
 
 // length writes dur such that ts + dur, added as doubles, is the double of the end: speedscope adds them and compares
 // ends with starts and with ends. With three decimals the sum is off by the last bit for many slices, so that one of
-// two that touch, or end together, seems to overlap the other. What is written rounds to the same nanosecond.
+// two that touch, or end together, seems to overlap the other. It also takes a slice without length for one that ended
+// before what began at the same moment, and never closes it, so that one is given a tenth of a nanosecond. What is
+// written rounds to the same nanosecond.
 func (w *Writer) length(start, end int64) {
+	if start == end {
+		w.buf = append(w.buf, `,"dur":0.0001`...)
+		return
+	}
 	start, end = start-w.base, end-w.base
 	if d := float64(end)/1000 - float64(start)/1000; end < fine && d != float64(end-start)/1000 {
 		w.buf = appendFloat(append(w.buf, `,"dur":`...), d)

@@ -214,12 +214,12 @@ func (c *check) track(at place, rs []*Record) {
 	var stack []*Record
 	for _, r := range rs {
 		for len(stack) > 0 && stack[len(stack)-1].end() <= r.Time {
-			if top := stack[len(stack)-1]; top.last > r.first && r.Time < exact {
+			if top := stack[len(stack)-1]; top.Dur > 0 && top.last > r.first && r.Time < exact {
 				c.fault("track %v: as doubles, %q (event %d) ends after %q (event %d) began", at, top.Name, top.index, r.Name, r.index)
 			}
 			stack = stack[:len(stack)-1]
 		}
-		if n := len(stack); n > 0 && (r.end() > stack[n-1].end() || r.last > stack[n-1].last && r.end() < exact) {
+		if n := len(stack); n > 0 && (r.end() > stack[n-1].end() || r.Dur > 0 && r.last > stack[n-1].last && r.end() < exact) {
 			c.fault("track %v: %q (event %d) overlaps the end of %q (event %d)", at, r.Name, r.index, stack[n-1].Name, stack[n-1].index)
 		}
 		stack = append(stack, r)
