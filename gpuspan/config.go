@@ -69,7 +69,7 @@ func WithErrorHandler(f func(error)) Option { return optionFunc(func(c *config) 
 // WithLogger sets where the hang watchdog writes its line; default slog.Default().
 func WithLogger(l *slog.Logger) Option { return optionFunc(func(c *config) { c.logger = l }) }
 
-// WithReport sets the recorder that Snapshot reads, as one with a sketch for exact quantiles of long runs:
+// WithReport sets the recorder that Snapshot reads, as one with a sketch for quantiles of long runs within 1 %:
 // WithReport(report.NewCollector(report.WithSketch(ddsketch.New))). Default: report.NewCollector().
 func WithReport(r report.Recorder) Option {
 	return optionFunc(func(c *config) { c.recorder, c.Report = r, r != nil })

@@ -5,6 +5,7 @@ package stepcsv
 
 import (
 	"context"
+	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -59,6 +60,8 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
+	// Steps end as they are read back: one with work on another stream may end after the next.
+	spans = slices.SortedStableFunc(slices.Values(spans), func(a, b sdktrace.ReadOnlySpan) int { return a.StartTime().Compare(b.StartTime()) })
 	var rows []Row
 	for _, s := range spans {
 		if e.cfg.loop != "" && s.Name() != e.cfg.loop {

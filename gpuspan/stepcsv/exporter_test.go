@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
@@ -42,6 +44,23 @@ func exported(t *testing.T, rank int, opts ...stepcsv.ExporterOption) []string {
 	span("section", semconv.GPUOperationTypeKey.String(semconv.GPUOperationTypeSection), semconv.GPUStepDurationKey.Float64(.2))
 	require.NoError(t, tp.Shutdown(t.Context()))
 	return strings.Split(strings.TrimSpace(content(t, path)), "\n")[1:]
+}
+
+func TestRowsOfABatchAreInTheOrderOfTheirSteps(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "steps.csv")
+	w, err := stepcsv.Open(stepcsv.Config{Path: path})
+	require.NoError(t, err)
+	start := time.Unix(1_700_000_000, 0)
+	var spans tracetest.SpanStubs
+	for _, step := range []int{2, 1, 3} {
+		spans = append(spans, tracetest.SpanStub{Name: "train", StartTime: start.Add(time.Duration(step) * time.Second), Attributes: []attribute.KeyValue{
+			semconv.GPUOperationTypeKey.String(semconv.GPUOperationTypeStep), semconv.GPUStepIndexKey.Int(step), semconv.GPUStepDurationKey.Float64(1),
+		}})
+	}
+	e := stepcsv.NewExporter(w)
+	require.NoError(t, e.ExportSpans(t.Context(), spans.Snapshots()))
+	require.NoError(t, e.Shutdown(t.Context()))
+	assert.Regexp(t, `\n1,.*\n2,.*\n3,`, content(t, path))
 }
 
 func TestStepSpansBecomeRows(t *testing.T) {

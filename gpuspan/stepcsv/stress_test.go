@@ -1,0 +1,103 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stepcsv_test
+
+import (
+	"context"
+	"encoding/csv"
+	"math/big"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
+)
+
+// The whole way: steps of a profiler with phases on two streams that overlap, stick out and are stated from outside, as
+// spans through the SDK into the file.
+func TestEveryRowOfAWildRunAddsUp(t *testing.T) {
+	const steps = 600
+	path := filepath.Join(t.TempDir(), "steps.csv")
+	w, err := stepcsv.Open(stepcsv.Config{Path: path, Phases: []string{"eval", "never"}})
+	require.NoError(t, err)
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewSimpleSpanProcessor(stepcsv.NewExporter(w))))
+	clock := simgpu.NewManualClock(time.Unix(1_700_000_000, 0))
+	clock.SetStep(20 * time.Nanosecond)
+	gpu := simgpu.New(clock)
+	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithSlots(8192), gpuspan.WithErrorHandler(func(err error) { assert.NoError(t, err) }))
+	require.NoError(t, err)
+	main, side := gpu.Stream(0), gpu.Stream(0)
+	stream, comm := prof.Stream(uintptr(main), "main"), prof.Stream(uintptr(side), "comm")
+
+	r := rand.New(rand.NewPCG(3, 5))
+	some := func() time.Duration { return time.Duration(r.Int64N(2_000_000)) }
+	phases := []gpuspan.Phase{gpuspan.Data, gpuspan.Forward, gpuspan.Backward, gpuspan.Optimizer, gpuspan.Comm, "eval", "undeclared"}
+	for _, step := range prof.Loop("train", stream, gpuspan.TotalSteps(steps)).Steps(context.Background()) {
+		start := clock.Now()
+		for range r.IntN(7) {
+			ph := phases[r.IntN(len(phases))]
+			switch r.IntN(5) {
+			case 0, 1:
+				x := step.Phase(ph)
+				gpu.Launch(main, simgpu.Kernel{Duration: some()})
+				x.End()
+			case 2:
+				x := step.PhaseOn(ph, comm)
+				gpu.Launch(side, simgpu.Kernel{Duration: some()})
+				x.End()
+			case 3:
+				step.AddPhase(ph, some())
+			case 4:
+				step.AddPhaseAt(ph, start.Add(some()-some()), some())
+			}
+			if r.IntN(20) == 0 {
+				step.SetPhase(ph, some())
+			}
+		}
+		step.SetItems(r.Int64N(3))
+		clock.Advance(some())
+	}
+	clock.Advance(time.Minute) // the device is behind
+	require.NoError(t, prof.Shutdown(context.Background()))
+	require.NoError(t, tp.Shutdown(context.Background()))
+
+	records, err := csv.NewReader(strings.NewReader(content(t, path))).ReadAll()
+	require.NoError(t, err)
+	assert.Equal(t, header+",t_eval_ms,t_never_ms", strings.Join(records[0], ","))
+	require.Equal(t, steps+1, len(records))
+	overlapped, seen := 0, map[string]bool{}
+	for _, row := range records[1:] {
+		at := map[string]*big.Rat{}
+		for k, name := range records[0] {
+			v, ok := new(big.Rat).SetString("0" + row[k]) // an empty field is no time
+			require.True(t, ok, "step %s: %s is %q", row[0], name, row[k])
+			assert.GreaterOrEqual(t, v.Sign(), 0, name)
+			at[name] = v
+		}
+		assert.False(t, seen[row[0]], "step %s has a row already", row[0]) // rows come as steps are read back, which is not their order
+		seen[row[0]] = true
+		sum := new(big.Rat)
+		for name, v := range at {
+			switch {
+			case name == "t_overlap_ms":
+				sum.Sub(sum, v)
+			case name != "t_step_ms" && strings.HasPrefix(name, "t_"):
+				sum.Add(sum, v)
+			}
+		}
+		assert.Zero(t, sum.Cmp(at["t_step_ms"]), "step %s is %s", row[0], strings.Join(row, ","))
+		overlapped += at["t_overlap_ms"].Sign()
+		assert.Empty(t, row[len(row)-1])
+	}
+	assert.Greater(t, overlapped, steps/4, "the run is wild")
+	assert.Positive(t, w.Stats().Undeclared)
+}
