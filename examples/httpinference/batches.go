@@ -50,7 +50,7 @@ func (b *batches) write(w io.Writer) {
 	for _, l := range s.Links() {
 		fmt.Fprintf(w, "  trace %s", l.SpanContext.TraceID())
 		for _, kv := range l.Attributes {
-			fmt.Fprintf(w, "  %s=%s", kv.Key, kv.Value.Emit())
+			fmt.Fprintf(w, "  %s=%s", kv.Key, kv.Value.String())
 		}
 		fmt.Fprintln(w)
 	}

@@ -50,7 +50,7 @@ type group struct {
 
 // groups sets titles over the columns after the first.
 func (t *table) groups(groups ...group) {
-	line := strings.Repeat(" ", t.widths[0])
+	t.b.WriteString(strings.Repeat(" ", t.widths[0]))
 	at := 1
 	for _, g := range groups {
 		width := -2 // a gap before each
@@ -59,9 +59,8 @@ func (t *table) groups(groups ...group) {
 		}
 		at += g.columns
 		rule := max(width-utf8.RuneCountInString(g.title)-2, 0)
-		line += "  " + strings.Repeat("─", rule/2) + " " + g.title + " " + strings.Repeat("─", rule-rule/2)
+		t.b.WriteString("  " + strings.Repeat("─", rule/2) + " " + g.title + " " + strings.Repeat("─", rule-rule/2))
 	}
-	t.b.WriteString(line)
 	t.b.WriteByte('\n')
 }
 
