@@ -68,8 +68,33 @@ func TestValuesThatMakeNoSenseAreLeftOutAndNamed(t *testing.T) {
 	assert.Equal(t, want("", -1, -1, 8), got)
 	got, err = detect(map[string]string{"RANK": "8", "WORLD_SIZE": "8", "LOCAL_RANK": "9"})
 	assert.ErrorContains(t, err, "RANK is 8 of a world size of 8")
-	assert.ErrorContains(t, err, "local rank is 9 of a world size of 8")
+	assert.ErrorContains(t, err, "LOCAL_RANK is 9 of a world size of 8")
 	assert.Equal(t, want("", -1, -1, 8), got)
+}
+
+func TestContradictionsAreNamed(t *testing.T) {
+	got, err := detect(map[string]string{"RANK": "1", "LOCAL_RANK": "2", "WORLD_SIZE": "8"})
+	assert.ErrorContains(t, err, "LOCAL_RANK is 2 and RANK is 1")
+	assert.Equal(t, want("", 1, -1, 8), got)
+
+	both := map[string]string{"RANK": "1", "WORLD_SIZE": "4", "SLURM_PROCID": "2", "SLURM_NTASKS": "4"}
+	got, err = detect(both)
+	require.ErrorIs(t, err, resource.ErrPartialResource)
+	assert.ErrorContains(t, err, "RANK is 1 and SLURM_PROCID is 2, both of a world size of 4 (RANK is used)")
+	assert.Equal(t, want("", 1, -1, 4), got)
+
+	both["TORCHELASTIC_RUN_ID"] = "run" // a rendezvous assigns ranks anew
+	_, err = detect(both)
+	require.NoError(t, err)
+	delete(both, "TORCHELASTIC_RUN_ID")
+	both["SLURM_PROCID"] = "1"
+	_, err = detect(both)
+	require.NoError(t, err)
+	// The other counts something else: launchers.
+	both["SLURM_NTASKS"] = "2"
+	both["SLURM_PROCID"] = "0"
+	_, err = detect(both)
+	require.NoError(t, err)
 }
 
 func ExampleDetector() {
