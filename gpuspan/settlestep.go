@@ -130,7 +130,10 @@ func (t *poller) expireSteps(s *Stream, now int64) {
 }
 
 // stepTimes is a step's time and what it consists of, in ns:
-// total = sum of phases − overlap + other, all of them at least 0.
+// total = sum of phases − overlap + other, all of them at least 0, and no phase longer than the step.
+//
+// Of time without a place (AddPhase, SetPhase) nobody knows what it overlapped with. It is taken to have overlapped as little as it can have: it fills what
+// no placed interval covers, and only what finds no room there overlaps. So overlap is a lower bound.
 type stepTimes struct {
 	total, overlap, other, covered int64
 	phases                         []int64
@@ -146,20 +149,17 @@ func (st *Step) times(total, shift float64) stepTimes {
 		for _, iv := range ph.host {
 			ph.spans.add(iv.from-shift, iv.to-shift)
 		}
-		d := int64(math.Round(ph.spans.within(0, total)))
-		switch {
-		case ph.hasSet:
-			d = int64(ph.set)
-			loose += d
-		default:
+		d, unplaced := int64(0), int64(ph.set)
+		if !ph.hasSet {
+			d, unplaced = int64(math.Round(ph.spans.within(0, total))), int64(ph.added)
 			for _, iv := range ph.spans.list {
 				all.add(max(iv.from, 0), min(iv.to, total))
 			}
-			d += int64(ph.added)
-			loose += int64(ph.added)
 		}
-		out.phases[i] = d
-		sum += d
+		unplaced = min(unplaced, out.total-d)
+		out.phases[i] = d + unplaced
+		sum += d + unplaced
+		loose += unplaced
 	}
 	placed := min(int64(math.Round(all.within(0, total))), sum-loose)
 	explained := min(placed+loose, out.total)
@@ -348,6 +348,9 @@ func (st *Step) hidden(i int, total float64) time.Duration {
 func (st *Step) exposed(of Phase, total float64) time.Duration {
 	var all, others union
 	for i := range st.phases {
+		if st.phases[i].hasSet {
+			continue // instead of what was measured
+		}
 		for _, iv := range st.phases[i].spans.list {
 			all.add(iv.from, iv.to)
 			if st.phases[i].phase != of {

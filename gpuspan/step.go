@@ -126,8 +126,9 @@ func (st *Step) phaseIndex(ph Phase) int {
 	return len(st.phases) - 1
 }
 
-// AddPhase adds time of a phase that was measured elsewhere, as communication loggers do, with no place in the step. Of the time that no
-// measured phase covers it takes as much as there is; the rest counts as overlap. Where the place is known, [Step.AddPhaseAt] is exact.
+// AddPhase adds time of a phase that was measured elsewhere, as communication loggers do, with no place in the step. What it overlapped with is not known: it
+// takes as much as there is of the time that no measured phase covers, and only the rest counts as overlap, which is therefore a lower bound. A phase
+// is never longer than its step: what is beyond (as the sum over channels that run side by side) is cut off. Where the place is known, [Step.AddPhaseAt] is exact.
 func (st *Step) AddPhase(ph Phase, d time.Duration) {
 	st.change(func() {
 		if d > 0 {
@@ -136,8 +137,8 @@ func (st *Step) AddPhase(ph Phase, d time.Duration) {
 	})
 }
 
-// SetPhase sets the time of a phase that was measured elsewhere, instead of all that was measured or added. Overlap is found
-// as with [Step.AddPhase].
+// SetPhase sets the time of a phase that was measured elsewhere, instead of all that is measured or added, before or after. Overlap and limits are those
+// of [Step.AddPhase].
 func (st *Step) SetPhase(ph Phase, d time.Duration) {
 	st.change(func() {
 		t := &st.phases[st.phaseIndex(ph)]

@@ -128,6 +128,16 @@ func TestPhasesMeasuredElsewhereKeepTheIdentity(t *testing.T) {
 	}{
 		{"added fits beside the measured", func(s *gpuspan.Step, _ time.Time) { s.AddPhase(gpuspan.Comm, 3*time.Millisecond) }, 3, 0, 1},
 		{"added is more than there is room for", func(s *gpuspan.Step, _ time.Time) { s.AddPhase(gpuspan.Comm, 6*time.Millisecond) }, 6, 2, 0},
+		{"added is more than the step", func(s *gpuspan.Step, _ time.Time) { s.AddPhase(gpuspan.Comm, 30*time.Millisecond) }, 10, 6, 0},
+		{"set is more than the step", func(s *gpuspan.Step, _ time.Time) { s.SetPhase(gpuspan.Comm, time.Hour) }, 10, 6, 0},
+		{"set first, added after", func(s *gpuspan.Step, _ time.Time) {
+			s.SetPhase(gpuspan.Comm, time.Millisecond)
+			s.AddPhase(gpuspan.Comm, 3*time.Millisecond)
+		}, 1, 0, 3},
+		{"added to what has a place", func(s *gpuspan.Step, start time.Time) {
+			s.AddPhaseAt(gpuspan.Comm, start.Add(time.Millisecond), 2*time.Millisecond)
+			s.AddPhase(gpuspan.Comm, 3*time.Millisecond)
+		}, 5, 2, 1},
 		{"added twice", func(s *gpuspan.Step, _ time.Time) {
 			s.AddPhase(gpuspan.Comm, time.Millisecond)
 			s.AddPhase(gpuspan.Comm, time.Millisecond)
