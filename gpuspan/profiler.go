@@ -79,7 +79,7 @@ func (p *Profiler) drop(r dropReason) { p.drops[r].Add(1) }
 
 // New makes a profiler over a backend: cuda.Open, hip.Open or simgpu.New. The result is never nil and works whatever the error
 // says: values that are wrong keep their defaults, and without a device (b is nil, or finds none) sections get host
-// times and spans say so (gpu.timing.source `host`).
+// times and spans say so (gpu.timing.source `host`): they have gpu.host.duration and no gpu.duration, and gpu.operation.duration has no points of them.
 //
 // Settings come from [DefaultSettings], then the environment ([SettingsFromEnv]), then options. Call Shutdown in the end.
 func New(b Backend, opts ...Option) (*Profiler, error) {
