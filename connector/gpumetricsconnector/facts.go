@@ -33,7 +33,7 @@ type facts struct {
 	hasSelfEnergy        bool
 	startDelay           float64
 	hasStartDelay        bool
-	ordinal              int64
+	ordinal, stream      int64 // -1: none
 	collective           bool
 	stepIndex            int64
 	hasStepIndex         bool
@@ -61,7 +61,7 @@ const phasePrefix, phaseSuffix = "gpu.step.phase.", ".duration"
 // load fills f; it reports whether the span is a GPU span.
 func (f *facts) load(s ptrace.Span) bool {
 	*f = facts{
-		start: uint64(s.StartTimestamp()), end: uint64(s.EndTimestamp()), ordinal: -1,
+		start: uint64(s.StartTimestamp()), end: uint64(s.EndTimestamp()), ordinal: -1, stream: -1,
 		traceID: s.TraceID(), spanID: s.SpanID(), parentSpanID: s.ParentSpanID(),
 	}
 	for k, v := range s.Attributes().All() {
@@ -83,6 +83,8 @@ func (f *facts) load(s ptrace.Span) bool {
 			f.id = v.Str()
 		case string(semconv.GPUDeviceOrdinalKey):
 			f.ordinal = v.Int()
+		case string(semconv.GPUStreamIDKey):
+			f.stream = v.Int()
 		case string(semconv.GPUDurationKey):
 			f.duration = positive(v)
 		case string(semconv.GPUIOSizeKey):

@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/otelgpu/otelgpu/internal/streamnest"
 )
 
 const (
@@ -118,6 +120,7 @@ type sectionTree struct {
 
 	// of the batch that is being read
 	spans []treeSpan
+	nests []streamnest.Span // of spans
 	hosts []hostSpan
 	ups   map[spanKey]spanKey // parents of hosts
 }
@@ -136,7 +139,9 @@ func newSectionTree() sectionTree {
 	return sectionTree{sums: make(map[spanKey]*parts), ups: make(map[spanKey]spanKey)}
 }
 
-func (t *sectionTree) add(f *facts) {
+// add takes a span of the batch; process is a number of whose it is.
+func (t *sectionTree) add(process uint64, f *facts) {
+	t.nests = append(t.nests, streamnest.Span{Owner: process, Stream: f.stream, Trace: f.traceID, Start: int64(f.start), End: int64(f.end)})
 	t.spans = append(t.spans, treeSpan{
 		key: spanKey{f.traceID, f.spanID}, parent: spanKey{f.traceID, f.parentSpanID},
 		start: f.start, end: f.end, time: f.time, name: f.name, category: f.category,
@@ -156,7 +161,9 @@ func (t *sectionTree) settle() {
 		}
 		for i := range t.spans {
 			t.spans[i].parent = t.above(t.spans[i].parent)
+			t.nests[i].Parent = t.spans[i].parent.span
 		}
+		streamnest.Each(t.nests, func(inner, outer int) { t.spans[inner].parent = t.spans[outer].key })
 		slices.SortFunc(t.spans, inward)
 		for i := range t.spans {
 			t.span(&t.spans[i])
@@ -167,7 +174,7 @@ func (t *sectionTree) settle() {
 		}
 		clear(t.ups)
 	}
-	t.spans, t.hosts = t.spans[:0], t.hosts[:0]
+	t.spans, t.nests, t.hosts = t.spans[:0], t.nests[:0], t.hosts[:0]
 }
 
 // inward orders spans so that those inside others come first.

@@ -63,7 +63,7 @@ func (g *stragglers) section(r *resource, f *facts) {
 	if r.job == "" || r.rank < 0 || f.time == 0 || f.collective || f.traceID.IsEmpty() || f.parentSpanID.IsEmpty() {
 		return
 	}
-	g.tree.add(f)
+	g.tree.add(uint64(r.rank), f)
 }
 
 // step takes a step of one rank; it returns 1 if the step was compared already. Without job, rank and index there is

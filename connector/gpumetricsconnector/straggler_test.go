@@ -326,6 +326,28 @@ func TestHostSpansBetweenSectionsAreSeenThrough(t *testing.T) {
 	}
 }
 
+// The sections of a model that is called with the step's context hang below the step, beside the phase in which they run.
+func TestSectionsBesideTheirPhaseAreFoundInIt(t *testing.T) {
+	a := newTest(t, nil)
+	for rank := range 4 {
+		conv := uint64(10_000 + rank/3*20_000) // µs
+		op := func(category string) attrs {
+			return attrs{"gpu.operation.type": "section", "gpu.operation.category": category, "gpu.stream.id": 1}
+		}
+		td := batch(t, rankOf(rank, 4),
+			span{"conv", 1000, 1000 + conv, op("conv"), 3, 1, ""}, span{"head", 1000 + conv, 6000 + conv, op("matmul"), 4, 1, ""},
+			span{"forward", 0, 6000 + conv, op("forward"), 2, 1, ""},
+			span{"step", 0, 100_000, attrs{"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1, "gpu.step.duration": 0.1,
+				"gpu.step.phase.forward.duration": 0.006 + float64(conv)/1e6, "gpu.step.phase.comm.duration": 0.09 - float64(conv)/1e6}, 1, 0, ""})
+		for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+			s.SetTraceID([16]byte{byte(rank + 1)})
+		}
+		a.take(td, clock)
+	}
+	_, delay := scores(t, a, clock)
+	assert.InEpsilon(t, 0.020, delay["3 forward/conv"], 1e-9, "%v", delay)
+}
+
 func TestSectionsThatWaitAreBounded(t *testing.T) {
 	a := newTest(t, nil)
 	op := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001}

@@ -8,6 +8,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/streamnest"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
 )
 
@@ -18,6 +19,7 @@ type batch struct {
 	resources []resourceInfo
 	host      []hostSpan
 	bridges   map[fairshare.Key][8]byte
+	nests     []streamnest.Span
 	boards    []boardEnd
 }
 
@@ -74,6 +76,20 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 		b.hosts(all)
 		b.bridge()
 	}
+	b.nest()
+}
+
+// nest puts spans that run within others of their stream below those. A loop's phase and what the code that it calls does with the step's
+// context are side by side in the trace; dealt with so, each would have half of the energy.
+func (b *batch) nest() {
+	b.nests = b.nests[:0]
+	for i := range b.spans {
+		g := &b.spans[i]
+		b.nests = append(b.nests, streamnest.Span{
+			Owner: g.share.Process, Stream: g.stream, Trace: g.share.Trace, Parent: g.share.Parent, Start: g.share.Start, End: g.share.End,
+		})
+	}
+	streamnest.Each(b.nests, func(inner, outer int) { b.spans[inner].share.Parent = b.spans[outer].share.Span })
 }
 
 // hosts lists the spans that are not in b.spans.

@@ -146,6 +146,47 @@ func TestHostSpanBetweenStepAndKernelIsSeenThrough(t *testing.T) {
 	})
 }
 
+// A loop opens a phase and calls the model with the step's context, as the library's documentation does: the sections of the model hang
+// below the step, beside the phase that encloses them on the stream.
+func TestSectionsWithinAPhaseOnItsStreamHoldThePhasesEnergy(t *testing.T) {
+	for name, batches := range map[string][][]uint64{"one batch": {{3, 4, 2, 5, 1}}, "the step later": {{3, 4, 2, 5}, {1}}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+				at := func(x float64) time.Time { return zero.Add(sec(x)) }
+				time.Sleep(4 * time.Second)
+				for _, ids := range batches {
+					td := newTraces("a")
+					for _, id := range ids {
+						var s ptrace.Span
+						switch id {
+						case 1:
+							s = td.gpu(1, 0, at(1), at(3.5))
+							s.Attributes().PutStr("gpu.operation.type", "step")
+						case 2:
+							s = td.gpu(2, 1, at(1), at(3)) // the phase
+						case 3:
+							s = td.gpu(3, 1, at(1.2), at(2)) // within it
+						case 4:
+							s = td.gpu(4, 1, at(2), at(2.8)) // likewise
+						case 5:
+							s = td.gpu(5, 1, at(3), at(3.5)) // the next phase
+						}
+						s.Attributes().PutInt("gpu.stream.id", 1)
+					}
+					r.consume(td.Traces)
+				}
+				time.Sleep(8 * time.Second)
+				s := r.spans()
+				for id, want := range map[uint64]float64{3: 240, 4: 240, 2: 600, 5: 150, 1: 750} {
+					assert.InDelta(t, want, energy(t, s[id]), 1e-6, "span %d", id)
+				}
+				assert.InDelta(t, 120, attr(t, s[2], "gpu.self_energy"), 1e-6)
+				assert.Equal(t, spanID(1), s[3].ParentSpanID(), "the trace itself is left as it is")
+			})
+		})
+	}
+}
+
 func TestNobodyWaitsForAHostSpanThatIsThere(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)

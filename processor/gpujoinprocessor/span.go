@@ -40,6 +40,7 @@ type gpuSpan struct {
 	hwID      string
 	bdf       string
 	ordinal   int64 // -1: none
+	stream    int64 // -1: none, and that of a step, which is the host's
 	fault     fault
 	hasMemory bool // gpu.memory.usage is there already
 
@@ -51,11 +52,12 @@ type gpuSpan struct {
 // read looks at a span: false when it has no GPU operation or was joined already.
 func (g *gpuSpan) read(s ptrace.Span, r *resourceInfo, now int64, maxWait time.Duration) bool {
 	gpu := false
-	*g = gpuSpan{span: s, res: r, hwID: r.hwID, ordinal: -1}
+	*g = gpuSpan{span: s, res: r, hwID: r.hwID, ordinal: -1, stream: -1}
+	step := false
 	for k, v := range s.Attributes().All() {
 		switch k {
 		case string(semconv.GPUOperationTypeKey):
-			gpu = true
+			gpu, step = true, v.Str() == semconv.GPUOperationTypeStep
 		case string(semconv.GPUJoinCoverageKey):
 			return false
 		case string(semconv.HWIDKey):
@@ -65,6 +67,10 @@ func (g *gpuSpan) read(s ptrace.Span, r *resourceInfo, now int64, maxWait time.D
 		case string(semconv.GPUDeviceOrdinalKey):
 			if v.Type() == pcommon.ValueTypeInt {
 				g.ordinal = v.Int()
+			}
+		case string(semconv.GPUStreamIDKey):
+			if v.Type() == pcommon.ValueTypeInt {
+				g.stream = v.Int()
 			}
 		case string(semconv.GPUMemoryUsageKey):
 			g.hasMemory = true
@@ -81,7 +87,9 @@ func (g *gpuSpan) read(s ptrace.Span, r *resourceInfo, now int64, maxWait time.D
 		Start:   int64(min(start, math.MaxInt64)),
 		End:     int64(min(end, math.MaxInt64)),
 	}
-	g.fault = g.check(now, maxWait)
+	if g.fault = g.check(now, maxWait); g.fault != sound || step {
+		g.stream = -1
+	}
 	return true
 }
 
