@@ -169,6 +169,11 @@ const (
 	// two, and for sparse operands only non-zero ones count. Not measured.
 	GPUFLOPCountKey = attribute.Key("gpu.flop.count")
 
+	// GPUFLOPCoverageKey (double, 1): Part of the time of kernels, collectives left out, that operators launched
+	// whose operations are in gpu.flop.count of a step or device. The operations of the rest are not known, so
+	// the count is a lower bound.
+	GPUFLOPCoverageKey = attribute.Key("gpu.flop.coverage")
+
 	// GPUFLOPPrecisionKey (string): Precision in which the work was computed; chooses the peak. Not the type in
 	// which operands are stored.
 	GPUFLOPPrecisionKey = attribute.Key("gpu.flop.precision")

@@ -76,6 +76,8 @@ func (d *Detail) appendTo(b []byte) []byte {
 			b = append(b, v...)
 		}
 	}
+	float(tagFLOPs, d.FLOPs, d.FLOPs != 0) // first: see work
+	text(tagPrecision, d.Precision)
 	number(tagStep, d.Step, d.HasStep)
 	number(tagBytes, d.Bytes, d.HasBytes)
 	number(tagDirection, index(directions[:], d.Direction), d.Direction != "")
@@ -102,7 +104,6 @@ func (d *Detail) appendTo(b []byte) []byte {
 	number(tagOutElements, d.OutElements, d.OutElements != 0)
 	number(tagGraph, d.Graph, d.Graph != 0)
 	number(tagGraphNode, d.GraphNode, d.GraphNode != 0)
-	float(tagFLOPs, d.FLOPs, d.FLOPs != 0)
 	text(tagShapes, d.Shapes)
 	text(tagTypes, d.Types)
 	text(tagDomain, d.Domain)
@@ -110,7 +111,6 @@ func (d *Detail) appendTo(b []byte) []byte {
 	text(tagPayload, d.Payload)
 	text(tagPayloadText, d.PayloadText)
 	number(tagMemoryUsage, d.MemoryUsage, d.HasMemoryUsage)
-	text(tagPrecision, d.Precision)
 	number(tagMemoryDevice, d.MemoryDevice, d.MemoryDevice != 0)
 	return b
 }

@@ -74,6 +74,7 @@ func (s *spans) step(m pcommon.Map, st *step) {
 	if st.comm.any {
 		putSeconds(m, semconv.GPUStepCommExposedDurationKey, st.exposed())
 	}
+	st.computed.write(m)
 	s.allocated(m, &st.allocated)
 	s.phases(m, st)
 }
@@ -217,6 +218,7 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 		putSeconds(m, semconv.GPUWindowNonComputeDurationKey, d.all.total-d.compute.total)
 		putTexts(m, semconv.GPUSummaryKernelNamesKey, topNames(d.names, s.p.Names, topKernels))
 	}
+	d.computed.write(m)
 	if d.memory.any {
 		putSeconds(m, semconv.GPUWindowMemoryDurationKey, d.memory.total)
 	}

@@ -9,7 +9,8 @@ type launch struct {
 	node       *node
 	process    *process
 	step       *step
-	opaque     bool // within a compiled region
+	work       *work // of the outermost operator around it whose work is known
+	opaque     bool  // within a compiled region
 }
 
 // launchTable remembers launches by correlation: the latest launchMemory or so, without ever growing past that. Buckets

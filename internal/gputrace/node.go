@@ -53,6 +53,7 @@ type step struct {
 	allocated  allocated
 	kernels    int64
 	kernelTime int64
+	computed   computed
 	names      map[uint32]int64
 	devices    map[int64]struct{}
 	phases     map[string]*union
@@ -86,9 +87,12 @@ func (s *step) device(a *activity) {
 // exposed is communication with no compute kernel beside it.
 func (s *step) exposed() int64 { return s.kernel.total - s.compute.total }
 
-func (s *step) launched(a *activity) {
+func (s *step) launched(a *activity, firstOfWork bool) {
 	if a.kind != KindKernel {
 		return
+	}
+	if !a.comm {
+		s.computed.add(a, firstOfWork)
 	}
 	s.kernels++
 	s.kernelTime += a.duration

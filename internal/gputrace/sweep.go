@@ -63,8 +63,9 @@ type frame struct {
 	end    int64
 	node   *node // nearest range with a span, this one included
 	step   *step
-	depth  int  // operators around it
-	opaque bool // within a compiled region
+	work   *work // of the outermost operator with known work, this one included
+	depth  int   // operators around it
+	opaque bool  // within a compiled region
 }
 
 func (p *Profile) newSweep(v visitor) *sweep {
@@ -121,7 +122,7 @@ func (s *sweep) host(r *record) {
 	f := frame{end: end, node: th.process.window}
 	if len(st) > 0 {
 		top := &st[len(st)-1]
-		f.node, f.step, f.depth, f.opaque = top.node.live(), top.step, top.depth, top.opaque
+		f.node, f.step, f.work, f.depth, f.opaque = top.node.live(), top.step, top.work, top.depth, top.opaque
 	}
 	alone := len(st) == 0
 	if f.step == nil {
@@ -136,6 +137,9 @@ func (s *sweep) host(r *record) {
 	if s.analyses {
 		fl = s.flag(r)
 		f.opaque = f.opaque || fl.opaque
+		if r.kind == KindOperator && f.work == nil {
+			f.work = newWork(r.detail)
+		}
 	}
 	switch {
 	case r.kind == KindStep:
@@ -160,7 +164,7 @@ func (s *sweep) host(r *record) {
 		f.depth++
 	}
 	if r.kind == KindRuntime && r.correlation != 0 {
-		s.launches.put(r.correlation, launch{start, end, f.node, th.process, f.step, f.opaque})
+		s.launches.put(r.correlation, launch{start, end, f.node, th.process, f.step, f.work, f.opaque})
 	}
 	if r.duration > 0 {
 		st = append(st, f)
@@ -223,8 +227,12 @@ func (s *sweep) device(r *record) {
 }
 
 func (s *sweep) analyse(proc *process, a *activity) {
+	first := false
+	if w := a.launch.work; w != nil && a.kind == KindKernel && !a.comm {
+		first, w.counted = !w.counted, true
+	}
 	if st := a.launch.step; st != nil {
-		st.launched(a)
+		st.launched(a, first)
 	}
 	s.clip(proc, a)
 	d := s.devices[a.device]
@@ -232,7 +240,7 @@ func (s *sweep) analyse(proc *process, a *activity) {
 		d = newDeviceWindow(a.device, proc)
 		s.devices[a.device] = d
 	}
-	d.add(a)
+	d.add(a, first)
 }
 
 // clip gives the activity to the steps during which it ran, whoever launched it, and forgets steps that ended before it:

@@ -16,6 +16,7 @@ type deviceWindow struct {
 	memory     union
 	kernels    int64
 	kernelTime int64
+	computed   computed
 	names      map[uint32]int64
 	idle       idle
 	culprits   map[uint32]int64 // host ranges around launches that the device waited for: time by name
@@ -47,7 +48,7 @@ func newDeviceWindow(ordinal int64, p *process) *deviceWindow {
 // shortKernel is the length under which a kernel is shorter than what launching it costs the host.
 const shortKernel = 10_000
 
-func (d *deviceWindow) add(a *activity) {
+func (d *deviceWindow) add(a *activity, firstOfWork bool) {
 	if gap := d.all.add(a.start, a.end); gap > 0 {
 		d.gap(a, gap)
 	}
@@ -64,6 +65,7 @@ func (d *deviceWindow) add(a *activity) {
 		d.comm.add(a.start, a.end)
 	} else {
 		d.compute.add(a.start, a.end)
+		d.computed.add(a, firstOfWork)
 	}
 	d.kernels++
 	d.kernelTime += a.duration

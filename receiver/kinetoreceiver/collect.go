@@ -16,12 +16,15 @@ import (
 
 // collect hands the events of a trace to a profile.
 type collect struct {
-	p       *gputrace.Profile
-	meta    metaReader
-	event   gputrace.Event
-	shapes  bool
-	skipped map[string]int64
-	texts   map[string]int64 // numbers that stand for thread and process ids that are no numbers
+	p      *gputrace.Profile
+	meta   metaReader
+	event  gputrace.Event
+	shapes bool
+
+	inputs       inputs
+	withoutFLOPs int // operators, of those that were looked at
+	skipped      map[string]int64
+	texts        map[string]int64 // numbers that stand for thread and process ids that are no numbers
 }
 
 var (
@@ -169,9 +172,7 @@ func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name *[]byte
 	case gputrace.KindRuntime:
 		runtimeArgs(e, j.Args)
 	case gputrace.KindOperator:
-		if c.shapes {
-			operatorArgs(&e.Detail, *name, j.Args)
-		}
+		c.operatorArgs(&e.Detail, *name, j.Args)
 	case gputrace.KindAnnotation, gputrace.KindStep:
 		annotationArgs(&e.Detail, j.Args)
 		if e.Kind == gputrace.KindAnnotation && bytes.Contains(*name, []byte("00-")) {

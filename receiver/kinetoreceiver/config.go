@@ -17,7 +17,7 @@ type Config struct {
 	Files follow.Config `mapstructure:",squash"`
 	// Spans says what becomes of them.
 	Spans gputrace.Config `mapstructure:",squash"`
-	// Shapes writes gpu.operation.shapes and gpu.flop.count on operators (default false).
+	// Shapes writes gpu.operation.shapes on operators (default false).
 	Shapes bool `mapstructure:"shapes"`
 }
 

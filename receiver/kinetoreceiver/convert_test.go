@@ -235,40 +235,6 @@ func TestModelOfADeviceThatTheListNumbersOtherwise(t *testing.T) {
 	assert.Nil(t, model(`[{"id":0,"name":""},{"id":2,"name":""}]`), "an empty name is unknown")
 }
 
-func TestShapesGiveFLOPs(t *testing.T) {
-	for name, c := range map[string]struct {
-		op, args  string
-		flops     any
-		precision any
-		shapes    any
-	}{
-		"product":  {"aten::mm", `"Input type":["c10::BFloat16","c10::BFloat16"],"Input Dims":[[64,128],[128,32]]`, 2.0 * 64 * 128 * 32, "bf16", []any{"bf16[64,128]", "bf16[128,32]"}},
-		"bias":     {"aten::addmm", `"Input type":["float","float","float","Scalar","Scalar"],"Input Dims":[[32],[64,128],[128,32],[],[]]`, 2.0 * 64 * 128 * 32, "fp32", []any{"f32[32]", "f32[64,128]", "f32[128,32]"}},
-		"batched":  {"aten::bmm", `"Input type":["c10::Half","c10::Half"],"Input Dims":[[8,64,128],[8,128,32]]`, 2.0 * 8 * 64 * 128 * 32, "fp16", []any{"f16[8,64,128]", "f16[8,128,32]"}},
-		"mismatch": {"aten::mm", `"Input type":["float","float"],"Input Dims":[[64,128],[64,32]]`, nil, nil, []any{"f32[64,128]", "f32[64,32]"}},
-		"caller":   {"aten::linear", `"Input type":["float","float"],"Input Dims":[[64,128],[32,128]]`, nil, nil, []any{"f32[64,128]", "f32[32,128]"}},
-		// ResNet's first layer: 224 × 224 × 3, 64 kernels of 7 × 7, stride 2, padding 3.
-		"convolution": {
-			"aten::convolution", `"Input type":["float","float","","ScalarList","ScalarList","ScalarList","Scalar","ScalarList","Scalar"],` +
-				`"Input Dims":[[1,3,224,224],[64,3,7,7],[],[],[],[],[],[],[]],"Concrete Inputs":["","","","[2, 2]","[3, 3]","[1, 1]","False","[0, 0]","1"]`,
-			2.0 * 112 * 112 * 64 * 3 * 7 * 7, "fp32",
-			[]any{"f32[1,3,224,224]", "f32[64,3,7,7]"},
-		},
-		"broken": {"aten::mm", `"Input type":"x","Input Dims":[["a"],{}]`, nil, nil, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			text := `[{"ph":"X","cat":"cpu_op","name":"` + c.op + `","pid":9,"tid":9,"ts":1,"dur":2,"args":{` + c.args + `}}]`
-			b, _ := convert(t, text, Options{Detail: DetailOperators, Shapes: true})
-			a := find(t, b, c.op).Attributes().AsRaw()
-			assert.Equal(t, c.flops, a["gpu.flop.count"])
-			assert.Equal(t, c.precision, a["gpu.flop.precision"])
-			assert.Equal(t, c.shapes, a["gpu.operation.shapes"])
-			b, _ = convert(t, text, Options{Detail: DetailOperators})
-			assert.NotContains(t, find(t, b, c.op).Attributes().AsRaw(), "gpu.operation.shapes", "not unless asked for")
-		})
-	}
-}
-
 func TestBackwardThreadsHangUnderTheAnnotationThatWaitsForThem(t *testing.T) {
 	b, _ := convert(t, `[{"ph":"X","cat":"user_annotation","name":"ProfilerStep#4","pid":9,"tid":9,"ts":0,"dur":1000},`+
 		`{"ph":"X","cat":"user_annotation","name":"## forward ##","pid":9,"tid":9,"ts":100,"dur":300},`+

@@ -50,7 +50,7 @@ type Options struct {
 	ServiceName string            // where the file does not say; empty is "pytorch"
 	JobID       string            // gpu.job.id where the file does not say; makes links across ranks possible
 	Resource    map[string]string // further resource attributes; they win over those of the file
-	Shapes      bool              // write gpu.operation.shapes and gpu.flop.count on operators
+	Shapes      bool              // write gpu.operation.shapes on operators
 }
 
 func (o Options) profile() gputrace.Options {

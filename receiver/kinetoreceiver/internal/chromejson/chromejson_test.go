@@ -325,3 +325,17 @@ func slowSkip(b []byte) (int, bool) {
 	}
 	return 0, false
 }
+
+func TestElementsOfArrays(t *testing.T) {
+	for array, want := range map[string][]string{
+		`[]`: nil, `[1]`: {"1"}, ` [ [1, 2] , {"a": [3]},"x, ]",null ] `: {"[1, 2]", `{"a": [3]}`, `"x, ]"`, "null"},
+		`[1, 2`: {"1"}, `{"a": 1}`: nil, ``: nil, `[[1,2`: nil, `[1,,2]`: {"1"},
+	} {
+		var have []string
+		Elements([]byte(array), func(v []byte) bool { have = append(have, string(v)); return true })
+		assert.Equal(t, want, have, array)
+	}
+	n := 0
+	Elements([]byte(`[1, 2, 3]`), func([]byte) bool { n++; return n < 2 })
+	assert.Equal(t, 2, n)
+}

@@ -44,3 +44,23 @@ func Fields(object []byte, f func(key, value []byte) bool) {
 		}
 	}
 }
+
+// Elements calls f for every element of the raw JSON array, as it stands. It stops at the first thing that is no JSON
+// and at the first false.
+func Elements(array []byte, f func(value []byte) bool) {
+	i := space(array, 0)
+	if i >= len(array) || array[i] != '[' {
+		return
+	}
+	for i++; ; i++ {
+		i = space(array, i)
+		start := i
+		next, err := skip(array, i)
+		if err != nil || !f(array[start:next]) {
+			return
+		}
+		if i = space(array, next); i >= len(array) || array[i] != ',' {
+			return
+		}
+	}
+}

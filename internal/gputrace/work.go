@@ -1,0 +1,74 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// work is what one operator computes. It counts when the first kernel of the operator is met, so that operators that ran
+// on the host do not, and once, however many kernels it launched.
+type work struct {
+	flops     float64
+	precision string
+	counted   bool
+}
+
+// newWork is the work that a record's detail states; nil for most.
+func newWork(detail []byte) *work {
+	if len(detail) == 0 || detail[0] != tagFLOPs {
+		return nil
+	}
+	var d Detail
+	d.decode(detail)
+	return &work{flops: d.FLOPs, precision: d.Precision}
+}
+
+// computed sums the work of operators over a step or a window.
+type computed struct {
+	flops float64
+	by    map[string]float64 // precision: FLOPs
+	time  int64              // of kernels below operators whose work is known
+	all   int64              // of kernels
+}
+
+// add takes a kernel that is no collective: those compute next to nothing.
+func (c *computed) add(a *activity, first bool) {
+	c.all += a.duration
+	w := a.launch.work
+	if w == nil {
+		return
+	}
+	c.time += a.duration
+	if !first {
+		return
+	}
+	if c.by == nil {
+		c.by = map[string]float64{}
+	}
+	c.by[w.precision] += w.flops
+	c.flops += w.flops
+}
+
+// samePrecision is the part of the FLOPs from which on their precision is that of the sum: the rest, rotary embeddings in
+// single precision among products in bfloat16, changes a utilisation by no more than this.
+const samePrecision = 0.99
+
+// write puts down the sum with the part of the kernel time that it covers. Where no operator is known there is no sum.
+func (c *computed) write(m pcommon.Map) {
+	if c.flops == 0 {
+		return
+	}
+	m.PutDouble(string(semconv.GPUFLOPCountKey), c.flops)
+	for precision, flops := range c.by {
+		if flops >= samePrecision*c.flops {
+			putText(m, semconv.GPUFLOPPrecisionKey, precision)
+		}
+	}
+	if c.all > 0 {
+		m.PutDouble(string(semconv.GPUFLOPCoverageKey), float64(c.time)/float64(c.all))
+	}
+}
