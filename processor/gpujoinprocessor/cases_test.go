@@ -187,6 +187,44 @@ func TestSectionsWithinAPhaseOnItsStreamHoldThePhasesEnergy(t *testing.T) {
 	}
 }
 
+func TestAStepOverSeveralDevicesHoldsItsChildrensEnergyOnAll(t *testing.T) {
+	const gpu1 = "GPU-00000000-86f3-7a43-b711-4771313afc50"
+	for name, together := range map[string]bool{"one batch": true, "the step later": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+				at := func(x float64) time.Time { return zero.Add(sec(x)) }
+				second := nominal
+				second.ID = gpu1
+				r.run(r.device(second), steady(zero, 100))
+				time.Sleep(4 * time.Second)
+				td := newTraces("a")
+				td.gpu(2, 1, at(1), at(2))
+				comm := td.gpu(3, 1, at(1.5), at(2.5))
+				comm.Attributes().PutStr("hw.id", gpu1)
+				neighbour := td.resource("b").gpu(9, 0, at(2), at(3))
+				neighbour.Attributes().PutStr("hw.id", gpu1)
+				td.resource("a")
+				if !together {
+					r.consume(td.Traces)
+					time.Sleep(sec(0.5))
+					td = newTraces("a")
+				}
+				td.gpu(1, 0, at(1), at(3)).Attributes().PutStr("gpu.operation.type", "step")
+				r.consume(td.Traces)
+				time.Sleep(8 * time.Second)
+				s := r.spans()
+				assert.InDelta(t, 300, energy(t, s[2]), 1e-6)
+				assert.InDelta(t, 50+25, energy(t, s[3]), 1e-6)
+				assert.InDelta(t, 600+75, energy(t, s[1]), 1e-6)
+				assert.InDelta(t, 300, attr(t, s[1], "gpu.self_energy"), 1e-6, "on its own device, so that own parts add up by device")
+				time.Sleep(5 * time.Minute)
+				_, err := r.tel.GetMetric("otelcol_processor_gpu_join_orphans")
+				assert.ErrorContains(t, err, "not found", "the sum on the other device met its step")
+			})
+		})
+	}
+}
+
 func TestNobodyWaitsForAHostSpanThatIsThere(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)

@@ -154,6 +154,16 @@ func (e *engine) tick(now time.Time, views []gpusamplesextension.DeviceView, rep
 	return views
 }
 
+// elsewhere is what the descendants of a span have on all boards but its own.
+func (e *engine) elsewhere(own *board, k fairshare.Key) (value float64) {
+	for _, b := range e.boards {
+		if b != own {
+			value += b.dev.Elsewhere(k)
+		}
+	}
+	return value
+}
+
 // known is the number of spans that the fair share knows.
 func (e *engine) known() int {
 	e.mu.Lock()

@@ -89,6 +89,9 @@ func (p *joinProcessor) write(ctx context.Context, b *batch) {
 		}
 		dev, board := l.place.dev, l.place.board
 		share, shared := board.dev.Share(g.share.Key, g.at)
+		if g.step { // the only span whose children may be on other devices: a section is on one stream
+			share.Value += e.elsewhere(board, g.share.Key)
+		}
 		if !p.attrs.write(g, dev, board, share, shared) {
 			uncovered++
 		}

@@ -41,6 +41,7 @@ type gpuSpan struct {
 	bdf       string
 	ordinal   int64 // -1: none
 	stream    int64 // -1: none, and that of a step, which is the host's
+	step      bool
 	fault     fault
 	hasMemory bool // gpu.memory.usage is there already
 
@@ -53,11 +54,10 @@ type gpuSpan struct {
 func (g *gpuSpan) read(s ptrace.Span, r *resourceInfo, now int64, maxWait time.Duration) bool {
 	gpu := false
 	*g = gpuSpan{span: s, res: r, hwID: r.hwID, ordinal: -1, stream: -1}
-	step := false
 	for k, v := range s.Attributes().All() {
 		switch k {
 		case string(semconv.GPUOperationTypeKey):
-			gpu, step = true, v.Str() == semconv.GPUOperationTypeStep
+			gpu, g.step = true, v.Str() == semconv.GPUOperationTypeStep
 		case string(semconv.GPUJoinCoverageKey):
 			return false
 		case string(semconv.HWIDKey):
@@ -87,7 +87,7 @@ func (g *gpuSpan) read(s ptrace.Span, r *resourceInfo, now int64, maxWait time.D
 		Start:   int64(min(start, math.MaxInt64)),
 		End:     int64(min(end, math.MaxInt64)),
 	}
-	if g.fault = g.check(now, maxWait); g.fault != sound || step {
+	if g.fault = g.check(now, maxWait); g.fault != sound || g.step {
 		g.stream = -1
 	}
 	return true

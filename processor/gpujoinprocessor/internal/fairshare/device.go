@@ -114,6 +114,16 @@ func (d *Device) Share(k Key, at Place) (Share, bool) {
 	return Share{Value: n.own + n.below, Own: n.own, Covered: n.covered, Late: n.late, Ended: n.ended}, true
 }
 
+// Elsewhere is what descendants on this device have of the span k, which is on another device.
+func (d *Device) Elsewhere(k Key) float64 {
+	n := d.nodes[k]
+	if n == nil || n.known {
+		return 0
+	}
+	n.met = true
+	return n.below
+}
+
 // Close gives the budget back. The device is not used afterwards.
 func (d *Device) Close() {
 	d.budget.used -= len(d.nodes)

@@ -44,7 +44,7 @@ func (d *Device) forget(n *node) {
 		d.remember(n)
 		return
 	}
-	if !n.known && n.below > 0 {
+	if !n.known && !n.met && n.below > 0 {
 		d.totals.Orphans++
 	}
 	if n.parent != nil {

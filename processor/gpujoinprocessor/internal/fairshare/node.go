@@ -30,6 +30,7 @@ type node struct {
 	opened int32 // active descendants
 
 	kept   bool // in the device's map; false: forgotten
+	met    bool // placeholder: its span is on another device and has taken the sum
 	known  bool // arrived itself; false: placeholder
 	active bool // started and not ended
 	ended  bool
