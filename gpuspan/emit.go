@@ -115,8 +115,8 @@ func (p *Profiler) describe(kv []attribute.KeyValue, r *record, s *Stream) []att
 	}
 	if e := r.extra; e != nil {
 		kv = append(kv, e.attrs...)
-		if n := len(e.links); n > 0 {
-			kv = append(kv, semconv.GPUBatchSizeKey.Int(n))
+		if e.batch > 0 {
+			kv = append(kv, semconv.GPUBatchSizeKey.Int(e.batch))
 		}
 		for d := range e.copied {
 			if n := e.copied[d]; n != 0 {
@@ -175,15 +175,11 @@ func describeWork(kv []attribute.KeyValue, w *Work, _ Direction) []attribute.Key
 
 // shareLinks puts items and shares on the links of a batch.
 func (e *extra) shareLinks() []trace.Link {
-	var total int64
-	for _, n := range e.shares {
-		total += n
-	}
 	for i, n := range e.shares {
 		if n > 0 {
 			e.links[i].Attributes = []attribute.KeyValue{
 				semconv.GPUOperationItemsKey.Int64(n),
-				semconv.GPUBatchShareKey.Float64(float64(n) / float64(total)),
+				semconv.GPUBatchShareKey.Float64(float64(n) / float64(e.items)),
 			}
 		}
 	}

@@ -66,6 +66,7 @@ func (s *Stream) StartNamed(ctx context.Context, name string) Section {
 		s.named = slices.Delete(s.named, 0, 1)
 	}
 	s.named = append(s.named, namedOpen{name, x})
+	s.openNamed.Store(int32(len(s.named)))
 	s.mu.Unlock()
 	return x
 }
@@ -73,7 +74,8 @@ func (s *Stream) StartNamed(ctx context.Context, name string) Section {
 // EndNamed ends the section of that name that was started last on the stream and is still open, so that start and end can
 // be matched by title in code that has no place to keep a Section. Without one it only counts (gpuspan.unmatched).
 func (s *Stream) EndNamed(name string, w Work) {
-	if s == nil || s.p.level.Load() < int32(VerbosityDefault) {
+	// What was switched off meanwhile must still end, and what is off must cost nothing.
+	if s == nil || s.p.level.Load() < int32(VerbosityDefault) && s.openNamed.Load() == 0 {
 		return
 	}
 	s.mu.Lock()
@@ -83,6 +85,7 @@ func (s *Stream) EndNamed(name string, w Work) {
 		}
 		x := n.section
 		s.named = slices.Delete(s.named, i, i+1)
+		s.openNamed.Store(int32(len(s.named)))
 		if x.slot != nil && x.slot.stream == s && !x.live() {
 			continue // ended by its Section
 		}

@@ -14,7 +14,8 @@ import (
 )
 
 // Section is one timed run of an [Operation]: a small value that may be copied, kept and ended from any goroutine. The
-// zero Section does nothing. After End all methods do nothing, End included, also when the slot behind it serves another section.
+// zero Section does nothing. After End all methods do nothing, End included, also when the slot behind it serves another section. (Of a section that only
+// counts, below a span that is not sampled, nothing is remembered but the last calls of EndWith: work that is added after End counts.)
 type Section struct {
 	slot *slot  // nil: not timed
 	at   *place // nil: nothing at all
@@ -103,7 +104,7 @@ func (x Section) AddCopied(d Direction, bytes int64) {
 }
 
 // Link says that the section served the request of ctx too; the span links to the span of ctx. One batch serves many
-// requests: gpu.batch.size is the number of links.
+// requests: gpu.batch.size is the number of those that have a span.
 func (x Section) Link(ctx context.Context) { x.LinkItems(ctx, 0) }
 
 // LinkItems is Link with the number of items of the batch that belong to the request. The link then carries it
@@ -118,6 +119,8 @@ func (x Section) LinkItems(ctx context.Context, items int64) {
 		return
 	}
 	x.with(func(e *extra) {
+		e.batch++
+		e.items += max(items, 0)
 		if len(e.links) < maxLinks {
 			e.links = append(e.links, trace.Link{SpanContext: sc})
 			e.shares = append(e.shares, items)
@@ -125,7 +128,7 @@ func (x Section) LinkItems(ctx context.Context, items int64) {
 	})
 }
 
-// maxLinks bounds the links of one section; the SDK's default limit is the same.
+// maxLinks bounds the links of one section; the SDK's default limit is the same. gpu.batch.size and the shares count the requests beyond it, too.
 const maxLinks = 128
 
 // Chunk says that the section is chunk i of n, counted from 0. A section around chunks that states no work of

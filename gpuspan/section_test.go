@@ -317,6 +317,38 @@ func TestNamedSectionsMatchByTitleAndAreBounded(t *testing.T) {
 	})
 }
 
+func TestANamedSectionEndsAlsoWhenProfilingWasSwitchedOffMeanwhile(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	s.StartNamed(context.Background(), "a")
+	r.p.SetEnabled(false)
+	s.EndNamed("a", gpuspan.Work{Items: 3})
+	s.EndNamed("a", gpuspan.Work{}) // off: not counted as unmatched
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	require.Len(t, r.named("a"), 1)
+	assert.EqualValues(t, 3, attrs(r.named("a")[0])["gpu.operation.items"].AsInt64())
+	assert.Zero(t, r.p.Misuse()["unmatched_end"])
+}
+
+func TestABatchOfMoreRequestsThanLinks(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	x := gpuspan.NewOperation("batch").Start(context.Background(), s)
+	for range 300 {
+		ctx, request := r.tp.Tracer("test").Start(context.Background(), "request")
+		x.LinkItems(ctx, 2)
+		request.End()
+	}
+	x.End()
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	span := r.named("batch")[0]
+	assert.Len(t, span.Links(), 128)
+	assert.EqualValues(t, 300, attrs(span)["gpu.batch.size"].AsInt64())
+	assert.InDelta(t, 1.0/300, span.Links()[0].Attributes[1].Value.AsFloat64(), 1e-12, "a share of the whole batch")
+}
+
 func TestVerbosityDecidesWhatIsTimed(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()

@@ -111,6 +111,8 @@ type extra struct {
 	attrs  []attribute.KeyValue
 	links  []trace.Link
 	shares []int64 // items of each link; 0: not stated
+	batch  int     // requests that were linked to, also beyond maxLinks
+	items  int64   // of all of them
 	copied [directions]int64
 	moved  bool // some copied is set
 	stack  []uintptr
@@ -120,7 +122,7 @@ type extra struct {
 func (e *extra) reset() {
 	clear(e.attrs)
 	clear(e.links)
-	e.ids = spanIDs{}
+	e.ids, e.batch, e.items = spanIDs{}, 0, 0
 	e.attrs, e.links, e.shares, e.stack = e.attrs[:0], e.links[:0], e.shares[:0], e.stack[:0]
 	if e.moved {
 		e.copied, e.moved = [directions]int64{}, false

@@ -25,7 +25,8 @@ type Stream struct {
 	bound   bool // records need the device's context made current
 	host    bool // no events: there is no device, or the stream was refused
 
-	syncing atomic.Int32 // callers of End that wait for the device
+	syncing   atomic.Int32 // callers of End that wait for the device
+	openNamed atomic.Int32 // len(named)
 
 	mu      sync.Mutex
 	slots   []slot

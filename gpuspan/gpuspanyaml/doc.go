@@ -18,6 +18,6 @@
 //	  trace_dir: /tmp/traces # for package gpuspan/chrometrace
 //	  step_csv: steps.csv    # for package gpuspan/stepcsv
 //
-// Nodes that are missing keep the defaults; other nodes of the file are not looked at. Within the three nodes every unknown key,
-// every value of the wrong kind and every impossible combination is an error that names it, all of them at once.
+// Nodes and values that are missing or null keep the defaults; other nodes of the file, and further documents in it, are not looked at. Within the three nodes every
+// unknown key, every key that stands twice, every value of the wrong kind and every impossible combination is an error that names it, all of them at once.
 package gpuspanyaml

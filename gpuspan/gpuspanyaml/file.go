@@ -75,11 +75,13 @@ func Read(r io.Reader) (File, error) {
 	if root.Kind != yaml.MappingNode {
 		return out, fmt.Errorf("line %d: a mapping is expected, found %s", root.Line, kindName(root))
 	}
-	p := parser{out: &out}
+	p := parser{out: &out, seen: map[string]bool{}}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		switch name := root.Content[i].Value; name {
 		case "timing", "nvtx", "profiling":
-			p.node(name, "", root.Content[i+1])
+			if p.once(name, root.Content[i]) {
+				p.node(name, "", root.Content[i+1])
+			}
 		}
 	}
 	errs = append(errs, p.errs...)
@@ -92,6 +94,17 @@ func Read(r io.Reader) (File, error) {
 type parser struct {
 	out  *File
 	errs []error
+	seen map[string]bool // keys with their nodes
+}
+
+// once reports whether a key stands for the first time.
+func (p *parser) once(path string, key *yaml.Node) bool {
+	if p.seen[path] {
+		p.fail(key, "`%s` is set twice", path)
+		return false
+	}
+	p.seen[path] = true
+	return true
 }
 
 func (p *parser) fail(n *yaml.Node, format string, args ...any) {
@@ -100,10 +113,7 @@ func (p *parser) fail(n *yaml.Node, format string, args ...any) {
 
 // node reads the keys of a mapping. prefix is the path below the top-level node, with a dot.
 func (p *parser) node(top, prefix string, n *yaml.Node) {
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+	if n = resolve(n); isNull(n) {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
@@ -111,9 +121,10 @@ func (p *parser) node(top, prefix string, n *yaml.Node) {
 		return
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
+		key, value := n.Content[i], resolve(n.Content[i+1])
 		path := prefix + key.Value
 		switch {
+		case !p.once(top+"."+path, key) || isNull(value): // nothing said
 		case top == "profiling" && path == "schedule":
 			p.node(top, "schedule.", value)
 		case value.Kind != yaml.ScalarNode:
@@ -163,6 +174,16 @@ func (p *parser) value(top, path string, key *yaml.Node, value string) {
 		p.fail(key, "`%s` belongs below `%s`, found below `%s`", path, home, top)
 	}
 }
+
+// resolve follows an alias to what it stands for.
+func resolve(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
 func kindName(n *yaml.Node) string {
 	switch n.Kind {

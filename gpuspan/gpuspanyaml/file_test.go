@@ -57,6 +57,14 @@ func TestNothingSaidMeansDefaults(t *testing.T) {
 	}
 }
 
+func TestAliasesAndNulls(t *testing.T) {
+	f, err := gpuspanyaml.Read(strings.NewReader("slots: &n 64\ntiming: {slots: *n, names: ~, streams: }\nbase: &s {every: 5}\nprofiling: {schedule: *s}"))
+	require.NoError(t, err)
+	want := gpuspan.DefaultSettings()
+	want.Slots, want.Schedule.Every = 64, 5
+	assert.Equal(t, want, f.Settings)
+}
+
 func TestEveryMistakeIsNamed(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"timing: {verbosty: debug}", "line 1: timing: unknown key `verbosty` (did you mean `verbosity`?)"},
@@ -70,6 +78,11 @@ func TestEveryMistakeIsNamed(t *testing.T) {
 		{"nvtx: {enabled: maybe}", "line 1: `nvtx.enabled` must be true or false, found \"maybe\""},
 		{"nvtx: {color: red}", "line 1: unknown key `nvtx.color` (it has enabled and domain)"},
 		{"profiling: {schedule: {every: 5, wait: 1}}", "`schedule.every` (5) and `schedule.wait` (1) exclude each other"},
+		{"timing: {slots: 3, slots: 4}", "line 1: `timing.slots` is set twice"},
+		{"timing: {slots: 3}\ntiming: {names: 4}", "line 2: `timing` is set twice"},
+		{"profiling:\n  schedule: {every: 3}\n  schedule: {wait: 3}", "line 3: `profiling.schedule` is set twice"},
+		{"a: &x [1]\ntiming: {slots: *x}", "line 1: `timing.slots` must be a single value, found a list"},
+		{"timing: {<<: {slots: 5}}", "line 1: `timing.<<` must be a single value, found a mapping"},
 		{"- a", "line 1: a mapping is expected, found a list"},
 		{"a: [", "not YAML"},
 		{strings.Repeat("#", 1<<20+1), "larger than 1048576 bytes"},
