@@ -182,44 +182,6 @@ func TestSharesAndCoverage(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// Sections that are not timed are counted by operation, wherever they ran.
-func TestUntimedRunsJoinTheOnlyPlaceThatIsKnown(t *testing.T) {
-	c := report.NewCollector()
-	count := func(name string, n int64) {
-		c.Untimed(c.Node(0, report.Info{Name: name}), n, report.Sample{Items: n, FLOPs: float64(n), Precision: "bf16"})
-	}
-	outer := c.Node(0, report.Info{Name: "outer"})
-	inner := c.Node(outer, report.Info{Name: "inner"})
-	count("inner", 40)
-	s := c.Summary()
-	require.Len(t, s.Operations, 1)
-	assert.Zero(t, s.Operations[0].Depth, "no place is known yet")
-
-	c.Section(outer, timed(10))
-	c.Section(inner, timed(4))
-	s = c.Summary()
-	require.Len(t, s.Operations, 2)
-	o := find(t, s, "inner")
-	assert.Equal(t, []string{"outer", "inner"}, o.Path)
-	assert.EqualValues(t, 41, o.All.Count)
-	assert.EqualValues(t, 1, o.All.Duration.Count)
-	assert.EqualValues(t, 4, o.All.Duration.P50, "quantiles stay")
-	assert.EqualValues(t, 41, o.First.Count+o.Rest.Count)
-	assert.EqualValues(t, 40, o.All.Items)
-	assert.Zero(t, o.All.Rates(), "the work is that of runs without a time")
-	f, _ := s.ByName("inner")
-	assert.EqualValues(t, 41, f.Count)
-
-	c.Section(c.Node(c.Node(0, report.Info{Name: "another"}), report.Info{Name: "inner"}), timed(4))
-	places := 0
-	for _, o := range c.Summary().Operations {
-		if o.Name == "inner" {
-			places++
-		}
-	}
-	assert.Equal(t, 3, places, "of two places neither is likelier")
-}
-
 func TestStatedPeaksComeFirst(t *testing.T) {
 	c := report.NewCollector(report.WithDevices(report.Device{Ordinal: 1, Peaks: report.Peaks{Memory: 1e12, Source: "config"}}))
 	c.SetDevice(report.Device{Ordinal: 0, Model: "a", Peaks: report.Peaks{Memory: 3e12, Source: "table"}})

@@ -21,7 +21,7 @@ func (c *Collector) Summary() Summary {
 	if latest := time.Unix(0, c.latest); c.latest != 0 && latest.After(s.End) {
 		s.End = latest
 	}
-	c.walk(&s, c.places(), 0, -1, 0, nil)
+	c.walk(&s, 0, -1, 0, nil)
 	total := s.Total()
 	for i := range s.Operations {
 		o := &s.Operations[i]
@@ -43,48 +43,21 @@ func (c *Collector) Summary() Summary {
 	return s.Sorted(ByTime)
 }
 
-// places says where runs belong of which only the number is known. A section that is not timed is counted by operation
-// alone, as an outermost one; if all timed runs of the operation are at one place, so are those, and a line of their
-// own would only look like another operation.
-func (c *Collector) places() map[Node]Node {
-	timed := map[string][]Node{}
-	for id, nd := range c.nodes {
-		if nd.all.dur.n > 0 {
-			timed[nd.info.Name] = append(timed[nd.info.Name], Node(id))
-		}
-	}
-	places := map[Node]Node{}
-	for _, id := range c.nodes[0].order {
-		if nd := c.nodes[id]; nd.all.dur.n == 0 && len(nd.order) == 0 && len(timed[nd.info.Name]) == 1 {
-			places[id] = timed[nd.info.Name][0]
-		}
-	}
-	return places
-}
-
-func (c *Collector) walk(s *Summary, places map[Node]Node, n Node, parent, depth int, path []string) {
+func (c *Collector) walk(s *Summary, n Node, parent, depth int, path []string) {
 	for _, id := range c.nodes[n].order {
-		if _, elsewhere := places[id]; elsewhere {
-			continue
-		}
 		nd := c.nodes[id]
 		at, down, p := parent, depth, path
 		if c.ran(id) {
 			p = append(slices.Clone(path), nd.info.Name)
-			o := Operation{
+			s.Operations = append(s.Operations, Operation{
 				Info: nd.info, Parent: parent, Depth: depth, Path: p, Device: nd.device,
 				All: nd.all.figures(), First: nd.first.figures(), Rest: nd.rest.figures(),
 				Starved: nd.starved, BelowFloor: nd.below, Floor: nd.floor,
 				MemoryPeak: nd.memPeak, MemorySpike: nd.memGrow, Kernels: slices.Clone(nd.kernels),
-			}
-			if other, ok := c.nodes[0].children[nd.info.Name]; ok && places[other] == id {
-				o.All.merge(c.nodes[other].all.figures())
-				o.Rest.merge(c.nodes[other].rest.figures())
-			}
-			s.Operations = append(s.Operations, o)
+			})
 			at, down = len(s.Operations)-1, depth+1
 		}
-		c.walk(s, places, id, at, down, p)
+		c.walk(s, id, at, down, p)
 	}
 }
 
