@@ -215,6 +215,7 @@ func (p *Profiler) sample(r *record, s *Stream) report.Sample {
 		FLOPs:      w.FLOPs,
 		Precision:  w.Precision.String(),
 	}
+	out.OnHost = out.Timed && !r.timed && r.flags&flagGiven == 0
 	var copied *[directions]int64
 	if r.extra != nil && r.extra.moved {
 		copied = &r.extra.copied

@@ -22,6 +22,7 @@ func TestWithoutAGPUItSaysSoAndComputesOnTheCPU(t *testing.T) {
 	require.NoError(t, run(t.Context(), s, &out))
 	require.Contains(t, out.String(), "no GPU: computing on the CPU, timed with the host's clock (cannot load the CUDA driver")
 	require.Contains(t, out.String(), "saxpy: 10000 elements are right\n")
+	require.Contains(t, out.String(), "\nno device measured these sections: all times are the host's\n")
 	require.Contains(t, out.String(), "matmul: 2304 of 2304 elements checked, all are right\n")
 	require.Regexp(t, `(?m)^saxpy +3 `, out.String())
 }
@@ -46,6 +47,7 @@ func TestOnADriverItLoadsItsKernelsAndChecksThem(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), s, &out))
 	require.NotContains(t, out.String(), "no GPU")
+	require.NotContains(t, out.String(), "the host's")
 	require.Contains(t, out.String(), "NVIDIA Stub GPU (GPU-00112233-4455-6677-8899-aabbccddee00)")
 	require.Contains(t, out.String(), "saxpy: 10000 elements are right\n")
 	require.Contains(t, out.String(), "matmul: 2304 of 2304 elements checked, all are right\n")

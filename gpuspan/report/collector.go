@@ -33,6 +33,8 @@ type Collector struct {
 	start    time.Time
 	nodes    []*node // nodes[0] is the root
 	overflow int64
+	timed    int64 // timed sections, and those of them
+	onHost   int64 // with the host's times
 	latest   int64 // latest end of a timed section, unix nanoseconds
 	covered  union
 	loops    []*loop
@@ -176,6 +178,10 @@ func (c *Collector) Section(n Node, s Sample) {
 		nd.section(s, c.isFirst(nd, s), c.sketch)
 		if s.Timed && s.Duration >= 0 {
 			end := s.Start + int64(s.Duration)
+			c.timed++
+			if s.OnHost {
+				c.onHost++
+			}
 			c.covered.add(s.Start, end)
 			c.latest = max(c.latest, end)
 		}
@@ -244,6 +250,6 @@ func (c *Collector) Reset() {
 	for _, n := range c.nodes {
 		n.figures = figures{}
 	}
-	c.loops, c.overflow, c.latest, c.covered = nil, 0, 0, union{}
+	c.loops, c.overflow, c.timed, c.onHost, c.latest, c.covered = nil, 0, 0, 0, 0, union{}
 	c.start = c.now()
 }

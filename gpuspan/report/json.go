@@ -35,11 +35,12 @@ func (s Summary) MarshalJSON() ([]byte, error) {
 		Operations   []Operation      `json:"operations"`
 		Loops        []Loop           `json:"loops,omitempty"`
 		Findings     []Finding        `json:"findings,omitempty"`
+		OnHost       int64            `json:"timed_on_host,omitempty"`
 		Dropped      map[string]int64 `json:"dropped,omitempty"`
 		Overflow     int64            `json:"overflow,omitempty"`
 	}{
 		s.Service, s.Start, s.End, s.Wall().Seconds(), s.Covered.Seconds(), coverage, s.Devices,
-		append([]Operation{}, s.Operations...), s.Loops, s.Findings(Thresholds{}), s.Dropped, s.Overflow,
+		append([]Operation{}, s.Operations...), s.Loops, s.Findings(Thresholds{}), s.OnHost, s.Dropped, s.Overflow,
 	})
 }
 

@@ -42,6 +42,7 @@ type Sample struct {
 	Timed    bool          // Start and Duration were measured; without it only the declared work is counted
 	Start    int64         // start on the wall clock, unix nanoseconds
 	Duration time.Duration // start to end on the stream (gpu.duration)
+	OnHost   bool          // no device measured Duration: it is the time from Start to End on the host
 	Host     time.Duration // host time between Start and End (gpu.host.duration)
 	EndDelay time.Duration // GPU end minus host End (gpu.end.delay); read when HasDelay
 	HasDelay bool          // EndDelay was measured

@@ -16,7 +16,7 @@ func (c *Collector) Summary() Summary {
 	defer c.mu.Unlock()
 	s := Summary{
 		Service: c.service, Start: c.start, End: c.now(), Covered: time.Duration(c.covered.length()),
-		Devices: slices.Clone(c.devices), Dropped: maps.Clone(c.dropped), Overflow: c.overflow,
+		Timed: c.timed, OnHost: c.onHost, Devices: slices.Clone(c.devices), Dropped: maps.Clone(c.dropped), Overflow: c.overflow,
 	}
 	if latest := time.Unix(0, c.latest); c.latest != 0 && latest.After(s.End) {
 		s.End = latest

@@ -14,6 +14,8 @@ type Summary struct {
 	Operations []Operation   // parents before their children
 	Loops      []Loop
 	Devices    []Device
+	Timed      int64            // timed runs of all operations
+	OnHost     int64            // of them, those with the host's times, as without a device
 	Dropped    map[string]int64 // sections lost, by reason
 	Overflow   int64            // runs counted under "(other)" because there were too many operations
 }

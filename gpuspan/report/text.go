@@ -59,6 +59,13 @@ func (s Summary) writeHead(b *strings.Builder) {
 		}
 		wrap(b, "", strings.Join(parts, ", "))
 	}
+	switch {
+	case s.OnHost == 0:
+	case s.OnHost == s.Timed:
+		b.WriteString("no device measured these sections: all times are the host's\n")
+	default:
+		fmt.Fprintf(b, "%d of %d timed sections have the host's times: no device measured them\n", s.OnHost, s.Timed)
+	}
 	for _, reason := range sortedKeys(s.Dropped) {
 		fmt.Fprintf(b, "not timed: %d sections (%s)\n", s.Dropped[reason], reason)
 	}

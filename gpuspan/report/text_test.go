@@ -113,6 +113,25 @@ func TestTextSaysHowManyRunsWereTimed(t *testing.T) {
 	assert.Contains(t, b.String(), "\nn/m: n of m runs were timed; times and rates are of those\n")
 }
 
+func TestTextSaysWhenTimesAreTheHosts(t *testing.T) {
+	c := report.NewCollector()
+	n := c.Node(0, report.Info{Name: "gemm"})
+	text := func() string {
+		var b bytes.Buffer
+		require.NoError(t, c.Summary().WriteText(&b))
+		return b.String()
+	}
+	s := timed(time.Millisecond)
+	s.OnHost = true
+	c.Section(n, s)
+	assert.Contains(t, text(), "\nno device measured these sections: all times are the host's\n")
+	c.Section(n, timed(time.Millisecond))
+	assert.Contains(t, text(), "\n1 of 2 timed sections have the host's times: no device measured them\n")
+	c.Reset()
+	c.Section(n, timed(time.Millisecond))
+	assert.NotContains(t, text(), "host")
+}
+
 func TestTextOfNothingSaysSo(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, report.Summary{}.WriteText(&b))
