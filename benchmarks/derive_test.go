@@ -78,12 +78,17 @@ func fleet() (out []string) {
 
 func newProcessor(tb testing.TB, f processor.Factory, conf map[string]any, next consumer.Traces) processor.Traces {
 	tb.Helper()
+	return newProcessorOn(tb, componenttest.NewNopHost(), f, conf, next)
+}
+
+func newProcessorOn(tb testing.TB, host component.Host, f processor.Factory, conf map[string]any, next consumer.Traces) processor.Traces {
+	tb.Helper()
 	cfg := f.CreateDefaultConfig()
 	require.NoError(tb, confmap.NewFromStringMap(conf).Unmarshal(cfg))
 	require.NoError(tb, confmap.Validate(cfg))
 	p, err := f.CreateTraces(context.Background(), processortest.NewNopSettings(f.Type()), cfg, next)
 	require.NoError(tb, err)
-	require.NoError(tb, p.Start(context.Background(), componenttest.NewNopHost()))
+	require.NoError(tb, p.Start(context.Background(), host))
 	tb.Cleanup(func() { require.NoError(tb, p.Shutdown(context.Background())) })
 	return p
 }

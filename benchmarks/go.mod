@@ -193,6 +193,7 @@ require (
 	github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter v0.159.0
 	github.com/prometheus/client_golang v1.24.1
 	go.opentelemetry.io/collector/exporter/exportertest v0.159.0
+	go.opentelemetry.io/collector/extension/extensiontest v0.159.0
 	go.opentelemetry.io/collector/receiver/receivertest v0.159.0
 	golang.org/x/sys v0.48.0
 )

@@ -1,0 +1,175 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package benchmarks
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+)
+
+// Each request covers window of time: on every device one section after the other, of length spanLength.
+const (
+	devices    = 8
+	spanLength = 2 * time.Millisecond
+	window     = batchSize / devices * spanLength
+	warm       = 60 // requests before the measurement: longer than gpu_join holds the first
+	sampleRate = 100 * time.Millisecond
+	history    = 2 * time.Minute // of samples in the rings
+)
+
+func deviceID(i int) string { return fmt.Sprintf("GPU-3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c2%d", i) }
+
+// requests is the batch of sections() as OTLP protobuf, on eight devices and with times from zero on.
+func requests(tb testing.TB) []byte {
+	td := sections()
+	for i, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+		start := time.Duration(i/devices) * spanLength
+		s.SetStartTimestamp(pcommon.Timestamp(start))
+		s.SetEndTimestamp(pcommon.Timestamp(start + spanLength))
+		s.Attributes().PutStr("hw.id", deviceID(i%devices))
+		s.Attributes().PutInt("gpu.device.ordinal", int64(i%devices))
+		s.Attributes().PutDouble("gpu.duration", spanLength.Seconds())
+	}
+	wire, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
+	require.NoError(tb, err)
+	return wire
+}
+
+// samplesHost has a gpu_samples extension and its writers.
+type samplesHost struct {
+	component.Host
+	id      component.ID
+	ext     component.Component
+	writers [devices]gpusamplesextension.DeviceWriter
+	next    time.Time // of the next samples
+	zero    time.Time
+}
+
+func newSamplesHost(tb testing.TB) *samplesHost {
+	f := gpusamplesextension.NewFactory()
+	ext, err := f.Create(context.Background(), extensiontest.NewNopSettings(f.Type()), f.CreateDefaultConfig())
+	require.NoError(tb, err)
+	h := &samplesHost{Host: componenttest.NewNopHost(), id: component.NewID(f.Type()), ext: ext, zero: time.Now().Add(-history)}
+	h.next = h.zero
+	require.NoError(tb, ext.Start(context.Background(), h))
+	tb.Cleanup(func() { require.NoError(tb, ext.Shutdown(context.Background())) })
+	for i := range h.writers {
+		h.writers[i], err = ext.(gpusamplesextension.Writer).Register(component.MustNewID("gpu"), gpusamplesextension.Device{
+			ID: deviceID(i), Interval: sampleRate, Source: "dcgm",
+		})
+		require.NoError(tb, err)
+	}
+	return h
+}
+
+func (h *samplesHost) GetExtensions() map[component.ID]component.Component {
+	return map[component.ID]component.Component{h.id: h.ext}
+}
+
+// writeUntil writes all fields of every device at 10 Hz, none of them constant but the throttle reasons: there are none.
+func (h *samplesHost) writeUntil(now time.Time) {
+	for ; !h.next.After(now); h.next = h.next.Add(sampleRate) {
+		s := gpusamplesextension.Sample{Time: h.next.UnixNano()}
+		for f := range gpusamplesextension.NumFields {
+			s.Set(gpusamplesextension.Field(f), h.next.Sub(h.zero).Seconds())
+		}
+		s.Set(gpusamplesextension.Throttle, 0)
+		for _, w := range h.writers {
+			w.Write([]gpusamplesextension.Sample{s})
+		}
+	}
+}
+
+// cost is what one span took.
+type cost struct {
+	cpu    float64 // ns, user and system, of the whole process with its garbage collector
+	allocs float64
+	bytes  float64
+}
+
+func (c cost) minus(d cost) cost { return cost{c.cpu - d.cpu, c.allocs - d.allocs, c.bytes - d.bytes} }
+
+// measure streams requests through a pipeline on a virtual clock, so that gpu_join holds each for as long as it does in
+// production and nobody waits for it; in front of every pipeline the request is decoded and the samples are written.
+func measure(t *testing.T, wire []byte, n int, build func(*testing.T, *samplesHost, consumer.Traces) consumer.Traces, out consumer.ConsumeTracesFunc) (c cost) {
+	synctest.Test(t, func(t *testing.T) {
+		host := newSamplesHost(t)
+		var came atomic.Int64
+		sink, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
+			came.Add(int64(td.SpanCount()))
+			return out(ctx, td)
+		})
+		require.NoError(t, err)
+		first := build(t, host, sink)
+		feed := func(from, to int) {
+			for i := from; i < to; i++ {
+				time.Sleep(window)
+				now := time.Now()
+				host.writeUntil(now)
+				td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(wire)
+				if err != nil {
+					t.Fatal(err)
+				}
+				number(td, uint64(i*batchSize+1), now.Add(-window))
+				if err := first.ConsumeTraces(context.Background(), td); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		feed(0, warm)
+		synctest.Wait()
+		runtime.GC()
+		before := came.Load()
+		var m0, m1 runtime.MemStats
+		runtime.ReadMemStats(&m0)
+		cpu := processCPU(t)
+		feed(warm, warm+n)
+		synctest.Wait()
+		cpu = processCPU(t) - cpu
+		runtime.ReadMemStats(&m1)
+		spans := float64(n * batchSize)
+		require.InDelta(t, spans, came.Load()-before, 2*batchSize, "as many spans must leave as come")
+		c = cost{float64(cpu) / spans, float64(m1.Mallocs-m0.Mallocs) / spans, float64(m1.TotalAlloc-m0.TotalAlloc) / spans}
+	})
+	return c
+}
+
+// number gives the spans of a request their IDs and times.
+func number(td ptrace.Traces, id uint64, from time.Time) {
+	shift := pcommon.Timestamp(from.UnixNano())
+	for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+		var b [8]byte
+		binary.BigEndian.PutUint64(b[:], id)
+		id++
+		s.SetSpanID(b)
+		s.SetStartTimestamp(s.StartTimestamp() + shift)
+		s.SetEndTimestamp(s.EndTimestamp() + shift)
+	}
+}
+
+// processCPU is the processor time of this process, user and system, on all its threads.
+func processCPU(tb testing.TB) int64 {
+	var u syscall.Rusage
+	require.NoError(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return u.Utime.Nano() + u.Stime.Nano()
+}
