@@ -31,8 +31,9 @@ var means = [...]struct {
 	{string(semconv.GPUPowerKey), gpusamplesextension.Power, false},
 }
 
-// maxAttributes is how many attributes a joined span can gain.
-const maxAttributes = len(means) + 13
+// room is made for the 16 attributes that a joined span mostly gains and for those that gpu_derive, the next processor,
+// adds to it: pdata's maps are slices, and one growth costs less than two.
+const room = 32
 
 // attributes writes what the samples say about a span.
 type attributes struct {
@@ -47,7 +48,7 @@ func (a *attributes) write(g *gpuSpan, dev gpusamplesextension.DeviceView, b *bo
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
 	boardDev := b.meter.dev
 	to := g.span.Attributes()
-	to.EnsureCapacity(to.Len() + maxAttributes)
+	to.EnsureCapacity(to.Len() + room)
 
 	coverage, samples := dev.Coverage(start, end)
 	if coverage > 0 {

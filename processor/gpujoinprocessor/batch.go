@@ -63,8 +63,9 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 		r := &b.resources[len(b.resources)-1]
 		for _, ss := range rs.ScopeSpans().All() {
 			first := len(b.spans)
-			for _, s := range ss.Spans().All() {
+			for i, s := range ss.Spans().All() {
 				if g.read(s, r, now, maxWait) {
+					g.index = int32(i)
 					b.spans = append(b.spans, g)
 				}
 			}
@@ -132,8 +133,8 @@ func (b *batch) bridge() {
 // maxBridge bounds the walk through host spans; a circle of parents ends there too.
 const maxBridge = 128
 
-// split moves the ScopeSpans that wait out of td, whole, so that no span is copied. When all of them wait it is td
-// itself, and the rest is empty.
+// split moves the ScopeSpans that wait out of td, whole, so that no span is copied, and b's spans with them. When all of
+// them wait it is td itself, and the rest is empty.
 func (b *batch) split(td ptrace.Traces) (held ptrace.Traces, rest bool) {
 	for i := range b.scopes {
 		if !b.scopes[i].hold {
@@ -158,7 +159,11 @@ func (b *batch) split(td ptrace.Traces) (held ptrace.Traces, rest bool) {
 				rs.Resource().CopyTo(to.Resource())
 				to.SetSchemaUrl(rs.SchemaUrl())
 			}
-			ss.MoveTo(to.ScopeSpans().AppendEmpty())
+			into := to.ScopeSpans().AppendEmpty()
+			ss.MoveTo(into)
+			for j := b.scopes[i].first; j < b.scopes[i].last; j++ {
+				b.spans[j].span = into.Spans().At(int(b.spans[j].index)) // of held, whatever becomes of td
+			}
 			return true
 		})
 		return moved && rs.ScopeSpans().Len() == 0

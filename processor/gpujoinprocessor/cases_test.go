@@ -4,12 +4,15 @@
 package gpujoinprocessor
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -305,6 +308,39 @@ func TestMixedBatchesMoveWholeScopes(t *testing.T) {
 				assert.Equal(t, "test", v.Str())
 			}
 		}
+		for id, joined := range map[uint64]bool{1: true, 2: false, 3: false, 4: false, 5: true} {
+			_, ok := r.spans()[id].Attributes().Get("gpu.energy")
+			assert.Equal(t, joined, ok, "span %d", id)
+		}
+	})
+}
+
+// A fan-out with several readers makes what it gets read-only, while the GPU part of the same request is still to be
+// written to.
+func TestTheRestMayBecomeReadOnlyWhileTheGPUPartWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		var joined atomic.Int32
+		next, err := consumer.NewTraces(func(_ context.Context, td ptrace.Traces) error {
+			for s := range spansOf(td) {
+				if _, ok := s.Attributes().Get("gpu.energy"); ok {
+					joined.Add(1)
+				}
+			}
+			td.MarkReadOnly()
+			return nil
+		})
+		require.NoError(t, err)
+		r := newRig(t).joinTo(next)
+		defer r.close()
+		r.run(r.device(nominal), steady(zero, 300))
+		time.Sleep(time.Second)
+		td := newTraces("a")
+		td.gpu(1, 0, zero, time.Now())
+		td.scope("http").host(2, 0, zero, time.Now())
+		r.consume(td.Traces)
+		time.Sleep(7 * time.Second)
+		assert.Equal(t, int32(1), joined.Load())
 	})
 }
 

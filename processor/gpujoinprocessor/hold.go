@@ -12,11 +12,13 @@ import (
 
 // join is the queue's consumer: it waits, writes and sends on.
 func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
-	now := p.now()
 	b := p.batches.Get().(*batch)
-	b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
-	if p.engine.arrive(b, now) {
-		p.stats.held.Add(int64(b.waiting())) // from the storage of the last run
+	if !b.resume(ctx, td, p.engine) {
+		now := p.now()
+		b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
+		if p.engine.arrive(b, now) {
+			p.stats.held.Add(int64(b.waiting())) // from the storage of the last run
+		}
 	}
 	if n := b.waiting(); n > 0 {
 		reason := p.wait(b)

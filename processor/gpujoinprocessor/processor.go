@@ -187,7 +187,7 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 	n := b.waiting()
 	var err error
 	if n > 0 {
-		if err = p.queue.ConsumeTraces(ctx, held); err != nil && p.oversize(held) {
+		if err = p.queue.ConsumeTraces(b.carried(ctx, held), held); err != nil && p.oversize(held) {
 			err = p.joinNow(ctx, held)
 		}
 	}

@@ -35,6 +35,7 @@ const earliest = 631152000 * int64(time.Second)
 // gpuSpan is a span with a GPU operation.
 type gpuSpan struct {
 	span      ptrace.Span
+	index     int32 // in its ScopeSpans
 	share     fairshare.Span
 	res       *resourceInfo
 	hwID      string

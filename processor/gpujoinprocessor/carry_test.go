@@ -1,0 +1,85 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// carried is a request that arrived, and the context that went with it.
+func (s *still) carried(td *traces) (context.Context, *batch) {
+	b := new(batch)
+	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
+	s.arrive(b, s.now)
+	return b.carried(context.Background(), td.Traces), b
+}
+
+func TestARequestIsResumedOnceAndAsItArrived(t *testing.T) {
+	s := newStill(t)
+	w, err := s.store.Register(writerID, nominal)
+	require.NoError(t, err)
+	s.write(w, s.now, s.now.Add(20*time.Second))
+	td, other := newTraces("a"), newTraces("a")
+	td.host(1, 0, s.now, s.now.Add(time.Second))
+	td.gpu(2, 1, s.now, s.now.Add(time.Second))
+	ctx, was := s.carried(td)
+
+	b := new(batch)
+	assert.False(t, b.resume(context.Background(), td.Traces, s.engine), "from a storage: there is no such value")
+	assert.False(t, b.resume(ctx, other.Traces, s.engine), "another request")
+	require.True(t, b.resume(ctx, td.Traces, s.engine))
+	assert.Equal(t, was.spans, b.spans)
+	assert.Equal(t, was.boards, b.boards)
+	was.reset() // as it is reused
+	assert.NotZero(t, b.spans[0].res.process, "the resource is not of the reused batch")
+	assert.Equal(t, 1, b.waiting())
+
+	b = new(batch)
+	assert.False(t, b.resume(ctx, td.Traces, s.engine), "it is written to by now")
+	assert.Empty(t, b.spans)
+}
+
+func TestNothingIsResumedOnADeviceThatBeganAnew(t *testing.T) {
+	s := newStill(t)
+	w, err := s.store.Register(writerID, nominal)
+	require.NoError(t, err)
+	zero := s.now
+	s.write(w, zero, zero.Add(20*time.Second))
+	s.now = zero.Add(20 * time.Second)
+	td := newTraces("a")
+	td.gpu(1, 0, zero.Add(10*time.Second), zero.Add(11*time.Second))
+	ctx, b := s.carried(td)
+	require.True(t, s.settled(b, s.now, false))
+	s.now = zero.Add(-time.Hour) // the host's clock is set back
+	s.tick(s.now, nil, func(*board) {})
+	assert.False(t, new(batch).resume(ctx, td.Traces, s.engine))
+}
+
+// A host span of a request that waits leads from a kernel that came later to the step above.
+func TestHostSpanOfAWaitingRequestLeadsOn(t *testing.T) {
+	s := newStill(t)
+	w, err := s.store.Register(writerID, nominal)
+	require.NoError(t, err)
+	zero := s.now
+	s.write(w, zero, zero.Add(20*time.Second))
+	first, second := newTraces("a"), newTraces("a")
+	first.gpu(1, 0, zero, zero.Add(2*time.Second))  // the step
+	first.host(2, 1, zero, zero.Add(2*time.Second)) // an operator of the framework
+	second.gpu(3, 2, zero, zero.Add(time.Second))   // its kernel
+	ctx, _ := s.carried(first)
+	s.carried(second)
+
+	b := new(batch)
+	require.True(t, b.resume(ctx, first.Traces, s.engine))
+	s.now = zero.Add(20 * time.Second)
+	require.True(t, s.settled(b, s.now, false))
+	got := s.shareOf(b)
+	assert.InDelta(t, 600, got.Value, 1e-6)
+	assert.InDelta(t, 300, got.Own, 1e-6, "the kernel's half is not the step's own")
+}
