@@ -26,22 +26,3 @@ func Checksum(data []float32) uint64 {
 
 // FormatChecksum writes a checksum as gpu.output.checksum holds it: 16 lower-case hex digits.
 func FormatChecksum(sum uint64) string { return fmt.Sprintf("%016x", sum) }
-
-// Output is the checksum of one section's output, for comparing runs.
-type Output struct {
-	Operation  string // name of the operation
-	Occurrence int64  // its number in the run, from 1
-	Checksum   uint64
-}
-
-// FirstDivergence is the index of the first output in which two runs differ: another operation or occurrence, or another sum.
-// Where one run is a prefix of the other it is the shorter one's length. false: the runs agree.
-func FirstDivergence(a, b []Output) (int, bool) {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i, true
-		}
-	}
-	return n, len(a) != len(b)
-}

@@ -4,6 +4,7 @@
 package gpuspan
 
 import (
+	"io"
 	"log/slog"
 
 	"go.opentelemetry.io/otel"
@@ -24,6 +25,7 @@ type config struct {
 	recorder  report.Recorder
 	annotator Annotator
 	ids       *IDGenerator
+	outputs   io.Writer
 	attrs     []attribute.KeyValue
 }
 

@@ -164,6 +164,7 @@ func (t *poller) settle(sl *slot) {
 			r.op.timed.copied[d].Add(e.copied[d])
 		}
 	}
+	t.logOutput(r)
 	switch r.status {
 	case statusCaptured:
 		t.p.drop(dropCaptured)

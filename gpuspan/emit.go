@@ -115,6 +115,9 @@ func (p *Profiler) describe(kv []attribute.KeyValue, r *record, s *Stream) []att
 	}
 	if e := r.extra; e != nil {
 		kv = append(kv, e.attrs...)
+		if e.summed {
+			kv = append(kv, semconv.GPUOutputChecksumKey.String(FormatChecksum(e.checksum)))
+		}
 		if e.batch > 0 {
 			kv = append(kv, semconv.GPUBatchSizeKey.Int(e.batch))
 		}

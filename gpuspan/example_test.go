@@ -6,6 +6,7 @@ package gpuspan_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -142,13 +143,34 @@ func ExampleSchedule_Action() {
 	// Output: false false false false true true false false
 }
 
+// Each run keeps a log of what its sections computed; the first line that differs says where they part.
 func ExampleFirstDivergence() {
-	a := []gpuspan.Output{{Operation: "layer1", Occurrence: 1, Checksum: 1}, {Operation: "layer2", Occurrence: 1, Checksum: 2}}
-	b := []gpuspan.Output{{Operation: "layer1", Occurrence: 1, Checksum: 1}, {Operation: "layer2", Occurrence: 1, Checksum: 3}}
-	if i, ok := gpuspan.FirstDivergence(a, b); ok {
-		fmt.Println("the runs part at", a[i].Operation)
+	run := func(weight float32) []gpuspan.Output {
+		var log strings.Builder
+		prof, gpu, clock, _ := simulated(gpuspan.WithOutputLog(&log))
+		stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
+		for _, layer := range []*gpuspan.Operation{gpuspan.NewOperation("layer 1"), gpuspan.NewOperation("layer 2")} {
+			x := layer.Start(context.Background(), stream)
+			output := []float32{1, 2, 3}
+			if layer.Name() == "layer 2" {
+				output[1] *= weight
+			}
+			x.Checksum(gpuspan.Checksum(output))
+			x.End()
+		}
+		clock.Advance(time.Millisecond)
+		_ = prof.Shutdown(context.Background())
+		outputs, err := gpuspan.ReadOutputs(strings.NewReader(log.String()))
+		if err != nil {
+			fmt.Println(err)
+		}
+		return outputs
 	}
-	// Output: the runs part at layer2
+	a, b := run(1), run(1.0000001)
+	if i, ok := gpuspan.FirstDivergence(a, b); ok {
+		fmt.Println("the runs part at", a[i].Operation, "run", a[i].Occurrence)
+	}
+	// Output: the runs part at layer 2 run 1
 }
 
 func ExampleOperation_nil() {

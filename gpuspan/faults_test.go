@@ -185,6 +185,7 @@ func application(p *Profiler, arm func()) (done int) {
 		}
 		s := p.Stream(uintptr(3+i), "main")
 		x := op.Start(ctx, s)
+		x.Checksum(1)
 		x.Start(inner).EndWith(Work{Items: 1})
 		x.End()
 		op.Start(sampledContext(), s).End()
@@ -222,7 +223,7 @@ func TestNoPanicReachesTheApplication(t *testing.T) {
 		"Name", "Devices", "Now", "ThreadInit", "StreamInfo", "Bind", "NewStream", "FreeStream", "NewEvents", "FreeEvents", "Capturing", "Record", "Query",
 		"Synchronize", "Elapsed", "MemoryUsage", "Close",
 		"OnStart", "OnEnd", "ShouldSample", "NewIDs", "NewSpanID", "RangeStart", "RangeEnd", "Enabled", "Tracer", "Meter",
-		"Node", "Section", "Untimed", "Step", "Summary", "Reset", "SetDevice", "SetDropped", "Handle", "nothing",
+		"Node", "Section", "Untimed", "Step", "Summary", "Reset", "SetDevice", "SetDropped", "Handle", "Write", "nothing",
 	} {
 		for _, early := range []bool{true, false} {
 			name := at + " at once"
@@ -243,7 +244,7 @@ func TestNoPanicReachesTheApplication(t *testing.T) {
 				require.NotPanics(t, func() {
 					p, err := New(faultyBackend{newScripted(), f},
 						WithSettings(set), WithTracerProvider(faultyTracers{TracerProvider: tp, fault: f}), WithMeterProvider(faultyMeters{fault: f}),
-						WithIDGenerator(ids), WithAnnotator(code), WithReport(faultyRecorder{report.NewCollector(), f}), WithLogger(slog.New(faultyLogger{f})),
+						WithIDGenerator(ids), WithAnnotator(code), WithOutputLog(code), WithReport(faultyRecorder{report.NewCollector(), f}), WithLogger(slog.New(faultyLogger{f})),
 						WithErrorHandler(func(err error) {
 							mu.Lock()
 							heard = append(heard, err.Error())

@@ -51,6 +51,9 @@ type poller struct {
 	sleep   time.Duration
 	pressed bool // the last pass found much of a stream's slots in its FIFO
 
+	line          []byte // of the log of outputs
+	outputsFailed bool
+
 	attrs []attribute.KeyValue // reused for each span
 	start []trace.SpanStartOption
 	end   []trace.SpanEndOption

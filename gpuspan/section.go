@@ -187,10 +187,10 @@ func (x Section) Access(a AccessPattern) {
 	}
 }
 
-// Checksum states the checksum of the section's output, as [Checksum] computes it, so that two runs can be compared.
+// Checksum states the checksum of the section's output, as [Checksum] computes it, so that two runs can be compared ([WithOutputLog]).
 func (x Section) Checksum(sum uint64) {
 	if x.slot != nil {
-		x.SetAttributes(semconv.GPUOutputChecksumKey.String(FormatChecksum(sum)))
+		x.with(func(e *extra) { e.checksum, e.summed = sum, true })
 	}
 }
 

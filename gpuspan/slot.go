@@ -116,12 +116,16 @@ type extra struct {
 	copied [directions]int64
 	moved  bool // some copied is set
 	stack  []uintptr
-	ids    spanIDs // reserved for the span
+
+	checksum uint64 // of the output, when summed
+	summed   bool
+	ids      spanIDs // reserved for the span
 }
 
 func (e *extra) reset() {
 	clear(e.attrs)
 	clear(e.links)
+	e.checksum, e.summed = 0, false
 	e.ids, e.batch, e.items = spanIDs{}, 0, 0
 	e.attrs, e.links, e.shares, e.stack = e.attrs[:0], e.links[:0], e.shares[:0], e.stack[:0]
 	if e.moved {
