@@ -416,6 +416,7 @@ const (
 
 	// GPUStepHFUKey (double, 1): Hardware FLOP utilisation, the summed FLOPs of the step's sections divided by
 	// (duration times dense peak). The sections are those of this process, on its device. Recomputation counts.
+	// Absent where they declare less than the model needs.
 	GPUStepHFUKey = attribute.Key("gpu.step.hfu")
 
 	// GPUStepHostDurationKey (double, s): The step's length on the host's clock, beside the device's.

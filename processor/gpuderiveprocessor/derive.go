@@ -207,15 +207,17 @@ func (d *derived) step(f *facts, r *roof) outcome {
 		return outcomeDerived
 	}
 	if flops := r.flops.of(f.precision); flops.rate > 0 {
-		if f.modelFLOPs > 0 {
-			d.mfu = f.modelFLOPs / (t * max(f.devices, 1) * flops.rate)
+		model := f.modelFLOPs / max(f.devices, 1) // of one device
+		if model > 0 {
+			d.mfu = model / (t * flops.rate)
 		}
-		if f.flops > 0 {
+		// Hardware cannot do less than the model needs: fewer FLOPs are those of the few sections that declare any.
+		if f.flops > 0 && f.flops >= model*(1-1e-9) {
 			// The sections below a step are those of this process, on its device; gpu.step.device.count is of the
 			// model's FLOPs, which the application may state for all ranks together.
 			d.hfu = f.flops / (t * flops.rate)
 		}
-		if f.modelFLOPs > 0 || f.flops > 0 {
+		if !math.IsNaN(d.mfu) || !math.IsNaN(d.hfu) {
 			d.peakSource = flops.source.String()
 		}
 	}

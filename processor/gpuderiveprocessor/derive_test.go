@@ -241,6 +241,13 @@ func TestDerivedValuesAreTheClosedForms(t *testing.T) {
 			},
 			attrs{"gpu.step.item.rate": 2048.0, "gpu.step.mfu": 0.4, "gpu.step.hfu": 0.5, "gpu.peak.source": "table"},
 		},
+		"a step of whose sections only some declare FLOPs": {
+			attrs{
+				"gpu.operation.type": "step", "hw.model": "NVIDIA H200", "gpu.step.duration": 0.25,
+				"gpu.step.model.flop.count": 98.95e12, "gpu.flop.count": 1e9, "gpu.flop.precision": "bf16",
+			},
+			attrs{"gpu.step.mfu": 0.4, "gpu.peak.source": "table"},
+		},
 		"a step without a duration of its own takes the span's": {
 			attrs{"gpu.operation.type": "step", "gpu.step.items": 4},
 			attrs{"gpu.step.item.rate": 2000.0},
