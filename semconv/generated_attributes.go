@@ -568,6 +568,10 @@ const (
 	// GPUWindowDurationKey (double, s): From the first start to the last end on the device.
 	GPUWindowDurationKey = attribute.Key("gpu.window.duration")
 
+	// GPUWindowExtentKey (string): Which activities the window of a device holds, where not all. Files with
+	// fewer than two steps are whole.
+	GPUWindowExtentKey = attribute.Key("gpu.window.extent")
+
 	// GPUWindowIdleDurationKey (double, s): Window minus busy.
 	GPUWindowIdleDurationKey = attribute.Key("gpu.window.idle.duration")
 
@@ -989,6 +993,12 @@ const (
 	GPUTraceDetailKernels     = "kernels"     // everything on the device and what launched it
 	GPUTraceDetailOperators   = "operators"   // framework operators too
 	GPUTraceDetailSteps       = "steps"       // steps only
+)
+
+// Values of gpu.window.extent.
+const (
+	GPUWindowExtentSteps        = "steps"          // what a call in the file launched by the end of the last step
+	GPUWindowExtentStepsButLast = "steps_but_last" // what a call in the file launched before the last step began; the default of Holistic Trace Analysis
 )
 
 // Values of gpuspan.drop.reason; others may occur.

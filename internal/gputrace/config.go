@@ -12,6 +12,8 @@ import (
 type Config struct {
 	// Detail is how much of a file becomes spans: auto (default), steps, annotations, operators, kernels.
 	Detail Level `mapstructure:"detail"`
+	// Extent is which activities the analysis of a window takes: all (default), steps, steps_but_last.
+	Extent Extent `mapstructure:"extent"`
 	// MaxSpans per trace. 0 (default): 2,000, but no limit for operators and kernels. Negative: none.
 	MaxSpans int `mapstructure:"max_spans"`
 	// MaxBytes of OTLP per trace. 0 (default): 2,000,000, but no limit for operators and kernels. Negative: none.

@@ -21,6 +21,7 @@ type Options struct {
 	Service      string            // service.name where the file does not say
 	JobID        string            // gpu.job.id where the file does not say; makes links across ranks possible
 	Resource     map[string]string // further resource attributes; they win over those of the file
+	Extent       Extent            // which activities the analysis of a window takes
 	Shapes       bool              // write gpu.operation.shapes on operators
 	Scope        string            // name of the instrumentation scope
 	ScopeVersion string
@@ -91,6 +92,7 @@ type Profile struct {
 	first     int64 // earliest start
 	last      int64 // latest end
 	firstStep int64
+	bounds    stepBounds
 
 	windowFirst, windowLast int64 // as the file says
 	hasWindow               bool
@@ -121,7 +123,7 @@ func New(o Options) *Profile {
 	return &Profile{
 		Names: NewNames(namesLimit), opts: o, sorter: newSorter(o.TempDir, o.MemoryLimit),
 		tracks: map[track]uint32{}, processes: map[int64]*processCount{},
-		seed: [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, first: math.MaxInt64, last: math.MinInt64,
+		seed: [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, first: math.MaxInt64, last: math.MinInt64, bounds: newStepBounds(),
 	}
 }
 
@@ -213,6 +215,9 @@ func (p *Profile) count(e *Event) {
 			}
 		}
 		p.process.calls++
+	}
+	if e.Kind == KindStep {
+		p.bounds.add(e)
 	}
 	if e.Kind == KindStep && e.Detail.HasStep && (!p.hasStep || e.Detail.Step < p.firstStep) {
 		p.firstStep, p.hasStep = e.Detail.Step, true

@@ -235,6 +235,9 @@ func (s *sweep) analyse(proc *process, a *activity) {
 		st.launched(a, first)
 	}
 	s.clip(proc, a)
+	if !s.p.takes(a) {
+		return
+	}
 	d := s.devices[a.device]
 	if d == nil {
 		d = newDeviceWindow(a.device, proc)

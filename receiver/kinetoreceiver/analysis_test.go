@@ -98,6 +98,61 @@ func TestIdleSplitsAndQueue(t *testing.T) {
 	}
 }
 
+// TestExtentsAreThoseOfHolisticTraceAnalysis holds values that another program (Python, exact decimals) computed from the
+// files by HTA's rule: an activity counts when a call with its correlation began by the end of the last ProfilerStep
+// (include_last_profiler_step), or before its start (the default).
+func TestExtentsAreThoseOfHolisticTraceAnalysis(t *testing.T) {
+	for _, c := range []struct {
+		file                                                 string
+		device                                               int64
+		extent                                               Extent
+		kernelTime, idle, compute, nonCompute, comm, overlap int64
+		hostWait, kernelWait, otherWait                      int64
+	}{
+		{"hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz", 0, ExtentSteps, 480029179, 7574738, 468153602, 4300839, 0, 0, 1347125, 0, 6227613},
+		{"hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz", 0, ExtentStepsButLast, 384634463, 6452701, 374738006, 3443756, 0, 0, 1347125, 0, 5105576},
+		{"hta/nccl_parser_config/nccl_data.json.gz", 0, ExtentSteps, 660551005, 503050991, 115655847, 41844167, 46876493, 7317025, 1124015573, 0, 2150343},
+		{"hta/nccl_parser_config/nccl_data.json.gz", 0, ExtentStepsButLast, 435587561, 336419714, 76935828, 22232019, 24289050, 3585679, 736972994, 0, 1414183},
+		{"hta/trace_diff/test/test.json.gz", 1, ExtentSteps, 744514000, 51692000, 514576000, 178246000, 229034000, 158196000, 1621800000, -115000, 169649000},
+		{"hta/trace_diff/test/test.json.gz", 1, ExtentStepsButLast, 628371000, 46910000, 429216000, 152245000, 190234000, 130876000, 1295162000, -114000, 139768000},
+		{"hta/timeline_analysis/sampled_rank-0.json.gz", 0, ExtentStepsButLast, 600058000, 321378000, 106252000, 172428000, 195327000, 23068000, 958796000, 0, 311709000},
+		{"hta/trace_filter/sampled_rank-1.json.gz", 1, ExtentStepsButLast, 600674000, 328671000, 135548000, 136455000, 168027000, 33691000, 1005000000, 0, 359264000},
+		{"pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz", 0, ExtentStepsButLast, 830494000, 327463000, 492891000, 10140000, 0, 0, 318934000, 0, 8529000},
+	} {
+		t.Run(filepath.Base(c.file)+"/"+c.extent.String(), func(t *testing.T) {
+			batches, _ := read(t, filepath.Join(dataDir(t), "kineto", c.file), Options{Detail: DetailSteps, Extent: c.extent})
+			a := attrs(t, batches, "GPU "+strconv.FormatInt(c.device, 10))
+			assert.Equal(t, c.extent.String(), a["gpu.window.extent"])
+			for key, want := range map[string]int64{
+				"duration": c.kernelTime, "idle.duration": c.idle, "compute.duration": c.compute, "non_compute.duration": c.nonCompute,
+				"stream.host_wait.duration": c.hostWait, "stream.kernel_wait.duration": c.kernelWait, "stream.other_wait.duration": c.otherWait,
+			} {
+				assert.Equal(t, seconds(want), a["gpu.window."+key], key)
+			}
+			if c.comm > 0 {
+				assert.Equal(t, seconds(c.comm), a["gpu.window.comm.duration"])
+				assert.InDelta(t, float64(c.overlap)/float64(c.comm), a["gpu.window.overlap.ratio"], 1e-12)
+			}
+		})
+	}
+}
+
+func TestExtentLeavesFilesWithOneStepWhole(t *testing.T) {
+	text := "[" + gpu(9, 500, 600, 700, 7, "before", "") + "," + step(1, 1000) + "]"
+	for _, x := range []Extent{ExtentAll, ExtentSteps, ExtentStepsButLast} {
+		b, _ := convert(t, text, Options{Extent: x})
+		assert.Equal(t, int64(2), attrs(t, b, "GPU 0")["gpu.window.kernel.count"], x)
+	}
+	text = "[" + gpu(9, 500, 600, 700, 7, "before", "") + "," + step(1, 1000) + "," + step(2, 2000) + "," + gpu(8, 4000, 5000, 5100, 7, "after", "") +
+		`,{"ph":"X","cat":"kernel","name":"unknown launch","pid":0,"tid":7,"ts":900,"dur":1,"args":{"device":0,"stream":7}}]`
+	for x, want := range map[Extent]int64{ExtentAll: 5, ExtentSteps: 3, ExtentStepsButLast: 2} {
+		b, st := convert(t, text, Options{Extent: x, Detail: DetailKernels})
+		assert.Equal(t, want, attrs(t, b, "GPU 0")["gpu.window.kernel.count"], x)
+		assert.Equal(t, int64(5), st.Kernels)
+		find(t, b, "after") // spans do not depend on it
+	}
+}
+
 // gpu is a kernel with its launch: at the given start on the host, from start to end on a stream.
 func gpu(corr, launch, start, end, stream int64, name, args string) string {
 	return fmt.Sprintf(`{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":%d,"dur":1,"args":{"correlation":%d}},`+

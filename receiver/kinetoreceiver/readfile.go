@@ -39,9 +39,20 @@ var (
 	ErrTruncated = chromejson.ErrTruncated // the file ends within the trace
 )
 
+// Extent is which activities the numbers of a window are of. The zero value is ExtentAll.
+type Extent = gputrace.Extent
+
+// Extents; the last two are those of Holistic Trace Analysis with and without include_last_profiler_step.
+const (
+	ExtentAll          = gputrace.ExtentAll          // every activity
+	ExtentSteps        = gputrace.ExtentSteps        // launched by the end of the last step
+	ExtentStepsButLast = gputrace.ExtentStepsButLast // launched before the last step began
+)
+
 // Options of ReadFile. The zero value is usable.
 type Options struct {
 	Detail      Detail
+	Extent      Extent            // which activities the analysis of a window takes; the zero value is all
 	MaxSpans    int               // per trace; 0 is 2,000, but no limit for operators and kernels; negative is none
 	MaxBytes    int               // of OTLP per trace; 0 is 2,000,000, but no limit for operators and kernels; negative is none
 	BatchSpans  int               // spans per batch; 0 is 1,000
@@ -58,7 +69,7 @@ func (o Options) profile() gputrace.Options {
 		o.ServiceName = defaultService
 	}
 	return gputrace.Options{
-		Level: o.Detail, MaxSpans: o.MaxSpans, MaxBytes: o.MaxBytes, BatchSpans: o.BatchSpans, MemoryLimit: o.MemoryLimit,
+		Level: o.Detail, Extent: o.Extent, MaxSpans: o.MaxSpans, MaxBytes: o.MaxBytes, BatchSpans: o.BatchSpans, MemoryLimit: o.MemoryLimit,
 		TempDir: o.TempDir, Service: o.ServiceName, JobID: o.JobID, Resource: o.Resource, Shapes: o.Shapes,
 		Scope: scopeName, RootName: "pytorch profile",
 	}

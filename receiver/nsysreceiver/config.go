@@ -33,7 +33,7 @@ func createDefaultConfig() component.Config {
 func (c *Config) Options() Options {
 	s := &c.Spans
 	return Options{
-		Detail: s.Detail, MaxSpans: s.MaxSpans, MaxBytes: s.MaxBytes, BatchSpans: s.BatchSpans, MemoryLimit: s.MemoryMiB << 20,
+		Detail: s.Detail, Extent: s.Extent, MaxSpans: s.MaxSpans, MaxBytes: s.MaxBytes, BatchSpans: s.BatchSpans, MemoryLimit: s.MemoryMiB << 20,
 		TempDir: s.TempDir, ServiceName: s.ServiceName, JobID: s.JobID, Resource: s.Resource,
 	}
 }
