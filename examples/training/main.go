@@ -34,6 +34,8 @@ type config struct {
 	traces    string
 	otlp      string
 	file      string
+	report    string // text, csv, json or dot
+	sort      string // time, flops, bytes or name
 	simulated bool
 }
 
@@ -44,6 +46,8 @@ func main() {
 	flag.StringVar(&c.traces, "traces", "", "write Chrome traces, one for each active window, to this folder")
 	flag.StringVar(&c.otlp, "otlp", "", "OTLP/gRPC endpoint for spans, as http://localhost:4317; empty: none")
 	flag.StringVar(&c.file, "config", "", "YAML with nodes timing, nvtx and profiling (see package gpuspanyaml)")
+	flag.StringVar(&c.report, "report", "text", "form of the report: text, csv, json or dot")
+	flag.StringVar(&c.sort, "sort", "time", "order of operations in the report: time, flops, bytes or name")
 	flag.BoolVar(&c.simulated, "simulated", false, "use a simulated GPU even where there is a real one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -58,6 +62,14 @@ func main() {
 func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProcessor) (err error) {
 	if c.steps < 1 {
 		return fmt.Errorf("-steps must be at least 1, is %d", c.steps)
+	}
+	write, err := writer(cmp.Or(c.report, "text"), cmp.Or(c.sort, "time"))
+	if err != nil {
+		return err
+	}
+	out := w
+	if c.report != "" && c.report != "text" { // what it says is no part of the table
+		w = os.Stderr
 	}
 	// Without a file: warm up for 10 steps, then record 3 of every 10.
 	f := gpuspanyaml.File{Settings: gpuspan.DefaultSettings()}
@@ -130,5 +142,20 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	if f.TraceDir != "" {
 		fmt.Fprintf(w, "%s: a Chrome trace of each active window, for https://ui.perfetto.dev\n", f.TraceDir)
 	}
-	return prof.Snapshot().WriteText(w)
+	return write(prof.Snapshot(), out)
+}
+
+// writer is how the report is to be written.
+func writer(form, order string) (func(report.Summary, io.Writer) error, error) {
+	by, err := report.ParseOrder(order)
+	if err != nil {
+		return nil, fmt.Errorf("-sort: %w", err)
+	}
+	write, ok := map[string]func(report.Summary, io.Writer) error{
+		"text": report.Summary.WriteText, "csv": report.Summary.WriteCSV, "json": report.Summary.WriteJSON, "dot": report.Summary.WriteDOT,
+	}[form]
+	if !ok {
+		return nil, fmt.Errorf("-report is %q, must be text, csv, json or dot", form)
+	}
+	return func(s report.Summary, w io.Writer) error { return write(s.Sorted(by), w) }, nil
 }

@@ -68,6 +68,17 @@ func TestScheduledStepsBecomeSpansAndRows(t *testing.T) {
 	}
 }
 
+func TestReportsInEachForm(t *testing.T) {
+	for form, want := range map[string]string{"csv": "\nforward > convolutions,convolutions,conv,", "json": `"name": "convolutions"`, "dot": "digraph gpu {"} {
+		var out strings.Builder
+		require.NoError(t, run(context.Background(), config{steps: 20, report: form, sort: "name", simulated: true}, &out))
+		assert.Contains(t, out.String(), want)
+		assert.NotContains(t, out.String(), "simulated GPU\n", "it can be piped")
+	}
+	assert.EqualError(t, run(context.Background(), config{steps: 1, report: "xml"}, &strings.Builder{}), `-report is "xml", must be text, csv, json or dot`)
+	assert.EqualError(t, run(context.Background(), config{steps: 1, sort: "size"}, &strings.Builder{}), `-sort: unknown order "size" (use time, flops, bytes or name)`)
+}
+
 func TestConfigurationFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "train.yaml")
 	traces := filepath.Join(t.TempDir(), "traces")

@@ -20,11 +20,12 @@ func TestParametersOfPublishedModels(t *testing.T) {
 		model       flops.Transformer
 		all, active float64
 	}{
-		"GPT-2":        {flops.Transformer{Layers: 12, Hidden: 768, Heads: 12, FFN: 3072, Vocab: 50257, Tied: true, Bias: true, Positions: 1024}, 124_439_808, 124_439_808},
-		"Llama 2 7B":   {flops.Transformer{Layers: 32, Hidden: 4096, Heads: 32, FFN: 11008, Gated: true, Vocab: 32000}, 6_738_415_616, 6_738_415_616},
-		"Llama 3 8B":   {llama3, 8_030_261_248, 8_030_261_248},
-		"Llama 3 70B":  {flops.Transformer{Layers: 80, Hidden: 8192, Heads: 64, KVHeads: 8, FFN: 28672, Gated: true, Vocab: 128256}, 70_553_706_496, 70_553_706_496},
-		"Mixtral 8x7B": {mixtral, 46_702_792_704, 12_879_925_248},
+		"GPT-2":          {flops.Transformer{Layers: 12, Hidden: 768, Heads: 12, FFN: 3072, Vocab: 50257, Tied: true, Bias: true, Positions: 1024}, 124_439_808, 124_439_808},
+		"Llama 2 7B":     {flops.Transformer{Layers: 32, Hidden: 4096, Heads: 32, FFN: 11008, Gated: true, Vocab: 32000}, 6_738_415_616, 6_738_415_616},
+		"Llama 3 8B":     {llama3, 8_030_261_248, 8_030_261_248},
+		"Llama 3 70B":    {flops.Transformer{Layers: 80, Hidden: 8192, Heads: 64, KVHeads: 8, FFN: 28672, Gated: true, Vocab: 128256}, 70_553_706_496, 70_553_706_496},
+		"Llama 3.1 405B": {llama405, 405_853_388_800, 405_853_388_800},
+		"Mixtral 8x7B":   {mixtral, 46_702_792_704, 12_879_925_248},
 	} {
 		all, active := c.model.Parameters()
 		assert.Equal(t, fmt.Sprintf("%.0f", c.all), fmt.Sprintf("%.0f", all), name)
@@ -33,8 +34,9 @@ func TestParametersOfPublishedModels(t *testing.T) {
 }
 
 var (
-	llama3  = flops.Transformer{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, FFN: 14336, Gated: true, Vocab: 128256}
-	mixtral = flops.Transformer{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, FFN: 14336, Gated: true, Vocab: 32000, Experts: 8, ActiveExperts: 2}
+	llama3   = flops.Transformer{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, FFN: 14336, Gated: true, Vocab: 128256}
+	llama405 = flops.Transformer{Layers: 126, Hidden: 16384, Heads: 128, KVHeads: 8, FFN: 53248, Gated: true, Vocab: 128256}
+	mixtral  = flops.Transformer{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, FFN: 14336, Gated: true, Vocab: 32000, Experts: 8, ActiveExperts: 2}
 )
 
 // Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021, eq. 3:
@@ -59,6 +61,11 @@ func TestSixNDOfGPT3(t *testing.T) {
 	n, _ := gpt3.Parameters()
 	assert.InEpsilon(t, 174.6e9, n, .001)
 	assert.InEpsilon(t, 3.14e23, gpt3.SixND(300_000_000_000, gpuspan.FP16).FLOPs, .002)
+}
+
+// Dubey et al. 2024, section 3.2: Llama 3 405B trained on 15.6 trillion tokens, 3.8e25 operations.
+func TestSixNDOfLlama3(t *testing.T) {
+	assert.InDelta(t, 3.8e25, llama405.SixND(15_600_000_000_000, gpuspan.BF16).FLOPs, .05e25)
 }
 
 // Chowdhery et al. 2022, appendix B: PaLM 540B at 238.3 thousand tokens per second on 6144 TPU v4 of 275 TFLOP/s has
