@@ -65,7 +65,7 @@ func (b *scripted) NewEvents(_ int, dst []Event) Status {
 		dst[i] = Event(b.next)
 		b.live[dst[i]] = true
 	}
-	if n := len(dst); n == 2 || n == 68 {
+	if n := len(dst); n == 2 || n == 260 {
 		b.own = dst[n-1]
 	}
 	return StatusOK

@@ -50,6 +50,7 @@ type poller struct {
 	tidied  time.Time
 	sleep   time.Duration
 	pressed bool // the last pass found much of a stream's slots in its FIFO
+	busy    bool // since the last upkeep a pass, also one of Flush, found a section that has ended
 
 	line          []byte // of the log of outputs
 	outputsFailed bool
@@ -118,14 +119,16 @@ func (t *poller) loop() (quit bool) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		progress, pending := t.pass()
-		wait := t.upkeep(pending || progress)
+		t.pass()
+		busy := t.busy
+		t.busy = false
+		wait := t.upkeep(busy)
 		if t.pressed {
 			t.sleep = max(t.sleep/2, minSleep)
 		} else {
 			t.sleep = min(2*t.sleep, maxSleep)
 		}
-		if progress || pending {
+		if busy {
 			empty = 0
 		} else {
 			empty++
@@ -200,13 +203,13 @@ func (t *poller) anyUsed() bool {
 	return false
 }
 
-// pass looks at every stream once. progress: a section resolved; pending: one has not.
-func (t *poller) pass() (progress, pending bool) {
+// pass looks at every stream once.
+func (t *poller) pass() {
 	t.passed.Store(t.p.clock.now())
 	t.pressed = false
 	for _, s := range *t.p.streamList.Load() {
-		a, b := t.drain(s)
-		progress, pending = progress || a, pending || b
+		progress, pending := t.drain(s)
+		t.busy = t.busy || progress || pending
 	}
 	if len(t.waiting) > 0 {
 		t.checkWaiting(t.p.clock.now(), false)
@@ -214,7 +217,7 @@ func (t *poller) pass() (progress, pending bool) {
 	if len(t.sealed) > 0 {
 		t.checkSealed(t.p.clock.now(), false)
 	}
-	return progress, pending || t.nestsPending() || len(t.sealed) > 0
+	t.busy = t.busy || t.nestsPending() || len(t.sealed) > 0
 }
 
 // upkeep does what is due: anchors, the watchdog, counts of untimed sections. It returns how soon it wants to be called

@@ -22,7 +22,7 @@ const (
 	// looked for: float32 milliseconds resolve 122 ns at 2 s and worse beyond.
 	near = 2e9
 
-	ringSize = 64
+	ringSize = 256
 )
 
 // Anchorer keeps the [Map] of one device supplied with anchors and places events on the host's clock. It belongs to one

@@ -32,11 +32,11 @@ func drive(t testing.TB, p *physics, a *Anchorer[event, stream, status, call], d
 	return a.count - from
 }
 
-func TestAnchorsAreDenseAtFirstAndThenOneASecond(t *testing.T) {
+func TestAnchorsAreDenseAtFirstAndThenEightASecond(t *testing.T) {
 	p := newPhysics(1, 5*time.Minute, 25, 1)
 	a := newAnchorer(t, p)
-	require.Equal(t, 8, drive(t, p, a, 1275*time.Millisecond, true)) // 0 10 30 70 150 310 630 1270 ms
-	require.InDelta(t, 60, drive(t, p, a, time.Minute, true), 1)
+	require.Equal(t, 6, drive(t, p, a, 280*time.Millisecond, true)) // 0 10 30 70 150 275 ms
+	require.InDelta(t, 480, drive(t, p, a, time.Minute, true), 2)
 }
 
 func TestNoAnchorsWhileIdle(t *testing.T) {
@@ -44,8 +44,8 @@ func TestNoAnchorsWhileIdle(t *testing.T) {
 	a := newAnchorer(t, p)
 	require.Zero(t, drive(t, p, a, time.Minute, false))
 	drive(t, p, a, time.Minute, true)
-	require.InDelta(t, 10, drive(t, p, a, time.Hour, false), 1)
-	require.Equal(t, 8, drive(t, p, a, 1275*time.Millisecond, true))
+	require.InDelta(t, 80, drive(t, p, a, time.Hour, false), 2)
+	require.Equal(t, 6, drive(t, p, a, 280*time.Millisecond, true))
 	require.Zero(t, a.Map().Anomalies())
 }
 

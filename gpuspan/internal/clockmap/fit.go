@@ -7,9 +7,8 @@ import "math"
 
 // fit is the line through the anchors of the window, and the limits of the rate.
 type fit struct {
-	gpu, host  float64 // a point of the line: the newest anchor's GPU time and its estimated host time
-	rate       float64 // host ns per GPU ns
-	slow, fast float64 // no stretch of the window, nor from it to now, ran slower or faster
+	gpu, host float64 // a point of the line: the newest anchor's GPU time and its estimated host time
+	rate      float64 // host ns per GPU ns
 }
 
 func (f *fit) at(gpu float64) float64 { return f.host + (gpu-f.gpu)*f.rate }
@@ -31,30 +30,15 @@ const guardFloor = 5e-9
 
 // refit computes the line and the limits; false when the anchors contradict each other under the present limits.
 func (m *Map) refit() bool {
-	newest := m.anchors[len(m.anchors)-1]
-	change := m.opts.MaxRateChange*1e-6*m.slack + roundings
-	drift := m.opts.MaxDrift * 1e-6 * m.slack
-
-	slow, fast := 1-drift, 1+drift
-	for i := range m.anchors {
-		slow = max(slow, m.anchors[i].slow)
-		fast = min(fast, m.anchors[i].fast)
-	}
-	if slow-fast > change {
-		return false
-	}
-	f := fit{gpu: newest.gpu, slow: slow - change, fast: fast + change}
-	rate, guard := m.regress(newest.gpu)
-	f.rate = min(max(rate, f.slow), f.fast)
-
-	previous := m.fit
-	m.fit = f
+	newest := &m.anchors[len(m.anchors)-1]
+	slow, fast := m.rates(newest, 0)
 	lo, hi := m.limits(newest.gpu)
-	if lo > hi {
-		m.fit = previous
+	if slow > fast || lo > hi {
 		return false
 	}
-	m.fit.host = min(max(m.centre(newest.gpu, f.rate, guard), lo), hi)
+	rate, guard := m.regress(newest.gpu)
+	rate = min(max(rate, slow), fast)
+	m.fit = fit{gpu: newest.gpu, rate: rate, host: min(max(m.centre(newest.gpu, rate, guard), lo), hi)}
 	return true
 }
 

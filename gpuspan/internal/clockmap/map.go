@@ -4,6 +4,7 @@
 package clockmap
 
 import (
+	"iter"
 	"math"
 	"sync/atomic"
 )
@@ -19,21 +20,22 @@ type Anchor struct {
 type Map struct {
 	opts    Options
 	anchors []point // oldest first; host times relative to origin
+	past    history // before the window
 	origin  int64   // host ns of the first anchor
 
 	fit        fit
 	known      rateKnown
 	slackUntil float64 // GPU ns until which the doubled limits stay
-	slack      float64 // factor on MaxDrift and MaxRateChange, 1 when nothing was wrong
+	slack      float64 // factor on MaxDrift, MaxRateChange and MaxSlew, 1 when nothing was wrong
 
 	drift     atomic.Uint64 // float64 bits, ppm; NaN when unknown
 	anomalies atomic.Int64
 }
 
-// point is an anchor with the limits on the rate that it gave together with the anchors before it.
+// point is an anchor with what it and those before it say of the rate at its time, but for changes at once.
 type point struct {
 	gpu, before, after float64
-	slow, fast         float64 // mean rate since an earlier anchor is at least slow and at most fast
+	slow, fast         float64
 }
 
 // New returns an empty map.
@@ -47,6 +49,7 @@ func New(opts Options) *Map {
 // Reset forgets every anchor, as after a device reset. Counted anomalies stay.
 func (m *Map) Reset() {
 	m.anchors = m.anchors[:0]
+	m.past.clear()
 	m.slack = 1
 	m.slackUntil = 0
 	m.fit = fit{rate: 1}
@@ -101,13 +104,16 @@ func (m *Map) Add(a Anchor) {
 	}
 }
 
-// forget drops what is older than the window at time gpu, and the oldest where there are too many.
+// forget moves what is older than the window at time gpu to the past, and the oldest where there are too many.
 func (m *Map) forget(gpu float64) {
 	from := 0
 	for from < len(m.anchors) && m.anchors[from].gpu < gpu-float64(m.opts.Window) {
 		from++
 	}
 	from = max(from, len(m.anchors)-m.opts.MaxAnchors+1)
+	for i := range from {
+		m.past.add(m.anchors[i])
+	}
 	m.drop(from)
 }
 
@@ -115,16 +121,66 @@ func (m *Map) drop(n int) {
 	m.anchors = m.anchors[:copy(m.anchors, m.anchors[n:])]
 }
 
-// limitRate derives from p and each earlier anchor what the mean rate between them can have been. The limits stay with p
-// when the earlier anchor leaves the window, which saves the quadratic recomputation and stretches the
-// assumption on rate changes to two windows.
+// limitRate derives from p and the anchors before it what the rate can have been at p. Two anchors limit the mean rate between them, which is
+// that of p but for what it changed in half of the time.
 func (m *Map) limitRate(p *point) {
 	tick := float64(m.opts.Tick) + 1 // 1: host times are whole nanoseconds
-	for i := range m.anchors {
-		q := &m.anchors[i]
+	for q := range m.around(math.Inf(-1)) {
 		d := p.gpu - q.gpu
-		p.slow = max(p.slow, (p.before-q.after-tick)/d)
-		p.fast = min(p.fast, (p.after-q.before+tick)/d)
+		change := m.slew(d)
+		if math.IsInf(p.fast, 1) { // the one before: what it knew holds but for what changed since
+			p.slow, p.fast = q.slow-change, q.fast+change
+		}
+		p.slow = max(p.slow, (p.before-q.after-tick)/d-change/2)
+		p.fast = min(p.fast, (p.after-q.before+tick)/d+change/2)
+		if change > p.fast-p.slow {
+			break // anchors further back say less
+		}
+	}
+}
+
+// slew is by how much the rate can change in d ns, but for changes at once.
+func (m *Map) slew(d float64) float64 { return m.opts.MaxSlew * 1e-15 * m.slack * d }
+
+// rates limits the mean rate over a stretch whose ends lie d ns in all from p.
+func (m *Map) rates(p *point, d float64) (slow, fast float64) {
+	drift := m.opts.MaxDrift * 1e-6 * m.slack
+	change := m.opts.MaxRateChange*1e-6*m.slack + m.slew(d)/2
+	return max(p.slow-change, 1-drift) - roundings, min(p.fast+change, 1+drift) + roundings
+}
+
+// stretch limits the mean rate between two GPU times.
+func (m *Map) stretch(from, to float64) (slow, fast float64) {
+	slow, fast = math.Inf(-1), math.Inf(1)
+	for p := range m.around(from) {
+		s, f := m.rates(p, math.Abs(from-p.gpu)+math.Abs(to-p.gpu))
+		slow, fast = max(slow, s), min(fast, f)
+		if p.gpu <= from {
+			break
+		}
+	}
+	if slow > fast { // of contradicting anchors the newest counts
+		slow, fast = m.rates(&m.anchors[len(m.anchors)-1], math.Abs(from-m.fit.gpu)+math.Abs(to-m.fit.gpu))
+	}
+	return slow, fast
+}
+
+// around goes through the anchors, newest first, and through those of the past where the window does not reach back to gpu.
+func (m *Map) around(gpu float64) iter.Seq[*point] {
+	return func(yield func(*point) bool) {
+		for i := len(m.anchors) - 1; i >= 0; i-- {
+			if !yield(&m.anchors[i]) {
+				return
+			}
+		}
+		if len(m.anchors) > 0 && gpu >= m.anchors[0].gpu {
+			return
+		}
+		for i := len(m.past.points) - 1; i >= 0; i-- {
+			if !yield(&m.past.points[i]) {
+				return
+			}
+		}
 	}
 }
 
@@ -132,10 +188,11 @@ func (m *Map) limitRate(p *point) {
 // double each time; a single anchor contradicts nothing.
 func (m *Map) relax(gpu float64) {
 	m.slackUntil = gpu + float64(m.opts.Window)
+	m.past.clear()
 	m.known = rateKnown{m.fit.rate, nominalError * nominalError}
 	for {
 		m.slack *= 2
-		m.drop((len(m.anchors) + 1) / 2)
+		m.drop(len(m.anchors) / 2)
 		for i := range m.anchors {
 			m.anchors[i].slow, m.anchors[i].fast = math.Inf(-1), math.Inf(1)
 			p := m.anchors[i]
@@ -178,19 +235,17 @@ func (m *Map) interval(gpuNs float64) (at, lo, hi float64, ok bool) {
 
 // limits intersects what every anchor says about the host time of gpuNs.
 func (m *Map) limits(gpuNs float64) (lo, hi float64) {
-	slow, fast := m.fit.slow, m.fit.fast
 	tick := float64(m.opts.Tick)
 	lo, hi = math.Inf(-1), math.Inf(1)
-	for i := len(m.anchors) - 1; i >= 0; i-- {
-		p := &m.anchors[i]
+	for p := range m.around(gpuNs) {
 		d := gpuNs - p.gpu
-		l, h := slow, fast
+		slow, fast := m.rates(p, math.Abs(d))
 		if d < 0 {
-			l, h = fast, slow
+			slow, fast = fast, slow
 		}
-		lo = max(lo, p.before+l*d)
-		hi = min(hi, p.after+h*d)
-		if (fast-slow)*d > hi-lo {
+		lo = max(lo, p.before+slow*d)
+		hi = min(hi, p.after+fast*d)
+		if d > 0 && (fast-slow)*d > hi-lo {
 			break // anchors this far back are wider than the interval is, and those before them wider still
 		}
 	}

@@ -29,15 +29,15 @@ func TestOneAnchorGivesItsMiddleAndWidensWithTheLargestDrift(t *testing.T) {
 	require.EqualValues(t, 5_000_003_000, at)
 	require.EqualValues(t, 3000, half)
 
-	at, half, _ = m.At(2e9) // 1 s later: ±(100 + 1) ppm and the roundings of float32 (0.12 ppm)
+	at, half, _ = m.At(2e9) // 1 s later: ±100 ppm and the roundings of float32 (0.12 ppm)
 	require.EqualValues(t, 6_000_003_000, at)
-	require.InDelta(t, 3000+101_000+119, half, 2)
+	require.InDelta(t, 3000+100_000+119, half, 2)
 	_, half, _ = m.At(0)
-	require.InDelta(t, 3000+101_000+119, half, 2)
+	require.InDelta(t, 3000+100_000+119, half, 2)
 }
 
 func TestTwoAnchorsIntersect(t *testing.T) {
-	m := New(Options{Tick: -1, MaxRateChange: 1e-9})
+	m := New(Options{Tick: -1, MaxRateChange: 1e-9, MaxSlew: 1e-9})
 	m.Add(Anchor{GPU: 0, Before: 0, After: 10_000})
 	m.Add(Anchor{GPU: 1, Before: -4_999, After: 5_001})
 	at, half, ok := m.At(1)

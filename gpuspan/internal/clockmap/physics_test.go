@@ -73,6 +73,14 @@ func (p *physics) step(at int, ppm float64) {
 	}
 }
 
+// ramp changes the rate by ppm in all, evenly from second at on, as a change of temperature does.
+func (p *physics) ramp(at, seconds int, ppm float64) {
+	for i := at; i < len(p.rate); i++ {
+		p.rate[i] += ppm * 1e-6 * min(float64(i-at+1)/float64(seconds), 1)
+		p.gpus[i] = p.gpus[i-1] + p.rate[i-1]*1e9
+	}
+}
+
 // gpu is the device's clock at a host time.
 func (p *physics) gpu(host float64) float64 {
 	i := int(host / 1e9)

@@ -26,11 +26,12 @@ func (a *Anchorer[E, S, T, C]) PlaceWithin(start, end E, submitted, seen time.Ti
 	if !ok {
 		return 0, 0, 0, 0, false
 	}
-	s := section{length: length, tick: float64(a.m.opts.Tick), slow: a.m.fit.slow, fast: a.m.fit.fast}
 	at, lo, hi, ok := a.m.interval(gpu)
 	if !ok {
 		return 0, 0, 0, 0, false
 	}
+	s := section{length: length, tick: float64(a.m.opts.Tick)}
+	s.slow, s.fast = a.m.stretch(gpu, gpu+length)
 	s.start = limits{lo - rounding, hi + rounding}
 	if start == end {
 		s.end = s.start

@@ -88,7 +88,7 @@ func TestErrorStaysWithinTheReportedBoundForHours(t *testing.T) {
 	if testing.Short() || raceEnabled { // one goroutine: the race detector only makes it slow
 		length = 20 * time.Minute
 	}
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name     string
 		ppm      float64
 		walk     float64
@@ -110,6 +110,10 @@ func TestErrorStaysWithinTheReportedBoundForHours(t *testing.T) {
 		{name: "90 % of probes delayed", ppm: 25, walk: 1, set: func(p *physics) { p.delayed, p.everyOne = 0.9, true }, p50: 1.5, p99: 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			length := length
+			if i >= 2 { // the first two are the four hours of the figures
+				length /= 8
+			}
 			p := newPhysics(1, length, c.ppm, c.walk)
 			if c.set != nil {
 				c.set(p)
@@ -141,21 +145,36 @@ func TestErrorIsSmallFromTheFirstSecondsOn(t *testing.T) {
 	require.LessOrEqual(t, r.quantile(errors, 0.99), 2.0)
 }
 
+// The assumptions are 5 ppm at once and 3 ppm a second besides.
 func TestChangeOfDriftWithinTheAssumptionKeepsTheBound(t *testing.T) {
-	for seed := range uint64(20) {
-		p := newPhysics(seed, 5*time.Minute, 25, 1)
-		p.step(100, 0.6)
-		p.step(200, -0.6)
-		r := simulate(t, p, 5*time.Minute, Options{}, nil)
-		require.Zero(t, r.outside, r.worst)
-		require.Zero(t, r.anomalies)
+	for _, c := range []struct {
+		name   string
+		change func(*physics)
+	}{
+		{"small steps", func(p *physics) { p.step(100, 0.6); p.step(200, -0.6) }},
+		{"steps of 5 ppm", func(p *physics) { p.step(100, 5); p.step(200, -5) }},
+		{"from 25 to 100 ppm in ten minutes", func(p *physics) { p.ramp(60, 600, -75) }},
+		{"from 25 to 100 ppm in a minute and back", func(p *physics) { p.ramp(60, 60, -75); p.ramp(180, 60, 75) }},
+		{"from 25 to 100 ppm in 25 s and back", func(p *physics) { p.ramp(60, 25, -75); p.ramp(120, 25, 75) }},
+		{"a step in a swing", func(p *physics) { p.ramp(60, 50, -75); p.step(80, -5) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed := range uint64(8) {
+				p := newPhysics(seed, 12*time.Minute, 25, 1)
+				c.change(p)
+				r := simulate(t, p, 11*time.Minute, Options{}, nil)
+				require.Zero(t, r.outside, r.worst)
+				require.Zero(t, r.anomalies)
+				require.LessOrEqual(t, r.quantile(r.errors, 0.99), 4.0)
+			}
+		})
 	}
 }
 
 // A step beyond MaxRateChange cannot be known before the next anchor. Until it is noticed the error is at most the step times
 // the age of the last anchor that was accepted; then it is counted, and the bound holds again.
 func TestStepOfDriftIsNoticedAndForgotten(t *testing.T) {
-	for _, step := range []float64{5, 20, -20, 100, -100} {
+	for _, step := range []float64{20, -20, 100, -100} {
 		for seed := range uint64(10) {
 			p := newPhysics(seed, 5*time.Minute, 25, 1)
 			p.step(100, step)
@@ -164,15 +183,17 @@ func TestStepOfDriftIsNoticedAndForgotten(t *testing.T) {
 				if host > 100e9 && host < 106e9 {
 					if math.Abs(err) > half {
 						noticed = host
-						require.LessOrEqual(t, math.Abs(err), half+math.Abs(step)*1e-6*3e9)
+						require.LessOrEqual(t, math.Abs(err), half+math.Abs(step)*1e-6*0.25e9)
 					}
 					return false
 				}
 				return true
 			})
 			require.Zero(t, r.outside, r.worst)
-			require.Positive(t, r.anomalies)
-			require.Less(t, noticed, 104e9)
+			if math.Abs(step) > 50 { // smaller ones can hide in what the rate may change anyway
+				require.Positive(t, r.anomalies)
+			}
+			require.Less(t, noticed, 101.5e9)
 			require.InDelta(t, 25-step, r.drift, 2)
 		}
 	}
