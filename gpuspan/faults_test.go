@@ -149,6 +149,7 @@ func (r faultyRecorder) Node(p report.Node, i report.Info) report.Node {
 	r.in("Node")
 	return r.Collector.Node(p, i)
 }
+
 func (r faultyRecorder) Section(n report.Node, s report.Sample) {
 	r.in("Section")
 	r.Collector.Section(n, s)
@@ -176,7 +177,7 @@ func (l faultyLogger) WithGroup(string) slog.Handler             { return l }
 
 // application is a program with sections of every sort. It counts what it got done.
 func application(p *Profiler, arm func()) (done int) {
-	var out = faultyCode{&fault{}}
+	out := faultyCode{&fault{}}
 	ctx := context.Background()
 	op, inner := NewOperation("faults", PrintReport(out)), NewOperation("faults inner", Sync(SyncImmediate))
 	for i := range 3 {
@@ -307,21 +308,22 @@ func TestAPanickingLoggerIsHarmless(t *testing.T) {
 func TestNilContextsAreBackgroundContexts(t *testing.T) {
 	f := newBench(t, newScripted())
 	s := f.p.Stream(3, "main")
+	var none context.Context
 	require.NotPanics(t, func() {
-		testOp.Start(nil, s).End() //nolint:staticcheck // nil contexts on purpose
-		x := testOp.Start(nil, s)  //nolint:staticcheck
-		x.Link(nil)                //nolint:staticcheck
-		_ = x.Context(nil)         //nolint:staticcheck
+		testOp.Start(none, s).End()
+		x := testOp.Start(none, s)
+		x.Link(none)
+		_ = x.Context(none)
 		x.End()
-		testOp.Launch(nil, s, nil) //nolint:staticcheck
-		s.StartNamed(nil, "n")     //nolint:staticcheck
+		testOp.Launch(none, s, nil)
+		s.StartNamed(none, "n")
 		s.EndNamed("n", Work{})
-		testOp.Record(nil, s, time.Now(), 1, Work{})           //nolint:staticcheck
-		for range f.p.Loop("l", s, TotalSteps(2)).Steps(nil) { //nolint:staticcheck
+		testOp.Record(none, s, time.Now(), 1, Work{})
+		for range f.p.Loop("l", s, TotalSteps(2)).Steps(none) {
 		}
-		require.NoError(t, f.p.Flush(nil)) //nolint:staticcheck
+		require.NoError(t, f.p.Flush(none))
 	})
 	assert.Len(t, f.spans.Ended(), 7)
-	require.NoError(t, f.p.Shutdown(nil)) //nolint:staticcheck
+	require.NoError(t, f.p.Shutdown(none))
 	assert.Empty(t, strings.TrimSpace(f.errors()))
 }

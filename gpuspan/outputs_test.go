@@ -39,9 +39,11 @@ func TestOutputsAreLoggedInTheOrderOfTheStream(t *testing.T) {
 	got, err := gpuspan.ReadOutputs(strings.NewReader(log.String()))
 	require.NoError(t, err)
 	assert.Equal(t, []gpuspan.Output{
-		{Operation: "b", Occurrence: 1, Checksum: 0}, {Operation: a.Name(), Occurrence: 1, Checksum: 7},
+		{Operation: "b", Occurrence: 1, Checksum: 0},
+		{Operation: a.Name(), Occurrence: 1, Checksum: 7},
 		{Operation: "b", Occurrence: 2, Checksum: 1},
-		{Operation: "b", Occurrence: 3, Checksum: 2}, {Operation: a.Name(), Occurrence: 3, Checksum: 7},
+		{Operation: "b", Occurrence: 3, Checksum: 2},
+		{Operation: a.Name(), Occurrence: 3, Checksum: 7},
 	}, got)
 	assert.Equal(t, "0000000000000007", attrs(r.named(a.Name())[0])["gpu.output.checksum"].AsString())
 	assert.NotContains(t, attrs(r.named(a.Name())[1]), "gpu.output.checksum")

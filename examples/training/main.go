@@ -112,7 +112,9 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 		if err != nil {
 			fmt.Fprintln(w, err) // a tool that does not load is no reason not to train
 		}
-		profiling = append(profiling, gpuspan.WithAnnotator(ranges))
+		ids := gpuspan.NewIDGenerator(nil) // so that a range carries the ids of its own span
+		opts = append(opts, sdktrace.WithIDGenerator(ids))
+		profiling = append(profiling, gpuspan.WithAnnotator(ranges), gpuspan.WithIDGenerator(ids))
 	}
 	tp := sdktrace.NewTracerProvider(opts...)
 	device := accel.Open(c.simulated, w)
