@@ -34,7 +34,7 @@ type Config struct {
 	// gpu.floor.duration). No rate is derived for spans timed by events that are shorter than 10 times it; profilers' records have
 	// no floor. 0: no floor.
 	Floor time.Duration `mapstructure:"floor"`
-	// Presets are ready mappings for spans of other producers: gen_ai, obi, pytorch, vllm.
+	// Presets are ready mappings for spans of other producers: gen_ai, obi, pytorch, sdk, vllm.
 	Presets []string `mapstructure:"presets"`
 	// Mappings of attributes of other producers, tried before the presets.
 	Mappings []MappingConfig `mapstructure:"mappings"`

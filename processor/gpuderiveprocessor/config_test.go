@@ -55,7 +55,7 @@ func TestEveryErrorIsNamedAtOnce(t *testing.T) {
 	for _, want := range []string{
 		"`floor` must not be negative, found -1s",
 		"`precision` must be one of fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8, found \"half\"",
-		"`presets[0]` must be one of gen_ai, obi, pytorch, vllm, found \"triton\"",
+		"`presets[0]` must be one of gen_ai, obi, pytorch, sdk, vllm, found \"triton\"",
 		"`peaks[0].model` must not be empty",
 		"`peaks[0].memory_bandwidth` must be a finite number above 0, found -1",
 		"`peaks[0].flop_rate` must have keys of fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8, found \"fp17\"",

@@ -75,6 +75,15 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 				"gpu.io.rate": 1e9, "gpu.rate.status": "ok",
 			},
 		},
+		"sdk, as from Python": {
+			"sdk", ptrace.SpanKindInternal,
+			attrs{"gpu.duration": 0.002, "gpu.flop.count": 989.5e9, "gpu.flop.precision": "bf16", "hw.model": "NVIDIA H100 80GB HBM3"},
+			attrs{
+				"gpu.operation.type": "section", "gpu.flop.rate": 494.75e12, "gpu.flop.utilization": 0.5,
+				"gpu.peak.source": "table", "gpu.declaration.status": "ok", "gpu.rate.status": "ok",
+			},
+		},
+		"sdk without a time":           {"sdk", ptrace.SpanKindInternal, attrs{"gpu.flop.count": 1e9}, attrs{}},
 		"pytorch operator on the host": {"pytorch", ptrace.SpanKindInternal, attrs{"cat": "cpu_op", "stream": 7}, attrs{}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,6 +35,8 @@ var presets = map[string][]MappingConfig{
 	}},
 	// Generative AI semantic conventions, spans of the process that runs the model (a client's time is not a GPU's).
 	"gen_ai": {genAI("internal"), genAI("server")},
+	// Services on the SDK of any language that state by our names what they timed (a pair of CUDA events, mostly), and no type.
+	"sdk": {{Has: string(semconv.GPUDurationKey), Type: semconv.GPUOperationTypeSection}},
 	// OpenTelemetry eBPF Instrumentation: CUDA calls as seen from outside of the process.
 	"obi": {
 		{
