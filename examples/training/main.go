@@ -23,6 +23,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/gpuspan/gpuspanyaml"
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
+	"github.com/otelgpu/otelgpu/gpuspan/rank"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
@@ -104,8 +105,14 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 		if err != nil {
 			return fmt.Errorf("cannot export to %q: %w", c.otlp, err)
 		}
-		opts = append(opts, sdktrace.WithBatcher(exporter), sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName("training"))))
+		opts = append(opts, sdktrace.WithBatcher(exporter))
 	}
+	// One of many processes says which: then step tables come from the main one only, and traces have a lane for each.
+	res, err := resource.New(ctx, resource.WithAttributes(semconv.ServiceName("training")), resource.WithFromEnv(), resource.WithDetectors(rank.Detector{}))
+	if err != nil {
+		fmt.Fprintln(w, err) // the rest of the resource holds
+	}
+	opts = append(opts, sdktrace.WithResource(res))
 	profiling := []gpuspan.Option{f.Option()}
 	if f.NVTX.Enabled {
 		ranges, err := nvtx.Open(nvtx.WithDomain(cmp.Or(f.NVTX.Domain, "training")))

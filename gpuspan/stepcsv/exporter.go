@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/otelgpu/otelgpu/gpuspan/rank"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -23,6 +24,7 @@ type Exporter struct {
 type exporterConfig struct {
 	allRanks bool
 	loop     string
+	rank     int64 // of this process, where its spans do not say; 0 outside of a job
 }
 
 var _ sdktrace.SpanExporter = (*Exporter)(nil)
@@ -34,7 +36,8 @@ type exporterOption func(*exporterConfig)
 
 func (f exporterOption) apply(c *exporterConfig) { f(c) }
 
-// WithAllRanks writes rows on every rank. By default only rank 0 does, and a process without a rank.
+// WithAllRanks writes rows on every rank. By default only rank 0 does, and a process without a rank. The rank is that
+// of the spans' resource, else what the launcher put into the environment (see package rank).
 func WithAllRanks() ExporterOption {
 	return exporterOption(func(c *exporterConfig) { c.allRanks = true })
 }
@@ -47,6 +50,12 @@ func WithLoop(name string) ExporterOption {
 // NewExporter makes an Exporter that owns the writer and closes it at Shutdown.
 func NewExporter(w *Writer, opts ...ExporterOption) *Exporter {
 	e := &Exporter{w: w}
+	// Errors name contradictions, which whoever makes the resource hears of; what is left holds.
+	if r, _ := (rank.Detector{}).Detect(context.Background()); r != nil {
+		if v, ok := r.Set().Value(semconv.GPUJobRankKey); ok {
+			e.cfg.rank = v.AsInt64()
+		}
+	}
 	for _, o := range opts {
 		if o != nil {
 			o.apply(&e.cfg)
@@ -67,7 +76,11 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 		if e.cfg.loop != "" && s.Name() != e.cfg.loop {
 			continue
 		}
-		if rank, ok := s.Resource().Set().Value(semconv.GPUJobRankKey); ok && rank.AsInt64() != 0 && !e.cfg.allRanks {
+		rank := e.cfg.rank
+		if v, ok := s.Resource().Set().Value(semconv.GPUJobRankKey); ok {
+			rank = v.AsInt64()
+		}
+		if rank != 0 && !e.cfg.allRanks {
 			continue
 		}
 		var b Builder

@@ -70,4 +70,9 @@ func TestStepSpansBecomeRows(t *testing.T) {
 	assert.Equal(t, []string{train}, exported(t, 0, stepcsv.WithLoop("train")))
 	assert.Empty(t, exported(t, 3), "another rank writes nothing")
 	assert.Equal(t, []string{train, validate}, exported(t, 3, stepcsv.WithAllRanks()))
+
+	t.Setenv("RANK", "3")
+	assert.Empty(t, exported(t, -1), "a resource that does not say, in a process of a job")
+	assert.Len(t, exported(t, -1, stepcsv.WithAllRanks()), 2)
+	assert.Len(t, exported(t, 0), 2, "the resource comes first")
 }

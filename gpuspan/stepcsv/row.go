@@ -74,6 +74,15 @@ func newColumns(further []string) (columns, error) {
 	return c, nil
 }
 
+// head is the first line.
+func (c columns) head() []byte {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	_ = w.Write(c.header) // into memory
+	w.Flush()
+	return b.Bytes()
+}
+
 // further are the phases of a header, and false when it is none of this package.
 func further(header []string) ([]string, bool) {
 	fixed, _ := newColumns(nil)

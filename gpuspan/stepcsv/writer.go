@@ -76,6 +76,7 @@ func (w *Writer) open() error {
 	if err != nil {
 		return fmt.Errorf("step CSV %q: %w", w.cfg.Path, err)
 	}
+	create(w.cfg.Path, cols.head())
 	f, err := os.OpenFile(w.cfg.Path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return fmt.Errorf("cannot open step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
@@ -97,9 +98,7 @@ func (w *Writer) open() error {
 	}
 	if size == 0 {
 		w.buf.Reset()
-		c := csv.NewWriter(&w.buf)
-		_ = c.Write(cols.header)
-		c.Flush()
+		w.buf.Write(cols.head())
 		if err := w.append(); err != nil {
 			_ = f.Close()
 			return err

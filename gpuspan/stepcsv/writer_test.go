@@ -200,6 +200,35 @@ func TestRotationKeepsHeaderAndNewestFiles(t *testing.T) {
 	assert.Equal(t, []string{"13", "14", "15", "16", "17", "18", "19", "20"}, steps, "three rows fill a file; two old files stay")
 }
 
+// As the ranks of a job on a shared file system do.
+func TestProcessesThatOpenOneFileAtOnceWriteOneHeader(t *testing.T) {
+	dir := t.TempDir()
+	for n := range 100 {
+		path := filepath.Join(dir, fmt.Sprint(n), "steps.csv")
+		start := make(chan struct{})
+		var wg sync.WaitGroup
+		for i := range int64(8) {
+			wg.Go(func() {
+				<-start
+				w, err := stepcsv.Open(stepcsv.Config{Path: path})
+				if assert.NoError(t, err) {
+					assert.NoError(t, w.Write(row(i)))
+					assert.NoError(t, w.Close())
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+		text := content(t, path)
+		require.Equal(t, 9, strings.Count(text, "\n"))
+		require.Equal(t, 1, strings.Count(text, "step,"))
+		require.True(t, strings.HasPrefix(text, header+"\n"))
+		files, err := os.ReadDir(filepath.Dir(path))
+		require.NoError(t, err)
+		require.Len(t, files, 1, "nothing else is left")
+	}
+}
+
 func TestProcessesThatAppendToOneFileDoNotMixRows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steps.csv")
 	write(t, stepcsv.Config{Path: path})
