@@ -208,3 +208,13 @@ func TestNsightExportsAreDrawnWithoutAFault(t *testing.T) {
 		assert.NotEmpty(t, read(t, cfg.Path).Of("f"), from)
 	}
 }
+
+// An export without a session start counts from nowhere; what begins with it must have a time all the same.
+func TestAllSpansOfAnExportWithoutASessionStartAreDrawn(t *testing.T) {
+	cfg := config(t)
+	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
+	st, err := nsysreceiver.ReadFile(t.Context(), filepath.Join(recorded(t), "../nsys/nsys-ai/healthy_1pct.sqlite"), nsysreceiver.Options{Detail: nsysreceiver.DetailKernels}, tr.ConsumeTraces)
+	require.NoError(t, err)
+	require.NoError(t, stop())
+	assert.Len(t, read(t, cfg.Path).Of("X"), int(st.Spans))
+}

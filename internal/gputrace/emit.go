@@ -43,8 +43,8 @@ func (p *Profile) Emit(ctx context.Context, emit func(context.Context, ptrace.Tr
 	if p.first > p.last {
 		p.first, p.last = 0, 0
 	}
-	if p.Meta.Base == 0 && p.first < 0 { // times that count from nowhere: no instant is before 1970 in OTLP
-		p.Meta.Base = -p.first
+	if p.Meta.Base == 0 && p.first <= 0 { // times that count from nowhere: in OTLP no instant is before 1970, and 0 is none
+		p.Meta.Base = 1 - p.first
 	}
 	if p.Meta.Base > maxTime || p.Meta.Base < 0 || p.first+p.Meta.Base < 0 || p.last > 1<<63-1-p.Meta.Base {
 		return st, fmt.Errorf("%w: events from %d to %d ns after the base of %d ns", ErrTimeRange, p.first, p.last, p.Meta.Base)

@@ -117,6 +117,8 @@ func (c *collect) operatorArgs(d *gputrace.Detail, name, args []byte) {
 			values = v
 		case "flops", "Flops", "kernel_flop": // the last one by Inductor
 			setFloat(&d.FLOPs, v)
+		case string(semconv.GPUFLOPPrecisionKey): // as gpuspan/chrometrace writes it
+			d.Precision = text(v)
 		}
 		return true
 	})

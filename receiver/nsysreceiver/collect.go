@@ -68,7 +68,6 @@ func (c *collect) session(ctx context.Context) error {
 		return nil
 	})
 	if !found {
-		c.p.Meta.Base = 1 // ns since 1970: at 0, what begins with the session would have no time in OTLP
 		c.faults = append(c.faults, "no session start: times count from 1970")
 	}
 	return err
