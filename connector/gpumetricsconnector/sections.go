@@ -141,7 +141,7 @@ func newSectionTree() sectionTree {
 
 // add takes a span of the batch; process is a number of whose it is.
 func (t *sectionTree) add(process uint64, f *facts) {
-	t.nests = append(t.nests, streamnest.Span{Owner: process, Stream: f.stream, Trace: f.traceID, Start: int64(f.start), End: int64(f.end)})
+	t.nests = append(t.nests, streamnest.Span{Owner: process, Device: f.ordinal, Stream: f.stream, Trace: f.traceID, Start: int64(f.start), End: int64(f.end)})
 	t.spans = append(t.spans, treeSpan{
 		key: spanKey{f.traceID, f.spanID}, parent: spanKey{f.traceID, f.parentSpanID},
 		start: f.start, end: f.end, time: f.time, name: f.name, category: f.category,

@@ -16,7 +16,8 @@ package streamnest
 
 // Span is what has to be known of a span.
 type Span struct {
-	Owner      uint64 // process or resource: streams are counted in it
+	Owner      uint64 // process or resource
+	Device     int64  // ordinal; profilers number the streams of each device anew
 	Stream     int64  // negative: on no stream, or not to be considered
 	Trace      [16]byte
 	Parent     [8]byte
@@ -40,7 +41,7 @@ func Each(spans []Span, adopt func(inner, outer int)) {
 		others, inside := 0, 0
 		for j := i - 1; j >= 0 && others < maxOthers && inside < maxInside; j-- {
 			x := &spans[j]
-			if x.Stream != outer.Stream || x.Owner != outer.Owner {
+			if x.Stream != outer.Stream || x.Device != outer.Device || x.Owner != outer.Owner {
 				others++
 				continue
 			}

@@ -29,7 +29,8 @@ func on(stream int64, start, end int64) Span {
 func TestSiblingsWithinOthersOnTheirStreamAreFound(t *testing.T) {
 	elsewhere, other := on(1, 12, 18), on(1, 12, 18)
 	elsewhere.Owner, other.Parent = 2, [8]byte{2}
-	none := on(-1, 12, 18)
+	none, second := on(-1, 12, 18), on(1, 12, 18)
+	second.Device = 1
 	for name, tt := range map[string]struct {
 		in   []Span
 		want []int
@@ -41,6 +42,7 @@ func TestSiblingsWithinOthersOnTheirStreamAreFound(t *testing.T) {
 		"one after the other":            {[]Span{on(1, 0, 10), on(1, 10, 20)}, []int{-1, -1}},
 		"begins before":                  {[]Span{on(1, 9, 15), on(1, 10, 20)}, []int{-1, -1}},
 		"another process's stream":       {[]Span{elsewhere, on(1, 10, 20)}, []int{-1, -1}},
+		"another device's stream":        {[]Span{second, on(1, 10, 20)}, []int{-1, -1}},
 		"another parent":                 {[]Span{other, on(1, 10, 20)}, []int{-1, -1}},
 		"on no stream":                   {[]Span{none, on(-1, 10, 20)}, []int{-1, -1}},
 		"the outer one before the inner": {[]Span{on(1, 10, 20), on(1, 11, 13)}, []int{-1, -1}},

@@ -87,10 +87,14 @@ func (b *batch) nest() {
 	for i := range b.spans {
 		g := &b.spans[i]
 		b.nests = append(b.nests, streamnest.Span{
-			Owner: g.share.Process, Stream: g.stream, Trace: g.share.Trace, Parent: g.share.Parent, Start: g.share.Start, End: g.share.End,
+			Owner: g.share.Process, Device: g.ordinal, Stream: g.stream, Trace: g.share.Trace, Parent: g.share.Parent, Start: g.share.Start, End: g.share.End,
 		})
 	}
-	streamnest.Each(b.nests, func(inner, outer int) { b.spans[inner].share.Parent = b.spans[outer].share.Span })
+	streamnest.Each(b.nests, func(inner, outer int) {
+		if in, out := &b.spans[inner], &b.spans[outer]; in.hwID == out.hwID && in.bdf == out.bdf {
+			in.share.Parent = out.share.Span
+		}
+	})
 }
 
 // hosts lists the spans that are not in b.spans.

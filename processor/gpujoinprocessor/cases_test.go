@@ -190,6 +190,38 @@ func TestSectionsWithinAPhaseOnItsStreamHoldThePhasesEnergy(t *testing.T) {
 	}
 }
 
+func TestSpansOfTwoDevicesOnStreamsOfOneNumberStayApart(t *testing.T) {
+	const gpu1 = "GPU-00000000-86f3-7a43-b711-4771313afc50"
+	for name, ordinals := range map[string]bool{"by ordinal": true, "by identity alone": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+				at := func(x float64) time.Time { return zero.Add(sec(x)) }
+				second := nominal
+				second.ID = gpu1
+				r.run(r.device(second), steady(zero, 100))
+				time.Sleep(4 * time.Second)
+				td := newTraces("a")
+				inner, outer := td.gpu(2, 1, at(1.5), at(2)), td.gpu(3, 1, at(1), at(3))
+				for i, s := range []ptrace.Span{inner, outer} {
+					s.Attributes().PutInt("gpu.stream.id", 7)
+					if ordinals {
+						s.Attributes().PutInt("gpu.device.ordinal", int64(i))
+					}
+				}
+				inner.Attributes().PutStr("hw.id", gpu1)
+				r.consume(td.Traces)
+				time.Sleep(8 * time.Second)
+				s := r.spans()
+				assert.InDelta(t, 50, energy(t, s[2]), 1e-6)
+				assert.InDelta(t, 600, energy(t, s[3]), 1e-6)
+				_, err := r.tel.GetMetric("otelcol_processor_gpu_join_orphans")
+				assert.ErrorContains(t, err, "not found")
+				assert.EqualValues(t, 4, r.gauge("known_spans"), "the two, and their parent on both devices")
+			})
+		})
+	}
+}
+
 func TestAStepOverSeveralDevicesHoldsItsChildrensEnergyOnAll(t *testing.T) {
 	const gpu1 = "GPU-00000000-86f3-7a43-b711-4771313afc50"
 	for name, together := range map[string]bool{"one batch": true, "the step later": false} {
