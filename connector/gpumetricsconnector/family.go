@@ -68,9 +68,12 @@ func (f *family) append(st *settings, attrs pcommon.Map, start uint64) *stream {
 	s := &stream{attrs: pcommon.NewMap(), start: start}
 	attrs.CopyTo(s.attrs)
 	s.attrs.PutStr(string(semconv.CollectorInstanceIDKey), st.instance)
-	if definitions[f.id].form == formHistogram {
+	switch {
+	case definitions[f.id].form == formHistogram:
 		s.histogram = st.newHistogram()
 		s.exemplars = make([]exemplar, 0, st.cfg.MaxExemplars)
+	case f.id == metricStragglerScore || f.id == metricStragglerDelay:
+		s.exemplars = make([]exemplar, 0, min(1, st.cfg.MaxExemplars))
 	}
 	f.streams = append(f.streams, s)
 	st.series++

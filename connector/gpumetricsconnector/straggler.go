@@ -50,6 +50,7 @@ type jobStep struct {
 // rankStep is what a rank says of a step; its sections are taken from the tree when ranks are compared.
 type rankStep struct {
 	key    spanKey
+	end    uint64  // unix ns
 	own    float64 // s
 	phases *parts
 }
@@ -110,7 +111,7 @@ func (g *stragglers) step(r *resource, f *facts, now int64, limit *int64) (late 
 // the overlap is hidden, so at least their difference is exposed.
 func (g *stragglers) rankStep(f *facts) *rankStep {
 	var comm float64
-	rs := &rankStep{key: spanKey{f.traceID, f.spanID}}
+	rs := &rankStep{key: spanKey{f.traceID, f.spanID}, end: f.end}
 	if f.phaseCount > 0 {
 		rs.phases = &parts{}
 	}
@@ -194,11 +195,16 @@ func (a *aggregator) score(key jobKey, j *job, s *jobStep, now int64) {
 	}
 	sigma := deviation(slices.Clone(own), m)
 	res := a.jobResource(key, j, now)
+	write := func(id metricID, rank int64, section string, v float64) {
+		stream := res.stragglerStream(&a.settings, id, key, rank, section, j)
+		stream.ratio(v, 1, now)
+		stream.example(v, s.ranks[rank].key, s.ranks[rank].end)
+	}
 	for i, rank := range ranks {
-		res.stragglerStream(&a.settings, metricStragglerScore, key, rank, "", j).ratio(own[i]/m, 1, now)
+		write(metricStragglerScore, rank, "", own[i]/m)
 		if own[i]-m > outlierSigmas*sigma && own[i]-m > outlierShare*m {
 			if section, delay := blame(phases, loose, i); delay > 0 {
-				res.stragglerStream(&a.settings, metricStragglerDelay, key, rank, section, j).ratio(delay, 1, now)
+				write(metricStragglerDelay, rank, section, delay)
 			}
 		}
 	}

@@ -75,6 +75,37 @@ func TestTheSlowRankIsNamedWithItsSection(t *testing.T) {
 	assert.InEpsilon(t, 0.061-0.04035, delay["5 backward"], 1e-9)
 }
 
+func TestStragglersPointToTheirSteps(t *testing.T) {
+	for _, limit := range []int{5, 0} {
+		a := newTest(t, func(c *Config) { c.MaxExemplars = limit })
+		for rank := range 4 {
+			a.take(trainStep(t, rank, 4, 1, 40+float64(rank/3*20)), clock)
+		}
+		found := map[string]int{}
+		for _, rm := range output(t, a, clock).ResourceMetrics().All() {
+			for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
+				if !strings.HasPrefix(m.Name(), "gpu.straggler.") {
+					continue
+				}
+				for _, p := range m.Gauge().DataPoints().All() {
+					rank, _ := p.Attributes().Get("gpu.job.rank")
+					require.Equal(t, min(1, limit), p.Exemplars().Len())
+					for _, x := range p.Exemplars().All() {
+						found[m.Name()]++
+						assert.EqualValues(t, rank.Int()+1, x.SpanID()[0], "the rank's step")
+						assert.EqualValues(t, 1, x.TraceID()[0])
+						assert.EqualValues(t, p.DoubleValue(), x.DoubleValue())
+						assert.EqualValues(t, epoch+100_000_000, x.Timestamp())
+					}
+				}
+			}
+		}
+		if limit > 0 {
+			assert.Equal(t, map[string]int{"gpu.straggler.score": 4, "gpu.straggler.delay": 1}, found)
+		}
+	}
+}
+
 func TestEvenRanksHaveNoStraggler(t *testing.T) {
 	a := newTest(t, nil)
 	r := rand.New(rand.NewPCG(1, 1))

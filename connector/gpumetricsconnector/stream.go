@@ -114,6 +114,13 @@ func (s *stream) ratio(numerator, divisor float64, now int64) {
 	s.touch(now)
 }
 
+// example makes a span the gauge's exemplar.
+func (s *stream) example(v float64, span spanKey, end uint64) {
+	if cap(s.exemplars) > 0 && !span.trace.IsEmpty() {
+		s.exemplars = append(s.exemplars[:0], exemplar{v, end, span.trace, span.span})
+	}
+}
+
 // record adds to a distribution.
 func (s *stream) record(v, weight float64, f *facts, now int64) {
 	bucket := s.histogram.record(v, weight)
@@ -141,6 +148,7 @@ func (s *stream) write(m pmetric.Metric, f form, delta bool, ts uint64) {
 			p := m.Gauge().DataPoints().AppendEmpty()
 			p.SetDoubleValue(v)
 			s.dress(p, 0, ts)
+			s.writeExemplars(p.Exemplars())
 		}
 	case formHistogram:
 		p := s.histogram.write(m)
