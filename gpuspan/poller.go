@@ -269,13 +269,9 @@ func (t *poller) tidy() {
 		}
 	}
 	t.reportUntimed()
-	if t.p.cfg.HangLimit > 0 {
-		now := t.p.clock.now()
-		for _, s := range *t.p.streamList.Load() {
-			t.expireSteps(s, now)
-		}
-	}
+	now := t.p.clock.now()
 	for _, s := range *t.p.streamList.Load() {
+		t.expireSteps(s, now)
 		t.reclaim(s)
 	}
 }

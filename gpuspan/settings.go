@@ -24,6 +24,7 @@ type Settings struct {
 	CodeLocation  bool          // code.* of the caller of Start (about 0.5 µs); default false
 	StackDepth    int           // frames of code.stacktrace; 0 (default): none
 	HangLimit     time.Duration // a pending section older than this is logged once; 0: never; default 30 s
+	HangDeadline  time.Duration // a step that the device has not finished after this ends its span with host times; default 5 min
 	NestDeadline  time.Duration // how long an ended outermost section waits for open sections in it; default 5 s
 	StepDeadline  time.Duration // how long an ended step waits for its sections; default 10 s
 	OpenLimit     time.Duration // an open section older than this is given up; default 1 h
@@ -45,6 +46,7 @@ func DefaultSettings() Settings {
 		Streams:       256,
 		CaptureCheck:  true,
 		HangLimit:     30 * time.Second,
+		HangDeadline:  5 * time.Minute,
 		NestDeadline:  5 * time.Second,
 		StepDeadline:  10 * time.Second,
 		OpenLimit:     time.Hour,
@@ -103,7 +105,7 @@ func (s Settings) Validate() error {
 	for _, v := range []struct {
 		key string
 		d   time.Duration
-	}{{"nest_deadline", s.NestDeadline}, {"step_deadline", s.StepDeadline}, {"open_limit", s.OpenLimit}, {"flush_deadline", s.FlushDeadline}} {
+	}{{"hang_deadline", s.HangDeadline}, {"nest_deadline", s.NestDeadline}, {"step_deadline", s.StepDeadline}, {"open_limit", s.OpenLimit}, {"flush_deadline", s.FlushDeadline}} {
 		if v.d <= 0 {
 			bad("`%s` must be positive, found %s", v.key, v.d)
 		}

@@ -55,6 +55,7 @@ func SettingsKeys() []SettingsKey {
 		boolKey("code_location", "code.* of the caller of Start", func(s *Settings) *bool { return &s.CodeLocation }),
 		intKey("stack_depth", "frames of code.stacktrace; needs code_location", func(s *Settings) *int { return &s.StackDepth }),
 		durationKeyOf("hang_limit", "log a section that the device has not finished after this; 0: never", func(s *Settings) *time.Duration { return &s.HangLimit }),
+		durationKeyOf("hang_deadline", "end the span of a step that the device has not finished after this, with host times and status timeout", func(s *Settings) *time.Duration { return &s.HangDeadline }),
 		durationKeyOf("nest_deadline", "how long an ended outermost section waits for open sections in it", func(s *Settings) *time.Duration { return &s.NestDeadline }),
 		durationKeyOf("step_deadline", "how long an ended step waits for its sections", func(s *Settings) *time.Duration { return &s.StepDeadline }),
 		durationKeyOf("open_limit", "give up sections that are open for longer", func(s *Settings) *time.Duration { return &s.OpenLimit }),

@@ -106,12 +106,11 @@ func (t *poller) finishStep(st *Step) {
 
 // expireSteps ends the spans of steps that the device does not finish, so that a hang can be seen in the trace.
 func (t *poller) expireSteps(s *Stream, now int64) {
-	limit := 10 * t.p.cfg.HangLimit
 	var late []*slot
 	s.mu.Lock()
 	for i := range s.pending.size {
 		sl := &s.slots[s.pending.at(i)]
-		if sl.rec.flags&flagStep == 0 || !tooOld(sl.rec.hostEnd, now, limit) {
+		if sl.rec.flags&flagStep == 0 || !tooOld(sl.rec.hostEnd, now, t.p.cfg.HangDeadline) {
 			continue
 		}
 		late = append(late, sl)

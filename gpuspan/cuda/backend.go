@@ -155,8 +155,12 @@ func (b *Backend) NewEvents(device int, dst []gpuspan.Event) gpuspan.Status {
 	return b.in(device, func() gpuspan.Status { return b.CreateEvents(dst, 0) })
 }
 
-// FreeEvents destroys events.
-func (b *Backend) FreeEvents(_ int, events []gpuspan.Event) { b.DestroyEvents(events) }
+// FreeEvents destroys events that were made together, unless their context is gone, and they with it.
+func (b *Backend) FreeEvents(_ int, events []gpuspan.Event) {
+	if n := len(events); n > 0 && !eventapi.ContextGone(b.Query(events[n-1])) {
+		b.DestroyEvents(events)
+	}
+}
 
 // Query asks whether an event has happened. It answers StatusOK for one that was never recorded.
 func (b *Backend) Query(e gpuspan.Event) gpuspan.Status {

@@ -330,6 +330,51 @@ func TestDestroyedContextRetiresTheStreamAndNothingElse(t *testing.T) {
 	for _, s := range r.flush(t, "again") {
 		require.Equal(t, semconv.GPUTimingStatusOk, status(t, s))
 	}
+	s0.Close() // as the application should have done before
+	require.NoError(t, r.prof.Flush(context.Background()))
+	require.Zero(t, stub.Count("dead_destroys"))
+}
+
+// What went with a context must not be destroyed again, whoever finds out first: a section, an anchor, or nobody before Close and Shutdown.
+func TestNothingOfADestroyedContextIsDestroyedAgain(t *testing.T) {
+	for _, name := range []string{"closed stream", "shutdown", "section, then shutdown"} {
+		t.Run(name, func(t *testing.T) {
+			stub := ctest.CUDA(t)
+			r := newRig(t, stub)
+			s := r.prof.Stream(uintptr(appStream(t, r.back, 0)), "s")
+			op := gpuspan.NewOperation("op")
+			op.Start(context.Background(), s).End()
+			require.Len(t, r.flush(t, "op"), 1)
+			var reset func(int32)
+			stub.Func(&reset, "stub_primary_reset")
+			before := stub.Count("live_events")
+			reset(0)
+			switch name {
+			case "closed stream":
+				s.Close()
+			case "section, then shutdown":
+				op.Start(context.Background(), s).End()
+				require.Len(t, r.flush(t, "op"), 2)
+			}
+			require.NoError(t, r.prof.Shutdown(context.Background()))
+			require.Zero(t, stub.Count("dead_destroys"))
+			require.LessOrEqual(t, before, stub.Count("live_events"), "what went with the context was not touched")
+		})
+	}
+}
+
+// Of a context that lives everything is given back.
+func TestShutdownDestroysWhatItMade(t *testing.T) {
+	stub := ctest.CUDA(t)
+	r := newRig(t, stub)
+	h := appStream(t, r.back, 0)
+	events, streams := stub.Count("live_events"), stub.Count("live_streams")
+	s := r.prof.Stream(uintptr(h), "s")
+	gpuspan.NewOperation("op").Start(context.Background(), s).End()
+	require.Greater(t, stub.Count("live_events"), events)
+	require.NoError(t, r.prof.Shutdown(context.Background()))
+	require.Equal(t, events, stub.Count("live_events"))
+	require.Equal(t, streams, stub.Count("live_streams"))
 }
 
 func TestAsynchronousDeviceErrorShowsOnTheSpans(t *testing.T) {

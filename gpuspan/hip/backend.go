@@ -166,8 +166,12 @@ func (b *Backend) NewEvents(device int, dst []gpuspan.Event) gpuspan.Status {
 	return b.in(device, func() gpuspan.Status { return b.CreateEvents(dst, disableSystemFence) })
 }
 
-// FreeEvents destroys events.
-func (b *Backend) FreeEvents(_ int, events []gpuspan.Event) { b.DestroyEvents(events) }
+// FreeEvents destroys events that were made together, unless their context is gone, and they with it.
+func (b *Backend) FreeEvents(_ int, events []gpuspan.Event) {
+	if n := len(events); n > 0 && !eventapi.ContextGone(b.Query(events[n-1])) {
+		b.DestroyEvents(events)
+	}
+}
 
 // MemoryUsage is the memory in use on the device, by all processes, in bytes.
 func (b *Backend) MemoryUsage(device int) (used int64, st gpuspan.Status) {

@@ -77,7 +77,8 @@ func (s *Stub) Heal() { s.heal() }
 // FailStream makes all calls that concern the stream fail with code, as after a device error; 0 heals.
 func (s *Stub) FailStream(stream uintptr, code int64) { s.broken(stream, code) }
 
-// Count is how often something was called: records, queries, synchronizes, elapseds; or lives: live_events, live_streams.
+// Count is how often something was called: records, queries, synchronizes, elapseds; or lives: live_events, live_streams; dead_destroys are
+// events and streams that were destroyed though their context was.
 func (s *Stub) Count(what string) int64 { return s.count(what) }
 
 // Work puts d of GPU work on a stream.

@@ -117,7 +117,17 @@ func (a *API) CreateEvents(dst []gpuspan.Event, flags uintptr) gpuspan.Status {
 	return gpuspan.StatusOK
 }
 
-// DestroyEvents destroys events; those of a destroyed context are gone already and that is no error.
+// ContextGone reports whether a status means that the context of the stream or event that was asked for does not exist any more. All that was
+// made in it went with it, and must not be destroyed again: drivers call that undefined.
+func ContextGone(st gpuspan.Status) bool {
+	switch st {
+	case gpuspan.StatusInvalidContext, gpuspan.StatusInvalidHandle, gpuspan.StatusContextDestroyed, gpuspan.StatusDeinitialized:
+		return true
+	}
+	return false
+}
+
+// DestroyEvents destroys events of a context that exists.
 func (a *API) DestroyEvents(events []gpuspan.Event) {
 	for _, e := range events {
 		if e != 0 {
@@ -142,9 +152,12 @@ func (a *API) CreateStream() (gpuspan.StreamHandle, gpuspan.Status) {
 	return gpuspan.StreamHandle(f.Out[0]), st
 }
 
-// DestroyStream destroys a stream that CreateStream made.
+// DestroyStream destroys a stream that CreateStream made, unless its context is gone.
 func (a *API) DestroyStream(s gpuspan.StreamHandle) {
-	if s != 0 {
+	if s == 0 {
+		return
+	}
+	if _, st := a.Capturing(s); !ContextGone(st) {
 		a.streamDestroy.Call1(uintptr(s))
 	}
 }

@@ -272,6 +272,7 @@ EXPORT int stub_stream_priority(CUstream s) { return s->priority; }
 EXPORT CUresult cuStreamDestroy_v2(CUstream s) {
 	READY("cuStreamDestroy_v2");
 	if (!s || s->magic != STREAM) return INVALID_HANDLE;
+	if (s->ctx->destroyed || s->generation != s->ctx->generation) return COUNT(dead_destroys), CONTEXT_DESTROYED;
 	s->magic = DEAD;
 	pthread_mutex_lock(&lock);
 	for (int i = 0; i < stream_count; i++)
@@ -365,6 +366,7 @@ EXPORT CUresult cuEventCreate(CUevent *out, unsigned flags) {
 EXPORT CUresult cuEventDestroy_v2(CUevent e) {
 	READY("cuEventDestroy_v2");
 	if (!e || e->magic != EVENT) return INVALID_HANDLE;
+	if (e->ctx->destroyed || e->generation != e->ctx->generation) return COUNT(dead_destroys), CONTEXT_DESTROYED;
 	e->magic = DEAD;
 	__atomic_sub_fetch(&live_events, 1, __ATOMIC_RELAXED);
 	return OK;

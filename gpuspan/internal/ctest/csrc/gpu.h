@@ -125,7 +125,7 @@ static int fault(const char *fn) {
 	} while (0)
 
 /* ---- counters of calls, for tests of what the library does not do ---- */
-static int64_t records, queries, synchronizes, elapseds, live_events, live_streams;
+static int64_t records, queries, synchronizes, elapseds, live_events, live_streams, dead_destroys; /* the last: of what went with its context, which drivers call undefined */
 #define COUNT(c) __atomic_add_fetch(&c, 1, __ATOMIC_RELAXED)
 
 /* ---- work and stamps ---- */
@@ -202,6 +202,7 @@ EXPORT int64_t stub_count(const char *what) {
 	if (!strcmp(what, "elapseds")) return elapseds;
 	if (!strcmp(what, "live_events")) return live_events;
 	if (!strcmp(what, "live_streams")) return live_streams;
+	if (!strcmp(what, "dead_destroys")) return dead_destroys;
 	abort();
 }
 EXPORT void stub_work(struct stream *s, double ns) { stream_work(s, ns); }
