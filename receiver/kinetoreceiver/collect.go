@@ -66,6 +66,9 @@ func (c *collect) Event(j *chromejson.Event) error {
 		if string(j.Cat) == "Trace" {
 			return c.window(j)
 		}
+		if ownSection(j) {
+			c.skip("section of gpuspan")
+		}
 		return nil
 	case kindNone:
 		c.skip("event without a category")

@@ -17,6 +17,19 @@ const (
 	noDevice = math.MinInt64
 )
 
+// ownSection reports whether an annotation on the device is a section of gpuspan/chrometrace. PyTorch's repeat
+// annotations of the host and are passed over; a section repeats nothing, so leaving it out is worth a word.
+func ownSection(j *chromejson.Event) (own bool) {
+	if string(j.Cat) != "gpu_user_annotation" {
+		return false
+	}
+	chromejson.Fields(j.Args, func(k, _ []byte) bool {
+		own = string(k) == string(semconv.GPUOperationTypeKey)
+		return !own
+	})
+	return own
+}
+
 // allocations takes the sums of allocations that gpuspan/chrometrace wrote on a step, or on the window of a device: its
 // files hold the spans of a trace that was read before, and no allocations.
 func (c *collect) allocations(e *gputrace.Event, args []byte) error {
