@@ -808,7 +808,7 @@ const (
 	GPUFindingKindIdleDevice           = "idle_device"           // the device does nothing for much of the window
 	GPUFindingKindLoaderGaps           = "loader_gaps"           // steps wait for data
 	GPUFindingKindLowParallelism       = "low_parallelism"       // kernels with fewer blocks than the device has SMs
-	GPUFindingKindMemorySpike          = "memory_spike"          // memory grows much within one step
+	GPUFindingKindMemorySpike          = "memory_spike"          // allocated memory grows much
 	GPUFindingKindOpaqueRegions        = "opaque_regions"        // kernels run in compiled regions that hide their operators
 	GPUFindingKindPageableCopies       = "pageable_copies"       // copies from or to memory that is not pinned
 	GPUFindingKindShortKernels         = "short_kernels"         // many kernels that are shorter than their launch

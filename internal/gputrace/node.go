@@ -38,6 +38,14 @@ func (n *node) live() *node {
 	return n
 }
 
+// around is the name of the node, or of the one above where it is a call: that says little.
+func (n *node) around() uint32 {
+	if n.kind == KindRuntime && n.parent != nil {
+		n = n.parent
+	}
+	return n.name
+}
+
 // step is one iteration: totals are kept whether or not it has a span.
 type step struct {
 	track      uint32 // of its host thread
@@ -46,19 +54,19 @@ type step struct {
 	hasIndex   bool
 	start, end int64
 	node       *node // nil: no span
-	busy       union
-	comm       union
-	compute    union
-	kernel     union
-	allocated  allocated
-	kernels    int64
-	kernelTime int64
-	computed   computed
-	names      map[uint32]int64
-	devices    map[int64]struct{}
-	phases     map[string]*union
-	phaseAll   []interval
-	phaseFull  bool // phaseAll is not complete
+	tallies
+	busy      union
+	comm      union
+	compute   union
+	kernel    union
+	allocated allocated
+	waits     waitTally
+	computed  computed
+	names     map[uint32]int64
+	devices   map[int64]struct{}
+	phases    map[string]*union
+	phaseAll  []interval
+	phaseFull bool // phaseAll is not complete
 }
 
 type interval struct{ start, end int64 }
@@ -67,6 +75,7 @@ func (s *step) device(a *activity) {
 	if a.end <= s.start || a.start >= s.end {
 		return
 	}
+	s.idling(a)
 	s.busy.clip(a.start, a.end, s.start, s.end)
 	if a.kind == KindKernel {
 		s.kernel.clip(a.start, a.end, s.start, s.end)
@@ -84,18 +93,28 @@ func (s *step) device(a *activity) {
 	s.devices[a.device] = struct{}{}
 }
 
+// idling takes the time from the activity before, or from the beginning of the step.
+func (s *step) idling(a *activity) {
+	from := s.start
+	if s.busy.any {
+		from = s.busy.end
+	}
+	if gap := a.start - from; gap > 0 {
+		s.gap(a, gap)
+	}
+}
+
 // exposed is communication with no compute kernel beside it.
 func (s *step) exposed() int64 { return s.kernel.total - s.compute.total }
 
 func (s *step) launched(a *activity, firstOfWork bool) {
+	s.tallies.add(a)
 	if a.kind != KindKernel {
 		return
 	}
 	if !a.comm {
 		s.computed.add(a, firstOfWork)
 	}
-	s.kernels++
-	s.kernelTime += a.duration
 	if s.names == nil {
 		s.names = map[uint32]int64{}
 	}
@@ -139,8 +158,7 @@ type process struct {
 	steps  []*step // open ones and those that the device's rows have not passed, by start
 	ids    idSource
 
-	syncs    int64 // calls that wait for the device
-	syncTime int64
+	waits waitTally
 }
 
 // stepAt is the step whose host range holds the instant, among the latest ones: the sweep asks for what is about now.

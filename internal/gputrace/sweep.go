@@ -147,8 +147,10 @@ func (s *sweep) host(r *record) {
 	case f.step != nil && fl.phase != "":
 		f.step.phase(fl.phase, start, end)
 	case fl.waits:
-		th.process.syncs++
-		th.process.syncTime += r.duration
+		th.process.waits.add(f.node, r.duration)
+		if f.step != nil {
+			f.step.waits.add(f.node, r.duration)
+		}
 	}
 	if s.v.host(r, f.depth, th.process, f.step) {
 		n := s.newNode(r, f.node, f.step, th.process)
@@ -285,9 +287,17 @@ func (s *sweep) memory(r *record) {
 		m = &allocated{}
 		s.memories[d.MemoryDevice] = m
 	}
-	m.add(&d)
-	if st := s.threads[r.track].process.stepAt(r.key); st != nil {
-		st.allocated.add(&d)
+	th := &s.threads[r.track]
+	in := th.process.window
+	if i := slices.IndexFunc(th.stack, func(f frame) bool { return f.end <= r.key }); i != 0 && len(th.stack) > 0 {
+		if i < 0 {
+			i = len(th.stack)
+		}
+		in = th.stack[i-1].node
+	}
+	m.add(&d, in)
+	if st := th.process.stepAt(r.key); st != nil {
+		st.allocated.add(&d, in)
 	}
 }
 

@@ -7,57 +7,32 @@ import "slices"
 
 // deviceWindow is one device over the whole profile.
 type deviceWindow struct {
-	ordinal    int64
-	process    *process
-	all        union
-	kernel     union
-	comm       union
-	compute    union
-	memory     union
-	kernels    int64
-	kernelTime int64
-	computed   computed
-	names      map[uint32]int64
-	idle       idle
-	culprits   map[uint32]int64 // host ranges around launches that the device waited for: time by name
-	streams    map[int64]*stream
-	queueMax   int
-
-	short, pageable, narrow, opaque tally
-	gridTime                        int64 // of kernels whose grid is known
-}
-
-// idle splits the gaps of the union of a device's activities by the launch of the activity that ends the gap.
-type idle struct{ host, launch, unknown int64 }
-
-// tally is how often, how long, how much.
-type tally struct{ count, time, bytes int64 }
-
-func (t *tally) add(a *activity) {
-	t.count++
-	t.time += a.duration
-	t.bytes += a.detail.Bytes
+	tallies
+	ordinal  int64
+	process  *process
+	all      union
+	kernel   union
+	comm     union
+	compute  union
+	memory   union
+	computed computed
+	names    map[uint32]int64
+	streams  map[int64]*stream
+	queueMax int
 }
 
 func newDeviceWindow(ordinal int64, p *process) *deviceWindow {
-	return &deviceWindow{
-		ordinal: ordinal, process: p, names: map[uint32]int64{}, culprits: map[uint32]int64{}, streams: map[int64]*stream{},
-	}
+	return &deviceWindow{ordinal: ordinal, process: p, names: map[uint32]int64{}, streams: map[int64]*stream{}}
 }
-
-// shortKernel is the length under which a kernel is shorter than what launching it costs the host.
-const shortKernel = 10_000
 
 func (d *deviceWindow) add(a *activity, firstOfWork bool) {
 	if gap := d.all.add(a.start, a.end); gap > 0 {
 		d.gap(a, gap)
 	}
 	d.stream(a)
+	d.tallies.add(a)
 	if a.kind != KindKernel {
 		d.memory.add(a.start, a.end)
-		if a.detail.HostMemory == "pageable" {
-			d.pageable.add(a)
-		}
 		return
 	}
 	d.kernel.add(a.start, a.end)
@@ -67,37 +42,7 @@ func (d *deviceWindow) add(a *activity, firstOfWork bool) {
 		d.compute.add(a.start, a.end)
 		d.computed.add(a, firstOfWork)
 	}
-	d.kernels++
-	d.kernelTime += a.duration
 	d.names[a.name] += a.duration
-	if a.duration < shortKernel {
-		d.short.add(a)
-	}
-	if a.detail.BlocksPerSM > 0 && !a.comm {
-		d.gridTime += a.duration
-		if a.detail.BlocksPerSM < 1 {
-			d.narrow.add(a)
-		}
-	}
-	if a.launch.opaque {
-		d.opaque.add(a)
-	}
-}
-
-func (d *deviceWindow) gap(a *activity, gap int64) {
-	switch {
-	case !a.hasLaunch:
-		d.idle.unknown += gap
-	case a.launch.start > a.start-gap:
-		d.idle.host += gap
-		n := a.launch.node
-		if n.kind == KindRuntime && n.parent != nil { // the call itself says little
-			n = n.parent
-		}
-		d.culprits[n.name] += gap
-	default:
-		d.idle.launch += gap
-	}
 }
 
 // overlap is the time in which communication and compute kernels ran together: |A ∩ B| = |A| + |B| - |A ∪ B|.
@@ -174,16 +119,19 @@ type allocated struct {
 	usage    int64 // last
 	first    int64 // before the first event
 	highest  int64
+	at       uint32 // name of the host range in which it was highest
 }
 
-func (m *allocated) add(d *Detail) {
+func (m *allocated) add(d *Detail, in *node) {
 	m.delta += d.Bytes
 	if d.HasMemoryUsage {
 		if !m.hasUsage {
 			m.first = d.MemoryUsage - d.Bytes
+			m.highest = m.first
 		}
-		m.hasUsage, m.usage = true, d.MemoryUsage
-		m.highest = max(m.highest, d.MemoryUsage, m.first)
+		if m.hasUsage, m.usage = true, d.MemoryUsage; m.usage > m.highest {
+			m.highest, m.at = m.usage, in.around()
+		}
 	}
 	m.any = true
 }

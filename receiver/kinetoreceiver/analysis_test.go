@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -158,60 +157,6 @@ func gpu(corr, launch, start, end, stream int64, name, args string) string {
 	return fmt.Sprintf(`{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":%d,"dur":1,"args":{"correlation":%d}},`+
 		`{"ph":"X","cat":"kernel","name":"%s","pid":0,"tid":7,"ts":%d,"dur":%d,"args":{"device":0,"stream":%d,"correlation":%d%s}}`,
 		launch, corr, name, start, end-start, stream, corr, args)
-}
-
-func TestFindingsCarryEvidenceAndThreshold(t *testing.T) {
-	findings := func(text string) map[string]string {
-		_, st := convert(t, text, Options{})
-		out := map[string]string{}
-		for _, f := range st.Findings {
-			out[f.Kind] = f.Evidence
-			assert.GreaterOrEqual(t, f.Value, f.Threshold)
-		}
-		return out
-	}
-	t.Run("host", func(t *testing.T) {
-		f := findings(`[{"ph":"X","cat":"user_annotation","name":"tokenize","pid":9,"tid":9,"ts":0,"dur":2000},` +
-			gpu(1, 10, 20, 100, 7, "a", "") + "," + gpu(2, 900, 910, 1000, 7, "b", "") + "]")
-		assert.Equal(t, "idle for 810µs of 980µs: 810µs waiting for the host, 0s after a launch, 0s without a launch in the file", f["idle_device"])
-		assert.Equal(t, "waited 810µs for launches; the host was in tokenize (810µs)", f["host_starved"])
-	})
-	t.Run("communication", func(t *testing.T) {
-		f := findings("[" + gpu(1, 1, 100, 1000, 7, "gemm", "") + "," + gpu(2, 2, 900, 1100, 20, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", "") + "]")
-		assert.Equal(t, map[string]string{"exposed_communication": "100µs of 200µs of communication ran without computation beside it"}, f)
-	})
-	t.Run("pageable copies", func(t *testing.T) {
-		f := findings(`[{"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD (Pageable -> Device)","pid":0,"tid":7,"ts":0,"dur":100,"args":{"bytes":1000000}}]`)
-		assert.Equal(t, map[string]string{"pageable_copies": "1 copies of 1000000 bytes from or to pageable memory took 100µs, 10 GB/s"}, f)
-	})
-	t.Run("short kernels", func(t *testing.T) {
-		var parts []string
-		for i := range int64(600) {
-			parts = append(parts, gpu(i+1, i, 10+5*i, 15+5*i, 7, "k", ""))
-		}
-		assert.Equal(t, map[string]string{"short_kernels": "600 of 600 kernels are shorter than 10µs, 3ms together"}, findings("["+strings.Join(parts, ",")+"]"))
-	})
-	t.Run("grids", func(t *testing.T) {
-		f := findings("[" + gpu(1, 1, 10, 40, 7, "a", `,"blocks per SM":0.5`) + "," + gpu(2, 2, 40, 100, 7, "b", `,"blocks per SM":2`) + "]")
-		assert.Equal(t, map[string]string{"low_parallelism": "1 kernels, 30µs of 90µs, have fewer blocks than the device has SMs"}, f)
-	})
-	t.Run("compiled regions", func(t *testing.T) {
-		f := findings(`[{"ph":"X","cat":"cpu_op","name":"Torch-Compiled Region: 0/0","pid":9,"tid":9,"ts":0,"dur":8},` +
-			gpu(1, 1, 10, 90, 7, "triton_poi_fused_0", "") + "," + gpu(2, 9, 90, 100, 7, "b", "") + "]")
-		assert.Equal(t, map[string]string{"opaque_regions": "1 kernels, 80µs of 90µs, run in compiled regions that do not show their operators"}, f)
-	})
-	t.Run("loader and synchronisation", func(t *testing.T) {
-		f := findings(`[{"ph":"X","cat":"user_annotation","name":"ProfilerStep#4","pid":9,"tid":9,"ts":0,"dur":1000},` +
-			`{"ph":"X","cat":"user_annotation","name":"enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__","pid":9,"tid":9,"ts":0,"dur":300},` +
-			gpu(1, 301, 310, 900, 7, "a", "") + "," +
-			`{"ph":"X","cat":"cuda_runtime","name":"cudaDeviceSynchronize","pid":9,"tid":9,"ts":310,"dur":590,"args":{"correlation":5}}]`)
-		assert.Equal(t, map[string]string{
-			"loader_gaps": "300µs of 1ms of steps waited for data", "synchronization": "the host waited for the device in 1 calls, 590µs together",
-		}, f)
-	})
-	t.Run("nothing", func(t *testing.T) {
-		assert.Empty(t, findings("["+gpu(1, 1, 10, 400, 7, "a", "")+"]"))
-	})
 }
 
 func TestStepsCarryTheirPhasesAndMemory(t *testing.T) {
