@@ -203,14 +203,17 @@ func (x timeline) requests() []ptrace.Traces {
 	trainer.resource.CopyTo(steps.resource)
 
 	section := func(category string, more map[string]any) map[string]any {
-		a := map[string]any{"gpu.operation.type": "section", "gpu.operation.category": category, "hw.id": scraped, "hw.model": h100,
-			"gpu.timing.source": "cuda_event", "gpu.timing.status": "ok", "gpu.stream.id": 1}
+		a := map[string]any{
+			"gpu.operation.type": "section", "gpu.operation.category": category, "hw.id": scraped, "hw.model": h100,
+			"gpu.timing.source": "cuda_event", "gpu.timing.status": "ok", "gpu.stream.id": 1,
+		}
 		maps.Copy(a, more)
 		return a
 	}
 	// The trainer's step of 0.2 s to 1.0 s. Its children leave before it.
 	trainer.span("attention", 4, 2, 0.25, 0.45, section("attention", map[string]any{
-		"gpu.duration": 0.2, "gpu.end.delay": 0.19, "gpu.flop.count": 1.2e14, "gpu.flop.precision": "bf16", "gpu.io.size": int64(4e10), "gpu.floor.duration": 1e-6}))
+		"gpu.duration": 0.2, "gpu.end.delay": 0.19, "gpu.flop.count": 1.2e14, "gpu.flop.precision": "bf16", "gpu.io.size": int64(4e10), "gpu.floor.duration": 1e-6,
+	}))
 	trainer.span("forward", 2, 1, 0.2, 0.5, section("forward", map[string]any{"gpu.duration": 0.3}))
 	trainer.span("backward", 3, 1, 0.5, 0.9, section("backward", map[string]any{"gpu.duration": 0.4}))
 	steps.span("train", 1, 0, 0.2, 1, map[string]any{
@@ -222,19 +225,25 @@ func (x timeline) requests() []ptrace.Traces {
 	// The server's request, on both devices, and one device that nobody samples.
 	server.span("POST /v1/completions", 10, 0, 0.05, 0.75, map[string]any{"http.request.method": "POST"})
 	other := map[string]any{"hw.id": sampled, "gpu.stream.id": 2}
-	server.span("h2d", 11, 10, 0.35, 0.4, section("data", map[string]any{"hw.id": sampled, "gpu.stream.id": 2, "gpu.operation.type": "copy", "gpu.copy.direction": "host_to_device",
-		"gpu.copy.host_memory": "pinned", "gpu.io.size": int64(2.5e9), "gpu.duration": 0.05}))
+	server.span("h2d", 11, 10, 0.35, 0.4, section("data", map[string]any{
+		"hw.id": sampled, "gpu.stream.id": 2, "gpu.operation.type": "copy", "gpu.copy.direction": "host_to_device",
+		"gpu.copy.host_memory": "pinned", "gpu.io.size": int64(2.5e9), "gpu.duration": 0.05,
+	}))
 	server.span("embed", 12, 10, 0.4, 0.6, section("forward", with(other, map[string]any{"gpu.duration": 0.2, "gpu.io.size": int64(3e11)})))
 	server.span("prefill", 13, 10, 0.1, 0.3, section("prefill", map[string]any{
-		"gpu.duration": 0.2, "gpu.end.delay": 0.001, "gpu.operation.items": 512, "gpu.operation.item.type": "token", "gpu.flop.count": 2e13, "gpu.flop.precision": "bf16", "gpu.io.size": int64(1e10)}))
+		"gpu.duration": 0.2, "gpu.end.delay": 0.001, "gpu.operation.items": 512, "gpu.operation.item.type": "token", "gpu.flop.count": 2e13, "gpu.flop.precision": "bf16", "gpu.io.size": int64(1e10),
+	}))
 	server.span("decode", 14, 10, 0.4, 0.7, section("decode", map[string]any{
-		"gpu.duration": 0.3, "gpu.end.delay": 0.29, "gpu.operation.items": 64, "gpu.operation.item.type": "token", "gpu.flop.count": 6e12, "gpu.flop.precision": "bf16", "gpu.io.read.size": int64(6e11)}))
+		"gpu.duration": 0.3, "gpu.end.delay": 0.29, "gpu.operation.items": 64, "gpu.operation.item.type": "token", "gpu.flop.count": 6e12, "gpu.flop.precision": "bf16", "gpu.io.read.size": int64(6e11),
+	}))
 	server.span("elsewhere", 15, 10, 0.4, 0.7, section("decode", map[string]any{"hw.id": "GPU-00000000-1111-2222-3333-444444444444", "hw.model": "Unknown GPU", "gpu.duration": 0.3}))
 
 	// A service on the SDK of another language, which states a time and no type.
 	python := x.sender("python", 3)
-	python.span("rerank", 20, 0, 0.65, 0.8, map[string]any{"hw.id": sampled, "hw.model": h100, "gpu.duration": 0.08, "gpu.timing.source": "cuda_event",
-		"gpu.flop.count": 1e13, "gpu.flop.precision": "bf16"})
+	python.span("rerank", 20, 0, 0.65, 0.8, map[string]any{
+		"hw.id": sampled, "hw.model": h100, "gpu.duration": 0.08, "gpu.timing.source": "cuda_event",
+		"gpu.flop.count": 1e13, "gpu.flop.precision": "bf16",
+	})
 	return []ptrace.Traces{trainer.td, server.td, python.td, steps.td}
 }
 

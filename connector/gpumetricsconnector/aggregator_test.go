@@ -6,6 +6,7 @@ package gpumetricsconnector
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -259,7 +260,7 @@ func TestEnergyOfOperationsSumsToWhatTheOutermostSpanHasHoweverANestIsBatched(t 
 	split = func(part []int, batches int) {
 		if len(part) < len(nest) {
 			for b := range batches + 1 {
-				split(append(part[:len(part):len(part)], b), max(batches, b+1))
+				split(append(slices.Clip(part), b), max(batches, b+1))
 			}
 			return
 		}

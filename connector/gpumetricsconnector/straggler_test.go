@@ -204,8 +204,10 @@ func nest(t *testing.T, rank, index int, slow string, extra float64) []ptrace.Sp
 			nodes[at].ms += leaves[path]
 		}
 	}
-	step := attrs{"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": index, "gpu.step.duration": 0.2,
-		"gpu.step.phase.comm.duration": 0.2 - busy/1000, "gpu.step.overlap.duration": 0.0, "gpu.step.other.duration": 0.0}
+	step := attrs{
+		"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": index, "gpu.step.duration": 0.2,
+		"gpu.step.phase.comm.duration": 0.2 - busy/1000, "gpu.step.overlap.duration": 0.0, "gpu.step.other.duration": 0.0,
+	}
 	spans := []span{}
 	for path, n := range nodes {
 		depth := uint64(strings.Count(path, "/"))
@@ -368,8 +370,10 @@ func TestSectionsBesideTheirPhaseAreFoundInIt(t *testing.T) {
 		td := batch(t, rankOf(rank, 4),
 			span{"conv", 1000, 1000 + conv, op("conv"), 3, 1, ""}, span{"head", 1000 + conv, 6000 + conv, op("matmul"), 4, 1, ""},
 			span{"forward", 0, 6000 + conv, op("forward"), 2, 1, ""},
-			span{"step", 0, 100_000, attrs{"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1, "gpu.step.duration": 0.1,
-				"gpu.step.phase.forward.duration": 0.006 + float64(conv)/1e6, "gpu.step.phase.comm.duration": 0.09 - float64(conv)/1e6}, 1, 0, ""})
+			span{"step", 0, 100_000, attrs{
+				"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1, "gpu.step.duration": 0.1,
+				"gpu.step.phase.forward.duration": 0.006 + float64(conv)/1e6, "gpu.step.phase.comm.duration": 0.09 - float64(conv)/1e6,
+			}, 1, 0, ""})
 		for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 			s.SetTraceID([16]byte{byte(rank + 1)})
 		}
