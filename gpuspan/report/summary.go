@@ -123,7 +123,7 @@ type Operation struct {
 
 	All   Figures // every run
 	First Figures // the first run in the process
-	Rest  Figures // every other run
+	Rest  Figures // every other run, and all runs that only count
 
 	ShareOfParent float64 // of the parent's total duration, 0 to 1 unless children ran on several streams; 0 when not known
 	ShareOfTotal  float64 // of the duration of all outermost sections
