@@ -105,8 +105,15 @@ func (s Summary) writeTime(b *strings.Builder) {
 	}
 }
 
+// indented is the name, indented by its depth. Below the fourth level the depth is a number, since blanks would leave no
+// room for the name.
 func (o *Operation) indented() string {
-	name := strings.Repeat("  ", o.Depth) + o.Name
+	const deepest = 4
+	name := strings.Repeat("  ", min(o.Depth, deepest))
+	if o.Depth > deepest {
+		name += fmt.Sprintf("%d: ", o.Depth)
+	}
+	name += o.Name
 	if o.Level != "" {
 		name += " [" + o.Level + "]"
 	}

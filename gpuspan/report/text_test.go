@@ -6,6 +6,7 @@ package report_test
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -97,6 +98,20 @@ func TestTextKeepsChildrenBelowTheirParents(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, c.Summary().WriteText(&b))
 	assert.Regexp(t, `Work .*\nupdate .* 150\.0 .*\nforward( +-){9}\n  head .* 2\.000G `, b.String())
+}
+
+func TestTextShowsNamesHoweverDeep(t *testing.T) {
+	c := report.NewCollector()
+	at := report.Node(0)
+	for i := range 12 {
+		at = c.Node(at, report.Info{Name: fmt.Sprint("level", i)})
+		c.Section(at, timed(time.Millisecond))
+	}
+	var b bytes.Buffer
+	require.NoError(t, c.Summary().WriteText(&b))
+	assert.Contains(t, b.String(), "\n        level4 ")
+	assert.Contains(t, b.String(), "\n        5: level5 ")
+	assert.Contains(t, b.String(), "\n        11: level11 ")
 }
 
 func TestTextSaysHowManyRunsWereTimed(t *testing.T) {
