@@ -119,6 +119,20 @@ func BenchmarkSectionUnsampled(b *testing.B) {
 	}
 }
 
+// BenchmarkSectionUnsampledNested is a section within one that is not timed.
+func BenchmarkSectionUnsampledNested(b *testing.B) {
+	_, s := benchProfiler(b)
+	ctx := trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
+	}))
+	outer := benchOp.Start(ctx, s)
+	b.ReportAllocs()
+	for b.Loop() {
+		x := outer.Start(benchOp)
+		x.End()
+	}
+}
+
 func BenchmarkSectionUnsampledWithWork(b *testing.B) {
 	_, s := benchProfiler(b)
 	ctx := trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{

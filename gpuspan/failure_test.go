@@ -430,3 +430,35 @@ func TestADriverThatHangsHoldsUpNobody(t *testing.T) {
 	close(b.block) // the driver comes back: the thread ends, as the check for leaked goroutines sees
 	<-f.p.poller.done
 }
+
+// A nest that is too large keeps its bound: what is beyond it is measured and counted where it belongs, and has no span.
+func TestANestThatIsTooLargeOnlyCounts(t *testing.T) {
+	f := newBench(t, newScripted())
+	s := f.p.Stream(3, "main")
+	inner := NewOperation("inner")
+	x := testOp.Start(context.Background(), s)
+	const n = maxHeld + 100
+	for range n {
+		for !x.Start(inner).end() {
+			f.flush(t)
+		}
+	}
+	x.End()
+	f.flush(t)
+	assert.Len(t, f.spans.Ended(), maxHeld+1)
+	summary := f.p.Snapshot()
+	assert.EqualValues(t, 100, summary.Dropped["nest_limit"])
+	fig, ok := summary.ByName("inner")
+	require.True(t, ok)
+	assert.EqualValues(t, n, fig.Duration.Count)
+	for _, o := range summary.Operations {
+		assert.Equal(t, "op", o.Path[0])
+	}
+}
+
+// end ends a section and reports whether it was timed.
+func (x Section) end() bool {
+	timed := x.Timed()
+	x.End()
+	return timed
+}

@@ -24,10 +24,10 @@ func (t *poller) settleInner(sl *slot) {
 	switch {
 	case root.emitted:
 		// Its outermost section was given up waiting for it: the span hangs directly below that one's.
-		t.emit(&sl.rec, sl.stream, root.span, 0)
+		t.emit(&sl.rec, sl.stream, root.span, root.rec.node)
 	case t.heldNow >= maxHeld:
 		t.p.drop(dropNestLimit)
-		t.count(context.Background(), &sl.rec, sl.stream, 0)
+		t.count(context.Background(), &sl.rec, sl.stream, t.nodeOf(&root.rec))
 	default:
 		r := t.take()
 		extra := r.extra
@@ -41,6 +41,15 @@ func (t *poller) settleInner(sl *slot) {
 	sl.stream.release(sl)
 	sl.stream.mu.Unlock()
 	t.unref(root)
+}
+
+// nodeOf is an outermost section's node in the report, also before it is counted.
+func (t *poller) nodeOf(root *record) int32 {
+	if t.p.recorder == nil {
+		return 0
+	}
+	defer t.p.guard("a section's place in the report was asked for")
+	return int32(t.p.recorder.Node(0, root.op.op.info))
 }
 
 // settleRoot handles a resolved outermost section.

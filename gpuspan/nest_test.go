@@ -155,6 +155,7 @@ func TestANestDoesNotWaitForeverForAForgottenEnd(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	require.Len(t, r.named("inner"), 2)
+	assert.Equal(t, map[string]string{"outer": "1 runs, 0 items", "outer/inner": "2 runs, 0 items"}, tree(r.p))
 	for _, s := range r.named("inner") {
 		assert.Equal(t, r.named("outer")[0].SpanContext().SpanID(), s.Parent().SpanID())
 	}

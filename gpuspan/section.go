@@ -250,7 +250,7 @@ func (x Section) endWith(w *Work) {
 }
 
 // Record reports a run whose GPU time the caller has measured, as with events or a profiler of its own. start is on the
-// wall clock. It is below the span of ctx, and not nested in sections.
+// wall clock. The run is below the section or span of ctx, has no gpu.timing.source, and no range is annotated: it is over.
 func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
 	if s == nil {
 		return

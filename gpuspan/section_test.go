@@ -252,6 +252,13 @@ func TestRecordKeepsTheCallersTimes(t *testing.T) {
 	assert.Equal(t, 1.5e-3, attrs(span)["gpu.duration"].AsFloat64())
 	assert.NotContains(t, attrs(span), "gpu.timing.source")
 	assert.NotContains(t, attrs(span), "gpu.host.duration")
+
+	x := gpuspan.NewOperation("around").Start(context.Background(), s)
+	op.Record(x.Context(context.Background()), s, start, time.Millisecond, gpuspan.Work{})
+	x.End()
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	assert.Equal(t, r.named("around")[0].SpanContext().SpanID(), r.named("elsewhere")[1].Parent().SpanID())
 }
 
 func TestOptInAttributes(t *testing.T) {
