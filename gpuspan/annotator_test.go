@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
@@ -70,4 +72,34 @@ func TestOneAnnotationGivesSpanAndRange(t *testing.T) {
 	assert.Equal(t, request.SpanContext().TraceID(), a.trace[1])
 	assert.Equal(t, r.named("train")[0].SpanContext().TraceID(), a.trace[2])
 	assert.Equal(t, a.trace[2], a.trace[3])
+}
+
+// Whenever the profiler is shut down, each range that began has ended, once.
+func TestRangesEndWhenTheProfilerShutsDownInTheirMidst(t *testing.T) {
+	for range 20 {
+		a := &ranges{open: map[uint64]string{}}
+		ids := gpuspan.NewIDGenerator(nil)
+		tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids))
+		p, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(a), gpuspan.WithSlots(8))
+		require.NoError(t, err)
+		s := p.Stream(0, "s")
+		op, inner := gpuspan.NewOperation("op"), gpuspan.NewOperation("inner")
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for p.Enabled() {
+					x := op.Start(context.Background(), s)
+					x.Start(inner).End()
+					x.End()
+					op.Start(context.Background(), s) // forgotten
+				}
+			})
+		}
+		time.Sleep(time.Millisecond)
+		require.NoError(t, p.Shutdown(context.Background()))
+		wg.Wait()
+		assert.Empty(t, a.open)
+		assert.NotContains(t, a.seen, "ended twice")
+		assert.NotEmpty(t, a.seen)
+	}
 }
