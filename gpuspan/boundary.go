@@ -97,7 +97,7 @@ func (s *Stream) sealStep(l *Loop, st *Step, chain bool) {
 		sl.refs.Add(1)
 	}
 	next := link{slot: sl, hostEnd: now, timed: r.flags&flagHost == 0}
-	crowded := s.enqueue(sl)
+	crowded := s.enqueue(sl, now)
 	s.mu.Unlock()
 	s.p.rangeEnd(annotation)
 	if chain {

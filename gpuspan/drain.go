@@ -18,12 +18,10 @@ func (t *poller) drain(s *Stream) (progress, pending bool) {
 			pending = true
 		}
 	}()
+	resolved := 0
 	for {
 		s.mu.Lock()
 		n := min(s.pending.size, batchSize)
-		if 4*s.pending.size > len(s.slots) {
-			t.pressed = true
-		}
 		for i := range n {
 			t.batch[i] = s.pending.at(i)
 		}
@@ -45,6 +43,9 @@ func (t *poller) drain(s *Stream) (progress, pending bool) {
 			return progress, n > 0
 		}
 		progress = true
+		if resolved += ready; 4*resolved > len(s.slots) {
+			t.pressed = true
+		}
 		s.mu.Lock()
 		for range ready {
 			s.pending.pop()

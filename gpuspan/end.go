@@ -39,7 +39,7 @@ func (x Section) finish(w *Work) {
 	if wait {
 		s.syncing.Add(1)
 	}
-	crowded := s.enqueue(sl)
+	crowded := s.enqueue(sl, now)
 	end := Event(sl.end.Args[0])
 	s.mu.Unlock()
 	p.rangeEnd(annotation)
@@ -51,12 +51,12 @@ func (x Section) finish(w *Work) {
 	}
 }
 
-// enqueue passes a slot to the polling thread. crowded: half of the stream's slots now wait for it, which is worth a wake-up. The stream's
-// mutex must be held.
-func (s *Stream) enqueue(sl *slot) (crowded bool) {
+// enqueue passes a slot to the polling thread at a time. crowded: half of the stream's slots wait for the thread, which has not looked for a
+// while, so it is worth waking. The stream's mutex must be held.
+func (s *Stream) enqueue(sl *slot, now int64) (crowded bool) {
 	sl.state = slotPending
 	s.pending.push(sl.index)
-	return s.pending.size == s.crowd
+	return s.pending.size >= s.crowd && now-s.p.poller.passed.Load() > int64(wakeEvery)
 }
 
 // wait blocks until the device has reached an event.

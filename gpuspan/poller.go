@@ -18,10 +18,12 @@ import (
 
 // The thread sleeps for ten milliseconds between passes: times do not depend on when they are read, waking up costs more than reading a
 // section, and exporters wait for seconds anyway. The only reason to hurry is that slots must come back, so it sleeps for less while a
-// stream's slots fill up, and the section that fills half of them wakes it.
+// pass finds a quarter of a stream's slots done, and sections wake it when half of them wait. More would be for nothing: behind a device that
+// lags no slot comes back sooner because somebody asks.
 const (
 	minSleep    = 100 * time.Microsecond
 	maxSleep    = 10 * time.Millisecond
+	wakeEvery   = 2 * time.Millisecond
 	idleAfter   = 20 // empty passes before the thread sleeps until woken: waking it costs a section microseconds
 	tidyEvery   = time.Second
 	reclaimTick = 10 * time.Second
@@ -49,7 +51,7 @@ type poller struct {
 	heldNow int // records held by waiting nests
 	tidied  time.Time
 	sleep   time.Duration
-	pressed bool // the last pass found much of a stream's slots in its FIFO
+	pressed bool // the last pass found a quarter of a stream's slots done
 	busy    bool // since the last upkeep a pass, also one of Flush, found a section that has ended
 
 	line          []byte // of the log of outputs

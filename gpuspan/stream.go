@@ -34,7 +34,7 @@ type Stream struct {
 	pending ring    // indexes of ended slots, in the order of their end events, which is the order of completion
 	nextID  uint64
 	failed  Status // not StatusOK: the stream is retired
-	crowd   int    // pending slots at which the polling thread is woken
+	crowd   int    // pending slots from which on the polling thread is woken
 	closed  bool
 	step    *Step       // that sections without a step in their context belong to
 	named   []namedOpen // open sections of StartNamed
