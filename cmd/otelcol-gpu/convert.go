@@ -22,6 +22,7 @@ import (
 func newConvertCommand() *cobra.Command {
 	var detail kinetoreceiver.Detail
 	var extent kinetoreceiver.Extent
+	var job string
 	o := convert.Options{Info: buildInfo(), Factories: factories}
 	cmd := &cobra.Command{
 		Use:   "convert [--detail LEVEL] --out DIR FILE...",
@@ -34,7 +35,7 @@ func newConvertCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd)
 			defer stop()
-			o.Files, o.Reader, o.Full = args, profileReader(detail, extent), detail == kinetoreceiver.DetailKernels
+			o.Files, o.Reader, o.Full = args, profileReader(detail, extent, job), detail == kinetoreceiver.DetailKernels
 			err := convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 			if errors.Is(err, convert.ErrSomeFailed) {
 				return errReported
@@ -44,6 +45,7 @@ func newConvertCommand() *cobra.Command {
 	}
 	cmd.Flags().TextVar(&detail, "detail", kinetoreceiver.DetailAuto, "auto, steps, annotations, operators or kernels")
 	cmd.Flags().TextVar(&extent, "extent", kinetoreceiver.ExtentAll, "activities that findings are of: all, steps or steps_but_last")
+	cmd.Flags().StringVar(&job, "job-id", "", "gpu.job.id of files that have none: the ranks of one run are linked by it")
 	cmd.Flags().StringVar(&o.Out, "out", "", "folder for spans.json and trace.json (required)")
 	cmd.Flags().IntVar(&o.Rows, "rows", 30, "operations in the table (0: all)")
 	_ = cmd.MarkFlagRequired("out")
@@ -51,17 +53,17 @@ func newConvertCommand() *cobra.Command {
 }
 
 // profileReader reads a file by what it begins with: a database is an export of Nsight Systems, all else must be a trace.
-func profileReader(detail kinetoreceiver.Detail, extent kinetoreceiver.Extent) convert.Reader {
+func profileReader(detail kinetoreceiver.Detail, extent kinetoreceiver.Extent, job string) convert.Reader {
 	return func(ctx context.Context, path string, all bool, emit convert.Emit) (convert.Result, error) {
 		detail := detail
 		if all {
 			detail = kinetoreceiver.DetailKernels
 		}
 		if isDatabase(path) {
-			st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{Detail: detail, Extent: extent}, emit)
+			st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{Detail: detail, Extent: extent, JobID: job}, emit)
 			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Findings), err
 		}
-		st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: detail, Extent: extent}, emit)
+		st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: detail, Extent: extent, JobID: job}, emit)
 		return result(st.Spans, st.Cut, st.Faults, st.Skipped, "events", st.Findings), err
 	}
 }

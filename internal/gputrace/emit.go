@@ -86,10 +86,10 @@ func (p *Profile) Emit(ctx context.Context, emit func(context.Context, ptrace.Tr
 }
 
 func (p *Profile) job() string {
-	if p.opts.JobID != "" {
-		return p.opts.JobID
+	if p.Meta.JobID != "" {
+		return p.Meta.JobID
 	}
-	return p.Meta.JobID
+	return p.opts.JobID
 }
 
 func (p *Profile) newProcess(pid int64, known bool) *process {

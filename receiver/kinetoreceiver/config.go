@@ -4,6 +4,8 @@
 package kinetoreceiver
 
 import (
+	"path/filepath"
+
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 
@@ -17,6 +19,9 @@ type Config struct {
 	Files follow.Config `mapstructure:",squash"`
 	// Spans says what becomes of them.
 	Spans gputrace.Config `mapstructure:",squash"`
+	// FolderIsJob takes the folder of a file as gpu.job.id, where neither the file nor the configuration has one (default
+	// false): for folders that hold the files of one run.
+	FolderIsJob bool `mapstructure:"folder_is_job"`
 	// Shapes writes gpu.operation.shapes on operators (default false).
 	Shapes bool `mapstructure:"shapes"`
 }
@@ -29,6 +34,18 @@ var (
 
 func createDefaultConfig() component.Config {
 	return &Config{Files: follow.NewDefaultConfig(), Spans: gputrace.NewDefaultConfig(defaultService)}
+}
+
+// optionsOf are the Options for one file.
+func (c *Config) optionsOf(path string) Options {
+	o := c.Options()
+	if !c.FolderIsJob || o.JobID != "" {
+		return o
+	}
+	if abs, err := filepath.Abs(path); err == nil { // the folders of two nodes with one file system are one
+		o.JobID = filepath.ToSlash(filepath.Dir(abs))
+	}
+	return o
 }
 
 // Options are what ReadFile takes for this configuration.

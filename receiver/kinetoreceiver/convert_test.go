@@ -197,6 +197,27 @@ func TestRanksOfAJobAreLinked(t *testing.T) {
 	}
 }
 
+func TestJobOfTheFileWinsOverTheConfiguration(t *testing.T) {
+	for _, meta := range []string{
+		`"gpu.job.id":"of the file"`, `"OTEL_RESOURCE_ATTRIBUTES":"gpu.job.id=of the file"`,
+		`"resource_attributes":{"gpu.job.id":"of the file"}`, `"mast_job_name":"of the file","mast_job_attempt":"0"`,
+	} {
+		b, _ := convert(t, `{"traceEvents":[`+step(7, 1000)+`],"distributedInfo":{"rank":1},`+meta+`}`, Options{JobID: "job-1"})
+		assert.Equal(t, "of the file", b[0].ResourceSpans().At(0).Resource().Attributes().AsRaw()["gpu.job.id"], meta)
+		assert.Equal(t, 1, find(t, b, "ProfilerStep#7").Links().Len(), meta)
+	}
+}
+
+func TestFolderIsTheJobOfFilesThatHaveNone(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	assert.Empty(t, cfg.optionsOf("/runs/a/rank0.json").JobID)
+	cfg.FolderIsJob = true
+	assert.Equal(t, "/runs/a", cfg.optionsOf("/runs/a/rank0.json").JobID)
+	assert.Equal(t, "/runs/a", cfg.optionsOf("/runs/b/../a/rank1.json").JobID)
+	cfg.Spans.JobID = "job-1"
+	assert.Equal(t, "job-1", cfg.optionsOf("/runs/a/rank0.json").JobID)
+}
+
 func TestWhatCannotBeUsedIsCountedByReason(t *testing.T) {
 	_, st := convert(t, "["+strings.Join([]string{
 		oneEvent,

@@ -106,8 +106,12 @@ func (m *metaReader) resource(k, v string) {
 	if k == "" || v == "" {
 		return
 	}
-	if k == "service.name" {
+	switch k {
+	case "service.name":
 		m.meta.Service = v
+		return
+	case "gpu.job.id":
+		m.meta.JobID = v
 		return
 	}
 	if m.meta.Resource == nil {

@@ -48,7 +48,7 @@ func (r *kinetoReceiver) Shutdown(ctx context.Context) error {
 }
 
 func (r *kinetoReceiver) read(ctx context.Context, path string, emit follow.Emit) error {
-	st, err := ReadFile(ctx, path, r.cfg.Options(), emit)
+	st, err := ReadFile(ctx, path, r.cfg.optionsOf(path), emit)
 	switch {
 	case ctx.Err() != nil:
 		return err
