@@ -67,7 +67,11 @@ func StepTraces() LoopOption { return loopOption(func(c *loopConfig) { c.newRoot
 // ModelDevices says over how many devices a step's model FLOPs are spread (gpu.step.device.count), and at which precision; it makes
 // model FLOP utilisation of many devices right. Default 1.
 func ModelDevices(n int, p Precision) LoopOption {
-	return loopOption(func(c *loopConfig) { c.devices, c.precision = n, p })
+	return loopOption(func(c *loopConfig) {
+		if c.devices = n; p <= INT8 {
+			c.precision = p
+		}
+	})
 }
 
 // Phases declares phases beforehand, so that tables have their columns in this order, also when a phase stays empty.

@@ -14,11 +14,12 @@ type misuse struct {
 	staleParent       atomic.Int64 // Start within a section that has ended
 	unmatchedEnd      atomic.Int64 // EndNamed without an open section of the name
 	operationOverflow atomic.Int64 // sections of operations beyond maxOperations
+	invalidWork       atomic.Int64 // Work that cannot be
 }
 
 // Misuse counts calls that cannot be what the caller meant, by kind, as the metric gpuspan.misuses does: `stale_parent` (a section was
 // started within one that had ended), `unmatched_end` (EndNamed without an open section of the name), `name_overflow` and
-// `operation_overflow` (more names or operations than are kept apart).
+// `operation_overflow` (more names or operations than are kept apart), `invalid_work` (negative bytes or items, FLOPs that are no number).
 func (p *Profiler) Misuse() map[string]int64 {
 	if p == nil {
 		return nil
@@ -31,5 +32,6 @@ func (p *Profiler) Misuse() map[string]int64 {
 		semconv.GpuspanMisuseKindUnmatchedEnd:      p.misuse.unmatchedEnd.Load(),
 		semconv.GpuspanMisuseKindNameOverflow:      names,
 		semconv.GpuspanMisuseKindOperationOverflow: p.misuse.operationOverflow.Load(),
+		semconv.GpuspanMisuseKindInvalidWork:       p.misuse.invalidWork.Load(),
 	}
 }

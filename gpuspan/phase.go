@@ -3,10 +3,14 @@
 
 package gpuspan
 
-import "github.com/otelgpu/otelgpu/semconv"
+import (
+	"strings"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
 
 // Phase is a part of a step, by name: `forward`. Names become attribute names (gpu.step.phase.<phase>.duration), so they come from a
-// small set of lower-case words.
+// small set of lower-case words. Other characters than letters, digits and underscores become underscores.
 type Phase string
 
 // Phases that most training loops have.
@@ -28,10 +32,31 @@ const overflowPhase Phase = "overflow"
 func (p *Profiler) phase(ph Phase) (Phase, *Operation) {
 	o := p.phases.operation(string(ph))
 	if o == p.phases.overflow {
-		ph = overflowPhase
+		return overflowPhase, o
 	}
-	return ph, o
+	return Phase(o.info.Name), o
 }
 
 // newPhaseOperation makes what times a phase's sections: named and categorised as the phase.
-func newPhaseOperation(name string) *Operation { return NewOperation(name, Category(name)) }
+func newPhaseOperation(name string) *Operation {
+	if name != overflowName {
+		name = phaseName(name)
+	}
+	return NewOperation(name, Category(name))
+}
+
+// phaseName makes a part of an attribute name: lower case, digits and underscores.
+func phaseName(name string) string {
+	if name == "" {
+		return "unnamed"
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '_':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return '_'
+	}, name)
+}

@@ -78,6 +78,9 @@ func (x Section) Add(w Work) {
 	if x.at == nil {
 		return
 	}
+	if w.wrong() {
+		x.p.mend(&w)
+	}
 	if x.slot == nil {
 		x.at.untimed.add(&w, x.at.st.op.direction)
 		return
@@ -93,7 +96,7 @@ func (x Section) Add(w Work) {
 // AddCopied declares bytes that moved in a direction within the section, beside the device memory traffic that Work
 // declares: so one section can hold both. Bytes of a section of a copy operation go into Work instead.
 func (x Section) AddCopied(d Direction, bytes int64) {
-	if x.at == nil || d == DirectionUnset || d >= directions || bytes == 0 {
+	if x.at == nil || d == DirectionUnset || d >= directions || bytes <= 0 {
 		return
 	}
 	if x.slot == nil {
@@ -131,10 +134,10 @@ func (x Section) LinkItems(ctx context.Context, items int64) {
 // maxLinks bounds the links of one section; the SDK's default limit is the same. gpu.batch.size and the shares count the requests beyond it, too.
 const maxLinks = 128
 
-// Chunk says that the section is chunk i of n, counted from 0. A section around chunks that states no work of
+// Chunk says that the section is chunk i of n, counted from 0; n is 0 where it is not known. A section around chunks that states no work of
 // its own gets the sum of theirs.
 func (x Section) Chunk(i, n int) {
-	if x.slot == nil {
+	if x.slot == nil || i < 0 {
 		return
 	}
 	s := x.slot.stream
@@ -157,7 +160,7 @@ func (x Section) SetAttributes(kv ...attribute.KeyValue) {
 
 // Shapes states the shapes of the operands (gpu.operation.shapes), each as [Shape] writes it.
 func (x Section) Shapes(shapes ...string) {
-	if x.slot != nil {
+	if x.slot != nil && len(shapes) > 0 {
 		x.SetAttributes(semconv.GPUOperationShapesKey.StringSlice(shapes))
 	}
 }
@@ -167,7 +170,9 @@ func (x Section) Kernel(name, module string) {
 	if x.slot == nil {
 		return
 	}
-	x.SetAttributes(semconv.GPUKernelNameKey.String(name))
+	if name != "" {
+		x.SetAttributes(semconv.GPUKernelNameKey.String(name))
+	}
 	if module != "" {
 		x.SetAttributes(semconv.GPUKernelModuleKey.String(module))
 	}
@@ -239,6 +244,9 @@ func (x Section) EndWith(w Work) {
 }
 
 func (x Section) endWith(w *Work) {
+	if w.wrong() {
+		x.p.mend(w)
+	}
 	if x.slot != nil {
 		x.finish(w)
 		return
@@ -250,7 +258,7 @@ func (x Section) endWith(w *Work) {
 }
 
 // Record reports a run whose GPU time the caller has measured, as with events or a profiler of its own. start is on the
-// wall clock. The run is below the section or span of ctx, has no gpu.timing.source, and no range is annotated: it is over.
+// wall clock; the zero time means that the run has just ended. The run is below the section or span of ctx, has no gpu.timing.source, and no range is annotated: it is over.
 func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
 	if s == nil {
 		return
@@ -263,7 +271,10 @@ func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d ti
 	s.mu.Lock()
 	if x.live() {
 		r := &x.slot.rec
-		r.startNs, r.gpu = start.UnixNano(), float64(max(d, 0))
+		r.gpu = float64(max(d, 0))
+		if r.startNs = start.UnixNano(); start.IsZero() {
+			r.startNs = s.p.clock.wall(r.hostStart) - int64(r.gpu)
+		}
 	}
 	s.mu.Unlock()
 	x.EndWith(w)

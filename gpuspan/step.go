@@ -5,6 +5,7 @@ package gpuspan
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -158,15 +159,21 @@ func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
 	})
 }
 
-// SetItems states how many items the step processed on this rank (gpu.step.items).
-func (st *Step) SetItems(n int64) { st.change(func() { st.items, st.itemsSet = n, true }) }
+// SetItems states how many items the step processed on this rank (gpu.step.items). Less than 0 is 0.
+func (st *Step) SetItems(n int64) { st.change(func() { st.items, st.itemsSet = max(n, 0), true }) }
 
 // AddItems adds to the items of the step.
-func (st *Step) AddItems(n int64) { st.change(func() { st.items += n; st.itemsSet = true }) }
+func (st *Step) AddItems(n int64) { st.change(func() { st.items += max(n, 0); st.itemsSet = true }) }
 
 // SetModelFLOPs states the FLOPs that the model needs for the step by its mathematics, recomputation not counted, over all devices of the loop
 // (gpu.step.model.flop.count). It gives MFU; the FLOPs of the step's sections give HFU.
-func (st *Step) SetModelFLOPs(f float64) { st.change(func() { st.modelFLOPs = f }) }
+func (st *Step) SetModelFLOPs(f float64) {
+	st.change(func() {
+		if f >= 0 && f <= math.MaxFloat64 {
+			st.modelFLOPs = f
+		}
+	})
+}
 
 // SetAttributes puts attributes of the application's own on the step's span.
 func (st *Step) SetAttributes(kv ...attribute.KeyValue) {

@@ -3,6 +3,8 @@
 
 package gpuspan
 
+import "math"
+
 // Precision names the arithmetic whose dense peak a FLOP count is compared with (gpu.flop.precision).
 type Precision uint8
 
@@ -42,7 +44,8 @@ func (p Precision) String() string {
 	return ""
 }
 
-// Work is what a section moved and computed, as the caller declares it. Zero means not stated, never "none".
+// Work is what a section moved and computed, as the caller declares it. Zero means not stated, never "none". Values that cannot be (negative ones, FLOPs that
+// are no finite number, unknown precisions) count as not stated and as misuse.
 type Work struct {
 	Read      int64     // bytes read (gpu.io.read.size)
 	Written   int64     // bytes written (gpu.io.write.size)
@@ -50,4 +53,21 @@ type Work struct {
 	Items     int64     // elements processed: tokens, rows, images (gpu.operation.items)
 	FLOPs     float64   // floating-point operations, a multiply-add counting 2 (gpu.flop.count)
 	Precision Precision // of FLOPs
+}
+
+// wrong reports whether a value cannot be. One that got through would make counters fall, or be no number for ever.
+func (w *Work) wrong() bool {
+	return w.Read|w.Written|w.Bytes|w.Items < 0 || !(w.FLOPs >= 0 && w.FLOPs <= math.MaxFloat64) || w.Precision > INT8
+}
+
+// mend takes out what cannot be.
+func (p *Profiler) mend(w *Work) {
+	p.misuse.invalidWork.Add(1)
+	w.Read, w.Written, w.Bytes, w.Items = max(w.Read, 0), max(w.Written, 0), max(w.Bytes, 0), max(w.Items, 0)
+	if !(w.FLOPs >= 0 && w.FLOPs <= math.MaxFloat64) {
+		w.FLOPs = 0
+	}
+	if w.Precision > INT8 {
+		w.Precision = PrecisionUnset
+	}
 }

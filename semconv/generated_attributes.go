@@ -1013,6 +1013,7 @@ const (
 
 // Values of gpuspan.misuse.kind; others may occur.
 const (
+	GpuspanMisuseKindInvalidWork       = "invalid_work"       // negative bytes or items, FLOPs that are no number, an unknown precision; they count as not stated
 	GpuspanMisuseKindNameOverflow      = "name_overflow"      // more names of StartNamed than are kept apart
 	GpuspanMisuseKindOperationOverflow = "operation_overflow" // more operations than are kept apart, as when each request makes one
 	GpuspanMisuseKindStaleParent       = "stale_parent"       // a section was started within one that had ended
