@@ -182,14 +182,7 @@ func putsFactory() processor.Factory {
 		processor.WithTraces(func(ctx context.Context, set processor.Settings, cfg component.Config, next consumer.Traces) (processor.Traces, error) {
 			return processorhelper.NewTraces(ctx, set, cfg, next, func(_ context.Context, td ptrace.Traces) (ptrace.Traces, error) {
 				for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
-					a := s.Attributes()
-					a.EnsureCapacity(a.Len() + 13)
-					for _, k := range [...]string{"gpu.io.rate", "gpu.io.read.rate", "gpu.io.write.rate", "gpu.io.utilization", "gpu.flop.rate", "gpu.flop.utilization", "gpu.arithmetic_intensity", "gpu.roofline.utilization", "gpu.operation.item.rate"} {
-						a.PutDouble(k, 0.5)
-					}
-					for _, k := range [...]string{"gpu.roofline.bound", "gpu.peak.source", "gpu.declaration.status", "gpu.rate.status"} {
-						a.PutStr(k, "ok")
-					}
+					derived.put(s.Attributes(), 13)
 				}
 				return td, nil
 			})

@@ -118,7 +118,9 @@ func (f *facts) load(s ptrace.Span) bool {
 		case string(semconv.GPUStepOtherDurationKey):
 			f.other = positive(v)
 		default:
-			f.loadPhase(k, v)
+			if k[4] == phasePrefix[4] { // spares most names the call
+				f.loadPhase(k, v)
+			}
 		}
 	}
 	if f.kind == "" {

@@ -1,0 +1,140 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package benchmarks
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/collector/exporter/exportertest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// settle is gpu_join's default.
+const settle = 6 * time.Second
+
+// holdStage is the queue of gpu_join without a join: it holds each request for as long, in the same bytes.
+func holdStage(t *testing.T, h *samplesHost, next consumer.Traces) consumer.Traces {
+	set := exportertest.NewNopSettings(component.MustNewType("hold"))
+	q, err := exporterhelper.NewTraces(context.Background(), set, &struct{}{}, func(ctx context.Context, td ptrace.Traces) error {
+		spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+		time.Sleep(time.Until(spans.At(spans.Len() - 1).EndTimestamp().AsTime().Add(settle)))
+		return next.ConsumeTraces(ctx, td)
+	},
+		exporterhelper.WithCapabilities(consumer.Capabilities{MutatesData: true}),
+		exporterhelper.WithTimeout(exporterhelper.TimeoutConfig{}),
+		exporterhelper.WithQueue(configoptional.Some(exporterhelper.QueueBatchConfig{
+			Sizer: exporterhelper.RequestSizerTypeBytes, QueueSize: 64 << 20, NumConsumers: 1,
+		})))
+	require.NoError(t, err)
+	require.NoError(t, q.Start(context.Background(), h))
+	t.Cleanup(func() { require.NoError(t, q.Shutdown(context.Background())) })
+	return q
+}
+
+// names are those of attributes, by the type of their values.
+type names struct{ doubles, ints, texts []string }
+
+// What the components put on a span of these pipelines.
+var (
+	joined = names{
+		doubles: []string{
+			"gpu.utilization", "gpu.sm.utilization", "gpu.sm.occupancy", "gpu.tensor.utilization", "gpu.dram.utilization", "gpu.clock.sm.frequency",
+			"gpu.clock.memory.frequency", "gpu.power", "gpu.temperature.max", "gpu.throttle.time", "gpu.energy", "gpu.join.coverage",
+		},
+		ints:  []string{"gpu.memory.usage", "gpu.join.samples"},
+		texts: []string{"gpu.measurement.source", "gpu.join.method"},
+	}
+	derived = names{
+		doubles: []string{
+			"gpu.io.rate", "gpu.io.read.rate", "gpu.io.write.rate", "gpu.io.utilization", "gpu.flop.rate", "gpu.flop.utilization",
+			"gpu.arithmetic_intensity", "gpu.roofline.utilization", "gpu.operation.item.rate",
+		},
+		texts: []string{"gpu.roofline.bound", "gpu.peak.source", "gpu.declaration.status", "gpu.rate.status"},
+	}
+)
+
+func (n names) all() []string { return slices.Concat(n.doubles, n.ints, n.texts) }
+
+// put writes a constant under each name, after at most one growth of the map to so many more attributes.
+func (n names) put(a pcommon.Map, room int) {
+	a.EnsureCapacity(a.Len() + room)
+	for _, k := range n.doubles {
+		a.PutDouble(k, 0.5)
+	}
+	for _, k := range n.ints {
+		a.PutInt(k, 1)
+	}
+	for _, k := range n.texts {
+		a.PutStr(k, "ok")
+	}
+}
+
+// eachSpan is a stage that only does one thing to every span.
+func eachSpan(do func(pcommon.Map)) stage {
+	return func(t *testing.T, _ *samplesHost, next consumer.Traces) consumer.Traces {
+		c, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
+			for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+				do(s.Attributes())
+			}
+			return next.ConsumeTraces(ctx, td)
+		}, consumer.WithCapabilities(consumer.Capabilities{MutatesData: true}))
+		require.NoError(t, err)
+		return c
+	}
+}
+
+// readStage goes once over the attributes, looking at every name and value.
+func readStage() stage { return eachSpan(read) }
+
+func read(a pcommon.Map) {
+	empty := 0
+	for k, v := range a.All() {
+		if k == "" && v.Type() == pcommon.ValueTypeEmpty {
+			empty++
+		}
+	}
+	if empty > 0 {
+		panic("attributes without name and value")
+	}
+}
+
+func putStage(n names, room int) stage {
+	return eachSpan(func(a pcommon.Map) { n.put(a, room) })
+}
+
+// floor is what join, derive and metrics can't do without: each reads a span once, the first holds it for as long as its
+// samples take, and the first two write.
+func floor() stage {
+	return pipeline(readStage(), holdStage, putStage(joined, 32), readStage(), putStage(derived, 0), readStage())
+}
+
+// Were these not the attributes that the components write, the floor would not be one.
+func TestFloorWritesWhatTheComponentsWrite(t *testing.T) {
+	var before, after []string
+	keys := func(into *[]string) stage {
+		return eachSpan(func(a pcommon.Map) {
+			var got []string
+			for k := range a.All() {
+				got = append(got, k)
+			}
+			if len(got) > len(*into) { // the last ones leave at shutdown, when no samples are there
+				*into = got
+			}
+		})
+	}
+	measure(t, requests(t), 1, pipeline(keys(&before), joinStage(), deriveStage(), keys(&after)), func(context.Context, ptrace.Traces) error { return nil })
+	require.Len(t, before, 25)
+	require.ElementsMatch(t, append(joined.all(), derived.all()...), after[len(before):])
+}
