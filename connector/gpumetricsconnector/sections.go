@@ -120,13 +120,14 @@ type sectionTree struct {
 
 	// of the batch that is being read
 	spans []treeSpan
-	nests []streamnest.Span // of spans
 	hosts []hostSpan
 	ups   map[spanKey]spanKey // parents of hosts
 }
 
 type treeSpan struct {
 	key, parent    spanKey
+	process        uint64
+	device, stream int64 // -1: none
 	start, end     uint64
 	time           float64
 	name, category string
@@ -141,10 +142,9 @@ func newSectionTree() sectionTree {
 
 // add takes a span of the batch; process is a number of whose it is.
 func (t *sectionTree) add(process uint64, f *facts) {
-	t.nests = append(t.nests, streamnest.Span{Owner: process, Device: f.ordinal, Stream: f.stream, Trace: f.traceID, Start: int64(f.start), End: int64(f.end)})
 	t.spans = append(t.spans, treeSpan{
 		key: spanKey{f.traceID, f.spanID}, parent: spanKey{f.traceID, f.parentSpanID},
-		start: f.start, end: f.end, time: f.time, name: f.name, category: f.category,
+		process: process, device: f.ordinal, stream: f.stream, start: f.start, end: f.end, time: f.time, name: f.name, category: f.category,
 	})
 }
 
@@ -161,9 +161,14 @@ func (t *sectionTree) settle() {
 		}
 		for i := range t.spans {
 			t.spans[i].parent = t.above(t.spans[i].parent)
-			t.nests[i].Parent = t.spans[i].parent.span
 		}
-		streamnest.Each(t.nests, func(inner, outer int) { t.spans[inner].parent = t.spans[outer].key })
+		at := func(i int) streamnest.Span {
+			s := &t.spans[i]
+			return streamnest.Span{
+				Owner: s.process, Device: s.device, Stream: s.stream, Trace: s.parent.trace, Parent: s.parent.span, Start: int64(s.start), End: int64(s.end),
+			}
+		}
+		streamnest.Each(len(t.spans), at, func(inner, outer int) { t.spans[inner].parent = t.spans[outer].key })
 		slices.SortFunc(t.spans, inward)
 		for i := range t.spans {
 			t.span(&t.spans[i])
@@ -174,7 +179,7 @@ func (t *sectionTree) settle() {
 		}
 		clear(t.ups)
 	}
-	t.spans, t.nests, t.hosts = t.spans[:0], t.nests[:0], t.hosts[:0]
+	t.spans, t.hosts = t.spans[:0], t.hosts[:0]
 }
 
 // inward orders spans so that those inside others come first.

@@ -30,17 +30,19 @@ const (
 	maxOthers, maxInside = 64, 1024
 )
 
-// Each calls adopt once for each span that lies within another one, with the index of the narrowest such. Spans are in order of their end, as they are exported; an inner span after its outer one is not found. The cost is that of looking at the
-// span before on the same stream, and at those inside.
-func Each(spans []Span, adopt func(inner, outer int)) {
-	for i := range spans {
-		outer := &spans[i]
+// Each calls adopt for each of n spans that lies within another one, with their numbers, the narrowest outer span first. adopt makes the outer
+// span the parent of the inner one, so that at gives another parent from then on. Spans are in order of their end, as they are
+// exported; an inner span after its outer one is not found. The cost is that of looking at the span before on the same
+// stream, and at those inside.
+func Each(n int, at func(i int) Span, adopt func(inner, outer int)) {
+	for i := range n {
+		outer := at(i)
 		if outer.Stream < 0 {
 			continue
 		}
 		others, inside := 0, 0
 		for j := i - 1; j >= 0 && others < maxOthers && inside < maxInside; j-- {
-			x := &spans[j]
+			x := at(j)
 			if x.Stream != outer.Stream || x.Device != outer.Device || x.Owner != outer.Owner {
 				others++
 				continue
@@ -51,7 +53,6 @@ func Each(spans []Span, adopt func(inner, outer int)) {
 			inside++
 			if x.End <= outer.End && x.Parent == outer.Parent && x.Trace == outer.Trace {
 				adopt(j, i)
-				x.Trace, x.Parent = [16]byte{}, [8]byte{} // found; a wider span that comes later has the outer one, not this one
 			}
 		}
 	}

@@ -19,7 +19,6 @@ type batch struct {
 	resources []resourceInfo
 	host      []hostSpan
 	bridges   map[fairshare.Key][8]byte
-	nests     []streamnest.Span
 	boards    []boardEnd
 }
 
@@ -83,14 +82,13 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 // nest puts spans that run within others of their stream below those. A loop's phase and what the code that it calls does with the step's
 // context are side by side in the trace; dealt with so, each would have half of the energy.
 func (b *batch) nest() {
-	b.nests = b.nests[:0]
-	for i := range b.spans {
+	at := func(i int) streamnest.Span {
 		g := &b.spans[i]
-		b.nests = append(b.nests, streamnest.Span{
+		return streamnest.Span{
 			Owner: g.share.Process, Device: g.ordinal, Stream: g.stream, Trace: g.share.Trace, Parent: g.share.Parent, Start: g.share.Start, End: g.share.End,
-		})
+		}
 	}
-	streamnest.Each(b.nests, func(inner, outer int) {
+	streamnest.Each(len(b.spans), at, func(inner, outer int) {
 		if in, out := &b.spans[inner], &b.spans[outer]; in.hwID == out.hwID && in.bdf == out.bdf {
 			in.share.Parent = out.share.Span
 		}
