@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 )
@@ -24,39 +23,35 @@ const (
 	tableGPU      = "TARGET_INFO_GPU"
 	tableCUDA     = "TARGET_INFO_CUDA_DEVICE"
 	tableOverhead = "PROFILER_OVERHEAD"
+	tableCUPTI    = "CUPTI_ACTIVITY_KIND_OVERHEAD"
+	tableSystem   = "TARGET_INFO_SYSTEM_ENV"
+	tableCapture  = "META_DATA_CAPTURE"
 )
 
 // collect hands the rows of an export to a profile.
 type collect struct {
-	db      *database
-	p       *gputrace.Profile
-	strings map[int64]string
-	rows    int64
-	skipped map[string]int64
-	faults  []string
+	db        *database
+	p         *gputrace.Profile
+	texts     *texts
+	visible   map[seen]int64    // Nsight's numbers of devices, where processes disagree
+	variables map[string]string // of the environment
+	processes map[int64]bool    // that use a device; at most two are kept
+	rows      int64
+	skipped   map[string]int64
+	faults    []string
 }
 
 func (c *collect) skip(why string) { c.skipped[why]++ }
 
 func (c *collect) all(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		c.names, c.session, c.devices, c.kernels, c.copies, c.memsets, c.calls, c.ranges, c.overhead,
+		c.session, c.environment, c.devices, c.kernels, c.copies, c.memsets, c.calls, c.ranges, c.overhead,
 	} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (c *collect) names(ctx context.Context) error {
-	c.strings = map[int64]string{}
-	return c.db.each(ctx, tableStrings, []string{"id", "value"}, func(r []any) error {
-		if id, ok := number(r[0]); ok {
-			c.strings[id] = word(r[1])
-		}
-		return nil
-	})
 }
 
 func (c *collect) session(ctx context.Context) error {
@@ -71,36 +66,6 @@ func (c *collect) session(ctx context.Context) error {
 		c.faults = append(c.faults, "no session start: times count from 1970")
 	}
 	return err
-}
-
-func (c *collect) devices(ctx context.Context) error {
-	ordinals := map[int64]int64{} // CUDA's by Nsight's number
-	if err := c.db.each(ctx, tableCUDA, []string{"gpuId", "cudaId"}, func(r []any) error {
-		gpu, ok := number(r[0])
-		if cuda, is := number(r[1]); ok && is {
-			ordinals[gpu] = cuda
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	return c.db.each(ctx, tableGPU, []string{"id", "name", "uuid", "cuDevice"}, func(r []any) error {
-		id, ok := number(r[0])
-		if !ok {
-			return nil
-		}
-		d := gputrace.Device{Ordinal: or(r[3], id), Model: word(r[1])}
-		if o, ok := ordinals[id]; ok {
-			d.Ordinal = o
-		}
-		if u := word(r[2]); len(u) == 36 {
-			d.ID = "GPU-" + strings.ToLower(u)
-		} else if strings.HasPrefix(u, "GPU-") {
-			d.ID = u
-		}
-		c.p.Meta.Devices = append(c.p.Meta.Devices, d)
-		return nil
-	})
 }
 
 // process and thread of a global id: 8 bits of hardware, 8 of the virtual machine, 24 of the process, 24 of the thread.
@@ -148,10 +113,18 @@ func (c *collect) device(e *gputrace.Event, r []any) bool {
 	e.Device, e.Stream = or(r[2], 0), or(r[3], 0)
 	if global, ok := number(r[5]); ok {
 		e.Process, e.HasProcess = process(global), true
+		e.Device = c.ordinal(e.Process, e.Device)
+		c.uses(e.Process)
 	}
 	e.Correlation = correlation(or(r[4], 0), e.Process)
 	e.Detail.GraphNode = or(r[6], 0)
 	return true
+}
+
+func (c *collect) uses(process int64) {
+	if len(c.processes) < 2 {
+		c.processes[process] = true
+	}
 }
 
 var deviceColumns = []string{"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "graphNodeId"}
@@ -177,19 +150,29 @@ func (c *collect) kernels(ctx context.Context) error {
 			d.SharedMemory = or(more[10], 0) + or(more[11], 0)
 		}
 		d.Graph = or(more[12], 0)
-		return c.add(&e, c.kernelName(more[:3]))
+		name, err := c.first(ctx, more[:3], "kernel")
+		if err != nil {
+			return err
+		}
+		return c.add(&e, name)
 	})
 }
 
-func (c *collect) kernelName(ids []any) string {
-	for _, v := range ids {
+// first is the first text that there is: of a text itself, or of the id of one.
+func (c *collect) first(ctx context.Context, values []any, otherwise string) (string, error) {
+	for _, v := range values {
+		s := word(v)
 		if id, ok := number(v); ok {
-			if s := c.strings[id]; s != "" {
-				return s
+			var err error
+			if s, err = c.texts.text(ctx, id); err != nil {
+				return "", err
 			}
 		}
+		if s != "" {
+			return s, nil
+		}
 	}
-	return "kernel"
+	return otherwise, nil
 }
 
 func (c *collect) copies(ctx context.Context) error {
@@ -224,6 +207,9 @@ func (c *collect) memsets(ctx context.Context) error {
 	})
 }
 
+// maxCalls bounds the names of calls that are kept; CUDA has about a thousand.
+const maxCalls = 1 << 16
+
 func (c *collect) calls(ctx context.Context) error {
 	names := map[int64]string{}
 	return c.db.each(ctx, tableRuntime, []string{"start", "end", "globalTid", "correlationId", "nameId"}, func(r []any) error {
@@ -234,14 +220,18 @@ func (c *collect) calls(ctx context.Context) error {
 		}
 		global := or(r[2], 0)
 		e.Process, e.Thread = process(global), thread(global)
+		c.uses(e.Process)
 		e.Correlation = correlation(or(r[3], 0), e.Process)
 		id := or(r[4], 0)
 		name, ok := names[id]
 		if !ok {
-			if name = callName(c.strings[id]); name == "" {
-				name = "CUDA call"
+			text, err := c.first(ctx, r[4:5], "CUDA call")
+			if err != nil {
+				return err
 			}
-			names[id] = name
+			if name = callName(text); len(names) < maxCalls {
+				names[id] = name
+			}
 		}
 		return c.add(&e, name)
 	})
@@ -251,10 +241,14 @@ func (c *collect) calls(ctx context.Context) error {
 // own beside it. Marks and the names of domains have no end.
 func (c *collect) ranges(ctx context.Context) error {
 	domains := map[[2]int64]string{}
-	const domainCreate = 75
+	const domainCreate, maxDomains = 75, 1 << 16
 	if err := c.db.each(ctx, tableNVTX, []string{"eventType", "text", "textId", "domainId", "globalTid"}, func(r []any) error {
 		if t, _ := number(r[0]); t == domainCreate {
-			domains[[2]int64{process(or(r[4], 0)), or(r[3], 0)}] = c.text(r[1], r[2])
+			name, err := c.first(ctx, r[1:3], "")
+			if len(domains) < maxDomains {
+				domains[[2]int64{process(or(r[4], 0)), or(r[3], 0)}] = name
+			}
+			return err
 		}
 		return nil
 	}); err != nil {
@@ -263,7 +257,7 @@ func (c *collect) ranges(ctx context.Context) error {
 	const startEnd, startEndPayload = 60, 71
 	return c.db.each(ctx, tableNVTX, []string{
 		"start", "end", "eventType", "text", "textId", "globalTid", "domainId",
-		"uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue", "jsonText",
+		"uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue", "jsonText", "jsonTextId",
 	}, func(r []any) error {
 		c.rows++
 		if r[1] == nil {
@@ -283,25 +277,20 @@ func (c *collect) ranges(ctx context.Context) error {
 		}
 		e.Detail.Domain = domains[[2]int64{e.Process, or(r[6], 0)}]
 		e.Detail.Payload = payload(r[7:13])
-		if s := word(r[13]); s != "" {
-			e.Detail.PayloadText = s
+		var err error
+		if e.Detail.PayloadText, err = c.first(ctx, r[13:15], ""); err != nil {
+			return err
 		}
-		name := rangeOf(&e, c.text(r[3], r[4]))
+		text, err := c.first(ctx, r[3:5], "")
+		if err != nil {
+			return err
+		}
+		name := rangeOf(&e, text)
 		if name == "" {
 			name = "NVTX range"
 		}
 		return c.add(&e, name)
 	})
-}
-
-func (c *collect) text(text, id any) string {
-	if s := word(text); s != "" {
-		return s
-	}
-	if n, ok := number(id); ok {
-		return c.strings[n]
-	}
-	return ""
 }
 
 // payload is the number that a range carries, as text.
@@ -317,12 +306,16 @@ func payload(columns []any) string {
 	return ""
 }
 
+// overhead counts what the profiler itself took, which is no work of the program's.
 func (c *collect) overhead(ctx context.Context) error {
-	var n int64
-	err := c.db.each(ctx, tableOverhead, []string{"start"}, func([]any) error { n++; return nil })
-	c.rows += n
-	if n > 0 {
-		c.skipped["overhead of the profiler"] += n
+	for _, table := range []string{tableOverhead, tableCUPTI} {
+		if err := c.db.each(ctx, table, []string{"start"}, func([]any) error {
+			c.rows++
+			c.skip("overhead of the profiler")
+			return nil
+		}); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }

@@ -37,7 +37,7 @@ func open(ctx context.Context, path string) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1)
+	db.SetMaxOpenConns(2) // a table, and the texts that its rows name
 	d := &database{db: db, tables: map[string][]string{}}
 	if err := d.schema(ctx); err != nil {
 		_ = db.Close()
@@ -84,6 +84,16 @@ func (d *database) schema(ctx context.Context) error {
 }
 
 func (d *database) has(table string) bool { return d.tables[table] != nil }
+
+// lists reports whether a table has all the columns.
+func (d *database) lists(table string, columns ...string) bool {
+	for _, c := range columns {
+		if !slices.Contains(d.tables[table], c) {
+			return false
+		}
+	}
+	return true
+}
 
 // each calls f for every row with the columns that were asked for; those that the file lacks are NULL.
 func (d *database) each(ctx context.Context, table string, columns []string, f func(row []any) error) error {

@@ -19,5 +19,6 @@
 //	StringIds                                      names
 //	TARGET_INFO_SESSION_START_TIME                 what times count from
 //	TARGET_INFO_GPU, TARGET_INFO_CUDA_DEVICE       model and identity of devices
+//	TARGET_INFO_SYSTEM_ENV, META_DATA_CAPTURE      host, job and rank
 //	PROFILER_OVERHEAD, CUPTI_ACTIVITY_KIND_OVERHEAD counted
 package nsysreceiver

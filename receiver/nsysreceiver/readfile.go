@@ -91,8 +91,14 @@ func read(ctx context.Context, path string, o Options, emit func(context.Context
 	})
 	defer p.Close()
 	p.Meta.TimingSource = "cupti"
-	c := &collect{db: db, p: p, skipped: map[string]int64{}}
-	err = c.all(ctx)
+	c := &collect{db: db, p: p, processes: map[int64]bool{}, skipped: map[string]int64{}}
+	if c.texts, err = newTexts(ctx, db); err != nil {
+		return Stats{}, err
+	}
+	defer c.texts.close()
+	if err = c.all(ctx); err == nil {
+		c.job(path)
+	}
 	st := Stats{Rows: c.rows, Skipped: c.skipped, Faults: c.faults}
 	if err != nil {
 		return st, err

@@ -1,0 +1,72 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nsysreceiver
+
+import (
+	"context"
+	"strings"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
+)
+
+// seen is a device as a process sees it: with CUDA_VISIBLE_DEVICES every process may call another one 0.
+type seen struct{ process, ordinal int64 }
+
+// devices reads which devices there are, and by which numbers processes call them. Activities name the process's number;
+// where two processes mean different devices by one number, Nsight's own number stands for it.
+func (c *collect) devices(ctx context.Context) error {
+	byNumber := map[int64]int64{} // CUDA's by Nsight's
+	visible, meant := map[seen]int64{}, map[int64]int64{}
+	ambiguous := false
+	if err := c.db.each(ctx, tableCUDA, []string{"gpuId", "cudaId", "pid"}, func(r []any) error {
+		gpu, ok := number(r[0])
+		cuda, is := number(r[1])
+		if !ok || !is || len(visible) == maxDevices {
+			return nil
+		}
+		if other, known := meant[cuda]; known && other != gpu {
+			ambiguous = true
+		}
+		meant[cuda], byNumber[gpu] = gpu, cuda
+		visible[seen{or(r[2], 0), cuda}] = gpu
+		return nil
+	}); err != nil {
+		return err
+	}
+	if ambiguous {
+		c.visible = visible
+		c.faults = append(c.faults, "processes number devices differently: gpu.device.ordinal is Nsight's number")
+	}
+	return c.db.each(ctx, tableGPU, []string{"id", "name", "uuid", "cuDevice"}, func(r []any) error {
+		id, ok := number(r[0])
+		if !ok || len(c.p.Meta.Devices) == maxDevices {
+			return nil
+		}
+		d := gputrace.Device{Ordinal: or(r[3], id), Model: word(r[1])}
+		if o, ok := byNumber[id]; ok {
+			d.Ordinal = o
+		}
+		if ambiguous {
+			d.Ordinal = id
+		}
+		if u := word(r[2]); len(u) == 36 {
+			d.ID = "GPU-" + strings.ToLower(u)
+		} else if strings.HasPrefix(u, "GPU-") {
+			d.ID = u
+		}
+		c.p.Meta.Devices = append(c.p.Meta.Devices, d)
+		return nil
+	})
+}
+
+// maxDevices bounds what a broken file may claim.
+const maxDevices = 1 << 16
+
+// ordinal is the number of a device that a process calls n.
+func (c *collect) ordinal(process, n int64) int64 {
+	if gpu, ok := c.visible[seen{process, n}]; ok {
+		return gpu
+	}
+	return n
+}

@@ -1,0 +1,84 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nsysreceiver
+
+import (
+	"context"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelgpu/otelgpu/gpuspan/rank"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// environment reads the host's name and the variables under which the profiler and the program ran.
+func (c *collect) environment(ctx context.Context) error {
+	c.variables = map[string]string{}
+	set := func(key, value string) {
+		if len(c.variables) < maxVariables {
+			c.variables[key] = value
+		}
+	}
+	if err := c.db.each(ctx, tableSystem, []string{"name", "devStateName", "value"}, func(r []any) error {
+		switch name, value := word(r[0]), word(r[2]); {
+		case name == "Hostname":
+			c.p.Meta.Host = value
+		case name == "DeviceEnvironment", word(r[1]) == "DeviceEnvironment": // of the profiler: A=1;B=2
+			for v := range strings.SplitSeq(value, ";") {
+				if k, v, ok := strings.Cut(v, "="); ok {
+					set(k, v)
+				}
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return c.db.each(ctx, tableCapture, []string{"name", "value"}, func(r []any) error {
+		if strings.HasSuffix(word(r[0]), ":ENVIRONMENT_VARIABLE") { // of the program: A="1"
+			if k, v, ok := strings.Cut(word(r[1]), "="); ok {
+				set(k, strings.Trim(v, `"`))
+			}
+		}
+		return nil
+	})
+}
+
+// maxVariables bounds what is believed to be an environment.
+const maxVariables = 1 << 12
+
+// rankName finds the rank in names such as those of nsys profile -o train_rank%q{RANK}.
+var rankName = regexp.MustCompile(`(?i)(?:^|[^a-z])rank[-_.=]?(\d{1,9})(?:[^0-9]|$)`)
+
+// job says which job and rank the file is of: from the environment by gpuspan/rank, else the rank from the file's name.
+// A file with several processes is of several ranks, as of torchrun under one profiler, and nothing says of which.
+func (c *collect) job(path string) {
+	res, err := rank.Detector{Getenv: func(k string) string { return c.variables[k] }}.Detect(context.Background())
+	if err != nil {
+		c.faults = append(c.faults, err.Error())
+	}
+	m := &c.p.Meta
+	value := func(k attribute.Key) (int64, bool) {
+		v, ok := res.Set().Value(k)
+		return v.AsInt64(), ok
+	}
+	if v, ok := res.Set().Value(semconv.GPUJobIDKey); ok {
+		m.JobID = v.AsString()
+	}
+	if len(c.processes) != 1 {
+		return
+	}
+	if m.Rank, m.HasRank = value(semconv.GPUJobRankKey); m.HasRank {
+		m.LocalRank, m.HasLocalRank = value(semconv.GPUJobLocalRankKey)
+		m.WorldSize, _ = value(semconv.GPUJobWorldSizeKey)
+	} else if f := rankName.FindStringSubmatch(filepath.Base(path)); f != nil {
+		if n, err := strconv.ParseInt(f[1], 10, 64); err == nil {
+			m.Rank, m.HasRank = n, true
+		}
+	}
+}
