@@ -116,6 +116,14 @@ func (s *Stream) beginIn(x Section, o *Operation, flags recordFlags) (Section, b
 	return y, true
 }
 
+// noSlot is why there is none. The stream's mutex must be held.
+func (s *Stream) noSlot() dropReason {
+	if s.closed {
+		return dropShutdown
+	}
+	return dropPoolFull
+}
+
 // open takes a slot and records the start event. Without a free slot the result is zero.
 func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 	p := s.p
@@ -139,10 +147,7 @@ func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 	s.mu.Lock()
 	last := len(s.free) - 1
 	if last < 0 || s.closed {
-		reason := dropPoolFull
-		if s.closed {
-			reason = dropShutdown
-		}
+		reason := s.noSlot()
 		s.mu.Unlock()
 		p.drop(reason)
 		return Section{}

@@ -24,10 +24,11 @@ func (s *Stream) openStep(l *Loop, st *Step) *slot {
 	s.mu.Lock()
 	last := len(s.free) - 1
 	if last < 0 || s.closed {
+		reason := s.noSlot()
 		s.mu.Unlock()
 		prev.release()
 		p.rangeEnd(annotation)
-		p.drop(dropPoolFull)
+		p.drop(reason)
 		return nil
 	}
 	sl := &s.slots[s.free[last]]
