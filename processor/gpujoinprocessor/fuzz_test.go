@@ -135,6 +135,7 @@ func FuzzWire(f *testing.F) {
 // FuzzSpans makes odd trees near the samples out of bytes: each span is 6 of them.
 func FuzzSpans(f *testing.F) {
 	f.Add([]byte{1, 0, 10, 20, 1, 0, 2, 1, 12, 15, 1, 0, 3, 1, 30, 4, 3, 1})
+	f.Add([]byte{3, 1, 30, 4, 1, 9, 4, 1, 40, 4, 1, 8, 2, 1, 20, 200, 1, 8, 1, 0, 10, 250, 1, 4})
 	f.Add([]byte{1, 2, 10, 20, 1, 0, 2, 1, 12, 15, 1, 0, 1, 1, 12, 15, 7, 0, 0, 0, 0, 200, 255, 255})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 6*64 {
@@ -159,6 +160,12 @@ func FuzzSpans(f *testing.F) {
 			if kind&1 != 0 {
 				at.PutStr(string(semconv.GPUOperationTypeKey), "kernel")
 				at.PutStr(string(semconv.HWIDKey), gpu0)
+				if batch&4 != 0 {
+					at.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeStep)
+				}
+			}
+			if batch&8 != 0 {
+				at.PutInt(string(semconv.GPUStreamIDKey), int64(batch>>6))
 			}
 			switch kind >> 1 % 16 {
 			case 1:
