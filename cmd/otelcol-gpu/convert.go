@@ -63,7 +63,7 @@ func profileReader(detail kinetoreceiver.Detail, extent kinetoreceiver.Extent, j
 			st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{Detail: detail, Extent: extent, JobID: job}, emit)
 			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Findings), err
 		}
-		st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: detail, Extent: extent, JobID: job}, emit)
+		st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: detail, Extent: extent, JobID: job, Partial: true}, emit)
 		return result(st.Spans, st.Cut, st.Faults, st.Skipped, "events", st.Findings), err
 	}
 }

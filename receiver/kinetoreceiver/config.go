@@ -19,6 +19,9 @@ type Config struct {
 	Files follow.Config `mapstructure:",squash"`
 	// Spans says what becomes of them.
 	Spans gputrace.Config `mapstructure:",squash"`
+	// Partial reads what is there of a file that ends early or breaks off (default false: such a file is refused and read
+	// again when it changes).
+	Partial bool `mapstructure:"partial"`
 	// FolderIsJob takes the folder of a file as gpu.job.id, where neither the file nor the configuration has one (default
 	// false): for folders that hold the files of one run.
 	FolderIsJob bool `mapstructure:"folder_is_job"`
@@ -53,6 +56,6 @@ func (c *Config) Options() Options {
 	s := &c.Spans
 	return Options{
 		Detail: s.Detail, Extent: s.Extent, MaxSpans: s.MaxSpans, MaxBytes: s.MaxBytes, BatchSpans: s.BatchSpans, MemoryLimit: s.MemoryMiB << 20,
-		TempDir: s.TempDir, ServiceName: s.ServiceName, JobID: s.JobID, Resource: s.Resource, Shapes: c.Shapes,
+		TempDir: s.TempDir, ServiceName: s.ServiceName, JobID: s.JobID, Resource: s.Resource, Partial: c.Partial, Shapes: c.Shapes,
 	}
 }

@@ -61,6 +61,7 @@ type Options struct {
 	ServiceName string            // where the file does not say; empty is "pytorch"
 	JobID       string            // gpu.job.id where the file does not say; makes links across ranks possible
 	Resource    map[string]string // further resource attributes; they win over those of the file
+	Partial     bool              // read what is there of a file that ends early or breaks off; Stats.Faults say so
 	Shapes      bool              // write gpu.operation.shapes on operators
 }
 
@@ -86,7 +87,7 @@ type Stats struct {
 	JSONBytes  int64            // uncompressed
 	JSONEvents int64            // elements of traceEvents, of every phase
 	Skipped    map[string]int64 // events that were left out, by reason
-	Faults     []string         // fields of the metadata that could not be read
+	Faults     []string         // parts of the file that could not be read
 }
 
 // ReadFile reads one PyTorch profiler (Kineto) trace, plain, gzip or zstd, and hands its spans to emit in batches, which
@@ -121,7 +122,17 @@ func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context
 	js, err := chromejson.Read(&contextReader{ctx, plain}, c)
 	st := Stats{JSONBytes: js.Bytes, JSONEvents: js.Events, Skipped: c.skipped}
 	if err != nil {
-		return st, compressed(err)
+		err = compressed(err)
+		if !o.Partial || js.Events == 0 || !errors.Is(err, ErrTruncated) && !errors.Is(err, ErrSyntax) {
+			return st, err
+		}
+		c.meta.faults = append(c.meta.faults, "only the beginning could be read: "+err.Error())
+	}
+	if js.NoEvents > 0 {
+		c.skipped["event that is no object"] += js.NoEvents
+	}
+	if js.Rest > 0 {
+		c.meta.faults = append(c.meta.faults, fmt.Sprintf("what follows the end of the trace at byte %d was not read", js.Rest))
 	}
 	p.Meta = c.meta.result()
 	st.Faults = c.meta.faults

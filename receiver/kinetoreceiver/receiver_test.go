@@ -83,7 +83,7 @@ func TestConfigLoads(t *testing.T) {
 	assert.Equal(t, "file_storage/kineto", cfg.Files.Storage.String())
 	assert.Equal(t, Options{
 		Detail: DetailOperators, Extent: ExtentStepsButLast, MaxSpans: 500, MaxBytes: 1_000_000, BatchSpans: 200, MemoryLimit: 128 << 20, TempDir: "/var/tmp",
-		ServiceName: "trainer", JobID: "job-7", Resource: map[string]string{"deployment.environment.name": "prod"}, Shapes: true,
+		ServiceName: "trainer", JobID: "job-7", Resource: map[string]string{"deployment.environment.name": "prod"}, Partial: true, Shapes: true,
 	}, cfg.Options())
 	cfg, err = load("kineto")
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/stretchr/testify/assert"
@@ -48,8 +49,6 @@ func TestFilesThatAreNoTracesAreRefusedByName(t *testing.T) {
 		"nocolon.json":        {`{"traceEvents":[{"ph" "X"}]}`, ErrSyntax, "a colon is missing"},
 		"nocomma.json":        {`{"traceEvents":[` + oneEvent + oneEvent + `]}`, ErrSyntax, "a comma is missing between events"},
 		"brackets.json":       {`{"traceEvents":[{"ph":"X","args":{"a":[1,2}}]}`, ErrSyntax, "brackets do not match"},
-		"notobjects.json":     {`{"traceEvents":[1,2]}`, ErrSyntax, "an event is not an object"},
-		"after.json":          {`{"traceEvents":[]} x`, ErrSyntax, "after the end of the trace"},
 		"cut.json.gz":         {whole[:len(whole)/2], ErrTruncated, "the compressed data ends early"},
 		"notail.json.gz":      {whole[:len(whole)-4], ErrTruncated, "the compressed data ends early"},
 		"checksum.json.gz":    {whole[:len(whole)-5] + "\x00" + whole[len(whole)-4:], gzip.ErrChecksum, "broken gzip data"},
@@ -69,6 +68,77 @@ func TestFilesThatAreNoTracesAreRefusedByName(t *testing.T) {
 			assert.ErrorContains(t, err, path)
 			assert.ErrorContains(t, err, c.says)
 		})
+	}
+}
+
+func TestWhatCanBeReadIsRead(t *testing.T) {
+	second := strings.Replace(oneEvent, "1000", "2000", 1)
+	deep := strings.Repeat(`{"a":[`, 10_000) + strings.Repeat("]}", 10_000)
+	for name, c := range map[string]struct {
+		text    string
+		kernels int64
+		skipped map[string]int64
+		fault   string
+	}{
+		"other elements":  {"[null," + oneEvent + `,1,"x",[{}],` + second + "]", 2, map[string]int64{"event that is no object": 4}, ""},
+		"a second trace":  {"[" + oneEvent + "][" + second + "]", 1, nil, "what follows the end of the trace at byte "},
+		"a second object": {`{"traceEvents":[` + oneEvent + "]}\n{}", 1, nil, "what follows the end of the trace at byte "},
+		"byte order mark": {"\xef\xbb\xbf[" + oneEvent + "]", 1, nil, ""},
+		"carriage return": {"[\r\n" + oneEvent + ",\r\n" + second + "\r\n]\r\n", 2, nil, ""},
+		"last comma":      {`{"traceEvents":[` + oneEvent + ",]}", 1, nil, ""},
+		"open array":      {"[" + oneEvent + "," + second, 2, nil, ""},
+		"twice":           {`{"traceEvents":[` + oneEvent + `],"traceEvents":[` + second + "]}", 2, nil, ""},
+		"no number": {
+			"[" + strings.Replace(oneEvent, "1000", "NaN", 1) + "," + strings.Replace(oneEvent, `"dur":5`, `"dur":-Infinity`, 1) + "," + oneEvent + "]", 1,
+			map[string]int64{"start time missing or no number": 1, "duration missing or no number": 1}, "",
+		},
+		"no number in arguments": {"[" + strings.Replace(oneEvent, `"device":0`, `"device":NaN,"blocks per SM":Infinity,"bandwidth":inf`, 1) + "]", 1, nil, ""},
+		"keys twice":             {"[" + strings.Replace(oneEvent, `"ts":1000`, `"ts":"x","ts":1000,"args":{}`, 1) + "]", 1, nil, ""},
+		"not UTF-8":              {"[" + strings.Replace(oneEvent, `"k"`, "\"k\xff\xc3\"", 1) + "]", 1, nil, ""},
+		"not UTF-16":             {"[" + strings.Replace(oneEvent, `"k"`, `"k\ud800x\u00zz"`, 1) + "]", 1, nil, ""},
+		"zero byte":              {"[" + strings.Replace(oneEvent, `"k"`, "\"k\x00\t\"", 1) + "]", 1, nil, ""},
+		"long string":            {"[" + strings.Replace(oneEvent, `"k"`, `"`+strings.Repeat("k", 5<<20)+`"`, 1) + "," + second + "]", 2, nil, ""},
+		"deep nesting":           {"[" + strings.Replace(oneEvent, `"args":{`, `"args":{"x":`+deep+`,`, 1) + "," + second + "]", 2, nil, ""},
+		"members of gzip":        {gz(t, "["+oneEvent+",") + gz(t, second+"]"), 2, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, st := convert(t, c.text, Options{Detail: DetailKernels})
+			assert.Equal(t, c.kernels, st.Kernels)
+			if c.skipped == nil {
+				c.skipped = map[string]int64{}
+			}
+			assert.Equal(t, c.skipped, st.Skipped)
+			if c.fault == "" {
+				assert.Empty(t, st.Faults)
+			} else {
+				require.Len(t, st.Faults, 1)
+				assert.Contains(t, st.Faults[0], c.fault)
+			}
+			for _, s := range spansOf(b) {
+				assert.True(t, utf8.ValidString(s.Name()))
+			}
+		})
+	}
+}
+
+func TestPartOfAFileIsReadWhereThatIsWanted(t *testing.T) {
+	whole := gz(t, "["+strings.Repeat(oneEvent+",", 1000)+oneEvent+"]")
+	for text, fault := range map[string]string{
+		`{"traceEvents":[` + oneEvent + `,{"ph":"X","na`: "only the beginning could be read: truncated: the file ends at byte ",
+		"[" + oneEvent + ",":                             "only the beginning could be read: truncated: the file ends at byte ",
+		`{"traceEvents":[` + oneEvent + `,{"ph" "X"}]}`:  "only the beginning could be read: broken JSON at byte ",
+		whole[:len(whole)-10]:                            "only the beginning could be read: truncated: the compressed data ends early",
+	} {
+		_, err := Read(t.Context(), strings.NewReader(text), Options{}, nil)
+		require.Error(t, err)
+		_, st := convert(t, text, Options{Detail: DetailKernels, Partial: true})
+		assert.Positive(t, st.Kernels)
+		require.Len(t, st.Faults, 1)
+		assert.Contains(t, st.Faults[0], fault)
+	}
+	for _, text := range []string{"hello", "{}", `{"traceEvents":[`, "", `{"traceEvents":[{"ph" "X"}]}`} {
+		_, err := Read(t.Context(), strings.NewReader(text), Options{Partial: true}, nil)
+		assert.Error(t, err, "%q: nothing can be read", text)
 	}
 }
 

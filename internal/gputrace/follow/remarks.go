@@ -35,7 +35,7 @@ func (r *Remarks) Read(file string, n int64, st gputrace.Stats, skipped map[stri
 		}
 	}
 	if len(faults) > 0 {
-		r.log.Warn("metadata not used", zap.String("file", file), zap.Strings("faults", slices.Sorted(slices.Values(faults))))
+		r.log.Warn("parts of the file not used", zap.String("file", file), zap.Strings("faults", slices.Sorted(slices.Values(faults))))
 	}
 	if st.NamesDropped > 0 || st.Forgotten > 0 {
 		r.log.Warn("file too large to be kept whole", zap.String("file", file),

@@ -35,8 +35,10 @@ const (
 
 // Stats counts what Read went through.
 type Stats struct {
-	Bytes  int64 // of JSON
-	Events int64
+	Bytes    int64 // of JSON
+	Events   int64 // elements of traceEvents that are objects
+	NoEvents int64 // those that are not, which are passed over
+	Rest     int64 // where something else begins after the end of the trace, which is not read; 0: nothing does
 }
 
 type reader struct {
@@ -160,13 +162,26 @@ func (d *reader) document() error {
 	if err != nil {
 		return err
 	}
-	switch c, err = d.peek(); {
+	switch _, err = d.peek(); {
 	case err == nil:
-		return d.syntax(d.pos, fmt.Sprintf("%q after the end of the trace", c))
+		d.stats.Rest = d.off + int64(d.pos)
+		return d.drain()
 	case errors.Is(err, ErrTruncated):
 		return nil
 	}
 	return err
+}
+
+// drain reads what comes after the trace, so that faults of the stream (a checksum) are met.
+func (d *reader) drain() error {
+	for {
+		d.pos = len(d.buf)
+		if err := d.fill(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
 }
 
 func (d *reader) object() error {
@@ -287,9 +302,26 @@ func (d *reader) events(whole bool) error {
 		}
 		first = false
 		if c != '{' {
-			return d.syntax(d.pos, "an event is not an object")
+			err = d.other()
+		} else {
+			err = d.one()
 		}
-		if err = d.one(); err != nil {
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// other passes over an element that is no event.
+func (d *reader) other() error {
+	for {
+		end, err := skip(d.buf, d.pos)
+		if err == nil {
+			d.pos = end
+			d.stats.NoEvents++
+			return nil
+		}
+		if err = d.more(err); err != nil {
 			return err
 		}
 	}

@@ -152,8 +152,9 @@ var scalar = func() (t [256]bool) {
 }()
 
 func skipNested(b []byte, i int) (int, error) {
-	const maxDepth = 1 << 12
-	// A stack of bits: which brackets are open is checked for the first 64 levels, their number beyond.
+	const checked = 64
+	// A stack of bits: which brackets are open is checked for the first 64 levels, their number beyond. Depth has no limit,
+	// for nothing here calls itself.
 	var kinds uint64
 	depth := 0
 	j := i
@@ -178,18 +179,19 @@ func skipNested(b []byte, i int) (int, error) {
 			j = next
 			continue
 		case '{', '[':
-			if depth++; depth > maxDepth {
-				return j, &syntaxError{j, "nested too deeply"}
-			}
-			kinds <<= 1
-			if c == '{' {
-				kinds |= 1
+			if depth++; depth <= checked {
+				kinds <<= 1
+				if c == '{' {
+					kinds |= 1
+				}
 			}
 		case '}', ']':
-			if depth <= 64 && (kinds&1 == 1) != (c == '}') {
-				return j, &syntaxError{j, "brackets do not match"}
+			if depth <= checked {
+				if (kinds&1 == 1) != (c == '}') {
+					return j, &syntaxError{j, "brackets do not match"}
+				}
+				kinds >>= 1
 			}
-			kinds >>= 1
 			if depth--; depth == 0 {
 				return j + 1, nil
 			}
