@@ -8,6 +8,6 @@
 // profiler files often lie on network file systems, where notifications do not arrive.
 //
 // What was read is remembered by path, size and time of change, in a storage extension where one is given. A file that
-// changes after it was read is read again. While a file is read, the number of batches that the next consumer took is
+// changes after it was read is read again; one that is gone is forgotten after an hour, since its file system may only be away. While a file is read, the number of batches that the next consumer took is
 // remembered too: reading is deterministic, so that after a restart those are skipped.
 package follow

@@ -142,7 +142,7 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 	for _, p := range files {
 		there[p] = true
 	}
-	f.state.forget(there)
+	f.state.forget(there, time.Now())
 	for p := range f.seen {
 		if !there[p] {
 			delete(f.seen, p)

@@ -7,7 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"os"
+	"strconv"
+	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
@@ -21,13 +24,30 @@ type version struct {
 
 func versionOf(i os.FileInfo) version { return version{i.Size(), i.ModTime().UnixNano()} }
 
-// state remembers what was read. Format in storage: key "files", JSON object of path to version; key "current", the file
-// that is being read and how many of its batches were taken.
+// state remembers what was read. Format in storage: keys "files/0" to "files/63", each a JSON object of path to version of
+// the paths whose FNV-1a hash modulo 64 is that number, so that one file more costs a small write, also in a folder of
+// thousands; key "current", the file that is being read and how many of its batches were taken.
 type state struct {
 	client storage.Client
-	files  map[string]version
+	files  [shards]map[string]version
+	gone   map[string]time.Time // since when a file that was read is not there
 	now    current
 }
+
+const (
+	shards = 64
+	// forgetAfter is how long a file must be gone to be forgotten. A network file system that is away for a while must
+	// not make all of its files new.
+	forgetAfter = time.Hour
+)
+
+func shard(path string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(path))
+	return int(h.Sum32() % shards)
+}
+
+func keyFiles(i int) string { return "files/" + strconv.Itoa(i) }
 
 type current struct {
 	Path    string  `json:"path"`
@@ -35,13 +55,13 @@ type current struct {
 	Batches int     `json:"batches"`
 }
 
-const (
-	keyFiles   = "files"
-	keyCurrent = "current"
-)
+const keyCurrent = "current"
 
 func openState(ctx context.Context, host component.Host, id *component.ID, owner component.ID) (*state, error) {
-	s := &state{client: storage.NewNopClient(), files: map[string]version{}}
+	s := &state{client: storage.NewNopClient(), gone: map[string]time.Time{}}
+	for i := range s.files {
+		s.files[i] = map[string]version{}
+	}
 	if id == nil {
 		return s, nil
 	}
@@ -66,25 +86,29 @@ func openState(ctx context.Context, host component.Host, id *component.ID, owner
 }
 
 func (s *state) load(ctx context.Context) error {
-	for key, to := range map[string]any{keyFiles: &s.files, keyCurrent: &s.now} {
-		b, err := s.client.Get(ctx, key)
-		if err != nil {
+	for i := range s.files {
+		if err := s.get(ctx, keyFiles(i), &s.files[i]); err != nil {
 			return err
 		}
-		if len(b) == 0 {
-			continue
-		}
-		if err := json.Unmarshal(b, to); err != nil {
-			return fmt.Errorf("key %q: %w", key, err)
+		if s.files[i] == nil { // "null"
+			s.files[i] = map[string]version{}
 		}
 	}
-	if s.files == nil {
-		s.files = map[string]version{}
+	return s.get(ctx, keyCurrent, &s.now)
+}
+
+func (s *state) get(ctx context.Context, key string, to any) error {
+	b, err := s.client.Get(ctx, key)
+	if err != nil || len(b) == 0 {
+		return err
+	}
+	if err := json.Unmarshal(b, to); err != nil {
+		return fmt.Errorf("key %q: %w", key, err)
 	}
 	return nil
 }
 
-func (s *state) known(path string, v version) bool { return s.files[path] == v }
+func (s *state) known(path string, v version) bool { return s.files[shard(path)][path] == v }
 
 // begin returns how many batches of the file were taken before.
 func (s *state) begin(path string, v version) int {
@@ -101,19 +125,34 @@ func (s *state) took(ctx context.Context) error {
 }
 
 func (s *state) done(ctx context.Context, path string, v version) error {
-	s.files[path] = v
+	i := shard(path)
+	s.files[i][path] = v
 	s.now = current{}
-	if err := s.set(ctx, keyFiles, s.files); err != nil {
+	if err := s.set(ctx, keyFiles(i), s.files[i]); err != nil {
 		return err
 	}
 	return s.client.Delete(ctx, keyCurrent)
 }
 
-// forget drops files that are gone, so that the state is no longer than the folder.
-func (s *state) forget(there map[string]bool) {
-	for path := range s.files {
-		if !there[path] {
-			delete(s.files, path)
+// forget drops files that are gone for long, so that the state is no longer than the folder.
+func (s *state) forget(there map[string]bool, now time.Time) {
+	for path := range s.gone {
+		if there[path] {
+			delete(s.gone, path)
+		}
+	}
+	for i := range s.files {
+		for path := range s.files[i] {
+			if there[path] {
+				continue
+			}
+			since, known := s.gone[path]
+			if !known {
+				s.gone[path] = now
+			} else if now.Sub(since) >= forgetAfter {
+				delete(s.files[i], path)
+				delete(s.gone, path)
+			}
 		}
 	}
 }

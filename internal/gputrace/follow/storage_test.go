@@ -1,0 +1,86 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/extension/extensiontest"
+)
+
+// onDisk is a host with the file_storage extension over a folder, as a Collector that starts has it.
+func onDisk(t *testing.T, dir string) (host, func()) {
+	factory := filestorage.NewFactory()
+	cfg := factory.CreateDefaultConfig().(*filestorage.Config)
+	cfg.Directory = dir
+	x, err := factory.Create(t.Context(), extensiontest.NewNopSettings(factory.Type()), cfg)
+	require.NoError(t, err)
+	require.NoError(t, x.Start(t.Context(), componenttest.NewNopHost()))
+	return host{map[component.ID]component.Component{storageID: x}}, func() { require.NoError(t, x.Shutdown(context.WithoutCancel(t.Context()))) }
+}
+
+// A restart in the middle of a file and between many files, with files that were renamed, replaced, truncated and
+// deleted meanwhile.
+func TestRestartsOverFileStorage(t *testing.T) {
+	dir, db := t.TempDir(), t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name+".txt") }
+	c := config(dir)
+	c.Storage = &storageID
+	const many = 300
+	for i := range many {
+		write(t, path(fmt.Sprintf("m/%03d", i)), "x\n")
+	}
+	for _, name := range []string{"keep", "replaced", "truncated", "deleted"} {
+		write(t, path(name), name[:1]+"\n"+name[:1]+"\n")
+	}
+	run := func(s *sink, length int) string {
+		h, closed := onDisk(t, db)
+		defer closed()
+		f := start(t, c, h, s)
+		defer stop(t, f)
+		require.Eventually(t, func() bool { return len(s.got()) >= length }, 20*time.Second, time.Millisecond)
+		time.Sleep(30 * time.Millisecond)
+		return s.got()
+	}
+	first := run(&sink{}, many+8)
+	require.Len(t, first, many+8)
+	require.Empty(t, run(&sink{}, 0), "nothing is read again")
+
+	// The new file of the same path and, often, the same inode.
+	require.NoError(t, os.Remove(path("deleted")))
+	write(t, path("part"), "R\n")
+	require.NoError(t, os.Rename(path("part"), path("replaced")))
+	require.NoError(t, os.Truncate(path("truncated"), 2))
+	assert.ElementsMatch(t, []byte("Rt"), []byte(run(&sink{}, 2)), "the replaced and the truncated one, as they are now")
+	require.Empty(t, run(&sink{}, 0))
+}
+
+// A file system that is away for a while does not make its files new.
+func TestFilesThatComeBackAreKnown(t *testing.T) {
+	s := &state{gone: map[string]time.Time{}}
+	for i := range s.files {
+		s.files[i] = map[string]version{}
+	}
+	v := version{Size: 1, Modified: 2}
+	s.files[shard("a")]["a"] = v
+	now := time.Unix(1000, 0)
+	s.forget(map[string]bool{}, now)
+	s.forget(map[string]bool{}, now.Add(forgetAfter-1))
+	assert.True(t, s.known("a", v))
+	s.forget(map[string]bool{"a": true}, now.Add(forgetAfter))
+	s.forget(map[string]bool{}, now.Add(forgetAfter+1))
+	assert.True(t, s.known("a", v), "it was back in between")
+	s.forget(map[string]bool{}, now.Add(2*forgetAfter+1))
+	assert.False(t, s.known("a", v))
+}
