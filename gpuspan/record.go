@@ -61,9 +61,14 @@ func (s *Stream) record(c *Call) (st Status) {
 			return StatusCapturedEvent
 		}
 	}
-	if !s.bound {
-		return s.backend.Record(c)
+	if s.bound {
+		return s.recordBound(c)
 	}
+	return s.backend.Record(c)
+}
+
+// recordBound makes the device's context current for the record. It is apart from record, whose every deferred call costs all records.
+func (s *Stream) recordBound(c *Call) Status {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	unbind, st := s.backend.Bind(s.device.info.Ordinal)

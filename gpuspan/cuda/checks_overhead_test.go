@@ -99,7 +99,7 @@ func (c *checks) curve() {
 	}
 }
 
-// power looks at the device's power state without and with an anchor a second.
+// power looks at the device's power state without and with the anchors of a device in use.
 func (c *checks) power() {
 	smi, err := exec.LookPath("nvidia-smi")
 	if err != nil {
