@@ -10,7 +10,9 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
@@ -129,7 +131,33 @@ func (s *sink) consumeTraces(ctx context.Context, td ptrace.Traces) error {
 	b := s.pool.Get().(*builder)
 	defer s.put(b)
 	b.traces(td)
-	return r.Write(b.events)
+	err := r.Write(b.events)
+	if p := (*chrometrace.PartialError)(nil); errors.As(err, &p) {
+		return consumererror.NewTraces(err, only(td, p.Failed)) // a retry must not write the others again
+	}
+	return err
+}
+
+// only is a copy of the spans that events stand for.
+func only(td ptrace.Traces, events []chrometrace.Event) ptrace.Traces {
+	type key struct {
+		trace pcommon.TraceID
+		span  pcommon.SpanID
+	}
+	wanted := make(map[key]bool, len(events))
+	for i := range events {
+		wanted[key{events[i].Trace, events[i].Span}] = true
+	}
+	out := ptrace.NewTraces()
+	td.CopyTo(out)
+	out.ResourceSpans().RemoveIf(func(rs ptrace.ResourceSpans) bool {
+		rs.ScopeSpans().RemoveIf(func(ss ptrace.ScopeSpans) bool {
+			ss.Spans().RemoveIf(func(s ptrace.Span) bool { return !wanted[key{s.TraceID(), s.SpanID()}] })
+			return ss.Spans().Len() == 0
+		})
+		return rs.ScopeSpans().Len() == 0
+	})
+	return out
 }
 
 func (s *sink) consumeMetrics(ctx context.Context, md pmetric.Metrics) error {

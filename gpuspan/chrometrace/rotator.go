@@ -95,7 +95,8 @@ func NewRotator(cfg Files) (*Rotator, error) {
 	return r, nil
 }
 
-// Write adds spans. On an error none of a file's spans of this call are in the file, and the call may be repeated.
+// Write adds spans, which it may reorder. On an error none of the spans are in a file and the call may be repeated, or, where
+// they go to several files, a *PartialError says which of them are not.
 func (r *Rotator) Write(events []Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,31 +106,34 @@ func (r *Rotator) Write(events []Event) error {
 	if len(events) == 0 {
 		return nil
 	}
+	all := len(events)
 	if r.cfg.PerTrace <= 0 {
-		return r.write([16]byte{}, events)
+		failed, err := r.write([16]byte{}, events)
+		return partial(failed, all, err)
 	}
 	// Stable: a trace's spans keep their order.
 	slices.SortStableFunc(events, func(a, b Event) int { return slices.Compare(a.Trace[:], b.Trace[:]) })
+	var failed []Event
 	var errs error
 	for len(events) > 0 {
 		n := slices.IndexFunc(events, func(e Event) bool { return e.Trace != events[0].Trace })
 		if n < 0 {
 			n = len(events)
 		}
-		errs = errors.Join(errs, r.write(events[0].Trace, events[:n]))
+		f, err := r.write(events[0].Trace, events[:n])
+		failed, errs = append(failed, f...), errors.Join(errs, err)
 		events = events[n:]
 	}
-	return errs
+	return partial(failed, all, errs)
 }
 
-// write hands each span of a trace to the file that holds its time.
-func (r *Rotator) write(trace [16]byte, events []Event) error {
-	var errs error
+// write hands each span of a trace to the file that holds its time, and returns those that are in none.
+func (r *Rotator) write(trace [16]byte, events []Event) (failed []Event, errs error) {
 	for era := 0; len(events) > 0; era++ {
 		k := fileKey{trace, era}
 		f, err := r.file(k)
 		if err != nil {
-			return errors.Join(errs, err)
+			return append(failed, events...), errors.Join(errs, err)
 		}
 		if first := f.first(events); first > 0 {
 			f.begin(first)
@@ -139,11 +143,13 @@ func (r *Rotator) write(trace [16]byte, events []Event) error {
 			n = partition(events, func(e *Event) bool { return e.Start <= 0 || f.holds(e.Start) })
 		}
 		if n > 0 {
-			errs = errors.Join(errs, r.writeTo(k, f, events[:n]))
+			if err := r.writeTo(k, f, events[:n]); err != nil {
+				failed, errs = append(failed, events[:n]...), errors.Join(errs, err)
+			}
 		}
 		events = events[n:]
 	}
-	return errs
+	return failed, errs
 }
 
 func (r *Rotator) writeTo(k fileKey, f *openFile, events []Event) error {

@@ -1,0 +1,46 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometraceexporter
+
+import (
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/exporter/exportertest"
+
+	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
+)
+
+// A limit on the size of files stands for a full disk: one trace's file is full, the other's is not.
+func TestRetryAfterAFullDiskWritesNothingTwice(t *testing.T) {
+	cfg := config(t, func(c *Config) {
+		c.PerTrace = configoptional.Some(PerTrace{Idle: time.Hour, MaxOpen: 8})
+		c.Retry.Enabled, c.Retry.InitialInterval = true, 20*time.Millisecond
+	})
+	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
+	for range 20 {
+		require.NoError(t, tr.ConsumeTraces(t.Context(), service(1)))
+	}
+	signal.Ignore(syscall.SIGXFSZ)
+	var old syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old))
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 10_000, Max: old.Max}))
+	free := time.AfterFunc(200*time.Millisecond, func() { _ = syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old) })
+	defer free.Stop()
+	both := service(1)
+	service(2).ResourceSpans().MoveAndAppendTo(both.ResourceSpans())
+	began := time.Now()
+	require.NoError(t, tr.ConsumeTraces(t.Context(), both), "it is tried again until there is room")
+	assert.GreaterOrEqual(t, time.Since(began), 100*time.Millisecond, "there was none at first")
+	require.NoError(t, stop())
+	for name, n := range map[string]int{"trace-01000000000000000000000000000000.json": 21 * 4, "trace-02000000000000000000000000000000.json": 4} {
+		assert.Len(t, read(t, filepath.Join(filepath.Dir(cfg.Path), name)).Of("X"), n, name)
+	}
+}
