@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/processor/processortest"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/cputime"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -137,7 +138,7 @@ func BenchmarkJoin(b *testing.B) {
 		arrived := from.Add(window)
 		left := arrived.Add(p.cfg.Settle)
 		b.StartTimer()
-		at := cpuTime()
+		at := cputime.Used()
 
 		t := p.batches.Get().(*batch)
 		t.scan(td, p.ident, arrived.UnixNano(), p.cfg.MaxWait)
@@ -152,7 +153,7 @@ func BenchmarkJoin(b *testing.B) {
 		p.write(ctx, t)
 		p.put(t)
 
-		spent += cpuTime() - at
+		spent += cputime.Used() - at
 	}
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N*perRequest), "cpu-ns/span")
 }
@@ -169,7 +170,7 @@ func BenchmarkAppendAttributes(b *testing.B) {
 		td := ptrace.NewTraces()
 		proto.CopyTo(td)
 		b.StartTimer()
-		at := cpuTime()
+		at := cputime.Used()
 		for s := range spansOf(td) {
 			a := s.Attributes()
 			a.EnsureCapacity(a.Len() + len(written))
@@ -177,7 +178,7 @@ func BenchmarkAppendAttributes(b *testing.B) {
 				a.PutDouble(k, 1)
 			}
 		}
-		spent += cpuTime() - at
+		spent += cputime.Used() - at
 	}
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N*n), "cpu-ns/span")
 }
@@ -191,10 +192,10 @@ func BenchmarkPassHostSpans(b *testing.B) {
 	}
 	t := &batch{}
 	b.ReportAllocs()
-	at := cpuTime()
+	at := cputime.Used()
 	for b.Loop() {
 		t.scan(td, x.p.ident, x.now.UnixNano(), x.p.cfg.MaxWait)
 		t.reset()
 	}
-	b.ReportMetric(float64((cpuTime()-at).Nanoseconds())/float64(b.N*perRequest), "cpu-ns/span")
+	b.ReportMetric(float64((cputime.Used()-at).Nanoseconds())/float64(b.N*perRequest), "cpu-ns/span")
 }

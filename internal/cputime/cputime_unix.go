@@ -3,16 +3,16 @@
 
 //go:build unix
 
-package gpujoinprocessor
+package cputime
 
 import (
 	"syscall"
 	"time"
 )
 
-// cpuTime is what the process has used of the CPU, the garbage collector included: other load on the machine does not
+// Used is what the process has used of the CPU, the garbage collector included: other load on the machine does not
 // change it.
-func cpuTime() time.Duration {
+func Used() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0

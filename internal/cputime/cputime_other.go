@@ -1,0 +1,13 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !unix
+
+package cputime
+
+import "time"
+
+var began = time.Now()
+
+// Used is the elapsed time where the CPU time is not to be had.
+func Used() time.Duration { return time.Since(began) }
