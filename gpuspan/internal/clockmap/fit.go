@@ -31,11 +31,11 @@ const guardFloor = 5e-9
 // refit computes the line and the limits; false when the anchors contradict each other under the present limits.
 func (m *Map) refit() bool {
 	newest := &m.anchors[len(m.anchors)-1]
-	slow, fast := m.rates(newest, 0)
 	lo, hi := m.limits(newest.gpu)
-	if slow > fast || lo > hi {
+	if newest.slow-newest.fast > m.opts.MaxRateChange*1e-6*m.slack+roundings || lo > hi {
 		return false
 	}
+	slow, fast := m.rates(newest, 0)
 	rate, guard := m.regress(newest.gpu)
 	rate = min(max(rate, slow), fast)
 	m.fit = fit{gpu: newest.gpu, rate: rate, host: min(max(m.centre(newest.gpu, rate, guard), lo), hi)}
