@@ -62,10 +62,10 @@ func profileReader(detail kinetoreceiver.Detail, extent kinetoreceiver.Extent, j
 		}
 		if isDatabase(path) {
 			st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{Detail: detail, Extent: extent, JobID: job}, emit)
-			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Findings), err
+			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Devices, st.Findings), err
 		}
 		st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: detail, Extent: extent, JobID: job, Partial: true}, emit)
-		return result(st.Spans, st.Cut, st.Faults, st.Skipped, "events", st.Findings), err
+		return result(st.Spans, st.Cut, st.Faults, st.Skipped, "events", st.Devices, st.Findings), err
 	}
 }
 
@@ -82,10 +82,13 @@ func isDatabase(path string) bool {
 	return err == nil && string(head) == "SQLite format 3\x00"
 }
 
-func result[F fmt.Stringer](spans, cut int64, faults []string, skipped map[string]int64, what string, findings []F) convert.Result {
+func result[D, F fmt.Stringer](spans, cut int64, faults []string, skipped map[string]int64, what string, devices []D, findings []F) convert.Result {
 	r := convert.Result{Spans: spans, Cut: cut, Remarks: faults}
 	for _, reason := range slices.Sorted(maps.Keys(skipped)) {
 		r.Remarks = append(r.Remarks, fmt.Sprintf("%d %s left out: %s", skipped[reason], what, reason))
+	}
+	for _, d := range devices {
+		r.Remarks = append(r.Remarks, d.String())
 	}
 	for _, f := range findings {
 		r.Remarks = append(r.Remarks, f.String())

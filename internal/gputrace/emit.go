@@ -20,10 +20,11 @@ type Stats struct {
 	Memsets      int64
 	Steps        int64
 	Spans        int64
-	Cut          int64     // spans that a limit on the trace cut
-	Forgotten    int64     // launches that were forgotten before the end, for want of memory
-	NamesDropped int64     // distinct names that were not kept, for want of memory
-	SpilledBytes int64     // written to the spill file
+	Cut          int64 // spans that a limit on the trace cut
+	Forgotten    int64 // launches that were forgotten before the end, for want of memory
+	NamesDropped int64 // distinct names that were not kept, for want of memory
+	SpilledBytes int64 // written to the spill file
+	Devices      []DeviceStats
 	Findings     []Finding // of the window, by device, the most costly first
 }
 
@@ -82,6 +83,7 @@ func (p *Profile) Emit(ctx context.Context, emit func(context.Context, ptrace.Tr
 		err = out.flush()
 	}
 	st.Spans, st.Cut, st.Forgotten, st.Findings = out.written, out.cut, sw.launches.forgotten, out.findings
+	st.Devices = out.stats
 	return st, err
 }
 

@@ -239,4 +239,5 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 	list := s.deviceFindings(d, sw)
 	writeFindings(sp, sp.EndTimestamp(), list)
 	s.findings = append(s.findings, list...)
+	s.stats = append(s.stats, s.deviceStats(d))
 }

@@ -25,6 +25,7 @@ type spans struct {
 	err      error
 	short    map[uint32]string
 	findings []Finding
+	stats    []DeviceStats
 	devices  map[int64]Device
 	only     *Device // the device that all rows stand for, where the file's numbers do not match
 }

@@ -69,6 +69,8 @@ func (c *computed) write(m pcommon.Map) {
 		}
 	}
 	if c.all > 0 {
-		m.PutDouble(string(semconv.GPUFLOPCoverageKey), float64(c.time)/float64(c.all))
+		m.PutDouble(string(semconv.GPUFLOPCoverageKey), c.coverage())
 	}
 }
+
+func (c *computed) coverage() float64 { return float64(c.time) / float64(max(c.all, 1)) }

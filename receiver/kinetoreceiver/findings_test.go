@@ -134,6 +134,21 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+func TestDevicesHaveTheirNumbersInOneLine(t *testing.T) {
+	_, st := convert(t, `{"deviceProperties":[{"id":0,"name":"NVIDIA A100"}],"traceEvents":[`+
+		operator("aten::mm", 0, 90, `"Input Dims":[[1000,1000],[1000,500]]`)+","+gpu(1, 1, 0, 900, 7, "gemm", "")+","+gpu(3, 95, 900, 950, 7, "relu", "")+","+
+		gpu(2, 2, 800, 1000, 20, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", "")+","+
+		`{"ph":"X","cat":"kernel","name":"k","pid":1,"tid":7,"ts":5,"dur":5}]}`, Options{})
+	var lines []string
+	for _, d := range st.Devices {
+		lines = append(lines, d.String())
+	}
+	assert.Equal(t, []string{
+		"GPU 0 (NVIDIA A100): 1ms, busy 1ms (100 %), computing 950µs (95 %), communicating 200µs (20 %), exposed 50µs (5 %), 1 GFLOP in 94.7 % of the kernel time",
+		"GPU 1 (NVIDIA A100): 5µs, busy 5µs (100 %), computing 5µs (100 %)",
+	}, lines)
+}
+
 func TestNothingIsFoundWhereNothingIsWrong(t *testing.T) {
 	b, st := convert(t, `[{"ph":"X","cat":"user_annotation","name":"ProfilerStep#4","pid":9,"tid":9,"ts":0,"dur":1000},`+gpu(1, 1, 10, 990, 7, "a", "")+"]", Options{})
 	assert.Empty(t, st.Findings)

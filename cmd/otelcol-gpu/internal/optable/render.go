@@ -23,7 +23,10 @@ const maxName = 34
 func (t *Table) Render(w io.Writer, rows int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := t.operations(rows)
+	out := "no GPU operations"
+	if len(t.ops) > 0 {
+		out = t.operations(rows)
+	}
 	if steps := t.stepRows(); steps != "" {
 		out += "\n" + steps
 	}
