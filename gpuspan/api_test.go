@@ -22,12 +22,12 @@ import (
 // that says from which verbosity on an operation is timed is AtVerbosity, for Verbosity is the type.
 
 // What the inference service of the next example launches through cgo; here on a simulated device.
-type cuda struct {
+type cgo struct {
 	gpu   *simgpu.GPU
 	clock *simgpu.ManualClock
 }
 
-func (c *cuda) busy(s uintptr, d time.Duration) {
+func (c *cgo) busy(s uintptr, d time.Duration) {
 	c.gpu.Launch(gpuspan.StreamHandle(s), simgpu.Kernel{Duration: d})
 }
 
@@ -51,7 +51,7 @@ var (
 )
 
 type worker struct {
-	C      *cuda
+	C      *cgo
 	raw    uintptr // the cudaStream_t of the service
 	stream *gpuspan.Stream
 }
@@ -80,7 +80,7 @@ func Example_inference() {
 	ctx := context.Background()
 	defer func() { _ = prof.Shutdown(ctx) }()
 	raw := uintptr(gpu.Stream(0))
-	w := &worker{C: &cuda{gpu, clock}, raw: raw, stream: prof.Stream(raw, "compute")}
+	w := &worker{C: &cgo{gpu, clock}, raw: raw, stream: prof.Stream(raw, "compute")}
 
 	var requests []request
 	for i := range 2 {
@@ -121,7 +121,7 @@ func (l *dataLoader) Next(context.Context) (images, bool) {
 }
 
 type network struct {
-	*cuda
+	*cgo
 	raw uintptr
 }
 
@@ -142,7 +142,7 @@ func Example_training() {
 	defer func() { _ = prof.Shutdown(ctx) }()
 	raw := uintptr(gpu.Stream(0))
 	stream := prof.Stream(raw, "train")
-	loader, model, comms := &dataLoader{left: 70}, network{&cuda{gpu, clock}, raw}, commLogger{}
+	loader, model, comms := &dataLoader{left: 70}, network{&cgo{gpu, clock}, raw}, commLogger{}
 	const modelFLOPs = 1e12
 
 	loop := prof.Loop("train", stream, gpuspan.ItemType("image"),

@@ -21,6 +21,7 @@ import (
 
 // tree is the report as path → count and items.
 func tree(p *gpuspan.Profiler) map[string]string {
+	_ = p.Flush(context.Background()) // Snapshot waits 100 ms for the polling thread, which may be too little on a busy machine
 	out := map[string]string{}
 	for _, o := range p.Snapshot().Operations {
 		out[strings.Join(o.Path, "/")] = fmt.Sprintf("%d runs, %d items", o.All.Count, o.All.Items)
@@ -121,6 +122,7 @@ func TestPlacesAreBounded(t *testing.T) {
 	for range deep - 1 {
 		x = x.Start(op)
 	}
+	r.flush()
 	f, _ := r.p.Stats(op)
 	assert.EqualValues(t, deep, f.Count)
 	outer := gpuspan.NewOperation("outer")
@@ -128,6 +130,7 @@ func TestPlacesAreBounded(t *testing.T) {
 	for i := range 200 {
 		y.Start(gpuspan.NewOperation(fmt.Sprint("inner ", i))).EndWith(gpuspan.Work{Items: 1})
 	}
+	r.flush()
 	var n int64
 	for _, o := range r.p.Snapshot().Operations {
 		if strings.HasPrefix(o.Name, "inner") {

@@ -62,7 +62,6 @@ func TestStepsTileTheDeviceAndTheHost(t *testing.T) {
 		}
 		device, host = from+length, start+ns(a["gpu.step.host.duration"].AsFloat64())
 		total += length
-		assert.Less(t, a["gpu.timing.error"].AsFloat64(), 400e-6, "a reading of the clock is what limits it here")
 	}
 	require.Equal(t, steps, n)
 	assert.InDelta(t, wall.Seconds(), float64(total)/1e9, 2e-3)
