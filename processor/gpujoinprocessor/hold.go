@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/xpdata/pref"
 )
 
 // join is the queue's consumer: it waits, writes and sends on.
@@ -26,6 +27,11 @@ func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
 		p.stats.released(ctx, b, n, reason, p.now())
 	}
 	p.put(b)
+	if p.cfg.Queue.Storage != nil {
+		// What comes out of a storage is nobody's yet. The pipeline would take it for its own and give it up when the next
+		// component returns, and then the queue would do so again, which panics.
+		pref.MarkPipelineOwnedTraces(td)
+	}
 	return p.next.ConsumeTraces(ctx, td)
 }
 

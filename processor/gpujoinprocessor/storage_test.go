@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/extension/extensiontest"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/xpdata/pref"
 )
 
 var storageID = component.MustNewID("file_storage")
@@ -90,6 +91,9 @@ func TestHeldBatchesSurviveKill(t *testing.T) {
 	r := newRig(t).withStorage(dir)
 	var tenants []string
 	next, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
+		if pref.MarkPipelineOwnedTraces(td) { // as the service does between all components
+			defer pref.UnrefTraces(td)
+		}
 		tenants = append(tenants, client.FromContext(ctx).Metadata.Get("tenant")...)
 		return r.sink.ConsumeTraces(ctx, td)
 	})
