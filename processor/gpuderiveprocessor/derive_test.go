@@ -416,3 +416,31 @@ func TestForeignSpansStayAsTheyAre(t *testing.T) {
 	process(t, newTestDeriver(t, func(c *Config) { c.Presets = []string{"vllm", "obi", "pytorch", "gen_ai"} }), td)
 	assert.Empty(t, gained(s, in))
 }
+
+// More devices than a batch remembers, in an order in which they push each other out, and one without a model of its own.
+func TestEveryDeviceOfABatchHasItsOwnPeaks(t *testing.T) {
+	share := map[string]float64{ // of 3.35 TB/s: the HBM3 of an H100, the HBM2e of an A100, the GDDR6 of an L4
+		"NVIDIA H100 80GB HBM3": 1, "NVIDIA A100-SXM4-80GB": 3.35 / 2.039, "NVIDIA L4": 3.35 / 0.3,
+	}
+	models := slices.Sorted(maps.Keys(share))
+	td, _ := oneSpan(t, nil)
+	spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+	spans.RemoveIf(func(ptrace.Span) bool { return true })
+	const n = 100
+	for i := range n {
+		_, s := oneSpan(t, with(h100, attrs{"gpu.io.size": 3_350_000_000, "gpu.duration": 0.01,
+			"hw.id": "GPU-" + string(rune('a'+i%11)), "hw.model": models[i%3]}))
+		if i%10 == 9 {
+			s.Attributes().Remove("hw.model")
+		}
+		s.CopyTo(spans.AppendEmpty())
+	}
+	process(t, newTestDeriver(t, nil), td)
+	for i, s := range spans.All() {
+		used, ok := s.Attributes().Get("gpu.io.utilization")
+		require.Equal(t, i%10 != 9, ok, "span %d", i)
+		if ok {
+			require.InEpsilon(t, 0.1*share[models[i%3]], used.Double(), 1e-9, "span %d", i)
+		}
+	}
+}

@@ -67,16 +67,15 @@ func (d *deriver) shutdown(context.Context) error {
 	return nil
 }
 
-// batch is the state of one call: counts for the telemetry, and the device of the previous span, which is mostly that
-// of the next.
+// batch is the state of one call: counts for the telemetry, and the devices of the last spans, which are mostly those of
+// the next.
 type batch struct {
 	now                int64
 	counts             [outcomes]int64
 	mapped, noPeaks    int64
 	assembled, evicted int64
-	last               device
-	lastRoof           *roof
-	hasLast            bool
+	recent             [8]place
+	places             int // found so far
 	resourceModel      string
 }
 
@@ -128,16 +127,27 @@ func (d *deriver) scope(b *batch, ss ptrace.ScopeSpans) {
 	}
 }
 
-// roof resolves the span's device, at the cost of three comparisons where it is the previous span's.
+// place is a device and its roof.
+type place struct {
+	device
+	roof *roof
+}
+
+// roof resolves the span's device; for one of the last few devices it takes no lock and hashes nothing.
 func (d *deriver) roof(b *batch, f *facts) *roof {
 	dev := device{f.id, f.parent, f.model}
 	if dev.model == "" {
 		dev.model = b.resourceModel
 	}
-	if !b.hasLast || dev != b.last {
-		b.lastRoof, b.last, b.hasLast = d.resolver.roof(dev, b.now), dev, true
+	for i := range min(b.places, len(b.recent)) {
+		if p := &b.recent[i]; p.device == dev {
+			return p.roof
+		}
 	}
-	return b.lastRoof
+	p := &b.recent[b.places%len(b.recent)]
+	b.places++
+	p.device, p.roof = dev, d.resolver.roof(dev, b.now)
+	return p.roof
 }
 
 // put writes what is present. Whatever the inputs were, nothing that is not a finite number ≥ 0 reaches the wire.
