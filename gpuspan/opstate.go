@@ -24,8 +24,8 @@ const overflowName = "(other)"
 type opState struct {
 	op *Operation
 
+	inner     atomic.Pointer[[]*place] // within other sections
 	outermost place                    // as an outermost section
-	inner     atomic.Pointer[[]*place] // within others
 
 	timed tally // sections that took a slot, added by the polling thread when they are read back
 
