@@ -22,6 +22,7 @@ func SettingsFromEnv() (Settings, error) {
 		byEnv[k.Env()] = k
 		known = append(known, k.Env())
 	}
+	known = append(known, subpackageVariables...)
 	var errs []error
 	for _, kv := range slices.Sorted(slices.Values(os.Environ())) {
 		name, value, _ := strings.Cut(kv, "=")
@@ -40,14 +41,12 @@ func SettingsFromEnv() (Settings, error) {
 	return s, errors.Join(errs...)
 }
 
-// otherVariable reports whether a variable belongs to a subpackage.
+// subpackageVariables name the driver libraries, for packages cuda and hip.
+var subpackageVariables = []string{EnvPrefix + "CUDA_LIBRARY", EnvPrefix + "HIP_LIBRARY"}
+
+// otherVariable reports whether a variable belongs to a subpackage or to this module's tests.
 func otherVariable(name string) bool {
-	for _, p := range []string{"CUDA_", "HIP_", "NVTX_", "TEST_"} {
-		if strings.HasPrefix(name, EnvPrefix+p) {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(subpackageVariables, name) || strings.HasPrefix(name, EnvPrefix+"TEST_")
 }
 
 // Bind defines a flag for each setting, as -gpuspan.stack-depth, which changes s. Present values of s are the defaults.

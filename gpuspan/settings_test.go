@@ -38,15 +38,20 @@ func TestSettingsComeFromTheEnvironment(t *testing.T) {
 
 func TestWrongSettingsNameThemselvesAndKeepDefaults(t *testing.T) {
 	t.Setenv("GPUSPAN_SLOTS", "many")
+	t.Setenv("GPUSPAN_NVTX_ENABLED", "true")
+	t.Setenv("GPUSPAN_CUDA_LIBRRY", "x")
+	t.Setenv("GPUSPAN_HIP_LIBRARY", "x") // package hip's
 	t.Setenv("GPUSPAN_VERBOSTY", "debug")
 	t.Setenv("GPUSPAN_METRICS", "some")
 	t.Setenv("GPUSPAN_ENABLED", "maybe")
 	t.Setenv("GPUSPAN_HANG_LIMIT", "30")
 	p, err := gpuspan.New(nil)
 	require.EqualError(t, err, strings.Join([]string{
+		"environment: unknown key `GPUSPAN_CUDA_LIBRRY` (did you mean `GPUSPAN_CUDA_LIBRARY`?)",
 		"environment: `GPUSPAN_ENABLED` must be true or false, found \"maybe\"",
 		"environment: `GPUSPAN_HANG_LIMIT` must be a duration such as 30s, found \"30\"",
 		"environment: `GPUSPAN_METRICS` must be one of timed, all, off, found \"some\"",
+		"environment: unknown key `GPUSPAN_NVTX_ENABLED`",
 		"environment: `GPUSPAN_SLOTS` must be a whole number, found \"many\"",
 		"environment: unknown key `GPUSPAN_VERBOSTY` (did you mean `GPUSPAN_VERBOSITY`?)",
 	}, "\n"))

@@ -84,6 +84,9 @@ func Read(r io.Reader) (File, error) {
 			}
 		}
 	}
+	if out.NVTX.Domain != "" && !out.NVTX.Enabled {
+		p.errs = append(p.errs, fmt.Errorf("`nvtx.domain` is %q but `nvtx.enabled` is off (set enabled: true)", out.NVTX.Domain))
+	}
 	errs = append(errs, p.errs...)
 	if err := out.Settings.Validate(); err != nil {
 		errs = append(errs, err)

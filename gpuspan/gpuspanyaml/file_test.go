@@ -76,6 +76,7 @@ func TestEveryMistakeIsNamed(t *testing.T) {
 		{"profiling: {slots: 9}", "line 1: `slots` belongs below `timing`, found below `profiling`"},
 		{"timing: {report: false}", "line 1: `report` belongs below `profiling`, found below `timing`"},
 		{"nvtx: {enabled: maybe}", "line 1: `nvtx.enabled` must be true or false, found \"maybe\""},
+		{"nvtx: {domain: trainer}", "`nvtx.domain` is \"trainer\" but `nvtx.enabled` is off (set enabled: true)"},
 		{"nvtx: {color: red}", "line 1: unknown key `nvtx.color` (it has enabled and domain)"},
 		{"profiling: {schedule: {every: 5, wait: 1}}", "`schedule.every` (5) and `schedule.wait` (1) exclude each other"},
 		{"timing: {slots: 3, slots: 4}", "line 1: `timing.slots` is set twice"},
@@ -94,6 +95,22 @@ func TestEveryMistakeIsNamed(t *testing.T) {
 	_, err := gpuspanyaml.Read(strings.NewReader("timing: {slots: x, names: y}"))
 	assert.ErrorContains(t, err, "`slots`")
 	assert.ErrorContains(t, err, "`names`", "all at once")
+}
+
+// Keys that only a file has stand in the same table as the others.
+func TestKeysOfFilesAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "gpuspan.md"))
+	require.NoError(t, err)
+	for key, value := range map[string]string{"nvtx.enabled": "true", "nvtx.domain": "x", "profiling.trace_dir": "x", "profiling.step_csv": "x"} {
+		assert.Contains(t, string(doc), "| `"+key+"` | – | – |")
+		node, name, _ := strings.Cut(key, ".")
+		text := node + ": {" + name + ": " + value + "}"
+		if key == "nvtx.domain" {
+			text = "nvtx: {enabled: true, domain: x}"
+		}
+		_, err := gpuspanyaml.Read(strings.NewReader(text))
+		require.NoError(t, err, text)
+	}
 }
 
 func TestLoadNamesTheFile(t *testing.T) {
