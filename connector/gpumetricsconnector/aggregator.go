@@ -158,7 +158,7 @@ func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, n
 
 // operation feeds the streams of a span's dimensions; energyOnly leaves out the first five metrics, which the producer writes itself.
 func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly bool, now int64) {
-	b := r.bundles[f.dims]
+	b := r.bundles.find(&f.dims)
 	if b == nil {
 		b = a.bundle(r, f)
 	}
@@ -200,13 +200,14 @@ func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly
 // streams are found by attributes each time.
 func (a *aggregator) bundle(r *resource, f *facts) *bundle {
 	b := &bundle{}
-	if len(r.bundles) < 4*a.cfg.CardinalityLimit && a.bundles < a.cfg.MaxSeries {
+	if r.bundles.len() < 4*a.cfg.CardinalityLimit && a.bundles < a.cfg.MaxSeries {
 		a.bundles++
-		key := f.dims
+		b.key = f.dims
+		key := &b.key
 		for _, s := range []*string{&key.name, &key.kind, &key.category, &key.id, &key.status, &key.direction, &key.precision, &key.itemType} {
 			*s = strings.Clone(*s) // the batch's memory must not live on in a key
 		}
-		r.bundles[key] = b
+		r.bundles.keep(b)
 	}
 	return b
 }
@@ -223,7 +224,7 @@ func (a *aggregator) output(scope func(pcommon.InstrumentationScope), now int64,
 	for key, r := range a.resources {
 		r.write(&a.settings, scope, out, uint64(now))
 		if a.cfg.Expiry > 0 && r.expire(&a.settings, now-int64(a.cfg.Expiry)) {
-			a.bundles -= len(r.bundles)
+			a.bundles -= r.bundles.len()
 			delete(a.resources, key)
 		}
 	}

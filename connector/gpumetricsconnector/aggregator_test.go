@@ -348,7 +348,7 @@ func TestTooManySeriesOverflow(t *testing.T) {
 	assert.Equal(t, 10, counts)
 	assert.EqualValues(t, 2*91, over)
 	assert.EqualValues(t, 2*91, a.stats.overflow)
-	assert.LessOrEqual(t, len(a.resources[""].bundles), 40)
+	assert.LessOrEqual(t, a.resources[""].bundles.len(), 40)
 }
 
 func TestTooManyResourcesShareOne(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 type resource struct {
 	attrs    pcommon.Map
 	families [metrics]family
-	bundles  map[dims]*bundle
+	bundles  bundles
 	loops    map[loopKey]*loop
 	devices  map[deviceKey]*timeline
 
@@ -31,7 +31,7 @@ type resource struct {
 
 func newResource(attrs pcommon.Map) *resource {
 	r := &resource{
-		attrs: attrs, bundles: make(map[dims]*bundle), loops: make(map[loopKey]*loop), devices: make(map[deviceKey]*timeline),
+		attrs: attrs, bundles: newBundles(), loops: make(map[loopKey]*loop), devices: make(map[deviceKey]*timeline),
 		rank: -1, world: -1,
 	}
 	for i := range r.families {
@@ -58,11 +58,6 @@ func (r *resource) identify(attrs pcommon.Map) {
 			}
 		}
 	}
-}
-
-// bundle are the streams that spans of the same dimensions feed; nil until the first span that has a value.
-type bundle struct {
-	count, duration, io, flops, items, energy, itemEnergy *stream
 }
 
 // extraSeparator stands between the values of Dimensions in dims.extra.
@@ -118,8 +113,8 @@ func (r *resource) expire(st *settings, before int64) bool {
 	}
 	st.series -= dropped
 	if dropped > 0 { // bundles may point to dropped streams; they are found again by the next spans
-		st.bundles -= len(r.bundles)
-		clear(r.bundles)
+		st.bundles -= r.bundles.len()
+		r.bundles.clear()
 		clear(r.loops)
 	}
 	for k, t := range r.devices {

@@ -1,0 +1,50 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpumetricsconnector
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Names that differ in a letter that the table's place does not look at, so that they push each other out of it.
+func TestBundlesOfTheSamePlaceStayApart(t *testing.T) {
+	x := newBundles()
+	var all []*bundle
+	for i := range 26 {
+		b := &bundle{key: dims{name: fmt.Sprintf("%c-attention", 'a'+i), kind: "section"}}
+		require.Equal(t, (&dims{name: "z-attention", kind: "section"}).place(), b.key.place())
+		require.Nil(t, x.find(&b.key))
+		x.keep(b)
+		all = append(all, b)
+	}
+	for range 2 {
+		for _, b := range all {
+			d := b.key
+			assert.Same(t, b, x.find(&d), d.name)
+		}
+	}
+	other := all[3].key
+	other.extra = "eu"
+	assert.Nil(t, x.find(&other))
+	x.clear()
+	assert.Zero(t, x.len())
+	assert.Nil(t, x.find(&all[25].key), "the last one that was found")
+}
+
+// The places of the operations and devices of one service hardly collide.
+func TestPlacesOfAServiceAreSpread(t *testing.T) {
+	var x bundles
+	taken := map[uint32]bool{}
+	for _, name := range []string{"prefill", "decode", "attention", "mlp"} {
+		for device := range 8 {
+			d := dims{name: name, kind: "section", category: "forward", id: fmt.Sprintf("GPU-3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c2%d", device)}
+			taken[d.place()%uint32(len(x.table))] = true
+		}
+	}
+	assert.GreaterOrEqual(t, len(taken), 20, "places of 32")
+}
