@@ -42,7 +42,9 @@ var tables = []string{
 var values = []any{
 	nil, int64(0), int64(1), int64(2), int64(9), int64(100), int64(1500), int64(-5), int64(1) << 62, int64(-1) << 63, int64(67108865), int64(59), int64(60), int64(75),
 	2.5, "ProfilerStep#3", "aten::mm, seq = 5, op_id = 7, sizes = [[2, 3]]", "step 1", "nccl 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-	"PROCESS_0:ENVIRONMENT_VARIABLE", `RANK="1"`, "DeviceEnvironment", "RANK=two;SLURM_PROCID=3", "74E128B2-90b6-b409-07c8-33bee5ff6f88", []byte{0xff, 0}, "",
+	"PROCESS_0:ENVIRONMENT_VARIABLE", `RANK="1"`, "DeviceEnvironment", "RANK=two;SLURM_PROCID=3", "74E128B2-90b6-b409-07c8-33bee5ff6f88",
+	[]byte{0xff, 0},
+	"",
 }
 
 // generate makes an export: each byte of the program picks a table, its columns or a cell.
