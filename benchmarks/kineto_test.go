@@ -57,6 +57,7 @@ func BenchmarkKinetoAgainstSimdjson(b *testing.B) {
 	for name, file := range map[string]string{
 		"resnet50_v100_int": "pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz",
 		"resnet50_v100_ns":  "hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz",
+		"trace_diff_v100":   "hta/trace_diff/test/test.json.gz",
 		"b200_vllm":         "tracelens/b200/eager_trace.json.gz",
 	} {
 		text := recorded(b, file)
