@@ -69,7 +69,7 @@ func (t *poller) makeSpan(ctx context.Context, r *record, s *Stream) (out contex
 	if e != nil && len(e.links) > 0 {
 		t.start = append(t.start, trace.WithLinks(e.shareLinks()...))
 	}
-	reserved := e != nil && e.ids.span.IsValid()
+	reserved := e != nil && e.ids.fit(trace.SpanContextFromContext(ctx))
 	if reserved {
 		ctx = withReservation(ctx, e.ids)
 	}

@@ -78,6 +78,11 @@ type spanIDs struct {
 	span  trace.SpanID
 }
 
+// fit reports whether ids are reserved, in the trace that the span will be in.
+func (i *spanIDs) fit(parent trace.SpanContext) bool {
+	return i.span.IsValid() && (!parent.IsValid() || parent.TraceID() == i.trace)
+}
+
 // reservation travels in the context in which a span is created. It serves one span: others that span processors start in that context
 // get ids of their own.
 type reservation struct {
