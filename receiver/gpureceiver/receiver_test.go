@@ -73,7 +73,8 @@ func TestSimulatedDevicesReachSamplesMetricsAndLogs(t *testing.T) {
 	joules, coverage := dev.Integral(gpusamplesextension.Energy, oldest, newest)
 	require.NotZero(t, coverage)
 	seconds := float64(newest-oldest) * 1e-9
-	assert.InDelta(t, 384, joules/seconds, 320, "mean power lies between that of the idle and of the busiest phase")
+	// Between the powers of the idle and of the busiest phase (78 W, 690 W), give or take a step of the counter at the ends of a window this short.
+	assert.InDelta(t, 384, joules/seconds, 360)
 
 	last := map[string]pmetric.NumberDataPoint{}
 	for _, md := range sink.AllMetrics() {
