@@ -170,3 +170,28 @@ func TestOnlyWhatFailedIsRetried(t *testing.T) {
 	assert.Len(t, lines(t, cfg.Path), 2)
 	assert.Len(t, lines(t, filepath.Join(dir, "steps-rank1.csv")), 2)
 }
+
+// Steps that can never be written are no reason to lose those that could be a moment later.
+func TestWhatNeverCanBeWrittenDoesNotKeepTheRestFromARetry(t *testing.T) {
+	cfg := NewDefaultConfig().(*Config)
+	cfg.Path, cfg.AllRanks = filepath.Join(t.TempDir(), "steps.csv"), true
+	s, err := newSink(cfg, exportertest.NewNopSettings(metadata.Type))
+	require.NoError(t, err)
+	require.NoError(t, s.start(t.Context(), nil))
+	main := s.files[0]
+	require.NoError(t, main.Close()) // its writes fail
+	for rank := int64(1); len(s.files) < maxRanks; rank++ {
+		s.files[rank] = main
+	}
+	both := steps(maxRanks, "train", 1, 1)
+	steps(0, "train", 1, 2).ResourceSpans().MoveAndAppendTo(both.ResourceSpans())
+	err = s.consume(t.Context(), both)
+	assert.False(t, consumererror.IsPermanent(err))
+	var again consumererror.Traces
+	require.ErrorAs(t, err, &again)
+	require.Equal(t, 1, again.Data().ResourceSpans().Len())
+	v, _ := again.Data().ResourceSpans().At(0).Resource().Attributes().Get("gpu.job.rank")
+	assert.Zero(t, v.Int())
+	assert.True(t, consumererror.IsPermanent(s.consume(t.Context(), steps(maxRanks, "train", 1, 1))))
+	require.NoError(t, s.shutdown(t.Context()))
+}

@@ -107,19 +107,27 @@ func (s *sink) consume(ctx context.Context, td ptrace.Traces) error {
 	if !s.running {
 		return errors.New("step_csv exporter is not running")
 	}
-	// What was written must not be written again by a retry: the rest comes back as the error's data.
+	// What was written must not be written again by a retry, and what never can be must not keep the rest from it: only what
+	// is worth another try comes back as the error's data.
 	failed := ptrace.NewTraces()
-	var errs error
+	var again, never error
 	for _, rs := range td.ResourceSpans().All() {
-		if err := s.resource(ctx, rs); err != nil {
-			errs = errors.Join(errs, err)
+		switch err := s.resource(ctx, rs); {
+		case err == nil:
+		case consumererror.IsPermanent(err):
+			never = errors.Join(never, err)
+		default:
+			again = errors.Join(again, err)
 			rs.CopyTo(failed.ResourceSpans().AppendEmpty())
 		}
 	}
-	if errs != nil && !consumererror.IsPermanent(errs) {
-		return consumererror.NewTraces(errs, failed)
+	if again == nil {
+		return never
 	}
-	return errs
+	if never != nil {
+		s.log.Error("Steps are left out", zap.Error(never))
+	}
+	return consumererror.NewTraces(again, failed)
 }
 
 // resource writes the steps of one resource in one call, so that all or none are in the file.
