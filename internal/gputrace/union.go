@@ -38,7 +38,7 @@ func (u *union) span() int64 {
 	return u.end - u.first
 }
 
-// gapStart is where the gap began that add just returned.
+// clip adds the part of [start, end) that lies in [from, to).
 func (u *union) clip(start, end, from, to int64) {
 	start, end = max(start, from), min(end, to)
 	if end > start {

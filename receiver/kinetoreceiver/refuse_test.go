@@ -90,7 +90,8 @@ func TestWhatCanBeReadIsRead(t *testing.T) {
 		"twice":           {`{"traceEvents":[` + oneEvent + `],"traceEvents":[` + second + "]}", 2, nil, ""},
 		"no number": {
 			"[" + strings.Replace(oneEvent, "1000", "NaN", 1) + "," + strings.Replace(oneEvent, `"dur":5`, `"dur":-Infinity`, 1) + "," + oneEvent + "]", 1,
-			map[string]int64{"start time missing or no number": 1, "duration missing or no number": 1}, "",
+			map[string]int64{"start time missing or no number": 1, "duration missing or no number": 1},
+			"",
 		},
 		"no number in arguments": {"[" + strings.Replace(oneEvent, `"device":0`, `"device":NaN,"blocks per SM":Infinity,"bandwidth":inf`, 1) + "]", 1, nil, ""},
 		"keys twice":             {"[" + strings.Replace(oneEvent, `"ts":1000`, `"ts":"x","ts":1000,"args":{}`, 1) + "]", 1, nil, ""},
