@@ -4,9 +4,7 @@
 package chrometraceexporter
 
 import (
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,10 +14,15 @@ import (
 	"go.opentelemetry.io/collector/exporter/exportertest"
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
+	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
 )
 
 // A limit on the size of files stands for a full disk: one trace's file is full, the other's is not.
 func TestRetryAfterAFullDiskWritesNothingTwice(t *testing.T) {
+	limit, ok := chrometracetest.FullDisk(t)
+	if !ok {
+		return
+	}
 	cfg := config(t, func(c *Config) {
 		c.PerTrace = configoptional.Some(PerTrace{Idle: time.Hour, MaxOpen: 8})
 		c.Retry.Enabled, c.Retry.InitialInterval = true, 20*time.Millisecond
@@ -28,11 +31,7 @@ func TestRetryAfterAFullDiskWritesNothingTwice(t *testing.T) {
 	for range 20 {
 		require.NoError(t, tr.ConsumeTraces(t.Context(), service(1)))
 	}
-	signal.Ignore(syscall.SIGXFSZ)
-	var old syscall.Rlimit
-	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old))
-	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 10_000, Max: old.Max}))
-	free := time.AfterFunc(200*time.Millisecond, func() { _ = syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old) })
+	free := time.AfterFunc(200*time.Millisecond, limit(10_000))
 	defer free.Stop()
 	both := service(1)
 	service(2).ResourceSpans().MoveAndAppendTo(both.ResourceSpans())

@@ -5,9 +5,7 @@ package chrometrace_test
 
 import (
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,21 +15,16 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
 )
 
-// limit makes writes beyond a file size fail in the middle, as a full disk does, until the function is called.
-func limit(t *testing.T, bytes uint64) func() {
-	signal.Ignore(syscall.SIGXFSZ)
-	var old syscall.Rlimit
-	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old))
-	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: bytes, Max: old.Max}))
-	return func() { require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old)) }
-}
-
 func TestFullDiskLosesOnlyWhatItRefused(t *testing.T) {
+	limit, ok := chrometracetest.FullDisk(t)
+	if !ok {
+		return
+	}
 	path := filepath.Join(t.TempDir(), "trace.json")
 	r, err := chrometrace.NewRotator(chrometrace.Files{Path: path})
 	require.NoError(t, err)
 	require.NoError(t, r.Write(batchOf(100, 0)))
-	free := limit(t, 20_000)
+	free := limit(20_000)
 	err = r.Write(batchOf(1000, 100))
 	require.ErrorContains(t, err, path)
 	require.ErrorContains(t, err, "file too large")
@@ -46,12 +39,16 @@ func TestFullDiskLosesOnlyWhatItRefused(t *testing.T) {
 }
 
 func TestFullDiskAtTheEndLeavesNoFileUnderTheFinalName(t *testing.T) {
+	limit, ok := chrometracetest.FullDisk(t)
+	if !ok {
+		return
+	}
 	for _, c := range []chrometrace.Compression{chrometrace.None, chrometrace.Gzip, chrometrace.Zstd} {
 		dir := t.TempDir()
 		r, err := chrometrace.NewRotator(chrometrace.Files{Path: filepath.Join(dir, "trace.json"), Compression: c})
 		require.NoError(t, err)
 		require.NoError(t, r.Write(batchOf(3, 0)))
-		free := limit(t, 150)
+		free := limit(150)
 		err = r.Close()
 		free()
 		require.ErrorContains(t, err, "what was written stays in")
@@ -63,10 +60,14 @@ func TestFullDiskAtTheEndLeavesNoFileUnderTheFinalName(t *testing.T) {
 }
 
 func TestCompressedFileThatBreaksIsNotContinued(t *testing.T) {
+	limit, ok := chrometracetest.FullDisk(t)
+	if !ok {
+		return
+	}
 	dir := t.TempDir()
 	r, err := chrometrace.NewRotator(chrometrace.Files{Path: filepath.Join(dir, "trace.json"), Compression: chrometrace.Zstd})
 	require.NoError(t, err)
-	free := limit(t, 10_000)
+	free := limit(10_000)
 	for i := range 200 {
 		if err = r.Write(batchOf(1000, i*1000)); err != nil {
 			break

@@ -4,32 +4,32 @@
 package stepcsv_test
 
 import (
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
 )
 
 // A full disk, which accepts a part of a write: the rows are taken back, and written once there is room.
 func TestFullDiskLeavesNoHalfRow(t *testing.T) {
+	limit, ok := chrometracetest.FullDisk(t)
+	if !ok {
+		return
+	}
 	path := filepath.Join(t.TempDir(), "steps.csv")
 	w, err := stepcsv.Open(stepcsv.Config{Path: path})
 	require.NoError(t, err)
 	require.NoError(t, w.Write(row(1)))
 	before := content(t, path)
 
-	signal.Ignore(syscall.SIGXFSZ)
-	var old syscall.Rlimit
-	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old))
-	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: uint64(len(before) + 100), Max: old.Max}))
+	free := limit(uint64(len(before) + 100))
 	err = w.Write(row(2), row(3))
-	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old))
+	free()
 
 	require.ErrorContains(t, err, path)
 	require.ErrorContains(t, err, "file too large")
