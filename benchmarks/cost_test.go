@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,8 +46,8 @@ func connectorStage(f connector.Factory, conf map[string]any) stage {
 
 func pipeline(stages ...stage) stage {
 	return func(t *testing.T, h *samplesHost, next consumer.Traces) consumer.Traces {
-		for i := len(stages) - 1; i >= 0; i-- {
-			next = stages[i](t, h, next)
+		for _, s := range slices.Backward(stages) {
+			next = s(t, h, next)
 		}
 		return next
 	}

@@ -428,8 +428,9 @@ func TestEveryDeviceOfABatchHasItsOwnPeaks(t *testing.T) {
 	spans.RemoveIf(func(ptrace.Span) bool { return true })
 	const n = 100
 	for i := range n {
-		_, s := oneSpan(t, with(h100, attrs{"gpu.io.size": 3_350_000_000, "gpu.duration": 0.01,
-			"hw.id": "GPU-" + string(rune('a'+i%11)), "hw.model": models[i%3]}))
+		_, s := oneSpan(t, with(h100, attrs{
+			"gpu.io.size": 3_350_000_000, "gpu.duration": 0.01, "hw.id": "GPU-" + string(rune('a'+i%11)), "hw.model": models[i%3],
+		}))
 		if i%10 == 9 {
 			s.Attributes().Remove("hw.model")
 		}

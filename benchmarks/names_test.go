@@ -1,0 +1,48 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package benchmarks
+
+import (
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+// names are those of attributes, by the type of their values.
+type names struct{ doubles, ints, texts []string }
+
+// What the components put on a span of these pipelines.
+var (
+	joined = names{
+		doubles: []string{
+			"gpu.utilization", "gpu.sm.utilization", "gpu.sm.occupancy", "gpu.tensor.utilization", "gpu.dram.utilization", "gpu.clock.sm.frequency",
+			"gpu.clock.memory.frequency", "gpu.power", "gpu.temperature.max", "gpu.throttle.time", "gpu.energy", "gpu.join.coverage",
+		},
+		ints:  []string{"gpu.memory.usage", "gpu.join.samples"},
+		texts: []string{"gpu.measurement.source", "gpu.join.method"},
+	}
+	derived = names{
+		doubles: []string{
+			"gpu.io.rate", "gpu.io.read.rate", "gpu.io.write.rate", "gpu.io.utilization", "gpu.flop.rate", "gpu.flop.utilization",
+			"gpu.arithmetic_intensity", "gpu.roofline.utilization", "gpu.operation.item.rate",
+		},
+		texts: []string{"gpu.roofline.bound", "gpu.peak.source", "gpu.declaration.status", "gpu.rate.status"},
+	}
+)
+
+func (n names) all() []string { return slices.Concat(n.doubles, n.ints, n.texts) }
+
+// put writes a constant under each name, after at most one growth of the map to so many more attributes.
+func (n names) put(a pcommon.Map, room int) {
+	a.EnsureCapacity(a.Len() + room)
+	for _, k := range n.doubles {
+		a.PutDouble(k, 0.5)
+	}
+	for _, k := range n.ints {
+		a.PutInt(k, 1)
+	}
+	for _, k := range n.texts {
+		a.PutStr(k, "ok")
+	}
+}
