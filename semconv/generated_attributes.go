@@ -416,7 +416,7 @@ const (
 
 	// GPUStepHFUKey (double, 1): Hardware FLOP utilisation, the summed FLOPs of the step's sections divided by
 	// (duration times dense peak). The sections are those of this process, on its device. Recomputation counts.
-	// Absent where they declare less than the model needs.
+	// Absent where they declare less than the model needs; a lower bound where gpu.flop.coverage is below 1.
 	GPUStepHFUKey = attribute.Key("gpu.step.hfu")
 
 	// GPUStepHostDurationKey (double, s): The step's length on the host's clock, beside the device's.
