@@ -18,11 +18,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/config"
+	"github.com/otelgpu/otelgpu/internal/freeport"
 	"github.com/otelgpu/otelgpu/internal/semconvtest"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
-	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
 // overrides moves the shipped jaeger pipeline to free ports and onto the recorded device. Join times are shortened for
@@ -66,7 +66,7 @@ func TestTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
 	recording := filepath.Join(t.TempDir(), "constant.gpurec")
 	addresses := make([]any, 0, 4)
 	for range 4 {
-		a, err := program.FreeAddress()
+		a, err := freeport.Address()
 		require.NoError(t, err)
 		addresses = append(addresses, a)
 	}

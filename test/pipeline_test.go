@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/otelgpu/otelgpu/internal/freeport"
 	"github.com/otelgpu/otelgpu/internal/semconvtest"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
@@ -75,7 +76,7 @@ func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 		t.Skip("the Collector is not built and run with -short")
 	}
 	dir := t.TempDir()
-	address, err := program.FreeAddress()
+	address, err := freeport.Address()
 	require.NoError(t, err)
 	recording := filepath.Join(dir, "constant.gpurec")
 	constantDevice(t, recording, sampled, h100, time.Minute)

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/otelgpu/otelgpu/internal/freeport"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
@@ -50,7 +51,7 @@ func TestHeldSpansSurviveAKill(t *testing.T) {
 		t.Skip("the Collector is not built and run with -short")
 	}
 	binary, dir := otelcol.Build(t), t.TempDir()
-	address, err := program.FreeAddress()
+	address, err := freeport.Address()
 	require.NoError(t, err)
 	start := func(settle time.Duration) *program.Program {
 		file := filepath.Join(dir, "stored.yaml")

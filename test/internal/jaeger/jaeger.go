@@ -17,6 +17,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/freeport"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
@@ -36,7 +37,7 @@ func FreeAddresses() (Addresses, error) {
 	var a Addresses
 	for _, p := range []*string{&a.OTLPGRPC, &a.OTLPHTTP, &a.Query, &a.QueryGRPC} {
 		var err error
-		if *p, err = program.FreeAddress(); err != nil {
+		if *p, err = freeport.Address(); err != nil {
 			return a, err
 		}
 	}
