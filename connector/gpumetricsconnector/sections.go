@@ -120,6 +120,8 @@ type sectionTree struct {
 
 	// of the batch that is being read
 	spans []treeSpan
+	index map[spanKey]int // of spans
+	path  []int
 	hosts []hostSpan
 	ups   map[spanKey]spanKey // parents of hosts
 }
@@ -131,13 +133,14 @@ type treeSpan struct {
 	start, end     uint64
 	time           float64
 	name, category string
+	depth          int // spans of the batch around it, and itself
 }
 
 // hostSpan is a span that is not of the GPU.
 type hostSpan struct{ key, parent spanKey }
 
 func newSectionTree() sectionTree {
-	return sectionTree{sums: make(map[spanKey]*parts), ups: make(map[spanKey]spanKey)}
+	return sectionTree{sums: make(map[spanKey]*parts), index: make(map[spanKey]int), ups: make(map[spanKey]spanKey)}
 }
 
 // add takes a span of the batch; process is a number of whose it is.
@@ -169,7 +172,8 @@ func (t *sectionTree) settle() {
 			}
 		}
 		streamnest.Each(len(t.spans), at, func(inner, outer int) { t.spans[inner].parent = t.spans[outer].key })
-		slices.SortFunc(t.spans, inward)
+		t.depths()
+		slices.SortFunc(t.spans, func(x, y treeSpan) int { return cmp.Compare(y.depth, x.depth) })
 		for i := range t.spans {
 			t.span(&t.spans[i])
 			t.spans[i] = treeSpan{} // its strings are the batch's memory
@@ -182,18 +186,32 @@ func (t *sectionTree) settle() {
 	t.spans, t.hosts = t.spans[:0], t.hosts[:0]
 }
 
-// inward orders spans so that those inside others come first.
-func inward(x, y treeSpan) int {
-	if c := cmp.Or(cmp.Compare(y.start, x.start), cmp.Compare(x.end, y.end)); c != 0 {
-		return c
+// depths finds how deep spans are within others. Times do not say that: a section on an idle stream begins before the one around it, whose
+// stream is still busy.
+func (t *sectionTree) depths() {
+	const onPath = -1
+	for i := range t.spans {
+		t.index[t.spans[i].key] = i
 	}
-	switch {
-	case x.parent == y.key:
-		return -1
-	case y.parent == x.key:
-		return 1
+	for i := range t.spans {
+		at, depth := i, t.spans[i].depth
+		for depth == 0 {
+			t.spans[at].depth = onPath
+			t.path = append(t.path, at)
+			up, ok := t.index[t.spans[at].parent]
+			if !ok {
+				break
+			}
+			at, depth = up, t.spans[up].depth
+		}
+		depth = max(depth, 0) // a circle of parents ends where it began
+		for _, at := range slices.Backward(t.path) {
+			depth++
+			t.spans[at].depth = depth
+		}
+		t.path = t.path[:0]
 	}
-	return 0
+	clear(t.index)
 }
 
 // above is the first of a span and its ancestors that is no host span of this batch.

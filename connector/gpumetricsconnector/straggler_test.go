@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
@@ -296,6 +297,26 @@ func TestSectionsOfANestMayComeInBatchesAsTheyEnd(t *testing.T) {
 		}
 		_, delay := scores(t, a, clock)
 		assert.InEpsilon(t, 0.020, delay["3 backward/layer.0/mlp/gemm"], 1e-9, "seed %d: %v", seed, delay)
+	}
+}
+
+// A section whose stream is idle begins before the one around it, whose stream is still busy with what came before.
+func TestSectionsThatBeginBeforeTheOneAroundThemAreInIt(t *testing.T) {
+	for seed := range uint64(20) {
+		a := newTest(t, nil)
+		r := rand.New(rand.NewPCG(seed, 7))
+		for rank := range 4 {
+			spans := nest(t, rank, 1, "backward/layer.1/mlp/gemm", float64(rank/3*20))
+			for _, s := range spans[:len(spans)-1] { // in any order of begin and end, and many at the same moment
+				s.SetStartTimestamp(pcommon.Timestamp(epoch + 10*r.Uint64N(3)))
+				s.SetEndTimestamp(pcommon.Timestamp(epoch + 100_000 + 10*r.Uint64N(3)))
+			}
+			r.Shuffle(len(spans), func(i, j int) { spans[i], spans[j] = spans[j], spans[i] })
+			send(t, a, rank, spans)
+		}
+		_, delay := scores(t, a, clock)
+		assert.InEpsilon(t, 0.020, delay["3 backward/layer.1/mlp/gemm"], 1e-9, "seed %d: %v", seed, delay)
+		assert.Empty(t, a.jobs.tree.sums)
 	}
 }
 
