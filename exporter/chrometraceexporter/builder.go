@@ -4,7 +4,6 @@
 package chrometraceexporter
 
 import (
-	"encoding/hex"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -14,9 +13,6 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/semconv"
 )
-
-// maxLinks of a span become an argument; a batch of thousands of requests would drown the others.
-const maxLinks = 64
 
 // builder makes events and counters of pdata, and reuses its memory.
 type builder struct {
@@ -36,39 +32,23 @@ func (b *builder) reset() {
 
 func (b *builder) traces(td ptrace.Traces) {
 	for _, rs := range td.ResourceSpans().All() {
-		from := len(b.args)
-		b.attributes(rs.Resource().Attributes())
-		process := chrometrace.ProcessOf(b.args[from:])
-		b.args = b.args[:from]
+		resource := arguments(rs.Resource().Attributes())
+		process := chrometrace.ProcessOf(resource)
 		for _, ss := range rs.ScopeSpans().All() {
+			origin := &chrometrace.Origin{
+				Resource: resource, ResourceSchema: rs.SchemaUrl(), Scope: ss.Scope().Name(), ScopeVersion: ss.Scope().Version(),
+				ScopeArgs: arguments(ss.Scope().Attributes()), ScopeSchema: ss.SchemaUrl(),
+			}
 			for _, s := range ss.Spans().All() {
-				b.span(process, s)
+				b.span(process, origin, s)
 			}
 		}
 	}
 }
 
-func (b *builder) span(process chrometrace.Process, s ptrace.Span) {
+func (b *builder) span(process chrometrace.Process, origin *chrometrace.Origin, s ptrace.Span) {
 	from := len(b.args)
 	b.attributes(s.Attributes())
-	if k := s.Kind(); k != ptrace.SpanKindUnspecified && k != ptrace.SpanKindInternal {
-		b.arg("span.kind", chrometrace.String(strings.ToLower(k.String())))
-	}
-	if st := s.Status(); st.Code() == ptrace.StatusCodeError {
-		b.arg("otel.status_code", chrometrace.String("ERROR"))
-		if st.Message() != "" {
-			b.arg("otel.status_description", chrometrace.String(st.Message()))
-		}
-	}
-	if n := s.Links().Len(); n > 0 {
-		links := make([]chrometrace.Value, 0, min(n, maxLinks))
-		for i := range min(n, maxLinks) {
-			l := s.Links().At(i)
-			t, p := l.TraceID(), l.SpanID()
-			links = append(links, chrometrace.String(hex.EncodeToString(t[:])+":"+hex.EncodeToString(p[:])))
-		}
-		b.arg("links", chrometrace.List(links))
-	}
 	to := len(b.args)
 	mark := len(b.marks)
 	for _, e := range s.Events().All() {
@@ -78,10 +58,31 @@ func (b *builder) span(process chrometrace.Process, s ptrace.Span) {
 	}
 	b.events = append(b.events, chrometrace.Event{
 		Process: process, Name: s.Name(), Start: int64(s.StartTimestamp()), End: int64(s.EndTimestamp()),
-		Trace: s.TraceID(), Span: s.SpanID(), Parent: s.ParentSpanID(),
+		Trace: s.TraceID(), Span: s.SpanID(), Parent: s.ParentSpanID(), Origin: origin,
 		Args: b.args[from:to:to], Marks: b.marks[mark:len(b.marks):len(b.marks)],
 	})
-	b.events[len(b.events)-1].Classify()
+	e := &b.events[len(b.events)-1]
+	if k := s.Kind(); k != ptrace.SpanKindInternal {
+		e.Kind = strings.ToLower(k.String())
+	}
+	switch st := s.Status(); st.Code() {
+	case ptrace.StatusCodeError:
+		e.Status, e.Message = "ERROR", st.Message()
+	case ptrace.StatusCodeOk:
+		e.Status = "OK"
+	}
+	for _, l := range s.Links().All() {
+		e.Link(l.TraceID(), l.SpanID())
+	}
+	e.Classify()
+}
+
+func arguments(m pcommon.Map) []chrometrace.Arg {
+	args := make([]chrometrace.Arg, 0, m.Len())
+	for k, v := range m.All() {
+		args = append(args, chrometrace.Arg{Key: k, Value: value(v)})
+	}
+	return args
 }
 
 func (b *builder) arg(key string, v chrometrace.Value) {
@@ -114,6 +115,8 @@ func value(v pcommon.Value) chrometrace.Value {
 			keys, list = append(keys, k), append(list, value(e))
 		}
 		return chrometrace.Map(keys, list)
+	case pcommon.ValueTypeBytes:
+		return chrometrace.Bytes(v.Bytes().AsRaw())
 	case pcommon.ValueTypeEmpty:
 		return chrometrace.Value{}
 	}

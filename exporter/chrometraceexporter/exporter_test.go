@@ -179,6 +179,7 @@ func TestTracesAndMetricsOfOneExporterMakeOneFile(t *testing.T) {
 		"device": 0., "stream": 1., "gpu.operation.type": "section", "hw.id": "GPU-1", "gpu.start.delay": 300e-9, "gpu.flop.count": 1.5e12,
 		"gpu.operation.shapes": []any{"f32[2,3]"}, "links": []any{"ab000000000000000000000000000000:0000000000000000"},
 		"trace_id": "01000000000000000000000000000000", "span_id": "0200000000000000", "parent_span_id": "0100000000000000",
+		"span.kind": "unspecified",
 	}, section.Args)
 	kernel := s["void gemm<float>(int)"]
 	assert.Equal(t, "kernel", kernel.Cat)

@@ -48,7 +48,7 @@ func (w *Writer) begin(first int64) {
 	}
 	w.began = true
 	w.base = max(first-baseSlack, 0) / day * day
-	w.buf = append(w.buf, `{"schemaVersion":1,"baseTimeNanoseconds":`...)
+	w.buf = append(w.buf, `{"schemaVersion":1,"otelgpuFormat":1,"baseTimeNanoseconds":`...)
 	w.buf = strconv.AppendInt(w.buf, w.base, 10)
 	w.buf = append(w.buf, ",\"traceEvents\":[\n"...)
 }

@@ -47,6 +47,12 @@ var torchNames = map[string]string{
 // it sets Track.ID to −1 for what has no stream or thread. Attributes that become fields of the event or have another
 // name in PyTorch's files are taken out of Args or renamed; Args is changed in place.
 func (e *Event) Classify() {
+	at := taken{-1, -1, -1}
+	e.classify(&at)
+	e.settle(at)
+}
+
+func (e *Event) classify(at *taken) {
 	var (
 		kind, kernel, category string
 		stream, thread, step   int64 = -1, -1, 0
@@ -54,22 +60,22 @@ func (e *Event) Classify() {
 		name                   string
 		delay, length, hosted  float64
 		hasDelay, hasStep      bool
-		ofDevice               bool
+		apart                  []Arg
 	)
 	for i := range e.Args {
 		a := &e.Args[i]
-		switch a.Key {
+		key := a.Key
+		switch key {
 		case string(semconv.GPUOperationTypeKey):
 			kind, _ = a.Value.AsString()
 		case string(semconv.GPUOperationCategoryKey):
 			category, _ = a.Value.AsString()
 		case string(semconv.GPUStreamIDKey):
-			stream = take(a, stream)
+			stream, at.stream = whole(a, stream), i
 		case string(semconv.GPUDeviceOrdinalKey):
-			device = take(a, device)
-			ofDevice = a.Key == ""
+			device, at.device = whole(a, device), i
 		case string(semconv.GPUCorrelationIDKey):
-			e.Correlation = take(a, 0)
+			e.Correlation, at.correlation = whole(a, 0), i
 		case string(semconv.GPUStartDelayKey):
 			delay, hasDelay = a.Value.AsFloat()
 		case string(semconv.GPUStepDurationKey):
@@ -85,19 +91,31 @@ func (e *Event) Classify() {
 		case string(semconv.GPUKernelNameKey):
 			kernel, _ = a.Value.AsString()
 		case string(semconv.ThreadIDKey):
-			thread = take(a, thread)
+			thread = whole(a, thread)
 		case threadName:
 			name, _ = a.Value.AsString()
 		case string(semconv.GPUKernelOccupancyEstimateKey):
 			if v, ok := a.Value.AsFloat(); ok { // a percentage there; the rounding undoes that of 0.29 × 100
-				a.Key, a.Value = "est. achieved occupancy %", Float(math.Round(v*1e11)/1e9)
+				percent := math.Round(v*1e11) / 1e9
+				if percent/100 < v || percent/100 > v || a.Value.kind != kindFloat {
+					e.kept = append(e.kept, *a)
+				}
+				a.Key, a.Value = "est. achieved occupancy %", Float(percent)
 			}
 		default:
 			if to, ok := torchNames[a.Key]; ok {
 				a.Key = to
+			} else if reserved[a.Key] {
+				apart = append(apart, *a)
+				a.Key = ""
+				continue
 			}
 		}
+		if !a.Value.tells() {
+			e.kept = append(e.kept, Arg{key, a.Value})
+		}
 	}
+	e.kept = append(e.kept, apart...)
 	switch kind {
 	case "":
 		e.Track = Track{Kind: Host, ID: thread, Name: name}
@@ -108,8 +126,8 @@ func (e *Event) Classify() {
 		if e.Process.Profile && thread < 0 && e.Correlation == 0 {
 			// Every host range of a file has a thread; what has none is made by who read the file.
 			e.Category, e.Track = catProfile, Track{Kind: Profile, ID: -1}
-			if ofDevice { // the window of a device
-				e.Args = append(e.Args, Arg{"device", Int(device)})
+			if at.device >= 0 && e.Args[at.device].Value.kind == kindInt { // the window of a device
+				e.Args[at.device].Key = "device"
 			}
 		}
 		return
@@ -125,7 +143,7 @@ func (e *Event) Classify() {
 			e.DeviceStart = e.Start + nanoseconds(delay)
 			e.DeviceEnd = e.DeviceStart + nanoseconds(length)
 			if hosted > 0 {
-				e.End = e.Start + nanoseconds(hosted)
+				e.shorten(e.Start + nanoseconds(hosted))
 			}
 		}
 		if n := "ProfilerStep#" + strconv.FormatInt(step, 10); hasStep && e.Name != n {
@@ -142,7 +160,7 @@ func (e *Event) Classify() {
 			e.messageElements()
 		}
 		if kernel != "" && !mangled(kernel) {
-			e.Name = kernel
+			e.call(kernel)
 			e.drop(string(semconv.GPUKernelNameKey))
 		}
 	case semconv.GPUOperationTypeCopy:
@@ -186,14 +204,12 @@ func hostCategory(name, category string, correlation int64) string {
 	return catHostAnnotation
 }
 
-// take reads a whole number and takes the argument out; what is no whole number stays.
-func take(a *Arg, otherwise int64) int64 {
-	v, ok := a.Value.AsInt()
-	if !ok {
-		return otherwise
+// whole reads a whole number.
+func whole(a *Arg, otherwise int64) int64 {
+	if v, ok := a.Value.AsInt(); ok {
+		return v
 	}
-	a.Key = ""
-	return v
+	return otherwise
 }
 
 func (e *Event) rename(from, to string) {

@@ -6,14 +6,14 @@
 //
 // # Format
 //
-//	{"schemaVersion":1,"baseTimeNanoseconds":B,"traceEvents":[
+//	{"schemaVersion":1,"otelgpuFormat":1,"baseTimeNanoseconds":B,"traceEvents":[
 //	{"ph":"X","cat":"kernel","name":N,"pid":P,"tid":T,"ts":µs,"dur":µs,"args":{…}},   a span
 //	{"ph":"s","id":I,"cat":"ac2g","name":"ac2g","pid":P,"tid":T,"ts":µs},             an arrow leaves a launch …
 //	{"ph":"f","bp":"e",…},                                                            … and ends at the device's work
 //	{"ph":"C","name":N,"pid":P,"ts":µs,"args":{UNIT:V}},                              a point of a counter
 //	{"ph":"i","s":"t",…},                                                             an event of a span
 //	{"ph":"M","name":"thread_name",…}                                                 names and order, at the end
-//	]}
+//	],"otelgpuOrigins":[{"resource":{…},"scope":N},…]}            what the spans' resources and scopes were
 //
 // Times are microseconds with three decimals, so exact to the nanosecond, since B, midnight (UTC) a week before the
 // first span: a reader that holds them as doubles then keeps the nanosecond too, for three months. Spans of other times

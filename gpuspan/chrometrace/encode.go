@@ -69,7 +69,13 @@ func appendValue(b []byte, v Value) []byte {
 	case kindInt:
 		return strconv.AppendInt(b, int64(v.num), 10)
 	case kindFloat:
-		return appendFloat(b, math.Float64frombits(v.num))
+		f := math.Float64frombits(v.num)
+		if b = appendFloat(b, f); f == math.Trunc(f) && math.Abs(f) < 1e21 { // so that it is told from a whole number
+			b = append(b, ".0"...)
+		}
+		return b
+	case kindBytes:
+		return appendBase64(b, v.str)
 	case kindBool:
 		return strconv.AppendBool(b, v.num == 1)
 	case kindList:

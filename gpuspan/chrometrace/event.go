@@ -59,8 +59,21 @@ type Event struct {
 	Device      string // hw.id; counters of this device are drawn in this process
 	Model       string // hw.model of a device's work, for deviceProperties; may be empty
 
-	Args  []Arg
-	Marks []Mark
+	Kind    string  // span.kind: "server", "client" …; empty is internal
+	Status  string  // otel.status_code: "OK" or "ERROR"; empty is unset
+	Message string  // of the status
+	Links   []Value // "<trace_id>:<span_id>"
+
+	Args   []Arg
+	Marks  []Mark
+	Origin *Origin // resource and scope; nil: what Process says
+
+	// What Classify leaves out of the event's fields and args; see exact.go.
+	name           string // of the span when renamed
+	end            int64  // of the span when ended
+	renamed, ended bool
+	absent         bool // Track.Device is made up
+	kept           []Arg
 }
 
 // Mark is a moment within a span: an event of the span.

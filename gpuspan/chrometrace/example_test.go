@@ -22,7 +22,7 @@ func ExampleWriter() {
 	}
 	fmt.Println(err, w.Stats().Flows)
 	// Output:
-	// {"schemaVersion":1,"baseTimeNanoseconds":1699315200000000000,"traceEvents":[
+	// {"schemaVersion":1,"otelgpuFormat":1,"baseTimeNanoseconds":1699315200000000000,"traceEvents":[
 	// {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":4711,"ts":684800000000.001,"dur":3.000,"args":{"correlation":1}},
 	// {"ph":"X","cat":"kernel","name":"kernel","pid":1,"tid":2,"ts":684800000005.001,"dur":4.500,"args":{"device":0,"stream":7,"correlation":1}},
 	// {"ph":"s","id":1,"cat":"ac2g","name":"ac2g","pid":1,"tid":4711,"ts":684800000000.001},

@@ -16,6 +16,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
@@ -117,15 +118,15 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 		return ErrClosed
 	}
 	var steps []int
-	processes := map[attribute.Distinct]Process{}
+	from := map[sourceKey]source{}
 	for _, s := range spans {
-		key := s.Resource().Equivalent()
-		p, ok := processes[key]
+		key := sourceKey{s.Resource().Equivalent(), s.InstrumentationScope()}
+		src, ok := from[key]
 		if !ok {
-			p = ProcessOf(arguments(s.Resource().Attributes()))
-			processes[key] = p
+			src = sourceOf(s)
+			from[key] = src
 		}
-		ev := convert(p, s)
+		ev := convert(src, s)
 		e.held = append(e.held, ev)
 		if _, ok := stepNumber(s.Attributes()); ok {
 			steps = append(steps, len(e.held)-1)
@@ -287,20 +288,22 @@ func eventStep(e *Event) (int64, bool) {
 	return 0, false
 }
 
-func convert(p Process, s sdktrace.ReadOnlySpan) Event {
-	args := arguments(s.Attributes())
-	if k := s.SpanKind(); k != trace.SpanKindUnspecified && k != trace.SpanKindInternal {
-		args = append(args, Arg{"span.kind", String(k.String())})
-	}
-	if st := s.Status(); st.Code == codes.Error {
-		args = append(args, Arg{"otel.status_code", String("ERROR")})
-		if st.Description != "" {
-			args = append(args, Arg{"otel.status_description", String(st.Description)})
-		}
-	}
+func convert(src source, s sdktrace.ReadOnlySpan) Event {
 	e := Event{
-		Process: p, Name: s.Name(), Start: s.StartTime().UnixNano(), End: s.EndTime().UnixNano(),
-		Trace: s.SpanContext().TraceID(), Span: s.SpanContext().SpanID(), Args: args,
+		Process: src.process, Name: s.Name(), Start: s.StartTime().UnixNano(), End: s.EndTime().UnixNano(),
+		Trace: s.SpanContext().TraceID(), Span: s.SpanContext().SpanID(), Args: arguments(s.Attributes()), Origin: src.origin,
+	}
+	if k := s.SpanKind(); k != trace.SpanKindInternal {
+		e.Kind = k.String()
+	}
+	switch st := s.Status(); st.Code {
+	case codes.Error:
+		e.Status, e.Message = "ERROR", st.Description
+	case codes.Ok:
+		e.Status = "OK"
+	}
+	for _, l := range s.Links() {
+		e.Link(l.SpanContext.TraceID(), l.SpanContext.SpanID())
 	}
 	if s.Parent().TraceID() == s.SpanContext().TraceID() {
 		e.Parent = s.Parent().SpanID()
@@ -310,6 +313,26 @@ func convert(p Process, s sdktrace.ReadOnlySpan) Event {
 	}
 	e.Classify()
 	return e
+}
+
+// source is what spans of one resource and scope share.
+type source struct {
+	process Process
+	origin  *Origin
+}
+
+type sourceKey struct {
+	resource attribute.Distinct
+	scope    instrumentation.Scope
+}
+
+func sourceOf(s sdktrace.ReadOnlySpan) source {
+	r, scope := s.Resource(), s.InstrumentationScope()
+	o := &Origin{
+		Resource: arguments(r.Attributes()), ResourceSchema: r.SchemaURL(), Scope: scope.Name, ScopeVersion: scope.Version,
+		ScopeArgs: arguments(scope.Attributes.ToSlice()), ScopeSchema: scope.SchemaURL,
+	}
+	return source{ProcessOf(o.Resource), o}
 }
 
 func arguments(attributes []attribute.KeyValue) []Arg {

@@ -39,7 +39,30 @@ func (w *Writer) place(pid, tid, ts int64) {
 	w.micros("ts", ts-w.base)
 }
 
-func (w *Writer) slice(e *Event, pid, tid, start, end int64) {
+// slice writes a span.
+func (w *Writer) slice(e *Event, p *process, tid, start, end int64) {
+	w.head(e, p.pid, tid, start, end)
+	w.buf = appendArgs(w.buf, e.Args)
+	w.optional("span.kind", e.Kind)
+	w.optional("otel.status_code", e.Status)
+	w.optional("otel.status_description", e.Message)
+	if len(e.Links) > 0 {
+		w.buf = appendValue(appendKey(w.buf, "links"), List(e.Links))
+	}
+	if e.Span != [8]byte{} {
+		w.exact(e, w.origins.of(e, p), start, end)
+	}
+	w.tail(e)
+}
+
+func (w *Writer) optional(key, v string) {
+	if v != "" {
+		w.buf = appendString(appendKey(w.buf, key), v)
+	}
+}
+
+// head writes a slice up to the arguments that its fields become.
+func (w *Writer) head(e *Event, pid, tid, start, end int64) {
 	w.open("X")
 	if e.Category != "" {
 		w.str("cat", e.Category)
@@ -57,7 +80,10 @@ func (w *Writer) slice(e *Event, pid, tid, start, end int64) {
 	if e.Correlation != 0 {
 		w.buf = strconv.AppendInt(appendKey(w.buf, "correlation"), e.Correlation, 10)
 	}
-	w.buf = appendArgs(w.buf, e.Args)
+}
+
+// tail writes the ids and the end of a slice.
+func (w *Writer) tail(e *Event) {
 	w.id("trace_id", e.Trace[:])
 	w.id("span_id", e.Span[:])
 	w.id("parent_span_id", e.Parent[:])
@@ -77,7 +103,8 @@ func (w *Writer) id(key string, v []byte) {
 	w.buf = append(hex.AppendEncode(w.buf, v), '"')
 }
 
-func (w *Writer) mark(m *Mark, pid, tid int64) {
+// mark writes an event of the span whose slice was the last. Its span_id says which.
+func (w *Writer) mark(m *Mark, e *Event, pid, tid int64) {
 	if m.Time < w.base {
 		return
 	}
@@ -86,7 +113,24 @@ func (w *Writer) mark(m *Mark, pid, tid int64) {
 	w.str("cat", "event")
 	w.str("name", m.Name)
 	w.place(pid, tid, m.Time)
-	w.buf = appendArgs(append(w.buf, `,"args":{`...), m.Args)
+	w.buf = append(w.buf, `,"args":{`...)
+	var kept, apart []Arg
+	for i := range m.Args {
+		a := &m.Args[i]
+		if a.Key == "" || a.Key == "otel" || a.Key == "span_id" {
+			apart = append(apart, *a)
+			continue
+		}
+		w.buf = appendValue(appendKey(w.buf, a.Key), a.Value)
+		if !a.Value.tells() {
+			kept = append(kept, *a)
+		}
+	}
+	if kept = append(kept, apart...); len(kept) > 0 {
+		w.buf = append(appendKey(w.buf, "otel"), `{"attributes":{`...)
+		w.buf = append(appendExactArgs(w.buf, kept), "}}"...)
+	}
+	w.id("span_id", e.Span[:])
 	w.buf = append(w.buf, "}}"...)
 }
 

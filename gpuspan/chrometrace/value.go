@@ -30,6 +30,7 @@ const (
 	kindBool
 	kindList
 	kindMap
+	kindBytes
 )
 
 // String is a string; bytes that are not UTF-8 become U+FFFD.
@@ -40,6 +41,9 @@ func Int(i int64) Value { return Value{kind: kindInt, num: uint64(i)} }
 
 // Float is a number. What JSON cannot hold becomes "NaN", "Infinity" or "-Infinity".
 func Float(f float64) Value { return Value{kind: kindFloat, num: math.Float64bits(f)} }
+
+// Bytes are written as base64.
+func Bytes(v []byte) Value { return Value{kind: kindBytes, str: string(v)} }
 
 // Bool is true or false.
 func Bool(b bool) Value {

@@ -45,6 +45,7 @@ type Writer struct {
 	latestKey  Process
 	models     map[int64]string // by ordinal; empty where two processes disagree
 	flows      *flows
+	origins    origins
 	slots      int
 	stats      Stats
 	sequence   []int // order of the batch being written
@@ -57,6 +58,9 @@ type process struct {
 	tracks map[Track]*track
 	order  []*track
 	tids   map[int64]bool
+
+	hasOrigin bool // events without one were seen
+	origin    int
 }
 
 type track struct {
@@ -81,6 +85,7 @@ func (w *Writer) Write(events []Event) error {
 		return ErrClosed
 	}
 	before := w.stats
+	w.origins.last = nil // the caller may use its memory again
 	w.sequence = w.sequence[:0]
 	for i := range events {
 		w.sequence = append(w.sequence, i)
@@ -114,7 +119,7 @@ func (w *Writer) trim(events []Event) {
 		}
 		k := loopKey{e.Process, e.Track}
 		if before := last[k]; before != nil && before.End > e.Start {
-			before.End = e.Start
+			before.shorten(e.Start)
 		}
 		last[k] = e
 	}
@@ -150,12 +155,12 @@ func (w *Writer) event(e *Event) {
 			w.models[t.Device] = ""
 		}
 	}
-	w.slice(e, p.pid, l.tid, start, end)
+	w.slice(e, p, l.tid, start, end)
 	if e.DeviceEnd > e.DeviceStart {
 		w.deviceStep(e, p)
 	}
 	for i := range e.Marks {
-		w.mark(&e.Marks[i], p.pid, l.tid)
+		w.mark(&e.Marks[i], e, p.pid, l.tid)
 	}
 	w.flows.add(e, p.pid, l.tid, start, end, w.arrow)
 	w.stats.Events++
@@ -170,7 +175,9 @@ func (w *Writer) deviceStep(e *Event, p *process) {
 	start, end := t.between(e.DeviceStart, e.DeviceEnd)
 	if l := w.lane(p, t, start, end, 0); l != nil {
 		again := Event{Track: t.Track, Name: e.Name, Category: catGPUAnnotation, Trace: e.Trace, Span: e.Span, Parent: e.Parent}
-		w.slice(&again, p.pid, l.tid, start, end)
+		w.head(&again, p.pid, l.tid, start, end)
+		w.buf = append(appendKey(w.buf, "otel"), `"again"`...)
+		w.tail(&again)
 	}
 }
 
@@ -366,7 +373,7 @@ func (w *Writer) Close() error {
 	w.names()
 	w.buf = append(w.buf, "\n]"...)
 	w.top()
-	w.buf = append(w.buf, "}\n"...)
+	w.buf = append(w.origins.top(w.buf), "}\n"...)
 	_, err := w.w.Write(w.buf)
 	w.buf = w.buf[:0]
 	w.closed = err == nil

@@ -9,12 +9,10 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
-	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// deviceArgs reads the arguments of a kernel, copy or memset, and of what gpuspan/chrometrace wrote those that PyTorch
-// has no name for. Numbers that are none are as if they were absent.
-func (c *collect) deviceArgs(e *gputrace.Event, args []byte, name *[]byte, hasDevice, hasStream *bool) {
+// deviceArgs reads the arguments of a kernel, copy or memset. Numbers that are none are as if they were absent.
+func deviceArgs(e *gputrace.Event, args []byte, hasDevice, hasStream *bool) {
 	d := &e.Detail
 	var grid, block, registers, shared bool
 	chromejson.Fields(args, func(k, v []byte) bool {
@@ -51,10 +49,6 @@ func (c *collect) deviceArgs(e *gputrace.Event, args []byte, name *[]byte, hasDe
 			if d.Direction == "" && e.Kind == gputrace.KindCopy {
 				d.Direction, _ = gputrace.CopyKind(text(v))
 			}
-		case string(semconv.GPUKernelNameKey):
-			*name = []byte(text(v))
-		case string(semconv.GPUTimingSourceKey):
-			c.meta.source(text(v))
 		default:
 			collectiveArg(d, k, v)
 		}
@@ -117,8 +111,6 @@ func (c *collect) operatorArgs(d *gputrace.Detail, name, args []byte) {
 			values = v
 		case "flops", "Flops", "kernel_flop": // the last one by Inductor
 			setFloat(&d.FLOPs, v)
-		case string(semconv.GPUFLOPPrecisionKey): // as gpuspan/chrometrace writes it
-			d.Precision = text(v)
 		}
 		return true
 	})

@@ -21,6 +21,9 @@ type collect struct {
 	event  gputrace.Event
 	shapes bool
 
+	opts     Options
+	restored *restorer // of files by gpuspan/chrometrace
+
 	inputs       inputs
 	withoutFLOPs int // operators, of those that were looked at
 	skipped      map[string]int64
@@ -41,6 +44,11 @@ func (c *collect) Wants(phase byte) bool {
 
 // Event takes one event; what cannot be used is counted by reason.
 func (c *collect) Event(j *chromejson.Event) error {
+	if c.restored != nil {
+		if mine, err := c.restored.event(j); mine {
+			return err
+		}
+	}
 	switch j.Phase {
 	case 'X':
 	case 'i', 'I':
@@ -64,10 +72,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 	switch e.Kind {
 	case kindIgnore:
 		if string(j.Cat) == "Trace" {
-			return c.window(j)
-		}
-		if ownSection(j) {
-			c.skip("section of gpuspan")
+			c.window(j)
 		}
 		return nil
 	case kindNone:
@@ -98,23 +103,17 @@ func (c *collect) Event(j *chromejson.Event) error {
 	}
 	c.arguments(e, j, &name)
 	e.Name = c.p.Names.Bytes(name)
-	if e.Kind == gputrace.KindStep {
-		if err := c.allocations(e, j.Args); err != nil {
-			return err
-		}
-	}
 	return c.add(e)
 }
 
 // window takes the profiler's own record of when it recorded.
-func (c *collect) window(j *chromejson.Event) error {
+func (c *collect) window(j *chromejson.Event) {
 	start, ok := chromejson.Micros(j.TS)
 	length, is := chromejson.Micros(j.Dur)
 	if !ok || !is || length < 0 || start > math.MaxInt64-length {
-		return nil
+		return
 	}
 	c.p.Window(start, start+length)
-	return c.allocations(&gputrace.Event{Start: start}, j.Args)
 }
 
 // memory takes an event of PyTorch's allocator; those of the host's are left out.
@@ -161,7 +160,7 @@ func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name *[]byte
 		if e.Kind == gputrace.KindCopy {
 			e.Detail.Direction, e.Detail.HostMemory = gputrace.CopyKind(string(*name))
 		}
-		c.deviceArgs(e, j.Args, name, &device, &stream)
+		deviceArgs(e, j.Args, &device, &stream)
 		if !device {
 			e.Device = c.id(j.PID)
 		}
@@ -209,6 +208,19 @@ func (c *collect) id(v []byte) int64 {
 const maxTexts = 1 << 16
 
 func (c *collect) Meta(key, value []byte) error {
-	c.meta.field(string(key), value)
+	switch {
+	case string(key) == "otelgpuFormat" && c.restored == nil && restorable(value):
+		c.restored = newRestorer(c.opts, &c.meta.meta.Base, c.skip)
+	case string(key) == "otelgpuOrigins" && c.restored != nil:
+		c.restored.readOrigins(value)
+	default:
+		c.meta.field(string(key), value)
+	}
 	return nil
+}
+
+func (c *collect) close() {
+	if c.restored != nil {
+		c.restored.spool.close()
+	}
 }

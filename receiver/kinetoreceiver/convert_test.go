@@ -274,14 +274,6 @@ func TestWindowIsWhatTheProfilerRecorded(t *testing.T) {
 	assert.Equal(t, int64(2_000_000), int64(s.EndTimestamp()), "the step ends later")
 }
 
-func TestSectionsOfGpuspanAreCounted(t *testing.T) {
-	gpu := func(args string) string {
-		return `{"ph":"X","cat":"gpu_user_annotation","name":"forward","pid":1,"tid":4,"ts":1000,"dur":5,"args":{` + args + `}},`
-	}
-	_, st := convert(t, `[`+gpu(`"device":0,"External id":3`)+gpu(`"device":0,"gpu.operation.type":"section"`)+gpu(``)+step(1, 1000)+`]`, Options{})
-	assert.Equal(t, map[string]int64{"section of gpuspan": 1}, st.Skipped)
-}
-
 func TestCategoriesOfOtherDevicesArePlainRanges(t *testing.T) {
 	text := `[{"ph":"X","cat":"mtia_runtime","name":"runFunction","pid":9,"tid":9,"ts":10,"dur":5,"args":{"correlation":1}},` +
 		`{"ph":"X","cat":"mtia_ccp_events","name":"job","pid":0,"tid":3,"ts":20,"dur":50}]`

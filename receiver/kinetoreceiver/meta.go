@@ -145,9 +145,6 @@ func (m *metaReader) resourceList(s string) {
 	}
 }
 
-// source takes gpu.timing.source of an activity, as gpuspan/chrometrace writes it.
-func (m *metaReader) source(s string) { m.amd = m.amd || s == semconv.GPUTimingSourceRoctracer }
-
 // result is the metadata once all fields were seen.
 func (m *metaReader) result() gputrace.Meta {
 	if m.meta.JobID != "" && m.attempt != "" && m.attempt != "0" {

@@ -86,6 +86,7 @@ type Stats struct {
 	gputrace.Stats
 	JSONBytes  int64            // uncompressed
 	JSONEvents int64            // elements of traceEvents, of every phase
+	Restored   int64            // spans that gpuspan/chrometrace had written, which come back as they were
 	Skipped    map[string]int64 // events that were left out, by reason
 	Faults     []string         // parts of the file that could not be read
 }
@@ -93,6 +94,9 @@ type Stats struct {
 // ReadFile reads one PyTorch profiler (Kineto) trace, plain, gzip or zstd, and hands its spans to emit in batches, which
 // emit owns. Nothing is emitted before the whole file was read, so that a file that is refused (ErrNotTrace, ErrSyntax,
 // ErrTruncated; the error names it) leaves nothing behind. An error of emit ends reading and is returned.
+//
+// A file that gpuspan/chrometrace wrote holds spans already. They come back as they were: of the options, only BatchSpans,
+// MemoryLimit, TempDir, Resource and Partial are for them.
 func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -118,7 +122,8 @@ func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context
 	defer done()
 	p := gputrace.New(o.profile())
 	defer p.Close()
-	c := &collect{p: p, shapes: o.Shapes, skipped: map[string]int64{}, texts: map[string]int64{}}
+	c := &collect{p: p, shapes: o.Shapes, opts: o, skipped: map[string]int64{}, texts: map[string]int64{}}
+	defer c.close()
 	js, err := chromejson.Read(&contextReader{ctx, plain}, c)
 	st := Stats{JSONBytes: js.Bytes, JSONEvents: js.Events, Skipped: c.skipped}
 	if err != nil {
@@ -136,7 +141,15 @@ func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context
 	}
 	p.Meta = c.meta.result()
 	st.Faults = c.meta.faults
+	if c.restored != nil {
+		st.Restored = c.restored.n
+		if err := c.restored.emit(ctx, o.Resource, emit); err != nil {
+			return st, err
+		}
+	}
 	st.Stats, err = p.Emit(ctx, emit)
+	st.Events += st.Restored
+	st.Spans += st.Restored
 	return st, err
 }
 

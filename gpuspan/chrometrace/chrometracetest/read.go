@@ -94,6 +94,7 @@ type wire struct {
 func Read(data []byte) (File, []string) {
 	var top struct {
 		SchemaVersion int    `json:"schemaVersion"`
+		Format        int    `json:"otelgpuFormat"`
 		Base          int64  `json:"baseTimeNanoseconds"`
 		TraceEvents   []wire `json:"traceEvents"`
 
@@ -105,6 +106,7 @@ func Read(data []byte) (File, []string) {
 		Service     string           `json:"service.name"`
 		Job         string           `json:"gpu.job.id"`
 		Host        string           `json:"host_name"`
+		Origins     []any            `json:"otelgpuOrigins"`
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

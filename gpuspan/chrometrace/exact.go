@@ -1,0 +1,212 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometrace
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"math"
+	"strconv"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// An event says what its span was. Most of it follows from name, times and args, by the rules of Attribute; what does
+// not is in the argument "otel", an object with
+//
+//	name        the span's name, where the event has another; a kernel's event has gpu.kernel.name
+//	start, end  the span's unix nanoseconds, where the slice is drawn otherwise
+//	absent      true: the span has no gpu.device.ordinal, and device is made up
+//	origin      index into the file's otelgpuOrigins; 0 where absent
+//	attributes  those that args cannot hold: {"double":"NaN"}, {"bytes":"<base64>"}, {"map":{…}}, and names that args
+//	            have another use for
+//
+// "otel":"again" marks the second drawing of a step, which is no span.
+
+// FormatVersion is the top-level otelgpuFormat of files whose events say what their spans were.
+const FormatVersion = 1
+
+// reserved are names of args that mean something; attributes of these names are kept apart.
+var reserved = func() map[string]bool {
+	m := map[string]bool{
+		"": true, "device": true, "stream": true, "correlation": true, "bytes": true, "flops": true, "loop": true, "est. achieved occupancy %": true,
+		"In msg nelems": true, "Out msg nelems": true, "trace_id": true, "span_id": true, "parent_span_id": true, "span.kind": true,
+		"otel.status_code": true, "otel.status_description": true, "links": true, "otel": true,
+	}
+	for _, name := range torchNames {
+		m[name] = true
+	}
+	return m
+}()
+
+// Attribute is the attribute that an argument stands for, and false for arguments that are derived from others. The
+// argument of a percentage stands for a hundredth of it.
+func Attribute(arg string) (key string, percent, ok bool) {
+	switch arg {
+	case "device":
+		return string(semconv.GPUDeviceOrdinalKey), false, true
+	case "stream":
+		return string(semconv.GPUStreamIDKey), false, true
+	case "correlation":
+		return string(semconv.GPUCorrelationIDKey), false, true
+	case "bytes":
+		return string(semconv.GPUIOSizeKey), false, true
+	case "flops":
+		return string(semconv.GPUFLOPCountKey), false, true
+	case "est. achieved occupancy %":
+		return string(semconv.GPUKernelOccupancyEstimateKey), true, true
+	case "In msg nelems", "Out msg nelems":
+		return "", false, false
+	}
+	if key, ok := fromTorch[arg]; ok {
+		return key, false, true
+	}
+	return arg, false, true
+}
+
+var fromTorch = func() map[string]string {
+	m := map[string]string{}
+	for key, name := range torchNames {
+		m[name] = key
+	}
+	return m
+}()
+
+// tells reports whether JSON holds the value such that it can be read back: not NaN, infinities, bytes.
+func (v *Value) tells() bool {
+	switch v.kind {
+	case kindFloat:
+		f := math.Float64frombits(v.num)
+		return !math.IsNaN(f) && !math.IsInf(f, 0)
+	case kindBytes:
+		return false
+	case kindList, kindMap:
+		for i := range v.list {
+			if !v.list[i].tells() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// taken are the indices of arguments that become fields; −1: there is none.
+type taken struct{ device, stream, correlation int }
+
+// settle takes out the arguments that the fields of the event say as well, and notes what they say too much.
+func (e *Event) settle(t taken) {
+	device := e.Track.Kind >= DeviceSteps
+	e.blank(t.device, device)
+	e.blank(t.stream, device && e.Track.ID >= 0)
+	e.blank(t.correlation, e.Correlation != 0)
+	e.absent = device && t.device < 0
+}
+
+func (e *Event) blank(i int, field bool) {
+	if i >= 0 && field && e.Args[i].Value.kind == kindInt {
+		e.Args[i].Key = ""
+	}
+}
+
+// spanEnd is the end of the span, where End is that of its slice.
+func (e *Event) spanEnd() int64 {
+	if e.ended {
+		return e.end
+	}
+	return e.End
+}
+
+// shorten changes the end of the slice.
+func (e *Event) shorten(end int64) {
+	if !e.ended {
+		e.ended, e.end = true, e.End
+	}
+	e.End = end
+}
+
+// maxLinks of a span become an argument; a batch of thousands of requests would drown the others.
+const maxLinks = 64
+
+// Link adds a link to a span; the first 64 are kept.
+func (e *Event) Link(trace [16]byte, span [8]byte) {
+	if len(e.Links) < maxLinks {
+		e.Links = append(e.Links, String(hex.EncodeToString(trace[:])+":"+hex.EncodeToString(span[:])))
+	}
+}
+
+// call gives the event another name than the span.
+func (e *Event) call(name string) {
+	e.renamed, e.name, e.Name = true, e.Name, name
+}
+
+// exact writes the argument "otel" where there is something for it to say.
+func (w *Writer) exact(e *Event, origin int, start, end int64) {
+	before := len(w.buf)
+	b := append(appendKey(w.buf, "otel"), '{')
+	empty := len(b)
+	if e.renamed {
+		b = appendString(appendKey(b, "name"), e.name)
+	}
+	if e.Start != start {
+		b = strconv.AppendInt(appendKey(b, "start"), e.Start, 10)
+	}
+	if at := e.spanEnd(); at != end {
+		b = strconv.AppendInt(appendKey(b, "end"), at, 10)
+	}
+	if e.absent {
+		b = append(appendKey(b, "absent"), "true"...)
+	}
+	b = appendOrigin(b, origin)
+	if len(e.kept) > 0 {
+		b = append(appendKey(b, "attributes"), '{')
+		b = append(appendExactArgs(b, e.kept), '}')
+	}
+	if w.buf = b; len(b) == empty {
+		w.buf = b[:before]
+		return
+	}
+	w.buf = append(w.buf, '}')
+}
+
+func appendExactArgs(b []byte, args []Arg) []byte {
+	for i := range args {
+		b = appendExact(appendKey(b, args[i].Key), args[i].Value)
+	}
+	return b
+}
+
+// appendExact writes a value such that its type can be read back.
+func appendExact(b []byte, v Value) []byte {
+	switch v.kind {
+	case kindFloat:
+		if !v.tells() {
+			return append(appendValue(append(b, `{"double":`...), v), '}')
+		}
+	case kindBytes:
+		return append(appendValue(append(b, `{"bytes":`...), v), '}')
+	case kindList:
+		b = append(b, '[')
+		for i, e := range v.list {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendExact(b, e)
+		}
+		return append(b, ']')
+	case kindMap:
+		b = append(b, `{"map":{`...)
+		for i, e := range v.list {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendExact(append(appendString(b, v.keys[i]), ':'), e)
+		}
+		return append(b, "}}"...)
+	}
+	return appendValue(b, v)
+}
+
+func appendBase64(b []byte, v string) []byte {
+	return append(base64.StdEncoding.AppendEncode(append(b, '"'), []byte(v)), '"')
+}

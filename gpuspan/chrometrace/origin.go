@@ -1,0 +1,136 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometrace
+
+import (
+	"strconv"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Origin is the resource and the instrumentation scope of spans, as a file keeps them for readers that make spans of it
+// again. Viewers do not show it.
+type Origin struct {
+	Resource       []Arg
+	ResourceSchema string // schema URL; may be empty
+	Scope          string // name; may be empty
+	ScopeVersion   string // may be empty
+	ScopeArgs      []Arg  // attributes
+	ScopeSchema    string // schema URL; may be empty
+}
+
+// Bounds of what one file keeps. Spans of further origins come back without resource and scope.
+const (
+	maxOrigins     = 1 << 12
+	maxOriginBytes = 1 << 20
+	noOrigin       = -1
+)
+
+// origins are the different ones of a file, numbered in order of appearance.
+type origins struct {
+	number map[string]int // by JSON
+	list   []string
+	size   int
+	buf    []byte
+	last   *Origin // of the batch being written
+	lastAt int
+}
+
+// of is the number of an event's origin.
+func (o *origins) of(e *Event, p *process) int {
+	if e.Origin == nil {
+		if !p.hasOrigin {
+			p.hasOrigin, p.origin = true, o.add(&Origin{Resource: e.Process.resource()})
+		}
+		return p.origin
+	}
+	if e.Origin != o.last { // spans come by resource and scope
+		o.last, o.lastAt = e.Origin, o.add(e.Origin)
+	}
+	return o.lastAt
+}
+
+func (o *origins) add(from *Origin) int {
+	o.buf = from.append(o.buf[:0])
+	if n, ok := o.number[string(o.buf)]; ok {
+		return n
+	}
+	if len(o.list) == maxOrigins || o.size+len(o.buf) > maxOriginBytes {
+		return noOrigin
+	}
+	if o.number == nil {
+		o.number = map[string]int{}
+	}
+	text := string(o.buf)
+	n := len(o.list)
+	o.number[text], o.list, o.size = n, append(o.list, text), o.size+len(text)
+	return n
+}
+
+func (o *Origin) append(b []byte) []byte {
+	b = append(b, '{')
+	text := func(key, v string) {
+		if v != "" {
+			b = appendString(appendKey(b, key), v)
+		}
+	}
+	b = append(appendKey(b, "resource"), '{')
+	b = append(appendExactArgs(b, o.Resource), '}')
+	text("resource_schema", o.ResourceSchema)
+	text("scope", o.Scope)
+	text("version", o.ScopeVersion)
+	if len(o.ScopeArgs) > 0 {
+		b = append(appendKey(b, "attributes"), '{')
+		b = append(appendExactArgs(b, o.ScopeArgs), '}')
+	}
+	text("scope_schema", o.ScopeSchema)
+	return append(b, '}')
+}
+
+// top writes them behind the events.
+func (o *origins) top(b []byte) []byte {
+	if len(o.list) == 0 {
+		return b
+	}
+	b = append(b, ",\n\"otelgpuOrigins\":[\n"...)
+	for i, text := range o.list {
+		if i > 0 {
+			b = append(b, ",\n"...)
+		}
+		b = append(b, text...)
+	}
+	return append(b, ']')
+}
+
+// resource are the attributes that a process was made of, for events without an origin.
+func (k Process) resource() []Arg {
+	var args []Arg
+	text := func(key, v string) {
+		if v != "" {
+			args = append(args, Arg{key, String(v)})
+		}
+	}
+	whole := func(key string, v int64, has bool) {
+		if has {
+			args = append(args, Arg{key, Int(v)})
+		}
+	}
+	text(string(semconv.ServiceNameKey), k.Service)
+	text(string(semconv.ServiceInstanceIDKey), k.Instance)
+	text(string(semconv.HostNameKey), k.Host)
+	text(string(semconv.GPUJobIDKey), k.Job)
+	whole(string(semconv.GPUJobRankKey), k.Rank, k.HasRank)
+	whole(string(semconv.GPUJobLocalRankKey), k.LocalRank, k.HasLocalRank)
+	whole(string(semconv.GPUJobWorldSizeKey), k.WorldSize, k.WorldSize > 0)
+	whole(string(semconv.ProcessPidKey), k.PID, k.PID > 0)
+	return args
+}
+
+// appendOrigin notes an origin other than the first.
+func appendOrigin(b []byte, n int) []byte {
+	if n == 0 {
+		return b
+	}
+	return strconv.AppendInt(appendKey(b, "origin"), int64(n), 10)
+}

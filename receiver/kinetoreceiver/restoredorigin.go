@@ -1,0 +1,87 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinetoreceiver
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
+)
+
+// restorable reports whether the format that a file states is one whose events can be made spans of.
+func restorable(v []byte) bool {
+	n, ok := chromejson.Int(v)
+	return ok && n == chrometrace.FormatVersion
+}
+
+// readOrigins reads the top-level field otelgpuOrigins.
+func (r *restorer) readOrigins(v []byte) {
+	chromejson.Elements(v, func(v []byte) bool {
+		rs := ptrace.NewResourceSpans()
+		ss := rs.ScopeSpans().AppendEmpty()
+		chromejson.Fields(v, func(k, v []byte) bool {
+			switch string(k) {
+			case "resource":
+				exactAttributes(rs.Resource().Attributes(), v)
+			case "resource_schema":
+				rs.SetSchemaUrl(text(v))
+			case "scope":
+				ss.Scope().SetName(text(v))
+			case "version":
+				ss.Scope().SetVersion(text(v))
+			case "attributes":
+				exactAttributes(ss.Scope().Attributes(), v)
+			case "scope_schema":
+				ss.SetSchemaUrl(text(v))
+			}
+			return true
+		})
+		r.origins = append(r.origins, rs)
+		return true
+	})
+}
+
+// emit hands the spans on, in the order of the file. Resource attributes of the configuration win over those of the file.
+func (r *restorer) emit(ctx context.Context, configured map[string]string, emit func(context.Context, ptrace.Traces) error) error {
+	if err := r.flush(); err != nil {
+		return err
+	}
+	r.unknown = ptrace.NewResourceSpans()
+	r.unknown.ScopeSpans().AppendEmpty()
+	for _, from := range append(r.origins, r.unknown) {
+		for _, k := range slices.Sorted(maps.Keys(configured)) {
+			from.Resource().Attributes().PutStr(k, configured[k])
+		}
+	}
+	u := ptrace.ProtoUnmarshaler{}
+	return r.spool.each(func(b []byte) error {
+		td, err := u.UnmarshalTraces(b)
+		if err != nil {
+			return err
+		}
+		for _, rs := range td.ResourceSpans().All() {
+			r.place(rs)
+		}
+		return emit(ctx, td)
+	})
+}
+
+func (r *restorer) place(rs ptrace.ResourceSpans) {
+	at, _ := rs.Resource().Attributes().Get(originKey)
+	n := at.Int()
+	rs.Resource().Attributes().Clear()
+	from := r.unknown
+	if n >= 0 && n < int64(len(r.origins)) {
+		from = r.origins[n]
+	}
+	from.Resource().CopyTo(rs.Resource())
+	rs.SetSchemaUrl(from.SchemaUrl())
+	from.ScopeSpans().At(0).Scope().CopyTo(rs.ScopeSpans().At(0).Scope())
+	rs.ScopeSpans().At(0).SetSchemaUrl(from.ScopeSpans().At(0).SchemaUrl())
+}
