@@ -50,8 +50,8 @@ func TestConvertRestoresItsOwnTraces(t *testing.T) {
 		require.NoError(t, err)
 		assert.Empty(t, problems)
 		assert.Contains(t, text, from+": 3 spans\n\n", "nothing is remarked")
-		assert.Regexp(t, `backward +section +1 +350\.000 µs`, text)
-		assert.Regexp(t, `h2d\.batch +copy +1 +1\.000 µs`, text)
+		assert.Regexp(t, `backward +section +1 +350\.00 µs`, text)
+		assert.Regexp(t, `h2d\.batch +copy +1 +1\.00 µs`, text)
 		n := 0
 		eachSpan(t, filepath.Join(dirs[i], "spans.json"), func(rs ptrace.ResourceSpans, s ptrace.Span) {
 			n++

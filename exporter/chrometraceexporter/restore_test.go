@@ -6,6 +6,7 @@ package chrometraceexporter
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"regexp"
@@ -144,9 +145,7 @@ func spansOfEveryKind() ptrace.Traces {
 		to := m.scope(rank, map[string]any{"host.name": "n1", "process.pid": int64(7), "odd": math.Inf(1), "list": []any{"a", int64(1), 1.0}}, "gpuspan", "1.2")
 		device := func(kind string, more map[string]any) map[string]any {
 			a := map[string]any{"gpu.operation.type": kind, "gpu.device.ordinal": rank, "gpu.stream.id": int64(7), "gpu.duration": 1.0}
-			for k, v := range more {
-				a[k] = v
-			}
+			maps.Copy(a, more)
 			return a
 		}
 		var step ptrace.Span

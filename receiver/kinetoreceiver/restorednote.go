@@ -147,7 +147,7 @@ func setMap(to pcommon.Value, v []byte, depth int, set setter) {
 }
 
 func setNumber(to pcommon.Value, v []byte) {
-	if bytes.IndexAny(v, ".eE") < 0 {
+	if !bytes.ContainsAny(v, ".eE") {
 		if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
 			to.SetInt(n)
 			return
