@@ -152,7 +152,8 @@ func spansOfEveryKind() ptrace.Traces {
 		for i := range int64(3) {
 			step = m.span(to, pcommon.SpanID{}, "train", i*1000, 1900, map[string]any{
 				"gpu.operation.type": "step", "gpu.step.index": i, "gpu.device.ordinal": rank, "gpu.start.delay": 500e-9,
-				"gpu.step.duration": 1000e-9, "gpu.step.host.duration": 1050e-9, "gpu.step.items": int64(32)})
+				"gpu.step.duration": 1000e-9, "gpu.step.host.duration": 1050e-9, "gpu.step.items": int64(32),
+			})
 		}
 		m.span(to, pcommon.SpanID{}, "ProfilerStep#3", 4000, 100, map[string]any{"gpu.operation.type": "step", "gpu.step.index": int64(3), "thread.id": int64(4)})
 		phase := m.span(to, step.SpanID(), "forward", 2500, 400, device("section", map[string]any{"gpu.start.delay": 100e-9, "gpu.end.delay": -20e-9}))
