@@ -162,8 +162,10 @@ func spansOfEveryKind() ptrace.Traces {
 		m.span(to, phase.SpanID(), "odd device", 19550, 100, map[string]any{"gpu.operation.type": "section", "gpu.device.ordinal": 3.0, "gpu.stream.id": "main", "thread.id": int64(5)})
 		m.span(to, phase.SpanID(), "Memcpy HtoD", 2700, 10, device("copy", map[string]any{"gpu.io.size": int64(4096), "gpu.correlation.id": int64(11)}))
 		m.span(to, phase.SpanID(), "Memset", 2710, 0, device("memset", map[string]any{"gpu.io.size": int64(1), "gpu.correlation.id": int64(0)}))
-		m.span(to, phase.SpanID(), "gemm", 2720, 33, device("kernel", map[string]any{"gpu.kernel.name": "void gemm<float>(int)", "gpu.kernel.grid": []any{int64(1), int64(2), int64(3)},
-			"gpu.kernel.occupancy.estimate": 0.29, "gpu.kernel.blocks_per_sm": 1.0}))
+		m.span(to, phase.SpanID(), "gemm", 2720, 33, device("kernel", map[string]any{
+			"gpu.kernel.name": "void gemm<float>(int)", "gpu.kernel.grid": []any{int64(1), int64(2), int64(3)},
+			"gpu.kernel.occupancy.estimate": 0.29, "gpu.kernel.blocks_per_sm": 1.0,
+		}))
 		m.span(to, phase.SpanID(), "gemm", 2760, 3, device("kernel", map[string]any{"gpu.kernel.occupancy.estimate": 0.123456789012345, "gpu.kernel.name": "_Z4gemm"}))
 		m.span(to, phase.SpanID(), "all_reduce", 2770, 3, device("collective", map[string]any{"gpu.collective.name": "all_reduce", "gpu.io.size": int64(400), "gpu.collective.element_type": "Float"}))
 		m.span(to, phase.SpanID(), "cudaLaunchKernel", 2600, 5, map[string]any{"gpu.correlation.id": int64(11), "thread.id": int64(41), "thread.name": "main", "gpu.device.ordinal": rank, "gpu.stream.id": int64(7)})
