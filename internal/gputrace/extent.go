@@ -61,14 +61,22 @@ func (b *stepBounds) add(e *Event) {
 	b.lastStart, b.lastEnd = max(b.lastStart, e.Start), max(b.lastEnd, e.End())
 }
 
+// extent is the one that was asked for, where the file has the steps for it.
+func (p *Profile) extent() Extent {
+	if !p.bounds.several {
+		return ExtentAll
+	}
+	return p.opts.Extent
+}
+
 // takes reports whether the analysis of a device takes the activity.
 func (p *Profile) takes(a *activity) bool {
-	switch {
-	case p.opts.Extent == ExtentAll || !p.bounds.several:
+	switch x := p.extent(); {
+	case x == ExtentAll:
 		return true
 	case !a.hasLaunch:
 		return false
-	case p.opts.Extent == ExtentSteps:
+	case x == ExtentSteps:
 		return a.launch.start <= p.bounds.lastEnd
 	}
 	return a.launch.start < p.bounds.lastStart

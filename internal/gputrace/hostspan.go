@@ -195,8 +195,8 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 	sp.SetName("GPU " + itoa(d.ordinal))
 	m := sp.Attributes()
 	s.identity(m, d.ordinal)
-	if s.p.opts.Extent != ExtentAll {
-		putText(m, semconv.GPUWindowExtentKey, s.p.opts.Extent.String())
+	if x := s.p.extent(); x != ExtentAll {
+		putText(m, semconv.GPUWindowExtentKey, x.String())
 	}
 	putSeconds(m, semconv.GPUWindowDurationKey, d.all.span())
 	putSeconds(m, semconv.GPUWindowBusyDurationKey, d.all.total)

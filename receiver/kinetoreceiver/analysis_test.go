@@ -141,6 +141,7 @@ func TestExtentLeavesFilesWithOneStepWhole(t *testing.T) {
 	for _, x := range []Extent{ExtentAll, ExtentSteps, ExtentStepsButLast} {
 		b, _ := convert(t, text, Options{Extent: x})
 		assert.Equal(t, int64(2), attrs(t, b, "GPU 0")["gpu.window.kernel.count"], x)
+		assert.NotContains(t, attrs(t, b, "GPU 0"), "gpu.window.extent", x)
 	}
 	text = "[" + gpu(9, 500, 600, 700, 7, "before", "") + "," + step(1, 1000) + "," + step(2, 2000) + "," + gpu(8, 4000, 5000, 5100, 7, "after", "") +
 		`,{"ph":"X","cat":"kernel","name":"unknown launch","pid":0,"tid":7,"ts":900,"dur":1,"args":{"device":0,"stream":7}}]`
