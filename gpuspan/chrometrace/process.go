@@ -1,0 +1,122 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometrace
+
+import "strconv"
+
+type process struct {
+	pid    int64
+	label  string
+	sort   int64
+	tracks map[Track]*track
+	order  []*track
+	tids   map[int64]bool
+
+	hasOrigin bool // events without one were seen
+	origin    int
+}
+
+type track struct {
+	Track
+	lanes []*lane
+}
+
+func (w *Writer) process(k Process) *process {
+	if w.latest != nil && w.latestKey == k { // spans come by resource: comparing is a third of looking up
+		return w.latest
+	}
+	p, ok := w.procs[k]
+	if !ok {
+		p = w.addProcess(k)
+	}
+	w.latest, w.latestKey = p, k
+	return p
+}
+
+func (w *Writer) addProcess(k Process) *process {
+	p := w.newProcess(k.PID)
+	p.label, p.sort = k.label(), int64(len(w.order))
+	if k.HasRank {
+		p.sort = k.Rank
+	}
+	w.procs[k] = p
+	return p
+}
+
+func (w *Writer) newProcess(pid int64) *process {
+	if pid <= 0 || pid > 1<<32-1 || w.pids[pid] {
+		for pid = 1; w.pids[pid]; pid++ {
+		}
+	}
+	w.pids[pid] = true
+	p := &process{pid: pid, tracks: map[Track]*track{}, tids: map[int64]bool{pid: true}} // tid = pid is "main thread" to viewers
+	w.order = append(w.order, p)
+	return p
+}
+
+func (k Process) label() string {
+	s := k.Service
+	if s == "" {
+		s = "unknown service"
+	}
+	if k.HasRank {
+		s += " rank " + strconv.FormatInt(k.Rank, 10)
+	}
+	if k.Host != "" {
+		s += " on " + k.Host
+	}
+	return s
+}
+
+func (w *Writer) track(p *process, k Track) *track {
+	if t, ok := p.tracks[k]; ok {
+		return t
+	}
+	t := &track{Track: k}
+	p.tracks[k] = t
+	p.order = append(p.order, t)
+	return t
+}
+
+// tid is the thread's own number for the first row of a host thread, and the next free small number otherwise.
+func (p *process) tid(t Track, row int) int64 {
+	tid := t.ID
+	main := t.Kind == Host && row == 0 && tid == p.pid
+	if t.Kind != Host || row > 0 || tid <= 0 || tid > 1<<32-1 || p.tids[tid] && !main {
+		for tid = 1; p.tids[tid]; tid++ {
+		}
+	}
+	p.tids[tid] = true
+	return tid
+}
+
+func (t Track) label() string {
+	switch t.Kind {
+	case Profile:
+		return "profile"
+	case Steps:
+		if t.Name == "" {
+			return "steps"
+		}
+		return "steps of " + t.Name
+	case DeviceSteps:
+		return "GPU " + strconv.FormatInt(t.Device, 10) + " " + Track{Kind: Steps, Name: t.Name}.label()
+	case Stream:
+		s := "GPU " + strconv.FormatInt(t.Device, 10)
+		if t.ID >= 0 {
+			s += " stream " + strconv.FormatInt(t.ID, 10)
+		}
+		if t.Name != "" {
+			s += " " + t.Name
+		}
+		return s
+	}
+	switch {
+	case t.Name != "":
+		return t.Name
+	case t.ID >= 0:
+		return "thread " + strconv.FormatInt(t.ID, 10)
+	}
+	return "host"
+}
