@@ -101,7 +101,7 @@ func (p *Profiler) describe(kv []attribute.KeyValue, r *record, s *Stream) []att
 		semconv.GPUTimingStatusKey.String(statusNames[r.status]),
 	)
 	kv = p.describeTimes(kv, r, s)
-	kv = describeWork(kv, &r.work, op.direction)
+	kv = describeWork(kv, &r.work)
 	if r.flags&flagChunk != 0 {
 		kv = append(kv, semconv.GPUChunkIndexKey.Int64(int64(r.chunk)))
 		if r.chunks > 0 {
@@ -154,7 +154,7 @@ func (p *Profiler) describeTimes(kv []attribute.KeyValue, r *record, s *Stream) 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
 // describeWork appends what is stated of the work.
-func describeWork(kv []attribute.KeyValue, w *Work, _ Direction) []attribute.KeyValue {
+func describeWork(kv []attribute.KeyValue, w *Work) []attribute.KeyValue {
 	if w.Read != 0 {
 		kv = append(kv, semconv.GPUIOReadSizeKey.Int64(w.Read))
 	}

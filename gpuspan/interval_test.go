@@ -65,7 +65,7 @@ func TestStepIdentityHoldsForAnyPhases(t *testing.T) {
 				from := rapid.IntRange(0, 99).Draw(t, "from")
 				to := rapid.IntRange(from, 100).Draw(t, "to")
 				if rapid.Bool().Draw(t, "host") {
-					st.phases[k].host = append(st.phases[k].host, interval{float64(from + 7), float64(to + 7)})
+					st.phases[k].host.add(float64(from+7), float64(to+7))
 				} else {
 					st.phases[k].spans.add(float64(from), float64(to))
 				}

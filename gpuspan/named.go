@@ -72,7 +72,7 @@ func (s *Stream) StartNamed(ctx context.Context, name string) Section {
 }
 
 // EndNamed ends the section of that name that was started last on the stream and is still open, so that start and end can
-// be matched by title in code that has no place to keep a Section. Without one it only counts (gpuspan.unmatched).
+// be matched by title in code that has no place to keep a Section. Without one it only counts (`unmatched_end` of [Profiler.Misuse]).
 func (s *Stream) EndNamed(name string, w Work) {
 	// What was switched off meanwhile must still end, and what is off must cost nothing.
 	if s == nil || s.p.level.Load() < int32(VerbosityDefault) && s.openNamed.Load() == 0 {

@@ -30,7 +30,7 @@ const overflowPhase Phase = "overflow"
 
 // phase finds a phase's operation, and the phase under which its time counts.
 func (p *Profiler) phase(ph Phase) (Phase, *Operation) {
-	o := p.phases.operation(string(ph))
+	o := p.phases.operation(phaseName(string(ph)))
 	if o == p.phases.overflow {
 		return overflowPhase, o
 	}
@@ -38,12 +38,7 @@ func (p *Profiler) phase(ph Phase) (Phase, *Operation) {
 }
 
 // newPhaseOperation makes what times a phase's sections: named and categorised as the phase.
-func newPhaseOperation(name string) *Operation {
-	if name != overflowName {
-		name = phaseName(name)
-	}
-	return NewOperation(name, Category(name))
-}
+func newPhaseOperation(name string) *Operation { return NewOperation(name, Category(name)) }
 
 // phaseName makes a part of an attribute name: lower case, digits and underscores.
 func phaseName(name string) string {

@@ -32,8 +32,8 @@ func (t *poller) addToStep(r *record) {
 	defer st.mu.Unlock()
 	if onDevice {
 		st.covered.add(iv.from, iv.to)
-	} else if len(st.coveredHost) < maxIntervals {
-		st.coveredHost = append(st.coveredHost, iv)
+	} else {
+		st.coveredHost.add(iv.from, iv.to)
 	}
 	if r.phase == 0 {
 		return
@@ -41,8 +41,8 @@ func (t *poller) addToStep(r *record) {
 	ph := &st.phases[r.phase-1]
 	if onDevice {
 		ph.spans.add(iv.from, iv.to)
-	} else if len(ph.host) < maxIntervals {
-		ph.host = append(ph.host, iv)
+	} else {
+		ph.host.add(iv.from, iv.to)
 	}
 }
 
@@ -145,7 +145,7 @@ func (st *Step) times(total, shift float64) stepTimes {
 	var sum, loose int64
 	for i := range st.phases {
 		ph := &st.phases[i]
-		for _, iv := range ph.host {
+		for _, iv := range ph.host.list {
 			ph.spans.add(iv.from-shift, iv.to-shift)
 		}
 		d, unplaced := int64(0), int64(ph.set)
@@ -164,7 +164,7 @@ func (st *Step) times(total, shift float64) stepTimes {
 	explained := min(placed+loose, out.total)
 	out.overlap = sum - explained
 	out.other = out.total - explained
-	for _, iv := range st.coveredHost {
+	for _, iv := range st.coveredHost.list {
 		st.covered.add(iv.from-shift, iv.to-shift)
 	}
 	out.covered = min(int64(math.Round(st.covered.within(0, total))), out.total)

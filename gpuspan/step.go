@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Step is one iteration of a [Loop]. A nil Step does nothing. Its methods may be called by any goroutine until the iteration ends; later calls
+// Step is one iteration of a [Loop]. A nil Step does nothing, nor does a zero one. Its methods may be called by any goroutine until the iteration ends; later calls
 // do nothing.
 type Step struct {
 	loop   *Loop
@@ -45,7 +45,7 @@ type Step struct {
 
 	// polling thread
 	covered     union
-	coveredHost []interval // as phaseTime.host
+	coveredHost union // as phaseTime.host
 	flops       float64
 	precision   Precision
 	mixed       bool // sections of several precisions
@@ -58,7 +58,7 @@ type Step struct {
 type phaseTime struct {
 	phase  Phase
 	spans  union         // measured, ns from the step's start; polling thread
-	host   []interval    // on the host's clock, ns from hostStart
+	host   union         // on the host's clock, ns from hostStart
 	added  time.Duration // measured elsewhere, at an unknown place in the step
 	set    time.Duration // instead of all that is measured
 	hasSet bool
@@ -91,7 +91,7 @@ func (st *Step) Phase(ph Phase) Section { return st.PhaseOn(ph, nil) }
 
 // PhaseOn is Phase on another stream of the profiler, such as that of communication. nil means the loop's stream.
 func (st *Step) PhaseOn(ph Phase, s *Stream) Section {
-	if st == nil {
+	if st == nil || st.loop == nil {
 		return Section{}
 	}
 	p := st.loop.p
@@ -110,14 +110,19 @@ func (st *Step) PhaseOn(ph Phase, s *Stream) Section {
 		st.mu.Unlock()
 		return Section{}
 	}
-	i := st.phaseIndex(ph)
+	i := st.indexOf(ph)
 	st.mu.Unlock()
 	return s.openOuter(o, &nesting{ctx: st.ctx, step: st, phase: int16(i + 1)}, flagNone)
 }
 
-// phaseIndex finds or adds a phase. The mutex must be held.
+// phaseIndex finds or adds a phase by the name that the application gave it. The mutex must be held.
 func (st *Step) phaseIndex(ph Phase) int {
 	ph, _ = st.loop.p.phase(ph)
+	return st.indexOf(ph)
+}
+
+// indexOf finds or adds a phase of Profiler.phase. The mutex must be held.
+func (st *Step) indexOf(ph Phase) int {
 	for i := range st.phases {
 		if st.phases[i].phase == ph {
 			return i
@@ -150,12 +155,11 @@ func (st *Step) SetPhase(ph Phase, d time.Duration) {
 // AddPhaseAt adds an interval of a phase that was measured elsewhere, on the wall clock.
 func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
 	st.change(func() {
-		if st.loop == nil || d <= 0 {
+		if d <= 0 {
 			return
 		}
-		i := st.phaseIndex(ph)
 		from := start.UnixNano() - st.loop.p.clock.wall(st.hostStart)
-		st.phases[i].host = append(st.phases[i].host, interval{float64(from), float64(from + int64(d))})
+		st.phases[st.phaseIndex(ph)].host.add(float64(from), float64(from+int64(d)))
 	})
 }
 
@@ -185,7 +189,7 @@ func (st *Step) SetAttributes(kv ...attribute.KeyValue) {
 func (st *Step) Cancel() { st.change(func() { st.cancelled = true }) }
 
 func (st *Step) change(f func()) {
-	if st == nil {
+	if st == nil || st.loop == nil {
 		return
 	}
 	st.mu.Lock()

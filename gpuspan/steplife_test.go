@@ -284,3 +284,30 @@ func TestPhaseNamesAreBounded(t *testing.T) {
 	assert.Len(t, keys, 65)
 	assert.Contains(t, keys, "gpu.step.phase.overflow.duration")
 }
+
+// However an application writes a phase, it is one: of the 64 names none is spent on another spelling.
+func TestSpellingsOfAPhaseAreOnePhase(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	for _, step := range r.p.Loop("train", s, gpuspan.TotalSteps(1)).Steps(context.Background()) {
+		for i := range 64 {
+			step.AddPhase(gpuspan.Phase(fmt.Sprint("Phase ", i)), time.Microsecond)
+			step.PhaseOn(gpuspan.Phase(fmt.Sprint("PHASE-", i)), s).End()
+			step.AddPhase(gpuspan.Phase(fmt.Sprint("phase_", i)), time.Microsecond)
+		}
+		r.clock.Advance(time.Millisecond)
+	}
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	a := attrs(r.named("train")[0])
+	identity(t, a)
+	var phases int
+	for k := range a {
+		if strings.HasPrefix(k, "gpu.step.phase.phase_") {
+			phases++
+		}
+	}
+	assert.Equal(t, 64, phases)
+	_, overflow := a["gpu.step.phase.overflow.duration"]
+	assert.False(t, overflow)
+}
