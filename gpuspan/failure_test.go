@@ -181,103 +181,6 @@ func TestAPanickingErrorHandlerIsHarmless(t *testing.T) {
 	require.NoError(t, p.Shutdown(context.Background()))
 }
 
-func TestStreamsThatCannotBeTimedGetHostTimes(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		setup func(*scripted)
-		opts  []StreamOption
-		timed bool
-		want  string
-	}{
-		{"per thread", func(b *scripted) { b.kind = StreamPerThread }, nil, false, "per-thread default stream"},
-		{"per thread, legacy allowed", func(b *scripted) { b.kind = StreamPerThread }, []StreamOption{AllowLegacy()}, false, "per-thread default stream"},
-		{"legacy", func(b *scripted) { b.kind = StreamLegacy }, nil, false, "AllowLegacy"},
-		{"legacy, allowed", func(b *scripted) { b.kind = StreamLegacy }, []StreamOption{AllowLegacy()}, true, ""},
-		{"unknown handle", func(b *scripted) { b.infoErr = errors.New("no such stream") }, nil, false, "handle 0x3: no such stream"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			b := newScripted()
-			tt.setup(b)
-			f := newBench(t, b)
-			s := f.p.Stream(3, "main", tt.opts...)
-			require.NotNil(t, s)
-			assert.Equal(t, tt.timed, s.DeviceTimed())
-			assert.Equal(t, s.bound, b.kind == StreamLegacy && tt.timed)
-			testOp.Start(context.Background(), s).End()
-			f.flush(t)
-			_, source := f.status(0)
-			if tt.timed {
-				assert.Equal(t, "cuda_event", source)
-				assert.Empty(t, f.errors())
-			} else {
-				assert.Equal(t, "host", source)
-				assert.Contains(t, f.errors(), tt.want)
-			}
-		})
-	}
-}
-
-func TestAFailedSelfTestChoosesTheBoundPath(t *testing.T) {
-	b := newScripted()
-	b.threads = true // records need a current context
-	f := newBench(t, b)
-	s := f.p.Stream(3, "main")
-	assert.True(t, s.bound)
-	for range 5 {
-		testOp.Start(context.Background(), s).End()
-	}
-	f.flush(t)
-	for i := range 5 {
-		status, _ := f.status(i)
-		assert.Equal(t, "ok", status)
-	}
-	assert.Zero(t, b.bound.Load(), "every Bind is undone")
-}
-
-func TestAStreamUnderCaptureIsNotSelfTested(t *testing.T) {
-	b := newScripted()
-	b.capturing.Store(true)
-	f := newBench(t, b)
-	s := f.p.Stream(3, "main")
-	assert.True(t, s.bound)
-	assert.Zero(t, b.records.Load(), "a record would end up in the application's graph")
-}
-
-func TestTheSameHandleGivesTheSameStreamUntilClosed(t *testing.T) {
-	f := newBench(t, newScripted())
-	a := f.p.Stream(3, "a")
-	assert.Same(t, a, f.p.Stream(3, "b"))
-	x := testOp.Start(context.Background(), a)
-	testOp.Start(context.Background(), a).End()
-	live := len(f.b.live)
-	a.Close()
-	f.flush(t)
-	c := f.p.Stream(3, "c")
-	assert.NotSame(t, a, c)
-	assert.False(t, testOp.Start(context.Background(), a).Timed())
-	assert.True(t, testOp.Start(context.Background(), c).Timed())
-	require.Eventually(t, func() bool {
-		f.b.mu.Lock()
-		defer f.b.mu.Unlock()
-		return len(f.b.live) <= live
-	}, 5*time.Second, 5*time.Millisecond, "the closed stream's events are destroyed though a section was left open")
-	x.End()
-}
-
-func TestTooManyStreamsOnlyCount(t *testing.T) {
-	set := DefaultSettings()
-	set.Streams = 2
-	f := newBench(t, newScripted(), WithSettings(set))
-	f.p.Stream(3, "a")
-	f.p.Stream(4, "b")
-	s := f.p.Stream(5, "c")
-	require.NotNil(t, s)
-	x := testOp.Start(context.Background(), s)
-	assert.False(t, x.Timed())
-	x.EndWith(Work{Items: 1})
-	assert.Contains(t, f.errors(), `stream "c": too many streams`)
-}
-
 func TestWithoutADeviceSectionsGetHostTimes(t *testing.T) {
 	for _, b := range []Backend{nil, &scripted{live: map[Event]bool{}}} {
 		spans := tracetest.NewSpanRecorder()
@@ -307,7 +210,7 @@ func TestFlushAndShutdownKeepTheirDeadlines(t *testing.T) {
 	s := f.p.Stream(3, "main")
 	testOp.Start(context.Background(), s).End()
 	open := testOp.Start(context.Background(), s)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond) // the polling thread must get a turn, on a busy machine too
 	defer cancel()
 	err := f.p.Flush(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -134,37 +134,6 @@ func TestUnsampledSectionsCountTheirWorkOnce(t *testing.T) {
 	assert.Empty(t, r.spans.Ended())
 }
 
-func TestABatchLinksToItsRequests(t *testing.T) {
-	r := newRig(t)
-	s, _ := r.stream()
-	op := gpuspan.NewOperation("batch")
-	x := op.Start(context.Background(), s)
-	var want []trace.SpanContext
-	for i, items := range []int64{10, 30, 0} {
-		ctx, req := r.tp.Tracer("test").Start(context.Background(), "request")
-		if i == 2 {
-			x.Link(ctx)
-		} else {
-			x.LinkItems(ctx, items)
-		}
-		want = append(want, req.SpanContext())
-		req.End()
-	}
-	x.Link(context.Background()) // no span, no link
-	x.End()
-	r.clock.Advance(time.Millisecond)
-	r.flush()
-	span := r.named("batch")[0]
-	require.Len(t, span.Links(), 3)
-	assert.EqualValues(t, 3, attrs(span)["gpu.batch.size"].AsInt64())
-	for i, l := range span.Links() {
-		assert.Equal(t, want[i].SpanID(), l.SpanContext.SpanID())
-	}
-	assert.Equal(t, []attribute.KeyValue{attribute.Int64("gpu.operation.items", 10), attribute.Float64("gpu.batch.share", 0.25)}, span.Links()[0].Attributes)
-	assert.Equal(t, 0.75, span.Links()[1].Attributes[1].Value.AsFloat64())
-	assert.Empty(t, span.Links()[2].Attributes)
-}
-
 func TestLaunchIsAGraphAndSurvivesAPanicOfTheApplication(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
@@ -293,69 +262,6 @@ func TestOptInAttributes(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(a["code.stacktrace"].AsString(), "\n\t"))
 }
 
-func TestNamedSectionsMatchByTitleAndAreBounded(t *testing.T) {
-	set := gpuspan.DefaultSettings()
-	set.Names = 2
-	r := newRig(t, gpuspan.WithSettings(set))
-	s, _ := r.stream()
-	ctx := context.Background()
-	s.StartNamed(ctx, "one")
-	s.StartNamed(ctx, "two")
-	s.StartNamed(ctx, "one")
-	s.EndNamed("one", gpuspan.Work{Items: 2}) // the later one
-	s.EndNamed("two", gpuspan.Work{})
-	s.EndNamed("one", gpuspan.Work{Items: 1})
-	s.EndNamed("one", gpuspan.Work{})
-	s.EndNamed("never", gpuspan.Work{})
-	for _, n := range []string{"three", "four"} {
-		x := s.StartNamed(ctx, n)
-		x.End()
-		s.EndNamed(n, gpuspan.Work{}) // ended already
-	}
-	r.clock.Advance(time.Millisecond)
-	r.flush()
-	ones := r.named("one")
-	require.Len(t, ones, 2)
-	assert.EqualValues(t, 2, attrs(ones[0])["gpu.operation.items"].AsInt64())
-	assert.EqualValues(t, 1, attrs(ones[1])["gpu.operation.items"].AsInt64())
-	assert.Len(t, r.named("(other)"), 2)
-	assert.Equal(t, map[string]int64{"names": 2, "unmatched_end": 4}, map[string]int64{
-		"names": r.p.Misuse()["name_overflow"], "unmatched_end": r.p.Misuse()["unmatched_end"],
-	})
-}
-
-func TestANamedSectionEndsAlsoWhenProfilingWasSwitchedOffMeanwhile(t *testing.T) {
-	r := newRig(t)
-	s, _ := r.stream()
-	s.StartNamed(context.Background(), "a")
-	r.p.SetEnabled(false)
-	s.EndNamed("a", gpuspan.Work{Items: 3})
-	s.EndNamed("a", gpuspan.Work{}) // off: not counted as unmatched
-	r.clock.Advance(time.Millisecond)
-	r.flush()
-	require.Len(t, r.named("a"), 1)
-	assert.EqualValues(t, 3, attrs(r.named("a")[0])["gpu.operation.items"].AsInt64())
-	assert.Zero(t, r.p.Misuse()["unmatched_end"])
-}
-
-func TestABatchOfMoreRequestsThanLinks(t *testing.T) {
-	r := newRig(t)
-	s, _ := r.stream()
-	x := gpuspan.NewOperation("batch").Start(context.Background(), s)
-	for range 300 {
-		ctx, request := r.tp.Tracer("test").Start(context.Background(), "request")
-		x.LinkItems(ctx, 2)
-		request.End()
-	}
-	x.End()
-	r.clock.Advance(time.Millisecond)
-	r.flush()
-	span := r.named("batch")[0]
-	assert.Len(t, span.Links(), 128)
-	assert.EqualValues(t, 300, attrs(span)["gpu.batch.size"].AsInt64())
-	assert.InDelta(t, 1.0/300, span.Links()[0].Attributes[1].Value.AsFloat64(), 1e-12, "a share of the whole batch")
-}
-
 func TestVerbosityDecidesWhatIsTimed(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
@@ -386,40 +292,6 @@ func TestVerbosityDecidesWhatIsTimed(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	f, _ := r.p.Stats(deep)
 	assert.LessOrEqual(t, f.Count, int64(1), "what is off is not counted either")
-}
-
-func TestSyncModes(t *testing.T) {
-	for _, tt := range []struct {
-		mode         gpuspan.SyncMode
-		inner, outer time.Duration // how far the clock moves in End
-		source       string
-	}{
-		{gpuspan.SyncDeferred, 0, 0, "simulated"},
-		{gpuspan.SyncGroup, 0, 2 * time.Millisecond, "simulated"},
-		{gpuspan.SyncImmediate, 2 * time.Millisecond, 0, "simulated"},
-		{gpuspan.SyncNone, 0, 0, "host"},
-	} {
-		t.Run(tt.mode.String(), func(t *testing.T) {
-			r := newRig(t, gpuspan.Sync(tt.mode))
-			s, h := r.stream()
-			op := gpuspan.NewOperation("op")
-			x := op.Start(context.Background(), s)
-			y := x.Start(op)
-			r.busy(h, 2*time.Millisecond)
-			t0 := r.clock.Now()
-			y.End()
-			t1 := r.clock.Now()
-			x.End()
-			t2 := r.clock.Now()
-			assert.InDelta(t, tt.inner, t1.Sub(t0), float64(20*time.Microsecond))
-			assert.InDelta(t, tt.outer, t2.Sub(t1), float64(20*time.Microsecond))
-			r.clock.Advance(5 * time.Millisecond)
-			r.flush()
-			for _, s := range r.named("op") {
-				assert.Equal(t, tt.source, attrs(s)["gpu.timing.source"].AsString())
-			}
-		})
-	}
 }
 
 func TestTilesAreStatisticsOnly(t *testing.T) {
@@ -479,26 +351,4 @@ func TestTheReportIsPrintedAtTheEndOfAnOutermostSection(t *testing.T) {
 	require.NoError(t, r.p.Shutdown(context.Background()))
 	assert.Equal(t, 1, strings.Count(out.String(), "WALL")+strings.Count(out.String(), "wall"), out.String())
 	assert.Contains(t, out.String(), "whole run")
-}
-
-func TestTheNarrowestSyncModeWins(t *testing.T) {
-	r := newRig(t, gpuspan.Sync(gpuspan.SyncImmediate))
-	s, h := r.stream(gpuspan.Sync(gpuspan.SyncDeferred))
-	source := func(op *gpuspan.Operation) (time.Duration, string) {
-		x := op.Start(context.Background(), s)
-		r.busy(h, time.Millisecond)
-		before := r.clock.Now()
-		x.End()
-		waited := r.clock.Now().Sub(before)
-		r.clock.Advance(5 * time.Millisecond)
-		r.flush()
-		return waited, attrs(r.named(op.Name())[0])["gpu.timing.source"].AsString()
-	}
-	waited, from := source(gpuspan.NewOperation("as the stream"))
-	assert.Less(t, waited, 100*time.Microsecond)
-	assert.Equal(t, "simulated", from)
-	waited, _ = source(gpuspan.NewOperation("waits", gpuspan.Sync(gpuspan.SyncImmediate)))
-	assert.Greater(t, waited, 900*time.Microsecond)
-	_, from = source(gpuspan.NewOperation("host", gpuspan.Sync(gpuspan.SyncNone)))
-	assert.Equal(t, "host", from)
 }

@@ -1,0 +1,60 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+)
+
+func TestNamedSectionsMatchByTitleAndAreBounded(t *testing.T) {
+	set := gpuspan.DefaultSettings()
+	set.Names = 2
+	r := newRig(t, gpuspan.WithSettings(set))
+	s, _ := r.stream()
+	ctx := context.Background()
+	s.StartNamed(ctx, "one")
+	s.StartNamed(ctx, "two")
+	s.StartNamed(ctx, "one")
+	s.EndNamed("one", gpuspan.Work{Items: 2}) // the later one
+	s.EndNamed("two", gpuspan.Work{})
+	s.EndNamed("one", gpuspan.Work{Items: 1})
+	s.EndNamed("one", gpuspan.Work{})
+	s.EndNamed("never", gpuspan.Work{})
+	for _, n := range []string{"three", "four"} {
+		x := s.StartNamed(ctx, n)
+		x.End()
+		s.EndNamed(n, gpuspan.Work{}) // ended already
+	}
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	ones := r.named("one")
+	require.Len(t, ones, 2)
+	assert.EqualValues(t, 2, attrs(ones[0])["gpu.operation.items"].AsInt64())
+	assert.EqualValues(t, 1, attrs(ones[1])["gpu.operation.items"].AsInt64())
+	assert.Len(t, r.named("(other)"), 2)
+	assert.Equal(t, map[string]int64{"names": 2, "unmatched_end": 4}, map[string]int64{
+		"names": r.p.Misuse()["name_overflow"], "unmatched_end": r.p.Misuse()["unmatched_end"],
+	})
+}
+
+func TestANamedSectionEndsAlsoWhenProfilingWasSwitchedOffMeanwhile(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	s.StartNamed(context.Background(), "a")
+	r.p.SetEnabled(false)
+	s.EndNamed("a", gpuspan.Work{Items: 3})
+	s.EndNamed("a", gpuspan.Work{}) // off: not counted as unmatched
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	require.Len(t, r.named("a"), 1)
+	assert.EqualValues(t, 3, attrs(r.named("a")[0])["gpu.operation.items"].AsInt64())
+	assert.Zero(t, r.p.Misuse()["unmatched_end"])
+}

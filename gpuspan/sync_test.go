@@ -1,0 +1,70 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+)
+
+func TestSyncModes(t *testing.T) {
+	for _, tt := range []struct {
+		mode         gpuspan.SyncMode
+		inner, outer time.Duration // how far the clock moves in End
+		source       string
+	}{
+		{gpuspan.SyncDeferred, 0, 0, "simulated"},
+		{gpuspan.SyncGroup, 0, 2 * time.Millisecond, "simulated"},
+		{gpuspan.SyncImmediate, 2 * time.Millisecond, 0, "simulated"},
+		{gpuspan.SyncNone, 0, 0, "host"},
+	} {
+		t.Run(tt.mode.String(), func(t *testing.T) {
+			r := newRig(t, gpuspan.Sync(tt.mode))
+			s, h := r.stream()
+			op := gpuspan.NewOperation("op")
+			x := op.Start(context.Background(), s)
+			y := x.Start(op)
+			r.busy(h, 2*time.Millisecond)
+			t0 := r.clock.Now()
+			y.End()
+			t1 := r.clock.Now()
+			x.End()
+			t2 := r.clock.Now()
+			assert.InDelta(t, tt.inner, t1.Sub(t0), float64(20*time.Microsecond))
+			assert.InDelta(t, tt.outer, t2.Sub(t1), float64(20*time.Microsecond))
+			r.clock.Advance(5 * time.Millisecond)
+			r.flush()
+			for _, s := range r.named("op") {
+				assert.Equal(t, tt.source, attrs(s)["gpu.timing.source"].AsString())
+			}
+		})
+	}
+}
+
+func TestTheNarrowestSyncModeWins(t *testing.T) {
+	r := newRig(t, gpuspan.Sync(gpuspan.SyncImmediate))
+	s, h := r.stream(gpuspan.Sync(gpuspan.SyncDeferred))
+	source := func(op *gpuspan.Operation) (time.Duration, string) {
+		x := op.Start(context.Background(), s)
+		r.busy(h, time.Millisecond)
+		before := r.clock.Now()
+		x.End()
+		waited := r.clock.Now().Sub(before)
+		r.clock.Advance(5 * time.Millisecond)
+		r.flush()
+		return waited, attrs(r.named(op.Name())[0])["gpu.timing.source"].AsString()
+	}
+	waited, from := source(gpuspan.NewOperation("as the stream"))
+	assert.Less(t, waited, 100*time.Microsecond)
+	assert.Equal(t, "simulated", from)
+	waited, _ = source(gpuspan.NewOperation("waits", gpuspan.Sync(gpuspan.SyncImmediate)))
+	assert.Greater(t, waited, 900*time.Microsecond)
+	_, from = source(gpuspan.NewOperation("host", gpuspan.Sync(gpuspan.SyncNone)))
+	assert.Equal(t, "host", from)
+}
