@@ -133,6 +133,20 @@ func BenchmarkSectionUnsampledNested(b *testing.B) {
 	}
 }
 
+// BenchmarkSectionContext is what it costs to pass a section on in a context.
+func BenchmarkSectionContext(b *testing.B) {
+	_, s := benchProfiler(b)
+	ctx := sampledContext()
+	x := benchOp.Start(ctx, s)
+	defer x.End()
+	b.ReportAllocs()
+	for b.Loop() {
+		benchContext = x.Context(ctx)
+	}
+}
+
+var benchContext context.Context
+
 func BenchmarkSectionUnsampledWithWork(b *testing.B) {
 	_, s := benchProfiler(b)
 	ctx := trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{

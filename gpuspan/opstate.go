@@ -117,13 +117,18 @@ func newOpState(o *Operation) *opState {
 
 // state finds the profiler's state of an operation: an index into a slice that is replaced, never changed.
 func (p *Profiler) state(o *Operation) *opState {
-	ops := *p.ops.Load()
-	if int(o.id) < len(ops) {
-		if st := ops[o.id]; st != nil {
-			return st
-		}
+	if st := p.known(o); st != nil {
+		return st
 	}
 	return p.register(o)
+}
+
+// known is state without a first time; it is small enough to be inlined into what only counts.
+func (p *Profiler) known(o *Operation) *opState {
+	if ops := *p.ops.Load(); int(o.id) < len(ops) {
+		return ops[o.id]
+	}
+	return nil
 }
 
 func (p *Profiler) register(o *Operation) *opState {

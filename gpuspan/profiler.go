@@ -325,10 +325,7 @@ func (p *Profiler) wake() {
 
 // untimed counts a run that is not timed.
 func (p *Profiler) untimed(o *Operation) Section {
-	var st *opState
-	if ops := *p.ops.Load(); int(o.id) < len(ops) {
-		st = ops[o.id]
-	}
+	st := p.known(o)
 	if st == nil {
 		st = p.register(o)
 	}

@@ -13,9 +13,9 @@
 // one the other can be found. By default the ids stand in the text (`decode trace_id=… span_id=…`); [WithIDs] moves the span
 // id into the payload, which keeps the texts few and the profiler's summaries by name useful.
 //
-// Without the generator in both places a section's range carries the ids of the section's parent span, for its own span does not exist yet, and
-// that of a section without a parent none. Tiles and other operations without spans stand for the section around them. Sections
-// below unsampled spans are not timed and have no range; gpuspan.WithMetrics(gpuspan.MetricsAll) times them, and their ranges carry no ids.
+// Without the generator in both places a section's range carries the ids of the parent span, because the section's own span does not exist yet. The range
+// of a section without a parent then carries no ids. Tiles and other operations without spans carry the ids of the section around them. Sections
+// below unsampled spans are not timed and have no range; with gpuspan.WithMetrics(gpuspan.MetricsAll) they have one, without ids.
 //
 // # Protocol
 //
