@@ -170,6 +170,7 @@ func (t *poller) loop() (quit bool) {
 			return true
 		}
 		if idle {
+			t.passed.Store(t.p.clock.now()) // before the flag: the watchdog must not take the sleep for a hang
 			t.p.idle.Store(false)
 		}
 	}

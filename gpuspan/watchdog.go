@@ -70,9 +70,10 @@ func (w *watchdog) look() {
 			slog.String("operation", name), slog.String("stream", s.name), slog.Int("stream_id", s.id),
 			slog.Duration("age", age), slog.Duration("limit", limit))
 	}
+	idle := p.idle.Load() // before the time of the last pass, which is set before the flag falls
 	silent := time.Duration(now - p.poller.passed.Load())
 	switch {
-	case p.idle.Load() || silent < limit:
+	case idle || silent < limit:
 		w.saidStop = false
 	case !w.saidStop:
 		w.saidStop = true
