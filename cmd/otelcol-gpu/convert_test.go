@@ -20,30 +20,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/semconv"
 )
-
-// recordings is the folder of recorded profiles: beside the repository, or where OTELGPU_TESTDATA says.
-func recordings(t *testing.T) string {
-	t.Helper()
-	if d := os.Getenv("OTELGPU_TESTDATA"); d != "" {
-		return d
-	}
-	dir, err := os.Getwd()
-	require.NoError(t, err)
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if d := filepath.Join(dir, "shared", "data"); isDir(d) {
-			return d
-		}
-	}
-	t.Skip("no recorded profiles: set OTELGPU_TESTDATA to their folder")
-	return ""
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
-}
 
 // inProcess runs the program's command in this process.
 func inProcess(t *testing.T, args ...string) (stdout, stderr string, err error) {
@@ -143,7 +122,7 @@ func TestConvertedProfilesHaveTheReferenceNumbers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("every recorded profile is converted without -short only")
 	}
-	root := filepath.Join(recordings(t), "kineto")
+	root := recorded.Path(t, "kineto")
 	var files []string
 	require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 		if file, ok := strings.CutSuffix(path, ".ref.json"); ok {

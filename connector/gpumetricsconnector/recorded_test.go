@@ -18,28 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
-// dataDir is the folder of the recorded files, beside the repository or named by the environment.
-func dataDir(t *testing.T) string {
-	if dir := os.Getenv("OTELGPU_TESTDATA"); dir != "" {
-		return dir
-	}
-	wd, err := os.Getwd()
-	require.NoError(t, err)
-	for d := wd; d != filepath.Dir(d); d = filepath.Dir(d) {
-		if _, err := os.Stat(filepath.Join(d, "shared", "data", "kineto")); err == nil {
-			return filepath.Join(d, "shared", "data")
-		}
-	}
-	t.Skip("no recorded traces: set OTELGPU_TESTDATA to the folder that holds MANIFEST.md")
-	return ""
-}
-
 func recordedTraces(t *testing.T) []string {
 	var out []string
-	require.NoError(t, filepath.WalkDir(filepath.Join(dataDir(t), "kineto"), func(path string, _ os.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(recorded.Path(t, "kineto"), func(path string, _ os.DirEntry, err error) error {
 		if trace, ok := strings.CutSuffix(path, ".ref.json"); ok {
 			out = append(out, trace)
 		}
@@ -98,7 +83,7 @@ func TestStarvedTimeOfRecordedTraces(t *testing.T) {
 		{"tracelens/inference/vllm_decode_full/graph_execution.json.gz", "2", 0, 25473},
 	} {
 		t.Run(filepath.Base(c.file), func(t *testing.T) {
-			got := activityOf(t, filepath.Join(dataDir(t), "kineto", c.file))[c.device]
+			got := activityOf(t, recorded.Path(t, "kineto", c.file))[c.device]
 			assert.Equal(t, c.starved, got["starved"])
 			assert.Equal(t, c.idle, got["idle"])
 		})

@@ -25,6 +25,7 @@ import (
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
+	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 )
@@ -109,7 +110,7 @@ func TestPerfettoOpensCompressedAndRotatedFiles(t *testing.T) {
 		c.Rotation = configoptional.Some(Rotation{MaxMegabytes: 1, MaxFiles: 10})
 	})
 	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
-	root := recorded(t)
+	root := recorded.Path(t, "kineto")
 	for _, f := range []string{"hta/timeline_analysis/sampled_rank-0.json.gz", "hta/ns_resolution_trace/*.gz"} {
 		m, err := filepath.Glob(filepath.Join(root, f))
 		require.NoError(t, err)
@@ -134,7 +135,7 @@ func TestPerfettoOpensCompressedAndRotatedFiles(t *testing.T) {
 
 func TestPerfettoOpensRecordedTraces(t *testing.T) {
 	needsPerfetto(t)
-	root := filepath.Dir(recorded(t))
+	root := recorded.Path(t)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		nsight := strings.HasSuffix(path, ".sqlite")
 		if err != nil || d.IsDir() || !nsight && !strings.HasSuffix(path, ".json.gz") {

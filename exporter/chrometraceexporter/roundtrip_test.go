@@ -22,26 +22,10 @@ import (
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
+	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 )
-
-// recorded is the folder of recorded traces: beside the repository, or where OTELGPU_TESTDATA says.
-func recorded(t *testing.T) string {
-	dir := os.Getenv("OTELGPU_TESTDATA")
-	if at, err := os.Getwd(); dir == "" {
-		require.NoError(t, err)
-		for ; dir == "" && at != filepath.Dir(at); at = filepath.Dir(at) {
-			if _, err := os.Stat(filepath.Join(at, "shared", "data")); err == nil {
-				dir = filepath.Join(at, "shared", "data")
-			}
-		}
-	}
-	if dir == "" {
-		t.Skip("no recorded traces: set OTELGPU_TESTDATA to their folder")
-	}
-	return filepath.Join(dir, "kineto")
-}
 
 // converted reads a profiler's file with the kineto receiver's code and exports it.
 func converted(t *testing.T, from string) (string, error) {
@@ -80,7 +64,7 @@ func flowsOf(f chrometracetest.File) []string {
 // Every recorded trace is drawn without a fault, holds all device activities that an independent reader counted, with
 // their total time, and exported, read and exported again it is the same.
 func TestRecordedTracesSurviveARoundTrip(t *testing.T) {
-	root := recorded(t)
+	root := recorded.Path(t, "kineto")
 	tested := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasSuffix(path, ".ref.json") || !strings.Contains(filepath.Base(path), ".json") {
@@ -155,7 +139,7 @@ func against(t *testing.T, path string, f chrometracetest.File) {
 
 // Two ranks in one file have processes of their own.
 func TestSeveralFilesShareOneTrace(t *testing.T) {
-	root := recorded(t)
+	root := recorded.Path(t, "kineto")
 	cfg := config(t)
 	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
 	for _, f := range []string{"hta/timeline_analysis/sampled_rank-0.json.gz", "hta/trace_filter/sampled_rank-1.json.gz"} {
@@ -175,7 +159,7 @@ func TestSeveralFilesShareOneTrace(t *testing.T) {
 }
 
 func TestNsightExportsAreDrawnWithoutAFault(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(recorded(t), "../nsys/*/*.sqlite"))
+	files, err := filepath.Glob(recorded.Path(t, "nsys/*/*.sqlite"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, from := range files {
@@ -192,7 +176,7 @@ func TestNsightExportsAreDrawnWithoutAFault(t *testing.T) {
 func TestAllSpansOfAnExportWithoutASessionStartAreDrawn(t *testing.T) {
 	cfg := config(t)
 	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
-	st, err := nsysreceiver.ReadFile(t.Context(), filepath.Join(recorded(t), "../nsys/nsys-ai/healthy_1pct.sqlite"), nsysreceiver.Options{Detail: nsysreceiver.DetailKernels}, tr.ConsumeTraces)
+	st, err := nsysreceiver.ReadFile(t.Context(), recorded.Path(t, "nsys/nsys-ai/healthy_1pct.sqlite"), nsysreceiver.Options{Detail: nsysreceiver.DetailKernels}, tr.ConsumeTraces)
 	require.NoError(t, err)
 	require.NoError(t, stop())
 	assert.Len(t, read(t, cfg.Path).Of("X"), int(st.Spans))

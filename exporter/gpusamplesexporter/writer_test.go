@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"context"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
 type host struct {
@@ -89,24 +89,6 @@ func batch(t *testing.T, points ...point) pmetric.Metrics {
 	return md
 }
 
-// data finds a file of the shared test data.
-func data(t *testing.T, name string) string {
-	t.Helper()
-	if dir := os.Getenv("OTELGPU_TESTDATA"); dir != "" {
-		return filepath.Join(dir, name)
-	}
-	dir, err := os.Getwd()
-	require.NoError(t, err)
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		p := filepath.Join(dir, "shared", "data", name)
-		if _, err := os.Stat(p); err == nil {
-			return p
-		}
-	}
-	t.Skipf("no test data: %s is not in shared/data beside the repository (set OTELGPU_TESTDATA)", name)
-	return ""
-}
-
 var (
 	promLine  = regexp.MustCompile(`^(\w+)\{(.*)\} (\S+)$`)
 	promLabel = regexp.MustCompile(`(\w+)="([^"]*)"`)
@@ -135,7 +117,7 @@ func scrape(t *testing.T, path string, at time.Time) (points []point) {
 }
 
 func TestARealScrapeOfDCGMExporterBecomesSamples(t *testing.T) {
-	path := data(t, "dcgm/dcgm-exporter_t4_driver460.prom")
+	path := recorded.Path(t, "dcgm/dcgm-exporter_t4_driver460.prom")
 	x, store := start(t, createDefaultConfig().(*Config))
 	at := time.Now().Add(-time.Minute).Truncate(time.Millisecond)
 	points := scrape(t, path, at)
@@ -178,7 +160,7 @@ func TestARealScrapeOfDCGMExporterBecomesSamples(t *testing.T) {
 
 // TestTheDefaultFieldsOfDCGMExporterAreKnown holds the table against the exporter's own list.
 func TestTheDefaultFieldsOfDCGMExporterAreKnown(t *testing.T) {
-	f, err := os.Open(data(t, "dcgm/dcgm-exporter-default-counters.csv"))
+	f, err := os.Open(recorded.Path(t, "dcgm/dcgm-exporter-default-counters.csv"))
 	require.NoError(t, err)
 	defer f.Close()
 	noSample := map[string]bool{ // nothing that a span can be told

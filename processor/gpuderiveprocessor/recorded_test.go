@@ -6,7 +6,6 @@ package gpuderiveprocessor
 import (
 	"context"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,25 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/semconvtest"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
 func recordedTraces(t *testing.T) (files []string) {
-	dir := os.Getenv("OTELGPU_TESTDATA")
-	if dir == "" {
-		d, err := os.Getwd()
-		require.NoError(t, err)
-		for ; d != filepath.Dir(d) && dir == ""; d = filepath.Dir(d) {
-			if _, err := os.Stat(filepath.Join(d, "shared", "data", "kineto")); err == nil {
-				dir = filepath.Join(d, "shared", "data")
-			}
-		}
-		if dir == "" {
-			t.Skip("no recorded traces: set OTELGPU_TESTDATA to the folder that holds MANIFEST.md")
-		}
-	}
-	require.NoError(t, filepath.WalkDir(filepath.Join(dir, "kineto"), func(path string, _ fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(recorded.Path(t, "kineto"), func(path string, _ fs.DirEntry, err error) error {
 		if strings.HasSuffix(path, ".json.gz") {
 			files = append(files, path)
 		}

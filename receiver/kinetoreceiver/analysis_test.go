@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
 func attrs(t *testing.T, batches []ptrace.Traces, name string) map[string]any {
@@ -84,7 +86,7 @@ func TestIdleSplitsAndQueue(t *testing.T) {
 		{"tracelens/inference/vllm_decode_full/graph_execution.json.gz", 2, 0, 25473, 0, 0, 430, 25043, 434},
 	} {
 		t.Run(filepath.Base(c.file), func(t *testing.T) {
-			batches, _ := read(t, filepath.Join(dataDir(t), "kineto", c.file), Options{Detail: DetailSteps})
+			batches, _ := read(t, recorded.Path(t, "kineto", c.file), Options{Detail: DetailSteps})
 			a := attrs(t, batches, "GPU "+strconv.FormatInt(c.device, 10))
 			assert.Equal(t, seconds(c.host), a["gpu.window.idle.host.duration"])
 			assert.Equal(t, seconds(c.launch), a["gpu.window.idle.launch.duration"])
@@ -119,7 +121,7 @@ func TestExtentsAreThoseOfHolisticTraceAnalysis(t *testing.T) {
 		{"pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz", 0, ExtentStepsButLast, 830494000, 327463000, 492891000, 10140000, 0, 0, 318934000, 0, 8529000},
 	} {
 		t.Run(filepath.Base(c.file)+"/"+c.extent.String(), func(t *testing.T) {
-			batches, _ := read(t, filepath.Join(dataDir(t), "kineto", c.file), Options{Detail: DetailSteps, Extent: c.extent})
+			batches, _ := read(t, recorded.Path(t, "kineto", c.file), Options{Detail: DetailSteps, Extent: c.extent})
 			a := attrs(t, batches, "GPU "+strconv.FormatInt(c.device, 10))
 			assert.Equal(t, c.extent.String(), a["gpu.window.extent"])
 			for key, want := range map[string]int64{

@@ -8,13 +8,13 @@ import (
 	"context"
 	"io"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
@@ -27,7 +27,7 @@ var benchFiles = map[string]string{
 }
 
 func plain(b *testing.B, name string) []byte {
-	f, err := os.Open(filepath.Join(dataDir(b), name))
+	f, err := os.Open(recorded.Path(b, name))
 	require.NoError(b, err)
 	defer f.Close()
 	z, err := gzip.NewReader(f)

@@ -4,11 +4,12 @@
 package kinetoreceiver
 
 import (
-	"path/filepath"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
 // operator is an event of an operator, with what the profiler records of its inputs.
@@ -130,7 +131,7 @@ func TestRecordedModelsCountWhatTheirArchitectureSays(t *testing.T) {
 			2*16*559*24*(4*1024*1024+3*1024*2816) + 24*4*16*16*(559*560/2)*64 + 2*32*559,
 		},
 	} {
-		b, _ := read(t, filepath.Join(dataDir(t), "kineto", "tracelens", c.file), Options{Detail: DetailSteps})
+		b, _ := read(t, recorded.Path(t, "kineto", "tracelens", c.file), Options{Detail: DetailSteps})
 		a := attrs(t, b, c.step)
 		assert.Equal(t, c.flops, a["gpu.flop.count"], c.file)
 		assert.Equal(t, "bf16", a["gpu.flop.precision"])

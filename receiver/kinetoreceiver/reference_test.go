@@ -17,25 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/semconvtest"
 )
-
-// dataDir is the folder of recorded traces: beside the repository, or where OTELGPU_TESTDATA says.
-func dataDir(t testing.TB) string {
-	if d := os.Getenv("OTELGPU_TESTDATA"); d != "" {
-		return d
-	}
-	dir, err := os.Getwd()
-	require.NoError(t, err)
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		d := filepath.Join(dir, "shared", "data")
-		if _, err := os.Stat(d); err == nil {
-			return d
-		}
-	}
-	t.Skip("no recorded traces: set OTELGPU_TESTDATA to their folder")
-	return ""
-}
 
 // reference is what was computed from a trace by other means.
 type reference struct {
@@ -92,7 +76,7 @@ type reference struct {
 }
 
 func references(t testing.TB, sub string) map[string]reference {
-	root := filepath.Join(dataDir(t), sub)
+	root := recorded.Path(t, sub)
 	out := map[string]reference{}
 	require.NoError(t, filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".ref.json") {

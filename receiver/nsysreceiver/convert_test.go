@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/semconvtest"
 )
 
@@ -167,7 +168,7 @@ func TestWhatIsNoExportIsRefusedByName(t *testing.T) {
 }
 
 func TestTruncatedDatabaseIsRefused(t *testing.T) {
-	whole, err := os.ReadFile(filepath.Join(dataDir(t), "nsys", "nsys-ai", "mfu_2gpu_before.sqlite"))
+	whole, err := os.ReadFile(recorded.Path(t, "nsys", "nsys-ai", "mfu_2gpu_before.sqlite"))
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "cut.sqlite")
 	require.NoError(t, os.WriteFile(path, whole[:len(whole)/3], 0o600))
@@ -192,7 +193,7 @@ func TestColumnsThatAreMissingAreAbsent(t *testing.T) {
 }
 
 func TestNoLevelOfDetailLosesWork(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join(dataDir(t), "nsys", "*", "*.sqlite"))
+	paths, err := filepath.Glob(recorded.Path(t, "nsys", "*", "*.sqlite"))
 	require.NoError(t, err)
 	for _, path := range paths {
 		var want int64 = -1

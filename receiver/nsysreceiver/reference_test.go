@@ -17,24 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/semconvtest"
 )
-
-func dataDir(t testing.TB) string {
-	if d := os.Getenv("OTELGPU_TESTDATA"); d != "" {
-		return d
-	}
-	dir, err := os.Getwd()
-	require.NoError(t, err)
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		d := filepath.Join(dir, "shared", "data")
-		if _, err := os.Stat(d); err == nil {
-			return d
-		}
-	}
-	t.Skip("no recorded exports: set OTELGPU_TESTDATA to their folder")
-	return ""
-}
 
 type reference struct {
 	Devices map[string]struct {
@@ -100,7 +85,7 @@ var directions = map[string]string{
 }
 
 func TestReferenceNumbersAtDetailKernels(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join(dataDir(t), "nsys", "*", "*.sqlite"))
+	paths, err := filepath.Glob(recorded.Path(t, "nsys", "*", "*.sqlite"))
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
 	for _, path := range paths {

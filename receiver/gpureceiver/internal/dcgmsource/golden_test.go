@@ -28,21 +28,3 @@ func golden(t *testing.T, name, got string) {
 	require.NoError(t, err, "run with -update")
 	assert.Equal(t, string(want), got)
 }
-
-// data finds a path of the shared test data.
-func data(t *testing.T, name string) string {
-	t.Helper()
-	if dir := os.Getenv("OTELGPU_TESTDATA"); dir != "" {
-		return filepath.Join(dir, name)
-	}
-	dir, err := os.Getwd()
-	require.NoError(t, err)
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		p := filepath.Join(dir, "shared", "data", name)
-		if _, err := os.Stat(p); err == nil {
-			return p
-		}
-	}
-	t.Skipf("no test data: %s is not in shared/data beside the repository (set OTELGPU_TESTDATA)", name)
-	return ""
-}

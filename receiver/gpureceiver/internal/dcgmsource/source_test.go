@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -489,7 +490,7 @@ func TestFieldGroupNamesAreUnique(t *testing.T) {
 
 // TestModelsOfTheFieldLists opens each model with the fields that it was recorded to support.
 func TestModelsOfTheFieldLists(t *testing.T) {
-	dir := data(t, "dcgm/field-support")
+	dir := recorded.Path(t, "dcgm/field-support")
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	require.NoError(t, err)
 	require.Len(t, files, 7)

@@ -1,0 +1,33 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package recorded finds the files that real profilers and devices wrote, which tests read and the repository does not hold.
+package recorded
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Path is a file or folder of the recorded data, which are in the folder that OTELGPU_TESTDATA names, else in shared/data
+// beside the repository, with a MANIFEST.md. The test is skipped where there is neither; whether the path is there is not looked at.
+func Path(t testing.TB, elem ...string) string {
+	t.Helper()
+	below := func(dir string) string { return filepath.Join(dir, filepath.Join(elem...)) }
+	if dir := os.Getenv("OTELGPU_TESTDATA"); dir != "" {
+		return below(dir)
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		data := filepath.Join(dir, "shared", "data")
+		if _, err := os.Stat(filepath.Join(data, "MANIFEST.md")); err == nil {
+			return below(data)
+		}
+	}
+	t.Skip("no recorded data: set OTELGPU_TESTDATA to the folder that holds their MANIFEST.md")
+	return ""
+}
