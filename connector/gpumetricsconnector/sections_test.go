@@ -1,0 +1,299 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpumetricsconnector
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	pathpkg "path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+func TestOperationsBelowAStepAreSectionsToo(t *testing.T) {
+	a := newTest(t, nil)
+	for rank := range 4 {
+		attn := 0.020
+		if rank == 2 {
+			attn = 0.050
+		}
+		td := batch(t, rankOf(rank, 4),
+			span{"attention", 0, 50_000, attrs{"gpu.operation.type": "section", "gpu.duration": attn}, 2, 1, ""},
+			span{"mlp", 0, 50_000, attrs{"gpu.operation.type": "section", "gpu.duration": 0.03}, 3, 1, ""},
+			span{"all_reduce", 0, 50_000, attrs{"gpu.operation.type": "collective", "gpu.duration": 0.07 - attn}, 4, 1, ""},
+			span{"step", 0, 100_000, attrs{"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1, "gpu.step.duration": 0.08 + attn}, 1, 0, ""})
+		for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+			s.SetTraceID([16]byte{byte(rank + 1)})
+		}
+		a.take(td, clock)
+	}
+	_, delay := scores(t, a, clock)
+	assert.Len(t, delay, 1)
+	assert.InEpsilon(t, 0.03, delay["2 attention"], 1e-9)
+}
+
+// nest is a training step as gpuspan reports one, with a span for each phase and sections in sections. slow is the path of a section that takes
+// extra ms longer, and with it all around it; a path that is not there is a section that only this rank has.
+func nest(t *testing.T, rank, index int, slow string, extra float64) []ptrace.Span {
+	layers := []string{"layer.0/attention", "layer.0/mlp", "layer.1/attention", "layer.1/mlp"}
+	leaves := map[string]float64{"data/load": 5, "forward/embed": 2, "forward/layer.0/attention/softmax": 1, "optimizer": 3}
+	for _, l := range layers {
+		leaves["forward/"+l+"/gemm"] = 4
+		leaves["backward/"+l+"/gemm"] = 8
+	}
+	leaves[slow] += extra
+	type node struct {
+		span
+		ms float64
+	}
+	nodes := map[string]*node{}
+	busy := 0.0
+	for _, path := range slices.Sorted(maps.Keys(leaves)) {
+		if path == "" {
+			continue
+		}
+		busy += leaves[path]
+		for at := path; at != "."; at = pathpkg.Dir(at) {
+			if nodes[at] == nil {
+				nodes[at] = &node{span: span{name: pathpkg.Base(at), id: byte(2 + len(nodes))}}
+			}
+			nodes[at].ms += leaves[path]
+		}
+	}
+	step := attrs{
+		"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": index, "gpu.step.duration": 0.2,
+		"gpu.step.phase.comm.duration": 0.2 - busy/1000, "gpu.step.overlap.duration": 0.0, "gpu.step.other.duration": 0.0,
+	}
+	spans := []span{}
+	for path, n := range nodes {
+		depth := uint64(strings.Count(path, "/"))
+		n.start, n.end = 10*(depth+1), 200_000-10*(depth+1)
+		n.a = attrs{"gpu.operation.type": "section", "gpu.duration": n.ms / 1000}
+		n.parent = 1
+		if depth > 0 {
+			n.parent = nodes[pathpkg.Dir(path)].id
+		} else if path != "checkpoint" {
+			n.a["gpu.operation.category"] = path
+			step["gpu.step.phase."+path+".duration"] = n.ms / 1000
+		}
+		spans = append(spans, n.span)
+	}
+	spans = append(spans, span{"train", 0, 200_000, step, 1, 0, ""})
+	td := batch(t, rankOf(rank, 4), spans...)
+	var out []ptrace.Span
+	for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+		s.SetTraceID([16]byte{byte(rank + 1), byte(index)})
+		out = append(out, s)
+	}
+	return out
+}
+
+// send takes spans as batches of a rank, in their order.
+func send(t *testing.T, a *aggregator, rank int, batches ...[]ptrace.Span) {
+	for _, spans := range batches {
+		td := batch(t, rankOf(rank, 4))
+		for _, s := range spans {
+			s.CopyTo(td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty())
+		}
+		a.take(td, clock)
+	}
+}
+
+func TestTheDeepestSectionThatExplainsTheLossIsNamed(t *testing.T) {
+	for slow, want := range map[string]struct {
+		section string
+		delay   float64 // ms
+	}{
+		"backward/layer.1/attention/gemm":   {"backward/layer.1/attention/gemm", 20},
+		"forward/layer.0/attention/softmax": {"forward/layer.0/attention/softmax", 20},
+		"data/load":                         {"data/load", 20},
+		"optimizer":                         {"optimizer", 20},
+		"checkpoint":                        {"checkpoint", 20}, // no other rank has it
+		"forward/layer.0/recompute":         {"forward/layer.0/recompute", 20},
+	} {
+		for seed := range uint64(10) {
+			a := newTest(t, nil)
+			r := rand.New(rand.NewPCG(seed, 5))
+			for rank := range 4 {
+				extra := 0.0
+				if rank == 2 {
+					extra = 20
+				}
+				if slow != "checkpoint" && slow != "forward/layer.0/recompute" || rank == 2 {
+					spans := nest(t, rank, 1, slow, extra)
+					r.Shuffle(len(spans), func(i, j int) { spans[i], spans[j] = spans[j], spans[i] })
+					send(t, a, rank, spans)
+				} else {
+					send(t, a, rank, nest(t, rank, 1, "", 0))
+				}
+			}
+			_, delay := scores(t, a, clock)
+			require.Len(t, delay, 1, "%s, seed %d", slow, seed)
+			assert.InEpsilon(t, want.delay/1000, delay["2 "+want.section], 1e-9, "%s, seed %d: %v", slow, seed, delay)
+			assert.Zero(t, a.jobs.tree.count)
+			assert.Empty(t, a.jobs.tree.sums)
+		}
+	}
+}
+
+func TestSectionsOfANestMayComeInBatchesAsTheyEnd(t *testing.T) {
+	for seed := range uint64(50) {
+		a := newTest(t, nil)
+		r := rand.New(rand.NewPCG(seed, 6))
+		for rank := range 4 {
+			spans := nest(t, rank, 1, "backward/layer.0/mlp/gemm", float64(rank/3*20))
+			slices.SortStableFunc(spans, func(x, y ptrace.Span) int { return int(x.EndTimestamp()) - int(y.EndTimestamp()) })
+			var batches [][]ptrace.Span
+			for len(spans) > 0 {
+				n := 1 + r.IntN(len(spans))
+				batches, spans = append(batches, spans[:n]), spans[n:]
+			}
+			send(t, a, rank, batches...)
+		}
+		_, delay := scores(t, a, clock)
+		assert.InEpsilon(t, 0.020, delay["3 backward/layer.0/mlp/gemm"], 1e-9, "seed %d: %v", seed, delay)
+	}
+}
+
+// A section whose stream is idle begins before the one around it, whose stream is still busy with what came before.
+func TestSectionsThatBeginBeforeTheOneAroundThemAreInIt(t *testing.T) {
+	for seed := range uint64(20) {
+		a := newTest(t, nil)
+		r := rand.New(rand.NewPCG(seed, 7))
+		for rank := range 4 {
+			spans := nest(t, rank, 1, "backward/layer.1/mlp/gemm", float64(rank/3*20))
+			for _, s := range spans[:len(spans)-1] { // in any order of begin and end, and many at the same moment
+				s.SetStartTimestamp(pcommon.Timestamp(epoch + 10*r.Uint64N(3)))
+				s.SetEndTimestamp(pcommon.Timestamp(epoch + 100_000 + 10*r.Uint64N(3)))
+			}
+			r.Shuffle(len(spans), func(i, j int) { spans[i], spans[j] = spans[j], spans[i] })
+			send(t, a, rank, spans)
+		}
+		_, delay := scores(t, a, clock)
+		assert.InEpsilon(t, 0.020, delay["3 backward/layer.1/mlp/gemm"], 1e-9, "seed %d: %v", seed, delay)
+		assert.Empty(t, a.jobs.tree.sums)
+	}
+}
+
+func TestALossThatNoSectionExplainsIsTheirParents(t *testing.T) {
+	a := newTest(t, nil)
+	for rank := range 4 {
+		spans := nest(t, rank, 1, "", 0)
+		if rank == 1 { // 4 ms in each of 4 sections of 2 layers, and 2 ms between them
+			for _, s := range spans {
+				more := map[string]float64{"gemm": 4, "attention": 4, "mlp": 4, "layer.0": 8, "layer.1": 8, "backward": 18}[s.Name()]
+				if more == 0 || s.Name() != "backward" && !below(spans, s, "backward") {
+					continue
+				}
+				v, _ := s.Attributes().Get("gpu.duration")
+				v.SetDouble(v.Double() + more/1000)
+			}
+			step := spans[len(spans)-1].Attributes()
+			for key, more := range map[string]float64{"gpu.step.phase.backward.duration": 0.018, "gpu.step.phase.comm.duration": -0.018} {
+				v, _ := step.Get(key)
+				v.SetDouble(v.Double() + more)
+			}
+		}
+		send(t, a, rank, spans)
+	}
+	_, delay := scores(t, a, clock)
+	assert.Len(t, delay, 1)
+	assert.InEpsilon(t, 0.018, delay["1 backward"], 1e-9, "%v", delay)
+}
+
+func below(spans []ptrace.Span, s ptrace.Span, name string) bool {
+	for _, up := range spans {
+		if up.SpanID() == s.ParentSpanID() {
+			return up.Name() == name || below(spans, up, name)
+		}
+	}
+	return false
+}
+
+func TestHostSpansBetweenSectionsAreSeenThrough(t *testing.T) {
+	for _, later := range []bool{false, true} { // the host span in the batch of its kernel, or in that of the step
+		a := newTest(t, nil)
+		for rank := range 4 {
+			ms := 0.020 + float64(rank/3)*0.020
+			td := batch(t, rankOf(rank, 4),
+				span{"gemm", 10, 50_000, attrs{"gpu.operation.type": "kernel", "gpu.duration": ms}, 4, 3, ""},
+				span{"aten::mm", 10, 20, nil, 3, 2, ""}, span{"nn.Module: Linear", 10, 30, nil, 2, 1, ""},
+				span{"step", 0, 100_000, attrs{"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1, "gpu.step.duration": 0.08 + ms}, 1, 0, ""})
+			var spans []ptrace.Span
+			for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+				s.SetTraceID([16]byte{byte(rank + 1)})
+				spans = append(spans, s)
+			}
+			if later {
+				send(t, a, rank, spans[:1], spans[1:])
+			} else {
+				send(t, a, rank, spans)
+			}
+		}
+		_, delay := scores(t, a, clock)
+		assert.InEpsilon(t, 0.020, delay["3 gemm"], 1e-9, "%v", delay)
+	}
+}
+
+// The sections of a model that is called with the step's context hang below the step, beside the phase in which they run.
+func TestSectionsBesideTheirPhaseAreFoundInIt(t *testing.T) {
+	a := newTest(t, nil)
+	for rank := range 4 {
+		conv := uint64(10_000 + rank/3*20_000) // µs
+		op := func(category string) attrs {
+			return attrs{"gpu.operation.type": "section", "gpu.operation.category": category, "gpu.stream.id": 1}
+		}
+		td := batch(t, rankOf(rank, 4),
+			span{"conv", 1000, 1000 + conv, op("conv"), 3, 1, ""}, span{"head", 1000 + conv, 6000 + conv, op("matmul"), 4, 1, ""},
+			span{"forward", 0, 6000 + conv, op("forward"), 2, 1, ""},
+			span{"step", 0, 100_000, attrs{
+				"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1, "gpu.step.duration": 0.1,
+				"gpu.step.phase.forward.duration": 0.006 + float64(conv)/1e6, "gpu.step.phase.comm.duration": 0.09 - float64(conv)/1e6,
+			}, 1, 0, ""})
+		for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+			s.SetTraceID([16]byte{byte(rank + 1)})
+		}
+		a.take(td, clock)
+	}
+	_, delay := scores(t, a, clock)
+	assert.InEpsilon(t, 0.020, delay["3 forward/conv"], 1e-9, "%v", delay)
+}
+
+func TestSectionsThatWaitAreBounded(t *testing.T) {
+	a := newTest(t, nil)
+	op := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001}
+	r := rand.New(rand.NewPCG(1, 9))
+	for i := range 40 {
+		var spans []span
+		for id := range 250 { // parents anywhere: circles, spans below themselves, chains of any length
+			spans = append(spans, span{fmt.Sprint("op", r.IntN(100)), r.Uint64N(5), 5 + r.Uint64N(5), op, byte(1 + id), byte(1 + r.IntN(250)), ""})
+		}
+		td := batch(t, rankOf(0, 4), spans...)
+		for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+			s.SetTraceID([16]byte{byte(i)})
+		}
+		a.take(td, clock)
+		n := 0
+		for _, p := range a.jobs.tree.sums {
+			n += p.size()
+			require.LessOrEqual(t, p.height, maxDepth)
+		}
+		require.Equal(t, n, a.jobs.tree.count)
+	}
+	var chain []span
+	for id := range 200 { // each in the one before it
+		chain = append(chain, span{fmt.Sprint("op", id), uint64(id), uint64(1000 - id), op, byte(2 + id), byte(1 + id), ""})
+	}
+	a = newTest(t, nil)
+	a.take(batch(t, rankOf(0, 4), chain...), clock)
+	require.Len(t, a.jobs.tree.sums, 1)
+	assert.Equal(t, maxDepth, a.jobs.tree.sums[spanKey{[16]byte{1}, [8]byte{1}}].height)
+}

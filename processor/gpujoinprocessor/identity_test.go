@@ -1,0 +1,113 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+)
+
+func TestIdentityFindsTheDevice(t *testing.T) {
+	bdf := nominal
+	bdf.PCIBDF, bdf.HostName = "00000000:17:00.0", "node1"
+	for name, tt := range map[string]struct {
+		edit func(*Config)
+		span func(s ptrace.Span, td *traces)
+	}{
+		"bare UUID": {span: func(s ptrace.Span, _ *traces) { s.Attributes().PutStr("hw.id", gpu0[4:]) }},
+		"host and PCI address": {span: func(s ptrace.Span, td *traces) {
+			s.Attributes().Remove("hw.id")
+			s.Attributes().PutStr("gpu.pci.bdf", "0000:17:00.0")
+			td.rs.Resource().Attributes().PutStr("host.name", "node1")
+		}},
+		"hw.id on the resource": {span: func(s ptrace.Span, td *traces) {
+			s.Attributes().Remove("hw.id")
+			td.rs.Resource().Attributes().PutStr("hw.id", gpu0)
+		}},
+		"mapped ordinal": {
+			edit: func(c *Config) { c.Ordinals = map[string]string{"3": gpu0} },
+			span: func(s ptrace.Span, _ *traces) {
+				s.Attributes().Remove("hw.id")
+				s.Attributes().PutInt("gpu.device.ordinal", 3)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				zero := time.Now()
+				r := newRig(t).join(func(c *Config) {
+					if tt.edit != nil {
+						tt.edit(c)
+					}
+				})
+				defer r.close()
+				r.run(r.device(bdf), steady(zero, 300))
+				time.Sleep(time.Second)
+				td := newTraces("a")
+				tt.span(td.gpu(1, 0, zero, time.Now()), td)
+				r.consume(td.Traces)
+				time.Sleep(7 * time.Second)
+				assert.InDelta(t, 300, energy(t, r.spans()[1]), 1e-6)
+			})
+		})
+	}
+}
+
+func TestPCIAddressOfAnotherHostDoesNotMatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := nominal
+		d.PCIBDF, d.HostName = "0000:17:00.0", "node1"
+		r := newRig(t).join()
+		defer r.close()
+		r.run(r.device(d), steady(time.Now(), 300))
+		td := newTraces("a")
+		s := td.gpu(1, 0, time.Now().Add(-time.Second), time.Now())
+		s.Attributes().Remove("hw.id")
+		s.Attributes().PutStr("gpu.pci.bdf", "0000:17:00.0")
+		td.rs.Resource().Attributes().PutStr("host.name", "node2")
+		r.consume(td.Traces)
+		assert.NotContains(t, r.spans()[1].Attributes().AsRaw(), "gpu.join.coverage")
+	})
+}
+
+func TestMIGInstancesHaveRatiosOfTheirOwnAndShareTheBoard(t *testing.T) {
+	const mig1, mig2 = "MIG-11111111-0000-0000-0000-000000000000", "MIG-22222222-0000-0000-0000-000000000000"
+	for _, withEnergy := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			zero := time.Now()
+			r := newRig(t).join(func(c *Config) { c.EnergyOnMIG = withEnergy })
+			defer r.close()
+			r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) {
+				steady(zero, 300)(now, s)
+				s.Known &^= 1 << gpusamplesextension.Utilization
+			})
+			for id, util := range map[string]float64{mig1: 0.2, mig2: 0.9} {
+				r.run(r.device(gpusamplesextension.Device{ID: id, Parent: gpu0, Interval: 100 * time.Millisecond, Source: "simulated"}),
+					func(_ time.Time, s *gpusamplesextension.Sample) { s.Set(gpusamplesextension.Utilization, util) })
+			}
+			time.Sleep(2 * time.Second)
+			td := newTraces("a")
+			td.gpu(1, 0, zero.Add(time.Second), time.Now()).Attributes().PutStr("hw.id", mig1)
+			td.resource("b").gpu(2, 0, zero.Add(time.Second), time.Now()).Attributes().PutStr("hw.id", mig2[4:])
+			r.consume(td.Traces)
+			time.Sleep(7 * time.Second)
+			s := r.spans()
+			assert.InDelta(t, 0.2, attr(t, s[1], "gpu.utilization"), 1e-9)
+			assert.InDelta(t, 0.9, attr(t, s[2], "gpu.utilization"), 1e-9)
+			assert.InDelta(t, 300, attr(t, s[1], "gpu.power"), 1e-9, "the board's")
+			if withEnergy {
+				assert.InDelta(t, 150, energy(t, s[1]), 1e-6)
+				assert.InDelta(t, 150, energy(t, s[2]), 1e-6)
+			} else {
+				assert.NotContains(t, s[1].Attributes().AsRaw(), "gpu.energy")
+			}
+		})
+	}
+}
