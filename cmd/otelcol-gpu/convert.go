@@ -53,6 +53,9 @@ func newConvertCommand() *cobra.Command {
 	return cmd
 }
 
+// partial is remarked of files that were made of a profile, at whatever detail.
+const partial = "spans as they were written: the table has only activities that have a span of their own"
+
 // profileReader reads a file by what it begins with: a database is an export of Nsight Systems, all else must be a trace.
 func profileReader(detail kinetoreceiver.Detail, extent kinetoreceiver.Extent, job string) convert.Reader {
 	return func(ctx context.Context, path string, all bool, emit convert.Emit) (convert.Result, error) {
@@ -65,6 +68,9 @@ func profileReader(detail kinetoreceiver.Detail, extent kinetoreceiver.Extent, j
 			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Devices, st.Findings), err
 		}
 		st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: detail, Extent: extent, JobID: job, Partial: true}, emit)
+		if st.Restored > 0 && len(st.Devices) > 0 {
+			st.Faults = append(st.Faults, partial)
+		}
 		return result(st.Spans, st.Cut, st.Faults, st.Skipped, "events", st.Devices, st.Findings), err
 	}
 }

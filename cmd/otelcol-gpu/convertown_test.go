@@ -6,6 +6,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -66,4 +67,47 @@ func TestConvertRestoresItsOwnTraces(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(dirs[1], "trace.json"))
 	require.NoError(t, err)
 	assert.Equal(t, string(a), string(b))
+}
+
+// Of a trace that was made of a profile, convert says of devices what it said of the profile.
+func TestConvertTellsAgainWhatItSaidOfAProfile(t *testing.T) {
+	again := func(t *testing.T, profile string) (string, string) {
+		var told [2]string
+		for i := range told {
+			dir := t.TempDir()
+			text, _, err := inProcess(t, "convert", "--out", dir, profile)
+			require.NoError(t, err)
+			head, _, _ := strings.Cut(text, "\n\n")
+			_, told[i], _ = strings.Cut(head, "\n")
+			profile = filepath.Join(dir, "trace.json")
+		}
+		return told[0], told[1]
+	}
+	small := filepath.Join(t.TempDir(), "small.json")
+	require.NoError(t, os.WriteFile(small, []byte(`{"deviceProperties":[{"id":0,"name":"A100"}],"traceEvents":[
+		{"ph":"X","cat":"kernel","name":"a","ts":10,"dur":5,"pid":0,"tid":7,"args":{"device":0,"stream":7}},
+		{"ph":"X","cat":"kernel","name":"b","ts":90,"dur":10,"pid":0,"tid":7,"args":{"device":0,"stream":7}}]}`), 0o600))
+	first, second := again(t, small)
+	assert.Equal(t, []string{
+		"    GPU 0 (A100): 90µs, busy 15µs (16.7 %), computing 15µs (16.7 %)",
+		"    idle_device, GPU 0: idle for 75µs of 90µs: 0s waiting for the host, 0s after a launch, 75µs without a launch in the file (83.3 %, threshold 20 %)",
+	}, strings.Split(first, "\n"))
+	assert.Equal(t, "    "+partial+"\n"+first, second)
+
+	for _, name := range []string{
+		"kineto/hta/nccl_parser_config/nccl_data.json.gz", "kineto/tracelens/b200/eager_trace.json.gz",
+		"kineto/tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz", "nsys/nsys-ai/mfu_2gpu_before.sqlite",
+	} {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			first, second := again(t, filepath.Join(recordings(t), name))
+			assert.Contains(t, first, "GPU 0")
+			want := []string{"    " + partial}
+			for line := range strings.SplitSeq(first, "\n") {
+				if !strings.Contains(line, "left out") { // of the profile
+					want = append(want, line)
+				}
+			}
+			assert.ElementsMatch(t, want, strings.Split(second, "\n"), "in the order of the file")
+		})
+	}
 }

@@ -96,7 +96,8 @@ type Stats struct {
 // ErrTruncated; the error names it) leaves nothing behind. An error of emit ends reading and is returned.
 //
 // A file that gpuspan/chrometrace wrote holds spans already. They come back as they were: of the options, only BatchSpans,
-// MemoryLimit, TempDir, Resource and Partial are for them.
+// MemoryLimit, TempDir, Resource and Partial are for them. Devices and Findings are those
+// that the spans state, in the order of the file, the first 256 of each.
 func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -143,6 +144,7 @@ func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context
 	st.Faults = c.meta.faults
 	if c.restored != nil {
 		st.Restored = c.restored.n
+		st.Faults = append(st.Faults, c.restored.faults()...)
 		if err := c.restored.emit(ctx, o.Resource, emit); err != nil {
 			return st, err
 		}
@@ -150,6 +152,9 @@ func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context
 	st.Stats, err = p.Emit(ctx, emit)
 	st.Events += st.Restored
 	st.Spans += st.Restored
+	if c.restored != nil {
+		st.Devices, st.Findings = append(st.Devices, c.restored.devices...), append(st.Findings, c.restored.findings...)
+	}
 	return st, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
@@ -28,10 +29,18 @@ type restorer struct {
 	hasLast bool
 	origins []ptrace.ResourceSpans // resource and scope, without spans
 	unknown ptrace.ResourceSpans   // of spans whose origin the file does not hold: too many, or cut off
+	values  values
 	n       int64
 	batches int64
 	latest  int64 // start, unix ns
+
+	devices  []gputrace.DeviceStats // on the spans, the first maxRead
+	findings []gputrace.Finding     // of those, likewise
+	isDevice bool                   // last is a device's
 }
+
+// maxRead are the devices and findings of Stats; further ones are on their spans only.
+const maxRead = 256
 
 // Reasons for leaving out events of a restored file.
 const (
@@ -138,7 +147,7 @@ func (r *restorer) event(j *chromejson.Event) (mine bool, err error) {
 	s.SetEndTimestamp(pcommon.Timestamp(end))
 	s.SetKind(ptrace.SpanKindInternal)
 	s.SetName(string(unescape(j.Name, j.Escaped)))
-	attributes(s, j.Args)
+	r.attributes(s, j.Args)
 	if what.renamed {
 		s.Attributes().PutStr(kernelName, s.Name())
 		s.SetName(what.name)
@@ -146,9 +155,25 @@ func (r *restorer) event(j *chromejson.Event) (mine bool, err error) {
 	if what.absent {
 		s.Attributes().Remove(deviceOrdinal)
 	}
-	exactAttributes(s.Attributes(), what.attributes)
+	r.values.exactAttributes(s.Attributes(), what.attributes)
+	r.device(s)
 	r.last, r.hasLast = s, true
 	return true, nil
+}
+
+// device takes note of what a span says of a device's window.
+func (r *restorer) device(s ptrace.Span) {
+	var d gputrace.DeviceStats
+	if d, r.isDevice = gputrace.DeviceStatsOf(s); r.isDevice && len(r.devices) < maxRead {
+		r.devices = append(r.devices, d)
+	}
+}
+
+// finding takes note of one on a device's window. Those of steps are on their spans, as always.
+func (r *restorer) finding(e ptrace.SpanEvent) {
+	if f, ok := gputrace.FindingOf(r.last.Name(), e); ok && r.isDevice && len(r.findings) < maxRead {
+		r.findings = append(r.findings, f)
+	}
 }
 
 func (r *restorer) add(origin int64) ptrace.Span {
@@ -183,7 +208,7 @@ func (r *restorer) times(j *chromejson.Event, what *note) (start, end int64, ok 
 }
 
 // attributes reads args, which hold the span's kind, status and links too.
-func attributes(s ptrace.Span, args []byte) {
+func (r *restorer) attributes(s ptrace.Span, args []byte) {
 	chromejson.Fields(args, func(k, v []byte) bool {
 		switch string(k) {
 		case "trace_id", "span_id", "parent_span_id", "otel":
@@ -210,8 +235,8 @@ func attributes(s ptrace.Span, args []byte) {
 			if _, ok := s.Attributes().Get(key); ok { // a field said it, and less exactly
 				s.Attributes().RemoveIf(func(k string, _ pcommon.Value) bool { return k == key })
 			}
-			to := put(s.Attributes(), key)
-			setValue(to, v, 0)
+			to := r.values.put(s.Attributes(), key)
+			r.values.setValue(to, v, 0)
 			if percent && to.Type() == pcommon.ValueTypeDouble {
 				to.SetDouble(to.Double() / 100)
 			}
@@ -234,9 +259,9 @@ func (r *restorer) mark(j *chromejson.Event) {
 		case "span_id":
 			ids.read(ids.span[:], v)
 		case "otel":
-			exactAttributes(attributes, readNote(v).attributes)
+			r.values.exactAttributes(attributes, readNote(v).attributes)
 		default:
-			setValue(put(attributes, string(chromejson.Text(k))), v, 0)
+			r.values.setValue(r.values.put(attributes, string(chromejson.Text(k))), v, 0)
 		}
 		return true
 	})
@@ -248,6 +273,7 @@ func (r *restorer) mark(j *chromejson.Event) {
 	e.SetName(string(unescape(j.Name, j.Escaped)))
 	e.SetTimestamp(pcommon.Timestamp(at + *r.base))
 	attributes.MoveTo(e.Attributes())
+	r.finding(e)
 }
 
 type identifiers struct {

@@ -6,12 +6,17 @@ package kinetoreceiver
 import (
 	"bytes"
 	"context"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
 )
 
 const restoredHead = `{"schemaVersion":1,"otelgpuFormat":1,"baseTimeNanoseconds":1000000000,"traceEvents":[`
@@ -86,8 +91,35 @@ func TestValuesHaveABound(t *testing.T) {
 	for i := range 2 * maxAttributes {
 		many.WriteString(`,"a` + strings.Repeat("b", i%7) + strings.Repeat("c", i/7%70) + strings.Repeat("d", i/490) + `":1`)
 	}
-	b, _ := convert(t, restoredHead+slice(goodIDs+`,"deep":`+deep+many.String())+`]}`, Options{})
-	assert.Equal(t, maxAttributes, find(t, b, "forward").Attributes().Len())
+	b, st := convert(t, restoredHead+slice(goodIDs+`,"deep":`+deep+many.String())+`]}`, Options{})
+	m := find(t, b, "forward").Attributes()
+	assert.Equal(t, maxAttributes, m.Len())
+	require.Len(t, st.Faults, 1)
+	assert.Contains(t, st.Faults[0], strconv.Itoa(2+2*maxAttributes-m.Len())+" attributes left out", "with the device and the deep one")
+	v, _ := m.Get("deep")
+	for range maxDepth + 1 {
+		require.Equal(t, pcommon.ValueTypeSlice, v.Type())
+		require.Equal(t, 1, v.Slice().Len())
+		v = v.Slice().At(0)
+	}
+	assert.Equal(t, deep[maxDepth+1:len(deep)-maxDepth-1], v.Str(), "JSON text")
+}
+
+// What a file says of its devices is told again, and no more than its spans say. The first of many are.
+func TestDevicesAndFindingsOfARestoredFile(t *testing.T) {
+	finding := `,{"ph":"i","s":"t","cat":"event","name":"finding","pid":1,"tid":4,"ts":2,"args":{"gpu.finding.kind":"idle_device","gpu.finding.evidence":"waited",` +
+		`"gpu.finding.value":0.4,"gpu.finding.threshold":0.2,"gpu.finding.cost":1.5,"span_id":"a1a2a3a4a5a6a7a8"}}`
+	other := strings.Replace(finding, `"finding"`, `"other"`, 1)
+	_, st := convert(t, restoredHead+slice(goodIDs)+finding+`]}`, Options{})
+	assert.Empty(t, st.Devices)
+	assert.Empty(t, st.Findings, "of no device")
+	device := slice(goodIDs + `,"hw.model":"A100","gpu.window.duration":2.0,"gpu.window.busy.duration":0.5,"gpu.window.compute.duration":1e999`)
+	_, st = convert(t, restoredHead+device+other+finding+`]}`, Options{})
+	assert.Equal(t, []gputrace.DeviceStats{{Model: "A100", Window: 2 * time.Second, Busy: time.Second / 2}}, st.Devices)
+	assert.Equal(t, []gputrace.Finding{{Kind: "idle_device", Subject: "forward", Value: 0.4, Threshold: 0.2, Evidence: "waited", Cost: 1500 * time.Millisecond}}, st.Findings)
+	_, st = convert(t, restoredHead+strings.Repeat(device+strings.Repeat(finding, 2)+",", 2*maxRead)+device+`]}`, Options{})
+	assert.Len(t, st.Devices, maxRead)
+	assert.Len(t, st.Findings, maxRead)
 }
 
 // FuzzRestore reads anything as a file of gpuspan/chrometrace: it never panics, and every span has identifiers.

@@ -51,24 +51,30 @@ func readNote(v []byte) (n note) {
 	return n
 }
 
+// values reads attributes.
+type values struct {
+	beyond int64 // attributes that were left out
+}
+
 // exactAttributes reads attributes whose types are stated.
-func exactAttributes(to pcommon.Map, object []byte) {
+func (r *values) exactAttributes(to pcommon.Map, object []byte) {
 	chromejson.Fields(object, func(k, v []byte) bool {
-		setExact(put(to, string(chromejson.Text(k))), v, 0)
+		r.setExact(r.put(to, string(chromejson.Text(k))), v, 0)
 		return true
 	})
 }
 
-// maxAttributes of a map, which is searched for each: what a file has beyond is left out.
+// maxAttributes of a map, which is searched for each: what a file has beyond is left out and counted.
 const maxAttributes = 1 << 12
 
 // put is the value of a key, new or not.
-func put(m pcommon.Map, key string) pcommon.Value {
+func (r *values) put(m pcommon.Map, key string) pcommon.Value {
 	v, ok := m.Get(key)
 	switch {
 	case ok:
 		return v
 	case m.Len() >= maxAttributes:
+		r.beyond++
 		return pcommon.NewValueEmpty()
 	}
 	return m.PutEmpty(key)
@@ -78,16 +84,16 @@ func put(m pcommon.Map, key string) pcommon.Value {
 const maxDepth = 64
 
 // setValue reads an attribute as gpuspan/chrometrace writes it for viewers: a number with a point or an exponent is a double.
-func setValue(to pcommon.Value, v []byte, depth int) {
+func (r *values) setValue(to pcommon.Value, v []byte, depth int) {
 	switch {
 	case len(v) == 0 || depth > maxDepth:
 		to.SetStr(string(v))
 	case v[0] == '"':
 		to.SetStr(string(unescape(v[1:len(v)-1], bytes.IndexByte(v, '\\') >= 0)))
 	case v[0] == '[':
-		setList(to, v, depth, setValue)
+		r.setList(to, v, depth, (*values).setValue)
 	case v[0] == '{':
-		setMap(to, v, depth, setValue)
+		r.setMap(to, v, depth, (*values).setValue)
 	case v[0] == 't':
 		to.SetBool(true)
 	case v[0] == 'f':
@@ -100,11 +106,11 @@ func setValue(to pcommon.Value, v []byte, depth int) {
 }
 
 // setExact reads an attribute that gpuspan/chrometrace writes with its type where JSON has none.
-func setExact(to pcommon.Value, v []byte, depth int) {
+func (r *values) setExact(to pcommon.Value, v []byte, depth int) {
 	if len(v) > 0 && depth <= maxDepth {
 		switch v[0] {
 		case '[':
-			setList(to, v, depth, setExact)
+			r.setList(to, v, depth, (*values).setExact)
 			return
 		case '{':
 			chromejson.Fields(v, func(k, v []byte) bool {
@@ -116,32 +122,32 @@ func setExact(to pcommon.Value, v []byte, depth int) {
 					b, _ := base64.StdEncoding.DecodeString(text(v))
 					to.SetEmptyBytes().FromRaw(b)
 				case "map":
-					setMap(to, v, depth, setExact)
+					r.setMap(to, v, depth, (*values).setExact)
 				}
 				return false
 			})
 			return
 		}
 	}
-	setValue(to, v, depth)
+	r.setValue(to, v, depth)
 }
 
-type setter func(to pcommon.Value, v []byte, depth int)
+type setter func(r *values, to pcommon.Value, v []byte, depth int)
 
-func setList(to pcommon.Value, v []byte, depth int, set setter) {
+func (r *values) setList(to pcommon.Value, v []byte, depth int, set setter) {
 	list := to.SetEmptySlice()
 	chromejson.Elements(v, func(v []byte) bool {
 		if len(v) > 0 {
-			set(list.AppendEmpty(), v, depth+1)
+			set(r, list.AppendEmpty(), v, depth+1)
 		}
 		return true
 	})
 }
 
-func setMap(to pcommon.Value, v []byte, depth int, set setter) {
+func (r *values) setMap(to pcommon.Value, v []byte, depth int, set setter) {
 	m := to.SetEmptyMap()
 	chromejson.Fields(v, func(k, v []byte) bool {
-		set(put(m, string(chromejson.Text(k))), v, depth+1)
+		set(r, r.put(m, string(chromejson.Text(k))), v, depth+1)
 		return true
 	})
 }

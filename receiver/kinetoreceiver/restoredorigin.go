@@ -5,6 +5,7 @@ package kinetoreceiver
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -28,7 +29,7 @@ func (r *restorer) readOrigins(v []byte) {
 		chromejson.Fields(v, func(k, v []byte) bool {
 			switch string(k) {
 			case "resource":
-				exactAttributes(rs.Resource().Attributes(), v)
+				r.values.exactAttributes(rs.Resource().Attributes(), v)
 			case "resource_schema":
 				rs.SetSchemaUrl(text(v))
 			case "scope":
@@ -36,7 +37,7 @@ func (r *restorer) readOrigins(v []byte) {
 			case "version":
 				ss.Scope().SetVersion(text(v))
 			case "attributes":
-				exactAttributes(ss.Scope().Attributes(), v)
+				r.values.exactAttributes(ss.Scope().Attributes(), v)
 			case "scope_schema":
 				ss.SetSchemaUrl(text(v))
 			}
@@ -45,6 +46,14 @@ func (r *restorer) readOrigins(v []byte) {
 		r.origins = append(r.origins, rs)
 		return true
 	})
+}
+
+// faults says what of the file is on no span.
+func (r *restorer) faults() []string {
+	if r.values.beyond == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d attributes left out: a span, an event, a resource, a scope or a map has more than %d", r.values.beyond, maxAttributes)}
 }
 
 // emit hands the spans on, in the order of the file. Resource attributes of the configuration win over those of the file.
