@@ -4,8 +4,6 @@
 package chrometraceexporter
 
 import (
-	"strings"
-
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -62,9 +60,7 @@ func (b *builder) span(process chrometrace.Process, origin *chrometrace.Origin, 
 		Args: b.args[from:to:to], Marks: b.marks[mark:len(b.marks):len(b.marks)],
 	})
 	e := &b.events[len(b.events)-1]
-	if k := s.Kind(); k != ptrace.SpanKindInternal {
-		e.Kind = strings.ToLower(k.String())
-	}
+	e.Kind = kinds[s.Kind()]
 	switch st := s.Status(); st.Code() {
 	case ptrace.StatusCodeError:
 		e.Status, e.Message = "ERROR", st.Message()
@@ -75,6 +71,15 @@ func (b *builder) span(process chrometrace.Process, origin *chrometrace.Origin, 
 		e.Link(l.TraceID(), l.SpanID())
 	}
 	e.Classify()
+}
+
+// kinds are the names of span kinds; that of internal ones, the most, goes without saying.
+var kinds = map[ptrace.SpanKind]string{
+	ptrace.SpanKindUnspecified: "unspecified",
+	ptrace.SpanKindServer:      "server",
+	ptrace.SpanKindClient:      "client",
+	ptrace.SpanKindProducer:    "producer",
+	ptrace.SpanKindConsumer:    "consumer",
 }
 
 func arguments(m pcommon.Map) []chrometrace.Arg {
