@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
 // A trace of sections, as the demo writes one, is converted to the table of its spans, without an analysis that takes
@@ -99,7 +100,7 @@ func TestConvertTellsAgainWhatItSaidOfAProfile(t *testing.T) {
 		"kineto/tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz", "nsys/nsys-ai/mfu_2gpu_before.sqlite",
 	} {
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			first, second := again(t, filepath.Join(recordings(t), name))
+			first, second := again(t, recorded.Path(t, name))
 			assert.Contains(t, first, "GPU 0")
 			want := []string{"    " + partial}
 			for line := range strings.SplitSeq(first, "\n") {
