@@ -19,7 +19,7 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen i
 	if s.Span == ([8]byte{}) || s.End <= s.Start {
 		return Refused, Place{}, now
 	}
-	n := d.nodes[s.Key]
+	n := d.node(s.Key)
 	if n != nil && n.known {
 		return Known, Place{n}, n.seen
 	}
@@ -45,17 +45,16 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen i
 		}
 		s.Start = d.settled
 	}
-	n.proc = d.process(s.Process)
-	n.proc.nodes++
-	d.points.push(point{s.Start, true, n})
-	d.points.push(point{s.End, false, n})
+	n.proc = d.procs.join(s.Process)
+	d.points.push(point{s.Start, true, n.self})
+	d.points.push(point{s.End, false, n.self})
 	return Taken, Place{n}, now
 }
 
 // Pass moves what waits for the placeholder k on to its parent: k is the ID of a span that never uses the device
 // (a host span between a step and its kernels) and that turned out to have a parent.
 func (d *Device) Pass(k Key, parent [8]byte) {
-	if n := d.nodes[k]; n != nil && !n.known && parent != ([8]byte{}) {
+	if n := d.node(k); n != nil && !n.known && parent != ([8]byte{}) {
 		d.remembered.remove(n)
 		d.link(n, Key{k.Trace, parent})
 		d.remember(n)
@@ -65,10 +64,10 @@ func (d *Device) Pass(k Key, parent [8]byte) {
 // link hangs n, with all that is below it, under its parent, which may not have come yet. Circles of parents and chains
 // longer than maxHeight are left apart.
 func (d *Device) link(n *node, parent Key) {
-	if n.parent != nil || parent == n.key {
+	if n.parent != 0 || parent == n.key {
 		return
 	}
-	p := d.nodes[parent]
+	p := d.node(parent)
 	if p == nil {
 		if p = d.newNode(parent); p == nil {
 			return
@@ -76,15 +75,15 @@ func (d *Device) link(n *node, parent Key) {
 		d.remember(p)
 	}
 	height := n.height
-	for a := p; a != nil; a = a.parent {
+	for a := p; a != nil; a = d.at(a.parent) {
 		if height++; a == n || height > maxHeight {
 			return
 		}
 	}
-	n.parent = p
+	n.parent = p.self
 	p.kids++
 	height = n.height
-	for a := p; a != nil; a = a.parent {
+	for a := p; a != nil; a = d.at(a.parent) {
 		height++
 		a.height = max(a.height, height)
 		a.below += n.below
@@ -116,7 +115,7 @@ func (d *Device) late(n *node, s Span, m Meter) {
 		}
 	}
 	d.totals.Late += n.own
-	for a := n.parent; a != nil; a = a.parent {
+	for a := d.at(n.parent); a != nil; a = d.at(a.parent) {
 		if s.End <= d.settled { // else its end does this
 			a.below += n.own
 		}

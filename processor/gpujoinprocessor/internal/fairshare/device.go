@@ -20,6 +20,7 @@ type Limits struct {
 type Budget struct {
 	Max  int
 	used int
+	slab slab
 }
 
 // Used is the number of spans and placeholders that exist now.
@@ -42,20 +43,18 @@ type Device struct {
 	started bool
 	settled int64
 	points  points
-	procs   map[uint64]*process
+	procs   processes
 	active  int // processes with an innermost active span
 	v       sum // integral of dC / active
 	covered int64
 
-	nodes      map[Key]*node
+	nodes      map[Key]ref
 	remembered list
 	free       freeTime
 	totals     Totals
 
-	spare      []*node
-	spareProcs []*process
-	knots      []Knot
-	pieces     []interval
+	knots  []Knot
+	pieces []interval
 }
 
 // New returns a device that has settled nothing yet.
@@ -70,11 +69,12 @@ func New(l Limits, b *Budget) *Device {
 		l.FreeIntervals = 1 << 14
 	}
 	return &Device{
-		limits: l,
-		budget: b,
-		procs:  map[uint64]*process{},
-		nodes:  map[Key]*node{},
-		free:   freeTime{max: l.FreeIntervals},
+		limits:     l,
+		budget:     b,
+		procs:      processes{byID: map[uint64]int32{}},
+		nodes:      map[Key]ref{},
+		remembered: list{slab: &b.slab},
+		free:       freeTime{max: l.FreeIntervals},
 	}
 }
 
@@ -87,8 +87,8 @@ func (d *Device) Totals() Totals { return d.totals }
 // Pending is the number of spans that have not ended yet in settled time.
 func (d *Device) Pending() int {
 	n := 0
-	for _, p := range d.procs {
-		n += p.nodes
+	for i := range d.procs.all {
+		n += d.procs.all[i].nodes
 	}
 	return n
 }
@@ -116,7 +116,7 @@ func (d *Device) Share(k Key, at Place) (Share, bool) {
 
 // Elsewhere is what descendants on this device have of the span k, which is on another device.
 func (d *Device) Elsewhere(k Key) float64 {
-	n := d.nodes[k]
+	n := d.node(k)
 	if n == nil || n.known {
 		return 0
 	}
@@ -127,5 +127,10 @@ func (d *Device) Elsewhere(k Key) float64 {
 // Close gives the budget back. The device is not used afterwards.
 func (d *Device) Close() {
 	d.budget.used -= len(d.nodes)
+	for _, r := range d.nodes {
+		n := d.at(r)
+		n.kept = false
+		d.budget.slab.give(n)
+	}
 	d.nodes = nil
 }

@@ -409,6 +409,41 @@ func TestBudgetBoundsMemory(t *testing.T) {
 	assert.Positive(t, d.Totals().Orphans)
 }
 
+func TestDevicesOfOneBudgetUsePlacesAgain(t *testing.T) {
+	b, g := &fairshare.Budget{Max: 3000}, flat()
+	held := fairshare.New(fairshare.Limits{}, b)
+	_, kept, _ := held.Arrive(span(1, 0, 1, 0, 900), 0, g)
+	for round := range 5 {
+		d := fairshare.New(fairshare.Limits{}, b)
+		places := make([]fairshare.Place, 2999)
+		for i := range places {
+			a, at, _ := d.Arrive(span(i+2, 0, 1, 10, 20), 0, g)
+			require.Equal(t, fairshare.Taken, a, "span %d of round %d", i, round)
+			places[i] = at
+		}
+		require.Equal(t, fairshare.Refused, take(d, span(9000, 0, 1, 10, 20), g))
+		d.Settle(30*cellNS, g)
+		first, ok := d.Share(span(2, 0, 1, 10, 20).Key, places[0])
+		require.True(t, ok)
+		require.Positive(t, first.Value)
+		for i, at := range places {
+			s, ok := d.Share(span(i+2, 0, 1, 10, 20).Key, at)
+			require.True(t, ok)
+			require.InDelta(t, first.Value, s.Value, 1e-9*first.Value, "equal spans, equal shares")
+		}
+		require.InEpsilon(t, d.Totals().Attributed, 2999*first.Value, 1e-9)
+		d.Close()
+		_, ok = d.Share(span(2, 0, 1, 10, 20).Key, places[0])
+		require.False(t, ok, "of a closed device")
+		require.Equal(t, 1, b.Used())
+	}
+	held.Settle(1000*cellNS, g)
+	s, ok := held.Share(span(1, 0, 1, 0, 900).Key, kept)
+	require.True(t, ok)
+	assert.True(t, s.Ended)
+	assert.InEpsilon(t, held.Totals().Attributed, s.Value, 1e-9)
+}
+
 func TestRememberedSpansExpire(t *testing.T) {
 	b := &fairshare.Budget{Max: 1 << 20}
 	d, g := fairshare.New(fairshare.Limits{Remember: 10 * cellNS}, b), flat()

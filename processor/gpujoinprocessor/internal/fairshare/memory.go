@@ -7,22 +7,16 @@ package fairshare
 // pending or have children.
 func (d *Device) newNode(k Key) *node {
 	for tries := 0; d.budget.used >= d.budget.Max; tries++ {
-		n := d.remembered.first
+		n := d.at(d.remembered.first)
 		if n == nil || tries == 8 {
 			return nil
 		}
 		d.forget(n)
 	}
 	d.budget.used++
-	var n *node
-	if i := len(d.spare) - 1; i >= 0 {
-		n, d.spare = d.spare[i], d.spare[:i]
-		*n = node{}
-	} else {
-		n = new(node)
-	}
+	n := d.budget.slab.take()
 	n.key, n.kept = k, true
-	d.nodes[k] = n
+	d.nodes[k] = n.self
 	return n
 }
 
@@ -32,7 +26,7 @@ func (d *Device) remember(n *node) { d.remembered.touch(n, d.settled) }
 // expire forgets what was not changed for too long.
 func (d *Device) expire() {
 	limit := d.settled - int64(d.limits.Remember)
-	for n := d.remembered.first; n != nil && n.changed < limit; n = d.remembered.first {
+	for n := d.at(d.remembered.first); n != nil && n.changed < limit; n = d.at(d.remembered.first) {
 		d.forget(n)
 	}
 	d.free.forget(d.settled - int64(d.limits.Free))
@@ -47,30 +41,17 @@ func (d *Device) forget(n *node) {
 	if !n.known && !n.met && n.below > 0 {
 		d.totals.Orphans++
 	}
-	if n.parent != nil {
-		n.parent.kids--
+	if parent := d.at(n.parent); parent != nil {
+		parent.kids--
 	}
 	d.remembered.remove(n)
 	delete(d.nodes, n.key)
 	n.kept = false
 	d.budget.used--
-	if len(d.spare) < 1024 {
-		d.spare = append(d.spare, n)
-	}
+	d.budget.slab.give(n)
 }
 
-// process finds or makes the state of a process.
-func (d *Device) process(id uint64) *process {
-	p := d.procs[id]
-	if p == nil {
-		if i := len(d.spareProcs) - 1; i >= 0 {
-			p, d.spareProcs = d.spareProcs[i], d.spareProcs[:i]
-			*p = process{}
-		} else {
-			p = new(process)
-		}
-		p.id = id
-		d.procs[id] = p
-	}
-	return p
-}
+// node is that of a span, nil when there is none.
+func (d *Device) node(k Key) *node { return d.at(d.nodes[k]) }
+
+func (d *Device) at(r ref) *node { return d.budget.slab.at(r) }

@@ -24,7 +24,8 @@ const maxHeight = 128
 // got is kept there until it arrives itself.
 type node struct {
 	key    Key
-	parent *node
+	self   ref
+	parent ref
 	kids   int32 // nodes whose parent this is
 	height int32 // longest chain of nodes below
 	opened int32 // active descendants
@@ -35,7 +36,7 @@ type node struct {
 	active bool // started and not ended
 	ended  bool
 
-	proc     *process
+	proc     int32   // of the device's processes
 	mark     sum     // proc.own when it last became innermost
 	own      float64 // its own part so far
 	below    float64 // own parts of its ended descendants
@@ -47,48 +48,46 @@ type node struct {
 	seen     int64   // when it arrived, on the caller's clock
 
 	// The list of remembered nodes, by the time of the last change.
-	prev, next *node
+	prev, next ref
 	listed     bool
 	changed    int64
 }
 
-// list is the remembered nodes, longest unchanged first.
+// list is the remembered nodes of one device, longest unchanged first.
 type list struct {
-	first, last *node
-	n           int
+	slab        *slab
+	first, last ref
 }
 
 func (l *list) remove(n *node) {
 	if !n.listed {
 		return
 	}
-	if n.prev != nil {
-		n.prev.next = n.next
+	if prev := l.slab.at(n.prev); prev != nil {
+		prev.next = n.next
 	} else {
 		l.first = n.next
 	}
-	if n.next != nil {
-		n.next.prev = n.prev
+	if next := l.slab.at(n.next); next != nil {
+		next.prev = n.prev
 	} else {
 		l.last = n.prev
 	}
-	n.prev, n.next, n.listed = nil, nil, false
-	l.n--
+	n.prev, n.next, n.listed = 0, 0, false
 }
 
 // touch makes n the last.
 func (l *list) touch(n *node, t int64) {
 	n.changed = t
-	if l.last == n {
+	if l.last == n.self {
 		return
 	}
 	l.remove(n)
 	n.prev, n.listed = l.last, true
-	if l.last != nil {
-		l.last.next = n
+	if last := l.slab.at(l.last); last != nil {
+		last.next = n.self
 	} else {
-		l.first = n
+		l.first = n.self
 	}
-	l.last = n
-	l.n++
+	l.last = n.self
 }

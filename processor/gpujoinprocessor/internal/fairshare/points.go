@@ -8,7 +8,7 @@ package fairshare
 type point struct {
 	t     int64
 	start bool
-	n     *node
+	n     ref
 }
 
 // points is a binary min-heap. container/heap was refused for the allocation of every push into an interface.
@@ -34,7 +34,6 @@ func (h *points) pop() point {
 	top := s[0]
 	n := len(s) - 1
 	p := s[n]
-	s[n] = point{}
 	s = s[:n]
 	i := 0
 	for {

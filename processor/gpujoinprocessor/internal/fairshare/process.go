@@ -19,3 +19,36 @@ func (p *process) advance(v sum) {
 	}
 	p.seen = v
 }
+
+// processes are those with pending spans. A node knows its own by number.
+type processes struct {
+	all   []process
+	byID  map[uint64]int32
+	spare []int32
+}
+
+// join adds a span to the process.
+func (p *processes) join(id uint64) int32 {
+	i, ok := p.byID[id]
+	if !ok {
+		if last := len(p.spare) - 1; last >= 0 {
+			i, p.spare = p.spare[last], p.spare[:last]
+		} else {
+			i = int32(len(p.all))
+			p.all = append(p.all, process{})
+		}
+		p.all[i] = process{id: id}
+		p.byID[id] = i
+	}
+	p.all[i].nodes++
+	return i
+}
+
+// leave takes a span away again.
+func (p *processes) leave(i int32) {
+	a := &p.all[i]
+	if a.nodes--; a.nodes == 0 {
+		delete(p.byID, a.id)
+		p.spare = append(p.spare, i)
+	}
+}

@@ -19,9 +19,9 @@ func (d *Device) Settle(to int64, m Meter) {
 		p := d.points.pop()
 		s.advance(p.t)
 		if p.start {
-			d.start(p.n)
+			d.start(d.at(p.n))
 		} else {
-			d.end(p.n)
+			d.end(d.at(p.n))
 		}
 	}
 	s.advance(to)
@@ -34,7 +34,7 @@ func (d *Device) begin(to int64) {
 		d.settled = min(to, d.points[0].t)
 	}
 	d.free.add(d.settled-int64(d.limits.Free), d.settled)
-	for n := d.remembered.first; n != nil; n = n.next {
+	for n := d.at(d.remembered.first); n != nil; n = d.at(n.next) {
 		n.changed = d.settled
 	}
 }
@@ -72,7 +72,7 @@ func (d *Device) start(n *node) {
 	if n.opened == 0 {
 		d.enter(n)
 	}
-	for a := n.parent; a != nil; a = a.parent {
+	for a := d.at(n.parent); a != nil; a = d.at(a.parent) {
 		d.open(a, 1)
 	}
 }
@@ -83,13 +83,8 @@ func (d *Device) end(n *node) {
 	}
 	n.active, n.ended = false, true
 	n.covered += d.covered - n.covMark
-	p := n.proc
-	n.proc = nil
-	if p.nodes--; p.nodes == 0 {
-		delete(d.procs, p.id)
-		d.spareProcs = append(d.spareProcs, p)
-	}
-	for a := n.parent; a != nil; a = a.parent {
+	d.procs.leave(n.proc)
+	for a := d.at(n.parent); a != nil; a = d.at(a.parent) {
 		a.below += n.own
 		d.shut(a)
 		if !a.known {
@@ -126,7 +121,7 @@ func (d *Device) shut(a *node) {
 
 // enter makes n innermost.
 func (d *Device) enter(n *node) {
-	p := n.proc
+	p := &d.procs.all[n.proc]
 	p.advance(d.v)
 	if p.inner == 0 {
 		d.active++
@@ -137,7 +132,7 @@ func (d *Device) enter(n *node) {
 
 // leave takes n out of the innermost and gives it its part.
 func (d *Device) leave(n *node) {
-	p := n.proc
+	p := &d.procs.all[n.proc]
 	p.advance(d.v)
 	n.own += p.own.since(n.mark)
 	if p.inner--; p.inner == 0 {
