@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/cputime"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
@@ -41,12 +41,6 @@ func recorded(b *testing.B, name string) []byte {
 	return text
 }
 
-func processorTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // BenchmarkKinetoAgainstSimdjson reads recorded traces with the kineto receiver, to finished spans, and in turn with
 // simdjson-go, to its tape and no further: the limit of a general reader in Go, which holds the whole document in memory.
 // Reported are MB of JSON for each second of processor time, and their ratio.
@@ -66,15 +60,15 @@ func BenchmarkKinetoAgainstSimdjson(b *testing.B) {
 				var ours, theirs time.Duration
 				var tape *simdjson.ParsedJson
 				for b.Loop() {
-					begin := processorTime(b)
+					begin := cputime.Used()
 					_, err := kinetoreceiver.Read(b.Context(), bytes.NewReader(text), kinetoreceiver.Options{Detail: detail},
 						func(context.Context, ptrace.Traces) error { return nil })
 					require.NoError(b, err)
-					middle := processorTime(b)
+					middle := cputime.Used()
 					tape, err = simdjson.Parse(text, tape)
 					require.NoError(b, err)
 					ours += middle - begin
-					theirs += processorTime(b) - middle
+					theirs += cputime.Used() - middle
 				}
 				b.ReportMetric(float64(len(text))*float64(b.N)/1e6/ours.Seconds(), "MB/s")
 				b.ReportMetric(float64(len(text))*float64(b.N)/1e6/theirs.Seconds(), "MB/s-simdjson")
