@@ -78,22 +78,25 @@ func TestTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
 
 	s := newService(t, addresses[0].(string))
 	require.Equal(t, gpu, s.profiler.Devices()[0].UUID)
-	request, fit := s.request(t), s.train(t)
+	request, queued, fit := s.request(t), s.queue(t), s.train(t)
 	spans := s.close(t)
-	for name, id := range map[string]trace.TraceID{"request": request, "training": fit} {
+	for name, id := range map[string]trace.TraceID{"request": request, "queued": queued, "training": fit} {
 		t.Run(name, func(t *testing.T) {
 			sent := spansOf(spans, id)
 			got := await(t, j, id, len(sent))
 			require.NoError(t, semconvtest.CheckTraces(got.all))
 			t.Run("nothing that was sent is lost or changed", func(t *testing.T) { got.equal(t, sent) })
-			if id == request {
+			switch id {
+			case request:
 				t.Run("the tree is that of the service", func(t *testing.T) { got.tree(t) })
 				t.Run("rates are derived", func(t *testing.T) { got.derived(t) })
-			} else {
+			case queued:
+				t.Run("the device works when the request has ended", func(t *testing.T) { got.queued(t) })
+			case fit:
 				t.Run("steps are whole", func(t *testing.T) { got.steps(t) })
 			}
 			t.Run("device samples are joined", func(t *testing.T) { got.joined(t) })
-			t.Run("the older API has no warnings", func(t *testing.T) {
+			t.Run("the page has no warnings", func(t *testing.T) {
 				warnings, err := j.Warnings(t.Context(), id.String())
 				require.NoError(t, err)
 				require.Empty(t, warnings)
@@ -259,6 +262,16 @@ func (a answer) derived(t *testing.T) {
 	require.NotContains(t, skipped.Attributes().AsRaw(), "gpu.io.rate")
 	for name := range a.one(t, requestName).Attributes().All() {
 		require.NotContains(t, name, "gpu.", "the request is no GPU span")
+	}
+}
+
+// queued holds what Jaeger takes for a wrong clock, unless it knows both spans to be of one host.
+func (a answer) queued(t *testing.T) {
+	request := a.one(t, queuedRequest)
+	require.Len(t, a.byName["embed"], 2)
+	for _, s := range a.byName["embed"] {
+		require.Greater(t, s.EndTimestamp(), request.EndTimestamp())
+		require.Less(t, seconds(s), seconds(request))
 	}
 }
 

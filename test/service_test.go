@@ -33,6 +33,7 @@ const (
 	decodeTokens  = int64(16)
 	decodeCount   = 3
 	copyBack      = int64(4096)
+	queuedTime    = 5 * time.Millisecond
 	stepCount     = 3
 	stepItems     = int64(512)
 	stepFLOPs     = 1e12
@@ -40,6 +41,7 @@ const (
 	backwardTime  = 5 * time.Millisecond
 	requestName   = "POST /v1/generate"
 	secondRequest = "POST /v1/generate (batched)"
+	queuedRequest = "POST /v1/queue"
 )
 
 // service is an instrumented inference service on a simulated device. It keeps what it sent.
@@ -133,6 +135,22 @@ func (s *service) request(t *testing.T) trace.TraceID {
 	s.gpu.Wait(s.raw)
 	span.End()
 	otherSpan.End()
+	return span.SpanContext().TraceID()
+}
+
+// queue answers as soon as the work is launched. The request's span is longer than the device's, which end after it.
+func (s *service) queue(t *testing.T) trace.TraceID {
+	t.Helper()
+	embed := gpuspan.NewOperation("embed")
+	ctx, span := s.tracer.Start(t.Context(), queuedRequest, trace.WithSpanKind(trace.SpanKindServer))
+	time.Sleep(4 * queuedTime)
+	for range 2 {
+		x := embed.Start(ctx, s.stream)
+		s.gpu.Launch(s.raw, simgpu.Kernel{Duration: queuedTime})
+		x.End()
+	}
+	span.End()
+	s.gpu.Wait(s.raw)
 	return span.SpanContext().TraceID()
 }
 

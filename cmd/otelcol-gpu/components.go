@@ -14,6 +14,7 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/connector"
+	"go.opentelemetry.io/collector/connector/forwardconnector"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/debugexporter"
 	"go.opentelemetry.io/collector/exporter/otlpexporter"
@@ -110,6 +111,7 @@ func factories() (otelcol.Factories, error) {
 	}
 	f.Connectors, f.ConnectorModules, err = collect(
 		own[connector.Factory](gpumetricsconnector.NewFactory()),
+		core[connector.Factory](forwardconnector.NewFactory(), "connector/forwardconnector"),
 	)
 	return f, err
 }
