@@ -4,154 +4,16 @@
 package gpumetricsconnector
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/config/configoptional"
-	"go.opentelemetry.io/collector/confmap"
-	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/pmetric"
-	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
 	"github.com/otelgpu/otelgpu/semconv"
 )
-
-type attrs map[string]any
-
-// epoch is the start of the tests' spans; the clock of the tests is a second later.
-const (
-	epoch = uint64(1_700_000_000_000_000_000)
-	clock = int64(epoch) + int64(time.Second)
-)
-
-// span is one span of a test: times in µs after epoch.
-type span struct {
-	name       string
-	start, end uint64
-	a          attrs
-	id, parent byte
-	state      string
-}
-
-func batch(t testing.TB, resource attrs, spans ...span) ptrace.Traces {
-	t.Helper()
-	td := ptrace.NewTraces()
-	rs := td.ResourceSpans().AppendEmpty()
-	require.NoError(t, rs.Resource().Attributes().FromRaw(resource))
-	ss := rs.ScopeSpans().AppendEmpty()
-	for _, x := range spans {
-		s := ss.Spans().AppendEmpty()
-		s.SetName(x.name)
-		s.SetTraceID(pcommon.TraceID{1})
-		s.SetSpanID(pcommon.SpanID{x.id})
-		if x.parent > 0 {
-			s.SetParentSpanID(pcommon.SpanID{x.parent})
-		}
-		s.SetStartTimestamp(pcommon.Timestamp(epoch + x.start*1000))
-		s.SetEndTimestamp(pcommon.Timestamp(epoch + x.end*1000))
-		s.TraceState().FromRaw(x.state)
-		require.NoError(t, s.Attributes().FromRaw(x.a))
-	}
-	return td
-}
-
-func newTest(t testing.TB, edit func(*Config)) *aggregator {
-	t.Helper()
-	cfg := newDefaultConfig().(*Config)
-	if edit != nil {
-		edit(cfg)
-	}
-	require.NoError(t, confmap.Validate(cfg))
-	return newAggregator(cfg, "me")
-}
-
-func noScope(pcommon.InstrumentationScope) {}
-
-func output(t testing.TB, a *aggregator, now int64) pmetric.Metrics {
-	t.Helper()
-	md := a.output(noScope, now, false)
-	require.NoError(t, semconvtest.CheckMetrics(md))
-	return md
-}
-
-// values are the points of all metrics as "name{attributes}" to value, a histogram's value being its count and sum. The instance's id
-// is on every point, checked here and left out.
-func values(t testing.TB, md pmetric.Metrics) map[string]any {
-	t.Helper()
-	out := map[string]any{}
-	for _, rm := range md.ResourceMetrics().All() {
-		for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
-			put := func(attrs pcommon.Map, v any) {
-				id, ok := attrs.Get("collector.instance.id")
-				require.True(t, ok && id.Str() == "me")
-				raw := attrs.AsRaw()
-				delete(raw, "collector.instance.id")
-				key := m.Name() + fmt.Sprint(raw)[3:]
-				require.NotContains(t, out, key)
-				out[key] = v
-			}
-			switch m.Type() {
-			case pmetric.MetricTypeGauge:
-				for _, p := range m.Gauge().DataPoints().All() {
-					put(p.Attributes(), p.DoubleValue())
-				}
-			case pmetric.MetricTypeSum:
-				for _, p := range m.Sum().DataPoints().All() {
-					if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
-						put(p.Attributes(), p.IntValue())
-					} else {
-						put(p.Attributes(), p.DoubleValue())
-					}
-				}
-			case pmetric.MetricTypeHistogram:
-				for _, p := range m.Histogram().DataPoints().All() {
-					put(p.Attributes(), fmt.Sprintf("%d in %.9g", p.Count(), p.Sum()))
-				}
-			case pmetric.MetricTypeExponentialHistogram:
-				for _, p := range m.ExponentialHistogram().DataPoints().All() {
-					put(p.Attributes(), fmt.Sprintf("%d in %.9g", p.Count(), p.Sum()))
-				}
-			}
-		}
-	}
-	return out
-}
-
-var prefill = attrs{
-	"gpu.operation.type": "section", "gpu.operation.category": "prefill", "hw.id": "GPU-a", "gpu.timing.status": "ok", "gpu.duration": 0.002,
-	"gpu.io.size": 1000, "gpu.flop.count": 5e9, "gpu.flop.precision": "bf16", "gpu.operation.items": 128, "gpu.operation.item.type": "token", "gpu.energy": 0.5,
-}
-
-func without(a attrs, keys ...string) attrs {
-	out := maps.Clone(a)
-	for _, k := range keys {
-		delete(out, k)
-	}
-	return out
-}
-
-func with(a attrs, more attrs) attrs {
-	out := maps.Clone(a)
-	maps.Copy(out, more)
-	return out
-}
-
-var prefillPoints = map[string]any{
-	"gpu.operation.count[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok]":                int64(2),
-	"gpu.operation.duration[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok hw.id:GPU-a]": "2 in 0.004",
-	"gpu.operation.io[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section]":                                        int64(2000),
-	"gpu.operation.flops[gpu.flop.precision:bf16 gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section]":             1e10,
-	"gpu.operation.items[gpu.operation.category:prefill gpu.operation.item.type:token gpu.operation.name:p gpu.operation.type:section]":       int64(256),
-	"gpu.operation.energy[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section hw.id:GPU-a]":                        1.0,
-	"gpu.operation.item.energy[gpu.operation.category:prefill gpu.operation.item.type:token gpu.operation.name:p gpu.operation.type:section]": 0.00390625,
-}
 
 func TestAnOperationFeedsItsMetrics(t *testing.T) {
 	a := newTest(t, nil)
@@ -326,75 +188,6 @@ func TestDeltasAddUpToTheCumulative(t *testing.T) {
 	}), "cumulative points are repeated, gauges are not")
 }
 
-func TestTooManySeriesOverflow(t *testing.T) {
-	a := newTest(t, func(c *Config) { c.CardinalityLimit = 10 })
-	var spans []span
-	for i := range 100 {
-		spans = append(spans, span{fmt.Sprintf("kernel %d", i), 0, 10, attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"}, 1, 0, ""})
-	}
-	a.take(batch(t, nil, spans...), clock)
-	a.take(batch(t, nil, spans...), clock)
-	md := output(t, a, clock)
-	got := values(t, md)
-	counts, over := 0, int64(0)
-	for k, v := range got {
-		if len(k) > 19 && k[:19] == "gpu.operation.count" {
-			counts++
-			if k == "gpu.operation.count[otel.metric.overflow:true]" {
-				over = v.(int64)
-			}
-		}
-	}
-	assert.Equal(t, 10, counts)
-	assert.EqualValues(t, 2*91, over)
-	assert.EqualValues(t, 2*91, a.stats.overflow)
-	assert.LessOrEqual(t, a.resources[""].bundles.len(), 40)
-}
-
-func TestTooManyResourcesShareOne(t *testing.T) {
-	a := newTest(t, func(c *Config) { c.MaxResources = 3 })
-	for i := range 10 {
-		a.take(batch(t, attrs{"service.instance.id": fmt.Sprint(i)}, span{"p", 0, 10, prefill, 1, 0, ""}), clock)
-	}
-	md := output(t, a, clock)
-	assert.Equal(t, 4, md.ResourceMetrics().Len())
-	var total int64
-	for _, rm := range md.ResourceMetrics().All() {
-		total += rm.ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints().At(0).IntValue()
-	}
-	assert.EqualValues(t, 10, total, "none is lost")
-}
-
-func TestAllSeriesTogetherAreBounded(t *testing.T) {
-	a := newTest(t, func(c *Config) { c.MaxSeries = 50; c.Expiry = time.Minute })
-	in := attrs{"gpu.operation.type": "section"}
-	for i := range 1000 {
-		a.take(batch(t, attrs{"n": i % 3}, span{fmt.Sprint("p", i), 0, 10, in, 1, 0, ""}), clock)
-	}
-	assert.LessOrEqual(t, a.series, 50+3*2, "and the overflow of each resource and metric")
-	assert.LessOrEqual(t, a.bundles, 50)
-	var total int64
-	for k, v := range values(t, onlyCounts(output(t, a, clock))) {
-		assert.NotEmpty(t, k)
-		total += v.(int64)
-	}
-	assert.EqualValues(t, 1000, total, "none is lost")
-	output(t, a, clock+int64(2*time.Minute))
-	assert.Zero(t, a.series)
-	assert.Zero(t, a.bundles)
-}
-
-// onlyCounts leaves gpu.operation.count, the resource as an attribute so that keys differ.
-func onlyCounts(md pmetric.Metrics) pmetric.Metrics {
-	for i, rm := range md.ResourceMetrics().All() {
-		rm.ScopeMetrics().At(0).Metrics().RemoveIf(func(m pmetric.Metric) bool { return m.Name() != "gpu.operation.count" })
-		for _, p := range rm.ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints().All() {
-			p.Attributes().PutInt("resource", int64(i))
-		}
-	}
-	return md
-}
-
 func TestResourcesAreKnownByKeptAttributesInAnyOrder(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.ResourceAttributes = []string{"service.name", "host.name"} })
 	for _, r := range []attrs{{"service.name": "s", "host.name": "h", "process.pid": 1}, {"host.name": "h", "process.pid": 2, "service.name": "s"}} {
@@ -403,25 +196,6 @@ func TestResourcesAreKnownByKeptAttributesInAnyOrder(t *testing.T) {
 	md := output(t, a, clock)
 	require.Equal(t, 1, md.ResourceMetrics().Len())
 	assert.Equal(t, map[string]any{"service.name": "s", "host.name": "h"}, md.ResourceMetrics().At(0).Resource().Attributes().AsRaw())
-}
-
-func TestSilentSeriesExpireAndBeginAnew(t *testing.T) {
-	a := newTest(t, func(c *Config) { c.Expiry = time.Minute })
-	p := batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""})
-	q := batch(t, nil, span{"q", 0, 2000, prefill, 1, 0, ""})
-	a.take(p, clock)
-	a.take(q, clock)
-	output(t, a, clock)
-	a.take(q, clock+int64(50*time.Second))
-	output(t, a, clock+int64(61*time.Second)) // drops p after writing it a last time
-	for k := range values(t, output(t, a, clock+int64(62*time.Second))) {
-		assert.Contains(t, k, "name:q ")
-	}
-	a.take(p, clock+int64(63*time.Second))
-	got := values(t, output(t, a, clock+int64(63*time.Second)))
-	assert.Equal(t, int64(1), got["gpu.operation.count[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok]"])
-	output(t, a, clock+int64(10*time.Minute))
-	assert.Empty(t, a.resources)
 }
 
 func TestFurtherDimensionsComeFromSpanElseResource(t *testing.T) {

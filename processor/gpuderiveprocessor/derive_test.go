@@ -4,87 +4,16 @@
 package gpuderiveprocessor
 
 import (
-	"context"
-	"maps"
 	"math"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/semconvtest"
 )
-
-type attrs map[string]any
-
-var nan, inf = math.NaN(), math.Inf(1)
-
-func with(base attrs, more attrs) attrs {
-	out := maps.Clone(base)
-	maps.Copy(out, more)
-	return out
-}
-
-// oneSpan makes a batch of one span of 2 ms.
-func oneSpan(t testing.TB, a attrs) (ptrace.Traces, ptrace.Span) {
-	t.Helper()
-	td := ptrace.NewTraces()
-	s := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
-	s.SetName("x")
-	s.SetStartTimestamp(1_700_000_000_000_000_000)
-	s.SetEndTimestamp(1_700_000_000_002_000_000)
-	require.NoError(t, s.Attributes().FromRaw(a))
-	return td, s
-}
-
-func newTestDeriver(t testing.TB, edit func(*Config)) *deriver {
-	t.Helper()
-	cfg := newDefaultConfig().(*Config)
-	if edit != nil {
-		edit(cfg)
-	}
-	require.NoError(t, cfg.Validate())
-	d, err := newDeriver(cfg, componenttest.NewNopTelemetrySettings())
-	require.NoError(t, err)
-	return d
-}
-
-func process(t testing.TB, d *deriver, td ptrace.Traces) {
-	t.Helper()
-	_, err := d.process(context.Background(), td)
-	require.NoError(t, err)
-}
-
-// gained is what the processor added.
-func gained(s ptrace.Span, before attrs) attrs {
-	out := attrs{}
-	for k, v := range s.Attributes().All() {
-		if _, had := before[k]; !had {
-			out[k] = v.AsRaw()
-		}
-	}
-	return out
-}
-
-func assertGained(t *testing.T, want, got attrs) {
-	t.Helper()
-	assert.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)))
-	for k, w := range want {
-		if f, ok := w.(float64); ok && f != 0 {
-			assert.InEpsilon(t, f, got[k], 1e-9, k)
-		} else {
-			assert.Equal(t, w, got[k], k)
-		}
-	}
-}
-
-// An H100 SXM: 3.35e12 By/s of memory, 989.5e12 FLOP/s bf16, 67e12 fp32, 450e9 By/s NVLink in one direction, PCIe 5 ×16 of
-// 32e9 × 16 / 8 × 128/130 = 63.0153846e9 By/s. The ridge of bf16 is 295.37 FLOP/By. The values wanted are computed by hand.
-var h100 = attrs{"gpu.operation.type": "section", "hw.model": "NVIDIA H100 80GB HBM3", "gpu.duration": 0.002}
 
 func TestDerivedValuesAreTheClosedForms(t *testing.T) {
 	for name, tt := range map[string]struct{ in, want attrs }{
@@ -336,55 +265,6 @@ func TestWithoutFLOPsOnlyALaunchBoundIsKnown(t *testing.T) {
 	assert.False(t, known)
 }
 
-func TestModelComesFromSpanThenResourceThenConfig(t *testing.T) {
-	in := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001, "gpu.io.size": 4_000_000_000}
-	for name, tt := range map[string]struct {
-		span, resource, config string
-		want                   float64
-	}{
-		"span":     {"NVIDIA B200", "NVIDIA L4", "NVIDIA T4", 0.5},
-		"resource": {"", "NVIDIA B200", "NVIDIA T4", 0.5},
-		"config":   {"", "", "NVIDIA B200", 0.5},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := maps.Clone(in)
-			if tt.span != "" {
-				a["hw.model"] = tt.span
-			}
-			td, s := oneSpan(t, a)
-			if tt.resource != "" {
-				td.ResourceSpans().At(0).Resource().Attributes().PutStr("hw.model", tt.resource)
-			}
-			process(t, newTestDeriver(t, func(c *Config) { c.Model = tt.config }), td)
-			got, _ := s.Attributes().Get("gpu.io.utilization")
-			assert.InEpsilon(t, tt.want, got.Double(), 1e-12)
-		})
-	}
-}
-
-func TestOverridesWinFieldByField(t *testing.T) {
-	d := newTestDeriver(t, func(c *Config) {
-		c.Precision = "bf16"
-		c.Peaks = []PeakConfig{
-			{Model: "*h100*", MemoryBandwidth: 3e12, FLOPRate: map[string]float64{"bf16": 8e14}},
-			{Model: "NVIDIA H100 80GB *", MemoryBandwidth: 2e12},
-			{Model: "Voodoo ?", MemoryBandwidth: 1e9},
-		}
-	})
-	in := with(h100, attrs{"gpu.io.size": 2_000_000_000, "gpu.flop.count": 8e11})
-	td, s := oneSpan(t, in)
-	process(t, d, td)
-	got := gained(s, in)
-	assert.InEpsilon(t, 0.5, got["gpu.io.utilization"], 1e-12)
-	assert.InEpsilon(t, 0.5, got["gpu.flop.utilization"], 1e-12)
-	assert.Equal(t, "config", got["gpu.peak.source"])
-
-	in = with(h100, attrs{"hw.model": "Voodoo 2", "gpu.io.size": 1_000_000})
-	td, s = oneSpan(t, in)
-	process(t, d, td)
-	assert.InEpsilon(t, 0.5, gained(s, in)["gpu.io.utilization"], 1e-12)
-}
-
 func TestWhatIsNotANumberIsNotBelieved(t *testing.T) {
 	for name, a := range map[string]attrs{
 		"negative size":       {"gpu.io.size": -1},
@@ -415,33 +295,4 @@ func TestForeignSpansStayAsTheyAre(t *testing.T) {
 	td, s := oneSpan(t, in)
 	process(t, newTestDeriver(t, func(c *Config) { c.Presets = []string{"vllm", "obi", "pytorch", "gen_ai"} }), td)
 	assert.Empty(t, gained(s, in))
-}
-
-// More devices than a batch remembers, in an order in which they push each other out, and one without a model of its own.
-func TestEveryDeviceOfABatchHasItsOwnPeaks(t *testing.T) {
-	share := map[string]float64{ // of 3.35 TB/s: the HBM3 of an H100, the HBM2e of an A100, the GDDR6 of an L4
-		"NVIDIA H100 80GB HBM3": 1, "NVIDIA A100-SXM4-80GB": 3.35 / 2.039, "NVIDIA L4": 3.35 / 0.3,
-	}
-	models := slices.Sorted(maps.Keys(share))
-	td, _ := oneSpan(t, nil)
-	spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
-	spans.RemoveIf(func(ptrace.Span) bool { return true })
-	const n = 100
-	for i := range n {
-		_, s := oneSpan(t, with(h100, attrs{
-			"gpu.io.size": 3_350_000_000, "gpu.duration": 0.01, "hw.id": "GPU-" + string(rune('a'+i%11)), "hw.model": models[i%3],
-		}))
-		if i%10 == 9 {
-			s.Attributes().Remove("hw.model")
-		}
-		s.CopyTo(spans.AppendEmpty())
-	}
-	process(t, newTestDeriver(t, nil), td)
-	for i, s := range spans.All() {
-		used, ok := s.Attributes().Get("gpu.io.utilization")
-		require.Equal(t, i%10 != 9, ok, "span %d", i)
-		if ok {
-			require.InEpsilon(t, 0.1*share[models[i%3]], used.Double(), 1e-9, "span %d", i)
-		}
-	}
 }

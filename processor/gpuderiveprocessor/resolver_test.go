@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -15,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -180,4 +182,82 @@ func TestOutcomesAreCounted(t *testing.T) {
 	assert.Equal(t, map[string]int64{
 		"spans derived": 2, "spans below_floor": 1, "spans untimed": 2, "spans undeclared": 1, "mapped ": 1, "unknown_peaks ": 1,
 	}, got)
+}
+
+func TestModelComesFromSpanThenResourceThenConfig(t *testing.T) {
+	in := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001, "gpu.io.size": 4_000_000_000}
+	for name, tt := range map[string]struct {
+		span, resource, config string
+		want                   float64
+	}{
+		"span":     {"NVIDIA B200", "NVIDIA L4", "NVIDIA T4", 0.5},
+		"resource": {"", "NVIDIA B200", "NVIDIA T4", 0.5},
+		"config":   {"", "", "NVIDIA B200", 0.5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := maps.Clone(in)
+			if tt.span != "" {
+				a["hw.model"] = tt.span
+			}
+			td, s := oneSpan(t, a)
+			if tt.resource != "" {
+				td.ResourceSpans().At(0).Resource().Attributes().PutStr("hw.model", tt.resource)
+			}
+			process(t, newTestDeriver(t, func(c *Config) { c.Model = tt.config }), td)
+			got, _ := s.Attributes().Get("gpu.io.utilization")
+			assert.InEpsilon(t, tt.want, got.Double(), 1e-12)
+		})
+	}
+}
+
+func TestOverridesWinFieldByField(t *testing.T) {
+	d := newTestDeriver(t, func(c *Config) {
+		c.Precision = "bf16"
+		c.Peaks = []PeakConfig{
+			{Model: "*h100*", MemoryBandwidth: 3e12, FLOPRate: map[string]float64{"bf16": 8e14}},
+			{Model: "NVIDIA H100 80GB *", MemoryBandwidth: 2e12},
+			{Model: "Voodoo ?", MemoryBandwidth: 1e9},
+		}
+	})
+	in := with(h100, attrs{"gpu.io.size": 2_000_000_000, "gpu.flop.count": 8e11})
+	td, s := oneSpan(t, in)
+	process(t, d, td)
+	got := gained(s, in)
+	assert.InEpsilon(t, 0.5, got["gpu.io.utilization"], 1e-12)
+	assert.InEpsilon(t, 0.5, got["gpu.flop.utilization"], 1e-12)
+	assert.Equal(t, "config", got["gpu.peak.source"])
+
+	in = with(h100, attrs{"hw.model": "Voodoo 2", "gpu.io.size": 1_000_000})
+	td, s = oneSpan(t, in)
+	process(t, d, td)
+	assert.InEpsilon(t, 0.5, gained(s, in)["gpu.io.utilization"], 1e-12)
+}
+
+// More devices than a batch remembers, in an order in which they push each other out, and one without a model of its own.
+func TestEveryDeviceOfABatchHasItsOwnPeaks(t *testing.T) {
+	share := map[string]float64{ // of 3.35 TB/s: the HBM3 of an H100, the HBM2e of an A100, the GDDR6 of an L4
+		"NVIDIA H100 80GB HBM3": 1, "NVIDIA A100-SXM4-80GB": 3.35 / 2.039, "NVIDIA L4": 3.35 / 0.3,
+	}
+	models := slices.Sorted(maps.Keys(share))
+	td, _ := oneSpan(t, nil)
+	spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+	spans.RemoveIf(func(ptrace.Span) bool { return true })
+	const n = 100
+	for i := range n {
+		_, s := oneSpan(t, with(h100, attrs{
+			"gpu.io.size": 3_350_000_000, "gpu.duration": 0.01, "hw.id": "GPU-" + string(rune('a'+i%11)), "hw.model": models[i%3],
+		}))
+		if i%10 == 9 {
+			s.Attributes().Remove("hw.model")
+		}
+		s.CopyTo(spans.AppendEmpty())
+	}
+	process(t, newTestDeriver(t, nil), td)
+	for i, s := range spans.All() {
+		used, ok := s.Attributes().Get("gpu.io.utilization")
+		require.Equal(t, i%10 != 9, ok, "span %d", i)
+		if ok {
+			require.InEpsilon(t, 0.1*share[models[i%3]], used.Double(), 1e-9, "span %d", i)
+		}
+	}
 }

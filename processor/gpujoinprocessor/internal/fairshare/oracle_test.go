@@ -3,7 +3,15 @@
 
 package fairshare_test
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+)
 
 // grid is the rule by brute force: time is a row of cells, each with its own flow; settling a cell asks every span
 // whether it covers the cell, and every pair whether one descends from the other.
@@ -125,4 +133,158 @@ func (g *grid) value(s *gspan) float64 {
 		}
 	}
 	return v
+}
+
+// timeline makes spans as programs make them: loops of steps with nested sections, several streams, several processes;
+// and a few that no program would make.
+func timeline(r *rand.Rand, cells int) []gspan {
+	var spans []gspan
+	id := 0
+	var nest func(parent, process, start, end, depth int)
+	nest = func(parent, process, start, end, depth int) {
+		id++
+		me := id
+		if me > 1 && r.IntN(8) == 0 { // a parent elsewhere, in another process too
+			parent = 1 + r.IntN(me-1)
+		}
+		if r.IntN(12) == 0 {
+			process = 1 + r.IntN(3)
+		}
+		spans = append(spans, gspan{id: me, parent: parent, process: process, start: start, end: end})
+		if depth == 0 || end-start < 3 {
+			return
+		}
+		for range 1 + r.IntN(2) { // streams
+			for t := start; t < end-1; {
+				a := t + r.IntN(3)
+				b := a + 1 + r.IntN(max(1, (end-start)/2))
+				if r.IntN(10) > 0 {
+					b = min(b, end)
+				}
+				if b = min(b, cells); b <= a {
+					break
+				}
+				nest(me, process, a, b, depth-1)
+				t = b
+			}
+		}
+	}
+	for range 1 + r.IntN(4) {
+		process := 1 + r.IntN(3)
+		a := r.IntN(cells - 2)
+		b := min(cells, a+1+r.IntN(cells/2))
+		parent := 0
+		if r.IntN(3) == 0 {
+			parent = 1000 + r.IntN(3) // a host span that never comes
+		}
+		nest(parent, process, a, b, r.IntN(4))
+	}
+	return spans
+}
+
+func TestShareEqualsBruteForceOnRandomTimelines(t *testing.T) {
+	const rounds, cells = 2000, 60
+	lateSpans := 0
+	late, exact := 0, 0
+	for round := range rounds {
+		r := rand.New(rand.NewPCG(uint64(round), 7919))
+		g := newGrid(r, cells)
+		d := newDevice()
+		spans := timeline(r, cells)
+		// Spans arrive by their end, as exporters send them, with a delay of their own; some much later.
+		type arrival struct {
+			at int
+			s  gspan
+		}
+		var todo []arrival
+		for _, s := range spans {
+			at := s.end + r.IntN(6)
+			switch r.IntN(8) {
+			case 0:
+				at = s.start // the clock of a fast sender
+			case 1:
+				at += 20
+			}
+			todo = append(todo, arrival{at, s})
+		}
+		r.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
+		d.Arrive(span(999999, 0, 9, 0, 1), 0, g) // pins the beginning of settled time to 0
+		g.arrive(gspan{id: 999999, process: 9, start: 0, end: 1})
+		for now := range cells + 30 {
+			for _, a := range todo {
+				if a.at == now {
+					before := g.settled
+					g.arrive(a.s)
+					require.Equal(t, fairshare.Taken, take(d, span(a.s.id, a.s.parent, a.s.process, a.s.start, a.s.end), g))
+					if a.s.start < before {
+						lateSpans++
+					}
+				}
+			}
+			if r.IntN(3) == 0 {
+				to := max(g.settled, min(cells, now-r.IntN(5)))
+				if to > 0 {
+					g.settle(to)
+					d.Settle(int64(to)*cellNS, g)
+				}
+			}
+		}
+		g.settle(cells)
+		d.Settle(cells*cellNS, g)
+
+		var flow, own float64
+		for _, f := range g.flow {
+			flow += f
+		}
+		for _, s := range g.spans {
+			got, ok := share(d, s.id, g)
+			require.True(t, ok)
+			want := g.value(s)
+			require.InDelta(t, want, got.Value, 1e-9*(1+flow), "round %d span %d", round, s.id)
+			require.InDelta(t, s.own, got.Own, 1e-9*(1+flow), "round %d span %d", round, s.id)
+			require.True(t, got.Ended)
+			require.LessOrEqual(t, got.Late, int64(s.late)*cellNS, "round %d span %d", round, s.id)
+			if s.late > 0 {
+				late++
+				if got.Late == int64(s.late)*cellNS {
+					exact++
+				}
+			}
+			own += got.Own
+		}
+		tot := d.Totals()
+		require.InEpsilon(t, flow+1, tot.Attributed+tot.Unattributed+1, 1e-9, "round %d", round)
+		require.InEpsilon(t, own+1, tot.Attributed+tot.Late+1, 1e-9, "round %d", round)
+		require.Zero(t, d.Pending())
+	}
+	assert.Greater(t, lateSpans, rounds/2, "the late branch must be exercised")
+	// Where descendants that met through different placeholders overlap, or lie outside of the span, their time counts
+	// twice; no program nests like that.
+	assert.Greater(t, float64(exact), 0.9*float64(late))
+}
+
+// cellNS is one cell of the grid in ns.
+const cellNS = 1000
+
+// Knots reads the grid's cells as a counter with a sample at every cell border.
+func (g *grid) Knots(from, to int64, dst []fairshare.Knot) []fairshare.Knot {
+	var k fairshare.Knot
+	k.Time = from
+	dst = append(dst, k)
+	for k.Time < to {
+		cell := int(k.Time / cellNS)
+		next := min(to, int64(cell+1)*cellNS)
+		if cell < len(g.known) && g.known[cell] {
+			k.Value += g.flow[cell] * float64(next-k.Time) / cellNS
+			k.Covered += next - k.Time
+		}
+		k.Time = next
+		dst = append(dst, k)
+	}
+	return dst
+}
+
+func (g *grid) Covered(from, to int64) int64 {
+	k := g.Knots(from, to, nil)
+	return k[len(k)-1].Covered
 }

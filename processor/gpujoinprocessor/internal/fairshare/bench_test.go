@@ -1,0 +1,48 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fairshare_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/cputime"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+)
+
+// BenchmarkOverlap is the cost of one span with n others active beside it, arrival to settled. Spans are between half and
+// one and a half times as long as n others take to arrive, so that they end in another order than they began.
+func BenchmarkOverlap(b *testing.B) {
+	for _, n := range []int{100, 1_000, 10_000, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			d := fairshare.New(fairshare.Limits{Remember: time.Millisecond}, &fairshare.Budget{Max: 1 << 22})
+			const gap = 1000
+			var k fairshare.Key
+			k.Trace[0] = 1
+			i := int64(0)
+			var flow fairshare.Meter = rate{1}
+			rng := rand.New(rand.NewPCG(1, 2))
+			arrive := func() {
+				i++
+				binary.BigEndian.PutUint64(k.Span[:], uint64(i))
+				d.Arrive(fairshare.Span{Key: k, Process: uint64(i % 4), Start: i * gap, End: (i+int64(n)/2+rng.Int64N(int64(n)))*gap + 1}, 0, flow)
+				if i%64 == 0 {
+					d.Settle((i-10)*gap, flow)
+				}
+			}
+			for range 3 * n {
+				arrive()
+			}
+			b.ReportAllocs()
+			from := cputime.Used()
+			for b.Loop() {
+				arrive()
+			}
+			b.ReportMetric(float64((cputime.Used()-from).Nanoseconds())/float64(b.N), "cpu-ns/span")
+		})
+	}
+}

@@ -1,0 +1,82 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fairshare_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+)
+
+func TestBudgetBoundsMemory(t *testing.T) {
+	b := &fairshare.Budget{Max: 100}
+	d, g := fairshare.New(fairshare.Limits{}, b), flat()
+	refused := 0
+	for i := 1; i <= 1000; i++ {
+		if take(d, span(i, 5000+i, 1, 0, 900), g) == fairshare.Refused {
+			refused++
+		}
+		require.LessOrEqual(t, b.Used(), 100)
+	}
+	assert.Positive(t, refused, "pending spans are not given up for new ones")
+	d.Settle(900*cellNS, g)
+	for i := 2001; i <= 3000; i++ {
+		require.Equal(t, fairshare.Taken, take(d, span(i, 7000+i, 1, 950, 960), g), "ended spans make room")
+		d.Settle(961*cellNS, g)
+		require.LessOrEqual(t, b.Used(), 100)
+	}
+	assert.Positive(t, d.Totals().Orphans)
+}
+
+func TestDevicesOfOneBudgetUsePlacesAgain(t *testing.T) {
+	b, g := &fairshare.Budget{Max: 3000}, flat()
+	held := fairshare.New(fairshare.Limits{}, b)
+	_, kept, _ := held.Arrive(span(1, 0, 1, 0, 900), 0, g)
+	for round := range 5 {
+		d := fairshare.New(fairshare.Limits{}, b)
+		places := make([]fairshare.Place, 2999)
+		for i := range places {
+			a, at, _ := d.Arrive(span(i+2, 0, 1, 10, 20), 0, g)
+			require.Equal(t, fairshare.Taken, a, "span %d of round %d", i, round)
+			places[i] = at
+		}
+		require.Equal(t, fairshare.Refused, take(d, span(9000, 0, 1, 10, 20), g))
+		d.Settle(30*cellNS, g)
+		first, ok := d.Share(span(2, 0, 1, 10, 20).Key, places[0])
+		require.True(t, ok)
+		require.Positive(t, first.Value)
+		for i, at := range places {
+			s, ok := d.Share(span(i+2, 0, 1, 10, 20).Key, at)
+			require.True(t, ok)
+			require.InDelta(t, first.Value, s.Value, 1e-9*first.Value, "equal spans, equal shares")
+		}
+		require.InEpsilon(t, d.Totals().Attributed, 2999*first.Value, 1e-9)
+		d.Close()
+		_, ok = d.Share(span(2, 0, 1, 10, 20).Key, places[0])
+		require.False(t, ok, "of a closed device")
+		require.Equal(t, 1, b.Used())
+	}
+	held.Settle(1000*cellNS, g)
+	s, ok := held.Share(span(1, 0, 1, 0, 900).Key, kept)
+	require.True(t, ok)
+	assert.True(t, s.Ended)
+	assert.InEpsilon(t, held.Totals().Attributed, s.Value, 1e-9)
+}
+
+func TestRememberedSpansExpire(t *testing.T) {
+	b := &fairshare.Budget{Max: 1 << 20}
+	d, g := fairshare.New(fairshare.Limits{Remember: 10 * cellNS}, b), flat()
+	d.Arrive(span(2, 1, 1, 0, 4), 0, g)
+	d.Arrive(span(3, 2, 1, 1, 2), 0, g)
+	d.Settle(5*cellNS, g)
+	assert.Equal(t, 3, b.Used())
+	d.Settle(30*cellNS, g)
+	d.Settle(60*cellNS, g)
+	assert.Zero(t, b.Used())
+	assert.EqualValues(t, 1, d.Totals().Orphans, "the parent never came")
+	d.Close()
+}

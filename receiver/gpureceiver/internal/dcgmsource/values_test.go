@@ -1,0 +1,209 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo && linux
+
+package dcgmsource
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+)
+
+func TestValuesAreInBaseUnits(t *testing.T) {
+	m := machine{"gpus": 1, "gpm": 1, "now": baseTime}
+	s := open(t, m, settings())
+	read(t, s)
+	m.advance(t, time.Second)
+	b := read(t, s)
+	for q, want := range map[gpudata.Quantity]float64{
+		gpudata.ClockSM: 1.98e9, gpudata.ClockMemory: 2.619e9, gpudata.ClockVideo: 1.545e9,
+		gpudata.Temperature: 45, gpudata.Power: 310, gpudata.Utilization: 0.97,
+		gpudata.MemoryUsed: 40000 << 20, gpudata.MemoryLimit: 81559 << 20, gpudata.MemoryReserved: 551 << 20,
+		gpudata.SMUtilization: 0.5, gpudata.SMOccupancy: 0.5, gpudata.TensorUtilization: 0.5, gpudata.DRAMUtilization: 0.5,
+		gpudata.Throttle: 4, // sw_power_cap; idle is not throttling
+	} {
+		got := of(b, 0, q)
+		require.Equal(t, 10, len(got), q.String())
+		assert.InDelta(t, want, got[9].V, 1e-9*want, q.String())
+		for i, v := range got {
+			assert.Equal(t, (baseTime+int64(i+1)*100_000)*1000, v.Time, "each sample has its own time")
+		}
+	}
+	energy := of(b, 0, gpudata.Energy)
+	assert.InDelta(t, 310*0.9, energy[9].V-energy[0].V, 2e-3, "J, from mJ")
+}
+
+func TestPCIeIsACounterOfTheDeviceOrTheIntegralOfItsRate(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		unsupported string
+	}{{"counter", "0"}, {"rate", "1091,1092"}} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := machine{"gpus": 1, "gpm": 1, "now": baseTime, "unsupported": tc.unsupported}
+			s := open(t, m, settings())
+			read(t, s)
+			m.advance(t, time.Second)
+			first := of(read(t, s), 0, gpudata.PCIeTransmit)
+			m.advance(t, 10*time.Second)
+			last := of(read(t, s), 0, gpudata.PCIeTransmit)
+			require.Equal(t, 100, len(last))
+			assert.InDelta(t, 10e9, last[99].V-first[9].V, 1, "1 GB/s for 10 s")
+			assert.Less(t, last[99].V, 12e9, "it begins at 0")
+		})
+	}
+}
+
+func TestBlanksOfEveryKindAreNoValues(t *testing.T) {
+	m := machine{"gpus": 2, "gpm": 3, "now": baseTime, "unsupported": "157,156,1611,310", "noperm": "150"}
+	s := open(t, m, settings())
+	read(t, s)
+	m.advance(t, time.Second)
+	b := read(t, s)
+	for _, q := range []gpudata.Quantity{gpudata.Energy, gpudata.ECCCorrected, gpudata.Temperature} {
+		assert.Empty(t, of(b, 0, q), q.String())
+	}
+	power := of(b, 1, gpudata.Power)
+	require.Equal(t, 10, len(power))
+	assert.Equal(t, 300.0, power[0].V, "field 155 stands in for 157")
+	assert.Positive(t, b.Dropped[gpudata.DropBlank])
+	for _, v := range b.Values {
+		require.Less(t, v.V, 1e13)
+	}
+}
+
+func TestTheFirstSampleOfAProfilingFieldIsBlank(t *testing.T) {
+	m := machine{"gpus": 1, "gpm": 1, "now": baseTime}
+	s := open(t, m, settings())
+	b := read(t, s)
+	assert.Empty(t, of(b, 0, gpudata.SMUtilization))
+	assert.Equal(t, 1, len(of(b, 0, gpudata.Temperature)))
+}
+
+// TestBlankBoundaries checks the test for blanks at its edges, by type.
+func TestBlankBoundaries(t *testing.T) {
+	for _, tc := range []struct {
+		v  rawValue
+		ok bool
+	}{
+		{rawValue{typ: 'i', i: 0x7fffffffffffffef}, true},
+		{rawValue{typ: 'i', i: 0x7ffffffffffffff0}, false},
+		{rawValue{typ: 'i', i: 0x7ffffffffffffff3}, false},
+		{rawValue{typ: 'i', i: -1}, true},
+		{rawValue{typ: 'd', f: 140737488355327}, true},
+		{rawValue{typ: 'd', f: 140737488355328}, false},
+		{rawValue{typ: 'd', f: 140737488355331}, false},
+		{rawValue{typ: 'd', f: math.NaN()}, false},
+		{rawValue{typ: 'b'}, false},
+		{rawValue{typ: 's', s: "7"}, false},
+	} {
+		_, ok := tc.v.number()
+		assert.Equal(t, tc.ok, ok, "%+v", tc.v)
+	}
+	for _, s := range []string{"<<<NULL>>>", "<<<NOT_FOUND>>>", "<<<NOT_SUPPORTED>>>", "<<<NOT_PERM>>>", ""} {
+		_, ok := (&rawValue{typ: 's', s: s}).text()
+		assert.False(t, ok, s)
+	}
+}
+
+// TestNoSampleIsLostOrRepeated reads about a million samples at each of three intervals, in reads of random length.
+func TestNoSampleIsLostOrRepeated(t *testing.T) {
+	for _, every := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond} {
+		t.Run(every.String(), func(t *testing.T) {
+			m := machine{"gpus": 2, "now": baseTime}
+			set := settings()
+			set.Sampling, set.Slow, set.KeepAge = every, 1000*time.Hour, 10*time.Hour
+			s := open(t, m, set)
+			read(t, s)
+			const perRead = 1000
+			total := int64(1_000_000)
+			if testing.Short() {
+				total = 50_000
+			}
+			last := [2]int64{baseTime * 1000, baseTime * 1000}
+			var samples int64
+			for i := int64(0); samples < total; i++ {
+				m.advance(t, every*time.Duration(perRead/2+(i*7919)%perRead)+time.Duration(i%3)*every/3)
+				b := read(t, s)
+				for _, v := range b.Values {
+					if v.Quantity != gpudata.Power {
+						samples++
+						continue
+					}
+					require.Equal(t, last[v.Device]+int64(every), v.Time)
+					last[v.Device] = v.Time
+					samples++
+				}
+			}
+			assert.Equal(t, last[0], last[1])
+		})
+	}
+}
+
+func TestAnXIDIsCountedOnce(t *testing.T) {
+	xid := func(after time.Duration, code int) string {
+		return fmt.Sprintf("%d:0:%d", baseTime+after.Microseconds(), code)
+	}
+	m := machine{"gpus": 1, "now": baseTime, "xid": []string{xid(-10*time.Second, 13)}}
+	s := open(t, m, settings())
+	b := read(t, s)
+	assert.Empty(t, b.Events, "it happened before anybody counted")
+	assert.Zero(t, of(b, 0, gpudata.XIDs)[0].V)
+
+	m["xid"] = []string{xid(-10*time.Second, 13), xid(1*time.Second, 79), xid(2*time.Second, 79)}
+	m.advance(t, 5*time.Second)
+	b = read(t, s)
+	require.Len(t, b.Events, 2, "two equal numbers are two events")
+	assert.Equal(t, (baseTime+1_000_000)*1000, b.Events[0].Time)
+	assert.Equal(t, int64(79), b.Events[0].Code)
+	assert.Equal(t, 2.0, of(b, 0, gpudata.XIDs)[0].V)
+
+	m["xid"] = append(m["xid"].([]string), xid(3*time.Second, 31)) // from the kernel log, late
+	m.advance(t, 5*time.Second)
+	b = read(t, s)
+	require.Len(t, b.Events, 1)
+	assert.Equal(t, int64(31), b.Events[0].Code)
+
+	require.NoError(t, s.Close())
+	m.advance(t, time.Second)
+	require.NoError(t, s.Open())
+	assert.Empty(t, read(t, s).Events, "a new session does not count them again")
+}
+
+func TestInstancesHaveTheirOwnRatiosAndTheBoardItsCounters(t *testing.T) {
+	m := machine{"gpus": 2, "gpm": 3, "mig": 2, "now": baseTime}
+	s := open(t, m, settings())
+	require.Len(t, s.Devices(), 4)
+	d := s.Devices()[3]
+	assert.Equal(t, "MIG-00000000-0000-0000-0000-000000000031", d.ID)
+	assert.Equal(t, s.Devices()[0].ID, d.Parent)
+	assert.Equal(t, "gpu0:8/0", d.Name)
+	assert.Equal(t, "1g.10gb", d.MIG.Profile)
+	assert.Equal(t, int64(9984)<<20, d.Limits.Memory)
+	read(t, s)
+	m.advance(t, time.Second)
+	b := read(t, s)
+	for q, want := range map[gpudata.Quantity]float64{
+		gpudata.Utilization: 0.25, gpudata.SMUtilization: 0.25, gpudata.DRAMUtilization: 0.25, gpudata.MemoryUsed: 1000 << 20,
+	} {
+		got := of(b, 3, q)
+		require.Equal(t, 10, len(got), q.String())
+		assert.Equal(t, want, got[9].V, q.String())
+	}
+	assert.Empty(t, of(b, 3, gpudata.Energy))
+	assert.Empty(t, of(b, 3, gpudata.Power))
+	assert.Equal(t, 10, len(of(b, 0, gpudata.Energy)))
+
+	m["mig"] = 1 // taken apart while running
+	m.advance(t, time.Second)
+	b = read(t, s)
+	assert.True(t, b.Changed)
+	assert.Len(t, s.Devices(), 3)
+}
