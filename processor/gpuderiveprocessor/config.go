@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -108,7 +107,7 @@ func (p *PeakConfig) validate(key string) error {
 	var errs []error
 	if p.Model == "" {
 		errs = append(errs, fmt.Errorf("`%s.model` must not be empty (`*` matches every model)", key))
-	} else if _, err := path.Match(p.Model, ""); err != nil {
+	} else if err := checkPattern(p.Model); err != nil {
 		errs = append(errs, fmt.Errorf("`%s.model` must be a pattern, found %q: %w", key, p.Model, err))
 	}
 	rate := func(name string, v float64) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path"
 	"slices"
 	"strings"
 
@@ -58,7 +57,7 @@ var kinds = map[string]ptrace.SpanKind{
 func (m *MappingConfig) validate(key string) error {
 	var errs []error
 	for name, pattern := range map[string]string{"scope": m.Scope, "span": m.Span} {
-		if _, err := path.Match(pattern, ""); err != nil {
+		if err := checkPattern(pattern); err != nil {
 			errs = append(errs, fmt.Errorf("`%s.%s` must be a pattern, found %q: %w", key, name, pattern, err))
 		}
 	}
@@ -139,9 +138,7 @@ func mapAll(all []MappingConfig, td ptrace.Traces) (mapped int64) {
 // inScope leaves the mappings that apply to a scope; nil where none does. It appends to dst.
 func inScope(all []MappingConfig, scope string, dst []*MappingConfig) []*MappingConfig {
 	for i := range all {
-		if all[i].Scope == "" {
-			dst = append(dst, &all[i])
-		} else if ok, _ := path.Match(all[i].Scope, scope); ok {
+		if all[i].Scope == "" || matches(all[i].Scope, scope) {
 			dst = append(dst, &all[i])
 		}
 	}
@@ -167,11 +164,7 @@ func (m *MappingConfig) fits(s ptrace.Span) bool {
 			return false
 		}
 	}
-	if m.Span != "" {
-		ok, _ := path.Match(m.Span, s.Name())
-		return ok
-	}
-	return true
+	return m.Span == "" || matches(m.Span, s.Name())
 }
 
 // apply copies the attributes, type first, so that a span without a type stays as it was.
@@ -241,5 +234,13 @@ func (a *AttributeConfig) value(from pcommon.Value) (text string, n float64, ok 
 	if a.Scale > 0 {
 		n *= a.Scale
 	}
-	return text, n, ok && math.Abs(n) < 1<<62 // int64 holds it, and no size or time is larger
+	// int64 holds it, and no size or time is larger.
+	return text, n, ok && math.Abs(n) < 1<<62 && (n >= 0 || slices.Contains(signed, a.To))
+}
+
+// signed are the numbers that may be below 0; of the others such a value is none.
+var signed = []string{
+	string(semconv.GPUStartDelayKey), string(semconv.GPUEndDelayKey),
+	string(semconv.GPUMemoryDeltaKey), string(semconv.GPUMemoryAllocatedDeltaKey),
+	string(semconv.GPUWindowStreamKernelWaitDurationKey),
 }

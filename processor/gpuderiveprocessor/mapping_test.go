@@ -17,12 +17,13 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 	for name, tt := range map[string]struct {
 		preset string
 		kind   ptrace.SpanKind
+		span   string // its name
 		in     attrs
 		want   attrs
 	}{
 		// As one request of a vLLM server reported it: 32 tokens in 1.935 s of the model.
 		"vllm": {
-			"vllm", ptrace.SpanKindServer,
+			"vllm", ptrace.SpanKindServer, "x",
 			attrs{
 				"gen_ai.latency.e2e": 1.976, "gen_ai.latency.time_in_model_inference": 1.935, "gen_ai.latency.time_in_queue": 0.001,
 				"gen_ai.usage.completion_tokens": 32, "gen_ai.usage.prompt_tokens": 384,
@@ -34,7 +35,7 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 			},
 		},
 		"gen_ai has counts, no rates": {
-			"gen_ai", ptrace.SpanKindInternal,
+			"gen_ai", ptrace.SpanKindInternal, "x",
 			attrs{"gen_ai.operation.name": "chat", "gen_ai.usage.output_tokens": 7},
 			attrs{
 				"gpu.operation.type": "section", "gpu.operation.name": "chat", "gpu.timing.source": "host",
@@ -42,12 +43,12 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 			},
 		},
 		"gen_ai of a client": {
-			"gen_ai", ptrace.SpanKindClient,
+			"gen_ai", ptrace.SpanKindClient, "x",
 			attrs{"gen_ai.operation.name": "chat", "gen_ai.usage.output_tokens": 7},
 			attrs{},
 		},
 		"obi kernel": {
-			"obi", ptrace.SpanKindInternal,
+			"obi", ptrace.SpanKindInternal, "x",
 			attrs{"cuda.kernel.name": "gemm", "cuda.device.uuid": "3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c21", "cuda.device.model": "NVIDIA H200", "cuda.device.index": 1},
 			attrs{
 				"gpu.operation.type": "kernel", "gpu.timing.source": "host", "gpu.kernel.name": "gemm",
@@ -55,40 +56,61 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 			},
 		},
 		"obi copy by number": {
-			"obi", ptrace.SpanKindInternal,
+			"obi", ptrace.SpanKindInternal, "x",
 			attrs{"cuda.memcpy.kind": 1, "size": 4096},
 			attrs{"gpu.operation.type": "copy", "gpu.timing.source": "host", "gpu.copy.direction": "host_to_device", "gpu.io.size": int64(4096)},
 		},
-		"pytorch collective": { // 1 MB in the span's 2 ms
-			"pytorch", ptrace.SpanKindInternal,
+		"pytorch collective": {
+			"pytorch", ptrace.SpanKindInternal, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
 			attrs{"cat": "kernel", "stream": 20, "device": 0, "Collective name": "allreduce", "Group size": 2},
 			attrs{
-				"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "gpu.stream.id": int64(20), "gpu.device.ordinal": int64(0),
+				"gpu.operation.type": "collective", "gpu.timing.source": "cupti", "gpu.stream.id": int64(20), "gpu.device.ordinal": int64(0),
 				"gpu.collective.name": "all_reduce", "gpu.collective.group.size": int64(2),
 			},
 		},
-		"pytorch copy": {
-			"pytorch", ptrace.SpanKindInternal,
+		"pytorch collective on the host": {
+			"pytorch", ptrace.SpanKindInternal, "record_param_comms", attrs{"cat": "cpu_op", "Collective name": "allreduce", "Group size": 2}, attrs{},
+		},
+		"pytorch kernel": {
+			"pytorch", ptrace.SpanKindInternal, "void at::native::vectorized_elementwise_kernel<4>(int)", attrs{"cat": "kernel"},
+			attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"},
+		},
+		"pytorch copy": { // 2 MB in the span's 2 ms, against a link of PCIe 5.0 x16: 32 GT/s on 16 lanes, 128b/130b
+			"pytorch", ptrace.SpanKindInternal, "Memcpy HtoD (Pinned -> Device)",
+			attrs{"cat": "gpu_memcpy", "bytes": 2_000_000, "hw.model": "NVIDIA H100 80GB HBM3"},
+			attrs{
+				"gpu.operation.type": "copy", "gpu.timing.source": "cupti", "gpu.io.size": int64(2_000_000),
+				"gpu.copy.direction": "host_to_device", "gpu.io.rate": 1e9, "gpu.rate.status": "ok",
+				"gpu.io.utilization": 1e9 / (32e9 * 16 / 8 * 128 / 130), "gpu.peak.source": "table", "gpu.declaration.status": "ok",
+			},
+		},
+		"pytorch copy that does not say where": {
+			"pytorch", ptrace.SpanKindInternal, "Memcpy Unknown",
 			attrs{"cat": "gpu_memcpy", "bytes": 2_000_000},
 			attrs{
 				"gpu.operation.type": "copy", "gpu.timing.source": "cupti", "gpu.io.size": int64(2_000_000),
 				"gpu.io.rate": 1e9, "gpu.rate.status": "ok",
 			},
 		},
+		"pytorch memset of an impossible size": {
+			"pytorch", ptrace.SpanKindInternal, "Memset (Device)",
+			attrs{"cat": "gpu_memset", "bytes": -1, "stream": -1}, attrs{"gpu.operation.type": "memset", "gpu.timing.source": "cupti"},
+		},
 		"sdk, as from Python": {
-			"sdk", ptrace.SpanKindInternal,
+			"sdk", ptrace.SpanKindInternal, "x",
 			attrs{"gpu.duration": 0.002, "gpu.flop.count": 989.5e9, "gpu.flop.precision": "bf16", "hw.model": "NVIDIA H100 80GB HBM3"},
 			attrs{
 				"gpu.operation.type": "section", "gpu.flop.rate": 494.75e12, "gpu.flop.utilization": 0.5,
 				"gpu.peak.source": "table", "gpu.declaration.status": "ok", "gpu.rate.status": "ok",
 			},
 		},
-		"sdk without a time":           {"sdk", ptrace.SpanKindInternal, attrs{"gpu.flop.count": 1e9}, attrs{}},
-		"pytorch operator on the host": {"pytorch", ptrace.SpanKindInternal, attrs{"cat": "cpu_op", "stream": 7}, attrs{}},
+		"sdk without a time":           {"sdk", ptrace.SpanKindInternal, "x", attrs{"gpu.flop.count": 1e9}, attrs{}},
+		"pytorch operator on the host": {"pytorch", ptrace.SpanKindInternal, "aten::mm", attrs{"cat": "cpu_op", "stream": 7}, attrs{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			td, s := oneSpan(t, tt.in)
 			s.SetKind(tt.kind)
+			s.SetName(tt.span)
 			d := newTestDeriver(t, func(c *Config) { c.Presets = []string{tt.preset} })
 			process(t, d, td)
 			assertGained(t, tt.want, gained(s, tt.in))
@@ -117,6 +139,7 @@ func TestMappingAppliesWhereAllConditionsHold(t *testing.T) {
 		want        bool
 	}{
 		"all":         {"engine.v1", "decode 1", ptrace.SpanKindInternal, attrs{"my.bytes": 3, "my.ms": 2, "my.text": "x"}, true},
+		"slashes":     {"engine.org/a/b", "decode a/b", ptrace.SpanKindInternal, attrs{"my.bytes": 3, "my.ms": 2}, true},
 		"other scope": {"other", "decode 1", ptrace.SpanKindInternal, attrs{"my.bytes": 3}, false},
 		"other name":  {"engine.v1", "prefill", ptrace.SpanKindInternal, attrs{"my.bytes": 3}, false},
 		"other kind":  {"engine.v1", "decode", ptrace.SpanKindServer, attrs{"my.bytes": 3}, false},
@@ -148,4 +171,15 @@ func TestWhatAProducerSaysIsNotOverwritten(t *testing.T) {
 	process(t, newTestDeriver(t, func(c *Config) { c.Mappings = []MappingConfig{m} }), td)
 	size, _ := s.Attributes().Get("gpu.io.size")
 	assert.EqualValues(t, 9, size.Int())
+}
+
+func TestOnlyDelaysAndChangesCanBeMappedBelowZero(t *testing.T) {
+	m := MappingConfig{Has: "n", Type: "section"}
+	for _, to := range []string{"gpu.io.size", "gpu.duration", "gpu.start.delay", "gpu.memory.delta"} {
+		m.Attributes = append(m.Attributes, AttributeConfig{From: "n", To: to})
+	}
+	in := attrs{"n": -3}
+	td, s := oneSpan(t, in)
+	process(t, newTestDeriver(t, func(c *Config) { c.Mappings = []MappingConfig{m} }), td)
+	assertGained(t, attrs{"gpu.operation.type": "section", "gpu.start.delay": -3.0, "gpu.memory.delta": int64(-3)}, gained(s, in))
 }

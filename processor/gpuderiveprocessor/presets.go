@@ -50,23 +50,16 @@ var presets = map[string][]MappingConfig{
 			}, cudaDevice...),
 		},
 	},
-	// Events of the PyTorch profiler that another tool made spans of, arguments by their names in the file.
-	"pytorch": {{
-		Has: "cat",
-		Attributes: []AttributeConfig{
-			{From: "cat", To: string(semconv.GPUOperationTypeKey), Values: map[string]string{
-				"kernel": semconv.GPUOperationTypeKernel, "Kernel": semconv.GPUOperationTypeKernel,
-				"gpu_memcpy": semconv.GPUOperationTypeCopy, "Memcpy": semconv.GPUOperationTypeCopy,
-				"gpu_memset": semconv.GPUOperationTypeMemset, "Memset": semconv.GPUOperationTypeMemset,
-			}},
-			constant(string(semconv.GPUTimingSourceKey), semconv.GPUTimingSourceCupti),
-			from("bytes", string(semconv.GPUIOSizeKey)),
-			from("stream", string(semconv.GPUStreamIDKey)),
-			from("device", string(semconv.GPUDeviceOrdinalKey)),
-			from("Group size", string(semconv.GPUCollectiveGroupSizeKey)),
-			{From: "Collective name", To: string(semconv.GPUCollectiveNameKey), Values: collectives},
-		},
-	}},
+	// Events of the PyTorch profiler that another tool made spans of, arguments by their names in the file. Only the names of
+	// kernels and copies tell what they are: operators of the host have "Collective name" too.
+	"pytorch": {
+		pytorch("*[nr]ccl*", pytorchTypes{kernel: semconv.GPUOperationTypeCollective}),
+		pytorch("*HtoD*", pytorchTypes{copy: semconv.GPUOperationTypeCopy}, copied(semconv.GPUCopyDirectionHostToDevice)),
+		pytorch("*DtoH*", pytorchTypes{copy: semconv.GPUOperationTypeCopy}, copied(semconv.GPUCopyDirectionDeviceToHost)),
+		pytorch("*DtoD*", pytorchTypes{copy: semconv.GPUOperationTypeCopy}, copied(semconv.GPUCopyDirectionDeviceToDevice)),
+		pytorch("*PtoP*", pytorchTypes{copy: semconv.GPUOperationTypeCopy}, copied(semconv.GPUCopyDirectionPeerToPeer)),
+		pytorch("", pytorchTypes{semconv.GPUOperationTypeKernel, semconv.GPUOperationTypeCopy, semconv.GPUOperationTypeMemset}),
+	},
 }
 
 func genAI(kind string) MappingConfig {
@@ -79,6 +72,31 @@ func genAI(kind string) MappingConfig {
 			from("gen_ai.operation.name", string(semconv.GPUOperationNameKey)),
 		},
 	}
+}
+
+// pytorchTypes are the types of what the profiler's categories hold; "": another mapping's.
+type pytorchTypes struct{ kernel, copy, memset string }
+
+func pytorch(span string, types pytorchTypes, more ...AttributeConfig) MappingConfig {
+	values := map[string]string{
+		"kernel": types.kernel, "Kernel": types.kernel,
+		"gpu_memcpy": types.copy, "Memcpy": types.copy,
+		"gpu_memset": types.memset, "Memset": types.memset,
+	}
+	maps.DeleteFunc(values, func(_, kind string) bool { return kind == "" })
+	return MappingConfig{Has: "cat", Span: span, Attributes: append([]AttributeConfig{
+		{From: "cat", To: string(semconv.GPUOperationTypeKey), Values: values},
+		constant(string(semconv.GPUTimingSourceKey), semconv.GPUTimingSourceCupti),
+		from("bytes", string(semconv.GPUIOSizeKey)),
+		from("stream", string(semconv.GPUStreamIDKey)),
+		from("device", string(semconv.GPUDeviceOrdinalKey)),
+		from("Group size", string(semconv.GPUCollectiveGroupSizeKey)),
+		{From: "Collective name", To: string(semconv.GPUCollectiveNameKey), Values: collectives},
+	}, more...)}
+}
+
+func copied(direction string) AttributeConfig {
+	return constant(string(semconv.GPUCopyDirectionKey), direction)
 }
 
 var cudaDevice = []AttributeConfig{

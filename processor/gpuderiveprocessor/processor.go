@@ -75,8 +75,8 @@ type batch struct {
 	mapped, noPeaks    int64
 	assembled, evicted int64
 	recent             [8]place
-	places             int // found so far
-	resourceModel      string
+	places             int    // found so far
+	resource           device // what the resource says, for spans that do not
 }
 
 func (d *deriver) process(ctx context.Context, td ptrace.Traces) (ptrace.Traces, error) {
@@ -88,10 +88,7 @@ func (d *deriver) process(ctx context.Context, td ptrace.Traces) (ptrace.Traces,
 		b.assembled, b.evicted = d.steps.assemble(td, b.now)
 	}
 	for _, rs := range td.ResourceSpans().All() {
-		b.resourceModel = ""
-		if v, ok := rs.Resource().Attributes().Get(string(semconv.HWModelKey)); ok {
-			b.resourceModel = v.Str()
-		}
+		b.resource = resourceDevice(rs.Resource().Attributes())
 		for _, ss := range rs.ScopeSpans().All() {
 			d.scope(&b, ss)
 		}
@@ -127,6 +124,17 @@ func (d *deriver) scope(b *batch, ss ptrace.ScopeSpans) {
 	}
 }
 
+// resourceDevice is the device that a resource names, as producers do that use only one.
+func resourceDevice(attrs pcommon.Map) device {
+	text := func(key attribute.Key) string {
+		if v, ok := attrs.Get(string(key)); ok {
+			return v.Str()
+		}
+		return ""
+	}
+	return device{text(semconv.HWIDKey), text(semconv.HWParentKey), text(semconv.HWModelKey)}
+}
+
 // place is a device and its roof.
 type place struct {
 	device
@@ -136,8 +144,11 @@ type place struct {
 // roof resolves the span's device; for one of the last few devices it takes no lock and hashes nothing.
 func (d *deriver) roof(b *batch, f *facts) *roof {
 	dev := device{f.id, f.parent, f.model}
+	if dev.id == "" {
+		dev.id, dev.parent = b.resource.id, b.resource.parent
+	}
 	if dev.model == "" {
-		dev.model = b.resourceModel
+		dev.model = b.resource.model
 	}
 	for i := range min(b.places, len(b.recent)) {
 		if p := &b.recent[i]; p.device == dev {

@@ -4,7 +4,6 @@
 package gpuderiveprocessor
 
 import (
-	"path"
 	"strings"
 	"sync"
 	"time"
@@ -128,7 +127,7 @@ func (r *resolver) override(made *roof, model string) {
 	model = strings.ToLower(model)
 	for i := range r.cfg.Peaks {
 		p := &r.cfg.Peaks[i]
-		if ok, err := path.Match(strings.ToLower(p.Model), model); !ok || err != nil {
+		if !matches(strings.ToLower(p.Model), model) {
 			continue
 		}
 		made.memory.set(p.MemoryBandwidth, peakConfig)

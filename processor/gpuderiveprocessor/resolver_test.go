@@ -83,6 +83,20 @@ func TestSamplesNameTheModelAndTheLimits(t *testing.T) {
 	assert.InEpsilon(t, 0.5, got["gpu.flop.utilization"], 1e-12)
 }
 
+func TestDeviceOfTheResourceIsThatOfSpansThatNameNone(t *testing.T) {
+	d := withSamples(t, nil, gpusamplesextension.Device{ID: "GPU-aa", Model: "NVIDIA H200"}, gpusamplesextension.Device{ID: "GPU-bb", Model: "NVIDIA L4"})
+	for _, tt := range []struct {
+		own  attrs
+		peak float64 // of memory
+	}{{attrs{}, 4.8e12}, {attrs{"hw.id": "GPU-bb"}, 300e9}} {
+		in := with(attrs{"gpu.operation.type": "section", "gpu.duration": 0.001, "gpu.io.size": 30_000_000}, tt.own)
+		td, s := oneSpan(t, in)
+		td.ResourceSpans().At(0).Resource().Attributes().PutStr("hw.id", "GPU-aa")
+		process(t, d, td)
+		assert.InEpsilon(t, 30e9/tt.peak, gained(s, in)["gpu.io.utilization"], 1e-12)
+	}
+}
+
 func TestCopiesOfASuperchipDoNotTakePCIe(t *testing.T) {
 	d := withSamples(t, nil,
 		gpusamplesextension.Device{ID: "GPU-aa", Model: "NVIDIA GH200 480GB", Limits: gpusamplesextension.Limits{PCIeBandwidth: 63e9}},

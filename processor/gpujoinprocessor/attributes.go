@@ -50,6 +50,9 @@ func (a *attributes) write(g *gpuSpan, dev gpusamplesextension.DeviceView, b *bo
 	to := g.span.Attributes()
 	to.EnsureCapacity(to.Len() + room)
 
+	if g.hwID == "" { // found by another identity: whoever comes next need not search again
+		to.PutStr(string(semconv.HWIDKey), dev.Device().ID)
+	}
 	coverage, samples := dev.Coverage(start, end)
 	if coverage > 0 {
 		for i := range means {

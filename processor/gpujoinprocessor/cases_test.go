@@ -128,6 +128,20 @@ func TestBatchesWithoutGPUSpansPassAtOnce(t *testing.T) {
 	})
 }
 
+func TestSpansWhoseOperationTypeSaysNothingAreNoGPUSpans(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+		time.Sleep(time.Second)
+		td := newTraces("a")
+		td.gpu(1, 0, zero, time.Now()).Attributes().PutStr("gpu.operation.type", "")
+		td.gpu(2, 0, zero, time.Now()).Attributes().PutInt("gpu.operation.type", 5)
+		want := ptrace.NewTraces()
+		td.CopyTo(want)
+		r.consume(td.Traces)
+		require.Equal(t, 2, r.sink.SpanCount())
+		assert.Equal(t, text(t, want), text(t, r.sink.AllTraces()[0]))
+	})
+}
+
 func TestSpansOfUnknownDevicesPassAtOnceAndUntouched(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)

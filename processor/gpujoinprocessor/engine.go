@@ -87,7 +87,7 @@ func (b *batch) await(on *board, end int64) {
 }
 
 // settled moves the settled time of the boards that a batch waits for and says whether all its spans have ended there.
-// drain does not wait for spans that may still arrive.
+// drain waits neither for spans nor for samples that may still arrive.
 func (e *engine) settled(b *batch, now time.Time, drain bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -125,12 +125,11 @@ func (e *engine) settle(view gpusamplesextension.View, b *board, now time.Time, 
 		b.ledger.reported = fairshare.Totals{}
 		b.ledger.begun = false
 	}
-	newest := b.watermark(view)
-	t := min(newest, ns-int64(e.cfg.Settle))
+	t := max(min(b.watermark(view), ns-int64(e.cfg.Settle)), ns-int64(e.cfg.MaxWait))
 	if drain {
-		t = max(t, min(newest, ns))
+		t = max(t, ns) // the receivers have stopped: no sample comes that could tell more about what has none
 	}
-	b.dev.Settle(max(t, ns-int64(e.cfg.MaxWait)), &b.meter)
+	b.dev.Settle(t, &b.meter)
 	return true
 }
 

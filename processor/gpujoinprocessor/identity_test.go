@@ -20,9 +20,10 @@ func TestIdentityFindsTheDevice(t *testing.T) {
 	for name, tt := range map[string]struct {
 		edit func(*Config)
 		span func(s ptrace.Span, td *traces)
+		id   any // hw.id of the joined span
 	}{
-		"bare UUID": {span: func(s ptrace.Span, _ *traces) { s.Attributes().PutStr("hw.id", gpu0[4:]) }},
-		"host and PCI address": {span: func(s ptrace.Span, td *traces) {
+		"bare UUID": {id: gpu0[4:], span: func(s ptrace.Span, _ *traces) { s.Attributes().PutStr("hw.id", gpu0[4:]) }},
+		"host and PCI address": {id: gpu0, span: func(s ptrace.Span, td *traces) {
 			s.Attributes().Remove("hw.id")
 			s.Attributes().PutStr("gpu.pci.bdf", "0000:17:00.0")
 			td.rs.Resource().Attributes().PutStr("host.name", "node1")
@@ -32,6 +33,7 @@ func TestIdentityFindsTheDevice(t *testing.T) {
 			td.rs.Resource().Attributes().PutStr("hw.id", gpu0)
 		}},
 		"mapped ordinal": {
+			id:   gpu0,
 			edit: func(c *Config) { c.Ordinals = map[string]string{"3": gpu0} },
 			span: func(s ptrace.Span, _ *traces) {
 				s.Attributes().Remove("hw.id")
@@ -54,7 +56,9 @@ func TestIdentityFindsTheDevice(t *testing.T) {
 				tt.span(td.gpu(1, 0, zero, time.Now()), td)
 				r.consume(td.Traces)
 				time.Sleep(7 * time.Second)
-				assert.InDelta(t, 300, energy(t, r.spans()[1]), 1e-6)
+				s := r.spans()[1]
+				assert.InDelta(t, 300, energy(t, s), 1e-6)
+				assert.Equal(t, tt.id, s.Attributes().AsRaw()["hw.id"], "written where neither span nor resource had one")
 			})
 		})
 	}

@@ -216,6 +216,22 @@ func TestShutdownDrainsWithTheSamplesThatAreThere(t *testing.T) {
 	})
 }
 
+func TestShutdownGivesEnergyOfTheCoveredPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		r := newRig(t).join()
+		r.run(r.device(nominal), steady(zero, 300))
+		time.Sleep(1980 * time.Millisecond)
+		td := newTraces("a")
+		td.gpu(1, 0, zero.Add(time.Second), time.Now())
+		r.consume(td.Traces)
+		r.close() // receivers stop first, so the newest sample is that of 1.9 s
+		s := r.spans()[1]
+		assert.InDelta(t, 0.9*300, energy(t, s), 1e-6)
+		assert.InDelta(t, 0.9/0.98, attr(t, s, "gpu.join.coverage"), 1e-6)
+	})
+}
+
 func TestClientMetadataIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string

@@ -58,7 +58,7 @@ func (g *gpuSpan) read(s ptrace.Span, r *resourceInfo, now int64, maxWait time.D
 	for k, v := range s.Attributes().All() {
 		switch k {
 		case string(semconv.GPUOperationTypeKey):
-			gpu, g.step = true, v.Str() == semconv.GPUOperationTypeStep
+			gpu, g.step = v.Str() != "", v.Str() == semconv.GPUOperationTypeStep
 		case string(semconv.GPUJoinCoverageKey):
 			return false
 		case string(semconv.HWIDKey):
