@@ -4,6 +4,8 @@
 package kinetoreceiver
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"maps"
@@ -186,5 +188,34 @@ func TestFilesThatGrowAndFilesThatAreRenamedAreReadWholeAndOnce(t *testing.T) {
 
 	end = life(t, folder, store, b)
 	arrives(t, b, once(t, grown, rested, first, second))
+	end()
+}
+
+// Folders are tidied up while they are followed: files are moved, packed, copied.
+func TestFilesThatArePackedOrMovedAreNotRepeated(t *testing.T) {
+	folder, store := t.TempDir(), t.TempDir()
+	path := func(name string) string { return filepath.Join(folder, name+".pt.trace.json") }
+	text := job(1, 20)
+	require.NoError(t, os.WriteFile(path("a"), []byte(text), 0o600))
+	b := &backend{spans: map[pcommon.SpanID]int{}, room: 1000}
+	end := life(t, folder, store, b)
+	arrives(t, b, once(t, text))
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err := z.Write([]byte(text))
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	require.NoError(t, os.WriteFile(path("packed"), packed.Bytes(), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(folder, "done"), 0o700))
+	require.NoError(t, os.Rename(path("a"), path("done/a")))
+	arrives(t, b, once(t, text))
+	end()
+
+	require.NoError(t, os.Rename(path("packed"), path("done/packed")))
+	end = life(t, folder, store, b)
+	arrives(t, b, once(t, text))
+	other := job(50, 20)
+	require.NoError(t, os.WriteFile(path("a"), []byte(other), 0o600)) // the old name for another file
+	arrives(t, b, once(t, text, other))
 	end()
 }

@@ -5,6 +5,7 @@ package kinetoreceiver
 
 import (
 	"context"
+	"errors"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
@@ -51,6 +52,9 @@ func (r *kinetoReceiver) read(ctx context.Context, path string, emit follow.Emit
 	st, err := ReadFile(ctx, path, r.cfg.optionsOf(path), emit)
 	switch {
 	case ctx.Err() != nil:
+		return err
+	case errors.Is(err, follow.ErrRepeated):
+		r.tel.ReceiverKinetoFiles.Add(ctx, 1, label("outcome", "repeated"))
 		return err
 	case err != nil:
 		r.tel.ReceiverKinetoFiles.Add(ctx, 1, label("outcome", "refused"))

@@ -5,6 +5,7 @@ package nsysreceiver
 
 import (
 	"context"
+	"errors"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
@@ -51,6 +52,9 @@ func (r *nsysReceiver) read(ctx context.Context, path string, emit follow.Emit) 
 	st, err := ReadFile(ctx, path, r.cfg.Options(), emit)
 	switch {
 	case ctx.Err() != nil:
+		return err
+	case errors.Is(err, follow.ErrRepeated):
+		r.tel.ReceiverNsysFiles.Add(ctx, 1, label("outcome", "repeated"))
 		return err
 	case err != nil:
 		r.tel.ReceiverNsysFiles.Add(ctx, 1, label("outcome", "refused"))

@@ -5,6 +5,7 @@ package follow
 
 import (
 	"context"
+	"crypto/md5"
 	"errors"
 	"fmt"
 	"os"
@@ -70,7 +71,7 @@ type host struct {
 
 func (h host) GetExtensions() map[component.ID]component.Component { return h.ext }
 
-// lines is a Read: every line of a file is a batch of one span.
+// lines is a Read: every line of a file is a batch of one span, with an identifier that is a function of the whole file.
 func lines(ctx context.Context, path string, emit Emit) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -81,7 +82,9 @@ func lines(ctx context.Context, path string, emit Emit) error {
 	}
 	for i := 0; i+1 < len(b); i += 2 {
 		td := ptrace.NewTraces()
-		td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty().SetName(string(b[i]))
+		s := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+		s.SetName(string(b[i]))
+		s.SetTraceID(md5.Sum(b))
 		if err := emit(ctx, td); err != nil {
 			return err
 		}
@@ -302,4 +305,82 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 	}
 	empty := NewDefaultConfig()
 	assert.EqualError(t, empty.Validate(), "`include` must name at least one pattern, found none")
+}
+
+func TestWhatHasAnotherNameIsNotRepeated(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name+".txt") }
+	h := host{map[component.ID]component.Component{storageID: &memory{}}}
+	c := config(dir)
+	c.Storage = &storageID
+	core, logs := observer.New(zap.InfoLevel)
+	write(t, path("a"), "a\nb\n")
+	s := &sink{}
+	f := New(c, owner, zap.New(core), lines, s.consume)
+	require.NoError(t, f.Start(t.Context(), h))
+	eventually(t, s, "ab")
+	left := func() int { return logs.FilterMessage("file left alone").Len() }
+	repeated := func(want int) {
+		t.Helper()
+		require.Eventually(t, func() bool { return left() == want }, 10*time.Second, time.Millisecond)
+		assert.Equal(t, "ab", s.got())
+	}
+	require.NoError(t, os.Rename(path("a"), path("renamed")))
+	repeated(1)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "done"), 0o755))
+	require.NoError(t, os.Rename(path("renamed"), path("done/moved")))
+	repeated(2)
+	require.NoError(t, os.Chtimes(path("done/moved"), time.Unix(1, 0), time.Unix(1, 0)))
+	repeated(3)
+	write(t, path("copied"), "a\nb\n")
+	repeated(4)
+	stop(t, f)
+	require.NoError(t, os.Rename(path("done/moved"), path("while nobody looked")))
+	f = New(c, owner, zap.New(core), lines, s.consume)
+	require.NoError(t, f.Start(t.Context(), h))
+	defer stop(t, f)
+	repeated(5)
+	refused := func() int { return logs.FilterLevelExact(zap.ErrorLevel).Len() }
+	require.NoError(t, os.Remove(path("while nobody looked")))
+	write(t, path("copied"), "bad") // written over in place: what is there at first is not whole
+	require.Eventually(t, func() bool { return refused() == 1 }, 10*time.Second, time.Millisecond)
+	write(t, path("copied"), "a\nb\n")
+	repeated(6)
+	write(t, path("copied"), "c\n")
+	eventually(t, s, "abc")
+	assert.Equal(t, 6, left())
+	assert.Equal(t, 1, refused())
+}
+
+// A file that was begun is gone on with under the name that it has now, after others that came meanwhile, and from the
+// beginning where it is another file now.
+func TestBegunFilesAreToldByTheirContent(t *testing.T) {
+	for text, want := range map[string]string{"n\no\np\n": "nNop", "n\no\nq\n": "nNnoq"} {
+		dir := t.TempDir()
+		h := host{map[component.ID]component.Component{storageID: &memory{}}}
+		c := config(dir)
+		c.Storage = &storageID
+		write(t, filepath.Join(dir, "n.txt"), "n\no\np\n")
+		stuck := make(chan struct{})
+		var once sync.Once
+		s := &sink{fail: func(name string) error {
+			if name == "o" {
+				once.Do(func() { close(stuck) })
+				return errors.New("busy")
+			}
+			return nil
+		}}
+		f := start(t, c, h, s)
+		<-stuck
+		stop(t, f)
+		require.Equal(t, "n", s.got())
+
+		require.NoError(t, os.Remove(filepath.Join(dir, "n.txt")))
+		write(t, filepath.Join(dir, "renamed.txt"), text)
+		write(t, filepath.Join(dir, "came first.txt"), "N\n")
+		s.fail = nil
+		f = start(t, c, h, s)
+		eventually(t, s, want)
+		stop(t, f)
+	}
 }

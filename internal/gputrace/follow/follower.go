@@ -22,9 +22,13 @@ import (
 // Emit hands on a batch of a file.
 type Emit = func(context.Context, ptrace.Traces) error
 
-// Read reads one file. It must emit the same batches for the same content. An error means that the file is refused; it
-// names the file.
+// Read reads one file. It must emit the same batches for the same content, whatever the file's name, and others for
+// another. An error means that the file is refused; it names the file.
 type Read func(ctx context.Context, path string, emit Emit) error
+
+// ErrRepeated is what Emit returns to a Read of a file whose content was handed on before: it was renamed, moved, packed
+// or copied. It ends the Read, which returns it, wrapped or not.
+var ErrRepeated = errors.New("read before, under this or another name")
 
 // Follower runs one goroutine that finds and reads files, one at a time.
 type Follower struct {
@@ -160,17 +164,21 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 		if f.state.known(p, v) || !f.settled(p, v, stable) {
 			continue
 		}
-		switch err := f.file(ctx, p, v); {
+		content, err := f.file(ctx, p)
+		switch {
 		case ctx.Err() != nil:
 			return read, refused
+		case errors.Is(err, ErrRepeated):
+			f.log.Info("file left alone", zap.Error(err))
 		case err != nil:
 			refused++
+			content = 0 // a part of it at most
 			f.log.Error("file refused; it is tried again when it changes", zap.Error(err))
 		default:
 			read++
 		}
 		delete(f.seen, p)
-		if err := f.state.done(ctx, p, v); err != nil {
+		if err := f.state.done(ctx, p, entry{v, content}); err != nil {
 			f.log.Error("cannot remember what was read", zap.Error(err))
 		}
 	}
@@ -192,9 +200,16 @@ func (f *Follower) settled(path string, v version, stable time.Duration) bool {
 }
 
 // file reads one file and hands its batches on, but those that were taken before.
-func (f *Follower) file(ctx context.Context, path string, v version) error {
-	skip := f.state.begin(path, v)
-	return f.read(ctx, path, func(ctx context.Context, td ptrace.Traces) error {
+func (f *Follower) file(ctx context.Context, path string) (content uint64, err error) {
+	first, skip := true, 0
+	err = f.read(ctx, path, func(ctx context.Context, td ptrace.Traces) error {
+		if first {
+			first, content = false, contentOf(td)
+			if f.state.repeats(content) {
+				return ErrRepeated
+			}
+			skip = f.state.taken(content)
+		}
 		if skip > 0 {
 			skip--
 			return nil
@@ -202,11 +217,12 @@ func (f *Follower) file(ctx context.Context, path string, v version) error {
 		if err := f.deliver(ctx, td); err != nil {
 			return err
 		}
-		if err := f.state.took(ctx); err != nil {
+		if err := f.state.took(ctx, content); err != nil {
 			f.log.Error("cannot remember what was read", zap.Error(err))
 		}
 		return nil
 	})
+	return content, err
 }
 
 // deliver tries again while the next consumer's error is not permanent: the file waits, nothing is lost.

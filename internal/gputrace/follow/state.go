@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
 // version is what tells one state of a file from another.
@@ -24,14 +26,27 @@ type version struct {
 
 func versionOf(i os.FileInfo) version { return version{i.Size(), i.ModTime().UnixNano()} }
 
-// state remembers what was read. Format in storage: keys "files/0" to "files/63", each a JSON object of path to version of
+// entry is what is remembered of a file.
+type entry struct {
+	version
+	Content uint64 `json:"content,omitempty"` // see contentOf; 0: it was never read whole
+}
+
+// state remembers what was read. Format in storage: keys "files/0" to "files/63", each a JSON object of path to entry of
 // the paths whose FNV-1a hash modulo 64 is that number, so that one file more costs a small write, also in a folder of
-// thousands; key "current", the file that is being read and how many of its batches were taken.
+// thousands; key "begun", a JSON array of the files of which some batches were taken and others not.
 type state struct {
-	client storage.Client
-	files  [shards]map[string]version
-	gone   map[string]time.Time // since when a file that was read is not there
-	now    current
+	client   storage.Client
+	files    [shards]map[string]entry
+	contents map[uint64]int       // files by content
+	gone     map[string]time.Time // since when a file that was read is not there
+	begun    []progress           // the latest last
+}
+
+// progress is how much of a file was taken. It goes by content: the file may have another name when it is read again.
+type progress struct {
+	Content uint64 `json:"content"`
+	Batches int    `json:"batches"`
 }
 
 const (
@@ -39,6 +54,9 @@ const (
 	// forgetAfter is how long a file must be gone to be forgotten. A network file system that is away for a while must
 	// not make all of its files new.
 	forgetAfter = time.Hour
+	// maxBegun bounds the files that are begun. Each stop of the Collector leaves one at most, and reading it to its end
+	// removes it.
+	maxBegun = 16
 )
 
 func shard(path string) int {
@@ -49,19 +67,31 @@ func shard(path string) int {
 
 func keyFiles(i int) string { return "files/" + strconv.Itoa(i) }
 
-type current struct {
-	Path    string  `json:"path"`
-	Version version `json:"version"`
-	Batches int     `json:"batches"`
+const keyBegun = "begun"
+
+// contentOf tells one content of a file from another: the FNV-1a hash of its first batch, as OTLP. Identifiers are
+// functions of the content, so that other content gives another batch.
+func contentOf(td ptrace.Traces) uint64 {
+	m := ptrace.ProtoMarshaler{}
+	b, err := m.MarshalTraces(td)
+	if err != nil {
+		return 0
+	}
+	h := fnv.New64a()
+	_, _ = h.Write(b)
+	return max(h.Sum64(), 1)
 }
 
-const keyCurrent = "current"
+func newState(c storage.Client) *state {
+	s := &state{client: c, contents: map[uint64]int{}, gone: map[string]time.Time{}}
+	for i := range s.files {
+		s.files[i] = map[string]entry{}
+	}
+	return s
+}
 
 func openState(ctx context.Context, host component.Host, id *component.ID, owner component.ID) (*state, error) {
-	s := &state{client: storage.NewNopClient(), gone: map[string]time.Time{}}
-	for i := range s.files {
-		s.files[i] = map[string]version{}
-	}
+	s := newState(storage.NewNopClient())
 	if id == nil {
 		return s, nil
 	}
@@ -91,10 +121,13 @@ func (s *state) load(ctx context.Context) error {
 			return err
 		}
 		if s.files[i] == nil { // "null"
-			s.files[i] = map[string]version{}
+			s.files[i] = map[string]entry{}
+		}
+		for _, e := range s.files[i] {
+			s.count(e, 1)
 		}
 	}
-	return s.get(ctx, keyCurrent, &s.now)
+	return s.get(ctx, keyBegun, &s.begun)
 }
 
 func (s *state) get(ctx context.Context, key string, to any) error {
@@ -108,30 +141,65 @@ func (s *state) get(ctx context.Context, key string, to any) error {
 	return nil
 }
 
-func (s *state) known(path string, v version) bool { return s.files[shard(path)][path] == v }
+func (s *state) known(path string, v version) bool { return s.files[shard(path)][path].version == v }
 
-// begin returns how many batches of the file were taken before.
-func (s *state) begin(path string, v version) int {
-	if s.now.Path == path && s.now.Version == v {
-		return s.now.Batches
+// repeats reports whether a file with this content was read whole.
+func (s *state) repeats(content uint64) bool { return s.contents[content] > 0 }
+
+func (s *state) count(e entry, n int) {
+	if e.Content == 0 {
+		return
 	}
-	s.now = current{path, v, 0}
+	if s.contents[e.Content] += n; s.contents[e.Content] <= 0 {
+		delete(s.contents, e.Content)
+	}
+}
+
+// taken is how many batches of the content were taken.
+func (s *state) taken(content uint64) int {
+	for _, p := range s.begun {
+		if p.Content == content {
+			return p.Batches
+		}
+	}
 	return 0
 }
 
-func (s *state) took(ctx context.Context) error {
-	s.now.Batches++
-	return s.set(ctx, keyCurrent, s.now)
+// took counts one batch more.
+func (s *state) took(ctx context.Context, content uint64) error {
+	n := s.taken(content) + 1
+	s.end(content)
+	s.begun = append(s.begun, progress{content, n})
+	if len(s.begun) > maxBegun {
+		s.begun = s.begun[1:]
+	}
+	return s.set(ctx, keyBegun, s.begun)
 }
 
-func (s *state) done(ctx context.Context, path string, v version) error {
+// end forgets how much of the content was taken, and reports whether anything was.
+func (s *state) end(content uint64) bool {
+	n := len(s.begun)
+	s.begun = slices.DeleteFunc(s.begun, func(p progress) bool { return p.Content == content })
+	return len(s.begun) < n
+}
+
+// done remembers a file, with its content where it was read whole. A file that is refused keeps the content that it had:
+// it may come back, as when it is written over in place.
+func (s *state) done(ctx context.Context, path string, e entry) error {
 	i := shard(path)
-	s.files[i][path] = v
-	s.now = current{}
+	if e.Content == 0 {
+		e.Content = s.files[i][path].Content
+	}
+	s.count(s.files[i][path], -1)
+	s.files[i][path] = e
+	s.count(e, 1)
 	if err := s.set(ctx, keyFiles(i), s.files[i]); err != nil {
 		return err
 	}
-	return s.client.Delete(ctx, keyCurrent)
+	if !s.end(e.Content) {
+		return nil
+	}
+	return s.set(ctx, keyBegun, s.begun)
 }
 
 // forget drops files that are gone for long, so that the state is no longer than the folder.
@@ -150,6 +218,7 @@ func (s *state) forget(there map[string]bool, now time.Time) {
 			if !known {
 				s.gone[path] = now
 			} else if now.Sub(since) >= forgetAfter {
+				s.count(s.files[i][path], -1)
 				delete(s.files[i], path)
 				delete(s.gone, path)
 			}

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.opentelemetry.io/collector/extension/xextension/storage"
 )
 
 // onDisk is a host with the file_storage extension over a folder, as a Collector that starts has it.
@@ -39,7 +40,7 @@ func TestRestartsOverFileStorage(t *testing.T) {
 	c.Storage = &storageID
 	const many = 300
 	for i := range many {
-		write(t, path(fmt.Sprintf("m/%03d", i)), "x\n")
+		write(t, path(fmt.Sprintf("m/%03d", i)), string([]byte{'x', byte(i >> 8), byte(i)})) // one line
 	}
 	for _, name := range []string{"keep", "replaced", "truncated", "deleted"} {
 		write(t, path(name), name[:1]+"\n"+name[:1]+"\n")
@@ -68,12 +69,9 @@ func TestRestartsOverFileStorage(t *testing.T) {
 
 // A file system that is away for a while does not make its files new.
 func TestFilesThatComeBackAreKnown(t *testing.T) {
-	s := &state{gone: map[string]time.Time{}}
-	for i := range s.files {
-		s.files[i] = map[string]version{}
-	}
+	s := newState(storage.NewNopClient())
 	v := version{Size: 1, Modified: 2}
-	s.files[shard("a")]["a"] = v
+	require.NoError(t, s.done(t.Context(), "a", entry{v, 3}))
 	now := time.Unix(1000, 0)
 	s.forget(map[string]bool{}, now)
 	s.forget(map[string]bool{}, now.Add(forgetAfter-1))
@@ -81,6 +79,8 @@ func TestFilesThatComeBackAreKnown(t *testing.T) {
 	s.forget(map[string]bool{"a": true}, now.Add(forgetAfter))
 	s.forget(map[string]bool{}, now.Add(forgetAfter+1))
 	assert.True(t, s.known("a", v), "it was back in between")
+	assert.True(t, s.repeats(3))
 	s.forget(map[string]bool{}, now.Add(2*forgetAfter+1))
 	assert.False(t, s.known("a", v))
+	assert.False(t, s.repeats(3))
 }
