@@ -136,16 +136,22 @@ func (sl *slot) unchain() {
 	s.mu.Unlock()
 }
 
+// setStep makes st the step of sections on the stream that have none in their context. It may begin within another, as those of an evaluation do
+// within a training step.
 func (s *Stream) setStep(st *Step) {
 	s.mu.Lock()
-	s.step = st
+	st.around, s.step = s.step, st
 	s.mu.Unlock()
 }
 
+// clearStep gives the stream back to the step around st.
 func (s *Stream) clearStep(st *Step) {
 	s.mu.Lock()
-	if s.step == st {
-		s.step = nil
+	for at := &s.step; *at != nil; at = &(*at).around {
+		if *at == st {
+			*at, st.around = st.around, nil
+			break
+		}
 	}
 	s.mu.Unlock()
 }

@@ -155,8 +155,10 @@ func (t *poller) hostTimes(r *record) {
 func (t *poller) settle(sl *slot) {
 	r := &sl.rec
 	t.p.statuses[r.status].Add(1)
-	// Numbered here and not at Start, where a counter that goroutines share would cost them more than all else.
-	r.occurrence = r.op.timed.count.Add(1) + r.op.untimedCount()
+	if r.flags&flagStep == 0 || !r.step.isCancelled() {
+		// Numbered here and not at Start, where a counter that goroutines share would cost them more than all else.
+		r.occurrence = r.op.timed.count.Add(1) + r.op.untimedCount()
+	}
 	if r.work.stated() {
 		r.op.timed.add(&r.work, r.op.op.direction)
 	}

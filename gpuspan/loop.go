@@ -24,7 +24,8 @@ type Loop struct {
 	op     *Operation
 	config loopConfig
 
-	epoch atomic.Int64 // 0: not stated
+	epoch   atomic.Int64 // 0: not stated
+	running atomic.Int32 // steps that are not over
 
 	mu    sync.Mutex
 	index int64
@@ -123,7 +124,7 @@ func (l *Loop) SetEpoch(epoch int64) {
 // counts, unless the loop has an item type and SetItems was not called: then nothing was processed, as when a data loader
 // has run dry, and its span is not that of a step.
 //
-// Steps of one Loop must not run at the same time; gpu.step.index goes on from one call of Steps to the next.
+// Steps of one Loop must not run at the same time, which counts as misuse (each goroutine needs a Loop of its own); gpu.step.index goes on from one call of Steps to the next.
 func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
 	if ctx == nil {
 		ctx = context.Background()
@@ -147,9 +148,15 @@ func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
 
 // run runs one step. The step ends also when the body panics.
 func (l *Loop) run(ctx context.Context, yield func(context.Context, *Step) bool) (more bool) {
+	if l.running.Add(1) > 1 {
+		l.p.misuse.concurrentSteps.Add(1)
+	}
 	st, stepCtx := l.begin(ctx)
 	left := true
-	defer func() { st.seal(left) }()
+	defer func() {
+		st.seal(left)
+		l.running.Add(-1)
+	}()
 	more = yield(stepCtx, st)
 	left = !more
 	return more
@@ -169,7 +176,7 @@ func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
 	}
 	st.ctx = ctx
 	if p.level.Load() < int32(VerbosityDefault) {
-		st.action = StepSkip
+		st.action, st.off = StepSkip, true
 	}
 	st.hostStart = l.hostStart()
 	st.timed = st.action != StepSkip

@@ -36,7 +36,7 @@ func TestWorkThatCannotBeIsNotStated(t *testing.T) {
 	}
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.EqualValues(t, 2*2*8, r.p.Misuse()["invalid_work"])
+	assert.EqualValues(t, 2*3*8, r.p.Misuse()["invalid_work"])
 	spans := r.named("op")
 	require.Len(t, spans, 9)
 	for _, span := range spans[:7] {
@@ -66,6 +66,9 @@ func TestPhaseNamesBecomePartsOfAttributeNames(t *testing.T) {
 		step.AddItems(-5)
 		step.SetModelFLOPs(math.Inf(1))
 		step.SetModelFLOPs(math.NaN())
+		step.AddPhase(gpuspan.Comm, -time.Second)
+		step.SetPhase(gpuspan.Comm, -time.Second)
+		step.AddPhaseAt(gpuspan.Comm, r.clock.Now(), -time.Second)
 	}
 	r.clock.Advance(time.Millisecond)
 	r.flush()
@@ -79,9 +82,10 @@ func TestPhaseNamesBecomePartsOfAttributeNames(t *testing.T) {
 	}
 	assert.ElementsMatch(t, []string{"gpu.step.phase.unnamed.duration", "gpu.step.phase.all_reduce_2_0.duration"}, phases)
 	assert.InDelta(t, 1e-3+2e-6, a["gpu.step.phase.all_reduce_2_0.duration"].AsFloat64(), 5e-6)
-	assert.Zero(t, a["gpu.step.items"].AsInt64())
+	assert.NotContains(t, a, "gpu.step.items")
 	assert.NotContains(t, a, "gpu.step.model.flop.count")
 	assert.Len(t, r.named("all_reduce_2_0"), 1)
+	assert.EqualValues(t, 7, r.p.Misuse()["invalid_work"])
 }
 
 func TestARecordWithoutAStartHasJustEnded(t *testing.T) {
@@ -92,4 +96,95 @@ func TestARecordWithoutAStartHasJustEnded(t *testing.T) {
 	span := r.named("op")[0]
 	assert.Equal(t, time.Millisecond, span.EndTime().Sub(span.StartTime()))
 	assert.WithinDuration(t, r.clock.Now(), span.EndTime(), time.Millisecond)
+}
+
+// A duration that cannot be is not known: the run counts, and is not timed as 0.
+func TestARecordOfNegativeTimeOnlyCounts(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	op := gpuspan.NewOperation("op")
+	op.Record(context.Background(), s, time.Time{}, -time.Millisecond, gpuspan.Work{Items: 3})
+	op.Record(context.Background(), s, time.Time{}, 0, gpuspan.Work{Items: 4})
+	r.flush()
+	assert.Len(t, r.named("op"), 1)
+	f, _ := r.p.Stats(op)
+	assert.EqualValues(t, 2, f.Count)
+	assert.EqualValues(t, 1, f.Duration.Count)
+	assert.EqualValues(t, 7, f.Items)
+	assert.EqualValues(t, 1, r.p.Misuse()["invalid_work"])
+}
+
+func TestStatementsThatCannotBeAreMisuse(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	for _, tt := range []struct {
+		name string
+		say  func(gpuspan.Section)
+	}{
+		{"chunk before the first", func(x gpuspan.Section) { x.Chunk(-1, 3) }},
+		{"chunk beyond the last", func(x gpuspan.Section) { x.Chunk(3, 3) }},
+		{"negative number of chunks", func(x gpuspan.Section) { x.Chunk(0, -1) }},
+		{"more chunks than can be", func(x gpuspan.Section) { x.Chunk(math.MaxInt32+1, 0) }},
+		{"hit ratio", func(x gpuspan.Section) { x.L2HitRatio(50) }},
+		{"hit ratio that is no number", func(x gpuspan.Section) { x.L2HitRatio(math.NaN()) }},
+		{"copy without a direction", func(x gpuspan.Section) { x.AddCopied(gpuspan.DirectionUnset, 7) }},
+		{"copy of an unknown direction", func(x gpuspan.Section) { x.AddCopied(99, 7) }},
+		{"negative items of a request", func(x gpuspan.Section) { x.LinkItems(unsampledTrace(), -1) }},
+	} {
+		op, before := gpuspan.NewOperation(tt.name), r.p.Misuse()["invalid_work"]
+		x := op.Start(context.Background(), s)
+		tt.say(x)
+		x.End()
+		r.clock.Advance(time.Millisecond)
+		r.flush()
+		assert.Equal(t, before+1, r.p.Misuse()["invalid_work"], tt.name)
+		for key := range attrs(r.named(tt.name)[0]) {
+			assert.NotRegexp(t, `^gpu\.(chunk|cache|copy|io|operation\.items)`, key, tt.name)
+		}
+	}
+}
+
+func TestStreamsOfOtherProfilersAreMisuse(t *testing.T) {
+	r, other := newRig(t), newRig(t)
+	s, _ := r.stream()
+	foreign, _ := other.stream()
+	op := gpuspan.NewOperation("op")
+	x := op.Start(context.Background(), s)
+	x.StartOn(op, foreign).End()
+	x.End()
+	for _, step := range r.p.Loop("train", s, gpuspan.TotalSteps(1)).Steps(context.Background()) {
+		step.PhaseOn(gpuspan.Comm, foreign).End()
+		r.clock.Advance(time.Millisecond)
+	}
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	other.flush()
+	assert.EqualValues(t, 2, r.p.Misuse()["foreign_stream"])
+	assert.Len(t, r.named("op"), 1)
+	assert.Len(t, r.named("comm"), 1, "on the loop's stream")
+	assert.Empty(t, other.spans.Ended())
+}
+
+func TestStepsOfOneLoopAtATimeAreMisuse(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	loop := r.p.Loop("train", s, gpuspan.TotalSteps(2))
+	for ctx := range loop.Steps(context.Background()) {
+		r.clock.Advance(time.Millisecond)
+		for range r.p.Loop("eval", s, gpuspan.TotalSteps(2)).Steps(ctx) {
+			r.clock.Advance(time.Millisecond)
+		}
+	}
+	assert.Zero(t, r.p.Misuse()["concurrent_steps"], "one after the other, and those of another loop within")
+	for range loop.Steps(context.Background()) {
+		for range loop.Steps(context.Background()) {
+			r.clock.Advance(time.Millisecond)
+		}
+	}
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	assert.EqualValues(t, 4, r.p.Misuse()["concurrent_steps"])
+	for _, step := range r.named("train") {
+		identity(t, attrs(step))
+	}
 }

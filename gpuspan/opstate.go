@@ -27,7 +27,7 @@ type opState struct {
 	inner     atomic.Pointer[[]*place] // within other sections
 	outermost place                    // as an outermost section
 
-	timed tally // sections that took a slot, added by the polling thread when they are read back
+	timed tally // sections that took a slot, added by the polling thread when they are read back; and all steps, those without a slot when they end
 
 	metricAttrs atomic.Pointer[metricAttrs]
 

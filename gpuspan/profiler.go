@@ -33,11 +33,12 @@ type Profiler struct {
 	refused  atomic.Bool // the provider does not use cfg.ids
 
 	level atomic.Int32 // verbosity in force; VerbosityOff while disabled
-	want  atomic.Int32 // verbosity to return to when enabled
 
 	loops atomic.Int32 // running loops: sections look for their step only while there are any
 
 	mu         sync.Mutex
+	enabled    bool      // what SetEnabled said last,
+	verbosity  Verbosity // and SetVerbosity
 	ops        atomic.Pointer[[]*opState] // by Operation.id
 	opList     atomic.Pointer[[]*opState] // in order of registration
 	places     atomic.Pointer[[]*place]   // of sections within others, parents first
@@ -115,8 +116,8 @@ func New(b Backend, opts ...Option) (*Profiler, error) {
 	p.names.init(c.Names, func(name string) *Operation { return NewOperation(name) })
 	p.phases.init(maxPhases, newPhaseOperation)
 	p.timeAll = c.Metrics == MetricsAll
-	p.want.Store(int32(c.Verbosity))
-	p.SetEnabled(c.Enabled)
+	p.enabled, p.verbosity = c.Enabled, c.Verbosity
+	p.setLevel()
 
 	p.recorder = c.recorder
 	if p.recorder == nil && c.Report {
@@ -180,24 +181,33 @@ func (p *Profiler) openBackend() error {
 
 // SetEnabled switches timing on and off at run time. Off costs what a nil Profiler costs. Sections that are open stay open.
 func (p *Profiler) SetEnabled(on bool) {
-	if p == nil || p.stopped.Load() {
+	if p == nil {
 		return
 	}
-	if on {
-		p.level.Store(p.want.Load())
-	} else {
-		p.level.Store(int32(VerbosityOff))
-	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.enabled = on
+	p.setLevel()
 }
 
-// SetVerbosity changes how much is timed, at run time.
+// SetVerbosity changes how much is timed, at run time. While profiling is disabled it says what SetEnabled returns to.
 func (p *Profiler) SetVerbosity(v Verbosity) {
 	if p == nil || v < VerbosityOff || v > VerbosityDebug {
 		return
 	}
-	enabled := p.level.Load() != int32(VerbosityOff) || p.want.Load() == int32(VerbosityOff)
-	p.want.Store(int32(v))
-	p.SetEnabled(enabled)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.verbosity = v
+	p.setLevel()
+}
+
+// setLevel puts into force what was said last. The mutex must be held.
+func (p *Profiler) setLevel() {
+	level := VerbosityOff
+	if p.enabled && !p.stopped.Load() {
+		level = p.verbosity
+	}
+	p.level.Store(int32(level))
 }
 
 // Enabled reports whether anything is timed.
@@ -300,8 +310,8 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	p.shutdown.Do(func() {
-		p.level.Store(int32(VerbosityOff))
 		p.stopped.Store(true)
+		p.SetEnabled(false)
 		ctx, cancel := p.deadline(ctx)
 		defer cancel()
 		p.watchdog.stop()

@@ -5,6 +5,7 @@ package gpuspan
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -52,9 +53,14 @@ func (x Section) Start(o *Operation) Section {
 	return x.startOn(o, x.slot.stream)
 }
 
-// StartOn begins a section within this one on another stream of the same profiler.
+// StartOn begins a section within this one on another stream of the same profiler. On one of another profiler it does nothing and
+// counts as misuse.
 func (x Section) StartOn(o *Operation, s *Stream) Section {
-	if x.at == nil || o == nil || s == nil || s.p != x.p || x.p.level.Load() < int32(o.verbosity) {
+	if x.at == nil || o == nil || s == nil || x.p.level.Load() < int32(o.verbosity) {
+		return Section{}
+	}
+	if s.p != x.p {
+		x.p.misuse.foreignStream.Add(1)
 		return Section{}
 	}
 	if x.slot == nil {
@@ -98,7 +104,11 @@ func (x Section) Add(w Work) {
 // AddCopied declares bytes that moved in a direction within the section, beside the device memory traffic that Work
 // declares: so one section can hold both. Bytes of a section of a copy operation go into Work instead.
 func (x Section) AddCopied(d Direction, bytes int64) {
-	if x.at == nil || d == DirectionUnset || d >= directions || bytes <= 0 {
+	if x.at == nil || bytes == 0 {
+		return
+	}
+	if d == DirectionUnset || d >= directions || bytes < 0 {
+		x.p.misuse.invalidWork.Add(1)
 		return
 	}
 	if x.slot == nil {
@@ -119,13 +129,17 @@ func (x Section) LinkItems(ctx context.Context, items int64) {
 	if x.slot == nil {
 		return
 	}
+	if items < 0 {
+		x.p.misuse.invalidWork.Add(1)
+		items = 0
+	}
 	sc := trace.SpanContextFromContext(ctx)
 	if !sc.IsValid() {
 		return
 	}
 	x.with(func(e *extra) {
 		e.batch++
-		e.items += max(items, 0)
+		e.items += items
 		if len(e.links) < maxLinks {
 			e.links = append(e.links, trace.Link{SpanContext: sc})
 			e.shares = append(e.shares, items)
@@ -139,7 +153,11 @@ const maxLinks = 128
 // Chunk says that the section is chunk i of n, counted from 0; n is 0 where it is not known. A section around chunks that states no work of
 // its own gets the sum of theirs.
 func (x Section) Chunk(i, n int) {
-	if x.slot == nil || i < 0 {
+	if x.slot == nil {
+		return
+	}
+	if i < 0 || n < 0 || n > 0 && i >= n || max(i, n) > math.MaxInt32 {
+		x.p.misuse.invalidWork.Add(1)
 		return
 	}
 	s := x.slot.stream
@@ -182,8 +200,12 @@ func (x Section) Kernel(name, module string) {
 
 // L2HitRatio states which part of the declared bytes the L2 cache served, 0 to 1.
 func (x Section) L2HitRatio(r float64) {
-	if x.slot != nil && r >= 0 && r <= 1 {
+	switch {
+	case x.slot == nil:
+	case r >= 0 && r <= 1:
 		x.SetAttributes(semconv.GPUCacheL2HitRatioKey.Float64(r))
+	default:
+		x.p.misuse.invalidWork.Add(1)
 	}
 }
 
@@ -261,8 +283,14 @@ func (x Section) endWith(w *Work) {
 
 // Record reports a run whose GPU time the caller has measured, as with events or a profiler of its own. start is on the
 // wall clock; the zero time means that the run has just ended. The run is below the section or span of ctx, has no gpu.timing.source, and no range is annotated: it is over.
+// With a negative d it only counts, also as misuse.
 func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
 	if s == nil {
+		return
+	}
+	if d < 0 && o != nil && s.p.level.Load() >= int32(o.verbosity) {
+		s.p.misuse.invalidWork.Add(1)
+		s.p.untimed(o).EndWith(w)
 		return
 	}
 	x := s.begin(ctx, o, flagHost|flagGiven)
@@ -273,7 +301,7 @@ func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d ti
 	s.mu.Lock()
 	if x.live() {
 		r := &x.slot.rec
-		r.gpu = float64(max(d, 0))
+		r.gpu = float64(d)
 		if r.startNs = start.UnixNano(); start.IsZero() {
 			r.startNs = s.p.clock.wall(r.hostStart) - int64(r.gpu)
 		}

@@ -289,6 +289,14 @@ func TestVerbosityDecidesWhatIsTimed(t *testing.T) {
 	check(true, false)
 	r.p.SetVerbosity(gpuspan.VerbosityOff)
 	check(false, false)
+	r.p.SetEnabled(true) // of nothing
+	check(false, false)
+	r.p.SetVerbosity(gpuspan.VerbosityDefault)
+	check(true, false)
+	r.p.SetEnabled(false) // stays, whatever is said of the verbosity
+	r.p.SetVerbosity(gpuspan.VerbosityOff)
+	r.p.SetVerbosity(gpuspan.VerbosityDebug)
+	check(false, false)
 	r.clock.Advance(time.Millisecond)
 	f, _ := r.p.Stats(deep)
 	assert.LessOrEqual(t, f.Count, int64(1), "what is off is not counted either")

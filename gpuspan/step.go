@@ -15,7 +15,7 @@ import (
 )
 
 // Step is one iteration of a [Loop]. A nil Step does nothing, nor does a zero one. Its methods may be called by any goroutine until the iteration ends; later calls
-// do nothing.
+// do nothing. Negative durations and items, and FLOPs that are no finite number, count as not stated and as misuse.
 type Step struct {
 	loop   *Loop
 	index  int64
@@ -25,6 +25,8 @@ type Step struct {
 	span   trace.Span // nil unless the step is recorded
 	ctx    context.Context
 	slot   *slot // of the boundaries; nil when the step is not timed
+	around *Step // that the loop's stream goes back to; under the stream's mutex
+	off    bool  // profiling was off when the step began
 
 	startEvent Event   // the first boundary, when device is not nil
 	device     *device // that the boundaries are timed on
@@ -89,13 +91,18 @@ func (st *Step) Span() trace.Span {
 // the union of their intervals. The section's span is a child of the step's.
 func (st *Step) Phase(ph Phase) Section { return st.PhaseOn(ph, nil) }
 
-// PhaseOn is Phase on another stream of the profiler, such as that of communication. nil means the loop's stream.
+// PhaseOn is Phase on another stream of the profiler, such as that of communication. nil means the loop's stream, and so does a stream of another
+// profiler, which counts as misuse.
 func (st *Step) PhaseOn(ph Phase, s *Stream) Section {
 	if st == nil || st.loop == nil {
 		return Section{}
 	}
 	p := st.loop.p
-	if s == nil || s.p != p {
+	if s != nil && s.p != p {
+		p.misuse.foreignStream.Add(1)
+		s = nil
+	}
+	if s == nil {
 		s = st.loop.s
 	}
 	ph, o := p.phase(ph)
@@ -136,7 +143,7 @@ func (st *Step) indexOf(ph Phase) int {
 // takes as much as there is of the time that no measured phase covers, and only the rest counts as overlap, which is therefore a lower bound. A phase
 // is never longer than its step: what is beyond (as the sum over channels that run side by side) is cut off. Where the place is known, [Step.AddPhaseAt] is exact.
 func (st *Step) AddPhase(ph Phase, d time.Duration) {
-	st.change(func() {
+	st.change(d >= 0, func() {
 		if d > 0 {
 			st.phases[st.phaseIndex(ph)].added += d
 		}
@@ -146,16 +153,16 @@ func (st *Step) AddPhase(ph Phase, d time.Duration) {
 // SetPhase sets the time of a phase that was measured elsewhere, instead of all that is measured or added, before or after. Overlap and limits are those
 // of [Step.AddPhase].
 func (st *Step) SetPhase(ph Phase, d time.Duration) {
-	st.change(func() {
+	st.change(d >= 0, func() {
 		t := &st.phases[st.phaseIndex(ph)]
-		t.set, t.hasSet = max(d, 0), true
+		t.set, t.hasSet = d, true
 	})
 }
 
 // AddPhaseAt adds an interval of a phase that was measured elsewhere, on the wall clock.
 func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
-	st.change(func() {
-		if d <= 0 {
+	st.change(d >= 0, func() {
+		if d == 0 {
 			return
 		}
 		from := start.UnixNano() - st.loop.p.clock.wall(st.hostStart)
@@ -163,33 +170,34 @@ func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
 	})
 }
 
-// SetItems states how many items the step processed on this rank (gpu.step.items). Less than 0 is 0.
-func (st *Step) SetItems(n int64) { st.change(func() { st.items, st.itemsSet = max(n, 0), true }) }
+// SetItems states how many items the step processed on this rank (gpu.step.items).
+func (st *Step) SetItems(n int64) { st.change(n >= 0, func() { st.items, st.itemsSet = n, true }) }
 
 // AddItems adds to the items of the step.
-func (st *Step) AddItems(n int64) { st.change(func() { st.items += max(n, 0); st.itemsSet = true }) }
+func (st *Step) AddItems(n int64) { st.change(n >= 0, func() { st.items += n; st.itemsSet = true }) }
 
 // SetModelFLOPs states the FLOPs that the model needs for the step by its mathematics, recomputation not counted, over all devices of the loop
 // (gpu.step.model.flop.count). It gives MFU; the FLOPs of the step's sections give HFU.
 func (st *Step) SetModelFLOPs(f float64) {
-	st.change(func() {
-		if f >= 0 && f <= math.MaxFloat64 {
-			st.modelFLOPs = f
-		}
-	})
+	st.change(f >= 0 && f <= math.MaxFloat64, func() { st.modelFLOPs = f })
 }
 
 // SetAttributes puts attributes of the application's own on the step's span.
 func (st *Step) SetAttributes(kv ...attribute.KeyValue) {
-	st.change(func() { st.attrs = append(st.attrs, kv...) })
+	st.change(true, func() { st.attrs = append(st.attrs, kv...) })
 }
 
 // Cancel says that the iteration is no step, as when there is no more data: its span is not that of a step, and nothing is
 // counted.
-func (st *Step) Cancel() { st.change(func() { st.cancelled = true }) }
+func (st *Step) Cancel() { st.change(true, func() { st.cancelled = true }) }
 
-func (st *Step) change(f func()) {
+// change does f unless the step has ended. What cannot be is not stated, and counts as misuse.
+func (st *Step) change(can bool, f func()) {
 	if st == nil || st.loop == nil {
+		return
+	}
+	if !can {
+		st.loop.p.misuse.invalidWork.Add(1)
 		return
 	}
 	st.mu.Lock()
@@ -220,9 +228,19 @@ func (st *Step) seal(left bool) {
 		l.s.sealStep(l, st, !left)
 		return
 	}
+	if !cancelled && !st.off {
+		p.state(l.op).timed.count.Add(1)
+	}
 	if st.span != nil { // nothing was timed: not sampled, or no free slot
 		st.endUntimed(p.clock.now())
 	}
+}
+
+// isCancelled reports whether the iteration was no step.
+func (st *Step) isCancelled() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.cancelled
 }
 
 // addFLOPs adds what an outermost section computed. Polling thread.

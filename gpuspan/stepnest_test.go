@@ -1,0 +1,97 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+)
+
+// An evaluation runs steps of its own within a training step, on the same stream. Sections after it belong to the training step again, also where
+// the code that starts them has no context.
+func TestStepsWithinAStepGiveTheStreamBack(t *testing.T) {
+	r, reader := metricRig(t)
+	s, h := r.stream()
+	train := r.p.Loop("train", s, gpuspan.TotalSteps(4), gpuspan.Schedule{Every: 2})
+	eval := r.p.Loop("eval", s, gpuspan.TotalSteps(2), gpuspan.Schedule{Wait: 1, Active: 1})
+	op, after := gpuspan.NewOperation("op"), gpuspan.NewOperation("after")
+	for ctx := range train.Steps(context.Background()) {
+		for range eval.Steps(ctx) {
+			x := op.Start(context.Background(), s)
+			r.busy(h, time.Millisecond)
+			x.EndWith(gpuspan.Work{FLOPs: 5, Precision: gpuspan.FP32})
+		}
+		x := after.Start(context.Background(), s)
+		r.busy(h, 3*time.Millisecond)
+		x.EndWith(gpuspan.Work{FLOPs: 7, Precision: gpuspan.FP32})
+		r.clock.Advance(10 * time.Millisecond)
+	}
+	r.flush()
+	steps, sections := r.named("train"), r.named("after")
+	require.Len(t, steps, 2, "the second of each two")
+	require.Len(t, sections, 2, "steps that are not recorded have no spans below them")
+	for i, step := range steps {
+		a := attrs(step)
+		assert.Equal(t, step.SpanContext().SpanID(), sections[i].Parent().SpanID())
+		assert.InDelta(t, 3e-3, a["gpu.step.covered.duration"].AsFloat64(), 20e-6, "the evaluation's sections are its own")
+		assert.Equal(t, 7.0, a["gpu.flop.count"].AsFloat64())
+	}
+	evals := r.named("eval")
+	require.Len(t, evals, 4, "its schedule goes on from one run to the next")
+	assert.Equal(t, []int64{2, 4, 6, 8}, indexes(evals))
+	assert.Len(t, r.named("op"), 4)
+	m := ints(collect(t, reader)["gpu.operation.count"])
+	assert.Equal(t, map[string]int64{"train ": 4, "eval ": 8, "op ": 8, "after ": 4}, m)
+}
+
+func indexes(steps []sdktrace.ReadOnlySpan) (out []int64) {
+	for _, s := range steps {
+		out = append(out, attrs(s)["gpu.step.index"].AsInt64())
+	}
+	return out
+}
+
+// Whatever becomes of a step counts: skipped, warm-up, recorded, without a slot. Only what was no step, or ran while profiling was off, does not.
+func TestEveryStepCounts(t *testing.T) {
+	r, reader := metricRig(t, gpuspan.WithSlots(2))
+	s, _ := r.stream()
+	loop := r.p.Loop("train", s, gpuspan.ItemType("row"), gpuspan.Schedule{SkipFirst: 2, Wait: 1, Warmup: 1, Active: 2})
+	n := 0
+	run := func(steps int) {
+		for _, step := range loop.Steps(context.Background()) {
+			if steps == 0 {
+				break // the loader ran dry
+			}
+			steps, n = steps-1, n+1
+			step.SetItems(1)
+			r.clock.Advance(time.Millisecond)
+			r.flush()
+		}
+	}
+	run(7)
+	run(3)
+	r.p.SetEnabled(false)
+	run(2)
+	r.p.SetEnabled(true)
+	full := gpuspan.NewOperation("full")
+	x, y := full.Start(context.Background(), s), full.Start(context.Background(), s)
+	run(2)
+	x.End()
+	y.End()
+	require.Equal(t, 14, n)
+	m := ints(collect(t, reader)["gpu.operation.count"])
+	assert.EqualValues(t, 12, m["train "])
+	names := map[string]bool{}
+	for _, o := range r.p.Snapshot().Operations {
+		names[o.Name] = true
+	}
+	assert.NotContains(t, names, "train", "steps have a table of their own")
+}
