@@ -11,7 +11,7 @@ import (
 // automatic reports whether a framework made the annotation by itself, so that it says nothing about the parts of the
 // application: steps, collectives, the optimizer, the data loader.
 func automatic(name string) bool {
-	for _, p := range [...]string{"ProfilerStep#", "nccl:", "gloo:", "mpi:", "ucc:", "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel."} {
+	for _, p := range [...]string{"ProfilerStep#", "nccl:", "xccl:", "hccl:", "gloo:", "mpi:", "ucc:", "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel."} {
 		if strings.HasPrefix(name, p) {
 			return true
 		}
@@ -19,9 +19,10 @@ func automatic(name string) bool {
 	return false
 }
 
-// IsCommunication reports whether a kernel is one of a collective library: the name holds nccl or rccl.
+// IsCommunication reports whether a kernel is one of a collective library: the name holds nccl or rccl (NVIDIA, AMD), hccl
+// (Habana, Ascend) or oneccl (Intel).
 func IsCommunication(kernel string) bool {
-	return containsFold(kernel, "nccl") || containsFold(kernel, "rccl")
+	return containsFold(kernel, "nccl") || containsFold(kernel, "rccl") || containsFold(kernel, "hccl") || containsFold(kernel, "oneccl")
 }
 
 func containsFold(s, lower string) bool {
@@ -121,9 +122,11 @@ func CopyKind(name string) (direction, memory string) {
 		{"HtoD", "host_to_device"},
 		{"HostToDevice", "host_to_device"},
 		{"H2D", "host_to_device"},
+		{"M2D", "host_to_device"}, // Intel's, M is memory that the program allocated by itself, H what the runtime allocated
 		{"DtoH", "device_to_host"},
 		{"DeviceToHost", "device_to_host"},
 		{"D2H", "device_to_host"},
+		{"D2M", "device_to_host"},
 		{"DtoD", "device_to_device"},
 		{"DeviceToDevice", "device_to_device"},
 		{"D2D", "device_to_device"},
@@ -132,6 +135,9 @@ func CopyKind(name string) (direction, memory string) {
 		{"HtoH", "host_to_host"},
 		{"HostToHost", "host_to_host"},
 		{"H2H", "host_to_host"},
+		{"M2H", "host_to_host"},
+		{"H2M", "host_to_host"},
+		{"M2M", "host_to_host"},
 	} {
 		if strings.Contains(name, d.word) {
 			direction = d.direction
@@ -140,7 +146,7 @@ func CopyKind(name string) (direction, memory string) {
 	}
 	switch {
 	case direction == "device_to_device" || direction == "peer_to_peer":
-	case strings.Contains(name, "Pageable"):
+	case strings.Contains(name, "Pageable"), strings.Contains(name, "M2D"), strings.Contains(name, "D2M"):
 		memory = "pageable"
 	case strings.Contains(name, "Pinned"):
 		memory = "pinned"
@@ -150,8 +156,8 @@ func CopyKind(name string) (direction, memory string) {
 
 // launching are parts of the names of calls that put work on a stream; waiting those of calls that wait for it.
 var (
-	launching = []string{"Launch", "Memcpy", "Memset", "memcpy", "memset"}
-	waiting   = []string{"Synchronize"}
+	launching = []string{"Launch", "Memcpy", "Memset", "memcpy", "memset", "urEnqueue"}
+	waiting   = []string{"Synchronize", "urQueueFinish", "urEventWait"}
 )
 
 func containsAny(s string, words []string) bool {

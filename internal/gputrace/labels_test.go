@@ -82,6 +82,10 @@ func TestCopyKind(t *testing.T) {
 		"Memcpy PtoP (Device -> Device)":   {"peer_to_peer", ""},
 		"Memcpy HtoD (Host -> Device)":     {"host_to_device", ""},
 		"CopyDeviceToHost":                 {"device_to_host", ""},
+		"Memcpy M2D (Memory -> Device)":    {"host_to_device", "pageable"},
+		"Memcpy D2M (Device -> Memory)":    {"device_to_host", "pageable"},
+		"Memcpy H2D (Host -> Device)":      {"host_to_device", ""},
+		"Memcpy M2M (Memory -> Memory)":    {"host_to_host", ""},
 		"something":                        {"", ""},
 	} {
 		d, m := CopyKind(name)

@@ -33,7 +33,7 @@ func category(cat []byte) gputrace.Kind {
 		return gputrace.KindCopy
 	case "gpu_memset", "Memset", "memset":
 		return gputrace.KindMemset
-	case "gpu_user_annotation", "Trace", "overhead", "cuda_sync", "cuda_event":
+	case "gpu_user_annotation", "Trace", "overhead", "cuda_sync", "cuda_event", "xpu_sync", "xpu_scope_profiler":
 		return kindIgnore
 	}
 	switch {

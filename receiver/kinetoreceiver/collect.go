@@ -88,6 +88,8 @@ func (c *collect) Event(j *chromejson.Event) error {
 		if bytes.HasPrefix(name, modulePrefix) {
 			e.Kind = gputrace.KindModule
 		}
+	case gputrace.KindRuntime:
+		c.meta.call(j.Cat, name)
 	}
 	var ok bool
 	if e.Start, ok = chromejson.Micros(j.TS); !ok {

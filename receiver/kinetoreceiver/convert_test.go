@@ -282,3 +282,51 @@ func TestCategoriesOfOtherDevicesArePlainRanges(t *testing.T) {
 	assert.Zero(t, st.Kernels)
 	assert.NotContains(t, find(t, b, "job").Attributes().AsRaw(), "gpu.operation.type")
 }
+
+// What Kineto's plugin for Intel's devices writes: the runtime's calls begin with ur, copies have types of their own, waits
+// and metrics of kernels stand in rows of their own beside what they are of.
+func TestIntelDevices(t *testing.T) {
+	b, st := convert(t, `{"deviceProperties":[{"id":0,"name":"Intel(R) Data Center GPU Max 1550"}],"traceEvents":[`+
+		`{"ph":"X","cat":"user_annotation","name":"xccl:all_reduce","pid":9,"tid":9,"ts":1,"dur":100},`+
+		`{"ph":"X","cat":"xpu_runtime","name":"urEnqueueUSMMemcpy","pid":9,"tid":9,"ts":10,"dur":5,"args":{"correlation":1}},`+
+		`{"ph":"X","cat":"xpu_runtime","name":"urEnqueueKernelLaunch","pid":9,"tid":9,"ts":20,"dur":5,"args":{"correlation":2}},`+
+		`{"ph":"X","cat":"xpu_runtime","name":"urQueueFinish","pid":9,"tid":9,"ts":30,"dur":60,"args":{"correlation":3}},`+
+		`{"ph":"X","cat":"xpu_sync","name":"zeCommandQueueSynchronize","pid":-1,"tid":9,"ts":31,"dur":50,"args":{"correlation":3,"Type":"HOST_COMMAND_QUEUE"}},`+
+		`{"ph":"X","cat":"gpu_memcpy","name":"Memcpy M2D (Memory -> Device)","pid":0,"tid":5,"ts":30,"dur":10,"args":{"device":0,"sycl queue":5,"correlation":1,"bytes":4096}},`+
+		`{"ph":"X","cat":"kernel","name":"oneccl_allreduce_large<float>","pid":0,"tid":5,"ts":41,"dur":40,"args":{"device":0,"context":"0x01","sycl queue":5,"correlation":2}},`+
+		`{"ph":"X","cat":"xpu_scope_profiler","name":"metrics: oneccl_allreduce_large<float>","pid":0,"tid":5,"ts":41,"dur":40}]}`, Options{Detail: DetailKernels})
+	assert.Empty(t, st.Skipped)
+	copied := find(t, b, "Memcpy M2D (Memory -> Device)").Attributes().AsRaw()
+	assert.Equal(t, "host_to_device", copied["gpu.copy.direction"])
+	assert.Equal(t, "pageable", copied["gpu.copy.host_memory"])
+	assert.EqualValues(t, 5, copied["gpu.stream.id"])
+	assert.NotContains(t, copied, "gpu.timing.source", "neither CUPTI nor ROCm")
+	kernel := find(t, b, "oneccl_allreduce_large")
+	assert.Equal(t, find(t, b, "urEnqueueKernelLaunch").SpanID(), kernel.ParentSpanID())
+	assert.Equal(t, "collective", kernel.Attributes().AsRaw()["gpu.operation.type"])
+	assert.Equal(t, "all_reduce", kernel.Attributes().AsRaw()["gpu.collective.name"])
+	find(t, b, "urQueueFinish")
+	assert.Len(t, spansOf(b), 8, "window, device, annotation, three calls, a copy and a kernel")
+	var kinds []string
+	for _, f := range st.Findings {
+		kinds = append(kinds, f.Kind)
+	}
+	assert.Contains(t, kinds, "synchronization")
+}
+
+func TestTimingSourceIsThatOfTheDevicesMaker(t *testing.T) {
+	for _, c := range []struct{ meta, call, want string }{
+		{`"cupti_version":24`, "x", "cupti"},
+		{`"deviceProperties":[{"id":0,"name":"Tesla V100-SXM2-16GB"}]`, "x", "cupti"},
+		{`"roctracer_version":4,"deviceProperties":[{"id":0,"name":""}]`, "x", "roctracer"},
+		{`"deviceProperties":[{"id":0,"name":"AMD Instinct MI300X"}]`, "x", "roctracer"},
+		{`"x":0`, "cudaLaunchKernel", "cupti"},
+		{`"x":0`, "hipLaunchKernel", "roctracer"},
+		{`"x":0`, "aclrtLaunchKernel", ""},
+	} {
+		text := strings.Replace(`{`+c.meta+`,"traceEvents":[`+step(1, 1000)+`]}`, "cudaLaunchKernel", c.call, 1)
+		b, _ := convert(t, text, Options{Detail: DetailKernels})
+		got, _ := find(t, b, "gemm").Attributes().AsRaw()["gpu.timing.source"].(string)
+		assert.Equal(t, c.want, got, c)
+	}
+}

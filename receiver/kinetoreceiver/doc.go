@@ -21,7 +21,7 @@
 //	user_annotation                        annotations; ProfilerStep#N is a step
 //	python_function                        nn.Module frames; others are counted
 //	cuda_runtime, cuda_driver, Runtime, …  calls that launch and wait
-//	kernel, Kernel                         kernels and collectives (nccl, rccl)
+//	kernel, Kernel                         kernels and collectives (nccl, rccl, hccl, oneccl)
 //	gpu_memcpy, Memcpy                     copies
 //	gpu_memset, Memset                     memsets
 //	others                                 plain ranges, at detail operators and kernels

@@ -4,6 +4,7 @@
 package kinetoreceiver
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 
@@ -15,11 +16,20 @@ import (
 // metaReader gathers the fields of the top level.
 type metaReader struct {
 	meta    gputrace.Meta
-	amd     bool
-	nvidia  bool
+	maker   maker
 	faults  []string
 	attempt string
 }
+
+// maker is whose device a file is of, by which follows what timed it.
+type maker uint8
+
+const (
+	makerUnknown maker = iota
+	makerOther
+	makerNVIDIA
+	makerAMD
+)
 
 // maxMeta bounds a field that is read; PyTorch's own are below 100 kB.
 const maxMeta = 4 << 20
@@ -62,9 +72,9 @@ func (m *metaReader) field(key string, v []byte) {
 	case "OTEL_RESOURCE_ATTRIBUTES":
 		m.resourceList(text(v))
 	case "hip_runtime_version", "hip_driver_version", "roctracer_version":
-		m.amd = true
+		m.maker = makerAMD
 	case "cuda_runtime_version", "cuda_driver_version", "cupti_version":
-		m.nvidia = true
+		m.maker = max(m.maker, makerNVIDIA)
 	}
 }
 
@@ -81,10 +91,23 @@ func (m *metaReader) devices(v []byte) {
 		m.meta.Devices = append(m.meta.Devices, gputrace.Device{Ordinal: d.ID, Model: d.Name})
 		switch name := strings.ToUpper(d.Name); {
 		case strings.Contains(name, "AMD"), strings.Contains(name, "INSTINCT"):
-			m.amd = true
+			m.maker = makerAMD
 		case strings.Contains(name, "NVIDIA"), strings.Contains(name, "TESLA"):
-			m.nvidia = true
+			m.maker = max(m.maker, makerNVIDIA)
 		}
+	}
+}
+
+// call looks whose runtime a call is of. ROCm's are of category cuda_runtime, too.
+func (m *metaReader) call(cat, name []byte) {
+	switch {
+	case m.maker != makerUnknown:
+	case bytes.HasPrefix(name, []byte("hip")):
+		m.maker = makerAMD
+	case bytes.HasPrefix(name, []byte("cu")):
+		m.maker = makerNVIDIA
+	case !bytes.HasPrefix(cat, []byte("cuda")):
+		m.maker = makerOther
 	}
 }
 
@@ -150,8 +173,10 @@ func (m *metaReader) result() gputrace.Meta {
 	if m.meta.JobID != "" && m.attempt != "" && m.attempt != "0" {
 		m.meta.JobID += "/" + m.attempt
 	}
-	m.meta.TimingSource = semconv.GPUTimingSourceCupti // the only source of device activities on NVIDIA's devices
-	if m.amd {
+	switch m.maker {
+	case makerNVIDIA:
+		m.meta.TimingSource = semconv.GPUTimingSourceCupti
+	case makerAMD:
 		m.meta.TimingSource = semconv.GPUTimingSourceRoctracer
 	}
 	return m.meta
