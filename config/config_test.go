@@ -43,6 +43,27 @@ func TestTheDeployedPipelinesAreTheReadyOnes(t *testing.T) {
 	}
 }
 
+// A variable that only one side knows does nothing, without a word.
+func TestTheManifestsAndThePipelinesMeanTheSameVariables(t *testing.T) {
+	variable := regexp.MustCompile(`OTELGPU_[A-Z_]+`)
+	for _, name := range []string{"agent", "gateway"} {
+		manifest, err := os.ReadFile(filepath.Join("..", "deploy", "kubernetes", name+".yaml"))
+		require.NoError(t, err)
+		pipeline, err := config.YAML("kubernetes/" + name)
+		require.NoError(t, err)
+		read := regexp.MustCompile(`\$\{env:(OTELGPU_[A-Z_]+)`).FindAllStringSubmatch(pipeline, -1)
+		require.NotEmpty(t, read, name)
+		for _, v := range variable.FindAllString(string(manifest), -1) {
+			require.Contains(t, pipeline, v, "deploy/kubernetes/%s.yaml names it", name)
+		}
+		for _, v := range read {
+			if strings.HasSuffix(v[1], "_IP") { // only the node knows it
+				require.Contains(t, string(manifest), "name: "+v[1], "config/kubernetes/%s.yaml reads it", name)
+			}
+		}
+	}
+}
+
 // Whoever tries a pipeline on a machine must not open a port to others by it.
 func TestTheReadyPipelinesListenOnTheLoopbackInterface(t *testing.T) {
 	listen := regexp.MustCompile(`(?m)^ +(?:endpoint|host): (.*)$`)

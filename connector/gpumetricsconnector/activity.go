@@ -35,7 +35,7 @@ var activityStates = [stateStarved + 1]string{
 // activity hands a profiler's record to its device's timeline.
 func (a *aggregator) activity(r *resource, f *facts, now int64) {
 	cfg := a.cfg.Activity.Get()
-	if cfg == nil || !gputime.Recorded(f.source) || f.end <= f.start {
+	if cfg == nil || !gputime.Recorded(f.source) || f.end == f.start {
 		return
 	}
 	x := activity{start: f.start, end: f.end}
@@ -50,6 +50,10 @@ func (a *aggregator) activity(r *resource, f *facts, now int64) {
 	case semconv.GPUOperationTypeCopy, semconv.GPUOperationTypeMemset:
 		x.class = classCopy
 	default:
+		return
+	}
+	if !gputime.Sound(f.start, f.end) || f.end > uint64(now+int64(future)) {
+		a.stats.activityTime++ // one such record could be years of work, or make all that follow late
 		return
 	}
 	if f.hasStartDelay && f.startDelay >= 0 && f.startDelay*1e9 < float64(f.start) {

@@ -33,8 +33,9 @@ type aggregator struct {
 
 // counts for the connector's own telemetry, since they were last taken.
 type counts struct {
-	spans, overflow                                  int64
-	activityLate, activityLimit, stepLate, stepLimit int64
+	spans, overflow                           int64
+	activityLate, activityLimit, activityTime int64
+	stepLate, stepLimit                       int64
 }
 
 type spanKey struct {

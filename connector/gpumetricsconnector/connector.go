@@ -136,6 +136,7 @@ func dropped(reason string) metric.AddOption {
 var (
 	droppedActivityLate  = dropped("activity_late")
 	droppedActivityLimit = dropped("activity_limit")
+	droppedActivityTime  = dropped("activity_time")
 	droppedStepLate      = dropped("step_late")
 	droppedStepLimit     = dropped("step_limit")
 )
@@ -150,6 +151,7 @@ func (c *gpuMetrics) count(ctx context.Context, s *counts) {
 	add(c.tel.ConnectorGpuMetricsOverflow, s.overflow)
 	add(c.tel.ConnectorGpuMetricsDropped, s.activityLate, droppedActivityLate)
 	add(c.tel.ConnectorGpuMetricsDropped, s.activityLimit, droppedActivityLimit)
+	add(c.tel.ConnectorGpuMetricsDropped, s.activityTime, droppedActivityTime)
 	add(c.tel.ConnectorGpuMetricsDropped, s.stepLate, droppedStepLate)
 	add(c.tel.ConnectorGpuMetricsDropped, s.stepLimit, droppedStepLimit)
 }

@@ -82,9 +82,9 @@ func (f *facts) load(s ptrace.Span) bool {
 		case string(semconv.HWIDKey):
 			f.id = v.Str()
 		case string(semconv.GPUDeviceOrdinalKey):
-			f.ordinal = v.Int()
+			f.ordinal = index(v)
 		case string(semconv.GPUStreamIDKey):
-			f.stream = v.Int()
+			f.stream = index(v)
 		case string(semconv.GPUDurationKey):
 			f.duration = positive(v)
 		case string(semconv.GPUIOSizeKey):
@@ -132,10 +132,7 @@ func (f *facts) load(s ptrace.Span) bool {
 	if f.name == "" {
 		f.name = s.Name()
 	}
-	var elapsed float64
-	if f.end > f.start {
-		elapsed = float64(f.end-f.start) * 1e-9
-	}
+	elapsed := gputime.Elapsed(f.start, f.end)
 	if f.kind == semconv.GPUOperationTypeStep {
 		if f.stepDuration == 0 {
 			f.stepDuration = elapsed
@@ -159,6 +156,14 @@ func (f *facts) loadPhase(k string, v pcommon.Value) {
 		f.phases[f.phaseCount] = phase{name, d}
 		f.phaseCount++
 	}
+}
+
+// index is a whole number of 0 and more, else -1.
+func index(v pcommon.Value) int64 {
+	if v.Type() != pcommon.ValueTypeInt {
+		return -1
+	}
+	return max(v.Int(), -1)
 }
 
 // number is a finite int or double; false for anything else.

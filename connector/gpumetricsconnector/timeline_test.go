@@ -5,6 +5,7 @@ package gpumetricsconnector
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,6 +142,7 @@ func TestSettlingInPiecesEqualsPainting(t *testing.T) {
 
 func TestActivityOfADeviceIsWritten(t *testing.T) {
 	a := newTest(t, nil)
+	clock := clock + int64(time.Hour)
 	kernel := attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "gpu.device.ordinal": 1}
 	a.take(batch(t, nil,
 		span{"gemm", 100, 300, kernel, 1, 0, ""},
@@ -188,4 +190,32 @@ func onlyActivity(md pmetric.Metrics) pmetric.Metrics {
 		}
 	}
 	return md
+}
+
+func TestActivitiesOfBrokenClocksAreDroppedAndCounted(t *testing.T) {
+	kernel := attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"}
+	a := newTest(t, nil)
+	td := batch(t, nil, span{"good", 0, 100, kernel, 1, 0, ""}, span{"unset", 0, 100, kernel, 2, 0, ""}, span{"backwards", 0, 100, kernel, 3, 0, ""},
+		span{"future", 0, 100, kernel, 4, 0, ""}, span{"empty", 50, 50, kernel, 5, 0, ""})
+	spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+	spans.At(1).SetStartTimestamp(0)
+	spans.At(2).SetStartTimestamp(spans.At(2).EndTimestamp() + 1)
+	spans.At(3).SetEndTimestamp(1 << 62)
+	a.take(td, clock)
+	assert.EqualValues(t, 3, a.stats.activityTime)
+	a.take(batch(t, nil, span{"later", 200, 300, kernel, 6, 0, ""}), clock)
+	assert.Zero(t, a.stats.activityLate, "the future has settled nothing")
+	got := values(t, a.output(noScope, clock, true))
+	assert.InEpsilon(t, 200e-6, got["gpu.activity.time[gpu.activity.state:compute]"], 1e-9)
+	for k, v := range got {
+		if strings.HasPrefix(k, "gpu.operation.duration[gpu.operation.name:unset") {
+			t.Errorf("%s: %v, of a start that was not set", k, v)
+		}
+	}
+}
+
+func TestAnIndexThatIsNoWholeNumberIsNone(t *testing.T) {
+	a := newTest(t, nil)
+	a.take(batch(t, nil, span{"k", 0, 100, attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "gpu.device.ordinal": "3"}, 1, 0, ""}), clock)
+	assert.Contains(t, values(t, a.output(noScope, clock, true)), "gpu.activity.time[gpu.activity.state:compute]", "not device 0")
 }

@@ -6,6 +6,23 @@ package gputime
 
 import "github.com/otelgpu/otelgpu/semconv"
 
+// Earliest is the earliest time, in unix ns, that a set clock shows: 1990-01-01. What lies before is of a clock that was never set or
+// counts from the start of the machine, or zero.
+const Earliest = 631152000_000_000_000
+
+// Sound says whether a span's start and end, in unix ns, are of one clock and in order: not so where only one of them is set.
+func Sound(start, end uint64) bool {
+	return end > start && (start >= Earliest || end < Earliest)
+}
+
+// Elapsed is a span's end minus its start in seconds; 0 where they are not sound.
+func Elapsed(start, end uint64) float64 {
+	if !Sound(start, end) {
+		return 0
+	}
+	return float64(end-start) * 1e-9
+}
+
 // Of returns the time on the device in seconds, 0 where the device was not timed. status and source are the values of
 // gpu.timing.status and gpu.timing.source ("" where absent), duration is gpu.duration and elapsed the span's end minus start,
 // both in seconds and 0 where absent.

@@ -25,6 +25,21 @@ func TestOf(t *testing.T) {
 	}
 }
 
+func TestElapsed(t *testing.T) {
+	const now = 1_764_000_000_000_000_000
+	for _, tt := range []struct {
+		start, end uint64
+		want       float64
+	}{
+		{now, now + 2_000_000, 0.002}, {now, now, 0}, {now, now - 1, 0}, {0, now, 0}, {1_000_000, now, 0}, {Earliest, Earliest + 1e9, 1},
+		{5_000_000_000, 6_000_000_000, 1}, // since the start of the machine
+	} {
+		if got := Elapsed(tt.start, tt.end); got != tt.want {
+			t.Errorf("%d to %d: %g, want %g", tt.start, tt.end, got, tt.want)
+		}
+	}
+}
+
 func TestRecorded(t *testing.T) {
 	for source, want := range map[string]bool{"cupti": true, "roctracer": true, "cuda_event": false, "hip_event": false, "host": false, "simulated": false, "": false} {
 		if got := Recorded(source); got != want {

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/gputime"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -20,7 +21,7 @@ type facts struct {
 	status, source                      string // of timing
 	precision, direction, collective    string
 	id, parent, model                   string
-	elapsed                             float64 // end − start, s
+	elapsed                             float64 // end − start, s; 0 where the times are not believed
 	duration                            float64 // gpu.duration, s
 	timingError                         float64 // s
 	endDelay                            float64 // s
@@ -35,10 +36,7 @@ type facts struct {
 
 // load fills f from a span.
 func (f *facts) load(s ptrace.Span) {
-	*f = facts{}
-	if start, end := s.StartTimestamp(), s.EndTimestamp(); end > start {
-		f.elapsed = float64(end-start) * 1e-9
-	}
+	*f = facts{elapsed: gputime.Elapsed(uint64(s.StartTimestamp()), uint64(s.EndTimestamp()))}
 	for k, v := range s.Attributes().All() {
 		switch k {
 		case string(semconv.GPUOperationTypeKey):

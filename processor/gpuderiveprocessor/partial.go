@@ -80,7 +80,7 @@ func (p *partial) merge(c *partial, limit int) {
 func (p *partial) complete(s ptrace.Span, f *facts) bool {
 	attrs := s.Attributes()
 	clip := interval{uint64(s.StartTimestamp()), uint64(s.EndTimestamp())}
-	if clip.end <= clip.start {
+	if f.elapsed == 0 {
 		return false
 	}
 	before := attrs.Len()

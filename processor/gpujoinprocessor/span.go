@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/gputime"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -28,9 +29,6 @@ const (
 )
 
 var faultNames = [faults]string{"", "no_id", "end_before_start", "zero_length", "epoch", "future"}
-
-// earliest is the earliest start that is believed: 1990-01-01. What lies before is a clock that was never set, or zero.
-const earliest = 631152000 * int64(time.Second)
 
 // gpuSpan is a span with a GPU operation.
 type gpuSpan struct {
@@ -100,7 +98,7 @@ func (g *gpuSpan) check(now int64, maxWait time.Duration) fault {
 		return noID
 	case s.End < s.Start:
 		return endBeforeStart
-	case s.Start < earliest:
+	case s.Start < gputime.Earliest:
 		return epoch
 	case s.End > now+int64(maxWait):
 		return future
