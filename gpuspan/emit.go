@@ -53,9 +53,6 @@ func (t *poller) emit(r *record, s *Stream, parent trace.SpanContext, parentNode
 		t.count(ctx, r, s, parentNode)
 		return
 	}
-	if r.childWork.stated() && !r.work.stated() {
-		r.work = r.childWork
-	}
 	r.span = parent // should the tracer panic
 	t.count(t.makeSpan(ctx, r, s), r, s, parentNode)
 }

@@ -6,6 +6,7 @@ package gpuspan
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -19,12 +20,16 @@ type names struct {
 	dropped  int64
 }
 
+// maxNameLength bounds a name, in bytes, so that a bounded number of them takes bounded memory. Mangled names of kernels stay below it.
+const maxNameLength = 4096
+
 func (n *names) init(limit int, create func(string) *Operation) {
 	n.byName, n.limit, n.create = make(map[string]*Operation), limit, create
 	n.overflow = create(overflowName)
 }
 
 func (n *names) operation(name string) *Operation {
+	name = name[:min(len(name), maxNameLength)]
 	n.mu.RLock()
 	o := n.byName[name]
 	n.mu.RUnlock()
@@ -40,6 +45,7 @@ func (n *names) operation(name string) *Operation {
 		n.dropped++
 		return n.overflow
 	}
+	name = strings.Clone(name) // it may be a part of something large
 	o = n.create(name)
 	n.byName[name] = o
 	return o
@@ -55,7 +61,7 @@ type namedOpen struct {
 const maxNamedOpen = 1024
 
 // StartNamed begins a section of an operation that is only known by name, below the span of ctx. The first Settings.Names names
-// of a profiler become operations, all others share "(other)". It costs a look-up more than [Operation.Start].
+// of a profiler become operations, all others share "(other)"; of a longer name the first 4,096 bytes count. It costs a look-up more than [Operation.Start].
 func (s *Stream) StartNamed(ctx context.Context, name string) Section {
 	if s == nil || s.p.level.Load() < int32(VerbosityDefault) {
 		return Section{}

@@ -5,8 +5,10 @@ package gpuspan_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -57,4 +59,29 @@ func TestANamedSectionEndsAlsoWhenProfilingWasSwitchedOffMeanwhile(t *testing.T)
 	require.Len(t, r.named("a"), 1)
 	assert.EqualValues(t, 3, attrs(r.named("a")[0])["gpu.operation.items"].AsInt64())
 	assert.Zero(t, r.p.Misuse()["unmatched_end"])
+}
+
+// Names that are only known at run time may be anything: they take bounded memory, and do not make a batch that no exporter can encode.
+func TestNamesOfAnyKindAreBoundedAndCanBeExported(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	huge, broken := strings.Repeat("é", 1<<19), "kernel\xff<\xc3>"
+	for _, name := range []string{huge, broken, ""} {
+		x := s.StartNamed(context.Background(), name)
+		x.Kernel(broken, broken)
+		s.EndNamed(name, gpuspan.Work{})
+	}
+	gpuspan.NewOperation(broken, gpuspan.KernelLaunch(broken, broken)).Start(context.Background(), s).End()
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	assert.Zero(t, r.p.Misuse()["unmatched_end"])
+	var names []string
+	for _, span := range r.spans.Ended() {
+		names = append(names, span.Name())
+		assert.True(t, utf8.ValidString(span.Name()))
+		for key, v := range attrs(span) {
+			assert.True(t, utf8.ValidString(v.Emit()), key)
+		}
+	}
+	assert.Equal(t, []string{strings.Repeat("é", 2048), "kernel\ufffd<\ufffd>", "unnamed", "kernel\ufffd<\ufffd>"}, names)
 }

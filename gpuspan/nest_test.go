@@ -187,6 +187,56 @@ func TestChunksAddUpOnTheOuterSection(t *testing.T) {
 	}
 }
 
+// What chunks copied is not device memory traffic of the section around them, and chunks of chunks add up all the way.
+func TestChunksOfCopiesAndOfChunksAddUp(t *testing.T) {
+	r, reader := metricRig(t)
+	s, h := r.stream()
+	whole, part := gpuspan.NewOperation("whole"), gpuspan.NewOperation("part")
+	in := gpuspan.NewOperation("in", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned))
+	upload := gpuspan.NewOperation("upload", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned))
+	x := whole.Start(context.Background(), s)
+	for i := range 2 {
+		y := x.Start(part)
+		y.Chunk(i, 2)
+		for j := range 3 {
+			z := y.Start(in)
+			z.Chunk(j, 3)
+			r.busy(h, time.Millisecond)
+			z.EndWith(gpuspan.Work{Bytes: 100, Items: 1})
+			z = y.Start(part)
+			z.Chunk(j, 3)
+			z.AddCopied(gpuspan.DeviceToHost, 7)
+			z.EndWith(gpuspan.Work{Read: 10, FLOPs: 50, Precision: gpuspan.FP16})
+		}
+		y.End()
+	}
+	x.End()
+	x = upload.Start(context.Background(), s)
+	y := x.Start(in)
+	y.Chunk(0, 1)
+	y.EndWith(gpuspan.Work{Bytes: 1000})
+	x.End()
+	r.clock.Advance(20 * time.Millisecond)
+	r.flush()
+	a := attrs(r.named("whole")[0])
+	assert.EqualValues(t, 60, a["gpu.io.size"].AsInt64())
+	assert.EqualValues(t, 600, a["gpu.copy.host_to_device.size"].AsInt64())
+	assert.EqualValues(t, 42, a["gpu.copy.device_to_host.size"].AsInt64())
+	assert.EqualValues(t, 6, a["gpu.operation.items"].AsInt64())
+	assert.Equal(t, 300.0, a["gpu.flop.count"].AsFloat64())
+	assert.EqualValues(t, 2, a["gpu.chunk.count"].AsInt64())
+	f, _ := r.p.Stats(whole)
+	assert.EqualValues(t, 60, f.Memory.Read)
+	assert.EqualValues(t, 600, f.PCIe.Written)
+	assert.EqualValues(t, 42, f.PCIe.Read)
+	assert.EqualValues(t, 1000, attrs(r.named("upload")[0])["gpu.io.size"].AsInt64(), "a copy in chunks is a copy")
+	f, _ = r.p.Stats(upload)
+	assert.EqualValues(t, 1000, f.PCIe.Written)
+	assert.Zero(t, f.Memory.Total())
+	// Metrics count each byte once, where it was declared.
+	assert.Equal(t, map[string]int64{"in host_to_device ": 1600, "part ": 60, "part device_to_host ": 42}, ints(collect(t, reader)["gpu.operation.io"]))
+}
+
 func TestTheContextOfAnEndedSectionIsStillGood(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
@@ -202,4 +252,24 @@ func TestTheContextOfAnEndedSectionIsStillGood(t *testing.T) {
 	require.Len(t, r.named("later"), 1)
 	assert.Equal(t, request.SpanContext().SpanID(), r.named("later")[0].Parent().SpanID())
 	assert.Zero(t, r.p.Misuse()["stale_parent"])
+}
+
+// A section around chunks may hold more than chunks: the step computed all of it.
+func TestChunksAreNotAllThatASectionComputes(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	whole, part, rest := gpuspan.NewOperation("whole"), gpuspan.NewOperation("part"), gpuspan.NewOperation("rest")
+	for ctx := range r.p.Loop("step", s, gpuspan.TotalSteps(1)).Steps(context.Background()) {
+		x := whole.Start(ctx, s)
+		y := x.Start(part)
+		y.Chunk(0, 1)
+		y.EndWith(gpuspan.Work{FLOPs: 100})
+		x.Start(rest).EndWith(gpuspan.Work{FLOPs: 11})
+		x.End()
+		r.clock.Advance(time.Millisecond)
+	}
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	assert.Equal(t, 100.0, attrs(r.named("whole")[0])["gpu.flop.count"].AsFloat64())
+	assert.Equal(t, 111.0, attrs(r.named("step")[0])["gpu.flop.count"].AsFloat64())
 }

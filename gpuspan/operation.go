@@ -6,6 +6,7 @@ package gpuspan
 import (
 	"context"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -41,7 +42,7 @@ var operationIDs atomic.Uint32
 // NewOperation makes an operation. The name is the span's name and gpu.operation.name, so it should come from a small
 // set: `prefill`, not `prefill batch 17`. For names that are only known at run time see [Stream.StartNamed].
 func NewOperation(name string, opts ...OperationOption) *Operation {
-	if name == "" {
+	if name = validText(name); name == "" {
 		name = "unnamed"
 	}
 	o := &Operation{
@@ -57,6 +58,9 @@ func NewOperation(name string, opts ...OperationOption) *Operation {
 	o.attrs = o.build()
 	return o
 }
+
+// validText replaces what is no UTF-8: OTLP cannot encode it, and a batch with such a span would be lost whole, with the spans of others.
+func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // Name is the operation's name.
 func (o *Operation) Name() string {

@@ -58,10 +58,10 @@ func KernelLaunch(kernel, module string) OperationOption {
 	return operationOption(func(o *Operation) {
 		o.info.Type = semconv.GPUOperationTypeKernel
 		if kernel != "" {
-			o.own = append(o.own, semconv.GPUKernelNameKey.String(kernel))
+			o.own = append(o.own, semconv.GPUKernelNameKey.String(validText(kernel)))
 		}
 		if module != "" {
-			o.own = append(o.own, semconv.GPUKernelModuleKey.String(module))
+			o.own = append(o.own, semconv.GPUKernelModuleKey.String(validText(module)))
 		}
 	})
 }

@@ -37,8 +37,8 @@ type Profiler struct {
 	loops atomic.Int32 // running loops: sections look for their step only while there are any
 
 	mu         sync.Mutex
-	enabled    bool      // what SetEnabled said last,
-	verbosity  Verbosity // and SetVerbosity
+	enabled    bool                       // what SetEnabled said last,
+	verbosity  Verbosity                  // and SetVerbosity
 	ops        atomic.Pointer[[]*opState] // by Operation.id
 	opList     atomic.Pointer[[]*opState] // in order of registration
 	places     atomic.Pointer[[]*place]   // of sections within others, parents first

@@ -81,7 +81,8 @@ func (x Section) startOn(o *Operation, s *Stream) Section {
 	return y
 }
 
-// Add declares work in between; it adds to what [Section.EndWith] declares.
+// Add declares work in between; it adds to what [Section.EndWith] declares. A section has one precision, the one stated last: FLOPs of several belong in sections
+// of their own.
 func (x Section) Add(w Work) {
 	if x.at == nil {
 		return
@@ -191,10 +192,10 @@ func (x Section) Kernel(name, module string) {
 		return
 	}
 	if name != "" {
-		x.SetAttributes(semconv.GPUKernelNameKey.String(name))
+		x.SetAttributes(semconv.GPUKernelNameKey.String(validText(name)))
 	}
 	if module != "" {
-		x.SetAttributes(semconv.GPUKernelModuleKey.String(module))
+		x.SetAttributes(semconv.GPUKernelModuleKey.String(validText(module)))
 	}
 }
 

@@ -100,7 +100,9 @@ type record struct {
 	span           trace.SpanContext
 	childFLOPs     float64
 	childWork      Work
+	childCopied    *[directions]int64 // bytes of chunks that moved another way than the section's own; nil: none
 	childChunks    int32
+	summed         bool // work is that of chunks
 	node           int32
 	done           bool    // resolved
 	heldOn         *Stream // of a record that was taken out of its slot
