@@ -132,8 +132,8 @@ func AtVerbosity(v Verbosity) OperationOption {
 // StatisticsOnly keeps the operation out of traces: its sections are timed and show up in metrics and reports.
 func StatisticsOnly() OperationOption { return operationOption(func(o *Operation) { o.noSpan = true }) }
 
-// Tile says that the operation is one level of a tiled computation. Tiles are too many and too short for spans: their
-// statistics are in reports only, under their level.
+// Tile says that the operation is one level of a tiled computation. Tiles are too many and too short for spans:
+// like [StatisticsOnly] they show up in metrics and reports, there under their level.
 func Tile(level TileLevel) OperationOption {
 	return operationOption(func(o *Operation) {
 		o.info.Level = level.String()

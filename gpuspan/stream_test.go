@@ -66,6 +66,18 @@ func TestAFailedSelfTestChoosesTheBoundPath(t *testing.T) {
 	assert.Zero(t, b.bound.Load(), "every Bind is undone")
 }
 
+func TestAStreamMayAskForTheBoundPath(t *testing.T) {
+	f := newBench(t, newScripted())
+	assert.False(t, f.p.Stream(3, "plain").bound, "a thread without a context can record")
+	s := f.p.Stream(4, "asked", Bound())
+	assert.True(t, s.bound)
+	testOp.Start(context.Background(), s).End()
+	f.flush(t)
+	status, _ := f.status(0)
+	assert.Equal(t, "ok", status)
+	assert.Zero(t, f.b.bound.Load(), "every Bind is undone")
+}
+
 func TestAStreamUnderCaptureIsNotSelfTested(t *testing.T) {
 	b := newScripted()
 	b.capturing.Store(true)

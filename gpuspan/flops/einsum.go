@@ -99,7 +99,7 @@ func parseTerm(s string) ([]rune, error) {
 	return term, nil
 }
 
-// String is the equation as it was parsed.
+// String is the equation as it was given to [ParseEinsum].
 func (e *Einsum) String() string { return e.equation }
 
 // EinsumPlan is what an equation costs for given shapes, computed once. Its fields are values: using them in a hot path

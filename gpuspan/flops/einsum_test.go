@@ -21,6 +21,7 @@ import (
 func plan(t require.TestingT, equation string, shapes ...[]int) flops.EinsumPlan {
 	e, err := flops.ParseEinsum(equation)
 	require.NoError(t, err)
+	require.Equal(t, equation, e.String())
 	p, err := e.Plan(gpuspan.FP32, shapes...)
 	require.NoError(t, err)
 	return p

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
@@ -131,6 +132,33 @@ func TestReadingTwiceAddsNothing(t *testing.T) {
 	a, _ := g.Telemetry(0)
 	b, _ := g.Telemetry(0)
 	require.Equal(t, a, b)
+}
+
+func TestRunTimesSpreadAsTheSeedSays(t *testing.T) {
+	sums := func(seed uint64) (sum, squares float64) {
+		c := still()
+		g := simgpu.New(c, simgpu.WithSeed(seed), simgpu.WithJitter(0.1), simgpu.WithTick(0), simgpu.WithClockError(0, 0), simgpu.WithDevices(plain()))
+		s := g.Stream(0)
+		e := events(t, g, 2)
+		for range 1000 {
+			record(t, g, e[0], s)
+			require.Equal(t, gpuspan.StatusOK, g.Launch(s, simgpu.Kernel{Duration: time.Millisecond}))
+			record(t, g, e[1], s)
+			c.Advance(10 * time.Millisecond)
+			ns, st := g.Elapsed(e[0], e[1])
+			require.Equal(t, gpuspan.StatusOK, st)
+			sum += ns / 1e6
+			squares += (ns/1e6 - 1) * (ns/1e6 - 1)
+		}
+		return sum, squares
+	}
+	sum, squares := sums(1)
+	assert.InDelta(t, 1000, sum, 6*0.1*math.Sqrt(1000), "six standard deviations of the mean")
+	assert.InDelta(t, 0.1, math.Sqrt(squares/1000), 0.02)
+	again, _ := sums(1)
+	assert.Equal(t, sum, again)
+	other, _ := sums(2)
+	assert.NotEqual(t, sum, other)
 }
 
 func TestKernelsOfTwoStreamsShareOneEngine(t *testing.T) {

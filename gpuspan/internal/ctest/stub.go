@@ -22,10 +22,8 @@ type Stub struct {
 	now      func() int64
 	advance  func(int64)
 	fail     func(string, int32, int64, int64)
-	heal     func()
 	count    func(string) int64
 	work     func(uintptr, float64)
-	host     func(uintptr) int64
 	logStart func(uintptr, int64)
 	logLen   func(uintptr) int64
 	logAt    func(uintptr, int64) int64
@@ -49,8 +47,8 @@ func load(t testing.TB, path string) *Stub {
 	}
 	s := &Stub{Path: path, t: t, handle: h}
 	for name, f := range map[string]any{
-		"stub_set": &s.set, "stub_now": &s.now, "stub_advance": &s.advance, "stub_fail": &s.fail, "stub_heal": &s.heal, "stub_count": &s.count,
-		"stub_work": &s.work, "stub_event_host": &s.host, "stub_log_start": &s.logStart, "stub_log_len": &s.logLen, "stub_log_at": &s.logAt,
+		"stub_set": &s.set, "stub_now": &s.now, "stub_advance": &s.advance, "stub_fail": &s.fail, "stub_count": &s.count,
+		"stub_work": &s.work, "stub_log_start": &s.logStart, "stub_log_len": &s.logLen, "stub_log_at": &s.logAt,
 		"stub_stream_fail": &s.broken,
 	} {
 		register(f, h, name)
@@ -71,9 +69,6 @@ func (s *Stub) Advance(d time.Duration) { s.advance(int64(d)) }
 // Fail makes calls of fn fail with code: after that many good ones, times times.
 func (s *Stub) Fail(fn string, code int32, after, times int64) { s.fail(fn, code, after, times) }
 
-// Heal ends every Fail.
-func (s *Stub) Heal() { s.heal() }
-
 // FailStream makes all calls that concern the stream fail with code, as after a device error; 0 heals.
 func (s *Stub) FailStream(stream uintptr, code int64) { s.broken(stream, code) }
 
@@ -83,9 +78,6 @@ func (s *Stub) Count(what string) int64 { return s.count(what) }
 
 // Work puts d of GPU work on a stream.
 func (s *Stub) Work(stream uintptr, d time.Duration) { s.work(stream, float64(d)) }
-
-// Truth is when an event truly happened, on the clock of time.Now.
-func (s *Stub) Truth(event uintptr) time.Time { return s.at(s.host(event)) }
 
 // Log keeps the last n records of a stream.
 func (s *Stub) Log(stream uintptr, n int64) { s.logStart(stream, n) }

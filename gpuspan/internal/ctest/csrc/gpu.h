@@ -194,7 +194,6 @@ EXPORT void stub_fail(const char *fn, int code, int64_t after, int64_t times) {
 	f->code = code, f->after = after, f->times = times;
 	__atomic_store_n(&fault_count, fault_count + 1, __ATOMIC_RELEASE);
 }
-EXPORT void stub_heal(void) { __atomic_store_n(&fault_count, 0, __ATOMIC_RELEASE); }
 EXPORT int64_t stub_count(const char *what) {
 	if (!strcmp(what, "records")) return records;
 	if (!strcmp(what, "queries")) return queries;
@@ -206,7 +205,6 @@ EXPORT int64_t stub_count(const char *what) {
 	abort();
 }
 EXPORT void stub_work(struct stream *s, double ns) { stream_work(s, ns); }
-EXPORT int64_t stub_event_host(struct event *e) { return e->host; }
 EXPORT void stub_log_start(struct stream *s, int64_t size) {
 	s->log = calloc(size, sizeof *s->log);
 	s->logged = 0;

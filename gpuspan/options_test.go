@@ -1,0 +1,79 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpuspan_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+)
+
+func TestStatisticsOnlyIsInMetricsAndReportsButNotInTraces(t *testing.T) {
+	r, reader := metricRig(t)
+	s, _ := r.stream()
+	quiet, tile := gpuspan.NewOperation("quiet", gpuspan.StatisticsOnly()), gpuspan.NewOperation("tile", gpuspan.Tile(gpuspan.Micro))
+	x := gpuspan.NewOperation("outer").Start(context.Background(), s)
+	x.Start(quiet).End()
+	x.Start(tile).End()
+	x.End()
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	assert.Len(t, r.spans.Ended(), 1)
+	assert.Equal(t, map[string]int64{"outer ": 1, "quiet ": 1, "tile ": 1}, ints(collect(t, reader)["gpu.operation.count"]))
+	f, ok := r.p.Stats(quiet)
+	require.True(t, ok)
+	assert.EqualValues(t, 1, f.Duration.Count)
+}
+
+func TestMemsetAndGraphAreTypesOfTheirOwn(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	gpuspan.NewOperation("fill", gpuspan.Memset()).Start(context.Background(), s).EndWith(gpuspan.Work{Written: 4096})
+	gpuspan.NewOperation("replay", gpuspan.Graph()).Start(context.Background(), s).End()
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	fill := attrs(r.ended()["fill"])
+	assert.Equal(t, "memset", fill["gpu.operation.type"].AsString())
+	assert.EqualValues(t, 4096, fill["gpu.io.write.size"].AsInt64())
+	assert.Equal(t, "graph", attrs(r.ended()["replay"])["gpu.operation.type"].AsString())
+}
+
+func TestStepAttributesAreOnEveryStep(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	loop := r.p.Loop("train", s, gpuspan.TotalSteps(2), gpuspan.StepAttributes(attribute.String("app.run", "a")), gpuspan.StepAttributes(attribute.Int("app.fold", 3)))
+	for ctx := range loop.Steps(context.Background()) {
+		gpuspan.NewOperation("op").Start(ctx, s).End()
+		r.clock.Advance(time.Millisecond)
+	}
+	r.flush()
+	steps := r.named("train")
+	require.Len(t, steps, 2)
+	for _, step := range steps {
+		a := attrs(step)
+		assert.Equal(t, "a", a["app.run"].AsString())
+		assert.EqualValues(t, 3, a["app.fold"].AsInt64())
+	}
+	assert.NotContains(t, attrs(r.named("op")[0]), "app.run")
+}
+
+func TestALoopWithoutAScheduleHasTheProfilers(t *testing.T) {
+	r := newRig(t, gpuspan.WithSchedule(gpuspan.Schedule{Wait: 1, Active: 1}))
+	s, _ := r.stream()
+	for name, opts := range map[string][]gpuspan.LoopOption{"its": nil, "own": {gpuspan.Schedule{Active: 1}}} {
+		loop := r.p.Loop(name, s, append(opts, gpuspan.TotalSteps(6))...)
+		for range loop.Steps(context.Background()) {
+			r.clock.Advance(time.Millisecond)
+		}
+	}
+	r.flush()
+	assert.Len(t, r.named("its"), 3, "every second step")
+	assert.Len(t, r.named("own"), 6)
+}
