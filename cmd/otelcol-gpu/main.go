@@ -62,22 +62,27 @@ func run(args []string) error {
 	return withHint(root.Execute())
 }
 
-func command() (*cobra.Command, error) {
-	allInOne, err := config.YAML(config.AllInOne)
-	if err != nil {
-		return nil, err
-	}
-	root := otelcol.NewCommand(otelcol.CollectorSettings{
+// settings are those of a Collector that runs the configuration text.
+func settings(text string) otelcol.CollectorSettings {
+	return otelcol.CollectorSettings{
 		BuildInfo: buildInfo(),
 		Factories: factories,
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
-			URIs: []string{"yaml:" + allInOne},
+			URIs: []string{"yaml:" + text},
 			ProviderFactories: []confmap.ProviderFactory{
 				envprovider.NewFactory(), fileprovider.NewFactory(), httpprovider.NewFactory(),
 				httpsprovider.NewFactory(), yamlprovider.NewFactory(),
 			},
 		}},
-	})
+	}
+}
+
+func command() (*cobra.Command, error) {
+	allInOne, err := config.YAML(config.AllInOne)
+	if err != nil {
+		return nil, err
+	}
+	root := otelcol.NewCommand(settings(allInOne))
 	root.SilenceErrors = true
 	root.Short = "OpenTelemetry Collector for GPU work"
 	root.Long = "OpenTelemetry Collector for GPU work. Without --config it runs the embedded all-in-one pipeline\n" +

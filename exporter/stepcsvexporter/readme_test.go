@@ -4,13 +4,11 @@
 package stepcsvexporter
 
 import (
-	"reflect"
 	"testing"
 
 	"github.com/otelgpu/otelgpu/internal/readmetest"
 )
 
-// The README's configuration loads, and the README names every key and every metric of the component.
-func TestReadmeIsTrue(t *testing.T) {
-	readmetest.Check(t, "exporters", "step_csv", NewDefaultConfig(), reflect.TypeFor[Config](), reflect.TypeFor[Rotation]())
+func TestTheReadmeIsTrue(t *testing.T) {
+	readmetest.Check(t, "exporters", "step_csv", NewDefaultConfig)
 }

@@ -6,9 +6,7 @@ package gpujoinprocessor
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,7 +18,6 @@ import (
 	"go.opentelemetry.io/collector/client"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
-	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/confmaptest"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
@@ -53,24 +50,6 @@ func TestConfigFile(t *testing.T) {
 		require.NoError(t, cfg.Validate())
 		assert.Equal(t, want, cfg, name)
 	}
-}
-
-func TestReadmeConfigurationLoads(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	_, block, ok := strings.Cut(string(text), "```yaml\n")
-	require.True(t, ok)
-	block, _, _ = strings.Cut(block, "```")
-	parsed, err := confmap.NewRetrievedFromYAML([]byte(block))
-	require.NoError(t, err)
-	conf, err := parsed.AsConf()
-	require.NoError(t, err)
-	sub, err := conf.Sub("processors::gpu_join")
-	require.NoError(t, err)
-	cfg := createDefaultConfig().(*Config)
-	require.NoError(t, sub.Unmarshal(cfg))
-	require.NoError(t, cfg.Validate())
-	assert.Equal(t, &samplesID, cfg.Samples)
 }
 
 func TestValidateReportsEveryProblem(t *testing.T) {

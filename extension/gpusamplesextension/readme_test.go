@@ -1,0 +1,14 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpusamplesextension
+
+import (
+	"testing"
+
+	"github.com/otelgpu/otelgpu/internal/readmetest"
+)
+
+func TestTheReadmeIsTrue(t *testing.T) {
+	readmetest.Check(t, "extensions", "gpu_samples", createDefaultConfig)
+}

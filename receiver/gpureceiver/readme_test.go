@@ -1,0 +1,12 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpureceiver
+
+import (
+	"testing"
+
+	"github.com/otelgpu/otelgpu/internal/readmetest"
+)
+
+func TestTheReadmeIsTrue(t *testing.T) { readmetest.Check(t, "receivers", "gpu", createDefaultConfig) }
