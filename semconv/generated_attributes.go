@@ -234,7 +234,8 @@ const (
 	// GPUJobLocalRankKey (int): Rank within the node, from 0. Not necessarily the device's ordinal.
 	GPUJobLocalRankKey = attribute.Key("gpu.job.local_rank")
 
-	// GPUJobRankKey (int): Rank within the job, from 0.
+	// GPUJobRankKey (int): Rank within the job, from 0. Of spans only on a link to another rank's step, for a
+	// span's own rank is on its resource.
 	GPUJobRankKey = attribute.Key("gpu.job.rank")
 
 	// GPUJobWorldSizeKey (int, {rank}): Number of ranks of the job.
@@ -452,6 +453,27 @@ const (
 	// GPUStepPhaseKey (string): Phase of the step, the variable part of gpu.step.phase.<phase>.duration. Only on
 	// metrics, where the template's names never are.
 	GPUStepPhaseKey = attribute.Key("gpu.step.phase")
+
+	// GPUStragglerDelayKey (double, s): How much longer than the median over ranks this one spends in the
+	// section where it loses most; where none is named, how much longer its own time is than the median of the
+	// ranks' own times.
+	GPUStragglerDelayKey = attribute.Key("gpu.straggler.delay")
+
+	// GPUStragglerMedianKey (double, s): Median over the ranks of their own time in the step (communication left
+	// out). The rank's own time is this times the score.
+	GPUStragglerMedianKey = attribute.Key("gpu.straggler.median")
+
+	// GPUStragglerPhaseKey (string): Phase of the step that the section is or lies in. Absent where it lies in
+	// none. Never communication, for there the fast ranks wait for the slow.
+	GPUStragglerPhaseKey = attribute.Key("gpu.straggler.phase")
+
+	// GPUStragglerRankCountKey (int, {rank}): How many ranks were compared, this one included. Fewer than
+	// gpu.job.world_size where some did not report the step in time.
+	GPUStragglerRankCountKey = attribute.Key("gpu.straggler.rank.count")
+
+	// GPUStragglerScoreKey (double, 1): The rank's own time in the step (communication left out) divided by the
+	// median over ranks.
+	GPUStragglerScoreKey = attribute.Key("gpu.straggler.score")
 
 	// GPUStragglerSectionKey (string): Where a slow rank loses most. A phase of the step or an operation in it,
 	// and the sections in that down to the deepest that explains most of the loss, with / between them.
@@ -930,6 +952,14 @@ const (
 	GPUStepPhaseData      = "data"      // waiting for inputs
 	GPUStepPhaseForward   = "forward"   // forward pass
 	GPUStepPhaseOptimizer = "optimizer" // weight update
+)
+
+// Values of gpu.straggler.phase; others may occur.
+const (
+	GPUStragglerPhaseBackward  = "backward"  // backward pass
+	GPUStragglerPhaseData      = "data"      // waiting for inputs
+	GPUStragglerPhaseForward   = "forward"   // forward pass
+	GPUStragglerPhaseOptimizer = "optimizer" // weight update
 )
 
 // Values of gpu.straggler.section; others may occur.

@@ -135,10 +135,10 @@ const (
 
 	// GPUStragglerDelayName (gauge, s): For a rank that stands out (more than 3.5 robust standard deviations and
 	// 5 % above the median), how much longer than the median over ranks it spends per step in the section where
-	// it loses most. Absent for ranks that do not stand out.
+	// it loses most; where no section is known, in all. Absent for ranks that do not stand out.
 	GPUStragglerDelayName        = "gpu.straggler.delay"
 	GPUStragglerDelayUnit        = "s"
-	GPUStragglerDelayDescription = "For a rank that stands out (more than 3.5 robust standard deviations and 5 % above the median), how much longer than the median over ranks it spends per step in the section where it loses most."
+	GPUStragglerDelayDescription = "For a rank that stands out (more than 3.5 robust standard deviations and 5 % above the median), how much longer than the median over ranks it spends per step in the section where it loses most; where no section is known, in all."
 
 	// GPUStragglerScoreName (gauge, 1): The rank's own time (communication left out) divided by the median over
 	// ranks, for steps of one index. Above 1 is slower than its peers.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -61,6 +62,9 @@ func newAggregator(cfg *Config, instance string) *aggregator {
 func (a *aggregator) take(td ptrace.Traces, now int64) {
 	for _, rs := range td.ResourceSpans().All() {
 		var r *resource // made for the first GPU span
+		if a.jobs != nil {
+			a.jobs.source = rs.Resource().Attributes()
+		}
 		for _, ss := range rs.ScopeSpans().All() {
 			emitted := false
 			if v, ok := ss.Scope().Attributes().Get(string(semconv.GPUMetricsEmittedKey)); ok {
@@ -85,6 +89,7 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 		}
 	}
 	if a.jobs != nil {
+		a.jobs.source = pcommon.Map{}
 		a.jobs.tree.settle()
 	}
 }
@@ -95,13 +100,13 @@ func (a *aggregator) resource(attrs pcommon.Map) *resource {
 		r.identify(attrs)
 		return r
 	}
-	kept := pcommon.NewMap()
+	kept, whole := pcommon.NewMap(), len(a.cfg.ResourceAttributes) == 0
 	if len(a.resources) >= a.cfg.MaxResources {
 		if r := a.resources[overflowKey]; r != nil {
 			return r
 		}
 		a.key = append(a.key[:0], overflowKey...)
-		attrs = kept
+		attrs, whole = kept, false
 	}
 	for _, k := range a.names {
 		if v, ok := attrs.Get(k); ok {
@@ -109,6 +114,7 @@ func (a *aggregator) resource(attrs pcommon.Map) *resource {
 		}
 	}
 	r := newResource(kept)
+	r.whole = whole
 	r.identify(attrs)
 	a.resources[string(a.key)] = r
 	return r
@@ -211,6 +217,25 @@ func (a *aggregator) bundle(r *resource, f *facts) *bundle {
 		r.bundles.keep(b)
 	}
 	return b
+}
+
+// onlyStragglers leaves out what only metrics say, for want of somebody who takes them.
+func (a *aggregator) onlyStragglers() {
+	cfg := *a.cfg
+	cfg.Operations = configoptional.None[OperationsConfig]()
+	cfg.Steps = configoptional.None[StepsConfig]()
+	cfg.Activity = configoptional.None[ActivityConfig]()
+	a.cfg = &cfg
+}
+
+// findings are the ranks that stood out since they were last asked for.
+func (a *aggregator) findings() []*finding {
+	if a.jobs == nil {
+		return nil
+	}
+	found := a.jobs.found
+	a.jobs.found = nil
+	return found
 }
 
 // output makes the points of all resources. final: nothing will come any more.

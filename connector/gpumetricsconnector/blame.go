@@ -3,7 +3,11 @@
 
 package gpumetricsconnector
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
 
 const (
 	// explains is the share of a section's delay that one section in it must have to be named with it.
@@ -12,28 +16,38 @@ const (
 	sectionSeparator = "/"
 )
 
+// loss is where a rank loses its time.
+type loss struct {
+	section string  // path; empty where no section is known to be above the median
+	phase   string  // that the section is, or lies in; empty: none
+	delay   float64 // s above the median
+	place   took    // of the section in the rank's step
+}
+
 // blame is the section in which a rank is furthest above the median of the ranks: from the phases, and the operations directly
 // below the step that lie in none, down to the deepest one that explains most of it. phases and loose are by rank, nil where a
 // rank says nothing of them.
-func blame(phases, loose []*parts, rank int) (section string, delay float64) {
+func blame(phases, loose []*parts, rank int) (l loss) {
 	levels := phases
 	worst, delay := furthest(phases, rank)
 	if x, d := furthest(loose, rank); d > delay {
 		levels, worst, delay = loose, x, d
+	} else if worst != nil && worst.name != semconv.GPUStragglerSectionOther {
+		l.phase = worst.name
 	}
-	if worst == nil {
-		return "", 0
-	}
-	section = worst.name
-	for {
+	for worst != nil {
+		if l.section != "" {
+			l.section += sectionSeparator
+		}
+		l.section, l.delay, l.place = l.section+worst.name, delay, worst.place()
 		levels = inside(levels, worst.name)
 		next, d := furthest(levels, rank)
-		if next == nil || d < explains*delay {
-			return section, delay
+		if d < explains*delay {
+			break
 		}
 		worst, delay = next, d
-		section += sectionSeparator + next.name
 	}
+	return l
 }
 
 // furthest is the part of a rank that is furthest above the median; nil where none is above.

@@ -22,22 +22,27 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// gpuMetrics is the connector: spans in, and metrics out at intervals.
+// gpuMetrics is the connector: spans in, and at intervals metrics out, and spans of ranks that stood out.
 type gpuMetrics struct {
 	cfg     *Config
 	log     *zap.Logger
-	next    consumer.Metrics
 	tel     *metadata.TelemetryBuilder
 	version string
+
+	// The outputs; nil where no pipeline has the connector as its receiver.
+	metrics consumer.Metrics
+	spans   *outlet
 
 	mu         sync.Mutex
 	aggregator *aggregator
 
-	stop func()
-	done sync.WaitGroup
+	started, ended sync.Once // by whichever of the faces
+	stop           func()
+	done           sync.WaitGroup
+	forget         func()
 }
 
-func newConnector(cfg *Config, set connector.Settings, next consumer.Metrics) (*gpuMetrics, error) {
+func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 	tel, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
 	if err != nil {
 		return nil, err
@@ -55,8 +60,8 @@ func newConnector(cfg *Config, set connector.Settings, next consumer.Metrics) (*
 		}
 	}
 	c := &gpuMetrics{
-		cfg: cfg, log: set.Logger, next: next, tel: tel, version: set.BuildInfo.Version,
-		aggregator: newAggregator(cfg, instance), stop: func() {},
+		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version,
+		aggregator: newAggregator(cfg, instance), stop: func() {}, forget: func() {},
 	}
 	return c, tel.RegisterConnectorGpuMetricsSeriesCallback(func(_ context.Context, o metric.Int64Observer) error {
 		c.mu.Lock()
@@ -70,31 +75,67 @@ func (c *gpuMetrics) Capabilities() consumer.Capabilities {
 	return consumer.Capabilities{MutatesData: false}
 }
 
-// Start begins the output at intervals.
-func (c *gpuMetrics) Start(context.Context, component.Host) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	c.stop = cancel
-	c.done.Go(func() {
-		tick := time.NewTicker(c.cfg.FlushInterval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				c.flush(ctx, false)
-			}
+// giveSpans adds the output of spans.
+func (c *gpuMetrics) giveSpans(next consumer.Traces) {
+	c.spans = newOutlet(func(ctx context.Context, found []*finding) {
+		td := findingSpans(found, c.scope)
+		if td.SpanCount() == 0 {
+			return
 		}
+		if err := next.ConsumeTraces(ctx, td); err != nil {
+			c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(td.SpanCount()), droppedSpans)
+			c.log.Warn("the spans of stragglers were refused", zap.Int("spans", td.SpanCount()), zap.Error(err))
+		}
+	})
+	if c.aggregator.jobs == nil {
+		c.log.Warn("no spans will come out, for `stragglers` are off")
+		return
+	}
+	c.aggregator.jobs.spans = true
+}
+
+// Start begins the output at intervals. Until both faces have started there is no input, and so nothing to write.
+func (c *gpuMetrics) Start(context.Context, component.Host) error {
+	c.started.Do(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		c.stop = cancel
+		if c.metrics == nil {
+			c.aggregator.onlyStragglers()
+		}
+		if c.spans != nil {
+			c.spans.start()
+		}
+		c.done.Go(func() { c.run(ctx) })
 	})
 	return nil
 }
 
-// Shutdown writes what was not written yet.
+func (c *gpuMetrics) run(ctx context.Context) {
+	tick := time.NewTicker(c.cfg.FlushInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			c.flush(ctx, false)
+		}
+	}
+}
+
+// Shutdown writes what was not written yet. The Collector stops all that sends to a connector before its faces, and each face before what it sends
+// to: when the first face is shut down, nothing comes any more, and both ways out are still open.
 func (c *gpuMetrics) Shutdown(ctx context.Context) error {
-	c.stop()
-	c.done.Wait()
-	c.flush(ctx, true)
-	c.tel.Shutdown()
+	c.ended.Do(func() {
+		c.stop()
+		c.done.Wait()
+		c.flush(ctx, true)
+		if c.spans != nil {
+			c.spans.close(ctx)
+		}
+		c.tel.Shutdown()
+		c.forget()
+	})
 	return nil
 }
 
@@ -112,12 +153,18 @@ func (c *gpuMetrics) ConsumeTraces(ctx context.Context, td ptrace.Traces) error 
 func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	c.mu.Lock()
 	out := c.aggregator.output(c.scope, time.Now().UnixNano(), final)
+	found := c.aggregator.findings()
 	c.mu.Unlock()
+	if len(found) > 0 {
+		if left := c.spans.put(found); left > 0 {
+			c.tel.ConnectorGpuMetricsDropped.Add(ctx, left, droppedSpansLimit)
+		}
+	}
 	n := out.DataPointCount()
-	if n == 0 {
+	if n == 0 || c.metrics == nil {
 		return
 	}
-	if err := c.next.ConsumeMetrics(ctx, out); err != nil {
+	if err := c.metrics.ConsumeMetrics(ctx, out); err != nil {
 		// Cumulative points come again with the next output; delta points are lost, and counted.
 		c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(n), dropped("metrics"))
 		c.log.Warn("the metrics of this interval were refused", zap.Int("points", n), zap.Error(err))
@@ -137,6 +184,8 @@ var (
 	droppedActivityLate  = dropped("activity_late")
 	droppedActivityLimit = dropped("activity_limit")
 	droppedActivityTime  = dropped("activity_time")
+	droppedSpans         = dropped("spans")
+	droppedSpansLimit    = dropped("spans_limit")
 	droppedStepLate      = dropped("step_late")
 	droppedStepLimit     = dropped("step_limit")
 )

@@ -4,20 +4,15 @@
 package gpumetricsconnector
 
 import (
-	"context"
-
-	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/connector"
-	"go.opentelemetry.io/collector/consumer"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
 )
 
 // NewFactory makes the factory of type gpu_metrics.
 func NewFactory() connector.Factory {
-	return connector.NewFactory(metadata.Type, newDefaultConfig, connector.WithTracesToMetrics(create, metadata.TracesToMetricsStability))
-}
-
-func create(_ context.Context, set connector.Settings, cfg component.Config, next consumer.Metrics) (connector.Traces, error) {
-	return newConnector(cfg.(*Config), set, next)
+	i := &instances{all: make(map[*Config]*gpuMetrics)}
+	return connector.NewFactory(metadata.Type, newDefaultConfig,
+		connector.WithTracesToMetrics(i.metrics, metadata.TracesToMetricsStability),
+		connector.WithTracesToTraces(i.traces, metadata.TracesToTracesStability))
 }

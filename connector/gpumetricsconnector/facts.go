@@ -43,6 +43,8 @@ type facts struct {
 	overlap, other       float64
 	phases               [maxPhases]phase
 	phaseCount           int
+	state                string // of steps only, as are flags
+	flags                uint32
 	traceID              pcommon.TraceID
 	spanID, parentSpanID pcommon.SpanID
 }
@@ -134,6 +136,7 @@ func (f *facts) load(s ptrace.Span) bool {
 	}
 	elapsed := gputime.Elapsed(f.start, f.end)
 	if f.kind == semconv.GPUOperationTypeStep {
+		f.state, f.flags = s.TraceState().AsRaw(), s.Flags()
 		if f.stepDuration == 0 {
 			f.stepDuration = elapsed
 		}

@@ -7,15 +7,22 @@ import (
 	"math"
 	"testing"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
 // FuzzTake takes any batch that decodes: nothing panics, every point is a finite number that is not negative, points end after they
-// start, buckets sum to counts, and what is written a second time has not become less.
+// start, buckets sum to counts, what is written a second time has not become less, and what is said of a slow rank is a whole span.
 func FuzzTake(f *testing.F) {
 	var m ptrace.ProtoMarshaler
+	job := ptrace.NewTraces()
+	for rank, ms := range []uint64{100, 101, 150} {
+		td := batch(f, rankOf(rank, 3), span{"gemm", 0, 1000 * ms, prefill, 2, 1, ""}, span{"step", 0, 1000 * ms, with(step, attrs{"gpu.step.duration": float64(ms) / 1000}), 1, 0, "ot=th:8"})
+		td.ResourceSpans().MoveAndAppendTo(job.ResourceSpans())
+	}
 	for _, td := range []ptrace.Traces{
+		job,
 		batch(f, attrs{"service.name": "s"}, span{"p", 0, 2000, prefill, 1, 0, "ot=th:c"}, span{"q", 1000, 1500, prefill, 2, 1, ""}),
 		batch(f, attrs{"gpu.job.id": "j", "gpu.job.rank": 1}, span{"step", 0, 100_000, step, 1, 0, ""}),
 		batch(f, attrs{"gpu.job.id": "j", "gpu.job.rank": 1}, span{"a", 10, 20, with(prefill, attrs{"gpu.stream.id": 1, "gpu.self_energy": 0.1}), 4, 3, ""},
@@ -41,13 +48,35 @@ func FuzzTake(f *testing.F) {
 				c.Temporality = TemporalityDelta
 			}
 			c.Activity.Get().MaxActivities = 10
+			c.Stragglers.Get().MinRanks = 2
 		})
+		a.jobs.spans = true
 		for range 2 {
 			a.take(td, clock)
 			check(t, a.output(noScope, clock, false))
+			checkFindings(t, a)
 		}
 		check(t, a.output(noScope, clock, true))
+		checkFindings(t, a)
 	})
+}
+
+func checkFindings(t *testing.T, a *aggregator) {
+	for _, rs := range findingSpans(a.findings(), noScope).ResourceSpans().All() {
+		for _, s := range rs.ScopeSpans().At(0).Spans().All() {
+			if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() || s.ParentSpanID().IsEmpty() || s.EndTimestamp() < s.StartTimestamp() {
+				t.Errorf("%s is of no trace, or ends before its start", s.Name())
+			}
+			for k, v := range s.Attributes().All() {
+				if x := v.Double(); v.Type() == pcommon.ValueTypeDouble && !(x >= 0 && x <= math.MaxFloat64) {
+					t.Errorf("%s is %v", k, x)
+				}
+				if v.Type() == pcommon.ValueTypeStr && v.Str() == "" {
+					t.Errorf("%s is empty", k)
+				}
+			}
+		}
+	}
 }
 
 func check(t *testing.T, md pmetric.Metrics) {

@@ -17,6 +17,7 @@ import (
 // resource holds all series of one resource.
 type resource struct {
 	attrs    pcommon.Map
+	whole    bool // attrs are all that the spans' resource has
 	families [metrics]family
 	bundles  bundles
 	loops    map[loopKey]*loop
@@ -41,8 +42,9 @@ func newResource(attrs pcommon.Map) *resource {
 	return r
 }
 
-// identify reads who this is from the attributes of the spans' resource.
+// identify reads who this is from the attributes of the spans' resource, of which several may share the series.
 func (r *resource) identify(attrs pcommon.Map) {
+	r.service, r.job, r.rank, r.world = "", "", -1, -1
 	for k, v := range attrs.All() {
 		switch k {
 		case string(semconv.ServiceNameKey):

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/otelgpu/otelgpu/internal/gputime"
 	"github.com/otelgpu/otelgpu/internal/streamnest"
 )
 
@@ -20,11 +21,31 @@ const (
 	maxHosts = 128
 )
 
-// part is the time of the operations of one name below one span, and what lies below those.
+// took is how long operations took together, and where they lie.
+type took struct {
+	duration   float64 // s
+	start, end uint64  // from the start of the first to the end of the last, unix ns; 0: not known
+}
+
+func (t *took) add(more took) {
+	t.duration += more.duration
+	switch {
+	case !gputime.Sound(more.start, more.end):
+	case t.start == 0:
+		t.start, t.end = more.start, more.end
+	default:
+		t.start, t.end = min(t.start, more.start), max(t.end, more.end)
+	}
+}
+
+// place is where they lie, without their time.
+func (t took) place() took { return took{0, t.start, t.end} }
+
+// part are the operations of one name below one span, and what lies below those.
 type part struct {
 	name, category string
-	duration       float64 // s
-	below          *parts  // nil: nothing is known
+	took
+	below *parts // nil: nothing is known
 }
 
 // parts are what lies below one span, by name.
@@ -57,7 +78,7 @@ func (p *parts) size() (n int) {
 }
 
 // add adds operations of one name and what lies below them. The result is the change of the size of p.
-func (p *parts) add(name, category string, duration float64, below *parts) (grown int) {
+func (p *parts) add(name, category string, t took, below *parts) (grown int) {
 	if below != nil {
 		below.cut(maxDepth - 1)
 	}
@@ -70,7 +91,7 @@ func (p *parts) add(name, category string, duration float64, below *parts) (grow
 		p.list = append(p.list, x)
 		grown = 1
 	}
-	x.duration += duration
+	x.took.add(t)
 	switch {
 	case below == nil:
 	case x.below == nil:
@@ -106,7 +127,7 @@ func (p *parts) cut(levels int) {
 // join adds all of q.
 func (p *parts) join(q *parts) (grown int) {
 	for _, x := range q.list {
-		grown += p.add(x.name, x.category, x.duration, x.below)
+		grown += p.add(x.name, x.category, x.took, x.below)
 	}
 	return grown
 }
@@ -240,7 +261,7 @@ func (t *sectionTree) span(s *treeSpan) {
 	if at.find(name) == nil {
 		name, category = strings.Clone(name), strings.Clone(category)
 	}
-	t.count += at.add(name, category, s.time, below)
+	t.count += at.add(name, category, took{s.time, s.start, s.end}, below)
 }
 
 // lift moves what waits for a host span, whose batch came later, to what is above it.

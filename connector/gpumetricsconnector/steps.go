@@ -12,7 +12,10 @@ import (
 )
 
 // loopKey is what steps of one series have in common.
-type loopKey struct{ name, itemType string }
+type loopKey struct {
+	name, itemType string
+	rank           int64 // −1: none; a resource has several where resource_attributes leaves the rank out
+}
 
 // loop are the streams that the steps of a loop feed; nil until the first step that has a value.
 type loop struct {
@@ -22,12 +25,12 @@ type loop struct {
 
 // step adds a step to its loop's metrics.
 func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
-	key := loopKey{f.name, f.stepItemType}
+	key := loopKey{f.name, f.stepItemType, r.rank}
 	l := r.loops[key]
 	if l == nil {
 		l = &loop{phases: make(map[string]*stream)}
 		if len(r.loops) < a.cfg.CardinalityLimit {
-			r.loops[loopKey{strings.Clone(key.name), strings.Clone(key.itemType)}] = l
+			r.loops[loopKey{strings.Clone(key.name), strings.Clone(key.itemType), key.rank}] = l
 		}
 	}
 	over := false

@@ -4,18 +4,14 @@
 package gpumetricsconnector
 
 import (
-	"maps"
-	"slices"
 	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
 const (
-	// outlierSigmas and outlierShare: a rank stands out when it is that many robust standard deviations and that share of the
-	// median above the median (3.5 after Iglewicz and Hoaglin, 1993; the share keeps noise of very even ranks out).
-	outlierSigmas = 3.5
-	outlierShare  = 0.05
 	// restart: an index this far below the newest compared one is a job that began anew, not a late rank.
 	restart = 100
 	// maxJobs bounds the loops of jobs that are known.
@@ -31,6 +27,11 @@ type stragglers struct {
 	jobs    map[jobKey]*job
 	waiting int // steps of ranks, over all jobs
 	tree    sectionTree
+
+	spans bool       // somebody takes spans of the ranks that stand out
+	found []*finding // since they were last taken; stays empty without spans
+	// source is the resource of the spans that are being read; of that batch's memory.
+	source pcommon.Map
 }
 
 type job struct {
@@ -47,10 +48,18 @@ type jobStep struct {
 	ranks map[int64]*rankStep
 }
 
+// stepSpan is the span of a rank's step, as far as a span below it goes by it.
+type stepSpan struct {
+	spanKey
+	start, end uint64 // unix ns
+	flags      uint32
+	state      string
+	resource   pcommon.Map // set only where spans are wanted
+}
+
 // rankStep is what a rank says of a step; its sections are taken from the tree when ranks are compared.
 type rankStep struct {
-	key    spanKey
-	end    uint64  // unix ns
+	stepSpan
 	own    float64 // s
 	phases *parts
 }
@@ -102,16 +111,26 @@ func (g *stragglers) step(r *resource, f *facts, now int64, limit *int64) (late 
 		}
 		g.waiting++
 	}
-	s.ranks[r.rank] = g.rankStep(f)
+	s.ranks[r.rank] = g.rankStep(r, f)
 	j.steps[f.stepIndex] = s
 	return 0
 }
 
 // rankStep makes the rank's own time: the step without the communication that nothing hides. Of the communication at most
 // the overlap is hidden, so at least their difference is exposed.
-func (g *stragglers) rankStep(f *facts) *rankStep {
+func (g *stragglers) rankStep(r *resource, f *facts) *rankStep {
 	var comm float64
-	rs := &rankStep{key: spanKey{f.traceID, f.spanID}, end: f.end}
+	rs := &rankStep{stepSpan: stepSpan{
+		spanKey: spanKey{f.traceID, f.spanID}, start: f.start, end: f.end, flags: f.flags, state: strings.Clone(f.state),
+	}}
+	switch {
+	case !g.spans:
+	case r.whole:
+		rs.resource = r.attrs
+	default:
+		rs.resource = pcommon.NewMap()
+		g.source.CopyTo(rs.resource)
+	}
 	if f.phaseCount > 0 {
 		rs.phases = &parts{}
 	}
@@ -119,11 +138,11 @@ func (g *stragglers) rankStep(f *facts) *rankStep {
 		if p.name == semconv.GPUStepPhaseComm {
 			comm = p.duration
 		} else {
-			rs.phases.add(strings.Clone(p.name), "", p.duration, nil)
+			rs.phases.add(strings.Clone(p.name), "", took{duration: p.duration}, nil)
 		}
 	}
 	if f.other > 0 && rs.phases != nil {
-		rs.phases.add(semconv.GPUStragglerSectionOther, "", f.other, nil)
+		rs.phases.add(semconv.GPUStragglerSectionOther, "", took{duration: f.other}, nil)
 	}
 	rs.own = max(0, f.stepDuration-max(0, comm-f.overlap))
 	return rs
@@ -139,73 +158,14 @@ func (rs *rankStep) divide(below *parts) (loose *parts) {
 	for _, x := range below.list {
 		switch phase := rs.phases.find(x.category); {
 		case phase == nil:
-			loose.add(x.name, x.category, x.duration, x.below)
+			loose.add(x.name, x.category, x.took, x.below)
 		case x.name == phase.name:
-			rs.phases.add(phase.name, "", 0, x.below)
+			rs.phases.add(phase.name, "", x.place(), x.below)
 		default:
 			in := &parts{}
-			in.add(x.name, x.category, x.duration, x.below)
-			rs.phases.add(phase.name, "", 0, in)
+			in.add(x.name, x.category, x.took, x.below)
+			rs.phases.add(phase.name, "", x.place(), in)
 		}
 	}
 	return loose
-}
-
-// compare writes the scores of all steps that are complete or have waited long enough.
-func (a *aggregator) compare(now int64, final bool) {
-	g := a.jobs
-	for key, j := range g.jobs {
-		for _, index := range slices.Sorted(maps.Keys(j.steps)) {
-			s := j.steps[index]
-			complete := j.world > 0 && int64(len(s.ranks)) >= j.world
-			if !complete && !final && now-s.first < int64(g.cfg.MaxWait) {
-				continue
-			}
-			delete(j.steps, index)
-			g.waiting -= len(s.ranks)
-			j.compared = max(j.compared, index)
-			if len(s.ranks) >= g.cfg.MinRanks {
-				a.score(key, j, s, now)
-				continue
-			}
-			for _, r := range s.ranks {
-				g.tree.take(r.key)
-			}
-		}
-		if a.cfg.Expiry > 0 && len(j.steps) == 0 && j.seen < now-int64(a.cfg.Expiry) {
-			delete(g.jobs, key)
-		}
-	}
-}
-
-// score compares the ranks of one step.
-func (a *aggregator) score(key jobKey, j *job, s *jobStep, now int64) {
-	ranks := slices.Sorted(maps.Keys(s.ranks))
-	own := make([]float64, len(ranks))
-	phases, loose := make([]*parts, len(ranks)), make([]*parts, len(ranks))
-	for i, rank := range ranks {
-		r := s.ranks[rank]
-		own[i] = r.own
-		loose[i] = r.divide(a.jobs.tree.take(r.key))
-		phases[i] = r.phases
-	}
-	m := median(slices.Clone(own))
-	if m <= 0 {
-		return
-	}
-	sigma := deviation(slices.Clone(own), m)
-	res := a.jobResource(key, j, now)
-	write := func(id metricID, rank int64, section string, v float64) {
-		stream := res.stragglerStream(&a.settings, id, key, rank, section, j)
-		stream.ratio(v, 1, now)
-		stream.example(v, s.ranks[rank].key, s.ranks[rank].end)
-	}
-	for i, rank := range ranks {
-		write(metricStragglerScore, rank, "", own[i]/m)
-		if own[i]-m > outlierSigmas*sigma && own[i]-m > outlierShare*m {
-			if section, delay := blame(phases, loose, i); delay > 0 {
-				write(metricStragglerDelay, rank, section, delay)
-			}
-		}
-	}
 }

@@ -37,7 +37,7 @@ func TestSpanThatDeviatesIsNamed(t *testing.T) {
 		{func(m pcommon.Map) { m.PutDouble("gpu.duration", math.NaN()) }, `span "s": attribute gpu.duration: NaN is not finite`},
 		{func(m pcommon.Map) { m.PutStr("gpu.operation.type", "gemm") }, `span "s": attribute gpu.operation.type: "gemm" is none of collective, copy, graph, kernel, memset, section, step`},
 		{func(m pcommon.Map) { m.PutStr("hw.id", "") }, `span "s": attribute hw.id: empty (what is unknown is absent)`},
-		{func(m pcommon.Map) { m.PutInt("gpu.job.rank", 0) }, `span "s": attribute gpu.job.rank: on a span (the registry allows resource, metric)`},
+		{func(m pcommon.Map) { m.PutInt("gpu.job.local_rank", 0) }, `span "s": attribute gpu.job.local_rank: on a span (the registry allows resource, metric)`},
 		{func(m pcommon.Map) { m.PutEmptySlice("gpu.xid").AppendEmpty().SetStr("79") }, `span "s": attribute gpu.xid: an element is Str, want int[]`},
 		{func(m pcommon.Map) { m.PutEmptySlice("gpu.xid") }, `span "s": attribute gpu.xid: empty (what is unknown is absent)`},
 	} {

@@ -90,7 +90,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ConnectorGpuMetricsDropped, err = builder.meter.Int64Counter(
 		"otelcol_connector_gpu_metrics_dropped",
-		metric.WithDescription("What is missing in the metrics: activity_late (an activity that came after its time was analysed), activity_limit, activity_time (it ends before its start, has only one of them, or ends over a minute in the future), step_late, step_limit (bounds of the straggler score), metrics (points that the next component refused). [Development]"),
+		metric.WithDescription("What is missing in the metrics: activity_late (an activity that came after its time was analysed), activity_limit, activity_time (it ends before its start, has only one of them, or ends over a minute in the future), step_late, step_limit (bounds of the straggler score), metrics (points that the next component refused), spans (of stragglers, likewise), spans_limit (of stragglers, while the next component was too slow). [Development]"),
 		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)

@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) connector.Settings {
 func AssertEqualConnectorGpuMetricsDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_gpu_metrics_dropped",
-		Description: "What is missing in the metrics: activity_late (an activity that came after its time was analysed), activity_limit, activity_time (it ends before its start, has only one of them, or ends over a minute in the future), step_late, step_limit (bounds of the straggler score), metrics (points that the next component refused). [Development]",
+		Description: "What is missing in the metrics: activity_late (an activity that came after its time was analysed), activity_limit, activity_time (it ends before its start, has only one of them, or ends over a minute in the future), step_late, step_limit (bounds of the straggler score), metrics (points that the next component refused), spans (of stragglers, likewise), spans_limit (of stragglers, while the next component was too slow). [Development]",
 		Unit:        "{item}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -1,0 +1,118 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpumetricsconnector
+
+import (
+	"hash/fnv"
+	"math"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// findingName begins the names of spans of findings; after it stands the section, where one is known.
+const findingName = "straggler"
+
+// traceFlags are the bits of a span's flags that are those of its trace.
+const traceFlags = 0xff
+
+// finding is a rank that stood out in a step. Nothing in it changes any more, so it is read without a lock.
+type finding struct {
+	loss
+	step          stepSpan
+	score, median float64 // median: of the ranks' own time, s
+	loop          string
+	index         int64
+	ranks         int
+	typicalStep   spanKey // of the rank nearest to the median
+	typicalRank   int64
+}
+
+// findingSpans makes the spans that say in the slow ranks' traces what was found. A step without ids has no trace to say it in.
+func findingSpans(found []*finding, scope func(pcommon.InstrumentationScope)) ptrace.Traces {
+	td := ptrace.NewTraces()
+	of := make(map[pcommon.Map]ptrace.SpanSlice)
+	for _, f := range found {
+		if f.step.trace.IsEmpty() || f.step.span.IsEmpty() {
+			continue
+		}
+		spans, ok := of[f.step.resource]
+		if !ok {
+			rs := td.ResourceSpans().AppendEmpty()
+			f.step.resource.CopyTo(rs.Resource().Attributes())
+			ss := rs.ScopeSpans().AppendEmpty()
+			scope(ss.Scope())
+			ss.SetSchemaUrl(semconv.SchemaURL)
+			spans = ss.Spans()
+			of[f.step.resource] = spans
+		}
+		f.write(spans.AppendEmpty())
+	}
+	return td
+}
+
+// write makes the finding's span: a child of the step, with the step's sampling. It has no gpu.operation.type, for it is no work of the
+// device and must not be counted as such.
+func (f *finding) write(s ptrace.Span) {
+	s.SetTraceID(f.step.trace)
+	s.SetSpanID(f.spanID())
+	s.SetParentSpanID(f.step.span)
+	s.TraceState().FromRaw(f.step.state)
+	s.SetFlags(f.step.flags & traceFlags)
+	s.SetKind(ptrace.SpanKindInternal)
+	s.SetName(findingName)
+	start, end := f.place.start, f.place.end
+	if start == 0 {
+		start, end = f.step.start, f.step.end
+	}
+	s.SetStartTimestamp(pcommon.Timestamp(start))
+	s.SetEndTimestamp(pcommon.Timestamp(max(start, end)))
+
+	if f.section != "" {
+		s.SetName(findingName + " " + f.section)
+	}
+
+	a := s.Attributes()
+	a.EnsureCapacity(8)
+	number := func(key attribute.Key, v float64) {
+		if v <= math.MaxFloat64 { // from times that are no times, a quotient or a sum can be infinite
+			a.PutDouble(string(key), v)
+		}
+	}
+	text := func(key attribute.Key, v string) {
+		if v != "" {
+			a.PutStr(string(key), v)
+		}
+	}
+	number(semconv.GPUStragglerScoreKey, f.score)
+	number(semconv.GPUStragglerDelayKey, f.delay)
+	number(semconv.GPUStragglerMedianKey, f.median)
+	a.PutInt(string(semconv.GPUStragglerRankCountKey), int64(f.ranks))
+	text(semconv.GPUStragglerSectionKey, f.section)
+	text(semconv.GPUStragglerPhaseKey, f.phase)
+	a.PutInt(string(semconv.GPUStepIndexKey), f.index)
+	text(semconv.GPUOperationNameKey, f.loop)
+	if !f.typicalStep.trace.IsEmpty() && !f.typicalStep.span.IsEmpty() {
+		l := s.Links().AppendEmpty()
+		l.SetTraceID(f.typicalStep.trace)
+		l.SetSpanID(f.typicalStep.span)
+		l.Attributes().PutInt(string(semconv.GPUJobRankKey), f.typicalRank)
+	}
+}
+
+// spanID is made of the step's ids (FNV-1a, 64 bits), so that the same step found again, here or in another Collector, gives the same span.
+func (f *finding) spanID() (id pcommon.SpanID) {
+	h := fnv.New64a()
+	_, _ = h.Write(f.step.trace[:])
+	_, _ = h.Write(f.step.span[:])
+	_, _ = h.Write([]byte(findingName))
+	h.Sum(id[:0])
+	if id.IsEmpty() {
+		id[len(id)-1] = 1
+	}
+	return id
+}
