@@ -36,6 +36,8 @@ type gpuMetrics struct {
 	mu         sync.Mutex
 	aggregator *aggregator
 
+	refused bool // the last output of metrics; of flush
+
 	started, ended sync.Once // by whichever of the faces
 	stop           func()
 	done           sync.WaitGroup
@@ -164,11 +166,18 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	if n == 0 || c.metrics == nil {
 		return
 	}
-	if err := c.metrics.ConsumeMetrics(ctx, out); err != nil {
+	err := c.metrics.ConsumeMetrics(ctx, out)
+	if err != nil {
 		// Cumulative points come again with the next output; delta points are lost, and counted.
 		c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(n), dropped("metrics"))
-		c.log.Warn("the metrics of this interval were refused", zap.Int("points", n), zap.Error(err))
 	}
+	switch {
+	case err != nil && !c.refused:
+		c.log.Warn("metrics are refused; further refusals are counted, not logged", zap.Int("points", n), zap.Error(err))
+	case err == nil && c.refused:
+		c.log.Info("metrics are taken again")
+	}
+	c.refused = err != nil
 }
 
 func (c *gpuMetrics) scope(s pcommon.InstrumentationScope) {

@@ -19,6 +19,8 @@ import (
 	"go.opentelemetry.io/collector/connector/connectortest"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
 )
@@ -109,6 +111,8 @@ func TestARefusalIsCountedAndNothingIsLostWhenCumulative(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, tel.Shutdown(context.Background())) })
 	set := connectortest.NewNopSettings(metadata.Type)
 	set.TelemetrySettings = tel.NewTelemetrySettings()
+	core, logs := observer.New(zap.InfoLevel)
+	set.Logger = zap.New(core)
 	cfg := newDefaultConfig().(*Config)
 	c, err := newConnector(cfg, set)
 	require.NoError(t, err)
@@ -121,9 +125,12 @@ func TestARefusalIsCountedAndNothingIsLostWhenCumulative(t *testing.T) {
 	m, err = tel.GetMetric("otelcol_connector_gpu_metrics_series")
 	require.NoError(t, err)
 	assert.EqualValues(t, 7, m.Data.(metricdata.Gauge[int64]).DataPoints[0].Value)
+	c.flush(context.Background(), false)
+	assert.Len(t, logs.TakeAll(), 1, "of the two")
 	sink := new(consumertest.MetricsSink)
 	c.metrics = sink
 	c.flush(context.Background(), false)
 	assert.Equal(t, 6, sink.DataPointCount(), "all but the gauge")
+	assert.Equal(t, 1, logs.FilterMessage("metrics are taken again").Len())
 	require.NoError(t, c.Shutdown(context.Background()))
 }

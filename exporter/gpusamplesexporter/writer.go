@@ -197,11 +197,15 @@ func (x *writer) device(desc gpusamplesextension.Device, now time.Time) *device 
 	}
 	w, err := x.out.Register(x.id, desc)
 	if err != nil {
+		log := x.logger.Warn
+		if !d.retry.IsZero() {
+			log = x.logger.Debug // said before
+		}
+		log("Device samples are not kept", zap.String("hw.id", desc.ID), zap.Error(err))
 		d.retry = now.Add(retryRefused)
-		x.logger.Warn("Device samples are not kept", zap.Error(err))
 		return d
 	}
-	d.w, d.desc = w, desc
+	d.w, d.desc, d.retry = w, desc, time.Time{}
 	return d
 }
 
