@@ -23,13 +23,14 @@ type sorter struct {
 	used   int      // chunks that hold records
 	bytes  int
 	index  []entry
+	spare  []entry  // as long as index while that is sorted
 	file   *os.File // all runs, one after the other; removed at once, so that nothing remains after a crash
 	at     int64
 	runs   []run
 	sorted bool
 }
 
-// entry is a record of the arena; key is repeated here, so that most comparisons stay in the index.
+// entry is a record of the arena; key is repeated here, so that sorting mostly stays in the index.
 type entry struct {
 	key int64
 	off uint32 // number of the chunk << chunkBits | offset
@@ -48,7 +49,7 @@ func newSorter(dir string, limit int) *sorter {
 	return &sorter{dir: dir, limit: min(limit, 1<<31)}
 }
 
-const entrySize = 16
+const entrySize = 2 * 16 // in index and spare
 
 func (s *sorter) add(r *record) error {
 	need := recordHeader + len(r.detail)
@@ -78,25 +79,30 @@ func (s *sorter) sort() {
 	if s.sorted {
 		return
 	}
-	slices.SortFunc(s.index, func(a, b entry) int {
-		if a.key != b.key {
-			if a.key < b.key {
-				return -1
-			}
-			return 1
+	s.spare = slices.Grow(s.spare[:0], len(s.index))[:len(s.index)]
+	s.index, s.spare = sortByKey(s.index, s.spare)
+	for from := 0; from < len(s.index); {
+		to := from + 1
+		for to < len(s.index) && s.index[to].key == s.index[from].key {
+			to++
 		}
-		if a.off == b.off {
-			return 0
+		if to > from+1 {
+			slices.SortFunc(s.index[from:to], s.compare)
 		}
-		var x, y record
-		x.header(s.record(a))
-		y.header(s.record(b))
-		if x.less(&y) {
-			return -1
-		}
-		return 1
-	})
+		from = to
+	}
 	s.sorted = true
+}
+
+// compare orders records of one key.
+func (s *sorter) compare(a, b entry) int {
+	var x, y record
+	x.header(s.record(a))
+	y.header(s.record(b))
+	if x.less(&y) {
+		return -1
+	}
+	return 1
 }
 
 func (s *sorter) spill() error {
@@ -131,7 +137,7 @@ func (s *sorter) spill() error {
 }
 
 func (s *sorter) close() error {
-	s.chunks, s.index, s.used, s.bytes = nil, nil, 0, 0
+	s.chunks, s.index, s.spare, s.used, s.bytes = nil, nil, nil, 0, 0
 	if s.file == nil {
 		return nil
 	}
