@@ -148,6 +148,8 @@ func (c *collect) memory(j *chromejson.Event) error {
 
 func (c *collect) add(e *gputrace.Event) error {
 	switch err := c.p.Add(e); {
+	case err == nil:
+		return nil
 	case errors.Is(err, gputrace.ErrNegativeDuration), errors.Is(err, gputrace.ErrTimeRange):
 		c.skip(err.Error())
 		return nil
