@@ -68,6 +68,9 @@ func (s *sorter) add(r *record) error {
 		s.used++
 	}
 	c := &s.chunks[s.used-1]
+	if len(s.index) == cap(s.index) { // append alone would allocate five times what is needed
+		s.index = slices.Grow(s.index, max(len(s.index), 1<<10))
+	}
 	s.index = append(s.index, entry{r.key, uint32(s.used-1)<<chunkBits | uint32(len(*c))})
 	*c = r.appendTo(*c)
 	s.bytes += need

@@ -29,7 +29,7 @@ var (
 )
 
 const (
-	window    = 1 << 20
+	window    = 1 << 18
 	maxWindow = 64 << 20 // of one event or field
 )
 
