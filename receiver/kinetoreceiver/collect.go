@@ -104,7 +104,9 @@ func (c *collect) Event(j *chromejson.Event) error {
 		name = j.Cat
 	}
 	c.arguments(e, j, &name)
-	e.Name = c.p.Names.Bytes(name)
+	if e.Kind != gputrace.KindFrame { // no span shows it
+		e.Name = c.p.Names.Bytes(name)
+	}
 	return c.add(e)
 }
 
