@@ -82,7 +82,7 @@ func (x *faces) job(t *testing.T, steps int) {
 	}
 }
 
-func (x *faces) shutdown(t *testing.T, ctx context.Context) {
+func (x *faces) shutdown(ctx context.Context, t *testing.T) {
 	for _, c := range x.all {
 		require.NoError(t, c.Shutdown(ctx))
 	}
@@ -144,7 +144,7 @@ func TestSpansComeAtIntervals(t *testing.T) {
 	x := newFaces(t, quick(), metrics, traces)
 	x.job(t, 3)
 	require.Eventually(t, func() bool { return traces.SpanCount() == 3 }, 10*time.Second, time.Millisecond)
-	x.shutdown(t, t.Context())
+	x.shutdown(t.Context(), t)
 	assert.Equal(t, 3, traces.SpanCount())
 }
 
@@ -155,14 +155,14 @@ func TestEachOutputCanBeAlone(t *testing.T) {
 		x.job(t, 2)
 		c := x.all[0].(tracesFace).gpuMetrics
 		assert.Zero(t, c.aggregator.series, "nobody takes metrics, so none are made")
-		x.shutdown(t, t.Context())
+		x.shutdown(t.Context(), t)
 		assert.Equal(t, 2, traces.SpanCount())
 	})
 	t.Run("metrics", func(t *testing.T) {
 		metrics := new(consumertest.MetricsSink)
 		x := newFaces(t, atTheEnd(), metrics, nil)
 		x.job(t, 2)
-		x.shutdown(t, t.Context())
+		x.shutdown(t.Context(), t)
 		assert.Subset(t, names(metrics), map[string]bool{"gpu.step.duration": true, "gpu.straggler.delay": true})
 		assert.Empty(t, x.all[0].(*gpuMetrics).aggregator.findings())
 	})
@@ -172,7 +172,7 @@ func TestEachOutputCanBeAlone(t *testing.T) {
 		metrics, traces := new(consumertest.MetricsSink), new(consumertest.TracesSink)
 		x := newFaces(t, cfg, metrics, traces)
 		x.job(t, 2)
-		x.shutdown(t, t.Context())
+		x.shutdown(t.Context(), t)
 		assert.Zero(t, traces.SpanCount())
 		assert.True(t, names(metrics)["gpu.step.duration"])
 	})
@@ -211,7 +211,7 @@ func TestRefusedSpansAreCountedAndMetricsGoOn(t *testing.T) {
 	c.flush(t.Context(), false)
 	require.Eventually(t, func() bool { return x.dropped("spans") == 4 }, 10*time.Second, time.Millisecond)
 	assert.True(t, names(metrics)["gpu.straggler.delay"])
-	x.shutdown(t, t.Context())
+	x.shutdown(t.Context(), t)
 }
 
 func TestASlowTakerOfSpansHoldsUpNothing(t *testing.T) {
@@ -244,14 +244,14 @@ func TestASlowTakerOfSpansHoldsUpNothing(t *testing.T) {
 	assert.EqualValues(t, 3, c.spans.put(many))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	x.shutdown(t, ctx)
+	x.shutdown(ctx, t)
 }
 
 func TestManySpansLeaveInRequestsOfBoundedSize(t *testing.T) {
 	traces := new(consumertest.TracesSink)
 	x := newFaces(t, atTheEnd(), nil, traces)
 	x.job(t, 2*maxBatch+1)
-	x.shutdown(t, t.Context())
+	x.shutdown(t.Context(), t)
 	assert.Equal(t, 2*maxBatch+1, traces.SpanCount())
 	assert.GreaterOrEqual(t, len(traces.AllTraces()), 3)
 	for _, td := range traces.AllTraces() {
