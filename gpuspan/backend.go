@@ -17,16 +17,16 @@ type Status int32
 
 // The statuses that the library acts on.
 const (
-	StatusOK               Status = 0
-	StatusInvalidValue     Status = 1
+	StatusOK               Status = 0   // done
+	StatusInvalidValue     Status = 1   // an argument is out of range
 	StatusDeinitialized    Status = 4   // the driver is shutting down: silent
 	StatusInvalidContext   Status = 201 // no current context, or the context was destroyed
-	StatusInvalidHandle    Status = 400
-	StatusNotReady         Status = 600
-	StatusCaptureUnjoined  Status = 904
-	StatusCapturedEvent    Status = 907
-	StatusContextDestroyed Status = 709
-	StatusUnsupported      Status = 801
+	StatusInvalidHandle    Status = 400 // no such stream or event
+	StatusNotReady         Status = 600 // the event has not happened yet
+	StatusContextDestroyed Status = 709 // the context of the stream or event was destroyed
+	StatusUnsupported      Status = 801 // not on this device or by this driver
+	StatusCaptureUnjoined  Status = 904 // a capture was ended with work that is not joined to it
+	StatusCapturedEvent    Status = 907 // an event that was recorded in a capture has no time
 )
 
 // Call holds the arguments of one event record for the life of a slot, so that a backend that calls the driver
@@ -40,7 +40,7 @@ type Device struct {
 	Parent        string // `GPU-<uuid>` of the physical GPU when UUID names a MIG instance, else empty
 	Model         string // as the driver says, e.g. "NVIDIA H200"
 	Vendor        string // "NVIDIA", "AMD", "simulated"
-	DriverVersion string
+	DriverVersion string // as the driver says, e.g. "580.65.06"; empty when unknown
 	PCIBDF        string // e.g. "0000:17:00.0"; empty when unknown
 	MemoryTotal   int64  // bytes; 0 when unknown
 }

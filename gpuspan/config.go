@@ -84,19 +84,20 @@ func WithAnnotator(a Annotator) Option { return optionFunc(func(c *config) { c.a
 // annotator it changes nothing.
 func WithIDGenerator(g *IDGenerator) Option { return optionFunc(func(c *config) { c.ids = g }) }
 
-// WithAttributes puts attributes on every span of the profiler.
+// WithAttributes puts attributes of the application's own on every span of the profiler.
 func WithAttributes(kv ...attribute.KeyValue) Option {
 	return optionFunc(func(c *config) { c.attrs = append(c.attrs, kv...) })
 }
 
-// WithVerbosity sets how much is timed.
+// WithVerbosity sets how much is timed; default VerbosityDefault.
 func WithVerbosity(v Verbosity) Option { return optionFunc(func(c *config) { c.Verbosity = v }) }
 
-// WithMetrics sets which sections the profiler's metrics cover.
+// WithMetrics sets which sections the profiler's metrics cover; default MetricsTimed.
 func WithMetrics(m MetricsMode) Option { return optionFunc(func(c *config) { c.Metrics = m }) }
 
-// WithSlots sets how many sections of one stream may be open or pending at once.
+// WithSlots sets how many sections of one stream may be open or pending at once, about 0.6 KiB each; further ones only count.
+// Default 256.
 func WithSlots(n int) Option { return optionFunc(func(c *config) { c.Slots = n }) }
 
-// WithSchedule sets the schedule of loops that have none of their own.
+// WithSchedule sets the schedule of loops that have none of their own; default: every step is recorded.
 func WithSchedule(s Schedule) Option { return optionFunc(func(c *config) { c.Schedule = s }) }

@@ -56,6 +56,7 @@ func (t ItemTypeOption) applyLoop(c *loopConfig) { c.itemType = string(t) }
 func (s Schedule) applyLoop(c *loopConfig) { c.schedule = s }
 
 // TotalSteps ends the loop after n steps, and lets [Profiler.Loop] find out that a schedule cannot be completed in them.
+// 0, the default: the number is not known.
 func TotalSteps(n int64) LoopOption { return loopOption(func(c *loopConfig) { c.steps = n }) }
 
 // FirstStep sets gpu.step.index of the first step, as after a restart from a checkpoint; default 1. The schedule counts
@@ -66,7 +67,7 @@ func FirstStep(index int64) LoopOption { return loopOption(func(c *loopConfig) {
 func StepTraces() LoopOption { return loopOption(func(c *loopConfig) { c.newRoot = true }) }
 
 // ModelDevices says over how many devices a step's model FLOPs are spread (gpu.step.device.count), and at which precision; it makes
-// model FLOP utilisation of many devices right. Default 1.
+// model FLOP utilisation of many devices right. Default, and for n of 0 or less: 1.
 func ModelDevices(n int, p Precision) LoopOption {
 	return loopOption(func(c *loopConfig) {
 		if c.devices = n; p <= INT8 {

@@ -16,7 +16,7 @@ import (
 type Output struct {
 	Operation  string // name of the operation
 	Occurrence int64  // its number in the run, from 1
-	Checksum   uint64
+	Checksum   uint64 // as the section stated it
 }
 
 // WithOutputLog writes a line for each section that states a checksum ([Section.Checksum]), in the order in which they are read back: that of the

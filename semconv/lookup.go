@@ -84,23 +84,23 @@ type Attribute struct {
 
 // Metric is one entry of the registry.
 type Metric struct {
-	Name       string
-	Instrument Instrument
-	Unit       string // UCUM
-	Group      string
-	Brief      string
-	Attributes []string // names of the attributes that its points may have
-	Writers    []string
-	Origin     string // "otel" for a name of OpenTelemetry's own conventions
+	Name       string     // as on the wire
+	Instrument Instrument // never zero
+	Unit       string     // UCUM
+	Group      string     // section of the documentation
+	Brief      string     // how it is obtained and what it does not mean
+	Attributes []string   // names of the attributes that its points may have
+	Writers    []string   // gpuspan and types of Collector components
+	Origin     string     // "otel" for a name of OpenTelemetry's own conventions
 }
 
 // Event is one entry of the registry: the event name of a log record.
 type Event struct {
-	Name       string
-	Group      string
-	Brief      string
-	Attributes []string
-	Writers    []string
+	Name       string   // as on the wire
+	Group      string   // section of the documentation
+	Brief      string   // when it is written
+	Attributes []string // names of the attributes that it may have
+	Writers    []string // types of Collector components
 }
 
 type index struct {

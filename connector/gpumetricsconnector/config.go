@@ -19,14 +19,14 @@ type Config struct {
 	FlushInterval time.Duration `mapstructure:"flush_interval"`
 	// Temporality is `cumulative` (default) or `delta`.
 	Temporality string `mapstructure:"temporality"`
-	// Histogram is the form of the distributions.
+	// Histogram is the form of the distributions. Default explicit.
 	Histogram HistogramConfig `mapstructure:"histogram"`
 	// MaxExemplars is how many exemplars a histogram point carries at most. Default 5; 0: none.
 	MaxExemplars int `mapstructure:"max_exemplars"`
 	// Dimensions are further attributes of the span, else of its resource, that become attributes of all
-	// gpu.operation metrics.
+	// gpu.operation metrics. Default none.
 	Dimensions []string `mapstructure:"dimensions"`
-	// ResourceAttributes are those kept on the resource of the metrics. Empty: all.
+	// ResourceAttributes are those kept on the resource of the metrics. Default, and empty: all.
 	ResourceAttributes []string `mapstructure:"resource_attributes"`
 	// CardinalityLimit bounds the series of one metric and resource; what is beyond is counted in one series
 	// with otel.metric.overflow. Default 2000.
@@ -60,7 +60,7 @@ const (
 
 // HistogramConfig is one of its two forms.
 type HistogramConfig struct {
-	// Explicit are upper bounds. Default: 1 µs to 60 s in 1-2-5 steps.
+	// Explicit are upper bounds, inclusive and rising. Default: 1 µs to 60 s in 1-2-5 steps.
 	Explicit []time.Duration `mapstructure:"explicit"`
 	// Exponential takes base-2 exponential histograms instead. Off by default.
 	Exponential configoptional.Optional[ExponentialConfig] `mapstructure:"exponential"`

@@ -16,32 +16,48 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 )
 
-// Config of the exporter. README.md explains each key.
+// Config of the exporter.
 type Config struct {
-	Path        string                            `mapstructure:"path"`
-	Compression chrometrace.Compression           `mapstructure:"compression"`
-	Existing    chrometrace.Existing              `mapstructure:"existing"`
-	Rotation    configoptional.Optional[Rotation] `mapstructure:"rotation"`
-	PerTrace    configoptional.Optional[PerTrace] `mapstructure:"per_trace"`
-	Counters    []string                          `mapstructure:"counters"`
+	// Path of the file, required. Folders are created; the extension of the compression is added when it is missing.
+	Path string `mapstructure:"path"`
+	// Compression is gzip or zstd. Default none.
+	Compression chrometrace.Compression `mapstructure:"compression"`
+	// Existing is what happens when the name is taken: number (default), replace or refuse.
+	Existing chrometrace.Existing `mapstructure:"existing"`
+	// Rotation begins a new file by size or time. Default off; the empty key turns it on.
+	Rotation configoptional.Optional[Rotation] `mapstructure:"rotation"`
+	// PerTrace makes one file for each trace; it excludes Rotation. Default off; the empty key turns it on.
+	PerTrace configoptional.Optional[PerTrace] `mapstructure:"per_trace"`
+	// Counters are the gauges and non-monotonic sums that are drawn. Default hw.power, gpu.sm.utilization,
+	// gpu.dram.utilization, gpu.tensor.utilization, gpu.clock.frequency.
+	Counters []string `mapstructure:"counters"`
 
-	Timeout exporterhelper.TimeoutConfig                             `mapstructure:",squash"`
-	Queue   configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
-	Retry   configretry.BackOffConfig                                `mapstructure:"retry_on_failure"`
+	// Timeout of one request, as in every exporter; a write that has begun is not broken off. Default 5s.
+	Timeout exporterhelper.TimeoutConfig `mapstructure:",squash"`
+	// Queue before the files, as in every exporter. Default off.
+	Queue configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
+	// Retry of what could not be written, as in every exporter. Default off: without a queue it holds the pipeline up.
+	Retry configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 }
 
 // Rotation says when a file is complete and how many are kept.
 type Rotation struct {
-	MaxMegabytes int64         `mapstructure:"max_megabytes"` // of 10^6 bytes
-	MaxAge       time.Duration `mapstructure:"max_age"`
-	MaxFiles     int           `mapstructure:"max_files"`
+	// MaxMegabytes completes a file at this size on disk, in 10^6 bytes. Default 200; 0: no limit.
+	MaxMegabytes int64 `mapstructure:"max_megabytes"`
+	// MaxAge completes a file this long after it was begun. Default 0: no limit.
+	MaxAge time.Duration `mapstructure:"max_age"`
+	// MaxFiles is how many complete files are kept. Default 100; 0: all.
+	MaxFiles int `mapstructure:"max_files"`
 }
 
 // PerTrace makes one file for each trace.
 type PerTrace struct {
-	Idle     time.Duration `mapstructure:"idle"`
-	MaxOpen  int           `mapstructure:"max_open"`
-	MaxFiles int           `mapstructure:"max_files"`
+	// Idle completes a trace's file when no span of it came for this long. Default 30s.
+	Idle time.Duration `mapstructure:"idle"`
+	// MaxOpen is how many files are open at once; beyond, the one idle for longest is completed. Default 64.
+	MaxOpen int `mapstructure:"max_open"`
+	// MaxFiles is how many complete files are kept. Default 1000; 0: all.
+	MaxFiles int `mapstructure:"max_files"`
 }
 
 // defaultCounters are the gauges that explain a span at a glance. More would push the spans off the screen.

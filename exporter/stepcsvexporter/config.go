@@ -13,23 +13,33 @@ import (
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 )
 
-// Config of the exporter. README.md explains each key.
+// Config of the exporter.
 type Config struct {
-	Path     string                            `mapstructure:"path"`
-	Phases   []string                          `mapstructure:"phases"`
-	Loop     string                            `mapstructure:"loop"`
-	AllRanks bool                              `mapstructure:"all_ranks"`
+	// Path of the file, required. Folders are created.
+	Path string `mapstructure:"path"`
+	// Phases beyond data, forward, backward, optimizer and comm, each with a column, in this order. Default none.
+	Phases []string `mapstructure:"phases"`
+	// Loop writes only steps of the loop of this name, which is the name of their spans. Default: all loops.
+	Loop string `mapstructure:"loop"`
+	// AllRanks writes a file for each rank instead of one for rank 0 only. Default false.
+	AllRanks bool `mapstructure:"all_ranks"`
+	// Rotation renames the file by size. Default off; the empty key turns it on.
 	Rotation configoptional.Optional[Rotation] `mapstructure:"rotation"`
 
-	Timeout exporterhelper.TimeoutConfig                             `mapstructure:",squash"`
-	Queue   configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
-	Retry   configretry.BackOffConfig                                `mapstructure:"retry_on_failure"`
+	// Timeout of one request, as in every exporter; a write that has begun is not broken off. Default 5s.
+	Timeout exporterhelper.TimeoutConfig `mapstructure:",squash"`
+	// Queue before the file, as in every exporter. Default off.
+	Queue configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
+	// Retry of what could not be written, as in every exporter. Default off: without a queue it holds the pipeline up.
+	Retry configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 }
 
 // Rotation says when a file is set aside and how many are kept.
 type Rotation struct {
-	MaxMegabytes int64 `mapstructure:"max_megabytes"` // of 10^6 bytes
-	MaxFiles     int   `mapstructure:"max_files"`
+	// MaxMegabytes is the size at which the file is renamed, in 10^6 bytes. Default 50.
+	MaxMegabytes int64 `mapstructure:"max_megabytes"`
+	// MaxFiles is how many renamed files are kept. Default 20; 0: all.
+	MaxFiles int `mapstructure:"max_files"`
 }
 
 // NewDefaultConfig is the configuration of an exporter without any keys. Path has to be set.

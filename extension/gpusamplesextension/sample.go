@@ -8,9 +8,9 @@ import "math"
 // Sample is what was read from one device at one moment: values of the fields that were read and are known.
 // Fields with different times of their own go into different samples.
 type Sample struct {
-	Time   int64  // unix ns, the time of the measurement, not of the reading
-	Known  uint32 // bit f set: Values[f] is known
-	Values [NumFields]float64
+	Time   int64              // unix ns, the time of the measurement, not of the reading
+	Known  uint32             // bit f set: Values[f] is known
+	Values [NumFields]float64 // in base units, see Field
 }
 
 // Set stores a value. NaN and infinities mean unknown and are not stored.
@@ -44,8 +44,8 @@ const (
 
 // Event is something that happened to a device at a moment.
 type Event struct {
-	Time  int64 // unix ns
-	Kind  EventKind
-	Code  int64
-	Count int64
+	Time  int64     // unix ns
+	Kind  EventKind // says which of the next two is used
+	Code  int64     // XID number or ThrottleReason
+	Count int64     // new errors
 }

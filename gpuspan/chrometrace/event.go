@@ -9,11 +9,11 @@ type Process struct {
 	Instance string // service.instance.id; may be empty
 	Host     string // host.name; may be empty
 	Rank     int64  // gpu.job.rank when HasRank
-	HasRank  bool
-	PID      int64 // process.pid; becomes the trace's pid when it is free, 0 when not known
+	HasRank  bool   // Rank is known
+	PID      int64  // process.pid; becomes the trace's pid when it is free, 0 when not known
 
-	LocalRank    int64 // gpu.job.local_rank when HasLocalRank
-	HasLocalRank bool
+	LocalRank    int64  // gpu.job.local_rank when HasLocalRank
+	HasLocalRank bool   // LocalRank is known
 	WorldSize    int64  // gpu.job.world_size; 0 when not known
 	Job          string // gpu.job.id; may be empty
 	Profile      bool   // the spans are of a profiler's file (gpu.trace.detail)
@@ -33,24 +33,24 @@ const (
 
 // Track is where a span is drawn within its process. Equal values are one track.
 type Track struct {
-	Kind   TrackKind
-	Device int64  // gpu.device.ordinal; of streams
-	ID     int64  // gpu.stream.id or thread.id; −1 when not known
-	Name   string // thread.name or the loop; may be empty
+	Kind   TrackKind // decides the order of tracks and which fields matter
+	Device int64     // gpu.device.ordinal; of streams
+	ID     int64     // gpu.stream.id or thread.id; −1 when not known
+	Name   string    // thread.name or the loop; may be empty
 }
 
-// Event is one span.
+// Event is one span. Zero fields are not known, unless they say otherwise.
 type Event struct {
-	Process  Process
-	Track    Track
-	Name     string
-	Category string // cat: kernel, gpu_memcpy, gpu_user_annotation, cpu_op …
-	Start    int64  // unix nanoseconds
-	End      int64  // unix nanoseconds; before Start it counts as Start
+	Process  Process // whose span it is
+	Track    Track   // where it is drawn
+	Name     string  // what the slice says
+	Category string  // cat: kernel, gpu_memcpy, gpu_user_annotation, cpu_op …
+	Start    int64   // unix nanoseconds
+	End      int64   // unix nanoseconds; before Start it counts as Start
 
-	Trace  [16]byte
-	Span   [8]byte
-	Parent [8]byte
+	Trace  [16]byte // trace id
+	Span   [8]byte  // span id
+	Parent [8]byte  // span id of the parent; zero for a root
 
 	Correlation int64  // ties a launch on a host track to work on stream tracks of the same trace; 0: none
 	Launched    int64  // when the host launched the work, unix nanoseconds; 0 when not known. The arrow starts there, on Parent
@@ -64,8 +64,8 @@ type Event struct {
 	Message string  // of the status
 	Links   []Value // "<trace_id>:<span_id>"
 
-	Args   []Arg
-	Marks  []Mark
+	Args   []Arg   // what a viewer shows of the slice: its attributes
+	Marks  []Mark  // its span events
 	Origin *Origin // resource and scope; nil: what Process says
 
 	// What Classify leaves out of the event's fields and args; see exact.go.
@@ -80,15 +80,15 @@ type Event struct {
 type Mark struct {
 	Name string
 	Time int64 // unix nanoseconds
-	Args []Arg
+	Args []Arg // its attributes
 }
 
 // Counter is one sample of a device's counter.
 type Counter struct {
-	Device string // hw.id: drawn in every process that has spans of this device, else in a process of its own
-	Label  string // how the device is called in the counter's name, as "gpu0"
-	Name   string // "power"
-	Unit   string // "W"
-	Time   int64  // unix nanoseconds
-	Value  float64
+	Device string  // hw.id: drawn in every process that has spans of this device, else in a process of its own
+	Label  string  // how the device is called in the counter's name, as "gpu0"
+	Name   string  // "power"
+	Unit   string  // "W"
+	Time   int64   // unix nanoseconds
+	Value  float64 // in Unit
 }

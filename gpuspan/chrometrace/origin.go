@@ -12,7 +12,7 @@ import (
 // Origin is the resource and the instrumentation scope of spans, as a file keeps them for readers that make spans of it
 // again. Viewers do not show it.
 type Origin struct {
-	Resource       []Arg
+	Resource       []Arg  // attributes
 	ResourceSchema string // schema URL; may be empty
 	Scope          string // name; may be empty
 	ScopeVersion   string // may be empty

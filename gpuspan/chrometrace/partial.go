@@ -10,6 +10,7 @@ type PartialError struct {
 	err    error
 }
 
+// Error is that of the files that failed.
 func (e *PartialError) Error() string { return e.err.Error() }
 
 // Unwrap returns what went wrong.

@@ -7,11 +7,11 @@ import "math"
 
 // Arg is one entry of an event's args.
 type Arg struct {
-	Key   string
-	Value Value
+	Key   string // unique within an event; of equal ones the reader decides
+	Value Value  // the zero Value is null
 }
 
-// Value is a JSON value.
+// Value is a JSON value, made by String, Int, Float, Bool, Bytes, List and Map; the zero Value is null.
 type Value struct {
 	kind valueKind
 	num  uint64

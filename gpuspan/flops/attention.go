@@ -19,13 +19,13 @@ const (
 
 // AttentionShape is scaled dot-product attention softmax(Q·Kᵀ/√d)·V of many heads.
 type AttentionShape struct {
-	Batch    int
+	Batch    int // sequences
 	Heads    int // of queries
 	KVHeads  int // of keys and values, for grouped-query (GQA) and multi-query attention; 0 means Heads
 	Queries  int // query positions
 	Keys     int // key positions; those before the first query are a cache
-	HeadDim  int
-	ValueDim int // 0 means HeadDim
+	HeadDim  int // size of one head's query and key
+	ValueDim int // of its value; 0 means HeadDim
 	Mask     Mask
 }
 

@@ -14,17 +14,17 @@ import (
 // ConvTranspose1d to 3d. Slices have one entry for each spatial dimension; nil means all 1 (Stride, Dilation) or all
 // 0 (Padding, OutputPadding).
 type Conv struct {
-	Batch         int
+	Batch         int   // inputs
 	In, Out       int   // channels
 	Input         []int // spatial size of the input
-	Kernel        []int
-	Stride        []int
+	Kernel        []int // size of the kernel
+	Stride        []int // step between positions
 	Padding       []int // on both sides
-	Dilation      []int
-	Groups        int // 0 means 1
-	Transposed    bool
-	OutputPadding []int // of transposed ones
-	Bias          bool
+	Dilation      []int // distance of the kernel's elements
+	Groups        int   // of channels that do not meet; 0 means 1
+	Transposed    bool  // ConvTranspose: input and output change places
+	OutputPadding []int // of transposed ones, at the end of each dimension
+	Bias          bool  // one addition for each output element
 }
 
 // Output is the spatial size of the output, as torch.nn defines it:

@@ -124,7 +124,7 @@ type EinsumPlan struct {
 // Contraction is one step of a path: two results become one. Operands are numbered from 0; step i makes result
 // len(operands) + i. Right is −1 in a step with one operand.
 type Contraction struct {
-	Left, Right int
+	Left, Right int     // numbers of the two operands
 	Indices     string  // of the result
 	FLOPs       float64 // (1 + summed) × the product of the sizes of all indices of both
 }

@@ -16,10 +16,10 @@ const (
 
 // Sparse is a matrix of which only NonZeros values are stored.
 type Sparse struct {
-	Rows, Cols int
-	NonZeros   int
-	Format     Format
-	IndexSize  int // bytes of an index; 0 means 4
+	Rows, Cols int    // of the whole matrix
+	NonZeros   int    // stored values (nnz)
+	Format     Format // decides how many indices are read
+	IndexSize  int    // bytes of an index; 0 means 4
 }
 
 // MulVector is y = A·x: a multiply-add for each stored value, 2·nnz, as SpMV benchmarks count (Williams et al., SC 2007).

@@ -7,14 +7,14 @@ import "github.com/otelgpu/otelgpu/gpuspan"
 
 // Transformer is the decoder-only architecture of Radford et al. (2018), of which each layer is attention and a feed-forward network.
 type Transformer struct {
-	Layers  int
+	Layers  int  // decoder layers
 	Hidden  int  // width of the residual stream
 	Heads   int  // query heads
 	KVHeads int  // key and value heads; 0 means Heads
 	HeadDim int  // 0 means Hidden / Heads
 	FFN     int  // inner width of the feed-forward network (of one expert)
 	Gated   bool // three matrices (SwiGLU, GeGLU) instead of two
-	Vocab   int
+	Vocab   int  // rows of the embedding table
 	Tied    bool // the output layer is the embedding table
 
 	Experts       int // feed-forward networks of a mixture; 0 or 1: no mixture

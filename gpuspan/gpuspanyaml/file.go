@@ -18,9 +18,9 @@ import (
 // File is what a configuration file says about gpuspan.
 type File struct {
 	Settings gpuspan.Settings // nodes timing and profiling
-	NVTX     NVTX
-	TraceDir string // profiling.trace_dir: where Chrome traces go; empty: none
-	StepCSV  string // profiling.step_csv: file of one row per step; empty: none
+	NVTX     NVTX             // node nvtx
+	TraceDir string           // profiling.trace_dir: where Chrome traces go; empty: none
+	StepCSV  string           // profiling.step_csv: file of one row per step; empty: none
 }
 
 // NVTX is the node nvtx.

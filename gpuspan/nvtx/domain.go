@@ -92,10 +92,10 @@ func (d *Domain) Category(name string) uint32 {
 
 // Range is one annotation: its text, category and colour, and a number beside it when Payload is not nil.
 type Range struct {
-	Text     String
-	Category uint32
-	Color    Color
-	Payload  *uint64
+	Text     String  // from [Domain.Register]
+	Category uint32  // from [Domain.Category]; 0: none
+	Color    Color   // 0: the viewer's choice
+	Payload  *uint64 // nil: none
 }
 
 func (r *Range) event() *event {

@@ -30,7 +30,7 @@ const (
 
 // Finding is something that is probably worth a look.
 type Finding struct {
-	Kind      Kind          `json:"kind"`
+	Kind      Kind          `json:"kind"`      // what it is about
 	Subject   string        `json:"subject"`   // operation path or loop
 	Value     float64       `json:"value"`     // what was measured
 	Threshold float64       `json:"threshold"` // what it was held against

@@ -14,7 +14,7 @@ type Info struct {
 	Name        string // gpu.operation.name
 	Category    string // gpu.operation.category; empty when not stated
 	Type        string // gpu.operation.type: section, copy, graph, step …; empty means section
-	Description string
+	Description string // for people; may be empty
 	ItemType    string // what an item is: token, row, image
 	Direction   string // gpu.copy.direction of a copy
 	HostMemory  string // gpu.copy.host_memory of a copy: pinned, pageable
@@ -66,13 +66,13 @@ type Sample struct {
 
 // PhaseSample is the time of one phase of one step.
 type PhaseSample struct {
-	Name     string
+	Name     string        // gpu.step.phase: data, forward, backward, optimizer, comm, or a further one
 	Duration time.Duration // union of the phase's intervals clipped to the step
 }
 
 // StepSample is one finished step of a loop. Duration = sum of Phases − Overlap + Other.
 type StepSample struct {
-	Index      int64
+	Index      int64         // gpu.step.index, from 1 unless FirstStep says otherwise
 	Duration   time.Duration // boundary event to boundary event
 	Host       time.Duration // host time beside it
 	Phases     []PhaseSample // in the order of declaration
@@ -82,11 +82,11 @@ type StepSample struct {
 	Exposed    time.Duration // communication not hidden by other phases; 0 when not known
 	Waiting    time.Duration // phase data less what other phases hide of it
 	Device     int           // gpu.device.ordinal of the step's stream
-	Items      int64
-	ItemType   string
-	ModelFLOPs float64 // as the application states them
-	Precision  string  // of ModelFLOPs
-	Devices    int     // devices that shared the work of ModelFLOPs; 0 means 1
+	Items      int64         // elements processed; 0 when not stated
+	ItemType   string        // what an item is
+	ModelFLOPs float64       // as the application states them
+	Precision  string        // of ModelFLOPs
+	Devices    int           // devices that shared the work of ModelFLOPs; 0 means 1
 }
 
 // Peaks are the limits of a device. Zero is not known.

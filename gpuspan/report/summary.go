@@ -7,13 +7,13 @@ import "time"
 
 // Summary is what a profiler has measured up to one moment. It shares no memory with the profiler.
 type Summary struct {
-	Service    string        // name of the service or program; may be empty
-	Start      time.Time     // when measuring began (or was reset)
-	End        time.Time     // when the summary was made
-	Covered    time.Duration // union of all timed sections on the wall clock, over all streams
-	Operations []Operation   // parents before their children
-	Loops      []Loop
-	Devices    []Device
+	Service    string           // name of the service or program; may be empty
+	Start      time.Time        // when measuring began (or was reset)
+	End        time.Time        // when the summary was made
+	Covered    time.Duration    // union of all timed sections on the wall clock, over all streams
+	Operations []Operation      // parents before their children
+	Loops      []Loop           // loops whose steps were recorded
+	Devices    []Device         // devices that sections ran on
 	Timed      int64            // timed runs of all operations
 	OnHost     int64            // of them, those with the host's times, as without a device
 	Dropped    map[string]int64 // sections lost, by reason
@@ -46,23 +46,23 @@ func (s Summary) Total() time.Duration {
 
 // Device is one device that the sections ran on.
 type Device struct {
-	Ordinal int           `json:"ordinal"`
-	ID      string        `json:"id,omitempty"`
-	Model   string        `json:"model,omitempty"`
-	Floor   time.Duration `json:"-"` // duration of an empty section
-	Peaks   Peaks         `json:"peaks,omitzero"`
+	Ordinal int           `json:"ordinal"`         // as the process sees it
+	ID      string        `json:"id,omitempty"`    // hw.id
+	Model   string        `json:"model,omitempty"` // as the driver says
+	Floor   time.Duration `json:"-"`               // duration of an empty section; 0 when not known
+	Peaks   Peaks         `json:"peaks,omitzero"`  // its limits
 }
 
 // Durations are statistics of durations. All but Count are zero when Count is.
 type Durations struct {
 	Count  int64         // durations seen
 	Total  time.Duration // their sum
-	Min    time.Duration
-	Max    time.Duration
-	Mean   time.Duration
+	Min    time.Duration // the shortest
+	Max    time.Duration // the longest
+	Mean   time.Duration // Total ÷ Count
 	StdDev time.Duration // of the population: divided by Count
-	P50    time.Duration // zero when no quantiles were kept
-	P99    time.Duration
+	P50    time.Duration // median; zero when no quantiles were kept
+	P99    time.Duration // likewise
 }
 
 // Figures are the figures of a set of runs.
@@ -84,10 +84,10 @@ type work struct {
 
 // Rates are work per second of the timed runs, in bytes, floating-point operations and items. Zero is not known.
 type Rates struct {
-	MemoryRead, MemoryWritten, Memory float64
-	PCIeRead, PCIeWritten, PCIe       float64
-	FLOPs                             float64
-	Items                             float64
+	MemoryRead, MemoryWritten, Memory float64 // device memory; Memory has bytes of unstated direction too
+	PCIeRead, PCIeWritten, PCIe       float64 // PCIe, likewise
+	FLOPs                             float64 // of all precisions
+	Items                             float64 // as the operation counts them
 }
 
 // Rates divides the declared work of the timed runs by their duration.
@@ -142,33 +142,33 @@ type Operation struct {
 
 // Kernel is a kernel that an operation launched.
 type Kernel struct {
-	Name   string `json:"name"`
-	Module string `json:"module,omitempty"`
-	Count  int64  `json:"count"`
+	Name   string `json:"name"`             // full name
+	Module string `json:"module,omitempty"` // module that holds it; empty when not stated
+	Count  int64  `json:"count"`            // launches
 }
 
 // Loop is the statistics of the recorded steps of one loop.
 type Loop struct {
-	Name       string
-	Steps      int64
-	Duration   Durations
-	Host       Durations
+	Name       string        // name of the loop, and of its steps' spans
+	Steps      int64         // recorded steps
+	Duration   Durations     // boundary event to boundary event
+	Host       Durations     // host time beside it
 	Phases     []Phase       // in order of first declaration
 	Overlap    time.Duration // sums over all steps; Duration.Total = sum of phases − Overlap + Other
-	Other      time.Duration
-	Covered    time.Duration
+	Other      time.Duration // part of the steps that belongs to no phase
+	Covered    time.Duration // part of the steps in which a section ran
 	Exposed    time.Duration // communication that no other phase hides
 	Waiting    time.Duration // phase data less what other phases hide of it: copies ahead of time are no gap
-	Items      int64
-	ItemType   string
-	ModelFLOPs float64
-	MFU        float64 // ModelFLOPs ÷ (time × devices × dense peak of their precision); 0 when not known
+	Items      int64         // elements processed; 0 when not stated
+	ItemType   string        // what an item is
+	ModelFLOPs float64       // as the application states them; 0 when not stated
+	MFU        float64       // ModelFLOPs ÷ (time × devices × dense peak of their precision); 0 when not known
 }
 
 // Phase is the statistics of one phase. Count counts the steps that had the phase.
 type Phase struct {
-	Name     string
-	Duration Durations
+	Name     string    // data, forward, backward, optimizer, comm, or a further one
+	Duration Durations // union of its intervals in each step that had it
 }
 
 // ByName adds up an operation over every place in which it ran. Quantiles are absent when there was more than one.
@@ -195,8 +195,8 @@ func (s Summary) Categories() []Category {
 
 // Category is the figures of all operations of one category.
 type Category struct {
-	Name    string
-	Figures Figures
+	Name    string  // gpu.operation.category
+	Figures Figures // of all operations of it, nested ones counted once
 }
 
 func (s Summary) within(o *Operation, category string) bool {

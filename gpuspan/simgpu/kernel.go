@@ -12,9 +12,12 @@ import (
 
 // Kernel is work for the compute engine. Bytes and FLOPs decide how long it runs, unless Duration is given.
 type Kernel struct {
-	FLOPs     float64
+	// FLOPs are floating-point operations, multiply-add = 2.
+	FLOPs float64
+	// Precision of FLOPs decides the peak; one that the device has none for takes FP32's.
 	Precision gpuspan.Precision
-	Bytes     int64
+	// Bytes move between the kernel and device memory, reads and writes together.
+	Bytes int64
 	// Efficiency is the part of the peaks that the kernel reaches, in (0, 1]; 0 means 0.75.
 	Efficiency float64
 	// Occupancy is the part of warp slots in use while it runs; 0 means 0.5.
@@ -35,9 +38,9 @@ const (
 
 // Copy is work for a copy engine (for the compute engine when it stays on the device).
 type Copy struct {
-	Bytes     int64
-	Direction Direction
-	Pageable  bool
+	Bytes     int64     // how many move; over the bus, or once read and once written on the device
+	Direction Direction // HostToDevice unless stated
+	Pageable  bool      // the host's memory is not pinned, which is slower
 }
 
 // Fixed costs of the model, of the size that public measurements of data-centre devices show.

@@ -10,7 +10,7 @@ import (
 
 // Telemetry is what a device's meters read at one time. Integrals count from the device's start and never decrease.
 type Telemetry struct {
-	Time time.Time
+	Time time.Time // of the reading, on the clock of the GPU's host
 
 	Energy        float64 // J
 	BusySeconds   float64 // s with at least one engine at work

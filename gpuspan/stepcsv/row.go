@@ -17,18 +17,18 @@ import (
 
 // Phase is the time of one phase of a step.
 type Phase struct {
-	Name     string // data, forward, backward, optimizer, comm, or a further one
-	Duration time.Duration
+	Name     string        // data, forward, backward, optimizer, comm, or a further one
+	Duration time.Duration // union of its intervals in the step
 }
 
 // Row is one step.
 type Row struct {
-	Step     int64
-	Epoch    int64 // when HasEpoch
-	HasEpoch bool
-	Phases   []Phase
-	Overlap  time.Duration
-	Other    time.Duration
+	Step     int64         // number of the step
+	Epoch    int64         // when HasEpoch
+	HasEpoch bool          // Epoch is known; else its column is empty
+	Phases   []Phase       // each phase once; of those without a column Stats.Undeclared counts the time
+	Overlap  time.Duration // sum of the phases − their union, when HasSplit
+	Other    time.Duration // step − union of the phases, when HasSplit
 	HasSplit bool          // Overlap and Other are known
 	Duration time.Duration // boundary to boundary
 	Items    int64         // 0: not stated

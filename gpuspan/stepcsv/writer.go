@@ -26,11 +26,11 @@ var ErrClosed = errors.New("step CSV is closed")
 
 // Config of a Writer.
 type Config struct {
-	Path     string   // the file, "steps.csv"; its folder is created
-	Phases   []string // further phases, each with a column; those that every file has need not be named
-	MaxBytes int64    // the file is renamed to steps-<UTC time>.csv when it is this long; 0: never
-	MaxFiles int      // renamed files to keep; 0: all
-	Now      func() time.Time
+	Path     string           // the file, "steps.csv"; its folder is created
+	Phases   []string         // further phases, each with a column; those that every file has need not be named
+	MaxBytes int64            // the file is renamed to steps-<UTC time>.csv when it is this long; 0: never
+	MaxFiles int              // renamed files to keep; 0: all
+	Now      func() time.Time // the clock of renamed files' names; nil means time.Now
 }
 
 // Stats counts what a Writer met.

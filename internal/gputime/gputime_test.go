@@ -31,7 +31,12 @@ func TestElapsed(t *testing.T) {
 		start, end uint64
 		want       float64
 	}{
-		{now, now + 2_000_000, 0.002}, {now, now, 0}, {now, now - 1, 0}, {0, now, 0}, {1_000_000, now, 0}, {Earliest, Earliest + 1e9, 1},
+		{now, now + 2_000_000, 0.002},
+		{now, now, 0},
+		{now, now - 1, 0},
+		{0, now, 0},
+		{1_000_000, now, 0},
+		{Earliest, Earliest + 1e9, 1},
 		{5_000_000_000, 6_000_000_000, 1}, // since the start of the machine
 	} {
 		if got := Elapsed(tt.start, tt.end); got != tt.want {

@@ -24,11 +24,11 @@ type Config struct {
 	MemoryMiB int `mapstructure:"memory_limit_mib"`
 	// TempDir holds that file (default: that of the operating system).
 	TempDir string `mapstructure:"temp_dir"`
-	// ServiceName is service.name where the file does not say.
+	// ServiceName is service.name where the file does not say (default: the receiver's).
 	ServiceName string `mapstructure:"service_name"`
-	// JobID is gpu.job.id where the file does not say.
+	// JobID is gpu.job.id where the file does not say (default none).
 	JobID string `mapstructure:"job_id"`
-	// Resource are further resource attributes; they win over those of the file.
+	// Resource are further resource attributes; they win over those of the file (default none).
 	Resource map[string]string `mapstructure:"resource"`
 	// prevent unkeyed literal initialization
 	_ struct{}

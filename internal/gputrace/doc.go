@@ -4,13 +4,13 @@
 // Package gputrace turns the records of GPU profilers into OTel traces, and analyses them on the way.
 //
 // It is the common part of the receivers that read profiler files. A reader hands every activity of a file to a
-// [Collector] as an [Event], in any order; [Collector.Emit] then sweeps them in the order of time, twice where a limit
+// [Profile] as an [Event], in any order; [Profile.Emit] then sweeps them in the order of time, twice where a limit
 // on the size of traces must be obeyed, and writes spans to a function in batches of bounded size.
 //
-//	reader ──Add──► Collector ──► sorter (memory, then spill files)
-//	                                 │ by time
-//	                                 ▼
-//	                               sweep ──► who launched what, which step, unions ──► spans, summaries, findings
+//	reader ──Add──► Profile ──► sorter (memory, then spill files)
+//	                               │ by time
+//	                               ▼
+//	                             sweep ──► who launched what, which step, unions ──► spans, summaries, findings
 //
 // Memory does not grow with the file: events are kept as compact records in one arena; when it is full, it is
 // sorted and written to a temporary file, and the files are merged while they are read. What grows is the table of
@@ -18,7 +18,7 @@
 //
 // # Times
 //
-// Events carry integer nanoseconds relative to the file's own base; [Options.Base] is added when a span is
+// Events carry integer nanoseconds relative to the file's own base; [Meta.Base] is added when a span is
 // written. Nothing passes through a float64, except the durations in seconds among the attributes.
 //
 // # What belongs to what

@@ -18,12 +18,12 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 )
 
-// Config of the gpu_derive processor. The zero value of a key means its default.
+// Config of the gpu_derive processor.
 type Config struct {
-	// Samples is the gpu_samples extension that knows the devices' models, limits and MIG shares. Without it the
-	// model comes from the span or its resource.
+	// Samples is the gpu_samples extension that knows the devices' models, limits and MIG shares. Default none:
+	// the model comes from the span or its resource.
 	Samples *component.ID `mapstructure:"samples"`
-	// Peaks override or add device models; of several that match the later wins, field by field.
+	// Peaks override or add device models; of several that match the later wins, field by field. Default none.
 	Peaks []PeakConfig `mapstructure:"peaks"`
 	// Model stands for the model of spans whose device nobody names. Empty: such spans get no utilisation.
 	Model string `mapstructure:"model"`
@@ -31,17 +31,18 @@ type Config struct {
 	Precision string `mapstructure:"precision"`
 	// Floor is the duration of an empty section where the producer does not state it (scope attribute
 	// gpu.floor.duration). No rate is derived for spans timed by events that are shorter than 10 times it; profilers' records have
-	// no floor. 0: no floor.
+	// no floor. Default 2µs; 0: no floor.
 	Floor time.Duration `mapstructure:"floor"`
-	// Presets are ready mappings for spans of other producers: gen_ai, obi, pytorch, sdk, vllm.
+	// Presets are ready mappings for spans of other producers: gen_ai, obi, pytorch, sdk, vllm. Default none.
 	Presets []string `mapstructure:"presets"`
-	// Mappings of attributes of other producers, tried before the presets.
+	// Mappings of attributes of other producers, tried before the presets. Default none.
 	Mappings []MappingConfig `mapstructure:"mappings"`
-	// AssembleSteps sums up the spans below a step for producers that put no totals on their steps.
+	// AssembleSteps sums up the spans below a step for producers that put no totals on their steps. Default off; the empty
+	// key turns it on.
 	AssembleSteps configoptional.Optional[AssembleConfig] `mapstructure:"assemble_steps"`
 }
 
-// PeakConfig states peaks of the device models that a pattern matches. Fields left out keep their value.
+// PeakConfig states peaks of the device models that a pattern matches. A field of 0 or left out keeps what is known.
 type PeakConfig struct {
 	// Model is a pattern (`*`, `?`, `[…]`) for the driver's name of the model, MIG suffix left off; case does not matter.
 	Model string `mapstructure:"model"`

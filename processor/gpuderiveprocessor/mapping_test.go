@@ -72,7 +72,8 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 			"pytorch", ptrace.SpanKindInternal, "record_param_comms", attrs{"cat": "cpu_op", "Collective name": "allreduce", "Group size": 2}, attrs{},
 		},
 		"pytorch kernel": {
-			"pytorch", ptrace.SpanKindInternal, "void at::native::vectorized_elementwise_kernel<4>(int)", attrs{"cat": "kernel"},
+			"pytorch", ptrace.SpanKindInternal, "void at::native::vectorized_elementwise_kernel<4>(int)",
+			attrs{"cat": "kernel"},
 			attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"},
 		},
 		"pytorch copy": { // 2 MB in the span's 2 ms, against a link of PCIe 5.0 x16: 32 GT/s on 16 lanes, 128b/130b
@@ -94,7 +95,8 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 		},
 		"pytorch memset of an impossible size": {
 			"pytorch", ptrace.SpanKindInternal, "Memset (Device)",
-			attrs{"cat": "gpu_memset", "bytes": -1, "stream": -1}, attrs{"gpu.operation.type": "memset", "gpu.timing.source": "cupti"},
+			attrs{"cat": "gpu_memset", "bytes": -1, "stream": -1},
+			attrs{"gpu.operation.type": "memset", "gpu.timing.source": "cupti"},
 		},
 		"sdk, as from Python": {
 			"sdk", ptrace.SpanKindInternal, "x",

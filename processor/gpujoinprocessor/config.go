@@ -15,7 +15,7 @@ import (
 
 // Config of the gpu_join processor.
 type Config struct {
-	// Samples names the gpu_samples extension with the device samples. Without it spans pass untouched.
+	// Samples names the gpu_samples extension with the device samples. Default none: spans pass untouched.
 	Samples *component.ID `mapstructure:"samples"`
 	// Settle is how long after its time an instant of a device is dealt out, so that spans of other processes can
 	// arrive. Longer than the export interval of the SDKs (5 s by default). Default 6s.
@@ -32,7 +32,7 @@ type Config struct {
 	// t − shift. Positive for meters that lag behind and for services whose clock is behind, negative for services whose
 	// clock is ahead. Default 0.
 	Shift time.Duration `mapstructure:"shift"`
-	// Ordinals maps gpu.device.ordinal to hw.id, for spans that have no other identity.
+	// Ordinals maps gpu.device.ordinal to hw.id, for spans that have no other identity. Default none.
 	Ordinals map[string]string `mapstructure:"ordinals"`
 	// EnergyOnMIG gives spans on MIG instances their share of the board's energy. Default false.
 	EnergyOnMIG bool `mapstructure:"energy_on_mig"`

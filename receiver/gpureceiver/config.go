@@ -33,6 +33,7 @@ type Config struct {
 	// RetryInterval is the longest time between two tries to open a source; tries begin after 1s and double. Default 30s.
 	RetryInterval time.Duration `mapstructure:"retry_interval"`
 
+	// DCGM, NVML, Replay and Simulated are for the source of that name; the others are not looked at.
 	DCGM      DCGMConfig      `mapstructure:"dcgm"`
 	NVML      NVMLConfig      `mapstructure:"nvml"`
 	Replay    ReplayConfig    `mapstructure:"replay"`
@@ -41,12 +42,13 @@ type Config struct {
 	// Kubernetes says which pod holds a device, on present values. Default off; the empty key `kubernetes:` turns it on.
 	Kubernetes configoptional.Optional[KubernetesConfig] `mapstructure:"kubernetes"`
 
-	// Metrics switches single metrics on and off, by name.
+	// Metrics switches single metrics on and off, by name. Default: as documentation.md lists them.
 	Metrics map[string]MetricConfig `mapstructure:"metrics"`
 }
 
 // MetricConfig switches one metric.
 type MetricConfig struct {
+	// Enabled emits the metric.
 	Enabled bool `mapstructure:"enabled"`
 }
 
@@ -54,7 +56,7 @@ type MetricConfig struct {
 type DCGMConfig struct {
 	// Endpoint of the host engine: `host:port`, or `unix:///path`. Default localhost:5555. Empty with Embedded.
 	Endpoint string `mapstructure:"endpoint"`
-	// Embedded runs the host engine inside the Collector instead of connecting to one.
+	// Embedded runs the host engine inside the Collector instead of connecting to one. Default false.
 	Embedded bool `mapstructure:"embedded"`
 	// MaxKeepAge is how long the host engine keeps samples: the longest stall that loses none. Default 2m.
 	MaxKeepAge time.Duration `mapstructure:"max_keep_age"`
@@ -74,7 +76,7 @@ type NVMLConfig struct {
 
 // ReplayConfig says which recording is played.
 type ReplayConfig struct {
-	// File is the recording.
+	// File is the recording; required for source replay.
 	File string `mapstructure:"file"`
 	// Loop plays it again from the start for ever. Default false: at the end the receiver falls silent.
 	Loop bool `mapstructure:"loop"`

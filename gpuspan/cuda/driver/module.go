@@ -72,7 +72,7 @@ func (d *Driver) Function(m Module, name string) (Function, error) {
 	return Function(f.Out[0]), nil
 }
 
-// Dim is the size of a grid or of a block; a zero counts as 1.
+// Dim is the size of a grid, in blocks, or of a block, in threads; a zero counts as 1.
 type Dim struct{ X, Y, Z uint32 }
 
 // Launch starts a kernel on s. Arguments are Ptr, int32, uint32, int64, uint64, float32 or float64, as the kernel declares

@@ -23,9 +23,9 @@ const (
 
 // Config says which files are read and when.
 type Config struct {
-	// Include are patterns of paths, with ** for any number of folders.
+	// Include are patterns of paths, with ** for any number of folders; at least one.
 	Include []string `mapstructure:"include"`
-	// Exclude are patterns of paths that are left out.
+	// Exclude are patterns of paths that are left out (default none).
 	Exclude []string `mapstructure:"exclude"`
 	// Mode is follow (default) or once.
 	Mode Mode `mapstructure:"mode"`
@@ -34,7 +34,7 @@ type Config struct {
 	// StableFor is how long a file's size and time of change must stand still before it is read (default 5s; 0 reads
 	// at once). Mode once does not wait.
 	StableFor time.Duration `mapstructure:"stable_for"`
-	// Storage is a storage extension that remembers what was read. Without one, a restart reads all files again.
+	// Storage is a storage extension that remembers what was read (default none: a restart reads all files again).
 	Storage *component.ID `mapstructure:"storage"`
 	// prevent unkeyed literal initialization
 	_ struct{}
