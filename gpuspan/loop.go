@@ -183,7 +183,7 @@ func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
 	st.timed = st.action != StepSkip
 	if st.action.Recorded() {
 		st.ctx, st.span = l.startSpan(ctx, st)
-		if !st.span.SpanContext().IsSampled() && !p.timeAll {
+		if !p.timeAll && unsampled(st.span) {
 			st.timed = false // the head said no: host spans below know by the context, sections by this
 		}
 	}

@@ -10,7 +10,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
@@ -94,4 +96,32 @@ func TestEveryStepCounts(t *testing.T) {
 		names[o.Name] = true
 	}
 	assert.NotContains(t, names, "train", "steps have a table of their own")
+}
+
+// A program that only wants reports and metrics has no tracer. Nobody said then that a step is not wanted.
+func TestWithoutATracerStepsAreTimed(t *testing.T) {
+	r, reader := metricRig(t, gpuspan.WithTracerProvider(noop.NewTracerProvider()))
+	s, h := r.stream()
+	op := gpuspan.NewOperation("op")
+	for ctx, step := range r.p.Loop("train", s, gpuspan.TotalSteps(3)).Steps(context.Background()) {
+		assert.False(t, step.Recording())
+		x := step.Phase(gpuspan.Forward)
+		y := op.Start(ctx, s)
+		r.busy(h, 2*time.Millisecond)
+		y.End()
+		x.End()
+		step.SetItems(5)
+		r.clock.Advance(10 * time.Millisecond)
+	}
+	r.flush()
+	loops := r.p.Snapshot().Loops
+	require.Len(t, loops, 1)
+	assert.EqualValues(t, 3, loops[0].Steps)
+	assert.EqualValues(t, 15, loops[0].Items)
+	counts := map[string]uint64{}
+	for _, p := range collect(t, reader)["gpu.operation.duration"].Data.(metricdata.Histogram[float64]).DataPoints {
+		name, _ := p.Attributes.Value("gpu.operation.name")
+		counts[name.AsString()] = p.Count
+	}
+	assert.Equal(t, map[string]uint64{"train": 3, "forward": 3, "op": 3}, counts)
 }
