@@ -114,10 +114,14 @@ func (p *Profiler) rangeStart(o *Operation, sc trace.SpanContext) uint64 {
 	return p.cfg.annotator.RangeStart(o, sc)
 }
 
+// rangeEnd is small enough to be inlined where sections end, most of which have no range.
 func (p *Profiler) rangeEnd(id uint64) {
-	if id == 0 {
-		return
+	if id != 0 {
+		p.endRange(id)
 	}
+}
+
+func (p *Profiler) endRange(id uint64) {
 	defer p.guard("a range was ended")
 	p.cfg.annotator.RangeEnd(id)
 }

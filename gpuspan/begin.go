@@ -17,7 +17,7 @@ type nesting struct {
 	root   *slot // nil: the section is outermost
 	depth  int32
 	step   *Step
-	phase  int16
+	phase  int8
 }
 
 // begin starts a section below the span, section or step of ctx. What is not timed is decided here, at the cost of one look-up in ctx.

@@ -55,7 +55,7 @@ func (x Section) finish(w *Work) {
 // while, so it is worth waking. The stream's mutex must be held.
 func (s *Stream) enqueue(sl *slot, now int64) (crowded bool) {
 	sl.state = slotPending
-	s.pending.push(sl.index)
+	s.pending.push(int32(sl.index))
 	return s.pending.size >= s.crowd && now-s.p.poller.passed.Load() > int64(wakeEvery)
 }
 
@@ -74,5 +74,5 @@ func (s *Stream) release(sl *slot) {
 	}
 	sl.rec = record{extra: e}
 	sl.state = slotFree
-	s.free = append(s.free, sl.index)
+	s.free = append(s.free, int32(sl.index))
 }

@@ -32,3 +32,17 @@ func TestWhatStartReadsIsApartFromWhatThePollingThreadWrites(t *testing.T) {
 		assert.True(t, at+line <= statuses || at >= after+line, "%s at %d, counters from %d to %d", name, at, statuses, after)
 	}
 }
+
+// The polling thread has cleared the slot, so each of its lines that Start and End touch comes from another processor.
+func TestStartAndEndTouchThreeLinesOfASlot(t *testing.T) {
+	const line = 64
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Skip("laid out for 64 bits")
+	}
+	var sl slot
+	assert.Zero(t, unsafe.Sizeof(sl)%line)
+	assert.LessOrEqual(t, unsafe.Offsetof(sl.rec)+unsafe.Offsetof(sl.rec.work)+unsafe.Sizeof(sl.rec.work), uintptr(3*line))
+	assert.Less(t, unsafe.Offsetof(sl.rec)+unsafe.Offsetof(sl.rec.annotation), uintptr(3*line))
+	assert.LessOrEqual(t, maxPhases+2, 1<<7-1, "the index of a phase fits")
+	assert.LessOrEqual(t, maxSlots, 1<<16, "the index of a slot fits")
+}

@@ -126,7 +126,7 @@ func (s *Stream) prepare(events []Event) {
 	s.crowd = n / 2
 	for i := range s.slots {
 		sl := &s.slots[i]
-		sl.stream, sl.index = s, int32(i)
+		sl.stream, sl.index = s, uint16(i)
 		sl.refs.Store(1)
 		if events != nil {
 			sl.start.Args = [2]uintptr{uintptr(events[2*i]), uintptr(s.handle)}

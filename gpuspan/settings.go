@@ -69,7 +69,7 @@ func (s Settings) valid() Settings {
 	return out
 }
 
-// maxSlots keeps a slot's index and the memory of a stream small (about 0.5 KiB a slot).
+// maxSlots keeps a slot's index and the memory of a stream small (about 0.6 KiB a slot).
 const maxSlots = 1 << 15
 
 // Validate reports every value that is out of range or contradicts another, each by its configuration key.

@@ -26,11 +26,12 @@ const (
 	slotHeld
 )
 
-// slot is the place of one section on its stream. It owns two events for life. What Start and End touch comes first and together, for each
-// line of the cache that they have to fetch is a good part of their time.
+// slot is the place of one section on its stream. It owns two events for life. What Start and End touch comes first and together, in three lines of
+// the cache, for each that they have to fetch from the polling thread's processor is a part of their time.
 type slot struct {
 	stream *Stream
-	index  int32
+	index  uint16
+	state  slotState
 
 	// refs keeps the slot from being reused: 1 for itself, also while it is free, 1 for each unresolved section below an outermost one,
 	// 1 for a following step that starts at this slot's end event.
@@ -38,7 +39,6 @@ type slot struct {
 
 	start Call // arguments of the two records; the slot lives on the heap, so backends need no allocation
 	end   Call
-	state slotState
 
 	rec record
 
@@ -47,6 +47,8 @@ type slot struct {
 	emitted  bool      // the nest was given up waiting for; the span exists
 	span     trace.SpanContext
 	resolved int64 // host time at which the section resolved
+
+	_ [24]byte // to whole lines: slots stand side by side
 }
 
 // recordFlags are facts about a section.
@@ -72,7 +74,7 @@ type record struct {
 	depth  int32
 	flags  recordFlags
 	status timingStatus
-	phase  int16 // index of the step's phase plus 1; 0: none
+	phase  int8 // index of the step's phase plus 1; 0: none
 
 	ctx  context.Context
 	op   *opState

@@ -119,7 +119,7 @@ func (st *Step) PhaseOn(ph Phase, s *Stream) Section {
 	}
 	i := st.indexOf(ph)
 	st.mu.Unlock()
-	return s.openOuter(o, &nesting{ctx: st.ctx, step: st, phase: int16(i + 1)}, flagNone)
+	return s.openOuter(o, &nesting{ctx: st.ctx, step: st, phase: int8(i + 1)}, flagNone)
 }
 
 // phaseIndex finds or adds a phase by the name that the application gave it. The mutex must be held.
