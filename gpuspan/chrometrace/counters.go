@@ -50,7 +50,7 @@ func (w *Writer) WriteCounters(points []Counter) error {
 	return nil
 }
 
-func (c *Counter) valid() bool { return c.Time > 0 && !math.IsNaN(c.Value) }
+func (c *Counter) valid() bool { return c.Time > 0 && !math.IsNaN(c.Value) && !math.IsInf(c.Value, 0) }
 
 func (w *Writer) device(id string) *device {
 	d, ok := w.devices[id]

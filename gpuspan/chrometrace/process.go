@@ -12,6 +12,7 @@ type process struct {
 	tracks map[Track]*track
 	order  []*track
 	tids   map[int64]bool
+	free   int64 // below it, from 1 on, all tids are taken
 
 	hasOrigin bool // events without one were seen
 	origin    int
@@ -46,8 +47,7 @@ func (w *Writer) addProcess(k Process) *process {
 
 func (w *Writer) newProcess(pid int64) *process {
 	if pid <= 0 || pid > 1<<32-1 || w.pids[pid] {
-		for pid = 1; w.pids[pid]; pid++ {
-		}
+		pid = nextFree(w.pids, &w.freePID)
 	}
 	w.pids[pid] = true
 	p := &process{pid: pid, tracks: map[Track]*track{}, tids: map[int64]bool{pid: true}} // tid = pid is "main thread" to viewers
@@ -84,11 +84,20 @@ func (p *process) tid(t Track, row int) int64 {
 	tid := t.ID
 	main := t.Kind == Host && row == 0 && tid == p.pid
 	if t.Kind != Host || row > 0 || tid <= 0 || tid > 1<<32-1 || p.tids[tid] && !main {
-		for tid = 1; p.tids[tid]; tid++ {
-		}
+		tid = nextFree(p.tids, &p.free)
 	}
 	p.tids[tid] = true
 	return tid
+}
+
+// nextFree is the smallest number from 1 on that is not taken. It looks from where it stopped the last time, since none is
+// given back: files of 100,000 tracks would take minutes else.
+func nextFree(taken map[int64]bool, from *int64) int64 {
+	*from = max(*from, 1)
+	for taken[*from] {
+		*from++
+	}
+	return *from
 }
 
 func (t Track) label() string {

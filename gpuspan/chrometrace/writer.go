@@ -37,6 +37,7 @@ type Writer struct {
 	procs      map[Process]*process
 	order      []*process
 	pids       map[int64]bool
+	freePID    int64              // below it, from 1 on, all pids are taken
 	devices    map[string]*device // by hw.id
 	deviceList []*device
 	joined     []*device // by the batch being written

@@ -11,6 +11,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -152,7 +153,7 @@ func TestCountersAreDrawnUnderTheSpansOfTheirDevice(t *testing.T) {
 	point := func(device string, v float64) chrometrace.Counter {
 		return chrometrace.Counter{Device: device, Label: "gpu0", Name: "power", Unit: "W", Time: epoch, Value: v}
 	}
-	require.NoError(t, w.WriteCounters([]chrometrace.Counter{point("GPU-1", 300), point("GPU-2", 70), point("GPU-1", math.NaN())}))
+	require.NoError(t, w.WriteCounters([]chrometrace.Counter{point("GPU-1", 300), point("GPU-2", 70), point("GPU-1", math.NaN()), point("GPU-1", math.Inf(1))}))
 	span := chrometrace.Event{Name: "k", Process: chrometrace.Process{Service: "s", PID: 4711}, Track: stream(7), Start: epoch, End: epoch + 1, Device: "GPU-1"}
 	require.NoError(t, w.Write([]chrometrace.Event{span}))
 	require.NoError(t, w.WriteCounters([]chrometrace.Counter{point("GPU-1", 310)}))
@@ -293,3 +294,27 @@ func TestMemoryIsBoundedOverManySpansInDisorder(t *testing.T) {
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// Twenty thousand processes and as many streams: numbers for them are found at once, not by counting from one.
+func TestManyTracksHaveNumbersOfTheirOwn(t *testing.T) {
+	const n = 20_000
+	var events []chrometrace.Event
+	for i := range int64(n) {
+		events = append(events,
+			chrometrace.Event{Process: chrometrace.Process{Service: "a", PID: 1}, Track: chrometrace.Track{Kind: chrometrace.Stream, ID: i}, Start: epoch + i, End: epoch + i + 1},
+			chrometrace.Event{Process: chrometrace.Process{Service: strconv.FormatInt(i, 10), PID: 1}, Track: chrometrace.Track{Kind: chrometrace.Host, ID: -1}, Start: epoch + i, End: epoch + i + 1})
+	}
+	var b bytes.Buffer
+	w := chrometrace.NewWriter(&b)
+	require.NoError(t, w.Write(events))
+	require.NoError(t, w.Close())
+	f, faults := chrometracetest.Read(b.Bytes())
+	require.Empty(t, faults)
+	assert.Len(t, f.Tracks(), 2*n)
+	pids := map[int64]bool{}
+	for _, r := range f.Of("X") {
+		pids[r.PID] = true
+		assert.LessOrEqual(t, max(r.PID, r.TID), int64(n+1), "numbers without holes")
+	}
+	assert.Len(t, pids, n+1)
+}
