@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
@@ -62,6 +63,28 @@ func TestTheManifestsAndThePipelinesMeanTheSameVariables(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The gateway must know that a rank was slow before it decides on the rank's trace.
+func TestTheGatewayDecidesAfterRanksAreCompared(t *testing.T) {
+	text, err := config.YAML("kubernetes/gateway")
+	require.NoError(t, err)
+	var c struct {
+		Processors map[string]struct {
+			DecisionWait time.Duration `yaml:"decision_wait"`
+		}
+		Connectors map[string]struct {
+			FlushInterval time.Duration `yaml:"flush_interval"`
+			Stragglers    struct {
+				MaxWait time.Duration `yaml:"max_wait"`
+			}
+		}
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(text), &c))
+	jobs := c.Connectors["gpu_metrics/jobs"]
+	require.NotZero(t, jobs.FlushInterval)
+	require.NotZero(t, jobs.Stragglers.MaxWait)
+	require.Less(t, jobs.Stragglers.MaxWait+jobs.FlushInterval, c.Processors["tail_sampling"].DecisionWait)
 }
 
 // Whoever tries a pipeline on a machine must not open a port to others by it.

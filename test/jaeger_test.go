@@ -23,6 +23,7 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/jaeger"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
+	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
 // overrides moves the shipped jaeger pipeline to free ports and onto the recorded device. Join times are shortened for
@@ -56,10 +57,9 @@ service:
       readers: []
 `
 
-// The whole way: an instrumented service, the shipped pipeline in the real binary, and the real Jaeger, which is asked
-// for the trace as a user's query would.
-func TestTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
-	j := jaegertest.Start(t)
+// intoJaeger runs the shipped jaeger pipeline, with more laid over it, in the real binary; spans are sent to address.
+func intoJaeger(t *testing.T, j *jaeger.Jaeger, more ...string) (collector *program.Program, address string) {
+	t.Helper()
 	binary := otelcol.Build(t)
 	pipeline, err := config.YAML("jaeger")
 	require.NoError(t, err)
@@ -70,14 +70,22 @@ func TestTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
 		require.NoError(t, err)
 		addresses = append(addresses, a)
 	}
-	const gpu = "GPU-51a0c0de-0000-4000-8000-000000000000" // simgpu's first device
-	constantDevice(t, recording, gpu, "NVIDIA H100 80GB HBM3", 2*time.Minute)
-	collector := otelcol.Start(t, binary, []string{"OTELGPU_JAEGER_ENDPOINT=" + j.OTLPGRPC}, pipeline,
-		fmt.Sprintf(overrides, addresses[0], addresses[1], recording, addresses[2], addresses[3]))
+	constantDevice(t, recording, firstDevice, "NVIDIA H100 80GB HBM3", 2*time.Minute)
+	configs := append([]string{pipeline, fmt.Sprintf(overrides, addresses[0], addresses[1], recording, addresses[2], addresses[3])}, more...)
+	collector = otelcol.Start(t, binary, []string{"OTELGPU_JAEGER_ENDPOINT=" + j.OTLPGRPC}, configs...)
 	time.Sleep(500 * time.Millisecond) // samples on both sides of the spans
+	return collector, addresses[0].(string)
+}
 
-	s := newService(t, addresses[0].(string))
-	require.Equal(t, gpu, s.profiler.Devices()[0].UUID)
+const firstDevice = "GPU-51a0c0de-0000-4000-8000-000000000000" // simgpu's
+
+// The whole way: an instrumented service, the shipped pipeline in the real binary, and the real Jaeger, which is asked
+// for the trace as a user's query would.
+func TestTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
+	j := jaegertest.Start(t)
+	collector, address := intoJaeger(t, j)
+	s := newService(t, address)
+	require.Equal(t, firstDevice, s.profiler.Devices()[0].UUID)
 	request, queued, fit := s.request(t), s.queue(t), s.train(t)
 	spans := s.close(t)
 	for name, id := range map[string]trace.TraceID{"request": request, "queued": queued, "training": fit} {
@@ -106,6 +114,34 @@ func TestTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
 	if t.Failed() {
 		t.Log(collector.Output())
 	}
+}
+
+// Which rank is slow is in its trace, by the shipped pipeline, and in no other's.
+func TestJaegerSaysWhichRankIsSlow(t *testing.T) {
+	j := jaegertest.Start(t)
+	_, address := intoJaeger(t, j, "connectors: {gpu_metrics: {flush_interval: 500ms}}")
+	x := timeline{zero: time.Now().Add(-200 * time.Millisecond).Truncate(time.Millisecond)}
+	export(t, address, x.ranks())
+	slow := await(t, j, trace.TraceID{3}, 6)
+	require.NoError(t, semconvtest.CheckTraces(slow.all))
+	s := slow.one(t, "straggler backward/attention")
+	for _, rs := range slow.all.ResourceSpans().All() { // of one service all
+		ip, _ := rs.Resource().Attributes().Get("ip")
+		require.Equal(t, "trainer", ip.Str(), "the page takes them for spans of one host")
+		rs.Resource().Attributes().Remove("ip")
+		x.checkStraggler(t, rs, s)
+	}
+	warnings, err := j.Warnings(t.Context(), trace.TraceID{3}.String())
+	require.NoError(t, err)
+	require.Empty(t, warnings)
+	for rank := range byte(4) {
+		if rank != 2 {
+			await(t, j, trace.TraceID{rank + 1}, 5)
+		}
+	}
+	found, err := j.Find(t.Context(), "trainer", x.zero.Add(-time.Minute), x.zero.Add(time.Minute), 10)
+	require.NoError(t, err)
+	require.Equal(t, 4*5+1, found.SpanCount())
 }
 
 // spansOf are the spans of one trace.
