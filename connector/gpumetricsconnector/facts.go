@@ -4,12 +4,12 @@
 package gpumetricsconnector
 
 import (
-	"math"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/finite"
 	"github.com/otelgpu/otelgpu/internal/gputime"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -88,37 +88,37 @@ func (f *facts) load(s ptrace.Span) bool {
 		case string(semconv.GPUStreamIDKey):
 			f.stream = index(v)
 		case string(semconv.GPUDurationKey):
-			f.duration = positive(v)
+			f.duration = finite.Positive(v)
 		case string(semconv.GPUIOSizeKey):
-			f.size = positive(v)
+			f.size = finite.Positive(v)
 		case string(semconv.GPUCopyDirectionKey):
 			f.direction = v.Str()
 		case string(semconv.GPUFLOPCountKey):
-			f.flops = positive(v)
+			f.flops = finite.Positive(v)
 		case string(semconv.GPUFLOPPrecisionKey):
 			f.precision = v.Str()
 		case string(semconv.GPUOperationItemsKey):
-			f.items = positive(v)
+			f.items = finite.Positive(v)
 		case string(semconv.GPUOperationItemTypeKey):
 			f.itemType = v.Str()
 		case string(semconv.GPUEnergyKey):
-			f.energy = positive(v)
+			f.energy = finite.Positive(v)
 		case string(semconv.GPUSelfEnergyKey):
-			f.selfEnergy, f.hasSelfEnergy = positive(v), true
+			f.selfEnergy, f.hasSelfEnergy = finite.Positive(v), true
 		case string(semconv.GPUStartDelayKey):
-			f.startDelay, f.hasStartDelay = number(v)
+			f.startDelay, f.hasStartDelay = finite.Number(v)
 		case string(semconv.GPUStepIndexKey):
 			f.stepIndex, f.hasStepIndex = v.Int(), v.Type() == pcommon.ValueTypeInt
 		case string(semconv.GPUStepDurationKey):
-			f.stepDuration = positive(v)
+			f.stepDuration = finite.Positive(v)
 		case string(semconv.GPUStepItemsKey):
-			f.stepItems = positive(v)
+			f.stepItems = finite.Positive(v)
 		case string(semconv.GPUStepItemTypeKey):
 			f.stepItemType = v.Str()
 		case string(semconv.GPUStepOverlapDurationKey):
-			f.overlap = positive(v)
+			f.overlap = finite.Positive(v)
 		case string(semconv.GPUStepOtherDurationKey):
-			f.other = positive(v)
+			f.other = finite.Positive(v)
 		default:
 			if k[4] == phasePrefix[4] { // spares most names the call
 				f.loadPhase(k, v)
@@ -155,7 +155,7 @@ func (f *facts) loadPhase(k string, v pcommon.Value) {
 	if name, ok = strings.CutSuffix(name, phaseSuffix); !ok || name == "" {
 		return
 	}
-	if d, ok := number(v); ok && d >= 0 {
+	if d, ok := finite.Number(v); ok && d >= 0 {
 		f.phases[f.phaseCount] = phase{name, d}
 		f.phaseCount++
 	}
@@ -167,24 +167,4 @@ func index(v pcommon.Value) int64 {
 		return -1
 	}
 	return max(v.Int(), -1)
-}
-
-// number is a finite int or double; false for anything else.
-func number(v pcommon.Value) (float64, bool) {
-	switch v.Type() {
-	case pcommon.ValueTypeDouble:
-		x := v.Double()
-		return x, !math.IsNaN(x) && !math.IsInf(x, 0)
-	case pcommon.ValueTypeInt:
-		return float64(v.Int()), true
-	}
-	return 0, false
-}
-
-// positive is a finite number above 0, else 0.
-func positive(v pcommon.Value) float64 {
-	if x, ok := number(v); ok && x > 0 {
-		return x
-	}
-	return 0
 }

@@ -4,11 +4,9 @@
 package gpuderiveprocessor
 
 import (
-	"math"
-
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/finite"
 	"github.com/otelgpu/otelgpu/internal/gputime"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -48,42 +46,42 @@ func (f *facts) load(s ptrace.Span) {
 		case string(semconv.GPUTimingSourceKey):
 			f.source = v.Str()
 		case string(semconv.GPUTimingErrorKey):
-			f.timingError = positive(v)
+			f.timingError = finite.Positive(v)
 		case string(semconv.GPUDurationKey):
-			f.duration = positive(v)
+			f.duration = finite.Positive(v)
 		case string(semconv.GPUEndDelayKey):
-			f.endDelay, f.hasEndDelay = number(v)
+			f.endDelay, f.hasEndDelay = finite.Number(v)
 		case string(semconv.GPUFloorDurationKey):
-			f.floor, f.hasFloor = number(v)
+			f.floor, f.hasFloor = finite.Number(v)
 			f.hasFloor = f.hasFloor && f.floor >= 0
 		case string(semconv.GPUIOSizeKey):
-			f.size = positive(v)
+			f.size = finite.Positive(v)
 		case string(semconv.GPUIOReadSizeKey):
-			f.read = positive(v)
+			f.read = finite.Positive(v)
 		case string(semconv.GPUIOWriteSizeKey):
-			f.write = positive(v)
+			f.write = finite.Positive(v)
 		case string(semconv.GPUFLOPCountKey):
-			f.flops = positive(v)
+			f.flops = finite.Positive(v)
 		case string(semconv.GPUFLOPPrecisionKey):
 			f.precision = v.Str()
 		case string(semconv.GPUOperationItemsKey):
-			f.items = positive(v)
+			f.items = finite.Positive(v)
 		case string(semconv.GPUCopyDirectionKey):
 			f.direction = v.Str()
 		case string(semconv.GPUCollectiveNameKey):
 			f.collective = v.Str()
 		case string(semconv.GPUCollectiveGroupSizeKey):
-			f.group = positive(v)
+			f.group = finite.Positive(v)
 		case string(semconv.GPUCacheL2HitRatioKey):
-			f.hit = positive(v)
+			f.hit = finite.Positive(v)
 		case string(semconv.GPUStepDurationKey):
-			f.stepDuration = positive(v)
+			f.stepDuration = finite.Positive(v)
 		case string(semconv.GPUStepItemsKey):
-			f.stepItems = positive(v)
+			f.stepItems = finite.Positive(v)
 		case string(semconv.GPUStepModelFLOPCountKey):
-			f.modelFLOPs = positive(v)
+			f.modelFLOPs = finite.Positive(v)
 		case string(semconv.GPUStepDeviceCountKey):
-			f.devices = positive(v)
+			f.devices = finite.Positive(v)
 		case string(semconv.GPUStepCoveredDurationKey):
 			f.hasCovered = true
 		case string(semconv.HWIDKey):
@@ -100,24 +98,4 @@ func (f *facts) load(s ptrace.Span) {
 	if f.hit > 1 {
 		f.hit = 0 // not a ratio: not believed
 	}
-}
-
-// number is a finite int or double; false for anything else.
-func number(v pcommon.Value) (float64, bool) {
-	switch v.Type() {
-	case pcommon.ValueTypeDouble:
-		x := v.Double()
-		return x, !math.IsNaN(x) && !math.IsInf(x, 0)
-	case pcommon.ValueTypeInt:
-		return float64(v.Int()), true
-	}
-	return 0, false
-}
-
-// positive is a finite number above 0, else 0.
-func positive(v pcommon.Value) float64 {
-	if x, ok := number(v); ok && x > 0 {
-		return x
-	}
-	return 0
 }

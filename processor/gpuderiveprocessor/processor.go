@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/finite"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor/internal/metadata"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -100,7 +101,7 @@ func (d *deriver) process(ctx context.Context, td ptrace.Traces) (ptrace.Traces,
 func (d *deriver) scope(b *batch, ss ptrace.ScopeSpans) {
 	floor := d.floor
 	if v, ok := ss.Scope().Attributes().Get(string(semconv.GPUFloorDurationKey)); ok {
-		if x, ok := number(v); ok && x >= 0 {
+		if x, ok := finite.Number(v); ok && x >= 0 {
 			floor = x
 		}
 	}

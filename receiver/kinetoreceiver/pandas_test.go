@@ -23,6 +23,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/gputracetest"
 )
 
 func processorTime(b *testing.B) time.Duration {
@@ -169,8 +171,8 @@ func (s *sums) checkActivities(b *testing.B, path string) {
 		assert.Equal(b, ns, streams[n], "stream %s", id)
 	}
 	for d, w := range s.Copies {
-		assert.Equal(b, w.Bytes, bytes[directions[d]], d)
-		assert.Equal(b, w.NS, copies[directions[d]], d)
+		assert.Equal(b, w.Bytes, bytes[gputracetest.Directions[d]], d)
+		assert.Equal(b, w.NS, copies[gputracetest.Directions[d]], d)
 	}
 }
 

@@ -10,8 +10,6 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/follow"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadata"
@@ -54,23 +52,19 @@ func (r *kinetoReceiver) read(ctx context.Context, path string, emit follow.Emit
 	case ctx.Err() != nil:
 		return err
 	case errors.Is(err, follow.ErrRepeated):
-		r.tel.ReceiverKinetoFiles.Add(ctx, 1, label("outcome", "repeated"))
+		r.tel.ReceiverKinetoFiles.Add(ctx, 1, follow.Label("outcome", "repeated"))
 		return err
 	case err != nil:
-		r.tel.ReceiverKinetoFiles.Add(ctx, 1, label("outcome", "refused"))
+		r.tel.ReceiverKinetoFiles.Add(ctx, 1, follow.Label("outcome", "refused"))
 		return err
 	}
-	r.tel.ReceiverKinetoFiles.Add(ctx, 1, label("outcome", "read"))
+	r.tel.ReceiverKinetoFiles.Add(ctx, 1, follow.Label("outcome", "read"))
 	r.tel.ReceiverKinetoEvents.Add(ctx, st.JSONEvents)
 	r.tel.ReceiverKinetoJSON.Add(ctx, st.JSONBytes)
 	r.tel.ReceiverKinetoSpansCut.Add(ctx, st.Cut)
 	for why, n := range st.Skipped {
-		r.tel.ReceiverKinetoEventsSkipped.Add(ctx, n, label("reason", why))
+		r.tel.ReceiverKinetoEventsSkipped.Add(ctx, n, follow.Label("reason", why))
 	}
 	r.remarks.Read(path, st.JSONEvents, st.Stats, st.Skipped, st.Faults)
 	return nil
-}
-
-func label(key, value string) metric.AddOption {
-	return metric.WithAttributeSet(attribute.NewSet(attribute.String(key, value)))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/gputrace/gputracetest"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/semconvtest"
 )
@@ -97,15 +98,6 @@ func references(t testing.TB, sub string) map[string]reference {
 	return out
 }
 
-// got is what a reader of the spans sees, in ns relative to the file's base.
-type got struct {
-	start, end int64
-	name       string
-	stream     int64
-	bytes      int64
-	attrs      map[string]any
-}
-
 func read(t testing.TB, path string, o Options) ([]ptrace.Traces, Stats) {
 	var batches []ptrace.Traces
 	st, err := ReadFile(t.Context(), path, o, func(_ context.Context, td ptrace.Traces) error {
@@ -130,32 +122,6 @@ func spansOf(batches []ptrace.Traces) []ptrace.Span {
 	return out
 }
 
-func unionLength(list []got) int64 {
-	slices.SortFunc(list, func(a, b got) int { return int(a.start - b.start) })
-	var total, end int64
-	for i, g := range list {
-		if i == 0 || g.start > end {
-			total += g.end - g.start
-			end = g.end
-		} else if g.end > end {
-			total += g.end - end
-			end = g.end
-		}
-	}
-	return total
-}
-
-func sum(list []got) (ns int64) {
-	for _, g := range list {
-		ns += g.end - g.start
-	}
-	return ns
-}
-
-var directions = map[string]string{
-	"HtoD": "host_to_device", "DtoH": "device_to_host", "DtoD": "device_to_device", "HtoH": "host_to_host", "PtoP": "peer_to_peer",
-}
-
 func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 	for path, ref := range references(t, "kineto") {
 		if ref.Kineto != nil && !*ref.Kineto {
@@ -171,36 +137,33 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 			for _, td := range batches {
 				require.NoError(t, semconvtest.CheckTraces(td))
 			}
-			devices := map[int64]map[string][]got{}
-			var steps []got
+			devices := map[int64]map[string][]gputracetest.Span{}
+			var steps []gputracetest.Span
 			var launched int64
-			for _, s := range spansOf(batches) {
-				a := s.Attributes().AsRaw()
-				g := got{start: int64(s.StartTimestamp()) - base, end: int64(s.EndTimestamp()) - base, name: s.Name(), attrs: a}
-				kind, _ := a["gpu.operation.type"].(string)
-				switch kind {
-				case "":
-				case "step":
-					steps = append(steps, g)
-				default:
-					g.stream, _ = a["gpu.stream.id"].(int64)
-					g.bytes, _ = a["gpu.io.size"].(int64)
-					if _, ok := a["gpu.launch.delay"]; ok {
-						launched++
+			for _, td := range batches {
+				for _, s := range gputracetest.Spans(td) {
+					switch kind := s.Text("gpu.operation.type"); kind {
+					case "":
+					case "step":
+						steps = append(steps, s)
+					default:
+						if _, ok := s.Attributes["gpu.launch.delay"]; ok {
+							launched++
+						}
+						d := s.Attributes["gpu.device.ordinal"].(int64)
+						if devices[d] == nil {
+							devices[d] = map[string][]gputracetest.Span{}
+						}
+						devices[d][kind] = append(devices[d][kind], s)
 					}
-					d := a["gpu.device.ordinal"].(int64)
-					if devices[d] == nil {
-						devices[d] = map[string][]got{}
-					}
-					devices[d][kind] = append(devices[d][kind], g)
 				}
 			}
 			require.Len(t, steps, len(ref.Steps))
-			slices.SortFunc(steps, func(a, b got) int { return int(a.start - b.start) })
+			slices.SortFunc(steps, func(a, b gputracetest.Span) int { return int(a.Start - b.Start) })
 			for i, want := range ref.Steps {
-				assert.Equal(t, want.Step, steps[i].attrs["gpu.step.index"])
-				assert.Equal(t, want.TS, steps[i].start)
-				assert.Equal(t, want.Dur, steps[i].end-steps[i].start)
+				assert.Equal(t, want.Step, steps[i].Attributes["gpu.step.index"])
+				assert.Equal(t, want.TS, steps[i].Start-base)
+				assert.Equal(t, want.Dur, steps[i].End-steps[i].Start)
 			}
 			assert.Equal(t, ref.Launch.Correlation["matched"], launched, "activities with a launch")
 			require.Len(t, devices, len(ref.Devices))
@@ -214,47 +177,39 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 				assert.Equal(t, want.Activities["memcpy"], int64(len(d["copy"])))
 				assert.Equal(t, want.Activities["memset"], int64(len(d["memset"])))
 				assert.Equal(t, want.Comm.Kernels, int64(len(d["collective"])))
-				assert.Equal(t, want.Comm.Sum, sum(d["collective"]))
-				assert.Equal(t, want.Busy, unionLength(all), "busy")
-				assert.Equal(t, want.Kernel, unionLength(kernels), "kernel union")
-				assert.Equal(t, want.KernelSum, sum(kernels), "kernel sum")
-				assert.Equal(t, want.Memset.Sum, sum(d["memset"]))
-				streams := map[int64][]got{}
+				assert.Equal(t, want.Comm.Sum, gputracetest.Sum(d["collective"]))
+				assert.Equal(t, want.Busy, gputracetest.Union(all), "busy")
+				assert.Equal(t, want.Kernel, gputracetest.Union(kernels), "kernel union")
+				assert.Equal(t, want.KernelSum, gputracetest.Sum(kernels), "kernel sum")
+				assert.Equal(t, want.Memset.Sum, gputracetest.Sum(d["memset"]))
+				streams := map[int64][]gputracetest.Span{}
 				for _, g := range all {
-					streams[g.stream] = append(streams[g.stream], g)
+					n := g.Int("gpu.stream.id")
+					streams[n] = append(streams[n], g)
 				}
 				require.Len(t, streams, len(want.Streams))
 				for s, w := range want.Streams {
 					n, _ := strconv.ParseInt(s, 10, 64)
-					assert.Equal(t, w.Busy, unionLength(streams[n]), "stream %s", s)
-					assert.Equal(t, w.Sum, sum(streams[n]), "stream %s", s)
+					assert.Equal(t, w.Busy, gputracetest.Union(streams[n]), "stream %s", s)
+					assert.Equal(t, w.Sum, gputracetest.Sum(streams[n]), "stream %s", s)
 				}
-				copies := map[string][]got{}
-				for _, g := range d["copy"] {
-					dir, _ := g.attrs["gpu.copy.direction"].(string)
-					copies[dir] = append(copies[dir], g)
-				}
+				copies := gputracetest.Copies(d["copy"])
 				require.Len(t, copies, len(want.Copies))
 				for name, w := range want.Copies {
-					c := copies[directions[name]]
-					var bytes int64
-					for _, g := range c {
-						bytes += g.bytes
-					}
-					assert.Equal(t, w.Count, int64(len(c)), name)
-					assert.Equal(t, w.Bytes, bytes, name)
-					assert.Equal(t, w.Sum, sum(c), name)
+					assert.Equal(t, w.Count, int64(len(copies[name])), name)
+					assert.Equal(t, w.Bytes, gputracetest.Bytes(copies[name]), name)
+					assert.Equal(t, w.Sum, gputracetest.Sum(copies[name]), name)
 				}
 				for _, w := range want.Top {
-					var same []got
+					var same []gputracetest.Span
 					for _, g := range kernels {
-						full, _ := g.attrs["gpu.kernel.name"].(string)
+						full := g.Text("gpu.kernel.name")
 						if full == w.Name || len(w.Name) > 2048 && full == w.Name[:2048] {
 							same = append(same, g)
 						}
 					}
 					assert.Equal(t, w.Count, int64(len(same)), w.Name)
-					assert.Equal(t, w.Sum, sum(same), w.Name)
+					assert.Equal(t, w.Sum, gputracetest.Sum(same), w.Name)
 				}
 			}
 		})

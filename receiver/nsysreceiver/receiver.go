@@ -10,8 +10,6 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/follow"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver/internal/metadata"
@@ -54,22 +52,18 @@ func (r *nsysReceiver) read(ctx context.Context, path string, emit follow.Emit) 
 	case ctx.Err() != nil:
 		return err
 	case errors.Is(err, follow.ErrRepeated):
-		r.tel.ReceiverNsysFiles.Add(ctx, 1, label("outcome", "repeated"))
+		r.tel.ReceiverNsysFiles.Add(ctx, 1, follow.Label("outcome", "repeated"))
 		return err
 	case err != nil:
-		r.tel.ReceiverNsysFiles.Add(ctx, 1, label("outcome", "refused"))
+		r.tel.ReceiverNsysFiles.Add(ctx, 1, follow.Label("outcome", "refused"))
 		return err
 	}
-	r.tel.ReceiverNsysFiles.Add(ctx, 1, label("outcome", "read"))
+	r.tel.ReceiverNsysFiles.Add(ctx, 1, follow.Label("outcome", "read"))
 	r.tel.ReceiverNsysRows.Add(ctx, st.Rows)
 	r.tel.ReceiverNsysSpansCut.Add(ctx, st.Cut)
 	for why, n := range st.Skipped {
-		r.tel.ReceiverNsysRowsSkipped.Add(ctx, n, label("reason", why))
+		r.tel.ReceiverNsysRowsSkipped.Add(ctx, n, follow.Label("reason", why))
 	}
 	r.remarks.Read(path, st.Rows, st.Stats, st.Skipped, st.Faults)
 	return nil
-}
-
-func label(key, value string) metric.AddOption {
-	return metric.WithAttributeSet(attribute.NewSet(attribute.String(key, value)))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/gputrace/gputracetest"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/internal/semconvtest"
 )
@@ -52,38 +53,6 @@ type reference struct {
 	} `json:"nvtx_top"`
 }
 
-type got struct {
-	start, end int64
-	name       string
-	attrs      map[string]any
-}
-
-func sum(l []got) (ns int64) {
-	for _, g := range l {
-		ns += g.end - g.start
-	}
-	return ns
-}
-
-func union(l []got) int64 {
-	slices.SortFunc(l, func(a, b got) int { return int(a.start - b.start) })
-	var total, end int64
-	for i, g := range l {
-		if i == 0 || g.start > end {
-			total += g.end - g.start
-			end = g.end
-		} else if g.end > end {
-			total += g.end - end
-			end = g.end
-		}
-	}
-	return total
-}
-
-var directions = map[string]string{
-	"HtoD": "host_to_device", "DtoH": "device_to_host", "DtoD": "device_to_device", "HtoH": "host_to_host", "PtoP": "peer_to_peer",
-}
-
 func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 	paths, err := filepath.Glob(recorded.Path(t, "nsys", "*", "*.sqlite"))
 	require.NoError(t, err)
@@ -94,27 +63,21 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 			b, err := os.ReadFile(path + ".ref.json")
 			require.NoError(t, err)
 			require.NoError(t, json.Unmarshal(b, &ref))
-			devices := map[int64]map[string][]got{}
-			host := map[string][]got{}
+			devices := map[int64]map[string][]gputracetest.Span{}
+			host := map[string][]gputracetest.Span{}
 			st, err := ReadFile(t.Context(), path, Options{Detail: DetailKernels}, func(_ context.Context, td ptrace.Traces) error {
 				require.NoError(t, semconvtest.CheckTraces(td))
-				for _, rs := range td.ResourceSpans().All() {
-					for _, ss := range rs.ScopeSpans().All() {
-						for _, s := range ss.Spans().All() {
-							a := s.Attributes().AsRaw()
-							g := got{int64(s.StartTimestamp()), int64(s.EndTimestamp()), s.Name(), a}
-							kind, ok := a["gpu.operation.type"].(string)
-							if !ok || kind == "step" {
-								host[s.Name()] = append(host[s.Name()], g)
-								continue
-							}
-							d := a["gpu.device.ordinal"].(int64)
-							if devices[d] == nil {
-								devices[d] = map[string][]got{}
-							}
-							devices[d][kind] = append(devices[d][kind], g)
-						}
+				for _, s := range gputracetest.Spans(td) {
+					kind := s.Text("gpu.operation.type")
+					if kind == "" || kind == "step" {
+						host[s.Name] = append(host[s.Name], s)
+						continue
 					}
+					d := s.Attributes["gpu.device.ordinal"].(int64)
+					if devices[d] == nil {
+						devices[d] = map[string][]gputracetest.Span{}
+					}
+					devices[d][kind] = append(devices[d][kind], s)
 				}
 				return nil
 			})
@@ -129,43 +92,34 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 				assert.Equal(t, want.Activities["kernel"], int64(len(kernels)))
 				assert.Equal(t, want.Activities["memcpy"], int64(len(d["copy"])))
 				assert.Equal(t, want.Activities["memset"], int64(len(d["memset"])))
-				assert.Equal(t, want.Busy, union(all))
-				assert.Equal(t, want.Last-want.First, slices.MaxFunc(all, func(a, b got) int { return int(a.end - b.end) }).end-all[0].start)
-				assert.Equal(t, want.KernelSum, sum(kernels))
+				assert.Equal(t, want.Busy, gputracetest.Union(all))
+				assert.Equal(t, want.Last-want.First, slices.MaxFunc(all, func(a, b gputracetest.Span) int { return int(a.End - b.End) }).End-all[0].Start)
+				assert.Equal(t, want.KernelSum, gputracetest.Sum(kernels))
 				assert.Equal(t, want.Comm.Kernels, int64(len(d["collective"])))
-				assert.Equal(t, want.Comm.Union, union(d["collective"]))
-				assert.Equal(t, want.Comm.Compute, union(d["kernel"]))
+				assert.Equal(t, want.Comm.Union, gputracetest.Union(d["collective"]))
+				assert.Equal(t, want.Comm.Compute, gputracetest.Union(d["kernel"]))
 				for _, w := range want.Top { // the product's own short names
-					var same []got
+					var same []gputracetest.Span
 					for _, g := range kernels {
-						if g.name == w.Name {
+						if g.Name == w.Name {
 							same = append(same, g)
 						}
 					}
 					assert.Equal(t, w.Count, int64(len(same)), w.Name)
-					assert.Equal(t, w.Sum, sum(same), w.Name)
+					assert.Equal(t, w.Sum, gputracetest.Sum(same), w.Name)
 				}
 				streams := map[string]int64{}
 				for _, g := range all {
-					kind := g.attrs["gpu.operation.type"].(string)
-					kind = strings.NewReplacer("collective", "kernel", "copy", "memcpy").Replace(kind)
-					streams[strconv.FormatInt(g.attrs["gpu.stream.id"].(int64), 10)+"/"+kind]++
+					kind := strings.NewReplacer("collective", "kernel", "copy", "memcpy").Replace(g.Text("gpu.operation.type"))
+					streams[strconv.FormatInt(g.Int("gpu.stream.id"), 10)+"/"+kind]++
 				}
 				assert.Equal(t, want.Streams, streams)
-				copies := map[string][]got{}
-				for _, g := range d["copy"] {
-					dir, _ := g.attrs["gpu.copy.direction"].(string)
-					copies[dir] = append(copies[dir], g)
-				}
+				copies := gputracetest.Copies(d["copy"])
 				require.Len(t, copies, len(want.Copies))
 				for name, w := range want.Copies {
-					var bytes int64
-					for _, g := range copies[directions[name]] {
-						bytes += g.attrs["gpu.io.size"].(int64)
-					}
-					assert.Equal(t, w.Count, int64(len(copies[directions[name]])), name)
-					assert.Equal(t, w.Bytes, bytes, name)
-					assert.Equal(t, w.Sum, sum(copies[directions[name]]), name)
+					assert.Equal(t, w.Count, int64(len(copies[name])), name)
+					assert.Equal(t, w.Bytes, gputracetest.Bytes(copies[name]), name)
+					assert.Equal(t, w.Sum, gputracetest.Sum(copies[name]), name)
 				}
 			}
 			for _, w := range ref.NVTX {
@@ -173,7 +127,7 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 					continue
 				}
 				assert.Equal(t, w.Count, int64(len(host[w.Text])), w.Text)
-				assert.Equal(t, w.Sum, sum(host[w.Text]), w.Text)
+				assert.Equal(t, w.Sum, gputracetest.Sum(host[w.Text]), w.Text)
 			}
 		})
 	}

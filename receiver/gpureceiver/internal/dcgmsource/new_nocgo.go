@@ -5,24 +5,7 @@
 
 package dcgmsource
 
-import (
-	"fmt"
-	"time"
-
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
-)
+import "github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 
 // New returns a source that cannot be opened: go-dcgm needs cgo and Linux.
-func New(Settings) gpudata.Source { return absent{} }
-
-type absent struct{}
-
-func (absent) Name() string { return "dcgm" }
-func (absent) Open() error {
-	return fmt.Errorf("built without cgo or not for Linux: the DCGM library cannot be loaded: %w", gpudata.ErrUnavailable)
-}
-func (absent) Devices() []gpusamplesextension.Device { return nil }
-func (absent) Pace() time.Duration                   { return time.Second }
-func (absent) Read(*gpudata.Batch) error             { return nil }
-func (absent) Close() error                          { return nil }
+func New(Settings) gpudata.Source { return gpudata.NotBuilt("dcgm", "DCGM") }

@@ -1,0 +1,19 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpudata
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestASourceThatIsNotBuiltInSaysWhy(t *testing.T) {
+	s := NotBuilt("dcgm", "DCGM")
+	err := s.Open()
+	assert.ErrorIs(t, err, ErrUnavailable, "auto goes on to the next source")
+	assert.EqualError(t, err, "built without cgo or not for Linux: the DCGM library cannot be loaded: not available")
+	assert.Equal(t, "dcgm", s.Name())
+	assert.Empty(t, s.Devices())
+}
