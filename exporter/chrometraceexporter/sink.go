@@ -71,6 +71,10 @@ func (u *use) start(_ context.Context, host component.Host) error {
 			return err
 		}
 		u.files = r
+		if left := r.Leftovers(); len(left) > 0 {
+			u.log.Warn("Unfinished Chrome traces, of a run that was killed or of one that goes on: their beginning can be read by otelcol-gpu convert, nothing else needs them",
+				zap.Int("files", len(left)), zap.Strings("first", left[:min(3, len(left))]))
+		}
 	}
 	u.users++
 	u.started = true

@@ -103,6 +103,18 @@ func (w *Writer) orphans() {
 	}
 }
 
+// unorphan takes back the processes that orphans made: those from the number known on.
+func (w *Writer) unorphan(known int) {
+	for _, p := range w.order[known:] {
+		delete(w.pids, p.pid)
+		w.freePID = min(w.freePID, p.pid)
+		for _, d := range w.deviceList {
+			d.processes = slices.DeleteFunc(d.processes, func(of *process) bool { return of == p })
+		}
+	}
+	w.order = w.order[:known]
+}
+
 // points reports whether counters wait for the end.
 func (w *Writer) points() bool {
 	for _, d := range w.deviceList {

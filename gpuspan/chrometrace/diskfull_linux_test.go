@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -56,6 +57,81 @@ func TestFullDiskAtTheEndLeavesNoFileUnderTheFinalName(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
 		assert.Contains(t, entries[0].Name(), ".partial")
+	}
+}
+
+func sizeBeforeTheEnd(t *testing.T, batches int) uint64 {
+	dir := t.TempDir()
+	r, err := chrometrace.NewRotator(chrometrace.Files{Path: filepath.Join(dir, "trace.json")})
+	require.NoError(t, err)
+	defer r.Close()
+	for i := range batches {
+		require.NoError(t, r.Write(batchOf(60, i*60)))
+	}
+	info, err := os.Stat(filepath.Join(dir, names(t, dir)[0]))
+	require.NoError(t, err)
+	return uint64(info.Size())
+}
+
+// A file that is due, by size or by age, while there is no room for its end: it goes on, and is completed later with all
+// that was taken.
+func TestFullDiskWhenAFileIsDueLosesNothing(t *testing.T) {
+	limit, ok := chrometracetest.FullDisk(t)
+	if !ok {
+		return
+	}
+	for _, c := range []chrometrace.Files{{MaxBytes: 10_000}, {MaxAge: time.Hour}, {PerTrace: time.Hour, MaxOpen: 1}} {
+		dir := t.TempDir()
+		c.Path = filepath.Join(dir, "trace.json")
+		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		c.Now = func() time.Time { return now }
+		var told []string
+		c.OnError = func(err error) { told = append(told, err.Error()) }
+		r, err := chrometrace.NewRotator(c)
+		require.NoError(t, err)
+		require.NoError(t, r.Write(batchOf(60, 0)))
+		require.NoError(t, r.WriteCounters([]chrometrace.Counter{{Device: "GPU-1", Label: "gpu0", Name: "power", Unit: "W", Time: epoch, Value: 300}}))
+		batches := 1
+		if c.MaxBytes > 0 { // the second one makes the file due
+			batches = 2
+		}
+		free := limit(sizeBeforeTheEnd(t, batches) + 10)
+		switch {
+		case c.MaxBytes > 0:
+			require.NoError(t, r.Write(batchOf(60, 60)))
+			require.ErrorContains(t, r.Write(batchOf(60, 120)), "file too large")
+		case c.MaxAge > 0:
+			now = now.Add(time.Hour)
+			for range 3 {
+				require.NoError(t, r.Sweep())
+			}
+		default:
+			other := batchOf(1, 0)
+			other[0].Trace[0] = 1
+			require.ErrorContains(t, r.Write(other), "file too large", "the one file that may be open cannot be completed")
+			now = now.Add(time.Hour)
+			require.NoError(t, r.Sweep())
+		}
+		assert.Len(t, told, 1, "once for the file")
+		assert.Contains(t, told[0], "its end is written as soon as there is room")
+		require.Len(t, names(t, dir), 1)
+		assert.Contains(t, names(t, dir)[0], ".partial")
+		free()
+
+		if c.MaxBytes > 0 {
+			require.NoError(t, r.Write(batchOf(60, 120)))
+		} else {
+			require.NoError(t, r.Sweep())
+		}
+		complete := traces(t, dir) // checked by the strict reader
+		require.Len(t, complete, 1)
+		for _, f := range complete {
+			assert.Len(t, f.Slices(), map[bool]int{true: 180, false: 60}[c.MaxBytes > 0])
+			assert.Len(t, f.Of("C"), 1)
+			assert.Len(t, f.Tracks(), 1)
+		}
+		require.NoError(t, r.Close())
+		assert.Len(t, names(t, dir), 1)
 	}
 }
 

@@ -71,7 +71,7 @@ func createFile(path string, c Compression, existing Existing) (*file, error) {
 			return nil, fmt.Errorf("cannot create trace file %q: it exists (choose another path, or let names be numbered or replaced)", path)
 		}
 	}
-	f, err := os.CreateTemp(dir, name+".*.partial")
+	f, err := os.CreateTemp(dir, name+".*"+partialExtension)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create trace file %q: %w", path, fileerr.Cause(err))
 	}
@@ -132,7 +132,20 @@ func (s *sized) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// finish completes the file and gives it its name, which it returns.
+// end writes what stands at the end of a trace. After an error it may be called again, unless the file is broken: what was
+// written of the end is taken back.
+func (t *file) end() error {
+	if t.broken != nil {
+		return t.broken
+	}
+	err := t.Writer.Close()
+	if err != nil && t.broken == nil {
+		err = fmt.Errorf("%w (its end is written as soon as there is room)", err)
+	}
+	return err
+}
+
+// finish completes the file and gives it its name, which it returns. It can be called once.
 func (t *file) finish() (string, error) {
 	err := t.broken
 	if err == nil {

@@ -57,6 +57,7 @@ const maxEras = 16
 type openFile struct {
 	*file
 	began, used time.Time
+	told        bool // that its end cannot be written
 }
 
 // NewRotator checks that files can be made at the path, so that a mistake shows at start and not at the first span.
@@ -163,9 +164,21 @@ func (r *Rotator) writeTo(k fileKey, f *openFile, events []Event) error {
 		return err
 	}
 	if r.cfg.MaxBytes > 0 && f.size >= r.cfg.MaxBytes {
-		return r.complete(k)
+		err := r.complete(k)
+		if r.open[k] != f {
+			return err
+		}
+		r.tell(f, err) // the spans are safe, only the end is missing
 	}
 	return nil
+}
+
+// tell says once of a file that its end cannot be written.
+func (r *Rotator) tell(f *openFile, err error) {
+	if !f.told && r.cfg.OnError != nil {
+		r.cfg.OnError(err)
+	}
+	f.told = true
 }
 
 // WriteCounters adds counter points to every open file. Without an open file they are left out: a file is made for
@@ -201,7 +214,10 @@ func (r *Rotator) file(k fileKey) (*openFile, error) {
 				oldest, first = k, false
 			}
 		}
-		errs = r.complete(oldest)
+		f := r.open[oldest]
+		if errs = r.complete(oldest); r.open[oldest] == f {
+			return nil, errs
+		}
 	}
 	existing := r.cfg.Existing
 	if (r.rotates() || r.cfg.PerTrace > 0) && existing == Replace {
@@ -240,14 +256,18 @@ func (r *Rotator) name(k fileKey) string {
 // timeFormat sorts by name as by time, and holds no colon, which Windows forbids.
 const timeFormat = "20060102T150405.000Z"
 
-// complete finishes a file and gives it its name.
+// complete finishes a file and gives it its name. On a full disk the file stays open, to be completed later.
 func (r *Rotator) complete(k fileKey) error {
 	f := r.open[k]
-	delete(r.open, k)
 	if s := f.Stats(); s.Events == 0 && !f.points() {
+		delete(r.open, k)
 		f.discard()
 		return nil
 	}
+	if err := f.end(); err != nil && f.broken == nil && !r.done {
+		return err
+	}
+	delete(r.open, k)
 	path, err := f.finish()
 	if err != nil {
 		return err
@@ -368,7 +388,11 @@ func (r *Rotator) Sweep() error {
 	var errs error
 	for k, f := range r.open {
 		if r.cfg.MaxAge > 0 && now.Sub(f.began) >= r.cfg.MaxAge || r.cfg.PerTrace > 0 && now.Sub(f.used) >= r.cfg.PerTrace {
-			errs = errors.Join(errs, r.complete(k))
+			if err := r.complete(k); r.open[k] == f {
+				r.tell(f, err)
+			} else {
+				errs = errors.Join(errs, err)
+			}
 		}
 	}
 	return errs

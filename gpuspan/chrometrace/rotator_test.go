@@ -154,3 +154,15 @@ func TestABrokenClockOpensFewFiles(t *testing.T) {
 	assert.Len(t, names(t, dir), 16)
 	assert.EqualValues(t, 200-16, left, "counted")
 }
+
+func TestLeftoversAreThoseOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"trace-20260102T030405.000Z.json.1.partial", "trace.json.77.partial", "trace.json.gz.1.partial", "other.json.1.partial", "trace.json", "trace.partial"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	r, err := chrometrace.NewRotator(chrometrace.Files{Path: filepath.Join(dir, "trace.json"), MaxBytes: 1 << 20})
+	require.NoError(t, err)
+	require.NoError(t, r.Write(batchOf(1, 0)))
+	assert.Equal(t, []string{filepath.Join(dir, "trace-20260102T030405.000Z.json.1.partial"), filepath.Join(dir, "trace.json.77.partial")}, r.Leftovers())
+	require.NoError(t, r.Close())
+}

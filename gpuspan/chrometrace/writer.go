@@ -244,12 +244,14 @@ func (w *Writer) flush(before Stats) error {
 	return err
 }
 
-// Close writes names and the end. The trace is complete only when Close returned nil. It does not close the
-// underlying writer, and a second Close does nothing.
+// Close writes names and the end. The trace is complete only when Close returned nil; after an error the Writer is as it
+// was, and Close may be called again. It does not close the underlying writer, and a Close after one that returned nil
+// does nothing.
 func (w *Writer) Close() error {
 	if w.closed {
 		return nil
 	}
+	before, began, empty, known := w.stats, w.began, w.empty, len(w.order)
 	w.orphans()
 	if !w.began {
 		w.buf = append(w.buf, `{"schemaVersion":1,"traceEvents":[`...)
@@ -260,6 +262,11 @@ func (w *Writer) Close() error {
 	w.buf = append(w.origins.top(w.buf), "}\n"...)
 	_, err := w.w.Write(w.buf)
 	w.buf = w.buf[:0]
-	w.closed = err == nil
-	return err
+	if err != nil {
+		w.stats, w.began, w.empty = before, began, empty
+		w.unorphan(known)
+		return err
+	}
+	w.closed = true
+	return nil
 }
