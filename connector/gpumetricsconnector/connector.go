@@ -36,7 +36,7 @@ type gpuMetrics struct {
 	mu         sync.Mutex
 	aggregator *aggregator
 
-	refused bool // the last output of metrics; of flush
+	refusal refusal // of metrics; of flush
 
 	started, ended sync.Once // by whichever of the faces
 	stop           func()
@@ -63,7 +63,7 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 	}
 	c := &gpuMetrics{
 		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version,
-		aggregator: newAggregator(cfg, instance), stop: func() {}, forget: func() {},
+		aggregator: newAggregator(cfg, instance), refusal: refusal{what: "metrics"}, stop: func() {}, forget: func() {},
 	}
 	return c, tel.RegisterConnectorGpuMetricsSeriesCallback(func(_ context.Context, o metric.Int64Observer) error {
 		c.mu.Lock()
@@ -79,15 +79,18 @@ func (c *gpuMetrics) Capabilities() consumer.Capabilities {
 
 // giveSpans adds the output of spans.
 func (c *gpuMetrics) giveSpans(next consumer.Traces) {
+	refusal := refusal{what: "spans of stragglers"}
 	c.spans = newOutlet(func(ctx context.Context, found []*finding) {
 		td := findingSpans(found, c.scope)
 		if td.SpanCount() == 0 {
 			return
 		}
-		if err := next.ConsumeTraces(ctx, td); err != nil {
-			c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(td.SpanCount()), droppedSpans)
-			c.log.Warn("the spans of stragglers were refused", zap.Int("spans", td.SpanCount()), zap.Error(err))
+		n := td.SpanCount() // the next component may take them out
+		err := next.ConsumeTraces(ctx, td)
+		if err != nil {
+			c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(n), droppedSpans)
 		}
+		refusal.note(c.log, n, err)
 	})
 	if c.aggregator.jobs == nil {
 		c.log.Warn("no spans will come out, for `stragglers` are off")
@@ -171,13 +174,7 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 		// Cumulative points come again with the next output; delta points are lost, and counted.
 		c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(n), dropped("metrics"))
 	}
-	switch {
-	case err != nil && !c.refused:
-		c.log.Warn("metrics are refused; further refusals are counted, not logged", zap.Int("points", n), zap.Error(err))
-	case err == nil && c.refused:
-		c.log.Info("metrics are taken again")
-	}
-	c.refused = err != nil
+	c.refusal.note(c.log, n, err)
 }
 
 func (c *gpuMetrics) scope(s pcommon.InstrumentationScope) {
