@@ -4,6 +4,7 @@
 package stepcsv_test
 
 import (
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -41,6 +42,9 @@ func exported(t *testing.T, rank int, opts ...stepcsv.ExporterOption) []string {
 		semconv.GPUStepPhaseDurationKey("forward").Float64(.06), semconv.GPUStepPhaseDurationKey("backward").Float64(.049999999))
 	span("validate", step, semconv.GPUStepIndexKey.Int(1), semconv.GPUStepDurationKey.Float64(.2), semconv.GPUStepPhaseDurationKey("eval").Float64(.2))
 	span("no length", step, semconv.GPUStepIndexKey.Int(2))
+	for i, impossible := range []float64{-.1, math.NaN(), math.Inf(1), 1e300} {
+		span("impossible", step, semconv.GPUStepIndexKey.Int(3+i), semconv.GPUStepDurationKey.Float64(impossible))
+	}
 	span("section", semconv.GPUOperationTypeKey.String(semconv.GPUOperationTypeSection), semconv.GPUStepDurationKey.Float64(.2))
 	require.NoError(t, tp.Shutdown(t.Context()))
 	return strings.Split(strings.TrimSpace(content(t, path)), "\n")[1:]

@@ -48,22 +48,26 @@ func (b *Builder) Int(key string, value int64) {
 	}
 }
 
-// Float takes an attribute that is a number.
+// Float takes an attribute that is a number. Durations that cannot be (negative, no number) are as if they were absent.
 func (b *Builder) Float(key string, value float64) {
+	d, ok := duration(value)
+	if !ok {
+		return
+	}
 	switch key {
 	case string(semconv.GPUStepDurationKey):
-		b.row.Duration, b.length = duration(value), true
+		b.row.Duration, b.length = d, true
 	case string(semconv.GPUStepOverlapDurationKey):
-		b.row.Overlap, b.overlap = duration(value), true
+		b.row.Overlap, b.overlap = d, true
 	case string(semconv.GPUStepOtherDurationKey):
-		b.row.Other, b.other = duration(value), true
+		b.row.Other, b.other = d, true
 	default:
 		name, ok := strings.CutPrefix(key, phasePrefix)
 		if !ok {
 			return
 		}
 		if name, ok = strings.CutSuffix(name, phaseSuffix); ok {
-			b.row.Phases = append(b.row.Phases, Phase{name, duration(value)})
+			b.row.Phases = append(b.row.Phases, Phase{name, d})
 		}
 	}
 }
@@ -76,10 +80,10 @@ func (b *Builder) Row() (Row, bool) {
 }
 
 // duration reads seconds. A double holds nanoseconds exactly up to 104 days.
-func duration(seconds float64) time.Duration {
+func duration(seconds float64) (time.Duration, bool) {
 	ns := math.Round(seconds * 1e9)
-	if math.IsNaN(ns) || math.Abs(ns) > math.MaxInt64/2 {
-		return 0
+	if !(ns >= 0 && ns < math.MaxInt64/2) { // not for NaN either
+		return 0, false
 	}
-	return time.Duration(ns)
+	return time.Duration(ns), true
 }

@@ -81,7 +81,7 @@ func (w *Writer) open() error {
 	if err != nil {
 		return fmt.Errorf("cannot open step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
 	}
-	size, repaired, err := repair(f)
+	size, repaired, err := repair(f, func() { time.Sleep(settle) })
 	if err != nil {
 		_ = f.Close()
 		return fmt.Errorf("cannot open step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
@@ -107,39 +107,51 @@ func (w *Writer) open() error {
 	return nil
 }
 
+// settle is how long a line without an end must stand still to be one that a crash left, and not one that another process
+// is writing.
+const settle = 50 * time.Millisecond
+
 // repair cuts off what follows the last end of a line. By name: a handle that appends cannot truncate on Windows.
-func repair(f *os.File) (size int64, repaired bool, err error) {
+func repair(f *os.File, wait func()) (size int64, repaired bool, err error) {
+	for before := int64(-1); ; {
+		whole, all, err := lines(f)
+		switch {
+		case err != nil || whole == all:
+			return whole, false, err
+		case all == before:
+			return whole, true, os.Truncate(f.Name(), whole)
+		}
+		before = all
+		wait()
+	}
+}
+
+// lines is how much of a file are whole lines, of all that there is.
+func lines(f *os.File) (whole, all int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
-		return 0, false, err
+		return 0, 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return 0, false, errors.New("it is no regular file")
+		return 0, 0, errors.New("it is no regular file")
 	}
-	size = info.Size()
+	all = info.Size()
 	b := make([]byte, 4096)
-	for end := size; end > 0; {
+	for end := all; end > 0; {
 		n := min(int64(len(b)), end)
 		if _, err := f.ReadAt(b[:n], end-n); err != nil {
-			return 0, false, err
+			return 0, 0, err
 		}
 		if i := bytes.LastIndexByte(b[:n], '\n'); i >= 0 {
-			end = end - n + int64(i) + 1
-			if end == size {
-				return size, false, nil
-			}
-			return end, true, os.Truncate(f.Name(), end)
+			return end - n + int64(i) + 1, all, nil
 		}
 		end -= n
-		if end == 0 && size > 0 {
-			// One line without an end. Only what can be the beginning of our own header was ours to lose.
-			if size > int64(len(b)) || !strings.HasPrefix("step,epoch,", string(b[:min(n, 11)])) {
-				return 0, false, errors.New("it holds something else than steps")
-			}
-			return 0, true, os.Truncate(f.Name(), 0)
+		// One line without an end. Only what can be the beginning of our own header was ours to lose.
+		if end == 0 && (all > int64(len(b)) || !strings.HasPrefix("step,epoch,", string(b[:min(n, 11)]))) {
+			return 0, 0, errors.New("it holds something else than steps")
 		}
 	}
-	return size, false, nil
+	return 0, all, nil
 }
 
 // adopt reads the header of a file, and takes its columns when they hold all that are wanted.
@@ -179,10 +191,8 @@ func (w *Writer) Write(rows ...Row) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	if w.f == nil { // a rotation failed in the middle
-		if err := w.open(); err != nil {
-			return err
-		}
+	if err := w.reopen(); err != nil {
+		return err
 	}
 	w.buf.Reset()
 	var undeclared time.Duration
@@ -198,6 +208,21 @@ func (w *Writer) Write(rows ...Row) error {
 		return w.rotate()
 	}
 	return nil
+}
+
+// reopen opens the file of the path where that is another one by now: it was moved or removed, by another process that rotates
+// it or by somebody who tidies up, and rows would go where nobody looks for them.
+func (w *Writer) reopen() error {
+	if w.f != nil {
+		there, err := os.Stat(w.cfg.Path)
+		if own, oerr := w.f.Stat(); err == nil && oerr == nil && os.SameFile(there, own) {
+			w.size = there.Size() // with the rows of other processes
+			return nil
+		}
+		_ = w.f.Close()
+		w.f = nil
+	}
+	return w.open()
 }
 
 func (w *Writer) append() error {

@@ -248,3 +248,64 @@ func TestProcessesThatAppendToOneFileDoNotMixRows(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, records, 801)
 }
+
+// Somebody who tidies up, as logrotate does, moves the file or removes it.
+func TestFileThatIsMovedOrRemovedIsBegunAnew(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "steps.csv")
+	w, err := stepcsv.Open(stepcsv.Config{Path: path})
+	require.NoError(t, err)
+	defer w.Close()
+	steps := func() []string {
+		lines := strings.Split(strings.TrimSpace(content(t, path)), "\n")
+		require.Equal(t, header, lines[0])
+		for i := range lines {
+			lines[i], _, _ = strings.Cut(lines[i], ",")
+		}
+		return lines[1:]
+	}
+	require.NoError(t, w.Write(row(1)))
+	require.NoError(t, os.Rename(path, path+".1"))
+	require.NoError(t, w.Write(row(2)))
+	assert.Equal(t, []string{"2"}, steps())
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, w.Write(row(3), row(4)))
+	assert.Equal(t, []string{"3", "4"}, steps())
+	require.NoError(t, os.Rename(path+".1", path))
+	require.NoError(t, w.Write(row(5)))
+	assert.Equal(t, []string{"1", "5"}, steps(), "another file of steps is continued")
+}
+
+func TestProcessesThatRotateOneFileLoseNoRow(t *testing.T) {
+	dir := t.TempDir()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	cfg := stepcsv.Config{Path: filepath.Join(dir, "steps.csv"), MaxBytes: 500, Now: func() time.Time { at = at.Add(time.Second); return at }}
+	var writers []*stepcsv.Writer
+	for range 3 {
+		w, err := stepcsv.Open(cfg)
+		require.NoError(t, err)
+		defer w.Close()
+		writers = append(writers, w)
+	}
+	const rows = 60
+	for i := range int64(rows) {
+		require.NoError(t, writers[i%3].Write(row(i)))
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.csv"))
+	require.NoError(t, err)
+	slices.Sort(files) // names with a time come before the plain one
+	var got []string
+	for _, f := range files {
+		lines := strings.Split(strings.TrimSpace(content(t, f)), "\n")
+		require.Equal(t, header, lines[0])
+		for _, l := range lines[1:] {
+			n, _, _ := strings.Cut(l, ",")
+			got = append(got, n)
+		}
+		assert.Less(t, len(content(t, f)), 600, "the rows of all count: %s", f)
+	}
+	var want []string
+	for i := range rows {
+		want = append(want, fmt.Sprint(i))
+	}
+	assert.Equal(t, want, got, "each row once, none in a file that was rotated before it")
+}

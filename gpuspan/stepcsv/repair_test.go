@@ -1,0 +1,36 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stepcsv
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A line that another process is writing looks like one that a crash left.
+func TestALineThatGrowsIsNotCutOff(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "steps.csv")
+	require.NoError(t, os.WriteFile(path, []byte("step,epoch\n1,2\n3"), 0o600))
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	rest := []string{",", "4", "\n5,"}
+	size, repaired, err := repair(f, func() {
+		if len(rest) > 0 {
+			_, err := f.WriteString(rest[0])
+			require.NoError(t, err)
+			rest = rest[1:]
+		}
+	})
+	require.NoError(t, err)
+	assert.True(t, repaired, "what stands still at last")
+	assert.EqualValues(t, len("step,epoch\n1,2\n3,4\n"), size)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "step,epoch\n1,2\n3,4\n", string(b))
+}
