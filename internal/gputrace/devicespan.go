@@ -18,13 +18,13 @@ func (s *spans) device(a *activity, above *node, p *process) {
 	full := s.p.Names.Name(a.name)
 	switch {
 	case a.comm:
-		sp.SetName(s.shortName(a.name))
+		sp.SetName(clip(s.shortName(a.name), maxName))
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeCollective)
 		m.PutStr(string(semconv.GPUOperationCategoryKey), semconv.GPUOperationCategoryComm)
 		putText(m, semconv.GPUKernelNameKey, full)
 		s.collective(m, &a.detail, full)
 	case a.kind == KindKernel:
-		sp.SetName(s.shortName(a.name))
+		sp.SetName(clip(s.shortName(a.name), maxName))
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeKernel)
 		putText(m, semconv.GPUKernelNameKey, full)
 	case a.kind == KindCopy:

@@ -117,7 +117,7 @@ func (s *spans) summary(m pcommon.Map, sum *summary) {
 	if sum.kernels > 0 {
 		putInt(m, semconv.GPUSummaryKernelCountKey, sum.kernels)
 		putSeconds(m, semconv.GPUSummaryKernelDurationKey, sum.kernelTime)
-		putTexts(m, semconv.GPUSummaryKernelNamesKey, topNames(sum.names, s.p.Names, topKernels))
+		putTexts(m, semconv.GPUSummaryKernelNamesKey, s.topNames(sum.names, topKernels))
 	}
 	if sum.collectives > 0 {
 		putInt(m, semconv.GPUSummaryCollectiveCountKey, sum.collectives)
@@ -219,7 +219,7 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 		putSeconds(m, semconv.GPUWindowKernelDurationKey, d.kernelTime)
 		putSeconds(m, semconv.GPUWindowComputeDurationKey, d.compute.total)
 		putSeconds(m, semconv.GPUWindowNonComputeDurationKey, d.all.total-d.compute.total)
-		putTexts(m, semconv.GPUSummaryKernelNamesKey, topNames(d.names, s.p.Names, topKernels))
+		putTexts(m, semconv.GPUSummaryKernelNamesKey, s.topNames(d.names, topKernels))
 	}
 	d.computed.write(m)
 	if d.memory.any {

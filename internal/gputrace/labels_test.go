@@ -108,7 +108,7 @@ func TestCollectiveNameAndSize(t *testing.T) {
 }
 
 func TestLaunchTableRemembersTheLatest(t *testing.T) {
-	var tab launchTable
+	tab := newLaunchTable(0)
 	const n = 4 * launchMemory
 	for i := int64(1); i <= n; i++ {
 		tab.put(i, launch{start: i})
@@ -131,7 +131,7 @@ func TestLaunchTableRemembersTheLatest(t *testing.T) {
 }
 
 func TestLaunchesOfSeveralProcessesDoNotMeet(t *testing.T) {
-	var tab launchTable
+	tab := newLaunchTable(0)
 	for pid := range int64(4) {
 		for i := int64(1); i <= 1000; i++ {
 			tab.put(pid<<CorrelationBits|i, launch{start: pid*1_000_000 + i})

@@ -37,11 +37,18 @@ func (t *launchTable) bucket(corr int64) *launchBucket {
 	return &t.buckets[uint64(corr+corr>>CorrelationBits*0x9e3779b1)&uint64(len(t.buckets)-1)]
 }
 
+// newLaunchTable has room for a number of launches, as far as that is within the limit.
+func newLaunchTable(launches int64) *launchTable {
+	n := int(min(launches, launchMemory))
+	buckets := firstBuckets
+	for buckets*launchWays < n {
+		buckets *= 2
+	}
+	return &launchTable{buckets: make([]launchBucket, buckets), launches: make([]launch, 0, n)}
+}
+
 // put remembers a launch; the same correlation again replaces it.
 func (t *launchTable) put(corr int64, l launch) {
-	if t.buckets == nil {
-		t.buckets = make([]launchBucket, firstBuckets)
-	}
 	for {
 		b := t.bucket(corr)
 		oldest := 0
@@ -89,7 +96,7 @@ func (t *launchTable) grow() {
 }
 
 func (t *launchTable) get(corr int64) (*launch, bool) {
-	if corr == 0 || t.buckets == nil {
+	if corr == 0 {
 		return nil, false
 	}
 	b := t.bucket(corr)

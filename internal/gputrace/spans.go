@@ -4,7 +4,10 @@
 package gputrace
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -96,13 +99,27 @@ func (s *spans) new(p *process, c place, parent pcommon.SpanID, start, end int64
 	return sp
 }
 
+// shortName is ShortName of a name, which is found once.
 func (s *spans) shortName(id uint32) string {
 	n, ok := s.short[id]
 	if !ok {
-		n = clip(ShortName(s.p.Names.Name(id)), maxName)
+		n = ShortName(s.p.Names.Name(id))
 		s.short[id] = n
 	}
 	return n
+}
+
+// topNames are the short names with most time, at most n, longest first.
+func (s *spans) topNames(times map[uint32]int64, n int) []string {
+	short := make(map[string]int64, len(times))
+	for id, t := range times {
+		short[s.shortName(id)] += t
+	}
+	list := slices.Collect(maps.Keys(short))
+	slices.SortFunc(list, func(a, b string) int {
+		return cmp.Or(cmp.Compare(short[b], short[a]), cmp.Compare(a, b))
+	})
+	return list[:min(n, len(list))]
 }
 
 func (s *spans) resource(m pcommon.Map, p *process) {

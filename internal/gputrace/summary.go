@@ -3,11 +3,6 @@
 
 package gputrace
 
-import (
-	"cmp"
-	"slices"
-)
-
 // summary is what happened below a span and has no span of its own.
 type summary struct {
 	kernels, collectives, copies, memsets            int64
@@ -41,23 +36,4 @@ func (s *summary) add(a *activity) {
 		s.memsetTime += a.duration
 		s.memsetBytes += a.detail.Bytes
 	}
-}
-
-// topNames are the short names with most time, at most n, longest first.
-func topNames(times map[uint32]int64, names *Names, n int) []string {
-	if len(times) == 0 {
-		return nil
-	}
-	short := make(map[string]int64, len(times))
-	for id, t := range times {
-		short[ShortName(names.Name(id))] += t
-	}
-	list := make([]string, 0, len(short))
-	for s := range short {
-		list = append(list, s)
-	}
-	slices.SortFunc(list, func(a, b string) int {
-		return cmp.Or(cmp.Compare(short[b], short[a]), cmp.Compare(a, b))
-	})
-	return list[:min(n, len(list))]
 }

@@ -42,7 +42,7 @@ type sweep struct {
 	threads   []thread // by track
 	processes map[int64]*process
 	main      *process
-	launches  launchTable
+	launches  *launchTable
 	steps     int64
 	comm      map[uint32]bool // by name
 	act       activity
@@ -72,7 +72,7 @@ func (p *Profile) newSweep(v visitor) *sweep {
 	s := &sweep{
 		p: p, v: v, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
 		comm: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()), memories: map[int64]*allocated{},
-		launches: launchTable{launches: make([]launch, 0, min(p.counts[KindRuntime], launchMemory))},
+		launches: newLaunchTable(p.counts[KindRuntime]),
 	}
 	pid, known := p.mainProcess()
 	s.main = p.newProcess(pid, known)
