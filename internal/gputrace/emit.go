@@ -99,7 +99,7 @@ func (p *Profile) newProcess(pid int64, known bool) *process {
 	if job := p.job(); job != "" && p.Meta.HasRank {
 		proc.ids = jobIDs(job, p.Meta.Rank)
 	}
-	proc.window = &node{start: p.first, end: p.last, process: proc, sum: &summary{}}
+	proc.window = &node{start: p.first, end: p.last, process: proc}
 	return proc
 }
 
@@ -139,7 +139,7 @@ func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
 	p := s.p
 	n := &node{
 		kind: r.kind, start: r.key, end: r.key + r.duration, name: r.name, corr: r.correlation, seq: r.seq,
-		detail: slices.Clone(r.detail), process: proc, parent: above, step: st, up: above.self.span, sum: &summary{},
+		detail: slices.Clone(r.detail), process: proc, parent: above, step: st, up: above.self.span,
 		thread: p.trackList[r.track].inner, hasThread: true,
 	}
 	n.self = place{above.self.trace, p.ids().span(idEvent, int64(r.seq))}

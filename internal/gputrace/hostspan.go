@@ -23,6 +23,7 @@ func (s *spans) host(n *node) {
 		link.SetSpanID(l.span)
 	}
 	m := sp.Attributes()
+	m.EnsureCapacity(4) // most have no more
 	if n.hasThread && n.thread >= 0 { // negative are tracks that are no thread, as of ranges that end on any
 		putInt(m, semconv.ThreadIDKey, n.thread)
 	}
@@ -114,6 +115,9 @@ func (s *spans) phases(m pcommon.Map, st *step) {
 }
 
 func (s *spans) summary(m pcommon.Map, sum *summary) {
+	if sum == nil {
+		return
+	}
 	if sum.kernels > 0 {
 		putInt(m, semconv.GPUSummaryKernelCountKey, sum.kernels)
 		putSeconds(m, semconv.GPUSummaryKernelDurationKey, sum.kernelTime)

@@ -25,7 +25,7 @@ type node struct {
 	self       place
 	up         pcommon.SpanID // parent span; empty for a root
 	link       []place
-	sum        *summary // nil once written
+	sum        *summary // see below
 	launched   int64    // kernels launched within, with spans or without
 	written    bool
 }
@@ -36,6 +36,14 @@ func (n *node) live() *node {
 		n = n.parent
 	}
 	return n
+}
+
+// below is what happened below the node and has no span; most nodes need none.
+func (n *node) below() *summary {
+	if n.sum == nil {
+		n.sum = &summary{}
+	}
+	return n.sum
 }
 
 // around is the name of the node, or of the one above where it is a call: that says little.

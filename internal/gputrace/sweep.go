@@ -161,7 +161,7 @@ func (s *sweep) host(r *record) {
 		f.node = n
 		s.v.open(n, r)
 	} else {
-		f.node.sum.ranges++
+		f.node.below().ranges++
 	}
 	if r.kind == KindOperator {
 		f.depth++

@@ -30,8 +30,8 @@ func (w *writer) host(r *record, depth int, p *process, st *step) bool {
 		if st != nil && st.node != nil {
 			at = st.node.live()
 		}
-		at.sum.cut++
-		at.sum.cutSize = bySize
+		at.below().cut++
+		at.below().cutSize = bySize
 	}
 	return keep
 }
@@ -41,7 +41,7 @@ func (w *writer) device(a *activity, above *node, p *process) {
 		st.node.launched++
 	}
 	if !w.rule.device(a) {
-		above.sum.add(a)
+		above.below().add(a)
 		return
 	}
 	if keep, bySize := w.sel.keeps(w.sel.key(p, a.launch.step), w.sel.deviceCandidate(a)); !keep {
@@ -49,10 +49,10 @@ func (w *writer) device(a *activity, above *node, p *process) {
 		if st := a.launch.step; st != nil && st.node != nil {
 			at = st.node.live()
 		}
-		at.sum.cut++
-		at.sum.cutTime += a.duration
-		at.sum.cutSize = bySize
-		above.sum.add(a)
+		at.below().cut++
+		at.below().cutTime += a.duration
+		at.below().cutSize = bySize
+		above.below().add(a)
 		return
 	}
 	w.out.device(a, above, p)
