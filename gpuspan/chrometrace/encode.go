@@ -17,11 +17,11 @@ func appendString(b []byte, s string) []byte {
 	from := 0
 	for i := 0; i < len(s); {
 		c := s[i]
+		if plain[c] {
+			i++
+			continue
+		}
 		if c < utf8.RuneSelf {
-			if c >= ' ' && c != '"' && c != '\\' {
-				i++
-				continue
-			}
 			b = append(b, s[from:i]...)
 			switch c {
 			case '"', '\\':
@@ -50,6 +50,14 @@ func appendString(b []byte, s string) []byte {
 	}
 	return append(append(b, s[from:]...), '"')
 }
+
+// plain is true for the bytes that stand for themselves in a JSON string.
+var plain = func() (t [256]bool) {
+	for c := ' '; c < utf8.RuneSelf; c++ {
+		t[c] = c != '"' && c != '\\'
+	}
+	return t
+}()
 
 // appendMicros appends nanoseconds as microseconds with three decimals.
 func appendMicros(b []byte, ns int64) []byte {
