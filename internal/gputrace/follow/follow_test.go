@@ -8,6 +8,7 @@ import (
 	"crypto/md5"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -383,4 +384,25 @@ func TestBegunFilesAreToldByTheirContent(t *testing.T) {
 		eventually(t, s, want)
 		stop(t, f)
 	}
+}
+
+// A file that may not be opened, or for which there is no room, is not at fault: nothing about it changes when it can be read.
+func TestWhatIsNoFaultOfTheFileIsTriedAgain(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.txt"), "a\nb\n")
+	core, logs := observer.New(zap.ErrorLevel)
+	s := &sink{}
+	tries := 0
+	f := New(config(dir), owner, zap.New(core), func(ctx context.Context, path string, emit Emit) error {
+		if tries++; tries == 3 {
+			return lines(ctx, path, emit)
+		}
+		return fmt.Errorf("cannot open: %w", &fs.PathError{Op: "open", Path: path, Err: fs.ErrPermission})
+	}, s.consume)
+	f.retry = 20 * time.Millisecond
+	require.NoError(t, f.Start(t.Context(), componenttest.NewNopHost()))
+	defer stop(t, f)
+	eventually(t, s, "ab")
+	assert.Equal(t, 3, tries)
+	assert.Equal(t, 2, logs.Len(), "once for each try")
 }

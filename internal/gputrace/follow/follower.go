@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -39,6 +41,8 @@ type Follower struct {
 	next   Emit
 	state  *state
 	seen   map[string]sighting
+	later  map[string]time.Time // when a file that could not be opened or kept is tried again
+	retry  time.Duration
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	once   sync.Once
@@ -53,7 +57,7 @@ type sighting struct {
 
 // New makes a follower; next is the consumer of batches.
 func New(cfg Config, id component.ID, log *zap.Logger, read Read, next Emit) *Follower {
-	return &Follower{cfg: cfg, id: id, log: log, read: read, next: next, seen: map[string]sighting{}}
+	return &Follower{cfg: cfg, id: id, log: log, read: read, next: next, seen: map[string]sighting{}, later: map[string]time.Time{}, retry: time.Minute}
 }
 
 // Start opens the storage and begins to read.
@@ -147,11 +151,9 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 		there[p] = true
 	}
 	f.state.forget(there, time.Now())
-	for p := range f.seen {
-		if !there[p] {
-			delete(f.seen, p)
-		}
-	}
+	gone := func(p string) bool { return !there[p] }
+	maps.DeleteFunc(f.seen, func(p string, _ sighting) bool { return gone(p) })
+	maps.DeleteFunc(f.later, func(p string, _ time.Time) bool { return gone(p) })
 	for _, p := range files {
 		if ctx.Err() != nil {
 			return read, refused
@@ -161,15 +163,21 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 			continue // gone since
 		}
 		v := versionOf(info)
-		if f.state.known(p, v) || !f.settled(p, v, stable) {
+		if f.state.known(p, v) || !f.settled(p, v, stable) || time.Now().Before(f.later[p]) {
 			continue
 		}
+		delete(f.later, p)
 		content, err := f.file(ctx, p)
 		switch {
 		case ctx.Err() != nil:
 			return read, refused
 		case errors.Is(err, ErrRepeated):
 			f.log.Info("file left alone", zap.Error(err))
+		case outside(err):
+			refused++
+			f.later[p] = time.Now().Add(f.retry)
+			f.log.Error("file cannot be read now; it is tried again", zap.Duration("after", f.retry), zap.Error(err))
+			continue
 		case err != nil:
 			refused++
 			content = 0 // a part of it at most
@@ -183,6 +191,13 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 		}
 	}
 	return read, refused
+}
+
+// outside reports whether the file is not at fault: it may not be opened, its file system does not answer, the folder of
+// temporary files is full. That may pass without a change of the file.
+func outside(err error) bool {
+	_, ok := errors.AsType[*fs.PathError](err)
+	return ok
 }
 
 func (f *Follower) settled(path string, v version, stable time.Duration) bool {
