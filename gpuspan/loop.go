@@ -24,8 +24,8 @@ type Loop struct {
 	op     *Operation
 	config loopConfig
 
-	epoch   atomic.Int64 // 0: not stated
-	running atomic.Int32 // steps that are not over
+	epoch   atomic.Pointer[int64] // nil: not stated
+	running atomic.Int32          // steps that are not over
 
 	mu    sync.Mutex
 	index int64
@@ -55,7 +55,7 @@ func (t ItemTypeOption) applyLoop(c *loopConfig) { c.itemType = string(t) }
 
 func (s Schedule) applyLoop(c *loopConfig) { c.schedule = s }
 
-// TotalSteps ends the loop after n steps, and lets [Profiler.Loop] find out that a schedule cannot be completed in them.
+// TotalSteps ends each run of [Loop.Steps] after n steps, and lets [Profiler.Loop] find out that a schedule cannot be completed in them.
 // 0, the default: the number is not known.
 func TotalSteps(n int64) LoopOption { return loopOption(func(c *loopConfig) { c.steps = n }) }
 
@@ -111,10 +111,10 @@ func (p *Profiler) Loop(name string, s *Stream, opts ...LoopOption) *Loop {
 	return &Loop{p: p, s: s, op: op, config: c}
 }
 
-// SetEpoch sets gpu.step.epoch of the steps that begin from now on.
+// SetEpoch sets gpu.step.epoch of the steps that begin from now on; epochs may be counted from 0.
 func (l *Loop) SetEpoch(epoch int64) {
 	if l != nil {
-		l.epoch.Store(epoch)
+		l.epoch.Store(&epoch)
 	}
 }
 

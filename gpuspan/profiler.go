@@ -82,7 +82,8 @@ func (p *Profiler) drop(r dropReason) { p.drops[r].Add(1) }
 // says: values that are wrong keep their defaults, and without a device (b is nil, or finds none) sections get host
 // times and spans say so (gpu.timing.source `host`): they have gpu.host.duration and no gpu.duration, and gpu.operation.duration has no points of them.
 //
-// Settings come from [DefaultSettings], then the environment ([SettingsFromEnv]), then options. Call Shutdown in the end.
+// Settings come from [DefaultSettings], then the environment ([SettingsFromEnv]), then options. Call Shutdown in the end: it closes
+// the backend, which is this profiler's alone. Operations may serve any number of profilers.
 func New(b Backend, opts ...Option) (*Profiler, error) {
 	var errs []error
 	settings, err := SettingsFromEnv()
@@ -272,7 +273,8 @@ func (p *Profiler) Reset() {
 	p.recorder.Reset()
 }
 
-// Stats is the figures of one operation so far, over every place in which it ran; false when it has not run.
+// Stats is the figures of one operation so far, over every place in which it ran; false when it has not run. Operations of the same name, and
+// the launches of one, are one.
 func (p *Profiler) Stats(o *Operation) (report.Figures, bool) {
 	if p == nil || o == nil {
 		return report.Figures{}, false

@@ -247,8 +247,8 @@ func (st *Step) describeDeclared(kv []attribute.KeyValue) []attribute.KeyValue {
 	kv = append(kv, semconv.GPUStepIndexKey.Int64(st.index))
 	kv = append(kv, l.p.cfg.attrs...)
 	kv = append(kv, l.config.attrs...)
-	if st.epoch != 0 {
-		kv = append(kv, semconv.GPUStepEpochKey.Int64(st.epoch))
+	if st.epoch != nil {
+		kv = append(kv, semconv.GPUStepEpochKey.Int64(*st.epoch))
 	}
 	if st.itemsSet {
 		kv = append(kv, semconv.GPUStepItemsKey.Int64(st.items))

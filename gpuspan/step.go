@@ -19,7 +19,7 @@ import (
 type Step struct {
 	loop   *Loop
 	index  int64
-	epoch  int64
+	epoch  *int64 // nil: not stated
 	action StepAction
 	timed  bool
 	span   trace.Span // nil unless the step is recorded
