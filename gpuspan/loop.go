@@ -55,7 +55,8 @@ func (t ItemTypeOption) applyLoop(c *loopConfig) { c.itemType = string(t) }
 
 func (s Schedule) applyLoop(c *loopConfig) { c.schedule = s }
 
-// TotalSteps ends each run of [Loop.Steps] after n steps, and lets [Profiler.Loop] find out that a schedule cannot be completed in them.
+// TotalSteps ends each run of [Loop.Steps] after n iterations, also those that are no step ([Step.Cancel]), and lets [Profiler.Loop] find out that a
+// schedule cannot be completed in them.
 // 0, the default: the number is not known.
 func TotalSteps(n int64) LoopOption { return loopOption(func(c *loopConfig) { c.steps = n }) }
 
