@@ -73,7 +73,7 @@ func intoJaeger(t *testing.T, j *jaeger.Jaeger, more ...string) (collector *prog
 	constantDevice(t, recording, firstDevice, "NVIDIA H100 80GB HBM3", 2*time.Minute)
 	configs := append([]string{pipeline, fmt.Sprintf(overrides, addresses[0], addresses[1], recording, addresses[2], addresses[3])}, more...)
 	collector = otelcol.Start(t, binary, []string{"OTELGPU_JAEGER_ENDPOINT=" + j.OTLPGRPC}, configs...)
-	time.Sleep(500 * time.Millisecond) // samples on both sides of the spans
+	require.NoError(t, collector.WaitFor("GPU source opened", time.Minute)) // the first sample is of that time
 	return collector, addresses[0].(string)
 }
 
@@ -174,7 +174,7 @@ func await(t *testing.T, j *jaeger.Jaeger, id trace.TraceID, n int) answer {
 		}
 		require.NoError(t, err)
 		return td.SpanCount() >= n
-	}, 30*time.Second, 100*time.Millisecond)
+	}, time.Minute, 100*time.Millisecond)
 	a := answer{all: td, byID: map[pcommon.SpanID]ptrace.Span{}, byName: map[string][]ptrace.Span{}}
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {

@@ -44,7 +44,7 @@ receivers:
     samples: gpu_samples
     replay: {file: %[2]s}
 processors:
-  gpu_join: {samples: gpu_samples, settle: 5s, max_wait: 10s}
+  gpu_join: {samples: gpu_samples, settle: 8s, max_wait: 16s}
   gpu_derive: {samples: gpu_samples, presets: [sdk]}
 connectors:
   gpu_metrics: {flush_interval: 1h, instance_id: golden}
@@ -85,13 +85,14 @@ func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, pipeline, address, recording, dir), 0o600))
 	p, err := program.Start(t.Context(), binary, []string{"--config", file}, nil)
 	require.NoError(t, err)
-	require.NoError(t, p.WaitFor("Everything is ready", 30*time.Second))
-	time.Sleep(1500 * time.Millisecond) // samples of the receiver on both sides of what follows
+	require.NoError(t, p.WaitFor("Everything is ready", time.Minute))
+	require.NoError(t, p.WaitFor("GPU source opened", time.Minute)) // the first sample is of that time
 
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer conn.Close()
-	x := timeline{zero: time.Now().Add(-1200 * time.Millisecond).Truncate(time.Millisecond)}
+	// A little ahead of the clock, so that all is sent before anything is settled, however slow the machine is.
+	x := timeline{zero: time.Now().Add(time.Second).Truncate(time.Millisecond)}
 	_, err = pmetricotlp.NewGRPCClient(conn).Export(t.Context(), pmetricotlp.NewExportRequestFromMetrics(x.scrapes()))
 	require.NoError(t, err)
 	sent := 0
@@ -105,8 +106,8 @@ func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	require.Eventually(t, func() bool {
 		b, err := os.ReadFile(traces)
 		return err == nil && bytes.Count(b, []byte(`"spanId"`)) >= sent
-	}, 30*time.Second, 100*time.Millisecond, "spans are lost or still held")
-	require.NoError(t, p.Stop(20*time.Second))
+	}, time.Minute, 100*time.Millisecond, "spans are lost or still held")
+	require.NoError(t, p.Stop(time.Minute))
 	var spans []ptrace.ResourceSpans
 	for line := range lines(t, traces) {
 		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)

@@ -138,18 +138,19 @@ func (s *service) request(t *testing.T) trace.TraceID {
 	return span.SpanContext().TraceID()
 }
 
-// queue answers as soon as the work is launched. The request's span is longer than the device's, which end after it.
+// queue answers as soon as the work is launched. The request's span is longer than the device's, which end after it. Its times are
+// stated, so that they are in this order however slow the machine is.
 func (s *service) queue(t *testing.T) trace.TraceID {
 	t.Helper()
 	embed := gpuspan.NewOperation("embed")
-	ctx, span := s.tracer.Start(t.Context(), queuedRequest, trace.WithSpanKind(trace.SpanKindServer))
-	time.Sleep(4 * queuedTime)
+	answered := time.Now()
+	ctx, span := s.tracer.Start(t.Context(), queuedRequest, trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(answered.Add(-time.Minute)))
 	for range 2 {
 		x := embed.Start(ctx, s.stream)
 		s.gpu.Launch(s.raw, simgpu.Kernel{Duration: queuedTime})
 		x.End()
 	}
-	span.End()
+	span.End(trace.WithTimestamp(answered))
 	s.gpu.Wait(s.raw)
 	return span.SpanContext().TraceID()
 }

@@ -32,7 +32,7 @@ receivers:
   otlp: {protocols: {grpc: {endpoint: %[1]s}}}
   gpu: {source: simulated, samples: gpu_samples}
 processors:
-  gpu_join: {samples: gpu_samples, settle: %[3]s, max_wait: 60s, queue: {storage: file_storage}}
+  gpu_join: {samples: gpu_samples, settle: %[3]s, max_wait: 10m, queue: {storage: file_storage}}
 exporters:
   file: {path: %[2]s/traces.json, flush_interval: 50ms, append: true}
   debug: {}
@@ -58,11 +58,10 @@ func TestHeldSpansSurviveAKill(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, stored, address, dir, settle), 0o600))
 		p, err := program.Start(t.Context(), binary, []string{"--config", file}, nil)
 		require.NoError(t, err)
-		require.NoError(t, p.WaitFor("GPU source opened", 30*time.Second))
+		require.NoError(t, p.WaitFor("GPU source opened", time.Minute))
 		return p
 	}
-	p := start(30 * time.Second)
-	time.Sleep(500 * time.Millisecond) // the first samples
+	p := start(10 * time.Minute) // longer than all that follows
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer conn.Close()
@@ -87,11 +86,11 @@ func TestHeldSpansSurviveAKill(t *testing.T) {
 	process, err := os.FindProcess(p.PID())
 	require.NoError(t, err)
 	require.NoError(t, process.Kill())
-	require.Error(t, p.Wait(10*time.Second))
+	require.Error(t, p.Wait(time.Minute))
 
 	p = start(100 * time.Millisecond)
 	seen := map[pcommon.SpanID]int{}
-	for deadline := time.Now().Add(30 * time.Second); len(seen) < batches*spans && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); len(seen) < batches*spans && time.Now().Before(deadline); {
 		time.Sleep(200 * time.Millisecond)
 		clear(seen)
 		b, err := os.ReadFile(filepath.Join(dir, "traces.json"))
@@ -110,7 +109,7 @@ func TestHeldSpansSurviveAKill(t *testing.T) {
 			}
 		}
 	}
-	require.NoError(t, p.Stop(20*time.Second), "it ends by itself, with status 0")
+	require.NoError(t, p.Stop(time.Minute), "it ends by itself, with status 0")
 	require.Len(t, seen, batches*spans)
 	for id, n := range seen {
 		require.Equal(t, 1, n, id.String())

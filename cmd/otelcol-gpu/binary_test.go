@@ -132,7 +132,7 @@ func (p *process) exit(t *testing.T, within time.Duration) int {
 func (p *process) interrupt(t *testing.T) int {
 	t.Helper()
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGINT))
-	return p.exit(t, 20*time.Second)
+	return p.exit(t, time.Minute)
 }
 
 func (p *process) healthy(t *testing.T, port string) {
@@ -144,7 +144,7 @@ func (p *process) healthy(t *testing.T, port string) {
 		}
 		resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
-	}, 20*time.Second, 20*time.Millisecond, "%s", &p.stderr)
+	}, time.Minute, 20*time.Millisecond, "%s", &p.stderr)
 }
 
 func get(ctx context.Context, url string) (*http.Response, error) {
@@ -174,7 +174,7 @@ func TestEveryReadyPipelineOfTheCoreBuildStarts(t *testing.T) {
 	for _, name := range []string{"jaeger", "tempo", "prometheus"} {
 		t.Run(name, func(t *testing.T) {
 			printed := start(t, os.Environ(), "config", name)
-			require.Zero(t, printed.exit(t, 20*time.Second))
+			require.Zero(t, printed.exit(t, time.Minute))
 			file := filepath.Join(t.TempDir(), "pipeline.yaml")
 			require.NoError(t, os.WriteFile(file, []byte(printed.stdout.String()), 0o600))
 			ports, env := freePorts(t)
@@ -209,7 +209,7 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := start(t, os.Environ(), "--config", "yaml:"+c.yaml)
-			require.NotZero(t, p.exit(t, 20*time.Second))
+			require.NotZero(t, p.exit(t, time.Minute))
 			for _, w := range c.want {
 				require.Contains(t, p.stderr.String(), w)
 			}
@@ -220,9 +220,9 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 
 func TestUnknownCommandsAndPipelinesAreNamed(t *testing.T) {
 	p := start(t, os.Environ(), "config", "nowhere")
-	require.Equal(t, 1, p.exit(t, 20*time.Second))
+	require.Equal(t, 1, p.exit(t, time.Minute))
 	require.Contains(t, p.stderr.String(), "no pipeline \"nowhere\"")
 	p = start(t, os.Environ(), "konvert")
-	require.Equal(t, 1, p.exit(t, 20*time.Second))
+	require.Equal(t, 1, p.exit(t, time.Minute))
 	require.Contains(t, p.stderr.String(), "konvert")
 }

@@ -97,7 +97,7 @@ func TestDemoEndsCleanlyWhenInterrupted(t *testing.T) {
 	require.Eventually(t, func() bool {
 		info, err := os.Stat(filepath.Join(dir, "spans.json"))
 		return err == nil && info.Size() > 0
-	}, 30*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	require.Zero(t, p.interrupt(t), p.stderr.String())
 	require.Empty(t, p.stderr.String())
 	trace, err := os.ReadFile(filepath.Join(dir, "trace.json"))
@@ -130,7 +130,7 @@ func TestARecordingIsPlayedBack(t *testing.T) {
 	require.Eventually(t, func() bool {
 		info, err := os.Stat(out)
 		return err == nil && info.Size() > 0
-	}, 20*time.Second, 50*time.Millisecond, "%s", &p.stderr)
+	}, time.Minute, 50*time.Millisecond, "%s", &p.stderr)
 	require.Zero(t, p.interrupt(t))
 	require.Contains(t, countMetrics(t, out), semconv.HWPowerName)
 }

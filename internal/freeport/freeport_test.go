@@ -29,3 +29,24 @@ func TestAddressesCanBeListenedOnAndAreNotThoseOfConnections(t *testing.T) {
 		defer l.Close()
 	}
 }
+
+func TestProcessesThatRunTogetherChooseDifferentPorts(t *testing.T) {
+	owner := map[int]int{}
+	for process := 4_194_000; process < 4_194_060; process++ {
+		for n := range 7 * block {
+			p := port(process, n)
+			require.GreaterOrEqual(t, p, first)
+			require.Less(t, p, last)
+			require.NotContains(t, owner, p, "of %d and %d", process, owner[p])
+			owner[p] = process
+		}
+	}
+}
+
+func TestAProcessTriesEveryPort(t *testing.T) {
+	seen := map[int]bool{}
+	for n := range last - first {
+		seen[port(1, n)] = true
+	}
+	assert.Len(t, seen, last-first)
+}

@@ -98,7 +98,7 @@ func Start(ctx context.Context, path, dir string, a Addresses) (*Jaeger, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := p.WaitFor("Everything is ready", 30*time.Second); err != nil {
+	if err := p.WaitFor("Everything is ready", time.Minute); err != nil {
 		return nil, errors.Join(err, p.Stop(5*time.Second))
 	}
 	return &Jaeger{a, p}, nil

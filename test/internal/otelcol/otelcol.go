@@ -45,7 +45,7 @@ func Start(t *testing.T, path string, env []string, configs ...string) *program.
 	// The test's context ends before its cleanups, and would kill the Collector.
 	p, err := program.Start(context.WithoutCancel(t.Context()), path, args, env)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, p.Stop(20*time.Second)) })
-	require.NoError(t, p.WaitFor("Everything is ready", 30*time.Second))
+	t.Cleanup(func() { require.NoError(t, p.Stop(time.Minute)) })
+	require.NoError(t, p.WaitFor("Everything is ready", time.Minute))
 	return p
 }

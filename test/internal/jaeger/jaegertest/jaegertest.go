@@ -34,6 +34,6 @@ func Start(t *testing.T) *jaeger.Jaeger {
 	// The test's context ends before its cleanups, and would kill Jaeger.
 	j, err := jaeger.Start(context.WithoutCancel(t.Context()), path, t.TempDir(), addresses)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, j.Stop(10*time.Second)) })
+	t.Cleanup(func() { require.NoError(t, j.Stop(time.Minute)) })
 	return j
 }
