@@ -58,6 +58,7 @@ func TestHeldSpansSurviveAKill(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, stored, address, dir, settle), 0o600))
 		p, err := program.Start(t.Context(), binary, []string{"--config", file}, nil)
 		require.NoError(t, err)
+		require.NoError(t, p.WaitFor("Everything is ready", time.Minute))
 		require.NoError(t, p.WaitFor("GPU source opened", time.Minute))
 		return p
 	}
