@@ -75,7 +75,7 @@ func TestPointsComeAtIntervalsAndAtShutdown(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Start(context.Background(), componenttest.NewNopHost()))
 	require.NoError(t, c.ConsumeTraces(context.Background(), batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""})))
-	require.Eventually(t, func() bool { return len(sink.AllMetrics()) > 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(sink.AllMetrics()) > 1 }, time.Minute, time.Millisecond)
 	require.NoError(t, c.ConsumeTraces(context.Background(), batch(t, nil, span{"p", 3000, 5000, prefill, 2, 0, ""})))
 	require.NoError(t, c.Shutdown(context.Background()))
 	all := sink.AllMetrics()

@@ -107,7 +107,7 @@ func TestHeldBatchesSurviveKill(t *testing.T) {
 		c.Queue.Storage = &storageID
 		c.Settle, c.MaxWait = 10*time.Millisecond, time.Second
 	})
-	require.Eventually(t, func() bool { return r.sink.SpanCount() == victimCount }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return r.sink.SpanCount() == victimCount }, time.Minute, 10*time.Millisecond)
 	assert.Zero(t, r.gauge("held_spans"))
 	r.close()
 	s := r.spans()
@@ -135,6 +135,6 @@ func TestStorageKeepsWhatWaitsAtShutdown(t *testing.T) {
 	r.close()
 	first := r.sink.SpanCount()
 	r = newRig(t).withStorage(dir).join(func(c *Config) { c.Queue.Storage = &storageID })
-	require.Eventually(t, func() bool { return first+r.sink.SpanCount() == 10 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return first+r.sink.SpanCount() == 10 }, time.Minute, 10*time.Millisecond)
 	r.close()
 }

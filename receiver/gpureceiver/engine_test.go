@@ -149,7 +149,7 @@ func start(h handler, sources ...gpudata.Source) (stop func() (time.Duration, er
 
 func eventually(t *testing.T, fn func() bool) {
 	t.Helper()
-	require.Eventually(t, fn, 20*time.Second, time.Millisecond)
+	require.Eventually(t, fn, time.Minute, time.Millisecond)
 }
 
 func TestTheFirstSourceThatOpensIsRead(t *testing.T) {

@@ -120,7 +120,7 @@ func once(t *testing.T, texts ...string) map[pcommon.SpanID]int {
 
 func arrives(t *testing.T, b *backend, want map[pcommon.SpanID]int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(b.got()) == len(want) }, 10*time.Second, time.Millisecond, "have %d of %d spans", len(b.got()), len(want))
+	require.Eventually(t, func() bool { return len(b.got()) == len(want) }, time.Minute, time.Millisecond, "have %d of %d spans", len(b.got()), len(want))
 	time.Sleep(150 * time.Millisecond) // several polls: nothing more comes
 	assert.Equal(t, want, b.got())
 }
@@ -131,7 +131,7 @@ func TestRestartNeitherLosesNorRepeatsWithFileStorage(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "a.pt.trace.json"), []byte(a), 0o600))
 	b := &backend{spans: map[pcommon.SpanID]int{}, room: 4}
 	end := life(t, folder, store, b)
-	require.Eventually(t, func() bool { return len(b.got()) == 40 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(b.got()) == 40 }, time.Minute, time.Millisecond)
 	end() // in the middle of the file
 
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "c.pt.trace.json"), []byte(c), 0o600)) // came while nobody looked

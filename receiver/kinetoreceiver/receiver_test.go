@@ -46,11 +46,11 @@ func TestReceiverReadsFolderAndCountsWhatItDid(t *testing.T) {
 	r, err := NewFactory().CreateTraces(t.Context(), set, cfg, sink)
 	require.NoError(t, err)
 	require.NoError(t, r.Start(t.Context(), componenttest.NewNopHost()))
-	require.Eventually(t, func() bool { return sink.SpanCount() == 12 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return sink.SpanCount() == 12 }, time.Minute, time.Millisecond)
 	require.Eventually(t, func() bool {
 		m, err := tel.GetMetric("otelcol_receiver_kineto_files")
 		return err == nil && len(m.Data.(metricdata.Sum[int64]).DataPoints) == 2
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	ignore := metricdatatest.IgnoreTimestamp()
 	metadatatest.AssertEqualReceiverKinetoFiles(t, tel, []metricdata.DataPoint[int64]{
 		{Value: 2, Attributes: attribute.NewSet(attribute.String("outcome", "read"))},
