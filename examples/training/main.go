@@ -82,30 +82,12 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	}
 	f.StepCSV = cmp.Or(c.csv, f.StepCSV)
 	f.TraceDir = cmp.Or(c.traces, f.TraceDir)
-	var opts []sdktrace.TracerProviderOption
+	opts, err := outputs(ctx, f, c.otlp)
+	if err != nil {
+		return err
+	}
 	for _, sp := range extra {
 		opts = append(opts, sdktrace.WithSpanProcessor(sp))
-	}
-	if f.StepCSV != "" {
-		rows, err := stepcsv.Open(stepcsv.Config{Path: f.StepCSV})
-		if err != nil {
-			return err
-		}
-		opts = append(opts, sdktrace.WithBatcher(stepcsv.NewExporter(rows)))
-	}
-	if f.TraceDir != "" {
-		traces, err := chrometrace.NewExporter(f.TraceDir)
-		if err != nil {
-			return err
-		}
-		opts = append(opts, sdktrace.WithBatcher(traces))
-	}
-	if c.otlp != "" {
-		exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(c.otlp))
-		if err != nil {
-			return fmt.Errorf("cannot export to %q: %w", c.otlp, err)
-		}
-		opts = append(opts, sdktrace.WithBatcher(exporter))
 	}
 	// One of many processes says which: then step tables come from the main one only, and traces have a lane for each.
 	res, err := resource.New(ctx, resource.WithAttributes(semconv.ServiceName("training")), resource.WithFromEnv(), resource.WithDetectors(rank.Detector{}))
@@ -152,6 +134,33 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 		fmt.Fprintf(w, "%s: a Chrome trace of each active window, for https://ui.perfetto.dev\n", f.TraceDir)
 	}
 	return write(prof.Snapshot(), out)
+}
+
+// outputs are where spans go: rows of steps, Chrome traces, a Collector.
+func outputs(ctx context.Context, f gpuspanyaml.File, otlp string) ([]sdktrace.TracerProviderOption, error) {
+	var opts []sdktrace.TracerProviderOption
+	if f.StepCSV != "" {
+		rows, err := stepcsv.Open(stepcsv.Config{Path: f.StepCSV})
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, sdktrace.WithBatcher(stepcsv.NewExporter(rows)))
+	}
+	if f.TraceDir != "" {
+		traces, err := chrometrace.NewExporter(f.TraceDir)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, sdktrace.WithBatcher(traces))
+	}
+	if otlp != "" {
+		exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(otlp))
+		if err != nil {
+			return nil, fmt.Errorf("cannot export to %q: %w", otlp, err)
+		}
+		opts = append(opts, sdktrace.WithBatcher(exporter))
+	}
+	return opts, nil
 }
 
 // writer is how the report is to be written.

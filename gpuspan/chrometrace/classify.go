@@ -11,9 +11,6 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// threadName is an attribute of OpenTelemetry that is not among the names of this project.
-const threadName = "thread.name"
-
 // Categories (cat) as PyTorch's profiler writes them, so that its readers know what they see.
 const (
 	catKernel         = "kernel"
@@ -27,140 +24,72 @@ const (
 	catProfile        = "Trace" // the profiler's own record of its window, which readers pass over
 )
 
-// torchNames are attributes that PyTorch has an argument for.
-var torchNames = map[string]string{
-	string(semconv.GPUKernelGridKey):             "grid",
-	string(semconv.GPUKernelBlockKey):            "block",
-	string(semconv.GPUKernelRegistersKey):        "registers per thread",
-	string(semconv.GPUKernelSharedMemorySizeKey): "shared memory",
-	string(semconv.GPUKernelBlocksPerSMKey):      "blocks per SM",
-	string(semconv.GPUKernelWarpsPerSMKey):       "warps per SM",
-	string(semconv.GPUCollectiveNameKey):         "Collective name",
-	string(semconv.GPUCollectiveGroupNameKey):    "Process Group Name",
-	string(semconv.GPUCollectiveGroupSizeKey):    "Group size",
-	string(semconv.GPUCollectiveElementTypeKey):  "dtype",
-	string(semconv.GPUGraphIDKey):                "graph id",
-	string(semconv.GPUGraphNodeIDKey):            "graph node id",
-}
-
 // Classify decides track, category, name, correlation, launch and device of a span from its attributes in Args, where
 // it sets Track.ID to −1 for what has no stream or thread. Attributes that become fields of the event or have another
 // name in PyTorch's files are taken out of Args or renamed; Args is changed in place.
 func (e *Event) Classify() {
 	at := taken{-1, -1, -1}
-	e.classify(&at)
+	switch s := e.read(&at); s.kind {
+	case "":
+		e.onHost(&s, at.device)
+	case semconv.GPUOperationTypeStep:
+		e.step(&s)
+	default:
+		e.onStream(&s)
+	}
 	e.settle(at)
 }
 
-func (e *Event) classify(at *taken) {
-	var (
-		kind, kernel, category string
-		stream, thread, step   int64 = -1, -1, 0
-		device                 int64
-		name                   string
-		delay, length, hosted  float64
-		hasDelay, hasStep      bool
-		apart                  []Arg
-	)
-	for i := range e.Args {
-		a := &e.Args[i]
-		key := a.Key
-		switch key {
-		case string(semconv.GPUOperationTypeKey):
-			kind, _ = a.Value.AsString()
-		case string(semconv.GPUOperationCategoryKey):
-			category, _ = a.Value.AsString()
-		case string(semconv.GPUStreamIDKey):
-			stream, at.stream = whole(a, stream), i
-		case string(semconv.GPUDeviceOrdinalKey):
-			device, at.device = whole(a, device), i
-		case string(semconv.GPUCorrelationIDKey):
-			e.Correlation, at.correlation = whole(a, 0), i
-		case string(semconv.GPUStartDelayKey):
-			delay, hasDelay = a.Value.AsFloat()
-		case string(semconv.GPUStepDurationKey):
-			length, _ = a.Value.AsFloat()
-		case string(semconv.GPUStepHostDurationKey):
-			hosted, _ = a.Value.AsFloat()
-		case string(semconv.GPUStepIndexKey):
-			step, hasStep = a.Value.AsInt()
-		case string(semconv.HWIDKey):
-			e.Device, _ = a.Value.AsString()
-		case string(semconv.HWModelKey):
-			e.Model, _ = a.Value.AsString()
-		case string(semconv.GPUKernelNameKey):
-			kernel, _ = a.Value.AsString()
-		case string(semconv.ThreadIDKey):
-			thread = whole(a, thread)
-		case threadName:
-			name, _ = a.Value.AsString()
-		case string(semconv.GPUKernelOccupancyEstimateKey):
-			if v, ok := a.Value.AsFloat(); ok { // a percentage there; the rounding undoes that of 0.29 × 100
-				percent := math.Round(v*1e11) / 1e9
-				if percent/100 < v || percent/100 > v || a.Value.kind != kindFloat {
-					e.kept = append(e.kept, *a)
-				}
-				a.Key, a.Value = "est. achieved occupancy %", Float(percent)
-			}
-		default:
-			if to, ok := torchNames[a.Key]; ok {
-				a.Key = to
-			} else if reserved[a.Key] {
-				apart = append(apart, *a)
-				a.Key = ""
-				continue
-			}
-		}
-		if !a.Value.tells() {
-			e.kept = append(e.kept, Arg{key, a.Value})
+// onHost places a span that is no GPU span. device is the index of the argument of that name; −1: there is none.
+func (e *Event) onHost(s *stated, device int) {
+	e.Track = Track{Kind: Host, ID: s.thread, Name: s.threadName}
+	e.Category = hostCategory(e.Name, s.category, e.Correlation)
+	if e.Category == catOperator {
+		e.rename(string(semconv.GPUFLOPCountKey), "flops")
+	}
+	if e.Process.Profile && s.thread < 0 && e.Correlation == 0 {
+		// Every host range of a file has a thread; what has none is made by who read the file.
+		e.Category, e.Track = catProfile, Track{Kind: Profile, ID: -1}
+		if device >= 0 && e.Args[device].Value.kind == kindInt { // the window of a device
+			e.Args[device].Key = "device"
 		}
 	}
-	e.kept = append(e.kept, apart...)
-	switch kind {
-	case "":
-		e.Track = Track{Kind: Host, ID: thread, Name: name}
-		e.Category = hostCategory(e.Name, category, e.Correlation)
-		if e.Category == catOperator {
-			e.rename(string(semconv.GPUFLOPCountKey), "flops")
+}
+
+func (e *Event) step(s *stated) {
+	e.Category = catHostAnnotation
+	e.Track = Track{Kind: Host, ID: s.thread, Name: s.threadName}
+	if s.thread < 0 {
+		e.Track = Track{Kind: Steps, Device: s.device, ID: -1}
+	}
+	if s.thread < 0 && s.hasDelay && s.step > 0 && max(math.Abs(s.delay), s.step, s.hostStep) < maxSeconds {
+		// The span reaches from the host's start to the device's end, and where the host runs ahead such spans
+		// overlap. What tiles is the host's part and the device's part.
+		e.DeviceStart = e.Start + nanoseconds(s.delay)
+		e.DeviceEnd = e.DeviceStart + nanoseconds(s.step)
+		if s.hostStep > 0 {
+			e.shorten(e.Start + nanoseconds(s.hostStep))
 		}
-		if e.Process.Profile && thread < 0 && e.Correlation == 0 {
-			// Every host range of a file has a thread; what has none is made by who read the file.
-			e.Category, e.Track = catProfile, Track{Kind: Profile, ID: -1}
-			if at.device >= 0 && e.Args[at.device].Value.kind == kindInt { // the window of a device
-				e.Args[at.device].Key = "device"
-			}
+	}
+	if n := "ProfilerStep#" + strconv.FormatInt(s.index, 10); s.hasIndex && e.Name != n {
+		if s.thread < 0 {
+			e.Track.Name = e.Name
 		}
-		return
-	case semconv.GPUOperationTypeStep:
-		e.Category = catHostAnnotation
-		e.Track = Track{Kind: Host, ID: thread, Name: name}
-		if thread < 0 {
-			e.Track = Track{Kind: Steps, Device: device, ID: -1}
-		}
-		if thread < 0 && hasDelay && length > 0 && max(math.Abs(delay), length, hosted) < maxSeconds {
-			// The span reaches from the host's start to the device's end, and where the host runs ahead such spans
-			// overlap. What tiles is the host's part and the device's part.
-			e.DeviceStart = e.Start + nanoseconds(delay)
-			e.DeviceEnd = e.DeviceStart + nanoseconds(length)
-			if hosted > 0 {
-				e.shorten(e.Start + nanoseconds(hosted))
-			}
-		}
-		if n := "ProfilerStep#" + strconv.FormatInt(step, 10); hasStep && e.Name != n {
-			if thread < 0 {
-				e.Track.Name = e.Name
-			}
-			e.Args = append(e.Args, Arg{"loop", String(e.Name)})
-			e.Name = n
-		}
-		return
+		e.Args = append(e.Args, Arg{"loop", String(e.Name)})
+		e.Name = n
+	}
+}
+
+// onStream places what ran on a device.
+func (e *Event) onStream(s *stated) {
+	switch s.kind {
 	case semconv.GPUOperationTypeKernel, semconv.GPUOperationTypeCollective:
 		e.Category = catKernel
-		if kind == semconv.GPUOperationTypeCollective {
+		if s.kind == semconv.GPUOperationTypeCollective {
 			e.messageElements()
 		}
-		if kernel != "" && !mangled(kernel) {
-			e.call(kernel)
+		if s.kernel != "" && !mangled(s.kernel) {
+			e.call(s.kernel)
 			e.drop(string(semconv.GPUKernelNameKey))
 		}
 	case semconv.GPUOperationTypeCopy:
@@ -172,9 +101,9 @@ func (e *Event) classify(at *taken) {
 	default:
 		e.Category = catGPUAnnotation
 	}
-	e.Track = Track{Kind: Stream, Device: device, ID: stream}
-	if hasDelay && math.Abs(delay) < maxSeconds {
-		e.Launched = e.Start - nanoseconds(delay)
+	e.Track = Track{Kind: Stream, Device: s.device, ID: s.stream}
+	if s.hasDelay && math.Abs(s.delay) < maxSeconds {
+		e.Launched = e.Start - nanoseconds(s.delay)
 	}
 }
 
@@ -202,14 +131,6 @@ func hostCategory(name, category string, correlation int64) string {
 		return catOperator
 	}
 	return catHostAnnotation
-}
-
-// whole reads a whole number.
-func whole(a *Arg, otherwise int64) int64 {
-	if v, ok := a.Value.AsInt(); ok {
-		return v
-	}
-	return otherwise
 }
 
 func (e *Event) rename(from, to string) {

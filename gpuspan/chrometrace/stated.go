@@ -1,0 +1,117 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometrace
+
+import (
+	"math"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// threadName is an attribute of OpenTelemetry that is not among the names of this project.
+const threadName = "thread.name"
+
+// torchNames are attributes that PyTorch has an argument for.
+var torchNames = map[string]string{
+	string(semconv.GPUKernelGridKey):             "grid",
+	string(semconv.GPUKernelBlockKey):            "block",
+	string(semconv.GPUKernelRegistersKey):        "registers per thread",
+	string(semconv.GPUKernelSharedMemorySizeKey): "shared memory",
+	string(semconv.GPUKernelBlocksPerSMKey):      "blocks per SM",
+	string(semconv.GPUKernelWarpsPerSMKey):       "warps per SM",
+	string(semconv.GPUCollectiveNameKey):         "Collective name",
+	string(semconv.GPUCollectiveGroupNameKey):    "Process Group Name",
+	string(semconv.GPUCollectiveGroupSizeKey):    "Group size",
+	string(semconv.GPUCollectiveElementTypeKey):  "dtype",
+	string(semconv.GPUGraphIDKey):                "graph id",
+	string(semconv.GPUGraphNodeIDKey):            "graph node id",
+}
+
+// stated is what decides where a span stands, as its attributes say it.
+type stated struct {
+	kind, category, kernel string // gpu.operation.type, gpu.operation.category, gpu.kernel.name
+	stream, thread         int64  // −1: none
+	threadName             string
+	device                 int64
+	delay                  float64 // gpu.start.delay, s
+	step, hostStep         float64 // gpu.step.duration, gpu.step.host.duration, s
+	index                  int64   // gpu.step.index
+	hasDelay, hasIndex     bool
+}
+
+// read takes what is stated out of Args, gives arguments the names that PyTorch has for them and keeps apart what these cannot say.
+func (e *Event) read(at *taken) stated {
+	s := stated{stream: -1, thread: -1}
+	var apart []Arg
+	for i := range e.Args {
+		a := &e.Args[i]
+		key := a.Key
+		switch key {
+		case string(semconv.GPUOperationTypeKey):
+			s.kind, _ = a.Value.AsString()
+		case string(semconv.GPUOperationCategoryKey):
+			s.category, _ = a.Value.AsString()
+		case string(semconv.GPUStreamIDKey):
+			s.stream, at.stream = whole(a, s.stream), i
+		case string(semconv.GPUDeviceOrdinalKey):
+			s.device, at.device = whole(a, s.device), i
+		case string(semconv.GPUCorrelationIDKey):
+			e.Correlation, at.correlation = whole(a, 0), i
+		case string(semconv.GPUStartDelayKey):
+			s.delay, s.hasDelay = a.Value.AsFloat()
+		case string(semconv.GPUStepDurationKey):
+			s.step, _ = a.Value.AsFloat()
+		case string(semconv.GPUStepHostDurationKey):
+			s.hostStep, _ = a.Value.AsFloat()
+		case string(semconv.GPUStepIndexKey):
+			s.index, s.hasIndex = a.Value.AsInt()
+		case string(semconv.HWIDKey):
+			e.Device, _ = a.Value.AsString()
+		case string(semconv.HWModelKey):
+			e.Model, _ = a.Value.AsString()
+		case string(semconv.GPUKernelNameKey):
+			s.kernel, _ = a.Value.AsString()
+		case string(semconv.ThreadIDKey):
+			s.thread = whole(a, s.thread)
+		case threadName:
+			s.threadName, _ = a.Value.AsString()
+		case string(semconv.GPUKernelOccupancyEstimateKey):
+			e.occupancy(a)
+		default:
+			if to, ok := torchNames[a.Key]; ok {
+				a.Key = to
+			} else if reserved[a.Key] {
+				apart = append(apart, *a)
+				a.Key = ""
+				continue
+			}
+		}
+		if !a.Value.tells() {
+			e.kept = append(e.kept, Arg{key, a.Value})
+		}
+	}
+	e.kept = append(e.kept, apart...)
+	return s
+}
+
+// occupancy makes a percentage of the estimate; the rounding undoes that of 0.29 × 100.
+func (e *Event) occupancy(a *Arg) {
+	v, ok := a.Value.AsFloat()
+	if !ok {
+		return
+	}
+	percent := math.Round(v*1e11) / 1e9
+	if percent/100 < v || percent/100 > v || a.Value.kind != kindFloat {
+		e.kept = append(e.kept, *a)
+	}
+	a.Key, a.Value = "est. achieved occupancy %", Float(percent)
+}
+
+// whole reads a whole number.
+func whole(a *Arg, otherwise int64) int64 {
+	if v, ok := a.Value.AsInt(); ok {
+		return v
+	}
+	return otherwise
+}
