@@ -158,19 +158,25 @@ func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
 	return n
 }
 
-// placeStep makes a step the root of a trace of its own where the level says so. Under a live trace it stays there.
+// placeStep makes a step the root of a trace of its own where the level says so. Under a live trace it stays there. Where the
+// job is known, identifiers follow from job, rank and number, so that other ranks can link to them; steps whose number comes
+// again, as of a second loop or of other processes, have identifiers of the content.
 func (p *Profile) placeStep(n *node, st *step, proc *process) {
-	number := st.ordinal
-	if st.hasIndex {
+	hasJob := p.job() != "" && p.Meta.HasRank
+	ids, number := proc.ids, st.ordinal
+	switch {
+	case hasJob && !st.leads:
+		ids = p.ids()
+	case st.hasIndex:
 		number = st.index
 	}
-	byJob := p.job() != "" && p.Meta.HasRank && st.hasIndex && p.Meta.TraceParent == ""
+	byJob := hasJob && st.leads && p.Meta.TraceParent == ""
 	if byJob {
-		n.self.span = proc.ids.span(idStep, number)
+		n.self.span = ids.span(idStep, number)
 	}
 	own := p.opts.Level.perStep() && p.Meta.TraceParent == ""
 	if own {
-		n.self.trace, n.up = proc.ids.trace(idStep, number), pcommon.SpanID{}
+		n.self.trace, n.up = ids.trace(idStep, number), pcommon.SpanID{}
 		n.link = append(n.link, proc.window.self)
 	}
 	if !byJob {

@@ -60,6 +60,7 @@ type step struct {
 	ordinal    int64  // 0, 1, … in the order of the sweep
 	index      int64
 	hasIndex   bool
+	leads      bool // the first of its number: what other ranks link to by that
 	start, end int64
 	node       *node // nil: no span
 	tallies

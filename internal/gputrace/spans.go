@@ -8,9 +8,11 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -144,10 +146,21 @@ func (s *spans) resource(m pcommon.Map, p *process) {
 		m.PutInt(string(semconv.GPUJobWorldSizeKey), meta.WorldSize)
 	}
 	m.PutStr(string(semconv.GPUTraceDetailKey), o.Level.String())
-	for k, v := range meta.Resource {
-		m.PutStr(k, v)
+	for _, from := range []map[string]string{meta.Resource, o.Resource} {
+		for _, k := range slices.Sorted(maps.Keys(from)) { // the same file gives the same bytes
+			PutResource(m, k, from[k])
+		}
 	}
-	for k, v := range o.Resource {
-		m.PutStr(k, v)
+}
+
+// PutResource puts an attribute that was written as text. Those of this project that are whole numbers are such.
+func PutResource(m pcommon.Map, k, v string) {
+	switch attribute.Key(k) {
+	case semconv.GPUJobRankKey, semconv.GPUJobLocalRankKey, semconv.GPUJobWorldSizeKey, semconv.ProcessPidKey:
+		if n, err := strconv.ParseInt(v, 10, 64); err == nil {
+			m.PutInt(k, n)
+			return
+		}
 	}
+	m.PutStr(k, v)
 }

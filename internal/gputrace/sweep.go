@@ -5,6 +5,7 @@ package gputrace
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 )
@@ -44,6 +45,7 @@ type sweep struct {
 	main      *process
 	launches  *launchTable
 	steps     int64
+	lastStep  int64           // highest number of a step of the main process
 	comm      map[uint32]bool // by name
 	act       activity
 	devices   map[int64]*deviceWindow
@@ -70,7 +72,7 @@ type frame struct {
 
 func (p *Profile) newSweep(v visitor) *sweep {
 	s := &sweep{
-		p: p, v: v, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
+		p: p, v: v, lastStep: math.MinInt64, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
 		comm: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()), memories: map[int64]*allocated{},
 		launches: newLaunchTable(p.counts[KindRuntime]),
 	}
@@ -198,6 +200,9 @@ func (s *sweep) newStep(r *record, p *process) *step {
 	d.decode(r.detail)
 	st.index, st.hasIndex = d.Step, d.HasStep
 	st.ordinal, s.steps = s.steps, s.steps+1
+	if st.hasIndex && p == s.main && st.index > s.lastStep {
+		st.leads, s.lastStep = true, st.index
+	}
 	p.steps = append(p.steps, st)
 	return st
 }

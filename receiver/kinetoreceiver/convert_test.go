@@ -330,3 +330,47 @@ func TestTimingSourceIsThatOfTheDevicesMaker(t *testing.T) {
 		assert.Equal(t, c.want, got, c)
 	}
 }
+
+// Steps whose number comes again: a second loop, a second thread, another process.
+func TestStepsOfOneNumberHaveIdentifiersOfTheirOwn(t *testing.T) {
+	again := strings.Replace(step(1, 5000), `"correlation":1`, `"correlation":9`, 2)
+	other := strings.ReplaceAll(strings.Replace(step(2, 9000), `"correlation":2`, `"correlation":8`, 2), `"pid":9`, `"pid":10`)
+	text := `{"distributedInfo":{"rank":1,"world_size":2},"traceEvents":[` + step(1, 1000) + "," + step(2, 3000) + "," + again + "," + other + `]}`
+	for _, detail := range []Detail{DetailSteps, DetailKernels} {
+		b, _ := convert(t, text, Options{Detail: detail, JobID: "j"})
+		seen, windows, linked := map[string]bool{}, map[string]bool{}, 0
+		for _, s := range spansOf(b) {
+			windows[s.TraceID().String()] = windows[s.TraceID().String()] || s.Name() == "pytorch profile"
+		}
+		for _, s := range spansOf(b) {
+			assert.False(t, seen[s.SpanID().String()], "%s, %v", s.Name(), detail)
+			seen[s.SpanID().String()] = true
+			if strings.HasPrefix(s.Name(), "ProfilerStep#") && s.Links().Len() > 0 {
+				if l := s.Links().At(s.Links().Len() - 1); !windows[l.TraceID().String()] {
+					linked++
+				}
+			}
+		}
+		assert.Equal(t, 2, linked, "the first of each number of the main process, to rank 0")
+	}
+}
+
+func TestResourceOfTheMetadata(t *testing.T) {
+	text := `{"resource_attributes":{"z":"1","y":"2","x":"3","gpu.job.rank":5,"gpu.job.local_rank":"1","gpu.job.world_size":"many"},"distributedInfo":{"rank":3},` +
+		`"traceEvents":[` + step(1, 1000) + `]}`
+	var first []byte
+	for range 20 {
+		b, _ := convert(t, text, Options{Resource: map[string]string{"a": "1", "b": "2", "c": "3"}})
+		m := b[0].ResourceSpans().At(0).Resource().Attributes().AsRaw()
+		assert.EqualValues(t, 5, m["gpu.job.rank"], "the application knows better")
+		assert.EqualValues(t, 1, m["gpu.job.local_rank"])
+		assert.Equal(t, "many", m["gpu.job.world_size"])
+		var p ptrace.ProtoMarshaler
+		wire, err := p.MarshalTraces(b[0])
+		require.NoError(t, err)
+		if first == nil {
+			first = wire
+		}
+		require.Equal(t, first, wire, "the same file gives the same bytes")
+	}
+}

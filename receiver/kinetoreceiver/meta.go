@@ -6,6 +6,7 @@ package kinetoreceiver
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
@@ -172,6 +173,10 @@ func (m *metaReader) resourceList(s string) {
 func (m *metaReader) result() gputrace.Meta {
 	if m.meta.JobID != "" && m.attempt != "" && m.attempt != "0" {
 		m.meta.JobID += "/" + m.attempt
+	}
+	// What the application says of itself wins over what PyTorch knows of its process group.
+	if n, err := strconv.ParseInt(m.meta.Resource[string(semconv.GPUJobRankKey)], 10, 64); err == nil {
+		m.meta.Rank, m.meta.HasRank = n, true
 	}
 	switch m.maker {
 	case makerNVIDIA:

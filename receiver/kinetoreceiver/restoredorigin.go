@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
@@ -65,7 +66,7 @@ func (r *restorer) emit(ctx context.Context, configured map[string]string, emit 
 	r.unknown.ScopeSpans().AppendEmpty()
 	for _, from := range append(r.origins, r.unknown) {
 		for _, k := range slices.Sorted(maps.Keys(configured)) {
-			from.Resource().Attributes().PutStr(k, configured[k])
+			gputrace.PutResource(from.Resource().Attributes(), k, configured[k])
 		}
 	}
 	u := ptrace.ProtoUnmarshaler{}
