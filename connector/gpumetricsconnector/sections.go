@@ -140,11 +140,12 @@ type sectionTree struct {
 	count int       // parts in sums
 
 	// of the batch that is being read
-	spans []treeSpan
-	index map[spanKey]int // of spans
-	path  []int
-	hosts []hostSpan
-	ups   map[spanKey]spanKey // parents of hosts
+	spans   []treeSpan
+	streams []streamnest.Span // the same
+	index   map[spanKey]int   // of spans
+	path    []int
+	hosts   []hostSpan
+	ups     map[spanKey]spanKey // parents of hosts
 }
 
 type treeSpan struct {
@@ -186,13 +187,17 @@ func (t *sectionTree) settle() {
 		for i := range t.spans {
 			t.spans[i].parent = t.above(t.spans[i].parent)
 		}
-		at := func(i int) streamnest.Span {
+		for i := range t.spans {
 			s := &t.spans[i]
-			return streamnest.Span{
+			t.streams = append(t.streams, streamnest.Span{
 				Owner: s.process, Device: s.device, Stream: s.stream, Trace: s.parent.trace, Parent: s.parent.span, Start: int64(s.start), End: int64(s.end),
-			}
+			})
 		}
-		streamnest.Each(len(t.spans), at, func(inner, outer int) { t.spans[inner].parent = t.spans[outer].key })
+		streamnest.Each(t.streams, func(inner, outer int) {
+			parent := t.spans[outer].key
+			t.spans[inner].parent, t.streams[inner].Trace, t.streams[inner].Parent = parent, parent.trace, parent.span
+		})
+		t.streams = t.streams[:0]
 		t.depths()
 		slices.SortFunc(t.spans, func(x, y treeSpan) int { return cmp.Compare(y.depth, x.depth) })
 		for i := range t.spans {

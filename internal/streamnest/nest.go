@@ -30,19 +30,18 @@ const (
 	maxOthers, maxInside = 64, 1024
 )
 
-// Each calls adopt for each of n spans that lies within another one, with their numbers, the narrowest outer span first. adopt makes the outer
-// span the parent of the inner one, so that at gives another parent from then on. Spans are in order of their end, as they are
-// exported; an inner span after its outer one is not found. The cost is that of looking at the span before on the same
-// stream, and at those inside.
-func Each(n int, at func(i int) Span, adopt func(inner, outer int)) {
-	for i := range n {
-		outer := at(i)
+// Each calls adopt for each of the spans that lies within another one, with their numbers, the narrowest outer span first. adopt makes the
+// outer span the parent of the inner one, here too. Spans are in order of their end, as they are exported; an inner span after
+// its outer one is not found. The cost is that of looking at the span before on the same stream, and at those inside.
+func Each(spans []Span, adopt func(inner, outer int)) {
+	for i := range spans {
+		outer := &spans[i]
 		if outer.Stream < 0 {
 			continue
 		}
 		others, inside := 0, 0
 		for j := i - 1; j >= 0 && others < maxOthers && inside < maxInside; j-- {
-			x := at(j)
+			x := &spans[j]
 			if x.Stream != outer.Stream || x.Device != outer.Device || x.Owner != outer.Owner {
 				others++
 				continue

@@ -17,9 +17,13 @@ type batch struct {
 	spans     []gpuSpan
 	scopes    []scope // one for each ScopeSpans
 	resources []resourceInfo
+	places    places
+	streams   []streamnest.Span // of spans
 	host      []hostSpan
 	bridges   map[fairshare.Key][8]byte
 	boards    []boardEnd
+	latest    int64 // end of the spans that are waited for
+	seen      int64 // when the first of them arrived first
 }
 
 // scope is one ScopeSpans of the request.
@@ -45,7 +49,8 @@ func (b *batch) reset() {
 	clear(b.resources)
 	clear(b.boards)
 	clear(b.bridges)
-	b.spans, b.scopes, b.resources, b.host, b.boards = b.spans[:0], b.scopes[:0], b.resources[:0], b.host[:0], b.boards[:0]
+	b.places.reset()
+	b.spans, b.scopes, b.resources, b.streams, b.host, b.boards = b.spans[:0], b.scopes[:0], b.resources[:0], b.streams[:0], b.host[:0], b.boards[:0]
 }
 
 // scan reads the GPU spans of a request. Their parents are followed through host spans of the same request (a step,
@@ -53,9 +58,10 @@ func (b *batch) reset() {
 func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Duration) {
 	all := td.ResourceSpans()
 	if cap(b.resources) < all.Len() {
-		b.resources = make([]resourceInfo, 0, all.Len()) // never grown below: spans point into it
+		b.resources = make([]resourceInfo, 0, all.Len()) // never grown below: places point into it
 	}
 	var g gpuSpan
+	var at placeName
 	total := 0
 	for _, rs := range all.All() {
 		b.resources = append(b.resources, id.resource(rs.Resource().Attributes()))
@@ -63,10 +69,13 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 		for _, ss := range rs.ScopeSpans().All() {
 			first := len(b.spans)
 			for i, s := range ss.Spans().All() {
-				if g.read(s, r, now, maxWait) {
-					g.index = int32(i)
-					b.spans = append(b.spans, g)
+				stream, ok := g.read(s, r, &at, now, maxWait)
+				if !ok {
+					continue
 				}
+				g.index, g.place = int32(i), b.places.number(&at)
+				b.spans = append(b.spans, g)
+				b.streams = append(b.streams, streamnest.Span{Owner: r.process, Device: at.ordinal, Stream: stream})
 			}
 			b.scopes = append(b.scopes, scope{first: first, last: len(b.spans)})
 			total += ss.Spans().Len()
@@ -82,15 +91,14 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 // nest puts spans that run within others of their stream below those. A loop's phase and what the code that it calls does with the step's
 // context are side by side in the trace; dealt with so, each would have half of the energy.
 func (b *batch) nest() {
-	at := func(i int) streamnest.Span {
-		g := &b.spans[i]
-		return streamnest.Span{
-			Owner: g.share.Process, Device: g.ordinal, Stream: g.stream, Trace: g.share.Trace, Parent: g.share.Parent, Start: g.share.Start, End: g.share.End,
-		}
+	for i := range b.streams {
+		s, g := &b.streams[i], &b.spans[i].share
+		s.Trace, s.Parent, s.Start, s.End = g.Trace, g.Parent, g.Start, g.End
 	}
-	streamnest.Each(len(b.spans), at, func(inner, outer int) {
-		if in, out := &b.spans[inner], &b.spans[outer]; in.hwID == out.hwID && in.bdf == out.bdf {
-			in.share.Parent = out.share.Span
+	streamnest.Each(b.streams, func(inner, outer int) {
+		in, out := &b.spans[inner], &b.spans[outer]
+		if b.places.sameDevice(in.place, out.place) {
+			in.share.Parent, b.streams[inner].Parent = out.share.Span, out.share.Span
 		}
 	})
 }
@@ -181,21 +189,4 @@ func (b *batch) waiting() (n int) {
 		}
 	}
 	return n
-}
-
-// latest is the latest end of the spans that are waited for, and when the first of them was seen.
-func (b *batch) latest() (end, seen int64) {
-	first := true
-	for i := range b.spans {
-		g := &b.spans[i]
-		if g.fault != sound || g.outcome != found {
-			continue
-		}
-		if first {
-			end, seen, first = g.share.End, g.seen, false
-			continue
-		}
-		end, seen = max(end, g.share.End), min(seen, g.seen)
-	}
-	return end, seen
 }

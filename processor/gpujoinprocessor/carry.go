@@ -16,10 +16,12 @@ import (
 // its memory long out of the processor's caches. It goes through the queue beside the request, in its context; a storage
 // keeps only the request.
 type carry struct {
-	td    ptrace.Traces
-	spans []gpuSpan // those that wait
-	host  []hostSpan
-	ends  []carriedEnd
+	td           ptrace.Traces
+	spans        []gpuSpan // those that wait
+	places       []place
+	host         []hostSpan
+	ends         []carriedEnd
+	latest, seen int64
 }
 
 // carriedEnd is a boardEnd with the state of the board at the arrival.
@@ -32,7 +34,10 @@ type carryKey struct{}
 
 // carried adds what is known of the request to the context that goes through the queue with it.
 func (b *batch) carried(ctx context.Context, held ptrace.Traces) context.Context {
-	c := &carry{td: held, host: slices.Clone(b.host), spans: make([]gpuSpan, 0, b.waiting()), ends: make([]carriedEnd, 0, len(b.boards))}
+	c := &carry{
+		td: held, spans: make([]gpuSpan, 0, b.waiting()), places: slices.Clone(b.places.list), host: slices.Clone(b.host),
+		ends: make([]carriedEnd, 0, len(b.boards)), latest: b.latest, seen: b.seen,
+	}
 	for _, s := range b.scopes {
 		if s.hold {
 			c.spans = append(c.spans, b.spans[s.first:s.last]...)
@@ -41,7 +46,7 @@ func (b *batch) carried(ctx context.Context, held ptrace.Traces) context.Context
 	for _, e := range b.boards {
 		c.ends = append(c.ends, carriedEnd{e, e.board.dev})
 	}
-	b.resources = nil // spans point into it, so it is not the batch's to reuse any more
+	b.resources = nil // places point into it, so it is not the batch's to reuse any more
 	return context.WithValue(ctx, carryKey{}, c)
 }
 
@@ -70,6 +75,8 @@ func (b *batch) resume(ctx context.Context, td ptrace.Traces, e *engine) bool {
 		b.boards = append(b.boards, x.boardEnd)
 	}
 	b.spans = append(b.spans, c.spans...)
+	b.places.list = append(b.places.list, c.places...)
+	b.latest, b.seen = c.latest, c.seen
 	b.scopes = append(b.scopes, scope{last: len(b.spans), hold: true})
 	return true
 }

@@ -37,7 +37,7 @@ func TestARequestIsResumedOnceAndAsItArrived(t *testing.T) {
 	assert.Equal(t, was.spans, b.spans)
 	assert.Equal(t, was.boards, b.boards)
 	was.reset() // as it is reused
-	assert.NotZero(t, b.spans[0].res.process, "the resource is not of the reused batch")
+	assert.NotZero(t, b.places.list[b.spans[0].place].res.process, "the resource is not of the reused batch")
 	assert.Equal(t, 1, b.waiting())
 
 	b = new(batch)

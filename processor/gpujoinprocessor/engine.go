@@ -4,6 +4,7 @@
 package gpujoinprocessor
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -50,24 +51,28 @@ func (e *engine) arrive(b *batch, now time.Time) (fresh bool) {
 	view := e.reader.Acquire()
 	defer view.Release()
 
-	l := lookup{e: e, view: view}
+	e.find(view, &b.places)
 	fresh = true
+	b.seen = now.UnixNano()
 	for s := range b.scopes {
 		sc := &b.scopes[s]
 		for i := sc.first; i < sc.last; i++ {
 			g := &b.spans[i]
-			if g.outcome = l.find(g); g.outcome != found || g.fault != sound {
+			p := &b.places.list[g.place]
+			if p.outcome != found || g.fault != sound {
 				continue
 			}
 			sc.hold = true
-			b.await(l.place.board, g.share.End)
-			var a fairshare.Arrival
-			a, g.at, g.seen = l.place.board.dev.Arrive(g.share, now.UnixNano(), &l.place.board.meter)
+			p.latest = max(p.latest, g.share.End)
+			a, at, seen := p.board.dev.Arrive(g.share, now.UnixNano(), &p.board.meter)
 			if a == fairshare.Known {
 				fresh = false
 			}
+			g.at = at
+			b.seen = min(b.seen, seen)
 		}
 	}
+	b.await()
 	for _, h := range b.host {
 		for _, w := range b.boards {
 			w.board.dev.Pass(h.key, h.parent)
@@ -76,14 +81,22 @@ func (e *engine) arrive(b *batch, now time.Time) (fresh bool) {
 	return fresh
 }
 
-func (b *batch) await(on *board, end int64) {
-	for i := range b.boards {
-		if b.boards[i].board == on {
-			b.boards[i].end = max(b.boards[i].end, end)
-			return
+// await notes until when the batch waits for which boards.
+func (b *batch) await() {
+	b.latest = 0
+	for i := range b.places.list {
+		p := &b.places.list[i]
+		if p.latest == 0 {
+			continue
 		}
+		b.latest = max(b.latest, p.latest)
+		k := slices.IndexFunc(b.boards, func(e boardEnd) bool { return e.board == p.board })
+		if k < 0 {
+			k = len(b.boards)
+			b.boards = append(b.boards, boardEnd{board: p.board})
+		}
+		b.boards[k].end = max(b.boards[k].end, p.latest)
 	}
-	b.boards = append(b.boards, boardEnd{on, end})
 }
 
 // settled moves the settled time of the boards that a batch waits for and says whether all its spans have ended there.

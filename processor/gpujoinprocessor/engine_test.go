@@ -160,7 +160,7 @@ func TestDeviceOfAnotherHostIsNotOursByItsNumber(t *testing.T) {
 	b := new(batch)
 	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
 	s.arrive(b, s.now)
-	assert.Equal(t, unknownDevice, b.spans[0].outcome)
+	assert.Equal(t, unknownDevice, b.places.list[b.spans[0].place].outcome)
 	assert.Zero(t, b.waiting())
 }
 

@@ -50,8 +50,7 @@ var reasonNames = [reasons]string{"settled", "deadline", "shutdown", "oversize"}
 
 // wait returns when all spans of the batch are settled, at its deadline, or at shutdown.
 func (p *joinProcessor) wait(b *batch) releaseReason {
-	latest, seen := b.latest()
-	last := time.Unix(0, min(latest, seen)).Add(p.cfg.MaxWait)
+	last := time.Unix(0, min(b.latest, b.seen)).Add(p.cfg.MaxWait)
 	for {
 		now := p.now()
 		switch {
@@ -61,7 +60,7 @@ func (p *joinProcessor) wait(b *batch) releaseReason {
 			return deadline
 		}
 		// Before the latest end is `settle` ago no sample helps; after that any may.
-		until, wake := time.Unix(0, latest).Add(p.cfg.Settle), (<-chan struct{})(nil)
+		until, wake := time.Unix(0, b.latest).Add(p.cfg.Settle), (<-chan struct{})(nil)
 		if !until.After(now) {
 			until, wake = last, p.wake
 		}
@@ -88,14 +87,15 @@ func (p *joinProcessor) write(ctx context.Context, b *batch) {
 	defer e.mu.Unlock()
 	view := e.reader.Acquire()
 	defer view.Release()
-	l := lookup{e: e, view: view}
+	e.find(view, &b.places)
 	var late, uncovered, untracked int64
 	for i := range b.spans {
 		g := &b.spans[i]
-		if g.fault != sound || g.outcome != found || l.find(g) != found {
+		at := &b.places.list[g.place]
+		if g.fault != sound || at.outcome != found {
 			continue
 		}
-		dev, board := l.place.dev, l.place.board
+		dev, board := at.dev, at.board
 		share, shared := board.dev.Share(g.share.Key, g.at)
 		if g.step { // the only span whose children may be on other devices: a section is on one stream
 			share.Value += e.elsewhere(board, g.share.Key)

@@ -33,50 +33,46 @@ var faultNames = [faults]string{"", "no_id", "end_before_start", "zero_length", 
 // gpuSpan is a span with a GPU operation.
 type gpuSpan struct {
 	span      ptrace.Span
-	index     int32 // in its ScopeSpans
 	share     fairshare.Span
-	res       *resourceInfo
-	hwID      string
-	bdf       string
-	ordinal   int64 // -1: none
-	stream    int64 // -1: none, and that of a step, which is the host's
+	at        fairshare.Place
+	index     int32 // in its ScopeSpans
+	place     int32 // of the batch's places
 	step      bool
 	fault     fault
 	hasMemory bool // gpu.memory.usage is there already
-
-	outcome outcome
-	at      fairshare.Place
-	seen    int64 // when it arrived first, unix ns
 }
 
-// read looks at a span: false when it has no GPU operation or was joined already.
-func (g *gpuSpan) read(s ptrace.Span, r *resourceInfo, now int64, maxWait time.Duration) bool {
+// read looks at a span: false when it has no GPU operation or was joined already. at becomes the place that it names; stream is
+// -1 when it has none, and for a step, whose stream is the host's.
+func (g *gpuSpan) read(s ptrace.Span, r *resourceInfo, at *placeName, now int64, maxWait time.Duration) (stream int64, ok bool) {
 	gpu := false
-	*g = gpuSpan{span: s, res: r, hwID: r.hwID, ordinal: -1, stream: -1}
+	stream = -1
+	*g = gpuSpan{span: s}
+	*at = placeName{res: r, hwID: r.hwID, ordinal: -1}
 	for k, v := range s.Attributes().All() {
 		switch k {
 		case string(semconv.GPUOperationTypeKey):
 			gpu, g.step = v.Str() != "", v.Str() == semconv.GPUOperationTypeStep
 		case string(semconv.GPUJoinCoverageKey):
-			return false
+			return -1, false
 		case string(semconv.HWIDKey):
-			g.hwID = v.Str()
+			at.hwID = v.Str()
 		case string(semconv.GPUPCIBDFKey):
-			g.bdf = v.Str()
+			at.bdf = v.Str()
 		case string(semconv.GPUDeviceOrdinalKey):
 			if v.Type() == pcommon.ValueTypeInt {
-				g.ordinal = v.Int()
+				at.ordinal = v.Int()
 			}
 		case string(semconv.GPUStreamIDKey):
 			if v.Type() == pcommon.ValueTypeInt {
-				g.stream = v.Int()
+				stream = v.Int()
 			}
 		case string(semconv.GPUMemoryUsageKey):
 			g.hasMemory = true
 		}
 	}
 	if !gpu {
-		return false
+		return -1, false
 	}
 	start, end := uint64(s.StartTimestamp()), uint64(s.EndTimestamp())
 	g.share = fairshare.Span{
@@ -87,9 +83,9 @@ func (g *gpuSpan) read(s ptrace.Span, r *resourceInfo, now int64, maxWait time.D
 		End:     int64(min(end, math.MaxInt64)),
 	}
 	if g.fault = g.check(now, maxWait); g.fault != sound || g.step {
-		g.stream = -1
+		stream = -1
 	}
-	return true
+	return stream, true
 }
 
 func (g *gpuSpan) check(now int64, maxWait time.Duration) fault {

@@ -69,8 +69,8 @@ func (s *stats) accepted(ctx context.Context, b *batch, n int) {
 		switch g := &b.spans[i]; {
 		case g.fault != sound:
 			bad[g.fault]++
-		case g.outcome != found:
-			lost[g.outcome]++
+		default:
+			lost[b.places.list[g.place].outcome]++
 		}
 	}
 	for i, k := range bad {
@@ -79,7 +79,7 @@ func (s *stats) accepted(ctx context.Context, b *batch, n int) {
 		}
 	}
 	for i, k := range lost {
-		if k > 0 {
+		if k > 0 && outcome(i) != found {
 			s.tb.ProcessorGpuJoinUncoveredSpans.Add(ctx, k, s.outcomes[i])
 		}
 	}
@@ -88,9 +88,8 @@ func (s *stats) accepted(ctx context.Context, b *batch, n int) {
 // released counts a batch that leaves.
 func (s *stats) released(ctx context.Context, b *batch, n int, why releaseReason, now time.Time) {
 	s.held.Add(int64(-n))
-	end, _ := b.latest()
 	s.tb.ProcessorGpuJoinReleasedSpans.Add(ctx, int64(n), s.reasons[why])
-	s.tb.ProcessorGpuJoinHoldDuration.Record(ctx, max(0, now.Sub(time.Unix(0, end)).Seconds()))
+	s.tb.ProcessorGpuJoinHoldDuration.Record(ctx, max(0, now.Sub(time.Unix(0, b.latest)).Seconds()))
 }
 
 // joined counts the spans of a batch by what they lack.

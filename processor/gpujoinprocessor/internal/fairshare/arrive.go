@@ -21,7 +21,7 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen i
 	}
 	n := d.node(s.Key)
 	if n != nil && n.known {
-		return Known, Place{n}, n.seen
+		return Known, Place{n.self}, n.seen
 	}
 	if n == nil {
 		if n = d.newNode(s.Key); n == nil {
@@ -41,14 +41,14 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen i
 		if s.End <= d.settled {
 			n.ended = true
 			d.remember(n)
-			return Taken, Place{n}, now
+			return Taken, Place{n.self}, now
 		}
 		s.Start = d.settled
 	}
 	n.proc = d.procs.join(s.Process)
 	d.points.push(point{s.Start, true, n.self})
 	d.points.push(point{s.End, false, n.self})
-	return Taken, Place{n}, now
+	return Taken, Place{n.self}, now
 }
 
 // Pass moves what waits for the placeholder k on to its parent: k is the ID of a span that never uses the device

@@ -48,7 +48,7 @@ type Device struct {
 	v       sum // integral of dC / active
 	covered int64
 
-	nodes      map[Key]ref
+	nodes      index
 	remembered list
 	free       freeTime
 	totals     Totals
@@ -72,7 +72,7 @@ func New(l Limits, b *Budget) *Device {
 		limits:     l,
 		budget:     b,
 		procs:      processes{byID: map[uint64]int32{}},
-		nodes:      map[Key]ref{},
+		nodes:      newIndex(&b.slab),
 		remembered: list{slab: &b.slab},
 		free:       freeTime{max: l.FreeIntervals},
 	}
@@ -103,11 +103,11 @@ type Share struct {
 }
 
 // Place is where a span that arrived is kept. The zero Place is of no span.
-type Place struct{ n *node }
+type Place struct{ node ref }
 
 // Share reads what the span k has. at is the Place that its arrival gave; false when it was refused or is forgotten.
 func (d *Device) Share(k Key, at Place) (Share, bool) {
-	n := at.n
+	n := d.at(at.node)
 	if n == nil || n.key != k || !n.known || !n.kept {
 		return Share{}, false
 	}
@@ -126,11 +126,10 @@ func (d *Device) Elsewhere(k Key) float64 {
 
 // Close gives the budget back. The device is not used afterwards.
 func (d *Device) Close() {
-	d.budget.used -= len(d.nodes)
-	for _, r := range d.nodes {
-		n := d.at(r)
+	d.budget.used -= d.nodes.n
+	d.nodes.each(func(n *node) {
 		n.kept = false
 		d.budget.slab.give(n)
-	}
-	d.nodes = nil
+	})
+	d.nodes = newIndex(&d.budget.slab)
 }

@@ -16,7 +16,7 @@ func (d *Device) newNode(k Key) *node {
 	d.budget.used++
 	n := d.budget.slab.take()
 	n.key, n.kept = k, true
-	d.nodes[k] = n.self
+	d.nodes.add(n)
 	return n
 }
 
@@ -45,13 +45,13 @@ func (d *Device) forget(n *node) {
 		parent.kids--
 	}
 	d.remembered.remove(n)
-	delete(d.nodes, n.key)
+	d.nodes.remove(n)
 	n.kept = false
 	d.budget.used--
 	d.budget.slab.give(n)
 }
 
 // node is that of a span, nil when there is none.
-func (d *Device) node(k Key) *node { return d.at(d.nodes[k]) }
+func (d *Device) node(k Key) *node { return d.nodes.find(k) }
 
 func (d *Device) at(r ref) *node { return d.budget.slab.at(r) }

@@ -1,0 +1,47 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fairshare
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func numbered(i uint64) (k Key) {
+	binary.BigEndian.PutUint64(k.Span[:], i)
+	return k
+}
+
+// A map is the oracle: few keys, so that they come and go in full clusters, and growth in between.
+func TestIndexFindsWhatAMapFinds(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		var s slab
+		x, oracle := newIndex(&s), map[Key]*node{}
+		keys := 10 + r.Uint64N(2000)
+		for range 20_000 {
+			k := numbered(r.Uint64N(keys))
+			n := oracle[k]
+			require.Equal(t, n, x.find(k), "seed %d", seed)
+			if n == nil {
+				n = s.take()
+				n.key = k
+				x.add(n)
+				oracle[k] = n
+			} else if r.IntN(2) == 0 {
+				x.remove(n)
+				delete(oracle, k)
+			}
+		}
+		require.Equal(t, len(oracle), x.n)
+		x.each(func(n *node) {
+			require.Equal(t, oracle[n.key], n)
+			delete(oracle, n.key)
+		})
+		require.Empty(t, oracle)
+	}
+}

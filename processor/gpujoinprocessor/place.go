@@ -1,0 +1,117 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import "github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+
+// outcome is where a device was found.
+type outcome uint8
+
+const (
+	found outcome = iota
+	unknownDevice
+	noIdentity
+	outcomes
+)
+
+var outcomeNames = [outcomes]string{"", "unknown_device", "no_identity"}
+
+// placeName is a device as a span names it.
+type placeName struct {
+	res     *resourceInfo
+	hwID    string
+	bdf     string
+	ordinal int64 // -1: none
+}
+
+// place is a device that spans of a batch name.
+type place struct {
+	placeName
+	outcome outcome
+	board   *board
+	latest  int64                          // end of its spans that are waited for; 0 when there is none
+	dev     gpusamplesextension.DeviceView // while the samples are locked
+}
+
+// places are the devices of a batch. A request has few of them and many spans, which know theirs by number.
+type places struct {
+	list []place
+	last int // of the last span
+}
+
+// recentPlaces bounds the search for a place; one that was named longer ago gets a second number.
+const recentPlaces = 8
+
+// number gives the number of a place. The search begins at that of the last span: most follow one another on a device, or go
+// round the devices.
+func (p *places) number(name *placeName) int32 {
+	n := min(len(p.list), recentPlaces)
+	first := len(p.list) - n
+	at := max(p.last, first)
+	for range n {
+		if p.list[at].placeName == *name {
+			p.last = at
+			return int32(at)
+		}
+		if at++; at == len(p.list) {
+			at = first
+		}
+	}
+	p.last = len(p.list)
+	p.list = append(p.list, place{placeName: *name})
+	return int32(p.last)
+}
+
+// sameDevice compares places of spans of one process and one ordinal.
+func (p *places) sameDevice(i, j int32) bool {
+	a, b := &p.list[i], &p.list[j]
+	return i == j || a.hwID == b.hwID && a.bdf == b.bdf
+}
+
+func (p *places) reset() {
+	clear(p.list)
+	p.list, p.last = p.list[:0], 0
+}
+
+// search matches by hw.id, then by host and PCI address, then by the configured map of ordinals.
+func (e *engine) search(view gpusamplesextension.View, p *placeName) (gpusamplesextension.DeviceView, outcome) {
+	if p.hwID != "" {
+		if dev, ok := view.Lookup(p.hwID); ok {
+			return dev, found
+		}
+	}
+	if p.bdf != "" {
+		for _, host := range [...]string{p.res.hostID, p.res.hostName} {
+			if host != "" {
+				if dev, ok := view.LookupPCI(host, p.bdf); ok {
+					return dev, found
+				}
+			}
+		}
+	}
+	if p.hwID != "" || p.bdf != "" { // a device of another host must not become ours by its number
+		return gpusamplesextension.DeviceView{}, unknownDevice
+	}
+	id, mapped := e.ordinals[p.ordinal]
+	if !mapped {
+		return gpusamplesextension.DeviceView{}, noIdentity
+	}
+	if dev, ok := view.Lookup(id); ok {
+		return dev, found
+	}
+	return gpusamplesextension.DeviceView{}, unknownDevice
+}
+
+// find looks the places of a batch up in the current view. What was not found once stays so for the batch.
+func (e *engine) find(view gpusamplesextension.View, p *places) {
+	for i := range p.list {
+		x := &p.list[i]
+		if x.outcome != found {
+			continue
+		}
+		if x.dev, x.outcome = e.search(view, &x.placeName); x.outcome == found {
+			x.board = e.boardOf(x.dev)
+		}
+	}
+}
