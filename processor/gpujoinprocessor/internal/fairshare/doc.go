@@ -16,7 +16,7 @@
 // A Device holds one settled time T that only moves forward. Before T everything is dealt out for good:
 //
 //	        late arrivals take              points of pending spans,
-//	        what is still free              in a heap by time
+//	        what is still free              by time
 //	───────┬──────┬──────────┬─────┬──────┬──┬───┬────┬──────────────► time
 //	       │ free │ dealt out│free │dealt │T │   │    │
 //	       └──────┴──────────┴─────┴──────┘

@@ -15,8 +15,7 @@ func (d *Device) Settle(to int64, m Meter) {
 	}
 	d.knots = m.Knots(d.settled, to, d.knots[:0])
 	s := sweep{d: d, line: curve{knots: d.knots}}
-	for len(d.points) > 0 && d.points[0].t <= to {
-		p := d.points.pop()
+	for p, ok := d.points.pop(to); ok; p, ok = d.points.pop(to) {
 		s.advance(p.t)
 		if p.start {
 			d.start(d.at(p.n))
@@ -29,10 +28,7 @@ func (d *Device) Settle(to int64, m Meter) {
 }
 
 func (d *Device) begin(to int64) {
-	d.started, d.settled = true, to
-	if len(d.points) > 0 {
-		d.settled = min(to, d.points[0].t)
-	}
+	d.started, d.settled = true, min(to, d.points.first())
 	d.free.add(d.settled-int64(d.limits.Free), d.settled)
 	for n := d.at(d.remembered.first); n != nil; n = d.at(n.next) {
 		n.changed = d.settled
