@@ -41,14 +41,16 @@ type attributes struct {
 	energyOnMIG bool
 	spanEvents  bool
 	events      []gpusamplesextension.Event
+	to          writer
 }
 
 // write joins one span. dev is its device and b its board, both of the current view. False: no sample is near.
 func (a *attributes) write(g *gpuSpan, dev gpusamplesextension.DeviceView, b *board, share fairshare.Share, shared bool) bool {
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
 	boardDev := b.meter.dev
-	to := g.span.Attributes()
-	to.EnsureCapacity(to.Len() + room)
+	to := &a.to
+	to.open(g.span.Attributes(), room, !g.again)
+	defer to.close()
 
 	if g.hwID == "" { // found by another identity: whoever comes next need not search again
 		to.PutStr(string(semconv.HWIDKey), dev.Device().ID)
@@ -62,26 +64,26 @@ func (a *attributes) write(g *gpuSpan, dev gpusamplesextension.DeviceView, b *bo
 				d = either(dev, boardDev, m.field)
 			}
 			if mean, known := d.Mean(m.field, start, end); known > 0 {
-				to.PutDouble(m.key, tidy(mean))
+				to.double(m.key, tidy(mean))
 			} else if m.field == gpusamplesextension.Power && b.meter.known {
 				if watt, known := boardDev.Mean(gpusamplesextension.Energy, start, end); known > 0 {
-					to.PutDouble(m.key, tidy(watt))
+					to.double(m.key, tidy(watt))
 				}
 			}
 		}
 		if !g.hasMemory {
 			if used, known := dev.Mean(gpusamplesextension.MemoryUsed, start, end); known > 0 {
-				to.PutInt(string(semconv.GPUMemoryUsageKey), int64(math.Round(used)))
+				to.int(string(semconv.GPUMemoryUsageKey), int64(math.Round(used)))
 			}
 		}
 		if t, ok := either(dev, boardDev, gpusamplesextension.Temperature).Max(gpusamplesextension.Temperature, start, end); ok {
-			to.PutDouble(string(semconv.GPUTemperatureMaxKey), tidy(t))
+			to.double(string(semconv.GPUTemperatureMaxKey), tidy(t))
 		}
 		a.throttle(to, either(dev, boardDev, gpusamplesextension.Throttle), start, end)
 		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
-			to.PutDouble(string(semconv.GPUEnergyKey), tidy(max(0, share.Value)))
+			to.double(string(semconv.GPUEnergyKey), tidy(max(0, share.Value)))
 			if share.Own != share.Value {
-				to.PutDouble(string(semconv.GPUSelfEnergyKey), tidy(max(0, share.Own)))
+				to.double(string(semconv.GPUSelfEnergyKey), tidy(max(0, share.Own)))
 			}
 			// The share knows only what was there when it was dealt out; the quality is that of the worst value.
 			if c := float64(share.Covered) / float64(end-start); c < coverage-1e-6 {
@@ -91,15 +93,15 @@ func (a *attributes) write(g *gpuSpan, dev gpusamplesextension.DeviceView, b *bo
 	}
 	a.met(g, to, boardDev, start, end)
 	if share.Late > 0 {
-		to.PutDouble(string(semconv.GPUJoinLateDurationKey), tidy(float64(share.Late)*1e-9))
+		to.double(string(semconv.GPUJoinLateDurationKey), tidy(float64(share.Late)*1e-9))
 	}
-	to.PutDouble(string(semconv.GPUJoinCoverageKey), tidy(coverage))
-	to.PutInt(string(semconv.GPUJoinSamplesKey), int64(samples))
+	to.double(string(semconv.GPUJoinCoverageKey), tidy(coverage))
+	to.int(string(semconv.GPUJoinSamplesKey), int64(samples))
 	if source := dev.Device().Source; source != "" {
-		to.PutStr(string(semconv.GPUMeasurementSourceKey), source)
+		to.str(string(semconv.GPUMeasurementSourceKey), source)
 	}
 	if coverage > 0 {
-		to.PutStr(string(semconv.GPUJoinMethodKey), method(dev, boardDev, end-start))
+		to.str(string(semconv.GPUJoinMethodKey), method(dev, boardDev, end-start))
 	}
 	return coverage > 0
 }
@@ -120,12 +122,12 @@ func method(dev, board gpusamplesextension.DeviceView, length int64) string {
 	return semconv.GPUJoinMethodInterval
 }
 
-func (a *attributes) throttle(to pcommon.Map, dev gpusamplesextension.DeviceView, start, end int64) {
+func (a *attributes) throttle(to *writer, dev gpusamplesextension.DeviceView, start, end int64) {
 	share, known := dev.Mean(gpusamplesextension.Throttle, start, end)
 	if known == 0 {
 		return
 	}
-	to.PutDouble(string(semconv.GPUThrottleTimeKey), tidy(share*known*float64(end-start)*1e-9))
+	to.double(string(semconv.GPUThrottleTimeKey), tidy(share*known*float64(end-start)*1e-9))
 	mask := gpusamplesextension.ThrottleReason(dev.Mask(gpusamplesextension.Throttle, start, end))
 	if mask == 0 {
 		return
@@ -133,7 +135,7 @@ func (a *attributes) throttle(to pcommon.Map, dev gpusamplesextension.DeviceView
 	reasons := make([]string, 0, 8)
 	mask.Each(func(r gpusamplesextension.ThrottleReason) { reasons = append(reasons, r.String()) })
 	slices.Sort(reasons)
-	list := to.PutEmptySlice(string(semconv.GPUThrottleReasonsKey))
+	list := to.slice(string(semconv.GPUThrottleReasonsKey))
 	list.EnsureCapacity(len(reasons))
 	for _, r := range reasons {
 		list.AppendEmpty().SetStr(r)
@@ -141,7 +143,7 @@ func (a *attributes) throttle(to pcommon.Map, dev gpusamplesextension.DeviceView
 }
 
 // met writes the events of the board that fell into the span.
-func (a *attributes) met(g *gpuSpan, to pcommon.Map, dev gpusamplesextension.DeviceView, start, end int64) {
+func (a *attributes) met(g *gpuSpan, to *writer, dev gpusamplesextension.DeviceView, start, end int64) {
 	a.events = dev.Events(start, end, a.events[:0])
 	if len(a.events) == 0 {
 		return
@@ -154,7 +156,7 @@ func (a *attributes) met(g *gpuSpan, to pcommon.Map, dev gpusamplesextension.Dev
 		case gpusamplesextension.EventXID:
 			if !hasXID {
 				hasXID = true
-				xids = to.PutEmptySlice(string(semconv.GPUXIDKey))
+				xids = to.slice(string(semconv.GPUXIDKey))
 			}
 			xids.AppendEmpty().SetInt(e.Code)
 		case gpusamplesextension.EventECCCorrected, gpusamplesextension.EventECCUncorrected:
@@ -165,7 +167,7 @@ func (a *attributes) met(g *gpuSpan, to pcommon.Map, dev gpusamplesextension.Dev
 		}
 	}
 	if errs > 0 {
-		to.PutInt(string(semconv.GPUECCErrorsKey), errs)
+		to.int(string(semconv.GPUECCErrorsKey), errs)
 	}
 }
 

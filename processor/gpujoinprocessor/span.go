@@ -40,6 +40,7 @@ type gpuSpan struct {
 	step      bool
 	fault     fault
 	hasMemory bool // gpu.memory.usage is there already
+	again     bool // so is something that the join writes
 }
 
 // read looks at a span: false when it has no GPU operation or was joined already. at becomes the place that it names; stream is
@@ -69,6 +70,13 @@ func (g *gpuSpan) read(s ptrace.Span, r *resourceInfo, at *placeName, now int64,
 			}
 		case string(semconv.GPUMemoryUsageKey):
 			g.hasMemory = true
+		case string(semconv.GPUUtilizationKey), string(semconv.GPUSMUtilizationKey), string(semconv.GPUSMOccupancyKey),
+			string(semconv.GPUTensorUtilizationKey), string(semconv.GPUDRAMUtilizationKey), string(semconv.GPUClockSMFrequencyKey),
+			string(semconv.GPUClockMemoryFrequencyKey), string(semconv.GPUPowerKey), string(semconv.GPUTemperatureMaxKey),
+			string(semconv.GPUThrottleTimeKey), string(semconv.GPUThrottleReasonsKey), string(semconv.GPUEnergyKey), string(semconv.GPUSelfEnergyKey),
+			string(semconv.GPUXIDKey), string(semconv.GPUECCErrorsKey), string(semconv.GPUJoinLateDurationKey), string(semconv.GPUJoinSamplesKey),
+			string(semconv.GPUMeasurementSourceKey), string(semconv.GPUJoinMethodKey):
+			g.again = true
 		}
 	}
 	if !gpu {
