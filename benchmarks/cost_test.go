@@ -94,7 +94,7 @@ func TestCostOfAPipeline(t *testing.T) {
 		{"gpu_metrics", metricsStage()},
 		{"span_metrics", spanMetricsStage()},
 		{"gpu_join", joinStage()},
-		{"its queue and puts alone", pipeline(holdStage, putStage(joined, 16))},
+		{"its queue and puts alone", pipeline(holdStage, buildStage(joined, 16))},
 		{all, pipeline(joinStage(), deriveStage(), metricsStage())},
 		{"queue alone", holdStage},
 		{"queue, reads and puts alone", floor()},

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/exporter/exportertest"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/xpdata"
 )
 
 // settle is gpu_join's default.
@@ -75,10 +76,15 @@ func putStage(n names, room int) stage {
 	return eachSpan(func(a pcommon.Map) { n.put(a, room) })
 }
 
+func buildStage(n names, room int) stage {
+	b := new(xpdata.MapBuilder)
+	return eachSpan(func(a pcommon.Map) { n.build(b, a, room) })
+}
+
 // floor is what join, derive and metrics can't do without: each reads a span once, the first holds it for as long as its
 // samples take, and the first two write.
 func floor() stage {
-	return pipeline(readStage(), holdStage, putStage(joined, 32), readStage(), putStage(derived, 0), readStage())
+	return pipeline(readStage(), holdStage, buildStage(joined, 32), readStage(), putStage(derived, 0), readStage())
 }
 
 // Were these not the attributes that the components write, the floor would not be one.

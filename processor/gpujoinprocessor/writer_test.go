@@ -1,0 +1,77 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+)
+
+// A span that has one of the attributes already, from somebody else, gets the new value under the one name: each in turn, on
+// spans to which everything is written.
+func TestAttributesThatAreThereGetTheNewValue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		at := func(x float64) time.Time { return zero.Add(sec(x)) }
+		r := newRig(t).join()
+		defer r.close()
+		d := nominal
+		d.Source = "dcgm"
+		w := r.device(d)
+		r.run(w, func(now time.Time, s *gpusamplesextension.Sample) {
+			for f := range gpusamplesextension.NumFields {
+				s.Set(gpusamplesextension.Field(f), 0.5)
+			}
+			s.Set(gpusamplesextension.Energy, 300*now.Sub(zero).Seconds())
+			s.Set(gpusamplesextension.Throttle, float64(gpusamplesextension.ThrottleSWPowerCap))
+		})
+		time.Sleep(12 * time.Second) // so all of it is late
+		td := newTraces("a")
+		once := map[string]int{}
+		for i, name := range written {
+			if name == "gpu.join.coverage" { // that passes untouched
+				continue
+			}
+			start, id := float64(i)*0.2, uint64(2*i+1)
+			w.WriteEvents([]gpusamplesextension.Event{
+				{Time: at(start + 0.1).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 63},
+				{Time: at(start + 0.1).UnixNano(), Kind: gpusamplesextension.EventECCUncorrected, Count: 1},
+			})
+			td.gpu(id+1, id, at(start+0.05), at(start+0.15))
+			s := td.gpu(id, 0, at(start), at(start+0.2))
+			s.Attributes().PutStr(name, "another's")
+			s.Attributes().PutStr("last", "one")
+			once[name] = int(id)
+		}
+		r.consume(td.Traces)
+		time.Sleep(10 * time.Second)
+		spans := r.spans()
+		for name, id := range once {
+			a := spans[uint64(id)].Attributes()
+			var names []string
+			for k := range a.All() {
+				names = append(names, k)
+			}
+			slices.Sort(names)
+			assert.Equal(t, slices.Compact(slices.Clone(names)), names, "no name twice")
+			for _, k := range written {
+				_, there := a.Get(k)
+				require.True(t, there, "%s beside %s", k, name)
+			}
+			v, _ := a.Get(name)
+			if name == "gpu.memory.usage" {
+				assert.Equal(t, "another's", v.Str(), "the producer's own is kept")
+			} else {
+				assert.NotEqual(t, "another's", v.Str(), name)
+			}
+		}
+	})
+}
