@@ -305,7 +305,7 @@ func TestRotatedFilesAreEachCompleteAndOldOnesGo(t *testing.T) {
 		require.NoError(t, tr.ConsumeTraces(t.Context(), service(byte(i))))
 		// A quiet exporter completes its file too.
 		want := min(i+1, 2) + 1
-		require.Eventually(t, func() bool { return complete() == want && len(files(t, dir)) == want }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return complete() == want && len(files(t, dir)) == want }, time.Minute, time.Millisecond)
 	}
 	require.NoError(t, stop())
 	assert.Len(t, files(t, dir), 3, "two traces and what is not ours")

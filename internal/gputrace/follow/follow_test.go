@@ -150,7 +150,7 @@ func write(t *testing.T, path, text string) {
 
 func eventually(t *testing.T, s *sink, want string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return s.got() == want }, 5*time.Second, time.Millisecond, "want %q, have %q", want, s.got())
+	require.Eventually(t, func() bool { return s.got() == want }, time.Minute, time.Millisecond, "want %q, have %q", want, s.got())
 	time.Sleep(30 * time.Millisecond)
 	require.Equal(t, want, s.got(), "nothing more comes")
 }
@@ -186,19 +186,28 @@ func TestFileThatGrowsIsLeftAloneUntilItStandsStill(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.txt")
 	c := config(dir)
-	c.StableFor = 150 * time.Millisecond
 	s := &sink{}
-	write(t, path, "a\n")
-	f := start(t, c, componenttest.NewNopHost(), s)
-	defer stop(t, f)
+	f := New(c, owner, zap.NewNop(), lines, s.consume)
+	f.state = newState(storage.NewNopClient())
+	clock := time.Now() // not long after the file's own times
+	f.now = func() time.Time { return clock }
+	const stable = 150 * time.Millisecond
+	poll := func(after time.Duration) int {
+		clock = clock.Add(after)
+		read, refused := f.poll(t.Context(), stable)
+		assert.Zero(t, refused)
+		return read
+	}
 	text := "a\n"
 	for range 10 {
-		time.Sleep(30 * time.Millisecond)
-		text += "b\n"
 		write(t, path, text)
-		require.Empty(t, s.got())
+		require.Zero(t, poll(stable-1))
+		require.Zero(t, poll(stable-1), "it may grow still")
+		text += "b\n"
 	}
-	eventually(t, s, "abbbbbbbbbb")
+	require.Equal(t, 1, poll(1))
+	assert.Equal(t, "abbbbbbbbb", s.got())
+	require.Zero(t, poll(time.Hour))
 }
 
 func TestRestartNeitherLosesNorRepeats(t *testing.T) {
@@ -323,7 +332,7 @@ func TestWhatHasAnotherNameIsNotRepeated(t *testing.T) {
 	left := func() int { return logs.FilterMessage("file left alone").Len() }
 	repeated := func(want int) {
 		t.Helper()
-		require.Eventually(t, func() bool { return left() == want }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return left() == want }, time.Minute, time.Millisecond)
 		assert.Equal(t, "ab", s.got())
 	}
 	require.NoError(t, os.Rename(path("a"), path("renamed")))
@@ -344,7 +353,7 @@ func TestWhatHasAnotherNameIsNotRepeated(t *testing.T) {
 	refused := func() int { return logs.FilterLevelExact(zap.ErrorLevel).Len() }
 	require.NoError(t, os.Remove(path("while nobody looked")))
 	write(t, path("copied"), "bad") // written over in place: what is there at first is not whole
-	require.Eventually(t, func() bool { return refused() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return refused() == 1 }, time.Minute, time.Millisecond)
 	write(t, path("copied"), "a\nb\n")
 	repeated(6)
 	write(t, path("copied"), "c\n")

@@ -43,6 +43,7 @@ type Follower struct {
 	seen   map[string]sighting
 	later  map[string]time.Time // when a file that could not be opened or kept is tried again
 	retry  time.Duration
+	now    func() time.Time
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	once   sync.Once
@@ -57,7 +58,7 @@ type sighting struct {
 
 // New makes a follower; next is the consumer of batches.
 func New(cfg Config, id component.ID, log *zap.Logger, read Read, next Emit) *Follower {
-	return &Follower{cfg: cfg, id: id, log: log, read: read, next: next, seen: map[string]sighting{}, later: map[string]time.Time{}, retry: time.Minute}
+	return &Follower{cfg: cfg, id: id, log: log, read: read, next: next, seen: map[string]sighting{}, later: map[string]time.Time{}, retry: time.Minute, now: time.Now}
 }
 
 // Start opens the storage and begins to read.
@@ -150,7 +151,7 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 	for _, p := range files {
 		there[p] = true
 	}
-	f.state.forget(there, time.Now())
+	f.state.forget(there, f.now())
 	gone := func(p string) bool { return !there[p] }
 	maps.DeleteFunc(f.seen, func(p string, _ sighting) bool { return gone(p) })
 	maps.DeleteFunc(f.later, func(p string, _ time.Time) bool { return gone(p) })
@@ -163,7 +164,7 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 			continue // gone since
 		}
 		v := versionOf(info)
-		if f.state.known(p, v) || !f.settled(p, v, stable) || time.Now().Before(f.later[p]) {
+		if f.state.known(p, v) || !f.settled(p, v, stable) || f.now().Before(f.later[p]) {
 			continue
 		}
 		delete(f.later, p)
@@ -175,7 +176,7 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 			f.log.Info("file left alone", zap.Error(err))
 		case outside(err):
 			refused++
-			f.later[p] = time.Now().Add(f.retry)
+			f.later[p] = f.now().Add(f.retry)
 			f.log.Error("file cannot be read now; it is tried again", zap.Duration("after", f.retry), zap.Error(err))
 			continue
 		case err != nil:
@@ -204,7 +205,7 @@ func (f *Follower) settled(path string, v version, stable time.Duration) bool {
 	if stable == 0 {
 		return true
 	}
-	now := time.Now()
+	now := f.now()
 	s, ok := f.seen[path]
 	if !ok || s.v != v {
 		f.seen[path] = sighting{v, now}

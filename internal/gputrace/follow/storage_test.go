@@ -50,7 +50,7 @@ func TestRestartsOverFileStorage(t *testing.T) {
 		defer closed()
 		f := start(t, c, h, s)
 		defer stop(t, f)
-		require.Eventually(t, func() bool { return len(s.got()) >= length }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(s.got()) >= length }, time.Minute, time.Millisecond)
 		time.Sleep(30 * time.Millisecond)
 		return s.got()
 	}
