@@ -23,7 +23,8 @@ func (s *spans) host(n *node) {
 		link.SetSpanID(l.span)
 	}
 	m := sp.Attributes()
-	m.EnsureCapacity(4) // most have no more
+	const most = 4 // attributes, of nearly all
+	m.EnsureCapacity(most)
 	if n.hasThread && n.thread >= 0 { // negative are tracks that are no thread, as of ranges that end on any
 		putInt(m, semconv.ThreadIDKey, n.thread)
 	}

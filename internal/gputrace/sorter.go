@@ -97,7 +97,7 @@ func (s *sorter) sort() {
 	s.sorted = true
 }
 
-// compare orders records of one key.
+// compare orders records of one key. No two are equal: each has its place in the file.
 func (s *sorter) compare(a, b entry) int {
 	var x, y record
 	x.header(s.record(a))
