@@ -44,16 +44,17 @@ type attributes struct {
 	to          writer
 }
 
-// write joins one span. dev is its device and b its board, both of the current view. False: no sample is near.
-func (a *attributes) write(g *gpuSpan, dev gpusamplesextension.DeviceView, b *board, share fairshare.Share, shared bool) bool {
+// write joins one span with its device and board in the current view. False: no sample is near.
+func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared bool) bool {
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
+	dev, b := at.dev, at.board
 	boardDev := b.meter.dev
 	to := &a.to
 	to.open(g.span.Attributes(), room, !g.again)
 	defer to.close()
 
-	if g.hwID == "" { // found by another identity: whoever comes next need not search again
-		to.PutStr(string(semconv.HWIDKey), dev.Device().ID)
+	if at.hwID == "" { // found by another identity: whoever comes next need not search again
+		to.str(string(semconv.HWIDKey), dev.Device().ID)
 	}
 	coverage, samples := dev.Coverage(start, end)
 	if coverage > 0 {

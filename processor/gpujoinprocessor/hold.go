@@ -95,12 +95,11 @@ func (p *joinProcessor) write(ctx context.Context, b *batch) {
 		if g.fault != sound || at.outcome != found {
 			continue
 		}
-		dev, board := at.dev, at.board
-		share, shared := board.dev.Share(g.share.Key, g.at)
+		share, shared := at.board.dev.Share(g.share.Key, g.at)
 		if g.step { // the only span whose children may be on other devices: a section is on one stream
-			share.Value += e.elsewhere(board, g.share.Key)
+			share.Value += e.elsewhere(at.board, g.share.Key)
 		}
-		if !p.attrs.write(g, dev, board, share, shared) {
+		if !p.attrs.write(g, at, share, shared) {
 			uncovered++
 		}
 		if share.Late > 0 {

@@ -58,6 +58,8 @@ func (g *gpuSpan) read(s ptrace.Span, r *resourceInfo, at *placeName, now int64,
 			return -1, false
 		case string(semconv.HWIDKey):
 			at.hwID = v.Str()
+			g.again = g.again || at.hwID == ""
+
 		case string(semconv.GPUPCIBDFKey):
 			at.bdf = v.Str()
 		case string(semconv.GPUDeviceOrdinalKey):

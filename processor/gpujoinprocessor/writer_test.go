@@ -21,7 +21,7 @@ func TestAttributesThatAreThereGetTheNewValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
 		at := func(x float64) time.Time { return zero.Add(sec(x)) }
-		r := newRig(t).join()
+		r := newRig(t).join(func(c *Config) { c.Ordinals = map[string]string{"3": gpu0} })
 		defer r.close()
 		d := nominal
 		d.Source = "dcgm"
@@ -47,6 +47,10 @@ func TestAttributesThatAreThereGetTheNewValue(t *testing.T) {
 			})
 			td.gpu(id+1, id, at(start+0.05), at(start+0.15))
 			s := td.gpu(id, 0, at(start), at(start+0.2))
+			if i%2 == 0 { // hw.id is written too
+				s.Attributes().PutInt("hw.id", 0)
+				s.Attributes().PutInt("gpu.device.ordinal", 3)
+			}
 			s.Attributes().PutStr(name, "another's")
 			s.Attributes().PutStr("last", "one")
 			once[name] = int(id)
@@ -72,6 +76,7 @@ func TestAttributesThatAreThereGetTheNewValue(t *testing.T) {
 			} else {
 				assert.NotEqual(t, "another's", v.Str(), name)
 			}
+			assert.Equal(t, gpu0, a.AsRaw()["hw.id"])
 		}
 	})
 }
