@@ -5,7 +5,11 @@
 
 package semconv
 
-import "go.opentelemetry.io/otel/attribute"
+import (
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+)
 
 // SchemaURL is the schema of the OpenTelemetry names that are used here; the names of otelgpu's own have no schema
 // transformations yet.
@@ -733,10 +737,26 @@ func GPUCopySizeKey(direction string) attribute.Key {
 	return attribute.Key("gpu.copy." + direction + ".size")
 }
 
+// GPUCopySizeOf returns the direction of a key that GPUCopySizeKey makes; false for other keys.
+func GPUCopySizeOf(key string) (direction string, ok bool) {
+	if direction, ok = strings.CutPrefix(key, "gpu.copy."); ok {
+		direction, ok = strings.CutSuffix(direction, ".size")
+	}
+	return direction, ok && direction != ""
+}
+
 // GPUStepPhaseDurationKey returns the key gpu.step.phase.<phase>.duration (double, s): Length of the union of
 // the phase's intervals, clipped to the step. Phases may overlap each other.
 func GPUStepPhaseDurationKey(phase string) attribute.Key {
 	return attribute.Key("gpu.step.phase." + phase + ".duration")
+}
+
+// GPUStepPhaseDurationOf returns the phase of a key that GPUStepPhaseDurationKey makes; false for other keys.
+func GPUStepPhaseDurationOf(key string) (phase string, ok bool) {
+	if phase, ok = strings.CutPrefix(key, "gpu.step.phase."); ok {
+		phase, ok = strings.CutSuffix(phase, ".duration")
+	}
+	return phase, ok && phase != ""
 }
 
 // Values of error.type; others may occur.

@@ -20,6 +20,17 @@ func ExampleLookupAttribute() {
 	// gpu.operation.duration histogram s
 }
 
+func TestTheWordOfATemplateIsReadBack(t *testing.T) {
+	if phase, ok := semconv.GPUStepPhaseDurationOf(string(semconv.GPUStepPhaseDurationKey("forward"))); !ok || phase != "forward" {
+		t.Errorf("phase %q, %v", phase, ok)
+	}
+	for _, key := range []string{"gpu.step.phase.duration", "gpu.step.phase..duration", "gpu.step.phase.forward", "gpu.step.duration", ""} {
+		if phase, ok := semconv.GPUStepPhaseDurationOf(key); ok {
+			t.Errorf("%q is taken for the duration of phase %q", key, phase)
+		}
+	}
+}
+
 func TestTemplateCoversOneLowerSnakeSegment(t *testing.T) {
 	if got := string(semconv.GPUStepPhaseDurationKey("forward")); got != "gpu.step.phase.forward.duration" {
 		t.Errorf("key %q", got)

@@ -4,8 +4,6 @@
 package gpumetricsconnector
 
 import (
-	"strings"
-
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
@@ -57,8 +55,6 @@ type phase struct {
 
 // maxPhases bounds what is read of one step; names come from the wire.
 const maxPhases = 16
-
-const phasePrefix, phaseSuffix = "gpu.step.phase.", ".duration"
 
 // load fills f; it reports whether the span is a GPU span.
 func (f *facts) load(s ptrace.Span) bool {
@@ -120,7 +116,7 @@ func (f *facts) load(s ptrace.Span) bool {
 		case string(semconv.GPUStepOtherDurationKey):
 			f.other = finite.Positive(v)
 		default:
-			if k[4] == phasePrefix[4] { // spares most names the call
+			if k[4] == 's' { // gpu.step: spares most names the call
 				f.loadPhase(k, v)
 			}
 		}
@@ -148,11 +144,8 @@ func (f *facts) load(s ptrace.Span) bool {
 }
 
 func (f *facts) loadPhase(k string, v pcommon.Value) {
-	name, ok := strings.CutPrefix(k, phasePrefix)
+	name, ok := semconv.GPUStepPhaseDurationOf(k)
 	if !ok || f.phaseCount == maxPhases {
-		return
-	}
-	if name, ok = strings.CutSuffix(name, phaseSuffix); !ok || name == "" {
 		return
 	}
 	if d, ok := finite.Number(v); ok && d >= 0 {

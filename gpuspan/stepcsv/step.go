@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/otelgpu/otelgpu/semconv"
@@ -21,11 +20,6 @@ type Builder struct {
 	overlap bool
 	other   bool
 }
-
-var phasePrefix, phaseSuffix = func() (string, string) {
-	p, s, _ := strings.Cut(string(semconv.GPUStepPhaseDurationKey("\x00")), "\x00")
-	return p, s
-}()
 
 // String takes an attribute that is a string.
 func (b *Builder) String(key, value string) {
@@ -62,11 +56,7 @@ func (b *Builder) Float(key string, value float64) {
 	case string(semconv.GPUStepOtherDurationKey):
 		b.row.Other, b.other = d, true
 	default:
-		name, ok := strings.CutPrefix(key, phasePrefix)
-		if !ok {
-			return
-		}
-		if name, ok = strings.CutSuffix(name, phaseSuffix); ok {
+		if name, ok := semconv.GPUStepPhaseDurationOf(key); ok {
 			b.row.Phases = append(b.row.Phases, Phase{name, d})
 		}
 	}

@@ -4,8 +4,6 @@
 package gpuderiveprocessor
 
 import (
-	"strings"
-
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
@@ -107,7 +105,7 @@ func (p *partial) complete(s ptrace.Span, f *facts) bool {
 // hasPhases says whether a step says anything of its phases.
 func hasPhases(attrs pcommon.Map) bool {
 	for k := range attrs.All() {
-		if strings.HasPrefix(k, "gpu.step.phase.") || k == string(semconv.GPUStepOverlapDurationKey) || k == string(semconv.GPUStepOtherDurationKey) {
+		if _, phase := semconv.GPUStepPhaseDurationOf(k); phase || k == string(semconv.GPUStepOverlapDurationKey) || k == string(semconv.GPUStepOtherDurationKey) {
 			return true
 		}
 	}

@@ -41,7 +41,7 @@ func describe(typ, unit string) string {
 
 func goAttributes(r *registry) ([]byte, error) {
 	b := bytes.NewBufferString(header)
-	b.WriteString("import \"go.opentelemetry.io/otel/attribute\"\n\n")
+	b.WriteString("import (\n\t\"strings\"\n\n\t\"go.opentelemetry.io/otel/attribute\"\n)\n\n")
 	fmt.Fprintf(b, "// SchemaURL is the schema of the OpenTelemetry names that are used here; the names of otelgpu's own have no schema\n// transformations yet.\nconst SchemaURL = %q\n\n// Keys of attributes.\nconst (\n", r.SchemaURL)
 	var templates bytes.Buffer
 	for i, a := range r.Attributes {
@@ -49,6 +49,10 @@ func goAttributes(r *registry) ([]byte, error) {
 		if prefix, word, suffix, ok := template(a.Name); ok {
 			comment(&templates, "", fmt.Sprintf("%s returns the key %s (%s): %s", id, a.Name, describe(a.Type, a.Unit), a.Brief))
 			fmt.Fprintf(&templates, "func %s(%s string) attribute.Key {\n\treturn attribute.Key(%q + %s + %q)\n}\n\n", id, word, prefix, word, suffix)
+			of := goName(a.Name) + "Of"
+			comment(&templates, "", fmt.Sprintf("%s returns the %s of a key that %s makes; false for other keys.", of, word, id))
+			fmt.Fprintf(&templates, "func %s(key string) (%s string, ok bool) {\n\tif %s, ok = strings.CutPrefix(key, %q); ok {\n\t\t%s, ok = strings.CutSuffix(%s, %q)\n\t}\n\treturn %s, ok && %s != \"\"\n}\n\n",
+				of, word, word, prefix, word, word, suffix, word, word)
 			continue
 		}
 		if i > 0 {
