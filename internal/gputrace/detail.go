@@ -39,6 +39,7 @@ const (
 	tagMemoryUsage
 	tagMemoryDevice
 	tagPrecision
+	tagWholeGraph
 )
 
 // Values of closed lists are stored as their index; 0 is none.
@@ -104,6 +105,7 @@ func (d *Detail) appendTo(b []byte) []byte {
 	number(tagOutElements, d.OutElements, d.OutElements != 0)
 	number(tagGraph, d.Graph, d.Graph != 0)
 	number(tagGraphNode, d.GraphNode, d.GraphNode != 0)
+	number(tagWholeGraph, 1, d.WholeGraph)
 	text(tagShapes, d.Shapes)
 	text(tagTypes, d.Types)
 	text(tagDomain, d.Domain)
@@ -186,6 +188,8 @@ func (d *Detail) decode(b []byte) {
 			d.GraphNode = number()
 		case tagFLOPs:
 			d.FLOPs = float()
+		case tagWholeGraph:
+			d.WholeGraph = number() == 1
 		case tagShapes:
 			d.Shapes = text()
 		case tagTypes:

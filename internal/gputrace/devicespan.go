@@ -23,6 +23,9 @@ func (s *spans) device(a *activity, above *node, p *process) {
 		m.PutStr(string(semconv.GPUOperationCategoryKey), semconv.GPUOperationCategoryComm)
 		putText(m, semconv.GPUKernelNameKey, full)
 		s.collective(m, &a.detail, full)
+	case a.kind == KindKernel && a.detail.WholeGraph:
+		sp.SetName(clip(full, maxName))
+		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeGraph)
 	case a.kind == KindKernel:
 		sp.SetName(clip(s.shortName(a.name), maxName))
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeKernel)

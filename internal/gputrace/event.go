@@ -74,6 +74,7 @@ type Detail struct {
 	OutElements    int64
 	Graph          int64
 	GraphNode      int64
+	WholeGraph     bool // a kernel that stands for all work of one launch of a graph, which is not shown
 	FLOPs          float64
 	Precision      string // value of gpu.flop.precision
 	Shapes         string // JSON, as the file says

@@ -163,7 +163,7 @@ func TestDetailSurvivesItsRecord(t *testing.T) {
 	d := Detail{
 		Step: -3, HasStep: true, Bytes: 7, HasBytes: true, Direction: "peer_to_peer", HostMemory: "pinned", Grid: [3]int64{1, 2, 3}, Block: [3]int64{4, 5, 6}, HasGrid: true,
 		Registers: 8, SharedMemory: 9, HasResources: true, BlocksPerSM: .5, WarpsPerSM: 1.5, Occupancy: .25, HasOccupancy: true, Collective: "all_reduce", Group: "g", GroupSize: 2,
-		ElementType: "Float", InElements: 10, OutElements: 11, Graph: 12, GraphNode: 1 << 40, FLOPs: 1e15, Precision: "bf16", Shapes: "[[1]]", Types: "[]", Domain: "D", Payload: "1",
+		ElementType: "Float", InElements: 10, OutElements: 11, Graph: 12, GraphNode: 1 << 40, WholeGraph: true, FLOPs: 1e15, Precision: "bf16", Shapes: "[[1]]", Types: "[]", Domain: "D", Payload: "1",
 		PayloadText: "{}", TraceParent: "00", MemoryDevice: -1, MemoryUsage: 13, HasMemoryUsage: true,
 	}
 	var back Detail

@@ -6,6 +6,7 @@ package nsysreceiver
 import (
 	"context"
 	"errors"
+	"math"
 	"strconv"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
@@ -16,6 +17,7 @@ const (
 	tableKernel   = "CUPTI_ACTIVITY_KIND_KERNEL"
 	tableCopy     = "CUPTI_ACTIVITY_KIND_MEMCPY"
 	tableMemset   = "CUPTI_ACTIVITY_KIND_MEMSET"
+	tableGraph    = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 	tableRuntime  = "CUPTI_ACTIVITY_KIND_RUNTIME"
 	tableNVTX     = "NVTX_EVENTS"
 	tableStrings  = "StringIds"
@@ -45,7 +47,7 @@ func (c *collect) skip(why string) { c.skipped[why]++ }
 
 func (c *collect) all(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		c.session, c.environment, c.devices, c.kernels, c.copies, c.memsets, c.calls, c.ranges, c.overhead,
+		c.session, c.environment, c.devices, c.kernels, c.copies, c.memsets, c.graphs, c.calls, c.ranges, c.overhead,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -108,6 +110,10 @@ func (c *collect) add(e *gputrace.Event, name string) error {
 func (c *collect) device(e *gputrace.Event, r []any) bool {
 	c.rows++
 	if !c.times(e, r[0], r[1]) {
+		return false
+	}
+	if e.Start == 0 && e.Duration == 0 { // CUPTI could not collect the times
+		c.skip("start or end missing")
 		return false
 	}
 	e.Device, e.Stream = or(r[2], 0), or(r[3], 0)
@@ -204,6 +210,29 @@ func (c *collect) memsets(ctx context.Context) error {
 		}
 		e.Detail.Bytes, e.Detail.HasBytes = number(r[len(deviceColumns)])
 		return c.add(&e, "Memset (Device)")
+	})
+}
+
+// graphs reads launches of graphs that are one row each: by default Nsight Systems records no kernels, copies and memsets of a
+// graph (--cuda-graph-trace=graph).
+func (c *collect) graphs(ctx context.Context) error {
+	const onTheHost = math.MaxInt32 // device of a graph whose first node is no work of a device
+	return c.db.each(ctx, tableGraph, columns("graphId"), func(r []any) error {
+		e := gputrace.Event{Kind: gputrace.KindKernel}
+		if or(r[2], 0) == onTheHost {
+			c.rows++
+			c.skip("graph that begins on the host")
+			return nil
+		}
+		if !c.device(&e, r) {
+			return nil
+		}
+		e.Detail.WholeGraph, e.Detail.Graph = true, or(r[len(deviceColumns)], 0)
+		name := "CUDAGraph"
+		if e.Detail.Graph != 0 {
+			name += "#" + strconv.FormatInt(e.Detail.Graph, 10)
+		}
+		return c.add(&e, name)
 	})
 }
 

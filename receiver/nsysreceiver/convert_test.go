@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -226,4 +227,33 @@ func TestNoLevelOfDetailLosesWork(t *testing.T) {
 			t.Logf("%s %v: %d spans, %d bytes, %d cut", filepath.Base(path), detail, st.Spans, bytes, st.Cut)
 		}
 	}
+}
+
+// By default a graph's launch is one row, and its kernels are in no table.
+func TestGraphsThatAreOneRow(t *testing.T) {
+	path := export(t, strings0, strings1, "INSERT INTO StringIds VALUES (5, 'cudaGraphLaunch_v10000')", kernel0, runtime0, session0, session1,
+		"CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INT, end INT, deviceId INT, contextId INT, streamId INT, correlationId INT, globalPid INT, graphId INT, graphExecId INT)",
+		"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (900, 910, 67108865, 9, 5), (1400, 1410, 67108865, 10, 5)",
+		"INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (1000, 1400, 0, 1, 7, 9, 67108864, 3, 4), (1500, 2000, 0, 1, 7, 10, 67108864, 3, 4), "+
+			"(0, 0, 0, 1, 7, 11, 67108864, 3, 4), (2000, 2100, 2147483647, 2147483647, 7, 12, 67108864, 3, 4)",
+		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (2100, 2200, 0, 7, 13, 67108864, 1, 2, 3, 4, 32, 1, 1, 40, 100, 28, NULL, NULL)")
+	spans, _, st := convert(t, path, Options{Detail: DetailKernels})
+	assert.Equal(t, map[string]int64{"start or end missing": 1, "graph that begins on the host": 1}, st.Skipped)
+	g := spans["CUDAGraph#3"]
+	a := g.Attributes().AsRaw()
+	assert.Equal(t, "graph", a["gpu.operation.type"])
+	assert.Equal(t, int64(3), a["gpu.graph.id"])
+	assert.Equal(t, int64(7), a["gpu.stream.id"])
+	assert.NotContains(t, a, "gpu.kernel.name")
+	assert.Equal(t, spans["cudaGraphLaunch"].SpanID(), g.ParentSpanID())
+	assert.Equal(t, []any{"CUDAGraph#3", "gemm"}, spans["GPU 0"].Attributes().AsRaw()["gpu.summary.kernel.names"])
+	require.Len(t, st.Devices, 1)
+	assert.Equal(t, 1200*time.Nanosecond, st.Devices[0].Window)
+	assert.Equal(t, 1000*time.Nanosecond, st.Devices[0].Busy, "two graphs and a kernel")
+	assert.Equal(t, 1000*time.Nanosecond, st.Devices[0].Compute)
+	var kinds []string
+	for _, f := range st.Findings {
+		kinds = append(kinds, f.Kind)
+	}
+	assert.Contains(t, kinds, "opaque_regions")
 }
