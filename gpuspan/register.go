@@ -41,7 +41,8 @@ func NeverCaptured() StreamOption { return streamOption(func(c *streamConfig) { 
 func Bound() StreamOption { return streamOption(func(c *streamConfig) { c.forceBound = true }) }
 
 // Stream registers a device stream of the application: h is a cudaStream_t, CUstream or hipStream_t, or a simulated stream. The
-// name is for the reader of reports. The same handle gives the same Stream until it is closed.
+// name is for the reader of reports. The same handle gives the same Stream until it is closed; of
+// streams with host times the same handle and name do.
 //
 // The result is nil only for a nil or stopped Profiler. A stream that cannot be timed (per-thread default stream, legacy default stream
 // without [AllowLegacy], unknown handle, too many streams) gets host times, and the reason goes to the error handler.
@@ -89,11 +90,11 @@ func (p *Profiler) hostStream(name string, c streamConfig) *Stream {
 var streamIDs atomic.Int64
 
 func (p *Profiler) newStream(name string, h StreamHandle, c streamConfig) *Stream {
-	id := int(streamIDs.Add(1))
+	id, asked := int(streamIDs.Add(1)), name
 	if name == "" {
 		name = fmt.Sprintf("stream%d", id)
 	}
-	s := &Stream{p: p, id: id, name: name, handle: h, backend: p.backend, sync: c.sync}
+	s := &Stream{p: p, id: id, name: name, asked: asked, handle: h, backend: p.backend, sync: c.sync}
 	s.capture = p.cfg.CaptureCheck && !c.noCapture
 	return s
 }
@@ -146,19 +147,19 @@ var errTooManyStreams = errors.New("too many streams (close those that are gone,
 func (t *poller) register(h StreamHandle, name string, c streamConfig) (*Stream, error) {
 	p := t.p
 	streams := *p.streamList.Load()
-	if p.backend != nil {
-		for _, s := range streams {
-			s.mu.Lock()
-			same := s.handle == h && !s.closed && !s.host
-			s.mu.Unlock()
-			if same {
-				return s, nil
-			}
-		}
+	known, refused := openStreamOf(streams, h, name)
+	if known != nil {
+		return known, nil
+	}
+	if refused != nil && p.backend == nil {
+		return refused, nil
 	}
 	s := p.newStream(name, h, c)
 	err := t.openStream(s, h, c, len(streams))
 	if err != nil {
+		if refused != nil { // once more, as where each request asks
+			return refused, err
+		}
 		s.device = nil
 		s.prepare(nil)
 	}
@@ -172,6 +173,24 @@ func (t *poller) register(h StreamHandle, name string, c streamConfig) (*Stream,
 	// Not in the list, so nothing would read its slots back: it only counts.
 	s.closed = true
 	return s, err
+}
+
+// openStreamOf finds the stream of a handle. One that was refused may be registered again, with other options; without a device many streams may have
+// the same handle, so that names tell those of host times apart.
+func openStreamOf(streams []*Stream, h StreamHandle, name string) (known, refused *Stream) {
+	for _, s := range streams {
+		s.mu.Lock()
+		same := s.handle == h && !s.closed
+		s.mu.Unlock()
+		switch {
+		case !same:
+		case !s.host:
+			return s, nil
+		case s.asked == name:
+			refused = s
+		}
+	}
+	return nil, refused
 }
 
 // openStream asks the driver about the stream and makes its events.

@@ -16,6 +16,7 @@ type Stream struct {
 	p       *Profiler
 	id      int // gpu.stream.id
 	name    string
+	asked   string // name as registered; may be empty
 	handle  StreamHandle
 	device  *device // nil: host times only
 	backend Backend

@@ -121,3 +121,30 @@ func TestTooManyStreamsOnlyCount(t *testing.T) {
 	x.EndWith(Work{Items: 1})
 	assert.Contains(t, f.errors(), `stream "c": too many streams`)
 }
+
+// Who asks for the stream with each request must not run out of streams where there is no device, or where the stream is refused.
+func TestTheSameStreamOfHostTimesIsRegisteredOnce(t *testing.T) {
+	legacy := newScripted()
+	legacy.kind = StreamLegacy
+	none, err := New(nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, none.Shutdown(context.Background())) }()
+	f := newBench(t, legacy)
+	for _, p := range []*Profiler{none, f.p} {
+		a, b, c := p.Stream(3, "a"), p.Stream(3, "b"), p.Stream(4, "")
+		assert.NotSame(t, a, b)
+		for range 300 {
+			require.Same(t, a, p.Stream(3, "a"))
+			require.Same(t, c, p.Stream(4, ""))
+		}
+		assert.Len(t, *p.streamList.Load(), 3)
+		a.Close()
+		require.NoError(t, p.Flush(context.Background()))
+		d := p.Stream(3, "a")
+		assert.NotSame(t, a, d)
+		x := testOp.Start(context.Background(), d)
+		assert.True(t, x.Timed())
+		x.End()
+	}
+	assert.True(t, f.p.Stream(3, "a", AllowLegacy()).DeviceTimed(), "what was refused may be asked for in another way")
+}
