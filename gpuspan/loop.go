@@ -108,8 +108,12 @@ func (p *Profiler) Loop(name string, s *Stream, opts ...LoopOption) *Loop {
 			c.schedule = Schedule{}
 		}
 	}
-	op := NewOperation(name, operationOption(func(o *Operation) { o.info.Type = semconv.GPUOperationTypeStep }))
-	return &Loop{p: p, s: s, op: op, config: c}
+	return &Loop{p: p, s: s, op: p.steps.operation(name), config: c}
+}
+
+// newStepOperation makes the operation of the steps of all loops of a name, so that a loop may be made for each epoch or evaluation.
+func newStepOperation(name string) *Operation {
+	return NewOperation(name, operationOption(func(o *Operation) { o.info.Type = semconv.GPUOperationTypeStep }))
 }
 
 // SetEpoch sets gpu.step.epoch of the steps that begin from now on; epochs may be counted from 0.

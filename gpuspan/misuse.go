@@ -28,15 +28,12 @@ func (p *Profiler) Misuse() map[string]int64 {
 	if p == nil {
 		return nil
 	}
-	p.names.mu.RLock()
-	names := p.names.dropped
-	p.names.mu.RUnlock()
 	return map[string]int64{
 		semconv.GpuspanMisuseKindConcurrentSteps:   p.misuse.concurrentSteps.Load(),
 		semconv.GpuspanMisuseKindForeignStream:     p.misuse.foreignStream.Load(),
 		semconv.GpuspanMisuseKindStaleParent:       p.misuse.staleParent.Load(),
 		semconv.GpuspanMisuseKindUnmatchedEnd:      p.misuse.unmatchedEnd.Load(),
-		semconv.GpuspanMisuseKindNameOverflow:      names,
+		semconv.GpuspanMisuseKindNameOverflow:      p.names.overflowed() + p.steps.overflowed(),
 		semconv.GpuspanMisuseKindOperationOverflow: p.misuse.operationOverflow.Load(),
 		semconv.GpuspanMisuseKindInvalidWork:       p.misuse.invalidWork.Load(),
 	}

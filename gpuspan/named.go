@@ -51,6 +51,13 @@ func (n *names) operation(name string) *Operation {
 	return o
 }
 
+// overflowed is how often a name was too many.
+func (n *names) overflowed() int64 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.dropped
+}
+
 // namedOpen is an open section of StartNamed.
 type namedOpen struct {
 	name    string

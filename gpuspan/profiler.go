@@ -48,6 +48,7 @@ type Profiler struct {
 	devices    atomic.Pointer[[]*device]
 	names      names // of StartNamed
 	phases     names
+	steps      names // of loops
 
 	drops    [dropReasons]atomic.Int64
 	statuses [timingStatuses]atomic.Int64
@@ -116,6 +117,7 @@ func New(b Backend, opts ...Option) (*Profiler, error) {
 	p.devices.Store(&[]*device{})
 	p.names.init(c.Names, func(name string) *Operation { return NewOperation(name) })
 	p.phases.init(maxPhases, newPhaseOperation)
+	p.steps.init(c.Names, newStepOperation)
 	p.timeAll = c.Metrics == MetricsAll
 	p.enabled, p.verbosity = c.Enabled, c.Verbosity
 	p.setLevel()

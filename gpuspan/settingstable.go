@@ -48,7 +48,7 @@ func SettingsKeys() []SettingsKey {
 		enumKey("sync", "when GPU times are read", syncNames[:], 1, func(s *Settings) *SyncMode { return &s.Sync }),
 		enumKey("metrics", "which sections the profiler's metrics cover", metricsNames[:], 1, func(s *Settings) *MetricsMode { return &s.Metrics }),
 		intKey("slots", "sections of one stream that may be open or pending at once; further ones only count", func(s *Settings) *int { return &s.Slots }),
-		intKey("names", "names of StartNamed that are kept apart", func(s *Settings) *int { return &s.Names }),
+		intKey("names", "names of StartNamed, and of loops, that are kept apart", func(s *Settings) *int { return &s.Names }),
 		intKey("streams", "streams at once", func(s *Settings) *int { return &s.Streams }),
 		boolKey("capture_check", "ask the driver before each record whether a graph is captured", func(s *Settings) *bool { return &s.CaptureCheck }),
 		boolKey("memory_usage", "device memory in use at Start and End", func(s *Settings) *bool { return &s.MemoryUsage }),

@@ -125,3 +125,28 @@ func TestWithoutATracerStepsAreTimed(t *testing.T) {
 	}
 	assert.Equal(t, map[string]uint64{"train": 3, "forward": 3, "op": 3}, counts)
 }
+
+// A loop may be made for each evaluation: what it costs is bounded, and its steps are those of one operation.
+func TestLoopsOfOneNameAreOneOperation(t *testing.T) {
+	set := gpuspan.DefaultSettings()
+	set.Names = 2
+	r, reader := metricRig(t, gpuspan.WithSettings(set))
+	s, _ := r.stream()
+	loops := []string{"eval", "train", "test", "test"}
+	for range 5000 {
+		loops = append(loops, "eval")
+	}
+	for _, name := range loops {
+		for range r.p.Loop(name, s, gpuspan.TotalSteps(1), gpuspan.Schedule{SkipFirst: 1}).Steps(context.Background()) {
+		}
+	}
+	op := gpuspan.NewOperation("op")
+	op.Start(context.Background(), s).End()
+	r.clock.Advance(time.Millisecond)
+	r.flush()
+	assert.Len(t, r.named("op"), 1)
+	m := ints(collect(t, reader)["gpu.operation.count"])
+	assert.Equal(t, map[string]int64{"eval ": 5001, "train ": 1, "(other) ": 2, "op ": 1}, m)
+	assert.EqualValues(t, 2, r.p.Misuse()["name_overflow"])
+	assert.Zero(t, r.p.Misuse()["operation_overflow"])
+}

@@ -1066,7 +1066,7 @@ const (
 	GpuspanMisuseKindConcurrentSteps   = "concurrent_steps"   // a step of a loop began while another one of the same loop ran; their times overlap
 	GpuspanMisuseKindForeignStream     = "foreign_stream"     // a stream of another profiler was named; within a section nothing is timed, a phase is timed on the loop's stream
 	GpuspanMisuseKindInvalidWork       = "invalid_work"       // negative bytes, items or durations, FLOPs that are no number, an unknown precision or direction, a chunk beyond their count, a ratio above 1; they count as not stated
-	GpuspanMisuseKindNameOverflow      = "name_overflow"      // more names of StartNamed than are kept apart
+	GpuspanMisuseKindNameOverflow      = "name_overflow"      // more names of StartNamed, or of loops, than are kept apart
 	GpuspanMisuseKindOperationOverflow = "operation_overflow" // more operations than are kept apart, as when each request makes one
 	GpuspanMisuseKindStaleParent       = "stale_parent"       // a section was started within one that had ended
 	GpuspanMisuseKindUnmatchedEnd      = "unmatched_end"      // EndNamed without an open section of the name
