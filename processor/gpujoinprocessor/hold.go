@@ -80,6 +80,27 @@ func (p *joinProcessor) wait(b *batch) releaseReason {
 	}
 }
 
+// drainPatience is how long a drain waits for the next batch to leave.
+const drainPatience = time.Second
+
+// drain lets the consumer finish while batches go on leaving. A queue in memory drains by itself; one in a storage would end with the batch at
+// hand, and the others would come back after the restart, when the samples of their time are gone.
+func (p *joinProcessor) drain(ctx context.Context) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	held, left := p.stats.held.Load(), time.Now()
+	for held > 0 && time.Since(left) < drainPatience {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if n := p.stats.held.Load(); n != held {
+			held, left = n, time.Now()
+		}
+	}
+}
+
 // write joins the spans under one lock of the samples.
 func (p *joinProcessor) write(ctx context.Context, b *batch) {
 	e := p.engine

@@ -124,13 +124,16 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 	return nil
 }
 
-// Shutdown implements component.Component. What is held is joined with the samples that are there and sent on; with
-// `queue::storage` it stays in the storage.
+// Shutdown implements component.Component. What is held is joined with the samples that are there and sent on; what the next
+// component does not take then stays in the storage, if there is one.
 func (p *joinProcessor) Shutdown(ctx context.Context) error {
 	var err error
 	p.down.Do(func() {
 		close(p.draining)
 		if p.queue != nil && p.started {
+			if p.cfg.Queue.Storage != nil {
+				p.drain(ctx)
+			}
 			err = p.queue.Shutdown(ctx)
 		}
 		close(p.stop)

@@ -6,6 +6,7 @@ package gpujoinprocessor
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 	"go.opentelemetry.io/collector/client"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/extension/extensiontest"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/xpdata/pref"
@@ -118,23 +120,46 @@ func TestHeldBatchesSurviveKill(t *testing.T) {
 	assert.Len(t, tenants, victimCount)
 }
 
-func TestStorageKeepsWhatWaitsAtShutdown(t *testing.T) {
+func TestStorageKeepsWhatIsRefusedAtShutdown(t *testing.T) {
 	dir, zero := t.TempDir(), time.Now().Add(-time.Second)
-	keep := func(c *Config) {
+	r := newRig(t).withStorage(dir).joinTo(consumertest.NewErr(errors.New("the backend is away")), func(c *Config) {
 		c.Queue.Storage = &storageID
 		c.Settle, c.MaxWait = time.Minute, 2*time.Minute
+	})
+	hold(r, zero)
+	r.close()
+	r = newRig(t).withStorage(dir).join(func(c *Config) { c.Queue.Storage = &storageID })
+	require.Eventually(t, func() bool { return r.sink.SpanCount() == 10 }, time.Minute, 10*time.Millisecond)
+	r.close()
+	assert.Len(t, r.spans(), 10)
+}
+
+// The rings of samples are gone after a restart: what is held must be joined before.
+func TestShutdownWithStorageJoinsWhatIsHeld(t *testing.T) {
+	dir, zero := t.TempDir(), time.Now().Add(-time.Second)
+	r := newRig(t).withStorage(dir).join(func(c *Config) {
+		c.Queue.Storage = &storageID
+		c.Settle, c.MaxWait = time.Minute, 2*time.Minute
+	})
+	hold(r, zero)
+	require.Zero(t, r.sink.SpanCount())
+	r.close()
+	s := r.spans()
+	require.Len(t, s, 10)
+	for id := range uint64(10) {
+		assert.InDelta(t, 3, energy(t, s[id+1]), 1e-6)
 	}
-	r := newRig(t).withStorage(dir).join(keep)
+}
+
+// hold sends ten spans of 10 ms, one after the other, on a device of 300 W.
+func hold(r *rig, zero time.Time) {
 	w := r.device(nominal)
-	w.Write(one(zero, zero))
+	for at := time.Duration(0); at <= time.Second; at += 100 * time.Millisecond {
+		w.Write(one(zero.Add(at), zero))
+	}
 	for i := range uint64(10) {
 		td := newTraces("a")
-		td.gpu(i+1, 0, zero, zero.Add(sec(0.1)))
+		td.gpu(i+1, 0, zero.Add(sec(float64(i)*0.01)), zero.Add(sec(float64(i+1)*0.01)))
 		r.consume(td.Traces)
 	}
-	r.close()
-	first := r.sink.SpanCount()
-	r = newRig(t).withStorage(dir).join(func(c *Config) { c.Queue.Storage = &storageID })
-	require.Eventually(t, func() bool { return first+r.sink.SpanCount() == 10 }, time.Minute, 10*time.Millisecond)
-	r.close()
 }
