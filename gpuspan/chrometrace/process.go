@@ -5,6 +5,18 @@ package chrometrace
 
 import "strconv"
 
+// Bounds of one file: no viewer shows more, and services that come and go (one instance for each request) must not fill the
+// memory. What is beyond shares one process, or one track of its process.
+const (
+	maxProcesses = 1 << 14 // 1.1 kB each
+	maxTracks    = 1 << 16 // 250 B each
+)
+
+var (
+	furtherProcesses = Process{Service: "further services"}
+	furtherTracks    = Track{Kind: Host, ID: -1, Name: "further tracks"}
+)
+
 type process struct {
 	pid    int64
 	label  string
@@ -36,6 +48,12 @@ func (w *Writer) process(k Process) *process {
 }
 
 func (w *Writer) addProcess(k Process) *process {
+	if len(w.procs) >= maxProcesses {
+		k = furtherProcesses
+		if p, ok := w.procs[k]; ok {
+			return p
+		}
+	}
 	p := w.newProcess(k.PID)
 	p.label, p.sort = k.label(), int64(len(w.order))
 	if k.HasRank {
@@ -73,6 +91,13 @@ func (w *Writer) track(p *process, k Track) *track {
 	if t, ok := p.tracks[k]; ok {
 		return t
 	}
+	if w.tracks >= maxTracks {
+		k = furtherTracks
+		if t, ok := p.tracks[k]; ok {
+			return t
+		}
+	}
+	w.tracks++
 	t := &track{Track: k}
 	p.tracks[k] = t
 	p.order = append(p.order, t)

@@ -36,6 +36,7 @@ type Writer struct {
 	closed     bool
 	procs      map[Process]*process
 	order      []*process
+	tracks     int // of all processes
 	pids       map[int64]bool
 	freePID    int64              // below it, from 1 on, all pids are taken
 	devices    map[string]*device // by hw.id

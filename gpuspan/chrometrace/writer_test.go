@@ -295,9 +295,9 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// Twenty thousand processes and as many streams: numbers for them are found at once, not by counting from one.
+// Ten thousand processes and as many streams: numbers for them are found at once, not by counting from one.
 func TestManyTracksHaveNumbersOfTheirOwn(t *testing.T) {
-	const n = 20_000
+	const n = 10_000
 	var events []chrometrace.Event
 	for i := range int64(n) {
 		events = append(events,
@@ -310,11 +310,45 @@ func TestManyTracksHaveNumbersOfTheirOwn(t *testing.T) {
 	require.NoError(t, w.Close())
 	f, faults := chrometracetest.Read(b.Bytes())
 	require.Empty(t, faults)
-	assert.Len(t, f.Tracks(), 2*n)
+	assert.Equal(t, 2*n, len(f.Tracks()))
 	pids := map[int64]bool{}
 	for _, r := range f.Of("X") {
 		pids[r.PID] = true
 		assert.LessOrEqual(t, max(r.PID, r.TID), int64(n+1), "numbers without holes")
 	}
-	assert.Len(t, pids, n+1)
+	assert.Equal(t, n+1, len(pids))
+}
+
+func TestProcessesAndTracksHaveBounds(t *testing.T) {
+	var many []chrometrace.Event
+	for i := range int64(1<<14 + 100) {
+		many = append(many, chrometrace.Event{
+			Process: chrometrace.Process{Service: "a", Instance: strconv.FormatInt(i, 10)}, Track: stream(1), Start: epoch + i*10, End: epoch + i*10 + 5,
+			Trace: [16]byte{1}, Span: [8]byte{byte(i), byte(i >> 8)},
+		})
+	}
+	f, stats := written(t, many)
+	assert.EqualValues(t, len(many), stats.Events)
+	names := map[string]int{}
+	for _, r := range f.Of("M") {
+		if r.Name == "process_name" {
+			names[r.Args["name"].(string)]++
+		}
+	}
+	assert.Equal(t, map[string]int{"a": 1 << 14, "further services": 1}, names)
+
+	many = many[:0]
+	for i := range int64(1<<16 + 100) {
+		many = append(many, chrometrace.Event{Track: stream(i), Start: epoch + i*10, End: epoch + i*10 + 5})
+	}
+	f, stats = written(t, many)
+	assert.EqualValues(t, len(many), stats.Events)
+	assert.Equal(t, 1<<16+1, len(f.Tracks()))
+	further := 0
+	for _, name := range f.Tracks() {
+		if name == "further tracks" {
+			further++
+		}
+	}
+	assert.Equal(t, 1, further)
 }
