@@ -116,7 +116,7 @@ func defaultBounds() []time.Duration {
 	return append(out, time.Minute)
 }
 
-func newDefaultConfig() component.Config {
+func createDefaultConfig() component.Config {
 	return &Config{
 		FlushInterval: 15 * time.Second, Temporality: TemporalityCumulative,
 		Histogram: HistogramConfig{

@@ -6,7 +6,6 @@ package gpumetricsconnector
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -14,8 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
-	"go.opentelemetry.io/collector/confmap"
-	"go.opentelemetry.io/collector/confmap/confmaptest"
 	"go.opentelemetry.io/collector/connector/connectortest"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -23,17 +20,12 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/configtest"
 )
 
 func load(t *testing.T, name string) (*Config, error) {
 	t.Helper()
-	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
-	require.NoError(t, err)
-	sub, err := all.Sub(component.MustNewIDWithName(metadata.Type.String(), name).String())
-	require.NoError(t, err)
-	cfg := newDefaultConfig().(*Config)
-	require.NoError(t, sub.Unmarshal(cfg))
-	return cfg, confmap.Validate(cfg)
+	return configtest.Load[Config](t, component.MustNewIDWithName(metadata.Type.String(), name).String(), createDefaultConfig)
 }
 
 func TestConfigIsReadAsWritten(t *testing.T) {
@@ -67,7 +59,7 @@ func TestEveryErrorIsNamedAtOnce(t *testing.T) {
 }
 
 func TestPointsComeAtIntervalsAndAtShutdown(t *testing.T) {
-	cfg := newDefaultConfig().(*Config)
+	cfg := createDefaultConfig().(*Config)
 	cfg.FlushInterval = 10 * time.Millisecond
 	cfg.InstanceID = "me"
 	sink := new(consumertest.MetricsSink)
@@ -92,16 +84,16 @@ func TestTheCollectorsOwnIdentityIsTheInstance(t *testing.T) {
 	set := connectortest.NewNopSettings(metadata.Type)
 	set.ID = component.MustNewID("gpu_metrics")
 	set.Resource.Attributes().PutStr("service.instance.id", "collector-1")
-	c, err := newConnector(newDefaultConfig().(*Config), set)
+	c, err := newConnector(createDefaultConfig().(*Config), set)
 	require.NoError(t, err)
 	assert.Equal(t, "collector-1", c.aggregator.instance)
 	set.ID = component.MustNewIDWithName("gpu_metrics", "jobs")
-	c, err = newConnector(newDefaultConfig().(*Config), set)
+	c, err = newConnector(createDefaultConfig().(*Config), set)
 	require.NoError(t, err)
 	assert.Equal(t, "collector-1/jobs", c.aggregator.instance)
-	a, err := newConnector(newDefaultConfig().(*Config), connectortest.NewNopSettings(metadata.Type))
+	a, err := newConnector(createDefaultConfig().(*Config), connectortest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
-	b, err := newConnector(newDefaultConfig().(*Config), connectortest.NewNopSettings(metadata.Type))
+	b, err := newConnector(createDefaultConfig().(*Config), connectortest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
 	assert.NotEqual(t, a.aggregator.instance, b.aggregator.instance)
 }
@@ -113,7 +105,7 @@ func TestARefusalIsCountedAndNothingIsLostWhenCumulative(t *testing.T) {
 	set.TelemetrySettings = tel.NewTelemetrySettings()
 	core, logs := observer.New(zap.InfoLevel)
 	set.Logger = zap.New(core)
-	cfg := newDefaultConfig().(*Config)
+	cfg := createDefaultConfig().(*Config)
 	c, err := newConnector(cfg, set)
 	require.NoError(t, err)
 	c.metrics = consumertest.NewErr(errors.New("no"))

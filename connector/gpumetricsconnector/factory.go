@@ -12,7 +12,7 @@ import (
 // NewFactory makes the factory of type gpu_metrics.
 func NewFactory() connector.Factory {
 	i := &instances{all: make(map[*Config]*gpuMetrics)}
-	return connector.NewFactory(metadata.Type, newDefaultConfig,
+	return connector.NewFactory(metadata.Type, createDefaultConfig,
 		connector.WithTracesToMetrics(i.metrics, metadata.TracesToMetricsStability),
 		connector.WithTracesToTraces(i.traces, metadata.TracesToTracesStability))
 }

@@ -89,7 +89,7 @@ func (x *faces) shutdown(ctx context.Context, t *testing.T) {
 }
 
 func quick() *Config {
-	cfg := newDefaultConfig().(*Config)
+	cfg := createDefaultConfig().(*Config)
 	cfg.FlushInterval, cfg.InstanceID = 5*time.Millisecond, "me"
 	return cfg
 }

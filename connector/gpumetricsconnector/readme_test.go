@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/internal/readmetest"
+	"github.com/otelgpu/otelgpu/internal/configtest"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
 func TestTheReadmeIsTrue(t *testing.T) {
-	readmetest.Check(t, "connectors", "gpu_metrics", newDefaultConfig)
+	configtest.README(t, "connectors", "gpu_metrics", createDefaultConfig)
 
 	b, err := os.ReadFile("README.md")
 	require.NoError(t, err)

@@ -59,7 +59,7 @@ func batch(t testing.TB, resource attrs, spans ...span) ptrace.Traces {
 
 func newTest(t testing.TB, edit func(*Config)) *aggregator {
 	t.Helper()
-	cfg := newDefaultConfig().(*Config)
+	cfg := createDefaultConfig().(*Config)
 	if edit != nil {
 		edit(cfg)
 	}

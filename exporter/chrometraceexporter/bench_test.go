@@ -54,7 +54,7 @@ func sections(n int, from int64) ptrace.Traces {
 
 // BenchmarkConsumeTraces is the exporter whole, to a file, in requests of 1,000 spans.
 func BenchmarkConsumeTraces(b *testing.B) {
-	cfg := NewDefaultConfig().(*Config)
+	cfg := createDefaultConfig().(*Config)
 	cfg.Path = filepath.Join(b.TempDir(), "trace.json")
 	e, err := NewFactory().CreateTraces(b.Context(), exportertest.NewNopSettings(metadata.Type), cfg)
 	if err != nil {

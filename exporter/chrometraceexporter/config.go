@@ -65,8 +65,8 @@ var defaultCounters = []string{
 	"hw.power", "gpu.sm.utilization", "gpu.dram.utilization", "gpu.tensor.utilization", "gpu.clock.frequency",
 }
 
-// NewDefaultConfig is the configuration of an exporter without any keys. Path has to be set.
-func NewDefaultConfig() component.Config {
+// createDefaultConfig is the configuration of an exporter without any keys. Path has to be set.
+func createDefaultConfig() component.Config {
 	retry := configretry.NewDefaultBackOffConfig()
 	retry.Enabled = false // a file that cannot be written seldom can be a moment later, and without a queue retrying blocks
 	return &Config{

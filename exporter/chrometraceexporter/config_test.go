@@ -10,24 +10,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
-	"go.opentelemetry.io/collector/confmap"
-	"go.opentelemetry.io/collector/confmap/confmaptest"
 
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/internal/configtest"
 )
 
-func load(t *testing.T, name string) (*Config, error) {
-	all, err := confmaptest.LoadConf("testdata/config.yaml")
-	require.NoError(t, err)
-	sub, err := all.Sub(name)
-	require.NoError(t, err)
-	cfg := NewDefaultConfig().(*Config)
-	require.NoError(t, sub.Unmarshal(cfg))
-	return cfg, confmap.Validate(cfg)
+func load(t *testing.T, id string) (*Config, error) {
+	t.Helper()
+	return configtest.Load[Config](t, id, createDefaultConfig)
 }
 
 func TestConfigIsWellFormed(t *testing.T) {
-	require.NoError(t, componenttest.CheckConfigStruct(NewDefaultConfig()))
+	require.NoError(t, componenttest.CheckConfigStruct(createDefaultConfig()))
 }
 
 func TestConfigWithEverythingSet(t *testing.T) {

@@ -35,7 +35,7 @@ import (
 const epoch = 1_700_000_000_123_456_789
 
 func config(t *testing.T, change ...func(*Config)) *Config {
-	cfg := NewDefaultConfig().(*Config)
+	cfg := createDefaultConfig().(*Config)
 	cfg.Path = filepath.Join(t.TempDir(), "out", "trace.json")
 	for _, c := range change {
 		c(cfg)

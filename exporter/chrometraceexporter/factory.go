@@ -18,7 +18,7 @@ import (
 // NewFactory makes the factory of type chrome_trace.
 func NewFactory() exporter.Factory {
 	s := &shared{sinks: map[component.ID]*sink{}}
-	return exporter.NewFactory(metadata.Type, NewDefaultConfig,
+	return exporter.NewFactory(metadata.Type, createDefaultConfig,
 		exporter.WithTraces(s.traces, metadata.TracesStability),
 		exporter.WithMetrics(s.metrics, metadata.MetricsStability))
 }

@@ -6,9 +6,9 @@ package chrometraceexporter
 import (
 	"testing"
 
-	"github.com/otelgpu/otelgpu/internal/readmetest"
+	"github.com/otelgpu/otelgpu/internal/configtest"
 )
 
 func TestTheReadmeIsTrue(t *testing.T) {
-	readmetest.Check(t, "exporters", "chrome_trace", NewDefaultConfig)
+	configtest.README(t, "exporters", "chrome_trace", createDefaultConfig)
 }

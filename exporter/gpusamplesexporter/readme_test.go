@@ -6,9 +6,9 @@ package gpusamplesexporter
 import (
 	"testing"
 
-	"github.com/otelgpu/otelgpu/internal/readmetest"
+	"github.com/otelgpu/otelgpu/internal/configtest"
 )
 
 func TestTheReadmeIsTrue(t *testing.T) {
-	readmetest.Check(t, "exporters", "gpu_samples", createDefaultConfig)
+	configtest.README(t, "exporters", "gpu_samples", createDefaultConfig)
 }

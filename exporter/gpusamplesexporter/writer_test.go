@@ -293,9 +293,3 @@ func TestStartFailsWithoutTheExtension(t *testing.T) {
 		"cannot find extension \"gpu_samples\" (define it under `extensions` and list it under `service::extensions`)")
 	require.NoError(t, x.Shutdown(context.Background()))
 }
-
-func TestConfigErrors(t *testing.T) {
-	cfg := &Config{Instances: map[string]string{"GPU-1": "aaaa"}}
-	require.EqualError(t, cfg.Validate(), "`instances` must have keys of the form GPU-<uuid>/<GPU_I_ID>, found \"GPU-1\"\n"+
-		"`instances` must have values of the form MIG-<uuid>, found \"aaaa\" for \"GPU-1\"")
-}

@@ -42,8 +42,8 @@ type Rotation struct {
 	MaxFiles int `mapstructure:"max_files"`
 }
 
-// NewDefaultConfig is the configuration of an exporter without any keys. Path has to be set.
-func NewDefaultConfig() component.Config {
+// createDefaultConfig is the configuration of an exporter without any keys. Path has to be set.
+func createDefaultConfig() component.Config {
 	retry := configretry.NewDefaultBackOffConfig()
 	retry.Enabled = false // without a queue retrying blocks the pipeline
 	return &Config{

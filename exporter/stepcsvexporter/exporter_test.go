@@ -13,8 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
-	"go.opentelemetry.io/collector/confmap"
-	"go.opentelemetry.io/collector/confmap/confmaptest"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exportertest"
@@ -25,20 +23,16 @@ import (
 
 	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter/internal/metadatatest"
+	"github.com/otelgpu/otelgpu/internal/configtest"
 )
 
-func load(t *testing.T, name string) (*Config, error) {
-	all, err := confmaptest.LoadConf("testdata/config.yaml")
-	require.NoError(t, err)
-	sub, err := all.Sub(name)
-	require.NoError(t, err)
-	cfg := NewDefaultConfig().(*Config)
-	require.NoError(t, sub.Unmarshal(cfg))
-	return cfg, confmap.Validate(cfg)
+func load(t *testing.T, id string) (*Config, error) {
+	t.Helper()
+	return configtest.Load[Config](t, id, createDefaultConfig)
 }
 
 func TestConfig(t *testing.T) {
-	require.NoError(t, componenttest.CheckConfigStruct(NewDefaultConfig()))
+	require.NoError(t, componenttest.CheckConfigStruct(createDefaultConfig()))
 	cfg, err := load(t, "step_csv")
 	require.NoError(t, err)
 	assert.False(t, cfg.Rotation.HasValue())
@@ -100,7 +94,7 @@ func lines(t *testing.T, path string) []string {
 }
 
 func TestStepsOfTheMainRankBecomeRowsOverRestarts(t *testing.T) {
-	cfg := NewDefaultConfig().(*Config)
+	cfg := createDefaultConfig().(*Config)
 	cfg.Path = filepath.Join(t.TempDir(), "logs", "steps.csv")
 	cfg.Loop = "train"
 	tel := componenttest.NewTelemetry()
@@ -126,7 +120,7 @@ func TestStepsOfTheMainRankBecomeRowsOverRestarts(t *testing.T) {
 }
 
 func TestEveryRankHasItsOwnFile(t *testing.T) {
-	cfg := NewDefaultConfig().(*Config)
+	cfg := createDefaultConfig().(*Config)
 	cfg.Path = filepath.Join(t.TempDir(), "steps.csv")
 	cfg.AllRanks, cfg.Phases = true, []string{"eval"}
 	run(t, cfg, exportertest.NewNopSettings(metadata.Type), steps(0, "train", 1, 1), steps(7, "train", 1, 2))
@@ -137,7 +131,7 @@ func TestEveryRankHasItsOwnFile(t *testing.T) {
 }
 
 func TestForeignFileStopsTheStart(t *testing.T) {
-	cfg := NewDefaultConfig().(*Config)
+	cfg := createDefaultConfig().(*Config)
 	cfg.Path = filepath.Join(t.TempDir(), "steps.csv")
 	require.NoError(t, os.WriteFile(cfg.Path, []byte("a,b\n"), 0o644))
 	e, err := NewFactory().CreateTraces(t.Context(), exportertest.NewNopSettings(metadata.Type), cfg)
@@ -148,7 +142,7 @@ func TestForeignFileStopsTheStart(t *testing.T) {
 
 // A retry must not write rows twice: only the resources whose file failed come back.
 func TestOnlyWhatFailedIsRetried(t *testing.T) {
-	cfg := NewDefaultConfig().(*Config)
+	cfg := createDefaultConfig().(*Config)
 	dir := t.TempDir()
 	cfg.Path = filepath.Join(dir, "steps.csv")
 	cfg.AllRanks = true
@@ -173,7 +167,7 @@ func TestOnlyWhatFailedIsRetried(t *testing.T) {
 
 // Steps that can never be written are no reason to lose those that could be a moment later.
 func TestWhatNeverCanBeWrittenDoesNotKeepTheRestFromARetry(t *testing.T) {
-	cfg := NewDefaultConfig().(*Config)
+	cfg := createDefaultConfig().(*Config)
 	cfg.Path, cfg.AllRanks = filepath.Join(t.TempDir(), "steps.csv"), true
 	s, err := newSink(cfg, exportertest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 
 // NewFactory makes the factory of type step_csv.
 func NewFactory() exporter.Factory {
-	return exporter.NewFactory(metadata.Type, NewDefaultConfig, exporter.WithTraces(create, metadata.TracesStability))
+	return exporter.NewFactory(metadata.Type, createDefaultConfig, exporter.WithTraces(create, metadata.TracesStability))
 }
 
 func create(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Traces, error) {

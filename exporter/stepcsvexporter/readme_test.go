@@ -6,9 +6,9 @@ package stepcsvexporter
 import (
 	"testing"
 
-	"github.com/otelgpu/otelgpu/internal/readmetest"
+	"github.com/otelgpu/otelgpu/internal/configtest"
 )
 
 func TestTheReadmeIsTrue(t *testing.T) {
-	readmetest.Check(t, "exporters", "step_csv", NewDefaultConfig)
+	configtest.README(t, "exporters", "step_csv", createDefaultConfig)
 }

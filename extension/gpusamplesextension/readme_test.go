@@ -6,9 +6,9 @@ package gpusamplesextension
 import (
 	"testing"
 
-	"github.com/otelgpu/otelgpu/internal/readmetest"
+	"github.com/otelgpu/otelgpu/internal/configtest"
 )
 
 func TestTheReadmeIsTrue(t *testing.T) {
-	readmetest.Check(t, "extensions", "gpu_samples", createDefaultConfig)
+	configtest.README(t, "extensions", "gpu_samples", createDefaultConfig)
 }

@@ -253,30 +253,3 @@ func TestFindSaysWhatIsMissing(t *testing.T) {
 	_, err = FindReader(h, component.MustNewID("zpages"))
 	require.EqualError(t, err, `extension "zpages" does not hold device samples (use an extension of type gpu_samples)`)
 }
-
-func TestConfigReportsEveryProblem(t *testing.T) {
-	cfg := &Config{MaxAge: time.Millisecond}
-	require.EqualError(t, cfg.Validate(), "`max_age` must be at least 1s, found 1ms\n`max_bytes` must be at least 1048576, found 0\n`max_devices` must be positive, found 0")
-	good := NewDefaultConfig()
-	require.NoError(t, good.Validate())
-}
-
-func TestNormalizePCI(t *testing.T) {
-	for in, want := range map[string]string{
-		"00000000:17:00.0": "0000:17:00.0", "0000:17:00.0": "0000:17:00.0", "17:00.0": "0000:17:00.0",
-		"00000001:AF:00.0": "0001:af:00.0", "10000:01:00.0": "10000:01:00.0", "": "",
-	} {
-		assert.Equal(t, want, NormalizePCI(in), in)
-	}
-}
-
-func TestFieldNames(t *testing.T) {
-	for f := range NumFields {
-		got, ok := FieldByName(Field(f).String())
-		assert.True(t, ok)
-		assert.Equal(t, Field(f), got)
-	}
-	assert.Equal(t, "unknown", Field(NumFields).String())
-	_, ok := FieldByName("unknown")
-	assert.False(t, ok)
-}

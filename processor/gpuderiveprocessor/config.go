@@ -71,7 +71,7 @@ type AssembleConfig struct {
 	_            struct{}
 }
 
-func newDefaultConfig() component.Config {
+func createDefaultConfig() component.Config {
 	return &Config{
 		Floor:         2 * time.Microsecond,
 		AssembleSteps: configoptional.Default(AssembleConfig{MaxSums: 4096, MaxAge: time.Minute, MaxIntervals: 256}),

@@ -4,7 +4,6 @@
 package gpuderiveprocessor
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,20 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
-	"go.opentelemetry.io/collector/confmap/confmaptest"
 
+	"github.com/otelgpu/otelgpu/internal/configtest"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor/internal/metadata"
 )
 
 func load(t *testing.T, name string) (*Config, error) {
 	t.Helper()
-	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
-	require.NoError(t, err)
-	sub, err := all.Sub(component.MustNewIDWithName(metadata.Type.String(), name).String())
-	require.NoError(t, err)
-	cfg := newDefaultConfig().(*Config)
-	require.NoError(t, sub.Unmarshal(cfg))
-	return cfg, confmap.Validate(cfg)
+	return configtest.Load[Config](t, component.MustNewIDWithName(metadata.Type.String(), name).String(), createDefaultConfig)
 }
 
 func TestConfigIsReadAsWritten(t *testing.T) {
@@ -43,7 +36,7 @@ func TestConfigIsReadAsWritten(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	cfg := newDefaultConfig().(*Config)
+	cfg := createDefaultConfig().(*Config)
 	require.NoError(t, confmap.Validate(cfg))
 	assert.Equal(t, 2*time.Microsecond, cfg.Floor)
 	assert.False(t, cfg.AssembleSteps.HasValue())

@@ -16,7 +16,7 @@ import (
 
 // NewFactory makes the factory of type gpu_derive.
 func NewFactory() processor.Factory {
-	return processor.NewFactory(metadata.Type, newDefaultConfig, processor.WithTraces(create, metadata.TracesStability))
+	return processor.NewFactory(metadata.Type, createDefaultConfig, processor.WithTraces(create, metadata.TracesStability))
 }
 
 func create(ctx context.Context, set processor.Settings, cfg component.Config, next consumer.Traces) (processor.Traces, error) {

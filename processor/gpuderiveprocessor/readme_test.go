@@ -6,9 +6,9 @@ package gpuderiveprocessor
 import (
 	"testing"
 
-	"github.com/otelgpu/otelgpu/internal/readmetest"
+	"github.com/otelgpu/otelgpu/internal/configtest"
 )
 
 func TestTheReadmeIsTrue(t *testing.T) {
-	readmetest.Check(t, "processors", "gpu_derive", newDefaultConfig)
+	configtest.README(t, "processors", "gpu_derive", createDefaultConfig)
 }

@@ -152,7 +152,7 @@ func TestAMissingExtensionIsNamedAtStart(t *testing.T) {
 
 func TestUnknownModelsAreLoggedOnceAndMemoryIsBounded(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
-	r := newResolver(newDefaultConfig().(*Config), zap.New(core))
+	r := newResolver(createDefaultConfig().(*Config), zap.New(core))
 	for range 3 {
 		for i := range 2 * maxRoofs {
 			assert.Nil(t, r.roof(device{id: fmt.Sprint(i), model: "Voodoo 2"}, 1))
@@ -167,7 +167,7 @@ func TestOutcomesAreCounted(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, tel.Shutdown(context.Background())) })
 	set := processortest.NewNopSettings(metadata.Type)
 	set.TelemetrySettings = tel.NewTelemetrySettings()
-	cfg := newDefaultConfig().(*Config)
+	cfg := createDefaultConfig().(*Config)
 	cfg.Presets = []string{"obi"}
 	sink := new(consumertest.TracesSink)
 	p, err := NewFactory().CreateTraces(context.Background(), set, cfg, sink)

@@ -40,7 +40,7 @@ func oneSpan(t testing.TB, a attrs) (ptrace.Traces, ptrace.Span) {
 
 func newTestDeriver(t testing.TB, edit func(*Config)) *deriver {
 	t.Helper()
-	cfg := newDefaultConfig().(*Config)
+	cfg := createDefaultConfig().(*Config)
 	if edit != nil {
 		edit(cfg)
 	}

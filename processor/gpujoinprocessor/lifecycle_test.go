@@ -6,7 +6,6 @@ package gpujoinprocessor
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"go.opentelemetry.io/collector/client"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
-	"go.opentelemetry.io/collector/confmap/confmaptest"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/consumer/consumertest"
@@ -28,12 +26,11 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/otelgpu/otelgpu/internal/configtest"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
 )
 
 func TestConfigFile(t *testing.T) {
-	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
-	require.NoError(t, err)
 	storage := component.MustNewID("file_storage")
 	full := createDefaultConfig().(*Config)
 	full.Samples, full.Settle, full.MaxWait = &samplesID, 2*time.Second, 4*time.Second
@@ -43,11 +40,8 @@ func TestConfigFile(t *testing.T) {
 	full.Ordinals = map[string]string{"0": gpu0}
 	full.EnergyOnMIG, full.Events = true, true
 	for name, want := range map[string]*Config{"gpu_join": createDefaultConfig().(*Config), "gpu_join/all": full} {
-		sub, err := all.Sub(name)
+		cfg, err := configtest.Load[Config](t, name, createDefaultConfig)
 		require.NoError(t, err)
-		cfg := createDefaultConfig().(*Config)
-		require.NoError(t, sub.Unmarshal(cfg))
-		require.NoError(t, cfg.Validate())
 		assert.Equal(t, want, cfg, name)
 	}
 }

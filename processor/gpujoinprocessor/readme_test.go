@@ -6,9 +6,9 @@ package gpujoinprocessor
 import (
 	"testing"
 
-	"github.com/otelgpu/otelgpu/internal/readmetest"
+	"github.com/otelgpu/otelgpu/internal/configtest"
 )
 
 func TestTheReadmeIsTrue(t *testing.T) {
-	readmetest.Check(t, "processors", "gpu_join", createDefaultConfig)
+	configtest.README(t, "processors", "gpu_join", createDefaultConfig)
 }

@@ -4,7 +4,6 @@
 package gpureceiver
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,21 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configoptional"
-	"go.opentelemetry.io/collector/confmap"
-	"go.opentelemetry.io/collector/confmap/confmaptest"
+
+	"github.com/otelgpu/otelgpu/internal/configtest"
 )
 
 func load(t *testing.T, id string) (*Config, error) {
 	t.Helper()
-	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
-	require.NoError(t, err)
-	sub, err := all.Sub(id)
-	require.NoError(t, err)
-	cfg := createDefaultConfig().(*Config)
-	if err := sub.Unmarshal(cfg); err != nil {
-		return nil, err
-	}
-	return cfg, confmap.Validate(cfg)
+	return configtest.Load[Config](t, id, createDefaultConfig)
 }
 
 func TestEveryKeyIsRead(t *testing.T) {

@@ -6,7 +6,7 @@ package gpureceiver
 import (
 	"testing"
 
-	"github.com/otelgpu/otelgpu/internal/readmetest"
+	"github.com/otelgpu/otelgpu/internal/configtest"
 )
 
-func TestTheReadmeIsTrue(t *testing.T) { readmetest.Check(t, "receivers", "gpu", createDefaultConfig) }
+func TestTheReadmeIsTrue(t *testing.T) { configtest.README(t, "receivers", "gpu", createDefaultConfig) }

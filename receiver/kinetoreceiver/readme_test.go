@@ -6,9 +6,9 @@ package kinetoreceiver
 import (
 	"testing"
 
-	"github.com/otelgpu/otelgpu/internal/readmetest"
+	"github.com/otelgpu/otelgpu/internal/configtest"
 )
 
 func TestTheReadmeIsTrue(t *testing.T) {
-	readmetest.Check(t, "receivers", "kineto", createDefaultConfig)
+	configtest.README(t, "receivers", "kineto", createDefaultConfig)
 }

@@ -12,14 +12,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
-	"go.opentelemetry.io/collector/confmap"
-	"go.opentelemetry.io/collector/confmap/confmaptest"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
+	"github.com/otelgpu/otelgpu/internal/configtest"
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadatatest"
@@ -65,22 +64,13 @@ func TestReceiverReadsFolderAndCountsWhatItDid(t *testing.T) {
 }
 
 func TestConfigLoads(t *testing.T) {
-	conf, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
-	require.NoError(t, err)
-	load := func(name string) (*Config, error) {
-		sub, err := conf.Sub(name)
-		require.NoError(t, err)
-		cfg := createDefaultConfig().(*Config)
-		if err := sub.Unmarshal(cfg); err != nil {
-			return nil, err
-		}
-		return cfg, confmap.Validate(cfg)
-	}
+	load := func(id string) (*Config, error) { return configtest.Load[Config](t, id, createDefaultConfig) }
 	cfg, err := load("kineto/all")
 	require.NoError(t, err)
 	assert.Equal(t, DetailOperators, cfg.Spans.Detail)
 	assert.Equal(t, 5*time.Minute, cfg.Files.StableFor)
 	assert.Equal(t, "file_storage/kineto", cfg.Files.Storage.String())
+	assert.True(t, cfg.FolderIsJob)
 	assert.Equal(t, Options{
 		Detail: DetailOperators, Extent: ExtentStepsButLast, MaxSpans: 500, MaxBytes: 1_000_000, BatchSpans: 200, MemoryLimit: 128 << 20, TempDir: "/var/tmp",
 		ServiceName: "trainer", JobID: "job-7", Resource: map[string]string{"deployment.environment.name": "prod"}, Partial: true, Shapes: true,

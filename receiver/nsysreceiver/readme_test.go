@@ -6,7 +6,9 @@ package nsysreceiver
 import (
 	"testing"
 
-	"github.com/otelgpu/otelgpu/internal/readmetest"
+	"github.com/otelgpu/otelgpu/internal/configtest"
 )
 
-func TestTheReadmeIsTrue(t *testing.T) { readmetest.Check(t, "receivers", "nsys", createDefaultConfig) }
+func TestTheReadmeIsTrue(t *testing.T) {
+	configtest.README(t, "receivers", "nsys", createDefaultConfig)
+}

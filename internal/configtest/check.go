@@ -1,8 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package readmetest holds the README of a component against its configuration and its telemetry.
-package readmetest
+package configtest
 
 import (
 	"os"
@@ -19,13 +18,13 @@ import (
 
 var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 
-// Check reads README.md and metadata.yaml of the working directory and holds them against a component of that kind
+// README reads README.md and metadata.yaml of the working directory and holds them against a component of that kind
 // ("receivers" and so on) and type, whose default configuration defaults makes:
 //
 //   - the first YAML block of the README configures the component, and each block that does is valid;
 //   - the section "Configuration" names every key of the configuration that is not the Collector's own;
 //   - the README names every metric of the component by its full name, or links to documentation.md, which does.
-func Check(t *testing.T, kind, componentType string, defaults func() component.Config) {
+func README(t *testing.T, kind, componentType string, defaults func() component.Config) {
 	t.Helper()
 	b, err := os.ReadFile("README.md")
 	require.NoError(t, err)

@@ -1,0 +1,77 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nsysreceiver
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
+
+	"github.com/otelgpu/otelgpu/internal/configtest"
+	"github.com/otelgpu/otelgpu/receiver/nsysreceiver/internal/metadata"
+	"github.com/otelgpu/otelgpu/receiver/nsysreceiver/internal/metadatatest"
+)
+
+func TestReceiverReadsFolderAndCountsWhatItDid(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Rename(export(t, strings0, strings1, kernel0, session0, session1,
+		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000, 1500, 0, 7, 9, 67108864, 1, 2, 3, 4, 32, 1, 1, 40, 100, 28, 5, 6)",
+		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, deviceId, streamId) VALUES (2000, 0, 7)"), filepath.Join(dir, "a.sqlite")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "b.sqlite"), []byte("not a database"), 0o600))
+	tel := componenttest.NewTelemetry()
+	defer func() { require.NoError(t, tel.Shutdown(t.Context())) }()
+	set := receivertest.NewNopSettings(metadata.Type)
+	set.TelemetrySettings = tel.NewTelemetrySettings()
+	cfg := createDefaultConfig().(*Config)
+	cfg.Files.Include = []string{filepath.Join(dir, "*.sqlite")}
+	cfg.Files.StableFor, cfg.Files.PollInterval = 0, 10*time.Millisecond
+	cfg.Spans.Detail = DetailKernels
+	sink := &consumertest.TracesSink{}
+	r, err := NewFactory().CreateTraces(t.Context(), set, cfg, sink)
+	require.NoError(t, err)
+	require.NoError(t, r.Start(t.Context(), componenttest.NewNopHost()))
+	require.Eventually(t, func() bool {
+		m, err := tel.GetMetric("otelcol_receiver_nsys_files")
+		return err == nil && len(m.Data.(metricdata.Sum[int64]).DataPoints) == 2
+	}, time.Minute, time.Millisecond)
+	ignore := metricdatatest.IgnoreTimestamp()
+	metadatatest.AssertEqualReceiverNsysFiles(t, tel, []metricdata.DataPoint[int64]{
+		{Value: 1, Attributes: attribute.NewSet(attribute.String("outcome", "read"))},
+		{Value: 1, Attributes: attribute.NewSet(attribute.String("outcome", "refused"))},
+	}, ignore)
+	require.NoError(t, r.Shutdown(t.Context()))
+	require.NoError(t, r.Shutdown(t.Context()))
+	metadatatest.AssertEqualReceiverNsysRows(t, tel, []metricdata.DataPoint[int64]{{Value: 2}}, ignore)
+	assert.Equal(t, 3, sink.SpanCount(), "the window, its device and the kernel with both times")
+}
+
+func TestConfigIsReadAsWritten(t *testing.T) {
+	cfg, err := configtest.Load[Config](t, "nsys/all", createDefaultConfig)
+	require.NoError(t, err)
+	assert.Equal(t, "file_storage/nsys", cfg.Files.Storage.String())
+	assert.Equal(t, Options{
+		Detail: DetailKernels, Extent: ExtentSteps, MaxSpans: 500, MaxBytes: 1_000_000, BatchSpans: 200, MemoryLimit: 128 << 20, TempDir: "/var/tmp",
+		ServiceName: "trainer", JobID: "job-7", Resource: map[string]string{"deployment.environment.name": "prod"},
+	}, cfg.Options())
+	cfg, err = configtest.Load[Config](t, "nsys", createDefaultConfig)
+	require.NoError(t, err)
+	assert.Equal(t, Options{BatchSpans: 1000, MemoryLimit: 32 << 20, ServiceName: "nsys"}, cfg.Options())
+	_, err = configtest.Load[Config](t, "nsys/bad", createDefaultConfig)
+	for _, want := range []string{
+		"`include` must name at least one pattern, found none", "`max_spans` must be at least 100, or 0 for the default, or negative for none, found 5",
+		"`service_name` must not be empty",
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+}
