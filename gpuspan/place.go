@@ -22,6 +22,7 @@ type place struct {
 	ended [ticketRing]atomic.Int64
 
 	children atomic.Pointer[[]*place] // few: found by looking at each
+	chunked  atomic.Bool              // the runs are chunks of what runs around them
 
 	// polling thread
 	reported tallySnapshot // what the recorder has of untimed
@@ -145,18 +146,33 @@ func (pl *place) report(rec report.Recorder) {
 	var s report.Sample
 	s.Memory, s.PCIe = w.io(DirectionUnset, &copied)
 	s.Items = w.Items
-	node, n := pl.node(rec), now.count-last.count
-	stated := false
+	n, stated := now.count-last.count, false
 	for i := range now.flops {
 		f := now.flops[i] - last.flops[i]
 		if f == 0 {
 			continue
 		}
 		s.FLOPs, s.Precision = f, Precision(i).String()
-		rec.Untimed(node, n, s)
+		pl.tell(rec, n, s)
 		n, s.Items, s.Memory, s.PCIe, stated = 0, 0, report.IO{}, report.IO{}, true
 	}
 	if !stated {
-		rec.Untimed(node, n, s)
+		pl.tell(rec, n, s)
 	}
+}
+
+// tell passes runs on, and the work of chunks also to what runs around them, unless that states work of its own where it is not timed either.
+func (pl *place) tell(rec report.Recorder, n int64, s report.Sample) {
+	rec.Untimed(pl.node(rec), n, s)
+	for pl.chunked.Load() && pl.parent != nil && !pl.parent.untimed.stated() {
+		pl = pl.parent
+		rec.Untimed(pl.node(rec), 0, s)
+	}
+}
+
+// stated reports whether any work was.
+func (t *tally) stated() bool {
+	s := t.load()
+	s.count = 0
+	return s != tallySnapshot{}
 }

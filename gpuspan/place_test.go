@@ -169,3 +169,44 @@ func TestPlacesFromManyGoroutines(t *testing.T) {
 		assert.Equal(t, "200 runs, 200 items", got[fmt.Sprintf("outer/op %d/op %d", i, (i+1)%8)])
 	}
 }
+
+// The sums of chunks on the section around them are the same whether runs are timed or only counted.
+func TestChunksAddUpUnderAnySampling(t *testing.T) {
+	for _, ratio := range []float64{1, 0, 0.5} {
+		whole, part, stated := gpuspan.NewOperation("whole"), gpuspan.NewOperation("part"), gpuspan.NewOperation("stated")
+		in := gpuspan.NewOperation("in", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned))
+		r := newRig(t)
+		tp := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.TraceIDRatioBased(ratio)))
+		s, _ := r.stream()
+		for range 40 {
+			ctx, request := tp.Tracer("t").Start(context.Background(), "request")
+			x := whole.Start(ctx, s)
+			for i := range 2 {
+				y := x.Start(part)
+				y.Chunk(i, 2)
+				z := y.Start(in)
+				z.Chunk(0, 1)
+				z.EndWith(gpuspan.Work{Bytes: 100, Items: 1})
+				y.End()
+			}
+			x.End()
+			x = stated.Start(ctx, s)
+			y := x.Start(part)
+			y.Chunk(0, 1)
+			y.EndWith(gpuspan.Work{Items: 5, FLOPs: 7, Precision: gpuspan.FP16})
+			x.EndWith(gpuspan.Work{Items: 1})
+			request.End()
+			r.clock.Advance(time.Millisecond)
+			r.flush()
+		}
+		assert.Equal(t, map[string]string{
+			"whole": "40 runs, 80 items", "whole/part": "80 runs, 80 items", "whole/part/in": "80 runs, 80 items",
+			"stated": "40 runs, 40 items", "stated/part": "40 runs, 200 items",
+		}, tree(r.p), "sampled %v", ratio)
+		f, _ := r.p.Stats(whole)
+		assert.EqualValues(t, 8000, f.PCIe.Written, "sampled %v", ratio)
+		assert.Zero(t, f.Memory.Total(), "sampled %v", ratio)
+		f, _ = r.p.Stats(stated)
+		assert.Empty(t, f.FLOPs, "sampled %v", ratio)
+	}
+}

@@ -154,11 +154,15 @@ const maxLinks = 128
 // Chunk says that the section is chunk i of n, counted from 0; n is 0 where it is not known. A section around chunks that states no work of
 // its own gets the sum of theirs.
 func (x Section) Chunk(i, n int) {
-	if x.slot == nil {
+	if x.at == nil {
 		return
 	}
 	if i < 0 || n < 0 || n > 0 && i >= n || max(i, n) > math.MaxInt32 {
 		x.p.misuse.invalidWork.Add(1)
+		return
+	}
+	if x.slot == nil {
+		x.at.chunked.Store(true)
 		return
 	}
 	s := x.slot.stream
