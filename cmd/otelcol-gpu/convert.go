@@ -25,13 +25,14 @@ func newConvertCommand() *cobra.Command {
 	var job string
 	o := convert.Options{Info: buildInfo(), Factories: factories}
 	cmd := &cobra.Command{
-		Use:   "convert [--detail LEVEL] --out DIR FILE...",
+		Use:   "convert [--detail LEVEL] --out DIR FILE|FOLDER...",
 		Short: "Convert PyTorch and Nsight Systems profiles to OTLP and a Chrome trace",
 		Long: "Convert PyTorch profiler (Kineto) traces, plain or compressed, and SQLite exports of Nsight Systems to\n" +
 			"DIR/spans.json (OTLP JSON, one request per line) and DIR/trace.json (one Chrome trace of all; files recorded more than\n" +
 			"three months apart go to trace-1.json, trace-2.json …), through the same\n" +
-			"code as the kineto and nsys receivers and the processors, and print where the GPU time went. Files that are\n" +
-			"neither are refused by name; the others are converted, and the exit code is 1.",
+			"code as the kineto and nsys receivers and the processors, and print where the GPU time went. A folder stands for all\n" +
+			"profiles below it (.json, .json.gz, .json.zst, .sqlite). Files that are neither are refused by name; the others are\n" +
+			"converted, and the exit code is 1.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd)

@@ -235,8 +235,9 @@ func TestBrokenProfilesAreRefusedByNameAndTheOthersConverted(t *testing.T) {
 		write("cut.json", `{"traceEvents":[{"ph":"X","ca`): "ends",
 		write("cut.json.gz", "\x1f\x8b\x08\x00\x00\x00"):   "cut.json.gz",
 		filepath.Join(dir, "missing.json"):                 "no such file",
-		dir:                                                "directory",
+		filepath.Join(dir, "no profiles"):                  "no file that ends in .json, .json.gz, .json.zst, .sqlite",
 	}
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "no profiles"), 0o700))
 	args := []string{"convert", "--detail", "kernels", "--out", filepath.Join(dir, "out"), good}
 	for path := range bad {
 		args = append(args, path)
@@ -267,4 +268,21 @@ func TestConvertNeedsFilesAndAFolder(t *testing.T) {
 	require.ErrorContains(t, err, "out")
 	_, _, err = inProcess(t, "convert", "--detail", "everything", "--out", t.TempDir(), "x.json")
 	require.ErrorContains(t, err, "everything")
+}
+
+func TestAFolderStandsForItsProfiles(t *testing.T) {
+	folder := t.TempDir()
+	const trace = `[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":2,"args":{"device":0,"stream":7}}]`
+	for _, name := range []string{"b/rank1.json", "a.json", "notes.txt", "a.json.1.partial"} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(trace), 0o600))
+	}
+	results := filepath.Join(folder, "out")
+	for range 2 { // its own results are no profiles
+		stdout, stderr, err := inProcess(t, "convert", "--out", results, folder)
+		require.NoError(t, err, stderr)
+		require.Equal(t, 1, strings.Count(stdout, filepath.Join(folder, "a.json")+": 2 spans"), stdout)
+		require.Equal(t, 1, strings.Count(stdout, filepath.Join(folder, "b", "rank1.json")+": 2 spans"), stdout)
+		require.Equal(t, 2, strings.Count(stdout, " spans\n"), stdout)
+	}
 }

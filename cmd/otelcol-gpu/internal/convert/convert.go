@@ -43,7 +43,7 @@ type Result struct {
 // Options of Run.
 type Options struct {
 	Out       string
-	Files     []string
+	Files     []string // and folders, for all profiles in them
 	Reader    Reader
 	Full      bool // the detail that the user asked for is all there is
 	Info      component.BuildInfo
@@ -59,6 +59,10 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
 		return fmt.Errorf("cannot make the output folder: %w", err)
 	}
+	files, refused := expand(o.Files, o.Out)
+	for _, err := range refused {
+		fmt.Fprintf(problems, "otelcol-gpu: %v\n", err)
+	}
 	ends := struct{ Spans, Trace string }{filepath.Join(o.Out, "spans.json"), filepath.Join(o.Out, "trace.json")}
 	text, err := configuration(pipeline.Quote(ends.Spans), pipeline.Quote(ends.Trace))
 	if err != nil {
@@ -71,7 +75,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		return err
 	}
 	good := 0
-	for _, file := range o.Files {
+	for _, file := range files {
 		r, err := o.read(ctx, file, source.Next("files").ConsumeTraces, source.Next("table").ConsumeTraces)
 		switch {
 		case ctx.Err() != nil:
@@ -94,7 +98,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		return err
 	}
 	fmt.Fprintf(out, "\n%s\n    the spans as OTLP JSON, one request per line\n%s\n    open it in https://ui.perfetto.dev or chrome://tracing\n", ends.Spans, ends.Trace)
-	if good < len(o.Files) {
+	if good < len(files)+len(refused) {
 		return ErrSomeFailed
 	}
 	return nil
