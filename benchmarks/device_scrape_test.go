@@ -4,22 +4,15 @@
 package benchmarks
 
 import (
-	"bytes"
 	"context"
-	"io"
-	"net"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/confmap"
-	"go.opentelemetry.io/collector/exporter/exportertest"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
@@ -28,17 +21,7 @@ import (
 // The text that the stock prometheus exporter serves of the gpu receiver: clean for `promtool check metrics`, and the
 // devices of one host stay apart, for identity is on the points.
 func TestDeviceScrapeIsCleanAndKeepsDevicesApart(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	endpoint := l.Addr().String()
-	require.NoError(t, l.Close())
-	ef := prometheusexporter.NewFactory()
-	ecfg := ef.CreateDefaultConfig()
-	require.NoError(t, confmap.NewFromStringMap(map[string]any{"endpoint": endpoint}).Unmarshal(ecfg))
-	exp, err := ef.CreateMetrics(context.Background(), exportertest.NewNopSettings(ef.Type()), ecfg)
-	require.NoError(t, err)
-	require.NoError(t, exp.Start(context.Background(), componenttest.NewNopHost()))
-	t.Cleanup(func() { require.NoError(t, exp.Shutdown(context.Background())) })
+	exp, page := prometheusPage(t)
 
 	const devices = 4
 	rf := gpureceiver.NewFactory()
@@ -52,13 +35,7 @@ func TestDeviceScrapeIsCleanAndKeepsDevicesApart(t *testing.T) {
 	time.Sleep(600 * time.Millisecond)
 	require.NoError(t, r.Shutdown(context.Background()))
 
-	resp, err := http.Get("http://" + endpoint + "/metrics") //nolint:noctx // a test's own server
-	require.NoError(t, err)
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	problems, err := promlint.New(bytes.NewReader(text)).Lint()
-	require.NoError(t, err)
+	text, problems := page()
 	assert.Empty(t, problems)
 	for _, name := range []string{"hw_power_watts", "hw_energy_joules_total", "hw_temperature_celsius", "gpu_sm_utilization_ratio", "hw_gpu_memory_usage_bytes"} {
 		assert.Equal(t, devices, strings.Count(string(text), "\n"+name+"{"), name)

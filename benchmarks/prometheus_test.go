@@ -4,44 +4,24 @@
 package benchmarks
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"strings"
 	"testing"
 
-	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
-	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/connector/connectortest"
-	"go.opentelemetry.io/collector/exporter/exportertest"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 )
 
-// The text that the stock prometheus exporter serves of all metrics of gpu_metrics, through the linter that `promtool check metrics`
-// is made of.
+// The text that the stock prometheus exporter serves of all metrics of gpu_metrics, through the linter of `promtool check metrics`.
 func TestScrapeIsCleanForPromtool(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	endpoint := l.Addr().String()
-	require.NoError(t, l.Close())
-
-	ef := prometheusexporter.NewFactory()
-	ecfg := ef.CreateDefaultConfig()
-	require.NoError(t, confmap.NewFromStringMap(map[string]any{"endpoint": endpoint}).Unmarshal(ecfg))
-	exp, err := ef.CreateMetrics(context.Background(), exportertest.NewNopSettings(ef.Type()), ecfg)
-	require.NoError(t, err)
-	require.NoError(t, exp.Start(context.Background(), componenttest.NewNopHost()))
-	t.Cleanup(func() { require.NoError(t, exp.Shutdown(context.Background())) })
+	exp, page := prometheusPage(t)
 
 	cf := gpumetricsconnector.NewFactory()
 	ccfg := cf.CreateDefaultConfig()
@@ -53,11 +33,7 @@ func TestScrapeIsCleanForPromtool(t *testing.T) {
 	}
 	require.NoError(t, c.Shutdown(context.Background()))
 
-	resp, err := http.Get("http://" + endpoint + "/metrics") //nolint:noctx // a test's own server
-	require.NoError(t, err)
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
+	text, problems := page()
 	for _, name := range []string{
 		"gpu_operation_count_total", "gpu_operation_duration_seconds_bucket", "gpu_operation_io_bytes_total", "gpu_operation_flops_total", "gpu_operation_items_total",
 		"gpu_operation_energy_joules_total", "gpu_operation_item_energy_joules", "gpu_step_duration_seconds_count", "gpu_step_phase_duration_seconds_sum",
@@ -65,8 +41,6 @@ func TestScrapeIsCleanForPromtool(t *testing.T) {
 	} {
 		assert.Contains(t, string(text), "\n"+name, "%s is missing", name)
 	}
-	problems, err := promlint.New(bytes.NewReader(text)).Lint()
-	require.NoError(t, err)
 	for _, p := range problems {
 		if strings.HasPrefix(p.Metric, "gpu_") {
 			t.Errorf("%s: %s", p.Metric, p.Text)

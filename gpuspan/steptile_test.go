@@ -71,16 +71,7 @@ func TestStepsTileTheDeviceAndTheHost(t *testing.T) {
 func TestStepsAreWhereTheySay(t *testing.T) {
 	for _, drift := range []float64{-100, 25} {
 		const tick = 500 * time.Nanosecond
-		clock := simgpu.NewManualClock(epoch)
-		w := &witness{GPU: simgpu.New(clock, simgpu.WithClockError(drift, 42*time.Second), simgpu.WithTick(tick))}
-		w.stream = w.Stream(0)
-		spans := tracetest.NewSpanRecorder()
-		p, err := gpuspan.New(w, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
-		require.NoError(t, err)
-		s := p.Stream(uintptr(w.stream), "train")
-		w.mu.Lock()
-		w.events = nil // the self-test's record
-		w.mu.Unlock()
+		w, clock, spans, p, s := newWitness(t, drift, tick)
 		rng := rand.New(rand.NewPCG(5, 6))
 		const steps = 1500
 		for range p.Loop("train", s, gpuspan.TotalSteps(steps)).Steps(context.Background()) {

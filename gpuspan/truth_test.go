@@ -31,6 +31,21 @@ type witness struct {
 	truth  []time.Time
 }
 
+// newWitness is one on a device whose clock is off by drift in ppm, with a profiler and a stream of it.
+func newWitness(t *testing.T, drift float64, tick time.Duration) (*witness, *simgpu.ManualClock, *tracetest.SpanRecorder, *gpuspan.Profiler, *gpuspan.Stream) {
+	t.Helper()
+	clock, spans := simgpu.NewManualClock(epoch), tracetest.NewSpanRecorder()
+	w := &witness{GPU: simgpu.New(clock, simgpu.WithClockError(drift, 42*time.Second), simgpu.WithTick(tick))}
+	w.stream = w.Stream(0)
+	p, err := gpuspan.New(w, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
+	require.NoError(t, err)
+	s := p.Stream(uintptr(w.stream), "main")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = nil // the self-test's record
+	return w, clock, spans, p, s
+}
+
 // look asks for the truth of the events that were recorded and have happened, before the library uses them again.
 func (w *witness) look() {
 	w.mu.Lock()
@@ -62,16 +77,7 @@ func (w *witness) Record(c *gpuspan.Call) gpuspan.Status {
 func TestSpansAreWhereTheySay(t *testing.T) {
 	for _, drift := range []float64{-100, 0, 25} {
 		const tick = 500 * time.Nanosecond
-		clock := simgpu.NewManualClock(epoch)
-		w := &witness{GPU: simgpu.New(clock, simgpu.WithClockError(drift, 42*time.Second), simgpu.WithTick(tick))}
-		w.stream = w.Stream(0)
-		spans := tracetest.NewSpanRecorder()
-		p, err := gpuspan.New(w, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
-		require.NoError(t, err)
-		s := p.Stream(uintptr(w.stream), "main")
-		w.mu.Lock()
-		w.events = nil // the self-test's record
-		w.mu.Unlock()
+		w, clock, spans, p, s := newWitness(t, drift, tick)
 
 		op := gpuspan.NewOperation("op")
 		rng := rand.New(rand.NewPCG(3, 4))

@@ -27,16 +27,6 @@ func open(t testing.TB, stub *ctest.Stub) *cuda.Backend {
 	return b
 }
 
-// manual is a stub whose clock moves by Advance alone, with no latencies.
-func manual(t testing.TB) *ctest.Stub {
-	t.Helper()
-	stub := ctest.CUDA(t)
-	for name, v := range map[string]float64{"manual": 1, "submit_ns": 0, "completion_ns": 0, "tick": 0, "drift_ppm": 0} {
-		stub.Set(name, v)
-	}
-	return stub
-}
-
 // appStream makes a stream as an application would, in the primary context.
 func appStream(t testing.TB, b *cuda.Backend, device int) gpuspan.StreamHandle {
 	t.Helper()
@@ -135,7 +125,7 @@ func TestDriverVersionIsReadFromTheKernelModule(t *testing.T) {
 }
 
 func TestEventsTellTheDurationOfWork(t *testing.T) {
-	stub := manual(t)
+	stub := ctest.CUDA(t).Manual()
 	b := open(t, stub)
 	s := appStream(t, b, 0)
 	events := make([]gpuspan.Event, 2)

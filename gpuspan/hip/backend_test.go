@@ -29,15 +29,6 @@ func open(t testing.TB, stub *ctest.Stub) *hip.Backend {
 	return b
 }
 
-func manual(t testing.TB) *ctest.Stub {
-	t.Helper()
-	stub := ctest.HIP(t)
-	for name, v := range map[string]float64{"manual": 1, "submit_ns": 0, "completion_ns": 0, "tick": 0, "drift_ppm": 0} {
-		stub.Set(name, v)
-	}
-	return stub
-}
-
 // appStream makes a stream as an application would.
 func appStream(t testing.TB, stub *ctest.Stub, device int32) gpuspan.StreamHandle {
 	t.Helper()
@@ -106,7 +97,7 @@ func TestDevicesTellTheirIdentity(t *testing.T) {
 }
 
 func TestEventsTellTheDurationOfWorkOnAnyThread(t *testing.T) {
-	stub := manual(t)
+	stub := ctest.HIP(t).Manual()
 	stub.Set("devices", 2)
 	b := open(t, stub)
 	s := appStream(t, stub, 1)
@@ -150,7 +141,7 @@ func TestSpecialStreams(t *testing.T) {
 }
 
 func TestAnchorsHaveMarkersOfTheirOwn(t *testing.T) {
-	stub := manual(t)
+	stub := ctest.HIP(t).Manual()
 	stub.Set("share_markers", 1)
 	b := open(t, stub)
 	s, st := b.NewStream(0)

@@ -63,6 +63,14 @@ func (s *Stub) Func(f any, name string) { register(f, s.handle, name) }
 // manual (1: the clock moves by Advance alone).
 func (s *Stub) Set(name string, v float64) { s.set(name, v) }
 
+// Manual makes the clock move by Advance alone, without latencies, drift and ticks.
+func (s *Stub) Manual() *Stub {
+	for name, v := range map[string]float64{"manual": 1, "submit_ns": 0, "completion_ns": 0, "tick": 0, "drift_ppm": 0} {
+		s.Set(name, v)
+	}
+	return s
+}
+
 // Advance moves the manual clock.
 func (s *Stub) Advance(d time.Duration) { s.advance(int64(d)) }
 
