@@ -35,3 +35,29 @@ func TestAStepOfAHungDeviceEndsItsSpanWhateverIsLogged(t *testing.T) {
 	f.flush(t)
 	assert.Len(t, f.spans.Ended(), 1)
 }
+
+// Where sections that nobody ends use up a stream, its sections only count. That is said before somebody wonders where the spans are.
+func TestForgottenEndsThatUseUpAStreamAreReported(t *testing.T) {
+	set := DefaultSettings()
+	set.NestDeadline, set.Slots = 10*time.Millisecond, 4
+	f := newBench(t, newScripted(), WithSettings(set))
+	s, hung := f.p.Stream(3, "main"), f.p.Stream(4, "hung")
+	require.NoError(t, f.p.poller.call(context.Background(), func() {
+		f.b.query.Store(int32(StatusNotReady))
+		for range 4 {
+			testOp.Start(context.Background(), hung).End() // the device's business, not theirs
+		}
+		for range 3 {
+			testOp.Start(context.Background(), s)
+		}
+		time.Sleep(20 * time.Millisecond)
+		f.p.poller.tidy()
+		assert.Empty(t, f.errors(), "one is free")
+		testOp.Start(context.Background(), s)
+		f.p.poller.tidy()
+		f.p.poller.tidy()
+	}))
+	assert.Regexp(t, "^gpuspan: stream \"main\": 4 of its 4 slots are held by sections that were started and not ended, one of `op` for [0-9.]+m?s "+
+		"\\(end them on error paths too, as by defer, or raise `slots`\\); until then sections only count$", f.errors())
+	f.b.query.Store(int32(StatusOK))
+}

@@ -20,6 +20,7 @@ func (t *poller) reclaim(s *Stream) {
 	if !used {
 		return
 	}
+	var forgotten openSections
 	for i := range s.slots {
 		sl := &s.slots[i]
 		s.mu.Lock()
@@ -28,11 +29,31 @@ func (t *poller) reclaim(s *Stream) {
 			full && sl.rec.root != sl && sl.rec.root.emitted)
 		if give {
 			sl.state = slotHeld // End of it does nothing from now on
+		} else if sl.state == slotOpen && !step {
+			forgotten.add(&sl.rec)
 		}
 		s.mu.Unlock()
 		if give {
 			t.giveUp(sl, now)
 		}
+	}
+	if full && 2*forgotten.n > len(s.slots) && tooOld(forgotten.since, now, t.p.cfg.NestDeadline) {
+		t.p.errors.report("forgotten", fmt.Errorf("stream %q: %d of its %d slots are held by sections that were started and not ended, one of `%s` for %s "+
+			"(end them on error paths too, as by defer, or raise `slots`); until then sections only count",
+			s.name, forgotten.n, len(s.slots), forgotten.name, time.Duration(now-forgotten.since).Round(time.Millisecond)))
+	}
+}
+
+// openSections are those that are open on a stream, and the oldest of them.
+type openSections struct {
+	n     int
+	name  string
+	since int64 // hostClock
+}
+
+func (o *openSections) add(r *record) {
+	if o.n++; o.n == 1 || r.hostStart < o.since {
+		o.name, o.since = r.op.op.info.Name, r.hostStart
 	}
 }
 
