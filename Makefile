@@ -5,7 +5,7 @@ SHELL      := bash
 .SHELLFLAGS := -eu -o pipefail -c
 GO         ?= go
 # Every directory with a go.mod; those outside go.work are always built with GOWORK=off.
-MODULES    := $(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/testdata/*' -not -path '*/build/*' -not -path '*/build/*' | sed 's,/go.mod,,' | sort)
+MODULES    := $(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/testdata/*' -not -path '*/build/*' | sed 's,/go.mod,,' | sort)
 # What users build: everything but the tools and the comparisons with other libraries.
 SHIPPED    := $(filter-out ./internal/tools ./benchmarks,$(MODULES))
 TOOLS      := $(CURDIR)/internal/tools

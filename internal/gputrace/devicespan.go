@@ -103,7 +103,7 @@ func (s *spans) collective(m pcommon.Map, d *Detail, kernel string) {
 	if d.GroupSize > 0 {
 		putInt(m, semconv.GPUCollectiveGroupSizeKey, d.GroupSize)
 	}
-	if size := CollectiveSize(name, d.InElements, d.OutElements, ElementSize(d.ElementType)); size > 0 {
+	if size := collectiveSize(name, d.InElements, d.OutElements, ElementSize(d.ElementType)); size > 0 {
 		putInt(m, semconv.GPUIOSizeKey, size)
 	}
 }

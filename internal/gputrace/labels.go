@@ -19,9 +19,9 @@ func automatic(name string) bool {
 	return false
 }
 
-// IsCommunication reports whether a kernel is one of a collective library: the name holds nccl or rccl (NVIDIA, AMD), hccl
+// isCommunication reports whether a kernel is one of a collective library: the name holds nccl or rccl (NVIDIA, AMD), hccl
 // (Habana, Ascend) or oneccl (Intel).
-func IsCommunication(kernel string) bool {
+func isCommunication(kernel string) bool {
 	return containsFold(kernel, "nccl") || containsFold(kernel, "rccl") || containsFold(kernel, "hccl") || containsFold(kernel, "oneccl")
 }
 
@@ -103,9 +103,9 @@ func ElementSize(t string) int64 {
 	return 0
 }
 
-// CollectiveSize is gpu.io.size of a collective by the convention of NCCL's tests: the gathered whole of a gather,
+// collectiveSize is gpu.io.size of a collective by the convention of NCCL's tests: the gathered whole of a gather,
 // else one rank's send buffer. Zero when not known.
-func CollectiveSize(name string, in, out, element int64) int64 {
+func collectiveSize(name string, in, out, element int64) int64 {
 	switch name {
 	case "all_gather", "gather":
 		return out * element

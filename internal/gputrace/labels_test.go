@@ -40,7 +40,7 @@ func TestShortName(t *testing.T) {
 		"((((": "((((",
 		"a::":  "a::",
 	} {
-		assert.Equal(t, want, ShortName(name), name)
+		assert.Equal(t, want, shortNameOf(name), name)
 	}
 }
 
@@ -49,7 +49,7 @@ func FuzzShortName(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if got := ShortName(s); s != "" && got == "" {
+		if got := shortNameOf(s); s != "" && got == "" {
 			t.Fatalf("%q has no short name", s)
 		}
 	})
@@ -101,10 +101,10 @@ func TestCollectiveNameAndSize(t *testing.T) {
 	} {
 		assert.Equal(t, want, CollectiveName(name), name)
 	}
-	assert.Equal(t, int64(800), CollectiveSize("all_gather", 100, 400, 2), "the gathered whole")
-	assert.Equal(t, int64(800), CollectiveSize("reduce_scatter", 400, 100, 2), "the whole before it is scattered")
-	assert.Equal(t, int64(200), CollectiveSize("all_reduce", 100, 100, 2))
-	assert.Zero(t, CollectiveSize("", 100, 100, 2))
+	assert.Equal(t, int64(800), collectiveSize("all_gather", 100, 400, 2), "the gathered whole")
+	assert.Equal(t, int64(800), collectiveSize("reduce_scatter", 400, 100, 2), "the whole before it is scattered")
+	assert.Equal(t, int64(200), collectiveSize("all_reduce", 100, 100, 2))
+	assert.Zero(t, collectiveSize("", 100, 100, 2))
 }
 
 func TestLaunchTableRemembersTheLatest(t *testing.T) {
@@ -148,7 +148,7 @@ func TestLaunchesOfSeveralProcessesDoNotMeet(t *testing.T) {
 }
 
 func TestNamesAreBounded(t *testing.T) {
-	n := NewNames(200)
+	n := newNames(200)
 	a := n.ID("a")
 	assert.Equal(t, a, n.Bytes([]byte("a")))
 	assert.Equal(t, "a", n.Name(a))

@@ -16,8 +16,8 @@ type Names struct {
 	Over  int64 // names that were not kept
 }
 
-// NewNames keeps at most limit bytes of distinct names.
-func NewNames(limit int) *Names {
+// newNames keeps at most limit bytes of distinct names.
+func newNames(limit int) *Names {
 	return &Names{index: map[string]uint32{}, list: []string{"(name not kept)"}, limit: limit}
 }
 
@@ -54,5 +54,5 @@ func (n *Names) Name(id uint32) string { return n.list[id] }
 // Len is above every number that ID returned.
 func (n *Names) Len() int { return len(n.list) }
 
-// Longest is the length of the longest name.
-func (n *Names) Longest() int { return n.most }
+// longest is the length of the longest name.
+func (n *Names) longest() int { return n.most }

@@ -121,7 +121,7 @@ func New(o Options) *Profile {
 		o.BatchSpans = defaultBatch
 	}
 	return &Profile{
-		Names: NewNames(namesLimit), opts: o, sorter: newSorter(o.TempDir, o.MemoryLimit),
+		Names: newNames(namesLimit), opts: o, sorter: newSorter(o.TempDir, o.MemoryLimit),
 		tracks: map[track]uint32{}, processes: map[int64]*processCount{},
 		seed: [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, first: math.MaxInt64, last: math.MinInt64, bounds: newStepBounds(),
 	}
@@ -134,7 +134,7 @@ func (p *Profile) Close() error { return p.sorter.close() }
 var (
 	ErrNegativeDuration = errors.New("negative duration")
 	ErrTimeRange        = errors.New("time out of range")
-	ErrTooManyEvents    = errors.New("more than 2^32-1 events")
+	errTooManyEvents    = errors.New("more than 2^32-1 events")
 )
 
 // maxTime keeps sums of times within int64: 2^62 ns are 146 years.
@@ -148,7 +148,7 @@ func (p *Profile) Add(e *Event) error {
 	case e.Start < -maxTime || e.Start > maxTime || e.Duration > maxTime || e.Start+e.Duration > maxTime:
 		return ErrTimeRange
 	case p.seq == math.MaxUint32:
-		return ErrTooManyEvents
+		return errTooManyEvents
 	}
 	p.seq++
 	t := track{outer: e.Process, inner: e.Thread}

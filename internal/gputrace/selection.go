@@ -75,7 +75,7 @@ func (p *Profile) surelyFits(s *selection) bool {
 	default:
 		return false
 	}
-	return n <= int64(s.maxSpans) && n <= int64(s.maxBytes)/(hostSpanSize+stepSpanSize+int64(p.Names.Longest()))
+	return n <= int64(s.maxSpans) && n <= int64(s.maxBytes)/(hostSpanSize+stepSpanSize+int64(p.Names.longest()))
 }
 
 func (s *selection) limited() bool { return s.maxSpans < unlimited || s.maxBytes < unlimited }

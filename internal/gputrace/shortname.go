@@ -11,10 +11,10 @@ import (
 // wrappers are kernels of template libraries whose name says nothing; their first template argument does.
 var wrappers = map[string]bool{"Kernel": true, "Kernel2": true, "device_kernel": true, "kernel": true, "kentry": true}
 
-// ShortName is a kernel's name without return type, namespaces, template arguments and parameters:
+// shortNameOf is a kernel's name without return type, namespaces, template arguments and parameters:
 // "vectorized_elementwise_kernel" for "void at::native::vectorized_elementwise_kernel<4, …>(int, …)". Names that are not
 // C++ are left as they are.
-func ShortName(name string) string {
+func shortNameOf(name string) string {
 	s := strings.TrimSuffix(strings.TrimSpace(name), ".kd")
 	if m := mangledName(s); m != "" {
 		return m
@@ -26,7 +26,7 @@ func ShortName(name string) string {
 	base := s[:outside(s, 1, '<')] // template arguments; a name may begin with a bracket
 	if wrappers[base] && len(s) > len(base)+1 {
 		args := s[len(base)+1:]
-		if inner := ShortName(args[:min(outside(args, 0, ','), outside(args, 0, '>'))]); inner != "" {
+		if inner := shortNameOf(args[:min(outside(args, 0, ','), outside(args, 0, '>'))]); inner != "" {
 			base = inner
 		}
 	}

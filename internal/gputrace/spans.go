@@ -101,11 +101,11 @@ func (s *spans) new(p *process, c place, parent pcommon.SpanID, start, end int64
 	return sp
 }
 
-// shortName is ShortName of a name, which is found once.
+// shortName is shortNameOf of a name, which is found once.
 func (s *spans) shortName(id uint32) string {
 	n, ok := s.short[id]
 	if !ok {
-		n = ShortName(s.p.Names.Name(id))
+		n = shortNameOf(s.p.Names.Name(id))
 		s.short[id] = n
 	}
 	return n

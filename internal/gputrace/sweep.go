@@ -278,7 +278,7 @@ func (s *sweep) clip(p *process, a *activity) {
 func (s *sweep) isComm(name uint32) bool {
 	c, ok := s.comm[name]
 	if !ok {
-		c = IsCommunication(s.p.Names.Name(name))
+		c = isCommunication(s.p.Names.Name(name))
 		s.comm[name] = c
 	}
 	return c
