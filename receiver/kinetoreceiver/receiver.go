@@ -36,6 +36,7 @@ func newReceiver(set receiver.Settings, cfg *Config, next consumer.Traces) (*kin
 	}
 	r := &kinetoReceiver{cfg: cfg, tel: tel, remarks: follow.NewRemarks(set.Logger, "events")}
 	r.Follower = follow.New(cfg.Files, set.ID, set.Logger, r.read, emit)
+	r.Parts = cfg.Partial
 	return r, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -414,4 +415,27 @@ func TestWhatIsNoFaultOfTheFileIsTriedAgain(t *testing.T) {
 	eventually(t, s, "ab")
 	assert.Equal(t, 3, tries)
 	assert.Equal(t, 2, logs.Len(), "once for each try")
+}
+
+// Of spans that were written by others, the first ones of a file do not tell how many follow.
+func TestAPartThatGrowsIsReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.txt")
+	write(t, path, "a\nb\n")
+	s := &sink{}
+	read := func(ctx context.Context, path string, emit Emit) error {
+		return lines(ctx, path, func(ctx context.Context, td ptrace.Traces) error {
+			td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(pcommon.TraceID{1})
+			return emit(ctx, td)
+		})
+	}
+	f := New(config(dir), owner, zap.NewNop(), read, s.consume)
+	f.Parts = true
+	require.NoError(t, f.Start(t.Context(), componenttest.NewNopHost()))
+	defer stop(t, f)
+	eventually(t, s, "ab")
+	write(t, path, "a\nb\nc\n")
+	eventually(t, s, "ababc")
+	require.NoError(t, os.Rename(path, filepath.Join(dir, "b.txt")))
+	eventually(t, s, "ababc")
 }

@@ -34,6 +34,10 @@ var ErrRepeated = errors.New("read before, under this or another name")
 
 // Follower runs one goroutine that finds and reads files, one at a time.
 type Follower struct {
+	// Parts says that files are read before they are whole. Where identifiers do not follow from all of the file, as of spans
+	// that were written by others, a file that grew begins like the one that was read; so its size is part of its content.
+	Parts bool
+
 	cfg    Config
 	id     component.ID
 	log    *zap.Logger
@@ -168,7 +172,7 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 			continue
 		}
 		delete(f.later, p)
-		content, err := f.file(ctx, p)
+		content, err := f.file(ctx, p, v)
 		switch {
 		case ctx.Err() != nil:
 			return read, refused
@@ -216,11 +220,14 @@ func (f *Follower) settled(path string, v version, stable time.Duration) bool {
 }
 
 // file reads one file and hands its batches on, but those that were taken before.
-func (f *Follower) file(ctx context.Context, path string) (content uint64, err error) {
+func (f *Follower) file(ctx context.Context, path string, v version) (content uint64, err error) {
 	first, skip := true, 0
 	err = f.read(ctx, path, func(ctx context.Context, td ptrace.Traces) error {
 		if first {
 			first, content = false, contentOf(td)
+			if f.Parts {
+				content ^= uint64(v.Size)
+			}
 			if f.state.repeats(content) {
 				return ErrRepeated
 			}
