@@ -32,7 +32,9 @@ type moments struct{ sum, min, max float64 }
 var noMoments = moments{min: math.Inf(1), max: math.Inf(-1)}
 
 func (m *moments) record(value, weight float64) {
-	m.sum += value * weight
+	if sum := m.sum + value*weight; sum <= math.MaxFloat64 { // as the sums of streams: what is beyond is left out
+		m.sum = sum
+	}
 	m.min, m.max = min(m.min, value), max(m.max, value)
 }
 

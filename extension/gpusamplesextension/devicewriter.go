@@ -70,7 +70,7 @@ func (st *Store) write(d *device, sample *Sample, now time.Time) {
 		}
 		s := d.series[f]
 		if s == nil {
-			s = &series{kind: Field(f).Kind(), nominal: int64(max(d.desc.Interval, 0))}
+			s = &series{kind: Field(f).Kind(), fastest: fields[f].highest, nominal: int64(max(d.desc.Interval, 0))}
 			d.series[f] = s
 		}
 		if s.len() > 0 && sample.Time <= s.last().t {

@@ -39,32 +39,35 @@ const (
 	// KindInterval is a mean over the time since the previous sample, as every utilisation is.
 	KindInterval
 	// KindCounter only grows; between two samples it is read on the straight line. A decrease is a reset: what was
-	// counted across it is unknown and counts as zero, uncovered.
+	// counted across it is unknown and counts as zero, uncovered; so is an increase that no device can reach.
 	KindCounter
 	// KindMask is a set of bits that held since the previous sample. Its mean is the share of time with any bit set.
 	KindMask
 )
 
+// fields have bounds, for one absurd value would stay in the running integrals of its ring: as an infinity for ever, or as the
+// digits that later values lose. highest is far above what any device can do; of a counter it is the highest increase per second.
 var fields = [NumFields]struct {
-	name string
-	kind Kind
+	name            string
+	kind            Kind
+	lowest, highest float64
 }{
-	Energy:            {"energy", KindCounter},
-	Power:             {"power", KindInstant},
-	Temperature:       {"temperature", KindInstant},
-	Utilization:       {"utilization", KindInterval},
-	SMUtilization:     {"sm_utilization", KindInterval},
-	SMOccupancy:       {"sm_occupancy", KindInterval},
-	TensorUtilization: {"tensor_utilization", KindInterval},
-	DRAMUtilization:   {"dram_utilization", KindInterval},
-	ClockSM:           {"clock_sm", KindInstant},
-	ClockMemory:       {"clock_memory", KindInstant},
-	MemoryUsed:        {"memory_used", KindInstant},
-	Throttle:          {"throttle", KindMask},
-	PCIeTransmit:      {"pcie_transmit", KindCounter},
-	PCIeReceive:       {"pcie_receive", KindCounter},
-	NVLinkTransmit:    {"nvlink_transmit", KindCounter},
-	NVLinkReceive:     {"nvlink_receive", KindCounter},
+	Energy:            {"energy", KindCounter, 0, 1e6},
+	Power:             {"power", KindInstant, 0, 1e6},
+	Temperature:       {"temperature", KindInstant, -273.15, 1e4},
+	Utilization:       {"utilization", KindInterval, 0, 1e3},
+	SMUtilization:     {"sm_utilization", KindInterval, 0, 1e3},
+	SMOccupancy:       {"sm_occupancy", KindInterval, 0, 1e3},
+	TensorUtilization: {"tensor_utilization", KindInterval, 0, 1e3},
+	DRAMUtilization:   {"dram_utilization", KindInterval, 0, 1e3},
+	ClockSM:           {"clock_sm", KindInstant, 0, 1e12},
+	ClockMemory:       {"clock_memory", KindInstant, 0, 1e12},
+	MemoryUsed:        {"memory_used", KindInstant, 0, 1e15},
+	Throttle:          {"throttle", KindMask, 0, 1 << 53},
+	PCIeTransmit:      {"pcie_transmit", KindCounter, 0, 1e15},
+	PCIeReceive:       {"pcie_receive", KindCounter, 0, 1e15},
+	NVLinkTransmit:    {"nvlink_transmit", KindCounter, 0, 1e15},
+	NVLinkReceive:     {"nvlink_receive", KindCounter, 0, 1e15},
 }
 
 // String is the field's name as used in telemetry and in recorded files; "unknown" for a value that is no field.
@@ -81,6 +84,16 @@ func (f Field) Kind() Kind {
 		return KindInstant
 	}
 	return fields[f].kind
+}
+
+// possible says whether a device can have the value; false for NaN and infinities.
+func (f Field) possible(v float64) bool {
+	x := &fields[f]
+	highest := x.highest
+	if x.kind == KindCounter {
+		highest = 1 << 64
+	}
+	return v >= x.lowest && v <= highest
 }
 
 // FieldByName is the inverse of Field.String; false for a name that is no field.

@@ -3,8 +3,6 @@
 
 package gpusamplesextension
 
-import "math"
-
 // Sample is what was read from one device at one moment: values of the fields that were read and are known.
 // Fields with different times of their own go into different samples.
 type Sample struct {
@@ -13,9 +11,10 @@ type Sample struct {
 	Values [NumFields]float64 // in base units, see Field
 }
 
-// Set stores a value. NaN and infinities mean unknown and are not stored.
+// Set stores a value. NaN, infinities and what no device can have (less than nothing, above 1 MW) mean unknown and are not
+// stored.
 func (s *Sample) Set(f Field, v float64) {
-	if math.IsNaN(v) || math.IsInf(v, 0) || int(f) >= NumFields {
+	if int(f) >= NumFields || !f.possible(v) {
 		return
 	}
 	s.Values[f] = v

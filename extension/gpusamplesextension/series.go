@@ -3,7 +3,7 @@
 
 package gpusamplesextension
 
-// point is one stored value. For a counter v is unwrapped: it never decreases, and a reset adds nothing.
+// point is one stored value. For a counter v is unwrapped: it begins at 0, never decreases, and a reset adds nothing.
 type point struct {
 	t        int64
 	v        float64
@@ -23,6 +23,7 @@ const (
 // pts[i & (len(pts)-1)]; positions in [head, tail) exist. It is guarded by the store's lock.
 type series struct {
 	kind       Kind
+	fastest    float64 // of a counter: the highest increase per second; at once, for counters are stairs
 	pts        []point
 	head, tail uint64
 	raw        float64 // newest value as written, before unwrapping
@@ -48,8 +49,8 @@ func (s *series) push(t int64, raw float64) {
 		covered := s.interval == 0 || gap <= gapFactor*s.interval
 		increase := 0.0
 		if s.kind == KindCounter {
-			if increase = raw - s.raw; increase < 0 {
-				increase, covered = 0, false
+			if increase = raw - s.raw; increase < 0 || increase > s.fastest*max(1, float64(gap)*1e-9) {
+				increase, covered = 0, false // a reset, or what no device does
 			}
 			p.v = last.v + increase
 			s.period.observe(t, increase > 0, covered)
@@ -59,6 +60,9 @@ func (s *series) push(t int64, raw float64) {
 			p.integral += s.kind.integrate(last.v, p.v, gap, gap)
 			p.covered += gap
 		}
+	}
+	if s.kind == KindCounter && s.len() == 0 {
+		p.v = 0 // only differences count, and a large origin would cost them digits
 	}
 	s.raw = raw
 	s.pts[s.tail&uint64(len(s.pts)-1)] = p

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
@@ -195,5 +196,37 @@ func TestPowerIsIntegratedWhereThereIsNoEnergyCounter(t *testing.T) {
 		r.consume(td.Traces)
 		time.Sleep(7 * time.Second)
 		assert.InDelta(t, 200, energy(t, r.spans()[1]), 1e-6)
+	})
+}
+
+// A broken exporter gives absurd values for a while. Spans of then lack them, and those of later are as if nothing had been.
+func TestAbsurdSamplesSpoilNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		r := newRig(t).join()
+		defer r.close()
+		r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) {
+			if x := now.Sub(zero).Seconds(); x < 0.95 || x > 1.55 {
+				steady(zero, 300)(now, s)
+				return
+			}
+			for f := range gpusamplesextension.NumFields {
+				s.Set(gpusamplesextension.Field(f), 1.7e308)
+			}
+		})
+		time.Sleep(4 * time.Second)
+		td := newTraces("a")
+		td.gpu(1, 0, zero.Add(sec(0.9)), zero.Add(sec(1.7)))
+		td.gpu(2, 0, zero.Add(sec(2)), zero.Add(sec(3)))
+		r.consume(td.Traces)
+		time.Sleep(8 * time.Second)
+		s := r.spans()
+		for k, v := range s[1].Attributes().All() {
+			if v.Type() == pcommon.ValueTypeDouble {
+				assert.True(t, v.Double() >= 0 && v.Double() <= 1e4, "%s is %g", k, v.Double())
+			}
+		}
+		assert.InDelta(t, 300, energy(t, s[2]), 1e-9)
+		assert.InDelta(t, 300, attr(t, s[2], "gpu.power"), 1e-9)
 	})
 }
