@@ -55,6 +55,14 @@ func TestSpanThatDeviatesIsNamed(t *testing.T) {
 	}
 }
 
+func TestAWriterThatTheRegistryDoesNotNameIsNamed(t *testing.T) {
+	td, s := span()
+	td.ResourceSpans().At(0).Resource().Attributes().PutStr("service.name", "x")
+	s.Attributes().PutDouble("gpu.join.coverage", 1)
+	require.NoError(t, CheckTraces(td))
+	require.EqualError(t, CheckTracesFrom("nsys", td), "attribute gpu.join.coverage: nsys is not among its writers (gpu_join)")
+}
+
 func TestIdentityOnAResourceIsRefused(t *testing.T) {
 	td, _ := span()
 	td.ResourceSpans().At(0).Resource().Attributes().PutStr("hw.id", "GPU-1")

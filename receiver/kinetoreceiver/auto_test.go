@@ -75,7 +75,7 @@ func TestNoLevelOfDetailLosesWork(t *testing.T) {
 				byTrace := map[pcommon.TraceID]int{}
 				ids := map[pcommon.SpanID]bool{}
 				for _, td := range batches {
-					require.NoError(t, semconvtest.CheckTraces(td))
+					require.NoError(t, semconvtest.CheckTracesFrom("kineto", td))
 					bytes += (&ptrace.ProtoMarshaler{}).TracesSize(td)
 				}
 				for _, s := range spans {

@@ -135,7 +135,7 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 				base = *ref.Base
 			}
 			for _, td := range batches {
-				require.NoError(t, semconvtest.CheckTraces(td))
+				require.NoError(t, semconvtest.CheckTracesFrom("kineto", td))
 			}
 			devices := map[int64]map[string][]gputracetest.Span{}
 			var steps []gputracetest.Span

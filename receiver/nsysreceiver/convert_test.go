@@ -55,7 +55,7 @@ func convert(t testing.TB, path string, o Options) (map[string]ptrace.Span, []pt
 	byName := map[string]ptrace.Span{}
 	var batches []ptrace.Traces
 	st, err := ReadFile(t.Context(), path, o, func(_ context.Context, td ptrace.Traces) error {
-		require.NoError(t, semconvtest.CheckTraces(td))
+		require.NoError(t, semconvtest.CheckTracesFrom("nsys", td))
 		batches = append(batches, td)
 		for _, rs := range td.ResourceSpans().All() {
 			for _, ss := range rs.ScopeSpans().All() {

@@ -66,7 +66,7 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 			devices := map[int64]map[string][]gputracetest.Span{}
 			host := map[string][]gputracetest.Span{}
 			st, err := ReadFile(t.Context(), path, Options{Detail: DetailKernels}, func(_ context.Context, td ptrace.Traces) error {
-				require.NoError(t, semconvtest.CheckTraces(td))
+				require.NoError(t, semconvtest.CheckTracesFrom("nsys", td))
 				for _, s := range gputracetest.Spans(td) {
 					kind := s.Text("gpu.operation.type")
 					if kind == "" || kind == "step" {
