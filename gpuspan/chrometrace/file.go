@@ -145,8 +145,8 @@ func (t *file) end() error {
 	return err
 }
 
-// finish completes the file and gives it its name, which it returns. It can be called once.
-func (t *file) finish() (string, error) {
+// finish completes the file under its temporary name. It can be called once.
+func (t *file) finish() error {
 	err := t.broken
 	if err == nil {
 		err = t.Writer.Close()
@@ -166,13 +166,9 @@ func (t *file) finish() (string, error) {
 		err = fmt.Errorf("cannot complete trace file %q: %w", t.path, fileerr.Cause(cerr))
 	}
 	if err != nil {
-		return "", fmt.Errorf("%w (what was written stays in %q)", err, t.f.Name())
+		return fmt.Errorf("%w (what was written stays in %q)", err, t.f.Name())
 	}
-	name, err := publish(t.f.Name(), t.path, t.existing)
-	if err != nil {
-		return "", fmt.Errorf("cannot name trace file %q: %w (the complete trace stays in %q)", t.path, err, t.f.Name())
-	}
-	return name, nil
+	return nil
 }
 
 // discard removes a file into which nothing was written.

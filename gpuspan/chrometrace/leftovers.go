@@ -22,6 +22,9 @@ func (r *Rotator) Leftovers() []string {
 	for _, f := range r.open {
 		own[filepath.Base(f.f.Name())] = true
 	}
+	for _, f := range r.unnamed {
+		own[filepath.Base(f.temp)] = true
+	}
 	dir, name := filepath.Split(r.cfg.Path)
 	stem, ext := splitExt(name)
 	entries, err := os.ReadDir(filepath.Clean(dir + "."))

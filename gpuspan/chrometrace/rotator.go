@@ -36,12 +36,14 @@ type Files struct {
 // Rotator writes spans into files, one after the other or one for each trace. Its methods may be called by any
 // goroutine.
 type Rotator struct {
-	cfg  Files
-	mu   sync.Mutex
-	open map[fileKey]*openFile
-	done bool
-	stop chan struct{}
-	wait sync.WaitGroup
+	cfg      Files
+	mu       sync.Mutex
+	open     map[fileKey]*openFile
+	unnamed  []finished // complete, but for their names
+	nameless bool       // which was said
+	done     bool
+	stop     chan struct{}
+	wait     sync.WaitGroup
 }
 
 // fileKey is what an open file is for. Spans that lie months apart cannot stand in one file with their nanoseconds:
@@ -158,8 +160,7 @@ func (r *Rotator) writeTo(k fileKey, f *openFile, events []Event) error {
 	if err := f.Write(events); err != nil {
 		if f.broken != nil {
 			delete(r.open, k)
-			_, ferr := f.finish()
-			return ferr
+			return f.finish()
 		}
 		return err
 	}
@@ -268,77 +269,19 @@ func (r *Rotator) complete(k fileKey) error {
 		return err
 	}
 	delete(r.open, k)
-	path, err := f.finish()
-	if err != nil {
+	if err := f.finish(); err != nil {
 		return err
 	}
-	if r.cfg.OnComplete != nil {
-		r.cfg.OnComplete(path, f.Stats())
+	r.unnamed = append(r.unnamed, finished{f.f.Name(), f.path, f.existing, f.Stats()})
+	if r.done {
+		return nil // Close names all at once
 	}
 	// The spans are safe: an error here must not make the caller write them again.
+	r.tryNames()
 	if err := r.prune(); err != nil && r.cfg.OnError != nil {
 		r.cfg.OnError(err)
 	}
 	return nil
-}
-
-// prune removes the oldest complete files beyond MaxFiles. Only names that a Rotator of this path makes count.
-func (r *Rotator) prune() error {
-	if r.cfg.MaxFiles <= 0 || !r.rotates() && r.cfg.PerTrace <= 0 {
-		return nil
-	}
-	dir, name := filepath.Split(r.cfg.Path)
-	stem, ext := splitExt(name)
-	entries, err := os.ReadDir(filepath.Clean(dir + "."))
-	if err != nil {
-		return fmt.Errorf("cannot remove old trace files of %q: %w", r.cfg.Path, fileerr.Cause(err))
-	}
-	type old struct {
-		name string
-		time time.Time
-	}
-	var files []old
-	for _, e := range entries {
-		mid, ok := strings.CutPrefix(e.Name(), stem+"-")
-		if !ok {
-			continue
-		}
-		mid, ok = strings.CutSuffix(mid, ext)
-		if !ok || !r.made(mid) || !e.Type().IsRegular() {
-			continue
-		}
-		if info, err := e.Info(); err == nil {
-			files = append(files, old{e.Name(), info.ModTime()})
-		}
-	}
-	if len(files) <= r.cfg.MaxFiles {
-		return nil
-	}
-	slices.SortFunc(files, func(a, b old) int {
-		if c := a.time.Compare(b.time); c != 0 {
-			return c
-		}
-		return strings.Compare(a.name, b.name)
-	})
-	var errs error
-	for _, f := range files[:len(files)-r.cfg.MaxFiles] {
-		if err := os.Remove(filepath.Join(dir, f.name)); err != nil {
-			errs = errors.Join(errs, fmt.Errorf("cannot remove old trace file %q: %w", filepath.Join(dir, f.name), fileerr.Cause(err)))
-		}
-	}
-	return errs
-}
-
-// made reports whether a Rotator puts mid between stem and extension: a time or a trace id, and perhaps a number.
-func (r *Rotator) made(mid string) bool {
-	if r.cfg.PerTrace > 0 {
-		return len(mid) >= 32 && strings.Trim(mid[:32], "0123456789abcdef") == ""
-	}
-	if len(mid) < len(timeFormat) {
-		return false
-	}
-	_, err := time.Parse(timeFormat, mid[:len(timeFormat)])
-	return err == nil
 }
 
 // Close completes every file. A second Close does nothing.
@@ -353,6 +296,10 @@ func (r *Rotator) Close() error {
 	var errs error
 	for k := range r.open {
 		errs = errors.Join(errs, r.complete(k))
+	}
+	errs = errors.Join(errs, r.names())
+	if err := r.prune(); err != nil && r.cfg.OnError != nil {
+		r.cfg.OnError(err)
 	}
 	r.mu.Unlock()
 	r.wait.Wait()
@@ -394,6 +341,9 @@ func (r *Rotator) Sweep() error {
 				errs = errors.Join(errs, err)
 			}
 		}
+	}
+	if len(r.unnamed) > 0 {
+		r.tryNames()
 	}
 	return errs
 }

@@ -166,3 +166,37 @@ func TestLeftoversAreThoseOfOthers(t *testing.T) {
 	assert.Equal(t, []string{filepath.Join(dir, "trace-20260102T030405.000Z.json.1.partial"), filepath.Join(dir, "trace.json.77.partial")}, r.Leftovers())
 	require.NoError(t, r.Close())
 }
+
+// A folder that goes away for a while, as a network file system does: complete files wait for their names.
+func TestFilesAreNamedWhenTheirFolderIsThereAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "traces")
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var told []string
+	completed := 0
+	r, err := chrometrace.NewRotator(chrometrace.Files{
+		Path: filepath.Join(dir, "trace.json"), MaxAge: time.Hour, Now: func() time.Time { return now },
+		OnError: func(err error) { told = append(told, err.Error()) }, OnComplete: func(string, chrometrace.Stats) { completed++ },
+	})
+	require.NoError(t, err)
+	require.NoError(t, r.Write(batchOf(3, 0)))
+	require.NoError(t, os.Rename(dir, dir+" away"))
+	now = now.Add(time.Hour)
+	for range 3 {
+		require.NoError(t, r.Sweep())
+	}
+	require.Len(t, told, 1, "once")
+	assert.Contains(t, told[0], "the complete trace stays in")
+	assert.Zero(t, completed)
+	require.Error(t, r.Write(batchOf(3, 3)), "no file can be made")
+	require.NoError(t, os.Rename(dir+" away", dir))
+	require.NoError(t, r.Sweep())
+	assert.Equal(t, 1, completed)
+	assert.Equal(t, []string{"trace-20260102T030405.000Z.json"}, names(t, dir))
+	require.NoError(t, r.Write(batchOf(3, 3)))
+	require.NoError(t, r.Close())
+	assert.Equal(t, 2, completed)
+	for name, f := range traces(t, dir) {
+		assert.Len(t, f.Of("X"), 3, name)
+	}
+	assert.Len(t, told, 1)
+}
