@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
 // That nothing is logged of a hang must not keep the step's span from the trace.
@@ -60,4 +61,24 @@ func TestForgottenEndsThatUseUpAStreamAreReported(t *testing.T) {
 	assert.Regexp(t, "^gpuspan: stream \"main\": 4 of its 4 slots are held by sections that were started and not ended, one of `op` for [0-9.]+m?s "+
 		"\\(end them on error paths too, as by defer, or raise `slots`\\); until then sections only count$", f.errors())
 	f.b.query.Store(int32(StatusOK))
+}
+
+// slowEnd is a span processor that takes its time.
+type slowEnd struct{ sdktrace.SpanProcessor }
+
+func (slowEnd) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (slowEnd) OnEnd(sdktrace.ReadOnlySpan)                     { time.Sleep(closeLimit / 2) }
+
+// A polling thread that is only slow has as long as Shutdown's context gives it.
+func TestShutdownWaitsForSlowSpans(t *testing.T) {
+	f := newBench(t, newScripted(), WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(slowEnd{}))))
+	s := f.p.Stream(3, "main")
+	for range 3 { // open, so that their spans end when everything is given up
+		testOp.Start(context.Background(), s)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	require.NoError(t, f.p.Shutdown(ctx))
+	assert.True(t, f.b.closed.Load())
+	assert.EqualValues(t, 3, f.p.drops[dropShutdown].Load())
 }

@@ -142,7 +142,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	wg.Wait()
 	ends.Wait()
-	require.NoError(t, p.Flush(context.Background()))
+	flush(t, p)
 	sum := p.Snapshot()
 	a, _ := sum.ByName("op")
 	b, _ := sum.ByName("inner")

@@ -142,7 +142,7 @@ func TestMemoryIsFlat(t *testing.T) {
 	s := p.Stream(3, "main")
 	loop := p.Loop("train", s)
 	heap := func() uint64 {
-		require.NoError(t, p.Flush(context.Background()))
+		flush(t, p)
 		runtime.GC()
 		runtime.GC()
 		var m runtime.MemStats

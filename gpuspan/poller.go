@@ -28,6 +28,7 @@ const (
 	tidyEvery   = time.Second
 	reclaimTick = 10 * time.Second
 	batchSize   = 64
+	closeLimit  = time.Second // what Shutdown waits for everything to be freed, at least
 )
 
 var errStopped = errors.New("the profiler is shut down")
@@ -328,17 +329,22 @@ func (t *poller) stop(ctx context.Context) error {
 	go func() {
 		closed <- t.call(context.Background(), t.close)
 	}()
+	var closeErr error
 	select {
-	case e := <-closed:
-		if e != nil && !errors.Is(e, errStopped) {
-			err = errors.Join(err, e)
+	case closeErr = <-closed:
+	case <-time.After(closeLimit): // also where flushing has used up ctx
+		select {
+		case closeErr = <-closed:
+		case <-ctx.Done():
+			// The driver hangs. Its thread cannot be ended; what it holds is left to the process's end.
+			close(t.quit)
+			return errors.Join(err, errors.New("shutdown: the polling thread hangs in the driver and was left behind"))
 		}
-		close(t.quit)
-		<-t.done
-	case <-time.After(time.Second):
-		// The driver hangs. Its thread cannot be ended; what it holds is left to the process's end.
-		close(t.quit)
-		err = errors.Join(err, errors.New("shutdown: the polling thread hangs in the driver and was left behind"))
 	}
-	return err
+	close(t.quit)
+	<-t.done
+	if errors.Is(closeErr, errStopped) {
+		closeErr = nil
+	}
+	return errors.Join(err, closeErr)
 }

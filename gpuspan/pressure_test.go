@@ -35,7 +35,7 @@ func TestHalfOfTheSlotsWakeThePollingThread(t *testing.T) {
 		}
 		assert.False(t, awake())
 	})
-	require.NoError(t, p.Flush(context.Background()))
+	flush(t, p)
 	paused(p, func() {
 		p.idle.Store(false)
 		p.poller.passed.Store(-int64(time.Hour))

@@ -39,7 +39,7 @@ func TestStepsTileTheDeviceAndTheHost(t *testing.T) {
 		clock.Advance(time.Duration(rng.IntN(9)) * time.Millisecond)
 		if step.Index()%10 == 0 {
 			clock.Advance(time.Second)
-			require.NoError(t, p.Flush(context.Background()))
+			flush(t, p)
 		}
 		clock.SetStep(300 * time.Microsecond)
 	}
@@ -79,12 +79,12 @@ func TestStepsAreWhereTheySay(t *testing.T) {
 			clock.Advance(time.Duration(rng.ExpFloat64() * float64(200*time.Millisecond)))
 			if rng.IntN(3) > 0 { // else the host runs ahead
 				w.Wait(w.stream)
-				require.NoError(t, p.Flush(context.Background()))
+				flush(t, p)
 			}
 			w.look()
 		}
 		clock.Advance(10 * time.Second)
-		require.NoError(t, p.Flush(context.Background()))
+		flush(t, p)
 		w.look()
 		require.NoError(t, p.Shutdown(context.Background()))
 		ended := spans.Ended()

@@ -139,7 +139,7 @@ func TestTheSameStreamOfHostTimesIsRegisteredOnce(t *testing.T) {
 		}
 		assert.Len(t, *p.streamList.Load(), 3)
 		a.Close()
-		require.NoError(t, p.Flush(context.Background()))
+		flush(t, p)
 		d := p.Stream(3, "a")
 		assert.NotSame(t, a, d)
 		x := testOp.Start(context.Background(), d)

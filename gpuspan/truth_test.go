@@ -91,7 +91,7 @@ func TestSpansAreWhereTheySay(t *testing.T) {
 				pause = time.Duration(rng.IntN(25)) * time.Second
 			}
 			clock.Advance(30*time.Millisecond + pause)
-			require.NoError(t, p.Flush(context.Background()))
+			flush(t, p)
 			w.look()
 		}
 		require.NoError(t, p.Shutdown(context.Background()))
