@@ -134,10 +134,10 @@ func TestTheSlowRanksTraceSaysSo(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, compared, address, dir), 0o600))
 	p, err := program.Start(t.Context(), binary, []string{"--config", file}, nil)
 	require.NoError(t, err)
-	require.NoError(t, p.WaitFor("Everything is ready", 30*time.Second))
+	require.NoError(t, p.WaitFor("Everything is ready", time.Minute))
 	x := timeline{zero: time.Now().Add(-200 * time.Millisecond).Truncate(time.Millisecond)}
 	export(t, address, x.ranks())
-	require.NoError(t, p.Stop(20*time.Second))
+	require.NoError(t, p.Stop(time.Minute))
 
 	n := 0
 	for line := range lines(t, filepath.Join(dir, "traces.json")) {
