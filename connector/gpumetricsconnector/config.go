@@ -153,7 +153,7 @@ func (c *Config) Validate() error {
 	}
 	for i, d := range c.Dimensions {
 		if d == "" || slices.Contains(c.Dimensions[:i], d) {
-			errs = append(errs, fmt.Errorf("`dimensions[%d]` must be a name that occurs once, found %q", i, d))
+			errs = append(errs, fmt.Errorf("`dimensions::%d` must be a name that occurs once, found %q", i, d))
 		}
 	}
 	positive("cardinality_limit", c.CardinalityLimit)
@@ -168,10 +168,10 @@ func (c *Config) Validate() error {
 		positive("activity.max_activities", a.MaxActivities)
 	}
 	if s := c.Stragglers.Get(); s != nil {
-		duration("stragglers.max_wait", s.MaxWait)
-		positive("stragglers.max_waiting", s.MaxWaiting)
+		duration("stragglers::max_wait", s.MaxWait)
+		positive("stragglers::max_waiting", s.MaxWaiting)
 		if s.MinRanks < 2 {
-			errs = append(errs, fmt.Errorf("`stragglers.min_ranks` must be at least 2, found %d", s.MinRanks))
+			errs = append(errs, fmt.Errorf("`stragglers::min_ranks` must be at least 2, found %d", s.MinRanks))
 		}
 	}
 	return errors.Join(errs...)
@@ -180,17 +180,17 @@ func (c *Config) Validate() error {
 func (h *HistogramConfig) validate() error {
 	if e := h.Exponential.Get(); e != nil {
 		if e.MaxSize < 2 {
-			return fmt.Errorf("`histogram.exponential.max_size` must be at least 2, found %d", e.MaxSize)
+			return fmt.Errorf("`histogram::exponential::max_size` must be at least 2, found %d", e.MaxSize)
 		}
 		return nil
 	}
 	if len(h.Explicit) == 0 {
-		return errors.New("`histogram.explicit` must have at least one bound")
+		return errors.New("`histogram::explicit` must have at least one bound")
 	}
 	var errs []error
 	for i, b := range h.Explicit {
 		if b <= 0 || i > 0 && b <= h.Explicit[i-1] {
-			errs = append(errs, fmt.Errorf("`histogram.explicit[%d]` must be above 0 and above the bound before it, found %s", i, b))
+			errs = append(errs, fmt.Errorf("`histogram::explicit::%d` must be above 0 and above the bound before it, found %s", i, b))
 		}
 	}
 	return errors.Join(errs...)

@@ -45,14 +45,14 @@ func TestEveryErrorIsNamedAtOnce(t *testing.T) {
 	for _, want := range []string{
 		"`flush_interval` must be positive, found 0s",
 		"`temporality` must be cumulative or delta, found \"both\"",
-		"`histogram.explicit[1]` must be above 0 and above the bound before it, found 1ms",
+		"`histogram::explicit::1` must be above 0 and above the bound before it, found 1ms",
 		"`max_exemplars` must not be negative, found -1",
-		"`dimensions[1]` must be a name that occurs once, found \"a\"",
+		"`dimensions::1` must be a name that occurs once, found \"a\"",
 		"`cardinality_limit` must be positive, found 0",
 		"`max_resources` must be positive, found 0",
 		"`expiry` must not be negative, found -1s",
 		"`activity.settle` must be positive, found 0s",
-		"`stragglers.min_ranks` must be at least 2, found 1",
+		"`stragglers::min_ranks` must be at least 2, found 1",
 	} {
 		assert.ErrorContains(t, err, want)
 	}

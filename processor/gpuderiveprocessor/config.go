@@ -89,14 +89,14 @@ func (c *Config) Validate() error {
 	}
 	for i := range c.Presets {
 		if _, ok := presets[c.Presets[i]]; !ok {
-			errs = append(errs, fmt.Errorf("`presets[%d]` must be one of %s, found %q", i, strings.Join(presetNames(), ", "), c.Presets[i]))
+			errs = append(errs, fmt.Errorf("`presets::%d` must be one of %s, found %q", i, strings.Join(presetNames(), ", "), c.Presets[i]))
 		}
 	}
 	for i := range c.Peaks {
-		errs = append(errs, c.Peaks[i].validate(fmt.Sprintf("peaks[%d]", i)))
+		errs = append(errs, c.Peaks[i].validate(fmt.Sprintf("peaks::%d", i)))
 	}
 	for i := range c.Mappings {
-		errs = append(errs, c.Mappings[i].validate(fmt.Sprintf("mappings[%d]", i)))
+		errs = append(errs, c.Mappings[i].validate(fmt.Sprintf("mappings::%d", i)))
 	}
 	if a := c.AssembleSteps.Get(); a != nil {
 		errs = append(errs, a.validate())
@@ -107,26 +107,26 @@ func (c *Config) Validate() error {
 func (p *PeakConfig) validate(key string) error {
 	var errs []error
 	if p.Model == "" {
-		errs = append(errs, fmt.Errorf("`%s.model` must not be empty (`*` matches every model)", key))
+		errs = append(errs, fmt.Errorf("`%s::model` must not be empty (`*` matches every model)", key))
 	} else if err := checkPattern(p.Model); err != nil {
-		errs = append(errs, fmt.Errorf("`%s.model` must be a pattern, found %q: %w", key, p.Model, err))
+		errs = append(errs, fmt.Errorf("`%s::model` must be a pattern, found %q: %w", key, p.Model, err))
 	}
 	rate := func(name string, v float64) {
 		if !(v >= 0) || math.IsInf(v, 0) {
-			errs = append(errs, fmt.Errorf("`%s.%s` must be a finite number above 0, found %g", key, name, v))
+			errs = append(errs, fmt.Errorf("`%s::%s` must be a finite number above 0, found %g", key, name, v))
 		}
 	}
 	rate("memory_bandwidth", p.MemoryBandwidth)
 	rate("host_bandwidth", p.HostBandwidth)
 	rate("interconnect_bandwidth", p.InterconnectBandwidth)
 	if p.InterconnectDevices < 0 {
-		errs = append(errs, fmt.Errorf("`%s.interconnect_devices` must not be negative, found %d", key, p.InterconnectDevices))
+		errs = append(errs, fmt.Errorf("`%s::interconnect_devices` must not be negative, found %d", key, p.InterconnectDevices))
 	}
 	for _, precision := range slices.Sorted(maps.Keys(p.FLOPRate)) {
 		if !slices.Contains(peaks.Precisions(), precision) {
-			errs = append(errs, fmt.Errorf("`%s.flop_rate` must have keys of %s, found %q", key, strings.Join(peaks.Precisions(), ", "), precision))
+			errs = append(errs, fmt.Errorf("`%s::flop_rate` must have keys of %s, found %q", key, strings.Join(peaks.Precisions(), ", "), precision))
 		}
-		rate("flop_rate."+precision, p.FLOPRate[precision])
+		rate("flop_rate::"+precision, p.FLOPRate[precision])
 	}
 	return errors.Join(errs...)
 }
@@ -134,13 +134,13 @@ func (p *PeakConfig) validate(key string) error {
 func (a *AssembleConfig) validate() error {
 	var errs []error
 	if a.MaxSums < 1 {
-		errs = append(errs, fmt.Errorf("`assemble_steps.max_sums` must be positive, found %d", a.MaxSums))
+		errs = append(errs, fmt.Errorf("`assemble_steps::max_sums` must be positive, found %d", a.MaxSums))
 	}
 	if a.MaxAge <= 0 {
-		errs = append(errs, fmt.Errorf("`assemble_steps.max_age` must be positive, found %s", a.MaxAge))
+		errs = append(errs, fmt.Errorf("`assemble_steps::max_age` must be positive, found %s", a.MaxAge))
 	}
 	if a.MaxIntervals < 2 {
-		errs = append(errs, fmt.Errorf("`assemble_steps.max_intervals` must be at least 2, found %d", a.MaxIntervals))
+		errs = append(errs, fmt.Errorf("`assemble_steps::max_intervals` must be at least 2, found %d", a.MaxIntervals))
 	}
 	return errors.Join(errs...)
 }

@@ -59,27 +59,27 @@ func (m *MappingConfig) validate(key string) error {
 	var errs []error
 	for name, pattern := range map[string]string{"scope": m.Scope, "span": m.Span} {
 		if err := checkPattern(pattern); err != nil {
-			errs = append(errs, fmt.Errorf("`%s.%s` must be a pattern, found %q: %w", key, name, pattern, err))
+			errs = append(errs, fmt.Errorf("`%s::%s` must be a pattern, found %q: %w", key, name, pattern, err))
 		}
 	}
 	if _, ok := kinds[m.Kind]; !ok && m.Kind != "" {
-		errs = append(errs, fmt.Errorf("`%s.kind` must be one of internal, server, client, producer, consumer, found %q", key, m.Kind))
+		errs = append(errs, fmt.Errorf("`%s::kind` must be one of internal, server, client, producer, consumer, found %q", key, m.Kind))
 	}
 	if m.Scope == "" && m.Span == "" && m.Kind == "" && m.Has == "" {
 		errs = append(errs, fmt.Errorf("`%s` must have a condition: `scope`, `span`, `kind` or `has`", key))
 	}
 	types, _ := semconv.LookupAttribute(string(semconv.GPUOperationTypeKey))
 	if m.Type != "" && !slices.Contains(types.Members, m.Type) {
-		errs = append(errs, fmt.Errorf("`%s.type` must be one of %s, found %q", key, strings.Join(types.Members, ", "), m.Type))
+		errs = append(errs, fmt.Errorf("`%s::type` must be one of %s, found %q", key, strings.Join(types.Members, ", "), m.Type))
 	}
 	hasType := m.Type != ""
 	for i := range m.Attributes {
 		a := &m.Attributes[i]
-		errs = append(errs, a.validate(fmt.Sprintf("%s.attributes[%d]", key, i)))
+		errs = append(errs, a.validate(fmt.Sprintf("%s::attributes::%d", key, i)))
 		hasType = hasType || a.To == string(semconv.GPUOperationTypeKey)
 	}
 	if !hasType {
-		errs = append(errs, fmt.Errorf("`%s.type` must be set, or one of `attributes` must give %s", key, semconv.GPUOperationTypeKey))
+		errs = append(errs, fmt.Errorf("`%s::type` must be set, or one of `attributes` must give %s", key, semconv.GPUOperationTypeKey))
 	}
 	return errors.Join(errs...)
 }
@@ -89,9 +89,9 @@ func (a *AttributeConfig) validate(key string) error {
 	target, ok := semconv.LookupAttribute(a.To)
 	switch {
 	case !ok || !slices.Contains(target.On, "span"):
-		errs = append(errs, fmt.Errorf("`%s.to` must be a span attribute of the registry (docs/semconv.md), found %q", key, a.To))
+		errs = append(errs, fmt.Errorf("`%s::to` must be a span attribute of the registry (docs/semconv.md), found %q", key, a.To))
 	case target.Type != semconv.TypeString && target.Type != semconv.TypeInt && target.Type != semconv.TypeDouble:
-		errs = append(errs, fmt.Errorf("`%s.to` must be a text or a number, found %q of type %s", key, a.To, target.Type))
+		errs = append(errs, fmt.Errorf("`%s::to` must be a text or a number, found %q of type %s", key, a.To, target.Type))
 	case target.Type != semconv.TypeString && (a.Value != "" || len(a.Values) > 0):
 		errs = append(errs, fmt.Errorf("`%s` must not have `value` or `values`, for %q is a number", key, a.To))
 	}
@@ -104,7 +104,7 @@ func (a *AttributeConfig) validate(key string) error {
 		errs = append(errs, fmt.Errorf("`%s` must have one of `from` and `value`", key))
 	}
 	if !(a.Scale >= 0) || math.IsInf(a.Scale, 0) {
-		errs = append(errs, fmt.Errorf("`%s.scale` must be a finite number above 0, found %g", key, a.Scale))
+		errs = append(errs, fmt.Errorf("`%s::scale` must be a finite number above 0, found %g", key, a.Scale))
 	}
 	return errors.Join(errs...)
 }
