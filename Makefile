@@ -10,6 +10,8 @@ MODULES    := $(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/test
 SHIPPED    := $(filter-out ./internal/tools ./benchmarks,$(MODULES))
 TOOLS      := $(CURDIR)/internal/tools
 BIN        := $(CURDIR)/bin
+# A cache that several checkouts share reports lines of files that are gone.
+export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
