@@ -24,6 +24,7 @@ import (
 // Pipeline is a running Collector.
 type Pipeline struct {
 	collector *otelcol.Collector
+	begun     chan struct{} // closed when the Collector's Run has begun
 	done      chan struct{}
 	err       error // valid once done is closed
 	stop      sync.Once
@@ -37,9 +38,15 @@ func Start(ctx context.Context, info component.BuildInfo, factories func() (otel
 	for i, text := range yaml {
 		uris[i] = "yaml:" + text
 	}
-	collector, err := otelcol.NewCollector(otelcol.CollectorSettings{
-		BuildInfo:               info,
-		Factories:               factories,
+	p := &Pipeline{begun: make(chan struct{}), done: make(chan struct{})}
+	begin := sync.OnceFunc(func() { close(p.begun) })
+	var err error
+	p.collector, err = otelcol.NewCollector(otelcol.CollectorSettings{
+		BuildInfo: info,
+		Factories: func() (otelcol.Factories, error) { // asked for by Run
+			begin()
+			return factories()
+		},
 		DisableGracefulShutdown: true,
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
 			URIs:              uris,
@@ -49,11 +56,10 @@ func Start(ctx context.Context, info component.BuildInfo, factories func() (otel
 	if err != nil {
 		return nil, err
 	}
-	p := &Pipeline{collector: collector, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		// The context of the caller ends with a signal; what is under way is drained by Stop, not cut off here.
-		p.err = collector.Run(context.WithoutCancel(ctx))
+		p.err = p.collector.Run(context.WithoutCancel(ctx))
 	}()
 	return p, p.wait(ctx)
 }
@@ -77,9 +83,14 @@ func (p *Pipeline) wait(ctx context.Context) error {
 	return nil
 }
 
-// Stop drains the pipelines and ends the Collector; it may be called more than once.
+// Stop drains the pipelines and ends the Collector; it may be called more than once. A Collector must not be shut down before
+// its Run has begun: one would wait for what the other only then announces.
 func (p *Pipeline) Stop() error {
-	p.stop.Do(p.collector.Shutdown)
+	select {
+	case <-p.begun:
+		p.stop.Do(p.collector.Shutdown)
+	case <-p.done:
+	}
 	<-p.done
 	return p.err
 }
