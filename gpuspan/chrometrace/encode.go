@@ -87,26 +87,33 @@ func appendValue(b []byte, v Value) []byte {
 	case kindBool:
 		return strconv.AppendBool(b, v.num == 1)
 	case kindList:
-		b = append(b, '[')
-		for i, e := range v.list {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendValue(b, e)
-		}
-		return append(b, ']')
+		return appendList(b, &v, appendValue)
 	case kindMap:
-		b = append(b, '{')
-		for i, e := range v.list {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(appendString(b, v.keys[i]), ':')
-			b = appendValue(b, e)
-		}
-		return append(b, '}')
+		return appendMap(b, &v, appendValue)
 	}
 	return append(b, "null"...)
+}
+
+func appendList(b []byte, v *Value, element func([]byte, Value) []byte) []byte {
+	b = append(b, '[')
+	for i, e := range v.list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = element(b, e)
+	}
+	return append(b, ']')
+}
+
+func appendMap(b []byte, v *Value, element func([]byte, Value) []byte) []byte {
+	b = append(b, '{')
+	for i, e := range v.list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = element(append(appendString(b, v.keys[i]), ':'), e)
+	}
+	return append(b, '}')
 }
 
 func appendFloat(b []byte, f float64) []byte {

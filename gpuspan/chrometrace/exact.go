@@ -186,23 +186,9 @@ func appendExact(b []byte, v Value) []byte {
 	case kindBytes:
 		return append(appendValue(append(b, `{"bytes":`...), v), '}')
 	case kindList:
-		b = append(b, '[')
-		for i, e := range v.list {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendExact(b, e)
-		}
-		return append(b, ']')
+		return appendList(b, &v, appendExact)
 	case kindMap:
-		b = append(b, `{"map":{`...)
-		for i, e := range v.list {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendExact(append(appendString(b, v.keys[i]), ':'), e)
-		}
-		return append(b, "}}"...)
+		return append(appendMap(append(b, `{"map":`...), &v, appendExact), '}')
 	}
 	return appendValue(b, v)
 }
