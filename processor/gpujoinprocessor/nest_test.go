@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 )
 
 func TestStepAfterItsChildrenHoldsTheirEnergy(t *testing.T) {
@@ -93,15 +95,21 @@ func TestSectionsWithinAPhaseOnItsStreamHoldThePhasesEnergy(t *testing.T) {
 	}
 }
 
+const gpu1 = "GPU-00000000-86f3-7a43-b711-4771313afc50"
+
+// secondDevice is like the first but for its identity.
+func secondDevice() gpusamplesextension.Device {
+	d := nominal
+	d.ID = gpu1
+	return d
+}
+
 func TestSpansOfTwoDevicesOnStreamsOfOneNumberStayApart(t *testing.T) {
-	const gpu1 = "GPU-00000000-86f3-7a43-b711-4771313afc50"
 	for name, ordinals := range map[string]bool{"by ordinal": true, "by identity alone": false} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 				at := func(x float64) time.Time { return zero.Add(sec(x)) }
-				second := nominal
-				second.ID = gpu1
-				r.run(r.device(second), steady(zero, 100))
+				r.run(r.device(secondDevice()), steady(zero, 100))
 				time.Sleep(4 * time.Second)
 				td := newTraces("a")
 				inner, outer := td.gpu(2, 1, at(1.5), at(2)), td.gpu(3, 1, at(1), at(3))
@@ -126,14 +134,11 @@ func TestSpansOfTwoDevicesOnStreamsOfOneNumberStayApart(t *testing.T) {
 }
 
 func TestAStepOverSeveralDevicesHoldsItsChildrensEnergyOnAll(t *testing.T) {
-	const gpu1 = "GPU-00000000-86f3-7a43-b711-4771313afc50"
 	for name, together := range map[string]bool{"one batch": true, "the step later": false} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 				at := func(x float64) time.Time { return zero.Add(sec(x)) }
-				second := nominal
-				second.ID = gpu1
-				r.run(r.device(second), steady(zero, 100))
+				r.run(r.device(secondDevice()), steady(zero, 100))
 				time.Sleep(4 * time.Second)
 				td := newTraces("a")
 				td.gpu(2, 1, at(1), at(2))
