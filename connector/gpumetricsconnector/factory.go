@@ -11,7 +11,7 @@ import (
 
 // NewFactory makes the factory of type gpu_metrics.
 func NewFactory() connector.Factory {
-	i := &instances{all: make(map[*Config]*gpuMetrics)}
+	i := &instances{}
 	return connector.NewFactory(metadata.Type, createDefaultConfig,
 		connector.WithTracesToMetrics(i.metrics, metadata.TracesToMetricsStability),
 		connector.WithTracesToTraces(i.traces, metadata.TracesToTracesStability))

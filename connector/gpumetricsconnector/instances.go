@@ -5,19 +5,19 @@ package gpumetricsconnector
 
 import (
 	"context"
-	"sync"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/connector"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/shared"
 )
 
-// instances are the connectors of a factory. A connector with two outputs is two components for the Collector, made of one
-// configuration; here it is one connector with two faces, so that what is counted, compared and said is so once.
+// instances are the connectors of a factory. A connector with two outputs is two components for the Collector; here it is one with two
+// faces, so that what is counted, compared and said is so once.
 type instances struct {
-	mu  sync.Mutex
-	all map[*Config]*gpuMetrics
+	shared.Instances[*Config, *gpuMetrics]
 }
 
 func (i *instances) metrics(_ context.Context, set connector.Settings, cfg component.Config, next consumer.Metrics) (connector.Traces, error) {
@@ -40,24 +40,13 @@ func (i *instances) traces(_ context.Context, set connector.Settings, cfg compon
 
 // get is the connector of a configuration whose face is still free, else a new one.
 func (i *instances) get(cfg *Config, set connector.Settings, free func(*gpuMetrics) bool) (*gpuMetrics, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if c := i.all[cfg]; c != nil && free(c) {
-		return c, nil
-	}
-	c, err := newConnector(cfg, set)
-	if err != nil {
-		return nil, err
-	}
-	c.forget = func() {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		if i.all[cfg] == c {
-			delete(i.all, cfg)
+	return i.Get(cfg, free, func(forget func()) (*gpuMetrics, error) {
+		c, err := newConnector(cfg, set)
+		if err == nil {
+			c.forget = forget
 		}
-	}
-	i.all[cfg] = c
-	return c, nil
+		return c, err
+	})
 }
 
 // tracesFace is the connector as an input of traces pipelines. The Collector gives each batch to both faces; this one takes them

@@ -5,7 +5,6 @@ package chrometraceexporter
 
 import (
 	"context"
-	"sync"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
@@ -13,47 +12,33 @@ import (
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/shared"
 )
 
 // NewFactory makes the factory of type chrome_trace.
 func NewFactory() exporter.Factory {
-	s := &shared{sinks: map[component.ID]*sink{}}
+	s := &sinks{}
 	return exporter.NewFactory(metadata.Type, createDefaultConfig,
 		exporter.WithTraces(s.traces, metadata.TracesStability),
 		exporter.WithMetrics(s.metrics, metadata.MetricsStability))
 }
 
-// shared gives the traces and the metrics exporter of one ID the same files. It belongs to the factory: there is no
-// other place that both are made from.
-type shared struct {
-	mu    sync.Mutex
-	sinks map[component.ID]*sink
+// sinks give the traces and the metrics exporter of one configuration the same files.
+type sinks struct {
+	shared.Instances[*Config, *sink]
 }
 
-// sink is the sink of an ID with a configuration. Another configuration under the same ID, as after a reload, is
-// another sink.
-func (s *shared) sink(set exporter.Settings, cfg *Config) (*sink, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if k, ok := s.sinks[set.ID]; ok && k.cfg == cfg {
-		return k, nil
-	}
-	k, err := newSink(cfg, set)
-	if err != nil {
-		return nil, err
-	}
-	k.forget = func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.sinks[set.ID] == k {
-			delete(s.sinks, set.ID)
+func (s *sinks) sink(set exporter.Settings, cfg *Config) (*sink, error) {
+	return s.Get(cfg, func(*sink) bool { return true }, func(forget func()) (*sink, error) {
+		k, err := newSink(cfg, set)
+		if err == nil {
+			k.forget = forget
 		}
-	}
-	s.sinks[set.ID] = k
-	return k, nil
+		return k, err
+	})
 }
 
-func (s *shared) traces(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Traces, error) {
+func (s *sinks) traces(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Traces, error) {
 	c := cfg.(*Config)
 	k, err := s.sink(set, c)
 	if err != nil {
@@ -63,7 +48,7 @@ func (s *shared) traces(ctx context.Context, set exporter.Settings, cfg componen
 	return exporterhelper.NewTraces(ctx, set, cfg, k.consumeTraces, u.options(c)...)
 }
 
-func (s *shared) metrics(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Metrics, error) {
+func (s *sinks) metrics(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Metrics, error) {
 	c := cfg.(*Config)
 	k, err := s.sink(set, c)
 	if err != nil {

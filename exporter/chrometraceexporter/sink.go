@@ -23,7 +23,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 )
 
-// sink is the files of one exporter ID, used by its traces and its metrics exporter.
+// sink is the files of one exporter, used by its traces and its metrics exporter.
 type sink struct {
 	cfg    *Config
 	log    *zap.Logger
