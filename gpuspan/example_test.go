@@ -125,7 +125,7 @@ func ExampleLoop_Steps() {
 				fmt.Print("step ", kv.Value.AsInt64())
 			case "gpu.step.duration":
 				fmt.Printf(" took %.0f ms", 1e3*kv.Value.AsFloat64())
-			case "gpu.step.phase.forward.duration":
+			case "gpu.step.phase.duration.forward":
 				fmt.Printf(", forward %.0f ms\n", 1e3*kv.Value.AsFloat64())
 			}
 		}

@@ -199,7 +199,7 @@ func TestCopiesSayDirectionAndMemory(t *testing.T) {
 	assert.Equal(t, "pageable", a["gpu.copy.host_memory"].AsString())
 	assert.EqualValues(t, 1<<20, a["gpu.io.size"].AsInt64())
 	b := attrs(r.named("both")[0])
-	assert.EqualValues(t, 111, b["gpu.copy.device_to_host.size"].AsInt64())
+	assert.EqualValues(t, 111, b["gpu.copy.size.device_to_host"].AsInt64())
 	assert.EqualValues(t, 5, b["gpu.io.size"].AsInt64())
 	assert.Equal(t, "strided", b["gpu.io.access_pattern"].AsString())
 	assert.True(t, b["gpu.zero_copy"].AsBool())

@@ -125,9 +125,9 @@ func TestDeclaredPhasesAreOnEveryStep(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	a := attrs(r.named("train")[0])
-	assert.Equal(t, 0.0, a["gpu.step.phase.augment.duration"].AsFloat64())
-	assert.Contains(t, a, "gpu.step.phase.data.duration")
-	assert.NotContains(t, a, "gpu.step.phase.forward.duration")
+	assert.Equal(t, 0.0, a["gpu.step.phase.duration.augment"].AsFloat64())
+	assert.Contains(t, a, "gpu.step.phase.duration.data")
+	assert.NotContains(t, a, "gpu.step.phase.duration.forward")
 }
 
 func TestStepsWithoutADeviceAreHostTimed(t *testing.T) {
@@ -150,8 +150,8 @@ func TestStepsWithoutADeviceAreHostTimed(t *testing.T) {
 		a := attrs(s)
 		identity(t, a)
 		assert.Equal(t, "host", a["gpu.timing.source"].AsString())
-		assert.GreaterOrEqual(t, a["gpu.step.phase.forward.duration"].AsFloat64(), 3e-3)
-		assert.GreaterOrEqual(t, a["gpu.step.duration"].AsFloat64(), a["gpu.step.phase.forward.duration"].AsFloat64())
+		assert.GreaterOrEqual(t, a["gpu.step.phase.duration.forward"].AsFloat64(), 3e-3)
+		assert.GreaterOrEqual(t, a["gpu.step.duration"].AsFloat64(), a["gpu.step.phase.duration.forward"].AsFloat64())
 	}
 	assert.Equal(t, 3, n)
 }
@@ -254,7 +254,7 @@ func TestSeveralDevices(t *testing.T) {
 			assert.NotEmpty(t, a["hw.id"].AsString())
 		case "train":
 			identity(t, a)
-			assert.InDelta(t, 4e-3, a["gpu.step.phase.comm.duration"].AsFloat64(), 50e-6)
+			assert.InDelta(t, 4e-3, a["gpu.step.phase.duration.comm"].AsFloat64(), 50e-6)
 		}
 	}
 }
@@ -277,13 +277,13 @@ func TestPhaseNamesAreBounded(t *testing.T) {
 		a := attrs(s)
 		identity(t, a)
 		for k := range a {
-			if strings.HasPrefix(k, "gpu.step.phase.") {
+			if strings.HasPrefix(k, "gpu.step.phase.duration.") {
 				keys[k] = true
 			}
 		}
 	}
 	assert.Len(t, keys, 65)
-	assert.Contains(t, keys, "gpu.step.phase.overflow.duration")
+	assert.Contains(t, keys, "gpu.step.phase.duration.overflow")
 }
 
 // However an application writes a phase, it is one: of the 64 names none is spent on another spelling.
@@ -304,11 +304,11 @@ func TestSpellingsOfAPhaseAreOnePhase(t *testing.T) {
 	identity(t, a)
 	var phases int
 	for k := range a {
-		if strings.HasPrefix(k, "gpu.step.phase.phase_") {
+		if strings.HasPrefix(k, "gpu.step.phase.duration.phase_") {
 			phases++
 		}
 	}
 	assert.Equal(t, 64, phases)
-	_, overflow := a["gpu.step.phase.overflow.duration"]
+	_, overflow := a["gpu.step.phase.duration.overflow"]
 	assert.False(t, overflow)
 }

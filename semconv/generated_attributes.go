@@ -346,7 +346,8 @@ const (
 	// GPUOperationShapesKey (string[]): Shapes of the operands as type[dimensions] (opt-in).
 	GPUOperationShapesKey = attribute.Key("gpu.operation.shapes")
 
-	// GPUOperationTypeKey (string): Kind of GPU work. Its presence makes a span a GPU span.
+	// GPUOperationTypeKey (string): Kind of work. Its presence makes a span a GPU span. The types share, request
+	// and host are no GPU work, so nobody sums them as GPU time.
 	GPUOperationTypeKey = attribute.Key("gpu.operation.type")
 
 	// GPUOutputChecksumKey (string): FNV-1a 64 over the little-endian float32 bits of a host buffer, 16 hex
@@ -454,7 +455,7 @@ const (
 	// sum of phases minus overlap plus other.
 	GPUStepOverlapDurationKey = attribute.Key("gpu.step.overlap.duration")
 
-	// GPUStepPhaseKey (string): Phase of the step, the variable part of gpu.step.phase.<phase>.duration. Only on
+	// GPUStepPhaseKey (string): Phase of the step, the variable part of gpu.step.phase.duration.<phase>. Only on
 	// metrics, where the template's names never are.
 	GPUStepPhaseKey = attribute.Key("gpu.step.phase")
 
@@ -730,32 +731,28 @@ const (
 	ThreadIDKey = attribute.Key("thread.id")
 )
 
-// GPUCopySizeKey returns the key gpu.copy.<direction>.size (int, By): Bytes that a section moved in a
+// GPUCopySizeKey returns the key gpu.copy.size.<direction> (int, By): Bytes that a section moved in a
 // direction beside its device memory traffic, as declared; directions as in gpu.copy.direction. Spans of type
 // copy have gpu.io.size instead.
 func GPUCopySizeKey(direction string) attribute.Key {
-	return attribute.Key("gpu.copy." + direction + ".size")
+	return attribute.Key("gpu.copy.size." + direction)
 }
 
 // GPUCopySizeOf returns the direction of a key that GPUCopySizeKey makes; false for other keys.
 func GPUCopySizeOf(key string) (direction string, ok bool) {
-	if direction, ok = strings.CutPrefix(key, "gpu.copy."); ok {
-		direction, ok = strings.CutSuffix(direction, ".size")
-	}
+	direction, ok = strings.CutPrefix(key, "gpu.copy.size.")
 	return direction, ok && direction != ""
 }
 
-// GPUStepPhaseDurationKey returns the key gpu.step.phase.<phase>.duration (double, s): Length of the union of
+// GPUStepPhaseDurationKey returns the key gpu.step.phase.duration.<phase> (double, s): Length of the union of
 // the phase's intervals, clipped to the step. Phases may overlap each other.
 func GPUStepPhaseDurationKey(phase string) attribute.Key {
-	return attribute.Key("gpu.step.phase." + phase + ".duration")
+	return attribute.Key("gpu.step.phase.duration." + phase)
 }
 
 // GPUStepPhaseDurationOf returns the phase of a key that GPUStepPhaseDurationKey makes; false for other keys.
 func GPUStepPhaseDurationOf(key string) (phase string, ok bool) {
-	if phase, ok = strings.CutPrefix(key, "gpu.step.phase."); ok {
-		phase, ok = strings.CutSuffix(phase, ".duration")
-	}
+	phase, ok = strings.CutPrefix(key, "gpu.step.phase.duration.")
 	return phase, ok && phase != ""
 }
 
@@ -927,9 +924,12 @@ const (
 	GPUOperationTypeCollective = "collective" // one collective between devices
 	GPUOperationTypeCopy       = "copy"       // one copy
 	GPUOperationTypeGraph      = "graph"      // one launch of a CUDA or HIP graph
+	GPUOperationTypeHost       = "host"       // work on the host that belongs to a GPU program, as compiling or generating code; in reports, no GPU time and no energy
 	GPUOperationTypeKernel     = "kernel"     // one kernel
 	GPUOperationTypeMemset     = "memset"     // one memset
+	GPUOperationTypeRequest    = "request"    // a span timed on the host while a request occupies a device; it can have energy and means of the device, no GPU time
 	GPUOperationTypeSection    = "section"    // a timed part of a stream with any number of launches
+	GPUOperationTypeShare      = "share"      // the account of one request, its part of the batches that served it; no work of its own
 	GPUOperationTypeStep       = "step"       // one iteration of a loop
 )
 

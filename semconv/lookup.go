@@ -70,7 +70,7 @@ func (i Instrument) String() string {
 
 // Attribute is one entry of the registry.
 type Attribute struct {
-	Name    string   // as on the wire; a template has one segment in angle brackets
+	Name    string   // as on the wire; a template ends in a segment in angle brackets
 	Type    Type     // of the value
 	Unit    string   // UCUM; empty where the value has none
 	Group   string   // section of the documentation
@@ -137,7 +137,7 @@ func Metrics() []Metric { return metrics() }
 // Events returns all events, sorted by name. The slice is the caller's.
 func Events() []Event { return events() }
 
-// LookupAttribute returns the attribute with a name. A name that a template covers, as gpu.step.phase.forward.duration,
+// LookupAttribute returns the attribute with a name. A name that a template covers, as gpu.step.phase.duration.forward,
 // gives the template's entry.
 func LookupAttribute(name string) (Attribute, bool) {
 	x := lookup()
@@ -171,15 +171,11 @@ func (a Attribute) clone() Attribute {
 	return a
 }
 
-// matches says whether name is template with a lower_snake word in the place of the segment in angle brackets.
+// matches says whether name is template with a lower_snake word in the place of the last segment, which is in angle
+// brackets.
 func matches(template, name string) bool {
-	prefix, rest, _ := strings.Cut(template, "<")
-	_, suffix, _ := strings.Cut(rest, ">")
+	prefix, _, _ := strings.Cut(template, "<")
 	word, ok := strings.CutPrefix(name, prefix)
-	if !ok {
-		return false
-	}
-	word, ok = strings.CutSuffix(word, suffix)
 	return ok && isSegment(word)
 }
 

@@ -11,12 +11,12 @@ import (
 )
 
 func ExampleLookupAttribute() {
-	a, _ := semconv.LookupAttribute("gpu.step.phase.forward.duration")
+	a, _ := semconv.LookupAttribute("gpu.step.phase.duration.forward")
 	fmt.Println(a.Name, a.Type, a.Unit)
 	m, _ := semconv.LookupMetric(semconv.GPUOperationDurationName)
 	fmt.Println(m.Name, m.Instrument, m.Unit)
 	// Output:
-	// gpu.step.phase.<phase>.duration double s
+	// gpu.step.phase.duration.<phase> double s
 	// gpu.operation.duration histogram s
 }
 
@@ -24,7 +24,7 @@ func TestTheWordOfATemplateIsReadBack(t *testing.T) {
 	if phase, ok := semconv.GPUStepPhaseDurationOf(string(semconv.GPUStepPhaseDurationKey("forward"))); !ok || phase != "forward" {
 		t.Errorf("phase %q, %v", phase, ok)
 	}
-	for _, key := range []string{"gpu.step.phase.duration", "gpu.step.phase..duration", "gpu.step.phase.forward", "gpu.step.duration", ""} {
+	for _, key := range []string{"gpu.step.phase.duration", "gpu.step.phase.duration.", "gpu.step.phase.forward", "gpu.step.duration", ""} {
 		if phase, ok := semconv.GPUStepPhaseDurationOf(key); ok {
 			t.Errorf("%q is taken for the duration of phase %q", key, phase)
 		}
@@ -32,17 +32,17 @@ func TestTheWordOfATemplateIsReadBack(t *testing.T) {
 }
 
 func TestTemplateCoversOneLowerSnakeSegment(t *testing.T) {
-	if got := string(semconv.GPUStepPhaseDurationKey("forward")); got != "gpu.step.phase.forward.duration" {
+	if got := string(semconv.GPUStepPhaseDurationKey("forward")); got != "gpu.step.phase.duration.forward" {
 		t.Errorf("key %q", got)
 	}
 	for name, want := range map[string]bool{
-		"gpu.step.phase.forward.duration":  true,
-		"gpu.step.phase.h2d_copy.duration": true,
-		"gpu.step.phase..duration":         false,
+		"gpu.step.phase.duration.forward":  true,
+		"gpu.step.phase.duration.h2d_copy": true,
+		"gpu.step.phase.duration.":         false,
 		"gpu.step.phase.duration":          false,
-		"gpu.step.phase.Forward.duration":  false,
-		"gpu.step.phase.a.b.duration":      false,
-		"gpu.step.phase.1st.duration":      false,
+		"gpu.step.phase.duration.Forward":  false,
+		"gpu.step.phase.duration.a.b":      false,
+		"gpu.step.phase.duration.1st":      false,
 		"gpu.nothing":                      false,
 		"":                                 false,
 	} {

@@ -323,7 +323,7 @@ func (a answer) steps(t *testing.T) {
 		require.True(t, ok)
 		index[i.Int()] = true
 		length := double(t, s, "gpu.step.duration")
-		forward, backward := double(t, s, "gpu.step.phase.forward.duration"), double(t, s, "gpu.step.phase.backward.duration")
+		forward, backward := double(t, s, "gpu.step.phase.duration.forward"), double(t, s, "gpu.step.phase.duration.backward")
 		require.GreaterOrEqual(t, forward, forwardTime.Seconds())
 		require.GreaterOrEqual(t, backward, backwardTime.Seconds())
 		require.InDelta(t, length, forward+backward-double(t, s, "gpu.step.overlap.duration")+double(t, s, "gpu.step.other.duration"), 1e-9)

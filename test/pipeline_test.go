@@ -221,7 +221,7 @@ func (x timeline) requests() []ptrace.Traces {
 	steps.span("train", 1, 0, 0.2, 1, map[string]any{
 		"gpu.operation.type": "step", "gpu.operation.name": "train", "hw.id": scraped, "hw.model": h100, "gpu.step.index": 7, "gpu.step.duration": 0.8,
 		"gpu.step.items": 4096, "gpu.step.item.type": "token", "gpu.step.model.flop.count": 3e14, "gpu.step.device.count": 1, "gpu.flop.precision": "bf16",
-		"gpu.step.phase.forward.duration": 0.3, "gpu.step.phase.backward.duration": 0.4, "gpu.step.overlap.duration": 0.0, "gpu.step.other.duration": 0.1,
+		"gpu.step.phase.duration.forward": 0.3, "gpu.step.phase.duration.backward": 0.4, "gpu.step.overlap.duration": 0.0, "gpu.step.other.duration": 0.1,
 	})
 
 	// The server's request, on both devices, and one device that nobody samples.

@@ -78,8 +78,8 @@ func (x timeline) ranks() []*sender {
 		s.span("all_reduce", 5, 1, end+0.01, 0.1, op("comm", 0.09-end)) // the fast wait here for the slow
 		s.span("train", 1, 0, 0, 0.1, map[string]any{
 			"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 120, "gpu.step.duration": 0.1,
-			"gpu.step.phase.forward.duration": 0.02, "gpu.step.phase.backward.duration": attention + 0.01,
-			"gpu.step.phase.comm.duration": 0.09 - end, "gpu.step.overlap.duration": 0.0, "gpu.step.other.duration": 0.0,
+			"gpu.step.phase.duration.forward": 0.02, "gpu.step.phase.duration.backward": attention + 0.01,
+			"gpu.step.phase.duration.comm": 0.09 - end, "gpu.step.overlap.duration": 0.0, "gpu.step.other.duration": 0.0,
 		})
 		out = append(out, s)
 	}

@@ -217,7 +217,7 @@ func TestASpanOfTheFutureDoesNotMoveTheClock(t *testing.T) {
 
 var step = attrs{
 	"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 7, "gpu.step.duration": 0.1, "gpu.step.items": 64, "gpu.step.item.type": "image",
-	"gpu.step.phase.forward.duration": 0.04, "gpu.step.phase.backward.duration": 0.05, "gpu.energy": 32.0,
+	"gpu.step.phase.duration.forward": 0.04, "gpu.step.phase.duration.backward": 0.05, "gpu.energy": 32.0,
 }
 
 func TestStepsFeedTheirMetrics(t *testing.T) {

@@ -47,7 +47,7 @@ type facts struct {
 	spanID, parentSpanID pcommon.SpanID
 }
 
-// phase is one gpu.step.phase.<name>.duration.
+// phase is one gpu.step.phase.duration.<name>.
 type phase struct {
 	name     string
 	duration float64

@@ -151,14 +151,14 @@ func TestALossWithoutAPlaceHasTheStepsInterval(t *testing.T) {
 		attribute, name string
 		phase           any
 	}{
-		{"gpu.step.phase.backward.duration", "straggler backward", "backward"},
+		{"gpu.step.phase.duration.backward", "straggler backward", "backward"},
 		{"gpu.step.other.duration", "straggler other", nil},
 	} {
 		a := newFinder(t, nil)
 		for rank := range 4 {
 			td := trainStep(t, rank, 4, 1, 40)
 			step := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
-			for key, more := range map[string]float64{tt.attribute: 0.02, "gpu.step.phase.comm.duration": -0.02} {
+			for key, more := range map[string]float64{tt.attribute: 0.02, "gpu.step.phase.duration.comm": -0.02} {
 				v, _ := step.Attributes().Get(key)
 				v.SetDouble(v.Double() + more*float64(rank/3))
 			}

@@ -70,7 +70,7 @@ func nest(t *testing.T, rank, index int, slow string, extra float64) []ptrace.Sp
 	}
 	step := attrs{
 		"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": index, "gpu.step.duration": 0.2,
-		"gpu.step.phase.comm.duration": 0.2 - busy/1000, "gpu.step.overlap.duration": 0.0, "gpu.step.other.duration": 0.0,
+		"gpu.step.phase.duration.comm": 0.2 - busy/1000, "gpu.step.overlap.duration": 0.0, "gpu.step.other.duration": 0.0,
 	}
 	spans := []span{}
 	for path, n := range nodes {
@@ -82,7 +82,7 @@ func nest(t *testing.T, rank, index int, slow string, extra float64) []ptrace.Sp
 			n.parent = nodes[pathpkg.Dir(path)].id
 		} else if path != "checkpoint" {
 			n.a["gpu.operation.category"] = path
-			step["gpu.step.phase."+path+".duration"] = n.ms / 1000
+			step["gpu.step.phase.duration."+path] = n.ms / 1000
 		}
 		spans = append(spans, n.span)
 	}
@@ -197,7 +197,7 @@ func TestALossThatNoSectionExplainsIsTheirParents(t *testing.T) {
 				v.SetDouble(v.Double() + more/1000)
 			}
 			step := spans[len(spans)-1].Attributes()
-			for key, more := range map[string]float64{"gpu.step.phase.backward.duration": 0.018, "gpu.step.phase.comm.duration": -0.018} {
+			for key, more := range map[string]float64{"gpu.step.phase.duration.backward": 0.018, "gpu.step.phase.duration.comm": -0.018} {
 				v, _ := step.Get(key)
 				v.SetDouble(v.Double() + more)
 			}
@@ -256,7 +256,7 @@ func TestSectionsBesideTheirPhaseAreFoundInIt(t *testing.T) {
 			span{"forward", 0, 6000 + conv, op("forward"), 2, 1, ""},
 			span{"step", 0, 100_000, attrs{
 				"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1, "gpu.step.duration": 0.1,
-				"gpu.step.phase.forward.duration": 0.006 + float64(conv)/1e6, "gpu.step.phase.comm.duration": 0.09 - float64(conv)/1e6,
+				"gpu.step.phase.duration.forward": 0.006 + float64(conv)/1e6, "gpu.step.phase.duration.comm": 0.09 - float64(conv)/1e6,
 			}, 1, 0, ""})
 		for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 			s.SetTraceID([16]byte{byte(rank + 1)})

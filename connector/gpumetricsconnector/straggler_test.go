@@ -26,8 +26,8 @@ func trainStep(t *testing.T, rank, world, index int, backward float64) ptrace.Tr
 	const data, forward, total = 5.0, 30.0, 100.0
 	return batch(t, rankOf(rank, world), span{"step", 0, 100_000, attrs{
 		"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": index, "gpu.step.duration": total / 1000,
-		"gpu.step.phase.data.duration": data / 1000, "gpu.step.phase.forward.duration": forward / 1000, "gpu.step.phase.backward.duration": backward / 1000,
-		"gpu.step.phase.comm.duration": (total - data - forward - backward) / 1000, "gpu.step.overlap.duration": 0.0, "gpu.step.other.duration": 0.0,
+		"gpu.step.phase.duration.data": data / 1000, "gpu.step.phase.duration.forward": forward / 1000, "gpu.step.phase.duration.backward": backward / 1000,
+		"gpu.step.phase.duration.comm": (total - data - forward - backward) / 1000, "gpu.step.overlap.duration": 0.0, "gpu.step.other.duration": 0.0,
 	}, byte(rank + 1), 0, ""})
 }
 

@@ -64,8 +64,8 @@ func steps(rank int64, loop string, from, to int64) ptrace.Traces {
 		a.PutInt("gpu.step.index", n)
 		a.PutInt("gpu.step.items", 10)
 		a.PutDouble("gpu.step.duration", .1)
-		a.PutDouble("gpu.step.phase.forward.duration", .06)
-		a.PutDouble("gpu.step.phase.eval.duration", .05)
+		a.PutDouble("gpu.step.phase.duration.forward", .06)
+		a.PutDouble("gpu.step.phase.duration.eval", .05)
 		a.PutDouble("gpu.step.overlap.duration", .02)
 		a.PutDouble("gpu.step.other.duration", .01)
 	}

@@ -21,7 +21,7 @@ func TestSpanThatFollowsTheRegistryPasses(t *testing.T) {
 	a := s.Attributes()
 	a.PutStr("gpu.operation.type", "section")
 	a.PutDouble("gpu.duration", 0.001)
-	a.PutDouble("gpu.step.phase.forward.duration", 0.001)
+	a.PutDouble("gpu.step.phase.duration.forward", 0.001)
 	a.PutEmptySlice("gpu.kernel.grid").AppendEmpty().SetInt(141)
 	a.PutStr("foreign.name", "")
 	require.NoError(t, CheckTraces(td))
@@ -35,7 +35,7 @@ func TestSpanThatDeviatesIsNamed(t *testing.T) {
 		{func(m pcommon.Map) { m.PutStr("gpu.nothing", "x") }, `span "s": attribute gpu.nothing: not in the registry`},
 		{func(m pcommon.Map) { m.PutInt("gpu.duration", 1) }, `span "s": attribute gpu.duration: Int, want double`},
 		{func(m pcommon.Map) { m.PutDouble("gpu.duration", math.NaN()) }, `span "s": attribute gpu.duration: NaN is not finite`},
-		{func(m pcommon.Map) { m.PutStr("gpu.operation.type", "gemm") }, `span "s": attribute gpu.operation.type: "gemm" is none of collective, copy, graph, kernel, memset, section, step`},
+		{func(m pcommon.Map) { m.PutStr("gpu.operation.type", "gemm") }, `span "s": attribute gpu.operation.type: "gemm" is none of collective, copy, graph, host, kernel, memset, request, section, share, step`},
 		{func(m pcommon.Map) { m.PutStr("hw.id", "") }, `span "s": attribute hw.id: empty (what is unknown is absent)`},
 		{func(m pcommon.Map) { m.PutInt("gpu.job.local_rank", 0) }, `span "s": attribute gpu.job.local_rank: on a span (the registry allows resource, metric)`},
 		{func(m pcommon.Map) { m.PutEmptySlice("gpu.xid").AppendEmpty().SetStr("79") }, `span "s": attribute gpu.xid: an element is Str, want int[]`},

@@ -174,8 +174,8 @@ func TestStepsCarryTheirPhasesAndMemory(t *testing.T) {
 	a := attrs(t, b, "ProfilerStep#4")
 	for k, want := range map[string]any{
 		"gpu.step.index": int64(4), "gpu.step.duration": 1e-3, "gpu.step.busy.duration": 5e-4, "gpu.kernel.count": int64(2),
-		"gpu.step.phase.data.duration": 1e-4, "gpu.step.phase.forward.duration": 3e-4, "gpu.step.phase.optimizer.duration": 1e-4,
-		"gpu.step.phase.comm.duration": 3.5e-4, "gpu.step.comm.exposed.duration": 1e-4,
+		"gpu.step.phase.duration.data": 1e-4, "gpu.step.phase.duration.forward": 3e-4, "gpu.step.phase.duration.optimizer": 1e-4,
+		"gpu.step.phase.duration.comm": 3.5e-4, "gpu.step.comm.exposed.duration": 1e-4,
 		"gpu.step.overlap.duration": 5e-5, "gpu.step.other.duration": 2e-4, // union: 0-400, 350-700, 800-900
 		"gpu.memory.allocated.max": int64(1024), "gpu.memory.allocated.delta": int64(256),
 	} {

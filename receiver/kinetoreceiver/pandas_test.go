@@ -131,7 +131,7 @@ func (s *sums) check(b *testing.B, path string) {
 			assert.InDelta(b, w.Kernels, a["gpu.kernel.count"], 2*s.Resolution, w.Name)
 		}
 		for phase, ns := range w.Phases {
-			near(ns, a["gpu.step.phase."+phase+".duration"], w.Name+" "+phase)
+			near(ns, a["gpu.step.phase.duration."+phase], w.Name+" "+phase)
 		}
 		if w.Allocated != nil {
 			assert.Equal(b, *w.Allocated, a["gpu.memory.allocated.delta"])

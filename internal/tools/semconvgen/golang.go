@@ -46,13 +46,13 @@ func goAttributes(r *registry) ([]byte, error) {
 	var templates bytes.Buffer
 	for i, a := range r.Attributes {
 		id := goName(a.Name) + "Key"
-		if prefix, word, suffix, ok := template(a.Name); ok {
+		if prefix, word, ok := template(a.Name); ok {
 			comment(&templates, "", fmt.Sprintf("%s returns the key %s (%s): %s", id, a.Name, describe(a.Type, a.Unit), a.Brief))
-			fmt.Fprintf(&templates, "func %s(%s string) attribute.Key {\n\treturn attribute.Key(%q + %s + %q)\n}\n\n", id, word, prefix, word, suffix)
+			fmt.Fprintf(&templates, "func %s(%s string) attribute.Key {\n\treturn attribute.Key(%q + %s)\n}\n\n", id, word, prefix, word)
 			of := goName(a.Name) + "Of"
 			comment(&templates, "", fmt.Sprintf("%s returns the %s of a key that %s makes; false for other keys.", of, word, id))
-			fmt.Fprintf(&templates, "func %s(key string) (%s string, ok bool) {\n\tif %s, ok = strings.CutPrefix(key, %q); ok {\n\t\t%s, ok = strings.CutSuffix(%s, %q)\n\t}\n\treturn %s, ok && %s != \"\"\n}\n\n",
-				of, word, word, prefix, word, word, suffix, word, word)
+			fmt.Fprintf(&templates, "func %s(key string) (%s string, ok bool) {\n\t%s, ok = strings.CutPrefix(key, %q)\n\treturn %s, ok && %s != \"\"\n}\n\n",
+				of, word, word, prefix, word, word)
 			continue
 		}
 		if i > 0 {

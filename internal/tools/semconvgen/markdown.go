@@ -17,7 +17,7 @@ func markdown(r *registry) []byte {
 
 Everything here is of stability *%s*. Names marked ¹ are defined by OpenTelemetry's semantic conventions %s and used
 as defined there. An attribute that is unknown is absent, never 0. Durations are seconds, sizes bytes, ratios 0 to 1.
-A segment in angle brackets is variable.
+A last segment in angle brackets is variable.
 
 | writer | what it is |
 |---|---|

@@ -123,14 +123,11 @@ func goName(name string) string {
 	return b.String()
 }
 
-// template splits a name with one variable segment.
-func template(name string) (prefix, word, suffix string, ok bool) {
+// template splits a name that ends in a variable segment, as gpu.copy.size.<direction>.
+func template(name string) (prefix, word string, ok bool) {
 	prefix, rest, ok := strings.Cut(name, "<")
-	if !ok {
-		return name, "", "", false
-	}
-	word, suffix, ok = strings.Cut(rest, ">")
-	return prefix, word, suffix, ok
+	word, end := strings.CutSuffix(rest, ">")
+	return prefix, word, ok && end
 }
 
 func goType(t string) (string, error) {
