@@ -46,6 +46,9 @@ const (
 	// error, as CUDA_ERROR_ILLEGAL_ADDRESS.
 	ErrorTypeKey = attribute.Key("error.type")
 
+	// GenAIRequestModelKey (string): Model that was asked for, as the batch or the request states it.
+	GenAIRequestModelKey = attribute.Key("gen_ai.request.model")
+
 	// GPUActivityStateKey (string): What ran on the device at one instant, over all streams.
 	GPUActivityStateKey = attribute.Key("gpu.activity.state")
 
@@ -122,6 +125,10 @@ const (
 	// GPUDeclarationStatusKey (string): Whether the declared bytes and FLOPs fit below the peaks. ok is not a
 	// proof that they are right.
 	GPUDeclarationStatusKey = attribute.Key("gpu.declaration.status")
+
+	// GPUDeviceCountKey (int, {device}): Devices whose samples the span's values are of, where they are several.
+	// Energy is the sum over them, means are over all. Absent for one.
+	GPUDeviceCountKey = attribute.Key("gpu.device.count")
 
 	// GPUDeviceOrdinalKey (int): Index of the device as the process sees it, after CUDA_VISIBLE_DEVICES. Not an
 	// identity, hence no join key unless the operator maps it.
@@ -371,6 +378,28 @@ const (
 
 	// GPURateStatusKey (string): Why a rate is missing. Absent where there was nothing to derive.
 	GPURateStatusKey = attribute.Key("gpu.rate.status")
+
+	// GPURequestBatchCountKey (int, {batch}): Batches of the operation that served the request, as iterations of
+	// decoding.
+	GPURequestBatchCountKey = attribute.Key("gpu.request.batch.count")
+
+	// GPURequestBatchSizeKey (double, {request}): Mean number of requests in those batches, this one included.
+	GPURequestBatchSizeKey = attribute.Key("gpu.request.batch.size")
+
+	// GPURequestDurationKey (double, s): The request's part of the GPU time of its batches, the sum of share
+	// times gpu.duration. It took part in them for longer.
+	GPURequestDurationKey = attribute.Key("gpu.request.duration")
+
+	// GPURequestItemEnergyKey (double, J/{item}): gpu.energy of the account divided by its items.
+	GPURequestItemEnergyKey = attribute.Key("gpu.request.item.energy")
+
+	// GPURequestQueueDurationKey (double, s): Start of the request's span to the start of the first GPU work for
+	// it, or as the engine states it. What the host did in that time is in it.
+	GPURequestQueueDurationKey = attribute.Key("gpu.request.queue.duration")
+
+	// GPURequestTimeToFirstItemKey (double, s): Start of the request's span to the end of the last batch of
+	// category prefill, else of the first batch with items of it; or as the engine states it.
+	GPURequestTimeToFirstItemKey = attribute.Key("gpu.request.time_to_first_item")
 
 	// GPURooflineBoundKey (string): What limits the span by the roofline model on declared work. Not a
 	// measurement of stalls.

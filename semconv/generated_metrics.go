@@ -101,6 +101,36 @@ const (
 	GPUProcessMemoryUsageUnit        = "By"
 	GPUProcessMemoryUsageDescription = "Device memory in use by one process (opt-in), as the driver accounts."
 
+	// GPURequestDurationName (histogram, s): GPU time of one request in one operation, its shares of batches.
+	// Sums over requests are the GPU time of the batches.
+	GPURequestDurationName        = "gpu.request.duration"
+	GPURequestDurationUnit        = "s"
+	GPURequestDurationDescription = "GPU time of one request in one operation, its shares of batches."
+
+	// GPURequestEnergyName (histogram, J): Energy of one request in one operation, its shares of the energy of
+	// batches. A fair share, not what the request would use alone.
+	GPURequestEnergyName        = "gpu.request.energy"
+	GPURequestEnergyUnit        = "J"
+	GPURequestEnergyDescription = "Energy of one request in one operation, its shares of the energy of batches."
+
+	// GPURequestItemEnergyName (histogram, J/{item}): Energy of one request in one operation divided by its
+	// items, as joules per token. Each request counts once, however many items it has.
+	GPURequestItemEnergyName        = "gpu.request.item.energy"
+	GPURequestItemEnergyUnit        = "J/{item}"
+	GPURequestItemEnergyDescription = "Energy of one request in one operation divided by its items, as joules per token."
+
+	// GPURequestQueueDurationName (histogram, s): Start of the request's span to the start of the first GPU work
+	// for it, or as the engine states it.
+	GPURequestQueueDurationName        = "gpu.request.queue.duration"
+	GPURequestQueueDurationUnit        = "s"
+	GPURequestQueueDurationDescription = "Start of the request's span to the start of the first GPU work for it, or as the engine states it."
+
+	// GPURequestTimeToFirstItemName (histogram, s): Start of the request's span to its first item, as time to
+	// the first token.
+	GPURequestTimeToFirstItemName        = "gpu.request.time_to_first_item"
+	GPURequestTimeToFirstItemUnit        = "s"
+	GPURequestTimeToFirstItemDescription = "Start of the request's span to its first item, as time to the first token."
+
 	// GPUSMOccupancyName (gauge, 1): Share of resident warps of those possible, over all SMs. High is not the
 	// same as fast.
 	GPUSMOccupancyName        = "gpu.sm.occupancy"

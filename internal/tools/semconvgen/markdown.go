@@ -24,7 +24,7 @@ A last segment in angle brackets is variable.
 | gpuspan | the library |
 | gpu, kineto, nsys | receivers of the Collector: devices, PyTorch profiler files, Nsight Systems files |
 | gpu_join, gpu_derive | processors |
-| gpu_metrics | connector |
+| gpu_metrics, gpu_requests | connectors |
 `, r.Stability, r.OTelSemconv)
 	for _, g := range r.Groups {
 		fmt.Fprintf(b, "\n## %s\n\n%s\n", g.Title, g.Brief)

@@ -101,7 +101,7 @@ func (r *registry) expand(names []string) []string {
 // initialisms are written as here in Go names; every other part is capitalised.
 var initialisms = map[string]string{
 	"gpu": "GPU", "hw": "HW", "io": "IO", "id": "ID", "pci": "PCI", "bdf": "BDF", "sm": "SM",
-	"dram": "DRAM", "flop": "FLOP", "flops": "FLOPS", "ecc": "ECC", "xid": "XID", "l2": "L2",
+	"dram": "DRAM", "flop": "FLOP", "flops": "FLOPS", "ecc": "ECC", "xid": "XID", "l2": "L2", "ai": "AI",
 	"mfu": "MFU", "hfu": "HFU", "pcie": "PCIe", "nvlink": "NVLink", "cuda": "CUDA",
 }
 
