@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -218,7 +217,7 @@ func (c *checks) captures() {
 	try := func(prepare func() error) (poll gpuspan.Status, capture int32) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		require.Zero(c, begin.Call2(uintptr(c.stream), 0))
+		require.Zero(c, begin.Call(uintptr(c.stream), 0))
 		on, st := c.back.Capturing(gpuspan.StreamHandle(c.stream))
 		require.Zero(c, st)
 		require.True(c, on)
@@ -226,7 +225,7 @@ func (c *checks) captures() {
 			require.NoError(c, prepare())
 			poll = c.back.Query(e[0])
 		})
-		return poll, end.Call2(uintptr(c.stream), uintptr(unsafe.Pointer(graph)))
+		return poll, end.Call(uintptr(c.stream), dl.Address(graph))
 	}
 	poll, capture := try(c.back.ThreadInit)
 	c.row("query in relaxed mode during a global capture", "status %d, capture ends with %d", poll, capture)

@@ -27,7 +27,7 @@ func (b *Backend) NewStream(device int) (s gpuspan.StreamHandle, st gpuspan.Stat
 			return st
 		}
 		if old := b.devices[device].scratch.Swap(uintptr(f.Out[0])); old != 0 {
-			b.fn.free.Call1(old)
+			b.fn.free.Call(old)
 		}
 		b.devices[device].anchor.Store(uintptr(s))
 		return gpuspan.StatusOK
@@ -39,7 +39,7 @@ func (b *Backend) NewStream(device int) (s gpuspan.StreamHandle, st gpuspan.Stat
 func (b *Backend) FreeStream(device int, s gpuspan.StreamHandle) {
 	b.DestroyStream(s)
 	if device >= 0 && device < len(b.devices) && b.devices[device].anchor.CompareAndSwap(uintptr(s), 0) {
-		b.fn.free.Call1(b.devices[device].scratch.Swap(0))
+		b.fn.free.Call(b.devices[device].scratch.Swap(0))
 	}
 }
 

@@ -68,7 +68,7 @@ func open(opts []Option) (*Backend, error) {
 	if err := symbols.Err(); err != nil {
 		return nil, fmt.Errorf("cannot use HIP: %w", err)
 	}
-	if err := b.check("hipInit", b.fn.init.Call1(0)); err != nil {
+	if err := b.check("hipInit", b.fn.init.Call(0)); err != nil {
 		return nil, fmt.Errorf("cannot initialise HIP %s: %w", lib.Path, err)
 	}
 	f := dl.NewFrame()
@@ -83,7 +83,7 @@ func open(opts []Option) (*Backend, error) {
 	}
 	b.devices = make([]device, n)
 	for d := range n {
-		b.restore = append(b.restore, func() { b.fn.setDevice.Call1(uintptr(d)) })
+		b.restore = append(b.restore, func() { b.fn.setDevice.Call(uintptr(d)) })
 	}
 	return b, nil
 }
@@ -113,7 +113,7 @@ func (b *Backend) Bind(device int) (unbind func(), st gpuspan.Status) {
 	current := int(f.Int32(0))
 	f.Free()
 	if st == gpuspan.StatusOK {
-		st = gpuspan.Status(b.fn.setDevice.Call1(uintptr(device)))
+		st = gpuspan.Status(b.fn.setDevice.Call(uintptr(device)))
 	}
 	if st != gpuspan.StatusOK || current < 0 || current >= len(b.restore) {
 		return func() {}, st

@@ -6,9 +6,7 @@ package hip
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
-	"unsafe"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
@@ -41,17 +39,14 @@ func (b *Backend) Devices() ([]gpuspan.Device, error) {
 
 // text calls one of the functions that write a string to (char *, int, hipDevice_t).
 func (b *Backend) text(name string, fn dl.Func, device int) (string, error) {
-	buf := make([]byte, 256)
 	f := dl.NewFrame()
 	defer f.Free()
-	f.Args[0], f.Args[1], f.Args[2] = uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)), uintptr(device)
-	err := b.check(name, f.Call(fn, 3))
-	runtime.KeepAlive(buf)
-	if err != nil {
+	text := f.Buffer(0, 256)
+	f.Args[1], f.Args[2] = uintptr(len(text)), uintptr(device)
+	if err := b.check(name, f.Call(fn, 3)); err != nil {
 		return "", err
 	}
-	s, _, _ := strings.Cut(string(buf), "\x00")
-	return s, nil
+	return dl.CString(text), nil
 }
 
 // uuid is `GPU-` with the 16 characters that ROCm uses, or with hexadecimal bytes where they are not characters.
@@ -66,7 +61,7 @@ func (b *Backend) uuid(device int) string {
 	if f.Call(b.fn.deviceUUID, 2) != 0 {
 		return ""
 	}
-	u := (*[16]byte)(unsafe.Pointer(&f.Out[0]))
+	u := f.Bytes16(0)
 	text, rest, _ := strings.Cut(string(u[:]), "\x00")
 	switch {
 	case text == "" && strings.Trim(rest, "\x00") == "", text == "XX":

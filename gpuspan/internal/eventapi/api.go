@@ -47,19 +47,19 @@ func New(s *dl.Symbols, n Names) API {
 // Now is the host's clock.
 func (a *API) Now() time.Time { return time.Now() }
 
-// Record enqueues an event; the arguments are already where the driver needs them.
+// Record enqueues an event.
 func (a *API) Record(c *gpuspan.Call) gpuspan.Status {
-	return gpuspan.Status(a.eventRecord.Call(c.Args[:]))
+	return gpuspan.Status(a.eventRecord.Call(c.Args[0], c.Args[1]))
 }
 
 // Query asks whether an event has happened.
 func (a *API) Query(e gpuspan.Event) gpuspan.Status {
-	return gpuspan.Status(a.eventQuery.Call1(uintptr(e)))
+	return gpuspan.Status(a.eventQuery.Call(uintptr(e)))
 }
 
 // Synchronize waits for an event in the driver.
 func (a *API) Synchronize(e gpuspan.Event) gpuspan.Status {
-	return gpuspan.Status(a.eventSynchronize.Call1(uintptr(e)))
+	return gpuspan.Status(a.eventSynchronize.Call(uintptr(e)))
 }
 
 // Elapsed is the time between two events in nanoseconds, which the driver gives as float32 milliseconds.
@@ -131,7 +131,7 @@ func ContextGone(st gpuspan.Status) bool {
 func (a *API) DestroyEvents(events []gpuspan.Event) {
 	for _, e := range events {
 		if e != 0 {
-			a.eventDestroy.Call1(uintptr(e))
+			a.eventDestroy.Call(uintptr(e))
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (a *API) DestroyStream(s gpuspan.StreamHandle) {
 		return
 	}
 	if _, st := a.Capturing(s); !ContextGone(st) {
-		a.streamDestroy.Call1(uintptr(s))
+		a.streamDestroy.Call(uintptr(s))
 	}
 }
 
