@@ -8,9 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/otelgpu/otelgpu/internal/gputime"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
-	"github.com/otelgpu/otelgpu/internal/streamnest"
 )
 
 const (
@@ -29,8 +28,8 @@ type sectionTree struct {
 
 	// of the batch that is being read
 	spans   []treeSpan
-	streams []streamnest.Span // the same
-	index   map[spanKey]int   // of spans
+	streams []spanfacts.NestSpan // the same
+	index   map[spanKey]int      // of spans
 	path    []int
 	hosts   []hostSpan
 	ups     map[spanKey]spanKey // parents of hosts
@@ -77,11 +76,11 @@ func (t *sectionTree) settle() {
 		}
 		for i := range t.spans {
 			s := &t.spans[i]
-			t.streams = append(t.streams, streamnest.Span{
+			t.streams = append(t.streams, spanfacts.NestSpan{
 				Owner: s.process, Device: s.device, Stream: s.stream, Trace: s.parent.trace, Parent: s.parent.span, Start: int64(s.start), End: int64(s.end),
 			})
 		}
-		streamnest.Each(t.streams, func(inner, outer int) {
+		spanfacts.Nest(t.streams, func(inner, outer int) {
 			parent := t.spans[outer].key
 			t.spans[inner].parent, t.streams[inner].Trace, t.streams[inner].Parent = parent, parent.trace, parent.span
 		})
@@ -155,7 +154,7 @@ func (t *sectionTree) span(s *treeSpan) {
 		name, category = strings.Clone(name), strings.Clone(category)
 	}
 	extent := straggler.Extent{}
-	if gputime.Sound(s.start, s.end) {
+	if spanfacts.Sound(s.start, s.end) {
 		extent = straggler.Extent{Start: s.start, End: s.end}
 	}
 	t.count += at.Add(name, category, s.time, extent, below)

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package streamnest
+package spanfacts
 
 import (
 	"math/rand/v2"
@@ -13,21 +13,21 @@ import (
 )
 
 // found is the outer span of each, -1 for none.
-func found(spans []Span) []int {
+func found(spans []NestSpan) []int {
 	out := make([]int, len(spans))
 	for i := range out {
 		out[i] = -1
 	}
 	spans = slices.Clone(spans)
-	Each(spans, func(inner, outer int) {
+	Nest(spans, func(inner, outer int) {
 		out[inner] = outer
 		spans[inner].Parent = [8]byte{9, byte(outer), byte(outer >> 8)}
 	})
 	return out
 }
 
-func on(stream int64, start, end int64) Span {
-	return Span{Owner: 1, Stream: stream, Trace: [16]byte{1}, Parent: [8]byte{1}, Start: start, End: end}
+func on(stream int64, start, end int64) NestSpan {
+	return NestSpan{Owner: 1, Stream: stream, Trace: [16]byte{1}, Parent: [8]byte{1}, Start: start, End: end}
 }
 
 func TestSiblingsWithinOthersOnTheirStreamAreFound(t *testing.T) {
@@ -36,20 +36,20 @@ func TestSiblingsWithinOthersOnTheirStreamAreFound(t *testing.T) {
 	none, second := on(-1, 12, 18), on(1, 12, 18)
 	second.Device = 1
 	for name, tt := range map[string]struct {
-		in   []Span
+		in   []NestSpan
 		want []int
 	}{
-		"a phase and what runs in it":    {[]Span{on(1, 11, 13), on(1, 13, 18), on(1, 10, 20), on(1, 20, 30)}, []int{2, 2, -1, -1}},
-		"levels":                         {[]Span{on(1, 12, 13), on(1, 11, 14), on(1, 10, 20)}, []int{1, 2, -1}},
-		"another stream between":         {[]Span{on(1, 11, 13), on(2, 5, 14), on(1, 10, 20)}, []int{2, -1, -1}},
-		"another stream runs beside":     {[]Span{on(2, 11, 13), on(1, 10, 20)}, []int{-1, -1}},
-		"one after the other":            {[]Span{on(1, 0, 10), on(1, 10, 20)}, []int{-1, -1}},
-		"begins before":                  {[]Span{on(1, 9, 15), on(1, 10, 20)}, []int{-1, -1}},
-		"another process's stream":       {[]Span{elsewhere, on(1, 10, 20)}, []int{-1, -1}},
-		"another device's stream":        {[]Span{second, on(1, 10, 20)}, []int{-1, -1}},
-		"another parent":                 {[]Span{other, on(1, 10, 20)}, []int{-1, -1}},
-		"on no stream":                   {[]Span{none, on(-1, 10, 20)}, []int{-1, -1}},
-		"the outer one before the inner": {[]Span{on(1, 10, 20), on(1, 11, 13)}, []int{-1, -1}},
+		"a phase and what runs in it":    {[]NestSpan{on(1, 11, 13), on(1, 13, 18), on(1, 10, 20), on(1, 20, 30)}, []int{2, 2, -1, -1}},
+		"levels":                         {[]NestSpan{on(1, 12, 13), on(1, 11, 14), on(1, 10, 20)}, []int{1, 2, -1}},
+		"another stream between":         {[]NestSpan{on(1, 11, 13), on(2, 5, 14), on(1, 10, 20)}, []int{2, -1, -1}},
+		"another stream runs beside":     {[]NestSpan{on(2, 11, 13), on(1, 10, 20)}, []int{-1, -1}},
+		"one after the other":            {[]NestSpan{on(1, 0, 10), on(1, 10, 20)}, []int{-1, -1}},
+		"begins before":                  {[]NestSpan{on(1, 9, 15), on(1, 10, 20)}, []int{-1, -1}},
+		"another process's stream":       {[]NestSpan{elsewhere, on(1, 10, 20)}, []int{-1, -1}},
+		"another device's stream":        {[]NestSpan{second, on(1, 10, 20)}, []int{-1, -1}},
+		"another parent":                 {[]NestSpan{other, on(1, 10, 20)}, []int{-1, -1}},
+		"on no stream":                   {[]NestSpan{none, on(-1, 10, 20)}, []int{-1, -1}},
+		"the outer one before the inner": {[]NestSpan{on(1, 10, 20), on(1, 11, 13)}, []int{-1, -1}},
 	} {
 		assert.Equal(t, tt.want, found(tt.in), name)
 	}
@@ -59,7 +59,7 @@ func TestSiblingsWithinOthersOnTheirStreamAreFound(t *testing.T) {
 func TestNestsAreFoundAsByEveryPair(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 11))
-		var spans []Span
+		var spans []NestSpan
 		var fill func(stream, from, to int64, depth int)
 		fill = func(stream, from, to int64, depth int) {
 			for at := from; at < to-2; {
@@ -78,7 +78,7 @@ func TestNestsAreFoundAsByEveryPair(t *testing.T) {
 		for stream := range int64(3) {
 			fill(stream, 0, 120, 3)
 		}
-		slices.SortStableFunc(spans, func(x, y Span) int { return int(x.End - y.End) })
+		slices.SortStableFunc(spans, func(x, y NestSpan) int { return int(x.End - y.End) })
 		want := make([]int, len(spans))
 		for i, x := range spans {
 			want[i] = -1
@@ -93,21 +93,21 @@ func TestNestsAreFoundAsByEveryPair(t *testing.T) {
 }
 
 // Spans that all enclose the one before are the worst case.
-func BenchmarkEach(b *testing.B) {
-	for name, span := range map[string]func(i int64) Span{
-		"in order": func(i int64) Span { return on(i%4, i*10, i*10+10) },
-		"nested":   func(i int64) Span { return on(1, 10_000-i, 10_000+i) },
+func BenchmarkNest(b *testing.B) {
+	for name, span := range map[string]func(i int64) NestSpan{
+		"in order": func(i int64) NestSpan { return on(i%4, i*10, i*10+10) },
+		"nested":   func(i int64) NestSpan { return on(1, 10_000-i, 10_000+i) },
 	} {
 		b.Run(name, func(b *testing.B) {
-			var spans []Span
+			var spans []NestSpan
 			for i := range int64(4096) {
 				spans = append(spans, span(i))
 			}
-			work := make([]Span, len(spans))
+			work := make([]NestSpan, len(spans))
 			b.ReportAllocs()
 			for b.Loop() {
 				copy(work, spans)
-				Each(work, func(inner, _ int) { work[inner].Parent = [8]byte{9} })
+				Nest(work, func(inner, _ int) { work[inner].Parent = [8]byte{9} })
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/4096, "ns/span")
 		})
