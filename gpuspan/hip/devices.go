@@ -8,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
 
@@ -17,19 +17,19 @@ const moduleVersion = "/sys/module/amdgpu/version"
 
 // Devices lists the GPUs that the process sees. What HIP does not tell stays empty; only a device without a name is an
 // error.
-func (b *Backend) Devices() ([]gpuspan.Device, error) {
+func (b *Backend) Devices() ([]backend.Device, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
 	version, _ := os.ReadFile(moduleVersion)
-	out := make([]gpuspan.Device, len(b.devices))
+	out := make([]backend.Device, len(b.devices))
 	for i := range b.devices {
 		name, err := b.text("hipDeviceGetName", b.fn.deviceName, i)
 		if err != nil {
 			return nil, fmt.Errorf("cannot identify HIP device %d: %w", i, err)
 		}
 		pci, _ := b.text("hipDeviceGetPCIBusId", b.fn.devicePCI, i)
-		out[i] = gpuspan.Device{
+		out[i] = backend.Device{
 			Ordinal: i, UUID: b.uuid(i), Model: name, Vendor: "AMD", DriverVersion: strings.TrimSpace(string(version)),
 			PCIBDF: strings.ToLower(pci), MemoryTotal: b.memory(i),
 		}
