@@ -13,9 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/outputs"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
-	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 // simulated is a device whose clock the example moves, so that its output is always the same.
@@ -109,9 +107,9 @@ func ExampleLoop_Steps() {
 	handle := gpu.Stream(0)
 	stream := prof.Stream(uintptr(handle), "train")
 
-	loop := train.NewLoop(prof, "train", stream, train.Items("image"), train.Schedule{Every: 2}, train.TotalSteps(4))
+	loop := prof.Loop("train", stream, gpuspan.ItemType("image"), gpuspan.Schedule{Every: 2}, gpuspan.TotalSteps(4))
 	for _, step := range loop.Steps(ctx) {
-		forward := step.Phase(train.Forward)
+		forward := step.Phase(gpuspan.Forward)
 		gpu.Launch(handle, simgpu.Kernel{Duration: 2 * time.Millisecond})
 		forward.End()
 		step.SetItems(32)
@@ -137,9 +135,17 @@ func ExampleLoop_Steps() {
 	// step 4 took 5 ms, forward 2 ms
 }
 
+func ExampleSchedule_Action() {
+	s := gpuspan.Schedule{SkipFirst: 2, Wait: 1, Warmup: 1, Active: 2}
+	for i := int64(1); i <= 8; i++ {
+		fmt.Print(s.Action(i).Recorded(), " ")
+	}
+	// Output: false false false false true true false false
+}
+
 // Each run keeps a log of what its sections computed; the first line that differs says where they part.
-func Example_outputs() {
-	run := func(weight float32) []outputs.Output {
+func ExampleFirstDivergence() {
+	run := func(weight float32) []gpuspan.Output {
 		var log strings.Builder
 		prof, gpu, clock, _ := simulated(gpuspan.WithOutputLog(&log))
 		stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
@@ -149,19 +155,19 @@ func Example_outputs() {
 			if layer.Name() == "layer 2" {
 				output[1] *= weight
 			}
-			x.Checksum(outputs.Checksum(output))
+			x.Checksum(gpuspan.Checksum(output))
 			x.End()
 		}
 		clock.Advance(time.Millisecond)
 		_ = prof.Shutdown(context.Background())
-		outputs, err := outputs.Read(strings.NewReader(log.String()))
+		outputs, err := gpuspan.ReadOutputs(strings.NewReader(log.String()))
 		if err != nil {
 			fmt.Println(err)
 		}
 		return outputs
 	}
 	a, b := run(1), run(1.0000001)
-	if i, ok := outputs.FirstDivergence(a, b); ok {
+	if i, ok := gpuspan.FirstDivergence(a, b); ok {
 		fmt.Println("the runs part at", a[i].Operation, "run", a[i].Occurrence)
 	}
 	// Output: the runs part at layer 2 run 1

@@ -603,6 +603,11 @@ const (
 	// GPUTraceDetailKey (string): How much of the profiler's file became spans.
 	GPUTraceDetailKey = attribute.Key("gpu.trace.detail")
 
+	// GPUTracePartialKey (string): On the span of a window of whose file only the beginning could be read, why;
+	// on the resource where the file holds spans that were written by otelgpu. Its absence means that all of the
+	// file was read.
+	GPUTracePartialKey = attribute.Key("gpu.trace.partial")
+
 	// GPUUtilizationKey (double, 1): Mean share of time in which at least one kernel ran on the device,
 	// anyone's. 1 does not mean that the device was full.
 	GPUUtilizationKey = attribute.Key("gpu.utilization")

@@ -18,9 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
-	"github.com/otelgpu/otelgpu/gpuspan/train"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -49,7 +47,7 @@ const (
 // service is an instrumented inference service on a simulated device. It keeps what it sent.
 type service struct {
 	gpu      *simgpu.GPU
-	raw      backend.StreamHandle
+	raw      gpuspan.StreamHandle
 	profiler *gpuspan.Profiler
 	stream   *gpuspan.Stream
 	provider *sdktrace.TracerProvider
@@ -161,12 +159,12 @@ func (s *service) queue(t *testing.T) trace.TraceID {
 func (s *service) train(t *testing.T) trace.TraceID {
 	t.Helper()
 	ctx, span := s.tracer.Start(t.Context(), "fit")
-	loop := train.NewLoop(s.profiler, "train", s.stream, train.Items("image"), train.TotalSteps(stepCount), train.ModelDevices(1, gpuspan.BF16))
+	loop := s.profiler.Loop("train", s.stream, gpuspan.ItemType("image"), gpuspan.TotalSteps(stepCount), gpuspan.ModelDevices(1, gpuspan.BF16))
 	for _, step := range loop.Steps(ctx) {
-		phase := step.Phase(train.Forward)
+		phase := step.Phase(gpuspan.Forward)
 		s.gpu.Launch(s.raw, simgpu.Kernel{Duration: forwardTime})
 		phase.End()
-		phase = step.Phase(train.Backward)
+		phase = step.Phase(gpuspan.Backward)
 		s.gpu.Launch(s.raw, simgpu.Kernel{Duration: backwardTime})
 		phase.End()
 		step.SetItems(stepItems)

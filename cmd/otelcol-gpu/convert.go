@@ -7,14 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
+	"github.com/otelgpu/otelgpu/internal/profilefile"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 )
@@ -30,17 +29,22 @@ func newConvertCommand() *cobra.Command {
 		Long: "Convert PyTorch profiler (Kineto) traces, plain or compressed, and SQLite exports of Nsight Systems to\n" +
 			"DIR/spans.json (OTLP JSON, one request per line) and DIR/trace.json (one Chrome trace of all; files recorded more than\n" +
 			"three months apart go to trace-1.json, trace-2.json …), through the same\n" +
-			"code as the kineto and nsys receivers and the processors, and print where the GPU time went. A folder stands for all\n" +
-			"profiles below it (.json, .json.gz, .json.zst, .sqlite). Files that are neither are refused by name; the others are\n" +
-			"converted, and the exit code is 1.",
+			"code as the kineto and nsys receivers and the processors, and print where the GPU time went. The Chrome trace and the\n" +
+			"table are of every activity; --detail is for the spans. A folder stands for all profiles below it (.json, .json.gz,\n" +
+			".json.zst, .sqlite); a profile that is there twice counts once. Results replace those of an earlier run at the end.\n" +
+			"Files that cannot be read are refused by name; the others are converted, and the exit code is 1. It is 3 where all were\n" +
+			"read but of some only the beginning, because they are cut off or broken.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd)
 			defer stop()
 			o.Files, o.Reader, o.Full = args, profileReader(detail, extent, job), detail == kinetoreceiver.DetailKernels
 			err := convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
-			if errors.Is(err, convert.ErrSomeFailed) {
+			switch {
+			case errors.Is(err, convert.ErrSomeFailed):
 				return errReported
+			case errors.Is(err, convert.ErrSomePartial):
+				return errPartial
 			}
 			return err
 		},
@@ -64,7 +68,8 @@ func profileReader(detail kinetoreceiver.Detail, extent kinetoreceiver.Extent, j
 		if all {
 			detail = kinetoreceiver.DetailKernels
 		}
-		if isDatabase(path) {
+		head, _ := profilefile.Head(path) // what cannot be read is left to the reader, which says why
+		if profilefile.IsSQLite(head) {
 			st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{Detail: detail, Extent: extent, JobID: job}, emit)
 			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Devices, st.Findings), err
 		}
@@ -72,21 +77,10 @@ func profileReader(detail kinetoreceiver.Detail, extent kinetoreceiver.Extent, j
 		if st.Restored > 0 && len(st.Devices) > 0 {
 			st.Faults = append(st.Faults, partial)
 		}
-		return result(st.Spans, st.Cut, st.Faults, st.Skipped, "events", st.Devices, st.Findings), err
+		r := result(st.Spans, st.Cut, st.Faults, st.Skipped, "events", st.Devices, st.Findings)
+		r.Partial = st.Partial
+		return r, err
 	}
-}
-
-// isDatabase looks for the magic string of SQLite (file format, section 1.3). What cannot be read is left to the reader,
-// which says why.
-func isDatabase(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	head := make([]byte, 16)
-	_, err = io.ReadFull(f, head)
-	return err == nil && string(head) == "SQLite format 3\x00"
 }
 
 func result[D, F fmt.Stringer](spans, cut int64, faults []string, skipped map[string]int64, what string, devices []D, findings []F) convert.Result {

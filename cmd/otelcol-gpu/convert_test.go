@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -272,8 +273,8 @@ func TestConvertNeedsFilesAndAFolder(t *testing.T) {
 
 func TestAFolderStandsForItsProfiles(t *testing.T) {
 	folder := t.TempDir()
-	const trace = `[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":2,"args":{"device":0,"stream":7}}]`
-	for _, name := range []string{"b/rank1.json", "a.json", "notes.txt", "a.json.1.partial"} {
+	for i, name := range []string{"b/rank1.json", "a.json", "notes.txt", "a.json.1.partial"} {
+		trace := fmt.Sprintf(`[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":%d,"dur":2,"args":{"device":0,"stream":7}}]`, 5+i)
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(trace), 0o600))
 	}

@@ -44,6 +44,8 @@ func main() {
 	switch {
 	case errors.Is(err, errReported):
 		os.Exit(1)
+	case errors.Is(err, errPartial):
+		os.Exit(3)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "otelcol-gpu:", err)
 		os.Exit(1)
@@ -52,6 +54,10 @@ func main() {
 
 // errReported ends the program with a failure whose messages are on the terminal already.
 var errReported = errors.New("failed")
+
+// errPartial ends the program with exit code 3: all is done, but of some files only the beginning could be read, as was
+// said on the terminal already.
+var errPartial = errors.New("incomplete")
 
 func run(args []string) error {
 	root, err := command()

@@ -26,7 +26,6 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
-	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 type config struct {
@@ -34,11 +33,11 @@ type config struct {
 	otlp      string
 	requests  int
 	simulated bool
-	settings  settings.Settings
+	settings  gpuspan.Settings
 }
 
 func main() {
-	c := config{settings: settings.Default()}
+	c := config{settings: gpuspan.DefaultSettings()}
 	flag.StringVar(&c.listen, "listen", "localhost:0", "address to serve on")
 	flag.StringVar(&c.otlp, "otlp", "", "OTLP/gRPC endpoint for spans, as http://localhost:4317; empty: none")
 	flag.IntVar(&c.requests, "requests", 40, "send that many requests to the service and end; 0: serve until interrupted")

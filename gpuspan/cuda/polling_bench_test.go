@@ -15,7 +15,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -35,7 +34,7 @@ func BenchmarkPollingShare(b *testing.B) {
 	require.NoError(b, err)
 	defer func() { _ = prof.Shutdown(context.Background()) }()
 	var streams []*gpuspan.Stream
-	var handles []backend.StreamHandle
+	var handles []gpuspan.StreamHandle
 	for range 4 {
 		handles = append(handles, appStream(b, back, 0))
 		streams = append(streams, prof.Stream(uintptr(handles[len(handles)-1]), "load"))

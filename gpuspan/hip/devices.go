@@ -6,9 +6,11 @@ package hip
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
+	"unsafe"
 
-	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
 
@@ -17,19 +19,19 @@ const moduleVersion = "/sys/module/amdgpu/version"
 
 // Devices lists the GPUs that the process sees. What HIP does not tell stays empty; only a device without a name is an
 // error.
-func (b *Backend) Devices() ([]backend.Device, error) {
+func (b *Backend) Devices() ([]gpuspan.Device, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
 	version, _ := os.ReadFile(moduleVersion)
-	out := make([]backend.Device, len(b.devices))
+	out := make([]gpuspan.Device, len(b.devices))
 	for i := range b.devices {
 		name, err := b.text("hipDeviceGetName", b.fn.deviceName, i)
 		if err != nil {
 			return nil, fmt.Errorf("cannot identify HIP device %d: %w", i, err)
 		}
 		pci, _ := b.text("hipDeviceGetPCIBusId", b.fn.devicePCI, i)
-		out[i] = backend.Device{
+		out[i] = gpuspan.Device{
 			Ordinal: i, UUID: b.uuid(i), Model: name, Vendor: "AMD", DriverVersion: strings.TrimSpace(string(version)),
 			PCIBDF: strings.ToLower(pci), MemoryTotal: b.memory(i),
 		}
@@ -39,14 +41,17 @@ func (b *Backend) Devices() ([]backend.Device, error) {
 
 // text calls one of the functions that write a string to (char *, int, hipDevice_t).
 func (b *Backend) text(name string, fn dl.Func, device int) (string, error) {
+	buf := make([]byte, 256)
 	f := dl.NewFrame()
 	defer f.Free()
-	text := f.Buffer(0, 256)
-	f.Args[1], f.Args[2] = uintptr(len(text)), uintptr(device)
-	if err := b.check(name, f.Call(fn, 3)); err != nil {
+	f.Args[0], f.Args[1], f.Args[2] = uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)), uintptr(device)
+	err := b.check(name, f.Call(fn, 3))
+	runtime.KeepAlive(buf)
+	if err != nil {
 		return "", err
 	}
-	return dl.CString(text), nil
+	s, _, _ := strings.Cut(string(buf), "\x00")
+	return s, nil
 }
 
 // uuid is `GPU-` with the 16 characters that ROCm uses, or with hexadecimal bytes where they are not characters.
@@ -61,7 +66,7 @@ func (b *Backend) uuid(device int) string {
 	if f.Call(b.fn.deviceUUID, 2) != 0 {
 		return ""
 	}
-	u := f.Bytes16(0)
+	u := (*[16]byte)(unsafe.Pointer(&f.Out[0]))
 	text, rest, _ := strings.Cut(string(u[:]), "\x00")
 	switch {
 	case text == "" && strings.Trim(rest, "\x00") == "", text == "XX":

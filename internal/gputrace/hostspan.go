@@ -180,6 +180,7 @@ func (s *spans) windows(sw *sweep) error {
 			link.SetTraceID(l.trace)
 			link.SetSpanID(l.span)
 		}
+		putText(sp.Attributes(), semconv.GPUTracePartialKey, s.p.Meta.Partial)
 		s.summary(sp.Attributes(), n.sum)
 	}
 	ordinals := make([]int64, 0, len(sw.devices))

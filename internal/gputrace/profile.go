@@ -72,6 +72,7 @@ type Meta struct {
 	TraceParent  string            // W3C traceparent under which the window hangs
 	Resource     map[string]string // resource attributes that the application left in the file
 	TimingSource string            // value of gpu.timing.source of device activities; empty where there is no name for it
+	Partial      string            // why only the beginning of the file could be read; empty: all of it was
 }
 
 // Profile collects the events of one file. It is not safe for concurrent use.

@@ -5,18 +5,19 @@ package kinetoreceiver
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/profilefile"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
@@ -89,6 +90,7 @@ type Stats struct {
 	Restored   int64            // spans that gpuspan/chrometrace had written, which come back as they were
 	Skipped    map[string]int64 // events that were left out, by reason
 	Faults     []string         // parts of the file that could not be read
+	Partial    bool             // only the beginning could be read; Faults say why
 }
 
 // ReadFile reads one PyTorch profiler (Kineto) trace, plain, gzip or zstd, and hands its spans to emit in batches, which
@@ -107,7 +109,7 @@ func ReadFile(ctx context.Context, path string, o Options, emit func(context.Con
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		return Stats{}, fmt.Errorf("cannot read trace file %q: it is a directory", path)
 	}
-	st, err := Read(ctx, f, o, emit)
+	st, err := readNamed(ctx, path, f, o, emit)
 	if err != nil {
 		return st, fmt.Errorf("cannot read trace file %q: %w", path, err)
 	}
@@ -116,7 +118,15 @@ func ReadFile(ctx context.Context, path string, o Options, emit func(context.Con
 
 // Read is ReadFile for an open file.
 func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
-	plain, done, err := decompress(r)
+	return readNamed(ctx, "", r, o, emit)
+}
+
+func readNamed(ctx context.Context, path string, r io.Reader, o Options, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
+	b := bufio.NewReaderSize(r, 1<<16)
+	if err := known(path, b); err != nil {
+		return Stats{}, err
+	}
+	plain, done, err := Unpack(b)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -127,12 +137,14 @@ func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context
 	defer c.close()
 	js, err := chromejson.Read(&contextReader{ctx, plain}, c)
 	st := Stats{JSONBytes: js.Bytes, JSONEvents: js.Events, Skipped: c.skipped}
+	partial := ""
 	if err != nil {
 		err = compressed(err)
 		if !o.Partial || js.Events == 0 || !errors.Is(err, ErrTruncated) && !errors.Is(err, ErrSyntax) {
 			return st, err
 		}
-		c.meta.faults = append(c.meta.faults, "only the beginning could be read: "+err.Error())
+		partial = err.Error()
+		c.meta.faults = append(c.meta.faults, "only the beginning could be read: "+partial)
 	}
 	if js.NoEvents > 0 {
 		c.skipped["event that is no object"] += js.NoEvents
@@ -141,11 +153,12 @@ func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context
 		c.meta.faults = append(c.meta.faults, fmt.Sprintf("what follows the end of the trace at byte %d was not read", js.Rest))
 	}
 	p.Meta = c.meta.result()
+	p.Meta.Partial, st.Partial = partial, partial != ""
 	st.Faults = c.meta.faults
 	if c.restored != nil {
 		st.Restored = c.restored.n
 		st.Faults = append(st.Faults, c.restored.faults()...)
-		if err := c.restored.emit(ctx, o.Resource, emit); err != nil {
+		if err := c.restored.emit(ctx, o.Resource, partial, emit); err != nil {
 			return st, err
 		}
 	}
@@ -169,21 +182,22 @@ func compressed(err error) error {
 	return err
 }
 
-// decompress looks at the first bytes, not at the name.
-func decompress(r io.Reader) (io.Reader, func(), error) {
-	b := bufio.NewReaderSize(r, 1<<16)
+// Unpack goes by the first bytes, not by the name: what follows gzip's or zstd's magic number is unpacked, all else is
+// handed on as it is. The function that is returned ends the unpacking.
+func Unpack(b *bufio.Reader) (io.Reader, func(), error) {
 	head, err := b.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, nil, err
 	}
 	switch {
-	case strings.HasPrefix(string(head), "\x1f\x8b"):
+	case bytes.HasPrefix(head, []byte("\x1f\x8b")):
 		z, err := gzip.NewReader(b)
 		if err != nil {
 			return nil, nil, compressed(err)
 		}
-		return z, func() { z.Close() }, nil
-	case string(head) == "\x28\xb5\x2f\xfd":
+		z.Multistream(false)
+		return &gzipMembers{z, b}, func() { z.Close() }, nil
+	case bytes.HasPrefix(head, []byte("\x28\xb5\x2f\xfd")):
 		z, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
 		if err != nil {
 			return nil, nil, fmt.Errorf("broken zstd data: %w", err)
@@ -191,6 +205,52 @@ func decompress(r io.Reader) (io.Reader, func(), error) {
 		return z, z.Close, nil
 	}
 	return b, func() {}, nil
+}
+
+// known refuses files that are of another known format, with what they are.
+func known(path string, b *bufio.Reader) error {
+	head, err := b.Peek(profilefile.HeadSize)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if profilefile.IsSQLite(head) {
+		return fmt.Errorf("%w: it is an SQLite database (the receiver nsys reads those of Nsight Systems)", ErrNotTrace)
+	}
+	if what := profilefile.Foreign(path, head); what != "" {
+		return fmt.Errorf("%w: %s", ErrNotTrace, what)
+	}
+	return nil
+}
+
+// gzipMembers reads one gzip member after another. Zeros after the last one, with which tapes and block devices fill their
+// blocks, are passed over, as gzip(1) does.
+type gzipMembers struct {
+	z    *gzip.Reader
+	from *bufio.Reader
+}
+
+func (g *gzipMembers) Read(b []byte) (int, error) {
+	n, err := g.z.Read(b)
+	if !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return n, err
+	}
+	for {
+		c, err := g.from.ReadByte()
+		if err != nil {
+			return n, err // io.EOF: this was the last member
+		}
+		if c != 0 {
+			break
+		}
+	}
+	if err := g.from.UnreadByte(); err != nil {
+		return n, err
+	}
+	if err := g.z.Reset(g.from); err != nil {
+		return n, err
+	}
+	g.z.Multistream(false)
+	return n, nil
 }
 
 // contextReader ends reading with the context.

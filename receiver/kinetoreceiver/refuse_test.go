@@ -52,6 +52,11 @@ func TestFilesThatAreNoTracesAreRefusedByName(t *testing.T) {
 		"cut.json.gz":         {whole[:len(whole)/2], ErrTruncated, "the compressed data ends early"},
 		"notail.json.gz":      {whole[:len(whole)-4], ErrTruncated, "the compressed data ends early"},
 		"checksum.json.gz":    {whole[:len(whole)-5] + "\x00" + whole[len(whole)-4:], gzip.ErrChecksum, "broken gzip data"},
+		"run.nsys-rep":        {"NVIDIA", ErrNotTrace, "it is a report of Nsight Systems (nsys export --type sqlite run.nsys-rep)"},
+		"host.xplane.pb":      {"\n\x10", ErrNotTrace, "it is an XPlane of JAX or TensorFlow"},
+		"utf16.json":          {"\xff\xfe{\x00", ErrNotTrace, "it is text in UTF-16 (iconv -f UTF-16 -t UTF-8 utf16.json)"},
+		"a.sqlite":            {"SQLite format 3\x00", ErrNotTrace, "it is an SQLite database"},
+		"rubbish.json.gz":     {whole + "rubbish after the end", gzip.ErrHeader, "broken gzip data"},
 		"header.json.gz":      {"\x1f\x8b\x07" + strings.Repeat("\x00", 40), gzip.ErrHeader, "broken gzip data"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,6 +106,7 @@ func TestWhatCanBeReadIsRead(t *testing.T) {
 		"long string":            {"[" + strings.Replace(oneEvent, `"k"`, `"`+strings.Repeat("k", 5<<20)+`"`, 1) + "," + second + "]", 2, nil, ""},
 		"deep nesting":           {"[" + strings.Replace(oneEvent, `"args":{`, `"args":{"x":`+deep+`,`, 1) + "," + second + "]", 2, nil, ""},
 		"members of gzip":        {gz(t, "["+oneEvent+",") + gz(t, second+"]"), 2, nil, ""},
+		"no members of gzip":     {gz(t, "["+oneEvent+"]") + string(make([]byte, 1000)), 1, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, st := convert(t, c.text, Options{Detail: DetailKernels})

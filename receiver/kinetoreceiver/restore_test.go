@@ -82,7 +82,7 @@ func TestTheBeginningOfARestoredFile(t *testing.T) {
 	b, st := convert(t, restoredHead+slice(goodIDs)+`,{"ph":`, Options{Partial: true, Resource: map[string]string{"service.name": "s"}})
 	assert.EqualValues(t, 1, st.Restored)
 	assert.Len(t, st.Faults, 1)
-	assert.Equal(t, map[string]any{"service.name": "s"}, b[0].ResourceSpans().At(0).Resource().Attributes().AsRaw())
+	assert.Equal(t, map[string]any{"service.name": "s", "gpu.trace.partial": "truncated: the file ends at byte 282, after 1 events"}, b[0].ResourceSpans().At(0).Resource().Attributes().AsRaw())
 }
 
 func TestValuesHaveABound(t *testing.T) {

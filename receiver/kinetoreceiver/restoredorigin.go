@@ -14,6 +14,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // restorable reports whether the format that a file states is one whose events can be made spans of.
@@ -58,7 +59,8 @@ func (r *restorer) faults() []string {
 }
 
 // emit hands the spans on, in the order of the file. Resource attributes of the configuration win over those of the file.
-func (r *restorer) emit(ctx context.Context, configured map[string]string, emit func(context.Context, ptrace.Traces) error) error {
+// Where only the beginning of the file could be read, partial says why.
+func (r *restorer) emit(ctx context.Context, configured map[string]string, partial string, emit func(context.Context, ptrace.Traces) error) error {
 	if err := r.flush(); err != nil {
 		return err
 	}
@@ -67,6 +69,9 @@ func (r *restorer) emit(ctx context.Context, configured map[string]string, emit 
 	for _, from := range append(r.origins, r.unknown) {
 		for _, k := range slices.Sorted(maps.Keys(configured)) {
 			gputrace.PutResource(from.Resource().Attributes(), k, configured[k])
+		}
+		if partial != "" {
+			gputrace.PutResource(from.Resource().Attributes(), string(semconv.GPUTracePartialKey), partial)
 		}
 	}
 	u := ptrace.ProtoUnmarshaler{}

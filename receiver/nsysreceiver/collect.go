@@ -28,6 +28,7 @@ const (
 	tableCUPTI    = "CUPTI_ACTIVITY_KIND_OVERHEAD"
 	tableSystem   = "TARGET_INFO_SYSTEM_ENV"
 	tableCapture  = "META_DATA_CAPTURE"
+	tableExport   = "META_DATA_EXPORT"
 )
 
 // collect hands the rows of an export to a profile.

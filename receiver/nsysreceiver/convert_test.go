@@ -150,18 +150,21 @@ func TestWhatIsNoExportIsRefusedByName(t *testing.T) {
 		return p
 	}
 	for path, says := range map[string]string{
-		write("empty.sqlite", ""):                              "it is empty",
-		write("text.sqlite", "hello, I am no database at all"): "it is no SQLite database",
-		write("short.sqlite", "SQL"):                           "it is no SQLite database",
-		write("a.nsys-rep", "QuadD report"):                    "it is a report (export it with: nsys export --type sqlite)",
-		export(t, "CREATE TABLE notes (text TEXT)"):            "it has none of the tables CUPTI_ACTIVITY_KIND_* and NVTX_EVENTS",
+		write("empty.sqlite", ""):                                "it is empty",
+		write("text.sqlite", "hello, I am no database at all"):   "it is no SQLite database",
+		write("short.sqlite", "SQL"):                             "it is no SQLite database",
+		write("a.nsys-rep", "QuadD report"):                      "it is a report of Nsight Systems (nsys export --type sqlite a.nsys-rep)",
+		export(t, "CREATE TABLE rocpd_kernel_dispatch (id INT)"): "it is a rocpd database of rocprofv3 (record with --output-format json)",
+		export(t, "CREATE TABLE notes (text TEXT)"):              "it has none of the tables CUPTI_ACTIVITY_KIND_* and NVTX_EVENTS",
 	} {
 		_, err := ReadFile(t.Context(), path, Options{}, nil)
 		require.ErrorIs(t, err, ErrNotExport, path)
 		assert.ErrorContains(t, err, path)
 		assert.ErrorContains(t, err, says)
 	}
-	_, err := ReadFile(t.Context(), filepath.Join(dir, "none.sqlite"), Options{}, nil)
+	_, err := ReadFile(t.Context(), export(t, session0), Options{}, nil)
+	require.ErrorContains(t, err, "the export has no CUDA or NVTX events (record with: nsys profile --trace=cuda,nvtx)")
+	_, err = ReadFile(t.Context(), filepath.Join(dir, "none.sqlite"), Options{}, nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	broken := write("broken.sqlite", "SQLite format 3\x00"+string(make([]byte, 200)))
 	_, err = ReadFile(t.Context(), broken, Options{}, nil)
@@ -172,13 +175,16 @@ func TestTruncatedDatabaseIsRefused(t *testing.T) {
 	whole, err := os.ReadFile(recorded.Path(t, "nsys", "nsys-ai", "mfu_2gpu_before.sqlite"))
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "cut.sqlite")
-	require.NoError(t, os.WriteFile(path, whole[:len(whole)/3], 0o600))
-	_, err = ReadFile(t.Context(), path, Options{}, func(context.Context, ptrace.Traces) error {
-		t.Error("something of a broken file was emitted")
-		return nil
-	})
-	require.Error(t, err)
-	assert.ErrorContains(t, err, path)
+	for _, length := range []int{90, len(whole) / 3, len(whole) - 4096, len(whole) - 1} {
+		require.NoError(t, os.WriteFile(path, whole[:length], 0o600))
+		_, err = ReadFile(t.Context(), path, Options{}, func(context.Context, ptrace.Traces) error {
+			t.Error("something of a broken file was emitted")
+			return nil
+		})
+		require.ErrorIs(t, err, ErrNotExport, length)
+		assert.ErrorContains(t, err, path)
+		assert.ErrorContains(t, err, "it is cut off")
+	}
 }
 
 func TestColumnsThatAreMissingAreAbsent(t *testing.T) {

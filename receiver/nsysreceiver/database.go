@@ -6,15 +6,17 @@ package nsysreceiver
 import (
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
 
 	_ "modernc.org/sqlite" // database/sql driver "sqlite", without cgo
+
+	"github.com/otelgpu/otelgpu/internal/profilefile"
 )
 
 // ErrNotExport says that the file is no SQLite export of Nsight Systems.
@@ -47,24 +49,42 @@ func open(ctx context.Context, path string) (*database, error) {
 }
 
 func sniff(path string) error {
-	f, err := os.Open(path)
+	head, err := profilefile.Head(path)
+	switch {
+	case err != nil:
+		return err
+	case len(head) == 0:
+		return fmt.Errorf("%w: it is empty", ErrNotExport)
+	case profilefile.IsSQLite(head):
+		return whole(path, head)
+	}
+	if what := profilefile.Foreign(path, head); what != "" {
+		return fmt.Errorf("%w: %s", ErrNotExport, what)
+	}
+	return fmt.Errorf("%w: it is no SQLite database", ErrNotExport)
+}
+
+// whole compares the length of the file with what its header says (file format, section 1.3: page size at 16, pages at 28,
+// which are valid where the counters at 24 and 92 are equal). SQLite itself notices a missing end only when a query comes to a
+// page that is not there.
+func whole(path string, head []byte) error {
+	const header = 100
+	if len(head) < header {
+		return fmt.Errorf("%w: it is cut off after %d bytes", ErrNotExport, len(head))
+	}
+	page := int64(binary.BigEndian.Uint16(head[16:]))
+	if page == 1 {
+		page = 1 << 16
+	}
+	pages := int64(binary.BigEndian.Uint32(head[28:]))
+	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	head := make([]byte, 16)
-	n, err := io.ReadFull(f, head)
-	switch {
-	case n == 0 && errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: it is empty", ErrNotExport)
-	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
-		return err
-	case string(head[:n]) == "SQLite format 3\x00":
-		return nil
-	case strings.HasSuffix(path, ".nsys-rep"), strings.HasSuffix(path, ".qdrep"):
-		return fmt.Errorf("%w: it is a report (export it with: nsys export --type sqlite)", ErrNotExport)
+	if binary.BigEndian.Uint32(head[24:]) == binary.BigEndian.Uint32(head[92:]) && info.Size() < page*pages {
+		return fmt.Errorf("%w: it is cut off: %d of %d bytes are there", ErrNotExport, info.Size(), page*pages)
 	}
-	return fmt.Errorf("%w: it is no SQLite database", ErrNotExport)
+	return nil
 }
 
 func (d *database) schema(ctx context.Context) error {
@@ -84,6 +104,24 @@ func (d *database) schema(ctx context.Context) error {
 }
 
 func (d *database) has(table string) bool { return d.tables[table] != nil }
+
+// useful reports by an error why there is nothing to read.
+func (d *database) useful() error {
+	for _, t := range []string{tableKernel, tableCopy, tableMemset, tableGraph, tableRuntime, tableNVTX} {
+		if d.has(t) {
+			return nil
+		}
+	}
+	for t := range d.tables {
+		if strings.HasPrefix(t, "rocpd_") {
+			return fmt.Errorf("%w: it is a rocpd database of rocprofv3 (record with --output-format json)", ErrNotExport)
+		}
+	}
+	if d.has(tableExport) || d.has(tableSession) || d.has(tableSystem) {
+		return errors.New("the export has no CUDA or NVTX events (record with: nsys profile --trace=cuda,nvtx)")
+	}
+	return fmt.Errorf("%w: it has none of the tables CUPTI_ACTIVITY_KIND_* and NVTX_EVENTS", ErrNotExport)
+}
 
 // lists reports whether a table has all the columns.
 func (d *database) lists(table string, columns ...string) bool {

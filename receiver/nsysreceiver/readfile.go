@@ -78,8 +78,8 @@ func read(ctx context.Context, path string, o Options, emit func(context.Context
 		return Stats{}, err
 	}
 	defer db.db.Close()
-	if !db.has(tableKernel) && !db.has(tableCopy) && !db.has(tableMemset) && !db.has(tableGraph) && !db.has(tableRuntime) && !db.has(tableNVTX) {
-		return Stats{}, fmt.Errorf("%w: it has none of the tables CUPTI_ACTIVITY_KIND_* and NVTX_EVENTS", ErrNotExport)
+	if err := db.useful(); err != nil {
+		return Stats{}, err
 	}
 	if o.ServiceName == "" {
 		o.ServiceName = defaultService

@@ -145,7 +145,7 @@ func TestRefusedFileIsLoggedOnceAndLosesNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.txt"), "bad")
 	write(t, filepath.Join(dir, "b.txt"), "b\n")
-	core, logs := observer.New(zap.ErrorLevel)
+	core, logs := observer.New(zap.WarnLevel)
 	s := &sink{}
 	f := New(config(dir), owner, zap.New(core), lines, s.consume)
 	require.NoError(t, f.Start(t.Context(), componenttest.NewNopHost()))
@@ -226,7 +226,7 @@ func TestWhatHasAnotherNameIsNotRepeated(t *testing.T) {
 	require.NoError(t, f.Start(t.Context(), h))
 	defer stop(t, f)
 	repeated(5)
-	refused := func() int { return logs.FilterLevelExact(zap.ErrorLevel).Len() }
+	refused := func() int { return logs.FilterLevelExact(zap.WarnLevel).Len() }
 	require.NoError(t, os.Remove(path("while nobody looked")))
 	write(t, path("copied"), "bad") // written over in place: what is there at first is not whole
 	require.Eventually(t, func() bool { return refused() == 1 }, time.Minute, time.Millisecond)
@@ -275,7 +275,7 @@ func TestBegunFilesAreToldByTheirContent(t *testing.T) {
 func TestWhatIsNoFaultOfTheFileIsTriedAgain(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.txt"), "a\nb\n")
-	core, logs := observer.New(zap.ErrorLevel)
+	core, logs := observer.New(zap.WarnLevel)
 	s := &sink{}
 	tries := 0
 	f := New(config(dir), owner, zap.New(core), func(ctx context.Context, path string, emit Emit) error {

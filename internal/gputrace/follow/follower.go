@@ -181,12 +181,12 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 		case outside(err):
 			refused++
 			f.later[p] = f.now().Add(f.retry)
-			f.log.Error("file cannot be read now; it is tried again", zap.Duration("after", f.retry), zap.Error(err))
+			f.log.Warn("file cannot be read now; it is tried again", zap.Duration("after", f.retry), zap.Error(err))
 			continue
 		case err != nil:
 			refused++
 			content = 0 // a part of it at most
-			f.log.Error("file refused; it is tried again when it changes", zap.Error(err))
+			f.log.Warn("file refused; it is tried again when it changes", zap.Error(err))
 		default:
 			read++
 		}

@@ -10,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"text/template"
 
@@ -21,6 +19,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/optable"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/pipeline"
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 )
 
 //go:embed pipeline.yaml.tmpl
@@ -37,6 +36,7 @@ type Reader func(ctx context.Context, path string, all bool, emit Emit) (Result,
 type Result struct {
 	Spans   int64
 	Cut     int64    // spans that were summed on others, or cut by a limit
+	Partial bool     // only the beginning of the file could be read; Remarks say why
 	Remarks []string // what was odd, once each
 }
 
@@ -51,20 +51,28 @@ type Options struct {
 	Rows      int // operations in the table; 0 is all
 }
 
-// ErrSomeFailed is the error of a run in which files were refused; what was wrong with each has been written already.
-var ErrSomeFailed = errors.New("not every file could be converted")
+// Errors of a run whose results are complete but for some files; what was wrong with each has been written already.
+var (
+	ErrSomeFailed  = errors.New("not every file could be converted")
+	ErrSomePartial = errors.New("of some files only the beginning could be read")
+)
+
+// errNoSpans refuses files that are of a known format and hold nothing of use.
+var errNoSpans = errors.New("it holds no activity of a device and no range or call of the host")
 
 // Run converts each file. A file that cannot be read is named with the reason on problems, and the others are converted.
+// Results take their names at the end, all at once: a run that fails or is killed leaves those of an earlier one alone.
 func Run(ctx context.Context, out, problems io.Writer, o Options) error {
-	if err := os.MkdirAll(o.Out, 0o755); err != nil {
-		return fmt.Errorf("cannot make the output folder: %w", err)
+	results, err := newResults(o.Out)
+	if err != nil {
+		return err
 	}
+	defer results.remove()
 	files, refused := expand(o.Files, o.Out)
 	for _, err := range refused {
-		fmt.Fprintf(problems, "otelcol-gpu: %v\n", err)
+		complain(problems, err)
 	}
-	ends := struct{ Spans, Trace string }{filepath.Join(o.Out, "spans.json"), filepath.Join(o.Out, "trace.json")}
-	text, err := configuration(pipeline.Quote(ends.Spans), pipeline.Quote(ends.Trace))
+	text, err := configuration(pipeline.Quote(results.temporary(spansFile)), pipeline.Quote(results.temporary(traceFile)))
 	if err != nil {
 		return err
 	}
@@ -74,49 +82,96 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	good := 0
+	good, repeated, partial := 0, 0, 0
+	known := contents{}
 	for _, file := range files {
-		r, err := o.read(ctx, file, source.Next("files").ConsumeTraces, source.Next("table").ConsumeTraces)
+		if first, err := known.repeats(file, len(files)); err == nil && first != "" {
+			repeated++
+			fmt.Fprintf(out, "%s: left out, it is the same profile as %s\n", printable.Line(file), printable.Line(first))
+			continue
+		}
+		sink := &sink{}
+		r, err := o.read(ctx, file, sink.to(source.Next("files").ConsumeTraces), sink.to(source.Next("all").ConsumeTraces))
 		switch {
 		case ctx.Err() != nil:
-			return errors.Join(fmt.Errorf("interrupted in %s", file), p.Stop())
-		case err != nil:
-			fmt.Fprintf(problems, "otelcol-gpu: %v\n", err)
+			return errors.Join(fmt.Errorf("interrupted in %s", printable.Line(file)), p.Stop())
+		case sink.err != nil: // of no file, so that the others would fail as well
+			_ = p.Stop()
+			return fmt.Errorf("cannot write the results to %q: %w", o.Out, results.named(sink.err))
+		case err == nil && r.Spans == 0:
+			err = fmt.Errorf("cannot use %q: %w%s", file, errNoSpans, also(Result{Remarks: r.Remarks}))
+		}
+		if err != nil {
+			complain(problems, err)
 			continue
 		}
 		good++
-		fmt.Fprintf(out, "%s: %d spans%s\n", file, r.Spans, also(r))
+		if r.Partial {
+			partial++
+			complain(problems, fmt.Errorf("only a part of %q could be read", file))
+		}
+		fmt.Fprintf(out, "%s: %d spans%s\n", printable.Line(file), r.Spans, also(r))
 	}
 	if err := p.Stop(); err != nil {
-		return err
+		return fmt.Errorf("cannot write the results to %q: %w", o.Out, results.named(err))
 	}
 	if good == 0 {
-		return errors.Join(ErrSomeFailed, remove(ends.Spans), remove(ends.Trace))
+		return ErrSomeFailed
+	}
+	replaced, err := results.publish()
+	if err != nil {
+		return err
 	}
 	fmt.Fprintln(out)
 	if err := table.Render(out, o.Rows); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\n%s\n    the spans as OTLP JSON, one request per line\n%s\n    open it in https://ui.perfetto.dev or chrome://tracing\n", ends.Spans, ends.Trace)
-	if good < len(files)+len(refused) {
+	if len(replaced) > 0 {
+		fmt.Fprintf(out, "\n%s of an earlier run in %s: replaced\n", strings.Join(replaced, ", "), printable.Line(o.Out))
+	}
+	results.describe(out)
+	switch {
+	case good+repeated < len(files)+len(refused):
 		return ErrSomeFailed
+	case partial > 0:
+		return ErrSomePartial
 	}
 	return nil
 }
 
-// read hands a file to both ends. The table must not miss what a lower detail sums up, so that it is read twice there.
-func (o Options) read(ctx context.Context, file string, files, table Emit) (Result, error) {
+func complain(problems io.Writer, err error) {
+	fmt.Fprintf(problems, "otelcol-gpu: %s\n", printable.Text(err.Error()))
+}
+
+// sink remembers what went wrong behind it, which is no fault of the file that is read.
+type sink struct{ err error }
+
+func (s *sink) to(next Emit) Emit {
+	return func(ctx context.Context, td ptrace.Traces) error {
+		err := next(ctx, td)
+		if err != nil && s.err == nil {
+			s.err = err
+		}
+		return err
+	}
+}
+
+// read hands a file to both ends: what must be complete whatever the detail, the Chrome trace and the table, is read on its
+// own where the detail leaves something out.
+func (o Options) read(ctx context.Context, file string, files, all Emit) (Result, error) {
 	if o.Full {
 		return o.Reader(ctx, file, true, func(ctx context.Context, td ptrace.Traces) error {
 			twin := ptrace.NewTraces()
 			td.CopyTo(twin)
-			return errors.Join(files(ctx, td), table(ctx, twin))
+			return errors.Join(files(ctx, td), all(ctx, twin))
 		})
 	}
 	r, err := o.Reader(ctx, file, false, files)
-	if err == nil {
-		_, err = o.Reader(ctx, file, true, table)
+	if err != nil {
+		return r, err
 	}
+	full, err := o.Reader(ctx, file, true, all)
+	r.Remarks = full.Remarks // what was found is named more precisely where no range is left out
 	return r, err
 }
 
@@ -126,16 +181,9 @@ func also(r Result) string {
 		s = fmt.Sprintf(" (%d more are summed on them: --detail kernels shows all)", r.Cut)
 	}
 	for _, remark := range r.Remarks {
-		s += "\n    " + remark
+		s += "\n    " + printable.Line(remark)
 	}
 	return s
-}
-
-func remove(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 func (o Options) factories(source *pipeline.Source, table *optable.Table) func() (otelcol.Factories, error) {

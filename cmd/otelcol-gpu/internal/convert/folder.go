@@ -8,12 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-)
 
-// profiles are what names of profiler files end in.
-var profiles = []string{".json", ".json.gz", ".json.zst", ".sqlite"}
+	"github.com/otelgpu/otelgpu/internal/profilefile"
+)
 
 // expand puts the profiler files below a folder in its place, in the order of their names. The folder of results is passed
 // over, which may lie below. Folders without any are refused, each by an error.
@@ -28,7 +26,7 @@ func expand(paths []string, results string) (files []string, refused []error) {
 		case err != nil:
 			refused = append(refused, fmt.Errorf("cannot look for profiles in %q: %w", path, err))
 		case len(below) == 0:
-			refused = append(refused, fmt.Errorf("no profile in %q (no file that ends in %s)", path, strings.Join(profiles, ", ")))
+			refused = append(refused, fmt.Errorf("no profile in %q (no file that ends in %s)", path, strings.Join(profilefile.Endings(), ", ")))
 		}
 		files = append(files, below...)
 	}
@@ -48,7 +46,7 @@ func inFolder(path, results string) (files []string, err error) {
 			if info, err := d.Info(); err == nil && os.SameFile(info, out) {
 				return fs.SkipDir
 			}
-		case slices.ContainsFunc(profiles, func(end string) bool { return strings.HasSuffix(p, end) }):
+		case profilefile.InFolder(p):
 			files = append(files, p)
 		}
 		return nil

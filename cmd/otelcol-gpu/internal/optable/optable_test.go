@@ -123,3 +123,30 @@ func TestRowsBeyondTheLimitAreSummed(t *testing.T) {
 	lines := render(t, table, 1)
 	require.Equal(t, "(2 more operations) 2 4.000 ms 50.0% - - - - -", lines[2])
 }
+
+func TestNamesAreNeverCutToTheSameText(t *testing.T) {
+	long := strings.Repeat("x", 40)
+	table := optable.New()
+	table.Add(batch(t,
+		span{id: 1, name: "ends in a " + long + " a", attrs: section(5e-3, nil)},
+		span{id: 2, name: "ends in a " + long + " b", attrs: section(4e-3, nil)},
+		span{id: 3, name: long + " middle 1 " + long, attrs: section(3e-3, nil)},
+		span{id: 4, name: long + " middle 2 " + long, attrs: section(2e-3, nil)},
+		span{id: 5, name: "alone " + long, attrs: section(1e-3, nil)},
+	))
+	var names []string
+	for _, line := range render(t, table, 0)[1:] {
+		name, _, _ := strings.Cut(line, " section")
+		names = append(names, name)
+	}
+	require.Equal(t, []string{
+		"ends in a xxxxxxx…xxxxxxxxxxxxxx a", "ends in a xxxxxxx…xxxxxxxxxxxxxx b",
+		long + " middle 1 " + long, long + " middle 2 " + long, "alone xxxxxxxxxxxxxxxxxxxxxxxxxxx…",
+	}, names)
+}
+
+func TestNamesCannotCommandTheTerminal(t *testing.T) {
+	table := optable.New()
+	table.Add(batch(t, span{id: 1, name: "k\x1b[2J\r", attrs: section(1e-3, nil)}))
+	require.Contains(t, render(t, table, 0)[1], `k\x1b[2J\r section`)
+}

@@ -10,9 +10,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 )
 
 // maxName keeps a row within a terminal of 120 columns.
@@ -65,9 +68,10 @@ func (t *Table) operations(limit int) string {
 	if limit > 0 && len(all) > limit {
 		shown = all[:limit]
 	}
+	names := newShortener(shown)
 	for _, r := range shown {
 		w.AppendRow(table.Row{
-			shorten(r.name), r.kind, r.count, duration(r.seconds),
+			names.cut(r.name), r.kind, r.count, duration(r.seconds),
 			ratio(r.seconds, t.nest.outermost, "%.1f%%", 100),
 			ratio(r.bytes, r.byteSeconds, "%.1f", 1e-9), ratio(r.flops, r.flopSeconds, "%.2f", 1e-12),
 			ratio(r.roof, r.roofSeconds, "%.1f", 100), orDash(r.bound()), joules(r.stats),
@@ -92,13 +96,15 @@ func (t *Table) stepRows() string {
 		return ""
 	}
 	w := newWriter(table.Row{"STEPS OF", "COUNT", "MEAN STEP", "ITEMS/s", "MFU %", "J"}, 2, 3, 4, 5, 6)
-	for _, r := range sorted(t.steps) {
+	steps := sorted(t.steps)
+	names := newShortener(steps)
+	for _, r := range steps {
 		rate := "-"
 		if r.items > 0 && r.seconds > 0 {
 			rate = strings.TrimSpace(fmt.Sprintf("%.1f %s", float64(r.items)/r.seconds, r.itemType))
 		}
 		w.AppendRow(table.Row{
-			shorten(r.name), r.count, duration(r.seconds / float64(r.count)), rate,
+			names.cut(r.name), r.count, duration(r.seconds / float64(r.count)), rate,
 			ratio(r.mfu, r.mfuWeight, "%.1f", 100), joules(r.stats),
 		})
 	}
@@ -120,11 +126,49 @@ func newWriter(header table.Row, right ...int) table.Writer {
 	return w
 }
 
-func shorten(name string) string {
+// shortener cuts names to a width. Names that would look alike are cut in the middle instead, and where that does not
+// tell them apart either, not at all: rows of one kind then always differ.
+type shortener struct{ by map[string]int }
+
+func newShortener(rows []row) shortener {
+	s := shortener{map[string]int{}}
+	seen := map[string]bool{}
+	for _, r := range rows {
+		if !seen[r.name] {
+			seen[r.name] = true
+			s.by[head(printable.Line(r.name))]++
+			s.by[middle(printable.Line(r.name))]++
+		}
+	}
+	return s
+}
+
+func (s shortener) cut(name string) string {
+	name = printable.Line(name)
+	if utf8.RuneCountInString(name) <= maxName {
+		return name
+	}
+	for _, short := range []string{head(name), middle(name)} {
+		if s.by[short] == 1 {
+			return short
+		}
+	}
+	return name
+}
+
+func head(name string) string {
 	if r := []rune(name); len(r) > maxName {
 		return string(r[:maxName-1]) + "…"
 	}
 	return name
+}
+
+func middle(name string) string {
+	const first = maxName / 2
+	if r := []rune(name); len(r) > maxName {
+		return string(r[:first]) + "…" + string(r[len(r)-(maxName-1-first):])
+	}
+	return name + "\x00" // no name of the other kind
 }
 
 func ratio(a, b float64, format string, scale float64) string {

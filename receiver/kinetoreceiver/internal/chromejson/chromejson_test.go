@@ -125,6 +125,31 @@ func TestEventsLongerThanTheWindow(t *testing.T) {
 	assert.Equal(t, "end", got.events[2]["name"])
 }
 
+// A scan that begins again after every read of one byte would look at 2^45 bytes here.
+func TestLongValuesCostAFewPassesHoweverLittleAReadGives(t *testing.T) {
+	long := strings.Repeat("[", 4<<20) + strings.Repeat("]", 4<<20)
+	for name, text := range map[string]string{
+		"event": `[{"ph": "X", "args": {"x": ` + long + `}}]`,
+		"other": `[` + long + `]`,
+		"field": `{"a": ` + long + `, "traceEvents": []}`,
+	} {
+		_, err := Read(iotest.OneByteReader(strings.NewReader(text)), &tape{})
+		assert.NoError(t, err, name)
+		_, err = Read(iotest.OneByteReader(strings.NewReader(text[:len(text)/2])), &tape{})
+		assert.ErrorIs(t, err, ErrTruncated, name)
+	}
+}
+
+func TestTheLimitOnAValueIsTheOneThatIsNamed(t *testing.T) {
+	field := func(length int) io.Reader { // with its quotes
+		return io.MultiReader(strings.NewReader(`{"a": "`), strings.NewReader(strings.Repeat("x", length-2)), strings.NewReader(`", "traceEvents": []}`))
+	}
+	_, err := Read(field(maxWindow), &tape{})
+	require.NoError(t, err)
+	_, err = Read(field(maxWindow+1), &tape{})
+	assert.EqualError(t, err, "broken JSON: a value at byte 6 is longer than 67108864 bytes")
+}
+
 func TestArrayWithoutItsClosingBracket(t *testing.T) {
 	for _, text := range []string{`[{"name":"a"},{"name":"b"}`, `[{"name":"a"},{"name":"b"},]`, `[{"name":"a"},{"name":"b"}]`} {
 		st, err := Read(strings.NewReader(text), &tape{})

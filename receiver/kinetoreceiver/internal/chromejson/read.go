@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 )
 
 // Handler takes what a trace holds, in the order of the file. Slices are valid during the call. An error ends reading
@@ -30,7 +29,7 @@ var (
 
 const (
 	window    = 1 << 18
-	maxWindow = 64 << 20 // of one event or field
+	maxWindow = 64 << 20 // the longest event or field of the top level
 )
 
 // Stats counts what Read went through.
@@ -62,6 +61,10 @@ func Read(r io.Reader, h Handler) (Stats, error) {
 }
 
 // fill makes the window hold more of the stream, from pos on. At the end of the stream it is io.EOF.
+//
+// It fills the window to its end, and doubles the window where what was begun takes more than half of it: whenever
+// scanning begins again, there is at least twice as much as before. So scanning a value costs a constant number of passes,
+// however long the value is and however little a read gives.
 func (d *reader) fill() error {
 	if d.eof {
 		return io.EOF
@@ -72,31 +75,43 @@ func (d *reader) fill() error {
 		d.off += int64(d.pos)
 		d.pos = 0
 	}
-	if len(d.buf) > cap(d.buf)/2 { // what was begun is long: a larger window, else every fill would read little
-		if cap(d.buf) >= maxWindow {
-			return fmt.Errorf("%w: a value at byte %d is longer than %d bytes", ErrSyntax, d.off, maxWindow)
-		}
-		d.buf = slices.Grow(d.buf, cap(d.buf))
+	switch {
+	case len(d.buf) >= maxWindow:
+		return fmt.Errorf("%w: a value at byte %d is longer than %d bytes", ErrSyntax, d.off, maxWindow)
+	case len(d.buf) > cap(d.buf)/2 && cap(d.buf) < maxWindow:
+		d.buf = append(make([]byte, 0, min(2*cap(d.buf), maxWindow)), d.buf...)
 	}
-	for empty := 0; ; {
+	before := len(d.buf)
+	for empty := 0; len(d.buf) < cap(d.buf); {
 		n, err := d.r.Read(d.buf[len(d.buf):cap(d.buf)])
 		d.buf = d.buf[:len(d.buf)+n]
 		switch {
+		case errors.Is(err, io.EOF) && len(d.buf) == before:
+			d.eof = true
+			return io.EOF
 		case errors.Is(err, io.EOF):
-			if d.eof = true; n == 0 {
-				return io.EOF
-			}
+			d.eof = true
 			return nil
-		case err != nil:
+		case err != nil && len(d.buf) == before:
 			return err
-		case n > 0:
+		case err != nil: // what came before the fault is used first
+			d.r = failed{err}
 			return nil
+		case n > 0:
+			empty = 0
+			continue
 		}
 		if empty++; empty > 100 {
 			return io.ErrNoProgress
 		}
 	}
+	return nil
 }
+
+// failed is a stream that broke off.
+type failed struct{ err error }
+
+func (f failed) Read([]byte) (int, error) { return 0, f.err }
 
 // peek is the next byte that is not white space.
 func (d *reader) peek() (byte, error) {

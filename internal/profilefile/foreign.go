@@ -1,0 +1,107 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package profilefile tells files of profilers apart by what they begin with, for all who read or look for them, and
+// says of those that no reader here takes which command makes one of them that is taken.
+package profilefile
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// HeadSize is how many bytes of a file [Foreign] wants to see.
+const HeadSize = 4096
+
+// kind is a format that is known by name. Formats are told by their first bytes where those are documented, else by what
+// the name ends in.
+type kind struct {
+	is     func(head []byte) bool // nil: by the name alone
+	ends   []string
+	says   string
+	remedy string
+}
+
+func begins(with string) func([]byte) bool {
+	return func(head []byte) bool { return bytes.HasPrefix(head, []byte(with)) }
+}
+
+// kinds are the formats that profilers of GPUs write and that are not read.
+var kinds = []kind{
+	{ends: []string{".nsys-rep", ".qdrep"}, says: "a report of Nsight Systems", remedy: "nsys export --type sqlite FILE"},
+	{ends: []string{".ncu-rep"}, says: "a report of Nsight Compute, which holds counters of single kernels and no timeline", remedy: "record with nsys profile, then nsys export --type sqlite"},
+	{
+		is: xplane, ends: []string{".xplane.pb"}, says: "an XPlane of JAX or TensorFlow",
+		remedy: "profile the program with nsys profile, then nsys export --type sqlite",
+	},
+	{ends: []string{".pftrace", ".perfetto-trace"}, says: "a Perfetto trace in protocol buffers", remedy: "for ROCm: rocprofv3 --output-format json"},
+	{is: begins("\x89HDF\r\n\x1a\n"), says: "HDF5, as of nsys export --type hdf", remedy: "nsys export --type sqlite"},
+	{is: begins("ARROW1"), says: "Arrow, as of nsys export --type arrow", remedy: "nsys export --type sqlite"},
+	{is: begins("\xff\xfe"), says: "text in UTF-16", remedy: "iconv -f UTF-16 -t UTF-8 FILE"},
+	{is: begins("\xfe\xff"), says: "text in UTF-16", remedy: "iconv -f UTF-16 -t UTF-8 FILE"},
+	{is: begins("{\x00"), says: "text in UTF-16", remedy: "iconv -f UTF-16LE -t UTF-8 FILE"},
+	{is: begins("\x00{"), says: "text in UTF-16", remedy: "iconv -f UTF-16BE -t UTF-8 FILE"},
+	{is: begins("\x80"), says: "a Python pickle, as of PyTorch's memory snapshots, which hold no times of the device", remedy: "torch.profiler.profile(...).export_chrome_trace"},
+	{is: begins("PK\x03\x04"), says: "a ZIP archive", remedy: "unpack it"},
+}
+
+// xplane reports whether the file is a message XSpace (tsl/profiler/protobuf/xplane.proto): its first field are planes,
+// whose names begin with /host: or /device:.
+func xplane(head []byte) bool {
+	return len(head) > 0 && head[0] == 0x0a && (bytes.Contains(head, []byte("/host:")) || bytes.Contains(head, []byte("/device:")))
+}
+
+// Foreign says what a file is that cannot be read, and in brackets what to do: "it is a report of Nsight Systems (nsys
+// export --type sqlite FILE)". It is empty for files that are read, and for those that nothing is known of.
+func Foreign(path string, head []byte) string {
+	for _, k := range kinds {
+		named := slices.ContainsFunc(k.ends, func(end string) bool { return strings.HasSuffix(path, end) })
+		if k.is != nil && k.is(head) || named && !readable(head) {
+			return "it is " + k.says + " (" + strings.ReplaceAll(k.remedy, "FILE", filepath.Base(path)) + ")"
+		}
+	}
+	return ""
+}
+
+// readable reports whether a file begins as those do that are read, whatever its name is.
+func readable(head []byte) bool { return IsSQLite(head) || begins("{")(head) || begins("[")(head) }
+
+// IsSQLite looks for the magic string of SQLite (file format, section 1.3).
+func IsSQLite(head []byte) bool { return bytes.HasPrefix(head, []byte("SQLite format 3\x00")) }
+
+// Head reads the beginning of a file, at most HeadSize bytes. A file that is shorter is no error.
+func Head(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, HeadSize))
+}
+
+// endings are what names of profiles that can be read end in.
+var endings = []string{".json", ".json.gz", ".json.zst", ".sqlite"}
+
+// Endings lists what names of profiles end in.
+func Endings() []string { return slices.Clone(endings) }
+
+// InFolder reports whether a file of a folder is to be read, by its name: profiles, and reports that need an export, so
+// that nobody thinks that they were read. A report beside its export has been exported.
+func InFolder(path string) bool {
+	if slices.ContainsFunc(endings, func(end string) bool { return strings.HasSuffix(path, end) }) {
+		return true
+	}
+	for _, k := range kinds {
+		for _, end := range k.ends {
+			if stem, ok := strings.CutSuffix(path, end); ok {
+				_, err := os.Stat(stem + ".sqlite")
+				return err != nil
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,53 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package profilefile_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/profilefile"
+)
+
+func TestFormatsThatAreNotReadAreNamedWithTheCommandThatHelps(t *testing.T) {
+	for name, c := range map[string]struct{ head, want string }{
+		"a/run.nsys-rep":     {"NVIDIA", "it is a report of Nsight Systems (nsys export --type sqlite run.nsys-rep)"},
+		"run.qdrep":          {"\x01\x02", "it is a report of Nsight Systems (nsys export --type sqlite run.qdrep)"},
+		"vm.xplane.pb":       {"\x0a\x10", "it is an XPlane of JAX or TensorFlow (profile the program with nsys profile, then nsys export --type sqlite)"},
+		"x":                  {"\x0a\x20\x08\x01\x12\x0d/device:GPU:0", "it is an XPlane of JAX or TensorFlow (profile the program with nsys profile, then nsys export --type sqlite)"},
+		"t.json":             {"\xff\xfe{\x00", "it is text in UTF-16 (iconv -f UTF-16 -t UTF-8 t.json)"},
+		"u.json":             {"{\x00\"\x00", "it is text in UTF-16 (iconv -f UTF-16LE -t UTF-8 u.json)"},
+		"h.h5":               {"\x89HDF\r\n\x1a\n", "it is HDF5, as of nsys export --type hdf (nsys export --type sqlite)"},
+		"trace.json":         {`{"traceEvents"`, ""},
+		"misnamed.nsys-rep":  {"SQLite format 3\x00", ""},
+		"misnamed.xplane.pb": {"[{", ""},
+		"unknown":            {"hello", ""},
+		"empty":              {"", ""},
+	} {
+		assert.Equal(t, c.want, profilefile.Foreign(name, []byte(c.head)), name)
+	}
+}
+
+func TestReportsOfAFolderAreReadOnceTheyAreExported(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.WriteFile(at("done.sqlite"), nil, 0o600))
+	assert.True(t, profilefile.InFolder(at("a.json.gz")))
+	assert.True(t, profilefile.InFolder(at("done.sqlite")))
+	assert.True(t, profilefile.InFolder(at("open.nsys-rep")), "it is refused by name, with the command that exports it")
+	assert.False(t, profilefile.InFolder(at("done.nsys-rep")), "its export is read")
+	assert.False(t, profilefile.InFolder(at("notes.txt")))
+}
+
+func TestHeadOfAShortFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "short")
+	require.NoError(t, os.WriteFile(path, []byte("ab"), 0o600))
+	head, err := profilefile.Head(path)
+	require.NoError(t, err)
+	assert.Equal(t, "ab", string(head))
+}
