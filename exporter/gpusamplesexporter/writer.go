@@ -32,10 +32,11 @@ const (
 	noDevice
 	noValue
 	refused
+	outOfOrder
 	numOutcomes
 )
 
-var outcomeNames = [numOutcomes]string{"written", "unknown_metric", "no_device", "no_value", "refused"}
+var outcomeNames = [numOutcomes]string{"written", "unknown_metric", "no_device", "no_value", "refused", "out_of_order"}
 
 // writer turns data points into samples.
 type writer struct {
@@ -180,8 +181,7 @@ func (x *writer) point(p pmetric.NumberDataPoint, rules []rule, delta bool, reso
 	if d.w == nil {
 		return refused
 	}
-	d.take(&rules[i], int64(p.Timestamp()), v, delta)
-	return written
+	return d.take(&rules[i], int64(p.StartTimestamp()), int64(p.Timestamp()), v, delta)
 }
 
 // device finds or registers a device.
@@ -216,32 +216,36 @@ func sameDevice(a, b *gpusamplesextension.Device) bool {
 }
 
 // take converts one value into the sample of its time.
-func (d *device) take(r *rule, t int64, v float64, delta bool) {
+func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
 	if r.form == formXID {
 		// The gauge holds the last XID for ever; its first value is of an unknown time.
 		if d.hasXID && v != d.xid && v > 0 {
 			d.events = append(d.events, gpusamplesextension.Event{Time: t, Kind: gpusamplesextension.EventXID, Code: int64(v), Count: 1})
 		}
 		d.xid, d.hasXID = v, true
-		return
+		return written
 	}
 	best := &d.best[r.field]
 	if *best == 0 || r.rank+1 < *best {
 		*best = r.rank + 1
 	}
 	if r.rank+1 > *best {
-		return
+		return written
 	}
 	v *= r.scale
-	switch sum := &d.sums[r.field]; {
+	sum := &d.sums[r.field]
+	summed := r.form == formRate || r.form == formCounter || delta
+	switch {
 	case r.field == gpusamplesextension.Throttle:
 		v = float64(uint64(v) & uint64(gpusamplesextension.ThrottleReasons))
+	case summed && !sum.Newer(t):
+		return outOfOrder // it would get the sum of a later time
 	case r.form == formRate:
 		v = sum.AddRate(t, v, 0)
 	case delta:
 		v = sum.AddDelta(t, v)
 	case r.form == formCounter:
-		v = sum.AddCounter(t, v)
+		v = sum.AddCounter(t, start, v)
 	}
 	s := d.pending[t]
 	if s == nil {
@@ -249,6 +253,7 @@ func (d *device) take(r *rule, t int64, v float64, delta bool) {
 		d.pending[t] = s
 	}
 	s.Set(r.field, v)
+	return written
 }
 
 // flush writes what the batch brought, in order of time.

@@ -60,6 +60,7 @@ type point struct {
 	attrs map[string]any
 	delta bool
 	sum   bool
+	since time.Time // start of the sum
 }
 
 func batch(t *testing.T, points ...point) pmetric.Metrics {
@@ -83,6 +84,9 @@ func batch(t *testing.T, points ...point) pmetric.Metrics {
 			dp = m.SetEmptyGauge().DataPoints().AppendEmpty()
 		}
 		dp.SetTimestamp(pcommon.NewTimestampFromTime(p.at))
+		if !p.since.IsZero() {
+			dp.SetStartTimestamp(pcommon.NewTimestampFromTime(p.since))
+		}
 		dp.SetDoubleValue(p.value)
 		require.NoError(t, dp.Attributes().FromRaw(p.attrs))
 	}
@@ -253,6 +257,100 @@ func TestSemanticConventionMetricsBecomeSamples(t *testing.T) {
 	assert.InDelta(t, 2000, bytes, 1e-6)
 	assert.True(t, d.Has(gpusamplesextension.ClockMemory))
 	assert.False(t, d.Has(gpusamplesextension.ClockSM))
+}
+
+// Points in any order, in one batch and over several: 1000 J in each second, 4000 J in all.
+func TestPointsOutOfOrderInventNoEnergy(t *testing.T) {
+	for _, batches := range [][][]int{{{0}, {1}, {3}, {2}, {4}}, {{0, 1, 3, 2, 4}}, {{0, 1}, {3, 2}, {2, 4, 4}}} {
+		x, store := start(t, createDefaultConfig().(*Config))
+		at := time.Now().Add(-time.Minute)
+		for _, b := range batches {
+			var points []point
+			for _, i := range b {
+				points = append(points, point{
+					name: "hw.energy", at: at.Add(time.Duration(i) * time.Second), value: 7000 + 1000*float64(i), sum: true,
+					attrs: map[string]any{"hw.id": "GPU-5"},
+				})
+			}
+			require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t, points...)))
+		}
+		v := store.Acquire()
+		d, ok := v.Lookup("GPU-5")
+		require.True(t, ok)
+		a := at.UnixNano()
+		for i, want := range map[int]float64{1: 1000, 4: 4000} {
+			joules, _ := d.Integral(gpusamplesextension.Energy, a, a+int64(i)*int64(time.Second))
+			assert.InDelta(t, want, joules, 1e-9, "%v to %d s", batches, i)
+		}
+		v.Release()
+	}
+}
+
+// The counter began again 200 ms after its value of 250 J and has grown beyond that since.
+func TestARestartIsSeenByTheStartTimeAlone(t *testing.T) {
+	x, store := start(t, createDefaultConfig().(*Config))
+	at := time.Now().Add(-time.Minute)
+	for i, p := range []struct {
+		since, value float64 // s, J
+	}{{0, 100}, {0, 250}, {1.2, 300}} {
+		require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t, point{
+			name: "hw.energy", at: at.Add(time.Duration(i) * time.Second), value: p.value, sum: true,
+			since: at.Add(time.Duration(p.since * 1e9)), attrs: map[string]any{"hw.id": "GPU-6"},
+		})))
+	}
+	v := store.Acquire()
+	defer v.Release()
+	d, ok := v.Lookup("GPU-6")
+	require.True(t, ok)
+	joules, _ := d.Integral(gpusamplesextension.Energy, at.UnixNano(), at.Add(2*time.Second).UnixNano())
+	assert.InDelta(t, 450, joules, 1e-9)
+}
+
+// A device that gives one field by two metrics has that of the better one alone, in whichever order they come.
+func TestTwoMetricsOfOneFieldAreNotMixed(t *testing.T) {
+	x, store := start(t, createDefaultConfig().(*Config))
+	at := time.Now().Add(-time.Minute)
+	id := map[string]any{"UUID": "GPU-7", "gpu": "0"}
+	for i := range 3 {
+		now := at.Add(time.Duration(i) * time.Second)
+		mean := point{name: "DCGM_FI_DEV_POWER_USAGE", at: now, value: 900, attrs: id}
+		instant := point{name: "DCGM_FI_DEV_POWER_USAGE_INSTANT", at: now, value: 300, attrs: id}
+		graphics := point{name: "DCGM_FI_PROF_GR_ENGINE_ACTIVE", at: now, value: 0.25, attrs: id}
+		percent := point{name: "DCGM_FI_DEV_GPU_UTIL", at: now, value: 50, attrs: id}
+		order := []point{mean, instant, percent, graphics}
+		if i == 1 {
+			order = []point{instant, mean, graphics, percent}
+		}
+		require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t, order...)))
+	}
+	v := store.Acquire()
+	defer v.Release()
+	d, ok := v.Lookup("GPU-7")
+	require.True(t, ok)
+	for i := range 3 {
+		now := at.Add(time.Duration(i) * time.Second).UnixNano()
+		watts, _ := d.Value(gpusamplesextension.Power, now)
+		assert.Equal(t, 300.0, watts, i)
+		busy, _ := d.Value(gpusamplesextension.Utilization, now)
+		assert.Equal(t, 0.5, busy, i)
+	}
+}
+
+// A rate is bytes per second since the point before it; over a gap that is far longer than the others nothing is known.
+func TestARateIsIntegratedOverTheGapBeforeIt(t *testing.T) {
+	x, store := start(t, createDefaultConfig().(*Config))
+	at := time.Now().Add(-time.Minute)
+	for _, p := range []struct{ at, rate float64 }{{0, 1e6}, {1, 100}, {2.5, 200}, {3.5, 400}} {
+		require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t, point{
+			name: "DCGM_FI_PROF_NVLINK_TX_BYTES", at: at.Add(time.Duration(p.at * 1e9)), value: p.rate, attrs: map[string]any{"UUID": "GPU-8"},
+		})))
+	}
+	v := store.Acquire()
+	defer v.Release()
+	d, ok := v.Lookup("GPU-8")
+	require.True(t, ok)
+	bytes, _ := d.Integral(gpusamplesextension.NVLinkTransmit, at.UnixNano(), at.Add(3500*time.Millisecond).UnixNano())
+	assert.InDelta(t, 100+1.5*200+400, bytes, 1e-6)
 }
 
 func TestAnXIDIsAnEventWhenItChanges(t *testing.T) {

@@ -5,10 +5,12 @@ package gpusamplesextension
 
 import (
 	"math"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A broken exporter's values must not stay in the running integrals, where they would spoil all that comes later.
@@ -39,4 +41,113 @@ func TestAbsurdValuesLeaveNoTrace(t *testing.T) {
 			})
 		}
 	}
+}
+
+// After months the means of short spans are as exact as on the first day.
+func TestMeansKeepTheirDigitsWithUptime(t *testing.T) {
+	r := newRig(t, Config{MaxAge: time.Minute, MaxBytes: 1 << 20, MaxDevices: 1}, Device{ID: "GPU-a", Interval: 100 * time.Millisecond})
+	s := r.store.devices["a"]
+	r.put(Power, 0, 700)
+	r.put(Energy, 0, 1e10)
+	const day = 24 * 3600
+	for _, f := range []Field{Power, Energy} { // as after 200 days
+		p := s.series[f].last()
+		p.integral, p.covered = 700*200*day, 200*day*second
+		if f == Energy {
+			p.v = 700 * 200 * day
+		}
+	}
+	const every = 100 * time.Millisecond
+	for i := 1; i <= 1200; i++ { // more than the rings hold
+		r.put(Power, time.Duration(i)*every, 700+float64(i%2)) // the line between 700 and 701
+		r.put(Energy, time.Duration(i)*every, 1e10+70*float64(i))
+	}
+	r.view(func(d DeviceView) {
+		at := t0 + 1000*int64(every)
+		for _, tt := range []struct{ start, end int64 }{
+			{at + 10_000_000, at + 10_002_000},         // 2 µs in one cell
+			{at - 1000, at + 1000},                     // 2 µs over two cells
+			{at - int64(every)/2, at + 3*int64(every)}, // more
+		} {
+			joules, _ := d.Integral(Energy, tt.start, tt.end)
+			assert.InEpsilon(t, 700*float64(tt.end-tt.start)*1e-9, joules, 1e-9, "%v", tt)
+			watts, _ := d.Mean(Power, tt.start, tt.end)
+			var want float64 // of the triangles, summed up ns by ns would be the same
+			const n = 100_000
+			for i := range n {
+				x := math.Mod((float64(tt.start-t0)+(float64(i)+0.5)*float64(tt.end-tt.start)/n)/float64(every), 2)
+				want += (700 + min(x, 2-x)) / n
+			}
+			assert.InEpsilon(t, want, watts, 1e-9, "%v", tt)
+		}
+	})
+}
+
+func (d *device) bytes() int64 {
+	var n int64
+	for _, s := range d.series {
+		if s != nil {
+			n += int64(len(s.pts)) * pointSize
+		}
+	}
+	return n
+}
+
+// A device that comes when all memory is taken gets its part of it.
+func TestALateDeviceGetsItsRing(t *testing.T) {
+	cfg := Config{MaxAge: 24 * time.Hour, MaxBytes: 1 << 20, MaxDevices: 100}
+	r := newRig(t, cfg, Device{ID: "GPU-a"})
+	for i := range 40_000 { // one ring of 32768 points is the whole megabyte
+		r.put(Power, time.Duration(i)*time.Millisecond, 1)
+	}
+	require.Equal(t, cfg.MaxBytes, r.store.bytes)
+	ids := []string{"GPU-a"}
+	for n := range 30 {
+		id := "GPU-late" + strconv.Itoa(n)
+		ids = append(ids, id)
+		r.w = r.register(Device{ID: id})
+		for i := range 40_000 {
+			r.put(Power, time.Duration(40_000*(n+1)+i)*time.Millisecond, 1)
+		}
+	}
+	require.LessOrEqual(t, r.store.bytes, cfg.MaxBytes)
+	var sum int64
+	for _, id := range ids {
+		d := r.store.devices[NormalizeID(id)]
+		sum += d.bytes()
+		assert.GreaterOrEqual(t, d.series[Power].len(), 512, "%s: at least half of an equal part", id)
+		first := d.series[Power].first().t
+		for i := d.series[Power].head + 1; i < d.series[Power].tail; i++ {
+			require.Equal(t, first+int64(i-d.series[Power].head)*int64(time.Millisecond), d.series[Power].at(i).t, "the newest points are kept")
+		}
+	}
+	assert.Equal(t, sum, r.store.bytes)
+}
+
+// Memory that a burst of samples took is given back.
+func TestRingsShrink(t *testing.T) {
+	r := newRig(t, Config{MaxAge: time.Minute, MaxBytes: 64 << 20, MaxDevices: 1}, Device{ID: "GPU-a"})
+	for i := range 20_000 {
+		r.put(Power, time.Duration(i)*time.Millisecond, 1)
+	}
+	most := r.store.bytes
+	for i := range 300 {
+		r.now = r.now.Add(time.Second)
+		r.put(Power, time.Duration(20+i)*time.Second, 1)
+	}
+	assert.Less(t, r.store.bytes, most/16)
+	assert.Equal(t, r.store.bytes, r.store.devices["a"].bytes())
+}
+
+func TestDropsCountValues(t *testing.T) {
+	r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a"})
+	s := Sample{Time: r.now.Add(2 * time.Minute).UnixNano()}
+	s.Set(Power, 1)
+	s.Set(Energy, 1)
+	s.Set(Temperature, 1)
+	r.w.Write([]Sample{s})
+	assert.EqualValues(t, 3, r.store.stats.future.Load())
+	r.w.Close()
+	r.w.Write([]Sample{s})
+	assert.EqualValues(t, 3, r.store.stats.closed.Load())
 }

@@ -80,16 +80,6 @@ func (d *device) setDescription(desc Device) {
 	}
 }
 
-func (d *device) bytes() int64 {
-	var n int64
-	for _, s := range d.series {
-		if s != nil {
-			n += int64(len(s.pts)) * pointSize
-		}
-	}
-	return n
-}
-
 // idleFor says how long the device has had no new sample.
 func (d *device) idleFor(now time.Time) time.Duration {
 	return now.Sub(time.Unix(0, d.newest))

@@ -3,7 +3,10 @@
 
 package gpusamplesextension
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // deviceWriter writes into one device of a store.
 type deviceWriter struct {
@@ -24,7 +27,9 @@ func (w *deviceWriter) Write(samples []Sample) {
 	st.mu.Lock()
 	if !w.valid() {
 		st.mu.Unlock()
-		st.stats.closed.Add(int64(len(samples)))
+		for i := range samples {
+			st.stats.closed.Add(int64(bits.OnesCount32(samples[i].Known)))
+		}
 		return
 	}
 	for i := range samples {
@@ -61,7 +66,7 @@ func (w *deviceWriter) Close() {
 // write stores the known fields of one sample; mu is held.
 func (st *Store) write(d *device, sample *Sample, now time.Time) {
 	if sample.Time > now.Add(maxFuture).UnixNano() {
-		st.stats.future.Add(1)
+		st.stats.future.Add(int64(bits.OnesCount32(sample.Known)))
 		return
 	}
 	for f := range d.series {
@@ -95,8 +100,8 @@ func (st *Store) write(d *device, sample *Sample, now time.Time) {
 	}
 }
 
-// room makes place for one point at time t: what is too old leaves first, then the ring grows while the budget lasts,
-// then the oldest point leaves.
+// room makes place for one point at time t: what is too old leaves first, then the ring grows while the budget lasts, also at the cost of
+// a ring that is four times as large, then the oldest point leaves. So each series has at least half of an equal part.
 func (st *Store) room(s *series, t int64) bool {
 	for s.len() > 0 && s.first().t < t-st.maxAge {
 		s.head++
@@ -105,10 +110,12 @@ func (st *Store) room(s *series, t int64) bool {
 	if s.len() < len(s.pts) {
 		return true
 	}
-	more := int64(max(minPoints, len(s.pts))) * pointSize
+	size := max(minPoints, 2*len(s.pts))
+	more := int64(size-len(s.pts)) * pointSize
+	for st.bytes+more > st.maxBytes && st.shrinkOther(2*size) {
+	}
 	if st.bytes+more <= st.maxBytes {
-		s.grow()
-		st.bytes += more
+		st.resize(s, size)
 		return true
 	}
 	if len(s.pts) == 0 {
@@ -118,4 +125,58 @@ func (st *Store) room(s *series, t int64) bool {
 	s.head++
 	st.stats.evictedBytes.Add(1)
 	return true
+}
+
+// resize gives a series a ring of n points, 0 for none.
+func (st *Store) resize(s *series, n int) {
+	if old := len(s.pts); old > 0 {
+		st.rings[bits.Len(uint(old))]--
+	}
+	if n > 0 {
+		st.rings[bits.Len(uint(n))]++
+	}
+	st.bytes += int64(n-len(s.pts)) * pointSize
+	st.stats.evictedBytes.Add(int64(s.resize(n)))
+}
+
+// shrinkOther halves a ring of at least n points, that with the oldest point; false: there is none.
+func (st *Store) shrinkOther(n int) bool {
+	large := false
+	for _, rings := range st.rings[bits.Len(uint(n)):] {
+		large = large || rings > 0
+	}
+	if !large { // as mostly when the budget is used up
+		return false
+	}
+	var oldest *series
+	for _, d := range st.devices {
+		for _, s := range d.series {
+			if s != nil && len(s.pts) >= n && (oldest == nil || s.len() == 0 || s.first().t < oldest.first().t) {
+				oldest = s
+				if s.len() == 0 {
+					break
+				}
+			}
+		}
+	}
+	st.resize(oldest, len(oldest.pts)/2)
+	return true
+}
+
+// tidy gives back the memory of rings that are mostly empty.
+func (st *Store) tidy() {
+	for _, d := range st.devices {
+		for _, s := range d.series {
+			if s == nil {
+				continue
+			}
+			n := len(s.pts)
+			for n > minPoints && 4*s.len() <= n {
+				n /= 2
+			}
+			if n < len(s.pts) {
+				st.resize(s, n)
+			}
+		}
+	}
 }

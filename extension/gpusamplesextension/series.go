@@ -27,6 +27,7 @@ type series struct {
 	pts        []point
 	head, tail uint64
 	raw        float64 // newest value as written, before unwrapping
+	base       float64 // of a counter: what rebase has taken off its values
 	nominal    int64   // asked interval, ns; 0 unknown
 	gaps       [medianWindow]int64
 	nGaps      uint64
@@ -66,7 +67,25 @@ func (s *series) push(t int64, raw float64) {
 	}
 	s.raw = raw
 	s.pts[s.tail&uint64(len(s.pts)-1)] = p
-	s.tail++
+	if s.tail++; s.tail&uint64(len(s.pts)-1) == 0 {
+		s.rebase()
+	}
+}
+
+// rebase makes the integrals begin at the oldest point again, and a counter's values too. Without it they would grow for as long as
+// the process runs, and the differences of large numbers lose digits: a thousandth of a span of 2 µs after half a year.
+func (s *series) rebase() {
+	first := *s.first()
+	if s.kind == KindCounter {
+		s.base += first.v
+	} else {
+		first.v = 0
+	}
+	for i := s.head; i < s.tail; i++ {
+		p := s.at(i)
+		p.v -= first.v
+		p.integral -= first.integral
+	}
 }
 
 // integrate is the integral from the older of two points over the first x of the gap ns between them.
@@ -112,13 +131,16 @@ func (s *series) observeGap(gap int64) {
 	s.interval = max(s.interval, sorted[(n-1)/2])
 }
 
-// grow doubles the ring.
-func (s *series) grow() {
-	pts := make([]point, max(minPoints, 2*len(s.pts)))
+// resize makes the ring hold n points, a power of two, and keeps the newest; the result is how many it had to drop.
+func (s *series) resize(n int) (dropped int) {
+	dropped = max(0, s.len()-n)
+	s.head += uint64(dropped)
+	pts := make([]point, n)
 	for i := s.head; i < s.tail; i++ {
 		pts[i&uint64(len(pts)-1)] = *s.at(i)
 	}
 	s.pts = pts
+	return dropped
 }
 
 // clear forgets the points and keeps the memory.
@@ -169,22 +191,39 @@ func (s *series) around(guess uint64, t int64) (lo, hi uint64) {
 	return lo, s.tail
 }
 
-// cumulative is the running integral and coverage at t, clamped to the stored range.
-func (s *series) cumulative(t int64) (integral float64, covered int64) {
-	if t <= s.first().t {
-		return s.first().integral, s.first().covered
+// between is the integral over the covered part of [start, end], end > start, and that part's length. Pieces of cells are computed
+// from their two points alone, for in the difference of two running integrals a short piece would lose its digits.
+func (s *series) between(start, end int64) (integral float64, covered int64) {
+	start, end = max(start, s.first().t), min(end, s.last().t)
+	if end <= start {
+		return 0, 0
 	}
-	i := s.after(t)
-	if i == s.tail {
-		return s.last().integral, s.last().covered
+	i, j := s.after(start), s.after(end-1) // the cells that end at i and j; j is within, for end is not after the last point
+	if i == j {
+		return s.piece(i, start, end)
 	}
+	from, to := s.at(i), s.at(j-1)
+	head, headCovered := s.piece(i, start, from.t)
+	tail, tailCovered := s.piece(j, to.t, end)
+	return head + (to.integral - from.integral) + tail, headCovered + (to.covered - from.covered) + tailCovered
+}
+
+// piece is the integral over [start, end] in the cell that ends at i.
+func (s *series) piece(i uint64, start, end int64) (integral float64, covered int64) {
 	older, newer := s.at(i-1), s.at(i)
-	gap := newer.t - older.t
-	if newer.covered == older.covered {
-		return older.integral, older.covered
+	if newer.covered == older.covered || end <= start {
+		return 0, 0
 	}
-	x := t - older.t
-	return older.integral + s.kind.integrate(older.v, newer.v, x, gap), older.covered + x
+	gap, length := newer.t-older.t, float64(end-start)
+	switch s.kind {
+	case KindInstant:
+		middle := float64(start-older.t) + length/2
+		return (older.v + (newer.v-older.v)*middle/float64(gap)) * length * 1e-9, end - start
+	case KindCounter:
+		return (newer.v - older.v) * length / float64(gap), end - start
+	default:
+		return s.kind.integrate(older.v, newer.v, end-start, gap), end - start
+	}
 }
 
 // value is v on the straight line at t; false outside of the stored range.
@@ -194,10 +233,10 @@ func (s *series) value(t int64) (float64, bool) {
 	}
 	i := s.after(t)
 	if i == s.tail {
-		return s.last().v, true
+		return s.base + s.last().v, true
 	}
 	older, newer := s.at(i-1), s.at(i)
-	return older.v + (newer.v-older.v)*float64(t-older.t)/float64(newer.t-older.t), true
+	return s.base + older.v + (newer.v-older.v)*float64(t-older.t)/float64(newer.t-older.t), true
 }
 
 // each calls fn with the values at both ends of every covered piece of [start, end].

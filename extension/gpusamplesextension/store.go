@@ -25,6 +25,7 @@ type Store struct {
 	devices map[string]*device // by NormalizeID
 	byPCI   map[hostPCI]*device
 	bytes   int64
+	rings   [64]int // how many rings there are of 2^(i-1) points
 	swept   time.Time
 
 	leaseMu sync.Mutex
@@ -122,10 +123,15 @@ func (st *Store) sweep(now time.Time) {
 	for key, d := range st.devices {
 		if !d.open && int64(d.idleFor(now)) > st.maxAge {
 			st.unindex(d)
-			st.bytes -= d.bytes()
+			for _, s := range d.series {
+				if s != nil {
+					st.resize(s, 0)
+				}
+			}
 			delete(st.devices, key)
 		}
 	}
+	st.tidy()
 }
 
 // Lease implements Reader.

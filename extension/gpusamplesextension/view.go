@@ -92,19 +92,22 @@ func (x DeviceView) Mean(f Field, start, end int64) (mean, coverage float64) {
 	if s == nil || end <= start {
 		return 0, 0
 	}
-	i0, c0 := s.cumulative(start)
-	i1, c1 := s.cumulative(end)
-	if c1 <= c0 {
+	integral, covered := s.between(start, end)
+	if covered == 0 {
 		return 0, 0
 	}
-	return (i1 - i0) / (float64(c1-c0) * 1e-9), float64(c1-c0) / float64(end-start)
+	return integral / (float64(covered) * 1e-9), float64(covered) / float64(end-start)
 }
 
 // Integral is the integral in value × seconds (for a counter the increase, in its unit) over the covered part of
 // [start, end], and that part's share of the interval.
 func (x DeviceView) Integral(f Field, start, end int64) (integral, coverage float64) {
-	mean, coverage := x.Mean(f, start, end)
-	return mean * coverage * float64(end-start) * 1e-9, coverage
+	s := x.field(f)
+	if s == nil || end <= start {
+		return 0, 0
+	}
+	integral, covered := s.between(start, end)
+	return integral, float64(covered) / float64(end-start)
 }
 
 // Max is the largest value in the covered part of [start, end]; false when nothing is covered.
@@ -185,9 +188,8 @@ func (x DeviceView) Coverage(start, end int64) (coverage float64, samples int) {
 	if end <= start {
 		return 0, samples
 	}
-	_, c0 := s.cumulative(start)
-	_, c1 := s.cumulative(end)
-	return float64(c1-c0) / float64(end-start), samples
+	_, covered := s.between(start, end)
+	return float64(covered) / float64(end-start), samples
 }
 
 // Events appends the events in [start, end] to dst, oldest first.

@@ -16,12 +16,15 @@ type Sum struct {
 	known bool    // raw is
 }
 
+// Newer says whether a time is after that of the newest value. What is not is in no sum.
+func (s *Sum) Newer(t int64) bool { return s.time == 0 || t > s.time }
+
 // AddRate integrates a mean rate per second over the time since the value before. Over a gap of more than three
 // intervals (the asked one or the last one, whichever is longer) nothing is known and nothing is added.
 func (s *Sum) AddRate(t int64, rate float64, interval time.Duration) float64 {
 	if s.time != 0 && t > s.time {
 		gap := t - s.time
-		if gap <= 3*max(s.gap, int64(interval)) {
+		if usual := max(s.gap, int64(interval)); usual == 0 || gap <= 3*usual {
 			s.total += rate * float64(gap) * 1e-9
 		}
 		s.gap = gap
@@ -30,13 +33,22 @@ func (s *Sum) AddRate(t int64, rate float64, interval time.Duration) float64 {
 	return s.total
 }
 
-// AddCounter adds what the device's counter grew by. A decrease is a reset: what was counted across it is unknown.
-func (s *Sum) AddCounter(t int64, raw float64) float64 {
-	if s.known && raw > s.raw {
+// AddCounter adds what the device's counter grew by. A value that is not newer than the last is not looked at. start is when the counter
+// began at 0, 0 where that is not known: one after the newest value is a reset, and everything that the counter holds came after it. A
+// start that is the value's own time says only that somebody saw the counter for the first time (a scraper that was restarted).
+// A decrease without a start is a reset too, at an unknown time: what was counted across it is unknown.
+func (s *Sum) AddCounter(t, start int64, raw float64) float64 {
+	if !s.Newer(t) {
+		return s.total
+	}
+	switch {
+	case s.known && start > s.time && start < t:
+		s.total += raw
+	case s.known && raw > s.raw:
 		s.total += raw - s.raw
 	}
 	s.raw, s.known = raw, true
-	s.time = max(s.time, t)
+	s.time = t
 	return s.total
 }
 

@@ -90,7 +90,7 @@ func (s *session) deviceValue(b *gpudata.Batch, i int, f *field, rank uint8, ts 
 		}
 		x = st.sums[f.quantity].AddRate(ts*1000, x, s.set.Sampling)
 	case formCounter:
-		x = st.sums[f.quantity].AddCounter(ts*1000, x)
+		x = st.sums[f.quantity].AddCounter(ts*1000, 0, x)
 	}
 	switch f.quantity {
 	case gpudata.RemapFailed:
