@@ -15,7 +15,7 @@ export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: help test race lint fmt vet generate build build-modules build-full bench run check jaeger
+.PHONY: help test race efence lint fmt vet generate build build-modules build-full bench run check jaeger
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -25,6 +25,9 @@ test: ## run the tests of every module and say what ran
 
 race: ## the same under the race detector, without the end-to-end tests
 	CGO_ENABLED=1 $(GO) run internal/tools/testall/main.go -race -short
+
+efence: ## calls into C at 3,000 stack depths, with memory that is never used again
+	GODEBUG=efence=1 $(GO) test -count=1 -run='StackDepth|GrowsTheStack|Frame' ./gpuspan/internal/dl ./gpuspan/cuda/... ./gpuspan/hip ./gpuspan/nvtx
 
 lint: $(BIN)/golangci-lint ## run golangci-lint on every module
 	$(call each,$(MODULES),$(BIN)/golangci-lint run ./...)
@@ -59,7 +62,7 @@ run: ## run the Collector with its built-in pipeline
 jaeger: ## build Jaeger and run it on its usual loopback ports, in memory
 	$(GO) run ./test/cmd/jaeger
 
-check: test race vet build-modules lint ## everything that CI checks but the generated files
+check: test race efence vet build-modules lint ## everything that CI checks but the generated files
 
 $(BIN)/builder: internal/tools/go.mod
 	cd $(TOOLS) && GOWORK=off $(GO) build -o $@ go.opentelemetry.io/collector/cmd/builder

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 // ranges is an annotator that keeps account.
@@ -59,8 +60,8 @@ func TestOneAnnotationGivesSpanAndRange(t *testing.T) {
 	x.End()
 	x.End()
 	request.End()
-	for _, step := range r.p.Loop("train", s, gpuspan.TotalSteps(1)).Steps(context.Background()) {
-		step.Phase(gpuspan.Forward).End()
+	for _, step := range train.NewLoop(r.p, "train", s, train.TotalSteps(1)).Steps(context.Background()) {
+		step.Phase(train.Forward).End()
 		r.clock.Advance(time.Millisecond)
 	}
 	op.Start(ctx, s) // forgotten: Shutdown ends its range
@@ -81,7 +82,7 @@ func TestRangesEndWhenTheProfilerShutsDownInTheirMidst(t *testing.T) {
 		a := &ranges{open: map[uint64]string{}}
 		ids := gpuspan.NewIDGenerator(nil)
 		tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids))
-		p, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(a), gpuspan.WithSlots(64), gpuspan.WithLogger(slog.New(slog.DiscardHandler)))
+		p, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(a), slots(64), gpuspan.WithLogger(slog.New(slog.DiscardHandler)))
 		require.NoError(t, err)
 		s := p.Stream(0, "s")
 		op, inner := gpuspan.NewOperation("op"), gpuspan.NewOperation("inner")

@@ -14,8 +14,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 // The sketch of the library's face as programs: what it shows is here as it stands there, with stand-ins for C calls, loaders and models. One name differs: the option
@@ -28,7 +31,7 @@ type cgo struct {
 }
 
 func (c *cgo) busy(s uintptr, d time.Duration) {
-	c.gpu.Launch(gpuspan.StreamHandle(s), simgpu.Kernel{Duration: d})
+	c.gpu.Launch(backend.StreamHandle(s), simgpu.Kernel{Duration: d})
 }
 
 type request struct{ Ctx context.Context }
@@ -145,23 +148,23 @@ func Example_training() {
 	loader, model, comms := &dataLoader{left: 70}, network{&cgo{gpu, clock}, raw}, commLogger{}
 	const modelFLOPs = 1e12
 
-	loop := prof.Loop("train", stream, gpuspan.ItemType("image"),
-		gpuspan.Schedule{SkipFirst: 50, Warmup: 1, Active: 3, Repeat: 0, Every: 10})
+	loop := train.NewLoop(prof, "train", stream, train.Items("image"),
+		train.Schedule{SkipFirst: 50, Warmup: 1, Active: 3, Repeat: 0, Every: 10})
 	for ctx, step := range loop.Steps(ctx) {
-		data := step.Phase(gpuspan.Data)
+		data := step.Phase(train.Data)
 		batch, ok := loader.Next(ctx)
 		data.End()
 		if !ok {
 			break
 		}
 		step.SetItems(batch.N)
-		fwd := step.Phase(gpuspan.Forward)
+		fwd := step.Phase(train.Forward)
 		loss := model.Forward(ctx, batch)
 		fwd.End()
-		bwd := step.Phase(gpuspan.Backward)
+		bwd := step.Phase(train.Backward)
 		model.Backward(ctx, loss)
 		bwd.End()
-		step.AddPhase(gpuspan.Comm, comms.Elapsed())
+		step.AddPhase(train.Comm, comms.Elapsed())
 		step.SetModelFLOPs(modelFLOPs)
 		clock.Advance(10 * time.Millisecond) // the example's device needs its clock moved
 	}
@@ -188,9 +191,9 @@ func Example_training() {
 func Example_face() {
 	prof, err := gpuspan.New(nil) // never nil; without a driver: host clock, and it says so
 	ctx := context.Background()
-	s := prof.Stream(0, "host", gpuspan.Sync(gpuspan.SyncDeferred))
+	s := prof.Stream(0, "host", gpuspan.Sync(settings.SyncDeferred))
 	op := gpuspan.NewOperation("op", gpuspan.Category("c"), gpuspan.ItemType("row"), gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pageable),
-		gpuspan.Describe("moves rows"), gpuspan.AtVerbosity(gpuspan.VerbosityDefault), gpuspan.Sync(gpuspan.SyncNone))
+		gpuspan.Describe("moves rows"), gpuspan.AtVerbosity(settings.VerbosityDefault), gpuspan.Sync(settings.SyncNone))
 
 	x := op.Start(ctx, s)
 	y := x.Start(op) // nested, no context needed

@@ -11,9 +11,9 @@
 //	End:   record an event, append to FIFO ─┘           place both on the wall clock, make the span,
 //	                                                    parents before children, free the slot
 //
-// An [Operation] is what can be timed, a [Section] is one timed run of it on a [Stream], a [Loop] has [Step]s, a step has
-// [Phase]s, and [Work] is what was moved and computed. A [Profiler] holds it all together over a [Backend]: gpuspan/cuda,
-// gpuspan/hip, gpuspan/simgpu, or none, which times on the host's clock. All methods accept nil receivers and zero values, which do
+// An [Operation] is what can be timed, a [Section] is one timed run of it on a [Stream], and [Work] is what was moved and computed. A [Profiler]
+// holds it all together over a backend: gpuspan/cuda, gpuspan/hip, gpuspan/simgpu, or none, which times on the host's clock. Loops with steps and
+// phases are in package train, what can be set from outside the code in package settings. All methods accept nil receivers and zero values, which do
 // nothing, so code stays instrumented where profiling is off.
 //
 // # Cost

@@ -13,7 +13,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/outputs"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 // simulated is a device whose clock the example moves, so that its output is always the same.
@@ -107,9 +109,9 @@ func ExampleLoop_Steps() {
 	handle := gpu.Stream(0)
 	stream := prof.Stream(uintptr(handle), "train")
 
-	loop := prof.Loop("train", stream, gpuspan.ItemType("image"), gpuspan.Schedule{Every: 2}, gpuspan.TotalSteps(4))
+	loop := train.NewLoop(prof, "train", stream, train.Items("image"), train.Schedule{Every: 2}, train.TotalSteps(4))
 	for _, step := range loop.Steps(ctx) {
-		forward := step.Phase(gpuspan.Forward)
+		forward := step.Phase(train.Forward)
 		gpu.Launch(handle, simgpu.Kernel{Duration: 2 * time.Millisecond})
 		forward.End()
 		step.SetItems(32)
@@ -135,17 +137,9 @@ func ExampleLoop_Steps() {
 	// step 4 took 5 ms, forward 2 ms
 }
 
-func ExampleSchedule_Action() {
-	s := gpuspan.Schedule{SkipFirst: 2, Wait: 1, Warmup: 1, Active: 2}
-	for i := int64(1); i <= 8; i++ {
-		fmt.Print(s.Action(i).Recorded(), " ")
-	}
-	// Output: false false false false true true false false
-}
-
 // Each run keeps a log of what its sections computed; the first line that differs says where they part.
-func ExampleFirstDivergence() {
-	run := func(weight float32) []gpuspan.Output {
+func Example_outputs() {
+	run := func(weight float32) []outputs.Output {
 		var log strings.Builder
 		prof, gpu, clock, _ := simulated(gpuspan.WithOutputLog(&log))
 		stream := prof.Stream(uintptr(gpu.Stream(0)), "compute")
@@ -155,19 +149,19 @@ func ExampleFirstDivergence() {
 			if layer.Name() == "layer 2" {
 				output[1] *= weight
 			}
-			x.Checksum(gpuspan.Checksum(output))
+			x.Checksum(outputs.Checksum(output))
 			x.End()
 		}
 		clock.Advance(time.Millisecond)
 		_ = prof.Shutdown(context.Background())
-		outputs, err := gpuspan.ReadOutputs(strings.NewReader(log.String()))
+		outputs, err := outputs.Read(strings.NewReader(log.String()))
 		if err != nil {
 			fmt.Println(err)
 		}
 		return outputs
 	}
 	a, b := run(1), run(1.0000001)
-	if i, ok := gpuspan.FirstDivergence(a, b); ok {
+	if i, ok := outputs.FirstDivergence(a, b); ok {
 		fmt.Println("the runs part at", a[i].Operation, "run", a[i].Occurrence)
 	}
 	// Output: the runs part at layer 2 run 1

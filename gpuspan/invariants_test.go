@@ -18,7 +18,9 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -50,20 +52,22 @@ func TestThePackageImportsTheOTelAPIOnly(t *testing.T) {
 
 // Every span that any test of the package could see has registered names only.
 func TestSpansUseRegisteredNamesOnly(t *testing.T) {
-	set := gpuspan.DefaultSettings()
+	set := settings.Default()
 	set.MemoryUsage, set.CodeLocation, set.StackDepth = true, true, 3
 	r := newRig(t, gpuspan.WithSettings(set))
 	s, h := r.stream()
-	op := gpuspan.NewOperation("op", gpuspan.Category("c"), gpuspan.Collective("all_reduce", 4), gpuspan.Access(gpuspan.Random),
-		gpuspan.ZeroCopy(false), gpuspan.Shapes("f32[1]"), gpuspan.ItemType("token"), gpuspan.KernelLaunch("k", "m"))
-	for ctx, step := range r.p.Loop("train", s, gpuspan.TotalSteps(2), gpuspan.ItemType("image"), gpuspan.ModelDevices(8, gpuspan.BF16), gpuspan.Phases(gpuspan.Data, gpuspan.Comm)).Steps(context.Background()) {
+	op := gpuspan.NewOperation("op", gpuspan.Category("c"), gpuspan.Collective("all_reduce", 4),
+		gpuspan.Attributes(semconv.GPUIOAccessPatternKey.String(semconv.GPUIOAccessPatternRandom), semconv.GPUZeroCopyKey.Bool(false),
+			semconv.GPUOperationShapesKey.StringSlice([]string{"f32[1]"}), semconv.GPUKernelModuleKey.String("m")),
+		gpuspan.ItemType("token"), gpuspan.Kernel("k"))
+	for ctx, step := range train.NewLoop(r.p, "train", s, train.TotalSteps(2), train.Items("image"), train.ModelDevices(8, gpuspan.BF16), train.Phases(train.Data, train.Comm)).Steps(context.Background()) {
 		f := step.Phase("custom")
 		x := op.Start(ctx, s)
 		r.busy(h, time.Millisecond)
 		x.Chunk(0, 1)
 		x.LinkItems(ctx, 3)
 		x.AddCopied(gpuspan.HostToDevice, 4)
-		x.L2HitRatio(1)
+		x.SetAttributes(semconv.GPUCacheL2HitRatioKey.Float64(1))
 		x.Checksum(3)
 		x.EndWith(gpuspan.Work{Read: 1, Written: 1, Bytes: 1, Items: 1, FLOPs: 1, Precision: gpuspan.FP4})
 		f.End()
@@ -135,7 +139,7 @@ func TestConcurrentUse(t *testing.T) {
 				x.End()
 				if j%50 == 0 {
 					p.Snapshot()
-					p.SetVerbosity(gpuspan.VerbosityDefault)
+					p.SetVerbosity(settings.VerbosityDefault)
 				}
 			}
 		})
@@ -170,7 +174,7 @@ func (f exporterFunc) Shutdown(context.Context) error { return nil }
 func TestLifecycleUnderLoad(t *testing.T) {
 	for range 5 {
 		gpu := simgpu.New(nil)
-		p, err := gpuspan.New(gpu, gpuspan.WithErrorHandler(func(error) {}), gpuspan.WithSlots(16))
+		p, err := gpuspan.New(gpu, gpuspan.WithErrorHandler(func(error) {}), slots(16))
 		require.NoError(t, err)
 		op := gpuspan.NewOperation("op")
 		stop := make(chan struct{})

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -137,7 +138,7 @@ func TestMetricsCountEverySectionAndTimeTheTimedOnes(t *testing.T) {
 }
 
 func TestMetricsAllTimesUnsampledSectionsToo(t *testing.T) {
-	r, reader := metricRig(t, gpuspan.WithMetrics(gpuspan.MetricsAll))
+	r, reader := metricRig(t, set(func(s *settings.Settings) { s.Metrics = settings.MetricsAll }))
 	s, _ := r.stream()
 	op := gpuspan.NewOperation("op")
 	unsampled := trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
@@ -155,7 +156,7 @@ func TestMetricsAllTimesUnsampledSectionsToo(t *testing.T) {
 }
 
 func TestMetricsOffLeavesTheMarkAndTheMetricsOut(t *testing.T) {
-	r, reader := metricRig(t, gpuspan.WithMetrics(gpuspan.MetricsOff))
+	r, reader := metricRig(t, set(func(s *settings.Settings) { s.Metrics = settings.MetricsOff }))
 	s, _ := r.stream()
 	gpuspan.NewOperation("op").Start(context.Background(), s).End()
 	r.clock.Advance(time.Millisecond)
@@ -181,7 +182,7 @@ func TestWithoutAMeterProviderTheScopeIsNotMarked(t *testing.T) {
 }
 
 func TestSelfMetrics(t *testing.T) {
-	r, reader := metricRig(t, gpuspan.WithSlots(4))
+	r, reader := metricRig(t, slots(4))
 	s, h := r.stream()
 	op := gpuspan.NewOperation("op")
 	x := op.Start(context.Background(), s)
@@ -221,7 +222,7 @@ func TestSelfMetrics(t *testing.T) {
 }
 
 func TestHostTimesAreNoGPUDurations(t *testing.T) {
-	r, reader := metricRig(t, gpuspan.Sync(gpuspan.SyncNone))
+	r, reader := metricRig(t, syncMode(settings.SyncNone))
 	s, _ := r.stream()
 	op := gpuspan.NewOperation("op")
 	op.Start(context.Background(), s).End()

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 // What cannot be is not stated, whether sections are timed or only count: counters never fall, and no sum becomes NaN.
@@ -56,7 +57,7 @@ func TestWorkThatCannotBeIsNotStated(t *testing.T) {
 func TestPhaseNamesBecomePartsOfAttributeNames(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
-	for _, step := range r.p.Loop("", s, gpuspan.TotalSteps(1), gpuspan.Phases("", "All Reduce/2.0")).Steps(context.Background()) {
+	for _, step := range train.NewLoop(r.p, "", s, train.TotalSteps(1), train.Phases("", "All Reduce/2.0")).Steps(context.Background()) {
 		step.AddPhase("all_reduce_2_0", time.Microsecond)
 		step.AddPhase("All Reduce/2.0", time.Microsecond)
 		x := step.Phase("ALL REDUCE 2_0")
@@ -66,9 +67,9 @@ func TestPhaseNamesBecomePartsOfAttributeNames(t *testing.T) {
 		step.AddItems(-5)
 		step.SetModelFLOPs(math.Inf(1))
 		step.SetModelFLOPs(math.NaN())
-		step.AddPhase(gpuspan.Comm, -time.Second)
-		step.SetPhase(gpuspan.Comm, -time.Second)
-		step.AddPhaseAt(gpuspan.Comm, r.clock.Now(), -time.Second)
+		step.AddPhase(train.Comm, -time.Second)
+		step.SetPhase(train.Comm, -time.Second)
+		step.AddPhaseAt(train.Comm, r.clock.Now(), -time.Second)
 	}
 	r.clock.Advance(time.Millisecond)
 	r.flush()
@@ -127,9 +128,7 @@ func TestStatementsThatCannotBeAreMisuse(t *testing.T) {
 		{"chunk beyond the last", func(x gpuspan.Section) { x.Chunk(3, 3) }},
 		{"negative number of chunks", func(x gpuspan.Section) { x.Chunk(0, -1) }},
 		{"more chunks than can be", func(x gpuspan.Section) { x.Chunk(beyond, 0) }},
-		{"hit ratio", func(x gpuspan.Section) { x.L2HitRatio(50) }},
-		{"hit ratio that is no number", func(x gpuspan.Section) { x.L2HitRatio(math.NaN()) }},
-		{"copy without a direction", func(x gpuspan.Section) { x.AddCopied(gpuspan.DirectionUnset, 7) }},
+		{"copy without a direction", func(x gpuspan.Section) { x.AddCopied(gpuspan.Direction(0), 7) }},
 		{"copy of an unknown direction", func(x gpuspan.Section) { x.AddCopied(99, 7) }},
 		{"negative items of a request", func(x gpuspan.Section) { x.LinkItems(unsampledTrace(), -1) }},
 	} {
@@ -154,8 +153,8 @@ func TestStreamsOfOtherProfilersAreMisuse(t *testing.T) {
 	x := op.Start(context.Background(), s)
 	x.StartOn(op, foreign).End()
 	x.End()
-	for _, step := range r.p.Loop("train", s, gpuspan.TotalSteps(1)).Steps(context.Background()) {
-		step.PhaseOn(gpuspan.Comm, foreign).End()
+	for _, step := range train.NewLoop(r.p, "train", s, train.TotalSteps(1)).Steps(context.Background()) {
+		step.PhaseOn(train.Comm, foreign).End()
 		r.clock.Advance(time.Millisecond)
 	}
 	r.clock.Advance(time.Millisecond)
@@ -170,10 +169,10 @@ func TestStreamsOfOtherProfilersAreMisuse(t *testing.T) {
 func TestStepsOfOneLoopAtATimeAreMisuse(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
-	loop := r.p.Loop("train", s, gpuspan.TotalSteps(2))
+	loop := train.NewLoop(r.p, "train", s, train.TotalSteps(2))
 	for ctx := range loop.Steps(context.Background()) {
 		r.clock.Advance(time.Millisecond)
-		for range r.p.Loop("eval", s, gpuspan.TotalSteps(2)).Steps(ctx) {
+		for range train.NewLoop(r.p, "eval", s, train.TotalSteps(2)).Steps(ctx) {
 			r.clock.Advance(time.Millisecond)
 		}
 	}

@@ -14,10 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 func TestNamedSectionsMatchByTitleAndAreBounded(t *testing.T) {
-	set := gpuspan.DefaultSettings()
+	set := settings.Default()
 	set.Names = 2
 	r := newRig(t, gpuspan.WithSettings(set))
 	s, _ := r.stream()
@@ -68,10 +70,10 @@ func TestNamesOfAnyKindAreBoundedAndCanBeExported(t *testing.T) {
 	huge, broken := strings.Repeat("é", 1<<19), "kernel\xff<\xc3>"
 	for _, name := range []string{huge, broken, ""} {
 		x := s.StartNamed(context.Background(), name)
-		x.Kernel(broken, broken)
+		x.SetAttributes(semconv.GPUKernelNameKey.String(broken), semconv.GPUKernelModuleKey.String(broken))
 		s.EndNamed(name, gpuspan.Work{})
 	}
-	gpuspan.NewOperation(broken, gpuspan.KernelLaunch(broken, broken)).Start(context.Background(), s).End()
+	gpuspan.NewOperation(broken, gpuspan.Kernel(broken), gpuspan.Attributes(semconv.GPUKernelModuleKey.String(broken))).Start(context.Background(), s).End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	assert.Zero(t, r.p.Misuse()["unmatched_end"])

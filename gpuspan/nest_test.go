@@ -14,6 +14,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 func TestNestedSectionsHaveTheRightParents(t *testing.T) {
@@ -62,7 +64,7 @@ func TestNestedSectionsHaveTheRightParents(t *testing.T) {
 }
 
 func TestInnerSectionsDoNotWaitForTheOuterOnesSlot(t *testing.T) {
-	r := newRig(t, gpuspan.WithSlots(4))
+	r := newRig(t, slots(4))
 	s, h := r.stream()
 	outer, inner := gpuspan.NewOperation("outer"), gpuspan.NewOperation("inner")
 	x := outer.Start(context.Background(), s)
@@ -135,7 +137,7 @@ func TestASectionWithinAnEndedOneOnlyCounts(t *testing.T) {
 }
 
 func TestANestDoesNotWaitForeverForAForgottenEnd(t *testing.T) {
-	set := gpuspan.DefaultSettings()
+	set := settings.Default()
 	set.NestDeadline = time.Second
 	r := newRig(t, gpuspan.WithSettings(set))
 	s, _ := r.stream()
@@ -259,7 +261,7 @@ func TestChunksAreNotAllThatASectionComputes(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
 	whole, part, rest := gpuspan.NewOperation("whole"), gpuspan.NewOperation("part"), gpuspan.NewOperation("rest")
-	for ctx := range r.p.Loop("step", s, gpuspan.TotalSteps(1)).Steps(context.Background()) {
+	for ctx := range train.NewLoop(r.p, "step", s, train.TotalSteps(1)).Steps(context.Background()) {
 		x := whole.Start(ctx, s)
 		y := x.Start(part)
 		y.Chunk(0, 1)

@@ -4,64 +4,58 @@
 package gpuspan
 
 import (
-	"fmt"
 	"io"
-	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // OperationOption configures [NewOperation].
-type OperationOption interface{ applyOperation(*Operation) }
+type OperationOption interface{ applyOperation(*engine.OperationConfig) }
 
-type operationOption func(*Operation)
+type operationOption func(*engine.OperationConfig)
 
-func (f operationOption) applyOperation(o *Operation) { f(o) }
+func (f operationOption) applyOperation(c *engine.OperationConfig) { f(c) }
 
 // Category groups operations in reports and metrics (gpu.operation.category): `attention`, `data`, `comm`. Keep the set small.
-func Category(c string) OperationOption {
-	return operationOption(func(o *Operation) { o.info.Category = c })
+func Category(name string) OperationOption {
+	return operationOption(func(c *engine.OperationConfig) { c.Info.Category = name })
 }
 
 // Describe says what the operation does, for readers of reports. It is not on spans.
 func Describe(text string) OperationOption {
-	return operationOption(func(o *Operation) { o.info.Description = text })
+	return operationOption(func(c *engine.OperationConfig) { c.Info.Description = text })
 }
 
-// ItemTypeOption is both an [OperationOption] and a [LoopOption].
-type ItemTypeOption string
-
-// ItemType says what Work.Items of an operation, or the items of a loop's steps, count: `token`, `row`, `image`, `sample`.
-func ItemType(t string) ItemTypeOption { return ItemTypeOption(t) }
-
-func (t ItemTypeOption) applyOperation(o *Operation) { o.info.ItemType = string(t) }
+// ItemType says what Work.Items of the operation counts: `token`, `row`, `image`, `sample`.
+func ItemType(t string) OperationOption {
+	return operationOption(func(c *engine.OperationConfig) { c.Info.ItemType = t })
+}
 
 // Copy makes the operation a copy (gpu.operation.type `copy`). memory is [MemoryUnset] for copies that touch no host memory.
 func Copy(direction Direction, memory HostMemory) OperationOption {
-	return operationOption(func(o *Operation) {
-		o.info.Type = semconv.GPUOperationTypeCopy
-		o.direction = direction
-		o.info.Direction, o.info.HostMemory = direction.String(), memory.String()
+	return operationOption(func(c *engine.OperationConfig) {
+		c.Info.Type = semconv.GPUOperationTypeCopy
+		c.Direction = direction
+		c.Info.Direction, c.Info.HostMemory = direction.String(), memory.String()
 	})
 }
 
 // Memset makes the operation a memory fill (gpu.operation.type `memset`).
 func Memset() OperationOption {
-	return operationOption(func(o *Operation) { o.info.Type = semconv.GPUOperationTypeMemset })
+	return operationOption(func(c *engine.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeMemset })
 }
 
-// KernelLaunch makes the operation a single kernel (gpu.operation.type `kernel`) of that full name, in that module; an
-// empty module is not known.
-func KernelLaunch(kernel, module string) OperationOption {
-	return operationOption(func(o *Operation) {
-		o.info.Type = semconv.GPUOperationTypeKernel
-		if kernel != "" {
-			o.own = append(o.own, semconv.GPUKernelNameKey.String(validText(kernel)))
-		}
-		if module != "" {
-			o.own = append(o.own, semconv.GPUKernelModuleKey.String(validText(module)))
+// Kernel makes the operation a single kernel (gpu.operation.type `kernel`) of that full name; empty where it is not known. Its module is an
+// attribute, gpu.kernel.module.
+func Kernel(name string) OperationOption {
+	return operationOption(func(c *engine.OperationConfig) {
+		c.Info.Type = semconv.GPUOperationTypeKernel
+		if name != "" {
+			c.Attributes = append(c.Attributes, semconv.GPUKernelNameKey.String(engine.ValidText(name)))
 		}
 	})
 }
@@ -69,80 +63,47 @@ func KernelLaunch(kernel, module string) OperationOption {
 // Collective makes the operation a collective (gpu.operation.type `collective`) of that name, as `all_reduce`, among
 // groupSize ranks; 0 is not known. Sizes follow the convention of NCCL's tests.
 func Collective(name string, groupSize int) OperationOption {
-	return operationOption(func(o *Operation) {
-		o.info.Type = semconv.GPUOperationTypeCollective
-		o.own = append(o.own, semconv.GPUCollectiveNameKey.String(name))
+	return operationOption(func(c *engine.OperationConfig) {
+		c.Info.Type = semconv.GPUOperationTypeCollective
+		c.Attributes = append(c.Attributes, semconv.GPUCollectiveNameKey.String(name))
 		if groupSize > 0 {
-			o.own = append(o.own, semconv.GPUCollectiveGroupSizeKey.Int(groupSize))
+			c.Attributes = append(c.Attributes, semconv.GPUCollectiveGroupSizeKey.Int(groupSize))
 		}
 	})
 }
 
 // Graph makes the operation the launch of a captured graph (gpu.operation.type `graph`).
 func Graph() OperationOption {
-	return operationOption(func(o *Operation) { o.info.Type = semconv.GPUOperationTypeGraph })
-}
-
-// Access states how the operation walks its memory (gpu.io.access_pattern).
-func Access(a AccessPattern) OperationOption {
-	return operationOption(func(o *Operation) {
-		if s := a.String(); s != "" {
-			o.own = append(o.own, semconv.GPUIOAccessPatternKey.String(s))
-		}
-	})
-}
-
-// ZeroCopy states whether the device reads host memory in place (gpu.zero_copy).
-func ZeroCopy(zero bool) OperationOption {
-	return operationOption(func(o *Operation) { o.own = append(o.own, semconv.GPUZeroCopyKey.Bool(zero)) })
-}
-
-// Shapes states the shapes of the operands when they are the same for each run; see [Shape] and [Section.Shapes].
-func Shapes(shapes ...string) OperationOption {
-	return operationOption(func(o *Operation) {
-		o.own = append(o.own, semconv.GPUOperationShapesKey.StringSlice(shapes))
-	})
-}
-
-// Shape writes a shape as gpu.operation.shapes holds it: Shape("f32", 1000, 1000, 3) is `f32[1000,1000,3]`.
-func Shape(elementType string, dims ...int) string {
-	var b strings.Builder
-	b.WriteString(elementType)
-	b.WriteByte('[')
-	for i, d := range dims {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprint(&b, d)
-	}
-	b.WriteByte(']')
-	return b.String()
+	return operationOption(func(c *engine.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeGraph })
 }
 
 // Attributes puts attributes of the application's own on each span of the operation.
 func Attributes(kv ...attribute.KeyValue) OperationOption {
-	return operationOption(func(o *Operation) { o.own = append(o.own, kv...) })
+	return operationOption(func(c *engine.OperationConfig) { c.Attributes = append(c.Attributes, kv...) })
 }
 
 // AtVerbosity says from which verbosity of the profiler on the operation is timed; default [VerbosityDefault].
-func AtVerbosity(v Verbosity) OperationOption {
-	return operationOption(func(o *Operation) { o.verbosity = max(v, VerbosityDefault) })
+func AtVerbosity(v settings.Verbosity) OperationOption {
+	return operationOption(func(c *engine.OperationConfig) { c.Verbosity = max(v, settings.VerbosityDefault) })
 }
 
 // StatisticsOnly keeps the operation out of traces: its sections are timed and show up in metrics and reports.
-func StatisticsOnly() OperationOption { return operationOption(func(o *Operation) { o.noSpan = true }) }
+func StatisticsOnly() OperationOption {
+	return operationOption(func(c *engine.OperationConfig) { c.NoSpan = true })
+}
 
-// Tile says that the operation is one level of a tiled computation. Tiles are too many and too short for spans:
-// like [StatisticsOnly] they show up in metrics and reports, there under their level.
-func Tile(level TileLevel) OperationOption {
-	return operationOption(func(o *Operation) {
-		o.info.Level = level.String()
-		o.noSpan = true
+// Tile says that the operation is one level of a tiled computation: `macro` for the tiles that are staged through device memory, `midi`, or `micro`
+// for those in registers. Tiles are too many and too short for spans: like [StatisticsOnly] they show up in metrics and reports, there under
+// their level.
+func Tile(level string) OperationOption {
+	return operationOption(func(c *engine.OperationConfig) {
+		c.Info.Level = level
+		c.NoSpan = true
 	})
 }
 
 // PrintReport prints the profiler's report to w whenever an outermost section of the operation has been read back, as at the end of a
 // benchmark. It runs on the polling thread, so w should not block.
 func PrintReport(w io.Writer) OperationOption {
-	return operationOption(func(o *Operation) { o.print = w })
+	return operationOption(func(c *engine.OperationConfig) { c.Print = w })
 }

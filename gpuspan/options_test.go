@@ -13,12 +13,14 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 func TestStatisticsOnlyIsInMetricsAndReportsButNotInTraces(t *testing.T) {
 	r, reader := metricRig(t)
 	s, _ := r.stream()
-	quiet, tile := gpuspan.NewOperation("quiet", gpuspan.StatisticsOnly()), gpuspan.NewOperation("tile", gpuspan.Tile(gpuspan.Micro))
+	quiet, tile := gpuspan.NewOperation("quiet", gpuspan.StatisticsOnly()), gpuspan.NewOperation("tile", gpuspan.Tile("micro"))
 	x := gpuspan.NewOperation("outer").Start(context.Background(), s)
 	x.Start(quiet).End()
 	x.Start(tile).End()
@@ -48,7 +50,7 @@ func TestMemsetAndGraphAreTypesOfTheirOwn(t *testing.T) {
 func TestStepAttributesAreOnEveryStep(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
-	loop := r.p.Loop("train", s, gpuspan.TotalSteps(2), gpuspan.StepAttributes(attribute.String("app.run", "a")), gpuspan.StepAttributes(attribute.Int("app.fold", 3)))
+	loop := train.NewLoop(r.p, "train", s, train.TotalSteps(2), train.Attributes(attribute.String("app.run", "a")), train.Attributes(attribute.Int("app.fold", 3)))
 	for ctx := range loop.Steps(context.Background()) {
 		gpuspan.NewOperation("op").Start(ctx, s).End()
 		r.clock.Advance(time.Millisecond)
@@ -65,10 +67,10 @@ func TestStepAttributesAreOnEveryStep(t *testing.T) {
 }
 
 func TestALoopWithoutAScheduleHasTheProfilers(t *testing.T) {
-	r := newRig(t, gpuspan.WithSchedule(gpuspan.Schedule{Wait: 1, Active: 1}))
+	r := newRig(t, set(func(s *settings.Settings) { s.Schedule = settings.Schedule{Wait: 1, Active: 1} }))
 	s, _ := r.stream()
-	for name, opts := range map[string][]gpuspan.LoopOption{"its": nil, "own": {gpuspan.Schedule{Active: 1}}} {
-		loop := r.p.Loop(name, s, append(opts, gpuspan.TotalSteps(6))...)
+	for name, opts := range map[string][]train.LoopOption{"its": nil, "own": {train.Schedule{Active: 1}}} {
+		loop := train.NewLoop(r.p, name, s, append(opts, train.TotalSteps(6))...)
 		for range loop.Steps(context.Background()) {
 			r.clock.Advance(time.Millisecond)
 		}

@@ -6,16 +6,15 @@ package gpuspan_test
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/outputs"
 )
 
 func TestOutputsAreLoggedInTheOrderOfTheStream(t *testing.T) {
@@ -36,9 +35,9 @@ func TestOutputsAreLoggedInTheOrderOfTheStream(t *testing.T) {
 	}
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	got, err := gpuspan.ReadOutputs(strings.NewReader(log.String()))
+	got, err := outputs.Read(strings.NewReader(log.String()))
 	require.NoError(t, err)
-	assert.Equal(t, []gpuspan.Output{
+	assert.Equal(t, []outputs.Output{
 		{Operation: "b", Occurrence: 1, Checksum: 0},
 		{Operation: a.Name(), Occurrence: 1, Checksum: 7},
 		{Operation: "b", Occurrence: 2, Checksum: 1},
@@ -68,31 +67,3 @@ func TestALogThatCannotBeWrittenIsReportedOnce(t *testing.T) {
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("disk full") }
-
-func TestReadOutputsNamesTheLine(t *testing.T) {
-	for _, line := range []string{
-		"", "x", `123 1 "op"`, `000000000000000g 1 "op"`, `0000000000000001 0 "op"`, `0000000000000001 1 op`, `0000000000000001 1`, `0000000000000001  1 "op"`,
-	} {
-		got, err := gpuspan.ReadOutputs(strings.NewReader("0000000000000001 1 \"op\"\n" + line + "\n"))
-		assert.ErrorContains(t, err, "line 2: must be a checksum of 16 hex digits", line)
-		assert.Len(t, got, 1)
-	}
-	_, err := gpuspan.ReadOutputs(iotest.ErrReader(io.ErrUnexpectedEOF))
-	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
-}
-
-func FuzzReadOutputs(f *testing.F) {
-	f.Add("cbf29ce484222325 1 \"layer 1\"\n")
-	f.Add("0000000000000001 9223372036854775807 `x`")
-	f.Fuzz(func(t *testing.T, text string) {
-		got, err := gpuspan.ReadOutputs(strings.NewReader(text))
-		for _, o := range got {
-			require.Positive(t, o.Occurrence)
-		}
-		if err == nil {
-			i, differ := gpuspan.FirstDivergence(got, got)
-			require.False(t, differ)
-			require.Len(t, got, i)
-		}
-	})
-}

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 // tree is the report as path → count and items.
@@ -78,8 +79,8 @@ func TestTheReportsTreeIsTheSameForStepsThatAreSkipped(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
 	op, inner := gpuspan.NewOperation("op"), gpuspan.NewOperation("inner")
-	for ctx, step := range r.p.Loop("train", s, gpuspan.Schedule{Wait: 1, Warmup: 1, Active: 1}, gpuspan.TotalSteps(6)).Steps(context.Background()) {
-		f := step.Phase(gpuspan.Forward)
+	for ctx, step := range train.NewLoop(r.p, "train", s, train.Schedule{Wait: 1, Warmup: 1, Active: 1}, train.TotalSteps(6)).Steps(context.Background()) {
+		f := step.Phase(train.Forward)
 		x := f.Start(op)
 		inner.Start(x.Context(ctx), s).End()
 		x.End()
@@ -93,7 +94,7 @@ func TestTheReportsTreeIsTheSameForStepsThatAreSkipped(t *testing.T) {
 }
 
 func TestTheReportsTreeIsTheSameWhenThereIsNoSlot(t *testing.T) {
-	r := newRig(t, gpuspan.WithSlots(2))
+	r := newRig(t, slots(2))
 	s, _ := r.stream()
 	a, b, c := gpuspan.NewOperation("a"), gpuspan.NewOperation("b"), gpuspan.NewOperation("c")
 	for range 5 {

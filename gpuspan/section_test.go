@@ -17,7 +17,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/outputs"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 func TestNilAndZeroValuesDoNothing(t *testing.T) {
@@ -25,15 +30,15 @@ func TestNilAndZeroValuesDoNothing(t *testing.T) {
 	var p *gpuspan.Profiler
 	var s *gpuspan.Stream
 	var o *gpuspan.Operation
-	var l *gpuspan.Loop
-	var st *gpuspan.Step
+	var l *train.Loop
+	var st *train.Step
 	op := gpuspan.NewOperation("op")
 	assert.Nil(t, p.Stream(1, "x"))
-	assert.Nil(t, p.Loop("x", nil))
+	assert.Nil(t, train.NewLoop(p, "x", nil))
 	assert.NoError(t, p.Flush(ctx))
 	assert.NoError(t, p.Shutdown(ctx))
 	p.SetEnabled(true)
-	p.SetVerbosity(gpuspan.VerbosityDebug)
+	p.SetVerbosity(settings.VerbosityDebug)
 	p.Reset()
 	assert.False(t, p.Enabled())
 	assert.Empty(t, p.Snapshot().Operations)
@@ -46,10 +51,6 @@ func TestNilAndZeroValuesDoNothing(t *testing.T) {
 		x.AddCopied(gpuspan.HostToDevice, 1)
 		x.Link(ctx)
 		x.Chunk(0, 1)
-		x.Shapes("f32[1]")
-		x.Kernel("k", "m")
-		x.L2HitRatio(0.5)
-		x.Access(gpuspan.Random)
 		x.Checksum(1)
 		x.SetAttributes(attribute.Bool("x", true))
 		assert.Equal(t, ctx, x.Context(ctx))
@@ -74,10 +75,10 @@ func TestNilAndZeroValuesDoNothing(t *testing.T) {
 	}
 	assert.Equal(t, 3, n, "a nil loop still runs its body")
 	l.SetEpoch(1)
-	st.Phase(gpuspan.Forward).End()
-	st.AddPhase(gpuspan.Comm, time.Second)
-	st.SetPhase(gpuspan.Comm, time.Second)
-	st.AddPhaseAt(gpuspan.Comm, time.Now(), time.Second)
+	st.Phase(train.Forward).End()
+	st.AddPhase(train.Comm, time.Second)
+	st.SetPhase(train.Comm, time.Second)
+	st.AddPhaseAt(train.Comm, time.Now(), time.Second)
 	st.SetItems(1)
 	st.AddItems(1)
 	st.SetModelFLOPs(1)
@@ -89,7 +90,7 @@ func TestNilAndZeroValuesDoNothing(t *testing.T) {
 }
 
 func TestEndIsIdempotentAlsoAfterTheSlotWasReused(t *testing.T) {
-	r := newRig(t, gpuspan.WithSlots(2))
+	r := newRig(t, slots(2))
 	s, _ := r.stream()
 	op := gpuspan.NewOperation("op")
 	first := op.Start(context.Background(), s)
@@ -138,12 +139,12 @@ func TestLaunchIsAGraphAndSurvivesAPanicOfTheApplication(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
 	op := gpuspan.NewOperation("decode")
-	require.Equal(t, gpuspan.StatusOK, r.gpu.BeginCapture(h))
+	require.Equal(t, backend.StatusOK, r.gpu.BeginCapture(h))
 	inside := op.Start(context.Background(), s) // while capturing
 	r.busy(h, 2*time.Millisecond)
 	inside.EndWith(gpuspan.Work{Items: 1})
 	graph, st := r.gpu.EndCapture(h)
-	require.Equal(t, gpuspan.StatusOK, st)
+	require.Equal(t, backend.StatusOK, st)
 	op.LaunchWith(context.Background(), s, gpuspan.Work{Items: 9}, func() { r.gpu.LaunchGraph(h, graph) })
 	assert.PanicsWithValue(t, "application", func() { op.Launch(context.Background(), s, func() { panic("application") }) })
 	r.clock.Advance(5 * time.Millisecond)
@@ -165,10 +166,10 @@ func TestACaptureThatBeginsInsideASectionAbandonsIt(t *testing.T) {
 	s, h := r.stream()
 	op := gpuspan.NewOperation("op")
 	x := op.Start(context.Background(), s)
-	require.Equal(t, gpuspan.StatusOK, r.gpu.BeginCapture(h))
+	require.Equal(t, backend.StatusOK, r.gpu.BeginCapture(h))
 	x.End()
 	_, st := r.gpu.EndCapture(h)
-	require.Equal(t, gpuspan.StatusOK, st)
+	require.Equal(t, backend.StatusOK, st)
 	r.flush()
 	assert.Equal(t, "captured", attrs(r.named("op")[0])["gpu.timing.status"].AsString())
 	y := op.Start(context.Background(), s) // the stream still works
@@ -183,7 +184,7 @@ func TestCopiesSayDirectionAndMemory(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
 	op := gpuspan.NewOperation("h2d", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pageable))
-	both := gpuspan.NewOperation("both", gpuspan.Access(gpuspan.Strided), gpuspan.ZeroCopy(true))
+	both := gpuspan.NewOperation("both", gpuspan.Attributes(semconv.GPUIOAccessPatternKey.String(semconv.GPUIOAccessPatternStrided), semconv.GPUZeroCopyKey.Bool(true)))
 	x := op.Start(context.Background(), s)
 	r.gpu.Copy(h, simgpu.Copy{Bytes: 1 << 20})
 	x.EndWith(gpuspan.Work{Bytes: 1 << 20})
@@ -231,18 +232,18 @@ func TestRecordKeepsTheCallersTimes(t *testing.T) {
 }
 
 func TestOptInAttributes(t *testing.T) {
-	set := gpuspan.DefaultSettings()
+	set := settings.Default()
 	set.MemoryUsage, set.CodeLocation, set.StackDepth = true, true, 2
 	r := newRig(t, gpuspan.WithSettings(set), gpuspan.WithAttributes(attribute.String("app", "x")))
 	s, _ := r.stream()
 	require.True(t, r.gpu.Allocate(0, 1000))
-	op := gpuspan.NewOperation("op", gpuspan.Shapes(gpuspan.Shape("f32", 1000, 3)), gpuspan.Attributes(attribute.Int("own", 1)))
+	op := gpuspan.NewOperation("op", gpuspan.Attributes(semconv.GPUOperationShapesKey.StringSlice([]string{"f32[1000,3]"}), attribute.Int("own", 1)))
 	x := op.Start(context.Background(), s)
 	_, _, line, _ := runtime.Caller(0)
 	require.True(t, r.gpu.Allocate(0, 24))
-	x.Kernel("void gemm<float>(int)", "libgemm.so")
-	x.L2HitRatio(0.25)
-	x.Checksum(gpuspan.Checksum([]float32{1, 2}))
+	x.SetAttributes(semconv.GPUKernelNameKey.String("void gemm<float>(int)"), semconv.GPUKernelModuleKey.String("libgemm.so"),
+		semconv.GPUCacheL2HitRatioKey.Float64(0.25))
+	x.Checksum(outputs.Checksum([]float32{1, 2}))
 	x.End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()
@@ -265,7 +266,7 @@ func TestOptInAttributes(t *testing.T) {
 func TestVerbosityDecidesWhatIsTimed(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
-	usual, deep := gpuspan.NewOperation("usual"), gpuspan.NewOperation("deep", gpuspan.AtVerbosity(gpuspan.VerbosityDebug))
+	usual, deep := gpuspan.NewOperation("usual"), gpuspan.NewOperation("deep", gpuspan.AtVerbosity(settings.VerbosityDebug))
 	run := func() (bool, bool) {
 		x, y := usual.Start(context.Background(), s), deep.Start(context.Background(), s)
 		defer x.End()
@@ -279,23 +280,23 @@ func TestVerbosityDecidesWhatIsTimed(t *testing.T) {
 		assert.Equal(t, b, y)
 	}
 	check(true, false)
-	r.p.SetVerbosity(gpuspan.VerbosityDebug)
+	r.p.SetVerbosity(settings.VerbosityDebug)
 	check(true, true)
 	r.p.SetEnabled(false)
 	check(false, false)
-	r.p.SetVerbosity(gpuspan.VerbosityVerbose) // remembered, not enabled by it
+	r.p.SetVerbosity(settings.VerbosityVerbose) // remembered, not enabled by it
 	check(false, false)
 	r.p.SetEnabled(true)
 	check(true, false)
-	r.p.SetVerbosity(gpuspan.VerbosityOff)
+	r.p.SetVerbosity(settings.VerbosityOff)
 	check(false, false)
 	r.p.SetEnabled(true) // of nothing
 	check(false, false)
-	r.p.SetVerbosity(gpuspan.VerbosityDefault)
+	r.p.SetVerbosity(settings.VerbosityDefault)
 	check(true, false)
 	r.p.SetEnabled(false) // stays, whatever is said of the verbosity
-	r.p.SetVerbosity(gpuspan.VerbosityOff)
-	r.p.SetVerbosity(gpuspan.VerbosityDebug)
+	r.p.SetVerbosity(settings.VerbosityOff)
+	r.p.SetVerbosity(settings.VerbosityDebug)
 	check(false, false)
 	r.clock.Advance(time.Millisecond)
 	f, _ := r.p.Stats(deep)
@@ -305,7 +306,7 @@ func TestVerbosityDecidesWhatIsTimed(t *testing.T) {
 func TestTilesAreStatisticsOnly(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
-	outer, tile := gpuspan.NewOperation("gemm"), gpuspan.NewOperation("tile", gpuspan.Tile(gpuspan.Midi))
+	outer, tile := gpuspan.NewOperation("gemm"), gpuspan.NewOperation("tile", gpuspan.Tile("midi"))
 	inner := gpuspan.NewOperation("inner")
 	x := outer.Start(context.Background(), s)
 	y := x.Start(tile)

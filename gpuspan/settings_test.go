@@ -5,36 +5,17 @@ package gpuspan_test
 
 import (
 	"context"
-	"flag"
-	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
-
-func TestSettingsComeFromTheEnvironment(t *testing.T) {
-	t.Setenv("GPUSPAN_VERBOSITY", "debug")
-	t.Setenv("GPUSPAN_SYNC", "immediate")
-	t.Setenv("GPUSPAN_SLOTS", "64")
-	t.Setenv("GPUSPAN_HANG_LIMIT", "2m")
-	t.Setenv("GPUSPAN_SCHEDULE_ACTIVE", "3")
-	t.Setenv("GPUSPAN_NAMES", "")
-	t.Setenv("GPUSPAN_CUDA_LIBRARY", "/lib/libcuda.so") // of a subpackage
-	s, err := gpuspan.SettingsFromEnv()
-	require.NoError(t, err)
-	want := gpuspan.DefaultSettings()
-	want.Verbosity, want.Sync, want.Slots, want.HangLimit = gpuspan.VerbosityDebug, gpuspan.SyncImmediate, 64, 2*time.Minute
-	want.Schedule.Active = 3
-	assert.Equal(t, want, s)
-}
 
 func TestWrongSettingsNameThemselvesAndKeepDefaults(t *testing.T) {
 	t.Setenv("GPUSPAN_SLOTS", "many")
@@ -59,43 +40,16 @@ func TestWrongSettingsNameThemselvesAndKeepDefaults(t *testing.T) {
 	require.NoError(t, p.Shutdown(context.Background()))
 }
 
-func TestValidateReportsEveryProblem(t *testing.T) {
-	s := gpuspan.DefaultSettings()
-	s.Slots, s.Names, s.StackDepth, s.HangLimit, s.OpenLimit = 1, 0, 3, -1, 0
-	s.Report, s.PrintReport = false, true
-	s.MemoryUsage, s.Sync = true, gpuspan.SyncNone
-	s.Verbosity, s.Metrics = 9, 9
-	s.Schedule = gpuspan.Schedule{Wait: -1, Every: 2, Warmup: 2}
-	err := s.Validate()
-	require.Error(t, err)
-	for _, want := range []string{
-		"`slots` must be between 2 and 32768, found 1",
-		"`names` must be positive, found 0",
-		"`stack_depth` is 3 but `code_location` is off",
-		"`hang_limit` must not be negative, found -1ns",
-		"`open_limit` must be positive, found 0s",
-		"`print_report` is on but `report` is off",
-		"`memory_usage` needs a device, but `sync` is none",
-		"`verbosity` must be one of off, default, verbose, debug, found 9",
-		"`metrics` must be one of timed, all, off, found 9",
-		"`schedule.wait` must not be negative, found -1",
-		"`schedule.every` is 2 but `warmup` and `active` take 3 steps",
-	} {
-		assert.ErrorContains(t, err, want)
-	}
-	require.NoError(t, gpuspan.DefaultSettings().Validate())
-}
-
 func TestAWrongValueLeavesTheOthersAlone(t *testing.T) {
-	s := gpuspan.DefaultSettings()
-	s.Enabled, s.Verbosity, s.Metrics, s.Slots = false, gpuspan.VerbosityDebug, 9, 1
+	s := settings.Default()
+	s.Enabled, s.Verbosity, s.Metrics, s.Slots = false, settings.VerbosityDebug, 9, 1
 	s.StackDepth, s.Report, s.PrintReport = 3, false, true
-	s.Schedule = gpuspan.Schedule{Repeat: 2, Every: 3}
+	s.Schedule = settings.Schedule{Repeat: 2, Every: 3}
 	p, err := gpuspan.New(nil, gpuspan.WithSettings(s), gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()))
 	require.ErrorContains(t, err, "`slots` must be between 2 and 32768, found 1")
 	assert.False(t, p.Enabled(), "what was switched off stays off")
 	p.SetEnabled(true)
-	loop := p.Loop("train", p.Stream(0, "s"), gpuspan.TotalSteps(9))
+	loop := train.NewLoop(p, "train", p.Stream(0, "s"), train.TotalSteps(9))
 	var recorded []int64
 	for _, step := range loop.Steps(context.Background()) {
 		if step.Recording() {
@@ -103,42 +57,10 @@ func TestAWrongValueLeavesTheOthersAlone(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []int64{3, 6}, recorded)
-	deep := gpuspan.NewOperation("deep", gpuspan.AtVerbosity(gpuspan.VerbosityDebug))
+	deep := gpuspan.NewOperation("deep", gpuspan.AtVerbosity(settings.VerbosityDebug))
 	assert.True(t, deep.Start(context.Background(), p.Stream(0, "s")).Timed())
 	assert.Empty(t, p.Snapshot().Operations, "report is off")
 	require.NoError(t, p.Shutdown(context.Background()))
-}
-
-func TestFlagsChangeSettings(t *testing.T) {
-	s := gpuspan.DefaultSettings()
-	fs := flag.NewFlagSet("x", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	s.Bind(fs)
-	require.NoError(t, fs.Parse([]string{"-gpuspan.stack-depth=4", "-gpuspan.code-location", "-gpuspan.schedule-skip-first", "7", "-gpuspan.report=false"}))
-	assert.Equal(t, 4, s.StackDepth)
-	assert.True(t, s.CodeLocation)
-	assert.False(t, s.Report)
-	assert.Equal(t, 7, s.Schedule.SkipFirst)
-	assert.ErrorContains(t, fs.Parse([]string{"-gpuspan.sync=never"}), `must be one of deferred, group, immediate, none, found "never"`)
-	assert.Equal(t, "256", fs.Lookup("gpuspan.slots").DefValue)
-}
-
-func TestSetNamesUnknownKeys(t *testing.T) {
-	var s gpuspan.Settings
-	assert.EqualError(t, s.Set("slot", "3"), "unknown key `slot` (did you mean `slots`?)")
-	assert.EqualError(t, s.Set("nothing_like_it", "3"), "unknown key `nothing_like_it`")
-	assert.EqualError(t, s.Set("slots", "x"), "`slots`: must be a whole number, found \"x\"")
-	require.NoError(t, s.Set("metrics", " all "))
-	assert.Equal(t, gpuspan.MetricsAll, s.Metrics)
-}
-
-func TestEverySettingIsDocumented(t *testing.T) {
-	doc, err := os.ReadFile(filepath.Join("..", "docs", "gpuspan.md"))
-	require.NoError(t, err)
-	for _, k := range gpuspan.SettingsKeys() {
-		row := "| `" + k.Name + "` | `" + k.Env() + "` | `-" + k.Flag() + "` | " + strings.ReplaceAll(k.Kind, "|", ", ") + " | `" + k.Default() + "` | " + k.Help + " |"
-		assert.Contains(t, string(doc), row)
-	}
 }
 
 func TestOptionsWinOverTheEnvironment(t *testing.T) {
@@ -149,12 +71,25 @@ func TestOptionsWinOverTheEnvironment(t *testing.T) {
 		enabled bool
 	}{
 		{nil, false},
-		{[]gpuspan.Option{gpuspan.WithSettings(gpuspan.DefaultSettings())}, true},
-		{[]gpuspan.Option{nil, gpuspan.WithVerbosity(gpuspan.VerbosityVerbose)}, false},
+		{[]gpuspan.Option{gpuspan.WithSettings(settings.Default())}, true},
+		{[]gpuspan.Option{nil, fromEnv(func(s *settings.Settings) { s.Verbosity = settings.VerbosityVerbose })}, false},
 	} {
 		p, err := gpuspan.New(nil, tt.opts...)
 		require.NoError(t, err)
 		assert.Equal(t, tt.enabled, p.Enabled())
 		require.NoError(t, p.Shutdown(context.Background()))
 	}
+}
+
+func TestAScheduleThatCannotBeCompletedIsReported(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.stream()
+	loop := train.NewLoop(r.p, "train", s, train.Schedule{SkipFirst: 5, Active: 1}, train.TotalSteps(3))
+	n := 0
+	for range loop.Steps(context.Background()) {
+		n++
+	}
+	assert.Equal(t, 3, n)
+	require.Len(t, r.errs, 1)
+	assert.EqualError(t, r.errs[0], "gpuspan: loop \"train\": `schedule` cannot be completed in 3 steps (it needs at least 6)")
 }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
@@ -49,15 +50,15 @@ func newRig(t *testing.T, opts ...gpuspan.Option) *rig {
 	return r
 }
 
-func (r *rig) stream(opts ...gpuspan.StreamOption) (*gpuspan.Stream, gpuspan.StreamHandle) {
+func (r *rig) stream(opts ...gpuspan.StreamOption) (*gpuspan.Stream, backend.StreamHandle) {
 	h := r.gpu.Stream(0)
 	return r.p.Stream(uintptr(h), "main", opts...), h
 }
 
 // busy enqueues work of that length.
-func (r *rig) busy(h gpuspan.StreamHandle, d time.Duration) {
+func (r *rig) busy(h backend.StreamHandle, d time.Duration) {
 	r.t.Helper()
-	require.Equal(r.t, gpuspan.StatusOK, r.gpu.Launch(h, simgpu.Kernel{Duration: d}))
+	require.Equal(r.t, backend.StatusOK, r.gpu.Launch(h, simgpu.Kernel{Duration: d}))
 }
 
 func (r *rig) flush() {

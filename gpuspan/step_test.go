@@ -16,6 +16,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 func (r *rig) named(name string) (out []sdktrace.ReadOnlySpan) {
@@ -45,15 +46,15 @@ func identity(t *testing.T, a map[string]attribute.Value) {
 func TestStepsAreTimedFromBoundaryToBoundary(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
-	loop := r.p.Loop("train", s, gpuspan.ItemType("image"), gpuspan.TotalSteps(3))
+	loop := train.NewLoop(r.p, "train", s, train.Items("image"), train.TotalSteps(3))
 	op := gpuspan.NewOperation("matmul")
 	for ctx, step := range loop.Steps(context.Background()) {
-		fwd := step.Phase(gpuspan.Forward)
+		fwd := step.Phase(train.Forward)
 		x := op.Start(ctx, s)
 		r.busy(h, 2*time.Millisecond)
 		x.EndWith(gpuspan.Work{FLOPs: 5e9, Precision: gpuspan.BF16})
 		fwd.End()
-		bwd := step.Phase(gpuspan.Backward)
+		bwd := step.Phase(train.Backward)
 		r.busy(h, 4*time.Millisecond)
 		bwd.End()
 		step.SetItems(32)
@@ -101,10 +102,10 @@ func TestOverlappingPhasesCountOnceInTheUnion(t *testing.T) {
 	s, h := r.stream()
 	h2 := r.gpu.Stream(0)
 	comm := r.p.Stream(uintptr(h2), "comm")
-	loop := r.p.Loop("train", s, gpuspan.TotalSteps(1))
+	loop := train.NewLoop(r.p, "train", s, train.TotalSteps(1))
 	for _, step := range loop.Steps(context.Background()) {
-		b := step.Phase(gpuspan.Backward)
-		c := step.PhaseOn(gpuspan.Comm, comm)
+		b := step.Phase(train.Backward)
+		c := step.PhaseOn(train.Comm, comm)
 		r.busy(h, 5*time.Millisecond)
 		b.End()
 		r.clock.Advance(2 * time.Millisecond) // communication is over after 2 ms of the 5
@@ -123,45 +124,45 @@ func TestOverlappingPhasesCountOnceInTheUnion(t *testing.T) {
 func TestPhasesMeasuredElsewhereKeepTheIdentity(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
-		apply          func(*gpuspan.Step, time.Time)
+		apply          func(*train.Step, time.Time)
 		comm           float64
 		overlap, other float64 // ms
 	}{
-		{"added fits beside the measured", func(s *gpuspan.Step, _ time.Time) { s.AddPhase(gpuspan.Comm, 3*time.Millisecond) }, 3, 0, 1},
-		{"added is more than there is room for", func(s *gpuspan.Step, _ time.Time) { s.AddPhase(gpuspan.Comm, 6*time.Millisecond) }, 6, 2, 0},
-		{"added is more than the step", func(s *gpuspan.Step, _ time.Time) { s.AddPhase(gpuspan.Comm, 30*time.Millisecond) }, 10, 6, 0},
-		{"set is more than the step", func(s *gpuspan.Step, _ time.Time) { s.SetPhase(gpuspan.Comm, time.Hour) }, 10, 6, 0},
-		{"set first, added after", func(s *gpuspan.Step, _ time.Time) {
-			s.SetPhase(gpuspan.Comm, time.Millisecond)
-			s.AddPhase(gpuspan.Comm, 3*time.Millisecond)
+		{"added fits beside the measured", func(s *train.Step, _ time.Time) { s.AddPhase(train.Comm, 3*time.Millisecond) }, 3, 0, 1},
+		{"added is more than there is room for", func(s *train.Step, _ time.Time) { s.AddPhase(train.Comm, 6*time.Millisecond) }, 6, 2, 0},
+		{"added is more than the step", func(s *train.Step, _ time.Time) { s.AddPhase(train.Comm, 30*time.Millisecond) }, 10, 6, 0},
+		{"set is more than the step", func(s *train.Step, _ time.Time) { s.SetPhase(train.Comm, time.Hour) }, 10, 6, 0},
+		{"set first, added after", func(s *train.Step, _ time.Time) {
+			s.SetPhase(train.Comm, time.Millisecond)
+			s.AddPhase(train.Comm, 3*time.Millisecond)
 		}, 1, 0, 3},
-		{"added to what has a place", func(s *gpuspan.Step, start time.Time) {
-			s.AddPhaseAt(gpuspan.Comm, start.Add(time.Millisecond), 2*time.Millisecond)
-			s.AddPhase(gpuspan.Comm, 3*time.Millisecond)
+		{"added to what has a place", func(s *train.Step, start time.Time) {
+			s.AddPhaseAt(train.Comm, start.Add(time.Millisecond), 2*time.Millisecond)
+			s.AddPhase(train.Comm, 3*time.Millisecond)
 		}, 5, 2, 1},
-		{"added twice", func(s *gpuspan.Step, _ time.Time) {
-			s.AddPhase(gpuspan.Comm, time.Millisecond)
-			s.AddPhase(gpuspan.Comm, time.Millisecond)
+		{"added twice", func(s *train.Step, _ time.Time) {
+			s.AddPhase(train.Comm, time.Millisecond)
+			s.AddPhase(train.Comm, time.Millisecond)
 		}, 2, 0, 2},
-		{"set wins over added", func(s *gpuspan.Step, _ time.Time) {
-			s.AddPhase(gpuspan.Comm, 3*time.Millisecond)
-			s.SetPhase(gpuspan.Comm, time.Millisecond)
+		{"set wins over added", func(s *train.Step, _ time.Time) {
+			s.AddPhase(train.Comm, 3*time.Millisecond)
+			s.SetPhase(train.Comm, time.Millisecond)
 		}, 1, 0, 3},
-		{"placed inside the measured", func(s *gpuspan.Step, start time.Time) {
-			s.AddPhaseAt(gpuspan.Comm, start.Add(time.Millisecond), 2*time.Millisecond)
+		{"placed inside the measured", func(s *train.Step, start time.Time) {
+			s.AddPhaseAt(train.Comm, start.Add(time.Millisecond), 2*time.Millisecond)
 		}, 2, 2, 4},
-		{"placed across the end is clipped", func(s *gpuspan.Step, start time.Time) {
-			s.AddPhaseAt(gpuspan.Comm, start.Add(9*time.Millisecond), 5*time.Millisecond)
+		{"placed across the end is clipped", func(s *train.Step, start time.Time) {
+			s.AddPhaseAt(train.Comm, start.Add(9*time.Millisecond), 5*time.Millisecond)
 		}, 1, 0, 3},
-		{"negative is ignored", func(s *gpuspan.Step, _ time.Time) { s.AddPhase(gpuspan.Comm, -time.Second) }, math.NaN(), 0, 4},
+		{"negative is ignored", func(s *train.Step, _ time.Time) { s.AddPhase(train.Comm, -time.Second) }, math.NaN(), 0, 4},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
 			s, h := r.stream()
-			loop := r.p.Loop("train", s, gpuspan.TotalSteps(1))
+			loop := train.NewLoop(r.p, "train", s, train.TotalSteps(1))
 			for _, step := range loop.Steps(context.Background()) {
 				start := r.clock.Now()
-				x := step.Phase(gpuspan.Forward)
+				x := step.Phase(train.Forward)
 				r.busy(h, 6*time.Millisecond)
 				x.End()
 				tt.apply(step, start)
@@ -185,7 +186,7 @@ func TestScheduleDecidesWhichStepsAreRecorded(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
 	op := gpuspan.NewOperation("work")
-	loop := r.p.Loop("train", s, gpuspan.Schedule{SkipFirst: 1, Wait: 1, Warmup: 1, Active: 2}, gpuspan.TotalSteps(9))
+	loop := train.NewLoop(r.p, "train", s, train.Schedule{SkipFirst: 1, Wait: 1, Warmup: 1, Active: 2}, train.TotalSteps(9))
 	for ctx, step := range loop.Steps(context.Background()) {
 		_ = step
 		x := op.Start(ctx, s)
@@ -210,10 +211,10 @@ func TestScheduleDecidesWhichStepsAreRecorded(t *testing.T) {
 func TestALoopLeftWithoutItemsHasNoLastStep(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
-	loop := r.p.Loop("train", s, gpuspan.ItemType("image"))
+	loop := train.NewLoop(r.p, "train", s, train.Items("image"))
 	n := 0
 	for _, step := range loop.Steps(context.Background()) {
-		d := step.Phase(gpuspan.Data)
+		d := step.Phase(train.Data)
 		n++
 		d.End()
 		if n > 2 {
@@ -240,7 +241,7 @@ func TestUnsampledStepsAreNotTimed(t *testing.T) {
 	h := r.gpu.Stream(0)
 	s := p.Stream(uintptr(h), "main")
 	op := gpuspan.NewOperation("work")
-	for ctx, step := range p.Loop("train", s, gpuspan.TotalSteps(5)).Steps(context.Background()) {
+	for ctx, step := range train.NewLoop(p, "train", s, train.TotalSteps(5)).Steps(context.Background()) {
 		assert.False(t, step.Recording())
 		x := op.Start(ctx, s)
 		assert.False(t, x.Timed())

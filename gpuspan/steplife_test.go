@@ -19,13 +19,14 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 func TestAStepSpanIsLiveAndEndsAfterTheDevice(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
 	var hostEnd time.Time
-	for ctx, step := range r.p.Loop("train", s, gpuspan.TotalSteps(1)).Steps(context.Background()) {
+	for ctx, step := range train.NewLoop(r.p, "train", s, train.TotalSteps(1)).Steps(context.Background()) {
 		assert.True(t, step.Recording())
 		assert.Equal(t, step.Span().SpanContext(), trace.SpanContextFromContext(ctx))
 		_, host := r.tp.Tracer("test").Start(ctx, "host work")
@@ -47,7 +48,7 @@ func TestAStepSpanIsLiveAndEndsAfterTheDevice(t *testing.T) {
 func TestAPanicInTheBodyEndsTheStep(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
-	loop := r.p.Loop("train", s)
+	loop := train.NewLoop(r.p, "train", s)
 	assert.PanicsWithValue(t, "application", func() {
 		for range loop.Steps(context.Background()) {
 			panic("application")
@@ -74,7 +75,7 @@ func TestStepsStopWithTheirContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	n := 0
-	for range r.p.Loop("train", s).Steps(ctx) {
+	for range train.NewLoop(r.p, "train", s).Steps(ctx) {
 		if n++; n == 3 {
 			cancel()
 		}
@@ -87,7 +88,7 @@ func TestStepNumbersEpochsAndTraces(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
 	ctx, run := r.tp.Tracer("test").Start(context.Background(), "run")
-	loop := r.p.Loop("train", s, gpuspan.FirstStep(101), gpuspan.TotalSteps(2), gpuspan.StepTraces())
+	loop := train.NewLoop(r.p, "train", s, train.FirstStep(101), train.TotalSteps(2), train.StepTraces())
 	for epoch := range 2 { // counted from 0, as many do
 		loop.SetEpoch(int64(epoch))
 		for _, step := range loop.Steps(ctx) {
@@ -119,7 +120,7 @@ func TestStepNumbersEpochsAndTraces(t *testing.T) {
 func TestDeclaredPhasesAreOnEveryStep(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
-	for range r.p.Loop("train", s, gpuspan.TotalSteps(1), gpuspan.Phases(gpuspan.Data, "augment")).Steps(context.Background()) {
+	for range train.NewLoop(r.p, "train", s, train.TotalSteps(1), train.Phases(train.Data, "augment")).Steps(context.Background()) {
 		r.clock.Advance(time.Millisecond)
 	}
 	r.clock.Advance(time.Millisecond)
@@ -135,8 +136,8 @@ func TestStepsWithoutADeviceAreHostTimed(t *testing.T) {
 	p, err := gpuspan.New(nil, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
 	require.NoError(t, err)
 	s := p.Stream(0, "cpu")
-	for _, step := range p.Loop("train", s, gpuspan.TotalSteps(3)).Steps(context.Background()) {
-		f := step.Phase(gpuspan.Forward)
+	for _, step := range train.NewLoop(p, "train", s, train.TotalSteps(3)).Steps(context.Background()) {
+		f := step.Phase(train.Forward)
 		time.Sleep(3 * time.Millisecond)
 		f.End()
 	}
@@ -157,12 +158,12 @@ func TestStepsWithoutADeviceAreHostTimed(t *testing.T) {
 }
 
 func TestAStepWithoutASlotStillHasItsSpan(t *testing.T) {
-	r := newRig(t, gpuspan.WithSlots(2))
+	r := newRig(t, slots(2))
 	s, h := r.stream()
 	op := gpuspan.NewOperation("op")
 	a, b := op.Start(context.Background(), s), op.Start(context.Background(), s)
 	r.busy(h, time.Millisecond)
-	for _, step := range r.p.Loop("train", s, gpuspan.TotalSteps(2)).Steps(context.Background()) {
+	for _, step := range train.NewLoop(r.p, "train", s, train.TotalSteps(2)).Steps(context.Background()) {
 		step.SetItems(3)
 	}
 	a.End()
@@ -179,7 +180,7 @@ func TestSectionsOfAStepAreFoundWithoutItsContext(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
 	op := gpuspan.NewOperation("op")
-	for range r.p.Loop("train", s, gpuspan.TotalSteps(1)).Steps(context.Background()) {
+	for range train.NewLoop(r.p, "train", s, train.TotalSteps(1)).Steps(context.Background()) {
 		x := op.Start(context.Background(), s) // deep inside a library that has no context
 		r.busy(h, 2*time.Millisecond)
 		x.EndWith(gpuspan.Work{FLOPs: 7})
@@ -197,11 +198,11 @@ func TestPhasesFromManyGoroutines(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
 	comm := r.p.Stream(uintptr(r.gpu.Stream(0)), "comm")
-	for _, step := range r.p.Loop("train", s, gpuspan.TotalSteps(20)).Steps(context.Background()) {
+	for _, step := range train.NewLoop(r.p, "train", s, train.TotalSteps(20)).Steps(context.Background()) {
 		var wg sync.WaitGroup
 		for i := range 4 {
 			wg.Go(func() {
-				ph := []gpuspan.Phase{gpuspan.Forward, gpuspan.Comm, "x", "y"}[i]
+				ph := []train.Phase{train.Forward, train.Comm, "x", "y"}[i]
 				step.PhaseOn(ph, comm).End()
 				step.AddPhase(ph, time.Microsecond)
 				step.SetItems(1)
@@ -237,8 +238,8 @@ func TestSeveralDevices(t *testing.T) {
 		x.End()
 	}
 	clock.Advance(10 * time.Millisecond)
-	for _, step := range p.Loop("train", streams[0], gpuspan.TotalSteps(1)).Steps(context.Background()) {
-		c := step.PhaseOn(gpuspan.Comm, streams[1]) // times of another device have no common event with the step's
+	for _, step := range train.NewLoop(p, "train", streams[0], train.TotalSteps(1)).Steps(context.Background()) {
+		c := step.PhaseOn(train.Comm, streams[1]) // times of another device have no common event with the step's
 		clock.Advance(4 * time.Millisecond)
 		c.End()
 		clock.Advance(4 * time.Millisecond)
@@ -263,10 +264,10 @@ func TestPhaseNamesAreBounded(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
 	n := 0
-	for _, step := range r.p.Loop("train", s, gpuspan.TotalSteps(10)).Steps(context.Background()) {
+	for _, step := range train.NewLoop(r.p, "train", s, train.TotalSteps(10)).Steps(context.Background()) {
 		for range 10 {
 			n++
-			step.AddPhase(gpuspan.Phase(fmt.Sprint("phase_", n)), time.Microsecond)
+			step.AddPhase(train.Phase(fmt.Sprint("phase_", n)), time.Microsecond)
 		}
 		r.clock.Advance(time.Millisecond)
 	}
@@ -290,11 +291,11 @@ func TestPhaseNamesAreBounded(t *testing.T) {
 func TestSpellingsOfAPhaseAreOnePhase(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
-	for _, step := range r.p.Loop("train", s, gpuspan.TotalSteps(1)).Steps(context.Background()) {
+	for _, step := range train.NewLoop(r.p, "train", s, train.TotalSteps(1)).Steps(context.Background()) {
 		for i := range 64 {
-			step.AddPhase(gpuspan.Phase(fmt.Sprint("Phase ", i)), time.Microsecond)
-			step.PhaseOn(gpuspan.Phase(fmt.Sprint("PHASE-", i)), s).End()
-			step.AddPhase(gpuspan.Phase(fmt.Sprint("phase_", i)), time.Microsecond)
+			step.AddPhase(train.Phase(fmt.Sprint("Phase ", i)), time.Microsecond)
+			step.PhaseOn(train.Phase(fmt.Sprint("PHASE-", i)), s).End()
+			step.AddPhase(train.Phase(fmt.Sprint("phase_", i)), time.Microsecond)
 		}
 		r.clock.Advance(time.Millisecond)
 	}

@@ -15,6 +15,8 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 // An evaluation runs steps of its own within a training step, on the same stream. Sections after it belong to the training step again, also where
@@ -22,10 +24,10 @@ import (
 func TestStepsWithinAStepGiveTheStreamBack(t *testing.T) {
 	r, reader := metricRig(t)
 	s, h := r.stream()
-	train := r.p.Loop("train", s, gpuspan.TotalSteps(4), gpuspan.Schedule{Every: 2})
-	eval := r.p.Loop("eval", s, gpuspan.TotalSteps(2), gpuspan.Schedule{Wait: 1, Active: 1})
+	outer := train.NewLoop(r.p, "train", s, train.TotalSteps(4), train.Schedule{Every: 2})
+	eval := train.NewLoop(r.p, "eval", s, train.TotalSteps(2), train.Schedule{Wait: 1, Active: 1})
 	op, after := gpuspan.NewOperation("op"), gpuspan.NewOperation("after")
-	for ctx := range train.Steps(context.Background()) {
+	for ctx := range outer.Steps(context.Background()) {
 		for range eval.Steps(ctx) {
 			x := op.Start(context.Background(), s)
 			r.busy(h, time.Millisecond)
@@ -63,9 +65,9 @@ func indexes(steps []sdktrace.ReadOnlySpan) (out []int64) {
 
 // Whatever becomes of a step counts: skipped, warm-up, recorded, without a slot. Only what was no step, or ran while profiling was off, does not.
 func TestEveryStepCounts(t *testing.T) {
-	r, reader := metricRig(t, gpuspan.WithSlots(2))
+	r, reader := metricRig(t, slots(2))
 	s, _ := r.stream()
-	loop := r.p.Loop("train", s, gpuspan.ItemType("row"), gpuspan.Schedule{SkipFirst: 2, Wait: 1, Warmup: 1, Active: 2})
+	loop := train.NewLoop(r.p, "train", s, train.Items("row"), train.Schedule{SkipFirst: 2, Wait: 1, Warmup: 1, Active: 2})
 	n := 0
 	run := func(steps int) {
 		for _, step := range loop.Steps(context.Background()) {
@@ -103,9 +105,9 @@ func TestWithoutATracerStepsAreTimed(t *testing.T) {
 	r, reader := metricRig(t, gpuspan.WithTracerProvider(noop.NewTracerProvider()))
 	s, h := r.stream()
 	op := gpuspan.NewOperation("op")
-	for ctx, step := range r.p.Loop("train", s, gpuspan.TotalSteps(3)).Steps(context.Background()) {
+	for ctx, step := range train.NewLoop(r.p, "train", s, train.TotalSteps(3)).Steps(context.Background()) {
 		assert.False(t, step.Recording())
-		x := step.Phase(gpuspan.Forward)
+		x := step.Phase(train.Forward)
 		y := op.Start(ctx, s)
 		r.busy(h, 2*time.Millisecond)
 		y.End()
@@ -128,7 +130,7 @@ func TestWithoutATracerStepsAreTimed(t *testing.T) {
 
 // A loop may be made for each evaluation: what it costs is bounded, and its steps are those of one operation.
 func TestLoopsOfOneNameAreOneOperation(t *testing.T) {
-	set := gpuspan.DefaultSettings()
+	set := settings.Default()
 	set.Names = 2
 	r, reader := metricRig(t, gpuspan.WithSettings(set))
 	s, _ := r.stream()
@@ -137,7 +139,7 @@ func TestLoopsOfOneNameAreOneOperation(t *testing.T) {
 		loops = append(loops, "eval")
 	}
 	for _, name := range loops {
-		for range r.p.Loop(name, s, gpuspan.TotalSteps(1), gpuspan.Schedule{SkipFirst: 1}).Steps(context.Background()) {
+		for range train.NewLoop(r.p, name, s, train.TotalSteps(1), train.Schedule{SkipFirst: 1}).Steps(context.Background()) {
 		}
 	}
 	op := gpuspan.NewOperation("op")

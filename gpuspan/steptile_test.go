@@ -17,6 +17,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 // The host is slow between steps (every reading of the clock takes 300 µs, as on a busy machine), the device's clock drifts, and the device
@@ -33,7 +34,7 @@ func TestStepsTileTheDeviceAndTheHost(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	const steps = 200
 	began := clock.Now()
-	for _, step := range p.Loop("train", s, gpuspan.TotalSteps(steps)).Steps(context.Background()) {
+	for _, step := range train.NewLoop(p, "train", s, train.TotalSteps(steps)).Steps(context.Background()) {
 		clock.SetStep(20 * time.Nanosecond)
 		gpu.Launch(h, simgpu.Kernel{Duration: time.Duration(rng.IntN(9)) * time.Millisecond})
 		clock.Advance(time.Duration(rng.IntN(9)) * time.Millisecond)
@@ -74,7 +75,7 @@ func TestStepsAreWhereTheySay(t *testing.T) {
 		w, clock, spans, p, s := newWitness(t, drift, tick)
 		rng := rand.New(rand.NewPCG(5, 6))
 		const steps = 1500
-		for range p.Loop("train", s, gpuspan.TotalSteps(steps)).Steps(context.Background()) {
+		for range train.NewLoop(p, "train", s, train.TotalSteps(steps)).Steps(context.Background()) {
 			w.Launch(w.stream, simgpu.Kernel{Duration: time.Duration(rng.ExpFloat64() * float64(100*time.Millisecond))})
 			clock.Advance(time.Duration(rng.ExpFloat64() * float64(200*time.Millisecond)))
 			if rng.IntN(3) > 0 { // else the host runs ahead

@@ -4,110 +4,80 @@
 package gpuspan
 
 import (
-	"sync"
-	"sync/atomic"
+	"context"
 
-	"go.opentelemetry.io/otel/attribute"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 )
 
 // Stream is a device stream that sections run on. Any goroutine may use it; sections of one stream contend for its
 // mutex, sections of different streams share nothing. A nil Stream does nothing.
-type Stream struct {
-	p       *Profiler
-	id      int // gpu.stream.id
-	name    string
-	asked   string // name as registered; may be empty
-	handle  StreamHandle
-	device  *device // nil: host times only
-	backend Backend
-	attrs   []attribute.KeyValue // identity and stream, on each span
-	sync    SyncMode
-	capture bool // ask before each record
-	bound   bool // records need the device's context made current
-	host    bool // no events: there is no device, or the stream was refused
+type Stream engine.Stream
 
-	syncing   atomic.Int32 // callers of End that wait for the device
-	openNamed atomic.Int32 // len(named)
+// StreamOption configures [Profiler.Stream].
+type StreamOption interface{ applyStream(*engine.StreamConfig) }
 
-	mu      sync.Mutex
-	slots   []slot
-	free    []int32 // indexes of free slots, last in first out: a warm slot is in the cache
-	pending ring    // indexes of ended slots, in the order of their end events, which is the order of completion
-	nextID  uint64
-	failed  Status // not StatusOK: the stream is retired
-	crowd   int    // pending slots from which on the polling thread is woken
-	closed  bool
-	step    *Step       // that sections without a step in their context belong to
-	named   []namedOpen // open sections of StartNamed
+type streamOption func(*engine.StreamConfig)
 
-	saidHang uint64 // section that the watchdog spoke of; watchdog
+func (f streamOption) applyStream(c *engine.StreamConfig) { f(c) }
 
-	// polling thread
-	saidFailed  bool
-	eventsFreed bool
+// AllowLegacy accepts the legacy default stream (handle 0 or 1). It waits for every blocking stream of the device and they for
+// it, so its sections include work of other streams.
+func AllowLegacy() StreamOption {
+	return streamOption(func(c *engine.StreamConfig) { c.Legacy = true })
 }
 
-// ring is a FIFO of slot indexes; a stream has never more pending than slots.
-type ring struct {
-	buf        []int32
-	head, size int
+// NeverCaptured promises that no graph is ever captured on the stream, which saves a driver call at Start and at End.
+func NeverCaptured() StreamOption {
+	return streamOption(func(c *engine.StreamConfig) { c.NoCapture = true })
 }
 
-func (r *ring) push(i int32) {
-	r.buf[r.place(r.size)] = i
-	r.size++
-}
-
-func (r *ring) pop() {
-	r.head = r.place(1)
-	r.size--
-}
-
-func (r *ring) at(i int) int32 { return r.buf[r.place(i)] }
-
-// place is where the i-th element is or comes to be. A comparison, for a division would cost more than the rest of push.
-func (r *ring) place(i int) int {
-	if i += r.head; i >= len(r.buf) {
-		i -= len(r.buf)
-	}
-	return i
+// Stream registers a device stream of the application: h is a cudaStream_t, CUstream or hipStream_t, or a simulated stream. The
+// name is for the reader of reports. The same handle gives the same Stream until it is closed; of
+// streams with host times the same handle and name do.
+//
+// The result is nil only for a nil or stopped Profiler. A stream that cannot be timed (per-thread default stream, legacy default stream
+// without [AllowLegacy], unknown handle, too many streams) gets host times, and the reason goes to the error handler.
+// Registration asks the driver and must not happen while the stream captures a graph.
+func (p *Profiler) Stream(h uintptr, name string, opts ...StreamOption) *Stream {
+	return (*Stream)((*engine.Profiler)(p).Stream(h, name, func(c *engine.StreamConfig) {
+		for _, o := range opts {
+			if o != nil {
+				o.applyStream(c)
+			}
+		}
+	}))
 }
 
 // ID is gpu.stream.id: a small number, unique in the process.
 func (s *Stream) ID() int {
-	if s == nil {
-		return 0
-	}
-	return s.id
+	return (*engine.Stream)(s).ID()
 }
 
 // Name is the name that the stream was registered with.
 func (s *Stream) Name() string {
-	if s == nil {
-		return ""
-	}
-	return s.name
+	return (*engine.Stream)(s).Name()
 }
 
 // DeviceTimed reports whether sections of the stream get GPU times. It is false without a device, for streams that
 // were refused, and after the device failed.
 func (s *Stream) DeviceTimed() bool {
-	if s == nil || s.host {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failed == StatusOK && !s.closed
+	return (*engine.Stream)(s).DeviceTimed()
 }
 
 // Close gives the stream back: call it before the device stream is destroyed. Pending sections are still read, open ones
 // are given up. Sections that are started later only count.
 func (s *Stream) Close() {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.p.wake()
+	(*engine.Stream)(s).Close()
+}
+
+// StartNamed begins a section of an operation that is only known by name, below the span of ctx. The first Settings.Names names
+// of a profiler become operations, all others share "(other)"; of a longer name the first 4,096 bytes count. It costs a look-up more than [Operation.Start].
+func (s *Stream) StartNamed(ctx context.Context, name string) Section {
+	return Section((*engine.Stream)(s).StartNamed(ctx, name))
+}
+
+// EndNamed ends the section of that name that was started last on the stream and is still open, so that start and end can
+// be matched by title in code that has no place to keep a Section. Without one it only counts (`unmatched_end` of [Profiler.Misuse]).
+func (s *Stream) EndNamed(name string, w Work) {
+	(*engine.Stream)(s).EndNamed(name, engine.Work(w))
 }

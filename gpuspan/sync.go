@@ -3,15 +3,18 @@
 
 package gpuspan
 
-// SyncOption is an [Option], a [StreamOption] and an [OperationOption].
-type SyncOption SyncMode
+import (
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
 
-// Sync sets when GPU times are read: for all sections of a profiler, of a stream or of an operation. The operation's mode wins over
-// the stream's, and that over the profiler's.
-func Sync(m SyncMode) SyncOption { return SyncOption(m) }
+// SyncOption is a [StreamOption] and an [OperationOption].
+type SyncOption settings.SyncMode
 
-func (m SyncOption) apply(c *config) { c.Sync = SyncMode(m) }
+// Sync sets when GPU times are read: for all sections of a stream or of an operation. The operation's mode wins over the stream's, and that
+// over the profiler's ([settings.Settings.Sync]).
+func Sync(m settings.SyncMode) SyncOption { return SyncOption(m) }
 
-func (m SyncOption) applyStream(c *streamConfig) { c.sync = SyncMode(m) }
+func (m SyncOption) applyStream(c *engine.StreamConfig) { c.Sync = settings.SyncMode(m) }
 
-func (m SyncOption) applyOperation(o *Operation) { o.sync = SyncMode(m) }
+func (m SyncOption) applyOperation(c *engine.OperationConfig) { c.Sync = settings.SyncMode(m) }

@@ -11,21 +11,22 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 func TestSyncModes(t *testing.T) {
 	for _, tt := range []struct {
-		mode         gpuspan.SyncMode
+		mode         settings.SyncMode
 		inner, outer time.Duration // how far the clock moves in End
 		source       string
 	}{
-		{gpuspan.SyncDeferred, 0, 0, "simulated"},
-		{gpuspan.SyncGroup, 0, 2 * time.Millisecond, "simulated"},
-		{gpuspan.SyncImmediate, 2 * time.Millisecond, 0, "simulated"},
-		{gpuspan.SyncNone, 0, 0, "host"},
+		{settings.SyncDeferred, 0, 0, "simulated"},
+		{settings.SyncGroup, 0, 2 * time.Millisecond, "simulated"},
+		{settings.SyncImmediate, 2 * time.Millisecond, 0, "simulated"},
+		{settings.SyncNone, 0, 0, "host"},
 	} {
 		t.Run(tt.mode.String(), func(t *testing.T) {
-			r := newRig(t, gpuspan.Sync(tt.mode))
+			r := newRig(t, syncMode(tt.mode))
 			s, h := r.stream()
 			op := gpuspan.NewOperation("op")
 			x := op.Start(context.Background(), s)
@@ -48,8 +49,8 @@ func TestSyncModes(t *testing.T) {
 }
 
 func TestTheNarrowestSyncModeWins(t *testing.T) {
-	r := newRig(t, gpuspan.Sync(gpuspan.SyncImmediate))
-	s, h := r.stream(gpuspan.Sync(gpuspan.SyncDeferred))
+	r := newRig(t, syncMode(settings.SyncImmediate))
+	s, h := r.stream(gpuspan.Sync(settings.SyncDeferred))
 	source := func(op *gpuspan.Operation) (time.Duration, string) {
 		x := op.Start(context.Background(), s)
 		r.busy(h, time.Millisecond)
@@ -63,8 +64,8 @@ func TestTheNarrowestSyncModeWins(t *testing.T) {
 	waited, from := source(gpuspan.NewOperation("as the stream"))
 	assert.Less(t, waited, 100*time.Microsecond)
 	assert.Equal(t, "simulated", from)
-	waited, _ = source(gpuspan.NewOperation("waits", gpuspan.Sync(gpuspan.SyncImmediate)))
+	waited, _ = source(gpuspan.NewOperation("waits", gpuspan.Sync(settings.SyncImmediate)))
 	assert.Greater(t, waited, 900*time.Microsecond)
-	_, from = source(gpuspan.NewOperation("host", gpuspan.Sync(gpuspan.SyncNone)))
+	_, from = source(gpuspan.NewOperation("host", gpuspan.Sync(settings.SyncNone)))
 	assert.Equal(t, "host", from)
 }

@@ -18,16 +18,17 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
 // witness is a simulated device that writes down when the events of one stream really happen, which no real device tells.
 type witness struct {
 	*simgpu.GPU
-	stream gpuspan.StreamHandle
+	stream backend.StreamHandle
 
 	mu     sync.Mutex
-	events []gpuspan.Event // recorded since the last look
+	events []backend.Event // recorded since the last look
 	truth  []time.Time
 }
 
@@ -62,11 +63,11 @@ func (w *witness) look() {
 	w.events = w.events[n:]
 }
 
-func (w *witness) Record(c *gpuspan.Call) gpuspan.Status {
+func (w *witness) Record(c *backend.Call) backend.Status {
 	st := w.GPU.Record(c)
-	if gpuspan.StreamHandle(c.Args[1]) == w.stream && st == gpuspan.StatusOK {
+	if backend.StreamHandle(c.Args[1]) == w.stream && st == backend.StatusOK {
 		w.mu.Lock()
-		w.events = append(w.events, gpuspan.Event(c.Args[0]))
+		w.events = append(w.events, backend.Event(c.Args[0]))
 		w.mu.Unlock()
 	}
 	return st

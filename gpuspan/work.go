@@ -3,46 +3,7 @@
 
 package gpuspan
 
-import "math"
-
-// Precision names the arithmetic whose dense peak a FLOP count is compared with (gpu.flop.precision).
-type Precision uint8
-
-// Precisions; zero means not stated.
-const (
-	PrecisionUnset Precision = iota
-	FP64
-	FP32
-	TF32
-	FP16
-	BF16
-	FP8
-	FP4
-	INT8
-)
-
-// String is the value of gpu.flop.precision; empty when not stated.
-func (p Precision) String() string {
-	switch p {
-	case FP64:
-		return "fp64"
-	case FP32:
-		return "fp32"
-	case TF32:
-		return "tf32"
-	case FP16:
-		return "fp16"
-	case BF16:
-		return "bf16"
-	case FP8:
-		return "fp8"
-	case FP4:
-		return "fp4"
-	case INT8:
-		return "int8"
-	}
-	return ""
-}
+import "github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 
 // Work is what a section moved and computed, as the caller declares it. Zero means not stated, never "none". Values that cannot be (negative ones, FLOPs that
 // are no finite number, unknown precisions) count as not stated and as misuse.
@@ -55,19 +16,40 @@ type Work struct {
 	Precision Precision // of FLOPs
 }
 
-// wrong reports whether a value cannot be. One that got through would make counters fall, or be no number for ever.
-func (w *Work) wrong() bool {
-	return w.Read|w.Written|w.Bytes|w.Items < 0 || !(w.FLOPs >= 0 && w.FLOPs <= math.MaxFloat64) || w.Precision > INT8
-}
+// Precision names the arithmetic whose dense peak a FLOP count is compared with (gpu.flop.precision).
+type Precision = engine.Precision
 
-// mend takes out what cannot be.
-func (p *Profiler) mend(w *Work) {
-	p.misuse.invalidWork.Add(1)
-	w.Read, w.Written, w.Bytes, w.Items = max(w.Read, 0), max(w.Written, 0), max(w.Bytes, 0), max(w.Items, 0)
-	if !(w.FLOPs >= 0 && w.FLOPs <= math.MaxFloat64) {
-		w.FLOPs = 0
-	}
-	if w.Precision > INT8 {
-		w.Precision = PrecisionUnset
-	}
-}
+// Precisions; zero means not stated.
+const (
+	PrecisionUnset = engine.PrecisionUnset
+	FP64           = engine.FP64
+	FP32           = engine.FP32
+	TF32           = engine.TF32
+	FP16           = engine.FP16
+	BF16           = engine.BF16
+	FP8            = engine.FP8
+	FP4            = engine.FP4
+	INT8           = engine.INT8
+)
+
+// Direction is where a copy went (gpu.copy.direction).
+type Direction = engine.Direction
+
+// Directions of copies.
+const (
+	HostToDevice   = engine.HostToDevice
+	DeviceToHost   = engine.DeviceToHost
+	DeviceToDevice = engine.DeviceToDevice
+	PeerToPeer     = engine.PeerToPeer
+	HostToHost     = engine.HostToHost
+)
+
+// HostMemory is the kind of host memory of a copy (gpu.copy.host_memory).
+type HostMemory = engine.HostMemory
+
+// Kinds of host memory; MemoryUnset is for copies that touch none.
+const (
+	MemoryUnset = engine.MemoryUnset
+	Pinned      = engine.Pinned   // page-locked: copies run at the link's rate and beside other work
+	Pageable    = engine.Pageable // copied through a staging buffer
+)

@@ -18,7 +18,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -47,7 +49,7 @@ const (
 // service is an instrumented inference service on a simulated device. It keeps what it sent.
 type service struct {
 	gpu      *simgpu.GPU
-	raw      gpuspan.StreamHandle
+	raw      backend.StreamHandle
 	profiler *gpuspan.Profiler
 	stream   *gpuspan.Stream
 	provider *sdktrace.TracerProvider
@@ -159,12 +161,12 @@ func (s *service) queue(t *testing.T) trace.TraceID {
 func (s *service) train(t *testing.T) trace.TraceID {
 	t.Helper()
 	ctx, span := s.tracer.Start(t.Context(), "fit")
-	loop := s.profiler.Loop("train", s.stream, gpuspan.ItemType("image"), gpuspan.TotalSteps(stepCount), gpuspan.ModelDevices(1, gpuspan.BF16))
+	loop := train.NewLoop(s.profiler, "train", s.stream, train.Items("image"), train.TotalSteps(stepCount), train.ModelDevices(1, gpuspan.BF16))
 	for _, step := range loop.Steps(ctx) {
-		phase := step.Phase(gpuspan.Forward)
+		phase := step.Phase(train.Forward)
 		s.gpu.Launch(s.raw, simgpu.Kernel{Duration: forwardTime})
 		phase.End()
-		phase = step.Phase(gpuspan.Backward)
+		phase = step.Phase(train.Backward)
 		s.gpu.Launch(s.raw, simgpu.Kernel{Duration: backwardTime})
 		phase.End()
 		step.SetItems(stepItems)

@@ -153,7 +153,7 @@ func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, n
 			a.step(r, f, weight, now)
 		}
 		if a.jobs != nil {
-			a.stats.stepLate += a.jobs.step(r, f, now, &a.stats.stepLimit)
+			a.jobs.step(r, f, now, &a.stats)
 		}
 		return
 	}

@@ -39,6 +39,8 @@ type facts struct {
 	stepItems            float64
 	stepItemType         string
 	overlap, other       float64
+	exposed              float64 // communication of a step that nothing hides, s
+	hasExposed           bool
 	phases               [maxPhases]phase
 	phaseCount           int
 	state                string // of steps only, as are flags
@@ -113,6 +115,8 @@ func (f *facts) load(s ptrace.Span) bool {
 			f.stepItemType = v.Str()
 		case string(semconv.GPUStepOverlapDurationKey):
 			f.overlap = finite.Positive(v)
+		case string(semconv.GPUStepCommExposedDurationKey):
+			f.exposed, f.hasExposed = finite.Number(v)
 		case string(semconv.GPUStepOtherDurationKey):
 			f.other = finite.Positive(v)
 		default:

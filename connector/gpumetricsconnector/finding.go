@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -22,14 +23,13 @@ const traceFlags = 0xff
 
 // finding is a rank that stood out in a step. Nothing in it changes any more, so it is read without a lock.
 type finding struct {
-	loss
-	step          stepSpan
-	score, median float64 // median: of the ranks' own time, s
-	loop          string
-	index         int64
-	ranks         int
-	typicalStep   spanKey // of the rank nearest to the median
-	typicalRank   int64
+	straggler.Verdict
+	step        stepSpan
+	loop        string
+	index       int64
+	ranks       int
+	typicalStep spanKey // of the rank nearest to the median
+	typicalRank int64
 }
 
 // findingSpans makes the spans that say in the slow ranks' traces what was found. A step without ids has no trace to say it in.
@@ -65,15 +65,15 @@ func (f *finding) write(s ptrace.Span) {
 	s.SetFlags(f.step.flags & traceFlags)
 	s.SetKind(ptrace.SpanKindInternal)
 	s.SetName(findingName)
-	start, end := f.place.start, f.place.end
+	start, end := f.At.Start, f.At.End
 	if start == 0 {
 		start, end = f.step.start, f.step.end
 	}
 	s.SetStartTimestamp(pcommon.Timestamp(start))
 	s.SetEndTimestamp(pcommon.Timestamp(max(start, end)))
 
-	if f.section != "" {
-		s.SetName(findingName + " " + f.section)
+	if f.Section != "" {
+		s.SetName(findingName + " " + f.Section)
 	}
 
 	a := s.Attributes()
@@ -88,12 +88,12 @@ func (f *finding) write(s ptrace.Span) {
 			a.PutStr(string(key), v)
 		}
 	}
-	number(semconv.GPUStragglerScoreKey, f.score)
-	number(semconv.GPUStragglerDelayKey, f.delay)
-	number(semconv.GPUStragglerMedianKey, f.median)
+	number(semconv.GPUStragglerScoreKey, f.Score)
+	number(semconv.GPUStragglerDelayKey, f.Delay)
+	number(semconv.GPUStragglerMedianKey, f.Median)
 	a.PutInt(string(semconv.GPUStragglerRankCountKey), int64(f.ranks))
-	text(semconv.GPUStragglerSectionKey, f.section)
-	text(semconv.GPUStragglerPhaseKey, f.phase)
+	text(semconv.GPUStragglerSectionKey, f.Section)
+	text(semconv.GPUStragglerPhaseKey, f.Phase)
 	a.PutInt(string(semconv.GPUStepIndexKey), f.index)
 	text(semconv.GPUOperationNameKey, f.loop)
 	if !f.typicalStep.trace.IsEmpty() && !f.typicalStep.span.IsEmpty() {

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -211,7 +212,7 @@ func TestSpansAndMetricsNameTheSameRanks(t *testing.T) {
 	_, delays := scores(t, a, clock)
 	named := map[string]bool{}
 	for _, f := range a.findings() {
-		named[fmt.Sprint(f.step.span[0]-1, " ", f.section)] = true
+		named[fmt.Sprint(f.step.span[0]-1, " ", f.Section)] = true
 	}
 	assert.Equal(t, map[string]bool{"1 backward": true, "4 backward": true, "5 backward": true}, named)
 	assert.Len(t, delays, 3)
@@ -236,9 +237,12 @@ func TestNothingIsFoundWhereNobodyTakesIt(t *testing.T) {
 	for rank := range 4 {
 		a.take(trainStep(t, rank, 4, 1, 40+float64(rank/3*20)), clock)
 	}
-	for _, r := range a.jobs.jobs[jobKey{"trainer", "j1", "train"}].steps[1].ranks {
-		assert.Equal(t, pcommon.Map{}, r.resource)
-	}
+	a.jobs.jobs.Due(clock, 0, true, func(c straggler.Compared[rankStep]) {
+		for _, s := range c.Steps {
+			assert.Equal(t, pcommon.Map{}, s.resource)
+		}
+		a.score(&c, clock)
+	})
 	_, delays := scores(t, a, clock)
 	assert.Len(t, delays, 1)
 	assert.Empty(t, a.findings())

@@ -6,6 +6,7 @@ package gpumetricsconnector
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -161,4 +162,39 @@ func TestActivityOfRecordedTraces(t *testing.T) {
 		})
 	}
 	assert.Greater(t, tested, 8, "devices compared")
+}
+
+// One step of a real job of eight ranks. Ranks 7, 5 and 4 come last to the collectives (5, 2 and 1 of 8), so the others wait for these.
+func TestTheRanksThatARealJobWaitsForHaveTheHighestScores(t *testing.T) {
+	a := newTest(t, nil)
+	now := time.Now().UnixNano()
+	for rank := range 8 {
+		file := recorded.Path(t, "kineto", "param", "dlrm_8ranks", fmt.Sprintf("worker%d.pt.trace.json.gz", rank))
+		opts := kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels}
+		_, err := kinetoreceiver.ReadFile(t.Context(), file, opts, func(_ context.Context, td ptrace.Traces) error {
+			for _, rs := range td.ResourceSpans().All() {
+				rs.Resource().Attributes().PutStr("gpu.job.id", "j1")
+			}
+			a.take(td, now)
+			return nil
+		})
+		require.NoError(t, err)
+	}
+	got := map[int64]float64{}
+	for _, rm := range a.output(noScope, now, true).ResourceMetrics().All() {
+		for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
+			if m.Name() == "gpu.straggler.score" {
+				for _, p := range m.Gauge().DataPoints().All() {
+					rank, _ := p.Attributes().Get("gpu.job.rank")
+					got[rank.Int()] = p.DoubleValue()
+				}
+			}
+		}
+	}
+	require.Len(t, got, 8)
+	for _, waiting := range []int64{0, 1, 2, 3, 6} {
+		for _, late := range []int64{4, 5, 7} {
+			assert.Less(t, got[waiting], got[late], "ranks %d and %d", waiting, late)
+		}
+	}
 }

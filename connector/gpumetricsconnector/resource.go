@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
-	"github.com/otelgpu/otelgpu/internal/gputime"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -103,7 +103,7 @@ func (r *resource) stream(st *settings, id metricID, f *facts) *stream {
 // startOf is the time from which a stream made for a span counts: the span's start, but not before points that were written, for a
 // series that expired must not overlap itself. 0, unknown, where the start is of a clock that was not set and the points are not.
 func (r *resource) startOf(f *facts) uint64 {
-	if f.start < gputime.Earliest && max(f.end, r.newest) >= gputime.Earliest {
+	if f.start < spanfacts.Earliest && max(f.end, r.newest) >= spanfacts.Earliest {
 		return r.written
 	}
 	return max(f.start, r.written)

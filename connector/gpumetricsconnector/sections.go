@@ -8,141 +8,28 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/otelgpu/otelgpu/internal/gputime"
-	"github.com/otelgpu/otelgpu/internal/streamnest"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/straggler"
 )
 
 const (
-	// maxNames bounds the operations by name directly below one span, maxDepth the levels below one; what is beyond is in no sum.
-	maxNames, maxDepth = 64, 16
 	// maxSums bounds the spans below which sums are held, maxParts the sums of all of them, about 100 bytes each.
 	maxSums, maxParts = 1 << 16, 1 << 18
 	// maxHosts bounds the walk through host spans; a circle of parents ends there too.
 	maxHosts = 128
 )
 
-// took is how long operations took together, and where they lie.
-type took struct {
-	duration   float64 // s
-	start, end uint64  // from the start of the first to the end of the last, unix ns; 0: not known
-}
-
-func (t *took) add(more took) {
-	t.duration += more.duration
-	switch {
-	case !gputime.Sound(more.start, more.end):
-	case t.start == 0:
-		t.start, t.end = more.start, more.end
-	default:
-		t.start, t.end = min(t.start, more.start), max(t.end, more.end)
-	}
-}
-
-// place is where they lie, without their time.
-func (t took) place() took { return took{0, t.start, t.end} }
-
-// part are the operations of one name below one span, and what lies below those.
-type part struct {
-	name, category string
-	took
-	below *parts // nil: nothing is known
-}
-
-// parts are what lies below one span, by name.
-type parts struct {
-	list   []*part
-	height int // levels; at most maxDepth
-}
-
-func (p *parts) find(name string) *part {
-	if p == nil {
-		return nil
-	}
-	for _, x := range p.list {
-		if x.name == name {
-			return x
-		}
-	}
-	return nil
-}
-
-// size is the number of parts at all levels.
-func (p *parts) size() (n int) {
-	if p == nil {
-		return 0
-	}
-	for _, x := range p.list {
-		n += 1 + x.below.size()
-	}
-	return n
-}
-
-// add adds operations of one name and what lies below them. The result is the change of the size of p.
-func (p *parts) add(name, category string, t took, below *parts) (grown int) {
-	if below != nil {
-		below.cut(maxDepth - 1)
-	}
-	x := p.find(name)
-	if x == nil {
-		if len(p.list) >= maxNames {
-			return 0
-		}
-		x = &part{name: name, category: category}
-		p.list = append(p.list, x)
-		grown = 1
-	}
-	x.took.add(t)
-	switch {
-	case below == nil:
-	case x.below == nil:
-		x.below = below
-		grown += below.size()
-	default:
-		grown += x.below.join(below)
-	}
-	p.height = max(p.height, 1)
-	if x.below != nil {
-		p.height = max(p.height, x.below.height+1)
-	}
-	return grown
-}
-
-// cut drops what is more than so many levels deep.
-func (p *parts) cut(levels int) {
-	if p.height <= levels {
-		return
-	}
-	p.height = levels
-	for _, x := range p.list {
-		switch {
-		case x.below == nil:
-		case levels == 1:
-			x.below = nil
-		default:
-			x.below.cut(levels - 1)
-		}
-	}
-}
-
-// join adds all of q.
-func (p *parts) join(q *parts) (grown int) {
-	for _, x := range q.list {
-		grown += p.add(x.name, x.category, x.took, x.below)
-	}
-	return grown
-}
-
 // sectionTree sums up operations by name, level by level, until a step takes what lies below it. Spans of a batch may come in
 // any order, and over batches children before parents, which is how they end.
 type sectionTree struct {
-	sums  map[spanKey]*parts
+	sums  map[spanKey]*straggler.Sections
 	order []spanKey // oldest first; those that were taken stay until they reach the front
 	count int       // parts in sums
 
 	// of the batch that is being read
 	spans   []treeSpan
-	streams []streamnest.Span // the same
-	index   map[spanKey]int   // of spans
+	streams []spanfacts.NestSpan // the same
+	index   map[spanKey]int      // of spans
 	path    []int
 	hosts   []hostSpan
 	ups     map[spanKey]spanKey // parents of hosts
@@ -162,7 +49,7 @@ type treeSpan struct {
 type hostSpan struct{ key, parent spanKey }
 
 func newSectionTree() sectionTree {
-	return sectionTree{sums: make(map[spanKey]*parts), index: make(map[spanKey]int), ups: make(map[spanKey]spanKey)}
+	return sectionTree{sums: make(map[spanKey]*straggler.Sections), index: make(map[spanKey]int), ups: make(map[spanKey]spanKey)}
 }
 
 // add takes a span of the batch; process is a number of whose it is.
@@ -189,11 +76,11 @@ func (t *sectionTree) settle() {
 		}
 		for i := range t.spans {
 			s := &t.spans[i]
-			t.streams = append(t.streams, streamnest.Span{
+			t.streams = append(t.streams, spanfacts.NestSpan{
 				Owner: s.process, Device: s.device, Stream: s.stream, Trace: s.parent.trace, Parent: s.parent.span, Start: int64(s.start), End: int64(s.end),
 			})
 		}
-		streamnest.Each(t.streams, func(inner, outer int) {
+		spanfacts.Nest(t.streams, func(inner, outer int) {
 			parent := t.spans[outer].key
 			t.spans[inner].parent, t.streams[inner].Trace, t.streams[inner].Parent = parent, parent.trace, parent.span
 		})
@@ -263,27 +150,31 @@ func (t *sectionTree) span(s *treeSpan) {
 	}
 	at := t.at(s.parent)
 	name, category := s.name, s.category
-	if at.find(name) == nil {
+	if at.Find(name) == nil {
 		name, category = strings.Clone(name), strings.Clone(category)
 	}
-	t.count += at.add(name, category, took{s.time, s.start, s.end}, below)
+	extent := straggler.Extent{}
+	if spanfacts.Sound(s.start, s.end) {
+		extent = straggler.Extent{Start: s.start, End: s.end}
+	}
+	t.count += at.Add(name, category, s.time, extent, below)
 }
 
 // lift moves what waits for a host span, whose batch came later, to what is above it.
 func (t *sectionTree) lift(host, up spanKey) {
 	if below := t.take(host); below != nil && !up.span.IsEmpty() && up != host {
-		t.count += t.at(up).join(below)
+		t.count += t.at(up).Join(below)
 	}
 }
 
 // at are the sums below a span, made when there are none.
-func (t *sectionTree) at(key spanKey) *parts {
+func (t *sectionTree) at(key spanKey) *straggler.Sections {
 	p := t.sums[key]
 	if p == nil {
 		for len(t.order) > 0 && (len(t.sums) >= maxSums || len(t.order) >= 4*maxSums) {
 			t.drop()
 		}
-		p = &parts{}
+		p = &straggler.Sections{}
 		t.sums[key] = p
 		t.order = append(t.order, key)
 	}
@@ -297,11 +188,11 @@ func (t *sectionTree) drop() {
 }
 
 // take removes and returns what lies below a span; nil when nothing is known.
-func (t *sectionTree) take(key spanKey) *parts {
+func (t *sectionTree) take(key spanKey) *straggler.Sections {
 	p := t.sums[key]
 	if p != nil {
 		delete(t.sums, key)
-		t.count -= p.size()
+		t.count -= p.Size()
 	}
 	return p
 }

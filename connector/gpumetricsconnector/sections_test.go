@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/straggler"
 )
 
 func TestOperationsBelowAStepAreSectionsToo(t *testing.T) {
@@ -283,8 +285,8 @@ func TestSectionsThatWaitAreBounded(t *testing.T) {
 		a.take(td, clock)
 		n := 0
 		for _, p := range a.jobs.tree.sums {
-			n += p.size()
-			require.LessOrEqual(t, p.height, maxDepth)
+			n += p.Size()
+			require.LessOrEqual(t, levels(p), 16)
 		}
 		require.Equal(t, n, a.jobs.tree.count)
 	}
@@ -295,5 +297,13 @@ func TestSectionsThatWaitAreBounded(t *testing.T) {
 	a = newTest(t, nil)
 	a.take(batch(t, rankOf(0, 4), chain...), clock)
 	require.Len(t, a.jobs.tree.sums, 1)
-	assert.Equal(t, maxDepth, a.jobs.tree.sums[spanKey{[16]byte{1}, [8]byte{1}}].height)
+	assert.Equal(t, 16, levels(a.jobs.tree.sums[spanKey{[16]byte{1}, [8]byte{1}}]))
+}
+
+// levels is how deep sections are.
+func levels(p *straggler.Sections) (n int) {
+	for _, x := range p.All() {
+		n = max(n, 1+levels(x.Below))
+	}
+	return n
 }

@@ -4,48 +4,24 @@
 package gpumetricsconnector
 
 import (
+	"math"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-const (
-	// restart: an index this far below the newest compared one is a job that began anew, not a late rank.
-	restart = 100
-	// maxJobs bounds the loops of jobs that are known.
-	maxJobs = 1 << 12
-)
-
-// jobKey is what ranks that are compared have in common.
-type jobKey struct{ service, job, loop string }
-
-// stragglers collects the steps of the ranks of jobs until they can be compared.
+// stragglers compares the ranks of jobs, step by step.
 type stragglers struct {
-	cfg     StragglerConfig
-	jobs    map[jobKey]*job
-	waiting int // steps of ranks, over all jobs
-	tree    sectionTree
+	jobs *straggler.Jobs[rankStep]
+	tree sectionTree
 
 	spans bool       // somebody takes spans of the ranks that stand out
 	found []*finding // since they were last taken; stays empty without spans
 	// source is the resource of the spans that are being read; of that batch's memory.
 	source pcommon.Map
-}
-
-type job struct {
-	world    int64 // −1 where unknown
-	steps    map[int64]*jobStep
-	compared int64 // highest index compared
-	newest   uint64
-	seen     int64
-}
-
-// jobStep is one index of a loop over the ranks that have reported it.
-type jobStep struct {
-	first int64 // wall clock of the first rank, unix ns
-	ranks map[int64]*rankStep
 }
 
 // stepSpan is the span of a rank's step, as far as a span below it goes by it.
@@ -61,11 +37,12 @@ type stepSpan struct {
 type rankStep struct {
 	stepSpan
 	own    float64 // s
-	phases *parts
+	phases *straggler.Sections
 }
 
 func newStragglers(cfg StragglerConfig) *stragglers {
-	return &stragglers{cfg: cfg, jobs: make(map[jobKey]*job), tree: newSectionTree()}
+	limits := straggler.Limits{MaxWait: cfg.MaxWait, MinRanks: cfg.MinRanks, MaxWaiting: cfg.MaxWaiting}
+	return &stragglers{jobs: straggler.NewJobs[rankStep](limits), tree: newSectionTree()}
 }
 
 // section adds an operation to the sums below its parent. Communication is left out: in it the fast ranks wait for the slow one.
@@ -76,51 +53,22 @@ func (g *stragglers) section(r *resource, f *facts) {
 	g.tree.add(uint64(r.rank), f)
 }
 
-// step takes a step of one rank; it returns 1 if the step was compared already. Without job, rank and index there is
-// nothing to compare.
-func (g *stragglers) step(r *resource, f *facts, now int64, limit *int64) (late int64) {
+// step takes a step of one rank. Without job, rank and index there is nothing to compare.
+func (g *stragglers) step(r *resource, f *facts, now int64, stats *counts) {
 	if r.job == "" || r.rank < 0 || !f.hasStepIndex || f.stepDuration == 0 {
-		return 0
+		return
 	}
-	key := jobKey{r.service, r.job, f.name}
-	j := g.jobs[key]
-	if j == nil {
-		if len(g.jobs) >= maxJobs {
-			*limit++
-			return 0
-		}
-		key = jobKey{strings.Clone(key.service), strings.Clone(key.job), strings.Clone(key.loop)}
-		j = &job{world: -1, steps: make(map[int64]*jobStep), compared: -1 << 62}
-		g.jobs[key] = j
+	key := straggler.Loop{Service: r.service, Job: r.job, Name: f.name}
+	switch g.jobs.Add(key, r.world, r.rank, f.stepIndex, f.start, f.end, now, g.rankStep(r, f)) {
+	case straggler.Late:
+		stats.stepLate++
+	case straggler.Full:
+		stats.stepLimit++
 	}
-	j.world, j.seen, j.newest = r.world, now, max(j.newest, f.end)
-	if f.stepIndex < j.compared-restart {
-		j.compared = -1 << 62
-	}
-	s := j.steps[f.stepIndex]
-	if s == nil {
-		if f.stepIndex <= j.compared {
-			return 1
-		}
-		s = &jobStep{first: now, ranks: make(map[int64]*rankStep)}
-	}
-	if _, again := s.ranks[r.rank]; !again {
-		if g.waiting >= g.cfg.MaxWaiting {
-			*limit++
-			return 0
-		}
-		g.waiting++
-	}
-	s.ranks[r.rank] = g.rankStep(r, f)
-	j.steps[f.stepIndex] = s
-	return 0
 }
 
-// rankStep makes the rank's own time: the step without the communication that nothing hides. Of the communication at most
-// the overlap is hidden, so at least their difference is exposed.
-func (g *stragglers) rankStep(r *resource, f *facts) *rankStep {
-	var comm float64
-	rs := &rankStep{stepSpan: stepSpan{
+func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
+	rs := rankStep{stepSpan: stepSpan{
 		spanKey: spanKey{f.traceID, f.spanID}, start: f.start, end: f.end, flags: f.flags, state: strings.Clone(f.state),
 	}}
 	switch {
@@ -132,40 +80,102 @@ func (g *stragglers) rankStep(r *resource, f *facts) *rankStep {
 		g.source.CopyTo(rs.resource)
 	}
 	if f.phaseCount > 0 {
-		rs.phases = &parts{}
+		rs.phases = &straggler.Sections{}
 	}
+	var comm float64
 	for _, p := range f.phases[:f.phaseCount] {
 		if p.name == semconv.GPUStepPhaseComm {
 			comm = p.duration
 		} else {
-			rs.phases.add(strings.Clone(p.name), "", took{duration: p.duration}, nil)
+			rs.phases.Add(strings.Clone(p.name), "", p.duration, straggler.Extent{}, nil)
 		}
 	}
 	if f.other > 0 && rs.phases != nil {
-		rs.phases.add(semconv.GPUStragglerSectionOther, "", took{duration: f.other}, nil)
+		rs.phases.Add(semconv.GPUStragglerSectionOther, "", f.other, straggler.Extent{}, nil)
 	}
-	rs.own = max(0, f.stepDuration-max(0, comm-f.overlap))
+	exposed := f.exposed
+	if !f.hasExposed {
+		// Only where phases are times of the device: of the communication at most the overlap is hidden. A profiler's file says
+		// what is exposed itself, for its other phases are ranges of the host.
+		exposed = comm - f.overlap
+	}
+	rs.own = straggler.Own(f.stepDuration, exposed)
 	return rs
 }
 
-// divide puts what lies below the step into its phases, and returns what lies in none. The sections that are a phase have its name;
-// others of its category lie in it.
-func (rs *rankStep) divide(below *parts) (loose *parts) {
-	if below == nil {
-		return nil
+// compare writes the scores of all steps that are complete or have waited long enough.
+func (a *aggregator) compare(now int64, final bool) {
+	forget := int64(math.MinInt64)
+	if a.cfg.Expiry > 0 {
+		forget = now - int64(a.cfg.Expiry)
 	}
-	loose = &parts{}
-	for _, x := range below.list {
-		switch phase := rs.phases.find(x.category); {
-		case phase == nil:
-			loose.add(x.name, x.category, x.took, x.below)
-		case x.name == phase.name:
-			rs.phases.add(phase.name, "", x.place(), x.below)
-		default:
-			in := &parts{}
-			in.add(x.name, x.category, x.took, x.below)
-			rs.phases.add(phase.name, "", x.place(), in)
+	a.jobs.jobs.Due(now, forget, final, func(c straggler.Compared[rankStep]) { a.score(&c, now) })
+}
+
+// score compares the ranks of one step.
+func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
+	g := a.jobs
+	ranks := make([]straggler.Rank, len(c.Steps))
+	for i := range c.Steps {
+		s := &c.Steps[i]
+		below := g.tree.take(s.spanKey)
+		if c.Enough {
+			ranks[i] = straggler.Rank{Rank: c.Ranks[i], Own: s.own, Loose: s.phases.Divide(below), Phases: s.phases}
 		}
 	}
-	return loose
+	if !c.Enough {
+		return
+	}
+	verdicts, typical := straggler.Compare(ranks)
+	if len(verdicts) == 0 {
+		return
+	}
+	res := a.jobResource(c.Loop, c.Newest, now)
+	for i := range verdicts {
+		v, step := &verdicts[i], &c.Steps[i].stepSpan
+		write := func(id metricID, section string, value float64) {
+			stream := res.stragglerStream(&a.settings, id, c.Loop, v.Rank, section, c.Newest)
+			stream.ratio(value, 1, now)
+			stream.example(value, step.spanKey, step.end)
+		}
+		write(metricStragglerScore, "", v.Score)
+		if !v.Slow {
+			continue
+		}
+		write(metricStragglerDelay, v.Section, v.Delay)
+		if g.spans {
+			g.found = append(g.found, &finding{
+				Verdict: *v, step: *step, loop: c.Loop.Name, index: c.Index, ranks: len(ranks),
+				typicalStep: c.Steps[typical].spanKey, typicalRank: c.Ranks[typical],
+			})
+		}
+	}
+}
+
+// jobResource is the resource of a job's scores, which belong to no rank: its service and job.
+func (a *aggregator) jobResource(key straggler.Loop, newest uint64, now int64) *resource {
+	attrs := pcommon.NewMap()
+	if key.Service != "" {
+		attrs.PutStr(string(semconv.ServiceNameKey), key.Service)
+	}
+	attrs.PutStr(string(semconv.GPUJobIDKey), key.Job)
+	r := a.resource(attrs)
+	r.seen = now
+	if newest <= uint64(now+int64(future)) {
+		r.newest = max(r.newest, newest)
+	}
+	return r
+}
+
+func (r *resource) stragglerStream(
+	st *settings, id metricID, key straggler.Loop, rank int64, section string, start uint64,
+) *stream {
+	attrs := pcommon.NewMap()
+	attrs.PutStr(string(semconv.GPUJobIDKey), key.Job)
+	attrs.PutInt(string(semconv.GPUJobRankKey), rank)
+	attrs.PutStr(string(semconv.GPUOperationNameKey), key.Name)
+	if section != "" {
+		attrs.PutStr(string(semconv.GPUStragglerSectionKey), section)
+	}
+	return r.families[id].get(st, attrs, start)
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 type config struct {
@@ -33,11 +34,11 @@ type config struct {
 	otlp      string
 	requests  int
 	simulated bool
-	settings  gpuspan.Settings
+	settings  settings.Settings
 }
 
 func main() {
-	c := config{settings: gpuspan.DefaultSettings()}
+	c := config{settings: settings.Default()}
 	flag.StringVar(&c.listen, "listen", "localhost:0", "address to serve on")
 	flag.StringVar(&c.otlp, "otlp", "", "OTLP/gRPC endpoint for spans, as http://localhost:4317; empty: none")
 	flag.IntVar(&c.requests, "requests", 40, "send that many requests to the service and end; 0: serve until interrupted")

@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
 
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 func TestMain(m *testing.M) {
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 func TestEveryRequestIsLinkedFromItsBatch(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	var out strings.Builder
-	c := config{listen: "localhost:0", requests: 30, simulated: true, settings: gpuspan.DefaultSettings()}
+	c := config{listen: "localhost:0", requests: 30, simulated: true, settings: settings.Default()}
 	require.NoError(t, run(context.Background(), c, &out, spans))
 	assert.Contains(t, out.String(), "running on a simulated GPU")
 	assert.Contains(t, out.String(), "prefill")

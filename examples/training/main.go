@@ -26,7 +26,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/rank"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 type config struct {
@@ -73,8 +75,8 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 		w = os.Stderr
 	}
 	// Without a file: warm up for 10 steps, then record 3 of every 10.
-	f := gpuspanyaml.File{Settings: gpuspan.DefaultSettings()}
-	f.Settings.Schedule = gpuspan.Schedule{SkipFirst: 10, Warmup: 1, Active: 3, Every: 10}
+	f := gpuspanyaml.File{Settings: settings.Default()}
+	f.Settings.Schedule = settings.Schedule{SkipFirst: 10, Warmup: 1, Active: 3, Every: 10}
 	if c.file != "" {
 		if f, err = gpuspanyaml.Load(c.file); err != nil {
 			return err
@@ -119,8 +121,8 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	defer func() { err = errors.Join(err, device.Close(), prof.Shutdown(stop), tp.Shutdown(stop)) }()
 
 	t := &trainer{device: device, stream: prof.Stream(device.Stream(), "train"), loader: &loader{left: c.steps}}
-	loop := prof.Loop("train", t.stream, gpuspan.ItemType("image"), gpuspan.ModelDevices(1, gpuspan.FP16),
-		gpuspan.Phases(gpuspan.Data, gpuspan.Forward, gpuspan.Backward, gpuspan.Optimizer))
+	loop := train.NewLoop(prof, "train", t.stream, train.Items("image"), train.ModelDevices(1, gpuspan.FP16),
+		train.Phases(train.Data, train.Forward, train.Backward, train.Optimizer))
 	if err := t.train(ctx, loop); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/examples/internal/accel"
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 // An image classifier of 25.6 million parameters (ResNet-50): 4.1 GFLOP forward for an image of 224 × 224, twice that backward.
@@ -49,9 +50,9 @@ func (l *loader) next() bool {
 }
 
 // train runs the loop until the loader has no more.
-func (t *trainer) train(ctx context.Context, loop *gpuspan.Loop) error {
+func (t *trainer) train(ctx context.Context, loop *train.Loop) error {
 	for _, step := range loop.Steps(ctx) {
-		data := step.Phase(gpuspan.Data)
+		data := step.Phase(train.Data)
 		more := t.loader.next()
 		if more {
 			up := data.Start(opUpload)
@@ -62,7 +63,7 @@ func (t *trainer) train(ctx context.Context, loop *gpuspan.Loop) error {
 			break // a step without items is no step
 		}
 
-		forward := step.Phase(gpuspan.Forward)
+		forward := step.Phase(train.Forward)
 		x := forward.Start(opConvs) // below the phase
 		w := t.device.Compute(gpuspan.Work{Read: activations, Written: activations, FLOPs: 0.95 * forwardFLOPs, Precision: gpuspan.FP16})
 		w.Items = batchSize
@@ -71,10 +72,10 @@ func (t *trainer) train(ctx context.Context, loop *gpuspan.Loop) error {
 		y.EndWith(t.device.Compute(gpuspan.Work{Read: activations / 10, FLOPs: 0.05 * forwardFLOPs, Precision: gpuspan.FP16}))
 		forward.End()
 
-		backward := step.Phase(gpuspan.Backward)
+		backward := step.Phase(train.Backward)
 		backward.EndWith(t.device.Compute(gpuspan.Work{Read: 2 * activations, Written: activations, FLOPs: 2 * forwardFLOPs, Precision: gpuspan.FP16}))
 
-		update := step.Phase(gpuspan.Optimizer)
+		update := step.Phase(train.Optimizer)
 		update.EndWith(t.device.Compute(gpuspan.Work{Read: 12 * parameters, Written: 12 * parameters}))
 
 		step.SetItems(batchSize)

@@ -20,8 +20,10 @@ type samples struct {
 }
 
 var (
-	_ Writer = (*samples)(nil)
-	_ Reader = (*samples)(nil)
+	_ Writer    = (*samples)(nil)
+	_ Reader    = (*samples)(nil)
+	_ UseWriter = (*samples)(nil)
+	_ UseReader = (*samples)(nil)
 )
 
 func newSamples(cfg Config, set component.TelemetrySettings) (*samples, error) {
@@ -82,6 +84,12 @@ func (x *samples) observe() error {
 				o.Observe(st.missUnknown.Load(), unknown)
 				o.Observe(st.missOld.Load(), old)
 				o.Observe(st.missNew.Load(), young)
+				return nil
+			})
+		},
+		func() error {
+			return x.telemetry.RegisterExtensionGpuSamplesUsesDroppedCallback(func(_ context.Context, o metric.Int64Observer) error {
+				o.Observe(x.uses.dropped.Load())
 				return nil
 			})
 		},

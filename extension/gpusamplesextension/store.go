@@ -34,6 +34,9 @@ type Store struct {
 
 	subs  subscribers
 	stats stats
+	uses  useTable
+
+	placed atomic.Pointer[[]placed]
 }
 
 type hostPCI struct{ host, bdf string }
@@ -67,6 +70,7 @@ func NewStore(cfg Config, now func() time.Time) *Store {
 		now:        now,
 		devices:    map[string]*device{},
 		byPCI:      map[hostPCI]*device{},
+		uses:       useTable{maxAge: int64(cfg.MaxAge), now: now, origins: map[UseOrigin]*useList{}},
 	}
 }
 
@@ -95,6 +99,7 @@ func (st *Store) Register(owner component.ID, desc Device) (DeviceWriter, error)
 	d.gen++
 	d.setDescription(desc)
 	st.index(d)
+	st.place()
 	return &deviceWriter{st: st, d: d, gen: d.gen}, nil
 }
 
@@ -132,6 +137,7 @@ func (st *Store) sweep(now time.Time) {
 		}
 	}
 	st.tidy()
+	st.place()
 }
 
 // Lease implements Reader.
@@ -160,3 +166,70 @@ func (st *Store) Acquire() View {
 
 // Subscribe implements Reader.
 func (st *Store) Subscribe() (<-chan struct{}, func()) { return st.subs.add() }
+
+// SetUses implements UseWriter.
+func (st *Store) SetUses(origin UseOrigin, uses []DeviceUse, refresh time.Duration) {
+	st.uses.set(origin, uses, refresh)
+}
+
+// DevicesOf implements UseReader.
+func (st *Store) DevicesOf(dst []string, w *Workload, start, end int64) ([]string, FoundBy) {
+	dst, by, decided := st.uses.find(dst, w, start, end)
+	if decided {
+		return dst, by
+	}
+	if only := st.onlyDevice(w); only != "" {
+		return append(dst, only), FoundByHost
+	}
+	return dst, FoundByNothing
+}
+
+// placed is one device, for onlyDevice, whose callers may hold the rings' lock already. A device that was lost still
+// counts until its samples are too old: a span may have been on it.
+type placed struct{ id, key, parentKey, hostID, hostName string }
+
+// place notes which devices there are; mu is held.
+func (st *Store) place() {
+	list := make([]placed, 0, len(st.devices))
+	for _, d := range st.devices {
+		x := placed{id: d.desc.ID, key: d.key, hostID: d.desc.HostID, hostName: d.desc.HostName}
+		if d.desc.Parent != "" {
+			x.parentKey = NormalizeID(d.desc.Parent)
+		}
+		list = append(list, x)
+	}
+	st.placed.Store(&list)
+}
+
+// onlyDevice is the one device of the workload's host; empty when it has none or several. A board that is cut into one
+// MIG instance is that instance. A workload that names no host is on the host of all devices, if that is one.
+func (st *Store) onlyDevice(w *Workload) string {
+	list := st.placed.Load()
+	if list == nil {
+		return ""
+	}
+	var board, instance *placed
+	for i := range *list {
+		d := &(*list)[i]
+		if !onHost(w, d.hostID, d.hostName) {
+			continue
+		}
+		kind := &board
+		if d.parentKey != "" {
+			kind = &instance
+		}
+		if *kind != nil {
+			return ""
+		}
+		*kind = d
+	}
+	switch {
+	case instance == nil && board == nil:
+		return ""
+	case instance == nil:
+		return board.id
+	case board == nil || board.key == instance.parentKey:
+		return instance.id
+	}
+	return ""
+}

@@ -29,9 +29,9 @@ func at(ms int64) trace.SpanEventOption {
 	return trace.WithTimestamp(time.Unix(0, epoch+ms*1_000_000))
 }
 
-// train makes the spans of steps with the given numbers, each 10 ms long with a section of 4 ms, sections ending first
+// trainingRun makes the spans of steps with the given numbers, each 10 ms long with a section of 4 ms, sections ending first
 // and steps ending late, as gpuspan does.
-func train(tracer trace.Tracer, numbers ...int64) {
+func trainingRun(tracer trace.Tracer, numbers ...int64) {
 	for _, n := range numbers {
 		ctx, step := tracer.Start(context.Background(), "train", at(n*10), trace.WithAttributes(
 			semconv.GPUOperationTypeKey.String("step"), semconv.GPUStepIndexKey.Int64(n)))
@@ -68,7 +68,7 @@ func TestEachActiveWindowIsOneFile(t *testing.T) {
 		}))
 		require.NoError(t, err)
 		tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e, sdktrace.WithMaxExportBatchSize(batch), sdktrace.WithMaxQueueSize(1000), sdktrace.WithBlocking()))
-		train(tp.Tracer("t"), 4, 5, 6, 14, 15, 16)
+		trainingRun(tp.Tracer("t"), 4, 5, 6, 14, 15, 16)
 		require.NoError(t, tp.Shutdown(t.Context()))
 		require.NoError(t, e.Shutdown(t.Context()), "a second shutdown does nothing")
 		got := traces(t, dir)

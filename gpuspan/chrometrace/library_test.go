@@ -24,6 +24,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 // A training loop on a simulated device, with two active windows: what the library makes becomes two traces without a
@@ -42,13 +43,13 @@ func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
 	handle := gpu.Stream(0)
 	stream := prof.Stream(uintptr(handle), "train")
 	gemm := gpuspan.NewOperation("gemm")
-	loop := prof.Loop("train", stream, gpuspan.ItemType("image"), gpuspan.Schedule{SkipFirst: 1, Wait: 2, Warmup: 1, Active: 2, Repeat: 2})
+	loop := train.NewLoop(prof, "train", stream, train.Items("image"), train.Schedule{SkipFirst: 1, Wait: 2, Warmup: 1, Active: 2, Repeat: 2})
 	n := 0
 	for ctx, step := range loop.Steps(t.Context()) {
 		if n++; n == 14 {
 			break
 		}
-		forward := step.Phase(gpuspan.Forward)
+		forward := step.Phase(train.Forward)
 		x := gemm.Start(ctx, stream)
 		gpu.Launch(handle, simgpu.Kernel{FLOPs: 1e11, Precision: gpuspan.BF16})
 		x.EndWith(gpuspan.Work{FLOPs: 1e11, Precision: gpuspan.BF16})

@@ -10,14 +10,14 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/eventapi"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-var _ gpuspan.Backend = (*Backend)(nil)
+var _ backend.Backend = (*Backend)(nil)
 
 // Backend is gpuspan's view of the CUDA driver.
 type Backend struct {
@@ -108,28 +108,28 @@ func (b *Backend) ThreadInit() error {
 	if b.err != nil {
 		return b.err
 	}
-	if st := b.Relax(); st != gpuspan.StatusOK {
+	if st := b.Relax(); st != backend.StatusOK {
 		return fmt.Errorf("cannot switch the polling thread to relaxed capture mode: CUDA error %d", st)
 	}
 	return nil
 }
 
 // Bind makes the device's context current on the calling OS thread, which must be locked, until unbind is called.
-func (b *Backend) Bind(device int) (unbind func(), st gpuspan.Status) {
+func (b *Backend) Bind(device int) (unbind func(), st backend.Status) {
 	ctx, st := b.context(device)
-	if st != gpuspan.StatusOK {
+	if st != backend.StatusOK {
 		return func() {}, st
 	}
 	unbind, code := b.driver.Push(ctx)
-	return unbind, gpuspan.Status(code)
+	return unbind, backend.Status(code)
 }
 
 // in runs f with the device's context current.
-func (b *Backend) in(device int, f func() gpuspan.Status) gpuspan.Status {
+func (b *Backend) in(device int, f func() backend.Status) backend.Status {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	unbind, st := b.Bind(device)
-	if st != gpuspan.StatusOK {
+	if st != backend.StatusOK {
 		return st
 	}
 	defer unbind()
@@ -139,31 +139,31 @@ func (b *Backend) in(device int, f func() gpuspan.Status) gpuspan.Status {
 // NewStream makes a non-blocking stream of the highest priority. The calling thread, which is the polling thread, keeps the
 // device's context current from now on if it had none: the documentation of cuEventElapsedTime lists a missing context
 // among its errors.
-func (b *Backend) NewStream(device int) (s gpuspan.StreamHandle, st gpuspan.Status) {
-	st = b.in(device, func() (st gpuspan.Status) { s, st = b.CreateStream(); return st })
-	if st == gpuspan.StatusOK {
+func (b *Backend) NewStream(device int) (s backend.StreamHandle, st backend.Status) {
+	st = b.in(device, func() (st backend.Status) { s, st = b.CreateStream(); return st })
+	if st == backend.StatusOK {
 		b.keepContext()
 	}
 	return s, st
 }
 
 // FreeStream destroys a stream of NewStream.
-func (b *Backend) FreeStream(_ int, s gpuspan.StreamHandle) { b.DestroyStream(s) }
+func (b *Backend) FreeStream(_ int, s backend.StreamHandle) { b.DestroyStream(s) }
 
 // NewEvents fills dst with timing events; all or none.
-func (b *Backend) NewEvents(device int, dst []gpuspan.Event) gpuspan.Status {
-	return b.in(device, func() gpuspan.Status { return b.CreateEvents(dst, 0) })
+func (b *Backend) NewEvents(device int, dst []backend.Event) backend.Status {
+	return b.in(device, func() backend.Status { return b.CreateEvents(dst, 0) })
 }
 
 // FreeEvents destroys events that were made together, unless their context is gone, and they with it.
-func (b *Backend) FreeEvents(_ int, events []gpuspan.Event) {
+func (b *Backend) FreeEvents(_ int, events []backend.Event) {
 	if n := len(events); n > 0 && !eventapi.ContextGone(b.Query(events[n-1])) {
 		b.DestroyEvents(events)
 	}
 }
 
 // Query asks whether an event has happened. It answers StatusOK for one that was never recorded.
-func (b *Backend) Query(e gpuspan.Event) gpuspan.Status {
+func (b *Backend) Query(e backend.Event) backend.Status {
 	st := b.API.Query(e)
 	if lostContext(st) && b.keepContext() {
 		st = b.API.Query(e)
@@ -172,7 +172,7 @@ func (b *Backend) Query(e gpuspan.Event) gpuspan.Status {
 }
 
 // Elapsed is the time between two events in nanoseconds, which the driver gives as float32 milliseconds.
-func (b *Backend) Elapsed(from, to gpuspan.Event) (float64, gpuspan.Status) {
+func (b *Backend) Elapsed(from, to backend.Event) (float64, backend.Status) {
 	d, st := b.API.Elapsed(from, to)
 	if lostContext(st) && b.keepContext() {
 		d, st = b.API.Elapsed(from, to)
@@ -180,13 +180,13 @@ func (b *Backend) Elapsed(from, to gpuspan.Event) (float64, gpuspan.Status) {
 	return d, st
 }
 
-func lostContext(st gpuspan.Status) bool {
-	return st == gpuspan.StatusInvalidContext || st == gpuspan.StatusContextDestroyed
+func lostContext(st backend.Status) bool {
+	return st == backend.StatusInvalidContext || st == backend.StatusContextDestroyed
 }
 
 // MemoryUsage is the memory in use on the device, by all processes, in bytes.
-func (b *Backend) MemoryUsage(device int) (used int64, st gpuspan.Status) {
-	st = b.in(device, func() (st gpuspan.Status) { used, st = b.MemoryUsed(); return st })
+func (b *Backend) MemoryUsage(device int) (used int64, st backend.Status) {
+	st = b.in(device, func() (st backend.Status) { used, st = b.MemoryUsed(); return st })
 	return used, st
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
@@ -28,7 +28,7 @@ func open(t testing.TB, stub *ctest.Stub) *cuda.Backend {
 }
 
 // appStream makes a stream as an application would, in the primary context.
-func appStream(t testing.TB, b *cuda.Backend, device int) gpuspan.StreamHandle {
+func appStream(t testing.TB, b *cuda.Backend, device int) backend.StreamHandle {
 	t.Helper()
 	d := b.Driver()
 	dev, err := d.Device(device)
@@ -37,7 +37,7 @@ func appStream(t testing.TB, b *cuda.Backend, device int) gpuspan.StreamHandle {
 	require.NoError(t, err)
 	var s driver.Stream
 	require.NoError(t, d.Do(ctx, func() (err error) { s, err = d.NewStream(); return err }))
-	return gpuspan.StreamHandle(s)
+	return backend.StreamHandle(s)
 }
 
 func TestOpenNamesWhatIsMissing(t *testing.T) {
@@ -68,7 +68,7 @@ func TestDevicesTellTheirIdentity(t *testing.T) {
 	require.Equal(t, "cuda_event", b.Name())
 	devices, err := b.Devices()
 	require.NoError(t, err)
-	require.Equal(t, []gpuspan.Device{
+	require.Equal(t, []backend.Device{
 		{Ordinal: 0, UUID: "GPU-00112233-4455-6677-8899-aabbccddee00", Model: "NVIDIA Stub GPU", Vendor: "NVIDIA", PCIBDF: "0000:1a:00.0", MemoryTotal: 16 << 30, DriverVersion: devices[0].DriverVersion},
 		{Ordinal: 1, UUID: "GPU-00112233-4455-6677-8899-aabbccddee01", Model: "NVIDIA Stub GPU", Vendor: "NVIDIA", PCIBDF: "0000:1b:00.0", MemoryTotal: 16 << 30, DriverVersion: devices[0].DriverVersion},
 	}, devices)
@@ -92,7 +92,7 @@ func TestOldDriverWorksWithoutTheNewerFunctions(t *testing.T) {
 	devices, err := b.Devices()
 	require.NoError(t, err)
 	require.Equal(t, "GPU-00112233-4455-6677-8899-aabbccddee00", devices[0].UUID)
-	events := make([]gpuspan.Event, 2)
+	events := make([]backend.Event, 2)
 	require.Zero(t, b.NewEvents(0, events))
 	_, st := b.Elapsed(events[0], events[1]) // never recorded
 	require.EqualValues(t, 400, st)
@@ -107,7 +107,7 @@ func TestFailingIdentityIsAbsentNotAnError(t *testing.T) {
 	}
 	devices, err := b.Devices()
 	require.NoError(t, err)
-	require.Equal(t, []gpuspan.Device{{Model: "NVIDIA Stub GPU", Vendor: "NVIDIA", DriverVersion: devices[0].DriverVersion}}, devices)
+	require.Equal(t, []backend.Device{{Model: "NVIDIA Stub GPU", Vendor: "NVIDIA", DriverVersion: devices[0].DriverVersion}}, devices)
 	stub.Fail("cuDeviceGetName", 999, 0, 1)
 	_, err = b.Devices()
 	require.EqualError(t, err, "cannot identify CUDA device 0: cuDeviceGetName: CUDA error 999")
@@ -128,15 +128,15 @@ func TestEventsTellTheDurationOfWork(t *testing.T) {
 	stub := ctest.CUDA(t).Manual()
 	b := open(t, stub)
 	s := appStream(t, b, 0)
-	events := make([]gpuspan.Event, 2)
+	events := make([]backend.Event, 2)
 	require.Zero(t, b.NewEvents(0, events))
 
-	require.Zero(t, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
+	require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
 	stub.Work(uintptr(s), time.Millisecond)
-	require.Zero(t, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(events[1]), uintptr(s)}}))
-	require.Equal(t, gpuspan.StatusNotReady, b.Query(events[1]))
+	require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[1]), uintptr(s)}}))
+	require.Equal(t, backend.StatusNotReady, b.Query(events[1]))
 	stub.Advance(2 * time.Millisecond)
-	require.Equal(t, gpuspan.StatusOK, b.Query(events[1]))
+	require.Equal(t, backend.StatusOK, b.Query(events[1]))
 	ns, st := b.Elapsed(events[0], events[1])
 	require.Zero(t, st)
 	require.InDelta(t, 1e6, ns, 1)
@@ -149,11 +149,11 @@ func TestNewEventsIsAllOrNothing(t *testing.T) {
 	stub := ctest.CUDA(t)
 	b := open(t, stub)
 	stub.Fail("cuEventCreate", 2, 3, 1)
-	events := make([]gpuspan.Event, 5)
+	events := make([]backend.Event, 5)
 	require.EqualValues(t, 2, b.NewEvents(0, events))
-	require.Equal(t, make([]gpuspan.Event, 5), events)
+	require.Equal(t, make([]backend.Event, 5), events)
 	require.Zero(t, stub.Count("live_events"))
-	require.Equal(t, gpuspan.StatusInvalidValue, b.NewEvents(7, events))
+	require.Equal(t, backend.StatusInvalidValue, b.NewEvents(7, events))
 }
 
 func TestAnchorStreamIsNonBlockingAndFirst(t *testing.T) {
@@ -178,16 +178,16 @@ func TestStreamInfoFindsDeviceAndKind(t *testing.T) {
 		d, kind, err := b.StreamInfo(appStream(t, b, device))
 		require.NoError(t, err)
 		require.Equal(t, device, d)
-		require.Equal(t, gpuspan.StreamExplicit, kind)
+		require.Equal(t, backend.StreamExplicit, kind)
 	}
 	_, kind, err := b.StreamInfo(2)
 	require.NoError(t, err)
-	require.Equal(t, gpuspan.StreamPerThread, kind)
-	for _, h := range []gpuspan.StreamHandle{0, 1} {
+	require.Equal(t, backend.StreamPerThread, kind)
+	for _, h := range []backend.StreamHandle{0, 1} {
 		d, kind, err := b.StreamInfo(h)
 		require.NoError(t, err)
 		require.Equal(t, 0, d)
-		require.Equal(t, gpuspan.StreamLegacy, kind)
+		require.Equal(t, backend.StreamLegacy, kind)
 	}
 }
 
@@ -208,7 +208,7 @@ func TestStreamOfASecondContextIsRefusedByName(t *testing.T) {
 	require.Zero(t, create(unsafe.Pointer(other), 0, 0))
 	s, err := b.Driver().NewStream()
 	require.NoError(t, err)
-	_, _, err = b.StreamInfo(gpuspan.StreamHandle(s))
+	_, _, err = b.StreamInfo(backend.StreamHandle(s))
 	require.ErrorContains(t, err, "its context is not the one that earlier streams of device 0 use")
 	require.Zero(t, destroy(*other))
 }
@@ -227,15 +227,15 @@ func TestContextThatReplacesADestroyedOneIsTaken(t *testing.T) {
 		require.Zero(t, create(unsafe.Pointer(ctx), 0, 0))
 		s, err := b.Driver().NewStream()
 		require.NoError(t, err)
-		d, _, err := b.StreamInfo(gpuspan.StreamHandle(s))
+		d, _, err := b.StreamInfo(backend.StreamHandle(s))
 		require.NoError(t, err)
 		require.Zero(t, d)
-		events := make([]gpuspan.Event, 1)
+		events := make([]backend.Event, 1)
 		require.Zero(t, b.NewEvents(0, events))
-		require.Zero(t, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
+		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
 		require.Zero(t, destroy(*ctx))
-		require.Equal(t, gpuspan.StatusContextDestroyed, b.Query(events[0]))
-		require.Equal(t, gpuspan.StatusContextDestroyed, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
+		require.Equal(t, backend.StatusContextDestroyed, b.Query(events[0]))
+		require.Equal(t, backend.StatusContextDestroyed, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
 		require.NotZero(t, b.NewEvents(0, events))
 	}
 }
@@ -270,19 +270,19 @@ func TestBindMakesTheContextCurrentAndRestores(t *testing.T) {
 	s := appStream(t, b, 0)
 	_, _, err := b.StreamInfo(s)
 	require.NoError(t, err)
-	events := make([]gpuspan.Event, 1)
+	events := make([]backend.Event, 1)
 	require.Zero(t, b.NewEvents(0, events))
 	stub.Set("record_needs_context", 1)
-	call := &gpuspan.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}
+	call := &backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}
 	onFreshThread(func() {
-		require.Equal(t, gpuspan.StatusInvalidContext, b.Record(call))
+		require.Equal(t, backend.StatusInvalidContext, b.Record(call))
 		unbind, st := b.Bind(0)
 		require.Zero(t, st)
 		require.Zero(t, b.Record(call))
 		unbind()
-		require.Equal(t, gpuspan.StatusInvalidContext, b.Record(call))
+		require.Equal(t, backend.StatusInvalidContext, b.Record(call))
 		unbind, st = b.Bind(9)
-		require.Equal(t, gpuspan.StatusInvalidValue, st)
+		require.Equal(t, backend.StatusInvalidValue, st)
 		unbind()
 	})
 }
@@ -300,11 +300,11 @@ func TestCapturingIsTheOnlyQuestionThatLeavesACaptureWhole(t *testing.T) {
 	stub := ctest.CUDA(t)
 	b := open(t, stub)
 	s := appStream(t, b, 0)
-	var begin func(gpuspan.StreamHandle, int32) int32
-	var end func(gpuspan.StreamHandle, unsafe.Pointer) int32
+	var begin func(backend.StreamHandle, int32) int32
+	var end func(backend.StreamHandle, unsafe.Pointer) int32
 	stub.Func(&begin, "cuStreamBeginCapture_v2")
 	stub.Func(&end, "cuStreamEndCapture")
-	events := make([]gpuspan.Event, 1)
+	events := make([]backend.Event, 1)
 	require.Zero(t, b.NewEvents(0, events))
 	graph := new(uintptr)
 

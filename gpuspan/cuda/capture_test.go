@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -22,8 +23,8 @@ func TestSectionsDoNotDisturbCaptures(t *testing.T) {
 	r := newRig(t, stub)
 	capturing, other := appStream(t, r.back, 0), appStream(t, r.back, 0)
 	cs, os := r.prof.Stream(uintptr(capturing), "captures"), r.prof.Stream(uintptr(other), "other")
-	var begin func(gpuspan.StreamHandle, int32) int32
-	var end func(gpuspan.StreamHandle, unsafe.Pointer) int32
+	var begin func(backend.StreamHandle, int32) int32
+	var end func(backend.StreamHandle, unsafe.Pointer) int32
 	stub.Func(&begin, "cuStreamBeginCapture_v2")
 	stub.Func(&end, "cuStreamEndCapture")
 	work, inside, graph := gpuspan.NewOperation("work"), gpuspan.NewOperation("inside"), gpuspan.NewOperation("graph")
@@ -63,8 +64,8 @@ func TestStreamThatCapturesIsNotRegisteredAndItsCaptureLivesOn(t *testing.T) {
 	stub := ctest.CUDA(t)
 	r := newRig(t, stub)
 	h := appStream(t, r.back, 0)
-	var begin func(gpuspan.StreamHandle, int32) int32
-	var end func(gpuspan.StreamHandle, unsafe.Pointer) int32
+	var begin func(backend.StreamHandle, int32) int32
+	var end func(backend.StreamHandle, unsafe.Pointer) int32
 	stub.Func(&begin, "cuStreamBeginCapture_v2")
 	stub.Func(&end, "cuStreamEndCapture")
 	runtime.LockOSThread()
@@ -82,8 +83,8 @@ func TestCaptureThatBeginsWithinASectionAbandonsIt(t *testing.T) {
 	r := newRig(t, stub)
 	h := appStream(t, r.back, 0)
 	s := r.prof.Stream(uintptr(h), "s")
-	var begin func(gpuspan.StreamHandle, int32) int32
-	var end func(gpuspan.StreamHandle, unsafe.Pointer) int32
+	var begin func(backend.StreamHandle, int32) int32
+	var end func(backend.StreamHandle, unsafe.Pointer) int32
 	stub.Func(&begin, "cuStreamBeginCapture_v2")
 	stub.Func(&end, "cuStreamEndCapture")
 	runtime.LockOSThread()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 // bubble is the time that records between short kernels cost the device.
@@ -53,7 +54,9 @@ func (c *checks) bubble() {
 
 // curve is the overhead of sections against a bare loop.
 func (c *checks) curve() {
-	prof, err := gpuspan.New(c.back, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()), gpuspan.WithSlots(4096), gpuspan.WithErrorHandler(func(error) {}))
+	set := settings.Default()
+	set.Slots = 4096
+	prof, err := gpuspan.New(c.back, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()), gpuspan.WithSettings(set), gpuspan.WithErrorHandler(func(error) {}))
 	require.NoError(c, err)
 	ctx := context.Background()
 	defer func() { require.NoError(c, prof.Shutdown(ctx)) }()

@@ -11,11 +11,10 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/kernels"
@@ -104,7 +103,7 @@ func (c *checks) open() {
 		c.spin, err = c.drv.Function(m, "spin")
 		return err
 	}))
-	_, _, err = c.back.StreamInfo(gpuspan.StreamHandle(c.stream))
+	_, _, err = c.back.StreamInfo(backend.StreamHandle(c.stream))
 	require.NoError(c, err)
 }
 
@@ -119,15 +118,15 @@ func (c *checks) identity() {
 	c.row("device", "%s, %d SMs, %d GiB, driver %s, CUDA %d.%d, PCI %s", d[0].Model, c.sms, d[0].MemoryTotal>>30, d[0].DriverVersion, major, minor, d[0].PCIBDF)
 }
 
-func (c *checks) events(n int) []gpuspan.Event {
-	e := make([]gpuspan.Event, n)
+func (c *checks) events(n int) []backend.Event {
+	e := make([]backend.Event, n)
 	require.Zero(c, c.back.NewEvents(0, e))
 	c.Cleanup(func() { c.back.FreeEvents(0, e) })
 	return e
 }
 
-func (c *checks) call(e gpuspan.Event) *gpuspan.Call {
-	return &gpuspan.Call{Args: [2]uintptr{uintptr(e), uintptr(c.stream)}}
+func (c *checks) call(e backend.Event) *backend.Call {
+	return &backend.Call{Args: [2]uintptr{uintptr(e), uintptr(c.stream)}}
 }
 
 func (c *checks) launch(d time.Duration, blocks uint32) {
@@ -144,12 +143,12 @@ func (c *checks) costs() {
 	c.sync()
 	for _, f := range []struct {
 		name string
-		f    func() gpuspan.Status
+		f    func() backend.Status
 	}{
-		{"record", func() gpuspan.Status { return c.back.Record(b) }},
-		{"query", func() gpuspan.Status { return c.back.Query(e[0]) }},
-		{"capture check", func() gpuspan.Status { _, st := c.back.Capturing(gpuspan.StreamHandle(c.stream)); return st }},
-		{"elapsed", func() gpuspan.Status { c.back.Synchronize(e[1]); _, st := c.back.Elapsed(e[0], e[1]); return st }},
+		{"record", func() backend.Status { return c.back.Record(b) }},
+		{"query", func() backend.Status { return c.back.Query(e[0]) }},
+		{"capture check", func() backend.Status { _, st := c.back.Capturing(backend.StreamHandle(c.stream)); return st }},
+		{"elapsed", func() backend.Status { c.back.Synchronize(e[1]); _, st := c.back.Elapsed(e[0], e[1]); return st }},
 	} {
 		const batches, each = 200, 20
 		var v []float64
@@ -215,18 +214,18 @@ func (c *checks) captures() {
 	require.NotZero(c, end)
 	e := c.events(1)
 	graph := new(uintptr)
-	try := func(prepare func() error) (poll gpuspan.Status, capture int32) {
+	try := func(prepare func() error) (poll backend.Status, capture int32) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		require.Zero(c, begin.Call2(uintptr(c.stream), 0))
-		on, st := c.back.Capturing(gpuspan.StreamHandle(c.stream))
+		require.Zero(c, begin.Call(uintptr(c.stream), 0))
+		on, st := c.back.Capturing(backend.StreamHandle(c.stream))
 		require.Zero(c, st)
 		require.True(c, on)
 		onFreshThread(func() {
 			require.NoError(c, prepare())
 			poll = c.back.Query(e[0])
 		})
-		return poll, end.Call2(uintptr(c.stream), uintptr(unsafe.Pointer(graph)))
+		return poll, end.Call(uintptr(c.stream), dl.Address(graph))
 	}
 	poll, capture := try(c.back.ThreadInit)
 	c.row("query in relaxed mode during a global capture", "status %d, capture ends with %d", poll, capture)
@@ -242,12 +241,12 @@ func (c *checks) probes(name string) {
 	require.Zero(c, st)
 	defer c.back.FreeStream(0, s)
 	e := c.events(1)
-	probe := &gpuspan.Call{Args: [2]uintptr{uintptr(e[0]), uintptr(s)}}
+	probe := &backend.Call{Args: [2]uintptr{uintptr(e[0]), uintptr(s)}}
 	var v []float64
 	for range 500 {
 		begin := time.Now()
 		require.Zero(c, c.back.Record(probe))
-		for c.back.Query(e[0]) == gpuspan.StatusNotReady {
+		for c.back.Query(e[0]) == backend.StatusNotReady {
 		}
 		v = append(v, float64(time.Since(begin)))
 		time.Sleep(200 * time.Microsecond)

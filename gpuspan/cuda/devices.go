@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
 // procVersion is where NVIDIA's kernel module states its version. WSL has no such file.
@@ -17,20 +17,20 @@ const procVersion = "/proc/driver/nvidia/version"
 
 // Devices lists the GPUs that the process sees, in the driver's order. What the driver does not tell stays empty; only a
 // device without a name is an error.
-func (b *Backend) Devices() ([]gpuspan.Device, error) {
+func (b *Backend) Devices() ([]backend.Device, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
 	text, _ := os.ReadFile(procVersion)
 	version := driverVersion(string(text))
-	out := make([]gpuspan.Device, len(b.devices))
+	out := make([]backend.Device, len(b.devices))
 	for i := range b.devices {
 		h := b.devices[i].handle
 		name, err := b.driver.Name(h)
 		if err != nil {
 			return nil, fmt.Errorf("cannot identify CUDA device %d: %w", i, err)
 		}
-		d := gpuspan.Device{Ordinal: i, Model: name, Vendor: "NVIDIA", DriverVersion: version}
+		d := backend.Device{Ordinal: i, Model: name, Vendor: "NVIDIA", DriverVersion: version}
 		d.UUID, d.Parent, _ = b.driver.UUID(h)
 		d.PCIBDF, _ = b.driver.PCI(h)
 		d.MemoryTotal, _ = b.driver.Memory(h)

@@ -20,8 +20,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -97,10 +99,12 @@ func TestSpansLieWithinTheirBoundOfTheTruth(t *testing.T) {
 	for name, v := range map[string]float64{"drift_ppm": 80, "tick": tick, "jitter_ns": 400, "devices": 2} {
 		stub.Set(name, v)
 	}
-	r := newRig(t, stub, gpuspan.WithSlots(1024))
+	set := settings.Default()
+	set.Slots = 1024
+	r := newRig(t, stub, gpuspan.WithSettings(set))
 	var wg sync.WaitGroup
 	begin := time.Now()
-	handles := make([]gpuspan.StreamHandle, streams)
+	handles := make([]backend.StreamHandle, streams)
 	for i := range streams {
 		handles[i] = appStream(t, r.back, i%2)
 		s := r.prof.Stream(uintptr(handles[i]), fmt.Sprint("s", i))

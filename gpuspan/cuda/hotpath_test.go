@@ -8,25 +8,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 )
 
 // prepared is a backend with a stream and two recorded events.
-func prepared(t testing.TB) (*cuda.Backend, *gpuspan.Call, *gpuspan.Call) {
+func prepared(t testing.TB) (*cuda.Backend, *backend.Call, *backend.Call) {
 	stub := ctest.CUDA(t)
 	b := open(t, stub)
 	s := appStream(t, b, 0)
 	_, _, err := b.StreamInfo(s)
 	require.NoError(t, err)
-	events := make([]gpuspan.Event, 2)
+	events := make([]backend.Event, 2)
 	require.Zero(t, b.NewEvents(0, events))
-	start := &gpuspan.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}
-	end := &gpuspan.Call{Args: [2]uintptr{uintptr(events[1]), uintptr(s)}}
+	start := &backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}
+	end := &backend.Call{Args: [2]uintptr{uintptr(events[1]), uintptr(s)}}
 	require.Zero(t, b.Record(start))
 	require.Zero(t, b.Record(end))
-	require.Zero(t, b.Synchronize(gpuspan.Event(end.Args[0])))
+	require.Zero(t, b.Synchronize(backend.Event(end.Args[0])))
 	return b, start, end
 }
 
@@ -37,10 +37,10 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 	b, start, end := prepared(t)
 	for name, f := range map[string]func(){
 		"Record":      func() { b.Record(start) },
-		"Query":       func() { b.Query(gpuspan.Event(end.Args[0])) },
-		"Capturing":   func() { b.Capturing(gpuspan.StreamHandle(end.Args[1])) },
-		"Elapsed":     func() { b.Elapsed(gpuspan.Event(start.Args[0]), gpuspan.Event(end.Args[0])) },
-		"Synchronize": func() { b.Synchronize(gpuspan.Event(end.Args[0])) },
+		"Query":       func() { b.Query(backend.Event(end.Args[0])) },
+		"Capturing":   func() { b.Capturing(backend.StreamHandle(end.Args[1])) },
+		"Elapsed":     func() { b.Elapsed(backend.Event(start.Args[0]), backend.Event(end.Args[0])) },
+		"Synchronize": func() { b.Synchronize(backend.Event(end.Args[0])) },
 		"Bind": func() {
 			unbind, _ := b.Bind(0)
 			unbind()
@@ -54,7 +54,7 @@ func BenchmarkRecord(b *testing.B) {
 	back, start, _ := prepared(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if back.Record(start) != gpuspan.StatusOK {
+		if back.Record(start) != backend.StatusOK {
 			b.Fatal("not recorded")
 		}
 	}
@@ -64,7 +64,7 @@ func BenchmarkQuery(b *testing.B) {
 	back, _, end := prepared(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if back.Query(gpuspan.Event(end.Args[0])) != gpuspan.StatusOK {
+		if back.Query(backend.Event(end.Args[0])) != backend.StatusOK {
 			b.Fatal("not done")
 		}
 	}
@@ -74,7 +74,7 @@ func BenchmarkCapturing(b *testing.B) {
 	back, start, _ := prepared(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if on, st := back.Capturing(gpuspan.StreamHandle(start.Args[1])); on || st != gpuspan.StatusOK {
+		if on, st := back.Capturing(backend.StreamHandle(start.Args[1])); on || st != backend.StatusOK {
 			b.Fatal("capturing")
 		}
 	}
@@ -84,7 +84,7 @@ func BenchmarkElapsed(b *testing.B) {
 	back, start, end := prepared(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, st := back.Elapsed(gpuspan.Event(start.Args[0]), gpuspan.Event(end.Args[0])); st != gpuspan.StatusOK {
+		if _, st := back.Elapsed(backend.Event(start.Args[0]), backend.Event(end.Args[0])); st != backend.StatusOK {
 			b.Fatal("no time")
 		}
 	}
@@ -95,7 +95,7 @@ func BenchmarkBind(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		unbind, st := back.Bind(0)
-		if st != gpuspan.StatusOK {
+		if st != backend.StatusOK {
 			b.Fatal("not bound")
 		}
 		unbind()

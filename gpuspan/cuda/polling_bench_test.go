@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -34,7 +35,7 @@ func BenchmarkPollingShare(b *testing.B) {
 	require.NoError(b, err)
 	defer func() { _ = prof.Shutdown(context.Background()) }()
 	var streams []*gpuspan.Stream
-	var handles []gpuspan.StreamHandle
+	var handles []backend.StreamHandle
 	for range 4 {
 		handles = append(handles, appStream(b, back, 0))
 		streams = append(streams, prof.Stream(uintptr(handles[len(handles)-1]), "load"))

@@ -16,9 +16,11 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 // hollow calls an empty C function in place of record and capture check on one stream or two, so that what is measured is gpuspan
@@ -31,22 +33,22 @@ type hollow struct {
 	rest   sync.Mutex // held: the polling thread waits in Query
 }
 
-func (h *hollow) Query(e gpuspan.Event) gpuspan.Status {
+func (h *hollow) Query(e backend.Event) backend.Status {
 	h.rest.Lock()
 	defer h.rest.Unlock()
 	return h.Backend.Query(e)
 }
 
-func (h *hollow) Record(c *gpuspan.Call) gpuspan.Status {
+func (h *hollow) Record(c *backend.Call) backend.Status {
 	if c.Args[1] == h.stream || c.Args[1] == h.second {
-		return gpuspan.Status(h.empty.Call(c.Args[:]))
+		return backend.Status(h.empty.Call(c.Args[0], c.Args[1]))
 	}
 	return h.Backend.Record(c)
 }
 
-func (h *hollow) Capturing(s gpuspan.StreamHandle) (bool, gpuspan.Status) {
+func (h *hollow) Capturing(s backend.StreamHandle) (bool, backend.Status) {
 	if uintptr(s) == h.stream || uintptr(s) == h.second {
-		return false, gpuspan.Status(h.empty.Call2(uintptr(s), 0))
+		return false, backend.Status(h.empty.Call(uintptr(s), 0))
 	}
 	return h.Backend.Capturing(s)
 }
@@ -58,7 +60,9 @@ func hollowRig(tb testing.TB, stub *ctest.Stub, emptied bool, slots int, opts ..
 	lib, err := dl.Open(stub.Path)
 	require.NoError(tb, err)
 	h := &hollow{Backend: back, empty: lib.Lookup("stub_empty")}
-	prof, err := gpuspan.New(h, gpuspan.WithSlots(slots), gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()), gpuspan.WithErrorHandler(func(error) {}))
+	set := settings.Default()
+	set.Slots = slots
+	prof, err := gpuspan.New(h, gpuspan.WithSettings(set), gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()), gpuspan.WithErrorHandler(func(error) {}))
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = prof.Shutdown(context.Background()) })
 	handle := appStream(tb, back, 0)

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
 )
 
@@ -22,30 +22,30 @@ const (
 // StreamInfo resolves the device and the context of a stream. For the legacy stream that is the calling OS thread's current
 // context, else the primary context of device 0 (gpuspan asks on its polling thread, which has none). A stream that
 // captures is refused, and its capture lives on.
-func (b *Backend) StreamInfo(s gpuspan.StreamHandle) (int, gpuspan.StreamKind, error) {
+func (b *Backend) StreamInfo(s backend.StreamHandle) (int, backend.StreamKind, error) {
 	if b.err != nil {
-		return 0, gpuspan.StreamExplicit, b.err
+		return 0, backend.StreamExplicit, b.err
 	}
 	switch s {
 	case streamPerThread:
-		return 0, gpuspan.StreamPerThread, nil
+		return 0, backend.StreamPerThread, nil
 	case streamNull, streamLegacy:
 		d, err := b.legacy()
-		return d, gpuspan.StreamLegacy, err
+		return d, backend.StreamLegacy, err
 	}
 	// The capture check is the only question that leaves a capture whole; the one for the context would destroy it.
-	if on, st := b.Capturing(s); st == gpuspan.StatusOK && on {
-		return 0, gpuspan.StreamExplicit, fmt.Errorf("cannot time stream %#x: it captures a graph just now (register streams before)", uintptr(s))
+	if on, st := b.Capturing(s); st == backend.StatusOK && on {
+		return 0, backend.StreamExplicit, fmt.Errorf("cannot time stream %#x: it captures a graph just now (register streams before)", uintptr(s))
 	}
 	ctx, err := b.driver.StreamContext(driver.Stream(s))
 	if err != nil {
-		return 0, gpuspan.StreamExplicit, fmt.Errorf("cannot find the context of stream %#x: %w", uintptr(s), err)
+		return 0, backend.StreamExplicit, fmt.Errorf("cannot find the context of stream %#x: %w", uintptr(s), err)
 	}
 	d, err := b.adopt(ctx)
 	if err != nil {
-		return 0, gpuspan.StreamExplicit, fmt.Errorf("cannot time stream %#x: %w", uintptr(s), err)
+		return 0, backend.StreamExplicit, fmt.Errorf("cannot time stream %#x: %w", uintptr(s), err)
 	}
-	return d, gpuspan.StreamExplicit, nil
+	return d, backend.StreamExplicit, nil
 }
 
 func (b *Backend) legacy() (int, error) {
@@ -59,25 +59,25 @@ func (b *Backend) legacy() (int, error) {
 		return b.adopt(ctx)
 	}
 	_, st := b.context(0)
-	if st != gpuspan.StatusOK {
+	if st != backend.StatusOK {
 		return 0, fmt.Errorf("cannot retain the primary context of device 0: CUDA error %d", st)
 	}
 	return 0, nil
 }
 
 // context is the device's context; where no stream has decided it, it becomes the primary one.
-func (b *Backend) context(ordinal int) (driver.Context, gpuspan.Status) {
+func (b *Backend) context(ordinal int) (driver.Context, backend.Status) {
 	if ordinal < 0 || ordinal >= len(b.devices) {
-		return 0, gpuspan.StatusInvalidValue
+		return 0, backend.StatusInvalidValue
 	}
 	d := &b.devices[ordinal]
 	if ctx := d.context.Load(); ctx != 0 {
-		return driver.Context(ctx), gpuspan.StatusOK
+		return driver.Context(ctx), backend.StatusOK
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if ctx := d.context.Load(); ctx != 0 {
-		return driver.Context(ctx), gpuspan.StatusOK
+		return driver.Context(ctx), backend.StatusOK
 	}
 	ctx, err := b.driver.RetainPrimary(d.handle)
 	if err != nil {
@@ -85,7 +85,7 @@ func (b *Backend) context(ordinal int) (driver.Context, gpuspan.Status) {
 	}
 	d.retained = true
 	d.context.Store(uintptr(ctx))
-	return ctx, gpuspan.StatusOK
+	return ctx, backend.StatusOK
 }
 
 // keepContext sees to it that the calling thread, the polling thread, has a living context, of any device: events of all
@@ -159,10 +159,10 @@ func (b *Backend) retain(dev driver.Device, ctx driver.Context) (bool, error) {
 	return true, nil
 }
 
-func status(err error) gpuspan.Status {
+func status(err error) backend.Status {
 	var e *driver.Error
 	if errors.As(err, &e) {
-		return gpuspan.Status(e.Code)
+		return backend.Status(e.Code)
 	}
-	return gpuspan.StatusInvalidValue
+	return backend.StatusInvalidValue
 }

@@ -13,14 +13,15 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 // File is what a configuration file says about gpuspan.
 type File struct {
-	Settings gpuspan.Settings // nodes timing and profiling
-	NVTX     NVTX             // node nvtx
-	TraceDir string           // profiling.trace_dir: where Chrome traces go; empty: none
-	StepCSV  string           // profiling.step_csv: file of one row per step; empty: none
+	Settings settings.Settings // nodes timing and profiling
+	NVTX     NVTX              // node nvtx
+	TraceDir string            // profiling.trace_dir: where Chrome traces go; empty: none
+	StepCSV  string            // profiling.step_csv: file of one row per step; empty: none
 }
 
 // NVTX is the node nvtx.
@@ -35,7 +36,7 @@ func (f File) Option() gpuspan.Option { return gpuspan.WithSettings(f.Settings) 
 // maxSize bounds what is read: a configuration file is small, and an alias bomb is not.
 const maxSize = 1 << 20
 
-// Load reads a file, starting from gpuspan.SettingsFromEnv: what the file says wins over the environment.
+// Load reads a file, starting from settings.FromEnv: what the file says wins over the environment.
 func Load(path string) (File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -51,7 +52,7 @@ func Load(path string) (File, error) {
 
 // Read is Load from a reader. With an error the result holds defaults for what was wrong.
 func Read(r io.Reader) (File, error) {
-	settings, err := gpuspan.SettingsFromEnv()
+	settings, err := settings.FromEnv()
 	out := File{Settings: settings}
 	var errs []error
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/gpuspanyaml"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
 const trainer = `
@@ -36,11 +37,11 @@ profiling:
 func TestNodesOfATrainersFile(t *testing.T) {
 	f, err := gpuspanyaml.Read(strings.NewReader(trainer))
 	require.NoError(t, err)
-	assert.Equal(t, gpuspan.VerbosityVerbose, f.Settings.Verbosity)
-	assert.Equal(t, gpuspan.SyncGroup, f.Settings.Sync)
+	assert.Equal(t, settings.VerbosityVerbose, f.Settings.Verbosity)
+	assert.Equal(t, settings.SyncGroup, f.Settings.Sync)
 	assert.True(t, f.Settings.MemoryUsage)
 	assert.True(t, f.Settings.PrintReport)
-	assert.Equal(t, gpuspan.Schedule{SkipFirst: 50, Warmup: 1, Active: 3, Every: 10}, f.Settings.Schedule)
+	assert.Equal(t, settings.Schedule{SkipFirst: 50, Warmup: 1, Active: 3, Every: 10}, f.Settings.Schedule)
 	assert.Equal(t, gpuspanyaml.NVTX{Enabled: true, Domain: "trainer"}, f.NVTX)
 	assert.Equal(t, "/tmp/traces", f.TraceDir)
 	assert.Equal(t, "steps.csv", f.StepCSV)
@@ -53,14 +54,14 @@ func TestNothingSaidMeansDefaults(t *testing.T) {
 	for _, text := range []string{"", "a: 1", "timing:\nnvtx: ~\n", "timing: {}"} {
 		f, err := gpuspanyaml.Read(strings.NewReader(text))
 		require.NoError(t, err, text)
-		assert.Equal(t, gpuspan.DefaultSettings(), f.Settings)
+		assert.Equal(t, settings.Default(), f.Settings)
 	}
 }
 
 func TestAliasesAndNulls(t *testing.T) {
 	f, err := gpuspanyaml.Read(strings.NewReader("slots: &n 64\ntiming: {slots: *n, names: ~, streams: }\nbase: &s {every: 5}\nprofiling: {schedule: *s}"))
 	require.NoError(t, err)
-	want := gpuspan.DefaultSettings()
+	want := settings.Default()
 	want.Slots, want.Schedule.Every = 64, 5
 	assert.Equal(t, want, f.Settings)
 }

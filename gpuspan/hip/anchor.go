@@ -4,7 +4,7 @@
 package hip
 
 import (
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
 
@@ -13,38 +13,38 @@ const statusCaptureUnsupported = 900
 
 // NewStream makes a non-blocking stream of the highest priority for clock anchors, and the four bytes that are set before each
 // of its records.
-func (b *Backend) NewStream(device int) (s gpuspan.StreamHandle, st gpuspan.Status) {
-	st = b.in(device, func() (st gpuspan.Status) {
-		if s, st = b.CreateStream(); st != gpuspan.StatusOK {
+func (b *Backend) NewStream(device int) (s backend.StreamHandle, st backend.Status) {
+	st = b.in(device, func() (st backend.Status) {
+		if s, st = b.CreateStream(); st != backend.StatusOK {
 			return st
 		}
 		f := dl.NewFrame()
 		defer f.Free()
 		f.Args[0], f.Args[1] = f.Addr(0), 4
-		if st = gpuspan.Status(f.Call(b.fn.malloc, 2)); st != gpuspan.StatusOK {
+		if st = backend.Status(f.Call(b.fn.malloc, 2)); st != backend.StatusOK {
 			b.DestroyStream(s)
 			s = 0
 			return st
 		}
 		if old := b.devices[device].scratch.Swap(uintptr(f.Out[0])); old != 0 {
-			b.fn.free.Call1(old)
+			b.fn.free.Call(old)
 		}
 		b.devices[device].anchor.Store(uintptr(s))
-		return gpuspan.StatusOK
+		return backend.StatusOK
 	})
 	return s, st
 }
 
 // FreeStream destroys a stream of NewStream.
-func (b *Backend) FreeStream(device int, s gpuspan.StreamHandle) {
+func (b *Backend) FreeStream(device int, s backend.StreamHandle) {
 	b.DestroyStream(s)
 	if device >= 0 && device < len(b.devices) && b.devices[device].anchor.CompareAndSwap(uintptr(s), 0) {
-		b.fn.free.Call1(b.devices[device].scratch.Swap(0))
+		b.fn.free.Call(b.devices[device].scratch.Swap(0))
 	}
 }
 
 // Record enqueues an event; on an anchor stream behind a write, so that it has a marker of its own.
-func (b *Backend) Record(c *gpuspan.Call) gpuspan.Status {
+func (b *Backend) Record(c *backend.Call) backend.Status {
 	for i := range b.devices {
 		d := &b.devices[i]
 		if d.anchor.Load() != c.Args[1] || c.Args[1] == 0 {
@@ -52,9 +52,9 @@ func (b *Backend) Record(c *gpuspan.Call) gpuspan.Status {
 		}
 		f := dl.NewFrame()
 		f.Args[0], f.Args[1], f.Args[2], f.Args[3] = d.scratch.Load(), 0, 4, c.Args[1]
-		st := gpuspan.Status(f.Call(b.fn.memset, 4))
+		st := backend.Status(f.Call(b.fn.memset, 4))
 		f.Free()
-		if st != gpuspan.StatusOK {
+		if st != backend.StatusOK {
 			return st
 		}
 	}
@@ -62,10 +62,10 @@ func (b *Backend) Record(c *gpuspan.Call) gpuspan.Status {
 }
 
 // Query asks whether an event has happened. A refusal because of a capture elsewhere means that it is not known yet.
-func (b *Backend) Query(e gpuspan.Event) gpuspan.Status {
+func (b *Backend) Query(e backend.Event) backend.Status {
 	st := b.API.Query(e)
 	if st == statusCaptureUnsupported {
-		return gpuspan.StatusNotReady
+		return backend.StatusNotReady
 	}
 	return st
 }

@@ -10,13 +10,13 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/eventapi"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-var _ gpuspan.Backend = (*Backend)(nil)
+var _ backend.Backend = (*Backend)(nil)
 
 // Backend is gpuspan's view of HIP.
 type Backend struct {
@@ -68,7 +68,7 @@ func open(opts []Option) (*Backend, error) {
 	if err := symbols.Err(); err != nil {
 		return nil, fmt.Errorf("cannot use HIP: %w", err)
 	}
-	if err := b.check("hipInit", b.fn.init.Call1(0)); err != nil {
+	if err := b.check("hipInit", b.fn.init.Call(0)); err != nil {
 		return nil, fmt.Errorf("cannot initialise HIP %s: %w", lib.Path, err)
 	}
 	f := dl.NewFrame()
@@ -83,7 +83,7 @@ func open(opts []Option) (*Backend, error) {
 	}
 	b.devices = make([]device, n)
 	for d := range n {
-		b.restore = append(b.restore, func() { b.fn.setDevice.Call1(uintptr(d)) })
+		b.restore = append(b.restore, func() { b.fn.setDevice.Call(uintptr(d)) })
 	}
 	return b, nil
 }
@@ -96,37 +96,37 @@ func (b *Backend) ThreadInit() error {
 	if b.err != nil {
 		return b.err
 	}
-	if st := b.Relax(); st != gpuspan.StatusOK {
+	if st := b.Relax(); st != backend.StatusOK {
 		return fmt.Errorf("cannot switch the polling thread to relaxed capture mode: HIP error %d", st)
 	}
 	return nil
 }
 
 // Bind makes a device current on the calling OS thread, which must be locked, until unbind is called.
-func (b *Backend) Bind(device int) (unbind func(), st gpuspan.Status) {
+func (b *Backend) Bind(device int) (unbind func(), st backend.Status) {
 	if device < 0 || device >= len(b.devices) {
-		return func() {}, gpuspan.StatusInvalidValue
+		return func() {}, backend.StatusInvalidValue
 	}
 	f := dl.NewFrame()
 	f.Args[0] = f.Addr(0)
-	st = gpuspan.Status(f.Call(b.fn.getDevice, 1))
+	st = backend.Status(f.Call(b.fn.getDevice, 1))
 	current := int(f.Int32(0))
 	f.Free()
-	if st == gpuspan.StatusOK {
-		st = gpuspan.Status(b.fn.setDevice.Call1(uintptr(device)))
+	if st == backend.StatusOK {
+		st = backend.Status(b.fn.setDevice.Call(uintptr(device)))
 	}
-	if st != gpuspan.StatusOK || current < 0 || current >= len(b.restore) {
+	if st != backend.StatusOK || current < 0 || current >= len(b.restore) {
 		return func() {}, st
 	}
 	return b.restore[current], st
 }
 
 // in runs f with the device current.
-func (b *Backend) in(device int, f func() gpuspan.Status) gpuspan.Status {
+func (b *Backend) in(device int, f func() backend.Status) backend.Status {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	unbind, st := b.Bind(device)
-	if st != gpuspan.StatusOK {
+	if st != backend.StatusOK {
 		return st
 	}
 	defer unbind()
@@ -134,16 +134,16 @@ func (b *Backend) in(device int, f func() gpuspan.Status) gpuspan.Status {
 }
 
 // StreamInfo is the device of a stream. The NULL stream belongs to the calling thread's current device.
-func (b *Backend) StreamInfo(s gpuspan.StreamHandle) (int, gpuspan.StreamKind, error) {
+func (b *Backend) StreamInfo(s backend.StreamHandle) (int, backend.StreamKind, error) {
 	if b.err != nil {
-		return 0, gpuspan.StreamExplicit, b.err
+		return 0, backend.StreamExplicit, b.err
 	}
-	kind := gpuspan.StreamExplicit
+	kind := backend.StreamExplicit
 	switch s {
 	case 0, 1: // NULL and hipStreamLegacy
-		kind = gpuspan.StreamLegacy
+		kind = backend.StreamLegacy
 	case 2: // hipStreamPerThread
-		return 0, gpuspan.StreamPerThread, nil
+		return 0, backend.StreamPerThread, nil
 	}
 	f := dl.NewFrame()
 	defer f.Free()
@@ -162,20 +162,20 @@ func (b *Backend) StreamInfo(s gpuspan.StreamHandle) (int, gpuspan.StreamKind, e
 const disableSystemFence = 0x20000000
 
 // NewEvents fills dst with timing events; all or none.
-func (b *Backend) NewEvents(device int, dst []gpuspan.Event) gpuspan.Status {
-	return b.in(device, func() gpuspan.Status { return b.CreateEvents(dst, disableSystemFence) })
+func (b *Backend) NewEvents(device int, dst []backend.Event) backend.Status {
+	return b.in(device, func() backend.Status { return b.CreateEvents(dst, disableSystemFence) })
 }
 
 // FreeEvents destroys events that were made together, unless their context is gone, and they with it.
-func (b *Backend) FreeEvents(_ int, events []gpuspan.Event) {
+func (b *Backend) FreeEvents(_ int, events []backend.Event) {
 	if n := len(events); n > 0 && !eventapi.ContextGone(b.Query(events[n-1])) {
 		b.DestroyEvents(events)
 	}
 }
 
 // MemoryUsage is the memory in use on the device, by all processes, in bytes.
-func (b *Backend) MemoryUsage(device int) (used int64, st gpuspan.Status) {
-	st = b.in(device, func() (st gpuspan.Status) { used, st = b.MemoryUsed(); return st })
+func (b *Backend) MemoryUsage(device int) (used int64, st backend.Status) {
+	st = b.in(device, func() (st backend.Status) { used, st = b.MemoryUsed(); return st })
 	return used, st
 }
 

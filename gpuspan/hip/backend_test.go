@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/hip"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -30,7 +31,7 @@ func open(t testing.TB, stub *ctest.Stub) *hip.Backend {
 }
 
 // appStream makes a stream as an application would.
-func appStream(t testing.TB, stub *ctest.Stub, device int32) gpuspan.StreamHandle {
+func appStream(t testing.TB, stub *ctest.Stub, device int32) backend.StreamHandle {
 	t.Helper()
 	var set func(int32) int32
 	var create func(unsafe.Pointer, uint32, int32) int32
@@ -39,7 +40,7 @@ func appStream(t testing.TB, stub *ctest.Stub, device int32) gpuspan.StreamHandl
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	require.Zero(t, set(device))
-	s := new(gpuspan.StreamHandle)
+	s := new(backend.StreamHandle)
 	require.Zero(t, create(unsafe.Pointer(s), 1, 0))
 	require.Zero(t, set(0))
 	return *s
@@ -78,7 +79,7 @@ func TestDevicesTellTheirIdentity(t *testing.T) {
 	require.Equal(t, "hip_event", b.Name())
 	devices, err := b.Devices()
 	require.NoError(t, err)
-	require.Equal(t, gpuspan.Device{
+	require.Equal(t, backend.Device{
 		Ordinal: 1, UUID: "GPU-1a2b3c4d5e6f7081", Model: "AMD Instinct Stub", Vendor: "AMD", PCIBDF: "0000:c1:00.0", MemoryTotal: 16 << 30, DriverVersion: devices[1].DriverVersion,
 	}, devices[1])
 	for form, want := range []string{"GPU-1a2b3c4d5e6f7080", "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f", "", ""} {
@@ -104,17 +105,17 @@ func TestEventsTellTheDurationOfWorkOnAnyThread(t *testing.T) {
 	d, kind, err := b.StreamInfo(s)
 	require.NoError(t, err)
 	require.Equal(t, 1, d)
-	require.Equal(t, gpuspan.StreamExplicit, kind)
-	events := make([]gpuspan.Event, 2)
+	require.Equal(t, backend.StreamExplicit, kind)
+	events := make([]backend.Event, 2)
 	require.Zero(t, b.NewEvents(d, events))
 	onFreshThread(func() { // current device 0: records need none
-		require.Zero(t, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
+		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
 		stub.Work(uintptr(s), time.Millisecond)
-		require.Zero(t, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(events[1]), uintptr(s)}}))
+		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[1]), uintptr(s)}}))
 	})
-	require.Equal(t, gpuspan.StatusNotReady, b.Query(events[1]))
+	require.Equal(t, backend.StatusNotReady, b.Query(events[1]))
 	stub.Advance(2 * time.Millisecond)
-	require.Equal(t, gpuspan.StatusOK, b.Query(events[1]))
+	require.Equal(t, backend.StatusOK, b.Query(events[1]))
 	ns, st := b.Elapsed(events[0], events[1])
 	require.Zero(t, st)
 	require.InDelta(t, 1e6, ns, 1)
@@ -124,20 +125,20 @@ func TestEventsTellTheDurationOfWorkOnAnyThread(t *testing.T) {
 	b.FreeEvents(d, events)
 	require.Zero(t, stub.Count("live_events"))
 
-	wrong := make([]gpuspan.Event, 1)
+	wrong := make([]backend.Event, 1)
 	require.Zero(t, b.NewEvents(0, wrong))
-	require.Equal(t, gpuspan.StatusInvalidHandle, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(wrong[0]), uintptr(s)}}))
-	require.Equal(t, gpuspan.StatusInvalidValue, b.NewEvents(2, wrong))
+	require.Equal(t, backend.StatusInvalidHandle, b.Record(&backend.Call{Args: [2]uintptr{uintptr(wrong[0]), uintptr(s)}}))
+	require.Equal(t, backend.StatusInvalidValue, b.NewEvents(2, wrong))
 }
 
 func TestSpecialStreams(t *testing.T) {
 	b := open(t, ctest.HIP(t))
 	_, kind, err := b.StreamInfo(0)
 	require.NoError(t, err)
-	require.Equal(t, gpuspan.StreamLegacy, kind)
+	require.Equal(t, backend.StreamLegacy, kind)
 	_, kind, err = b.StreamInfo(2)
 	require.NoError(t, err)
-	require.Equal(t, gpuspan.StreamPerThread, kind)
+	require.Equal(t, backend.StreamPerThread, kind)
 }
 
 func TestAnchorsHaveMarkersOfTheirOwn(t *testing.T) {
@@ -151,10 +152,10 @@ func TestAnchorsHaveMarkersOfTheirOwn(t *testing.T) {
 	require.EqualValues(t, -1, priority(uintptr(s)))
 	var markers func(int32) int64
 	stub.Func(&markers, "stub_markers")
-	events := make([]gpuspan.Event, 3)
+	events := make([]backend.Event, 3)
 	require.Zero(t, b.NewEvents(0, events))
 	for _, e := range events {
-		require.Zero(t, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(e), uintptr(s)}}))
+		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e), uintptr(s)}}))
 		stub.Advance(time.Millisecond)
 	}
 	ns, st := b.Elapsed(events[0], events[2])
@@ -166,7 +167,7 @@ func TestAnchorsHaveMarkersOfTheirOwn(t *testing.T) {
 
 	plain := appStream(t, stub, 0) // what would happen without the write
 	for _, e := range events[:2] {
-		require.Zero(t, b.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(e), uintptr(plain)}}))
+		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e), uintptr(plain)}}))
 		stub.Advance(time.Millisecond)
 	}
 	require.EqualValues(t, 1, markers(0))
@@ -186,18 +187,18 @@ func TestQueryRefusedByACaptureIsNotReady(t *testing.T) {
 	stub := ctest.HIP(t)
 	b := open(t, stub)
 	s := appStream(t, stub, 0)
-	events := make([]gpuspan.Event, 1)
+	events := make([]backend.Event, 1)
 	require.Zero(t, b.NewEvents(0, events))
-	var begin func(gpuspan.StreamHandle, int32) int32
+	var begin func(backend.StreamHandle, int32) int32
 	stub.Func(&begin, "hipStreamBeginCapture")
 	require.Zero(t, begin(s, 0))
 	on, st := b.Capturing(s)
 	require.Zero(t, st)
 	require.True(t, on)
-	onFreshThread(func() { require.Equal(t, gpuspan.StatusNotReady, b.Query(events[0])) })
+	onFreshThread(func() { require.Equal(t, backend.StatusNotReady, b.Query(events[0])) })
 	onFreshThread(func() {
 		require.NoError(t, b.ThreadInit())
-		require.Equal(t, gpuspan.StatusOK, b.Query(events[0]))
+		require.Equal(t, backend.StatusOK, b.Query(events[0]))
 	})
 }
 
@@ -219,7 +220,7 @@ func TestBindSetsAndRestoresTheDevice(t *testing.T) {
 		unbind()
 		require.EqualValues(t, 0, device())
 		_, st = b.Bind(3)
-		require.Equal(t, gpuspan.StatusInvalidValue, st)
+		require.Equal(t, backend.StatusInvalidValue, st)
 	})
 }
 

@@ -6,11 +6,9 @@ package hip
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
-	"unsafe"
 
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
 
@@ -19,19 +17,19 @@ const moduleVersion = "/sys/module/amdgpu/version"
 
 // Devices lists the GPUs that the process sees. What HIP does not tell stays empty; only a device without a name is an
 // error.
-func (b *Backend) Devices() ([]gpuspan.Device, error) {
+func (b *Backend) Devices() ([]backend.Device, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
 	version, _ := os.ReadFile(moduleVersion)
-	out := make([]gpuspan.Device, len(b.devices))
+	out := make([]backend.Device, len(b.devices))
 	for i := range b.devices {
 		name, err := b.text("hipDeviceGetName", b.fn.deviceName, i)
 		if err != nil {
 			return nil, fmt.Errorf("cannot identify HIP device %d: %w", i, err)
 		}
 		pci, _ := b.text("hipDeviceGetPCIBusId", b.fn.devicePCI, i)
-		out[i] = gpuspan.Device{
+		out[i] = backend.Device{
 			Ordinal: i, UUID: b.uuid(i), Model: name, Vendor: "AMD", DriverVersion: strings.TrimSpace(string(version)),
 			PCIBDF: strings.ToLower(pci), MemoryTotal: b.memory(i),
 		}
@@ -41,17 +39,14 @@ func (b *Backend) Devices() ([]gpuspan.Device, error) {
 
 // text calls one of the functions that write a string to (char *, int, hipDevice_t).
 func (b *Backend) text(name string, fn dl.Func, device int) (string, error) {
-	buf := make([]byte, 256)
 	f := dl.NewFrame()
 	defer f.Free()
-	f.Args[0], f.Args[1], f.Args[2] = uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)), uintptr(device)
-	err := b.check(name, f.Call(fn, 3))
-	runtime.KeepAlive(buf)
-	if err != nil {
+	text := f.Buffer(0, 256)
+	f.Args[1], f.Args[2] = uintptr(len(text)), uintptr(device)
+	if err := b.check(name, f.Call(fn, 3)); err != nil {
 		return "", err
 	}
-	s, _, _ := strings.Cut(string(buf), "\x00")
-	return s, nil
+	return dl.CString(text), nil
 }
 
 // uuid is `GPU-` with the 16 characters that ROCm uses, or with hexadecimal bytes where they are not characters.
@@ -66,7 +61,7 @@ func (b *Backend) uuid(device int) string {
 	if f.Call(b.fn.deviceUUID, 2) != 0 {
 		return ""
 	}
-	u := (*[16]byte)(unsafe.Pointer(&f.Out[0]))
+	u := f.Bytes16(0)
 	text, rest, _ := strings.Cut(string(u[:]), "\x00")
 	switch {
 	case text == "" && strings.Trim(rest, "\x00") == "", text == "XX":

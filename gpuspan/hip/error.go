@@ -40,5 +40,5 @@ func (b *Backend) describe(fn dl.Func, code int32) string {
 	if fn == 0 {
 		return ""
 	}
-	return dl.String(fn.Pointer1(uintptr(code)))
+	return dl.String(fn.Pointer(uintptr(code)))
 }

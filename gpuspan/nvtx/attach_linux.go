@@ -52,7 +52,7 @@ type module struct {
 
 func (m *module) init() {
 	for i := 1; i < entries; i++ {
-		m.table[i] = uintptr(unsafe.Pointer(&m.slots[i]))
+		m.table[i] = dl.Address(&m.slots[i])
 	}
 }
 
@@ -110,7 +110,7 @@ func attach(path string) (*client, error) {
 	c.version.size, c.version.version, c.version.setVersion = unsafe.Sizeof(c.version), version, setInjVersion
 	current = c
 	clients[path] = c // also when it is refused: the tool has seen the tables
-	if start.Call1(getExportTable) == 0 {
+	if start.Call(getExportTable) == 0 {
 		c.core2.slots = [entries]uintptr{}
 		return nil, errors.New("cannot attach the NVTX tool " + path + ": it refused")
 	}
@@ -122,9 +122,9 @@ func makeCallbacks() {
 	getExportTable = purego.NewCallback(func(id uint32) uintptr {
 		switch id {
 		case tableCallbacks:
-			return uintptr(unsafe.Pointer(&current.callbacks))
+			return dl.Address(&current.callbacks)
 		case tableVersion:
-			return uintptr(unsafe.Pointer(&current.version))
+			return dl.Address(&current.version)
 		}
 		return 0
 	})
@@ -139,7 +139,7 @@ func makeCallbacks() {
 			return 0
 		}
 		if table != nil {
-			*table = uintptr(unsafe.Pointer(&m.table[0]))
+			*table = dl.Address(&m.table[0])
 		}
 		if size != nil {
 			*size = entries

@@ -6,6 +6,8 @@ package nvtx
 import (
 	"sync"
 	"unsafe"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
 
 // attributes is nvtxEventAttributes_t of version 3, 48 bytes:
@@ -35,11 +37,10 @@ const (
 // maxText is how much of a text goes to the tool.
 const maxText = 255
 
-// event is a call's memory on the heap, where it does not move: attributes, text and arguments.
+// event is a call's memory on the heap, where it does not move: attributes and text.
 type event struct {
 	attributes
 	text [maxText + 1]byte
-	args [2]uintptr
 }
 
 var events = sync.Pool{New: func() any {
@@ -66,7 +67,7 @@ func (e *event) start() []byte { return e.text[:0] }
 func (e *event) ascii(b []byte) {
 	n := copy(e.text[:maxText], b)
 	e.text[n] = 0
-	e.messageType, e.message = messageASCII, uintptr(unsafe.Pointer(&e.text[0]))
+	e.messageType, e.message = messageASCII, dl.Address(&e.text[0])
 }
 
 // Color is a range's colour as 0xAARRGGBB; zero leaves it to the tool.

@@ -15,7 +15,7 @@
 //
 // Without the generator in both places a section's range carries the ids of the parent span, because the section's own span does not exist yet. The range
 // of a section without a parent then carries no ids. Tiles and other operations without spans carry the ids of the section around them. Sections
-// below unsampled spans are not timed and have no range; with gpuspan.WithMetrics(gpuspan.MetricsAll) they have one, without ids.
+// below unsampled spans are not timed and have no range; with settings.MetricsAll they have one, without ids.
 //
 // # Protocol
 //

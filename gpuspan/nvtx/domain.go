@@ -4,9 +4,7 @@
 package nvtx
 
 import (
-	"runtime"
 	"sync"
-	"unsafe"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
@@ -30,17 +28,14 @@ func newDomain(c *client, name string) *Domain {
 	if create == 0 || c.fn(domainRangeStartEx) == 0 || c.fn(domainRangeEnd) == 0 {
 		return nil
 	}
-	text := cString(name)
-	defer runtime.KeepAlive(text)
-	return &Domain{client: c, handle: create.Pointer1(uintptr(unsafe.Pointer(&text[0]))), categories: map[string]uint32{}}
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Text(0, cut(name))
+	return &Domain{client: c, handle: f.CallPointer(create, 1), categories: map[string]uint32{}}
 }
 
-func cString(s string) []byte {
-	if len(s) > maxText {
-		s = s[:maxText]
-	}
-	return append([]byte(s), 0)
-}
+// cut leaves as much of a text as goes to the tool.
+func cut(s string) string { return s[:min(len(s), maxText)] }
 
 // String is a text that the tool knows under a number, which is cheaper than the text.
 type String struct {
@@ -59,9 +54,8 @@ func (d *Domain) Register(text string) String {
 	}
 	f := dl.NewFrame()
 	defer f.Free()
-	b := cString(text)
-	defer runtime.KeepAlive(b)
-	f.Args[0], f.Args[1] = d.handle, uintptr(unsafe.Pointer(&b[0]))
+	f.Args[0] = d.handle
+	f.Text(1, cut(text))
 	return String{handle: f.CallPointer(register, 2), text: text}
 }
 
@@ -82,9 +76,8 @@ func (d *Domain) Category(name string) uint32 {
 	if nameCategory := d.client.fn(domainNameCategory); nameCategory != 0 {
 		f := dl.NewFrame()
 		defer f.Free()
-		b := cString(name)
-		defer runtime.KeepAlive(b)
-		f.Args[0], f.Args[1], f.Args[2] = d.handle, uintptr(id), uintptr(unsafe.Pointer(&b[0]))
+		f.Args[0], f.Args[1] = d.handle, uintptr(id)
+		f.Text(2, cut(name))
 		f.Call(nameCategory, 3)
 	}
 	return id
@@ -130,8 +123,11 @@ func (d *Domain) callEvent(entry int, e *event) uintptr {
 	if fn == 0 {
 		return 0
 	}
-	e.args = [2]uintptr{d.handle, uintptr(unsafe.Pointer(&e.attributes))}
-	return fn.CallPointer(e.args[:])
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0] = d.handle
+	f.Pointer(1, dl.Ref(&e.attributes))
+	return f.CallPointer(fn, 2)
 }
 
 // End ends a range of Start.
@@ -140,7 +136,7 @@ func (d *Domain) End(id uint64) {
 		return
 	}
 	if fn := d.client.fn(domainRangeEnd); fn != 0 {
-		fn.Call2(d.handle, uintptr(id))
+		fn.Call(d.handle, uintptr(id))
 	}
 }
 
@@ -170,6 +166,6 @@ func (d *Domain) Pop() {
 		return
 	}
 	if fn := d.client.fn(domainRangePop); fn != 0 {
-		fn.Call1(d.handle)
+		fn.Call(d.handle)
 	}
 }

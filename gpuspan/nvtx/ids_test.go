@@ -19,6 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 // texts are the texts of all ranges, each of which must have ended.
@@ -62,12 +63,12 @@ func TestRangesCarryTheIDsOfTheirOwnSpans(t *testing.T) {
 	x.End()
 	root := op("root").Start(context.Background(), s)
 	root.Start(op("in_root")).End()
-	tile := root.Start(op("tile", gpuspan.Tile(gpuspan.Micro)))
+	tile := root.Start(op("tile", gpuspan.Tile("micro")))
 	tile.Start(op("in_tile")).End()
 	tile.End()
 	root.End()
-	for sctx, step := range prof.Loop("train", s, gpuspan.TotalSteps(2), gpuspan.StepTraces()).Steps(ctx) {
-		f := step.Phase(gpuspan.Forward)
+	for sctx, step := range train.NewLoop(prof, "train", s, train.TotalSteps(2), train.StepTraces()).Steps(ctx) {
+		f := step.Phase(train.Forward)
 		f.Start(op("in_phase")).End()
 		f.End()
 		op("in_step").Start(sctx, other).End()

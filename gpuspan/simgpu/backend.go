@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-var _ gpuspan.Backend = (*GPU)(nil)
+var _ backend.Backend = (*GPU)(nil)
 
 // event is a recorded time: stamp on the device's clock, and the true host time of it.
 type event struct {
@@ -29,8 +29,8 @@ type event struct {
 func (g *GPU) Name() string { return semconv.GPUTimingSourceSimulated }
 
 // Devices lists the simulated devices.
-func (g *GPU) Devices() ([]gpuspan.Device, error) {
-	out := make([]gpuspan.Device, len(g.devices))
+func (g *GPU) Devices() ([]backend.Device, error) {
+	out := make([]backend.Device, len(g.devices))
 	for i, d := range g.devices {
 		out[i] = d.info
 	}
@@ -44,34 +44,34 @@ func (g *GPU) Now() time.Time { return g.clock.Now() }
 func (g *GPU) ThreadInit() error { return nil }
 
 // StreamInfo answers for streams that this GPU made.
-func (g *GPU) StreamInfo(s gpuspan.StreamHandle) (int, gpuspan.StreamKind, error) {
+func (g *GPU) StreamInfo(s backend.StreamHandle) (int, backend.StreamKind, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st, ok := g.stream(s)
 	if !ok {
-		return 0, gpuspan.StreamExplicit, errors.New("simgpu: unknown stream (make it with GPU.Stream)")
+		return 0, backend.StreamExplicit, errors.New("simgpu: unknown stream (make it with GPU.Stream)")
 	}
-	return st.device, gpuspan.StreamExplicit, nil
+	return st.device, backend.StreamExplicit, nil
 }
 
 // Bind has nothing to do: a simulated device needs no current context.
-func (g *GPU) Bind(int) (func(), gpuspan.Status) { return func() {}, gpuspan.StatusOK }
+func (g *GPU) Bind(int) (func(), backend.Status) { return func() {}, backend.StatusOK }
 
 // NewStream makes a stream on a device.
-func (g *GPU) NewStream(device int) (gpuspan.StreamHandle, gpuspan.Status) {
+func (g *GPU) NewStream(device int) (backend.StreamHandle, backend.Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, ok := g.device(device); !ok {
-		return 0, gpuspan.StatusInvalidValue
+		return 0, backend.StatusInvalidValue
 	}
 	st := &stream{device: device}
 	g.streams = append(g.streams, st)
 	g.devices[device].streams = append(g.devices[device].streams, st)
-	return gpuspan.StreamHandle(len(g.streams)), gpuspan.StatusOK
+	return backend.StreamHandle(len(g.streams)), backend.StatusOK
 }
 
 // FreeStream ends a stream; its handle is not used again.
-func (g *GPU) FreeStream(_ int, s gpuspan.StreamHandle) {
+func (g *GPU) FreeStream(_ int, s backend.StreamHandle) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st, ok := g.stream(s)
@@ -85,28 +85,28 @@ func (g *GPU) FreeStream(_ int, s gpuspan.StreamHandle) {
 }
 
 // NewEvents fills dst.
-func (g *GPU) NewEvents(device int, dst []gpuspan.Event) gpuspan.Status {
+func (g *GPU) NewEvents(device int, dst []backend.Event) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, ok := g.device(device); !ok {
-		return gpuspan.StatusInvalidValue
+		return backend.StatusInvalidValue
 	}
 	for i := range dst {
 		if n := len(g.free); n > 0 {
 			at := g.free[n-1]
 			g.free = g.free[:n-1]
 			g.events[at] = event{device: device, gen: g.events[at].gen + 1}
-			dst[i] = gpuspan.Event(at + 1)
+			dst[i] = backend.Event(at + 1)
 			continue
 		}
 		g.events = append(g.events, event{device: device})
-		dst[i] = gpuspan.Event(len(g.events))
+		dst[i] = backend.Event(len(g.events))
 	}
-	return gpuspan.StatusOK
+	return backend.StatusOK
 }
 
 // FreeEvents gives events back.
-func (g *GPU) FreeEvents(_ int, events []gpuspan.Event) {
+func (g *GPU) FreeEvents(_ int, events []backend.Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range events {
@@ -117,47 +117,47 @@ func (g *GPU) FreeEvents(_ int, events []gpuspan.Event) {
 }
 
 // Capturing reports whether a graph is being captured on the stream.
-func (g *GPU) Capturing(s gpuspan.StreamHandle) (bool, gpuspan.Status) {
+func (g *GPU) Capturing(s backend.StreamHandle) (bool, backend.Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st, ok := g.stream(s)
 	if !ok {
-		return false, gpuspan.StatusInvalidHandle
+		return false, backend.StatusInvalidHandle
 	}
-	return st.capturing, gpuspan.StatusOK
+	return st.capturing, backend.StatusOK
 }
 
 // Record stamps an event behind the stream's work.
-func (g *GPU) Record(c *gpuspan.Call) gpuspan.Status {
+func (g *GPU) Record(c *backend.Call) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e, st, status := g.recordArgs(c)
-	if status != gpuspan.StatusOK {
+	if status != backend.StatusOK {
 		return status
 	}
 	*e = event{device: e.device, gen: e.gen + 1, stream: st, captured: st.capturing}
 	if st.capturing { // as a driver: a fork point, not a time
-		return gpuspan.StatusOK
+		return backend.StatusOK
 	}
 	now := g.now()
 	st.queue = append(st.queue, piece{engine: engineNone, earliest: now, event: int(c.Args[0]) - 1, gen: e.gen})
 	g.advance(g.devices[st.device], now)
-	return gpuspan.StatusOK
+	return backend.StatusOK
 }
 
-func (g *GPU) recordArgs(c *gpuspan.Call) (*event, *stream, gpuspan.Status) {
-	st, ok := g.stream(gpuspan.StreamHandle(c.Args[1]))
+func (g *GPU) recordArgs(c *backend.Call) (*event, *stream, backend.Status) {
+	st, ok := g.stream(backend.StreamHandle(c.Args[1]))
 	if !ok {
-		return nil, nil, gpuspan.StatusInvalidHandle
+		return nil, nil, backend.StatusInvalidHandle
 	}
-	e, ok := g.event(gpuspan.Event(c.Args[0]))
+	e, ok := g.event(backend.Event(c.Args[0]))
 	if !ok || e.device != st.device {
-		return nil, nil, gpuspan.StatusInvalidHandle
+		return nil, nil, backend.StatusInvalidHandle
 	}
-	return e, st, gpuspan.StatusOK
+	return e, st, backend.StatusOK
 }
 
-func (g *GPU) event(e gpuspan.Event) (*event, bool) {
+func (g *GPU) event(e backend.Event) (*event, bool) {
 	if e == 0 || int(e) > len(g.events) {
 		return nil, false
 	}
@@ -165,71 +165,71 @@ func (g *GPU) event(e gpuspan.Event) (*event, bool) {
 }
 
 // Query is StatusOK once the event's time has come.
-func (g *GPU) Query(ev gpuspan.Event) gpuspan.Status {
+func (g *GPU) Query(ev backend.Event) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e, ok := g.event(ev)
 	if !ok {
-		return gpuspan.StatusInvalidHandle
+		return backend.StatusInvalidHandle
 	}
 	return g.status(e)
 }
 
 // status brings the event's device up to date first.
-func (g *GPU) status(e *event) gpuspan.Status {
+func (g *GPU) status(e *event) backend.Status {
 	switch {
 	case e.captured:
-		return gpuspan.StatusCapturedEvent
+		return backend.StatusCapturedEvent
 	case e.stream == nil || e.happened:
-		return gpuspan.StatusOK
+		return backend.StatusOK
 	}
 	g.advance(g.devices[e.device], g.now())
 	if !e.happened {
-		return gpuspan.StatusNotReady
+		return backend.StatusNotReady
 	}
-	return gpuspan.StatusOK
+	return backend.StatusOK
 }
 
 // Synchronize waits on the clock for the event.
-func (g *GPU) Synchronize(ev gpuspan.Event) gpuspan.Status {
+func (g *GPU) Synchronize(ev backend.Event) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e, ok := g.event(ev)
 	switch {
 	case !ok:
-		return gpuspan.StatusInvalidHandle
+		return backend.StatusInvalidHandle
 	case e.captured:
-		return gpuspan.StatusCapturedEvent
+		return backend.StatusCapturedEvent
 	case e.stream == nil:
-		return gpuspan.StatusOK
+		return backend.StatusOK
 	}
 	st, gen := e.stream, e.gen
 	g.sleepUntil(st, func(int64) bool {
 		e := &g.events[ev-1]
 		return e.happened || e.gen != gen || st.gone
 	})
-	return gpuspan.StatusOK
+	return backend.StatusOK
 }
 
 // Elapsed is the device's time between two events, rounded as a driver does: float32 milliseconds.
-func (g *GPU) Elapsed(a, b gpuspan.Event) (float64, gpuspan.Status) {
+func (g *GPU) Elapsed(a, b backend.Event) (float64, backend.Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x, okA := g.event(a)
 	y, okB := g.event(b)
 	if !okA || !okB || x.stream == nil || y.stream == nil || x.device != y.device {
-		return 0, gpuspan.StatusInvalidHandle
+		return 0, backend.StatusInvalidHandle
 	}
 	for _, e := range []*event{x, y} {
-		if st := g.status(e); st != gpuspan.StatusOK {
+		if st := g.status(e); st != backend.StatusOK {
 			return 0, st
 		}
 	}
-	return float64(float32(float64(y.stamp-x.stamp)/1e6)) * 1e6, gpuspan.StatusOK
+	return float64(float32(float64(y.stamp-x.stamp)/1e6)) * 1e6, backend.StatusOK
 }
 
 // TrueTime is the host time at which the event really happened, which no real device can tell.
-func (g *GPU) TrueTime(ev gpuspan.Event) (time.Time, bool) {
+func (g *GPU) TrueTime(ev backend.Event) (time.Time, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e, ok := g.event(ev)
@@ -240,14 +240,14 @@ func (g *GPU) TrueTime(ev gpuspan.Event) (time.Time, bool) {
 }
 
 // MemoryUsage is what was allocated with [GPU.Allocate].
-func (g *GPU) MemoryUsage(device int) (int64, gpuspan.Status) {
+func (g *GPU) MemoryUsage(device int) (int64, backend.Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	d, ok := g.device(device)
 	if !ok {
-		return 0, gpuspan.StatusInvalidValue
+		return 0, backend.StatusInvalidValue
 	}
-	return d.used, gpuspan.StatusOK
+	return d.used, backend.StatusOK
 }
 
 // Close ends the simulation; it holds nothing outside of memory.

@@ -4,7 +4,7 @@
 // Package simgpu is a simulated GPU: streams, events, copy and compute engines, clocks, power, temperature and
 // counters, in pure Go.
 //
-// It implements [gpuspan.Backend], so the library runs on it as on a driver, anchors and clock mapping included: the
+// It implements [backend.Backend], so the library runs on it as on a driver, anchors and clock mapping included: the
 // device has a clock of its own (offset, drift, tick), event times are float32 milliseconds, and the true host time
 // of every event can be asked for, which no real device offers.
 //

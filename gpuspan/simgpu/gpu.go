@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// GPU is a driver with one or more simulated devices. It is a [gpuspan.Backend]; all methods are safe for concurrent use.
+// GPU is a driver with one or more simulated devices. It is a [backend.Backend]; all methods are safe for concurrent use.
 type GPU struct {
 	clock Clock
 	start time.Time
@@ -27,7 +27,7 @@ type GPU struct {
 
 type device struct {
 	spec    Spec
-	info    gpuspan.Device
+	info    backend.Device
 	meter   *meter
 	engines [3]int64  // ns when the engine is free: compute, in, out
 	streams []*stream // in order of creation

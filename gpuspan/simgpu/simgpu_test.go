@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
@@ -37,16 +38,16 @@ func plain() simgpu.Spec {
 	}
 }
 
-func events(t *testing.T, g *simgpu.GPU, n int) []gpuspan.Event {
+func events(t *testing.T, g *simgpu.GPU, n int) []backend.Event {
 	t.Helper()
-	out := make([]gpuspan.Event, n)
-	require.Equal(t, gpuspan.StatusOK, g.NewEvents(0, out))
+	out := make([]backend.Event, n)
+	require.Equal(t, backend.StatusOK, g.NewEvents(0, out))
 	return out
 }
 
-func record(t *testing.T, g *simgpu.GPU, e gpuspan.Event, s gpuspan.StreamHandle) {
+func record(t *testing.T, g *simgpu.GPU, e backend.Event, s backend.StreamHandle) {
 	t.Helper()
-	require.Equal(t, gpuspan.StatusOK, g.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(e), uintptr(s)}}))
+	require.Equal(t, backend.StatusOK, g.Record(&backend.Call{Args: [2]uintptr{uintptr(e), uintptr(s)}}))
 }
 
 func TestKernelRunsForTheLongerOfMemoryAndArithmetic(t *testing.T) {
@@ -71,13 +72,13 @@ func TestKernelRunsForTheLongerOfMemoryAndArithmetic(t *testing.T) {
 			record(t, g, e[0], s)
 			g.Launch(s, c.kernel)
 			record(t, g, e[1], s)
-			require.Equal(t, gpuspan.StatusNotReady, g.Query(e[1]))
+			require.Equal(t, backend.StatusNotReady, g.Query(e[1]))
 			_, st := g.Elapsed(e[0], e[1])
-			require.Equal(t, gpuspan.StatusNotReady, st)
+			require.Equal(t, backend.StatusNotReady, st)
 			g.Wait(s)
-			require.Equal(t, gpuspan.StatusOK, g.Query(e[1]))
+			require.Equal(t, backend.StatusOK, g.Query(e[1]))
 			got, st := g.Elapsed(e[0], e[1])
-			require.Equal(t, gpuspan.StatusOK, st)
+			require.Equal(t, backend.StatusOK, st)
 			require.InDelta(t, float64(c.want+600), got, 1, "kernel and the record behind it")
 		})
 	}
@@ -142,11 +143,11 @@ func TestRunTimesSpreadAsTheSeedSays(t *testing.T) {
 		e := events(t, g, 2)
 		for range 1000 {
 			record(t, g, e[0], s)
-			require.Equal(t, gpuspan.StatusOK, g.Launch(s, simgpu.Kernel{Duration: time.Millisecond}))
+			require.Equal(t, backend.StatusOK, g.Launch(s, simgpu.Kernel{Duration: time.Millisecond}))
 			record(t, g, e[1], s)
 			c.Advance(10 * time.Millisecond)
 			ns, st := g.Elapsed(e[0], e[1])
-			require.Equal(t, gpuspan.StatusOK, st)
+			require.Equal(t, backend.StatusOK, st)
 			sum += ns / 1e6
 			squares += (ns/1e6 - 1) * (ns/1e6 - 1)
 		}
@@ -197,7 +198,7 @@ func TestEventTimesAreTheDevicesOwn(t *testing.T) {
 	record(t, g, e[1], s)
 	clock.Advance(time.Millisecond)
 	ns, st := g.Elapsed(e[0], e[1])
-	require.Equal(t, gpuspan.StatusOK, st)
+	require.Equal(t, backend.StatusOK, st)
 	require.InDelta(t, 1e9*(1+100e-6), ns, 62+64, "float32 milliseconds step 61 ns at 1 s, and two ticks")
 	truth, ok := g.TrueTime(e[1])
 	require.True(t, ok)
@@ -211,15 +212,15 @@ func TestACapturedStreamGivesNoTimes(t *testing.T) {
 	g := exact(clock, plain())
 	s := g.Stream(0)
 	e := events(t, g, 1)
-	require.Equal(t, gpuspan.StatusOK, g.BeginCapture(s))
+	require.Equal(t, backend.StatusOK, g.BeginCapture(s))
 	capturing, _ := g.Capturing(s)
 	require.True(t, capturing)
 	record(t, g, e[0], s)
-	require.Equal(t, gpuspan.StatusCapturedEvent, g.Query(e[0]))
+	require.Equal(t, backend.StatusCapturedEvent, g.Query(e[0]))
 	g.Launch(s, simgpu.Kernel{Duration: time.Millisecond})
 	g.Launch(s, simgpu.Kernel{Duration: time.Millisecond})
 	graph, st := g.EndCapture(s)
-	require.Equal(t, gpuspan.StatusOK, st)
+	require.Equal(t, backend.StatusOK, st)
 	g.Wait(s)
 	require.Equal(t, origin, clock.Now(), "captured work does not run")
 	g.LaunchGraph(s, graph)
@@ -230,17 +231,17 @@ func TestACapturedStreamGivesNoTimes(t *testing.T) {
 
 func TestWrongHandlesAreRefused(t *testing.T) {
 	g := exact(still(), plain(), plain())
-	require.Equal(t, gpuspan.StatusInvalidHandle, g.Launch(99, simgpu.Kernel{}))
-	require.Equal(t, gpuspan.StreamHandle(0), g.Stream(7))
+	require.Equal(t, backend.StatusInvalidHandle, g.Launch(99, simgpu.Kernel{}))
+	require.Equal(t, backend.StreamHandle(0), g.Stream(7))
 	other := g.Stream(1)
 	e := events(t, g, 1)
-	require.Equal(t, gpuspan.StatusInvalidHandle, g.Record(&gpuspan.Call{Args: [2]uintptr{uintptr(e[0]), uintptr(other)}}), "event and stream of two devices")
+	require.Equal(t, backend.StatusInvalidHandle, g.Record(&backend.Call{Args: [2]uintptr{uintptr(e[0]), uintptr(other)}}), "event and stream of two devices")
 	_, _, err := g.StreamInfo(42)
 	require.ErrorContains(t, err, "unknown stream")
 	_, ok := g.Telemetry(2)
 	require.False(t, ok)
 	g.FreeStream(1, other)
-	require.Equal(t, gpuspan.StatusInvalidHandle, g.Wait(other))
+	require.Equal(t, backend.StatusInvalidHandle, g.Wait(other))
 }
 
 func TestMemoryIsBounded(t *testing.T) {
@@ -250,7 +251,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	require.True(t, g.Allocate(0, -(1<<30)))
 	require.False(t, g.Allocate(0, -1))
 	used, st := g.MemoryUsage(0)
-	require.Equal(t, gpuspan.StatusOK, st)
+	require.Equal(t, backend.StatusOK, st)
 	require.Zero(t, used)
 }
 

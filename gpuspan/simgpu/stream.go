@@ -6,7 +6,7 @@ package simgpu
 import (
 	"time"
 
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
 type stream struct {
@@ -23,12 +23,12 @@ type stream struct {
 type Graph struct{ pieces []piece }
 
 // Stream makes a stream on a device; it is 0 when there is no such device.
-func (g *GPU) Stream(device int) gpuspan.StreamHandle {
+func (g *GPU) Stream(device int) backend.StreamHandle {
 	s, _ := g.NewStream(device)
 	return s
 }
 
-func (g *GPU) stream(s gpuspan.StreamHandle) (*stream, bool) {
+func (g *GPU) stream(s backend.StreamHandle) (*stream, bool) {
 	if s == 0 || int(s) > len(g.streams) || g.streams[s-1].gone {
 		return nil, false
 	}
@@ -36,24 +36,24 @@ func (g *GPU) stream(s gpuspan.StreamHandle) (*stream, bool) {
 }
 
 // Launch enqueues a kernel and returns at once.
-func (g *GPU) Launch(s gpuspan.StreamHandle, k Kernel) gpuspan.Status {
+func (g *GPU) Launch(s backend.StreamHandle, k Kernel) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st, ok := g.stream(s)
 	if !ok {
-		return gpuspan.StatusInvalidHandle
+		return backend.StatusInvalidHandle
 	}
 	d, r := g.devices[st.device].spec.plan(k)
 	return g.enqueue(st, piece{engine: engineCompute, kernel: true, d: d, r: r})
 }
 
 // Copy enqueues a copy and returns at once.
-func (g *GPU) Copy(s gpuspan.StreamHandle, c Copy) gpuspan.Status {
+func (g *GPU) Copy(s backend.StreamHandle, c Copy) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st, ok := g.stream(s)
 	if !ok {
-		return gpuspan.StatusInvalidHandle
+		return backend.StatusInvalidHandle
 	}
 	d, r := g.devices[st.device].spec.planCopy(c)
 	engine := engineCompute
@@ -67,49 +67,49 @@ func (g *GPU) Copy(s gpuspan.StreamHandle, c Copy) gpuspan.Status {
 }
 
 // enqueue appends a piece. The host's call takes a moment to reach the device.
-func (g *GPU) enqueue(st *stream, p piece) gpuspan.Status {
+func (g *GPU) enqueue(st *stream, p piece) backend.Status {
 	if st.capturing {
 		st.capture = append(st.capture, p)
-		return gpuspan.StatusOK
+		return backend.StatusOK
 	}
 	now := g.now()
 	p.earliest = now + int64(launchLatency)
 	st.queue = append(st.queue, p)
 	g.advance(g.devices[st.device], now)
-	return gpuspan.StatusOK
+	return backend.StatusOK
 }
 
 // BeginCapture starts the capture of a graph on the stream.
-func (g *GPU) BeginCapture(s gpuspan.StreamHandle) gpuspan.Status {
+func (g *GPU) BeginCapture(s backend.StreamHandle) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st, ok := g.stream(s)
 	if !ok || st.capturing {
-		return gpuspan.StatusInvalidHandle
+		return backend.StatusInvalidHandle
 	}
 	st.capturing, st.capture = true, nil
-	return gpuspan.StatusOK
+	return backend.StatusOK
 }
 
 // EndCapture ends it and returns the work as a graph.
-func (g *GPU) EndCapture(s gpuspan.StreamHandle) (Graph, gpuspan.Status) {
+func (g *GPU) EndCapture(s backend.StreamHandle) (Graph, backend.Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st, ok := g.stream(s)
 	if !ok || !st.capturing {
-		return Graph{}, gpuspan.StatusInvalidHandle
+		return Graph{}, backend.StatusInvalidHandle
 	}
 	st.capturing = false
-	return Graph{pieces: st.capture}, gpuspan.StatusOK
+	return Graph{pieces: st.capture}, backend.StatusOK
 }
 
 // LaunchGraph enqueues all work of a graph with one launch.
-func (g *GPU) LaunchGraph(s gpuspan.StreamHandle, graph Graph) gpuspan.Status {
+func (g *GPU) LaunchGraph(s backend.StreamHandle, graph Graph) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st, ok := g.stream(s)
 	if !ok || st.capturing {
-		return gpuspan.StatusInvalidHandle
+		return backend.StatusInvalidHandle
 	}
 	now := g.now()
 	for _, p := range graph.pieces {
@@ -117,19 +117,19 @@ func (g *GPU) LaunchGraph(s gpuspan.StreamHandle, graph Graph) gpuspan.Status {
 		st.queue = append(st.queue, p)
 	}
 	g.advance(g.devices[st.device], now)
-	return gpuspan.StatusOK
+	return backend.StatusOK
 }
 
 // Wait sleeps on the clock until the stream's work is done.
-func (g *GPU) Wait(s gpuspan.StreamHandle) gpuspan.Status {
+func (g *GPU) Wait(s backend.StreamHandle) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st, ok := g.stream(s)
 	if !ok {
-		return gpuspan.StatusInvalidHandle
+		return backend.StatusInvalidHandle
 	}
 	g.sleepUntil(st, func(now int64) bool { return len(st.queue) == 0 && st.doneAt <= now })
-	return gpuspan.StatusOK
+	return backend.StatusOK
 }
 
 // sleepUntil sleeps on the clock, without the lock, from one change of the device to the next.

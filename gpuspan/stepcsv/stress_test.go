@@ -18,8 +18,10 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 // The whole way: steps of a profiler with phases on two streams that overlap, stick out and are stated from outside, as
@@ -33,15 +35,17 @@ func TestEveryRowOfAWildRunAddsUp(t *testing.T) {
 	clock := simgpu.NewManualClock(time.Unix(1_700_000_000, 0))
 	clock.SetStep(20 * time.Nanosecond)
 	gpu := simgpu.New(clock)
-	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithSlots(8192), gpuspan.WithErrorHandler(func(err error) { assert.NoError(t, err) }))
+	set := settings.Default()
+	set.Slots = 8192
+	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithSettings(set), gpuspan.WithErrorHandler(func(err error) { assert.NoError(t, err) }))
 	require.NoError(t, err)
 	main, side := gpu.Stream(0), gpu.Stream(0)
 	stream, comm := prof.Stream(uintptr(main), "main"), prof.Stream(uintptr(side), "comm")
 
 	r := rand.New(rand.NewPCG(3, 5))
 	some := func() time.Duration { return time.Duration(r.Int64N(2_000_000)) }
-	phases := []gpuspan.Phase{gpuspan.Data, gpuspan.Forward, gpuspan.Backward, gpuspan.Optimizer, gpuspan.Comm, "eval", "undeclared"}
-	for _, step := range prof.Loop("train", stream, gpuspan.TotalSteps(steps)).Steps(context.Background()) {
+	phases := []train.Phase{train.Data, train.Forward, train.Backward, train.Optimizer, train.Comm, "eval", "undeclared"}
+	for _, step := range train.NewLoop(prof, "train", stream, train.TotalSteps(steps)).Steps(context.Background()) {
 		start := clock.Now()
 		for range r.IntN(7) {
 			ph := phases[r.IntN(len(phases))]

@@ -8,7 +8,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/streamnest"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
 )
 
@@ -18,7 +18,7 @@ type batch struct {
 	scopes    []scope // one for each ScopeSpans
 	resources []resourceInfo
 	places    places
-	streams   []streamnest.Span // of spans
+	streams   []spanfacts.NestSpan // of spans
 	host      []hostSpan
 	bridges   map[fairshare.Key][8]byte
 	boards    []boardEnd
@@ -75,7 +75,7 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 				}
 				g.index, g.place = int32(i), b.places.number(&at)
 				b.spans = append(b.spans, g)
-				b.streams = append(b.streams, streamnest.Span{Owner: r.process, Device: at.ordinal, Stream: stream})
+				b.streams = append(b.streams, spanfacts.NestSpan{Owner: r.process, Device: at.ordinal, Stream: stream})
 			}
 			b.scopes = append(b.scopes, scope{first: first, last: len(b.spans)})
 			total += ss.Spans().Len()
@@ -95,7 +95,7 @@ func (b *batch) nest() {
 		s, g := &b.streams[i], &b.spans[i].share
 		s.Trace, s.Parent, s.Start, s.End = g.Trace, g.Parent, g.Start, g.End
 	}
-	streamnest.Each(b.streams, func(inner, outer int) {
+	spanfacts.Nest(b.streams, func(inner, outer int) {
 		in, out := &b.spans[inner], &b.spans[outer]
 		if b.places.sameDevice(in.place, out.place) {
 			in.share.Parent, b.streams[inner].Parent = out.share.Span, out.share.Span

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/gputime"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -104,7 +104,7 @@ func (g *gpuSpan) check(now int64, maxWait time.Duration) fault {
 		return noID
 	case s.End < s.Start:
 		return endBeforeStart
-	case s.Start < gputime.Earliest:
+	case s.Start < spanfacts.Earliest:
 		return epoch
 	case s.End > now+int64(maxWait):
 		return future

@@ -5,7 +5,7 @@ package gpureceiver
 
 import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/simsource"
 )
@@ -19,6 +19,6 @@ type SimulatedDevice = simsource.Device
 type SimulatedReading = simsource.Reading
 
 // DescribeSimulated is what a SimulatedDevice says of itself when it is a device of simgpu.
-func DescribeSimulated(d gpuspan.Device, spec simgpu.Spec) gpusamplesextension.Device {
+func DescribeSimulated(d backend.Device, spec simgpu.Spec) gpusamplesextension.Device {
 	return simsource.Describe(d, spec)
 }

@@ -14,6 +14,7 @@ import (
 	"io"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
@@ -22,7 +23,7 @@ import (
 
 // Device is where an example runs. All work is enqueued on its one stream; errors of the driver show at Wait.
 type Device interface {
-	Backend() gpuspan.Backend
+	Backend() backend.Backend
 	Stream() uintptr
 	// Stated are devices whose peaks gpuspan cannot know by their model, for the report.
 	Stated() []report.Device
@@ -54,10 +55,10 @@ func Open(simulated bool, w io.Writer) Device {
 
 type sim struct {
 	gpu    *simgpu.GPU
-	stream gpuspan.StreamHandle
+	stream backend.StreamHandle
 }
 
-func (s *sim) Backend() gpuspan.Backend { return s.gpu }
+func (s *sim) Backend() backend.Backend { return s.gpu }
 func (s *sim) Stream() uintptr          { return uintptr(s.stream) }
 
 func (s *sim) Stated() []report.Device {
@@ -85,7 +86,7 @@ func (s *sim) Compute(w gpuspan.Work) gpuspan.Work {
 }
 
 func (s *sim) Wait() error {
-	if st := s.gpu.Wait(s.stream); st != gpuspan.StatusOK {
+	if st := s.gpu.Wait(s.stream); st != backend.StatusOK {
 		return fmt.Errorf("simulated device: status %d", st)
 	}
 	return nil
@@ -135,7 +136,7 @@ func openCUDA() (_ *real, err error) {
 	return r, nil
 }
 
-func (r *real) Backend() gpuspan.Backend { return r.backend }
+func (r *real) Backend() backend.Backend { return r.backend }
 func (r *real) Stream() uintptr          { return uintptr(r.stream) }
 
 func (r *real) Stated() []report.Device { return nil }

@@ -26,7 +26,7 @@ func (d *Driver) RetainPrimary(dev Device) (Context, error) {
 
 // ReleasePrimary gives a reference back.
 func (d *Driver) ReleasePrimary(dev Device) error {
-	return d.check("cuDevicePrimaryCtxRelease_v2", d.fn.primaryRelease.Call1(uintptr(dev)))
+	return d.check("cuDevicePrimaryCtxRelease_v2", d.fn.primaryRelease.Call(uintptr(dev)))
 }
 
 // PrimaryActive reports whether the device's primary context exists.
@@ -54,7 +54,7 @@ func (d *Driver) Current() (Context, error) {
 // Push makes ctx current on the calling OS thread, which must be locked, until the returned function is called. It
 // restores what was current before, as setting the context would not. It does not allocate.
 func (d *Driver) Push(ctx Context) (pop func(), code int32) {
-	if code = d.fn.ctxPush.Call1(uintptr(ctx)); code != 0 {
+	if code = d.fn.ctxPush.Call(uintptr(ctx)); code != 0 {
 		return func() {}, code
 	}
 	return d.pop, 0

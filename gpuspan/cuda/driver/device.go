@@ -5,9 +5,7 @@ package driver
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
-	"unsafe"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
@@ -57,16 +55,14 @@ func (d *Driver) PCI(dev Device) (string, error) {
 
 // text calls one of the functions that write a string to (char *, int, CUdevice).
 func (d *Driver) text(name string, fn dl.Func, dev Device) (string, error) {
-	b := make([]byte, 256)
 	f := dl.NewFrame()
 	defer f.Free()
-	f.Args[0], f.Args[1], f.Args[2] = uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(dev)
-	err := d.check(name, f.Call(fn, 3))
-	runtime.KeepAlive(b)
-	if err != nil {
+	b := f.Buffer(0, 256)
+	f.Args[1], f.Args[2] = uintptr(len(b)), uintptr(dev)
+	if err := d.check(name, f.Call(fn, 3)); err != nil {
 		return "", err
 	}
-	return cString(b), nil
+	return dl.CString(b), nil
 }
 
 // UUID returns `GPU-<uuid>`, or `MIG-<uuid>` with the physical GPU's as parent. The older of the driver's two functions
@@ -100,7 +96,7 @@ func (d *Driver) uuid(name string, fn dl.Func, dev Device) (string, error) {
 	if err := d.check(name, f.Call(fn, 2)); err != nil {
 		return "", err
 	}
-	b := (*[16]byte)(unsafe.Pointer(&f.Out[0]))
+	b := f.Bytes16(0)
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16]), nil
 }
 

@@ -66,7 +66,7 @@ func Open(path string) (*Driver, error) {
 	if err := d.resolve(); err != nil {
 		return nil, fmt.Errorf("cannot use the CUDA driver: %w", err)
 	}
-	if err := d.check("cuInit", d.fn.init.Call1(0)); err != nil {
+	if err := d.check("cuInit", d.fn.init.Call(0)); err != nil {
 		return nil, fmt.Errorf("cannot initialise the CUDA driver %s: %w", lib.Path, err)
 	}
 	return d, nil

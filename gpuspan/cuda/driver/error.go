@@ -48,12 +48,3 @@ func (d *Driver) describe(fn dl.Func, code int32) string {
 	}
 	return dl.String(uintptr(f.Out[0]))
 }
-
-func cString(b []byte) string {
-	for i, c := range b {
-		if c == 0 {
-			return string(b[:i])
-		}
-	}
-	return string(b)
-}

@@ -4,11 +4,10 @@
 package driver
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
-	"runtime"
 	"strings"
-	"unsafe"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
@@ -28,24 +27,18 @@ const (
 
 // Load compiles PTX text for the current context's device. A failure carries the compiler's own message.
 func (d *Driver) Load(ptx string) (Module, error) {
-	image := append([]byte(ptx), 0)
-	log := make([]byte, jitLogBytes)
-	options := []uint32{jitErrorLog, jitErrorLogSize}
-	values := []uintptr{uintptr(unsafe.Pointer(&log[0])), jitLogBytes}
 	f := dl.NewFrame()
 	defer f.Free()
-	f.Args[0] = f.Addr(0)
-	f.Args[1] = uintptr(unsafe.Pointer(&image[0]))
-	f.Args[2] = uintptr(len(options))
-	f.Args[3] = uintptr(unsafe.Pointer(&options[0]))
-	f.Args[4] = uintptr(unsafe.Pointer(&values[0]))
-	err := d.check("cuModuleLoadDataEx", f.Call(d.fn.moduleLoad, 5))
-	runtime.KeepAlive(image)
-	runtime.KeepAlive(options)
-	runtime.KeepAlive(values)
-	runtime.KeepAlive(log)
-	if err != nil {
-		if text := strings.TrimSpace(cString(log)); text != "" {
+	f.Args[0], f.Args[2] = f.Addr(0), 2
+	f.Text(1, ptx)
+	options := f.Buffer(3, 8) // two of four bytes
+	binary.NativeEndian.PutUint32(options, jitErrorLog)
+	binary.NativeEndian.PutUint32(options[4:], jitErrorLogSize)
+	log := f.Buffer(5, jitLogBytes)
+	values := f.Words(4, 2)
+	values[0], values[1] = uint64(f.Args[5]), jitLogBytes
+	if err := d.check("cuModuleLoadDataEx", f.Call(d.fn.moduleLoad, 5)); err != nil {
+		if text := strings.TrimSpace(dl.CString(log)); text != "" {
 			return 0, fmt.Errorf("%w: %s", err, text)
 		}
 		return 0, err
@@ -55,18 +48,16 @@ func (d *Driver) Load(ptx string) (Module, error) {
 
 // Unload unloads a module.
 func (d *Driver) Unload(m Module) error {
-	return d.check("cuModuleUnload", d.fn.moduleUnload.Call1(uintptr(m)))
+	return d.check("cuModuleUnload", d.fn.moduleUnload.Call(uintptr(m)))
 }
 
 // Function finds a kernel by its name.
 func (d *Driver) Function(m Module, name string) (Function, error) {
-	b := append([]byte(name), 0)
 	f := dl.NewFrame()
 	defer f.Free()
-	f.Args[0], f.Args[1], f.Args[2] = f.Addr(0), uintptr(m), uintptr(unsafe.Pointer(&b[0]))
-	err := d.check("cuModuleGetFunction", f.Call(d.fn.moduleFunction, 3))
-	runtime.KeepAlive(b)
-	if err != nil {
+	f.Args[0], f.Args[1] = f.Addr(0), uintptr(m)
+	f.Text(2, name)
+	if err := d.check("cuModuleGetFunction", f.Call(d.fn.moduleFunction, 3)); err != nil {
 		return 0, fmt.Errorf("kernel %q: %w", name, err)
 	}
 	return Function(f.Out[0]), nil
@@ -78,10 +69,12 @@ type Dim struct{ X, Y, Z uint32 }
 // Launch starts a kernel on s. Arguments are Ptr, int32, uint32, int64, uint64, float32 or float64, as the kernel declares
 // them; the driver copies them before it returns.
 func (d *Driver) Launch(k Function, grid, block Dim, shared uint32, s Stream, args ...any) error {
-	values := make([]uint64, max(len(args), 1))
-	pointers := make([]unsafe.Pointer, max(len(args), 1))
+	f := dl.NewFrame()
+	defer f.Free()
+	values := f.Words(11, len(args))
+	pointers := f.Words(9, len(args))
 	for i, a := range args {
-		pointers[i] = unsafe.Pointer(&values[i])
+		pointers[i] = uint64(f.Args[11]) + uint64(8*i)
 		switch v := a.(type) {
 		case Ptr:
 			values[i] = uint64(v)
@@ -101,16 +94,11 @@ func (d *Driver) Launch(k Function, grid, block Dim, shared uint32, s Stream, ar
 			return fmt.Errorf("cannot launch: argument %d has type %T (Ptr, int32, uint32, int64, uint64, float32 or float64)", i, a)
 		}
 	}
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args = [12]uintptr{
-		uintptr(k), one(grid.X), one(grid.Y), one(grid.Z), one(block.X), one(block.Y), one(block.Z),
-		uintptr(shared), uintptr(s), uintptr(unsafe.Pointer(&pointers[0])), 0,
-	}
-	err := d.check("cuLaunchKernel", f.Call(d.fn.launch, 11))
-	runtime.KeepAlive(values)
-	runtime.KeepAlive(pointers)
-	return err
+	copy(f.Args[:], []uintptr{
+		uintptr(k), one(grid.X), one(grid.Y), one(grid.Z), one(block.X), one(block.Y), one(block.Z), uintptr(shared), uintptr(s),
+	})
+	f.Args[10] = 0
+	return d.check("cuLaunchKernel", f.Call(d.fn.launch, 11))
 }
 
 func one(n uint32) uintptr { return uintptr(max(n, 1)) }

@@ -21,12 +21,12 @@ func (d *Driver) NewStream() (Stream, error) {
 
 // FreeStream destroys a stream once its work is done.
 func (d *Driver) FreeStream(s Stream) error {
-	return d.check("cuStreamDestroy_v2", d.fn.streamDestroy.Call1(uintptr(s)))
+	return d.check("cuStreamDestroy_v2", d.fn.streamDestroy.Call(uintptr(s)))
 }
 
 // SynchronizeStream waits for the work of a stream.
 func (d *Driver) SynchronizeStream(s Stream) error {
-	return d.check("cuStreamSynchronize", d.fn.streamSync.Call1(uintptr(s)))
+	return d.check("cuStreamSynchronize", d.fn.streamSync.Call(uintptr(s)))
 }
 
 // StreamContext is the context in which a stream was made. It must not be asked while the stream captures a graph.

@@ -5,12 +5,10 @@ package clockmap
 
 import "time"
 
-// RecordCall has the shape of gpuspan.Call: the event and the stream of one record.
+// RecordCall has the shape of backend.Call: the event and the stream of one record.
 type RecordCall interface{ ~struct{ Args [2]uintptr } }
 
-// Device is the part of gpuspan.Backend that anchors need. It is generic over the names of the types, because package
-// gpuspan imports this one: gpuspan.Backend satisfies Device[Event, StreamHandle, Status, Call]. The
-// statuses are those of package gpuspan.
+// Device is the part of backend.Backend that anchors need. The statuses are those of package backend.
 type Device[E, S ~uintptr, T ~int32, C RecordCall] interface {
 	Now() time.Time
 	Bind(device int) (unbind func(), st T)

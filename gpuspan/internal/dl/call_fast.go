@@ -18,14 +18,6 @@ import (
 //
 // cgocall and not asmcgocall, which is faster still: a driver call can block, and must not hold up the scheduler.
 
-// arguments is the memory of one call, laid out for the trampoline. It may live on the stack, as cgo's own does: the stack
-// does not move while the thread is in C, and nothing here calls back into Go with it.
-type arguments struct {
-	fn         uintptr
-	a, b, c, d uintptr
-	result     uintptr
-}
-
 // trampolineAddr is the address of trampoline in call_fast_amd64.s.
 var trampolineAddr uintptr
 
@@ -33,21 +25,14 @@ var trampolineAddr uintptr
 //go:noescape
 func cgocall(fn uintptr, arg unsafe.Pointer) int32
 
-func call4(fn, a, b, c, d uintptr) uintptr {
-	f := arguments{fn: fn, a: a, b: b, c: c, d: d}
-	cgocall(trampolineAddr, unsafe.Pointer(&f))
-	return f.result
-}
-
-func call(fn uintptr, args []uintptr) uintptr {
-	switch len(args) {
-	case 1:
-		return call4(fn, args[0], 0, 0, 0)
-	case 2:
-		return call4(fn, args[0], args[1], 0, 0)
-	case 3:
-		return call4(fn, args[0], args[1], args[2], 0)
+// call passes the frame itself to the trampoline. Arguments on the goroutine's stack, as cgo has them, would be enough
+// for functions that never call back into Go; those that do return after the stack has moved.
+func (f *Frame) call(fn Func, n int) uintptr {
+	if n > 4 {
+		r, _, _ := purego.SyscallN(uintptr(fn), f.Args[:n]...)
+		return r
 	}
-	r, _, _ := purego.SyscallN(fn, args...)
-	return r
+	f.fn = uintptr(fn)
+	cgocall(trampolineAddr, unsafe.Pointer(f))
+	return f.result
 }

@@ -5,9 +5,11 @@
 
 #include "textflag.h"
 
-// trampoline runs on the system stack as a C function with one argument, a *arguments in DI. It calls arguments.fn with the
-// four integers by the System V convention and stores the result. BX and BP belong to the caller; SP is 8 modulo 16 on
-// entry and must be 0 at the call.
+// trampoline runs on the system stack as a C function with one argument, a *Frame in DI. It calls Frame.fn with the first
+// four of Frame.Args by the System V convention and stores the result in Frame.result. BX and BP belong to the caller; SP is
+// 8 modulo 16 on entry and must be 0 at the call.
+//
+//	 0 fn · 8 Args[0] · … · 96 Args[11] · 104 result
 TEXT ·trampoline(SB), NOSPLIT|NOFRAME, $0-0
 	PUSHQ BP
 	MOVQ  SP, BP
@@ -21,7 +23,7 @@ TEXT ·trampoline(SB), NOSPLIT|NOFRAME, $0-0
 	MOVQ  32(BX), CX
 	XORL  AX, AX
 	CALL  R11
-	MOVQ  AX, 40(BX)
+	MOVQ  AX, 104(BX)
 	ADDQ  $8, SP
 	POPQ  BX
 	POPQ  BP

@@ -4,24 +4,42 @@
 package dl
 
 import (
+	"bytes"
 	"sync"
 	"unsafe"
 )
 
-// Frame holds the arguments and results of one C call on the heap, where addresses stay what they are. Frames are
-// pooled, because the variadic slice of a direct call would be an allocation each time.
+// maxArgs is how many arguments a call may have.
+const maxArgs = 12
+
+// Frame holds all that C sees of one call: arguments, results, and the memory that arguments point to. Frames live on the
+// heap, where addresses stay what they are; memory of the caller that is passed by Pointer or Bytes moves there with them
+// (it escapes) and is kept until Free. They are pooled, so that a call allocates nothing.
+//
+// An address of Go memory becomes an integer in this package alone. Elsewhere the stack may grow, and move, between
+// the conversion and the call, and C would work on memory that belongs to somebody else.
 type Frame struct {
-	Args [12]uintptr
-	Out  [4]uint64
+	fn     uintptr // with Args and result the memory of the trampoline (call_fast_amd64.s): the order is fixed
+	Args   [maxArgs]uintptr
+	result uintptr
+
+	Out  [4]uint64 // where C writes what it returns through pointers
+	kept []unsafe.Pointer
+	room []byte
+	used int // of room
 }
 
 var frames = sync.Pool{New: func() any { return new(Frame) }}
 
-// NewFrame takes a frame from the pool; its contents are undefined.
+// NewFrame takes a frame from the pool; what Args and Out contain is undefined.
 func NewFrame() *Frame { return frames.Get().(*Frame) }
 
-// Free gives the frame back.
-func (f *Frame) Free() { frames.Put(f) }
+// Free gives the frame and the memory that it lent back.
+func (f *Frame) Free() {
+	clear(f.kept)
+	f.kept, f.used = f.kept[:0], 0
+	frames.Put(f)
+}
 
 // Addr is the address of Out[i], cleared before.
 func (f *Frame) Addr(i int) uintptr {
@@ -35,36 +53,124 @@ func (f *Frame) Float32(i int) float32 { return *(*float32)(unsafe.Pointer(&f.Ou
 // Int32 reads Out[i] as a C int.
 func (f *Frame) Int32(i int) int32 { return *(*int32)(unsafe.Pointer(&f.Out[i])) }
 
+// Bytes16 reads Out[i] and Out[i+1] as 16 bytes.
+func (f *Frame) Bytes16(i int) [16]byte { return *(*[16]byte)(unsafe.Pointer((*[2]uint64)(f.Out[i:]))) }
+
+// Reference is memory of the caller that C is to see.
+type Reference struct{ p unsafe.Pointer }
+
+// Ref makes a reference of a pointer.
+func Ref[T any](p *T) Reference { return Reference{unsafe.Pointer(p)} }
+
+// Pointer makes argument i the address of the caller's memory, which is kept until Free.
+func (f *Frame) Pointer(i int, r Reference) {
+	f.Args[i] = uintptr(r.p)
+	f.kept = append(f.kept, r.p)
+}
+
+// Bytes makes argument i the address of b, NULL for an empty one. It is kept until Free.
+func (f *Frame) Bytes(i int, b []byte) {
+	f.Args[i] = 0
+	if len(b) > 0 {
+		f.Pointer(i, Ref(&b[0]))
+	}
+}
+
+// Buffer makes argument i the address of n zeroed bytes, which are the caller's until Free. Where C gets the address within other
+// memory, i is a slot behind the arguments of the call.
+func (f *Frame) Buffer(i, n int) []byte {
+	b := f.lend(n)
+	clear(b)
+	f.Bytes(i, b)
+	return b
+}
+
+// Words is Buffer for n zeroed integers of 64 bits.
+func (f *Frame) Words(i, n int) []uint64 {
+	b := f.Buffer(i, 8*max(n, 1))
+	return unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), n)
+}
+
+// Text makes argument i the address of a copy of s as a C string.
+func (f *Frame) Text(i int, s string) {
+	b := f.lend(len(s) + 1)
+	b[copy(b, s)] = 0
+	f.Bytes(i, b)
+}
+
+// maxPooled bounds the bytes that a frame keeps between calls.
+const maxPooled = 16 << 10
+
+// lend takes n bytes of the frame's own. What was lent before stays where it is.
+func (f *Frame) lend(n int) []byte {
+	if f.used+n > len(f.room) {
+		b := make([]byte, max(n, 1024))
+		if len(b) > maxPooled {
+			return b[:n:n]
+		}
+		f.room, f.used = b, 0
+	}
+	b := f.room[f.used : f.used+n : f.used+n]
+	f.used += (n + 7) &^ 7 // C structures are aligned to 8 bytes
+	return b
+}
+
+// Address is the address of memory that C works on beyond one call, such as a table that a tool fills in. The memory moves to the
+// heap; the caller keeps it alive for as long as C may use it.
+func Address[T any](p *T) uintptr {
+	escape(unsafe.Pointer(p))
+	return uintptr(unsafe.Pointer(p))
+}
+
+var sink unsafe.Pointer // stays nil
+
+// escape makes the compiler put what p points to on the heap: the assignment, which never happens, would need it there.
+func escape(p unsafe.Pointer) {
+	if sink != nil {
+		sink = p
+	}
+}
+
 // Call calls fn with the first n arguments of the frame and returns what C returned as an int.
-func (f *Frame) Call(fn Func, n int) int32 { return int32(call(uintptr(fn), f.Args[:n])) }
-
-// Call calls fn with args, which must live on the heap for the call to be free of allocations.
-func (fn Func) Call(args []uintptr) int32 { return int32(call(uintptr(fn), args)) }
-
-// Call1 calls fn with one argument.
-func (fn Func) Call1(a uintptr) int32 { return int32(call4(uintptr(fn), a, 0, 0, 0)) }
-
-// Call2 calls fn with two arguments.
-func (fn Func) Call2(a, b uintptr) int32 { return int32(call4(uintptr(fn), a, b, 0, 0)) }
+func (f *Frame) Call(fn Func, n int) int32 { return int32(f.call(fn, n)) }
 
 // CallPointer is Call for a function that returns a pointer or 64 bits.
-func (f *Frame) CallPointer(fn Func, n int) uintptr { return call(uintptr(fn), f.Args[:n]) }
+func (f *Frame) CallPointer(fn Func, n int) uintptr { return f.call(fn, n) }
 
-// CallPointer is Call for a function that returns a pointer or 64 bits.
-func (fn Func) CallPointer(args []uintptr) uintptr { return call(uintptr(fn), args) }
+// Call calls fn with up to three arguments.
+func (fn Func) Call(args ...uintptr) int32 { return int32(fn.Pointer(args...)) }
 
-// Pointer1 calls fn with one argument; the function returns a pointer.
-func (fn Func) Pointer1(a uintptr) uintptr { return call4(uintptr(fn), a, 0, 0, 0) }
+// Pointer is Call for a function that returns a pointer or 64 bits.
+func (fn Func) Pointer(args ...uintptr) uintptr {
+	f := NewFrame()
+	r := f.call(fn, copy(f.Args[:], args))
+	f.Free()
+	return r
+}
 
 // String copies a C string that the library owns; empty for NULL.
 func String(addr uintptr) string {
 	if addr == 0 {
 		return ""
 	}
-	p := *(*unsafe.Pointer)(unsafe.Pointer(&addr)) // the address is C's: the collector does not know it
+	p := foreign(addr)
 	n := 0
 	for *(*byte)(unsafe.Add(p, n)) != 0 {
 		n++
 	}
 	return string(unsafe.Slice((*byte)(p), n))
+}
+
+// Foreign is n bytes of memory that C allocated.
+func Foreign(addr uintptr, n int) []byte { return unsafe.Slice((*byte)(foreign(addr)), n) }
+
+// foreign makes a pointer of an address that the garbage collector does not know.
+func foreign(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
+
+// CString is the text in b up to the first zero byte.
+func CString(b []byte) string {
+	if n := bytes.IndexByte(b, 0); n >= 0 {
+		b = b[:n]
+	}
+	return string(b)
 }

@@ -37,7 +37,7 @@ func TestSymbols(t *testing.T) {
 	require.Zero(t, s.Need("no_such_function", "nor_this"))
 	require.Zero(t, s.Need("no_such_other"))
 	require.EqualError(t, s.Err(), "libc.so.6 lacks no_such_function, no_such_other (library too old)")
-	require.EqualValues(t, os.Getpid(), lib.Lookup("getpid").Call(nil))
+	require.EqualValues(t, os.Getpid(), lib.Lookup("getpid").Call())
 	require.Equal(t, "", String(0))
 }
 
@@ -53,5 +53,5 @@ func TestFrameCarriesArgumentsAndResults(t *testing.T) {
 	f.Args[0] = f.Addr(2)
 	require.InDelta(t, float64(now), float64(f.CallPointer(lib.Lookup("time"), 1)), 2)
 	require.InDelta(t, float64(now), float64(f.Out[2]), 2)
-	require.EqualValues(t, 5, lib.Lookup("labs").Call1(^uintptr(4)))
+	require.EqualValues(t, 5, lib.Lookup("labs").Call(^uintptr(4)))
 }

@@ -14,5 +14,4 @@ var errUnsupported = errors.New("loading libraries is not supported on " + runti
 
 func open(string) (uintptr, error)            { return 0, errUnsupported }
 func symbol(uintptr, string) (uintptr, error) { return 0, errUnsupported }
-func call(uintptr, []uintptr) uintptr         { return 0 }
-func call4(_, _, _, _, _ uintptr) uintptr     { return 0 }
+func (f *Frame) call(Func, int) uintptr       { return 0 }

@@ -5,11 +5,24 @@
 
 package dl
 
-import "github.com/ebitengine/purego"
+import (
+	"runtime"
+
+	"github.com/ebitengine/purego"
+)
+
+// The loader keeps the reason of a failure for the thread that failed, and purego asks for it in a second call: both are made on
+// one thread.
 
 // open keeps the symbols to the library itself: RTLD_GLOBAL would offer ours to the application's other libraries.
 func open(path string) (uintptr, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	return purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
-func symbol(handle uintptr, name string) (uintptr, error) { return purego.Dlsym(handle, name) }
+func symbol(handle uintptr, name string) (uintptr, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return purego.Dlsym(handle, name)
+}

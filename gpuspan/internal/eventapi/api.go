@@ -8,7 +8,7 @@ package eventapi
 import (
 	"time"
 
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
 
@@ -47,26 +47,26 @@ func New(s *dl.Symbols, n Names) API {
 // Now is the host's clock.
 func (a *API) Now() time.Time { return time.Now() }
 
-// Record enqueues an event; the arguments are already where the driver needs them.
-func (a *API) Record(c *gpuspan.Call) gpuspan.Status {
-	return gpuspan.Status(a.eventRecord.Call(c.Args[:]))
+// Record enqueues an event.
+func (a *API) Record(c *backend.Call) backend.Status {
+	return backend.Status(a.eventRecord.Call(c.Args[0], c.Args[1]))
 }
 
 // Query asks whether an event has happened.
-func (a *API) Query(e gpuspan.Event) gpuspan.Status {
-	return gpuspan.Status(a.eventQuery.Call1(uintptr(e)))
+func (a *API) Query(e backend.Event) backend.Status {
+	return backend.Status(a.eventQuery.Call(uintptr(e)))
 }
 
 // Synchronize waits for an event in the driver.
-func (a *API) Synchronize(e gpuspan.Event) gpuspan.Status {
-	return gpuspan.Status(a.eventSynchronize.Call1(uintptr(e)))
+func (a *API) Synchronize(e backend.Event) backend.Status {
+	return backend.Status(a.eventSynchronize.Call(uintptr(e)))
 }
 
 // Elapsed is the time between two events in nanoseconds, which the driver gives as float32 milliseconds.
-func (a *API) Elapsed(from, to gpuspan.Event) (float64, gpuspan.Status) {
+func (a *API) Elapsed(from, to backend.Event) (float64, backend.Status) {
 	f := dl.NewFrame()
 	f.Args[0], f.Args[1], f.Args[2] = f.Addr(0), uintptr(from), uintptr(to)
-	st := gpuspan.Status(f.Call(a.eventElapsed, 3))
+	st := backend.Status(f.Call(a.eventElapsed, 3))
 	ms := f.Float32(0)
 	f.Free()
 	return float64(ms) * 1e6, st
@@ -76,62 +76,62 @@ func (a *API) Elapsed(from, to gpuspan.Event) (float64, gpuspan.Status) {
 const statusCaptureImplicit = 906
 
 // Capturing reports whether the stream captures a graph. An invalidated capture still is one, and so is an implicit one.
-func (a *API) Capturing(s gpuspan.StreamHandle) (bool, gpuspan.Status) {
+func (a *API) Capturing(s backend.StreamHandle) (bool, backend.Status) {
 	f := dl.NewFrame()
 	f.Args[0], f.Args[1] = uintptr(s), f.Addr(0)
-	st := gpuspan.Status(f.Call(a.streamIsCapturing, 2))
+	st := backend.Status(f.Call(a.streamIsCapturing, 2))
 	state := f.Int32(0)
 	f.Free()
 	if st == statusCaptureImplicit {
-		return true, gpuspan.StatusOK
+		return true, backend.StatusOK
 	}
-	return st == gpuspan.StatusOK && state != 0, st
+	return st == backend.StatusOK && state != 0, st
 }
 
 // captureModeRelaxed lets the thread make calls that would break other threads' captures in the default mode.
 const captureModeRelaxed = 2
 
 // Relax switches the calling OS thread to relaxed capture mode.
-func (a *API) Relax() gpuspan.Status {
+func (a *API) Relax() backend.Status {
 	f := dl.NewFrame()
 	f.Args[0] = f.Addr(0)
 	f.Out[0] = captureModeRelaxed
-	st := gpuspan.Status(f.Call(a.threadExchangeCaptureMode, 1))
+	st := backend.Status(f.Call(a.threadExchangeCaptureMode, 1))
 	f.Free()
 	return st
 }
 
 // CreateEvents fills dst with events of the current context (CUDA) or device (HIP); all or none.
-func (a *API) CreateEvents(dst []gpuspan.Event, flags uintptr) gpuspan.Status {
+func (a *API) CreateEvents(dst []backend.Event, flags uintptr) backend.Status {
 	f := dl.NewFrame()
 	defer f.Free()
 	for i := range dst {
 		f.Args[0], f.Args[1] = f.Addr(0), flags
-		if st := gpuspan.Status(f.Call(a.eventCreate, 2)); st != gpuspan.StatusOK {
+		if st := backend.Status(f.Call(a.eventCreate, 2)); st != backend.StatusOK {
 			a.DestroyEvents(dst[:i])
 			clear(dst)
 			return st
 		}
-		dst[i] = gpuspan.Event(f.Out[0])
+		dst[i] = backend.Event(f.Out[0])
 	}
-	return gpuspan.StatusOK
+	return backend.StatusOK
 }
 
 // ContextGone reports whether a status means that the context of the stream or event that was asked for does not exist any more. All that was
 // made in it went with it, and must not be destroyed again: drivers call that undefined.
-func ContextGone(st gpuspan.Status) bool {
+func ContextGone(st backend.Status) bool {
 	switch st {
-	case gpuspan.StatusInvalidContext, gpuspan.StatusInvalidHandle, gpuspan.StatusContextDestroyed, gpuspan.StatusDeinitialized:
+	case backend.StatusInvalidContext, backend.StatusInvalidHandle, backend.StatusContextDestroyed, backend.StatusDeinitialized:
 		return true
 	}
 	return false
 }
 
 // DestroyEvents destroys events of a context that exists.
-func (a *API) DestroyEvents(events []gpuspan.Event) {
+func (a *API) DestroyEvents(events []backend.Event) {
 	for _, e := range events {
 		if e != 0 {
-			a.eventDestroy.Call1(uintptr(e))
+			a.eventDestroy.Call(uintptr(e))
 		}
 	}
 }
@@ -139,7 +139,7 @@ func (a *API) DestroyEvents(events []gpuspan.Event) {
 const streamNonBlocking = 1
 
 // CreateStream makes a non-blocking stream of the highest priority in the current context or device.
-func (a *API) CreateStream() (gpuspan.StreamHandle, gpuspan.Status) {
+func (a *API) CreateStream() (backend.StreamHandle, backend.Status) {
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0], f.Args[1] = f.Addr(0), f.Addr(1)
@@ -148,25 +148,25 @@ func (a *API) CreateStream() (gpuspan.StreamHandle, gpuspan.Status) {
 		highest = f.Int32(1)
 	}
 	f.Args[0], f.Args[1], f.Args[2] = f.Addr(0), streamNonBlocking, uintptr(int(highest))
-	st := gpuspan.Status(f.Call(a.streamCreate, 3))
-	return gpuspan.StreamHandle(f.Out[0]), st
+	st := backend.Status(f.Call(a.streamCreate, 3))
+	return backend.StreamHandle(f.Out[0]), st
 }
 
 // DestroyStream destroys a stream that CreateStream made, unless its context is gone.
-func (a *API) DestroyStream(s gpuspan.StreamHandle) {
+func (a *API) DestroyStream(s backend.StreamHandle) {
 	if s == 0 {
 		return
 	}
 	if _, st := a.Capturing(s); !ContextGone(st) {
-		a.streamDestroy.Call1(uintptr(s))
+		a.streamDestroy.Call(uintptr(s))
 	}
 }
 
 // MemoryUsed is the memory in use on the current context's device, by all processes, in bytes.
-func (a *API) MemoryUsed() (int64, gpuspan.Status) {
+func (a *API) MemoryUsed() (int64, backend.Status) {
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0], f.Args[1] = f.Addr(0), f.Addr(1)
-	st := gpuspan.Status(f.Call(a.memGetInfo, 2))
+	st := backend.Status(f.Call(a.memGetInfo, 2))
 	return int64(f.Out[1]) - int64(f.Out[0]), st
 }

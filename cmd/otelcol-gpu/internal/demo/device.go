@@ -5,7 +5,7 @@ package demo
 
 import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
 )
@@ -15,7 +15,7 @@ import (
 type device struct {
 	gpu     *simgpu.GPU
 	ordinal int
-	info    gpuspan.Device
+	info    backend.Device
 }
 
 // devices are the GPU's devices as the receiver wants them.

@@ -5,6 +5,7 @@ package demo
 
 import (
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
@@ -19,7 +20,7 @@ type machine interface {
 
 // queue is a stream of one service.
 type queue interface {
-	backend() gpuspan.Backend
+	backend() backend.Backend
 	handle() uintptr
 	// compute enqueues a kernel of about that much work, and returns the work that was really enqueued: the sections
 	// declare nothing else.
@@ -44,10 +45,10 @@ func (m simulatedMachine) queue() (queue, error) {
 
 type simulatedQueue struct {
 	gpu    *simgpu.GPU
-	stream gpuspan.StreamHandle
+	stream backend.StreamHandle
 }
 
-func (q simulatedQueue) backend() gpuspan.Backend { return q.gpu }
+func (q simulatedQueue) backend() backend.Backend { return q.gpu }
 func (q simulatedQueue) handle() uintptr          { return uintptr(q.stream) }
 func (q simulatedQueue) close() error             { return nil }
 

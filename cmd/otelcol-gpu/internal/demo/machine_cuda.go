@@ -11,6 +11,7 @@ import (
 	"errors"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/kernels"
@@ -98,7 +99,7 @@ func (m realMachine) queue() (_ queue, err error) {
 	return q, err
 }
 
-func (q *realQueue) backend() gpuspan.Backend { return q.cuda }
+func (q *realQueue) backend() backend.Backend { return q.cuda }
 func (q *realQueue) handle() uintptr          { return uintptr(q.stream) }
 
 // do keeps the first error: what fails once on a device fails again.

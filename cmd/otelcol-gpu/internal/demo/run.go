@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -106,7 +107,7 @@ func training(ctx context.Context, m machine, conn *grpc.ClientConn) error {
 	}
 	return t.with(ctx, m, func(p *gpuspan.Profiler, q queue) error {
 		stream := p.Stream(q.handle(), "training")
-		loop := p.Loop("train", stream, gpuspan.ItemType("token"), gpuspan.ModelDevices(1, m.precision()))
+		loop := train.NewLoop(p, "train", stream, train.Items("token"), train.ModelDevices(1, m.precision()))
 		return (&trainer{gpu: q, stream: stream, loop: loop, ops: newOperations()}).run(ctx)
 	})
 }

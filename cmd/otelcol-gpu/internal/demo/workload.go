@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
 // The model that the demo serves and trains: a decoder-only transformer of 1.3 billion parameters in bf16.
@@ -177,7 +178,7 @@ func mlpWork(tokens int64, layers float64) gpuspan.Work {
 type trainer struct {
 	gpu    queue
 	stream *gpuspan.Stream
-	loop   *gpuspan.Loop
+	loop   *train.Loop
 	ops    operations
 }
 
@@ -187,7 +188,7 @@ func (t *trainer) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
-		data := step.Phase(gpuspan.Data)
+		data := step.Phase(train.Data)
 		pause(ctx, time.Duration((4+2*rng.Float64())*float64(time.Millisecond))) // the loader reads and decodes
 		x := t.ops.loadBatch.Start(sctx, t.stream)
 		x.EndWith(t.gpu.copy(32<<20, gpuspan.HostToDevice, gpuspan.Pageable))
@@ -196,14 +197,14 @@ func (t *trainer) run(ctx context.Context) error {
 		// 2 FLOPs per parameter and token forward, 4 backward (Kaplan et al., 2020, section 2.1).
 		forward := gpuspan.Work{FLOPs: 2 * parameters * trainTokens, Precision: gpuspan.BF16, Read: weightBytes}
 		backward := gpuspan.Work{FLOPs: 2 * forward.FLOPs, Precision: gpuspan.BF16, Read: 2 * weightBytes, Written: weightBytes}
-		f := step.Phase(gpuspan.Forward)
+		f := step.Phase(train.Forward)
 		flops := t.launch(layers, forward, shape{efficiency: 0.62})
 		f.End()
-		b := step.Phase(gpuspan.Backward)
+		b := step.Phase(train.Backward)
 		flops += t.launch(2*layers, backward, shape{efficiency: 0.58})
 		b.End()
 
-		o := step.Phase(gpuspan.Optimizer)
+		o := step.Phase(train.Optimizer)
 		a := t.ops.optimizer.Start(sctx, t.stream)
 		a.EndWith(t.gpu.compute(gpuspan.Work{
 			Read: int64(12 * parameters), Written: int64(8 * parameters), FLOPs: 12 * parameters, Precision: gpuspan.FP32,

@@ -25,15 +25,16 @@ func Tracer(settings component.TelemetrySettings) trace.Tracer {
 // TelemetryBuilder provides an interface for components to report telemetry
 // as defined in metadata and user config.
 type TelemetryBuilder struct {
-	meter                      metric.Meter
-	mu                         sync.Mutex
-	registrations              []metric.Registration
-	ExtensionGpuSamplesDevices metric.Int64ObservableGauge
-	ExtensionGpuSamplesDropped metric.Int64ObservableCounter
-	ExtensionGpuSamplesEvicted metric.Int64ObservableCounter
-	ExtensionGpuSamplesMemory  metric.Int64ObservableGauge
-	ExtensionGpuSamplesMisses  metric.Int64ObservableCounter
-	ExtensionGpuSamplesWritten metric.Int64ObservableCounter
+	meter                          metric.Meter
+	mu                             sync.Mutex
+	registrations                  []metric.Registration
+	ExtensionGpuSamplesDevices     metric.Int64ObservableGauge
+	ExtensionGpuSamplesDropped     metric.Int64ObservableCounter
+	ExtensionGpuSamplesEvicted     metric.Int64ObservableCounter
+	ExtensionGpuSamplesMemory      metric.Int64ObservableGauge
+	ExtensionGpuSamplesMisses      metric.Int64ObservableCounter
+	ExtensionGpuSamplesUsesDropped metric.Int64ObservableCounter
+	ExtensionGpuSamplesWritten     metric.Int64ObservableCounter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -122,6 +123,21 @@ func (builder *TelemetryBuilder) RegisterExtensionGpuSamplesMissesCallback(cb me
 	return nil
 }
 
+// RegisterExtensionGpuSamplesUsesDroppedCallback sets callback for observable ExtensionGpuSamplesUsesDropped metric.
+func (builder *TelemetryBuilder) RegisterExtensionGpuSamplesUsesDroppedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExtensionGpuSamplesUsesDropped, obs: o})
+		return nil
+	}, builder.ExtensionGpuSamplesUsesDropped)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
 // RegisterExtensionGpuSamplesWrittenCallback sets callback for observable ExtensionGpuSamplesWritten metric.
 func (builder *TelemetryBuilder) RegisterExtensionGpuSamplesWrittenCallback(cb metric.Int64Callback) error {
 	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
@@ -193,6 +209,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_extension_gpu_samples_misses",
 		metric.WithDescription("Lookups without an answer: unknown_device, too_old (the ring begins later), too_new (no sample that late). [Development]"),
 		metric.WithUnit("{lookup}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExtensionGpuSamplesUsesDropped, err = builder.meter.Int64ObservableCounter(
+		"otelcol_extension_gpu_samples_uses_dropped",
+		metric.WithDescription("Entries of who holds which device that were not kept, for there are too many. [Development]"),
+		metric.WithUnit("{entry}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExtensionGpuSamplesWritten, err = builder.meter.Int64ObservableCounter(

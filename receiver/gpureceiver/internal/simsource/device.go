@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -42,7 +42,7 @@ type Reading struct {
 }
 
 // Describe says of a simulated device what a driver says of a real one.
-func Describe(d gpuspan.Device, spec simgpu.Spec) gpusamplesextension.Device {
+func Describe(d backend.Device, spec simgpu.Spec) gpusamplesextension.Device {
 	rates := make(map[string]float64, len(spec.FLOPRate))
 	for p, r := range spec.FLOPRate {
 		rates[p.String()] = r

@@ -1,0 +1,151 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backend
+
+import (
+	"fmt"
+	"time"
+)
+
+// Event is a backend's timing event: a CUevent, a hipEvent_t, or an index of a simulated device.
+type Event uintptr
+
+// StreamHandle is a backend's stream: a cudaStream_t or CUstream, a hipStream_t, or a simulated stream's number.
+type StreamHandle uintptr
+
+// Status is a driver's answer. CUDA and HIP use the same numbers for those that the library tells apart;
+// any other number is passed through as the driver reported it.
+type Status int32
+
+// The statuses that the library acts on.
+const (
+	StatusPanic            Status = -1  // the method panicked; no driver says so
+	StatusOK               Status = 0   // done
+	StatusInvalidValue     Status = 1   // an argument is out of range
+	StatusDeinitialized    Status = 4   // the driver is shutting down: silent
+	StatusInvalidContext   Status = 201 // no current context, or the context was destroyed
+	StatusInvalidHandle    Status = 400 // no such stream or event
+	StatusNotReady         Status = 600 // the event has not happened yet
+	StatusContextDestroyed Status = 709 // the context of the stream or event was destroyed
+	StatusUnsupported      Status = 801 // not on this device or by this driver
+	StatusCaptureUnjoined  Status = 904 // a capture was ended with work that is not joined to it
+	StatusCapturedEvent    Status = 907 // an event that was recorded in a capture has no time
+)
+
+// Call holds the arguments of one event record for the life of a slot, so that a backend that calls the driver
+// through argument arrays (purego) needs no allocation: Args[0] is the Event, Args[1] the StreamHandle.
+type Call struct{ Args [2]uintptr }
+
+// Device is one GPU as this process sees it.
+type Device struct {
+	Ordinal       int    // as the process sees it (after CUDA_VISIBLE_DEVICES)
+	UUID          string // `GPU-<uuid>` or `MIG-<uuid>`: the value of hw.id; empty when unknown
+	Parent        string // `GPU-<uuid>` of the physical GPU when UUID names a MIG instance, else empty
+	Model         string // as the driver says, e.g. "NVIDIA H200"
+	Vendor        string // "NVIDIA", "AMD", "simulated"
+	DriverVersion string // as the driver says, e.g. "580.65.06"; empty when unknown
+	PCIBDF        string // e.g. "0000:17:00.0"; empty when unknown
+	MemoryTotal   int64  // bytes; 0 when unknown
+}
+
+// StreamKind says how a stream handle may be used.
+type StreamKind uint8
+
+// Kinds of stream.
+const (
+	StreamExplicit  StreamKind = iota // created by the application
+	StreamLegacy                      // the NULL stream (0 or 1): serialises with every blocking stream; opt-in
+	StreamPerThread                   // handle 2: means "this OS thread"; refused
+)
+
+// Backend is a device API that can record events on streams. Package gpuspan never calls a driver by itself:
+// gpuspan/cuda, gpuspan/hip and gpuspan/simgpu implement this interface.
+//
+// Record, Capturing, Bind, MemoryUsage and Synchronize may be called by the application's goroutines, several at the same
+// time; Record, Capturing and Bind must not allocate, and none may block beyond what the driver itself does. Now may be
+// called from anywhere. All other methods are called from one goroutine locked to its OS thread (the polling thread),
+// after ThreadInit.
+type Backend interface {
+	// Name is the value of gpu.timing.source: "cuda_event", "hip_event" or "simulated".
+	Name() string
+	// Devices lists the GPUs that the process sees.
+	Devices() ([]Device, error)
+	// Now is the host clock that spans are placed on: unix nanoseconds that advance monotonically between
+	// wall-clock reads (time.Now for real devices, the device's own clock for simgpu). A time that carries a monotonic
+	// reading is taken to come from time.Now, and the library then reads the clock itself, which costs half as much.
+	Now() time.Time
+	// ThreadInit prepares the polling thread: relaxed capture mode, so that polling cannot break the application's captures.
+	ThreadInit() error
+	// StreamInfo resolves the device and kind of a stream, once, at registration (never while capturing).
+	StreamInfo(s StreamHandle) (device int, kind StreamKind, err error)
+	// Bind makes the stream's context current on the caller's locked OS thread and returns what restores it.
+	Bind(device int) (unbind func(), st Status)
+	// NewStream makes a non-blocking stream of the highest priority for clock anchors; FreeStream destroys it.
+	NewStream(device int) (StreamHandle, Status)
+	FreeStream(device int, s StreamHandle)
+	// NewEvents fills dst with timing events of the device; FreeEvents destroys them.
+	NewEvents(device int, dst []Event) Status
+	FreeEvents(device int, events []Event)
+	// Capturing reports whether the stream is capturing a graph (the only stream query that is legal then).
+	Capturing(s StreamHandle) (bool, Status)
+	// Record enqueues an event on a stream.
+	Record(c *Call) Status
+	// Query is StatusOK when the event has happened, StatusNotReady when not yet. An event that was never recorded
+	// also answers StatusOK: the library keeps that state itself.
+	Query(e Event) Status
+	// Synchronize waits for an event; used for sync modes immediate and group, by the caller of End, and for slow anchors.
+	Synchronize(e Event) Status
+	// Elapsed is the GPU time from a to b in nanoseconds, as the driver's float32 milliseconds say.
+	Elapsed(a, b Event) (ns float64, st Status)
+	// MemoryUsage is the device's memory in use, in bytes. The caller has made the device's context current by Bind.
+	MemoryUsage(device int) (used int64, st Status)
+	// Close releases what the backend holds. No method is called afterwards.
+	Close() error
+}
+
+// statusError is a driver's answer as an error.
+func StatusError(call string, st Status) error {
+	if name := st.Name(); name != "" {
+		return fmt.Errorf("%s: status %d (%s)", call, int32(st), name)
+	}
+	return fmt.Errorf("%s: status %d", call, int32(st))
+}
+
+// name is what CUDA and HIP call the statuses that callers meet in practice; empty for others.
+func (s Status) Name() string {
+	switch s {
+	case StatusPanic:
+		return "the backend panicked"
+	case StatusOK:
+		return "success"
+	case StatusInvalidValue:
+		return "invalid value"
+	case StatusDeinitialized:
+		return "driver shut down"
+	case StatusInvalidContext:
+		return "invalid context"
+	case StatusInvalidHandle:
+		return "invalid handle"
+	case StatusNotReady:
+		return "not ready"
+	case 700:
+		return "illegal address"
+	case 702:
+		return "launch timeout"
+	case StatusContextDestroyed:
+		return "context destroyed"
+	case 719:
+		return "launch failure"
+	case StatusUnsupported:
+		return "not supported"
+	case 900, 901, 902, 903, StatusCaptureUnjoined, 905, 906, StatusCapturedEvent:
+		return "stream capture"
+	case 999:
+		return "unknown error"
+	}
+	return ""
+}
+
+// capture reports whether the status says that a graph capture was in the way, which is no error.
+func (s Status) Capture() bool { return s >= 900 && s <= 907 }

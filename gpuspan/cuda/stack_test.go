@@ -1,0 +1,43 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cuda_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
+)
+
+func TestEventsAreWholeAtAnyStackDepth(t *testing.T) {
+	stub := ctest.CUDA(t).Manual()
+	b := open(t, stub)
+	s := appStream(t, b, 0)
+	e := make([]backend.Event, 2)
+	require.Zero(t, b.NewEvents(0, e))
+	require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e[0]), uintptr(s)}}))
+	stub.Advance(3000)
+	ctest.AtEachDepth(func(int) {
+		assert.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e[1]), uintptr(s)}}))
+	}, func(int) {
+		ns, st := b.Elapsed(e[0], e[1])
+		assert.True(t, st == 0 && math.Round(ns) == 3000, ns)
+	}, func(int) {
+		on, st := b.Capturing(s)
+		assert.True(t, st == 0 && !on, st)
+	}, func(int) {
+		_, kind, err := b.StreamInfo(s)
+		assert.True(t, err == nil && kind == backend.StreamExplicit, err)
+	}, func(int) {
+		var more [1]backend.Event
+		st := b.NewEvents(0, more[:])
+		assert.True(t, st == 0 && more[0] != 0, st)
+		b.FreeEvents(0, more[:])
+	})
+	require.EqualValues(t, len(e), stub.Count("live_events"))
+}

@@ -1,0 +1,123 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Annotator is gpuspan.Annotator.
+type Annotator interface {
+	RangeStart(o *Operation, sc trace.SpanContext) uint64
+	RangeEnd(id uint64)
+}
+
+// annotate begins the range of a section that has just begun. Not under the stream's mutex: the annotator is not this library's code.
+func (x Section) annotate(n *nesting) {
+	p, o := x.p, x.at.st.op
+	sc := spanOf(n.ctx).SpanContext()
+	ids := spanIDs{}
+	if p.reserves(n, sc) {
+		ids = p.reserve(o, n, sc)
+	}
+	if ids.span.IsValid() {
+		sc = trace.NewSpanContext(trace.SpanContextConfig{TraceID: ids.trace, SpanID: ids.span, TraceFlags: sc.TraceFlags() | trace.FlagsSampled})
+	}
+	id := p.rangeStart(o, sc)
+	s := x.slot.stream
+	s.mu.Lock()
+	open := x.live()
+	if open {
+		r := &x.slot.rec
+		r.annotation = id
+		if ids.span.IsValid() {
+			if r.extra == nil {
+				r.extra = &extra{}
+			}
+			r.extra.ids = ids
+		}
+	}
+	s.mu.Unlock()
+	if !open { // given up already: the profiler shuts down
+		p.rangeEnd(id)
+	}
+}
+
+// reserves reports whether the section will have a span whose id can be said now.
+func (p *Profiler) reserves(n *nesting, parent trace.SpanContext) bool {
+	return p.cfg.IDs != nil && !p.refused.Load() &&
+		(parent.IsSampled() || !parent.IsValid()) && // else it is timed for metrics only
+		(n.step == nil || n.step.action.Recorded())
+}
+
+// reserve draws the ids of a section's span. A section without a span stands for the one around it.
+func (p *Profiler) reserve(o *Operation, n *nesting, parent trace.SpanContext) (ids spanIDs) {
+	defer p.guard("an id was drawn")
+	around := n.idsAround()
+	switch {
+	case o.cfg.NoSpan:
+		return around
+	case parent.IsValid():
+		return spanIDs{parent.TraceID(), p.cfg.IDs.drawSpanID(n.ctx, parent.TraceID())}
+	case around.trace.IsValid():
+		return spanIDs{around.trace, p.cfg.IDs.drawSpanID(n.ctx, around.trace)}
+	case n.root != nil && !n.root.rec.op.op.cfg.NoSpan:
+		return spanIDs{} // the trace has an id that is not known here
+	}
+	ids.trace, ids.span = p.cfg.IDs.drawIDs(n.ctx)
+	return ids
+}
+
+// idsAround are those of the section around, or of the outermost one if that has ended meanwhile.
+func (n *nesting) idsAround() (ids spanIDs) {
+	for _, sl := range []*slot{n.around, n.root} {
+		if sl == nil || ids.trace.IsValid() {
+			continue
+		}
+		sl.stream.mu.Lock()
+		if r := &sl.rec; r.extra != nil && (sl == n.root || r.id == n.parent) {
+			ids = r.extra.ids
+		}
+		sl.stream.mu.Unlock()
+	}
+	return ids
+}
+
+var errIDsRefused = errors.New("the TracerProvider does not use the profiler's IDGenerator, so ranges carry the ids of the parent span (pass the same one to sdktrace.WithIDGenerator)")
+
+// checkIDs finds out whether the provider took the ids that were reserved. If not it never will.
+func (p *Profiler) checkIDs(want spanIDs, got trace.SpanContext) {
+	if got.SpanID() != want.span && p.refused.CompareAndSwap(false, true) {
+		p.errors.report("ids", errIDsRefused)
+	}
+}
+
+// listens reports whether an annotator does anything: one that says it is not enabled, as nvtx without a tool, is not called at all.
+func (p *Profiler) listens(a Annotator) (enabled bool) {
+	defer p.guard("the annotator was asked whether it is enabled")
+	e, ok := a.(interface{ Enabled() bool })
+	return !ok || e.Enabled()
+}
+
+func (p *Profiler) rangeStart(o *Operation, sc trace.SpanContext) uint64 {
+	if p.cfg.Annotator == nil {
+		return 0
+	}
+	defer p.guard("a range was started")
+	return p.cfg.Annotator.RangeStart(o, sc)
+}
+
+// rangeEnd is small enough to be inlined where sections end, most of which have no range.
+func (p *Profiler) rangeEnd(id uint64) {
+	if id != 0 {
+		p.endRange(id)
+	}
+}
+
+func (p *Profiler) endRange(id uint64) {
+	defer p.guard("a range was ended")
+	p.cfg.Annotator.RangeEnd(id)
+}

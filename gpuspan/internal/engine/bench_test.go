@@ -1,0 +1,236 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric/noop"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
+)
+
+var (
+	benchOp   = NewOperation("bench", Category("bench"))
+	benchWork = Work{Read: 1 << 20, Written: 1 << 20, FLOPs: 1e9, Precision: BF16}
+)
+
+func benchProfiler(b *testing.B, opts ...Option) (*Profiler, *Stream) {
+	b.Helper()
+	opts = append([]Option{WithTracerProvider(tracenoop.NewTracerProvider()), WithMeterProvider(noop.NewMeterProvider())}, opts...)
+	backend := newScripted()
+	backend.quick = true
+	p, err := New(backend, opts...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = p.Shutdown(context.Background()) })
+	return p, p.Stream(3, "bench", NeverCaptured())
+}
+
+// paused runs f while the polling thread rests, so that what is measured is the caller's cost alone.
+func paused(p *Profiler, f func()) {
+	release, resting := make(chan struct{}), make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = p.poller.call(context.Background(), func() { close(resting); <-release })
+	}()
+	<-resting
+	f()
+	close(release)
+	<-done
+}
+
+// inBatches times n runs of f in batches that fit into a stream's slots, and reads the slots back in between. Neither the
+// time nor the allocations of the reading back are counted: they are the polling thread's (see BenchmarkPollingShare).
+func inBatches(b *testing.B, p *Profiler, f func(n int)) {
+	b.Helper()
+	b.ReportAllocs()
+	const batch = 200
+	var total time.Duration
+	var before, after runtime.MemStats
+	var allocations, bytes uint64
+	for done := 0; done < b.N; done += batch {
+		n := min(batch, b.N-done)
+		paused(p, func() {
+			runtime.ReadMemStats(&before)
+			start := time.Now()
+			f(n)
+			total += time.Since(start)
+			runtime.ReadMemStats(&after)
+			allocations += after.Mallocs - before.Mallocs
+			bytes += after.TotalAlloc - before.TotalAlloc
+		})
+		if err := p.Flush(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(total.Nanoseconds())/float64(b.N), "ns/op")
+	b.ReportMetric(float64(allocations)/float64(b.N), "allocs/op")
+	b.ReportMetric(float64(bytes)/float64(b.N), "B/op")
+	if n := p.drops[dropPoolFull].Load(); n > 0 {
+		b.Fatalf("%d sections found no slot: the benchmark measures nothing", n)
+	}
+}
+
+func sampledContext() context.Context {
+	return trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled,
+	}))
+}
+
+func BenchmarkSectionNil(b *testing.B) {
+	ctx := sampledContext()
+	var s *Stream
+	b.ReportAllocs()
+	for b.Loop() {
+		x := benchOp.Start(ctx, s)
+		x.EndWith(benchWork)
+	}
+}
+
+func BenchmarkSectionOff(b *testing.B) {
+	p, s := benchProfiler(b)
+	p.SetEnabled(false)
+	ctx := sampledContext()
+	b.ReportAllocs()
+	for b.Loop() {
+		x := benchOp.Start(ctx, s)
+		x.EndWith(benchWork)
+	}
+}
+
+func BenchmarkSectionUnsampled(b *testing.B) {
+	_, s := benchProfiler(b)
+	ctx := trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
+	}))
+	b.ReportAllocs()
+	for b.Loop() {
+		x := benchOp.Start(ctx, s)
+		x.End()
+	}
+}
+
+// BenchmarkSectionUnsampledNested is a section within one that is not timed.
+func BenchmarkSectionUnsampledNested(b *testing.B) {
+	_, s := benchProfiler(b)
+	ctx := trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
+	}))
+	outer := benchOp.Start(ctx, s)
+	b.ReportAllocs()
+	for b.Loop() {
+		x := outer.Start(benchOp)
+		x.End()
+	}
+}
+
+// BenchmarkSectionContext is what it costs to pass a section on in a context.
+func BenchmarkSectionContext(b *testing.B) {
+	_, s := benchProfiler(b)
+	ctx := sampledContext()
+	x := benchOp.Start(ctx, s)
+	defer x.End()
+	b.ReportAllocs()
+	for b.Loop() {
+		benchContext = x.Context(ctx)
+	}
+}
+
+var benchContext context.Context
+
+func BenchmarkSectionUnsampledWithWork(b *testing.B) {
+	_, s := benchProfiler(b)
+	ctx := trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
+	}))
+	b.ReportAllocs()
+	for b.Loop() {
+		x := benchOp.Start(ctx, s)
+		x.EndWith(benchWork)
+	}
+}
+
+// BenchmarkSectionBookkeeping is Start and EndWith without a driver: what the library itself costs.
+func BenchmarkSectionBookkeeping(b *testing.B) {
+	p, s := benchProfiler(b)
+	ctx := sampledContext()
+	inBatches(b, p, func(n int) {
+		for range n {
+			x := benchOp.Start(ctx, s)
+			x.EndWith(benchWork)
+		}
+	})
+}
+
+func BenchmarkSectionNested(b *testing.B) {
+	p, s := benchProfiler(b)
+	ctx := sampledContext()
+	var outer Section
+	inBatches(b, p, func(n int) {
+		outer = benchOp.Start(ctx, s)
+		for range n {
+			outer.Start(benchOp).EndWith(benchWork)
+		}
+		outer.End()
+	})
+}
+
+// BenchmarkOTelSpanInline is the peer: a span of the SDK with eight attributes, started and ended in the caller.
+func BenchmarkOTelSpanInline(b *testing.B) {
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
+	defer func() { _ = tp.Shutdown(context.Background()) }()
+	tracer := tp.Tracer("bench")
+	ctx := sampledContext()
+	b.ReportAllocs()
+	for b.Loop() {
+		_, span := tracer.Start(ctx, "bench")
+		span.SetAttributes(
+			attribute.String("gpu.operation.type", "section"),
+			attribute.String("gpu.operation.name", "bench"),
+			attribute.String("gpu.operation.category", "bench"),
+			attribute.Int64("gpu.io.read.size", 1<<20),
+			attribute.Int64("gpu.io.write.size", 1<<20),
+			attribute.Int64("gpu.io.size", 2<<20),
+			attribute.Float64("gpu.flop.count", 1e9),
+			attribute.String("gpu.flop.precision", "bf16"),
+		)
+		span.End()
+	}
+}
+
+type discard struct{}
+
+func (discard) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return nil }
+func (discard) Shutdown(context.Context) error                             { return nil }
+
+// BenchmarkPollingThread is the cost of reading a section back and making its span, per section.
+func BenchmarkPollingThread(b *testing.B) {
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
+	defer func() { _ = tp.Shutdown(context.Background()) }()
+	p, s := benchProfiler(b, WithTracerProvider(tp))
+	ctx := sampledContext()
+	b.ReportAllocs()
+	const batch = 200
+	var total time.Duration
+	for done := 0; done < b.N; done += batch {
+		n := min(batch, b.N-done)
+		_ = p.poller.call(context.Background(), func() {
+			for range n {
+				benchOp.Start(ctx, s).EndWith(benchWork)
+			}
+			start := time.Now()
+			p.poller.drain(s)
+			total += time.Since(start)
+		})
+	}
+	b.ReportMetric(float64(total.Nanoseconds())/float64(b.N), "ns/op")
+}

@@ -1,0 +1,168 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+type anchorer = clockmap.Anchorer[backend.Event, backend.StreamHandle, backend.Status, backend.Call]
+
+// device is one device with its clock. All but the atomics belongs to the polling thread.
+type device struct {
+	info     backend.Device
+	attrs    []attribute.KeyValue
+	anchorer *anchorer      // nil until the first stream
+	failed   backend.Status // the last anchor's, to report a change once
+
+	floor     atomic.Int64 // ns of an empty section; 0: not known
+	drift     atomicFloat  // ppm
+	anomalies atomic.Int64
+	halfNs    atomic.Int64 // half width that the newest section got; 0: none yet
+	hasHalf   atomic.Bool
+}
+
+// identity makes the attributes that every GPU span carries.
+func identity(d backend.Device) []attribute.KeyValue {
+	kv := make([]attribute.KeyValue, 0, 9)
+	add := func(k attribute.Key, v string) {
+		if v != "" {
+			kv = append(kv, k.String(v))
+		}
+	}
+	add(semconv.HWIDKey, d.UUID)
+	add(semconv.HWParentKey, d.Parent)
+	add(semconv.HWModelKey, d.Model)
+	add(semconv.HWVendorKey, d.Vendor)
+	add(semconv.HWDriverVersionKey, d.DriverVersion)
+	add(semconv.GPUPCIBDFKey, d.PCIBDF)
+	return append(kv,
+		semconv.HWTypeKey.String(semconv.HWTypeGPU),
+		semconv.HWNameKey.String(fmt.Sprintf("gpu%d", d.Ordinal)),
+		semconv.GPUDeviceOrdinalKey.Int(d.Ordinal))
+}
+
+// openDevices runs on the polling thread.
+func (t *poller) openDevices() error {
+	b := t.p.backend
+	if err := b.ThreadInit(); err != nil {
+		return fmt.Errorf("cannot prepare the polling thread: %w", err)
+	}
+	infos, err := b.Devices()
+	if err != nil {
+		return fmt.Errorf("cannot list devices: %w", err)
+	}
+	if len(infos) == 0 {
+		return fmt.Errorf("backend %s found no device", b.Name())
+	}
+	list := make([]*device, len(infos))
+	for i, info := range infos {
+		list[i] = &device{info: info, attrs: identity(info)}
+	}
+	t.p.devices.Store(&list)
+	return nil
+}
+
+// open makes the device's clock and measures its floor, when the first stream comes.
+func (t *poller) openDevice(d *device) error {
+	if d.anchorer != nil {
+		return nil
+	}
+	b := t.p.backend
+	a, st := clockmap.NewAnchorer(b, d.info.Ordinal, clockmap.Options{})
+	if st != backend.StatusOK {
+		return backend.StatusError("cannot make clock events", st)
+	}
+	if st := a.Anchor(); st != backend.StatusOK {
+		a.Close()
+		return backend.StatusError("cannot anchor the device's clock", st)
+	}
+	d.anchorer = a
+	if floor, ok := measureFloor(b, d.info.Ordinal); ok {
+		d.floor.Store(int64(floor))
+	}
+	t.p.describeDevice(d)
+	return nil
+}
+
+// describeDevice tells the recorder what a device can do.
+func (p *Profiler) describeDevice(d *device) {
+	defer p.guard("the recorder was told of a device")
+	if c, ok := p.recorder.(interface{ SetDevice(report.Device) }); ok {
+		c.SetDevice(report.Device{Ordinal: d.info.Ordinal, ID: d.info.UUID, Model: d.info.Model, Floor: time.Duration(d.floor.Load()), Peaks: peaksOf(d.info)})
+	}
+}
+
+// peaksOf looks a device's limits up by the name that its driver gives it. Instances of MIG have none here: which part of the device
+// they are is not known to this process.
+func peaksOf(info backend.Device) report.Peaks {
+	if info.Parent != "" {
+		return report.Peaks{}
+	}
+	row, ok := peaks.Lookup(info.Model)
+	if !ok {
+		return report.Peaks{}
+	}
+	out := report.Peaks{Memory: row.MemoryBandwidth, PCIe: row.Host.Rate(), FLOPs: map[string]float64{}, Source: semconv.GPUPeakSourceTable}
+	for _, precision := range peaks.Precisions() {
+		if v := row.FLOPs.Of(precision); v > 0 {
+			out.FLOPs[precision] = v
+		}
+	}
+	return out
+}
+
+const floorRuns = 16
+
+// measureFloor is the median GPU duration of an empty section on an idle stream: two events with nothing in between.
+func measureFloor(b backend.Backend, ordinal int) (time.Duration, bool) {
+	s, st := b.NewStream(ordinal)
+	if st != backend.StatusOK {
+		return 0, false
+	}
+	defer b.FreeStream(ordinal, s)
+	ev := make([]backend.Event, 2)
+	if b.NewEvents(ordinal, ev) != backend.StatusOK {
+		return 0, false
+	}
+	defer b.FreeEvents(ordinal, ev)
+	unbind, st := b.Bind(ordinal)
+	if st != backend.StatusOK {
+		return 0, false
+	}
+	defer unbind()
+	start := &backend.Call{Args: [2]uintptr{uintptr(ev[0]), uintptr(s)}}
+	end := &backend.Call{Args: [2]uintptr{uintptr(ev[1]), uintptr(s)}}
+	runs := make([]float64, 0, floorRuns)
+	for range floorRuns {
+		if b.Record(start) != backend.StatusOK || b.Record(end) != backend.StatusOK || b.Synchronize(ev[1]) != backend.StatusOK {
+			return 0, false
+		}
+		ns, st := b.Elapsed(ev[0], ev[1])
+		if st != backend.StatusOK {
+			return 0, false
+		}
+		runs = append(runs, ns)
+	}
+	slices.Sort(runs)
+	return time.Duration(runs[len(runs)/2]), true
+}
+
+func (d *device) close() {
+	if d.anchorer != nil {
+		d.anchorer.Close()
+		d.anchorer = nil
+	}
+}

@@ -1,0 +1,267 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"time"
+	"unicode/utf8"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/outputs"
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+const sourceHost = semconv.GPUTimingSourceHost
+
+var statusNames = [timingStatuses]string{
+	statusTimed:       semconv.GPUTimingStatusOk,
+	statusCaptured:    semconv.GPUTimingStatusCaptured,
+	statusDropped:     semconv.GPUTimingStatusDropped,
+	statusDeviceError: semconv.GPUTimingStatusDeviceError,
+	statusTimeout:     semconv.GPUTimingStatusTimeout,
+}
+
+// spanOf is the span of a context that may be nil.
+func spanOf(ctx context.Context) trace.Span { return trace.SpanFromContext(ctx) }
+
+// quiet reports whether the section only kept events warm: it counts, but its times are thrown away.
+func (r *record) quiet() bool { return r.step != nil && !r.step.action.Recorded() }
+
+// emit makes the span of a resolved section, below parent if that is valid, and feeds metrics and statistics.
+func (t *poller) emit(r *record, s *Stream, parent trace.SpanContext, parentNode int32) {
+	if r.quiet() {
+		r.span = parent
+		t.count(context.Background(), r, s, parentNode)
+		return
+	}
+	if r.step != nil && r.parent == 0 {
+		r.step.addFLOPs(r)
+	}
+	ctx := r.ctx
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if parent.IsValid() {
+		ctx = trace.ContextWithSpanContext(ctx, parent)
+	}
+	if r.op.op.cfg.NoSpan {
+		r.span = parent
+		t.count(ctx, r, s, parentNode)
+		return
+	}
+	r.span = parent // should the tracer panic
+	t.count(t.makeSpan(ctx, r, s), r, s, parentNode)
+}
+
+// makeSpan makes a section's span and returns ctx with it. A sampler or processor that panics costs the span, not the statistics.
+func (t *poller) makeSpan(ctx context.Context, r *record, s *Stream) (out context.Context) {
+	out = ctx
+	defer t.p.guard("a section's span was made")
+	t.start = append(t.start[:0], trace.WithTimestamp(time.Unix(0, r.startNs)))
+	e := r.extra
+	if e != nil && len(e.links) > 0 {
+		t.start = append(t.start, trace.WithLinks(e.shareLinks()...))
+	}
+	reserved := e != nil && e.ids.fit(trace.SpanContextFromContext(ctx))
+	if reserved {
+		ctx = withReservation(ctx, e.ids)
+	}
+	out, span := t.p.tracer().Start(ctx, r.op.op.cfg.Info.Name, t.start...)
+	r.span = span.SpanContext()
+	if reserved {
+		t.p.checkIDs(e.ids, r.span)
+	}
+	if span.IsRecording() {
+		t.attrs = t.p.describe(t.attrs[:0], r, s)
+		span.SetAttributes(t.attrs...)
+		if r.status == statusDeviceError {
+			span.SetStatus(codes.Error, "the device failed, the times are the host's")
+		}
+	}
+	t.end = append(t.end[:0], trace.WithTimestamp(time.Unix(0, r.endNs)))
+	span.End(t.end...)
+	return out
+}
+
+// describe appends the attributes of a section.
+func (p *Profiler) describe(kv []attribute.KeyValue, r *record, s *Stream) []attribute.KeyValue {
+	op := r.op.op
+	kv = append(kv, op.attrs...)
+	kv = append(kv, s.attrs...)
+	kv = append(kv, p.cfg.Attributes...)
+	kv = append(kv,
+		semconv.GPUOperationOccurrenceKey.Int64(r.occurrence),
+		semconv.GPUTimingStatusKey.String(statusNames[r.status]),
+	)
+	kv = p.describeTimes(kv, r, s)
+	kv = describeWork(kv, &r.work)
+	if r.flags&flagChunk != 0 {
+		kv = append(kv, semconv.GPUChunkIndexKey.Int64(int64(r.chunk)))
+		if r.chunks > 0 {
+			kv = append(kv, semconv.GPUChunkCountKey.Int64(int64(r.chunks)))
+		}
+	} else if r.childChunks > 0 {
+		kv = append(kv, semconv.GPUChunkCountKey.Int64(int64(r.childChunks)))
+	}
+	if r.flags&flagMemory != 0 {
+		kv = append(kv, semconv.GPUMemoryUsageKey.Int64(r.memoryEnd), semconv.GPUMemoryDeltaKey.Int64(r.memoryEnd-r.memoryStart))
+	}
+	if e := r.extra; e != nil {
+		kv = appendValid(kv, e.attrs)
+		if e.summed {
+			kv = append(kv, semconv.GPUOutputChecksumKey.String(outputs.Format(e.checksum)))
+		}
+		if e.batch > 0 {
+			kv = append(kv, semconv.GPUBatchSizeKey.Int(e.batch))
+		}
+		for d := range e.copied {
+			if n := e.copied[d]; n != 0 {
+				kv = append(kv, semconv.GPUCopySizeKey(Direction(d).String()).Int64(n))
+			}
+		}
+	}
+	return p.describeCode(kv, r)
+}
+
+// appendValid appends attributes of the application's. A string that is no UTF-8, as a mangled name may be, would cost the whole batch of spans in
+// the exporter.
+func appendValid(kv, own []attribute.KeyValue) []attribute.KeyValue {
+	for _, a := range own {
+		if a.Value.Type() == attribute.STRING && !utf8.ValidString(a.Value.AsString()) {
+			a = a.Key.String(ValidText(a.Value.AsString()))
+		}
+		kv = append(kv, a)
+	}
+	return kv
+}
+
+func (p *Profiler) describeTimes(kv []attribute.KeyValue, r *record, s *Stream) []attribute.KeyValue {
+	switch {
+	case r.flags&flagGiven != 0:
+		return append(kv, semconv.GPUDurationKey.Float64(r.gpu/1e9))
+	case r.timed:
+		kv = append(kv,
+			semconv.GPUTimingSourceKey.String(p.source),
+			semconv.GPUDurationKey.Float64(r.gpu/1e9),
+			semconv.GPUTimingErrorKey.Float64(float64(r.errorNs)/1e9),
+			semconv.GPUStartDelayKey.Float64(seconds(r.startNs-p.clock.wall(r.hostStart))),
+			semconv.GPUEndDelayKey.Float64(seconds(r.endNs-p.clock.wall(r.hostEnd))),
+		)
+		if f := s.device.floor.Load(); f > 0 {
+			kv = append(kv, semconv.GPUFloorDurationKey.Float64(seconds(f)))
+		}
+	default:
+		kv = append(kv, semconv.GPUTimingSourceKey.String(sourceHost))
+	}
+	return append(kv, semconv.GPUHostDurationKey.Float64(seconds(r.hostEnd-r.hostStart)))
+}
+
+func seconds(ns int64) float64 { return float64(ns) / 1e9 }
+
+// describeWork appends what is stated of the work.
+func describeWork(kv []attribute.KeyValue, w *Work) []attribute.KeyValue {
+	if w.Read != 0 {
+		kv = append(kv, semconv.GPUIOReadSizeKey.Int64(w.Read))
+	}
+	if w.Written != 0 {
+		kv = append(kv, semconv.GPUIOWriteSizeKey.Int64(w.Written))
+	}
+	if n := w.Read + w.Written + w.Bytes; n != 0 {
+		kv = append(kv, semconv.GPUIOSizeKey.Int64(n))
+	}
+	if w.Items != 0 {
+		kv = append(kv, semconv.GPUOperationItemsKey.Int64(w.Items))
+	}
+	if w.FLOPs != 0 {
+		kv = append(kv, semconv.GPUFLOPCountKey.Float64(w.FLOPs))
+		if w.Precision != PrecisionUnset {
+			kv = append(kv, semconv.GPUFLOPPrecisionKey.String(w.Precision.String()))
+		}
+	}
+	return kv
+}
+
+// shareLinks puts items and shares on the links of a batch.
+func (e *extra) shareLinks() []trace.Link {
+	for i, n := range e.shares {
+		if n > 0 {
+			e.links[i].Attributes = []attribute.KeyValue{
+				semconv.GPUOperationItemsKey.Int64(n),
+				semconv.GPUBatchShareKey.Float64(float64(n) / float64(e.items)),
+			}
+		}
+	}
+	return e.links
+}
+
+// count feeds metrics and statistics with a resolved section. ctx has its span, for exemplars.
+func (t *poller) count(ctx context.Context, r *record, s *Stream, parentNode int32) {
+	defer t.p.guard("a section was counted")
+	if !r.quiet() {
+		t.p.metrics.duration(ctx, r, s)
+	}
+	rec := t.p.recorder
+	if rec == nil {
+		return
+	}
+	node := rec.Node(report.Node(parentNode), r.op.op.cfg.Info)
+	r.node = int32(node)
+	rec.Section(node, t.p.sample(r, s))
+}
+
+// sample is a section as reports want it.
+func (p *Profiler) sample(r *record, s *Stream) report.Sample {
+	w := r.work
+	out := report.Sample{
+		Timed:      !r.quiet() && (r.timed || r.status == statusTimed),
+		Start:      r.startNs,
+		Duration:   time.Duration(r.endNs - r.startNs),
+		Host:       time.Duration(r.hostEnd - r.hostStart),
+		Occurrence: r.occurrence,
+		Stream:     s.id,
+		Items:      w.Items,
+		FLOPs:      w.FLOPs,
+		Precision:  w.Precision.String(),
+	}
+	out.OnHost = out.Timed && !r.timed && r.flags&flagGiven == 0
+	var copied *[directions]int64
+	if r.extra != nil && r.extra.moved {
+		copied = &r.extra.copied
+	}
+	out.Memory, out.PCIe = w.io(r.op.op.cfg.Direction, copied)
+	if d := s.device; d != nil {
+		out.Device = d.info.Ordinal
+		out.Floor = time.Duration(d.floor.Load())
+	}
+	if r.timed && r.flags&flagGiven == 0 {
+		out.EndDelay, out.HasDelay = time.Duration(r.endNs-p.clock.wall(r.hostEnd)), true
+	}
+	if r.flags&flagMemory != 0 {
+		out.MemoryUsed, out.MemoryDelta = r.memoryEnd, r.memoryEnd-r.memoryStart
+	}
+	if r.extra != nil {
+		for _, kv := range r.extra.attrs {
+			switch kv.Key {
+			case semconv.GPUKernelNameKey:
+				out.Kernel = kv.Value.AsString()
+			case semconv.GPUKernelModuleKey:
+				out.Module = kv.Value.AsString()
+			}
+		}
+	}
+	for _, kv := range r.op.op.cfg.Attributes {
+		switch {
+		case kv.Key == semconv.GPUKernelNameKey && out.Kernel == "":
+			out.Kernel = kv.Value.AsString()
+		case kv.Key == semconv.GPUKernelModuleKey && out.Module == "":
+			out.Module = kv.Value.AsString()
+		}
+	}
+	return out
+}

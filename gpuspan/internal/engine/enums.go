@@ -1,0 +1,58 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import "github.com/otelgpu/otelgpu/semconv"
+
+// Direction is where a copy went (gpu.copy.direction).
+type Direction uint8
+
+// Directions; zero means that the section is no copy, or that its bytes moved over device memory.
+const (
+	DirectionUnset Direction = iota
+	HostToDevice
+	DeviceToHost
+	DeviceToDevice
+	PeerToPeer
+	HostToHost
+	directions
+)
+
+// String is the value of gpu.copy.direction; empty when not stated.
+func (d Direction) String() string {
+	switch d {
+	case HostToDevice:
+		return semconv.GPUCopyDirectionHostToDevice
+	case DeviceToHost:
+		return semconv.GPUCopyDirectionDeviceToHost
+	case DeviceToDevice:
+		return semconv.GPUCopyDirectionDeviceToDevice
+	case PeerToPeer:
+		return semconv.GPUCopyDirectionPeerToPeer
+	case HostToHost:
+		return semconv.GPUCopyDirectionHostToHost
+	}
+	return ""
+}
+
+// HostMemory is the kind of host memory of a copy (gpu.copy.host_memory).
+type HostMemory uint8
+
+// Kinds of host memory; zero means not stated.
+const (
+	MemoryUnset HostMemory = iota
+	Pinned                 // page-locked: copies run at the link's rate and beside other work
+	Pageable               // copied through a staging buffer
+)
+
+// String is the value of gpu.copy.host_memory; empty when not stated.
+func (m HostMemory) String() string {
+	switch m {
+	case Pinned:
+		return semconv.GPUCopyHostMemoryPinned
+	case Pageable:
+		return semconv.GPUCopyHostMemoryPageable
+	}
+	return ""
+}

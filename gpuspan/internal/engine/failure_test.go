@@ -1,0 +1,386 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
+
+// bench is a profiler over a scripted backend.
+type bench struct {
+	b     *scripted
+	p     *Profiler
+	spans *tracetest.SpanRecorder
+	mu    sync.Mutex
+	errs  []string
+}
+
+func (f *bench) errors() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strings.Join(f.errs, "\n")
+}
+
+func newBench(t *testing.T, b *scripted, opts ...Option) *bench {
+	t.Helper()
+	f := &bench{b: b, spans: tracetest.NewSpanRecorder()}
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(f.spans))
+	opts = append([]Option{WithTracerProvider(tp), WithErrorHandler(func(err error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.errs = append(f.errs, err.Error())
+	})}, opts...)
+	p, err := New(b, opts...)
+	require.NoError(t, err)
+	f.p = p
+	t.Cleanup(func() { _ = p.Shutdown(context.Background()) })
+	return f
+}
+
+func (f *bench) flush(t *testing.T) {
+	t.Helper()
+	flush(t, f.p)
+}
+
+// flush waits for as long as a slow machine takes, which may be longer than `flush_deadline`.
+func flush(t *testing.T, p *Profiler) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	require.NoError(t, p.Flush(ctx))
+}
+
+func (f *bench) status(i int) (status, source string) {
+	for _, kv := range f.spans.Ended()[i].Attributes() {
+		switch kv.Key {
+		case "gpu.timing.status":
+			status = kv.Value.AsString()
+		case "gpu.timing.source":
+			source = kv.Value.AsString()
+		}
+	}
+	return status, source
+}
+
+var testOp = NewOperation("op")
+
+func TestAFullPoolDropsAndCountsButNeverBlocks(t *testing.T) {
+	f := newBench(t, newScripted(), WithSlots(4))
+	f.b.query.Store(int32(backend.StatusNotReady))
+	s := f.p.Stream(3, "main")
+	for range 10 {
+		testOp.Start(context.Background(), s).EndWith(Work{Items: 1})
+	}
+	assert.EqualValues(t, 6, f.p.drops[dropPoolFull].Load())
+	f.b.query.Store(int32(backend.StatusOK))
+	f.flush(t)
+	assert.Len(t, f.spans.Ended(), 4)
+	fig, _ := f.p.Stats(testOp)
+	assert.EqualValues(t, 10, fig.Count)
+	assert.EqualValues(t, 10, fig.Items)
+	assert.EqualValues(t, 4, fig.Duration.Count)
+	assert.EqualValues(t, 6, f.p.Snapshot().Dropped["pool_full"])
+	assert.True(t, testOp.Start(context.Background(), s).Timed(), "slots come back")
+}
+
+func TestADeviceErrorRetiresTheStreamAndLosesNoSection(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		disturb func(*scripted)
+		want    string
+	}{
+		{"at query", func(b *scripted) { b.query.Store(700) }, `stream "main" is retired, its sections get host times only: event: status 700 (illegal address)`},
+		{"at record", func(b *scripted) { b.record.Store(int32(backend.StatusContextDestroyed)) }, `status 709 (context destroyed)`},
+		{"shutdown of the driver is silent", func(b *scripted) { b.query.Store(int32(backend.StatusDeinitialized)) }, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newBench(t, newScripted())
+			s := f.p.Stream(3, "main")
+			require.True(t, s.DeviceTimed())
+			tt.disturb(f.b)
+			for range 3 {
+				testOp.Start(context.Background(), s).End()
+			}
+			f.flush(t)
+			assert.False(t, s.DeviceTimed())
+			require.Len(t, f.spans.Ended(), 3)
+			for i := range 3 {
+				status, source := f.status(i)
+				assert.Equal(t, "device_error", status)
+				assert.Equal(t, "host", source)
+			}
+			n := f.b.records.Load()
+			testOp.Start(context.Background(), s).End()
+			f.flush(t)
+			assert.Equal(t, n, f.b.records.Load(), "no call to the driver after retirement")
+			if tt.want == "" {
+				assert.Empty(t, f.errors())
+			} else {
+				assert.Contains(t, f.errors(), tt.want)
+				assert.Equal(t, 1, strings.Count(f.errors(), "retired"), "said once")
+			}
+		})
+	}
+}
+
+func TestAPanickingBackendNeverReachesTheApplication(t *testing.T) {
+	f := newBench(t, newScripted())
+	s := f.p.Stream(3, "main")
+	x := testOp.Start(context.Background(), s)
+	f.b.panics.Store(true)
+	require.NotPanics(t, x.End)
+	require.NotPanics(t, func() { testOp.Start(context.Background(), s).End() })
+	f.flush(t)
+	assert.Len(t, f.spans.Ended(), 2)
+	assert.False(t, s.DeviceTimed())
+
+	g := newBench(t, newScripted())
+	s = g.p.Stream(3, "main")
+	g.b.query.Store(int32(backend.StatusNotReady))
+	testOp.Start(context.Background(), s).End()
+	g.b.panics.Store(true) // now Query does
+	require.Eventually(t, func() bool { return strings.Contains(g.errors(), "scripted panic") }, 20*time.Second, time.Millisecond)
+	g.flush(t)
+	status, _ := g.status(0)
+	assert.Equal(t, "device_error", status)
+}
+
+// panicky is a span processor that panics.
+type panicky struct{ sdktrace.SpanProcessor }
+
+func (panicky) OnStart(context.Context, sdktrace.ReadWriteSpan) { panic("processor") }
+func (panicky) OnEnd(sdktrace.ReadOnlySpan)                     {}
+func (panicky) Shutdown(context.Context) error                  { return nil }
+func (panicky) ForceFlush(context.Context) error                { return nil }
+
+func TestAPanickingSpanProcessorCostsItsSpanOnly(t *testing.T) {
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(panicky{}))
+	f := newBench(t, newScripted(), WithTracerProvider(tp), WithSlots(4))
+	s := f.p.Stream(3, "main")
+	for range 20 {
+		x := testOp.Start(context.Background(), s)
+		x.Start(testOp).End()
+		x.End()
+		_ = f.p.Flush(context.Background())
+	}
+	assert.Contains(t, f.errors(), "processor")
+	assert.True(t, testOp.Start(context.Background(), s).Timed(), "no slot is lost")
+}
+
+func TestAPanickingErrorHandlerIsHarmless(t *testing.T) {
+	b := newScripted()
+	b.kind = backend.StreamPerThread
+	p, err := New(b, WithErrorHandler(func(error) { panic("handler") }))
+	require.NoError(t, err)
+	require.NotPanics(t, func() { p.Stream(2, "x") })
+	require.NoError(t, p.Shutdown(context.Background()))
+}
+
+func TestWithoutADeviceSectionsGetHostTimes(t *testing.T) {
+	for _, b := range []backend.Backend{nil, &scripted{live: map[backend.Event]bool{}}} {
+		spans := tracetest.NewSpanRecorder()
+		p, err := New(b, WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
+		if b == nil {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, "backend cuda_event found no device")
+		}
+		assert.Equal(t, "host", p.Source())
+		s := p.Stream(0, "cpu")
+		x := testOp.Start(context.Background(), s)
+		time.Sleep(2 * time.Millisecond)
+		x.End()
+		flush(t, p)
+		require.Len(t, spans.Ended(), 1)
+		span := spans.Ended()[0]
+		assert.GreaterOrEqual(t, span.EndTime().Sub(span.StartTime()), 2*time.Millisecond)
+		assert.WithinDuration(t, time.Now(), span.EndTime(), 2*time.Second)
+		require.NoError(t, p.Shutdown(context.Background()))
+	}
+}
+
+func TestFlushAndShutdownKeepTheirDeadlines(t *testing.T) {
+	f := newBench(t, newScripted())
+	f.b.query.Store(int32(backend.StatusNotReady))
+	s := f.p.Stream(3, "main")
+	testOp.Start(context.Background(), s).End()
+	open := testOp.Start(context.Background(), s)
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond) // the polling thread must get a turn, on a busy machine too
+	defer cancel()
+	err := f.p.Flush(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "1 sections are not read back")
+	start := time.Now()
+	err = f.p.Shutdown(ctx)
+	require.Error(t, err)
+	assert.Less(t, time.Since(start), time.Second)
+	require.Len(t, f.spans.Ended(), 2, "what is given up still becomes a span")
+	for i := range 2 {
+		status, source := f.status(i)
+		assert.Equal(t, "timeout", status)
+		assert.Equal(t, "host", source)
+	}
+	assert.EqualValues(t, 2, f.p.drops[dropShutdown].Load())
+	assert.True(t, f.b.closed.Load())
+	assert.Empty(t, f.b.live)
+	assert.Equal(t, err, f.p.Shutdown(context.Background()), "idempotent")
+	assert.NoError(t, f.p.Flush(context.Background()))
+	assert.Nil(t, f.p.Stream(9, "late"))
+	assert.False(t, testOp.Start(context.Background(), s).Timed())
+	f.p.SetEnabled(true)
+	assert.False(t, f.p.Enabled())
+	open.End()
+}
+
+func TestAHangIsLoggedOnceAndSeenInTheGauge(t *testing.T) {
+	var lines logLines
+	set := settings.Default()
+	set.HangLimit = 20 * time.Millisecond
+	f := newBench(t, newScripted(), WithSettings(set), WithLogger(slog.New(slog.NewTextHandler(&lines, nil))))
+	f.b.query.Store(int32(backend.StatusNotReady))
+	s := f.p.Stream(3, "main")
+	testOp.Start(context.Background(), s).End()
+	time.Sleep(40 * time.Millisecond)
+	for range 3 {
+		f.p.watchdog.look()
+	}
+	assert.Equal(t, 1, strings.Count(lines.String(), "the device has not finished a section"))
+	assert.Contains(t, lines.String(), "operation=op stream=main")
+	name, age, _, ok := s.oldest(f.p.clock.now())
+	assert.True(t, ok)
+	assert.Equal(t, "op", name)
+	assert.Greater(t, age, 30*time.Millisecond)
+	f.b.query.Store(int32(backend.StatusOK))
+}
+
+// logLines is what was logged; the watchdog also writes by itself, once a second.
+type logLines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func TestForgottenSectionsGiveTheirSlotsBack(t *testing.T) {
+	set := settings.Default()
+	set.OpenLimit, set.Slots = 10*time.Millisecond, 4
+	f := newBench(t, newScripted(), WithSettings(set))
+	s := f.p.Stream(3, "main")
+	require.NoError(t, f.p.poller.call(context.Background(), func() { // on the polling thread, so that it does not tidy up in between
+		for range 4 {
+			testOp.Start(context.Background(), s)
+		}
+		assert.False(t, testOp.Start(context.Background(), s).Timed())
+		time.Sleep(20 * time.Millisecond)
+		f.p.poller.tidy()
+		x := testOp.Start(context.Background(), s)
+		assert.True(t, x.Timed())
+		x.End()
+	}))
+	f.flush(t)
+	status, _ := f.status(0)
+	assert.Equal(t, "timeout", status)
+}
+
+func TestErrorsAreRateLimitedByKind(t *testing.T) {
+	var got []string
+	r := reporter{handle: func(err error) { got = append(got, err.Error()) }}
+	for range 5 {
+		r.report("a", errors.New("boom"))
+	}
+	r.report("b", errors.New("other"))
+	r.kinds["a"].last = time.Now().Add(-time.Hour)
+	r.report("a", errors.New("boom"))
+	assert.Equal(t, []string{"gpuspan: boom", "gpuspan: other", "gpuspan: boom (and 4 more like it)"}, got)
+}
+
+func TestADriverThatHangsHoldsUpNobody(t *testing.T) {
+	b := newScripted()
+	b.block = make(chan struct{})
+	set := settings.Default()
+	set.Slots, set.HangLimit = 8, 10*time.Millisecond
+	var lines logLines
+	f := newBench(t, b, WithSettings(set), WithLogger(slog.New(slog.NewTextHandler(&lines, nil))))
+	s := f.p.Stream(3, "main")
+	b.blocks.Store(true)
+	start := time.Now()
+	for range 100 {
+		testOp.Start(context.Background(), s).EndWith(Work{Items: 1})
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	assert.ErrorContains(t, f.p.Flush(ctx), "the polling thread did not answer")
+	f.p.Snapshot()
+	f.p.Reset()
+	f.p.SetEnabled(false)
+	name, age, _, ok := s.oldest(f.p.clock.now())
+	assert.True(t, ok)
+	assert.Equal(t, "op", name)
+	assert.Positive(t, age)
+	time.Sleep(20 * time.Millisecond)
+	f.p.watchdog.look()
+	f.p.watchdog.look()
+	assert.Equal(t, 1, strings.Count(lines.String(), "the polling thread does not come back"), lines.String())
+	err := f.p.Shutdown(ctx)
+	assert.ErrorContains(t, err, "the polling thread hangs in the driver and was left behind")
+	assert.Less(t, time.Since(start), 3*time.Second)
+	close(b.block) // the driver comes back: the thread ends, as the check for leaked goroutines sees
+	<-f.p.poller.done
+}
+
+// A nest that is too large keeps its bound: what is beyond it is measured and counted where it belongs, and has no span.
+func TestANestThatIsTooLargeOnlyCounts(t *testing.T) {
+	f := newBench(t, newScripted())
+	s := f.p.Stream(3, "main")
+	inner := NewOperation("inner")
+	x := testOp.Start(context.Background(), s)
+	const n = maxHeld + 100
+	for range n {
+		for !x.Start(inner).end() {
+			f.flush(t)
+		}
+	}
+	x.End()
+	f.flush(t)
+	assert.Len(t, f.spans.Ended(), maxHeld+1)
+	summary := f.p.Snapshot()
+	assert.EqualValues(t, 100, summary.Dropped["nest_limit"])
+	fig, ok := summary.ByName("inner")
+	require.True(t, ok)
+	assert.EqualValues(t, n, fig.Duration.Count)
+	for _, o := range summary.Operations {
+		assert.Equal(t, "op", o.Path[0])
+	}
+}
+
+// end ends a section and reports whether it was timed.
+func (x Section) end() bool {
+	timed := x.Timed()
+	x.End()
+	return timed
+}

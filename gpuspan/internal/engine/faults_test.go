@@ -1,0 +1,346 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
+
+// fault panics in the call of that name, from the time on when it is armed.
+type fault struct {
+	at    string
+	armed atomic.Bool
+	hits  atomic.Int64
+}
+
+func (f *fault) in(call string) {
+	if f.at == call && f.armed.Load() {
+		f.hits.Add(1)
+		panic("injected into " + call)
+	}
+}
+
+// faultyBackend is a scripted device each of whose methods may panic.
+type faultyBackend struct {
+	*scripted
+	*fault
+}
+
+func (b faultyBackend) Name() string { b.in("Name"); return b.scripted.Name() }
+func (b faultyBackend) Devices() ([]backend.Device, error) {
+	b.in("Devices")
+	return b.scripted.Devices()
+}
+func (b faultyBackend) Now() time.Time                           { b.in("Now"); return time.Now().Round(0) }
+func (b faultyBackend) ThreadInit() error                        { b.in("ThreadInit"); return nil }
+func (b faultyBackend) Bind(d int) (func(), backend.Status)      { b.in("Bind"); return b.scripted.Bind(d) }
+func (b faultyBackend) FreeStream(d int, s backend.StreamHandle) { b.in("FreeStream") }
+func (b faultyBackend) Record(c *backend.Call) backend.Status {
+	b.in("Record")
+	return b.scripted.Record(c)
+}
+
+func (b faultyBackend) Query(e backend.Event) backend.Status {
+	b.in("Query")
+	return b.scripted.Query(e)
+}
+
+func (b faultyBackend) Synchronize(e backend.Event) backend.Status {
+	b.in("Synchronize")
+	return backend.StatusOK
+}
+
+func (b faultyBackend) Elapsed(x, y backend.Event) (float64, backend.Status) {
+	b.in("Elapsed")
+	return b.scripted.Elapsed(x, y)
+}
+
+func (b faultyBackend) StreamInfo(s backend.StreamHandle) (int, backend.StreamKind, error) {
+	b.in("StreamInfo")
+	return b.scripted.StreamInfo(s)
+}
+
+func (b faultyBackend) NewStream(d int) (backend.StreamHandle, backend.Status) {
+	b.in("NewStream")
+	return b.scripted.NewStream(d)
+}
+
+func (b faultyBackend) NewEvents(d int, dst []backend.Event) backend.Status {
+	b.in("NewEvents")
+	return b.scripted.NewEvents(d, dst)
+}
+
+func (b faultyBackend) FreeEvents(d int, e []backend.Event) {
+	b.in("FreeEvents")
+	b.scripted.FreeEvents(d, e)
+}
+
+func (b faultyBackend) Capturing(s backend.StreamHandle) (bool, backend.Status) {
+	b.in("Capturing")
+	return b.scripted.Capturing(s)
+}
+
+func (b faultyBackend) MemoryUsage(d int) (int64, backend.Status) {
+	b.in("MemoryUsage")
+	return b.scripted.MemoryUsage(d)
+}
+
+func (b faultyBackend) Close() error { b.in("Close"); return b.scripted.Close() }
+
+// faultyCode is everything else that an application can hand to a profiler.
+type faultyCode struct{ *fault }
+
+func (c faultyCode) OnStart(context.Context, sdktrace.ReadWriteSpan) { c.in("OnStart") }
+func (c faultyCode) OnEnd(sdktrace.ReadOnlySpan)                     { c.in("OnEnd") }
+func (c faultyCode) Shutdown(context.Context) error                  { return nil }
+func (c faultyCode) ForceFlush(context.Context) error                { return nil }
+
+func (c faultyCode) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	c.in("ShouldSample")
+	return sdktrace.AlwaysSample().ShouldSample(p)
+}
+func (c faultyCode) Description() string { return "faulty" }
+
+func (c faultyCode) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	c.in("NewIDs")
+	return (*IDGenerator)(nil).NewIDs(ctx)
+}
+
+func (c faultyCode) NewSpanID(ctx context.Context, t trace.TraceID) trace.SpanID {
+	c.in("NewSpanID")
+	return (*IDGenerator)(nil).NewSpanID(ctx, t)
+}
+
+func (c faultyCode) RangeStart(*Operation, trace.SpanContext) uint64 { c.in("RangeStart"); return 1 }
+func (c faultyCode) RangeEnd(uint64)                                 { c.in("RangeEnd") }
+func (c faultyCode) Enabled() bool                                   { c.in("Enabled"); return true }
+
+func (c faultyCode) Write(p []byte) (int, error) { c.in("Write"); return 0, errors.New("disk full") }
+
+// faultyTracers, faultyMeters, faultyRecorder and faultyLogger are providers, a recorder and a logger.
+type faultyTracers struct {
+	*sdktrace.TracerProvider
+	fault *fault
+}
+
+func (p faultyTracers) Tracer(name string, o ...trace.TracerOption) trace.Tracer {
+	p.fault.in("Tracer")
+	return p.TracerProvider.Tracer(name, o...)
+}
+
+type faultyMeters struct {
+	metricnoop.MeterProvider
+	fault *fault
+}
+
+func (p faultyMeters) Meter(name string, o ...metric.MeterOption) metric.Meter {
+	p.fault.in("Meter")
+	return p.MeterProvider.Meter(name, o...)
+}
+
+type faultyRecorder struct {
+	*report.Collector
+	*fault
+}
+
+func (r faultyRecorder) Node(p report.Node, i report.Info) report.Node {
+	r.in("Node")
+	return r.Collector.Node(p, i)
+}
+
+func (r faultyRecorder) Section(n report.Node, s report.Sample) {
+	r.in("Section")
+	r.Collector.Section(n, s)
+}
+
+func (r faultyRecorder) Untimed(n report.Node, c int64, s report.Sample) {
+	r.in("Untimed")
+	r.Collector.Untimed(n, c, s)
+}
+func (r faultyRecorder) Step(l string, s report.StepSample) { r.in("Step"); r.Collector.Step(l, s) }
+func (r faultyRecorder) Summary() report.Summary            { r.in("Summary"); return r.Collector.Summary() }
+func (r faultyRecorder) Reset()                             { r.in("Reset"); r.Collector.Reset() }
+func (r faultyRecorder) SetDevice(d report.Device)          { r.in("SetDevice"); r.Collector.SetDevice(d) }
+func (r faultyRecorder) SetDropped(reason string, n int64) {
+	r.in("SetDropped")
+	r.Collector.SetDropped(reason, n)
+}
+
+type faultyLogger struct{ *fault }
+
+func (l faultyLogger) Enabled(context.Context, slog.Level) bool  { return true }
+func (l faultyLogger) Handle(context.Context, slog.Record) error { l.in("Handle"); return nil }
+func (l faultyLogger) WithAttrs([]slog.Attr) slog.Handler        { return l }
+func (l faultyLogger) WithGroup(string) slog.Handler             { return l }
+
+// application is a program with sections of every sort. It counts what it got done.
+func application(p *Profiler, arm func()) (done int) {
+	out := faultyCode{&fault{}}
+	ctx := context.Background()
+	op, inner := NewOperation("faults", PrintReport(out)), NewOperation("faults inner", Sync(settings.SyncImmediate))
+	for i := range 3 {
+		if i == 1 {
+			arm()
+		}
+		s := p.Stream(uintptr(3+i), "main")
+		x := op.Start(ctx, s)
+		x.Checksum(1)
+		x.Start(inner).EndWith(Work{Items: 1})
+		x.End()
+		op.Start(sampledContext(), s).End()
+		op.Start(trace.ContextWithSpanContext(ctx, trace.SpanContext{}.WithTraceID(trace.TraceID{1}).WithSpanID(trace.SpanID{1})), s).EndWith(Work{Items: 1})
+		op.Launch(ctx, s, func() { done++ })
+		op.Record(ctx, s, time.Now(), time.Second, Work{})
+		s.StartNamed(ctx, "name")
+		s.EndNamed("name", Work{})
+		for _, st := range p.Loop("faults loop", s, TotalSteps(2), StepSchedule(settings.Schedule{Warmup: 1, Active: 1})).Steps(ctx) {
+			st.Phase("forward").End()
+			st.AddPhase(Comm, time.Second)
+			done++
+		}
+		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		_ = p.Flush(short)
+		cancel()
+		p.Snapshot()
+		p.Stats(op)
+		p.Reset()
+		_ = p.Devices()
+		_ = s.DeviceTimed()
+		s.Close()
+		done++
+	}
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	_ = p.Shutdown(short)
+	return done
+}
+
+// Whatever the application's own code does, and whatever the driver does, the application goes on: no panic comes back through any call, nothing
+// waits, and the error handler hears of it.
+func TestNoPanicReachesTheApplication(t *testing.T) {
+	for _, at := range []string{
+		"Name", "Devices", "Now", "ThreadInit", "StreamInfo", "Bind", "NewStream", "FreeStream", "NewEvents", "FreeEvents", "Capturing", "Record", "Query",
+		"Synchronize", "Elapsed", "MemoryUsage", "Close",
+		"OnStart", "OnEnd", "ShouldSample", "NewIDs", "NewSpanID", "RangeStart", "RangeEnd", "Enabled", "Tracer", "Meter",
+		"Node", "Section", "Untimed", "Step", "Summary", "Reset", "SetDevice", "SetDropped", "Handle", "Write", "nothing",
+	} {
+		for _, early := range []bool{true, false} {
+			name := at + " at once"
+			if !early {
+				name = at + " later"
+			}
+			t.Run(name, func(t *testing.T) {
+				f := &fault{at: at}
+				f.armed.Store(early)
+				code := faultyCode{f}
+				ids := NewIDGenerator(code)
+				tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), sdktrace.WithSampler(code), sdktrace.WithSpanProcessor(code))
+				set := settings.Default()
+				set.MemoryUsage, set.CodeLocation = true, true
+				var mu sync.Mutex
+				var heard []string
+				done := 0
+				require.NotPanics(t, func() {
+					p, err := New(faultyBackend{newScripted(), f},
+						WithSettings(set), WithTracerProvider(faultyTracers{TracerProvider: tp, fault: f}), WithMeterProvider(faultyMeters{fault: f}),
+						WithIDGenerator(ids), WithAnnotator(code), WithOutputLog(code), WithReport(faultyRecorder{report.NewCollector(), f}), WithLogger(slog.New(faultyLogger{f})),
+						WithErrorHandler(func(err error) {
+							mu.Lock()
+							heard = append(heard, err.Error())
+							mu.Unlock()
+							panic("and the handler, too")
+						}))
+					if err != nil {
+						mu.Lock()
+						heard = append(heard, err.Error())
+						mu.Unlock()
+					}
+					done = application(p, func() { f.armed.Store(true) })
+				})
+				assert.Equal(t, 12, done)
+				mu.Lock()
+				defer mu.Unlock()
+				if f.hits.Load() > 0 { // some calls are made by New only
+					assert.Regexp(t, "panicked|injected into "+at, strings.Join(heard, "\n"))
+				}
+				if early && at != "nothing" && at != "Handle" {
+					assert.Positive(t, f.hits.Load(), "the fault was met")
+				}
+			})
+		}
+	}
+}
+
+// A provider that panics costs spans; what was measured is still counted.
+func TestAPanickingTracerCostsNoStatistics(t *testing.T) {
+	f := &fault{at: "Tracer"}
+	f.armed.Store(true)
+	b := newBench(t, newScripted(), WithTracerProvider(faultyTracers{TracerProvider: sdktrace.NewTracerProvider(), fault: f}))
+	s := b.p.Stream(3, "main")
+	for range 5 {
+		x := testOp.Start(context.Background(), s)
+		x.Start(testOp).EndWith(Work{Items: 2})
+		x.End()
+	}
+	b.flush(t)
+	fig, ok := b.p.Stats(testOp)
+	require.True(t, ok)
+	assert.EqualValues(t, 10, fig.Count)
+	assert.EqualValues(t, 10, fig.Items)
+	assert.EqualValues(t, 10, fig.Duration.Count)
+	assert.Contains(t, b.errors(), "recovered while a section's span was made: injected into Tracer")
+}
+
+func TestAPanickingLoggerIsHarmless(t *testing.T) {
+	f := &fault{at: "Handle"}
+	f.armed.Store(true)
+	for _, b := range []backend.Backend{nil, &scripted{live: map[backend.Event]bool{}}} { // both say so
+		require.NotPanics(t, func() {
+			p, _ := New(b, WithLogger(slog.New(faultyLogger{f})))
+			require.NoError(t, p.Shutdown(context.Background()))
+		})
+	}
+	assert.EqualValues(t, 2, f.hits.Load())
+}
+
+func TestNilContextsAreBackgroundContexts(t *testing.T) {
+	f := newBench(t, newScripted())
+	s := f.p.Stream(3, "main")
+	var none context.Context
+	require.NotPanics(t, func() {
+		testOp.Start(none, s).End()
+		x := testOp.Start(none, s)
+		x.Link(none)
+		_ = x.Context(none)
+		x.End()
+		testOp.Launch(none, s, nil)
+		s.StartNamed(none, "n")
+		s.EndNamed("n", Work{})
+		testOp.Record(none, s, time.Now(), 1, Work{})
+		for range f.p.Loop("l", s, TotalSteps(2)).Steps(none) {
+		}
+		require.NoError(t, f.p.Flush(none))
+	})
+	assert.Len(t, f.spans.Ended(), 7)
+	require.NoError(t, f.p.Shutdown(none))
+	assert.Empty(t, strings.TrimSpace(f.errors()))
+}

@@ -1,0 +1,179 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// BenchmarkPollingShare is the processor time of the polling thread, spans included, at 2,000 sections a second on 4 streams, as a share of
+// one core. b.N is the number of sections.
+func BenchmarkPollingShare(b *testing.B) {
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
+	defer func() { _ = tp.Shutdown(context.Background()) }()
+	p, _ := benchProfiler(b, WithTracerProvider(tp))
+	var streams []*Stream
+	for i := range 4 {
+		streams = append(streams, p.Stream(uintptr(10+i), "load", NeverCaptured()))
+	}
+	ctx := sampledContext()
+	before, start := pollingCPU(p), time.Now()
+	for i := range b.N {
+		benchOp.Start(ctx, streams[i%4]).EndWith(benchWork)
+		time.Sleep(time.Until(start.Add(time.Duration(i+1) * time.Second / 2000)))
+	}
+	wall := time.Since(start)
+	b.ReportMetric(100*(pollingCPU(p)-before).Seconds()/wall.Seconds(), "%core")
+	b.ReportMetric(float64(b.N)/wall.Seconds(), "sections/s")
+	b.ReportMetric(float64(p.drops[dropPoolFull].Load()), "dropped")
+}
+
+// BenchmarkSaturation is how many sections a second become spans when two goroutines start them as fast as slots come back, and how many do so in a
+// second of the polling thread's processor time, which is what limits them: starting one costs a fiftieth of its span.
+func BenchmarkSaturation(b *testing.B) {
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
+	defer func() { _ = tp.Shutdown(context.Background()) }()
+	p, _ := benchProfiler(b, WithTracerProvider(tp), WithSlots(4096))
+	ctx := sampledContext()
+	var wg sync.WaitGroup
+	cpu := pollingCPU(p)
+	start := time.Now()
+	for i := range 2 {
+		s := p.Stream(uintptr(10+i), "load", NeverCaptured())
+		wg.Go(func() {
+			for done := 0; done < b.N/2; {
+				x := benchOp.Start(ctx, s)
+				if x.slot == nil {
+					runtime.Gosched()
+					continue
+				}
+				x.EndWith(benchWork)
+				done++
+			}
+		})
+	}
+	wg.Wait()
+	_ = p.Flush(context.Background())
+	n := float64(p.statuses[statusTimed].Load())
+	b.ReportMetric(n/time.Since(start).Seconds(), "sections/s")
+	if d := pollingCPU(p) - cpu; d > 0 {
+		b.ReportMetric(n/d.Seconds(), "sections/core-s")
+	}
+}
+
+// pollingCPU is the processor time of the polling thread; 0 where that cannot be told.
+func pollingCPU(p *Profiler) (d time.Duration) {
+	_ = p.poller.call(context.Background(), func() { d, _ = threadCPU() })
+	return d
+}
+
+// BenchmarkSectionBurst lets goroutines with streams of their own start sections at the same moment: they must not slow each other down. What is
+// reported is the median over bursts of the time of one section, for a busy machine interrupts many bursts.
+func BenchmarkSectionBurst(b *testing.B) {
+	for _, goroutines := range []int{1, 2} {
+		b.Run(strconv.Itoa(goroutines), func(b *testing.B) {
+			p, _ := benchProfiler(b)
+			ctx := sampledContext()
+			var streams []*Stream
+			for i := range goroutines {
+				streams = append(streams, p.Stream(uintptr(10+i), "burst", NeverCaptured()))
+			}
+			const burst = 100
+			var mu sync.Mutex
+			var times []float64
+			for done := 0; done < b.N; done += burst {
+				paused(p, func() {
+					var wg sync.WaitGroup
+					var ready atomic.Int32
+					for _, s := range streams {
+						wg.Go(func() {
+							for ready.Add(1); ready.Load() < int32(goroutines); {
+							}
+							start := time.Now()
+							for range burst {
+								benchOp.Start(ctx, s).EndWith(benchWork)
+							}
+							d := float64(time.Since(start).Nanoseconds()) / burst
+							mu.Lock()
+							times = append(times, d)
+							mu.Unlock()
+						})
+					}
+					wg.Wait()
+				})
+				_ = p.Flush(context.Background())
+			}
+			slices.Sort(times)
+			b.ReportMetric(times[len(times)/2], "ns/op")
+			b.ReportMetric(times[0], "min-ns/op")
+		})
+	}
+}
+
+// TestMemoryIsFlat runs sections, steps and nests until what grows would show. GPUSPAN_TEST_SECTIONS sets how many sections; the default keeps
+// the test quick.
+func TestMemoryIsFlat(t *testing.T) {
+	n := 200_000
+	if v := os.Getenv("GPUSPAN_TEST_SECTIONS"); v != "" {
+		var err error
+		n, err = strconv.Atoi(v)
+		require.NoError(t, err)
+	} else if testing.Short() {
+		n = 20_000
+	}
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewSimpleSpanProcessor(discard{})))
+	backend := newScripted()
+	backend.quick = true
+	p, err := New(backend, WithTracerProvider(tp))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.Shutdown(context.Background())) }()
+	s := p.Stream(3, "main")
+	loop := p.Loop("train", s)
+	heap := func() uint64 {
+		flush(t, p)
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	run := func(n int) {
+		done := 0
+		for ctx, step := range loop.Steps(context.Background()) {
+			f := step.Phase("forward")
+			for range 20 {
+				x := testOp.Start(ctx, s)
+				x.Link(ctx)
+				x.Start(benchOp).EndWith(benchWork)
+				x.End()
+			}
+			f.End()
+			if done += 42; done >= n {
+				break
+			}
+			if done%(42*2) == 0 {
+				_ = p.Flush(context.Background())
+			}
+		}
+	}
+	run(n / 4) // pools and maps grow to their size
+	before := heap()
+	run(n)
+	after := heap()
+	t.Logf("%d sections: heap %d KiB before, %d KiB after", n, before>>10, after>>10)
+	if after > before+512<<10 {
+		t.Errorf("heap grew from %d to %d bytes in %d sections", before, after, n)
+	}
+}

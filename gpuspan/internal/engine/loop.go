@@ -1,0 +1,200 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Loop is train.Loop.
+type Loop struct {
+	p      *Profiler
+	s      *Stream
+	op     *Operation
+	config LoopConfig
+
+	epoch   atomic.Pointer[int64] // nil: not stated
+	running atomic.Int32          // steps that are not over
+
+	mu    sync.Mutex
+	index int64
+	prev  link // to the step before, whose end event begins the next one
+}
+
+type LoopConfig struct {
+	ItemType   string
+	Schedule   settings.Schedule
+	Steps      int64
+	First      int64
+	NewRoot    bool
+	Devices    int
+	Precision  Precision
+	Attributes []attribute.KeyValue
+	Phases     []Phase
+}
+
+// Loop is train.NewLoop.
+func (p *Profiler) Loop(name string, s *Stream, opts ...func(*LoopConfig)) *Loop {
+	if p == nil || s == nil {
+		return nil
+	}
+	if name == "" {
+		name = "step"
+	}
+	c := LoopConfig{Schedule: p.cfg.Schedule, First: 1}
+	for _, o := range opts {
+		o(&c)
+	}
+	if err := c.Schedule.Validate(c.Steps); err != nil {
+		p.errors.report("schedule "+name, fmt.Errorf("loop %q: %w", name, err))
+		if c.Schedule.Validate(0) != nil {
+			c.Schedule = settings.Schedule{}
+		}
+	}
+	return &Loop{p: p, s: s, op: p.steps.operation(name), config: c}
+}
+
+// newStepOperation makes the operation of the steps of all loops of a name, so that a loop may be made for each epoch or evaluation.
+func newStepOperation(name string) *Operation {
+	return NewOperation(name, func(c *OperationConfig) { c.Info.Type = semconv.GPUOperationTypeStep })
+}
+
+// SetEpoch is train.Loop.SetEpoch.
+func (l *Loop) SetEpoch(epoch int64) {
+	if l != nil {
+		l.epoch.Store(&epoch)
+	}
+}
+
+// Steps is train.Loop.Steps.
+func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	return func(yield func(context.Context, *Step) bool) {
+		if l == nil {
+			for ctx.Err() == nil && yield(ctx, nil) {
+			}
+			return
+		}
+		l.p.loops.Add(1)
+		defer l.p.loops.Add(-1)
+		defer l.releasePrev()
+		for n := int64(1); ctx.Err() == nil && (l.config.Steps <= 0 || n <= l.config.Steps); n++ {
+			if !l.run(ctx, yield) {
+				return
+			}
+		}
+	}
+}
+
+// run runs one step. The step ends also when the body panics.
+func (l *Loop) run(ctx context.Context, yield func(context.Context, *Step) bool) (more bool) {
+	if l.running.Add(1) > 1 {
+		l.p.misuse.concurrentSteps.Add(1)
+	}
+	st, stepCtx := l.begin(ctx)
+	left := true
+	defer func() {
+		st.seal(left)
+		l.running.Add(-1)
+	}()
+	more = yield(stepCtx, st)
+	left = !more
+	return more
+}
+
+// begin makes the next step.
+func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
+	p := l.p
+	l.mu.Lock()
+	l.index++
+	n := l.index
+	l.mu.Unlock()
+	st := &Step{loop: l, index: n - 1 + l.config.First, epoch: l.epoch.Load(), action: l.config.Schedule.Action(n)}
+	st.phases = st.phaseBuf[:0]
+	for _, ph := range l.config.Phases {
+		st.phaseIndex(ph)
+	}
+	st.ctx = ctx
+	if p.level.Load() < int32(settings.VerbosityDefault) {
+		st.action, st.off = settings.StepSkip, true
+	}
+	st.hostStart = l.hostStart()
+	st.timed = st.action != settings.StepSkip
+	if st.action.Recorded() {
+		st.ctx, st.span = l.startSpan(ctx, st)
+		if !p.timeAll && unsampled(st.span) {
+			st.timed = false // the head said no: host spans below know by the context, sections by this
+		}
+	}
+	if st.timed {
+		st.slot = l.s.openStep(l, st)
+	}
+	if st.slot == nil {
+		l.releasePrev()
+	}
+	l.s.setStep(st)
+	return st, context.WithValue(st.ctx, stepKey{}, st)
+}
+
+// hostStart is when a step begins on the host: where the one before it ended, so that steps leave no gap there either, else now.
+func (l *Loop) hostStart() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.prev.slot != nil {
+		return l.prev.hostEnd
+	}
+	return l.p.clock.now()
+}
+
+// startSpan starts the step's span. A sampler or processor that panics costs the span, not the loop.
+func (l *Loop) startSpan(ctx context.Context, st *Step) (out context.Context, span trace.Span) {
+	defer func() {
+		if r := recover(); r != nil {
+			l.p.errors.report("panic", fmt.Errorf("recovered while a step's span was started: %v", r))
+			out, span = ctx, spanOf(context.Background())
+		}
+	}()
+	st.spanStart = l.p.clock.wall(st.hostStart)
+	opts := []trace.SpanStartOption{trace.WithTimestamp(time.Unix(0, st.spanStart))}
+	if parent := spanOf(ctx).SpanContext(); l.config.NewRoot && parent.IsValid() {
+		opts = append(opts, trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: parent}))
+	}
+	return l.p.tracer().Start(ctx, l.op.cfg.Info.Name, opts...)
+}
+
+// releasePrev lets go of the last step's end event.
+func (l *Loop) releasePrev() {
+	l.mu.Lock()
+	prev := l.prev
+	l.prev = link{}
+	l.mu.Unlock()
+	prev.release()
+}
+
+type stepKey struct{}
+
+// stepOf is the step that a section belongs to: that of its context, else the one that runs on its stream.
+func (p *Profiler) stepOf(ctx context.Context, s *Stream) *Step {
+	if ctx != nil {
+		if st, ok := ctx.Value(stepKey{}).(*Step); ok && st.loop.p == p {
+			return st
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.step
+}

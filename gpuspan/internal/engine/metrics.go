@@ -1,0 +1,193 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+const scopeName = "github.com/otelgpu/otelgpu/gpuspan"
+
+// Version is the version of this module, on the instrumentation scope of its spans and metrics.
+const Version = "0.1.0"
+
+// durationBuckets are the default boundaries of gpu.operation.duration in seconds: 1-2-5 from 1 µs to 60 s.
+var durationBuckets = []float64{
+	1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3,
+	1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60,
+}
+
+var dropNames = [dropReasons]string{
+	dropPoolFull:    semconv.GpuspanDropReasonPoolFull,
+	dropNestLimit:   semconv.GpuspanDropReasonNestLimit,
+	dropTimeout:     semconv.GpuspanDropReasonTimeout,
+	dropShutdown:    semconv.GpuspanDropReasonShutdown,
+	dropDeviceError: semconv.GpuspanDropReasonDeviceError,
+	dropCaptured:    semconv.GpuspanDropReasonCaptured,
+}
+
+// metrics are the instruments of a profiler. Counts come from callbacks over the tallies, so that counting a section costs no
+// instrument; only durations are recorded one by one.
+type metrics struct {
+	p         *Profiler
+	durations metric.Float64Histogram
+
+	count, items, io, sections, dropped metric.Int64ObservableCounter
+	misuses, anomalies                  metric.Int64ObservableCounter
+	flops                               metric.Float64ObservableCounter
+	usage, limit                        metric.Int64ObservableUpDownCounter
+	age, errorBound, drift, floor       metric.Float64ObservableGauge
+	overhead                            metric.Float64ObservableCounter
+}
+
+// newMetrics makes the instruments. Errors go to the error handler: a profiler without metrics is still one.
+func newMetrics(p *Profiler) *metrics {
+	m := &metrics{p: p}
+	m.make()
+	return m
+}
+
+func (m *metrics) make() {
+	p := m.p
+	defer p.guard("instruments were made")
+	meter := p.cfg.Meters.Meter(scopeName, metric.WithInstrumentationVersion(Version), metric.WithSchemaURL(semconv.SchemaURL))
+	var first error
+	check := func(err error) {
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	list := make([]metric.Observable, 0, 15)
+	counter := func(name, unit, text string) metric.Int64ObservableCounter {
+		c, err := meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		check(err)
+		list = append(list, c)
+		return c
+	}
+	floatCounter := func(name, unit, text string) metric.Float64ObservableCounter {
+		c, err := meter.Float64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		check(err)
+		list = append(list, c)
+		return c
+	}
+	upDown := func(name, unit, text string) metric.Int64ObservableUpDownCounter {
+		c, err := meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		check(err)
+		list = append(list, c)
+		return c
+	}
+	gauge := func(name, unit, text string) metric.Float64ObservableGauge {
+		c, err := meter.Float64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(text))
+		check(err)
+		list = append(list, c)
+		return c
+	}
+	if p.cfg.Metrics != settings.MetricsOff {
+		h, err := meter.Float64Histogram(semconv.GPUOperationDurationName, metric.WithUnit(semconv.GPUOperationDurationUnit),
+			metric.WithDescription(semconv.GPUOperationDurationDescription), metric.WithExplicitBucketBoundaries(durationBuckets...))
+		check(err)
+		m.durations = h
+		m.count = counter(semconv.GPUOperationCountName, semconv.GPUOperationCountUnit, semconv.GPUOperationCountDescription)
+		m.items = counter(semconv.GPUOperationItemsName, semconv.GPUOperationItemsUnit, semconv.GPUOperationItemsDescription)
+		m.io = counter(semconv.GPUOperationIOName, semconv.GPUOperationIOUnit, semconv.GPUOperationIODescription)
+		m.flops = floatCounter(semconv.GPUOperationFLOPSName, semconv.GPUOperationFLOPSUnit, semconv.GPUOperationFLOPSDescription)
+	}
+	m.sections = counter(semconv.GpuspanSectionsName, semconv.GpuspanSectionsUnit, semconv.GpuspanSectionsDescription)
+	m.dropped = counter(semconv.GpuspanDroppedName, semconv.GpuspanDroppedUnit, semconv.GpuspanDroppedDescription)
+	m.misuses = counter(semconv.GpuspanMisusesName, semconv.GpuspanMisusesUnit, semconv.GpuspanMisusesDescription)
+	m.anomalies = counter(semconv.GpuspanClockAnomaliesName, semconv.GpuspanClockAnomaliesUnit, semconv.GpuspanClockAnomaliesDescription)
+	m.usage = upDown(semconv.GpuspanPoolUsageName, semconv.GpuspanPoolUsageUnit, semconv.GpuspanPoolUsageDescription)
+	m.limit = upDown(semconv.GpuspanPoolLimitName, semconv.GpuspanPoolLimitUnit, semconv.GpuspanPoolLimitDescription)
+	m.age = gauge(semconv.GpuspanPendingAgeName, semconv.GpuspanPendingAgeUnit, semconv.GpuspanPendingAgeDescription)
+	m.errorBound = gauge(semconv.GpuspanTimingErrorName, semconv.GpuspanTimingErrorUnit, semconv.GpuspanTimingErrorDescription)
+	m.drift = gauge(semconv.GpuspanClockDriftName, semconv.GpuspanClockDriftUnit, semconv.GpuspanClockDriftDescription)
+	m.floor = gauge(semconv.GpuspanFloorDurationName, semconv.GpuspanFloorDurationUnit, semconv.GpuspanFloorDurationDescription)
+	m.overhead = floatCounter(semconv.GpuspanOverheadDurationName, semconv.GpuspanOverheadDurationUnit, semconv.GpuspanOverheadDurationDescription)
+	if first == nil {
+		// Never unregistered: the provider collects once more when it shuts down, which is after the profiler does, and counters must not
+		// fall. Of a profiler that is shut down only counters are reported.
+		_, first = meter.RegisterCallback(m.observe, list...)
+	}
+	if first != nil {
+		p.errors.report("metrics", fmt.Errorf("cannot make an instrument: %w", first))
+	}
+}
+
+// tracerOptions mark the tracer's scope: who sees gpu.metrics.emitted need not make the first five gpu.operation.* metrics
+// from the spans. Without a MeterProvider nothing leaves the process, and then somebody must.
+func (m *metrics) tracerOptions() []trace.TracerOption {
+	opts := []trace.TracerOption{trace.WithInstrumentationVersion(Version), trace.WithSchemaURL(semconv.SchemaURL)}
+	if m.durations != nil && m.durations.Enabled(context.Background()) {
+		opts = append(opts, trace.WithInstrumentationAttributes(semconv.GPUMetricsEmittedKey.Bool(true)))
+	}
+	return opts
+}
+
+// attributesOf makes the attribute sets of an operation, once.
+func (st *opState) attributesOf() *metricAttrs {
+	if a := st.metricAttrs.Load(); a != nil {
+		return a
+	}
+	i := &st.op.cfg.Info
+	kv := []attribute.KeyValue{semconv.GPUOperationNameKey.String(i.Name), semconv.GPUOperationTypeKey.String(i.Type)}
+	if i.Category != "" {
+		kv = append(kv, semconv.GPUOperationCategoryKey.String(i.Category))
+	}
+	with := func(extra ...attribute.KeyValue) []metric.ObserveOption {
+		return []metric.ObserveOption{metric.WithAttributeSet(attribute.NewSet(append(append([]attribute.KeyValue(nil), kv...), extra...)...))}
+	}
+	a := &metricAttrs{base: kv, count: with(), items: with()}
+	if i.ItemType != "" {
+		a.items = with(semconv.GPUOperationItemTypeKey.String(i.ItemType))
+	}
+	for d := range a.io {
+		a.io[d] = with()
+		if s := Direction(d).String(); s != "" {
+			a.io[d] = with(semconv.GPUCopyDirectionKey.String(s))
+		}
+	}
+	for f := range a.flops {
+		a.flops[f] = with()
+		if s := Precision(f).String(); s != "" {
+			a.flops[f] = with(semconv.GPUFLOPPrecisionKey.String(s))
+		}
+	}
+	st.metricAttrs.CompareAndSwap(nil, a)
+	return st.metricAttrs.Load()
+}
+
+// duration records a resolved section. ctx carries its span, so that a sampled one becomes an exemplar.
+func (m *metrics) duration(ctx context.Context, r *record, s *Stream) {
+	if m.durations == nil || !r.timed {
+		return // host times are not GPU durations: the work that a section launched may not even have begun at its End
+	}
+	if st := r.op; st.durations == nil {
+		st.durations = make(map[durationKey]*[]metric.RecordOption)
+	}
+	key := durationKey{device: s.device, status: r.status}
+	opt := r.op.durations[key]
+	if opt == nil {
+		kv := append([]attribute.KeyValue(nil), r.op.attributesOf().base...)
+		if s.device != nil {
+			kv = append(kv, s.device.attrs...)
+		}
+		kv = append(kv, semconv.GPUTimingStatusKey.String(statusNames[r.status]))
+		opt = &[]metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(kv...))}
+		r.op.durations[key] = opt
+	}
+	m.durations.Record(ctx, r.gpu/1e9, *opt...)
+}
+
+type durationKey struct {
+	device *device
+	status timingStatus
+}

@@ -1,0 +1,111 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
+
+// names are operations that are found by name: a bounded number, then one for all others.
+type names struct {
+	mu       sync.RWMutex
+	byName   map[string]*Operation
+	limit    int
+	create   func(string) *Operation
+	overflow *Operation
+	dropped  int64
+}
+
+// maxNameLength bounds a name, in bytes, so that a bounded number of them takes bounded memory. Mangled names of kernels stay below it.
+const maxNameLength = 4096
+
+func (n *names) init(limit int, create func(string) *Operation) {
+	n.byName, n.limit, n.create = make(map[string]*Operation), limit, create
+	n.overflow = create(overflowName)
+}
+
+func (n *names) operation(name string) *Operation {
+	name = name[:min(len(name), maxNameLength)]
+	n.mu.RLock()
+	o := n.byName[name]
+	n.mu.RUnlock()
+	if o != nil {
+		return o
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if o := n.byName[name]; o != nil {
+		return o
+	}
+	if len(n.byName) >= n.limit {
+		n.dropped++
+		return n.overflow
+	}
+	name = strings.Clone(name) // it may be a part of something large
+	o = n.create(name)
+	n.byName[name] = o
+	return o
+}
+
+// overflowed is how often a name was too many.
+func (n *names) overflowed() int64 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.dropped
+}
+
+// namedOpen is an open section of StartNamed.
+type namedOpen struct {
+	name    string
+	section Section
+}
+
+// maxNamedOpen bounds the open sections of StartNamed on one stream.
+const maxNamedOpen = 1024
+
+// StartNamed is gpuspan.Stream.StartNamed.
+func (s *Stream) StartNamed(ctx context.Context, name string) Section {
+	if s == nil || s.p.level.Load() < int32(settings.VerbosityDefault) {
+		return Section{}
+	}
+	x := s.begin(ctx, s.p.names.operation(name), flagNone)
+	s.mu.Lock()
+	if len(s.named) >= maxNamedOpen { // ends that nobody called, or that were called on the Section
+		s.named = slices.Delete(s.named, 0, 1)
+	}
+	s.named = append(s.named, namedOpen{name, x})
+	s.openNamed.Store(int32(len(s.named)))
+	s.mu.Unlock()
+	return x
+}
+
+// EndNamed is gpuspan.Stream.EndNamed.
+func (s *Stream) EndNamed(name string, w Work) {
+	// What was switched off meanwhile must still end, and what is off must cost nothing.
+	if s == nil || s.p.level.Load() < int32(settings.VerbosityDefault) && s.openNamed.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	for i, n := range slices.Backward(s.named) {
+		if n.name != name {
+			continue
+		}
+		x := n.section
+		s.named = slices.Delete(s.named, i, i+1)
+		s.openNamed.Store(int32(len(s.named)))
+		if x.slot != nil && x.slot.stream == s && !x.live() {
+			continue // ended by its Section
+		}
+		s.mu.Unlock()
+		x.EndWith(w)
+		return
+	}
+	s.mu.Unlock()
+	s.p.misuse.unmatchedEnd.Add(1)
+}

@@ -1,0 +1,105 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// observe is the callback of all observable instruments. It runs on the metric reader's goroutine and asks no driver, so
+// it answers also while the polling thread hangs in one.
+func (m *metrics) observe(_ context.Context, o metric.Observer) error {
+	m.observeOperations(o)
+	if !m.p.stopped.Load() {
+		m.observeStreams(o)
+		m.observeDevices(o)
+	}
+	for _, d := range *m.p.devices.Load() {
+		o.ObserveInt64(m.anomalies, d.anomalies.Load(), metric.WithAttributes(d.attrs...))
+	}
+	if cpu, ok := m.p.poller.cpu(); ok {
+		o.ObserveFloat64(m.overhead, cpu.Seconds())
+	}
+	for i := range m.p.statuses {
+		if n := m.p.statuses[i].Load(); n > 0 {
+			o.ObserveInt64(m.sections, n, metric.WithAttributes(semconv.GPUTimingStatusKey.String(statusNames[i])))
+		}
+	}
+	for kind, n := range m.p.Misuse() {
+		if n > 0 {
+			o.ObserveInt64(m.misuses, n, metric.WithAttributes(semconv.GpuspanMisuseKindKey.String(kind)))
+		}
+	}
+	for i := range m.p.drops {
+		if n := m.p.drops[i].Load(); n > 0 {
+			o.ObserveInt64(m.dropped, n, metric.WithAttributes(semconv.GpuspanDropReasonKey.String(dropNames[i])))
+		}
+	}
+	return nil
+}
+
+// observeOperations reports counts and declared work of all sections, timed or not.
+func (m *metrics) observeOperations(o metric.Observer) {
+	if m.count == nil {
+		return
+	}
+	for _, st := range *m.p.opList.Load() {
+		a := st.attributesOf()
+		timed, rest := st.timed.load(), st.untimedWork()
+		o.ObserveInt64(m.count, timed.count+rest.count, a.count...)
+		if n := timed.items + rest.items; n != 0 {
+			o.ObserveInt64(m.items, n, a.items...)
+		}
+		timed.copied[DirectionUnset] += timed.read + timed.written + timed.bytes
+		rest.copied[DirectionUnset] += rest.read + rest.written + rest.bytes
+		for d := range timed.copied {
+			if n := timed.copied[d] + rest.copied[d]; n != 0 {
+				o.ObserveInt64(m.io, n, a.io[d]...)
+			}
+		}
+		for f := range timed.flops {
+			if v := timed.flops[f] + rest.flops[f]; v != 0 {
+				o.ObserveFloat64(m.flops, v, a.flops[f]...)
+			}
+		}
+	}
+}
+
+func (m *metrics) observeStreams(o metric.Observer) {
+	now := m.p.clock.now()
+	for _, s := range *m.p.streamList.Load() {
+		s.mu.Lock()
+		size, free := len(s.slots), len(s.free)
+		s.mu.Unlock()
+		id := semconv.GPUStreamIDKey.Int(s.id)
+		with := metric.WithAttributes(id)
+		o.ObserveInt64(m.limit, int64(size), with)
+		o.ObserveInt64(m.usage, int64(size-free), with)
+		name, age, _, ok := s.oldest(now)
+		if !ok {
+			o.ObserveFloat64(m.age, 0, with)
+			continue
+		}
+		o.ObserveFloat64(m.age, age.Seconds(), metric.WithAttributes(id, semconv.GPUOperationNameKey.String(name)))
+	}
+}
+
+func (m *metrics) observeDevices(o metric.Observer) {
+	for _, d := range *m.p.devices.Load() {
+		with := metric.WithAttributes(append([]attribute.KeyValue(nil), d.attrs...)...)
+		if f := d.floor.Load(); f > 0 {
+			o.ObserveFloat64(m.floor, seconds(f), with)
+		}
+		if !d.hasHalf.Load() {
+			continue
+		}
+		o.ObserveFloat64(m.errorBound, seconds(d.halfNs.Load()), with)
+		o.ObserveFloat64(m.drift, d.drift.Load()*1e-6, with)
+	}
+}

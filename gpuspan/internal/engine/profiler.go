@@ -1,0 +1,336 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
+
+// Profiler is gpuspan.Profiler.
+type Profiler struct {
+	cfg      Config
+	backend  backend.Backend // nil: host times only
+	source   string          // gpu.timing.source
+	clock    *hostClock
+	errors   reporter
+	tracer   func() trace.Tracer // made at the first span, when it is known whether metrics leave the process
+	recorder report.Recorder
+	metrics  *metrics
+	timeAll  bool        // sections of unsampled parents are timed too
+	refused  atomic.Bool // the provider does not use cfg.ids
+
+	level atomic.Int32 // verbosity in force; VerbosityOff while disabled
+
+	loops atomic.Int32 // running loops: sections look for their step only while there are any
+
+	mu         sync.Mutex
+	enabled    bool                       // what SetEnabled said last,
+	verbosity  settings.Verbosity         // and SetVerbosity
+	ops        atomic.Pointer[[]*opState] // by Operation.id
+	opList     atomic.Pointer[[]*opState] // in order of registration
+	places     atomic.Pointer[[]*place]   // of sections within others, parents first
+	opCount    int
+	overflow   *opState
+	streamList atomic.Pointer[[]*Stream]
+	devices    atomic.Pointer[[]*device]
+	names      names // of StartNamed
+	phases     names
+	steps      names // of loops
+
+	drops    [dropReasons]atomic.Int64
+	statuses [timingStatuses]atomic.Int64
+	misuse   misuse
+
+	poller   *poller
+	watchdog *watchdog
+	idle     atomic.Bool // the polling thread sleeps until woken
+	wakeups  chan struct{}
+
+	shutdown    sync.Once
+	shutdownErr error
+	stopped     atomic.Bool
+}
+
+// dropReason is why a section has no times (gpuspan.drop.reason).
+type dropReason uint8
+
+const (
+	dropPoolFull dropReason = iota
+	dropNestLimit
+	dropTimeout
+	dropShutdown
+	dropDeviceError
+	dropCaptured
+	dropReasons
+)
+
+func (p *Profiler) drop(r dropReason) { p.drops[r].Add(1) }
+
+// New is gpuspan.New.
+func New(b backend.Backend, opts ...func(*Config)) (*Profiler, error) {
+	var errs []error
+	set, err := settings.FromEnv()
+	if err != nil {
+		errs = append(errs, err)
+	}
+	c := Config{Settings: set}
+	for _, o := range opts {
+		o(&c)
+	}
+	if err := c.Validate(); err != nil {
+		errs = append(errs, err)
+		c.Settings = c.Valid()
+	}
+	c.fill()
+	p := &Profiler{cfg: c, wakeups: make(chan struct{}, 1)}
+	p.errors.handle = c.OnError
+	if a := c.Annotator; a != nil && !p.listens(a) {
+		p.cfg.Annotator = nil
+	}
+	if err := p.meet(b); err != nil {
+		errs = append(errs, err)
+	}
+	p.ops.Store(&[]*opState{})
+	p.opList.Store(&[]*opState{})
+	p.places.Store(&[]*place{})
+	p.streamList.Store(&[]*Stream{})
+	p.devices.Store(&[]*device{})
+	p.names.init(c.Names, func(name string) *Operation { return NewOperation(name) })
+	p.phases.init(maxPhases, newPhaseOperation)
+	p.steps.init(c.Names, newStepOperation)
+	p.timeAll = c.Metrics == settings.MetricsAll
+	p.enabled, p.verbosity = c.Enabled, c.Verbosity
+	p.setLevel()
+
+	p.recorder = c.Recorder
+	if p.recorder == nil && c.Report {
+		p.recorder = report.NewCollector(report.WithClock(func() time.Time { return time.Unix(0, p.clock.wall(p.clock.now())) }))
+	}
+	p.metrics = newMetrics(p)
+	p.tracer = sync.OnceValue(func() trace.Tracer { return p.cfg.Tracers.Tracer(scopeName, p.metrics.tracerOptions()...) })
+	p.poller = newPoller(p)
+	go p.poller.run()
+	p.watchdog = startWatchdog(p)
+	if b == nil {
+		p.log(slog.LevelInfo, "gpuspan: no backend, sections get host times only")
+	} else if p.backend != nil {
+		if err := p.openBackend(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return p, errors.Join(errs...)
+}
+
+// meet asks the backend for its name and its clock. Without one, or with one that panics, times are the host's.
+func (p *Profiler) meet(b backend.Backend) (err error) {
+	p.source, p.clock = sourceHost, newHostClock(time.Now)
+	if b == nil {
+		return nil
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("no device can be timed, sections get host times only: the backend panicked: %v", r)
+		}
+	}()
+	clock, name := newHostClock(b.Now), b.Name()
+	p.backend, p.clock, p.source = b, clock, name
+	return nil
+}
+
+// log writes a line; the logger is the application's.
+func (p *Profiler) log(level slog.Level, text string, attrs ...slog.Attr) {
+	defer p.guard("a line was logged")
+	p.cfg.Logger.LogAttrs(context.Background(), level, text, attrs...)
+}
+
+// openBackend lists the devices, on the polling thread. Without any, the profiler falls back to host times.
+func (p *Profiler) openBackend() error {
+	var err error
+	open := func() {
+		if err = p.poller.openDevices(); err != nil {
+			err = errors.Join(err, p.backend.Close())
+		}
+	}
+	if callErr := p.poller.call(context.Background(), open); callErr != nil {
+		err = callErr
+	}
+	if err != nil {
+		p.backend, p.source = nil, sourceHost
+		p.log(slog.LevelWarn, "gpuspan: no device can be timed, sections get host times only", slog.Any("error", err))
+		return fmt.Errorf("no device can be timed, sections get host times only: %w", err)
+	}
+	return nil
+}
+
+// SetEnabled is gpuspan.Profiler.SetEnabled.
+func (p *Profiler) SetEnabled(on bool) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.enabled = on
+	p.setLevel()
+}
+
+// SetVerbosity is gpuspan.Profiler.SetVerbosity.
+func (p *Profiler) SetVerbosity(v settings.Verbosity) {
+	if p == nil || v < settings.VerbosityOff || v > settings.VerbosityDebug {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.verbosity = v
+	p.setLevel()
+}
+
+// setLevel puts into force what was said last. The mutex must be held.
+func (p *Profiler) setLevel() {
+	level := settings.VerbosityOff
+	if p.enabled && !p.stopped.Load() {
+		level = p.verbosity
+	}
+	p.level.Store(int32(level))
+}
+
+// Enabled is gpuspan.Profiler.Enabled.
+func (p *Profiler) Enabled() bool { return p != nil && p.level.Load() > int32(settings.VerbosityOff) }
+
+// Source is gpuspan.Profiler.Source.
+func (p *Profiler) Source() string {
+	if p == nil {
+		return ""
+	}
+	return p.source
+}
+
+// Devices is gpuspan.Profiler.Devices.
+func (p *Profiler) Devices() []backend.Device {
+	if p == nil {
+		return nil
+	}
+	var out []backend.Device
+	for _, d := range *p.devices.Load() {
+		out = append(out, d.info)
+	}
+	return out
+}
+
+// Snapshot is gpuspan.Profiler.Snapshot.
+func (p *Profiler) Snapshot() report.Summary {
+	if p == nil || p.recorder == nil {
+		return report.Summary{}
+	}
+	p.catchUp()
+	return p.summary()
+}
+
+// catchUp brings the statistics up to date: what the device has finished, and counts of untimed sections. A polling thread that hangs in the
+// driver only costs this.
+func (p *Profiler) catchUp() {
+	if p.stopped.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_ = p.poller.call(ctx, func() {
+		p.poller.pass()
+		p.poller.reportUntimed()
+	})
+}
+
+func (p *Profiler) summary() (s report.Summary) {
+	defer p.guard("the recorder was asked for a summary")
+	return p.recorder.Summary()
+}
+
+// Reset is gpuspan.Profiler.Reset.
+func (p *Profiler) Reset() {
+	if p == nil || p.recorder == nil {
+		return
+	}
+	p.catchUp()
+	defer p.guard("the recorder was reset")
+	p.recorder.Reset()
+}
+
+// Stats is gpuspan.Profiler.Stats.
+func (p *Profiler) Stats(o *Operation) (report.Figures, bool) {
+	if p == nil || o == nil {
+		return report.Figures{}, false
+	}
+	return p.Snapshot().ByName(o.cfg.Info.Name)
+}
+
+// Flush is gpuspan.Profiler.Flush.
+func (p *Profiler) Flush(ctx context.Context) error {
+	if p == nil || p.stopped.Load() {
+		return nil
+	}
+	ctx, cancel := p.deadline(ctx)
+	defer cancel()
+	return p.poller.flush(ctx)
+}
+
+func (p *Profiler) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, p.cfg.FlushDeadline,
+		fmt.Errorf("`flush_deadline` of %s passed", p.cfg.FlushDeadline))
+}
+
+// Shutdown is gpuspan.Profiler.Shutdown.
+func (p *Profiler) Shutdown(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
+	p.shutdown.Do(func() {
+		p.stopped.Store(true)
+		p.SetEnabled(false)
+		ctx, cancel := p.deadline(ctx)
+		defer cancel()
+		p.watchdog.stop()
+		p.shutdownErr = p.poller.stop(ctx)
+		if p.cfg.PrintReport && p.recorder != nil {
+			if err := p.summary().WriteText(os.Stderr); err != nil {
+				p.shutdownErr = errors.Join(p.shutdownErr, err)
+			}
+		}
+	})
+	return p.shutdownErr
+}
+
+// wake gets the polling thread out of its sleep.
+func (p *Profiler) wake() {
+	select {
+	case p.wakeups <- struct{}{}:
+	default:
+	}
+}
+
+// untimed counts a run that is not timed.
+func (p *Profiler) untimed(o *Operation) Section {
+	st := p.known(o)
+	if st == nil {
+		st = p.register(o)
+	}
+	return st.outermost.run(p)
+}

@@ -1,0 +1,102 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"runtime"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+)
+
+// recordStart records the start event of an open slot. The stream's mutex is held around every record, so that the order
+// of the pending FIFO is the order on the stream.
+func (s *Stream) recordStart(sl *slot) {
+	r := &sl.rec
+	if s.failed != backend.StatusOK {
+		r.flags |= flagHost
+		r.status = statusDeviceError
+		return
+	}
+	if st := s.record(&sl.start); st != backend.StatusOK {
+		s.refused(r, st)
+		return
+	}
+	r.flags |= flagStarted
+	r.startEvent = backend.Event(sl.start.Args[0])
+}
+
+// recordEnd records the end event.
+func (s *Stream) recordEnd(sl *slot) {
+	r := &sl.rec
+	if s.failed != backend.StatusOK {
+		r.flags |= flagHost
+		r.status = statusDeviceError
+		return
+	}
+	if st := s.record(&sl.end); st != backend.StatusOK {
+		s.refused(r, st)
+	}
+}
+
+// refused handles a record that the driver refused.
+func (s *Stream) refused(r *record, st backend.Status) {
+	r.flags |= flagHost
+	if st.Capture() {
+		r.status = statusCaptured
+		return
+	}
+	r.status = statusDeviceError
+	if s.failed == backend.StatusOK {
+		s.failed = st // retired; the polling thread says so
+	}
+}
+
+// record enqueues an event, unless the stream captures a graph: nothing runs then, and the event would have no time. A panicking backend
+// counts as a refusal.
+func (s *Stream) record(c *backend.Call) (st backend.Status) {
+	st = backend.StatusPanic
+	defer func() {
+		if st == backend.StatusPanic { // asked only where there may be a panic, for asking takes longer than all else here
+			_ = recover()
+		}
+	}()
+	if s.capture {
+		if capturing, st := s.backend.Capturing(s.handle); capturing || st.Capture() { // another error shows again at the record
+			return backend.StatusCapturedEvent
+		}
+	}
+	if s.bound {
+		return s.recordBound(c)
+	}
+	return s.backend.Record(c)
+}
+
+// recordBound makes the device's context current for the record. It is apart from record, whose every deferred call costs all records.
+func (s *Stream) recordBound(c *backend.Call) backend.Status {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	unbind, st := s.backend.Bind(s.device.info.Ordinal)
+	if st != backend.StatusOK {
+		return st
+	}
+	defer unbind()
+	return s.backend.Record(c)
+}
+
+// memoryUsage is the device memory in use now.
+func (s *Stream) memoryUsage() (int64, bool) {
+	if s.host || s.device == nil {
+		return 0, false
+	}
+	defer s.p.guard("memory usage was read")
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	unbind, st := s.backend.Bind(s.device.info.Ordinal)
+	if st != backend.StatusOK {
+		return 0, false
+	}
+	defer unbind()
+	used, st := s.backend.MemoryUsage(s.device.info.Ordinal)
+	return used, st == backend.StatusOK
+}

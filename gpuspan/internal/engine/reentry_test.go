@@ -1,0 +1,78 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// caller is application code that uses the profiler from within what the profiler calls.
+type caller struct {
+	faultyCode
+	use   func()
+	calls atomic.Int64
+}
+
+func (c *caller) again() {
+	if c.use != nil && c.calls.Add(1) < 100 {
+		c.use()
+	}
+}
+
+func (c *caller) OnStart(context.Context, sdktrace.ReadWriteSpan)      { c.again() }
+func (c *caller) OnEnd(sdktrace.ReadOnlySpan)                          { c.again() }
+func (c *caller) RangeStart(*Operation, trace.SpanContext) (id uint64) { c.again(); return 1 }
+func (c *caller) RangeEnd(uint64)                                      { c.again() }
+func (c *caller) Write(p []byte) (int, error)                          { c.again(); return len(p), nil }
+
+// No mutex is held while the application's code runs, so that it may use what it instruments with.
+func TestTheApplicationsCodeMayUseTheProfiler(t *testing.T) {
+	c := &caller{faultyCode: faultyCode{&fault{}}}
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(c))
+	b := newScripted()
+	p, err := New(b, WithTracerProvider(tp), WithAnnotator(c), WithOutputLog(c), WithErrorHandler(func(error) { c.again() }))
+	require.NoError(t, err)
+	s := p.Stream(3, "main")
+	op, inside := NewOperation("op", PrintReport(c)), NewOperation("inside")
+	c.use = func() {
+		x := inside.Start(context.Background(), s)
+		x.Add(Work{Items: 1})
+		_ = s.DeviceTimed()
+		_ = p.Misuse()
+		_ = p.Enabled()
+		x.End()
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 50 {
+			x := op.Start(context.Background(), s)
+			x.Checksum(1)
+			x.Start(op).End()
+			x.End()
+			for range p.Loop("loop", s, TotalSteps(1)).Steps(context.Background()) {
+			}
+			if i == 40 {
+				b.query.Store(700) // the stream is retired: the error handler is called
+			}
+			_ = p.Flush(context.Background())
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("deadlock")
+	}
+	assert.GreaterOrEqual(t, c.calls.Load(), int64(100))
+	c.use = nil
+	require.NoError(t, p.Shutdown(context.Background()))
+}

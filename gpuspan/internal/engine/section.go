@@ -1,0 +1,276 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Section is gpuspan.Section.
+type Section struct {
+	slot *slot  // nil: not timed
+	at   *place // nil: nothing at all
+	id   uint64 // timed: of the section; else the ticket of an untimed run
+	p    *Profiler
+}
+
+// Timed is gpuspan.Section.Timed.
+func (x Section) Timed() bool {
+	if x.slot == nil {
+		return false
+	}
+	s := x.slot.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return x.live()
+}
+
+// live reports whether the section is open. The stream's mutex must be held.
+func (x Section) live() bool { return x.slot.rec.id == x.id && x.slot.state == slotOpen }
+
+// Start is gpuspan.Section.Start.
+func (x Section) Start(o *Operation) Section {
+	if x.at == nil || o == nil || x.p.level.Load() < int32(o.cfg.Verbosity) {
+		return Section{}
+	}
+	if x.slot == nil {
+		return x.untimed(o)
+	}
+	return x.startOn(o, x.slot.stream)
+}
+
+// StartOn is gpuspan.Section.StartOn.
+func (x Section) StartOn(o *Operation, s *Stream) Section {
+	if x.at == nil || o == nil || s == nil || x.p.level.Load() < int32(o.cfg.Verbosity) {
+		return Section{}
+	}
+	if s.p != x.p {
+		x.p.misuse.foreignStream.Add(1)
+		return Section{}
+	}
+	if x.slot == nil {
+		return x.untimed(o)
+	}
+	return x.startOn(o, s)
+}
+
+// untimed counts a run within this section that is not timed.
+func (x Section) untimed(o *Operation) Section { return x.at.child(x.p, x.p.state(o)).run(x.p) }
+
+func (x Section) startOn(o *Operation, s *Stream) Section {
+	y, ok := s.beginIn(x, o, flagNone)
+	if !ok {
+		x.p.misuse.staleParent.Add(1)
+		return x.p.untimed(o)
+	}
+	return y
+}
+
+// Add is gpuspan.Section.Add.
+func (x Section) Add(w Work) {
+	if x.at == nil {
+		return
+	}
+	if w.wrong() {
+		x.p.mend(&w)
+	}
+	if x.slot == nil {
+		x.at.untimed.add(&w, x.at.st.op.cfg.Direction)
+		return
+	}
+	s := x.slot.stream
+	s.mu.Lock()
+	if x.live() {
+		x.slot.rec.work.add(&w)
+	}
+	s.mu.Unlock()
+}
+
+// AddCopied is gpuspan.Section.AddCopied.
+func (x Section) AddCopied(d Direction, bytes int64) {
+	if x.at == nil || bytes == 0 {
+		return
+	}
+	if d == DirectionUnset || d >= directions || bytes < 0 {
+		x.p.misuse.invalidWork.Add(1)
+		return
+	}
+	if x.slot == nil {
+		x.at.untimed.copied[d].Add(bytes)
+		return
+	}
+	x.with(func(e *extra) { e.copied[d] += bytes; e.moved = true })
+}
+
+// Link is gpuspan.Section.Link.
+func (x Section) Link(ctx context.Context) { x.LinkItems(ctx, 0) }
+
+// LinkItems is gpuspan.Section.LinkItems.
+func (x Section) LinkItems(ctx context.Context, items int64) {
+	if x.slot == nil {
+		return
+	}
+	if items < 0 {
+		x.p.misuse.invalidWork.Add(1)
+		items = 0
+	}
+	sc := trace.SpanContextFromContext(ctx)
+	if !sc.IsValid() {
+		return
+	}
+	x.with(func(e *extra) {
+		e.batch++
+		e.items += items
+		if len(e.links) < maxLinks {
+			e.links = append(e.links, trace.Link{SpanContext: sc})
+			e.shares = append(e.shares, items)
+		}
+	})
+}
+
+// maxLinks bounds the links of one section; the SDK's default limit is the same. gpu.batch.size and the shares count the requests beyond it, too.
+const maxLinks = 128
+
+// Chunk is gpuspan.Section.Chunk.
+func (x Section) Chunk(i, n int) {
+	if x.at == nil {
+		return
+	}
+	if i < 0 || n < 0 || n > 0 && i >= n || max(i, n) > math.MaxInt32 {
+		x.p.misuse.invalidWork.Add(1)
+		return
+	}
+	if x.slot == nil {
+		x.at.chunked.Store(true)
+		return
+	}
+	s := x.slot.stream
+	s.mu.Lock()
+	if x.live() {
+		r := &x.slot.rec
+		r.chunk, r.chunks = int32(i), int32(n)
+		r.flags |= flagChunk
+	}
+	s.mu.Unlock()
+}
+
+// SetAttributes is gpuspan.Section.SetAttributes.
+func (x Section) SetAttributes(kv ...attribute.KeyValue) {
+	if x.slot == nil || len(kv) == 0 {
+		return
+	}
+	x.with(func(e *extra) { e.attrs = append(e.attrs, kv...) })
+}
+
+// Checksum is gpuspan.Section.Checksum.
+func (x Section) Checksum(sum uint64) {
+	if x.slot != nil {
+		x.with(func(e *extra) { e.checksum, e.summed = sum, true })
+	}
+}
+
+// with changes the section's extra if the section is open.
+func (x Section) with(f func(*extra)) {
+	s := x.slot.stream
+	s.mu.Lock()
+	if x.live() {
+		if x.slot.rec.extra == nil {
+			x.slot.rec.extra = &extra{}
+		}
+		f(x.slot.rec.extra)
+	}
+	s.mu.Unlock()
+}
+
+// Context is gpuspan.Section.Context.
+func (x Section) Context(ctx context.Context) context.Context {
+	if x.at == nil || ctx == nil {
+		return ctx
+	}
+	return trace.ContextWithSpan(ctx, &sectionSpan{Span: trace.SpanFromContext(ctx), section: x})
+}
+
+// sectionSpan carries a section in a context in the place of the span around it, so that Start finds both with one look-up. It is
+// that span in all else.
+type sectionSpan struct {
+	trace.Span
+	section Section
+}
+
+// End is gpuspan.Section.End.
+func (x Section) End() {
+	if x.slot != nil {
+		x.finish(nil)
+	}
+}
+
+// EndWith is gpuspan.Section.EndWith.
+func (x Section) EndWith(w Work) {
+	if x.at != nil {
+		x.endWith(&w)
+	}
+}
+
+func (x Section) endWith(w *Work) {
+	if w.wrong() {
+		x.p.mend(w)
+	}
+	if x.slot != nil {
+		x.finish(w)
+		return
+	}
+	// Untimed: only the work counts, once.
+	if x.at.ended[x.id%ticketRing].Swap(int64(x.id)) != int64(x.id) {
+		x.at.untimed.add(w, x.at.st.op.cfg.Direction)
+	}
+}
+
+// Record is gpuspan.Operation.Record.
+func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
+	if s == nil {
+		return
+	}
+	if d < 0 && o != nil && s.p.level.Load() >= int32(o.cfg.Verbosity) {
+		s.p.misuse.invalidWork.Add(1)
+		s.p.untimed(o).EndWith(w)
+		return
+	}
+	x := s.begin(ctx, o, flagHost|flagGiven)
+	if x.slot == nil {
+		x.EndWith(w)
+		return
+	}
+	s.mu.Lock()
+	if x.live() {
+		r := &x.slot.rec
+		r.gpu = float64(d)
+		if r.startNs = start.UnixNano(); start.IsZero() {
+			r.startNs = s.p.clock.wall(r.hostStart) - int64(r.gpu)
+		}
+	}
+	s.mu.Unlock()
+	x.EndWith(w)
+}
+
+// add sums work. A precision that is stated wins over one that is not.
+func (w *Work) add(o *Work) {
+	w.Read += o.Read
+	w.Written += o.Written
+	w.Bytes += o.Bytes
+	w.Items += o.Items
+	w.FLOPs += o.FLOPs
+	if o.Precision != PrecisionUnset {
+		w.Precision = o.Precision
+	}
+}
+
+// stated reports whether any work is.
+func (w *Work) stated() bool {
+	return w.Read != 0 || w.Written != 0 || w.Bytes != 0 || w.Items != 0 || w.FLOPs != 0
+}

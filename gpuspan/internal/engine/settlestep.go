@@ -1,0 +1,362 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// addToStep adds a resolved section's interval to its step.
+func (t *poller) addToStep(r *record) {
+	st := r.step
+	defer st.open.Add(-1)
+	if st.ended || st.slot == nil {
+		return
+	}
+	from, onDevice := t.offset(st, r)
+	iv := interval{from, from + r.gpu}
+	if !onDevice {
+		from = float64(r.startNs - t.p.clock.wall(st.hostStart))
+		iv = interval{from, from + float64(r.endNs-r.startNs)}
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if onDevice {
+		st.covered.add(iv.from, iv.to)
+	} else {
+		st.coveredHost.add(iv.from, iv.to)
+	}
+	if r.phase == 0 {
+		return
+	}
+	ph := &st.phases[r.phase-1]
+	if onDevice {
+		ph.spans.add(iv.from, iv.to)
+	} else {
+		ph.host.add(iv.from, iv.to)
+	}
+}
+
+// offset is the GPU time from the step's first boundary to the section's start, which is more exact than the
+// difference of their places on the wall clock.
+func (t *poller) offset(st *Step, r *record) (ns float64, ok bool) {
+	defer t.p.guard("a section was placed in its step")
+	if !r.timed || r.flags&flagGiven != 0 || st.device == nil || r.device != st.device {
+		return 0, false
+	}
+	b := t.p.backend
+	d, status := b.Elapsed(st.startEvent, r.startEvent)
+	if status != backend.StatusOK {
+		return 0, false
+	}
+	return d * r.rate, true
+}
+
+// settleBoundary handles the resolved boundaries of a step.
+func (t *poller) settleBoundary(sl *slot) {
+	st := sl.rec.step
+	sl.stream.mu.Lock()
+	sl.state = slotHeld
+	sl.stream.mu.Unlock()
+	st.resolvedAt = t.p.clock.now()
+	st.endError = sl.rec.errorNs
+	if sl.rec.borrowed != nil {
+		sl.rec.follow(&sl.rec.borrowed.rec)
+	}
+	if st.open.Load() == 0 || st.ended {
+		t.finishStep(st)
+		return
+	}
+	t.sealed = append(t.sealed, st)
+}
+
+// checkSealed ends steps whose sections are all resolved, and those that waited too long for them.
+func (t *poller) checkSealed(now int64, all bool) {
+	t.sealed = slices.DeleteFunc(t.sealed, func(st *Step) bool {
+		if st.open.Load() > 0 && !all && !tooOld(st.resolvedAt, now, t.p.cfg.StepDeadline) {
+			return false
+		}
+		t.finishStep(st)
+		return true
+	})
+}
+
+// finishStep ends the step's span and frees its slot.
+func (t *poller) finishStep(st *Step) {
+	sl := st.slot
+	if !st.ended {
+		st.ended = true
+		t.endStep(st, &sl.rec, sl.stream)
+	}
+	if b := sl.rec.borrowed; b != nil {
+		sl.rec.borrowed = nil
+		b.unchain()
+	}
+	sl.unchain()
+}
+
+// expireSteps ends the spans of steps that the device does not finish, so that a hang can be seen in the trace.
+func (t *poller) expireSteps(s *Stream, now int64) {
+	var late []*slot
+	s.mu.Lock()
+	for i := range s.pending.size {
+		sl := &s.slots[s.pending.at(i)]
+		if sl.rec.flags&flagStep == 0 || !tooOld(sl.rec.hostEnd, now, t.p.cfg.HangDeadline) {
+			continue
+		}
+		late = append(late, sl)
+	}
+	s.mu.Unlock()
+	for _, sl := range late {
+		if st := sl.rec.step; !st.ended {
+			st.ended = true
+			r := sl.rec // a copy: the slot stays pending
+			r.flags |= flagHost
+			r.status = statusTimeout
+			t.hostTimes(&r)
+			t.endStep(st, &r, s)
+		}
+	}
+}
+
+// stepTimes is a step's time and what it consists of, in ns:
+// total = sum of phases − overlap + other, all of them at least 0, and no phase longer than the step.
+//
+// Of time without a place (AddPhase, SetPhase) nobody knows what it overlapped with. It is taken to have overlapped as little as it can have: it fills what
+// no placed interval covers, and only what finds no room there overlaps. So overlap is a lower bound.
+type stepTimes struct {
+	total, overlap, other, covered int64
+	phases                         []int64
+}
+
+// times adds up a step of that length, whose start on the device was shift ns after its start on the host.
+func (st *Step) times(total, shift float64) stepTimes {
+	out := stepTimes{total: int64(math.Round(total)), phases: make([]int64, len(st.phases))}
+	var all union
+	var sum, loose int64
+	for i := range st.phases {
+		ph := &st.phases[i]
+		for _, iv := range ph.host.list {
+			ph.spans.add(iv.from-shift, iv.to-shift)
+		}
+		d, unplaced := int64(0), int64(ph.set)
+		if !ph.hasSet {
+			d, unplaced = int64(math.Round(ph.spans.within(0, total))), int64(ph.added)
+			for _, iv := range ph.spans.list {
+				all.add(max(iv.from, 0), min(iv.to, total))
+			}
+		}
+		unplaced = min(unplaced, out.total-d)
+		out.phases[i] = d + unplaced
+		sum += d + unplaced
+		loose += unplaced
+	}
+	placed := min(int64(math.Round(all.within(0, total))), sum-loose)
+	explained := min(placed+loose, out.total)
+	out.overlap = sum - explained
+	out.other = out.total - explained
+	for _, iv := range st.coveredHost.list {
+		st.covered.add(iv.from-shift, iv.to-shift)
+	}
+	out.covered = min(int64(math.Round(st.covered.within(0, total))), out.total)
+	return out
+}
+
+// endStep computes the step and ends its span.
+func (t *poller) endStep(st *Step, r *record, s *Stream) {
+	p := t.p
+	defer p.guard("a step was reported")
+	if !st.action.Recorded() {
+		return
+	}
+	st.mu.Lock()
+	cancelled := st.cancelled
+	var sample report.StepSample
+	if !cancelled {
+		times := st.times(float64(r.endNs-r.startNs), float64(r.startNs-p.clock.wall(st.hostStart)))
+		t.attrs = st.describe(t.attrs[:0], r, s, times)
+		sample = st.sample(r, s, times)
+	}
+	st.mu.Unlock()
+	// Not under the mutex: what follows is the application's code.
+	if cancelled {
+		st.endCancelled(r.endNs)
+		return
+	}
+	st.endSpan(max(r.endNs, p.clock.wall(r.hostEnd)), t.attrs)
+	p.metrics.duration(st.ctx, r, s)
+	if p.recorder != nil {
+		p.recorder.Step(st.loop.op.cfg.Info.Name, sample)
+	}
+}
+
+// endSpan ends the step's span. A processor that panics costs the span.
+func (st *Step) endSpan(endNs int64, kv []attribute.KeyValue) {
+	if st.span == nil {
+		return
+	}
+	defer st.loop.p.guard("a step's span was ended")
+	st.span.SetAttributes(kv...)
+	st.span.End(trace.WithTimestamp(time.Unix(0, endNs)))
+}
+
+// endCancelled ends the span of an iteration that was no step.
+func (st *Step) endCancelled(endNs int64) {
+	if st.span == nil {
+		return
+	}
+	defer st.loop.p.guard("a step's span was ended")
+	st.span.SetName(st.loop.op.cfg.Info.Name + " (no step)")
+	st.span.End(trace.WithTimestamp(time.Unix(0, endNs)))
+}
+
+// endUntimed ends the span of a step that had no slot, on the caller's goroutine.
+func (st *Step) endUntimed(now int64) {
+	end := st.loop.p.clock.wall(now)
+	st.mu.Lock()
+	cancelled := st.cancelled
+	var kv []attribute.KeyValue
+	if !cancelled && st.Recording() {
+		kv = st.describeDeclared(nil)
+		kv = append(kv, st.loop.s.attrs...)
+		kv = append(kv, semconv.GPUTimingSourceKey.String(sourceHost),
+			semconv.GPUTimingStatusKey.String(semconv.GPUTimingStatusDropped),
+			semconv.GPUStepHostDurationKey.Float64(seconds(now-st.hostStart)))
+	}
+	st.mu.Unlock()
+	if cancelled {
+		st.endCancelled(end)
+		return
+	}
+	st.endSpan(end, kv)
+}
+
+// describeDeclared appends what the application says of the step.
+func (st *Step) describeDeclared(kv []attribute.KeyValue) []attribute.KeyValue {
+	l := st.loop
+	kv = append(kv, l.op.attrs...)
+	kv = append(kv, semconv.GPUStepIndexKey.Int64(st.index))
+	kv = append(kv, l.p.cfg.Attributes...)
+	kv = append(kv, l.config.Attributes...)
+	if st.epoch != nil {
+		kv = append(kv, semconv.GPUStepEpochKey.Int64(*st.epoch))
+	}
+	if st.itemsSet {
+		kv = append(kv, semconv.GPUStepItemsKey.Int64(st.items))
+		if l.config.ItemType != "" {
+			kv = append(kv, semconv.GPUStepItemTypeKey.String(l.config.ItemType))
+		}
+	}
+	if st.modelFLOPs > 0 {
+		kv = append(kv, semconv.GPUStepModelFLOPCountKey.Float64(st.modelFLOPs))
+	}
+	if l.config.Devices > 0 {
+		kv = append(kv, semconv.GPUStepDeviceCountKey.Int(l.config.Devices))
+	}
+	return append(kv, st.attrs...)
+}
+
+// describe appends the attributes of a timed step.
+func (st *Step) describe(kv []attribute.KeyValue, r *record, s *Stream, times stepTimes) []attribute.KeyValue {
+	p := st.loop.p
+	kv = st.describeDeclared(kv)
+	kv = append(kv, s.attrs...)
+	source := sourceHost
+	if r.timed {
+		source = p.source
+		kv = append(kv, semconv.GPUTimingErrorKey.Float64(seconds(r.errorNs)),
+			semconv.GPUStartDelayKey.Float64(seconds(r.startNs-st.spanStart)),
+			semconv.GPUEndDelayKey.Float64(seconds(r.endNs-p.clock.wall(r.hostEnd))))
+	}
+	kv = append(kv,
+		semconv.GPUTimingSourceKey.String(source),
+		semconv.GPUTimingStatusKey.String(statusNames[r.status]),
+		semconv.GPUStepDurationKey.Float64(seconds(times.total)),
+		semconv.GPUStepHostDurationKey.Float64(seconds(r.hostEnd-r.hostStart)),
+		semconv.GPUStepOverlapDurationKey.Float64(seconds(times.overlap)),
+		semconv.GPUStepOtherDurationKey.Float64(seconds(times.other)),
+		semconv.GPUStepCoveredDurationKey.Float64(seconds(times.covered)),
+	)
+	for i := range st.phases {
+		kv = append(kv, semconv.GPUStepPhaseDurationKey(string(st.phases[i].phase)).Float64(seconds(times.phases[i])))
+	}
+	if st.flops > 0 {
+		kv = append(kv, semconv.GPUFLOPCountKey.Float64(st.flops))
+	}
+	precision := st.loop.config.Precision
+	if precision == PrecisionUnset && !st.mixed {
+		precision = st.precision
+	}
+	if precision != PrecisionUnset {
+		kv = append(kv, semconv.GPUFLOPPrecisionKey.String(precision.String()))
+	}
+	return kv
+}
+
+// sample is a step as reports want it.
+func (st *Step) sample(r *record, s *Stream, times stepTimes) report.StepSample {
+	precision := st.loop.config.Precision
+	if precision == PrecisionUnset && !st.mixed {
+		precision = st.precision
+	}
+	out := report.StepSample{
+		Index:      st.index,
+		Duration:   time.Duration(times.total),
+		Host:       time.Duration(r.hostEnd - r.hostStart),
+		Overlap:    time.Duration(times.overlap),
+		Other:      time.Duration(times.other),
+		Covered:    time.Duration(times.covered),
+		Exposed:    st.exposed(Comm, float64(times.total)),
+		Items:      st.items,
+		ItemType:   st.loop.config.ItemType,
+		ModelFLOPs: st.modelFLOPs,
+		Precision:  precision.String(),
+		Devices:    st.loop.config.Devices,
+	}
+	if d := s.device; d != nil {
+		out.Device = d.info.Ordinal
+	}
+	for i := range st.phases {
+		if st.phases[i].phase == Data {
+			out.Waiting = time.Duration(times.phases[i]) - st.hidden(i, float64(times.total))
+		}
+		out.Phases = append(out.Phases, report.PhaseSample{Name: string(st.phases[i].phase), Duration: time.Duration(times.phases[i])})
+	}
+	return out
+}
+
+// hidden is what other phases hide of phase i. Times without a place, as a loader may state them, hide behind nothing.
+func (st *Step) hidden(i int, total float64) time.Duration {
+	ph := &st.phases[i]
+	if ph.hasSet {
+		return 0
+	}
+	return time.Duration(math.Round(ph.spans.within(0, total))) - st.exposed(ph.phase, total)
+}
+
+// exposed is the measured time of a phase that no other one hides: the union of all phases minus the union of the others.
+func (st *Step) exposed(of Phase, total float64) time.Duration {
+	var all, others union
+	for i := range st.phases {
+		if st.phases[i].hasSet {
+			continue // instead of what was measured
+		}
+		for _, iv := range st.phases[i].spans.list {
+			all.add(iv.from, iv.to)
+			if st.phases[i].phase != of {
+				others.add(iv.from, iv.to)
+			}
+		}
+	}
+	return time.Duration(math.Round(all.within(0, total) - others.within(0, total)))
+}

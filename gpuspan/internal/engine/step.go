@@ -1,0 +1,255 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
+
+// Step is train.Step.
+type Step struct {
+	loop   *Loop
+	index  int64
+	epoch  *int64 // nil: not stated
+	action settings.StepAction
+	timed  bool
+	span   trace.Span // nil unless the step is recorded
+	ctx    context.Context
+	slot   *slot // of the boundaries; nil when the step is not timed
+	around *Step // that the loop's stream goes back to; under the stream's mutex
+	off    bool  // profiling was off when the step began
+
+	startEvent backend.Event // the first boundary, when device is not nil
+	device     *device       // that the boundaries are timed on
+
+	hostStart, hostEnd int64 // hostClock
+	spanStart          int64 // start of the span, unix ns
+	open               atomic.Int32
+
+	mu         sync.Mutex
+	sealed     bool
+	cancelled  bool
+	items      int64
+	itemsSet   bool
+	modelFLOPs float64
+	attrs      []attribute.KeyValue
+	phases     []phaseTime
+	phaseBuf   [6]phaseTime
+
+	// polling thread
+	covered     union
+	coveredHost union // as phaseTime.host
+	flops       float64
+	precision   Precision
+	mixed       bool // sections of several precisions
+	resolvedAt  int64
+	endError    int64 // ns, of the place of the second boundary
+	ended       bool
+}
+
+// phaseTime is what is known of one phase of a step.
+type phaseTime struct {
+	phase  Phase
+	spans  union         // measured, ns from the step's start; polling thread
+	host   union         // on the host's clock, ns from hostStart
+	added  time.Duration // measured elsewhere, at an unknown place in the step
+	set    time.Duration // instead of all that is measured
+	hasSet bool
+}
+
+// Index is train.Step.Index.
+func (st *Step) Index() int64 {
+	if st == nil {
+		return 0
+	}
+	return st.index
+}
+
+// Recording is train.Step.Recording.
+func (st *Step) Recording() bool {
+	return st != nil && st.span != nil && st.span.IsRecording()
+}
+
+// Span is train.Step.Span.
+func (st *Step) Span() trace.Span {
+	if st == nil || st.span == nil {
+		return trace.SpanFromContext(nil) //nolint:staticcheck // documented to give a no-op span
+	}
+	return st.span
+}
+
+// Phase is train.Step.Phase.
+func (st *Step) Phase(ph Phase) Section { return st.PhaseOn(ph, nil) }
+
+// PhaseOn is train.Step.PhaseOn.
+func (st *Step) PhaseOn(ph Phase, s *Stream) Section {
+	if st == nil || st.loop == nil {
+		return Section{}
+	}
+	p := st.loop.p
+	if s != nil && s.p != p {
+		p.misuse.foreignStream.Add(1)
+		s = nil
+	}
+	if s == nil {
+		s = st.loop.s
+	}
+	ph, o := p.phase(ph)
+	if p.level.Load() < int32(o.cfg.Verbosity) {
+		return Section{}
+	}
+	if !st.timed {
+		return p.untimed(o)
+	}
+	st.mu.Lock()
+	if st.sealed {
+		st.mu.Unlock()
+		return Section{}
+	}
+	i := st.indexOf(ph)
+	st.mu.Unlock()
+	return s.openOuter(o, &nesting{ctx: st.ctx, step: st, phase: int8(i + 1)}, flagNone)
+}
+
+// phaseIndex finds or adds a phase by the name that the application gave it. The mutex must be held.
+func (st *Step) phaseIndex(ph Phase) int {
+	ph, _ = st.loop.p.phase(ph)
+	return st.indexOf(ph)
+}
+
+// indexOf finds or adds a phase of Profiler.phase. The mutex must be held.
+func (st *Step) indexOf(ph Phase) int {
+	for i := range st.phases {
+		if st.phases[i].phase == ph {
+			return i
+		}
+	}
+	st.phases = append(st.phases, phaseTime{phase: ph})
+	return len(st.phases) - 1
+}
+
+// AddPhase is train.Step.AddPhase.
+func (st *Step) AddPhase(ph Phase, d time.Duration) {
+	st.change(d >= 0, func() {
+		if d > 0 {
+			st.phases[st.phaseIndex(ph)].added += d
+		}
+	})
+}
+
+// SetPhase is train.Step.SetPhase.
+func (st *Step) SetPhase(ph Phase, d time.Duration) {
+	st.change(d >= 0, func() {
+		t := &st.phases[st.phaseIndex(ph)]
+		t.set, t.hasSet = d, true
+	})
+}
+
+// AddPhaseAt is train.Step.AddPhaseAt.
+func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
+	st.change(d >= 0, func() {
+		if d == 0 {
+			return
+		}
+		from := start.UnixNano() - st.loop.p.clock.wall(st.hostStart)
+		st.phases[st.phaseIndex(ph)].host.add(float64(from), float64(from+int64(d)))
+	})
+}
+
+// SetItems is train.Step.SetItems.
+func (st *Step) SetItems(n int64) { st.change(n >= 0, func() { st.items, st.itemsSet = n, true }) }
+
+// AddItems is train.Step.AddItems.
+func (st *Step) AddItems(n int64) { st.change(n >= 0, func() { st.items += n; st.itemsSet = true }) }
+
+// SetModelFLOPs is train.Step.SetModelFLOPs.
+func (st *Step) SetModelFLOPs(f float64) {
+	st.change(f >= 0 && f <= math.MaxFloat64, func() { st.modelFLOPs = f })
+}
+
+// SetAttributes is train.Step.SetAttributes.
+func (st *Step) SetAttributes(kv ...attribute.KeyValue) {
+	st.change(true, func() { st.attrs = append(st.attrs, kv...) })
+}
+
+// Cancel is train.Step.Cancel.
+func (st *Step) Cancel() { st.change(true, func() { st.cancelled = true }) }
+
+// change does f unless the step has ended. What cannot be is not stated, and counts as misuse.
+func (st *Step) change(can bool, f func()) {
+	if st == nil || st.loop == nil {
+		return
+	}
+	if !can {
+		st.loop.p.misuse.invalidWork.Add(1)
+		return
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if !st.sealed {
+		f()
+	}
+}
+
+// seal ends the step on the host. left: the loop was left in it.
+func (st *Step) seal(left bool) {
+	l := st.loop
+	p := l.p
+	st.mu.Lock()
+	st.sealed = true
+	if left && !st.itemsSet && l.config.ItemType != "" {
+		st.cancelled = true
+	}
+	cancelled := st.cancelled
+	st.mu.Unlock()
+	l.s.clearStep(st)
+	if cancelled {
+		l.mu.Lock()
+		l.index--
+		l.mu.Unlock()
+	}
+	if st.slot != nil {
+		l.s.sealStep(l, st, !left)
+		return
+	}
+	if !cancelled && !st.off {
+		p.state(l.op).timed.count.Add(1)
+	}
+	if st.span != nil { // nothing was timed: not sampled, or no free slot
+		st.endUntimed(p.clock.now())
+	}
+}
+
+// isCancelled reports whether the iteration was no step.
+func (st *Step) isCancelled() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.cancelled
+}
+
+// addFLOPs adds what an outermost section computed. Polling thread.
+func (st *Step) addFLOPs(r *record) {
+	f := r.flops()
+	if f == 0 {
+		return
+	}
+	st.flops += f
+	switch p := r.work.Precision; {
+	case p == PrecisionUnset || p == st.precision:
+	case st.precision == PrecisionUnset:
+		st.precision = p
+	default:
+		st.mixed = true
+	}
+}

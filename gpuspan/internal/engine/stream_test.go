@@ -1,0 +1,153 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
+
+func TestStreamsThatCannotBeTimedGetHostTimes(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		setup func(*scripted)
+		opts  []StreamOption
+		timed bool
+		want  string
+	}{
+		{"per thread", func(b *scripted) { b.kind = backend.StreamPerThread }, nil, false, "per-thread default stream"},
+		{"per thread, legacy allowed", func(b *scripted) { b.kind = backend.StreamPerThread }, []StreamOption{AllowLegacy()}, false, "per-thread default stream"},
+		{"legacy", func(b *scripted) { b.kind = backend.StreamLegacy }, nil, false, "AllowLegacy"},
+		{"legacy, allowed", func(b *scripted) { b.kind = backend.StreamLegacy }, []StreamOption{AllowLegacy()}, true, ""},
+		{"unknown handle", func(b *scripted) { b.infoErr = errors.New("no such stream") }, nil, false, "handle 0x3: no such stream"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newScripted()
+			tt.setup(b)
+			f := newBench(t, b)
+			s := f.p.Stream(3, "main", tt.opts...)
+			require.NotNil(t, s)
+			assert.Equal(t, tt.timed, s.DeviceTimed())
+			assert.Equal(t, s.bound, b.kind == backend.StreamLegacy && tt.timed)
+			testOp.Start(context.Background(), s).End()
+			f.flush(t)
+			_, source := f.status(0)
+			if tt.timed {
+				assert.Equal(t, "cuda_event", source)
+				assert.Empty(t, f.errors())
+			} else {
+				assert.Equal(t, "host", source)
+				assert.Contains(t, f.errors(), tt.want)
+			}
+		})
+	}
+}
+
+func TestAFailedSelfTestChoosesTheBoundPath(t *testing.T) {
+	b := newScripted()
+	b.threads = true // records need a current context
+	f := newBench(t, b)
+	s := f.p.Stream(3, "main")
+	assert.True(t, s.bound)
+	for range 5 {
+		testOp.Start(context.Background(), s).End()
+	}
+	f.flush(t)
+	for i := range 5 {
+		status, _ := f.status(i)
+		assert.Equal(t, "ok", status)
+	}
+	assert.Zero(t, b.bound.Load(), "every Bind is undone")
+}
+
+func TestAStreamMayAskForTheBoundPath(t *testing.T) {
+	f := newBench(t, newScripted())
+	assert.False(t, f.p.Stream(3, "plain").bound, "a thread without a context can record")
+	s := f.p.Stream(4, "asked", Bound())
+	assert.True(t, s.bound)
+	testOp.Start(context.Background(), s).End()
+	f.flush(t)
+	status, _ := f.status(0)
+	assert.Equal(t, "ok", status)
+	assert.Zero(t, f.b.bound.Load(), "every Bind is undone")
+}
+
+func TestAStreamUnderCaptureIsNotSelfTested(t *testing.T) {
+	b := newScripted()
+	b.capturing.Store(true)
+	f := newBench(t, b)
+	s := f.p.Stream(3, "main")
+	assert.True(t, s.bound)
+	assert.Zero(t, b.records.Load(), "a record would end up in the application's graph")
+}
+
+func TestTheSameHandleGivesTheSameStreamUntilClosed(t *testing.T) {
+	f := newBench(t, newScripted())
+	a := f.p.Stream(3, "a")
+	assert.Same(t, a, f.p.Stream(3, "b"))
+	x := testOp.Start(context.Background(), a)
+	testOp.Start(context.Background(), a).End()
+	live := len(f.b.live)
+	a.Close()
+	f.flush(t)
+	c := f.p.Stream(3, "c")
+	assert.NotSame(t, a, c)
+	assert.False(t, testOp.Start(context.Background(), a).Timed())
+	assert.True(t, testOp.Start(context.Background(), c).Timed())
+	require.Eventually(t, func() bool {
+		f.b.mu.Lock()
+		defer f.b.mu.Unlock()
+		return len(f.b.live) <= live
+	}, 5*time.Second, 5*time.Millisecond, "the closed stream's events are destroyed though a section was left open")
+	x.End()
+}
+
+func TestTooManyStreamsOnlyCount(t *testing.T) {
+	set := settings.Default()
+	set.Streams = 2
+	f := newBench(t, newScripted(), WithSettings(set))
+	f.p.Stream(3, "a")
+	f.p.Stream(4, "b")
+	s := f.p.Stream(5, "c")
+	require.NotNil(t, s)
+	x := testOp.Start(context.Background(), s)
+	assert.False(t, x.Timed())
+	x.EndWith(Work{Items: 1})
+	assert.Contains(t, f.errors(), `stream "c": too many streams`)
+}
+
+// Who asks for the stream with each request must not run out of streams where there is no device, or where the stream is refused.
+func TestTheSameStreamOfHostTimesIsRegisteredOnce(t *testing.T) {
+	legacy := newScripted()
+	legacy.kind = backend.StreamLegacy
+	none, err := New(nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, none.Shutdown(context.Background())) }()
+	f := newBench(t, legacy)
+	for _, p := range []*Profiler{none, f.p} {
+		a, b, c := p.Stream(3, "a"), p.Stream(3, "b"), p.Stream(4, "")
+		assert.NotSame(t, a, b)
+		for range 300 {
+			require.Same(t, a, p.Stream(3, "a"))
+			require.Same(t, c, p.Stream(4, ""))
+		}
+		assert.Len(t, *p.streamList.Load(), 3)
+		a.Close()
+		flush(t, p)
+		d := p.Stream(3, "a")
+		assert.NotSame(t, a, d)
+		x := testOp.Start(context.Background(), d)
+		assert.True(t, x.Timed())
+		x.End()
+	}
+	assert.True(t, f.p.Stream(3, "a", AllowLegacy()).DeviceTimed(), "what was refused may be asked for in another way")
+}

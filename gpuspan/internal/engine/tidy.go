@@ -1,0 +1,187 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+)
+
+// reclaim gives up open sections that nobody will end: those older than OpenLimit, and on a stream without free slots those whose
+// outermost section has ended NestDeadline ago. A forgotten End would otherwise cost a slot for ever.
+func (t *poller) reclaim(s *Stream) {
+	now := t.p.clock.now()
+	s.mu.Lock()
+	full := len(s.free) == 0
+	used := len(s.free) < len(s.slots)
+	closed := s.closed
+	s.mu.Unlock()
+	if !used {
+		return
+	}
+	var forgotten openSections
+	for i := range s.slots {
+		sl := &s.slots[i]
+		s.mu.Lock()
+		step := sl.rec.flags&flagStep != 0 // a loop ends its steps, however long they take
+		give := sl.state == slotOpen && (closed || !step && tooOld(sl.rec.hostStart, now, t.p.cfg.OpenLimit) ||
+			full && sl.rec.root != sl && sl.rec.root.emitted)
+		if give {
+			sl.state = slotHeld // End of it does nothing from now on
+		} else if sl.state == slotOpen && !step {
+			forgotten.add(&sl.rec)
+		}
+		s.mu.Unlock()
+		if give {
+			t.giveUp(sl, now)
+		}
+	}
+	if full && 2*forgotten.n > len(s.slots) && tooOld(forgotten.since, now, t.p.cfg.NestDeadline) {
+		t.p.errors.report("forgotten", fmt.Errorf("stream %q: %d of its %d slots are held by sections that were started and not ended, one of `%s` for %s "+
+			"(end them on error paths too, as by defer, or raise `slots`); until then sections only count",
+			s.name, forgotten.n, len(s.slots), forgotten.name, time.Duration(now-forgotten.since).Round(time.Millisecond)))
+	}
+}
+
+// openSections are those that are open on a stream, and the oldest of them.
+type openSections struct {
+	n     int
+	name  string
+	since int64 // hostClock
+}
+
+func (o *openSections) add(r *record) {
+	if o.n++; o.n == 1 || r.hostStart < o.since {
+		o.name, o.since = r.op.op.cfg.Info.Name, r.hostStart
+	}
+}
+
+// giveUp settles a section that is not open any more and in no FIFO, with host times and status timeout.
+func (t *poller) giveUp(sl *slot, now int64) {
+	r := &sl.rec
+	r.flags |= flagHost
+	r.status = statusTimeout
+	if r.hostEnd == 0 { // still open
+		r.hostEnd = now
+		t.p.rangeEnd(r.annotation)
+	}
+	t.hostTimes(r)
+	t.settle(sl)
+}
+
+// forget frees a closed stream.
+func (t *poller) forget(s *Stream) {
+	t.p.removeStream(s)
+	t.freeEvents(s)
+}
+
+func (t *poller) freeEvents(s *Stream) {
+	defer t.p.guard("events were freed")
+	s.mu.Lock()
+	s.closed = true
+	keep := s.device == nil || s.host || s.eventsFreed || s.syncing.Load() != 0
+	s.eventsFreed = true
+	s.mu.Unlock()
+	if keep {
+		return // a caller of End still waits for one of them; a leak is better than a crash
+	}
+	events := make([]backend.Event, 0, 2*len(s.slots))
+	for i := range s.slots {
+		events = append(events, backend.Event(s.slots[i].start.Args[0]), backend.Event(s.slots[i].end.Args[0]))
+	}
+	s.backend.FreeEvents(s.device.info.Ordinal, events)
+}
+
+// close gives up everything and frees it. It runs on the polling thread.
+func (t *poller) close() {
+	now := t.p.clock.now()
+	t.pass()
+	t.closing = true
+	for _, s := range *t.p.streamList.Load() {
+		s.mu.Lock()
+		s.closed = true
+		var pending []int32
+		for i := range s.pending.size {
+			pending = append(pending, s.pending.at(i))
+		}
+		for range pending {
+			s.pending.pop()
+		}
+		for i := range s.slots {
+			if s.slots[i].state == slotOpen {
+				s.slots[i].state = slotHeld
+				pending = append(pending, int32(i))
+			}
+		}
+		s.mu.Unlock()
+		for _, i := range pending {
+			t.giveUp(&s.slots[i], now)
+		}
+	}
+	t.checkWaiting(now, true)
+	t.checkSealed(now, true)
+	t.reportUntimed()
+	t.reportDropped()
+	for _, s := range *t.p.streamList.Load() {
+		t.freeEvents(s)
+	}
+	for _, d := range *t.p.devices.Load() {
+		t.closeDevice(d)
+	}
+	t.closeBackend()
+}
+
+func (t *poller) closeDevice(d *device) {
+	defer t.p.guard("a device's clock was closed")
+	d.close()
+}
+
+func (t *poller) closeBackend() {
+	defer t.p.guard("the backend was closed")
+	if t.p.backend == nil {
+		return
+	}
+	if err := t.p.backend.Close(); err != nil {
+		t.p.errors.report("close", fmt.Errorf("cannot close the backend: %w", err))
+	}
+}
+
+// reportUntimed tells the recorder of runs that were not timed since it was last told.
+func (t *poller) reportUntimed() {
+	rec := t.p.recorder
+	if rec == nil {
+		return
+	}
+	defer t.p.guard("the recorder was told of untimed sections")
+	for _, st := range *t.p.opList.Load() {
+		st.outermost.report(rec)
+	}
+	for _, pl := range *t.p.places.Load() {
+		pl.report(rec)
+	}
+	t.reportDropped()
+}
+
+func (t *poller) reportDropped() {
+	c, ok := t.p.recorder.(interface{ SetDropped(string, int64) })
+	if !ok {
+		return
+	}
+	for i := range dropReasons {
+		c.SetDropped(dropNames[i], t.p.drops[i].Load())
+	}
+}
+
+// oldest is the oldest section of the stream that has ended and is not read back.
+func (s *Stream) oldest(now int64) (name string, age time.Duration, id uint64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending.size == 0 {
+		return "", 0, 0, false
+	}
+	r := &s.slots[s.pending.at(0)].rec
+	return r.op.op.cfg.Info.Name, time.Duration(now - r.hostEnd), r.id, true
+}

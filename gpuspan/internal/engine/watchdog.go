@@ -1,0 +1,83 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// watchdog writes one log line for each section that the device does not finish. It has a goroutine of its own, for a device that
+// hangs may take the polling thread with it into the driver.
+type watchdog struct {
+	p    *Profiler
+	quit chan struct{}
+	done chan struct{}
+
+	mu       sync.Mutex
+	saidStop bool // the line about the polling thread was written
+}
+
+// startWatchdog returns nil, which does nothing, where Settings.HangLimit is 0.
+func startWatchdog(p *Profiler) *watchdog {
+	limit := p.cfg.HangLimit
+	if limit == 0 {
+		return nil
+	}
+	w := &watchdog{p: p, quit: make(chan struct{}), done: make(chan struct{})}
+	go w.run(max(limit/4, time.Second))
+	return w
+}
+
+func (w *watchdog) run(every time.Duration) {
+	defer close(w.done)
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			w.look()
+		case <-w.quit:
+			return
+		}
+	}
+}
+
+func (w *watchdog) stop() {
+	if w == nil {
+		return
+	}
+	close(w.quit)
+	<-w.done
+}
+
+// look checks the oldest pending section of each stream, and the polling thread.
+func (w *watchdog) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer func() { _ = recover() }() // the logger is the application's
+	p, limit := w.p, w.p.cfg.HangLimit
+	now := p.clock.now()
+	for _, s := range *p.streamList.Load() {
+		name, age, id, ok := s.oldest(now)
+		if !ok || age < limit || s.saidHang == id {
+			continue
+		}
+		s.saidHang = id
+		p.cfg.Logger.Warn("gpuspan: the device has not finished a section",
+			slog.String("operation", name), slog.String("stream", s.name), slog.Int("stream_id", s.id),
+			slog.Duration("age", age), slog.Duration("limit", limit))
+	}
+	idle := p.idle.Load() // before the time of the last pass, which is set before the flag falls
+	silent := time.Duration(now - p.poller.passed.Load())
+	switch {
+	case idle || silent < limit:
+		w.saidStop = false
+	case !w.saidStop:
+		w.saidStop = true
+		p.cfg.Logger.Warn("gpuspan: the polling thread does not come back from the driver or from a span processor",
+			slog.Duration("age", silent), slog.Duration("limit", limit))
+	}
+}

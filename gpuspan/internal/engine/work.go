@@ -1,0 +1,72 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import "math"
+
+// Precision names the arithmetic whose dense peak a FLOP count is compared with (gpu.flop.precision).
+type Precision uint8
+
+// Precisions; zero means not stated.
+const (
+	PrecisionUnset Precision = iota
+	FP64
+	FP32
+	TF32
+	FP16
+	BF16
+	FP8
+	FP4
+	INT8
+)
+
+// String is the value of gpu.flop.precision; empty when not stated.
+func (p Precision) String() string {
+	switch p {
+	case FP64:
+		return "fp64"
+	case FP32:
+		return "fp32"
+	case TF32:
+		return "tf32"
+	case FP16:
+		return "fp16"
+	case BF16:
+		return "bf16"
+	case FP8:
+		return "fp8"
+	case FP4:
+		return "fp4"
+	case INT8:
+		return "int8"
+	}
+	return ""
+}
+
+// Work is gpuspan.Work.
+type Work struct {
+	Read      int64     // bytes read (gpu.io.read.size)
+	Written   int64     // bytes written (gpu.io.write.size)
+	Bytes     int64     // bytes moved in all, when the split is not known (gpu.io.size is Bytes + Read + Written)
+	Items     int64     // elements processed: tokens, rows, images (gpu.operation.items)
+	FLOPs     float64   // floating-point operations, a multiply-add counting 2 (gpu.flop.count)
+	Precision Precision // of FLOPs
+}
+
+// wrong reports whether a value cannot be. One that got through would make counters fall, or be no number for ever.
+func (w *Work) wrong() bool {
+	return w.Read|w.Written|w.Bytes|w.Items < 0 || !(w.FLOPs >= 0 && w.FLOPs <= math.MaxFloat64) || w.Precision > INT8
+}
+
+// mend takes out what cannot be.
+func (p *Profiler) mend(w *Work) {
+	p.misuse.invalidWork.Add(1)
+	w.Read, w.Written, w.Bytes, w.Items = max(w.Read, 0), max(w.Written, 0), max(w.Bytes, 0), max(w.Items, 0)
+	if !(w.FLOPs >= 0 && w.FLOPs <= math.MaxFloat64) {
+		w.FLOPs = 0
+	}
+	if w.Precision > INT8 {
+		w.Precision = PrecisionUnset
+	}
+}

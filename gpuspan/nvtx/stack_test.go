@@ -1,0 +1,38 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvtx_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
+	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
+)
+
+func TestTextsAreWholeAtAnyStackDepth(t *testing.T) {
+	tool := ctest.NVTX(t)
+	a := open(t, tool)
+	d := a.Domain("mine")
+	registered, op := d.Register("text"), gpuspan.NewOperation("op")
+	tool.Clear()
+	ctest.AtEachDepth(func(int) { d.Register("text") },
+		func(int) { d.Mark(nvtx.Range{Text: registered}) },
+		func(int) {
+			payload := uint64(7)
+			d.Start(nvtx.Range{Text: registered, Payload: &payload})
+		},
+		func(int) { a.RangeStart(op, spanContext(true)) })
+	want := map[string]int{
+		"string text": ctest.Depths, "mark text": ctest.Depths, "start text": ctest.Depths, "string op": 1, "start op trace_id=0102030405060708090a0b0c0d0e0f10 span_id=a1a2a3a4a5a6a7a8": ctest.Depths,
+	}
+	got := map[string]int{}
+	for _, e := range tool.Events() {
+		got[e.Kind+" "+e.Text]++
+	}
+	require.Equal(t, want, got)
+	require.True(t, tool.WellFormed())
+}

@@ -1,0 +1,72 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package outputs compares the outputs of two runs of one program: a section states the checksum of what it computed, a log holds the sums of a
+// run, and the first one that differs shows where two runs part.
+//
+//	format: checksum (16 hex digits), occurrence, operation as a Go string; one space between them
+//	cbf29ce484222325 1 "layer 1"
+package outputs
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Output is the checksum of one section's output, for comparing runs.
+type Output struct {
+	Operation  string // name of the operation
+	Occurrence int64  // its number in the run, from 1
+	Checksum   uint64 // as the section stated it
+}
+
+// Read reads what [gpuspan.WithOutputLog] wrote. With an error, which names the line, the result holds the lines before it.
+func Read(r io.Reader) ([]Output, error) {
+	var out []Output
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		o, err := parseOutput(lines.Text())
+		if err != nil {
+			return out, fmt.Errorf("line %d: %w", n, err)
+		}
+		out = append(out, o)
+	}
+	if err := lines.Err(); err != nil {
+		return out, fmt.Errorf("cannot read outputs: %w", err)
+	}
+	return out, nil
+}
+
+var errOutput = errors.New(`must be a checksum of 16 hex digits, a number from 1 and a quoted name, as in cbf29ce484222325 1 "layer 1"`)
+
+func parseOutput(line string) (o Output, err error) {
+	sum, rest, _ := strings.Cut(line, " ")
+	number, name, _ := strings.Cut(rest, " ")
+	o.Checksum, err = strconv.ParseUint(sum, 16, 64)
+	if err == nil {
+		o.Occurrence, err = strconv.ParseInt(number, 10, 64)
+	}
+	if err == nil {
+		o.Operation, err = strconv.Unquote(name)
+	}
+	if err != nil || len(sum) != 16 || o.Occurrence < 1 {
+		return Output{}, fmt.Errorf("%w, found %q", errOutput, line)
+	}
+	return o, nil
+}
+
+// FirstDivergence is the index of the first output in which two runs differ: another operation or occurrence, or another sum.
+// Where one run is a prefix of the other it is the shorter one's length. false: the runs agree.
+func FirstDivergence(a, b []Output) (int, bool) {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i, true
+		}
+	}
+	return n, len(a) != len(b)
+}

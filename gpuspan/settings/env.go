@@ -1,0 +1,76 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// SettingsFromEnv is DefaultSettings changed by the variables GPUSPAN_*, one for each of [SettingsKeys]. A value that is wrong keeps its
+// default; the error names each such variable, and each that no setting has. Empty variables count as not set.
+func FromEnv() (Settings, error) {
+	s := Default()
+	byEnv := map[string]Key{}
+	var known []string
+	for _, k := range Keys() {
+		byEnv[k.Env()] = k
+		known = append(known, k.Env())
+	}
+	known = append(known, subpackageVariables...)
+	var errs []error
+	for _, kv := range slices.Sorted(slices.Values(os.Environ())) {
+		name, value, _ := strings.Cut(kv, "=")
+		if !strings.HasPrefix(name, EnvPrefix) || value == "" || otherVariable(name) {
+			continue
+		}
+		k, ok := byEnv[name]
+		if !ok {
+			errs = append(errs, fmt.Errorf("environment: %w", unknownKey(name, known)))
+			continue
+		}
+		if err := k.set(&s, strings.TrimSpace(value)); err != nil {
+			errs = append(errs, fmt.Errorf("environment: `%s` %w", name, err))
+		}
+	}
+	return s, errors.Join(errs...)
+}
+
+// subpackageVariables name the driver libraries, for packages cuda and hip.
+var subpackageVariables = []string{EnvPrefix + "CUDA_LIBRARY", EnvPrefix + "HIP_LIBRARY"}
+
+// otherVariable reports whether a variable belongs to a subpackage or to this module's tests.
+func otherVariable(name string) bool {
+	return slices.Contains(subpackageVariables, name) || strings.HasPrefix(name, EnvPrefix+"TEST_")
+}
+
+// Bind defines a flag for each setting, as -gpuspan.stack-depth, which changes s. Present values of s are the defaults.
+// Call Validate, or pass s to [WithSettings], after parsing.
+func (s *Settings) Bind(fs *flag.FlagSet) {
+	for _, k := range Keys() {
+		fs.Var(&settingFlag{s, k}, k.Flag(), fmt.Sprintf("%s (%s)", k.Help, k.Kind))
+	}
+}
+
+// settingFlag is a flag.Value.
+type settingFlag struct {
+	s *Settings
+	k Key
+}
+
+func (f *settingFlag) String() string {
+	if f.s == nil {
+		return "" // package flag asks the zero value
+	}
+	return f.k.get(f.s)
+}
+
+func (f *settingFlag) Set(v string) error { return f.k.set(f.s, v) }
+
+// IsBoolFlag lets boolean settings be given without a value.
+func (f *settingFlag) IsBoolFlag() bool { return f.k.Kind == "bool" }

@@ -1,0 +1,118 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Schedule says which steps of a loop are recorded. It is PyTorch's torch.profiler.schedule: after SkipFirst steps come
+// cycles of Wait, Warmup and Active steps; Repeat counts the cycles.
+//
+//	SkipFirst │ Wait Warmup Active │ Wait Warmup Active │ …
+//	  none    │ none warm   record │ none warm   record │
+//
+// The zero Schedule records every step. Every records in each k-th step: it stands for the Wait that makes a cycle k steps
+// long, so {Every: 10} records steps 10, 20, 30 … and {Every: 10, Warmup: 1, Active: 3} steps 8 to 10, 18 to 20 …
+//
+// Negative SkipFirst, Wait, Warmup, Repeat and Every are refused by Validate and count as 0. Active of 0 or less
+// is 1 where Every is set; otherwise the first active step begins a window without end, so that {SkipFirst: 50} records
+// everything from step 51 on.
+type Schedule struct {
+	SkipFirst int // steps before the first cycle
+	Wait      int // steps of a cycle that are not recorded
+	Warmup    int // steps of a cycle that are timed but thrown away
+	Active    int // steps of a cycle that are recorded
+	Repeat    int // cycles; 0 means for ever
+	Every     int // length of a cycle; instead of Wait
+}
+
+// StepAction is what a Schedule says of one step.
+type StepAction uint8
+
+// Step actions.
+const (
+	StepSkip   StepAction = iota // counted, not timed
+	StepWarmup                   // timed, so that events and clocks are warm; no spans and no statistics
+	StepRecord                   // timed and recorded
+	StepLast                     // recorded, and the last of its cycle
+)
+
+// Recorded reports whether the step becomes a span.
+func (a StepAction) Recorded() bool { return a >= StepRecord }
+
+func (s Schedule) normal() Schedule {
+	s.SkipFirst, s.Wait, s.Warmup = max(s.SkipFirst, 0), max(s.Wait, 0), max(s.Warmup, 0)
+	s.Repeat, s.Every, s.Active = max(s.Repeat, 0), max(s.Every, 0), max(s.Active, 0)
+	if s.Every > 0 {
+		s.Active = max(s.Active, 1)
+		s.Wait = max(s.Every-s.Warmup-s.Active, 0)
+	}
+	return s
+}
+
+// Action is what is done with a step; index counts from 1, as gpu.step.index. Indexes below 1 are skipped.
+func (s Schedule) Action(index int64) StepAction {
+	s = s.normal()
+	n := index - 1 - int64(s.SkipFirst)
+	if n < 0 {
+		return StepSkip
+	}
+	idle := int64(s.Wait + s.Warmup)
+	if s.Active == 0 {
+		if n >= idle {
+			return StepRecord
+		}
+	} else {
+		cycle := idle + int64(s.Active)
+		if s.Repeat > 0 && n/cycle >= int64(s.Repeat) {
+			return StepSkip
+		}
+		n %= cycle
+		if n == cycle-1 {
+			return StepLast
+		}
+	}
+	switch {
+	case n < int64(s.Wait):
+		return StepSkip
+	case n < idle:
+		return StepWarmup
+	}
+	return StepRecord
+}
+
+// Minimum is the number of steps after which the schedule has done what it says: all cycles, or one when Repeat is 0.
+func (s Schedule) Minimum() int64 {
+	s = s.normal()
+	return int64(s.SkipFirst) + int64(s.Wait+s.Warmup+max(s.Active, 1))*int64(max(s.Repeat, 1))
+}
+
+// Validate reports values that contradict each other, and, for a known number of steps (0: not known), a schedule that
+// cannot be completed in that many.
+func (s Schedule) Validate(steps int64) error {
+	var errs []error
+	for _, v := range []struct {
+		key string
+		n   int
+	}{{"skip_first", s.SkipFirst}, {"wait", s.Wait}, {"warmup", s.Warmup}, {"active", s.Active}, {"repeat", s.Repeat}, {"every", s.Every}} {
+		if v.n < 0 {
+			errs = append(errs, fmt.Errorf("`schedule.%s` must not be negative, found %d", v.key, v.n))
+		}
+	}
+	if s.Every > 0 && s.Wait > 0 {
+		errs = append(errs, fmt.Errorf("`schedule.every` (%d) and `schedule.wait` (%d) exclude each other", s.Every, s.Wait))
+	}
+	if need := max(s.Warmup, 0) + max(s.Active, 1); s.Every > 0 && need > s.Every {
+		errs = append(errs, fmt.Errorf("`schedule.every` is %d but `warmup` and `active` take %d steps", s.Every, need))
+	}
+	if s.Active <= 0 && s.Every <= 0 && s.Repeat > 0 {
+		errs = append(errs, fmt.Errorf("`schedule.repeat` is %d but no `active` steps end a cycle", s.Repeat))
+	}
+	if min := s.Minimum(); len(errs) == 0 && steps > 0 && steps < min {
+		errs = append(errs, fmt.Errorf("`schedule` cannot be completed in %d steps (it needs at least %d)", steps, min))
+	}
+	return errors.Join(errs...)
+}

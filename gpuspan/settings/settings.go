@@ -1,0 +1,129 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Settings are the values that can be set from outside the code: by the environment ([SettingsFromEnv]), flags
+// ([Settings.Bind]) and YAML (package gpuspanyaml). [WithSettings] applies them. docs/gpuspan.md has the table.
+type Settings struct {
+	Enabled       bool          // false: nothing is timed until SetEnabled(true); default true
+	Verbosity     Verbosity     // default VerbosityDefault
+	Sync          SyncMode      // default SyncDeferred
+	Metrics       MetricsMode   // default MetricsTimed
+	Slots         int           // sections of one stream that may be open or pending at once; default 256
+	Names         int           // names of StartNamed, and of loops; further ones share "(other)"; default 1000
+	Streams       int           // streams at once; default 256
+	CaptureCheck  bool          // ask the driver before each record whether the stream captures a graph; default true
+	MemoryUsage   bool          // device memory in use at Start and End (one driver call each); default false
+	CodeLocation  bool          // code.* of the caller of Start (about 0.5 µs); default false
+	StackDepth    int           // frames of code.stacktrace; 0 (default): none
+	HangLimit     time.Duration // a pending section older than this is logged once; 0: never; default 30 s
+	HangDeadline  time.Duration // a step that the device has not finished after this ends its span with host times; default 5 min
+	NestDeadline  time.Duration // how long an ended outermost section waits for open sections in it; default 5 s
+	StepDeadline  time.Duration // how long an ended step waits for its sections; default 10 s
+	OpenLimit     time.Duration // an open section older than this is given up; default 1 h
+	FlushDeadline time.Duration // limit of Flush and Shutdown whose context has no deadline; default 5 s
+	Report        bool          // keep the statistics of Snapshot; default true
+	PrintReport   bool          // print the report to standard error at Shutdown; default false
+	Schedule      Schedule      // of loops that have none of their own; default: every step
+}
+
+// DefaultSettings is what a Profiler uses when nothing is set.
+func Default() Settings {
+	return Settings{
+		Enabled:       true,
+		Verbosity:     VerbosityDefault,
+		Sync:          SyncDeferred,
+		Metrics:       MetricsTimed,
+		Slots:         256,
+		Names:         1000,
+		Streams:       256,
+		CaptureCheck:  true,
+		HangLimit:     30 * time.Second,
+		HangDeadline:  5 * time.Minute,
+		NestDeadline:  5 * time.Second,
+		StepDeadline:  10 * time.Second,
+		OpenLimit:     time.Hour,
+		FlushDeadline: 5 * time.Second,
+		Report:        true,
+	}
+}
+
+// valid is s with the default for each value that is wrong or contradicts those before it in the table.
+func (s Settings) Valid() Settings {
+	out := Default()
+	for range 2 { // a value may need one that comes after it
+		for _, k := range Keys() {
+			try := out
+			if k.set(&try, k.get(&s)) == nil && try.Validate() == nil {
+				out = try
+			}
+		}
+	}
+	return out
+}
+
+// maxStack bounds Settings.StackDepth.
+const MaxStackDepth = 64
+
+// maxSlots keeps a slot's index and the memory of a stream small (about 0.6 KiB a slot).
+const MaxSlots = 1 << 15
+
+// Validate reports every value that is out of range or contradicts another, each by its configuration key.
+func (s Settings) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if s.Verbosity < VerbosityOff || s.Verbosity > VerbosityDebug {
+		bad("`verbosity` must be one of off, default, verbose, debug, found %d", int(s.Verbosity))
+	}
+	if s.Sync < SyncDeferred || s.Sync > SyncNone {
+		bad("`sync` must be one of deferred, group, immediate, none, found %d", int(s.Sync))
+	}
+	if s.Metrics < MetricsTimed || s.Metrics > MetricsOff {
+		bad("`metrics` must be one of timed, all, off, found %d", int(s.Metrics))
+	}
+	if s.Slots < 2 || s.Slots > MaxSlots {
+		bad("`slots` must be between 2 and %d, found %d", MaxSlots, s.Slots)
+	}
+	for _, v := range []struct {
+		key string
+		n   int
+	}{{"names", s.Names}, {"streams", s.Streams}} {
+		if v.n < 1 {
+			bad("`%s` must be positive, found %d", v.key, v.n)
+		}
+	}
+	if s.StackDepth < 0 || s.StackDepth > MaxStackDepth {
+		bad("`stack_depth` must be between 0 and %d, found %d", MaxStackDepth, s.StackDepth)
+	}
+	if s.HangLimit < 0 {
+		bad("`hang_limit` must not be negative, found %s", s.HangLimit)
+	}
+	for _, v := range []struct {
+		key string
+		d   time.Duration
+	}{{"hang_deadline", s.HangDeadline}, {"nest_deadline", s.NestDeadline}, {"step_deadline", s.StepDeadline}, {"open_limit", s.OpenLimit}, {"flush_deadline", s.FlushDeadline}} {
+		if v.d <= 0 {
+			bad("`%s` must be positive, found %s", v.key, v.d)
+		}
+	}
+	if s.StackDepth > 0 && !s.CodeLocation {
+		bad("`stack_depth` is %d but `code_location` is off (set code_location: true)", s.StackDepth)
+	}
+	if s.MemoryUsage && s.Sync == SyncNone {
+		bad("`memory_usage` needs a device, but `sync` is none")
+	}
+	if s.PrintReport && !s.Report {
+		bad("`print_report` is on but `report` is off (set report: true)")
+	}
+	if err := s.Schedule.Validate(0); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

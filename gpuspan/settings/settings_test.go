@@ -1,0 +1,94 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package settings_test
+
+import (
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
+
+func TestSettingsComeFromTheEnvironment(t *testing.T) {
+	t.Setenv("GPUSPAN_VERBOSITY", "debug")
+	t.Setenv("GPUSPAN_SYNC", "immediate")
+	t.Setenv("GPUSPAN_SLOTS", "64")
+	t.Setenv("GPUSPAN_HANG_LIMIT", "2m")
+	t.Setenv("GPUSPAN_SCHEDULE_ACTIVE", "3")
+	t.Setenv("GPUSPAN_NAMES", "")
+	t.Setenv("GPUSPAN_CUDA_LIBRARY", "/lib/libcuda.so") // of a subpackage
+	s, err := settings.FromEnv()
+	require.NoError(t, err)
+	want := settings.Default()
+	want.Verbosity, want.Sync, want.Slots, want.HangLimit = settings.VerbosityDebug, settings.SyncImmediate, 64, 2*time.Minute
+	want.Schedule.Active = 3
+	assert.Equal(t, want, s)
+}
+
+func TestValidateReportsEveryProblem(t *testing.T) {
+	s := settings.Default()
+	s.Slots, s.Names, s.StackDepth, s.HangLimit, s.OpenLimit = 1, 0, 3, -1, 0
+	s.Report, s.PrintReport = false, true
+	s.MemoryUsage, s.Sync = true, settings.SyncNone
+	s.Verbosity, s.Metrics = 9, 9
+	s.Schedule = settings.Schedule{Wait: -1, Every: 2, Warmup: 2}
+	err := s.Validate()
+	require.Error(t, err)
+	for _, want := range []string{
+		"`slots` must be between 2 and 32768, found 1",
+		"`names` must be positive, found 0",
+		"`stack_depth` is 3 but `code_location` is off",
+		"`hang_limit` must not be negative, found -1ns",
+		"`open_limit` must be positive, found 0s",
+		"`print_report` is on but `report` is off",
+		"`memory_usage` needs a device, but `sync` is none",
+		"`verbosity` must be one of off, default, verbose, debug, found 9",
+		"`metrics` must be one of timed, all, off, found 9",
+		"`schedule.wait` must not be negative, found -1",
+		"`schedule.every` is 2 but `warmup` and `active` take 3 steps",
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+	require.NoError(t, settings.Default().Validate())
+}
+
+func TestFlagsChangeSettings(t *testing.T) {
+	s := settings.Default()
+	fs := flag.NewFlagSet("x", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	s.Bind(fs)
+	require.NoError(t, fs.Parse([]string{"-gpuspan.stack-depth=4", "-gpuspan.code-location", "-gpuspan.schedule-skip-first", "7", "-gpuspan.report=false"}))
+	assert.Equal(t, 4, s.StackDepth)
+	assert.True(t, s.CodeLocation)
+	assert.False(t, s.Report)
+	assert.Equal(t, 7, s.Schedule.SkipFirst)
+	assert.ErrorContains(t, fs.Parse([]string{"-gpuspan.sync=never"}), `must be one of deferred, group, immediate, none, found "never"`)
+	assert.Equal(t, "256", fs.Lookup("gpuspan.slots").DefValue)
+}
+
+func TestSetNamesUnknownKeys(t *testing.T) {
+	var s settings.Settings
+	assert.EqualError(t, s.Set("slot", "3"), "unknown key `slot` (did you mean `slots`?)")
+	assert.EqualError(t, s.Set("nothing_like_it", "3"), "unknown key `nothing_like_it`")
+	assert.EqualError(t, s.Set("slots", "x"), "`slots`: must be a whole number, found \"x\"")
+	require.NoError(t, s.Set("metrics", " all "))
+	assert.Equal(t, settings.MetricsAll, s.Metrics)
+}
+
+func TestEverySettingIsDocumented(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "gpuspan.md"))
+	require.NoError(t, err)
+	for _, k := range settings.Keys() {
+		row := "| `" + k.Name + "` | `" + k.Env() + "` | `-" + k.Flag() + "` | " + strings.ReplaceAll(k.Kind, "|", ", ") + " | `" + k.Default() + "` | " + k.Help + " |"
+		assert.Contains(t, string(doc), row)
+	}
+}

@@ -1,0 +1,303 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package spanfacts
+
+import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Facts are what a span says of itself. Amounts and durations that are absent, not finite or not above 0 are 0; values
+// that may be 0 or negative have a Has field. Texts that are absent are "", indexes -1. Strings are the span's memory.
+type Facts struct {
+	Kind     Kind
+	Type     string // gpu.operation.type as it stands
+	Name     string // gpu.operation.name, else the span's name
+	Category string // gpu.operation.category
+	Device   Identity
+	Stream   int64 // gpu.stream.id
+
+	Key        Key
+	Parent     pcommon.SpanID
+	Start, End uint64  // unix ns
+	Elapsed    float64 // end minus start, s; 0 where they are not Sound
+
+	Time          float64 // on the device, s; 0 where it was not timed, and for steps and what is no GPU work
+	Duration      float64 // gpu.duration, s
+	Status        string  // gpu.timing.status; "ok" where it is absent
+	Source        string  // gpu.timing.source
+	TimingError   float64 // gpu.timing.error, s
+	StartDelay    float64 // gpu.start.delay, s
+	EndDelay      float64 // gpu.end.delay, s
+	Floor         float64 // gpu.floor.duration, s: of an empty section
+	HasStartDelay bool
+	HasEndDelay   bool
+	HasFloor      bool
+
+	Size       float64 // gpu.io.size, else the sum of the next two, bytes
+	Read       float64 // gpu.io.read.size, bytes
+	Write      float64 // gpu.io.write.size, bytes
+	FLOPs      float64 // gpu.flop.count
+	Precision  string  // gpu.flop.precision
+	Items      float64 // gpu.operation.items
+	ItemType   string  // gpu.operation.item.type
+	Direction  string  // gpu.copy.direction
+	Collective string  // gpu.collective.name
+	GroupSize  float64 // gpu.collective.group.size, ranks
+	L2Hit      float64 // gpu.cache.l2.hit_ratio, 0 to 1
+
+	Energy        float64 // gpu.energy, J: of the span with its descendants
+	SelfEnergy    float64 // gpu.self_energy, else Energy, J: its own part
+	HasEnergy     bool
+	HasSelfEnergy bool
+	HasMemory     bool // gpu.memory.usage is stated
+	Joined        bool // with samples, by gpu_join
+	Sampled       bool // it has an attribute that gpu_join writes
+
+	StepIndex    int64   // gpu.step.index; where HasStepIndex
+	StepDuration float64 // gpu.step.duration, s
+	StepItems    float64 // gpu.step.items
+	StepItemType string  // gpu.step.item.type
+	StepOverlap  float64 // gpu.step.overlap.duration, s
+	StepOther    float64 // gpu.step.other.duration, s
+	ModelFLOPs   float64 // gpu.step.model.flop.count
+	Devices      float64 // gpu.step.device.count
+	HasStepIndex bool
+	HasCovered   bool // gpu.step.covered.duration is stated
+	HasPhases    bool // any phase, the overlap or the rest is stated
+
+	Bound      string  // gpu.roofline.bound
+	Roofline   float64 // gpu.roofline.utilization, else the larger of the two utilisations; where HasRoofline
+	MFU        float64 // gpu.step.mfu
+	BelowFloor bool    // gpu.rate.status is below_floor
+
+	HasRoofline bool
+
+	phaseCount int
+	phases     [maxPhases]Phase
+}
+
+// Key is a span's identity.
+type Key struct {
+	Trace pcommon.TraceID
+	Span  pcommon.SpanID
+}
+
+// Phase is one gpu.step.phase.duration.<name>.
+type Phase struct {
+	Name     string
+	Duration float64 // s
+}
+
+// maxPhases bounds what is read of one step; names come from the wire.
+const maxPhases = 16
+
+// Phases are the phases that a step states, at most 16. The slice is valid until the next Load.
+func (f *Facts) Phases() []Phase { return f.phases[:f.phaseCount] }
+
+// Recorded says whether the span's times are records of a profiler that sees every activity of the device, not pairs of
+// events around sections.
+func (f *Facts) Recorded() bool {
+	return f.Source == semconv.GPUTimingSourceCupti || f.Source == semconv.GPUTimingSourceRoctracer
+}
+
+// HostTimed says whether the span's times are the host's: the device was not asked.
+func (f *Facts) HostTimed() bool {
+	return f.Kind == Request || f.Kind == Host || f.Duration == 0 && f.Source == semconv.GPUTimingSourceHost
+}
+
+// StepTime is the length of a step in seconds: gpu.step.duration, else the span's own.
+func (f *Facts) StepTime() float64 {
+	if f.StepDuration > 0 {
+		return f.StepDuration
+	}
+	return f.Elapsed
+}
+
+// Load reads a span of a scope; scope nil: of none. It reports whether it is a GPU span. For other spans only Key,
+// Parent, Start and End are set.
+func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
+	*f = Facts{
+		Key: Key{s.TraceID(), s.SpanID()}, Parent: s.ParentSpanID(),
+		Start: uint64(s.StartTimestamp()), End: uint64(s.EndTimestamp()),
+		Device: Identity{Ordinal: -1}, Stream: -1,
+	}
+	attrs := s.Attributes()
+	ioUse, flopUse := -1.0, -1.0
+	for k, v := range attrs.All() {
+		if len(k) < 5 || k[0] != 'g' && k[0] != 'h' { // gpu. and hw.
+			continue
+		}
+		switch k {
+		case string(semconv.GPUOperationTypeKey):
+			f.Type = v.Str()
+		case string(semconv.GPUOperationNameKey):
+			f.Name = v.Str()
+		case string(semconv.GPUOperationCategoryKey):
+			f.Category = v.Str()
+		case string(semconv.HWIDKey):
+			f.Device.ID = v.Str()
+		case string(semconv.HWParentKey):
+			f.Device.Parent = v.Str()
+		case string(semconv.HWNameKey):
+			f.Device.Name = v.Str()
+		case string(semconv.HWModelKey):
+			f.Device.Model = v.Str()
+		case string(semconv.GPUPCIBDFKey):
+			f.Device.BDF = v.Str()
+		case string(semconv.GPUDeviceOrdinalKey):
+			f.Device.Ordinal = index(v)
+		case string(semconv.GPUStreamIDKey):
+			f.Stream = index(v)
+
+		case string(semconv.GPUDurationKey):
+			f.Duration = Positive(v)
+		case string(semconv.GPUTimingStatusKey):
+			f.Status = v.Str()
+		case string(semconv.GPUTimingSourceKey):
+			f.Source = v.Str()
+		case string(semconv.GPUTimingErrorKey):
+			f.TimingError = Positive(v)
+		case string(semconv.GPUStartDelayKey):
+			f.StartDelay, f.HasStartDelay = Number(v)
+		case string(semconv.GPUEndDelayKey):
+			f.EndDelay, f.HasEndDelay = Number(v)
+		case string(semconv.GPUFloorDurationKey):
+			f.Floor, f.HasFloor = Number(v)
+			f.HasFloor = f.HasFloor && f.Floor >= 0
+
+		case string(semconv.GPUIOSizeKey):
+			f.Size = Positive(v)
+		case string(semconv.GPUIOReadSizeKey):
+			f.Read = Positive(v)
+		case string(semconv.GPUIOWriteSizeKey):
+			f.Write = Positive(v)
+		case string(semconv.GPUFLOPCountKey):
+			f.FLOPs = Positive(v)
+		case string(semconv.GPUFLOPPrecisionKey):
+			f.Precision = v.Str()
+		case string(semconv.GPUOperationItemsKey):
+			f.Items = Positive(v)
+		case string(semconv.GPUOperationItemTypeKey):
+			f.ItemType = v.Str()
+		case string(semconv.GPUCopyDirectionKey):
+			f.Direction = v.Str()
+		case string(semconv.GPUCollectiveNameKey):
+			f.Collective = v.Str()
+		case string(semconv.GPUCollectiveGroupSizeKey):
+			f.GroupSize = Positive(v)
+		case string(semconv.GPUCacheL2HitRatioKey):
+			f.L2Hit = Positive(v)
+
+		case string(semconv.GPUEnergyKey):
+			f.Energy, f.HasEnergy, f.Sampled = Positive(v), true, true
+		case string(semconv.GPUSelfEnergyKey):
+			f.SelfEnergy, f.HasSelfEnergy, f.Sampled = Positive(v), true, true
+		case string(semconv.GPUMemoryUsageKey):
+			f.HasMemory = true
+		case string(semconv.GPUJoinCoverageKey), string(semconv.GPUMeasurementSourceKey):
+			f.Joined, f.Sampled = true, true
+		case string(semconv.GPUUtilizationKey), string(semconv.GPUSMUtilizationKey),
+			string(semconv.GPUSMOccupancyKey), string(semconv.GPUTensorUtilizationKey),
+			string(semconv.GPUDRAMUtilizationKey), string(semconv.GPUClockSMFrequencyKey),
+			string(semconv.GPUClockMemoryFrequencyKey), string(semconv.GPUPowerKey),
+			string(semconv.GPUTemperatureMaxKey), string(semconv.GPUThrottleTimeKey),
+			string(semconv.GPUThrottleReasonsKey), string(semconv.GPUXIDKey), string(semconv.GPUECCErrorsKey),
+			string(semconv.GPUJoinLateDurationKey), string(semconv.GPUJoinSamplesKey),
+			string(semconv.GPUJoinMethodKey):
+			f.Sampled = true
+
+		case string(semconv.GPUStepIndexKey):
+			f.StepIndex, f.HasStepIndex = v.Int(), v.Type() == pcommon.ValueTypeInt
+		case string(semconv.GPUStepDurationKey):
+			f.StepDuration = Positive(v)
+		case string(semconv.GPUStepItemsKey):
+			f.StepItems = Positive(v)
+		case string(semconv.GPUStepItemTypeKey):
+			f.StepItemType = v.Str()
+		case string(semconv.GPUStepOverlapDurationKey):
+			f.StepOverlap, f.HasPhases = Positive(v), true
+		case string(semconv.GPUStepOtherDurationKey):
+			f.StepOther, f.HasPhases = Positive(v), true
+		case string(semconv.GPUStepModelFLOPCountKey):
+			f.ModelFLOPs = Positive(v)
+		case string(semconv.GPUStepDeviceCountKey):
+			f.Devices = Positive(v)
+		case string(semconv.GPUStepCoveredDurationKey):
+			f.HasCovered = true
+
+		case string(semconv.GPURooflineBoundKey):
+			f.Bound = v.Str()
+		case string(semconv.GPURooflineUtilizationKey):
+			f.Roofline, f.HasRoofline = Number(v)
+		case string(semconv.GPUIOUtilizationKey):
+			ioUse = Positive(v)
+		case string(semconv.GPUFLOPUtilizationKey):
+			flopUse = Positive(v)
+		case string(semconv.GPUStepMFUKey):
+			f.MFU = Positive(v)
+		case string(semconv.GPURateStatusKey):
+			f.BelowFloor = v.Str() == semconv.GPURateStatusBelowFloor
+		default:
+			if k[4] == 's' { // gpu.step: spares most names the call
+				f.loadPhase(k, v)
+			}
+		}
+	}
+	if f.Kind = KindOf(f.Type); f.Kind == None {
+		return false
+	}
+	if !f.HasRoofline && max(ioUse, flopUse) >= 0 {
+		f.Roofline, f.HasRoofline = max(ioUse, flopUse), true
+	}
+	f.complete(s, scope)
+	return true
+}
+
+func (f *Facts) loadPhase(k string, v pcommon.Value) {
+	name, ok := semconv.GPUStepPhaseDurationOf(k)
+	if !ok {
+		return
+	}
+	f.HasPhases = true
+	if d, ok := Number(v); ok && d >= 0 && f.phaseCount < maxPhases {
+		f.phases[f.phaseCount] = Phase{name, d}
+		f.phaseCount++
+	}
+}
+
+// complete fills in what follows from the scope and from what is absent.
+func (f *Facts) complete(s ptrace.Span, scope *Scope) {
+	if scope != nil {
+		f.Device.inherit(&scope.Device)
+		if f.Source == "" {
+			f.Source = scope.Source
+		}
+		if !f.HasFloor {
+			f.Floor, f.HasFloor = scope.Floor, scope.HasFloor
+		}
+		f.Joined = f.Joined || scope.Measured != ""
+	}
+	if f.Name == "" {
+		f.Name = s.Name()
+	}
+	if f.Status == "" {
+		f.Status = semconv.GPUTimingStatusOk
+	}
+	if f.Size == 0 {
+		f.Size = f.Read + f.Write
+	}
+	if f.L2Hit > 1 {
+		f.L2Hit = 0 // not a ratio
+	}
+	if !f.HasSelfEnergy {
+		f.SelfEnergy = f.Energy
+	}
+	f.Elapsed = Elapsed(f.Start, f.End)
+	if f.Kind != Step && f.Kind.Work() {
+		f.Time = deviceTime(f.Status, f.Source, f.Duration, f.Elapsed)
+	}
+}

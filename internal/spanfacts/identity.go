@@ -1,0 +1,157 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package spanfacts
+
+import (
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Identity is a device as telemetry names it. Fields are "" and Ordinal is -1 where they are not stated.
+type Identity struct {
+	ID      string // hw.id
+	Parent  string // hw.parent, the physical GPU of a MIG instance
+	Name    string // hw.name
+	Model   string // hw.model
+	BDF     string // gpu.pci.bdf
+	Ordinal int64  // gpu.device.ordinal, the index that the process sees
+}
+
+// read takes one attribute; false when it says nothing of a device.
+func (d *Identity) read(k string, v pcommon.Value) bool {
+	switch k {
+	case string(semconv.HWIDKey):
+		d.ID = v.Str()
+	case string(semconv.HWParentKey):
+		d.Parent = v.Str()
+	case string(semconv.HWNameKey):
+		d.Name = v.Str()
+	case string(semconv.HWModelKey):
+		d.Model = v.Str()
+	case string(semconv.GPUPCIBDFKey):
+		d.BDF = v.Str()
+	case string(semconv.GPUDeviceOrdinalKey):
+		d.Ordinal = index(v)
+	default:
+		return false
+	}
+	return true
+}
+
+// inherit takes what d lacks from a wider identity, unless that is of another device.
+func (d *Identity) inherit(wide *Identity) {
+	if d.ID != wide.ID && d.ID != "" && wide.ID != "" && !SameDevice(d.ID, wide.ID) {
+		return
+	}
+	if d.BDF != wide.BDF && d.BDF != "" && wide.BDF != "" {
+		return
+	}
+	if d.ID == "" {
+		d.ID = wide.ID
+	}
+	if d.Parent == "" {
+		d.Parent = wide.Parent
+	}
+	if d.Name == "" {
+		d.Name = wide.Name
+	}
+	if d.Model == "" {
+		d.Model = wide.Model
+	}
+	if d.BDF == "" {
+		d.BDF = wide.BDF
+	}
+	if d.Ordinal < 0 {
+		d.Ordinal = wide.Ordinal
+	}
+}
+
+// SameDevice says whether two values of hw.id name one device. Some producers leave out the prefix `GPU-` or `MIG-`, or
+// write the UUID in capitals.
+func SameDevice(a, b string) bool {
+	return a == b || a != "" && strings.EqualFold(bare(a), bare(b))
+}
+
+// bare is a value of hw.id without its prefix.
+func bare(id string) string {
+	if len(id) > 4 && id[3] == '-' && (strings.EqualFold(id[:3], "gpu") || strings.EqualFold(id[:3], "mig")) {
+		return id[4:]
+	}
+	return id
+}
+
+// Resource is what a resource says for all its spans.
+type Resource struct {
+	Device Identity // of producers that use one device only
+
+	Service   string // service.name
+	HostID    string // host.id
+	HostName  string // host.name
+	JobID     string // gpu.job.id
+	Rank      int64  // gpu.job.rank; -1: not stated
+	WorldSize int64  // gpu.job.world_size; -1: not stated
+}
+
+// Load reads the attributes of a resource.
+func (r *Resource) Load(attrs pcommon.Map) {
+	*r = Resource{Device: Identity{Ordinal: -1}, Rank: -1, WorldSize: -1}
+	for k, v := range attrs.All() {
+		switch k {
+		case string(semconv.ServiceNameKey):
+			r.Service = v.Str()
+		case "host.id":
+			r.HostID = v.Str()
+		case "host.name":
+			r.HostName = v.Str()
+		case string(semconv.GPUJobIDKey):
+			r.JobID = v.Str()
+		case string(semconv.GPUJobRankKey):
+			if v.Type() == pcommon.ValueTypeInt {
+				r.Rank = v.Int()
+			}
+		case string(semconv.GPUJobWorldSizeKey):
+			if v.Type() == pcommon.ValueTypeInt {
+				r.WorldSize = v.Int()
+			}
+		default:
+			r.Device.read(k, v)
+		}
+	}
+}
+
+// Scope is what an instrumentation scope says for all its spans, with what its resource says where the scope is silent.
+type Scope struct {
+	Device         Identity
+	Source         string  // gpu.timing.source
+	Measured       string  // gpu.measurement.source; not "": the spans were joined with samples
+	Floor          float64 // gpu.floor.duration, s; where HasFloor
+	HasFloor       bool
+	MetricsEmitted bool // gpu.metrics.emitted: the producer writes the metrics of operations itself
+}
+
+// Load reads the attributes of a scope of a resource; r nil: of none.
+func (s *Scope) Load(r *Resource, attrs pcommon.Map) {
+	*s = Scope{Device: Identity{Ordinal: -1}}
+	for k, v := range attrs.All() {
+		switch k {
+		case string(semconv.GPUTimingSourceKey):
+			s.Source = v.Str()
+		case string(semconv.GPUMeasurementSourceKey):
+			s.Measured = v.Str()
+		case string(semconv.GPUFloorDurationKey):
+			x, ok := Number(v)
+			s.Floor, s.HasFloor = x, ok && x >= 0
+		case string(semconv.GPUMetricsEmittedKey):
+			s.MetricsEmitted = v.Type() == pcommon.ValueTypeBool && v.Bool()
+		default:
+			s.Device.read(k, v)
+		}
+	}
+	if r != nil {
+		s.Device.inherit(&r.Device)
+	}
+}

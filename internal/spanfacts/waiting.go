@@ -1,0 +1,101 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package spanfacts
+
+import "slices"
+
+// Waiting holds sums of what lies below spans that have not come yet. Children end, and so arrive, before their
+// parents: a sum waits under the parent's key until the parent comes and takes it. Sums whose span does not come are
+// given up by age and number, the oldest first. The zero value has no limits and is ready for use; it is not safe for
+// concurrent use.
+type Waiting[T any] struct {
+	Max     int     // sums; 0: no limit
+	Dropped func(T) // called for a sum that is given up; nil: nobody wants to know
+
+	sums  map[Key]*waiting[T]
+	order []turn // oldest first; entries of sums that were taken stay until they reach the front or are swept
+}
+
+type waiting[T any] struct {
+	value T
+	born  int64
+}
+
+type turn struct {
+	key  Key
+	born int64
+}
+
+// Len is the number of sums.
+func (w *Waiting[T]) Len() int { return len(w.sums) }
+
+// Take removes and returns the sum below a span; false when there is none.
+func (w *Waiting[T]) Take(k Key) (sum T, ok bool) {
+	x := w.sums[k]
+	if x == nil {
+		return sum, false
+	}
+	delete(w.sums, k)
+	return x.value, true
+}
+
+// Get is the sum below a span; nil when there is none.
+func (w *Waiting[T]) Get(k Key) *T {
+	if x := w.sums[k]; x != nil {
+		return &x.value
+	}
+	return nil
+}
+
+// At is the sum below a span, the zero value when there was none. now is the time, in any unit that does not decrease.
+// The number of sums that had to be given up for it is returned too.
+func (w *Waiting[T]) At(k Key, now int64) (sum *T, dropped int) {
+	if x := w.sums[k]; x != nil {
+		return &x.value, 0
+	}
+	for w.Max > 0 && len(w.sums) >= w.Max {
+		dropped += w.DropOldest()
+	}
+	if w.sums == nil {
+		w.sums = make(map[Key]*waiting[T])
+	}
+	x := &waiting[T]{born: now}
+	w.sums[k] = x
+	if len(w.order) > 2*len(w.sums)+64 {
+		w.order = slices.DeleteFunc(w.order, func(t turn) bool { return !w.waits(t) })
+	}
+	w.order = append(w.order, turn{k, now})
+	return &x.value, dropped
+}
+
+// Expire gives up what began to wait at or before a time. It returns how many sums that were.
+func (w *Waiting[T]) Expire(before int64) (dropped int) {
+	for len(w.order) > 0 && w.order[0].born <= before {
+		dropped += w.DropOldest()
+	}
+	return dropped
+}
+
+// DropOldest gives up the sum that waits longest; it returns 1, or 0 when the oldest entry was taken meanwhile or there
+// is none.
+func (w *Waiting[T]) DropOldest() int {
+	if len(w.order) == 0 {
+		return 0
+	}
+	t := w.order[0]
+	w.order = w.order[1:]
+	if !w.waits(t) {
+		return 0
+	}
+	sum, _ := w.Take(t.key)
+	if w.Dropped != nil {
+		w.Dropped(sum)
+	}
+	return 1
+}
+
+func (w *Waiting[T]) waits(t turn) bool {
+	x := w.sums[t.key]
+	return x != nil && x.born == t.born
+}

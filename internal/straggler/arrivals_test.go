@@ -1,0 +1,116 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package straggler
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/recorded"
+)
+
+func TestTheLastToArriveIsSaid(t *testing.T) {
+	const ms = 1_000_000
+	run := func(rank, sequence, start, end int64) Collective {
+		return Collective{Rank: rank, Sequence: sequence, Start: start * ms, End: end * ms}
+	}
+	got := Arrivals([]Collective{
+		run(0, 0, 10, 31), run(1, 0, 28, 31), run(2, 0, 20, 31), // rank 1 last, 8 ms after rank 2
+		run(0, 1, 50, 61), run(1, 1, 51, 61), run(2, 1, 58, 61), // rank 2 last, 7 ms after rank 1
+		run(0, 2, 70, 71), run(1, 2, 70, 99), // ends far apart: no collective of both
+		run(0, 3, 70, 71), // alone
+	})
+	for i, want := range []Arrival{
+		{Rank: 0, Collectives: 2, Waited: 0.026},
+		{Rank: 1, Collectives: 2, Last: 1, Waited: 0.007, HeldUp: 0.026, Delay: 0.008},
+		{Rank: 2, Collectives: 2, Last: 1, Waited: 0.008, HeldUp: 0.015, Delay: 0.007},
+	} {
+		assert.Equal(t, want.Rank, got[i].Rank)
+		assert.Equal(t, want.Collectives, got[i].Collectives)
+		assert.Equal(t, want.Last, got[i].Last)
+		assert.InDelta(t, want.Waited, got[i].Waited, 1e-12)
+		assert.InDelta(t, want.HeldUp, got[i].HeldUp, 1e-12)
+		assert.InDelta(t, want.Delay, got[i].Delay, 1e-12)
+	}
+}
+
+// Hosts' clocks differ by more than the ranks' lateness.
+func TestClocksAreAlignedByTheEnds(t *testing.T) {
+	var all []Collective
+	for k := range int64(20) {
+		for rank := range int64(4) {
+			at := 1_700_000_000_000_000_000 + k*1_000_000 + rank*3_600_000_000_000 // each an hour ahead of the one before
+			c := Collective{Rank: rank, Sequence: k, Start: at, End: at + 100_000}
+			if rank == 2 {
+				c.Start += 60_000
+			}
+			all = append(all, c)
+		}
+	}
+	for _, a := range Arrivals(all) {
+		want := Arrival{Rank: a.Rank, Collectives: 20, Waited: 20 * 60e-6, Clock: a.Clock}
+		if a.Rank == 2 {
+			want = Arrival{Rank: 2, Collectives: 20, Last: 20, HeldUp: 20 * 3 * 60e-6, Delay: 20 * 60e-6, Clock: a.Clock}
+		}
+		assert.InDelta(t, want.Waited, a.Waited, 1e-12)
+		assert.InDelta(t, want.HeldUp, a.HeldUp, 1e-12)
+		assert.InDelta(t, want.Delay, a.Delay, 1e-12)
+		assert.Equal(t, want.Last, a.Last)
+		assert.InDelta(t, (float64(a.Rank)-1.5)*3600, a.Clock, 1e-6)
+	}
+}
+
+// A real job of eight ranks, whose matched collectives another program evaluated.
+func TestArrivalsOfARealJob(t *testing.T) {
+	dir := recorded.Path(t, "kineto", "param", "dlrm_8ranks")
+	raw, err := os.ReadFile(dir + "/truth.json")
+	require.NoError(t, err)
+	var truth struct {
+		LastAt map[string]int     `json:"last_at"`
+		HeldUp map[string]float64 `json:"made_others_wait_ms"`
+	}
+	require.NoError(t, json.Unmarshal(raw, &truth))
+	var all []Collective
+	for rank := range int64(8) {
+		f, err := os.Open(fmt.Sprintf("%s/worker%d.pt.trace.json.gz", dir, rank))
+		require.NoError(t, err)
+		z, err := gzip.NewReader(f)
+		require.NoError(t, err)
+		var trace struct {
+			Events []struct {
+				Cat, Name string
+				TS, Dur   int64
+			} `json:"traceEvents"`
+		}
+		b, err := io.ReadAll(z)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(b, &trace))
+		require.NoError(t, f.Close())
+		for _, e := range trace.Events {
+			if e.Cat == "kernel" && strings.HasPrefix(e.Name, "nccl") {
+				all = append(all, Collective{Rank: rank, Name: e.Name, Start: e.TS * 1000, End: (e.TS + e.Dur) * 1000})
+			}
+		}
+	}
+	Number(all)
+	got := Arrivals(all)
+	require.Len(t, got, 8)
+	for _, a := range got {
+		rank := strconv.FormatInt(a.Rank, 10)
+		assert.Equal(t, 8, a.Collectives)
+		assert.Equal(t, truth.LastAt[rank], a.Last, "rank %s", rank)
+		// Their clock is one; the alignment moves each rank by a few µs at most, eight collectives of seven others.
+		assert.InDelta(t, 0, a.Clock, 5e-6)
+		assert.InDelta(t, truth.HeldUp[rank], a.HeldUp*1e3, 0.2, "rank %s", rank)
+	}
+}

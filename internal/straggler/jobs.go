@@ -1,0 +1,178 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package straggler
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxJobs bounds the loops that are known, maxRanks the ranks of one.
+const maxJobs, maxRanks = 1 << 12, 1 << 16
+
+// Loop is what ranks that are compared have in common.
+type Loop struct{ Service, Job, Name string }
+
+// Limits of Jobs.
+type Limits struct {
+	MaxWait    time.Duration // how long a step waits for missing ranks
+	MinRanks   int           // fewer are not compared
+	MaxWaiting int           // bounds the steps that wait, each rank's counted, over all loops
+}
+
+// Outcome says what became of a step.
+type Outcome uint8
+
+// What became of a step.
+const (
+	Taken Outcome = iota
+	Late          // the step was compared already
+	Full          // there was no room
+)
+
+// Jobs collects the steps of the ranks of jobs until they can be compared. T is what the caller keeps of a rank's step.
+type Jobs[T any] struct {
+	limits  Limits
+	loops   map[Loop]*loop[T]
+	waiting int
+}
+
+type loop[T any] struct {
+	world    int64 // 0 where unknown
+	steps    map[stepID]*step[T]
+	ranks    map[int64]lastStep
+	run      int64  // number of the newest run
+	begun    uint64 // start of its first step, unix ns
+	compared int64  // highest index compared in that run
+	newest   uint64 // end of the newest step, unix ns
+	seen     int64  // wall clock of the newest step, unix ns
+}
+
+// stepID is a step of a run of the loop. A job that goes back to a checkpoint begins a new run.
+type stepID struct{ run, index int64 }
+
+func (a stepID) compare(b stepID) int {
+	return cmp.Or(cmp.Compare(a.run, b.run), cmp.Compare(a.index, b.index))
+}
+
+// lastStep is the newest step of a rank.
+type lastStep struct {
+	stepID
+	end uint64
+}
+
+type step[T any] struct {
+	first int64 // wall clock of the first rank, unix ns
+	ranks map[int64]T
+}
+
+// noneCompared is below every index.
+const noneCompared = -1 << 63
+
+// NewJobs makes an empty collection.
+func NewJobs[T any](limits Limits) *Jobs[T] {
+	return &Jobs[T]{limits: limits, loops: make(map[Loop]*loop[T])}
+}
+
+// Waiting is the number of steps that wait, each rank's counted.
+func (g *Jobs[T]) Waiting() int { return g.waiting }
+
+// Loops is the number of loops that are known.
+func (g *Jobs[T]) Loops() int { return len(g.loops) }
+
+// Add takes a rank's step. start and end are unix ns on the rank's clock, now is the wall clock; world is the number of ranks, 0 where
+// it is not known. The same step of the same rank replaces the one before.
+//
+// A rank whose index does not grow although the step starts after its last one ended has begun a new run (a job that was started
+// again from a checkpoint), however far back; what other ranks still report of the run before is kept apart from it.
+func (g *Jobs[T]) Add(key Loop, world, rank, index int64, start, end uint64, now int64, x T) Outcome {
+	l := g.loops[key]
+	if l == nil {
+		if len(g.loops) >= maxJobs {
+			return Full
+		}
+		key = Loop{strings.Clone(key.Service), strings.Clone(key.Job), strings.Clone(key.Name)} // the caller's may be of a batch's memory
+		l = &loop[T]{steps: make(map[stepID]*step[T]), ranks: make(map[int64]lastStep), compared: noneCompared}
+		g.loops[key] = l
+	}
+	l.world, l.seen, l.newest = world, now, max(l.newest, end)
+
+	id := stepID{l.run, index}
+	last, known := l.ranks[rank]
+	goesBack := index <= last.index && start >= last.end
+	switch {
+	case !known:
+	case last.run == l.run && goesBack:
+		l.run++
+		l.begun, l.compared = start, noneCompared
+		id.run = l.run
+	case last.run < l.run && !goesBack && start < l.begun:
+		id.run = last.run // a late word of the run before
+	}
+	if !known && len(l.ranks) >= maxRanks {
+		return Full
+	}
+	if !known || last.compare(id) < 0 {
+		l.ranks[rank] = lastStep{id, end}
+	}
+
+	s := l.steps[id]
+	if s == nil {
+		if id.run < l.run || id.index <= l.compared {
+			return Late
+		}
+		s = &step[T]{first: now, ranks: make(map[int64]T)}
+	}
+	if _, again := s.ranks[rank]; !again {
+		if g.waiting >= g.limits.MaxWaiting {
+			return Full
+		}
+		g.waiting++
+	}
+	s.ranks[rank] = x
+	l.steps[id] = s
+	return Taken
+}
+
+// Compared is a step that is complete or has waited long enough.
+type Compared[T any] struct {
+	Loop   Loop
+	Index  int64
+	Newest uint64 // end of the loop's newest step, unix ns
+	Ranks  []int64
+	Steps  []T // by rank, as Ranks
+	// Enough says whether there are ranks enough for a comparison. Steps without are only given up.
+	Enough bool
+}
+
+// Due removes the steps that are complete or have waited long enough, all of them if final, and hands each to take: of one loop in
+// the order of their indices. Loops that were silent since before forget, wall clock in unix ns, are forgotten.
+func (g *Jobs[T]) Due(now, forget int64, final bool, take func(Compared[T])) {
+	for key, l := range g.loops {
+		for _, id := range slices.SortedFunc(maps.Keys(l.steps), stepID.compare) {
+			s := l.steps[id]
+			complete := l.world > 0 && int64(len(s.ranks)) >= l.world
+			if !complete && !final && now-s.first < int64(g.limits.MaxWait) {
+				continue
+			}
+			delete(l.steps, id)
+			g.waiting -= len(s.ranks)
+			if id.run == l.run {
+				l.compared = max(l.compared, id.index)
+			}
+			c := Compared[T]{Loop: key, Index: id.index, Newest: l.newest, Enough: len(s.ranks) >= g.limits.MinRanks}
+			c.Ranks = slices.Sorted(maps.Keys(s.ranks))
+			for _, rank := range c.Ranks {
+				c.Steps = append(c.Steps, s.ranks[rank])
+			}
+			take(c)
+		}
+		if len(l.steps) == 0 && l.seen < forget {
+			delete(g.loops, key)
+		}
+	}
+}

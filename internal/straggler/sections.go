@@ -1,0 +1,211 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package straggler
+
+import "slices"
+
+const (
+	// maxNames bounds the sections directly in one, maxDepth the levels; what is beyond is left out.
+	maxNames, maxDepth = 64, 16
+	// explains is the share of a section's delay that one section in it must have to be named with it.
+	explains = 0.5
+	// separator stands between a section and the one in it.
+	separator = "/"
+	// Other is the section that stands for the part of a step that is in no phase.
+	Other = "other"
+)
+
+// Extent is from the start of the first run to the end of the last, unix ns. Zero: not known.
+type Extent struct{ Start, End uint64 }
+
+func (x *Extent) join(y Extent) {
+	switch {
+	case y.End <= y.Start:
+	case x.Start == 0:
+		*x = y
+	default:
+		x.Start, x.End = min(x.Start, y.Start), max(x.End, y.End)
+	}
+}
+
+// Section are the runs of one name in a step or in a section, and what lies in those.
+type Section struct {
+	Name, Category string
+	Duration       float64 // s, of all runs
+	At             Extent
+	Below          *Sections // nil: nothing is known
+}
+
+// Sections are what lies in a step or in a section, by name. At most 64 names and 16 levels are kept. Nil is none.
+type Sections struct {
+	list   []*Section
+	height int // levels; at most maxDepth
+}
+
+// All are the sections in the order in which they came.
+func (p *Sections) All() []*Section {
+	if p == nil {
+		return nil
+	}
+	return p.list
+}
+
+// Find is the section of a name, or nil.
+func (p *Sections) Find(name string) *Section {
+	for _, x := range p.All() {
+		if x.Name == name {
+			return x
+		}
+	}
+	return nil
+}
+
+// Size is the number of sections at all levels.
+func (p *Sections) Size() (n int) {
+	for _, x := range p.All() {
+		n += 1 + x.Below.Size()
+	}
+	return n
+}
+
+// Add adds runs of one name and what lies in them, which it then owns. The result is the change of the size.
+func (p *Sections) Add(name, category string, duration float64, at Extent, below *Sections) (grown int) {
+	if below != nil {
+		below.cut(maxDepth - 1)
+	}
+	x := p.Find(name)
+	if x == nil {
+		if len(p.list) >= maxNames {
+			return 0
+		}
+		x = &Section{Name: name, Category: category}
+		p.list = append(p.list, x)
+		grown = 1
+	}
+	x.Duration += duration
+	x.At.join(at)
+	switch {
+	case below == nil:
+	case x.Below == nil:
+		x.Below = below
+		grown += below.Size()
+	default:
+		grown += x.Below.Join(below)
+	}
+	p.height = max(p.height, 1)
+	if x.Below != nil {
+		p.height = max(p.height, x.Below.height+1)
+	}
+	return grown
+}
+
+// Join adds all of q. The result is the change of the size.
+func (p *Sections) Join(q *Sections) (grown int) {
+	for _, x := range q.All() {
+		grown += p.Add(x.Name, x.Category, x.Duration, x.At, x.Below)
+	}
+	return grown
+}
+
+// cut drops what is more than so many levels deep.
+func (p *Sections) cut(levels int) {
+	if p.height <= levels {
+		return
+	}
+	p.height = levels
+	for _, x := range p.list {
+		switch {
+		case x.Below == nil:
+		case levels == 1:
+			x.Below = nil
+		default:
+			x.Below.cut(levels - 1)
+		}
+	}
+}
+
+// Divide puts the sections below a step into its phases, and returns those that lie in none. A section that is a phase has its
+// name; a section that has it as its category lies in it. A phase keeps the time that the step states.
+func (p *Sections) Divide(below *Sections) (loose *Sections) {
+	if below == nil {
+		return nil
+	}
+	loose = &Sections{}
+	for _, x := range below.list {
+		switch phase := p.Find(x.Category); {
+		case phase == nil:
+			loose.Add(x.Name, x.Category, x.Duration, x.At, x.Below)
+		case x.Name == phase.Name:
+			p.Add(phase.Name, "", 0, x.At, x.Below)
+		default:
+			in := &Sections{}
+			in.Add(x.Name, x.Category, x.Duration, x.At, x.Below)
+			p.Add(phase.Name, "", 0, x.At, in)
+		}
+	}
+	return loose
+}
+
+// blame names the section in which a rank is furthest above the median of the ranks: from the phases, and the operations directly
+// below the step that lie in none, down to the deepest one that explains most of it. phases and loose are by rank.
+func (v *Verdict) blame(phases, loose []*Sections, rank int) {
+	v.Slow = true
+	levels := phases
+	worst, delay := furthest(phases, rank)
+	if x, d := furthest(loose, rank); d > delay {
+		levels, worst, delay = loose, x, d
+	} else if worst != nil && worst.Name != Other {
+		v.Phase = worst.Name
+	}
+	for worst != nil {
+		if v.Section != "" {
+			v.Section += separator
+		}
+		v.Section, v.Delay, v.At = v.Section+worst.Name, delay, worst.At
+		levels = inside(levels, worst.Name)
+		next, d := furthest(levels, rank)
+		if d < explains*delay {
+			break
+		}
+		worst, delay = next, d
+	}
+}
+
+// furthest is the section of a rank that is furthest above the median; nil where none is above.
+func furthest(levels []*Sections, rank int) (worst *Section, delay float64) {
+	for _, x := range levels[rank].All() {
+		if d := x.Duration - medianOf(levels, x.Name); d > delay {
+			worst, delay = x, d
+		}
+	}
+	return worst, delay
+}
+
+// medianOf is over the ranks of which anything is known at the level; one without the section spent nothing in it.
+func medianOf(levels []*Sections, name string) float64 {
+	values := make([]float64, 0, len(levels))
+	for _, l := range levels {
+		if l == nil {
+			continue
+		}
+		v := 0.0
+		if x := l.Find(name); x != nil {
+			v = x.Duration
+		}
+		values = append(values, v)
+	}
+	return median(values)
+}
+
+// inside are the levels in one section.
+func inside(levels []*Sections, name string) []*Sections {
+	out := slices.Clone(levels)
+	for i, l := range levels {
+		out[i] = nil
+		if x := l.Find(name); x != nil {
+			out[i] = x.Below
+		}
+	}
+	return out
+}

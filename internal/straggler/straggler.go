@@ -1,0 +1,111 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package straggler finds the rank that holds up a job.
+//
+// In synchronous training all ranks' steps are equally long: the fast ranks wait in communication for the slow one. Two measures see
+// through that:
+//
+//   - [Compare]: a rank's own time is its step without the communication that nothing hides; a rank stands out when its own time is
+//     far above the median of the ranks. It needs steps. [Jobs] collects the steps of ranks until they can be compared.
+//   - [Arrivals]: of each collective that all ranks take part in, who came last and how long the others waited for it. It needs the
+//     collectives' times and no steps.
+//
+// [Sections] are where a rank's time went, so that a comparison can name the section that costs it.
+package straggler
+
+import (
+	"math"
+	"slices"
+)
+
+// A rank stands out when its own time is outlierSigmas robust standard deviations and outlierShare of the median above the median
+// (3.5 after Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993; the share leaves out the noise of very even ranks).
+const (
+	outlierSigmas = 3.5
+	outlierShare  = 0.05
+)
+
+// Own is the time that a rank spends on its own work in a step of so many seconds: without the communication that no computation
+// hides, in which it may have waited for others. exposed must come from times of the device: ranges of the host overlap
+// communication also while the host only waits for it.
+func Own(step, exposed float64) float64 { return max(0, step-max(0, exposed)) }
+
+// Rank is what one rank says of one step.
+type Rank struct {
+	Rank int64
+	Own  float64 // s, see [Own]
+	// Phases are the phases of the step, Loose the operations directly below the step that lie in no phase. Nil: not known.
+	Phases, Loose *Sections
+}
+
+// Verdict is the comparison's word on one rank.
+type Verdict struct {
+	Rank   int64
+	Score  float64 // own time divided by the median
+	Median float64 // of the ranks' own time, s
+	Slow   bool    // the rank stands out; the following fields are set only then
+
+	// Delay is by how many seconds the rank is above the median: in Section where one is named, else in the step.
+	Delay float64
+	// Section is the path, with slashes, of the deepest section that explains most of the delay; empty where none is known.
+	Section string
+	// Phase is the phase that the section is, or lies in; empty: none.
+	Phase string
+	// At is where the section lies in the rank's step; zero where that is not known.
+	At Extent
+}
+
+// Compare compares the ranks of one step. The verdicts are in the order of ranks; none where the median is 0. typical is the
+// number of the rank nearest to the median.
+func Compare(ranks []Rank) (verdicts []Verdict, typical int) {
+	own := make([]float64, len(ranks))
+	phases, loose := make([]*Sections, len(ranks)), make([]*Sections, len(ranks))
+	for i := range ranks {
+		own[i], phases[i], loose[i] = ranks[i].Own, ranks[i].Phases, ranks[i].Loose
+	}
+	m := median(slices.Clone(own))
+	if m <= 0 {
+		return nil, 0
+	}
+	sigma := deviation(slices.Clone(own), m)
+	verdicts = make([]Verdict, len(ranks))
+	for i, v := range own {
+		if math.Abs(v-m) < math.Abs(own[typical]-m) {
+			typical = i
+		}
+		verdicts[i] = Verdict{Rank: ranks[i].Rank, Score: v / m, Median: m}
+		if v-m > outlierSigmas*sigma && v-m > outlierShare*m {
+			verdicts[i].blame(phases, loose, i)
+			if verdicts[i].Section == "" {
+				verdicts[i].Delay = v - m
+			}
+		}
+	}
+	return verdicts, typical
+}
+
+// median of values, which it sorts. 0 of none.
+func median(values []float64) float64 {
+	n := len(values)
+	if n == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	if n%2 == 1 {
+		return values[n/2]
+	}
+	return values[n/2-1]/2 + values[n/2]/2
+}
+
+// madToSigma makes the median absolute deviation an estimate of the standard deviation of a normal distribution:
+// 1 / Φ⁻¹(3/4) (Rousseeuw and Croux, JASA 88, 1993).
+const madToSigma = 1.4826022185056018
+
+// deviation is the scaled median absolute deviation from m; it overwrites and sorts values.
+func deviation(values []float64, m float64) float64 {
+	for i, v := range values {
+		values[i] = math.Abs(v - m)
+	}
+	return madToSigma * median(values)
+}
