@@ -9,7 +9,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/otelgpu/otelgpu/internal/gputime"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -35,7 +35,7 @@ var activityStates = [stateStarved + 1]string{
 // activity hands a profiler's record to its device's timeline.
 func (a *aggregator) activity(r *resource, f *facts, now int64) {
 	cfg := a.cfg.Activity.Get()
-	if cfg == nil || !gputime.Recorded(f.source) || f.end == f.start {
+	if cfg == nil || !f.recorded || f.end == f.start {
 		return
 	}
 	x := activity{start: f.start, end: f.end}
@@ -52,7 +52,7 @@ func (a *aggregator) activity(r *resource, f *facts, now int64) {
 	default:
 		return
 	}
-	if !gputime.Sound(f.start, f.end) || f.end > uint64(now+int64(future)) {
+	if !spanfacts.Sound(f.start, f.end) || f.end > uint64(now+int64(future)) {
 		a.stats.activityTime++ // one such record could be years of work, or make all that follow late
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -60,19 +61,19 @@ func newAggregator(cfg *Config, instance string) *aggregator {
 
 // take adds a batch. now is unix ns.
 func (a *aggregator) take(td ptrace.Traces, now int64) {
+	var res spanfacts.Resource
+	var scope spanfacts.Scope
 	for _, rs := range td.ResourceSpans().All() {
+		res.Load(rs.Resource().Attributes())
 		var r *resource // made for the first GPU span
 		if a.jobs != nil {
 			a.jobs.source = rs.Resource().Attributes()
 		}
 		for _, ss := range rs.ScopeSpans().All() {
-			emitted := false
-			if v, ok := ss.Scope().Attributes().Get(string(semconv.GPUMetricsEmittedKey)); ok {
-				emitted = v.Bool()
-			}
+			scope.Load(&res, ss.Scope().Attributes())
 			var f facts
 			for _, s := range ss.Spans().All() {
-				if !f.load(s) {
+				if !f.load(s, &scope) {
 					if a.jobs != nil {
 						a.jobs.tree.addHost(&f)
 					}
@@ -84,7 +85,7 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 				if len(a.cfg.Dimensions) > 0 {
 					f.extra = a.extra(s.Attributes(), rs.Resource().Attributes())
 				}
-				a.span(r, &f, adjustedCount(s.TraceState().AsRaw()), emitted, now)
+				a.span(r, &f, adjustedCount(s.TraceState().AsRaw()), scope.MetricsEmitted, now)
 			}
 		}
 	}
@@ -146,7 +147,7 @@ func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, n
 	}
 	step := f.kind == semconv.GPUOperationTypeStep
 	if a.cfg.Operations.HasValue() {
-		a.operation(r, f, weight, emitted || step, now) // of a step only the energy that no operation has
+		a.operation(r, f, weight, emitted || step || f.request, now) // of a step only the energy that no operation has
 	}
 	if step {
 		if a.cfg.Steps.HasValue() {
@@ -155,6 +156,9 @@ func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, n
 		if a.jobs != nil {
 			a.jobs.step(r, f, now, &a.stats)
 		}
+		return
+	}
+	if f.request {
 		return
 	}
 	a.activity(r, f, now)

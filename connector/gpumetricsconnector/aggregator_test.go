@@ -203,8 +203,8 @@ func TestFurtherDimensionsComeFromSpanElseResource(t *testing.T) {
 	in := attrs{"gpu.operation.type": "section"}
 	a.take(batch(t, attrs{"tenant": "t1", "model": "m0"}, span{"p", 0, 10, with(in, attrs{"model": "m1"}), 1, 0, ""}, span{"p", 0, 10, in, 2, 0, ""}), clock)
 	got := values(t, output(t, a, clock))
-	assert.Equal(t, int64(1), got["gpu.operation.count[gpu.operation.name:p gpu.operation.type:section model:m1 tenant:t1]"])
-	assert.Equal(t, int64(1), got["gpu.operation.count[gpu.operation.name:p gpu.operation.type:section model:m0 tenant:t1]"])
+	assert.Equal(t, int64(1), got["gpu.operation.count[gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok model:m1 tenant:t1]"])
+	assert.Equal(t, int64(1), got["gpu.operation.count[gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok model:m0 tenant:t1]"])
 }
 
 func TestASpanOfTheFutureDoesNotMoveTheClock(t *testing.T) {
@@ -240,4 +240,26 @@ func TestStepsFeedTheirMetrics(t *testing.T) {
 	assert.Equal(t, 640.0, got["gpu.step.item.rate[gpu.job.rank:3 gpu.operation.name:train gpu.step.item.type:image]"])
 	_, stale := values(t, output(t, a, clock))["gpu.step.item.rate[gpu.job.rank:3 gpu.operation.name:train gpu.step.item.type:image]"]
 	assert.False(t, stale)
+}
+
+// The device of a span is on its scope; spans that are no GPU work have no place in the metrics of operations, but for
+// the energy of requests.
+func TestTheScopeNamesTheDeviceAndOnlyGPUWorkCounts(t *testing.T) {
+	a := newTest(t, nil)
+	td := batch(t, attrs{}, span{"attention", 0, 1000, without(prefill, "hw.id", "gpu.timing.status"), 1, 0, ""},
+		span{"answer", 0, 5000, attrs{"gpu.operation.type": "request", "gpu.energy": 3.0}, 2, 0, ""},
+		span{"part", 0, 5000, attrs{"gpu.operation.type": "share", "gpu.energy": 9.0}, 3, 0, ""},
+		span{"compile", 0, 5000, attrs{"gpu.operation.type": "host"}, 4, 0, ""})
+	td.ResourceSpans().At(0).ScopeSpans().At(0).Scope().Attributes().PutStr("hw.id", "GPU-9")
+	a.take(td, clock)
+	const section = "gpu.operation.category:prefill gpu.operation.name:attention gpu.operation.type:section"
+	got := values(t, output(t, a, clock))
+	for k := range got {
+		if strings.HasPrefix(k, "gpu.operation.count[") || strings.HasPrefix(k, "gpu.operation.duration[") {
+			assert.Contains(t, k, section+" gpu.timing.status:ok")
+		}
+	}
+	assert.Equal(t, 0.5, got["gpu.operation.energy["+section+" hw.id:GPU-9]"])
+	assert.Equal(t, 3.0, got["gpu.operation.energy[gpu.operation.name:answer gpu.operation.type:request hw.id:GPU-9]"])
+	assert.NotContains(t, got, "gpu.operation.energy[gpu.operation.name:part gpu.operation.type:share hw.id:GPU-9]")
 }

@@ -34,7 +34,7 @@ func said(t testing.TB, a *aggregator, now int64) ptrace.Traces {
 	for _, rs := range td.ResourceSpans().All() {
 		for _, s := range rs.ScopeSpans().At(0).Spans().All() {
 			var f facts
-			assert.False(t, f.load(s), "must not be counted again")
+			assert.False(t, f.load(s, nil), "must not be counted again")
 		}
 	}
 	require.Empty(t, a.findings(), "said once")

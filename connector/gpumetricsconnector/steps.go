@@ -51,11 +51,11 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 		l.duration.record(f.stepDuration, weight, f, now)
 	}
 	for _, p := range f.phases[:f.phaseCount] {
-		s := need(l.phases[p.name], metricPhaseDuration, func(m pcommon.Map) { m.PutStr(string(semconv.GPUStepPhaseKey), p.name) })
-		if _, known := l.phases[p.name]; !known && len(l.phases) < a.cfg.CardinalityLimit {
-			l.phases[strings.Clone(p.name)] = s
+		s := need(l.phases[p.Name], metricPhaseDuration, func(m pcommon.Map) { m.PutStr(string(semconv.GPUStepPhaseKey), p.Name) })
+		if _, known := l.phases[p.Name]; !known && len(l.phases) < a.cfg.CardinalityLimit {
+			l.phases[strings.Clone(p.Name)] = s
 		}
-		s.record(p.duration, weight, f, now)
+		s.record(p.Duration, weight, f, now)
 	}
 	if f.stepItems > 0 {
 		l.items = need(l.items, metricStepItems, itemType)

@@ -84,10 +84,10 @@ func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 	}
 	var comm float64
 	for _, p := range f.phases[:f.phaseCount] {
-		if p.name == semconv.GPUStepPhaseComm {
-			comm = p.duration
+		if p.Name == semconv.GPUStepPhaseComm {
+			comm = p.Duration
 		} else {
-			rs.phases.Add(strings.Clone(p.name), "", p.duration, straggler.Extent{}, nil)
+			rs.phases.Add(strings.Clone(p.Name), "", p.Duration, straggler.Extent{}, nil)
 		}
 	}
 	if f.other > 0 && rs.phases != nil {

@@ -63,9 +63,11 @@ type Facts struct {
 	StepItemType string  // gpu.step.item.type
 	StepOverlap  float64 // gpu.step.overlap.duration, s
 	StepOther    float64 // gpu.step.other.duration, s
+	StepExposed  float64 // gpu.step.comm.exposed.duration, s; where HasExposed
 	ModelFLOPs   float64 // gpu.step.model.flop.count
 	Devices      float64 // gpu.step.device.count
 	HasStepIndex bool
+	HasExposed   bool
 	HasCovered   bool // gpu.step.covered.duration is stated
 	HasPhases    bool // any phase, the overlap or the rest is stated
 
@@ -222,6 +224,9 @@ func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
 			f.StepOverlap, f.HasPhases = Positive(v), true
 		case string(semconv.GPUStepOtherDurationKey):
 			f.StepOther, f.HasPhases = Positive(v), true
+		case string(semconv.GPUStepCommExposedDurationKey):
+			f.StepExposed, f.HasExposed = Number(v)
+			f.HasExposed = f.HasExposed && f.StepExposed >= 0
 		case string(semconv.GPUStepModelFLOPCountKey):
 			f.ModelFLOPs = Positive(v)
 		case string(semconv.GPUStepDeviceCountKey):
