@@ -14,17 +14,19 @@ type Waiting[T any] struct {
 	Dropped func(T) // called for a sum that is given up; nil: nobody wants to know
 
 	sums  map[Key]*waiting[T]
+	made  uint64 // sums so far
 	order []turn // oldest first; entries of sums that were taken stay until they reach the front or are swept
 }
 
 type waiting[T any] struct {
-	value T
-	born  int64
+	value  T
+	number uint64 // of made
 }
 
 type turn struct {
-	key  Key
-	born int64
+	key    Key
+	born   int64
+	number uint64
 }
 
 // Len is the number of sums.
@@ -60,12 +62,13 @@ func (w *Waiting[T]) At(k Key, now int64) (sum *T, dropped int) {
 	if w.sums == nil {
 		w.sums = make(map[Key]*waiting[T])
 	}
-	x := &waiting[T]{born: now}
+	w.made++
+	x := &waiting[T]{number: w.made}
 	w.sums[k] = x
 	if len(w.order) > 2*len(w.sums)+64 {
 		w.order = slices.DeleteFunc(w.order, func(t turn) bool { return !w.waits(t) })
 	}
-	w.order = append(w.order, turn{k, now})
+	w.order = append(w.order, turn{k, now, w.made})
 	return &x.value, dropped
 }
 
@@ -97,5 +100,5 @@ func (w *Waiting[T]) DropOldest() int {
 
 func (w *Waiting[T]) waits(t turn) bool {
 	x := w.sums[t.key]
-	return x != nil && x.born == t.born
+	return x != nil && x.number == t.number
 }

@@ -101,3 +101,18 @@ func TestWaitingIsAsAMapWithAges(t *testing.T) {
 		require.Equal(t, e.sum, *w.Get(k))
 	}
 }
+
+// What begins and is taken within one instant leaves nothing behind.
+func TestTheOrderOfTakenSumsIsForgotten(t *testing.T) {
+	var w Waiting[int]
+	for range 1000 {
+		w.At(key(1), 7)
+		w.Take(key(1))
+	}
+	require.LessOrEqual(t, len(w.order), 66)
+	w.At(key(1), 7)
+	w.Max = 1
+	_, dropped := w.At(key(2), 7)
+	require.Equal(t, 1, dropped)
+	require.Nil(t, w.Get(key(1)))
+}

@@ -120,7 +120,7 @@ func TestStepTotalsAreAssembledOverBatches(t *testing.T) {
 			batches = append(batches, td)
 		}
 		assertGained(t, stepWant, gained(stepOf(batches), stepTree[0].a))
-		assert.Empty(t, d.steps.sums, "nothing is left waiting")
+		assert.Zero(t, d.steps.sums.Len(), "nothing is left waiting")
 	}
 }
 
@@ -147,56 +147,10 @@ func TestSumsThatWaitAreBounded(t *testing.T) {
 		_, n := d.steps.assemble(td, now)
 		evicted += n
 	}
-	assert.Len(t, d.steps.sums, 3)
+	assert.Equal(t, 3, d.steps.sums.Len())
 	assert.EqualValues(t, 17, evicted)
 	_, n := d.steps.assemble(ptrace.NewTraces(), now+int64(time.Minute))
 	assert.EqualValues(t, 3, n)
-	assert.Empty(t, d.steps.sums)
-	assert.Empty(t, d.steps.order)
+	assert.Zero(t, d.steps.sums.Len())
 }
 
-func TestOrderOfTakenSumsIsForgotten(t *testing.T) {
-	d := newTestDeriver(t, assembling(nil))
-	now := time.Now().UnixNano()
-	for range 1000 { // each step takes its sums at once
-		td := ptrace.NewTraces()
-		put(t, td, stepTree[0])
-		put(t, td, stepTree[1])
-		d.steps.assemble(td, now)
-	}
-	assert.LessOrEqual(t, len(d.steps.order), 70)
-}
-
-func TestUnionIsTheLengthOfAllPoints(t *testing.T) {
-	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		var u union
-		points := map[uint64]bool{}
-		for range 30 {
-			a := r.Uint64N(200)
-			v := interval{a, a + r.Uint64N(20)}
-			u = u.add(v, 1000)
-			for p := v.start; p < v.end; p++ {
-				points[p] = true
-			}
-		}
-		n := 0
-		for p := range points {
-			if p >= 50 && p < 150 {
-				n++
-			}
-		}
-		assert.InDelta(t, float64(n)*1e-9, u.within(interval{50, 150}), 1e-15)
-		for i := 1; i < len(u); i++ {
-			require.Greater(t, u[i].start, u[i-1].end)
-		}
-	}
-}
-
-func TestUnionJoinsTheNearestBeyondItsLimit(t *testing.T) {
-	u := union{}
-	for _, v := range []interval{{0, 10}, {100, 110}, {112, 120}, {300, 310}} {
-		u = u.add(v, 3)
-	}
-	assert.Equal(t, union{{0, 10}, {100, 120}, {300, 310}}, u)
-}

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 var full = with(h100, attrs{
@@ -55,10 +57,10 @@ func BenchmarkProcess(b *testing.B) {
 func BenchmarkFormulas(b *testing.B) {
 	_, s := oneSpan(b, full)
 	d := newTestDeriver(b, nil)
-	var f facts
-	f.load(s)
+	var f spanfacts.Facts
+	f.Load(s, nil)
 	var out derived
-	r := d.resolver.roof(device{f.id, f.parent, f.model}, 1)
+	r := d.resolver.roof(device{f.Device.ID, f.Device.Parent, f.Device.Model}, 1)
 	b.ReportAllocs()
 	for b.Loop() {
 		out.derive(&f, r, d.floor)

@@ -6,7 +6,7 @@ package gpuderiveprocessor
 import (
 	"math"
 
-	"github.com/otelgpu/otelgpu/internal/gputime"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -54,26 +54,26 @@ const (
 
 // derive computes everything that the facts allow against a roof (nil: unknown device). floor is the duration of an
 // empty section in seconds, where the span does not state it.
-func (d *derived) derive(f *facts, r *roof, floor float64) outcome {
+func (d *derived) derive(f *spanfacts.Facts, r *roof, floor float64) outcome {
 	*d = absent
-	if f.kind == semconv.GPUOperationTypeStep {
+	if f.Kind == spanfacts.Step {
 		return d.step(f, r)
 	}
-	if f.size == 0 && f.flops == 0 && f.items == 0 {
+	if f.Size == 0 && f.FLOPs == 0 && f.Items == 0 {
 		return outcomeUndeclared
 	}
-	if f.size > 0 && f.flops > 0 {
-		d.intensity = f.flops / f.size // of what is declared; needs no time
+	if f.Size > 0 && f.FLOPs > 0 {
+		d.intensity = f.FLOPs / f.Size // of what is declared; needs no time
 	}
-	t := gputime.Of(f.status, f.source, f.duration, f.elapsed)
+	t := f.Time
 	if t == 0 {
 		return outcomeUntimed
 	}
 	switch {
-	case gputime.Recorded(f.source):
+	case f.Recorded():
 		floor = 0 // a record of the profiler, not a pair of events
-	case f.hasFloor:
-		floor = f.floor
+	case f.HasFloor:
+		floor = f.Floor
 	}
 	if t < floorFactor*floor {
 		d.rateStatus = semconv.GPURateStatusBelowFloor
@@ -88,13 +88,13 @@ func (d *derived) derive(f *facts, r *roof, floor float64) outcome {
 	return outcomeDerived
 }
 
-func (d *derived) rates(f *facts, t float64) {
-	d.ioRate = rate(f.size, t)
-	d.readRate = rate(f.read, t)
-	d.writeRate = rate(f.write, t)
-	d.flopRate = rate(f.flops, t)
-	d.itemRate = rate(f.items, t)
-	if factor := busFactor(f.collective, f.group); f.kind == semconv.GPUOperationTypeCollective && factor > 0 {
+func (d *derived) rates(f *spanfacts.Facts, t float64) {
+	d.ioRate = rate(f.Size, t)
+	d.readRate = rate(f.Read, t)
+	d.writeRate = rate(f.Write, t)
+	d.flopRate = rate(f.FLOPs, t)
+	d.itemRate = rate(f.Items, t)
+	if factor := busFactor(f.Collective, f.GroupSize); f.Kind == spanfacts.Collective && factor > 0 {
 		d.busRate = d.ioRate * factor
 	}
 }
@@ -108,22 +108,22 @@ func rate(amount, t float64) float64 {
 }
 
 // utilization compares with the peak of the link that the bytes took and with the peak of the precision.
-func (d *derived) utilization(f *facts, r *roof, t float64) {
+func (d *derived) utilization(f *spanfacts.Facts, r *roof, t float64) {
 	var used peak
 	var attained float64
 	switch {
-	case f.kind == semconv.GPUOperationTypeCollective:
-		if f.group <= float64(r.domain) {
+	case f.Kind == spanfacts.Collective:
+		if f.GroupSize <= float64(r.domain) {
 			used, attained, d.basis = r.interconnect, d.busRate, semconv.GPUIOBasisBusBandwidth
 		}
-	case f.direction == semconv.GPUCopyDirectionHostToDevice, f.direction == semconv.GPUCopyDirectionDeviceToHost:
+	case f.Direction == semconv.GPUCopyDirectionHostToDevice, f.Direction == semconv.GPUCopyDirectionDeviceToHost:
 		used, attained = r.host, d.ioRate
-	case f.direction == semconv.GPUCopyDirectionDeviceToDevice:
+	case f.Direction == semconv.GPUCopyDirectionDeviceToDevice:
 		used, attained, d.basis = r.memory, 2*d.ioRate, semconv.GPUIOBasisReadAndWrite
-	case f.direction != "", f.kind == semconv.GPUOperationTypeCopy:
+	case f.Direction != "", f.Kind == spanfacts.Copy:
 		// peer to peer, host to host, or a copy that does not say: the path is unknown
-	case f.hit > 0:
-		used, attained, d.basis = r.memory, d.ioRate*(1-f.hit), semconv.GPUIOBasisL2Misses
+	case f.L2Hit > 0:
+		used, attained, d.basis = r.memory, d.ioRate*(1-f.L2Hit), semconv.GPUIOBasisL2Misses
 	default:
 		used, attained = r.memory, d.ioRate
 	}
@@ -134,7 +134,7 @@ func (d *derived) utilization(f *facts, r *roof, t float64) {
 	} else {
 		d.basis = ""
 	}
-	if flops := r.flops.of(f.precision); flops.rate > 0 && f.flops > 0 {
+	if flops := r.flops.of(f.Precision); flops.rate > 0 && f.FLOPs > 0 {
 		d.flopUtil = d.flopRate / flops.rate
 		source = max(source, flops.source)
 	}
@@ -149,25 +149,25 @@ func (d *derived) utilization(f *facts, r *roof, t float64) {
 
 // roofline classifies work on device memory (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009): with
 // arithmetic intensity I, peak bandwidth B and peak P of the precision, the roof is min(P, I·B), the ridge P/B.
-func (d *derived) roofline(f *facts, r *roof, t float64) {
-	if f.kind == semconv.GPUOperationTypeCollective || f.kind == semconv.GPUOperationTypeCopy || f.direction != "" {
+func (d *derived) roofline(f *spanfacts.Facts, r *roof, t float64) {
+	if f.Kind == spanfacts.Collective || f.Kind == spanfacts.Copy || f.Direction != "" {
 		return
 	}
-	flops := r.flops.of(f.precision)
-	dram := f.size * (1 - f.hit)
+	flops := r.flops.of(f.Precision)
+	dram := f.Size * (1 - f.L2Hit)
 	var attained float64
 	var bound string
 	switch {
-	case f.flops > 0 && f.size > 0 && flops.rate > 0 && r.memory.rate > 0:
+	case f.FLOPs > 0 && f.Size > 0 && flops.rate > 0 && r.memory.rate > 0:
 		// Written without I, so that no DRAM traffic at all (every byte a hit) is the flat part of the roof.
-		roofTime := max(f.flops/flops.rate, dram/r.memory.rate)
+		roofTime := max(f.FLOPs/flops.rate, dram/r.memory.rate)
 		attained = roofTime / t
 		d.roofUtil = attained
 		bound = semconv.GPURooflineBoundMemory
-		if f.flops*r.memory.rate >= dram*flops.rate {
+		if f.FLOPs*r.memory.rate >= dram*flops.rate {
 			bound = semconv.GPURooflineBoundCompute
 		}
-	case f.kind == semconv.GPUOperationTypeMemset && !math.IsNaN(d.ioUtil):
+	case f.Kind == spanfacts.Memset && !math.IsNaN(d.ioUtil):
 		attained, bound = d.ioUtil, semconv.GPURooflineBoundMemory // nothing is computed: intensity 0
 	default:
 		attained = larger(d.ioUtil, d.flopUtil)
@@ -176,7 +176,7 @@ func (d *derived) roofline(f *facts, r *roof, t float64) {
 		return
 	}
 	switch {
-	case attained < launchRoof && f.starved(t):
+	case attained < launchRoof && starved(f, t):
 		d.bound = semconv.GPURooflineBoundLaunch
 	case bound != "" && attained < latencyRoof:
 		d.bound = semconv.GPURooflineBoundLatency
@@ -185,37 +185,34 @@ func (d *derived) roofline(f *facts, r *roof, t float64) {
 	}
 }
 
-// starved says whether the queue was all but empty when the host reached the end of the section.
-func (f *facts) starved(t float64) bool {
-	return f.hasEndDelay && f.timingError < launchShare*t && f.endDelay < launchShare*t
+// starved says whether the queue was all but empty when the host reached the end of a section of t seconds.
+func starved(f *spanfacts.Facts, t float64) bool {
+	return f.HasEndDelay && f.TimingError < launchShare*t && f.EndDelay < launchShare*t
 }
 
 // step derives throughput, MFU (Chowdhery et al.: PaLM, appendix B) and HFU of a step.
-func (d *derived) step(f *facts, r *roof) outcome {
-	t := f.stepDuration
-	if t == 0 {
-		t = f.elapsed
-	}
-	if f.stepItems == 0 && f.modelFLOPs == 0 && f.flops == 0 {
+func (d *derived) step(f *spanfacts.Facts, r *roof) outcome {
+	t := f.StepTime()
+	if f.StepItems == 0 && f.ModelFLOPs == 0 && f.FLOPs == 0 {
 		return outcomeUndeclared
 	}
 	if t == 0 {
 		return outcomeUntimed
 	}
-	d.stepItemRate = rate(f.stepItems, t)
+	d.stepItemRate = rate(f.StepItems, t)
 	if r == nil {
 		return outcomeDerived
 	}
-	if flops := r.flops.of(f.precision); flops.rate > 0 {
-		model := f.modelFLOPs / max(f.devices, 1) // of one device
+	if flops := r.flops.of(f.Precision); flops.rate > 0 {
+		model := f.ModelFLOPs / max(f.Devices, 1) // of one device
 		if model > 0 {
 			d.mfu = model / (t * flops.rate)
 		}
 		// Hardware cannot do less than the model needs: fewer FLOPs are those of the few sections that declare any.
-		if f.flops > 0 && f.flops >= model*(1-1e-9) {
+		if f.FLOPs > 0 && f.FLOPs >= model*(1-1e-9) {
 			// The sections below a step are those of this process, on its device; gpu.step.device.count is of the
 			// model's FLOPs, which the application may state for all ranks together.
-			d.hfu = f.flops / (t * flops.rate)
+			d.hfu = f.FLOPs / (t * flops.rate)
 		}
 		if !math.IsNaN(d.mfu) || !math.IsNaN(d.hfu) {
 			d.peakSource = flops.source.String()

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/finite"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -231,7 +231,7 @@ func (a *AttributeConfig) value(from pcommon.Value) (text string, n float64, ok 
 	if target.Type == semconv.TypeString {
 		return text, 0, from.Type() != pcommon.ValueTypeMap && from.Type() != pcommon.ValueTypeSlice
 	}
-	n, ok = finite.Number(from)
+	n, ok = spanfacts.Number(from)
 	if a.Scale > 0 {
 		n *= a.Scale
 	}

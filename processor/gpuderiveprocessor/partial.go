@@ -4,9 +4,12 @@
 package gpuderiveprocessor
 
 import (
-	"go.opentelemetry.io/collector/pdata/pcommon"
+	"time"
+
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/intervals"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -17,9 +20,9 @@ var phaseNames = [...]string{
 }
 
 // phaseOf is the index of a span's phase, -1 for none.
-func phaseOf(f *facts) int {
-	name := f.category
-	if name == "" && f.kind == semconv.GPUOperationTypeCollective {
+func phaseOf(f *spanfacts.Facts) int {
+	name := f.Category
+	if name == "" && f.Kind == spanfacts.Collective {
 		name = semconv.GPUStepPhaseComm
 	}
 	for i, p := range phaseNames {
@@ -35,21 +38,20 @@ type partial struct {
 	flops     float64
 	precision string // of flops; empty and mixed where they differ
 	mixed     bool
-	covered   union
-	phases    [len(phaseNames)]union
-	born      int64
+	covered   intervals.Set
+	phases    [len(phaseNames)]intervals.Set
 }
 
 // addSpan makes the sum of a span's children the sum of the span itself: its own statement of FLOPs stands for
 // theirs, its interval covers theirs, and so does its phase.
-func (p *partial) addSpan(s ptrace.Span, f *facts, limit int) {
-	if f.flops > 0 {
-		p.flops, p.precision, p.mixed = f.flops, f.precision, false
+func (p *partial) addSpan(f *spanfacts.Facts, limit int) {
+	if f.FLOPs > 0 {
+		p.flops, p.precision, p.mixed = f.FLOPs, f.Precision, false
 	}
-	v := interval{uint64(s.StartTimestamp()), uint64(s.EndTimestamp())}
-	p.covered = p.covered.add(v, limit)
+	v := intervals.Unix(f.Start, f.End)
+	p.covered.Add(v, limit)
 	if i := phaseOf(f); i >= 0 {
-		p.phases[i] = p.phases[i].add(v, limit)
+		p.phases[i].Add(v, limit)
 	}
 }
 
@@ -64,73 +66,59 @@ func (p *partial) merge(c *partial, limit int) {
 		}
 		p.flops += c.flops
 	}
-	for _, v := range c.covered {
-		p.covered = p.covered.add(v, limit)
-	}
+	p.covered.AddAll(c.covered, limit)
 	for i := range c.phases {
-		for _, v := range c.phases[i] {
-			p.phases[i] = p.phases[i].add(v, limit)
-		}
+		p.phases[i].AddAll(c.phases[i], limit)
 	}
 }
 
 // complete puts the totals that a step span lacks; it reports whether it put any.
-func (p *partial) complete(s ptrace.Span, f *facts) bool {
+func (p *partial) complete(s ptrace.Span, f *spanfacts.Facts) bool {
 	attrs := s.Attributes()
-	clip := interval{uint64(s.StartTimestamp()), uint64(s.EndTimestamp())}
-	if f.elapsed == 0 {
+	clip := intervals.Unix(f.Start, f.End)
+	if f.Elapsed == 0 {
 		return false
 	}
 	before := attrs.Len()
-	step := f.stepDuration
+	step := f.StepDuration
 	if step == 0 {
-		step = f.elapsed
+		step = f.Elapsed
 		attrs.PutDouble(string(semconv.GPUStepDurationKey), step)
 	}
-	if !f.hasCovered && len(p.covered) > 0 {
-		attrs.PutDouble(string(semconv.GPUStepCoveredDurationKey), p.covered.within(clip))
+	if !f.HasCovered && len(p.covered) > 0 {
+		attrs.PutDouble(string(semconv.GPUStepCoveredDurationKey), seconds(p.covered.Within(clip)))
 	}
-	if !hasPhases(attrs) {
+	if !f.HasPhases {
 		p.putPhases(s, clip, step)
 	}
-	if f.flops == 0 && p.flops > 0 {
+	if f.FLOPs == 0 && p.flops > 0 {
 		attrs.PutDouble(string(semconv.GPUFLOPCountKey), p.flops)
-		if f.precision == "" && p.precision != "" {
+		if f.Precision == "" && p.precision != "" {
 			attrs.PutStr(string(semconv.GPUFLOPPrecisionKey), p.precision)
 		}
 	}
 	return attrs.Len() > before
 }
 
-// hasPhases says whether a step says anything of its phases.
-func hasPhases(attrs pcommon.Map) bool {
-	for k := range attrs.All() {
-		if _, phase := semconv.GPUStepPhaseDurationOf(k); phase || k == string(semconv.GPUStepOverlapDurationKey) || k == string(semconv.GPUStepOtherDurationKey) {
-			return true
-		}
-	}
-	return false
-}
-
-func (p *partial) putPhases(s ptrace.Span, clip interval, step float64) {
+func (p *partial) putPhases(s ptrace.Span, clip intervals.Interval, step float64) {
 	attrs := s.Attributes()
-	var all union
+	var all intervals.Set
 	var sum float64
 	for i, u := range p.phases {
 		if len(u) == 0 {
 			continue
 		}
-		d := u.within(clip)
+		d := seconds(u.Within(clip))
 		sum += d
 		attrs.PutDouble(string(semconv.GPUStepPhaseDurationKey(phaseNames[i])), d)
-		for _, v := range u {
-			all = all.add(v, len(all)+2) // never joined: the phases were bounded already
-		}
+		all.AddAll(u, 0) // the phases were bounded already
 	}
 	if len(all) == 0 {
 		return
 	}
-	together := all.within(clip)
+	together := seconds(all.Within(clip))
 	attrs.PutDouble(string(semconv.GPUStepOverlapDurationKey), max(0, sum-together))
 	attrs.PutDouble(string(semconv.GPUStepOtherDurationKey), max(0, step-together))
 }
+
+func seconds(ns int64) float64 { return time.Duration(ns).Seconds() }

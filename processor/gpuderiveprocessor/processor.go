@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/internal/finite"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor/internal/metadata"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -76,8 +76,8 @@ type batch struct {
 	mapped, noPeaks    int64
 	assembled, evicted int64
 	recent             [8]place
-	places             int    // found so far
-	resource           device // what the resource says, for spans that do not
+	places             int // found so far
+	resource           spanfacts.Resource
 }
 
 func (d *deriver) process(ctx context.Context, td ptrace.Traces) (ptrace.Traces, error) {
@@ -89,7 +89,7 @@ func (d *deriver) process(ctx context.Context, td ptrace.Traces) (ptrace.Traces,
 		b.assembled, b.evicted = d.steps.assemble(td, b.now)
 	}
 	for _, rs := range td.ResourceSpans().All() {
-		b.resource = resourceDevice(rs.Resource().Attributes())
+		b.resource.Load(rs.Resource().Attributes())
 		for _, ss := range rs.ScopeSpans().All() {
 			d.scope(&b, ss)
 		}
@@ -99,41 +99,25 @@ func (d *deriver) process(ctx context.Context, td ptrace.Traces) (ptrace.Traces,
 }
 
 func (d *deriver) scope(b *batch, ss ptrace.ScopeSpans) {
-	floor := d.floor
-	if v, ok := ss.Scope().Attributes().Get(string(semconv.GPUFloorDurationKey)); ok {
-		if x, ok := finite.Number(v); ok && x >= 0 {
-			floor = x
-		}
-	}
-	var f facts
+	var scope spanfacts.Scope
+	scope.Load(&b.resource, ss.Scope().Attributes())
+	var f spanfacts.Facts
 	var out derived
 	for _, s := range ss.Spans().All() {
-		f.load(s)
-		if f.kind == "" {
+		if !f.Load(s, &scope) || !f.Kind.Work() {
 			continue
 		}
-		if f.precision == "" {
-			f.precision = d.cfg.Precision
+		if f.Precision == "" {
+			f.Precision = d.cfg.Precision
 		}
 		r := d.roof(b, &f)
-		o := out.derive(&f, r, floor)
+		o := out.derive(&f, r, d.floor)
 		b.counts[o]++
 		if o == outcomeDerived && r == nil {
 			b.noPeaks++
 		}
 		out.put(s.Attributes())
 	}
-}
-
-// resourceDevice is the device that a resource names, as producers do that use only one.
-func resourceDevice(attrs pcommon.Map) device {
-	text := func(key attribute.Key) string {
-		if v, ok := attrs.Get(string(key)); ok {
-			return v.Str()
-		}
-		return ""
-	}
-	return device{text(semconv.HWIDKey), text(semconv.HWParentKey), text(semconv.HWModelKey)}
 }
 
 // place is a device and its roof.
@@ -143,14 +127,8 @@ type place struct {
 }
 
 // roof resolves the span's device; for one of the last few devices it takes no lock and hashes nothing.
-func (d *deriver) roof(b *batch, f *facts) *roof {
-	dev := device{f.id, f.parent, f.model}
-	if dev.id == "" {
-		dev.id, dev.parent = b.resource.id, b.resource.parent
-	}
-	if dev.model == "" {
-		dev.model = b.resource.model
-	}
+func (d *deriver) roof(b *batch, f *spanfacts.Facts) *roof {
+	dev := device{f.Device.ID, f.Device.Parent, f.Device.Model}
 	for i := range min(b.places, len(b.recent)) {
 		if p := &b.recent[i]; p.device == dev {
 			return p.roof

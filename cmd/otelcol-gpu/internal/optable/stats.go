@@ -4,13 +4,11 @@
 package optable
 
 import (
-	"math"
 	"strings"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/semconv"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // key tells operations apart: one name may be a section in one service and a kernel in another.
@@ -35,108 +33,63 @@ type stats struct {
 	mfuWeight float64
 }
 
-// facts is what the table reads of one span.
-type facts struct {
-	key      key
-	seconds  float64
-	bytes    float64
-	flops    float64
-	roof     float64
-	joules   float64
-	hasRoof  bool
-	hasJ     bool
-	bound    string
-	floor    bool
-	items    int64
-	itemType string
-	mfu      float64
-	gpu      bool
+// keyOf is the operation of a span. Profilers number the names of steps: ProfilerStep#7.
+func keyOf(span ptrace.Span, f *spanfacts.Facts) key {
+	name := span.Name()
+	if f.Kind == spanfacts.Step {
+		name, _, _ = strings.Cut(name, "#")
+	}
+	return key{name, f.Type, f.Category}
 }
 
-func read(span ptrace.Span) facts {
-	f := facts{key: key{name: span.Name()}, seconds: math.NaN()}
-	var ioUse, flopUse float64
-	var hasIO, hasFLOP bool
-	span.Attributes().Range(func(name string, v pcommon.Value) bool {
-		switch name {
-		case string(semconv.GPUOperationTypeKey):
-			f.gpu, f.key.kind = true, v.Str()
-		case string(semconv.GPUOperationCategoryKey):
-			f.key.category = v.Str()
-		case string(semconv.GPUDurationKey), string(semconv.GPUStepDurationKey):
-			f.seconds = v.Double()
-		case string(semconv.GPUIOSizeKey):
-			f.bytes = float64(v.Int())
-		case string(semconv.GPUFLOPCountKey):
-			f.flops = v.Double()
-		case string(semconv.GPURooflineUtilizationKey):
-			f.roof, f.hasRoof = v.Double(), true
-		case string(semconv.GPUIOUtilizationKey):
-			ioUse, hasIO = v.Double(), true
-		case string(semconv.GPUFLOPUtilizationKey):
-			flopUse, hasFLOP = v.Double(), true
-		case string(semconv.GPURooflineBoundKey):
-			f.bound = v.Str()
-		case string(semconv.GPURateStatusKey):
-			f.floor = v.Str() == semconv.GPURateStatusBelowFloor
-		case string(semconv.GPUEnergyKey):
-			f.joules, f.hasJ = v.Double(), true
-		case string(semconv.GPUOperationItemsKey), string(semconv.GPUStepItemsKey):
-			f.items = v.Int()
-		case string(semconv.GPUOperationItemTypeKey), string(semconv.GPUStepItemTypeKey):
-			f.itemType = v.Str()
-		case string(semconv.GPUStepMFUKey):
-			f.mfu = v.Double()
-		}
-		return true
-	})
-	if f.key.kind == semconv.GPUOperationTypeStep { // profilers number the names of steps: ProfilerStep#7
-		f.key.name, _, _ = strings.Cut(f.key.name, "#")
+// secondsOf is the GPU time of a span.
+func secondsOf(f *spanfacts.Facts) float64 {
+	if f.Kind == spanfacts.Step {
+		return f.StepTime()
 	}
-	if !f.hasRoof && (hasIO || hasFLOP) {
-		f.roof, f.hasRoof = math.Max(ioUse, flopUse), true
-	}
-	if math.IsNaN(f.seconds) { // a producer without GPU time: the span's own
-		f.seconds = math.Max(0, float64(span.EndTimestamp())-float64(span.StartTimestamp())) * 1e-9
-	}
-	return f
+	return f.Time
 }
 
-func (s *stats) add(f facts) {
+func (s *stats) add(f *spanfacts.Facts) {
+	seconds := secondsOf(f)
 	s.count++
-	s.seconds += f.seconds
-	if f.bytes > 0 {
-		s.bytes += f.bytes
-		s.byteSeconds += f.seconds
+	s.seconds += seconds
+	if f.Size > 0 {
+		s.bytes += f.Size
+		s.byteSeconds += seconds
 	}
-	if f.flops > 0 {
-		s.flops += f.flops
-		s.flopSeconds += f.seconds
+	if f.FLOPs > 0 {
+		s.flops += f.FLOPs
+		s.flopSeconds += seconds
 	}
-	if f.hasRoof {
-		s.roof += f.roof * f.seconds
-		s.roofSeconds += f.seconds
+	if f.HasRoofline {
+		s.roof += f.Roofline * seconds
+		s.roofSeconds += seconds
 	}
-	if f.hasJ {
-		s.joules += f.joules
+	if f.HasEnergy {
+		s.joules += f.Energy
 		s.hasJoules = true
 	}
-	if f.bound != "" {
+	if f.Bound != "" {
 		if s.bounds == nil {
 			s.bounds = map[string]float64{}
 		}
-		s.bounds[f.bound] += f.seconds
+		s.bounds[f.Bound] += seconds
 	}
-	if f.floor {
+	if f.BelowFloor {
 		s.belowFloor++
 	}
-	s.items += f.items
-	if f.itemType != "" {
-		s.itemType = f.itemType
+	items, itemType := f.Items, f.ItemType
+	if f.Kind == spanfacts.Step {
+		items, itemType = f.StepItems, f.StepItemType
 	}
-	if f.mfu > 0 {
-		s.mfu += f.mfu * f.seconds
-		s.mfuWeight += f.seconds
+	s.items += int64(items)
+	if itemType != "" {
+		s.itemType = strings.Clone(itemType) // the batch's memory must not live on
+	}
+	if f.MFU > 0 {
+		s.mfu += f.MFU * seconds
+		s.mfuWeight += seconds
 	}
 }
 

@@ -10,10 +10,9 @@ package optable
 import (
 	"sync"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/semconv"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // Limits of what a table holds. Operations beyond maxOperations are summed under [overflow]; the nesting of spans that
@@ -43,28 +42,32 @@ func New() *Table {
 func (t *Table) Add(td ptrace.Traces) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	var resource spanfacts.Resource
+	var scope spanfacts.Scope
 	for _, rs := range td.ResourceSpans().All() {
+		resource.Load(rs.Resource().Attributes())
 		for _, ss := range rs.ScopeSpans().All() {
+			scope.Load(&resource, ss.Scope().Attributes())
 			for _, span := range ss.Spans().All() {
-				t.add(span)
+				t.add(span, &scope)
 			}
 		}
 	}
 }
 
-func (t *Table) add(span ptrace.Span) {
+func (t *Table) add(span ptrace.Span, scope *spanfacts.Scope) {
 	t.spans++
-	f := read(span)
-	if !f.gpu {
+	var f spanfacts.Facts
+	if !f.Load(span, scope) || !f.Kind.Work() {
 		return
 	}
 	t.gpu++
-	if f.key.kind == semconv.GPUOperationTypeStep {
-		lookup(t.steps, f.key).add(f)
+	if f.Kind == spanfacts.Step {
+		lookup(t.steps, keyOf(span, &f)).add(&f)
 		return
 	}
-	lookup(t.ops, f.key).add(f)
-	t.nest.add(spanID{span.TraceID(), span.SpanID()}, spanID{span.TraceID(), span.ParentSpanID()}, f.seconds)
+	lookup(t.ops, keyOf(span, &f)).add(&f)
+	t.nest.add(f.Key, spanfacts.Key{Trace: f.Key.Trace, Span: f.Parent}, secondsOf(&f))
 }
 
 func lookup(m map[key]*stats, k key) *stats {
@@ -82,35 +85,32 @@ func lookup(m map[key]*stats, k key) *stats {
 	return s
 }
 
-type spanID struct {
-	trace pcommon.TraceID
-	span  pcommon.SpanID
-}
-
 // nesting finds the time of outermost GPU spans, which shares are shares of: a span whose parent is no GPU span.
 // Parents may come before or after their children; both directions are remembered for the last n spans.
 type nesting struct {
-	known     map[spanID]struct{}
-	waiting   map[spanID]float64 // seconds counted as outermost, by the parent that may still show up
-	order     []spanID
+	known     map[spanfacts.Key]struct{}
+	waiting   spanfacts.Waiting[float64] // seconds counted as outermost, by the parent that may still come
+	order     []spanfacts.Key
 	next      int
 	outermost float64
 }
 
 func newNesting(n int) nesting {
-	return nesting{known: map[spanID]struct{}{}, waiting: map[spanID]float64{}, order: make([]spanID, 0, n)}
+	return nesting{
+		known: map[spanfacts.Key]struct{}{}, waiting: spanfacts.Waiting[float64]{Max: n}, order: make([]spanfacts.Key, 0, n),
+	}
 }
 
-func (n *nesting) add(id, parent spanID, seconds float64) {
+func (n *nesting) add(id, parent spanfacts.Key, seconds float64) {
 	if _, nested := n.known[parent]; !nested {
 		n.outermost += seconds
-		if !parent.span.IsEmpty() {
-			n.waiting[parent] += seconds
+		if !parent.Span.IsEmpty() {
+			sum, _ := n.waiting.At(parent, 0)
+			*sum += seconds
 		}
 	}
-	if children, ok := n.waiting[id]; ok { // they were nested after all
+	if children, ok := n.waiting.Take(id); ok { // they were nested after all
 		n.outermost -= children
-		delete(n.waiting, id)
 	}
 	n.known[id] = struct{}{}
 	if len(n.order) < cap(n.order) {
@@ -119,8 +119,5 @@ func (n *nesting) add(id, parent spanID, seconds float64) {
 		delete(n.known, n.order[n.next])
 		n.order[n.next] = id
 		n.next = (n.next + 1) % len(n.order)
-	}
-	if len(n.waiting) > cap(n.order) {
-		clear(n.waiting)
 	}
 }

@@ -1,0 +1,124 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package intervals measures unions of time intervals: how long at least one of them lasted. Set takes them in any
+// order and keeps them; Ordered takes them in the order of their starts and keeps only what the length needs.
+package intervals
+
+import (
+	"math"
+	"sort"
+)
+
+// Interval is [Start, End) in ns.
+type Interval struct{ Start, End int64 }
+
+// Unix makes an interval of unsigned unix ns, as spans have them. Times after the year 2262 become the largest there is.
+func Unix(start, end uint64) Interval {
+	return Interval{int64(min(start, math.MaxInt64)), int64(min(end, math.MaxInt64))}
+}
+
+// Set is a union of intervals as disjoint intervals in order. The zero value is empty.
+type Set []Interval
+
+// Add puts an interval in; one without length is left out. Where that makes more than limit intervals, the two with the
+// smallest gap between them are joined, so the length is then too large by that gap. limit 0: no limit.
+func (s *Set) Add(v Interval, limit int) {
+	if v.End <= v.Start {
+		return
+	}
+	u := *s
+	i := sort.Search(len(u), func(i int) bool { return u[i].End >= v.Start })
+	j := i
+	for ; j < len(u) && u[j].Start <= v.End; j++ {
+		v.Start, v.End = min(v.Start, u[j].Start), max(v.End, u[j].End)
+	}
+	if i == j {
+		u = append(u, Interval{})
+		copy(u[i+1:], u[i:])
+	} else {
+		u = append(u[:i+1], u[j:]...)
+	}
+	u[i] = v
+	if limit > 0 && len(u) > limit {
+		u = u.join()
+	}
+	*s = u
+}
+
+// AddAll puts all intervals of another set in.
+func (s *Set) AddAll(other Set, limit int) {
+	for _, v := range other {
+		s.Add(v, limit)
+	}
+}
+
+// join closes the smallest gap.
+func (s Set) join() Set {
+	if len(s) < 2 {
+		return s
+	}
+	best := 1
+	for i := 2; i < len(s); i++ {
+		if s[i].Start-s[i-1].End < s[best].Start-s[best-1].End {
+			best = i
+		}
+	}
+	s[best-1].End = s[best].End
+	return append(s[:best], s[best+1:]...)
+}
+
+// Length is the length of the union in ns.
+func (s Set) Length() (sum int64) {
+	for _, x := range s {
+		sum += x.End - x.Start
+	}
+	return sum
+}
+
+// Within is the length of the part inside an interval, in ns.
+func (s Set) Within(v Interval) (sum int64) {
+	for _, x := range s {
+		if a, b := max(x.Start, v.Start), min(x.End, v.End); b > a {
+			sum += b - a
+		}
+	}
+	return sum
+}
+
+// Ordered is the union of intervals that are added in the order of their starts. Intervals without length add nothing to
+// the length, but take part in where the union begins and ends. The zero value is empty.
+type Ordered struct {
+	Length     int64 // ns
+	Start, End int64 // of the first and the last interval; where Any
+	Any        bool
+}
+
+// Add takes [start, end) and returns the gap before it: from the end of what was there to its start, at least 0; 0 for
+// the first.
+func (u *Ordered) Add(start, end int64) (gap int64) {
+	if !u.Any {
+		*u = Ordered{Length: end - start, Start: start, End: end, Any: true}
+		return 0
+	}
+	if start > u.End {
+		gap = start - u.End
+		u.End = start
+	}
+	if end > u.End {
+		u.Length += end - u.End
+		u.End = end
+	}
+	return gap
+}
+
+// Extent is from the first start to the last end, in ns.
+func (u *Ordered) Extent() int64 { return u.End - u.Start }
+
+// Clip adds the part of [start, end) that lies in [from, to).
+func (u *Ordered) Clip(start, end, from, to int64) {
+	start, end = max(start, from), min(end, to)
+	if end > start {
+		u.Add(start, end)
+	}
+}

@@ -1,0 +1,88 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package intervals
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// marked counts the ns in which an interval lies, one by one.
+func marked(list []Interval, within Interval) (n int64) {
+	for t := within.Start; t < within.End; t++ {
+		if slices.ContainsFunc(list, func(v Interval) bool { return v.Start <= t && t < v.End }) {
+			n++
+		}
+	}
+	return n
+}
+
+func random(r *rand.Rand) []Interval {
+	list := make([]Interval, 1+r.IntN(20))
+	for i := range list {
+		start := r.Int64N(90)
+		list[i] = Interval{start, start + r.Int64N(10)}
+	}
+	return list
+}
+
+func TestLengthsAreThoseOfCountingEveryNanosecond(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		list := random(r)
+		within := Interval{r.Int64N(50), 50 + r.Int64N(60)}
+		var s Set
+		for _, v := range list {
+			s.Add(v, 0)
+		}
+		require.Equal(t, marked(list, Interval{0, 200}), s.Length())
+		require.Equal(t, marked(list, within), s.Within(within))
+		for i := 1; i < len(s); i++ {
+			require.Less(t, s[i-1].End, s[i].Start, "touching intervals are one")
+		}
+		slices.SortFunc(list, func(a, b Interval) int { return cmp.Compare(a.Start, b.Start) })
+		var u, clipped Ordered
+		gaps := int64(0)
+		for _, v := range list {
+			gaps += u.Add(v.Start, v.End)
+			clipped.Clip(v.Start, v.End, within.Start, within.End)
+		}
+		require.Equal(t, s.Length(), u.Length)
+		require.Equal(t, u.Extent(), u.Length+gaps)
+		require.Equal(t, s.Within(within), clipped.Length)
+	}
+}
+
+func TestTheSmallestGapIsClosedWhereThereAreTooMany(t *testing.T) {
+	var s Set
+	for _, v := range []Interval{{0, 10}, {100, 110}, {13, 20}, {200, 210}} {
+		s.Add(v, 3)
+	}
+	assert.Equal(t, Set{{0, 20}, {100, 110}, {200, 210}}, s)
+	var one Set
+	one.Add(Interval{0, 1}, 1)
+	one.Add(Interval{5, 6}, 1)
+	assert.Equal(t, Set{{0, 6}}, one)
+}
+
+func TestTimesBeyondTheLargestAreTheLargest(t *testing.T) {
+	var s Set
+	s.Add(Unix(5, 1<<63+5), 0)
+	assert.Equal(t, int64(1<<63-1-5), s.Length())
+	s.Add(Unix(1<<63+1, 1<<63+2), 0)
+	assert.Len(t, s, 1)
+}
+
+func TestAnEmptyIntervalIsWhereAUnionBeginsOrEnds(t *testing.T) {
+	var u Ordered
+	assert.Zero(t, u.Extent())
+	u.Add(5, 5)
+	assert.Equal(t, int64(3), u.Add(8, 8))
+	assert.Equal(t, Ordered{Start: 5, End: 8, Any: true}, u)
+}
