@@ -54,7 +54,7 @@ type Facts struct {
 	HasEnergy     bool
 	HasSelfEnergy bool
 	HasMemory     bool // gpu.memory.usage is stated
-	Joined        bool // with samples, by gpu_join
+	Joined        bool // with samples: gpu.join.coverage is stated, or gpu.measurement.source on the scope
 	Sampled       bool // it has an attribute that gpu_join writes
 
 	StepIndex    int64   // gpu.step.index; where HasStepIndex
@@ -200,7 +200,7 @@ func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
 			f.SelfEnergy, f.HasSelfEnergy, f.Sampled = Positive(v), true, true
 		case string(semconv.GPUMemoryUsageKey):
 			f.HasMemory = true
-		case string(semconv.GPUJoinCoverageKey), string(semconv.GPUMeasurementSourceKey):
+		case string(semconv.GPUJoinCoverageKey):
 			f.Joined, f.Sampled = true, true
 		case string(semconv.GPUUtilizationKey), string(semconv.GPUSMUtilizationKey),
 			string(semconv.GPUSMOccupancyKey), string(semconv.GPUTensorUtilizationKey),
@@ -209,7 +209,7 @@ func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
 			string(semconv.GPUTemperatureMaxKey), string(semconv.GPUThrottleTimeKey),
 			string(semconv.GPUThrottleReasonsKey), string(semconv.GPUXIDKey), string(semconv.GPUECCErrorsKey),
 			string(semconv.GPUJoinLateDurationKey), string(semconv.GPUJoinSamplesKey),
-			string(semconv.GPUJoinMethodKey):
+			string(semconv.GPUJoinMethodKey), string(semconv.GPUMeasurementSourceKey):
 			f.Sampled = true
 
 		case string(semconv.GPUStepIndexKey):

@@ -62,14 +62,18 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 	}
 	var g gpuSpan
 	var at placeName
+	var resource spanfacts.Resource
+	var scoped spanfacts.Scope
 	total := 0
 	for _, rs := range all.All() {
 		b.resources = append(b.resources, id.resource(rs.Resource().Attributes()))
 		r := &b.resources[len(b.resources)-1]
+		resource.Load(rs.Resource().Attributes())
 		for _, ss := range rs.ScopeSpans().All() {
+			scoped.Load(&resource, ss.Scope().Attributes())
 			first := len(b.spans)
 			for i, s := range ss.Spans().All() {
-				stream, ok := g.read(s, r, &at, now, maxWait)
+				stream, ok := g.read(s, &scoped, r, &at, now, maxWait)
 				if !ok {
 					continue
 				}

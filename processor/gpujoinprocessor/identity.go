@@ -7,14 +7,11 @@ import (
 	"hash/maphash"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
-
-	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // resourceInfo is what the join takes from a resource.
 type resourceInfo struct {
 	process  uint64
-	hwID     string
 	hostID   string
 	hostName string
 }
@@ -37,8 +34,6 @@ func (i identifier) resource(attrs pcommon.Map) resourceInfo {
 	instance, pid := false, false
 	for k, v := range attrs.All() {
 		switch k {
-		case string(semconv.HWIDKey):
-			r.hwID = v.Str()
 		case "host.id":
 			r.hostID = v.Str()
 		case "host.name":

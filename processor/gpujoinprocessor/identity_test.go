@@ -32,6 +32,15 @@ func TestIdentityFindsTheDevice(t *testing.T) {
 			s.Attributes().Remove("hw.id")
 			td.rs.Resource().Attributes().PutStr("hw.id", gpu0)
 		}},
+		"hw.id on the scope": {span: func(s ptrace.Span, td *traces) {
+			s.Attributes().Remove("hw.id")
+			td.ss.Scope().Attributes().PutStr("hw.id", gpu0)
+		}},
+		"PCI address on the scope": {id: gpu0, span: func(s ptrace.Span, td *traces) {
+			s.Attributes().Remove("hw.id")
+			td.ss.Scope().Attributes().PutStr("gpu.pci.bdf", "0000:17:00.0")
+			td.rs.Resource().Attributes().PutStr("host.name", "node1")
+		}},
 		"mapped ordinal": {
 			id:   gpu0,
 			edit: func(c *Config) { c.Ordinals = map[string]string{"3": gpu0} },
@@ -114,4 +123,31 @@ func TestMIGInstancesHaveRatiosOfTheirOwnAndShareTheBoard(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A scope that says where its spans were measured was joined by another Collector; accounts of requests and work on the
+// host take no share.
+func TestWhatIsJoinedAlreadyOrNoGPUWorkPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		r := newRig(t).join(func(*Config) {})
+		defer r.close()
+		r.run(r.device(nominal), steady(zero, 300))
+		time.Sleep(time.Second)
+		td := newTraces("a")
+		td.gpu(1, 0, zero, time.Now())
+		td.gpu(2, 0, zero, time.Now()).Attributes().PutStr("gpu.operation.type", "share")
+		td.gpu(3, 0, zero, time.Now()).Attributes().PutStr("gpu.operation.type", "host")
+		td.scope("joined")
+		td.ss.Scope().Attributes().PutStr("gpu.measurement.source", "dcgm")
+		td.gpu(4, 0, zero, time.Now())
+		r.consume(td.Traces)
+		time.Sleep(7 * time.Second)
+		all := r.spans()
+		assert.InDelta(t, 300, energy(t, all[1]), 1e-6)
+		for _, id := range []uint64{2, 3, 4} {
+			_, there := all[id].Attributes().Get("gpu.energy")
+			assert.False(t, there, id)
+		}
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
@@ -43,51 +42,24 @@ type gpuSpan struct {
 	again     bool // so is something that the join writes
 }
 
-// read looks at a span: false when it has no GPU operation or was joined already. at becomes the place that it names; stream is
-// -1 when it has none, and for a step, whose stream is the host's.
-func (g *gpuSpan) read(s ptrace.Span, r *resourceInfo, at *placeName, now int64, maxWait time.Duration) (stream int64, ok bool) {
-	gpu := false
-	stream = -1
-	*g = gpuSpan{span: s}
-	*at = placeName{res: r, hwID: r.hwID, ordinal: -1}
-	for k, v := range s.Attributes().All() {
-		switch k {
-		case string(semconv.GPUOperationTypeKey):
-			gpu, g.step = v.Str() != "", v.Str() == semconv.GPUOperationTypeStep
-		case string(semconv.GPUJoinCoverageKey):
-			return -1, false
-		case string(semconv.HWIDKey):
-			at.hwID = v.Str()
-			g.again = g.again || at.hwID == ""
-
-		case string(semconv.GPUPCIBDFKey):
-			at.bdf = v.Str()
-		case string(semconv.GPUDeviceOrdinalKey):
-			if v.Type() == pcommon.ValueTypeInt {
-				at.ordinal = v.Int()
-			}
-		case string(semconv.GPUStreamIDKey):
-			if v.Type() == pcommon.ValueTypeInt {
-				stream = v.Int()
-			}
-		case string(semconv.GPUMemoryUsageKey):
-			g.hasMemory = true
-		case string(semconv.GPUUtilizationKey), string(semconv.GPUSMUtilizationKey), string(semconv.GPUSMOccupancyKey),
-			string(semconv.GPUTensorUtilizationKey), string(semconv.GPUDRAMUtilizationKey), string(semconv.GPUClockSMFrequencyKey),
-			string(semconv.GPUClockMemoryFrequencyKey), string(semconv.GPUPowerKey), string(semconv.GPUTemperatureMaxKey),
-			string(semconv.GPUThrottleTimeKey), string(semconv.GPUThrottleReasonsKey), string(semconv.GPUEnergyKey), string(semconv.GPUSelfEnergyKey),
-			string(semconv.GPUXIDKey), string(semconv.GPUECCErrorsKey), string(semconv.GPUJoinLateDurationKey), string(semconv.GPUJoinSamplesKey),
-			string(semconv.GPUMeasurementSourceKey), string(semconv.GPUJoinMethodKey):
-			g.again = true
-		}
-	}
-	if !gpu {
+// read looks at a span of a scope: false when it has nothing to do with a GPU, is the account of work that has spans of its
+// own, or was joined already. at becomes the place that it names; stream is -1 when it has none, and for a step, whose
+// stream is the host's.
+func (g *gpuSpan) read(s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, at *placeName, now int64, maxWait time.Duration) (stream int64, ok bool) {
+	var f spanfacts.Facts
+	if !f.Load(s, scope) || f.Joined || !f.Kind.Work() && f.Kind != spanfacts.Request {
 		return -1, false
 	}
-	start, end := uint64(s.StartTimestamp()), uint64(s.EndTimestamp())
+	*g = gpuSpan{span: s, step: f.Kind == spanfacts.Step, hasMemory: f.HasMemory, again: f.Sampled}
+	*at = placeName{res: r, hwID: f.Device.ID, bdf: f.Device.BDF, ordinal: f.Device.Ordinal}
+	if at.hwID == "" && !g.again {
+		_, g.again = s.Attributes().Get(string(semconv.HWIDKey)) // stated, but empty
+	}
+	stream = f.Stream
+	start, end := f.Start, f.End
 	g.share = fairshare.Span{
-		Key:     fairshare.Key{Trace: s.TraceID(), Span: s.SpanID()},
-		Parent:  s.ParentSpanID(),
+		Key:     fairshare.Key{Trace: f.Key.Trace, Span: f.Key.Span},
+		Parent:  f.Parent,
 		Process: r.process,
 		Start:   int64(min(start, math.MaxInt64)),
 		End:     int64(min(end, math.MaxInt64)),
