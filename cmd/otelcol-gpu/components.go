@@ -30,6 +30,7 @@ import (
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
+	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector"
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter"
 	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter"
 	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter"
@@ -111,6 +112,7 @@ func factories() (otelcol.Factories, error) {
 	}
 	f.Connectors, f.ConnectorModules, err = collect(
 		own[connector.Factory](gpumetricsconnector.NewFactory()),
+		own[connector.Factory](gpurequestsconnector.NewFactory()),
 		core[connector.Factory](forwardconnector.NewFactory(), "connector/forwardconnector"),
 	)
 	return f, err

@@ -49,13 +49,19 @@ type Facts struct {
 	GroupSize  float64 // gpu.collective.group.size, ranks
 	L2Hit      float64 // gpu.cache.l2.hit_ratio, 0 to 1
 
+	BatchSize       float64 // gpu.batch.size
+	RequestModel    string  // gen_ai.request.model
+	Queue           float64 // gpu.request.queue.duration, s
+	TimeToFirstItem float64 // gpu.request.time_to_first_item, s
+
 	Energy        float64 // gpu.energy, J: of the span with its descendants
 	SelfEnergy    float64 // gpu.self_energy, else Energy, J: its own part
 	HasEnergy     bool
 	HasSelfEnergy bool
-	HasMemory     bool // gpu.memory.usage is stated
-	Joined        bool // with samples: gpu.join.coverage is stated, or gpu.measurement.source on the scope
-	Sampled       bool // it has an attribute that gpu_join writes
+	Coverage      float64 // gpu.join.coverage, 0 to 1; 1 where it is absent
+	HasMemory     bool    // gpu.memory.usage is stated
+	Joined        bool    // with samples: gpu.join.coverage is stated, or gpu.measurement.source on the scope
+	Sampled       bool    // it has an attribute that gpu_join writes
 
 	StepIndex    int64   // gpu.step.index; where HasStepIndex
 	StepDuration float64 // gpu.step.duration, s
@@ -125,7 +131,7 @@ func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
 	*f = Facts{
 		Key: Key{s.TraceID(), s.SpanID()}, Parent: s.ParentSpanID(),
 		Start: uint64(s.StartTimestamp()), End: uint64(s.EndTimestamp()),
-		Device: Identity{Ordinal: -1}, Stream: -1,
+		Device: Identity{Ordinal: -1}, Stream: -1, Coverage: 1,
 	}
 	attrs := s.Attributes()
 	ioUse, flopUse := -1.0, -1.0
@@ -194,6 +200,15 @@ func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
 		case string(semconv.GPUCacheL2HitRatioKey):
 			f.L2Hit = Positive(v)
 
+		case string(semconv.GPUBatchSizeKey):
+			f.BatchSize = Positive(v)
+		case string(semconv.GenAIRequestModelKey):
+			f.RequestModel = v.Str()
+		case string(semconv.GPURequestQueueDurationKey):
+			f.Queue = Positive(v)
+		case string(semconv.GPURequestTimeToFirstItemKey):
+			f.TimeToFirstItem = Positive(v)
+
 		case string(semconv.GPUEnergyKey):
 			f.Energy, f.HasEnergy, f.Sampled = Positive(v), true, true
 		case string(semconv.GPUSelfEnergyKey):
@@ -201,6 +216,9 @@ func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
 		case string(semconv.GPUMemoryUsageKey):
 			f.HasMemory = true
 		case string(semconv.GPUJoinCoverageKey):
+			if c, ok := Number(v); ok && c >= 0 && c <= 1 {
+				f.Coverage = c
+			}
 			f.Joined, f.Sampled = true, true
 		case string(semconv.GPUUtilizationKey), string(semconv.GPUSMUtilizationKey),
 			string(semconv.GPUSMOccupancyKey), string(semconv.GPUTensorUtilizationKey),

@@ -118,7 +118,8 @@ func TestTheDeviceIsFoundOnSpanScopeAndResource(t *testing.T) {
 		"resource only": {nil, nil, r.Device},
 		"scope":         {map[string]any{"hw.id": "GPU-bb", "hw.model": "B200", "gpu.device.ordinal": 1}, nil, Identity{ID: "GPU-bb", Model: "B200", Ordinal: 1}},
 		"span repeats the scope": {
-			map[string]any{"hw.id": "GPU-bb", "hw.model": "B200", "hw.name": "gpu1"}, map[string]any{"hw.id": "BB"},
+			map[string]any{"hw.id": "GPU-bb", "hw.model": "B200", "hw.name": "gpu1"},
+			map[string]any{"hw.id": "BB"},
 			Identity{ID: "BB", Name: "gpu1", Model: "B200", Ordinal: -1},
 		},
 		"span is of another device": {map[string]any{"hw.id": "GPU-bb", "hw.model": "B200"}, map[string]any{"hw.id": "GPU-cc"}, Identity{ID: "GPU-cc", Ordinal: -1}},
@@ -212,6 +213,7 @@ func TestABatchIsSharedAmongItsLinks(t *testing.T) {
 		"some state items":         {[]map[string]any{{"gpu.operation.items": 4}, {}}, 0, []float64{1, 0}},
 		"shares that can't be one": {[]map[string]any{{"gpu.batch.share": 7.0}, {"gpu.batch.share": -1.0}}, 0, []float64{.5, .5}},
 		"no links":                 {nil, 4, nil},
+		"more than the batch":      {[]map[string]any{{"gpu.batch.share": 1.0}, {"gpu.batch.share": 1.0}}, 0, []float64{.5, .5}},
 	} {
 		s := span(t, map[string]any{"gpu.operation.type": "section"})
 		if tt.size > 0 {
@@ -229,6 +231,33 @@ func TestABatchIsSharedAmongItsLinks(t *testing.T) {
 		}
 		assert.Equal(t, tt.want, got, name)
 	}
+}
+
+func TestDroppedLinksKeepTheirPart(t *testing.T) {
+	for name, links := range map[string][]map[string]any{
+		"equal":    {{}, {}, {}},
+		"by items": {{"gpu.operation.items": 2}, {"gpu.operation.items": 2}, {"gpu.operation.items": 2}},
+	} {
+		s := span(t, map[string]any{"gpu.operation.type": "section"})
+		s.SetDroppedLinksCount(3)
+		for _, m := range links {
+			require.NoError(t, s.Links().AppendEmpty().Attributes().FromRaw(m))
+		}
+		for _, x := range Shares(s, nil) {
+			assert.InDelta(t, 1./6, x.Share, 1e-15, name)
+		}
+	}
+}
+
+func TestItemsOfABatchAreSharedWhereNoLinkStatesAny(t *testing.T) {
+	s := span(t, map[string]any{"gpu.operation.type": "section", "gpu.operation.items": 12})
+	for _, share := range []float64{.75, .25} {
+		l := s.Links().AppendEmpty()
+		l.SetFlags(0x101)
+		l.TraceState().FromRaw("ot=th:8")
+		l.Attributes().PutDouble("gpu.batch.share", share)
+	}
+	assert.Equal(t, []LinkShare{{Items: 9, Share: .75, Flags: 0x101, State: "ot=th:8"}, {Items: 3, Share: .25, Flags: 0x101, State: "ot=th:8"}}, Shares(s, nil))
 }
 
 func lean(t testing.TB) ptrace.Span {

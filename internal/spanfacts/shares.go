@@ -12,19 +12,24 @@ import (
 // LinkShare is one request of a batch.
 type LinkShare struct {
 	Key   Key     // of the linked span
-	Items float64 // gpu.operation.items of the link; 0: not stated
+	Items float64 // gpu.operation.items of the link; where no link states any: its share of the batch's own
 	Share float64 // of the batch, 0 to 1
+	Flags uint32  // of the link: W3C trace flags in the low byte, SpanFlags of OTLP above
+	State string  // W3C trace state of the linked span
 }
 
 // Shares appends what each link of a batch has of it to dst. A link's own gpu.batch.share counts where it is stated;
-// else its items divided by the items of all links; equal parts where no link states either. The sum is below 1 where
-// the batch had requests that it does not link to (gpu.batch.size is larger than the number of links).
+// else its items divided by the items of all links; equal parts where no link states either. Shares that sum to more than
+// 1 are scaled down. The sum is below 1 where the batch had requests that it does not link to: gpu.batch.size is larger
+// than the number of links, or the producer dropped links, which count as links with as many items as the others.
 func Shares(s ptrace.Span, dst []LinkShare) []LinkShare {
 	first := len(dst)
-	var items float64
+	var items, shares float64
 	stated := false
 	for _, l := range s.Links().All() {
-		x := LinkShare{Key: Key{l.TraceID(), l.SpanID()}, Share: -1}
+		x := LinkShare{
+			Key: Key{l.TraceID(), l.SpanID()}, Share: -1, Flags: l.Flags(), State: l.TraceState().AsRaw(),
+		}
 		for k, v := range l.Attributes().All() {
 			switch k {
 			case string(semconv.GPUOperationItemsKey):
@@ -32,6 +37,7 @@ func Shares(s ptrace.Span, dst []LinkShare) []LinkShare {
 			case string(semconv.GPUBatchShareKey):
 				if n, ok := Number(v); ok && n >= 0 && n <= 1 {
 					x.Share, stated = n, true
+					shares += n
 				}
 			}
 		}
@@ -42,24 +48,31 @@ func Shares(s ptrace.Span, dst []LinkShare) []LinkShare {
 	if len(links) == 0 {
 		return dst
 	}
-	equal := 1 / max(float64(len(links)), batchSize(s))
+	whole := float64(len(links)) + float64(s.DroppedLinksCount())
+	equal := 1 / max(whole, number(s, string(semconv.GPUBatchSizeKey)))
+	known := float64(len(links)) / whole
 	for i := range links {
 		switch l := &links[i]; {
-		case l.Share >= 0:
 		case stated:
-			l.Share = 0
+			l.Share = max(l.Share, 0) / max(shares, 1)
 		case items > 0:
-			l.Share = l.Items / items
+			l.Share = l.Items / items * known
 		default:
 			l.Share = equal
+		}
+	}
+	if items == 0 {
+		items = number(s, string(semconv.GPUOperationItemsKey))
+		for i := range links {
+			links[i].Items = links[i].Share * items
 		}
 	}
 	return dst
 }
 
-// batchSize is gpu.batch.size; 0 where it is not stated.
-func batchSize(s ptrace.Span) float64 {
-	if v, ok := s.Attributes().Get(string(semconv.GPUBatchSizeKey)); ok {
+// number is a positive number that the span states, else 0.
+func number(s ptrace.Span, name string) float64 {
+	if v, ok := s.Attributes().Get(name); ok {
 		return Positive(v)
 	}
 	return 0

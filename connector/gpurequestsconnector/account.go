@@ -1,0 +1,110 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurequestsconnector
+
+import "container/list"
+
+// operation is what a part of an account is of; one for each source and name, so that a pointer is its identity.
+type operation struct{ name, category, itemType, model string }
+
+// account is what one request got of one operation.
+type account struct {
+	op     *operation
+	source *source // of its batches
+
+	batches  int64
+	sizes    float64 // sum over batches
+	time     float64 // share × time on the device, s
+	energy   float64 // J
+	items    float64
+	covered  float64 // part of time to which the energy belongs, s
+	measured bool    // energy is stated
+	linked   bool    // some of it came by a link: the request's own trace does not show it
+
+	start, end     uint64 // first GPU start, last GPU end, unix ns
+	firstItems     uint64 // end of the first batch with items of it; 0: none
+	first, slowest example
+	device         string // "" where there are several
+	last           key    // of the last batch, for a request may be in it by two links
+}
+
+// example is a batch that the account's span links to.
+type example struct {
+	key
+	start uint64
+	time  float64
+}
+
+// request is an open request: what is known of its own span, and an account for each operation.
+type request struct {
+	key
+	accounts []account
+	opened   int64 // wall clock, unix ns
+	seen     int64 // of the last contribution
+	begun    bool  // its own span has come
+	start    uint64
+	own      int64 // wall clock at which its own span came
+	model    string
+	late     bool // an account of it was closed before
+
+	queue, firstItem float64 // as the engine states them, s
+
+	unsampled bool
+	flags     uint32
+	state     string
+
+	at *list.Element
+}
+
+// begin notes the request's own span.
+func (r *request) begin(s *seenSpan, now int64) {
+	if s == nil || r.begun || s.start == 0 {
+		return
+	}
+	r.begun, r.own, r.start = true, now, s.start
+	r.queue, r.firstItem = s.queue, s.firstItem
+	if s.model != "" {
+		r.model = s.model
+	}
+}
+
+// Flags of links (opentelemetry/proto/trace/v1, SpanFlags; W3C trace flags in the low byte).
+const (
+	sampled     = 0x01
+	traceFlags  = 0xff
+	knownParent = 0x100
+)
+
+// times extends the account by the times of a span and keeps the first and the slowest one.
+func (a *account) times(s *span) {
+	if a.start == 0 || s.start < a.start {
+		a.start = s.start
+	}
+	a.end = max(a.end, s.end)
+	x := example{s.key, s.start, s.time}
+	if a.batches == 1 {
+		a.first, a.slowest, a.device = x, x, s.device
+		return
+	}
+	if x.start < a.first.start || x.start == a.first.start && less(x.key, a.first.key) {
+		a.first = x
+	}
+	if x.time > a.slowest.time {
+		a.slowest = x
+	}
+	if a.device != s.device {
+		a.device = ""
+	}
+}
+
+// account finds the request's account of an operation, or makes it.
+func (r *request) account(op *operation, s *source) *account {
+	for i := range r.accounts {
+		if a := &r.accounts[i]; a.op == op && a.source.id == s.id {
+			return a
+		}
+	}
+	r.accounts = append(r.accounts, account{op: op, source: s})
+	return &r.accounts[len(r.accounts)-1]
+}

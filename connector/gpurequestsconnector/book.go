@@ -1,0 +1,314 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurequestsconnector
+
+import (
+	"container/list"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+)
+
+// reason why an account was closed.
+type reason uint8
+
+const (
+	settled reason = iota
+	idle
+	evicted
+	shutdown
+	reasons
+)
+
+// counts for the connector's own telemetry, since they were last taken.
+type counts struct {
+	closed                     [reasons]int64
+	late, repeated             int64
+	lostChildren, lostRequests int64
+	charged, unassigned        float64 // J
+}
+
+// book keeps the accounts. Its methods are called under the connector's lock; now is unix ns.
+type book struct {
+	cfg      *Config
+	requests map[key]*request
+	byAge    *list.List // of *request, the oldest first
+	traces   map[pcommon.TraceID][]*child
+	waiting  map[key]*child // those of traces
+	recent   *recent
+	closed   *recent // keys of closed requests
+	owed     spanfacts.Waiting[owed]
+
+	operations map[operation]*operation
+	sources    map[attribute.Distinct]*source
+
+	done  []*request // closed early, not yet handed on
+	stats counts
+
+	// scratch of one payload
+	spans []span
+	index map[key]int
+	parts []spanfacts.LinkShare
+}
+
+func newBook(cfg *Config) *book {
+	return &book{
+		cfg: cfg, requests: make(map[key]*request), byAge: list.New(),
+		traces: make(map[pcommon.TraceID][]*child), waiting: make(map[key]*child),
+		recent: newRecent(cfg.MaxSpans), closed: newRecent(cfg.MaxRequests), owed: spanfacts.Waiting[owed]{Max: cfg.MaxSpans},
+		operations: make(map[operation]*operation), sources: make(map[attribute.Distinct]*source), index: make(map[key]int),
+	}
+}
+
+// take adds a payload.
+func (b *book) take(td ptrace.Traces, now int64) {
+	b.spans = b.spans[:0]
+	var f spanfacts.Facts
+	var s span
+	var resource spanfacts.Resource
+	var scope spanfacts.Scope
+	for _, rs := range td.ResourceSpans().All() {
+		var src *source // made for the first GPU span
+		resource.Load(rs.Resource().Attributes())
+		for _, ss := range rs.ScopeSpans().All() {
+			scope.Load(&resource, ss.Scope().Attributes())
+			for _, x := range ss.Spans().All() {
+				f.Load(x, &scope)
+				if f.Key.Trace.IsEmpty() || f.Key.Span.IsEmpty() {
+					continue
+				}
+				s.load(x, &f)
+				if s.kind == hostSpan {
+					b.remember(&s, now)
+					continue
+				}
+				if src == nil {
+					src = b.source(rs.Resource().Attributes())
+				}
+				if old := b.recent.find(s.key); old != nil && old.kind != hostSpan {
+					b.stats.repeated++
+					continue
+				}
+				s.source = src
+				b.spans = append(b.spans, s)
+			}
+		}
+	}
+	if len(b.spans) == 0 {
+		return
+	}
+	b.nest(now)
+	for i := range b.spans {
+		s := &b.spans[i]
+		switch {
+		case s.nested:
+		case s.batch:
+			b.charge(s, now)
+		case s.kind == requestSpan:
+			b.hostTimed(s, now)
+		default:
+			b.wait(s, now)
+		}
+		if s.kind != leafWork || s.batch {
+			b.remember(s, now)
+		}
+	}
+	clear(b.spans) // no payload's memory lives on
+}
+
+// remember keeps what later spans may ask for. A request that is open and whose own span this is knows its start from here.
+func (b *book) remember(s *span, now int64) {
+	if old := b.recent.find(s.key); old == nil {
+		b.recent.put(&seenSpan{
+			key: s.key, parent: s.parent, start: s.start, end: s.end, seen: now, model: b.text(s.model), kind: s.kind,
+			entry: s.entry, batch: s.batch, queue: s.queue, firstItem: s.firstItem,
+		})
+	}
+	if r := b.requests[s.key]; r != nil {
+		r.begin(b.recent.find(s.key), now)
+	}
+	if s.kind == hostSpan {
+		b.owed.Take(s.key)
+	}
+}
+
+// text is a copy of s that does not keep a payload alive; equal texts share one.
+func (b *book) text(s string) string {
+	if s == "" {
+		return ""
+	}
+	return b.operation(operation{model: s}).model
+}
+
+// maxOperations bounds the operations that are known by identity; beyond it they are learned anew.
+const maxOperations = 10_000
+
+func (b *book) operation(o operation) *operation {
+	if p := b.operations[o]; p != nil {
+		return p
+	}
+	if len(b.operations) >= maxOperations {
+		clear(b.operations)
+	}
+	p := o.clone()
+	b.operations[*p] = p
+	return p
+}
+
+// charge divides a batch among its requests.
+func (b *book) charge(s *span, now int64) {
+	time, energy := s.own()
+	b.parts = spanfacts.Shares(s.links, b.parts[:0])
+	size := max(float64(len(b.parts))+float64(s.links.DroppedLinksCount()), s.batchSize)
+	op := b.operation(s.operation)
+	s.device = b.text(s.device)
+	rest := 1.0
+	for i := range b.parts {
+		p := &b.parts[i]
+		if p.Key.Trace.IsEmpty() || p.Key.Span.IsEmpty() {
+			continue
+		}
+		rest -= p.Share
+		r := b.requests[p.Key]
+		if r == nil {
+			r = b.open(p.Key, now)
+		}
+		r.seen = now
+		r.flags, r.unsampled = p.Flags, p.Flags&knownParent != 0 && p.Flags&sampled == 0
+		if r.state == "" {
+			r.state = strings.Clone(p.State)
+		}
+		a := r.account(op, s.source)
+		a.linked = true
+		if a.last != s.key {
+			a.last = s.key
+			a.batches++
+			a.sizes += size
+			a.times(s)
+		}
+		if p.Items > 0 && (a.firstItems == 0 || s.end < a.firstItems) {
+			a.firstItems = s.end
+		}
+		a.items += p.Items
+		a.time += p.Share * time
+		if s.energy > 0 {
+			a.measured = true
+			a.energy += p.Share * energy
+			a.covered += p.Share * time * s.coverage
+		}
+		b.stats.charged += p.Share * energy
+	}
+	if rest > 1e-12 {
+		b.stats.unassigned += rest * energy
+	}
+}
+
+// hostTimed charges a span of type request to itself.
+func (b *book) hostTimed(s *span, now int64) {
+	r := b.requests[s.key]
+	if r == nil {
+		r = b.open(s.key, now)
+	}
+	r.seen = now
+	s.device = b.text(s.device)
+	a := r.account(b.operation(s.operation), s.source)
+	a.batches++
+	a.times(s)
+	a.items += s.items
+	if s.energy > 0 {
+		a.measured = true
+		a.energy += s.energy
+		b.stats.charged += s.energy
+	}
+}
+
+// open makes the request's accounts, and room for them.
+func (b *book) open(k key, now int64) *request {
+	for len(b.requests) >= b.cfg.MaxRequests {
+		b.close(b.byAge.Front().Value.(*request), evicted, now)
+	}
+	r := &request{key: k, opened: now, seen: now}
+	r.at = b.byAge.PushBack(r)
+	b.requests[k] = r
+	if b.closed.find(k) != nil {
+		r.late = true
+		b.stats.late++
+	}
+	r.begin(b.recent.find(k), now)
+	return r
+}
+
+// due closes what is settled or idle, with all: everything, and returns what was closed since the last call.
+func (b *book) due(now int64, all bool) []*request {
+	for e := b.byAge.Front(); e != nil; {
+		r := e.Value.(*request)
+		e = e.Next()
+		switch {
+		case r.begun && now-max(r.seen, r.own) >= int64(b.cfg.Settle):
+			b.close(r, settled, now)
+		case now-r.seen >= int64(b.cfg.Idle):
+			b.close(r, idle, now)
+		case all:
+			b.close(r, shutdown, now)
+		}
+	}
+	b.expire(now, all)
+	done := b.done
+	b.done = nil
+	return done
+}
+
+// close takes the request's children in and hands it on.
+func (b *book) close(r *request, why reason, now int64) {
+	b.adopt(r)
+	b.byAge.Remove(r.at)
+	delete(b.requests, r.key)
+	if b.closed.find(r.key) == nil {
+		b.closed.put(&seenSpan{key: r.key, seen: now})
+	}
+	b.stats.closed[why]++
+	if len(b.done) >= 4*b.cfg.MaxRequests { // evicted faster than they can be written
+		b.stats.lostRequests++
+		return
+	}
+	b.done = append(b.done, r)
+}
+
+// source is the resource of spans; equal ones have equal ids.
+type source struct {
+	id    attribute.Distinct
+	attrs pcommon.Map
+}
+
+func (b *book) source(attrs pcommon.Map) *source {
+	id := identity(attrs)
+	if s := b.sources[id]; s != nil {
+		return s
+	}
+	if len(b.sources) >= b.cfg.MaxResources {
+		clear(b.sources)
+	}
+	s := &source{id: id, attrs: pcommon.NewMap()}
+	attrs.CopyTo(s.attrs)
+	b.sources[id] = s
+	return s
+}
+
+// identity is the same for equal attributes, in whatever order.
+func identity(attrs pcommon.Map) attribute.Distinct {
+	kv := make([]attribute.KeyValue, 0, attrs.Len())
+	for k, v := range attrs.All() {
+		kv = append(kv, attribute.String(k, v.AsString()))
+	}
+	set := attribute.NewSet(kv...)
+	return set.Equivalent()
+}
+
+func (o operation) clone() *operation {
+	return &operation{strings.Clone(o.name), strings.Clone(o.category), strings.Clone(o.itemType), strings.Clone(o.model)}
+}

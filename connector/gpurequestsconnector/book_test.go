@@ -1,0 +1,234 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurequestsconnector
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+const server = ptrace.SpanKindServer
+
+// Two requests: prefill of each by itself, the one by a link and the other in its own trace, then two iterations of decoding, of which the
+// second has one request only.
+func TestEachRequestGetsItsPartOfEachBatch(t *testing.T) {
+	b := newTest(t, nil)
+	b.take(payload(t, service,
+		in{name: "POST", trace: 1, id: 1, start: 0, end: 60, kind: server, a: attrs{"gen_ai.request.model": "m"}},
+		in{name: "generate", trace: 2, id: 2, parent: 3, start: 1, end: 50},
+		in{name: "POST", trace: 2, id: 3, start: 1, end: 52, kind: server},
+	), clock)
+	b.take(payload(t, service,
+		in{name: "prefill", trace: 9, id: 10, start: 10, end: 14, a: gpu("prefill", 0.004, 2, nil), links: []linked{{1, 1, items(100), 0}}},
+		in{name: "prefill", trace: 2, id: 11, parent: 2, start: 14, end: 16, a: gpu("prefill", 0.002, 1, items(50))},
+		in{name: "decode", trace: 9, id: 12, start: 20, end: 28, a: gpu("decode", 0.008, 3.2, nil), links: []linked{
+			{1, 1, items(3), 0}, {2, 3, items(1), 0},
+		}},
+		in{name: "decode", trace: 9, id: 13, start: 30, end: 32, a: gpu("decode", 0.002, 0.6, nil), links: []linked{{1, 1, items(1), 0}}},
+	), after(time.Second))
+	assert.Empty(t, b.due(after(15*time.Second), false))
+	closed := b.due(after(16*time.Second), false)
+	require.Len(t, closed, 2)
+	got := written(t, closed)
+
+	s, joules := got["decode 1"], 3.2
+	assert.Equal(t, map[string]any{
+		"gpu.operation.type": "share", "gpu.operation.name": "decode", "gpu.operation.category": "decode", "gpu.operation.item.type": "token",
+		"gpu.request.duration": 0.008*3/4 + 0.002, "gpu.energy": 0.75*joules + 0.6, "gpu.operation.items": int64(4),
+		"gpu.request.item.energy": (0.75*joules + 0.6) / 4, "gpu.request.batch.count": int64(2), "gpu.request.batch.size": 1.5,
+		"gen_ai.request.model": "m", "hw.id": "GPU-a",
+	}, s.Attributes().AsRaw())
+	assert.Equal(t, pcommon.SpanID{1}, s.ParentSpanID())
+	assert.Equal(t, ptrace.SpanKindInternal, s.Kind())
+	assert.Equal(t, at(20), s.StartTimestamp())
+	assert.Equal(t, at(32), s.EndTimestamp())
+	require.Equal(t, 1, s.Links().Len(), "the first batch is the slowest")
+	assert.Equal(t, pcommon.SpanID{12}, s.Links().At(0).SpanID())
+	assert.Equal(t, pcommon.TraceID{9}, s.Links().At(0).TraceID())
+
+	s = got["prefill 1"]
+	assert.InDelta(t, 0.014, s.Attributes().AsRaw()["gpu.request.time_to_first_item"], 1e-12)
+	assert.Equal(t, int64(100), s.Attributes().AsRaw()["gpu.operation.items"])
+	assert.Equal(t, 2.0, s.Attributes().AsRaw()["gpu.energy"])
+
+	s = got["queue 1"]
+	assert.Equal(t, at(0), s.StartTimestamp())
+	assert.Equal(t, at(10), s.EndTimestamp())
+	assert.Equal(t, map[string]any{"gpu.request.queue.duration": 0.01}, s.Attributes().AsRaw())
+
+	assert.Equal(t, 0.8, got["decode 2"].Attributes().AsRaw()["gpu.energy"])
+	assert.Equal(t, at(14), got["queue 2"].EndTimestamp(), "its prefill is in its own trace")
+	assert.NotContains(t, got, "prefill 2", "the trace shows it itself")
+	assert.Len(t, got, 5)
+	assert.InDelta(t, 2+1+3.2+0.6, b.stats.charged, 1e-12)
+	assert.Zero(t, b.stats.unassigned)
+	for _, r := range closed {
+		if r.Trace == (pcommon.TraceID{2}) {
+			require.Len(t, r.accounts, 2)
+			assert.InDelta(t, 1, r.accounts[1].energy, 1e-12)
+			assert.InDelta(t, 0.015, r.toFirstItem().after, 1e-12)
+		}
+	}
+}
+
+func decode(id byte, start float64, joules float64, links ...linked) in {
+	return in{name: "decode", trace: 9, id: id, start: start, end: start + 1, a: gpu("decode", 0.001, joules, nil), links: links}
+}
+
+func TestABatchThatComesAgainIsChargedOnce(t *testing.T) {
+	b := newTest(t, nil)
+	td := payload(t, service, decode(1, 0, 1, linked{1, 1, nil, 0}))
+	b.take(td, clock)
+	b.take(td, clock)
+	assert.EqualValues(t, 1, b.stats.repeated)
+	got := written(t, b.due(clock, true))
+	assert.Equal(t, 1.0, got["decode 1"].Attributes().AsRaw()["gpu.energy"])
+}
+
+// What a sender repeats after a restart of the Collector must not be a second span in the store.
+func TestTheSameBatchesGiveTheSameSpan(t *testing.T) {
+	var ids []pcommon.SpanID
+	for _, order := range [][]byte{{1, 2}, {2, 1}} {
+		b := newTest(t, nil)
+		for _, id := range order {
+			b.take(payload(t, service, decode(id, float64(id), 1, linked{1, 1, nil, 0})), clock)
+		}
+		ids = append(ids, written(t, b.due(clock, true))["decode 1"].SpanID())
+	}
+	assert.Equal(t, ids[0], ids[1])
+	assert.NotEmpty(t, ids[0])
+}
+
+func TestALateBatchMakesASecondSpanOfTheRest(t *testing.T) {
+	b := newTest(t, nil)
+	b.take(payload(t, service, in{name: "POST", trace: 1, id: 1, start: 0, end: 3, kind: server}, decode(2, 1, 1, linked{1, 1, nil, 0})), clock)
+	first := written(t, b.due(after(time.Minute), false))
+	b.take(payload(t, service, decode(3, 2, 5, linked{1, 1, nil, 0})), after(time.Minute))
+	assert.EqualValues(t, 1, b.stats.late)
+	second := written(t, b.due(after(2*time.Minute), false))
+	assert.Contains(t, first, "queue 1")
+	assert.NotContains(t, second, "queue 1")
+	assert.NotEqual(t, first["decode 1"].SpanID(), second["decode 1"].SpanID())
+	assert.Equal(t, 5.0, second["decode 1"].Attributes().AsRaw()["gpu.energy"])
+	assert.NotContains(t, second["decode 1"].Attributes().AsRaw(), "gpu.request.time_to_first_item")
+}
+
+func TestAccountsAreClosedWhenSettledIdleOrTooMany(t *testing.T) {
+	b := newTest(t, func(c *Config) { c.MaxRequests = 2 })
+	b.take(payload(t, service,
+		in{name: "POST", trace: 1, id: 1, start: 0, end: 3, kind: server},
+		decode(1, 1, 1, linked{1, 1, nil, 0}), decode(2, 2, 1, linked{2, 1, nil, 0}),
+	), clock)
+	assert.Len(t, b.due(after(14*time.Second), false), 0)
+	assert.Len(t, b.due(after(15*time.Second), false), 1)
+	assert.Len(t, b.due(after(29*time.Second), false), 0)
+	assert.Len(t, b.due(after(30*time.Second), false), 1)
+	assert.Equal(t, [reasons]int64{settled: 1, idle: 1}, b.stats.closed)
+
+	b.take(payload(t, service, decode(3, 1, 1, linked{3, 1, nil, 0}, linked{4, 1, nil, 0}, linked{5, 1, nil, 0})), after(time.Minute))
+	assert.Len(t, b.requests, 2)
+	got := written(t, b.due(after(time.Minute), false))
+	assert.InDelta(t, 1./3, got["decode 3"].Attributes().AsRaw()["gpu.energy"], 1e-15, "the oldest is closed early, and written")
+	assert.EqualValues(t, 1, b.stats.closed[evicted])
+}
+
+// The request's span may come before its batches (they wait in gpu_join) or after them.
+func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
+	request := payload(t, service, in{name: "POST", trace: 1, id: 1, start: 5, end: 80, kind: server, a: attrs{"gen_ai.request.model": "m"}})
+	batch := payload(t, service, decode(2, 11, 1, linked{1, 1, items(1), 0}))
+	for _, order := range [][]ptrace.Traces{{request, batch}, {batch, request}} {
+		b := newTest(t, nil)
+		for _, td := range order {
+			b.take(td, clock)
+		}
+		got := written(t, b.due(after(15*time.Second), false))
+		assert.Equal(t, 0.006, got["queue 1"].Attributes().AsRaw()["gpu.request.queue.duration"])
+		assert.InDelta(t, 0.007, got["decode 1"].Attributes().AsRaw()["gpu.request.time_to_first_item"], 1e-12)
+		assert.Equal(t, "m", got["decode 1"].Attributes().AsRaw()["gen_ai.request.model"])
+	}
+}
+
+func TestAnUnsampledRequestHasAnAccountButNoSpan(t *testing.T) {
+	b := newTest(t, nil)
+	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, knownParent}, linked{2, 1, nil, knownParent | sampled})), clock)
+	closed := b.due(clock, true)
+	assert.Len(t, closed, 2)
+	got := written(t, closed)
+	assert.Len(t, got, 1)
+	assert.EqualValues(t, knownParent|sampled, got["decode 2"].Flags())
+}
+
+func TestAccountsAreNotCountedAsWorkAgain(t *testing.T) {
+	b := newTest(t, nil)
+	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, 0})), clock)
+	td := spans(b.due(clock, true), true, func(pcommon.InstrumentationScope) {})
+	require.Equal(t, 1, td.SpanCount())
+	again := newTest(t, nil)
+	again.take(td, clock)
+	assert.Empty(t, again.due(clock, true))
+	assert.Zero(t, again.stats.charged+again.stats.unassigned)
+}
+
+// A service without batches: the span of kind server above the GPU work is the request.
+func TestGPUWorkBelowAServerSpanIsARequestWithoutBatches(t *testing.T) {
+	b := newTest(t, nil)
+	b.take(payload(t, service,
+		in{name: "POST", trace: 1, id: 1, start: 0, end: 30, kind: server},
+		in{name: "run", trace: 1, id: 2, parent: 1, start: 1, end: 30},
+		in{name: "infer", trace: 1, id: 3, parent: 2, start: 5, end: 9, a: gpu("inference", 0.004, 2, nil)},
+		in{name: "gemm", trace: 1, id: 4, parent: 3, start: 5, end: 8, a: gpu("", 0.003, 1, nil)},
+		in{name: "post", trace: 1, id: 5, parent: 2, start: 10, end: 12, a: gpu("inference", 0.002, 1, nil)},
+		in{name: "train", trace: 2, id: 6, start: 10, end: 12, a: gpu("", 0.002, 7, nil)},
+	), clock)
+	assert.Empty(t, b.due(after(29*time.Second), false))
+	closed := b.due(after(30*time.Second), false)
+	closed = append(closed, b.due(after(30*time.Second), false)...)
+	require.Len(t, closed, 1)
+	r := closed[0]
+	require.Len(t, r.accounts, 2)
+	assert.Equal(t, 3.0, r.accounts[0].energy+r.accounts[1].energy)
+	assert.InDelta(t, 0.005, r.queued(r.first()), 1e-12)
+	assert.Empty(t, written(t, closed), "the trace shows it itself")
+	assert.Equal(t, 3.0, b.stats.charged)
+	assert.Equal(t, 7.0, b.stats.unassigned)
+}
+
+// Spans of type request are requests by themselves; the engine's own times are believed.
+func TestAHostTimedRequestIsItsOwnAccount(t *testing.T) {
+	b := newTest(t, nil)
+	b.take(payload(t, service, in{
+		name: "llm_request", trace: 1, id: 1, start: 0, end: 700, kind: server, a: attrs{
+			"gpu.operation.type": "request", "gpu.energy": 80.0, "gpu.operation.items": 64, "gpu.operation.item.type": "token",
+			"gpu.request.queue.duration": 0.02, "gpu.request.time_to_first_item": 0.09, "gen_ai.request.model": "m",
+		},
+	}), clock)
+	closed := b.due(after(15*time.Second), false)
+	require.Len(t, closed, 1)
+	r := closed[0]
+	assert.Equal(t, 80.0, r.accounts[0].energy)
+	assert.Equal(t, 64.0, r.accounts[0].items)
+	assert.Zero(t, r.accounts[0].time, "never a GPU time")
+	assert.Equal(t, 0.02, r.queued(r.first()))
+	assert.Equal(t, 0.09, r.toFirstItem().after)
+	assert.Empty(t, written(t, closed))
+}
+
+func TestCoverageIsToldWhereItIsNotGood(t *testing.T) {
+	b := newTest(t, nil)
+	half := decode(2, 2, 1, linked{1, 1, nil, 0})
+	half.a["gpu.join.coverage"] = 0.5
+	unjoined := decode(3, 3, 0, linked{2, 1, nil, 0})
+	delete(unjoined.a, "gpu.energy")
+	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, 0}), half, unjoined, decode(4, 4, 1, linked{3, 1, nil, 0})), clock)
+	got := written(t, b.due(clock, true))
+	assert.Equal(t, 0.75, got["decode 1"].Attributes().AsRaw()["gpu.join.coverage"])
+	assert.NotContains(t, got["decode 2"].Attributes().AsRaw(), "gpu.energy")
+	assert.NotContains(t, got["decode 2"].Attributes().AsRaw(), "gpu.join.coverage")
+	assert.NotContains(t, got["decode 3"].Attributes().AsRaw(), "gpu.join.coverage")
+}

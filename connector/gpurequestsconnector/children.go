@@ -1,0 +1,131 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurequestsconnector
+
+import "slices"
+
+// child is GPU work without links, which may belong to the request above it.
+type child struct {
+	span
+	seen int64
+}
+
+// wait keeps GPU work without links until the requests of its trace are known, and the batches within it.
+func (b *book) wait(s *span, now int64) {
+	if i, ok := b.index[key{Trace: s.Trace, Span: s.parent}]; ok && b.spans[i].work() {
+		return // the span around it has it
+	}
+	_, energy := s.own()
+	if s.kind == leafWork && s.parent.IsEmpty() {
+		b.stats.unassigned += energy
+		return
+	}
+	if len(b.waiting) >= b.cfg.MaxSpans {
+		b.stats.lostChildren++
+		b.stats.unassigned += energy
+		return
+	}
+	c := &child{*s, now}
+	op := b.operation(s.operation)
+	c.operation = *op
+	c.device = b.text(s.device)
+	b.traces[s.Trace] = append(b.traces[s.Trace], c)
+	b.waiting[s.key] = c
+}
+
+// adopt takes into a request the GPU work of its trace that lies below it, as far as the spans between have come.
+func (b *book) adopt(r *request) {
+	all := b.traces[r.Trace]
+	if len(all) == 0 {
+		return
+	}
+	left := slices.DeleteFunc(all, func(c *child) bool {
+		if c.kind == stepWork {
+			return false
+		}
+		if c.parent == r.Span {
+			b.join(r, c)
+			return true
+		}
+		above, inWork := b.ancestor(c.key, c.parent, func(s *seenSpan) bool { return b.requests[s.key] != nil })
+		if inWork || above == nil || above.key != r.key {
+			return false
+		}
+		b.join(r, c)
+		return true
+	})
+	if len(left) == 0 {
+		delete(b.traces, r.Trace)
+		return
+	}
+	b.traces[r.Trace] = left
+}
+
+// join adds GPU work of the request's own trace to its account.
+func (b *book) join(r *request, c *child) {
+	b.counted(c)
+	time, energy := c.own()
+	a := r.account(b.operation(c.operation), c.source)
+	a.batches++
+	a.sizes++
+	a.times(&c.span)
+	a.items += c.items
+	if c.items > 0 && (a.firstItems == 0 || c.end < a.firstItems) {
+		a.firstItems = c.end
+	}
+	a.time += time
+	if c.energy > 0 {
+		a.measured = true
+		a.energy += energy
+		a.covered += time * c.coverage
+	}
+	b.stats.charged += energy
+}
+
+// counted ends the wait of a child whose energy is accounted for.
+func (b *book) counted(c *child) {
+	delete(b.waiting, c.key)
+	if s := b.recent.find(c.key); s != nil {
+		s.counted = true
+	}
+}
+
+// expire ends the wait of GPU work that no request has claimed. Below a span of kind server or consumer it is a request without
+// batches; what lies within other GPU work is part of that; the rest is nobody's.
+func (b *book) expire(now int64, all bool) {
+	old := now - int64(b.cfg.Idle)
+	for trace, list := range b.traces {
+		if !all && list[len(list)-1].seen > old {
+			continue
+		}
+		delete(b.traces, trace)
+		var opened []*request
+		for _, c := range list {
+			above, inWork := b.ancestor(c.key, c.parent, func(s *seenSpan) bool {
+				return s.entry || b.requests[s.key] != nil || b.closed.find(s.key) != nil
+			})
+			switch {
+			case inWork:
+				delete(b.waiting, c.key)
+			case above == nil || c.kind == stepWork:
+				_, energy := c.own()
+				b.stats.unassigned += energy
+				b.counted(c)
+			default:
+				r := b.requests[above.key]
+				if r == nil {
+					r = b.open(above.key, now)
+					opened = append(opened, r)
+				}
+				b.join(r, c)
+			}
+		}
+		for _, r := range opened {
+			if b.requests[r.key] == r {
+				b.close(r, settled, now)
+			}
+		}
+	}
+	b.owed.Expire(old)
+}

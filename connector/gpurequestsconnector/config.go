@@ -1,0 +1,99 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurequestsconnector
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configoptional"
+)
+
+// Config of the gpu_requests connector.
+type Config struct {
+	// Settle is how long an account waits for further batches after the request's own span has come. Default 15s: gpu_join
+	// holds GPU spans up to 10 s, SDKs export every 5 s.
+	Settle time.Duration `mapstructure:"settle"`
+	// Idle is how long an account without the request's own span waits after the last batch. Default 30s.
+	Idle time.Duration `mapstructure:"idle"`
+	// MaxRequests bounds the open accounts, about 1 kB each; beyond it the oldest is closed early. Default 10000.
+	MaxRequests int `mapstructure:"max_requests"`
+	// MaxSpans bounds the spans that are remembered to find when a request began and what belongs to it, about 110 bytes
+	// each; beyond it the oldest are forgotten. Default 100000.
+	MaxSpans int `mapstructure:"max_spans"`
+	// QueueSpan writes a span `queue` from the start of the request to its first GPU work. Default true.
+	QueueSpan bool `mapstructure:"queue_span"`
+	// FlushInterval is the time between two outputs of metrics. Default 15s.
+	FlushInterval time.Duration `mapstructure:"flush_interval"`
+	// Temporality is `cumulative` (default) or `delta`.
+	Temporality string `mapstructure:"temporality"`
+	// Exponential takes base-2 exponential histograms instead of fixed bounds. Off by default.
+	Exponential configoptional.Optional[ExponentialConfig] `mapstructure:"exponential"`
+	// CardinalityLimit bounds the series of one metric and resource; what is beyond is counted in one series with
+	// otel.metric.overflow. Default 2000.
+	CardinalityLimit int `mapstructure:"cardinality_limit"`
+	// MaxResources bounds the resources whose metrics are held; beyond it the one that was silent longest gives way, and begins
+	// a new series when it comes back. Default 1000.
+	MaxResources int `mapstructure:"max_resources"`
+	// InstanceID is collector.instance.id on every point. Default: the Collector's own service.instance.id, with the name of this
+	// connector after a slash if it has one.
+	InstanceID string `mapstructure:"instance_id"`
+}
+
+// ExponentialConfig bounds exponential histograms.
+type ExponentialConfig struct {
+	// MaxSize is the number of buckets, at least 2. Default 160.
+	MaxSize int `mapstructure:"max_size"`
+	_       struct{}
+}
+
+// Temporalities.
+const (
+	TemporalityCumulative = "cumulative"
+	TemporalityDelta      = "delta"
+)
+
+func createDefaultConfig() component.Config {
+	return &Config{
+		Settle: 15 * time.Second, Idle: 30 * time.Second, MaxRequests: 10_000, MaxSpans: 100_000, QueueSpan: true,
+		FlushInterval: 15 * time.Second, Temporality: TemporalityCumulative,
+		Exponential:      configoptional.Default(ExponentialConfig{MaxSize: 160}),
+		CardinalityLimit: 2000, MaxResources: 1000,
+	}
+}
+
+// Validate reports every problem at once.
+func (c *Config) Validate() error {
+	var errs []error
+	for _, x := range []struct {
+		key string
+		v   time.Duration
+	}{{"settle", c.Settle}, {"idle", c.Idle}, {"flush_interval", c.FlushInterval}} {
+		if x.v <= 0 {
+			errs = append(errs, fmt.Errorf("`%s` must be positive, found %s", x.key, x.v))
+		}
+	}
+	for _, x := range []struct {
+		key string
+		v   int
+	}{
+		{"max_requests", c.MaxRequests},
+		{"max_spans", c.MaxSpans},
+		{"cardinality_limit", c.CardinalityLimit},
+		{"max_resources", c.MaxResources},
+	} {
+		if x.v < 1 {
+			errs = append(errs, fmt.Errorf("`%s` must be positive, found %d", x.key, x.v))
+		}
+	}
+	if c.Temporality != TemporalityCumulative && c.Temporality != TemporalityDelta {
+		errs = append(errs, fmt.Errorf("`temporality` must be cumulative or delta, found %q", c.Temporality))
+	}
+	if e := c.Exponential.Get(); e != nil && e.MaxSize < 2 {
+		errs = append(errs, fmt.Errorf("`exponential::max_size` must be at least 2, found %d", e.MaxSize))
+	}
+	return errors.Join(errs...)
+}

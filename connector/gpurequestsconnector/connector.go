@@ -1,0 +1,261 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurequestsconnector
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/connector"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector/internal/metadata"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// maxBatch is the number of requests whose spans leave at once: about half a megabyte, well below the 4 MiB that OTLP receivers
+// take.
+const maxBatch = 500
+
+// gpuRequests is the connector: spans in; out of it, when accounts are closed, spans, and at intervals metrics.
+type gpuRequests struct {
+	cfg     *Config
+	log     *zap.Logger
+	tel     *metadata.TelemetryBuilder
+	version string
+	clock   func() time.Time
+
+	// The outputs; nil where no pipeline has the connector as its receiver.
+	metrics consumer.Metrics
+	traces  consumer.Traces
+
+	mu     sync.Mutex // of the book
+	book   *book
+	meters *meters // of the goroutine that closes and writes
+
+	waiting  []ptrace.Traces // that the next component refused, the oldest first
+	refusing bool
+
+	started, ended sync.Once // by whichever of the components
+	stop           func()
+	done           sync.WaitGroup
+	forget         func()
+}
+
+func newConnector(cfg *Config, set connector.Settings) (*gpuRequests, error) {
+	tel, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	instance := cfg.InstanceID
+	if instance == "" {
+		if v, ok := set.Resource.Attributes().Get(string(semconv.ServiceInstanceIDKey)); ok {
+			instance = v.Str()
+		} else {
+			instance = rand.Text()
+		}
+		if name := set.ID.Name(); name != "" {
+			instance += "/" + name
+		}
+	}
+	c := &gpuRequests{
+		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version, clock: time.Now,
+		book: newBook(cfg), meters: newMeters(cfg, instance), stop: func() {}, forget: func() {},
+	}
+	return c, tel.RegisterConnectorGpuRequestsOpenCallback(func(_ context.Context, o metric.Int64Observer) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		o.Observe(int64(len(c.book.requests)))
+		return nil
+	})
+}
+
+// Capabilities implements consumer.Traces.
+func (*gpuRequests) Capabilities() consumer.Capabilities {
+	return consumer.Capabilities{MutatesData: false}
+}
+
+// Start begins to close accounts.
+func (c *gpuRequests) Start(context.Context, component.Host) error {
+	c.started.Do(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		c.stop = cancel
+		c.done.Go(func() { c.run(ctx) })
+	})
+	return nil
+}
+
+// run closes what is due each second, or four times within the shorter wait, and writes metrics at their interval.
+func (c *gpuRequests) run(ctx context.Context) {
+	tick := time.NewTicker(max(time.Millisecond, min(time.Second, c.cfg.Settle/4, c.cfg.Idle/4)))
+	defer tick.Stop()
+	flush := time.NewTicker(c.cfg.FlushInterval)
+	defer flush.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			c.closeDue(ctx, false)
+		case <-flush.C:
+			c.flush(ctx)
+		}
+	}
+}
+
+// Shutdown closes all accounts and writes them. The Collector stops all that sends to a connector before it, and it before what it
+// sends to.
+func (c *gpuRequests) Shutdown(ctx context.Context) error {
+	c.ended.Do(func() {
+		c.stop()
+		c.done.Wait()
+		c.closeDue(ctx, true)
+		c.flush(ctx)
+		lost := 0
+		for _, td := range c.waiting {
+			lost += td.SpanCount()
+		}
+		c.drop(ctx, "spans", lost)
+		c.tel.Shutdown()
+		c.forget()
+	})
+	return nil
+}
+
+// ConsumeTraces charges the GPU spans of a payload. It never fails and never waits for the next component.
+func (c *gpuRequests) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
+	c.mu.Lock()
+	c.book.take(td, c.clock().UnixNano())
+	stats := c.book.stats
+	c.book.stats = counts{}
+	c.mu.Unlock()
+	c.count(ctx, &stats)
+	return nil
+}
+
+// closeDue closes accounts and hands them on.
+func (c *gpuRequests) closeDue(ctx context.Context, all bool) {
+	now := c.clock().UnixNano()
+	c.mu.Lock()
+	closed := c.book.due(now, all)
+	stats := c.book.stats
+	c.book.stats = counts{}
+	c.mu.Unlock()
+	c.count(ctx, &stats)
+	if c.metrics != nil {
+		if err := c.meters.record(closed, now); err != nil {
+			c.log.Error("cannot record metrics of requests", zap.Error(err))
+		}
+	}
+	if c.traces == nil {
+		return
+	}
+	for first := 0; first < len(closed); first += maxBatch {
+		td := spans(closed[first:min(first+maxBatch, len(closed))], c.cfg.QueueSpan, c.scope)
+		if td.SpanCount() > 0 {
+			c.waiting = append(c.waiting, td)
+		}
+	}
+	c.send(ctx)
+}
+
+// send hands on what waits. What the next component refuses waits for the next time, unless it says that trying again is of
+// no use; ids are made of what is in a span, so that one that arrived all the same is not doubled.
+func (c *gpuRequests) send(ctx context.Context) {
+	for len(c.waiting) > 0 {
+		td := c.waiting[0]
+		n := td.SpanCount()
+		try := ptrace.NewTraces() // the next component may take the spans out
+		td.CopyTo(try)
+		err := c.traces.ConsumeTraces(ctx, try)
+		if err != nil && !c.refusing {
+			c.log.Warn("spans of requests are refused; further refusals are not logged", zap.Int("spans", n), zap.Error(err))
+		} else if err == nil && c.refusing {
+			c.log.Info("spans of requests are taken again")
+		}
+		c.refusing = err != nil
+		switch {
+		case err == nil:
+		case consumererror.IsPermanent(err):
+			c.drop(ctx, "spans", n)
+		default:
+			for len(c.waiting)*maxBatch > max(c.cfg.MaxRequests, maxBatch) {
+				c.drop(ctx, "spans", c.waiting[0].SpanCount())
+				c.waiting = c.waiting[1:]
+			}
+			return
+		}
+		c.waiting = c.waiting[1:]
+	}
+	c.waiting = nil
+}
+
+func (c *gpuRequests) flush(ctx context.Context) {
+	if c.metrics == nil {
+		return
+	}
+	out, err := c.meters.output(ctx, c.scope)
+	if err != nil {
+		c.log.Error("cannot collect metrics of requests", zap.Error(err))
+	}
+	if n := out.DataPointCount(); n > 0 {
+		if err := c.metrics.ConsumeMetrics(ctx, out); err != nil {
+			c.drop(ctx, "metrics", n) // cumulative points come again with the next output
+			c.log.Debug("metrics of requests are refused", zap.Error(err))
+		}
+	}
+}
+
+func (c *gpuRequests) scope(s pcommon.InstrumentationScope) {
+	s.SetName(metadata.ScopeName)
+	s.SetVersion(c.version)
+}
+
+func (c *gpuRequests) drop(ctx context.Context, what string, n int) {
+	if n > 0 {
+		c.tel.ConnectorGpuRequestsDropped.Add(ctx, int64(n), why(what))
+	}
+}
+
+func why(reason string) metric.AddOption {
+	return metric.WithAttributeSet(attribute.NewSet(attribute.String("reason", reason)))
+}
+
+var closedReasons = [reasons]metric.AddOption{
+	settled: why("settled"), idle: why("idle"), evicted: why("evicted"), shutdown: why("shutdown"),
+}
+
+// count adds to the connector's own telemetry.
+func (c *gpuRequests) count(ctx context.Context, s *counts) {
+	for i, n := range s.closed {
+		if n > 0 {
+			c.tel.ConnectorGpuRequestsClosed.Add(ctx, n, closedReasons[i])
+		}
+	}
+	for _, x := range []struct {
+		to metric.Int64Counter
+		n  int64
+	}{{c.tel.ConnectorGpuRequestsLate, s.late}, {c.tel.ConnectorGpuRequestsRepeated, s.repeated}} {
+		if x.n > 0 {
+			x.to.Add(ctx, x.n)
+		}
+	}
+	c.drop(ctx, "children", int(s.lostChildren))
+	c.drop(ctx, "requests", int(s.lostRequests))
+	if s.charged > 0 {
+		c.tel.ConnectorGpuRequestsEnergy.Add(ctx, s.charged)
+	}
+	if s.unassigned > 0 {
+		c.tel.ConnectorGpuRequestsUnassignedEnergy.Add(ctx, s.unassigned)
+	}
+}

@@ -1,0 +1,350 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurequestsconnector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/connector"
+	"go.opentelemetry.io/collector/connector/connectortest"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/configtest"
+	"github.com/otelgpu/otelgpu/internal/semconvtest"
+)
+
+// outputs are a connector with both outputs, as the Collector makes them: of one configuration, started and stopped each, and
+// each given every payload.
+type outputs struct {
+	all    []connector.Traces
+	metric func(name, reason string) float64
+}
+
+func start(t *testing.T, edit func(*Config), metrics consumer.Metrics, traces consumer.Traces) *outputs {
+	t.Helper()
+	cfg := createDefaultConfig().(*Config)
+	cfg.InstanceID, cfg.Settle, cfg.Idle = "me", 10*time.Millisecond, 20*time.Millisecond
+	if edit != nil {
+		edit(cfg)
+	}
+	require.NoError(t, confmap.Validate(cfg))
+	tel := componenttest.NewTelemetry()
+	t.Cleanup(func() { require.NoError(t, tel.Shutdown(context.Background())) })
+	set := connectortest.NewNopSettings(metadata.Type)
+	set.TelemetrySettings = tel.NewTelemetrySettings()
+	f := NewFactory()
+	x := &outputs{metric: func(name, reason string) float64 {
+		m, err := tel.GetMetric("otelcol_connector_gpu_requests_" + name)
+		if err != nil {
+			return 0
+		}
+		sum := 0.0
+		switch data := m.Data.(type) {
+		case metricdata.Sum[int64]:
+			for _, p := range data.DataPoints {
+				if v, _ := p.Attributes.Value("reason"); reason == "" || v.AsString() == reason {
+					sum += float64(p.Value)
+				}
+			}
+		case metricdata.Sum[float64]:
+			for _, p := range data.DataPoints {
+				sum += p.Value
+			}
+		}
+		return sum
+	}}
+	if metrics != nil {
+		c, err := f.CreateTracesToMetrics(t.Context(), set, cfg, metrics)
+		require.NoError(t, err)
+		x.all = append(x.all, c)
+	}
+	if traces != nil {
+		c, err := f.CreateTracesToTraces(t.Context(), set, cfg, traces)
+		require.NoError(t, err)
+		x.all = append(x.all, c)
+	}
+	for _, c := range x.all {
+		require.NoError(t, c.Start(t.Context(), componenttest.NewNopHost()))
+	}
+	return x
+}
+
+func (x *outputs) take(t *testing.T, td ptrace.Traces) {
+	td.MarkReadOnly()
+	for _, c := range x.all {
+		require.NoError(t, c.ConsumeTraces(t.Context(), td))
+	}
+}
+
+func (x *outputs) stop(t *testing.T) {
+	for _, c := range x.all {
+		require.NoError(t, c.Shutdown(t.Context()))
+	}
+}
+
+// served is one request with a prefill of 2 J for 100 tokens and decoding of 3 J for 4, both shared with nobody.
+func served(t *testing.T, trace byte) ptrace.Traces {
+	return payload(t, service,
+		in{name: "POST", trace: trace, id: 1, start: 0, end: 60, kind: server, a: attrs{"gen_ai.request.model": "m"}},
+		in{name: "prefill", trace: 9, id: trace, start: 10, end: 14, a: gpu("prefill", 0.004, 2, nil), links: []linked{{trace, 1, items(100), 0}}},
+		in{name: "decode", trace: 9, id: 100 + trace, start: 20, end: 28, a: gpu("decode", 0.008, 3, nil), links: []linked{{trace, 1, items(4), 0}}},
+	)
+}
+
+// values are the points as "name{attributes}" to count and sum, and the exemplars' span ids.
+func values(t *testing.T, md pmetric.Metrics) (points map[string]string, exemplars map[string]pcommon.SpanID) {
+	t.Helper()
+	require.NoError(t, semconvtest.CheckMetrics(md))
+	points, exemplars = map[string]string{}, map[string]pcommon.SpanID{}
+	for _, rm := range md.ResourceMetrics().All() {
+		for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
+			put := func(attrs pcommon.Map, count uint64, sum float64, e pmetric.ExemplarSlice) {
+				raw := attrs.AsRaw()
+				require.Equal(t, "me", raw["collector.instance.id"])
+				delete(raw, "collector.instance.id")
+				key := m.Name() + fmt.Sprint(raw)[3:]
+				points[key] = fmt.Sprintf("%d in %.9g", count, sum)
+				if e.Len() > 0 {
+					exemplars[key] = e.At(0).SpanID()
+				}
+			}
+			if m.Type() == pmetric.MetricTypeHistogram {
+				for _, p := range m.Histogram().DataPoints().All() {
+					put(p.Attributes(), p.Count(), p.Sum(), p.Exemplars())
+				}
+				continue
+			}
+			for _, p := range m.ExponentialHistogram().DataPoints().All() {
+				put(p.Attributes(), p.Count(), p.Sum(), p.Exemplars())
+			}
+		}
+	}
+	return points, exemplars
+}
+
+var twoRequests = map[string]string{
+	"gpu.request.duration[gen_ai.request.model:m gpu.operation.category:decode gpu.operation.item.type:token gpu.operation.name:decode]":      "2 in 0.016",
+	"gpu.request.duration[gen_ai.request.model:m gpu.operation.category:prefill gpu.operation.item.type:token gpu.operation.name:prefill]":    "2 in 0.008",
+	"gpu.request.energy[gen_ai.request.model:m gpu.operation.category:decode gpu.operation.item.type:token gpu.operation.name:decode]":        "2 in 6",
+	"gpu.request.energy[gen_ai.request.model:m gpu.operation.category:prefill gpu.operation.item.type:token gpu.operation.name:prefill]":      "2 in 4",
+	"gpu.request.item.energy[gen_ai.request.model:m gpu.operation.category:decode gpu.operation.item.type:token gpu.operation.name:decode]":   "2 in 1.5",
+	"gpu.request.item.energy[gen_ai.request.model:m gpu.operation.category:prefill gpu.operation.item.type:token gpu.operation.name:prefill]": "2 in 0.04",
+	"gpu.request.queue.duration[gen_ai.request.model:m]":     "2 in 0.02",
+	"gpu.request.time_to_first_item[gen_ai.request.model:m]": "2 in 0.028",
+}
+
+func TestBothOutputsSayTheSame(t *testing.T) {
+	metrics, traces := new(consumertest.MetricsSink), new(consumertest.TracesSink)
+	x := start(t, nil, metrics, traces)
+	x.take(t, served(t, 1))
+	x.take(t, served(t, 2))
+	require.Eventually(t, func() bool { return traces.SpanCount() == 6 }, time.Minute, time.Millisecond)
+	x.stop(t)
+	require.Len(t, metrics.AllMetrics(), 1)
+	got, exemplars := values(t, metrics.AllMetrics()[0])
+	assert.Equal(t, twoRequests, got)
+	assert.Equal(t, "llm", metrics.AllMetrics()[0].ResourceMetrics().At(0).Resource().Attributes().AsRaw()["service.name"])
+
+	// Each exemplar is a span that was written.
+	written := map[pcommon.SpanID]string{}
+	for _, td := range traces.AllTraces() {
+		for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+			written[s.SpanID()] = s.Name()
+		}
+	}
+	assert.Len(t, exemplars, len(twoRequests))
+	for name, id := range exemplars {
+		assert.Contains(t, written, id, name)
+	}
+	assert.Equal(t, 10.0, x.metric("energy", ""))
+	assert.Equal(t, 2.0, x.metric("closed", "settled"))
+}
+
+func TestEachOutputWorksAlone(t *testing.T) {
+	metrics := new(consumertest.MetricsSink)
+	x := start(t, nil, metrics, nil)
+	x.take(t, served(t, 1))
+	x.stop(t)
+	got, _ := values(t, metrics.AllMetrics()[0])
+	assert.Len(t, got, len(twoRequests))
+
+	traces := new(consumertest.TracesSink)
+	x = start(t, nil, nil, traces)
+	x.take(t, served(t, 1))
+	x.stop(t)
+	assert.Equal(t, 3, traces.SpanCount())
+}
+
+func TestDeltaAndExponential(t *testing.T) {
+	metrics := new(consumertest.MetricsSink)
+	x := start(t, func(c *Config) {
+		c.FlushInterval, c.Temporality = 20*time.Millisecond, TemporalityDelta
+		c.Exponential = configoptional.Some(ExponentialConfig{MaxSize: 20})
+	}, metrics, nil)
+	x.take(t, served(t, 1))
+	require.Eventually(t, func() bool { return metrics.DataPointCount() > 0 }, time.Minute, time.Millisecond)
+	x.take(t, served(t, 2))
+	x.stop(t)
+	count := uint64(0)
+	for _, md := range metrics.AllMetrics() {
+		values(t, md)
+		for _, m := range md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+			if m.Name() == "gpu.request.queue.duration" {
+				require.Equal(t, pmetric.AggregationTemporalityDelta, m.ExponentialHistogram().AggregationTemporality())
+				for _, p := range m.ExponentialHistogram().DataPoints().All() {
+					count += p.Count()
+				}
+			}
+		}
+	}
+	assert.EqualValues(t, 2, count)
+}
+
+// refuser refuses until it is told not to.
+type refuser struct {
+	consumertest.TracesSink
+	mu  sync.Mutex
+	err error
+	ids []pcommon.SpanID // of what was refused
+}
+
+func (r *refuser) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		return r.TracesSink.ConsumeTraces(ctx, td)
+	}
+	for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+		r.ids = append(r.ids, s.SpanID())
+	}
+	td.ResourceSpans().RemoveIf(func(ptrace.ResourceSpans) bool { return true }) // as a component that took some
+	return r.err
+}
+
+func (r *refuser) Capabilities() consumer.Capabilities {
+	return consumer.Capabilities{MutatesData: true}
+}
+
+func TestRefusedSpansComeAgainAsTheSame(t *testing.T) {
+	next := &refuser{err: errors.New("full")}
+	x := start(t, nil, nil, next)
+	x.take(t, served(t, 1))
+	require.Eventually(t, func() bool {
+		next.mu.Lock()
+		defer next.mu.Unlock()
+		return len(next.ids) >= 6
+	}, time.Minute, time.Millisecond)
+	next.mu.Lock()
+	next.err = nil
+	next.mu.Unlock()
+	require.Eventually(t, func() bool { return next.SpanCount() == 3 }, time.Minute, time.Millisecond)
+	x.stop(t)
+	assert.Equal(t, 3, next.SpanCount())
+	for _, s := range next.AllTraces()[0].ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+		assert.Contains(t, next.ids, s.SpanID())
+	}
+	assert.Zero(t, x.metric("dropped", ""))
+}
+
+func TestWhatIsRefusedForGoodIsCounted(t *testing.T) {
+	x := start(t, nil, consumertest.NewErr(errors.New("no")), consumertest.NewErr(consumererror.NewPermanent(errors.New("never"))))
+	x.take(t, served(t, 1))
+	x.stop(t)
+	assert.Equal(t, 3.0, x.metric("dropped", "spans"))
+	assert.Equal(t, float64(len(twoRequests)), x.metric("dropped", "metrics"))
+}
+
+func TestARefusalThatLastsIsBounded(t *testing.T) {
+	x := start(t, func(c *Config) { c.MaxRequests = 1 }, nil, consumertest.NewErr(errors.New("full")))
+	for i := range byte(4) {
+		x.take(t, served(t, i+1))
+		require.Eventually(t, func() bool { return x.metric("closed", "") > float64(i) }, time.Minute, time.Millisecond)
+	}
+	x.stop(t)
+	assert.Equal(t, 12.0, x.metric("dropped", "spans"))
+}
+
+func TestManySendersAtOnceLoseNothing(t *testing.T) {
+	metrics, traces := new(consumertest.MetricsSink), new(consumertest.TracesSink)
+	x := start(t, func(c *Config) { c.FlushInterval = time.Millisecond }, metrics, traces)
+	var senders sync.WaitGroup
+	for i := range byte(8) {
+		senders.Go(func() {
+			for j := range byte(10) {
+				td := payload(t, service, in{
+					name: "decode", trace: 200 + i, id: 1 + j, start: 1, end: 2, a: gpu("decode", 0.001, 1, nil), links: []linked{{1, 1, nil, 0}, {2, 1, nil, 0}},
+				})
+				for _, c := range x.all {
+					assert.NoError(t, c.ConsumeTraces(context.Background(), td))
+				}
+			}
+		})
+	}
+	senders.Wait()
+	x.stop(t)
+	assert.InDelta(t, 80, x.metric("energy", ""), 1e-9)
+	sum := 0.0
+	for _, td := range traces.AllTraces() {
+		for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+			sum += s.Attributes().AsRaw()["gpu.energy"].(float64)
+		}
+	}
+	assert.InDelta(t, 80, sum, 1e-9)
+}
+
+func TestResourcesOfMetricsAreBounded(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	cfg.MaxResources = 2
+	b, m := newBook(cfg), newMeters(cfg, "me")
+	for i := range 5 {
+		b.take(payload(t, attrs{"service.name": fmt.Sprint(i)}, in{
+			name: "decode", trace: 9, id: byte(i + 1), start: 1, end: 2, a: gpu("decode", 0.001, 1, nil), links: []linked{{1, 1, nil, 0}},
+		}), clock)
+		require.NoError(t, m.record(b.due(clock+int64(i), true), clock+int64(i)))
+	}
+	assert.Len(t, m.of, 2)
+	assert.LessOrEqual(t, len(b.sources), 2)
+	md, err := m.output(t.Context(), func(pcommon.InstrumentationScope) {})
+	require.NoError(t, err)
+	var names []any
+	for _, rm := range md.ResourceMetrics().All() {
+		names = append(names, rm.Resource().Attributes().AsRaw()["service.name"])
+	}
+	assert.ElementsMatch(t, []any{"3", "4"}, names)
+}
+
+func TestConfig(t *testing.T) {
+	cfg, err := configtest.Load[Config](t, "gpu_requests/full", createDefaultConfig)
+	require.NoError(t, err)
+	assert.Equal(t, &Config{
+		Settle: 5 * time.Second, Idle: time.Minute, MaxRequests: 500, MaxSpans: 2000, FlushInterval: 5 * time.Second,
+		Temporality: TemporalityDelta, Exponential: configoptional.Some(ExponentialConfig{MaxSize: 80}),
+		CardinalityLimit: 100, MaxResources: 10, InstanceID: "a",
+	}, cfg)
+	_, err = configtest.Load[Config](t, "gpu_requests/broken", createDefaultConfig)
+	require.EqualError(t, err, "`settle` must be positive, found 0s\n`idle` must be positive, found -1s\n`flush_interval` must be positive, found 0s\n"+
+		"`max_requests` must be positive, found 0\n`max_spans` must be positive, found -1\n`cardinality_limit` must be positive, found 0\n"+
+		"`max_resources` must be positive, found 0\n`temporality` must be cumulative or delta, found \"both\"\n`exponential::max_size` must be at least 2, found 1")
+}
+
+func TestTheReadmeIsTrue(t *testing.T) {
+	configtest.README(t, "connectors", "gpu_requests", createDefaultConfig)
+}

@@ -1,0 +1,191 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurequestsconnector
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// forest is random GPU work: trees of sections, of which some are batches that link to requests.
+type forest struct {
+	nodes    []node
+	requests int
+	total    float64
+}
+
+type node struct {
+	parent int // −1: the engine's root, which is no GPU span
+	self   float64
+	links  []int // numbers of requests
+	weight []int // items of each; 0: none stated
+}
+
+func grow(rng *rand.Rand) forest {
+	f := forest{requests: 1 + rng.IntN(6)}
+	for i := range 1 + rng.IntN(20) {
+		n := node{parent: -1, self: rng.Float64() * 10}
+		if i > 0 && rng.IntN(3) > 0 {
+			n.parent = rng.IntN(i)
+		}
+		if rng.IntN(2) == 0 {
+			stated := rng.IntN(2) == 0
+			for range 1 + rng.IntN(5) {
+				n.links = append(n.links, rng.IntN(f.requests))
+				w := 0
+				if stated {
+					w = 1 + rng.IntN(50)
+				}
+				n.weight = append(n.weight, w)
+			}
+		}
+		f.total += n.self
+		f.nodes = append(f.nodes, n)
+	}
+	return f
+}
+
+// inclusive is the energy of a node with all below it, as gpu_join writes it.
+func (f *forest) inclusive(i int) float64 {
+	e := f.nodes[i].self
+	for j := range f.nodes {
+		if f.nodes[j].parent == i {
+			e += f.inclusive(j)
+		}
+	}
+	return e
+}
+
+// truth goes the other way round: each node's own energy belongs to the nearest batch at or above it, and is divided there.
+func (f *forest) truth() (of []float64, nobody float64) {
+	of = make([]float64, f.requests)
+	for i := range f.nodes {
+		holder := i
+		for holder >= 0 && len(f.nodes[holder].links) == 0 {
+			holder = f.nodes[holder].parent
+		}
+		if holder < 0 {
+			nobody += f.nodes[i].self
+			continue
+		}
+		h := &f.nodes[holder]
+		sum := 0
+		for _, w := range h.weight {
+			sum += w
+		}
+		for k, r := range h.links {
+			if sum == 0 {
+				of[r] += f.nodes[i].self / float64(len(h.links))
+			} else {
+				of[r] += f.nodes[i].self * float64(h.weight[k]) / float64(sum)
+			}
+		}
+	}
+	return of, nobody
+}
+
+func id(n int) (out pcommon.SpanID) {
+	binary.BigEndian.PutUint64(out[:], uint64(n)+1)
+	return out
+}
+
+func (f *forest) span(i int, to ptrace.Span) {
+	n := &f.nodes[i]
+	to.SetName(fmt.Sprint("op", i%3))
+	to.SetTraceID(pcommon.TraceID{0xee})
+	to.SetSpanID(id(i))
+	to.SetParentSpanID(id(1_000_000))
+	if n.parent >= 0 {
+		to.SetParentSpanID(id(n.parent))
+	}
+	to.SetStartTimestamp(at(float64(i)))
+	to.SetEndTimestamp(at(float64(i + 1)))
+	to.Attributes().PutStr("gpu.operation.type", "section")
+	to.Attributes().PutDouble("gpu.energy", f.inclusive(i))
+	for k, r := range n.links {
+		l := to.Links().AppendEmpty()
+		l.SetTraceID(pcommon.TraceID{1})
+		l.SetSpanID(id(2_000_000 + r))
+		if n.weight[k] > 0 {
+			l.Attributes().PutInt("gpu.operation.items", int64(n.weight[k]))
+		}
+	}
+}
+
+// deliver cuts an order of nodes into payloads at random.
+func (f *forest) deliver(b *book, order []int, rng *rand.Rand) {
+	td := ptrace.NewTraces()
+	for _, i := range order {
+		if td.SpanCount() == 0 {
+			td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty()
+		}
+		f.span(i, td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty())
+		if rng != nil && rng.IntN(3) == 0 {
+			b.take(td, clock)
+			td = ptrace.NewTraces()
+		}
+	}
+	b.take(td, clock)
+}
+
+func (f *forest) accounts(b *book) []float64 {
+	of := make([]float64, f.requests)
+	for _, r := range b.due(clock, true) {
+		for _, a := range r.accounts {
+			of[int(binary.BigEndian.Uint64(r.Span[:]))-2_000_001] += a.energy
+		}
+	}
+	return of
+}
+
+// Each joule of the device is charged to requests by the shares of the innermost batch around it, or to nobody; the sum is the
+// device's. Children come before their parents, as SDKs send them, in any cut into payloads; or in one payload in any
+// order.
+func TestEnergyIsChargedOnce(t *testing.T) {
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 77))
+		f := grow(rng)
+		want, nobody := f.truth()
+		b := newTest(t, nil)
+		order := rng.Perm(len(f.nodes))
+		if seed%2 == 0 {
+			for i := range order {
+				order[i] = len(order) - 1 - i // children have higher numbers
+			}
+			f.deliver(b, order, rng)
+		} else {
+			f.deliver(b, order, nil)
+		}
+		require.InDeltaSlice(t, want, f.accounts(b), 1e-9, "seed %d", seed)
+		require.InDelta(t, nobody, b.stats.unassigned, 1e-9, "seed %d", seed)
+		require.InDelta(t, f.total, b.stats.charged+b.stats.unassigned, 1e-9, "seed %d", seed)
+	}
+}
+
+// Parents before their children, as gpuspan sends them, in any cut: a batch that comes after the one around it has nothing left to
+// charge, but still no joule is charged twice or lost.
+func TestEnergyIsConservedWhenParentsComeFirst(t *testing.T) {
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 78))
+		f := grow(rng)
+		b := newTest(t, nil)
+		order := make([]int, len(f.nodes))
+		for i := range order {
+			order[i] = i
+		}
+		f.deliver(b, order, rng)
+		sum := 0.0
+		for _, e := range f.accounts(b) {
+			sum += e
+		}
+		require.InDelta(t, sum, b.stats.charged, 1e-9, "seed %d", seed)
+		require.InDelta(t, f.total, b.stats.charged+b.stats.unassigned, 1e-9, "seed %d", seed)
+	}
+}

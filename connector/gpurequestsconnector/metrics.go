@@ -1,0 +1,293 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurequestsconnector
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// meters hold the metrics, by the OpenTelemetry SDK, one provider for each resource. The points carry the time of the output: requests
+// are counted when their accounts are closed.
+type meters struct {
+	cfg      *Config
+	instance attribute.KeyValue
+	of       map[attribute.Distinct]*meter
+}
+
+// meter is the metrics of one resource.
+type meter struct {
+	attrs  pcommon.Map
+	reader *sdk.ManualReader
+	seen   int64
+
+	duration, energy, itemEnergy, queue, firstItem metric.Float64Histogram
+}
+
+// bounds are 1, 2 and 5 of each decade, both ends included.
+func bounds(from, to float64) []float64 {
+	var out []float64
+	for d := from; d <= to; d *= 10 {
+		for _, m := range []float64{1, 2, 5} {
+			if x, _ := roundTo(d * m); x <= to*(1+1e-9) {
+				out = append(out, x)
+			}
+		}
+	}
+	return out
+}
+
+// roundTo undoes what repeated multiplication does to a decimal number.
+func roundTo(x float64) (float64, int) {
+	e := int(math.Floor(math.Log10(x) + 1e-9))
+	return math.Round(x/math.Pow10(e)) * math.Pow10(e), e
+}
+
+var (
+	secondBounds = bounds(1e-4, 100)
+	jouleBounds  = bounds(1e-3, 1e5)
+)
+
+func newMeters(cfg *Config, instance string) *meters {
+	return &meters{cfg, semconv.CollectorInstanceIDKey.String(instance), make(map[attribute.Distinct]*meter)}
+}
+
+// get is the meter of a source.
+func (m *meters) get(s *source, now int64) (*meter, error) {
+	if x := m.of[s.id]; x != nil {
+		x.seen = now
+		return x, nil
+	}
+	if len(m.of) >= m.cfg.MaxResources {
+		var oldest attribute.Distinct
+		at := int64(math.MaxInt64)
+		for id, x := range m.of {
+			if x.seen < at {
+				oldest, at = id, x.seen
+			}
+		}
+		delete(m.of, oldest)
+	}
+	temporality := sdk.DefaultTemporalitySelector
+	if m.cfg.Temporality == TemporalityDelta {
+		temporality = sdk.DeltaTemporalitySelector
+	}
+	x := &meter{attrs: s.attrs, seen: now, reader: sdk.NewManualReader(sdk.WithTemporalitySelector(temporality))}
+	opts := []sdk.Option{sdk.WithReader(x.reader), sdk.WithCardinalityLimit(m.cfg.CardinalityLimit)}
+	if e := m.cfg.Exponential.Get(); e != nil {
+		opts = append(opts, sdk.WithView(sdk.NewView(sdk.Instrument{Kind: sdk.InstrumentKindHistogram},
+			sdk.Stream{Aggregation: sdk.AggregationBase2ExponentialHistogram{MaxSize: int32(e.MaxSize), MaxScale: 20}})))
+	}
+	mt := sdk.NewMeterProvider(opts...).Meter("")
+	var errs []error
+	histogram := func(name, unit, description string, b []float64) metric.Float64Histogram {
+		h, err := mt.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description),
+			metric.WithExplicitBucketBoundaries(b...))
+		errs = append(errs, err)
+		return h
+	}
+	x.duration = histogram(semconv.GPURequestDurationName, semconv.GPURequestDurationUnit,
+		semconv.GPURequestDurationDescription, secondBounds)
+	x.energy = histogram(semconv.GPURequestEnergyName, semconv.GPURequestEnergyUnit,
+		semconv.GPURequestEnergyDescription, jouleBounds)
+	x.itemEnergy = histogram(semconv.GPURequestItemEnergyName, semconv.GPURequestItemEnergyUnit,
+		semconv.GPURequestItemEnergyDescription, jouleBounds)
+	x.queue = histogram(semconv.GPURequestQueueDurationName, semconv.GPURequestQueueDurationUnit,
+		semconv.GPURequestQueueDurationDescription, secondBounds)
+	x.firstItem = histogram(semconv.GPURequestTimeToFirstItemName, semconv.GPURequestTimeToFirstItemUnit,
+		semconv.GPURequestTimeToFirstItemDescription, secondBounds)
+	m.of[s.id] = x
+	return x, errors.Join(errs...)
+}
+
+// record counts closed requests.
+func (m *meters) record(closed []*request, now int64) error {
+	for _, r := range closed {
+		for i := range r.accounts {
+			a := &r.accounts[i]
+			x, err := m.get(a.source, now)
+			if err != nil {
+				return err
+			}
+			set := metric.WithAttributeSet(m.attributes(a.op, r.modelOf(a)))
+			ctx := r.exemplar(a)
+			if a.time > 0 {
+				x.duration.Record(ctx, a.time, set)
+			}
+			if a.measured {
+				x.energy.Record(ctx, a.energy, set)
+				if a.items > 0 {
+					x.itemEnergy.Record(ctx, a.energy/a.items, set)
+				}
+			}
+		}
+		first := r.first()
+		if first == nil || r.late {
+			continue
+		}
+		x, err := m.get(first.source, now)
+		if err != nil {
+			return err
+		}
+		set := metric.WithAttributeSet(m.attributes(nil, r.modelOf(first)))
+		if q := r.queued(first); q > 0 {
+			x.queue.Record(r.exemplar(first), q, set)
+		}
+		if item := r.toFirstItem(); item.after > 0 {
+			x.firstItem.Record(r.exemplar(first), item.after, set)
+		}
+	}
+	return nil
+}
+
+func (m *meters) attributes(op *operation, model string) attribute.Set {
+	kv := append(make([]attribute.KeyValue, 0, 5), m.instance)
+	put := func(k attribute.Key, v string) {
+		if v != "" {
+			kv = append(kv, k.String(v))
+		}
+	}
+	if op != nil {
+		put(semconv.GPUOperationNameKey, op.name)
+		put(semconv.GPUOperationCategoryKey, op.category)
+		put(semconv.GPUOperationItemTypeKey, op.itemType)
+	}
+	put(semconv.GenAIRequestModelKey, model)
+	return attribute.NewSet(kv...)
+}
+
+// exemplar is a context that makes the account's span the exemplar of what is recorded; of a request whose trace does not exist there
+// is none.
+func (r *request) exemplar(a *account) context.Context {
+	ctx := context.Background()
+	if r.unsampled {
+		return ctx
+	}
+	span := r.Span
+	if a.linked {
+		span = a.id(r)
+	}
+	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID(r.Trace), SpanID: trace.SpanID(span), TraceFlags: trace.FlagsSampled,
+	}))
+}
+
+// output makes the points of all resources.
+func (m *meters) output(ctx context.Context, scope func(pcommon.InstrumentationScope)) (pmetric.Metrics, error) {
+	out := pmetric.NewMetrics()
+	var errs []error
+	var rm metricdata.ResourceMetrics
+	for _, x := range m.of {
+		if err := x.reader.Collect(ctx, &rm); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if len(rm.ScopeMetrics) == 0 {
+			continue
+		}
+		to := out.ResourceMetrics().AppendEmpty()
+		x.attrs.CopyTo(to.Resource().Attributes())
+		sm := to.ScopeMetrics().AppendEmpty()
+		scope(sm.Scope())
+		sm.SetSchemaUrl(semconv.SchemaURL)
+		for i := range rm.ScopeMetrics {
+			for j := range rm.ScopeMetrics[i].Metrics {
+				convert(&rm.ScopeMetrics[i].Metrics[j], sm.Metrics().AppendEmpty())
+			}
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// convert copies a metric of the SDK.
+func convert(from *metricdata.Metrics, to pmetric.Metric) {
+	to.SetName(from.Name)
+	to.SetUnit(from.Unit)
+	to.SetDescription(from.Description)
+	switch data := from.Data.(type) {
+	case metricdata.Histogram[float64]:
+		h := to.SetEmptyHistogram()
+		h.SetAggregationTemporality(temporalityOf(data.Temporality))
+		for i := range data.DataPoints {
+			d, p := &data.DataPoints[i], h.DataPoints().AppendEmpty()
+			p.SetStartTimestamp(pcommon.NewTimestampFromTime(d.StartTime))
+			p.SetTimestamp(pcommon.NewTimestampFromTime(d.Time))
+			p.SetCount(d.Count)
+			p.SetSum(d.Sum)
+			p.ExplicitBounds().FromRaw(d.Bounds)
+			p.BucketCounts().FromRaw(d.BucketCounts)
+			extrema(d.Min, p.SetMin)
+			extrema(d.Max, p.SetMax)
+			attributes(d.Attributes, p.Attributes())
+			exemplars(d.Exemplars, p.Exemplars())
+		}
+	case metricdata.ExponentialHistogram[float64]:
+		h := to.SetEmptyExponentialHistogram()
+		h.SetAggregationTemporality(temporalityOf(data.Temporality))
+		for i := range data.DataPoints {
+			d, p := &data.DataPoints[i], h.DataPoints().AppendEmpty()
+			p.SetStartTimestamp(pcommon.NewTimestampFromTime(d.StartTime))
+			p.SetTimestamp(pcommon.NewTimestampFromTime(d.Time))
+			p.SetCount(d.Count)
+			p.SetSum(d.Sum)
+			p.SetScale(d.Scale)
+			p.SetZeroCount(d.ZeroCount)
+			p.Positive().SetOffset(d.PositiveBucket.Offset)
+			p.Positive().BucketCounts().FromRaw(d.PositiveBucket.Counts)
+			extrema(d.Min, p.SetMin)
+			extrema(d.Max, p.SetMax)
+			attributes(d.Attributes, p.Attributes())
+			exemplars(d.Exemplars, p.Exemplars())
+		}
+	}
+}
+
+func temporalityOf(t metricdata.Temporality) pmetric.AggregationTemporality {
+	if t == metricdata.DeltaTemporality {
+		return pmetric.AggregationTemporalityDelta
+	}
+	return pmetric.AggregationTemporalityCumulative
+}
+
+func extrema(e metricdata.Extrema[float64], set func(float64)) {
+	if v, ok := e.Value(); ok {
+		set(v)
+	}
+}
+
+func attributes(from attribute.Set, to pcommon.Map) {
+	to.EnsureCapacity(from.Len())
+	for _, kv := range from.ToSlice() {
+		if kv.Value.Type() == attribute.BOOL { // otel.metric.overflow
+			to.PutBool(string(kv.Key), kv.Value.AsBool())
+			continue
+		}
+		to.PutStr(string(kv.Key), kv.Value.AsString())
+	}
+}
+
+func exemplars(from []metricdata.Exemplar[float64], to pmetric.ExemplarSlice) {
+	for i := range from {
+		e := &from[i]
+		if len(e.TraceID) != 16 || len(e.SpanID) != 8 {
+			continue // says nothing of whose value it is
+		}
+		x := to.AppendEmpty()
+		x.SetDoubleValue(e.Value)
+		x.SetTimestamp(pcommon.NewTimestampFromTime(e.Time))
+		x.SetTraceID(pcommon.TraceID(e.TraceID))
+		x.SetSpanID(pcommon.SpanID(e.SpanID))
+	}
+}

@@ -1,0 +1,98 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurequestsconnector
+
+import (
+	"bytes"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+)
+
+// kind is what a span is to this connector.
+type kind uint8
+
+const (
+	hostSpan    kind = iota // no GPU work, or an account that was written before
+	gpuWork                 // GPU work
+	leafWork                // likewise, of a kind that has no children: kernels, copies, memsets
+	stepWork                // likewise, one iteration of a loop
+	requestSpan             // timed on the host while a request occupies a device
+)
+
+// key names a span.
+type key = spanfacts.Key
+
+func less(a, b key) bool {
+	if c := bytes.Compare(a.Trace[:], b.Trace[:]); c != 0 {
+		return c < 0
+	}
+	return bytes.Compare(a.Span[:], b.Span[:]) < 0
+}
+
+// span is what this connector needs of a span. Numbers that are not stated are 0.
+type span struct {
+	key
+	parent     pcommon.SpanID
+	kind       kind
+	entry      bool // of kind server or consumer
+	start, end uint64
+
+	operation
+	device string // hw.id
+
+	time      float64 // on the device, s
+	energy    float64 // J, with its descendants; of a requestSpan without
+	coverage  float64 // part of the time to which the energy belongs
+	items     float64
+	batchSize float64
+	queue     float64 // as the engine states it, s
+	firstItem float64 // likewise
+
+	// Set by nest: what batches within it have already.
+	innerTime, innerEnergy float64
+	outer                  int  // the batch around it in the payload, −1: none
+	nested                 bool // its energy was counted with a span that came before
+
+	source *source     // whose span it is
+	links  ptrace.Span // it itself, of a batch
+	batch  bool
+}
+
+// load fills s from what f says of x.
+func (s *span) load(x ptrace.Span, f *spanfacts.Facts) {
+	*s = span{
+		key: f.Key, parent: f.Parent, start: f.Start, end: f.End,
+		entry:     x.Kind() == ptrace.SpanKindServer || x.Kind() == ptrace.SpanKindConsumer,
+		operation: operation{f.Name, f.Category, f.ItemType, f.RequestModel}, device: f.Device.ID,
+		time: f.Time, energy: f.Energy, coverage: f.Coverage, items: f.Items, batchSize: f.BatchSize,
+		queue: f.Queue, firstItem: f.TimeToFirstItem, outer: -1,
+	}
+	switch f.Kind {
+	case spanfacts.None, spanfacts.Share, spanfacts.Host:
+		return
+	case spanfacts.Request:
+		s.kind, s.energy = requestSpan, f.SelfEnergy // work within it has an account of its own
+		return
+	case spanfacts.Kernel, spanfacts.Copy, spanfacts.Memset:
+		s.kind = leafWork
+	case spanfacts.Step:
+		s.kind, s.time = stepWork, f.StepTime()
+	default:
+		s.kind = gpuWork
+	}
+	if x.Links().Len() > 0 {
+		s.batch, s.links = true, x
+	}
+}
+
+// work says whether the span is GPU work.
+func (s *span) work() bool { return s.kind >= gpuWork && s.kind <= stepWork }
+
+// own are the time and the energy that belong to no batch within.
+func (s *span) own() (time, energy float64) {
+	return max(0, s.time-s.innerTime), max(0, s.energy-s.innerEnergy)
+}

@@ -1,0 +1,215 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpurequestsconnector
+
+import (
+	"hash/fnv"
+	"math"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// queueName is the name of the span from the request's start to its first GPU work.
+const queueName = "queue"
+
+// spans are those of closed requests, each below the request's own span. There are none for a request that is not
+// sampled, for its trace does not exist, and none for work that its trace shows itself.
+func spans(closed []*request, queueSpan bool, scope func(pcommon.InstrumentationScope)) ptrace.Traces {
+	td := ptrace.NewTraces()
+	of := make(map[attribute.Distinct]ptrace.SpanSlice)
+	to := func(s *source) ptrace.Span {
+		list, ok := of[s.id]
+		if !ok {
+			rs := td.ResourceSpans().AppendEmpty()
+			s.attrs.CopyTo(rs.Resource().Attributes())
+			ss := rs.ScopeSpans().AppendEmpty()
+			scope(ss.Scope())
+			ss.SetSchemaUrl(semconv.SchemaURL)
+			list = ss.Spans()
+			of[s.id] = list
+		}
+		return list.AppendEmpty()
+	}
+	for _, r := range closed {
+		if r.unsampled || !r.linked() {
+			continue
+		}
+		if first := r.first(); queueSpan && first != nil && r.begun && !r.late && first.start > r.start {
+			s := to(first.source)
+			r.dress(s, queueName, r.spanID(queueName, key{}))
+			s.SetStartTimestamp(pcommon.Timestamp(r.start))
+			s.SetEndTimestamp(pcommon.Timestamp(first.start))
+			number(s.Attributes(), semconv.GPURequestQueueDurationKey, r.queued(first))
+		}
+		item := r.toFirstItem()
+		for i := range r.accounts {
+			a := &r.accounts[i]
+			if a.linked {
+				r.write(to(a.source), a, item)
+			}
+		}
+	}
+	return td
+}
+
+// write makes the span of an account.
+func (r *request) write(s ptrace.Span, a *account, item firstItem) {
+	r.dress(s, a.op.name, a.id(r))
+	s.SetStartTimestamp(pcommon.Timestamp(a.start))
+	s.SetEndTimestamp(pcommon.Timestamp(max(a.start, a.end)))
+
+	at := s.Attributes()
+	at.EnsureCapacity(16)
+	at.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeShare)
+	number(at, semconv.GPURequestDurationKey, a.time)
+	if a.measured {
+		at.PutDouble(string(semconv.GPUEnergyKey), a.energy)
+	}
+	if n := math.Round(a.items); n >= 1 && n < math.MaxInt64 {
+		at.PutInt(string(semconv.GPUOperationItemsKey), int64(n))
+	}
+	if a.measured && a.items > 0 {
+		number(at, semconv.GPURequestItemEnergyKey, a.energy/a.items)
+	}
+	at.PutInt(string(semconv.GPURequestBatchCountKey), a.batches)
+	number(at, semconv.GPURequestBatchSizeKey, a.sizes/float64(a.batches))
+	if item.of == a {
+		number(at, semconv.GPURequestTimeToFirstItemKey, item.after)
+	}
+	text(at, semconv.GPUOperationNameKey, a.op.name)
+	text(at, semconv.GPUOperationCategoryKey, a.op.category)
+	text(at, semconv.GPUOperationItemTypeKey, a.op.itemType)
+	text(at, semconv.GenAIRequestModelKey, r.modelOf(a))
+	text(at, semconv.HWIDKey, a.device)
+	if c := a.covered / a.time; a.measured && c < goodCoverage {
+		at.PutDouble(string(semconv.GPUJoinCoverageKey), c)
+	}
+	link(s, a.first)
+	if a.slowest.key != a.first.key {
+		link(s, a.slowest)
+	}
+}
+
+// goodCoverage is from where on coverage is not worth a word.
+const goodCoverage = 0.99
+
+func link(s ptrace.Span, x example) {
+	l := s.Links().AppendEmpty()
+	l.SetTraceID(x.Trace)
+	l.SetSpanID(x.Span)
+}
+
+// dress gives a span its place in the request's trace.
+func (r *request) dress(s ptrace.Span, name string, id pcommon.SpanID) {
+	s.SetTraceID(r.Trace)
+	s.SetSpanID(id)
+	s.SetParentSpanID(r.Span)
+	s.TraceState().FromRaw(r.state)
+	s.SetFlags(r.flags&traceFlags | knownParent)
+	s.SetKind(ptrace.SpanKindInternal)
+	s.SetName(name)
+}
+
+// first is the account whose GPU work began first.
+func (r *request) first() *account {
+	var first *account
+	for i := range r.accounts {
+		if a := &r.accounts[i]; a.start > 0 && (first == nil || a.start < first.start) {
+			first = a
+		}
+	}
+	return first
+}
+
+// queued is how long the request waited, s; 0 where it is not known.
+func (r *request) queued(first *account) float64 {
+	switch {
+	case r.queue > 0:
+		return r.queue
+	case first == nil || !r.begun || !first.timed() || first.start <= r.start:
+		return 0
+	}
+	return float64(first.start-r.start) * 1e-9
+}
+
+// timed says whether the account's times are the device's.
+func (a *account) timed() bool { return a.time > 0 }
+
+// firstItem says after how many seconds the request had its first item, and from which account that is known.
+type firstItem struct {
+	after float64
+	of    *account // nil: the engine says so
+}
+
+// toFirstItem: the first token comes out of the last part of the prompt's processing; other work gives items when its first batch ends.
+func (r *request) toFirstItem() firstItem {
+	if r.firstItem > 0 {
+		return firstItem{after: r.firstItem}
+	}
+	var of *account
+	end := uint64(0)
+	for i := range r.accounts {
+		a := &r.accounts[i]
+		if a.op.category == semconv.GPUOperationCategoryPrefill && a.timed() && a.end > end {
+			of, end = a, a.end
+		}
+	}
+	if of == nil {
+		for i := range r.accounts {
+			a := &r.accounts[i]
+			if a.timed() && a.firstItems > 0 && (of == nil || a.firstItems < end) {
+				of, end = a, a.firstItems
+			}
+		}
+	}
+	if of == nil || !r.begun || end <= r.start {
+		return firstItem{}
+	}
+	return firstItem{float64(end-r.start) * 1e-9, of}
+}
+
+func (r *request) modelOf(a *account) string {
+	if a.op.model != "" {
+		return a.op.model
+	}
+	return r.model
+}
+
+// id is made of what the account is of and of its first batch (FNV-1a, 64 bits). So the same account, made again here or by another
+// Collector after a repetition, is the same span; and what comes after an account was closed is another one.
+func (a *account) id(r *request) pcommon.SpanID { return r.spanID(a.op.name, a.first.key) }
+
+func (r *request) spanID(name string, first key) (id pcommon.SpanID) {
+	h := fnv.New64a()
+	for _, b := range [][]byte{r.Trace[:], r.Span[:], []byte(name), first.Trace[:], first.Span[:]} {
+		_, _ = h.Write(b)
+	}
+	h.Sum(id[:0])
+	if id.IsEmpty() {
+		id[len(id)-1] = 1
+	}
+	return id
+}
+
+func number(at pcommon.Map, k attribute.Key, v float64) {
+	if v > 0 && v <= math.MaxFloat64 {
+		at.PutDouble(string(k), v)
+	}
+}
+
+func text(at pcommon.Map, k attribute.Key, v string) {
+	if v != "" {
+		at.PutStr(string(k), v)
+	}
+}
+
+// linked says whether a batch linked to the request.
+func (r *request) linked() bool {
+	return slices.ContainsFunc(r.accounts, func(a account) bool { return a.linked })
+}
