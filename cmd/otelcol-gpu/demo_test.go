@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -28,8 +30,26 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	gpu := map[string]ptrace.Span{}
 	parents := map[string]string{}
 	energy := 0.0
+	accounts := map[string]map[string]ptrace.Span{} // of requests, by trace and name
+	served, charged, batches := 0, 0.0, 0.0
 	eachSpan(t, filepath.Join(dir, "spans.json"), func(_ ptrace.ResourceSpans, s ptrace.Span) {
-		if _, ok := s.Attributes().Get(string(semconv.GPUOperationTypeKey)); ok {
+		trace := s.TraceID().String()
+		if s.Kind() == ptrace.SpanKindServer {
+			served++
+		}
+		typ, ok := s.Attributes().Get(string(semconv.GPUOperationTypeKey))
+		if s.Name() == "queue" || ok && typ.Str() == semconv.GPUOperationTypeShare {
+			if accounts[trace] == nil {
+				accounts[trace] = map[string]ptrace.Span{}
+			}
+			accounts[trace][s.Name()] = s
+			charged += number(s, semconv.GPUEnergyKey)
+			return
+		}
+		if s.Links().Len() > 0 {
+			batches += number(s, semconv.GPUEnergyKey)
+		}
+		if ok {
 			gpu[s.SpanID().String()] = s
 			parents[s.SpanID().String()] = s.ParentSpanID().String()
 		}
@@ -55,6 +75,22 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	require.Greater(t, float64(joined), 0.9*float64(len(gpu)), "spans with samples around them")
 	require.Positive(t, derived)
 
+	// Every request's trace says what the GPU did for it, and the batches are divided without a rest.
+	require.Greater(t, served, 20)
+	require.Len(t, accounts, served)
+	for trace, a := range accounts {
+		require.Contains(t, a, "queue", trace)
+		for _, name := range []string{"prefill", "decode"} {
+			require.Contains(t, a, name, trace)
+			require.Positive(t, number(a[name], semconv.GPURequestDurationKey), trace)
+			require.Positive(t, number(a[name], semconv.GPUOperationItemsKey), trace)
+		}
+		require.Equal(t, 512.0, number(a["prefill"], semconv.GPUOperationItemsKey))
+		require.Equal(t, number(a["decode"], semconv.GPUOperationItemsKey), number(a["decode"], semconv.GPURequestBatchCountKey))
+	}
+	require.Positive(t, batches)
+	require.InEpsilon(t, batches, charged, 1e-6)
+
 	// The parts of outermost spans can never be more than the device took in all, which the receiver counted by itself.
 	total := lastSum(t, filepath.Join(dir, "metrics.json"), semconv.HWEnergyName)
 	require.Positive(t, energy)
@@ -62,12 +98,27 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	require.Greater(t, energy, 0.3*total, "a device that is busy most of the time")
 
 	names := countMetrics(t, filepath.Join(dir, "metrics.json"))
-	for _, name := range []string{semconv.HWPowerName, semconv.HWEnergyName, semconv.GPUOperationDurationName, semconv.GPUStepDurationName} {
+	for _, name := range []string{
+		semconv.HWPowerName, semconv.HWEnergyName, semconv.GPUOperationDurationName, semconv.GPUStepDurationName,
+		semconv.GPURequestEnergyName, semconv.GPURequestQueueDurationName, semconv.GPURequestTimeToFirstItemName,
+	} {
 		require.Contains(t, names, name)
 	}
 	trace, err := os.ReadFile(filepath.Join(dir, "trace.json"))
 	require.NoError(t, err)
 	require.True(t, json.Valid(trace))
+}
+
+// number is an attribute of a span, 0 where it is absent.
+func number(s ptrace.Span, key attribute.Key) float64 {
+	v, ok := s.Attributes().Get(string(key))
+	if !ok {
+		return 0
+	}
+	if v.Type() == pcommon.ValueTypeInt {
+		return float64(v.Int())
+	}
+	return v.Double()
 }
 
 // lastSum is the newest value of a cumulative sum with one series.

@@ -87,7 +87,7 @@ func inference(ctx context.Context, m machine, conn *grpc.ClientConn) error {
 	return t.with(ctx, m, func(p *gpuspan.Profiler, q queue) error {
 		s := &service{
 			gpu: q, stream: p.Stream(q.handle(), "inference"), tracer: t.traces.Tracer("demo"),
-			ops: newOperations(), queue: make(chan request, 64),
+			ops: newOperations(), queue: make(chan *request, 64),
 		}
 		var worker sync.WaitGroup
 		worker.Go(s.work)

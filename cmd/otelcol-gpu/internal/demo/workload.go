@@ -6,6 +6,7 @@ package demo
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,20 +49,21 @@ func newOperations() operations {
 	}
 }
 
-// service answers requests in batches, as an inference server does: requests queue, a worker takes up to maxBatch of
-// them, runs prefill and a few decode steps for all, and answers.
+// service answers requests as an inference server does, with continuous batching: each iteration takes in requests that
+// wait, processes their prompts, and makes one token for each request that is not done.
 type service struct {
 	gpu    queue
 	stream *gpuspan.Stream
 	tracer trace.Tracer
 	ops    operations
-	queue  chan request
+	queue  chan *request
 	failed error // of the device; the first one
 }
 
 type request struct {
-	ctx  context.Context
-	done chan struct{}
+	ctx    context.Context // its span is what iterations link to
+	tokens int             // still to be made
+	done   chan struct{}
 }
 
 // arrive sends requests at random times until the context ends, and waits for their answers.
@@ -71,6 +73,7 @@ func (s *service) arrive(ctx context.Context) {
 	defer open.Wait()
 	for {
 		wait := time.Duration(rng.ExpFloat64() * float64(requestPeriod))
+		tokens := decodeSteps/2 + rng.IntN(decodeSteps)
 		select {
 		case <-ctx.Done():
 			return
@@ -79,7 +82,7 @@ func (s *service) arrive(ctx context.Context) {
 		open.Go(func() {
 			rctx, span := s.tracer.Start(context.WithoutCancel(ctx), "POST /v1/generate", trace.WithSpanKind(trace.SpanKindServer))
 			defer span.End()
-			r := request{ctx: rctx, done: make(chan struct{})}
+			r := &request{ctx: rctx, tokens: tokens, done: make(chan struct{})}
 			select {
 			case s.queue <- r:
 				<-r.done
@@ -89,41 +92,73 @@ func (s *service) arrive(ctx context.Context) {
 	}
 }
 
-// work runs batches until the queue is closed.
+// work runs iterations until the queue is closed and all requests are done.
 func (s *service) work() {
-	for first := range s.queue {
-		batch := []request{first}
-	fill:
-		for len(batch) < maxBatch {
-			select {
-			case r, ok := <-s.queue:
-				if !ok {
-					break fill
-				}
-				batch = append(batch, r)
-			default:
-				break fill
+	var active []*request
+	for {
+		admitted := s.admit(maxBatch-len(active), len(active) == 0)
+		if len(admitted) > 0 {
+			s.prefill(admitted)
+			active = append(active, admitted...)
+		}
+		if len(active) == 0 {
+			return
+		}
+		s.decode(active)
+		if err := s.gpu.wait(); err != nil && s.failed == nil {
+			s.failed = err
+		}
+		active = slices.DeleteFunc(active, func(r *request) bool {
+			if r.tokens--; r.tokens > 0 && s.failed == nil {
+				return false
 			}
-		}
-		s.serve(batch)
-		for _, r := range batch {
 			close(r.done)
-		}
+			return true
+		})
 	}
 }
 
-func (s *service) serve(batch []request) {
-	ctx := batch[0].ctx
-	n := int64(len(batch))
-	tokens := n * promptTokens
+// admit takes up to n requests that wait; with wait it blocks for the first one. None: the queue is empty or closed.
+func (s *service) admit(n int, wait bool) (admitted []*request) {
+	if wait {
+		r, ok := <-s.queue
+		if !ok {
+			return nil
+		}
+		admitted = append(admitted, r)
+	}
+	for len(admitted) < n {
+		select {
+		case r, ok := <-s.queue:
+			if !ok {
+				return admitted
+			}
+			admitted = append(admitted, r)
+		default:
+			return admitted
+		}
+	}
+	return admitted
+}
+
+// link says whom a section serves, with how many tokens of each. Iterations are nobody's child.
+func link(x gpuspan.Section, requests []*request, tokens int64) {
+	for _, r := range requests {
+		x.LinkItems(r.ctx, tokens)
+	}
+}
+
+// prefill processes the prompts of requests.
+func (s *service) prefill(requests []*request) {
+	ctx := context.Background()
+	tokens := int64(len(requests)) * promptTokens
 
 	x := s.ops.h2d.Start(ctx, s.stream)
+	link(x, requests, promptTokens)
 	x.EndWith(s.gpu.copy(tokens*4*256, gpuspan.HostToDevice, gpuspan.Pinned))
 
 	x = s.ops.prefill.Start(ctx, s.stream)
-	for i := range batch[1:] {
-		x.Link(batch[i+1].ctx)
-	}
+	link(x, requests, promptTokens)
 	total := gpuspan.Work{Items: tokens}
 	for range 4 { // four groups of layers, so that a trace can be read
 		a := x.Start(s.ops.attention)
@@ -136,19 +171,21 @@ func (s *service) serve(batch []request) {
 		total.Precision = w.Precision
 	}
 	x.EndWith(total)
+}
 
-	for range decodeSteps { // every weight is read once per step, whatever the batch
-		d := s.ops.decode.Start(ctx, s.stream)
-		d.EndWith(s.gpu.compute(gpuspan.Work{
-			Read: weightBytes, Items: n, FLOPs: 2 * parameters * float64(n), Precision: gpuspan.BF16,
-		}, shape{efficiency: 0.8, occupancy: 0.3}))
-	}
+// decode makes one token for each request; every weight is read once, whatever their number.
+func (s *service) decode(requests []*request) {
+	ctx := context.Background()
+	n := int64(len(requests))
+	x := s.ops.decode.Start(ctx, s.stream)
+	link(x, requests, 1)
+	x.EndWith(s.gpu.compute(gpuspan.Work{
+		Read: weightBytes, Items: n, FLOPs: 2 * parameters * float64(n), Precision: gpuspan.BF16,
+	}, shape{efficiency: 0.8, occupancy: 0.3}))
 
 	x = s.ops.d2h.Start(ctx, s.stream)
+	link(x, requests, 1)
 	x.EndWith(s.gpu.copy(n*64<<10, gpuspan.DeviceToHost, gpuspan.Pageable))
-	if err := s.gpu.wait(); err != nil && s.failed == nil {
-		s.failed = err
-	}
 }
 
 // attentionWork counts the projections (4 w² per token and layer) and the scores and sums (2 × 2 w per token pair,
@@ -184,13 +221,13 @@ type trainer struct {
 
 func (t *trainer) run(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(3, 5))
-	for sctx, step := range t.loop.Steps(ctx) {
+	for _, step := range t.loop.Steps(ctx) {
 		if ctx.Err() != nil {
 			break
 		}
 		data := step.Phase(train.Data)
 		pause(ctx, time.Duration((4+2*rng.Float64())*float64(time.Millisecond))) // the loader reads and decodes
-		x := t.ops.loadBatch.Start(sctx, t.stream)
+		x := data.Start(t.ops.loadBatch)
 		x.EndWith(t.gpu.copy(32<<20, gpuspan.HostToDevice, gpuspan.Pageable))
 		data.End()
 
@@ -205,7 +242,7 @@ func (t *trainer) run(ctx context.Context) error {
 		b.End()
 
 		o := step.Phase(train.Optimizer)
-		a := t.ops.optimizer.Start(sctx, t.stream)
+		a := o.Start(t.ops.optimizer)
 		a.EndWith(t.gpu.compute(gpuspan.Work{
 			Read: int64(12 * parameters), Written: int64(8 * parameters), FLOPs: 12 * parameters, Precision: gpuspan.FP32,
 		}, shape{efficiency: 0.82}))
