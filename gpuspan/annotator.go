@@ -19,10 +19,23 @@ type Annotator interface {
 	RangeEnd(id uint64)
 }
 
+// StepAnnotator is an Annotator that is told the number of a step. One that is not gets RangeStart for steps, too.
+type StepAnnotator interface {
+	// StepStart begins the range of a step; o is the operation of its loop.
+	StepStart(o *Operation, sc trace.SpanContext, step int64) uint64
+}
+
 // annotator is an Annotator as the engine sees it.
 type annotator struct{ a Annotator }
 
 func (t annotator) RangeStart(o *engine.Operation, sc trace.SpanContext) uint64 {
+	return t.a.RangeStart((*Operation)(o), sc)
+}
+
+func (t annotator) StepStart(o *engine.Operation, sc trace.SpanContext, step int64) uint64 {
+	if steps, ok := t.a.(StepAnnotator); ok {
+		return steps.StepStart((*Operation)(o), sc, step)
+	}
 	return t.a.RangeStart((*Operation)(o), sc)
 }
 

@@ -35,8 +35,9 @@ func main() {
 	defer stop()
 	if err := run(ctx, s, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "cudavector:", err)
-		os.Exit(1)
+		nvtx.Exit(1)
 	}
+	nvtx.Exit(0) // so that a profiler that is attached gets the last ranges, too
 }
 
 func (s settings) validate() error {

@@ -57,8 +57,9 @@ func main() {
 	defer stop()
 	if err := run(ctx, c, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		nvtx.Exit(1)
 	}
+	nvtx.Exit(0) // so that a profiler that is attached gets the last ranges, too
 }
 
 // run trains and prints the report. extra sees every span, for tests.

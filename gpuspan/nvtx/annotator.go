@@ -4,8 +4,8 @@
 package nvtx
 
 import (
-	"encoding/binary"
 	"encoding/hex"
+	"strconv"
 	"sync"
 
 	"go.opentelemetry.io/otel/trace"
@@ -13,7 +13,10 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-var _ gpuspan.Annotator = (*Annotator)(nil)
+var (
+	_ gpuspan.Annotator     = (*Annotator)(nil)
+	_ gpuspan.StepAnnotator = (*Annotator)(nil)
+)
 
 // Annotator makes a range of each section. A nil Annotator does nothing.
 type Annotator struct {
@@ -57,6 +60,17 @@ func (a *Annotator) Domain(name string) *Domain {
 
 // RangeStart begins the range of a section, which carries the ids of sc.
 func (a *Annotator) RangeStart(o *gpuspan.Operation, sc trace.SpanContext) uint64 {
+	return a.start(o, sc, noStep)
+}
+
+// StepStart begins the range of a step, whose number goes with the ids.
+func (a *Annotator) StepStart(o *gpuspan.Operation, sc trace.SpanContext, step int64) uint64 {
+	return a.start(o, sc, step)
+}
+
+const noStep = -1
+
+func (a *Annotator) start(o *gpuspan.Operation, sc trace.SpanContext, step int64) uint64 {
 	if a == nil || a.domain == nil {
 		return 0
 	}
@@ -65,9 +79,13 @@ func (a *Annotator) RangeStart(o *gpuspan.Operation, sc trace.SpanContext) uint6
 		op = a.register(o)
 	}
 	known := op.(*operation)
+	sampled := sc.IsSampled() && sc.IsValid()
+	if sampled && a.ids == IDsInPayload {
+		a.mark(sc, step)
+	}
 	e := newEvent(known.category)
 	switch {
-	case a.ids == IDsInMessage && sc.IsSampled() && sc.IsValid():
+	case a.ids == IDsInMessage && sampled:
 		e.ascii(appendIDs(append(e.start(), known.text.text...), sc))
 	case known.text.handle == 0:
 		e.ascii(append(e.start(), known.text.text...))
@@ -75,12 +93,26 @@ func (a *Annotator) RangeStart(o *gpuspan.Operation, sc trace.SpanContext) uint6
 		e.registered(known.text.handle)
 	}
 	if a.ids == IDsInPayload && sc.HasSpanID() {
-		id := sc.SpanID()
-		e.payloadType, e.payload = payloadUint64, binary.BigEndian.Uint64(id[:])
+		e.number(sc.SpanID())
 	}
 	id := a.domain.startEvent(e)
 	e.free()
 	return id
+}
+
+// mark says which trace a span id is of, before the range that has the id as its payload: a payload has no room for both.
+func (a *Annotator) mark(sc trace.SpanContext, step int64) {
+	e := newEvent(0)
+	traceID, spanID := sc.TraceID(), sc.SpanID()
+	b := hex.AppendEncode(append(e.start(), "traceparent=00-"...), traceID[:])
+	b = append(hex.AppendEncode(append(b, '-'), spanID[:]), "-01"...)
+	if step != noStep {
+		b = strconv.AppendInt(append(b, " step="...), step, 10)
+	}
+	e.ascii(b)
+	e.number(spanID)
+	a.domain.callEvent(domainMarkEx, e)
+	e.free()
 }
 
 // maxName leaves room for both ids in a text.

@@ -117,6 +117,18 @@ func attach(path string) (*client, error) {
 	return c, nil
 }
 
+// attached reports whether a tool took ranges of this process.
+func attached() bool {
+	attachMu.Lock()
+	defer attachMu.Unlock()
+	for _, c := range clients {
+		if c.fn(domainRangeStartEx) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // makeCallbacks makes the three C functions that tools call; they are never freed, so there is one set for all clients.
 func makeCallbacks() {
 	getExportTable = purego.NewCallback(func(id uint32) uintptr {

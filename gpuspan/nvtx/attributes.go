@@ -4,6 +4,7 @@
 package nvtx
 
 import (
+	"encoding/binary"
 	"sync"
 	"unsafe"
 
@@ -54,6 +55,11 @@ func newEvent(category uint32) *event {
 	e := events.Get().(*event)
 	e.category, e.colorType, e.color, e.payloadType, e.payload = category, 0, 0, 0, 0
 	return e
+}
+
+// number makes a span id the payload: the unsigned number whose hexadecimal form it is.
+func (e *event) number(id [8]byte) {
+	e.payloadType, e.payload = payloadUint64, binary.BigEndian.Uint64(id[:])
 }
 
 func (e *event) free() { events.Put(e) }

@@ -10,8 +10,9 @@
 //
 // Under Nsight Systems (`nsys profile -t cuda,nvtx ./service`) each timed section and each step is then a range of the domain `gpuspan`, named
 // after its operation, in the operation's category, and it carries the trace and span ids of its own span: in the timeline of
-// one the other can be found. By default the ids stand in the text (`decode trace_id=… span_id=…`); [WithIDs] moves the span
-// id into the payload, which keeps the texts few and the profiler's summaries by name useful.
+// one the other can be found. By default the span id is the range's payload, and a mark before it with the same payload says the
+// trace (`traceparent=00-…-…-01`) and the number of a step; the nsys receiver of this project reads both and hangs what the range
+// launched below the span. [WithIDs] puts the ids into the text instead (`decode trace_id=… span_id=…`).
 //
 // Without the generator in both places a section's range carries the ids of the parent span, because the section's own span does not exist yet. The range
 // of a section without a parent then carries no ids. Tiles and other operations without spans carry the ids of the section around them. Sections
@@ -32,7 +33,7 @@
 //
 // # Costs
 //
-// Without a tool RangeStart and RangeEnd are a nil check each. With one they are one C call each, without allocation.
+// Without a tool RangeStart and RangeEnd are a nil check each. With one they are one C call each, and one more for the mark, without allocation.
 // The strings and categories of operations are registered once. Some container images point NVTX_INJECTION64_PATH at libcupti, which then
 // takes CUPTI's only subscription: leave the package out, or unset the variable, if another tool needs that.
 //

@@ -49,7 +49,7 @@ func TestRangesCarryTheIDsOfTheirOwnSpans(t *testing.T) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), sdktrace.WithSpanProcessor(spans))
 	clock := simgpu.NewManualClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	gpu := simgpu.New(clock)
-	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(open(t, tool)))
+	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))))
 	require.NoError(t, err)
 	s, other := prof.Stream(uintptr(gpu.Stream(0)), "main"), prof.Stream(uintptr(gpu.Stream(0)), "other")
 	op := gpuspan.NewOperation
@@ -123,7 +123,7 @@ func TestRangesUnderSamplers(t *testing.T) {
 			spans := tracetest.NewSpanRecorder()
 			tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), sdktrace.WithSpanProcessor(spans), sdktrace.WithSampler(sampler))
 			var errs []error
-			prof, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(open(t, tool)),
+			prof, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))),
 				gpuspan.WithErrorHandler(func(err error) { errs = append(errs, err) }))
 			require.NoError(t, err)
 			s := prof.Stream(0, "s")
@@ -160,7 +160,7 @@ func TestAProviderWithAnotherGeneratorIsNoticed(t *testing.T) {
 	tool := ctest.NVTX(t)
 	tp := sdktrace.NewTracerProvider()
 	var errs []error
-	prof, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(gpuspan.NewIDGenerator(nil)), gpuspan.WithAnnotator(open(t, tool)),
+	prof, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(gpuspan.NewIDGenerator(nil)), gpuspan.WithAnnotator(open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))),
 		gpuspan.WithErrorHandler(func(err error) { errs = append(errs, err) }))
 	require.NoError(t, err)
 	s := prof.Stream(0, "s")

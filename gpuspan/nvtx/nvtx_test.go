@@ -125,6 +125,12 @@ func TestRangesCarryOperationCategoryAndIDs(t *testing.T) {
 			require.NotZero(t, id)
 			a.RangeEnd(id)
 			events := tool.Events()
+			if c.payload != 0 {
+				require.Equal(t, "mark", events[0].Kind)
+				require.Equal(t, "traceparent=00-0102030405060708090a0b0c0d0e0f10-a1a2a3a4a5a6a7a8-01", events[0].Text)
+				require.Equal(t, c.payload, events[0].Payload)
+				events = events[1:]
+			}
 			require.Len(t, events, 2)
 			start, end := events[0], events[1]
 			require.Equal(t, "start", start.Kind)
@@ -138,6 +144,24 @@ func TestRangesCarryOperationCategoryAndIDs(t *testing.T) {
 			require.True(t, tool.WellFormed())
 		})
 	}
+}
+
+// By default: the registered name, so that tools sum by operation, with ids and number of the step beside it.
+func TestStepsCarryTheirNumber(t *testing.T) {
+	tool := ctest.NVTX(t)
+	a := open(t, tool)
+	op := gpuspan.NewOperation("train")
+	a.RangeEnd(a.StepStart(op, spanContext(true), 12))
+	a.RangeEnd(a.StepStart(op, trace.SpanContext{}, 13))
+	var got []string
+	for _, e := range tool.Events() {
+		if e.Kind != "domain" && e.Kind != "category" {
+			got = append(got, e.Kind+" "+e.Text)
+		}
+	}
+	require.Equal(t, []string{
+		"string train", "mark traceparent=00-0102030405060708090a0b0c0d0e0f10-a1a2a3a4a5a6a7a8-01 step=12", "start train", "end ", "start train", "end ",
+	}, got)
 }
 
 func TestOperationsAreRegisteredOnce(t *testing.T) {
@@ -157,7 +181,7 @@ func TestOperationsAreRegisteredOnce(t *testing.T) {
 
 func TestLongNamesAreCutAndKeepTheirIDs(t *testing.T) {
 	tool := ctest.NVTX(t)
-	a := open(t, tool)
+	a := open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))
 	a.RangeEnd(a.RangeStart(gpuspan.NewOperation(strings.Repeat("x", 1000)), spanContext(true)))
 	var text string
 	for _, e := range tool.Events() {
@@ -260,7 +284,7 @@ func TestDomainOfTheApplication(t *testing.T) {
 func TestSectionsOfAProfilerAreRanges(t *testing.T) {
 	tool := ctest.NVTX(t)
 	tp := sdktrace.NewTracerProvider()
-	prof, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithAnnotator(open(t, tool)))
+	prof, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithAnnotator(open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))))
 	require.NoError(t, err)
 	s := prof.Stream(0, "s")
 	ctx, parent := tp.Tracer("t").Start(context.Background(), "request")
@@ -316,7 +340,7 @@ func BenchmarkRange(b *testing.B) {
 		run(b, a, spanContext(true))
 	})
 	tool := ctest.NVTX(b)
-	for name, parent := range map[string]trace.SpanContext{"Registered": {}, "IDsInMessage": spanContext(true)} {
+	for name, parent := range map[string]trace.SpanContext{"Registered": {}, "WithMark": spanContext(true)} {
 		b.Run(name, func(b *testing.B) {
 			a := open(b, tool)
 			tool.Quiet()

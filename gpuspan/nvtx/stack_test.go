@@ -15,7 +15,7 @@ import (
 
 func TestTextsAreWholeAtAnyStackDepth(t *testing.T) {
 	tool := ctest.NVTX(t)
-	a := open(t, tool)
+	a := open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))
 	d := a.Domain("mine")
 	registered, op := d.Register("text"), gpuspan.NewOperation("op")
 	tool.Clear()

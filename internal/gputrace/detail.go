@@ -40,6 +40,7 @@ const (
 	tagMemoryDevice
 	tagPrecision
 	tagWholeGraph
+	tagCategory
 )
 
 // Values of closed lists are stored as their index; 0 is none.
@@ -109,6 +110,7 @@ func (d *Detail) appendTo(b []byte) []byte {
 	text(tagShapes, d.Shapes)
 	text(tagTypes, d.Types)
 	text(tagDomain, d.Domain)
+	text(tagCategory, d.Category)
 	text(tagTraceParent, d.TraceParent)
 	text(tagPayload, d.Payload)
 	text(tagPayloadText, d.PayloadText)
@@ -196,6 +198,8 @@ func (d *Detail) decode(b []byte) {
 			d.Types = text()
 		case tagDomain:
 			d.Domain = text()
+		case tagCategory:
+			d.Category = text()
 		case tagTraceParent:
 			d.TraceParent = text()
 		case tagPayload:

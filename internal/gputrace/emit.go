@@ -143,11 +143,11 @@ func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
 		thread: p.trackList[r.track].inner, hasThread: true,
 	}
 	n.self = place{above.self.trace, p.ids().span(idEvent, int64(r.seq))}
-	var d Detail
-	switch r.kind {
-	case KindStep:
+	if r.kind == KindStep {
 		p.placeStep(n, st, proc)
-	case KindAnnotation:
+	}
+	if r.kind == KindStep || r.kind == KindAnnotation {
+		var d Detail
 		if d.decode(r.detail); d.TraceParent != "" {
 			if c, err := parseTraceParent(d.TraceParent); err == nil {
 				n.link = append(n.link, above.self)

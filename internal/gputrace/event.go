@@ -80,6 +80,7 @@ type Detail struct {
 	Shapes         string // JSON, as the file says
 	Types          string // JSON, as the file says
 	Domain         string // of an annotation
+	Category       string // of an annotation: the application's own grouping
 	Payload        string // of an annotation: a number
 	PayloadText    string // of an annotation
 	TraceParent    string // W3C, of an annotation

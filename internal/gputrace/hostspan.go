@@ -40,7 +40,7 @@ func (s *spans) host(n *node) {
 			putInt(m, semconv.GPUCorrelationIDKey, n.corr&correlationMask)
 		}
 	default:
-		putText(m, semconv.GPUOperationCategoryKey, phase(s.p.Names.Name(n.name)))
+		putText(m, semconv.GPUOperationCategoryKey, cmp.Or(d.Category, phase(s.p.Names.Name(n.name))))
 	}
 	putText(m, semconv.CUDANvtxDomainKey, d.Domain)
 	putText(m, semconv.CUDANvtxPayloadKey, d.PayloadText)

@@ -199,11 +199,19 @@ func phase(name string) string {
 	return ""
 }
 
-var traceParent = regexp.MustCompile(`\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b`)
+// Forms in which an annotation's text names a span: W3C's header, and the two ids as gpuspan/nvtx writes them into texts.
+var (
+	traceParent = regexp.MustCompile(`\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b`)
+	bothIDs     = regexp.MustCompile(` ?\btrace_id=([0-9a-f]{32}) span_id=([0-9a-f]{16})\b`)
+)
 
-// FindTraceParent cuts a W3C traceparent out of an annotation's name, as in "request traceparent=00-…-…-01". What
-// remains is the name.
+// FindTraceParent cuts the ids of a span out of an annotation's name, as in "request traceparent=00-…-…-01" or "decode
+// trace_id=… span_id=…", and returns them as a W3C traceparent. What remains is the name.
 func FindTraceParent(name string) (rest, parent string) {
+	if at := bothIDs.FindStringSubmatchIndex(name); at != nil {
+		parent = "00-" + name[at[2]:at[3]] + "-" + name[at[4]:at[5]] + "-01"
+		return orAnnotation(strings.TrimSpace(name[:at[0]] + name[at[1]:])), parent
+	}
 	at := traceParent.FindStringIndex(name)
 	if at == nil {
 		return name, ""
@@ -212,8 +220,12 @@ func FindTraceParent(name string) (rest, parent string) {
 	rest = strings.TrimRight(name[:at[0]], " =:#[(")
 	rest = strings.TrimSpace(strings.TrimSuffix(rest, "traceparent"))
 	rest = strings.TrimSpace(strings.TrimRight(rest, " =:#[(,;|") + " " + strings.TrimLeft(name[at[1]:], " ])"))
-	if rest == "" {
-		rest = "annotation"
+	return orAnnotation(rest), parent
+}
+
+func orAnnotation(name string) string {
+	if name == "" {
+		return "annotation"
 	}
-	return rest, parent
+	return name
 }

@@ -183,7 +183,7 @@ func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name *[]byte
 		c.operatorArgs(&e.Detail, *name, j.Args)
 	case gputrace.KindAnnotation, gputrace.KindStep:
 		annotationArgs(&e.Detail, j.Args)
-		if e.Kind == gputrace.KindAnnotation && bytes.Contains(*name, []byte("00-")) {
+		if e.Kind == gputrace.KindAnnotation && (bytes.Contains(*name, []byte("00-")) || bytes.Contains(*name, []byte("trace_id="))) {
 			rest, parent := gputrace.FindTraceParent(string(*name))
 			if parent != "" && gputrace.ParseTraceParent(parent) == nil {
 				e.Detail.TraceParent, *name = parent, []byte(rest)

@@ -15,6 +15,11 @@ type Annotator interface {
 	RangeEnd(id uint64)
 }
 
+// StepAnnotator is an Annotator that is told the numbers of steps.
+type StepAnnotator interface {
+	StepStart(o *Operation, sc trace.SpanContext, step int64) uint64
+}
+
 // annotate begins the range of a section that has just begun. Not under the stream's mutex: the annotator is not this library's code.
 func (x Section) annotate(n *nesting) {
 	p, o := x.p, x.at.st.op
@@ -26,7 +31,7 @@ func (x Section) annotate(n *nesting) {
 	if ids.span.IsValid() {
 		sc = trace.NewSpanContext(trace.SpanContextConfig{TraceID: ids.trace, SpanID: ids.span, TraceFlags: sc.TraceFlags() | trace.FlagsSampled})
 	}
-	id := p.rangeStart(o, sc)
+	id := p.rangeStart(o, sc, noStep)
 	s := x.slot.stream
 	s.mu.Lock()
 	open := x.live()
@@ -102,11 +107,18 @@ func (p *Profiler) listens(a Annotator) (enabled bool) {
 	return !ok || e.Enabled()
 }
 
-func (p *Profiler) rangeStart(o *Operation, sc trace.SpanContext) uint64 {
+// noStep is the number of what is no step.
+const noStep = -1
+
+// rangeStart begins the range of a section, or of the step of a number.
+func (p *Profiler) rangeStart(o *Operation, sc trace.SpanContext, step int64) uint64 {
 	if p.cfg.Annotator == nil {
 		return 0
 	}
 	defer p.guard("a range was started")
+	if steps, ok := p.cfg.Annotator.(StepAnnotator); ok && step != noStep {
+		return steps.StepStart(o, sc, step)
+	}
 	return p.cfg.Annotator.RangeStart(o, sc)
 }
 

@@ -25,7 +25,7 @@ func (s *Stream) openStep(l *Loop, st *Step) *slot {
 	l.prev = link{}
 	l.mu.Unlock()
 	state := p.state(l.op)
-	annotation := p.rangeStart(l.op, spanOf(st.ctx).SpanContext())
+	annotation := p.rangeStart(l.op, spanOf(st.ctx).SpanContext(), st.index)
 	s.mu.Lock()
 	last := len(s.free) - 1
 	if last < 0 || s.closed {

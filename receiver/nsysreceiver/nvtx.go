@@ -1,0 +1,202 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nsysreceiver
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"regexp"
+	"strconv"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
+)
+
+// Types of NVTX events (column eventType).
+const (
+	nvtxCategory        = 33 // the name of a category
+	nvtxMark            = 34
+	nvtxThread          = 39 // the name of a thread
+	nvtxStartEnd        = 60
+	nvtxStartEndPayload = 71
+	nvtxDomainCreate    = 75
+	nvtxDomainDestroy   = 76
+)
+
+// Limits of what is remembered while ranges are read.
+const (
+	maxDomains    = 1 << 16
+	maxCategories = 1 << 16
+	maxMarks      = 1 << 18 // spans that marks tell of, of 64 bytes each
+)
+
+// nvtx is what the rows that are no ranges say of ranges.
+type nvtx struct {
+	domains    map[inDomain]string
+	categories map[inCategory]string
+	marks      map[spanKey]markedSpan
+	startEnd   bool // the column endGlobalTid says on which thread a start-end range ended
+}
+
+type inDomain struct{ process, domain int64 }
+
+type inCategory struct {
+	inDomain
+	category int64
+}
+
+// spanKey is a span of which a mark of gpuspan/nvtx tells the trace.
+type spanKey struct {
+	process int64
+	span    uint64
+}
+
+type markedSpan struct {
+	trace   [16]byte
+	step    int64
+	hasStep bool
+}
+
+// ofMark reads what gpuspan/nvtx writes before a range that has the span's id as its payload.
+var ofMark = regexp.MustCompile(`^traceparent=00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?: step=(\d{1,18}))?$`)
+
+// ranges reads NVTX. Push-pop ranges nest on their thread, and so do start-end ranges that ended on the thread on which they
+// began; those that ended elsewhere may cross others, and have a row of their own beside the thread.
+func (c *collect) ranges(ctx context.Context) error {
+	n := nvtx{
+		domains: map[inDomain]string{}, categories: map[inCategory]string{}, marks: map[spanKey]markedSpan{},
+		startEnd: c.db.lists(tableNVTX, "endGlobalTid"),
+	}
+	if err := c.nvtxNames(ctx, &n); err != nil {
+		return err
+	}
+	return c.db.each(ctx, tableNVTX, []string{
+		"start", "end", "eventType", "text", "textId", "globalTid", "domainId",
+		"uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue", "jsonText", "jsonTextId", "category", "endGlobalTid",
+	}, func(r []any) error {
+		c.rows++
+		kind := or(r[2], 0)
+		switch kind {
+		case nvtxCategory, nvtxThread, nvtxDomainCreate, nvtxDomainDestroy:
+			return nil
+		}
+		text, err := c.first(ctx, r[3:5], "")
+		if err != nil {
+			return err
+		}
+		if r[1] == nil {
+			if kind == nvtxMark && ofMark.MatchString(text) {
+				return nil
+			}
+			c.skip("NVTX mark or range without an end")
+			return nil
+		}
+		var e gputrace.Event
+		if !c.times(&e, r[0], r[1]) {
+			return nil
+		}
+		global := or(r[5], 0)
+		e.Process, e.Thread = process(global), thread(global)
+		if kind == nvtxStartEnd || kind == nvtxStartEndPayload {
+			if end, ok := number(r[16]); !n.startEnd || ok && end != global {
+				e.Thread = -1 - e.Thread
+			}
+		}
+		in := inDomain{e.Process, or(r[6], 0)}
+		e.Detail.Domain = n.domains[in]
+		e.Detail.Category = n.categories[inCategory{in, or(r[15], 0)}]
+		e.Detail.Payload = payload(r[7:13])
+		if e.Detail.PayloadText, err = c.first(ctx, r[13:15], ""); err != nil {
+			return err
+		}
+		name := rangeOf(&e, text)
+		if name == "" {
+			name = "NVTX range"
+		}
+		if id, ok := number(r[7]); ok {
+			n.span(&e, uint64(id))
+		}
+		return c.add(&e, name)
+	})
+}
+
+// nvtxNames reads the rows that name domains and categories, and the marks that say which trace a span is of.
+func (c *collect) nvtxNames(ctx context.Context, n *nvtx) error {
+	return c.db.each(ctx, tableNVTX, []string{"eventType", "text", "textId", "domainId", "globalTid", "category", "uint64Value"}, func(r []any) error {
+		kind := or(r[0], 0)
+		if kind != nvtxDomainCreate && kind != nvtxCategory && kind != nvtxMark {
+			return nil
+		}
+		if _, ok := number(r[6]); kind == nvtxMark && !ok {
+			return nil
+		}
+		text, err := c.first(ctx, r[1:3], "")
+		if err != nil {
+			return err
+		}
+		in := inDomain{process(or(r[4], 0)), or(r[3], 0)}
+		switch {
+		case kind == nvtxDomainCreate && len(n.domains) < maxDomains:
+			n.domains[in] = text
+		case kind == nvtxCategory && len(n.categories) < maxCategories:
+			n.categories[inCategory{in, or(r[5], 0)}] = text
+		case kind == nvtxMark:
+			if m := ofMark.FindStringSubmatch(text); m != nil {
+				c.mark(n, in.process, m)
+			}
+		}
+		return nil
+	})
+}
+
+func (c *collect) mark(n *nvtx, process int64, m []string) {
+	if len(n.marks) == maxMarks {
+		c.skip("trace of a range, beyond the number that is remembered")
+		return
+	}
+	var s markedSpan
+	var id [8]byte
+	_, _ = hex.Decode(s.trace[:], []byte(m[1]))
+	_, _ = hex.Decode(id[:], []byte(m[2]))
+	if m[3] != "" {
+		s.step, _ = strconv.ParseInt(m[3], 10, 64) // at most 18 digits
+		s.hasStep = true
+	}
+	n.marks[spanKey{process, binary.BigEndian.Uint64(id[:])}] = s
+}
+
+// span hangs a range below the span whose id it carries.
+func (n *nvtx) span(e *gputrace.Event, id uint64) {
+	s, ok := n.marks[spanKey{e.Process, id}]
+	if !ok {
+		return
+	}
+	var span [8]byte
+	binary.BigEndian.PutUint64(span[:], id)
+	parent := "00-" + hex.EncodeToString(s.trace[:]) + "-" + hex.EncodeToString(span[:]) + "-01"
+	if gputrace.ParseTraceParent(parent) != nil {
+		return
+	}
+	e.Detail.TraceParent = parent
+	if s.hasStep {
+		e.Kind, e.Detail.Step, e.Detail.HasStep = gputrace.KindStep, s.step, true
+	}
+}
+
+// payload is the number that a range carries, as text. SQLite has no unsigned numbers of 64 bits: those of the first column are
+// stored with the same bits.
+func payload(columns []any) string {
+	for i, v := range columns {
+		switch n := v.(type) {
+		case int64:
+			if i == 0 {
+				return strconv.FormatUint(uint64(n), 10)
+			}
+			return strconv.FormatInt(n, 10)
+		case float64:
+			return strconv.FormatFloat(n, 'g', -1, 64)
+		}
+	}
+	return ""
+}
