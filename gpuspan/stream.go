@@ -21,7 +21,8 @@ type streamOption func(*engine.StreamConfig)
 func (f streamOption) applyStream(c *engine.StreamConfig) { f(c) }
 
 // AllowLegacy accepts the legacy default stream (handle 0 or 1). It waits for every blocking stream of the device and they for
-// it, so its sections include work of other streams.
+// it, so its sections include work of other streams. Each context has its own: the one that is current on the calling OS thread (HIP:
+// the current device) is meant, so call [Profiler.Stream] on the locked thread that uses it.
 func AllowLegacy() StreamOption {
 	return streamOption(func(c *engine.StreamConfig) { c.Legacy = true })
 }
@@ -36,7 +37,7 @@ func NeverCaptured() StreamOption {
 // streams with host times the same handle and name do.
 //
 // The result is nil only for a nil or stopped Profiler. A stream that cannot be timed (per-thread default stream, legacy default stream
-// without [AllowLegacy], unknown handle, too many streams) gets host times, and the reason goes to the error handler.
+// without [AllowLegacy] or without a current context, unknown handle, too many streams) gets host times, and the reason goes to the error handler.
 // Registration asks the driver and must not happen while the stream captures a graph.
 func (p *Profiler) Stream(h uintptr, name string, opts ...StreamOption) *Stream {
 	return (*Stream)((*engine.Profiler)(p).Stream(h, name, func(c *engine.StreamConfig) {

@@ -14,6 +14,17 @@ type Event uintptr
 // StreamHandle is a backend's stream: a cudaStream_t or CUstream, a hipStream_t, or a simulated stream's number.
 type StreamHandle uintptr
 
+// Context is where streams and events live: the ordinal of a device for the context that the backend itself uses on it, or the driver's
+// handle of another (a CUcontext). HIP and simulated devices have no others.
+type Context uintptr
+
+// StreamInfo is what a backend knows of a stream.
+type StreamInfo struct {
+	Device  int // ordinal
+	Context Context
+	Kind    StreamKind
+}
+
 // Status is a driver's answer. CUDA and HIP use the same numbers for those that the library tells apart;
 // any other number is passed through as the driver reported it.
 type Status int32
@@ -62,7 +73,7 @@ const (
 // Backend is a device API that can record events on streams. Package gpuspan never calls a driver by itself:
 // gpuspan/cuda, gpuspan/hip and gpuspan/simgpu implement this interface.
 //
-// Record, Capturing, Bind, MemoryUsage and Synchronize may be called by the application's goroutines, several at the same
+// Record, Capturing, Bind, Current, MemoryUsage and Synchronize may be called by the application's goroutines, several at the same
 // time; Record, Capturing and Bind must not allocate, and none may block beyond what the driver itself does. Now may be
 // called from anywhere. All other methods are called from one goroutine locked to its OS thread (the polling thread),
 // after ThreadInit.
@@ -77,16 +88,22 @@ type Backend interface {
 	Now() time.Time
 	// ThreadInit prepares the polling thread: relaxed capture mode, so that polling cannot break the application's captures.
 	ThreadInit() error
-	// StreamInfo resolves the device and kind of a stream, once, at registration (never while capturing).
-	StreamInfo(s StreamHandle) (device int, kind StreamKind, err error)
-	// Bind makes the stream's context current on the caller's locked OS thread and returns what restores it.
-	Bind(device int) (unbind func(), st Status)
-	// NewStream makes a non-blocking stream of the highest priority for clock anchors; FreeStream destroys it.
-	NewStream(device int) (StreamHandle, Status)
-	FreeStream(device int, s StreamHandle)
-	// NewEvents fills dst with timing events of the device; FreeEvents destroys them.
-	NewEvents(device int, dst []Event) Status
-	FreeEvents(device int, events []Event)
+	// Current is the context that is current on the calling OS thread, which the legacy stream belongs to. It is called by the
+	// goroutine that registers that stream. StatusInvalidContext: there is none.
+	Current() (Context, Status)
+	// StreamInfo resolves the device, context and kind of a stream, once, at registration (never while capturing). current is for the
+	// legacy stream; on other threads it would be another one.
+	StreamInfo(s StreamHandle, current Context) (StreamInfo, error)
+	// Bind makes a context current on the caller's locked OS thread and returns what restores it.
+	Bind(c Context) (unbind func(), st Status)
+	// NewStream makes a non-blocking stream of the highest priority. NewAnchorStream makes one for clock anchors: each event on it has a
+	// time of its own, even where nothing runs in between. FreeStream destroys either.
+	NewStream(c Context) (StreamHandle, Status)
+	NewAnchorStream(c Context) (StreamHandle, Status)
+	FreeStream(c Context, s StreamHandle)
+	// NewEvents fills dst with timing events of the context; FreeEvents destroys them.
+	NewEvents(c Context, dst []Event) Status
+	FreeEvents(c Context, events []Event)
 	// Capturing reports whether the stream is capturing a graph (the only stream query that is legal then).
 	Capturing(s StreamHandle) (bool, Status)
 	// Record enqueues an event on a stream.
@@ -94,12 +111,13 @@ type Backend interface {
 	// Query is StatusOK when the event has happened, StatusNotReady when not yet. An event that was never recorded
 	// also answers StatusOK: the library keeps that state itself.
 	Query(e Event) Status
-	// Synchronize waits for an event; used for sync modes immediate and group, by the caller of End, and for slow anchors.
+	// Synchronize waits for an event; used for sync modes immediate and group, by the caller of End, which has made the event's
+	// context current by Bind, and for slow anchors. Neither it nor MemoryUsage may disturb captures that go on.
 	Synchronize(e Event) Status
 	// Elapsed is the GPU time from a to b in nanoseconds, as the driver's float32 milliseconds say.
 	Elapsed(a, b Event) (ns float64, st Status)
-	// MemoryUsage is the device's memory in use, in bytes. The caller has made the device's context current by Bind.
-	MemoryUsage(device int) (used int64, st Status)
+	// MemoryUsage is the memory in use on the context's device, in bytes. The caller has made the context current by Bind.
+	MemoryUsage(c Context) (used int64, st Status)
 	// Close releases what the backend holds. No method is called afterwards.
 	Close() error
 }

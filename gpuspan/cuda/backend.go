@@ -26,10 +26,11 @@ type Backend struct {
 	devices []device
 	err     error // of Open
 
-	mu sync.Mutex // of the devices' contexts while they are decided
+	mu    sync.Mutex       // of the devices' contexts while they are decided, and of known
+	known []driver.Context // those of streams
 }
 
-// device is a GPU with the one context that is used on it.
+// device is a GPU with the context that the library uses on it for itself: that of its first stream.
 type device struct {
 	handle   driver.Device
 	context  atomic.Uintptr // 0 until a stream decides it
@@ -114,9 +115,9 @@ func (b *Backend) ThreadInit() error {
 	return nil
 }
 
-// Bind makes the device's context current on the calling OS thread, which must be locked, until unbind is called.
-func (b *Backend) Bind(device int) (unbind func(), st backend.Status) {
-	ctx, st := b.context(device)
+// Bind makes a context current on the calling OS thread, which must be locked, until unbind is called.
+func (b *Backend) Bind(c backend.Context) (unbind func(), st backend.Status) {
+	ctx, st := b.context(c)
 	if st != backend.StatusOK {
 		return func() {}, st
 	}
@@ -124,11 +125,23 @@ func (b *Backend) Bind(device int) (unbind func(), st backend.Status) {
 	return unbind, backend.Status(code)
 }
 
-// in runs f with the device's context current.
-func (b *Backend) in(device int, f func() backend.Status) backend.Status {
+// Current is the calling OS thread's current context.
+func (b *Backend) Current() (backend.Context, backend.Status) {
+	ctx, err := b.driver.Current()
+	switch {
+	case err != nil:
+		return 0, status(err)
+	case ctx == 0:
+		return 0, backend.StatusInvalidContext
+	}
+	return backend.Context(ctx), backend.StatusOK
+}
+
+// in runs f with a context current.
+func (b *Backend) in(c backend.Context, f func() backend.Status) backend.Status {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	unbind, st := b.Bind(device)
+	unbind, st := b.Bind(c)
 	if st != backend.StatusOK {
 		return st
 	}
@@ -139,24 +152,29 @@ func (b *Backend) in(device int, f func() backend.Status) backend.Status {
 // NewStream makes a non-blocking stream of the highest priority. The calling thread, which is the polling thread, keeps the
 // device's context current from now on if it had none: the documentation of cuEventElapsedTime lists a missing context
 // among its errors.
-func (b *Backend) NewStream(device int) (s backend.StreamHandle, st backend.Status) {
-	st = b.in(device, func() (st backend.Status) { s, st = b.CreateStream(); return st })
+func (b *Backend) NewStream(c backend.Context) (s backend.StreamHandle, st backend.Status) {
+	st = b.in(c, func() (st backend.Status) { s, st = b.CreateStream(); return st })
 	if st == backend.StatusOK {
 		b.keepContext()
 	}
 	return s, st
 }
 
+// NewAnchorStream is NewStream: here each event has a time of its own.
+func (b *Backend) NewAnchorStream(c backend.Context) (backend.StreamHandle, backend.Status) {
+	return b.NewStream(c)
+}
+
 // FreeStream destroys a stream of NewStream.
-func (b *Backend) FreeStream(_ int, s backend.StreamHandle) { b.DestroyStream(s) }
+func (b *Backend) FreeStream(_ backend.Context, s backend.StreamHandle) { b.DestroyStream(s) }
 
 // NewEvents fills dst with timing events; all or none.
-func (b *Backend) NewEvents(device int, dst []backend.Event) backend.Status {
-	return b.in(device, func() backend.Status { return b.CreateEvents(dst, 0) })
+func (b *Backend) NewEvents(c backend.Context, dst []backend.Event) backend.Status {
+	return b.in(c, func() backend.Status { return b.CreateEvents(dst, 0) })
 }
 
 // FreeEvents destroys events that were made together, unless their context is gone, and they with it.
-func (b *Backend) FreeEvents(_ int, events []backend.Event) {
+func (b *Backend) FreeEvents(_ backend.Context, events []backend.Event) {
 	if n := len(events); n > 0 && !eventapi.ContextGone(b.Query(events[n-1])) {
 		b.DestroyEvents(events)
 	}
@@ -185,8 +203,8 @@ func lostContext(st backend.Status) bool {
 }
 
 // MemoryUsage is the memory in use on the device, by all processes, in bytes.
-func (b *Backend) MemoryUsage(device int) (used int64, st backend.Status) {
-	st = b.in(device, func() (st backend.Status) { used, st = b.MemoryUsed(); return st })
+func (b *Backend) MemoryUsage(c backend.Context) (used int64, st backend.Status) {
+	st = b.in(c, func() (st backend.Status) { used, st = b.MemoryUsed(); return st })
 	return used, st
 }
 
@@ -194,6 +212,7 @@ func (b *Backend) MemoryUsage(device int) (used int64, st backend.Status) {
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.known = nil
 	var errs []error
 	for i := range b.devices {
 		d := &b.devices[i]

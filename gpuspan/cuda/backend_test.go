@@ -175,66 +175,73 @@ func TestStreamInfoFindsDeviceAndKind(t *testing.T) {
 	stub.Set("devices", 2)
 	b := open(t, stub)
 	for device := range 2 {
-		d, kind, err := b.StreamInfo(appStream(t, b, device))
+		info, err := b.StreamInfo(appStream(t, b, device), 0)
 		require.NoError(t, err)
-		require.Equal(t, device, d)
-		require.Equal(t, backend.StreamExplicit, kind)
+		require.Equal(t, device, info.Device)
+		require.NotZero(t, info.Context)
+		require.Equal(t, backend.StreamExplicit, info.Kind)
 	}
-	_, kind, err := b.StreamInfo(2)
+	info, err := b.StreamInfo(2, 0)
 	require.NoError(t, err)
-	require.Equal(t, backend.StreamPerThread, kind)
-	for _, h := range []backend.StreamHandle{0, 1} {
-		d, kind, err := b.StreamInfo(h)
-		require.NoError(t, err)
-		require.Equal(t, 0, d)
-		require.Equal(t, backend.StreamLegacy, kind)
-	}
+	require.Equal(t, backend.StreamPerThread, info.Kind)
 }
 
-func TestStreamOfASecondContextIsRefusedByName(t *testing.T) {
+func TestLegacyStreamIsThatOfTheCurrentContext(t *testing.T) {
 	stub := ctest.CUDA(t)
+	stub.Set("devices", 2)
 	b := open(t, stub)
-	first := appStream(t, b, 0)
-	_, _, err := b.StreamInfo(first)
-	require.NoError(t, err)
-
-	var create func(unsafe.Pointer, uint32, int32) int32
-	stub.Func(&create, "cuCtxCreate_v2")
-	var destroy func(uintptr) int32
-	stub.Func(&destroy, "cuCtxDestroy_v2")
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	other := new(uintptr)
-	require.Zero(t, create(unsafe.Pointer(other), 0, 0))
-	s, err := b.Driver().NewStream()
-	require.NoError(t, err)
-	_, _, err = b.StreamInfo(backend.StreamHandle(s))
-	require.ErrorContains(t, err, "its context is not the one that earlier streams of device 0 use")
-	require.Zero(t, destroy(*other))
+	_, st := b.Current()
+	require.Equal(t, backend.StatusInvalidContext, st)
+	for _, h := range []backend.StreamHandle{0, 1} {
+		info, err := b.StreamInfo(h, 0)
+		require.ErrorContains(t, err, "no context is current on the thread that registers the legacy stream (register it on the locked OS thread that uses the device, ")
+		require.Equal(t, backend.StreamLegacy, info.Kind)
+	}
+	ctx := newContext(t, stub, 1)
+	current, st := b.Current()
+	require.Zero(t, st)
+	require.EqualValues(t, ctx, current)
+	for _, h := range []backend.StreamHandle{0, 1} {
+		info, err := b.StreamInfo(h, current)
+		require.NoError(t, err)
+		require.Equal(t, backend.StreamInfo{Device: 1, Context: current, Kind: backend.StreamLegacy}, info)
+	}
+	var refs func(int32) int64
+	stub.Func(&refs, "stub_primary_refs")
+	require.Zero(t, refs(0)+refs(1), "no context was made")
+}
+
+// newContext makes a context of the application's own, current on the calling thread.
+func newContext(t testing.TB, stub *ctest.Stub, device int32) uintptr {
+	t.Helper()
+	var create func(unsafe.Pointer, uint32, int32) int32
+	stub.Func(&create, "cuCtxCreate_v2")
+	ctx := new(uintptr)
+	require.Zero(t, create(unsafe.Pointer(ctx), 0, device))
+	return *ctx
 }
 
 func TestContextThatReplacesADestroyedOneIsTaken(t *testing.T) {
 	stub := ctest.CUDA(t)
 	b := open(t, stub)
-	var create func(unsafe.Pointer, uint32, int32) int32
-	stub.Func(&create, "cuCtxCreate_v2")
 	var destroy func(uintptr) int32
 	stub.Func(&destroy, "cuCtxDestroy_v2")
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for range 2 {
-		ctx := new(uintptr)
-		require.Zero(t, create(unsafe.Pointer(ctx), 0, 0))
+		ctx := newContext(t, stub, 0)
 		s, err := b.Driver().NewStream()
 		require.NoError(t, err)
-		d, _, err := b.StreamInfo(backend.StreamHandle(s))
+		info, err := b.StreamInfo(backend.StreamHandle(s), 0)
 		require.NoError(t, err)
-		require.Zero(t, d)
+		require.Equal(t, backend.StreamInfo{Context: backend.Context(ctx)}, info)
 		events := make([]backend.Event, 1)
 		require.Zero(t, b.NewEvents(0, events))
 		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
-		require.Zero(t, destroy(*ctx))
-		require.Equal(t, backend.StatusContextDestroyed, b.Query(events[0]))
+		require.Zero(t, destroy(ctx))
+		require.Equal(t, backend.StatusInvalidContext, b.Query(events[0]), "no context is left on the thread")
 		require.Equal(t, backend.StatusContextDestroyed, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
 		require.NotZero(t, b.NewEvents(0, events))
 	}
@@ -268,7 +275,7 @@ func TestBindMakesTheContextCurrentAndRestores(t *testing.T) {
 	stub := ctest.CUDA(t)
 	b := open(t, stub)
 	s := appStream(t, b, 0)
-	_, _, err := b.StreamInfo(s)
+	_, err := b.StreamInfo(s, 0)
 	require.NoError(t, err)
 	events := make([]backend.Event, 1)
 	require.Zero(t, b.NewEvents(0, events))
@@ -337,11 +344,7 @@ func TestLegacyStreamCapturesImplicitly(t *testing.T) {
 	b := open(t, stub)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	_, _, err := b.StreamInfo(0)
-	require.NoError(t, err)
-	unbind, st := b.Bind(0)
-	require.Zero(t, st)
-	defer unbind()
+	newContext(t, stub, 0)
 	var create func(unsafe.Pointer, uint32) int32
 	stub.Func(&create, "cuStreamCreate")
 	var begin func(uintptr, int32) int32

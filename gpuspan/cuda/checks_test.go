@@ -103,7 +103,7 @@ func (c *checks) open() {
 		c.spin, err = c.drv.Function(m, "spin")
 		return err
 	}))
-	_, _, err = c.back.StreamInfo(backend.StreamHandle(c.stream))
+	_, err = c.back.StreamInfo(backend.StreamHandle(c.stream), 0)
 	require.NoError(c, err)
 }
 
@@ -282,7 +282,9 @@ func (c *checks) load() (stop func()) {
 
 // clock runs the anchors as gpuspan does.
 func (c *checks) clock() {
-	a, st := clockmap.NewAnchorer(c.back, 0, clockmap.Options{})
+	runtime.LockOSThread() // as the polling thread is, which keeps a context
+	defer runtime.UnlockOSThread()
+	a, st := clockmap.NewAnchorer(anchored{c.back}, 0, clockmap.Options{})
 	require.Zero(c, st)
 	defer a.Close()
 	e := c.events(1)

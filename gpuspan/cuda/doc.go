@@ -21,12 +21,13 @@
 //
 // # Streams and contexts
 //
-// A stream's context and device are resolved once, when it is registered; events are made in that context. One context per
-// device is supported: the first stream decides (almost always the primary context, the one of the CUDA runtime), a stream of
-// another context of the same device is refused by name. The handle 2 and streams of `_ptsz` functions
+// A stream's context and device are resolved once, when it is registered; events are made in that context. Streams of several
+// contexts of one device are timed side by side; the library's own events, for the device's clock, are in that of the
+// first stream (almost always the primary context, the one of the CUDA runtime). The handle 2 and streams of `_ptsz` functions
 // (per-thread default streams) are refused by gpuspan, for they mean the OS thread that asks. The legacy stream (0 or 1) serialises
 // with all blocking streams, so a section on it includes their work; gpuspan accepts it only as an option, and then it is
-// the one of the first device that has streams, for a handle of 0 does not say more.
+// the one of the context that is current on the thread that registers it. Without one it is refused: register it on the
+// locked OS thread that uses the device.
 //
 // The context must outlive its streams' registration. When it is destroyed anyway, calls answer with a status and the
 // streams retire; nothing crashes.
@@ -35,15 +36,16 @@
 //
 // CUDA forbids questions about events to every thread while some thread captures a graph in the default mode, and such a
 // question destroys the capture. The polling thread therefore runs in relaxed capture mode ([Backend.ThreadInit]), and a
-// section on a capturing stream records nothing. Time graphs around their launch (gpuspan's Launch).
+// section on a capturing stream records nothing. What callers of Start and End ask the driver themselves (memory usage, waiting in the
+// modes immediate and group) is asked in relaxed mode, too. Time graphs around their launch (gpuspan's Launch).
 //
 // # What happens when
 //
 //   - there is no driver, it is too old, or no device is visible: [Open] says which of these it is and names every place
 //     that was tried and every symbol that is missing; gpuspan.New takes the backend all the same and times with the host's clock.
 //   - cuEventElapsedTime_v2 or cuDeviceGetUuid_v2 is missing (before CUDA 12.8 and 11.4): the older functions serve.
-//   - a stream belongs to a second context of its device, is per-thread, or captures while it is registered: an error with the
-//     reason; sections on it get host times.
+//   - a stream is per-thread, is the legacy one of a thread without a context, or captures while it is registered: an error
+//     with the reason; sections on it get host times.
 //   - the driver wants a context for each record (it does not, as far as is known): gpuspan's self-test at registration notices, and
 //     records are made within [Backend.Bind], 60 ns more.
 //   - the device fails, or a context is destroyed: the driver's status goes to gpuspan, which retires the stream. Streams

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -311,7 +312,11 @@ func TestAsynchronousDeviceErrorShowsOnTheSpans(t *testing.T) {
 }
 
 func TestPerThreadStreamIsRefusedAndLegacyIsOptIn(t *testing.T) {
-	r := newRig(t, ctest.CUDA(t))
+	stub := ctest.CUDA(t)
+	r := newRig(t, stub)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	newContext(t, stub, 0)
 	require.False(t, r.prof.Stream(2, "per thread").DeviceTimed())
 	require.False(t, r.prof.Stream(0, "legacy").DeviceTimed())
 	require.Len(t, r.errors, 2)
@@ -329,7 +334,7 @@ func TestProfilerOfAFailedBackendTimesWithTheHost(t *testing.T) {
 	prof, newErr := gpuspan.New(b)
 	require.ErrorContains(t, newErr, err.Error())
 	require.Equal(t, "host", prof.Source())
-	_, _, infoErr := b.StreamInfo(64)
+	_, infoErr := b.StreamInfo(64, 0)
 	require.Equal(t, err, infoErr)
 	require.NoError(t, prof.Shutdown(context.Background()))
 	require.NoError(t, b.Close())

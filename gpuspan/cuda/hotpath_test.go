@@ -4,6 +4,7 @@
 package cuda_test
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,12 +19,19 @@ func prepared(t testing.TB) (*cuda.Backend, *backend.Call, *backend.Call) {
 	stub := ctest.CUDA(t)
 	b := open(t, stub)
 	s := appStream(t, b, 0)
-	_, _, err := b.StreamInfo(s)
+	info, err := b.StreamInfo(s, 0)
 	require.NoError(t, err)
 	events := make([]backend.Event, 2)
 	require.Zero(t, b.NewEvents(0, events))
 	start := &backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}
 	end := &backend.Call{Args: [2]uintptr{uintptr(events[1]), uintptr(s)}}
+	runtime.LockOSThread()
+	unbind, st := b.Bind(info.Context)
+	require.Zero(t, st)
+	t.Cleanup(func() {
+		unbind()
+		runtime.UnlockOSThread()
+	})
 	require.Zero(t, b.Record(start))
 	require.Zero(t, b.Record(end))
 	require.Zero(t, b.Synchronize(backend.Event(end.Args[0])))

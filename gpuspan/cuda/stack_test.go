@@ -31,8 +31,8 @@ func TestEventsAreWholeAtAnyStackDepth(t *testing.T) {
 		on, st := b.Capturing(s)
 		assert.True(t, st == 0 && !on, st)
 	}, func(int) {
-		_, kind, err := b.StreamInfo(s)
-		assert.True(t, err == nil && kind == backend.StreamExplicit, err)
+		info, err := b.StreamInfo(s, 0)
+		assert.True(t, err == nil && info.Context != 0, err)
 	}, func(int) {
 		var more [1]backend.Event
 		st := b.NewEvents(0, more[:])

@@ -6,7 +6,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
-	"runtime"
+	"slices"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
@@ -19,58 +19,52 @@ const (
 	streamPerThread = 2
 )
 
-// StreamInfo resolves the device and the context of a stream. For the legacy stream that is the calling OS thread's current
-// context, else the primary context of device 0 (gpuspan asks on its polling thread, which has none). A stream that
-// captures is refused, and its capture lives on.
-func (b *Backend) StreamInfo(s backend.StreamHandle) (int, backend.StreamKind, error) {
+// StreamInfo resolves the device and the context of a stream. The legacy stream is that of current. A stream that captures is
+// refused, and its capture lives on.
+func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (backend.StreamInfo, error) {
 	if b.err != nil {
-		return 0, backend.StreamExplicit, b.err
+		return backend.StreamInfo{}, b.err
 	}
+	kind := backend.StreamExplicit
+	var ctx driver.Context
 	switch s {
 	case streamPerThread:
-		return 0, backend.StreamPerThread, nil
+		return backend.StreamInfo{Kind: backend.StreamPerThread}, nil
 	case streamNull, streamLegacy:
-		d, err := b.legacy()
-		return d, backend.StreamLegacy, err
-	}
-	// The capture check is the only question that leaves a capture whole; the one for the context would destroy it.
-	if on, st := b.Capturing(s); st == backend.StatusOK && on {
-		return 0, backend.StreamExplicit, fmt.Errorf("cannot time stream %#x: it captures a graph just now (register streams before)", uintptr(s))
-	}
-	ctx, err := b.driver.StreamContext(driver.Stream(s))
-	if err != nil {
-		return 0, backend.StreamExplicit, fmt.Errorf("cannot find the context of stream %#x: %w", uintptr(s), err)
+		kind, ctx = backend.StreamLegacy, driver.Context(current)
+		if ctx == 0 {
+			return backend.StreamInfo{Kind: kind}, errNoContext
+		}
+	default:
+		// The capture check is the only question that leaves a capture whole; the one for the context would destroy it.
+		if on, st := b.Capturing(s); st == backend.StatusOK && on {
+			return backend.StreamInfo{}, fmt.Errorf("cannot time stream %#x: it captures a graph just now (register streams before)", uintptr(s))
+		}
+		var err error
+		if ctx, err = b.driver.StreamContext(driver.Stream(s)); err != nil {
+			return backend.StreamInfo{}, fmt.Errorf("cannot find the context of stream %#x: %w", uintptr(s), err)
+		}
 	}
 	d, err := b.adopt(ctx)
 	if err != nil {
-		return 0, backend.StreamExplicit, fmt.Errorf("cannot time stream %#x: %w", uintptr(s), err)
+		return backend.StreamInfo{Kind: kind}, fmt.Errorf("cannot time stream %#x: %w", uintptr(s), err)
 	}
-	return d, backend.StreamExplicit, nil
+	return backend.StreamInfo{Device: d, Context: backend.Context(ctx), Kind: kind}, nil
 }
 
-func (b *Backend) legacy() (int, error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	ctx, err := b.driver.Current()
-	if err != nil {
-		return 0, err
-	}
-	if ctx != 0 {
-		return b.adopt(ctx)
-	}
-	_, st := b.context(0)
-	if st != backend.StatusOK {
-		return 0, fmt.Errorf("cannot retain the primary context of device 0: CUDA error %d", st)
-	}
-	return 0, nil
-}
+var errNoContext = errors.New("no context is current on the thread that registers the legacy stream " +
+	"(register it on the locked OS thread that uses the device, or create a stream and use that)")
 
-// context is the device's context; where no stream has decided it, it becomes the primary one.
-func (b *Backend) context(ordinal int) (driver.Context, backend.Status) {
-	if ordinal < 0 || ordinal >= len(b.devices) {
+// context is what a backend.Context stands for: the driver's handle, or for an ordinal the device's context; where no stream
+// has decided that one, it becomes the primary one.
+func (b *Backend) context(c backend.Context) (driver.Context, backend.Status) {
+	if uintptr(c) > maxOrdinal {
+		return driver.Context(c), backend.StatusOK
+	}
+	if uintptr(c) >= uintptr(len(b.devices)) {
 		return 0, backend.StatusInvalidValue
 	}
-	d := &b.devices[ordinal]
+	d := &b.devices[c]
 	if ctx := d.context.Load(); ctx != 0 {
 		return driver.Context(ctx), backend.StatusOK
 	}
@@ -88,6 +82,9 @@ func (b *Backend) context(ordinal int) (driver.Context, backend.Status) {
 	return ctx, backend.StatusOK
 }
 
+// maxOrdinal is below every address, and above the ordinals of devices.
+const maxOrdinal = 1<<12 - 1
+
 // keepContext sees to it that the calling thread, the polling thread, has a living context, of any device: events of all
 // devices may be asked for under it. It returns whether it changed something, for a retry; the context that
 // the events in question belong to may itself be the destroyed one.
@@ -97,24 +94,37 @@ func (b *Backend) keepContext() (changed bool) {
 		return false
 	}
 	if current != 0 {
-		if pop, code := b.driver.Push(current); code == 0 {
-			pop()
+		if b.lives(current) {
 			return false
 		}
 		b.driver.Pop() // a destroyed one
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for i := range b.devices {
-		if ctx := b.devices[i].context.Load(); ctx != 0 {
-			if _, code := b.driver.Push(driver.Context(ctx)); code == 0 {
-				return true
-			}
+		if b.pushed(driver.Context(b.devices[i].context.Load())) {
+			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(b.known, b.pushed)
 }
 
-// adopt makes ctx the context of its device, or refuses when the device has another. A primary context is retained, so that
-// it lives as long as the backend.
+// pushed makes ctx current for good.
+func (b *Backend) pushed(ctx driver.Context) bool {
+	if ctx == 0 {
+		return false
+	}
+	_, code := b.driver.Push(ctx)
+	return code == 0
+}
+
+// lives reports whether a context can be made current.
+func (b *Backend) lives(ctx driver.Context) bool {
+	return b.driver.Do(ctx, func() error { return nil }) == nil
+}
+
+// adopt takes note of a stream's context. The first of a device is the one that the library's own events on it are in, until it is
+// destroyed; a primary context is retained then, so that it lives as long as the backend.
 func (b *Backend) adopt(ctx driver.Context) (int, error) {
 	handle, err := b.driver.ContextDevice(ctx)
 	if err != nil {
@@ -122,25 +132,24 @@ func (b *Backend) adopt(ctx driver.Context) (int, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i := range b.devices {
-		d := &b.devices[i]
-		if d.handle != handle {
-			continue
-		}
-		switch old := driver.Context(d.context.Load()); {
-		case old == ctx:
-			return i, nil
-		case old == 0 || b.driver.Do(old, func() error { return nil }) != nil: // never decided, or destroyed since
-			d.retained, err = b.retain(handle, ctx)
-			if err != nil {
-				return 0, err
-			}
-			d.context.Store(uintptr(ctx))
-			return i, nil
-		}
-		return 0, fmt.Errorf("its context is not the one that earlier streams of device %d use (one context per device is supported)", i)
+	i := 0
+	for i < len(b.devices) && b.devices[i].handle != handle {
+		i++
 	}
-	return 0, fmt.Errorf("its device %d is not among those that the driver lists", handle)
+	if i == len(b.devices) {
+		return 0, fmt.Errorf("its device %d is not among those that the driver lists", handle)
+	}
+	d := &b.devices[i]
+	if old := driver.Context(d.context.Load()); old == 0 || old != ctx && !b.lives(old) {
+		if d.retained, err = b.retain(handle, ctx); err != nil {
+			return 0, err
+		}
+		d.context.Store(uintptr(ctx))
+	}
+	if !slices.Contains(b.known, ctx) {
+		b.known = append(slices.DeleteFunc(b.known, func(c driver.Context) bool { return !b.lives(c) }), ctx)
+	}
+	return i, nil
 }
 
 // retain takes a reference if ctx is the device's primary context.

@@ -11,10 +11,15 @@ import (
 // statusCaptureUnsupported is hipErrorStreamCaptureUnsupported.
 const statusCaptureUnsupported = 900
 
-// NewStream makes a non-blocking stream of the highest priority for clock anchors, and the four bytes that are set before each
-// of its records.
-func (b *Backend) NewStream(device int) (s backend.StreamHandle, st backend.Status) {
-	st = b.in(device, func() (st backend.Status) {
+// NewStream makes a non-blocking stream of the highest priority.
+func (b *Backend) NewStream(c backend.Context) (s backend.StreamHandle, st backend.Status) {
+	st = b.in(c, func() (st backend.Status) { s, st = b.CreateStream(); return st })
+	return s, st
+}
+
+// NewAnchorStream makes a stream for clock anchors, and the four bytes that are set before each of its records. A device has one.
+func (b *Backend) NewAnchorStream(c backend.Context) (s backend.StreamHandle, st backend.Status) {
+	st = b.in(c, func() (st backend.Status) {
 		if s, st = b.CreateStream(); st != backend.StatusOK {
 			return st
 		}
@@ -26,20 +31,20 @@ func (b *Backend) NewStream(device int) (s backend.StreamHandle, st backend.Stat
 			s = 0
 			return st
 		}
-		if old := b.devices[device].scratch.Swap(uintptr(f.Out[0])); old != 0 {
+		if old := b.devices[c].scratch.Swap(uintptr(f.Out[0])); old != 0 {
 			b.fn.free.Call(old)
 		}
-		b.devices[device].anchor.Store(uintptr(s))
+		b.devices[c].anchor.Store(uintptr(s))
 		return backend.StatusOK
 	})
 	return s, st
 }
 
-// FreeStream destroys a stream of NewStream.
-func (b *Backend) FreeStream(device int, s backend.StreamHandle) {
+// FreeStream destroys a stream of NewStream or NewAnchorStream.
+func (b *Backend) FreeStream(c backend.Context, s backend.StreamHandle) {
 	b.DestroyStream(s)
-	if device >= 0 && device < len(b.devices) && b.devices[device].anchor.CompareAndSwap(uintptr(s), 0) {
-		b.fn.free.Call(b.devices[device].scratch.Swap(0))
+	if int(c) < len(b.devices) && b.devices[c].anchor.CompareAndSwap(uintptr(s), 0) {
+		b.fn.free.Call(b.devices[c].scratch.Swap(0))
 	}
 }
 

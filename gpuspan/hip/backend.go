@@ -103,29 +103,34 @@ func (b *Backend) ThreadInit() error {
 }
 
 // Bind makes a device current on the calling OS thread, which must be locked, until unbind is called.
-func (b *Backend) Bind(device int) (unbind func(), st backend.Status) {
-	if device < 0 || device >= len(b.devices) {
+func (b *Backend) Bind(c backend.Context) (unbind func(), st backend.Status) {
+	if uintptr(c) >= uintptr(len(b.devices)) {
 		return func() {}, backend.StatusInvalidValue
 	}
-	f := dl.NewFrame()
-	f.Args[0] = f.Addr(0)
-	st = backend.Status(f.Call(b.fn.getDevice, 1))
-	current := int(f.Int32(0))
-	f.Free()
+	current, st := b.Current()
 	if st == backend.StatusOK {
-		st = backend.Status(b.fn.setDevice.Call(uintptr(device)))
+		st = backend.Status(b.fn.setDevice.Call(uintptr(c)))
 	}
-	if st != backend.StatusOK || current < 0 || current >= len(b.restore) {
+	if st != backend.StatusOK || uintptr(current) >= uintptr(len(b.restore)) {
 		return func() {}, st
 	}
 	return b.restore[current], st
 }
 
+// Current is the calling OS thread's current device.
+func (b *Backend) Current() (backend.Context, backend.Status) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0] = f.Addr(0)
+	st := backend.Status(f.Call(b.fn.getDevice, 1))
+	return backend.Context(f.Int32(0)), st
+}
+
 // in runs f with the device current.
-func (b *Backend) in(device int, f func() backend.Status) backend.Status {
+func (b *Backend) in(c backend.Context, f func() backend.Status) backend.Status {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	unbind, st := b.Bind(device)
+	unbind, st := b.Bind(c)
 	if st != backend.StatusOK {
 		return st
 	}
@@ -133,49 +138,48 @@ func (b *Backend) in(device int, f func() backend.Status) backend.Status {
 	return f()
 }
 
-// StreamInfo is the device of a stream. The NULL stream belongs to the calling thread's current device.
-func (b *Backend) StreamInfo(s backend.StreamHandle) (int, backend.StreamKind, error) {
+// StreamInfo is the device of a stream, for the NULL stream the one that was current where it was registered.
+func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (backend.StreamInfo, error) {
 	if b.err != nil {
-		return 0, backend.StreamExplicit, b.err
+		return backend.StreamInfo{}, b.err
 	}
-	kind := backend.StreamExplicit
 	switch s {
 	case 0, 1: // NULL and hipStreamLegacy
-		kind = backend.StreamLegacy
+		return backend.StreamInfo{Device: int(current), Context: current, Kind: backend.StreamLegacy}, nil
 	case 2: // hipStreamPerThread
-		return 0, backend.StreamPerThread, nil
+		return backend.StreamInfo{Kind: backend.StreamPerThread}, nil
 	}
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0], f.Args[1] = uintptr(s), f.Addr(0)
 	if err := b.check("hipStreamGetDevice", f.Call(b.fn.streamDevice, 2)); err != nil {
-		return 0, kind, fmt.Errorf("cannot find the device of stream %#x: %w", uintptr(s), err)
+		return backend.StreamInfo{}, fmt.Errorf("cannot find the device of stream %#x: %w", uintptr(s), err)
 	}
 	d := int(f.Int32(0))
 	if d < 0 || d >= len(b.devices) {
-		return 0, kind, fmt.Errorf("cannot time stream %#x: its device %d is not among the %d visible ones", uintptr(s), d, len(b.devices))
+		return backend.StreamInfo{}, fmt.Errorf("cannot time stream %#x: its device %d is not among the %d visible ones", uintptr(s), d, len(b.devices))
 	}
-	return d, kind, nil
+	return backend.StreamInfo{Device: d, Context: backend.Context(d)}, nil
 }
 
 // disableSystemFence is hipEventDisableSystemFence.
 const disableSystemFence = 0x20000000
 
 // NewEvents fills dst with timing events; all or none.
-func (b *Backend) NewEvents(device int, dst []backend.Event) backend.Status {
-	return b.in(device, func() backend.Status { return b.CreateEvents(dst, disableSystemFence) })
+func (b *Backend) NewEvents(c backend.Context, dst []backend.Event) backend.Status {
+	return b.in(c, func() backend.Status { return b.CreateEvents(dst, disableSystemFence) })
 }
 
 // FreeEvents destroys events that were made together, unless their context is gone, and they with it.
-func (b *Backend) FreeEvents(_ int, events []backend.Event) {
+func (b *Backend) FreeEvents(_ backend.Context, events []backend.Event) {
 	if n := len(events); n > 0 && !eventapi.ContextGone(b.Query(events[n-1])) {
 		b.DestroyEvents(events)
 	}
 }
 
 // MemoryUsage is the memory in use on the device, by all processes, in bytes.
-func (b *Backend) MemoryUsage(device int) (used int64, st backend.Status) {
-	st = b.in(device, func() (st backend.Status) { used, st = b.MemoryUsed(); return st })
+func (b *Backend) MemoryUsage(c backend.Context) (used int64, st backend.Status) {
+	st = b.in(c, func() (st backend.Status) { used, st = b.MemoryUsed(); return st })
 	return used, st
 }
 

@@ -102,10 +102,10 @@ func TestEventsTellTheDurationOfWorkOnAnyThread(t *testing.T) {
 	stub.Set("devices", 2)
 	b := open(t, stub)
 	s := appStream(t, stub, 1)
-	d, kind, err := b.StreamInfo(s)
+	info, err := b.StreamInfo(s, 0)
 	require.NoError(t, err)
-	require.Equal(t, 1, d)
-	require.Equal(t, backend.StreamExplicit, kind)
+	require.Equal(t, backend.StreamInfo{Device: 1, Context: 1}, info)
+	d := info.Context
 	events := make([]backend.Event, 2)
 	require.Zero(t, b.NewEvents(d, events))
 	onFreshThread(func() { // current device 0: records need none
@@ -132,20 +132,28 @@ func TestEventsTellTheDurationOfWorkOnAnyThread(t *testing.T) {
 }
 
 func TestSpecialStreams(t *testing.T) {
-	b := open(t, ctest.HIP(t))
-	_, kind, err := b.StreamInfo(0)
+	stub := ctest.HIP(t)
+	stub.Set("devices", 2)
+	b := open(t, stub)
+	onFreshThread(func() {
+		unbind, st := b.Bind(1)
+		require.Zero(t, st)
+		defer unbind()
+		current, st := b.Current()
+		require.Zero(t, st)
+		info, err := b.StreamInfo(0, current)
+		require.NoError(t, err)
+		require.Equal(t, backend.StreamInfo{Device: 1, Context: 1, Kind: backend.StreamLegacy}, info)
+	})
+	info, err := b.StreamInfo(2, 0)
 	require.NoError(t, err)
-	require.Equal(t, backend.StreamLegacy, kind)
-	_, kind, err = b.StreamInfo(2)
-	require.NoError(t, err)
-	require.Equal(t, backend.StreamPerThread, kind)
+	require.Equal(t, backend.StreamPerThread, info.Kind)
 }
 
 func TestAnchorsHaveMarkersOfTheirOwn(t *testing.T) {
 	stub := ctest.HIP(t).Manual()
-	stub.Set("share_markers", 1)
 	b := open(t, stub)
-	s, st := b.NewStream(0)
+	s, st := b.NewAnchorStream(0)
 	require.Zero(t, st)
 	var priority func(uintptr) int32
 	stub.Func(&priority, "stub_stream_priority")
@@ -162,22 +170,31 @@ func TestAnchorsHaveMarkersOfTheirOwn(t *testing.T) {
 	require.Zero(t, st)
 	require.InDelta(t, 2e6, ns, 1)
 	require.Zero(t, markers(0))
-	b.FreeStream(0, s)
-	require.Zero(t, stub.Count("live_streams"))
 
-	plain := appStream(t, stub, 0) // what would happen without the write
+	plain, st := b.NewStream(0) // what would happen without the write
+	require.Zero(t, st)
 	for _, e := range events[:2] {
 		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e), uintptr(plain)}}))
 		stub.Advance(time.Millisecond)
 	}
 	require.EqualValues(t, 1, markers(0))
+
+	b.FreeStream(0, plain)
+	stub.Advance(time.Millisecond)
+	for _, e := range events[:2] { // the other stream still is one for anchors
+		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e), uintptr(s)}}))
+		stub.Advance(time.Millisecond)
+	}
+	require.EqualValues(t, 1, markers(0))
+	b.FreeStream(0, s)
+	require.Zero(t, stub.Count("live_streams"))
 }
 
 func TestNewStreamFailsWhole(t *testing.T) {
 	stub := ctest.HIP(t)
 	b := open(t, stub)
 	stub.Fail("hipMalloc", 2, 0, 1)
-	s, st := b.NewStream(0)
+	s, st := b.NewAnchorStream(0)
 	require.EqualValues(t, 2, st)
 	require.Zero(t, s)
 	require.Zero(t, stub.Count("live_streams"))

@@ -11,6 +11,7 @@ var places = []string{
 	"libamdhip64.so",
 	"libamdhip64.so.7",
 	"libamdhip64.so.6",
+	"libamdhip64.so.5",
 	"/opt/rocm/lib/libamdhip64.so",
 }
 

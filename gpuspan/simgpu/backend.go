@@ -44,23 +44,32 @@ func (g *GPU) Now() time.Time { return g.clock.Now() }
 func (g *GPU) ThreadInit() error { return nil }
 
 // StreamInfo answers for streams that this GPU made.
-func (g *GPU) StreamInfo(s backend.StreamHandle) (int, backend.StreamKind, error) {
+func (g *GPU) StreamInfo(s backend.StreamHandle, _ backend.Context) (backend.StreamInfo, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st, ok := g.stream(s)
 	if !ok {
-		return 0, backend.StreamExplicit, errors.New("simgpu: unknown stream (make it with GPU.Stream)")
+		return backend.StreamInfo{}, errors.New("simgpu: unknown stream (make it with GPU.Stream)")
 	}
-	return st.device, backend.StreamExplicit, nil
+	return backend.StreamInfo{Device: st.device, Context: backend.Context(st.device)}, nil
 }
 
 // Bind has nothing to do: a simulated device needs no current context.
-func (g *GPU) Bind(int) (func(), backend.Status) { return func() {}, backend.StatusOK }
+func (g *GPU) Bind(backend.Context) (func(), backend.Status) { return func() {}, backend.StatusOK }
+
+// Current is the first device: threads have none of their own here.
+func (g *GPU) Current() (backend.Context, backend.Status) { return 0, backend.StatusOK }
+
+// NewAnchorStream is NewStream.
+func (g *GPU) NewAnchorStream(c backend.Context) (backend.StreamHandle, backend.Status) {
+	return g.NewStream(c)
+}
 
 // NewStream makes a stream on a device.
-func (g *GPU) NewStream(device int) (backend.StreamHandle, backend.Status) {
+func (g *GPU) NewStream(c backend.Context) (backend.StreamHandle, backend.Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	device := int(c)
 	if _, ok := g.device(device); !ok {
 		return 0, backend.StatusInvalidValue
 	}
@@ -71,7 +80,7 @@ func (g *GPU) NewStream(device int) (backend.StreamHandle, backend.Status) {
 }
 
 // FreeStream ends a stream; its handle is not used again.
-func (g *GPU) FreeStream(_ int, s backend.StreamHandle) {
+func (g *GPU) FreeStream(_ backend.Context, s backend.StreamHandle) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st, ok := g.stream(s)
@@ -85,9 +94,10 @@ func (g *GPU) FreeStream(_ int, s backend.StreamHandle) {
 }
 
 // NewEvents fills dst.
-func (g *GPU) NewEvents(device int, dst []backend.Event) backend.Status {
+func (g *GPU) NewEvents(c backend.Context, dst []backend.Event) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	device := int(c)
 	if _, ok := g.device(device); !ok {
 		return backend.StatusInvalidValue
 	}
@@ -106,7 +116,7 @@ func (g *GPU) NewEvents(device int, dst []backend.Event) backend.Status {
 }
 
 // FreeEvents gives events back.
-func (g *GPU) FreeEvents(_ int, events []backend.Event) {
+func (g *GPU) FreeEvents(_ backend.Context, events []backend.Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range events {
@@ -240,10 +250,10 @@ func (g *GPU) TrueTime(ev backend.Event) (time.Time, bool) {
 }
 
 // MemoryUsage is what was allocated with [GPU.Allocate].
-func (g *GPU) MemoryUsage(device int) (int64, backend.Status) {
+func (g *GPU) MemoryUsage(c backend.Context) (int64, backend.Status) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	d, ok := g.device(device)
+	d, ok := g.device(int(c))
 	if !ok {
 		return 0, backend.StatusInvalidValue
 	}

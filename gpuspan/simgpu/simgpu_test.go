@@ -236,7 +236,7 @@ func TestWrongHandlesAreRefused(t *testing.T) {
 	other := g.Stream(1)
 	e := events(t, g, 1)
 	require.Equal(t, backend.StatusInvalidHandle, g.Record(&backend.Call{Args: [2]uintptr{uintptr(e[0]), uintptr(other)}}), "event and stream of two devices")
-	_, _, err := g.StreamInfo(42)
+	_, err := g.StreamInfo(42, 0)
 	require.ErrorContains(t, err, "unknown stream")
 	_, ok := g.Telemetry(2)
 	require.False(t, ok)

@@ -24,7 +24,7 @@ type Graph struct{ pieces []piece }
 
 // Stream makes a stream on a device; it is 0 when there is no such device.
 func (g *GPU) Stream(device int) backend.StreamHandle {
-	s, _ := g.NewStream(device)
+	s, _ := g.NewStream(backend.Context(device))
 	return s
 }
 

@@ -15,6 +15,7 @@ type Stub struct {
 
 	t        testing.TB
 	handle   uintptr
+	asked    bool // the test looks at uses of destroyed objects itself
 	once     sync.Once
 	zero     time.Time
 	zeroHost int64
@@ -53,11 +54,23 @@ func load(t testing.TB, path string) *Stub {
 	} {
 		register(f, h, name)
 	}
+	t.Cleanup(func() {
+		if n := s.count("dead_uses"); n > 0 && !s.asked {
+			t.Errorf("%d uses of destroyed streams or events", n)
+		}
+	})
 	return s
 }
 
 // Func registers a function of the library in f, a pointer to a func.
 func (s *Stub) Func(f any, name string) { register(f, s.handle, name) }
+
+// Destroyed is how often a stream or event was used after it had been destroyed. Drivers call that undefined, so a test that does not ask fails for
+// it at its end.
+func (s *Stub) Destroyed() int64 {
+	s.asked = true
+	return s.count("dead_uses")
+}
 
 // Set changes a setting of csrc/gpu.h, e.g. drift_ppm, tick (ns), submit_ns, completion_ns, jitter_ns, launch_ns, devices,
 // manual (1: the clock moves by Advance alone).

@@ -81,7 +81,7 @@ func (t *poller) openDevice(d *device) error {
 		return nil
 	}
 	b := t.p.backend
-	a, st := clockmap.NewAnchorer(b, d.info.Ordinal, clockmap.Options{})
+	a, st := clockmap.NewAnchorer(anchored{b}, d.info.Ordinal, clockmap.Options{})
 	if st != backend.StatusOK {
 		return backend.StatusError("cannot make clock events", st)
 	}
@@ -90,11 +90,34 @@ func (t *poller) openDevice(d *device) error {
 		return backend.StatusError("cannot anchor the device's clock", st)
 	}
 	d.anchorer = a
-	if floor, ok := measureFloor(b, d.info.Ordinal); ok {
+	if floor, ok := measureFloor(b, backend.Context(d.info.Ordinal)); ok {
 		d.floor.Store(int64(floor))
 	}
 	t.p.describeDevice(d)
 	return nil
+}
+
+// anchored is a backend as a device's clock sees it: its stream is one for anchors.
+type anchored struct{ backend.Backend }
+
+func (a anchored) NewStream(device int) (backend.StreamHandle, backend.Status) {
+	return a.NewAnchorStream(backend.Context(device))
+}
+
+func (a anchored) FreeStream(device int, s backend.StreamHandle) {
+	a.Backend.FreeStream(backend.Context(device), s)
+}
+
+func (a anchored) NewEvents(device int, dst []backend.Event) backend.Status {
+	return a.Backend.NewEvents(backend.Context(device), dst)
+}
+
+func (a anchored) FreeEvents(device int, events []backend.Event) {
+	a.Backend.FreeEvents(backend.Context(device), events)
+}
+
+func (a anchored) Bind(device int) (func(), backend.Status) {
+	return a.Backend.Bind(backend.Context(device))
 }
 
 // describeDevice tells the recorder what a device can do.
@@ -127,18 +150,18 @@ func peaksOf(info backend.Device) report.Peaks {
 const floorRuns = 16
 
 // measureFloor is the median GPU duration of an empty section on an idle stream: two events with nothing in between.
-func measureFloor(b backend.Backend, ordinal int) (time.Duration, bool) {
-	s, st := b.NewStream(ordinal)
+func measureFloor(b backend.Backend, c backend.Context) (time.Duration, bool) {
+	s, st := b.NewStream(c)
 	if st != backend.StatusOK {
 		return 0, false
 	}
-	defer b.FreeStream(ordinal, s)
+	defer b.FreeStream(c, s)
 	ev := make([]backend.Event, 2)
-	if b.NewEvents(ordinal, ev) != backend.StatusOK {
+	if b.NewEvents(c, ev) != backend.StatusOK {
 		return 0, false
 	}
-	defer b.FreeEvents(ordinal, ev)
-	unbind, st := b.Bind(ordinal)
+	defer b.FreeEvents(c, ev)
+	unbind, st := b.Bind(c)
 	if st != backend.StatusOK {
 		return 0, false
 	}

@@ -3,7 +3,11 @@
 
 package engine
 
-import "github.com/otelgpu/otelgpu/gpuspan/backend"
+import (
+	"runtime"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+)
 
 // finish ends an open section.
 func (x Section) finish(w *Work) {
@@ -12,7 +16,7 @@ func (x Section) finish(w *Work) {
 	p := s.p
 	var memory int64
 	var hasMemory bool
-	if p.cfg.MemoryUsage {
+	if p.cfg.MemoryUsage && x.readsMemory() {
 		memory, hasMemory = s.memoryUsage()
 	}
 	now := p.clock.now()
@@ -53,6 +57,14 @@ func (x Section) finish(w *Work) {
 	}
 }
 
+// readsMemory reports whether the section is open and has its memory use read.
+func (x Section) readsMemory() bool {
+	s := x.slot.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return x.live() && x.slot.rec.flags&flagMemory != 0
+}
+
 // enqueue passes a slot to the polling thread at a time. crowded: half of the stream's slots wait for the thread, which has not looked for a
 // while, so it is worth waking. The stream's mutex must be held.
 func (s *Stream) enqueue(sl *slot, now int64) (crowded bool) {
@@ -65,7 +77,12 @@ func (s *Stream) enqueue(sl *slot, now int64) (crowded bool) {
 func (s *Stream) wait(e backend.Event) {
 	defer s.syncing.Add(-1)
 	defer s.p.guard("a section's end was waited for")
-	s.backend.Synchronize(e)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if unbind, st := s.backend.Bind(s.context); st == backend.StatusOK {
+		defer unbind()
+		s.backend.Synchronize(e)
+	}
 }
 
 // release gives a slot back. The stream's mutex must be held.

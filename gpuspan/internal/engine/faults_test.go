@@ -50,10 +50,13 @@ func (b faultyBackend) Devices() ([]backend.Device, error) {
 	b.in("Devices")
 	return b.scripted.Devices()
 }
-func (b faultyBackend) Now() time.Time                           { b.in("Now"); return time.Now().Round(0) }
-func (b faultyBackend) ThreadInit() error                        { b.in("ThreadInit"); return nil }
-func (b faultyBackend) Bind(d int) (func(), backend.Status)      { b.in("Bind"); return b.scripted.Bind(d) }
-func (b faultyBackend) FreeStream(d int, s backend.StreamHandle) { b.in("FreeStream") }
+func (b faultyBackend) Now() time.Time    { b.in("Now"); return time.Now().Round(0) }
+func (b faultyBackend) ThreadInit() error { b.in("ThreadInit"); return nil }
+func (b faultyBackend) Bind(d backend.Context) (func(), backend.Status) {
+	b.in("Bind")
+	return b.scripted.Bind(d)
+}
+func (b faultyBackend) FreeStream(d backend.Context, s backend.StreamHandle) { b.in("FreeStream") }
 func (b faultyBackend) Record(c *backend.Call) backend.Status {
 	b.in("Record")
 	return b.scripted.Record(c)
@@ -74,22 +77,22 @@ func (b faultyBackend) Elapsed(x, y backend.Event) (float64, backend.Status) {
 	return b.scripted.Elapsed(x, y)
 }
 
-func (b faultyBackend) StreamInfo(s backend.StreamHandle) (int, backend.StreamKind, error) {
+func (b faultyBackend) StreamInfo(s backend.StreamHandle, c backend.Context) (backend.StreamInfo, error) {
 	b.in("StreamInfo")
-	return b.scripted.StreamInfo(s)
+	return b.scripted.StreamInfo(s, c)
 }
 
-func (b faultyBackend) NewStream(d int) (backend.StreamHandle, backend.Status) {
+func (b faultyBackend) NewStream(d backend.Context) (backend.StreamHandle, backend.Status) {
 	b.in("NewStream")
 	return b.scripted.NewStream(d)
 }
 
-func (b faultyBackend) NewEvents(d int, dst []backend.Event) backend.Status {
+func (b faultyBackend) NewEvents(d backend.Context, dst []backend.Event) backend.Status {
 	b.in("NewEvents")
 	return b.scripted.NewEvents(d, dst)
 }
 
-func (b faultyBackend) FreeEvents(d int, e []backend.Event) {
+func (b faultyBackend) FreeEvents(d backend.Context, e []backend.Event) {
 	b.in("FreeEvents")
 	b.scripted.FreeEvents(d, e)
 }
@@ -99,7 +102,7 @@ func (b faultyBackend) Capturing(s backend.StreamHandle) (bool, backend.Status) 
 	return b.scripted.Capturing(s)
 }
 
-func (b faultyBackend) MemoryUsage(d int) (int64, backend.Status) {
+func (b faultyBackend) MemoryUsage(d backend.Context) (int64, backend.Status) {
 	b.in("MemoryUsage")
 	return b.scripted.MemoryUsage(d)
 }

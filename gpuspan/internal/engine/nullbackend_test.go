@@ -44,22 +44,31 @@ func newScripted() *scripted {
 	return &scripted{live: map[backend.Event]bool{}, devices: []backend.Device{{UUID: "GPU-test", Model: "Test", Vendor: "test"}}}
 }
 
-func (b *scripted) Name() string                       { return "cuda_event" }
-func (b *scripted) Devices() ([]backend.Device, error) { return b.devices, nil }
-func (b *scripted) Now() time.Time                     { return time.Now() }
-func (b *scripted) ThreadInit() error                  { return nil }
-func (b *scripted) StreamInfo(backend.StreamHandle) (int, backend.StreamKind, error) {
-	return 0, b.kind, b.infoErr
+func (b *scripted) Name() string                               { return "cuda_event" }
+func (b *scripted) Devices() ([]backend.Device, error)         { return b.devices, nil }
+func (b *scripted) Now() time.Time                             { return time.Now() }
+func (b *scripted) ThreadInit() error                          { return nil }
+func (b *scripted) Current() (backend.Context, backend.Status) { return 0, backend.StatusOK }
+
+func (b *scripted) StreamInfo(backend.StreamHandle, backend.Context) (backend.StreamInfo, error) {
+	return backend.StreamInfo{Kind: b.kind}, b.infoErr
 }
 
-func (b *scripted) Bind(int) (func(), backend.Status) {
+func (b *scripted) Bind(backend.Context) (func(), backend.Status) {
 	b.bound.Add(1)
 	return func() { b.bound.Add(-1) }, backend.Status(b.bind.Load())
 }
-func (b *scripted) NewStream(int) (backend.StreamHandle, backend.Status) { return 99, backend.StatusOK }
-func (b *scripted) FreeStream(int, backend.StreamHandle)                 {}
 
-func (b *scripted) NewEvents(_ int, dst []backend.Event) backend.Status {
+func (b *scripted) NewStream(backend.Context) (backend.StreamHandle, backend.Status) {
+	return 99, backend.StatusOK
+}
+
+func (b *scripted) NewAnchorStream(c backend.Context) (backend.StreamHandle, backend.Status) {
+	return b.NewStream(c)
+}
+func (b *scripted) FreeStream(backend.Context, backend.StreamHandle) {}
+
+func (b *scripted) NewEvents(_ backend.Context, dst []backend.Event) backend.Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range dst {
@@ -73,7 +82,7 @@ func (b *scripted) NewEvents(_ int, dst []backend.Event) backend.Status {
 	return backend.StatusOK
 }
 
-func (b *scripted) FreeEvents(_ int, events []backend.Event) {
+func (b *scripted) FreeEvents(_ backend.Context, events []backend.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range events {
@@ -117,5 +126,8 @@ func (b *scripted) Synchronize(backend.Event) backend.Status { b.syncs.Add(1); r
 func (b *scripted) Elapsed(backend.Event, backend.Event) (float64, backend.Status) {
 	return 1000, backend.StatusOK
 }
-func (b *scripted) MemoryUsage(int) (int64, backend.Status) { return b.used.Load(), backend.StatusOK }
-func (b *scripted) Close() error                            { b.closed.Store(true); return nil }
+
+func (b *scripted) MemoryUsage(backend.Context) (int64, backend.Status) {
+	return b.used.Load(), backend.StatusOK
+}
+func (b *scripted) Close() error { b.closed.Store(true); return nil }

@@ -29,7 +29,12 @@ func (s *Stream) recordStart(sl *slot) {
 // recordEnd records the end event.
 func (s *Stream) recordEnd(sl *slot) {
 	r := &sl.rec
-	if s.failed != backend.StatusOK {
+	switch {
+	case s.closed: // the stream may not exist any more
+		r.flags |= flagHost
+		r.status = statusTimeout
+		return
+	case s.failed != backend.StatusOK:
 		r.flags |= flagHost
 		r.status = statusDeviceError
 		return
@@ -61,42 +66,47 @@ func (s *Stream) record(c *backend.Call) (st backend.Status) {
 			_ = recover()
 		}
 	}()
+	if s.bound {
+		return s.recordBound(c)
+	}
+	return s.recordHere(c)
+}
+
+// recordHere records in the context that is current; for the legacy stream the question whether it captures needs that, too.
+func (s *Stream) recordHere(c *backend.Call) backend.Status {
 	if s.capture {
 		if capturing, st := s.backend.Capturing(s.handle); capturing || st.Capture() { // another error shows again at the record
 			return backend.StatusCapturedEvent
 		}
 	}
-	if s.bound {
-		return s.recordBound(c)
-	}
 	return s.backend.Record(c)
 }
 
-// recordBound makes the device's context current for the record. It is apart from record, whose every deferred call costs all records.
+// recordBound makes the stream's context current for the record. It is apart from record, whose every deferred call costs all records.
 func (s *Stream) recordBound(c *backend.Call) backend.Status {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	unbind, st := s.backend.Bind(s.device.info.Ordinal)
+	unbind, st := s.backend.Bind(s.context)
 	if st != backend.StatusOK {
 		return st
 	}
 	defer unbind()
-	return s.backend.Record(c)
+	return s.recordHere(c)
 }
 
 // memoryUsage is the device memory in use now.
 func (s *Stream) memoryUsage() (int64, bool) {
-	if s.host || s.device == nil {
+	if !s.DeviceTimed() {
 		return 0, false
 	}
 	defer s.p.guard("memory usage was read")
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	unbind, st := s.backend.Bind(s.device.info.Ordinal)
+	unbind, st := s.backend.Bind(s.context)
 	if st != backend.StatusOK {
 		return 0, false
 	}
 	defer unbind()
-	used, st := s.backend.MemoryUsage(s.device.info.Ordinal)
+	used, st := s.backend.MemoryUsage(s.context)
 	return used, st == backend.StatusOK
 }

@@ -24,6 +24,8 @@ type StreamConfig struct {
 	Legacy    bool
 	NoCapture bool
 	Bound     bool
+
+	current backend.Context // of the goroutine that registers the legacy stream
 }
 
 // Stream is gpuspan.Profiler.Stream.
@@ -34,6 +36,9 @@ func (p *Profiler) Stream(h uintptr, name string, opts ...func(*StreamConfig)) *
 	c := StreamConfig{Sync: p.cfg.Sync}
 	for _, o := range opts {
 		o(&c)
+	}
+	if p.backend != nil && c.Legacy && h <= 1 {
+		c.current = p.currentContext()
 	}
 	var s *Stream
 	var err error
@@ -51,6 +56,13 @@ func (p *Profiler) Stream(h uintptr, name string, opts ...func(*StreamConfig)) *
 		p.errors.report("stream "+name, fmt.Errorf("stream %q: %w (host times only)", name, err))
 	}
 	return s
+}
+
+// currentContext asks for the calling OS thread's context. What the driver refuses shows again when the stream is resolved.
+func (p *Profiler) currentContext() (c backend.Context) {
+	defer p.guard("the current context was asked for")
+	c, _ = p.backend.Current()
+	return c
 }
 
 const registerLimit = 5 * time.Second
@@ -125,8 +137,8 @@ var errTooManyStreams = errors.New("too many streams (close those that are gone,
 func (t *poller) register(h backend.StreamHandle, name string, c StreamConfig) (*Stream, error) {
 	p := t.p
 	streams := *p.streamList.Load()
-	known, refused := openStreamOf(streams, h, name)
-	if known != nil {
+	known, refused := openStreamOf(streams, h, name, c.current)
+	if known != nil && !known.retired() {
 		return known, nil
 	}
 	if refused != nil && p.backend == nil {
@@ -134,6 +146,12 @@ func (t *poller) register(h backend.StreamHandle, name string, c StreamConfig) (
 	}
 	s := p.newStream(name, h, c)
 	err := t.openStream(s, h, c, len(streams))
+	if err == nil && known != nil { // the handle was given anew, as after a device's reset
+		known.Close()
+	}
+	if err != nil && known != nil {
+		return known, nil
+	}
 	if err != nil {
 		if refused != nil { // once more, as where each request asks
 			return refused, err
@@ -155,10 +173,10 @@ func (t *poller) register(h backend.StreamHandle, name string, c StreamConfig) (
 
 // openStreamOf finds the stream of a handle. One that was refused may be registered again, with other options; without a device many streams may have
 // the same handle, so that names tell those of host times apart.
-func openStreamOf(streams []*Stream, h backend.StreamHandle, name string) (known, refused *Stream) {
+func openStreamOf(streams []*Stream, h backend.StreamHandle, name string, current backend.Context) (known, refused *Stream) {
 	for _, s := range streams {
 		s.mu.Lock()
-		same := s.handle == h && !s.closed
+		same := s.handle == h && !s.closed && (!s.legacy || s.context == current) // each context has a legacy stream
 		s.mu.Unlock()
 		switch {
 		case !same:
@@ -181,7 +199,8 @@ func (t *poller) openStream(s *Stream, h backend.StreamHandle, c StreamConfig, o
 		s.prepare(nil)
 		return nil
 	}
-	ordinal, kind, err := p.backend.StreamInfo(h)
+	info, err := p.backend.StreamInfo(h, c.current)
+	ordinal, kind := info.Device, info.Kind
 	if kind == backend.StreamPerThread {
 		return errors.New("the per-thread default stream means a different stream on each OS thread (create a stream and use it)")
 	}
@@ -203,11 +222,12 @@ func (t *poller) openStream(s *Stream, h backend.StreamHandle, c StreamConfig, o
 		return fmt.Errorf("device %d: %w", ordinal, err)
 	}
 	events := make([]backend.Event, 2*p.cfg.Slots)
-	if st := p.backend.NewEvents(ordinal, events); st != backend.StatusOK {
+	s.context, s.legacy = info.Context, kind == backend.StreamLegacy
+	if st := p.backend.NewEvents(s.context, events); st != backend.StatusOK {
 		return backend.StatusError(fmt.Sprintf("cannot make %d events on device %d", len(events), ordinal), st)
 	}
 	s.prepare(events)
-	s.bound = c.Bound || kind == backend.StreamLegacy || !t.selfTest(s)
+	s.bound = c.Bound || s.legacy || !t.selfTest(s)
 	return nil
 }
 

@@ -21,6 +21,8 @@ type Stream struct {
 	asked   string // name as registered; may be empty
 	handle  backend.StreamHandle
 	device  *device // nil: host times only
+	context backend.Context
+	legacy  bool // the legacy stream of context
 	backend backend.Backend
 	attrs   []attribute.KeyValue // identity and stream, on each span
 	sync    settings.SyncMode
@@ -99,6 +101,13 @@ func (s *Stream) DeviceTimed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failed == backend.StatusOK && !s.closed
+}
+
+// retired reports whether the device failed on the stream.
+func (s *Stream) retired() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed != backend.StatusOK
 }
 
 // Close is gpuspan.Stream.Close.

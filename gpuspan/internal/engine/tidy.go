@@ -92,7 +92,7 @@ func (t *poller) freeEvents(s *Stream) {
 	for i := range s.slots {
 		events = append(events, backend.Event(s.slots[i].start.Args[0]), backend.Event(s.slots[i].end.Args[0]))
 	}
-	s.backend.FreeEvents(s.device.info.Ordinal, events)
+	s.backend.FreeEvents(s.context, events)
 }
 
 // close gives up everything and frees it. It runs on the polling thread.

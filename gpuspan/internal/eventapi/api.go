@@ -6,6 +6,7 @@
 package eventapi
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
@@ -57,9 +58,9 @@ func (a *API) Query(e backend.Event) backend.Status {
 	return backend.Status(a.eventQuery.Call(uintptr(e)))
 }
 
-// Synchronize waits for an event in the driver.
-func (a *API) Synchronize(e backend.Event) backend.Status {
-	return backend.Status(a.eventSynchronize.Call(uintptr(e)))
+// Synchronize waits for an event in the driver, as a thread that cannot disturb captures.
+func (a *API) Synchronize(e backend.Event) (st backend.Status) {
+	return a.relaxed(func() backend.Status { return backend.Status(a.eventSynchronize.Call(uintptr(e))) })
 }
 
 // Elapsed is the time between two events in nanoseconds, which the driver gives as float32 milliseconds.
@@ -93,12 +94,30 @@ const captureModeRelaxed = 2
 
 // Relax switches the calling OS thread to relaxed capture mode.
 func (a *API) Relax() backend.Status {
-	f := dl.NewFrame()
-	f.Args[0] = f.Addr(0)
-	f.Out[0] = captureModeRelaxed
-	st := backend.Status(f.Call(a.threadExchangeCaptureMode, 1))
-	f.Free()
+	_, st := a.exchange(captureModeRelaxed)
 	return st
+}
+
+// exchange sets the calling OS thread's capture mode and returns the one before.
+func (a *API) exchange(mode int32) (before int32, st backend.Status) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0] = f.Addr(0)
+	f.Out[0] = uint64(uint32(mode))
+	st = backend.Status(f.Call(a.threadExchangeCaptureMode, 1))
+	return f.Int32(0), st
+}
+
+// relaxed makes a call that would end the captures of other threads, and of this one, in the mode that threads of an application are in.
+func (a *API) relaxed(call func() backend.Status) backend.Status {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, st := a.exchange(captureModeRelaxed)
+	if st != backend.StatusOK {
+		return st
+	}
+	defer a.exchange(before)
+	return call()
 }
 
 // CreateEvents fills dst with events of the current context (CUDA) or device (HIP); all or none.
@@ -167,6 +186,6 @@ func (a *API) MemoryUsed() (int64, backend.Status) {
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0], f.Args[1] = f.Addr(0), f.Addr(1)
-	st := backend.Status(f.Call(a.memGetInfo, 2))
+	st := a.relaxed(func() backend.Status { return backend.Status(f.Call(a.memGetInfo, 2)) })
 	return int64(f.Out[1]) - int64(f.Out[0]), st
 }

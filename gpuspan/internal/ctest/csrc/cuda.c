@@ -15,17 +15,12 @@ enum {
 	INVALID_CONTEXT = 201, INVALID_PTX = 218, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, CONTEXT_DESTROYED = 709,
 	CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_IMPLICIT = 906, CAPTURED_EVENT = 907, CAPTURE_WRONG_THREAD = 908
 };
-enum { GLOBAL = 0, THREAD_LOCAL = 1, RELAXED = 2 };
 
 static int initialized;
 static struct ctx primary[16];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list of streams */
-static CUstream *streams;
-static int stream_count, captures;
 
 static __thread CUcontext stack[64];
 static __thread int depth;
-static __thread int thread_mode; /* GLOBAL */
 
 static CUcontext current(void) { return depth ? stack[depth - 1] : NULL; }
 
@@ -33,20 +28,8 @@ static CUcontext current(void) { return depth ? stack[depth - 1] : NULL; }
 	FAULT(fn);    \
 	if (!initialized) return NOT_INITIALIZED
 
-/* unsafe is what calls do that are forbidden to a thread while captures go on: fail, and spoil them. */
-static CUresult unsafe(void) {
-	if (!__atomic_load_n(&captures, __ATOMIC_ACQUIRE) || thread_mode == RELAXED) return OK;
-	CUresult r = OK;
-	pthread_mutex_lock(&lock);
-	for (int i = 0; i < stream_count; i++) {
-		CUstream s = streams[i];
-		if (!s->capture || s->capture_mode == RELAXED) continue;
-		int own = pthread_equal(s->capturer, pthread_self());
-		if (own || (thread_mode == GLOBAL && s->capture_mode == GLOBAL)) s->capture = 2, r = CAPTURE_UNSUPPORTED;
-	}
-	pthread_mutex_unlock(&lock);
-	return r;
-}
+/* dead answers for an event that was destroyed, or never was one. */
+static CUresult dead(CUevent e) { return e && e->magic == DEAD ? COUNT(dead_uses) : 0, INVALID_HANDLE; }
 
 static CUresult context_check(CUcontext c) { return !c ? INVALID_CONTEXT : c->destroyed ? CONTEXT_DESTROYED : OK; }
 
@@ -64,21 +47,11 @@ static CUresult resolve(CUstream h, CUstream *out) {
 		*out = current()->null_stream;
 		return OK;
 	}
-	if (h->magic != STREAM) return INVALID_HANDLE;
+	if (h->magic != STREAM) return h->magic == DEAD ? COUNT(dead_uses) : 0, INVALID_HANDLE;
 	if (h->ctx->destroyed || h->generation != h->ctx->generation) return CONTEXT_DESTROYED;
 	if (h->failed) return (CUresult)h->failed;
 	*out = h;
 	return OK;
-}
-
-/* implicit tells whether a blocking stream of the context captures, which makes the legacy stream unusable. */
-static int implicit(CUstream s) {
-	if (!__atomic_load_n(&captures, __ATOMIC_ACQUIRE) || s->ctx->null_stream != s) return 0;
-	int r = 0;
-	pthread_mutex_lock(&lock);
-	for (int i = 0; i < stream_count; i++) r |= streams[i]->capture && streams[i]->ctx == s->ctx && !(streams[i]->flags & 1);
-	pthread_mutex_unlock(&lock);
-	return r;
 }
 
 EXPORT CUresult cuInit(unsigned flags) {
@@ -259,11 +232,7 @@ EXPORT CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int pr
 	if (r) return r;
 	CUstream s = calloc(1, sizeof *s);
 	s->magic = STREAM, s->flags = flags, s->priority = priority, s->ctx = current(), s->generation = current()->generation;
-	pthread_mutex_lock(&lock);
-	streams = realloc(streams, (stream_count + 1) * sizeof *streams);
-	streams[stream_count++] = s;
-	pthread_mutex_unlock(&lock);
-	COUNT(live_streams);
+	stream_add(s);
 	return *out = s, OK;
 }
 EXPORT CUresult cuStreamCreate(CUstream *out, unsigned flags) { return cuStreamCreateWithPriority(out, flags, 0); }
@@ -271,14 +240,9 @@ EXPORT int stub_stream_flags(CUstream s) { return s->flags; }
 EXPORT int stub_stream_priority(CUstream s) { return s->priority; }
 EXPORT CUresult cuStreamDestroy_v2(CUstream s) {
 	READY("cuStreamDestroy_v2");
-	if (!s || s->magic != STREAM) return INVALID_HANDLE;
+	if (!s || s->magic != STREAM) return s && s->magic == DEAD ? COUNT(dead_uses) : 0, INVALID_HANDLE;
 	if (s->ctx->destroyed || s->generation != s->ctx->generation) return COUNT(dead_destroys), CONTEXT_DESTROYED;
-	s->magic = DEAD;
-	pthread_mutex_lock(&lock);
-	for (int i = 0; i < stream_count; i++)
-		if (streams[i] == s) streams[i] = streams[--stream_count];
-	pthread_mutex_unlock(&lock);
-	__atomic_sub_fetch(&live_streams, 1, __ATOMIC_RELAXED);
+	stream_remove(s);
 	return OK;
 }
 EXPORT CUresult cuStreamGetCtx(CUstream h, CUcontext *c) {
@@ -304,7 +268,7 @@ EXPORT CUresult cuStreamIsCapturing(CUstream h, int *state) {
 	CUstream s = NULL;
 	CUresult r = resolve(h, &s);
 	if (r) return r;
-	if (implicit(s)) return CAPTURE_IMPLICIT;
+	if (implicit(s, 0)) return CAPTURE_IMPLICIT;
 	return *state = s->capture, OK;
 }
 EXPORT CUresult cuStreamWaitEvent(CUstream h, CUevent e, unsigned flags) {
@@ -313,7 +277,9 @@ EXPORT CUresult cuStreamWaitEvent(CUstream h, CUevent e, unsigned flags) {
 	CUstream s = NULL;
 	CUresult r = resolve(h, &s);
 	if (r) return r;
-	if (e->host > s->busy_until) s->busy_until = e->host;
+	if (!e || e->magic != EVENT) return dead(e);
+	if (implicit(s, 1)) return CAPTURE_IMPLICIT;
+	if (!s->capture && e->host > s->busy_until) s->busy_until = e->host;
 	return OK;
 }
 EXPORT CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
@@ -329,10 +295,7 @@ EXPORT CUresult cuStreamBeginCapture_v2(CUstream h, int mode) {
 	CUresult r = resolve(h, &s);
 	if (r) return r;
 	if (s->capture || s->ctx->null_stream == s) return CAPTURE_UNSUPPORTED;
-	pthread_mutex_lock(&lock);
-	s->capture = 1, s->capture_mode = mode, s->capturer = pthread_self();
-	captures++;
-	pthread_mutex_unlock(&lock);
+	capture_begin(s, mode);
 	return OK;
 }
 EXPORT CUresult cuStreamEndCapture(CUstream h, void **graph) {
@@ -341,13 +304,8 @@ EXPORT CUresult cuStreamEndCapture(CUstream h, void **graph) {
 	CUresult r = resolve(h, &s);
 	if (r) return r;
 	if (!s->capture) return INVALID_VALUE;
-	if (s->capture_mode != RELAXED && !pthread_equal(s->capturer, pthread_self())) return CAPTURE_WRONG_THREAD;
-	pthread_mutex_lock(&lock);
-	int state = s->capture;
-	s->capture = 0;
-	captures--;
-	pthread_mutex_unlock(&lock);
-	if (state == 2) return *graph = NULL, CAPTURE_INVALIDATED;
+	if (s->capture_mode != CAPTURE_RELAXED && !pthread_equal(s->capturer, pthread_self())) return CAPTURE_WRONG_THREAD;
+	if (capture_end(s) == 2) return *graph = NULL, CAPTURE_INVALIDATED;
 	return *graph = s, OK;
 }
 
@@ -365,7 +323,7 @@ EXPORT CUresult cuEventCreate(CUevent *out, unsigned flags) {
 }
 EXPORT CUresult cuEventDestroy_v2(CUevent e) {
 	READY("cuEventDestroy_v2");
-	if (!e || e->magic != EVENT) return INVALID_HANDLE;
+	if (!e || e->magic != EVENT) return dead(e);
 	if (e->ctx->destroyed || e->generation != e->ctx->generation) return COUNT(dead_destroys), CONTEXT_DESTROYED;
 	e->magic = DEAD;
 	__atomic_sub_fetch(&live_events, 1, __ATOMIC_RELAXED);
@@ -374,13 +332,13 @@ EXPORT CUresult cuEventDestroy_v2(CUevent e) {
 EXPORT CUresult cuEventRecord(CUevent e, CUstream h) {
 	READY("cuEventRecord");
 	COUNT(records);
-	if (!e || e->magic != EVENT) return INVALID_HANDLE;
+	if (!e || e->magic != EVENT) return dead(e);
 	CUstream s = NULL;
 	CUresult r = resolve(h, &s);
 	if (r) return r;
 	if (cfg.record_needs_context && current() != s->ctx) return INVALID_CONTEXT;
 	if (e->ctx != s->ctx) return INVALID_HANDLE;
-	if (implicit(s)) return CAPTURE_IMPLICIT;
+	if (implicit(s, 1)) return CAPTURE_IMPLICIT;
 	if (s->capture == 2) return CAPTURE_INVALIDATED;
 	if (s->capture) {
 		e->captured = 1, e->stream = s;
@@ -394,7 +352,7 @@ EXPORT CUresult cuEventRecordWithFlags(CUevent e, CUstream h, unsigned flags) {
 	return cuEventRecord(e, h);
 }
 static CUresult event_check(CUevent e) {
-	if (!e || e->magic != EVENT) return INVALID_HANDLE;
+	if (!e || e->magic != EVENT) return dead(e);
 	if (cfg.polls_need_context && context_check(current())) return context_check(current());
 	if (e->ctx->destroyed || e->generation != e->ctx->generation) return CONTEXT_DESTROYED;
 	if (e->captured) {

@@ -7,7 +7,10 @@
 struct block { size_t n, pad; };
 static CUresult in_context(CUstream h, CUstream *s) {
 	CUresult r = context_check(current());
-	return r ? r : resolve(h, s);
+	if (!r) r = resolve(h, s);
+	if (r) return r;
+	if (implicit(*s, 1)) return CAPTURE_IMPLICIT;
+	return (*s)->capture == 2 ? CAPTURE_INVALIDATED : OK;
 }
 EXPORT CUresult cuMemGetInfo_v2(size_t *left, size_t *total) {
 	READY("cuMemGetInfo_v2");
@@ -32,6 +35,8 @@ EXPORT CUresult cuMemAlloc_v2(uint64_t *p, size_t n) {
 EXPORT CUresult cuMemFree_v2(uint64_t p) {
 	READY("cuMemFree_v2");
 	if (!p) return OK;
+	CUresult r = unsafe();
+	if (r) return r;
 	struct block *b = (struct block *)(uintptr_t)p - 1;
 	__atomic_sub_fetch(&cfg.memory_used, b->n, __ATOMIC_RELAXED);
 	free(b);
@@ -41,11 +46,14 @@ EXPORT CUresult cuMemHostAlloc(void **p, size_t n, unsigned flags) {
 	(void)flags;
 	READY("cuMemHostAlloc");
 	CUresult r = context_check(current());
+	if (!r) r = unsafe();
 	if (r) return r;
 	return *p = calloc(1, n), OK;
 }
 EXPORT CUresult cuMemFreeHost(void *p) {
 	READY("cuMemFreeHost");
+	CUresult r = unsafe();
+	if (r) return r;
 	free(p);
 	return OK;
 }
@@ -54,6 +62,7 @@ static CUresult copy(const char *fn, void *dst, const void *src, size_t n, CUstr
 	CUstream s = NULL;
 	CUresult r = in_context(h, &s);
 	if (r) return r;
+	if (s->capture) return OK;
 	memcpy(dst, src, n);
 	stream_work(s, cfg.launch_ns);
 	return OK;
@@ -66,6 +75,7 @@ EXPORT CUresult cuMemsetD8Async(uint64_t d, unsigned char v, size_t n, CUstream 
 	CUstream s = NULL;
 	CUresult r = in_context(h, &s);
 	if (r) return r;
+	if (s->capture) return OK;
 	memset((void *)(uintptr_t)d, v, n);
 	stream_work(s, cfg.launch_ns);
 	return OK;
@@ -113,7 +123,8 @@ EXPORT CUresult cuLaunchKernel(struct function *f, unsigned gx, unsigned gy, uns
 	if (r) return r;
 	if (!gx || !gy || !gz || !bx || !by || !bz || (uint64_t)bx * by * bz > 1024) return INVALID_VALUE;
 	int spin = !strcmp(f->name, "spin"); /* (uint64 ns) */
-	if (!s->capture) stream_work(s, spin ? (double)ARG(uint64_t, 0) : cfg.launch_ns);
+	if (s->capture) return OK;
+	stream_work(s, spin ? (double)ARG(uint64_t, 0) : cfg.launch_ns);
 	uint64_t threads = (uint64_t)gx * bx;
 	if (!strcmp(f->name, "copy")) { /* (float *dst, const float *src, uint32 n) */
 		float *dst = ARG(float *, 0), *src = ARG(float *, 1);

@@ -44,6 +44,7 @@ static void cfg_defaults(void) {
 	cfg.completion_ns = 1800;
 	cfg.launch_ns = 20000;
 	cfg.devices = 1;
+	cfg.polls_need_context = cfg.share_markers = 1; /* what a driver may do, it does here */
 	cfg.memory_total = 16ll << 30;
 	cfg.memory_used = 1ll << 30;
 }
@@ -125,18 +126,118 @@ static int fault(const char *fn) {
 	} while (0)
 
 /* ---- counters of calls, for tests of what the library does not do ---- */
-static int64_t records, queries, synchronizes, elapseds, live_events, live_streams, dead_destroys; /* the last: of what went with its context, which drivers call undefined */
+static int64_t records, queries, synchronizes, elapseds, live_events, live_streams;
+static int64_t dead_destroys; /* of what went with its context, which drivers call undefined */
+static int64_t dead_uses;     /* of destroyed streams and events: undefined, too */
 #define COUNT(c) __atomic_add_fetch(&c, 1, __ATOMIC_RELAXED)
 
+/* ---- streams that exist, and captures: the rules are the same for CUDA and HIP ---- */
+enum { CAPTURE_GLOBAL = 0, CAPTURE_THREAD_LOCAL = 1, CAPTURE_RELAXED = 2 };
+enum { STATUS_CAPTURE_UNSUPPORTED = 900, STATUS_CAPTURE_IMPLICIT = 906 };
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct stream **streams;
+static int stream_count, captures;
+static __thread int thread_mode; /* CAPTURE_GLOBAL */
+
+static void stream_add(struct stream *s) {
+	pthread_mutex_lock(&lock);
+	streams = realloc(streams, (stream_count + 1) * sizeof *streams);
+	streams[stream_count++] = s;
+	pthread_mutex_unlock(&lock);
+	COUNT(live_streams);
+}
+static void stream_remove(struct stream *s) {
+	s->magic = DEAD;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < stream_count; i++)
+		if (streams[i] == s) streams[i] = streams[--stream_count];
+	if (s->capture) captures--;
+	pthread_mutex_unlock(&lock);
+	__atomic_sub_fetch(&live_streams, 1, __ATOMIC_RELAXED);
+}
+
+/* unsafe is what calls do that are forbidden to a thread while captures go on: fail, and spoil them. */
+static int unsafe(void) {
+	if (!__atomic_load_n(&captures, __ATOMIC_ACQUIRE) || thread_mode == CAPTURE_RELAXED) return 0;
+	int r = 0;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < stream_count; i++) {
+		struct stream *s = streams[i];
+		if (!s->capture || s->capture_mode == CAPTURE_RELAXED) continue;
+		int own = pthread_equal(s->capturer, pthread_self());
+		if (own || (thread_mode == CAPTURE_GLOBAL && s->capture_mode == CAPTURE_GLOBAL)) s->capture = 2, r = STATUS_CAPTURE_UNSUPPORTED;
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+/* implicit tells whether a blocking stream of the context captures, which makes the legacy stream unusable: work on it is refused and
+ * spoils those captures; the question whether it captures is refused only. */
+static int implicit(struct stream *s, int work) {
+	if (!__atomic_load_n(&captures, __ATOMIC_ACQUIRE) || s->ctx->null_stream != s) return 0;
+	int r = 0;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < stream_count; i++)
+		if (streams[i]->capture && streams[i]->ctx == s->ctx && !(streams[i]->flags & 1)) {
+			r = STATUS_CAPTURE_IMPLICIT;
+			if (work) streams[i]->capture = 2;
+		}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+static void capture_begin(struct stream *s, int mode) {
+	pthread_mutex_lock(&lock);
+	s->capture = 1, s->capture_mode = mode, s->capturer = pthread_self();
+	captures++;
+	pthread_mutex_unlock(&lock);
+}
+
+/* capture_end returns the capture's state: 1 whole, 2 spoiled. */
+static int capture_end(struct stream *s) {
+	pthread_mutex_lock(&lock);
+	int state = s->capture;
+	s->capture = 0;
+	captures--;
+	pthread_mutex_unlock(&lock);
+	return state;
+}
+
 /* ---- work and stamps ---- */
+/* busy_until is when the stream can begin something new: the legacy stream waits for all blocking streams of its context, and they
+ * for it. */
+static int64_t busy_until(struct stream *s) {
+	int64_t at = __atomic_load_n(&s->busy_until, __ATOMIC_RELAXED);
+	struct stream *legacy = s->ctx->null_stream;
+	if (!legacy || (s != legacy && s->flags & 1)) return at;
+	if (s != legacy) {
+		int64_t b = __atomic_load_n(&legacy->busy_until, __ATOMIC_RELAXED);
+		return b > at ? b : at;
+	}
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < stream_count; i++)
+		if (streams[i]->ctx == s->ctx && !(streams[i]->flags & 1)) {
+			int64_t b = __atomic_load_n(&streams[i]->busy_until, __ATOMIC_RELAXED);
+			if (b > at) at = b;
+		}
+	pthread_mutex_unlock(&lock);
+	return at;
+}
 static void stream_work(struct stream *s, double ns) {
-	int64_t now = host_now(), at = __atomic_load_n(&s->busy_until, __ATOMIC_RELAXED);
+	int64_t now = host_now(), at = busy_until(s);
 	int64_t begin = now + (int64_t)cfg.submit_ns > at ? now + (int64_t)cfg.submit_ns : at;
 	__atomic_store_n(&s->busy_until, begin + (int64_t)ns, __ATOMIC_RELAXED);
 }
 
+/* stream_log notes what a record's stamp truly is. */
+static void stream_log(struct stream *s, struct event *e) {
+	if (!s->log_size) return;
+	s->log[s->logged % s->log_size] = (struct entry){e, e->host};
+	__atomic_store_n(&s->logged, s->logged + 1, __ATOMIC_RELEASE);
+}
+
 static void stream_stamp(struct stream *s, struct event *e) {
-	int64_t at = host_now() + (int64_t)(cfg.submit_ns + jitter()), busy = __atomic_load_n(&s->busy_until, __ATOMIC_RELAXED);
+	int64_t at = host_now() + (int64_t)(cfg.submit_ns + jitter()), busy = busy_until(s);
 	if (busy > at) at = busy;
 	e->host = at;
 	e->gpu = gpu_clock(at);
@@ -145,11 +246,7 @@ static void stream_stamp(struct stream *s, struct event *e) {
 	e->recorded = 1;
 	__atomic_store_n(&e->ready, at + (int64_t)(cfg.completion_ns + jitter()), __ATOMIC_RELEASE);
 	__atomic_store_n(&s->busy_until, at, __ATOMIC_RELAXED);
-	if (s->log_size) {
-		int64_t i = s->logged % s->log_size;
-		s->log[i] = (struct entry){e, at};
-		__atomic_store_n(&s->logged, s->logged + 1, __ATOMIC_RELEASE);
-	}
+	stream_log(s, e);
 }
 
 static int event_done(struct event *e) { return !e->recorded || host_now() >= __atomic_load_n(&e->ready, __ATOMIC_ACQUIRE); }
@@ -202,6 +299,7 @@ EXPORT int64_t stub_count(const char *what) {
 	if (!strcmp(what, "live_events")) return live_events;
 	if (!strcmp(what, "live_streams")) return live_streams;
 	if (!strcmp(what, "dead_destroys")) return dead_destroys;
+	if (!strcmp(what, "dead_uses")) return dead_uses;
 	abort();
 }
 EXPORT void stub_work(struct stream *s, double ns) { stream_work(s, ns); }

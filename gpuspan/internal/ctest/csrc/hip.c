@@ -9,11 +9,9 @@
 typedef int hipError_t;
 typedef struct stream *hipStream_t;
 typedef struct event *hipEvent_t;
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_HANDLE = 400, NOT_READY = 600, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURED_EVENT = 907 };
+enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_HANDLE = 400, NOT_READY = 600, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_IMPLICIT = 906, CAPTURED_EVENT = 907 };
 
 static __thread int device;
-static __thread int thread_mode;
-static int captures;
 static struct ctx devices[16];
 static int64_t shared_markers; /* records that shared a marker, waits for new ones */
 static int64_t marker_waits;
@@ -77,14 +75,25 @@ EXPORT hipError_t hipSetDevice(int d) {
 EXPORT hipError_t hipDeviceGetStreamPriorityRange(int *least, int *greatest) { return *least = 1, *greatest = -1, OK; }
 EXPORT hipError_t hipMemGetInfo(size_t *left, size_t *total) {
 	FAULT("hipMemGetInfo");
+	hipError_t r = unsafe();
+	if (r) return r;
 	*left = cfg.memory_total - cfg.memory_used;
 	return *total = cfg.memory_total, OK;
 }
 EXPORT hipError_t hipMalloc(void **p, size_t n) {
 	FAULT("hipMalloc");
+	hipError_t r = unsafe();
+	if (r) return r;
 	return *p = calloc(1, n), OK;
 }
-EXPORT hipError_t hipFree(void *p) { return free(p), OK; }
+EXPORT hipError_t hipFree(void *p) {
+	hipError_t r = unsafe();
+	if (r) return r;
+	return free(p), OK;
+}
+
+/* dead answers for an event that was destroyed, or never was one. */
+static hipError_t dead(hipEvent_t e) { return e && e->magic == DEAD ? COUNT(dead_uses) : 0, INVALID_HANDLE; }
 
 static hipError_t resolve(hipStream_t h, hipStream_t *out) {
 	if ((uintptr_t)h <= 2) {
@@ -95,21 +104,22 @@ static hipError_t resolve(hipStream_t h, hipStream_t *out) {
 		}
 		return *out = c->null_stream, OK;
 	}
-	if (h->magic != STREAM) return INVALID_HANDLE;
+	if (h->magic != STREAM) return h->magic == DEAD ? COUNT(dead_uses) : 0, INVALID_HANDLE;
 	if (h->failed) return (hipError_t)h->failed;
 	return *out = h, OK;
 }
 EXPORT hipError_t hipStreamCreateWithPriority(hipStream_t *out, unsigned flags, int priority) {
 	FAULT("hipStreamCreateWithPriority");
+	hipError_t r = unsafe();
+	if (r) return r;
 	hipStream_t s = calloc(1, sizeof *s);
 	s->magic = STREAM, s->flags = flags, s->priority = priority, s->ctx = &devices[device];
-	COUNT(live_streams);
+	stream_add(s);
 	return *out = s, OK;
 }
 EXPORT hipError_t hipStreamDestroy(hipStream_t s) {
-	if (!s || s->magic != STREAM) return INVALID_HANDLE;
-	s->magic = DEAD;
-	__atomic_sub_fetch(&live_streams, 1, __ATOMIC_RELAXED);
+	if (!s || s->magic != STREAM) return s && s->magic == DEAD ? COUNT(dead_uses) : 0, INVALID_HANDLE;
+	stream_remove(s);
 	return OK;
 }
 EXPORT hipError_t hipStreamGetDevice(hipStream_t h, int *d) {
@@ -124,6 +134,7 @@ EXPORT hipError_t hipStreamIsCapturing(hipStream_t h, int *state) {
 	hipStream_t s = NULL;
 	hipError_t r = resolve(h, &s);
 	if (r) return r;
+	if (implicit(s, 0)) return CAPTURE_IMPLICIT;
 	return *state = s->capture, OK;
 }
 EXPORT hipError_t hipThreadExchangeStreamCaptureMode(int *mode) {
@@ -134,15 +145,12 @@ EXPORT hipError_t hipThreadExchangeStreamCaptureMode(int *mode) {
 }
 EXPORT hipError_t hipStreamBeginCapture(hipStream_t s, int mode) {
 	if (s->magic != STREAM || s->capture) return INVALID_HANDLE;
-	s->capture = 1, s->capture_mode = mode, s->capturer = pthread_self();
-	captures++;
+	capture_begin(s, mode);
 	return OK;
 }
 EXPORT hipError_t hipStreamEndCapture(hipStream_t s, void **graph) {
 	if (!s->capture) return INVALID_VALUE;
-	int state = s->capture;
-	s->capture = 0, captures--;
-	if (state == 2) return *graph = NULL, CAPTURE_INVALIDATED;
+	if (capture_end(s) == 2) return *graph = NULL, CAPTURE_INVALIDATED;
 	return *graph = s, OK;
 }
 EXPORT hipError_t hipMemsetAsync(void *p, int v, size_t n, hipStream_t h) {
@@ -150,6 +158,8 @@ EXPORT hipError_t hipMemsetAsync(void *p, int v, size_t n, hipStream_t h) {
 	hipStream_t s = NULL;
 	hipError_t r = resolve(h, &s);
 	if (r) return r;
+	if (implicit(s, 1)) return CAPTURE_IMPLICIT;
+	if (s->capture) return s->capture == 2 ? CAPTURE_INVALIDATED : OK;
 	memset(p, v, n);
 	stream_work(s, 1000);
 	return OK;
@@ -164,7 +174,7 @@ EXPORT hipError_t hipEventCreateWithFlags(hipEvent_t *out, unsigned flags) {
 	return *out = e, OK;
 }
 EXPORT hipError_t hipEventDestroy(hipEvent_t e) {
-	if (!e || e->magic != EVENT) return INVALID_HANDLE;
+	if (!e || e->magic != EVENT) return dead(e);
 	e->magic = DEAD;
 	__atomic_sub_fetch(&live_events, 1, __ATOMIC_RELAXED);
 	return OK;
@@ -172,10 +182,12 @@ EXPORT hipError_t hipEventDestroy(hipEvent_t e) {
 EXPORT hipError_t hipEventRecord(hipEvent_t e, hipStream_t h) {
 	FAULT("hipEventRecord");
 	COUNT(records);
-	if (!e || e->magic != EVENT) return INVALID_HANDLE;
+	if (!e || e->magic != EVENT) return dead(e);
 	hipStream_t s = NULL;
 	hipError_t r = resolve(h, &s);
 	if (r) return r;
+	if (implicit(s, 1)) return CAPTURE_IMPLICIT;
+	if (s->capture == 2) return CAPTURE_INVALIDATED;
 	if (s->capture) {
 		e->captured = 1, e->stream = s;
 		return OK;
@@ -184,6 +196,7 @@ EXPORT hipError_t hipEventRecord(hipEvent_t e, hipStream_t h) {
 	if (cfg.share_markers && s->last && s->last->magic == EVENT && s->last->stream == s && s->last->host == s->busy_until) { /* nothing ran since: the marker is shared */
 		e->host = s->last->host, e->gpu = s->last->gpu, e->ready = s->last->ready;
 		e->stream = s, e->captured = 0, e->recorded = 1;
+		stream_log(s, e);
 		COUNT(shared_markers);
 		return OK;
 	}
@@ -192,10 +205,13 @@ EXPORT hipError_t hipEventRecord(hipEvent_t e, hipStream_t h) {
 	return OK;
 }
 static hipError_t check(hipEvent_t e) {
-	if (!e || e->magic != EVENT) return INVALID_HANDLE;
-	if (e->captured) return CAPTURED_EVENT;
+	if (!e || e->magic != EVENT) return dead(e);
+	if (e->captured) {
+		if (e->stream->capture) e->stream->capture = 2;
+		return CAPTURED_EVENT;
+	}
 	if (e->stream && e->stream->failed) return (hipError_t)e->stream->failed;
-	return captures && thread_mode != 2 ? CAPTURE_UNSUPPORTED : OK;
+	return unsafe();
 }
 EXPORT hipError_t hipEventQuery(hipEvent_t e) {
 	FAULT("hipEventQuery");

@@ -1,0 +1,46 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"errors"
+	"os"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+)
+
+// Where the vendor's library is installed every function that is asked for is there under the name of its header, and
+// a machine without a device says so (100). The library is the loader's, or the one that OTELGPU_TEST_LIBCUDA names.
+func TestTheVendorsLibraryHasEveryFunction(t *testing.T) {
+	path := os.Getenv("OTELGPU_TEST_LIBCUDA")
+	if path == "" {
+		path = "libcuda.so.1"
+	}
+	lib, err := dl.Open(path)
+	if err != nil {
+		t.Skip("NVIDIA's library is not installed (name one in OTELGPU_TEST_LIBCUDA): ", err)
+	}
+	d := &Driver{lib: lib}
+	require.NoError(t, d.resolve())
+	fn := reflect.ValueOf(d.fn)
+	for i := range fn.NumField() {
+		assert.NotZero(t, fn.Field(i).Uint(), fn.Type().Field(i).Name)
+	}
+	d, err = Open(path)
+	if err == nil {
+		t.Log("there is a device")
+		major, _, err := d.Version()
+		require.NoError(t, err)
+		require.Positive(t, major)
+		return
+	}
+	var e *Error
+	require.True(t, errors.As(err, &e), err)
+	require.Equal(t, Error{Call: "cuInit", Code: 100, Name: "CUDA_ERROR_NO_DEVICE", Text: "no CUDA-capable device is detected"}, *e)
+}

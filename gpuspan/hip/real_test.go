@@ -1,0 +1,43 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hip
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/eventapi"
+)
+
+// Where AMD's library is installed every function is there but hipStreamGetDevice, which came with ROCm 5.6, and a machine
+// without a device says so. The library is the loader's, or the one that OTELGPU_TEST_LIBAMDHIP64 names.
+func TestTheVendorsLibraryHasEveryFunction(t *testing.T) {
+	paths := places
+	if path := os.Getenv("OTELGPU_TEST_LIBAMDHIP64"); path != "" {
+		paths = []string{path}
+	}
+	lib, err := dl.Open(paths...)
+	if err != nil {
+		t.Skip("AMD's library is not installed (name one in OTELGPU_TEST_LIBAMDHIP64): ", err)
+	}
+	s := lib.Symbols()
+	b := &Backend{API: eventapi.New(s, names), fn: resolve(lib, s)}
+	if err := s.Err(); err != nil {
+		require.EqualError(t, err, lib.Path+" lacks hipStreamGetDevice (library too old)")
+	}
+	err = b.check("hipInit", b.fn.init.Call(0))
+	if err == nil {
+		t.Log("there is a device")
+		return
+	}
+	var e *Error
+	require.True(t, errors.As(err, &e), err)
+	require.Contains(t, []int32{100, 101}, e.Code) // ROCm 5.2 answers 101
+	require.True(t, strings.HasPrefix(e.Name, "hipError"), e.Name)
+}
