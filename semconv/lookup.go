@@ -22,7 +22,7 @@ const (
 	TypeInts                    // a list of int64
 )
 
-// String returns the type as registry.yaml writes it.
+// String returns the type as the registry writes it.
 func (t Type) String() string {
 	switch t {
 	case TypeString:
@@ -53,7 +53,7 @@ const (
 	InstrumentHistogram
 )
 
-// String returns the instrument as registry.yaml writes it.
+// String returns the instrument as the registry writes it.
 func (i Instrument) String() string {
 	switch i {
 	case InstrumentGauge:
@@ -80,6 +80,7 @@ type Attribute struct {
 	On      []string // where it may be: resource, scope, span, metric, log
 	Writers []string // gpuspan and types of Collector components
 	Origin  string   // "otel" for a name of OpenTelemetry's own conventions
+	Absent  string   // what its absence means; empty: that it is unknown
 }
 
 // Metric is one entry of the registry.
@@ -90,6 +91,7 @@ type Metric struct {
 	Group      string     // section of the documentation
 	Brief      string     // how it is obtained and what it does not mean
 	Attributes []string   // names of the attributes that its points may have
+	Required   []string   // those of Attributes that every point has
 	Writers    []string   // gpuspan and types of Collector components
 	Origin     string     // "otel" for a name of OpenTelemetry's own conventions
 }
@@ -100,7 +102,17 @@ type Event struct {
 	Group      string   // section of the documentation
 	Brief      string   // when it is written
 	Attributes []string // names of the attributes that it may have
+	Required   []string // those of Attributes that every record has
 	Writers    []string // types of Collector components
+}
+
+// Span is one entry of the registry: what GPU spans of some types say.
+type Span struct {
+	ID         string   // of the definition
+	Brief      string   // what such a span is
+	Types      []string // values of gpu.operation.type
+	Attributes []string // names of the attributes that it should have; others may be there
+	Required   []string // those of Attributes that it must have
 }
 
 type index struct {
@@ -137,6 +149,9 @@ func Metrics() []Metric { return metrics() }
 // Events returns all events, sorted by name. The slice is the caller's.
 func Events() []Event { return events() }
 
+// Spans returns what GPU spans say by their type, sorted by ID. The slice is the caller's.
+func Spans() []Span { return spans() }
+
 // LookupAttribute returns the attribute with a name. A name that a template covers, as gpu.step.phase.duration.forward,
 // gives the template's entry.
 func LookupAttribute(name string) (Attribute, bool) {
@@ -155,14 +170,14 @@ func LookupAttribute(name string) (Attribute, bool) {
 // LookupMetric returns the metric with a name.
 func LookupMetric(name string) (Metric, bool) {
 	m, ok := lookup().metrics[name]
-	m.Attributes, m.Writers = slices.Clone(m.Attributes), slices.Clone(m.Writers)
+	m.Attributes, m.Required, m.Writers = slices.Clone(m.Attributes), slices.Clone(m.Required), slices.Clone(m.Writers)
 	return m, ok
 }
 
 // LookupEvent returns the event with a name.
 func LookupEvent(name string) (Event, bool) {
 	e, ok := lookup().events[name]
-	e.Attributes, e.Writers = slices.Clone(e.Attributes), slices.Clone(e.Writers)
+	e.Attributes, e.Required, e.Writers = slices.Clone(e.Attributes), slices.Clone(e.Required), slices.Clone(e.Writers)
 	return e, ok
 }
 

@@ -78,7 +78,8 @@ func (d Detector) Detect(context.Context) (*resource.Resource, error) {
 	}
 	res := resource.Empty()
 	if len(attributes) > 0 {
-		res = resource.NewWithAttributes(semconv.SchemaURL, attributes...)
+		// Without schema: resources of two schemas, this one's and the SDK's, do not merge.
+		res = resource.NewSchemaless(attributes...)
 	}
 	if len(e.errs) > 0 {
 		return res, fmt.Errorf("%w: %w", resource.ErrPartialResource, errors.Join(e.errs...))

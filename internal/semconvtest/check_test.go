@@ -66,7 +66,7 @@ func TestAWriterThatTheRegistryDoesNotNameIsNamed(t *testing.T) {
 func TestIdentityOnAResourceIsRefused(t *testing.T) {
 	td, _ := span()
 	td.ResourceSpans().At(0).Resource().Attributes().PutStr("hw.id", "GPU-1")
-	require.EqualError(t, CheckTraces(td), "resource 0: attribute hw.id: on a resource (the registry allows span, metric, log)")
+	require.EqualError(t, CheckTraces(td), "resource 0: attribute hw.id: on a resource (the registry allows scope, span, metric, log)")
 }
 
 func TestGPUSpanThatEndsBeforeItsStartIsRefused(t *testing.T) {

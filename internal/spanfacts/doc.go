@@ -11,5 +11,5 @@
 //   - which span lies within which (Nest), and what becomes of sums whose span has not come yet (Waiting);
 //   - how a batch is shared among the requests that it links to (Shares).
 //
-// A span is read by one walk over its attributes, without allocations. What a value means is in semconv/registry.yaml.
+// A span is read by one walk over its attributes, without allocations. What a value means is in semconv/registry.
 package spanfacts

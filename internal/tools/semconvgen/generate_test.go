@@ -15,24 +15,43 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 }
 
 func TestUnknownKeyIsRefused(t *testing.T) {
-	_, err := parse([]byte("attributes:\n  - name: gpu.x\n    tpye: int\n"))
-	if err == nil || !strings.Contains(err.Error(), "tpye") {
+	_, err := parse([]byte("groups:\n  - id: x\n    type: metric\n    isntrument: gauge\n"), "x")
+	if err == nil || !strings.Contains(err.Error(), "isntrument") {
 		t.Fatalf("error %v does not name the key", err)
 	}
 }
 
 func TestUnknownTypeIsRefused(t *testing.T) {
-	r, err := parse([]byte("attributes:\n  - name: gpu.x\n    type: float\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = goTables(r); err == nil || err.Error() != `attribute gpu.x: unknown type "float" (use string, int, double, boolean, string[] or int[])` {
+	r := &registry{Attributes: []attribute{{Name: "gpu.x", Type: "float"}}}
+	if _, err := goTables(r); err == nil || err.Error() != `attribute gpu.x: unknown type "float" (use string, int, double, boolean, string[] or int[])` {
 		t.Fatalf("error %v", err)
 	}
 }
 
+func TestWhatIsImportedIsRefinedAndTheOtherWayRound(t *testing.T) {
+	const refined = "groups:\n  - {id: r, type: attribute_group, annotations: {metric: hw.power}}\n"
+	if _, err := parse([]byte(refined+"imports: {metrics: [hw.power]}\n"), "x"); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{refined, "imports: {metrics: [hw.power]}\n", refined + "imports: {metrics: [hw.energy]}\n"} {
+		if _, err := parse([]byte(bad), "x"); err == nil || !strings.Contains(err.Error(), "hw.") {
+			t.Errorf("error %v for\n%s", err, bad)
+		}
+	}
+}
+
+func TestAGroupThatExtendsNothingIsRefused(t *testing.T) {
+	_, err := resolve([]definition{{ID: "a", Type: "metric", Extends: "b"}})
+	if err == nil || err.Error() != `group a extends "b", which is no group` {
+		t.Fatalf("error %v", err)
+	}
+	if _, err = resolve([]definition{{ID: "a", Type: "metric", Extends: "a"}}); err == nil {
+		t.Fatal("a group that extends itself is taken")
+	}
+}
+
 func TestEveryEntryHasAnExampleOfItsTypeAndAKnownGroup(t *testing.T) {
-	r := load(t)
+	r := loaded(t)
 	groups := map[string]bool{}
 	for _, g := range r.Groups {
 		groups[g.ID] = true
@@ -84,7 +103,7 @@ func TestEveryEntryHasAnExampleOfItsTypeAndAKnownGroup(t *testing.T) {
 }
 
 func TestGoNamesDoNotCollide(t *testing.T) {
-	r := load(t)
+	r := loaded(t)
 	seen := map[string]string{}
 	add := func(id, name string) {
 		if other, ok := seen[id]; ok {

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command semconvgen writes the Go package semconv and docs/semconv.md from semconv/registry.yaml.
+// Command semconvgen writes the Go package semconv and docs/semconv.md from the registry in semconv/registry.
 //
 //	semconvgen [-check] ROOT
 //
@@ -63,12 +63,8 @@ type file struct {
 }
 
 func generate(root string) ([]file, error) {
-	path := filepath.Join(root, "semconv", "registry.yaml")
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	r, err := parse(b)
+	path := filepath.Join(root, "semconv", "registry")
+	r, err := load(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %q: %w", path, err)
 	}

@@ -5,97 +5,341 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// registry is semconv/registry.yaml; the comment at its top describes the keys.
-type registry struct {
-	SchemaURL     string              `yaml:"schema_url"`
-	OTelSemconv   string              `yaml:"otel_semconv"`
-	Stability     string              `yaml:"stability"`
-	Groups        []group             `yaml:"groups"`
-	AttributeSets map[string][]string `yaml:"attribute_sets"`
-	Attributes    []attribute         `yaml:"attributes"`
-	Metrics       []metric            `yaml:"metrics"`
-	Events        []event             `yaml:"events"`
+// The files of semconv/registry are in the format of OpenTelemetry's Weaver (definition of groups, version 1). What
+// Weaver has no key for is in annotations, which it passes through.
+
+type manifest struct {
+	Name         string `yaml:"name"`
+	Description  string `yaml:"description"`
+	SchemaURL    string `yaml:"schema_url"`
+	Stability    string `yaml:"stability"`
+	Dependencies []struct {
+		Name         string `yaml:"name"`
+		SchemaURL    string `yaml:"schema_url"`
+		RegistryPath string `yaml:"registry_path"`
+	} `yaml:"dependencies"`
 }
 
+type definitions struct {
+	Groups  []definition `yaml:"groups"`
+	Imports struct {
+		Metrics []string `yaml:"metrics"`
+	} `yaml:"imports"`
+}
+
+type definition struct {
+	ID          string           `yaml:"id"`
+	Type        string           `yaml:"type"` // attribute_group, span, metric or event
+	DisplayName string           `yaml:"display_name"`
+	Brief       string           `yaml:"brief"`
+	Note        string           `yaml:"note"`
+	Stability   string           `yaml:"stability"`
+	Extends     string           `yaml:"extends"`
+	MetricName  string           `yaml:"metric_name"`
+	Instrument  string           `yaml:"instrument"`
+	Unit        string           `yaml:"unit"`
+	Name        string           `yaml:"name"` // of an event
+	SpanKind    string           `yaml:"span_kind"`
+	Attributes  []attributeEntry `yaml:"attributes"`
+	Annotations struct {
+		Section    int      `yaml:"section"`    // order in the documentation
+		Metric     string   `yaml:"metric"`     // OpenTelemetry's metric that is refined here
+		Instrument string   `yaml:"instrument"` // of it
+		Unit       string   `yaml:"unit"`       // of it
+		Writers    []string `yaml:"writers"`
+		Example    any      `yaml:"example"`
+		Types      []string `yaml:"types"` // values of gpu.operation.type
+	} `yaml:"annotations"`
+
+	section string // the file's
+}
+
+type attributeEntry struct {
+	ID               string       `yaml:"id"`
+	Ref              string       `yaml:"ref"`
+	Type             valueType    `yaml:"type"`
+	Stability        string       `yaml:"stability"`
+	Brief            string       `yaml:"brief"`
+	Note             string       `yaml:"note"`
+	Examples         []any        `yaml:"examples"`
+	RequirementLevel requirement  `yaml:"requirement_level"`
+	Annotations      *annotations `yaml:"annotations"`
+}
+
+// annotations are what Weaver's attributes have no key for.
+type annotations struct {
+	Type     string   `yaml:"type"`     // of OpenTelemetry's attribute that is referred to
+	Members  []member `yaml:"members"`  // values of a list's elements, or those of OpenTelemetry's attribute that are written
+	Origin   string   `yaml:"origin"`   // otel: defined by conventions that are not in the registry this one depends on
+	Unit     string   `yaml:"unit"`     // UCUM; absent where the value has none (names, indexes)
+	Open     bool     `yaml:"open"`     // values other than the members may occur
+	Variable string   `yaml:"variable"` // of a template, the word for its last segment
+	Places   []string `yaml:"places"`   // resource, scope, span, metric (data point), log
+	Writers  []string `yaml:"writers"`  // gpuspan and the types of the Collector components
+	Absent   string   `yaml:"absent"`   // what the absence means; unknown where it is not stated
+}
+
+// valueType is a type's name, or the members of an enumeration of strings.
+type valueType struct {
+	name    string
+	members []member
+}
+
+func (v *valueType) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		v.name = n.Value
+		return nil
+	}
+	var e struct {
+		Members []member `yaml:"members"`
+	}
+	v.name = "string"
+	err := n.Decode(&e)
+	v.members = e.Members
+	return err
+}
+
+// requirement is a requirement level; that of a condition is only its name.
+type requirement string
+
+func (r *requirement) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		*r = requirement(n.Value)
+		return nil
+	}
+	if len(n.Content) > 0 {
+		*r = requirement(n.Content[0].Value)
+	}
+	return nil
+}
+
+// registry is what the generators write of: the definitions with references resolved, sorted by name.
+type registry struct {
+	SchemaURL   string
+	OTelSemconv string // version of the conventions that names are taken from
+	Stability   string
+	Groups      []group
+	Attributes  []attribute
+	Metrics     []metric
+	Events      []event
+	Spans       []span
+}
+
+// group is a section of the documentation, one file of the registry.
 type group struct {
-	ID    string `yaml:"id"`
-	Title string `yaml:"title"`
-	Brief string `yaml:"brief"`
+	ID, Title, Brief string
+	order            int
 }
 
 type attribute struct {
-	Name    string   `yaml:"name"`
-	Type    string   `yaml:"type"`
-	Unit    string   `yaml:"unit"`
-	Origin  string   `yaml:"origin"`
-	Group   string   `yaml:"group"`
-	On      []string `yaml:"on"`
-	Writers []string `yaml:"writers"`
-	Open    bool     `yaml:"open"`
-	Members []member `yaml:"members"`
-	Example any      `yaml:"example"`
-	Brief   string   `yaml:"brief"`
+	Name    string // ends in <word> where it is a template
+	Type    string // string, int, double, boolean, string[], int[]
+	Unit    string
+	Origin  string // otel: defined by OpenTelemetry
+	Group   string
+	On      []string
+	Writers []string
+	Open    bool
+	Members []member
+	Example any
+	Brief   string
+	Absent  string
 }
 
 type member struct {
-	Value string `yaml:"value"`
-	Brief string `yaml:"brief"`
+	ID        string `yaml:"id"`
+	Value     string `yaml:"value"`
+	Brief     string `yaml:"brief"`
+	Stability string `yaml:"stability"`
 }
 
 type metric struct {
-	Name       string   `yaml:"name"`
-	Instrument string   `yaml:"instrument"`
-	Unit       string   `yaml:"unit"`
-	Origin     string   `yaml:"origin"`
-	Group      string   `yaml:"group"`
-	Attributes []string `yaml:"attributes"`
-	Writers    []string `yaml:"writers"`
-	Example    any      `yaml:"example"`
-	Brief      string   `yaml:"brief"`
+	Name, Instrument, Unit, Origin, Group, Brief string
+	Attributes, Required, Writers                []string
+	Example                                      any
 }
 
 type event struct {
-	Name       string   `yaml:"name"`
-	Group      string   `yaml:"group"`
-	Attributes []string `yaml:"attributes"`
-	Writers    []string `yaml:"writers"`
-	Brief      string   `yaml:"brief"`
+	Name, Group, Brief            string
+	Attributes, Required, Writers []string
 }
 
-// parse reads the registry and replaces the names of attribute sets by their members.
-func parse(b []byte) (*registry, error) {
-	r := &registry{}
-	d := yaml.NewDecoder(bytes.NewReader(b))
-	d.KnownFields(true)
-	if err := d.Decode(r); err != nil {
+type span struct {
+	ID, Brief                   string
+	Types, Attributes, Required []string
+}
+
+// load reads the registry's directory.
+func load(dir string) (*registry, error) {
+	var m manifest
+	b, err := os.ReadFile(filepath.Join(dir, "manifest.yaml"))
+	if err != nil {
 		return nil, err
 	}
-	for i := range r.Metrics {
-		r.Metrics[i].Attributes = r.expand(r.Metrics[i].Attributes)
+	if err := strict(b, &m); err != nil {
+		return nil, fmt.Errorf("manifest.yaml: %w", err)
 	}
-	for i := range r.Events {
-		r.Events[i].Attributes = r.expand(r.Events[i].Attributes)
+	if len(m.Dependencies) != 1 {
+		return nil, errors.New("manifest.yaml: `dependencies` must have one entry, OpenTelemetry's registry")
 	}
+	paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var all []definition
+	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
+		if name == "manifest" {
+			continue
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		defs, err := parse(b, name)
+		if err != nil {
+			return nil, fmt.Errorf("%s.yaml: %w", name, err)
+		}
+		all = append(all, defs...)
+	}
+	r, err := resolve(all)
+	if err != nil {
+		return nil, err
+	}
+	r.SchemaURL, r.Stability = m.SchemaURL, m.Stability
+	r.OTelSemconv = "v" + m.Dependencies[0].SchemaURL[strings.LastIndex(m.Dependencies[0].SchemaURL, "/")+1:]
 	return r, nil
 }
 
-func (r *registry) expand(names []string) []string {
-	var out []string
-	for _, n := range names {
-		if set, ok := r.AttributeSets[n]; ok {
-			out = append(out, set...)
-			continue
-		}
-		out = append(out, n)
+// parse reads one file. Each metric that it imports must be refined in it, and the other way round.
+func parse(b []byte, section string) ([]definition, error) {
+	var d definitions
+	if err := strict(b, &d); err != nil {
+		return nil, err
 	}
-	return out
+	var refined []string
+	for i := range d.Groups {
+		d.Groups[i].section = section
+		if name := d.Groups[i].Annotations.Metric; name != "" {
+			refined = append(refined, name)
+		}
+	}
+	slices.Sort(refined)
+	imported := slices.Sorted(slices.Values(d.Imports.Metrics))
+	if !slices.Equal(refined, imported) {
+		return nil, fmt.Errorf("imports are %q, refined are %q", imported, refined)
+	}
+	return d.Groups, nil
+}
+
+func strict(b []byte, into any) error {
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	return d.Decode(into)
+}
+
+// resolve makes the registry of its definitions.
+func resolve(all []definition) (*registry, error) {
+	r := &registry{}
+	byID := map[string]*definition{}
+	for i := range all {
+		byID[all[i].ID] = &all[i]
+	}
+	for i := range all {
+		d := &all[i]
+		attrs, required, err := refs(d, byID, 0)
+		if err != nil {
+			return nil, err
+		}
+		switch a := &d.Annotations; {
+		case d.Type == "span":
+			r.Spans = append(r.Spans, span{d.ID, d.Brief, a.Types, attrs, required})
+		case d.Type == "event":
+			r.Events = append(r.Events, event{d.Name, d.section, d.Brief, attrs, required, a.Writers})
+		case d.Type == "metric":
+			r.Metrics = append(r.Metrics, metric{
+				Name: d.MetricName, Instrument: d.Instrument, Unit: d.Unit, Group: d.section, Brief: d.Brief,
+				Attributes: attrs, Required: required, Writers: a.Writers, Example: a.Example,
+			})
+		case d.Type == "attribute_group" && a.Metric != "":
+			r.Metrics = append(r.Metrics, metric{
+				Name: a.Metric, Instrument: a.Instrument, Unit: a.Unit, Origin: "otel", Group: d.section, Brief: d.Brief,
+				Attributes: attrs, Required: required, Writers: a.Writers, Example: a.Example,
+			})
+		case d.Type == "attribute_group" && a.Section > 0:
+			r.Groups = append(r.Groups, group{d.section, d.DisplayName, d.Brief, a.Section})
+			for i := range d.Attributes {
+				r.Attributes = append(r.Attributes, d.Attributes[i].attribute(d.section))
+			}
+		case d.Type == "attribute_group": // a list that others extend
+		default:
+			return nil, fmt.Errorf("group %s: unknown type %q (use attribute_group, span, metric or event)", d.ID, d.Type)
+		}
+	}
+	slices.SortFunc(r.Groups, func(a, b group) int { return cmp.Compare(a.order, b.order) })
+	slices.SortFunc(r.Attributes, func(a, b attribute) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(r.Metrics, func(a, b metric) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(r.Events, func(a, b event) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(r.Spans, func(a, b span) int { return strings.Compare(a.ID, b.ID) })
+	return r, nil
+}
+
+// refs are the attributes of a group with those of the groups that it extends, first of all these.
+func refs(d *definition, byID map[string]*definition, depth int) (names, required []string, err error) {
+	if d.Extends != "" {
+		base := byID[d.Extends]
+		if base == nil || depth > 8 {
+			return nil, nil, fmt.Errorf("group %s extends %q, which is no group", d.ID, d.Extends)
+		}
+		if names, required, err = refs(base, byID, depth+1); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, a := range d.Attributes {
+		name := cmp.Or(a.Ref, a.ID)
+		names = append(names, name)
+		if a.RequirementLevel == "required" {
+			required = append(required, name)
+		}
+	}
+	return names, required, nil
+}
+
+// attribute is the entry with its annotations.
+func (e *attributeEntry) attribute(section string) attribute {
+	x := e.Annotations
+	if x == nil {
+		x = &annotations{}
+	}
+	a := attribute{
+		Name: cmp.Or(e.ID, e.Ref), Type: e.Type.name, Unit: x.Unit, Origin: x.Origin, Group: section, On: x.Places,
+		Writers: x.Writers, Open: x.Open, Members: x.Members, Brief: e.Brief, Absent: x.Absent,
+	}
+	if e.Ref != "" {
+		a.Origin, a.Type = "otel", x.Type
+	}
+	if e.Type.members != nil {
+		a.Members = e.Type.members
+	}
+	if t, ok := strings.CutPrefix(a.Type, "template["); ok {
+		a.Type, a.Name = strings.TrimSuffix(t, "]"), a.Name+".<"+x.Variable+">"
+	}
+	if len(e.Examples) > 0 {
+		a.Example = e.Examples[0]
+	}
+	return a
 }
 
 // initialisms are written as here in Go names; every other part is capitalised.
