@@ -109,7 +109,8 @@ func (e *engine) run(ctx context.Context) error {
 	}
 }
 
-// open tries the candidates in order. With a candidate the error says why those before it were skipped. One whose last call still runs is waited for, not called again.
+// open tries the candidates in order. With a candidate the error says why those before it were skipped. One whose last
+// call still runs is waited for, not called again.
 func (e *engine) open(ctx context.Context) (*candidate, error) {
 	var errs []error
 	for _, c := range e.candidates {
@@ -143,7 +144,7 @@ func (e *engine) open(ctx context.Context) (*candidate, error) {
 func (e *engine) describe(c *candidate, err error) error {
 	if errors.Is(err, errLate) {
 		e.handler.late(c.src.Name(), c.op)
-		return fmt.Errorf("%s: %s has not returned for %s", c.src.Name(), c.op, time.Since(c.since).Round(time.Millisecond))
+		return fmt.Errorf("%s: %s has not returned", c.src.Name(), c.op)
 	}
 	return fmt.Errorf("%s: %w", c.src.Name(), err)
 }
@@ -189,13 +190,21 @@ func (e *engine) read(ctx context.Context, c *candidate) error {
 	}
 }
 
-// release closes what is open, waiting callTimeout in all.
+// A shutdown waits for a call that still runs for pendingTimeout, since a source that answers does so in milliseconds,
+// and in all for releaseTimeout: an embedded host engine takes 2 s to stop.
+const (
+	pendingTimeout = time.Second
+	releaseTimeout = 3 * time.Second
+)
+
+// release closes what is open. A call that does not return in time is left to a goroutine.
 func (e *engine) release() {
-	ctx, cancel := context.WithTimeout(context.Background(), e.callTimeout)
+	limit := min(e.callTimeout, releaseTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	for _, c := range e.candidates {
 		if c.pending != nil {
-			if err := c.wait(ctx, e.callTimeout); c.pending != nil {
+			if err := c.wait(ctx, min(limit, pendingTimeout)); c.pending != nil {
 				e.handler.late(c.src.Name(), c.op)
 				c.abandon()
 				continue
@@ -205,7 +214,7 @@ func (e *engine) release() {
 		}
 		if c.opened {
 			c.close()
-			if _ = c.wait(ctx, e.callTimeout); c.pending != nil {
+			if _ = c.wait(ctx, limit); c.pending != nil {
 				e.handler.late(c.src.Name(), c.op)
 			}
 		}

@@ -32,7 +32,9 @@ func (r *gpuReceiver) log(d *deviceState, e gpusamplesextension.Event) {
 		rl := r.logs.ResourceLogs().AppendEmpty()
 		r.host.fill(rl.Resource())
 		rl.SetSchemaUrl(semconv.SchemaURL)
-		rl.ScopeLogs().AppendEmpty().Scope().SetName(metadata.ScopeName)
+		scope := rl.ScopeLogs().AppendEmpty().Scope()
+		scope.SetName(metadata.ScopeName)
+		scope.SetVersion(r.version)
 	}
 	r.logsN++
 	rec := r.logs.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().AppendEmpty()

@@ -243,6 +243,9 @@ func emitThrottle(w *pointWriter, d *deviceState) {
 
 func emitProcesses(w *pointWriter, d *deviceState) {
 	for _, x := range d.processes {
+		if x.Bytes == gpudata.BytesUnknown {
+			continue
+		}
 		p := w.point(x.Time, "", "")
 		p.Attributes().PutInt(string(semconv.ProcessPidKey), x.PID)
 		p.SetIntValue(x.Bytes)
@@ -251,19 +254,23 @@ func emitProcesses(w *pointWriter, d *deviceState) {
 
 // emitStatus writes all states, for one that is missing looks like one that is unknown.
 func emitStatus(w *pointWriter, d *deviceState) {
-	t := d.newest
-	if d.health == gpudata.HealthFailed {
-		t = w.now.UnixNano()
-	}
-	if d.health == gpudata.HealthUnknown || (!d.fresh() && d.health != gpudata.HealthFailed) {
+	t, health := d.newest, d.health
+	switch health {
+	case gpudata.HealthFailed, gpudata.HealthSilent:
+		t, health = w.now.UnixNano(), gpudata.HealthFailed
+	case gpudata.HealthUnknown:
 		return
+	default:
+		if !d.fresh() {
+			return
+		}
 	}
 	for h, state := range states {
 		if state == "" {
 			continue
 		}
 		var v int64
-		if gpudata.Health(h) == d.health {
+		if gpudata.Health(h) == health {
 			v = 1
 		}
 		w.point(t, string(semconv.HWStateKey), state).SetIntValue(v)

@@ -25,6 +25,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/processes"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -35,6 +36,7 @@ type gpuReceiver struct {
 	id      component.ID
 	set     component.TelemetrySettings
 	host    host
+	version string // of the build
 	metrics []*metricDef
 	sources []gpudata.Source
 
@@ -50,6 +52,8 @@ type gpuReceiver struct {
 	done          sync.WaitGroup
 	componentHost component.Host
 	writer        gpusamplesextension.Writer
+	useWriter     gpusamplesextension.UseWriter // nil without gpu_samples
+	processes     *processes.Host               // nil: not visible from here
 	wakeLogs      chan struct{}
 	pods          atomic.Pointer[podresources.Devices] // nil: not known
 
@@ -64,7 +68,8 @@ type gpuReceiver struct {
 	scratch   []gpusamplesextension.Sample
 	ordered   int // so many of scratch are in order of time
 	events    []gpusamplesextension.Event
-	troubled  bool
+	trouble   string            // what is wrong with the source; empty when nothing is
+	notices   map[string]string // what is missing, by kind and devices: why
 	attrs     map[string]metric.MeasurementOption
 	dropAttrs [gpudata.NumDropReasons]metric.MeasurementOption
 }
@@ -94,12 +99,13 @@ func newReceiver(cfg *Config, set receiver.Settings, sources []gpudata.Source) (
 		return nil, err
 	}
 	r := &gpuReceiver{
-		cfg: cfg, id: set.ID, set: set.TelemetrySettings, host: thisHost(), sources: sources,
+		cfg: cfg, id: set.ID, set: set.TelemetrySettings, host: thisHost(), version: set.BuildInfo.Version, sources: sources,
 		obsrep: obsrep, telemetry: tb,
 		wakeLogs: make(chan struct{}, 1),
 		devices:  map[string]*deviceState{},
 		logs:     plog.NewLogs(),
 		attrs:    map[string]metric.MeasurementOption{},
+		notices:  map[string]string{},
 	}
 	for i := range r.dropAttrs {
 		r.dropAttrs[i] = metric.WithAttributeSet(attribute.NewSet(attribute.String("reason", dropReasons[i])))
@@ -130,6 +136,10 @@ func (r *gpuReceiver) begin(host component.Host) error {
 			return err
 		}
 		r.writer = w
+		if r.useWriter, err = gpusamplesextension.FindUseWriter(host, *r.cfg.Samples); err != nil {
+			return err
+		}
+		r.processes = processes.New("/proc")
 	}
 	r.componentHost = host
 	ctx, cancel := context.WithCancel(context.Background())
@@ -146,18 +156,19 @@ func (r *gpuReceiver) begin(host component.Host) error {
 		defer r.done.Done()
 		_ = e.run(ctx)
 		r.giveUpDevices()
+		r.forgetUses()
 	}()
 	go func() {
 		defer r.done.Done()
 		r.emit(ctx)
 	}()
-	if k := r.cfg.Kubernetes.Get(); k != nil && r.nextMetrics != nil {
+	if k := r.cfg.Kubernetes.Get(); k != nil && (r.nextMetrics != nil || r.useWriter != nil) {
 		r.done.Go(func() { r.followPods(ctx, k.PodResources) })
 	}
 	return nil
 }
 
-// Shutdown implements component.Component. It waits for a call of the source for `call_timeout` at most.
+// Shutdown implements component.Component. It waits for a call of the source for 3 s or `call_timeout`, if that is less.
 func (r *gpuReceiver) Shutdown(ctx context.Context) error {
 	var err error
 	r.stop.Do(func() {
@@ -224,6 +235,7 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 	rm.SetSchemaUrl(semconv.SchemaURL)
 	sm := rm.ScopeMetrics().AppendEmpty()
 	sm.Scope().SetName(metadata.ScopeName)
+	sm.Scope().SetVersion(r.version)
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -263,8 +275,9 @@ func (r *gpuReceiver) adopt(devices []gpusamplesextension.Device) {
 	r.known = devices
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, d := range r.devices {
-		d.present = false
+	gone := map[string]bool{} // of those that were there, or failed before
+	for id, d := range r.devices {
+		gone[id], d.present = !d.present, false
 	}
 	r.current = r.current[:0]
 	for _, desc := range devices {
@@ -273,6 +286,9 @@ func (r *gpuReceiver) adopt(devices []gpusamplesextension.Device) {
 		if d == nil {
 			d = &deviceState{}
 			r.devices[desc.ID] = d
+		}
+		if gone[desc.ID] {
+			r.set.Logger.Info("GPU is back", deviceFields(&desc)...)
 		}
 		d.describe(desc)
 		r.register(d)
@@ -290,8 +306,16 @@ func (r *gpuReceiver) adopt(devices []gpusamplesextension.Device) {
 			delete(r.devices, id)
 			continue
 		}
+		if !gone[id] {
+			r.set.Logger.Warn("GPU is gone", append(deviceFields(&d.desc), zap.String("reason", "the source does not list it any more"))...)
+		}
 		d.health = gpudata.HealthFailed
 	}
+}
+
+// deviceFields say in a log which device is meant.
+func deviceFields(d *gpusamplesextension.Device) []zap.Field {
+	return []zap.Field{zap.String("hw.id", d.ID), zap.String("hw.name", d.Name)}
 }
 
 func sameDevice(a, b gpusamplesextension.Device) bool {

@@ -6,6 +6,7 @@ package gpureceiver
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/component/componentstatus"
@@ -24,7 +25,7 @@ func (r *gpuReceiver) opened(source string, devices []gpusamplesextension.Device
 		fields = append(fields, zap.NamedError("instead_of", skipped))
 	}
 	r.set.Logger.Info("GPU source opened", fields...)
-	r.troubled = false
+	r.trouble = ""
 	componentstatus.ReportStatus(r.componentHost, componentstatus.NewEvent(componentstatus.StatusOK))
 	r.adopt(devices)
 }
@@ -43,24 +44,26 @@ func (r *gpuReceiver) read(source string, devices []gpusamplesextension.Device, 
 			r.telemetry.ReceiverGpuDropped.Add(ctx, n, r.dropAttrs[reason])
 		}
 	}
-	if r.troubled {
-		r.troubled = false
+	if r.trouble != "" {
+		r.trouble = ""
 		r.set.Logger.Info("GPU source answers again", zap.String("source", source))
 		componentstatus.ReportStatus(r.componentHost, componentstatus.NewEvent(componentstatus.StatusOK))
 	}
 	r.take(b)
+	r.usesOfProcesses(devices, b)
+	r.notice(source, b)
 }
 
 // late implements handler.
 func (r *gpuReceiver) late(source, op string) {
 	r.failure(source, "timeout")
-	r.trouble(fmt.Errorf("%s: %s has not returned within `call_timeout` (%s)", source, op, r.cfg.CallTimeout))
+	r.warn(fmt.Errorf("%s: %s has not returned within `call_timeout` (%s)", source, op, r.cfg.CallTimeout))
 }
 
 // lost implements handler.
 func (r *gpuReceiver) lost(source string, err error) {
 	r.failure(source, "read")
-	r.trouble(fmt.Errorf("%s: lost, will be opened again: %w", source, err))
+	r.warn(fmt.Errorf("%s: lost, will be opened again: %w", source, err))
 }
 
 // unavailable implements handler.
@@ -68,7 +71,7 @@ func (r *gpuReceiver) unavailable(err error, d time.Duration) {
 	for _, s := range r.sources {
 		r.failure(s.Name(), "open")
 	}
-	r.trouble(fmt.Errorf("no GPU data: %w (next try in %s; see the receiver's README for what each source needs)", err, d))
+	r.warn(fmt.Errorf("no GPU data: %w (see the receiver's README for what each source needs)", err), zap.Duration("next_try", d))
 }
 
 // finished implements handler.
@@ -76,21 +79,75 @@ func (r *gpuReceiver) finished(source string) {
 	r.set.Logger.Info("GPU source has no more data", zap.String("source", source))
 }
 
-// trouble warns once until the source answers again; repetitions are for debugging.
-func (r *gpuReceiver) trouble(err error) {
-	if r.troubled {
-		r.set.Logger.Debug("GPU source still does not answer", zap.Error(err))
+// warn warns when a source stops to answer and whenever the reason changes; repetitions are for debugging.
+func (r *gpuReceiver) warn(err error, fields ...zap.Field) {
+	fields = append(fields, zap.Error(err))
+	if r.trouble == err.Error() {
+		r.set.Logger.Debug("GPU source still does not answer", fields...)
 		return
 	}
-	r.troubled = true
+	r.trouble = err.Error()
 	// A machine without a GPU is a normal place for auto, which was asked to look: it found none. A source that was asked
 	// for by name, or one that had devices before, is missed.
 	log := r.set.Logger.Warn
 	if r.cfg.Source == sourceAuto && len(r.known) == 0 {
 		log = r.set.Logger.Info
 	}
-	log("GPU source does not answer", zap.Error(err))
+	log("GPU source does not answer", fields...)
 	componentstatus.ReportStatus(r.componentHost, componentstatus.NewRecoverableErrorEvent(err))
+}
+
+// judge takes the state of a device and says when it fails or is back; mu is held.
+func (r *gpuReceiver) judge(d *deviceState, h gpudata.Health) {
+	reasons := map[gpudata.Health]string{
+		gpudata.HealthFailed: "the driver reports it as lost or detached",
+		gpudata.HealthSilent: "every value is blank though the driver lists it (see its XIDs; it may need a reset)",
+	}
+	before := d.health
+	d.health = h
+	switch {
+	case reasons[h] == reasons[before]:
+	case reasons[h] != "":
+		r.set.Logger.Warn("GPU gives no values", append(deviceFields(&d.desc), zap.String("reason", reasons[h]))...)
+	default:
+		r.set.Logger.Info("GPU gives values again", deviceFields(&d.desc)...)
+	}
+}
+
+// notice says what is missing for longer than one read, once and again when the reason changes, and when it is back.
+func (r *gpuReceiver) notice(source string, b *gpudata.Batch) {
+	if b.Refused > 0 {
+		r.telemetry.ReceiverGpuFailures.Add(context.Background(), b.Refused, metric.WithAttributes(
+			attribute.String("source", source), attribute.String("reason", string(gpudata.NoticeProfiling))))
+	}
+	now := map[string]string{}
+	for _, n := range b.Notices {
+		key := string(n.Kind) + " " + strings.Join(n.Devices, " ")
+		now[key] = n.Err.Error()
+		if r.notices[key] == now[key] {
+			continue
+		}
+		if n.Kind != gpudata.NoticeProfiling {
+			r.failure(source, string(n.Kind))
+		}
+		log := r.set.Logger.Warn
+		if n.Normal {
+			log = r.set.Logger.Info
+		}
+		log(noticeTexts[n.Kind], zap.Strings("devices", n.Devices), zap.Error(n.Err))
+	}
+	for key := range r.notices {
+		if _, still := now[key]; !still {
+			kind, devices, _ := strings.Cut(key, " ")
+			r.set.Logger.Info("No longer missing: "+noticeTexts[gpudata.NoticeKind(kind)], zap.Strings("devices", strings.Fields(devices)))
+		}
+	}
+	r.notices = now
+}
+
+var noticeTexts = map[gpudata.NoticeKind]string{
+	gpudata.NoticeProfiling: "Profiling ratios of devices (SM, tensor, DRAM, PCIe, NVLink), which will be tried again",
+	gpudata.NoticeIdentity:  "All data of devices that the source cannot identify",
 }
 
 func (r *gpuReceiver) failure(source, reason string) {

@@ -41,12 +41,18 @@ func newDCGM(cfg *Config) gpudata.Source {
 	return dcgmsource.New(dcgmsource.Settings{
 		Target: target, Sampling: cfg.SamplingInterval, Slow: cfg.CollectionInterval,
 		KeepAge: cfg.DCGM.MaxKeepAge, MaxStaleness: cfg.DCGM.MaxStaleness, Profiling: cfg.DCGM.Profiling,
+		Processes: wantsProcesses(cfg), Pipes: cfg.Metrics[semconv.GPUPipeUtilizationName].Enabled,
 	})
 }
 
 func newNVML(cfg *Config) gpudata.Source {
 	return nvmlsource.New(nvmlsource.Settings{
 		Library: cfg.NVML.Library, Sampling: cfg.SamplingInterval, Slow: cfg.CollectionInterval, GPM: cfg.NVML.GPM,
-		Processes: cfg.Metrics[semconv.GPUProcessMemoryUsageName].Enabled,
+		Processes: wantsProcesses(cfg),
 	})
+}
+
+// wantsProcesses: for the metric, or for the spans of processes that do not say on which device they were.
+func wantsProcesses(cfg *Config) bool {
+	return cfg.Samples != nil || cfg.Metrics[semconv.GPUProcessMemoryUsageName].Enabled
 }

@@ -51,8 +51,10 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 		if !ok {
 			continue
 		}
-		answered = true
-		d.newest = max(d.newest, v.Time)
+		if v.Quantity != gpudata.XIDs { // which are counted, not measured
+			answered = true
+			d.newest = max(d.newest, v.Time)
+		}
 		switch v.Quantity {
 		case gpudata.Throttle:
 			r.throttled(d, v, gpusamplesextension.ThrottleReason(before), started, previous)
@@ -72,9 +74,9 @@ func (r *gpuReceiver) takeDevice(b *gpudata.Batch, index uint16, d *deviceState)
 	}
 	switch {
 	case int(index) < len(b.Health) && b.Health[index] != gpudata.HealthUnknown:
-		d.health = b.Health[index]
+		r.judge(d, b.Health[index])
 	case answered:
-		d.health = gpudata.HealthOK
+		r.judge(d, gpudata.HealthOK)
 	}
 	for _, p := range b.Processes {
 		if p.Device == index {

@@ -14,6 +14,12 @@
 //   - Fields are known by id: their names changed in DCGM 4.6.
 package dcgmsource
 
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
 // entityKind is the kind of a DCGM entity; the numbers are those of dcgm_field_entity_group_t.
 type entityKind uint8
 
@@ -42,12 +48,13 @@ type instance struct {
 type rawValue struct {
 	entity entity
 	field  uint16
-	typ    byte // 'i', 'd' or 's'; other types are passed without a value
+	typ    byte // 'i', 'd', 's' or 'b', a process; other types are passed without a value
 	status int
 	ts     int64 // µs since 1970, the host engine's clock
-	i      int64
+	i      int64 // of a process its number
 	f      float64
 	s      string
+	more   int64 // of a process its memory in bytes
 }
 
 // api is the part of DCGM's client library that is used. Only a connection calls init and shutdown; nothing else is
@@ -72,8 +79,48 @@ type api interface {
 	destroyFieldGroup(fieldGroup uintptr) error
 	watch(group, fieldGroup uintptr, everyMicros int64, keepSeconds float64) error
 	unwatch(group, fieldGroup uintptr) error
-	// valuesSince calls fn for what is newer than the mark (µs, the host engine's clock; 0: all that is kept) and
-	// returns the next mark. The value is fn's for the call only.
+	// valuesSince calls fn for what is not older than the mark (µs, the host engine's clock) and returns the next mark.
+	// The value is fn's for the call only. It costs two round trips and one more for each field of each entity, and a
+	// buffer of 4 MiB for each on both sides. More than the library or readLimit takes is errTooMany.
 	valuesSince(group, fieldGroup uintptr, mark int64, fn func(*rawValue)) (next int64, err error)
-	latest(entities []entity, fields []uint16, fn func(*rawValue)) error
+	// latest calls fn for the newest value of each field of each entity. It costs one round trip.
+	latest(group, fieldGroup uintptr, fn func(*rawValue)) error
+}
+
+// errTooMany says that a backlog is larger than one read takes.
+var errTooMany = errors.New("more values than one read takes")
+
+// callError is a call that the library answered with an error code.
+type callError struct {
+	call string
+	code int
+	text string
+}
+
+func (e *callError) Error() string { return fmt.Sprintf("%s: %s", e.call, e.text) }
+
+// Codes of the library, and their texts, which is all that go-dcgm passes on.
+const (
+	codeTimeout          = -11
+	codeInsufficientSize = -31
+	codeNotConnected     = -21
+
+	textTimeout      = "imeout"
+	textNotConnected = "onnection"
+)
+
+// says tells whether an error is of a code.
+func says(err error, code int, text string) bool {
+	var e *callError
+	if errors.As(err, &e) {
+		return e.code == code
+	}
+	return err != nil && strings.Contains(err.Error(), text)
+}
+
+func timedOut(err error) bool     { return says(err, codeTimeout, textTimeout) }
+func disconnected(err error) bool { return says(err, codeNotConnected, textNotConnected) }
+func tooMany(err error) bool {
+	var e *callError
+	return errors.Is(err, errTooMany) || errors.As(err, &e) && e.code == codeInsufficientSize
 }

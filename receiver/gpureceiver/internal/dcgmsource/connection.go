@@ -6,7 +6,6 @@ package dcgmsource
 import (
 	"fmt"
 	"sync"
-	"time"
 )
 
 // Embedded as a target runs the host engine inside this process.
@@ -18,34 +17,43 @@ type connection struct {
 	api api
 
 	mu     sync.Mutex
+	idle   sync.Cond // of mu: nothing runs that may block for ever
 	users  int
-	target string
+	target string // of the connection, or of the attempt that runs
 	broken bool
-	busy   string // what runs now and may block for ever; empty when nothing does
-	since  time.Time
+	busy   bool
 }
 
-func newConnection(a api) *connection { return &connection{api: a} }
+func newConnection(a api) *connection {
+	c := &connection{api: a}
+	c.idle.L = &c.mu
+	return c
+}
 
-// acquire connects to the target or joins the connection that is there.
+// acquire connects to the target or joins the connection that is there. It waits for another source that connects to the
+// same target, or that disconnects.
 func (c *connection) acquire(target string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for c.busy && (c.target == target || c.users == 0 && c.target == "") {
+		c.idle.Wait()
+	}
 	switch {
-	case c.busy != "":
-		return fmt.Errorf("DCGM's library is still busy %s since %s", c.busy, c.since.Format(time.TimeOnly))
-	case c.users > 0 && c.target != target:
-		return fmt.Errorf("this process is connected to DCGM at %q, refused %q (its library has one connection for each process: use one endpoint in all gpu receivers, or a second Collector)", c.target, target)
+	case (c.busy || c.users > 0) && c.target != target:
+		return fmt.Errorf("this process is connected to DCGM at %q, refused %q (its library has one connection for each process: "+
+			"use one endpoint in all gpu receivers, or a second Collector)", c.target, target)
 	case c.users > 0 && c.broken:
 		return fmt.Errorf("the connection to DCGM at %q is lost and another gpu receiver has not let go of it yet", c.target)
 	case c.users > 0:
 		c.users++
 		return nil
 	}
-	if err := c.blocking("connecting to "+target, func() error { return c.api.init(target) }); err != nil {
+	c.target = target
+	if err := c.blocking(func() error { return c.api.init(target) }); err != nil {
+		c.target = ""
 		return err
 	}
-	c.users, c.target, c.broken = 1, target, false
+	c.users, c.broken = 1, false
 	return nil
 }
 
@@ -57,16 +65,18 @@ func (c *connection) release(broken bool) error {
 	if c.users--; c.users > 0 {
 		return nil
 	}
-	return c.blocking("disconnecting", c.api.shutdown)
+	c.target = "" // of nobody: whoever comes waits and connects anew
+	return c.blocking(c.api.shutdown)
 }
 
 // blocking runs fn without the lock; mu is held before and after.
-func (c *connection) blocking(what string, fn func() error) error {
-	c.busy, c.since = what, time.Now()
+func (c *connection) blocking(fn func() error) error {
+	c.busy = true
 	c.mu.Unlock()
 	err := fn()
 	c.mu.Lock()
-	c.busy = ""
+	c.busy = false
+	c.idle.Broadcast()
 	return err
 }
 

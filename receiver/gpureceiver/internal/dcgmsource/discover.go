@@ -10,7 +10,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
-	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
 // inventory is the list of what is there. key changes with it.
@@ -49,8 +48,9 @@ func (s *session) discover() error {
 		return err
 	}
 	s.inventory = inv.key
-	s.devices, s.parts = nil, nil
+	s.devices, s.parts, s.nameless = nil, nil, nil
 	s.byPart = map[entity][]int{}
+	s.started = s.now().UnixMicro() // unless the host engine says
 	if len(inv.gpus) > 0 {
 		known, err := s.describe(inv)
 		if err != nil {
@@ -60,21 +60,34 @@ func (s *session) discover() error {
 		for _, gpu := range inv.gpus {
 			d, ok := board(gpu, known[entity{entityGPU, gpu}])
 			if !ok {
-				continue // inaccessible: not even a UUID
+				s.nameless = append(s.nameless, gpu) // not even a UUID: nothing can be said of it
+				continue
 			}
 			boards[gpu] = d.ID
-			s.add(d, part{gpu: gpu, entities: []entity{{entityGPU, gpu}}})
+			e := entity{entityGPU, gpu}
+			_, utilization := known[e].number[203]
+			s.add(d, part{gpu: gpu, entities: []entity{e}, utilization: utilization})
 		}
 		s.addInstances(inv, known, boards)
+		s.chooseRivals(known)
 	}
 	for i := range s.devices {
 		s.devices[i].Source = "dcgm"
 		s.devices[i].Interval = s.set.Sampling
 	}
-	s.state = make([]deviceState, len(s.devices))
-	s.health = make([]gpudata.Health, len(s.devices))
-	s.checkHealth()
+	s.adopt()
+	s.kept.xids.begin(s.started)
 	return nil
+}
+
+// chooseRivals leaves out the fast fields to which every board has the better one.
+func (s *session) chooseRivals(known map[entity]*facts) {
+	s.without = nil
+	for standIn, better := range rivals {
+		if !slices.ContainsFunc(s.boards(), func(e entity) bool { return !(known[e].number[better] > 0) }) {
+			s.without = append(s.without, standIn)
+		}
+	}
 }
 
 func (s *session) add(d gpusamplesextension.Device, p part) {
@@ -107,24 +120,25 @@ func (s *session) describe(inv inventory) (map[entity]*facts, error) {
 	return known, nil
 }
 
+// describeAll reads fields of entities by a watch of its own, which is removed afterwards.
 func (s *session) describeAll(entities []entity, fields []uint16, known map[entity]*facts) error {
 	if len(entities) == 0 {
 		return nil
 	}
-	fields = s.known(fields)
-	handle, err := s.fieldGroup("facts", fields)
+	handle, err := s.api.createFieldGroup(unique("facts"), s.known(fields))
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot create field group facts: %w", err)
 	}
+	defer func() { _ = s.api.destroyFieldGroup(handle) }()
 	for _, chunk := range chunks(entities) {
-		if err := s.describeChunk(chunk, fields, handle, known); err != nil {
+		if err := s.describeChunk(chunk, handle, known); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *session) describeChunk(chunk []entity, fields []uint16, handle uintptr, known map[entity]*facts) error {
+func (s *session) describeChunk(chunk []entity, handle uintptr, known map[entity]*facts) error {
 	group, err := s.api.createGroup(unique("facts"), chunk)
 	if err != nil {
 		return fmt.Errorf("cannot create group: %w", err)
@@ -135,7 +149,9 @@ func (s *session) describeChunk(chunk []entity, fields []uint16, handle uintptr,
 		return fmt.Errorf("cannot watch fields: %w", err)
 	}
 	defer func() { _ = s.api.unwatch(group, handle) }()
-	err = s.api.latest(chunk, fields, func(v *rawValue) {
+	newest := int64(0)
+	err = s.api.latest(group, handle, func(v *rawValue) {
+		newest = max(newest, v.ts)
 		f := known[v.entity]
 		if f == nil || v.status != statusOK {
 			return
@@ -148,6 +164,9 @@ func (s *session) describeChunk(chunk []entity, fields []uint16, handle uintptr,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot read what the devices are: %w", err)
+	}
+	if newest > 0 {
+		s.started = newest // just measured, by the host engine's clock
 	}
 	return nil
 }
@@ -230,7 +249,7 @@ func (s *session) deviceOf(e entity) *gpusamplesextension.Device {
 
 func (s *session) boards() (list []entity) {
 	for i := range s.devices {
-		if s.devices[i].Parent == "" {
+		if s.devices[i].Parent == "" && !s.left[s.parts[i].gpu] {
 			list = append(list, s.parts[i].entities...)
 		}
 	}
@@ -240,7 +259,7 @@ func (s *session) boards() (list []entity) {
 // instanceEntities are the GPU instances.
 func (s *session) instanceEntities() (list []entity) {
 	for i := range s.devices {
-		if s.devices[i].Parent != "" {
+		if s.devices[i].Parent != "" && !s.left[s.parts[i].gpu] {
 			list = append(list, s.parts[i].entities[0])
 		}
 	}

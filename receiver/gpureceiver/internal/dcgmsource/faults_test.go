@@ -6,6 +6,9 @@
 package dcgmsource
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,7 +57,7 @@ func TestTheHostEngineIsRestarted(t *testing.T) {
 	read(t, s)
 	m.set(t, "epoch", 2)
 	err := s.Read(&gpudata.Batch{})
-	require.ErrorContains(t, err, `DCGM at "localhost:5555": error getting entity count: Host engine connection invalid/disconnected`)
+	require.ErrorContains(t, err, "Host engine connection invalid/disconnected")
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Open())
 	m.advance(t, time.Second)
@@ -111,18 +114,23 @@ func TestConnectingToAHungHostEngineHoldsNobodyElse(t *testing.T) {
 	m := machine{"gpus": 1, "now": baseTime, "hang": 1}
 	m.write(t)
 	conn := newConnection(library{})
-	a, b := newSource(settings(), conn), newSource(settings(), conn)
-	opened := make(chan error, 1)
+	a, same, other := newSource(settings(), conn), newSource(settings(), conn), settings()
+	other.Target = "otherhost:5555"
+	opened := make(chan error, 2)
 	go func() { opened <- a.Open() }()
 	require.Eventually(t, func() bool {
 		conn.mu.Lock()
 		defer conn.mu.Unlock()
-		return conn.busy != ""
+		return conn.busy
 	}, time.Minute, time.Millisecond)
-	require.ErrorContains(t, b.Open(), "DCGM's library is still busy connecting to localhost:5555 since")
+	require.EqualError(t, newSource(other, conn).Open(), `this process is connected to DCGM at "localhost:5555", refused "otherhost:5555" `+
+		`(its library has one connection for each process: use one endpoint in all gpu receivers, or a second Collector)`)
+	go func() { opened <- same.Open() }() // waits, and then shares the connection
 	m.set(t, "hang", 0)
 	require.NoError(t, <-opened)
+	require.NoError(t, <-opened)
 	require.NoError(t, a.Close())
+	require.NoError(t, same.Close())
 }
 
 func TestABacklogThatIsTooLargeIsGivenUpInPart(t *testing.T) {
@@ -131,11 +139,249 @@ func TestABacklogThatIsTooLargeIsGivenUpInPart(t *testing.T) {
 	s := open(t, m, settings())
 	read(t, s)
 	delete(m, "now")
-	m.set(t, "limit", 5000) // 100 s are 1000 values of each of 8 fields of 2 boards
+	s.session.now = time.Now
+	m.set(t, "limit", 5000) // 100 s are 1000 values of each of 6 fields of 2 boards
 	now := time.Now()
 	b := read(t, s)
 	assert.Positive(t, b.Dropped[gpudata.DropOverrun])
 	power := of(b, 0, gpudata.Power)
 	assert.Greater(t, len(power), 100)
 	assert.Less(t, now.Sub(time.Unix(0, power[len(power)-1].Time)), time.Second, "the newest are there")
+}
+
+func TestAPowerThatTheDriverDoesNotSupportIsNotZeroWatts(t *testing.T) {
+	for _, sampling := range []time.Duration{100 * time.Millisecond, time.Second} {
+		m := machine{"gpus": 1, "now": baseTime, "unsupported": "157"}
+		set := settings()
+		set.Sampling = sampling
+		s := open(t, m, set)
+		read(t, s)
+		for range 3 {
+			m.advance(t, time.Second)
+			power := of(read(t, s), 0, gpudata.Power)
+			require.NotEmpty(t, power)
+			for _, v := range power {
+				require.Equal(t, 300.0, v.V, "what field 155 says")
+			}
+		}
+		m["unsupported"] = "155,157"
+		m.advance(t, time.Second)
+		assert.Empty(t, of(read(t, s), 0, gpudata.Power), "unknown is absent")
+	}
+}
+
+func TestABoardThatGivesOnlyBlanksIsNotOK(t *testing.T) {
+	m := machine{"gpus": 2, "now": baseTime}
+	s := open(t, m, settings())
+	read(t, s)
+	m.advance(t, time.Second)
+	assert.Equal(t, []gpudata.Health{gpudata.HealthOK, gpudata.HealthOK}, read(t, s).Health)
+	m["gsp"] = 0b10 // the driver answers nothing of it any more, and its status is ok
+	var states []gpudata.Health
+	for range 8 {
+		m.advance(t, time.Second)
+		states = append(states, read(t, s).Health[1])
+	}
+	assert.Equal(t, gpudata.HealthSilent, states[7])
+	assert.NotContains(t, states[6:], gpudata.HealthOK)
+	delete(m, "gsp")
+	m.advance(t, time.Second)
+	assert.Equal(t, []gpudata.Health{gpudata.HealthOK, gpudata.HealthOK}, read(t, s).Health)
+}
+
+func TestNothingIsKnownOfABoardWhileTheDriverHangs(t *testing.T) {
+	m := machine{"gpus": 1, "now": baseTime}
+	s := open(t, m, settings())
+	read(t, s)
+	m["frozen"] = m["now"]
+	for range 15 {
+		m.advance(t, time.Second)
+		b := read(t, s)
+		for _, v := range b.Values {
+			require.Equal(t, gpudata.XIDs, v.Quantity, "nothing is measured")
+			require.Equal(t, baseTime*1000, v.Time, "and what was counted was counted until then")
+		}
+	}
+	assert.Equal(t, []gpudata.Health{gpudata.HealthUnknown}, read(t, s).Health)
+	delete(m, "frozen")
+	m.advance(t, time.Second)
+	b := read(t, s)
+	assert.Equal(t, []gpudata.Health{gpudata.HealthOK}, b.Health)
+}
+
+func TestAHostEngineThatStartsAgainReadsTheKernelsLogAgain(t *testing.T) {
+	xid := func(after time.Duration, code int) string {
+		return fmt.Sprintf("%d:0:%d", baseTime+after.Microseconds(), code)
+	}
+	m := machine{"gpus": 1, "now": baseTime, "xid": []string{xid(-time.Hour, 13), xid(-time.Second, 13)}, "jitter": 700_000}
+	s := open(t, m, settings())
+	read(t, s)
+	m["xid"] = append(m["xid"].([]string), xid(time.Second, 79), xid(1500*time.Millisecond, 79))
+	m.advance(t, 2*time.Second)
+	require.Len(t, read(t, s).Events, 2)
+
+	m["xid"] = append(m["xid"].([]string), xid(150*time.Second, 79)) // while it is not there
+	m["now"] = baseTime + (200 * time.Second).Microseconds()
+	m.set(t, "epoch", 2)
+	require.Error(t, s.Read(&gpudata.Batch{}))
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Open())
+	b := read(t, s)
+	require.Len(t, b.Events, 1, "the others were counted before")
+	assert.Equal(t, (baseTime+150_700_000)*1000, b.Events[0].Time)
+	assert.Equal(t, 3.0, of(b, 0, gpudata.XIDs)[0].V, "the count goes on")
+}
+
+func TestANewSessionBeginsWhereTheLastOneStopped(t *testing.T) {
+	m := machine{"gpus": 8, "gpm": 0xff, "now": baseTime}
+	m.write(t)
+	conn := newConnection(library{})
+	keeper := newSource(settings(), conn) // another client, for which the host engine has sampled
+	require.NoError(t, keeper.Open())
+	m.advance(t, 2*time.Minute)
+	s := newSource(settings(), conn)
+	s.now = func() time.Time { return time.UnixMicro(m["now"].(int64)) }
+	require.NoError(t, s.Open())
+	b := read(t, s)
+	assert.Less(t, len(b.Values), 8*50, "one sample of each field, and not those of two minutes")
+	assert.Zero(t, b.Dropped[gpudata.DropStale])
+	m.advance(t, time.Second)
+	before := of(read(t, s), 0, gpudata.Power)
+	require.NoError(t, s.Close())
+	m.advance(t, 10*time.Second)
+	require.NoError(t, s.Open())
+	after := of(read(t, s), 0, gpudata.Power)
+	require.Len(t, after, 100, "the host engine has kept them")
+	assert.Equal(t, before[len(before)-1].Time+int64(100*time.Millisecond), after[0].Time)
+	require.NoError(t, s.Close())
+	require.NoError(t, keeper.Close())
+}
+
+// TestABacklogTakesLittleMemory reads two minutes of 8 boards: go-dcgm would have taken 1.1 GB for that.
+func TestABacklogTakesLittleMemory(t *testing.T) {
+	m := machine{"gpus": 8, "gpm": 0xff, "now": baseTime}
+	s := open(t, m, settings())
+	read(t, s)
+	m.advance(t, 2*time.Minute)
+	resident := func() (kb int) {
+		b, err := os.ReadFile("/proc/self/status")
+		require.NoError(t, err)
+		for line := range strings.Lines(string(b)) {
+			if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kb); err == nil {
+				return kb
+			}
+		}
+		return 0
+	}
+	before := resident()
+	b := read(t, s)
+	assert.Greater(t, len(b.Values), 8*1199*15)
+	assert.Less(t, resident()-before, 64<<10, "kB, at the peak")
+}
+
+func TestNoSampleIsLostInAStallOfMaxKeepAge(t *testing.T) {
+	for _, stall := range []time.Duration{30 * time.Second, 70 * time.Second, 95 * time.Second, 119 * time.Second} {
+		m := machine{"gpus": 2, "gpm": 3, "now": baseTime}
+		set := settings()
+		set.MaxStaleness = time.Minute
+		s := open(t, m, set)
+		read(t, s)
+		m.advance(t, stall)
+		b := read(t, s)
+		for _, q := range []gpudata.Quantity{gpudata.Power, gpudata.Energy, gpudata.SMUtilization} {
+			assert.Len(t, of(b, 1, q), int(stall.Seconds()*10), "%s %s", stall, q)
+		}
+		assert.Zero(t, b.Dropped[gpudata.DropStale]+b.Dropped[gpudata.DropOverrun])
+	}
+}
+
+func TestATimeoutGivesNothingUp(t *testing.T) {
+	m := machine{"gpus": 1, "now": baseTime, "hangms": 300}
+	s := open(t, m, settings())
+	read(t, s)
+	m["hang"] = 1
+	m.advance(t, 65*time.Second)
+	done := make(chan *gpudata.Batch)
+	go func() {
+		b := &gpudata.Batch{}
+		assert.NoError(t, s.Read(b))
+		done <- b
+	}()
+	time.Sleep(450 * time.Millisecond) // the first call has timed out
+	m.set(t, "hang", 0)
+	b := <-done
+	assert.Len(t, of(b, 0, gpudata.Power), 650)
+	assert.Zero(t, b.Dropped[gpudata.DropOverrun])
+}
+
+func TestAStallOfCoarseSamplesIsReadAsHistory(t *testing.T) {
+	m := machine{"gpus": 2, "gpm": 3, "now": baseTime}
+	set := settings()
+	set.Sampling, set.Slow = time.Second, 10*time.Second
+	s := open(t, m, set)
+	var power []gpudata.Value
+	for i := range 60 {
+		step := 500 * time.Millisecond
+		if i == 30 {
+			step = 40 * time.Second
+		}
+		m.advance(t, step)
+		b := &gpudata.Batch{}
+		require.NoError(t, s.Read(b))
+		power = append(power, of(b, 1, gpudata.Power)...)
+	}
+	for i := 1; i < len(power); i++ {
+		require.Equal(t, int64(time.Second), power[i].Time-power[i-1].Time)
+	}
+	assert.Len(t, power, 70, "59 half seconds and 40 s")
+}
+
+func TestALibraryThatCutsHistoriesShortIsAskedAgain(t *testing.T) {
+	m := machine{"gpus": 1, "now": baseTime}
+	set := settings()
+	set.Sampling, set.KeepAge = time.Millisecond, 10*time.Minute
+	s := open(t, m, set)
+	read(t, s)
+	m.advance(t, 150*time.Second) // 150,000 values of a field, of which a buffer holds 130,816
+	b := read(t, s)
+	power := of(b, 0, gpudata.Power)
+	require.Len(t, power, 150_000)
+	assert.Equal(t, int64(time.Millisecond)*149_999, power[149_999].Time-power[0].Time)
+}
+
+func TestAMomentOfRefusalIsNoDeadConnection(t *testing.T) {
+	m := machine{"gpus": 1, "now": baseTime}
+	s := open(t, m, settings())
+	read(t, s)
+	m["transient"] = 1 // what a driver that is being detached answers
+	m.advance(t, time.Second)
+	read(t, s)
+	assert.False(t, s.session.dead)
+	delete(m, "transient")
+	m.advance(t, time.Second)
+	assert.Len(t, of(read(t, s), 0, gpudata.Power), 20)
+}
+
+func TestALostBoardIsNotReadUntilItIsBack(t *testing.T) {
+	m := machine{"gpus": 2, "gpm": 3, "now": baseTime}
+	s := open(t, m, settings())
+	read(t, s)
+	m["lost"] = 0b10
+	m.advance(t, time.Second)
+	assert.Positive(t, read(t, s).Dropped[gpudata.DropBlank])
+	for range 3 {
+		m.advance(t, time.Second)
+		b := read(t, s)
+		assert.Zero(t, b.Dropped[gpudata.DropBlank], "thousands a second otherwise")
+		assert.Equal(t, []gpudata.Health{gpudata.HealthOK, gpudata.HealthFailed}, b.Health)
+		assert.Len(t, of(b, 0, gpudata.Power), 10)
+		assert.Len(t, of(b, 0, gpudata.SMUtilization), 10)
+	}
+	m["lost"] = 0
+	m.advance(t, time.Second)
+	read(t, s)
+	m.advance(t, time.Second)
+	b := read(t, s)
+	assert.Equal(t, []gpudata.Health{gpudata.HealthOK, gpudata.HealthOK}, b.Health)
+	assert.Len(t, of(b, 1, gpudata.Power), 10)
 }

@@ -16,6 +16,9 @@ type field struct {
 	// rank orders the fields of one quantity: once a device has given a value of a lower rank, higher ones are ignored.
 	rank uint8
 	form form
+	// positive: the host engine stores 0 where the driver answers that it has no such value.
+	positive bool
+	index    int // in deviceState.last
 }
 
 // form is how a value becomes one of its quantity.
@@ -35,21 +38,32 @@ const (
 	mebi    = 1 << 20
 )
 
-// fast fields are watched at the sampling interval.
+// fast fields are watched at the sampling interval and read as histories. Each costs a round trip for each board and
+// read, so what changes slowly is not among them.
 var fast = []field{
 	{id: 100, quantity: gpudata.ClockSM, scale: mega},
-	{id: 101, quantity: gpudata.ClockMemory, scale: mega},
 	{id: 112, quantity: gpudata.Throttle, scale: 1},
-	{id: 150, quantity: gpudata.Temperature, scale: 1},
 	{id: 155, quantity: gpudata.Power, scale: 1, rank: 1}, // a mean over up to 1 s on newer chips
 	{id: 156, quantity: gpudata.Energy, scale: milli},
-	{id: 157, quantity: gpudata.Power, scale: 1},
+	// NVML answers an unsupported instantaneous power with a call that succeeds and a field that says so; DCGM looks at
+	// the call only and stores 0 W. A board that is on draws more.
+	{id: 157, quantity: gpudata.Power, scale: 1, positive: true},
 	{id: 203, quantity: gpudata.Utilization, scale: percent},
 	{id: 252, quantity: gpudata.MemoryUsed, scale: mebi},
 	{id: 1611, quantity: gpudata.Energy, scale: 1, rank: 1}, // DCGM 4.6
 }
 
-// slow fields change rarely and are watched at the collection interval.
+// rivals are fast fields that stand in for another one, and that one. Where every board gives the better one, the
+// stand-in is not watched.
+var rivals = map[uint16]uint16{155: 157, 1611: 156}
+
+// medium fields change within seconds. With them goes the XID, whose history is read when there is a new one.
+var medium = []field{
+	{id: 101, quantity: gpudata.ClockMemory, scale: mega},
+	{id: 150, quantity: gpudata.Temperature, scale: 1},
+}
+
+// slow fields change rarely. Their newest values are read, all in one round trip.
 var slow = []field{
 	{id: 102, quantity: gpudata.ClockVideo, scale: mega},
 	{id: 202, quantity: gpudata.PCIeReplays, scale: 1},
@@ -72,7 +86,7 @@ var slow = []field{
 // profiling fields need the profiling module or a device with GPM; one device that has neither fails the watch of all,
 // so they are watched apart and by class of device.
 var profiling = []field{
-	{id: 1001, quantity: gpudata.Utilization, scale: 1, rank: 1}, // for instances, of which 203 says nothing
+	{id: graphicsEngine, quantity: gpudata.Utilization, scale: 1, rank: 1},
 	{id: 1002, quantity: gpudata.SMUtilization, scale: 1},
 	{id: 1003, quantity: gpudata.SMOccupancy, scale: 1},
 	{id: 1004, quantity: gpudata.TensorUtilization, scale: 1},
@@ -94,8 +108,13 @@ const basicProfiling = 1012
 // newInDCGM46 are refused by an older host engine, and with them the whole field group.
 func newInDCGM46(id uint16) bool { return id == 1611 || id >= 1084 && id <= 1096 }
 
-// fieldXID carries the number of the last XID. Its samples are events.
-const fieldXID = 230
+const (
+	// fieldXID carries the number of the last XID. Its samples are events.
+	fieldXID = 230
+	// fieldProcesses has a sample for each process that computes on a board, all of one look with one time. DCGM's
+	// header names it internal; a library that does not know it, or gives no process there, costs nothing.
+	fieldProcesses = 221
+)
 
 // Fields that say what a device is.
 const (
@@ -111,19 +130,30 @@ const (
 )
 
 var describing = []uint16{
-	fieldDriver, fieldModel, fieldNVMLIndex, fieldUUID, fieldPCI, fieldPowerLimit, fieldPCIeMaxGen, fieldPCIeMaxWidth, fieldFBTotal,
+	fieldDriver, fieldModel, fieldNVMLIndex, fieldUUID, fieldPCI, fieldPowerLimit, fieldPCIeMaxGen, fieldPCIeMaxWidth,
+	fieldFBTotal, 156, 157, 203, // of rivals
 }
+
+// isPipe says whether a profiling field is of a single pipe, of which only a metric that is off by default speaks.
+func isPipe(id uint16) bool { return id >= 1006 && id <= 1008 }
+
+// graphicsEngine stands in for the utilisation 203, which instances and boards that are cut into them do not have.
+const graphicsEngine = 1001
 
 // byID is what a field means.
 var byID = func() map[uint16]*field {
 	m := map[uint16]*field{}
-	for _, list := range [][]field{fast, slow, profiling} {
+	for _, list := range [][]field{fast, medium, slow, profiling} {
 		for i := range list {
+			list[i].index = len(m)
 			m[list[i].id] = &list[i]
 		}
 	}
 	return m
 }()
+
+// maxFields is at least the number of fields in byID.
+const maxFields = 48
 
 // convert is the value in base units.
 func (f *field) convert(v float64) float64 {

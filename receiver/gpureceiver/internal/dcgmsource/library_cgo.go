@@ -9,9 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/NVIDIA/go-dcgm/pkg/dcgm"
+
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
 // process is the connection of this process. It is a package variable because the library's connection is: go-dcgm has
@@ -31,10 +32,13 @@ func (library) init(target string) error {
 	default:
 		_, err = dcgm.Init(dcgm.Standalone, target, "0")
 	}
-	if err != nil && strings.HasSuffix(err.Error(), "not found") { // the library; it has no error value of its own
-		err = fmt.Errorf("%w (install datacenter-gpu-manager-4-core)", err)
+	switch {
+	case err == nil:
+		return bindValues()
+	case strings.HasSuffix(err.Error(), "not found"): // the library; go-dcgm has no error value of its own
+		return fmt.Errorf("DCGM's client library is missing: %w (install datacenter-gpu-manager-4-core): %w", err, gpudata.ErrUnavailable)
 	}
-	return err
+	return fmt.Errorf("cannot reach DCGM at %q: %w", target, err)
 }
 
 func (library) shutdown() error { return dcgm.Shutdown() }
@@ -117,7 +121,11 @@ func fieldHandle(h uintptr) dcgm.FieldHandle {
 func (library) destroyGroup(group uintptr) error { return dcgm.DestroyGroup(groupHandle(group)) }
 
 func (library) createFieldGroup(name string, fields []uint16) (uintptr, error) {
-	f, err := dcgm.FieldGroupCreate(name, shorts(fields))
+	list := make([]dcgm.Short, len(fields))
+	for i, id := range fields {
+		list[i] = dcgm.Short(id)
+	}
+	f, err := dcgm.FieldGroupCreate(name, list)
 	return f.GetHandle(), err
 }
 
@@ -131,56 +139,4 @@ func (library) watch(group, fieldGroup uintptr, everyMicros int64, keepSeconds f
 
 func (library) unwatch(group, fieldGroup uintptr) error {
 	return dcgm.UnwatchFields(fieldHandle(fieldGroup), groupHandle(group))
-}
-
-func (library) valuesSince(group, fieldGroup uintptr, mark int64, fn func(*rawValue)) (int64, error) {
-	values, next, err := dcgm.GetValuesSince(groupHandle(group), fieldHandle(fieldGroup), time.UnixMicro(mark))
-	if err != nil {
-		return mark, err
-	}
-	pass(values, fn)
-	return next.UnixMicro(), nil
-}
-
-func (library) latest(entities []entity, fields []uint16, fn func(*rawValue)) error {
-	pairs := make([]dcgm.GroupEntityPair, len(entities))
-	for i, e := range entities {
-		pairs[i] = dcgm.GroupEntityPair{EntityGroupId: dcgm.Field_Entity_Group(e.kind), EntityId: e.id}
-	}
-	// No flags: the live-data flag crashes the host engine on a profiling field and fails the request on field 230.
-	values, err := dcgm.EntitiesGetLatestValues(pairs, shorts(fields), 0)
-	if err != nil {
-		return err
-	}
-	pass(values, fn)
-	return nil
-}
-
-// pass takes the scalars out of the library's values of 4 KiB each, of which none is kept.
-func pass(values []dcgm.FieldValue_v2, fn func(*rawValue)) {
-	var raw rawValue
-	for i := range values {
-		v := &values[i]
-		raw = rawValue{
-			entity: entity{entityKind(v.EntityGroupId), v.EntityID},
-			field:  uint16(v.FieldID), typ: byte(v.FieldType), status: v.Status, ts: v.TS,
-		}
-		switch raw.typ {
-		case typeInt:
-			raw.i = int64Of(&v.Value)
-		case typeDouble:
-			raw.f = float64Of(&v.Value)
-		case typeString:
-			raw.s = stringOf(&v.Value)
-		}
-		fn(&raw)
-	}
-}
-
-func shorts(ids []uint16) []dcgm.Short {
-	list := make([]dcgm.Short, len(ids))
-	for i, id := range ids {
-		list[i] = dcgm.Short(id)
-	}
-	return list
 }

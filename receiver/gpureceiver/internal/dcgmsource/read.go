@@ -4,48 +4,252 @@
 package dcgmsource
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// readWatch reads what is new in one watch.
-func (s *session) readWatch(b *gpudata.Batch, w *watch) error {
-	if w.events {
-		return s.readEvents(b, w)
+// watch is one field group on one group, read on its own.
+type watch struct {
+	kind          watchKind
+	group, fields uintptr
+	entities      []entity
+	every         time.Duration // between two samples
+	mark          int64         // histories are read from here, µs
+	read          time.Time
+	newest        int64     // of latest and events: the newest sample, µs
+	history       time.Time // of events: when their history was read
+}
+
+// watchKind is how a watch is read.
+type watchKind uint8
+
+const (
+	histories watchKind = iota // every sample since the last read
+	latest                     // the newest sample of each field, all in one round trip
+	events                     // XIDs
+	processes                  // who computes on a board
+)
+
+const (
+	// coarse: from this sampling interval on the newest values are read twice as often as there are samples, in place of
+	// histories: a round trip in place of one for each field of each board. What a stall left out is then read as
+	// history.
+	coarse = 500 * time.Millisecond
+	// processesEvery is the shortest time between two looks at the processes.
+	processesEvery = 10 * time.Second
+	// xidsEvery is how often the history of XIDs is read without a new one: one from the kernel log can carry a time
+	// before the newest.
+	xidsEvery = 30 * time.Second
+)
+
+// due says whether it is time to read a watch.
+func (w *watch) due(now time.Time, pace time.Duration) bool {
+	if w.kind == histories || w.every <= pace {
+		return true
 	}
-	next, err := s.readSince(b, w, w.mark)
-	if err != nil {
-		return s.skipBacklog(b, w, err)
+	// Half a pace early rather than a whole one late.
+	return now.Sub(w.read) >= w.every-pace/2
+}
+
+// read reads every watch that is due, and from time to time the list of devices.
+func (s *session) read(b *gpudata.Batch, pace time.Duration) error {
+	now := s.now()
+	if now.Sub(s.checked) >= s.set.Slow || len(s.devices) == 0 {
+		var changed bool
+		err := again(func() (err error) {
+			changed, err = s.check()
+			return err
+		})
+		b.Changed = b.Changed || changed
+		if err != nil {
+			return s.failed(err)
+		}
 	}
-	w.mark = next
+	for _, st := range s.state {
+		st.measured, st.blank = false, false
+	}
+	var errs []error
+	for _, w := range s.watches {
+		if !w.due(now, pace) {
+			continue
+		}
+		w.read = now
+		if err := s.readWatch(b, w); err != nil {
+			if disconnected(err) || timedOut(err) {
+				s.dead = true
+				return err
+			}
+			errs = append(errs, err)
+		}
+	}
+	s.remember()
+	s.judge(b)
+	if s.set.Profiling {
+		kind := histories
+		if s.set.Sampling >= coarse {
+			kind = latest
+		}
+		b.Refused += s.watchProfiling(kind)
+		s.trim()
+	}
+	b.Notices = append(b.Notices, s.notices()...)
+	if len(errs) == 0 {
+		s.fails = 0
+		return nil
+	}
+	return s.failed(errors.Join(errs...))
+}
+
+// failed decides what an error of a read means: nothing, while the connection answers and it is the first ones (a driver
+// that is being detached refuses calls for a moment).
+func (s *session) failed(err error) error {
+	s.fails++
+	s.dead = s.dead || disconnected(err) || timedOut(err)
+	if s.dead || s.fails >= maxFails {
+		return err
+	}
 	return nil
 }
 
-// readSince appends what is newer than the mark. Only after the whole read it is known which of several fields of one
-// quantity a device has, so the rank of each value is kept until then.
-func (s *session) readSince(b *gpudata.Batch, w *watch, mark int64) (int64, error) {
-	from := len(b.Values)
-	s.ranks = s.ranks[:0]
-	next, err := s.api.valuesSince(w.group, w.fields, mark, func(v *rawValue) { s.value(b, v) })
-	if err != nil {
-		return mark, err
+// again calls fn until it does not time out: a host engine that was stopped answers the next call, and has kept the
+// samples.
+func again(fn func() error) error {
+	var err error
+	for range maxFails {
+		if err = fn(); !timedOut(err) {
+			return err
+		}
 	}
-	stale := (next - s.set.MaxStaleness.Microseconds()) * 1000
+	return err
+}
+
+func (s *session) readWatch(b *gpudata.Batch, w *watch) error {
+	switch w.kind {
+	case events:
+		return s.readEvents(b, w)
+	case processes:
+		return s.readProcesses(b, w)
+	case latest:
+		return s.readLatest(b, w)
+	default:
+		return s.readHistory(b, w)
+	}
+}
+
+// run counts the values of one field of one entity within a read of histories.
+type run struct {
+	entity entity
+	field  uint16
+	n      int
+	last   int64
+	resume int64 // the earliest end of a run that was cut short; 0: none was
+}
+
+// fullRun: the library gives at most 4 MiB for a field of an entity, the oldest first, and does not say that there are
+// more: 130,816 values of 32 bytes.
+const fullRun = 100_000
+
+func (r *run) count(v *rawValue) {
+	if v.entity != r.entity || v.field != r.field {
+		r.end()
+		r.entity, r.field, r.n = v.entity, v.field, 0
+	}
+	r.n, r.last = r.n+1, v.ts
+}
+
+func (r *run) end() {
+	if r.n >= fullRun && (r.resume == 0 || r.last < r.resume) {
+		r.resume = r.last
+	}
+	r.n = 0
+}
+
+// readHistory appends all that is new since the mark.
+func (s *session) readHistory(b *gpudata.Batch, w *watch) error {
+	for {
+		s.run = run{}
+		next, err := s.readSince(b, w, w.mark)
+		if tooMany(err) {
+			return s.skipBacklog(b, w, err)
+		}
+		if err != nil {
+			return err
+		}
+		s.run.end()
+		if s.run.resume == 0 || s.run.resume <= w.mark {
+			w.mark = next
+			return nil
+		}
+		w.mark = s.run.resume // values that are read again are not newer than the last of their field
+	}
+}
+
+// readSince appends what is newer than the mark.
+func (s *session) readSince(b *gpudata.Batch, w *watch, mark int64) (next int64, err error) {
+	from := s.begin(b)
+	err = again(func() error {
+		next, err = s.api.valuesSince(w.group, w.fields, mark, func(v *rawValue) {
+			s.run.count(v)
+			s.value(b, v)
+		})
+		return err
+	})
+	s.finish(b, from)
+	return next, err
+}
+
+// readLatest appends the newest sample of each field if it is a new one. Where samples lie further apart than they
+// should, those between are read as history.
+func (s *session) readLatest(b *gpudata.Batch, w *watch) error {
+	from := s.begin(b)
+	newest := int64(0)
+	err := again(func() error {
+		s.raw, newest = s.raw[:0], 0
+		return s.api.latest(w.group, w.fields, func(v *rawValue) {
+			s.raw = append(s.raw, *v)
+			newest = max(newest, v.ts)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	before := w.newest
+	w.newest = max(newest, before)
+	if w.every == s.set.Sampling && before > 0 && newest-before > 3*w.every.Microseconds()/2 {
+		w.mark = before + 1
+		return s.readHistory(b, w)
+	}
+	stale := newest - s.set.MaxStaleness.Microseconds()
+	for i := range s.raw {
+		if v := &s.raw[i]; v.status == statusOK && v.ts > 0 && v.ts < stale {
+			b.Dropped[gpudata.DropStale]++ // nobody samples this field any more
+		} else {
+			s.value(b, v)
+		}
+	}
+	s.finish(b, from)
+	return nil
+}
+
+// begin starts a read. Only after the whole read it is known which of several fields of one quantity a device has, so the
+// rank of each value is kept until finish.
+func (s *session) begin(b *gpudata.Batch) int {
+	s.ranks = s.ranks[:0]
+	return len(b.Values)
+}
+
+// finish removes the values of fields to which the device has a better one.
+func (s *session) finish(b *gpudata.Batch, from int) {
 	kept := b.Values[:from]
 	for i, v := range b.Values[from:] {
-		switch {
-		case v.Time < stale:
-			b.Dropped[gpudata.DropStale]++
-		case s.ranks[i]+1 > s.state[v.Device].best[v.Quantity]:
-			// The device has a better field of the same quantity.
-		default:
+		if s.ranks[i]+1 <= s.state[v.Device].best[v.Quantity] {
 			kept = append(kept, v)
 		}
 	}
 	b.Values = kept
-	return next, nil
 }
 
 // value takes one raw value.
@@ -58,26 +262,36 @@ func (s *session) value(b *gpudata.Batch, v *rawValue) {
 	case f == nil || len(devices) == 0:
 		b.Dropped[gpudata.DropUnknownEntity]++
 		return
-	case v.status != statusOK:
-		b.Dropped[gpudata.DropStatus]++
-		return
+	}
+	kind := 0
+	if v.entity.kind == entityGPUInstance {
+		kind = 1 // a compute instance's own value comes first
 	}
 	raw, ok := v.number()
-	if !ok || v.ts <= 0 {
-		b.Dropped[gpudata.DropBlank]++
-		return
-	}
+	ok = ok && v.ts > 0 && (!f.positive || raw > 0)
+	own := v.entity.kind == entityGPU && f.id < profiling[0].id
 	for _, i := range devices {
-		rank := 2 * f.rank
-		if v.entity.kind == entityGPUInstance {
-			rank++ // the compute instance's own value comes first
+		st := s.state[i]
+		last := &st.last[kind][f.index]
+		if v.ts > 0 && v.ts <= *last {
+			continue // read before
 		}
-		s.deviceValue(b, i, f, rank, v.ts, raw)
+		*last = max(*last, v.ts)
+		switch {
+		case v.status != statusOK:
+			b.Dropped[gpudata.DropStatus]++
+		case !ok:
+			st.blank = st.blank || own
+			b.Dropped[gpudata.DropBlank]++
+		default:
+			st.measured = st.measured || own
+			s.deviceValue(b, i, f, 2*f.rank+uint8(kind), v.ts, raw)
+		}
 	}
 }
 
 func (s *session) deviceValue(b *gpudata.Batch, i int, f *field, rank uint8, ts int64, raw float64) {
-	st := &s.state[i]
+	st := s.state[i]
 	best := &st.best[f.quantity]
 	if *best == 0 || rank+1 < *best {
 		*best = rank + 1
@@ -107,54 +321,54 @@ func (s *session) deviceValue(b *gpudata.Batch, i int, f *field, rank uint8, ts 
 }
 
 // skipBacklog gives up the older half of what has gathered, again and again, until what is left can be read: after a
-// long stall there can be more values than the library takes. A read that fails with nothing left to give up is an
-// error.
+// long stall there can be more values than one read takes. A read that fails with nothing left to give up is an error.
 func (s *session) skipBacklog(b *gpudata.Batch, w *watch, cause error) error {
-	now := time.Now().UnixMicro() // a clock that is off only makes the steps larger or smaller
-	for back := now - w.mark; w.mark != 0 && back > 2*s.set.Sampling.Microseconds() && back > minPace.Microseconds(); back /= 2 {
-		if next, err := s.readSince(b, w, now-back/2); err == nil {
+	now := s.now().UnixMicro() // a clock that is off only makes the steps larger or smaller
+	for back := now - w.mark; back > 2*s.set.Sampling.Microseconds(); back /= 2 {
+		next, err := s.readSince(b, w, now-back/2)
+		if err == nil {
 			b.Dropped[gpudata.DropOverrun]++
 			w.mark = next
 			return nil
 		}
+		if !tooMany(err) {
+			return err
+		}
 	}
-	return cause
+	return fmt.Errorf("cannot read what has gathered: %w", cause)
 }
 
-// xidOverlap: XIDs from the kernel log carry the kernel's time and can lie before the mark of the last read.
-const xidOverlap = time.Minute
-
-// readEvents reads XIDs. A sample is one event; the same sample read twice is not.
-func (s *session) readEvents(b *gpudata.Batch, w *watch) error {
-	first := w.mark == 0
-	mark := max(0, w.mark-xidOverlap.Microseconds())
-	next, err := s.api.valuesSince(w.group, w.fields, mark, func(v *rawValue) {
-		code, ok := v.number()
-		if v.field != fieldXID || v.status != statusOK || !ok || code <= 0 || v.ts <= 0 {
-			return
-		}
-		for _, i := range s.byPart[v.entity] {
-			isNew := s.seen.add(s.devices[i].ID, v.ts, int64(code))
-			if !isNew || (first && !s.seen.primed) {
-				continue // it happened before anybody counted
+// readProcesses reads who computes on the boards: the samples of the newest look at each.
+func (s *session) readProcesses(b *gpudata.Batch, w *watch) error {
+	first := len(b.Processes)
+	newest := map[uint16]int64{}
+	var next int64
+	err := again(func() (err error) {
+		next, err = s.api.valuesSince(w.group, w.fields, w.mark, func(v *rawValue) {
+			devices := s.byPart[v.entity]
+			if v.status != statusOK || v.typ != typeBinary || v.i == 0 || len(devices) == 0 {
+				return
 			}
-			s.state[i].xids++
-			b.Events = append(b.Events, gpudata.Event{Device: uint16(i), Event: gpusamplesextension.Event{
-				Time: v.ts * 1000, Kind: gpusamplesextension.EventXID, Code: int64(code), Count: 1,
-			}})
-		}
+			i := uint16(devices[0])
+			newest[i] = max(newest[i], v.ts*1000)
+			p := gpudata.Process{Time: v.ts * 1000, Device: i, PID: v.i, Bytes: v.more}
+			if v.more >= blankInt {
+				p.Bytes = gpudata.BytesUnknown
+			}
+			b.Processes = append(b.Processes, p)
+		})
+		return err
 	})
 	if err != nil {
 		return err
 	}
 	w.mark = next
-	if first {
-		s.seen.primed = true
-	}
-	for _, e := range w.entities {
-		for _, i := range s.byPart[e] {
-			b.Add(i, gpudata.XIDs, next*1000, s.state[i].xids)
+	kept := b.Processes[:first]
+	for _, p := range b.Processes[first:] {
+		if p.Time == newest[p.Device] {
+			kept = append(kept, p)
 		}
 	}
+	b.Processes, b.Listed = kept, true
 	return nil
 }

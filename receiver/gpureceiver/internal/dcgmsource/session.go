@@ -4,10 +4,8 @@
 package dcgmsource
 
 import (
-	"cmp"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -23,62 +21,81 @@ import (
 type session struct {
 	api  api
 	set  Settings
-	seen *seenXIDs
+	kept *kept
+	now  func() time.Time
 
 	devices   []gpusamplesextension.Device
 	parts     []part           // by device
 	byPart    map[entity][]int // entity to the devices that it feeds
+	state     []*deviceState   // by device
 	watches   []*watch
-	groups    []uintptr
+	groups    map[string]uintptr // by the entities
 	fields    []uintptr
-	state     []deviceState
-	ranks     []uint8 // of the values of the present read
-	health    []gpudata.Health
+	classes   []*class
+	without   []uint16      // fast fields that are not watched, for every board gives the better rival
+	left      map[uint]bool // boards that are lost and not watched
+	nameless  []uint        // boards that do not even say their UUID
+	started   int64         // the host engine's clock at discovery, µs
 	inventory string
 	checked   time.Time // when the list of devices was last read
+	listed    time.Time // when the processes were
 	dead      bool      // the connection does not answer any more
 	fails     int       // reads that failed in a row while the connection answered
+
+	// Of the present read.
+	ranks []uint8 // of the values
+	raw   []rawValue
+	run   run
 }
 
 // part is the entities that a device consists of: a GPU of itself, a MIG device of its compute instance and the GPU
 // instance that holds it.
 type part struct {
-	gpu      uint
-	entities []entity
+	gpu         uint
+	entities    []entity
+	utilization bool // a board that gives field 203
 }
 
-// watch is one field group on one group, read on its own.
-type watch struct {
-	group, fields uintptr
-	entities      []entity
-	mark          int64 // of valuesSince
-	events        bool  // the fields are events
-	every         time.Duration
-	read          time.Time
+// kept is what outlives sessions: after a restart of the host engine or a new connection, counters go on, no sample and
+// no XID is taken twice, and reading goes on where it stopped.
+type kept struct {
+	devices map[string]*deviceState // by hw.id
+	xids    seenXIDs
+	mark    int64 // up to there (µs, the host engine's clock) histories have been read; 0: never
 }
 
-// deviceState is what converting needs to know of one device.
+// maxKept bounds the devices that are remembered when they are gone.
+const maxKept = 256
+
+func newKept() *kept { return &kept{devices: map[string]*deviceState{}} }
+
+// deviceState is what is remembered of one device.
 type deviceState struct {
 	best          [gpudata.NumQuantities]uint8 // lowest rank seen, plus 1; 0 when none
 	sums          [gpudata.NumQuantities]countersum.Sum
+	last          [2][maxFields]int64 // time of the newest sample, by kind of part and field; µs
 	xids          float64
 	remapFailed   bool
 	remapPending  bool
 	retirePending bool
+
+	// Of the board's own fields: whether the present read brought values or blanks, and since when there are values or
+	// only blanks.
+	measured, blank bool
+	answered        time.Time
+	health          gpudata.Health
 }
 
 // maxFails: a read that fails this often in a row while the connection answers means that handles are no longer ours.
 const maxFails = 3
 
-// groupChunks bounds the groups of one session: 64 exist per host engine, over all clients.
-const groupChunks = 8
-
-func newSession(a api, set Settings, seen *seenXIDs) (*session, error) {
-	s := &session{api: a, set: set, seen: seen, checked: time.Now()}
-	if err := s.discover(); err != nil {
-		return nil, err
+func newSession(a api, set Settings, k *kept, now func() time.Time) (*session, error) {
+	s := &session{api: a, set: set, kept: k, now: now, checked: now(), groups: map[string]uintptr{}, left: map[uint]bool{}}
+	err := s.discover()
+	if err == nil {
+		err = s.watchAll()
 	}
-	if err := s.watchAll(); err != nil {
+	if err != nil {
 		s.close()
 		return nil, err
 	}
@@ -96,142 +113,118 @@ func unique(kind string) string {
 	return fmt.Sprintf("otelgpu-%s-%d-%s-%s", host, os.Getpid(), hex.EncodeToString(r[:]), kind)
 }
 
+// adopt finds or makes the state of each device.
+func (s *session) adopt() {
+	for _, st := range s.kept.devices {
+		for _, last := range st.last {
+			if newest := slices.Max(last[:]); newest > s.started+time.Minute.Microseconds() {
+				*st = deviceState{xids: st.xids} // another host engine, whose clock is behind
+				break
+			}
+		}
+	}
+	present := map[string]*deviceState{}
+	s.state = make([]*deviceState, len(s.devices))
+	for i := range s.devices {
+		id := s.devices[i].ID
+		st := s.kept.devices[id]
+		if st == nil {
+			st = &deviceState{}
+		}
+		st.best = [gpudata.NumQuantities]uint8{}
+		s.state[i], present[id] = st, st
+	}
+	for id, st := range s.kept.devices {
+		if _, ok := present[id]; !ok && len(present) < maxKept {
+			present[id] = st
+		}
+	}
+	s.kept.devices = present
+}
+
+// resume is where histories of a new session begin: where the session before has stopped, or now. What the host engine
+// has from before that belongs to nobody, and can be gigabytes.
+func (s *session) resume() int64 {
+	if m := s.kept.mark; m > 0 && m <= s.started && s.started-m <= s.set.KeepAge.Microseconds() {
+		return m
+	}
+	return s.started
+}
+
+// newWatch makes a watch of fields on entities, watched every so often.
+func (s *session) newWatch(kind watchKind, name string, entities []entity, fields []uint16, every time.Duration) (*watch, error) {
+	fields = s.known(fields)
+	if len(fields) == 0 || len(entities) == 0 {
+		return nil, nil
+	}
+	group, err := s.group(entities)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := s.fieldGroup(name, fields)
+	if err != nil {
+		return nil, err
+	}
+	w := &watch{kind: kind, group: group, fields: handle, entities: entities, every: every, mark: s.resume()}
+	if err := s.api.watch(group, handle, every.Microseconds(), s.set.KeepAge.Seconds()); err != nil {
+		_ = s.api.unwatch(group, handle) // some entities may be half watched
+		_ = s.api.destroyFieldGroup(handle)
+		s.fields = slices.DeleteFunc(s.fields, func(f uintptr) bool { return f == handle })
+		return nil, fmt.Errorf("cannot watch fields: %w", err)
+	}
+	s.watches = append(s.watches, w)
+	return w, nil
+}
+
 // watchAll creates groups and watches for what was discovered.
 func (s *session) watchAll() error {
-	if len(s.devices) == 0 {
-		return nil
-	}
 	boards := s.boards()
-	keep := s.set.KeepAge.Seconds()
-	fastFields, err := s.fieldGroup("fast", s.known(ids(fast)))
-	if err != nil {
-		return err
+	histories := histories
+	if s.set.Sampling >= coarse {
+		histories = latest
 	}
-	slowFields, err := s.fieldGroup("slow", s.known(ids(slow)))
-	if err != nil {
-		return err
-	}
-	xidFields, err := s.fieldGroup("xid", []uint16{fieldXID})
-	if err != nil {
-		return err
-	}
+	slowEvery := max(s.set.Sampling, s.set.Slow/2)
+	mediumEvery := min(slowEvery, max(s.set.Sampling, time.Second))
 	for _, chunk := range chunks(boards) {
-		group, err := s.group(chunk)
-		if err != nil {
-			return err
-		}
-		for _, w := range []*watch{
-			{group: group, fields: fastFields, entities: chunk, every: s.set.Sampling},
-			{group: group, fields: slowFields, entities: chunk, every: s.set.Slow},
+		for _, x := range []struct {
+			kind   watchKind
+			name   string
+			fields []uint16
+			every  time.Duration
+		}{
+			{histories, "fast", without(ids(fast), func(id uint16) bool { return slices.Contains(s.without, id) }), s.set.Sampling},
+			{latest, "medium", ids(medium), mediumEvery},
+			{events, "xid", []uint16{fieldXID}, mediumEvery},
+			{latest, "slow", ids(slow), slowEvery},
+			{processes, "processes", s.processField(), max(slowEvery, processesEvery)},
 		} {
-			if err := s.watch(w, keep); err != nil {
+			if _, err := s.newWatch(x.kind, x.name, chunk, x.fields, x.every); err != nil {
 				return err
 			}
 		}
 	}
-	all, err := s.group(boards) // events are few
-	if err != nil {
-		return err
-	}
-	if err := s.watch(&watch{group: all, fields: xidFields, entities: boards, every: s.set.Sampling, events: true}, keep); err != nil {
-		return err
-	}
-	if instances := s.instanceEntities(); len(instances) > 0 {
-		s.watchInstances(instances, keep)
+	for _, chunk := range chunks(s.instanceEntities()) {
+		// One that does not give its memory loses only that.
+		_, _ = s.newWatch(latest, "mig", chunk, []uint16{250, 252}, mediumEvery)
 	}
 	if s.set.Profiling {
-		s.watchProfiling(keep)
+		s.classify()
+		s.watchProfiling(histories)
 	}
 	return nil
 }
 
-// watchInstances watches the memory of MIG instances; one that does not give it loses only that.
-func (s *session) watchInstances(instances []entity, keep float64) {
-	fields, err := s.fieldGroup("mig", s.known([]uint16{250, 252}))
-	if err != nil {
-		return
+// processField is the field of the processes, where it is wanted and the library knows it as a process.
+func (s *session) processField() []uint16 {
+	if s.set.Processes && s.api.fieldType(fieldProcesses) == typeBinary {
+		return []uint16{fieldProcesses}
 	}
-	for _, chunk := range chunks(instances) {
-		group, err := s.group(chunk)
-		if err != nil {
-			return
-		}
-		_ = s.watch(&watch{group: group, fields: fields, entities: chunk, every: s.set.Sampling}, keep)
-	}
-}
-
-// class is entities whose profiling fields are watched together: of one model, one kind, and with the same fields. One
-// entity that cannot give a field fails the watch of all.
-type class struct {
-	fields   []uint16
-	entities []entity
-}
-
-// watchProfiling watches the profiling fields by class. A class that cannot be watched has no profiling values;
-// everything else goes on.
-func (s *session) watchProfiling(keep float64) {
-	classes := map[string]*class{}
-	for i := range s.devices {
-		gpu := s.parts[i].gpu
-		fields, probe := s.known(ids(profiling)), ""
-		supported, err := s.api.profilingFields(gpu)
-		if err == nil {
-			fields = intersect(fields, supported)
-		} else {
-			// It should have none; trying costs one refused call, and it must not take others with it.
-			fields, probe = basic(fields), fmt.Sprint("gpu", gpu)
-		}
-		for _, e := range s.parts[i].entities {
-			own := atLevel(e.kind, fields)
-			key := fmt.Sprint(s.devices[i].Model, e.kind, own, probe)
-			c := classes[key]
-			if c == nil {
-				c = &class{fields: own}
-				classes[key] = c
-			}
-			c.entities = append(c.entities, e)
-		}
-	}
-	// Compute instances first: what they give themselves comes before what their GPU instance gives.
-	order := slices.SortedFunc(maps.Values(classes), func(a, b *class) int {
-		return cmp.Or(cmp.Compare(b.entities[0].kind, a.entities[0].kind), cmp.Compare(a.entities[0].id, b.entities[0].id))
-	})
-	for _, c := range order {
-		for _, chunk := range chunks(unite(c.entities)) {
-			s.watchClass(c.fields, chunk, keep)
-		}
-	}
-}
-
-// watchClass watches all fields or, where some are refused, those that every device with profiling has.
-func (s *session) watchClass(fields []uint16, chunk []entity, keep float64) {
-	group, err := s.group(chunk)
-	if err != nil {
-		return
-	}
-	for _, list := range [][]uint16{fields, basic(fields)} {
-		if len(list) == 0 {
-			return
-		}
-		handle, err := s.fieldGroup("prof", list)
-		if err == nil && s.watch(&watch{group: group, fields: handle, entities: chunk, every: s.set.Sampling}, keep) == nil {
-			return
-		}
-		if len(basic(fields)) == len(fields) {
-			return
-		}
-	}
+	return nil
 }
 
 // known leaves out the fields that the client library does not know.
 func (s *session) known(fields []uint16) []uint16 {
-	var out []uint16
-	for _, id := range fields {
-		if s.api.fieldType(id) != 0 {
-			out = append(out, id)
-		}
-	}
-	return out
+	return without(fields, func(id uint16) bool { return s.api.fieldType(id) == 0 })
 }
 
 // fieldGroup creates a field group. An older host engine refuses the whole group for one field that it does not know;
@@ -250,26 +243,37 @@ func (s *session) fieldGroup(kind string, fields []uint16) (uintptr, error) {
 	return handle, nil
 }
 
+// group is the group of the entities; watches of the same ones share it, for a host engine has 62 for all its clients.
 func (s *session) group(entities []entity) (uintptr, error) {
+	key := fmt.Sprint(entities)
+	if group, ok := s.groups[key]; ok {
+		return group, nil
+	}
 	group, err := s.api.createGroup(unique("group"), entities)
 	if err != nil {
 		return 0, fmt.Errorf("cannot create group: %w", err)
 	}
-	s.groups = append(s.groups, group)
+	s.groups[key] = group
 	return group, nil
 }
 
-func (s *session) watch(w *watch, keep float64) error {
-	if err := s.api.watch(w.group, w.fields, w.every.Microseconds(), keep); err != nil {
-		_ = s.api.unwatch(w.group, w.fields) // some entities may be half watched
-		return fmt.Errorf("cannot watch fields: %w", err)
+// giveUpUnused destroys groups that no watch uses.
+func (s *session) giveUpUnused() {
+	used := map[uintptr]bool{}
+	for _, w := range s.watches {
+		used[w.group] = true
 	}
-	s.watches = append(s.watches, w)
-	return nil
+	maps.DeleteFunc(s.groups, func(_ string, group uintptr) bool {
+		if !used[group] {
+			_ = s.api.destroyGroup(group)
+		}
+		return !used[group]
+	})
 }
 
-// close removes what the session has in the host engine.
+// close removes what the session has in the host engine, and remembers where its histories stopped.
 func (s *session) close() {
+	s.remember()
 	for _, w := range s.watches {
 		_ = s.api.unwatch(w.group, w.fields)
 	}
@@ -279,85 +283,24 @@ func (s *session) close() {
 	for _, f := range s.fields {
 		_ = s.api.destroyFieldGroup(f)
 	}
-	s.watches, s.groups, s.fields = nil, nil, nil
+	s.watches, s.fields, s.classes, s.groups = nil, nil, nil, map[string]uintptr{}
 }
 
-// read reads every watch that is due, and from time to time the list of devices.
-func (s *session) read(b *gpudata.Batch) error {
-	if time.Since(s.checked) >= s.set.Slow || len(s.devices) == 0 {
-		changed, err := s.check()
-		if err != nil {
-			s.dead = true
-			return err
-		}
-		b.Changed = changed
-	}
-	var errs []error
+// remember keeps the mark of the histories for the next session.
+func (s *session) remember() {
+	mark := int64(0)
 	for _, w := range s.watches {
-		if w.every > s.set.Sampling && time.Since(w.read) < w.every {
-			continue
+		if w.kind == histories && (mark == 0 || w.mark < mark) {
+			mark = w.mark
 		}
-		w.read = time.Now()
-		err := s.readWatch(b, w)
-		if err == nil {
-			continue
-		}
-		// Most errors say only a number: a cheap call tells whether the connection is dead or the request was refused.
-		// Nothing else is tried on a dead one, for each call can take a minute.
-		if _, gone := s.api.gpus(); gone != nil {
-			s.dead = true
-			return fmt.Errorf("%w (after: %w)", gone, err)
-		}
-		errs = append(errs, err)
 	}
-	b.Health = append(b.Health, s.health...)
-	if len(errs) == 0 {
-		s.fails = 0
-		return nil
+	if mark > 0 {
+		s.kept.mark = mark
 	}
-	if s.fails++; s.fails >= maxFails {
-		return errors.Join(errs...)
-	}
-	return nil
 }
 
-// check reads the list of devices and their health. When the list has changed (a driver detached or attached, MIG taken
-// apart) everything is made anew.
-func (s *session) check() (changed bool, err error) {
-	s.checked = time.Now()
-	inventory, err := s.list()
-	if err != nil {
-		return false, err
-	}
-	if inventory.key != s.inventory {
-		s.close()
-		if err := s.discover(); err != nil {
-			return false, err
-		}
-		return true, s.watchAll()
-	}
-	s.checkHealth()
-	return false, nil
-}
-
-// DCGM's states of a GPU that mean that it does not work.
-const (
-	statusLost     = 4
-	statusDetached = 7
-)
-
-func (s *session) checkHealth() {
-	for i := range s.devices {
-		st := &s.state[i]
-		switch status := s.api.status(s.parts[i].gpu); {
-		case status == statusLost || status == statusDetached:
-			s.health[i] = gpudata.HealthFailed
-		case st.remapFailed:
-			s.health[i] = gpudata.HealthDegraded
-		case st.retirePending || st.remapPending:
-			s.health[i] = gpudata.HealthPredictedFailure
-		default:
-			s.health[i] = gpudata.HealthOK
-		}
-	}
+// rebuild makes all watches anew, for other boards than before.
+func (s *session) rebuild() error {
+	s.close()
+	return s.watchAll()
 }

@@ -5,14 +5,12 @@ package dcgmsource
 
 import "slices"
 
-// chunks cuts entities into at most groupChunks groups, so that one read brings a part of the values only: the library
-// takes 4 KiB for each, and refuses more than 131,072 of them.
-//
-// Two boards at 10 Hz give about 220 values a second, for which the library's first allocation suffices.
+// chunks cuts entities into groups: go-dcgm and older host engines take 64 entities in one.
 func chunks(entities []entity) [][]entity {
-	size := max(2, (len(entities)+groupChunks-1)/groupChunks)
-	return slices.Collect(slices.Chunk(entities, size))
+	return slices.Collect(slices.Chunk(entities, maxEntities))
 }
+
+const maxEntities = 64
 
 // intersect keeps the wanted fields that are supported; an empty list of supported ones means that it is not known.
 func intersect(wanted, supported []uint16) []uint16 {

@@ -20,6 +20,8 @@ type Settings struct {
 	KeepAge      time.Duration // how long the host engine keeps samples
 	MaxStaleness time.Duration // values older than this against the host engine's clock are dropped
 	Profiling    bool
+	Processes    bool // list the processes that compute on the boards
+	Pipes        bool // watch the profiling fields of single pipes
 }
 
 // Source implements gpudata.Source.
@@ -27,29 +29,39 @@ type Source struct {
 	set     Settings
 	conn    *connection
 	session *session
-	seen    *seenXIDs // outlives sessions: an XID that is kept over a reconnect is not a new one
+	kept    *kept
+	now     func() time.Time
 }
 
-// minPace: the host engine keeps every sample with its time, so asking more often only costs. The library takes 1 MiB for
-// any answer.
-const minPace = time.Second
+// The host engine keeps every sample with its time, so asking more often only costs. It must be often enough for the
+// join's `settle` (6 s by default), and twice for each emission of metrics, so that none finds nothing new.
+const (
+	minPace = 250 * time.Millisecond
+	maxPace = 2 * time.Second
+)
 
 func newSource(set Settings, conn *connection) *Source {
-	return &Source{set: set, conn: conn, seen: newSeenXIDs()}
+	return &Source{set: set, conn: conn, kept: newKept(), now: time.Now}
 }
 
 // Name implements gpudata.Source.
 func (*Source) Name() string { return "dcgm" }
 
 // Pace implements gpudata.Source.
-func (s *Source) Pace() time.Duration { return max(s.set.Sampling, minPace) }
+func (s *Source) Pace() time.Duration {
+	pace := min(s.set.Slow/2, maxPace)
+	if s.set.Sampling >= coarse {
+		pace = min(pace, s.set.Sampling/2)
+	}
+	return max(pace, minPace)
+}
 
 // Open implements gpudata.Source.
 func (s *Source) Open() error {
 	if err := s.conn.acquire(s.set.Target); err != nil {
-		return fmt.Errorf("cannot reach DCGM at %q: %w", s.set.Target, err)
+		return err
 	}
-	session, err := newSession(s.conn.api, s.set, s.seen)
+	session, err := newSession(s.conn.api, s.set, s.kept, s.now)
 	if err == nil && len(session.devices) == 0 && s.set.Target == Embedded {
 		session.close()
 		err = fmt.Errorf("DCGM has no GPU: %w", gpudata.ErrUnavailable)
@@ -74,7 +86,7 @@ func (s *Source) Read(b *gpudata.Batch) error {
 	if s.conn.lost() {
 		return fmt.Errorf("connection to DCGM at %q is lost", s.set.Target)
 	}
-	if err := s.session.read(b); err != nil {
+	if err := s.session.read(b, s.Pace()); err != nil {
 		return fmt.Errorf("DCGM at %q: %w", s.set.Target, err)
 	}
 	return nil
@@ -86,7 +98,9 @@ func (s *Source) Close() error {
 		return nil
 	}
 	dead := s.session.dead
-	if !dead {
+	if dead {
+		s.session.remember()
+	} else {
 		s.session.close()
 	}
 	s.session = nil

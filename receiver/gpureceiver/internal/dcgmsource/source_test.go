@@ -31,7 +31,8 @@ func TestTheLibraryIsAbsent(t *testing.T) {
 	if strings.Contains(string(out), "<nil>\n0") {
 		t.Skip("this machine has a DCGM library")
 	}
-	assert.Equal(t, strings.Repeat("cannot reach DCGM at \"localhost:5555\": libdcgm.so.4 not found (install datacenter-gpu-manager-4-core)\n0 <nil>\n", 3), string(out))
+	assert.Equal(t, strings.Repeat(
+		"DCGM's client library is missing: libdcgm.so.4 not found (install datacenter-gpu-manager-4-core): not available\n0 <nil>\n", 3), string(out))
 }
 
 func TestDevicesAreDescribed(t *testing.T) {
@@ -137,7 +138,7 @@ func TestOneConnectionIsSharedOrRefused(t *testing.T) {
 	other := settings()
 	other.Target = "unix:///run/dcgm.sock"
 	c := newSource(other, conn)
-	require.EqualError(t, c.Open(), `cannot reach DCGM at "unix:///run/dcgm.sock": this process is connected to DCGM at "localhost:5555", refused "unix:///run/dcgm.sock" (its library has one connection for each process: use one endpoint in all gpu receivers, or a second Collector)`)
+	require.EqualError(t, c.Open(), `this process is connected to DCGM at "localhost:5555", refused "unix:///run/dcgm.sock" (its library has one connection for each process: use one endpoint in all gpu receivers, or a second Collector)`)
 	require.NoError(t, c.Close())
 	m.advance(t, time.Second)
 	assert.NotEmpty(t, of(read(t, a), 0, gpudata.Power))
@@ -156,6 +157,149 @@ func TestOneConnectionIsSharedOrRefused(t *testing.T) {
 	require.NoError(t, b.Close())
 	require.NoError(t, c.Open(), "another endpoint is possible once nobody uses the first")
 	require.NoError(t, c.Close())
+}
+
+func TestRefusedProfilingIsSaidAndTriedAgain(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		cause  machine
+		reason string
+		normal bool
+	}{
+		{"another profiler", machine{"profbusy": 1}, "affected resource is in use", false},
+		{"no group left", machine{"taken": 61}, "cannot create group: error creating group: Max limit reached for the object", false},
+		{"no profiling module", machine{"gpm": 0}, "not currently loaded", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := machine{"gpus": 2, "gpm": 0b01, "now": baseTime}
+			for k, v := range tc.cause {
+				m[k] = v
+			}
+			s := open(t, m, settings())
+			b := read(t, s)
+			require.NotEmpty(t, b.Notices)
+			n := b.Notices[0]
+			assert.Equal(t, gpudata.NoticeProfiling, n.Kind)
+			assert.Contains(t, n.Devices, "gpu0")
+			assert.ErrorContains(t, n.Err, tc.reason)
+			assert.Equal(t, tc.normal, n.Normal)
+			assert.Zero(t, b.Refused, "not before the time to try again")
+			m.advance(t, profilingRetryMin)
+			b = read(t, s)
+			assert.Positive(t, b.Refused)
+			assert.Len(t, of(b, 0, gpudata.Power), 100, "everything else goes on")
+			for k := range tc.cause {
+				delete(m, k)
+			}
+			m["gpm"] = 3
+			m.advance(t, 2*profilingRetryMin)
+			assert.Empty(t, read(t, s).Notices)
+			m.advance(t, time.Second)
+			assert.Len(t, of(read(t, s), 0, gpudata.SMUtilization), 10)
+		})
+	}
+}
+
+func TestBoardsWithoutProfilingTakeNoGroups(t *testing.T) {
+	s := open(t, machine{"gpus": 32, "gpm": 0, "now": baseTime}, settings())
+	b := read(t, s)
+	assert.Contains(t, left(t), "groups 1 fields 4 ", "of 62 for all clients")
+	require.Len(t, b.Notices, 1)
+	assert.Len(t, b.Notices[0].Devices, 32)
+}
+
+func TestBoardsWithoutAUUIDAreSaid(t *testing.T) {
+	s := open(t, machine{"gpus": 3, "nouuid": 0b10, "now": baseTime}, settings())
+	require.Len(t, s.Devices(), 2)
+	notices := read(t, s).Notices
+	n := notices[len(notices)-1]
+	assert.Equal(t, gpudata.NoticeIdentity, n.Kind)
+	assert.Equal(t, []string{"gpu1"}, n.Devices)
+	assert.EqualError(t, n.Err, "DCGM gives no UUID")
+}
+
+func TestProcessesAreListed(t *testing.T) {
+	second := func(n int64) int64 { return baseTime + n*1_000_000 }
+	m := machine{"gpus": 2, "now": baseTime, "process": []string{
+		fmt.Sprintf("%d:0:4711:1073741824", second(-100)), fmt.Sprintf("%d:1:4711:9223372036854775794", second(-100)),
+		fmt.Sprintf("%d:1:4712:7", second(15)),
+	}}
+	set := settings()
+	set.Slow, set.Processes = 10*time.Second, true
+	s := open(t, m, set)
+	m.advance(t, 10*time.Second)
+	b := read(t, s)
+	require.True(t, b.Listed)
+	at := second(10) * 1000
+	assert.Equal(t, []gpudata.Process{{Time: at, PID: 4711, Bytes: 1 << 30}, {Time: at, Device: 1, PID: 4711, Bytes: gpudata.BytesUnknown}}, b.Processes)
+	m.advance(t, 10*time.Second)
+	b = read(t, s)
+	require.Len(t, b.Processes, 3)
+	assert.Equal(t, int64(4712), b.Processes[2].PID)
+	delete(m, "process")
+	m.advance(t, 20*time.Second)
+	b = read(t, s)
+	assert.True(t, b.Listed)
+	assert.Empty(t, b.Processes, "all have ended")
+}
+
+// TestRoundTrips counts what the library says over the wire. dcgm-exporter makes one call for each board and scrape.
+func TestRoundTrips(t *testing.T) {
+	const seconds = 60
+	for _, tc := range []struct {
+		gpus           int
+		sampling, slow time.Duration
+		perSecond      float64
+	}{
+		{8, time.Second, time.Second, 3 * 8},
+		{32, time.Second, time.Second, 3 * 32},
+		{8, 100 * time.Millisecond, 10 * time.Second, 75},
+		{32, 100 * time.Millisecond, 10 * time.Second, 300},
+	} {
+		m := machine{"gpus": tc.gpus, "gpm": uint32(0xffffffff), "now": baseTime}
+		set := settings()
+		set.Sampling, set.Slow, set.Processes, set.Pipes = tc.sampling, tc.slow, true, false // as the receiver by default
+		s := open(t, m, set)
+		b := &gpudata.Batch{}
+		require.NoError(t, s.Read(b))
+		before := trips(t)
+		for range int(seconds * time.Second / s.Pace()) {
+			m.advance(t, s.Pace())
+			b.Reset()
+			require.NoError(t, s.Read(b))
+		}
+		got := float64(trips(t)-before) / seconds
+		t.Logf("%d boards, sampling %s, collection %s: %.1f round trips a second", tc.gpus, tc.sampling, tc.slow, got)
+		assert.LessOrEqual(t, got, tc.perSecond)
+		require.NoError(t, s.Close())
+		require.NoError(t, s.Open())
+	}
+}
+
+func TestEveryCollectionHasSlowFields(t *testing.T) {
+	for _, slow := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second} {
+		m := machine{"gpus": 1, "now": baseTime}
+		set := settings()
+		set.Slow = slow
+		s := open(t, m, set)
+		next := baseTime + slow.Microseconds() + 123_456
+		seen, collections, with := false, 0, 0
+		for m["now"].(int64) < baseTime+40*slow.Microseconds() {
+			b := &gpudata.Batch{}
+			require.NoError(t, s.Read(b))
+			seen = seen || len(of(b, 0, gpudata.ECCCorrected)) > 0
+			m.advance(t, s.Pace())
+			if m["now"].(int64) > next {
+				collections++
+				if seen {
+					with++
+				}
+				seen, next = false, next+slow.Microseconds()
+			}
+		}
+		assert.Equal(t, collections, with, "collection_interval %s", slow)
+		assert.Greater(t, collections, 30)
+	}
 }
 
 func TestFieldGroupNamesAreUnique(t *testing.T) {

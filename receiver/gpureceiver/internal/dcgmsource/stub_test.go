@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -110,17 +111,28 @@ func (m machine) advance(t testing.TB, d time.Duration) {
 }
 
 // left is what the host engine still holds.
-func left(t testing.TB) string {
+func left(t testing.TB) string { return stats(t)[0] }
+
+// trips is the number of round trips that the client library has made.
+func trips(t testing.TB) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(stats(t)[1], "trips "))
+	require.NoError(t, err)
+	return n
+}
+
+func stats(t testing.TB) []string {
 	t.Helper()
 	b, err := os.ReadFile(os.Getenv(envControl) + ".stats")
 	require.NoError(t, err)
-	return strings.TrimSpace(string(b))
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	require.Len(t, lines, 2)
+	return lines
 }
 
 func settings() Settings {
 	return Settings{
 		Target: "localhost:5555", Sampling: 100 * time.Millisecond, Slow: 100 * time.Millisecond, // by the test's clock
-		KeepAge: 2 * time.Minute, MaxStaleness: time.Hour, Profiling: true,
+		KeepAge: 2 * time.Minute, MaxStaleness: time.Hour, Profiling: true, Pipes: true,
 	}
 }
 
@@ -129,6 +141,9 @@ func open(t testing.TB, m machine, set Settings) *Source {
 	t.Helper()
 	m.write(t)
 	s := newSource(set, newConnection(library{}))
+	if _, ok := m["now"]; ok {
+		s.now = func() time.Time { return time.UnixMicro(m["now"].(int64)) }
+	}
 	require.NoError(t, s.Open())
 	t.Cleanup(func() {
 		m["hang"], m["down"] = 0, 0

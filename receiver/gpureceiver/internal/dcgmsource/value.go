@@ -3,17 +3,12 @@
 
 package dcgmsource
 
-import (
-	"bytes"
-	"encoding/binary"
-	"math"
-)
-
 // Types of a field.
 const (
 	typeInt    = 'i'
 	typeDouble = 'd'
 	typeString = 's'
+	typeBinary = 'b'
 )
 
 // Blanks: any value from these on means "none", by kind (not found, not supported, no permission).
@@ -46,20 +41,4 @@ func (v *rawValue) number() (float64, bool) {
 // text is the value as a string; false when it is blank or no string.
 func (v *rawValue) text() (string, bool) {
 	return v.s, v.typ == typeString && v.status == statusOK && !blankStrings[v.s]
-}
-
-// The value array of the library in the machine's byte order, read without taking its address out of the package.
-
-func int64Of(b *[4096]byte) int64 { return int64(binary.NativeEndian.Uint64(b[:8])) }
-
-func float64Of(b *[4096]byte) float64 {
-	return math.Float64frombits(binary.NativeEndian.Uint64(b[:8]))
-}
-
-func stringOf(b *[4096]byte) string {
-	n := bytes.IndexByte(b[:], 0)
-	if n < 0 {
-		n = len(b)
-	}
-	return string(b[:n])
 }

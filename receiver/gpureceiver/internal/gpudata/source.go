@@ -48,13 +48,33 @@ type Event struct {
 	gpusamplesextension.Event
 }
 
-// Process is the memory that a process holds on a device.
+// Process is a process that computes on a device.
 type Process struct {
 	Time   int64 // unix ns
 	Device uint16
-	PID    int64
-	Bytes  int64
+	PID    int64 // as the host counts it
+	Bytes  int64 // of device memory; BytesUnknown where the driver does not tell
 }
+
+// BytesUnknown is the memory of a process of which it is not known.
+const BytesUnknown = -1
+
+// Notice is something that is missing for longer than one read.
+type Notice struct {
+	Kind    NoticeKind
+	Devices []string // names
+	Err     error    // why
+	Normal  bool     // for devices of this kind: no fault
+}
+
+// NoticeKind is what is missing.
+type NoticeKind string
+
+// The kinds of notices.
+const (
+	NoticeProfiling NoticeKind = "profiling" // ratios of the profiling fields
+	NoticeIdentity  NoticeKind = "identity"  // the device's ID, so everything
+)
 
 // Health is what hw.status says.
 type Health uint8
@@ -65,7 +85,8 @@ const (
 	HealthOK
 	HealthDegraded
 	HealthPredictedFailure
-	HealthFailed
+	HealthFailed // the driver says that the device is lost or detached
+	HealthSilent // it gives nothing but blanks, though it is said to be there
 )
 
 // DropReason says why a raw value did not become a Value.
@@ -90,6 +111,9 @@ type Batch struct {
 	Processes []Process
 	Health    []Health // by device index; shorter means unknown
 	Changed   bool     // Devices gives a new list, to which this batch refers
+	Listed    bool     // Processes are all that compute on any device now
+	Notices   []Notice // all that hold now
+	Refused   int64    // tries to get what a notice is about that failed
 	Dropped   [NumDropReasons]int64
 }
 
@@ -99,7 +123,9 @@ func (b *Batch) Reset() {
 	if cap(b.Values) > keep {
 		b.Values = nil
 	}
-	*b = Batch{Values: b.Values[:0], Events: b.Events[:0], Processes: b.Processes[:0], Health: b.Health[:0]}
+	*b = Batch{
+		Values: b.Values[:0], Events: b.Events[:0], Processes: b.Processes[:0], Health: b.Health[:0], Notices: b.Notices[:0],
+	}
 }
 
 // Add appends a value that is finite.

@@ -126,6 +126,7 @@ func (s *Source) Read(b *gpudata.Batch) error {
 			s.watchEvents()
 		}
 	}
+	b.Listed = round && s.set.Processes // unless a board does not say
 	for i, u := range s.units {
 		s.readUnit(b, i, u, round)
 		b.Health = append(b.Health, u.state())
@@ -235,12 +236,15 @@ func (s *Source) processes(b *gpudata.Batch, i int, u *unit) {
 	list, ret := u.handle.GetComputeRunningProcesses()
 	if ret != nvml.SUCCESS {
 		b.Dropped[gpudata.DropStatus]++
+		b.Listed = false
 		return
 	}
 	t := time.Now().UnixNano()
 	for _, p := range list {
+		bytes := int64(gpudata.BytesUnknown)
 		if p.UsedGpuMemory != notAvailable {
-			b.Processes = append(b.Processes, gpudata.Process{Time: t, Device: uint16(i), PID: int64(p.Pid), Bytes: int64(p.UsedGpuMemory)})
+			bytes = int64(p.UsedGpuMemory)
 		}
+		b.Processes = append(b.Processes, gpudata.Process{Time: t, Device: uint16(i), PID: int64(p.Pid), Bytes: bytes})
 	}
 }

@@ -247,7 +247,9 @@ func TestValuesAreInBaseUnits(t *testing.T) {
 	_, has = value(b, 1, gpudata.DecoderUtilization)
 	assert.False(t, has)
 	assert.Equal(t, []gpudata.Process{{Time: b.Processes[0].Time, Device: 0, PID: 42, Bytes: 123 << 20}}, b.Processes[:1])
-	assert.Len(t, b.Processes, 2, "one of each board; what NVML may not tell is absent")
+	require.Len(t, b.Processes, 4)
+	assert.Equal(t, gpudata.Process{Time: b.Processes[1].Time, Device: 0, PID: 43, Bytes: gpudata.BytesUnknown}, b.Processes[1], "it is there")
+	assert.True(t, b.Listed)
 
 	time.Sleep(5 * time.Millisecond)
 	b = read(t, s)

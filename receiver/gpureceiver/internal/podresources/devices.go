@@ -17,7 +17,8 @@ type Pod struct{ Namespace, Name, Container string }
 
 // Devices is who holds what. Nil holds nothing.
 type Devices struct {
-	owners map[string][]Pod // by key
+	owners     map[string][]Pod // by key
+	containers []Pod
 }
 
 // NewDevices is one owner for each device plugin's ID.
@@ -25,23 +26,38 @@ func NewDevices(owners map[string]Pod) *Devices {
 	d := &Devices{owners: map[string][]Pod{}}
 	for id, p := range owners {
 		d.add(key(id), p)
+		d.containers = append(d.containers, p)
 	}
 	return d
 }
 
 // Owner is the container that holds a device; false when none does, or several share it.
 func (d *Devices) Owner(dev *gpusamplesextension.Device) (Pod, bool) {
-	if d == nil {
-		return Pod{}, false
-	}
-	for _, key := range [...]string{gpusamplesextension.NormalizeID(dev.ID), dev.Name} {
-		if pods := d.owners[key]; len(pods) == 1 {
-			return pods[0], true
-		} else if len(pods) > 1 {
-			return Pod{}, false
-		}
+	if pods := d.Owners(dev); len(pods) == 1 {
+		return pods[0], true
 	}
 	return Pod{}, false
+}
+
+// Owners are the containers that hold a device: several where it is shared. The slice is not changed later.
+func (d *Devices) Owners(dev *gpusamplesextension.Device) []Pod {
+	if d == nil {
+		return nil
+	}
+	for _, key := range [...]string{gpusamplesextension.NormalizeID(dev.ID), dev.Name} {
+		if pods := d.owners[key]; len(pods) > 0 {
+			return pods
+		}
+	}
+	return nil
+}
+
+// Containers are all that the kubelet lists, also those without a device.
+func (d *Devices) Containers() []Pod {
+	if d == nil {
+		return nil
+	}
+	return d.containers
 }
 
 // key is the device of a device plugin's ID: a UUID, with the number of the replica where the device is shared
@@ -117,6 +133,9 @@ func (d *Devices) container(p Pod, b []byte) error {
 		}
 		return nil
 	})
+	if err == nil {
+		d.containers = append(d.containers, p)
+	}
 	for _, x := range devices {
 		if err != nil {
 			return err

@@ -16,6 +16,17 @@
 //   now US            the clock; without it the real one  fastest US     another client's watch
 //   xid TS:GPU:CODE   an event (repeatable)               limit N        values that one read may give
 //   foreign NAME      a field group of another client     refused MS     how long a refused connection takes
+//   taken N           groups of other clients             profbusy 1     another profiler owns the counters
+//   gsp MASK          boards that give blanks only, though their status is ok (what XID 119 leads to)
+//   frozen US         the driver hangs: nothing is sampled from then on
+//   nouuid MASK       boards that do not say their UUID   jitter US      added to the times of XIDs in a later epoch
+//   scale N           the power of every board, in W      process TS:GPU:PID:BYTES   seen at every look from TS on
+//   transient N       the next N lists of GPUs fail with an error that is not of the connection
+//
+// It counts round trips as the real client library makes them (two and one for each field of each entity for a history,
+// one for the newest values), each with a buffer of 4 MiB that is cleared, into the file of statistics. Of one field and
+// entity a history gives at most what a buffer holds, the oldest first, and says nothing of the rest. A power 157 that
+// the driver does not support is stored as 0 W with status 0. Samples outlive watches and connections, not the engine.
 
 #include <pthread.h>
 #include <stdio.h>
@@ -38,14 +49,32 @@
 typedef struct { int64_t ts; unsigned gpu; int64_t code; } xid_t;
 
 static struct {
-    int gpus, gpm, mig, old, down, epoch, hang, hangms, detached, lost, refused, limit;
-    int64_t now, fastest;
+    int gpus, gpm, mig, old, down, epoch, hang, hangms, detached, lost, refused, limit, taken, profbusy, gsp, nouuid, transient;
+    int64_t now, fastest, frozen, jitter, scale;
     unsigned short unsupported[64], noperm[64];
     int n_unsupported, n_noperm;
     xid_t xids[MAX_XIDS];
     int n_xids;
     char foreign[512];
+    struct { int64_t ts; unsigned gpu, pid; unsigned long long bytes; } processes[MAX_XIDS];
+    int n_processes;
 } conf;
+
+// polled is since when a field of an entity is sampled, and how often: samples are kept when the watch is gone.
+static struct { int64_t start, every; double keep; } polled[3][64][2000];
+static int polled_epoch, failed_lists;
+static long long trips;
+#define BUFFER (4 << 20)
+#define PER_FIELD 130816 // values of 32 bytes in a buffer
+
+// round_trip is what one costs: a message with a buffer on either side.
+static void round_trip(void) {
+    trips++;
+    char *buffer = malloc(BUFFER);
+    memset(buffer, 0, BUFFER);
+    __asm__ volatile("" : : "r"(buffer) : "memory");
+    free(buffer);
+}
 
 typedef struct { int used; int n; dcgmGroupEntityPair_t e[64]; } group_t;
 typedef struct { int used; char name[256]; int n; unsigned short id[128]; } fields_t;
@@ -88,6 +117,14 @@ static void load(void) {
         else if (!strcmp(key, "lost")) conf.lost = v;
         else if (!strcmp(key, "refused")) conf.refused = v;
         else if (!strcmp(key, "limit")) conf.limit = v;
+        else if (!strcmp(key, "taken")) conf.taken = v;
+        else if (!strcmp(key, "profbusy")) conf.profbusy = v;
+        else if (!strcmp(key, "gsp")) conf.gsp = v;
+        else if (!strcmp(key, "nouuid")) conf.nouuid = v;
+        else if (!strcmp(key, "transient")) conf.transient = v;
+        else if (!strcmp(key, "frozen")) conf.frozen = v;
+        else if (!strcmp(key, "jitter")) conf.jitter = v;
+        else if (!strcmp(key, "scale")) conf.scale = v;
         else if (!strcmp(key, "now")) conf.now = v;
         else if (!strcmp(key, "fastest")) conf.fastest = v;
         else if (!strcmp(key, "unsupported")) conf.n_unsupported = list_of(value, conf.unsupported);
@@ -99,8 +136,15 @@ static void load(void) {
             sscanf(value, "%lld:%u:%lld", &ts, &x->gpu, &code);
             x->ts = ts, x->code = code;
         }
+        else if (!strcmp(key, "process") && conf.n_processes < MAX_XIDS) {
+            long long ts;
+            sscanf(value, "%lld:%u:%u:%llu", &ts, &conf.processes[conf.n_processes].gpu, &conf.processes[conf.n_processes].pid,
+                   &conf.processes[conf.n_processes].bytes);
+            conf.processes[conf.n_processes++].ts = ts;
+        }
     }
     fclose(f);
+    for (int k = 0; k < conf.n_xids && conf.epoch > 1; k++) conf.xids[k].ts += conf.jitter;
 }
 
 // enter is the beginning of every call that goes to the host engine; mu is held after 0.
@@ -114,8 +158,11 @@ static dcgmReturn_t enter(dcgmHandle_t h) {
         pthread_mutex_lock(&mu);
         load();
     }
+    trips++;
     if (h == 0) { pthread_mutex_unlock(&mu); return DCGM_ST_BADPARAM; }
     if (conf.down || connected_epoch != conf.epoch) { pthread_mutex_unlock(&mu); return DCGM_ST_CONNECTION_NOT_VALID; }
+    if (h != (dcgmHandle_t)(0x7fffff + conf.epoch)) { pthread_mutex_unlock(&mu); return DCGM_ST_BADPARAM; }
+    if (polled_epoch != conf.epoch) { memset(polled, 0, sizeof polled); polled_epoch = conf.epoch; }
     return DCGM_ST_OK;
 }
 
@@ -129,7 +176,7 @@ static void stats(void) {
     int g = 0, fg = 0, w = 0;
     for (int i = 0; i < MAX_GROUPS; i++) g += groups[i].used, fg += field_groups[i].used;
     for (int i = 0; i < MAX_WATCHES; i++) w += watches[i].used;
-    fprintf(f, "groups %d fields %d watches %d\n", g, fg, w);
+    fprintf(f, "groups %d fields %d watches %d\ntrips %lld\n", g, fg, w, trips);
     fclose(f);
 }
 
@@ -197,6 +244,7 @@ PUBLIC const char *errorString(dcgmReturn_t r) {
     case DCGM_ST_CONNECTION_NOT_VALID: return "Host engine connection invalid/disconnected";
     case DCGM_ST_DUPLICATE_KEY: return "Duplicate Key passed to function";
     case DCGM_ST_MODULE_NOT_LOADED: return "This request is serviced by a module of DCGM that is not currently loaded";
+    case DCGM_ST_IN_USE: return "The requested operation could not be completed because the affected resource is in use";
     case DCGM_ST_MAX_LIMIT: return "Max limit reached for the object";
     default: return "Some other error";
     }
@@ -206,6 +254,8 @@ PUBLIC dcgmReturn_t dcgmGetEntityGroupEntities(dcgmHandle_t h, dcgm_field_entity
     (void)flags;
     dcgmReturn_t r = enter(h);
     if (r) return r;
+    if (failed_lists < conf.transient) { failed_lists++; return leave(DCGM_ST_GENERIC_ERROR); }
+    if (!conf.transient) failed_lists = 0;
     *n = 0;
     if (g == DCGM_FE_GPU && !conf.detached)
         for (int i = 0; i < conf.gpus; i++) e[(*n)++] = i;
@@ -247,12 +297,14 @@ static const unsigned short texts[] = {1, 50, 54, 57};
 static const unsigned short doubles[] = {155, 157, 164, 254, 1611};
 static const unsigned short ints[] = {52, 100, 101, 102, 112, 150, 156, 202, 203, 206, 207, 230, 235, 236, 250, 252, 253,
                                       310, 311, 390, 391, 392, 393, 394, 395, 396, 409, 1009, 1010, 1011, 1012, 1091, 1092};
+static const unsigned short blobs[] = {221};
 #define HAS(list, id) in(list, sizeof list / sizeof *list, id)
 
 static char type_of(unsigned short id) {
     if (HAS(texts, id)) return DCGM_FT_STRING;
     if (HAS(doubles, id) || (id >= 1001 && id <= 1008)) return DCGM_FT_DOUBLE;
     if (HAS(ints, id)) return DCGM_FT_INT64;
+    if (HAS(blobs, id)) return DCGM_FT_BINARY;
     return 0;
 }
 
@@ -278,7 +330,7 @@ PUBLIC dcgmReturn_t dcgmGroupCreate(dcgmHandle_t h, dcgmGroupType_t t, const cha
     (void)t, (void)name;
     dcgmReturn_t r = enter(h);
     if (r) return r;
-    for (int i = BUILTIN; i < MAX_GROUPS; i++)
+    for (int i = BUILTIN; i < MAX_GROUPS - conf.taken; i++)
         if (!groups[i].used) {
             memset(&groups[i], 0, sizeof groups[i]);
             groups[i].used = 1;
@@ -346,6 +398,17 @@ static int level_ok(dcgm_field_entity_group_t kind, unsigned short id) {
 
 static unsigned board_of(dcgm_field_entity_group_t kind, dcgm_field_eid_t id) { return kind == DCGM_FE_GPU ? id : 0; }
 
+static int slot(dcgm_field_entity_group_t kind) { return kind == DCGM_FE_GPU ? 0 : kind == DCGM_FE_GPU_I ? 1 : 2; }
+
+static int64_t every_of(watch_t *w);
+
+static void begin_polling(watch_t *w) {
+    int64_t every = every_of(w);
+    int64_t *start = &polled[slot(w->kind)][w->id][w->field].start, *old = &polled[slot(w->kind)][w->id][w->field].every;
+    if (!*start || *old != every) *start = w->start;
+    *old = every;
+}
+
 PUBLIC dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp_t f, long long every, double keep, int samples) {
     (void)samples;
     dcgmReturn_t r = enter(h);
@@ -357,6 +420,7 @@ PUBLIC dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp
             unsigned short id = field_groups[f].id[k];
             // A profiling field that the kind of entity does not have fails the watch too.
             if (id >= 1001 && id <= 1096 && !level_ok(groups[g].e[i].entityGroupId, id)) return leave(DCGM_ST_BADPARAM);
+            if (id >= 1001 && id <= 1096 && conf.profbusy) return leave(DCGM_ST_IN_USE);
             // One incapable board fails the profiling fields of all, and the ordinary fields beside them.
             if (id >= 1001 && id <= 1096 && !(conf.gpm >> board_of(groups[g].e[i].entityGroupId, groups[g].e[i].entityId) & 1))
                 return leave(DCGM_ST_MODULE_NOT_LOADED);
@@ -368,6 +432,7 @@ PUBLIC dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp
                     watches[w] = (watch_t){1, groups[g].e[i].entityGroupId, groups[g].e[i].entityId, field_groups[f].id[k], g, f,
                                            every < 1000 ? 1000 : every, now_us(), keep < 1 ? 1 : keep};
                     if (w >= top) top = w + 1;
+                    begin_polling(&watches[w]);
                     break;
                 }
     return leave(DCGM_ST_OK);
@@ -390,6 +455,7 @@ PUBLIC dcgmReturn_t dcgmUpdateAllFields(dcgmHandle_t h, int wait) {
 static void blank(dcgmFieldValue_v1 *v, int why) {
     if (v->fieldType == DCGM_FT_INT64) v->value.i64 = DCGM_INT64_BLANK + why;
     else if (v->fieldType == DCGM_FT_DOUBLE) v->value.dbl = DCGM_FP64_BLANK + why;
+    else if (v->fieldType == DCGM_FT_BINARY) memset(v->value.blob, 0, 16);
     else strcpy(v->value.str, why == 2 ? DCGM_STR_NOT_SUPPORTED : DCGM_STR_BLANK);
 }
 
@@ -397,7 +463,9 @@ static void fill(dcgmFieldValue_v1 *v, dcgm_field_entity_group_t kind, dcgm_fiel
     v->version = dcgmFieldValue_version1;
     v->fieldId = id, v->fieldType = type_of(id), v->status = DCGM_ST_OK, v->ts = t;
     double s = t * 1e-6;
-    if (conf.detached || conf.lost >> board_of(kind, e) & 1) { blank(v, 0); return; }
+    int describing = id < 100 || id == 164 || id == 235 || id == 236;
+    if (conf.detached || ((conf.lost | conf.gsp) >> board_of(kind, e) & 1 && !describing)) { blank(v, 0); return; }
+    if (id == 157 && in(conf.unsupported, conf.n_unsupported, id)) { v->value.dbl = 0; return; }
     if (in(conf.unsupported, conf.n_unsupported, id) || !level_ok(kind, id)) { blank(v, 2); return; }
     if (in(conf.noperm, conf.n_noperm, id)) { blank(v, 3); return; }
     if (first && id >= 1001 && id <= 1096) { blank(v, 0); return; } // needs two readings
@@ -405,7 +473,8 @@ static void fill(dcgmFieldValue_v1 *v, dcgm_field_entity_group_t kind, dcgm_fiel
     case 1: strcpy(v->value.str, "580.65.06"); break;
     case 50: strcpy(v->value.str, "NVIDIA H100 80GB HBM3"); break;
     case 54:
-        if (kind == DCGM_FE_GPU) sprintf(v->value.str, "GPU-00000000-0000-0000-0000-%012x", e);
+        if (kind == DCGM_FE_GPU && conf.nouuid >> e & 1) blank(v, 0);
+        else if (kind == DCGM_FE_GPU) sprintf(v->value.str, "GPU-00000000-0000-0000-0000-%012x", e);
         else if (kind == DCGM_FE_GPU_CI) sprintf(v->value.str, "MIG-00000000-0000-0000-0000-%012x", e);
         else blank(v, 2);
         break;
@@ -416,9 +485,9 @@ static void fill(dcgmFieldValue_v1 *v, dcgm_field_entity_group_t kind, dcgm_fiel
     case 102: v->value.i64 = 1545; break;
     case 112: v->value.i64 = (t / 1000000) % 10 < 3 ? 0x5 : 0x1; break; // power cap in 3 of 10 seconds, idle always
     case 150: v->value.i64 = 45 + e; break;
-    case 155: v->value.dbl = 300; break;
+    case 155: v->value.dbl = conf.scale ? conf.scale : 300; break;
     case 156: v->value.i64 = (int64_t)(310000 * (s - 1.7e9)); break;
-    case 157: v->value.dbl = 310 + e; break;
+    case 157: v->value.dbl = conf.scale ? conf.scale : 310 + e; break;
     case 164: v->value.dbl = 700; break;
     case 203: v->value.i64 = 97; break;
     case 235: v->value.i64 = 5; break;
@@ -449,36 +518,77 @@ static int64_t every_of(watch_t *w) {
     return conf.fastest && conf.fastest < every ? conf.fastest : every;
 }
 
+// lost boards fill the engine with blanks, ten times as many as asked for.
+static int64_t pace_of(watch_t *w) {
+    int64_t every = every_of(w);
+    return conf.lost >> board_of(w->kind, w->id) & 1 && every >= 10000 ? every / 10 : every;
+}
+
+static int64_t sampled_until(int64_t now) { return conf.frozen && conf.frozen < now ? conf.frozen : now; }
+
+// range is the times of the first and the last sample of a watched field that are kept and not before since.
+static int range(watch_t *w, int64_t since, int64_t now, int64_t *from, int64_t *to, int64_t *every, int64_t *first) {
+    *every = pace_of(w);
+    *first = polled[slot(w->kind)][w->id][w->field].start / *every * *every;
+    *from = since;
+    if (*from < *first) *from = *first;
+    if (*from < now - (int64_t)(w->keep * 1e6)) *from = now - (int64_t)(w->keep * 1e6);
+    *from = (*from + *every - 1) / *every * *every;
+    *to = sampled_until(now) / *every * *every;
+    return *from <= *to;
+}
+
+static int process_at(watch_t *w, dcgmFieldValue_v1 *values, int n, int64_t t) {
+    for (int k = 0; k < conf.n_processes; k++) {
+        if (conf.processes[k].gpu != w->id || conf.processes[k].ts > t) continue;
+        dcgmRunningProcess_v1 p = {dcgmRunningProcess_version1, conf.processes[k].pid, conf.processes[k].bytes};
+        memset(&values[n], 0, 32);
+        values[n].fieldId = 221, values[n].fieldType = DCGM_FT_BINARY, values[n].ts = t;
+        memcpy(values[n++].value.blob, &p, sizeof p);
+    }
+    return n;
+}
+
+static int xids_of(watch_t *w, dcgmFieldValue_v1 *values, int64_t since, int64_t now) {
+    int n = 0;
+    for (int k = 0; k < conf.n_xids; k++) {
+        xid_t *x = &conf.xids[k];
+        if (x->gpu != w->id || x->ts < since || x->ts > now || (conf.epoch == 1 && x->ts < now - w->keep * 1e6)) continue;
+        memset(&values[n], 0, 32);
+        values[n].fieldId = 230, values[n].fieldType = DCGM_FT_INT64, values[n].ts = x->ts, values[n].value.i64 = x->code;
+        n++;
+    }
+    return n;
+}
+
 PUBLIC dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp_t f, long long since, long long *next,
                                           dcgmFieldValueEntityEnumeration_f cb, void *data) {
     enum { CHUNK = 64 };
     static dcgmFieldValue_v1 values[CHUNK];
     dcgmReturn_t r = enter(h);
     if (r) return r;
+    *next = since;
     if (g >= MAX_GROUPS || !groups[g].used || f >= MAX_GROUPS || !field_groups[f].used) return leave(DCGM_ST_NO_DATA);
+    trips++; // the field group's list, and the group's, which was counted
     int64_t now = now_us();
     int64_t given = 0;
     for (int i = 0; i < top; i++) {
         watch_t *w = &watches[i];
         if (!w->used || w->group != g || w->fields != f) continue;
+        round_trip();
         int n = 0, any = 0;
+        int64_t from, to, every, first;
         if (w->field == 230) {
-            for (int k = 0; k < conf.n_xids; k++) {
-                xid_t *x = &conf.xids[k];
-                if (x->gpu != w->id || x->ts <= since || x->ts > now || x->ts < now - w->keep * 1e6) continue;
-                memset(&values[n], 0, 32);
-                values[n].fieldId = 230, values[n].fieldType = DCGM_FT_INT64, values[n].ts = x->ts, values[n].value.i64 = x->code;
-                n++, any = 1;
-            }
-        } else {
-            int64_t every = every_of(w), first = w->start / every * every;
-            int64_t from = since + 1;
-            if (from < first) from = first;
-            if (from < now - (int64_t)(w->keep * 1e6)) from = now - (int64_t)(w->keep * 1e6);
-            for (int64_t t = (from + every - 1) / every * every; t <= now; t += every) {
-                fill(&values[n], w->kind, w->id, w->field, t, t == first);
-                any = 1, given++;
-                if (++n == CHUNK) { cb(w->kind, w->id, values, n, data); n = 0; }
+            n = xids_of(w, values, since, now), any = n > 0;
+        } else if (range(w, since, now, &from, &to, &every, &first)) {
+            int of_field = 0;
+            for (int64_t t = from; t <= to && of_field < PER_FIELD; t += every) {
+                if (w->field == 221) n = process_at(w, values, n, t);
+                else fill(&values[n++], w->kind, w->id, w->field, t, t == first);
+                given++, of_field++;
+                any |= n > 0;
+                if (n >= CHUNK - 16 && cb(w->kind, w->id, values, n, data)) { *next = since; return leave(DCGM_ST_OK); }
+                if (n >= CHUNK - 16) n = 0;
             }
             if (conf.limit && given > conf.limit) return leave(DCGM_ST_INSUFFICIENT_SIZE);
         }
@@ -488,32 +598,38 @@ PUBLIC dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFi
             blank(&values[0], 0);
             n = 1;
         }
-        if (n) cb(w->kind, w->id, values, n, data);
+        if (n && cb(w->kind, w->id, values, n, data)) return leave(DCGM_ST_OK);
     }
-    *next = now;
+    *next = now + 1;
     return leave(DCGM_ST_OK);
 }
 
-PUBLIC dcgmReturn_t dcgmEntitiesGetLatestValues(dcgmHandle_t h, dcgmGroupEntityPair_t e[], unsigned int ne, unsigned short ids[],
-                                                unsigned int nf, unsigned int flags, dcgmFieldValue_v2 values[]) {
+PUBLIC dcgmReturn_t dcgmGetLatestValues_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp_t f, dcgmFieldValueEntityEnumeration_f cb,
+                                           void *data) {
+    static dcgmFieldValue_v1 values[MAX_XIDS];
     dcgmReturn_t r = enter(h);
     if (r) return r;
-    if (flags) abort(); // the live-data flag crashes a host engine
+    if (g >= MAX_GROUPS || !groups[g].used || f >= MAX_GROUPS || !field_groups[f].used) return leave(DCGM_ST_NO_DATA);
+    trips--;
+    round_trip();
     int64_t now = now_us();
-    for (unsigned i = 0; i < ne; i++)
-        for (unsigned k = 0; k < nf; k++) {
-            dcgmFieldValue_v2 *v = &values[i * nf + k];
-            static dcgmFieldValue_v1 one;
-            memset(&one, 0, sizeof one);
-            fill(&one, e[i].entityGroupId, e[i].entityId, ids[k], now, 0);
-            v->version = dcgmFieldValue_version2;
-            v->entityGroupId = e[i].entityGroupId, v->entityId = e[i].entityId;
-            v->fieldId = one.fieldId, v->fieldType = one.fieldType, v->status = one.status, v->ts = one.ts;
-            memcpy(&v->value, &one.value, sizeof v->value);
-            int watched = 0;
-            for (int w = 0; w < MAX_WATCHES; w++)
-                watched |= watches[w].used && watches[w].kind == e[i].entityGroupId && watches[w].id == e[i].entityId && watches[w].field == ids[k];
-            if (!watched) v->status = DCGM_ST_NOT_WATCHED;
+    for (int i = 0; i < top; i++) {
+        watch_t *w = &watches[i];
+        if (!w->used || w->group != g || w->fields != f) continue;
+        int64_t from, to, every, first;
+        int n = 0;
+        if (w->field == 230) {
+            n = xids_of(w, values, 0, now);
+            for (int k = 1; k < n; k++) if (values[k].ts > values[0].ts) values[0] = values[k];
+        } else if (range(w, 0, now, &from, &to, &every, &first)) {
+            fill(&values[n++], w->kind, w->id, w->field, to, to == first);
         }
+        if (!n) {
+            memset(&values[0], 0, 32);
+            values[0].fieldId = w->field, values[0].fieldType = type_of(w->field), values[0].status = DCGM_ST_NO_DATA;
+            blank(&values[0], 0);
+        }
+        cb(w->kind, w->id, values, 1, data);
+    }
     return leave(DCGM_ST_OK);
 }

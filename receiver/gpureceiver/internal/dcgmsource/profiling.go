@@ -1,0 +1,215 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dcgmsource
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+)
+
+// class is entities whose profiling fields are watched together: of one model, one kind, and with the same fields. One
+// entity that cannot give a field fails the watch of all.
+type class struct {
+	model    string
+	fields   []uint16
+	entities []entity
+	devices  []int
+
+	watched bool
+	trimmed bool
+	watches []*watch
+	err     error // why not
+	next    time.Time
+	wait    time.Duration
+}
+
+// How long until a refused class is tried again: from so long, doubled each time, up to so long.
+const (
+	profilingRetryMin = 10 * time.Second
+	profilingRetryMax = 5 * time.Minute
+)
+
+// classify sorts the entities into classes: what has the same model and the same answer for its profiling fields.
+func (s *session) classify() {
+	s.classes = nil
+	type answer struct {
+		fields []uint16
+		err    error
+	}
+	asked := map[uint]answer{}
+	byKey := map[string]*class{}
+	for i := range s.devices {
+		gpu, model := s.parts[i].gpu, s.devices[i].Model
+		if s.left[gpu] {
+			continue
+		}
+		a, ok := asked[gpu]
+		if !ok {
+			a.fields, a.err = s.api.profilingFields(gpu)
+			asked[gpu] = a
+		}
+		fields := s.known(ids(profiling))
+		if a.err == nil {
+			fields = intersect(fields, a.fields)
+		} else {
+			fields = basic(fields) // they should have none; one watch of one board tells
+		}
+		fields = without(fields, func(id uint16) bool {
+			return isPipe(id) && !s.set.Pipes || id == graphicsEngine && s.parts[i].utilization
+		})
+		for _, e := range s.parts[i].entities {
+			own := atLevel(e.kind, fields)
+			key := fmt.Sprint(model, e.kind, own, a.err != nil)
+			c := byKey[key]
+			if c == nil {
+				c = &class{model: model, fields: own}
+				byKey[key] = c
+				s.classes = append(s.classes, c)
+			}
+			if !slices.Contains(c.entities, e) {
+				c.entities = append(c.entities, e)
+			}
+			c.devices = append(c.devices, i)
+		}
+	}
+	// Compute instances first: what they give themselves comes before what their GPU instance gives.
+	slices.SortStableFunc(s.classes, func(a, b *class) int { return cmp.Compare(b.entities[0].kind, a.entities[0].kind) })
+}
+
+// watchProfiling watches the classes that are not watched and due, and says how many were refused. A class that cannot
+// be watched has no profiling values; everything else goes on.
+func (s *session) watchProfiling(kind watchKind) (refused int64) {
+	now := s.now()
+	for _, c := range s.classes {
+		if c.watched || now.Before(c.next) || len(c.fields) == 0 {
+			continue
+		}
+		before := len(s.watches)
+		if c.err = s.watchClass(kind, c); c.err == nil {
+			c.watched, c.watches = true, slices.Clone(s.watches[before:])
+			continue
+		}
+		refused++
+		c.wait = min(max(2*c.wait, profilingRetryMin), profilingRetryMax)
+		c.next = now.Add(c.wait)
+		s.giveUpUnused()
+	}
+	return refused
+}
+
+// watchClass tries all fields, then those that every device with profiling has; one entity first, so that a refused
+// class costs the host engine one group and not one for each board.
+func (s *session) watchClass(kind watchKind, c *class) error {
+	if len(c.entities) > 1 {
+		probe := &class{fields: c.fields, entities: c.entities[:1]}
+		if err := s.watchClass(kind, probe); err != nil {
+			return err
+		}
+		s.unwatchLast()
+		c.fields = probe.fields
+	}
+	var err error
+	for _, fields := range [][]uint16{c.fields, basic(c.fields)} {
+		err = nil
+		before := len(s.watches)
+		for _, chunk := range chunks(c.entities) {
+			if _, err = s.newWatch(kind, "prof", chunk, fields, s.set.Sampling); err != nil {
+				break
+			}
+		}
+		if err == nil {
+			c.fields = fields
+			return nil
+		}
+		for len(s.watches) > before {
+			s.unwatchLast()
+		}
+		if len(basic(fields)) == len(fields) {
+			break
+		}
+	}
+	return err
+}
+
+// trim leaves out the rates of PCIe where every device of a class gives the counters: each field costs a round trip for
+// each device and read. The new watches begin before the old ones end, so nothing is missed.
+func (s *session) trim() {
+	rates := []uint16{1009, 1010}
+	for _, c := range s.classes {
+		if !c.watched || c.trimmed || !slices.Contains(c.fields, rates[0]) || slices.ContainsFunc(c.devices, func(i int) bool {
+			return s.state[i].best[gpudata.PCIeTransmit] != 1 || s.state[i].best[gpudata.PCIeReceive] != 1
+		}) {
+			continue
+		}
+		c.trimmed = true
+		fields := without(c.fields, func(id uint16) bool { return slices.Contains(rates, id) })
+		var list []*watch
+		for _, old := range c.watches {
+			w, err := s.newWatch(old.kind, "prof", old.entities, fields, old.every)
+			if err != nil {
+				break
+			}
+			w.mark, w.newest, w.read = old.mark, old.newest, old.read
+			list = append(list, w)
+		}
+		if len(list) < len(c.watches) { // no field group left: it stays as it is
+			list, c.watches = c.watches, list
+		}
+		for _, w := range c.watches {
+			s.unwatch(w)
+		}
+		c.watches = list
+	}
+}
+
+// unwatch gives up a watch.
+func (s *session) unwatch(w *watch) {
+	s.watches = slices.DeleteFunc(s.watches, func(o *watch) bool { return o == w })
+	_ = s.api.unwatch(w.group, w.fields)
+	_ = s.api.destroyFieldGroup(w.fields)
+	s.fields = slices.DeleteFunc(s.fields, func(f uintptr) bool { return f == w.fields })
+}
+
+// unwatchLast takes the newest watch back.
+func (s *session) unwatchLast() {
+	s.unwatch(s.watches[len(s.watches)-1])
+	s.giveUpUnused()
+}
+
+// notices says what is missing for longer than one read.
+func (s *session) notices() (list []gpudata.Notice) {
+	for _, c := range s.classes {
+		if c.err == nil {
+			continue
+		}
+		n := gpudata.Notice{Kind: gpudata.NoticeProfiling, Err: c.err, Normal: unsupported(c.err)}
+		for _, i := range c.devices {
+			n.Devices = append(n.Devices, s.devices[i].Name)
+		}
+		list = append(list, n)
+	}
+	if len(s.nameless) > 0 {
+		n := gpudata.Notice{Kind: gpudata.NoticeIdentity, Err: fmt.Errorf("DCGM gives no UUID")}
+		for _, gpu := range s.nameless {
+			n.Devices = append(n.Devices, fmt.Sprint("gpu", gpu))
+		}
+		list = append(list, n)
+	}
+	return list
+}
+
+// unsupported says that a board of this kind has no profiling here: no fault.
+func unsupported(err error) bool {
+	for _, text := range []string{"not currently loaded", "not supported"} {
+		if strings.Contains(err.Error(), text) {
+			return true
+		}
+	}
+	return false
+}

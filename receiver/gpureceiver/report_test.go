@@ -1,0 +1,193 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpureceiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
+)
+
+// loggedReceiver is a receiver whose log and own metrics can be read.
+func loggedReceiver(t *testing.T) (*gpuReceiver, func() []string, *componenttest.Telemetry) {
+	t.Helper()
+	core, logs := observer.New(zapcore.InfoLevel)
+	tel := componenttest.NewTelemetry()
+	set := receivertest.NewNopSettings(metadata.Type)
+	set.TelemetrySettings = tel.NewTelemetrySettings()
+	set.Logger = zap.New(core)
+	cfg := createDefaultConfig().(*Config)
+	cfg.Source = sourceDCGM
+	r, err := newReceiver(cfg, set, newSources(cfg, nil))
+	require.NoError(t, err)
+	r.componentHost = componenttest.NewNopHost()
+	t.Cleanup(func() {
+		require.NoError(t, r.Shutdown(context.Background()))
+		require.NoError(t, tel.Shutdown(context.Background()))
+	})
+	return r, func() (lines []string) {
+		for _, e := range logs.TakeAll() {
+			line := e.Level.String() + " " + e.Message
+			fields := e.ContextMap()
+			for _, k := range []string{"hw.id", "devices", "reason", "error"} {
+				if v, ok := fields[k]; ok {
+					line += fmt.Sprintf("; %s=%v", k, v)
+				}
+			}
+			lines = append(lines, line)
+		}
+		return lines
+	}, tel
+}
+
+func TestAChangeOfTheReasonIsSaidAgain(t *testing.T) {
+	r, logs, _ := loggedReceiver(t)
+	busy, refused := errors.New("dcgm: open has not returned"), errors.New("dcgm: one connection for each process")
+	for range 3 {
+		r.unavailable(busy, time.Second)
+	}
+	r.unavailable(refused, 2*time.Second)
+	r.unavailable(refused, 4*time.Second)
+	assert.Equal(t, []string{
+		"warn GPU source does not answer; error=no GPU data: dcgm: open has not returned (see the receiver's README for what each source needs)",
+		"warn GPU source does not answer; error=no GPU data: dcgm: one connection for each process (see the receiver's README for what each source needs)",
+	}, logs())
+	r.opened("dcgm", nil, nil)
+	r.unavailable(refused, time.Second)
+	assert.Len(t, logs(), 2, "opened, and missed again")
+}
+
+func TestABoardThatFailsAndComesBackIsSaid(t *testing.T) {
+	r, logs, _ := loggedReceiver(t)
+	second := gpusamplesextension.Device{ID: "GPU-2", Name: "gpu1"}
+	r.adopt([]gpusamplesextension.Device{h100, second})
+	health := func(h gpudata.Health) {
+		r.take(&gpudata.Batch{Health: []gpudata.Health{gpudata.HealthOK, h}})
+	}
+	for _, h := range []gpudata.Health{
+		gpudata.HealthOK, gpudata.HealthFailed, gpudata.HealthFailed, gpudata.HealthUnknown, gpudata.HealthOK, gpudata.HealthSilent,
+		gpudata.HealthSilent, gpudata.HealthDegraded,
+	} {
+		health(h)
+	}
+	assert.Equal(t, []string{
+		"warn GPU gives no values; hw.id=GPU-2; reason=the driver reports it as lost or detached",
+		"info GPU gives values again; hw.id=GPU-2",
+		"warn GPU gives no values; hw.id=GPU-2; reason=every value is blank though the driver lists it (see its XIDs; it may need a reset)",
+		"info GPU gives values again; hw.id=GPU-2",
+	}, logs())
+	r.adopt([]gpusamplesextension.Device{h100})
+	r.adopt([]gpusamplesextension.Device{h100, second})
+	assert.Equal(t, []string{
+		"warn GPU is gone; hw.id=GPU-2; reason=the source does not list it any more",
+		"info GPU is back; hw.id=GPU-2",
+	}, logs())
+}
+
+func TestOnlyMeasuredValuesMakeADeviceOK(t *testing.T) {
+	r, _ := testReceiver(t, nil)
+	r.adopt([]gpusamplesextension.Device{h100})
+	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.XIDs, 0, 0)}})
+	assert.NotContains(t, text(r.collect(t0)), "hw.status", "a count of events says nothing of the device")
+	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.Power, 0, 300)}, Health: []gpudata.Health{gpudata.HealthOK}})
+	assert.Contains(t, text(r.collect(t0)), "hw.status{hw.state=ok} 1")
+	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.XIDs, 100, 0)}, Health: []gpudata.Health{gpudata.HealthUnknown}})
+	assert.NotContains(t, text(r.collect(t0)), "hw.status", "the driver hangs: not known")
+	r.take(&gpudata.Batch{Health: []gpudata.Health{gpudata.HealthSilent}})
+	assert.Contains(t, text(r.collect(t0)), "hw.status{hw.state=failed} 1")
+}
+
+func TestWhatIsMissingIsSaidOnceAndCounted(t *testing.T) {
+	r, logs, tel := loggedReceiver(t)
+	batch := func(refused int64, notices ...gpudata.Notice) {
+		r.read("dcgm", nil, &gpudata.Batch{Notices: notices, Refused: refused}, time.Millisecond)
+	}
+	lost := gpudata.Notice{Kind: gpudata.NoticeProfiling, Devices: []string{"gpu0", "gpu1"}, Err: errors.New("max limit reached")}
+	nameless := gpudata.Notice{Kind: gpudata.NoticeIdentity, Devices: []string{"gpu7"}, Err: errors.New("DCGM gives no UUID")}
+	batch(1, lost, nameless)
+	batch(0, lost, nameless)
+	batch(1, lost, nameless)
+	batch(0)
+	normal := lost
+	normal.Normal = true
+	batch(0, normal)
+	const profiling = "Profiling ratios of devices (SM, tensor, DRAM, PCIe, NVLink), which will be tried again"
+	got := logs()
+	assert.ElementsMatch(t, []string{
+		"warn " + profiling + "; devices=[gpu0 gpu1]; error=max limit reached",
+		"warn All data of devices that the source cannot identify; devices=[gpu7]; error=DCGM gives no UUID",
+		"info No longer missing: " + profiling + "; devices=[gpu0 gpu1]",
+		"info No longer missing: All data of devices that the source cannot identify; devices=[gpu7]",
+		"info " + profiling + "; devices=[gpu0 gpu1]; error=max limit reached",
+	}, got)
+	metrics, err := tel.GetMetric("otelcol_receiver_gpu_failures")
+	require.NoError(t, err)
+	counts := map[string]int64{}
+	for _, p := range metrics.Data.(metricdata.Sum[int64]).DataPoints {
+		reason, _ := p.Attributes.Value("reason")
+		counts[reason.AsString()] += p.Value
+	}
+	assert.Equal(t, map[string]int64{"profiling": 2, "identity": 1}, counts)
+}
+
+// useRecorder is a gpu_samples extension that notes who holds what.
+type useRecorder struct {
+	uses map[gpusamplesextension.UseKind][]gpusamplesextension.DeviceUse
+}
+
+func (u *useRecorder) SetUses(o gpusamplesextension.UseOrigin, uses []gpusamplesextension.DeviceUse, _ time.Duration) {
+	u.uses[o.Kind] = uses
+}
+
+func TestWhoHoldsADeviceIsTold(t *testing.T) {
+	r, _ := testReceiver(t, func(c *Config) { c.Samples = &component.ID{} })
+	rec := &useRecorder{map[gpusamplesextension.UseKind][]gpusamplesextension.DeviceUse{}}
+	r.useWriter = rec
+	board := gpusamplesextension.Device{ID: "GPU-2", Name: "gpu1"}
+	instance := gpusamplesextension.Device{ID: "MIG-3", Parent: "GPU-2", Name: "gpu1:7/0"}
+	devices := []gpusamplesextension.Device{h100, board, instance}
+	r.adopt(devices)
+	r.usesOfProcesses(devices, &gpudata.Batch{Listed: true, Processes: []gpudata.Process{
+		{Device: 0, PID: 10}, {Device: 1, PID: 11}, {Device: 2, PID: 11},
+	}})
+	assert.Equal(t, []gpusamplesextension.DeviceUse{{Device: "GPU-1", PID: 10}, {Device: "MIG-3", PID: 11}},
+		rec.uses[gpusamplesextension.UsesOfProcesses], "a board that is cut up is none that a process is on")
+	r.usesOfProcesses(devices, &gpudata.Batch{})
+	assert.Len(t, rec.uses[gpusamplesextension.UsesOfProcesses], 2, "no list, no change")
+
+	r.usesOfPods(podresources.NewDevices(map[string]podresources.Pod{
+		"GPU-1": {Namespace: "ml", Name: "serve-0", Container: "s"}, "GPU-elsewhere": {Namespace: "ml", Name: "front-0", Container: "f"},
+	}))
+	assert.ElementsMatch(t, []gpusamplesextension.DeviceUse{
+		{Device: "GPU-1", Namespace: "ml", Pod: "serve-0", Container: "s"}, {Namespace: "ml", Pod: "front-0", Container: "f"},
+	}, rec.uses[gpusamplesextension.UsesOfPods])
+	r.forgetUses()
+	assert.Nil(t, rec.uses[gpusamplesextension.UsesOfPods])
+}
+
+func TestTimeThatNobodySampledIsNoThrottleTime(t *testing.T) {
+	r, _ := testReceiver(t, nil)
+	r.adopt([]gpusamplesextension.Device{h100})
+	for _, ms := range []int{0, 100, 200, 500, 30_500, 30_600} { // a gap of 3 intervals, and one of 300
+		r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.Throttle, ms, 4)}})
+	}
+	assert.Contains(t, text(r.collect(t0)), "gpu.throttle.time{gpu.throttle.reason=sw_power_cap} 0.6 @30600 from 0")
+}

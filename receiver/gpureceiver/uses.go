@@ -1,0 +1,113 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpureceiver
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
+)
+
+// podsTimeout is how long the kubelet may take for an answer.
+const podsTimeout = 5 * time.Second
+
+// followPods asks the kubelet who holds which device, at every collection interval. While it does not answer, nobody is
+// known to hold any.
+func (r *gpuReceiver) followPods(ctx context.Context, socket string) {
+	client, err := podresources.New(socket)
+	if err != nil {
+		r.set.Logger.Warn("Devices are not attributed to pods", zap.Error(err))
+		return
+	}
+	defer func() { _ = client.Close() }()
+	warned := false
+	for {
+		call, cancel := context.WithTimeout(ctx, podsTimeout)
+		pods, err := client.List(call)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		r.pods.Store(pods)
+		if err == nil {
+			r.usesOfPods(pods)
+		} else if !warned {
+			r.set.Logger.Warn("Devices are not attributed to pods", zap.Error(err))
+		}
+		warned = err != nil
+		if !sleep(ctx, r.cfg.CollectionInterval) {
+			return
+		}
+	}
+}
+
+// origin is this receiver as a reader of who holds what.
+func (r *gpuReceiver) origin(kind gpusamplesextension.UseKind) gpusamplesextension.UseOrigin {
+	return gpusamplesextension.UseOrigin{Owner: r.id, Kind: kind, HostID: r.host.id, HostName: r.host.name}
+}
+
+// usesOfPods tells gpu_samples which container holds which devices, and which hold none.
+func (r *gpuReceiver) usesOfPods(pods *podresources.Devices) {
+	if r.useWriter == nil {
+		return
+	}
+	r.mu.Lock()
+	devices := make([]gpusamplesextension.Device, 0, len(r.devices))
+	for _, d := range r.devices {
+		devices = append(devices, d.desc)
+	}
+	r.mu.Unlock()
+	uses := make([]gpusamplesextension.DeviceUse, 0, len(devices))
+	holds := map[podresources.Pod]bool{}
+	for i := range devices {
+		for _, p := range pods.Owners(&devices[i]) {
+			holds[p] = true
+			uses = append(uses, gpusamplesextension.DeviceUse{
+				Device: devices[i].ID, Namespace: p.Namespace, Pod: p.Name, Container: p.Container,
+			})
+		}
+	}
+	for _, p := range pods.Containers() {
+		if !holds[p] {
+			uses = append(uses, gpusamplesextension.DeviceUse{Namespace: p.Namespace, Pod: p.Name, Container: p.Container})
+		}
+	}
+	r.useWriter.SetUses(r.origin(gpusamplesextension.UsesOfPods), uses, r.cfg.CollectionInterval)
+}
+
+// usesOfProcesses tells gpu_samples which process is on which devices. A board that is cut into MIG instances lists the
+// processes of all of them, which say themselves where they are.
+func (r *gpuReceiver) usesOfProcesses(devices []gpusamplesextension.Device, b *gpudata.Batch) {
+	if r.useWriter == nil || !b.Listed {
+		return
+	}
+	cut := map[string]bool{}
+	for i := range devices {
+		cut[devices[i].Parent] = true
+	}
+	uses := make([]gpusamplesextension.DeviceUse, 0, len(b.Processes))
+	for _, p := range b.Processes {
+		if int(p.Device) >= len(devices) || cut[devices[p.Device].ID] {
+			continue
+		}
+		f := r.processes.Of(p.PID)
+		uses = append(uses, gpusamplesextension.DeviceUse{
+			Device: devices[p.Device].ID, PID: p.PID, LocalPID: f.LocalPID, PodUID: f.PodUID, ContainerID: f.ContainerID, Parents: f.Parents,
+		})
+	}
+	r.useWriter.SetUses(r.origin(gpusamplesextension.UsesOfProcesses), uses, max(r.cfg.CollectionInterval, 10*time.Second))
+}
+
+// forgetUses takes back what this receiver said.
+func (r *gpuReceiver) forgetUses() {
+	if r.useWriter != nil {
+		r.useWriter.SetUses(r.origin(gpusamplesextension.UsesOfPods), nil, 0)
+		r.useWriter.SetUses(r.origin(gpusamplesextension.UsesOfProcesses), nil, 0)
+	}
+}
