@@ -102,6 +102,13 @@ func Tile(level string) OperationOption {
 	})
 }
 
+// Batched says that the operation serves several requests at once, each linked by [Section.LinkItems] or [Section.Link]. Its sections
+// are timed whether or not the span around them is sampled, for the requests have traces of their own; with the sampler
+// of package gpuspan/sampler they are recorded when any of the requests is.
+func Batched() OperationOption {
+	return operationOption(func(c *engine.OperationConfig) { c.Batch = true })
+}
+
 // PrintReport prints the profiler's report to w whenever an outermost section of the operation has been read back, as at the end of a
 // benchmark. It runs on the polling thread, so w should not block.
 func PrintReport(w io.Writer) OperationOption {

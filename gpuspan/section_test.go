@@ -34,7 +34,6 @@ func TestNilAndZeroValuesDoNothing(t *testing.T) {
 	var st *train.Step
 	op := gpuspan.NewOperation("op")
 	assert.Nil(t, p.Stream(1, "x"))
-	assert.Nil(t, train.NewLoop(p, "x", nil))
 	assert.NoError(t, p.Flush(ctx))
 	assert.NoError(t, p.Shutdown(ctx))
 	p.SetEnabled(true)

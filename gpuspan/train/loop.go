@@ -14,7 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// Loop is a loop whose iterations are steps, such as a training loop. A nil Loop runs its body without measuring.
+// Loop is a loop whose iterations are steps, such as a training loop. Without a profiler or a stream it measures nothing and runs
+// its body as it would otherwise: the same indexes and the same end. A nil Loop does so without options: it ends by break or with ctx.
 type Loop engine.Loop
 
 // LoopOption configures [NewLoop].

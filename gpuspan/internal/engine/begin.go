@@ -31,10 +31,16 @@ func (s *Stream) begin(ctx context.Context, o *Operation, flags recordFlags) Sec
 	if in, ok := parent.(*sectionSpan); ok {
 		return s.beginBelow(ctx, in, o, flags)
 	}
-	if !s.p.timeAll && unsampled(parent) {
+	if s.p.skips(o, parent) {
 		return s.p.untimed(o)
 	}
 	return s.beginOuter(ctx, o, flags)
+}
+
+// skips reports whether a run is only counted because the head of its trace said no. A batch belongs to many traces: whether it is
+// recorded is decided when its links are known.
+func (p *Profiler) skips(o *Operation, parent trace.Span) bool {
+	return !p.timeAll && !o.cfg.Batch && unsampled(parent)
 }
 
 // unsampled reports whether the head of the trace said no; where there is no trace nobody did. IsValid would ask for a span ID as well,
@@ -51,7 +57,7 @@ func (s *Stream) beginBelow(ctx context.Context, in *sectionSpan, o *Operation, 
 	switch {
 	case x.p != p:
 	case x.slot == nil:
-		if !p.timeAll && unsampled(in) || p.loops.Load() != 0 && !p.stepTimed(ctx, s) {
+		if p.skips(o, in) || p.loops.Load() != 0 && !p.stepTimed(ctx, s) {
 			return x.untimed(o)
 		}
 	default:
@@ -59,7 +65,7 @@ func (s *Stream) beginBelow(ctx context.Context, in *sectionSpan, o *Operation, 
 			return y
 		}
 	}
-	if !p.timeAll && unsampled(in) {
+	if p.skips(o, in) {
 		return p.untimed(o)
 	}
 	return s.beginOuter(ctx, o, flags)

@@ -18,9 +18,10 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Loop is train.Loop.
+// Loop is train.Loop. Without a profiler or a stream it runs its body, counts and ends all the same: what the program does must not
+// depend on whether it is measured.
 type Loop struct {
-	p      *Profiler
+	p      *Profiler // nil: nothing is measured
 	s      *Stream
 	op     *Operation
 	config LoopConfig
@@ -47,15 +48,18 @@ type LoopConfig struct {
 
 // Loop is train.NewLoop.
 func (p *Profiler) Loop(name string, s *Stream, opts ...func(*LoopConfig)) *Loop {
-	if p == nil || s == nil {
-		return nil
-	}
 	if name == "" {
 		name = "step"
 	}
-	c := LoopConfig{Schedule: p.cfg.Schedule, First: 1}
+	c := LoopConfig{First: 1}
+	if p != nil {
+		c.Schedule = p.cfg.Schedule
+	}
 	for _, o := range opts {
 		o(&c)
+	}
+	if p == nil || s == nil {
+		return &Loop{config: c}
 	}
 	if err := c.Schedule.Validate(c.Steps); err != nil {
 		p.errors.report("schedule "+name, fmt.Errorf("loop %q: %w", name, err))
@@ -83,15 +87,15 @@ func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
 	if ctx == nil {
 		ctx = context.Background()
 	}
+	if l == nil {
+		l = &Loop{config: LoopConfig{First: 1}}
+	}
 	return func(yield func(context.Context, *Step) bool) {
-		if l == nil {
-			for ctx.Err() == nil && yield(ctx, nil) {
-			}
-			return
+		if l.p != nil {
+			l.p.loops.Add(1)
+			defer l.p.loops.Add(-1)
+			defer l.releasePrev()
 		}
-		l.p.loops.Add(1)
-		defer l.p.loops.Add(-1)
-		defer l.releasePrev()
 		for n := int64(1); ctx.Err() == nil && (l.config.Steps <= 0 || n <= l.config.Steps); n++ {
 			if !l.run(ctx, yield) {
 				return
@@ -102,6 +106,13 @@ func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
 
 // run runs one step. The step ends also when the body panics.
 func (l *Loop) run(ctx context.Context, yield func(context.Context, *Step) bool) (more bool) {
+	if l.p == nil {
+		st, left := l.next(), true
+		defer func() { st.close(left) }()
+		more = yield(ctx, st)
+		left = !more
+		return more
+	}
 	if l.running.Add(1) > 1 {
 		l.p.misuse.concurrentSteps.Add(1)
 	}
@@ -116,14 +127,19 @@ func (l *Loop) run(ctx context.Context, yield func(context.Context, *Step) bool)
 	return more
 }
 
+// next counts a step.
+func (l *Loop) next() *Step {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.index++
+	return &Step{loop: l, index: l.index - 1 + l.config.First, epoch: l.epoch.Load()}
+}
+
 // begin makes the next step.
 func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
 	p := l.p
-	l.mu.Lock()
-	l.index++
-	n := l.index
-	l.mu.Unlock()
-	st := &Step{loop: l, index: n - 1 + l.config.First, epoch: l.epoch.Load(), action: l.config.Schedule.Action(n)}
+	st := l.next()
+	st.action = l.config.Schedule.Action(st.index - l.config.First + 1)
 	st.phases = st.phaseBuf[:0]
 	for _, ph := range l.config.Phases {
 		st.phaseIndex(ph)

@@ -24,6 +24,7 @@ type OperationConfig struct {
 	Verbosity  settings.Verbosity
 	Sync       settings.SyncMode    // zero: as the Profiler
 	NoSpan     bool                 // in metrics and reports only
+	Batch      bool                 // timed whether or not the span around it is sampled
 	Print      io.Writer            // the report goes here when an outermost section resolves
 	Attributes []attribute.KeyValue // on each span
 }

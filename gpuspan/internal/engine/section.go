@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -130,11 +131,16 @@ func (x Section) LinkItems(ctx context.Context, items int64) {
 		if len(e.links) < maxLinks {
 			e.links = append(e.links, trace.Link{SpanContext: sc})
 			e.shares = append(e.shares, items)
+			return
+		}
+		if i := slices.IndexFunc(e.links, func(l trace.Link) bool { return !l.SpanContext.IsSampled() }); i >= 0 && sc.IsSampled() {
+			e.links[i], e.shares[i] = trace.Link{SpanContext: sc}, items
 		}
 	})
 }
 
 // maxLinks bounds the links of one section; the SDK's default limit is the same. gpu.batch.size and the shares count the requests beyond it, too.
+// Requests that are sampled take the place of those that are not.
 const maxLinks = 128
 
 // Chunk is gpuspan.Section.Chunk.

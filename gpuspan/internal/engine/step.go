@@ -89,12 +89,15 @@ func (st *Step) Span() trace.Span {
 	return st.span
 }
 
+// measured reports whether the step belongs to a loop with a profiler.
+func (st *Step) measured() bool { return st != nil && st.loop != nil && st.loop.p != nil }
+
 // Phase is train.Step.Phase.
 func (st *Step) Phase(ph Phase) Section { return st.PhaseOn(ph, nil) }
 
 // PhaseOn is train.Step.PhaseOn.
 func (st *Step) PhaseOn(ph Phase, s *Stream) Section {
-	if st == nil || st.loop == nil {
+	if !st.measured() {
 		return Section{}
 	}
 	p := st.loop.p
@@ -142,7 +145,7 @@ func (st *Step) indexOf(ph Phase) int {
 // AddPhase is train.Step.AddPhase.
 func (st *Step) AddPhase(ph Phase, d time.Duration) {
 	st.change(d >= 0, func() {
-		if d > 0 {
+		if d > 0 && st.measured() {
 			st.phases[st.phaseIndex(ph)].added += d
 		}
 	})
@@ -151,6 +154,9 @@ func (st *Step) AddPhase(ph Phase, d time.Duration) {
 // SetPhase is train.Step.SetPhase.
 func (st *Step) SetPhase(ph Phase, d time.Duration) {
 	st.change(d >= 0, func() {
+		if !st.measured() {
+			return
+		}
 		t := &st.phases[st.phaseIndex(ph)]
 		t.set, t.hasSet = d, true
 	})
@@ -159,7 +165,7 @@ func (st *Step) SetPhase(ph Phase, d time.Duration) {
 // AddPhaseAt is train.Step.AddPhaseAt.
 func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
 	st.change(d >= 0, func() {
-		if d == 0 {
+		if d == 0 || !st.measured() {
 			return
 		}
 		from := start.UnixNano() - st.loop.p.clock.wall(st.hostStart)
@@ -192,7 +198,9 @@ func (st *Step) change(can bool, f func()) {
 		return
 	}
 	if !can {
-		st.loop.p.misuse.invalidWork.Add(1)
+		if st.measured() {
+			st.loop.p.misuse.invalidWork.Add(1)
+		}
 		return
 	}
 	st.mu.Lock()
@@ -206,19 +214,8 @@ func (st *Step) change(can bool, f func()) {
 func (st *Step) seal(left bool) {
 	l := st.loop
 	p := l.p
-	st.mu.Lock()
-	st.sealed = true
-	if left && !st.itemsSet && l.config.ItemType != "" {
-		st.cancelled = true
-	}
-	cancelled := st.cancelled
-	st.mu.Unlock()
+	cancelled := st.close(left)
 	l.s.clearStep(st)
-	if cancelled {
-		l.mu.Lock()
-		l.index--
-		l.mu.Unlock()
-	}
 	if st.slot != nil {
 		l.s.sealStep(l, st, !left)
 		return
@@ -229,6 +226,24 @@ func (st *Step) seal(left bool) {
 	if st.span != nil { // nothing was timed: not sampled, or no free slot
 		st.endUntimed(p.clock.now())
 	}
+}
+
+// close ends the step's changes. One that was cancelled is not counted.
+func (st *Step) close(left bool) (cancelled bool) {
+	l := st.loop
+	st.mu.Lock()
+	st.sealed = true
+	if left && !st.itemsSet && l.config.ItemType != "" {
+		st.cancelled = true
+	}
+	cancelled = st.cancelled
+	st.mu.Unlock()
+	if cancelled {
+		l.mu.Lock()
+		l.index--
+		l.mu.Unlock()
+	}
+	return cancelled
 }
 
 // isCancelled reports whether the iteration was no step.
