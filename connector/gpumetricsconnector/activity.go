@@ -103,13 +103,13 @@ func (a *aggregator) settleActivity(r *resource, now int64, final bool) {
 		a.activities -= waited - len(t.pending)
 		for state, d := range spent {
 			if d > 0 {
-				r.activityStream(&a.settings, key, state, first).add(float64(d)*1e-9, now)
+				r.activitySeries(&a.settings, key, state, first).add(float64(d)*1e-9, now)
 			}
 		}
 	}
 }
 
-func (r *resource) activityStream(st *settings, key deviceKey, state int, start uint64) *stream {
+func (r *resource) activitySeries(st *settings, key deviceKey, state int, start uint64) *series {
 	attrs := pcommon.NewMap()
 	if key.id != "" {
 		attrs.PutStr(string(semconv.HWIDKey), key.id)

@@ -23,8 +23,11 @@ const future = time.Minute
 type aggregator struct {
 	settings
 	resources  map[string]*resource
-	jobs       *stragglers // nil: off
-	activities int         // that wait, over all devices
+	gone       map[string]uint64 // resources that were given up, and when their last points were
+	jobs       *stragglers       // nil: off
+	activities int               // that wait, over all devices
+	now        int64             // of the batch or output that is being worked on, unix ns
+	swept      int64             // when room was last made, unix ns
 
 	stats counts
 
@@ -35,7 +38,7 @@ type aggregator struct {
 
 // counts for the connector's own telemetry, since they were last taken.
 type counts struct {
-	spans, overflow                           int64
+	spans, overflow, evicted                  int64
 	activityLate, activityLimit, activityTime int64
 	stepLate, stepLimit                       int64
 }
@@ -49,7 +52,9 @@ func newAggregator(cfg *Config, instance string) *aggregator {
 	a := &aggregator{
 		settings:  settings{cfg: cfg, instance: instance},
 		resources: make(map[string]*resource),
+		gone:      make(map[string]uint64),
 	}
+	a.makeRoom = a.sweep
 	for _, b := range cfg.Histogram.Explicit {
 		a.bounds = append(a.bounds, b.Seconds())
 	}
@@ -61,6 +66,7 @@ func newAggregator(cfg *Config, instance string) *aggregator {
 
 // take adds a batch. now is unix ns.
 func (a *aggregator) take(td ptrace.Traces, now int64) {
+	a.now = now
 	var res spanfacts.Resource
 	var scope spanfacts.Scope
 	for _, rs := range td.ResourceSpans().All() {
@@ -103,6 +109,9 @@ func (a *aggregator) resource(attrs pcommon.Map) *resource {
 	}
 	kept, whole := pcommon.NewMap(), len(a.cfg.ResourceAttributes) == 0
 	if len(a.resources) >= a.cfg.MaxResources {
+		a.sweep()
+	}
+	if len(a.resources) >= a.cfg.MaxResources {
 		if r := a.resources[overflowKey]; r != nil {
 			return r
 		}
@@ -115,8 +124,11 @@ func (a *aggregator) resource(attrs pcommon.Map) *resource {
 		}
 	}
 	r := newResource(kept)
+	r.instance = instanceOf(kept, a.key)
 	r.whole = whole
 	r.identify(attrs)
+	r.written = a.gone[string(a.key)] // its series begin after their last points
+	delete(a.gone, string(a.key))
 	a.resources[string(a.key)] = r
 	return r
 }
@@ -167,62 +179,6 @@ func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, n
 	}
 }
 
-// operation feeds the streams of a span's dimensions; energyOnly leaves out the first five metrics, which the producer writes itself.
-func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly bool, now int64) {
-	b := r.bundles.find(&f.dims)
-	if b == nil {
-		b = a.bundle(r, f)
-	}
-	over := false
-	need := func(s **stream, id metricID) *stream {
-		if *s == nil {
-			*s = r.stream(&a.settings, id, f)
-		}
-		over = over || r.overflowed(id, *s)
-		return *s
-	}
-	if !energyOnly {
-		need(&b.count, metricCount).add(weight, now)
-		if f.time > 0 {
-			need(&b.duration, metricDuration).record(f.time, weight, f, now)
-		}
-		if f.size > 0 {
-			need(&b.io, metricIO).add(f.size*weight, now)
-		}
-		if f.flops > 0 {
-			need(&b.flops, metricFLOPs).add(f.flops*weight, now)
-		}
-		if f.items > 0 {
-			need(&b.items, metricItems).add(f.items*weight, now)
-		}
-	}
-	if f.selfEnergy > 0 {
-		need(&b.energy, metricEnergy).add(f.selfEnergy*weight, now)
-	}
-	if f.energy > 0 && f.items > 0 {
-		need(&b.itemEnergy, metricItemEnergy).ratio(f.energy*weight, f.items*weight, now)
-	}
-	if over {
-		a.stats.overflow++
-	}
-}
-
-// bundle makes the bundle of a span's dimensions. When there are very many, spans share one that is not kept, and their
-// streams are found by attributes each time.
-func (a *aggregator) bundle(r *resource, f *facts) *bundle {
-	b := &bundle{}
-	if r.bundles.len() < 4*a.cfg.CardinalityLimit && a.bundles < a.cfg.MaxSeries {
-		a.bundles++
-		b.key = f.dims
-		key := &b.key
-		for _, s := range []*string{&key.name, &key.kind, &key.category, &key.id, &key.status, &key.direction, &key.precision, &key.itemType} {
-			*s = strings.Clone(*s) // the batch's memory must not live on in a key
-		}
-		r.bundles.keep(b)
-	}
-	return b
-}
-
 // onlyStragglers leaves out what only metrics say, for want of somebody who takes them.
 func (a *aggregator) onlyStragglers() {
 	cfg := *a.cfg
@@ -244,6 +200,7 @@ func (a *aggregator) findings() []*finding {
 
 // output makes the points of all resources. final: nothing will come any more.
 func (a *aggregator) output(scope func(pcommon.InstrumentationScope), now int64, final bool) pmetric.Metrics {
+	a.now = now
 	out := pmetric.NewMetrics()
 	for _, r := range a.resources {
 		a.settleActivity(r, now, final)
@@ -251,12 +208,29 @@ func (a *aggregator) output(scope func(pcommon.InstrumentationScope), now int64,
 	if a.jobs != nil {
 		a.compare(now, final)
 	}
-	for key, r := range a.resources {
-		r.write(&a.settings, scope, out, uint64(now))
-		if a.cfg.Expiry > 0 && r.expire(&a.settings, now-int64(a.cfg.Expiry)) {
-			a.bundles -= r.bundles.len()
-			delete(a.resources, key)
-		}
+	for _, r := range a.resources {
+		r.write(&a.settings, scope, out, now)
 	}
 	return out
+}
+
+// sweep gives up the series and resources that were silent for `expiry`, at most once in each flush interval.
+func (a *aggregator) sweep() {
+	if a.cfg.Expiry == 0 || a.now-a.swept < int64(a.cfg.FlushInterval) {
+		return
+	}
+	a.swept = a.now
+	for key, r := range a.resources {
+		series, empty := r.expire(&a.settings, a.now-int64(a.cfg.Expiry))
+		a.stats.evicted += int64(series)
+		if !empty {
+			continue
+		}
+		a.operations -= r.operations.len()
+		delete(a.resources, key)
+		if len(a.gone) >= 4*a.cfg.MaxResources {
+			clear(a.gone)
+		}
+		a.gone[key] = r.written
+	}
 }

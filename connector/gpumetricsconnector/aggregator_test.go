@@ -23,12 +23,15 @@ func TestAnOperationFeedsItsMetrics(t *testing.T) {
 	assert.Equal(t, prefillPoints, values(t, md))
 	service, _ := md.ResourceMetrics().At(0).Resource().Attributes().Get("service.name")
 	assert.Equal(t, "s", service.Str())
-	assert.Equal(t, semconv.SchemaURL, md.ResourceMetrics().At(0).ScopeMetrics().At(0).SchemaUrl())
+	assert.Equal(t, semconv.SchemaURL, md.ResourceMetrics().At(0).SchemaUrl())
 
 	// Points are at the time of the spans: from the start of the first to the end of the last.
-	p := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints().At(0)
-	assert.EqualValues(t, epoch, p.StartTimestamp())
-	assert.EqualValues(t, epoch+5_000_000, p.Timestamp())
+	ps := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints()
+	assert.EqualValues(t, epoch, ps.At(1).StartTimestamp())
+	assert.EqualValues(t, epoch+5_000_000, ps.At(1).Timestamp())
+	assert.EqualValues(t, epoch, ps.At(0).StartTimestamp(), "the series begins at 0")
+	assert.EqualValues(t, epoch, ps.At(0).Timestamp())
+	assert.Zero(t, ps.At(0).IntValue())
 }
 
 func TestEachGroupOfMetricsCanBeOff(t *testing.T) {
@@ -77,12 +80,28 @@ func TestASampledSpanCountsForThoseThatWereNot(t *testing.T) {
 	got := values(t, output(t, a, clock))
 	assert.Equal(t, "4 in 0.008", got["gpu.operation.duration[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok hw.id:GPU-a]"])
 	assert.Equal(t, int64(4000), got["gpu.operation.io[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section]"])
-	assert.Equal(t, 2.0, got["gpu.operation.energy[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section hw.id:GPU-a]"])
+	// Energy was dealt out among the spans that came, so those that did not have none.
+	assert.Equal(t, 0.5, got["gpu.operation.energy[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section hw.id:GPU-a]"])
+	assert.Equal(t, 0.5/128/4, got["gpu.operation.item.energy[gpu.operation.category:prefill gpu.operation.item.type:token gpu.operation.name:p gpu.operation.type:section]"])
+}
+
+// Of four runs one was sampled; the device's 400 J are all on its span.
+func TestEnergyOfSampledSpansIsTheDevices(t *testing.T) {
+	a := newTest(t, nil)
+	a.take(batch(t, nil, span{"p", 0, 2000, with(prefill, attrs{"gpu.energy": 400.0}), 1, 0, "ot=th:c"},
+		span{"step", 0, 2000, attrs{"gpu.operation.type": "step", "gpu.energy": 100.0, "gpu.step.items": 10}, 2, 0, "ot=th:c"}), clock)
+	var joules float64
+	for k, v := range values(t, output(t, a, clock)) {
+		if strings.HasPrefix(k, "gpu.operation.energy") {
+			joules += v.(float64)
+		}
+	}
+	assert.Equal(t, 500.0, joules)
 }
 
 func TestAdjustedCount(t *testing.T) {
 	for state, want := range map[string]float64{
-		"": 1, "x=y": 1, "ot=": 1, "ot=rv:1": 1, "ot=th:0": 1, "ot=th:8": 2, "ot=th:c": 4, "ot=rv:1;th:fd70a3d70a3d71": 100, "a=b, ot=th:8": 2,
+		"": 1, "x=y": 1, "ot=": 1, "ot=rv:1": 1, "ot=th:0": 1, "ot=th:8": 2, "ot=th:c": 4, "ot=rv:00000000000001;th:fd70a3d70a3d71": 100, "a=b, ot=th:8": 2,
 		"ot=th:": 1, "ot=th:xyz": 1, "ot=th:111111111111111": 1, "ot=th:ffffffffffffff": 1 << 56, "ot=th:-1": 1, "ot=th:+1": 1,
 	} {
 		assert.InEpsilon(t, want, adjustedCount(state), 1e-12, state)
@@ -184,7 +203,7 @@ func TestDeltasAddUpToTheCumulative(t *testing.T) {
 	got := values(t, output(t, cumulative, clock))
 	assert.Equal(t, int64(8), got["gpu.operation.count[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok]"])
 	assert.Equal(t, attrs(got), with(values(t, output(t, cumulative, clock)), attrs{
-		"gpu.operation.item.energy[gpu.operation.category:prefill gpu.operation.item.type:token gpu.operation.name:p gpu.operation.type:section]": 0.00390625,
+		"gpu.operation.item.energy[gpu.operation.category:prefill gpu.operation.item.type:token gpu.operation.name:p gpu.operation.type:section]": 0.5 / (128 * 1.5),
 	}), "cumulative points are repeated, gauges are not")
 }
 
@@ -195,7 +214,32 @@ func TestResourcesAreKnownByKeptAttributesInAnyOrder(t *testing.T) {
 	}
 	md := output(t, a, clock)
 	require.Equal(t, 1, md.ResourceMetrics().Len())
-	assert.Equal(t, map[string]any{"service.name": "s", "host.name": "h"}, md.ResourceMetrics().At(0).Resource().Attributes().AsRaw())
+	assert.Equal(t, map[string]any{
+		"service.name": "s", "host.name": "h", "service.instance.id": md.ResourceMetrics().At(0).Resource().Attributes().AsRaw()["service.instance.id"],
+	}, md.ResourceMetrics().At(0).Resource().Attributes().AsRaw())
+}
+
+// Prometheus makes labels of service.name and service.instance.id alone.
+func TestResourcesWithoutAnInstanceHaveOneMadeOfTheirAttributes(t *testing.T) {
+	a := newTest(t, nil)
+	for _, r := range []attrs{
+		{"service.name": "s", "process.pid": 1},
+		{"service.name": "s", "process.pid": 2},
+		{"service.name": "s"},
+		{"service.name": "s", "process.pid": 1, "service.instance.id": "mine"},
+	} {
+		a.take(batch(t, r, span{"p", 0, 10, prefill, 1, 0, ""}), clock)
+	}
+	ids := map[any]bool{}
+	for _, rm := range output(t, a, clock).ResourceMetrics().All() {
+		id := rm.Resource().Attributes().AsRaw()["service.instance.id"]
+		ids[id] = true
+		if again, ok := id.(string); ok && again != "mine" {
+			assert.Len(t, again, 36)
+		}
+	}
+	assert.Len(t, ids, 4)
+	assert.True(t, ids["mine"] && ids[nil])
 }
 
 func TestFurtherDimensionsComeFromSpanElseResource(t *testing.T) {
@@ -210,7 +254,7 @@ func TestFurtherDimensionsComeFromSpanElseResource(t *testing.T) {
 func TestASpanOfTheFutureDoesNotMoveTheClock(t *testing.T) {
 	a := newTest(t, nil)
 	a.take(batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""}, span{"p", 0, 1e16, prefill, 1, 0, ""}), clock)
-	p := output(t, a, clock).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints().At(0)
+	p := final(output(t, a, clock).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints())
 	assert.EqualValues(t, epoch+2_000_000, p.Timestamp())
 	assert.EqualValues(t, 2, p.IntValue())
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
@@ -34,7 +36,7 @@ func TestTooManySeriesOverflow(t *testing.T) {
 	assert.Equal(t, 10, counts)
 	assert.EqualValues(t, 2*91, over)
 	assert.EqualValues(t, 2*91, a.stats.overflow)
-	assert.LessOrEqual(t, a.resources[""].bundles.len(), 40)
+	assert.LessOrEqual(t, a.resources[""].operations.len(), 40)
 }
 
 func TestTooManyResourcesShareOne(t *testing.T) {
@@ -46,7 +48,7 @@ func TestTooManyResourcesShareOne(t *testing.T) {
 	assert.Equal(t, 4, md.ResourceMetrics().Len())
 	var total int64
 	for _, rm := range md.ResourceMetrics().All() {
-		total += rm.ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints().At(0).IntValue()
+		total += final(rm.ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints()).IntValue()
 	}
 	assert.EqualValues(t, 10, total, "none is lost")
 }
@@ -58,16 +60,21 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 		a.take(batch(t, attrs{"n": i % 3}, span{fmt.Sprint("p", i), 0, 10, in, 1, 0, ""}), clock)
 	}
 	assert.LessOrEqual(t, a.series, 50+3*2, "and the overflow of each resource and metric")
-	assert.LessOrEqual(t, a.bundles, 50)
+	assert.LessOrEqual(t, a.operations, 50)
 	var total int64
 	for k, v := range values(t, onlyCounts(output(t, a, clock))) {
 		assert.NotEmpty(t, k)
 		total += v.(int64)
 	}
 	assert.EqualValues(t, 1000, total, "none is lost")
-	output(t, a, clock+int64(2*time.Minute))
-	assert.Zero(t, a.series)
-	assert.Zero(t, a.bundles)
+
+	// A minute later there is room for others.
+	for i := range 10 {
+		a.take(batch(t, attrs{"n": "later"}, span{fmt.Sprint("q", i), 0, 10, in, 1, 0, ""}), clock+int64(2*time.Minute))
+	}
+	assert.Equal(t, 20, a.series, "10 operations of two metrics")
+	assert.GreaterOrEqual(t, a.stats.evicted, int64(50))
+	assert.GreaterOrEqual(t, a.operations, 9)
 }
 
 // onlyCounts leaves gpu.operation.count, the resource as an attribute so that keys differ.
@@ -81,21 +88,118 @@ func onlyCounts(md pmetric.Metrics) pmetric.Metrics {
 	return md
 }
 
-func TestSilentSeriesExpireAndBeginAnew(t *testing.T) {
+// Series never go because they are silent: increase() over a burst after a pause would see nothing.
+func TestSilentSeriesAreSentAgain(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.Expiry = time.Minute })
-	p := batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""})
-	q := batch(t, nil, span{"q", 0, 2000, prefill, 1, 0, ""})
-	a.take(p, clock)
-	a.take(q, clock)
+	a.take(batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""}), clock)
 	output(t, a, clock)
-	a.take(q, clock+int64(50*time.Second))
-	output(t, a, clock+int64(61*time.Second)) // drops p after writing it a last time
-	for k := range values(t, output(t, a, clock+int64(62*time.Second))) {
-		assert.Contains(t, k, "name:q ")
+	var last pcommon.Timestamp
+	for minute := range 60 {
+		now := clock + int64(minute+1)*int64(time.Minute)
+		got := output(t, a, now)
+		assert.Equal(t, int64(1), values(t, got)["gpu.operation.count[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok]"])
+		p := final(got.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints())
+		assert.EqualValues(t, epoch+2_000_000+uint64(minute+1)*uint64(time.Minute), p.Timestamp(), "as much later as the clock")
+		assert.EqualValues(t, epoch, p.StartTimestamp())
+		assert.Greater(t, p.Timestamp(), last)
+		last = p.Timestamp()
 	}
-	a.take(p, clock+int64(63*time.Second))
-	got := values(t, output(t, a, clock+int64(63*time.Second)))
-	assert.Equal(t, int64(1), got["gpu.operation.count[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok]"])
-	output(t, a, clock+int64(10*time.Minute))
-	assert.Empty(t, a.resources)
+	assert.Zero(t, a.stats.evicted)
+}
+
+// The spans of a file land where they were recorded, and stay there.
+func TestPointsOfAFileStayAtItsTime(t *testing.T) {
+	a := newTest(t, nil)
+	later := clock + int64(24*time.Hour)
+	a.take(batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""}), later)
+	for i := range 3 {
+		p := final(output(t, a, later+int64(i)*int64(time.Hour)).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints())
+		assert.EqualValues(t, epoch+2_000_000, p.Timestamp())
+	}
+}
+
+// What was given up for want of room begins anew after its last points.
+func TestSeriesThatWereGivenUpBeginAnewAfterTheirLastPoint(t *testing.T) {
+	a := newTest(t, func(c *Config) { c.Expiry = time.Minute; c.MaxResources = 1 })
+	p := batch(t, attrs{"service.instance.id": "p"}, span{"p", 0, 2000, prefill, 1, 0, ""})
+	a.take(p, clock)
+	output(t, a, clock)
+	later := clock + int64(2*time.Minute)
+	output(t, a, later)
+	a.take(batch(t, attrs{"service.instance.id": "q"}, span{"q", 0, 2000, prefill, 1, 0, ""}), later)
+	assert.Positive(t, a.stats.evicted)
+	assert.Len(t, a.resources, 1)
+	output(t, a, later)
+	later += int64(5 * time.Minute)
+	a.take(p, later) // of the time before
+	got := output(t, a, later)
+	require.Equal(t, 1, got.ResourceMetrics().Len())
+	ps := got.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints()
+	last := epoch + 2_000_000 + uint64(2*time.Minute)
+	for _, x := range ps.All() {
+		assert.Greater(t, uint64(x.Timestamp()), last)
+		assert.GreaterOrEqual(t, uint64(x.StartTimestamp()), last)
+	}
+}
+
+// Prometheus refuses a request, of all services, for one series with two values at one time. It tells milliseconds apart.
+func TestNoSeriesHasTwoValuesAtOneTime(t *testing.T) {
+	type written struct {
+		time  uint64
+		value any
+	}
+	for name, spans := range map[string][]span{
+		"a late span":           {{"p", 0, 900_000, prefill, 1, 0, ""}, {"p", 0, 2000, prefill, 2, 0, ""}, {"p", 0, 3000, prefill, 3, 0, ""}},
+		"less than a ms":        {{"p", 0, 2000, prefill, 1, 0, ""}, {"p", 0, 2100, prefill, 2, 0, ""}, {"p", 0, 2200, prefill, 3, 0, ""}},
+		"a clock that is ahead": {{"p", 0, 40_000_000, prefill, 1, 0, ""}, {"p", 0, 1_000_000, prefill, 2, 0, ""}, {"p", 0, 2_000_000, prefill, 3, 0, ""}},
+		"no clock":              {{"p", 0, 2000, prefill, 1, 0, ""}, {"p", 0, 2000, prefill, 2, 0, ""}, {"p", 0, 2000, prefill, 3, 0, ""}},
+	} {
+		a := newTest(t, nil)
+		now := clock
+		last := map[string]written{}
+		check := func() {
+			for _, rm := range output(t, a, now).ResourceMetrics().All() {
+				for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
+					each(m, func(attrs pcommon.Map, at pcommon.Timestamp, v any) {
+						key := m.Name() + fmt.Sprint(attrs.AsRaw())
+						ms := uint64(at) / 1e6
+						before := last[key]
+						require.GreaterOrEqual(t, ms, before.time, "%s: %s", name, key)
+						if ms == before.time {
+							require.Equal(t, before.value, v, "%s: %s at one time", name, key)
+						}
+						last[key] = written{ms, v}
+					})
+				}
+			}
+			now += int64(15 * time.Second)
+		}
+		for _, s := range spans {
+			td := batch(t, nil, s)
+			if name == "no clock" {
+				td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetEndTimestamp(0)
+			}
+			a.take(td, now)
+			check()
+			check()
+		}
+	}
+}
+
+// each hands on the points of a metric with all that Prometheus has of them.
+func each(m pmetric.Metric, point func(pcommon.Map, pcommon.Timestamp, any)) {
+	switch m.Type() {
+	case pmetric.MetricTypeGauge:
+		for _, p := range m.Gauge().DataPoints().All() {
+			point(p.Attributes(), p.Timestamp(), p.DoubleValue())
+		}
+	case pmetric.MetricTypeSum:
+		for _, p := range m.Sum().DataPoints().All() {
+			point(p.Attributes(), p.Timestamp(), [2]any{p.IntValue(), p.DoubleValue()})
+		}
+	case pmetric.MetricTypeHistogram:
+		for _, p := range m.Histogram().DataPoints().All() {
+			point(p.Attributes(), p.Timestamp(), fmt.Sprint(p.Sum(), p.BucketCounts().AsRaw()))
+		}
+	}
 }

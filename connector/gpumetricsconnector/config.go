@@ -36,11 +36,11 @@ type Config struct {
 	MaxSeries int `mapstructure:"max_series"`
 	// MaxResources bounds the resources; spans of further ones are counted under one empty resource. Default 1000.
 	MaxResources int `mapstructure:"max_resources"`
-	// Expiry is how long a series without new spans is kept. Default 5m; 0: for ever.
+	// Expiry is how long a series must have had no new spans before it is given up for a new one, when there is no room. Default 5m;
+	// 0: it never is.
 	Expiry time.Duration `mapstructure:"expiry"`
-	// InstanceID is collector.instance.id on every point. Default: the Collector's own service.instance.id, which is
-	// random for each start unless it is configured; with the name of this connector after a slash if it has one, so that two in
-	// one Collector write different series.
+	// InstanceID is collector.instance.id on every point, so that no two connectors write one series. Default: the name of the host (of the
+	// pod, in Kubernetes), with the name of this connector after a slash if it has one. Two Collectors on one host need different ones.
 	InstanceID string `mapstructure:"instance_id"`
 	// Operations makes the gpu.operation metrics. On by default.
 	Operations configoptional.Optional[OperationsConfig] `mapstructure:"operations"`
@@ -60,7 +60,7 @@ const (
 
 // HistogramConfig is one of its two forms.
 type HistogramConfig struct {
-	// Explicit are upper bounds, inclusive and rising. Default: 1 µs to 60 s in 1-2-5 steps.
+	// Explicit are upper bounds, inclusive and rising. Default: 1 and 3 of each decade from 1 µs to 30 s.
 	Explicit []time.Duration `mapstructure:"explicit"`
 	// Exponential takes base-2 exponential histograms instead. Off by default.
 	Exponential configoptional.Optional[ExponentialConfig] `mapstructure:"exponential"`
@@ -103,17 +103,14 @@ type StragglerConfig struct {
 	_          struct{}
 }
 
-// defaultBounds are 1, 2 and 5 of each decade from 1 µs, and 60 s.
+// defaultBounds are 1 and 3 of each decade from 1 µs to 30 s. Each is a series for each operation and device in Prometheus; who wants
+// finer ones takes exponential histograms.
 func defaultBounds() []time.Duration {
 	var out []time.Duration
-	for d := time.Microsecond; d < time.Minute; d *= 10 {
-		for _, m := range []time.Duration{1, 2, 5} {
-			if d*m < time.Minute {
-				out = append(out, d*m)
-			}
-		}
+	for d := time.Microsecond; d <= 10*time.Second; d *= 10 {
+		out = append(out, d, 3*d)
 	}
-	return append(out, time.Minute)
+	return out
 }
 
 func createDefaultConfig() component.Config {
@@ -163,9 +160,9 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("`expiry` must not be negative, found %s", c.Expiry))
 	}
 	if a := c.Activity.Get(); a != nil {
-		duration("activity.settle", a.Settle)
-		duration("activity.max_gap", a.MaxGap)
-		positive("activity.max_activities", a.MaxActivities)
+		duration("activity::settle", a.Settle)
+		duration("activity::max_gap", a.MaxGap)
+		positive("activity::max_activities", a.MaxActivities)
 	}
 	if s := c.Stragglers.Get(); s != nil {
 		duration("stragglers::max_wait", s.MaxWait)

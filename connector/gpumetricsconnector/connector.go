@@ -5,7 +5,7 @@ package gpumetricsconnector
 
 import (
 	"context"
-	"crypto/rand"
+	"os"
 	"sync"
 	"time"
 
@@ -31,14 +31,14 @@ type gpuMetrics struct {
 
 	// The outputs; nil where no pipeline has the connector as its receiver.
 	metrics consumer.Metrics
-	spans   *outlet
+	spans   *findingQueue
 
 	mu         sync.Mutex
 	aggregator *aggregator
 
 	refusal refusal // of metrics; of flush
 
-	started, ended sync.Once // by whichever of the faces
+	started, ended sync.Once // by whichever of its components comes first
 	stop           func()
 	done           sync.WaitGroup
 	forget         func()
@@ -49,21 +49,9 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	instance := cfg.InstanceID
-	if instance == "" {
-		// The Collector's own identity, so that points can be traced to its own telemetry.
-		if v, ok := set.Resource.Attributes().Get(string(semconv.ServiceInstanceIDKey)); ok {
-			instance = v.Str()
-		} else {
-			instance = rand.Text()
-		}
-		if name := set.ID.Name(); name != "" {
-			instance += "/" + name
-		}
-	}
 	c := &gpuMetrics{
 		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version,
-		aggregator: newAggregator(cfg, instance), refusal: refusal{what: "metrics"}, stop: func() {}, forget: func() {},
+		aggregator: newAggregator(cfg, instanceID(cfg, set)), refusal: refusal{what: "metrics"}, stop: func() {}, forget: func() {},
 	}
 	return c, tel.RegisterConnectorGpuMetricsSeriesCallback(func(_ context.Context, o metric.Int64Observer) error {
 		c.mu.Lock()
@@ -73,6 +61,24 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 	})
 }
 
+// instanceID tells the series of one connector from those of another. It does not change when the Collector is started again, as its
+// service.instance.id does unless it is configured: each start would double the series of a store.
+func instanceID(cfg *Config, set connector.Settings) string {
+	if cfg.InstanceID != "" {
+		return cfg.InstanceID
+	}
+	instance, err := os.Hostname()
+	if err != nil || instance == "" {
+		if v, ok := set.Resource.Attributes().Get(string(semconv.ServiceInstanceIDKey)); ok {
+			instance = v.Str()
+		}
+	}
+	if name := set.ID.Name(); name != "" {
+		instance += "/" + name
+	}
+	return instance
+}
+
 func (c *gpuMetrics) Capabilities() consumer.Capabilities {
 	return consumer.Capabilities{MutatesData: false}
 }
@@ -80,7 +86,7 @@ func (c *gpuMetrics) Capabilities() consumer.Capabilities {
 // giveSpans adds the output of spans.
 func (c *gpuMetrics) giveSpans(next consumer.Traces) {
 	refusal := refusal{what: "spans of stragglers"}
-	c.spans = newOutlet(func(ctx context.Context, found []*finding) {
+	c.spans = newFindingQueue(func(ctx context.Context, found []*finding) {
 		td := findingSpans(found, c.scope)
 		if td.SpanCount() == 0 {
 			return
@@ -99,7 +105,7 @@ func (c *gpuMetrics) giveSpans(next consumer.Traces) {
 	c.aggregator.jobs.spans = true
 }
 
-// Start begins the output at intervals. Until both faces have started there is no input, and so nothing to write.
+// Start begins the output at intervals. Until both components have started there is no input, and so nothing to write.
 func (c *gpuMetrics) Start(context.Context, component.Host) error {
 	c.started.Do(func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -128,8 +134,8 @@ func (c *gpuMetrics) run(ctx context.Context) {
 	}
 }
 
-// Shutdown writes what was not written yet. The Collector stops all that sends to a connector before its faces, and each face before what it sends
-// to: when the first face is shut down, nothing comes any more, and both ways out are still open.
+// Shutdown writes what was not written yet. The Collector stops all that sends to a connector before its components, and each of those before what it
+// sends to: when the first is shut down, nothing comes any more, and both outputs are still open.
 func (c *gpuMetrics) Shutdown(ctx context.Context) error {
 	c.ended.Do(func() {
 		c.stop()
@@ -157,7 +163,7 @@ func (c *gpuMetrics) ConsumeTraces(ctx context.Context, td ptrace.Traces) error 
 
 func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	c.mu.Lock()
-	out := c.aggregator.output(c.scope, time.Now().UnixNano(), final)
+	out := c.aggregator.output(nameScope, time.Now().UnixNano(), final)
 	found := c.aggregator.findings()
 	c.mu.Unlock()
 	if len(found) > 0 {
@@ -177,10 +183,14 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	c.refusal.note(c.log, n, err)
 }
 
+// scope is that of spans.
 func (c *gpuMetrics) scope(s pcommon.InstrumentationScope) {
-	s.SetName(metadata.ScopeName)
+	nameScope(s)
 	s.SetVersion(c.version)
 }
+
+// nameScope is the scope of metrics: without a version, which is a label of each series in Prometheus, so that a release would rename all.
+func nameScope(s pcommon.InstrumentationScope) { s.SetName(metadata.ScopeName) }
 
 func dropped(reason string) metric.AddOption {
 	return metric.WithAttributeSet(attribute.NewSet(attribute.String("reason", reason)))
@@ -204,9 +214,27 @@ func (c *gpuMetrics) count(ctx context.Context, s *counts) {
 	}
 	add(c.tel.ConnectorGpuMetricsSpans, s.spans)
 	add(c.tel.ConnectorGpuMetricsOverflow, s.overflow)
+	add(c.tel.ConnectorGpuMetricsEvicted, s.evicted)
 	add(c.tel.ConnectorGpuMetricsDropped, s.activityLate, droppedActivityLate)
 	add(c.tel.ConnectorGpuMetricsDropped, s.activityLimit, droppedActivityLimit)
 	add(c.tel.ConnectorGpuMetricsDropped, s.activityTime, droppedActivityTime)
 	add(c.tel.ConnectorGpuMetricsDropped, s.stepLate, droppedStepLate)
 	add(c.tel.ConnectorGpuMetricsDropped, s.stepLimit, droppedStepLimit)
+}
+
+// refusal logs that the next component refuses what it is given, and that it takes it again, but not each time. Of one goroutine.
+type refusal struct {
+	what  string // in the plural
+	lasts bool
+}
+
+// note takes what became of n things.
+func (r *refusal) note(log *zap.Logger, n int, err error) {
+	switch {
+	case err != nil && !r.lasts:
+		log.Warn(r.what+" are refused; further refusals are counted, not logged", zap.Int("count", n), zap.Error(err))
+	case err == nil && r.lasts:
+		log.Info(r.what + " are taken again")
+	}
+	r.lasts = err != nil
 }

@@ -6,6 +6,7 @@ package gpumetricsconnector
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ func TestEveryErrorIsNamedAtOnce(t *testing.T) {
 		"`cardinality_limit` must be positive, found 0",
 		"`max_resources` must be positive, found 0",
 		"`expiry` must not be negative, found -1s",
-		"`activity.settle` must be positive, found 0s",
+		"`activity::settle` must be positive, found 0s",
 		"`stragglers::min_ranks` must be at least 2, found 1",
 	} {
 		assert.ErrorContains(t, err, want)
@@ -80,22 +81,28 @@ func TestPointsComeAtIntervalsAndAtShutdown(t *testing.T) {
 	require.NoError(t, c.Shutdown(context.Background()), "twice does no harm")
 }
 
-func TestTheCollectorsOwnIdentityIsTheInstance(t *testing.T) {
-	set := connectortest.NewNopSettings(metadata.Type)
-	set.ID = component.MustNewID("gpu_metrics")
-	set.Resource.Attributes().PutStr("service.instance.id", "collector-1")
-	c, err := newConnector(createDefaultConfig().(*Config), set)
+// The instance does not change with a restart, after which the Collector has another service.instance.id.
+func TestTheInstanceIsTheHostAndTheConnectorsName(t *testing.T) {
+	host, err := os.Hostname()
 	require.NoError(t, err)
-	assert.Equal(t, "collector-1", c.aggregator.instance)
-	set.ID = component.MustNewIDWithName("gpu_metrics", "jobs")
-	c, err = newConnector(createDefaultConfig().(*Config), set)
+	for name, want := range map[string]string{"": host, "jobs": host + "/jobs"} {
+		for _, id := range []string{"collector-1", "collector-2"} {
+			set := connectortest.NewNopSettings(metadata.Type)
+			set.ID = component.MustNewID("gpu_metrics")
+			if name != "" {
+				set.ID = component.MustNewIDWithName("gpu_metrics", name)
+			}
+			set.Resource.Attributes().PutStr("service.instance.id", id)
+			c, err := newConnector(createDefaultConfig().(*Config), set)
+			require.NoError(t, err)
+			assert.Equal(t, want, c.aggregator.instance)
+		}
+	}
+	cfg := createDefaultConfig().(*Config)
+	cfg.InstanceID = "mine"
+	c, err := newConnector(cfg, connectortest.NewNopSettings(metadata.Type))
 	require.NoError(t, err)
-	assert.Equal(t, "collector-1/jobs", c.aggregator.instance)
-	a, err := newConnector(createDefaultConfig().(*Config), connectortest.NewNopSettings(metadata.Type))
-	require.NoError(t, err)
-	b, err := newConnector(createDefaultConfig().(*Config), connectortest.NewNopSettings(metadata.Type))
-	require.NoError(t, err)
-	assert.NotEqual(t, a.aggregator.instance, b.aggregator.instance)
+	assert.Equal(t, "mine", c.aggregator.instance)
 }
 
 func TestARefusalIsCountedAndNothingIsLostWhenCumulative(t *testing.T) {
@@ -113,7 +120,7 @@ func TestARefusalIsCountedAndNothingIsLostWhenCumulative(t *testing.T) {
 	c.flush(context.Background(), false)
 	m, err := tel.GetMetric("otelcol_connector_gpu_metrics_dropped")
 	require.NoError(t, err)
-	assert.EqualValues(t, 7, m.Data.(metricdata.Sum[int64]).DataPoints[0].Value)
+	assert.EqualValues(t, 13, m.Data.(metricdata.Sum[int64]).DataPoints[0].Value, "six begin with a point of 0")
 	m, err = tel.GetMetric("otelcol_connector_gpu_metrics_series")
 	require.NoError(t, err)
 	assert.EqualValues(t, 7, m.Data.(metricdata.Gauge[int64]).DataPoints[0].Value)

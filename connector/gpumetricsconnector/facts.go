@@ -4,6 +4,9 @@
 package gpumetricsconnector
 
 import (
+	"strings"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/sampling"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
@@ -78,4 +81,20 @@ func (f *facts) load(s ptrace.Span, scope *spanfacts.Scope) bool {
 		f.phaseCount = copy(f.phases[:], x.Phases())
 	}
 	return true
+}
+
+// adjustedCount is how many spans one sampled span stands for, by the rejection threshold of its trace state (`ot=th:c` means that 12/16
+// were not sampled, so it stands for 4). 1 without one, and where it cannot be read.
+func adjustedCount(traceState string) float64 {
+	if !strings.Contains(traceState, "ot=") {
+		return 1
+	}
+	w3c, err := sampling.NewW3CTraceState(traceState)
+	if err != nil {
+		return 1
+	}
+	if n := w3c.OTelValue().AdjustedCount(); n >= 1 {
+		return n
+	}
+	return 1 // 0: no threshold
 }

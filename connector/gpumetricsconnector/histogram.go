@@ -7,14 +7,15 @@ import (
 	"math"
 	"sort"
 
+	"github.com/lightstep/go-expohisto/structure"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
-// histogram is a weighted distribution of values ≥ 0.
+// histogram is a distribution of values ≥ 0.
 type histogram interface {
-	// record adds a value with a weight ≥ 1 and returns the number of its bucket.
-	record(value, weight float64) int
-	// write adds a point to a metric of the right form; it returns what to set times, attributes and exemplars on.
+	// record adds a value that counts n times.
+	record(value float64, n uint64)
+	// write adds a point to a metric of the right form, without what the forms share.
 	write(pmetric.Metric) histogramPoint
 	// reset starts over after a delta point.
 	reset()
@@ -23,71 +24,103 @@ type histogram interface {
 // histogramPoint is what both forms of points share.
 type histogramPoint interface {
 	pointBase
+	SetCount(uint64)
+	SetSum(float64)
+	SetMin(float64)
+	SetMax(float64)
 	Exemplars() pmetric.ExemplarSlice
 }
 
-// moments are kept by both forms.
-type moments struct{ sum, min, max float64 }
+// distribution is a histogram of weighted values: a span that was sampled stands for a number of spans that need not be whole. What
+// rounding leaves over goes to the next value, so that counts add up over all buckets and over all deltas.
+type distribution struct {
+	histogram
+	count         uint64
+	carry         float64
+	sum, min, max float64
+}
 
-var noMoments = moments{min: math.Inf(1), max: math.Inf(-1)}
+func newDistribution(h histogram) distribution {
+	return distribution{histogram: h, min: math.Inf(1), max: math.Inf(-1)}
+}
 
-func (m *moments) record(value, weight float64) {
-	if sum := m.sum + value*weight; sum <= math.MaxFloat64 { // as the sums of streams: what is beyond is left out
-		m.sum = sum
+func (d *distribution) record(value, weight float64) {
+	d.carry += weight
+	if n := math.Round(d.carry); n >= 1 {
+		d.carry -= n
+		d.count += uint64(n)
+		d.histogram.record(value, uint64(n))
 	}
-	m.min, m.max = min(m.min, value), max(m.max, value)
-}
-
-// explicitHistogram has given upper bounds, inclusive; the last bucket has none.
-type explicitHistogram struct {
-	moments
-	bounds  []float64 // shared
-	weights []float64
-}
-
-func newExplicitHistogram(bounds []float64) *explicitHistogram {
-	return &explicitHistogram{moments: noMoments, bounds: bounds, weights: make([]float64, len(bounds)+1)}
-}
-
-func (h *explicitHistogram) record(value, weight float64) int {
-	h.moments.record(value, weight)
-	i := sort.SearchFloat64s(h.bounds, value)
-	h.weights[i] += weight
-	return i
-}
-
-// write rounds each bucket; the count is the sum of the rounded ones, as the data model wants.
-func (h *explicitHistogram) write(m pmetric.Metric) histogramPoint {
-	p := m.Histogram().DataPoints().AppendEmpty()
-	p.ExplicitBounds().FromRaw(h.bounds)
-	p.BucketCounts().EnsureCapacity(len(h.weights))
-	var count uint64
-	for _, w := range h.weights {
-		n := whole(w)
-		count += n
-		p.BucketCounts().Append(n)
+	if sum := d.sum + value*weight; sum <= math.MaxFloat64 { // as the sums of series: what is beyond is left out
+		d.sum = sum
 	}
-	p.SetCount(count)
-	p.SetSum(h.sum)
-	if h.min <= h.max {
-		p.SetMin(h.min)
-		p.SetMax(h.max)
+	d.min, d.max = min(d.min, value), max(d.max, value)
+}
+
+func (d *distribution) write(m pmetric.Metric) histogramPoint {
+	p := d.histogram.write(m)
+	p.SetCount(d.count)
+	p.SetSum(d.sum)
+	if d.min <= d.max {
+		p.SetMin(d.min)
+		p.SetMax(d.max)
 	}
 	return p
 }
 
-// reset keeps what rounding left over, so that deltas add up.
-func (h *explicitHistogram) reset() {
-	h.moments = noMoments
-	for i, w := range h.weights {
-		h.weights[i] = w - float64(whole(w))
-	}
+func (d *distribution) reset() {
+	carry := d.carry
+	d.histogram.reset()
+	*d = newDistribution(d.histogram)
+	d.carry = carry
 }
 
-// whole rounds a weight to the nearest count.
-func whole(w float64) uint64 {
-	if w <= 0 {
-		return 0
-	}
-	return uint64(math.Round(w))
+// explicitHistogram has given upper bounds, inclusive; the last bucket has none.
+type explicitHistogram struct {
+	bounds []float64 // shared
+	counts []uint64
 }
+
+func newExplicitHistogram(bounds []float64) *explicitHistogram {
+	return &explicitHistogram{bounds: bounds, counts: make([]uint64, len(bounds)+1)}
+}
+
+func (h *explicitHistogram) record(value float64, n uint64) {
+	h.counts[sort.SearchFloat64s(h.bounds, value)] += n
+}
+
+func (h *explicitHistogram) write(m pmetric.Metric) histogramPoint {
+	p := m.Histogram().DataPoints().AppendEmpty()
+	p.ExplicitBounds().FromRaw(h.bounds)
+	p.BucketCounts().FromRaw(h.counts)
+	return p
+}
+
+func (h *explicitHistogram) reset() { clear(h.counts) }
+
+// exponentialHistogram has buckets (base^i, base^(i+1)] with base = 2^(2^-scale) (OpenTelemetry metrics data model, exponential
+// histograms), of which it halves the resolution whenever a value does not fit in.
+type exponentialHistogram struct{ structure.Histogram[float64] }
+
+func newExponentialHistogram(maxSize int) *exponentialHistogram {
+	h := &exponentialHistogram{}
+	h.Init(structure.NewConfig(structure.WithMaxSize(int32(maxSize))))
+	return h
+}
+
+func (h *exponentialHistogram) record(value float64, n uint64) { h.UpdateByIncr(value, n) }
+
+func (h *exponentialHistogram) write(m pmetric.Metric) histogramPoint {
+	p := m.ExponentialHistogram().DataPoints().AppendEmpty()
+	p.SetScale(h.Scale())
+	p.SetZeroCount(h.ZeroCount())
+	from, to := h.Positive(), p.Positive()
+	to.SetOffset(from.Offset())
+	to.BucketCounts().EnsureCapacity(int(from.Len()))
+	for i := range from.Len() {
+		to.BucketCounts().Append(from.At(i))
+	}
+	return p
+}
+
+func (h *exponentialHistogram) reset() { h.Clear() }

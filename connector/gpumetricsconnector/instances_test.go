@@ -153,7 +153,7 @@ func TestEachOutputCanBeAlone(t *testing.T) {
 		traces := new(consumertest.TracesSink)
 		x := newFaces(t, atTheEnd(), nil, traces)
 		x.job(t, 2)
-		c := x.all[0].(tracesFace).gpuMetrics
+		c := x.all[0].(tracesOutput).gpuMetrics
 		assert.Zero(t, c.aggregator.series, "nobody takes metrics, so none are made")
 		x.shutdown(t.Context(), t)
 		assert.Equal(t, 2, traces.SpanCount())
@@ -189,7 +189,7 @@ func TestOfOneConfigurationThereIsOneConnectorAtATime(t *testing.T) {
 	traces := func() *gpuMetrics {
 		c, err := f.CreateTracesToTraces(t.Context(), set, cfg, consumertest.NewNop())
 		require.NoError(t, err)
-		return c.(tracesFace).gpuMetrics
+		return c.(tracesOutput).gpuMetrics
 	}
 	first := metrics()
 	assert.Same(t, first, traces())

@@ -5,8 +5,9 @@ package gpumetricsconnector
 
 import (
 	"slices"
-	"strings"
+	"time"
 
+	"github.com/google/uuid"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
@@ -16,12 +17,13 @@ import (
 
 // resource holds all series of one resource.
 type resource struct {
-	attrs    pcommon.Map
-	whole    bool // attrs are all that the spans' resource has
-	families [metrics]family
-	bundles  bundles
-	loops    map[loopKey]*loop
-	devices  map[deviceKey]*timeline
+	attrs      pcommon.Map
+	whole      bool   // attrs are all that the spans' resource has
+	instance   string // service.instance.id, where attrs have none
+	families   [metrics]family
+	operations operations
+	loops      map[loopKey]*loop
+	devices    map[deviceKey]*timeline
 
 	newest  uint64 // end of the newest span, unix ns: the time of the next points
 	written uint64 // time of the last points
@@ -33,7 +35,7 @@ type resource struct {
 
 func newResource(attrs pcommon.Map) *resource {
 	r := &resource{
-		attrs: attrs, bundles: newBundles(), loops: make(map[loopKey]*loop), devices: make(map[deviceKey]*timeline),
+		attrs: attrs, operations: newOperations(), loops: make(map[loopKey]*loop), devices: make(map[deviceKey]*timeline),
 		rank: -1, world: -1,
 	}
 	for i := range r.families {
@@ -63,44 +65,7 @@ func (r *resource) identify(attrs pcommon.Map) {
 	}
 }
 
-// extraSeparator stands between the values of Dimensions in dims.extra.
-const extraSeparator = "\x00"
-
-// stream makes or finds the stream of a metric for a span's dimensions.
-func (r *resource) stream(st *settings, id metricID, f *facts) *stream {
-	attrs := pcommon.NewMap()
-	put := func(key, value string) {
-		if value != "" {
-			attrs.PutStr(key, value)
-		}
-	}
-	put(string(semconv.GPUOperationNameKey), f.name)
-	put(string(semconv.GPUOperationTypeKey), f.kind)
-	put(string(semconv.GPUOperationCategoryKey), f.category)
-	if f.extra != "" {
-		for i, v := range strings.Split(f.extra, extraSeparator) {
-			put(st.cfg.Dimensions[i], v)
-		}
-	}
-	switch id {
-	case metricCount:
-		put(string(semconv.GPUTimingStatusKey), f.status)
-	case metricDuration:
-		put(string(semconv.GPUTimingStatusKey), f.status)
-		put(string(semconv.HWIDKey), f.id)
-	case metricEnergy:
-		put(string(semconv.HWIDKey), f.id)
-	case metricIO:
-		put(string(semconv.GPUCopyDirectionKey), f.direction)
-	case metricFLOPs:
-		put(string(semconv.GPUFLOPPrecisionKey), f.precision)
-	case metricItems, metricItemEnergy:
-		put(string(semconv.GPUOperationItemTypeKey), f.itemType)
-	}
-	return r.families[id].get(st, attrs, r.startOf(f))
-}
-
-// startOf is the time from which a stream made for a span counts: the span's start, but not before points that were written, for a
+// startOf is the time from which a series made for a span counts: the span's start, but not before points that were written, for a
 // series that expired must not overlap itself. 0, unknown, where the start is of a clock that was not set and the points are not.
 func (r *resource) startOf(f *facts) uint64 {
 	if f.start < spanfacts.Earliest && max(f.end, r.newest) >= spanfacts.Earliest {
@@ -109,20 +74,20 @@ func (r *resource) startOf(f *facts) uint64 {
 	return max(f.start, r.written)
 }
 
-// overflowed reports whether the stream is the one of its family that takes what is too much.
-func (r *resource) overflowed(id metricID, s *stream) bool { return s == r.families[id].overflow }
+// overflowed reports whether the series is the one of its family that takes what is too much.
+func (r *resource) overflowed(id metricID, s *series) bool { return s == r.families[id].overflow }
 
-// expire drops what was last seen before a time; it reports whether nothing is left.
-func (r *resource) expire(st *settings, before int64) bool {
-	dropped, left := 0, 0
+// expire gives up what was last seen before a time; it returns the number of series, and whether nothing is left.
+func (r *resource) expire(st *settings, before int64) (series int, empty bool) {
+	left := 0
 	for i := range r.families {
-		dropped += r.families[i].expire(before)
-		left += len(r.families[i].streams)
+		series += r.families[i].expire(before)
+		left += len(r.families[i].list)
 	}
-	st.series -= dropped
-	if dropped > 0 { // bundles may point to dropped streams; they are found again by the next spans
-		st.bundles -= r.bundles.len()
-		r.bundles.clear()
+	st.series -= series
+	if series > 0 { // operations may point to series that are gone; they are found again by the next spans
+		st.operations -= r.operations.len()
+		r.operations.clear()
 		clear(r.loops)
 	}
 	for k, t := range r.devices {
@@ -130,16 +95,46 @@ func (r *resource) expire(st *settings, before int64) bool {
 			delete(r.devices, k)
 		}
 	}
-	return left == 0 && len(r.devices) == 0 && r.seen < before
+	return series, left == 0 && len(r.devices) == 0 && r.seen < before
 }
 
-// write adds the resource's points, if it has any; now stands in for a time that no span gave.
-func (r *resource) write(st *settings, scope func(pcommon.InstrumentationScope), out pmetric.Metrics, now uint64) {
-	ts := max(r.newest, r.written)
-	if ts == 0 {
-		ts = now
+// changed reports whether anything was added since the last output.
+func (r *resource) changed() bool {
+	for i := range r.families {
+		for _, s := range r.families[i].list {
+			if s.changed {
+				return true
+			}
+		}
 	}
-	r.written = ts
+	return false
+}
+
+// maxLag is how far behind the clock the spans of a running service come; older ones are from files.
+const maxLag = 5 * time.Minute
+
+// pointTime is the time of the next points: the end of the newest span, and while nothing comes of a service that runs, as much later
+// as the clock. What has changed is never at the time of the points before.
+func (r *resource) pointTime(now int64) pointTime {
+	t := r.newest
+	switch lag := r.seen - int64(t); {
+	case t == 0:
+		t = uint64(now) // no span gave a time
+	case lag <= int64(maxLag) && now > r.seen:
+		t += uint64(now - r.seen)
+	}
+	if t/millisecond <= r.written/millisecond && r.written > 0 {
+		if t = r.written; r.changed() {
+			t = next(r.written)
+		}
+	}
+	return pointTime{at: t, before: r.written}
+}
+
+// write adds the resource's points, if it has any. now is unix ns.
+func (r *resource) write(st *settings, scope func(pcommon.InstrumentationScope), out pmetric.Metrics, now int64) {
+	ts := r.pointTime(now)
+	r.written = ts.at
 	rm := out.ResourceMetrics().AppendEmpty()
 	sm := rm.ScopeMetrics().AppendEmpty()
 	for i := range r.families {
@@ -150,8 +145,11 @@ func (r *resource) write(st *settings, scope func(pcommon.InstrumentationScope),
 		return
 	}
 	scope(sm.Scope())
-	sm.SetSchemaUrl(semconv.SchemaURL)
+	rm.SetSchemaUrl(semconv.SchemaURL)
 	r.attrs.CopyTo(rm.Resource().Attributes())
+	if r.instance != "" {
+		rm.Resource().Attributes().PutStr(string(semconv.ServiceInstanceIDKey), r.instance)
+	}
 }
 
 // resourceKey appends a text that is the same for resources of the same kept attributes, in whatever order.
@@ -174,4 +172,27 @@ func resourceKey(dst []byte, names []string, attrs pcommon.Map, kept []string) (
 		dst = append(dst, 0)
 	}
 	return dst, names
+}
+
+// instanceNamespace is that of service.instance.id in the semantic conventions.
+var instanceNamespace = uuid.MustParse("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
+
+// instanceOf is service.instance.id for the metrics of a resource that names none, made of its attributes as the semantic conventions
+// recommend; empty where it is not needed. Prometheus makes labels of the service and the instance alone: without it the series of two
+// processes of one service are one there, with two values at one time.
+func instanceOf(attrs pcommon.Map, key []byte) string {
+	own := 0
+	for k := range attrs.All() {
+		switch k {
+		case string(semconv.ServiceInstanceIDKey):
+			return ""
+		case string(semconv.ServiceNameKey), "service.namespace", "service.version":
+		default:
+			own++
+		}
+	}
+	if own == 0 {
+		return ""
+	}
+	return uuid.NewSHA1(instanceNamespace, key).String()
 }

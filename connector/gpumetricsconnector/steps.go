@@ -17,10 +17,10 @@ type loopKey struct {
 	rank           int64 // −1: none; a resource has several where resource_attributes leaves the rank out
 }
 
-// loop are the streams that the steps of a loop feed; nil until the first step that has a value.
+// loop are the series that the steps of a loop feed; nil until the first step that has a value.
 type loop struct {
-	duration, items, itemRate, itemEnergy *stream
-	phases                                map[string]*stream
+	duration, items, itemRate, itemEnergy *series
+	phases                                map[string]*series
 }
 
 // step adds a step to its loop's metrics.
@@ -28,15 +28,15 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 	key := loopKey{f.name, f.stepItemType, r.rank}
 	l := r.loops[key]
 	if l == nil {
-		l = &loop{phases: make(map[string]*stream)}
+		l = &loop{phases: make(map[string]*series)}
 		if len(r.loops) < a.cfg.CardinalityLimit {
 			r.loops[loopKey{strings.Clone(key.name), strings.Clone(key.itemType), key.rank}] = l
 		}
 	}
 	over := false
-	need := func(s *stream, id metricID, put func(pcommon.Map)) *stream {
+	need := func(s *series, id metricID, put func(pcommon.Map)) *series {
 		if s == nil {
-			s = r.stepStream(&a.settings, id, f, put)
+			s = r.stepSeries(&a.settings, id, f, put)
 		}
 		over = over || r.overflowed(id, s)
 		return s
@@ -71,7 +71,7 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 					m.PutStr(string(semconv.GPUOperationItemTypeKey), f.stepItemType)
 				}
 			})
-			l.itemEnergy.ratio(f.energy*weight, f.stepItems*weight, now)
+			l.itemEnergy.ratio(f.energy, f.stepItems*weight, now)
 		}
 	}
 	if over {
@@ -79,7 +79,7 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 	}
 }
 
-func (r *resource) stepStream(st *settings, id metricID, f *facts, put func(pcommon.Map)) *stream {
+func (r *resource) stepSeries(st *settings, id metricID, f *facts, put func(pcommon.Map)) *series {
 	attrs := pcommon.NewMap()
 	attrs.PutStr(string(semconv.GPUOperationNameKey), f.name)
 	if r.rank >= 0 {

@@ -134,9 +134,9 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 	for i := range verdicts {
 		v, step := &verdicts[i], &c.Steps[i].stepSpan
 		write := func(id metricID, section string, value float64) {
-			stream := res.stragglerStream(&a.settings, id, c.Loop, v.Rank, section, c.Newest)
-			stream.ratio(value, 1, now)
-			stream.example(value, step.spanKey, step.end)
+			x := res.stragglerSeries(&a.settings, id, c.Loop, v.Rank, section, c.Newest)
+			x.ratio(value, 1, now)
+			x.example(value, step.spanKey, step.end)
 		}
 		write(metricStragglerScore, "", v.Score)
 		if !v.Slow {
@@ -167,9 +167,9 @@ func (a *aggregator) jobResource(key straggler.Loop, newest uint64, now int64) *
 	return r
 }
 
-func (r *resource) stragglerStream(
+func (r *resource) stragglerSeries(
 	st *settings, id metricID, key straggler.Loop, rank int64, section string, start uint64,
-) *stream {
+) *series {
 	attrs := pcommon.NewMap()
 	attrs.PutStr(string(semconv.GPUJobIDKey), key.Job)
 	attrs.PutInt(string(semconv.GPUJobRankKey), rank)

@@ -29,6 +29,7 @@ type TelemetryBuilder struct {
 	mu                          sync.Mutex
 	registrations               []metric.Registration
 	ConnectorGpuMetricsDropped  metric.Int64Counter
+	ConnectorGpuMetricsEvicted  metric.Int64Counter
 	ConnectorGpuMetricsOverflow metric.Int64Counter
 	ConnectorGpuMetricsSeries   metric.Int64ObservableGauge
 	ConnectorGpuMetricsSpans    metric.Int64Counter
@@ -92,6 +93,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_connector_gpu_metrics_dropped",
 		metric.WithDescription("What is missing in the metrics: activity_late (an activity that came after its time was analysed), activity_limit, activity_time (it ends before its start, has only one of them, or ends over a minute in the future), step_late, step_limit (bounds of the straggler score), metrics (points that the next component refused), spans (of stragglers, likewise), spans_limit (of stragglers, while the next component was too slow). [Development]"),
 		metric.WithUnit("{item}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ConnectorGpuMetricsEvicted, err = builder.meter.Int64Counter(
+		"otelcol_connector_gpu_metrics_evicted",
+		metric.WithDescription("Series that were silent for `expiry` and were given up when there was no room for new ones. They begin at 0 when they come again. [Development]"),
+		metric.WithUnit("{series}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ConnectorGpuMetricsOverflow, err = builder.meter.Int64Counter(

@@ -25,9 +25,13 @@ func TestSetupTelemetry(t *testing.T) {
 		return nil
 	}))
 	tb.ConnectorGpuMetricsDropped.Add(context.Background(), 1)
+	tb.ConnectorGpuMetricsEvicted.Add(context.Background(), 1)
 	tb.ConnectorGpuMetricsOverflow.Add(context.Background(), 1)
 	tb.ConnectorGpuMetricsSpans.Add(context.Background(), 1)
 	AssertEqualConnectorGpuMetricsDropped(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualConnectorGpuMetricsEvicted(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualConnectorGpuMetricsOverflow(t, testTel,

@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Names that differ in a letter that the table's place does not look at, so that they push each other out of it.
-func TestBundlesOfTheSamePlaceStayApart(t *testing.T) {
-	x := newBundles()
-	var all []*bundle
+// Names that differ in a letter that the table's slot does not look at, so that they push each other out of it.
+func TestOperationsOfTheSameSlotStayApart(t *testing.T) {
+	x := newOperations()
+	var all []*operation
 	for i := range 26 {
-		b := &bundle{key: dims{name: fmt.Sprintf("%c-attention", 'a'+i), kind: "section"}}
-		require.Equal(t, (&dims{name: "z-attention", kind: "section"}).place(), b.key.place())
+		b := &operation{key: dims{name: fmt.Sprintf("%c-attention", 'a'+i), kind: "section"}}
+		require.Equal(t, (&dims{name: "z-attention", kind: "section"}).slot(), b.key.slot())
 		require.Nil(t, x.find(&b.key))
 		x.keep(b)
 		all = append(all, b)
@@ -36,15 +36,15 @@ func TestBundlesOfTheSamePlaceStayApart(t *testing.T) {
 	assert.Nil(t, x.find(&all[25].key), "the last one that was found")
 }
 
-// The places of the operations and devices of one service hardly collide.
-func TestPlacesOfAServiceAreSpread(t *testing.T) {
-	var x bundles
+// The slots of the operations and devices of one service hardly collide.
+func TestSlotsOfAServiceAreSpread(t *testing.T) {
+	var x operations
 	taken := map[uint32]bool{}
 	for _, name := range []string{"prefill", "decode", "attention", "mlp"} {
 		for device := range 8 {
 			d := dims{name: name, kind: "section", category: "forward", id: fmt.Sprintf("GPU-3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c2%d", device)}
-			taken[d.place()%uint32(len(x.table))] = true
+			taken[d.slot()%uint32(len(x.table))] = true
 		}
 	}
-	assert.GreaterOrEqual(t, len(taken), 20, "places of 32")
+	assert.GreaterOrEqual(t, len(taken), 20, "slots of 32")
 }

@@ -1,0 +1,254 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command prometheus is the part of Prometheus that takes metrics by OTLP: its own write handler, its own time series database and its own
+// query engine, without the rest. Tests push to it and ask what is there, which no reading of documentation replaces: it refuses
+// a whole request for one sample that it has at the same time with another value.
+//
+// It prints the address that it listens on. Paths: POST /api/v1/otlp/v1/metrics; GET /api/v1/query?query=&time= (unix seconds);
+// GET /samples?match= (a series selector), all samples of all times; GET /exemplars?match=; GET /answers, how often the write handler gave
+// which status.
+//
+// It is a module of its own so that Prometheus' dependencies are in none that is shipped.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/storage/remote"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	dir, err := os.MkdirTemp("", "prometheus")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	s, err := newServer(dir, log)
+	if err != nil {
+		return err
+	}
+	defer s.db.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: s.routes(log), ReadHeaderTimeout: time.Minute}
+	go func() {
+		<-ctx.Done()
+		server.Close()
+	}()
+	fmt.Printf("listening on %s\n", l.Addr())
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+type server struct {
+	db     *tsdb.DB
+	engine *promql.Engine
+	parser parser.Parser
+
+	mu      sync.Mutex
+	answers map[string]int
+}
+
+func newServer(dir string, log *slog.Logger) (*server, error) {
+	opts := tsdb.DefaultOptions() // as Prometheus starts without flags, but for the retention and the exemplars
+	opts.RetentionDuration = int64(24 * time.Hour / time.Millisecond)
+	opts.EnableExemplarStorage, opts.MaxExemplars = true, 100_000
+	db, err := tsdb.Open(dir, log, prometheus.NewRegistry(), opts, nil)
+	if err != nil {
+		return nil, err
+	}
+	p := parser.NewParser(parser.Options{})
+	engine := promql.NewEngine(promql.EngineOpts{
+		Logger: log, MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, EnableAtModifier: true,
+		EnableNegativeOffset: true, Parser: p,
+	})
+	return &server{db: db, engine: engine, parser: p, answers: map[string]int{}}, nil
+}
+
+func (s *server) routes(log *slog.Logger) http.Handler {
+	otlp := remote.NewOTLPWriteHandler(log, prometheus.NewRegistry(), s.db, func() config.Config { return config.DefaultConfig }, remote.OTLPOptions{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /api/v1/otlp/v1/metrics", func(w http.ResponseWriter, r *http.Request) {
+		c := &capture{ResponseWriter: w, status: http.StatusOK}
+		otlp.ServeHTTP(c, r)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.answers[strconv.Itoa(c.status)+" "+c.text]++
+	})
+	mux.HandleFunc("GET /answers", func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		reply(w, s.answers, nil)
+	})
+	mux.HandleFunc("GET /api/v1/query", func(w http.ResponseWriter, r *http.Request) {
+		v, err := s.query(r)
+		reply(w, v, err)
+	})
+	mux.HandleFunc("GET /samples", func(w http.ResponseWriter, r *http.Request) {
+		v, err := s.samples(r)
+		reply(w, v, err)
+	})
+	mux.HandleFunc("GET /exemplars", func(w http.ResponseWriter, r *http.Request) {
+		v, err := s.exemplars(r)
+		reply(w, v, err)
+	})
+	return mux
+}
+
+// capture notes what was answered: the status, and of a refusal the text.
+type capture struct {
+	http.ResponseWriter
+	status int
+	text   string
+}
+
+func (c *capture) WriteHeader(status int) {
+	c.status = status
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *capture) Write(b []byte) (int, error) {
+	if c.status >= 300 {
+		c.text += string(b)
+	}
+	return c.ResponseWriter.Write(b)
+}
+
+func reply(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// series is what /samples and /api/v1/query give of one: pairs of unix ms and value.
+type series struct {
+	Labels  map[string]string `json:"labels"`
+	Samples [][2]float64      `json:"samples"`
+}
+
+func (s *server) query(r *http.Request) ([]series, error) {
+	at, err := strconv.ParseFloat(r.FormValue("time"), 64)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read time %q: %w", r.FormValue("time"), err)
+	}
+	q, err := s.engine.NewInstantQuery(r.Context(), s.db, nil, r.FormValue("query"), time.UnixMilli(int64(at*1000)))
+	if err != nil {
+		return nil, err
+	}
+	defer q.Close()
+	result := q.Exec(r.Context())
+	if result.Err != nil {
+		return nil, result.Err
+	}
+	out := []series{}
+	switch v := result.Value.(type) {
+	case promql.Vector:
+		for _, x := range v {
+			out = append(out, series{x.Metric.Map(), [][2]float64{{float64(x.T), number(x.F)}}})
+		}
+	case promql.Scalar:
+		out = append(out, series{nil, [][2]float64{{float64(v.T), number(v.V)}}})
+	default:
+		return nil, fmt.Errorf("cannot answer with a %s (ask for a vector)", v.Type())
+	}
+	return out, nil
+}
+
+// number is what JSON can hold.
+func number(v float64) float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return -1
+	}
+	return v
+}
+
+func (s *server) samples(r *http.Request) ([]series, error) {
+	match, err := s.parser.ParseMetricSelector(r.FormValue("match"))
+	if err != nil {
+		return nil, err
+	}
+	q, err := s.db.Querier(math.MinInt64, math.MaxInt64)
+	if err != nil {
+		return nil, err
+	}
+	defer q.Close()
+	out := []series{}
+	set := q.Select(r.Context(), true, nil, match...)
+	for set.Next() {
+		x := series{Labels: set.At().Labels().Map(), Samples: [][2]float64{}}
+		for it := set.At().Iterator(nil); it.Next() == chunkenc.ValFloat; {
+			t, v := it.At()
+			x.Samples = append(x.Samples, [2]float64{float64(t), number(v)})
+		}
+		out = append(out, x)
+	}
+	return out, set.Err()
+}
+
+func (s *server) exemplars(r *http.Request) (any, error) {
+	match, err := s.parser.ParseMetricSelector(r.FormValue("match"))
+	if err != nil {
+		return nil, err
+	}
+	q, err := s.db.ExemplarQuerier(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	type found struct {
+		Labels    map[string]string `json:"labels"`
+		Exemplars []map[string]any  `json:"exemplars"`
+	}
+	out := []found{}
+	all, err := q.Select(math.MinInt64, math.MaxInt64, [][]*labels.Matcher{match}...)
+	for _, x := range all {
+		f := found{Labels: x.SeriesLabels.Map()}
+		for _, e := range x.Exemplars {
+			f.Exemplars = append(f.Exemplars, map[string]any{"labels": e.Labels.Map(), "value": number(e.Value), "time": e.Ts})
+		}
+		out = append(out, f)
+	}
+	return out, err
+}
+
+var _ storage.Queryable = (*tsdb.DB)(nil)
