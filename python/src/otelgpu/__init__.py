@@ -1,0 +1,31 @@
+# Copyright The otelgpu Authors
+# SPDX-License-Identifier: Apache-2.0
+"""OpenTelemetry spans of GPU work, through the SDK that the program already uses.
+
+    import otelgpu
+
+    with otelgpu.section("prefill", items=tokens, item_type="token", flops=f, precision="bf16"):
+        model(batch)
+
+    for step, batch in otelgpu.loop("train", loader, item_type="image"):
+        with step.phase("forward"):
+            loss = model(batch)
+        step.items = len(batch)
+
+A section records two events of torch.cuda and returns: nothing waits. A background thread reads the events later and makes
+the span, whose start and end are the GPU's times on the wall clock with a stated bound (gpu.timing.error). Without torch, or
+without a GPU, sections are timed by the host's clock and say so (gpu.timing.source = host, no gpu.duration).
+
+Nothing in here raises into the program; what is lost is counted by reason in stats(). OTELGPU_ENABLED=false switches all
+of it off.
+"""
+
+from ._capture import pop, push
+from ._loop import Schedule, Step, loop
+from ._profiler import trace_handler
+from ._runtime import flush, stats
+from ._section import Section, section
+
+__version__ = "0.2.0"
+
+__all__ = ["Schedule", "Section", "Step", "flush", "loop", "pop", "push", "section", "stats", "trace_handler"]

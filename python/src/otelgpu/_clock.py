@@ -1,0 +1,100 @@
+# Copyright The otelgpu Authors
+# SPDX-License-Identifier: Apache-2.0
+"""The device's time on the host's clock.
+
+An anchor is an event on an idle stream, recorded and waited for between two looks at the host's clock: it happened between
+them, so half of that time bounds how wrong their middle is. An event of the program is placed between the two anchors
+around it, in proportion; both anchors hold, so the larger of their bounds holds between them. What is added: the events'
+resolution, and the curvature that two clocks can have against each other between anchors.
+"""
+
+from __future__ import annotations
+
+import collections
+import time
+from typing import Any, Deque, NamedTuple, Optional, Tuple
+
+from ._device import RESOLUTION_NS
+
+KEPT = 240
+"""Anchors kept for each device: two minutes at two a second. Older work is placed by the oldest, with its wider bound."""
+
+WANDER = 1e-6
+"""How far two quartz clocks may bend away from a straight line between two anchors, as a part of the distance."""
+
+UNKNOWN_RATE = 2e-4
+"""How far a device's clock may be off its nominal rate: more than any quartz, for the time before the second anchor."""
+
+TRIES = 4
+
+
+class Anchor(NamedTuple):
+    event: Any
+    host: float  # ns of the monotonic clock, the middle of the bracket
+    half: float  # ns, half of the bracket
+
+
+class DeviceClock:
+    """Anchors of one device; used by the reading thread only."""
+
+    def __init__(self, backend: Any, device: int) -> None:
+        self._backend, self._device = backend, device
+        self._anchors: Deque[Anchor] = collections.deque(maxlen=KEPT)
+
+    @property
+    def newest(self) -> float:
+        """When the newest anchor was taken, ns of the monotonic clock; 0 without one."""
+        return self._anchors[-1].host if self._anchors else 0.0
+
+    def take(self) -> None:
+        """Takes an anchor, the narrowest of a few tries."""
+        best: Optional[Anchor] = None
+        for _ in range(TRIES):
+            before = time.monotonic_ns()
+            event = self._backend.anchor_event(self._device)
+            event.synchronize()
+            after = time.monotonic_ns()
+            anchor = Anchor(event, (before + after) / 2, (after - before) / 2)
+            if best is None or anchor.half < best.half:
+                best = anchor
+        if best is not None:
+            self._anchors.append(best)
+
+    def place(self, event: Any) -> Tuple[float, float]:
+        """The event's time in ns of the monotonic clock, and its bound. There must be an anchor taken after the event
+        was seen finished, and one before."""
+        anchors = self._anchors
+        left, right = anchors[0], anchors[-1]
+        at = left.event.elapsed_time(event) * 1e6
+        # Search back from the end: what is placed is nearly always recent.
+        for i in range(len(anchors) - 2, -1, -1):
+            ahead = anchors[i].event.elapsed_time(event) * 1e6
+            if ahead >= 0:
+                left, right, at = anchors[i], anchors[i + 1], ahead
+                break
+        else:
+            right = anchors[1] if len(anchors) > 1 else left
+        length = left.event.elapsed_time(right.event) * 1e6
+        host = right.host - left.host
+        rate = host / length if length > 0 else 1.0
+        # Outside of the two anchors (older than all that are kept) the line is drawn on.
+        outside = max(-at, at - length, 0.0)
+        half = max(left.half, right.half)
+        bend = WANDER * (abs(host) + outside)
+        if outside > 0:
+            half += outside * ((left.half + right.half) / length if length > 0 else UNKNOWN_RATE)
+        # elapsed_time is a float32 of milliseconds: 24 bits of the distance.
+        rounding = max(abs(at), abs(length)) / (1 << 24)
+        return left.host + at * rate, half + bend + RESOLUTION_NS + rounding
+
+
+def wall_offset() -> int:
+    """Wall clock minus monotonic clock in ns, now: the wall clock is read between two looks at the other."""
+    best, offset = None, 0
+    for _ in range(3):
+        before = time.monotonic_ns()
+        wall = time.time_ns()
+        after = time.monotonic_ns()
+        if best is None or after - before < best:
+            best, offset = after - before, wall - (before + after) // 2
+    return offset

@@ -1,0 +1,134 @@
+# Copyright The otelgpu Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Events of the device: torch.cuda where it is there, which is HIP's in ROCm builds of torch."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+from typing import Any, Dict, Optional
+
+from . import _names as n
+
+RESOLUTION_NS = 1000
+"""What a CUDA event's time is exact to: about 0.5 µs by the driver's documentation, doubled."""
+
+
+class TorchBackend:
+    """Timing by torch.cuda.Event. Made only where torch is already imported and sees a device, so that otelgpu never
+    makes a program load torch or start CUDA."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.hip = bool(getattr(getattr(torch, "version", None), "hip", None))
+        self.source = "hip_event" if self.hip else "cuda_event"
+        self._identity: Dict[int, Dict[str, Any]] = {}
+        self._sides: Dict[int, Any] = {}
+
+    def stream(self, given: Any = None) -> Any:
+        """The stream to record on: the given one, else the current stream of the current device."""
+        return given if given is not None else self.torch.cuda.current_stream()
+
+    @staticmethod
+    def device(stream: Any) -> int:
+        index = stream.device.index
+        return 0 if index is None else index
+
+    @staticmethod
+    def key(stream: Any) -> Any:
+        """What tells streams apart: a stream object may be made anew at each call."""
+        return (stream.device.index, stream.cuda_stream)
+
+    def capturing(self) -> bool:
+        return bool(self.torch.cuda.is_current_stream_capturing())
+
+    def record(self, stream: Any) -> Any:
+        event = self.torch.cuda.Event(enable_timing=True)
+        event.record(stream)
+        return event
+
+    def anchor_event(self, device: int) -> Any:
+        """An event that has just been recorded on an idle stream of its own. The caller synchronizes with it."""
+        side = self._sides.get(device)
+        if side is None:
+            side = self._sides[device] = self.torch.cuda.Stream(device=device)
+        return self.record(side)
+
+    def relax_capture_mode(self) -> None:
+        """Lets the calling thread ask for events while another thread captures a graph. Without it the question itself
+        would end the other thread's capture (cuThreadExchangeStreamCaptureMode, relaxed = 2)."""
+        library, name = ("libcuda.so.1", "cuThreadExchangeStreamCaptureMode")
+        if self.hip:
+            library, name = ("libamdhip64.so", "hipThreadExchangeStreamCaptureMode")
+        mode = ctypes.c_int(2)
+        getattr(ctypes.CDLL(library), name)(ctypes.byref(mode))
+
+    def identity(self, device: int) -> Dict[str, Any]:
+        """Attributes of the device. What torch does not say is absent."""
+        out = self._identity.get(device)
+        if out is None:
+            out = self._identity[device] = self._identify(device)
+        return out
+
+    def _identify(self, device: int) -> Dict[str, Any]:
+        out: Dict[str, Any] = {n.DEVICE_ORDINAL: device, n.HW_NAME: "gpu%d" % device,
+                               n.HW_VENDOR: "AMD" if self.hip else "NVIDIA"}
+        props = self.torch.cuda.get_device_properties(device)
+        out[n.HW_MODEL] = str(props.name)
+        uuid = self._uuid(device, props)
+        if uuid:
+            out[n.HW_ID] = uuid
+        parts = [getattr(props, a, None) for a in ("pci_domain_id", "pci_bus_id", "pci_device_id")]
+        if all(isinstance(p, int) for p in parts):
+            out[n.PCI_BDF] = "%04x:%02x:%02x.0" % tuple(parts)
+        return out
+
+    def _uuid(self, device: int, props: Any) -> Optional[str]:
+        # A MIG instance stands in CUDA_VISIBLE_DEVICES under the name that every other tool knows it by.
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        if device < len(visible) and visible[device].strip().startswith("MIG-"):
+            return visible[device].strip()
+        given = getattr(props, "uuid", None)
+        if given is not None:
+            return _uuid_text(str(given), self.hip)
+        return None if self.hip else _cuda_uuid(device)
+
+
+def _uuid_text(text: str, hip: bool) -> Optional[str]:
+    bare = text[4:] if text.startswith("GPU-") else text
+    digits = bare.replace("-", "")
+    if not re.fullmatch("[0-9a-fA-F]{16,32}", digits) or not digits.strip("0"):
+        return None
+    if hip and len(digits) == 32:
+        # ROCm's 16 bytes are the characters of the id that its tools print.
+        chars = bytes.fromhex(digits)
+        if re.fullmatch(b"[0-9a-fA-F]{16}", chars):
+            return "GPU-" + chars.decode()
+    return "GPU-" + bare
+
+
+def _cuda_uuid(device: int) -> Optional[str]:
+    """The driver's answer, for torch before 2.5, whose properties lack it."""
+    try:
+        lib = ctypes.CDLL("libcuda.so.1")
+        handle, raw = ctypes.c_int(), ctypes.create_string_buffer(16)
+        if lib.cuDeviceGet(ctypes.byref(handle), device) or lib.cuDeviceGetUuid(raw, handle):
+            return None
+        h = raw.raw.hex()
+        return "GPU-%s-%s-%s-%s-%s" % (h[:8], h[8:12], h[12:16], h[16:20], h[20:])
+    except (OSError, AttributeError):
+        return None
+
+
+def find_backend() -> Optional[TorchBackend]:
+    """The backend of this process, or None where the host's clock is all there is so far. torch is not imported here, and
+    CUDA is not started: as long as the program has used no device, there is no device work to time."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    if cuda is None:
+        return None
+    if not cuda.is_available() or not cuda.is_initialized():
+        return None
+    return TorchBackend(torch)

@@ -1,0 +1,380 @@
+# Copyright The otelgpu Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Loops: each turn is a step with phases, from one boundary event to the next."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.trace import Status, StatusCode
+
+from . import _capture
+from . import _names as n
+from ._runtime import STEP_DEADLINE, HANG_DEADLINE, Node, Runtime, runtime
+from ._section import Section, _text, current_step
+
+MAX_PHASES = 64      # of one step
+MAX_INTERVALS = 4096  # of one phase of one step; more are joined to the last
+
+
+class Schedule(NamedTuple):
+    """Which steps are recorded; the rest are only counted. It is torch.profiler.schedule: after skip_first steps come
+    cycles of wait, warmup and active steps; repeat counts the cycles, 0 means for ever. every is the length of a cycle,
+    instead of wait: Schedule(every=10) records steps 10, 20, 30 and so on. Schedule() records every step."""
+
+    skip_first: int = 0
+    wait: int = 0
+    warmup: int = 0
+    active: int = 0
+    repeat: int = 0
+    every: int = 0
+
+    def records(self, index: int) -> bool:
+        """Whether the step of that index, from 1, is recorded."""
+        active = max(self.active, 1) if self.every > 0 else max(self.active, 0)
+        warmup = max(self.warmup, 0)
+        wait = max(self.every - warmup - active, 0) if self.every > 0 else max(self.wait, 0)
+        i = index - 1 - max(self.skip_first, 0)
+        if i < 0:
+            return False
+        if active == 0:
+            return i >= wait + warmup
+        cycle = wait + warmup + active
+        if self.repeat > 0 and i // cycle >= self.repeat:
+            return False
+        return i % cycle >= wait + warmup
+
+
+class _Phase:
+    __slots__ = ("intervals", "added")
+
+    def __init__(self) -> None:
+        self.intervals: List[Tuple[float, float]] = []
+        self.added = 0.0
+
+
+class Step:
+    """One turn of a loop. items, item_type, epoch and model_flops (what the model needs by its mathematics, for MFU; with
+    devices, over how many GPUs) may be set until it ends."""
+
+    def __init__(self, rt: Optional[Runtime], name: str, index: int, item_type: Optional[str]) -> None:
+        self.index = index
+        self.items: Optional[int] = None
+        self.item_type = item_type
+        self.epoch: Optional[int] = None
+        self.model_flops: Optional[float] = None
+        self.devices: Optional[int] = None
+        self.previous: Optional["Step"] = None
+        self.elapsed: Optional[float] = None
+        self.status = "ok"
+        self.device: Optional[int] = None
+        self.error: Optional[str] = None
+        self._runtime, self._name = rt, name
+        self._lock = threading.Lock()
+        self._open = 0
+        self._phases: Dict[str, _Phase] = {}
+        self._covered: List[Tuple[float, float]] = []
+        self._span: Any = None
+        self._start_event: Any = None
+        self._end_event: Any = None
+        self._stream_id: Optional[int] = None
+        self._host_start = self._host_end = 0
+        self._done = False
+
+    def phase(self, name: str, **kwargs: Any) -> Section:
+        """A phase of the step, a section whose category is the phase: data, forward, backward, comm, optimizer and others."""
+        if self._runtime is None:
+            return _Nothing(name)
+        kwargs.setdefault("category", name)
+        return Section(name, _step=self, _phase=_text(name, 64), **kwargs)
+
+    def add_phase(self, name: str, seconds: float) -> None:
+        """Adds to a phase what was measured elsewhere, as communication loggers do. Its place in the step is not known."""
+        try:
+            if seconds > 0:
+                with self._lock:
+                    phase = self._phase(_text(name, 64))
+                    if phase is not None:
+                        phase.added += float(seconds)
+        except Exception as e:
+            runtime().trouble("adding to a phase", repr(e))
+
+    def _phase(self, name: str) -> Optional[_Phase]:
+        if name not in self._phases and len(self._phases) >= MAX_PHASES:
+            return None
+        return self._phases.setdefault(name, _Phase())
+
+    # -- called by sections and by the reading thread -----------------------------------------------------------------
+
+    def opened(self) -> None:
+        with self._lock:
+            self._open += 1
+
+    def closed(self, node: Node) -> None:
+        """A section of the step has its times, or will have none."""
+        where = self._interval(node)
+        with self._lock:
+            self._open -= 1
+            if where is None or self._done:
+                return
+            if node.elapsed is not None and len(self._covered) < MAX_INTERVALS:
+                self._covered.append(where)
+            if node.phase is not None:
+                phase = self._phase(node.phase)
+                if phase is not None and len(phase.intervals) < MAX_INTERVALS:
+                    phase.intervals.append(where)
+
+    def _interval(self, node: Node) -> Optional[Tuple[float, float]]:
+        """Where the section lies in the step, ns from its start: by the device's own events where both have them."""
+        if node.end == 0:
+            return None
+        if node.elapsed is not None and self._start_event is not None and node.device == self.device:
+            try:
+                at = self._start_event.elapsed_time(node.start_event) * 1e6
+                return at, at + node.elapsed * 1e9
+            except Exception:
+                return None  # the boundary itself failed; the step then says so
+        if self._start_event is not None:
+            return None
+        return node.start - self._host_start, node.end - self._host_start
+
+    def ready(self, now: float) -> bool:
+        """Whether the step can be ended: its last boundary is reached and its sections are read, or they are overdue."""
+        if self._end_event is not None and not self._end_event.query():
+            if now - self._host_end < HANG_DEADLINE * 1e9:
+                return False
+            self.status = "timeout"
+            return True
+        return self._open <= 0 or now - self._host_end > STEP_DEADLINE * 1e9
+
+    def abandon(self) -> None:
+        """Ends the span with what the host knows."""
+        if not self._done:
+            self._done = True
+            if self._span is not None:
+                self._span.end()
+
+    def finish(self, clock: Any, offset: int) -> None:
+        rt = self._runtime
+        if self._done or rt is None:
+            return
+        timed = self._end_event is not None and self._start_event is not None and self.status == "ok"
+        host_ns = self._host_end - self._host_start
+        end = float(self._host_end)
+        out: Dict[str, Any] = {n.OPERATION_TYPE: "step", n.STEP_INDEX: self.index}
+        total = float(host_ns)
+        if timed:
+            total = self._start_event.elapsed_time(self._end_event) * 1e6
+            self.elapsed = total / 1e9
+            out[n.STEP_DURATION] = out[n.DURATION] = self.elapsed
+            if clock is not None and clock.newest:
+                start, bound = clock.place(self._start_event)
+                out[n.TIMING_ERROR] = bound / 1e9
+                out[n.START_DELAY] = (start - self._host_start) / 1e9
+                out[n.END_DELAY] = (start + total - self._host_end) / 1e9
+                end = max(end, start + total)
+        out[n.STEP_HOST_DURATION] = host_ns / 1e9
+        with self._lock:
+            self._done = True
+            out.update(self._parts(total, timed))
+        out.update(rt.timing(timed, self.status, self.device))
+        for key, value, kind in ((n.STEP_ITEMS, self.items, int), (n.STEP_ITEM_TYPE, self.item_type, _text),
+                                 (n.STEP_EPOCH, self.epoch, int), (n.STEP_MODEL_FLOP_COUNT, self.model_flops, float),
+                                 (n.STEP_DEVICE_COUNT, self.devices, int)):
+            if value is not None:
+                out[key] = kind(value)
+        if self._stream_id is not None:
+            out[n.STREAM_ID] = self._stream_id
+        span = self._span
+        if self.error is not None:
+            out[n.ERROR_TYPE] = self.error
+            span.set_status(Status(StatusCode.ERROR, self.error))
+        span.set_attributes(out)
+        rt.counts["spans"] += 1
+        span.end(end_time=int(end) + offset)
+
+    def _parts(self, total: float, timed: bool) -> Dict[str, Any]:
+        """Phases, what they overlap and what none covers: total = sum of phases - overlap + other, each at least 0.
+        Time without a place (add_phase) is taken to overlap as little as it can."""
+        out: Dict[str, Any] = {}
+        placed: List[Tuple[float, float]] = []
+        sum_of_phases = loose = 0.0
+        for name, phase in sorted(self._phases.items()):
+            inside = [(max(a, 0.0), min(b, total)) for a, b in phase.intervals if b > 0 and a < total]
+            placed += inside
+            length = union(inside)
+            added = min(phase.added * 1e9, total - length)
+            out[n.STEP_PHASE_DURATION + name] = (length + added) / 1e9
+            sum_of_phases += length + added
+            loose += added
+        if self._phases:
+            explained = min(union(placed) + loose, total)
+            out[n.STEP_OVERLAP_DURATION] = max(sum_of_phases - explained, 0.0) / 1e9
+            out[n.STEP_OTHER_DURATION] = max(total - explained, 0.0) / 1e9
+        if timed:
+            out[n.STEP_COVERED_DURATION] = union([(max(a, 0.0), min(b, total)) for a, b in self._covered]) / 1e9
+        return out
+
+
+def union(intervals: Iterable[Tuple[float, float]]) -> float:
+    """Length of the union of intervals; what ends before it starts counts as nothing."""
+    total, reached = 0.0, float("-inf")
+    for a, b in sorted(intervals):
+        a = max(a, reached)
+        if b > a:
+            total += b - a
+            reached = b
+    return total
+
+
+class _Nothing(Section):
+    """A phase of a step that is not recorded."""
+
+    def __enter__(self) -> Section:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, tb: Any) -> None:
+        return None
+
+
+def loop(name: str, iterable: Optional[Iterable[Any]] = None, *, item_type: Optional[str] = None,
+         total_steps: Optional[int] = None, first: int = 1, schedule: Schedule = Schedule(),
+         stream: Any = None) -> Iterator[Any]:
+    """Turns a training or serving loop into spans, one for each step.
+
+    Without an iterable it yields a Step for each turn, for ever or total_steps times. With one it yields (Step, item) and
+    the time that the iterable takes to give the item is the phase "data". first is the index of the first step. The loop
+    turns as it would without otelgpu, also where that is switched off or fails.
+    """
+    source = None if iterable is None else iter(iterable)
+    boundary: Any = None
+    previous: Optional[Step] = None
+    index = first
+    while total_steps is None or index - first < total_steps:
+        step = _begin(name, index, item_type, schedule, stream, boundary)
+        step.previous, previous = previous, None
+        if step.previous is not None:
+            step.previous.previous = None  # a chain of all steps would grow for ever
+        token = _attach(step)
+        failed: Optional[BaseException] = None
+        last = False
+        try:
+            if source is None:
+                yield step
+            else:
+                data = step.phase("data")
+                with data:
+                    try:
+                        item = next(source)
+                    except StopIteration:
+                        last = True
+                        data.discard()
+                if not last:
+                    yield step, item
+                    del item
+        except BaseException as e:
+            failed = e
+            raise
+        finally:
+            _detach(token)
+            if last:
+                _forget(step)
+            else:
+                boundary = _end(step, stream, failed)
+        if last:
+            return
+        previous = step
+        index += 1
+
+
+def _begin(name: str, index: int, item_type: Optional[str], schedule: Schedule, stream: Any, boundary: Any) -> Step:
+    rt = runtime()
+    idle = Step(None, name, index, item_type)
+    try:
+        if not rt.enabled or not schedule.records(index):
+            return idle
+        parent = trace.get_current_span().get_span_context()
+        if parent.is_valid and not parent.trace_flags.sampled:
+            rt.counts["unsampled"] += 1
+            return idle
+        step = Step(rt, name, index, item_type)
+        backend = rt.device_backend()
+        if backend is not None and not backend.capturing():
+            on = backend.stream(stream)
+            step.device = backend.device(on)
+            step._stream_id = rt.stream_number(backend.key(on))
+        step._host_start = time.monotonic_ns()
+        if step.device is not None:
+            fits = boundary is not None and boundary[0] == step._stream_id
+            step._start_event = boundary[1] if fits else backend.record(backend.stream(stream))
+        step._span = rt.tracer(step.device).start_span(_text(name))
+        return step
+    except Exception as e:
+        rt.trouble("starting a step", repr(e))
+        return idle
+
+
+def _attach(step: Step) -> Any:
+    if step._runtime is None:
+        # Sections of a step that is not recorded are not part of an outer one.
+        return None
+    try:
+        inside = trace.set_span_in_context(step._span)
+        pushed = _capture.push_span(step._span.get_span_context())
+        return otel_context.attach(inside), inside, current_step.set(step), pushed
+    except Exception as e:
+        runtime().trouble("starting a step", repr(e))
+        return None
+
+
+def _detach(token: Any) -> None:
+    if token is None:
+        return
+    attached, inside, step, pushed = token
+    try:
+        if pushed:
+            _capture.pop()
+        current_step.reset(step)
+        if otel_context.get_current() is inside:
+            otel_context.detach(attached)
+    except ValueError:
+        pass  # the generator was closed in another task or thread: that one's context is not ours to change
+    except Exception as e:
+        runtime().trouble("ending a step", repr(e))
+
+
+def _forget(step: Step) -> None:
+    """The iterable had no more: there was no such step."""
+    step.index = -1
+    if step._span is not None:
+        step._done = True
+
+
+def _end(step: Step, stream: Any, failed: Optional[BaseException]) -> Any:
+    """Seals the step and returns the boundary that the next one may begin with."""
+    rt = step._runtime
+    if rt is None or step._done:
+        return None
+    try:
+        backend = rt.backend
+        boundary = None
+        if step._start_event is not None and backend is not None and not backend.capturing():
+            on = backend.stream(stream)
+            number = rt.stream_number(backend.key(on))
+            if number == step._stream_id:
+                step._end_event = backend.record(on)
+                boundary = (number, step._end_event)
+        step._host_end = time.monotonic_ns()
+        if failed is not None and not isinstance(failed, GeneratorExit):
+            step.error = type(failed).__qualname__
+        if rt is runtime():
+            rt.submit_step(step)
+        return boundary
+    except Exception as e:
+        rt.trouble("ending a step", repr(e))
+        step.abandon()
+        return None

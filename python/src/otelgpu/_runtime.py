@@ -1,0 +1,457 @@
+# Copyright The otelgpu Authors
+# SPDX-License-Identifier: Apache-2.0
+"""The process's one reader of events, and what it makes spans with.
+
+The program's threads append finished nests to a bounded queue. One daemon thread asks for their events, takes anchors of
+the clocks, and makes the spans, parents first. A forked child starts with an empty queue and no thread: what was open
+belongs to the parent, which reports it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import logging
+import os
+import threading
+import time
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+
+from opentelemetry import trace
+from opentelemetry.trace import Status, StatusCode
+
+from . import _names as n
+from ._clock import DeviceClock, wall_offset
+from ._device import TorchBackend, find_backend
+
+log = logging.getLogger("otelgpu")
+
+SCOPE = "otelgpu"
+VERSION = "0.2.0"
+
+MAX_PENDING = 8192     # finished nests that wait for their events; more are dropped and counted
+MAX_NEST = 1024        # sections within one outermost section
+MAX_NAMES = 4096       # names whose occurrences are counted
+POLL = 0.02            # s between looks at the events while something is pending
+ANCHOR_EVERY = 0.5     # s between anchors while something is pending
+HANG_DEADLINE = 120.0  # s after which unfinished work is reported by the host's clock
+ANCHOR_SOON = 0.1      # s between anchors while finished work waits to be placed
+STEP_DEADLINE = 60.0   # s that an ended step waits for its sections
+EXIT_DEADLINE = 5.0    # s that the end of the program waits for what is pending
+
+
+def enabled_by_environment() -> bool:
+    return os.environ.get("OTELGPU_ENABLED", "true").strip().lower() not in ("0", "false", "no", "off")
+
+
+class Node:
+    """One section: what it said, its two events, and what became of them."""
+
+    __slots__ = ("name", "attributes", "context", "links", "children", "step", "phase", "error", "stream", "stream_id",
+                 "device", "start_event", "end_event", "host_start", "host_end", "status", "start", "end", "bound",
+                 "elapsed", "occurrence", "size")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.attributes: Dict[str, Any] = {}
+        self.context: Any = None
+        self.links: List[trace.Link] = []
+        self.children: List["Node"] = []
+        self.step: Any = None
+        self.phase: Optional[str] = None
+        self.error: Optional[str] = None
+        self.stream: Any = None
+        self.stream_id: Optional[int] = None
+        self.device: Optional[int] = None
+        self.start_event: Any = None
+        self.end_event: Any = None
+        self.host_start = self.host_end = 0
+        self.status = "ok"
+        self.start = self.end = self.bound = 0.0
+        self.elapsed: Optional[float] = None
+        self.occurrence = 1
+        self.size = 1
+
+    @property
+    def timed(self) -> bool:
+        return self.end_event is not None and self.start_event is not None
+
+    def walk(self) -> Any:
+        """The section and all within it, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+class Runtime:
+    """State of one process."""
+
+    def __init__(self) -> None:
+        self.enabled = enabled_by_environment()
+        self.lock = threading.Lock()
+        self.wake = threading.Condition(self.lock)
+        self.backend: Optional[TorchBackend] = None
+        self.pending: Dict[Any, Deque[Node]] = {}
+        self.steps: Deque[Any] = collections.deque()
+        self.held = 0
+        self.counts: Dict[str, int] = collections.Counter()
+        self.occurrences: Dict[str, int] = {}
+        self.streams: Dict[Any, int] = {}
+        self.thread: Optional[threading.Thread] = None
+        self.idle = False
+        self.stopping = False
+        self.flushing = 0
+        self.hurry = threading.Event()
+        self.clocks: Dict[int, DeviceClock] = {}
+        self.finished: List[Tuple[float, Node]] = []
+        self.tracers: Dict[Optional[int], Tuple[Any, Any]] = {}
+        self.said: set = set()
+
+    # -- the program's side -------------------------------------------------------------------------------------------
+
+    def trouble(self, where: str, reason: str) -> None:
+        """Counts what went wrong and says it once per place. Called while handling the exception."""
+        self.counts["error"] += 1
+        if where not in self.said and len(self.said) < 64:
+            self.said.add(where)
+            log.warning("otelgpu: %s: %s; the program goes on, such losses are counted in otelgpu.stats()", where, reason)
+
+    def device_backend(self) -> Optional[TorchBackend]:
+        if self.backend is None:
+            try:
+                self.backend = find_backend()
+            except Exception as e:
+                self.trouble("cannot use torch.cuda", repr(e))
+        return self.backend
+
+    def occurrence(self, name: str) -> int:
+        with self.lock:
+            count = self.occurrences.get(name, 0) + 1
+            if count > 1 or len(self.occurrences) < MAX_NAMES:
+                self.occurrences[name] = count
+            return count
+
+    def stream_number(self, key: Any) -> int:
+        """A small number of the stream, from 1, stable in this process."""
+        with self.lock:
+            return self.streams.setdefault(key, len(self.streams) + 1)
+
+    def submit(self, root: Node) -> None:
+        """Takes a nest whose outermost section has ended."""
+        with self.wake:
+            reason = self._refusal(self.held)
+            if not reason:
+                self.held += 1
+                self.pending.setdefault(root.stream, collections.deque()).append(root)
+                self._awake()
+        if reason:
+            self.drop(root, reason)
+
+    def submit_step(self, step: Any) -> None:
+        """Takes a step that has ended on the host."""
+        with self.wake:
+            reason = self._refusal(len(self.steps))
+            if not reason:
+                self.steps.append(step)
+                self._awake()
+            else:
+                self.counts[reason] += 1
+        if reason:
+            step.abandon()
+
+    def drop(self, root: Node, reason: str) -> None:
+        """Counts a nest that makes no spans, and lets its steps go on."""
+        for node in root.walk():
+            with self.lock:
+                self.counts[reason] += 1
+            if node.step is not None:
+                node.step.closed(node)
+
+    def _refusal(self, queued: int) -> str:
+        if self.stopping:
+            return "dropped.shutdown"
+        return "dropped.queue_full" if queued >= MAX_PENDING else ""
+
+    def _awake(self) -> None:
+        if self.thread is None or not self.thread.is_alive():
+            self.thread = threading.Thread(target=self._run, name="otelgpu", daemon=True)
+            self.thread.start()
+        if self.idle:
+            self.wake.notify_all()
+
+    def flush(self, timeout: float) -> bool:
+        """Waits until everything ended before is made into spans; False if that took longer."""
+        deadline = time.monotonic() + timeout
+        with self.wake:
+            self.flushing += 1
+            self.hurry.set()
+            try:
+                while self.held or self.steps:
+                    left = deadline - time.monotonic()
+                    if left <= 0 or self.thread is None or not self.thread.is_alive():
+                        return False
+                    self.wake.wait(min(left, 0.05))
+                return True
+            finally:
+                self.flushing -= 1
+                if not self.flushing:
+                    self.hurry.clear()
+
+    # -- the reading thread -------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        relaxed = False
+        while True:
+            with self.wake:
+                while not self.held and not self.steps:
+                    if self.stopping:
+                        return
+                    self.idle = True
+                    self.wake.wait()
+                    self.idle = False
+            if self.hurry.wait(POLL):
+                time.sleep(0.0005)  # a flush waits: look often, but let the program run
+            try:
+                if self.backend is not None and not relaxed:
+                    relaxed = True
+                    self.backend.relax_capture_mode()
+            except Exception as e:
+                self.trouble("cannot exchange the capture mode of the reading thread", repr(e))
+            try:
+                self.poll()
+            except Exception as e:
+                self.trouble("reading events", repr(e))
+
+    def poll(self) -> None:
+        """One look at everything that is pending."""
+        now = time.monotonic_ns()
+        self._anchor(now)
+        with self.lock:
+            queues = list(self.pending.items())
+        for key, queue in queues:
+            while queue and self._ready(queue[0], now):
+                root = queue.popleft()
+                self.finished.append((time.monotonic_ns(), root))
+            if not queue:
+                with self.lock:
+                    if not queue:
+                        self.pending.pop(key, None)
+        self._place()
+        self._end_steps(now)
+
+    def _anchor(self, now: float) -> None:
+        """Anchors of each device that has something pending: regularly, and after something finished."""
+        with self.lock:
+            devices = {q[0].device for q in self.pending.values() if q and q[0].device is not None}
+            devices |= {s.device for s in self.steps if s.device is not None}
+        devices |= {root.device for _, root in self.finished if root.device is not None}
+        for device in devices:
+            clock = self.clocks.setdefault(device, DeviceClock(self.backend, device))
+            every = ANCHOR_EVERY
+            if any(root.device == device for _, root in self.finished):
+                every = 0.0 if self.flushing else ANCHOR_SOON
+            if now - clock.newest >= every * 1e9:
+                try:
+                    clock.take()
+                except Exception as e:
+                    self.trouble("cannot take an anchor of the device's clock", repr(e))
+
+    def _ready(self, root: Node, now: float) -> bool:
+        try:
+            done = all(node.end_event is None or node.end_event.query() for node in root.walk())
+        except Exception as e:
+            self.trouble("the device failed", repr(e))
+            for node in root.walk():
+                if node.timed:
+                    node.status = "device_error"
+            return True
+        if not done and now - root.host_end > HANG_DEADLINE * 1e9:
+            for node in root.walk():
+                if node.timed:
+                    node.status = "timeout"
+            return True
+        return done
+
+    def _place(self) -> None:
+        """Places and emits what has an anchor behind it, or needs none."""
+        if not self.finished:
+            return
+        rest: List[Tuple[float, Node]] = []
+        offset = wall_offset()
+        for seen, root in self.finished:
+            timed = any(node.timed and node.status == "ok" for node in root.walk())
+            clock = self.clocks.get(root.device) if root.device is not None else None
+            hopeless = time.monotonic_ns() - seen > HANG_DEADLINE * 1e9
+            if timed and (clock is None or clock.newest < seen) and not hopeless:
+                rest.append((seen, root))
+                continue
+            try:
+                self._settle(root, None if hopeless else clock, offset)
+            except Exception as e:
+                self.counts["dropped.error"] += root.size
+                self.trouble("making a span", repr(e))
+            with self.wake:
+                self.held -= 1
+                self.wake.notify_all()
+        self.finished = rest
+
+    def _settle(self, root: Node, clock: Optional[DeviceClock], offset: int) -> None:
+        for node in root.walk():
+            node.start, node.end = float(node.host_start), float(node.host_end)
+            if node.timed and node.status == "ok" and clock is not None:
+                try:
+                    node.elapsed = node.start_event.elapsed_time(node.end_event) / 1e3
+                    node.start, node.bound = clock.place(node.start_event)
+                    node.end = node.start + node.elapsed * 1e9
+                except Exception as e:
+                    node.elapsed, node.status = None, "device_error"
+                    node.start, node.end = float(node.host_start), float(node.host_end)
+                    self.trouble("reading events", repr(e))
+            if node.step is not None:
+                node.step.closed(node)
+        self._emit(root, root.context, offset)
+
+    def _emit(self, node: Node, context: Any, offset: int) -> None:
+        attributes = self.describe(node)
+        span = self.tracer(node.device).start_span(
+            node.name, context=context, links=node.links or None, attributes=attributes,
+            start_time=int(node.start) + offset)
+        if node.error is not None:
+            span.set_status(Status(StatusCode.ERROR, node.error))
+        inside = trace.set_span_in_context(span, context)
+        self.counts["spans"] += 1
+        for child in node.children:
+            # A child below a span of the program's own stays there.
+            self._emit(child, inside if child.context is None else child.context, offset)
+        span.end(end_time=max(int(node.end), int(node.start)) + offset)
+
+    def describe(self, node: Node) -> Dict[str, Any]:
+        """The attributes of a section: measured values first, for an attribute limit cuts from the end."""
+        out: Dict[str, Any] = {n.OPERATION_TYPE: node.attributes.get(n.OPERATION_TYPE, "section")}
+        if node.elapsed is not None:
+            out[n.DURATION] = node.elapsed
+            out[n.TIMING_ERROR] = node.bound / 1e9
+            out[n.START_DELAY] = (node.start - node.host_start) / 1e9
+            out[n.END_DELAY] = (node.end - node.host_end) / 1e9
+        out[n.HOST_DURATION] = (node.host_end - node.host_start) / 1e9
+        out.update(self.timing(node.elapsed is not None, node.status, node.device))
+        out.update(node.attributes)
+        out[n.OPERATION_OCCURRENCE] = node.occurrence
+        if node.stream_id is not None:
+            out[n.STREAM_ID] = node.stream_id
+        if node.error is not None:
+            out[n.ERROR_TYPE] = node.error
+        return out
+
+    def timing(self, timed: bool, status: str, device: Optional[int]) -> Dict[str, Any]:
+        """How the times were obtained, and on which device."""
+        out: Dict[str, Any] = {}
+        backend = self.backend
+        out[n.TIMING_SOURCE] = backend.source if timed and backend is not None else "host"
+        if status != "ok":
+            out[n.TIMING_STATUS] = status
+        if device is not None and backend is not None:
+            identity = backend.identity(device)
+            for key in (n.HW_ID, n.HW_NAME):
+                if key in identity:
+                    out[key] = identity[key]
+        return out
+
+    def tracer(self, device: Optional[int]) -> Any:
+        """The tracer of a device: who the device is stands on the instrumentation scope."""
+        provider = trace.get_tracer_provider()
+        known = self.tracers.get(device)
+        if known is not None and known[0] is provider:
+            return known[1]
+        attributes = {}
+        if device is not None and self.backend is not None:
+            attributes = dict(self.backend.identity(device))
+            attributes[n.TIMING_SOURCE] = self.backend.source
+        try:
+            tracer = provider.get_tracer(SCOPE, VERSION, attributes=attributes or None)
+        except TypeError:  # an API from before scope attributes
+            tracer = provider.get_tracer(SCOPE, VERSION)
+        self.tracers[device] = (provider, tracer)
+        return tracer
+
+    def _end_steps(self, now: float) -> None:
+        with self.lock:
+            waiting = list(self.steps)
+        done: List[Any] = []
+        offset = wall_offset()
+        for step in waiting:
+            try:
+                if not step.ready(now):
+                    continue
+            except Exception as e:
+                self.trouble("the device failed", repr(e))
+                step.status = "device_error"
+            done.append(step)
+            try:
+                clock = self.clocks.get(step.device) if step.device is not None else None
+                step.finish(clock, offset)
+            except Exception as e:
+                self.trouble("ending a step", repr(e))
+                step.abandon()
+        if done:
+            with self.wake:
+                for step in done:
+                    self.steps.remove(step)
+                self.wake.notify_all()
+
+
+_runtime = Runtime()
+
+
+def runtime() -> Runtime:
+    return _runtime
+
+
+def _after_fork() -> None:
+    """The child's own, empty state. The parent's locks may have been held and its thread is not here."""
+    global _runtime
+    _runtime = Runtime()
+
+
+def _exit() -> None:
+    rt = _runtime
+    if not (rt.held or rt.steps):
+        return
+    if not rt.flush(EXIT_DEADLINE):
+        with rt.lock:
+            rt.stopping = True
+            lost = sum(r.size for q in rt.pending.values() for r in q) + sum(r.size for _, r in rt.finished)
+            rt.counts["dropped.exit"] += lost + len(rt.steps)
+        log.warning("otelgpu: %d sections were still on the device %g s after the end of the program and are lost",
+                    lost, EXIT_DEADLINE)
+
+
+def flush(timeout: float = 5.0) -> bool:
+    """Waits up to timeout seconds until what has ended so far is handed to the OpenTelemetry SDK as spans; False if not
+    all was. The SDK's own force_flush sends them. Called by itself, for up to 5 s, at the end of the program."""
+    return _runtime.flush(timeout)
+
+
+def stats() -> Dict[str, int]:
+    """Counts since the start of the process: spans made, sections skipped (unsampled, disabled), and losses by reason
+    (dropped.queue_full, dropped.nest_full, dropped.exit, dropped.shutdown, dropped.error, error)."""
+    with _runtime.lock:
+        return dict(_runtime.counts)
+
+
+def _register_exit(f: Callable[[], None]) -> None:
+    # The SDK's provider shuts down in an atexit handler that may run before ours. What threading runs before it joins
+    # the threads comes earlier; concurrent.futures depends on it too.
+    register = getattr(threading, "_register_atexit", None)
+    try:
+        if register is not None:
+            register(f)
+            return
+    except RuntimeError:
+        pass
+    atexit.register(f)
+
+
+_register_exit(_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

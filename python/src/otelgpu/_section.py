@@ -1,0 +1,272 @@
+# Copyright The otelgpu Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sections: a timed part of a stream, with any number of launches."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import inspect
+import time
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+
+from . import _capture
+from . import _names as n
+from ._runtime import MAX_NEST, Node, Runtime, runtime
+
+_current: "contextvars.ContextVar[Optional[Section]]" = contextvars.ContextVar("otelgpu_section", default=None)
+current_step: "contextvars.ContextVar[Any]" = contextvars.ContextVar("otelgpu_step", default=None)
+
+MAX_LINKS = 128  # of one section, as the SDK's default
+
+Linkable = Any  # a Context, a Span or a SpanContext
+
+
+def _text(value: Any, limit: int = 256) -> str:
+    """A name that OTLP accepts: text, not longer than the limit, without lone surrogates."""
+    s = value if isinstance(value, str) else str(value)
+    return s[:limit].encode("utf-8", "replace").decode("utf-8")
+
+
+def span_context(of: Linkable) -> trace.SpanContext:
+    if isinstance(of, trace.SpanContext):
+        return of
+    if isinstance(of, trace.Span):
+        return of.get_span_context()
+    return trace.get_current_span(of).get_span_context()
+
+
+class Section:
+    """One section; made by section(). Its attributes may be set until its end.
+
+    items: elements processed. flops: operations, a multiply-add is two. read, written: bytes of device memory; size: bytes
+    of a copy or where the direction is not known. precision: fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8.
+    """
+
+    def __init__(self, name: str, *, type: str = "section", category: Optional[str] = None,
+                 items: Optional[int] = None, item_type: Optional[str] = None, flops: Optional[float] = None,
+                 precision: Optional[str] = None, read: Optional[int] = None, written: Optional[int] = None,
+                 size: Optional[int] = None, copy: Optional[str] = None, host_memory: Optional[str] = None,
+                 stream: Any = None, batched: bool = False,
+                 links: Iterable[Union[Linkable, Tuple[Linkable, int]]] = (),
+                 attributes: Optional[Dict[str, Any]] = None, _step: Any = None, _phase: Optional[str] = None) -> None:
+        self.name, self.type, self.category = name, type, category
+        self.items, self.item_type, self.flops, self.precision = items, item_type, flops, precision
+        self.read, self.written, self.size = read, written, size
+        self.copy, self.host_memory, self.batched = copy, host_memory, batched
+        self.attributes = attributes
+        self._given_stream, self._given_links = stream, links
+        self._step, self._phase = _step, _phase
+        self._links: List[Tuple[trace.SpanContext, Optional[int]]] = []
+        self._requests = 0
+        self._runtime: Optional[Runtime] = None
+        self._node: Optional[Node] = None
+        self._outer: Optional["Section"] = None
+        self._token: Any = None
+        self._span: Any = None
+        self._pushed = False
+
+    @property
+    def elapsed(self) -> Optional[float]:
+        """GPU time in seconds, once it is known; None until then and where no device was timed. Never waits."""
+        return self._node.elapsed if self._node is not None else None
+
+    def link(self, request: Linkable, items: Optional[int] = None) -> None:
+        """Says that the section serves that request too, with so many of its items. One batch serves many requests."""
+        try:
+            self._requests += 1
+            if len(self._links) < MAX_LINKS:
+                self._links.append((span_context(request), items))
+        except Exception as e:
+            runtime().trouble("linking a request", repr(e))
+
+    def discard(self) -> None:
+        """Throws the open section away, with all within it: it turned out to be none."""
+        node, self._node = self._node, None
+        if node is not None and node.step is not None:
+            for inner in node.walk():
+                inner.step.closed(inner)
+
+    def __enter__(self) -> "Section":
+        rt = runtime()
+        if not rt.enabled:
+            return self
+        try:
+            self._begin(rt)
+        except Exception as e:
+            self._node = None
+            rt.trouble("starting a section", repr(e))
+        return self
+
+    def __exit__(self, kind: Any, error: Any, tb: Any) -> None:
+        rt = self._runtime
+        if rt is None:
+            return
+        self._runtime = None
+        try:
+            self._end(rt, kind)
+        except Exception as e:
+            rt.trouble("ending a section", repr(e))
+
+    def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        """As a decorator: each call is a section of its own."""
+        if inspect.iscoroutinefunction(f):
+            @functools.wraps(f)
+            async def around_async(*args: Any, **kwargs: Any) -> Any:
+                with self._again():
+                    return await f(*args, **kwargs)
+            return around_async
+
+        @functools.wraps(f)
+        def around(*args: Any, **kwargs: Any) -> Any:
+            with self._again():
+                return f(*args, **kwargs)
+        return around
+
+    def _again(self) -> "Section":
+        return Section(self.name, type=self.type, category=self.category, items=self.items, item_type=self.item_type,
+                       flops=self.flops, precision=self.precision, read=self.read, written=self.written, size=self.size,
+                       copy=self.copy, host_memory=self.host_memory, stream=self._given_stream, batched=self.batched,
+                       links=self._given_links, attributes=self.attributes)
+
+    def _begin(self, rt: Runtime) -> None:
+        for link in self._given_links:
+            request, items = link if isinstance(link, tuple) else (link, None)
+            self.link(request, items)
+        here = otel_context.get_current()
+        span = trace.get_current_span(here)
+        if not self._wanted(span.get_span_context()):
+            rt.counts["unsampled"] += 1
+            return
+        node = Node(_text(self.name))
+        node.occurrence = rt.occurrence(node.name)
+        node.context, node.step, node.phase = here, self._step or current_step.get(), self._phase
+        outer = _current.get()
+        # A section of another thread's or task's copied context may have ended, or belong to the process before a fork.
+        if outer is not None and outer._runtime is rt and outer._node is not None:
+            if outer._span is span or not span.get_span_context().is_valid:
+                node.context = None  # below the section, not below a span of the program
+            self._outer = outer
+        self._span = span
+        if node.step is not None:
+            node.step.opened()
+        self._runtime, self._node = rt, node
+        self._token = _current.set(self)
+        self._pushed = _capture.push_span(span.get_span_context())
+        self._record_start(rt, node)
+
+    def _record_start(self, rt: Runtime, node: Node) -> None:
+        backend = rt.device_backend() if self.type != "host" else None
+        if backend is not None:
+            try:
+                if backend.capturing():
+                    node.status = "captured"
+                else:
+                    stream = backend.stream(self._given_stream)
+                    node.device = backend.device(stream)
+                    node.stream = backend.key(stream)
+                    node.stream_id = rt.stream_number(node.stream)
+                    self._given_stream = stream
+                    node.host_start = time.monotonic_ns()
+                    node.start_event = backend.record(stream)
+                    return
+            except Exception as e:
+                node.status = "device_error"
+                rt.trouble("recording an event", repr(e))
+        node.host_start = time.monotonic_ns()
+
+    def _wanted(self, parent: trace.SpanContext) -> bool:
+        """Whether anybody will see the span: an unsampled parent costs no event, unless a linked request is sampled."""
+        if not parent.is_valid or parent.trace_flags.sampled:
+            return True
+        return self.batched and any(sc.trace_flags.sampled for sc, _ in self._links)
+
+    def _end(self, rt: Runtime, kind: Any) -> None:
+        node = self._node
+        if self._pushed:
+            _capture.pop()
+        if self._token is not None:
+            try:
+                _current.reset(self._token)
+            except ValueError:  # ended in another task or thread than it began in
+                if _current.get() is self:
+                    _current.set(self._outer)
+        if node is None:
+            return
+        if node.start_event is not None:
+            try:
+                # Under capture an event would become a node of the graph.
+                if rt.backend is not None and not rt.backend.capturing():
+                    node.end_event = rt.backend.record(self._given_stream)
+                else:
+                    node.status = "captured"
+            except Exception as e:
+                node.status = "device_error"
+                rt.trouble("recording an event", repr(e))
+        node.host_end = time.monotonic_ns()
+        if kind is not None:
+            node.error = getattr(kind, "__qualname__", str(kind))
+        self._describe(node)
+        outer = self._outer
+        self._outer = self._span = None
+        if outer is not None and outer._runtime is rt and outer._node is not None:
+            with rt.lock:
+                top = outer
+                while top._outer is not None and top._outer._node is not None:
+                    top = top._outer
+                fits = top._node.size < MAX_NEST
+                if fits:
+                    outer._node.children.append(node)
+                    top._node.size += 1
+            if not fits:
+                rt.drop(node, "dropped.nest_full")
+            return
+        if node.context is None:
+            node.context = otel_context.get_current()
+        rt.submit(node)
+
+    def _describe(self, node: Node) -> None:
+        kv = node.attributes
+        kv[n.OPERATION_TYPE] = self.type
+        if self.items is not None:
+            kv[n.OPERATION_ITEMS] = int(self.items)
+        if self.item_type is not None:
+            kv[n.OPERATION_ITEM_TYPE] = _text(self.item_type)
+        if self.flops is not None:
+            kv[n.FLOP_COUNT] = float(self.flops)
+            if self.precision is not None:
+                kv[n.FLOP_PRECISION] = self.precision
+        moved = [v for v in (self.read, self.written, self.size) if v is not None]
+        if moved:
+            kv[n.IO_SIZE] = int(sum(moved))
+        if self.read is not None:
+            kv[n.IO_READ_SIZE] = int(self.read)
+        if self.written is not None:
+            kv[n.IO_WRITE_SIZE] = int(self.written)
+        if self.copy is not None:
+            kv[n.COPY_DIRECTION] = self.copy
+        if self.host_memory is not None:
+            kv[n.COPY_HOST_MEMORY] = self.host_memory
+        if self.category is not None:
+            kv[n.OPERATION_CATEGORY] = _text(self.category)
+        if self.attributes:
+            kv.update(self.attributes)
+        if self._requests:
+            kv[n.BATCH_SIZE] = self._requests
+            total = sum(items for _, items in self._links if items)
+            node.links = [trace.Link(sc, {n.OPERATION_ITEMS: int(items), n.BATCH_SHARE: items / total} if items else None)
+                          for sc, items in self._links]
+
+
+def section(name: str, **kwargs: Any) -> Section:
+    """A section for a with statement, or a decorator; the keywords are those of Section.
+
+    type: section (default), copy (with copy= its direction: host_to_device, device_to_host, device_to_device,
+    peer_to_peer), collective, graph, or host for work of the host (compilation) that is no GPU work.
+    stream: a torch.cuda.Stream; the current one by default. batched=True records the section when any linked request is
+    sampled, also below an unsampled span.
+    """
+    return Section(name, **kwargs)

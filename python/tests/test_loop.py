@@ -1,0 +1,133 @@
+# Copyright The otelgpu Authors
+# SPDX-License-Identifier: Apache-2.0
+import time
+
+import pytest
+from opentelemetry import trace
+
+import otelgpu
+from otelgpu._loop import union
+
+
+def done(exporter):
+    assert otelgpu.flush(10)
+    return exporter.get_finished_spans()
+
+
+def test_steps_have_the_devices_length_from_boundary_to_boundary(exporter, gpu):
+    stream = gpu.torch.cuda.current_stream()
+    for step in otelgpu.loop("train", item_type="image", total_steps=3):
+        with step.phase("forward"):
+            stream.run(0.010)
+        with step.phase("backward"):
+            stream.run(0.020)
+        step.items, step.epoch, step.model_flops, step.devices = 32, 1, 1e12, 8
+    got = [s for s in done(exporter) if s.name == "train"]
+    assert [s.attributes["gpu.step.index"] for s in got] == [1, 2, 3]
+    for s in got:
+        a = s.attributes
+        assert a["gpu.operation.type"] == "step"
+        assert a["gpu.step.duration"] >= 0.030
+        assert a["gpu.step.phase.duration.forward"] == pytest.approx(0.010, abs=1e-4)
+        assert a["gpu.step.phase.duration.backward"] == pytest.approx(0.020, abs=1e-4)
+        total = a["gpu.step.phase.duration.forward"] + a["gpu.step.phase.duration.backward"]
+        assert a["gpu.step.duration"] == pytest.approx(
+            total - a["gpu.step.overlap.duration"] + a["gpu.step.other.duration"], abs=1e-9)
+        assert (a["gpu.step.items"], a["gpu.step.item.type"], a["gpu.step.epoch"]) == (32, "image", 1)
+        assert (a["gpu.step.model.flop.count"], a["gpu.step.device.count"]) == (1e12, 8)
+        assert s.instrumentation_scope.attributes["hw.model"] == "Simulated H100"
+    phases = [s for s in done(exporter) if s.name == "forward"]
+    assert [p.parent.span_id for p in phases] == [s.context.span_id for s in got]
+
+
+def test_over_an_iterable_the_wait_for_items_is_the_data_phase(exporter, gpu):
+    def loader():
+        for i in range(3):
+            time.sleep(0.01)
+            yield i
+
+    seen = []
+    for step, item in otelgpu.loop("train", loader()):
+        seen.append((step.index, item))
+    assert seen == [(1, 0), (2, 1), (3, 2)]
+    got = done(exporter)
+    steps = [s for s in got if s.name == "train"]
+    assert len(steps) == 3 and sum(s.name == "data" for s in got) == 3
+    assert all(s.attributes["gpu.step.phase.duration.data"] >= 0.01 for s in steps)
+
+
+def test_the_step_is_the_current_span_and_is_left_at_a_break(exporter, gpu):
+    with exporter.tracer.start_as_current_span("job") as job:
+        for step in otelgpu.loop("train"):
+            inside = trace.get_current_span().get_span_context().span_id
+            if step.index == 2:
+                break
+        assert trace.get_current_span() is job
+    got = [s for s in done(exporter) if s.name == "train"]
+    assert [s.parent.span_id for s in got] == [job.get_span_context().span_id] * 2
+    assert got[1].context.span_id == inside
+
+
+def test_an_exception_in_the_body_leaves_the_context_as_it_was(exporter, gpu):
+    with pytest.raises(ValueError):
+        for step in otelgpu.loop("train"):
+            raise ValueError
+    assert not trace.get_current_span().get_span_context().is_valid
+    assert [s.name for s in done(exporter)] == ["train"]
+
+
+def test_what_the_schedule_leaves_out_turns_all_the_same(exporter, gpu):
+    seen = [st.index for st in otelgpu.loop("train", total_steps=20,
+                                            schedule=otelgpu.Schedule(skip_first=5, every=5, warmup=1, active=2))]
+    assert seen == list(range(1, 21))
+    assert [s.attributes["gpu.step.index"] for s in done(exporter)] == [9, 10, 14, 15, 19, 20]
+
+
+@pytest.mark.parametrize("schedule, want", [
+    (otelgpu.Schedule(), list(range(1, 13))),
+    (otelgpu.Schedule(skip_first=10), [11, 12]),
+    (otelgpu.Schedule(wait=1, warmup=1, active=2, repeat=2), [3, 4, 7, 8]),
+    (otelgpu.Schedule(every=4), [4, 8, 12]),
+    (otelgpu.Schedule(skip_first=-3, wait=-1, active=1), list(range(1, 13))),
+])
+def test_schedule(schedule, want):
+    assert [i for i in range(1, 13) if schedule.records(i)] == want
+
+
+def test_time_measured_elsewhere_fills_what_no_phase_covers(exporter, gpu):
+    stream = gpu.torch.cuda.current_stream()
+    for step in otelgpu.loop("train", total_steps=1):
+        with step.phase("forward"):
+            stream.run(0.010)
+        step.add_phase("comm", 3600)
+    a = [s for s in done(exporter) if s.name == "train"][0].attributes
+    assert a["gpu.step.phase.duration.comm"] == pytest.approx(a["gpu.step.duration"], abs=1e-9)
+    assert a["gpu.step.overlap.duration"] == pytest.approx(0.010, abs=1e-4)
+    assert a["gpu.step.other.duration"] == pytest.approx(0, abs=1e-9)
+
+
+def test_the_last_step_gives_its_time_without_waiting(exporter, gpu):
+    times = []
+    for step in otelgpu.loop("train", total_steps=4):
+        gpu.torch.cuda.current_stream().run(0.004)
+        time.sleep(0.02)
+        otelgpu.flush(1)
+        times.append(step.previous.elapsed if step.previous else None)
+        assert step.previous is None or step.previous.previous is None
+    assert times[0] is None
+    assert all(t is not None and t >= 0.004 for t in times[1:])
+
+
+def test_without_a_device_steps_have_host_times(exporter):
+    for step in otelgpu.loop("serve", total_steps=2):
+        with step.phase("a"):
+            time.sleep(0.003)
+    a = [s for s in done(exporter) if s.name == "serve"][0].attributes
+    assert "gpu.step.duration" not in a and "gpu.duration" not in a
+    assert a["gpu.timing.source"] == "host"
+    assert a["gpu.step.host.duration"] >= a["gpu.step.phase.duration.a"] >= 0.003
+
+
+def test_union_of_intervals():
+    assert union([]) == 0
+    assert union([(0, 2), (1, 3), (5, 6), (5.5, 5.7), (9, 8)]) == 4

@@ -1,0 +1,27 @@
+# Copyright The otelgpu Authors
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
+import re
+
+import pytest
+
+import otelgpu
+from otelgpu import _names
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def test_every_name_is_in_the_registry():
+    registry = ROOT / "docs" / "semconv.md"
+    if not registry.exists():
+        pytest.skip("not in a checkout of the repository: docs/semconv.md is not here")
+    known = set(re.findall(r"^\| `([a-z0-9_.<>]+)`", registry.read_text(), re.M))
+    for key, name in vars(_names).items():
+        if key.isupper():
+            assert name in known or any(k.startswith(name) and "<" in k for k in known) and name.endswith("."), name
+
+
+def test_versions_are_told_in_one_way():
+    text = (ROOT / "python" / "pyproject.toml").read_text()
+    from otelgpu import _runtime
+    assert re.search(r'^version = "(.*)"', text, re.M).group(1) == otelgpu.__version__ == _runtime.VERSION

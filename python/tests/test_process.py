@@ -1,0 +1,86 @@
+# Copyright The otelgpu Authors
+# SPDX-License-Identifier: Apache-2.0
+"""What needs a process of its own: the end of the interpreter, and the capture library."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+TESTS = str(pathlib.Path(__file__).parent)
+PREAMBLE = """
+import sys, threading, time
+sys.path.insert(0, %r)
+import faketorch
+device = faketorch.Device()
+torch = sys.modules["torch"] = faketorch.make(device)
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+provider = TracerProvider()
+provider.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter(formatter=lambda s: "span " + s.name + chr(10))))
+trace.set_tracer_provider(provider)
+import otelgpu
+from otelgpu import _device, _runtime
+_device.TorchBackend.relax_capture_mode = lambda self: None
+""" % TESTS
+
+
+def run(program, env=None):
+    return subprocess.run([sys.executable, "-c", PREAMBLE + textwrap.dedent(program)], capture_output=True, text=True,
+                          timeout=60, env=dict(os.environ, **(env or {})))
+
+
+def test_what_is_pending_at_the_end_is_delivered():
+    out = run("""
+        for i in range(5):
+            with otelgpu.section("s%d" % i):
+                torch.cuda.current_stream().run(0.05)
+    """)
+    assert out.returncode == 0, out.stderr
+    assert out.stdout.split("\n")[:5] == ["span s%d" % i for i in range(5)]
+
+
+def test_the_end_waits_no_longer_than_its_deadline():
+    out = run("""
+        _runtime.EXIT_DEADLINE = 0.2
+        with otelgpu.section("never"):
+            torch.cuda.current_stream().run(3600)
+    """)
+    assert out.returncode == 0
+    assert "1 sections were still on the device 0.2 s after the end" in out.stderr
+    assert "span" not in out.stdout
+
+
+def test_kernels_get_the_current_span_where_the_capture_library_is_loaded(tmp_path):
+    gcc = shutil.which("gcc")
+    if gcc is None:
+        pytest.skip("gcc is not installed: the stand-in for the capture library cannot be built")
+    source = tmp_path / "shim.c"
+    source.write_text("""
+        #include <stdio.h>
+        void otelgpu_push(const char *p) { printf("push %s\\n", p); fflush(stdout); }
+        void otelgpu_pop(void) { printf("pop\\n"); fflush(stdout); }
+    """)
+    lib = str(tmp_path / "libotelgpu_capture.so")
+    subprocess.run([gcc, "-shared", "-fPIC", "-o", lib, str(source)], check=True)
+    program = """
+        import ctypes, os
+        if os.environ.get("LOAD"):
+            ctypes.CDLL(os.environ["CUDA_INJECTION64_PATH"])  # as the driver does when CUDA starts
+        with trace.get_tracer("t").start_as_current_span("request") as r:
+            sc = r.get_span_context()
+            print("want 00-%032x-%016x-%02x" % (sc.trace_id, sc.span_id, sc.trace_flags), flush=True)
+            with otelgpu.section("a"):
+                pass
+    """
+    out = run(program, {"CUDA_INJECTION64_PATH": lib, "LOAD": "1"})
+    lines = out.stdout.split("\n")
+    assert out.returncode == 0, out.stderr
+    assert lines[1:3] == [lines[0].replace("want", "push"), "pop"]
+    out = run(program, {"CUDA_INJECTION64_PATH": lib})
+    assert "push" not in out.stdout and "span a" in out.stdout

@@ -1,0 +1,320 @@
+# Copyright The otelgpu Authors
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import os
+import threading
+import time
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import StatusCode
+
+import otelgpu
+from otelgpu import _runtime
+
+
+def spans(exporter):
+    assert otelgpu.flush(10)
+    return {s.name: s for s in exporter.get_finished_spans()}
+
+
+def test_a_section_has_the_devices_times_within_its_bound(exporter, gpu):
+    stream, sections = gpu.torch.cuda.current_stream(), []
+    for i in range(60):
+        with otelgpu.section("work %d" % i) as x:
+            stream.run(0.0005 + i * 1e-5)
+        sections.append(x)
+        time.sleep(0.01)
+    got = spans(exporter)
+    offset = _runtime.wall_offset()
+    for i, x in enumerate(sections):
+        s = got["work %d" % i]
+        start, end = x._node.start_event.stamp, x._node.end_event.stamp  # the device's own, before rounding
+        bound = s.attributes["gpu.timing.error"] * 1e9
+        assert s.attributes["gpu.timing.source"] == "cuda_event"
+        assert abs(s.attributes["gpu.duration"] * 1e9 - (end - start)) <= 600
+        # The wall clock may be steered against the monotonic one between the span and this look: 20 µs.
+        assert abs(s.start_time - (gpu.host(start) + offset)) <= bound + 20_000
+        assert abs(s.end_time - (gpu.host(end) + offset)) <= bound + 20_000
+        assert 0 < bound
+
+
+def test_queued_work_starts_and_ends_after_the_host(exporter, gpu):
+    stream = gpu.torch.cuda.current_stream()
+    stream.run(0.05)
+    with otelgpu.section("queued"):
+        stream.run(0.02)
+    s = spans(exporter)["queued"]
+    assert 0.03 < s.attributes["gpu.start.delay"] < 0.06
+    assert 0.05 < s.attributes["gpu.end.delay"] < 0.08
+    assert s.attributes["gpu.host.duration"] < 0.01
+    assert s.attributes["gpu.duration"] == pytest.approx(0.02, abs=1e-5)
+
+
+def test_the_device_is_on_the_scope_and_its_id_on_the_span(exporter, gpu):
+    with otelgpu.section("a"):
+        pass
+    s = spans(exporter)["a"]
+    assert s.attributes["hw.id"] == "GPU-3c8e9d6f-1111-2222-3333-444455556666"
+    assert s.attributes["hw.name"] == "gpu0"
+    assert "hw.model" not in s.attributes
+    scope = s.instrumentation_scope
+    assert scope.name == "otelgpu"
+    assert scope.attributes["hw.model"] == "Simulated H100"
+    assert scope.attributes["gpu.pci.bdf"] == "0000:17:00.0"
+    assert scope.attributes["hw.vendor"] == "NVIDIA"
+
+
+def test_sections_hang_below_the_current_span_and_within_one_another(exporter, gpu):
+    with exporter.tracer.start_as_current_span("request") as request:
+        with otelgpu.section("outer"):
+            with otelgpu.section("inner"):
+                with otelgpu.section("innermost"):
+                    pass
+            with exporter.tracer.start_as_current_span("host call") as host:
+                with otelgpu.section("below host"):
+                    pass
+    got = spans(exporter)
+    assert got["outer"].parent.span_id == request.get_span_context().span_id
+    assert got["inner"].parent.span_id == got["outer"].context.span_id
+    assert got["innermost"].parent.span_id == got["inner"].context.span_id
+    assert got["below host"].parent.span_id == host.get_span_context().span_id
+    assert len({s.context.trace_id for s in got.values()}) == 1
+
+
+def test_without_a_device_the_hosts_clock_is_named_and_there_is_no_gpu_time(exporter):
+    with otelgpu.section("host only", items=3, item_type="token"):
+        time.sleep(0.002)
+    s = spans(exporter)["host only"]
+    assert s.attributes["gpu.timing.source"] == "host"
+    assert "gpu.duration" not in s.attributes and "hw.id" not in s.attributes
+    assert s.attributes["gpu.host.duration"] >= 0.002
+    assert s.attributes["gpu.operation.items"] == 3
+
+
+def test_work_is_written_as_declared(exporter, gpu):
+    with otelgpu.section("gemm", category="prefill", flops=2e12, precision="bf16", items=7, item_type="token") as s:
+        s.read, s.written = 100, 50
+    with otelgpu.section("h2d", type="copy", copy="host_to_device", host_memory="pinned", size=4096):
+        pass
+    got = spans(exporter)
+    a = got["gemm"].attributes
+    assert (a["gpu.flop.count"], a["gpu.flop.precision"]) == (2e12, "bf16")
+    assert (a["gpu.io.size"], a["gpu.io.read.size"], a["gpu.io.write.size"]) == (150, 100, 50)
+    assert (a["gpu.operation.type"], a["gpu.operation.category"]) == ("section", "prefill")
+    b = got["h2d"].attributes
+    assert (b["gpu.operation.type"], b["gpu.copy.direction"], b["gpu.io.size"]) == ("copy", "host_to_device", 4096)
+    assert "gpu.io.read.size" not in b and "gpu.flop.count" not in b
+
+
+def test_a_batch_links_to_its_requests_with_their_shares(exporter, gpu):
+    a = exporter.tracer.start_span("request a")
+    b = exporter.tracer.start_span("request b")
+    with otelgpu.section("decode", links=[(a, 1)], batched=True) as x:
+        x.link(trace.set_span_in_context(b), 3)
+    s = spans(exporter)["decode"]
+    assert s.attributes["gpu.batch.size"] == 2
+    assert [l.context.span_id for l in s.links] == [a.get_span_context().span_id, b.get_span_context().span_id]
+    assert [l.attributes["gpu.batch.share"] for l in s.links] == [0.25, 0.75]
+
+
+def test_an_unsampled_parent_costs_no_event_unless_a_linked_request_is_sampled(exporter, gpu, fresh):
+    dropped = TracerProvider(sampler=ALWAYS_OFF).get_tracer("t").start_span("dropped")
+    sampled = exporter.tracer.start_span("sampled")
+    with trace.use_span(dropped):
+        with otelgpu.section("not seen"):
+            pass
+        made = gpu.events_made
+        with otelgpu.section("not seen either", batched=True, links=[dropped]):
+            pass
+    assert made == gpu.events_made == 0
+    assert otelgpu.stats()["unsampled"] == 2
+    with otelgpu.section("seen", batched=True, links=[sampled]):
+        pass
+    assert set(spans(exporter)) == {"seen"}
+
+
+def test_elapsed_is_given_back_without_waiting(exporter, gpu):
+    with otelgpu.section("a") as x:
+        gpu.torch.cuda.current_stream().run(0.01)
+    assert x.elapsed is None
+    otelgpu.flush(5)
+    assert x.elapsed == pytest.approx(0.01, abs=1e-5)
+
+
+def test_an_exception_goes_through_and_is_named(exporter, gpu):
+    with pytest.raises(KeyError):
+        with otelgpu.section("fails"):
+            raise KeyError("x")
+    s = spans(exporter)["fails"]
+    assert s.attributes["error.type"] == "KeyError"
+    assert s.status.status_code == StatusCode.ERROR
+
+
+def test_as_a_decorator_each_call_is_a_section(exporter, gpu):
+    @otelgpu.section("f", category="forward")
+    def f(x):
+        return x + 1
+
+    @otelgpu.section("g")
+    async def g(x):
+        await asyncio.sleep(0)
+        return x * 2
+
+    assert [f(1), f(2)] == [2, 3]
+    assert asyncio.run(g(4)) == 8
+    otelgpu.flush(5)
+    names = [s.name for s in exporter.get_finished_spans()]
+    assert sorted(names) == ["f", "f", "g"]
+    assert [s.attributes["gpu.operation.occurrence"] for s in exporter.get_finished_spans() if s.name == "f"] == [1, 2]
+
+
+def test_tasks_do_not_become_each_others_parents(exporter, gpu):
+    async def work(name):
+        with otelgpu.section(name):
+            await asyncio.sleep(0.002)
+            with otelgpu.section(name + " inner"):
+                await asyncio.sleep(0.002)
+
+    async def main():
+        await asyncio.gather(*(work("t%d" % i) for i in range(8)))
+
+    asyncio.run(main())
+    got = spans(exporter)
+    assert len(got) == 16
+    for i in range(8):
+        assert got["t%d" % i].parent is None
+        assert got["t%d inner" % i].parent.span_id == got["t%d" % i].context.span_id
+
+
+def test_threads_lose_nothing(exporter, gpu):
+    def work(k):
+        for i in range(100):
+            with otelgpu.section("thread %d" % k):
+                with otelgpu.section("in %d" % k):
+                    pass
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert otelgpu.flush(20)
+    assert len(exporter.get_finished_spans()) == 1600
+    assert otelgpu.stats() == {"spans": 1600}
+
+
+def test_a_forked_child_has_a_state_of_its_own(exporter, gpu):
+    with otelgpu.section("before"):
+        pass
+    r, w = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            with otelgpu.section("in the child"):
+                pass
+            ok = otelgpu.flush(5)
+            names = sorted(s.name for s in exporter.get_finished_spans() if s.name == "in the child")
+            os.write(w, repr((ok, names, otelgpu.stats().get("spans"))).encode())
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(w)
+    answer = os.read(r, 1000).decode()
+    assert os.waitpid(pid, 0)[1] == 0
+    assert answer == "(True, ['in the child'], 1)"
+    assert set(spans(exporter)) == {"before"}
+
+
+def test_reading_does_not_end_another_threads_capture(exporter, gpu):
+    with otelgpu.section("pending"):
+        gpu.torch.cuda.current_stream().run(0.03)
+    gpu.capturing_thread = threading.get_ident()
+    with otelgpu.section("captured"):
+        pass
+    time.sleep(0.1)
+    assert not gpu.capture_broken
+    gpu.capturing_thread = None
+    got = spans(exporter)
+    assert got["captured"].attributes["gpu.timing.status"] == "captured"
+    assert got["captured"].attributes["gpu.timing.source"] == "host"
+    assert got["pending"].attributes["gpu.duration"] == pytest.approx(0.03, abs=1e-5)
+
+
+def test_a_failing_device_is_told_and_nothing_is_raised(exporter, gpu):
+    with otelgpu.section("fails later"):
+        gpu.torch.cuda.current_stream().run(0.02)
+    gpu.fail = RuntimeError("CUDA error: an illegal memory access was encountered")
+    with otelgpu.section("fails at once"):
+        pass
+    got = spans(exporter)
+    assert got["fails later"].attributes["gpu.timing.status"] == "device_error"
+    assert got["fails at once"].attributes["gpu.timing.status"] == "device_error"
+    assert "gpu.duration" not in got["fails later"].attributes
+    assert otelgpu.stats()["error"] >= 1
+
+
+def test_a_hang_is_reported_by_the_hosts_clock(exporter, gpu, monkeypatch):
+    monkeypatch.setattr(_runtime, "HANG_DEADLINE", 0.05)
+    with otelgpu.section("hangs"):
+        gpu.torch.cuda.current_stream().run(3600)
+    s = spans(exporter)["hangs"]
+    assert s.attributes["gpu.timing.status"] == "timeout"
+    assert "gpu.duration" not in s.attributes
+
+
+def test_full_queues_and_nests_drop_and_count(exporter, gpu, monkeypatch):
+    monkeypatch.setattr(_runtime, "MAX_PENDING", 2)
+    gpu.torch.cuda.current_stream().run(0.2)
+    for i in range(5):
+        with otelgpu.section("s%d" % i):
+            pass
+    assert otelgpu.stats()["dropped.queue_full"] == 3
+    assert len(spans(exporter)) == 2
+    with otelgpu.section("big"):
+        for i in range(_runtime.MAX_NEST + 10):
+            with otelgpu.section("leaf"):
+                pass
+    assert otelgpu.flush(20)
+    assert otelgpu.stats()["dropped.nest_full"] == 11
+    assert sum(s.name == "leaf" for s in exporter.get_finished_spans()) == _runtime.MAX_NEST - 1
+
+
+def test_odd_names_and_values_reach_the_exporter(exporter, gpu):
+    with otelgpu.section("bad \udcff name" + "x" * 10_000, items=2.0, attributes={"k": 1}):
+        pass
+    with otelgpu.section("refused", items="many"):
+        pass
+    otelgpu.flush(5)
+    (s,) = exporter.get_finished_spans()
+    s.name.encode()
+    assert len(s.name) == 256
+    assert s.attributes["gpu.operation.items"] == 2
+    assert otelgpu.stats()["error"] == 1
+
+
+def test_off_by_the_environment(exporter, gpu, monkeypatch):
+    monkeypatch.setenv("OTELGPU_ENABLED", "false")
+    monkeypatch.setattr(_runtime, "_runtime", _runtime.Runtime())
+    with otelgpu.section("a") as x:
+        x.items = 1
+    assert [st.index for st in otelgpu.loop("l", total_steps=2)] == [1, 2]
+    assert otelgpu.stats() == {} and gpu.events_made == 0
+
+
+def test_an_exploding_sdk_costs_its_span_only(gpu, monkeypatch):
+    class Bad:
+        def get_tracer(self, *a, **k):
+            raise RuntimeError("no tracer today")
+
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: Bad())
+    with otelgpu.section("a"):
+        pass
+    for step in otelgpu.loop("l", total_steps=2):
+        with step.phase("p"):
+            pass
+    assert otelgpu.flush(5)
+    assert otelgpu.stats()["error"] >= 1
