@@ -1,0 +1,239 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// libotelgpu_capture.so: the driver loads it (CUDA_INJECTION64_PATH) and calls InitializeInjection within cuInit. It makes the
+// ring and one thread that sleeps on the ring's `request` (a futex, so it costs nothing) until a Collector asks for a window.
+// Only then is libcupti opened, and closed windows leave nothing of it switched on.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shim.h"
+
+enum { BUFFERS = 16, BUFFER_SIZE = 1 << 20 };
+
+struct header *_Atomic the_ring;
+struct cupti the_cupti;
+_Atomic uint32_t open_window;
+
+static bool loaded;                 // libcupti is open
+static uint8_t *buffers;            // BUFFERS of BUFFER_SIZE, while a window is open
+static uint64_t taken;              // bit by bit, which are CUPTI's
+static uint64_t left;               // records that the window may still have
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of the four above; never held by the program's own threads
+static _Atomic bool over_budget;
+
+static void nothing(void) {}
+
+static uint64_t cupti_clock(void) { return clock_ns(CLOCK_MONOTONIC); }
+
+static void give_buffer(uint8_t **buffer, size_t *size, size_t *max_records) {
+	*max_records = 0;
+	*buffer = NULL;
+	*size = 0;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; buffers && i < BUFFERS; i++) {
+		if (taken >> i & 1) continue;
+		taken |= UINT64_C(1) << i;
+		*buffer = buffers + (size_t)i * BUFFER_SIZE;
+		*size = BUFFER_SIZE;
+		break;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
+	(void)size;
+	struct header *h = atomic_load(&the_ring);
+	pthread_mutex_lock(&lock);
+	ptrdiff_t offset = buffers && buffer ? buffer - buffers : -1;
+	if (h && offset >= 0 && offset < (ptrdiff_t)BUFFERS * BUFFER_SIZE) {
+		take_buffer(h, &the_cupti, buffer, valid, &left);
+		if (left == 0) atomic_store(&over_budget, true);
+		size_t dropped = 0;
+		if (the_cupti.activity_dropped(context, stream, &dropped) == CUPTI_OK && dropped)
+			atomic_fetch_add_explicit(&h->dropped_cupti, dropped, memory_order_relaxed);
+		taken &= ~(UINT64_C(1) << (offset / BUFFER_SIZE));
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void refuse(struct header *h, enum reason why, int result, const char *message) {
+	const char *text = NULL;
+	if (result && the_cupti.result_string) the_cupti.result_string(result, &text);
+	snprintf(h->message, sizeof h->message, "%s%s%s", message, text ? ": " : "", text ? text : "");
+	atomic_store(&h->cupti_result, (uint32_t)result);
+	atomic_store(&h->reason, why);
+	atomic_store_explicit(&h->state, STATE_REFUSED, memory_order_release);
+}
+
+// mark writes where the clocks stand: the Collector places the records between the window's two marks.
+static void mark(struct header *h, enum record_kind kind, uint32_t request) {
+	uint64_t stamp = 0;
+	the_cupti.get_timestamp(&stamp);
+	struct record r = {.kind = (uint8_t)kind, .name = NAME_UNKNOWN, .a = stamp, .b = request};
+	r.start = clock_ns(CLOCK_MONOTONIC);
+	r.end = clock_ns(CLOCK_REALTIME);
+	pthread_mutex_lock(&lock);
+	ring_put(h, &r);
+	pthread_mutex_unlock(&lock);
+}
+
+static const struct { uint32_t bit; int kind; } kinds[] = {
+	{KIND_BIT_KERNEL, CUPTI_CONCURRENT_KERNEL}, {KIND_BIT_COPY, CUPTI_MEMCPY}, {KIND_BIT_COPY, CUPTI_MEMCPY_PEER},
+	{KIND_BIT_MEMSET, CUPTI_MEMSET}, {KIND_BIT_GRAPH, CUPTI_GRAPH_TRACE}, {KIND_BIT_CONTEXT, CUPTI_EXTERNAL_CORRELATION},
+};
+
+// sleep_on sleeps until the word is not the value any more, or until the deadline (CLOCK_MONOTONIC, ns; 0: none).
+static void sleep_on(_Atomic uint32_t *word, uint32_t value, uint64_t deadline) {
+	struct timespec t, *wait = NULL;
+	if (deadline) {
+		uint64_t now = clock_ns(CLOCK_MONOTONIC);
+		if (now >= deadline) return;
+		t = (struct timespec){(time_t)((deadline - now) / 1000000000u), (long)((deadline - now) % 1000000000u)};
+		wait = &t;
+	}
+	syscall(SYS_futex, word, FUTEX_WAIT, value, wait, NULL, 0);
+}
+
+// run_window records for the length that the Collector asked for. Whoever else uses CUPTI in this process goes first.
+static void run_window(struct header *h, uint32_t request) {
+	uint64_t length = atomic_load(&h->window);
+	uint32_t wanted = atomic_load(&h->kinds);
+	char message[256];
+	if (length == 0) return;
+	if (length > 60 * UINT64_C(1000000000)) length = 60 * UINT64_C(1000000000);
+	if (!loaded && cupti_load(&the_cupti, message, sizeof message) != 0) {
+		refuse(h, REASON_NO_CUPTI, 0, message);
+		return;
+	}
+	if (!ring_fill(h)) {
+		refuse(h, REASON_MEMORY, 0, "no room for the ring's records (is /dev/shm full? a smaller OTELGPU_CAPTURE_RECORDS takes less)");
+		return;
+	}
+	void *subscriber = NULL;
+	uint32_t version = 0;
+	the_cupti.get_version(&version);
+	atomic_store(&h->cupti_version, version);
+	loaded = true;
+	int result = the_cupti.subscribe(&subscriber, nothing, NULL);
+	if (result != CUPTI_OK) {
+		refuse(h, result == CUPTI_MULTIPLE_SUBSCRIBERS ? REASON_BUSY : REASON_CUPTI_ERROR, result,
+			result == CUPTI_MULTIPLE_SUBSCRIBERS ? "another profiler is active in this process" : "cannot subscribe to CUPTI");
+		return;
+	}
+	void *memory = mmap(NULL, (size_t)BUFFERS * BUFFER_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED) {
+		refuse(h, REASON_MEMORY, 0, "no memory for CUPTI's buffers");
+		the_cupti.unsubscribe(subscriber);
+		return;
+	}
+	pthread_mutex_lock(&lock);
+	buffers = memory;
+	taken = 0;
+	left = atomic_load(&h->budget);
+	pthread_mutex_unlock(&lock);
+	atomic_store(&over_budget, false);
+	if (the_cupti.register_clock) the_cupti.register_clock(cupti_clock);
+	result = the_cupti.activity_register(give_buffer, completed);
+	bool any = false;
+	for (size_t i = 0; result == CUPTI_OK && i < sizeof kinds / sizeof *kinds; i++)
+		// A driver that lacks one kind (graphs before 11.7) gives the others.
+		if (wanted & kinds[i].bit && the_cupti.activity_enable(kinds[i].kind) == CUPTI_OK) any = true;
+	if (result != CUPTI_OK || !any) {
+		refuse(h, REASON_CUPTI_ERROR, result, "CUPTI refuses to record");
+	} else {
+		atomic_store(&h->reason, REASON_NONE);
+		mark(h, RECORD_WINDOW_BEGIN, request);
+		atomic_store_explicit(&h->state, STATE_OPEN, memory_order_release);
+		atomic_fetch_add(&h->windows, 1);
+		atomic_store_explicit(&open_window, request, memory_order_release);
+		uint64_t end = clock_ns(CLOCK_MONOTONIC) + length;
+		for (;;) {
+			uint64_t now = clock_ns(CLOCK_MONOTONIC);
+			if (now >= end || atomic_load(&h->cancel) == request || atomic_load(&over_budget)) break;
+			// CUPTI hands over full buffers only; asked each 10 ms, the ring is read as it fills.
+			uint64_t next = now + 10000000u;
+			sleep_on(&h->cancel, atomic_load(&h->cancel), next < end ? next : end);
+			the_cupti.activity_flush_all(0);
+		}
+		atomic_store_explicit(&open_window, 0, memory_order_release);
+	}
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+		if (wanted & kinds[i].bit) the_cupti.activity_disable(kinds[i].kind);
+	the_cupti.activity_flush_all(1);
+	if (any) mark(h, RECORD_WINDOW_END, request);
+	pthread_mutex_lock(&lock);
+	bool all_back = taken == 0;
+	buffers = NULL;
+	pthread_mutex_unlock(&lock);
+	the_cupti.unsubscribe(subscriber);
+	// A buffer that CUPTI keeps is CUPTI's for ever: better 16 MiB lost than written into after they are gone.
+	if (all_back) munmap(memory, (size_t)BUFFERS * BUFFER_SIZE);
+	if (atomic_load(&over_budget)) atomic_store(&h->reason, REASON_BUDGET);
+	if (atomic_load(&h->state) == STATE_OPEN) atomic_store_explicit(&h->state, STATE_IDLE, memory_order_release);
+}
+
+static void *wait_for_requests(void *argument) {
+	struct header *h = argument;
+	for (;;) {
+		uint32_t request = atomic_load_explicit(&h->request, memory_order_acquire);
+		uint32_t answered = atomic_load(&h->answered);
+		if (request == answered) {
+			sleep_on(&h->request, answered, 0);
+			continue;
+		}
+		run_window(h, request);
+		atomic_store_explicit(&h->answered, request, memory_order_release);
+	}
+	return NULL;
+}
+
+// A forked child has neither the thread nor the lock on the file; the ring stays the parent's.
+static void forked(void) {
+	atomic_store(&the_ring, NULL);
+	atomic_store(&open_window, 0);
+}
+
+static void start(void) {
+	const char *folder = getenv("OTELGPU_CAPTURE_DIR");
+	char message[512];
+	if (!folder || !*folder) folder = "/dev/shm/otelgpu";
+	struct header *h = ring_create(folder, message, sizeof message);
+	if (!h) {
+		// Only who asked for it hears of it: a program's standard error is its own.
+		if (getenv("OTELGPU_CAPTURE_VERBOSE")) fprintf(stderr, "otelgpu capture: off: %s\n", message);
+		return;
+	}
+	pthread_atfork(NULL, NULL, forked);
+	atomic_store(&the_ring, h);
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before); // the program's signals are not this thread's
+	pthread_attr_t attributes;
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attributes, 256 << 10);
+	pthread_t thread;
+	if (pthread_create(&thread, &attributes, wait_for_requests, h) == 0)
+		pthread_setname_np(thread, "otelgpu");
+	pthread_attr_destroy(&attributes);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+// InitializeInjection is what the driver calls; a second call (two contexts, NVTX) does nothing.
+EXPORT int InitializeInjection(void) {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, start);
+	return 1;
+}

@@ -1,0 +1,86 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Which span a thread's launches belong to.
+#define _GNU_SOURCE
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shim.h"
+
+EXPORT void otelgpu_push(const char *traceparent);
+EXPORT void otelgpu_pop(void);
+
+enum { DEPTH = 64 }; // pushes of one thread within one another that are told apart; deeper ones count only
+
+struct pushed { uint8_t trace_id[16], span_id[8]; uint8_t flags; bool given; }; // given: CUPTI knows of it
+
+static _Thread_local struct pushed stack[DEPTH];
+static _Thread_local uint32_t depth;
+
+static int digit(char c) {
+	if (c >= '0' && c <= '9') return c - '0';
+	if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+	return -1;
+}
+
+static bool bytes(const char *text, uint8_t *out, size_t n) {
+	uint8_t any = 0;
+	for (size_t i = 0; i < n; i++) {
+		int high = digit(text[2 * i]), low = high < 0 ? -1 : digit(text[2 * i + 1]);
+		if (low < 0) return false;
+		out[i] = (uint8_t)(high << 4 | low);
+		any |= out[i];
+	}
+	return any != 0;
+}
+
+// parse reads a W3C traceparent of version 00; anything else is no span.
+static bool parse(const char *text, struct pushed *p) {
+	memset(p, 0, sizeof *p);
+	if (!text || strnlen(text, 56) != 55 || memcmp(text, "00-", 3) != 0 || text[35] != '-' || text[52] != '-') return false;
+	if (!bytes(text + 3, p->trace_id, 16) || !bytes(text + 36, p->span_id, 8)) return false;
+	if (!bytes(text + 53, &p->flags, 1) && memcmp(text + 53, "00", 2) != 0) return false;
+	return true;
+}
+
+// tell gives CUPTI a number for the launches that follow, and the Collector what the number stands for.
+static void tell(struct header *h, struct pushed *p) {
+	uint64_t n = atomic_fetch_add_explicit(&h->contexts_head, 1, memory_order_relaxed);
+	struct context *places = (struct context *)((char *)h + h->contexts_offset);
+	struct context *c = &places[n % h->contexts_capacity];
+	atomic_store_explicit(&c->sequence, 0, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+	c->number = n + 1;
+	c->pushed = clock_ns(CLOCK_MONOTONIC);
+	c->thread = (uint32_t)syscall(SYS_gettid);
+	c->flags = p->flags;
+	memcpy(c->trace_id, p->trace_id, sizeof c->trace_id);
+	memcpy(c->span_id, p->span_id, sizeof c->span_id);
+	atomic_store_explicit(&c->sequence, n + 1, memory_order_release);
+	p->given = the_cupti.push_external(CUPTI_CUSTOM0, n + 1) == CUPTI_OK;
+}
+
+void otelgpu_push(const char *traceparent) {
+	struct header *h = atomic_load_explicit(&the_ring, memory_order_acquire);
+	if (depth >= DEPTH) {
+		depth++;
+		return;
+	}
+	struct pushed *p = &stack[depth++];
+	bool span = parse(traceparent, p);
+	// No CUPTI call without a window. "No span" within a span is told, too: it hides the outer one.
+	if (h && (span || depth > 1) && atomic_load_explicit(&open_window, memory_order_acquire)) tell(h, p);
+}
+
+void otelgpu_pop(void) {
+	if (depth == 0) return; // a pop too many is the program's affair
+	if (--depth >= DEPTH) return;
+	struct pushed *p = &stack[depth];
+	uint64_t last;
+	// Also after the window: what was pushed must not be the base of the next one.
+	if (p->given) the_cupti.pop_external(CUPTI_CUSTOM0, &last);
+	p->given = false;
+}

@@ -1,0 +1,38 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What a program calls to say which span its next kernels belong to. A C or C++ program includes this header and links
+// nothing (before glibc 2.34: -ldl): the calls do nothing unless the driver has loaded libotelgpu_capture.so.
+//
+//     #include "otelgpu.h"
+//     otelgpu_push("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");  // the W3C traceparent of the current span
+//     kernel<<<...>>>(...);
+//     otelgpu_pop();
+//
+// By thread, nested; a kernel belongs to the newest push of the thread that launched it. What is no traceparent of version
+// 00 pushes "no span", so that pops stay balanced.
+#ifndef OTELGPU_H
+#define OTELGPU_H
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+// The driver loads the library where the program's symbols do not see it, so it is asked for by its path.
+static inline void *otelgpu_find_(const char *name) {
+	const char *path = getenv("CUDA_INJECTION64_PATH");
+	void *lib = path && *path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+	return lib ? dlsym(lib, name) : NULL;
+}
+
+static inline void otelgpu_push(const char *traceparent) {
+	static void (*push)(const char *);
+	if (!push) push = (void (*)(const char *))(size_t)otelgpu_find_("otelgpu_push");
+	if (push) push(traceparent);
+}
+
+static inline void otelgpu_pop(void) {
+	static void (*pop)(void);
+	if (!pop) pop = (void (*)(void))(size_t)otelgpu_find_("otelgpu_pop");
+	if (pop) pop();
+}
+#endif

@@ -1,0 +1,148 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The ring: what a captured process writes into shared memory and a Collector reads. This is a file format.
+//
+//   0                4096 (offsets of the other parts stand in the header)
+//   ┌────────────────┬──────────────┬─────────────┬─────────────────────────┐
+//   │ header         │ contexts     │ names       │ records                 │
+//   └────────────────┴──────────────┴─────────────┴─────────────────────────┘
+//
+// Before the first window only the header has memory behind it.
+//
+// All numbers are of the machine's byte order, which is little on every machine with CUDA. One file for each process, in
+// the folder OTELGPU_CAPTURE_DIR, named <pid>-<creation, ns>.ring. The process holds a POSIX lock on the file's first byte
+// as long as it lives: who can take the lock has found a ring that nobody writes any more. A forked child has no lock.
+//
+// records is a ring of records_capacity (a power of two) places of record_size bytes. The writer stores a record, then
+// head + 1 (release). The Collector loads head (acquire), reads, then stores tail (release). A record that finds the ring
+// full is dropped and counted: nothing that was not read is overwritten. Both count for ever.
+//
+// contexts is a ring of contexts_capacity places of 64 bytes that any thread of the process writes: a thread takes a
+// number n from contexts_head, stores 0 as the place's sequence, then the place, then n + 1 as its sequence (release). A
+// reader takes a place only if its sequence is the expected one before and after it was copied. Old ones are overwritten.
+//
+// names grows: each entry is a length (u32) and so many bytes of UTF-8, filled up to 8 bytes. A record's name is the
+// offset of its entry divided by 8, or NAME_UNKNOWN. names_used (release) says how far it is written.
+//
+// A reader of another version: it uses record_size and context_size of the header, so fields may be added at the end of
+// both and in the header's gaps. A change that would mislead an older reader changes RING_VERSION.
+#ifndef OTELGPU_RING_H
+#define OTELGPU_RING_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define RING_MAGIC "OTELGPUR"
+#define RING_VERSION 1u
+#define NAME_UNKNOWN 0xffffffffu
+#define NAME_LIMIT 4096u // longer names are cut
+
+enum record_kind {
+	RECORD_KERNEL = 1,
+	RECORD_COPY = 2,
+	RECORD_MEMSET = 3,
+	RECORD_GRAPH = 4,        // all work of one launch of a graph
+	RECORD_CONTEXT = 5,      // correlation belongs to context number a
+	RECORD_WINDOW_BEGIN = 6, // start: CLOCK_MONOTONIC, end: CLOCK_REALTIME, a: CUPTI's clock, b: the request
+	RECORD_WINDOW_END = 7,   // the same
+};
+
+// One record; fields that a kind does not have are 0. Times are ns of the clock that WINDOW_BEGIN relates to others.
+struct record {
+	uint8_t kind;
+	uint8_t copy_kind;   // CUpti_ActivityMemcpyKind
+	uint8_t src_kind;    // CUpti_ActivityMemoryKind
+	uint8_t dst_kind;
+	uint32_t device;
+	uint32_t context;
+	uint32_t stream;
+	uint32_t correlation;
+	uint32_t name;
+	uint64_t start, end;
+	uint64_t a;          // bytes of a copy or memset; the graph's id of a graph; context number
+	uint64_t b;          // graph node of a kernel or copy in a graph
+	uint32_t grid[3], block[3];
+	uint32_t static_shared, dynamic_shared;
+	uint16_t registers;
+	uint16_t reserved[3];
+};
+
+// Who launched: pushed by the application, by thread.
+struct context {
+	_Atomic uint64_t sequence;
+	uint64_t number;     // what RECORD_CONTEXT names; never 0
+	uint64_t pushed;     // CLOCK_MONOTONIC, ns
+	uint32_t thread;
+	uint32_t flags;      // of the traceparent
+	uint8_t trace_id[16];
+	uint8_t span_id[8];
+	uint64_t reserved;
+};
+
+enum state { STATE_IDLE = 0, STATE_OPEN = 1, STATE_REFUSED = 2 };
+
+enum reason {
+	REASON_NONE = 0,
+	REASON_NO_CUPTI = 1,   // libcupti is not installed or lacks what is needed
+	REASON_BUSY = 2,       // another tool of the process uses CUPTI
+	REASON_CUPTI_ERROR = 3,
+	REASON_BUDGET = 4,     // the window was closed early, for it had as many records as it may
+	REASON_MEMORY = 5,
+};
+
+#define KIND_BIT_KERNEL 1u
+#define KIND_BIT_COPY 2u
+#define KIND_BIT_MEMSET 4u
+#define KIND_BIT_GRAPH 8u
+#define KIND_BIT_CONTEXT 16u
+
+struct header {
+	char magic[8];
+	uint32_t version;
+	uint32_t header_size;
+	uint32_t record_size;
+	uint32_t context_size;
+	uint64_t records_offset, records_capacity;   // bytes, places
+	uint64_t contexts_offset, contexts_capacity; // bytes, places
+	uint64_t names_offset, names_capacity;       // bytes, bytes
+	uint32_t pid, uid;                           // as the process sees itself
+	uint64_t pid_namespace;                      // inode of /proc/self/ns/pid
+	uint64_t started;                            // the process's start, ticks since boot
+	uint64_t created;                            // CLOCK_REALTIME, ns
+	char command[64];
+	char shim[32];
+	_Atomic uint32_t ready;                      // 1 when all above is written
+
+	// 512: written by the process
+	_Alignas(512) _Atomic uint64_t head;
+	_Atomic uint64_t contexts_head;
+	_Atomic uint64_t names_used;
+	_Atomic uint64_t dropped_full;    // records that found the ring full
+	_Atomic uint64_t dropped_budget;  // records of windows beyond their budget
+	_Atomic uint64_t dropped_cupti;   // records that CUPTI dropped
+	_Atomic uint64_t names_dropped;   // records whose name found no room
+	_Atomic uint64_t unknown;         // records of kinds that nobody asked for
+	_Atomic uint32_t state;
+	_Atomic uint32_t answered;        // the newest request that was dealt with
+	_Atomic uint32_t reason;
+	_Atomic uint32_t cupti_result;
+	_Atomic uint32_t cupti_version;
+	uint32_t gap2;
+	_Atomic uint64_t windows;         // windows opened
+	char message[256];                // of the newest refusal; for people
+
+	// 1024: written by the Collector
+	_Alignas(1024) _Atomic uint64_t tail;
+	_Atomic uint32_t request;         // a new number opens a window; the process sleeps on it as a futex
+	_Atomic uint32_t kinds;           // KIND_BIT_...
+	_Atomic uint64_t window;          // length in ns
+	_Atomic uint64_t budget;          // most records of the window
+	_Atomic uint32_t cancel;          // the number of a request whose window shall end now
+};
+
+_Static_assert(sizeof(struct record) == 96, "a record is 96 bytes");
+_Static_assert(sizeof(struct context) == 64, "a context is 64 bytes");
+_Static_assert(__builtin_offsetof(struct header, head) == 512, "the process's part begins at 512");
+_Static_assert(__builtin_offsetof(struct header, tail) == 1024, "the Collector's part begins at 1024");
+#endif

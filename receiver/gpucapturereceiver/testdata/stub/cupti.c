@@ -1,0 +1,316 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A libcupti made from public facts, as strict as the real one where that is documented: one subscriber, callbacks before
+// kinds, buffers of 8-byte alignment handed back exactly once, records walked by their own sizes, external correlation by
+// thread. It records what stub_launch "runs", and replays a file of records (CUPTI_STUB_REPLAY) as often as asked
+// (CUPTI_STUB_REPEAT) when kinds are enabled. Broken rules print a line and abort.
+//
+// The replay file: u64 count, then `count` entries of struct entry, each followed by `name_length` bytes of name.
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MUST(x) do { if (!(x)) { fprintf(stderr, "cupti stub: broken rule: %s (line %d)\n", #x, __LINE__); abort(); } } while (0)
+
+struct entry {
+	uint32_t kind, device, context, stream, correlation, name_length;
+	uint64_t start, end, a, b;
+	uint32_t grid[3], block[3], static_shared, dynamic_shared;
+	uint16_t registers;
+	uint8_t copy_kind, src_kind, dst_kind, pad[3];
+};
+
+enum { OK = 0, INVALID_PARAMETER = 1, NOT_INITIALIZED = 15, MULTIPLE = 39, LIMIT = 12, QUEUE_EMPTY = 13 };
+
+typedef void (*request_fn)(uint8_t **, size_t *, size_t *);
+typedef void (*complete_fn)(void *, uint32_t, uint8_t *, size_t, size_t);
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static request_fn request;
+static complete_fn complete;
+static uint64_t (*user_clock)(void);
+static bool enabled[64], subscribed;
+static uint8_t *buffer;
+static size_t size, used;
+static size_t dropped;
+static _Atomic int calls;
+static _Atomic uint32_t correlations;
+static _Thread_local uint64_t external[256];
+static _Thread_local int depth;
+static pthread_t replayer;
+static bool replaying;
+
+static uint64_t real_clock(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+// CUPTI's own clock is not the host's: it starts elsewhere and runs 30 ppm fast.
+static uint64_t own_clock(void) { return 77000000000000u + real_clock() + real_clock() / 33333; }
+
+static size_t record_size(uint32_t kind) {
+	switch (kind) {
+	case 10: return 208;
+	case 1: return 96;
+	case 22: return 96;
+	case 2: return 88;
+	case 39: return 24;
+	case 51: return 48;
+	case 5: return 48;
+	}
+	return 0;
+}
+
+static void put32(uint8_t *p, size_t at, uint32_t v) { memcpy(p + at, &v, 4); }
+static void put64(uint8_t *p, size_t at, uint64_t v) { memcpy(p + at, &v, 8); }
+
+// Called with the lock held; gives it up while the tool is called, as a tool may call CUPTI from there.
+static void hand_over(void) {
+	if (!buffer) return;
+	uint8_t *b = buffer;
+	size_t s = size, u = used;
+	complete_fn f = complete;
+	buffer = NULL;
+	size = used = 0;
+	pthread_mutex_unlock(&lock);
+	f(NULL, 0, b, s, u);
+	pthread_mutex_lock(&lock);
+}
+
+static uint8_t *room(size_t need) {
+	if (buffer && used + need > size) hand_over();
+	if (!buffer) {
+		uint8_t *b = NULL;
+		size_t s = 0, max = 0;
+		request_fn f = request;
+		pthread_mutex_unlock(&lock);
+		f(&b, &s, &max);
+		pthread_mutex_lock(&lock);
+		if (!b || s < need) {
+			dropped++;
+			return NULL;
+		}
+		MUST(((uintptr_t)b & 7) == 0);
+		if (buffer) { // another thread was faster
+			complete_fn g = complete;
+			pthread_mutex_unlock(&lock);
+			g(NULL, 0, b, s, 0);
+			pthread_mutex_lock(&lock);
+			if (used + need > size) return NULL;
+		} else {
+			buffer = b, size = s, used = 0;
+			memset(b, 0xa5, s < 4096 ? s : 4096); // CUPTI does not promise zeros
+		}
+	}
+	uint8_t *p = buffer + used;
+	used += need;
+	memset(p, 0, need);
+	return p;
+}
+
+static void write_record(const struct entry *e, const char *name) {
+	if (!enabled[e->kind]) return;
+	uint8_t *p = room(record_size(e->kind));
+	if (!p) return;
+	put32(p, 0, e->kind);
+	switch (e->kind) {
+	case 10:
+		memcpy(p + 6, &e->registers, 2);
+		put64(p, 16, e->start), put64(p, 24, e->end), put32(p, 40, e->device), put32(p, 44, e->context);
+		put32(p, 48, e->stream), memcpy(p + 52, e->grid, 12), memcpy(p + 64, e->block, 12);
+		put32(p, 76, e->static_shared), put32(p, 80, e->dynamic_shared), put32(p, 92, e->correlation);
+		put64(p, 104, (uint64_t)(uintptr_t)name), put64(p, 144, e->b);
+		break;
+	case 1:
+	case 22:
+		p[4] = e->copy_kind, p[5] = e->src_kind, p[6] = e->dst_kind;
+		put64(p, 8, e->a), put64(p, 16, e->start), put64(p, 24, e->end), put32(p, 32, e->device), put32(p, 36, e->context);
+		put32(p, 40, e->stream), put32(p, e->kind == 1 ? 44 : 60, e->correlation);
+		break;
+	case 2:
+		put64(p, 8, e->a), put64(p, 16, e->start), put64(p, 24, e->end), put32(p, 32, e->device), put32(p, 36, e->context);
+		put32(p, 40, e->stream), put32(p, 44, e->correlation);
+		break;
+	case 39:
+		put32(p, 4, 3), put64(p, 8, e->a), put32(p, 16, e->correlation);
+		break;
+	case 51:
+		put32(p, 4, e->correlation), put64(p, 8, e->start), put64(p, 16, e->end), put32(p, 24, e->device);
+		put32(p, 28, (uint32_t)e->a), put32(p, 32, e->context), put32(p, 36, e->stream);
+		break;
+	}
+}
+
+static void *replay(void *unused) {
+	(void)unused;
+	FILE *f = fopen(getenv("CUPTI_STUB_REPLAY"), "rb");
+	MUST(f);
+	uint64_t count = 0;
+	MUST(fread(&count, 8, 1, f) == 1);
+	struct entry *list = calloc(count, sizeof *list);
+	char **names = calloc(count, sizeof *names);
+	static struct { char *text; } known[1 << 14];
+	for (uint64_t i = 0; i < count; i++) {
+		MUST(fread(&list[i], sizeof *list, 1, f) == 1);
+		char *text = calloc(1, list[i].name_length + 1);
+		MUST(fread(text, 1, list[i].name_length, f) == list[i].name_length);
+		if (!list[i].name_length) { free(text); continue; }
+		// One pointer for a kernel, as in CUPTI.
+		uint64_t h = 14695981039346656037u;
+		for (char *c = text; *c; c++) h = (h ^ (uint8_t)*c) * 1099511628211u;
+		size_t at = h & ((1 << 14) - 1);
+		while (known[at].text && strcmp(known[at].text, text)) at = (at + 1) & ((1 << 14) - 1);
+		if (known[at].text) free(text);
+		else known[at].text = text;
+		names[i] = known[at].text;
+	}
+	fclose(f);
+	const char *repeat = getenv("CUPTI_STUB_REPEAT");
+	const char *pace = getenv("CUPTI_STUB_PACE"); // records between pauses of 1 ms; 0: none
+	uint64_t burst = pace ? strtoull(pace, NULL, 10) : 0, n = 0;
+	for (long k = repeat ? atol(repeat) : 1; k > 0; k--)
+		for (uint64_t i = 0; i < count; i++) {
+			pthread_mutex_lock(&lock);
+			bool on = enabled[list[i].kind];
+			write_record(&list[i], names[i]);
+			pthread_mutex_unlock(&lock);
+			if (on && burst && ++n % burst == 0) usleep(1000);
+		}
+	fprintf(stderr, "cupti stub: replayed\n");
+	return NULL;
+}
+
+int cuptiGetVersion(uint32_t *v) { calls++; *v = 18; return OK; }
+int cuptiGetTimestamp(uint64_t *t) { calls++; *t = user_clock ? user_clock() : own_clock(); return OK; }
+
+int cuptiSubscribe(void **s, void (*callback)(void), void *data) {
+	(void)callback, (void)data;
+	calls++;
+	if (getenv("CUPTI_STUB_DEAD")) return NOT_INITIALIZED;
+	if (subscribed || getenv("CUPTI_STUB_BUSY")) return MULTIPLE;
+	subscribed = true;
+	*s = &subscribed;
+	return OK;
+}
+
+int cuptiUnsubscribe(void *s) {
+	calls++;
+	if (s != &subscribed || !subscribed) return INVALID_PARAMETER;
+	for (int i = 0; i < 64; i++) MUST(!enabled[i]);
+	subscribed = false;
+	return OK;
+}
+
+int cuptiActivityRegisterCallbacks(request_fn r, complete_fn c) {
+	calls++;
+	if (!r || !c) return INVALID_PARAMETER;
+	request = r, complete = c;
+	return OK;
+}
+
+int cuptiActivityEnable(int kind) {
+	calls++;
+	MUST(request && complete && subscribed);
+	if (kind <= 0 || kind >= 64 || !record_size((uint32_t)kind)) return INVALID_PARAMETER;
+	pthread_mutex_lock(&lock);
+	enabled[kind] = true;
+	pthread_mutex_unlock(&lock);
+	if (kind == 10 && getenv("CUPTI_STUB_REPLAY") && !replaying) {
+		replaying = true;
+		pthread_create(&replayer, NULL, replay, NULL);
+		pthread_detach(replayer);
+	}
+	return OK;
+}
+
+int cuptiActivityDisable(int kind) {
+	calls++;
+	pthread_mutex_lock(&lock);
+	enabled[kind] = false;
+	pthread_mutex_unlock(&lock);
+	return OK;
+}
+
+int cuptiActivityFlushAll(uint32_t flag) {
+	calls++;
+	pthread_mutex_lock(&lock);
+	// Without the forced flag only full buffers have to be returned; CUPTI returns the one in use when it has finished
+	// records only, so this one does.
+	(void)flag;
+	if (used) hand_over();
+	if (flag && buffer) hand_over();
+	pthread_mutex_unlock(&lock);
+	return OK;
+}
+
+int cuptiActivityGetNextRecord(uint8_t *b, size_t valid, void **at) {
+	uint8_t *p = *at;
+	if (!p) p = b;
+	else {
+		uint32_t kind;
+		memcpy(&kind, p, 4);
+		p += record_size(kind);
+	}
+	if (p >= b + valid) return LIMIT;
+	*at = p;
+	return OK;
+}
+
+int cuptiActivityGetNumDroppedRecords(void *c, uint32_t s, size_t *n) {
+	(void)c, (void)s;
+	*n = dropped;
+	dropped = 0;
+	return OK;
+}
+
+int cuptiActivityPushExternalCorrelationId(int kind, uint64_t id) {
+	calls++;
+	MUST(kind == 3 && depth < 256);
+	external[depth++] = id;
+	return OK;
+}
+
+int cuptiActivityPopExternalCorrelationId(int kind, uint64_t *last) {
+	calls++;
+	if (kind != 3 || depth == 0) return QUEUE_EMPTY;
+	*last = external[--depth];
+	return OK;
+}
+
+#ifndef NO_CLOCK
+int cuptiActivityRegisterTimestampCallback(uint64_t (*f)(void)) { calls++; user_clock = f; return OK; }
+#endif
+
+int cuptiGetResultString(int result, const char **text) {
+	*text = result == MULTIPLE ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED" : "CUPTI_ERROR_NOT_INITIALIZED";
+	return OK;
+}
+
+// stub_launch is what a program's launch of a kernel is here: it runs for ns from now on. Returns its correlation.
+uint32_t stub_launch(const char *name, uint64_t ns) {
+	struct entry e = {.kind = 10, .device = 0, .context = 1, .stream = 7, .grid = {4, 1, 1}, .block = {128, 1, 1}};
+	e.correlation = ++correlations;
+	pthread_mutex_lock(&lock);
+	e.start = user_clock ? user_clock() : own_clock();
+	e.end = e.start + ns;
+	if (depth && enabled[39]) {
+		struct entry x = {.kind = 39, .correlation = e.correlation, .a = external[depth - 1]};
+		write_record(&x, NULL);
+	}
+	write_record(&e, name);
+	pthread_mutex_unlock(&lock);
+	return e.correlation;
+}
+
+// stub_calls is how many calls of CUPTI there have been.
+int stub_calls(void) { return calls; }
