@@ -1,0 +1,183 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Package capturetest runs processes with libotelgpu_capture.so in tests: built by gcc from ../../shim, beside the
+// stand-ins of ../../testdata.
+package capturetest
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Programs are the files that tests need.
+type Programs struct {
+	Shim, CUPTI, CUPTINoClock, Host string
+}
+
+var build = sync.OnceValues(func() (Programs, error) {
+	dir, err := os.MkdirTemp("", "capturetest")
+	if err != nil {
+		return Programs{}, err
+	}
+	_, self, _, _ := runtime.Caller(0)
+	root := filepath.Join(filepath.Dir(self), "..", "..")
+	p := Programs{
+		Shim: filepath.Join(dir, "libotelgpu_capture.so"), CUPTI: filepath.Join(dir, "libcupti.so.12"),
+		CUPTINoClock: filepath.Join(dir, "libcupti_noclock.so"), Host: filepath.Join(dir, "host"),
+	}
+	sources, err := filepath.Glob(filepath.Join(root, "shim", "*.c"))
+	if err != nil {
+		return Programs{}, err
+	}
+	stub := filepath.Join(root, "testdata", "stub", "cupti.c")
+	common := []string{"-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC"}
+	for _, args := range [][]string{
+		append([]string{"-shared", "-fvisibility=hidden", "-o", p.Shim}, sources...),
+		{"-shared", "-Wl,-soname,libcupti.so.12", "-o", p.CUPTI, stub},
+		{"-shared", "-DNO_CLOCK", "-o", p.CUPTINoClock, stub},
+		{"-I" + filepath.Join(root, "shim"), "-o", p.Host, filepath.Join(root, "testdata", "host", "host.c")},
+	} {
+		out, err := exec.Command("gcc", append(append(common, args...), "-lpthread", "-ldl")...).CombinedOutput()
+		if err != nil {
+			return Programs{}, &buildError{string(out), err}
+		}
+	}
+	return p, nil
+})
+
+type buildError struct {
+	out string
+	err error
+}
+
+func (e *buildError) Error() string { return e.err.Error() + "\n" + e.out }
+
+// Build makes the programs, once for each test binary. Without gcc the test is skipped.
+func Build(t testing.TB) Programs {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("gcc is not installed: the capture library cannot be built")
+	}
+	p, err := build()
+	require.NoError(t, err)
+	return p
+}
+
+// Remove deletes what Build made; for TestMain.
+func Remove() {
+	if p, err := build(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(p.Shim))
+	}
+}
+
+// Process is a running host.
+type Process struct {
+	Folder string // of the rings
+	PID    int
+
+	t      testing.TB
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr *lockedBuffer
+}
+
+// Start runs a host whose ring lies in the folder, with more environment if given.
+func Start(t testing.TB, folder string, env ...string) *Process {
+	t.Helper()
+	programs := Build(t)
+	p := &Process{Folder: folder, t: t, cmd: exec.Command(programs.Host), stderr: &lockedBuffer{}}
+	p.cmd.Env = append(os.Environ(), "CUDA_INJECTION64_PATH="+programs.Shim, "OTELGPU_CAPTURE_DIR="+folder,
+		"OTELGPU_CUPTI_LIBRARY="+programs.CUPTI, "OTELGPU_CAPTURE_VERBOSE=1")
+	p.cmd.Env = append(p.cmd.Env, env...)
+	p.cmd.Stderr = p.stderr
+	var err error
+	p.in, err = p.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	p.out = bufio.NewReader(out)
+	require.NoError(t, p.cmd.Start())
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	})
+	require.True(t, strings.HasPrefix(p.line(), "ready "), p.stderr)
+	p.PID = p.cmd.Process.Pid
+	return p
+}
+
+func (p *Process) line() string {
+	p.t.Helper()
+	s, err := p.out.ReadString('\n')
+	require.NoError(p.t, err, "the host ended: %s", p.stderr)
+	return strings.TrimSuffix(s, "\n")
+}
+
+// Do sends a command and returns the answer.
+func (p *Process) Do(command string) string {
+	p.t.Helper()
+	_, err := io.WriteString(p.in, command+"\n")
+	require.NoError(p.t, err)
+	return p.line()
+}
+
+// Ring waits for the path of the process's newest ring.
+func (p *Process) Ring() string {
+	p.t.Helper()
+	var out string
+	require.Eventually(p.t, func() bool {
+		found, _ := filepath.Glob(filepath.Join(p.Folder, "*.ring"))
+		if len(found) > 0 {
+			out = found[len(found)-1]
+		}
+		return len(found) > 0
+	}, 10*time.Second, time.Millisecond, "no ring: %s", p.stderr)
+	return out
+}
+
+// Stderr is what the process wrote so far.
+func (p *Process) Stderr() string { return p.stderr.String() }
+
+// Kill ends the process at once, as a crash does.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Signal(syscall.SIGKILL)
+	_ = p.cmd.Wait()
+}
+
+// Exit ends it in order.
+func (p *Process) Exit() {
+	_, _ = io.WriteString(p.in, "exit\n")
+	_ = p.cmd.Wait()
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}

@@ -1,0 +1,455 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package ring
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	magic      = "OTELGPUR"
+	version    = 1
+	headerSize = 4096
+	// maxFile bounds what a header may claim, so that offsets do not overflow: 2 GiB.
+	maxFile = 2 << 30
+	// chunk is how much is read at once; a multiple of every record size that is accepted.
+	chunk = 1 << 20
+	// maxNames bounds the texts that are kept of one ring.
+	maxNames = 4 << 20
+)
+
+// Offsets of the words that change, in the header.
+const (
+	offReady          = 200
+	offHead           = 512
+	offContextsHead   = 520
+	offNamesUsed      = 528
+	offDroppedFull    = 536
+	offDroppedBudget  = 544
+	offDroppedCUPTI   = 552
+	offNamesDropped   = 560
+	offUnknown        = 568
+	offState          = 576
+	offAnswered       = 580
+	offReason         = 584
+	offCUPTIResult    = 588
+	offCUPTIVersion   = 592
+	offWindows        = 600
+	offMessage        = 608
+	messageSize       = 256
+	offTail           = 1024
+	offRequest        = 1032
+	offKinds          = 1036
+	offWindow         = 1040
+	offBudget         = 1048
+	offCancel         = 1056
+	contextRecordSize = 64
+)
+
+// ErrForeign is of a file that is no ring, or one that this version cannot read.
+var ErrForeign = errors.New("not a ring of libotelgpu_capture.so")
+
+// ErrBroken is of a ring whose contents cannot be.
+var ErrBroken = errors.New("the ring is broken")
+
+// Info is who writes a ring.
+type Info struct {
+	PID, UID     uint32 // as the process sees itself
+	PIDNamespace uint64 // inode
+	Started      uint64 // ticks since boot
+	Created      time.Time
+	Command      string
+	Shim         string
+}
+
+// Counts are the writer's, since it began.
+type Counts struct {
+	Records       uint64 // written
+	DroppedFull   uint64 // the reader was too slow
+	DroppedBudget uint64 // beyond the window's budget
+	DroppedCUPTI  uint64 // by CUPTI itself
+	NamesDropped  uint64 // records without their name
+	Unknown       uint64 // records of other kinds
+	Windows       uint64
+}
+
+// Reason says why a window was refused or shortened.
+type Reason uint32
+
+// Reasons; the values are of the format.
+const (
+	ReasonNone Reason = iota
+	ReasonNoCUPTI
+	ReasonBusy
+	ReasonCUPTIError
+	ReasonBudget
+	ReasonMemory
+)
+
+var reasons = [...]string{"none", "no_cupti", "busy", "cupti_error", "budget", "memory"}
+
+// String is the reason as it stands in metrics.
+func (r Reason) String() string {
+	if int(r) < len(reasons) {
+		return reasons[r]
+	}
+	return "other"
+}
+
+// State is what became of the newest request.
+type State struct {
+	Open     bool
+	Refused  bool
+	Reason   Reason
+	Message  string // for people; of a refusal
+	Answered uint32 // number of the newest request that was dealt with
+	CUPTI    uint32 // version of its interface; 0 before the first window
+}
+
+// Ring is one process's ring. Its methods are for one goroutine.
+type Ring struct {
+	Info Info
+
+	file   *os.File
+	page   []byte // the mapped header
+	layout layout
+	tail   uint64
+	seen   uint64 // bytes of names read
+	kept   int    // bytes of names kept
+	names  map[uint32]string
+	buf    []byte
+}
+
+type layout struct {
+	recordSize, contextSize uint32
+	records, recordsCap     uint64
+	contexts, contextsCap   uint64
+	names, namesCap         uint64
+}
+
+// Open opens a ring. Links, files of other kinds and files whose owner is not the process that they name are refused.
+func Open(path string) (*Ring, error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	r := &Ring{file: os.NewFile(uintptr(fd), path), names: map[uint32]string{}}
+	if err := r.open(); err != nil {
+		r.Close()
+		return nil, fmt.Errorf("cannot use ring %q: %w", path, err)
+	}
+	return r, nil
+}
+
+func (r *Ring) open() error {
+	st, err := r.file.Stat()
+	if err != nil {
+		return err
+	}
+	if !st.Mode().IsRegular() {
+		return fmt.Errorf("%w: not a regular file", ErrForeign)
+	}
+	if st.Size() < headerSize || st.Size() > maxFile {
+		return fmt.Errorf("%w: %d bytes long", ErrForeign, st.Size())
+	}
+	head := make([]byte, headerSize)
+	if _, err := r.file.ReadAt(head, 0); err != nil {
+		return err
+	}
+	if string(head[:8]) != magic {
+		return fmt.Errorf("%w: it begins with %q", ErrForeign, head[:8])
+	}
+	le := binary.LittleEndian
+	if v := le.Uint32(head[8:]); v != version {
+		return fmt.Errorf("%w: format %d, this Collector reads %d (use the library of the same release)", ErrForeign, v, version)
+	}
+	if le.Uint32(head[offReady:]) != 1 {
+		return fmt.Errorf("%w: it is not finished", ErrForeign)
+	}
+	l := layout{
+		recordSize: le.Uint32(head[16:]), contextSize: le.Uint32(head[20:]),
+		records: le.Uint64(head[24:]), recordsCap: le.Uint64(head[32:]),
+		contexts: le.Uint64(head[40:]), contextsCap: le.Uint64(head[48:]),
+		names: le.Uint64(head[56:]), namesCap: le.Uint64(head[64:]),
+	}
+	if err := l.check(le.Uint32(head[12:]), uint64(st.Size())); err != nil {
+		return err
+	}
+	r.layout = l
+	r.Info = Info{
+		PID: le.Uint32(head[72:]), UID: le.Uint32(head[76:]), PIDNamespace: le.Uint64(head[80:]),
+		Started: le.Uint64(head[88:]), Created: time.Unix(0, int64(le.Uint64(head[96:])&(1<<63-1))),
+		Command: text(head[104:168]), Shim: text(head[168:200]),
+	}
+	if owner := st.Sys().(*unixStat).Uid; owner != r.Info.UID && sameNamespace(r.Info.PIDNamespace) {
+		return fmt.Errorf("%w: it belongs to user %d and says that its process is of user %d", ErrForeign, owner, r.Info.UID)
+	}
+	r.page, err = unix.Mmap(int(r.file.Fd()), 0, headerSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("cannot map its header: %w", err)
+	}
+	r.buf = make([]byte, chunk/int(l.recordSize)*int(l.recordSize))
+	// What another reader has taken is gone; a tail beyond the head is nobody's.
+	return r.guard(func() {
+		r.tail = r.word64(offTail).Load()
+		if head := r.word64(offHead).Load(); r.tail > head || head-r.tail > l.recordsCap {
+			r.tail = head
+		}
+	})
+}
+
+func (l layout) check(header uint32, size uint64) error {
+	fits := func(at, n, each uint64) bool { return at <= size && n <= maxFile/each && at+n*each <= size }
+	switch {
+	case header < 1088 || header > headerSize,
+		l.recordSize < RecordSize || l.recordSize > 4096 || l.recordSize%8 != 0,
+		l.contextSize < contextRecordSize || l.contextSize > 4096,
+		l.recordsCap == 0 || l.recordsCap&(l.recordsCap-1) != 0,
+		l.contextsCap == 0,
+		!fits(l.records, l.recordsCap, uint64(l.recordSize)),
+		!fits(l.contexts, l.contextsCap, uint64(l.contextSize)),
+		!fits(l.names, l.namesCap, 1),
+		l.records < uint64(header) || l.contexts < uint64(header) || l.names < uint64(header):
+		return fmt.Errorf("%w: its parts do not fit into it", ErrBroken)
+	}
+	return nil
+}
+
+// guard runs f, which touches the mapped page. The writer, or who pretends to be one, can cut the file short at any time:
+// then the page is gone and touching it is an error instead of the end of the process.
+func (r *Ring) guard(f func()) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if e := recover(); e != nil {
+			err = fmt.Errorf("%w: its header cannot be read (%v)", ErrBroken, e)
+		}
+	}()
+	f()
+	return nil
+}
+
+func (r *Ring) word64(at int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&r.page[at])) }
+func (r *Ring) word32(at int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&r.page[at])) }
+
+// Request asks the process for a window: so long, those kinds of record, at most budget of them. It returns the request's
+// number.
+func (r *Ring) Request(length time.Duration, kinds uint32, budget uint64) (uint32, error) {
+	var number uint32
+	err := r.guard(func() {
+		r.word32(offKinds).Store(kinds)
+		r.word64(offWindow).Store(uint64(max(length, 0)))
+		r.word64(offBudget).Store(budget)
+		number = r.word32(offRequest).Load() + 1
+		if number == 0 {
+			number = 1 // 0 stands for none
+		}
+		r.word32(offRequest).Store(number)
+	})
+	if err == nil {
+		r.wake(offRequest)
+	}
+	return number, err
+}
+
+// Cancel ends the window of that request now.
+func (r *Ring) Cancel(request uint32) error {
+	err := r.guard(func() { r.word32(offCancel).Store(request) })
+	if err == nil {
+		r.wake(offCancel)
+	}
+	return err
+}
+
+const futexWake = 1
+
+func (r *Ring) wake(at int) {
+	// On a page that is gone the kernel answers EFAULT.
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&r.page[at])), futexWake, 1, 0, 0, 0)
+}
+
+// State is what became of the newest request.
+func (r *Ring) State() (s State, err error) {
+	err = r.guard(func() {
+		state := r.word32(offState).Load()
+		s = State{
+			Open: state == 1, Refused: state == 2, Reason: Reason(r.word32(offReason).Load()),
+			Answered: r.word32(offAnswered).Load(), CUPTI: r.word32(offCUPTIVersion).Load(),
+		}
+		if s.Refused {
+			s.Message = text(bytes.Clone(r.page[offMessage : offMessage+messageSize]))
+		}
+	})
+	return s, err
+}
+
+// Counts are the writer's.
+func (r *Ring) Counts() (c Counts, err error) {
+	err = r.guard(func() {
+		c = Counts{
+			Records: r.word64(offHead).Load(), DroppedFull: r.word64(offDroppedFull).Load(),
+			DroppedBudget: r.word64(offDroppedBudget).Load(), DroppedCUPTI: r.word64(offDroppedCUPTI).Load(),
+			NamesDropped: r.word64(offNamesDropped).Load(), Unknown: r.word64(offUnknown).Load(),
+			Windows: r.word64(offWindows).Load(),
+		}
+	})
+	return c, err
+}
+
+// Read hands over the records that have come since the last call, in the writer's order, and frees their places. Records are
+// valid during the call only. It returns how many there were. It reads what is there at its start, so it ends.
+func (r *Ring) Read(take func(Record)) (n int, err error) {
+	var head uint64
+	if err := r.guard(func() { head = r.word64(offHead).Load() }); err != nil {
+		return 0, err
+	}
+	size := uint64(r.layout.recordSize)
+	if head < r.tail || head-r.tail > r.layout.recordsCap {
+		return 0, fmt.Errorf("%w: %d records written and %d read", ErrBroken, head, r.tail)
+	}
+	for r.tail < head {
+		at := r.tail & (r.layout.recordsCap - 1)
+		count := min(head-r.tail, r.layout.recordsCap-at, uint64(len(r.buf))/size)
+		part := r.buf[:count*size]
+		if _, err := r.file.ReadAt(part, int64(r.layout.records+at*size)); err != nil {
+			return n, fmt.Errorf("%w: %w", ErrBroken, err)
+		}
+		for i := uint64(0); i < uint64(len(part)); i += size {
+			take(Record(part[i : i+RecordSize : i+RecordSize]))
+		}
+		r.tail += count
+		n += int(count)
+		if err := r.guard(func() { r.word64(offTail).Store(r.tail) }); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// Name is the text of a name's number; false where it found no room in the ring, or the ring is broken there.
+func (r *Ring) Name(number uint32) (string, bool) {
+	if number == NoName {
+		return "", false
+	}
+	if s, ok := r.names[number]; ok {
+		return s, true
+	}
+	if err := r.readNames(); err != nil {
+		return "", false
+	}
+	s, ok := r.names[number]
+	return s, ok
+}
+
+// readNames reads the names that were added since.
+func (r *Ring) readNames() error {
+	var used uint64
+	if err := r.guard(func() { used = r.word64(offNamesUsed).Load() }); err != nil {
+		return err
+	}
+	used = min(used, r.layout.namesCap)
+	if used <= r.seen {
+		return nil
+	}
+	raw := make([]byte, used-r.seen)
+	if _, err := r.file.ReadAt(raw, int64(r.layout.names+r.seen)); err != nil {
+		return err
+	}
+	base := r.seen
+	for at := uint64(0); at+4 <= uint64(len(raw)); {
+		length := uint64(binary.LittleEndian.Uint32(raw[at:]))
+		if length > 4096 || at+4+length > uint64(len(raw)) {
+			r.seen = used // the rest makes no sense
+			return ErrBroken
+		}
+		if r.kept += int(length); r.kept <= maxNames {
+			r.names[uint32((base+at)/8)] = string(raw[at+4 : at+4+length])
+		}
+		at += (4 + length + 7) / 8 * 8
+		r.seen = min(base+at, used)
+	}
+	return nil
+}
+
+// Pushed is the context of that number; false where it was overwritten, or never was.
+func (r *Ring) Pushed(number uint64) (Pushed, bool) {
+	if number == 0 {
+		return Pushed{}, false
+	}
+	at := int64(r.layout.contexts + (number-1)%r.layout.contextsCap*uint64(r.layout.contextSize))
+	var b [contextRecordSize]byte
+	le := binary.LittleEndian
+	for range 3 {
+		if _, err := r.file.ReadAt(b[:], at); err != nil {
+			return Pushed{}, false
+		}
+		first := le.Uint64(b[:])
+		var again [8]byte
+		if _, err := r.file.ReadAt(again[:], at); err != nil {
+			return Pushed{}, false
+		}
+		if le.Uint64(again[:]) != first {
+			continue // being written
+		}
+		if first != number || le.Uint64(b[8:]) != number {
+			return Pushed{}, false
+		}
+		p := Pushed{At: le.Uint64(b[16:]), Thread: le.Uint32(b[24:]), Flags: b[28]}
+		copy(p.TraceID[:], b[32:48])
+		copy(p.SpanID[:], b[48:56])
+		return p, true
+	}
+	return Pushed{}, false
+}
+
+// Alive reports whether the process that writes the ring is there: it holds a lock as long as it lives.
+func (r *Ring) Alive() bool {
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: 0, Start: 0, Len: 1}
+	if err := unix.FcntlFlock(r.file.Fd(), unix.F_GETLK, &lock); err != nil {
+		return false
+	}
+	return lock.Type != unix.F_UNLCK
+}
+
+// Close lets go of the ring; the file stays.
+func (r *Ring) Close() {
+	if r.page != nil {
+		_ = unix.Munmap(r.page)
+		r.page = nil
+	}
+	_ = r.file.Close()
+}
+
+// text is a C string, without what no terminal or log should get.
+func text(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(bytes.Map(func(c rune) rune {
+		if c < ' ' || c == 0x7f || c == '\uFFFD' {
+			return '?'
+		}
+		return c
+	}, b))
+}
+
+type unixStat = syscall.Stat_t
+
+// sameNamespace reports whether that is this process's own namespace of process ids, where user ids mean the same, too.
+func sameNamespace(inode uint64) bool {
+	st, err := os.Stat("/proc/self/ns/pid")
+	return err == nil && st.Sys().(*unixStat).Ino == inode
+}

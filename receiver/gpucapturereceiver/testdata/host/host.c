@@ -1,0 +1,121 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A CUDA process for tests: it loads the library that CUDA_INJECTION64_PATH names and calls InitializeInjection, as libcuda
+// does in cuInit, then does what standard input says and answers each line with one line.
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "otelgpu.h"
+
+static uint32_t (*launch)(const char *, uint64_t);
+static int (*calls)(void);
+
+static int threads(void) {
+	int n = 0;
+	DIR *d = opendir("/proc/self/task");
+	for (struct dirent *e; (e = readdir(d));) n += e->d_name[0] != '.';
+	closedir(d);
+	return n;
+}
+
+static void *worker(void *argument) {
+	const char *parent = argument;
+	for (int i = 0; i < 1000; i++) {
+		otelgpu_push(parent);
+		launch("worker_kernel", 1000);
+		otelgpu_pop();
+	}
+	return NULL;
+}
+
+int main(int argc, char **argv) {
+	const char *path = getenv("CUDA_INJECTION64_PATH");
+	if (path) {
+		void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+		int (*init)(void) = lib ? (int (*)(void))(size_t)dlsym(lib, "InitializeInjection") : NULL;
+		if (!init) {
+			fprintf(stderr, "host: %s\n", dlerror());
+			return 2;
+		}
+		init();
+	}
+	const char *stub = getenv("OTELGPU_CUPTI_LIBRARY");
+	void *cupti = stub && !getenv("HOST_NO_STUB") ? dlopen(stub, RTLD_NOW | RTLD_GLOBAL) : NULL;
+	if (cupti) {
+		launch = (uint32_t(*)(const char *, uint64_t))(size_t)dlsym(cupti, "stub_launch");
+		calls = (int (*)(void))(size_t)dlsym(cupti, "stub_calls");
+	}
+	printf("ready %d\n", (int)getpid());
+	fflush(stdout);
+	char line[1 << 16], text[1 << 15];
+	unsigned long long n;
+	while (fgets(line, sizeof line, stdin)) {
+		line[strcspn(line, "\n")] = 0;
+		if (sscanf(line, "launch %llu %32767[^\n]", &n, text) == 2) {
+			// One pointer for each text, as a kernel has one name.
+			static char *names[4096];
+			int i = 0;
+			while (names[i] && strcmp(names[i], text)) i++;
+			if (!names[i]) names[i] = strdup(text);
+			printf("%u\n", launch(names[i], n));
+		} else if (sscanf(line, "fresh %llu", &n) == 1) {
+			// So many kernels, each with a name of its own.
+			for (unsigned long long i = 0; i < n; i++) {
+				char *name;
+				if (asprintf(&name, "kernel_number_%llu_with_a_longer_name", i) < 0) return 3;
+				launch(name, 10);
+			}
+			printf("done\n");
+		} else if (sscanf(line, "long %llu", &n) == 1) {
+			char *name = malloc(n + 1);
+			memset(name, 'n', n);
+			name[n] = 0;
+			printf("%u\n", launch(name, 10));
+		} else if (strncmp(line, "push ", 5) == 0) {
+			otelgpu_push(line + 5);
+			printf("ok\n");
+		} else if (strcmp(line, "pop") == 0) {
+			otelgpu_pop();
+			printf("ok\n");
+		} else if (strcmp(line, "calls") == 0) {
+			printf("%d\n", calls());
+		} else if (strcmp(line, "threads") == 0) {
+			printf("%d\n", threads());
+		} else if (strncmp(line, "workers ", 8) == 0) {
+			pthread_t t[8];
+			for (int i = 0; i < 8; i++) pthread_create(&t[i], NULL, worker, line + 8);
+			for (int i = 0; i < 8; i++) pthread_join(t[i], NULL);
+			printf("done\n");
+		} else if (strcmp(line, "fork") == 0) {
+			fflush(stdout);
+			pid_t child = fork();
+			if (child == 0) {
+				otelgpu_push("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+				launch("child_kernel", 5);
+				otelgpu_pop();
+				_exit(0);
+			}
+			int status;
+			waitpid(child, &status, 0);
+			printf("child %d\n", status);
+		} else if (strcmp(line, "exec") == 0) {
+			execv("/proc/self/exe", argv);
+			printf("no\n");
+		} else if (strcmp(line, "exit") == 0) {
+			return argc - argc;
+		} else {
+			printf("what?\n");
+		}
+		fflush(stdout);
+	}
+	return 0;
+}
