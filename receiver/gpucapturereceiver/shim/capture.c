@@ -5,6 +5,7 @@
 // ring and one thread that sleeps on the ring's `request` (a futex, so it costs nothing) until a Collector asks for a window.
 // Only then is libcupti opened, and closed windows leave nothing of it switched on.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -34,6 +35,35 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of the four above; n
 static _Atomic bool over_budget;
 
 static void nothing(void) {}
+
+// find_devices asks the driver, which is there, who the devices are. No context is made.
+static void find_devices(struct header *h) {
+	if (atomic_load(&h->devices)) return;
+	void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	if (!driver) return;
+	int (*count)(int *) = NULL, (*get)(int *, int) = NULL, (*uuid)(uint8_t *, int) = NULL, (*name)(char *, int, int) = NULL;
+	*(void **)&count = dlsym(driver, "cuDeviceGetCount");
+	*(void **)&get = dlsym(driver, "cuDeviceGet");
+	*(void **)&uuid = dlsym(driver, "cuDeviceGetUuid_v2"); // of the MIG instance, where there is one
+	if (!uuid) *(void **)&uuid = dlsym(driver, "cuDeviceGetUuid");
+	*(void **)&name = dlsym(driver, "cuDeviceGetName");
+	int n = 0;
+	if (!count || !get || !uuid || !name || count(&n) != 0) return;
+	if (n > 16) n = 16;
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	for (int i = 0; i < n; i++) {
+		int device;
+		uint8_t u[16];
+		if (get(&device, i) != 0) continue;
+		if (name(h->device[i].name, sizeof h->device[i].name, device) != 0) h->device[i].name[0] = 0;
+		if (uuid(u, device) != 0) continue;
+		bool mig = visible && strncmp(visible, "MIG-", 4) == 0;
+		snprintf(h->device[i].id, sizeof h->device[i].id,
+			"%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", mig ? "MIG" : "GPU", u[0], u[1], u[2],
+			u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+	}
+	atomic_store_explicit(&h->devices, (uint32_t)n, memory_order_release);
+}
 
 static uint64_t cupti_clock(void) { return clock_ns(CLOCK_MONOTONIC); }
 
@@ -121,6 +151,7 @@ static void run_window(struct header *h, uint32_t request) {
 		refuse(h, REASON_MEMORY, 0, "no room for the ring's records (is /dev/shm full? a smaller OTELGPU_CAPTURE_RECORDS takes less)");
 		return;
 	}
+	find_devices(h);
 	void *subscriber = NULL;
 	uint32_t version = 0;
 	the_cupti.get_version(&version);

@@ -51,6 +51,10 @@ static uint64_t process_start(void) {
 	return at ? strtoull(at + 1, NULL, 10) : 0;
 }
 
+static void copy_text(char *to, size_t size, const char *from) {
+	if (from) snprintf(to, size, "%s", from);
+}
+
 static void describe(struct header *h) {
 	memcpy(h->magic, RING_MAGIC, sizeof h->magic);
 	h->version = RING_VERSION;
@@ -67,6 +71,8 @@ static void describe(struct header *h) {
 		if (n > 0 && h->command[n - 1] == '\n') h->command[n - 1] = 0;
 	}
 	memcpy(h->shim, SHIM_VERSION, sizeof SHIM_VERSION);
+	copy_text(h->service, sizeof h->service, getenv("OTEL_SERVICE_NAME"));
+	copy_text(h->resource, sizeof h->resource, getenv("OTEL_RESOURCE_ATTRIBUTES"));
 }
 
 // sweep removes what is left of this user's processes that ended while no Collector was there. A ring with unread records
@@ -126,7 +132,7 @@ struct header *ring_create(const char *folder, char *message, size_t size) {
 	fchmod(fd, mode); // whatever the umask says
 	uint64_t records = records_wanted();
 	struct header layout = {
-		.header_size = 4096, .record_size = sizeof(struct record), .context_size = sizeof(struct context),
+		.header_size = sizeof(struct header), .record_size = sizeof(struct record), .context_size = sizeof(struct context),
 		.records_capacity = records, .contexts_capacity = CONTEXTS, .names_capacity = NAMES,
 	};
 	layout.contexts_offset = layout.header_size;

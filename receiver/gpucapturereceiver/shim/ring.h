@@ -3,7 +3,7 @@
 
 // The ring: what a captured process writes into shared memory and a Collector reads. This is a file format.
 //
-//   0                4096 (offsets of the other parts stand in the header)
+//   0                8192 (offsets of the other parts stand in the header)
 //   ┌────────────────┬──────────────┬─────────────┬─────────────────────────┐
 //   │ header         │ contexts     │ names       │ records                 │
 //   └────────────────┴──────────────┴─────────────┴─────────────────────────┘
@@ -97,6 +97,11 @@ enum reason {
 #define KIND_BIT_GRAPH 8u
 #define KIND_BIT_CONTEXT 16u
 
+struct device {
+	char id[64];   // GPU-<uuid> or MIG-<uuid>; empty: not known
+	char name[64];
+};
+
 struct header {
 	char magic[8];
 	uint32_t version;
@@ -139,10 +144,18 @@ struct header {
 	_Atomic uint64_t window;          // length in ns
 	_Atomic uint64_t budget;          // most records of the window
 	_Atomic uint32_t cancel;          // the number of a request whose window shall end now
+
+	// 4096: written by the process; texts end with a 0
+	_Alignas(4096) char service[128]; // OTEL_SERVICE_NAME
+	char resource[1024];              // OTEL_RESOURCE_ATTRIBUTES
+	_Atomic uint32_t devices;         // how many of the following are written, from the first window on
+	uint32_t gap3;
+	struct device device[16];         // by CUDA's ordinal in this process
 };
 
 _Static_assert(sizeof(struct record) == 96, "a record is 96 bytes");
 _Static_assert(sizeof(struct context) == 64, "a context is 64 bytes");
 _Static_assert(__builtin_offsetof(struct header, head) == 512, "the process's part begins at 512");
 _Static_assert(__builtin_offsetof(struct header, tail) == 1024, "the Collector's part begins at 1024");
+_Static_assert(sizeof(struct header) == 8192, "the header is 8192 bytes");
 #endif

@@ -23,7 +23,8 @@ import (
 const (
 	magic      = "OTELGPUR"
 	version    = 1
-	headerSize = 4096
+	headerSize = 4096 // the part of it that changes
+	fullHeader = 8192
 	// maxFile bounds what a header may claim, so that offsets do not overflow: 2 GiB.
 	maxFile = 2 << 30
 	// chunk is how much is read at once; a multiple of every record size that is accepted.
@@ -57,6 +58,10 @@ const (
 	offWindow         = 1040
 	offBudget         = 1048
 	offCancel         = 1056
+	offService        = 4096
+	offDevices        = 5248
+	maxDevices        = 16
+	deviceSize        = 128
 	contextRecordSize = 64
 )
 
@@ -74,6 +79,14 @@ type Info struct {
 	Created      time.Time
 	Command      string
 	Shim         string
+	Service      string // OTEL_SERVICE_NAME
+	Resource     string // OTEL_RESOURCE_ATTRIBUTES
+}
+
+// Device is who a device is; empty where the process could not say.
+type Device struct {
+	ID   string // GPU-<uuid> or MIG-<uuid>
+	Name string
 }
 
 // Counts are the writer's, since it began.
@@ -163,10 +176,10 @@ func (r *Ring) open() error {
 	if !st.Mode().IsRegular() {
 		return fmt.Errorf("%w: not a regular file", ErrForeign)
 	}
-	if st.Size() < headerSize || st.Size() > maxFile {
+	if st.Size() < fullHeader || st.Size() > maxFile {
 		return fmt.Errorf("%w: %d bytes long", ErrForeign, st.Size())
 	}
-	head := make([]byte, headerSize)
+	head := make([]byte, fullHeader)
 	if _, err := r.file.ReadAt(head, 0); err != nil {
 		return err
 	}
@@ -194,6 +207,7 @@ func (r *Ring) open() error {
 		PID: le.Uint32(head[72:]), UID: le.Uint32(head[76:]), PIDNamespace: le.Uint64(head[80:]),
 		Started: le.Uint64(head[88:]), Created: time.Unix(0, int64(le.Uint64(head[96:])&(1<<63-1))),
 		Command: text(head[104:168]), Shim: text(head[168:200]),
+		Service: text(head[offService : offService+128]), Resource: text(head[offService+128 : offDevices]),
 	}
 	if owner := st.Sys().(*unixStat).Uid; owner != r.Info.UID && sameNamespace(r.Info.PIDNamespace) {
 		return fmt.Errorf("%w: it belongs to user %d and says that its process is of user %d", ErrForeign, owner, r.Info.UID)
@@ -215,7 +229,7 @@ func (r *Ring) open() error {
 func (l layout) check(header uint32, size uint64) error {
 	fits := func(at, n, each uint64) bool { return at <= size && n <= maxFile/each && at+n*each <= size }
 	switch {
-	case header < 1088 || header > headerSize,
+	case header < fullHeader || header > 1<<20,
 		l.recordSize < RecordSize || l.recordSize > 4096 || l.recordSize%8 != 0,
 		l.contextSize < contextRecordSize || l.contextSize > 4096,
 		l.recordsCap == 0 || l.recordsCap&(l.recordsCap-1) != 0,
@@ -413,6 +427,20 @@ func (r *Ring) Pushed(number uint64) (Pushed, bool) {
 		return p, true
 	}
 	return Pushed{}, false
+}
+
+// Devices are the process's, by CUDA's ordinal; none before the first window.
+func (r *Ring) Devices() []Device {
+	var b [8 + maxDevices*deviceSize]byte
+	if _, err := r.file.ReadAt(b[:], offDevices); err != nil {
+		return nil
+	}
+	out := make([]Device, min(binary.LittleEndian.Uint32(b[:]), maxDevices))
+	for i := range out {
+		at := 8 + i*deviceSize
+		out[i] = Device{ID: text(b[at : at+64]), Name: text(b[at+64 : at+128])}
+	}
+	return out
 }
 
 // Alive reports whether the process that writes the ring is there: it holds a lock as long as it lives.
