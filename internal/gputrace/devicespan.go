@@ -12,7 +12,22 @@ import (
 // device writes the span of one activity.
 func (s *spans) device(a *activity, above *node, p *process) {
 	c := place{above.self.trace, s.p.ids().span(idEvent, int64(a.seq))}
-	sp := s.new(p, c, above.self.span, a.start, a.end)
+	parent := above.self.span
+	// A source that knows under which live span the activity was launched says so; the link leads back to the window.
+	live := place{}
+	if a.detail.TraceParent != "" {
+		live, _ = parseTraceParent(a.detail.TraceParent)
+	}
+	isLive := !live.trace.IsEmpty() && !live.span.IsEmpty()
+	if isLive {
+		c.trace, parent = live.trace, live.span
+	}
+	sp := s.new(p, c, parent, a.start, a.end)
+	if isLive {
+		l := sp.Links().AppendEmpty()
+		l.SetTraceID(above.self.trace)
+		l.SetSpanID(above.self.span)
+	}
 	m := sp.Attributes()
 	m.EnsureCapacity(20)
 	full := s.p.Names.Name(a.name)

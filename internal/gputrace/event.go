@@ -83,7 +83,7 @@ type Detail struct {
 	Category       string // of an annotation: the application's own grouping
 	Payload        string // of an annotation: a number
 	PayloadText    string // of an annotation
-	TraceParent    string // W3C, of an annotation
+	TraceParent    string // W3C: of an annotation its parent; of a device activity the live span that launched it
 	MemoryDevice   int64  // of an allocation
 	MemoryUsage    int64  // after an allocation
 	HasMemoryUsage bool

@@ -353,6 +353,14 @@ func (r *Ring) Read(take func(Record)) (n int, err error) {
 	return n, nil
 }
 
+// Rewind makes Read begin with the oldest record that is still there; for measurements.
+func (r *Ring) Rewind() {
+	_ = r.guard(func() {
+		head := r.word64(offHead).Load()
+		r.tail = head - min(head, r.layout.recordsCap)
+	})
+}
+
 // Name is the text of a name's number; false where it found no room in the ring, or the ring is broken there.
 func (r *Ring) Name(number uint32) (string, bool) {
 	if number == NoName {

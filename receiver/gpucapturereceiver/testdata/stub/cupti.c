@@ -29,6 +29,8 @@ struct entry {
 	uint8_t copy_kind, src_kind, dst_kind, pad[3];
 };
 
+_Static_assert(sizeof(struct entry) == 96, "an entry of the replay file is 96 bytes");
+
 enum { OK = 0, INVALID_PARAMETER = 1, NOT_INITIALIZED = 15, MULTIPLE = 39, LIMIT = 12, QUEUE_EMPTY = 13 };
 
 typedef void (*request_fn)(uint8_t **, size_t *, size_t *);
@@ -178,6 +180,11 @@ static void *replay(void *unused) {
 	const char *repeat = getenv("CUPTI_STUB_REPEAT");
 	const char *pace = getenv("CUPTI_STUB_PACE"); // records between pauses of 1 ms; 0: none
 	uint64_t burst = pace ? strtoull(pace, NULL, 10) : 0, n = 0;
+	usleep(20000); // the other kinds are enabled after the kernels
+	if (getenv("CUPTI_STUB_REBASE")) { // the file's times count from the beginning of the replay
+		uint64_t base = user_clock ? user_clock() : own_clock();
+		for (uint64_t i = 0; i < count; i++) list[i].start += base, list[i].end += base;
+	}
 	for (long k = repeat ? atol(repeat) : 1; k > 0; k--)
 		for (uint64_t i = 0; i < count; i++) {
 			pthread_mutex_lock(&lock);

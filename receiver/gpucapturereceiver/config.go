@@ -1,0 +1,99 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpucapturereceiver
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/confmap"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
+)
+
+// Config of the receiver.
+type Config struct {
+	// Folder is where processes make their rings: their OTELGPU_CAPTURE_DIR (default /dev/shm/otelgpu).
+	Folder string `mapstructure:"folder"`
+	// Window is how long each window records (default 200ms, at most 60s).
+	Window time.Duration `mapstructure:"window"`
+	// Every is the time from one window of a process to its next (default 1m). 0 opens none: then only
+	// `otelcol-gpu capture` does.
+	Every time.Duration `mapstructure:"every"`
+	// Budget is the most records per second of a window; a window that has had its share ends early (default 100000).
+	Budget int `mapstructure:"budget"`
+	// Kinds are what is recorded: kernel, copy, memset, graph (default all). With graph, a launch of a CUDA graph is one record.
+	Kinds []string `mapstructure:"kinds"`
+	// MaxProcesses bounds how many rings are read at once (default 64).
+	MaxProcesses int `mapstructure:"max_processes"`
+	// Spans says what becomes of a window.
+	Spans gputrace.Config `mapstructure:",squash"`
+}
+
+const (
+	defaultFolder  = "/dev/shm/otelgpu"
+	defaultService = "cuda"
+	maxWindow      = time.Minute
+	maxBudget      = 5_000_000
+)
+
+var _ confmap.Validator = (*Config)(nil)
+
+func createDefaultConfig() component.Config {
+	return &Config{
+		Folder: defaultFolder, Window: 200 * time.Millisecond, Every: time.Minute, Budget: 100_000, MaxProcesses: 64,
+		Kinds: kindNames(), Spans: gputrace.NewDefaultConfig(defaultService),
+	}
+}
+
+// Validate reports every problem.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.Folder == "" {
+		errs = append(errs, errors.New("`folder` must not be empty"))
+	}
+	if c.Window <= 0 || c.Window > maxWindow {
+		errs = append(errs, fmt.Errorf("`window` must be above 0 and at most %v, found %v", maxWindow, c.Window))
+	}
+	if c.Every != 0 && c.Every < c.Window {
+		errs = append(errs, fmt.Errorf("`every` must be 0 (no windows) or at least `window`, %v, found %v", c.Window, c.Every))
+	}
+	if c.Budget < 1 || c.Budget > maxBudget {
+		errs = append(errs, fmt.Errorf("`budget` must be from 1 to %d records per second, found %d", maxBudget, c.Budget))
+	}
+	if c.MaxProcesses < 1 {
+		errs = append(errs, fmt.Errorf("`max_processes` must be at least 1, found %d", c.MaxProcesses))
+	}
+	if len(c.Kinds) == 0 {
+		errs = append(errs, fmt.Errorf("`kinds` must not be empty (of %v)", kindNames()))
+	}
+	for _, k := range c.Kinds {
+		if !slices.Contains(kindNames(), k) {
+			errs = append(errs, fmt.Errorf("`kinds` has %q, which is none of %v", k, kindNames()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// kindNames are the kinds of record, in the order of their bits in a request.
+func kindNames() []string { return []string{"kernel", "copy", "memset", "graph"} }
+
+// kindContext is the bit of the records that say who launched; they are always asked for.
+const kindContext = 1 << 4
+
+func (c *Config) kinds() uint32 {
+	out := uint32(kindContext)
+	for _, k := range c.Kinds {
+		out |= 1 << slices.Index(kindNames(), k)
+	}
+	return out
+}
+
+// budget is the most records of one window.
+func (c *Config) budget() uint64 {
+	return uint64(max(1, float64(c.Budget)*c.Window.Seconds()))
+}

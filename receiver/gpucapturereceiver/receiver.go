@@ -1,0 +1,250 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gpucapturereceiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/follow"
+	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadata"
+	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
+)
+
+// rescanInterval is how often the folder is looked at for new processes.
+const rescanInterval = time.Second
+
+// captureReceiver looks for rings and opens windows, one goroutine for each process.
+type captureReceiver struct {
+	cfg  *Config
+	log  *zap.Logger
+	tel  *metadata.TelemetryBuilder
+	emit follow.Emit
+
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu       sync.Mutex
+	sessions map[string]bool   // by path; true while its goroutine runs
+	refused  map[string]string // what was said of files that cannot be used
+	crowded  bool              // more processes than max_processes: said once
+	missing  bool              // the folder is not there: said once
+}
+
+var _ component.Component = (*captureReceiver)(nil)
+
+func newReceiver(set receiver.Settings, cfg *Config, next consumer.Traces) (*captureReceiver, error) {
+	emit, err := follow.Consumer(set, next)
+	if err != nil {
+		return nil, err
+	}
+	tel, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	return &captureReceiver{
+		cfg: cfg, log: set.Logger, tel: tel, emit: emit, sessions: map[string]bool{}, refused: map[string]string{},
+	}, nil
+}
+
+// Start begins to look for processes. A folder that is not there yet is no error: processes may be started later.
+func (r *captureReceiver) Start(context.Context, component.Host) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	r.done.Go(func() {
+		tick := time.NewTicker(rescanInterval)
+		defer tick.Stop()
+		for {
+			r.scan(ctx)
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return nil
+}
+
+// Shutdown ends open windows; what they have recorded by then is lost, as what they would have recorded is.
+func (r *captureReceiver) Shutdown(context.Context) error {
+	if r.cancel != nil {
+		r.cancel()
+	}
+	r.done.Wait()
+	r.tel.Shutdown()
+	return nil
+}
+
+// scan starts a session for each ring that has none.
+func (r *captureReceiver) scan(ctx context.Context) {
+	entries, err := os.ReadDir(r.cfg.Folder)
+	if err != nil {
+		if !r.missing {
+			r.missing = true
+			r.log.Warn("the folder of the rings cannot be read; processes find no place for theirs either (make it, or set `folder`)",
+				zap.String("folder", r.cfg.Folder), zap.Error(err))
+		}
+		return
+	}
+	r.missing = false
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	present := map[string]bool{}
+	for _, e := range entries {
+		path := filepath.Join(r.cfg.Folder, e.Name())
+		if filepath.Ext(path) != ".ring" {
+			continue
+		}
+		present[path] = true
+		if r.sessions[path] {
+			continue
+		}
+		if len(r.sessions) >= r.cfg.MaxProcesses {
+			if !r.crowded {
+				r.crowded = true
+				r.log.Warn("there are more processes than `max_processes`; the rest waits until some end", zap.Int("max_processes", r.cfg.MaxProcesses))
+			}
+			continue
+		}
+		if c := r.session(ctx, path); c {
+			r.sessions[path] = true
+		}
+	}
+	for path := range r.refused {
+		if !present[path] {
+			delete(r.refused, path)
+		}
+	}
+}
+
+// session opens a ring and reads it in a goroutine of its own; false if it cannot be used. Called with the lock held.
+func (r *captureReceiver) session(ctx context.Context, path string) bool {
+	q, err := ring.Open(path)
+	if err != nil {
+		if said := r.refused[path]; said != err.Error() && !errors.Is(err, fs.ErrNotExist) && len(r.refused) < 1000 {
+			r.refused[path] = err.Error()
+			r.log.Warn("a ring is left alone", zap.Error(err))
+		}
+		return false
+	}
+	r.tel.ReceiverGpuCaptureProcesses.Add(ctx, 1)
+	log := r.log.With(zap.Uint32("pid", q.Info.PID), zap.String("command", q.Info.Command))
+	log.Info("a process can be captured", zap.String("ring", path))
+	r.done.Go(func() {
+		defer func() {
+			q.Close()
+			r.tel.ReceiverGpuCaptureProcesses.Add(context.Background(), -1)
+			r.mu.Lock()
+			delete(r.sessions, path)
+			r.mu.Unlock()
+		}()
+		r.follow(ctx, q, path, log)
+	})
+	return true
+}
+
+// follow opens windows until the process ends, and then removes its ring.
+func (r *captureReceiver) follow(ctx context.Context, q *ring.Ring, path string, log *zap.Logger) {
+	var said string
+	next := time.NewTimer(0)
+	defer next.Stop()
+	alive := time.NewTicker(rescanInterval)
+	defer alive.Stop()
+	if r.cfg.Every == 0 {
+		next.Stop()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-alive.C:
+		case <-next.C:
+			begin := time.Now()
+			res, err := (&window{cfg: r.cfg, ring: q}).run(ctx, r.emit)
+			if ctx.Err() != nil {
+				return
+			}
+			r.count(ctx, res)
+			if err != nil {
+				log.Error("a window's spans were refused downstream and are lost", zap.Error(err))
+			}
+			if res.Message != said && res.Message != "" {
+				log.Warn("no window could be recorded; tried again later", zap.String("outcome", res.Outcome), zap.String("reason", res.Message))
+			}
+			if said = res.Message; res.Outcome == "broken" {
+				return
+			}
+			next.Reset(max(r.cfg.Every-time.Since(begin), 0))
+		}
+		if !q.Alive() {
+			_ = os.Remove(path)
+			log.Info("the process has ended")
+			return
+		}
+	}
+}
+
+func (r *captureReceiver) count(ctx context.Context, res Result) {
+	r.tel.ReceiverGpuCaptureWindows.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", res.Outcome)))
+	r.tel.ReceiverGpuCaptureRecords.Add(ctx, res.Records)
+	for reason, n := range res.Dropped {
+		r.tel.ReceiverGpuCaptureDropped.Add(ctx, n, metric.WithAttributes(attribute.String("reason", reason)))
+	}
+}
+
+// Capture records one window of the process now and hands its spans to emit. The process is looked for in the folder of the
+// configuration, by the process id that it has itself or, where the Collector is in another namespace, that it has here.
+func Capture(ctx context.Context, pid int, cfg *Config, emit func(context.Context, ptrace.Traces) error) (Result, error) {
+	paths, err := filepath.Glob(filepath.Join(cfg.Folder, strconv.Itoa(pid)+"-*.ring"))
+	if err != nil {
+		return Result{}, err
+	}
+	slices.Sort(paths)
+	for _, path := range slices.Backward(paths) {
+		q, err := ring.Open(path)
+		if err != nil {
+			return Result{}, err
+		}
+		defer q.Close()
+		if q.Alive() {
+			return (&window{cfg: cfg, ring: q}).run(ctx, emit)
+		}
+	}
+	return Result{}, notFound(pid, cfg.Folder)
+}
+
+// notFound says why there is no ring: the process is not there, was not started with the library, or has not used CUDA yet.
+func notFound(pid int, folder string) error {
+	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no process %d", pid)
+	case err != nil:
+		return fmt.Errorf("process %d has no ring in %s, and its environment cannot be read: %w", pid, folder, err)
+	case !strings.Contains("\x00"+string(environment), "\x00CUDA_INJECTION64_PATH="):
+		return fmt.Errorf("process %d cannot be captured: it was started without CUDA_INJECTION64_PATH=/path/to/libotelgpu_capture.so", pid)
+	}
+	return fmt.Errorf("process %d has no ring in %s: it has not used CUDA yet, or its OTELGPU_CAPTURE_DIR is another folder (OTELGPU_CAPTURE_VERBOSE=1 makes it say)",
+		pid, folder)
+}

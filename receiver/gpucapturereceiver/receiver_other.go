@@ -1,0 +1,32 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package gpucapturereceiver
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/receiver"
+)
+
+var errPlatform = errors.New("processes can be captured on Linux only")
+
+type captureReceiver struct{}
+
+func newReceiver(receiver.Settings, *Config, consumer.Traces) (*captureReceiver, error) {
+	return nil, errPlatform
+}
+
+func (*captureReceiver) Start(context.Context, component.Host) error { return errPlatform }
+func (*captureReceiver) Shutdown(context.Context) error              { return nil }
+
+// Capture records one window of one process. It is for Linux.
+func Capture(context.Context, int, *Config, func(context.Context, ptrace.Traces) error) (Result, error) {
+	return Result{}, errPlatform
+}

@@ -1,0 +1,275 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gpucapturereceiver
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/capturetest"
+	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadata"
+	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadatatest"
+	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
+)
+
+const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+// captureWhile runs a window during which f does something, and returns the spans by name.
+func captureWhile(t *testing.T, p *capturetest.Process, cfg *Config, f func()) (map[string]ptrace.Span, Result, []ptrace.Traces) {
+	t.Helper()
+	spans := map[string]ptrace.Span{}
+	var all []ptrace.Traces
+	type answer struct {
+		res Result
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		res, err := Capture(t.Context(), p.PID, cfg, func(_ context.Context, td ptrace.Traces) error {
+			all = append(all, td)
+			for _, rs := range td.ResourceSpans().All() {
+				for _, ss := range rs.ScopeSpans().All() {
+					for _, s := range ss.Spans().All() {
+						spans[s.Name()] = s
+					}
+				}
+			}
+			return nil
+		})
+		done <- answer{res, err}
+	}()
+	q, err := ring.Open(p.Ring())
+	require.NoError(t, err)
+	defer q.Close()
+	require.Eventually(t, func() bool {
+		s, err := q.State()
+		return err == nil && (s.Open || s.Answered > 0)
+	}, 10*time.Second, time.Millisecond)
+	f()
+	a := <-done
+	require.NoError(t, a.err)
+	return spans, a.res, all
+}
+
+func TestKernelsHangBelowTheSpanThatLaunchedThem(t *testing.T) {
+	p := capturetest.Start(t, t.TempDir(), "OTEL_SERVICE_NAME=llm", "OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=llm-0, a = b")
+	begin := time.Now()
+	spans, res, all := captureWhile(t, p, testConfig(p.Folder, 300*time.Millisecond), func() {
+		p.Do("launch 1000000 root_kernel")
+		p.Do("push " + parent)
+		p.Do("launch 2000000 void request_kernel<float>(int)")
+		p.Do("pop")
+	})
+	end := time.Now()
+	assert.Equal(t, "recorded", res.Outcome, res.Message)
+	assert.EqualValues(t, 2, res.Records)
+	assert.EqualValues(t, 1, res.Attached)
+	k := spans["request_kernel"]
+	assert.Equal(t, "4bf92f3577b34da6a3ce929d0e0e4736", k.TraceID().String())
+	assert.Equal(t, "00f067aa0ba902b7", k.ParentSpanID().String())
+	assert.Equal(t, spans["gpu capture"].TraceID(), k.Links().At(0).TraceID(), "the link leads to the window")
+	assert.Equal(t, spans["gpu capture"].TraceID(), spans["root_kernel"].TraceID())
+	for _, s := range []ptrace.Span{k, spans["root_kernel"]} {
+		start := s.StartTimestamp().AsTime()
+		assert.True(t, start.After(begin) && start.Before(end), "placed on the wall clock")
+	}
+	assert.Equal(t, 2*time.Millisecond, k.EndTimestamp().AsTime().Sub(k.StartTimestamp().AsTime()))
+	r := all[0].ResourceSpans().At(0).Resource().Attributes().AsRaw()
+	assert.Equal(t, "llm", r["service.name"])
+	assert.Equal(t, "llm-0", r["k8s.pod.name"])
+	assert.Equal(t, "b", r["a"])
+}
+
+func TestOwnClockOfCUPTIIsPlacedOnTheWall(t *testing.T) {
+	p := capturetest.Start(t, t.TempDir(), "OTELGPU_CUPTI_LIBRARY="+capturetest.Build(t).CUPTINoClock)
+	begin := time.Now()
+	spans, _, _ := captureWhile(t, p, testConfig(p.Folder, 300*time.Millisecond), func() { p.Do("launch 1000 k") })
+	start := spans["k"].StartTimestamp().AsTime()
+	assert.True(t, start.After(begin) && start.Before(time.Now()))
+}
+
+func TestWhatIsNotThereIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	cfg := testConfig(dir, time.Second)
+	_, err := Capture(t.Context(), 1<<22+1, cfg, nil)
+	require.EqualError(t, err, "there is no process 4194305")
+	_, err = Capture(t.Context(), os.Getpid(), cfg, nil)
+	require.ErrorContains(t, err, "was started without CUDA_INJECTION64_PATH=")
+	p := capturetest.Start(t, t.TempDir())
+	_, err = Capture(t.Context(), p.PID, cfg, nil)
+	require.ErrorContains(t, err, "has no ring in "+dir+": it has not used CUDA yet, or its OTELGPU_CAPTURE_DIR is another folder")
+}
+
+func TestTheReceiverFollowsProcesses(t *testing.T) {
+	dir := t.TempDir()
+	tel := componenttest.NewTelemetry()
+	t.Cleanup(func() { require.NoError(t, tel.Shutdown(context.WithoutCancel(t.Context()))) })
+	set := receivertest.NewNopSettings(metadata.Type)
+	set.TelemetrySettings = tel.NewTelemetrySettings()
+	core, logs := observer.New(zap.InfoLevel)
+	set.Logger = zap.New(core)
+	cfg := testConfig(dir, 50*time.Millisecond)
+	cfg.Every = 100 * time.Millisecond
+	sink := &consumertest.TracesSink{}
+	r, err := newReceiver(set, cfg, sink)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "x.ring"), []byte("nothing"), 0o600))
+	require.NoError(t, r.Start(t.Context(), componenttest.NewNopHost()))
+
+	p := capturetest.Start(t, dir)
+	path := p.Ring()
+	if filepath.Base(path) == "x.ring" {
+		found, _ := filepath.Glob(filepath.Join(dir, "[0-9]*.ring"))
+		path = found[0]
+	}
+	require.Eventually(t, func() bool {
+		p.Do("launch 10 k")
+		return sink.SpanCount() > 0
+	}, 20*time.Second, time.Millisecond)
+	p.Kill()
+	require.Eventually(t, func() bool { _, err := os.Stat(path); return os.IsNotExist(err) }, 20*time.Second, 10*time.Millisecond,
+		"the ring of an ended process is removed")
+	require.NoError(t, r.Shutdown(t.Context()))
+	assert.Equal(t, 1, logs.FilterMessage("a ring is left alone").Len(), "said once")
+	assert.Contains(t, logs.FilterMessage("a ring is left alone").All()[0].ContextMap()["error"], "7 bytes long")
+	assert.Equal(t, 1, logs.FilterMessage("the process has ended").Len())
+	m, err := tel.GetMetric("otelcol_receiver_gpu_capture_windows")
+	require.NoError(t, err)
+	require.NotNil(t, m)
+	_ = metadatatest.AssertEqualReceiverGpuCaptureWindows
+}
+
+func TestABusyProcessIsSaidOnce(t *testing.T) {
+	dir := t.TempDir()
+	set := receivertest.NewNopSettings(metadata.Type)
+	core, logs := observer.New(zap.WarnLevel)
+	set.Logger = zap.New(core)
+	cfg := testConfig(dir, 10*time.Millisecond)
+	cfg.Every = 20 * time.Millisecond
+	capturetest.Start(t, dir, "CUPTI_STUB_BUSY=1")
+	r, err := newReceiver(set, cfg, consumertest.NewNop())
+	require.NoError(t, err)
+	require.NoError(t, r.Start(t.Context(), componenttest.NewNopHost()))
+	require.Eventually(t, func() bool { return logs.Len() > 0 }, 10*time.Second, time.Millisecond)
+	time.Sleep(100 * time.Millisecond)
+	require.NoError(t, r.Shutdown(t.Context()))
+	require.Equal(t, 1, logs.Len())
+	assert.Equal(t, "another profiler is active in this process: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED",
+		logs.All()[0].ContextMap()["reason"])
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	require.NoError(t, cfg.Validate())
+	cfg.Folder, cfg.Window, cfg.Every, cfg.Budget, cfg.MaxProcesses, cfg.Kinds = "", 2*time.Minute, time.Second, 0, 0, []string{"runtime"}
+	require.EqualError(t, cfg.Validate(), "`folder` must not be empty\n"+
+		"`window` must be above 0 and at most 1m0s, found 2m0s\n"+
+		"`every` must be 0 (no windows) or at least `window`, 2m0s, found 1s\n"+
+		"`budget` must be from 1 to 5000000 records per second, found 0\n"+
+		"`max_processes` must be at least 1, found 0\n"+
+		"`kinds` has \"runtime\", which is none of [kernel copy memset graph]")
+}
+
+// hostile writes a ring with random contents behind a header that may be right, and reads it as far as it goes.
+func hostile(t testing.TB, header, body []byte) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "1-1.ring")
+	file := make([]byte, 8192+64*16+4096+96*256)
+	copy(file[8192:], body)
+	le := binary.LittleEndian
+	copy(file, "OTELGPUR")
+	for at, v := range map[int]uint32{8: 1, 12: 8192, 16: 96, 20: 64, 72: 1, 76: uint32(os.Getuid()), 200: 1} {
+		le.PutUint32(file[at:], v)
+	}
+	for at, v := range map[int]uint64{24: 8192 + 64*16 + 4096, 32: 256, 40: 8192, 48: 16, 56: 8192 + 64*16, 64: 4096} {
+		le.PutUint64(file[at:], v)
+	}
+	for i := 0; i+3 < len(header); i += 3 {
+		file[(int(header[i])<<8|int(header[i+1]))%8192] = header[i+2]
+	}
+	require.NoError(t, os.WriteFile(path, file, 0o600))
+	q, err := ring.Open(path)
+	if err != nil {
+		return
+	}
+	defer q.Close()
+	q.Devices()
+	cfg := testConfig(dir, time.Millisecond)
+	w := &window{cfg: cfg, ring: q, request: 1, parents: map[uint32]uint64{}, pushed: map[uint64]string{}}
+	_, _ = q.State()
+	_, _ = q.Counts()
+	_, _ = q.Read(func(r ring.Record) { w.take(r, 300) })
+	w.begin.set = true
+	_, err = w.spans(t.Context(), Result{Dropped: map[string]int64{}}, func(context.Context, ptrace.Traces) error { return nil })
+	if err != nil {
+		require.ErrorContains(t, err, "time out of range")
+	}
+}
+
+func FuzzHostileRing(f *testing.F) {
+	f.Add([]byte{2, 0, 255}, []byte("records"))
+	f.Add([]byte{2, 0, 200, 2, 16, 255, 0, 200, 1}, make([]byte, 30000))
+	rng := rand.New(rand.NewPCG(1, 2))
+	noise := make([]byte, 30000)
+	for i := range noise {
+		noise[i] = byte(rng.Uint32())
+	}
+	f.Add([]byte{2, 0, 255, 2, 17, 255}, noise)
+	for i := 0; i < len(noise); i += 96 { // records of known kinds
+		noise[i] = byte(1 + i/96%7)
+	}
+	f.Add([]byte{2, 0, 255, 4, 0, 1}, noise)
+	f.Fuzz(func(t *testing.T, header, body []byte) { hostile(t, header, body) })
+}
+
+// BenchmarkRead is the way of a record from shared memory into the receiver's own.
+func BenchmarkRead(b *testing.B) {
+	dir := b.TempDir()
+	list := make([]activity, 1000)
+	for i := range list {
+		list[i] = activity{kind: "kernel", name: "k" + string(rune('a'+i%26)), start: int64(i * 100), duration: 90, stream: 7, correlation: int64(i)}
+	}
+	file := filepath.Join(dir, "replay")
+	writeReplay(b, file, list)
+	p := capturetest.Start(b, dir, "CUPTI_STUB_REPLAY="+file, "CUPTI_STUB_REPEAT=100", "CUPTI_STUB_REBASE=1")
+	q, err := ring.Open(p.Ring())
+	require.NoError(b, err)
+	defer q.Close()
+	n, err := q.Request(200*time.Millisecond, 31, 1<<40)
+	require.NoError(b, err)
+	require.Eventually(b, func() bool { s, _ := q.State(); return s.Answered == n }, 10*time.Second, time.Millisecond)
+	// The same records again and again: the writer's head stays, the reader's tail goes back.
+	records := 0
+	w := &window{cfg: testConfig(dir, time.Second), ring: q, request: n, parents: map[uint32]uint64{}, pushed: map[uint64]string{}}
+	b.ResetTimer()
+	for b.Loop() {
+		again, err := ring.Open(p.Ring())
+		require.NoError(b, err)
+		again.Rewind()
+		w.raw = w.raw[:0]
+		k, err := again.Read(func(r ring.Record) { w.take(r, 1<<20) })
+		require.NoError(b, err)
+		records += k
+		again.Close()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(records), "ns/record")
+	_ = gputrace.LevelKernels
+}

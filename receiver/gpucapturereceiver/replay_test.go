@@ -1,0 +1,318 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gpucapturereceiver
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/recorded"
+	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/capturetest"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+)
+
+// activity is one activity of a device, as the trace says and as the spans say.
+type activity struct {
+	kind, name      string
+	start, duration int64 // ns; start since the first
+	device, stream  int64
+	correlation     int64
+	bytes           int64
+}
+
+// truth reads the activities of a Chrome trace without any code of the project's.
+func truth(t *testing.T, path string) []activity {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	if bytes.HasPrefix(raw, []byte{0x1f, 0x8b}) {
+		z, err := gzip.NewReader(bytes.NewReader(raw))
+		require.NoError(t, err)
+		raw, err = io.ReadAll(z)
+		require.NoError(t, err)
+	}
+	var file struct {
+		TraceEvents []map[string]any `json:"traceEvents"`
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if d.Decode(&file) != nil {
+		return nil
+	}
+	var out []activity
+	for _, e := range file.TraceEvents {
+		category, _ := e["cat"].(string)
+		if e["ph"] != "X" {
+			continue
+		}
+		args, _ := e["args"].(map[string]any)
+		a := activity{name: e["name"].(string), device: -1}
+		switch strings.ToLower(category) {
+		case "kernel":
+			a.kind = "kernel"
+		case "memcpy", "gpu_memcpy":
+			a.kind = "copy"
+			a.bytes = number(args["bytes"])
+		case "memset", "gpu_memset":
+			a.kind = "memset"
+			a.bytes = number(args["bytes"])
+		default:
+			continue
+		}
+		a.start, a.duration = micros(e["ts"]), micros(e["dur"])
+		a.device, a.stream, a.correlation = number(args["device"]), number(args["stream"]), number(args["correlation"])
+		if a.correlation < 0 || a.correlation > 1<<32-1 {
+			return nil // not CUPTI's
+		}
+		out = append(out, a)
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	first := slices.MinFunc(out, func(a, b activity) int { return cmp.Compare(a.start, b.start) }).start
+	for i := range out {
+		out[i].start -= first
+	}
+	return out
+}
+
+func number(v any) int64 {
+	s := ""
+	switch v := v.(type) {
+	case json.Number:
+		s = v.String()
+	case string:
+		s = strings.TrimPrefix(v, "stream ")
+	}
+	n, _ := strconv.ParseInt(s, 10, 64)
+	return n
+}
+
+// micros reads microseconds as ns, exactly: by moving the point.
+func micros(v any) int64 {
+	s := ""
+	switch v := v.(type) {
+	case json.Number:
+		s = v.String()
+	case string:
+		s = v
+	}
+	whole, part, _ := strings.Cut(s, ".")
+	rounded := (part + "0000")[:4]
+	n, _ := strconv.ParseInt(whole+rounded[:3], 10, 64)
+	if rounded[3] >= '5' {
+		n++
+	}
+	return n
+}
+
+// writeReplay writes the stand-in's file: its struct entry is 96 bytes.
+func writeReplay(t testing.TB, path string, list []activity) {
+	t.Helper()
+	var b bytes.Buffer
+	le := binary.LittleEndian
+	b.Write(le.AppendUint64(nil, uint64(len(list))))
+	for _, a := range list {
+		e := make([]byte, 96)
+		kind, name := uint32(10), a.name
+		switch a.kind {
+		case "copy":
+			kind, name = 1, ""
+			e[90], e[91], e[92] = copyKinds(a.name)
+		case "memset":
+			kind, name = 2, ""
+		}
+		le.PutUint32(e[0:], kind)
+		le.PutUint32(e[4:], uint32(a.device))
+		le.PutUint32(e[12:], uint32(a.stream))
+		le.PutUint32(e[16:], uint32(a.correlation))
+		le.PutUint32(e[20:], uint32(len(name)))
+		le.PutUint64(e[24:], uint64(a.start))
+		le.PutUint64(e[32:], uint64(a.start+a.duration))
+		le.PutUint64(e[40:], uint64(a.bytes))
+		b.Write(e)
+		b.WriteString(name)
+	}
+	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
+}
+
+// copyKinds are CUPTI's numbers for a name as "Memcpy HtoD (Pinned -> Device)".
+func copyKinds(name string) (kind, from, to byte) {
+	for i, d := range []string{"HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"} {
+		if strings.Contains(name, d) {
+			kind = byte(i + 1)
+		}
+	}
+	memory := func(s string) byte { return byte(slices.Index([]string{"Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"}, s)) }
+	if _, rest, ok := strings.Cut(name, "("); ok {
+		if f, t, ok := strings.Cut(strings.TrimSuffix(rest, ")"), " -> "); ok {
+			from, to = memory(f), memory(t)
+		}
+	}
+	return kind, from, to
+}
+
+func testConfig(folder string, window time.Duration) *Config {
+	cfg := createDefaultConfig().(*Config)
+	cfg.Folder, cfg.Window, cfg.Budget = folder, window, maxBudget
+	cfg.Spans.Detail = gputrace.LevelKernels
+	return cfg
+}
+
+// capture replays activities through the stand-in, the library and the ring, and gives what the spans say.
+func capture(t *testing.T, list []activity) ([]activity, Result) {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "replay")
+	writeReplay(t, file, list)
+	p := capturetest.Start(t, dir, "CUPTI_STUB_REPLAY="+file, "CUPTI_STUB_REBASE=1", "CUPTI_STUB_PACE=4000")
+	p.Ring()
+	var got []activity
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cfg := testConfig(dir, 500*time.Millisecond+time.Duration(len(list))*2*time.Microsecond)
+	res, err := Capture(ctx, p.PID, cfg, func(_ context.Context, td ptrace.Traces) error {
+		got = append(got, activitiesOf(td)...)
+		return nil
+	})
+	require.NoError(t, err)
+	require.Contains(t, p.Stderr(), "cupti stub: replayed", "the window was too short for this machine")
+	if len(got) > 0 {
+		first := slices.MinFunc(got, func(a, b activity) int { return cmp.Compare(a.start, b.start) }).start
+		for i := range got {
+			got[i].start -= first
+		}
+	}
+	return got, res
+}
+
+func activitiesOf(td ptrace.Traces) (out []activity) {
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, s := range ss.Spans().All() {
+				m := s.Attributes()
+				kind := text(m, "gpu.operation.type")
+				if kind == "" {
+					continue
+				}
+				a := activity{
+					kind: kind, name: text(m, "gpu.kernel.name"), start: int64(s.StartTimestamp()),
+					duration: int64(s.EndTimestamp() - s.StartTimestamp()),
+					device:   integer(ss.Scope().Attributes(), m, "gpu.device.ordinal"), stream: integer(m, m, "gpu.stream.id"),
+					correlation: integer(m, m, "gpu.correlation.id"),
+				}
+				switch kind {
+				case "collective":
+					a.kind = "kernel"
+				case "copy", "memset":
+					a.name, a.bytes = s.Name(), integer(m, m, "gpu.io.size")
+				}
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+func text(m pcommon.Map, k string) string {
+	if v, ok := m.Get(k); ok {
+		return v.Str()
+	}
+	return ""
+}
+
+func integer(scope, m pcommon.Map, k string) int64 {
+	for _, m := range []pcommon.Map{m, scope} {
+		if v, ok := m.Get(k); ok {
+			return v.Int()
+		}
+	}
+	return 0
+}
+
+func sorted(list []activity) []activity {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b activity) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.duration, b.duration), cmp.Compare(a.device, b.device),
+			cmp.Compare(a.stream, b.stream), cmp.Compare(a.name, b.name), cmp.Compare(a.correlation, b.correlation), cmp.Compare(a.bytes, b.bytes))
+	})
+	return list
+}
+
+func TestRecordedTracesComeThroughExactly(t *testing.T) {
+	capturetest.Build(t)
+	root := recorded.Path(t, "kineto")
+	var files []string
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.Contains(path, ".json") && !strings.Contains(path, ".ref.json") && d.Name() != "truth.json" {
+			files = append(files, path)
+		}
+		return err
+	}))
+	require.NotEmpty(t, files)
+	compared := 0
+	for _, path := range files {
+		want := truth(t, path)
+		if len(want) == 0 || testing.Short() && len(want) > 3000 {
+			continue
+		}
+		name, _ := filepath.Rel(root, path)
+		t.Run(name, func(t *testing.T) {
+			compared++
+			for i := range want {
+				want[i].name = want[i].name[:min(len(want[i].name), 2048)] // the limit of gpu.kernel.name
+				switch want[i].kind {
+				case "copy": // the name is made of CUPTI's kinds; the trace's may be of another runtime
+					k, f, to := copyKinds(want[i].name)
+					r := make([]byte, 96)
+					r[1], r[2], r[3] = k, f, to
+					want[i].name = copyName(r)
+				case "memset":
+					want[i].name = "Memset (Device)"
+				}
+			}
+			got, res := capture(t, want)
+			require.Equal(t, "recorded", res.Outcome, res.Message)
+			require.Empty(t, res.Dropped)
+			require.Equal(t, len(want), len(got))
+			want, got = sorted(want), sorted(got)
+			for i := range want {
+				require.Equal(t, want[i], got[i], "activity %d by start", i)
+			}
+
+			// And the analysis is that of the file.
+			var fromFile []gputrace.DeviceStats
+			st, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailSteps},
+				func(context.Context, ptrace.Traces) error { return nil })
+			require.NoError(t, err)
+			fromFile = st.Devices
+			require.Len(t, res.Devices, len(fromFile))
+			for i, d := range fromFile {
+				assert.Equal(t, d.Busy, res.Devices[i].Busy, "busy time of device %d", i)
+			}
+		})
+	}
+	assert.Greater(t, compared, 5)
+}

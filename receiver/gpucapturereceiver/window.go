@@ -1,0 +1,324 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package gpucapturereceiver
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadata"
+	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// pollInterval is how often a window's ring is read: the ring holds more than ten times what CUPTI delivers in it.
+const pollInterval = 2 * time.Millisecond
+
+// answerTimeout is how long after its end a window may take: CUPTI waits for running kernels at most so long.
+const answerTimeout = 10 * time.Second
+
+// window is one window of one process.
+type window struct {
+	cfg     *Config
+	ring    *ring.Ring
+	request uint32
+
+	raw        []byte // the records, one after the other
+	parents    map[uint32]uint64
+	pushed     map[uint64]string // traceparents by number
+	begin, end clocks
+}
+
+// clocks are where the clocks stood at one moment.
+type clocks struct {
+	cupti, wall int64
+	set         bool
+}
+
+// run opens the window, reads it to its end and hands its spans to emit. Errors are of ctx and emit.
+func (w *window) run(ctx context.Context, emit func(context.Context, ptrace.Traces) error) (Result, error) {
+	res := Result{Dropped: map[string]int64{}}
+	before, err := w.ring.Counts()
+	if err != nil {
+		return broken(res, err), nil
+	}
+	// What an earlier reader left unread is of another window.
+	if _, err := w.ring.Read(func(ring.Record) {}); err != nil {
+		return broken(res, err), nil
+	}
+	if w.request, err = w.ring.Request(w.cfg.Window, w.cfg.kinds(), w.cfg.budget()); err != nil {
+		return broken(res, err), nil
+	}
+	w.parents, w.pushed = map[uint32]uint64{}, map[uint64]string{}
+	state, err := w.read(ctx)
+	after, countErr := w.ring.Counts()
+	if err == nil {
+		err = countErr
+	}
+	res.Outcome = "recorded"
+	switch {
+	case ctx.Err() != nil:
+		return res, ctx.Err()
+	case errors.Is(err, errTimeout):
+		res.Outcome, res.Message = "timeout", err.Error()
+	case err != nil:
+		return broken(res, err), nil
+	case state.Refused:
+		res.Outcome, res.Message = state.Reason.String(), state.Message
+		return res, nil
+	case state.Reason == ring.ReasonBudget:
+		res.Outcome = "budget"
+	}
+	for reason, n := range map[string]uint64{
+		"ring_full": after.DroppedFull - before.DroppedFull, "budget": after.DroppedBudget - before.DroppedBudget,
+		"cupti": after.DroppedCUPTI - before.DroppedCUPTI, "name": after.NamesDropped - before.NamesDropped,
+	} {
+		if n > 0 && n < math.MaxInt64 {
+			res.Dropped[reason] += int64(n)
+		}
+	}
+	return w.spans(ctx, res, emit)
+}
+
+func broken(res Result, err error) Result {
+	res.Outcome, res.Message = "broken", err.Error()
+	return res
+}
+
+var errTimeout = errors.New("the process did not answer the request for a window (is it stopped?)")
+
+// read takes the records as they come, until the process has answered.
+func (w *window) read(ctx context.Context) (ring.State, error) {
+	deadline := time.NewTimer(w.cfg.Window + answerTimeout)
+	defer deadline.Stop()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	most := int(w.cfg.budget()) + 2
+	for {
+		state, err := w.ring.State()
+		if err != nil {
+			return state, err
+		}
+		alive := w.ring.Alive()
+		if _, err := w.ring.Read(func(r ring.Record) { w.take(r, most) }); err != nil {
+			return state, err
+		}
+		if state.Answered == w.request || !alive {
+			return state, nil
+		}
+		select {
+		case <-ctx.Done():
+			_ = w.ring.Cancel(w.request)
+			return state, ctx.Err()
+		case <-deadline.C:
+			return state, errTimeout
+		case <-tick.C:
+		}
+	}
+}
+
+// take keeps a record, at most so many: the writer keeps to the budget, who pretends to be one need not.
+func (w *window) take(r ring.Record, most int) {
+	switch r.Kind() {
+	case ring.WindowBegin, ring.WindowEnd:
+		c := clocks{int64(r.A()), int64(r.End()), true}
+		switch {
+		case r.B() != uint64(w.request):
+		case r.Kind() == ring.WindowBegin:
+			w.begin = c
+		default:
+			w.end = c
+		}
+	case ring.Context:
+		if len(w.parents) >= most {
+			return
+		}
+		number := r.A()
+		w.parents[r.Correlation()] = number
+		if _, ok := w.pushed[number]; !ok {
+			// Now: places of contexts are used again.
+			p, ok := w.ring.Pushed(number)
+			w.pushed[number] = traceParent(p, ok)
+		}
+	default:
+		if len(w.raw) < most*ring.RecordSize {
+			w.raw = append(w.raw, r...)
+		}
+	}
+}
+
+// lostContext stands for a context whose place was used again before it was read.
+const lostContext = "lost"
+
+func traceParent(p ring.Pushed, known bool) string {
+	switch {
+	case !known:
+		return lostContext
+	case p.TraceID == [16]byte{} || p.SpanID == [8]byte{}:
+		return ""
+	}
+	return fmt.Sprintf("00-%s-%s-%02x", hex.EncodeToString(p.TraceID[:]), hex.EncodeToString(p.SpanID[:]), p.Flags)
+}
+
+// spans makes the window a profile, as if it were a file.
+func (w *window) spans(ctx context.Context, res Result, emit func(context.Context, ptrace.Traces) error) (Result, error) {
+	if !w.begin.set {
+		if len(w.raw) > 0 {
+			res.Dropped["unreadable"] += int64(len(w.raw) / ring.RecordSize)
+		}
+		return res, nil
+	}
+	s := &w.cfg.Spans
+	p := gputrace.New(gputrace.Options{
+		Level: s.Detail, Extent: s.Extent, MaxSpans: s.MaxSpans, MaxBytes: s.MaxBytes, BatchSpans: s.BatchSpans,
+		MemoryLimit: s.MemoryMiB << 20, TempDir: s.TempDir, Service: s.ServiceName, JobID: s.JobID, Resource: s.Resource,
+		Scope: metadata.ScopeName, RootName: "gpu capture",
+	})
+	defer p.Close()
+	w.describe(&p.Meta)
+	n := &names{w.ring, p.Names, map[uint32]uint32{}}
+	for at := 0; at < len(w.raw); at += ring.RecordSize {
+		r := ring.Record(w.raw[at : at+ring.RecordSize])
+		e, ok := w.event(r, n)
+		if ok {
+			ok = p.Add(&e) == nil
+		}
+		if !ok {
+			res.Dropped["unreadable"]++
+			continue
+		}
+		res.Records++
+		if e.Detail.TraceParent != "" {
+			res.Attached++
+		} else if w.pushed[w.parents[r.Correlation()]] == lostContext {
+			res.Dropped["context"]++
+		}
+	}
+	if w.end.set {
+		p.Window(0, w.end.cupti-w.begin.cupti)
+	}
+	var err error
+	res.Stats, err = p.Emit(ctx, emit)
+	if errors.Is(err, gputrace.ErrTimeRange) {
+		return broken(res, err), nil
+	}
+	return res, err
+}
+
+// describe says whose the window is.
+func (w *window) describe(m *gputrace.Meta) {
+	offset := w.begin.wall - w.begin.cupti
+	if w.end.set {
+		// One offset for the whole window, so that times within it are exact; the clocks' drift over it is shared by both ends.
+		offset += (w.end.wall - w.end.cupti - offset) / 2
+	}
+	m.Base = w.begin.cupti + offset
+	m.TimingSource = semconv.GPUTimingSourceCupti
+	info := w.ring.Info
+	m.Service = info.Service
+	if m.Service == "" {
+		m.Service = info.Command
+	}
+	m.Resource = map[string]string{"process.pid": strconv.Itoa(int(info.PID)), "process.executable.name": info.Command}
+	if host, err := os.Hostname(); err == nil {
+		m.Host = host
+	}
+	for pair := range strings.SplitSeq(info.Resource, ",") {
+		if k, v, ok := strings.Cut(pair, "="); ok && strings.TrimSpace(k) != "" {
+			m.Resource[strings.TrimSpace(k)] = strings.TrimSpace(v)
+		}
+	}
+	for i, d := range w.ring.Devices() {
+		m.Devices = append(m.Devices, gputrace.Device{Ordinal: int64(i), Model: d.Name, ID: d.ID})
+	}
+}
+
+// names translates the ring's numbers of names into a profile's.
+type names struct {
+	ring  *ring.Ring
+	to    *gputrace.Names
+	known map[uint32]uint32
+}
+
+func (n *names) of(number uint32) uint32 {
+	id, ok := n.known[number]
+	if !ok {
+		text, found := n.ring.Name(number)
+		if !found || text == "" {
+			text = "kernel of unknown name"
+		}
+		id = n.to.ID(strings.ToValidUTF8(text, "?"))
+		n.known[number] = id
+	}
+	return id
+}
+
+// event is a record as gputrace takes it.
+func (w *window) event(r ring.Record, n *names) (gputrace.Event, bool) {
+	start, end := int64(r.Start()), int64(r.End())
+	if start <= 0 || end < start {
+		return gputrace.Event{}, false // CUPTI writes 0 where it has no time
+	}
+	e := gputrace.Event{
+		Start: start - w.begin.cupti, Duration: end - start, Process: int64(w.ring.Info.PID), HasProcess: true,
+		Device: int64(r.Device()), Stream: int64(r.Stream()), Correlation: int64(r.Correlation()),
+	}
+	if parent := w.pushed[w.parents[r.Correlation()]]; parent != lostContext {
+		e.Detail.TraceParent = parent
+	}
+	switch r.Kind() {
+	case ring.Kernel:
+		e.Kind, e.Name = gputrace.KindKernel, n.of(r.Name())
+		g, b := r.Grid(), r.Block()
+		for i := range 3 {
+			e.Detail.Grid[i], e.Detail.Block[i] = int64(g[i]), int64(b[i])
+		}
+		e.Detail.HasGrid, e.Detail.HasResources = true, true
+		e.Detail.Registers, e.Detail.SharedMemory = int64(r.Registers()), int64(min(r.SharedMemory(), math.MaxInt64))
+		e.Detail.GraphNode = int64(r.B() & math.MaxInt64)
+	case ring.Graph:
+		e.Kind, e.Name = gputrace.KindKernel, n.to.ID("CUDA graph")
+		e.Detail.WholeGraph, e.Detail.Graph = true, int64(r.A()&math.MaxUint32)
+	case ring.Copy:
+		name := copyName(r)
+		e.Kind, e.Name = gputrace.KindCopy, n.to.ID(name)
+		e.Detail.Direction, e.Detail.HostMemory = gputrace.CopyKind(name)
+		e.Detail.Bytes, e.Detail.HasBytes = int64(r.A()&math.MaxInt64), true
+	case ring.Memset:
+		e.Kind, e.Name = gputrace.KindMemset, n.to.ID("Memset (Device)")
+		e.Detail.Bytes, e.Detail.HasBytes = int64(r.A()&math.MaxInt64), true
+	default:
+		return e, false
+	}
+	return e, true
+}
+
+// copyName is the name that PyTorch's profiler gives the copy.
+func copyName(r ring.Record) string {
+	directions := [...]string{1: "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"}
+	memories := [...]string{1: "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"}
+	direction := "Unknown"
+	if k := int(r.CopyKind()); k > 0 && k < len(directions) {
+		direction = directions[k]
+	}
+	memory := func(k uint8) string {
+		if k > 0 && int(k) < len(memories) {
+			return memories[k]
+		}
+		return "Unknown"
+	}
+	return fmt.Sprintf("Memcpy %s (%s -> %s)", direction, memory(r.SourceKind()), memory(r.TargetKind()))
+}
