@@ -15,7 +15,7 @@ export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: help test race efence lint fmt vet generate build build-modules build-full bench run check jaeger
+.PHONY: help test race efence lint fmt vet generate build build-modules build-full capture bench run check jaeger
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -49,6 +49,11 @@ build: ## build the distribution, bin/otelcol-gpu
 
 build-full: $(BIN)/builder ## build cmd/otelcol-gpu/build/otelcol-gpu-full with the Kubernetes and Kafka components
 	cd cmd/otelcol-gpu && GOWORK=off $(BIN)/builder --config builder-full.yaml
+
+capture: ## build bin/libotelgpu_capture.so, which CUDA processes are started with to be captured (gcc)
+	@mkdir -p $(BIN)
+	gcc -std=c11 -O2 -Wall -Wextra -fvisibility=hidden -fPIC -shared -o $(BIN)/libotelgpu_capture.so \
+		receiver/gpucapturereceiver/shim/*.c -lpthread -ldl
 
 build-modules: ## build each module alone, outside the workspace
 	$(call each,$(MODULES),$(GO) build ./...)

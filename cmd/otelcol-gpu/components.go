@@ -37,6 +37,7 @@ import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
+	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
@@ -81,6 +82,7 @@ func factories() (otelcol.Factories, error) {
 	}
 	if f.Receivers, f.ReceiverModules, err = collect(
 		own[receiver.Factory](gpureceiver.NewFactory()),
+		own[receiver.Factory](gpucapturereceiver.NewFactory()),
 		own[receiver.Factory](kinetoreceiver.NewFactory()),
 		own[receiver.Factory](nsysreceiver.NewFactory()),
 		core[receiver.Factory](otlpreceiver.NewFactory(), "receiver/otlpreceiver"),

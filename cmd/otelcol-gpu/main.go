@@ -7,6 +7,7 @@
 //	otelcol-gpu --config FILE         a pipeline of your own
 //	otelcol-gpu demo                  a simulated service through the same pipelines
 //	otelcol-gpu convert --out DIR F…  profiler files to OTLP JSON and a Chrome trace
+//	otelcol-gpu capture PID           what a running CUDA process does on the GPU, now
 //	otelcol-gpu record --out FILE     device samples to a file that the gpu receiver replays
 //	otelcol-gpu config [NAME]         print a ready pipeline
 package main
@@ -94,7 +95,7 @@ func command() (*cobra.Command, error) {
 	root.Long = "OpenTelemetry Collector for GPU work. Without --config it runs the embedded all-in-one pipeline\n" +
 		"(\"otelcol-gpu config all-in-one\" prints it)."
 	root.Args = cobra.NoArgs
-	root.AddCommand(newConfigCommand(), newDemoCommand(), newConvertCommand(), newRecordCommand())
+	root.AddCommand(newConfigCommand(), newDemoCommand(), newConvertCommand(), newCaptureCommand(), newRecordCommand())
 	return root, nil
 }
 

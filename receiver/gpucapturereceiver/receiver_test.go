@@ -24,7 +24,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
-	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/capturetest"
+	"github.com/otelgpu/otelgpu/internal/capturetest"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadatatest"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"

@@ -29,7 +29,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/internal/recorded"
-	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/capturetest"
+	"github.com/otelgpu/otelgpu/internal/capturetest"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 

@@ -51,8 +51,7 @@ static void tell(struct header *h, struct pushed *p) {
 	uint64_t n = atomic_fetch_add_explicit(&h->contexts_head, 1, memory_order_relaxed);
 	struct context *places = (struct context *)((char *)h + h->contexts_offset);
 	struct context *c = &places[n % h->contexts_capacity];
-	atomic_store_explicit(&c->sequence, 0, memory_order_relaxed);
-	atomic_thread_fence(memory_order_release);
+	atomic_exchange_explicit(&c->sequence, 0, memory_order_acquire); // so that what follows is stored after it
 	c->number = n + 1;
 	c->pushed = clock_ns(CLOCK_MONOTONIC);
 	c->thread = (uint32_t)syscall(SYS_gettid);

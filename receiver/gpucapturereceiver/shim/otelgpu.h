@@ -17,22 +17,27 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-// The driver loads the library where the program's symbols do not see it, so it is asked for by its path.
-static inline void *otelgpu_find_(const char *name) {
-	const char *path = getenv("CUDA_INJECTION64_PATH");
+// The driver loads the library where the program's symbols do not see it, so it is asked for by its path; once found, never
+// again.
+static inline void *otelgpu_find_(void **known, const char *name) {
+	void *f = __atomic_load_n(known, __ATOMIC_ACQUIRE);
+	const char *path = f ? NULL : getenv("CUDA_INJECTION64_PATH");
 	void *lib = path && *path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-	return lib ? dlsym(lib, name) : NULL;
+	if (!lib) return f;
+	f = dlsym(lib, name);
+	__atomic_store_n(known, f, __ATOMIC_RELEASE);
+	return f;
 }
 
 static inline void otelgpu_push(const char *traceparent) {
-	static void (*push)(const char *);
-	if (!push) push = (void (*)(const char *))(size_t)otelgpu_find_("otelgpu_push");
+	static void *known;
+	void (*push)(const char *) = (void (*)(const char *))(size_t)otelgpu_find_(&known, "otelgpu_push");
 	if (push) push(traceparent);
 }
 
 static inline void otelgpu_pop(void) {
-	static void (*pop)(void);
-	if (!pop) pop = (void (*)(void))(size_t)otelgpu_find_("otelgpu_pop");
+	static void *known;
+	void (*pop)(void) = (void (*)(void))(size_t)otelgpu_find_(&known, "otelgpu_pop");
 	if (pop) pop();
 }
 #endif

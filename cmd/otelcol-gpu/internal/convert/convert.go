@@ -44,6 +44,7 @@ type Result struct {
 type Options struct {
 	Out       string
 	Files     []string // and folders, for all profiles in them
+	Process   string   // instead of files: what Reader reads is a running process of this name
 	Reader    Reader
 	Full      bool // the detail that the user asked for is all there is
 	Info      component.BuildInfo
@@ -69,6 +70,9 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	}
 	defer results.remove()
 	files, refused := expand(o.Files, o.Out)
+	if o.Process != "" {
+		files = []string{o.Process}
+	}
 	for _, err := range refused {
 		complain(problems, err)
 	}

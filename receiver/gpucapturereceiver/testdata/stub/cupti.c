@@ -295,7 +295,13 @@ int cuptiActivityPopExternalCorrelationId(int kind, uint64_t *last) {
 }
 
 #ifndef NO_CLOCK
-int cuptiActivityRegisterTimestampCallback(uint64_t (*f)(void)) { calls++; user_clock = f; return OK; }
+int cuptiActivityRegisterTimestampCallback(uint64_t (*f)(void)) {
+	calls++;
+	pthread_mutex_lock(&lock);
+	user_clock = f;
+	pthread_mutex_unlock(&lock);
+	return OK;
+}
 #endif
 
 int cuptiGetResultString(int result, const char **text) {

@@ -3,8 +3,8 @@
 
 //go:build linux
 
-// Package capturetest runs processes with libotelgpu_capture.so in tests: built by gcc from ../../shim, beside the
-// stand-ins of ../../testdata.
+// Package capturetest runs processes with libotelgpu_capture.so in tests: built by gcc from receiver/gpucapturereceiver/shim,
+// beside the stand-ins of its testdata.
 package capturetest
 
 import (
@@ -34,7 +34,7 @@ var build = sync.OnceValues(func() (Programs, error) {
 		return Programs{}, err
 	}
 	_, self, _, _ := runtime.Caller(0)
-	root := filepath.Join(filepath.Dir(self), "..", "..")
+	root := filepath.Join(filepath.Dir(self), "..", "..", "receiver", "gpucapturereceiver")
 	p := Programs{
 		Shim: filepath.Join(dir, "libotelgpu_capture.so"), CUPTI: filepath.Join(dir, "libcupti.so.12"),
 		CUPTINoClock: filepath.Join(dir, "libcupti_noclock.so"), Host: filepath.Join(dir, "host"),
@@ -45,6 +45,9 @@ var build = sync.OnceValues(func() (Programs, error) {
 	}
 	stub := filepath.Join(root, "testdata", "stub", "cupti.c")
 	common := []string{"-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC"}
+	if os.Getenv("OTELGPU_TEST_SANITIZE") != "" { // address, or undefined; see the test that sets it
+		common = append(common, "-fsanitize="+os.Getenv("OTELGPU_TEST_SANITIZE"), "-fno-sanitize-recover=all")
+	}
 	for _, args := range [][]string{
 		append([]string{"-shared", "-fvisibility=hidden", "-o", p.Shim}, sources...),
 		{"-shared", "-Wl,-soname,libcupti.so.12", "-o", p.CUPTI, stub},
@@ -115,6 +118,9 @@ func Start(t testing.TB, folder string, env ...string) *Process {
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait()
+		if s := p.stderr.String(); strings.Contains(s, "Sanitizer") || strings.Contains(s, "broken rule") {
+			t.Errorf("the host complained: %s", s)
+		}
 	})
 	require.True(t, strings.HasPrefix(p.line(), "ready "), p.stderr)
 	p.PID = p.cmd.Process.Pid
