@@ -6,6 +6,7 @@ package gpuspan
 import (
 	"context"
 
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 )
 
@@ -30,6 +31,14 @@ func AllowLegacy() StreamOption {
 // NeverCaptured promises that no graph is ever captured on the stream, which saves a driver call at Start and at End.
 func NeverCaptured() StreamOption {
 	return streamOption(func(c *engine.StreamConfig) { c.NoCapture = true })
+}
+
+// OnDevice says which device the stream's work runs on when no backend can ask it, as in the parent of a server process that is told the
+// GPU times of its requests: [Operation.Record] on the stream then gives spans with the device's identity, which join as others
+// do. Of d the UUID (hw.id) matters most; Ordinal tells devices apart in reports, and the Model gives the peaks. No event
+// is recorded: sections that are started have the host's times. The handle does not matter.
+func OnDevice(d backend.Device) StreamOption {
+	return streamOption(func(c *engine.StreamConfig) { c.Device = &d })
 }
 
 // Stream registers a device stream of the application: h is a cudaStream_t, CUstream or hipStream_t, or a simulated stream. The

@@ -120,6 +120,19 @@ func (a anchored) Bind(device int) (func(), backend.Status) {
 	return a.Backend.Bind(backend.Context(device))
 }
 
+// givenDevice is the device that the application names for streams without events.
+func (t *poller) givenDevice(info backend.Device) *device {
+	for _, d := range t.given {
+		if d.info == info {
+			return d
+		}
+	}
+	d := &device{info: info, attrs: identity(info)}
+	t.given = append(t.given, d) // at most one for each stream
+	t.p.describeDevice(d)
+	return d
+}
+
 // describeDevice tells the recorder what a device can do.
 func (p *Profiler) describeDevice(d *device) {
 	defer p.guard("the recorder was told of a device")

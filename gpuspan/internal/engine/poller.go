@@ -38,6 +38,7 @@ var errStopped = errors.New("the profiler is shut down")
 // poller reads events back. It owns one goroutine, locked to its OS thread, on which all driver calls happen that are not
 // records.
 type poller struct {
+	given   []*device // that the application named, without a backend
 	p       *Profiler
 	calls   chan func() // to be run on the thread
 	quit    chan struct{}

@@ -24,6 +24,7 @@ type StreamConfig struct {
 	Legacy    bool
 	NoCapture bool
 	Bound     bool
+	Device    *backend.Device // not nil: no events, the device is what the application says
 
 	current backend.Context // of the goroutine that registers the legacy stream
 }
@@ -141,7 +142,7 @@ func (t *poller) register(h backend.StreamHandle, name string, c StreamConfig) (
 	if known != nil && !known.retired() {
 		return known, nil
 	}
-	if refused != nil && p.backend == nil {
+	if refused != nil && (p.backend == nil || c.Device != nil) && refused.on(c.Device) {
 		return refused, nil
 	}
 	s := p.newStream(name, h, c)
@@ -189,13 +190,21 @@ func openStreamOf(streams []*Stream, h backend.StreamHandle, name string, curren
 	return nil, refused
 }
 
+// on reports whether a stream of host times is on the device that the application names, nil for none.
+func (s *Stream) on(d *backend.Device) bool {
+	return d == nil && s.device == nil || d != nil && s.device != nil && s.device.info == *d
+}
+
 // openStream asks the driver about the stream and makes its events.
 func (t *poller) openStream(s *Stream, h backend.StreamHandle, c StreamConfig, others int) error {
 	p := t.p
 	if others >= p.cfg.Streams {
 		return errTooManyStreams
 	}
-	if p.backend == nil {
+	if c.Device != nil {
+		s.host, s.device = true, t.givenDevice(*c.Device)
+	}
+	if p.backend == nil || c.Device != nil {
 		s.prepare(nil)
 		return nil
 	}
