@@ -32,7 +32,7 @@ func begins(with string) func([]byte) bool {
 
 // kinds are the formats that profilers of GPUs write and that are not read.
 var kinds = []kind{
-	{ends: []string{".nsys-rep", ".qdrep"}, says: "a report of Nsight Systems", remedy: "nsys export --type sqlite FILE"},
+	{is: begins("NVIDIA Tegra Profiler"), ends: []string{".nsys-rep", ".qdrep", ".qdstrm"}, says: "a report of Nsight Systems", remedy: "nsys export --type sqlite FILE"},
 	{ends: []string{".ncu-rep"}, says: "a report of Nsight Compute, which holds counters of single kernels and no timeline", remedy: "record with nsys profile, then nsys export --type sqlite"},
 	{
 		is: xplane, ends: []string{".xplane.pb"}, says: "an XPlane of JAX or TensorFlow",

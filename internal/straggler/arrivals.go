@@ -26,6 +26,8 @@ type Arrival struct {
 	// Waited is for how many seconds this rank waited for the last one, HeldUp for how many the others together waited for this
 	// one, Delay how long this rank alone held all others up: by how much it was later than the rank before it.
 	Waited, HeldUp, Delay float64
+	// LastAt are this rank's runs at which it came last, on its own clock, by start.
+	LastAt []Collective
 	// Clock is by how many seconds the rank's clock was ahead of the others', by the matched ends.
 	Clock float64
 }
@@ -76,6 +78,10 @@ func Arrivals(all []Collective) []Arrival {
 				continue
 			}
 			a.Last++
+			own := x
+			own.Start += clocks[x.Rank]
+			own.End += clocks[x.Rank]
+			a.LastAt = append(a.LastAt, own)
 			a.Delay += seconds(last.Start - runs[i-1].Start)
 			for _, y := range runs[:i] {
 				a.HeldUp += seconds(last.Start - y.Start)
@@ -84,6 +90,7 @@ func Arrivals(all []Collective) []Arrival {
 	}
 	out := make([]Arrival, 0, len(byRank))
 	for _, a := range byRank {
+		slices.SortFunc(a.LastAt, func(x, y Collective) int { return cmp.Compare(x.Start, y.Start) })
 		out = append(out, *a)
 	}
 	slices.SortFunc(out, func(x, y Arrival) int { return cmp.Compare(x.Rank, y.Rank) })

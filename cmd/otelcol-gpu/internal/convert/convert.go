@@ -20,6 +20,7 @@ import (
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/optable"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/pipeline"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/ranks"
 )
 
 //go:embed pipeline.yaml.tmpl
@@ -86,6 +87,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
+	var byRank ranks.Profiles
 	good, repeated, partial := 0, 0, 0
 	known := contents{}
 	for _, file := range files {
@@ -95,7 +97,10 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 			continue
 		}
 		sink := &sink{}
-		r, err := o.read(ctx, file, sink.to(source.Next("files").ConsumeTraces), sink.to(source.Next("all").ConsumeTraces))
+		r, err := o.read(ctx, file, sink.to(source.Next("files").ConsumeTraces), sink.to(func(ctx context.Context, td ptrace.Traces) error {
+			byRank.Add(file, td)
+			return source.Next("all").ConsumeTraces(ctx, td)
+		}))
 		switch {
 		case ctx.Err() != nil:
 			return errors.Join(fmt.Errorf("interrupted in %s", printable.Line(file)), p.Stop())
@@ -124,6 +129,9 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	}
 	replaced, err := results.publish()
 	if err != nil {
+		return err
+	}
+	if err := byRank.Render(out); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)

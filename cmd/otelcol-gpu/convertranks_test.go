@@ -1,0 +1,66 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/recorded"
+)
+
+// Eight real ranks, held against the truth that was computed from the files' own times.
+func TestAFolderOfRanksIsOneJob(t *testing.T) {
+	dir := recorded.Path(t, "kineto", "param", "dlrm_8ranks")
+	text, err := os.ReadFile(filepath.Join(dir, "truth.json"))
+	require.NoError(t, err)
+	var truth struct {
+		LastAt map[string]int     `json:"last_at"`
+		HeldUp map[string]float64 `json:"made_others_wait_ms"`
+	}
+	require.NoError(t, json.Unmarshal(text, &truth))
+	files, err := filepath.Glob(filepath.Join(dir, "worker?.pt.trace.json.gz"))
+	require.NoError(t, err)
+	stdout, stderr, err := inProcess(t, append([]string{"convert", "--detail", "steps", "--out", t.TempDir()}, files...)...)
+	require.NoError(t, err, stderr)
+	require.Contains(t, stdout, "8 ranks of one job of 8: rank 7 holds the others up: it comes last at 5 of 8 collectives")
+	_, table, found := strings.Cut(stdout, "HELD OTHERS UP")
+	require.True(t, found)
+	rows := strings.Split(table, "\n")[1:9]
+	for rank, row := range rows {
+		require.Contains(t, row, fmt.Sprintf(" %d of 8 ", truth.LastAt[fmt.Sprint(rank)]), row)
+		if held := truth.HeldUp[fmt.Sprint(rank)]; held > 0 {
+			require.Regexp(t, fmt.Sprintf(` %.1f\d ms +worker%d`, held-0.04, rank), row) // clocks are aligned within a few µs
+		}
+	}
+}
+
+// Rank 1 computes for longer before every collective; the rule must not name rank 0, which communicates for longer.
+func TestWhatTheLateRankDidIsSaid(t *testing.T) {
+	dir := t.TempDir()
+	for rank := range 2 {
+		var events []string
+		event := func(cat, name string, ts, dur, stream int) {
+			events = append(events, fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"ts":%d,"dur":%d,"pid":%d,"tid":%d,"args":{"device":%d,"stream":%d}}`,
+				cat, name, ts, dur, rank, stream, rank, stream))
+		}
+		for k := range 10 {
+			at, compute := 1000*k+rank*5000, 300+rank*400 // µs; the clocks of the two are 5 ms apart
+			event("kernel", "gemm", at, compute, 7)
+			event("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", at+compute, 900-compute, 7)
+		}
+		writeFile(t, dir, fmt.Sprintf("rank%d.json", rank), fmt.Sprintf(
+			`{"distributedInfo":{"rank":%d,"world_size":2},"traceEvents":[%s]}`, rank, strings.Join(events, ",")))
+	}
+	stdout, stderr, err := inProcess(t, "convert", "--out", t.TempDir(), dir)
+	require.NoError(t, err, stderr)
+	require.Contains(t, stdout, "2 ranks of one job of 2: rank 1 holds the others up: it comes last at 10 of 10 collectives, and they wait 4.00 ms for it, 4.00 ms each. "+
+		"Before those it has, against the others' median, 4.00 ms more of computation. Of the others' communication of 6.00 ms, 4.00 ms (67 %) is waiting for a late rank.")
+}

@@ -1,0 +1,200 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ranks
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/otelgpu/otelgpu/internal/intervals"
+	"github.com/otelgpu/otelgpu/internal/straggler"
+)
+
+// excess is what a late rank did longer than the others before the collectives at which it came last.
+type excess struct {
+	computing, moving, idle int64  // ns, compared with the median of the others
+	in                      string // the host range in which most of its device's idle time passed
+	inTime                  int64
+}
+
+// timeline is a profile's activities in order, for questions about many intervals.
+type timeline struct {
+	computing intervals.Set // kernels that are no collectives
+	working   intervals.Set // and copies and memsets
+	busy      intervals.Set // and collectives
+	ends      []int64       // of collectives, in order
+	at        map[key]straggler.Collective
+}
+
+// key is what runs of one collective on several ranks have in common.
+type key struct {
+	group, name string
+	sequence    int64
+}
+
+func keyOf(c straggler.Collective) key { return key{c.Group, c.Name, c.Sequence} }
+
+func (x *profile) timeline() *timeline {
+	t := &timeline{at: make(map[key]straggler.Collective, len(x.collectives))}
+	collectives := make([]intervals.Interval, 0, len(x.collectives))
+	for _, c := range x.collectives {
+		t.at[keyOf(c)] = c
+		t.ends = append(t.ends, c.End)
+		collectives = append(collectives, intervals.Interval{Start: c.Start, End: c.End})
+	}
+	slices.Sort(t.ends)
+	t.computing = union(x.compute)
+	t.working = union(x.compute, x.moves)
+	t.busy = union(x.compute, x.moves, collectives)
+	return t
+}
+
+// union joins intervals in any order, in the time of sorting them.
+func union(lists ...[]intervals.Interval) (set intervals.Set) {
+	list := slices.Concat(lists...)
+	slices.SortFunc(list, func(a, b intervals.Interval) int { return cmp.Compare(a.Start, b.Start) })
+	for _, v := range list {
+		switch n := len(set) - 1; {
+		case v.End <= v.Start:
+		case n >= 0 && v.Start <= set[n].End:
+			set[n].End = max(set[n].End, v.End)
+		default:
+			set = append(set, v)
+		}
+	}
+	return set
+}
+
+// before is the time in which a rank could have come to a collective: since the one before, or, before its first one, since
+// all ranks were recorded. from is the latter, on the rank's clock.
+func (t *timeline) before(c straggler.Collective, from int64) intervals.Interval {
+	if i, _ := slices.BinarySearch(t.ends, c.Start+1); i > 0 {
+		from = max(from, t.ends[i-1])
+	}
+	return intervals.Interval{Start: min(from, c.Start), End: c.Start}
+}
+
+// doing compares the rank with the others of its job. clocks are by how many ns their clocks are ahead.
+func doing(job []*profile, late *profile, lastAt []straggler.Collective, clocks map[int64]int64) (e excess) {
+	from := int64(math.MinInt64)
+	lines := map[*profile]*timeline{}
+	for _, x := range job {
+		from = max(from, x.window.Start-clocks[x.rank])
+		lines[x] = x.timeline()
+	}
+	type share struct{ computing, moving, idle int64 }
+	at := func(x *profile, c straggler.Collective) share {
+		t := lines[x]
+		v := t.before(c, from+clocks[x.rank])
+		computing, working := inside(t.computing, v), inside(t.working, v)
+		return share{computing, working - computing, v.End - v.Start - working}
+	}
+	var gaps intervals.Set
+	for _, c := range lastAt {
+		mine := at(late, c)
+		var others []share
+		for _, x := range job {
+			if y, ok := lines[x].at[keyOf(c)]; ok && x != late {
+				others = append(others, at(x, y))
+			}
+		}
+		if len(others) == 0 {
+			continue
+		}
+		typical := func(f func(share) int64) int64 {
+			slices.SortFunc(others, func(a, b share) int { return cmp.Compare(f(a), f(b)) })
+			return f(others[len(others)/2])
+		}
+		e.computing += mine.computing - typical(func(s share) int64 { return s.computing })
+		e.moving += mine.moving - typical(func(s share) int64 { return s.moving })
+		e.idle += mine.idle - typical(func(s share) int64 { return s.idle })
+		gaps = append(gaps, free(lines[late].busy, lines[late].before(c, from+clocks[late.rank]))...)
+	}
+	e.in, e.inTime = late.longest(union(gaps))
+	return e
+}
+
+// free is the part of an interval that lies in none of the disjoint intervals in order.
+func free(set intervals.Set, v intervals.Interval) (gaps intervals.Set) {
+	at := v.Start
+	for i := firstAfter(set, v.Start); i < len(set) && set[i].Start < v.End; i++ {
+		if set[i].Start > at {
+			gaps = append(gaps, intervals.Interval{Start: at, End: set[i].Start})
+		}
+		at = max(at, set[i].End)
+	}
+	if at < v.End {
+		gaps = append(gaps, intervals.Interval{Start: at, End: v.End})
+	}
+	return gaps
+}
+
+// firstAfter is the first of disjoint intervals in order that ends after an instant.
+func firstAfter(set intervals.Set, t int64) int {
+	i, _ := slices.BinarySearchFunc(set, t, func(x intervals.Interval, t int64) int {
+		if x.End <= t {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// longest is the range in which most of the gaps passed on the host's busiest thread: each moment counts for the innermost
+// range. Empty where no range is known.
+func (x *profile) longest(gaps intervals.Set) (name string, time int64) {
+	counts := map[int64]int{}
+	main, most := int64(0), 0
+	for _, r := range x.ranges {
+		if counts[r.thread]++; counts[r.thread] > most {
+			main, most = r.thread, counts[r.thread]
+		}
+	}
+	var list []hostRange
+	for _, r := range x.ranges {
+		if r.thread == main {
+			list = append(list, r)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b hostRange) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End))
+	})
+	times := map[string]int64{}
+	var stack []hostRange
+	at := int64(math.MinInt64)
+	pass := func(to int64) { // gives the time up to an instant to whatever is innermost
+		for len(stack) > 0 && at < to {
+			top := stack[len(stack)-1]
+			if end := min(top.End, to); end > at {
+				times[top.name] += inside(gaps, intervals.Interval{Start: at, End: end})
+				at = end
+			}
+			if top.End > to {
+				break
+			}
+			stack = stack[:len(stack)-1]
+		}
+		at = max(at, to)
+	}
+	for _, r := range list {
+		pass(r.Start)
+		stack = append(stack, r)
+	}
+	pass(math.MaxInt64)
+	for n, t := range times {
+		if t > time || t == time && t > 0 && n < name {
+			name, time = n, t
+		}
+	}
+	return name, time
+}
+
+// inside is the part of an interval that lies in disjoint intervals in order.
+func inside(set intervals.Set, v intervals.Interval) (sum int64) {
+	for i := firstAfter(set, v.Start); i < len(set) && set[i].Start < v.End; i++ {
+		sum += min(set[i].End, v.End) - max(set[i].Start, v.Start)
+	}
+	return sum
+}

@@ -1,0 +1,148 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ranks compares the ranks of one job by their profiles: which rank holds the others up at the collectives, by how
+// much, and what it did meanwhile.
+//
+// Who is late is read from when ranks arrive at the collectives that they run together (package straggler), so that a rank
+// that waits is never taken for one that works. Where no collectives of several ranks belong together, ranks are compared by
+// their own time in steps: the step without communication that no computation hides.
+package ranks
+
+import (
+	"cmp"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/intervals"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/straggler"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Limits of what is kept of one profile; what comes later is not looked at.
+const (
+	maxActivities = 1 << 20
+	maxRanges     = 1 << 20
+	maxProfiles   = 1 << 12
+)
+
+// Profiles gathers what profiles say of their ranks. The zero value is usable; it is not safe for concurrent use.
+type Profiles struct{ list []*profile }
+
+// profile is one rank's window.
+type profile struct {
+	file        string
+	job         string
+	rank, world int64
+	window      intervals.Interval
+
+	collectives []straggler.Collective
+	compute     []intervals.Interval // kernels that are no collectives
+	moves       []intervals.Interval // copies and memsets
+	ranges      []hostRange
+	steps       int
+	stepTime    float64 // s, of all steps
+	exposed     float64 // s, of communication that no computation hides, of all steps
+}
+
+// hostRange is what a thread of the host was in.
+type hostRange struct {
+	intervals.Interval
+	thread int64
+	name   string
+}
+
+// Add takes spans of a file at the detail kernels. Files without a rank of a world of several are left out.
+func (p *Profiles) Add(file string, td ptrace.Traces) {
+	for _, rs := range td.ResourceSpans().All() {
+		var r spanfacts.Resource
+		r.Load(rs.Resource().Attributes())
+		if r.Rank < 0 || r.WorldSize == 1 {
+			continue
+		}
+		x := p.profile(file, &r)
+		if x == nil {
+			continue
+		}
+		for _, ss := range rs.ScopeSpans().All() {
+			var scope spanfacts.Scope
+			scope.Load(&r, ss.Scope().Attributes())
+			for _, s := range ss.Spans().All() {
+				x.add(s, &scope)
+			}
+		}
+	}
+}
+
+func (p *Profiles) profile(file string, r *spanfacts.Resource) *profile {
+	for _, x := range slices.Backward(p.list) {
+		if x.file == file && x.rank == r.Rank && x.job == r.JobID {
+			return x
+		}
+	}
+	if len(p.list) == maxProfiles {
+		return nil
+	}
+	x := &profile{file: file, job: r.JobID, rank: r.Rank, world: r.WorldSize}
+	p.list = append(p.list, x)
+	return x
+}
+
+func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
+	at := intervals.Unix(uint64(s.StartTimestamp()), uint64(s.EndTimestamp()))
+	var f spanfacts.Facts
+	if !f.Load(s, scope) {
+		thread, ok := s.Attributes().Get(string(semconv.ThreadIDKey))
+		if ok && len(x.ranges) < maxRanges {
+			x.ranges = append(x.ranges, hostRange{at, thread.Int(), s.Name()})
+		}
+		return
+	}
+	if f.Kind == spanfacts.Step {
+		x.steps++
+		x.stepTime += f.StepTime()
+		x.exposed += f.StepExposed
+		return
+	}
+	if x.window == (intervals.Interval{}) {
+		x.window = at
+	}
+	x.window.Start, x.window.End = min(x.window.Start, at.Start), max(x.window.End, at.End)
+	if len(x.collectives)+len(x.compute)+len(x.moves) >= maxActivities {
+		return
+	}
+	switch f.Kind {
+	case spanfacts.Collective:
+		group, _ := s.Attributes().Get(string(semconv.GPUCollectiveGroupNameKey))
+		x.collectives = append(x.collectives, straggler.Collective{Rank: x.rank, Group: group.Str(), Name: f.Name, Start: at.Start, End: at.End})
+	case spanfacts.Kernel, spanfacts.Graph:
+		x.compute = append(x.compute, at)
+	case spanfacts.Copy, spanfacts.Memset:
+		x.moves = append(x.moves, at)
+	}
+}
+
+// jobs puts profiles of one job together whose windows overlap: the same job where it is stated, worlds of one size, each
+// rank once. What remains alone is no job.
+func (p *Profiles) jobs() (jobs [][]*profile) {
+	list := slices.Clone(p.list)
+	slices.SortStableFunc(list, func(a, b *profile) int { return cmp.Compare(a.window.Start, b.window.Start) })
+	for _, x := range list {
+		i := slices.IndexFunc(jobs, func(job []*profile) bool {
+			return job[0].job == x.job && job[0].world == x.world && !slices.ContainsFunc(job, func(y *profile) bool { return y.rank == x.rank }) &&
+				slices.ContainsFunc(job, func(y *profile) bool { return x.window.Start < y.window.End && y.window.Start < x.window.End })
+		})
+		if i < 0 {
+			jobs = append(jobs, []*profile{x})
+		} else {
+			jobs[i] = append(jobs[i], x)
+		}
+	}
+	jobs = slices.DeleteFunc(jobs, func(job []*profile) bool { return len(job) < 2 })
+	for _, job := range jobs {
+		slices.SortFunc(job, func(a, b *profile) int { return cmp.Compare(a.rank, b.rank) })
+	}
+	return jobs
+}
