@@ -5,6 +5,7 @@ package gpuspan
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
@@ -93,3 +94,17 @@ func (x Section) End() {
 func (x Section) EndWith(w Work) {
 	engine.Section(x).EndWith(engine.Work(w))
 }
+
+// Elapsed asks for the section's measured time; call it before End. It costs two allocations, so ask where the program itself wants to know,
+// as for a progress line or an answer's header.
+func (x Section) Elapsed() *Elapsed { return (*Elapsed)(engine.Section(x).Elapsed()) }
+
+// Elapsed is the measured time of a section or step, known once the device has finished and the times are read back. A nil Elapsed, as
+// of a section that is not timed, knows nothing.
+type Elapsed engine.Elapsed
+
+// Done is closed when it is decided whether there is a time: after the read-back, or when the section is given up.
+func (e *Elapsed) Done() <-chan struct{} { return (*engine.Elapsed)(e).Done() }
+
+// Get is the time on the device, and false before Done is closed and for sections without one: host-timed, captured, dropped.
+func (e *Elapsed) Get() (time.Duration, bool) { return (*engine.Elapsed)(e).Get() }

@@ -62,6 +62,11 @@ func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
 	(*engine.Step)(st).AddPhaseAt(engine.Phase(ph), start, d)
 }
 
+// Elapsed asks for the step's measured time, as [gpuspan.Section.Elapsed] does; call it before the iteration ends.
+func (st *Step) Elapsed() *gpuspan.Elapsed {
+	return (*gpuspan.Elapsed)((*engine.Step)(st).Elapsed())
+}
+
 // SetItems states how many items the step processed on this rank (gpu.step.items).
 func (st *Step) SetItems(n int64) {
 	(*engine.Step)(st).SetItems(n)

@@ -35,6 +35,9 @@ func (r *record) quiet() bool { return r.step != nil && !r.step.action.Recorded(
 
 // emit makes the span of a resolved section, below parent if that is valid, and feeds metrics and statistics.
 func (t *poller) emit(r *record, s *Stream, parent trace.SpanContext, parentNode int32) {
+	if e := r.extra; e != nil {
+		e.elapsed.set(time.Duration(r.gpu), r.timed || r.flags&flagGiven != 0)
+	}
 	if r.quiet() {
 		r.span = parent
 		t.count(context.Background(), r, s, parentNode)

@@ -176,6 +176,9 @@ func (st *Step) times(total, shift float64) stepTimes {
 func (t *poller) endStep(st *Step, r *record, s *Stream) {
 	p := t.p
 	defer p.guard("a step was reported")
+	st.mu.Lock()
+	st.elapsed.set(time.Duration(r.gpu), r.timed)
+	st.mu.Unlock()
 	if !st.action.Recorded() {
 		return
 	}

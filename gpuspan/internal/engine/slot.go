@@ -126,9 +126,12 @@ type extra struct {
 	checksum uint64 // of the output, when summed
 	summed   bool
 	ids      spanIDs // reserved for the span
+	elapsed  *Elapsed
 }
 
 func (e *extra) reset() {
+	e.elapsed.set(0, false) // where nothing was measured
+	e.elapsed = nil
 	clear(e.attrs)
 	clear(e.links)
 	e.checksum, e.summed = 0, false

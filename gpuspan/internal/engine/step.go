@@ -46,6 +46,7 @@ type Step struct {
 	attrs      []attribute.KeyValue
 	phases     []phaseTime
 	phaseBuf   [6]phaseTime
+	elapsed    *Elapsed
 
 	// polling thread
 	covered     union
@@ -220,6 +221,7 @@ func (st *Step) seal(left bool) {
 		l.s.sealStep(l, st, !left)
 		return
 	}
+	st.elapsed.set(0, false)
 	if !cancelled && !st.off {
 		p.state(l.op).timed.count.Add(1)
 	}
