@@ -12,7 +12,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// batches is a span processor that keeps the span of the largest batch, to show what a tracing backend would.
+// batches is a span processor that keeps the largest iteration of decoding, to show what a tracing backend would.
 type batches struct {
 	mu      sync.Mutex
 	count   int
@@ -27,7 +27,7 @@ func (*batches) ForceFlush(context.Context) error                { return nil }
 
 // OnEnd runs on gpuspan's polling thread for GPU spans: it must not take long.
 func (b *batches) OnEnd(s sdktrace.ReadOnlySpan) {
-	if s.Name() != opBatch.Name() {
+	if s.Name() != opDecode.Name() {
 		return
 	}
 	b.mu.Lock()
@@ -45,7 +45,7 @@ func (b *batches) write(w io.Writer) {
 		return
 	}
 	s := b.largest
-	fmt.Fprintf(w, "\n%d batches; the largest is trace %s, %v on the device, for the requests\n",
+	fmt.Fprintf(w, "\n%d iterations of decoding; the largest is in trace %s, %v on the device, for the requests\n",
 		b.count, s.SpanContext().TraceID(), s.EndTime().Sub(s.StartTime()))
 	for _, l := range s.Links() {
 		fmt.Fprintf(w, "  trace %s", l.SpanContext.TraceID())

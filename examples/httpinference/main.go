@@ -84,7 +84,10 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	// Order matters: the profiler ends its spans before the provider flushes them.
 	defer func() { err = errors.Join(err, device.Close(), prof.Shutdown(stop), tp.Shutdown(stop)) }()
 
-	s := &server{queue: make(chan *request, maxQueued), model: &model{device: device, stream: prof.Stream(device.Stream(), "inference")}}
+	s := &server{
+		queue:  make(chan *request, maxQueued),
+		engine: &engine{device: device, stream: prof.Stream(device.Stream(), "inference")},
+	}
 	listener, err := net.Listen("tcp", c.listen)
 	if err != nil {
 		return fmt.Errorf("cannot listen on %q: %w", c.listen, err)

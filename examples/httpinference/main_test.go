@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 
-func TestEveryRequestIsLinkedFromItsBatch(t *testing.T) {
+func TestEveryRequestIsLinkedFromItsIterations(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	var out strings.Builder
 	c := config{listen: "localhost:0", requests: 30, simulated: true, settings: settings.Default()}
@@ -33,37 +33,50 @@ func TestEveryRequestIsLinkedFromItsBatch(t *testing.T) {
 	assert.Contains(t, out.String(), "running on a simulated GPU")
 	assert.Contains(t, out.String(), "prefill")
 
-	requests := map[trace.SpanID]int{}
-	batches := map[trace.SpanID]bool{}
+	iterations := map[trace.SpanID]bool{}
+	tokens := map[string]map[trace.SpanID]int64{"prefill": {}, "decode": {}}
+	links := map[string]map[trace.SpanID]int{"prefill": {}, "decode": {}}
+	largest := 0
 	for _, s := range spans.Ended() {
-		switch s.Name() {
-		case "batch":
-			batches[s.SpanContext().SpanID()] = true
-			share := 0.0
-			for _, l := range s.Links() {
-				requests[l.SpanContext.SpanID()]++
-				for _, kv := range l.Attributes {
-					if kv.Key == "gpu.batch.share" {
-						share += kv.Value.AsFloat64()
-					}
+		if s.Name() == "iteration" {
+			iterations[s.SpanContext().SpanID()] = true
+			assert.False(t, s.Parent().IsValid())
+		}
+		if links[s.Name()] == nil {
+			continue
+		}
+		share := 0.0
+		for _, l := range s.Links() {
+			id := l.SpanContext.SpanID()
+			links[s.Name()][id]++
+			for _, kv := range l.Attributes {
+				switch kv.Key {
+				case "gpu.batch.share":
+					share += kv.Value.AsFloat64()
+				case "gpu.operation.items":
+					tokens[s.Name()][id] += kv.Value.AsInt64()
 				}
 			}
-			assert.InDelta(t, 1, share, 1e-9)
 		}
+		largest = max(largest, len(s.Links()))
+		assert.InDelta(t, 1, share, 1e-9)
 	}
-	served, sections := 0, 0
+	served := 0
 	for _, s := range spans.Ended() {
+		id := s.SpanContext().SpanID()
 		switch {
 		case s.SpanKind() == trace.SpanKindServer:
 			served++
-			assert.Equal(t, 1, requests[s.SpanContext().SpanID()], "a request belongs to one batch")
+			assert.Equal(t, 1, links["prefill"][id], "a prompt is processed once")
+			assert.GreaterOrEqual(t, tokens["prefill"][id], int64(20))
+			assert.GreaterOrEqual(t, links["decode"][id], 3, "the first token is the prefill's")
+			assert.EqualValues(t, links["decode"][id], tokens["decode"][id])
 		case s.Name() == "prefill" || s.Name() == "decode":
-			sections++
-			assert.True(t, batches[s.Parent().SpanID()])
+			assert.True(t, iterations[s.Parent().SpanID()])
 		}
 	}
 	assert.Equal(t, 30, served)
-	assert.Equal(t, 2*len(batches), sections)
+	assert.Greater(t, largest, 1, "requests share iterations")
 }
 
 func TestBadRequestsAreRefused(t *testing.T) {

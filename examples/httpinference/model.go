@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/otelgpu/otelgpu/examples/internal/accel"
 	"github.com/otelgpu/otelgpu/gpuspan"
@@ -18,59 +19,90 @@ const (
 )
 
 var (
-	opUpload   = gpuspan.NewOperation("h2d.tokens", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned), gpuspan.Category("copy"))
-	opBatch    = gpuspan.NewOperation("batch", gpuspan.Category("inference"), gpuspan.ItemType("token"))
-	opPrefill  = gpuspan.NewOperation("prefill", gpuspan.Category("prefill"), gpuspan.ItemType("token"))
-	opDecode   = gpuspan.NewOperation("decode", gpuspan.Category("decode"), gpuspan.ItemType("token"), gpuspan.Graph())
-	opDownload = gpuspan.NewOperation("d2h.logits", gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pinned), gpuspan.Category("copy"))
+	opIteration = gpuspan.NewOperation("iteration", gpuspan.Category("inference"), gpuspan.ItemType("token"))
+	opUpload    = gpuspan.NewOperation("h2d.tokens", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned), gpuspan.Category("copy"))
+	opPrefill   = gpuspan.NewOperation("prefill", gpuspan.Category("prefill"), gpuspan.ItemType("token"))
+	opDecode    = gpuspan.NewOperation("decode", gpuspan.Category("decode"), gpuspan.ItemType("token"), gpuspan.Graph())
+	opDownload  = gpuspan.NewOperation("d2h.logits", gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pinned), gpuspan.Category("copy"))
 )
 
-// model runs batches on one stream. One goroutine uses it.
-type model struct {
-	device accel.Device
-	stream *gpuspan.Stream
-}
-
-// request is one prompt in a batch.
+// request is one prompt on its way.
 type request struct {
-	ctx    context.Context // of the HTTP request: its span is what the batch links to
+	ctx    context.Context // of the HTTP request: its span is what sections link to
 	prompt int             // tokens
 	answer int             // tokens wanted
+	made   int             // tokens so far
 	done   chan error
 }
 
-// run serves a batch and waits for its result.
-func (m *model) run(batch []*request) error {
-	ctx := context.Background() // a batch is nobody's child: it serves all its requests
-	var prompt, answer, longest int
-	for _, r := range batch {
-		prompt += r.prompt
-		answer += r.answer
-		longest = max(longest, r.answer)
-	}
-	x := opBatch.Start(ctx, m.stream)
-	for _, r := range batch {
-		x.LinkItems(r.ctx, int64(r.prompt+r.answer))
-	}
+// engine runs iterations on one stream. One goroutine uses it.
+type engine struct {
+	device accel.Device
+	stream *gpuspan.Stream
+	active []*request // whose prompts are processed, and who want more tokens
+}
 
-	up := x.Start(opUpload)
-	up.EndWith(m.device.Upload(int64(4 * prompt)))
-
-	// Prefill reads the weights once for all tokens: 2 FLOPs for each parameter and token.
-	pre := x.Start(opPrefill)
-	w := m.device.Compute(gpuspan.Work{Read: weightBytes, FLOPs: 2 * parameters * float64(prompt), Precision: gpuspan.BF16})
-	w.Items = int64(prompt)
-	pre.EndWith(w)
-
-	// Decoding reads them again for each token of the longest answer.
-	dec := x.Start(opDecode)
-	for range longest {
-		dec.Add(m.device.Compute(gpuspan.Work{Read: weightBytes, FLOPs: 2 * parameters * float64(len(batch)), Precision: gpuspan.BF16}))
+// iterate processes the prompts of new requests, which gives each its first token, makes one token for each of the others, and returns
+// those that have all. An iteration is nobody's child: it serves all its requests.
+func (e *engine) iterate(admitted []*request) (done []*request, err error) {
+	x := opIteration.Start(context.Background(), e.stream)
+	if len(admitted) > 0 {
+		e.prefill(x, admitted)
 	}
-	dec.EndWith(gpuspan.Work{Items: int64(answer)})
+	if len(e.active) > 0 {
+		e.decode(x)
+	}
+	e.active = append(e.active, admitted...)
 
 	down := x.Start(opDownload)
-	down.EndWith(m.device.Download(int64(4 * vocabulary * len(batch))))
-	x.EndWith(gpuspan.Work{Items: int64(prompt + answer)})
-	return m.device.Wait()
+	link(down, e.active, func(*request) int { return 1 })
+	down.EndWith(e.device.Download(int64(4 * vocabulary * len(e.active))))
+	x.EndWith(gpuspan.Work{Items: int64(len(e.active))})
+	if err := e.device.Wait(); err != nil {
+		done, e.active = e.active, nil
+		return done, err
+	}
+	e.active = slices.DeleteFunc(e.active, func(r *request) bool {
+		if r.made++; r.made < r.answer {
+			return false
+		}
+		done = append(done, r)
+		return true
+	})
+	return done, nil
+}
+
+// prefill reads the weights once for all tokens of all prompts: 2 FLOPs for each parameter and token.
+func (e *engine) prefill(x gpuspan.Section, requests []*request) {
+	prompt := func(r *request) int { return r.prompt }
+	tokens := 0
+	for _, r := range requests {
+		tokens += r.prompt
+	}
+	up := x.Start(opUpload)
+	link(up, requests, prompt)
+	up.EndWith(e.device.Upload(int64(4 * tokens)))
+
+	pre := x.Start(opPrefill)
+	link(pre, requests, prompt)
+	w := e.device.Compute(gpuspan.Work{Read: weightBytes, FLOPs: 2 * parameters * float64(tokens), Precision: gpuspan.BF16})
+	w.Items = int64(tokens)
+	pre.EndWith(w)
+}
+
+// decode reads the weights again for one token of each active request.
+func (e *engine) decode(x gpuspan.Section) {
+	n := len(e.active)
+	dec := x.Start(opDecode)
+	link(dec, e.active, func(*request) int { return 1 })
+	w := e.device.Compute(gpuspan.Work{Read: weightBytes, FLOPs: 2 * parameters * float64(n), Precision: gpuspan.BF16})
+	w.Items = int64(n)
+	dec.EndWith(w)
+}
+
+// link says which requests a section served, with how many of its tokens.
+func link(x gpuspan.Section, requests []*request, tokens func(*request) int) {
+	for _, r := range requests {
+		x.LinkItems(r.ctx, int64(tokens(r)))
+	}
 }

@@ -9,24 +9,22 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/trace"
 )
 
 const (
-	maxBatch  = 8
-	maxWait   = 4 * time.Millisecond // how long a batch waits for company
+	maxActive = 8
 	maxPrompt = 4096                 // tokens
 	maxAnswer = 256                  // tokens
 	maxQueued = 64
 )
 
-// server collects requests into batches.
+// server hands requests to the engine.
 type server struct {
-	queue chan *request
-	model *model
+	queue  chan *request
+	engine *engine
 }
 
 // body is what /generate takes.
@@ -35,7 +33,7 @@ type body struct {
 	MaxTokens int    `json:"max_tokens"`
 }
 
-// handler is the service behind otelhttp, which makes the span that batches link to.
+// handler is the service behind otelhttp, which makes the span that sections link to.
 func (s *server) handler(tp trace.TracerProvider) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /generate", s.generate)
@@ -50,7 +48,8 @@ func (s *server) generate(w http.ResponseWriter, req *http.Request) {
 	}
 	tokens := len(strings.Fields(b.Prompt))
 	if tokens < 1 || tokens > maxPrompt || b.MaxTokens < 1 || b.MaxTokens > maxAnswer {
-		http.Error(w, fmt.Sprintf("prompt must have 1 to %d words and max_tokens be 1 to %d, found %d and %d", maxPrompt, maxAnswer, tokens, b.MaxTokens), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("prompt must have 1 to %d words and max_tokens be 1 to %d, found %d and %d",
+			maxPrompt, maxAnswer, tokens, b.MaxTokens), http.StatusBadRequest)
 		return
 	}
 	r := &request{ctx: req.Context(), prompt: tokens, answer: b.MaxTokens, done: make(chan error, 1)}
@@ -71,28 +70,30 @@ func (s *server) generate(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// work makes batches until ctx is done.
+// work runs iterations until ctx is done. While requests are active it does not wait for others: who comes is taken in with the
+// next iteration.
 func (s *server) work(ctx context.Context) {
 	for {
-		var batch []*request
-		select {
-		case r := <-s.queue:
-			batch = append(batch, r)
-		case <-ctx.Done():
-			return
-		}
-		full := time.After(maxWait)
-	collect:
-		for len(batch) < maxBatch {
+		var admitted []*request
+		if len(s.engine.active) == 0 {
 			select {
 			case r := <-s.queue:
-				batch = append(batch, r)
-			case <-full:
-				break collect
+				admitted = append(admitted, r)
+			case <-ctx.Done():
+				return
 			}
 		}
-		err := s.model.run(batch)
-		for _, r := range batch {
+	admit:
+		for len(s.engine.active)+len(admitted) < maxActive {
+			select {
+			case r := <-s.queue:
+				admitted = append(admitted, r)
+			default:
+				break admit
+			}
+		}
+		done, err := s.engine.iterate(admitted)
+		for _, r := range done {
 			r.done <- err
 		}
 	}
