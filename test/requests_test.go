@@ -1,0 +1,120 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
+	"github.com/otelgpu/otelgpu/test/internal/program"
+)
+
+// The example that serves by continuous batching, the shipped pipeline, the real Jaeger: each request's own trace shows what the GPU did
+// for it, and all requests together have what the device took.
+func TestEachRequestsTraceShowsWhatTheGPUDid(t *testing.T) {
+	j := jaegertest.Start(t)
+	_, address := intoJaeger(t, j, "connectors: {gpu_requests: {settle: 2s, idle: 10s}}")
+	example := filepath.Join(t.TempDir(), "httpinference")
+	examples, err := filepath.Abs(filepath.Join("..", "examples"))
+	require.NoError(t, err)
+	_, err = program.Go(t.Context(), examples, nil, "build", "-o", example, "./httpinference")
+	require.NoError(t, err)
+	begin := time.Now()
+	const requests = 20
+	service, err := program.Start(t.Context(), example, []string{"-simulated", "-requests", "20", "-otlp", "http://" + address}, nil)
+	require.NoError(t, err)
+	require.NoError(t, service.Wait(time.Minute), service.Output())
+
+	var all ptrace.Traces
+	traces := map[pcommon.TraceID]map[string]ptrace.Span{} // of requests, by name
+	require.Eventually(t, func() bool {
+		all, err = j.Find(t.Context(), "httpinference", begin.Add(-time.Minute), time.Now().Add(time.Minute), 1000)
+		require.NoError(t, err)
+		clear(traces)
+		each(all, func(s ptrace.Span) {
+			if s.Kind() == ptrace.SpanKindServer {
+				traces[s.TraceID()] = map[string]ptrace.Span{}
+			}
+		})
+		whole := 0
+		each(all, func(s ptrace.Span) {
+			if of := traces[s.TraceID()]; of != nil {
+				of[s.Name()] = s
+				if s.Name() == "decode" {
+					whole++
+				}
+			}
+		})
+		return whole == requests
+	}, time.Minute, 200*time.Millisecond)
+	require.NoError(t, semconvtest.CheckTraces(all))
+
+	device, own, accounts, tokens := 0.0, 0.0, 0.0, 0.0
+	each(all, func(s ptrace.Span) {
+		if traces[s.TraceID()] != nil {
+			return
+		}
+		if s.Name() == "iteration" {
+			device += watts * seconds(s)
+			own += value(s, "gpu.energy")
+		} else {
+			own -= value(s, "gpu.energy") // of what lies within iterations
+			if s.Name() == "decode" {
+				tokens += value(s, "gpu.operation.items")
+			}
+		}
+	})
+	made := 0.0
+	for id, of := range traces {
+		require.Len(t, of, 6, "%s: the request, queue, two copies, prefill, decode", id)
+		request := of["generate"]
+		for _, name := range []string{"h2d.tokens", "prefill", "decode", "d2h.logits"} {
+			s := of[name]
+			require.Equal(t, request.SpanID(), s.ParentSpanID())
+			require.Equal(t, "share", text(t, s, "gpu.operation.type"))
+			require.Positive(t, double(t, s, "gpu.request.duration"))
+			require.LessOrEqual(t, double(t, s, "gpu.request.duration"), seconds(s)+1e-9)
+			require.Positive(t, value(s, "gpu.operation.items"))
+			accounts += double(t, s, "gpu.energy")
+		}
+		made += value(of["decode"], "gpu.operation.items")
+		require.Equal(t, request.StartTimestamp(), of["queue"].StartTimestamp())
+		require.Equal(t, of["h2d.tokens"].StartTimestamp(), of["queue"].EndTimestamp())
+		require.Positive(t, double(t, of["prefill"], "gpu.request.time_to_first_item"))
+		require.InEpsilon(t, double(t, of["decode"], "gpu.energy")/value(of["decode"], "gpu.operation.items"), double(t, of["decode"], "gpu.request.item.energy"), 1e-9)
+	}
+	require.Equal(t, tokens, made)
+	require.Positive(t, device)
+	require.InEpsilon(t, device, accounts+own, 1e-6, "requests and what iterations have of their own are the device's energy")
+}
+
+// each calls f for all spans.
+func each(td ptrace.Traces, f func(ptrace.Span)) {
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, s := range ss.Spans().All() {
+				f(s)
+			}
+		}
+	}
+}
+
+// value is a number that a span states, 0 where it does not.
+func value(s ptrace.Span, name string) float64 {
+	v, ok := s.Attributes().Get(name)
+	if !ok {
+		return 0
+	}
+	if v.Type() == pcommon.ValueTypeInt {
+		return float64(v.Int())
+	}
+	return v.Double()
+}
