@@ -157,21 +157,6 @@ const (
 	// GPUEventCodeKey (int): Number of a device event; for gpu.xid the XID number. Not a count.
 	GPUEventCodeKey = attribute.Key("gpu.event.code")
 
-	// GPUFindingCostKey (double, s): Time at stake, an upper bound of what could be gained.
-	GPUFindingCostKey = attribute.Key("gpu.finding.cost")
-
-	// GPUFindingEvidenceKey (string): The measured figures, in words.
-	GPUFindingEvidenceKey = attribute.Key("gpu.finding.evidence")
-
-	// GPUFindingKindKey (string): What the finding is about.
-	GPUFindingKindKey = attribute.Key("gpu.finding.kind")
-
-	// GPUFindingThresholdKey (double, 1): What gpu.finding.value was held against.
-	GPUFindingThresholdKey = attribute.Key("gpu.finding.threshold")
-
-	// GPUFindingValueKey (double, 1): The ratio that made the finding.
-	GPUFindingValueKey = attribute.Key("gpu.finding.value")
-
 	// GPUFloorDurationKey (double, s): GPU duration of an empty section on the device, measured at start
 	// (gpuspan.floor.duration). gpu_derive derives no rate for sections under 10 times it.
 	GPUFloorDurationKey = attribute.Key("gpu.floor.duration")
@@ -612,6 +597,32 @@ const (
 	// anyone's. 1 does not mean that the device was full.
 	GPUUtilizationKey = attribute.Key("gpu.utilization")
 
+	// GPUVerdictCertaintyKey (string): How the cause was found.
+	GPUVerdictCertaintyKey = attribute.Key("gpu.verdict.certainty")
+
+	// GPUVerdictChainKey (string): From the cause to its effect on the device, parted by arrows.
+	GPUVerdictChainKey = attribute.Key("gpu.verdict.chain")
+
+	// GPUVerdictEvidenceKey (string): The measured figures, in words.
+	GPUVerdictEvidenceKey = attribute.Key("gpu.verdict.evidence")
+
+	// GPUVerdictGainKey (double, s): Wall time that would be gained at most. No two verdicts of a span count the
+	// same time; absent where it is not known.
+	GPUVerdictGainKey = attribute.Key("gpu.verdict.gain")
+
+	// GPUVerdictKindKey (string): What costs time.
+	GPUVerdictKindKey = attribute.Key("gpu.verdict.kind")
+
+	// GPUVerdictRemedyKey (string): What to try.
+	GPUVerdictRemedyKey = attribute.Key("gpu.verdict.remedy")
+
+	// GPUVerdictShareKey (double, 1): What was held against gpu.verdict.threshold; with a gain, gain divided by
+	// the length of the window or step.
+	GPUVerdictShareKey = attribute.Key("gpu.verdict.share")
+
+	// GPUVerdictThresholdKey (double, 1): Share from which on the verdict is given.
+	GPUVerdictThresholdKey = attribute.Key("gpu.verdict.threshold")
+
 	// GPUWindowBusyDurationKey (double, s): Length of the union of kernels, copies and memsets of the device.
 	GPUWindowBusyDurationKey = attribute.Key("gpu.window.busy.duration")
 
@@ -636,18 +647,6 @@ const (
 	// GPUWindowIdleDurationKey (double, s): Window minus busy.
 	GPUWindowIdleDurationKey = attribute.Key("gpu.window.idle.duration")
 
-	// GPUWindowIdleHostDurationKey (double, s): Idle gaps of the device whose next activity was launched after
-	// the gap began. The device waited for the host.
-	GPUWindowIdleHostDurationKey = attribute.Key("gpu.window.idle.host.duration")
-
-	// GPUWindowIdleLaunchDurationKey (double, s): Idle gaps of the device whose next activity had been launched
-	// before the gap began. Latency of the launch or a dependency between streams.
-	GPUWindowIdleLaunchDurationKey = attribute.Key("gpu.window.idle.launch.duration")
-
-	// GPUWindowIdleUnknownDurationKey (double, s): Idle gaps of the device whose next activity has no launch in
-	// the file.
-	GPUWindowIdleUnknownDurationKey = attribute.Key("gpu.window.idle.unknown.duration")
-
 	// GPUWindowKernelCountKey (int, {kernel}): Kernels of the device in the window.
 	GPUWindowKernelCountKey = attribute.Key("gpu.window.kernel.count")
 
@@ -655,11 +654,12 @@ const (
 	// the busy time.
 	GPUWindowKernelDurationKey = attribute.Key("gpu.window.kernel.duration")
 
-	// GPUWindowLaunchBoundRatioKey (double, 1): gpu.window.idle.host.duration divided by gpu.window.duration.
-	GPUWindowLaunchBoundRatioKey = attribute.Key("gpu.window.launch_bound.ratio")
-
 	// GPUWindowMemoryDurationKey (double, s): Length of the union of copies and memsets.
 	GPUWindowMemoryDurationKey = attribute.Key("gpu.window.memory.duration")
+
+	// GPUWindowMemoryExposedDurationKey (double, s): Copies, memsets and page migrations beside which no kernel
+	// ran.
+	GPUWindowMemoryExposedDurationKey = attribute.Key("gpu.window.memory.exposed.duration")
 
 	// GPUWindowNonComputeDurationKey (double, s): Window minus compute minus idle, as Holistic Trace Analysis
 	// defines it.
@@ -673,21 +673,22 @@ const (
 	GPUWindowOverlapRatioKey = attribute.Key("gpu.window.overlap.ratio")
 
 	// GPUWindowQueueMaxKey (int, {operation}): Most activities of one stream that were launched and had not
-	// begun, as Holistic Trace Analysis counts its queue length.
+	// begun, those of graphs one by one (Holistic Trace Analysis leaves launches of graphs out).
 	GPUWindowQueueMaxKey = attribute.Key("gpu.window.queue.max")
 
-	// GPUWindowStreamHostWaitDurationKey (double, s): Holistic Trace Analysis host_wait, summed over streams.
-	// Gaps on a stream whose next activity was launched after the previous one ended. Streams overlap, so these
-	// do not partition the idle time of the device.
-	GPUWindowStreamHostWaitDurationKey = attribute.Key("gpu.window.stream.host_wait.duration")
+	// GPUWindowWorkCoverageKey (double, 1): Part of the kernel time, collectives left out, of kernels whose
+	// operator's work is known from recorded shapes.
+	GPUWindowWorkCoverageKey = attribute.Key("gpu.window.work.coverage")
 
-	// GPUWindowStreamKernelWaitDurationKey (double, s): Holistic Trace Analysis kernel_wait, summed over
-	// streams. Other gaps below 30 ns; gaps of overlapping activities are negative and counted as such.
-	GPUWindowStreamKernelWaitDurationKey = attribute.Key("gpu.window.stream.kernel_wait.duration")
+	// GPUWindowWorkDurationKey (double, s): Summed time of those kernels.
+	GPUWindowWorkDurationKey = attribute.Key("gpu.window.work.duration")
 
-	// GPUWindowStreamOtherWaitDurationKey (double, s): Holistic Trace Analysis other, summed over streams. The
-	// remaining gaps on a stream.
-	GPUWindowStreamOtherWaitDurationKey = attribute.Key("gpu.window.stream.other_wait.duration")
+	// GPUWindowWorkPeakRatioKey (double, 1): Of that time, what the work takes at the peak of the device, each
+	// operator by its roof. Absent where no peak is known.
+	GPUWindowWorkPeakRatioKey = attribute.Key("gpu.window.work.peak_ratio")
+
+	// GPUWindowWorkSizeKey (double, By): Compulsory memory traffic of those operators.
+	GPUWindowWorkSizeKey = attribute.Key("gpu.window.work.size")
 
 	// GPUXIDKey (int[]): XID numbers that the driver reported for the device during the span, in order. Met on
 	// the way, not necessarily caused by it.
@@ -790,6 +791,21 @@ func GPUStepPhaseDurationOf(key string) (phase string, ok bool) {
 	return phase, ok && phase != ""
 }
 
+// GPUWindowCauseDurationKey returns the key gpu.window.cause.duration.<cause> (double, s): Idle time of the
+// device by cause (loader, host, dispatch, call, allocation, synchronization, peer, latency, dependency,
+// unknown), as docs/verdicts.md defines them. They add up to gpu.window.idle.duration; a cause without time
+// is absent.
+func GPUWindowCauseDurationKey(cause string) attribute.Key {
+	return attribute.Key("gpu.window.cause.duration." + cause)
+}
+
+// GPUWindowCauseDurationOf returns the cause of a key that GPUWindowCauseDurationKey makes; false for other
+// keys.
+func GPUWindowCauseDurationOf(key string) (cause string, ok bool) {
+	cause, ok = strings.CutPrefix(key, "gpu.window.cause.duration.")
+	return cause, ok && cause != ""
+}
+
 // Values of error.type; others may occur.
 const (
 	ErrorTypeECCCorrected           = "ecc_corrected"            // single-bit memory error that the device corrected
@@ -864,6 +880,7 @@ const (
 
 // Values of gpu.copy.host_memory.
 const (
+	GPUCopyHostMemoryManaged  = "managed"  // unified memory; its pages migrate
 	GPUCopyHostMemoryPageable = "pageable" // ordinary memory; the driver stages the copy
 	GPUCopyHostMemoryPinned   = "pinned"   // page-locked memory
 )
@@ -872,20 +889,6 @@ const (
 const (
 	GPUDeclarationStatusExceedsPeak = "exceeds_peak" // the declared work is more than the device can do in the time, so it was served from a cache or is declared wrong
 	GPUDeclarationStatusOk          = "ok"           // the declared work is possible
-)
-
-// Values of gpu.finding.kind; others may occur.
-const (
-	GPUFindingKindExposedCommunication = "exposed_communication" // collectives that no computation hides
-	GPUFindingKindHostStarved          = "host_starved"          // the device waits for the host to launch
-	GPUFindingKindIdleDevice           = "idle_device"           // the device does nothing for much of the window
-	GPUFindingKindLoaderGaps           = "loader_gaps"           // steps wait for data
-	GPUFindingKindLowParallelism       = "low_parallelism"       // kernels with fewer blocks than the device has SMs
-	GPUFindingKindMemorySpike          = "memory_spike"          // allocated memory grows much
-	GPUFindingKindOpaqueRegions        = "opaque_regions"        // kernels run in compiled regions that hide their operators
-	GPUFindingKindPageableCopies       = "pageable_copies"       // copies from or to memory that is not pinned
-	GPUFindingKindShortKernels         = "short_kernels"         // many kernels that are shorter than their launch
-	GPUFindingKindSynchronization      = "synchronization"       // the host waits for the device
 )
 
 // Values of gpu.flop.precision.
@@ -1077,6 +1080,36 @@ const (
 	GPUTraceDetailKernels     = "kernels"     // everything on the device and what launched it
 	GPUTraceDetailOperators   = "operators"   // framework operators too
 	GPUTraceDetailSteps       = "steps"       // steps only
+)
+
+// Values of gpu.verdict.certainty.
+const (
+	GPUVerdictCertaintyHigh   = "high"   // measured
+	GPUVerdictCertaintyLow    = "low"    // by comparison or a rule of thumb
+	GPUVerdictCertaintyMedium = "medium" // inferred from the record
+)
+
+// Values of gpu.verdict.kind; others may occur.
+const (
+	GPUVerdictKindAllocation           = "allocation"            // memory is allocated or freed while the device waits
+	GPUVerdictKindDependency           = "dependency"            // launched work waits for something that the file does not show
+	GPUVerdictKindExposedCommunication = "exposed_communication" // collectives move bytes while nothing computes
+	GPUVerdictKindExposedCopies        = "exposed_copies"        // copies that nothing hides
+	GPUVerdictKindHealthy              = "healthy"               // nothing to gain above the threshold
+	GPUVerdictKindHostWork             = "host_work"             // the host does something else before it launches
+	GPUVerdictKindLateRank             = "late_rank"             // collectives wait for another rank while nothing computes
+	GPUVerdictKindLaunchBound          = "launch_bound"          // the host launches slower than the device works
+	GPUVerdictKindLoader               = "loader"                // the device waits for data
+	GPUVerdictKindLowEfficiency        = "low_efficiency"        // an operator far below the peak
+	GPUVerdictKindLowParallelism       = "low_parallelism"       // kernels with fewer blocks than the device has multiprocessors
+	GPUVerdictKindMemorySpike          = "memory_spike"          // allocated memory grows much
+	GPUVerdictKindOpaqueRegions        = "opaque_regions"        // kernels in compiled regions or graphs that hide their operators
+	GPUVerdictKindPageMigrations       = "page_migrations"       // pages of managed memory move while nothing computes
+	GPUVerdictKindPageableCopies       = "pageable_copies"       // exposed copies from or to memory that is not pinned
+	GPUVerdictKindSlowRuntimeCalls     = "slow_runtime_calls"    // start-up, module loading, first launches
+	GPUVerdictKindSynchronization      = "synchronization"       // the host waits for the device and has nothing queued then
+	GPUVerdictKindUnexplainedIdle      = "unexplained_idle"      // the file does not say why the device was idle
+	GPUVerdictKindWaitingForRank       = "waiting_for_rank"      // the host waits for another rank
 )
 
 // Values of gpu.window.extent.

@@ -6,9 +6,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +18,7 @@ import (
 func newConvertCommand() *cobra.Command {
 	var detail kinetoreceiver.Detail
 	var extent kinetoreceiver.Extent
-	var job string
+	var job, device string
 	o := convert.Options{Info: buildInfo(), Factories: factories}
 	cmd := &cobra.Command{
 		Use:   "convert [--detail LEVEL] --out DIR FILE|FOLDER...",
@@ -38,7 +35,7 @@ func newConvertCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd)
 			defer stop()
-			o.Files, o.Reader, o.Full = args, profileReader(detail, extent, job), detail == kinetoreceiver.DetailKernels
+			o.Files, o.Reader, o.Full = args, profileReader(detail, extent, job, device), detail == kinetoreceiver.DetailKernels
 			err := convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 			switch {
 			case errors.Is(err, convert.ErrSomeFailed):
@@ -50,8 +47,9 @@ func newConvertCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().TextVar(&detail, "detail", kinetoreceiver.DetailAuto, "auto, steps, annotations, operators or kernels")
-	cmd.Flags().TextVar(&extent, "extent", kinetoreceiver.ExtentAll, "activities that findings are of: all, steps or steps_but_last")
+	cmd.Flags().TextVar(&extent, "extent", kinetoreceiver.ExtentAll, "activities that verdicts are of: all, steps or steps_but_last")
 	cmd.Flags().StringVar(&job, "job-id", "", "gpu.job.id of files that have none: the ranks of one run are linked by it")
+	cmd.Flags().StringVar(&device, "device", "", "model of devices that a file does not name, as the driver calls it: verdicts compare with its peak (docs/peaks.md)")
 	cmd.Flags().StringVar(&o.Out, "out", "", "folder for spans.json and trace.json (required)")
 	cmd.Flags().IntVar(&o.Rows, "rows", 30, "operations in the table (0: all)")
 	_ = cmd.MarkFlagRequired("out")
@@ -62,7 +60,7 @@ func newConvertCommand() *cobra.Command {
 const partial = "spans as they were written: the table has only activities that have a span of their own"
 
 // profileReader reads a file by what it begins with: a database is an export of Nsight Systems, all else must be a trace.
-func profileReader(detail kinetoreceiver.Detail, extent kinetoreceiver.Extent, job string) convert.Reader {
+func profileReader(detail kinetoreceiver.Detail, extent kinetoreceiver.Extent, job, device string) convert.Reader {
 	return func(ctx context.Context, path string, all bool, emit convert.Emit) (convert.Result, error) {
 		detail := detail
 		if all {
@@ -70,29 +68,15 @@ func profileReader(detail kinetoreceiver.Detail, extent kinetoreceiver.Extent, j
 		}
 		head, _ := profilefile.Head(path) // what cannot be read is left to the reader, which says why
 		if profilefile.IsSQLite(head) {
-			st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{Detail: detail, Extent: extent, JobID: job}, emit)
-			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Devices, st.Findings), err
+			st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{Detail: detail, Extent: extent, JobID: job, Model: device}, emit)
+			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Devices), err
 		}
-		st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: detail, Extent: extent, JobID: job, Partial: true}, emit)
+		st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: detail, Extent: extent, JobID: job, Model: device, Partial: true}, emit)
 		if st.Restored > 0 && len(st.Devices) > 0 {
 			st.Faults = append(st.Faults, partial)
 		}
-		r := result(st.Spans, st.Cut, st.Faults, st.Skipped, "events", st.Devices, st.Findings)
+		r := result(st.Spans, st.Cut, st.Faults, st.Skipped, "events", st.Devices)
 		r.Partial = st.Partial
 		return r, err
 	}
-}
-
-func result[D, F fmt.Stringer](spans, cut int64, faults []string, skipped map[string]int64, what string, devices []D, findings []F) convert.Result {
-	r := convert.Result{Spans: spans, Cut: cut, Remarks: faults}
-	for _, reason := range slices.Sorted(maps.Keys(skipped)) {
-		r.Remarks = append(r.Remarks, fmt.Sprintf("%d %s left out: %s", skipped[reason], what, reason))
-	}
-	for _, d := range devices {
-		r.Remarks = append(r.Remarks, d.String())
-	}
-	for _, f := range findings {
-		r.Remarks = append(r.Remarks, f.String())
-	}
-	return r
 }

@@ -90,10 +90,11 @@ func TestConvertTellsAgainWhatItSaidOfAProfile(t *testing.T) {
 		{"ph":"X","cat":"kernel","name":"b","ts":90,"dur":10,"pid":0,"tid":7,"args":{"device":0,"stream":7}}]}`), 0o600))
 	first, second := again(t, small)
 	assert.Equal(t, []string{
-		"    GPU 0 (A100): 90µs, busy 15µs (16.7 %), computing 15µs (16.7 %)",
-		"    idle_device, GPU 0: idle for 75µs of 90µs: 0s waiting for the host, 0s after a launch, 75µs without a launch in the file (83.3 %, threshold 20 %)",
+		"    unexplained_idle, GPU 0: the file does not say why -> GPU 0 idle for 75µs; up to 75µs (83.3 %) to gain; no call in the file launched what came next " +
+			"(threshold 5 %, certainty low); try: record the runtime's calls and the host's ranges too",
+		"    GPU 0 (A100): 90µs = computing 15µs (16.7 %) + idle 75µs (83.3 %) (unknown 75µs)",
 	}, strings.Split(first, "\n"))
-	assert.Equal(t, "    "+partial+"\n"+first, second)
+	assert.Equal(t, first+"\n    "+partial, second)
 
 	for _, name := range []string{
 		"kineto/hta/nccl_parser_config/nccl_data.json.gz", "kineto/tracelens/b200/eager_trace.json.gz",

@@ -28,6 +28,8 @@ type Config struct {
 	ServiceName string `mapstructure:"service_name"`
 	// JobID is gpu.job.id where the file does not say (default none).
 	JobID string `mapstructure:"job_id"`
+	// Device is hw.model of devices that the file does not name, as the driver calls it (default none: no peak is known then).
+	Device string `mapstructure:"device"`
 	// Resource are further resource attributes; they win over those of the file (default none).
 	Resource map[string]string `mapstructure:"resource"`
 	// prevent unkeyed literal initialization

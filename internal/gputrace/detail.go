@@ -41,12 +41,14 @@ const (
 	tagPrecision
 	tagWholeGraph
 	tagCategory
+	tagTraffic
+	tagSignature
 )
 
 // Values of closed lists are stored as their index; 0 is none.
 var (
 	directions = [...]string{"", "host_to_device", "device_to_host", "device_to_device", "peer_to_peer", "host_to_host"}
-	memories   = [...]string{"", "pageable", "pinned"}
+	memories   = [...]string{"", "pageable", "pinned", "managed"}
 )
 
 // maxDetail bounds a string of a detail; longer ones (shapes of thousands of tensors) are left out.
@@ -78,7 +80,9 @@ func (d *Detail) appendTo(b []byte) []byte {
 			b = append(b, v...)
 		}
 	}
-	float(tagFLOPs, d.FLOPs, d.FLOPs != 0) // first: see work
+	float(tagFLOPs, d.FLOPs, d.FLOPs != 0) // these two first: see newWork
+	float(tagTraffic, d.Traffic, d.Traffic != 0)
+	number(tagSignature, int64(d.Signature), d.Signature != 0)
 	text(tagPrecision, d.Precision)
 	number(tagStep, d.Step, d.HasStep)
 	number(tagBytes, d.Bytes, d.HasBytes)
@@ -210,6 +214,10 @@ func (d *Detail) decode(b []byte) {
 			d.MemoryUsage, d.HasMemoryUsage = number(), true
 		case tagMemoryDevice:
 			d.MemoryDevice = number()
+		case tagTraffic:
+			d.Traffic = float()
+		case tagSignature:
+			d.Signature = uint32(number())
 		case tagPrecision:
 			d.Precision = text()
 		default:

@@ -74,7 +74,7 @@ func (s *spans) device(a *activity, above *node, p *process) {
 func (s *spans) identity(m pcommon.Map, ordinal int64) {
 	putInt(m, semconv.GPUDeviceOrdinalKey, ordinal)
 	d := s.deviceOf(ordinal)
-	putText(m, semconv.HWModelKey, d.Model)
+	putText(m, semconv.HWModelKey, s.p.modelOf(d.Model))
 	putText(m, semconv.HWIDKey, d.ID)
 }
 

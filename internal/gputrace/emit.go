@@ -10,6 +10,8 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 )
 
 // Stats says what became of a profile.
@@ -20,12 +22,11 @@ type Stats struct {
 	Memsets      int64
 	Steps        int64
 	Spans        int64
-	Cut          int64 // spans that a limit on the trace cut
-	Forgotten    int64 // launches that were forgotten before the end, for want of memory
-	NamesDropped int64 // distinct names that were not kept, for want of memory
-	SpilledBytes int64 // written to the spill file
-	Devices      []DeviceStats
-	Findings     []Finding // of the window, by device, the most costly first
+	Cut          int64            // spans that a limit on the trace cut
+	Forgotten    int64            // launches that were forgotten before the end, for want of memory
+	NamesDropped int64            // distinct names that were not kept, for want of memory
+	SpilledBytes int64            // written to the spill file
+	Devices      []verdict.Report // of the window, by device
 }
 
 // Emit writes the profile as traces, in batches that the function owns. It stops with the function's first error and
@@ -82,8 +83,7 @@ func (p *Profile) Emit(ctx context.Context, emit func(context.Context, ptrace.Tr
 	if err == nil {
 		err = out.flush()
 	}
-	st.Spans, st.Cut, st.Forgotten, st.Findings = out.written, out.cut, sw.launches.forgotten, out.findings
-	st.Devices = out.stats
+	st.Spans, st.Cut, st.Forgotten, st.Devices = out.written, out.cut, sw.launches.forgotten, out.reports
 	return st, err
 }
 

@@ -76,15 +76,17 @@ type Detail struct {
 	GraphNode      int64
 	WholeGraph     bool // a kernel that stands for all work of one launch of a graph, which is not shown
 	FLOPs          float64
-	Precision      string // value of gpu.flop.precision
-	Shapes         string // JSON, as the file says
-	Types          string // JSON, as the file says
-	Domain         string // of an annotation
-	Category       string // of an annotation: the application's own grouping
-	Payload        string // of an annotation: a number
-	PayloadText    string // of an annotation
-	TraceParent    string // W3C: of an annotation its parent; of a device activity the live span that launched it
-	MemoryDevice   int64  // of an allocation
-	MemoryUsage    int64  // after an allocation
+	Traffic        float64 // bytes of device memory that an operator reads and writes at least
+	Signature      uint32  // shapes of an operator's inputs, by Profile.Names
+	Precision      string  // value of gpu.flop.precision
+	Shapes         string  // JSON, as the file says
+	Types          string  // JSON, as the file says
+	Domain         string  // of an annotation
+	Category       string  // of an annotation: the application's own grouping
+	Payload        string  // of an annotation: a number
+	PayloadText    string  // of an annotation
+	TraceParent    string  // W3C: of an annotation its parent; of a device activity the live span that launched it
+	MemoryDevice   int64   // of an allocation
+	MemoryUsage    int64   // after an allocation
 	HasMemoryUsage bool
 }

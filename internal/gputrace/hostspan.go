@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -33,7 +34,7 @@ func (s *spans) host(n *node) {
 	switch n.kind {
 	case KindStep:
 		s.step(m, n.step)
-		writeFindings(sp, sp.EndTimestamp(), s.stepFindings(sp.Name(), n.step))
+		writeVerdicts(sp, sp.EndTimestamp(), s.stepVerdicts(sp.Name(), n.step))
 	case KindRuntime:
 		m.PutStr(string(semconv.GPUOperationCategoryKey), semconv.GPUOperationCategoryRuntime)
 		if n.corr != 0 {
@@ -57,6 +58,20 @@ func (s *spans) host(n *node) {
 	s.summary(m, n.sum)
 	n.sum, n.detail, n.link = nil, nil, nil // launches may hold the node for long
 }
+
+// stepVerdicts are those of a step: of what launched late only where it ran on one device, whose idle time it is.
+func (s *spans) stepVerdicts(name string, st *step) []verdict.Verdict {
+	if len(st.devices) != 1 {
+		return nil
+	}
+	f := s.naming()
+	f.Memory = s.memory(&st.allocated)
+	list := st.account.Verdicts(name, st.end-st.start, f)
+	return list[:min(maxStepVerdicts, len(list))]
+}
+
+// maxStepVerdicts bounds those of a step's span; the largest are kept.
+const maxStepVerdicts = 4
 
 func (s *spans) step(m pcommon.Map, st *step) {
 	m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeStep)
@@ -160,12 +175,6 @@ const topKernels = 5
 
 // windows writes the root span of each process and below it one span per device.
 func (s *spans) windows(sw *sweep) error {
-	for _, p := range sw.processes {
-		for _, st := range p.steps {
-			sw.over(st)
-		}
-		p.steps = nil
-	}
 	pids := make([]int64, 0, len(sw.processes))
 	for pid := range sw.processes {
 		pids = append(pids, pid)
@@ -194,28 +203,24 @@ func (s *spans) windows(sw *sweep) error {
 	return s.err
 }
 
+// deviceWindow writes the span of a device's window. What adds up to the window is computed by its report, which is kept.
 func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
+	r := d.verdicts.Report(s.facts(d, sw))
 	w := d.process.window
 	c := place{w.self.trace, s.p.ids().span(idDevice, d.ordinal)}
-	sp := s.new(d.process, c, w.self.span, d.all.first, d.all.end)
+	sp := s.new(d.process, c, w.self.span, d.first, d.end)
 	sp.SetName("GPU " + itoa(d.ordinal))
 	m := sp.Attributes()
 	s.identity(m, d.ordinal)
 	if x := s.p.extent(); x != ExtentAll {
 		putText(m, semconv.GPUWindowExtentKey, x.String())
 	}
-	putSeconds(m, semconv.GPUWindowDurationKey, d.all.span())
-	putSeconds(m, semconv.GPUWindowBusyDurationKey, d.all.total)
-	putSeconds(m, semconv.GPUWindowIdleDurationKey, d.all.span()-d.all.total)
-	putSeconds(m, semconv.GPUWindowIdleHostDurationKey, d.idle.host)
-	putSeconds(m, semconv.GPUWindowIdleLaunchDurationKey, d.idle.launch)
-	putSeconds(m, semconv.GPUWindowIdleUnknownDurationKey, d.idle.unknown)
-	host, kernel, other := d.waits()
-	putSeconds(m, semconv.GPUWindowStreamHostWaitDurationKey, host)
-	putSeconds(m, semconv.GPUWindowStreamKernelWaitDurationKey, kernel)
-	putSeconds(m, semconv.GPUWindowStreamOtherWaitDurationKey, other)
-	if window := d.all.span(); window > 0 {
-		m.PutDouble(string(semconv.GPUWindowLaunchBoundRatioKey), float64(d.idle.host)/float64(window))
+	parts := &r.Parts
+	putSeconds(m, semconv.GPUWindowDurationKey, int64(r.Window))
+	putSeconds(m, semconv.GPUWindowBusyDurationKey, int64(r.Window-parts.Idle))
+	putSeconds(m, semconv.GPUWindowIdleDurationKey, int64(parts.Idle))
+	for _, idle := range r.Idle {
+		putSeconds(m, semconv.GPUWindowCauseDurationKey(idle.Cause.String()), int64(idle.Time))
 	}
 	if d.queueMax > 0 {
 		putInt(m, semconv.GPUWindowQueueMaxKey, int64(d.queueMax))
@@ -223,27 +228,53 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 	if d.kernels > 0 {
 		putInt(m, semconv.GPUWindowKernelCountKey, d.kernels)
 		putSeconds(m, semconv.GPUWindowKernelDurationKey, d.kernelTime)
-		putSeconds(m, semconv.GPUWindowComputeDurationKey, d.compute.total)
-		putSeconds(m, semconv.GPUWindowNonComputeDurationKey, d.all.total-d.compute.total)
+		putSeconds(m, semconv.GPUWindowComputeDurationKey, int64(parts.Computing))
+		putSeconds(m, semconv.GPUWindowNonComputeDurationKey, int64(r.Window-parts.Idle-parts.Computing))
 		putTexts(m, semconv.GPUSummaryKernelNamesKey, s.topNames(d.names, topKernels))
 	}
 	d.computed.write(m)
-	if d.memory.any {
-		putSeconds(m, semconv.GPUWindowMemoryDurationKey, d.memory.total)
+	writeEfficiency(m, &r.Efficiency)
+	if len(r.Copies) > 0 {
+		putSeconds(m, semconv.GPUWindowMemoryDurationKey, int64(parts.CopyExposed+parts.CopyHidden))
+		putSeconds(m, semconv.GPUWindowMemoryExposedDurationKey, int64(parts.CopyExposed))
 	}
-	if d.comm.any {
-		putSeconds(m, semconv.GPUWindowCommDurationKey, d.comm.total)
-		putSeconds(m, semconv.GPUWindowOverlapDurationKey, d.overlap())
-		putSeconds(m, semconv.GPUWindowCommExposedDurationKey, d.comm.total-d.overlap())
-		if d.comm.total > 0 {
-			m.PutDouble(string(semconv.GPUWindowOverlapRatioKey), float64(d.overlap())/float64(d.comm.total))
+	if len(r.Collectives) > 0 {
+		comm := parts.CommExposed + parts.CommHidden
+		putSeconds(m, semconv.GPUWindowCommDurationKey, int64(comm))
+		putSeconds(m, semconv.GPUWindowOverlapDurationKey, int64(parts.CommHidden))
+		putSeconds(m, semconv.GPUWindowCommExposedDurationKey, int64(parts.CommExposed))
+		if comm > 0 {
+			m.PutDouble(string(semconv.GPUWindowOverlapRatioKey), float64(parts.CommHidden)/float64(comm))
 		}
 	}
 	if a := sw.memories[d.ordinal]; a != nil {
 		s.allocated(m, a)
 	}
-	list := s.deviceFindings(d, sw)
-	writeFindings(sp, sp.EndTimestamp(), list)
-	s.findings = append(s.findings, list...)
-	s.stats = append(s.stats, s.deviceStats(d))
+	writeVerdicts(sp, sp.EndTimestamp(), r.Verdicts)
+	s.reports = append(s.reports, r)
+}
+
+// facts are what a report needs beside the activities.
+func (s *spans) facts(d *deviceWindow, sw *sweep) *verdict.Facts {
+	f := s.naming()
+	f.Ordinal, f.Model, f.Peak, f.Steps = d.ordinal, s.modelOf(d.ordinal), s.peakOf(d.ordinal), sw.steps
+	if m := sw.memories[d.ordinal]; m != nil {
+		f.Memory = s.memory(m)
+	}
+	return f
+}
+
+func (s *spans) naming() *verdict.Facts {
+	return &verdict.Facts{Name: s.p.Names.Name, Kernel: s.shortName}
+}
+
+func (s *spans) memory(m *allocated) verdict.Memory {
+	if !m.hasUsage {
+		return verdict.Memory{}
+	}
+	out := verdict.Memory{First: m.first, Highest: m.highest}
+	if m.at != 0 {
+		out.At = s.p.Names.Name(m.at)
+	}
+	return out
 }

@@ -9,8 +9,12 @@ type launch struct {
 	node       *node
 	process    *process
 	step       *step
-	work       *work // of the outermost operator around it whose work is known
-	opaque     bool  // within a compiled region
+	work       *work  // of the outermost operator around it whose work is known
+	opaque     bool   // within a compiled region
+	op         uint32 // innermost operator around it, by name
+	in         uint32 // innermost range around it that has a name of its own, no call
+	thread     uint32 // its track
+	previous   int64  // end of the launch before, of the same thread or of the main one
 }
 
 // launchTable remembers launches by correlation: the latest launchMemory or so, without ever growing past that. Buckets

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 )
 
 // node is a host range that has a span, and gathers what has none below it.
@@ -63,19 +65,19 @@ type step struct {
 	leads      bool // the first of its number: what other ranks link to by that
 	start, end int64
 	node       *node // nil: no span
-	tallies
-	busy      union
-	comm      union
-	compute   union
-	kernel    union
-	allocated allocated
-	waits     waitTally
-	computed  computed
-	names     map[uint32]int64
-	devices   map[int64]struct{}
-	phases    map[string]*union
-	phaseAll  []interval
-	phaseFull bool // phaseAll is not complete
+	account    verdict.Account
+	busy       union
+	comm       union
+	compute    union
+	kernel     union
+	allocated  allocated
+	kernels    int64 // launched
+	computed   computed
+	names      map[uint32]int64
+	devices    map[int64]struct{}
+	phases     map[string]*union
+	phaseAll   []interval
+	phaseFull  bool // phaseAll is not complete
 }
 
 type interval struct{ start, end int64 }
@@ -84,7 +86,6 @@ func (s *step) device(a *activity) {
 	if a.end <= s.start || a.start >= s.end {
 		return
 	}
-	s.idling(a)
 	s.busy.clip(a.start, a.end, s.start, s.end)
 	if a.kind == KindKernel {
 		s.kernel.clip(a.start, a.end, s.start, s.end)
@@ -102,25 +103,14 @@ func (s *step) device(a *activity) {
 	s.devices[a.device] = struct{}{}
 }
 
-// idling takes the time from the activity before, or from the beginning of the step.
-func (s *step) idling(a *activity) {
-	from := s.start
-	if s.busy.any {
-		from = s.busy.end
-	}
-	if gap := a.start - from; gap > 0 {
-		s.gap(a, gap)
-	}
-}
-
 // exposed is communication with no compute kernel beside it.
 func (s *step) exposed() int64 { return s.kernel.total - s.compute.total }
 
 func (s *step) launched(a *activity, firstOfWork bool) {
-	s.tallies.add(a)
 	if a.kind != KindKernel {
 		return
 	}
+	s.kernels++
 	if !a.comm {
 		s.computed.add(a, firstOfWork)
 	}
@@ -167,7 +157,16 @@ type process struct {
 	steps  []*step // open ones and those that the device's rows have not passed, by start
 	ids    idSource
 
-	waits waitTally
+	main    uint32 // track of the thread that leads: that of the first step, else of the first launch
+	hasMain bool
+	bySteps bool
+}
+
+// leads takes note of a thread that begins a step.
+func (p *process) leads(track uint32) {
+	if !p.bySteps {
+		p.main, p.hasMain, p.bySteps = track, true, true
+	}
 }
 
 // stepAt is the step whose host range holds the instant, among the latest ones: the sweep asks for what is about now.

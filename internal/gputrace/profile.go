@@ -23,6 +23,7 @@ type Options struct {
 	Resource     map[string]string // further resource attributes; they win over those of the file
 	Extent       Extent            // which activities the analysis of a window takes
 	Shapes       bool              // write gpu.operation.shapes on operators
+	Model        string            // hw.model of devices that the file does not name
 	Scope        string            // name of the instrumentation scope
 	ScopeVersion string
 	RootName     string // name of the span of the window

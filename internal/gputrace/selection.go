@@ -121,9 +121,9 @@ func (s *selection) deviceCandidate(a *activity) candidate {
 // Upper estimates of the size of a span in OTLP without its names, from its attributes; a test holds them.
 const (
 	hostSpanSize   = 760  // with a summary
-	stepSpanSize   = 2500 // more, with four findings; ten, which no step has, would make 5,000
+	stepSpanSize   = 2500 // more, with four verdicts
 	deviceSpanSize = 900
-	windowSpanSize = 4000 // of the window or a device, with findings
+	windowSpanSize = 4000 // of the window or a device, with verdicts
 )
 
 func (s *selection) offer(k traceKey, c candidate) {

@@ -14,29 +14,30 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // spans writes spans into batches of bounded size.
 type spans struct {
-	p        *Profile
-	ctx      context.Context
-	emit     func(context.Context, ptrace.Traces) error
-	batch    ptrace.Traces
-	scopes   map[int64]ptrace.ScopeSpans // of the batch, by process
-	count    int
-	written  int64
-	cut      int64
-	err      error
-	short    map[uint32]string
-	findings []Finding
-	stats    []DeviceStats
-	devices  map[int64]Device
-	only     *Device // the device that all rows stand for, where the file's numbers do not match
+	p       *Profile
+	ctx     context.Context
+	emit    func(context.Context, ptrace.Traces) error
+	batch   ptrace.Traces
+	scopes  map[int64]ptrace.ScopeSpans // of the batch, by process
+	count   int
+	written int64
+	cut     int64
+	err     error
+	short   map[uint32]string
+	reports []verdict.Report
+	devices map[int64]Device
+	peaks   map[string]verdict.Peak // by model
+	only    *Device                 // the device that all rows stand for, where the file's numbers do not match
 }
 
 func newSpans(ctx context.Context, p *Profile, emit func(context.Context, ptrace.Traces) error) *spans {
-	s := &spans{p: p, ctx: ctx, emit: emit, short: map[uint32]string{}, devices: map[int64]Device{}}
+	s := &spans{p: p, ctx: ctx, emit: emit, short: map[uint32]string{}, devices: map[int64]Device{}, peaks: map[string]verdict.Peak{}}
 	same := true
 	for i, d := range p.Meta.Devices {
 		s.devices[d.Ordinal] = d
@@ -74,6 +75,27 @@ func (s *spans) deviceOf(ordinal int64) Device {
 		return *s.only
 	}
 	return Device{}
+}
+
+// modelOf is the model that the file states, else the one that the options name.
+func (s *spans) modelOf(ordinal int64) string { return s.p.modelOf(s.deviceOf(ordinal).Model) }
+
+func (p *Profile) modelOf(model string) string {
+	if model == "" {
+		return p.opts.Model
+	}
+	return model
+}
+
+// peakOf is that of a device's model, looked up once.
+func (s *spans) peakOf(ordinal int64) verdict.Peak {
+	model := s.modelOf(ordinal)
+	p, ok := s.peaks[model]
+	if !ok {
+		p = verdict.PeakOf(model)
+		s.peaks[model] = p
+	}
+	return p
 }
 
 func (s *spans) new(p *process, c place, parent pcommon.SpanID, start, end int64) ptrace.Span {

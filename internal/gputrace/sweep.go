@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 )
 
 // activity is a device event during the sweep.
@@ -51,13 +53,17 @@ type sweep struct {
 	devices   map[int64]*deviceWindow
 	flags     []nameFlag // by name; those of kinds that have flags
 	memories  map[int64]*allocated
-	stepTime  int64 // of all steps that are over
-	stepData  int64
+	ordinals  int              // of devices that the file has activities of
+	threadsOf []*verdict.Log   // of one launch
+	one       verdict.Activity // of one activity
 }
 
 type thread struct {
 	stack   []frame
 	process *process
+	log     verdict.Log
+	beside  *thread // of ranges that end on any thread
+	last    int64   // end of its last launch
 }
 
 // frame is an open host range.
@@ -68,6 +74,8 @@ type frame struct {
 	work   *work // of the outermost operator with known work, this one included
 	depth  int   // operators around it
 	opaque bool  // within a compiled region
+	op     uint32
+	named  uint32
 }
 
 func (p *Profile) newSweep(v visitor) *sweep {
@@ -84,14 +92,21 @@ func (p *Profile) newSweep(v visitor) *sweep {
 			s.processes[id] = p.newProcess(id, true)
 		}
 	}
+	ordinals := map[int64]bool{}
 	for i, t := range p.trackList {
+		s.threads[i].last = -maxTime // no launch yet
 		if t.device {
+			ordinals[t.outer] = true
 			continue
+		}
+		if beside, ok := p.tracks[track{outer: t.outer, inner: -1 - t.inner}]; ok && t.inner >= 0 {
+			s.threads[i].beside = &s.threads[beside]
 		}
 		if s.threads[i].process = s.processes[t.outer]; s.threads[i].process == nil {
 			s.threads[i].process = s.main
 		}
 	}
+	s.ordinals = len(ordinals)
 	return s
 }
 
@@ -126,6 +141,7 @@ func (s *sweep) host(r *record) {
 	if len(st) > 0 {
 		top := &st[len(st)-1]
 		f.node, f.step, f.work, f.depth, f.opaque = top.node.live(), top.step, top.work, top.depth, top.opaque
+		f.op, f.named = top.op, top.named
 	}
 	alone := len(st) == 0
 	if f.step == nil {
@@ -141,19 +157,16 @@ func (s *sweep) host(r *record) {
 		fl = s.flag(r)
 		f.opaque = f.opaque || fl.opaque
 		if r.kind == KindOperator && f.work == nil {
-			f.work = newWork(r.detail)
+			f.work = newWork(r)
 		}
+		f.name(r)
+		th.log.Add(start, end, fl.class, r.name, s.needs)
 	}
 	switch {
 	case r.kind == KindStep:
 		f.step = s.newStep(r, th.process)
 	case f.step != nil && fl.phase != "":
 		f.step.phase(fl.phase, start, end)
-	case fl.waits:
-		th.process.waits.add(f.node, r.duration)
-		if f.step != nil {
-			f.step.waits.add(f.node, r.duration)
-		}
 	}
 	if s.v.host(r, f.depth, th.process, f.step) {
 		n := s.newNode(r, f.node, f.step, th.process)
@@ -169,7 +182,14 @@ func (s *sweep) host(r *record) {
 		f.depth++
 	}
 	if r.kind == KindRuntime && r.correlation != 0 {
-		s.launches.put(r.correlation, launch{start, end, f.node, th.process, f.step, f.work, f.opaque})
+		l := launch{
+			start: start, end: end, node: f.node, process: th.process, step: f.step, work: f.work, opaque: f.opaque,
+			op: f.op, in: f.named, thread: r.track, previous: th.previous(s),
+		}
+		if fl.class == verdict.CallLaunch {
+			th.launched(r)
+		}
+		s.launches.put(r.correlation, l)
 	}
 	if r.duration > 0 {
 		st = append(st, f)
@@ -204,6 +224,7 @@ func (s *sweep) newStep(r *record, p *process) *step {
 		st.leads, s.lastStep = true, st.index
 	}
 	p.steps = append(p.steps, st)
+	p.leads(r.track)
 	return st
 }
 
@@ -242,16 +263,15 @@ func (s *sweep) analyse(proc *process, a *activity) {
 	if st := a.launch.step; st != nil {
 		st.launched(a, first)
 	}
+	if s.p.takes(a) {
+		d := s.devices[a.device]
+		if d == nil {
+			d = newDeviceWindow(a.device, proc)
+			s.devices[a.device] = d
+		}
+		d.add(s, proc, a, first)
+	}
 	s.clip(proc, a)
-	if !s.p.takes(a) {
-		return
-	}
-	d := s.devices[a.device]
-	if d == nil {
-		d = newDeviceWindow(a.device, proc)
-		s.devices[a.device] = d
-	}
-	d.add(a, first)
 }
 
 // clip gives the activity to the steps during which it ran, whoever launched it, and forgets steps that ended before it:
@@ -262,9 +282,6 @@ func (s *sweep) clip(p *process, a *activity) {
 		keep++
 	}
 	if keep > 0 {
-		for _, st := range p.steps[:keep] {
-			s.over(st)
-		}
 		p.steps = append(p.steps[:0], p.steps[keep:]...)
 	}
 	for _, st := range p.steps {
@@ -294,52 +311,17 @@ func (s *sweep) memory(r *record) {
 		s.memories[d.MemoryDevice] = m
 	}
 	th := &s.threads[r.track]
-	in := th.process.window
+	in := uint32(0)
 	if i := slices.IndexFunc(th.stack, func(f frame) bool { return f.end <= r.key }); i != 0 && len(th.stack) > 0 {
 		if i < 0 {
 			i = len(th.stack)
 		}
-		in = th.stack[i-1].node
+		in = th.stack[i-1].named
 	}
 	m.add(&d, in)
 	if st := th.process.stepAt(r.key); st != nil {
 		st.allocated.add(&d, in)
 	}
-}
-
-// over adds a step that nothing is added to any more.
-func (s *sweep) over(st *step) {
-	s.stepTime += st.end - st.start
-	if u := st.phases["data"]; u != nil {
-		s.stepData += u.total
-	}
-}
-
-// nameFlag is what the name of a host range says, found once per name.
-type nameFlag struct {
-	found  bool
-	phase  string
-	opaque bool // a region that a compiler made
-	waits  bool // a call that waits for the device
-}
-
-func (s *sweep) flag(r *record) nameFlag {
-	switch r.kind {
-	case KindAnnotation, KindOperator, KindRuntime:
-	default:
-		return nameFlag{}
-	}
-	f := &s.flags[r.name]
-	if !f.found {
-		f.found = true
-		name := s.p.Names.Name(r.name)
-		if r.kind == KindRuntime {
-			f.waits, f.opaque = waits(name), strings.Contains(name, "GraphLaunch")
-		} else {
-			f.phase, f.opaque = phase(name), opaque(name)
-		}
-	}
-	return *f
 }
 
 func launches(name string) bool { return containsAny(name, launching) }

@@ -3,91 +3,121 @@
 
 package gputrace
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+)
 
 // deviceWindow is one device over the whole profile.
 type deviceWindow struct {
-	tallies
-	ordinal  int64
-	process  *process
-	all      union
-	kernel   union
-	comm     union
-	compute  union
-	memory   union
-	computed computed
-	names    map[uint32]int64
-	streams  map[int64]*stream
-	queueMax int
+	ordinal    int64
+	process    *process
+	verdicts   *verdict.Device
+	taking     *process // whose steps take what the verdicts claim
+	first, end int64
+	kernels    int64
+	kernelTime int64
+	computed   computed
+	names      map[uint32]int64
+	streams    map[int64]*stream
+	queueMax   int
+	before     uint32 // thread of the launch before
+	hasBefore  bool
+	sms        int64
 }
 
 func newDeviceWindow(ordinal int64, p *process) *deviceWindow {
-	return &deviceWindow{ordinal: ordinal, process: p, names: map[uint32]int64{}, streams: map[int64]*stream{}}
+	d := &deviceWindow{ordinal: ordinal, process: p, verdicts: verdict.NewDevice(), names: map[uint32]int64{}, streams: map[int64]*stream{}}
+	d.verdicts.Took = func(c verdict.Claim) {
+		for _, st := range d.taking.steps {
+			if st.start >= c.To {
+				break
+			}
+			st.account.Take(c, st.start, st.end)
+		}
+	}
+	return d
 }
 
-func (d *deviceWindow) add(a *activity, firstOfWork bool) {
-	if gap := d.all.add(a.start, a.end); gap > 0 {
-		d.gap(a, gap)
+// add takes an activity of the process.
+func (d *deviceWindow) add(s *sweep, proc *process, a *activity, firstOfWork bool) {
+	if len(d.streams) == 0 {
+		d.first, d.end = a.start, a.end
 	}
-	d.stream(a)
-	d.tallies.add(a)
+	d.end = max(d.end, a.end)
+	d.queue(a)
+	d.judge(s, proc, a, firstOfWork)
 	if a.kind != KindKernel {
-		d.memory.add(a.start, a.end)
 		return
 	}
-	d.kernel.add(a.start, a.end)
-	if a.comm {
-		d.comm.add(a.start, a.end)
-	} else {
-		d.compute.add(a.start, a.end)
+	d.kernels++
+	d.kernelTime += a.duration
+	if !a.comm {
 		d.computed.add(a, firstOfWork)
 	}
 	d.names[a.name] += a.duration
 }
 
-// overlap is the time in which communication and compute kernels ran together: |A ∩ B| = |A| + |B| - |A ∪ B|.
-func (d *deviceWindow) overlap() int64 { return d.comm.total + d.compute.total - d.kernel.total }
-
-// stream holds what Holistic Trace Analysis computes for one stream, by its definitions.
-type stream struct {
-	any                             bool
-	prevEnd                         int64
-	hostWait, kernelWait, otherWait int64
-	starts                          []int64 // from head on: of activities that had not begun at the last launch
-	head                            int
-	lastLaunch                      int64
+// judge hands the activity to the engine of verdicts, with its launch.
+func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork bool) {
+	d.taking = proc
+	v := &s.one
+	*v = verdict.Activity{Start: a.start, End: a.end, Name: a.name, Operator: a.launch.op, In: a.launch.in, Opaque: a.launch.opaque || a.detail.WholeGraph}
+	switch {
+	case a.kind != KindKernel:
+		v.Class, v.Bytes, v.Direction, v.Memory = verdict.Copying, a.detail.Bytes, a.detail.Direction, a.detail.HostMemory
+	case a.comm:
+		v.Class, v.Group, v.Collective = verdict.Communicating, a.detail.GroupSize, a.detail.Collective
+		v.Bytes = collectiveSize(a.detail.Collective, a.detail.InElements, a.detail.OutElements, ElementSize(a.detail.ElementType))
+	default:
+		v.Class = verdict.Computing
+		switch w := a.launch.work; {
+		case w == nil:
+		case firstOfWork:
+			v.Work = &w.Work
+			fallthrough
+		default:
+			v.Operator, v.Shape = w.op, w.shape
+		}
+		if a.detail.BlocksPerSM > 0 {
+			v.HasGrid, v.Narrow = true, a.detail.BlocksPerSM < 1
+		} else if a.detail.HasGrid && d.sms > 0 {
+			v.HasGrid, v.Narrow = true, a.detail.Grid[0]*a.detail.Grid[1]*a.detail.Grid[2] < d.sms
+		}
+	}
+	l := verdict.Launch{Known: a.hasLaunch, Start: a.launch.start, End: a.launch.end, Previous: a.launch.previous}
+	if d.verdicts.Gap(a.start) {
+		l.Threads = s.around(proc, a, d.before, d.hasBefore)
+	}
+	d.verdicts.Add(v, &l, s.p.first)
+	if a.hasLaunch {
+		d.before, d.hasBefore = a.launch.thread, true
+	}
 }
 
-// kernelDelay is the gap below which HTA takes two kernels of a stream as consecutive.
-const kernelDelay = 30
+// stream is the queue of one stream.
+type stream struct {
+	starts     []int64 // from head on: of activities that had not begun at the last launch
+	head       int
+	lastLaunch int64
+}
 
 // maxQueue bounds the starts that a stream keeps.
 const maxQueue = 1 << 16
 
-// stream splits the gap before an activity on its stream: host_wait where the launch began after the activity before
-// ended, kernel_wait below 30 ns, else other. Gaps of overlapping activities are negative and summed as such.
-func (d *deviceWindow) stream(a *activity) {
+// queue follows the length of the stream's queue: it grows by one at a launch and shrinks by one at a start. Activities of a
+// stream come in the order of their launches, so right after this launch it holds this one and those before that had not
+// begun. Launches of graphs count once for each activity, other than in Holistic Trace Analysis, which leaves them out.
+func (d *deviceWindow) queue(a *activity) {
 	s := d.streams[a.stream]
 	if s == nil {
 		s = &stream{}
 		d.streams[a.stream] = s
 	}
-	if s.any {
-		switch gap := a.start - s.prevEnd; {
-		case a.hasLaunch && a.launch.start > s.prevEnd:
-			s.hostWait += gap
-		case gap < kernelDelay:
-			s.kernelWait += gap
-		default:
-			s.otherWait += gap
-		}
-	}
-	s.any, s.prevEnd = true, a.end
 	if !a.hasLaunch {
 		return
 	}
-	// The queue grows by one at a launch and shrinks by one at a start. Activities of a stream come in the order of their
-	// launches, so right after this launch it holds this one and those before that had not begun.
 	s.lastLaunch = max(s.lastLaunch, a.launch.start)
 	for s.head < len(s.starts) && s.starts[s.head] <= s.lastLaunch {
 		s.head++
@@ -101,16 +131,6 @@ func (d *deviceWindow) stream(a *activity) {
 	d.queueMax = max(d.queueMax, len(s.starts)-s.head)
 }
 
-// waits sums the split over streams.
-func (d *deviceWindow) waits() (host, kernel, other int64) {
-	for _, s := range d.streams {
-		host += s.hostWait
-		kernel += s.kernelWait
-		other += s.otherWait
-	}
-	return host, kernel, other
-}
-
 // allocated follows the framework's allocator.
 type allocated struct {
 	any      bool
@@ -122,7 +142,7 @@ type allocated struct {
 	at       uint32 // name of the host range in which it was highest
 }
 
-func (m *allocated) add(d *Detail, in *node) {
+func (m *allocated) add(d *Detail, in uint32) {
 	m.delta += d.Bytes
 	if d.HasMemoryUsage {
 		if !m.hasUsage {
@@ -130,7 +150,7 @@ func (m *allocated) add(d *Detail, in *node) {
 			m.highest = m.first
 		}
 		if m.hasUsage, m.usage = true, d.MemoryUsage; m.usage > m.highest {
-			m.highest, m.at = m.usage, in.around()
+			m.highest, m.at = m.usage, in
 		}
 	}
 	m.any = true

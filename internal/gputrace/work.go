@@ -6,25 +6,26 @@ package gputrace
 import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // work is what one operator computes. It counts when the first kernel of the operator is met, so that operators that ran
 // on the host do not, and once, however many kernels it launched.
 type work struct {
-	flops     float64
-	precision string
+	verdict.Work
+	op, shape uint32 // names
 	counted   bool
 }
 
-// newWork is the work that a record's detail states; nil for most.
-func newWork(detail []byte) *work {
-	if len(detail) == 0 || detail[0] != tagFLOPs {
+// newWork is the work that an operator's record states; nil for most.
+func newWork(r *record) *work {
+	if len(r.detail) == 0 || r.detail[0] != tagFLOPs && r.detail[0] != tagTraffic {
 		return nil
 	}
 	var d Detail
-	d.decode(detail)
-	return &work{flops: d.FLOPs, precision: d.Precision}
+	d.decode(r.detail)
+	return &work{Work: verdict.Work{FLOPs: d.FLOPs, Bytes: d.Traffic, Precision: d.Precision}, op: r.name, shape: d.Signature}
 }
 
 // computed sums the work of operators over a step or a window.
@@ -43,14 +44,14 @@ func (c *computed) add(a *activity, first bool) {
 		return
 	}
 	c.time += a.duration
-	if !first {
+	if !first || w.FLOPs == 0 {
 		return
 	}
 	if c.by == nil {
 		c.by = map[string]float64{}
 	}
-	c.by[w.precision] += w.flops
-	c.flops += w.flops
+	c.by[w.Precision] += w.FLOPs
+	c.flops += w.FLOPs
 }
 
 // samePrecision is the part of the FLOPs from which on their precision is that of the sum: the rest, rotary embeddings in

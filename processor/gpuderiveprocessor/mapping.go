@@ -243,5 +243,4 @@ func (a *AttributeConfig) value(from pcommon.Value) (text string, n float64, ok 
 var signed = []string{
 	string(semconv.GPUStartDelayKey), string(semconv.GPUEndDelayKey),
 	string(semconv.GPUMemoryDeltaKey), string(semconv.GPUMemoryAllocatedDeltaKey),
-	string(semconv.GPUWindowStreamKernelWaitDurationKey),
 }

@@ -61,6 +61,7 @@ type Options struct {
 	TempDir     string            // of spill files; empty is that of the operating system
 	ServiceName string            // where the file does not say; empty is "pytorch"
 	JobID       string            // gpu.job.id where the file does not say; makes links across ranks possible
+	Model       string            // hw.model of devices that the file does not name, as the driver calls it: "NVIDIA H100 80GB HBM3"
 	Resource    map[string]string // further resource attributes; they win over those of the file
 	Partial     bool              // read what is there of a file that ends early or breaks off; Stats.Faults say so
 	Shapes      bool              // write gpu.operation.shapes on operators
@@ -72,7 +73,7 @@ func (o Options) profile() gputrace.Options {
 	}
 	return gputrace.Options{
 		Level: o.Detail, Extent: o.Extent, MaxSpans: o.MaxSpans, MaxBytes: o.MaxBytes, BatchSpans: o.BatchSpans, MemoryLimit: o.MemoryLimit,
-		TempDir: o.TempDir, Service: o.ServiceName, JobID: o.JobID, Resource: o.Resource, Shapes: o.Shapes,
+		TempDir: o.TempDir, Service: o.ServiceName, JobID: o.JobID, Resource: o.Resource, Shapes: o.Shapes, Model: o.Model,
 		Scope: scopeName, RootName: "pytorch profile",
 	}
 }
@@ -98,7 +99,7 @@ type Stats struct {
 // ErrTruncated; the error names it) leaves nothing behind. An error of emit ends reading and is returned.
 //
 // A file that gpuspan/chrometrace wrote holds spans already. They come back as they were: of the options, only BatchSpans,
-// MemoryLimit, TempDir, Resource and Partial are for them. Devices and Findings are those
+// MemoryLimit, TempDir, Resource and Partial are for them. Devices are those
 // that the spans state, in the order of the file, the first 256 of each.
 func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
 	f, err := os.Open(path)
@@ -166,7 +167,7 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options, emit fu
 	st.Events += st.Restored
 	st.Spans += st.Restored
 	if c.restored != nil {
-		st.Devices, st.Findings = append(st.Devices, c.restored.devices...), append(st.Findings, c.restored.findings...)
+		st.Devices = append(st.Devices, c.restored.devices...)
 	}
 	return st, err
 }

@@ -73,7 +73,7 @@ func TestConfigLoads(t *testing.T) {
 	assert.True(t, cfg.FolderIsJob)
 	assert.Equal(t, Options{
 		Detail: DetailOperators, Extent: ExtentStepsButLast, MaxSpans: 500, MaxBytes: 1_000_000, BatchSpans: 200, MemoryLimit: 128 << 20, TempDir: "/var/tmp",
-		ServiceName: "trainer", JobID: "job-7", Resource: map[string]string{"deployment.environment.name": "prod"}, Partial: true, Shapes: true,
+		ServiceName: "trainer", JobID: "job-7", Model: "NVIDIA L4", Resource: map[string]string{"deployment.environment.name": "prod"}, Partial: true, Shapes: true,
 	}, cfg.Options())
 	cfg, err = load("kineto")
 	require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
@@ -34,12 +35,11 @@ type restorer struct {
 	batches int64
 	latest  int64 // start, unix ns
 
-	devices  []gputrace.DeviceStats // on the spans, the first maxRead
-	findings []gputrace.Finding     // of those, likewise
-	isDevice bool                   // last is a device's
+	devices  []verdict.Report // on the spans, the first maxRead, each with the first maxRead verdicts
+	isDevice bool             // last is a device's
 }
 
-// maxRead are the devices and findings of Stats; further ones are on their spans only.
+// maxRead are the devices of Stats and the verdicts of each; further ones are on their spans only.
 const maxRead = 256
 
 // Reasons for leaving out events of a restored file.
@@ -163,16 +163,20 @@ func (r *restorer) event(j *chromejson.Event) (mine bool, err error) {
 
 // device takes note of what a span says of a device's window.
 func (r *restorer) device(s ptrace.Span) {
-	var d gputrace.DeviceStats
-	if d, r.isDevice = gputrace.DeviceStatsOf(s); r.isDevice && len(r.devices) < maxRead {
+	d, ok := gputrace.ReportOf(s)
+	if r.isDevice = ok && len(r.devices) < maxRead; r.isDevice {
 		r.devices = append(r.devices, d)
 	}
 }
 
-// finding takes note of one on a device's window. Those of steps are on their spans, as always.
-func (r *restorer) finding(e ptrace.SpanEvent) {
-	if f, ok := gputrace.FindingOf(r.last.Name(), e); ok && r.isDevice && len(r.findings) < maxRead {
-		r.findings = append(r.findings, f)
+// verdict takes note of one on a device's window. Those of steps are on their spans, as always.
+func (r *restorer) verdict(e ptrace.SpanEvent) {
+	if !r.isDevice {
+		return
+	}
+	d := &r.devices[len(r.devices)-1]
+	if v, ok := gputrace.VerdictOf(r.last.Name(), e); ok && len(d.Verdicts) < maxRead {
+		d.Verdicts = append(d.Verdicts, v)
 	}
 }
 
@@ -273,7 +277,7 @@ func (r *restorer) mark(j *chromejson.Event) {
 	e.SetName(string(unescape(j.Name, j.Escaped)))
 	e.SetTimestamp(pcommon.Timestamp(at + *r.base))
 	attributes.MoveTo(e.Attributes())
-	r.finding(e)
+	r.verdict(e)
 }
 
 type identifiers struct {

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 )
 
 const restoredHead = `{"schemaVersion":1,"otelgpuFormat":1,"baseTimeNanoseconds":1000000000,"traceEvents":[`
@@ -106,20 +106,24 @@ func TestValuesHaveABound(t *testing.T) {
 }
 
 // What a file says of its devices is told again, and no more than its spans say. The first of many are.
-func TestDevicesAndFindingsOfARestoredFile(t *testing.T) {
-	finding := `,{"ph":"i","s":"t","cat":"event","name":"finding","pid":1,"tid":4,"ts":2,"args":{"gpu.finding.kind":"idle_device","gpu.finding.evidence":"waited",` +
-		`"gpu.finding.value":0.4,"gpu.finding.threshold":0.2,"gpu.finding.cost":1.5,"span_id":"a1a2a3a4a5a6a7a8"}}`
-	other := strings.Replace(finding, `"finding"`, `"other"`, 1)
-	_, st := convert(t, restoredHead+slice(goodIDs)+finding+`]}`, Options{})
+func TestDevicesAndVerdictsOfARestoredFile(t *testing.T) {
+	given := `,{"ph":"i","s":"t","cat":"event","name":"verdict","pid":1,"tid":4,"ts":2,"args":{"gpu.verdict.kind":"loader","gpu.verdict.evidence":"waited",` +
+		`"gpu.verdict.chain":"a -> b","gpu.verdict.share":0.4,"gpu.verdict.threshold":0.05,"gpu.verdict.gain":1.5,"gpu.verdict.certainty":"high","span_id":"a1a2a3a4a5a6a7a8"}}`
+	other := strings.Replace(given, `"verdict"`, `"other"`, 1)
+	_, st := convert(t, restoredHead+slice(goodIDs)+given+`]}`, Options{})
 	assert.Empty(t, st.Devices)
-	assert.Empty(t, st.Findings, "of no device")
 	device := slice(goodIDs + `,"hw.model":"A100","gpu.window.duration":2.0,"gpu.window.busy.duration":0.5,"gpu.window.compute.duration":1e999`)
-	_, st = convert(t, restoredHead+device+other+finding+`]}`, Options{})
-	assert.Equal(t, []gputrace.DeviceStats{{Model: "A100", Window: 2 * time.Second, Busy: time.Second / 2}}, st.Devices)
-	assert.Equal(t, []gputrace.Finding{{Kind: "idle_device", Subject: "forward", Value: 0.4, Threshold: 0.2, Evidence: "waited", Cost: 1500 * time.Millisecond}}, st.Findings)
-	_, st = convert(t, restoredHead+strings.Repeat(device+strings.Repeat(finding, 2)+",", 2*maxRead)+device+`]}`, Options{})
+	_, st = convert(t, restoredHead+device+other+given+`]}`, Options{})
+	assert.Equal(t, []verdict.Report{{
+		Model: "A100", Window: 2 * time.Second, Efficiency: verdict.Efficiency{NoPeak: `there is no peak of "A100" in docs/peaks.md`}, Verdicts: []verdict.Verdict{{
+			Kind: "loader", Subject: "forward", Chain: []string{"a", "b"}, Share: 0.4, Threshold: 0.05, Evidence: "waited", Gain: 1500 * time.Millisecond, Certainty: verdict.High,
+		}},
+	}}, st.Devices)
+	_, st = convert(t, restoredHead+strings.Repeat(device+strings.Repeat(given, 2)+",", 2*maxRead)+device+strings.Repeat(given, 2*maxRead)+`]}`, Options{})
 	assert.Len(t, st.Devices, maxRead)
-	assert.Len(t, st.Findings, maxRead)
+	assert.Len(t, st.Devices[0].Verdicts, 2)
+	_, st = convert(t, restoredHead+device+strings.Repeat(given, 2*maxRead)+`]}`, Options{})
+	assert.Len(t, st.Devices[0].Verdicts, maxRead)
 }
 
 // FuzzRestore reads anything as a file of gpuspan/chrometrace: it never panics, and every span has identifiers.

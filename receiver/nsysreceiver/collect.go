@@ -198,6 +198,8 @@ func (c *collect) copies(ctx context.Context) error {
 			d.HostMemory = memory(or(more[2], -1))
 		case destination:
 			d.HostMemory = memory(or(more[3], -1))
+		case migrates(or(more[1], 0)):
+			d.HostMemory = "managed"
 		}
 		return c.add(&e, copyName(d.Direction, d.HostMemory))
 	})

@@ -34,6 +34,6 @@ func (c *Config) Options() Options {
 	s := &c.Spans
 	return Options{
 		Detail: s.Detail, Extent: s.Extent, MaxSpans: s.MaxSpans, MaxBytes: s.MaxBytes, BatchSpans: s.BatchSpans, MemoryLimit: s.MemoryMiB << 20,
-		TempDir: s.TempDir, ServiceName: s.ServiceName, JobID: s.JobID, Resource: s.Resource,
+		TempDir: s.TempDir, ServiceName: s.ServiceName, JobID: s.JobID, Model: s.Device, Resource: s.Resource,
 	}
 }

@@ -255,10 +255,10 @@ func TestGraphsThatAreOneRow(t *testing.T) {
 	assert.Equal(t, []any{"CUDAGraph#3", "gemm"}, spans["GPU 0"].Attributes().AsRaw()["gpu.summary.kernel.names"])
 	require.Len(t, st.Devices, 1)
 	assert.Equal(t, 1200*time.Nanosecond, st.Devices[0].Window)
-	assert.Equal(t, 1000*time.Nanosecond, st.Devices[0].Busy, "two graphs and a kernel")
-	assert.Equal(t, 1000*time.Nanosecond, st.Devices[0].Compute)
+	assert.Equal(t, 1000*time.Nanosecond, st.Devices[0].Parts.Computing, "two graphs and a kernel")
+	assert.Equal(t, 200*time.Nanosecond, st.Devices[0].Parts.Idle)
 	var kinds []string
-	for _, f := range st.Findings {
+	for _, f := range st.Devices[0].Verdicts {
 		kinds = append(kinds, f.Kind)
 	}
 	assert.Contains(t, kinds, "opaque_regions")

@@ -64,9 +64,24 @@ func direction(kind int64) (dir string, hostAtSource, hostAtDestination bool) {
 		return "host_to_host", false, false
 	case 10:
 		return "peer_to_peer", false, false
+	case migrationIn:
+		return "host_to_device", false, false
+	case migrationOut:
+		return "device_to_host", false, false
+	case migrationBetween:
+		return "peer_to_peer", false, false
 	}
 	return "", false, false
 }
+
+// Kinds of copies that are page migrations of unified memory, as the exporter numbers them (ENUM_CUDA_MEMOPER_TYPE).
+const (
+	migrationIn      = 11 // host to device
+	migrationOut     = 12 // device to host
+	migrationBetween = 13 // device to device
+)
+
+func migrates(kind int64) bool { return kind >= migrationIn && kind <= migrationBetween }
 
 // memory is the value of gpu.copy.host_memory for CUPTI's kind of memory.
 func memory(kind int64) string {
@@ -84,6 +99,9 @@ func copyName(dir, mem string) string {
 	short := map[string]string{
 		"host_to_device": "HtoD", "device_to_host": "DtoH", "device_to_device": "DtoD", "host_to_host": "HtoH", "peer_to_peer": "PtoP",
 	}[dir]
+	if mem == "managed" {
+		return "Page migration " + short
+	}
 	host := map[string]string{"pageable": "Pageable", "pinned": "Pinned", "": "Host"}[mem]
 	switch dir {
 	case "host_to_device":

@@ -45,6 +45,7 @@ type Options struct {
 	TempDir     string            // of spill files; empty is that of the operating system
 	ServiceName string            // empty is "nsys"
 	JobID       string            // gpu.job.id
+	Model       string            // hw.model of devices that the file does not name
 	Resource    map[string]string // further resource attributes
 }
 
@@ -86,7 +87,7 @@ func read(ctx context.Context, path string, o Options, emit func(context.Context
 	}
 	p := gputrace.New(gputrace.Options{
 		Level: o.Detail, Extent: o.Extent, MaxSpans: o.MaxSpans, MaxBytes: o.MaxBytes, BatchSpans: o.BatchSpans, MemoryLimit: o.MemoryLimit,
-		TempDir: o.TempDir, Service: o.ServiceName, JobID: o.JobID, Resource: o.Resource,
+		TempDir: o.TempDir, Service: o.ServiceName, JobID: o.JobID, Resource: o.Resource, Model: o.Model,
 		Scope: scopeName, RootName: "nsys profile",
 	})
 	defer p.Close()

@@ -62,7 +62,7 @@ func TestConfigIsReadAsWritten(t *testing.T) {
 	assert.Equal(t, "file_storage/nsys", cfg.Files.Storage.String())
 	assert.Equal(t, Options{
 		Detail: DetailKernels, Extent: ExtentSteps, MaxSpans: 500, MaxBytes: 1_000_000, BatchSpans: 200, MemoryLimit: 128 << 20, TempDir: "/var/tmp",
-		ServiceName: "trainer", JobID: "job-7", Resource: map[string]string{"deployment.environment.name": "prod"},
+		ServiceName: "trainer", JobID: "job-7", Model: "NVIDIA L4", Resource: map[string]string{"deployment.environment.name": "prod"},
 	}, cfg.Options())
 	cfg, err = configtest.Load[Config](t, "nsys", createDefaultConfig)
 	require.NoError(t, err)

@@ -84,6 +84,16 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 			require.NoError(t, err)
 			t.Log(st.Skipped, st.Faults)
 			require.Len(t, devices, len(ref.Devices))
+			for _, d := range st.Devices {
+				p := d.Parts
+				assert.Zero(t, d.Window-p.Computing-p.CommExposed-p.CopyExposed-p.Idle, "residual of the window")
+				for _, c := range d.Idle {
+					p.Idle -= c.Time
+				}
+				assert.Zero(t, p.Idle, "residual of idle time")
+				assert.NotEmpty(t, d.Verdicts)
+				t.Logf("%s: %s", d.Window, d.Verdicts[0])
+			}
 			for id, want := range ref.Devices {
 				n, _ := strconv.ParseInt(id, 10, 64)
 				d := devices[n]

@@ -87,13 +87,6 @@ def window(df):
         "memory": union(df[df.kind != "kernel"]),
         "idle_host": int(gap[late].sum()), "idle_launch": int(gap[~late & df.launch.notna()].sum()), "idle_unknown": int(gap[df.launch.isna()].sum()),
     }
-    previous = df.groupby("stream", sort=False).end.shift()
-    gap = df.start - previous
-    late = df.launch > previous
-    short = ~late & (gap < 30)
-    out["stream_host_wait"] = int(gap[late].sum())
-    out["stream_kernel_wait"] = int(gap[short].sum())
-    out["stream_other_wait"] = int(gap[~late & ~short].sum())
     queued = df[df.launch.notna()]
     queue = pd.concat([queued.launch, queued.start]).to_frame("at").assign(change=[1] * len(queued) + [-1] * len(queued), stream=pd.concat([queued.stream] * 2))
     queue = queue.sort_values(["at", "change"], ascending=[True, True], kind="stable")

@@ -1,0 +1,94 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+// account is where time went: by class, and of idle time by cause.
+type account struct {
+	parts [classCount]int64
+	idles [causeCount]int64
+	where map[placeKey]*spent
+}
+
+// Account is an account that a step keeps. The zero value is empty.
+type Account struct {
+	account
+	copies, comms amounts
+}
+
+type placeKey struct {
+	cause    Cause
+	name, in uint32
+}
+
+// spent is how often and how long.
+type spent struct{ count, time, most int64 }
+
+// maxPlaces bounds the names of an account; what is more has no name.
+const maxPlaces = 1 << 14
+
+func (a *account) idle(s share) {
+	n := s.to - s.from
+	a.idles[s.cause] += n
+	switch s.cause {
+	case CauseUnknown, CauseLatency, CauseDependency:
+		return
+	}
+	if a.where == nil {
+		a.where = map[placeKey]*spent{}
+	}
+	k := placeKey{s.cause, s.name, s.in}
+	p := a.where[k]
+	if p == nil {
+		if len(a.where) >= maxPlaces {
+			k.name, k.in = 0, 0
+			p = a.where[k]
+		}
+		if p == nil {
+			p = &spent{}
+			a.where[k] = p
+		}
+	}
+	p.count++
+	p.time += n
+	p.most = max(p.most, n)
+}
+
+// Take adds the part of a claim that lies in [from, to).
+func (a *Account) Take(c Claim, from, to int64) {
+	from, to = max(from, c.From), min(to, c.To)
+	if to <= from {
+		return
+	}
+	switch c.Class {
+	case Idle:
+		a.idle(share{from, to, c.Cause, c.Name, c.In})
+		return
+	case Communicating:
+		a.comms.add(c.Name, to-from)
+	case Copying:
+		a.copies.add(c.Name, to-from)
+	}
+	a.parts[c.Class] += to - from
+}
+
+// idleTime is all idle time that has a cause.
+func (a *account) idleTime() (sum int64) {
+	for _, n := range a.idles {
+		sum += n
+	}
+	return sum
+}
+
+// amounts are times by name.
+type amounts map[uint32]int64
+
+func (m *amounts) add(name uint32, n int64) {
+	if *m == nil {
+		*m = amounts{}
+	}
+	if _, ok := (*m)[name]; !ok && len(*m) >= maxPlaces {
+		name = 0
+	}
+	(*m)[name] += n
+}

@@ -1,0 +1,54 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import "time"
+
+// Cause is why a device was idle at a moment. Every idle nanosecond has exactly one.
+type Cause uint8
+
+// Causes.
+const (
+	CauseUnknown         Cause = iota // nothing is known: the launch of what came next is not in the file
+	CauseLoader                       // the host waited for data
+	CauseHost                         // the host did something else, named or not
+	CauseDispatch                     // the host launched, one thing after the other, slower than the device worked
+	CauseCall                         // the host was in a slow call of the runtime: start-up, module loading, a first launch
+	CauseAllocation                   // the host allocated or freed memory of the device or pinned memory
+	CauseSynchronization              // the host waited for the device, and had nothing queued when that ended
+	CausePeer                         // the host waited for another rank
+	CauseLatency                      // the work was launched and had not begun yet
+	CauseDependency                   // the work was launched long ago and waited for something else
+	causeCount
+)
+
+var causes = [causeCount]string{
+	"unknown", "loader", "host", "dispatch", "call", "allocation", "synchronization", "peer", "latency", "dependency",
+}
+
+// String is the value that stands for the cause in attributes and JSON.
+func (c Cause) String() string { return causes[c] }
+
+// MarshalText writes the cause as String.
+func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// Causes are all, in the order of their values.
+func Causes() []Cause {
+	list := make([]Cause, causeCount)
+	for i := range list {
+		list[i] = Cause(i)
+	}
+	return list
+}
+
+// Limits of the rules, in ns.
+const (
+	latencyLimit = int64(50 * time.Microsecond)  // from launch to begin; a queued kernel follows the one before after 1 to 20 µs
+	quietLimit   = int64(200 * time.Microsecond) // between two launches; an eager framework needs 5 to 100 µs for an operator
+	pauseLimit   = int64(2 * time.Millisecond)   // up to which small operators between two launches are dispatch, too
+	longPiece    = int64(100 * time.Microsecond) // what is no small operator
+	slowCall     = int64(200 * time.Microsecond) // a launch takes 2 to 20 µs; one that loads a module takes milliseconds
+	tinyCall     = int64(20 * time.Microsecond)  // calls that ask for a property are part of the dispatch
+	clockSlack   = int64(10 * time.Microsecond)  // a wait may seem to end before the work that it waited for
+)

@@ -1,0 +1,294 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import "slices"
+
+// Class is what a device does with an activity; the lower class hides the higher ones.
+type Class uint8
+
+// Classes.
+const (
+	Computing Class = iota
+	Communicating
+	Copying
+	classCount
+	idleClass = classCount
+)
+
+// Activity is one activity of a device.
+type Activity struct {
+	Start, End int64
+	Class      Class
+	Name       uint32 // of the kernel
+	Operator   uint32 // that launched it; 0: none
+	Shape      uint32 // of the operator's inputs, as a name; 0: not recorded
+	In         uint32 // range on the host around the launch; 0: none
+	Work       *Work  // of the operator, when this is the first of its activities; nil: not known, or counted already
+	Opaque     bool   // in a compiled region or graph, which hides its operators
+	Narrow     bool   // a kernel with fewer blocks than the device has multiprocessors
+	HasGrid    bool   // whether it is narrow is known
+	Bytes      int64  // of a copy, or of a collective by the convention of NCCL's tests; 0: not stated
+	Direction  string // of a copy
+	Memory     string // of the host in a copy
+	Group      int64  // ranks of a collective; 0: not stated
+	Collective string
+}
+
+// Work is what an operator computes and moves, after its recorded shapes.
+type Work struct {
+	FLOPs     float64 // 0: none, as of a copy
+	Bytes     float64 // compulsory traffic of device memory; 0: not known
+	Precision string  // value of gpu.flop.precision
+}
+
+// Claim is a part of a device's time, as a step takes it.
+type Claim struct {
+	From, To int64
+	Class    Class // Idle for idle time
+	Cause    Cause
+	Name, In uint32
+}
+
+// Idle is the class of claims in which the device did nothing.
+const Idle = idleClass
+
+// Device takes the activities of one device.
+type Device struct {
+	// Took is called for every idle, exposed communicating or exposed copying part of the window, and for what was before its
+	// first activity, in order; nil: nobody asks.
+	Took func(Claim)
+
+	any        bool
+	first, end int64 // of activities
+	cursor     int64 // up to which time has been given away
+	active     []active
+	split      splitter
+	account
+
+	busy [classCount]union
+	ops  map[opKey]*operator
+	kern map[uint32]*kernel
+	coll map[collectiveKey]*collective
+	copy map[copyKey]*copies
+	lead Account // before the first activity: no part of the window
+
+	kernels, kernelTime   int64
+	short, narrow, opaque int64 // exclusive time but short: number
+	gridTime              int64
+	spread                [8]int64 // number of kernels by length: below 2, 5, 10, 20, 50, 100, 1000 µs, longer
+}
+
+// active is an activity that has not ended.
+type active struct {
+	end       int64
+	class     Class
+	op        *operator
+	kernel    *kernel
+	coll      *collective
+	copy      *copies
+	in        uint32
+	name      uint32
+	exposed   int64
+	duration  int64
+	opaque    bool
+	isNarrow  bool
+	knowsGrid bool
+}
+
+// maxActive bounds the activities that run at one time; of more, time goes to the last of their class.
+const maxActive = 512
+
+// NewDevice makes a device without activities.
+func NewDevice() *Device {
+	return &Device{
+		ops: map[opKey]*operator{}, kern: map[uint32]*kernel{}, coll: map[collectiveKey]*collective{}, copy: map[copyKey]*copies{},
+	}
+}
+
+// Needs is from when on what the host did may still be asked for: until the first activity, from the beginning.
+func (d *Device) Needs(beginning int64) int64 {
+	if !d.any {
+		return beginning
+	}
+	return d.end
+}
+
+// Add takes an activity; they come by start. begin is when the profile began.
+func (d *Device) Add(a *Activity, l *Launch, begin int64) {
+	if !d.any {
+		d.any, d.first, d.end, d.cursor = true, a.Start, a.Start, a.Start
+		if begin < a.Start {
+			for _, s := range d.split.split(begin, a.Start, l) {
+				d.lead.idle(s)
+				d.took(s)
+			}
+		}
+	}
+	d.advance(a.Start)
+	if a.Start > d.cursor {
+		for _, s := range d.split.split(d.cursor, a.Start, l) {
+			d.account.idle(s)
+			d.took(s)
+		}
+		d.cursor = a.Start
+	}
+	d.begin(a)
+	d.end = max(d.end, a.End)
+}
+
+func (d *Device) took(s share) {
+	if d.Took != nil {
+		d.Took(Claim{s.from, s.to, Idle, s.cause, s.name, s.in})
+	}
+}
+
+func (d *Device) begin(a *Activity) {
+	t := active{end: a.End, class: a.Class, in: a.In, name: a.Name, duration: a.End - a.Start, opaque: a.Opaque, isNarrow: a.Narrow, knowsGrid: a.HasGrid}
+	d.busy[a.Class].add(a.Start, a.End)
+	switch a.Class {
+	case Computing, Communicating:
+		d.kernels++
+		d.kernelTime += t.duration
+		d.spread[lengthClass(t.duration)]++
+		t.kernel = d.kernelOf(a, t.duration)
+		if a.Class == Computing {
+			t.op = d.operatorOf(a, t.duration)
+			if t.duration < shortKernel {
+				d.short++
+			}
+			if a.HasGrid {
+				d.gridTime += t.duration
+			}
+		} else {
+			t.coll = d.collectiveOf(a)
+		}
+	case Copying:
+		t.copy = d.copyOf(a, t.duration)
+	}
+	if a.End <= a.Start {
+		d.retire(&t)
+		return
+	}
+	if len(d.active) >= maxActive {
+		for i := len(d.active) - 1; i >= 0; i-- {
+			if d.active[i].class == t.class {
+				d.active[i].end = max(d.active[i].end, t.end)
+				d.retire(&t)
+				return
+			}
+		}
+	}
+	d.active = append(d.active, t)
+}
+
+// advance gives the time up to t to what ran: of several of the class that hides the others, to the one that began first.
+func (d *Device) advance(t int64) {
+	for len(d.active) > 0 && d.cursor < t {
+		best := 0
+		for i := 1; i < len(d.active); i++ {
+			if d.active[i].class < d.active[best].class {
+				best = i
+			}
+		}
+		to := min(d.active[best].end, t)
+		// A higher class that ends earlier is retired below; a lower one cannot come before t.
+		d.give(&d.active[best], d.cursor, to)
+		d.cursor = to
+		d.active = slices.DeleteFunc(d.active, func(a active) bool {
+			if a.end > to {
+				return false
+			}
+			d.retire(&a)
+			return true
+		})
+	}
+}
+
+func (d *Device) give(a *active, from, to int64) {
+	n := to - from
+	if n <= 0 {
+		return
+	}
+	d.parts[a.class] += n
+	switch a.class {
+	case Computing:
+		a.op.alone += n
+		a.kernel.alone += n
+		if a.isNarrow {
+			a.op.narrow += n
+			d.narrow += n
+		}
+		if a.opaque {
+			a.op.opaque += n
+			d.opaque += n
+		}
+		return
+	case Communicating:
+		a.exposed += n
+		a.kernel.alone += n
+	case Copying:
+		a.copy.exposed += n
+		a.copy.in.add(a.in, n)
+	}
+	if d.Took != nil {
+		name := a.name
+		if a.class == Copying {
+			name = a.in
+		}
+		d.Took(Claim{From: from, To: to, Class: a.class, Name: name})
+	}
+}
+
+// retire takes what an activity was in all.
+func (d *Device) retire(a *active) {
+	if c := a.coll; c != nil {
+		c.count++
+		c.time += a.duration
+		c.exposed += a.exposed
+		if a.duration > 0 {
+			c.shares += float64(a.exposed) / float64(a.duration)
+		}
+		if c.count == 1 || a.duration < c.least {
+			c.least = a.duration
+		}
+	}
+}
+
+// finish gives away what is left.
+func (d *Device) finish() {
+	d.advance(d.end)
+	for i := range d.active {
+		d.retire(&d.active[i])
+	}
+	d.active = nil
+}
+
+// shortKernel is the length under which a kernel is shorter than what launching it costs the host.
+const shortKernel = 10_000
+
+func lengthClass(ns int64) int {
+	for i, limit := range [...]int64{2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 1_000_000} {
+		if ns < limit {
+			return i
+		}
+	}
+	return 7
+}
+
+// union is the length of a union of intervals that come by start.
+type union struct{ total, end int64 }
+
+func (u *union) add(start, end int64) {
+	if u.total == 0 {
+		u.end = start
+	}
+	if end > u.end {
+		u.total += end - max(start, u.end)
+		u.end = end
+	}
+}
+
+// Gap reports whether an activity that starts then ends a gap, so that its launch is asked for.
+func (d *Device) Gap(start int64) bool { return !d.any || start > d.end }

@@ -1,0 +1,176 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+// Launch is the call that put the work which ends a gap on the device.
+type Launch struct {
+	Known      bool
+	Start, End int64
+	Previous   int64  // end of the launch before, by the same thread or the main one
+	Threads    []*Log // the launching thread, then those that it may have waited for
+}
+
+// share is a part of a gap.
+type share struct {
+	from, to int64
+	cause    Cause
+	name, in uint32
+}
+
+// splitter finds causes; its lists are used again.
+type splitter struct {
+	pieces, other []piece
+	shares        []share
+}
+
+func (s *splitter) put(from, to int64, c Cause, name, in uint32) {
+	if to <= from {
+		return
+	}
+	if n := len(s.shares); n > 0 && s.shares[n-1].to == from && s.shares[n-1].cause == c && s.shares[n-1].name == name && s.shares[n-1].in == in {
+		s.shares[n-1].to = to
+		return
+	}
+	s.shares = append(s.shares, share{from, to, c, name, in})
+}
+
+// split finds the causes of the gap [from, to), which the launch ended; its parts add up to the gap.
+func (s *splitter) split(from, to int64, l *Launch) []share {
+	s.shares = s.shares[:0]
+	if l.Known && l.End <= from {
+		s.waited(from, to)
+		return s.shares
+	}
+	late := to
+	if l.Known {
+		late = max(from, min(to, l.End))
+	}
+	s.pieces = s.pieces[:0]
+	s.did(from-clockSlack, late, l.Threads)
+	if !l.Known {
+		for _, p := range s.pieces {
+			c := CauseUnknown
+			switch p.class {
+			case RangeLoader:
+				c = CauseLoader
+			case RangePeer:
+				c = CausePeer
+			default:
+				p.name, p.in = 0, 0
+			}
+			s.put(max(p.start, from), p.end, c, p.name, p.in)
+		}
+		s.rest(from, to, CauseUnknown)
+		return s.shares
+	}
+	s.host(from, l)
+	s.rest(from, late, CauseHost)
+	s.waited(late, to)
+	return s.shares
+}
+
+// waited is the time in which the work was launched and did not run.
+func (s *splitter) waited(from, to int64) {
+	c := CauseLatency
+	if to-from > latencyLimit {
+		c = CauseDependency
+	}
+	s.put(from, to, c, 0, 0)
+}
+
+// rest fills what no thread was asked for.
+func (s *splitter) rest(from, to int64, c Cause) {
+	if n := len(s.shares); n > 0 {
+		from = s.shares[n-1].to
+	}
+	s.put(from, to, c, 0, 0)
+}
+
+// did sets pieces to what the threads did: at each moment that of the thread that says most, of equals the first.
+func (s *splitter) did(from, to int64, threads []*Log) {
+	for i, t := range threads {
+		if i == 0 {
+			s.pieces = t.over(s.pieces, from, to)
+			continue
+		}
+		vague := false
+		for _, p := range s.pieces {
+			vague = vague || p.class.weight() < 4
+		}
+		if !vague {
+			return
+		}
+		s.other = append(s.other[:0], s.pieces...)
+		s.pieces = s.pieces[:0]
+		for _, p := range s.other {
+			if p.class.weight() == 4 {
+				s.pieces = append(s.pieces, p)
+				continue
+			}
+			at := len(s.pieces)
+			s.pieces = t.over(s.pieces, p.start, p.end)
+			for j := at; j < len(s.pieces); j++ {
+				if s.pieces[j].class.weight() <= p.class.weight() {
+					s.pieces[j].doing = p.doing
+				}
+			}
+		}
+	}
+}
+
+// host gives the pieces, which may begin a little before the gap, to causes. A stretch is what lies between two things that
+// are causes by themselves; whether the host was busy launching is asked for each stretch.
+func (s *splitter) host(from int64, l *Launch) {
+	since := l.Previous // begin of the stretch
+	waited := false     // it began with the end of a wait
+	var wait piece
+	for i := 0; i < len(s.pieces); {
+		p := s.pieces[i]
+		if c, own := cause(p.class); own {
+			s.put(max(p.start, from), p.end, c, p.name, p.in)
+			since, waited, wait = p.end, c == CauseSynchronization, p
+			i++
+			continue
+		}
+		end := i
+		for end < len(s.pieces) {
+			if _, own := cause(s.pieces[end].class); own {
+				break
+			}
+			end++
+		}
+		quiet := min(s.pieces[end-1].end, max(l.Start, s.pieces[i].start)) - max(since, l.Previous)
+		for ; i < end; i++ {
+			p := s.pieces[i]
+			busy := quiet <= quietLimit || quiet <= pauseLimit && p.end-p.start < longPiece || p.class == CallLaunch
+			switch {
+			case waited && (busy || p.class <= RangeStep):
+				s.put(max(p.start, from), p.end, CauseSynchronization, wait.name, wait.in)
+			case busy:
+				s.put(max(p.start, from), p.end, CauseDispatch, p.name, p.in)
+			case p.class <= RangeStep:
+				s.put(max(p.start, from), p.end, CauseHost, 0, 0)
+			default:
+				s.put(max(p.start, from), p.end, CauseHost, p.name, p.in)
+			}
+		}
+	}
+}
+
+// cause is that of ranges which are one by themselves.
+func cause(r Range) (c Cause, own bool) {
+	switch r {
+	case RangeLoader:
+		return CauseLoader, true
+	case RangePeer:
+		return CausePeer, true
+	case CallWait:
+		return CauseSynchronization, true
+	case CallAllocate:
+		return CauseAllocation, true
+	case CallOther:
+		return CauseCall, true
+	}
+	return 0, false
+}

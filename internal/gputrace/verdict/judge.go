@@ -1,0 +1,618 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Thresholds: parts of the window or step, unless said otherwise.
+const (
+	thresholdGain    = 0.05 // what is worth a word; below it a device is healthy
+	thresholdSpike   = 0.25 // growth of allocated memory ÷ its highest
+	thresholdOpaque  = 0.5  // of computing time: in compiled regions and graphs
+	thresholdNarrow  = 0.25 // of computing time: kernels with fewer blocks than multiprocessors
+	lowShare         = 0.5  // of the peak: below it an operator is worth a look
+	reachable        = 0.7  // of the peak: what good kernels reach, by which gains are counted
+	maxEfficiency    = 3    // verdicts on operators
+	maxHost          = 3    // verdicts on ranges of the host
+	certainCoverage  = 0.8  // of a cause's time: in ranges with a name
+	namesInSentence  = 3
+	mostNameInSentce = 80
+)
+
+// judge makes verdicts of one subject.
+type judge struct {
+	subject string
+	f       *Facts
+	length  int64
+	account *account
+	list    []Verdict
+	largest Verdict // below the threshold
+}
+
+func (j *judge) add(v Verdict) {
+	if j.length <= 0 || v.Gain <= 0 {
+		return
+	}
+	v.Subject, v.Share, v.Threshold = j.subject, float64(v.Gain)/float64(j.length), thresholdGain
+	if v.Share < thresholdGain {
+		if v.Gain > j.largest.Gain {
+			j.largest = v
+		}
+		return
+	}
+	j.list = append(j.list, v)
+}
+
+// note adds what has no gain that is known.
+func (j *judge) note(v Verdict, share, threshold float64) {
+	if share >= threshold {
+		v.Subject, v.Share, v.Threshold = j.subject, share, threshold
+		j.list = append(j.list, v)
+	}
+}
+
+func (j *judge) sorted() []Verdict {
+	slices.SortStableFunc(j.list, func(a, b Verdict) int { return cmp.Compare(b.Gain, a.Gain) })
+	return j.list
+}
+
+func clip(s string) string {
+	if r := []rune(s); len(r) > mostNameInSentce {
+		return string(r[:mostNameInSentce-1]) + "…"
+	}
+	return s
+}
+
+func names(places []Place) string {
+	var list []string
+	for _, p := range places[:min(namesInSentence, len(places))] {
+		p.Name, p.In = clip(p.Name), clip(p.In)
+		list = append(list, p.String())
+	}
+	return strings.Join(list, ", ")
+}
+
+func (j *judge) idleChain(cause string, n int64) []string {
+	return []string{cause, "nothing was launched", fmt.Sprintf("%s idle for %s", j.device0(), Span(n))}
+}
+
+func (j *judge) device0() string {
+	if strings.HasPrefix(j.subject, "GPU ") {
+		return j.subject
+	}
+	return "the device"
+}
+
+// idle judges idle time: each cause's time is claimed by one verdict.
+func (j *judge) idle(kernels, short int64) {
+	a := j.account
+	if n := a.idles[CauseLoader]; n > 0 {
+		p := a.places(j.f, topPlaces, CauseLoader)
+		j.add(Verdict{
+			Kind: KindLoader, Gain: time.Duration(n), Where: p, Certainty: High,
+			Chain: j.idleChain("the host waited for data in "+clip(j.loader()), n), Evidence: "most in " + names(p),
+			Remedy: "more loader workers, prefetching, decoding ahead of time",
+		})
+	}
+	j.launching(kernels, short)
+	j.hostRanges()
+	j.calls(CauseCall, KindSlowCalls, "the host was in slow calls of the runtime", "warm up before what is measured, load modules eagerly, keep handles and streams")
+	j.calls(CauseAllocation, KindAllocation, "the host allocated and freed memory", "a caching allocator, buffers that are kept, expandable segments")
+	if n := a.idles[CauseSynchronization]; n > 0 {
+		p := a.places(j.f, topPlaces, CauseSynchronization)
+		j.add(Verdict{
+			Kind: KindSynchronization, Gain: time.Duration(n), Where: p, Certainty: High,
+			Chain: []string{
+				"the host waited for the device", "its queue was empty when the wait ended",
+				fmt.Sprintf("%s idle for %s from the end of waits to the next work", j.device0(), Span(n)),
+			},
+			Evidence: "in " + names(p), Remedy: "read results later or asynchronously (item, cpu, nonzero, print force a wait)",
+		})
+	}
+	if n := a.idles[CausePeer]; n > 0 {
+		p := a.places(j.f, topPlaces, CausePeer)
+		j.add(Verdict{
+			Kind: KindPeer, Gain: time.Duration(n), Where: p, Certainty: Medium,
+			Chain: j.idleChain("the host waited for another rank", n), Evidence: "in " + names(p), Remedy: "profile the other ranks: the late one is the cause",
+		})
+	}
+	if n := a.idles[CauseDependency]; n > 0 {
+		j.add(Verdict{
+			Kind: KindDependency, Gain: time.Duration(n), Certainty: Low,
+			Chain:    []string{"launched work waited for something that the file does not show (an event, a callback, another device)", fmt.Sprintf("%s idle for %s", j.device0(), Span(n))},
+			Evidence: fmt.Sprintf("each time for more than %s after the launch", Span(latencyLimit)),
+		})
+	}
+	if n := a.idles[CauseUnknown]; n > 0 {
+		j.add(Verdict{
+			Kind: KindUnknown, Gain: time.Duration(n), Certainty: Low,
+			Chain:    []string{"the file does not say why", fmt.Sprintf("%s idle for %s", j.device0(), Span(n))},
+			Evidence: "no call in the file launched what came next", Remedy: "record the runtime's calls and the host's ranges too",
+		})
+	}
+}
+
+// loader is the name of the range that waited for data for longest.
+func (j *judge) loader() string {
+	times := map[uint32]int64{}
+	for k, s := range j.account.where {
+		if k.cause == CauseLoader {
+			times[k.name] += s.time
+		}
+	}
+	return j.f.Name(longest(times))
+}
+
+func (j *judge) launching(kernels, short int64) {
+	a := j.account
+	n := a.idles[CauseDispatch] + a.idles[CauseLatency]
+	if n == 0 {
+		return
+	}
+	p := a.places(j.f, topPlaces, CauseDispatch)
+	v := Verdict{
+		Kind: KindLaunchBound, Gain: time.Duration(n), Where: p, Certainty: High,
+		Chain: []string{
+			"the host launches slower than the device works", fmt.Sprintf("the queue runs empty between kernels"),
+			fmt.Sprintf("%s idle for %s, %s of it until launched work begins", j.device0(), Span(n), Span(a.idles[CauseLatency])),
+		},
+		Remedy: "CUDA graphs or torch.compile(mode=\"reduce-overhead\"), larger batches, fused operators",
+	}
+	var text []string
+	if kernels > 0 {
+		text = append(text, fmt.Sprintf("%d of %s are shorter than %s", short, Count(kernels, "kernel", "kernels"), Span(shortKernel)))
+	}
+	if len(p) > 0 {
+		text = append(text, "most in "+names(p))
+	}
+	v.Evidence = strings.Join(text, "; ")
+	if a.idles[CauseLatency] > a.idles[CauseDispatch] {
+		v.Chain[0], v.Chain[1] = "short kernels", "the gaps between queued kernels add up"
+	}
+	j.add(v)
+}
+
+// hostRanges has a verdict for each range that alone is worth it, and one for the rest.
+func (j *judge) hostRanges() {
+	by := map[string]*Place{}
+	in := map[string][]Place{}
+	for k, s := range j.account.where {
+		if k.cause != CauseHost {
+			continue
+		}
+		name, around := "", ""
+		if k.name != 0 {
+			name = j.f.Name(k.name)
+		}
+		if k.in != 0 && k.in != k.name {
+			around = j.f.Name(k.in)
+		}
+		p := by[name]
+		if p == nil {
+			p = &Place{Name: name}
+			by[name] = p
+		}
+		p.Time += time.Duration(s.time)
+		p.Count += s.count
+		in[name] = append(in[name], Place{Name: name, In: around, Time: time.Duration(s.time), Count: s.count})
+	}
+	var list []Place
+	for _, p := range by {
+		list = append(list, *p)
+	}
+	sortPlaces(list)
+	var rest time.Duration
+	var restOf []Place
+	own := 0
+	// What is too little by its own name counts for the named range around it.
+	var outer []Place
+	sums := map[string]*Place{}
+	for _, p := range list {
+		if p.Name == "" || float64(p.Time) >= thresholdGain*float64(j.length) {
+			outer = append(outer, p)
+			continue
+		}
+		for _, inner := range in[p.Name] {
+			name := inner.In
+			if name == "" {
+				name = inner.Name
+			}
+			g := sums[name]
+			if g == nil {
+				g = &Place{Name: name}
+				sums[name] = g
+			}
+			g.Time += inner.Time
+			g.Count += inner.Count
+			if name != inner.Name {
+				in[name] = append(in[name], Place{Name: inner.Name, In: "", Time: inner.Time, Count: inner.Count})
+			}
+		}
+	}
+	for _, g := range sums {
+		outer = append(outer, *g)
+	}
+	sortPlaces(outer)
+	for _, p := range outer {
+		if own == maxHost || p.Name == "" || float64(p.Time) < thresholdGain*float64(j.length) {
+			rest += p.Time
+			if p.Name == "" {
+				p.Name = "no named range"
+			}
+			restOf = append(restOf, p)
+			continue
+		}
+		own++
+		around := in[p.Name]
+		sortPlaces(around)
+		v := Verdict{
+			Kind: KindHost, Gain: p.Time, Certainty: High, Where: around[:min(topPlaces, len(around))],
+			Chain:    j.idleChain("the host was in "+clip(p.Name), int64(p.Time)),
+			Evidence: "most in " + names(around), Remedy: "move it off the launching thread, overlap it with the device, or do it on the device",
+		}
+		j.add(v)
+	}
+	if rest > 0 {
+		v := Verdict{
+			Kind: KindHost, Gain: rest, Certainty: Medium, Where: restOf[:min(topPlaces, len(restOf))],
+			Chain: j.idleChain("the host did other things", int64(rest)), Evidence: "in " + names(restOf),
+		}
+		if restOf[0].Name == "no named range" {
+			v.Certainty, v.Remedy = Low, "record stacks (with_stack=True) or annotate the program, so that the file names what the host did"
+		}
+		j.add(v)
+	}
+}
+
+func (j *judge) calls(c Cause, kind, what, remedy string) {
+	n := j.account.idles[c]
+	if n == 0 {
+		return
+	}
+	p := j.account.places(j.f, topPlaces, c)
+	v := Verdict{Kind: kind, Gain: time.Duration(n), Where: p, Certainty: High, Chain: j.idleChain(what, n), Evidence: "in " + names(p), Remedy: remedy}
+	var most int64
+	for k, s := range j.account.where {
+		if k.cause == c {
+			most = max(most, s.most)
+		}
+	}
+	if 2*most > n {
+		v.Evidence += fmt.Sprintf("; one call alone %s, as of a first run", Span(most))
+	}
+	j.add(v)
+}
+
+// startup judges calls before the first activity, which are no part of the window.
+func (j *judge) startup(lead *Account) {
+	n := lead.idles[CauseCall] + lead.idles[CauseAllocation]
+	if j.length <= 0 || float64(n) < thresholdGain*float64(j.length) {
+		return
+	}
+	p := append(lead.places(j.f, topPlaces, CauseCall), lead.places(j.f, topPlaces, CauseAllocation)...)
+	sortPlaces(p)
+	j.length += n // it is no part of the window
+	defer func() { j.length -= n }()
+	j.add(Verdict{
+		Kind: KindSlowCalls, Gain: time.Duration(n), Where: p[:min(topPlaces, len(p))], Certainty: High,
+		Chain:    []string{"start-up: slow calls of the runtime", fmt.Sprintf("%s began %s later, before its window", j.device0(), Span(n))},
+		Evidence: "in " + names(p), Remedy: "once per process: warm up before what is measured, load modules eagerly",
+	})
+}
+
+// device judges a device's window.
+func (j *judge) device(d *Device, r *Report) []Verdict {
+	j.idle(d.kernels, d.short)
+	j.startup(&d.lead)
+	j.copies(d, r)
+	j.collectives(r)
+	claimed := j.efficiency(r)
+	j.parallelism(d, r, claimed)
+	if c := d.parts[Computing]; c > 0 {
+		j.note(Verdict{
+			Kind: KindOpaque, Certainty: High, Chain: []string{"compiled regions and graphs do not show their operators", "what they compute is not judged"},
+			Evidence: fmt.Sprintf("%s of %s of computing", Span(d.opaque), Span(c)), Remedy: "profile once without graphs and compilation to judge the operators",
+		}, float64(d.opaque)/float64(c), thresholdOpaque)
+	}
+	j.memory(&j.f.Memory)
+	return j.healthy(r)
+}
+
+func (j *judge) healthy(r *Report) []Verdict {
+	for _, v := range j.list {
+		if v.Gain > 0 {
+			return j.sorted()
+		}
+	}
+	v := Verdict{
+		Kind: KindHealthy, Subject: j.subject, Threshold: thresholdGain, Certainty: High,
+		Chain: []string{fmt.Sprintf("nothing to gain above %.0f %%", 100*thresholdGain)},
+	}
+	switch e := r.Efficiency; {
+	case e.Time == 0:
+		v.Certainty, v.Evidence = Medium, "efficiency is not judged, for no operator's work is known (record_shapes=True)"
+	case e.NoPeak != "":
+		v.Certainty, v.Evidence = Medium, "efficiency is not judged: "+e.NoPeak
+	case e.Coverage < certainCoverage:
+		v.Certainty, v.Evidence = Medium, fmt.Sprintf("efficiency is judged for %.3g %% of the kernel time", 100*e.Coverage)
+	}
+	if j.largest.Gain > 0 {
+		text := fmt.Sprintf("the largest is %s with %.3g %%", j.largest.Kind, 100*j.largest.Share)
+		if v.Evidence != "" {
+			text += "; " + v.Evidence
+		}
+		v.Evidence = text
+	}
+	return append([]Verdict{v}, j.list...)
+}
+
+// copies claims exposed copying: migrations, pageable copies and the others, each once.
+func (j *judge) copies(d *Device, r *Report) {
+	for _, kind := range [...]string{KindMigration, KindPageable, KindCopies} {
+		var exposed int64
+		var text []string
+		in := amounts{}
+		for _, c := range r.Copies {
+			if copyKind(c) != kind || c.Exposed == 0 {
+				continue
+			}
+			exposed += int64(c.Exposed)
+			text = append(text, j.copyText(c))
+			for name, n := range d.copy[copyKey{c.Direction, c.Memory}].in {
+				in.add(name, n)
+			}
+		}
+		if exposed == 0 {
+			continue
+		}
+		var asked []Place
+		for name, n := range in {
+			p := Place{Name: "no named range", Time: time.Duration(n)}
+			if name != 0 {
+				p.Name = j.f.Name(name)
+			}
+			asked = append(asked, p)
+		}
+		sortPlaces(asked)
+		v := Verdict{Kind: kind, Gain: time.Duration(exposed), Where: asked[:min(topPlaces, len(asked))], Certainty: High, Evidence: strings.Join(text, ", ")}
+		if len(asked) > 0 {
+			v.Evidence += "; asked for in " + names(asked)
+		}
+		wait := fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(exposed))
+		switch kind {
+		case KindMigration:
+			v.Chain, v.Remedy = []string{"pages of managed memory move when they are touched", wait}, "cudaMemPrefetchAsync or explicit copies, cudaMemAdvise"
+		case KindPageable:
+			v.Chain = []string{"copies from or to pageable memory go through a staging buffer", "nothing runs beside them", wait}
+			v.Remedy = "pinned memory (pin_memory=True) with non_blocking=True, on a stream of its own"
+		case KindCopies:
+			v.Chain, v.Remedy = []string{"copies are in the critical path", "nothing runs beside them", wait}, "copy ahead of time on a stream of its own, keep data on the device, copy less"
+		}
+		j.add(v)
+	}
+}
+
+func copyKind(c Copy) string {
+	switch c.Memory {
+	case MemoryManaged:
+		return KindMigration
+	case "pageable":
+		return KindPageable
+	}
+	return KindCopies
+}
+
+// MemoryManaged is the kind of host memory of a page migration.
+const MemoryManaged = "managed"
+
+// copyText says how fast copies were, against the link where it is known.
+func (j *judge) copyText(c Copy) string {
+	s := Count(c.Count, "copy", "copies")
+	if c.Direction != "" {
+		s += " " + strings.ReplaceAll(c.Direction, "_", " ")
+	}
+	if c.Memory == "" && c.Direction == "" {
+		s = Count(c.Count, "memset", "memsets")
+	}
+	if c.Bytes <= 0 || c.Time <= 0 {
+		return s
+	}
+	rate := float64(c.Bytes) / c.Time.Seconds()
+	s += fmt.Sprintf(" of %s at %.3g GB/s", Size(c.Bytes), rate/1e9)
+	var link float64
+	switch c.Direction {
+	case "host_to_device", "device_to_host":
+		link = j.f.Peak.Host.Rate()
+	case "peer_to_peer":
+		link = j.f.Peak.Interconnect
+	case "device_to_device":
+		link = j.f.Peak.MemoryBandwidth / 2 // each byte is read and written
+	}
+	if link > 0 {
+		s += fmt.Sprintf(" (%.3g %% of %.3g GB/s)", 100*rate/link, link/1e9)
+	}
+	return s
+}
+
+// collectives claims exposed communication: waiting and moving.
+func (j *judge) collectives(r *Report) {
+	var waiting, moving time.Duration
+	var waits, moves []Place
+	for _, c := range r.Collectives {
+		waiting += c.Waiting
+		moving += c.Moving
+		waits = append(waits, Place{Name: c.Name, Time: c.Waiting, Count: c.Count})
+		moves = append(moves, Place{Name: c.Name, Time: c.Moving, Count: c.Count})
+	}
+	sortPlaces(waits)
+	sortPlaces(moves)
+	if waiting > 0 {
+		j.add(Verdict{
+			Kind: KindLateRank, Gain: waiting, Where: waits[:min(topPlaces, len(waits))], Certainty: Low,
+			Chain: []string{
+				"another rank came late to collectives", "this one waited in them with nothing to compute", fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(waiting))),
+			},
+			Evidence: "longer than the shortest of their kind: " + names(waits), Remedy: "convert the folder with the profiles of all ranks: the late rank is the cause",
+		})
+	}
+	if moving > 0 {
+		j.add(Verdict{
+			Kind: KindComm, Gain: moving, Where: moves[:min(topPlaces, len(moves))], Certainty: Medium,
+			Chain: []string{"collectives move bytes while nothing computes", fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(moving)))},
+			Evidence: names(moves) + fmt.Sprintf("; %.3g %% of all communication is hidden",
+				100*float64(r.Parts.CommHidden)/float64(max(1, r.Parts.CommHidden+r.Parts.CommExposed))),
+			Remedy: "overlap with computation (smaller buckets, prefetching), fewer bytes, larger batches",
+		})
+	}
+}
+
+// efficiency judges operators that are far below the peak, by name; it returns the operators that its verdicts claim.
+func (j *judge) efficiency(r *Report) map[string]bool {
+	type group struct {
+		gain, time, atPeak, narrow, alone float64
+		count                             int64
+		bound                             map[string]float64
+		where                             []Place
+		best                              Operator
+	}
+	groups := map[string]*group{}
+	for _, o := range r.Operators {
+		if o.PeakShare <= 0 || o.PeakShare >= lowShare || o.Alone <= 0 {
+			continue
+		}
+		g := groups[o.Name]
+		if g == nil {
+			g = &group{bound: map[string]float64{}, best: o}
+			groups[o.Name] = g
+		}
+		alone := float64(o.Alone)
+		g.gain += alone * (1 - o.PeakShare/reachable)
+		g.alone += alone
+		g.time += float64(o.Time)
+		g.atPeak += o.PeakShare * float64(o.Time)
+		g.narrow += float64(o.narrow)
+		g.count += o.Kernels
+		g.bound[o.Bound] += float64(o.Time)
+		g.where = append(g.where, Place{Name: o.Name + " " + o.Shapes, In: o.Kernel, Time: o.Alone, Count: o.Calls})
+	}
+	claimed := map[string]bool{}
+	list := make([]string, 0, len(groups))
+	for name := range groups {
+		list = append(list, name)
+	}
+	slices.SortFunc(list, func(a, b string) int { return cmp.Or(cmp.Compare(groups[b].gain, groups[a].gain), cmp.Compare(a, b)) })
+	for _, name := range list[:min(maxEfficiency, len(list))] {
+		g := groups[name]
+		if g.gain < thresholdGain*float64(j.length) {
+			if int64(g.gain) > int64(j.largest.Gain) {
+				j.largest = Verdict{Kind: KindEfficiency, Gain: time.Duration(g.gain), Share: g.gain / float64(j.length)}
+			}
+			break
+		}
+		claimed[name] = true
+		sortPlaces(g.where)
+		bound, side := "memory", "bandwidth"
+		if g.bound["compute"] > g.bound["memory"] {
+			bound, side = "compute", "FLOP/s"
+		}
+		share := g.atPeak / g.time
+		v := Verdict{Kind: KindEfficiency, Gain: time.Duration(g.gain), Where: g.where[:min(topPlaces, len(g.where))], Certainty: Medium}
+		mean := int64(g.time) / max(1, g.count)
+		switch {
+		case g.narrow > g.alone/2:
+			v.Chain = []string{fmt.Sprintf("the kernels of %s have fewer blocks than the device has multiprocessors", clip(name))}
+			v.Remedy = "larger or batched problems, split-K, another tile size"
+		case mean < shortKernel:
+			v.Chain = []string{fmt.Sprintf("the kernels of %s last %s: too little work to fill the device", clip(name), Span(mean))}
+			v.Remedy = "fuse it with its neighbours, larger batches"
+		case bound == "memory":
+			v.Chain = []string{fmt.Sprintf("%s moves bytes slowly (access pattern, layout, vector width)", clip(name))}
+			v.Remedy = "contiguous and aligned tensors, fusion, another layout"
+		default:
+			v.Chain = []string{fmt.Sprintf("%s multiplies slowly (shapes, layout, kernel choice)", clip(name))}
+			v.Remedy = "dimensions that are multiples of the tile, another precision or library, tuning"
+		}
+		v.Chain = append(v.Chain, fmt.Sprintf("%.3g %% of the peak %s of %s", 100*share, side, r.Efficiency.Peak),
+			fmt.Sprintf("%s computed for %s where %s would do at %.0f %% of the peak", j.device0(), Span(int64(g.alone)), Span(int64(g.alone-g.gain)), 100*reachable))
+		b := g.best
+		v.Evidence = fmt.Sprintf("longest: %s, %.3g TFLOP/s, %.3g GB/s, in %s", clip(strings.TrimSpace(b.Shapes)), b.FLOPRate/1e12, b.ByteRate/1e9, clip(b.Kernel))
+		j.add(v)
+	}
+	return claimed
+}
+
+// parallelism judges narrow kernels that no verdict on efficiency claims.
+func (j *judge) parallelism(d *Device, r *Report, claimed map[string]bool) {
+	var narrow int64
+	var where []Place
+	for _, o := range r.Operators {
+		if !claimed[o.Name] && o.narrow > 0 {
+			narrow += o.narrow
+			where = append(where, Place{Name: o.Kernel, In: o.Name, Time: time.Duration(o.narrow), Count: o.Kernels})
+		}
+	}
+	sortPlaces(where)
+	if c := d.parts[Computing]; c > 0 && float64(narrow) >= thresholdNarrow*float64(c) {
+		j.add(Verdict{
+			Kind: KindParallelism, Gain: time.Duration(narrow), Where: where[:min(topPlaces, len(where))], Certainty: Low,
+			Chain:    []string{"kernels have fewer blocks than the device has multiprocessors", "part of the device does nothing", fmt.Sprintf("%s half empty for %s", j.device0(), Span(narrow))},
+			Evidence: fmt.Sprintf("%s of %s of computing, most in %s", Span(narrow), Span(c), names(where)), Remedy: "larger batches, other work beside them on a second stream",
+		})
+	}
+}
+
+func (j *judge) memory(m *Memory) {
+	if m.Highest <= 0 {
+		return
+	}
+	where := ""
+	if m.At != "" {
+		where = ", which it reached in " + clip(m.At)
+	}
+	j.note(Verdict{
+		Kind: KindMemory, Certainty: High, Chain: []string{"allocated memory grows within the window"},
+		Evidence: fmt.Sprintf("from %s to %s%s", Size(m.First), Size(m.Highest), where), Remedy: "activation checkpointing, smaller batches, freeing earlier",
+	}, float64(m.Highest-m.First)/float64(m.Highest), thresholdSpike)
+}
+
+// Verdicts are those of a step of the given length, by what it took.
+func (a *Account) Verdicts(subject string, length int64, f *Facts) []Verdict {
+	j := judge{subject: subject, f: f, length: length, account: &a.account}
+	j.idle(0, 0)
+	for _, c := range [...]struct {
+		kind string
+		sum  int64
+		by   amounts
+		what string
+	}{
+		{KindCopies, a.parts[Copying], a.copies, "copies are in the critical path"},
+		{KindComm, a.parts[Communicating], a.comms, "collectives ran while nothing computed"},
+	} {
+		var places []Place
+		for name, n := range c.by {
+			p := Place{Name: "no named range", Time: time.Duration(n)}
+			if name != 0 {
+				if c.kind == KindComm {
+					p.Name = f.Kernel(name)
+				} else {
+					p.Name = f.Name(name)
+				}
+			}
+			places = append(places, p)
+		}
+		sortPlaces(places)
+		j.add(Verdict{
+			Kind: c.kind, Gain: time.Duration(c.sum), Where: places[:min(topPlaces, len(places))], Certainty: Medium,
+			Chain: []string{c.what, fmt.Sprintf("the device computed nothing for %s", Span(c.sum))}, Evidence: "in " + names(places),
+		})
+	}
+	j.memory(&f.Memory)
+	return j.sorted()
+}

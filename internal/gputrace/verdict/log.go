@@ -1,0 +1,200 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import "sort"
+
+// Range is what a range on a thread of the host stands for.
+type Range uint8
+
+// Ranges.
+const (
+	RangeNone     Range = iota
+	RangeStep           // an iteration: says nothing of what the host does in it
+	RangeFrame          // a frame of a call stack
+	RangeNamed          // a range that the application or its framework named
+	RangeOperator       // an operator of the framework
+	RangeLoader         // the program waits for data
+	RangePeer           // the program waits for other ranks
+	CallLaunch          // a call that puts work on a stream
+	CallWait            // a call that waits for the device
+	CallAllocate        // a call that allocates or frees
+	CallOther           // any other call of the runtime or driver
+)
+
+// weight is how much a range says about what the host did; of several threads the one that says most is believed.
+func (r Range) weight() int {
+	switch r {
+	case RangeNone:
+		return 0
+	case RangeStep:
+		return 1
+	case RangeFrame:
+		return 2
+	case RangeNamed:
+		return 3
+	}
+	return 4
+}
+
+// doing is what a thread does at a moment: the innermost range, by its name, and the named range around it.
+type doing struct {
+	class Range
+	name  uint32
+	in    uint32
+}
+
+// within is what a thread does in a range of the class that begins while it does d.
+func (d doing) within(class Range, name uint32, duration int64) doing {
+	in := d.in
+	if d.class == RangeNamed || d.class == RangeOperator || d.class == RangeFrame {
+		in = d.name
+	}
+	switch {
+	case d.class == RangeLoader:
+		if class >= CallLaunch || class == RangeLoader {
+			return d
+		}
+		return doing{RangeLoader, d.name, name}
+	case class == RangeLoader:
+		return doing{RangeLoader, name, 0}
+	case d.class == RangePeer:
+		return d
+	case class == RangePeer:
+		return doing{RangePeer, name, in}
+	case class == CallLaunch && duration >= slowCall, class == CallOther && duration >= tinyCall:
+		return doing{CallOther, name, in}
+	case class == CallLaunch || class == CallOther:
+		return doing{CallLaunch, d.name, d.in}
+	case class == CallWait || class == CallAllocate:
+		return doing{class, name, in}
+	case class == RangeFrame && d.class == RangeOperator:
+		return d
+	case class == RangeFrame && d.class == RangeNamed: // the application's word says more than its function's name
+		return doing{RangeNamed, d.name, name}
+	case class == RangeFrame:
+		return doing{RangeFrame, name, 0}
+	case class == RangeStep:
+		return doing{class: RangeStep}
+	case d.class == RangeOperator:
+		return doing{class, name, d.in}
+	}
+	return doing{class, name, in}
+}
+
+// Log is what one thread of the host did, moment by moment, as far as it is still needed.
+type Log struct {
+	stack  []openRange
+	done   []piece // by start, without overlap; holes are moments outside of all ranges
+	cursor int64   // up to which done is complete
+	next   int     // length of done at which it is trimmed again
+}
+
+type openRange struct {
+	end int64
+	doing
+}
+
+type piece struct {
+	start, end int64
+	doing
+}
+
+// logPieces is how many pieces a log keeps before it joins neighbours.
+const logPieces = 1 << 13
+
+// Add takes a range; ranges come by start, longer ones first. keep says from when on what was done may be asked for.
+func (l *Log) Add(start, end int64, class Range, name uint32, keep func() int64) {
+	for len(l.stack) > 0 && l.stack[len(l.stack)-1].end <= start {
+		top := l.stack[len(l.stack)-1]
+		l.stack = l.stack[:len(l.stack)-1]
+		l.emit(top.end, top.doing)
+	}
+	if end <= start {
+		return
+	}
+	var d doing
+	if n := len(l.stack); n > 0 {
+		d = l.stack[n-1].doing
+		l.emit(start, d)
+	}
+	l.cursor = max(l.cursor, start)
+	l.stack = append(l.stack, openRange{end, d.within(class, name, end-start)})
+	if len(l.done) >= max(l.next, 256) {
+		l.trim(keep())
+	}
+}
+
+func (l *Log) emit(to int64, d doing) {
+	if to <= l.cursor {
+		return
+	}
+	if n := len(l.done); n > 0 && l.done[n-1].doing == d && l.done[n-1].end == l.cursor {
+		l.done[n-1].end = to
+	} else {
+		l.done = append(l.done, piece{l.cursor, to, d})
+	}
+	l.cursor = to
+}
+
+func (l *Log) trim(before int64) {
+	before -= clockSlack
+	n := sort.Search(len(l.done), func(i int) bool { return l.done[i].end > before })
+	l.done = append(l.done[:0], l.done[n:]...)
+	if len(l.done) > logPieces {
+		l.join()
+	}
+	l.next = 2 * len(l.done)
+}
+
+// join makes one piece of each two neighbours, under the name of the longer one. A hole between them stays as it is.
+func (l *Log) join() {
+	keep := l.done[:0]
+	for i := 0; i < len(l.done); i++ {
+		p := l.done[i]
+		if i+1 < len(l.done) && l.done[i+1].start == p.end {
+			if n := l.done[i+1]; n.end-n.start > p.end-p.start {
+				p.doing = n.doing
+			}
+			p.end = l.done[i+1].end
+			i++
+		}
+		keep = append(keep, p)
+	}
+	if len(keep) > logPieces { // many holes: they are joined too
+		half := keep[:0]
+		for i := 0; i < len(keep); i += 2 {
+			p := keep[i]
+			if i+1 < len(keep) {
+				p.end = keep[i+1].end
+			}
+			half = append(half, p)
+		}
+		keep = half
+	}
+	l.done = keep
+}
+
+// over appends what the thread did in [from, to) to list: pieces without overlap that leave nothing out.
+func (l *Log) over(list []piece, from, to int64) []piece {
+	at := from
+	put := func(end int64, d doing) {
+		if end = min(end, to); end > at {
+			list = append(list, piece{at, end, d})
+			at = end
+		}
+	}
+	for i := sort.Search(len(l.done), func(i int) bool { return l.done[i].end > from }); i < len(l.done) && at < to; i++ {
+		put(l.done[i].start, doing{})
+		put(l.done[i].end, l.done[i].doing)
+	}
+	if at < l.cursor {
+		put(l.cursor, doing{})
+	}
+	for i := len(l.stack) - 1; i >= 0 && at < to; i-- {
+		put(l.stack[i].end, l.stack[i].doing)
+	}
+	put(to, doing{})
+	return list
+}

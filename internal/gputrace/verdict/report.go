@@ -1,0 +1,394 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+)
+
+// Report is what one device did over the window, and what would be gained. Its JSON holds durations in ns, rates in FLOP and
+// bytes per second, and shares from 0 to 1.
+type Report struct {
+	Ordinal int64         `json:"ordinal"`
+	Model   string        `json:"model,omitempty"` // empty: not stated
+	Window  time.Duration `json:"window_ns"`       // from the first start to the last end
+	Parts   Parts         `json:"parts"`
+	Idle    []CauseTime   `json:"idle,omitempty"` // by cause, the longest first; their sum is Parts.Idle
+	Steps   int64         `json:"steps,omitempty"`
+
+	Kernels     int64        `json:"kernels"`
+	Efficiency  Efficiency   `json:"efficiency"`
+	Operators   []Operator   `json:"operators,omitempty"` // by name and shapes, the longest first
+	ByKernel    []Kernel     `json:"by_kernel,omitempty"`
+	Copies      []Copy       `json:"copies,omitempty"`
+	Collectives []Collective `json:"collectives,omitempty"`
+	Verdicts    []Verdict    `json:"verdicts"`
+}
+
+// Parts of a window. Computing, CommExposed, CopyExposed and Idle add up to it; CommHidden and CopyHidden happened beside
+// them.
+type Parts struct {
+	Computing   time.Duration `json:"computing_ns"`
+	CommExposed time.Duration `json:"communication_exposed_ns"`
+	CommHidden  time.Duration `json:"communication_hidden_ns"`
+	CopyExposed time.Duration `json:"copying_exposed_ns"`
+	CopyHidden  time.Duration `json:"copying_hidden_ns"`
+	Idle        time.Duration `json:"idle_ns"`
+}
+
+// CauseTime is the idle time of one cause.
+type CauseTime struct {
+	Cause Cause         `json:"cause"`
+	Time  time.Duration `json:"time_ns"`
+	Where []Place       `json:"where,omitempty"` // the longest
+}
+
+// Efficiency is what the operators with known work did. Rates are over the time of the kernels that they launched.
+type Efficiency struct {
+	FLOPs     float64       `json:"flops"`
+	Bytes     float64       `json:"bytes"`
+	Time      time.Duration `json:"time_ns"`             // of the kernels of those operators
+	Coverage  float64       `json:"coverage"`            // part of the kernel time, collectives left out
+	Peak      string        `json:"peak,omitempty"`      // the row of the table of peaks; empty: none
+	PeakShare float64       `json:"peak_share,omitzero"` // of the time of those kernels, what the work takes at the peak
+	MFU       float64       `json:"mfu,omitzero"`        // FLOPs at their peaks ÷ window
+	NoPeak    string        `json:"no_peak,omitempty"`   // why no peak is known
+}
+
+// Rate is what an operator or a kernel did in its time, and how that compares with the device.
+type Rate struct {
+	FLOPs     float64 `json:"flops,omitzero"`
+	Bytes     float64 `json:"bytes,omitzero"`
+	Precision string  `json:"precision,omitempty"`
+	FLOPRate  float64 `json:"flops_per_second,omitzero"`
+	ByteRate  float64 `json:"bytes_per_second,omitzero"`
+	PeakShare float64 `json:"peak_share,omitzero"` // time at the peak ÷ time; 0: not known
+	Bound     string  `json:"bound,omitempty"`     // compute or memory, whichever takes longer at the peak
+}
+
+// Operator is one operator with inputs of the same shapes.
+type Operator struct {
+	Name    string        `json:"name"`
+	Shapes  string        `json:"shapes,omitempty"`
+	Calls   int64         `json:"calls,omitempty"` // whose work is known
+	Kernels int64         `json:"kernels"`
+	Time    time.Duration `json:"time_ns"`  // of its kernels
+	Alone   time.Duration `json:"alone_ns"` // of the window: of kernels that run together, the first has it
+	Kernel  string        `json:"kernel"`   // the longest
+	Rate
+	narrow int64
+}
+
+// Kernel is all kernels of one name.
+type Kernel struct {
+	Name  string        `json:"name"`
+	Count int64         `json:"count"`
+	Time  time.Duration `json:"time_ns"`
+	Alone time.Duration `json:"alone_ns"`
+	Comm  bool          `json:"communication,omitempty"`
+	Rate
+}
+
+// Copy is all copies of a direction and kind of host memory.
+type Copy struct {
+	Direction string        `json:"direction,omitempty"`
+	Memory    string        `json:"memory,omitempty"`
+	Count     int64         `json:"count"`
+	Bytes     int64         `json:"bytes"`
+	Time      time.Duration `json:"time_ns"`
+	Exposed   time.Duration `json:"exposed_ns"`
+}
+
+// Collective is all collectives of a kind; Waiting and Moving are its exposed time.
+type Collective struct {
+	Name    string        `json:"name"`
+	Count   int64         `json:"count"`
+	Time    time.Duration `json:"time_ns"`
+	Waiting time.Duration `json:"waiting_ns"`
+	Moving  time.Duration `json:"moving_ns"`
+}
+
+// Peak is what a device can do at best.
+type Peak struct {
+	peaks.Device
+	Known  bool
+	Reason string // why it is not known
+}
+
+// PeakOf looks a model up; a suffix by which a driver marks a virtual function does not change the device.
+func PeakOf(model string) Peak {
+	if model == "" {
+		return Peak{Reason: "the file does not name the device (name it: --device MODEL, or `device` of the receiver)"}
+	}
+	d, ok := peaks.Lookup(strings.TrimSuffix(model, " VF"))
+	if !ok {
+		return Peak{Reason: fmt.Sprintf("there is no peak of %q in docs/peaks.md", model)}
+	}
+	return Peak{Device: d, Known: true}
+}
+
+// Facts are what a report needs to know beside the activities.
+type Facts struct {
+	Ordinal int64
+	Model   string
+	Peak    Peak
+	Steps   int64
+	Name    func(uint32) string // of ranges, calls and operators
+	Kernel  func(uint32) string // of kernels
+	Memory  Memory
+	Hints   string // where nothing of the host is recorded
+}
+
+// Memory is how the framework's allocated memory went.
+type Memory struct {
+	First, Highest int64
+	At             string // range in which it was highest
+}
+
+// most entries of the lists of a report.
+const (
+	topPlaces = 5
+	topRows   = 2000
+)
+
+// Report ends the device: it takes no further activities.
+func (d *Device) Report(f *Facts) Report {
+	d.finish()
+	r := Report{
+		Ordinal: f.Ordinal, Model: f.Model, Window: time.Duration(d.end - d.first), Kernels: d.kernels, Steps: f.Steps,
+		Parts: Parts{
+			Computing: time.Duration(d.parts[Computing]), CommExposed: time.Duration(d.parts[Communicating]), CopyExposed: time.Duration(d.parts[Copying]),
+			CommHidden: time.Duration(d.busy[Communicating].total - d.parts[Communicating]), CopyHidden: time.Duration(d.busy[Copying].total - d.parts[Copying]),
+			Idle: time.Duration(d.idleTime()),
+		},
+		Idle: d.idleBy(f),
+	}
+	d.operators(&r, f)
+	d.byKernel(&r, f)
+	d.otherLists(&r, f)
+	j := judge{subject: fmt.Sprintf("GPU %d", f.Ordinal), f: f, length: int64(r.Window), account: &d.account}
+	r.Verdicts = j.device(d, &r)
+	return r
+}
+
+func (a *account) idleBy(f *Facts) []CauseTime {
+	var list []CauseTime
+	for c, n := range a.idles {
+		if n > 0 {
+			list = append(list, CauseTime{Cause(c), time.Duration(n), a.places(f, topPlaces, Cause(c))})
+		}
+	}
+	SortIdle(list)
+	return list
+}
+
+// SortIdle puts the longest first.
+func SortIdle(list []CauseTime) {
+	slices.SortStableFunc(list, func(a, b CauseTime) int { return cmp.Compare(b.Time, a.Time) })
+}
+
+// places are where most of the idle time of a cause was spent.
+func (a *account) places(f *Facts, most int, c Cause) []Place {
+	var list []Place
+	for k, s := range a.where {
+		if k.cause == c {
+			p := Place{Time: time.Duration(s.time), Count: s.count}
+			name, in := k.name, k.in
+			if c == CauseLoader && in != 0 { // of a loader the inner range is kept in it
+				name, in = in, name
+			}
+			if p.Name = "no named range"; name != 0 {
+				p.Name = f.Name(name)
+			}
+			if in != 0 && in != name {
+				p.In = f.Name(in)
+			}
+			list = append(list, p)
+		}
+	}
+	sortPlaces(list)
+	return list[:min(most, len(list))]
+}
+
+func sortPlaces(list []Place) {
+	slices.SortFunc(list, func(a, b Place) int {
+		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.In, b.In))
+	})
+}
+
+func (d *Device) operators(r *Report, f *Facts) {
+	e := &r.Efficiency
+	var all, atPeak, atFLOPs float64
+	for k, o := range d.ops {
+		op := Operator{
+			Calls: o.calls, Kernels: o.kernels, Time: time.Duration(o.time), Alone: time.Duration(o.alone), Kernel: f.Kernel(longest(o.names)), narrow: o.narrow,
+		}
+		if k.name != 0 {
+			op.Name = f.Name(k.name)
+		} else {
+			op.Name = "(no operator)"
+		}
+		if k.shape != 0 {
+			op.Shapes = f.Name(k.shape)
+		}
+		all += float64(o.time)
+		if o.known {
+			op.Rate = rate(o.work, o.time, f.Peak, op.Kernel)
+			e.FLOPs += o.work.FLOPs
+			e.Bytes += o.work.Bytes
+			e.Time += op.Time
+			atPeak += op.PeakShare * float64(o.time)
+			if p := f.Peak.FLOPs.Of(precisionOf(o.work.Precision, op.Kernel)); p > 0 {
+				atFLOPs += o.work.FLOPs / p * 1e9
+			}
+			for name, t := range o.names {
+				if kn := d.kern[name]; kn != nil && o.time > 0 {
+					part := float64(t) / float64(o.time)
+					kn.work.FLOPs += o.work.FLOPs * part
+					kn.work.Bytes += o.work.Bytes * part
+					kn.work.Precision = o.work.Precision
+					kn.worked += t
+				}
+			}
+		}
+		r.Operators = append(r.Operators, op)
+	}
+	slices.SortFunc(r.Operators, func(a, b Operator) int {
+		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Shapes, b.Shapes))
+	})
+	if all > 0 {
+		e.Coverage = float64(e.Time) / all
+	}
+	if e.NoPeak = f.Peak.Reason; f.Peak.Known {
+		e.Peak = f.Peak.Name
+		if e.Time > 0 {
+			e.PeakShare = atPeak / float64(e.Time)
+		}
+		if r.Window > 0 {
+			e.MFU = atFLOPs / float64(r.Window)
+		}
+	}
+}
+
+// precisionOf is the engine of a product of fp32: whether TF32 was allowed is not in the record, but kernels on tensor cores
+// say so in their names.
+func precisionOf(precision, kernel string) string {
+	if precision == "fp32" && (strings.Contains(kernel, "tf32") || strings.Contains(kernel, "s1688") || strings.Contains(kernel, "tensorop_s")) {
+		return "tf32"
+	}
+	return precision
+}
+
+func rate(w Work, ns int64, p Peak, kernel string) Rate {
+	r := Rate{FLOPs: w.FLOPs, Bytes: w.Bytes, Precision: precisionOf(w.Precision, kernel)}
+	if ns <= 0 {
+		return r
+	}
+	seconds := float64(ns) / 1e9
+	r.FLOPRate, r.ByteRate = w.FLOPs/seconds, w.Bytes/seconds
+	if !p.Known {
+		return r
+	}
+	var compute, memory float64
+	if peak := p.FLOPs.Of(r.Precision); peak > 0 {
+		compute = w.FLOPs / peak
+	}
+	if p.MemoryBandwidth > 0 {
+		memory = w.Bytes / p.MemoryBandwidth
+	}
+	switch {
+	case compute == 0 && memory == 0:
+	case compute >= memory:
+		r.Bound, r.PeakShare = "compute", compute/seconds
+	default:
+		r.Bound, r.PeakShare = "memory", memory/seconds
+	}
+	return r
+}
+
+func longest(times map[uint32]int64) uint32 {
+	ids := slices.Collect(maps.Keys(times))
+	slices.SortFunc(ids, func(a, b uint32) int { return cmp.Or(cmp.Compare(times[b], times[a]), cmp.Compare(a, b)) })
+	if len(ids) == 0 {
+		return 0
+	}
+	return ids[0]
+}
+
+func (d *Device) byKernel(r *Report, f *Facts) {
+	for id, k := range d.kern {
+		e := Kernel{Name: f.Kernel(id), Count: k.count, Time: time.Duration(k.time), Alone: time.Duration(k.alone), Comm: k.comm}
+		if k.worked > 0 {
+			e.Rate = rate(k.work, k.worked, f.Peak, e.Name)
+		}
+		r.ByKernel = append(r.ByKernel, e)
+	}
+	slices.SortFunc(r.ByKernel, func(a, b Kernel) int { return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name)) })
+}
+
+func (d *Device) otherLists(r *Report, f *Facts) {
+	for k, c := range d.copy {
+		r.Copies = append(r.Copies, Copy{k.direction, k.memory, c.count, c.bytes, time.Duration(c.time), time.Duration(c.exposed)})
+	}
+	slices.SortFunc(r.Copies, func(a, b Copy) int {
+		return cmp.Or(cmp.Compare(b.Exposed, a.Exposed), cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.Memory, b.Memory))
+	})
+	for k, c := range d.coll {
+		name := k.collective
+		if name == "" {
+			name = f.Kernel(k.name)
+		}
+		if k.bytes > 0 {
+			name += " of " + Size(k.bytes)
+		}
+		w := c.waiting()
+		r.Collectives = append(r.Collectives, Collective{name, c.count, time.Duration(c.time), time.Duration(w), time.Duration(c.exposed - w)})
+	}
+	slices.SortFunc(r.Collectives, func(a, b Collective) int { return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name)) })
+}
+
+// String is one line for people: the parts of the window, of idle time the causes, and the rates.
+func (r Report) String() string {
+	part := func(t time.Duration) string {
+		return fmt.Sprintf("%s (%.3g %%)", Span(int64(t)), 100*float64(t)/float64(max(r.Window, 1)))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "GPU %d", r.Ordinal)
+	if r.Model != "" {
+		fmt.Fprintf(&b, " (%s)", r.Model)
+	}
+	fmt.Fprintf(&b, ": %s = computing %s", Span(int64(r.Window)), part(r.Parts.Computing))
+	if r.Parts.CommExposed+r.Parts.CommHidden > 0 {
+		fmt.Fprintf(&b, " + exposed communication %s, hidden %s", part(r.Parts.CommExposed), Span(int64(r.Parts.CommHidden)))
+	}
+	if r.Parts.CopyExposed+r.Parts.CopyHidden > 0 {
+		fmt.Fprintf(&b, " + exposed copies %s, hidden %s", part(r.Parts.CopyExposed), Span(int64(r.Parts.CopyHidden)))
+	}
+	fmt.Fprintf(&b, " + idle %s", part(r.Parts.Idle))
+	if len(r.Idle) > 0 {
+		var list []string
+		for _, c := range r.Idle {
+			list = append(list, fmt.Sprintf("%s %s", c.Cause, Span(int64(c.Time))))
+		}
+		fmt.Fprintf(&b, " (%s)", strings.Join(list, ", "))
+	}
+	if e := r.Efficiency; e.Time > 0 {
+		seconds := e.Time.Seconds()
+		fmt.Fprintf(&b, "; operators with known work: %.3g TFLOP/s, %.3g GB/s over %.3g %% of the kernel time", e.FLOPs/seconds/1e12, e.Bytes/seconds/1e9, 100*e.Coverage)
+		if e.PeakShare > 0 {
+			fmt.Fprintf(&b, ", %.3g %% of the peak of %s", 100*e.PeakShare, e.Peak)
+		}
+		if e.NoPeak != "" {
+			fmt.Fprintf(&b, "; no peak is known: %s", e.NoPeak)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,156 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+// opKey is an operator with the shapes of its inputs.
+type opKey struct{ name, shape uint32 }
+
+// operator is what one operator did on the device, over all its calls with the same shapes.
+type operator struct {
+	calls, kernels int64
+	time           int64 // of its kernels
+	alone          int64 // of that, what no other kernel claims
+	narrow, opaque int64 // of that
+	work           Work  // of all calls that counted
+	worked         int64 // time of kernels whose operator's work is known
+	known          bool
+	in             uint32
+	names          map[uint32]int64 // kernels: time by name
+}
+
+// kernel is what the kernels of one name did.
+type kernel struct {
+	count, time, alone int64
+	comm               bool
+	narrow             int64
+	most               int64
+	work               Work
+	worked             int64 // time for which work was counted
+}
+
+// Bounds of what a device remembers. Beyond them shapes are not told apart, then names.
+const (
+	maxOperators = 1 << 14
+	maxKernels   = 1 << 16
+	maxClasses   = 1 << 12
+)
+
+func (d *Device) operatorOf(a *Activity, duration int64) *operator {
+	k := opKey{a.Operator, a.Shape}
+	o := d.ops[k]
+	if o == nil {
+		if len(d.ops) >= maxOperators {
+			if k.shape = 0; len(d.ops) >= 2*maxOperators {
+				k.name = 0
+			}
+			o = d.ops[k]
+		}
+		if o == nil {
+			o = &operator{names: map[uint32]int64{}, in: a.In}
+			d.ops[k] = o
+		}
+	}
+	o.kernels++
+	o.time += duration
+	if a.Work != nil {
+		o.calls++
+		o.known = true
+		o.work.FLOPs += a.Work.FLOPs
+		o.work.Bytes += a.Work.Bytes
+		o.work.Precision = a.Work.Precision
+	}
+	o.names[a.Name] += duration
+	return o
+}
+
+func (d *Device) kernelOf(a *Activity, duration int64) *kernel {
+	name := a.Name
+	k := d.kern[name]
+	if k == nil {
+		if len(d.kern) >= maxKernels {
+			name = 0
+			k = d.kern[name]
+		}
+		if k == nil {
+			k = &kernel{comm: a.Class == Communicating}
+			d.kern[name] = k
+		}
+	}
+	k.count++
+	k.time += duration
+	k.most = max(k.most, duration)
+	if a.Narrow {
+		k.narrow += duration
+	}
+	return k
+}
+
+// collectiveKey tells collectives apart that take the same time when all ranks come together.
+type collectiveKey struct {
+	name       uint32 // of the kernel
+	collective string
+	bytes      int64
+	group      int64
+}
+
+type collective struct {
+	count, time, exposed, least int64
+	shares                      float64 // sum of exposed ÷ length
+}
+
+func (d *Device) collectiveOf(a *Activity) *collective {
+	k := collectiveKey{a.Name, a.Collective, a.Bytes, a.Group}
+	c := d.coll[k]
+	if c == nil {
+		if len(d.coll) >= maxClasses {
+			k = collectiveKey{}
+			c = d.coll[k]
+		}
+		if c == nil {
+			c = &collective{}
+			d.coll[k] = c
+		}
+	}
+	return c
+}
+
+// waiting is the part of the exposed time in which the collectives waited for others: what each took longer than the
+// shortest of its kind. It needs some of a kind.
+func (c *collective) waiting() int64 {
+	if c.count < leastRepeats {
+		return 0
+	}
+	return max(0, min(c.exposed, c.exposed-int64(float64(c.least)*c.shares)))
+}
+
+// leastRepeats is how many collectives of a kind it takes to know what one takes at least.
+const leastRepeats = 3
+
+type copyKey struct {
+	direction, memory string
+}
+
+// copies are the copies of one direction.
+type copies struct {
+	count, time, bytes, exposed int64
+	in                          amounts // exposed time by the range that asked
+}
+
+func (d *Device) copyOf(a *Activity, duration int64) *copies {
+	k := copyKey{a.Direction, a.Memory}
+	c := d.copy[k]
+	if c == nil {
+		if len(d.copy) >= maxClasses {
+			k = copyKey{}
+		}
+		if c = d.copy[k]; c == nil {
+			c = &copies{}
+			d.copy[k] = c
+		}
+	}
+	c.count++
+	c.time += duration
+	c.bytes += a.Bytes
+	return c
+}

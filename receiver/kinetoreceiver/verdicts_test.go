@@ -1,0 +1,262 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinetoreceiver
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/recorded"
+)
+
+// TestPartsOfTheWindowAddUp is the invariant of verdicts on every recorded trace: parts make up the window and causes the idle
+// time, to the nanosecond, and no nanosecond of the window is in two gains.
+func TestPartsOfTheWindowAddUp(t *testing.T) {
+	for path, ref := range references(t, "kineto") {
+		if ref.Kineto != nil && !*ref.Kineto {
+			continue
+		}
+		t.Run(filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path), func(t *testing.T) {
+			for _, extent := range []Extent{ExtentAll, ExtentStepsButLast} {
+				_, st := read(t, path, Options{Detail: DetailSteps, Extent: extent})
+				for _, d := range st.Devices {
+					checkReport(t, d)
+					if len(d.Verdicts) > 0 {
+						t.Logf("%s %s: %s", d.Window, extent, d.Verdicts[0])
+					}
+				}
+			}
+		})
+	}
+}
+
+func checkReport(t *testing.T, d verdict.Report) {
+	p := d.Parts
+	assert.Zero(t, d.Window-p.Computing-p.CommExposed-p.CopyExposed-p.Idle, "residual of the window")
+	idle := p.Idle
+	for _, c := range d.Idle {
+		assert.Positive(t, c.Time)
+		idle -= c.Time
+	}
+	assert.Zero(t, idle, "residual of idle time")
+	var alone, gains time.Duration
+	for _, o := range d.Operators {
+		alone += o.Alone
+	}
+	assert.Equal(t, p.Computing, alone, "of computing, each nanosecond is of one operator")
+	for i, v := range d.Verdicts {
+		if !strings.HasPrefix(v.Chain[0], "start-up") {
+			gains += v.Gain
+		}
+		assert.GreaterOrEqual(t, v.Gain, time.Duration(0))
+		if i > 0 && d.Verdicts[0].Kind != verdict.KindHealthy {
+			assert.LessOrEqual(t, v.Gain, d.Verdicts[i-1].Gain, "sorted by gain")
+		}
+		assert.NotEmpty(t, v.Chain)
+		assert.NotEmpty(t, v.Certainty)
+	}
+	assert.LessOrEqual(t, gains, d.Window, "no nanosecond is claimed twice")
+	assert.NotEmpty(t, d.Verdicts, "a device has a verdict, if only that it is healthy")
+}
+
+// TestCausesOfRecordedTraces holds the first verdict of traces whose cause is known from elsewhere: the tutorial that the
+// ResNet pair was recorded for, and the evaluation cases of TraceLens.
+func TestCausesOfRecordedTraces(t *testing.T) {
+	for file, want := range map[string]string{
+		"pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz": verdict.KindLoader,
+		"tracelens/h100/gaunernst_bert-small-uncased__1016001.json.gz":                  verdict.KindLaunchBound,
+		"tracelens/mi300/gaunernst_bert-small-uncased__1016001.json.gz":                 verdict.KindLaunchBound,
+		"tracelens/b200/eager_trace.json.gz":                                            verdict.KindLaunchBound,
+		"hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz":          verdict.KindHealthy,
+	} {
+		_, st := read(t, recorded.Path(t, "kineto", file), Options{Detail: DetailSteps})
+		require.Len(t, st.Devices, 1)
+		assert.Equal(t, want, st.Devices[0].Verdicts[0].Kind, file)
+	}
+}
+
+func host(cat, name string, start, duration int64) string {
+	return fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"pid":9,"tid":9,"ts":%d,"dur":%d}`, cat, name, start, duration)
+}
+
+// kernels are n of them of the given length, each launched by a call that begins every microseconds.
+func launchedEvery(n, every, length int64) string {
+	var parts []string
+	for i := range n {
+		parts = append(parts, gpu(1000+i, 10+every*i, 15+every*i, 15+every*i+length, 7, "k", ""))
+	}
+	return strings.Join(parts, ",")
+}
+
+// TestIdleTimeHasItsCause: one gap of a device for each cause, with the time worked out by hand. Launches take 1 µs.
+func TestIdleTimeHasItsCause(t *testing.T) {
+	first, second := gpu(1, 90, 100, 200, 7, "a", ""), gpu(2, 5000, 5010, 5100, 7, "b", "") // idle from 200 to 5010
+	for name, c := range map[string]struct {
+		events string
+		causes map[verdict.Cause]int64 // µs
+		kind   string
+		says   string
+	}{
+		"loader": {
+			first + "," + host("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 250, 4650) + "," + host("cpu_op", "aten::stack", 400, 4000) + "," + second,
+			map[verdict.Cause]int64{verdict.CauseLoader: 4650, verdict.CauseDispatch: 151, verdict.CauseLatency: 9},
+			verdict.KindLoader, "aten::stack in enumerate(DataLoader)",
+		},
+		"operator that ends the gap": { // it is not blamed for what the loader took
+			first + "," + host("cpu_op", "aten::copy_", 200, 4900) + "," + host("user_annotation", "dataloader", 250, 4550) + "," + second,
+			map[verdict.Cause]int64{verdict.CauseLoader: 4550, verdict.CauseDispatch: 251, verdict.CauseLatency: 9},
+			verdict.KindLoader, "dataloader",
+		},
+		"named range": {
+			first + "," + host("user_annotation", "tokenize", 150, 4800) + "," + second,
+			map[verdict.Cause]int64{verdict.CauseHost: 4800, verdict.CauseLatency: 9, verdict.CauseDispatch: 1},
+			verdict.KindHost, "the host was in tokenize",
+		},
+		"nothing named": {
+			first + "," + second,
+			map[verdict.Cause]int64{verdict.CauseHost: 4800, verdict.CauseDispatch: 1, verdict.CauseLatency: 9},
+			verdict.KindHost, "no named range",
+		},
+		"start-up": {
+			first + "," + host("cuda_runtime", "cudaFuncGetAttributes", 190, 4800) + "," + second,
+			map[verdict.Cause]int64{verdict.CauseCall: 4790, verdict.CauseDispatch: 11, verdict.CauseLatency: 9},
+			verdict.KindSlowCalls, "cudaFuncGetAttributes",
+		},
+		"launch that begins before the gap and outlasts it": {
+			first + `,{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":195,"dur":4810,"args":{"correlation":2}},` +
+				`{"ph":"X","cat":"kernel","name":"b","pid":0,"tid":7,"ts":5010,"dur":90,"args":{"device":0,"stream":7,"correlation":2}}`,
+			map[verdict.Cause]int64{verdict.CauseCall: 4805, verdict.CauseLatency: 5},
+			verdict.KindSlowCalls, "cudaLaunchKernel",
+		},
+		"allocation": {
+			first + "," + host("cuda_runtime", "cudaMalloc", 190, 4800) + "," + second,
+			map[verdict.Cause]int64{verdict.CauseAllocation: 4790, verdict.CauseDispatch: 11, verdict.CauseLatency: 9},
+			verdict.KindAllocation, "cudaMalloc",
+		},
+		"wait that ends with the work": { // the host returns at 210 and launches within 150 µs
+			first + "," + host("cpu_op", "aten::item", 95, 120) + "," + host("cuda_runtime", "cudaStreamSynchronize", 100, 110) + "," + gpu(2, 360, 370, 450, 7, "b", ""),
+			map[verdict.Cause]int64{verdict.CauseSynchronization: 161, verdict.CauseLatency: 9},
+			verdict.KindSynchronization, "cudaStreamSynchronize in aten::item",
+		},
+		"another rank": {
+			first + "," + host("user_annotation", "gloo:all_gather", 200, 4790) + "," + second,
+			map[verdict.Cause]int64{verdict.CausePeer: 4790, verdict.CauseDispatch: 11, verdict.CauseLatency: 9},
+			verdict.KindPeer, "gloo:all_gather",
+		},
+		"launched before": {
+			gpu(1, 90, 100, 200, 7, "a", "") + "," + gpu(2, 95, 5010, 5100, 7, "b", ""),
+			map[verdict.Cause]int64{verdict.CauseDependency: 4810},
+			verdict.KindDependency, "launched work waited",
+		},
+		"no launch in the file": {
+			first + `,{"ph":"X","cat":"kernel","name":"b","pid":0,"tid":7,"ts":5010,"dur":90,"args":{"device":0,"stream":7,"correlation":2}}`,
+			map[verdict.Cause]int64{verdict.CauseUnknown: 4810},
+			verdict.KindUnknown, "no call in the file",
+		},
+		"backward on a thread of its own": { // the main thread is asked where the launching one did nothing
+			host("user_annotation", "augment", 200, 4000) + "," + first +
+				`,{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":10,"ts":5000,"dur":1,"args":{"correlation":2}},` +
+				`{"ph":"X","cat":"kernel","name":"b","pid":0,"tid":7,"ts":5010,"dur":90,"args":{"device":0,"stream":7,"correlation":2}}`,
+			map[verdict.Cause]int64{verdict.CauseHost: 4800, verdict.CauseDispatch: 1, verdict.CauseLatency: 9},
+			verdict.KindHost, "augment",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, st := convert(t, "["+c.events+"]", Options{})
+			require.Len(t, st.Devices, 1)
+			d := st.Devices[0]
+			checkReport(t, d)
+			have := map[verdict.Cause]int64{}
+			for _, i := range d.Idle {
+				have[i.Cause] = i.Time.Microseconds()
+			}
+			assert.Equal(t, c.causes, have)
+			assert.Equal(t, c.kind, d.Verdicts[0].Kind)
+			assert.Contains(t, d.Verdicts[0].String(), c.says)
+		})
+	}
+}
+
+func TestManyShortKernelsAreLaunchBound(t *testing.T) {
+	_, st := convert(t, "["+launchedEvery(1000, 12, 4)+"]", Options{})
+	d := st.Devices[0]
+	checkReport(t, d)
+	v := d.Verdicts[0]
+	assert.Equal(t, verdict.KindLaunchBound, v.Kind)
+	assert.Equal(t, 999*8*time.Microsecond, v.Gain)
+	assert.Contains(t, v.String(), "1000 of 1000 kernels are shorter than 10µs")
+	assert.Contains(t, v.Remedy, "graphs")
+}
+
+// Calls that wait while the device works cost nothing, however long they are.
+func TestWaitingForABusyDeviceIsNoVerdict(t *testing.T) {
+	_, st := convert(t, "["+gpu(1, 1, 10, 1000, 7, "a", "")+","+host("cuda_runtime", "cudaDeviceSynchronize", 5, 996)+","+host("cuda_runtime", "cudaDeviceSynchronize", 1100, 9000)+"]", Options{})
+	require.Len(t, st.Devices[0].Verdicts, 1)
+	assert.Equal(t, verdict.KindHealthy, st.Devices[0].Verdicts[0].Kind)
+	assert.Contains(t, st.Devices[0].Verdicts[0].String(), "nothing to gain above 5 %")
+}
+
+func TestCopiesInTheCriticalPath(t *testing.T) {
+	copied := func(name string, start, dur, bytes int64) string {
+		return fmt.Sprintf(`{"ph":"X","cat":"cuda_runtime","name":"cudaMemcpyAsync","pid":9,"tid":9,"ts":1,"dur":1,"args":{"correlation":%d}},`+
+			`{"ph":"X","cat":"gpu_memcpy","name":%q,"pid":0,"tid":8,"ts":%d,"dur":%d,"args":{"device":0,"stream":8,"bytes":%d,"correlation":%d}}`, start, name, start, dur, bytes, start)
+	}
+	text := `{"deviceProperties":[{"id":0,"name":"NVIDIA A100-SXM4-80GB"}],"traceEvents":[` + gpu(1, 1, 10, 110, 7, "a", "") + "," +
+		copied("Memcpy HtoD (Pinned -> Device)", 60, 850, 8_500_000) + "," + copied("Memcpy DtoH (Device -> Pageable)", 910, 100, 300_000) + "]}"
+	_, st := convert(t, text, Options{})
+	d := st.Devices[0]
+	checkReport(t, d)
+	require.Len(t, d.Verdicts, 2)
+	assert.Equal(t, verdict.KindCopies, d.Verdicts[0].Kind)
+	assert.Equal(t, 800*time.Microsecond, d.Verdicts[0].Gain, "50 of 850 µs run beside the kernel")
+	assert.Contains(t, d.Verdicts[0].Evidence, "1 copy host to device of 8.5 MB at 10 GB/s (31.7 % of 31.5 GB/s)")
+	assert.Equal(t, verdict.KindPageable, d.Verdicts[1].Kind)
+	assert.Equal(t, 100*time.Microsecond, d.Verdicts[1].Gain)
+}
+
+// Of collectives of one kind the shortest says what moving the bytes takes; the rest is waiting for a late rank.
+func TestExposedCommunicationIsWaitingAndMoving(t *testing.T) {
+	const all = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)"
+	_, st := convert(t, "["+gpu(1, 1, 0, 100, 7, "a", "")+","+gpu(2, 2, 100, 200, 20, all, "")+","+gpu(3, 3, 200, 500, 20, all, "")+","+
+		gpu(4, 4, 500, 1000, 20, all, "")+","+gpu(5, 5, 900, 1000, 7, "a", "")+"]", Options{})
+	d := st.Devices[0]
+	checkReport(t, d)
+	require.Len(t, d.Verdicts, 2)
+	// Exposed: 100, 300 and 400 µs; waiting: 0, 200 and 4/5 of 400.
+	assert.Equal(t, verdict.KindLateRank, d.Verdicts[0].Kind)
+	assert.Equal(t, 520*time.Microsecond, d.Verdicts[0].Gain)
+	assert.Equal(t, verdict.KindComm, d.Verdicts[1].Kind)
+	assert.Equal(t, 280*time.Microsecond, d.Verdicts[1].Gain)
+}
+
+// Slow calls before the first activity are no part of the window, and are said all the same.
+func TestStartUpBeforeTheWindow(t *testing.T) {
+	_, st := convert(t, "["+host("cuda_runtime", "cudaFree", 0, 3000)+","+gpu(1, 3010, 3020, 4020, 7, "a", "")+"]", Options{})
+	v := st.Devices[0].Verdicts[0]
+	assert.Equal(t, verdict.KindSlowCalls, v.Kind)
+	assert.Equal(t, 3*time.Millisecond, v.Gain)
+	assert.InDelta(t, 0.75, v.Share, 1e-12, "of the window and what was before it")
+}
+
+func TestStepsFindTheCauseOfTheirOwnIdleTime(t *testing.T) {
+	b, _ := convert(t, "["+host("user_annotation", "ProfilerStep#4", 0, 1000)+","+host("user_annotation", "parse", 100, 390)+","+gpu(1, 500, 510, 900, 7, "a", "")+
+		","+host("user_annotation", "ProfilerStep#5", 1000, 1000)+","+host("user_annotation", "decode", 1100, 590)+","+gpu(2, 1700, 1710, 1990, 7, "a", "")+"]", Options{})
+	for name, want := range map[string]string{"ProfilerStep#4": "the host was in parse", "ProfilerStep#5": "the host was in decode"} {
+		events := find(t, b, name).Events()
+		require.Positive(t, events.Len(), name)
+		a := events.At(0).Attributes().AsRaw()
+		assert.Equal(t, "host_work", a["gpu.verdict.kind"])
+		assert.Contains(t, a["gpu.verdict.chain"], want)
+	}
+	a := attrs(t, b, "GPU 0")
+	assert.Equal(t, 0.00081, a["gpu.window.idle.duration"])
+	assert.NotContains(t, a, "gpu.window.cause.duration.loader", "a cause without time is absent")
+}
