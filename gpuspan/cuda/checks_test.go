@@ -302,10 +302,10 @@ func (c *checks) clock() {
 		submitted := time.Now()
 		require.Zero(c, c.back.Record(c.call(e[0])))
 		require.Zero(c, c.back.Synchronize(e[0]))
-		_, _, _, w, ok := a.PlaceWithin(e[0], e[0], time.Time{}, time.Time{})
+		stamps, ok := a.Read(e[0], e[0], time.Time{}, time.Time{})
 		require.True(c, ok)
-		start, _, _, _, ok := a.PlaceWithin(e[0], e[0], time.Time{}, time.Time{})
-		require.True(c, ok)
+		at := a.Place(&stamps)
+		start, w := at.Start, at.HalfWidth
 		require.GreaterOrEqual(c, start, submitted.UnixNano()-w, "placed before it was submitted")
 		require.LessOrEqual(c, start, time.Now().UnixNano()+w, "placed after it was seen")
 		if time.Since(begin) > min(5*time.Second, c.patience/2) {

@@ -3,10 +3,13 @@
 
 package clockmap
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 const (
-	probes = 4 // per anchor; the tightest counts
+	probes = 6 // per anchor
 
 	// spinLimit is how long a probe is polled without pause: a busy device must not cost a core. spinQueries is the same
 	// limit for clocks that stand still (simulated ones).
@@ -23,6 +26,7 @@ const (
 	near = 2e9
 
 	ringSize = 256
+	apart    = 0.5e9 // ns between two marks of the ring but for the newest, at least
 )
 
 // Anchorer keeps the [Map] of one device supplied with anchors and places events on the host's clock. It belongs to one
@@ -33,8 +37,9 @@ type Anchorer[E, S ~uintptr, T ~int32, C RecordCall] struct {
 	stream S
 	events [ringSize + probes]E // every event that was made
 	spare  [probes]E            // those of the next burst
-	ring   [ringSize]mark[E]    // those of past anchors
-	count  int                  // anchors made; the newest is ring[(count-1)%ringSize]
+	ring   [ringSize]mark[E]    // those of past anchors, half a second apart
+	count  int                  // anchors in the ring; the newest is ring[(count-1)%ringSize]
+	made   int                  // anchors since the beginning
 	opened int                  // how often stream and events were made
 	broken bool                 // the last anchor failed: stream and events may be gone with their context
 
@@ -76,8 +81,11 @@ func (a *Anchorer[E, S, T, C]) open() T {
 		a.ring[i].event = a.events[i]
 	}
 	a.count, a.broken = 0, false
-	a.opened++
-	a.m.Reset()
+	if a.opened++; a.opened > 1 { // what was read of the clock that is gone keeps its map
+		m := New(a.m.opts)
+		m.anomalies.Store(a.m.Anomalies())
+		a.m = m
+	}
 	return statusOK
 }
 
@@ -103,6 +111,9 @@ func (a *Anchorer[E, S, T, C]) Close() {
 	a.dev.FreeEvents(a.device, a.events[:])
 	a.dev.FreeStream(a.device, a.stream)
 }
+
+// Made is how many anchors were made.
+func (a *Anchorer[E, S, T, C]) Made() int { return a.made }
 
 // Map is the map that the anchors feed.
 func (a *Anchorer[E, S, T, C]) Map() *Map { return a.m }
@@ -137,15 +148,15 @@ func (a *Anchorer[E, S, T, C]) anchor() T {
 		return st
 	}
 	defer unbind()
-	best, before, after := -1, int64(0), int64(0)
+	best, made := -1, 0
+	var before, after [probes]int64
 	a.readings = a.readings[:0]
 	for i := range a.spare {
-		var b, e int64
-		if b, e, st = a.probe(i); st != statusOK {
+		if before[i], after[i], st = a.probe(i); st != statusOK {
 			break
 		}
-		if best < 0 || e-b < after-before {
-			best, before, after = i, b, e
+		if made++; best < 0 || after[i]-before[i] < after[best]-before[best] {
+			best = i
 		}
 	}
 	a.schedule.done(a.clock.axis(a.dev.Now()))
@@ -163,17 +174,43 @@ func (a *Anchorer[E, S, T, C]) anchor() T {
 		}
 		gpu = last.gpu + d
 	}
+	from, to := a.intersect(best, before[:made], after[:made])
+	if a.count > 1 && gpu-a.ring[(a.count-2)%ringSize].gpu < apart {
+		a.count-- // the newest mark gives way, so that the ring reaches back for minutes
+	}
 	slot := &a.ring[a.count%ringSize]
 	slot.event, a.spare[best] = a.spare[best], slot.event
 	slot.gpu = gpu
 	a.count++
+	a.made++
 
 	anomalies := a.m.Anomalies()
-	a.m.Add(Anchor{GPU: gpu, Before: before, After: after})
+	a.m.Add(Anchor{GPU: gpu, Before: from, After: to})
 	if a.m.Anomalies() != anomalies {
 		a.schedule.hurry(a.clock.axis(a.dev.Now()))
 	}
 	return statusOK
+}
+
+// intersect lets all probes of a burst say when the best one's stamp was. Each begins at another place within a tick, so together they know the place of
+// the stamp better than the tick is long.
+func (a *Anchorer[E, S, T, C]) intersect(best int, before, after []int64) (from, to int64) {
+	from, to = before[best], after[best]
+	for i := range before {
+		if i == best {
+			continue
+		}
+		d, ok := a.elapsed(a.spare[best], a.spare[i])
+		if !ok {
+			continue
+		}
+		bent := math.Abs(d)*a.m.opts.MaxDrift*1e-6 + 1
+		b, e := before[i]-int64(math.Floor(d+bent)), after[i]-int64(math.Ceil(d-bent))
+		if max(from, b) <= min(to, e) { // else a clock jumped within the burst
+			from, to = max(from, b), min(to, e)
+		}
+	}
+	return from, to
 }
 
 // probe records an event on the idle stream and waits for it; its stamp lies between the two times.

@@ -45,15 +45,15 @@ func (m *Map) refit() bool {
 // regress is the least-squares slope of the middles of the tight anchors, weighted with the rate that was known before by the
 // variances of both, and three standard errors of it. With fewer than three tight anchors the known rate stands.
 func (m *Map) regress(ref float64) (rate, guard float64) {
-	width := math.Inf(1)
-	for i := range m.anchors {
-		width = min(width, m.anchors[i].after-m.anchors[i].before)
+	anchors, width := m.current(), math.Inf(1)
+	for i := range anchors {
+		width = min(width, anchors[i].after-anchors[i].before)
 	}
 	width *= tight
 	var n, sx, sy float64
-	host := m.anchors[len(m.anchors)-1].before
-	for i := range m.anchors {
-		if p := &m.anchors[i]; p.after-p.before <= width {
+	host := anchors[len(anchors)-1].before
+	for i := range anchors {
+		if p := &anchors[i]; p.after-p.before <= width {
 			n++
 			sx += p.gpu - ref
 			sy += p.mid(host) - (p.gpu - ref)
@@ -64,8 +64,8 @@ func (m *Map) regress(ref float64) (rate, guard float64) {
 	}
 	mx, my := sx/n, sy/n
 	var sxx, sxy, syy float64
-	for i := range m.anchors {
-		if p := &m.anchors[i]; p.after-p.before <= width {
+	for i := range anchors {
+		if p := &anchors[i]; p.after-p.before <= width {
 			x := p.gpu - ref - mx
 			y := p.mid(host) - (p.gpu - ref) - my
 			sxx += x * x
@@ -85,10 +85,11 @@ func (p *point) mid(host float64) float64 { return (p.before-host)/2 + (p.after-
 // centre is the middle of the intersection of all intervals, projected to ref with the rate and widened by guard times
 // their age; the guard doubles until they intersect.
 func (m *Map) centre(ref, rate, guard float64) float64 {
+	anchors := m.current()
 	for ; ; guard *= 2 {
 		lo, hi := math.Inf(-1), math.Inf(1)
-		for i := range m.anchors {
-			p := &m.anchors[i]
+		for i := range anchors {
+			p := &anchors[i]
 			age := ref - p.gpu
 			lo = max(lo, p.before+(rate-guard)*age)
 			hi = min(hi, p.after+(rate+guard)*age)

@@ -21,6 +21,7 @@ type Map struct {
 	opts    Options
 	anchors []point // oldest first; host times relative to origin
 	past    history // before the window
+	jumps   jumps   // of one clock against the other
 	origin  int64   // host ns of the first anchor
 
 	fit        fit
@@ -36,6 +37,7 @@ type Map struct {
 type point struct {
 	gpu, before, after float64
 	slow, fast         float64
+	segment            int // how many jumps came before
 }
 
 // New returns an empty map.
@@ -50,6 +52,7 @@ func New(opts Options) *Map {
 func (m *Map) Reset() {
 	m.anchors = m.anchors[:0]
 	m.past.clear()
+	m.jumps.clear()
 	m.slack = 1
 	m.slackUntil = 0
 	m.fit = fit{rate: 1}
@@ -86,6 +89,7 @@ func (m *Map) Add(a Anchor) {
 		return
 	}
 	m.forget(p.gpu)
+	m.lookForJump(&p)
 	m.limitRate(&p)
 	m.anchors = append(m.anchors, p)
 	if m.slack > 1 && p.gpu > m.slackUntil {
@@ -95,7 +99,7 @@ func (m *Map) Add(a Anchor) {
 		m.anomalies.Add(1)
 		m.relax(p.gpu)
 	}
-	if span := p.gpu - m.anchors[0].gpu; span >= 1e9 {
+	if span := p.gpu - m.current()[0].gpu; span >= 1e9 {
 		m.drift.Store(math.Float64bits((m.fit.rate - 1) * 1e6))
 		if span >= rememberedAt {
 			change := m.opts.MaxRateChange * 1e-6
@@ -130,6 +134,9 @@ func (m *Map) limitRate(p *point) {
 		change := m.slew(d)
 		if math.IsInf(p.fast, 1) { // the one before: what it knew holds but for what changed since
 			p.slow, p.fast = q.slow-change, q.fast+change
+		}
+		if q.segment != p.segment {
+			break // the distance to it is not known, the rate goes on
 		}
 		p.slow = max(p.slow, (p.before-q.after-tick)/d-change/2)
 		p.fast = min(p.fast, (p.after-q.before+tick)/d+change/2)
@@ -190,6 +197,7 @@ func (m *Map) relax(gpu float64) {
 	m.slackUntil = gpu + float64(m.opts.Window)
 	m.past.clear()
 	m.known = rateKnown{m.fit.rate, nominalError * nominalError}
+	m.drop(len(m.anchors) - len(m.current())) // those before a jump say nothing of the position
 	for {
 		m.slack *= 2
 		m.drop(len(m.anchors) / 2)
@@ -216,7 +224,7 @@ func (m *Map) At(gpuNs float64) (hostNs, halfWidth int64, ok bool) {
 		return 0, 0, false
 	}
 	host := math.Round(at)
-	return m.origin + int64(host), int64(math.Ceil(max(hi-host, host-lo))), true
+	return m.origin + int64(host), int64(min(math.Ceil(max(hi-host, host-lo)), math.MaxInt64/2)), true
 }
 
 // interval returns estimate and limits, relative to origin.
@@ -225,29 +233,52 @@ func (m *Map) interval(gpuNs float64) (at, lo, hi float64, ok bool) {
 		return 0, 0, 0, false
 	}
 	lo, hi = m.limits(gpuNs)
-	at = m.fit.at(gpuNs)
 	if lo > hi { // cannot happen at the newest anchor (refit saw to it), can when extrapolating to before the window
 		lo, hi = hi, lo
 		m.anomalies.Add(1)
 	}
-	return min(max(at, lo), hi), lo, hi, true
+	if segment, gap := m.jumps.segment(gpuNs); gap || segment != m.jumps.made {
+		return (lo + hi) / 2, lo, hi, true // the line is that of the time after
+	}
+	return min(max(m.fit.at(gpuNs), lo), hi), lo, hi, true
 }
 
-// limits intersects what every anchor says about the host time of gpuNs.
+// limits is where the host time of gpuNs lies. Within a jump that is where either side of it says.
 func (m *Map) limits(gpuNs float64) (lo, hi float64) {
-	tick := float64(m.opts.Tick)
-	lo, hi = math.Inf(-1), math.Inf(1)
-	for p := range m.around(gpuNs) {
-		d := gpuNs - p.gpu
-		slow, fast := m.rates(p, math.Abs(d))
-		if d < 0 {
-			slow, fast = fast, slow
-		}
-		lo = max(lo, p.before+slow*d)
-		hi = min(hi, p.after+fast*d)
-		if d > 0 && (fast-slow)*d > hi-lo {
-			break // anchors this far back are wider than the interval is, and those before them wider still
-		}
+	segment, gap := m.jumps.segment(gpuNs)
+	lo, hi = m.limitsOf(segment, gpuNs)
+	if gap {
+		l, h := m.limitsOf(segment-1, gpuNs)
+		lo, hi = min(lo, l), max(hi, h)
 	}
-	return lo - tick, hi + tick
+	return lo, hi
+}
+
+// limitsOf intersects what every anchor of a segment says about the host time of gpuNs. Where none is left of it, those of the next segment say it, but
+// for the jump.
+func (m *Map) limitsOf(segment int, gpuNs float64) (lo, hi float64) {
+	tick := float64(m.opts.Tick)
+	for {
+		lo, hi = math.Inf(-1), math.Inf(1)
+		for p := range m.around(gpuNs) {
+			if p.segment != segment {
+				continue
+			}
+			d := gpuNs - p.gpu
+			slow, fast := m.rates(p, math.Abs(d))
+			if d < 0 {
+				slow, fast = fast, slow
+			}
+			lo = max(lo, p.before+slow*d)
+			hi = min(hi, p.after+fast*d)
+			if d > 0 && (fast-slow)*d > hi-lo {
+				break // anchors this far back are wider than the interval is, and those before them wider still
+			}
+		}
+		if !math.IsInf(hi, 1) || segment >= m.jumps.made {
+			return lo - tick, hi + tick
+		}
+		segment++
+		tick += m.jumps.size(segment)
+	}
 }

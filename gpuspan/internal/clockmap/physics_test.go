@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"time"
 	"unsafe"
 )
@@ -27,6 +28,7 @@ type physics struct {
 	queue     float64 // mean extra delay, ns
 	oneWay    bool    // Elapsed refuses b before a
 	wallSteps []wallAge
+	stills    []still // of the host's clock
 	fail      int32
 
 	simulated  bool  // the clock has no monotonic reading
@@ -83,10 +85,26 @@ func (p *physics) ramp(at, seconds int, ppm float64) {
 	}
 }
 
+// still is a time that the GPU's clock counts and the host's does not.
+type still struct{ at, sum float64 }
+
+// standStill lets the host's clock stand still for d, about every so often.
+func (p *physics) standStill(every, d time.Duration) {
+	sum := 0.0
+	for at := float64(every); at < float64(len(p.gpus))*1e9; at += float64(every) * (0.7 + 0.6*p.rng.Float64()) {
+		sum += float64(d)
+		p.stills = append(p.stills, still{at, sum})
+	}
+}
+
 // gpu is the device's clock at a host time.
 func (p *physics) gpu(host float64) float64 {
 	i := int(host / 1e9)
-	return p.gpus[i] + (host-float64(i)*1e9)*p.rate[i]
+	g := p.gpus[i] + (host-float64(i)*1e9)*p.rate[i]
+	if n := sort.Search(len(p.stills), func(i int) bool { return p.stills[i].at > host }); n > 0 {
+		g += p.stills[n-1].sum
+	}
+	return g
 }
 
 func (p *physics) latency(fixed, mean float64) float64 {

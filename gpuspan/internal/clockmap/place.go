@@ -8,54 +8,99 @@ import (
 	"time"
 )
 
-// Place is [Anchorer.PlaceWithin] without the two times.
-func (a *Anchorer[E, S, T, C]) Place(start, end E) (startHostNs, endHostNs int64, durationNs float64, halfWidth int64, ok bool) {
-	return a.PlaceWithin(start, end, time.Time{}, time.Time{})
+// Stamps are the GPU times of a section's two events, as read from the driver, which needs the events no longer.
+type Stamps struct {
+	m                     *Map
+	anchors               int     // made when they were read
+	start, length         float64 // ns of the GPU
+	rounding, roundingEnd float64
+	submitted, seen       int64 // on the host's axis; 0: not known
+	same                  bool  // both are one event
 }
 
-// PlaceWithin puts a section on the host's clock: unix nanoseconds of its two events, the time between them in
-// nanoseconds of the host's clock (GPU time × rate), and the half width of the error of both places. submitted is when the
-// host began to record the start event and seen is when it saw the end event done; the section certainly lies between
-// them. Zero times are not known. ok is false when the driver refuses to tell, or no anchor can be made.
-func (a *Anchorer[E, S, T, C]) PlaceWithin(start, end E, submitted, seen time.Time) (startHostNs, endHostNs int64, durationNs float64, halfWidth int64, ok bool) {
-	gpu, rounding, ok := a.locate(start)
-	if !ok {
-		return 0, 0, 0, 0, false
+// Interval is the section on the GPU's own clock, in ns.
+func (s *Stamps) Interval() (from, to float64) { return s.start, s.start + s.length }
+
+// SameClock reports whether the intervals of s and o can be compared: a device that was reset counts anew.
+func (s *Stamps) SameClock(o *Stamps) bool { return s.m != nil && s.m == o.m }
+
+// Placement is where a section lies on the host's clock.
+type Placement struct {
+	Start, End int64   // unix ns
+	Axis       int64   // Start on the axis of [Anchorer.Axis]
+	Duration   float64 // ns of the host's clock: GPU time × rate
+	HalfWidth  int64   // ns: the error of both places is at most this
+}
+
+// Axis is a point of the monotonic axis that sections are placed on; only differences mean something.
+func (a *Anchorer[E, S, T, C]) Axis(t time.Time) int64 { return a.clock.axis(t) }
+
+// Read asks the driver for the stamps of a section. submitted is when the host began to record the start event and seen is when it saw the end event
+// done; the section certainly lies between them. Zero times are not known. ok is false when the driver refuses to tell, or no anchor can be made.
+func (a *Anchorer[E, S, T, C]) Read(start, end E, submitted, seen time.Time) (s Stamps, ok bool) {
+	if s.start, s.rounding, ok = a.locate(start); !ok {
+		return Stamps{}, false
 	}
-	length, roundingEnd, ok := a.length(start, end, gpu, rounding)
-	if !ok {
-		return 0, 0, 0, 0, false
+	if s.length, s.roundingEnd, ok = a.length(start, end, s.start, s.rounding); !ok {
+		return Stamps{}, false
 	}
-	at, lo, hi, ok := a.m.interval(gpu)
-	if !ok {
-		return 0, 0, 0, 0, false
-	}
-	s := section{length: length, tick: float64(a.m.opts.Tick)}
-	s.slow, s.fast = a.m.stretch(gpu, gpu+length)
-	s.start = limits{lo - rounding, hi + rounding}
-	if start == end {
-		s.end = s.start
-	} else {
-		lo, hi = a.m.limits(gpu + length)
-		s.end = limits{lo - roundingEnd, hi + roundingEnd}
-	}
-	free := s
+	s.m, s.anchors, s.same = a.m, a.made, start == end
 	if !submitted.IsZero() {
-		s.start.lo = max(s.start.lo, float64(a.clock.axis(submitted)-a.m.origin))
+		s.submitted = a.clock.axis(submitted)
 	}
 	if !seen.IsZero() {
-		s.end.hi = min(s.end.hi, float64(a.clock.axis(seen)-a.m.origin))
+		s.seen = a.clock.axis(seen)
 	}
-	if !s.tighten() {
-		a.m.Anomaly()
+	return s, true
+}
+
+// Bracketed reports whether an anchor was made since the stamps were read, so that they lie between two. Those of a clock that is gone will have none.
+func (a *Anchorer[E, S, T, C]) Bracketed(s *Stamps) bool { return a.made > s.anchors || s.m != a.m }
+
+// Place puts a section on the host's clock. Between two anchors that is exact; before the next anchor it is extrapolated, which the half width includes
+// as long as no clock jumps.
+func (a *Anchorer[E, S, T, C]) Place(st *Stamps) Placement {
+	m := st.m
+	at, lo, hi, ok := m.interval(st.start)
+	if !ok {
+		return Placement{}
+	}
+	end := st.start + st.length
+	s := section{length: st.length, tick: float64(m.opts.Tick)}
+	s.start = limits{lo - st.rounding, hi + st.rounding}
+	if st.same {
+		s.end = s.start
+	} else {
+		lo, hi = m.limits(end)
+		s.end = limits{lo - st.roundingEnd, hi + st.roundingEnd}
+	}
+	free := s
+	if st.submitted != 0 {
+		s.start.lo = max(s.start.lo, float64(st.submitted-m.origin))
+	}
+	if st.seen != 0 {
+		s.end.hi = min(s.end.hi, float64(st.seen-m.origin))
+	}
+	from, gapBefore := m.jumps.segment(st.start)
+	to, gapAfter := m.jumps.segment(end)
+	if whole := from == to && !gapBefore && !gapAfter; whole { // across a jump the length of one clock is not that of the other
+		s.slow, s.fast = m.stretch(st.start, end)
+		whole = s.tighten()
+		ok = whole
+	} else {
+		ok = s.start.lo <= s.start.hi && s.end.lo <= s.end.hi
+	}
+	if !ok {
+		m.Anomaly()
 		a.schedule.hurry(a.clock.axis(a.dev.Now()))
 		s = free
 	}
 	at = math.Round(min(max(at, s.start.lo), s.start.hi))
-	durationNs = length * a.m.fit.rate
-	startHostNs = a.clock.wall(a.m.origin + int64(at))
-	half := max(s.start.error(at), s.end.error(at+durationNs))
-	return startHostNs, startHostNs + int64(math.Round(durationNs)), durationNs, int64(math.Ceil(half)), true
+	duration := st.length * m.fit.rate
+	axis := m.origin + int64(at)
+	host := a.clock.wall(axis)
+	half := max(s.start.error(at), s.end.error(at+duration))
+	return Placement{Start: host, End: host + int64(math.Round(duration)), Axis: axis, Duration: duration, HalfWidth: int64(math.Ceil(half))}
 }
 
 // length is the GPU time between two events and the rounding of the later one's place. Beyond two seconds the float's step is coarser

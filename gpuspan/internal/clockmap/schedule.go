@@ -7,11 +7,11 @@ import "time"
 
 const (
 	firstInterval  = 10 * time.Millisecond
-	steadyInterval = 125 * time.Millisecond
+	steadyInterval = 60 * time.Millisecond
 	idleAfter      = 10 * time.Second
 )
 
-// schedule says when anchors are due: at once on first use, then after 10, 20, 40, 80 ms, then every 125 ms, none after ten
+// schedule says when anchors are due: at once on first use, then after 10, 20, 40 ms, then every 60 ms, none after ten
 // seconds without use. Times are on the host axis, in ns.
 type schedule struct {
 	running  bool

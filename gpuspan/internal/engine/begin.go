@@ -132,6 +132,30 @@ func (s *Stream) noSlot() dropReason {
 	return dropPoolFull
 }
 
+// takeBack gives up the oldest open section of a stream whose slots are mostly open: it was started and not ended, as on an error path, and would cost
+// the stream its times for as long as Settings.OpenLimit. The polling thread settles it. The stream's mutex must be held.
+func (s *Stream) takeBack(n *nesting) bool {
+	if s.closed || 2*s.pending.size > len(s.slots) {
+		return false
+	}
+	var oldest *slot
+	for i := range s.slots {
+		sl := &s.slots[i]
+		if sl.state != slotOpen || sl.rec.flags&flagStep != 0 || sl == n.root || sl == n.around || sl.refs.Load() > 1 {
+			continue
+		}
+		if oldest == nil || sl.rec.id < oldest.rec.id {
+			oldest = sl
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	oldest.state = slotHeld // End of it does nothing from now on
+	s.back = append(s.back, int32(oldest.index))
+	return true
+}
+
 // open takes a slot and records the start event. Without a free slot the result is zero.
 func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 	p := s.p
@@ -155,9 +179,12 @@ func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 	s.mu.Lock()
 	last := len(s.free) - 1
 	if last < 0 || s.closed {
-		reason := s.noSlot()
+		reason, back := s.noSlot(), s.takeBack(n)
 		s.mu.Unlock()
 		p.drop(reason)
+		if back {
+			p.wake()
+		}
 		return Section{}
 	}
 	sl := &s.slots[s.free[last]]

@@ -71,14 +71,15 @@ func (r *record) follow(before *record) {
 	if !r.timed || !before.timed {
 		return
 	}
-	end := before.endNs + r.endNs - r.startNs
+	start := before.endNs - before.offset + r.offset // the wall clock may have been set in between
+	end := start + r.endNs - r.startNs
 	off := max(end-r.endNs, r.endNs-end)
 	if off > r.errorNs {
-		end = max(r.endNs, before.endNs)
+		end = max(r.endNs, start)
 		off = end - r.endNs
 	}
 	r.step.endError = r.errorNs + off
-	r.startNs, r.endNs = before.endNs, end
+	r.startNs, r.endNs = start, end
 	r.errorNs = max(before.step.endError, r.step.endError)
 	r.gpu = float64(end - r.startNs)
 }

@@ -6,6 +6,7 @@ package engine
 import (
 	"io"
 	"log/slog"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -28,10 +29,15 @@ type Config struct {
 	IDs        *IDGenerator
 	Outputs    io.Writer
 	Attributes []attribute.KeyValue
+
+	OpenTimeout time.Duration // for the driver to list its devices; default 30 s
 }
 
 // fill sets what no option said.
 func (c *Config) fill() {
+	if c.OpenTimeout <= 0 {
+		c.OpenTimeout = 30 * time.Second
+	}
 	if c.OnError == nil {
 		c.OnError = otel.Handle
 	}

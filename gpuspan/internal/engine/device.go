@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -25,6 +26,7 @@ type device struct {
 	info     backend.Device
 	attrs    []attribute.KeyValue
 	anchorer *anchorer      // nil until the first stream
+	axis     int64          // where the profiler\'s clock began on the axis of the anchorer
 	failed   backend.Status // the last anchor's, to report a change once
 
 	floor     atomic.Int64 // ns of an empty section; 0: not known
@@ -56,7 +58,7 @@ func identity(d backend.Device) []attribute.KeyValue {
 
 // openDevices runs on the polling thread.
 func (t *poller) openDevices() error {
-	b := t.p.backend
+	b := t.back
 	if err := b.ThreadInit(); err != nil {
 		return fmt.Errorf("cannot prepare the polling thread: %w", err)
 	}
@@ -71,6 +73,11 @@ func (t *poller) openDevices() error {
 	for i, info := range infos {
 		list[i] = &device{info: info, attrs: identity(info)}
 	}
+	select {
+	case <-t.quit:
+		return errors.New("the answer came too late")
+	default:
+	}
 	t.p.devices.Store(&list)
 	return nil
 }
@@ -80,7 +87,7 @@ func (t *poller) openDevice(d *device) error {
 	if d.anchorer != nil {
 		return nil
 	}
-	b := t.p.backend
+	b := t.back
 	a, st := clockmap.NewAnchorer(anchored{b}, d.info.Ordinal, clockmap.Options{})
 	if st != backend.StatusOK {
 		return backend.StatusError("cannot make clock events", st)
@@ -89,7 +96,7 @@ func (t *poller) openDevice(d *device) error {
 		a.Close()
 		return backend.StatusError("cannot anchor the device's clock", st)
 	}
-	d.anchorer = a
+	d.anchorer, d.axis = a, a.Axis(t.p.clock.time(0))
 	if floor, ok := measureFloor(b, backend.Context(d.info.Ordinal)); ok {
 		d.floor.Store(int64(floor))
 	}

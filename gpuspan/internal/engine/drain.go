@@ -5,13 +5,18 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// drain reads back what has completed on a stream. Only the oldest pending end event is asked for; behind one that is not ready
-// nothing is, for a stream completes in order.
+// maxInFlight bounds what of a stream is read and not yet a span, about 0.5 KiB each. Beyond it sections stay in their slots, and what finds no slot is
+// counted as dropped.
+const maxInFlight = 4096
+
+// drain reads back what has completed on a stream, up to batchSize sections. Only the oldest pending end event is asked for; behind one that is not
+// ready nothing is, for a stream completes in order.
 func (t *poller) drain(s *Stream) (progress, pending bool) {
 	defer func() {
 		if r := recover(); r != nil { // of the backend
@@ -20,46 +25,48 @@ func (t *poller) drain(s *Stream) (progress, pending bool) {
 			pending = true
 		}
 	}()
-	resolved := 0
-	for {
-		s.mu.Lock()
-		n := min(s.pending.size, batchSize)
-		for i := range n {
-			t.batch[i] = s.pending.at(i)
-		}
-		failed := s.failed
-		if n == 0 && s.closed && len(s.free) == len(s.slots) && s.syncing.Load() == 0 {
-			s.mu.Unlock()
-			t.forget(s)
-			return progress, false
-		}
-		s.mu.Unlock()
-		ready := 0
-		for ready < n && t.read(s, &s.slots[t.batch[ready]], failed) {
-			if s.slots[t.batch[ready]].rec.status == statusDeviceError {
-				failed = s.failedStatus()
-			}
-			ready++
-		}
-		if ready == 0 {
-			return progress, n > 0
-		}
-		progress = true
-		if resolved += ready; 4*resolved > len(s.slots) {
-			t.pressed = true
-		}
-		s.mu.Lock()
-		for range ready {
-			s.pending.pop()
-		}
-		s.mu.Unlock()
-		for i := range ready {
-			t.settle(&s.slots[t.batch[i]])
-		}
-		if ready < n {
-			return true, true
-		}
+	s.mu.Lock()
+	n := min(s.pending.size, batchSize)
+	for i := range n {
+		t.batch[i] = s.pending.at(i)
 	}
+	failed, all := s.failed, s.pending.size
+	back := s.back
+	s.back = nil
+	if n == 0 && s.closed && len(s.free) == len(s.slots) && s.syncing.Load() == 0 && s.inFlight.Load() == 0 {
+		s.mu.Unlock()
+		t.forget(s)
+		return false, false
+	}
+	s.mu.Unlock()
+	for _, i := range back {
+		t.giveUp(&s.slots[i], t.p.clock.now())
+	}
+	if s.inFlight.Load() >= maxInFlight {
+		return false, true // its spans are not wanted that fast
+	}
+	ready := 0
+	for ready < n && t.read(s, &s.slots[t.batch[ready]], failed) {
+		if s.slots[t.batch[ready]].rec.status == statusDeviceError {
+			failed = s.failedStatus()
+		}
+		ready++
+	}
+	if ready == 0 {
+		return false, n > 0
+	}
+	t.pressed = t.pressed || 4*ready > len(s.slots)
+	t.more = t.more || ready == batchSize && all > ready
+	s.mu.Lock()
+	for range ready {
+		s.pending.pop()
+	}
+	s.read += uint64(ready)
+	s.mu.Unlock()
+	for i := range ready {
+		t.settle(&s.slots[t.batch[i]])
+	}
+	return true, ready < all
 }
 
 func (s *Stream) failedStatus() backend.Status {
@@ -71,6 +78,9 @@ func (s *Stream) failedStatus() backend.Status {
 // read finds out the times of a pending slot; false when the device has not got there.
 func (t *poller) read(s *Stream, sl *slot, failed backend.Status) bool {
 	r := &sl.rec
+	if sl.expired { // its span exists
+		return failed != backend.StatusOK || s.backend.Query(backend.Event(sl.end.Args[0])) != backend.StatusNotReady
+	}
 	if r.flags&flagHost == 0 && failed != backend.StatusOK {
 		r.flags |= flagHost
 		r.status = statusDeviceError
@@ -83,7 +93,7 @@ func (t *poller) read(s *Stream, sl *slot, failed backend.Status) bool {
 		case st != backend.StatusOK:
 			t.queryFailed(s, r, st)
 		default:
-			t.place(s.device, r, end)
+			t.readStamps(s.device, r, end)
 		}
 	}
 	t.hostTimes(r)
@@ -121,41 +131,67 @@ func (t *poller) sayRetired(s *Stream, st backend.Status) {
 	}
 }
 
-// place puts a section on the wall clock. The section certainly began after the host asked for its start and
-// ended before the end event was seen; both narrow the error.
-func (t *poller) place(d *device, r *record, end backend.Event) {
+// readStamps takes a section's GPU times out of its events. The section certainly began after the host asked for its start and
+// ended before the end event was seen; both narrow the error of its place.
+func (t *poller) readStamps(d *device, r *record, end backend.Event) {
 	seen := t.p.clock.now()
-	start, endNs, _, half, ok := d.anchorer.PlaceWithin(r.startEvent, end, t.p.clock.time(r.hostStart), t.p.clock.time(seen))
-	if !ok {
+	var ok bool
+	if r.stamps, ok = d.anchorer.Read(r.startEvent, end, t.p.clock.time(r.hostStart), t.p.clock.time(seen)); !ok {
 		r.flags |= flagHost
 		r.status = statusDeviceError
 		return
 	}
-	r.startNs, r.endNs, r.gpu, r.errorNs, r.timed = start, endNs, float64(endNs-start), half, true
-	r.device, r.rate = d, 1
-	if ppm, ok := d.anchorer.Map().Drift(); ok {
-		r.rate = 1 + ppm*1e-6
-		d.drift.Store(-ppm)
-	}
-	d.halfNs.Store(half)
-	d.hasHalf.Store(true)
+	r.device, r.timed = d, true
 }
+
+// justEnded stands for the start of a section of Record that ended when it was told.
+const justEnded = math.MinInt64
 
 // hostTimes gives sections without events the host's times.
 func (t *poller) hostTimes(r *record) {
+	r.offset = t.p.clock.offset.Load()
 	switch {
 	case r.timed:
 	case r.flags&flagGiven != 0:
+		if r.startNs == justEnded {
+			r.startNs = t.p.clock.at(r.hostStart, r.offset) - int64(r.gpu)
+		}
 		r.endNs = r.startNs + int64(r.gpu)
 		r.timed = true
 	default:
-		r.startNs, r.endNs = t.p.clock.wall(r.hostStart), t.p.clock.wall(r.hostEnd)
+		r.startNs, r.endNs = t.p.clock.at(r.hostStart, r.offset), t.p.clock.at(r.hostEnd, r.offset)
 	}
 }
 
-// settle passes a resolved slot on: a step's boundary to its step, a section to its nest.
+// settle passes a slot on whose section is resolved: a step's boundary to its step, a section to its nest.
 func (t *poller) settle(sl *slot) {
 	r := &sl.rec
+	if sl.expired && r.flags&flagStep == 0 { // its span exists
+		sl.expired = false
+		if r.root == sl && sl.refs.Load() > 1 { // sections in it still hang below it
+			t.hold(sl)
+			return
+		}
+		sl.nest = nil
+		t.free(sl)
+		return
+	}
+	sl.expired = false
+	t.count(sl, r)
+	switch {
+	case r.flags&flagStep != 0:
+		t.settleBoundary(sl)
+	case r.root == sl:
+		t.settleRoot(sl)
+	default:
+		root := r.root
+		t.settleInner(t.copyOut(sl), sl.stream, root)
+		t.unref(root)
+	}
+}
+
+// count numbers a resolved section and adds up what it declared.
+func (t *poller) count(sl *slot, r *record) {
 	t.p.statuses[r.status].Add(1)
 	if r.flags&flagStep == 0 || !r.step.isCancelled() {
 		// Numbered here and not at Start, where a counter that goroutines share would cost them more than all else.
@@ -169,7 +205,6 @@ func (t *poller) settle(sl *slot) {
 			r.op.timed.copied[d].Add(e.copied[d])
 		}
 	}
-	t.logOutput(r)
 	switch r.status {
 	case statusCaptured:
 		t.p.drop(dropCaptured)
@@ -187,18 +222,26 @@ func (t *poller) settle(sl *slot) {
 			t.p.drop(dropTimeout)
 		}
 	}
-	if r.flags&flagStep != 0 {
-		t.settleBoundary(sl)
-		return
-	}
-	if r.step != nil {
-		t.addToStep(r)
-	}
-	if r.root == sl {
-		t.settleRoot(sl)
-	} else {
-		t.settleInner(sl)
-	}
+}
+
+// copyOut takes a record out of its slot, which then serves the next section.
+func (t *poller) copyOut(sl *slot) *record {
+	r := takeRecord()
+	s := sl.stream
+	s.mu.Lock()
+	spare := r.extra
+	*r = sl.rec
+	sl.rec.extra = spare // the record keeps the slot's, the slot gets the record's empty one
+	s.release(sl)
+	s.mu.Unlock()
+	return r
+}
+
+// free gives a slot back whose record is not wanted.
+func (t *poller) free(sl *slot) {
+	sl.stream.mu.Lock()
+	sl.stream.release(sl)
+	sl.stream.mu.Unlock()
 }
 
 // tooOld reports whether a point of the host's axis is more than d ago.

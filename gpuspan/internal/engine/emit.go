@@ -34,7 +34,7 @@ func spanOf(ctx context.Context) trace.Span { return trace.SpanFromContext(ctx) 
 func (r *record) quiet() bool { return r.step != nil && !r.step.action.Recorded() }
 
 // emit makes the span of a resolved section, below parent if that is valid, and feeds metrics and statistics.
-func (t *poller) emit(r *record, s *Stream, parent trace.SpanContext, parentNode int32) {
+func (t *emitter) emit(r *record, s *Stream, parent trace.SpanContext, parentNode int32) {
 	if e := r.extra; e != nil {
 		e.elapsed.set(time.Duration(r.gpu), r.timed || r.flags&flagGiven != 0)
 	}
@@ -63,7 +63,7 @@ func (t *poller) emit(r *record, s *Stream, parent trace.SpanContext, parentNode
 }
 
 // makeSpan makes a section's span and returns ctx with it. A sampler or processor that panics costs the span, not the statistics.
-func (t *poller) makeSpan(ctx context.Context, r *record, s *Stream) (out context.Context) {
+func (t *emitter) makeSpan(ctx context.Context, r *record, s *Stream) (out context.Context) {
 	out = ctx
 	defer t.p.guard("a section's span was made")
 	t.start = append(t.start[:0], trace.WithTimestamp(time.Unix(0, r.startNs)))
@@ -153,8 +153,8 @@ func (p *Profiler) describeTimes(kv []attribute.KeyValue, r *record, s *Stream) 
 			semconv.GPUTimingSourceKey.String(p.source),
 			semconv.GPUDurationKey.Float64(r.gpu/1e9),
 			semconv.GPUTimingErrorKey.Float64(float64(r.errorNs)/1e9),
-			semconv.GPUStartDelayKey.Float64(seconds(r.startNs-p.clock.wall(r.hostStart))),
-			semconv.GPUEndDelayKey.Float64(seconds(r.endNs-p.clock.wall(r.hostEnd))),
+			semconv.GPUStartDelayKey.Float64(seconds(r.startNs-p.clock.at(r.hostStart, r.offset))),
+			semconv.GPUEndDelayKey.Float64(seconds(r.endNs-p.clock.at(r.hostEnd, r.offset))),
 		)
 		if f := s.device.floor.Load(); f > 0 {
 			kv = append(kv, semconv.GPUFloorDurationKey.Float64(seconds(f)))
@@ -204,7 +204,7 @@ func (e *extra) shareLinks() []trace.Link {
 }
 
 // count feeds metrics and statistics with a resolved section. ctx has its span, for exemplars.
-func (t *poller) count(ctx context.Context, r *record, s *Stream, parentNode int32) {
+func (t *emitter) count(ctx context.Context, r *record, s *Stream, parentNode int32) {
 	defer t.p.guard("a section was counted")
 	if !r.quiet() {
 		t.p.metrics.duration(ctx, r, s)
@@ -243,7 +243,7 @@ func (p *Profiler) sample(r *record, s *Stream) report.Sample {
 		out.Floor = time.Duration(d.floor.Load())
 	}
 	if r.timed && r.flags&flagGiven == 0 {
-		out.EndDelay, out.HasDelay = time.Duration(r.endNs-p.clock.wall(r.hostEnd)), true
+		out.EndDelay, out.HasDelay = time.Duration(r.endNs-p.clock.at(r.hostEnd, r.offset)), true
 	}
 	if r.flags&flagMemory != 0 {
 		out.MemoryUsed, out.MemoryDelta = r.memoryEnd, r.memoryEnd-r.memoryStart

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +56,17 @@ func newBench(t *testing.T, b *scripted, opts ...Option) *bench {
 func (f *bench) flush(t *testing.T) {
 	t.Helper()
 	flush(t, f.p)
+}
+
+// tidy does what is due each second, and makes the spans that come of it.
+func (f *bench) tidy(t *testing.T) {
+	t.Helper()
+	p := f.p
+	require.NoError(t, p.poller.call(context.Background(), func() {
+		p.poller.tidy()
+		p.poller.place(true)
+	}))
+	require.NoError(t, p.emitter.call(context.Background(), func() { p.emitter.drainUntil(math.MaxInt64) }))
 }
 
 // flush waits for as long as a slow machine takes, which may be longer than `flush_deadline`.

@@ -27,12 +27,12 @@ func TestAStepOfAHungDeviceEndsItsSpanWhateverIsLogged(t *testing.T) {
 		step.SetItems(7)
 	}
 	time.Sleep(20 * time.Millisecond)
-	require.NoError(t, f.p.poller.call(context.Background(), f.p.poller.tidy))
+	f.tidy(t)
 	require.Len(t, f.spans.Ended(), 1)
 	status, source := f.status(0)
 	assert.Equal(t, "timeout", status)
 	assert.Equal(t, "host", source)
-	require.NoError(t, f.p.poller.call(context.Background(), f.p.poller.tidy))
+	f.tidy(t)
 	assert.Len(t, f.spans.Ended(), 1, "once")
 
 	f.b.query.Store(int32(backend.StatusOK)) // the device comes back

@@ -53,7 +53,11 @@ func (c *hostClock) ask() (ns int64) {
 func (c *hostClock) time(ns int64) time.Time { return c.base.Add(time.Duration(ns)) }
 
 // wall is a point of the axis in unix nanoseconds.
-func (c *hostClock) wall(ns int64) int64 { return c.unix + ns + c.offset.Load() }
+func (c *hostClock) wall(ns int64) int64 { return c.at(ns, c.offset.Load()) }
+
+// at is wall with an offset that was read before: all times of a section are told by one, so that a step of the wall clock bends none of
+// their differences.
+func (c *hostClock) at(ns, offset int64) int64 { return c.unix + ns + offset }
 
 // observe learns steps of the wall clock.
 func (c *hostClock) observe() {

@@ -60,6 +60,13 @@ func (u *union) thin() {
 	u.list, u.merged = out, len(out)
 }
 
+// shift lets the union count from another origin at another rate.
+func (u *union) shift(origin, rate float64) {
+	for i := range u.list {
+		u.list[i].from, u.list[i].to = (u.list[i].from-origin)*rate, (u.list[i].to-origin)*rate
+	}
+}
+
 // within is the length of the union inside [from, to].
 func (u *union) within(from, to float64) float64 {
 	u.merge()

@@ -4,11 +4,8 @@
 package engine
 
 import (
-	"cmp"
-	"context"
-	"fmt"
-	"io"
 	"slices"
+	"sync"
 
 	"go.opentelemetry.io/otel/trace"
 )
@@ -17,39 +14,97 @@ import (
 // but gets no span.
 const maxHeld = 8192
 
-// settleInner takes a resolved section that lies in another out of its slot, which then serves the next section, so that a long outer
-// section does not block short inner ones.
-func (t *poller) settleInner(sl *slot) {
-	root := sl.rec.root
+// nest is an outermost section with those in it, all out of their slots: what becomes spans together.
+type nest struct {
+	stream *Stream
+	root   *record
+	held   []*record // sections in it, in the order in which they were read
+	step   *slot     // instead of root: the boundaries of a step
+	late   *nest     // below whose span root hangs: that nest was not waited for any longer
+	around *opState  // of the outermost section of a root that gets no span; else nil
+	expiry bool      // of a step that the device does not finish
+	kept   bool      // late nests refer to this one
+	read   int64     // hostClock
+
+	// goroutine of the emitter
+	span trace.SpanContext
+	node int32
+}
+
+var (
+	nestPool   = sync.Pool{New: func() any { return new(nest) }}
+	recordPool = sync.Pool{New: func() any { return new(record) }}
+)
+
+func takeRecord() *record { return recordPool.Get().(*record) }
+
+func putRecord(r *record) {
+	e := r.extra
+	if e != nil {
+		e.reset()
+	}
+	*r = record{extra: e}
+	recordPool.Put(r)
+}
+
+// put gives a nest back whose spans exist.
+func (n *nest) put() {
+	for i, r := range n.held {
+		putRecord(r)
+		n.held[i] = nil
+	}
+	if n.root != nil {
+		putRecord(n.root)
+	}
+	if n.kept {
+		n.root, n.held = nil, nil
+		return
+	}
+	held := n.held[:0]
+	if cap(held) > 256 {
+		held = nil // one wide nest need not cost memory for ever
+	}
+	*n = nest{held: held}
+	nestPool.Put(n)
+}
+
+// records goes through those of a nest.
+func (n *nest) records(f func(*record)) {
+	if n.step != nil {
+		f(&n.step.rec)
+	}
+	if n.root != nil {
+		f(n.root)
+	}
+	for _, r := range n.held {
+		f(r)
+	}
+}
+
+// settleInner passes on a resolved section that lies in another, so that a long outer section does not block short inner ones.
+func (t *poller) settleInner(r *record, s *Stream, root *slot) {
+	r.heldOn = s
 	switch {
-	case root.emitted:
+	case root.nest != nil:
 		// Its outermost section was given up waiting for it: the span hangs directly below that one's.
-		t.emit(&sl.rec, sl.stream, root.span, root.rec.node)
+		n := t.newNest(s, r)
+		n.late = root.nest
+		t.queue(root.stream, n)
 	case t.heldNow >= maxHeld:
 		t.p.drop(dropNestLimit)
-		t.count(context.Background(), &sl.rec, sl.stream, t.nodeOf(&root.rec))
+		n := t.newNest(s, r)
+		n.around = root.rec.op
+		t.queue(root.stream, n)
 	default:
-		r := t.take()
-		extra := r.extra
-		*r = sl.rec
-		r.heldOn = sl.stream
-		sl.rec.extra = extra // the record keeps the slot's, the slot gets the record's empty one
 		root.held = append(root.held, r)
 		t.heldNow++
 	}
-	sl.stream.mu.Lock()
-	sl.stream.release(sl)
-	sl.stream.mu.Unlock()
-	t.unref(root)
 }
 
-// nodeOf is an outermost section's node in the report, also before it is counted.
-func (t *poller) nodeOf(root *record) int32 {
-	if t.p.recorder == nil {
-		return 0
-	}
-	defer t.p.guard("a section's place in the report was asked for")
-	return int32(t.p.recorder.Node(0, root.op.op.cfg.Info))
+func (t *poller) newNest(s *Stream, root *record) *nest {
+	n := nestPool.Get().(*nest)
+	n.stream, n.root = s, root
+	return n
 }
 
 // settleRoot handles a resolved outermost section.
@@ -59,10 +114,16 @@ func (t *poller) settleRoot(sl *slot) {
 		t.complete(sl)
 		return
 	}
+	sl.resolved = t.p.clock.now()
+	t.hold(sl)
+}
+
+// hold keeps the slot of an outermost section until the sections in it are resolved.
+func (t *poller) hold(sl *slot) {
+	sl.rec.done = true
 	sl.stream.mu.Lock()
 	sl.state = slotHeld
 	sl.stream.mu.Unlock()
-	sl.resolved = t.p.clock.now()
 	t.waiting = append(t.waiting, sl)
 }
 
@@ -83,165 +144,50 @@ func (t *poller) checkWaiting(now int64, all bool) {
 			t.complete(sl)
 			continue
 		}
-		if !sl.emitted && (all || tooOld(sl.resolved, now, t.p.cfg.NestDeadline)) {
-			t.emitNest(sl)
-			sl.emitted = true
+		if sl.nest == nil && (all || tooOld(sl.resolved, now, t.p.cfg.NestDeadline)) {
+			r := takeRecord()
+			extra := r.extra
+			sl.stream.mu.Lock()
+			*r = sl.rec
+			sl.rec.extra = extra
+			sl.stream.mu.Unlock()
+			t.part(sl, r)
 		}
 		i++
 	}
 }
 
-// complete emits a nest and frees the outermost section's slot.
+// part passes a nest on before all sections in it are resolved. They will come late.
+func (t *poller) part(sl *slot, r *record) {
+	n := t.newNest(sl.stream, r)
+	n.kept = true
+	sl.nest = n
+	t.takeHeld(sl, n)
+	t.queue(sl.stream, n)
+}
+
+// complete passes on a nest and frees the outermost section's slot.
 func (t *poller) complete(sl *slot) {
-	if !sl.emitted {
-		t.emitNest(sl)
-	}
-	if w := sl.rec.op.op.cfg.Print; w != nil {
-		t.print(w)
-	}
-	sl.emitted, sl.span = false, trace.SpanContext{}
-	s := sl.stream
-	s.mu.Lock()
-	s.release(sl)
-	s.mu.Unlock()
-}
-
-// emitNest makes the spans of a nest, parents before children.
-func (t *poller) emitNest(sl *slot) {
-	root := &sl.rec
-	if len(sl.held) == 0 {
-		t.emit(root, sl.stream, trace.SpanContext{}, 0)
-		sl.span = root.span
+	if sl.nest != nil {
+		sl.nest = nil
+		t.free(sl)
 		return
 	}
-	t.order = append(t.order[:0], root)
-	t.order = append(t.order, sl.held...)
-	slices.SortStableFunc(t.order, func(a, b *record) int {
-		return cmp.Or(cmp.Compare(a.depth, b.depth), cmp.Compare(a.startNs, b.startNs), cmp.Compare(a.id, b.id))
-	})
-	byID := t.byID
-	for _, r := range t.order {
-		byID[r.id] = r
-	}
-	for _, r := range slices.Backward(t.order) { // children first: what a parent says of them must be known
-		r.sumUp()
-		if p := byID[r.parent]; p != nil && p != r {
-			p.adopt(r)
-		}
-	}
-	for _, r := range t.order {
-		s := r.heldOn
-		if s == nil {
-			s = sl.stream
-		}
-		p := byID[r.parent]
-		if p == nil {
-			p = root // its parent was given up
-		}
-		if r == root {
-			t.emit(r, s, trace.SpanContext{}, 0)
-		} else {
-			t.emit(r, s, p.span, p.node)
-		}
-	}
-	sl.span = root.span
-	clear(byID)
-	for i, r := range sl.held {
-		t.put(r)
-		sl.held[i] = nil
-	}
-	t.heldNow -= len(sl.held)
-	if sl.held = sl.held[:0]; cap(sl.held) > 256 {
-		sl.held = nil // one wide nest need not cost this slot its memory for ever
-	}
-	clear(t.order)
+	n := nestPool.Get().(*nest)
+	n.stream = sl.stream
+	t.takeHeld(sl, n)
+	n.root = t.copyOut(sl)
+	t.queue(n.stream, n)
 }
 
-// adopt adds a child's work to what its parent may say of its children.
-func (r *record) adopt(child *record) {
-	r.childFLOPs += child.flops()
-	if child.flags&flagChunk == 0 {
-		return
-	}
-	r.childChunks = max(r.childChunks, child.chunks)
-	w, from := child.work, child.op.op.cfg.Direction
-	if from != r.op.op.cfg.Direction {
-		r.adoptCopied(from, w.Read+w.Written+w.Bytes)
-		w.Read, w.Written, w.Bytes = 0, 0, 0
-	}
-	r.childWork.add(&w)
-	if e := child.extra; e != nil && e.moved {
-		for d, n := range e.copied {
-			r.adoptCopied(Direction(d), n)
-		}
-	}
+func (t *poller) takeHeld(sl *slot, n *nest) {
+	n.held, sl.held = sl.held, n.held
+	t.heldNow -= len(n.held)
 }
 
-// adoptCopied adds bytes that chunks moved in a direction. Device memory traffic has no place on a copy.
-func (r *record) adoptCopied(d Direction, n int64) {
-	switch {
-	case n == 0 || d == DirectionUnset:
-	case d == r.op.op.cfg.Direction:
-		r.childWork.Bytes += n
-	default:
-		if r.childCopied == nil {
-			r.childCopied = &[directions]int64{}
-		}
-		r.childCopied[d] += n
-	}
-}
-
-// sumUp gives a section around chunks the sum of their work, unless it states some of its own.
-func (r *record) sumUp() {
-	if r.work.stated() || r.extra != nil && r.extra.moved {
-		return
-	}
-	r.work, r.summed = r.childWork, true
-	if r.childCopied == nil {
-		return
-	}
-	if r.extra == nil {
-		r.extra = &extra{}
-	}
-	r.extra.copied, r.extra.moved = *r.childCopied, true
-}
-
-// flops is what a section computed: its own statement, else the sum of its children's.
-func (r *record) flops() float64 {
-	if r.work.FLOPs != 0 && !r.summed { // chunks are some of the children
-		return r.work.FLOPs
-	}
-	return r.childFLOPs
-}
-
-func (t *poller) take() *record {
-	if n := len(t.spare); n > 0 {
-		r := t.spare[n-1]
-		t.spare = t.spare[:n-1]
-		return r
-	}
-	return &record{}
-}
-
-func (t *poller) put(r *record) {
-	e := r.extra
-	if e != nil {
-		e.reset()
-	}
-	*r = record{extra: e}
-	if len(t.spare) < 1024 {
-		t.spare = append(t.spare, r)
-	}
-}
-
-// print writes the report where an operation wants it.
-func (t *poller) print(w io.Writer) {
-	defer t.p.guard("the report was printed")
-	if t.p.recorder == nil {
-		return
-	}
-	t.reportUntimed()
-	if err := t.p.recorder.Summary().WriteText(w); err != nil {
-		t.p.errors.report("print", fmt.Errorf("cannot print the report: %w", err))
-	}
+// queue lets a nest wait for the anchor that places it. Order is kept by stream.
+func (t *poller) queue(s *Stream, n *nest) {
+	n.read = t.p.clock.now()
+	s.inFlight.Add(int32(1 + len(n.held)))
+	s.unplaced = append(s.unplaced, n)
 }

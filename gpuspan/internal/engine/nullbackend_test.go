@@ -76,7 +76,7 @@ func (b *scripted) NewEvents(_ backend.Context, dst []backend.Event) backend.Sta
 		dst[i] = backend.Event(b.next)
 		b.live[dst[i]] = true
 	}
-	if n := len(dst); n == 2 || n == 260 {
+	if n := len(dst); n == 2 || n == 262 {
 		b.own = dst[n-1]
 	}
 	return backend.StatusOK

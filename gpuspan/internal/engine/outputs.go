@@ -5,8 +5,8 @@ package engine
 
 import "fmt"
 
-// logOutput writes the line of a section. Polling thread.
-func (t *poller) logOutput(r *record) {
+// logOutput writes the line of a section.
+func (t *emitter) logOutput(r *record) {
 	if t.p.cfg.Outputs == nil || t.outputsFailed || r.extra == nil || !r.extra.summed {
 		return
 	}

@@ -12,9 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
@@ -33,84 +30,46 @@ const (
 	closeLimit  = time.Second // what Shutdown waits for everything to be freed, at least
 )
 
-var errStopped = errors.New("the profiler is shut down")
-
 // poller reads events back. It owns one goroutine, locked to its OS thread, on which all driver calls happen that are not
-// records.
+// records. Code of the application never runs on it, but for its error handler.
 type poller struct {
+	worker
 	given   []*device // that the application named, without a backend
 	p       *Profiler
-	calls   chan func() // to be run on the thread
-	quit    chan struct{}
-	done    chan struct{}
-	closing bool // what is given up from now on is so because of Shutdown
+	back    backend.Backend // nil: host times only
+	closing bool            // what is given up from now on is so because of Shutdown
 	locked  bool
 	cpuNs   atomic.Int64
 	passed  atomic.Int64 // hostClock when the last pass began
 
-	batch   [batchSize]int32
-	waiting []*slot // outermost sections that wait for sections in them
-	sealed  []*Step // ended steps that wait for their sections
-	spare   []*record
-	heldNow int // records held by waiting nests
-	tidied  time.Time
-	sleep   time.Duration
-	pressed bool // the last pass found a quarter of a stream's slots done
-	busy    bool // since the last upkeep a pass, also one of Flush, found a section that has ended
-
-	line          []byte // of the log of outputs
-	outputsFailed bool
-
-	attrs []attribute.KeyValue // reused for each span
-	start []trace.SpanStartOption
-	end   []trace.SpanEndOption
-	order []*record
-	byID  map[uint64]*record
+	batch     [batchSize]int32
+	waiting   []*slot // outermost sections that wait for sections in them
+	heldNow   int     // records held by waiting nests
+	tidied    time.Time
+	sleep     time.Duration
+	pressed   bool  // the last pass found a quarter of a stream's slots done
+	more      bool  // the last pass left a stream with sections that are done
+	crowdedAt int64 // hostClock when a crowded stream last had an anchor of its own
+	busy      bool  // since the last upkeep a pass, also one of Flush, found a section that has ended
 }
 
-func newPoller(p *Profiler) *poller {
-	return &poller{p: p, calls: make(chan func()), quit: make(chan struct{}), done: make(chan struct{}), sleep: minSleep, byID: map[uint64]*record{}}
-}
-
-// call runs f on the polling thread and waits for it, or for ctx. A panic of f is an error.
-func (t *poller) call(ctx context.Context, f func()) error {
-	finished := make(chan struct{})
-	var panicked error
-	g := func() {
-		defer close(finished)
-		defer func() {
-			if r := recover(); r != nil {
-				panicked = fmt.Errorf("recovered on the polling thread: %v", r)
-			}
-		}()
-		f()
-	}
-	select {
-	case t.calls <- g:
-	case <-t.done:
-		return errStopped
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	select {
-	case <-finished:
-		return panicked
-	case <-t.done:
-		return errStopped
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+func newPoller(p *Profiler, b backend.Backend) *poller {
+	return &poller{worker: newWorker(), p: p, back: b, sleep: minSleep}
 }
 
 func (t *poller) run() {
-	defer close(t.done)
-	if t.p.backend != nil {
-		// Never unlocked: the thread's capture mode and context are the library's own, so it must not go back to the runtime.
-		runtime.LockOSThread()
-		t.locked = true
-	}
-	for !t.loop() {
-	}
+	t.keep(func() bool {
+		if t.back != nil {
+			// Never unlocked: the thread's capture mode and context are the library's own, so it must not go back to the runtime.
+			runtime.LockOSThread()
+			if t.locked { // a thread before this one was lost
+				defer t.p.guard("a new polling thread was prepared")
+				_ = t.back.ThreadInit()
+			}
+			t.locked = true
+		}
+		return t.loop()
+	})
 }
 
 // loop works until told to quit. A panic ends it early; those that are foreseen are recovered closer to their cause.
@@ -129,6 +88,7 @@ func (t *poller) loop() (quit bool) {
 		busy := t.busy
 		t.busy = false
 		wait := t.upkeep(busy)
+		t.place(false)
 		if t.pressed {
 			t.sleep = max(t.sleep/2, minSleep)
 		} else {
@@ -142,6 +102,9 @@ func (t *poller) loop() (quit bool) {
 		sleep := t.sleep
 		if wait > 0 { // the first anchors are closer together than passes
 			sleep = min(sleep, max(wait, minSleep))
+		}
+		if t.more {
+			sleep = 0
 		}
 		idle := empty > idleAfter
 		if idle {
@@ -173,6 +136,11 @@ func (t *poller) loop() (quit bool) {
 		case <-t.quit:
 			return true
 		}
+		select {
+		case <-t.quit: // also of a thread that was given up while it hung
+			return true
+		default:
+		}
 		if idle {
 			t.passed.Store(t.p.clock.now()) // before the flag: the watchdog must not take the sleep for a hang
 			t.p.idle.Store(false)
@@ -189,13 +157,13 @@ func (t *poller) anyPending() bool {
 			return true
 		}
 	}
-	return t.nestsPending() || len(t.sealed) > 0
+	return t.nestsPending() || t.anyUnplaced()
 }
 
 // nestsPending reports whether a nest waits for its deadline. Those that have had theirs need no look: an inner section wakes the
 // thread when it ends after all.
 func (t *poller) nestsPending() bool {
-	return slices.ContainsFunc(t.waiting, func(sl *slot) bool { return !sl.emitted })
+	return slices.ContainsFunc(t.waiting, func(sl *slot) bool { return sl.nest == nil })
 }
 
 func (t *poller) anyUsed() bool {
@@ -210,10 +178,12 @@ func (t *poller) anyUsed() bool {
 	return false
 }
 
-// pass looks at every stream once.
+// pass looks at every stream once. Each may use up its budget and no more, so that none keeps this thread from the others, from anchors and from
+// those who call.
 func (t *poller) pass() {
 	t.passed.Store(t.p.clock.now())
-	t.pressed = false
+	t.p.clock.observe()
+	t.pressed, t.more = false, false
 	for _, s := range *t.p.streamList.Load() {
 		progress, pending := t.drain(s)
 		t.busy = t.busy || progress || pending
@@ -221,10 +191,7 @@ func (t *poller) pass() {
 	if len(t.waiting) > 0 {
 		t.checkWaiting(t.p.clock.now(), false)
 	}
-	if len(t.sealed) > 0 {
-		t.checkSealed(t.p.clock.now(), false)
-	}
-	t.busy = t.busy || t.nestsPending() || len(t.sealed) > 0
+	t.busy = t.busy || t.nestsPending()
 }
 
 // upkeep does what is due: anchors, the watchdog, counts of untimed sections. It returns how soon it wants to be called
@@ -269,30 +236,48 @@ func (t *poller) tidy() {
 	if d, ok := threadCPU(); ok && t.locked {
 		t.cpuNs.Store(int64(d))
 	}
-	t.p.clock.observe()
 	for _, d := range *t.p.devices.Load() {
 		if d.anchorer != nil {
 			d.anomalies.Store(d.anchorer.Map().Anomalies())
 		}
 	}
-	t.reportUntimed()
+	t.p.emitter.ask()
 	now := t.p.clock.now()
 	for _, s := range *t.p.streamList.Load() {
-		t.expireSteps(s, now)
+		t.expire(s, now)
 		t.reclaim(s)
 	}
 }
 
-// flush waits until what had ended at the call is read back.
+// flush waits until what had ended at the call is read back and its spans have ended. What ends later does not hold it up.
 func (t *poller) flush(ctx context.Context) error {
+	var targets map[*Stream]uint64
+	var until int64
 	left := -1 // not known
 	for {
-		var n int
+		n := 0
 		err := t.call(ctx, func() {
+			if targets == nil {
+				targets = t.ended()
+			}
 			t.pass()
-			n = t.unread()
-			t.reportUntimed()
+			t.anchorNow()
+			t.place(false)
+			if n = t.unread(targets); n == 0 && until == 0 {
+				until = t.p.clock.now()
+			}
+			n += t.unplaced(until)
 		})
+		if err == nil && until != 0 {
+			waiting := 0
+			err = t.p.emitter.call(ctx, func() {
+				waiting = t.p.emitter.drainUntil(until)
+				t.p.emitter.reportUntimed()
+			})
+			if err == nil {
+				n += waiting
+			}
+		}
 		switch {
 		case errors.Is(err, errStopped):
 			return nil
@@ -314,40 +299,67 @@ func (t *poller) flush(ctx context.Context) error {
 	}
 }
 
-// unread counts sections that have ended and are not read back.
-func (t *poller) unread() int {
-	n := len(t.sealed)
+// ended is how many sections of each stream have ended.
+func (t *poller) ended() map[*Stream]uint64 {
+	out := map[*Stream]uint64{}
 	for _, s := range *t.p.streamList.Load() {
 		s.mu.Lock()
-		n += s.pending.size
+		out[s] = s.read + uint64(s.pending.size)
+		s.mu.Unlock()
+	}
+	return out
+}
+
+// unread counts those that are not read back, but for what the device does not finish.
+func (t *poller) unread(targets map[*Stream]uint64) (n int) {
+	for s, target := range targets {
+		s.mu.Lock()
+		for i := range min(s.pending.size, int(max(int64(target-s.read), 0))) {
+			if !s.slots[s.pending.at(i)].expired {
+				n++
+			}
+		}
 		s.mu.Unlock()
 	}
 	return n
 }
 
-// stop flushes, gives up what is left, and frees everything.
-func (t *poller) stop(ctx context.Context) error {
-	err := t.flush(ctx)
-	closed := make(chan error, 1)
-	go func() {
-		closed <- t.call(context.Background(), t.close)
-	}()
-	var closeErr error
-	select {
-	case closeErr = <-closed:
-	case <-time.After(closeLimit): // also where flushing has used up ctx
-		select {
-		case closeErr = <-closed:
-		case <-ctx.Done():
-			// The driver hangs. Its thread cannot be ended; what it holds is left to the process's end.
-			close(t.quit)
-			return errors.Join(err, errors.New("shutdown: the polling thread hangs in the driver and was left behind"))
+// unplaced counts nests that were read by then and wait for an anchor.
+func (t *poller) unplaced(until int64) (n int) {
+	for _, s := range *t.p.streamList.Load() {
+		for _, nest := range s.unplaced {
+			if nest.read <= until {
+				n++
+			}
 		}
 	}
-	close(t.quit)
-	<-t.done
-	if errors.Is(closeErr, errStopped) {
-		closeErr = nil
+	return n
+}
+
+// stop flushes, gives up what is left, and frees everything. Where the driver hangs, or the application's code that spans are handed to, what is held
+// is left to the process's end.
+func (t *poller) stop(ctx context.Context) error {
+	e := t.p.emitter
+	err := t.flush(ctx)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // also where flushing has used up ctx
+	defer cancel()
+	if until, ok := ctx.Deadline(); ok && time.Until(until) > closeLimit {
+		limit = ctx
 	}
-	return errors.Join(err, closeErr)
+	hangs := t.call(limit, t.giveUpAll)
+	close(e.stopping)
+	select {
+	case <-e.done:
+	case <-limit.Done():
+		err = errors.Join(err, errors.New("shutdown: the code that spans are handed to hangs, and some are left behind"))
+	}
+	if hangs == nil {
+		hangs = t.call(limit, t.close)
+	}
+	close(t.quit)
+	if hangs != nil && !errors.Is(hangs, errStopped) {
+		return errors.Join(err, errors.New("shutdown: the polling thread hangs in the driver and was left behind"))
+	}
+	<-t.done
+	return err
 }

@@ -56,6 +56,7 @@ type Profiler struct {
 	misuse   misuse
 
 	poller   *poller
+	emitter  *emitter
 	watchdog *watchdog
 	idle     atomic.Bool // the polling thread sleeps until woken
 	wakeups  chan struct{}
@@ -122,8 +123,9 @@ func New(b backend.Backend, opts ...func(*Config)) (*Profiler, error) {
 	}
 	p.metrics = newMetrics(p)
 	p.tracer = sync.OnceValue(func() trace.Tracer { return p.cfg.Tracers.Tracer(scopeName, p.metrics.tracerOptions()...) })
-	p.poller = newPoller(p)
+	p.poller, p.emitter = newPoller(p, p.backend), newEmitter(p)
 	go p.poller.run()
+	go p.emitter.run()
 	p.watchdog = startWatchdog(p)
 	if b == nil {
 		p.log(slog.LevelInfo, "gpuspan: no backend, sections get host times only")
@@ -159,14 +161,22 @@ func (p *Profiler) log(level slog.Level, text string, attrs ...slog.Attr) {
 
 // openBackend lists the devices, on the polling thread. Without any, the profiler falls back to host times.
 func (p *Profiler) openBackend() error {
-	var err error
+	var failure error
+	t, b := p.poller, p.backend
 	open := func() {
-		if err = p.poller.openDevices(); err != nil {
-			err = errors.Join(err, p.backend.Close())
+		if failure = t.openDevices(); failure != nil {
+			failure = errors.Join(failure, b.Close())
 		}
 	}
-	if callErr := p.poller.call(context.Background(), open); callErr != nil {
-		err = callErr
+	ctx, cancel := context.WithTimeoutCause(context.Background(), p.cfg.OpenTimeout, errors.New("the driver does not answer"))
+	defer cancel()
+	err := t.call(ctx, open)
+	if err != nil && ctx.Err() != nil { // the thread hangs in the driver: it is left behind
+		close(t.quit)
+		p.poller = newPoller(p, nil)
+		go p.poller.run()
+	} else if err == nil {
+		err = failure
 	}
 	if err != nil {
 		p.backend, p.source = nil, sourceHost
@@ -249,7 +259,12 @@ func (p *Profiler) catchUp() {
 	defer cancel()
 	_ = p.poller.call(ctx, func() {
 		p.poller.pass()
-		p.poller.reportUntimed()
+		p.poller.anchorNow()
+		p.poller.place(false)
+	})
+	_ = p.emitter.call(ctx, func() {
+		p.emitter.drainUntil(p.clock.now())
+		p.emitter.reportUntimed()
 	})
 }
 

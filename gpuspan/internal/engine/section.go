@@ -257,7 +257,7 @@ func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d ti
 		r := &x.slot.rec
 		r.gpu = float64(d)
 		if r.startNs = start.UnixNano(); start.IsZero() {
-			r.startNs = s.p.clock.wall(r.hostStart) - int64(r.gpu)
+			r.startNs = justEnded
 		}
 	}
 	s.mu.Unlock()

@@ -11,67 +11,89 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// addToStep adds a resolved section's interval to its step.
-func (t *poller) addToStep(r *record) {
+// addToStep adds a section's interval to its step: on the clock of the device where both have it, which is more exact than the difference of their places
+// on the wall clock.
+func (t *emitter) addToStep(r *record) {
 	st := r.step
 	defer st.open.Add(-1)
 	if st.ended || st.slot == nil {
 		return
 	}
-	from, onDevice := t.offset(st, r)
-	iv := interval{from, from + r.gpu}
-	if !onDevice {
-		from = float64(r.startNs - t.p.clock.wall(st.hostStart))
-		iv = interval{from, from + float64(r.endNs-r.startNs)}
+	hostFrom := float64(r.startNs - t.p.clock.at(st.hostStart, r.offset))
+	hostTo := hostFrom + float64(r.endNs-r.startNs)
+	from, to := hostFrom, hostTo
+	onDevice := r.timed && r.flags&flagGiven == 0 && st.device != nil && r.device == st.device
+	if onDevice {
+		if !st.clocked {
+			st.clocked, st.clock = true, r.stamps
+			st.first, _ = r.stamps.Interval()
+			st.firstHost = hostFrom
+		}
+		if onDevice = st.clock.SameClock(&r.stamps); onDevice {
+			from, to = r.stamps.Interval()
+		}
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if onDevice {
-		st.covered.add(iv.from, iv.to)
+		st.covered.add(from, to)
 	} else {
-		st.coveredHost.add(iv.from, iv.to)
+		st.coveredHost.add(from, to)
 	}
 	if r.phase == 0 {
 		return
 	}
 	ph := &st.phases[r.phase-1]
 	if onDevice {
-		ph.spans.add(iv.from, iv.to)
+		ph.spans.add(from, to)
 	} else {
-		ph.host.add(iv.from, iv.to)
+		ph.host.add(from, to)
 	}
 }
 
-// offset is the GPU time from the step's first boundary to the section's start, which is more exact than the
-// difference of their places on the wall clock.
-func (t *poller) offset(st *Step, r *record) (ns float64, ok bool) {
-	defer t.p.guard("a section was placed in its step")
-	if !r.timed || r.flags&flagGiven != 0 || st.device == nil || r.device != st.device {
-		return 0, false
+// fromStart makes intervals of the device's clock count from the step's start, in ns of the host's clock. Where the step was not timed its start is
+// where the first section's place says.
+func (st *Step) fromStart(r *record) {
+	origin, rate := st.first-st.firstHost, 1.0
+	if r.timed && st.clocked && st.clock.SameClock(&r.stamps) {
+		origin, _ = r.stamps.Interval()
+		rate = r.rate
 	}
-	b := t.p.backend
-	d, status := b.Elapsed(st.startEvent, r.startEvent)
-	if status != backend.StatusOK {
-		return 0, false
+	st.covered.shift(origin, rate)
+	for i := range st.phases {
+		st.phases[i].spans.shift(origin, rate)
 	}
-	return d * r.rate, true
 }
 
-// settleBoundary handles the resolved boundaries of a step.
+// settleBoundary passes on the resolved boundaries of a step.
 func (t *poller) settleBoundary(sl *slot) {
-	st := sl.rec.step
 	sl.stream.mu.Lock()
 	sl.state = slotHeld
 	sl.stream.mu.Unlock()
-	st.resolvedAt = t.p.clock.now()
-	st.endError = sl.rec.errorNs
-	if sl.rec.borrowed != nil {
-		sl.rec.follow(&sl.rec.borrowed.rec)
+	n := t.newNest(sl.stream, nil)
+	n.step = sl
+	t.queue(sl.stream, n)
+}
+
+// boundary ends a step, once its sections are there.
+func (t *emitter) boundary(n *nest) {
+	if n.expiry {
+		if st := n.root.step; !st.ended {
+			st.ended = true
+			t.endStep(st, n.root, n.stream)
+		}
+		return
+	}
+	r := &n.step.rec
+	st := r.step
+	st.resolvedAt = n.read
+	st.endError = r.errorNs
+	if r.borrowed != nil {
+		r.follow(&r.borrowed.rec)
 	}
 	if st.open.Load() == 0 || st.ended {
 		t.finishStep(st)
@@ -81,7 +103,7 @@ func (t *poller) settleBoundary(sl *slot) {
 }
 
 // checkSealed ends steps whose sections are all resolved, and those that waited too long for them.
-func (t *poller) checkSealed(now int64, all bool) {
+func (t *emitter) checkSealed(now int64, all bool) {
 	t.sealed = slices.DeleteFunc(t.sealed, func(st *Step) bool {
 		if st.open.Load() > 0 && !all && !tooOld(st.resolvedAt, now, t.p.cfg.StepDeadline) {
 			return false
@@ -92,39 +114,54 @@ func (t *poller) checkSealed(now int64, all bool) {
 }
 
 // finishStep ends the step's span and frees its slot.
-func (t *poller) finishStep(st *Step) {
+func (t *emitter) finishStep(st *Step) {
 	sl := st.slot
+	defer func() { // also when the application's code ends the goroutine
+		if b := sl.rec.borrowed; b != nil {
+			sl.rec.borrowed = nil
+			b.unchain()
+		}
+		sl.unchain()
+	}()
 	if !st.ended {
 		st.ended = true
 		t.endStep(st, &sl.rec, sl.stream)
 	}
-	if b := sl.rec.borrowed; b != nil {
-		sl.rec.borrowed = nil
-		b.unchain()
-	}
-	sl.unchain()
 }
 
-// expireSteps ends the spans of steps that the device does not finish, so that a hang can be seen in the trace.
-func (t *poller) expireSteps(s *Stream, now int64) {
+// expire makes spans of what the device does not finish, so that a hang can be seen in the trace. The slots stay pending.
+func (t *poller) expire(s *Stream, now int64) {
 	var late []*slot
 	s.mu.Lock()
 	for i := range s.pending.size {
-		sl := &s.slots[s.pending.at(i)]
-		if sl.rec.flags&flagStep == 0 || !tooOld(sl.rec.hostEnd, now, t.p.cfg.HangDeadline) {
-			continue
+		if sl := &s.slots[s.pending.at(i)]; !sl.expired && tooOld(sl.rec.hostEnd, now, t.p.cfg.HangDeadline) {
+			late = append(late, sl)
 		}
-		late = append(late, sl)
 	}
 	s.mu.Unlock()
 	for _, sl := range late {
-		if st := sl.rec.step; !st.ended {
-			st.ended = true
-			r := sl.rec // a copy: the slot stays pending
-			r.flags |= flagHost
-			r.status = statusTimeout
-			t.hostTimes(&r)
-			t.endStep(st, &r, s)
+		sl.expired = true
+		r := takeRecord()
+		spare := r.extra
+		s.mu.Lock()
+		*r = sl.rec
+		sl.rec.extra = spare
+		s.mu.Unlock()
+		r.flags |= flagHost
+		r.status = statusTimeout
+		t.hostTimes(r)
+		switch root := r.root; {
+		case r.flags&flagStep != 0:
+			n := t.newNest(s, r)
+			n.expiry = true
+			t.queue(s, n)
+		case root != sl:
+			t.count(sl, r)
+			t.settleInner(r, s, root)
+			t.unref(root)
+		default:
+			t.count(sl, r)
+			t.part(sl, r)
 		}
 	}
 }
@@ -173,7 +210,7 @@ func (st *Step) times(total, shift float64) stepTimes {
 }
 
 // endStep computes the step and ends its span.
-func (t *poller) endStep(st *Step, r *record, s *Stream) {
+func (t *emitter) endStep(st *Step, r *record, s *Stream) {
 	p := t.p
 	defer p.guard("a step was reported")
 	st.mu.Lock()
@@ -186,7 +223,8 @@ func (t *poller) endStep(st *Step, r *record, s *Stream) {
 	cancelled := st.cancelled
 	var sample report.StepSample
 	if !cancelled {
-		times := st.times(float64(r.endNs-r.startNs), float64(r.startNs-p.clock.wall(st.hostStart)))
+		st.fromStart(r)
+		times := st.times(float64(r.endNs-r.startNs), float64(r.startNs-p.clock.at(st.hostStart, r.offset)))
 		t.attrs = st.describe(t.attrs[:0], r, s, times)
 		sample = st.sample(r, s, times)
 	}
@@ -196,7 +234,7 @@ func (t *poller) endStep(st *Step, r *record, s *Stream) {
 		st.endCancelled(r.endNs)
 		return
 	}
-	st.endSpan(max(r.endNs, p.clock.wall(r.hostEnd)), t.attrs)
+	st.endSpan(max(r.endNs, p.clock.at(r.hostEnd, r.offset)), t.attrs)
 	p.metrics.duration(st.ctx, r, s)
 	if p.recorder != nil {
 		p.recorder.Step(st.loop.op.cfg.Info.Name, sample)
@@ -278,8 +316,8 @@ func (st *Step) describe(kv []attribute.KeyValue, r *record, s *Stream, times st
 	if r.timed {
 		source = p.source
 		kv = append(kv, semconv.GPUTimingErrorKey.Float64(seconds(r.errorNs)),
-			semconv.GPUStartDelayKey.Float64(seconds(r.startNs-st.spanStart)),
-			semconv.GPUEndDelayKey.Float64(seconds(r.endNs-p.clock.wall(r.hostEnd))))
+			semconv.GPUStartDelayKey.Float64(seconds(r.startNs-p.clock.at(st.hostStart, r.offset))),
+			semconv.GPUEndDelayKey.Float64(seconds(r.endNs-p.clock.at(r.hostEnd, r.offset))))
 	}
 	kv = append(kv,
 		semconv.GPUTimingSourceKey.String(source),

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 )
 
 // slotState is who owns a slot.
@@ -46,11 +47,11 @@ type slot struct {
 
 	// polling thread
 	held     []*record // resolved sections below this one
-	emitted  bool      // the nest was given up waiting for; the span exists
-	span     trace.SpanContext
-	resolved int64 // host time at which the section resolved
+	nest     *nest     // what was made of the section before all sections in it were resolved; nil: nothing yet
+	resolved int64     // host time at which the section resolved
+	expired  bool      // reported, though the device has not finished it
 
-	_ [24]byte // to whole lines: slots stand side by side
+	_ [56]byte // to whole lines: slots stand side by side
 }
 
 // recordFlags are facts about a section.
@@ -108,8 +109,10 @@ type record struct {
 	childChunks    int32
 	summed         bool // work is that of chunks
 	node           int32
-	done           bool    // resolved
-	heldOn         *Stream // of a record that was taken out of its slot
+	stamps         clockmap.Stamps // of the device; placed when the next anchor is there
+	offset         int64           // of the wall clock, for all times of the section
+	done           bool            // resolved
+	heldOn         *Stream         // of a record that was taken out of its slot
 }
 
 // extra holds what few sections have. A slot keeps its extra for reuse.

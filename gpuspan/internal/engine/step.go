@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
@@ -48,7 +49,11 @@ type Step struct {
 	phaseBuf   [6]phaseTime
 	elapsed    *Elapsed
 
-	// polling thread
+	// goroutine of the emitter
+	clocked     bool            // clock, first and firstHost are set
+	clock       clockmap.Stamps // of the first section on the step's device
+	first       float64         // where that began on the device's clock
+	firstHost   float64         // and in ns from hostStart
 	covered     union
 	coveredHost union // as phaseTime.host
 	flops       float64
@@ -62,7 +67,7 @@ type Step struct {
 // phaseTime is what is known of one phase of a step.
 type phaseTime struct {
 	phase  Phase
-	spans  union         // measured, ns from the step's start; polling thread
+	spans  union         // measured, on the device's clock until the step is ended; goroutine of the emitter
 	host   union         // on the host's clock, ns from hostStart
 	added  time.Duration // measured elsewhere, at an unknown place in the step
 	set    time.Duration // instead of all that is measured

@@ -41,6 +41,8 @@ type Stream struct {
 	failed  backend.Status // not StatusOK: the stream is retired
 	crowd   int            // pending slots from which on the polling thread is woken
 	closed  bool
+	read    uint64      // sections that ended and were read back
+	back    []int32     // indexes of open slots that were taken back
 	step    *Step       // that sections without a step in their context belong to
 	named   []namedOpen // open sections of StartNamed
 
@@ -49,6 +51,18 @@ type Stream struct {
 	// polling thread
 	saidFailed  bool
 	eventsFreed bool
+	unplaced    []*nest // read, waiting for the anchor that places them
+
+	inFlight atomic.Int32 // records in unplaced and emits
+	emitMu   sync.Mutex
+	emits    []*nest // placed, waiting to become spans: emits[emitted:]
+	emitted  int
+}
+
+func (s *Stream) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 // ring is a FIFO of slot indexes; a stream has never more pending than slots.

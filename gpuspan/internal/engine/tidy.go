@@ -28,7 +28,7 @@ func (t *poller) reclaim(s *Stream) {
 		s.mu.Lock()
 		step := sl.rec.flags&flagStep != 0 // a loop ends its steps, however long they take
 		give := sl.state == slotOpen && (closed || !step && tooOld(sl.rec.hostStart, now, t.p.cfg.OpenLimit) ||
-			full && sl.rec.root != sl && sl.rec.root.emitted)
+			full && sl.rec.root != sl && sl.rec.root.nest != nil)
 		if give {
 			sl.state = slotHeld // End of it does nothing from now on
 		} else if sl.state == slotOpen && !step {
@@ -95,8 +95,8 @@ func (t *poller) freeEvents(s *Stream) {
 	s.backend.FreeEvents(s.context, events)
 }
 
-// close gives up everything and frees it. It runs on the polling thread.
-func (t *poller) close() {
+// giveUpAll gives up everything that is not resolved and passes on what there is.
+func (t *poller) giveUpAll() {
 	now := t.p.clock.now()
 	t.pass()
 	t.closing = true
@@ -122,9 +122,12 @@ func (t *poller) close() {
 		}
 	}
 	t.checkWaiting(now, true)
-	t.checkSealed(now, true)
-	t.reportUntimed()
-	t.reportDropped()
+	t.anchorNow()
+	t.place(true)
+}
+
+// close frees everything.
+func (t *poller) close() {
 	for _, s := range *t.p.streamList.Load() {
 		t.freeEvents(s)
 	}
@@ -141,37 +144,11 @@ func (t *poller) closeDevice(d *device) {
 
 func (t *poller) closeBackend() {
 	defer t.p.guard("the backend was closed")
-	if t.p.backend == nil {
+	if t.back == nil {
 		return
 	}
-	if err := t.p.backend.Close(); err != nil {
+	if err := t.back.Close(); err != nil {
 		t.p.errors.report("close", fmt.Errorf("cannot close the backend: %w", err))
-	}
-}
-
-// reportUntimed tells the recorder of runs that were not timed since it was last told.
-func (t *poller) reportUntimed() {
-	rec := t.p.recorder
-	if rec == nil {
-		return
-	}
-	defer t.p.guard("the recorder was told of untimed sections")
-	for _, st := range *t.p.opList.Load() {
-		st.outermost.report(rec)
-	}
-	for _, pl := range *t.p.places.Load() {
-		pl.report(rec)
-	}
-	t.reportDropped()
-}
-
-func (t *poller) reportDropped() {
-	c, ok := t.p.recorder.(interface{ SetDropped(string, int64) })
-	if !ok {
-		return
-	}
-	for i := range dropReasons {
-		c.SetDropped(dropNames[i], t.p.drops[i].Load())
 	}
 }
 

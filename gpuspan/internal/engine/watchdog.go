@@ -16,8 +16,9 @@ type watchdog struct {
 	quit chan struct{}
 	done chan struct{}
 
-	mu       sync.Mutex
-	saidStop bool // the line about the polling thread was written
+	mu        sync.Mutex
+	saidSpans bool // the line about the emitter was written
+	saidStop  bool // the line about the polling thread was written
 }
 
 // startWatchdog returns nil, which does nothing, where Settings.HangLimit is 0.
@@ -70,6 +71,13 @@ func (w *watchdog) look() {
 			slog.String("operation", name), slog.String("stream", s.name), slog.Int("stream_id", s.id),
 			slog.Duration("age", age), slog.Duration("limit", limit))
 	}
+	if since := p.emitter.since.Load(); since == 0 || now-since < int64(limit) {
+		w.saidSpans = false
+	} else if !w.saidSpans {
+		w.saidSpans = true
+		p.cfg.Logger.Warn("gpuspan: the code that spans are handed to does not come back",
+			slog.Duration("age", time.Duration(now-since)), slog.Duration("limit", limit))
+	}
 	idle := p.idle.Load() // before the time of the last pass, which is set before the flag falls
 	silent := time.Duration(now - p.poller.passed.Load())
 	switch {
@@ -77,7 +85,7 @@ func (w *watchdog) look() {
 		w.saidStop = false
 	case !w.saidStop:
 		w.saidStop = true
-		p.cfg.Logger.Warn("gpuspan: the polling thread does not come back from the driver or from a span processor",
+		p.cfg.Logger.Warn("gpuspan: the polling thread does not come back from the driver",
 			slog.Duration("age", silent), slog.Duration("limit", limit))
 	}
 }

@@ -1,0 +1,268 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// emitBudget is how many nests of one stream become spans before it is another stream's turn.
+const emitBudget = 16
+
+// emitter makes spans and feeds metrics and statistics. It has a goroutine of its own, for all of this is the application's code: a span processor that
+// takes its time holds up neither the driver's polling nor the clocks.
+type emitter struct {
+	worker
+	p        *Profiler
+	wakeups  chan struct{}
+	stopping chan struct{} // what is queued is the last
+	asked    atomic.Bool   // untimed sections are to be reported
+	since    atomic.Int64  // hostClock when the work on a nest began; 0: resting
+
+	sealed []*Step // ended steps that wait for their sections
+	taken  []*nest
+
+	line          []byte // of the log of outputs
+	outputsFailed bool
+
+	attrs []attribute.KeyValue // reused for each span
+	start []trace.SpanStartOption
+	end   []trace.SpanEndOption
+	order []*record
+	byID  map[uint64]*record
+}
+
+func newEmitter(p *Profiler) *emitter {
+	return &emitter{worker: newWorker(), p: p, wakeups: make(chan struct{}, 1), stopping: make(chan struct{}), byID: map[uint64]*record{}}
+}
+
+func (t *emitter) run() { t.keep(t.loop) }
+
+func (t *emitter) wake() {
+	select {
+	case t.wakeups <- struct{}{}:
+	default:
+	}
+}
+
+// ask lets the recorder be told of untimed sections soon.
+func (t *emitter) ask() {
+	t.asked.Store(true)
+	t.wake()
+}
+
+// loop works until told to stop. A panic ends it early; those that are foreseen are recovered closer to their cause.
+func (t *emitter) loop() (quit bool) {
+	defer func() {
+		t.since.Store(0)
+		if r := recover(); r != nil {
+			t.p.errors.report("panic", fmt.Errorf("recovered while spans were made: %v", r))
+		}
+	}()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		more := t.round(t.p.clock.now())
+		t.checkSealed(t.p.clock.now(), false)
+		if t.asked.CompareAndSwap(true, false) {
+			t.reportUntimed()
+		}
+		sleep := time.Hour
+		switch {
+		case more:
+			sleep = 0
+		case len(t.sealed) > 0:
+			sleep = maxSleep
+		}
+		timer.Reset(sleep)
+		select {
+		case <-timer.C:
+		case <-t.wakeups:
+		case f := <-t.calls:
+			f()
+		case <-t.stopping:
+			t.drainUntil(math.MaxInt64)
+			t.checkSealed(t.p.clock.now(), true)
+			t.reportUntimed()
+			return true
+		}
+	}
+}
+
+// round makes spans of some of each stream's nests that were read by then; more: there are others.
+func (t *emitter) round(until int64) (more bool) {
+	for _, s := range *t.p.streamList.Load() {
+		more = t.turn(s, until) || more
+	}
+	return more
+}
+
+// drainUntil makes spans of all that was read by then, and returns how many steps still wait for their sections.
+func (t *emitter) drainUntil(until int64) (waiting int) {
+	for t.round(until) {
+	}
+	t.checkSealed(t.p.clock.now(), false)
+	for _, st := range t.sealed {
+		if st.resolvedAt <= until {
+			waiting++
+		}
+	}
+	return waiting
+}
+
+// turn is a stream's; it reports whether there may be more.
+func (t *emitter) turn(s *Stream, until int64) bool {
+	for range emitBudget {
+		s.emitMu.Lock()
+		if len(s.emits) == 0 || s.emits[s.emitted].read > until {
+			s.emitMu.Unlock()
+			return false
+		}
+		n := s.emits[s.emitted]
+		s.emits[s.emitted] = nil
+		if s.emitted++; s.emitted == len(s.emits) {
+			s.emits, s.emitted = s.emits[:0], 0
+		}
+		s.emitMu.Unlock()
+		t.nest(s, n)
+	}
+	return true
+}
+
+// nest makes the spans of one nest. What it held is given back also when the application's code ends the goroutine.
+func (t *emitter) nest(s *Stream, n *nest) {
+	t.since.Store(t.p.clock.now())
+	defer func() {
+		t.since.Store(0)
+		left := s.inFlight.Add(-int32(1 + len(n.held)))
+		n.put()
+		if left == 0 && s.isClosed() {
+			t.p.wake() // it can be forgotten
+		}
+	}()
+	if n.step != nil || n.expiry {
+		t.boundary(n)
+		return
+	}
+	n.records(func(r *record) {
+		if r.step != nil {
+			t.addToStep(r)
+		}
+	})
+	for _, r := range n.held {
+		t.logOutput(r)
+	}
+	t.logOutput(n.root)
+	switch {
+	case n.around != nil:
+		t.count(context.Background(), n.root, n.stream, t.nodeOf(n.around))
+	case n.late != nil:
+		t.emit(n.root, n.stream, n.late.span, n.late.node)
+	default:
+		t.emitNest(n)
+	}
+	n.span, n.node = n.root.span, n.root.node
+	if w := n.root.op.op.cfg.Print; w != nil && n.late == nil && n.around == nil {
+		t.print(w)
+	}
+}
+
+// nodeOf is an outermost section's node in the report, also before it is counted.
+func (t *emitter) nodeOf(st *opState) int32 {
+	if t.p.recorder == nil {
+		return 0
+	}
+	defer t.p.guard("a section's place in the report was asked for")
+	return int32(t.p.recorder.Node(0, st.op.cfg.Info))
+}
+
+// emitNest makes the spans of a nest, parents before children.
+func (t *emitter) emitNest(n *nest) {
+	root := n.root
+	if len(n.held) == 0 {
+		t.emit(root, n.stream, trace.SpanContext{}, 0)
+		return
+	}
+	t.order = append(t.order[:0], root)
+	t.order = append(t.order, n.held...)
+	slices.SortStableFunc(t.order, func(a, b *record) int {
+		return cmp.Or(cmp.Compare(a.depth, b.depth), cmp.Compare(a.startNs, b.startNs), cmp.Compare(a.id, b.id))
+	})
+	byID := t.byID
+	clear(byID)
+	for _, r := range t.order {
+		byID[r.id] = r
+	}
+	for _, r := range slices.Backward(t.order) { // children first: what a parent says of them must be known
+		r.sumUp()
+		if p := byID[r.parent]; p != nil && p != r {
+			p.adopt(r)
+		}
+	}
+	for _, r := range t.order {
+		s := r.heldOn
+		if s == nil {
+			s = n.stream
+		}
+		p := byID[r.parent]
+		if p == nil {
+			p = root // its parent was given up
+		}
+		if r == root {
+			t.emit(r, s, trace.SpanContext{}, 0)
+		} else {
+			t.emit(r, s, p.span, p.node)
+		}
+	}
+	clear(byID)
+	clear(t.order)
+}
+
+// print writes the report where an operation wants it.
+func (t *emitter) print(w io.Writer) {
+	defer t.p.guard("the report was printed")
+	if t.p.recorder == nil {
+		return
+	}
+	t.reportUntimed()
+	if err := t.p.recorder.Summary().WriteText(w); err != nil {
+		t.p.errors.report("print", fmt.Errorf("cannot print the report: %w", err))
+	}
+}
+
+// reportUntimed tells the recorder of runs that were not timed since it was last told.
+func (t *emitter) reportUntimed() {
+	rec := t.p.recorder
+	if rec == nil {
+		return
+	}
+	defer t.p.guard("the recorder was told of untimed sections")
+	for _, st := range *t.p.opList.Load() {
+		st.outermost.report(rec)
+	}
+	for _, pl := range *t.p.places.Load() {
+		pl.report(rec)
+	}
+	t.reportDropped()
+}
+
+func (t *emitter) reportDropped() {
+	c, ok := t.p.recorder.(interface{ SetDropped(string, int64) })
+	if !ok {
+		return
+	}
+	for i := range dropReasons {
+		c.SetDropped(dropNames[i], t.p.drops[i].Load())
+	}
+}

@@ -1,0 +1,215 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+)
+
+// processor is a span processor that does what a test says at each end.
+type processor struct{ onEnd func(sdktrace.ReadOnlySpan) }
+
+func (processor) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (p processor) OnEnd(s sdktrace.ReadOnlySpan)                 { p.onEnd(s) }
+func (processor) Shutdown(context.Context) error                  { return nil }
+func (processor) ForceFlush(context.Context) error                { return nil }
+
+// A stream whose sections come faster than their spans can be made holds up nobody else. Each span takes 200 µs here, so 100 ms are 500 of them.
+func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
+	const span, limit = 200 * time.Microsecond, 500
+	var hot atomic.Int64
+	others := make(chan int64, 100)
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(processor{func(s sdktrace.ReadOnlySpan) {
+		for end := time.Now().Add(span); time.Now().Before(end); {
+		}
+		if s.Name() == "hot" {
+			hot.Add(1)
+			return
+		}
+		others <- hot.Load()
+	}}))
+	f := newBench(t, newScripted(), WithTracerProvider(tp))
+	p := f.p
+	s, calm := p.Stream(3, "hot"), p.Stream(4, "calm")
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	op, other := NewOperation("hot"), NewOperation("calm")
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				for range 20 {
+					op.Start(context.Background(), s).End()
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+	})
+	for hot.Load() < 2*limit { // the hot stream's queue is full
+		time.Sleep(time.Millisecond)
+	}
+	anchors := func() (n int) {
+		require.NoError(t, p.poller.call(context.Background(), func() { n = (*p.devices.Load())[0].anchorer.Made() }))
+		return n
+	}
+	before, spans := anchors(), hot.Load()
+	for range 5 {
+		at := hot.Load()
+		other.Start(context.Background(), calm).End()
+		assert.LessOrEqual(t, <-others-at, int64(limit), "spans of the hot stream before the other's")
+	}
+	for hot.Load() < spans+4*limit {
+		time.Sleep(time.Millisecond)
+	}
+	assert.GreaterOrEqual(t, anchors()-before, 4, "400 ms and more of spans: clocks keep their rhythm")
+	assert.True(t, p.Stream(5, "new").DeviceTimed(), "streams are registered")
+	require.NoError(t, p.Flush(context.Background()), "what had ended by then is flushed")
+	close(stop)
+	wg.Wait()
+	assert.Positive(t, p.drops[dropPoolFull].Load(), "what does not fit is counted")
+}
+
+// Test helpers end the goroutine that they fail on.
+func TestGoexitInASpanProcessorLosesNothingElse(t *testing.T) {
+	var n atomic.Int64
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(processor{func(sdktrace.ReadOnlySpan) {
+		if n.Add(1)%2 == 1 {
+			runtime.Goexit()
+		}
+	}}))
+	f := newBench(t, newScripted(), WithTracerProvider(tp))
+	s := f.p.Stream(3, "main")
+	for range 20 {
+		x := testOp.Start(context.Background(), s)
+		x.Start(testOp).End()
+		x.End()
+		for range f.p.Loop("train", s, TotalSteps(1)).Steps(context.Background()) {
+		}
+	}
+	f.flush(t)
+	assert.GreaterOrEqual(t, n.Load(), int64(40))
+	require.NoError(t, f.p.Shutdown(context.Background()))
+	assert.True(t, f.b.closed.Load())
+}
+
+// deafBackend hangs where a driver may hang when it is loaded.
+type deafBackend struct {
+	*scripted
+	in    string
+	until chan struct{}
+}
+
+func (b deafBackend) ThreadInit() error {
+	if b.in == "ThreadInit" {
+		<-b.until
+	}
+	return nil
+}
+
+func (b deafBackend) Devices() ([]backend.Device, error) {
+	if b.in == "Devices" {
+		<-b.until
+	}
+	return b.scripted.Devices()
+}
+
+func TestNewDoesNotWaitForADriverThatHangs(t *testing.T) {
+	for _, in := range []string{"ThreadInit", "Devices"} {
+		b := deafBackend{newScripted(), in, make(chan struct{})}
+		p, err := New(b, func(c *Config) { c.OpenTimeout = 10 * time.Millisecond })
+		require.ErrorContains(t, err, "the driver does not answer", in)
+		s := p.Stream(3, "main")
+		testOp.Start(context.Background(), s).End()
+		assert.False(t, s.DeviceTimed())
+		require.NoError(t, p.Flush(context.Background()))
+		require.NoError(t, p.Shutdown(context.Background()))
+		close(b.until)
+		for !b.closed.Load() { // the thread that was left behind frees what it got
+			time.Sleep(time.Millisecond)
+		}
+		assert.Empty(t, p.Devices())
+	}
+}
+
+func TestForgottenEndsCostTheStreamNothingForLong(t *testing.T) {
+	set := settings.Default()
+	set.Slots = 16
+	f := newBench(t, newScripted(), WithSettings(set))
+	s := f.p.Stream(3, "main")
+	for range 16 {
+		testOp.Start(context.Background(), s)
+	}
+	timed := 0
+	for range 100 {
+		x := testOp.Start(context.Background(), s)
+		if x.Timed() {
+			timed++
+		}
+		x.End()
+		require.NoError(t, f.p.poller.call(context.Background(), f.p.poller.pass))
+	}
+	f.flush(t)
+	assert.GreaterOrEqual(t, timed, 95)
+	assert.EqualValues(t, 100-timed, f.p.statuses[statusTimeout].Load(), "each that was taken back is counted")
+}
+
+// A section of a device that hangs has a span, late and with host times, as a step has.
+func TestASectionThatTheDeviceDoesNotFinishHasASpanAllTheSame(t *testing.T) {
+	set := settings.Default()
+	set.HangLimit, set.HangDeadline, set.NestDeadline = 0, 10*time.Millisecond, time.Millisecond
+	f := newBench(t, newScripted(), WithSettings(set))
+	s, hung := f.p.Stream(3, "main"), f.p.Stream(4, "hung")
+	f.b.query.Store(int32(backend.StatusNotReady))
+	testOp.Start(context.Background(), s).End()
+	x := testOp.Start(context.Background(), s)
+	x.StartOn(testOp, hung).End()
+	x.End()
+	time.Sleep(20 * time.Millisecond)
+	f.tidy(t)
+	f.tidy(t)
+	require.Len(t, f.spans.Ended(), 3)
+	for i := range 3 {
+		status, source := f.status(i)
+		assert.Equal(t, "timeout", status)
+		assert.Equal(t, "host", source)
+	}
+	f.b.query.Store(int32(backend.StatusOK)) // the device comes back
+	f.flush(t)
+	f.tidy(t)
+	assert.Len(t, f.spans.Ended(), 3, "once")
+	for _, s := range []*Stream{s, hung} {
+		s.mu.Lock()
+		assert.Len(t, s.free, len(s.slots))
+		s.mu.Unlock()
+	}
+}
+
+func TestAStepOfTheWallClockBendsNoDifference(t *testing.T) {
+	f := newBench(t, newScripted())
+	s := f.p.Stream(3, "main")
+	f.flush(t)
+	f.p.clock.offset.Store(int64(10 * time.Minute)) // as after a step back while nothing ran
+	testOp.Record(context.Background(), s, time.Time{}, time.Microsecond, Work{})
+	host := NewOperation("host", Sync(settings.SyncNone))
+	host.Start(context.Background(), s).End()
+	testOp.Start(context.Background(), s).End()
+	f.flush(t)
+	for _, span := range f.spans.Ended() {
+		assert.WithinDuration(t, time.Now(), span.EndTime(), time.Minute, span.Name())
+	}
+}
