@@ -132,9 +132,10 @@ func (s *Stream) noSlot() dropReason {
 	return dropPoolFull
 }
 
-// takeBack gives up the oldest open section of a stream whose slots are mostly open: it was started and not ended, as on an error path, and would cost
-// the stream its times for as long as Settings.OpenLimit. The polling thread settles it. The stream's mutex must be held.
-func (s *Stream) takeBack(n *nesting) bool {
+// takeBack gives up the oldest open section of a stream whose slots are mostly open, if it is older than Settings.NestDeadline: it was started and
+// not ended, as on an error path, and would cost the stream its times for as long as Settings.OpenLimit. The polling thread settles it. The stream's
+// mutex must be held.
+func (s *Stream) takeBack(n *nesting, now int64) bool {
 	if s.closed || 2*s.pending.size > len(s.slots) {
 		return false
 	}
@@ -148,7 +149,7 @@ func (s *Stream) takeBack(n *nesting) bool {
 			oldest = sl
 		}
 	}
-	if oldest == nil {
+	if oldest == nil || !tooOld(oldest.rec.hostStart, now, s.p.cfg.NestDeadline) {
 		return false
 	}
 	oldest.state = slotHeld // End of it does nothing from now on
@@ -179,7 +180,7 @@ func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 	s.mu.Lock()
 	last := len(s.free) - 1
 	if last < 0 || s.closed {
-		reason, back := s.noSlot(), s.takeBack(n)
+		reason, back := s.noSlot(), s.takeBack(n, now)
 		s.mu.Unlock()
 		p.drop(reason)
 		if back {

@@ -148,12 +148,13 @@ func TestNewDoesNotWaitForADriverThatHangs(t *testing.T) {
 
 func TestForgottenEndsCostTheStreamNothingForLong(t *testing.T) {
 	set := settings.Default()
-	set.Slots = 16
+	set.Slots, set.NestDeadline = 16, time.Millisecond
 	f := newBench(t, newScripted(), WithSettings(set))
 	s := f.p.Stream(3, "main")
 	for range 16 {
 		testOp.Start(context.Background(), s)
 	}
+	time.Sleep(2 * time.Millisecond)
 	timed := 0
 	for range 100 {
 		x := testOp.Start(context.Background(), s)
