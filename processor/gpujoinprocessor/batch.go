@@ -15,21 +15,15 @@ import (
 // batch is the GPU spans of one request, in the order of the wire. It is reused.
 type batch struct {
 	spans     []gpuSpan
-	scopes    []scope // one for each ScopeSpans
 	resources []resourceInfo
 	places    places
 	streams   []spanfacts.NestSpan // of spans
 	host      []hostSpan
 	bridges   map[fairshare.Key][8]byte
 	boards    []boardEnd
-	latest    int64 // end of the spans that are waited for
+	waiting   int   // of the spans, those that are waited for
+	latest    int64 // end of those
 	seen      int64 // when the first of them arrived first
-}
-
-// scope is one ScopeSpans of the request.
-type scope struct {
-	first, last int  // its GPU spans: spans[first:last]
-	hold        bool // one of them waits
 }
 
 // hostSpan is a span without GPU operation in a request that has some with.
@@ -50,7 +44,8 @@ func (b *batch) reset() {
 	clear(b.boards)
 	clear(b.bridges)
 	b.places.reset()
-	b.spans, b.scopes, b.resources, b.streams, b.host, b.boards = b.spans[:0], b.scopes[:0], b.resources[:0], b.streams[:0], b.host[:0], b.boards[:0]
+	b.spans, b.resources, b.streams, b.host, b.boards = b.spans[:0], b.resources[:0], b.streams[:0], b.host[:0], b.boards[:0]
+	b.waiting = 0
 }
 
 // scan reads the GPU spans of a request. Their parents are followed through host spans of the same request (a step,
@@ -71,17 +66,15 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 		resource.Load(rs.Resource().Attributes())
 		for _, ss := range rs.ScopeSpans().All() {
 			scoped.Load(&resource, ss.Scope().Attributes())
-			first := len(b.spans)
-			for i, s := range ss.Spans().All() {
+			for _, s := range ss.Spans().All() {
 				stream, ok := g.read(s, &scoped, r, &at, now, maxWait)
 				if !ok {
 					continue
 				}
-				g.index, g.place = int32(i), b.places.number(&at)
+				g.place = b.places.number(&at)
 				b.spans = append(b.spans, g)
 				b.streams = append(b.streams, spanfacts.NestSpan{Owner: r.process, Device: at.ordinal, Stream: stream})
 			}
-			b.scopes = append(b.scopes, scope{first: first, last: len(b.spans)})
 			total += ss.Spans().Len()
 		}
 	}
@@ -146,51 +139,3 @@ func (b *batch) bridge() {
 
 // maxBridge bounds the walk through host spans; a circle of parents ends there too.
 const maxBridge = 128
-
-// split moves the ScopeSpans that wait out of td, whole, so that no span is copied, and b's spans with them. When all of
-// them wait it is td itself, and the rest is empty.
-func (b *batch) split(td ptrace.Traces) (held ptrace.Traces, rest bool) {
-	for i := range b.scopes {
-		if !b.scopes[i].hold {
-			rest = true
-		}
-	}
-	if !rest {
-		return td, false
-	}
-	held = ptrace.NewTraces()
-	i := -1
-	td.ResourceSpans().RemoveIf(func(rs ptrace.ResourceSpans) bool {
-		var to ptrace.ResourceSpans
-		moved := false
-		rs.ScopeSpans().RemoveIf(func(ss ptrace.ScopeSpans) bool {
-			if i++; !b.scopes[i].hold {
-				return false
-			}
-			if !moved {
-				moved = true
-				to = held.ResourceSpans().AppendEmpty()
-				rs.Resource().CopyTo(to.Resource())
-				to.SetSchemaUrl(rs.SchemaUrl())
-			}
-			into := to.ScopeSpans().AppendEmpty()
-			ss.MoveTo(into)
-			for j := b.scopes[i].first; j < b.scopes[i].last; j++ {
-				b.spans[j].span = into.Spans().At(int(b.spans[j].index)) // of held, whatever becomes of td
-			}
-			return true
-		})
-		return moved && rs.ScopeSpans().Len() == 0
-	})
-	return held, true
-}
-
-// waiting is the number of GPU spans in scopes that wait.
-func (b *batch) waiting() (n int) {
-	for _, s := range b.scopes {
-		if s.hold {
-			n += s.last - s.first
-		}
-	}
-	return n
-}

@@ -142,8 +142,10 @@ func BenchmarkJoin(b *testing.B) {
 
 		t := p.batches.Get().(*batch)
 		t.scan(td, p.ident, arrived.UnixNano(), p.cfg.MaxWait)
+		p.engine.look(t)
+		through, pending := newPending(ctx, td)
 		p.engine.arrive(t, arrived)
-		through := t.carried(ctx, td)
+		pending.fill(t)
 		p.put(t)
 
 		t = p.batches.Get().(*batch)

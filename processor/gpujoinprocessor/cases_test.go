@@ -160,7 +160,7 @@ func TestSpansOfUnknownDevicesPassAtOnceAndUntouched(t *testing.T) {
 	})
 }
 
-func TestMixedBatchesMoveWholeScopes(t *testing.T) {
+func TestMixedRequestsAreHeldWhole(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)
 		now := time.Now()
@@ -171,11 +171,10 @@ func TestMixedBatchesMoveWholeScopes(t *testing.T) {
 		td.resource("b").host(4, 0, zero, now)
 		td.resource("c").gpu(5, 0, zero, now)
 		r.consume(td.Traces)
-		require.Len(t, r.spans(), 2)
-		assert.Contains(t, r.spans(), uint64(3))
-		assert.Contains(t, r.spans(), uint64(4))
+		require.Empty(t, r.spans())
 		time.Sleep(7 * time.Second)
 		require.Len(t, r.spans(), 5)
+		assert.Len(t, r.sink.AllTraces(), 1)
 		for _, td := range r.sink.AllTraces() {
 			for _, rs := range td.ResourceSpans().All() {
 				assert.Positive(t, rs.ScopeSpans().Len())
@@ -259,7 +258,7 @@ func TestJoinedSpansPassUntouched(t *testing.T) {
 	})
 }
 
-func TestTheSameBatchTwiceGetsTheSameValues(t *testing.T) {
+func TestTheSameRequestTwiceLeavesOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)
 		td := newTraces("a")
@@ -271,9 +270,34 @@ func TestTheSameBatchTwiceGetsTheSameValues(t *testing.T) {
 		time.Sleep(sec(3)) // a sender that did not get the answer tries again
 		r.consume(other)
 		time.Sleep(7 * time.Second)
-		require.Len(t, r.sink.AllTraces(), 2)
-		assert.Equal(t, text(t, r.sink.AllTraces()[0]), text(t, r.sink.AllTraces()[1]))
+		require.Len(t, r.sink.AllTraces(), 1)
+		assert.EqualValues(t, 2, r.count("repeated_spans", ""))
 		assert.InDelta(t, 300, energy(t, r.spans()[1]), 1e-6)
+	})
+}
+
+// A section of host work beside a kernel, a request as a server times it around a step of the device: the device's energy is the
+// device-timed span's, and theirs only where it was not at work.
+func TestHostTimedSpansTakeNothingFromDeviceTimedOnes(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+		time.Sleep(sec(4))
+		td := newTraces("a")
+		td.gpu(1, 0, zero.Add(sec(1)), zero.Add(sec(2)))
+		td.gpu(2, 0, zero, zero.Add(sec(3))).Attributes().PutStr("gpu.timing.source", "host")
+		td.gpu(3, 0, zero, zero.Add(sec(3))).Attributes().PutStr("gpu.operation.type", "request")
+		td.gpu(4, 0, zero, zero.Add(sec(3))).Attributes().PutStr("gpu.operation.type", "host")
+		r.consume(td.Traces)
+		other := newTraces("b") // another process: it has half of what is there
+		other.gpu(11, 0, zero.Add(sec(2)), zero.Add(sec(3))).Attributes().PutStr("gpu.timing.source", "host")
+		r.consume(other.Traces)
+		time.Sleep(sec(8))
+		s := r.spans()
+		require.Len(t, s, 5)
+		assert.InDelta(t, 300, energy(t, s[1]), 1e-6)
+		assert.InDelta(t, 150+75, energy(t, s[2]), 1e-6)
+		assert.InDelta(t, 150+75, energy(t, s[3]), 1e-6)
+		assert.NotContains(t, s[4].Attributes().AsRaw(), "gpu.energy", "work on the host")
+		assert.InDelta(t, 150, energy(t, s[11]), 1e-6)
 	})
 }
 

@@ -24,7 +24,8 @@ type Config struct {
 	MaxWait time.Duration `mapstructure:"max_wait"`
 	// Queue holds the batches that wait.
 	Queue QueueConfig `mapstructure:"queue"`
-	// RetryOnFailure is what happens when the next component refuses a joined batch. Default: retried for a minute.
+	// RetryOnFailure is what happens when the next component refuses a joined batch. Default: retried for ever, for the queue is bounded
+	// and refuses what it cannot hold.
 	RetryOnFailure configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 	// MaxSpans bounds the spans that the fair share knows at once, waiting and remembered. Default 262144.
 	MaxSpans int `mapstructure:"max_spans"`
@@ -51,7 +52,7 @@ type QueueConfig struct {
 func createDefaultConfig() component.Config {
 	retry := configretry.NewDefaultBackOffConfig()
 	retry.InitialInterval = time.Second
-	retry.MaxElapsedTime = time.Minute
+	retry.MaxElapsedTime = 0
 	return &Config{
 		Settle:         6 * time.Second,
 		MaxWait:        10 * time.Second,

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
 )
@@ -43,8 +45,28 @@ func (e *engine) boardOf(dev gpusamplesextension.DeviceView) *board {
 	return b
 }
 
-// arrive brings the spans of a batch into the fair share and finds what they wait for. fresh says that none of them was
-// known.
+// look finds the devices of a batch's spans, and which of those are waited for. known is how many of these have come before.
+func (e *engine) look(b *batch) (known int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	view := e.reader.Acquire()
+	defer view.Release()
+	e.find(view, &b.places)
+	b.waiting = 0
+	for i := range b.spans {
+		g := &b.spans[i]
+		if p := &b.places.list[g.place]; p.outcome == found && g.fault == sound {
+			b.waiting++
+			if p.board.dev.Knows(g.share.Key) {
+				known++
+			}
+		}
+	}
+	return known
+}
+
+// arrive brings the spans of a batch into the fair share, keeps them there until the batch is written, and finds what they wait
+// for. fresh says that none of them was known.
 func (e *engine) arrive(b *batch, now time.Time) (fresh bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -53,24 +75,22 @@ func (e *engine) arrive(b *batch, now time.Time) (fresh bool) {
 
 	e.find(view, &b.places)
 	fresh = true
-	b.seen = now.UnixNano()
-	for s := range b.scopes {
-		sc := &b.scopes[s]
-		for i := sc.first; i < sc.last; i++ {
-			g := &b.spans[i]
-			p := &b.places.list[g.place]
-			if p.outcome != found || g.fault != sound {
-				continue
-			}
-			sc.hold = true
-			p.latest = max(p.latest, g.share.End)
-			a, at, seen := p.board.dev.Arrive(g.share, now.UnixNano(), &p.board.meter)
-			if a == fairshare.Known {
-				fresh = false
-			}
-			g.at = at
-			b.seen = min(b.seen, seen)
+	b.seen, b.waiting = now.UnixNano(), 0
+	for i := range b.spans {
+		g := &b.spans[i]
+		p := &b.places.list[g.place]
+		if p.outcome != found || g.fault != sound {
+			continue
 		}
+		b.waiting++
+		p.latest = max(p.latest, g.share.End)
+		a, at, seen := p.board.dev.Arrive(g.share, now.UnixNano(), &p.board.meter)
+		if a == fairshare.Known {
+			fresh = false
+		}
+		g.at = at
+		p.board.dev.Pin(g.share.Key, at)
+		b.seen = min(b.seen, seen)
 	}
 	b.await()
 	for _, h := range b.host {
@@ -79,6 +99,31 @@ func (e *engine) arrive(b *batch, now time.Time) (fresh bool) {
 		}
 	}
 	return fresh
+}
+
+// removeKnown takes the spans that have come before out of a request; it returns their number.
+func (e *engine) removeKnown(b *batch, td ptrace.Traces) (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	known := map[fairshare.Key]bool{}
+	for i := range b.spans {
+		g := &b.spans[i]
+		if p := &b.places.list[g.place]; p.outcome == found && p.board.dev.Knows(g.share.Key) {
+			known[g.share.Key] = true
+		}
+	}
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			ss.Spans().RemoveIf(func(s ptrace.Span) bool {
+				if !known[fairshare.Key{Trace: s.TraceID(), Span: s.SpanID()}] {
+					return false
+				}
+				n++
+				return true
+			})
+		}
+	}
+	return n
 }
 
 // await notes until when the batch waits for which boards.

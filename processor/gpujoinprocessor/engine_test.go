@@ -145,7 +145,7 @@ func TestMaxSpansBoundsTheFairShareOnly(t *testing.T) {
 	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
 	s.arrive(b, s.now)
 	assert.Equal(t, 2, s.known())
-	assert.Equal(t, 5, b.waiting())
+	assert.Equal(t, 5, b.waiting)
 }
 
 func TestDeviceOfAnotherHostIsNotOursByItsNumber(t *testing.T) {
@@ -161,7 +161,7 @@ func TestDeviceOfAnotherHostIsNotOursByItsNumber(t *testing.T) {
 	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
 	s.arrive(b, s.now)
 	assert.Equal(t, unknownDevice, b.places.list[b.spans[0].place].outcome)
-	assert.Zero(t, b.waiting())
+	assert.Zero(t, b.waiting)
 }
 
 func TestProcessIdentity(t *testing.T) {

@@ -18,10 +18,10 @@ func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
 		now := p.now()
 		b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
 		if p.engine.arrive(b, now) {
-			p.stats.held.Add(int64(b.waiting())) // from the storage of the last run
+			p.stats.held.Add(int64(b.waiting)) // from the storage
 		}
 	}
-	if n := b.waiting(); n > 0 {
+	if n := b.waiting; n > 0 {
 		reason := p.wait(b)
 		p.write(ctx, b)
 		p.stats.released(ctx, b, n, reason, p.now())
@@ -117,6 +117,7 @@ func (p *joinProcessor) write(ctx context.Context, b *batch) {
 			continue
 		}
 		share, shared := at.board.dev.Share(g.share.Key, g.at)
+		at.board.dev.Unpin(g.share.Key, g.at)
 		if g.step { // the only span whose children may be on other devices: a section is on one stream
 			share.Value += e.elsewhere(at.board, g.share.Key)
 		}
@@ -148,7 +149,9 @@ func (p *joinProcessor) joinNow(ctx context.Context, td ptrace.Traces) error {
 	p.engine.arrive(b, now)
 	p.engine.settled(b, now, false)
 	p.write(ctx, b)
-	n := b.waiting()
+	n := b.waiting
+	p.stats.held.Add(int64(n))
+	p.accepted(ctx, b)
 	p.stats.released(ctx, b, n, oversize, p.now())
 	return p.next.ConsumeTraces(ctx, td)
 }

@@ -140,10 +140,10 @@ func TestFullQueueRefusesWithARetryableErrorAndGivesEverythingBack(t *testing.T)
 		time.Sleep(time.Second)
 		s := r.spans()
 		require.Len(t, s, 17)
-		// The refused spans took their place when they came first: eight and eight of two processes.
-		assert.InDelta(t, 300./16, energy(t, s[1]), 1e-6)
-		assert.InDelta(t, 300./16, energy(t, s[101]), 1e-6)
-		assert.NotContains(t, s[101].Attributes().AsRaw(), "gpu.join.late.duration")
+		// What is refused may never come again, so it had no place: the eight of the first request have all of it.
+		assert.InDelta(t, 300./8, energy(t, s[1]), 1e-6)
+		assert.InDelta(t, 0, energy(t, s[101]), 1e-6)
+		assert.Contains(t, s[101].Attributes().AsRaw(), "gpu.join.late.duration")
 	}, func(c *Config) { c.Queue.Size = 1500 })
 }
 
@@ -258,7 +258,8 @@ func TestRefusalByTheNextComponentIsRetriedWithoutJoiningTwice(t *testing.T) {
 	})
 }
 
-func TestRefusedRestIsNamedAloneAndTheGPUPartIsKept(t *testing.T) {
+// The next component refuses for 3 minutes, and the sender repeats whatever is refused to it: spans and joules arrive once.
+func TestAMixedRequestIsTakenWholeOrNotAtAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := new(consumertest.TracesSink)
 		var refuse atomic.Bool
@@ -274,21 +275,108 @@ func TestRefusedRestIsNamedAloneAndTheGPUPartIsKept(t *testing.T) {
 		r := newRig(t).joinTo(next)
 		defer r.close()
 		r.sink = sink
-		r.run(r.device(nominal), steady(zero, 300))
+		r.run(r.device(nominal), steady(zero, 150))
 		time.Sleep(time.Second)
-		td := newTraces("a")
-		td.gpu(1, 0, zero, time.Now())
-		td.scope("http").host(2, 0, zero, time.Now())
-		err = r.proc.ConsumeTraces(t.Context(), td.Traces)
-		var partial consumererror.Traces
-		require.ErrorAs(t, err, &partial)
-		require.Equal(t, 1, partial.Data().SpanCount(), "a sender that can tries only this again")
+		const requests = 10
+		for i := range uint64(requests) {
+			td := newTraces("a")
+			td.gpu(2*i+1, 0, time.Now().Add(-time.Second), time.Now())
+			td.scope("http").host(2*i+2, 0, zero, time.Now())
+			copied := ptrace.NewTraces()
+			td.CopyTo(copied)
+			for r.proc.ConsumeTraces(t.Context(), td.Traces) != nil {
+				time.Sleep(time.Second)
+				copied.CopyTo(td.Traces)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(3 * time.Minute)
 		refuse.Store(false)
-		require.NoError(t, r.proc.ConsumeTraces(t.Context(), partial.Data()))
-		time.Sleep(8 * time.Second)
+		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		require.Len(t, r.spans(), 2)
-		assert.Equal(t, 2, sink.SpanCount())
+		require.Len(t, r.spans(), 2*requests)
+		assert.Equal(t, 2*requests, sink.SpanCount(), "each once")
+		var joules float64
+		for id, s := range r.spans() {
+			if id%2 == 1 {
+				joules += energy(t, s)
+			}
+		}
+		assert.InDelta(t, 150*requests, joules, 1e-6)
+	})
+}
+
+// The answer to a sender was lost and it sends again what is held, what left already, and some of both with something new.
+func TestWhatASenderRepeatsIsDropped(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+		time.Sleep(time.Second)
+		end := time.Now()
+		request := func(ids ...uint64) ptrace.Traces {
+			td := newTraces("a")
+			for _, id := range ids {
+				td.gpu(id, 0, zero, end)
+			}
+			td.scope("http").host(100+ids[0], 0, zero, end)
+			return td.Traces
+		}
+		r.consume(request(1, 2))
+		r.consume(request(1, 2)) // held
+		r.consume(request(2, 3)) // in part
+		time.Sleep(8 * time.Second)
+		r.consume(request(1, 2)) // gone
+		time.Sleep(8 * time.Second)
+		assert.Equal(t, 5, r.sink.SpanCount(), "three of the device and two others")
+		require.Len(t, r.spans(), 5)
+		assert.InDelta(t, 300, energy(t, r.spans()[1])+energy(t, r.spans()[2])+energy(t, r.spans()[3]), 1e-6)
+		assert.EqualValues(t, 3+1+3, r.count("repeated_spans", ""))
+		assert.Zero(t, r.gauge("held_spans"))
+	})
+}
+
+// A request that was refused and never comes again has nothing of the energy.
+func TestARefusedRequestKeepsNoShare(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+		time.Sleep(time.Second)
+		first, second := newTraces("a"), newTraces("b")
+		for i := range uint64(8) {
+			first.gpu(1+i, 0, zero, time.Now())
+			second.gpu(101+i, 0, zero, time.Now())
+		}
+		r.consume(first.Traces)
+		require.ErrorIs(t, r.proc.ConsumeTraces(t.Context(), second.Traces), exporterhelper.ErrQueueIsFull)
+		time.Sleep(8 * time.Second)
+		var joules float64
+		for _, s := range r.spans() {
+			joules += energy(t, s)
+		}
+		assert.InDelta(t, 300, joules, 1e-6)
+	}, func(c *Config) { c.Queue.Size = 1500 })
+}
+
+// An outage of three minutes is nothing to give up for: the queue is bounded and refuses.
+func TestNothingIsGivenUpInAnOutage(t *testing.T) {
+	assert.Zero(t, createDefaultConfig().(*Config).RetryOnFailure.MaxElapsedTime)
+}
+
+func TestSpansWithoutADeviceAreNamedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.WarnLevel)
+		r := newRig(t)
+		r.logger = zap.New(core)
+		r.join()
+		defer r.close()
+		zero := time.Now()
+		time.Sleep(time.Second)
+		for i := range uint64(3) {
+			td := newTraces("a")
+			td.gpu(2*i+1, 0, zero, time.Now()) // of a device without samples
+			td.gpu(2*i+2, 0, zero, time.Now()).Attributes().Remove("hw.id")
+			r.consume(td.Traces)
+		}
+		require.Len(t, r.spans(), 6, "they pass")
+		require.Equal(t, 2, logs.Len())
+		assert.Contains(t, logs.FilterField(zap.String("reason", "unknown_device")).All()[0].Message, "is a `gpu` receiver with `samples` in a pipeline")
+		assert.Contains(t, logs.FilterField(zap.String("reason", "no_identity")).All()[0].Message, "hw.id on the span")
 	})
 }
 

@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/consumer"
-	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -26,7 +25,7 @@ import (
 // tickEvery is how often idle devices are settled and the energy is reported.
 const tickEvery = time.Second
 
-// joinProcessor is the processor: a synchronous way past and a queue with one consumer, which joins.
+// joinProcessor is the processor: a queue with one consumer, which joins.
 type joinProcessor struct {
 	cfg    *Config
 	id     component.ID
@@ -39,6 +38,7 @@ type joinProcessor struct {
 	engine  *engine
 	batches sync.Pool
 	attrs   attributes // of the consumer
+	said    [outcomes]sync.Once
 
 	release  func()
 	unsub    func()
@@ -172,47 +172,69 @@ func (p *joinProcessor) report(b *board) {
 	}
 }
 
-// ConsumeTraces implements consumer.Traces. GPU spans take their place in the fair share here, while the batches before
-// theirs still wait.
+// ConsumeTraces implements consumer.Traces. A request with GPU spans of a device that has samples goes into the queue, whole: what else is
+// in it must not be refused alone, for senders repeat whole requests. Its GPU spans take their place in the fair share at once, while
+// the requests before it still wait. Other requests pass.
 func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	if p.queue == nil {
 		return p.next.ConsumeTraces(ctx, td)
 	}
 	now := p.now()
 	b := p.batches.Get().(*batch)
+	defer p.put(b)
 	b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
 	if len(b.spans) == 0 {
-		p.put(b)
 		return p.next.ConsumeTraces(ctx, td)
 	}
-	p.engine.arrive(b, now)
-	held, rest := b.split(td)
-	n := b.waiting()
-	var err error
-	if n > 0 {
-		if err = p.queue.ConsumeTraces(b.carried(ctx, held), held); err != nil && p.oversize(held) {
-			err = p.joinNow(ctx, held)
+	switch known := p.engine.look(b); {
+	case b.waiting == 0:
+		err := p.next.ConsumeTraces(ctx, td)
+		if err == nil {
+			p.accepted(ctx, b)
 		}
-	}
-	if err == nil {
-		p.stats.accepted(ctx, b, n)
-	}
-	p.put(b)
-	switch {
-	case err != nil && rest:
-		// Refused: the caller may try again with what it has, so it gets all of it back.
-		held.ResourceSpans().MoveAndAppendTo(td.ResourceSpans())
 		return err
-	case err != nil || !rest:
-		return err
+	case known == b.waiting:
+		// The sender repeats what the queue has taken: its answer was lost.
+		p.stats.tb.ProcessorGpuJoinRepeatedSpans.Add(ctx, int64(td.SpanCount()))
+		return nil
+	case known > 0:
+		p.stats.tb.ProcessorGpuJoinRepeatedSpans.Add(ctx, int64(p.engine.removeKnown(b, td)))
+		b.reset()
+		b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
 	}
-	if err := p.next.ConsumeTraces(ctx, td); err != nil {
-		if n == 0 {
-			return err
+	queued, pending := newPending(ctx, td)
+	if err := p.queue.ConsumeTraces(queued, td); err != nil {
+		if p.oversize(td) {
+			return p.joinNow(ctx, td)
 		}
-		return consumererror.NewTraces(err, td) // only the rest was refused
+		return err
 	}
+	if p.engine.arrive(b, now) { // else the consumer was first, with what came out of the storage
+		p.stats.held.Add(int64(b.waiting))
+	}
+	p.accepted(ctx, b)
+	pending.fill(b)
 	return nil
+}
+
+// accepted counts the GPU spans of a request that never will have samples, and says the first time what to do.
+func (p *joinProcessor) accepted(ctx context.Context, b *batch) {
+	_, lost := p.stats.accepted(ctx, b)
+	for i, n := range lost {
+		if n > 0 && remedies[i] != "" {
+			p.said[i].Do(func() {
+				p.logger.Warn("GPU spans pass without device samples: "+remedies[i]+"; further ones are counted, not logged",
+					zap.String("reason", outcomeNames[i]))
+			})
+		}
+	}
+}
+
+// remedies are what a user can do about spans whose device is not found.
+var remedies = [outcomes]string{
+	unknownDevice: "no samples of their device come (is a `gpu` receiver with `samples` in a pipeline, on this host?)",
+	noIdentity: "they name no device (hw.id on the span, its scope or resource, a PCI address, or `ordinals` here; a `gpu_derive` with presets " +
+		"must stand before gpu_join)",
 }
 
 // now is the time on the clock of spans.

@@ -87,8 +87,7 @@ func TestSamplesAfterTheirTimeWasSettledBringNoEnergy(t *testing.T) {
 		assert.InDelta(t, 300, energy(t, r.spans()[1]), 1e-6)
 		w.Write(one(at(6), zero))
 		time.Sleep(sec(0.5))
-		r.consume(again)
-		synctest.Wait()
+		require.NoError(t, r.proc.(*joinProcessor).join(t.Context(), again)) // as from a storage
 		s := r.spans()
 		assert.InDelta(t, 300, energy(t, s[1]), 1e-6)
 		assert.InDelta(t, 1./3, attr(t, s[1], "gpu.join.coverage"), 1e-9, "that of the energy")

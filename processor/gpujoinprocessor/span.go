@@ -34,7 +34,6 @@ type gpuSpan struct {
 	span      ptrace.Span
 	share     fairshare.Span
 	at        fairshare.Place
-	index     int32 // in its ScopeSpans
 	place     int32 // of the batch's places
 	step      bool
 	fault     fault
@@ -63,6 +62,8 @@ func (g *gpuSpan) read(s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, a
 		Process: r.process,
 		Start:   int64(min(start, math.MaxInt64)),
 		End:     int64(min(end, math.MaxInt64)),
+
+		HostTimed: f.HostTimed(),
 	}
 	if g.fault = g.check(now, maxWait); g.fault != sound || g.step {
 		stream = -1

@@ -60,11 +60,8 @@ func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
 
 func (s *stats) shutdown() { s.tb.Shutdown() }
 
-// accepted counts a request that was taken: n of its GPU spans wait, the others never will have samples.
-func (s *stats) accepted(ctx context.Context, b *batch, n int) {
-	s.held.Add(int64(n))
-	var bad [faults]int64
-	var lost [outcomes]int64
+// accepted counts the GPU spans of a request that was taken which never will have samples.
+func (s *stats) accepted(ctx context.Context, b *batch) (bad [faults]int64, lost [outcomes]int64) {
 	for i := range b.spans {
 		switch g := &b.spans[i]; {
 		case g.fault != sound:
@@ -83,6 +80,7 @@ func (s *stats) accepted(ctx context.Context, b *batch, n int) {
 			s.tb.ProcessorGpuJoinUncoveredSpans.Add(ctx, k, s.outcomes[i])
 		}
 	}
+	return bad, lost
 }
 
 // released counts a batch that leaves.

@@ -87,7 +87,7 @@ func TestHeldBatchesSurviveKill(t *testing.T) {
 	}
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	require.Equal(t, victimCount, passed, "the host spans had passed, the GPU spans were held")
+	require.Zero(t, passed, "all were held")
 
 	// The next life finds the samples of that time too (a replay of them) and the batches in the storage.
 	r := newRig(t).withStorage(dir)
@@ -109,11 +109,11 @@ func TestHeldBatchesSurviveKill(t *testing.T) {
 		c.Queue.Storage = &storageID
 		c.Settle, c.MaxWait = 10*time.Millisecond, time.Second
 	})
-	require.Eventually(t, func() bool { return r.sink.SpanCount() == victimCount }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return r.sink.SpanCount() == 2*victimCount }, time.Minute, 10*time.Millisecond)
 	assert.Zero(t, r.gauge("held_spans"))
 	r.close()
 	s := r.spans()
-	require.Len(t, s, victimCount)
+	require.Len(t, s, 2*victimCount)
 	for id := range uint64(victimCount) {
 		assert.InDelta(t, 3, energy(t, s[id+1]), 1e-6)
 	}

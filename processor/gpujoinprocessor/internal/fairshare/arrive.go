@@ -45,6 +45,9 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen i
 		}
 		s.Start = d.settled
 	}
+	if s.HostTimed {
+		n.timed = onHost
+	}
 	n.proc = d.procs.join(s.Process)
 	d.points.push(point{s.Start, true, n.self})
 	d.points.push(point{s.End, false, n.self})

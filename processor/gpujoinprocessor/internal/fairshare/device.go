@@ -114,6 +114,25 @@ func (d *Device) Share(k Key, at Place) (Share, bool) {
 	return Share{Value: n.own + n.below, Own: n.own, Covered: n.covered, Late: n.late, Ended: n.ended}, true
 }
 
+// Knows says whether the span has arrived and is not forgotten.
+func (d *Device) Knows(k Key) bool {
+	n := d.node(k)
+	return n != nil && n.known
+}
+
+// Pin keeps a span that has arrived until Unpin, however long its share is not asked for: while the next component takes nothing,
+// requests wait longer than Remember.
+func (d *Device) Pin(k Key, at Place) { d.pin(k, at, true) }
+
+// Unpin ends Pin.
+func (d *Device) Unpin(k Key, at Place) { d.pin(k, at, false) }
+
+func (d *Device) pin(k Key, at Place, pinned bool) {
+	if n := d.at(at.node); n != nil && n.key == k && n.kept {
+		n.pinned = pinned
+	}
+}
+
 // Elsewhere is what descendants on this device have of the span k, which is on another device.
 func (d *Device) Elsewhere(k Key) float64 {
 	n := d.node(k)

@@ -32,9 +32,9 @@ func (d *Device) expire() {
 	d.free.forget(d.settled - int64(d.limits.Free))
 }
 
-// forget removes a remembered node. One with children stays; it is forgotten after them.
+// forget removes a remembered node. One with children stays; it is forgotten after them. So does one that is pinned.
 func (d *Device) forget(n *node) {
-	if n.kids > 0 || n.opened > 0 {
+	if n.kids > 0 || n.opened > 0 || n.pinned {
 		d.remember(n)
 		return
 	}

@@ -15,7 +15,14 @@ type Span struct {
 	Parent     [8]byte // span ID of the nearest ancestor that may use the device; zero for none
 	Process    uint64  // any number that is the process's own
 	Start, End int64   // ns; End > Start
+	HostTimed  bool    // Start and End are the host's: it has a part only while no other span of the process is active
 }
+
+// Who timed a span.
+const (
+	onDevice = iota
+	onHost
+)
 
 // maxHeight bounds the length of a chain of ancestors, for each start and end walks it.
 const maxHeight = 128
@@ -30,12 +37,14 @@ type node struct {
 	height int32 // longest chain of nodes below
 	opened int32 // active descendants
 
+	pinned bool // somebody will still ask for its share
 	kept   bool // in the device's map; false: forgotten
 	met    bool // placeholder: its span is on another device and has taken the sum
 	known  bool // arrived itself; false: placeholder
 	active bool // started and not ended
 	ended  bool
 
+	timed    uint8   // onDevice or onHost
 	proc     int32   // of the device's processes
 	mark     sum     // proc.own when it last became innermost
 	own      float64 // its own part so far

@@ -6,16 +6,22 @@ package fairshare
 // process is what one process has of the device.
 type process struct {
 	id    uint64
-	inner int // innermost active spans
-	nodes int // pending spans; at 0 the process is forgotten
-	own   sum // integral of dV / inner
-	seen  sum // V up to which own was advanced
+	inner [2]int // innermost active spans: timed on the device, timed on the host
+	nodes int    // pending spans; at 0 the process is forgotten
+	own   [2]sum // integral of dV / inner, of those on the host only while there are none on the device
+	seen  sum    // V up to which own was advanced
 }
+
+// active says whether the process has an innermost active span.
+func (p *process) active() bool { return p.inner[onDevice]+p.inner[onHost] > 0 }
 
 // advance brings own up to V.
 func (p *process) advance(v sum) {
-	if p.inner > 0 {
-		p.own.add(v.since(p.seen) / float64(p.inner))
+	for timed, n := range p.inner {
+		if n > 0 {
+			p.own[timed].add(v.since(p.seen) / float64(n))
+			break
+		}
 	}
 	p.seen = v
 }

@@ -119,19 +119,19 @@ func (d *Device) shut(a *node) {
 func (d *Device) enter(n *node) {
 	p := &d.procs.all[n.proc]
 	p.advance(d.v)
-	if p.inner == 0 {
+	if !p.active() {
 		d.active++
 	}
-	p.inner++
-	n.mark = p.own
+	p.inner[n.timed]++
+	n.mark = p.own[n.timed]
 }
 
 // leave takes n out of the innermost and gives it its part.
 func (d *Device) leave(n *node) {
 	p := &d.procs.all[n.proc]
 	p.advance(d.v)
-	n.own += p.own.since(n.mark)
-	if p.inner--; p.inner == 0 {
+	n.own += p.own[n.timed].since(n.mark)
+	if p.inner[n.timed]--; !p.active() {
 		d.active--
 	}
 }

@@ -36,6 +36,7 @@ type TelemetryBuilder struct {
 	ProcessorGpuJoinLateSpans      metric.Int64Counter
 	ProcessorGpuJoinOrphans        metric.Int64Counter
 	ProcessorGpuJoinReleasedSpans  metric.Int64Counter
+	ProcessorGpuJoinRepeatedSpans  metric.Int64Counter
 	ProcessorGpuJoinUncoveredSpans metric.Int64Counter
 	ProcessorGpuJoinUntrackedSpans metric.Int64Counter
 }
@@ -131,7 +132,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_processor_gpu_join_hold_duration",
 		metric.WithDescription("From the latest end of a batch's GPU spans to the moment it left. At least `settle` when nothing is late. [Development]"),
 		metric.WithUnit("s"),
-		metric.WithExplicitBucketBoundaries([]float64{0.1, 0.5, 1, 2, 3, 4, 5, 5.5, 6, 6.05, 6.1, 6.2, 6.5, 7, 8, 9, 10, 12, 15, 20, 30, 60}...),
+		metric.WithExplicitBucketBoundaries([]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 7.5, 10, 15, 30, 60, 120, 300}...),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorGpuJoinKnownSpans, err = builder.meter.Int64ObservableGauge(
@@ -155,6 +156,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	builder.ProcessorGpuJoinReleasedSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_gpu_join_released_spans",
 		metric.WithDescription("GPU spans that left, by what let them go: settled (normal), deadline (max_wait over), shutdown, oversize (the request is larger than the whole queue and was joined with what was known at once). [Development]"),
+		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorGpuJoinRepeatedSpans, err = builder.meter.Int64Counter(
+		"otelcol_processor_gpu_join_repeated_spans",
+		metric.WithDescription("Spans that were dropped because the queue has taken them before. Senders repeat a request whose answer was lost. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

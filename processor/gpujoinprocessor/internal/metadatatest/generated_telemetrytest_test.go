@@ -34,6 +34,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ProcessorGpuJoinLateSpans.Add(context.Background(), 1)
 	tb.ProcessorGpuJoinOrphans.Add(context.Background(), 1)
 	tb.ProcessorGpuJoinReleasedSpans.Add(context.Background(), 1)
+	tb.ProcessorGpuJoinRepeatedSpans.Add(context.Background(), 1)
 	tb.ProcessorGpuJoinUncoveredSpans.Add(context.Background(), 1)
 	tb.ProcessorGpuJoinUntrackedSpans.Add(context.Background(), 1)
 	AssertEqualProcessorGpuJoinBadSpans(t, testTel,
@@ -58,6 +59,9 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorGpuJoinReleasedSpans(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorGpuJoinRepeatedSpans(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorGpuJoinUncoveredSpans(t, testTel,

@@ -12,12 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// carried is a request that arrived, and the context that went with it.
-func (s *still) carried(td *traces) (context.Context, *batch) {
+// pending is a request that arrived, and the context that went with it.
+func (s *still) pending(td *traces) (context.Context, *batch) {
 	b := new(batch)
 	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
+	ctx, r := newPending(context.Background(), td.Traces)
 	s.arrive(b, s.now)
-	return b.carried(context.Background(), td.Traces), b
+	r.fill(b)
+	return ctx, b
 }
 
 func TestARequestIsResumedOnceAndAsItArrived(t *testing.T) {
@@ -28,17 +30,18 @@ func TestARequestIsResumedOnceAndAsItArrived(t *testing.T) {
 	td, other := newTraces("a"), newTraces("a")
 	td.host(1, 0, s.now, s.now.Add(time.Second))
 	td.gpu(2, 1, s.now, s.now.Add(time.Second))
-	ctx, was := s.carried(td)
+	ctx, was := s.pending(td)
 
 	b := new(batch)
 	assert.False(t, b.resume(context.Background(), td.Traces, s.engine), "from a storage: there is no such value")
 	assert.False(t, b.resume(ctx, other.Traces, s.engine), "another request")
 	require.True(t, b.resume(ctx, td.Traces, s.engine))
 	assert.Equal(t, was.spans, b.spans)
+	assert.Equal(t, was.waiting, b.waiting)
 	assert.Equal(t, was.boards, b.boards)
 	was.reset() // as it is reused
 	assert.NotZero(t, b.places.list[b.spans[0].place].res.process, "the resource is not of the reused batch")
-	assert.Equal(t, 1, b.waiting())
+	assert.Equal(t, 1, b.waiting)
 
 	b = new(batch)
 	assert.False(t, b.resume(ctx, td.Traces, s.engine), "it is written to by now")
@@ -54,7 +57,7 @@ func TestNothingIsResumedOnADeviceThatBeganAnew(t *testing.T) {
 	s.now = zero.Add(20 * time.Second)
 	td := newTraces("a")
 	td.gpu(1, 0, zero.Add(10*time.Second), zero.Add(11*time.Second))
-	ctx, b := s.carried(td)
+	ctx, b := s.pending(td)
 	require.True(t, s.settled(b, s.now, false))
 	s.now = zero.Add(-time.Hour) // the host's clock is set back
 	s.tick(s.now, nil, func(*board) {})
@@ -72,8 +75,8 @@ func TestHostSpanOfAWaitingRequestLeadsOn(t *testing.T) {
 	first.gpu(1, 0, zero, zero.Add(2*time.Second))  // the step
 	first.host(2, 1, zero, zero.Add(2*time.Second)) // an operator of the framework
 	second.gpu(3, 2, zero, zero.Add(time.Second))   // its kernel
-	ctx, _ := s.carried(first)
-	s.carried(second)
+	ctx, _ := s.pending(first)
+	s.pending(second)
 
 	b := new(batch)
 	require.True(t, b.resume(ctx, first.Traces, s.engine))
