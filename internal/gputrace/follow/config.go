@@ -36,13 +36,17 @@ type Config struct {
 	StableFor time.Duration `mapstructure:"stable_for"`
 	// Storage is a storage extension that remembers what was read (default none: a restart reads all files again).
 	Storage *component.ID `mapstructure:"storage"`
+	// ReplayBatches is how many of the last batches are handed on again, with the same ids, where the Collector did not end by
+	// itself (default 10,000; 0: none). An exporter's queue in memory loses what it held; at least its queue_size, times the
+	// batches that a batch processor joins, is right. Without Storage it has no effect: all files are read again.
+	ReplayBatches int `mapstructure:"replay_batches"`
 	// prevent unkeyed literal initialization
 	_ struct{}
 }
 
 // NewDefaultConfig follows nothing yet.
 func NewDefaultConfig() Config {
-	return Config{Mode: ModeFollow, PollInterval: 5 * time.Second, StableFor: 5 * time.Second}
+	return Config{Mode: ModeFollow, PollInterval: 5 * time.Second, StableFor: 5 * time.Second, ReplayBatches: 10_000}
 }
 
 // Validate reports every problem.
@@ -68,6 +72,9 @@ func (c *Config) Validate() error {
 	}
 	if c.StableFor < 0 {
 		errs = append(errs, fmt.Errorf("`stable_for` must be non-negative, found %s", c.StableFor))
+	}
+	if c.ReplayBatches < 0 {
+		errs = append(errs, fmt.Errorf("`replay_batches` must be non-negative, found %d", c.ReplayBatches))
 	}
 	return errors.Join(errs...)
 }

@@ -226,7 +226,7 @@ func TestWhatHasAnotherNameIsNotRepeated(t *testing.T) {
 	require.NoError(t, f.Start(t.Context(), h))
 	defer stop(t, f)
 	repeated(5)
-	refused := func() int { return logs.FilterLevelExact(zap.WarnLevel).Len() }
+	refused := func() int { return logs.FilterMessageSnippet("file refused").Len() }
 	require.NoError(t, os.Remove(path("while nobody looked")))
 	write(t, path("copied"), "bad") // written over in place: what is there at first is not whole
 	require.Eventually(t, func() bool { return refused() == 1 }, time.Minute, time.Millisecond)

@@ -6,6 +6,7 @@ package follow
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"os"
@@ -34,13 +35,16 @@ type entry struct {
 
 // state remembers what was read. Format in storage: keys "files/0" to "files/63", each a JSON object of path to entry of
 // the paths whose FNV-1a hash modulo 64 is that number, so that one file more costs a small write, also in a folder of
-// thousands; key "begun", a JSON array of the files of which some batches were taken and others not.
+// thousands; key "begun", a JSON array of the files of which some batches were taken and others not; key "recent", the same of
+// the files that were taken whole lately; key "running", there while a Collector runs.
 type state struct {
 	client   storage.Client
 	files    [shards]map[string]entry
 	contents map[uint64]int       // files by content
 	gone     map[string]time.Time // since when a file that was read is not there
 	begun    []progress           // the latest last
+	recent   []progress           // taken whole, the latest last: at least the last replay batches
+	replay   int
 }
 
 // progress is how much of a file was taken. It goes by content: the file may have another name when it is read again.
@@ -67,7 +71,11 @@ func shard(path string) int {
 
 func keyFiles(i int) string { return "files/" + strconv.Itoa(i) }
 
-const keyBegun = "begun"
+const (
+	keyBegun   = "begun"
+	keyRecent  = "recent"
+	keyRunning = "running"
+)
 
 // contentOf tells one content of a file from another: the FNV-1a hash of its first batch, as OTLP. Identifiers are
 // functions of the content, so that other content gives another batch.
@@ -90,35 +98,38 @@ func newState(c storage.Client) *state {
 	return s
 }
 
-func openState(ctx context.Context, host component.Host, id *component.ID, owner component.ID) (*state, error) {
-	s := newState(storage.NewNopClient())
+// openState reads what is remembered. Where the Collector before this one did not end by itself, the last replay batches count
+// as not taken: whoever took them may have had them in memory only. again is how many those are.
+func openState(ctx context.Context, host component.Host, id *component.ID, owner component.ID, replay int) (s *state, again int, err error) {
+	s = newState(storage.NewNopClient())
+	s.replay = replay
 	if id == nil {
-		return s, nil
+		return s, 0, nil
 	}
 	e, ok := host.GetExtensions()[*id]
 	if !ok {
-		return nil, fmt.Errorf("cannot find storage extension %q (make sure it is listed under `service::extensions`)", id)
+		return nil, 0, fmt.Errorf("cannot find storage extension %q (make sure it is listed under `service::extensions`)", id)
 	}
 	x, ok := e.(storage.Extension)
 	if !ok {
-		return nil, fmt.Errorf("extension %q is not a storage extension", id)
+		return nil, 0, fmt.Errorf("extension %q is not a storage extension", id)
 	}
 	c, err := x.GetClient(ctx, component.KindReceiver, owner, "")
 	if err != nil {
-		return nil, fmt.Errorf("cannot open storage %q: %w", id, err)
+		return nil, 0, fmt.Errorf("cannot open storage %q: %w", id, err)
 	}
 	s.client = c
-	if err := s.load(ctx); err != nil {
+	if again, err = s.load(ctx); err != nil {
 		_ = c.Close(ctx)
-		return nil, fmt.Errorf("cannot read storage %q: %w", id, err)
+		return nil, 0, fmt.Errorf("cannot read storage %q: %w", id, err)
 	}
-	return s, nil
+	return s, again, nil
 }
 
-func (s *state) load(ctx context.Context) error {
+func (s *state) load(ctx context.Context) (again int, err error) {
 	for i := range s.files {
 		if err := s.get(ctx, keyFiles(i), &s.files[i]); err != nil {
-			return err
+			return 0, err
 		}
 		if s.files[i] == nil { // "null"
 			s.files[i] = map[string]entry{}
@@ -127,7 +138,55 @@ func (s *state) load(ctx context.Context) error {
 			s.count(e, 1)
 		}
 	}
-	return s.get(ctx, keyBegun, &s.begun)
+	if err := errors.Join(s.get(ctx, keyBegun, &s.begun), s.get(ctx, keyRecent, &s.recent)); err != nil {
+		return 0, err
+	}
+	killed, err := s.client.Get(ctx, keyRunning)
+	if err != nil {
+		return 0, err
+	}
+	if len(killed) > 0 {
+		if again, err = s.back(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return again, s.client.Set(ctx, keyRunning, []byte("true"))
+}
+
+// back takes back the last replay batches.
+func (s *state) back(ctx context.Context) (again int, err error) {
+	take := func(p *progress) {
+		n := min(p.Batches, s.replay-again)
+		p.Batches -= n
+		again += n
+	}
+	for i := len(s.begun) - 1; i >= 0; i-- {
+		take(&s.begun[i])
+	}
+	unread := map[uint64]bool{}
+	for len(s.recent) > 0 && again < s.replay {
+		p := s.recent[len(s.recent)-1]
+		s.recent = s.recent[:len(s.recent)-1]
+		unread[p.Content] = true
+		if take(&p); p.Batches > 0 {
+			s.begun = append(s.begun, p)
+		}
+	}
+	s.begun = slices.DeleteFunc(s.begun, func(p progress) bool { return p.Batches == 0 })
+	err = errors.Join(s.set(ctx, keyBegun, s.begun), s.set(ctx, keyRecent, s.recent))
+	for i := range s.files {
+		n := len(s.files[i])
+		for path, e := range s.files[i] {
+			if unread[e.Content] {
+				s.count(e, -1)
+				delete(s.files[i], path)
+			}
+		}
+		if len(s.files[i]) < n {
+			err = errors.Join(err, s.set(ctx, keyFiles(i), s.files[i]))
+		}
+	}
+	return again, err
 }
 
 func (s *state) get(ctx context.Context, key string, to any) error {
@@ -196,10 +255,25 @@ func (s *state) done(ctx context.Context, path string, e entry) error {
 	if err := s.set(ctx, keyFiles(i), s.files[i]); err != nil {
 		return err
 	}
+	n := s.taken(e.Content)
 	if !s.end(e.Content) {
 		return nil
 	}
-	return s.set(ctx, keyBegun, s.begun)
+	s.recent = append(s.recent, progress{e.Content, n})
+	for sum := s.batches() - s.recent[0].Batches; sum >= s.replay; sum -= s.recent[0].Batches {
+		if s.recent = s.recent[1:]; len(s.recent) == 0 {
+			break
+		}
+	}
+	return errors.Join(s.set(ctx, keyBegun, s.begun), s.set(ctx, keyRecent, s.recent))
+}
+
+// batches is how many batches the recent files have.
+func (s *state) batches() (n int) {
+	for _, p := range s.recent {
+		n += p.Batches
+	}
+	return n
 }
 
 // forget drops files that are gone for long, so that the state is no longer than the folder.
@@ -234,4 +308,7 @@ func (s *state) set(ctx context.Context, key string, v any) error {
 	return s.client.Set(ctx, key, b)
 }
 
-func (s *state) close(ctx context.Context) error { return s.client.Close(ctx) }
+// close says that the Collector ends by itself: exporters drain their queues after receivers have ended.
+func (s *state) close(ctx context.Context) error {
+	return errors.Join(s.client.Delete(ctx, keyRunning), s.client.Close(ctx))
+}

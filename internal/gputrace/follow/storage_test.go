@@ -5,9 +5,12 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,4 +86,51 @@ func TestFilesThatComeBackAreKnown(t *testing.T) {
 	s.forget(map[string]bool{}, now.Add(2*forgetAfter+1))
 	assert.False(t, s.known("a", v))
 	assert.False(t, s.repeats(3))
+}
+
+// A kill takes what exporters held in memory: whoever took the last batches may not have passed them on.
+func TestTheLastBatchesComeAgainAfterAKill(t *testing.T) {
+	dir := t.TempDir()
+	c := config(dir)
+	c.Storage, c.ReplayBatches = &storageID, 5
+	m := &memory{}
+	h := host{map[component.ID]component.Component{storageID: m}}
+	for _, name := range []string{"a", "b", "c"} {
+		write(t, filepath.Join(dir, name+".txt"), name+"\n"+strings.ToUpper(name)+"\n"+name+"\n")
+	}
+	// killed is what the storage holds at some instant of a run.
+	killed := func(s *sink, want string) {
+		f := start(t, c, h, s)
+		eventually(t, s, want)
+		m.mu.Lock()
+		data := maps.Clone(m.data)
+		m.mu.Unlock()
+		stop(t, f)
+		m.data = data
+	}
+	killed(&sink{}, "aAabBbcCc")
+	killed(&sink{}, "BbcCc")
+	killed(&sink{}, "BbcCc")
+	s := &sink{}
+	stop(t, start(t, c, h, s)) // before anything is read, or after; then all is well
+	f := start(t, c, h, s)
+	eventually(t, s, "BbcCc")
+	stop(t, f)
+	last := &sink{}
+	f = start(t, c, h, last)
+	eventually(t, last, "")
+	stop(t, f)
+
+	refuses := &sink{fail: func(name string) error {
+		if name == "D" {
+			return errors.New("not now")
+		}
+		return nil
+	}}
+	write(t, filepath.Join(dir, "d.txt"), "d\nD\n")
+	killed(refuses, "d")
+	c.ReplayBatches = 2
+	killed(&sink{}, "cdD")
+	c.ReplayBatches = 0
+	killed(&sink{}, "")
 }
