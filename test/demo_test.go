@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
@@ -39,7 +39,7 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 	for line := range lines(t, filepath.Join(out, "spans.json")) {
 		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)
 		require.NoError(t, err)
-		require.NoError(t, semconvtest.CheckTraces(td))
+		require.NoError(t, conformance.Traces(td))
 		for _, rs := range td.ResourceSpans().All() {
 			for _, ss := range rs.ScopeSpans().All() {
 				for _, s := range ss.Spans().All() {
@@ -62,7 +62,7 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 	for line := range lines(t, filepath.Join(out, "metrics.json")) {
 		md, err := (&pmetric.JSONUnmarshaler{}).UnmarshalMetrics(line)
 		require.NoError(t, err)
-		require.NoError(t, semconvtest.CheckMetrics(md))
+		require.NoError(t, conformance.Metrics(md))
 		for _, rm := range md.ResourceMetrics().All() {
 			for _, sm := range rm.ScopeMetrics().All() {
 				for _, m := range sm.Metrics().All() {

@@ -18,8 +18,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/config"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/freeport"
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
@@ -92,7 +92,7 @@ func TestTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sent := spansOf(spans, id)
 			got := await(t, j, id, len(sent))
-			require.NoError(t, semconvtest.CheckTraces(got.all))
+			require.NoError(t, conformance.Traces(got.all))
 			t.Run("nothing that was sent is lost or changed", func(t *testing.T) { got.equal(t, sent) })
 			switch id {
 			case request:
@@ -123,7 +123,7 @@ func TestJaegerSaysWhichRankIsSlow(t *testing.T) {
 	x := timeline{zero: time.Now().Add(-200 * time.Millisecond).Truncate(time.Millisecond)}
 	export(t, address, x.ranks())
 	slow := await(t, j, trace.TraceID{3}, 6)
-	require.NoError(t, semconvtest.CheckTraces(slow.all))
+	require.NoError(t, conformance.Traces(slow.all))
 	s := slow.one(t, "straggler backward/attention")
 	for _, rs := range slow.all.ResourceSpans().All() { // of one service all
 		ip, _ := rs.Resource().Attributes().Get("ip")

@@ -24,8 +24,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/freeport"
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
@@ -112,7 +112,7 @@ func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	for line := range lines(t, traces) {
 		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)
 		require.NoError(t, err)
-		require.NoError(t, semconvtest.CheckTraces(td))
+		require.NoError(t, conformance.Traces(td))
 		for _, rs := range td.ResourceSpans().All() {
 			spans = append(spans, rs)
 		}
@@ -123,7 +123,7 @@ func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	for line := range lines(t, filepath.Join(dir, "metrics.json")) {
 		counted, err = (&pmetric.JSONUnmarshaler{}).UnmarshalMetrics(line)
 		require.NoError(t, err)
-		require.NoError(t, semconvtest.CheckMetrics(counted))
+		require.NoError(t, conformance.Metrics(counted))
 	}
 	text, energy := metricsText(counted)
 	equalsGolden(t, "pipeline_metrics.txt", text)

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -111,14 +111,14 @@ func TestReceiverWritesEveryMetricAndEventThatIsRegisteredForIt(t *testing.T) {
 	require.NoError(t, l.Shutdown(t.Context()))
 
 	for _, md := range metrics.AllMetrics() {
-		require.NoError(t, semconvtest.CheckMetrics(md))
+		require.NoError(t, conformance.Metrics(md))
 	}
 	seen := written()
 	for _, name := range want {
 		require.True(t, seen[name], "%s is registered but was not written", name)
 	}
 	for _, ld := range logs.AllLogs() {
-		require.NoError(t, semconvtest.CheckLogs(ld))
+		require.NoError(t, conformance.Logs(ld))
 	}
 	events := happened()
 	for _, e := range semconv.Events() {

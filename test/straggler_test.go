@@ -21,8 +21,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/otelgpu/otelgpu/config"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/freeport"
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
@@ -143,7 +143,7 @@ func TestTheSlowRanksTraceSaysSo(t *testing.T) {
 	for line := range lines(t, filepath.Join(dir, "traces.json")) {
 		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)
 		require.NoError(t, err)
-		require.NoError(t, semconvtest.CheckTraces(td))
+		require.NoError(t, conformance.Traces(td))
 		n += td.SpanCount()
 		rs := td.ResourceSpans().At(0)
 		x.checkStraggler(t, rs, rs.ScopeSpans().At(0).Spans().At(0))

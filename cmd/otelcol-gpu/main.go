@@ -9,6 +9,7 @@
 //	otelcol-gpu convert --out DIR F…  profiler files to OTLP JSON and a Chrome trace
 //	otelcol-gpu capture PID           what a running CUDA process does on the GPU, now
 //	otelcol-gpu record --out FILE     device samples to a file that the gpu receiver replays
+//	otelcol-gpu check FILE|-          hold OTLP against the registry of names; --listen for a live port
 //	otelcol-gpu config [NAME]         print a ready pipeline
 package main
 
@@ -95,7 +96,7 @@ func command() (*cobra.Command, error) {
 	root.Long = "OpenTelemetry Collector for GPU work. Without --config it runs the embedded all-in-one pipeline\n" +
 		"(\"otelcol-gpu config all-in-one\" prints it)."
 	root.Args = cobra.NoArgs
-	root.AddCommand(newConfigCommand(), newDemoCommand(), newConvertCommand(), newCaptureCommand(), newRecordCommand())
+	root.AddCommand(newConfigCommand(), newDemoCommand(), newConvertCommand(), newCaptureCommand(), newRecordCommand(), newCheckCommand())
 	return root, nil
 }
 

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -30,7 +30,7 @@ func said(t testing.TB, a *aggregator, now int64) ptrace.Traces {
 	t.Helper()
 	a.output(noScope, now, false)
 	td := findingSpans(a.findings(), func(s pcommon.InstrumentationScope) { s.SetName("scope") })
-	require.NoError(t, semconvtest.CheckTraces(td))
+	require.NoError(t, conformance.Traces(td))
 	for _, rs := range td.ResourceSpans().All() {
 		for _, s := range rs.ScopeSpans().At(0).Spans().All() {
 			var f facts
@@ -190,7 +190,7 @@ func TestALossOfUnknownSectionIsTheSteps(t *testing.T) {
 	md := output(t, a, clock)
 	assert.InEpsilon(t, 0.049, values(t, md)["gpu.straggler.delay[gpu.job.id:j1 gpu.job.rank:3 gpu.operation.name:train]"], 1e-9)
 	td := findingSpans(a.findings(), noScope)
-	require.NoError(t, semconvtest.CheckTraces(td))
+	require.NoError(t, conformance.Traces(td))
 	_, s := only(t, td)
 	assert.Equal(t, "straggler", s.Name())
 	assert.EqualValues(t, 150_000, µs(s.EndTimestamp()))

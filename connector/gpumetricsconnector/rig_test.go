@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
 type attrs map[string]any
@@ -80,7 +80,7 @@ func noScope(pcommon.InstrumentationScope) {}
 func output(t testing.TB, a *aggregator, now int64) pmetric.Metrics {
 	t.Helper()
 	md := a.output(noScope, now, false)
-	require.NoError(t, semconvtest.CheckMetrics(md))
+	require.NoError(t, conformance.Metrics(md))
 	return md
 }
 

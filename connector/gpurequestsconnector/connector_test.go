@@ -28,7 +28,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector/internal/metadata"
 	"github.com/otelgpu/otelgpu/internal/configtest"
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
 // outputs are a connector with both outputs, as the Collector makes them: of one configuration, started and stopped each, and
@@ -112,7 +112,7 @@ func served(t *testing.T, trace byte) ptrace.Traces {
 // values are the points as "name{attributes}" to count and sum, and the exemplars' span ids.
 func values(t *testing.T, md pmetric.Metrics) (points map[string]string, exemplars map[string]pcommon.SpanID) {
 	t.Helper()
-	require.NoError(t, semconvtest.CheckMetrics(md))
+	require.NoError(t, conformance.Metrics(md))
 	points, exemplars = map[string]string{}, map[string]pcommon.SpanID{}
 	for _, rm := range md.ResourceMetrics().All() {
 		for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {

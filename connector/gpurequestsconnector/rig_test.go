@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
 type attrs map[string]any
@@ -106,7 +106,7 @@ func after(d time.Duration) int64 { return clock + int64(d) }
 func written(t testing.TB, closed []*request) map[string]ptrace.Span {
 	t.Helper()
 	td := spans(closed, true, func(pcommon.InstrumentationScope) {})
-	require.NoError(t, semconvtest.CheckTracesFrom("gpu_requests", withoutResources(td)))
+	require.NoError(t, conformance.TracesFrom("gpu_requests", withoutResources(td)))
 	out := map[string]ptrace.Span{}
 	for _, rs := range td.ResourceSpans().All() {
 		for _, s := range rs.ScopeSpans().At(0).Spans().All() {

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
 // node is a span of a test: id 1 is the step; times in ms after the step's start.
@@ -98,7 +98,7 @@ func TestStepTotalsAreAssembledInAnyOrderOfOneBatch(t *testing.T) {
 		}
 		process(t, newTestDeriver(t, assembling(nil)), td)
 		assertGained(t, stepWant, gained(stepOf([]ptrace.Traces{td}), stepTree[0].a))
-		require.NoError(t, semconvtest.CheckTraces(td))
+		require.NoError(t, conformance.Traces(td))
 	}
 }
 
@@ -153,4 +153,3 @@ func TestSumsThatWaitAreBounded(t *testing.T) {
 	assert.EqualValues(t, 3, n)
 	assert.Zero(t, d.steps.sums.Len())
 }
-

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
 func TestDerivedValuesAreTheClosedForms(t *testing.T) {
@@ -187,7 +187,7 @@ func TestDerivedValuesAreTheClosedForms(t *testing.T) {
 			d := newTestDeriver(t, nil)
 			process(t, d, td)
 			assertGained(t, tt.want, gained(s, tt.in))
-			require.NoError(t, semconvtest.CheckTraces(td))
+			require.NoError(t, conformance.Traces(td))
 
 			once := ptrace.NewTraces()
 			td.CopyTo(once)

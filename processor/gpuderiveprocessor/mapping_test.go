@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
 func TestPresetsMakeGPUSpans(t *testing.T) {
@@ -116,7 +116,7 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 			d := newTestDeriver(t, func(c *Config) { c.Presets = []string{tt.preset} })
 			process(t, d, td)
 			assertGained(t, tt.want, gained(s, tt.in))
-			require.NoError(t, semconvtest.CheckTraces(td))
+			require.NoError(t, conformance.Traces(td))
 			once := ptrace.NewTraces()
 			td.CopyTo(once)
 			process(t, d, td)

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/recorded"
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
@@ -41,7 +41,7 @@ func TestRecordedCopiesFitThePeaks(t *testing.T) {
 		d := newTestDeriver(t, nil)
 		_, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels}, func(_ context.Context, td ptrace.Traces) error {
 			process(t, d, td)
-			require.NoError(t, semconvtest.CheckTraces(td), path)
+			require.NoError(t, conformance.Traces(td), path)
 			for _, rs := range td.ResourceSpans().All() {
 				for _, ss := range rs.ScopeSpans().All() {
 					for _, s := range ss.Spans().All() {

@@ -18,7 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
 var update = flag.Bool("update", false, "write testdata/two_senders.yaml")
@@ -77,7 +77,7 @@ func TestTwoSendersGolden(t *testing.T) {
 
 		got := ptrace.NewTraces()
 		for _, td := range r.sink.AllTraces() {
-			require.NoError(t, semconvtest.CheckTraces(td))
+			require.NoError(t, conformance.Traces(td))
 			for s := range spansOf(td) {
 				for _, v := range s.Attributes().All() {
 					if v.Type() == pcommon.ValueTypeDouble { // the last digits differ between processors

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
 func TestSpanGetsWhatTheSamplesSayOfItsInterval(t *testing.T) {
@@ -53,7 +53,7 @@ func TestSpanGetsWhatTheSamplesSayOfItsInterval(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		s := r.spans()[1]
 		require.NotEmpty(t, r.spans())
-		require.NoError(t, semconvtest.CheckTraces(r.sink.AllTraces()[0]))
+		require.NoError(t, conformance.Traces(r.sink.AllTraces()[0]))
 		got := s.Attributes().AsRaw()
 		for k, want := range map[string]float64{
 			"gpu.energy":             600,

@@ -21,7 +21,7 @@ import (
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
@@ -103,7 +103,7 @@ func TestEveryPointHasTheTimeOfItsSample(t *testing.T) {
 	}
 	r.take(b)
 	md := r.collect(t0)
-	require.NoError(t, semconvtest.CheckMetrics(md))
+	require.NoError(t, conformance.Metrics(md))
 	assert.Equal(t, strings.Join([]string{
 		`GPU-1 gpu.pcie.io{network.io.direction=transmit} 1000 @200 from 0`,
 		`GPU-1 hw.energy{} 70 @200 from 0`,
@@ -163,7 +163,7 @@ func TestThrottleReasonsBecomeTimeEventsAndLogs(t *testing.T) {
 	}
 	r.take(&gpudata.Batch{Values: values})
 	md := r.collect(t0)
-	require.NoError(t, semconvtest.CheckMetrics(md))
+	require.NoError(t, conformance.Metrics(md))
 	assert.Contains(t, text(md), "gpu.throttle.time{gpu.throttle.reason=hw_thermal_slowdown} 0.1 @500 from 0")
 	assert.Contains(t, text(md), "gpu.throttle.time{gpu.throttle.reason=sw_power_cap} 0.3 @500 from 0")
 	r.emitLogs(context.Background())
@@ -188,7 +188,7 @@ func TestErrorsAreCountedAndLogged(t *testing.T) {
 		Events: []gpudata.Event{xid},
 	})
 	md := r.collect(t0)
-	require.NoError(t, semconvtest.CheckMetrics(md))
+	require.NoError(t, conformance.Metrics(md))
 	for _, want := range []string{
 		"hw.errors{error.type=ecc_corrected} 3 @100 from 0", "hw.errors{error.type=ecc_uncorrected} 1 @100 from 0", "hw.errors{error.type=xid} 1 @200 from 0",
 	} {
@@ -196,7 +196,7 @@ func TestErrorsAreCountedAndLogged(t *testing.T) {
 	}
 	r.emitLogs(context.Background())
 	for _, l := range logs.AllLogs() {
-		require.NoError(t, semconvtest.CheckLogs(l))
+		require.NoError(t, conformance.Logs(l))
 	}
 	assert.Equal(t, []string{
 		"100 gpu.ecc WARN gpu0: 3 corrected memory errors", "100 gpu.ecc ERROR gpu0: 1 uncorrected memory errors", "150 gpu.xid ERROR gpu0: XID 79",
@@ -265,7 +265,7 @@ func TestMetricsCanBeSwitched(t *testing.T) {
 		Processes: []gpudata.Process{{Time: at(0), PID: 42, Bytes: 7}},
 	})
 	md := r.collect(t0)
-	require.NoError(t, semconvtest.CheckMetrics(md))
+	require.NoError(t, conformance.Metrics(md))
 	lines := text(md)
 	assert.NotContains(t, lines, "hw.power")
 	for _, want := range []string{
@@ -285,7 +285,7 @@ func TestPresentValuesCarryThePodThatHoldsTheDevice(t *testing.T) {
 		val(0, gpudata.Power, 0, 1), val(0, gpudata.Energy, 0, 1), val(0, gpudata.MemoryUsed, 0, 1), val(0, gpudata.MemoryLimit, 0, 2), val(0, gpudata.SMUtilization, 0, 1),
 	}})
 	md := r.collect(t0)
-	require.NoError(t, semconvtest.CheckMetrics(md))
+	require.NoError(t, conformance.Metrics(md))
 	const pod = "k8s.namespace.name=ml,k8s.pod.name=train-0,k8s.container.name=c"
 	lines := text(md)
 	for _, want := range []string{"hw.power{" + pod + "}", "gpu.sm.utilization{" + pod + "}", "hw.gpu.memory.usage{" + pod + "}", "hw.energy{}", "hw.gpu.memory.limit{}"} {

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
 // totals adds up what spans say of GPU work: their own and what they gathered of spans that do not exist.
@@ -75,7 +75,7 @@ func TestNoLevelOfDetailLosesWork(t *testing.T) {
 				byTrace := map[pcommon.TraceID]int{}
 				ids := map[pcommon.SpanID]bool{}
 				for _, td := range batches {
-					require.NoError(t, semconvtest.CheckTracesFrom("kineto", td))
+					require.NoError(t, conformance.TracesFrom("kineto", td))
 					bytes += (&ptrace.ProtoMarshaler{}).TracesSize(td)
 				}
 				for _, s := range spans {

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
 // FuzzConvert reads anything at every level, in memory and spilled: it never panics, writes only what the registry
@@ -32,7 +32,7 @@ func FuzzConvert(f *testing.F) {
 			var activities int64
 			foreign := false
 			st, err := Read(t.Context(), bytes.NewReader(b), o, func(_ context.Context, td ptrace.Traces) error {
-				if err := semconvtest.CheckTraces(td); err != nil {
+				if err := conformance.Traces(td); err != nil {
 					t.Fatal(err)
 				}
 				for _, s := range spansOf([]ptrace.Traces{td}) {

@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/gputrace/gputracetest"
 	"github.com/otelgpu/otelgpu/internal/recorded"
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
 )
 
 // reference is what was computed from a trace by other means.
@@ -135,7 +135,7 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 				base = *ref.Base
 			}
 			for _, td := range batches {
-				require.NoError(t, semconvtest.CheckTracesFrom("kineto", td))
+				require.NoError(t, conformance.TracesFrom("kineto", td))
 			}
 			devices := map[int64]map[string][]gputracetest.Span{}
 			var steps []gputracetest.Span

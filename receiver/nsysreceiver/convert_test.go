@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/internal/recorded"
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
 )
 
 // export makes a database of statements.
@@ -55,7 +55,7 @@ func convert(t testing.TB, path string, o Options) (map[string]ptrace.Span, []pt
 	byName := map[string]ptrace.Span{}
 	var batches []ptrace.Traces
 	st, err := ReadFile(t.Context(), path, o, func(_ context.Context, td ptrace.Traces) error {
-		require.NoError(t, semconvtest.CheckTracesFrom("nsys", td))
+		require.NoError(t, conformance.TracesFrom("nsys", td))
 		batches = append(batches, td)
 		for _, rs := range td.ResourceSpans().All() {
 			for _, ss := range rs.ScopeSpans().All() {

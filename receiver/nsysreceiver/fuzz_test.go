@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
 // schema are the tables that are read, with their columns.
@@ -124,7 +124,7 @@ func FuzzFile(f *testing.F) {
 func reads(t *testing.T, path string, detail Detail) {
 	ids := map[pcommon.SpanID]bool{}
 	_, _ = ReadFile(t.Context(), path, Options{Detail: detail, BatchSpans: 3}, func(_ context.Context, td ptrace.Traces) error {
-		if err := semconvtest.CheckTraces(td); err != nil {
+		if err := conformance.Traces(td); err != nil {
 			t.Fatal(err)
 		}
 		for _, rs := range td.ResourceSpans().All() {

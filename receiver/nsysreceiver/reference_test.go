@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/gputrace/gputracetest"
 	"github.com/otelgpu/otelgpu/internal/recorded"
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
 )
 
 type reference struct {
@@ -66,7 +66,7 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 			devices := map[int64]map[string][]gputracetest.Span{}
 			host := map[string][]gputracetest.Span{}
 			st, err := ReadFile(t.Context(), path, Options{Detail: DetailKernels}, func(_ context.Context, td ptrace.Traces) error {
-				require.NoError(t, semconvtest.CheckTracesFrom("nsys", td))
+				require.NoError(t, conformance.TracesFrom("nsys", td))
 				for _, s := range gputracetest.Spans(td) {
 					kind := s.Text("gpu.operation.type")
 					if kind == "" || kind == "step" {

@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package semconvtest
+package conformance
 
 import (
 	"go/ast"
@@ -41,7 +41,7 @@ func registered(word string) bool {
 	_, a := semconv.LookupAttribute(word)
 	_, m := semconv.LookupMetric(word)
 	_, e := semconv.LookupEvent(word)
-	return a || m || e
+	return a || m || e || slices.Contains(otherHardware, word)
 }
 
 // namespace says whether names of the registry begin with word and a dot; documents speak of those too.

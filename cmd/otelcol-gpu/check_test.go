@@ -1,0 +1,130 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/freeport"
+)
+
+const (
+	rightSpan = `{"resourceSpans":[{"scopeSpans":[{"scope":{"attributes":[{"key":"hw.id","value":{"stringValue":"GPU-1"}}]},
+		"spans":[{"traceId":"01000000000000000000000000000001","spanId":"0100000000000001","name":"gemm",
+		"startTimeUnixNano":"1764000000000000000","endTimeUnixNano":"1764000000001000000",
+		"attributes":[{"key":"gpu.operation.type","value":{"stringValue":"kernel"}}]}]}]}]}`
+	wrongLine = `span "gemm": attribute gpu.operation.type: "gemm" is none of `
+)
+
+var wrongSpan = strings.Replace(rightSpan, `"kernel"`, `"gemm"`, 1)
+
+func check(t *testing.T, in string, args ...string) (out string, err error) {
+	t.Helper()
+	cmd := newCheckCommand()
+	var b bytes.Buffer
+	cmd.SetOut(&b)
+	cmd.SetErr(&b)
+	cmd.SetIn(strings.NewReader(in))
+	cmd.SetArgs(args)
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	err = cmd.Execute()
+	return b.String(), err
+}
+
+func TestCheckNamesWhatDeviates(t *testing.T) {
+	dir := t.TempDir()
+	right, wrong := filepath.Join(dir, "right.json"), filepath.Join(dir, "wrong.json")
+	require.NoError(t, os.WriteFile(right, []byte(rightSpan), 0o600))
+	require.NoError(t, os.WriteFile(wrong, []byte(rightSpan+"\n"+wrongSpan), 0o600))
+
+	out, err := check(t, "", right)
+	require.NoError(t, err)
+	assert.Equal(t, "1 spans (1 of GPU work or about it), 0 metric points, 0 log records: no complaints\n", out)
+
+	out, err = check(t, "", right, wrong)
+	require.ErrorIs(t, err, errReported)
+	assert.True(t, strings.HasPrefix(out, wrong+":5: "+wrongLine), out)
+	assert.Contains(t, out, "\n3 spans (3 of GPU work or about it), 0 metric points, 0 log records: 1 complaints of 1 kinds\n")
+
+	out, err = check(t, wrongSpan, "-")
+	require.ErrorIs(t, err, errReported)
+	assert.True(t, strings.HasPrefix(out, "standard input:1: "+wrongLine), out)
+}
+
+func TestCheckSaysWhatItCannotRead(t *testing.T) {
+	_, err := check(t, "")
+	require.EqualError(t, err, "nothing to check (name a file, - for standard input, or --listen)")
+	_, err = check(t, "", filepath.Join(t.TempDir(), "none.json"))
+	require.ErrorContains(t, err, "none.json\": no such file")
+	_, err = check(t, "hello", "-")
+	require.ErrorContains(t, err, "cannot read standard input as JSON after line 1")
+	_, err = check(t, "", "--listen=nowhere")
+	require.EqualError(t, err, "`--listen` must be HOST:PORT, found \"nowhere\"")
+	_, err = check(t, "", "--listen=127.0.0.1:65535")
+	require.EqualError(t, err, "`--listen` must have a port of 1 to 65534, found \"65535\"")
+	_, err = check(t, "", "--listen=127.0.0.1:4317", "x.json")
+	require.EqualError(t, err, `cannot check "x.json" while listening (leave out either)`)
+}
+
+func TestCheckTakesLiveTelemetry(t *testing.T) {
+	grpc, web := twoPorts(t)
+	cmd := newCheckCommand()
+	var b bytes.Buffer
+	cmd.SetOut(&b)
+	cmd.SetErr(&bytes.Buffer{})
+	cmd.SetArgs([]string{"--listen=" + grpc})
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd.SetContext(ctx)
+	done := make(chan error)
+	go func() { done <- cmd.Execute() }()
+	for _, span := range []string{rightSpan, wrongSpan} {
+		require.Eventually(t, func() bool {
+			resp, err := http.Post("http://"+web+"/v1/traces", "application/json", strings.NewReader(span))
+			if err != nil {
+				return false
+			}
+			_ = resp.Body.Close()
+			return resp.StatusCode == http.StatusOK
+		}, 10*time.Second, 10*time.Millisecond)
+	}
+	cancel()
+	require.ErrorIs(t, <-done, errReported)
+	assert.True(t, strings.HasPrefix(b.String(), wrongLine), b.String())
+	assert.Contains(t, b.String(), "2 spans (2 of GPU work or about it), 0 metric points, 0 log records: 1 complaints of 1 kinds")
+}
+
+// twoPorts are the addresses of a free port and the next one.
+func twoPorts(t *testing.T) (one, next string) {
+	one, err := freeport.Address()
+	require.NoError(t, err)
+	for range 20 {
+		if next, err = freeport.Address(); err == nil && port(t, next) == port(t, one)+1 {
+			return one, next
+		}
+		one = next
+	}
+	t.Fatal("no two ports in a row are free")
+	return "", ""
+}
+
+func port(t *testing.T, address string) int {
+	_, p, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	n, err := strconv.Atoi(p)
+	require.NoError(t, err)
+	return n
+}

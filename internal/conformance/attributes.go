@@ -1,0 +1,162 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// otherHardware are OpenTelemetry's hardware attributes that otelgpu does not write; any emitter may.
+var otherHardware = []string{
+	"hw.battery.capacity", "hw.battery.chemistry", "hw.battery.state", "hw.bios_version", "hw.enclosure.type",
+	"hw.firmware_version", "hw.limit_type", "hw.logical_disk.raid_level", "hw.logical_disk.state", "hw.memory.type",
+	"hw.network.logical_addresses", "hw.network.physical_address", "hw.physical_disk.smart_attribute",
+	"hw.physical_disk.state", "hw.physical_disk.type", "hw.sensor_location", "hw.serial_number",
+	"hw.tape_drive.operation_type",
+}
+
+// attributes checks the attributes of one thing; place is one of the registry's places, where names the thing and kind
+// the sort of thing.
+func (r *Report) attributes(attrs pcommon.Map, place, kind, where string) {
+	var names []string
+	for name, v := range attrs.All() {
+		if !ours(name) {
+			continue
+		}
+		names = append(names, name)
+		if what, remedy := attribute(name, v, place); what != "" {
+			r.complain(kind, where, "attribute "+name+": "+what, remedy)
+		}
+	}
+	slices.Sort(names)
+	for i, name := range names {
+		if i > 0 && name == names[i-1] {
+			r.complain(kind, where, "attribute "+name+": stands there twice", "write each name once")
+		}
+	}
+}
+
+// attribute says what is wrong with one attribute and what to do; "" where nothing is.
+func attribute(name string, v pcommon.Value, place string) (what, remedy string) {
+	a, ok := semconv.LookupAttribute(name)
+	if !ok {
+		if slices.Contains(otherHardware, name) {
+			return "", ""
+		}
+		return unknown(name, attributeNames())
+	}
+	if !slices.Contains(a.On, place) {
+		return fmt.Sprintf("on a %s (the registry allows %s)", place, strings.Join(a.On, ", ")), ""
+	}
+	if what, remedy = valueType(a, v); what != "" {
+		return what, remedy
+	}
+	for _, s := range texts(v) {
+		if s == "" {
+			return "empty (what is unknown is absent)", ""
+		}
+		if len(a.Members) > 0 && !a.Open && !slices.Contains(a.Members, s) {
+			return fmt.Sprintf("%q is none of %s", s, strings.Join(a.Members, ", ")), ""
+		}
+	}
+	return amount(a, v)
+}
+
+// valueType compares the type of a value with the registry's.
+func valueType(a semconv.Attribute, v pcommon.Value) (what, remedy string) {
+	switch a.Type {
+	case semconv.TypeStrings:
+		return elements(a, v, pcommon.ValueTypeStr)
+	case semconv.TypeInts:
+		return elements(a, v, pcommon.ValueTypeInt)
+	}
+	want := map[semconv.Type]pcommon.ValueType{
+		semconv.TypeString: pcommon.ValueTypeStr, semconv.TypeInt: pcommon.ValueTypeInt,
+		semconv.TypeDouble: pcommon.ValueTypeDouble, semconv.TypeBoolean: pcommon.ValueTypeBool,
+	}[a.Type]
+	if v.Type() == want {
+		if v.Type() == pcommon.ValueTypeDouble && !finite(v.Double()) {
+			return fmt.Sprintf("%v is not finite", v.Double()), "leave it out where it is unknown"
+		}
+		return "", ""
+	}
+	what = fmt.Sprintf("%s, want %s", v.Type(), a.Type)
+	switch {
+	case v.Type() == pcommon.ValueTypeInt && want == pcommon.ValueTypeDouble:
+		remedy = "the SDK's double, as 1.0, not 1"
+	case v.Type() == pcommon.ValueTypeStr:
+		remedy = "not as text"
+	}
+	return what, remedy
+}
+
+func elements(a semconv.Attribute, v pcommon.Value, want pcommon.ValueType) (what, remedy string) {
+	if v.Type() != pcommon.ValueTypeSlice {
+		return fmt.Sprintf("%s, want %s", v.Type(), a.Type), "a list, of one element too"
+	}
+	if v.Slice().Len() == 0 {
+		return "empty (what is unknown is absent)", ""
+	}
+	for _, e := range v.Slice().All() {
+		if e.Type() != want {
+			return fmt.Sprintf("an element is %s, want %s", e.Type(), a.Type), ""
+		}
+	}
+	return "", ""
+}
+
+// declared ratios may be above 1 where the declaration is wrong, which gpu.declaration.status says.
+var declared = []string{
+	"gpu.io.utilization", "gpu.flop.utilization", "gpu.roofline.utilization", "gpu.step.mfu", "gpu.step.hfu",
+	"gpu.straggler.score",
+}
+
+// signed durations may be below 0 as their sources define them: Holistic Trace Analysis sums gaps of activities that
+// overlap as negative ones.
+var signed = []string{"gpu.window.stream.kernel_wait.duration"}
+
+// amount checks what a number can be by its unit and name.
+func amount(a semconv.Attribute, v pcommon.Value) (what, remedy string) {
+	var x float64
+	switch v.Type() {
+	case pcommon.ValueTypeDouble:
+		x = v.Double()
+	case pcommon.ValueTypeInt:
+		x = float64(v.Int())
+	default:
+		return "", ""
+	}
+	name := a.Name
+	switch {
+	case a.Unit == "1" && x > 1+1e-6 && !slices.Contains(declared, name):
+		return fmt.Sprintf("%v is above 1", x), "ratios are 0 to 1, not per cent"
+	case x < 0 && !slices.Contains(signed, name) && (a.Unit == "1" || a.Unit == "By" && !strings.HasSuffix(name, ".delta") || strings.HasPrefix(a.Unit, "{") ||
+		strings.HasSuffix(name, ".duration") || strings.Contains(name, ".duration.") || a.Unit == "J" || a.Unit == "W" || a.Unit == "Hz"):
+		return fmt.Sprintf("%v is negative", x), ""
+	}
+	return "", ""
+}
+
+func texts(v pcommon.Value) []string {
+	switch v.Type() {
+	case pcommon.ValueTypeStr:
+		return []string{v.Str()}
+	case pcommon.ValueTypeSlice:
+		var out []string
+		for _, e := range v.Slice().All() {
+			out = append(out, texts(e)...)
+		}
+		return out
+	}
+	return nil
+}
+
+func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }

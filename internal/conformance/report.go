@@ -1,0 +1,151 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// maxComplaints bounds the different complaints of one report; what is beyond is counted.
+const maxComplaints = 1000
+
+// Complaint is one deviation from the registry.
+type Complaint struct {
+	Where  string // the place of the first: `span "gemm"`, with the file and line where there are
+	What   string // `attribute gpu.duration: Int, want double`
+	Remedy string // what to do; empty where What says it
+	Count  int64  // how often it was met
+}
+
+// String is the complaint on one line.
+func (c *Complaint) String() string {
+	s := c.What
+	if c.Where != "" {
+		s = c.Where + ": " + s
+	}
+	if c.Remedy != "" {
+		s += " (" + c.Remedy + ")"
+	}
+	if c.Count > 1 {
+		s += fmt.Sprintf(" [%d times]", c.Count)
+	}
+	return s
+}
+
+// Report collects what deviates, each kind of deviation once. The zero value is ready for use.
+type Report struct {
+	// Strict adds what only telemetry from outside can be asked for: GPU work names its device, spans have IDs and
+	// times.
+	Strict bool
+	// Found is called for each new complaint; nil: nobody wants to know at once.
+	Found func(*Complaint)
+
+	Spans, Points, Records int64 // read
+	GPUSpans               int64 // of Spans
+	More                   int64 // different complaints beyond the first 1000
+
+	source string
+	list   []*Complaint
+	known  map[string]*Complaint
+}
+
+// At sets the file and line that complaints are of from now on; "" for none.
+func (r *Report) At(source string) { r.source = source }
+
+// Complaints are all, in the order in which they were met.
+func (r *Report) Complaints() []*Complaint { return r.list }
+
+// Err joins the complaints; nil where there are none.
+func (r *Report) Err() error {
+	var errs []error
+	for _, c := range r.list {
+		errs = append(errs, errors.New(c.String()))
+	}
+	return errors.Join(errs...)
+}
+
+// Summary writes how much was read and how much of it deviates.
+func (r *Report) Summary(w io.Writer) {
+	var times int64
+	for _, c := range r.list {
+		times += c.Count
+	}
+	fmt.Fprintf(w, "%d spans (%d of GPU work or about it), %d metric points, %d log records: ",
+		r.Spans, r.GPUSpans, r.Points, r.Records)
+	switch {
+	case len(r.list) == 0 && r.Spans+r.Points+r.Records == 0:
+		fmt.Fprintln(w, "nothing to check")
+	case len(r.list) == 0:
+		fmt.Fprintln(w, "no complaints")
+	default:
+		fmt.Fprintf(w, "%d complaints of %d kinds\n", times+r.More, len(r.list))
+	}
+}
+
+// Sorted are the complaints, the most frequent first.
+func (r *Report) Sorted() []*Complaint {
+	out := slices.Clone(r.list)
+	slices.SortStableFunc(out, func(a, b *Complaint) int { return cmp.Compare(b.Count, a.Count) })
+	return out
+}
+
+// complain counts a deviation. kind tells where complaints of one text are the same: a span's name is left out of it.
+func (r *Report) complain(kind, where, what, remedy string) {
+	key := kind + "\x00" + what
+	if c := r.known[key]; c != nil {
+		c.Count++
+		return
+	}
+	if len(r.list) >= maxComplaints {
+		r.More++
+		return
+	}
+	if r.known == nil {
+		r.known = map[string]*Complaint{}
+	}
+	if r.source != "" {
+		where = r.source + ": " + where
+	}
+	c := &Complaint{Where: where, What: what, Remedy: remedy, Count: 1}
+	r.known[key] = c
+	r.list = append(r.list, c)
+	if r.Found != nil {
+		r.Found(c)
+	}
+}
+
+// Traces returns every kind of deviation in resources, scopes, spans, span events and links; nil where there is none.
+func Traces(td ptrace.Traces) error {
+	var r Report
+	r.Traces(td)
+	return r.Err()
+}
+
+// Metrics returns every kind of deviation in resources, scopes, metrics and data points; nil where there is none.
+func Metrics(md pmetric.Metrics) error {
+	var r Report
+	r.Metrics(md)
+	return r.Err()
+}
+
+// Logs returns every kind of deviation in resources, scopes, event names and log records; nil where there is none.
+func Logs(ld plog.Logs) error {
+	var r Report
+	r.Logs(ld)
+	return r.Err()
+}
+
+// ours says whether a name is in one of the namespaces that the registry governs.
+func ours(name string) bool {
+	return strings.HasPrefix(name, "gpu.") || strings.HasPrefix(name, "gpuspan.") || strings.HasPrefix(name, "hw.")
+}
