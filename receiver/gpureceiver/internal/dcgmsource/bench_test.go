@@ -6,6 +6,7 @@
 package dcgmsource
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,23 +15,54 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// BenchmarkSecondOfEightGPUs is one second of sampling 8 GPUs at 10 Hz, go-dcgm and the stub included:
-// ns/op divided by 1e9 is the share of one core. What a real client library takes for its connection is not in it.
-func BenchmarkSecondOfEightGPUs(b *testing.B) {
-	m := machine{"gpus": 8, "gpm": 0xff, "now": baseTime}
-	set := settings()
-	set.Slow = time.Hour
-	s := open(b, m, set)
-	read(b, s)
-	batch := &gpudata.Batch{}
-	b.ReportAllocs()
-	b.ResetTimer()
-	values := 0
-	for b.Loop() {
-		m.advance(b, time.Second)
-		batch.Reset()
-		require.NoError(b, s.Read(batch))
-		values += len(batch.Values)
+// BenchmarkSecond is one second of sampling, the stub of DCGM's library included with a buffer of 4 MiB for each round
+// trip, as the real one has: ns/op divided by 1e9 is the share of one core. What a connection costs is not in it.
+// "call for each board" is what dcgm-exporter does in a scrape a second: the newest values, one call for each board.
+func BenchmarkSecond(b *testing.B) {
+	for _, gpus := range []int{8, 32} {
+		b.Run(fmt.Sprintf("%d GPUs/call for each board", gpus), func(b *testing.B) {
+			s := open(b, machine{"gpus": gpus, "gpm": uint32(0xffffffff), "now": baseTime}, settings())
+			fields, err := s.session.fieldGroup("bench", append(ids(fast), ids(slow)...))
+			require.NoError(b, err)
+			var groups []uintptr
+			for _, e := range s.session.boards() {
+				g, err := s.session.group([]entity{e})
+				require.NoError(b, err)
+				require.NoError(b, s.session.api.watch(g, fields, 1e6, 10))
+				groups = append(groups, g)
+			}
+			before := trips(b)
+			for b.Loop() {
+				for _, g := range groups {
+					require.NoError(b, s.session.api.latest(g, fields, func(*rawValue) {}))
+				}
+			}
+			b.ReportMetric(float64(trips(b)-before)/float64(b.N), "trips/op")
+		})
+		for _, sampling := range []time.Duration{time.Second, 100 * time.Millisecond} {
+			b.Run(fmt.Sprintf("%d GPUs/samples every %s", gpus, sampling), func(b *testing.B) {
+				m := machine{"gpus": gpus, "gpm": uint32(0xffffffff), "now": baseTime}
+				set := settings()
+				set.Sampling, set.Slow, set.Processes, set.Pipes = sampling, 10*time.Second, true, false
+				s := open(b, m, set)
+				read(b, s)
+				batch := &gpudata.Batch{}
+				b.ReportAllocs()
+				values, before, done := 0, trips(b), time.Duration(0)
+				for b.Loop() {
+					for end := done/time.Second*time.Second + time.Second; done < end; done += s.Pace() {
+						m.advance(b, s.Pace())
+						batch.Reset()
+						require.NoError(b, s.Read(batch))
+						values += len(batch.Values)
+					}
+				}
+				// A pace of 2 s makes some seconds without a read, which count too.
+				scale := float64(done/time.Second) / float64(b.N)
+				b.ReportMetric(float64(values)/float64(b.N)/scale, "values/s")
+				b.ReportMetric(float64(trips(b)-before)/float64(b.N)/scale, "trips/s")
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/scale, "ns/s")
+			})
+		}
 	}
-	b.ReportMetric(float64(values)/float64(b.N), "values/op")
 }

@@ -59,17 +59,25 @@ func TestMain(m *testing.M) {
 }
 
 func buildStub(dir string) error {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
+	headers, err := goDCGM()
 	if err != nil {
-		return fmt.Errorf("go list: %w", err)
+		return err
 	}
-	headers := filepath.Join(strings.TrimSpace(string(out)), "pkg", "dcgm")
 	cmd := exec.Command("gcc", "-shared", "-fPIC", "-fvisibility=hidden", "-O1", "-I"+headers, "-Wl,-soname,libdcgm.so.4",
 		"-o", filepath.Join(dir, "libdcgm.so.4"), filepath.Join("testdata", "stub", "dcgm_stub.c"), "-lpthread")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("gcc: %w: %s", err, out)
 	}
 	return nil
+}
+
+// goDCGM is the folder of go-dcgm's headers.
+func goDCGM() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
+	if err != nil {
+		return "", fmt.Errorf("go list: %w", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "pkg", "dcgm"), nil
 }
 
 // machine is what the stub is told.

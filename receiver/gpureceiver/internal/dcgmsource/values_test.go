@@ -207,3 +207,44 @@ func TestInstancesHaveTheirOwnRatiosAndTheBoardItsCounters(t *testing.T) {
 	assert.True(t, b.Changed)
 	assert.Len(t, s.Devices(), 3)
 }
+
+func TestValuesThatNobodySamplesAnyMoreAreStale(t *testing.T) {
+	for _, tc := range []struct {
+		age   time.Duration
+		stale bool
+	}{{59 * time.Second, false}, {61 * time.Second, true}} {
+		m := machine{"gpus": 2, "now": baseTime}
+		set := settings()
+		set.Slow, set.MaxStaleness = 10*time.Second, time.Minute
+		s := open(t, m, set)
+		read(t, s)
+		w := s.session.watches[1]
+		require.Equal(t, latest, w.kind)
+		b := &gpudata.Batch{}
+		newest := baseTime + (1000 * time.Second).Microseconds()
+		s.session.api = latestAt{s.session.api, []rawValue{
+			{entity: entity{entityGPU, 0}, field: 150, typ: typeInt, i: 40, ts: newest},
+			{entity: entity{entityGPU, 1}, field: 150, typ: typeInt, i: 41, ts: newest - tc.age.Microseconds()},
+		}}
+		require.NoError(t, s.session.readLatest(b, w))
+		s.session.api = library{}
+		assert.Len(t, of(b, 0, gpudata.Temperature), 1)
+		assert.Equal(t, tc.stale, len(of(b, 1, gpudata.Temperature)) == 0, tc.age)
+		assert.Equal(t, tc.stale, b.Dropped[gpudata.DropStale] == 1, tc.age)
+		require.NoError(t, s.Close())
+		require.NoError(t, s.Open())
+	}
+}
+
+// latestAt gives these as the newest values.
+type latestAt struct {
+	api
+	values []rawValue
+}
+
+func (l latestAt) latest(_, _ uintptr, fn func(*rawValue)) error {
+	for i := range l.values {
+		fn(&l.values[i])
+	}
+	return nil
+}
