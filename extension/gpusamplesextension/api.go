@@ -40,7 +40,13 @@ type Reader interface {
 }
 
 // FindWriter returns the extension id as a Writer.
-func FindWriter(host component.Host, id component.ID) (Writer, error) { return find[Writer](host, id) }
+func FindWriter(host component.Host, id component.ID) (Writer, error) {
+	w, err := find[Writer](host, id)
+	if x, ok := w.(*samples); ok {
+		x.written.Store(true)
+	}
+	return w, err
+}
 
 // FindReader returns the extension id as a Reader.
 func FindReader(host component.Host, id component.ID) (Reader, error) { return find[Reader](host, id) }

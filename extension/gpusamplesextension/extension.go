@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension/internal/metadata"
 )
@@ -17,6 +18,7 @@ import (
 type samples struct {
 	*Store
 	telemetry *metadata.TelemetryBuilder
+	logger    *zap.Logger
 }
 
 var (
@@ -31,12 +33,25 @@ func newSamples(cfg Config, set component.TelemetrySettings) (*samples, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &samples{Store: NewStore(cfg, nil), telemetry: tb}
+	x := &samples{Store: NewStore(cfg, nil), telemetry: tb, logger: set.Logger}
 	return x, x.observe()
 }
 
 // Start implements component.Component; rings are ready from the beginning.
 func (*samples) Start(context.Context, component.Host) error { return nil }
+
+// Ready implements extensioncapabilities.PipelineWatcher: it is called when all pipelines run. The Collector makes no
+// component that is in no pipeline and says nothing of it, so this is where a forgotten `gpu` receiver is noticed.
+func (x *samples) Ready() error {
+	if !x.written.Load() {
+		x.logger.Warn("Nothing writes device samples, so no span will be joined (list a `gpu` receiver, or the `gpu_samples` " +
+			"exporter, in a pipeline, and name this extension in its `samples`)")
+	}
+	return nil
+}
+
+// NotReady implements extensioncapabilities.PipelineWatcher.
+func (*samples) NotReady() error { return nil }
 
 // Shutdown implements component.Component.
 func (x *samples) Shutdown(context.Context) error {

@@ -36,7 +36,8 @@ type Store struct {
 	stats stats
 	uses  useTable
 
-	placed atomic.Pointer[[]placed]
+	placed  atomic.Pointer[[]placed]
+	written atomic.Bool // somebody has asked for the Writer
 }
 
 type hostPCI struct{ host, bdf string }

@@ -27,8 +27,8 @@ type Config struct {
 	SamplingInterval time.Duration `mapstructure:"sampling_interval"`
 	// Samples is the gpu_samples extension that every sample is written to. Default none.
 	Samples *component.ID `mapstructure:"samples"`
-	// CallTimeout is how long a call of the source may take before it counts as hung: it is reported, `auto` goes on
-	// to the next source, and shutdown no longer waits for it. DCGM takes 5s to say that nobody listens. Default 10s.
+	// CallTimeout is how long a call of the source may take before it counts as hung: it is reported, and `auto` goes on
+	// to the next source. DCGM takes 5s to say that nobody listens. Default 10s.
 	CallTimeout time.Duration `mapstructure:"call_timeout"`
 	// RetryInterval is the longest time between two tries to open a source; tries begin after 1s and double. Default 30s.
 	RetryInterval time.Duration `mapstructure:"retry_interval"`
@@ -42,7 +42,7 @@ type Config struct {
 	// Kubernetes says which pod holds a device, on present values. Default off; the empty key `kubernetes:` turns it on.
 	Kubernetes configoptional.Optional[KubernetesConfig] `mapstructure:"kubernetes"`
 
-	// Metrics switches single metrics on and off, by name. Default: as documentation.md lists them.
+	// Metrics switches single metrics on and off, by name. Default: as docs/semconv.md and the README say.
 	Metrics map[string]MetricConfig `mapstructure:"metrics"`
 }
 
@@ -62,7 +62,7 @@ type DCGMConfig struct {
 	MaxKeepAge time.Duration `mapstructure:"max_keep_age"`
 	// Profiling watches the profiling fields (1001 to 1012) where the devices have them. Default true.
 	Profiling bool `mapstructure:"profiling"`
-	// MaxStaleness drops values older than this against the newest of the host engine. Default 1m.
+	// MaxStaleness drops newest values that are older than this against the newest of the same read. Default 1m.
 	MaxStaleness time.Duration `mapstructure:"max_staleness"`
 }
 

@@ -204,6 +204,26 @@ func TestAHungReadIsWaitedForAndShutdownIsNot(t *testing.T) {
 	eventually(t, func() bool { return !a.isOpen() })
 }
 
+func TestShutdownDoesNotWaitForTheCallTimeout(t *testing.T) {
+	hang := make(chan struct{})
+	a, l := &fakeSource{name: "a"}, &logHandler{}
+	e := &engine{callTimeout: time.Hour, retryMin: time.Millisecond, retryMax: time.Second, handler: l, candidates: []*candidate{{src: a}}}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.run(ctx) }()
+	eventually(t, func() bool { return l.has("read a") })
+	a.set(func() { a.hang = hang })
+	eventually(t, func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.inCall
+	})
+	cancel()
+	require.NoError(t, <-done, "this would hang for an hour")
+	close(hang)
+	eventually(t, func() bool { return !a.isOpen() })
+}
+
 func TestALostSourceIsClosedAndOpenedAgain(t *testing.T) {
 	a, l := &fakeSource{name: "a"}, &logHandler{}
 	stop := start(l, a)

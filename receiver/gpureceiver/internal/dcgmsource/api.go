@@ -111,8 +111,7 @@ const (
 
 // says tells whether an error is of a code.
 func says(err error, code int, text string) bool {
-	var e *callError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*callError](err); ok {
 		return e.code == code
 	}
 	return err != nil && strings.Contains(err.Error(), text)
@@ -121,6 +120,6 @@ func says(err error, code int, text string) bool {
 func timedOut(err error) bool     { return says(err, codeTimeout, textTimeout) }
 func disconnected(err error) bool { return says(err, codeNotConnected, textNotConnected) }
 func tooMany(err error) bool {
-	var e *callError
-	return errors.Is(err, errTooMany) || errors.As(err, &e) && e.code == codeInsufficientSize
+	e, ok := errors.AsType[*callError](err)
+	return errors.Is(err, errTooMany) || ok && e.code == codeInsufficientSize
 }

@@ -302,9 +302,9 @@ func (s *session) deviceValue(b *gpudata.Batch, i int, f *field, rank uint8, ts 
 		if rank+1 > *best {
 			return
 		}
-		x = st.sums[f.quantity].AddRate(ts*1000, x, s.set.Sampling)
+		x = st.sums[0][f.quantity].AddRate(ts*1000, x, s.set.Sampling)
 	case formCounter:
-		x = st.sums[f.quantity].AddCounter(ts*1000, 0, x)
+		x = st.sums[1][f.quantity].AddCounter(ts*1000, 0, x)
 	}
 	switch f.quantity {
 	case gpudata.RemapFailed:

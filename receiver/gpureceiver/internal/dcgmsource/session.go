@@ -38,7 +38,6 @@ type session struct {
 	started   int64         // the host engine's clock at discovery, µs
 	inventory string
 	checked   time.Time // when the list of devices was last read
-	listed    time.Time // when the processes were
 	dead      bool      // the connection does not answer any more
 	fails     int       // reads that failed in a row while the connection answered
 
@@ -72,7 +71,7 @@ func newKept() *kept { return &kept{devices: map[string]*deviceState{}} }
 // deviceState is what is remembered of one device.
 type deviceState struct {
 	best          [gpudata.NumQuantities]uint8 // lowest rank seen, plus 1; 0 when none
-	sums          [gpudata.NumQuantities]countersum.Sum
+	sums          [2][gpudata.NumQuantities]countersum.Sum // of rates and of counters
 	last          [2][maxFields]int64 // time of the newest sample, by kind of part and field; µs
 	xids          float64
 	remapFailed   bool

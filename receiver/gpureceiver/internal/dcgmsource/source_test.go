@@ -7,6 +7,7 @@ package dcgmsource
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -172,9 +173,7 @@ func TestRefusedProfilingIsSaidAndTriedAgain(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := machine{"gpus": 2, "gpm": 0b01, "now": baseTime}
-			for k, v := range tc.cause {
-				m[k] = v
-			}
+			maps.Copy(m, tc.cause)
 			s := open(t, m, settings())
 			b := read(t, s)
 			require.NotEmpty(t, b.Notices)

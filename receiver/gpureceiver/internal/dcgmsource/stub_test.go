@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,8 +87,14 @@ type machine map[string]any
 // baseTime is a whole minute.
 const baseTime = int64(1_800_000_000_000_000) // µs
 
+// clock is the machine's time, µs.
+var clock atomic.Int64
+
 func (m machine) write(t testing.TB) {
 	t.Helper()
+	if now, ok := m["now"].(int64); ok {
+		clock.Store(now)
+	}
 	path := os.Getenv(envControl)
 	if path == "" {
 		t.Skip("needs gcc to build the stub of DCGM")
@@ -150,7 +157,7 @@ func open(t testing.TB, m machine, set Settings) *Source {
 	m.write(t)
 	s := newSource(set, newConnection(library{}))
 	if _, ok := m["now"]; ok {
-		s.now = func() time.Time { return time.UnixMicro(m["now"].(int64)) }
+		s.now = func() time.Time { return time.UnixMicro(clock.Load()) }
 	}
 	require.NoError(t, s.Open())
 	t.Cleanup(func() {

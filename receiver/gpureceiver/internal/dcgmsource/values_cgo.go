@@ -108,6 +108,8 @@ static int read_latest(uintptr_t handle, uintptr_t group, uintptr_t fields, scal
 
 static const char *text_of(int code) { return error_text(code); }
 
+static const char *text_at(const scalars *s, int64_t place) { return s->texts + place; }
+
 static void release(scalars *s) { free(s->list); free(s->texts); }
 */
 import "C"
@@ -184,7 +186,7 @@ func pass(s *C.scalars, fn func(*rawValue)) {
 		}
 		if raw.typ == typeString {
 			raw.i = 0
-			raw.s = C.GoStringN((*C.char)(unsafe.Add(unsafe.Pointer(s.texts), uintptr(x.i))), C.int(x.more))
+			raw.s = C.GoStringN(C.text_at(s, x.i), C.int(x.more))
 		}
 		fn(&raw)
 	}
