@@ -10,6 +10,7 @@ MODULES    := $(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/test
 SHIPPED    := $(filter-out ./internal/tools ./benchmarks,$(MODULES))
 TOOLS      := $(CURDIR)/internal/tools
 BIN        := $(CURDIR)/bin
+TESTALL    := internal/tools/testall/main.go internal/tools/testall/python.go
 # A cache that several checkouts share reports lines of files that are gone.
 export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
@@ -20,11 +21,11 @@ each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
-test: ## run the tests of every module and say what ran
-	$(GO) run internal/tools/testall/main.go
+test: ## run the tests of every module, and of the Python package where Python is, and say what ran
+	$(GO) run $(TESTALL)
 
 race: ## the same under the race detector, without the end-to-end tests
-	CGO_ENABLED=1 $(GO) run internal/tools/testall/main.go -race -short
+	CGO_ENABLED=1 $(GO) run $(TESTALL) -race -short
 
 efence: ## calls into C at 3,000 stack depths, with memory that is never used again
 	GODEBUG=efence=1 $(GO) test -count=1 -run='StackDepth|GrowsTheStack|Frame' ./gpuspan/internal/dl ./gpuspan/cuda/... ./gpuspan/hip ./gpuspan/nvtx

@@ -3,7 +3,7 @@
 
 // Command testall runs go test in every module of the repository and says what ran.
 //
-//	go run internal/tools/testall/main.go [-module DIR] [GO TEST FLAGS]
+//	go run internal/tools/testall/*.go [-module DIR] [GO TEST FLAGS]
 //
 // It is run from the root of the repository. Modules that go.work names are tested in the workspace, the others
 // (internal/tools, benchmarks) with GOWORK=off, as their users get them. Output is that of failing packages, the reason
@@ -52,6 +52,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
+	if (only == "" || only == pythonPackage) && !slices.Contains(args, "-race") {
+		dirs = append(dirs, pythonPackage)
+	}
 	var total result
 	var lines []string
 	for _, dir := range dirs {
@@ -59,7 +62,11 @@ func main() {
 			continue
 		}
 		fmt.Printf("=== module %s\n", dir)
-		r := test(dir, args)
+		run := test
+		if dir == pythonPackage {
+			run = func(string, []string) result { return testPython(".") }
+		}
+		r := run(dir, args)
 		state := "ok"
 		if r.failed > 0 || r.broken {
 			state = "FAILED"
@@ -81,6 +88,9 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// pythonPackage stands among the modules for the tests of the Python package.
+const pythonPackage = "python"
 
 // modules returns the directories below root that hold a go.mod, sorted. Hidden ones, testdata and build (what the
 // Collector builder generates) are left out.
