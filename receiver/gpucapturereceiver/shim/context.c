@@ -10,9 +10,6 @@
 
 #include "shim.h"
 
-EXPORT void otelgpu_push(const char *traceparent);
-EXPORT void otelgpu_pop(void);
-
 enum { DEPTH = 64 }; // pushes of one thread within one another that are told apart; deeper ones count only
 
 struct pushed { uint8_t trace_id[16], span_id[8]; uint8_t flags; bool given; }; // given: CUPTI knows of it
@@ -72,6 +69,15 @@ void otelgpu_push(const char *traceparent) {
 	bool span = parse(traceparent, p);
 	// No CUPTI call without a window. "No span" within a span is told, too: it hides the outer one.
 	if (h && (span || depth > 1) && atomic_load_explicit(&open_window, memory_order_acquire)) tell(h, p);
+}
+
+int push_same(void) {
+	if (depth < DEPTH) {
+		stack[depth] = depth > 0 ? stack[depth - 1] : (struct pushed){.given = false};
+		stack[depth].given = false; // CUPTI keeps the number that is on its stack
+	}
+	depth++;
+	return 0;
 }
 
 void otelgpu_pop(void) {

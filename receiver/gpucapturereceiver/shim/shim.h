@@ -33,6 +33,11 @@ extern struct cupti the_cupti;
 // The number of the open window; 0 when none is.
 extern _Atomic uint32_t open_window;
 
+// What programs call, too; push_same pushes what is on top, for ranges that say nothing of a span.
+EXPORT void otelgpu_push(const char *traceparent);
+EXPORT void otelgpu_pop(void);
+int push_same(void);
+
 // take_buffer reads the records of a buffer that CUPTI has filled.
 void take_buffer(struct header *h, const struct cupti *c, uint8_t *buffer, size_t valid, uint64_t *left);
 #endif

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -448,4 +449,51 @@ func TestAFileCutUnderTheReaderIsAnError(t *testing.T) {
 	assert.False(t, ok)
 	_, ok = r.Pushed(1)
 	assert.False(t, ok)
+}
+
+func TestRangesOfNVTXWithIdsAreSpans(t *testing.T) {
+	p := capturetest.Start(t, t.TempDir())
+	r := open(t, p.Ring())
+	require.Equal(t, "1", p.Do("nvtx"))
+	n := window(t, r, time.Minute, 1000)
+	want := map[string]string{}
+	launch := func(trace, span string) { want[p.Do("launch 10 k")] = trace + span }
+	p.Do("range request traceparent=" + parent)
+	launch("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
+	p.Do("domain inner")
+	launch("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
+	p.Do("domain op trace_id=0af7651916cd43dd8448eb211c80319c span_id=b7ad6b7169203331")
+	launch("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
+	p.Do("domainpop")
+	launch("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
+	p.Do("domainpop")
+	p.Do("rangepop")
+	unattached := p.Do("launch 10 k")
+	require.NoError(t, r.Cancel(n))
+	answered(t, r, n)
+	got := map[string]string{}
+	_, err := r.Read(func(rec ring.Record) {
+		if rec.Kind() == ring.Context {
+			pushed, ok := r.Pushed(rec.A())
+			require.True(t, ok)
+			got[strconv.Itoa(int(rec.Correlation()))] = hex.EncodeToString(pushed.TraceID[:]) + hex.EncodeToString(pushed.SpanID[:])
+		}
+	})
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+	assert.NotContains(t, got, unattached)
+}
+
+func TestAFullFileSystemIsSaid(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skipf("a small file system cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	p := capturetest.Start(t, dir)
+	r := open(t, p.Ring())
+	s := answered(t, r, window(t, r, time.Second, 10))
+	assert.Equal(t, ring.ReasonMemory, s.Reason)
+	assert.Contains(t, s.Message, "no room for the ring's records (is /dev/shm full?")
+	assert.NotEmpty(t, p.Do("launch 1 k"), "the program goes on")
 }

@@ -37,6 +37,21 @@ static void *worker(void *argument) {
 	return NULL;
 }
 
+// What NVTX's header does at the first range: two tables of pointers for the tool to fill in.
+static int (*push_a)(const char *), (*pop_a)(void), (*push_ex)(void *, const void *), (*pop_ex)(void *);
+typedef void (**place)(void);
+static place core[16], core2[16];
+
+static int nvtx_table(int module, place **places, unsigned *count) {
+	core[9] = (place)&push_a, core[11] = (place)&pop_a;
+	core2[4] = (place)&push_ex, core2[5] = (place)&pop_ex;
+	*places = module == 1 ? core : core2, *count = 16;
+	return module == 1 || module == 5;
+}
+
+static struct { size_t size; int (*table)(int, place **, unsigned *); } nvtx_callbacks = {16, nvtx_table};
+static const void *nvtx_export(uint32_t id) { return id == 1 ? &nvtx_callbacks : NULL; }
+
 int main(int argc, char **argv) {
 	const char *path = getenv("CUDA_INJECTION64_PATH");
 	if (path) {
@@ -82,6 +97,28 @@ int main(int argc, char **argv) {
 			printf("%u\n", launch(name, 10));
 		} else if (strncmp(line, "push ", 5) == 0) {
 			otelgpu_push(line + 5);
+			printf("ok\n");
+		} else if (strcmp(line, "nvtx") == 0) {
+			void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+			int (*init)(const void *(*)(uint32_t)) =
+				(int (*)(const void *(*)(uint32_t)))(size_t)dlsym(lib, "InitializeInjectionNvtx2");
+			printf("%d\n", init(nvtx_export));
+		} else if (strncmp(line, "range ", 6) == 0) {
+			push_a(line + 6);
+			printf("ok\n");
+		} else if (strncmp(line, "domain ", 7) == 0) {
+			char event[48] = {3};
+			uint16_t size = 48;
+			int32_t type = 1;
+			const char *message = line + 7;
+			memcpy(event + 2, &size, 2), memcpy(event + 32, &type, 4), memcpy(event + 40, &message, 8);
+			push_ex(NULL, event);
+			printf("ok\n");
+		} else if (strcmp(line, "rangepop") == 0) {
+			pop_a();
+			printf("ok\n");
+		} else if (strcmp(line, "domainpop") == 0) {
+			pop_ex(NULL);
 			printf("ok\n");
 		} else if (strcmp(line, "pop") == 0) {
 			otelgpu_pop();
