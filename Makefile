@@ -16,7 +16,7 @@ export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
 each        = for m in $(1); do echo "--- $$m: $(2)"; (cd $$m && GOWORK=off $(2)); done
 
-.PHONY: help test race efence lint fmt vet generate build build-modules build-full capture bench run check jaeger
+.PHONY: help test race efence lint fmt vet generate build build-modules build-full capture bench hardware run check jaeger
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -61,6 +61,10 @@ build-modules: ## build each module alone, outside the workspace
 
 bench: ## run the benchmarks of every module once, with allocations
 	$(call each,$(SHIPPED),$(GO) test -run='^$$' -bench=. -benchmem ./...)
+
+hardware: capture build ## everything that needs a GPU; prints the rows of docs/hardware.md
+	cd gpuspan && $(GO) test -tags hardware -run '^TestHardware$$' -v -timeout 10m ./cuda
+	PYTHONPATH=python/src $${OTELGPU_PYTHON:-python3} python/benchmarks/hardware.py $(BIN)/libotelgpu_capture.so $(BIN)/otelcol-gpu
 
 run: ## run the Collector with its built-in pipeline
 	$(GO) run ./cmd/otelcol-gpu
