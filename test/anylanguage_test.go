@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
 // TestTheSpanByHandIsWhatTheDocumentSays reads the request of docs/any-language.md.
@@ -28,6 +30,7 @@ func TestTheSpanByHandIsWhatTheDocumentSays(t *testing.T) {
 	s := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
 	v, ok := s.Attributes().Get("gpu.duration")
 	require.True(t, ok)
+	require.NoError(t, conformance.Traces(td))
 	assert.InDelta(t, s.EndTimestamp().AsTime().Sub(s.StartTimestamp().AsTime()).Seconds(), v.Double(), 1e-12)
 }
 

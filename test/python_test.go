@@ -39,7 +39,8 @@ func TestAPythonProgramsSpansComeThroughTheCollector(t *testing.T) {
 	spans := filepath.Join(dir, "spans.json")
 	endpoint, err := freeport.Address()
 	require.NoError(t, err)
-	otelcol.Start(t, otelcol.Build(t), nil, fmt.Sprintf(`
+	binary := otelcol.Build(t)
+	otelcol.Start(t, binary, nil, fmt.Sprintf(`
 receivers:
   otlp:
     protocols:
@@ -89,6 +90,8 @@ service:
 		}
 		return n == 16
 	}, 20*time.Second, 20*time.Millisecond)
+	checked, err := exec.Command(binary, "check", spans).CombinedOutput()
+	require.NoError(t, err, string(checked))
 	require.Len(t, byName["train"], 3)
 	gemm := byName["gemm"][0]
 	assert.Equal(t, byName["forward"][0].SpanID(), gemm.ParentSpanID())

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/internal/semconvtest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
@@ -55,7 +55,7 @@ func TestEachRequestsTraceShowsWhatTheGPUDid(t *testing.T) {
 		})
 		return whole == requests
 	}, time.Minute, 200*time.Millisecond)
-	require.NoError(t, semconvtest.CheckTraces(all))
+	require.NoError(t, conformance.Traces(all))
 
 	device, own, accounts, tokens := 0.0, 0.0, 0.0, 0.0
 	each(all, func(s ptrace.Span) {
