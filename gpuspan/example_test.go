@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -121,16 +122,14 @@ func ExampleLoop_Steps() {
 	clock.Advance(time.Millisecond)
 	_ = prof.Flush(ctx)
 	for _, s := range spans.Ended() {
-		for _, kv := range s.Attributes() {
-			switch kv.Key {
-			case "gpu.step.index":
-				fmt.Print("step ", kv.Value.AsInt64())
-			case "gpu.step.duration":
-				fmt.Printf(" took %.0f ms", 1e3*kv.Value.AsFloat64())
-			case "gpu.step.phase.duration.forward":
-				fmt.Printf(", forward %.0f ms\n", 1e3*kv.Value.AsFloat64())
-			}
+		if s.Name() != "train" {
+			continue
 		}
+		a := attribute.NewSet(s.Attributes()...)
+		index, _ := a.Value("gpu.step.index")
+		step, _ := a.Value("gpu.step.duration")
+		forward, _ := a.Value("gpu.step.phase.duration.forward")
+		fmt.Printf("step %d took %.0f ms, forward %.0f ms\n", index.AsInt64(), 1e3*step.AsFloat64(), 1e3*forward.AsFloat64())
 	}
 	// Output:
 	// step 2 took 5 ms, forward 2 ms

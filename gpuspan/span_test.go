@@ -82,8 +82,15 @@ func (r *rig) ended() map[string]sdktrace.ReadOnlySpan {
 	return out
 }
 
+// attrs is what a reader sees: what the span says, else its scope, and the status that is not stated where it is ok.
 func attrs(s sdktrace.ReadOnlySpan) map[string]attribute.Value {
-	out := map[string]attribute.Value{}
+	scope := s.InstrumentationScope().Attributes
+	out := map[string]attribute.Value{"gpu.timing.status": attribute.StringValue("ok")}
+	for _, kv := range scope.ToSlice() {
+		if kv.Key != "gpu.metrics.emitted" {
+			out[string(kv.Key)] = kv.Value
+		}
+	}
 	for _, kv := range s.Attributes() {
 		out[string(kv.Key)] = kv.Value
 	}

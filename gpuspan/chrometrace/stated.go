@@ -92,7 +92,31 @@ func (e *Event) read(at *taken) stated {
 		}
 	}
 	e.kept = append(e.kept, apart...)
+	e.inherit(at, &s)
 	return s
+}
+
+// inherit takes the device from the scope where the span does not say it.
+func (e *Event) inherit(at *taken, s *stated) {
+	if e.Origin == nil {
+		return
+	}
+	for i := range e.Origin.ScopeArgs {
+		switch a := &e.Origin.ScopeArgs[i]; a.Key {
+		case string(semconv.GPUDeviceOrdinalKey):
+			if at.device < 0 {
+				s.device = whole(a, s.device)
+			}
+		case string(semconv.HWIDKey):
+			if e.Device == "" {
+				e.Device, _ = a.Value.AsString()
+			}
+		case string(semconv.HWModelKey):
+			if e.Model == "" {
+				e.Model, _ = a.Value.AsString()
+			}
+		}
+	}
 }
 
 // occupancy makes a percentage of the estimate; the rounding undoes that of 0.29 × 100.

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
@@ -24,10 +26,12 @@ type anchorer = clockmap.Anchorer[backend.Event, backend.StreamHandle, backend.S
 // device is one device with its clock. All but the atomics belongs to the polling thread.
 type device struct {
 	info     backend.Device
-	attrs    []attribute.KeyValue
-	anchorer *anchorer      // nil until the first stream
-	axis     int64          // where the profiler\'s clock began on the axis of the anchorer
-	failed   backend.Status // the last anchor's, to report a change once
+	attrs    []attribute.KeyValue   // who it is: on metrics, and on the scope of its spans
+	repeated []attribute.KeyValue   // what each span repeats of it
+	scopes   [2]func() trace.Tracer // its spans that it timed itself, and the others
+	anchorer *anchorer              // nil until the first stream
+	axis     int64                  // where the profiler's clock began on the axis of the anchorer
+	failed   backend.Status         // the last anchor's, to report a change once
 
 	floor     atomic.Int64 // ns of an empty section; 0: not known
 	drift     atomicFloat  // ppm
@@ -36,7 +40,47 @@ type device struct {
 	hasHalf   atomic.Bool
 }
 
-// identity makes the attributes that every GPU span carries.
+// newDevice makes a device, whose spans have scopes of their own: who the device is stands there, once for all of them.
+func (p *Profiler) newDevice(info backend.Device) *device {
+	d := &device{info: info, attrs: identity(info)}
+	for _, kv := range d.attrs {
+		if kv.Key == semconv.HWIDKey || kv.Key == semconv.HWNameKey {
+			d.repeated = append(d.repeated, kv)
+		}
+	}
+	tracer := func(timed bool) func() trace.Tracer {
+		return sync.OnceValue(func() trace.Tracer {
+			kv := d.attrs
+			if timed {
+				kv = append(kv[:len(kv):len(kv)], semconv.GPUTimingSourceKey.String(p.source))
+				if f := d.floor.Load(); f > 0 {
+					kv = append(kv, semconv.GPUFloorDurationKey.Float64(seconds(f)))
+				}
+			}
+			return p.newTracer(kv)
+		})
+	}
+	d.scopes = [2]func() trace.Tracer{tracer(true), tracer(false)}
+	return d
+}
+
+// newTracer makes a tracer whose scope says more.
+func (p *Profiler) newTracer(scope []attribute.KeyValue) trace.Tracer {
+	return p.cfg.Tracers.Tracer(scopeName, p.metrics.tracerOptions(scope)...)
+}
+
+// tracerOf is where the spans of a stream belong. timed: their times are the device's.
+func (s *Stream) tracerOf(timed bool) trace.Tracer {
+	switch {
+	case s.device == nil:
+		return s.p.tracer()
+	case timed:
+		return s.device.scopes[0]()
+	}
+	return s.device.scopes[1]()
+}
+
+// identity makes the attributes that say who a device is.
 func identity(d backend.Device) []attribute.KeyValue {
 	kv := make([]attribute.KeyValue, 0, 9)
 	add := func(k attribute.Key, v string) {
@@ -71,7 +115,7 @@ func (t *poller) openDevices() error {
 	}
 	list := make([]*device, len(infos))
 	for i, info := range infos {
-		list[i] = &device{info: info, attrs: identity(info)}
+		list[i] = t.p.newDevice(info)
 	}
 	select {
 	case <-t.quit:
@@ -134,7 +178,7 @@ func (t *poller) givenDevice(info backend.Device) *device {
 			return d
 		}
 	}
-	d := &device{info: info, attrs: identity(info)}
+	d := t.p.newDevice(info)
 	t.given = append(t.given, d) // at most one for each stream
 	t.p.describeDevice(d)
 	return d

@@ -75,7 +75,7 @@ func (t *emitter) makeSpan(ctx context.Context, r *record, s *Stream) (out conte
 	if reserved {
 		ctx = withReservation(ctx, e.ids)
 	}
-	out, span := t.p.tracer().Start(ctx, r.op.op.cfg.Info.Name, t.start...)
+	out, span := s.tracerOf(r.timed && r.flags&flagGiven == 0).Start(ctx, r.op.op.cfg.Info.Name, t.start...)
 	r.span = span.SpanContext()
 	if reserved {
 		t.p.checkIDs(e.ids, r.span)
@@ -92,18 +92,18 @@ func (t *emitter) makeSpan(ctx context.Context, r *record, s *Stream) (out conte
 	return out
 }
 
-// describe appends the attributes of a section.
+// describe appends the attributes of a section, what was measured first: an attribute limit cuts the rest. Who the device is stands on the scope, and
+// the status only where it is not ok.
 func (p *Profiler) describe(kv []attribute.KeyValue, r *record, s *Stream) []attribute.KeyValue {
-	op := r.op.op
-	kv = append(kv, op.attrs...)
+	kv = p.describeTimes(kv, r)
+	kv = append(kv, r.op.op.attrs...)
 	kv = append(kv, s.attrs...)
-	kv = append(kv, p.cfg.Attributes...)
-	kv = append(kv,
-		semconv.GPUOperationOccurrenceKey.Int64(r.occurrence),
-		semconv.GPUTimingStatusKey.String(statusNames[r.status]),
-	)
-	kv = p.describeTimes(kv, r, s)
 	kv = describeWork(kv, &r.work)
+	kv = append(kv, semconv.GPUOperationOccurrenceKey.Int64(r.occurrence))
+	if r.status != statusTimed {
+		kv = append(kv, semconv.GPUTimingStatusKey.String(statusNames[r.status]))
+	}
+	kv = append(kv, p.cfg.Attributes...)
 	if r.flags&flagChunk != 0 {
 		kv = append(kv, semconv.GPUChunkIndexKey.Int64(int64(r.chunk)))
 		if r.chunks > 0 {
@@ -144,21 +144,17 @@ func appendValid(kv, own []attribute.KeyValue) []attribute.KeyValue {
 	return kv
 }
 
-func (p *Profiler) describeTimes(kv []attribute.KeyValue, r *record, s *Stream) []attribute.KeyValue {
+func (p *Profiler) describeTimes(kv []attribute.KeyValue, r *record) []attribute.KeyValue {
 	switch {
 	case r.flags&flagGiven != 0:
 		return append(kv, semconv.GPUDurationKey.Float64(r.gpu/1e9))
 	case r.timed:
 		kv = append(kv,
-			semconv.GPUTimingSourceKey.String(p.source),
 			semconv.GPUDurationKey.Float64(r.gpu/1e9),
 			semconv.GPUTimingErrorKey.Float64(float64(r.errorNs)/1e9),
 			semconv.GPUStartDelayKey.Float64(seconds(r.startNs-p.clock.at(r.hostStart, r.offset))),
 			semconv.GPUEndDelayKey.Float64(seconds(r.endNs-p.clock.at(r.hostEnd, r.offset))),
 		)
-		if f := s.device.floor.Load(); f > 0 {
-			kv = append(kv, semconv.GPUFloorDurationKey.Float64(seconds(f)))
-		}
 	default:
 		kv = append(kv, semconv.GPUTimingSourceKey.String(sourceHost))
 	}

@@ -78,7 +78,10 @@ func flush(t *testing.T, p *Profiler) {
 }
 
 func (f *bench) status(i int) (status, source string) {
-	for _, kv := range f.spans.Ended()[i].Attributes() {
+	span := f.spans.Ended()[i]
+	scope := span.InstrumentationScope().Attributes
+	status = "ok" // where nothing is stated
+	for _, kv := range append(scope.ToSlice(), span.Attributes()...) {
 		switch kv.Key {
 		case "gpu.timing.status":
 			status = kv.Value.AsString()

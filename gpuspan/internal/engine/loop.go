@@ -189,7 +189,7 @@ func (l *Loop) startSpan(ctx context.Context, st *Step) (out context.Context, sp
 	if parent := spanOf(ctx).SpanContext(); l.config.NewRoot && parent.IsValid() {
 		opts = append(opts, trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: parent}))
 	}
-	return l.p.tracer().Start(ctx, l.op.cfg.Info.Name, opts...)
+	return l.s.tracerOf(!l.s.host).Start(ctx, l.op.cfg.Info.Name, opts...)
 }
 
 // releasePrev lets go of the last step's end event.

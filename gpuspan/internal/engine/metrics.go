@@ -124,12 +124,13 @@ func (m *metrics) make() {
 
 // tracerOptions mark the tracer's scope: who sees gpu.metrics.emitted need not make the first five gpu.operation.* metrics
 // from the spans. Without a MeterProvider nothing leaves the process, and then somebody must.
-func (m *metrics) tracerOptions() []trace.TracerOption {
-	opts := []trace.TracerOption{trace.WithInstrumentationVersion(Version), trace.WithSchemaURL(semconv.SchemaURL)}
+func (m *metrics) tracerOptions(scope []attribute.KeyValue) []trace.TracerOption {
 	if m.durations != nil && m.durations.Enabled(context.Background()) {
-		opts = append(opts, trace.WithInstrumentationAttributes(semconv.GPUMetricsEmittedKey.Bool(true)))
+		scope = append(scope[:len(scope):len(scope)], semconv.GPUMetricsEmittedKey.Bool(true))
 	}
-	return opts
+	return []trace.TracerOption{
+		trace.WithInstrumentationVersion(Version), trace.WithSchemaURL(semconv.SchemaURL), trace.WithInstrumentationAttributes(scope...),
+	}
 }
 
 // attributesOf makes the attribute sets of an operation, once.

@@ -122,7 +122,7 @@ func New(b backend.Backend, opts ...func(*Config)) (*Profiler, error) {
 		p.recorder = report.NewCollector(report.WithClock(func() time.Time { return time.Unix(0, p.clock.wall(p.clock.now())) }))
 	}
 	p.metrics = newMetrics(p)
-	p.tracer = sync.OnceValue(func() trace.Tracer { return p.cfg.Tracers.Tracer(scopeName, p.metrics.tracerOptions()...) })
+	p.tracer = sync.OnceValue(func() trace.Tracer { return p.newTracer(nil) })
 	p.poller, p.emitter = newPoller(p, p.backend), newEmitter(p)
 	go p.poller.run()
 	go p.emitter.run()

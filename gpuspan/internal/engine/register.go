@@ -128,7 +128,7 @@ func (s *Stream) prepare(events []backend.Event) {
 	}
 	s.attrs = []attribute.KeyValue{semconv.GPUStreamIDKey.Int(s.id)}
 	if s.device != nil {
-		s.attrs = append(s.attrs, s.device.attrs...)
+		s.attrs = append(s.attrs, s.device.repeated...)
 	}
 }
 

@@ -307,21 +307,10 @@ func (st *Step) describeDeclared(kv []attribute.KeyValue) []attribute.KeyValue {
 	return append(kv, st.attrs...)
 }
 
-// describe appends the attributes of a timed step.
+// describe appends the attributes of a timed step, what was measured first.
 func (st *Step) describe(kv []attribute.KeyValue, r *record, s *Stream, times stepTimes) []attribute.KeyValue {
 	p := st.loop.p
-	kv = st.describeDeclared(kv)
-	kv = append(kv, s.attrs...)
-	source := sourceHost
-	if r.timed {
-		source = p.source
-		kv = append(kv, semconv.GPUTimingErrorKey.Float64(seconds(r.errorNs)),
-			semconv.GPUStartDelayKey.Float64(seconds(r.startNs-p.clock.at(st.hostStart, r.offset))),
-			semconv.GPUEndDelayKey.Float64(seconds(r.endNs-p.clock.at(r.hostEnd, r.offset))))
-	}
 	kv = append(kv,
-		semconv.GPUTimingSourceKey.String(source),
-		semconv.GPUTimingStatusKey.String(statusNames[r.status]),
 		semconv.GPUStepDurationKey.Float64(seconds(times.total)),
 		semconv.GPUStepHostDurationKey.Float64(seconds(r.hostEnd-r.hostStart)),
 		semconv.GPUStepOverlapDurationKey.Float64(seconds(times.overlap)),
@@ -331,6 +320,14 @@ func (st *Step) describe(kv []attribute.KeyValue, r *record, s *Stream, times st
 	for i := range st.phases {
 		kv = append(kv, semconv.GPUStepPhaseDurationKey(string(st.phases[i].phase)).Float64(seconds(times.phases[i])))
 	}
+	if r.timed {
+		kv = append(kv, semconv.GPUTimingErrorKey.Float64(seconds(r.errorNs)),
+			semconv.GPUStartDelayKey.Float64(seconds(r.startNs-p.clock.at(st.hostStart, r.offset))),
+			semconv.GPUEndDelayKey.Float64(seconds(r.endNs-p.clock.at(r.hostEnd, r.offset))))
+	} else {
+		kv = append(kv, semconv.GPUTimingSourceKey.String(sourceHost))
+	}
+	kv = append(kv, s.attrs...)
 	if st.flops > 0 {
 		kv = append(kv, semconv.GPUFLOPCountKey.Float64(st.flops))
 	}
@@ -341,7 +338,10 @@ func (st *Step) describe(kv []attribute.KeyValue, r *record, s *Stream, times st
 	if precision != PrecisionUnset {
 		kv = append(kv, semconv.GPUFLOPPrecisionKey.String(precision.String()))
 	}
-	return kv
+	if r.status != statusTimed {
+		kv = append(kv, semconv.GPUTimingStatusKey.String(statusNames[r.status]))
+	}
+	return st.describeDeclared(kv)
 }
 
 // sample is a step as reports want it.

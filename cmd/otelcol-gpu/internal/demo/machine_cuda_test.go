@@ -65,11 +65,8 @@ func TestTheDemoRunsOnACUDADriver(t *testing.T) {
 
 	require.Len(t, spans.GetSpans(), 3)
 	for _, span := range spans.GetSpans() {
-		found := false
-		for _, kv := range span.Attributes {
-			found = found || kv.Key == semconv.GPUTimingSourceKey && kv.Value.AsString() == semconv.GPUTimingSourceCUDAEvent
-		}
-		require.True(t, found, span.Name)
+		source, _ := span.InstrumentationScope.Attributes.Value(semconv.GPUTimingSourceKey)
+		require.Equal(t, semconv.GPUTimingSourceCUDAEvent, source.AsString(), span.Name)
 		require.Less(t, time.Since(span.StartTime).Abs(), time.Minute)
 	}
 }
