@@ -77,6 +77,18 @@ func Graph() OperationOption {
 	return operationOption(func(c *engine.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeGraph })
 }
 
+// HostWork makes the operation work on the host that belongs to a GPU program, such as compiling or generating code (gpu.operation.type
+// `host`): it has the host's times and stands in reports, and is no GPU work, neither in their totals nor for energy.
+func HostWork() OperationOption {
+	return operationOption(func(c *engine.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeHost })
+}
+
+// Synchronous says that the work is done when the section ends, as of a copy that blocks. Reports then know its rates also where no
+// device timed it; of other work the host knows when it was launched, not how long it ran.
+func Synchronous() OperationOption {
+	return operationOption(func(c *engine.OperationConfig) { c.Info.Synchronous = true })
+}
+
 // Attributes puts attributes of the application's own on each span of the operation.
 func Attributes(kv ...attribute.KeyValue) OperationOption {
 	return operationOption(func(c *engine.OperationConfig) { c.Attributes = append(c.Attributes, kv...) })

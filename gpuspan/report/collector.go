@@ -42,6 +42,7 @@ type Collector struct {
 	stated   map[int]Peaks // by WithDevices, by ordinal
 	dropped  map[string]int64
 	first    map[string]bool // names that have run, where samples carry no occurrence
+	streams  streams
 }
 
 var _ Recorder = (*Collector)(nil)
@@ -175,8 +176,9 @@ func (c *Collector) Section(n Node, s Sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if nd := c.countable(n, 1); nd != nil {
+		s.Synchronous = s.Synchronous || nd.info.Synchronous || nd.info.onHost()
 		nd.section(s, c.isFirst(nd, s), c.sketch)
-		if s.Timed && s.Duration >= 0 {
+		if s.Timed && s.Duration >= 0 && !nd.info.onHost() {
 			end := s.Start + int64(s.Duration)
 			c.timed++
 			if s.OnHost {
@@ -184,6 +186,9 @@ func (c *Collector) Section(n Node, s Sample) {
 			}
 			c.covered.add(s.Start, end)
 			c.latest = max(c.latest, end)
+			if nd.parent == 0 && s.Stream != 0 && nd.info.Name != overflowName {
+				c.streams.add(streamKey{s.Device, s.Stream}, run{s.Start, end, n}, func(in Node, d time.Duration) { c.nodes[in].lies(n, d) })
+			}
 		}
 	}
 }
@@ -251,5 +256,6 @@ func (c *Collector) Reset() {
 		n.figures = figures{}
 	}
 	c.loops, c.overflow, c.timed, c.onHost, c.latest, c.covered = nil, 0, 0, 0, 0, union{}
+	c.streams = nil
 	c.start = c.now()
 }

@@ -24,6 +24,7 @@ func (f *Figures) merge(o Figures) {
 		}
 		f.FLOPs = sum
 	}
+	f.timed.time += o.timed.time
 	f.timed.memory.add(o.timed.memory)
 	f.timed.pcie.add(o.timed.pcie)
 	f.timed.items += o.timed.items

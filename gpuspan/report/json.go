@@ -38,9 +38,11 @@ func (s Summary) MarshalJSON() ([]byte, error) {
 		OnHost       int64            `json:"timed_on_host,omitempty"`
 		Dropped      map[string]int64 `json:"dropped,omitempty"`
 		Overflow     int64            `json:"overflow,omitempty"`
+		Pending      int64            `json:"pending,omitempty"`
+		Items        []ItemTotal      `json:"items,omitempty"`
 	}{
 		s.Service, s.Start, s.End, s.Wall().Seconds(), s.Covered.Seconds(), coverage, s.Devices,
-		append([]Operation{}, s.Operations...), s.Loops, s.Findings(Thresholds{}), s.OnHost, s.Dropped, s.Overflow,
+		append([]Operation{}, s.Operations...), s.Loops, s.Findings(Thresholds{}), s.OnHost, s.Dropped, s.Overflow, s.Pending, s.Items(),
 	})
 }
 
@@ -100,6 +102,13 @@ func (f Figures) MarshalJSON() ([]byte, error) {
 	}{f.Count, f.Duration.known(), f.Memory, f.PCIe, f.Items, f.FLOPs, rates(f.Rates())})
 }
 
+func (o *Operation) l2() *float64 {
+	if !o.HasL2HitRatio {
+		return nil
+	}
+	return &o.L2HitRatio
+}
+
 func (f Figures) ran() *Figures {
 	if f.Count == 0 {
 		return nil
@@ -126,6 +135,8 @@ func (o Operation) MarshalJSON() ([]byte, error) {
 		PeakOf        string   `json:"peak_of,omitempty"`
 		Starved       int64    `json:"starved,omitempty"`
 		BelowFloor    int64    `json:"below_floor,omitempty"`
+		AccessPattern string   `json:"access_pattern,omitempty"`
+		L2HitRatio    *float64 `json:"l2_hit_ratio,omitempty"`
 		MemoryPeak    int64    `json:"memory_peak_bytes,omitempty"`
 		MemorySpike   int64    `json:"memory_spike_bytes,omitempty"`
 		All           Figures  `json:"all"`
@@ -134,7 +145,7 @@ func (o Operation) MarshalJSON() ([]byte, error) {
 		Kernels       []Kernel `json:"kernels,omitempty"`
 	}{
 		o.Name, o.Path, o.Category, o.Type, o.Description, o.ItemType, o.Direction, o.HostMemory, o.Level, o.Device,
-		o.ShareOfParent, o.ShareOfTotal, o.PeakShare, o.PeakOf, o.Starved, o.BelowFloor, o.MemoryPeak, o.MemorySpike,
+		o.ShareOfParent, o.ShareOfTotal, o.PeakShare, o.PeakOf, o.Starved, o.BelowFloor, o.AccessPattern, o.l2(), o.MemoryPeak, o.MemorySpike,
 		o.All, o.First.ran(), o.Rest.ran(), o.Kernels,
 	})
 }

@@ -27,6 +27,10 @@ type figures struct {
 	floor            time.Duration
 	memPeak, memGrow int64
 	kernels          []Kernel
+	inside           map[Node]time.Duration // time of outermost runs within those of other nodes
+	pattern          string
+	l2               float64 // hit ratio × seconds, and the seconds
+	l2Seconds        float64
 }
 
 func (n *node) section(s Sample, first bool, sketch func() Sketch) {
@@ -41,8 +45,15 @@ func (n *node) section(s Sample, first bool, sketch func() Sketch) {
 	if s.Kernel != "" {
 		n.kernel(s.Kernel, s.Module)
 	}
+	if s.AccessPattern != "" {
+		n.pattern = s.AccessPattern
+	}
 	if !s.Timed {
 		return
+	}
+	if s.HasL2HitRatio {
+		n.l2 += s.L2HitRatio * s.Duration.Seconds()
+		n.l2Seconds += s.Duration.Seconds()
 	}
 	if s.Floor > 0 {
 		n.floor = s.Floor
@@ -53,6 +64,15 @@ func (n *node) section(s Sample, first bool, sketch func() Sketch) {
 	if s.HasDelay && s.EndDelay < s.Duration/starvedPart {
 		n.starved++
 	}
+}
+
+// lies adds time of outermost runs that lie within runs of another node. Runs of the node's own name within each other are counted
+// there too: their time is in the outer run's.
+func (n *node) lies(in Node, d time.Duration) {
+	if n.inside == nil {
+		n.inside = map[Node]time.Duration{} // bounded by the number of nodes
+	}
+	n.inside[in] += d
 }
 
 func (n *node) kernel(name, module string) {
@@ -84,16 +104,20 @@ func (t *tally) run(s Sample, sketch func() Sketch) {
 		return
 	}
 	t.dur.add(s.Duration)
-	t.timed.memory.add(s.Memory)
-	t.timed.pcie.add(s.PCIe)
-	t.timed.items += s.Items
-	t.timed.flops += s.FLOPs
 	if sketch != nil {
 		if t.sketch == nil {
 			t.sketch = sketch()
 		}
 		t.sketch.Add(s.Duration.Seconds())
 	}
+	if s.OnHost && !s.Synchronous {
+		return // from launch to return: no time of the work
+	}
+	t.timed.time += s.Duration
+	t.timed.memory.add(s.Memory)
+	t.timed.pcie.add(s.PCIe)
+	t.timed.items += s.Items
+	t.timed.flops += s.FLOPs
 }
 
 // work adds the declared work of s, which is the sum over count runs.

@@ -18,6 +18,7 @@ type Info struct {
 	ItemType    string // what an item is: token, row, image
 	Direction   string // gpu.copy.direction of a copy
 	HostMemory  string // gpu.copy.host_memory of a copy: pinned, pageable
+	Synchronous bool   // the host returns when the work is done, so that the host's times are its times
 	Level       string // macro, midi or micro for tiles, which are recorded here and never become spans
 }
 
@@ -39,18 +40,19 @@ func (b *IO) add(o IO) {
 
 // Sample is one finished run of an operation. Zero fields are not known or not stated.
 type Sample struct {
-	Timed    bool          // Start and Duration were measured; without it only the declared work is counted
-	Start    int64         // start on the wall clock, unix nanoseconds
-	Duration time.Duration // start to end on the stream (gpu.duration)
-	OnHost   bool          // no device measured Duration: it is the time from Start to End on the host
-	Host     time.Duration // host time between Start and End (gpu.host.duration)
-	EndDelay time.Duration // GPU end minus host End (gpu.end.delay); read when HasDelay
-	HasDelay bool          // EndDelay was measured
-	Floor    time.Duration // duration of an empty section on the device
+	Timed       bool          // Start and Duration were measured; without it only the declared work is counted
+	Start       int64         // start on the wall clock, unix nanoseconds
+	Duration    time.Duration // start to end on the stream (gpu.duration)
+	OnHost      bool          // no device measured Duration: it is the time from Start to End on the host
+	Synchronous bool          // with OnHost: the work was done at End, so rates are known
+	Host        time.Duration // host time between Start and End (gpu.host.duration)
+	EndDelay    time.Duration // GPU end minus host End (gpu.end.delay); read when HasDelay
+	HasDelay    bool          // EndDelay was measured
+	Floor       time.Duration // duration of an empty section on the device
 
 	Occurrence int64 // 1 for the first run in the process; it decides what counts as "first"
 	Device     int   // gpu.device.ordinal
-	Stream     int   // gpu.stream.id
+	Stream     int   // gpu.stream.id; 0: not known
 
 	Memory    IO      // bytes over device memory
 	PCIe      IO      // bytes over PCIe
@@ -58,10 +60,14 @@ type Sample struct {
 	FLOPs     float64 // floating-point operations, multiply-add = 2
 	Precision string  // of FLOPs: bf16, fp32 …
 
-	MemoryUsed  int64  // device memory in use at the end, bytes
-	MemoryDelta int64  // its change during the run, bytes
-	Kernel      string // name of the kernel that the section launched
-	Module      string // module of Kernel
+	MemoryUsed    int64   // device memory in use at the end, bytes
+	MemoryDelta   int64   // its change during the run, bytes
+	AccessPattern string  // gpu.io.access_pattern, as declared
+	L2HitRatio    float64 // gpu.cache.l2.hit_ratio, as declared; read when HasL2HitRatio
+	HasL2HitRatio bool
+
+	Kernel string // name of the kernel that the section launched
+	Module string // module of Kernel
 }
 
 // PhaseSample is the time of one phase of one step.

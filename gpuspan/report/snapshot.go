@@ -21,21 +21,35 @@ func (c *Collector) Summary() Summary {
 	if latest := time.Unix(0, c.latest); c.latest != 0 && latest.After(s.End) {
 		s.End = latest
 	}
-	c.walk(&s, 0, -1, 0, nil)
+	up := c.within()
+	down := map[Node][]Node{} // what lies within an outermost node
+	for _, n := range c.nodes[0].order {
+		if m, ok := up[n]; ok {
+			down[m] = append(down[m], n)
+		}
+	}
+	for _, n := range c.nodes[0].order {
+		if _, ok := up[n]; !ok {
+			c.walk(&s, n, down, -1, 0, nil)
+		}
+	}
 	total := s.Total()
 	for i := range s.Operations {
 		o := &s.Operations[i]
+		if o.onHost() {
+			continue // no part of the GPU's time
+		}
 		if total > 0 {
 			o.ShareOfTotal = float64(o.All.Duration.Total) / float64(total)
 		}
 		of := total
-		if o.Parent >= 0 {
+		if !s.outermost(i) {
 			of = s.Operations[o.Parent].All.Duration.Total
 		}
 		if of > 0 {
 			o.ShareOfParent = float64(o.All.Duration.Total) / float64(of)
 		}
-		o.PeakShare, o.PeakOf = peakShare(o.All, c.peaks(o.Device))
+		o.PeakShare, o.PeakOf = o.peakShare(c.peaks(o.Device))
 	}
 	for _, l := range c.loops {
 		s.Loops = append(s.Loops, l.summary(c.peaks(l.device)))
@@ -43,21 +57,28 @@ func (c *Collector) Summary() Summary {
 	return s.Sorted(ByTime)
 }
 
-func (c *Collector) walk(s *Summary, n Node, parent, depth int, path []string) {
-	for _, id := range c.nodes[n].order {
-		nd := c.nodes[id]
-		at, down, p := parent, depth, path
-		if c.ran(id) {
-			p = append(slices.Clone(path), nd.info.Name)
-			s.Operations = append(s.Operations, Operation{
-				Info: nd.info, Parent: parent, Depth: depth, Path: p, Device: nd.device,
-				All: nd.all.figures(), First: nd.first.figures(), Rest: nd.rest.figures(),
-				Starved: nd.starved, BelowFloor: nd.below, Floor: nd.floor,
-				MemoryPeak: nd.memPeak, MemorySpike: nd.memGrow, Kernels: slices.Clone(nd.kernels),
-			})
-			at, down = len(s.Operations)-1, depth+1
+// walk appends a node and what is below it. A node that has not run is passed over.
+func (c *Collector) walk(s *Summary, id Node, down map[Node][]Node, parent, depth int, path []string) {
+	nd := c.nodes[id]
+	if c.ran(id) {
+		path = append(slices.Clone(path), nd.info.Name)
+		o := Operation{
+			Info: nd.info, Parent: parent, Depth: depth, Path: path, Device: nd.device,
+			All: nd.all.figures(), First: nd.first.figures(), Rest: nd.rest.figures(),
+			Starved: nd.starved, BelowFloor: nd.below, Floor: nd.floor,
+			MemoryPeak: nd.memPeak, MemorySpike: nd.memGrow, Kernels: slices.Clone(nd.kernels), AccessPattern: nd.pattern,
 		}
-		c.walk(s, id, at, down, p)
+		if o.HasL2HitRatio = nd.l2Seconds > 0; o.HasL2HitRatio {
+			o.L2HitRatio = nd.l2 / nd.l2Seconds
+		}
+		for _, d := range nd.inside {
+			o.inside += d
+		}
+		s.Operations = append(s.Operations, o)
+		parent, depth = len(s.Operations)-1, depth+1
+	}
+	for _, child := range slices.Concat(nd.order, down[id]) {
+		c.walk(s, child, down, parent, depth, path)
 	}
 }
 
@@ -72,15 +93,17 @@ func (c *Collector) peaks(device int) Peaks {
 	return Peaks{}
 }
 
-// peakShare is the largest share of any limit that the timed runs came to: the roof that they were nearest to.
-func peakShare(f Figures, p Peaks) (share float64, of string) {
+// peakShare is the largest share of any limit that the timed runs came to: the roof that they were nearest to. Bytes that are declared to
+// come from the L2 cache do not pass the memory.
+func (o *Operation) peakShare(p Peaks) (share float64, of string) {
+	f := o.All
 	r := f.Rates()
 	consider := func(rate, peak float64, name string) {
 		if rate > 0 && peak > 0 && rate/peak > share {
 			share, of = rate/peak, name
 		}
 	}
-	consider(r.Memory, p.Memory, "memory")
+	consider(r.Memory*(1-o.L2HitRatio), p.Memory, "memory")
 	consider(max(r.PCIeRead, r.PCIeWritten, r.PCIe-r.PCIeRead-r.PCIeWritten), p.PCIe, "pcie")
 	if len(f.FLOPs) == 1 { // a sum over precisions has no common peak
 		for precision := range f.FLOPs {

@@ -18,6 +18,7 @@ type Summary struct {
 	OnHost     int64            // of them, those with the host's times, as without a device
 	Dropped    map[string]int64 // sections lost, by reason
 	Overflow   int64            // runs counted under "(other)" because there were too many operations
+	Pending    int64            // sections that have ended and are not read back yet
 }
 
 // Wall is the time that the summary covers.
@@ -33,16 +34,32 @@ func (s Summary) WallCoverage() (float64, bool) {
 	return min(float64(s.Covered)/float64(w), 1), true
 }
 
-// Total is the time of all outermost sections. Streams run side by side, so it may exceed the wall time.
+// Total is the time of all outermost sections but work on the host, each moment of a stream once. Streams run side by side,
+// so it may exceed the wall time.
 func (s Summary) Total() time.Duration {
 	var t time.Duration
 	for i := range s.Operations {
-		if s.Operations[i].Parent < 0 {
-			t += s.Operations[i].All.Duration.Total
+		if o := &s.Operations[i]; !o.onHost() && s.outermost(i) {
+			t += o.All.Duration.Total - o.inside
 		}
 	}
 	return t
 }
+
+// outermost reports whether no GPU work is around an operation.
+func (s Summary) outermost(i int) bool {
+	for i = s.Operations[i].Parent; i >= 0; i = s.Operations[i].Parent {
+		if !s.Operations[i].onHost() {
+			return false
+		}
+	}
+	return true
+}
+
+// onHost reports whether the operation is work on the host, which is no part of the GPU's time.
+func (i *Info) onHost() bool { return i.Type == typeHost }
+
+const typeHost = "host" // semconv.GPUOperationTypeHost
 
 // Device is one device that the sections ran on.
 type Device struct {
@@ -77,6 +94,7 @@ type Figures struct {
 }
 
 type work struct {
+	time         time.Duration // of the runs that a device timed, or that are synchronous
 	memory, pcie IO
 	items        int64
 	flops        float64
@@ -90,9 +108,10 @@ type Rates struct {
 	Items                             float64 // as the operation counts them
 }
 
-// Rates divides the declared work of the timed runs by their duration.
+// Rates divides the declared work of the timed runs by their duration. Runs with the host's times count only where the operation is
+// synchronous: of others the host knows when they were launched, not when they ran.
 func (f Figures) Rates() Rates {
-	s := f.Duration.Total.Seconds()
+	s := f.timed.time.Seconds()
 	if s <= 0 {
 		return Rates{}
 	}
@@ -137,7 +156,13 @@ type Operation struct {
 	MemoryPeak  int64 // highest device memory in use at the end of a run, bytes
 	MemorySpike int64 // largest growth of device memory during one run, bytes
 
+	AccessPattern string  // gpu.io.access_pattern, as declared last
+	L2HitRatio    float64 // mean share of the declared bytes that came from the L2 cache, weighted by time; see HasL2HitRatio
+	HasL2HitRatio bool
+
 	Kernels []Kernel // launched by this operation, in order of first launch; at most 32
+
+	inside time.Duration // part of the time of an outermost operation that lies in other ones on its stream
 }
 
 // Kernel is a kernel that an operation launched.

@@ -16,6 +16,7 @@ const Width = 100
 type table struct {
 	b      *strings.Builder
 	widths []int
+	long   map[string]bool // first cells that are too long to be told apart when cut
 }
 
 func newTable(b *strings.Builder, widths ...int) *table {
@@ -26,9 +27,27 @@ func newTable(b *strings.Builder, widths ...int) *table {
 	return &table{b: b, widths: append([]int{rest}, widths...)}
 }
 
+// name tells the table of the operations whose names are its first cells. Names that are cut to the same text get a line of their own.
+func (t *table) name(lines []*Operation) {
+	cut := map[string]string{}
+	t.long = map[string]bool{}
+	for _, o := range lines {
+		name := o.indented()
+		short := fit(name, t.widths[0])
+		if before, ok := cut[short]; ok && before != name {
+			t.long[before], t.long[name] = true, true
+		}
+		cut[short] = name
+	}
+}
+
 func (t *table) row(cells ...string) {
 	var line strings.Builder
-	line.WriteString(fit(cells[0], t.widths[0]))
+	if t.long[cells[0]] {
+		line.WriteString(clean(cells[0]) + "\n" + strings.Repeat(" ", t.widths[0]))
+	} else {
+		line.WriteString(fit(cells[0], t.widths[0]))
+	}
 	for i, c := range cells[1:] {
 		w := t.widths[i+1]
 		n := utf8.RuneCountInString(c)

@@ -69,6 +69,16 @@ func (s Summary) writeHead(b *strings.Builder) {
 	for _, reason := range sortedKeys(s.Dropped) {
 		fmt.Fprintf(b, "not timed: %d sections (%s)\n", s.Dropped[reason], reason)
 	}
+	if s.Pending > 0 {
+		fmt.Fprintf(b, "not read back yet: %d sections\n", s.Pending)
+	}
+	for _, n := range s.Items() {
+		fmt.Fprintf(b, "%s %ss", quantity(float64(n.Count)), clean(n.Type))
+		if n.Rate > 0 {
+			fmt.Fprintf(b, ", %s %ss/s of wall time", quantity(n.Rate), clean(n.Type))
+		}
+		b.WriteByte('\n')
+	}
 	if s.Overflow > 0 {
 		fmt.Fprintf(b, "too many operations: %d runs are counted under %s\n", s.Overflow, overflowName)
 	}
@@ -83,6 +93,7 @@ func (s Summary) writeTime(b *strings.Builder) {
 	}
 	b.WriteByte('\n')
 	t := newTable(b, 10, 8, 8, 6, 8, 8, 8, 8, 8, 8)
+	t.name(s.lines(func(*Operation) bool { return true }))
 	t.row("Time", "count", "total", "%parent", "%all", "mean", "stddev", "min", "p50", "p99", "max")
 	untimed := false
 	for i := range s.Operations {
@@ -148,6 +159,8 @@ func (s Summary) writeWork(b *strings.Builder) {
 	}
 	b.WriteByte('\n')
 	t := newTable(b, 8, 8, 8, 7, 7, 7, 9, 9, 14)
+	t.name(lines)
+	described := false
 	t.groups(group{"memory, GB/s", 3}, group{"PCIe, GB/s", 3})
 	t.row("Work", "read", "write", "all", "read", "write", "all", "TFLOP/s", "items/s", "% of peak")
 	for _, o := range lines {
@@ -156,9 +169,32 @@ func (s Summary) writeWork(b *strings.Builder) {
 		if o.PeakOf != "" {
 			peak += " " + o.PeakOf
 		}
+		described = described || o.AccessPattern != "" || o.HasL2HitRatio
 		t.row(o.indented(), known(r.MemoryRead, 1e9), known(r.MemoryWritten, 1e9), known(r.Memory, 1e9),
 			known(r.PCIeRead, 1e9), known(r.PCIeWritten, 1e9), known(r.PCIe, 1e9),
 			known(r.FLOPs, 1e12), quantity(r.Items), peak)
+	}
+	if described {
+		s.writeAccess(b)
+	}
+}
+
+// writeAccess says how memory was accessed, as declared.
+func (s Summary) writeAccess(b *strings.Builder) {
+	b.WriteByte('\n')
+	t := newTable(b, 14, 10)
+	lines := s.lines(func(o *Operation) bool { return o.AccessPattern != "" || o.HasL2HitRatio })
+	t.name(lines)
+	t.row("Memory access, as declared", "pattern", "% L2 hits")
+	for _, o := range lines {
+		pattern, hits := o.AccessPattern, absent
+		if pattern == "" {
+			pattern = absent
+		}
+		if o.HasL2HitRatio {
+			hits = strconv.FormatFloat(100*o.L2HitRatio, 'f', 1, 64)
+		}
+		t.row(o.indented(), pattern, hits)
 	}
 }
 
@@ -170,6 +206,7 @@ func (s Summary) writeFirst(b *strings.Builder) {
 	}
 	b.WriteByte('\n')
 	t := newTable(b, 9, 9, 7, 8, 8, 9, 9, 9, 9)
+	t.name(lines)
 	t.groups(group{"time of a run", 3}, group{"GB/s", 2}, group{"TFLOP/s", 2}, group{"items/s", 2})
 	t.row("First run and the rest", "first", "rest", "ratio", "first", "rest", "first", "rest", "first", "rest")
 	for _, o := range lines {

@@ -244,23 +244,28 @@ func (p *Profiler) sample(r *record, s *Stream) report.Sample {
 	if r.flags&flagMemory != 0 {
 		out.MemoryUsed, out.MemoryDelta = r.memoryEnd, r.memoryEnd-r.memoryStart
 	}
+	// What the operation states holds where the run does not state it.
+	declared(&out, r.op.op.cfg.Attributes)
 	if r.extra != nil {
-		for _, kv := range r.extra.attrs {
-			switch kv.Key {
-			case semconv.GPUKernelNameKey:
-				out.Kernel = kv.Value.AsString()
-			case semconv.GPUKernelModuleKey:
-				out.Module = kv.Value.AsString()
+		declared(&out, r.extra.attrs)
+	}
+	return out
+}
+
+// declared takes what reports want of attributes.
+func declared(out *report.Sample, attrs []attribute.KeyValue) {
+	for _, kv := range attrs {
+		switch kv.Key {
+		case semconv.GPUKernelNameKey:
+			out.Kernel = kv.Value.AsString()
+		case semconv.GPUKernelModuleKey:
+			out.Module = kv.Value.AsString()
+		case semconv.GPUIOAccessPatternKey:
+			out.AccessPattern = kv.Value.AsString()
+		case semconv.GPUCacheL2HitRatioKey:
+			if v := kv.Value.AsFloat64(); v >= 0 && v <= 1 {
+				out.L2HitRatio, out.HasL2HitRatio = v, true
 			}
 		}
 	}
-	for _, kv := range r.op.op.cfg.Attributes {
-		switch {
-		case kv.Key == semconv.GPUKernelNameKey && out.Kernel == "":
-			out.Kernel = kv.Value.AsString()
-		case kv.Key == semconv.GPUKernelModuleKey && out.Module == "":
-			out.Module = kv.Value.AsString()
-		}
-	}
-	return out
 }

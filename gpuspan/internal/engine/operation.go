@@ -34,6 +34,7 @@ type Operation struct {
 	id    uint32 // index into a Profiler's states
 	cfg   OperationConfig
 	attrs []attribute.KeyValue // all that are on each span
+	host  bool                 // work on the host: no events
 
 	launch struct { // the operation's launches of graphs are an operation of their own, of the same name
 		once sync.Once
@@ -60,7 +61,7 @@ func NewOperation(name string, opts ...func(*OperationConfig)) *Operation {
 }
 
 func newOperation(c OperationConfig) *Operation {
-	o := &Operation{id: operationIDs.Add(1) - 1, cfg: c}
+	o := &Operation{id: operationIDs.Add(1) - 1, cfg: c, host: c.Info.Type == semconv.GPUOperationTypeHost}
 	o.attrs = o.build()
 	return o
 }

@@ -270,7 +270,13 @@ func (p *Profiler) catchUp() {
 
 func (p *Profiler) summary() (s report.Summary) {
 	defer p.guard("the recorder was asked for a summary")
-	return p.recorder.Summary()
+	s = p.recorder.Summary()
+	for _, st := range *p.streamList.Load() {
+		st.mu.Lock()
+		s.Pending += int64(st.pending.size)
+		st.mu.Unlock()
+	}
+	return s
 }
 
 // Reset is gpuspan.Profiler.Reset.

@@ -225,8 +225,10 @@ func (t *trainer) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
-		data := step.Phase(train.Data)
+		read := time.Now()
 		pause(ctx, time.Duration((4+2*rng.Float64())*float64(time.Millisecond))) // the loader reads and decodes
+		step.AddPhaseAt(train.Data, read, time.Since(read))                      // on the host: the GPU idles
+		data := step.Phase(train.Data)
 		x := data.Start(t.ops.loadBatch)
 		x.EndWith(t.gpu.copy(32<<20, gpuspan.HostToDevice, gpuspan.Pageable))
 		data.End()

@@ -150,3 +150,32 @@ func TestNamesCannotCommandTheTerminal(t *testing.T) {
 	table.Add(batch(t, span{id: 1, name: "k\x1b[2J\r", attrs: section(1e-3, nil)}))
 	require.Contains(t, render(t, table, 0)[1], `k\x1b[2J\r section`)
 }
+
+// A phase and what runs in it may hang side by side below the step: the part counts with the whole.
+func TestSpansWithinSiblingsOnTheirStreamCountOnce(t *testing.T) {
+	td := ptrace.NewTraces()
+	spans := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+	add := func(id byte, name string, stream, start, end int64) {
+		s := spans.AppendEmpty()
+		s.SetTraceID(pcommon.TraceID{1})
+		s.SetSpanID(pcommon.SpanID{id})
+		s.SetParentSpanID(pcommon.SpanID{9})
+		s.SetName(name)
+		s.SetStartTimestamp(pcommon.Timestamp(start * 1e6))
+		s.SetEndTimestamp(pcommon.Timestamp(end * 1e6))
+		s.Attributes().PutStr("gpu.operation.type", "section")
+		s.Attributes().PutInt("gpu.stream.id", stream)
+		s.Attributes().PutInt("gpu.device.ordinal", 0)
+		s.Attributes().PutDouble("gpu.duration", float64(end-start)/1e3)
+	}
+	add(1, "forward", 1, 0, 10)
+	add(2, "adamw", 1, 11, 19)
+	add(3, "optimizer", 1, 10, 20)
+	add(4, "copy", 2, 12, 18)
+	table := optable.New()
+	table.Add(td)
+	lines := strings.Join(render(t, table, 10), "\n")
+	for name, share := range map[string]string{"forward": "38.5%", "optimizer": "38.5%", "adamw": "30.8%", "copy": "23.1%"} { // of 26 ms
+		require.Regexp(t, name+" section 1 .* ms "+share, lines)
+	}
+}

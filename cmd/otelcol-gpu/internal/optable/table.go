@@ -30,7 +30,10 @@ type Table struct {
 	steps map[key]*stats
 	nest  nesting
 	spans int64
-	gpu   int64
+
+	batch   []nestedSpan // spans of the batch that is being added
+	streams []spanfacts.NestSpan
+	gpu     int64
 }
 
 // New makes an empty table.
@@ -44,18 +47,37 @@ func (t *Table) Add(td ptrace.Traces) {
 	defer t.mu.Unlock()
 	var resource spanfacts.Resource
 	var scope spanfacts.Scope
-	for _, rs := range td.ResourceSpans().All() {
+	for i, rs := range td.ResourceSpans().All() {
 		resource.Load(rs.Resource().Attributes())
 		for _, ss := range rs.ScopeSpans().All() {
 			scope.Load(&resource, ss.Scope().Attributes())
 			for _, span := range ss.Spans().All() {
-				t.add(span, &scope)
+				t.add(span, &scope, uint64(i))
 			}
 		}
 	}
+	t.settle()
 }
 
-func (t *Table) add(span ptrace.Span, scope *spanfacts.Scope) {
+// nestedSpan is what nesting has to know of a span.
+type nestedSpan struct {
+	key, parent spanfacts.Key
+	seconds     float64
+}
+
+// settle takes the spans of the batch into the nesting. One that lies within a sibling on its stream is part of it, as for gpu_join.
+func (t *Table) settle() {
+	spanfacts.Nest(t.streams, func(inner, outer int) {
+		p := t.batch[outer].key
+		t.batch[inner].parent, t.streams[inner].Trace, t.streams[inner].Parent = p, p.Trace, p.Span
+	})
+	for _, s := range t.batch {
+		t.nest.add(s.key, s.parent, s.seconds)
+	}
+	t.batch, t.streams = t.batch[:0], t.streams[:0]
+}
+
+func (t *Table) add(span ptrace.Span, scope *spanfacts.Scope, owner uint64) {
 	t.spans++
 	var f spanfacts.Facts
 	if !f.Load(span, scope) || !f.Kind.Work() {
@@ -67,7 +89,10 @@ func (t *Table) add(span ptrace.Span, scope *spanfacts.Scope) {
 		return
 	}
 	lookup(t.ops, keyOf(span, &f)).add(&f)
-	t.nest.add(f.Key, spanfacts.Key{Trace: f.Key.Trace, Span: f.Parent}, secondsOf(&f))
+	t.batch = append(t.batch, nestedSpan{f.Key, spanfacts.Key{Trace: f.Key.Trace, Span: f.Parent}, secondsOf(&f)})
+	t.streams = append(t.streams, spanfacts.NestSpan{
+		Owner: owner, Device: f.Device.Ordinal, Stream: f.Stream, Trace: f.Key.Trace, Parent: f.Parent, Start: int64(f.Start), End: int64(f.End),
+	})
 }
 
 func lookup(m map[key]*stats, k key) *stats {

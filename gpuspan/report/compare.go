@@ -1,0 +1,98 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Change is what became of one operation, at one place in the nesting, between two runs of a program.
+type Change struct {
+	Path          []string // names from the outermost section to this one
+	Before, After Figures  // Count is 0 where it did not run
+}
+
+// Ratio is the mean duration after divided by that before, 0 where either is not known.
+func (c Change) Ratio() float64 {
+	b, a := c.Before.Duration, c.After.Duration
+	if b.Count == 0 || a.Count == 0 || b.Mean <= 0 {
+		return 0
+	}
+	return float64(a.Mean) / float64(b.Mean)
+}
+
+// Beyond reports whether the means differ by more than k standard errors of their difference (Welch, Biometrika 34, 1947):
+// with k = 3, by more than chance in 997 of 1,000 cases. Runs that depend on each other, as on one clock frequency, differ by
+// chance more often.
+func (c Change) Beyond(k float64) bool {
+	b, a := c.Before.Duration, c.After.Duration
+	if b.Count < 2 || a.Count < 2 {
+		return false
+	}
+	// StdDev divides by Count; the estimate of a mean's variance by Count−1.
+	v := math.Pow(float64(b.StdDev), 2)/float64(b.Count-1) + math.Pow(float64(a.StdDev), 2)/float64(a.Count-1)
+	return math.Abs(float64(a.Mean-b.Mean)) > k*math.Sqrt(v)
+}
+
+// Compare sets the operations of two runs side by side, as before and after a change of the program; those whose total time changed
+// most come first.
+func Compare(before, after Summary) []Change {
+	var out []Change
+	index := map[string]int{}
+	at := func(path []string) *Change {
+		k := strings.Join(path, "\x00")
+		i, ok := index[k]
+		if !ok {
+			i = len(out)
+			index[k] = i
+			out = append(out, Change{Path: path})
+		}
+		return &out[i]
+	}
+	for i := range before.Operations {
+		c := at(before.Operations[i].Path)
+		c.Before.merge(before.Operations[i].All)
+	}
+	for i := range after.Operations {
+		c := at(after.Operations[i].Path)
+		c.After.merge(after.Operations[i].All)
+	}
+	change := func(c Change) int64 {
+		d := int64(c.After.Duration.Total - c.Before.Duration.Total)
+		return max(d, -d)
+	}
+	slices.SortStableFunc(out, func(a, b Change) int { return cmp.Compare(change(b), change(a)) })
+	return out
+}
+
+// WriteComparison writes Compare as a table of 100 columns. A "*" stands at means that differ by more than three standard
+// errors.
+func WriteComparison(w io.Writer, before, after Summary) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "GPU sections: %s before, %s after\n\n", duration(before.Total()), duration(after.Total()))
+	changes := Compare(before, after)
+	t := newTable(&b, 9, 9, 9, 9, 9, 9, 8)
+	names := make([]*Operation, len(changes))
+	for i := range changes {
+		names[i] = &Operation{Info: Info{Name: strings.Join(changes[i].Path, " > ")}}
+	}
+	t.name(names)
+	t.groups(group{"count", 2}, group{"total", 2}, group{"mean", 2})
+	t.row("Operation", "before", "after", "before", "after", "before", "after", "ratio")
+	for i, c := range changes {
+		ratio := known(c.Ratio(), 1)
+		if c.Beyond(3) {
+			ratio += "*"
+		}
+		t.row(names[i].Name, plain(c.Before.Count), plain(c.After.Count), knownDuration(c.Before.Duration.Total), knownDuration(c.After.Duration.Total),
+			knownDuration(c.Before.Duration.Mean), knownDuration(c.After.Duration.Mean), ratio)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

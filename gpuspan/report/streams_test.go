@@ -1,0 +1,149 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+)
+
+// on records a run from one millisecond to another on a stream.
+func on(c *report.Collector, n report.Node, stream int, from, to int64) {
+	c.Section(n, report.Sample{Timed: true, Stream: stream, Start: epoch.UnixNano() + from*1e6, Duration: time.Duration((to - from) * 1e6)})
+}
+
+// Phases and what runs in them hang side by side below the step when the code within takes the step's context. Two phases of equal
+// length are half of the time each.
+func TestWhatRunsWithinAnotherOnItsStreamIsPartOfIt(t *testing.T) {
+	c := report.NewCollector()
+	forward, optimizer := c.Node(0, report.Info{Name: "forward"}), c.Node(0, report.Info{Name: "optimizer"})
+	adamw, conv := c.Node(0, report.Info{Name: "adamw"}), c.Node(0, report.Info{Name: "conv"})
+	gemm, copied := c.Node(0, report.Info{Name: "gemm"}), c.Node(0, report.Info{Name: "copy"})
+	for i := range int64(10) { // in the order of ends, as a stream's sections are read back
+		at := 40 * i
+		on(c, gemm, 1, at+2, at+4)
+		on(c, conv, 1, at+1, at+9)
+		on(c, forward, 1, at, at+10)
+		on(c, copied, 2, at+3, at+8) // beside it on another stream
+		on(c, adamw, 1, at+10, at+19)
+		on(c, optimizer, 1, at+10, at+20)
+		on(c, copied, 1, at+20, at+25) // after it
+	}
+	s := c.Summary()
+	assert.Equal(t, 300*time.Millisecond, s.Total())
+	for name, want := range map[string]struct {
+		path       []string
+		ofAll, ofP float64
+	}{
+		"forward":   {[]string{"forward"}, 100. / 300, 100. / 300},
+		"optimizer": {[]string{"optimizer"}, 100. / 300, 100. / 300},
+		"adamw":     {[]string{"optimizer", "adamw"}, 90. / 300, 90. / 100},
+		"conv":      {[]string{"forward", "conv"}, 80. / 300, 80. / 100},
+		"gemm":      {[]string{"forward", "conv", "gemm"}, 20. / 300, 20. / 80},
+		"copy":      {[]string{"copy"}, 100. / 300, 100. / 300},
+	} {
+		o := find(t, s, name)
+		assert.Equal(t, want.path, o.Path)
+		assert.InDelta(t, want.ofAll, o.ShareOfTotal, 1e-12, name)
+		assert.InDelta(t, want.ofP, o.ShareOfParent, 1e-12, name)
+	}
+
+	// Where it runs within several operations it stays beside them, and its time still counts once.
+	on(c, adamw, 1, 1001, 1002)
+	on(c, forward, 1, 1000, 1010)
+	s = c.Summary()
+	assert.Equal(t, 310*time.Millisecond, s.Total())
+	assert.Equal(t, []string{"adamw"}, find(t, s, "adamw").Path)
+	c.Reset()
+	on(c, adamw, 1, 0, 1)
+	assert.Equal(t, time.Millisecond, c.Summary().Total())
+}
+
+// The total is the union of each stream's intervals, which a second method adds up: whatever nests in whatever.
+func TestTotalIsTheTimeOfEachStreamOnce(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		c := report.NewCollector()
+		var nodes []report.Node
+		for _, name := range []string{"a", "b", "c", "d"} {
+			nodes = append(nodes, c.Node(0, report.Info{Name: name}))
+		}
+		var want int64
+		for stream := 1; stream <= 3; stream++ {
+			at := int64(0)
+			var nest func(from, to int64, depth int)
+			nest = func(from, to int64, depth int) {
+				if depth < 4 && to-from > 3 {
+					cut := from + 1 + rng.Int64N(to-from-2)
+					nest(from, cut, depth+1)
+					nest(cut, to, depth+1)
+				}
+				on(c, nodes[rng.IntN(len(nodes))], stream, from, to)
+			}
+			for range 5 {
+				at += rng.Int64N(3)
+				length := 1 + rng.Int64N(20)
+				nest(at, at+length, 0)
+				want += length
+				at += length
+			}
+		}
+		s := c.Summary()
+		require.Equal(t, time.Duration(want)*time.Millisecond, s.Total())
+	}
+}
+
+func TestWorkOnTheHostIsNoPartOfTheGPUsTime(t *testing.T) {
+	c := report.NewCollector()
+	compile, run := c.Node(0, report.Info{Name: "compile", Type: "host"}), c.Node(0, report.Info{Name: "run"})
+	c.Section(compile, report.Sample{Timed: true, OnHost: true, Stream: 1, Start: epoch.UnixNano(), Duration: 3 * time.Second, Items: 6})
+	c.Section(run, report.Sample{Timed: true, Stream: 1, Start: epoch.UnixNano(), Duration: time.Second})
+	s := c.Summary()
+	assert.Equal(t, time.Second, s.Total())
+	assert.Equal(t, time.Second, s.Covered)
+	assert.Zero(t, s.OnHost)
+	assert.InDelta(t, 1, find(t, s, "run").ShareOfTotal, 1e-12)
+	o := find(t, s, "compile")
+	assert.Zero(t, o.ShareOfTotal)
+	assert.Equal(t, 3*time.Second, o.All.Duration.Total)
+	assert.InDelta(t, 2, o.All.Rates().Items, 1e-12)
+}
+
+// From launch to return is no time of the work: 64 MB that were launched in 100 µs did not move at 640 GB/s.
+func TestLaunchesThatTheHostTimedHaveNoRates(t *testing.T) {
+	c := report.NewCollector(report.WithDevices(report.Device{Peaks: report.Peaks{Memory: 1e12, PCIe: 32e9}}))
+	sample := report.Sample{Timed: true, OnHost: true, Duration: 100 * time.Microsecond, PCIe: report.IO{Read: 64e6}, Memory: report.IO{Read: 64e6}}
+	n := c.Node(0, report.Info{Name: "copy"})
+	c.Section(n, sample)
+	o := c.Summary().Operations[0]
+	assert.Equal(t, report.Rates{}, o.All.Rates())
+	assert.Zero(t, o.PeakShare)
+	assert.Equal(t, 100*time.Microsecond, o.All.Duration.Total)
+
+	sample.OnHost = false
+	sample.Duration = 4 * time.Millisecond
+	c.Section(n, sample)
+	assert.InDelta(t, 16e9, c.Summary().Operations[0].All.Rates().PCIe, 1, "of the run that a device timed")
+
+	b := c.Node(0, report.Info{Name: "blocking copy", Synchronous: true})
+	sample.OnHost = true
+	c.Section(b, sample)
+	assert.InDelta(t, 16e9, find(t, c.Summary(), "blocking copy").All.Rates().PCIe, 1)
+}
+
+func TestDeclaredCacheHitsTakeBytesOffTheMemory(t *testing.T) {
+	c := report.NewCollector(report.WithDevices(report.Device{Peaks: report.Peaks{Memory: 1e12}}))
+	n := c.Node(0, report.Info{Name: "gemm"})
+	c.Section(n, report.Sample{Timed: true, Duration: time.Second, Memory: report.IO{Read: 8e11}, AccessPattern: "strided", L2HitRatio: .75, HasL2HitRatio: true})
+	o := c.Summary().Operations[0]
+	assert.InDelta(t, .2, o.PeakShare, 1e-12)
+	assert.Equal(t, "strided", o.AccessPattern)
+	assert.InDelta(t, .75, o.L2HitRatio, 1e-12)
+}

@@ -1,0 +1,85 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"slices"
+)
+
+// ItemTotal is how many items of a type were processed.
+type ItemTotal struct {
+	Type  string  `json:"type"`                 // token, row, image
+	Count int64   `json:"count"`                // over all operations
+	Rate  float64 `json:"per_second,omitempty"` // per second of wall time; 0 when no time has passed
+}
+
+// Items adds up the items of all operations by type, largest first. An operation within one that counts the same type is left out: its items are
+// the other's. Operations that state items without a type are left out too.
+func (s Summary) Items() []ItemTotal {
+	count := map[string]int64{}
+	for i := range s.Operations {
+		if o := &s.Operations[i]; o.ItemType != "" && o.All.Items != 0 && !s.countedAbove(o) {
+			count[o.ItemType] += o.All.Items
+		}
+	}
+	var out []ItemTotal
+	for _, t := range sortedKeys(count) {
+		n := ItemTotal{Type: t, Count: count[t]}
+		if w := s.Wall().Seconds(); w > 0 {
+			n.Rate = float64(n.Count) / w
+		}
+		out = append(out, n)
+	}
+	slices.SortStableFunc(out, func(a, b ItemTotal) int { return cmp.Compare(b.Count, a.Count) })
+	return out
+}
+
+// countedAbove reports whether an operation around o counts the same items.
+func (s Summary) countedAbove(o *Operation) bool {
+	for p := o.Parent; p >= 0; p = s.Operations[p].Parent {
+		if a := &s.Operations[p]; a.ItemType == o.ItemType && a.All.Items != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Category is the summary of one category alone: its operations with what is below them. Those around them are left out, and shares are of
+// what is left. Loops are left out, for they have no category.
+func (s Summary) Category(name string) Summary {
+	at := make([]int, len(s.Operations)) // new index + 1
+	var ops []Operation
+	for i := range s.Operations {
+		o := s.Operations[i]
+		up := 0
+		if o.Parent >= 0 {
+			up = at[o.Parent]
+		}
+		if up == 0 && o.Category != name {
+			continue
+		}
+		if o.Parent = up - 1; up == 0 {
+			o.Depth, o.Path = 0, o.Path[len(o.Path)-1:]
+		} else {
+			o.Depth = ops[o.Parent].Depth + 1
+			o.Path = append(slices.Clone(ops[o.Parent].Path), o.Name)
+		}
+		ops = append(ops, o)
+		at[i] = len(ops)
+	}
+	s.Operations, s.Loops = ops, nil
+	total := s.Total()
+	for i := range ops {
+		o := &ops[i]
+		o.ShareOfTotal = 0
+		if total > 0 && !o.onHost() {
+			o.ShareOfTotal = float64(o.All.Duration.Total) / float64(total)
+		}
+		if o.Parent < 0 {
+			o.ShareOfParent = o.ShareOfTotal
+		}
+	}
+	return s
+}
