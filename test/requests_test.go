@@ -4,6 +4,7 @@
 package test
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/test/internal/jaeger"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
@@ -37,6 +39,9 @@ func TestEachRequestsTraceShowsWhatTheGPUDid(t *testing.T) {
 	traces := map[pcommon.TraceID]map[string]ptrace.Span{} // of requests, by name
 	require.Eventually(t, func() bool {
 		all, err = j.Find(t.Context(), "httpinference", begin.Add(-time.Minute), time.Now().Add(time.Minute), 1000)
+		if errors.Is(err, jaeger.ErrNotFound) {
+			return false
+		}
 		require.NoError(t, err)
 		clear(traces)
 		each(all, func(s ptrace.Span) {
@@ -75,7 +80,12 @@ func TestEachRequestsTraceShowsWhatTheGPUDid(t *testing.T) {
 	made := 0.0
 	for id, of := range traces {
 		require.Len(t, of, 6, "%s: the request, queue, two copies, prefill, decode", id)
-		request := of["generate"]
+		var request ptrace.Span
+		for _, s := range of {
+			if s.Kind() == ptrace.SpanKindServer {
+				request = s
+			}
+		}
 		for _, name := range []string{"h2d.tokens", "prefill", "decode", "d2h.logits"} {
 			s := of[name]
 			require.Equal(t, request.SpanID(), s.ParentSpanID())

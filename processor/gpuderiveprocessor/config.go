@@ -96,7 +96,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, c.Peaks[i].validate(fmt.Sprintf("peaks::%d", i)))
 	}
 	for i := range c.Mappings {
-		errs = append(errs, c.Mappings[i].validate(fmt.Sprintf("mappings::%d", i)))
+		errs = append(errs, c.Mappings[i].validate(fmt.Sprintf("mappings::%d", i), slices.ContainsFunc(c.Presets, func(name string) bool { return presets[name] != nil })))
 	}
 	if a := c.AssembleSteps.Get(); a != nil {
 		errs = append(errs, a.validate())

@@ -48,13 +48,13 @@ func TestEveryErrorIsNamedAtOnce(t *testing.T) {
 	for _, want := range []string{
 		"`floor` must not be negative, found -1s",
 		"`precision` must be one of fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8, found \"half\"",
-		"`presets::0` must be one of gen_ai, obi, pytorch, sdk, vllm, found \"triton\"",
+		"`presets::0` must be one of gen_ai, obi, pytorch, sdk, sglang, tgi, triton, vllm, found \"dynamo\"",
 		"`peaks::0::model` must not be empty",
 		"`peaks::0::memory_bandwidth` must be a finite number above 0, found -1",
 		"`peaks::0::flop_rate` must have keys of fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8, found \"fp17\"",
 		"`peaks::1::model` must be a pattern, found \"[\"",
 		"`mappings::0` must have a condition",
-		"`mappings::0::type` must be set, or one of `attributes` must give gpu.operation.type",
+		"`mappings::0::type` must be set, or one of `attributes` or a preset must give gpu.operation.type",
 		"`mappings::1::type` must be one of collective, copy, graph, host, kernel, memset, request, section, share, step, found \"gemm\"",
 		"`mappings::1::attributes::0::to` must be a span attribute of the registry (docs/semconv.md), found \"gpu.nothing\"",
 		"`mappings::1::attributes::1` must have one of `from` and `value`",
@@ -70,7 +70,7 @@ func TestEveryErrorIsNamedAtOnce(t *testing.T) {
 func TestPresetsAreValid(t *testing.T) {
 	for name, mappings := range presets {
 		for i := range mappings {
-			assert.NoError(t, mappings[i].validate(name))
+			assert.NoError(t, mappings[i].validate(name, false))
 		}
 	}
 }

@@ -6,9 +6,11 @@ package gpuderiveprocessor
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -17,8 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// MappingConfig makes GPU spans of another producer's spans. A span that has gpu.operation.type is never touched.
-// The first mapping whose conditions all hold is used.
+// MappingConfig makes GPU spans of another producer's spans. A span that has gpu.operation.type is never touched. Of the user's mappings
+// the first whose conditions all hold is used, and then the first of the presets': a mapping can add to what a preset makes.
 type MappingConfig struct {
 	// Scope is a pattern (`*`, `?`, `[…]`) for the name of the instrumentation scope. Empty: any.
 	Scope string `mapstructure:"scope"`
@@ -28,7 +30,10 @@ type MappingConfig struct {
 	Kind string `mapstructure:"kind"`
 	// Has is an attribute that the span must have. Empty: none.
 	Has string `mapstructure:"has"`
-	// Type is the value for gpu.operation.type. Empty: one of Attributes must produce it, else the mapping does not apply.
+	// Resource are patterns for attributes of the resource, by name; `*` for one that only must be there. Empty: any.
+	Resource map[string]string `mapstructure:"resource"`
+	// Type is the value for gpu.operation.type. Empty: one of Attributes, or a preset that fits too, must produce it, else the
+	// mapping does not apply.
 	Type string `mapstructure:"type"`
 	// Attributes are copied in order; one whose target exists, or whose source does not, is skipped.
 	Attributes []AttributeConfig `mapstructure:"attributes"`
@@ -41,7 +46,9 @@ type AttributeConfig struct {
 	From string `mapstructure:"from"`
 	// To is one of our span attributes; it decides the type.
 	To string `mapstructure:"to"`
-	// Scale multiplies a number, for units. 0: 1.
+	// Per is an attribute that the number is divided by. Empty: none.
+	Per string `mapstructure:"per"`
+	// Scale multiplies a number, for units. 0: 1. A text that is a duration with its unit (`1.5s`, `250ms`) is a number of seconds.
 	Scale float64 `mapstructure:"scale"`
 	// Values translates texts (numbers by their decimal form); a value that is not a key is skipped. Empty: as it is.
 	Values map[string]string `mapstructure:"values"`
@@ -55,7 +62,8 @@ var kinds = map[string]ptrace.SpanKind{
 	"producer": ptrace.SpanKindProducer, "consumer": ptrace.SpanKindConsumer,
 }
 
-func (m *MappingConfig) validate(key string) error {
+// validate checks a mapping; presets says that there are some, which can give what it adds to a type.
+func (m *MappingConfig) validate(key string, presets bool) error {
 	var errs []error
 	for name, pattern := range map[string]string{"scope": m.Scope, "span": m.Span} {
 		if err := checkPattern(pattern); err != nil {
@@ -65,8 +73,13 @@ func (m *MappingConfig) validate(key string) error {
 	if _, ok := kinds[m.Kind]; !ok && m.Kind != "" {
 		errs = append(errs, fmt.Errorf("`%s::kind` must be one of internal, server, client, producer, consumer, found %q", key, m.Kind))
 	}
-	if m.Scope == "" && m.Span == "" && m.Kind == "" && m.Has == "" {
-		errs = append(errs, fmt.Errorf("`%s` must have a condition: `scope`, `span`, `kind` or `has`", key))
+	for _, name := range slices.Sorted(maps.Keys(m.Resource)) {
+		if err := checkPattern(m.Resource[name]); err != nil || m.Resource[name] == "" {
+			errs = append(errs, fmt.Errorf("`%s::resource::%s` must be a pattern (`*`: any value), found %q", key, name, m.Resource[name]))
+		}
+	}
+	if m.Scope == "" && m.Span == "" && m.Kind == "" && m.Has == "" && len(m.Resource) == 0 {
+		errs = append(errs, fmt.Errorf("`%s` must have a condition: `scope`, `span`, `kind`, `has` or `resource`", key))
 	}
 	types, _ := semconv.LookupAttribute(string(semconv.GPUOperationTypeKey))
 	if m.Type != "" && !slices.Contains(types.Members, m.Type) {
@@ -78,8 +91,8 @@ func (m *MappingConfig) validate(key string) error {
 		errs = append(errs, a.validate(fmt.Sprintf("%s::attributes::%d", key, i)))
 		hasType = hasType || a.To == string(semconv.GPUOperationTypeKey)
 	}
-	if !hasType {
-		errs = append(errs, fmt.Errorf("`%s::type` must be set, or one of `attributes` must give %s", key, semconv.GPUOperationTypeKey))
+	if !hasType && !presets {
+		errs = append(errs, fmt.Errorf("`%s::type` must be set, or one of `attributes` or a preset must give %s", key, semconv.GPUOperationTypeKey))
 	}
 	return errors.Join(errs...)
 }
@@ -103,6 +116,9 @@ func (a *AttributeConfig) validate(key string) error {
 	if (a.From == "") == (a.Value == "") {
 		errs = append(errs, fmt.Errorf("`%s` must have one of `from` and `value`", key))
 	}
+	if a.Per != "" && (a.From == "" || ok && target.Type == semconv.TypeString) {
+		errs = append(errs, fmt.Errorf("`%s::per` must divide a number `from` an attribute, found `from` %q and `to` %q", key, a.From, a.To))
+	}
 	if !(a.Scale >= 0) || math.IsInf(a.Scale, 0) {
 		errs = append(errs, fmt.Errorf("`%s::scale` must be a finite number above 0, found %g", key, a.Scale))
 	}
@@ -118,16 +134,24 @@ func sortedValues(m map[string]string) []string {
 	return out
 }
 
+// mapper makes GPU spans of other producers' spans.
+type mapper struct{ own, presets []MappingConfig }
+
 // mapAll maps the spans of a batch that are no GPU spans yet and returns how many were.
-func mapAll(all []MappingConfig, td ptrace.Traces) (mapped int64) {
-	var applicable []*MappingConfig
+func (m *mapper) mapAll(td ptrace.Traces) (mapped int64) {
+	if len(m.own)+len(m.presets) == 0 {
+		return 0
+	}
+	var own, presets []*MappingConfig
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
-			if applicable = inScope(all, ss.Scope().Name(), applicable[:0]); len(applicable) == 0 {
+			own = inScope(m.own, rs.Resource().Attributes(), ss.Scope().Name(), own[:0])
+			presets = inScope(m.presets, rs.Resource().Attributes(), ss.Scope().Name(), presets[:0])
+			if len(own)+len(presets) == 0 {
 				continue
 			}
 			for _, s := range ss.Spans().All() {
-				if _, gpu := s.Attributes().Get(string(semconv.GPUOperationTypeKey)); !gpu && apply(applicable, s) {
+				if _, gpu := s.Attributes().Get(string(semconv.GPUOperationTypeKey)); !gpu && apply(own, presets, s) {
 					mapped++
 				}
 			}
@@ -136,21 +160,81 @@ func mapAll(all []MappingConfig, td ptrace.Traces) (mapped int64) {
 	return mapped
 }
 
-// inScope leaves the mappings that apply to a scope; nil where none does. It appends to dst.
-func inScope(all []MappingConfig, scope string, dst []*MappingConfig) []*MappingConfig {
+// inScope leaves the mappings that apply to a resource and a scope; nil where none does. It appends to dst.
+func inScope(all []MappingConfig, resource pcommon.Map, scope string, dst []*MappingConfig) []*MappingConfig {
 	for i := range all {
-		if all[i].Scope == "" || matches(all[i].Scope, scope) {
+		if (all[i].Scope == "" || matches(all[i].Scope, scope)) && all[i].on(resource) {
 			dst = append(dst, &all[i])
 		}
 	}
 	return dst
 }
 
-// apply maps a span by the first mapping that fits; it reports whether one did.
-func apply(mappings []*MappingConfig, s ptrace.Span) bool {
+// on says whether the resource is one that the mapping is for.
+func (m *MappingConfig) on(resource pcommon.Map) bool {
+	for name, pattern := range m.Resource {
+		if v, ok := resource.Get(name); !ok || !matches(pattern, v.AsString()) {
+			return false
+		}
+	}
+	return true
+}
+
+// apply maps a span by the first of the user's mappings that fits, and by the first preset's; it reports whether it has a type then. What the
+// first one said stays; a span without a type stays as it was.
+func apply(own, presets []*MappingConfig, s ptrace.Span) bool {
+	mine, preset := first(own, s), first(presets, s)
+	if mine == nil || preset == nil && !mine.typed(s.Attributes()) {
+		// As without the user's mapping, which may be none, or have nothing to add to.
+		mine, preset = preset, nil
+	}
+	if mine == nil {
+		return false
+	}
+	mine.apply(s.Attributes())
+	if preset != nil {
+		preset.apply(s.Attributes())
+	}
+	return true
+}
+
+// first is the first mapping that fits and gives a type; where none does, the first that fits, for a preset may give the type.
+func first(mappings []*MappingConfig, s ptrace.Span) *MappingConfig {
+	var untyped *MappingConfig
 	for _, m := range mappings {
-		if m.fits(s) && m.apply(s.Attributes()) {
+		switch {
+		case !m.fits(s):
+		case m.typed(s.Attributes()):
+			return m
+		case untyped == nil && m.Type == "" && !m.givesType():
+			untyped = m
+		}
+	}
+	return untyped
+}
+
+// givesType says whether one of the attributes can be the type.
+func (m *MappingConfig) givesType() bool {
+	return slices.ContainsFunc(m.Attributes, func(a AttributeConfig) bool { return a.To == string(semconv.GPUOperationTypeKey) })
+}
+
+// typed says whether the mapping gives a span with these attributes a type.
+func (m *MappingConfig) typed(attrs pcommon.Map) bool {
+	if m.Type != "" {
+		return true
+	}
+	for i := range m.Attributes {
+		a := &m.Attributes[i]
+		if a.To != string(semconv.GPUOperationTypeKey) {
+			continue
+		}
+		if a.From == "" {
 			return true
+		}
+		if from, ok := attrs.Get(a.From); ok {
+			if text, _, ok := a.value(from); ok && text != "" {
+				return true
+			}
 		}
 	}
 	return false
@@ -168,26 +252,14 @@ func (m *MappingConfig) fits(s ptrace.Span) bool {
 	return m.Span == "" || matches(m.Span, s.Name())
 }
 
-// apply copies the attributes, type first, so that a span without a type stays as it was.
-func (m *MappingConfig) apply(attrs pcommon.Map) bool {
-	if m.Type != "" {
+// apply copies the type and the attributes; what is there already stays.
+func (m *MappingConfig) apply(attrs pcommon.Map) {
+	if _, ok := attrs.Get(string(semconv.GPUOperationTypeKey)); !ok && m.Type != "" {
 		attrs.PutStr(string(semconv.GPUOperationTypeKey), m.Type)
-	} else {
-		typed := false
-		for i := range m.Attributes {
-			if a := &m.Attributes[i]; a.To == string(semconv.GPUOperationTypeKey) && a.copy(attrs) {
-				typed = true
-				break
-			}
-		}
-		if !typed {
-			return false
-		}
 	}
 	for i := range m.Attributes {
 		m.Attributes[i].copy(attrs)
 	}
-	return true
 }
 
 // copy puts the target where it is missing and the source gives a value; it reports whether it did.
@@ -203,6 +275,16 @@ func (a *AttributeConfig) copy(attrs pcommon.Map) bool {
 		}
 		if text, number, ok = a.value(from); !ok {
 			return false
+		}
+		if a.Per != "" {
+			per, ok := attrs.Get(a.Per)
+			if !ok {
+				return false
+			}
+			by, ok := numberOf(per)
+			if number /= by; !ok || !(by > 0) || math.IsInf(number, 0) {
+				return false
+			}
 		}
 	}
 	target, _ := semconv.LookupAttribute(a.To)
@@ -231,7 +313,7 @@ func (a *AttributeConfig) value(from pcommon.Value) (text string, n float64, ok 
 	if target.Type == semconv.TypeString {
 		return text, 0, from.Type() != pcommon.ValueTypeMap && from.Type() != pcommon.ValueTypeSlice
 	}
-	n, ok = spanfacts.Number(from)
+	n, ok = numberOf(from)
 	if a.Scale > 0 {
 		n *= a.Scale
 	}
@@ -243,4 +325,13 @@ func (a *AttributeConfig) value(from pcommon.Value) (text string, n float64, ok 
 var signed = []string{
 	string(semconv.GPUStartDelayKey), string(semconv.GPUEndDelayKey),
 	string(semconv.GPUMemoryDeltaKey), string(semconv.GPUMemoryAllocatedDeltaKey),
+}
+
+// numberOf is a finite number, or the seconds of a text that is a duration with its unit, as Rust and Go write them.
+func numberOf(v pcommon.Value) (float64, bool) {
+	if v.Type() == pcommon.ValueTypeStr {
+		d, err := time.ParseDuration(v.Str())
+		return d.Seconds(), err == nil
+	}
+	return spanfacts.Number(v)
 }

@@ -21,24 +21,11 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 		in     attrs
 		want   attrs
 	}{
-		// As one request of a vLLM server reported it: 32 tokens in 1.935 s of the model.
-		"vllm": {
-			"vllm", ptrace.SpanKindServer, "x",
-			attrs{
-				"gen_ai.latency.e2e": 1.976, "gen_ai.latency.time_in_model_inference": 1.935, "gen_ai.latency.time_in_queue": 0.001,
-				"gen_ai.usage.completion_tokens": 32, "gen_ai.usage.prompt_tokens": 384,
-			},
-			attrs{
-				"gpu.operation.type": "section", "gpu.operation.name": "llm_request", "gpu.timing.source": "host", "gpu.duration": 1.935,
-				"gpu.start.delay": 0.001, "gpu.operation.items": int64(32), "gpu.operation.item.type": "token",
-				"gpu.operation.item.rate": 16.53746770025840, "gpu.rate.status": "ok",
-			},
-		},
 		"gen_ai has counts, no rates": {
 			"gen_ai", ptrace.SpanKindInternal, "x",
 			attrs{"gen_ai.operation.name": "chat", "gen_ai.usage.output_tokens": 7},
 			attrs{
-				"gpu.operation.type": "section", "gpu.operation.name": "chat", "gpu.timing.source": "host",
+				"gpu.operation.type": "request", "gpu.operation.name": "chat", "gpu.timing.source": "host",
 				"gpu.operation.items": int64(7), "gpu.operation.item.type": "token",
 			},
 		},

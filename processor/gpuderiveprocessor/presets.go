@@ -17,22 +17,48 @@ func from(source, to string) AttributeConfig    { return AttributeConfig{From: s
 
 var hostTimed = constant(string(semconv.GPUTimingSourceKey), semconv.GPUTimingSourceHost)
 
-// presets by name. Producers that time on the host are marked so: their spans give counts, bytes and items, and rates
-// only where they state the time in the model.
+// The request's own times, as engines state them.
+var (
+	toQueue     = string(semconv.GPURequestQueueDurationKey)
+	toFirstItem = string(semconv.GPURequestTimeToFirstItemKey)
+	toModel     = string(semconv.GenAIRequestModelKey)
+	toItems     = string(semconv.GPUOperationItemsKey)
+	tokens      = constant(string(semconv.GPUOperationItemTypeKey), semconv.GPUOperationItemTypeToken)
+)
+
+// request is a mapping for spans of an engine's requests. They are timed on the host, while the requests of others run on the same devices: so they
+// never have a GPU time; gpu_join gives them energy and means of the device.
+func request(m MappingConfig, attributes ...AttributeConfig) MappingConfig {
+	m.Type, m.Attributes = semconv.GPUOperationTypeRequest, append(attributes, hostTimed)
+	return m
+}
+
+// presets by name. Producers that time on the host are marked so: their spans give counts, bytes and items, and no rates.
 var presets = map[string][]MappingConfig{
-	// vLLM's request spans (vllm/tracing): times of the model in seconds, measured by the engine on the host.
-	"vllm": {{
-		Has: "gen_ai.latency.time_in_model_inference", Type: semconv.GPUOperationTypeSection,
-		Attributes: []AttributeConfig{
-			hostTimed,
-			from("gen_ai.latency.time_in_model_inference", string(semconv.GPUDurationKey)),
-			from("gen_ai.latency.time_in_queue", string(semconv.GPUStartDelayKey)),
-			from("gen_ai.usage.completion_tokens", string(semconv.GPUOperationItemsKey)),
-			from("gen_ai.usage.output_tokens", string(semconv.GPUOperationItemsKey)),
-			constant(string(semconv.GPUOperationItemTypeKey), semconv.GPUOperationItemTypeToken),
-			constant(string(semconv.GPUOperationNameKey), "llm_request"),
-		},
-	}},
+	// vLLM's request spans, of engine v0 and v1 (vllm/tracing, SpanAttributes): seconds. With the newer conventions the span is
+	// named by operation and model.
+	"vllm": {vllm(MappingConfig{Span: "llm_request", Has: "gen_ai.latency.e2e"}), vllm(MappingConfig{Scope: "vllm*", Has: "gen_ai.latency.e2e"})},
+	// SGLang's request spans (sglang/srt/tracing): what finished requests say on their root span, `Req 1a2b3c4d`; seconds.
+	"sglang": {request(MappingConfig{Scope: "sglang*", Has: "gen_ai.usage.completion_tokens"},
+		constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens,
+		from("gen_ai.usage.completion_tokens", toItems),
+		from("gen_ai.latency.time_in_queue", toQueue),
+		from("gen_ai.latency.time_to_first_token", toFirstItem),
+		from("gen_ai.response.model", toModel),
+	)},
+	// Text Generation Inference's router (router/src/server.rs): durations as text, and no count of tokens; the time per token is the
+	// time of the inference divided by it.
+	"tgi": {request(MappingConfig{Has: "time_per_token"},
+		constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens,
+		AttributeConfig{From: "inference_time", Per: "time_per_token", To: toItems},
+		from("queue_time", toQueue),
+	)},
+	// Triton Inference Server in its mode `opentelemetry` (src/tracer.cc): a span for each request to a model. It does not say how many
+	// inputs a request had.
+	"triton": {request(MappingConfig{Has: "triton.model_name"},
+		constant(string(semconv.GPUOperationNameKey), "infer_request"),
+		from("triton.model_name", toModel),
+	)},
 	// Generative AI semantic conventions, spans of the process that runs the model (a client's time is not a GPU's).
 	"gen_ai": {genAI("internal"), genAI("server")},
 	// Services on the SDK of any language that state by our names what they timed (a pair of CUDA events, mostly), and no type.
@@ -62,16 +88,23 @@ var presets = map[string][]MappingConfig{
 	},
 }
 
+func vllm(m MappingConfig) MappingConfig {
+	return request(m,
+		constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens,
+		from("gen_ai.usage.completion_tokens", toItems),
+		from("gen_ai.usage.output_tokens", toItems),
+		from("gen_ai.latency.time_in_queue", toQueue),
+		from("gen_ai.latency.time_to_first_token", toFirstItem),
+		from("gen_ai.response.model", toModel),
+	)
+}
+
 func genAI(kind string) MappingConfig {
-	return MappingConfig{
-		Has: "gen_ai.usage.output_tokens", Kind: kind, Type: semconv.GPUOperationTypeSection,
-		Attributes: []AttributeConfig{
-			hostTimed,
-			from("gen_ai.usage.output_tokens", string(semconv.GPUOperationItemsKey)),
-			constant(string(semconv.GPUOperationItemTypeKey), semconv.GPUOperationItemTypeToken),
-			from("gen_ai.operation.name", string(semconv.GPUOperationNameKey)),
-		},
-	}
+	return request(MappingConfig{Has: "gen_ai.usage.output_tokens", Kind: kind},
+		tokens,
+		from("gen_ai.usage.output_tokens", toItems),
+		from("gen_ai.operation.name", string(semconv.GPUOperationNameKey)),
+	)
 }
 
 // pytorchTypes are the types of what the profiler's categories hold; "": another mapping's.

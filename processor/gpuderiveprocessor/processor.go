@@ -29,7 +29,7 @@ type deriver struct {
 	tel      *metadata.TelemetryBuilder
 	resolver *resolver
 	steps    *assembler // nil: off
-	mappings []MappingConfig
+	mappings mapper
 	floor    float64 // s
 }
 
@@ -40,10 +40,10 @@ func newDeriver(cfg *Config, set component.TelemetrySettings) (*deriver, error) 
 	}
 	d := &deriver{
 		cfg: cfg, log: set.Logger, tel: tel, resolver: newResolver(cfg, set.Logger),
-		mappings: append([]MappingConfig(nil), cfg.Mappings...), floor: cfg.Floor.Seconds(),
+		mappings: mapper{own: cfg.Mappings}, floor: cfg.Floor.Seconds(),
 	}
 	for _, name := range cfg.Presets {
-		d.mappings = append(d.mappings, presets[name]...)
+		d.mappings.presets = append(d.mappings.presets, presets[name]...)
 	}
 	if a := cfg.AssembleSteps.Get(); a != nil {
 		d.steps = newAssembler(*a)
@@ -81,10 +81,7 @@ type batch struct {
 }
 
 func (d *deriver) process(ctx context.Context, td ptrace.Traces) (ptrace.Traces, error) {
-	b := batch{now: time.Now().UnixNano()}
-	if len(d.mappings) > 0 {
-		b.mapped = mapAll(d.mappings, td)
-	}
+	b := batch{now: time.Now().UnixNano(), mapped: d.mappings.mapAll(td)}
 	if d.steps != nil {
 		b.assembled, b.evicted = d.steps.assemble(td, b.now)
 	}
