@@ -314,9 +314,17 @@ const (
 	// gpu.operation metrics itself, so gpu_metrics leaves those out for its spans.
 	GPUMetricsEmittedKey = attribute.Key("gpu.metrics.emitted")
 
+	// GPUOperationBusyDurationKey (double, s): On a section that stands for a range of the host: for how long at
+	// least one activity ran that was launched within the range.
+	GPUOperationBusyDurationKey = attribute.Key("gpu.operation.busy.duration")
+
 	// GPUOperationCategoryKey (string): The application's own grouping; low cardinality, since it is a metric
 	// dimension.
 	GPUOperationCategoryKey = attribute.Key("gpu.operation.category")
+
+	// GPUOperationInstanceKey (int): Number that the source gives an instance of the operation, as PyTorch does
+	// modules of one class; the span's name comes without it.
+	GPUOperationInstanceKey = attribute.Key("gpu.operation.instance")
 
 	// GPUOperationItemRateKey (double, {item}/s): gpu.operation.items divided by the span's GPU duration.
 	GPUOperationItemRateKey = attribute.Key("gpu.operation.item.rate")

@@ -4,6 +4,8 @@
 package gputrace
 
 import (
+	"fmt"
+	"hash/fnv"
 	"strings"
 	"unicode/utf8"
 
@@ -28,6 +30,16 @@ func clip(s string, n int) string {
 }
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
+
+// distinct is clip for names: two that differ are not cut to the same text, for what is cut ends in a hash of the whole.
+func distinct(s string, n int) string {
+	if len(s) <= n {
+		return clip(s, n)
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(s))
+	return clip(s, n-len("…12345678")) + fmt.Sprintf("…%08x", h.Sum32())
+}
 
 func putText(m pcommon.Map, k attribute.Key, v string) {
 	if v != "" {

@@ -13,6 +13,9 @@ import (
 func (s *spans) device(a *activity, above *node, p *process) {
 	c := place{above.self.trace, s.p.ids().span(idEvent, int64(a.seq))}
 	parent := above.self.span
+	if section, ok := s.onDevice(above, a.device); ok {
+		parent = section
+	}
 	// A source that knows under which live span the activity was launched says so; the link leads back to the window.
 	live := place{}
 	if a.detail.TraceParent != "" {
@@ -33,25 +36,25 @@ func (s *spans) device(a *activity, above *node, p *process) {
 	full := s.p.Names.Name(a.name)
 	switch {
 	case a.comm:
-		sp.SetName(clip(s.shortName(a.name), maxName))
+		sp.SetName(distinct(s.shortName(a.name), maxName))
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeCollective)
 		m.PutStr(string(semconv.GPUOperationCategoryKey), semconv.GPUOperationCategoryComm)
 		putText(m, semconv.GPUKernelNameKey, full)
 		s.collective(m, &a.detail, full)
 	case a.kind == KindKernel && a.detail.WholeGraph:
-		sp.SetName(clip(full, maxName))
+		sp.SetName(distinct(full, maxName))
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeGraph)
 	case a.kind == KindKernel:
-		sp.SetName(clip(s.shortName(a.name), maxName))
+		sp.SetName(distinct(s.shortName(a.name), maxName))
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeKernel)
 		putText(m, semconv.GPUKernelNameKey, full)
 	case a.kind == KindCopy:
-		sp.SetName(clip(full, maxName))
+		sp.SetName(distinct(full, maxName))
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeCopy)
 		putText(m, semconv.GPUCopyDirectionKey, a.detail.Direction)
 		putText(m, semconv.GPUCopyHostMemoryKey, a.detail.HostMemory)
 	case a.kind == KindMemset:
-		sp.SetName(clip(full, maxName))
+		sp.SetName(distinct(full, maxName))
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeMemset)
 	}
 	if a.kind != KindKernel && a.detail.HasBytes {

@@ -17,7 +17,12 @@ import (
 func (s *spans) host(n *node) {
 	n.written = true
 	sp := s.new(n.process, n.self, n.up, n.start, n.end)
-	sp.SetName(clip(s.p.Names.Name(n.name), maxName))
+	name, instance, hasInstance := s.p.Names.Name(n.name), int64(0), false
+	if n.kind == KindModule {
+		name, instance, hasInstance = instanceOf(name)
+	}
+	name = distinct(name, maxName)
+	sp.SetName(name)
 	for _, l := range n.link {
 		link := sp.Links().AppendEmpty()
 		link.SetTraceID(l.trace)
@@ -29,8 +34,12 @@ func (s *spans) host(n *node) {
 	if n.hasThread && n.thread >= 0 { // negative are tracks that are no thread, as of ranges that end on any
 		putInt(m, semconv.ThreadIDKey, n.thread)
 	}
+	if hasInstance {
+		putInt(m, semconv.GPUOperationInstanceKey, instance)
+	}
 	var d Detail
 	d.decode(n.detail)
+	category := ""
 	switch n.kind {
 	case KindStep:
 		s.step(m, n.step)
@@ -41,7 +50,8 @@ func (s *spans) host(n *node) {
 			putInt(m, semconv.GPUCorrelationIDKey, n.corr&correlationMask)
 		}
 	default:
-		putText(m, semconv.GPUOperationCategoryKey, cmp.Or(d.Category, phase(s.p.Names.Name(n.name))))
+		category = cmp.Or(d.Category, phase(s.p.Names.Name(n.name)))
+		putText(m, semconv.GPUOperationCategoryKey, category)
 	}
 	putText(m, semconv.CUDANvtxDomainKey, d.Domain)
 	putText(m, semconv.CUDANvtxPayloadKey, d.PayloadText)
@@ -56,6 +66,7 @@ func (s *spans) host(n *node) {
 		putTexts(m, semconv.GPUOperationShapesKey, Shapes(d.Types, d.Shapes))
 	}
 	s.summary(m, n.sum)
+	s.sections(n, name, category)
 	n.sum, n.detail, n.link = nil, nil, nil // launches may hold the node for long
 }
 

@@ -50,10 +50,11 @@ func (s idSource) span(kind byte, n int64) pcommon.SpanID {
 
 // Kinds of identifier.
 const (
-	idWindow byte = 'w'
-	idDevice byte = 'd'
-	idStep   byte = 's'
-	idEvent  byte = 'e'
+	idWindow     byte = 'w'
+	idDevice     byte = 'd'
+	idStep       byte = 's'
+	idEvent      byte = 'e'
+	idProjection byte = 'g'
 )
 
 // place is a span of a trace.

@@ -5,6 +5,7 @@ package gputrace
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -19,10 +20,26 @@ func automatic(name string) bool {
 	return false
 }
 
-// isCommunication reports whether a kernel is one of a collective library: the name holds nccl or rccl (NVIDIA, AMD), hccl
-// (Habana, Ascend) or oneccl (Intel).
+// libraries are parts of names that only kernels of communication have: collective libraries of NVIDIA, AMD, Habana and Ascend,
+// Intel, NVIDIA's SHMEM and DeepSeek's DeepEP on it, Microsoft's MSCCL++, the multicast instructions of PyTorch's symmetric
+// memory, vLLM's and aiter's own all-reduce (cross_device_reduce, quickreduce), FlashInfer's and TensorRT-LLM's on user buffers.
+var libraries = []string{
+	"nccl", "rccl", "hccl", "oneccl", "nvshmem", "deep_ep::", "mscclpp", "multimem_", "cross_device_reduce", "quickreduce", "userbuffers",
+}
+
+// collectiveWords are parts of the short names of kernels that other libraries write for collectives, without underscores.
+var collectiveWords = []string{"allreduce", "reducescatter", "allgather", "alltoall"}
+
+// isCommunication reports whether a kernel communicates with other devices: by its library, else by its own name (not by its
+// template arguments: softmax kernels reduce among all threads of a warp).
 func isCommunication(kernel string) bool {
-	return containsFold(kernel, "nccl") || containsFold(kernel, "rccl") || containsFold(kernel, "hccl") || containsFold(kernel, "oneccl")
+	for _, l := range libraries {
+		if containsFold(kernel, l) {
+			return true
+		}
+	}
+	short := strings.ToLower(strings.ReplaceAll(shortNameOf(kernel), "_", ""))
+	return containsAny(short, collectiveWords)
 }
 
 func containsFold(s, lower string) bool {
@@ -228,4 +245,22 @@ func orAnnotation(name string) string {
 		return "annotation"
 	}
 	return name
+}
+
+// instanceOf takes the number off the name of a module, by which PyTorch counts instances of a class: "nn.Module: Linear_83".
+func instanceOf(name string) (class string, instance int64, ok bool) {
+	i := strings.LastIndexByte(name, '_')
+	if i <= 0 || i == len(name)-1 {
+		return name, 0, false
+	}
+	for _, c := range []byte(name[i+1:]) {
+		if c-'0' > 9 {
+			return name, 0, false
+		}
+	}
+	n, err := strconv.ParseInt(name[i+1:], 10, 64)
+	if err != nil {
+		return name, 0, false
+	}
+	return name[:i], n, true
 }

@@ -181,3 +181,43 @@ func FuzzDetail(f *testing.F) {
 		d.decode(b)
 	})
 }
+
+func TestKernelsThatCommunicate(t *testing.T) {
+	for name, want := range map[string]bool{
+		"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)":                                true,
+		"void multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*, unsigned long)":                        true,
+		"void (anonymous namespace)::multimem_one_shot_all_reduce_kernel<float, 4>(float*)":                        true,
+		"void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*, vllm::RankSignals)":              true,
+		"void tensorrt_llm::kernels::oneShotAllReduceKernel<__half, 8>(tensorrt_llm::kernels::AllReduceParams)":    true,
+		"void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<0, __nv_bfloat16>(int)": true,
+		"void deep_ep::internode::dispatch<true, 4>(int4*, float*)":                                                true,
+		"nvshmemi_transfer_put_signal":                                             true,
+		"void cutlass::Kernel<cutlass_80_tensorop_f16>(int)":                       false,
+		"void softmax_warp_forward<WarpAllReduce<float>>(float*)":                  false,
+		"void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>(int)": false,
+		"void at::native::vectorized_gather_kernel<16, long>(char*)":               false,
+		"void moe_dispatch_kernel(int*)":                                           false,
+	} {
+		assert.Equal(t, want, isCommunication(name), name)
+	}
+}
+
+func TestNumbersOfModulesAreTakenOff(t *testing.T) {
+	for name, want := range map[string]struct {
+		class    string
+		instance int64
+		ok       bool
+	}{
+		"nn.Module: Linear_83":              {"nn.Module: Linear", 83, true},
+		"nn.Module: Conv2d_0":               {"nn.Module: Conv2d", 0, true},
+		"nn.Module: my_net":                 {"nn.Module: my_net", 0, false},
+		"nn.Module: Linear":                 {"nn.Module: Linear", 0, false},
+		"nn.Module: X_":                     {"nn.Module: X_", 0, false},
+		"nn.Module: X_99999999999999999999": {"nn.Module: X_99999999999999999999", 0, false},
+	} {
+		class, instance, ok := instanceOf(name)
+		if ok != want.ok || class != want.class || instance != want.instance {
+			t.Errorf("%s: %q %d %v", name, class, instance, ok)
+		}
+	}
+}

@@ -29,6 +29,7 @@ type node struct {
 	link       []place
 	sum        *summary // see below
 	launched   int64    // kernels launched within, with spans or without
+	projected  []projection
 	written    bool
 }
 

@@ -29,6 +29,7 @@ type candidate struct {
 	step     bool
 	duration int64
 	seq      uint32
+	spans    int // it may bring
 	size     int
 }
 
@@ -44,6 +45,7 @@ func (c candidate) less(o candidate) bool {
 
 type candidates struct {
 	heap   candidateHeap
+	spans  int
 	bytes  int
 	cut    bool
 	cutoff candidate // the greatest that was cut
@@ -111,19 +113,24 @@ func (s *selection) hostCandidate(r *record) candidate {
 	if r.kind == KindStep {
 		size += stepSpanSize
 	}
-	return candidate{r.kind == KindStep, r.duration, r.seq, size}
+	spans := 1
+	if s.level.projects(r.kind) { // on one device, as nearly always
+		spans, size = 2, size+sectionSpanSize+len(s.names.Name(r.name))
+	}
+	return candidate{r.kind == KindStep, r.duration, r.seq, spans, size}
 }
 
 func (s *selection) deviceCandidate(a *activity) candidate {
-	return candidate{false, a.duration, a.seq, deviceSpanSize + min(len(s.names.Name(a.name)), maxText)}
+	return candidate{false, a.duration, a.seq, 1, deviceSpanSize + min(len(s.names.Name(a.name)), maxText)}
 }
 
 // Upper estimates of the size of a span in OTLP without its names, from its attributes; a test holds them.
 const (
-	hostSpanSize   = 760  // with a summary
-	stepSpanSize   = 2500 // more, with four verdicts
-	deviceSpanSize = 900
-	windowSpanSize = 4000 // of the window or a device, with verdicts
+	hostSpanSize    = 760  // with a summary
+	stepSpanSize    = 2500 // more, with four verdicts
+	deviceSpanSize  = 900
+	sectionSpanSize = 450
+	windowSpanSize  = 4000 // of the window or a device, with verdicts
 )
 
 func (s *selection) offer(k traceKey, c candidate) {
@@ -137,10 +144,12 @@ func (s *selection) offer(k traceKey, c candidate) {
 	}
 	heap.Push(&t.heap, c)
 	t.bytes += c.size
-	for len(t.heap) > 1 && (len(t.heap) > s.maxSpans || t.bytes > s.maxBytes) {
-		t.bySize = len(t.heap) <= s.maxSpans
+	t.spans += c.spans
+	for len(t.heap) > 1 && (t.spans > s.maxSpans || t.bytes > s.maxBytes) {
+		t.bySize = t.spans <= s.maxSpans
 		least := heap.Pop(&t.heap).(candidate)
 		t.bytes -= least.size
+		t.spans -= least.spans
 		if !t.cut || t.cutoff.less(least) {
 			t.cut, t.cutoff = true, least
 		}

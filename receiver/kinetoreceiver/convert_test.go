@@ -75,7 +75,6 @@ func TestParentIsTheNearestLauncherWithASpan(t *testing.T) {
 	for detail, want := range map[Detail][]string{
 		DetailKernels:   {"gemm", "cudaLaunchKernel", "aten::mm", "ProfilerStep#1"},
 		DetailOperators: {"aten::mm", "ProfilerStep#1"},
-		DetailAuto:      {"gemm", "aten::mm", "ProfilerStep#1", "pytorch profile"},
 		DetailSteps:     {"ProfilerStep#1", "pytorch profile"},
 	} {
 		b, _ := convert(t, text, Options{Detail: detail})
