@@ -18,6 +18,18 @@
 //	  trace_dir: /tmp/traces # for package gpuspan/chrometrace
 //	  step_csv: steps.csv    # for package gpuspan/stepcsv
 //
-// Nodes and values that are missing or null keep the defaults; other nodes of the file, and further documents in it, are not looked at. Within the three nodes every
+// [Load] and [Read] take the name of another node that the three stand below. `nvtx: true` is `nvtx: {enabled: true}`;
+// `timing: false`, `profiling: false` and `profiling: null` switch profiling off.
+//
+// Keys that guides of PyTorch's profiler use are taken below `profiling`, too:
+//
+//	wait, warmup, active, repeat, skip_first  →  profiling.schedule.<same name>
+//	enabled                                   →  timing.enabled
+//	profile_memory                            →  timing.memory_usage
+//	with_stack                                →  timing.code_location
+//	output_dir                                →  profiling.trace_dir
+//	record_shapes, with_flops, with_modules, activities: an error that says what stands for them
+//
+// Other nodes and values that are missing or null keep the defaults; other nodes of the file, and further documents in it, are not looked at. Within the three nodes every
 // unknown key, every key that stands twice, every value of the wrong kind and every impossible combination is an error that names it, all of them at once.
 package gpuspanyaml

@@ -36,14 +36,16 @@ func (f File) Option() gpuspan.Option { return gpuspan.WithSettings(f.Settings) 
 // maxSize bounds what is read: a configuration file is small, and an alias bomb is not.
 const maxSize = 1 << 20
 
-// Load reads a file, starting from settings.FromEnv: what the file says wins over the environment.
-func Load(path string) (File, error) {
+// Load reads a file, starting from settings.FromEnv: what the file says wins over the environment. at names the node below which timing,
+// nvtx and profiling stand, outermost first, where that is not the top: Load("train.yaml", "runtime"). A file without that node is an
+// error.
+func Load(path string, at ...string) (File, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return File{}, fmt.Errorf("cannot open configuration: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	out, err := Read(f)
+	out, err := Read(f, at...)
 	if err != nil {
 		return out, fmt.Errorf("%s: %w", path, err)
 	}
@@ -51,7 +53,7 @@ func Load(path string) (File, error) {
 }
 
 // Read is Load from a reader. With an error the result holds defaults for what was wrong.
-func Read(r io.Reader) (File, error) {
+func Read(r io.Reader, at ...string) (File, error) {
 	settings, err := settings.FromEnv()
 	out := File{Settings: settings}
 	var errs []error
@@ -70,11 +72,11 @@ func Read(r io.Reader) (File, error) {
 		return out, fmt.Errorf("not YAML: %w", err)
 	}
 	if len(doc.Content) == 0 {
-		return out, errors.Join(errs...)
+		return out, errors.Join(append(errs, missing(at, 0))...)
 	}
-	root := doc.Content[0]
-	if root.Kind != yaml.MappingNode {
-		return out, fmt.Errorf("line %d: a mapping is expected, found %s", root.Line, kindName(root))
+	root, err := below(doc.Content[0], at)
+	if err != nil {
+		return out, err
 	}
 	p := parser{out: &out, seen: map[string]bool{}}
 	for i := 0; i+1 < len(root.Content); i += 2 {
@@ -93,6 +95,38 @@ func Read(r io.Reader) (File, error) {
 		errs = append(errs, err)
 	}
 	return out, errors.Join(errs...)
+}
+
+// below finds the node that at names. nil stands for one that says nothing.
+func below(n *yaml.Node, at []string) (*yaml.Node, error) {
+	for i := 0; ; i++ {
+		n = resolve(n)
+		if isNull(n) && i == len(at) {
+			return &yaml.Node{Kind: yaml.MappingNode}, nil
+		}
+		if n.Kind != yaml.MappingNode {
+			return nil, fmt.Errorf("line %d: a mapping is expected, found %s", n.Line, kindName(n))
+		}
+		if i == len(at) {
+			return n, nil
+		}
+		k := 0
+		for k+1 < len(n.Content) && n.Content[k].Value != at[i] {
+			k += 2
+		}
+		if k+1 >= len(n.Content) {
+			return nil, missing(at, i)
+		}
+		n = n.Content[k+1]
+	}
+}
+
+// missing is the error for the i-th of at; nil where there is none.
+func missing(at []string, i int) error {
+	if i >= len(at) {
+		return nil
+	}
+	return fmt.Errorf("there is no node `%s`", strings.Join(at[:i+1], "."))
 }
 
 type parser struct {
@@ -117,7 +151,12 @@ func (p *parser) fail(n *yaml.Node, format string, args ...any) {
 
 // node reads the keys of a mapping. prefix is the path below the top-level node, with a dot.
 func (p *parser) node(top, prefix string, n *yaml.Node) {
-	if n = resolve(n); isNull(n) {
+	n = resolve(n)
+	if on, ok := isSwitch(n); prefix == "" && (ok || top == "profiling" && isNull(n)) {
+		p.turn(top, on)
+		return
+	}
+	if isNull(n) {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
@@ -160,6 +199,19 @@ func (p *parser) value(top, path string, key *yaml.Node, value string) {
 		p.out.StepCSV = value
 		return
 	}
+	if top == "profiling" {
+		if note, ok := noCounterpart[path]; ok {
+			p.fail(key, "`profiling.%s` has no counterpart (%s)", path, note)
+			return
+		}
+		if to, ok := profilerKeys[path]; ok {
+			top, path = to.node, to.key
+			if path == "trace_dir" {
+				p.out.TraceDir = value
+				return
+			}
+		}
+	}
 	home := "timing"
 	if path == "report" || path == "print_report" || strings.HasPrefix(path, "schedule.") {
 		home = "profiling"
@@ -177,6 +229,44 @@ func (p *parser) value(top, path string, key *yaml.Node, value string) {
 		p.out.Settings = before
 		p.fail(key, "`%s` belongs below `%s`, found below `%s`", path, home, top)
 	}
+}
+
+// turn switches a node on or off as a whole. `profiling: null` is how trainers' files say that there is to be none.
+func (p *parser) turn(top string, on bool) {
+	if top == "nvtx" {
+		p.out.NVTX.Enabled = on
+		return
+	}
+	if !p.seen["timing.enabled"] { // which says it of itself, wherever it stands
+		p.out.Settings.Enabled = on
+	}
+}
+
+// isSwitch reads true or false.
+func isSwitch(n *yaml.Node) (on, ok bool) {
+	ok = n.Kind == yaml.ScalarNode && n.Tag == "!!bool"
+	return ok && strings.EqualFold(n.Value, "true"), ok
+}
+
+// profilerKeys are names that guides of PyTorch's profiler have for settings, and where these stand here.
+var profilerKeys = map[string]struct{ node, key string }{
+	"enabled":        {"timing", "enabled"},
+	"wait":           {"profiling", "schedule.wait"},
+	"warmup":         {"profiling", "schedule.warmup"},
+	"active":         {"profiling", "schedule.active"},
+	"repeat":         {"profiling", "schedule.repeat"},
+	"skip_first":     {"profiling", "schedule.skip_first"},
+	"profile_memory": {"timing", "memory_usage"},
+	"with_stack":     {"timing", "code_location"},
+	"output_dir":     {"profiling", "trace_dir"},
+}
+
+// noCounterpart are those that say nothing to gpuspan, and what does.
+var noCounterpart = map[string]string{
+	"record_shapes": "state shapes with the semconv attribute gpu.operation.shapes",
+	"with_flops":    "state FLOPs as Work, package flops counts them",
+	"with_modules":  "name operations after modules",
+	"activities":    "sections are of the GPU, spans of the host come from any tracer",
 }
 
 // resolve follows an alias to what it stands for.

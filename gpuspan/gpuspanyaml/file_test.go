@@ -138,3 +138,62 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+func TestNodesBelowAnotherOne(t *testing.T) {
+	text := "timing: {slots: 9}\nruntime:\n  gpu:\n    timing: {slots: 64}\n    nvtx: true\n  empty:\n"
+	f, err := gpuspanyaml.Read(strings.NewReader(text), "runtime", "gpu")
+	require.NoError(t, err)
+	assert.Equal(t, 64, f.Settings.Slots)
+	assert.True(t, f.NVTX.Enabled)
+	f, err = gpuspanyaml.Read(strings.NewReader(text), "runtime", "empty")
+	require.NoError(t, err)
+	assert.Equal(t, settings.Default(), f.Settings)
+	_, err = gpuspanyaml.Read(strings.NewReader(text), "runtime", "cpu")
+	require.EqualError(t, err, "there is no node `runtime.cpu`")
+	_, err = gpuspanyaml.Read(strings.NewReader(""), "runtime")
+	require.EqualError(t, err, "there is no node `runtime`")
+	_, err = gpuspanyaml.Read(strings.NewReader("runtime: [1]"), "runtime")
+	require.EqualError(t, err, "line 1: a mapping is expected, found a list")
+	path := filepath.Join(t.TempDir(), "train.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	f, err = gpuspanyaml.Load(path, "runtime", "gpu")
+	require.NoError(t, err)
+	assert.Equal(t, 64, f.Settings.Slots)
+}
+
+func TestNodesAsSwitches(t *testing.T) {
+	for text, want := range map[string][2]bool{ // enabled, nvtx
+		"profiling: null":                        {false, false},
+		"profiling: ~\nnvtx: true":               {false, true},
+		"profiling: false":                       {false, false},
+		"profiling: true":                        {true, false},
+		"timing: false":                          {false, false},
+		"profiling: ~\ntiming: {enabled: true}":  {true, false},
+		"timing: {enabled: true}\nprofiling: ~":  {true, false},
+		"profiling: {enabled: false}\nnvtx: off": {false, false},
+		"profiling: {}":                          {true, false},
+	} {
+		f, err := gpuspanyaml.Read(strings.NewReader(text))
+		if strings.Contains(text, "off") {
+			require.ErrorContains(t, err, "`nvtx` must be a mapping, found \"off\"", "YAML 1.2 has no such boolean")
+			continue
+		}
+		require.NoError(t, err, text)
+		assert.Equal(t, want, [2]bool{f.Settings.Enabled, f.NVTX.Enabled}, text)
+	}
+}
+
+func TestKeysOfProfilerGuides(t *testing.T) {
+	f, err := gpuspanyaml.Read(strings.NewReader("profiling: {wait: 2, warmup: 1, active: 3, repeat: 4, skip_first: 10, profile_memory: true, with_stack: true, output_dir: /tmp/t}"))
+	require.NoError(t, err)
+	want := settings.Default()
+	want.Schedule = settings.Schedule{SkipFirst: 10, Wait: 2, Warmup: 1, Active: 3, Repeat: 4}
+	want.MemoryUsage, want.CodeLocation = true, true
+	assert.Equal(t, want, f.Settings)
+	assert.Equal(t, "/tmp/t", f.TraceDir)
+	_, err = gpuspanyaml.Read(strings.NewReader("profiling: {with_flops: true, activities: cpu}"))
+	require.ErrorContains(t, err, "line 1: `profiling.with_flops` has no counterpart (state FLOPs as Work, package flops counts them)")
+	require.ErrorContains(t, err, "`profiling.activities` has no counterpart")
+	_, err = gpuspanyaml.Read(strings.NewReader("timing: {wait: 2}"))
+	require.ErrorContains(t, err, "unknown key `wait`")
+}
