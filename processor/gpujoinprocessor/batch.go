@@ -72,6 +72,7 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 					continue
 				}
 				g.place = b.places.number(&at)
+				b.places.list[g.place].extend(&g.share)
 				b.spans = append(b.spans, g)
 				b.streams = append(b.streams, spanfacts.NestSpan{Owner: r.process, Device: at.ordinal, Stream: stream})
 			}

@@ -18,6 +18,7 @@ import (
 type engine struct {
 	cfg      *Config
 	reader   gpusamplesextension.Reader
+	uses     gpusamplesextension.UseReader // nil: nobody knows who holds which device
 	ordinals map[int64]string
 
 	mu     sync.Mutex
@@ -90,6 +91,7 @@ func (e *engine) arrive(b *batch, now time.Time) (fresh bool) {
 		}
 		g.at = at
 		p.board.dev.Pin(g.share.Key, at)
+		p.arriveMore(g, now.UnixNano())
 		b.seen = min(b.seen, seen)
 	}
 	b.await()
@@ -135,13 +137,20 @@ func (b *batch) await() {
 			continue
 		}
 		b.latest = max(b.latest, p.latest)
-		k := slices.IndexFunc(b.boards, func(e boardEnd) bool { return e.board == p.board })
-		if k < 0 {
-			k = len(b.boards)
-			b.boards = append(b.boards, boardEnd{board: p.board})
+		b.awaitBoard(p.board, p.latest)
+		for i := range p.more {
+			b.awaitBoard(p.more[i].board, p.latest)
 		}
-		b.boards[k].end = max(b.boards[k].end, p.latest)
 	}
+}
+
+func (b *batch) awaitBoard(of *board, end int64) {
+	k := slices.IndexFunc(b.boards, func(e boardEnd) bool { return e.board == of })
+	if k < 0 {
+		k = len(b.boards)
+		b.boards = append(b.boards, boardEnd{board: of})
+	}
+	b.boards[k].end = max(b.boards[k].end, end)
 }
 
 // settled moves the settled time of the boards that a batch waits for and says whether all its spans have ended there.

@@ -121,7 +121,16 @@ func (p *joinProcessor) write(ctx context.Context, b *batch) {
 		if g.step { // the only span whose children may be on other devices: a section is on one stream
 			share.Value += e.elsewhere(at.board, g.share.Key)
 		}
-		if !p.attrs.write(g, at, share, shared) {
+		wrote := false
+		if len(at.more) > 0 && len(at.more) == len(g.more) {
+			wrote = p.attrs.writeSeveral(g, at, share, shared)
+			for i, place := range g.more {
+				at.more[i].board.dev.Unpin(g.share.Key, place)
+			}
+		} else {
+			wrote = p.attrs.write(g, at, share, shared)
+		}
+		if !wrote {
 			uncovered++
 		}
 		if share.Late > 0 {

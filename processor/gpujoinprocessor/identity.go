@@ -7,6 +7,8 @@ import (
 	"hash/maphash"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 )
 
 // resourceInfo is what the join takes from a resource.
@@ -14,6 +16,7 @@ type resourceInfo struct {
 	process  uint64
 	hostID   string
 	hostName string
+	workload gpusamplesextension.Workload
 }
 
 // identifier makes process identities. The seed lives as long as the processor, for numbers are compared within it only.
@@ -42,8 +45,20 @@ func (i identifier) resource(attrs pcommon.Map) resourceInfo {
 			instance = v.Type() != pcommon.ValueTypeStr || v.Str() != ""
 		case "process.pid":
 			pid = true
+			r.workload.PID = v.Int()
+		case "k8s.namespace.name":
+			r.workload.Namespace = v.Str()
+		case "k8s.pod.name":
+			r.workload.Pod = v.Str()
+		case "k8s.pod.uid":
+			r.workload.PodUID = v.Str()
+		case "k8s.container.name":
+			r.workload.Container = v.Str()
+		case "container.id":
+			r.workload.ContainerID = v.Str()
 		}
 	}
+	r.workload.HostID, r.workload.HostName = r.hostID, r.hostName
 	switch {
 	case instance:
 		r.process = i.of(attrs, instanceKeys[:])

@@ -3,7 +3,10 @@
 
 package gpujoinprocessor
 
-import "github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+import (
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+)
 
 // outcome is where a device was found.
 type outcome uint8
@@ -12,10 +15,11 @@ const (
 	found outcome = iota
 	unknownDevice
 	noIdentity
+	severalDevices
 	outcomes
 )
 
-var outcomeNames = [outcomes]string{"", "unknown_device", "no_identity"}
+var outcomeNames = [outcomes]string{"", "unknown_device", "no_identity", "several_devices"}
 
 // placeName is a device as a span names it.
 type placeName struct {
@@ -23,6 +27,9 @@ type placeName struct {
 	hwID    string
 	bdf     string
 	ordinal int64 // -1: none
+	request bool  // timed on the host; it may be on several devices
+
+	unreadable bool // hw.id is stated, but is no text
 }
 
 // place is a device that spans of a batch name.
@@ -32,6 +39,19 @@ type place struct {
 	board   *board
 	latest  int64                          // end of its spans that are waited for; 0 when there is none
 	dev     gpusamplesextension.DeviceView // while the samples are locked
+
+	from, to int64    // of its spans, unix ns
+	looked   bool     // ids are what is known of them
+	ids      []string // devices of spans that name none, or several
+	more     []spot   // those beyond the first
+}
+
+// extend makes a span's time a part of the place's.
+func (x *place) extend(s *fairshare.Span) {
+	if x.to == 0 {
+		x.from = s.Start
+	}
+	x.from, x.to = min(x.from, s.Start), max(x.to, s.End)
 }
 
 // places are the devices of a batch. A request has few of them and many spans, which know theirs by number.
@@ -74,7 +94,8 @@ func (p *places) reset() {
 	p.list, p.last = p.list[:0], 0
 }
 
-// search matches by hw.id, then by host and PCI address, then by the configured map of ordinals.
+// search matches by hw.id, then by host and PCI address, then by the configured map of ordinals. Spans that name none of these are looked for
+// by devicesOf.
 func (e *engine) search(view gpusamplesextension.View, p *placeName) (gpusamplesextension.DeviceView, outcome) {
 	if p.hwID != "" {
 		if dev, ok := view.Lookup(p.hwID); ok {
@@ -108,6 +129,13 @@ func (e *engine) find(view gpusamplesextension.View, p *places) {
 	for i := range p.list {
 		x := &p.list[i]
 		if x.outcome != found {
+			continue
+		}
+		if !x.looked {
+			x.ids, x.looked = e.devicesOf(x), true
+		}
+		if len(x.ids) > 0 {
+			x.outcome = e.searchSeveral(view, x)
 			continue
 		}
 		if x.dev, x.outcome = e.search(view, &x.placeName); x.outcome == found {

@@ -112,6 +112,7 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 		return err
 	}
 	p.engine.reader = reader
+	p.engine.uses, _ = reader.(gpusamplesextension.UseReader)
 	p.wake, p.unsub = reader.Subscribe()
 	if err := p.queue.Start(ctx, host); err != nil {
 		p.unsub()

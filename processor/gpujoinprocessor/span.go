@@ -34,7 +34,8 @@ type gpuSpan struct {
 	span      ptrace.Span
 	share     fairshare.Span
 	at        fairshare.Place
-	place     int32 // of the batch's places
+	more      []fairshare.Place // on the further devices of its place
+	place     int32             // of the batch's places
 	step      bool
 	fault     fault
 	hasMemory bool // gpu.memory.usage is there already
@@ -50,9 +51,10 @@ func (g *gpuSpan) read(s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, a
 		return -1, false
 	}
 	*g = gpuSpan{span: s, step: f.Kind == spanfacts.Step, hasMemory: f.HasMemory, again: f.Sampled}
-	*at = placeName{res: r, hwID: f.Device.ID, bdf: f.Device.BDF, ordinal: f.Device.Ordinal}
-	if at.hwID == "" && !g.again {
-		_, g.again = s.Attributes().Get(string(semconv.HWIDKey)) // stated, but empty
+	*at = placeName{res: r, hwID: f.Device.ID, bdf: f.Device.BDF, ordinal: f.Device.Ordinal, request: f.Kind == spanfacts.Request}
+	if at.hwID == "" {
+		_, at.unreadable = s.Attributes().Get(string(semconv.HWIDKey)) // stated, but empty or no text
+		g.again = g.again || at.unreadable
 	}
 	stream = f.Stream
 	start, end := f.Start, f.End
@@ -64,6 +66,10 @@ func (g *gpuSpan) read(s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, a
 		End:     int64(min(end, math.MaxInt64)),
 
 		HostTimed: f.HostTimed(),
+	}
+	// A request that waits in the engine's queue does not occupy the device yet.
+	if queue := int64(f.Queue * 1e9); at.request && queue < g.share.End-g.share.Start {
+		g.share.Start += queue
 	}
 	if g.fault = g.check(now, maxWait); g.fault != sound || g.step {
 		stream = -1

@@ -1,0 +1,172 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"math"
+	"strings"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// spot is a further device of spans that are on several, as those of a model that is spread over them.
+type spot struct {
+	board *board
+	dev   gpusamplesextension.DeviceView // while the samples are locked
+}
+
+// devicesOf are the devices of spans that do not name one: a list in hw.id, else those that the span's process, pod or host has
+// (gpusamplesextension.UseReader). nil: the place names a device, or nobody knows.
+func (e *engine) devicesOf(x *place) []string {
+	switch {
+	case strings.Contains(x.hwID, ","):
+		ids := strings.Split(x.hwID, ",")
+		for i := range ids {
+			ids[i] = strings.TrimSpace(ids[i])
+		}
+		return ids
+	case x.hwID != "" || x.bdf != "" || x.unreadable || e.uses == nil:
+		return nil
+	}
+	if _, mapped := e.ordinals[x.ordinal]; mapped {
+		return nil
+	}
+	ids, _ := e.uses.DevicesOf(nil, &x.res.workload, x.from, x.to)
+	return ids
+}
+
+// searchSeveral binds all devices of a place. Only a request may be on several: of a section nothing tells which of them ran it. All must
+// have samples, for a sum over some of them would pass for the whole.
+func (e *engine) searchSeveral(view gpusamplesextension.View, x *place) outcome {
+	if len(x.ids) > 1 && !x.request {
+		return severalDevices
+	}
+	x.more, x.board = x.more[:0], nil
+	for _, id := range x.ids {
+		dev, ok := view.Lookup(id)
+		if !ok {
+			return unknownDevice
+		}
+		b := e.boardOf(dev)
+		switch {
+		case x.board == nil:
+			x.dev, x.board = dev, b
+		case !x.has(b):
+			x.more = append(x.more, spot{b, dev})
+		}
+	}
+	return found
+}
+
+// has says whether a board is one of the place's: instances of one board count as one device.
+func (x *place) has(b *board) bool {
+	for i := range x.more {
+		if x.more[i].board == b {
+			return true
+		}
+	}
+	return x.board == b
+}
+
+// arriveMore brings a span into the fair share of the further devices of its place.
+func (x *place) arriveMore(g *gpuSpan, now int64) {
+	if len(x.more) == 0 {
+		return
+	}
+	g.more = make([]fairshare.Place, len(x.more))
+	for i := range x.more {
+		b := x.more[i].board
+		_, g.more[i], _ = b.dev.Arrive(g.share, now, &b.meter)
+		b.dev.Pin(g.share.Key, g.more[i])
+	}
+}
+
+// writeSeveral joins a span with all devices of its place: energy is the sum over them, and known only where each one's is; means are over all
+// that measure; memory is the sum, temperature and throttle time are the worst. False: no sample is near one of them.
+func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, shared bool) bool {
+	start, end := g.share.Start+a.shift, g.share.End+a.shift
+	to := &a.to
+	to.open(g.span.Attributes(), room, !g.again)
+	defer to.close()
+
+	var mean, weight [len(means)]float64
+	var memory, energy, own, hottest, throttled float64
+	coverage, samples, known := 1.0, math.MaxInt, shared
+	hasMemory, hasTemperature, hasThrottle := true, false, false
+	each := func(dev gpusamplesextension.DeviceView, b *board, s fairshare.Share) {
+		board := b.meter.dev
+		c, n := dev.Coverage(start, end)
+		coverage, samples = min(coverage, c), min(samples, n)
+		for i := range means {
+			m := &means[i]
+			d := dev
+			if !m.ratio {
+				d = either(dev, board, m.field)
+			}
+			v, k := d.Mean(m.field, start, end)
+			if k == 0 && m.field == gpusamplesextension.Power && b.meter.known {
+				v, k = board.Mean(gpusamplesextension.Energy, start, end)
+			}
+			if k > 0 {
+				mean[i] += v
+				weight[i]++
+			}
+		}
+		used, k := dev.Mean(gpusamplesextension.MemoryUsed, start, end)
+		memory += used
+		hasMemory = hasMemory && k > 0
+		if t, ok := either(dev, board, gpusamplesextension.Temperature).Max(gpusamplesextension.Temperature, start, end); ok {
+			hottest, hasTemperature = max(hottest, t), true
+		}
+		if part, k := either(dev, board, gpusamplesextension.Throttle).Mean(gpusamplesextension.Throttle, start, end); k > 0 {
+			throttled, hasThrottle = max(throttled, part*k*float64(end-start)*1e-9), true
+		}
+		energy += max(0, s.Value)
+		own += max(0, s.Own)
+		known = known && s.Ended && s.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "")
+		coverage = min(coverage, max(float64(s.Covered)/float64(end-start), 0))
+	}
+	each(x.dev, x.board, share)
+	for i := range x.more {
+		m := &x.more[i]
+		s, ok := m.board.dev.Share(g.share.Key, g.more[i])
+		known = known && ok
+		each(m.dev, m.board, s)
+	}
+
+	to.int(string(semconv.GPUDeviceCountKey), int64(1+len(x.more)))
+	if coverage > 0 {
+		for i := range means {
+			if weight[i] > 0 {
+				to.double(means[i].key, tidy(mean[i]/weight[i]))
+			}
+		}
+		if hasMemory && !g.hasMemory {
+			to.int(string(semconv.GPUMemoryUsageKey), int64(math.Round(memory)))
+		}
+		if hasTemperature {
+			to.double(string(semconv.GPUTemperatureMaxKey), tidy(hottest))
+		}
+		if hasThrottle {
+			to.double(string(semconv.GPUThrottleTimeKey), tidy(throttled))
+		}
+		if known {
+			to.double(string(semconv.GPUEnergyKey), tidy(energy))
+			if own != energy {
+				to.double(string(semconv.GPUSelfEnergyKey), tidy(own))
+			}
+		}
+	}
+	to.double(string(semconv.GPUJoinCoverageKey), tidy(coverage))
+	to.int(string(semconv.GPUJoinSamplesKey), int64(samples))
+	if source := x.dev.Device().Source; source != "" {
+		to.str(string(semconv.GPUMeasurementSourceKey), source)
+	}
+	if coverage > 0 {
+		to.str(string(semconv.GPUJoinMethodKey), method(x.dev, x.board.meter.dev, end-start))
+	}
+	return coverage > 0
+}

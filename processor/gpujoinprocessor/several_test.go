@@ -1,0 +1,152 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+)
+
+// node is a rig with n devices that draw 100 W, 200 W and so on.
+func node(t *testing.T, n int, f func(r *rig, zero time.Time, ids []string)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		zero := time.Now()
+		var ids []string
+		for i := range n {
+			id := fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i)
+			ids = append(ids, id)
+			w := r.device(gpusamplesextension.Device{ID: id, HostName: "node1", Source: "replay"})
+			r.run(w, func(at time.Time, s *gpusamplesextension.Sample) {
+				s.Set(gpusamplesextension.Energy, 100*float64(i+1)*at.Sub(zero).Seconds())
+				s.Set(gpusamplesextension.Power, 100*float64(i+1))
+				s.Set(gpusamplesextension.Utilization, 0.1*float64(i+1))
+				s.Set(gpusamplesextension.MemoryUsed, 1e9)
+				s.Set(gpusamplesextension.Temperature, 50+float64(i))
+			})
+		}
+		r.join()
+		defer r.close()
+		f(r, zero, ids)
+	})
+}
+
+// request is a span of an engine's request, without an identity.
+func (t *traces) request(id uint64, start, end time.Time) ptrace.Span {
+	s := t.host(id, 0, start, end)
+	s.Attributes().PutStr("gpu.operation.type", "request")
+	return s
+}
+
+func (r *rig) uses(uses ...gpusamplesextension.DeviceUse) {
+	r.store.(gpusamplesextension.UseWriter).SetUses(gpusamplesextension.UseOrigin{
+		Owner: writerID, Kind: gpusamplesextension.UsesOfPods, HostName: "node1",
+	}, uses, time.Minute)
+}
+
+// A model that is spread over the devices of its pod: joules are the sum, means are over all.
+func TestARequestIsOnAllDevicesOfItsPod(t *testing.T) {
+	node(t, 3, func(r *rig, zero time.Time, ids []string) {
+		r.uses(
+			gpusamplesextension.DeviceUse{Device: ids[0], Namespace: "ml", Pod: "vllm-0"},
+			gpusamplesextension.DeviceUse{Device: ids[1], Namespace: "ml", Pod: "vllm-0"},
+			gpusamplesextension.DeviceUse{Device: ids[2], Namespace: "ml", Pod: "other"},
+		)
+		time.Sleep(4 * time.Second)
+		td := newTraces("a")
+		td.rs.Resource().Attributes().PutStr("k8s.namespace.name", "ml")
+		td.rs.Resource().Attributes().PutStr("k8s.pod.name", "vllm-0")
+		td.request(1, zero.Add(time.Second), zero.Add(3*time.Second))
+		td.request(2, zero.Add(2*time.Second), zero.Add(3*time.Second))
+		td.gpu(3, 0, zero.Add(time.Second), zero.Add(2*time.Second)).Attributes().Remove("hw.id")
+		r.consume(td.Traces)
+		time.Sleep(8 * time.Second)
+		got := r.spans()
+		require.Len(t, got, 3)
+		one := got[1].Attributes().AsRaw()
+		assert.EqualValues(t, 2, one["gpu.device.count"])
+		assert.InDelta(t, 300+150, one["gpu.energy"], 1e-6, "one second alone, one second shared")
+		assert.InDelta(t, 150, energy(t, got[2]), 1e-6)
+		assert.InDelta(t, 0.15, one["gpu.utilization"], 1e-9)
+		assert.InDelta(t, 150, one["gpu.power"], 1e-9)
+		assert.EqualValues(t, 2e9, one["gpu.memory.usage"])
+		assert.Equal(t, 51.0, one["gpu.temperature.max"])
+		assert.NotContains(t, one, "hw.id")
+		assert.NotContains(t, got[3].Attributes().AsRaw(), "gpu.energy", "which of the two ran the section is not known")
+		assert.EqualValues(t, 1, r.count("uncovered_spans", "several_devices"))
+	})
+}
+
+func TestTheOnlyDeviceOfAHostNeedsNoName(t *testing.T) {
+	node(t, 1, func(r *rig, zero time.Time, ids []string) {
+		time.Sleep(2 * time.Second)
+		td := newTraces("a")
+		td.request(1, zero, zero.Add(time.Second))
+		td.resource("b").rs.Resource().Attributes().PutStr("host.name", "node2")
+		td.request(2, zero, zero.Add(time.Second))
+		r.consume(td.Traces)
+		time.Sleep(8 * time.Second)
+		got := r.spans()
+		assert.InDelta(t, 100, energy(t, got[1]), 1e-6)
+		assert.Equal(t, ids[0], got[1].Attributes().AsRaw()["hw.id"])
+		assert.NotContains(t, got[1].Attributes().AsRaw(), "gpu.device.count")
+		assert.NotContains(t, got[2].Attributes().AsRaw(), "gpu.energy", "it is on another host")
+	})
+}
+
+func TestAListOfDevicesIsBelieved(t *testing.T) {
+	node(t, 8, func(r *rig, zero time.Time, ids []string) {
+		time.Sleep(2 * time.Second)
+		td := newTraces("a")
+		td.rs.Resource().Attributes().PutStr("hw.id", ids[0]+", "+ids[7])
+		td.request(1, zero, zero.Add(time.Second))
+		td.resource("b").rs.Resource().Attributes().PutStr("hw.id", ids[0]+",GPU-unknown")
+		td.request(2, zero, zero.Add(time.Second))
+		r.consume(td.Traces)
+		time.Sleep(8 * time.Second)
+		got := r.spans()
+		assert.InDelta(t, 900, energy(t, got[1]), 1e-6)
+		assert.NotContains(t, got[2].Attributes().AsRaw(), "gpu.energy", "a sum over some of them would pass for the whole")
+		assert.EqualValues(t, 1, r.count("uncovered_spans", "unknown_device"))
+	})
+}
+
+// The time in the engine's queue is no time on the device.
+func TestAWaitingRequestTakesNothing(t *testing.T) {
+	node(t, 1, func(r *rig, zero time.Time, _ []string) {
+		time.Sleep(4 * time.Second)
+		td := newTraces("a")
+		td.request(1, zero, zero.Add(2*time.Second))
+		td.request(2, zero, zero.Add(3*time.Second)).Attributes().PutDouble("gpu.request.queue.duration", 2)
+		r.consume(td.Traces)
+		time.Sleep(8 * time.Second)
+		got := r.spans()
+		assert.InDelta(t, 200, energy(t, got[1]), 1e-6)
+		assert.InDelta(t, 100, energy(t, got[2]), 1e-6)
+		assert.Equal(t, zero.UnixNano(), int64(got[2].StartTimestamp()), "the span's own time is its producer's")
+	})
+}
+
+// Where the process times its work on the device, that work has the energy.
+func TestDeviceTimedWorkComesBeforeItsRequests(t *testing.T) {
+	node(t, 1, func(r *rig, zero time.Time, ids []string) {
+		time.Sleep(4 * time.Second)
+		td := newTraces("a")
+		td.request(1, zero, zero.Add(3*time.Second))
+		td.gpu(2, 0, zero.Add(time.Second), zero.Add(2*time.Second)).Attributes().PutStr("hw.id", ids[0])
+		r.consume(td.Traces)
+		time.Sleep(8 * time.Second)
+		got := r.spans()
+		assert.InDelta(t, 200, energy(t, got[1]), 1e-6)
+		assert.InDelta(t, 100, energy(t, got[2]), 1e-6)
+	})
+}
