@@ -49,3 +49,12 @@ func TestWrongKeysAndValuesAreNamed(t *testing.T) {
 	_, err = load(t, "gpu/pods")
 	assert.EqualError(t, err, "kubernetes: `pod_resources` must be an absolute path, found \"kubelet.sock\"")
 }
+
+func TestAnEndpointOfAnyAddressMayStandInBrackets(t *testing.T) {
+	for endpoint, want := range map[string]string{
+		"[10.0.0.1]:5555": "10.0.0.1:5555", "[localhost]:5555": "localhost:5555", "[fd00::1]:5555": "[fd00::1]:5555",
+		"10.0.0.1:5555": "10.0.0.1:5555", "unix:///run/dcgm.sock": "unix:///run/dcgm.sock",
+	} {
+		require.Equal(t, want, plainIPv4(endpoint))
+	}
+}

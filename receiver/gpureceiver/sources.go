@@ -4,6 +4,8 @@
 package gpureceiver
 
 import (
+	"net"
+	"strings"
 	"time"
 
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/dcgmsource"
@@ -34,7 +36,7 @@ func newSources(cfg *Config, simulated []SimulatedDevice) []gpudata.Source {
 }
 
 func newDCGM(cfg *Config) gpudata.Source {
-	target := cfg.DCGM.Endpoint
+	target := plainIPv4(cfg.DCGM.Endpoint)
 	if cfg.DCGM.Embedded {
 		target = dcgmsource.Embedded
 	}
@@ -43,6 +45,16 @@ func newDCGM(cfg *Config) gpudata.Source {
 		KeepAge: cfg.DCGM.MaxKeepAge, MaxStaleness: cfg.DCGM.MaxStaleness, Profiling: cfg.DCGM.Profiling,
 		Processes: wantsProcesses(cfg), Pipes: cfg.Metrics[semconv.GPUPipeUtilizationName].Enabled,
 	})
+}
+
+// plainIPv4 takes the brackets away that only an IPv6 address needs ("[10.0.0.1]:5555", "[localhost]:5555"): whoever writes
+// a manifest does not know which kind of address a node has, and older releases of DCGM do not know brackets.
+func plainIPv4(endpoint string) string {
+	host, port, err := net.SplitHostPort(endpoint)
+	if err != nil || strings.Contains(host, ":") {
+		return endpoint
+	}
+	return host + ":" + port
 }
 
 func newNVML(cfg *Config) gpudata.Source {

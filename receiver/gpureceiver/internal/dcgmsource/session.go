@@ -70,9 +70,9 @@ func newKept() *kept { return &kept{devices: map[string]*deviceState{}} }
 
 // deviceState is what is remembered of one device.
 type deviceState struct {
-	best          [gpudata.NumQuantities]uint8 // lowest rank seen, plus 1; 0 when none
+	best          [gpudata.NumQuantities]uint8             // lowest rank seen, plus 1; 0 when none
 	sums          [2][gpudata.NumQuantities]countersum.Sum // of rates and of counters
-	last          [2][maxFields]int64 // time of the newest sample, by kind of part and field; µs
+	last          [2][maxFields]int64                      // time of the newest sample, by kind of part and field; µs
 	xids          float64
 	remapFailed   bool
 	remapPending  bool

@@ -1,0 +1,254 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubernetes
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+	rbac "k8s.io/api/rbac/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+const folder = "../../deploy/kubernetes"
+
+// objects reads every manifest that the kustomization lists, strictly: a key that the API does not know is an error.
+func objects(t *testing.T) map[string]any {
+	t.Helper()
+	var k struct {
+		Resources []string `json:"resources"`
+	}
+	b, err := os.ReadFile(filepath.Join(folder, "kustomization.yaml"))
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(b, &k))
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	require.NoError(t, err)
+	require.Len(t, files, len(k.Resources)+1, "every manifest is a resource of the kustomization")
+	found := map[string]any{}
+	for _, name := range k.Resources {
+		b, err := os.ReadFile(filepath.Join(folder, name))
+		require.NoError(t, err)
+		docs := utilyaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(b)))
+		for {
+			doc := make([]byte, 1<<20)
+			n, err := docs.Read(doc)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(t, err)
+			key, obj := object(t, name, doc[:n])
+			require.NotContains(t, found, key)
+			found[key] = obj
+		}
+	}
+	return found
+}
+
+func object(t *testing.T, file string, doc []byte) (string, any) {
+	t.Helper()
+	var head struct {
+		meta.TypeMeta   `json:",inline"`
+		meta.ObjectMeta `json:"metadata"`
+	}
+	require.NoError(t, yaml.Unmarshal(doc, &head), file)
+	kinds := map[string]any{
+		"v1 Namespace": &core.Namespace{}, "v1 ServiceAccount": &core.ServiceAccount{}, "v1 Service": &core.Service{},
+		"rbac.authorization.k8s.io/v1 ClusterRole":        &rbac.ClusterRole{},
+		"rbac.authorization.k8s.io/v1 ClusterRoleBinding": &rbac.ClusterRoleBinding{},
+		"apps/v1 DaemonSet":                               &apps.DaemonSet{}, "apps/v1 StatefulSet": &apps.StatefulSet{},
+		"policy/v1 PodDisruptionBudget": &policy.PodDisruptionBudget{},
+	}
+	obj, ok := kinds[head.APIVersion+" "+head.Kind]
+	require.True(t, ok, "%s: %s %s", file, head.APIVersion, head.Kind)
+	require.NoError(t, yaml.UnmarshalStrict(doc, obj), file)
+	require.Empty(t, validation.IsDNS1123Subdomain(head.Name), "%s: name %q", file, head.Name)
+	return head.Kind + " " + head.Name, obj
+}
+
+// pods are the templates of the workloads.
+func pods(t *testing.T) map[string]core.PodTemplateSpec {
+	t.Helper()
+	all := objects(t)
+	return map[string]core.PodTemplateSpec{
+		"agent":   all["DaemonSet otelgpu-agent"].(*apps.DaemonSet).Spec.Template,
+		"gateway": all["StatefulSet otelgpu-gateway"].(*apps.StatefulSet).Spec.Template,
+	}
+}
+
+func TestEveryManifestIsAnObjectOfTheAPI(t *testing.T) {
+	all := objects(t)
+	assert.Len(t, all, 8)
+	agent, gateway := all["DaemonSet otelgpu-agent"].(*apps.DaemonSet), all["StatefulSet otelgpu-gateway"].(*apps.StatefulSet)
+	service := all["Service otelgpu-gateway"].(*core.Service)
+	budget := all["PodDisruptionBudget otelgpu-gateway"].(*policy.PodDisruptionBudget)
+	for _, x := range []struct{ selector, labels map[string]string }{
+		{agent.Spec.Selector.MatchLabels, agent.Spec.Template.Labels},
+		{gateway.Spec.Selector.MatchLabels, gateway.Spec.Template.Labels},
+		{service.Spec.Selector, gateway.Spec.Template.Labels},
+		{budget.Spec.Selector.MatchLabels, gateway.Spec.Template.Labels},
+	} {
+		require.NotEmpty(t, x.selector)
+		for k, v := range x.selector {
+			assert.Equal(t, v, x.labels[k], k)
+		}
+	}
+	assert.Equal(t, service.Name, gateway.Spec.ServiceName)
+	assert.Equal(t, core.ClusterIPNone, service.Spec.ClusterIP)
+	binding := all["ClusterRoleBinding otelgpu"].(*rbac.ClusterRoleBinding)
+	assert.Contains(t, all, "ClusterRole "+binding.RoleRef.Name)
+	assert.Contains(t, all, "ServiceAccount "+binding.Subjects[0].Name)
+	assert.Contains(t, all, "Namespace "+binding.Subjects[0].Namespace)
+	assert.Equal(t, binding.Subjects[0].Name, agent.Spec.Template.Spec.ServiceAccountName)
+}
+
+// TestWorkloadsAreAsAdmissionControllersWantThem: what Pod Security's level restricted asks for; the agent departs from it
+// in what it needs the node for, and in nothing else.
+func TestWorkloadsAreAsAdmissionControllersWantThem(t *testing.T) {
+	for name, pod := range pods(t) {
+		spec := pod.Spec
+		require.Len(t, spec.Containers, 1, name)
+		c := spec.Containers[0]
+		require.NotNil(t, spec.SecurityContext, name)
+		require.NotNil(t, spec.SecurityContext.SeccompProfile, name)
+		assert.Equal(t, core.SeccompProfileTypeRuntimeDefault, spec.SecurityContext.SeccompProfile.Type, name)
+		require.NotNil(t, c.SecurityContext, name)
+		assert.Equal(t, false, *c.SecurityContext.AllowPrivilegeEscalation, name)
+		assert.Equal(t, true, *c.SecurityContext.ReadOnlyRootFilesystem, name)
+		assert.Equal(t, []core.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop, name)
+		assert.Empty(t, c.SecurityContext.Capabilities.Add, name)
+		assert.Nil(t, c.SecurityContext.Privileged, name)
+		assert.False(t, spec.HostNetwork || spec.HostPID || spec.HostIPC, name)
+		assert.NotZero(t, c.Resources.Requests.Memory().Value(), name)
+		assert.NotZero(t, c.Resources.Requests.Cpu().MilliValue(), name)
+		assert.Greater(t, c.Resources.Limits.Memory().Value(), c.Resources.Requests.Memory().Value(), name)
+		assert.NotContains(t, c.Image, ":latest", name)
+		volumes := map[string]core.Volume{}
+		for _, v := range spec.Volumes {
+			volumes[v.Name] = v
+			if v.HostPath != nil {
+				assert.Equal(t, "agent", name)
+				assert.Equal(t, "/var/lib/kubelet/pod-resources", v.HostPath.Path)
+			}
+		}
+		for _, m := range c.VolumeMounts {
+			assert.Contains(t, volumes, m.Name, name)
+			assert.True(t, m.ReadOnly, "%s: %s", name, m.Name)
+		}
+		assert.Len(t, c.VolumeMounts, len(volumes), name)
+		root := c.SecurityContext.RunAsUser != nil && *c.SecurityContext.RunAsUser == 0
+		assert.Equal(t, name == "agent", root, "the kubelet's socket is root's")
+		if name == "gateway" {
+			assert.True(t, *spec.SecurityContext.RunAsNonRoot)
+			assert.False(t, *spec.AutomountServiceAccountToken)
+		}
+	}
+}
+
+func TestTheAgentSeesTheNodesDevicesAndTheKubelet(t *testing.T) {
+	pod := pods(t)["agent"]
+	require.NotNil(t, pod.Spec.RuntimeClassName)
+	assert.Equal(t, "nvidia", *pod.Spec.RuntimeClassName)
+	c := pod.Spec.Containers[0]
+	mounted := slices.ContainsFunc(c.VolumeMounts, func(m core.VolumeMount) bool {
+		// Where internal/podresources looks unless it is told otherwise.
+		return m.MountPath == path.Dir("/var/lib/kubelet/pod-resources/kubelet.sock")
+	})
+	assert.True(t, mounted)
+	assert.Contains(t, text(t, "agent"), "kubernetes: {}", "and asks it")
+}
+
+// TestPortsAreTheOnesThatThePipelinesListenOn holds the manifests against the Collector's configuration: named ports, probes
+// and the annotations of Prometheus.
+func TestPortsAreTheOnesThatThePipelinesListenOn(t *testing.T) {
+	listen := regexp.MustCompile(`endpoint: "\[\$\{env:OTELGPU_POD_IP:-127\.0\.0\.1\}\]:(\d+)"`)
+	own := regexp.MustCompile(`(?s)prometheus:\s+host: \$\{env:OTELGPU_POD_IP:-127\.0\.0\.1\}\s+port: (\d+)`)
+	for name, pod := range pods(t) {
+		c, config := pod.Spec.Containers[0], text(t, name)
+		var want, got []string
+		for _, m := range append(listen.FindAllStringSubmatch(config, -1), own.FindAllStringSubmatch(config, -1)...) {
+			want = append(want, m[1])
+		}
+		ports := map[string]int32{}
+		for _, p := range c.Ports {
+			require.Empty(t, validation.IsValidPortName(p.Name), p.Name)
+			got = append(got, strconv.Itoa(int(p.ContainerPort)))
+			ports[p.Name] = p.ContainerPort
+		}
+		assert.ElementsMatch(t, want, got, name)
+		assert.Equal(t, strconv.Itoa(int(ports["metrics"])), pod.Annotations["prometheus.io/port"], name)
+		assert.Equal(t, "true", pod.Annotations["prometheus.io/scrape"], name)
+		for _, probe := range []*core.Probe{c.ReadinessProbe, c.LivenessProbe} {
+			require.NotNil(t, probe, name)
+			assert.Contains(t, ports, probe.HTTPGet.Port.String(), name)
+		}
+	}
+}
+
+// TestAddressesOfBothKindsAreMeant: an IPv6 address must stand in brackets before a port, and an IPv4 address may.
+func TestAddressesOfBothKindsAreMeant(t *testing.T) {
+	bare := regexp.MustCompile(`[^\[]\$\{env:OTELGPU_[A-Z]+_IP[^}]*\}:\d`)
+	for _, name := range []string{"agent", "gateway"} {
+		assert.Empty(t, bare.FindAllString(text(t, name), -1), name)
+	}
+}
+
+func TestVariablesOfAddressesComeFromTheDownwardAPI(t *testing.T) {
+	for name, pod := range pods(t) {
+		for _, e := range pod.Spec.Containers[0].Env {
+			switch e.Name {
+			case "OTELGPU_POD_IP":
+				assert.Equal(t, "status.podIP", e.ValueFrom.FieldRef.FieldPath, name)
+			case "OTELGPU_NODE_IP":
+				assert.Equal(t, "status.hostIP", e.ValueFrom.FieldRef.FieldPath, name)
+			case "OTELGPU_NODE_NAME":
+				assert.Equal(t, "spec.nodeName", e.ValueFrom.FieldRef.FieldPath, name)
+			}
+		}
+	}
+}
+
+func TestTheImageIsSaidInOnePlaceByItsDigest(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(folder, "kustomization.yaml"))
+	require.NoError(t, err)
+	var k struct {
+		Images []struct {
+			Name    string `json:"name"`
+			NewName string `json:"newName"`
+			Digest  string `json:"digest"`
+		} `json:"images"`
+	}
+	require.NoError(t, yaml.Unmarshal(b, &k))
+	require.Len(t, k.Images, 1)
+	assert.Regexp(t, `^sha256:[0-9a-f]{64}$`, k.Images[0].Digest)
+	for name, pod := range pods(t) {
+		assert.Equal(t, k.Images[0].Name, pod.Spec.Containers[0].Image, name)
+	}
+	assert.True(t, strings.HasSuffix(k.Images[0].NewName, "/"+k.Images[0].Name))
+}
+
+// text is the configuration that a workload mounts.
+func text(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(folder, "config", fmt.Sprint(name, ".yaml")))
+	require.NoError(t, err)
+	return string(b)
+}
