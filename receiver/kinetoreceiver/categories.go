@@ -27,7 +27,7 @@ func category(cat []byte) gputrace.Kind {
 		return gputrace.KindFrame
 	case "cuda_runtime", "cuda_driver", "Runtime", "runtime", "hip_runtime":
 		return gputrace.KindRuntime
-	case "kernel", "Kernel":
+	case "kernel", "Kernel", "mtia_ccp_events": // of MTIA: what its command processors ran
 		return gputrace.KindKernel
 	case "gpu_memcpy", "Memcpy", "memcpy":
 		return gputrace.KindCopy
@@ -49,4 +49,17 @@ func category(cat []byte) gputrace.Kind {
 		return kindNone
 	}
 	return gputrace.KindOther
+}
+
+// uncategorised finds the kind of an event without a category, as PyTorch writes them where it was built without Kineto: its
+// process is "CPU functions" or that of a device, "CUDA functions". Of other files only what has PyTorch's names is taken.
+func uncategorised(pid, name []byte) gputrace.Kind {
+	device, ok := bytes.CutSuffix(unquote(pid), []byte(" functions"))
+	switch {
+	case ok && string(device) == "CPU", bytes.HasPrefix(name, []byte("aten::")), bytes.HasPrefix(name, stepPrefix):
+		return gputrace.KindOperator
+	case ok:
+		return gputrace.KindKernel
+	}
+	return kindNone
 }

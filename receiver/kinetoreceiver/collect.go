@@ -69,6 +69,12 @@ func (c *collect) Event(j *chromejson.Event) error {
 	e := &c.event
 	*e = gputrace.Event{Kind: category(j.Cat)}
 	name := j.Name
+	if e.Kind == kindNone {
+		if e.Kind = uncategorised(j.PID, name); e.Kind == gputrace.KindKernel {
+			j.PID = j.TID // the row is the device; streams are not recorded
+			j.TID = nil
+		}
+	}
 	switch e.Kind {
 	case kindIgnore:
 		if string(j.Cat) == "Trace" {
