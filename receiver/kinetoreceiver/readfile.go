@@ -94,7 +94,7 @@ type Stats struct {
 	Partial    bool             // only the beginning could be read; Faults say why
 }
 
-// ReadFile reads one PyTorch profiler (Kineto) trace, plain, gzip or zstd, and hands its spans to emit in batches, which
+// ReadFile reads one PyTorch profiler (Kineto) trace, or one that rocprofv3 wrote as JSON, plain, gzip or zstd, and hands its spans to emit in batches, which
 // emit owns. Nothing is emitted before the whole file was read, so that a file that is refused (ErrNotTrace, ErrSyntax,
 // ErrTruncated; the error names it) leaves nothing behind. An error of emit ends reading and is returned.
 //
@@ -136,7 +136,17 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options, emit fu
 	defer p.Close()
 	c := &collect{p: p, shapes: o.Shapes, opts: o, skipped: map[string]int64{}, texts: map[string]int64{}}
 	defer c.close()
-	js, err := chromejson.Read(&contextReader{ctx, plain}, c)
+	whole := bufio.NewReader(&contextReader{ctx, plain})
+	var js chromejson.Stats
+	if isRocprofiler(whole) {
+		roc := &rocprofiler{c: c}
+		err = roc.read(whole)
+		js.Events, js.Bytes = roc.records, roc.json.InputOffset()
+		c.meta.maker = makerAMD
+		c.meta.faults = append(c.meta.faults, "times count from the start of the machine, shown as 1970: the file does not say when that was")
+	} else {
+		js, err = chromejson.Read(whole, c)
+	}
 	st := Stats{JSONBytes: js.Bytes, JSONEvents: js.Events, Skipped: c.skipped}
 	partial := ""
 	if err != nil {

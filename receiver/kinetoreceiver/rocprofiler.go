@@ -1,0 +1,367 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinetoreceiver
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// rocprofiler reads what rocprofv3 writes with --output-format json (ROCprofiler-SDK's tool, rocprofv3 --help and its page "Using
+// rocprofv3", output formats): one object per process under "rocprofiler-sdk-tool", of which these parts are used, in this order:
+//
+//	metadata        pid, node.hostname
+//	agents          id.handle, type (2: GPU), name, product_name, logical_node_type_id
+//	strings         buffer_records: kind and names of operations; marker_api: texts by correlation
+//	kernel_symbols  kernel_id, formatted_kernel_name, kernel_name
+//	buffer_records  kernel_dispatch, memory_copy, hip_api, marker_api: records with start_timestamp and end_timestamp in ns
+//
+// Times count from the start of the machine; the file does not say when that was.
+type rocprofiler struct {
+	c       *collect
+	json    *json.Decoder
+	records int64
+	pid     int64
+	agents  map[uint64]rocAgent
+	names   []rocKind
+	kernels map[uint64]string
+	markers map[uint64]string
+}
+
+type rocAgent struct {
+	ordinal int64
+	gpu     bool
+}
+
+type rocKind struct {
+	Kind       string   `json:"kind"`
+	Operations []string `json:"operations"`
+}
+
+type rocHandle struct {
+	Handle uint64 `json:"handle"`
+}
+
+type rocDim struct {
+	X int64 `json:"x"`
+	Y int64 `json:"y"`
+	Z int64 `json:"z"`
+}
+
+// rocRecord is a record of any kind; what a kind lacks is zero.
+type rocRecord struct {
+	Kind        int   `json:"kind"`
+	Operation   int   `json:"operation"`
+	Thread      int64 `json:"thread_id"`
+	Correlation struct {
+		Internal uint64 `json:"internal"`
+	} `json:"correlation_id"`
+	Start    int64     `json:"start_timestamp"`
+	End      int64     `json:"end_timestamp"`
+	Bytes    *int64    `json:"bytes"`
+	To       rocHandle `json:"dst_agent_id"`
+	From     rocHandle `json:"src_agent_id"`
+	Stream   rocHandle `json:"stream_id"`
+	Dispatch struct {
+		Agent     rocHandle `json:"agent_id"`
+		Queue     rocHandle `json:"queue_id"`
+		Kernel    uint64    `json:"kernel_id"`
+		Group     int64     `json:"group_segment_size"`
+		Workgroup rocDim    `json:"workgroup_size"`
+		Grid      rocDim    `json:"grid_size"`
+	} `json:"dispatch_info"`
+}
+
+// isRocprofiler looks for the key that such files begin with.
+func isRocprofiler(b *bufio.Reader) bool {
+	head, _ := b.Peek(64)
+	return bytes.Contains(head, []byte(`"rocprofiler-sdk-tool"`))
+}
+
+// read hands the file's records to the collector's profile.
+func (r *rocprofiler) read(from io.Reader) error {
+	r.json = json.NewDecoder(from)
+	r.json.UseNumber()
+	err := r.object(func(key string) error {
+		if key != "rocprofiler-sdk-tool" {
+			return r.pass()
+		}
+		return r.processes()
+	})
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%w: the file ends at byte %d, after %d records", ErrTruncated, r.json.InputOffset(), r.records)
+	case err != nil:
+		if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+			return fmt.Errorf("%w at byte %d, after %d records: %w", ErrSyntax, r.json.InputOffset(), r.records, err)
+		}
+	}
+	return err
+}
+
+// processes are a list, or a single object in older versions.
+func (r *rocprofiler) processes() error {
+	t, err := r.json.Token()
+	if err != nil {
+		return err
+	}
+	switch t {
+	case json.Delim('{'):
+		return r.fields(r.part)
+	case json.Delim('['):
+		for r.json.More() {
+			if err := r.object(r.part); err != nil {
+				return err
+			}
+		}
+		_, err = r.json.Token()
+		return err
+	}
+	return fmt.Errorf("%w: rocprofiler-sdk-tool is %v", ErrSyntax, t)
+}
+
+func (r *rocprofiler) object(field func(key string) error) error {
+	t, err := r.json.Token()
+	if err != nil {
+		return err
+	}
+	if t != json.Delim('{') {
+		return fmt.Errorf("%w at byte %d: %v where an object is expected", ErrSyntax, r.json.InputOffset(), t)
+	}
+	return r.fields(field)
+}
+
+// fields reads the rest of an object; field reads or passes over one value.
+func (r *rocprofiler) fields(field func(key string) error) error {
+	for r.json.More() {
+		t, err := r.json.Token()
+		if err != nil {
+			return err
+		}
+		key, _ := t.(string)
+		if err := field(key); err != nil {
+			return err
+		}
+	}
+	_, err := r.json.Token()
+	return err
+}
+
+// pass reads a value of no use, token by token, whatever its size.
+func (r *rocprofiler) pass() error {
+	for depth := 0; ; {
+		t, err := r.json.Token()
+		if err != nil {
+			return err
+		}
+		switch t {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth == 0 {
+			return nil
+		}
+	}
+}
+
+// list calls f for each element of an array.
+func list[T any](r *rocprofiler, f func(*T) error) error {
+	t, err := r.json.Token()
+	if err != nil {
+		return err
+	}
+	if t != json.Delim('[') {
+		return fmt.Errorf("%w at byte %d: %v where a list is expected", ErrSyntax, r.json.InputOffset(), t)
+	}
+	for r.json.More() {
+		var x T
+		if err := r.json.Decode(&x); err != nil {
+			return err
+		}
+		if err := f(&x); err != nil {
+			return err
+		}
+	}
+	_, err = r.json.Token()
+	return err
+}
+
+// maxRocNames bounds kernels, agents and texts of markers that are remembered.
+const maxRocNames = 1 << 20
+
+// part reads one field of a process.
+func (r *rocprofiler) part(key string) error {
+	switch key {
+	case "metadata":
+		r.agents, r.kernels, r.markers, r.names = map[uint64]rocAgent{}, map[uint64]string{}, map[uint64]string{}, nil
+		var m struct {
+			PID  int64 `json:"pid"`
+			Node struct {
+				Host string `json:"hostname"`
+			} `json:"node"`
+		}
+		err := r.json.Decode(&m)
+		r.pid, r.c.meta.meta.Host = m.PID, m.Node.Host
+		return err
+	case "agents":
+		return list(r, func(a *struct {
+			ID      rocHandle `json:"id"`
+			Type    int       `json:"type"`
+			Name    string    `json:"name"`
+			Product string    `json:"product_name"`
+			Ordinal int64     `json:"logical_node_type_id"`
+		}) error {
+			if len(r.agents) < maxRocNames {
+				r.agents[a.ID.Handle] = rocAgent{a.Ordinal, a.Type == 2}
+			}
+			if a.Type == 2 && len(r.c.meta.meta.Devices) < 1<<16 {
+				model := a.Product
+				if model == "" {
+					model = a.Name
+				}
+				r.c.meta.meta.Devices = append(r.c.meta.meta.Devices, gputrace.Device{Ordinal: a.Ordinal, Model: model})
+			}
+			return nil
+		})
+	case "strings":
+		var s struct {
+			Kinds   []rocKind `json:"buffer_records"`
+			Markers []struct {
+				Key   uint64 `json:"key"`
+				Value string `json:"value"`
+			} `json:"marker_api"`
+		}
+		err := r.json.Decode(&s)
+		r.names = s.Kinds
+		for _, m := range s.Markers[:min(len(s.Markers), maxRocNames)] {
+			r.markers[m.Key] = m.Value
+		}
+		return err
+	case "kernel_symbols":
+		return list(r, func(k *struct {
+			ID        uint64 `json:"kernel_id"`
+			Formatted string `json:"formatted_kernel_name"`
+			Name      string `json:"kernel_name"`
+		}) error {
+			if k.Formatted == "" {
+				k.Formatted = k.Name
+			}
+			if len(r.kernels) < maxRocNames {
+				r.kernels[k.ID] = strings.TrimSuffix(k.Formatted, ".kd")
+			}
+			return nil
+		})
+	case "buffer_records":
+		return r.object(r.kind)
+	}
+	return r.pass()
+}
+
+// kind reads the records of one kind.
+func (r *rocprofiler) kind(key string) error {
+	var add func(e *gputrace.Event, x *rocRecord) (name string)
+	switch key {
+	case "kernel_dispatch":
+		add = r.dispatch
+	case "memory_copy":
+		add = r.copied
+	case "hip_api":
+		add = func(e *gputrace.Event, x *rocRecord) string {
+			e.Kind = gputrace.KindRuntime
+			return r.operation(x)
+		}
+	case "marker_api":
+		add = func(e *gputrace.Event, x *rocRecord) string {
+			if e.Kind = gputrace.KindAnnotation; x.End <= x.Start {
+				return ""
+			}
+			return r.markers[x.Correlation.Internal]
+		}
+	default:
+		return r.pass()
+	}
+	return list(r, func(x *rocRecord) error {
+		r.records++
+		e := gputrace.Event{
+			Start: x.Start, Duration: x.End - x.Start, Process: r.pid, HasProcess: true, Thread: x.Thread,
+			Correlation: int64(x.Correlation.Internal) & (1<<gputrace.CorrelationBits - 1),
+		}
+		name := add(&e, x)
+		if name == "" {
+			r.c.skip(key + " without a name or length")
+			return nil
+		}
+		if !e.Kind.Device() && e.Kind != gputrace.KindRuntime {
+			e.Correlation = 0
+		}
+		if x.Start == 0 {
+			r.c.skip("start time missing or no number")
+			return nil
+		}
+		e.Name = r.c.p.Names.ID(name)
+		return r.c.add(&e)
+	})
+}
+
+func (r *rocprofiler) operation(x *rocRecord) string {
+	if x.Kind < 0 || x.Kind >= len(r.names) || x.Operation < 0 || x.Operation >= len(r.names[x.Kind].Operations) {
+		return ""
+	}
+	return r.names[x.Kind].Operations[x.Operation]
+}
+
+func (r *rocprofiler) dispatch(e *gputrace.Event, x *rocRecord) string {
+	e.Kind = gputrace.KindKernel
+	d := &x.Dispatch
+	e.Device, e.Stream = r.agents[d.Agent.Handle].ordinal, int64(d.Queue.Handle)
+	if x.Stream.Handle != 0 {
+		e.Stream = int64(x.Stream.Handle)
+	}
+	if w := d.Workgroup; w.X > 0 && w.Y > 0 && w.Z > 0 { // HSA counts the grid in work-items
+		e.Detail.HasGrid = true
+		e.Detail.Block = [3]int64{w.X, w.Y, w.Z}
+		e.Detail.Grid = [3]int64{(d.Grid.X + w.X - 1) / w.X, (d.Grid.Y + w.Y - 1) / w.Y, (d.Grid.Z + w.Z - 1) / w.Z}
+	}
+	if name := r.kernels[d.Kernel]; name != "" {
+		return name
+	}
+	return "kernel " + strconv.FormatUint(d.Kernel, 10)
+}
+
+func (r *rocprofiler) copied(e *gputrace.Event, x *rocRecord) string {
+	e.Kind = gputrace.KindCopy
+	for _, h := range []rocHandle{x.To, x.From} { // a copy stands on the device that it ends on, else comes from
+		if a := r.agents[h.Handle]; a.gpu {
+			e.Device = a.ordinal
+			break
+		}
+	}
+	e.Stream = int64(x.Stream.Handle)
+	if x.Bytes != nil {
+		e.Detail.Bytes, e.Detail.HasBytes = *x.Bytes, true
+	}
+	switch name := r.operation(x); {
+	case strings.HasSuffix(name, "HOST_TO_DEVICE"):
+		e.Detail.Direction = semconv.GPUCopyDirectionHostToDevice
+		return "Memcpy HtoD"
+	case strings.HasSuffix(name, "DEVICE_TO_HOST"):
+		e.Detail.Direction = semconv.GPUCopyDirectionDeviceToHost
+		return "Memcpy DtoH"
+	case strings.HasSuffix(name, "DEVICE_TO_DEVICE"):
+		e.Detail.Direction = semconv.GPUCopyDirectionDeviceToDevice
+		return "Memcpy DtoD"
+	}
+	return "Memcpy"
+}

@@ -1,0 +1,70 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinetoreceiver
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The layout of rocprofv3 --output-format json, of one process with two agents.
+const rocText = `{"rocprofiler-sdk-tool": [{
+	"metadata": {"pid": 77, "init_time": 1000, "fini_time": 90000, "node": {"id": 3, "hostname": "node1"}},
+	"agents": [{"id": {"handle": 1}, "type": 1, "name": "EPYC", "logical_node_type_id": 0},
+		{"id": {"handle": 2}, "type": 2, "name": "gfx942", "product_name": "AMD Instinct MI300X", "logical_node_type_id": 0},
+		{"id": {"handle": 3}, "type": 2, "name": "gfx942", "product_name": "AMD Instinct MI300X", "logical_node_type_id": 1}],
+	"counters": [{"deep": [[{"x": "}"}]]}],
+	"strings": {"buffer_records": [{"kind": "NONE", "operations": []}, {"kind": "HIP_RUNTIME_API", "operations": ["hipNone", "hipLaunchKernel", "hipMemcpyAsync"]},
+		{"kind": "MEMORY_COPY", "operations": ["MEMORY_COPY_NONE", "MEMORY_COPY_HOST_TO_HOST", "MEMORY_COPY_HOST_TO_DEVICE"]}],
+		"marker_api": [{"key": 5, "value": "forward"}]},
+	"kernel_symbols": [{"kernel_id": 9, "kernel_name": "_Z4gemmPf.kd", "formatted_kernel_name": "gemm(float*)"}],
+	"buffer_records": {
+		"marker_api": [{"kind": 3, "operation": 1, "thread_id": 78, "correlation_id": {"internal": 5, "external": 0}, "start_timestamp": 1900, "end_timestamp": 3000}],
+		"hsa_api": [{"kind": 4}],
+		"hip_api": [{"kind": 1, "operation": 1, "thread_id": 78, "correlation_id": {"internal": 6, "external": 0}, "start_timestamp": 2000, "end_timestamp": 2100},
+			{"kind": 1, "operation": 2, "thread_id": 78, "correlation_id": {"internal": 7, "external": 0}, "start_timestamp": 2200, "end_timestamp": 2300}],
+		"kernel_dispatch": [{"kind": 5, "operation": 1, "thread_id": 78, "correlation_id": {"internal": 6, "external": 0}, "start_timestamp": 2500, "end_timestamp": 4500,
+			"dispatch_info": {"agent_id": {"handle": 3}, "queue_id": {"handle": 4}, "kernel_id": 9, "workgroup_size": {"x": 256, "y": 1, "z": 1}, "grid_size": {"x": 1000, "y": 2, "z": 1}}}],
+		"memory_copy": [{"kind": 2, "operation": 2, "thread_id": 78, "correlation_id": {"internal": 7, "external": 0}, "start_timestamp": 5000, "end_timestamp": 6000,
+			"dst_agent_id": {"handle": 3}, "src_agent_id": {"handle": 1}, "bytes": 4096}]
+	}}]}`
+
+func TestFilesOfRocprofv3(t *testing.T) {
+	batches, st := convert(t, rocText, Options{Detail: DetailKernels})
+	assert.Empty(t, st.Skipped)
+	assert.EqualValues(t, 1, st.Kernels)
+	assert.EqualValues(t, 1, st.Copies)
+	k := find(t, batches, "gemm")
+	a := k.Attributes().AsRaw()
+	for key, want := range map[string]any{
+		"gpu.kernel.name": "gemm(float*)", "gpu.device.ordinal": int64(1), "hw.model": "AMD Instinct MI300X", "gpu.stream.id": int64(4),
+		"gpu.kernel.grid": []any{int64(4), int64(2), int64(1)}, "gpu.kernel.block": []any{int64(256), int64(1), int64(1)}, "gpu.duration": 2e-6, "gpu.launch.delay": 4e-7,
+	} {
+		assert.Equal(t, want, a[key], key)
+	}
+	assert.Equal(t, find(t, batches, "hipLaunchKernel").SpanID(), k.ParentSpanID())
+	assert.Equal(t, find(t, batches, "forward").SpanID(), find(t, batches, "hipLaunchKernel").ParentSpanID())
+	c := find(t, batches, "Memcpy HtoD").Attributes().AsRaw()
+	assert.Equal(t, "host_to_device", c["gpu.copy.direction"])
+	assert.Equal(t, int64(4096), c["gpu.io.size"])
+	resource := batches[0].ResourceSpans().At(0).Resource().Attributes().AsRaw()
+	assert.Equal(t, int64(77), resource["process.pid"])
+	assert.Equal(t, "node1", resource["host.name"])
+}
+
+func TestFilesOfRocprofv3ThatAreBroken(t *testing.T) {
+	for i := 30; i < len(rocText)-1; i += 7 {
+		_, err := Read(t.Context(), strings.NewReader(rocText[:i]), Options{}, nil)
+		require.Error(t, err, i)
+	}
+	_, err := Read(t.Context(), strings.NewReader(rocText[:len(rocText)-20]), Options{}, nil)
+	require.ErrorIs(t, err, ErrTruncated)
+	_, err = Read(t.Context(), strings.NewReader(`{"rocprofiler-sdk-tool": [{"agents": 5}]}`), Options{}, nil)
+	require.ErrorIs(t, err, ErrSyntax)
+	_, err = Read(t.Context(), strings.NewReader(strings.Replace(rocText, `"kind": 5`, `"kind": x`, 1)), Options{}, nil)
+	require.ErrorIs(t, err, ErrSyntax)
+}
