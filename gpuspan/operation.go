@@ -30,12 +30,12 @@ func NewOperation(name string, opts ...OperationOption) *Operation {
 
 // Name is the operation's name.
 func (o *Operation) Name() string {
-	return (*engine.Operation)(o).Name()
+	return (*engine.Operation)(o).Real().Name()
 }
 
 // Info describes the operation as reports do.
 func (o *Operation) Info() report.Info {
-	return (*engine.Operation)(o).Info()
+	return (*engine.Operation)(o).Real().Info()
 }
 
 // Start begins a section of the operation on a stream, below the span of ctx. It records an event and returns; it
@@ -44,23 +44,23 @@ func (o *Operation) Info() report.Info {
 //
 // A section below a span that is not sampled is counted with its work but not timed, unless [settings.MetricsAll] is set.
 func (o *Operation) Start(ctx context.Context, s *Stream) Section {
-	return Section((*engine.Operation)(o).Start(ctx, (*engine.Stream)(s)))
+	return Section((*engine.Operation)(o).Real().Start(ctx, (*engine.Stream)(s).Real()))
 }
 
 // Launch runs f between Start and End of a section of type `graph`. Use it around the launch of a CUDA graph: events are
 // recorded before and after the launch, outside of the graph. f always runs, also when nothing is timed.
 func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
-	(*engine.Operation)(o).Launch(ctx, (*engine.Stream)(s), f)
+	(*engine.Operation)(o).Real().Launch(ctx, (*engine.Stream)(s).Real(), f)
 }
 
 // LaunchWith is Launch with the work of one launch.
 func (o *Operation) LaunchWith(ctx context.Context, s *Stream, w Work, f func()) {
-	(*engine.Operation)(o).LaunchWith(ctx, (*engine.Stream)(s), engine.Work(w), f)
+	(*engine.Operation)(o).Real().LaunchWith(ctx, (*engine.Stream)(s).Real(), engine.Work(w), f)
 }
 
 // Record reports a run whose GPU time the caller has measured, as with events or a profiler of its own. start is on the
 // wall clock; the zero time means that the run has just ended. The run is below the section or span of ctx, has no gpu.timing.source, and no range is annotated: it is over.
 // With a negative d it only counts, also as misuse.
 func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d time.Duration, w Work) {
-	(*engine.Operation)(o).Record(ctx, (*engine.Stream)(s), start, d, engine.Work(w))
+	(*engine.Operation)(o).Real().Record(ctx, (*engine.Stream)(s).Real(), start, d, engine.Work(w))
 }

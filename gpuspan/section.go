@@ -28,13 +28,13 @@ func (x Section) Timed() bool {
 // Start begins a section within this one, on the same stream. A section that has ended, or that is not timed, gives one
 // that only counts.
 func (x Section) Start(o *Operation) Section {
-	return Section(engine.Section(x).Start((*engine.Operation)(o)))
+	return Section(engine.Section(x).Start((*engine.Operation)(o).Real()))
 }
 
 // StartOn begins a section within this one on another stream of the same profiler. On one of another profiler it does nothing and
 // counts as misuse.
 func (x Section) StartOn(o *Operation, s *Stream) Section {
-	return Section(engine.Section(x).StartOn((*engine.Operation)(o), (*engine.Stream)(s)))
+	return Section(engine.Section(x).StartOn((*engine.Operation)(o).Real(), (*engine.Stream)(s).Real()))
 }
 
 // Add declares work in between; it adds to what [Section.EndWith] declares. A section has one precision, the one stated last: FLOPs of several belong in sections

@@ -25,6 +25,53 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
+func TestZeroValuesDoWhatNilDoes(t *testing.T) {
+	ctx := context.Background()
+	r := newRig(t)
+	live, _ := r.stream()
+	op := gpuspan.NewOperation("op")
+	p, s, o := &gpuspan.Profiler{}, &gpuspan.Stream{}, &gpuspan.Operation{}
+	assert.Nil(t, p.Stream(1, "x"))
+	assert.NoError(t, p.Flush(ctx))
+	assert.Empty(t, p.Snapshot().Operations)
+	assert.Empty(t, p.Devices())
+	assert.False(t, p.Enabled())
+	p.SetEnabled(true)
+	p.SetVerbosity(settings.VerbosityDebug)
+	p.Reset()
+	p.Stats(op)
+	p.Misuse()
+	assert.NoError(t, p.Shutdown(ctx))
+	assert.Zero(t, s.ID())
+	assert.Empty(t, s.Name())
+	assert.False(t, s.DeviceTimed())
+	s.StartNamed(ctx, "x").End()
+	s.EndNamed("x", gpuspan.Work{})
+	s.Close()
+	assert.False(t, op.Start(ctx, s).Timed())
+	assert.False(t, o.Start(ctx, live).Timed())
+	assert.Empty(t, o.Name())
+	o.Record(ctx, live, time.Time{}, 1, gpuspan.Work{})
+	op.Record(ctx, s, time.Time{}, 1, gpuspan.Work{})
+	x := op.Start(ctx, live)
+	assert.False(t, x.Start(o).Timed())
+	assert.False(t, x.StartOn(op, s).Timed())
+	x.End()
+	ran := false
+	o.Launch(ctx, live, func() { ran = true })
+	assert.True(t, ran)
+	for _, st := range train.NewLoop(p, "x", s, train.TotalSteps(2)).Steps(ctx) {
+		st.PhaseOn(train.Forward, s).End()
+	}
+	for _, st := range (&train.Loop{}).Steps(ctx) {
+		st.Phase(train.Forward).End()
+		break
+	}
+	assert.Empty(t, settings.Key{}.Default())
+	r.flush()
+	assert.Len(t, r.named("op"), 1)
+}
+
 func TestNilAndZeroValuesDoNothing(t *testing.T) {
 	ctx := context.Background()
 	var p *gpuspan.Profiler

@@ -49,7 +49,7 @@ func OnDevice(d backend.Device) StreamOption {
 // without [AllowLegacy] or without a current context, unknown handle, too many streams) gets host times, and the reason goes to the error handler.
 // Registration asks the driver and must not happen while the stream captures a graph.
 func (p *Profiler) Stream(h uintptr, name string, opts ...StreamOption) *Stream {
-	return (*Stream)((*engine.Profiler)(p).Stream(h, name, func(c *engine.StreamConfig) {
+	return (*Stream)((*engine.Profiler)(p).Real().Stream(h, name, func(c *engine.StreamConfig) {
 		for _, o := range opts {
 			if o != nil {
 				o.applyStream(c)
@@ -60,34 +60,34 @@ func (p *Profiler) Stream(h uintptr, name string, opts ...StreamOption) *Stream 
 
 // ID is gpu.stream.id: a small number, unique in the process.
 func (s *Stream) ID() int {
-	return (*engine.Stream)(s).ID()
+	return (*engine.Stream)(s).Real().ID()
 }
 
 // Name is the name that the stream was registered with.
 func (s *Stream) Name() string {
-	return (*engine.Stream)(s).Name()
+	return (*engine.Stream)(s).Real().Name()
 }
 
 // DeviceTimed reports whether sections of the stream get GPU times. It is false without a device, for streams that
 // were refused, and after the device failed.
 func (s *Stream) DeviceTimed() bool {
-	return (*engine.Stream)(s).DeviceTimed()
+	return (*engine.Stream)(s).Real().DeviceTimed()
 }
 
 // Close gives the stream back: call it before the device stream is destroyed. Pending sections are still read, open ones
 // are given up. Sections that are started later only count.
 func (s *Stream) Close() {
-	(*engine.Stream)(s).Close()
+	(*engine.Stream)(s).Real().Close()
 }
 
 // StartNamed begins a section of an operation that is only known by name, below the span of ctx. The first Settings.Names names
 // of a profiler become operations, all others share "(other)"; of a longer name the first 4,096 bytes count. It costs a look-up more than [Operation.Start].
 func (s *Stream) StartNamed(ctx context.Context, name string) Section {
-	return Section((*engine.Stream)(s).StartNamed(ctx, name))
+	return Section((*engine.Stream)(s).Real().StartNamed(ctx, name))
 }
 
 // EndNamed ends the section of that name that was started last on the stream and is still open, so that start and end can
 // be matched by title in code that has no place to keep a Section. Without one it only counts (`unmatched_end` of [Profiler.Misuse]).
 func (s *Stream) EndNamed(name string, w Work) {
-	(*engine.Stream)(s).EndNamed(name, engine.Work(w))
+	(*engine.Stream)(s).Real().EndNamed(name, engine.Work(w))
 }

@@ -33,6 +33,9 @@ func (k Key) Flag() string {
 
 // Default is the value when nothing is set.
 func (k Key) Default() string {
+	if k.get == nil { // the zero Key
+		return ""
+	}
 	s := Default()
 	return k.get(&s)
 }

@@ -76,7 +76,7 @@ func Attributes(kv ...attribute.KeyValue) LoopOption {
 // NewLoop makes a loop. name is the name of its steps' spans; s is the stream on which steps begin and end. A schedule that contradicts
 // itself goes to the error handler, and then every step is recorded.
 func NewLoop(p *gpuspan.Profiler, name string, s *gpuspan.Stream, opts ...LoopOption) *Loop {
-	return (*Loop)((*engine.Profiler)(p).Loop(name, (*engine.Stream)(s), func(c *engine.LoopConfig) {
+	return (*Loop)((*engine.Profiler)(p).Real().Loop(name, (*engine.Stream)(s).Real(), func(c *engine.LoopConfig) {
 		for _, o := range opts {
 			if o != nil {
 				o.applyLoop(c)

@@ -41,7 +41,7 @@ func (st *Step) Phase(ph Phase) gpuspan.Section {
 // PhaseOn is Phase on another stream of the profiler, such as that of communication. nil means the loop's stream, and so does a stream of another
 // profiler, which counts as misuse.
 func (st *Step) PhaseOn(ph Phase, s *gpuspan.Stream) gpuspan.Section {
-	return gpuspan.Section((*engine.Step)(st).PhaseOn(engine.Phase(ph), (*engine.Stream)(s)))
+	return gpuspan.Section((*engine.Step)(st).PhaseOn(engine.Phase(ph), (*engine.Stream)(s).Real()))
 }
 
 // AddPhase adds time of a phase that was measured elsewhere, as communication loggers do, with no place in the step. What it overlapped with is not known: it

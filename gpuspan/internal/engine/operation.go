@@ -69,6 +69,14 @@ func newOperation(c OperationConfig) *Operation {
 // ValidText replaces what is no UTF-8: OTLP cannot encode it, and a batch with such a span would be lost whole, with the spans of others.
 func ValidText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
+// Real is o, or nil for one that NewOperation did not make: a zero value does what nil does.
+func (o *Operation) Real() *Operation {
+	if o == nil || o.attrs == nil {
+		return nil
+	}
+	return o
+}
+
 // Name is gpuspan.Operation.Name.
 func (o *Operation) Name() string {
 	if o == nil {

@@ -318,6 +318,14 @@ func (p *Profiler) deadline(ctx context.Context) (context.Context, context.Cance
 		fmt.Errorf("`flush_deadline` of %s passed", p.cfg.FlushDeadline))
 }
 
+// Real is p, or nil for one that New did not make: a zero value does what nil does.
+func (p *Profiler) Real() *Profiler {
+	if p == nil || p.poller == nil {
+		return nil
+	}
+	return p
+}
+
 // Shutdown is gpuspan.Profiler.Shutdown.
 func (p *Profiler) Shutdown(ctx context.Context) error {
 	if p == nil {

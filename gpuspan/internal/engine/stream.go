@@ -124,6 +124,14 @@ func (s *Stream) retired() bool {
 	return s.failed != backend.StatusOK
 }
 
+// Real is s, or nil for one that no profiler made: a zero value does what nil does.
+func (s *Stream) Real() *Stream {
+	if s == nil || s.p == nil {
+		return nil
+	}
+	return s
+}
+
 // Close is gpuspan.Stream.Close.
 func (s *Stream) Close() {
 	if s == nil {
