@@ -33,8 +33,8 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 	require.NoError(t, err)
 	require.NoError(t, p.Wait(time.Minute))
 
-	// Every span that is outermost on the device, and the device's own counter, by device.
-	spent, used := map[string]float64{}, map[string]float64{}
+	// Every span that is outermost on the device, the accounts of requests, and the device's own counter, by device.
+	spent, shared, used := map[string]float64{}, map[string]float64{}, map[string]float64{}
 	parents, gpuSpans := map[pcommon.SpanID]bool{}, []ptrace.Span{}
 	for line := range lines(t, filepath.Join(out, "spans.json")) {
 		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)
@@ -43,7 +43,15 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 		for _, rs := range td.ResourceSpans().All() {
 			for _, ss := range rs.ScopeSpans().All() {
 				for _, s := range ss.Spans().All() {
-					if _, gpu := s.Attributes().Get("gpu.operation.type"); gpu {
+					kind, gpu := s.Attributes().Get("gpu.operation.type")
+					switch {
+					case !gpu:
+					case kind.Str() == "share":
+						// Of work that has its own spans.
+						id, _ := s.Attributes().Get("hw.id")
+						joules, _ := s.Attributes().Get("gpu.energy")
+						shared[id.Str()] += joules.Double()
+					default:
 						parents[s.SpanID()] = true
 						gpuSpans = append(gpuSpans, s)
 					}
@@ -81,6 +89,7 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 	for id, joules := range used {
 		t.Logf("%s: %.1f J on spans of %.1f J", id, spent[id], joules)
 		require.Positive(t, spent[id], id)
+		require.LessOrEqual(t, shared[id], spent[id], "energy of requests on %s against that of the work", id)
 		require.LessOrEqual(t, spent[id], joules, "energy of outermost spans against the counter of %s", id)
 	}
 	b, err := os.ReadFile(filepath.Join(out, "trace.json"))

@@ -156,7 +156,7 @@ func TestTheSlowRanksTraceSaysSo(t *testing.T) {
 		text, _ := metricsText(md)
 		all += text
 	}
-	require.Equal(t, 4, strings.Count(all, "trainer gpu.step.duration["))
+	require.Equal(t, 8, strings.Count(all, "trainer gpu.step.duration["), "each series begins with a 0")
 	require.Equal(t, 4, strings.Count(all, " = 1 in 0.1, 1 exemplars\n"), "the Collector gives a batch to both faces; it is counted once:\n%s", all)
 	require.Equal(t, 1, strings.Count(all, "trainer gpu.straggler.delay["))
 	require.Contains(t, all, "gpu.job.rank:2 gpu.operation.name:train gpu.straggler.section:backward/attention] = 0.02\n")

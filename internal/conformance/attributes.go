@@ -119,10 +119,6 @@ var declared = []string{
 	"gpu.straggler.score",
 }
 
-// signed durations may be below 0 as their sources define them: Holistic Trace Analysis sums gaps of activities that
-// overlap as negative ones.
-var signed = []string{"gpu.window.stream.kernel_wait.duration"}
-
 // amount checks what a number can be by its unit and name.
 func amount(a semconv.Attribute, v pcommon.Value) (what, remedy string) {
 	var x float64
@@ -138,7 +134,7 @@ func amount(a semconv.Attribute, v pcommon.Value) (what, remedy string) {
 	switch {
 	case a.Unit == "1" && x > 1+1e-6 && !slices.Contains(declared, name):
 		return fmt.Sprintf("%v is above 1", x), "ratios are 0 to 1, not per cent"
-	case x < 0 && !slices.Contains(signed, name) && (a.Unit == "1" || a.Unit == "By" && !strings.HasSuffix(name, ".delta") || strings.HasPrefix(a.Unit, "{") ||
+	case x < 0 && (a.Unit == "1" || a.Unit == "By" && !strings.HasSuffix(name, ".delta") || strings.HasPrefix(a.Unit, "{") ||
 		strings.HasSuffix(name, ".duration") || strings.Contains(name, ".duration.") || a.Unit == "J" || a.Unit == "W" || a.Unit == "Hz"):
 		return fmt.Sprintf("%v is negative", x), ""
 	}

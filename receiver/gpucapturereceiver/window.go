@@ -185,7 +185,7 @@ func (w *window) spans(ctx context.Context, res Result, emit func(context.Contex
 	p := gputrace.New(gputrace.Options{
 		Level: s.Detail, Extent: s.Extent, MaxSpans: s.MaxSpans, MaxBytes: s.MaxBytes, BatchSpans: s.BatchSpans,
 		MemoryLimit: s.MemoryMiB << 20, TempDir: s.TempDir, Service: s.ServiceName, JobID: s.JobID, Resource: s.Resource,
-		Scope: metadata.ScopeName, RootName: "gpu capture",
+		Model: s.Device, Scope: metadata.ScopeName, RootName: "gpu capture",
 	})
 	defer p.Close()
 	w.describe(&p.Meta)
