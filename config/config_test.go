@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,5 +103,57 @@ func TestTheReadyPipelinesListenOnTheLoopbackInterface(t *testing.T) {
 			found++
 		}
 		require.GreaterOrEqual(t, found, 4, name)
+	}
+}
+
+// An exporter beside a connector that counts must not refuse: gpu_join would try the spans again, and the connector count them again.
+func TestNothingBesideAConnectorThatCountsRefuses(t *testing.T) {
+	type pipeline struct{ Receivers, Processors, Exporters []string }
+	kind := func(id string) string { before, _, _ := strings.Cut(id, "/"); return before }
+	never := map[string]bool{"debug": true, "prometheus": true, "gpu_page": true} // have no queue and take everything
+	for _, name := range config.Names() {
+		text, err := config.YAML(name)
+		require.NoError(t, err)
+		var c struct {
+			Connectors map[string]any
+			Exporters  map[string]struct {
+				SendingQueue struct {
+					Block bool `yaml:"block_on_overflow"`
+				} `yaml:"sending_queue"`
+				Retry struct {
+					MaxElapsed string `yaml:"max_elapsed_time"`
+				} `yaml:"retry_on_failure"`
+			}
+			Service struct{ Pipelines map[string]pipeline }
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(text), &c), name)
+		var reached func(exporters []string) []string
+		reached = func(exporters []string) (out []string) {
+			for _, id := range exporters {
+				if _, connector := c.Connectors[id]; !connector {
+					out = append(out, id)
+				} else if kind(id) == "forward" {
+					for _, p := range c.Service.Pipelines {
+						if slices.Contains(p.Receivers, id) && !slices.Contains(p.Processors, "tail_sampling") { // which takes everything
+							out = append(out, reached(p.Exporters)...)
+						}
+					}
+				}
+			}
+			return out
+		}
+		for signal, p := range c.Service.Pipelines {
+			counts := slices.ContainsFunc(p.Exporters, func(id string) bool { return kind(id) == "gpu_metrics" || kind(id) == "gpu_requests" })
+			if kind(signal) != "traces" || !counts {
+				continue
+			}
+			for _, id := range reached(p.Exporters) {
+				if never[kind(id)] {
+					continue
+				}
+				require.True(t, c.Exporters[id].SendingQueue.Block, "%s: %s needs sending_queue: {block_on_overflow: true}", name, id)
+				require.Equal(t, "0s", c.Exporters[id].Retry.MaxElapsed, "%s: %s needs retry_on_failure: {max_elapsed_time: 0s}", name, id)
+			}
+		}
 	}
 }

@@ -113,7 +113,7 @@ func (p *PeakConfig) validate(key string) error {
 	}
 	rate := func(name string, v float64) {
 		if !(v >= 0) || math.IsInf(v, 0) {
-			errs = append(errs, fmt.Errorf("`%s::%s` must be a finite number above 0, found %g", key, name, v))
+			errs = append(errs, fmt.Errorf("`%s::%s` must be a finite number and not negative (0: not stated), found %g", key, name, v))
 		}
 	}
 	rate("memory_bandwidth", p.MemoryBandwidth)

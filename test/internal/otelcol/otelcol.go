@@ -35,6 +35,14 @@ func Build(t *testing.T) string {
 // after the test, where it must end by itself with status 0.
 func Start(t *testing.T, path string, env []string, configs ...string) *program.Program {
 	t.Helper()
+	p := Run(t, path, env, configs...)
+	t.Cleanup(func() { require.NoError(t, p.Stop(time.Minute)) })
+	return p
+}
+
+// Run is Start without the end.
+func Run(t *testing.T, path string, env []string, configs ...string) *program.Program {
+	t.Helper()
 	var args []string
 	dir := t.TempDir()
 	for i, text := range configs {
@@ -45,7 +53,6 @@ func Start(t *testing.T, path string, env []string, configs ...string) *program.
 	// The test's context ends before its cleanups, and would kill the Collector.
 	p, err := program.Start(context.WithoutCancel(t.Context()), path, args, env)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, p.Stop(time.Minute)) })
 	require.NoError(t, p.WaitFor("Everything is ready", time.Minute))
 	return p
 }

@@ -101,6 +101,15 @@ func (p *Program) Stop(limit time.Duration) error {
 	return p.Wait(limit)
 }
 
+// Kill ends the program at once (SIGKILL) and waits for that.
+func (p *Program) Kill() error {
+	if err := p.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	<-p.done
+	return nil
+}
+
 // output collects what a process writes.
 type output struct {
 	mu sync.Mutex

@@ -1,0 +1,501 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/otelgpu/otelgpu/config"
+	"github.com/otelgpu/otelgpu/internal/freeport"
+	"github.com/otelgpu/otelgpu/test/internal/otelcol"
+	"github.com/otelgpu/otelgpu/test/internal/program"
+)
+
+// faster is laid over a ready pipeline. It shortens every time by about 15, so that 12 s are an outage of 3 minutes, makes
+// queues small enough to be full in that time, and brings in a device whose joules the test knows.
+const faster = `
+exporters:
+  gpu_samples: {}
+processors:
+  gpu_join:
+    settle: 400ms
+    max_wait: 700ms
+    queue: {size: 20000}
+    retry_on_failure: {initial_interval: 100ms, max_interval: 2s}
+connectors:
+  gpu_metrics: {flush_interval: 500ms}
+service:
+  pipelines:
+    metrics/devices: {receivers: [otlp], exporters: [gpu_samples]}
+`
+
+// smallQueue is laid over too; %s is the exporter to the trace store.
+const smallQueue = `
+exporters:
+  %s:
+    sending_queue: {queue_size: 20}
+    retry_on_failure: {initial_interval: 100ms, max_interval: 500ms}
+`
+
+// store is a trace store.
+type store struct {
+	ptraceotlp.UnimplementedGRPCServer
+	address string
+	refuse  func() bool
+
+	mu    sync.Mutex
+	spans map[pcommon.SpanID]ptrace.Span
+	again int // spans that came more than once
+}
+
+func newStore(t *testing.T) *store {
+	address, err := freeport.Address()
+	require.NoError(t, err)
+	return &store{address: address, refuse: func() bool { return false }, spans: map[pcommon.SpanID]ptrace.Span{}}
+}
+
+// open makes the store listen.
+func (s *store) open(t *testing.T) {
+	l, err := net.Listen("tcp", s.address)
+	if !assert.NoError(t, err) {
+		return
+	}
+	server := grpc.NewServer()
+	ptraceotlp.RegisterGRPCServer(server, s)
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(server.Stop)
+}
+
+func (s *store) Export(_ context.Context, r ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuse() {
+		return ptraceotlp.NewExportResponse(), status.Error(codes.Unavailable, "not now")
+	}
+	td := ptrace.NewTraces()
+	r.Traces().CopyTo(td)
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, span := range ss.Spans().All() {
+				if _, twice := s.spans[span.SpanID()]; twice {
+					s.again++
+				}
+				s.spans[span.SpanID()] = span
+			}
+		}
+	}
+	return ptraceotlp.NewExportResponse(), nil
+}
+
+func (s *store) count() (spans, again int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.spans), s.again
+}
+
+// energy is the sum of what the spans have for themselves.
+func (s *store) energy() (joules float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, span := range s.spans {
+		v, ok := span.Attributes().Get("gpu.self_energy")
+		if !ok {
+			v, ok = span.Attributes().Get("gpu.energy")
+		}
+		if ok {
+			joules += v.Double()
+		}
+	}
+	return joules
+}
+
+// ports are a Collector's own, and the variables by which the ready pipelines take them.
+type ports struct {
+	otlp, metrics string
+	env           []string
+}
+
+func newPorts(t *testing.T) ports {
+	free := func() string {
+		address, err := freeport.Address()
+		require.NoError(t, err)
+		return address
+	}
+	_, telemetry, err := net.SplitHostPort(free())
+	require.NoError(t, err)
+	p := ports{otlp: free(), metrics: free()}
+	p.env = []string{
+		"OTELGPU_OTLP_GRPC=" + p.otlp, "OTELGPU_OTLP_HTTP=" + free(), "OTELGPU_METRICS=" + p.metrics, "OTELGPU_HEALTH=" + free(),
+		"OTELGPU_TELEMETRY_PORT=" + telemetry, "OTELGPU_SOURCE=simulated",
+	}
+	return p
+}
+
+// worker is a service that keeps a device at work without a gap, in spans of spanTime, and the exporter of the device, which draws workWatts.
+type worker struct {
+	t        *testing.T
+	zero     time.Time
+	conn     *grpc.ClientConn
+	accepted int // spans
+	gpu      int // of those on the device
+	refused  int // requests, each time
+	next     uint64
+}
+
+const (
+	workWatts = 300.0
+	spanTime  = 50 * time.Millisecond
+	workedGPU = "GPU-77777777-0000-4000-8000-000000000000"
+)
+
+func newWorker(t *testing.T, address string) *worker {
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	w := &worker{t: t, zero: time.Now().Truncate(time.Millisecond), conn: conn}
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			at := w.zero.Add(time.Duration(n) * 100 * time.Millisecond)
+			time.Sleep(time.Until(at))
+			_, _ = pmetricotlp.NewGRPCClient(conn).Export(ctx, pmetricotlp.NewExportRequestFromMetrics(w.samples(at)))
+		}
+	})
+	t.Cleanup(func() { cancel(); done.Wait() })
+	return w
+}
+
+func (w *worker) samples(at time.Time) pmetric.Metrics {
+	md := pmetric.NewMetrics()
+	m := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
+	m.SetName("hw.energy")
+	m.SetUnit("J")
+	m.SetEmptySum().SetIsMonotonic(true)
+	m.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	p := m.Sum().DataPoints().AppendEmpty()
+	p.SetStartTimestamp(pcommon.NewTimestampFromTime(w.zero.Add(-time.Second)))
+	p.SetTimestamp(pcommon.NewTimestampFromTime(at))
+	p.SetDoubleValue(workWatts * at.Sub(w.zero).Seconds())
+	p.Attributes().PutStr("hw.id", workedGPU)
+	return md
+}
+
+// work sends what was done in the time, as it is done: requests of two spans of the device and one of the web server. What is refused is
+// sent again until it is taken, and each fifth request once more after it was taken.
+func (w *worker) work(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		td := ptrace.NewTraces()
+		rs := td.ResourceSpans().AppendEmpty()
+		rs.Resource().Attributes().PutStr("service.name", "worker")
+		rs.Resource().Attributes().PutInt("process.pid", 1)
+		spans := rs.ScopeSpans().AppendEmpty().Spans()
+		begin := w.zero.Add(time.Duration(w.gpu) * spanTime)
+		for i := range 3 {
+			w.next++
+			s := spans.AppendEmpty()
+			var id pcommon.SpanID
+			binary.BigEndian.PutUint64(id[:], w.next)
+			s.SetSpanID(id)
+			s.SetTraceID(pcommon.TraceID{1, 2, 3, byte(w.next >> 8), byte(w.next)})
+			s.SetName("POST /v1/completions")
+			from, to := begin, begin.Add(2*spanTime)
+			if i < 2 {
+				from, to = begin.Add(time.Duration(i)*spanTime), begin.Add(time.Duration(i+1)*spanTime)
+				s.SetName("decode")
+				s.Attributes().PutStr("gpu.operation.type", "section")
+				s.Attributes().PutStr("gpu.timing.source", "cuda_event")
+				s.Attributes().PutDouble("gpu.duration", spanTime.Seconds())
+				s.Attributes().PutStr("hw.id", workedGPU)
+			}
+			s.SetStartTimestamp(pcommon.NewTimestampFromTime(from))
+			s.SetEndTimestamp(pcommon.NewTimestampFromTime(to))
+		}
+		time.Sleep(time.Until(begin.Add(2 * spanTime)))
+		for w.send(td) != nil {
+			w.refused++
+			time.Sleep(100 * time.Millisecond)
+		}
+		w.accepted += 3
+		if w.gpu += 2; w.gpu%10 == 0 {
+			_ = w.send(td) // the answer was lost
+		}
+	}
+}
+
+func (w *worker) send(td ptrace.Traces) error {
+	copied := ptrace.NewTraces()
+	td.CopyTo(copied)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_, err := ptraceotlp.NewGRPCClient(w.conn).Export(ctx, ptraceotlp.NewExportRequestFromTraces(copied))
+	return err
+}
+
+// joules are what the device drew while the spans were active.
+func (w *worker) joules() float64 { return workWatts * spanTime.Seconds() * float64(w.gpu) }
+
+// scrape sums the points of a metric up, by its name in Prometheus.
+func scrape(t *testing.T, address, name, label string) (sum float64) {
+	r, err := http.Get("http://" + address + "/metrics")
+	require.NoError(t, err)
+	defer r.Body.Close()
+	for lines := bufio.NewScanner(r.Body); lines.Scan(); {
+		rest, ok := strings.CutPrefix(lines.Text(), name+"{")
+		if !ok || !strings.Contains(rest, label) {
+			continue
+		}
+		v, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+		require.NoError(t, err)
+		sum += v
+	}
+	return sum
+}
+
+// The ready pipelines to a trace store, as they are but for the overlays, against stores that fail. At the end each span that was
+// accepted is in the store once, and metrics and joules are those of the spans and of the device.
+func TestReadyPipelinesLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the Collector is not built and run with -short")
+	}
+	binary := otelcol.Build(t)
+	for _, tt := range []struct{ name, pipeline, exporter, variable string }{
+		{"dead for minutes", "jaeger", "otlp_grpc/jaeger", "OTELGPU_JAEGER_ENDPOINT="},
+		{"refuses every second request", "tempo", "otlp_grpc/tempo", "OTELGPU_TEMPO_ENDPOINT="},
+	} {
+		t.Run(tt.pipeline+" "+tt.name, func(t *testing.T) {
+			store, p := newStore(t), newPorts(t)
+			ready, err := config.YAML(tt.pipeline)
+			require.NoError(t, err)
+			dead := tt.name == "dead for minutes"
+			if !dead {
+				n := 0
+				store.refuse = func() bool { n++; return n%2 == 1 }
+				store.open(t)
+			}
+			otelcol.Start(t, binary, append(p.env, tt.variable+store.address), ready, faster, fmt.Sprintf(smallQueue, tt.exporter))
+			w := newWorker(t, p.otlp)
+			if dead {
+				alive := time.AfterFunc(12*time.Second, func() { store.open(t) })
+				defer alive.Stop()
+			}
+			w.work(15 * time.Second)
+			if dead {
+				require.Positive(t, w.refused, "the queues are small enough to be full")
+			}
+			require.Eventually(t, func() bool { n, _ := store.count(); return n >= w.accepted }, time.Minute, 100*time.Millisecond)
+			time.Sleep(2 * time.Second) // what is there twice comes too, and the last flush
+			spans, again := store.count()
+			require.Equal(t, w.accepted, spans)
+			require.Zero(t, again, "spans that came twice")
+			require.InEpsilon(t, w.joules(), store.energy(), 1e-9)
+			require.EqualValues(t, w.gpu, scrape(t, p.metrics, "gpu_operation_count_total", ""))
+			require.EqualValues(t, w.gpu, scrape(t, p.metrics, "gpu_operation_duration_seconds_count", ""))
+			require.InEpsilon(t, w.joules(), scrape(t, p.metrics, "gpu_operation_energy_joules_total", workedGPU), 1e-9)
+		})
+	}
+}
+
+// With storages at both queues a kill loses nothing that was accepted. What at-least-once delivery cannot avoid, a request that was
+// delivered and not yet struck off, is counted.
+func TestAReadyPipelineWithStorageSurvivesAKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the Collector is not built and run with -short")
+	}
+	binary, dir := otelcol.Build(t), t.TempDir()
+	store, p := newStore(t), newPorts(t)
+	ready, err := config.YAML("jaeger")
+	require.NoError(t, err)
+	storage := fmt.Sprintf(`
+extensions:
+  file_storage: {directory: %s, create_directory: true}
+processors:
+  gpu_join: {queue: {size: 2000000, storage: file_storage}}
+exporters:
+  otlp_grpc/jaeger: {sending_queue: {storage: file_storage}}
+service:
+  extensions: [gpu_samples, health_check, file_storage]
+`, filepath.Join(dir, "storage"))
+	overlays := []string{ready, faster, fmt.Sprintf(smallQueue, "otlp_grpc/jaeger"), storage}
+	run := func() *program.Program {
+		return otelcol.Run(t, binary, append(p.env, "OTELGPU_JAEGER_ENDPOINT="+store.address), overlays...)
+	}
+	collector := run()
+	w := newWorker(t, p.otlp)
+	w.work(3 * time.Second)
+	store.open(t)
+	for range 3 {
+		w.work(2 * time.Second)
+		require.NoError(t, collector.Kill())
+		collector = run()
+	}
+	w.work(2 * time.Second)
+	require.Eventually(t, func() bool { n, _ := store.count(); return n >= w.accepted }, time.Minute, 100*time.Millisecond)
+	require.NoError(t, collector.Stop(time.Minute))
+	spans, again := store.count()
+	require.Equal(t, w.accepted, spans)
+	require.Less(t, again, w.accepted/2)
+	t.Logf("%d spans accepted, %d delivered, %d of them more than once", w.accepted, spans, again)
+}
+
+// prometheusProgram is Prometheus' own write handler, database and query engine.
+type prometheusProgram struct {
+	t       *testing.T
+	address string
+}
+
+func startPrometheus(t *testing.T) *prometheusProgram {
+	dir, err := filepath.Abs("prometheus")
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "prometheus")
+	_, err = program.Go(t.Context(), dir, []string{"GOWORK=off"}, "build", "-o", path, ".")
+	require.NoError(t, err)
+	x, err := program.Start(context.WithoutCancel(t.Context()), path, nil, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.Stop(time.Minute)) })
+	require.NoError(t, x.WaitFor("listening on ", time.Minute))
+	_, address, _ := strings.Cut(x.Output(), "listening on ")
+	address, _, _ = strings.Cut(address, "\n")
+	return &prometheusProgram{t, address}
+}
+
+func (p *prometheusProgram) get(path string, into any) {
+	p.t.Helper()
+	r, err := http.Get("http://" + p.address + path)
+	require.NoError(p.t, err)
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	require.NoError(p.t, err)
+	require.Equal(p.t, http.StatusOK, r.StatusCode, string(b))
+	require.NoError(p.t, json.Unmarshal(b, into))
+}
+
+// query is the value of an expression that gives one.
+func (p *prometheusProgram) query(expression string, at time.Time) (float64, error) {
+	p.t.Helper()
+	var got []struct{ Samples [][2]float64 }
+	p.get("/api/v1/query?time="+strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64)+"&query="+url.QueryEscape(expression), &got)
+	if len(got) != 1 {
+		return 0, fmt.Errorf("%d results of %s", len(got), expression)
+	}
+	return got[0].Samples[0][1], nil
+}
+
+// The ready pipeline pushes to Prometheus. A rank dies, spans come late, a sender's clock is ahead, a service works in bursts: not one
+// request is refused, and what Prometheus has is what the spans say.
+func TestPrometheusTakesEverythingFromTheReadyPipeline(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the Collector and Prometheus are not built and run with -short")
+	}
+	store, p := startPrometheus(t), newPorts(t)
+	ready, err := config.YAML("prometheus")
+	require.NoError(t, err)
+	otelcol.Start(t, otelcol.Build(t), append(p.env, "OTELGPU_PROMETHEUS_ENDPOINT=http://"+store.address+"/api/v1/otlp"), ready, faster)
+	w := newWorker(t, p.otlp)
+
+	sent := 0
+	rank := func(rank, index int, end time.Time) {
+		td := ptrace.NewTraces()
+		rs := td.ResourceSpans().AppendEmpty()
+		rs.Resource().Attributes().PutStr("service.name", "trainer")
+		rs.Resource().Attributes().PutInt("process.pid", int64(rank))
+		rs.Resource().Attributes().PutStr("gpu.job.id", "j")
+		rs.Resource().Attributes().PutInt("gpu.job.rank", int64(rank))
+		rs.Resource().Attributes().PutInt("gpu.job.world_size", 4)
+		ss := rs.ScopeSpans().AppendEmpty().Spans()
+		for i, kind := range []string{"step", "section"} {
+			w.next++
+			s := ss.AppendEmpty()
+			var id pcommon.SpanID
+			binary.BigEndian.PutUint64(id[:], w.next|1<<40)
+			s.SetSpanID(id)
+			s.SetTraceID(pcommon.TraceID{9, byte(rank), byte(index), byte(i)})
+			s.SetName("train")
+			s.SetStartTimestamp(pcommon.NewTimestampFromTime(end.Add(-100 * time.Millisecond)))
+			s.SetEndTimestamp(pcommon.NewTimestampFromTime(end))
+			s.Attributes().PutStr("gpu.operation.type", kind)
+			s.Attributes().PutStr("gpu.operation.name", "train")
+			if kind == "step" {
+				s.Attributes().PutInt("gpu.step.index", int64(index))
+			}
+		}
+		sent++
+		require.NoError(t, w.send(td))
+	}
+	for index := range 10 {
+		now := time.Now()
+		for r := range 4 {
+			switch {
+			case r == 3 && index >= 4: // died
+			case r == 2 && index%3 == 2: // a second late
+				rank(r, index, now.Add(-time.Second))
+			case r == 1: // this host's clock is ahead
+				rank(r, index, now.Add(40*time.Second-time.Duration(index)*700*time.Millisecond))
+			default:
+				rank(r, index, now)
+			}
+		}
+		w.work(700 * time.Millisecond)
+	}
+	time.Sleep(3 * time.Second) // silence: series go on
+	var answers map[string]int
+	store.get("/answers", &answers)
+	require.Len(t, answers, 1, "%v", answers)
+	require.Greater(t, answers["200 "], 10, "%v", answers)
+
+	end := time.Now().Add(50 * time.Second)
+	count := func(filter, function string, at time.Time) (v float64) {
+		expression := "gpu_operation_count_total{" + filter + "}"
+		if function != "" {
+			expression = function + "(" + expression + "[5m])"
+		}
+		require.Eventually(t, func() bool { v, err = store.query("sum("+expression+")", at); return err == nil }, time.Minute, 100*time.Millisecond)
+		return v
+	}
+	require.EqualValues(t, sent, count(`job="trainer"`, "", end))
+	require.EqualValues(t, w.gpu, count(`job="worker"`, "", end))
+	joules, err := store.query(`sum(gpu_operation_energy_joules_total{hw_id="`+workedGPU+`"})`, end)
+	require.NoError(t, err)
+	require.InEpsilon(t, w.joules(), joules, 1e-9)
+
+	// Two bursts, the second after a pause in which nothing came.
+	require.Greater(t, count(`job="worker"`, "increase", end), 0.9*float64(w.gpu), "the first point is 0, so the first burst is seen")
+	var found []struct {
+		Labels    map[string]string
+		Exemplars []any
+	}
+	store.get("/exemplars?match="+url.QueryEscape(`gpu_operation_duration_seconds_bucket{job="worker"}`), &found)
+	require.NotEmpty(t, found, "exemplars are there by push")
+	var all []struct{ Labels map[string]string }
+	store.get("/samples?match="+url.QueryEscape(`{job="worker"}`), &all)
+	for _, s := range all {
+		require.NotContains(t, s.Labels, "otel_scope_version")
+	}
+}
