@@ -58,7 +58,7 @@ func TestEveryErrorIsNamedAtOnce(t *testing.T) {
 		"`mappings::1::type` must be one of collective, copy, graph, host, kernel, memset, request, section, share, step, found \"gemm\"",
 		"`mappings::1::attributes::0::to` must be a span attribute of the registry (docs/semconv.md), found \"gpu.nothing\"",
 		"`mappings::1::attributes::1` must have one of `from` and `value`",
-		"`mappings::1::attributes::3::scale` must be a finite number and not negative (0: not stated), found -2",
+		"`mappings::1::attributes::3::scale` must be a finite number above 0, found -2",
 		"`mappings::1::kind` must be one of internal, server, client, producer, consumer, found \"remote\"",
 		"`mappings::1::attributes::2` must give one of device_to_device, device_to_host, host_to_device, host_to_host, peer_to_peer, found \"up\"",
 		"`assemble_steps::max_sums` must be positive, found 0",
