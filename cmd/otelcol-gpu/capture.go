@@ -17,6 +17,7 @@ import (
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
 func newCaptureCommand() *cobra.Command {
@@ -73,7 +74,7 @@ func capture(ctx context.Context, pid int, cfg *gpucapturereceiver.Config, emit 
 	if res.Message != "" {
 		return convert.Result{}, errors.New(res.Message)
 	}
-	r := result(res.Spans, res.Cut, nil, nil, "", res.Devices)
+	r := result(res.Spans, res.Cut, nil, nil, "", res.Devices, kinetoreceiver.DetailAuto)
 	if res.Outcome == "budget" {
 		r.Remarks = append(r.Remarks, "ended early: it had as many records as the budget allows (--budget)")
 	}

@@ -19,9 +19,10 @@ func newConvertCommand() *cobra.Command {
 	var detail kinetoreceiver.Detail
 	var extent kinetoreceiver.Extent
 	var job, device string
+	var compare bool
 	o := convert.Options{Info: buildInfo(), Factories: factories}
 	cmd := &cobra.Command{
-		Use:   "convert [--detail LEVEL] --out DIR FILE|FOLDER...",
+		Use:   "convert [--detail LEVEL] --out DIR FILE|FOLDER...\n  otelcol-gpu convert --compare BEFORE AFTER",
 		Short: "Convert PyTorch and Nsight Systems profiles to OTLP and a Chrome trace",
 		Long: "Convert PyTorch profiler (Kineto) traces, plain or compressed, and SQLite exports of Nsight Systems to\n" +
 			"DIR/spans.json (OTLP JSON, one request per line) and DIR/trace.json (one Chrome trace of all; files recorded more than\n" +
@@ -30,11 +31,18 @@ func newConvertCommand() *cobra.Command {
 			"table are of every activity; --detail is for the spans. A folder stands for all profiles below it (.json, .json.gz,\n" +
 			".json.zst, .sqlite); a profile that is there twice counts once. Results replace those of an earlier run at the end.\n" +
 			"Files that cannot be read are refused by name; the others are converted, and the exit code is 1. It is 3 where all were\n" +
-			"read but of some only the beginning, because they are cut off or broken.",
+			"read but of some only the beginning, because they are cut off or broken.\n\n" +
+			"With --compare nothing is written: what changed between two profiles is printed, by cause, operator and kernel, per step.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd)
 			defer stop()
+			if compare {
+				return comparison(ctx, cmd.OutOrStdout(), args, extent, device, o.Rows)
+			}
+			if o.Out == "" {
+				return errors.New(`required flag(s) "out" not set`)
+			}
 			o.Files, o.Reader, o.Full = args, profileReader(detail, extent, job, device), detail == kinetoreceiver.DetailKernels
 			err := convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 			switch {
@@ -52,7 +60,7 @@ func newConvertCommand() *cobra.Command {
 	cmd.Flags().StringVar(&device, "device", "", "model of devices that a file does not name, as the driver calls it: verdicts compare with its peak (docs/peaks.md)")
 	cmd.Flags().StringVar(&o.Out, "out", "", "folder for spans.json and trace.json (required)")
 	cmd.Flags().IntVar(&o.Rows, "rows", 30, "operations in the table (0: all)")
-	_ = cmd.MarkFlagRequired("out")
+	cmd.Flags().BoolVar(&compare, "compare", false, "print what changed from the first profile to the second, and write nothing")
 	return cmd
 }
 
@@ -60,22 +68,22 @@ func newConvertCommand() *cobra.Command {
 const partial = "spans as they were written: the table has only activities that have a span of their own"
 
 // profileReader reads a file by what it begins with: a database is an export of Nsight Systems, all else must be a trace.
-func profileReader(detail kinetoreceiver.Detail, extent kinetoreceiver.Extent, job, device string) convert.Reader {
+func profileReader(asked kinetoreceiver.Detail, extent kinetoreceiver.Extent, job, device string) convert.Reader {
 	return func(ctx context.Context, path string, all bool, emit convert.Emit) (convert.Result, error) {
-		detail := detail
+		detail := asked
 		if all {
 			detail = kinetoreceiver.DetailKernels
 		}
 		head, _ := profilefile.Head(path) // what cannot be read is left to the reader, which says why
 		if profilefile.IsSQLite(head) {
 			st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{Detail: detail, Extent: extent, JobID: job, Model: device}, emit)
-			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Devices), err
+			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Devices, asked), err
 		}
 		st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: detail, Extent: extent, JobID: job, Model: device, Partial: true}, emit)
 		if st.Restored > 0 && len(st.Devices) > 0 {
 			st.Faults = append(st.Faults, partial)
 		}
-		r := result(st.Spans, st.Cut, st.Faults, st.Skipped, "events", st.Devices)
+		r := result(st.Spans, st.Cut, st.Faults, st.Skipped, "events", st.Devices, asked)
 		r.Partial = st.Partial
 		return r, err
 	}

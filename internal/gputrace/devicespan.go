@@ -6,6 +6,7 @@ package gputrace
 import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -48,6 +49,9 @@ func (s *spans) device(a *activity, above *node, p *process) {
 		sp.SetName(distinct(s.shortName(a.name), maxName))
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeKernel)
 		putText(m, semconv.GPUKernelNameKey, full)
+		if w := a.launch.work; w != nil && w.launches == 1 { // of several, none does it all
+			putWork(m, &w.Work)
+		}
 	case a.kind == KindCopy:
 		sp.SetName(distinct(full, maxName))
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeCopy)
@@ -72,6 +76,17 @@ func (s *spans) device(a *activity, above *node, p *process) {
 		putSeconds(m, semconv.GPULaunchDelayKey, max(0, a.start-a.launch.end))
 	}
 	s.kernel(m, &a.detail)
+}
+
+// putWork states what the only kernel of an operator computes and moves.
+func putWork(m pcommon.Map, w *verdict.Work) {
+	if w.FLOPs > 0 {
+		m.PutDouble(string(semconv.GPUFLOPCountKey), w.FLOPs)
+		putText(m, semconv.GPUFLOPPrecisionKey, w.Precision)
+	}
+	if w.Bytes > 0 {
+		putInt(m, semconv.GPUIOSizeKey, int64(w.Bytes))
+	}
 }
 
 func (s *spans) identity(m pcommon.Map, ordinal int64) {

@@ -16,6 +16,7 @@ type nameFlag struct {
 	phase  string
 	opaque bool // a region that a compiler made
 	class  verdict.Range
+	kernel bool // a call that launches one kernel
 }
 
 func (s *sweep) flag(r *record) nameFlag {
@@ -31,6 +32,7 @@ func flagOf(kind Kind, name string) nameFlag {
 	switch kind {
 	case KindRuntime:
 		f.opaque, f.class = strings.Contains(name, "GraphLaunch"), callClass(name)
+		f.kernel = strings.Contains(name, "LaunchKernel") || strings.Contains(name, "LaunchCooperativeKernel") || strings.Contains(name, "KernelLaunch")
 		return f
 	case KindStep:
 		f.class = verdict.RangeStep

@@ -189,6 +189,9 @@ func (s *sweep) host(r *record) {
 		if fl.class == verdict.CallLaunch {
 			th.launched(r)
 		}
+		if fl.kernel && f.work != nil {
+			f.work.launches++
+		}
 		s.launches.put(r.correlation, l)
 	}
 	if r.duration > 0 {

@@ -16,6 +16,7 @@ type work struct {
 	verdict.Work
 	op, shape uint32 // names
 	counted   bool
+	launches  int // of kernels, so far: the sweep keeps the host ahead of the device
 }
 
 // newWork is the work that an operator's record states; nil for most.
@@ -40,11 +41,11 @@ type computed struct {
 func (c *computed) add(a *activity, first bool) {
 	c.all += a.duration
 	w := a.launch.work
-	if w == nil {
+	if w == nil || w.FLOPs == 0 {
 		return
 	}
 	c.time += a.duration
-	if !first || w.FLOPs == 0 {
+	if !first {
 		return
 	}
 	if c.by == nil {

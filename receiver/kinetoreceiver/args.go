@@ -6,15 +6,18 @@ package kinetoreceiver
 import (
 	"bytes"
 	"strconv"
+	"strings"
 
+	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
 // deviceArgs reads the arguments of a kernel, copy or memset. Numbers that are none are as if they were absent.
-func deviceArgs(e *gputrace.Event, args []byte, hasDevice, hasStream *bool) {
+func (c *collect) deviceArgs(e *gputrace.Event, args []byte, hasDevice, hasStream *bool) {
 	d := &e.Detail
 	var grid, block, registers, shared bool
+	var external int64
 	chromejson.Fields(args, func(k, v []byte) bool {
 		switch string(k) {
 		case "device":
@@ -22,7 +25,9 @@ func deviceArgs(e *gputrace.Event, args []byte, hasDevice, hasStream *bool) {
 		case "stream":
 			*hasStream = setInt(&e.Stream, v)
 		case "correlation":
-			setInt(&e.Correlation, v)
+			c.correlates = setInt(&e.Correlation, v) || c.correlates
+		case "External id":
+			setInt(&external, v)
 		case "bytes":
 			d.HasBytes = setInt(&d.Bytes, v)
 		case "grid":
@@ -54,6 +59,7 @@ func deviceArgs(e *gputrace.Event, args []byte, hasDevice, hasStream *bool) {
 		}
 		return true
 	})
+	c.correlate(e, external)
 	d.HasGrid = grid && block
 	d.HasResources = registers && shared
 }
@@ -84,14 +90,26 @@ func collectiveArg(d *gputrace.Detail, k, v []byte) {
 	}
 }
 
-func runtimeArgs(e *gputrace.Event, args []byte) {
+func (c *collect) runtimeArgs(e *gputrace.Event, args []byte) {
+	var external int64
 	chromejson.Fields(args, func(k, v []byte) bool {
-		if string(k) == "correlation" {
-			setInt(&e.Correlation, v)
+		switch string(k) {
+		case "correlation":
+			c.correlates = setInt(&e.Correlation, v) || c.correlates
 			return false
+		case "External id":
+			setInt(&external, v)
 		}
 		return true
 	})
+	c.correlate(e, external)
+}
+
+// correlate takes the external id for the correlation in files that have no correlations, as ROCm's of before 2025.
+func (c *collect) correlate(e *gputrace.Event, external int64) {
+	if e.Correlation == 0 && !c.correlates {
+		e.Correlation = external
+	}
 }
 
 // operatorArgs reads FLOPs where the profiler wrote them or the inputs give them, and shapes where they are wanted.
@@ -117,10 +135,46 @@ func (c *collect) operatorArgs(d *gputrace.Detail, name, args []byte) {
 	if c.shapes {
 		d.Shapes, d.Types = string(dims), string(types)
 	}
-	if d.FLOPs == 0 && count != nil {
-		if w, ok := c.inputs.work(count, types, dims, values); ok {
-			d.FLOPs, d.Precision = w.FLOPs, w.Precision.String()
+	if count != nil {
+		c.works.of(c, count, d, name, types, dims, values)
+	}
+}
+
+// works remembers what operators compute by the text of their inputs: a training step is like the one before.
+type works struct {
+	known map[string]operatorWork
+	key   []byte
+	bytes int
+}
+
+type operatorWork struct {
+	flops, traffic float64
+	precision      string
+	signature      uint32 // shapes, by the profile's names
+}
+
+// Bounds of works. Beyond them an operator is computed anew each time.
+const maxWorks, maxWorkBytes = 1 << 14, 4 << 20
+
+func (w *works) of(c *collect, count func(*inputs) gpuspan.Work, d *gputrace.Detail, name, types, dims, values []byte) {
+	w.key = append(append(append(append(w.key[:0], name...), types...), dims...), values...)
+	o, ok := w.known[string(w.key)]
+	if !ok {
+		if work, known := c.inputs.work(count, types, dims, values); known {
+			o.flops, o.traffic, o.precision = work.FLOPs, float64(work.Read+work.Written), work.Precision.String()
+			o.signature = c.p.Names.ID(strings.Join(gputrace.Shapes(string(types), string(dims)), " "))
 		}
+		if w.known == nil {
+			w.known = map[string]operatorWork{}
+		}
+		if len(w.known) < maxWorks && w.bytes+len(w.key) <= maxWorkBytes {
+			w.bytes += len(w.key)
+			w.known[string(w.key)] = o
+		}
+	}
+	d.Traffic, d.Signature = o.traffic, o.signature
+	if d.FLOPs == 0 {
+		d.FLOPs, d.Precision = o.flops, o.precision
 	}
 }
 

@@ -25,7 +25,9 @@ type collect struct {
 	restored *restorer // of files by gpuspan/chrometrace
 
 	inputs       inputs
-	withoutFLOPs int // operators, of those that were looked at
+	works        works
+	correlates   bool // some event of the file has a correlation
+	withoutFLOPs int  // operators, of those that were looked at
 	skipped      map[string]int64
 	texts        map[string]int64 // numbers that stand for thread and process ids that are no numbers
 }
@@ -172,7 +174,7 @@ func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name *[]byte
 		if e.Kind == gputrace.KindCopy {
 			e.Detail.Direction, e.Detail.HostMemory = gputrace.CopyKind(string(*name))
 		}
-		deviceArgs(e, j.Args, &device, &stream)
+		c.deviceArgs(e, j.Args, &device, &stream)
 		if !device {
 			e.Device = c.id(j.PID)
 		}
@@ -184,7 +186,7 @@ func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name *[]byte
 	e.Process, e.Thread = c.id(j.PID), c.id(j.TID)
 	switch e.Kind {
 	case gputrace.KindRuntime:
-		runtimeArgs(e, j.Args)
+		c.runtimeArgs(e, j.Args)
 	case gputrace.KindOperator:
 		c.operatorArgs(&e.Detail, *name, j.Args)
 	case gputrace.KindAnnotation, gputrace.KindStep:

@@ -63,7 +63,7 @@ func (in *inputs) work(count func(*inputs) gpuspan.Work, types, dims, values []b
 	in.bad = false
 	in.dims, in.types, in.values = elements(in.dims[:0], dims), elements(in.types[:0], types), elements(in.values[:0], values)
 	w := count(in)
-	return w, w.FLOPs > 0 && !in.bad
+	return w, (w.FLOPs > 0 || w.Read+w.Written > 0) && !in.bad
 }
 
 func elements(list [][]byte, array []byte) [][]byte {
@@ -184,7 +184,14 @@ func product(in *inputs, i int) gpuspan.Work {
 	if !ok || k != rows {
 		return gpuspan.Work{}
 	}
-	return flops.BatchedMatMul(batch, m, n, k, in.precision(i))
+	w := flops.BatchedMatMul(batch, m, n, k, in.precision(i))
+	if i > 0 { // what is added: as many elements as the result, fewer bytes where it is broadcast
+		w.FLOPs += float64(batch) * float64(m) * float64(n)
+		if added, ok := in.size(0); ok {
+			w.Read += int64(added) * in.width(0)
+		}
+	}
+	return w
 }
 
 // broadcast is the number of matrices in a batch, by torch's rules.
@@ -206,7 +213,7 @@ func broadcast(a, b []int) (n int, ok bool) {
 	return n, true
 }
 
-// linear takes an input of [..., in] and a weight of [out, in]. The bias is left out, as in addmm.
+// linear takes an input of [..., in], a weight of [out, in] and a bias of [out] or none.
 func linear(in *inputs) gpuspan.Work {
 	t := in.shapes(0, 0, 1)
 	if in.bad || len(t[1]) != 2 {
@@ -220,7 +227,12 @@ func linear(in *inputs) gpuspan.Work {
 	if x[len(x)-1] != w[1] {
 		return gpuspan.Work{}
 	}
-	return flops.MatMul(rows, w[0], w[1], in.precision(0))
+	work := flops.MatMul(rows, w[0], w[1], in.precision(0))
+	if bias, ok := in.size(2); ok && bias == w[0] {
+		work.FLOPs += float64(rows) * float64(bias)
+		work.Read += int64(bias) * in.width(2)
+	}
+	return work
 }
 
 // attention takes query, key and value of [batch, heads, length, dim], and at index causal whether it is.

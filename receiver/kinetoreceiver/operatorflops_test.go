@@ -37,10 +37,10 @@ func TestInputsGiveFLOPs(t *testing.T) {
 		"older key":        {"aten::mm", `"Input dims":[[64,128],[128,32]]`, 2.0 * 64 * 128 * 32, nil},
 		"recorded":         {"aten::mm", `"flops":7,"Input Dims":[[64,128],[128,32]]`, 7.0, nil},
 		"recorded, other":  {"aten::mul", `"flops":7`, 7.0, nil},
-		"bias":             {"aten::addmm", `"Input type":["float","c10::Half","c10::Half"],"Input Dims":[[32],[64,128],[128,32],[],[]]`, 2.0 * 64 * 128 * 32, "fp16"},
+		"bias":             {"aten::addmm", `"Input type":["float","c10::Half","c10::Half"],"Input Dims":[[32],[64,128],[128,32],[],[]]`, 2.0*64*128*32 + 64*32, "fp16"},
 		"by Inductor":      {"triton_poi_fused_add_0", `"kernel_flop":7`, 7.0, nil},
 		"batched":          {"aten::bmm", `"Input type":["double","double"],"Input Dims":[[8,64,128],[8,128,32]]`, 2.0 * 8 * 64 * 128 * 32, "fp64"},
-		"batched and bias": {"aten::baddbmm", `"Input Dims":[[8,64,32],[8,64,128],[8,128,32]]`, 2.0 * 8 * 64 * 128 * 32, nil},
+		"batched and bias": {"aten::baddbmm", `"Input Dims":[[8,64,32],[8,64,128],[8,128,32]]`, 2.0*8*64*128*32 + 8*64*32, nil},
 		"8 bits":           {"aten::_scaled_mm", `"Input type":["c10::Float8_e4m3fn","c10::Float8_e4m3fn"],"Input Dims":[[64,128],[128,32]]`, 2.0 * 64 * 128 * 32, "fp8"},
 		"vectors":          {"aten::dot", `"Input Dims":[[128],[128]]`, 2.0 * 128, nil},
 		"matrix, vector":   {"aten::matmul", `"Input Dims":[[64,128],[128]]`, 2.0 * 64 * 128, nil},
@@ -48,8 +48,9 @@ func TestInputsGiveFLOPs(t *testing.T) {
 		"not broadcast":    {"aten::matmul", `"Input Dims":[[5,2,64,128],[3,128,32]]`, nil, nil},
 		"mismatch":         {"aten::mm", `"Input Dims":[[64,128],[64,32]]`, nil, nil},
 		"no shapes":        {"aten::mm", `"External id":4`, nil, nil},
-		"linear":           {"aten::linear", `"Input type":["float","float"],"Input Dims":[[4,64,128],[32,128],[32]]`, 2.0 * 4 * 64 * 128 * 32, "fp32"},
-		"not known":        {"aten::relu", `"Input type":["float"],"Input Dims":[[64,128]]`, nil, nil},
+		"linear":           {"aten::linear", `"Input type":["float","float"],"Input Dims":[[4,64,128],[32,128],[32]]`, 2.0*4*64*128*32 + 4*64*32, "fp32"},
+		"elementwise":      {"aten::relu", `"Input type":["float"],"Input Dims":[[64,128]]`, 64.0 * 128, "fp32"},
+		"not known":        {"aten::nonzero", `"Input type":["float"],"Input Dims":[[64,128]]`, nil, nil},
 		"einsum":           {"aten::einsum", `"Input type":["","TensorList",""],"Input Dims":[[],[[64,128],[128,32]],[]]`, nil, nil},
 		"too large":        {"aten::linear", `"Input Dims":[[1000000000,1000000000,1000000000,5],[7,5]]`, nil, nil},
 		"broken":           {"aten::mm", `"Input type":"x","Input Dims":[["a"],{}]`, nil, nil},
@@ -133,7 +134,9 @@ func TestRecordedModelsCountWhatTheirArchitectureSays(t *testing.T) {
 	} {
 		b, _ := read(t, recorded.Path(t, "kineto", "tracelens", c.file), Options{Detail: DetailSteps})
 		a := attrs(t, b, c.step)
-		assert.Equal(t, c.flops, a["gpu.flop.count"], c.file)
+		// Biases, normalisations, activations and additions come on top: 0.14 and 0.23 %.
+		assert.InEpsilon(t, c.flops, a["gpu.flop.count"], 0.003, c.file)
+		assert.Greater(t, a["gpu.flop.count"], c.flops, c.file)
 		assert.Equal(t, "bf16", a["gpu.flop.precision"])
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -522,10 +523,19 @@ func (j *judge) efficiency(r *Report) map[string]bool {
 		if g.bound["compute"] > g.bound["memory"] {
 			bound, side = "compute", "FLOP/s"
 		}
-		share := g.atPeak / g.time
+		share := fmt.Sprintf("%.3g %% of the peak %s", 100*g.atPeak/g.time, side)
+		if g.best.FLOPRate > 0 && g.best.Bound == "memory" {
+			if peak := j.f.Peak.FLOPs.Of(g.best.Precision); peak > 0 && g.best.FLOPs > g.best.Bytes {
+				share += fmt.Sprintf(" (%.3g %% of the peak FLOP/s)", 100*g.best.FLOPRate/peak)
+			}
+		}
+		few := tiles(g.best.Name, g.best.Shapes)
 		v := Verdict{Kind: KindEfficiency, Gain: time.Duration(g.gain), Where: g.where[:min(topPlaces, len(g.where))], Certainty: Medium}
 		mean := int64(g.time) / max(1, g.count)
 		switch {
+		case few > 0 && few < int64(j.f.Peak.SMs):
+			v.Chain = []string{fmt.Sprintf("the result of %s has %d tiles of %d² for %d multiprocessors", clip(name), few, tileSide, j.f.Peak.SMs)}
+			v.Remedy = "split-K or stream-K, batched or grouped products, smaller tiles"
 		case g.narrow > g.alone/2:
 			v.Chain = []string{fmt.Sprintf("the kernels of %s have fewer blocks than the device has multiprocessors", clip(name))}
 			v.Remedy = "larger or batched problems, split-K, another tile size"
@@ -539,13 +549,61 @@ func (j *judge) efficiency(r *Report) map[string]bool {
 			v.Chain = []string{fmt.Sprintf("%s multiplies slowly (shapes, layout, kernel choice)", clip(name))}
 			v.Remedy = "dimensions that are multiples of the tile, another precision or library, tuning"
 		}
-		v.Chain = append(v.Chain, fmt.Sprintf("%.3g %% of the peak %s of %s", 100*share, side, r.Efficiency.Peak),
+		v.Chain = append(v.Chain, share+" of "+r.Efficiency.Peak,
 			fmt.Sprintf("%s computed for %s where %s would do at %.0f %% of the peak", j.device0(), Span(int64(g.alone)), Span(int64(g.alone-g.gain)), 100*reachable))
 		b := g.best
 		v.Evidence = fmt.Sprintf("longest: %s, %.3g TFLOP/s, %.3g GB/s, in %s", clip(strings.TrimSpace(b.Shapes)), b.FLOPRate/1e12, b.ByteRate/1e9, clip(b.Kernel))
 		j.add(v)
 	}
 	return claimed
+}
+
+// tileSide is the side of what one block of a product usually computes: 64 to 256 on tensor cores.
+const tileSide = 128
+
+// tiles is how many tiles the result of a product of matrices has, by the shapes of its first two tensors: [..., m, k] and
+// [..., k, n], of linear [n, k]; 0 where that is not known.
+func tiles(name, shapes string) int64 {
+	linear := strings.HasSuffix(name, "linear")
+	if !linear && !strings.HasSuffix(name, "mm") && !strings.HasSuffix(name, "matmul") {
+		return 0
+	}
+	list := strings.Fields(shapes)
+	if strings.Contains(name, "add") && len(list) > 2 {
+		list = list[1:]
+	}
+	if len(list) < 2 {
+		return 0
+	}
+	a, b := dimensions(list[0]), dimensions(list[1])
+	if len(a) < 2 || len(b) < 2 {
+		return 0
+	}
+	rows, columns, batch := a[len(a)-2], b[len(b)-1], int64(1)
+	if linear {
+		columns = b[0]
+	}
+	for _, d := range a[:len(a)-2] {
+		if linear {
+			rows *= d
+		} else {
+			batch *= d
+		}
+	}
+	return batch * ((rows + tileSide - 1) / tileSide) * ((columns + tileSide - 1) / tileSide)
+}
+
+// dimensions reads "bf16[256,512]".
+func dimensions(shape string) (list []int64) {
+	_, text, _ := strings.Cut(strings.TrimSuffix(shape, "]"), "[")
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.ParseInt(word, 10, 32)
+		if err != nil {
+			return nil
+		}
+		list = append(list, n)
+	}
+	return list
 }
 
 // parallelism judges narrow kernels that no verdict on efficiency claims.

@@ -1,0 +1,178 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Comparison is what changed between two profiles, in time per step; of several devices, their mean.
+type Comparison struct {
+	Before     time.Duration `json:"before_ns"` // of a step; of the window where a profile has no steps
+	After      time.Duration `json:"after_ns"`
+	PerStep    bool          `json:"per_step"`
+	Parts      []Change      `json:"parts"` // they add up to the difference of the step but for rounding
+	Operators  []Change      `json:"operators"`
+	Kernels    []Change      `json:"kernels"`
+	StepCounts [2]int64      `json:"steps"`
+}
+
+// Change is the time of one part, operator or kernel in a step of both profiles.
+type Change struct {
+	Name   string        `json:"name"`
+	Before time.Duration `json:"before_ns"`
+	After  time.Duration `json:"after_ns"`
+}
+
+// Delta is After minus Before.
+func (c Change) Delta() time.Duration { return c.After - c.Before }
+
+// Compare holds the devices of two profiles against each other. Changes are sorted by their size, largest first.
+func Compare(before, after []Report) Comparison {
+	c := Comparison{PerStep: steps(before) > 0 && steps(after) > 0, StepCounts: [2]int64{steps(before), steps(after)}}
+	a, b := newSums(before, c.PerStep), newSums(after, c.PerStep)
+	c.Before, c.After = a.window, b.window
+	c.Parts, c.Operators, c.Kernels = changes(a.parts, b.parts), changes(a.operators, b.operators), changes(a.kernels, b.kernels)
+	return c
+}
+
+func steps(list []Report) (n int64) {
+	for _, r := range list {
+		n = max(n, r.Steps)
+	}
+	return n
+}
+
+// sums are the times of a profile per device and step.
+type sums struct {
+	window                    time.Duration
+	parts, operators, kernels map[string]time.Duration
+}
+
+func newSums(list []Report, perStep bool) sums {
+	s := sums{parts: map[string]time.Duration{}, operators: map[string]time.Duration{}, kernels: map[string]time.Duration{}}
+	n := float64(max(1, len(list)))
+	if perStep {
+		n *= float64(steps(list))
+	}
+	part := func(t time.Duration) time.Duration { return time.Duration(float64(t) / n) }
+	for _, r := range list {
+		s.window += part(r.Window)
+		s.parts["computing"] += part(r.Parts.Computing)
+		for _, i := range r.Idle {
+			s.parts["idle: "+idleName(i)] += part(i.Time)
+		}
+		for _, o := range r.Operators {
+			s.operators[o.Name] += part(o.Time)
+		}
+		for _, k := range r.ByKernel {
+			s.kernels[k.Name] += part(k.Time)
+		}
+		for _, k := range r.Copies {
+			name := strings.TrimSpace(strings.ReplaceAll(k.Direction, "_", " ") + " " + k.Memory)
+			if name == "" {
+				name = "memset"
+			}
+			s.parts["exposed copies: "+name] += part(k.Exposed)
+		}
+		for _, k := range r.Collectives {
+			s.parts["waiting for a late rank"] += part(k.Waiting)
+			s.parts["exposed communication"] += part(k.Moving)
+		}
+	}
+	return s
+}
+
+// idleName says what the cause is for people.
+func idleName(c CauseTime) string {
+	switch c.Cause {
+	case CauseLoader:
+		return "loader"
+	case CauseHost:
+		return "other work of the host"
+	case CauseDispatch:
+		return "launch-bound"
+	case CauseCall:
+		return "slow runtime calls"
+	case CausePeer:
+		return "waiting for another rank"
+	case CauseLatency:
+		return "launch latency"
+	}
+	return c.Cause.String()
+}
+
+func changes(before, after map[string]time.Duration) []Change {
+	var list []Change
+	for name, t := range before {
+		list = append(list, Change{name, t, after[name]})
+	}
+	for name, t := range after {
+		if _, ok := before[name]; !ok {
+			list = append(list, Change{name, 0, t})
+		}
+	}
+	slices.SortFunc(list, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(b.Delta().Abs(), a.Delta().Abs()), cmp.Compare(a.Name, b.Name))
+	})
+	return slices.DeleteFunc(list, func(c Change) bool { return c.Before == 0 && c.After == 0 })
+}
+
+// Write prints the comparison: first what changed most, then tables with at most rows lines each (0: all).
+func (c Comparison) Write(w io.Writer, rows int) error {
+	unit := "the window"
+	if c.PerStep {
+		unit = "a step"
+	}
+	if _, err := fmt.Fprintf(w, "%s\n", c.headline(unit)); err != nil {
+		return err
+	}
+	for _, t := range []struct {
+		title string
+		list  []Change
+	}{{"parts of " + unit, c.Parts}, {"operators (time of their kernels)", c.Operators}, {"kernels", c.Kernels}} {
+		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintf(tw, "\nchange ms\tbefore ms\tafter ms\t  %s\n", t.title)
+		n := len(t.list)
+		if rows > 0 {
+			n = min(n, rows)
+		}
+		for _, x := range t.list[:n] {
+			fmt.Fprintf(tw, "%+.3f\t%.3f\t%.3f\t  %s\n", ms(x.Delta()), ms(x.Before), ms(x.After), clip(x.Name))
+		}
+		if rest := len(t.list) - n; rest > 0 {
+			fmt.Fprintf(tw, "\t\t\t  and %d more (--rows)\n", rest)
+		}
+		if err := tw.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c Comparison) headline(unit string) string {
+	delta := c.After - c.Before
+	word := "longer"
+	if delta < 0 {
+		word = "shorter"
+	}
+	s := fmt.Sprintf("%s is %s (%.3g %%) %s: %s before, %s after", unit, Span(int64(delta.Abs())), 100*float64(delta.Abs())/float64(max(1, c.Before)), word,
+		Span(int64(c.Before)), Span(int64(c.After)))
+	var most []string
+	for _, p := range c.Parts[:min(namesInSentence, len(c.Parts))] {
+		most = append(most, fmt.Sprintf("%s %+.3g ms", p.Name, ms(p.Delta())))
+	}
+	if len(most) > 0 {
+		s += "; " + strings.Join(most, ", ")
+	}
+	return s
+}
+
+func ms(t time.Duration) float64 { return float64(t) / 1e6 }
