@@ -1,0 +1,57 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/recorded"
+)
+
+func convertOutput(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	cmd := newConvertCommand()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetArgs(args)
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	cmd.SetContext(t.Context())
+	err := cmd.Execute()
+	return out.String(), err
+}
+
+// The pair was recorded for a tutorial: the same training without and with four loader workers.
+func TestCompareNamesTheLoader(t *testing.T) {
+	without := recorded.Path(t, "kineto", "pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz")
+	with := recorded.Path(t, "kineto", "pytorch/samples/resnet50_num_workers_4/worker0.1623212756351.pt.trace.json.gz")
+	out, err := convertOutput(t, "--compare", without, with)
+	require.NoError(t, err)
+	lines := strings.Split(out, "\n")
+	assert.Contains(t, lines[0], "a step is 32.49ms (19.6 %) shorter: 166.08ms before, 133.59ms after; idle: loader -46.8 ms")
+	assert.Contains(t, lines[3], "-46.823     47.285     0.462  idle: loader")
+	assert.Contains(t, out, "aten::cudnn_convolution")
+	assert.Contains(t, out, "wgrad_alg0_engine")
+
+	back, err := convertOutput(t, "--compare", with, without)
+	require.NoError(t, err)
+	assert.Contains(t, back, "longer")
+	assert.Contains(t, back, "idle: loader +46.8 ms")
+
+	same, err := convertOutput(t, "--compare", with, with)
+	require.NoError(t, err)
+	assert.Contains(t, same, "a step is 0s (0 %)")
+}
+
+func TestCompareTakesTwoProfilesWithADevice(t *testing.T) {
+	_, err := convertOutput(t, "--compare", "one.json")
+	require.EqualError(t, err, "--compare takes two profiles, before and after, found 1")
+	_, err = convertOutput(t, "one.json")
+	require.EqualError(t, err, `required flag(s) "out" not set`)
+}
