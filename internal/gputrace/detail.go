@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+
+	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 )
 
 // A Detail is stored as fields of one tag byte and a value: a varint for whole numbers, eight bytes for floats, a
@@ -51,6 +53,9 @@ var (
 	memories   = [...]string{"", "pageable", "pinned", "managed"}
 )
 
+// precisions are the values of gpu.flop.precision; 0 is none.
+var precisions = append([]string{""}, peaks.Precisions()...)
+
 // maxDetail bounds a string of a detail; longer ones (shapes of thousands of tensors) are left out.
 const maxDetail = 32 << 10
 
@@ -83,7 +88,7 @@ func (d *Detail) appendTo(b []byte) []byte {
 	float(tagFLOPs, d.FLOPs, d.FLOPs != 0) // these two first: see newWork
 	float(tagTraffic, d.Traffic, d.Traffic != 0)
 	number(tagSignature, int64(d.Signature), d.Signature != 0)
-	text(tagPrecision, d.Precision)
+	number(tagPrecision, index(precisions, d.Precision), d.Precision != "")
 	number(tagStep, d.Step, d.HasStep)
 	number(tagBytes, d.Bytes, d.HasBytes)
 	number(tagDirection, index(directions[:], d.Direction), d.Direction != "")
@@ -219,7 +224,7 @@ func (d *Detail) decode(b []byte) {
 		case tagSignature:
 			d.Signature = uint32(number())
 		case tagPrecision:
-			d.Precision = text()
+			d.Precision = member(precisions, number())
 		default:
 			return
 		}

@@ -18,6 +18,22 @@ var shortTypes = map[string]string{
 	"c10::Float8_e4m3fn": "f8e4m3", "c10::Float8_e5m2": "f8e5m2",
 }
 
+// AppendShape appends one tensor in that form: its type and, in JSON, its dimensions as the file says them.
+func AppendShape(b []byte, kind string, dims []byte) []byte {
+	if short := shortTypes[kind]; short != "" {
+		kind = short
+	}
+	if b = append(b, kind...); kind == "" {
+		b = append(b, '?')
+	}
+	for _, c := range dims {
+		if c > ' ' {
+			b = append(b, c)
+		}
+	}
+	return b
+}
+
 // Shapes reads the types and dimensions of an operator's inputs, as PyTorch writes them in JSON, into the form
 // "f32[1000,1000,3]". Scalars and lists of tensors are left out; what is not of that form gives nothing.
 func Shapes(types, dims string) []string {

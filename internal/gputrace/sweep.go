@@ -56,6 +56,7 @@ type sweep struct {
 	ordinals  int              // of devices that the file has activities of
 	threadsOf []*verdict.Log   // of one launch
 	one       verdict.Activity // of one activity
+	works     []work           // free
 }
 
 type thread struct {
@@ -157,7 +158,7 @@ func (s *sweep) host(r *record) {
 		fl = s.flag(r)
 		f.opaque = f.opaque || fl.opaque
 		if r.kind == KindOperator && f.work == nil {
-			f.work = newWork(r)
+			f.work = s.newWork(r)
 		}
 		f.name(r)
 		th.log.Add(start, end, fl.class, r.name, s.needs)

@@ -20,13 +20,19 @@ type work struct {
 }
 
 // newWork is the work that an operator's record states; nil for most.
-func newWork(r *record) *work {
+func (s *sweep) newWork(r *record) *work {
 	if len(r.detail) == 0 || r.detail[0] != tagFLOPs && r.detail[0] != tagTraffic {
 		return nil
 	}
 	var d Detail
 	d.decode(r.detail)
-	return &work{Work: verdict.Work{FLOPs: d.FLOPs, Bytes: d.Traffic, Precision: d.Precision}, op: r.name, shape: d.Signature}
+	if len(s.works) == 0 {
+		s.works = make([]work, 64) // one allocation for many
+	}
+	w := &s.works[0]
+	s.works = s.works[1:]
+	*w = work{Work: verdict.Work{FLOPs: d.FLOPs, Bytes: d.Traffic, Precision: d.Precision}, op: r.name, shape: d.Signature}
+	return w
 }
 
 // computed sums the work of operators over a step or a window.

@@ -6,7 +6,6 @@ package kinetoreceiver
 import (
 	"bytes"
 	"strconv"
-	"strings"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/internal/gputrace"
@@ -162,7 +161,9 @@ func (w *works) of(c *collect, count func(*inputs) gpuspan.Work, d *gputrace.Det
 	if !ok {
 		if work, known := c.inputs.work(count, types, dims, values); known {
 			o.flops, o.traffic, o.precision = work.FLOPs, float64(work.Read+work.Written), work.Precision.String()
-			o.signature = c.p.Names.ID(strings.Join(gputrace.Shapes(string(types), string(dims)), " "))
+			w.key = c.inputs.signature(w.key[:0])
+			o.signature = c.p.Names.Bytes(w.key)
+			w.key = append(append(append(append(w.key[:0], name...), types...), dims...), values...)
 		}
 		if w.known == nil {
 			w.known = map[string]operatorWork{}

@@ -4,11 +4,13 @@
 package kinetoreceiver
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
+	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
@@ -64,6 +66,24 @@ func (in *inputs) work(count func(*inputs) gpuspan.Work, types, dims, values []b
 	in.dims, in.types, in.values = elements(in.dims[:0], dims), elements(in.types[:0], types), elements(in.values[:0], values)
 	w := count(in)
 	return w, (w.FLOPs > 0 || w.Read+w.Written > 0) && !in.bad
+}
+
+// signature appends the shapes of the inputs that are tensors: "bf16[64,128] f32[128]".
+func (in *inputs) signature(b []byte) []byte {
+	for i, dims := range in.dims {
+		if len(dims) < 3 || dims[0] != '[' || bytes.IndexByte(dims[1:], '[') >= 0 {
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, ' ')
+		}
+		kind := ""
+		if i < len(in.types) {
+			kind = text(in.types[i])
+		}
+		b = gputrace.AppendShape(b, kind, dims)
+	}
+	return b
 }
 
 func elements(list [][]byte, array []byte) [][]byte {
