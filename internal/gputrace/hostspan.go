@@ -241,7 +241,7 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 		putSeconds(m, semconv.GPUWindowKernelDurationKey, d.kernelTime)
 		putSeconds(m, semconv.GPUWindowComputeDurationKey, int64(parts.Computing))
 		putSeconds(m, semconv.GPUWindowNonComputeDurationKey, int64(r.Window-parts.Idle-parts.Computing))
-		putTexts(m, semconv.GPUSummaryKernelNamesKey, s.topNames(d.names, topKernels))
+		putTexts(m, semconv.GPUSummaryKernelNamesKey, s.topNames(d.verdicts.KernelTimes(), topKernels))
 	}
 	d.computed.write(m)
 	writeEfficiency(m, &r.Efficiency)

@@ -19,7 +19,6 @@ type deviceWindow struct {
 	kernels    int64
 	kernelTime int64
 	computed   computed
-	names      map[uint32]int64
 	streams    map[int64]*stream
 	queueMax   int
 	before     uint32 // thread of the launch before
@@ -28,7 +27,7 @@ type deviceWindow struct {
 }
 
 func newDeviceWindow(ordinal int64, p *process) *deviceWindow {
-	d := &deviceWindow{ordinal: ordinal, process: p, verdicts: verdict.NewDevice(), names: map[uint32]int64{}, streams: map[int64]*stream{}}
+	d := &deviceWindow{ordinal: ordinal, process: p, verdicts: verdict.NewDevice(), streams: map[int64]*stream{}}
 	d.verdicts.Took = func(c verdict.Claim) {
 		for _, st := range d.taking.steps {
 			if st.start >= c.To {
@@ -56,7 +55,6 @@ func (d *deviceWindow) add(s *sweep, proc *process, a *activity, firstOfWork boo
 	if !a.comm {
 		d.computed.add(a, firstOfWork)
 	}
-	d.names[a.name] += a.duration
 }
 
 // judge hands the activity to the engine of verdicts, with its launch.

@@ -197,25 +197,47 @@ func SortIdle(list []CauseTime) {
 
 // places are where most of the idle time of a cause was spent.
 func (a *account) places(f *Facts, most int, c Cause) []Place {
-	var list []Place
+	type entry struct {
+		placeKey
+		*spent
+	}
+	var top []entry // the longest so far, by time; names decide between equals only
+	less := func(x, y entry) bool {
+		if x.time != y.time {
+			return x.time > y.time
+		}
+		return cmp.Or(cmp.Compare(f.Name(x.name), f.Name(y.name)), cmp.Compare(f.Name(x.in), f.Name(y.in))) < 0
+	}
 	for k, s := range a.where {
-		if k.cause == c {
-			p := Place{Time: time.Duration(s.time), Count: s.count}
-			name, in := k.name, k.in
-			if c == CauseLoader && in != 0 { // of a loader the inner range is kept in it
-				name, in = in, name
-			}
-			if p.Name = "no named range"; name != 0 {
-				p.Name = f.Name(name)
-			}
-			if in != 0 && in != name {
-				p.In = f.Name(in)
-			}
-			list = append(list, p)
+		if k.cause != c {
+			continue
+		}
+		e := entry{k, s}
+		at := len(top)
+		for at > 0 && less(e, top[at-1]) {
+			at--
+		}
+		if at < most {
+			top = slices.Insert(top, at, e)
+			top = top[:min(most, len(top))]
 		}
 	}
-	sortPlaces(list)
-	return list[:min(most, len(list))]
+	list := make([]Place, 0, len(top))
+	for _, e := range top {
+		name, in := e.name, e.in
+		if c == CauseLoader && in != 0 { // of a loader the inner range is kept in it
+			name, in = in, name
+		}
+		p := Place{Name: "no named range", Time: time.Duration(e.time), Count: e.count}
+		if name != 0 {
+			p.Name = f.Name(name)
+		}
+		if in != 0 && in != name {
+			p.In = f.Name(in)
+		}
+		list = append(list, p)
+	}
+	return list
 }
 
 func sortPlaces(list []Place) {
@@ -229,7 +251,7 @@ func (d *Device) operators(r *Report, f *Facts) {
 	var all, atPeak, atFLOPs float64
 	for k, o := range d.ops {
 		op := Operator{
-			Calls: o.calls, Kernels: o.kernels, Time: time.Duration(o.time), Alone: time.Duration(o.alone), Kernel: f.Kernel(longest(o.names)), narrow: o.narrow,
+			Calls: o.calls, Kernels: o.kernels, Time: time.Duration(o.time), Alone: time.Duration(o.alone), Kernel: f.Kernel(longest(o.names())), narrow: o.narrow,
 		}
 		if k.name != 0 {
 			op.Name = f.Name(k.name)
@@ -249,7 +271,7 @@ func (d *Device) operators(r *Report, f *Facts) {
 			if p := f.Peak.FLOPs.Of(precisionOf(o.work.Precision, op.Kernel)); p > 0 {
 				atFLOPs += o.work.FLOPs / p * 1e9
 			}
-			for name, t := range o.names {
+			for name, t := range o.names() {
 				if kn := d.kern[name]; kn != nil && o.time > 0 {
 					part := float64(t) / float64(o.time)
 					kn.work.FLOPs += o.work.FLOPs * part

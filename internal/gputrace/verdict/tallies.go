@@ -16,7 +16,27 @@ type operator struct {
 	worked         int64 // time of kernels whose operator's work is known
 	known          bool
 	in             uint32
-	names          map[uint32]int64 // kernels: time by name
+	first          uint32           // name of its first kernel
+	firstTime      int64            // of kernels of that name
+	others         map[uint32]int64 // of other names
+}
+
+// names are the times of its kernels by name.
+func (o *operator) names() map[uint32]int64 {
+	m := map[uint32]int64{o.first: o.firstTime}
+	for name, t := range o.others {
+		m[name] += t
+	}
+	return m
+}
+
+// KernelTimes are the times of all kernels by name.
+func (d *Device) KernelTimes() map[uint32]int64 {
+	m := make(map[uint32]int64, len(d.kern))
+	for name, k := range d.kern {
+		m[name] = k.time
+	}
+	return m
 }
 
 // kernel is what the kernels of one name did.
@@ -47,7 +67,7 @@ func (d *Device) operatorOf(a *Activity, duration int64) *operator {
 			o = d.ops[k]
 		}
 		if o == nil {
-			o = &operator{names: map[uint32]int64{}, in: a.In}
+			o = &operator{first: a.Name, in: a.In}
 			d.ops[k] = o
 		}
 	}
@@ -60,7 +80,14 @@ func (d *Device) operatorOf(a *Activity, duration int64) *operator {
 		o.work.Bytes += a.Work.Bytes
 		o.work.Precision = a.Work.Precision
 	}
-	o.names[a.Name] += duration
+	if a.Name == o.first {
+		o.firstTime += duration
+	} else {
+		if o.others == nil {
+			o.others = map[uint32]int64{}
+		}
+		o.others[a.Name] += duration
+	}
 	return o
 }
 
