@@ -58,6 +58,13 @@ func (o *Operation) LaunchWith(ctx context.Context, s *Stream, w Work, f func())
 	(*engine.Operation)(o).Real().LaunchWith(ctx, (*engine.Stream)(s).Real(), engine.Work(w), f)
 }
 
+// Open begins a section whose two events foreign code records, on a stream of [ForeignEvents] or on one whose handle it knows. Pass it
+// [Section.Events]; when it has enqueued both, call [Section.Recorded]. Without that, [Section.End] ends the section with the host's
+// times.
+func (o *Operation) Open(ctx context.Context, s *Stream) Section {
+	return Section((*engine.Operation)(o).Real().Open(ctx, (*engine.Stream)(s).Real()))
+}
+
 // Record reports a run whose GPU time the caller has measured, as with events or a profiler of its own. start is on the
 // wall clock; the zero time means that the run has just ended. The run is below the section or span of ctx, has no gpu.timing.source, and no range is annotated: it is over.
 // With a negative d it only counts, also as misuse.

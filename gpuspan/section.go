@@ -95,6 +95,16 @@ func (x Section) EndWith(w Work) {
 	engine.Section(x).EndWith(engine.Work(w))
 }
 
+// Events lends the two events of a section of [Operation.Open]: each is a CUevent or hipEvent_t, to be recorded once on the foreign
+// stream, the first one before the section's work and the other behind it. Both are 0 where the section is not timed: then record
+// nothing. They are the section's until Recorded or End, and gpuspan's afterwards; foreign code must not record them later, nor
+// after Stream.Close or Shutdown.
+func (x Section) Events() (start, end uintptr) { return engine.Section(x).Events() }
+
+// Recorded ends a section of [Operation.Open] whose events have both been enqueued, with its work. On one stream it must be called in the
+// order in which they were: the times are read in that order.
+func (x Section) Recorded(w Work) { engine.Section(x).Recorded(engine.Work(w)) }
+
 // Elapsed asks for the section's measured time; call it before End. It costs two allocations, so ask where the program itself wants to know,
 // as for a progress line or an answer's header.
 func (x Section) Elapsed() *Elapsed { return (*Elapsed)(engine.Section(x).Elapsed()) }

@@ -33,6 +33,14 @@ func NeverCaptured() StreamOption {
 	return streamOption(func(c *engine.StreamConfig) { c.NoCapture = true })
 }
 
+// ForeignEvents is for a stream whose handle stays with foreign code, as a C library's own: gpuspan records nothing on it, and lends
+// events instead ([Operation.Open]). They are made in the context that is current on the calling OS thread (HIP: on its current
+// device), which must be that of the foreign stream. The handle that is passed does not matter; the name tells such streams apart, so
+// register one for each foreign stream. Sections of [Operation.Start] and steps on it have the host's times.
+func ForeignEvents() StreamOption {
+	return streamOption(func(c *engine.StreamConfig) { c.Foreign = true })
+}
+
 // OnDevice says which device the stream's work runs on when no backend can ask it, as in the parent of a server process that is told the
 // GPU times of its requests: [Operation.Record] on the stream then gives spans with the device's identity, which join as others
 // do. Of d the UUID (hw.id) matters most; Ordinal tells devices apart in reports, and the Model gives the peaks. No event

@@ -55,7 +55,9 @@ func TestLegacyStreamIsTimedInTheCallersContext(t *testing.T) {
 	for device, span := range r.flush(t, "op") {
 		require.Equal(t, semconv.GPUTimingStatusOk, status(t, span))
 		require.InDelta(t, 5e-3, value(t, span, semconv.GPUDurationKey).AsFloat64(), 1e-4)
-		require.EqualValues(t, device, value(t, span, semconv.GPUDeviceOrdinalKey).AsInt64())
+		scope := span.InstrumentationScope().Attributes
+		ordinal, _ := scope.Value(semconv.GPUDeviceOrdinalKey)
+		require.EqualValues(t, device, ordinal.AsInt64())
 	}
 	var refs func(int32) int64
 	stub.Func(&refs, "stub_primary_refs")
@@ -217,4 +219,63 @@ func TestHandleThatComesBackAfterAResetIsTimedAgain(t *testing.T) {
 	require.True(t, again.DeviceTimed())
 	op.Start(context.Background(), again).End()
 	require.Equal(t, semconv.GPUTimingStatusOk, status(t, r.flush(t, "op")[1]))
+}
+
+func TestSectionsWhoseEventsForeignCodeRecords(t *testing.T) {
+	stub := ctest.CUDA(t)
+	stub.Set("devices", 2)
+	r := newRig(t, stub)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	newContext(t, stub, 1)
+	private, err := r.back.Driver().NewStream() // nobody tells gpuspan of it
+	require.NoError(t, err)
+	var record func(uintptr, driver.Stream) int32
+	stub.Func(&record, "cuEventRecord")
+
+	s := r.prof.Stream(0, "engine", gpuspan.ForeignEvents())
+	require.True(t, s.DeviceTimed())
+	require.Same(t, s, r.prof.Stream(0, "engine", gpuspan.ForeignEvents()))
+	require.NotSame(t, s, r.prof.Stream(0, "second engine", gpuspan.ForeignEvents()))
+	op := gpuspan.NewOperation("op")
+
+	x := op.Open(context.Background(), s)
+	start, end := x.Events()
+	require.Zero(t, record(start, private))
+	stub.Work(uintptr(private), time.Millisecond)
+	require.Zero(t, record(end, private))
+	x.Recorded(gpuspan.Work{Items: 3})
+	a, b := x.Events()
+	require.Zero(t, a+b, "over")
+	x.Recorded(gpuspan.Work{Items: 3})
+
+	op.Open(context.Background(), s).End() // nothing was recorded
+	y := op.Start(context.Background(), s) // gpuspan does not know the stream
+	a, b = y.Events()
+	require.Zero(t, a+b)
+	y.End()
+	spans := r.flush(t, "op")
+	require.Len(t, spans, 3)
+	require.InDelta(t, 1e-3, value(t, spans[0], semconv.GPUDurationKey).AsFloat64(), 1e-5)
+	require.EqualValues(t, 3, value(t, spans[0], semconv.GPUOperationItemsKey).AsInt64())
+	for _, span := range spans[1:] {
+		require.Equal(t, semconv.GPUTimingSourceHost, value(t, span, semconv.GPUTimingSourceKey).AsString())
+	}
+	require.True(t, s.DeviceTimed())
+	require.Empty(t, r.errors)
+
+	// On a stream whose handle is known both ways go side by side.
+	known := r.prof.Stream(uintptr(private), "known")
+	z := op.Open(context.Background(), known)
+	start, end = z.Events()
+	require.Zero(t, record(start, private))
+	stub.Work(uintptr(private), time.Millisecond)
+	require.Zero(t, record(end, private))
+	z.Recorded(gpuspan.Work{})
+	w := op.Start(context.Background(), known)
+	stub.Work(uintptr(private), 2*time.Millisecond)
+	w.End()
+	spans = r.flush(t, "op")[3:]
+	require.InDelta(t, 1e-3, value(t, spans[0], semconv.GPUDurationKey).AsFloat64(), 1e-5)
+	require.InDelta(t, 2e-3, value(t, spans[1], semconv.GPUDurationKey).AsFloat64(), 1e-5)
 }

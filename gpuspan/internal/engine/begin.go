@@ -166,7 +166,7 @@ func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 		mode = s.sync
 	}
 	switch {
-	case mode == settings.SyncNone || s.host || o.host:
+	case mode == settings.SyncNone || s.host || o.host || s.foreign && flags&flagLent == 0:
 		flags |= flagHost
 	case mode == settings.SyncImmediate || mode == settings.SyncGroup && n.parent == 0:
 		flags |= flagWait

@@ -43,7 +43,7 @@ func (s *Stream) openStep(l *Loop, st *Step) *slot {
 	r.id = uint64(s.id)<<40 | s.nextID
 	r.op, r.root, r.step = state, sl, st
 	r.flags = flagStep
-	if s.host || l.op.cfg.Sync == settings.SyncNone || s.sync == settings.SyncNone {
+	if s.host || s.foreign || l.op.cfg.Sync == settings.SyncNone || s.sync == settings.SyncNone {
 		r.flags |= flagHost
 	}
 	r.hostStart = st.hostStart

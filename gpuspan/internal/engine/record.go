@@ -18,9 +18,11 @@ func (s *Stream) recordStart(sl *slot) {
 		r.status = statusDeviceError
 		return
 	}
-	if st := s.record(&sl.start); st != backend.StatusOK {
-		s.refused(r, st)
-		return
+	if r.flags&flagLent == 0 {
+		if st := s.record(&sl.start); st != backend.StatusOK {
+			s.refused(r, st)
+			return
+		}
 	}
 	r.flags |= flagStarted
 	r.startEvent = backend.Event(sl.start.Args[0])
@@ -37,6 +39,12 @@ func (s *Stream) recordEnd(sl *slot) {
 	case s.failed != backend.StatusOK:
 		r.flags |= flagHost
 		r.status = statusDeviceError
+		return
+	}
+	if r.flags&flagLent != 0 {
+		if r.flags&flagRecorded == 0 {
+			r.flags |= flagHost // nobody said that the events are recorded
+		}
 		return
 	}
 	if st := s.record(&sl.end); st != backend.StatusOK {

@@ -24,6 +24,7 @@ type StreamConfig struct {
 	Legacy    bool
 	NoCapture bool
 	Bound     bool
+	Foreign   bool
 	Device    *backend.Device // not nil: no events, the device is what the application says
 
 	current backend.Context // of the goroutine that registers the legacy stream
@@ -38,7 +39,10 @@ func (p *Profiler) Stream(h uintptr, name string, opts ...func(*StreamConfig)) *
 	for _, o := range opts {
 		o(&c)
 	}
-	if p.backend != nil && c.Legacy && h <= 1 {
+	if c.Foreign {
+		h = 0
+	}
+	if p.backend != nil && (c.Foreign || c.Legacy && h <= 1) {
 		c.current = p.currentContext()
 	}
 	var s *Stream
@@ -87,6 +91,7 @@ func (p *Profiler) newStream(name string, h backend.StreamHandle, c StreamConfig
 	}
 	s := &Stream{p: p, id: id, name: name, asked: asked, handle: h, backend: p.backend, sync: c.Sync}
 	s.capture = p.cfg.CaptureCheck && !c.NoCapture
+	s.foreign = c.Foreign
 	return s
 }
 
@@ -138,7 +143,7 @@ var errTooManyStreams = errors.New("too many streams (close those that are gone,
 func (t *poller) register(h backend.StreamHandle, name string, c StreamConfig) (*Stream, error) {
 	p := t.p
 	streams := *p.streamList.Load()
-	known, refused := openStreamOf(streams, h, name, c.current)
+	known, refused := openStreamOf(streams, h, name, c)
 	if known != nil && !known.retired() {
 		return known, nil
 	}
@@ -174,10 +179,12 @@ func (t *poller) register(h backend.StreamHandle, name string, c StreamConfig) (
 
 // openStreamOf finds the stream of a handle. One that was refused may be registered again, with other options; without a device many streams may have
 // the same handle, so that names tell those of host times apart.
-func openStreamOf(streams []*Stream, h backend.StreamHandle, name string, current backend.Context) (known, refused *Stream) {
+func openStreamOf(streams []*Stream, h backend.StreamHandle, name string, c StreamConfig) (known, refused *Stream) {
 	for _, s := range streams {
 		s.mu.Lock()
-		same := s.handle == h && !s.closed && (!s.legacy || s.context == current) // each context has a legacy stream
+		same := s.handle == h && !s.closed && s.foreign == c.Foreign &&
+			(!s.legacy || s.context == c.current) && // each context has a legacy stream
+			(!s.foreign || s.asked == name && (s.host || s.context == c.current))
 		s.mu.Unlock()
 		switch {
 		case !same:
@@ -213,7 +220,7 @@ func (t *poller) openStream(s *Stream, h backend.StreamHandle, c StreamConfig, o
 	if kind == backend.StreamPerThread {
 		return errors.New("the per-thread default stream means a different stream on each OS thread (create a stream and use it)")
 	}
-	if kind == backend.StreamLegacy && !c.Legacy {
+	if kind == backend.StreamLegacy && !c.Legacy && !c.Foreign {
 		return errors.New("the legacy default stream waits for all blocking streams, so its times include theirs (create a stream, or pass AllowLegacy)")
 	}
 	if err != nil {
@@ -231,12 +238,12 @@ func (t *poller) openStream(s *Stream, h backend.StreamHandle, c StreamConfig, o
 		return fmt.Errorf("device %d: %w", ordinal, err)
 	}
 	events := make([]backend.Event, 2*p.cfg.Slots)
-	s.context, s.legacy = info.Context, kind == backend.StreamLegacy
+	s.context, s.legacy = info.Context, kind == backend.StreamLegacy && !c.Foreign
 	if st := p.backend.NewEvents(s.context, events); st != backend.StatusOK {
 		return backend.StatusError(fmt.Sprintf("cannot make %d events on device %d", len(events), ordinal), st)
 	}
 	s.prepare(events)
-	s.bound = c.Bound || s.legacy || !t.selfTest(s)
+	s.bound = c.Bound || s.legacy || !s.foreign && !t.selfTest(s)
 	return nil
 }
 

@@ -264,6 +264,41 @@ func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d ti
 	x.EndWith(w)
 }
 
+// Open is gpuspan.Operation.Open.
+func (o *Operation) Open(ctx context.Context, s *Stream) (x Section) {
+	if s != nil {
+		x = s.begin(ctx, o, flagLent)
+	}
+	return
+}
+
+// Events is gpuspan.Section.Events.
+func (x Section) Events() (start, end uintptr) {
+	if x.slot == nil {
+		return 0, 0
+	}
+	s := x.slot.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !x.live() || s.closed || x.slot.rec.flags&(flagLent|flagHost) != flagLent {
+		return 0, 0
+	}
+	return x.slot.start.Args[0], x.slot.end.Args[0]
+}
+
+// Recorded is gpuspan.Section.Recorded.
+func (x Section) Recorded(w Work) {
+	if x.slot != nil {
+		s := x.slot.stream
+		s.mu.Lock()
+		if x.live() && x.slot.rec.flags&flagLent != 0 {
+			x.slot.rec.flags |= flagRecorded
+		}
+		s.mu.Unlock()
+	}
+	x.EndWith(w)
+}
+
 // add sums work. A precision that is stated wins over one that is not.
 func (w *Work) add(o *Work) {
 	w.Read += o.Read

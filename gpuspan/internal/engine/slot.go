@@ -58,15 +58,17 @@ type slot struct {
 type recordFlags uint16
 
 const (
-	flagNone    recordFlags = 0
-	flagHost    recordFlags = 1 << iota // no events: host times only
-	flagStarted                         // the start event was recorded
-	flagStep                            // boundary of a step
-	flagDiscard                         // timed for warmth: no span, no statistics
-	flagMemory                          // memory use was read at start
-	flagGiven                           // GPU duration given by the caller
-	flagChunk                           // gpu.chunk.index is set
-	flagWait                            // End waits for the device
+	flagNone     recordFlags = 0
+	flagHost     recordFlags = 1 << iota // no events: host times only
+	flagStarted                          // the start event was recorded
+	flagStep                             // boundary of a step
+	flagDiscard                          // timed for warmth: no span, no statistics
+	flagMemory                           // memory use was read at start
+	flagGiven                            // GPU duration given by the caller
+	flagChunk                            // gpu.chunk.index is set
+	flagWait                             // End waits for the device
+	flagLent                             // foreign code records the events
+	flagRecorded                         // and has said that it did
 )
 
 // record is what is known of one section. It is copied out of the slot when the section resolves inside a nest.

@@ -23,6 +23,7 @@ type Stream struct {
 	device  *device // nil: host times only
 	context backend.Context
 	legacy  bool // the legacy stream of context
+	foreign bool // the handle stays with foreign code, which records events of context
 	backend backend.Backend
 	attrs   []attribute.KeyValue // identity and stream, on each span
 	sync    settings.SyncMode

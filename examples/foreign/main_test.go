@@ -1,0 +1,33 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo && linux
+
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// On the tests' stub of libcuda, where a fill takes 20 µs, four of them take 80 µs.
+func TestWorkOfAPrivateStreamIsTimedByEventsThatCRecords(t *testing.T) {
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("no gcc: the C stub cannot be built")
+	}
+	path := filepath.Join(t.TempDir(), "libcuda.so")
+	source := filepath.Join("..", "..", "gpuspan", "internal", "ctest", "csrc", "cuda.c")
+	b, err := exec.Command(gcc, "-std=gnu11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-o", path, source, "-lm", "-lpthread").CombinedOutput()
+	require.NoError(t, err, string(b))
+	var out bytes.Buffer
+	require.NoError(t, run(t.Context(), path, 100, &out))
+	require.Regexp(t, `(?m)^engine\.fill +100 .* 80\.\d\dµs `, out.String())
+	require.NotContains(t, out.String(), "the host's")
+
+	require.EqualError(t, run(t.Context(), "/nonexistent/libcuda.so", 1, &out), "cannot open the engine on /nonexistent/libcuda.so: error -1")
+}
