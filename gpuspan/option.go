@@ -72,6 +72,13 @@ func WithAttributes(kv ...attribute.KeyValue) Option {
 	return optionFunc(func(c *engine.Config) { c.Attributes = append(c.Attributes, kv...) })
 }
 
+// Sink takes the spans of sections instead of the TracerProvider; package otlp has one, at a tenth of the cost.
+type Sink interface{ engine.Sink }
+
+// WithSink lets a sink take the spans of sections. Spans of steps, which live while the program runs, stay with the TracerProvider. Flush and shut
+// down the sink after the profiler.
+func WithSink(s Sink) Option { return optionFunc(func(c *engine.Config) { c.Sink = s }) }
+
 // WithOutputLog writes a line for each section that states a checksum ([Section.Checksum]), in the order in which they are read back: that of the
 // stream, and any order between streams. Package outputs reads and compares such logs. Sections that are not timed are missing, so trace every
 // request of both runs, or use [settings.MetricsAll]. w should not block; an error ends the log.

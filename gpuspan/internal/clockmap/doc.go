@@ -22,6 +22,6 @@
 // A constant asymmetry between the latency of submission and of completion stays in the estimate (about a
 // microsecond); no method that only sees both ends can remove it, and it is inside the bound.
 //
-// [Anchorer] makes the anchors: bursts of probes on a private stream, dense at first, then eight a second, none while
-// nothing runs.
+// [Anchorer] makes the anchors: bursts of probes on a private stream, dense at first, then every 60 ms, none while
+// nothing runs. Sections are read at once and placed when the next anchor brackets them, so that a jump of one clock against the other is seen.
 package clockmap

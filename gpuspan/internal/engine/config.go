@@ -29,6 +29,7 @@ type Config struct {
 	IDs        *IDGenerator
 	Outputs    io.Writer
 	Attributes []attribute.KeyValue
+	Sink       Sink // instead of Tracers, for sections
 
 	OpenTimeout time.Duration // for the driver to list its devices; default 30 s
 }

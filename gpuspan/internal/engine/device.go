@@ -29,6 +29,7 @@ type device struct {
 	attrs    []attribute.KeyValue   // who it is: on metrics, and on the scope of its spans
 	repeated []attribute.KeyValue   // what each span repeats of it
 	scopes   [2]func() trace.Tracer // its spans that it timed itself, and the others
+	forSink  [2]*SinkScope          // goroutine of the emitter
 	anchorer *anchorer              // nil until the first stream
 	axis     int64                  // where the profiler's clock began on the axis of the anchorer
 	failed   backend.Status         // the last anchor's, to report a change once
@@ -48,20 +49,22 @@ func (p *Profiler) newDevice(info backend.Device) *device {
 			d.repeated = append(d.repeated, kv)
 		}
 	}
-	tracer := func(timed bool) func() trace.Tracer {
-		return sync.OnceValue(func() trace.Tracer {
-			kv := d.attrs
-			if timed {
-				kv = append(kv[:len(kv):len(kv)], semconv.GPUTimingSourceKey.String(p.source))
-				if f := d.floor.Load(); f > 0 {
-					kv = append(kv, semconv.GPUFloorDurationKey.Float64(seconds(f)))
-				}
-			}
-			return p.newTracer(kv)
-		})
+	for i, timed := range []bool{true, false} {
+		d.scopes[i] = sync.OnceValue(func() trace.Tracer { return p.newTracer(d.scope(p, timed)) })
 	}
-	d.scopes = [2]func() trace.Tracer{tracer(true), tracer(false)}
 	return d
+}
+
+// scope is what the scope of the device's spans says.
+func (d *device) scope(p *Profiler, timed bool) []attribute.KeyValue {
+	kv := d.attrs
+	if timed {
+		kv = append(kv[:len(kv):len(kv)], semconv.GPUTimingSourceKey.String(p.source))
+		if f := d.floor.Load(); f > 0 {
+			kv = append(kv, semconv.GPUFloorDurationKey.Float64(seconds(f)))
+		}
+	}
+	return kv
 }
 
 // newTracer makes a tracer whose scope says more.

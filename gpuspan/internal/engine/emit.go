@@ -46,20 +46,34 @@ func (t *emitter) emit(r *record, s *Stream, parent trace.SpanContext, parentNod
 	if r.step != nil && r.parent == 0 {
 		r.step.addFLOPs(r)
 	}
-	ctx := r.ctx
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	if parent.IsValid() {
-		ctx = trace.ContextWithSpanContext(ctx, parent)
-	}
+	ctx := r.ctxOr()
 	if r.op.op.cfg.NoSpan {
+		if parent.IsValid() {
+			ctx = trace.ContextWithSpanContext(ctx, parent)
+		}
 		r.span = parent
 		t.count(ctx, r, s, parentNode)
 		return
 	}
+	if t.p.cfg.Sink != nil {
+		r.span = parent
+		t.sinkSpan(r, s, parent)
+		t.count(r.ctxOr(), r, s, parentNode)
+		return
+	}
+	if parent.IsValid() {
+		ctx = trace.ContextWithSpanContext(ctx, parent)
+	}
 	r.span = parent // should the tracer panic
 	t.count(t.makeSpan(ctx, r, s), r, s, parentNode)
+}
+
+// ctxOr is the section's context, which may be nil.
+func (r *record) ctxOr() context.Context {
+	if r.ctx == nil {
+		return context.Background()
+	}
+	return r.ctx
 }
 
 // makeSpan makes a section's span and returns ctx with it. A sampler or processor that panics costs the span, not the statistics.
@@ -84,7 +98,7 @@ func (t *emitter) makeSpan(ctx context.Context, r *record, s *Stream) (out conte
 		t.attrs = t.p.describe(t.attrs[:0], r, s)
 		span.SetAttributes(t.attrs...)
 		if r.status == statusDeviceError {
-			span.SetStatus(codes.Error, "the device failed, the times are the host's")
+			span.SetStatus(codes.Error, deviceFailed)
 		}
 	}
 	t.end = append(t.end[:0], trace.WithTimestamp(time.Unix(0, r.endNs)))
@@ -98,6 +112,11 @@ func (p *Profiler) describe(kv []attribute.KeyValue, r *record, s *Stream) []att
 	kv = p.describeTimes(kv, r)
 	kv = append(kv, r.op.op.attrs...)
 	kv = append(kv, s.attrs...)
+	return p.describeRest(kv, r)
+}
+
+// describeRest appends what comes after what is the same for all sections of an operation on a stream.
+func (p *Profiler) describeRest(kv []attribute.KeyValue, r *record) []attribute.KeyValue {
 	kv = describeWork(kv, &r.work)
 	kv = append(kv, semconv.GPUOperationOccurrenceKey.Int64(r.occurrence))
 	if r.status != statusTimed {

@@ -36,7 +36,8 @@ type emitter struct {
 	line          []byte // of the log of outputs
 	outputsFailed bool
 
-	attrs []attribute.KeyValue // reused for each span
+	sink  SinkSpan // reused for each span
+	attrs []attribute.KeyValue
 	start []trace.SpanStartOption
 	end   []trace.SpanEndOption
 	order []*record
@@ -123,28 +124,42 @@ func (t *emitter) drainUntil(until int64) (waiting int) {
 
 // turn is a stream's; it reports whether there may be more.
 func (t *emitter) turn(s *Stream, until int64) bool {
-	for range emitBudget {
-		s.emitMu.Lock()
-		if len(s.emits) == 0 || s.emits[s.emitted].read > until {
-			s.emitMu.Unlock()
-			return false
-		}
-		n := s.emits[s.emitted]
-		s.emits[s.emitted] = nil
-		if s.emitted++; s.emitted == len(s.emits) {
-			s.emits, s.emitted = s.emits[:0], 0
-		}
-		s.emitMu.Unlock()
-		t.nest(s, n)
+	var batch [emitBudget]*nest
+	n := 0
+	s.emitMu.Lock()
+	for n < emitBudget && s.emitted < len(s.emits) && s.emits[s.emitted].read <= until {
+		batch[n], s.emits[s.emitted] = s.emits[s.emitted], nil
+		n++
+		s.emitted++
 	}
-	return true
+	if s.emitted == len(s.emits) {
+		s.emits, s.emitted = s.emits[:0], 0
+	}
+	s.emitMu.Unlock()
+	if n == 0 {
+		return false
+	}
+	done := 0
+	t.since.Store(t.p.clock.now())
+	defer func() {
+		t.since.Store(0)
+		if done < n { // the application's code ended the goroutine: the rest has its turn again
+			s.emitMu.Lock()
+			s.emits, s.emitted = slices.Concat(batch[done:n], s.emits[s.emitted:]), 0
+			s.emitMu.Unlock()
+		}
+	}()
+	for done < n {
+		x := batch[done]
+		done++
+		t.nest(s, x)
+	}
+	return n == emitBudget
 }
 
 // nest makes the spans of one nest. What it held is given back also when the application's code ends the goroutine.
 func (t *emitter) nest(s *Stream, n *nest) {
-	t.since.Store(t.p.clock.now())
 	defer func() {
-		t.since.Store(0)
 		left := s.inFlight.Add(-int32(1 + len(n.held)))
 		n.put()
 		if left == 0 && s.isClosed() {

@@ -15,7 +15,10 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-const scopeName = "github.com/otelgpu/otelgpu/gpuspan"
+const (
+	scopeName = "github.com/otelgpu/otelgpu/gpuspan"
+	schemaURL = semconv.SchemaURL
+)
 
 // Version is the version of this module, on the instrumentation scope of its spans and metrics.
 const Version = "0.1.0"
@@ -125,12 +128,16 @@ func (m *metrics) make() {
 // tracerOptions mark the tracer's scope: who sees gpu.metrics.emitted need not make the first five gpu.operation.* metrics
 // from the spans. Without a MeterProvider nothing leaves the process, and then somebody must.
 func (m *metrics) tracerOptions(scope []attribute.KeyValue) []trace.TracerOption {
-	if m.durations != nil && m.durations.Enabled(context.Background()) {
-		scope = append(scope[:len(scope):len(scope)], semconv.GPUMetricsEmittedKey.Bool(true))
-	}
 	return []trace.TracerOption{
-		trace.WithInstrumentationVersion(Version), trace.WithSchemaURL(semconv.SchemaURL), trace.WithInstrumentationAttributes(scope...),
+		trace.WithInstrumentationVersion(Version), trace.WithSchemaURL(schemaURL), trace.WithInstrumentationAttributes(m.scope(scope)...),
 	}
+}
+
+func (m *metrics) scope(kv []attribute.KeyValue) []attribute.KeyValue {
+	if m.durations != nil && m.durations.Enabled(context.Background()) {
+		kv = append(kv[:len(kv):len(kv)], semconv.GPUMetricsEmittedKey.Bool(true))
+	}
+	return kv
 }
 
 // attributesOf makes the attribute sets of an operation, once.

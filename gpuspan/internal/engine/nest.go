@@ -187,7 +187,7 @@ func (t *poller) takeHeld(sl *slot, n *nest) {
 
 // queue lets a nest wait for the anchor that places it. Order is kept by stream.
 func (t *poller) queue(s *Stream, n *nest) {
-	n.read = t.p.clock.now()
+	n.read = t.passed.Load()
 	s.inFlight.Add(int32(1 + len(n.held)))
 	s.unplaced = append(s.unplaced, n)
 }

@@ -33,6 +33,7 @@ type opState struct {
 
 	// polling thread
 	durations map[durationKey]*[]metric.RecordOption
+	constants []streamConstant // for a sink
 }
 
 // metricAttrs are the attribute sets of an operation's data points, made once.

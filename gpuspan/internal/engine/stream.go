@@ -58,6 +58,7 @@ type Stream struct {
 	emitMu   sync.Mutex
 	emits    []*nest // placed, waiting to become spans: emits[emitted:]
 	emitted  int
+	scopes   [2]*SinkScope // goroutine of the emitter
 }
 
 func (s *Stream) isClosed() bool {

@@ -1,0 +1,169 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Sink takes the spans of sections instead of a tracer. Calls come from one goroutine of each profiler. What it is given is the caller's again
+// when the call returns, but for Scope and Constant, which never change.
+type Sink interface {
+	Section(*SinkSpan)
+}
+
+// SinkSpan is the span of a section. Its attributes are Attributes[:Constants], then Constant, then the others.
+type SinkSpan struct {
+	Context    trace.SpanContext
+	Parent     trace.SpanContext
+	Name       string
+	Start, End int64 // unix ns
+	Error      string
+	Links      []trace.Link
+
+	Scope      *SinkScope
+	Constant   *SinkConstant // of the operation on the stream; nil: none
+	Attributes []attribute.KeyValue
+	Constants  int
+}
+
+// SinkScope is an instrumentation scope.
+type SinkScope struct {
+	Name, Version, Schema string
+	Attributes            []attribute.KeyValue
+}
+
+// SinkConstant is what all spans of an operation on a stream say.
+type SinkConstant struct {
+	Attributes []attribute.KeyValue
+	Encoded    []byte // for the sink to keep
+}
+
+const deviceFailed = "the device failed, the times are the host's"
+
+// records reports whether a section below parent becomes a span. A batch does if one of its requests does.
+func (r *record) records(parent trace.SpanContext) bool {
+	if !parent.IsValid() || parent.IsSampled() {
+		return true
+	}
+	return r.extra != nil && slices.ContainsFunc(r.extra.links, func(l trace.Link) bool { return l.SpanContext.IsSampled() })
+}
+
+// sinkSpan hands a section's span to the sink. parent is valid where the section lies in another.
+func (t *emitter) sinkSpan(r *record, s *Stream, parent trace.SpanContext) {
+	defer t.p.guard("a section's span was handed to the sink")
+	if !parent.IsValid() && r.ctx != nil {
+		parent = trace.SpanContextFromContext(r.ctx)
+	}
+	if !r.records(parent) {
+		return
+	}
+	x := &t.sink
+	x.Parent = parent
+	x.Context = t.p.sinkContext(r, parent)
+	x.Name, x.Start, x.End, x.Error, x.Links = r.op.op.cfg.Info.Name, r.startNs, r.endNs, "", nil
+	if r.status == statusDeviceError {
+		x.Error = deviceFailed
+	}
+	if r.extra != nil && len(r.extra.links) > 0 {
+		x.Links = r.extra.shareLinks()
+	}
+	x.Scope = s.sinkScope(r.timed && r.flags&flagGiven == 0)
+	if own := r.extra != nil && len(r.extra.attrs) > 0 || len(t.p.cfg.Attributes) > 0; own { // the application's may repeat keys
+		t.attrs = t.p.describe(t.attrs[:0], r, s)
+		x.Constant, x.Attributes, x.Constants = nil, lastOfEach(t.attrs), 0
+	} else {
+		t.attrs = t.p.describeTimes(t.attrs[:0], r)
+		x.Constant, x.Constants = r.op.constantOn(s), len(t.attrs)
+		t.attrs = t.p.describeRest(t.attrs, r)
+		x.Attributes = t.attrs
+	}
+	r.span = x.Context
+	t.p.cfg.Sink.Section(x)
+}
+
+// sinkContext is the identity of a section's span: that which was reserved, else drawn.
+func (p *Profiler) sinkContext(r *record, parent trace.SpanContext) trace.SpanContext {
+	c := trace.SpanContextConfig{TraceID: parent.TraceID(), TraceFlags: parent.TraceFlags() | trace.FlagsSampled, TraceState: parent.TraceState()}
+	switch {
+	case r.extra != nil && r.extra.ids.fit(parent):
+		c.TraceID, c.SpanID = r.extra.ids.trace, r.extra.ids.span
+	case parent.IsValid():
+		c.SpanID = p.cfg.IDs.drawSpanID(context.Background(), c.TraceID)
+	default:
+		c.TraceID, c.SpanID = p.cfg.IDs.drawIDs(context.Background())
+	}
+	return trace.NewSpanContext(c)
+}
+
+// sinkScope is that of tracerOf.
+func (s *Stream) sinkScope(timed bool) *SinkScope {
+	i := 1
+	if timed {
+		i = 0
+	}
+	if s.scopes[i] == nil {
+		x := &SinkScope{Name: scopeName, Version: Version, Schema: schemaURL}
+		switch {
+		case s.device == nil:
+		case timed:
+			x = s.device.sinkScopes(s.p)[0]
+		default:
+			x = s.device.sinkScopes(s.p)[1]
+		}
+		if s.device == nil {
+			x.Attributes = s.p.metrics.scope(nil)
+		}
+		s.scopes[i] = x
+	}
+	return s.scopes[i]
+}
+
+// sinkScopes are those of the device's spans, made when the first comes.
+func (d *device) sinkScopes(p *Profiler) [2]*SinkScope {
+	if d.forSink[0] == nil {
+		for i, timed := range []bool{true, false} {
+			d.forSink[i] = &SinkScope{Name: scopeName, Version: Version, Schema: schemaURL, Attributes: p.metrics.scope(d.scope(p, timed))}
+		}
+	}
+	return d.forSink
+}
+
+// constantOn is what all spans of the operation on a stream say.
+func (st *opState) constantOn(s *Stream) *SinkConstant {
+	for _, c := range st.constants {
+		if c.stream == s {
+			return c.constant
+		}
+	}
+	c := &SinkConstant{Attributes: lastOfEach(append(slices.Clone(st.op.attrs), s.attrs...))}
+	if len(st.constants) >= maxConstants {
+		st.constants = st.constants[:0] // streams that come and go
+	}
+	st.constants = append(st.constants, streamConstant{s, c})
+	return c
+}
+
+// maxConstants bounds what is kept for one operation; the list is searched.
+const maxConstants = 16
+
+type streamConstant struct {
+	stream   *Stream
+	constant *SinkConstant
+}
+
+// lastOfEach keeps the last value of each key, as an SDK does.
+func lastOfEach(kv []attribute.KeyValue) []attribute.KeyValue {
+	out := kv[:0]
+	for i, a := range kv {
+		if !slices.ContainsFunc(kv[i+1:], func(b attribute.KeyValue) bool { return b.Key == a.Key }) {
+			out = append(out, a)
+		}
+	}
+	return out
+}

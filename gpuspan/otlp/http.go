@@ -1,0 +1,93 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package otlp
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Sender sends requests. Send returns how many spans the receiver refused for good while it took the others. An error that is a [Later] asks to try again; any
+// other one drops the request.
+type Sender interface {
+	Send(ctx context.Context, request []byte) (refused int64, err error)
+}
+
+// Later is an error after which the same request may succeed.
+type Later struct {
+	Err   error
+	After time.Duration // that the receiver asks to wait; 0: not said
+}
+
+func (l *Later) Error() string { return l.Err.Error() }
+
+func (l *Later) Unwrap() error { return l.Err }
+
+// httpSender sends OTLP over HTTP with protobuf bodies.
+type httpSender struct {
+	url     string
+	headers map[string]string
+	client  *http.Client
+}
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 64 << 10
+
+func (s *httpSender) Send(ctx context.Context, request []byte) (refused int64, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(request))
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Content-Type", "application/x-protobuf")
+	r.Header.Set("User-Agent", "otelgpu-gpuspan-otlp")
+	for k, v := range s.headers {
+		r.Header.Set(k, v)
+	}
+	a, err := s.client.Do(r)
+	if err != nil {
+		return 0, &Later{Err: fmt.Errorf("cannot reach the receiver: %w", err)}
+	}
+	defer func() { _ = a.Body.Close() }()
+	body, _ := io.ReadAll(io.LimitReader(a.Body, maxAnswer))
+	switch {
+	case a.StatusCode >= 200 && a.StatusCode < 300:
+		return refusedSpans(body), nil
+	case a.StatusCode == http.StatusTooManyRequests, a.StatusCode == http.StatusBadGateway, a.StatusCode == http.StatusServiceUnavailable, a.StatusCode == http.StatusGatewayTimeout:
+		seconds, _ := strconv.Atoi(a.Header.Get("Retry-After"))
+		return 0, &Later{Err: fmt.Errorf("%s answered %s", s.url, a.Status), After: time.Duration(max(seconds, 0)) * time.Second}
+	}
+	return 0, fmt.Errorf("%s answered %s", s.url, a.Status)
+}
+
+// refusedSpans reads ExportTraceServiceResponse {partial_success = 1 {rejected_spans = 1}}. What cannot be read refuses nothing.
+func refusedSpans(body []byte) int64 {
+	partial, ok := field(body, 1)
+	if !ok {
+		return 0
+	}
+	if len(partial) > 1 && partial[0] == 1<<3 {
+		if v, n := binary.Uvarint(partial[1:]); n > 0 && int64(v) > 0 {
+			return int64(v)
+		}
+	}
+	return 0
+}
+
+// field is the first field of a message if it is of that number and holds bytes.
+func field(b []byte, number int) ([]byte, bool) {
+	if len(b) < 2 || b[0] != byte(number<<3|2) {
+		return nil, false
+	}
+	n, used := binary.Uvarint(b[1:])
+	if used <= 0 || uint64(len(b)-1-used) < n {
+		return nil, false
+	}
+	return b[1+used:][:n], true
+}

@@ -1,0 +1,126 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package otlp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+)
+
+type config struct {
+	endpoint  string
+	headers   map[string]string
+	resource  []attribute.KeyValue
+	schema    string
+	client    *http.Client
+	sender    Sender
+	interval  time.Duration
+	batchSize int
+	queue     int
+	patience  time.Duration
+}
+
+// Option configures [New].
+type Option interface{ apply(*config) }
+
+type option func(*config)
+
+func (f option) apply(c *config) { f(c) }
+
+// Endpoint is the receiver's URL, as http://127.0.0.1:4318. A path is kept; without one it is /v1/traces. Default: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT as it
+// stands there, else OTEL_EXPORTER_OTLP_ENDPOINT with /v1/traces after it, else http://localhost:4318/v1/traces.
+func Endpoint(u string) Option { return option(func(c *config) { c.endpoint = u }) }
+
+// Header sets a header of each request, as for authorization. OTEL_EXPORTER_OTLP_HEADERS sets others.
+func Header(name, value string) Option { return option(func(c *config) { c.headers[name] = value }) }
+
+// Resource says who sends, as the SDK's resource does: Resource(res.Attributes()...).
+func Resource(kv ...attribute.KeyValue) Option {
+	return option(func(c *config) { c.resource = append(c.resource, kv...) })
+}
+
+// Client sets what requests are sent with, as for TLS; default: a client whose requests take 10 s at most.
+func Client(h *http.Client) Option { return option(func(c *config) { c.client = h }) }
+
+// To sends requests another way than HTTP.
+func To(s Sender) Option { return option(func(c *config) { c.sender = s }) }
+
+// Interval is how long a span waits for others at most; default 1 s.
+func Interval(d time.Duration) Option { return option(func(c *config) { c.interval = d }) }
+
+// BatchSize is how many spans one request holds at most; default 2048.
+func BatchSize(spans int) Option { return option(func(c *config) { c.batchSize = spans }) }
+
+// Queue is how many requests wait at most; the newest is dropped where there are more. Default 16, at most 20 MB with batches of the default size.
+func Queue(requests int) Option { return option(func(c *config) { c.queue = requests }) }
+
+// RetryFor is how long a request is tried again before it is dropped; default 1 min.
+func RetryFor(d time.Duration) Option { return option(func(c *config) { c.patience = d }) }
+
+const tracesPath = "/v1/traces"
+
+// complete fills in what no option said and reports what is wrong.
+func (c *config) complete() error {
+	var errs []error
+	if c.interval <= 0 {
+		errs = append(errs, fmt.Errorf("the interval must be positive, found %s", c.interval))
+		c.interval = time.Second
+	}
+	if c.batchSize < 1 {
+		errs = append(errs, fmt.Errorf("the batch size must be positive, found %d", c.batchSize))
+		c.batchSize = 2048
+	}
+	if c.queue < 1 {
+		errs = append(errs, fmt.Errorf("the queue must hold a request at least, found %d", c.queue))
+		c.queue = 16
+	}
+	if c.sender != nil {
+		return errors.Join(errs...)
+	}
+	for pair := range strings.SplitSeq(os.Getenv("OTEL_EXPORTER_OTLP_HEADERS"), ",") {
+		name, value, ok := strings.Cut(pair, "=")
+		if name = strings.TrimSpace(name); ok && name != "" {
+			if text, err := url.PathUnescape(strings.TrimSpace(value)); err == nil && c.headers[name] == "" {
+				c.headers[name] = text
+			}
+		}
+	}
+	target, err := endpoint(c.endpoint)
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	if c.client == nil {
+		c.client = &http.Client{Timeout: 10 * time.Second}
+	}
+	c.sender = &httpSender{url: target, headers: c.headers, client: c.client}
+	return errors.Join(errs...)
+}
+
+// endpoint finds out where requests go.
+func endpoint(given string) (string, error) {
+	if given == "" {
+		if whole := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"); whole != "" {
+			given = whole
+		} else if base := os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"); base != "" {
+			given = strings.TrimSuffix(base, "/") + tracesPath
+		} else {
+			given = "http://localhost:4318"
+		}
+	}
+	u, err := url.Parse(given)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return "", fmt.Errorf("the endpoint must be a URL such as http://127.0.0.1:4318, found %q", given)
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = tracesPath
+	}
+	return u.String(), nil
+}

@@ -1,0 +1,302 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package otlp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+)
+
+// Sink encodes sections and sends them. Any number of profilers may share one. A nil Sink drops everything.
+type Sink struct {
+	cfg      config
+	resource []byte // the field of ResourceSpans
+
+	mu     sync.Mutex
+	batch  batch
+	queue  []request
+	stats  Stats
+	closed bool
+	said   time.Time // when an error was last told
+
+	work  chan struct{} // something is to be done
+	idle  chan struct{} // closed while nothing is queued or under way
+	busy  bool
+	quit  chan struct{}
+	done  chan struct{}
+	abort context.CancelCauseFunc
+	ctx   context.Context
+}
+
+type request struct {
+	body  []byte
+	spans int
+}
+
+// Stats counts spans.
+type Stats struct {
+	Sent    int64            // taken by the receiver
+	Dropped map[string]int64 // by reason: queue_full, rejected (by the receiver, for good), retries (the receiver asked for later too often, or could not be reached), shutdown
+}
+
+// Reasons of [Stats].
+const (
+	queueFull = "queue_full"
+	rejected  = "rejected"
+	retries   = "retries"
+	shutdown  = "shutdown"
+)
+
+// New makes a sink and starts its sender. The result is never nil: with an error, which names what is wrong, defaults stand in, and with an endpoint that is
+// none everything is dropped.
+func New(opts ...Option) (*Sink, error) {
+	c := config{headers: map[string]string{}, interval: time.Second, batchSize: 2048, queue: 16, patience: time.Minute}
+	for _, o := range opts {
+		if o != nil {
+			o.apply(&c)
+		}
+	}
+	err := c.complete()
+	s := &Sink{cfg: c, work: make(chan struct{}, 1), idle: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{})}
+	if len(c.resource) > 0 {
+		s.resource = appendBytes(nil, 1, appendAttributes(nil, 1, c.resource))
+	}
+	s.stats.Dropped = map[string]int64{}
+	s.ctx, s.abort = context.WithCancelCause(context.Background())
+	close(s.idle)
+	if c.sender == nil {
+		s.closed = true
+		close(s.done)
+		return s, err
+	}
+	go s.run()
+	return s, err
+}
+
+// Section implements gpuspan.Sink.
+func (s *Sink) Section(x *engine.SinkSpan) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		s.stats.Dropped[shutdown]++
+		return
+	}
+	s.batch.add(x)
+	switch {
+	case s.batch.spans >= s.cfg.batchSize:
+		s.enqueue()
+	case s.batch.spans == 1:
+		s.wake() // the interval begins
+	}
+}
+
+// enqueue makes a request of what there is. The mutex must be held.
+func (s *Sink) enqueue() {
+	n := s.batch.spans
+	if n == 0 {
+		return
+	}
+	body := s.batch.request(s.resource)
+	if len(s.queue) >= s.cfg.queue {
+		s.stats.Dropped[queueFull] += int64(n)
+		return
+	}
+	s.queue = append(s.queue, request{body, n})
+	s.wake()
+}
+
+// wake tells the sender. The mutex must be held.
+func (s *Sink) wake() {
+	if !s.busy {
+		s.busy, s.idle = true, make(chan struct{})
+	}
+	select {
+	case s.work <- struct{}{}:
+	default:
+	}
+}
+
+// run sends requests, one at a time.
+func (s *Sink) run() {
+	defer close(s.done)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		r, ok, waiting := s.next()
+		if ok {
+			s.send(r)
+			continue
+		}
+		timer.Stop()
+		if waiting {
+			timer.Reset(s.cfg.interval)
+		}
+		select {
+		case <-s.work: // a request, or the first span of one
+		case <-timer.C:
+			s.mu.Lock()
+			s.enqueue()
+			s.mu.Unlock()
+		case <-s.quit:
+			s.mu.Lock()
+			s.enqueue()
+			s.mu.Unlock()
+			for r, ok, _ = s.next(); ok; r, ok, _ = s.next() {
+				s.send(r)
+			}
+			return
+		}
+	}
+}
+
+// next is the oldest request. waiting: there is none, but spans for one.
+func (s *Sink) next() (r request, ok, waiting bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) > 0 {
+		r = s.queue[0]
+		s.queue[0] = request{}
+		s.queue = s.queue[1:]
+		return r, true, false
+	}
+	if s.batch.spans > 0 {
+		return request{}, false, true
+	}
+	if s.busy {
+		s.busy = false
+		close(s.idle)
+	}
+	return request{}, false, false
+}
+
+const (
+	firstPause = 500 * time.Millisecond
+	maxPause   = 30 * time.Second
+)
+
+// send tries until the request is taken or dropped.
+func (s *Sink) send(r request) {
+	begin, pause := time.Now(), firstPause
+	for {
+		refused, err := s.cfg.sender.Send(s.ctx, r.body)
+		var later *Later
+		switch {
+		case err == nil:
+			refused = min(refused, int64(r.spans))
+			s.count(int64(r.spans)-refused, rejected, refused, nil)
+			return
+		case s.ctx.Err() != nil:
+			s.count(0, shutdown, int64(r.spans), err)
+			return
+		case !errors.As(err, &later):
+			s.count(0, rejected, int64(r.spans), err)
+			return
+		}
+		wait := max(pause, later.After)
+		if time.Since(begin)+wait > s.cfg.patience {
+			s.count(0, retries, int64(r.spans), err)
+			return
+		}
+		select {
+		case <-time.After(wait):
+		case <-s.ctx.Done():
+			s.count(0, shutdown, int64(r.spans), err)
+			return
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// sayEvery is the least time between two errors that are told.
+const sayEvery = 10 * time.Second
+
+func (s *Sink) count(sent int64, reason string, dropped int64, err error) {
+	s.mu.Lock()
+	s.stats.Sent += sent
+	if dropped > 0 {
+		s.stats.Dropped[reason] += dropped
+	}
+	say := err != nil && time.Since(s.said) >= sayEvery
+	if say {
+		s.said = time.Now()
+	}
+	s.mu.Unlock()
+	if say {
+		defer func() { _ = recover() }() // the handler is the application's
+		otel.Handle(fmt.Errorf("gpuspan/otlp: %d spans are dropped (%s): %w", dropped, reason, err))
+	}
+}
+
+// Stats counts spans by what became of them.
+func (s *Sink) Stats() Stats {
+	if s == nil {
+		return Stats{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := Stats{Sent: s.stats.Sent, Dropped: map[string]int64{}}
+	for k, n := range s.stats.Dropped {
+		out.Dropped[k] = n
+	}
+	return out
+}
+
+// Flush sends what there is and waits until it is taken or dropped, or ctx is done. Flush the profiler first.
+func (s *Sink) Flush(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	s.enqueue()
+	idle := s.idle
+	s.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("flush of gpuspan/otlp: %w", context.Cause(ctx))
+	}
+}
+
+// Shutdown sends what there is until ctx is done; what is left then is dropped and counted. Later sections are dropped.
+func (s *Sink) Shutdown(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	first := !s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if first {
+		close(s.quit)
+	}
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+	}
+	s.abort(context.Cause(ctx))
+	select {
+	case <-s.done:
+	case <-time.After(time.Second): // the sender does not look at its context
+	}
+	if n := s.Stats().Dropped[shutdown]; n > 0 {
+		return fmt.Errorf("shutdown of gpuspan/otlp: %d spans were not sent: %w", n, context.Cause(ctx))
+	}
+	return nil
+}
+
+var _ engine.Sink = (*Sink)(nil)

@@ -1,0 +1,187 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package otlpsink
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/otlp"
+	"github.com/otelgpu/otelgpu/gpuspan/settings"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+)
+
+// client is where the SDK's exporter hands its requests: to the bytes that it would send.
+type client struct {
+	mu       sync.Mutex
+	requests [][]byte
+	discard  bool
+	bytes    int
+}
+
+func (c *client) Start(context.Context) error { return nil }
+func (c *client) Stop(context.Context) error  { return nil }
+
+func (c *client) UploadTraces(_ context.Context, spans []*tracepb.ResourceSpans) error {
+	b, err := proto.Marshal(&collectorpb.ExportTraceServiceRequest{ResourceSpans: spans})
+	if err != nil {
+		return err
+	}
+	_, err = c.Send(context.Background(), b)
+	return err
+}
+
+// Send is where the sink hands its.
+func (c *client) Send(_ context.Context, b []byte) (int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bytes += len(b)
+	if !c.discard {
+		c.requests = append(c.requests, b)
+	}
+	return 0, nil
+}
+
+// spans decodes what was sent, by the Collector's own decoder, as one list for each scope.
+func (c *client) spans(t *testing.T) map[string]any {
+	out := map[string]any{}
+	for _, b := range c.requests {
+		r := ptraceotlp.NewExportRequest()
+		require.NoError(t, r.UnmarshalProto(b))
+		// and by the official one, which knows no fields that are not in the schema
+		var official collectorpb.ExportTraceServiceRequest
+		require.NoError(t, proto.Unmarshal(b, &official))
+		require.Empty(t, official.ProtoReflect().GetUnknown())
+		for _, rs := range r.Traces().ResourceSpans().All() {
+			for _, ss := range rs.ScopeSpans().All() {
+				for _, s := range ss.Spans().All() {
+					require.NotContains(t, out, s.SpanID().String())
+					out[s.SpanID().String()] = map[string]any{
+						"resource": rs.Resource().Attributes().AsRaw(), "scope": ss.Scope().Name(), "version": ss.Scope().Version(),
+						"scope attributes": ss.Scope().Attributes().AsRaw(), "schema": ss.SchemaUrl(),
+						"trace": s.TraceID(), "parent": s.ParentSpanID(), "state": s.TraceState().AsRaw(), "flags": s.Flags(), "name": s.Name(), "kind": s.Kind(),
+						"start": s.StartTimestamp(), "end": s.EndTimestamp(), "attributes": s.Attributes().AsRaw(), "links": links(s),
+						"status": s.Status().Code(), "message": s.Status().Message(),
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+func links(s ptrace.Span) (out []any) {
+	for _, l := range s.Links().All() {
+		out = append(out, []any{l.TraceID(), l.SpanID(), l.Flags(), l.Attributes().AsRaw()}) // the SDK's exporter leaves out the state of links
+	}
+	return out
+}
+
+// counter draws ids one after the other, so that two runs have the same.
+type counter struct{ n uint64 }
+
+func (c *counter) NewIDs(ctx context.Context) (t trace.TraceID, s trace.SpanID) {
+	c.n++
+	binary.BigEndian.PutUint64(t[8:], c.n)
+	return t, c.NewSpanID(ctx, t)
+}
+
+func (c *counter) NewSpanID(context.Context, trace.TraceID) (s trace.SpanID) {
+	c.n++
+	binary.BigEndian.PutUint64(s[:], c.n)
+	return s
+}
+
+var who = []attribute.KeyValue{attribute.String("service.name", "inference"), attribute.Int("process.pid", 4711), attribute.StringSlice("tags", []string{"a", "b"})}
+
+// program is everything that a section can say.
+func program(t *testing.T, c *client, sink bool) {
+	ctx := context.Background()
+	ids := gpuspan.NewIDGenerator(&counter{})
+	clock := simgpu.NewManualClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	gpu := simgpu.New(clock, simgpu.WithJitter(0), simgpu.WithTick(0), simgpu.WithClockError(0, 0))
+	set := settings.Default()
+	set.MemoryUsage = true
+	opts := []gpuspan.Option{gpuspan.WithIDGenerator(ids), gpuspan.WithSettings(set)}
+	var end func()
+	if sink {
+		s, err := otlp.New(otlp.To(c), otlp.Resource(who...))
+		require.NoError(t, err)
+		opts = append(opts, gpuspan.WithSink(s))
+		end = func() { require.NoError(t, s.Shutdown(ctx)) }
+	} else {
+		exporter, err := otlptrace.New(ctx, c)
+		require.NoError(t, err)
+		tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithIDGenerator(ids), sdktrace.WithResource(resource.NewSchemaless(who...)))
+		opts = append(opts, gpuspan.WithTracerProvider(tp))
+		end = func() { require.NoError(t, tp.Shutdown(ctx)) }
+	}
+	p, err := gpuspan.New(gpu, opts...)
+	require.NoError(t, err)
+	handle := gpu.Stream(0)
+	s, host := p.Stream(uintptr(handle), "main"), p.Stream(uintptr(gpu.Stream(0)), "host", gpuspan.Sync(settings.SyncNone))
+	state, err := trace.ParseTraceState("vendor=x")
+	require.NoError(t, err)
+	sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{9}, SpanID: trace.SpanID{8}, TraceFlags: trace.FlagsSampled, TraceState: state})
+	remote := trace.ContextWithRemoteSpanContext(ctx, sc)
+	local := trace.ContextWithSpanContext(ctx, sc.WithSpanID(trace.SpanID{7}))
+	not := trace.ContextWithSpanContext(ctx, sc.WithTraceFlags(0))
+
+	op := gpuspan.NewOperation("prefill", gpuspan.Category("prefill"), gpuspan.ItemType("token"))
+	copied := gpuspan.NewOperation("copy", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned), gpuspan.Attributes(attribute.Float64("own", 0.5), attribute.Bool("b", false)))
+	x := op.Start(remote, s)
+	y := x.Start(copied)
+	gpu.Launch(handle, simgpu.Kernel{Duration: time.Millisecond})
+	y.Chunk(0, 2)
+	y.EndWith(gpuspan.Work{Bytes: 1 << 20})
+	x.LinkItems(local, 3)
+	x.Link(remote)
+	x.SetAttributes(attribute.Int64Slice("list", []int64{-1, 1 << 40}), attribute.BoolSlice("bools", []bool{true}), attribute.Float64Slice("floats", []float64{1.5}),
+		attribute.String("empty", ""), attribute.String("gpu.operation.category", "again"))
+	x.Checksum(1 << 63)
+	x.EndWith(gpuspan.Work{Read: 1, Written: 2, Items: 512, FLOPs: 1e12, Precision: gpuspan.BF16})
+	clock.Advance(10 * time.Millisecond)
+	require.NoError(t, p.Flush(ctx))
+	op.Start(ctx, s).End()
+	op.Start(not, s).End()
+	op.Start(local, host).End()
+	op.Record(local, s, clock.Now(), time.Millisecond, gpuspan.Work{Items: 1})
+	clock.Advance(10 * time.Millisecond)
+	require.NoError(t, p.Flush(ctx))
+	require.NoError(t, p.Shutdown(ctx))
+	end()
+}
+
+func TestTheSinksBytesSayWhatTheSDKsDo(t *testing.T) {
+	var sdk, own client
+	program(t, &sdk, false)
+	program(t, &own, true)
+	want, got := sdk.spans(t), own.spans(t)
+	require.Len(t, want, 5)
+	for id, span := range want {
+		// gpu.stream.id counts through the process
+		for _, m := range []map[string]any{span.(map[string]any), got[id].(map[string]any)} {
+			a := m["attributes"].(map[string]any)
+			require.Contains(t, a, "gpu.stream.id")
+			delete(a, "gpu.stream.id")
+		}
+	}
+	require.Equal(t, want, got)
+}
