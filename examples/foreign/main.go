@@ -44,7 +44,7 @@ func run(ctx context.Context, library string, runs int, out io.Writer) (err erro
 	runtime.LockOSThread() // the engine leaves its context current on this thread
 	defer runtime.UnlockOSThread()
 	path := C.CString(library)
-	defer C.free(unsafe.Pointer(path)) //nolint:forbidigo // C's memory, which C frees
+	defer C.free(unsafe.Pointer(path))
 	if code := C.engine_open(path); code != 0 {
 		return fmt.Errorf("cannot open the engine on %s: error %d", library, int(code))
 	}

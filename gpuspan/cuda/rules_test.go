@@ -48,6 +48,7 @@ func TestLegacyStreamIsTimedInTheCallersContext(t *testing.T) {
 		s := r.prof.Stream(0, "legacy", gpuspan.AllowLegacy())
 		require.True(t, s.DeviceTimed())
 		require.Same(t, s, r.prof.Stream(0, "legacy", gpuspan.AllowLegacy()))
+		work(t, r) // the stream is busy meanwhile, so that the section lasts as long as its work
 		x := op.Start(context.Background(), s)
 		work(t, r)
 		x.End()
@@ -187,7 +188,9 @@ func TestStreamsOfSeveralContextsOfADeviceAreTimed(t *testing.T) {
 	}
 	for _, h := range handles {
 		stub.Log(uintptr(h), 100)
-		x := op.Start(context.Background(), r.prof.Stream(uintptr(h), ""))
+		s := r.prof.Stream(uintptr(h), "")
+		stub.Work(uintptr(h), 20*time.Millisecond)
+		x := op.Start(context.Background(), s)
 		stub.Work(uintptr(h), time.Millisecond)
 		x.End()
 	}
@@ -239,6 +242,7 @@ func TestSectionsWhoseEventsForeignCodeRecords(t *testing.T) {
 	require.NotSame(t, s, r.prof.Stream(0, "second engine", gpuspan.ForeignEvents()))
 	op := gpuspan.NewOperation("op")
 
+	stub.Work(uintptr(private), 20*time.Millisecond) // the stream is busy meanwhile, so that sections last as long as their work
 	x := op.Open(context.Background(), s)
 	start, end := x.Events()
 	require.Zero(t, record(start, private))
@@ -266,6 +270,7 @@ func TestSectionsWhoseEventsForeignCodeRecords(t *testing.T) {
 
 	// On a stream whose handle is known both ways go side by side.
 	known := r.prof.Stream(uintptr(private), "known")
+	stub.Work(uintptr(private), 20*time.Millisecond)
 	z := op.Open(context.Background(), known)
 	start, end = z.Events()
 	require.Zero(t, record(start, private))
