@@ -402,6 +402,9 @@ const (
 	// min(peak FLOP/s, intensity times peak bandwidth).
 	GPURooflineUtilizationKey = attribute.Key("gpu.roofline.utilization")
 
+	// GPUSectionStateKey (string): What sections did of a device as one process sees it.
+	GPUSectionStateKey = attribute.Key("gpu.section.state")
+
 	// GPUSelfEnergyKey (double, J): The part of gpu.energy that is the span's own and no descendant's, so the
 	// one to add up over spans of a nest. Absent where all of gpu.energy is the span's own.
 	GPUSelfEnergyKey = attribute.Key("gpu.self_energy")
@@ -1008,6 +1011,13 @@ const (
 	GPURooflineBoundLatency = "latency" // under 10 % of the roof with a busy queue
 	GPURooflineBoundLaunch  = "launch"  // the device waited for the host, as gpu.end.delay shows
 	GPURooflineBoundMemory  = "memory"  // arithmetic intensity below the ridge point
+)
+
+// Values of gpu.section.state.
+const (
+	GPUSectionStateCovered = "covered" // at least one section ran
+	GPUSectionStateGap     = "gap"     // none ran, although the host had begun to launch what came next
+	GPUSectionStateStarved = "starved" // none ran, and the host began to launch what came next only after the last one had ended
 )
 
 // Values of gpu.step.phase; others may occur.

@@ -131,6 +131,14 @@ const (
 	GPURequestTimeToFirstItemUnit        = "s"
 	GPURequestTimeToFirstItemDescription = "Start of the request's span to its first item, as time to the first token."
 
+	// GPUSectionTimeName (counter, s): Time of a device as one process sees it, from sections that were timed on
+	// the device: covered while at least one ran, else starved or gap by whether the host had something to
+	// launch. Gaps above a second are in no state, for then nothing was asked of the device. Only of spans that
+	// stand for no others, since what was not sampled looks like a gap.
+	GPUSectionTimeName        = "gpu.section.time"
+	GPUSectionTimeUnit        = "s"
+	GPUSectionTimeDescription = "Time of a device as one process sees it, from sections that were timed on the device: covered while at least one ran, else starved or gap by whether the host had something to launch."
+
 	// GPUSMOccupancyName (gauge, 1): Share of resident warps of those possible, over all SMs. High is not the
 	// same as fast.
 	GPUSMOccupancyName        = "gpu.sm.occupancy"

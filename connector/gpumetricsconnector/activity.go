@@ -15,8 +15,14 @@ import (
 
 // deviceKey is a device as a process sees it.
 type deviceKey struct {
-	id      string
-	ordinal int64
+	id       string
+	ordinal  int64
+	sections bool // what sections say of it, not a profiler's records
+}
+
+// sectionStates are the names of what sections did of a device; theirs is one class.
+var sectionStates = [stateStarved + 1]string{
+	0: semconv.GPUSectionStateGap, classCompute: semconv.GPUSectionStateCovered, stateStarved: semconv.GPUSectionStateStarved,
 }
 
 // activityStates are the names of what runs at one instant, by class bits; 0 is idle or starved.
@@ -32,22 +38,25 @@ var activityStates = [stateStarved + 1]string{
 	stateStarved:                         semconv.GPUActivityStateStarved,
 }
 
-// activity hands a profiler's record to its device's timeline.
-func (a *aggregator) activity(r *resource, f *facts, now int64) {
+// activity hands a profiler's record, or a section that was timed on the device, to the device's timeline. A span that stands for others
+// says nothing of the time between it and the next.
+func (a *aggregator) activity(r *resource, f *facts, weight float64, now int64) {
 	cfg := a.cfg.Activity.Get()
-	if cfg == nil || !f.recorded || f.end == f.start {
+	sections := !f.recorded
+	if cfg == nil || f.end == f.start || sections && (f.time == 0 || weight != 1) {
 		return
 	}
-	x := activity{start: f.start, end: f.end}
-	switch f.kind {
-	case semconv.GPUOperationTypeKernel:
-		x.class = classCompute
+	x := activity{start: f.start, end: f.end, class: classCompute}
+	switch {
+	case sections:
+		x.end = min(x.end, x.start+uint64(math.Round(f.time*1e9)))
+	case f.kind == semconv.GPUOperationTypeKernel:
 		if f.collective {
 			x.class = classComm
 		}
-	case semconv.GPUOperationTypeCollective:
+	case f.kind == semconv.GPUOperationTypeCollective:
 		x.class = classComm
-	case semconv.GPUOperationTypeCopy, semconv.GPUOperationTypeMemset:
+	case f.kind == semconv.GPUOperationTypeCopy || f.kind == semconv.GPUOperationTypeMemset:
 		x.class = classCopy
 	default:
 		return
@@ -59,7 +68,7 @@ func (a *aggregator) activity(r *resource, f *facts, now int64) {
 	if f.hasStartDelay && f.startDelay >= 0 && f.startDelay*1e9 < float64(f.start) {
 		x.launch = f.start - uint64(math.Round(f.startDelay*1e9))
 	}
-	key := deviceKey{f.id, f.ordinal}
+	key := deviceKey{f.id, f.ordinal, sections}
 	t := r.devices[key]
 	if t == nil {
 		if len(r.devices) >= a.cfg.CardinalityLimit {
@@ -74,7 +83,9 @@ func (a *aggregator) activity(r *resource, f *facts, now int64) {
 	case a.activities >= cfg.MaxActivities:
 		a.stats.activityLimit++
 	case !t.add(x, now):
-		a.stats.activityLate++
+		if !sections { // a section that comes after the one around it adds nothing
+			a.stats.activityLate++
+		}
 	default:
 		a.activities++
 	}
@@ -103,7 +114,7 @@ func (a *aggregator) settleActivity(r *resource, now int64, final bool) {
 		a.activities -= waited - len(t.pending)
 		for state, d := range spent {
 			if d > 0 {
-				r.activitySeries(&a.settings, key, state, first).add(float64(d)*1e-9, now)
+				r.activitySeries(&a.settings, key, state, first).add(float64(d)*1e-9, t.seen)
 			}
 		}
 	}
@@ -116,6 +127,10 @@ func (r *resource) activitySeries(st *settings, key deviceKey, state int, start 
 	}
 	if key.ordinal >= 0 {
 		attrs.PutInt(string(semconv.GPUDeviceOrdinalKey), key.ordinal)
+	}
+	if key.sections {
+		attrs.PutStr(string(semconv.GPUSectionStateKey), sectionStates[state])
+		return r.families[metricSectionTime].get(st, attrs, max(start, r.written))
 	}
 	attrs.PutStr(string(semconv.GPUActivityStateKey), activityStates[state])
 	return r.families[metricActivityTime].get(st, attrs, max(start, r.written))

@@ -173,7 +173,7 @@ func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, n
 	if f.request {
 		return
 	}
-	a.activity(r, f, now)
+	a.activity(r, f, weight, now)
 	if a.jobs != nil {
 		a.jobs.section(r, f)
 	}

@@ -33,6 +33,7 @@ const (
 	metricStragglerScore
 	metricStragglerDelay
 	metricActivityTime
+	metricSectionTime
 	metrics
 )
 
@@ -54,4 +55,5 @@ var definitions = [metrics]struct {
 	metricStragglerScore: {semconv.GPUStragglerScoreName, semconv.GPUStragglerScoreUnit, semconv.GPUStragglerScoreDescription, formGauge},
 	metricStragglerDelay: {semconv.GPUStragglerDelayName, semconv.GPUStragglerDelayUnit, semconv.GPUStragglerDelayDescription, formGauge},
 	metricActivityTime:   {semconv.GPUActivityTimeName, semconv.GPUActivityTimeUnit, semconv.GPUActivityTimeDescription, formSum},
+	metricSectionTime:    {semconv.GPUSectionTimeName, semconv.GPUSectionTimeUnit, semconv.GPUSectionTimeDescription, formSum},
 }

@@ -155,7 +155,7 @@ func TestActivityOfADeviceIsWritten(t *testing.T) {
 	for state, s := range want {
 		assert.InEpsilon(t, s, got["gpu.activity.time[gpu.activity.state:"+state+" gpu.device.ordinal:1]"], 1e-9, state)
 	}
-	assert.Equal(t, 1, a.activities, "the last waits for what may come before it")
+	assert.Equal(t, 2, a.activities, "the last, and the section, wait for what may come before them")
 	a.output(noScope, clock+int64(time.Minute), false)
 	assert.Zero(t, a.activities)
 }
@@ -218,4 +218,29 @@ func TestAnIndexThatIsNoWholeNumberIsNone(t *testing.T) {
 	a := newTest(t, nil)
 	a.take(batch(t, nil, span{"k", 0, 100, attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "gpu.device.ordinal": "3"}, 1, 0, ""}), clock)
 	assert.Contains(t, values(t, a.output(noScope, clock, true)), "gpu.activity.time[gpu.activity.state:compute]", "not device 0")
+}
+
+// Is the device starved? Sections on two streams, one within another: covered 0 to 40 and 60 to 100 ms; the gap before 60 ms is the
+// host's, for it began to launch at 55 ms. From 100 to 110 ms the next section, launched at 90 ms, had not begun.
+func TestSectionsSayWhatADeviceWasCoveredBy(t *testing.T) {
+	a := newTest(t, nil)
+	section := func(stream int, more attrs) attrs {
+		return with(attrs{"gpu.operation.type": "section", "gpu.timing.source": "cuda_event", "hw.id": "GPU-a", "gpu.stream.id": stream}, more)
+	}
+	a.take(batch(t, nil,
+		span{"outer", 0, 30_000, section(1, nil), 1, 0, ""}, span{"inner", 5000, 20_000, section(1, nil), 2, 1, ""},
+		span{"other", 20_000, 40_000, section(2, nil), 3, 0, ""},
+		span{"after", 60_000, 100_000, section(1, attrs{"gpu.start.delay": 0.005}), 4, 0, ""},
+		span{"last", 110_000, 120_000, section(1, attrs{"gpu.start.delay": 0.020}), 5, 0, ""},
+		span{"much later", 5_000_000, 5_010_000, section(1, nil), 6, 0, ""}, // nothing was asked of the device
+		span{"host", 40_000, 60_000, section(1, attrs{"gpu.timing.source": "host"}), 7, 0, ""},
+		span{"sampled", 40_000, 60_000, section(1, nil), 8, 0, "ot=th:8"}), clock+int64(6*time.Second))
+	md := a.output(noScope, clock+int64(6*time.Second), true)
+	got := values(t, md)
+	assert.InDelta(t, 0.040+0.040+0.010+0.010, got["gpu.section.time[gpu.section.state:covered hw.id:GPU-a]"], 1e-9)
+	assert.InDelta(t, 0.020, got["gpu.section.time[gpu.section.state:starved hw.id:GPU-a]"], 1e-9)
+	assert.InDelta(t, 0.010, got["gpu.section.time[gpu.section.state:gap hw.id:GPU-a]"], 1e-9)
+	for k := range got {
+		assert.NotContains(t, k, "gpu.activity.time")
+	}
 }
