@@ -273,15 +273,6 @@ func TestWindowIsWhatTheProfilerRecorded(t *testing.T) {
 	assert.Equal(t, int64(2_000_000), int64(s.EndTimestamp()), "the step ends later")
 }
 
-func TestCategoriesOfOtherDevicesArePlainRanges(t *testing.T) {
-	text := `[{"ph":"X","cat":"mtia_runtime","name":"runFunction","pid":9,"tid":9,"ts":10,"dur":5,"args":{"correlation":1}},` +
-		`{"ph":"X","cat":"mtia_ccp_events","name":"job","pid":0,"tid":3,"ts":20,"dur":50}]`
-	b, st := convert(t, text, Options{Detail: DetailKernels})
-	assert.Empty(t, st.Skipped)
-	assert.Zero(t, st.Kernels)
-	assert.NotContains(t, find(t, b, "job").Attributes().AsRaw(), "gpu.operation.type")
-}
-
 // What Kineto's plugin for Intel's devices writes: the runtime's calls begin with ur, copies have types of their own, waits
 // and metrics of kernels stand in rows of their own beside what they are of.
 func TestIntelDevices(t *testing.T) {
