@@ -162,7 +162,7 @@ func (b *builder) points(m pmetric.Metric, ps pmetric.NumberDataPointSlice) {
 		if p.Flags().NoRecordedValue() {
 			continue
 		}
-		c := chrometrace.Counter{Name: m.Name(), Unit: unit(m.Unit()), Time: int64(p.Timestamp())}
+		c := chrometrace.Counter{Name: m.Name(), Unit: unit(m.Unit()), Start: int64(p.StartTimestamp()), Time: int64(p.Timestamp())}
 		for k, v := range p.Attributes().All() {
 			switch {
 			case k == string(semconv.HWIDKey):

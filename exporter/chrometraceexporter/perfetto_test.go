@@ -98,7 +98,7 @@ func TestPerfettoOpensServicesWithCounters(t *testing.T) {
 	require.NoError(t, err)
 	agrees(t, cfg.Path, data)
 	assert.Equal(t, [][]string{{"500", "250"}}, perfetto(t, cfg.Path, `SELECT c.ts - (SELECT min(ts) FROM slice) AS at, c.value AS watts
-FROM counter c JOIN process_counter_track t ON c.track_id = t.id WHERE t.name = 'gpu0 hw.power W'`))
+FROM counter c JOIN process_counter_track t ON c.track_id = t.id WHERE t.name = 'hw.power W'`))
 	assert.Equal(t, [][]string{{"cudaLaunchKernel", "void gemm<float>(int)"}, {"POST /generate", "prefill"}}, perfetto(t, cfg.Path,
 		`SELECT a.name AS source, b.name AS target FROM flow f JOIN slice a ON f.slice_out = a.id JOIN slice b ON f.slice_in = b.id ORDER BY b.name DESC`))
 }

@@ -60,6 +60,8 @@ func TestFullDiskAtTheEndLeavesNoFileUnderTheFinalName(t *testing.T) {
 	}
 }
 
+var power = []chrometrace.Counter{{Device: "GPU-1", Label: "gpu0", Name: "power", Unit: "W", Time: epoch, Value: 300}}
+
 func sizeBeforeTheEnd(t *testing.T, batches int) uint64 {
 	dir := t.TempDir()
 	r, err := chrometrace.NewRotator(chrometrace.Files{Path: filepath.Join(dir, "trace.json")})
@@ -67,6 +69,9 @@ func sizeBeforeTheEnd(t *testing.T, batches int) uint64 {
 	defer r.Close()
 	for i := range batches {
 		require.NoError(t, r.Write(batchOf(60, i*60)))
+		if i == 0 {
+			require.NoError(t, r.WriteCounters(power))
+		}
 	}
 	info, err := os.Stat(filepath.Join(dir, names(t, dir)[0]))
 	require.NoError(t, err)
@@ -90,7 +95,7 @@ func TestFullDiskWhenAFileIsDueLosesNothing(t *testing.T) {
 		r, err := chrometrace.NewRotator(c)
 		require.NoError(t, err)
 		require.NoError(t, r.Write(batchOf(60, 0)))
-		require.NoError(t, r.WriteCounters([]chrometrace.Counter{{Device: "GPU-1", Label: "gpu0", Name: "power", Unit: "W", Time: epoch, Value: 300}}))
+		require.NoError(t, r.WriteCounters(power))
 		batches := 1
 		if c.MaxBytes > 0 { // the second one makes the file due
 			batches = 2

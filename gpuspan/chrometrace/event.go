@@ -56,7 +56,7 @@ type Event struct {
 	Launched    int64  // when the host launched the work, unix nanoseconds; 0 when not known. The arrow starts there, on Parent
 	DeviceStart int64  // of a step: when the device began it, unix nanoseconds; 0 when not known
 	DeviceEnd   int64  // and ended it. Such a step is drawn twice, as the host and as the device ran it
-	Device      string // hw.id; counters of this device are drawn in this process
+	Device      string // hw.id
 	Model       string // hw.model of a device's work, for deviceProperties; may be empty
 
 	Kind    string  // span.kind: "server", "client" …; empty is internal
@@ -85,10 +85,11 @@ type Mark struct {
 
 // Counter is one sample of a device's counter.
 type Counter struct {
-	Device string  // hw.id: drawn in every process that has spans of this device, else in a process of its own
-	Label  string  // how the device is called in the counter's name, as "gpu0"
+	Device string  // hw.id: drawn once, in a process of its own
+	Label  string  // how that process is called, as "gpu0"
 	Name   string  // "power"
 	Unit   string  // "W"
-	Time   int64   // unix nanoseconds
+	Start  int64   // of the interval that the value is of, unix nanoseconds; 0: since the point before
+	Time   int64   // its end, unix nanoseconds
 	Value  float64 // in Unit
 }

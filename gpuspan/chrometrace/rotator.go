@@ -260,7 +260,7 @@ const timeFormat = "20060102T150405.000Z"
 // complete finishes a file and gives it its name. On a full disk the file stays open, to be completed later.
 func (r *Rotator) complete(k fileKey) error {
 	f := r.open[k]
-	if s := f.Stats(); s.Events == 0 && !f.points() {
+	if s := f.Stats(); s.Events+s.Counters == 0 {
 		delete(r.open, k)
 		f.discard()
 		return nil

@@ -28,28 +28,26 @@ type Stats struct {
 // A batch is handed to w in one Write. When that fails the batch is not in the file, as far as the Writer is
 // concerned: the caller may take the bytes back and go on.
 type Writer struct {
-	w          io.Writer
-	buf        []byte
-	base       int64
-	began      bool
-	empty      bool // no event written yet
-	closed     bool
-	procs      map[Process]*process
-	order      []*process
-	tracks     int // of all processes
-	pids       map[int64]bool
-	freePID    int64              // below it, from 1 on, all pids are taken
-	devices    map[string]*device // by hw.id
-	deviceList []*device
-	joined     []*device // by the batch being written
-	latest     *process
-	latestKey  Process
-	models     map[int64]string // by ordinal; empty where two processes disagree
-	flows      *flows
-	origins    origins
-	slots      int
-	stats      Stats
-	sequence   []int // order of the batch being written
+	w         io.Writer
+	buf       []byte
+	base      int64
+	began     bool
+	empty     bool // no event written yet
+	closed    bool
+	procs     map[Process]*process
+	order     []*process
+	tracks    int // of all processes
+	pids      map[int64]bool
+	freePID   int64              // below it, from 1 on, all pids are taken
+	devices   map[string]*device // by hw.id
+	latest    *process
+	latestKey Process
+	models    map[int64]string // by ordinal; empty where two processes disagree
+	flows     *flows
+	origins   origins
+	slots     int
+	stats     Stats
+	sequence  []int // order of the batch being written
 }
 
 // NewWriter makes a Writer. Nothing is written before the first batch.
@@ -128,9 +126,6 @@ func (w *Writer) event(e *Event) {
 	if l == nil {
 		w.stats.Crowded++
 		return
-	}
-	if e.Device != "" {
-		w.join(e.Device, p)
 	}
 	if e.Model != "" && t.Kind == Stream {
 		if m, ok := w.models[t.Device]; !ok {
@@ -231,9 +226,7 @@ func (w *Writer) flush(before Stats) error {
 	}
 	_, err := w.w.Write(w.buf)
 	w.buf = w.buf[:0]
-	defer func() { w.joined = w.joined[:0] }()
 	if err != nil {
-		w.part()
 		w.stats = before
 		next := w.flows.next
 		w.flows = newFlows() // arrows from or to slices that are not in the file would point nowhere
@@ -252,8 +245,7 @@ func (w *Writer) Close() error {
 	if w.closed {
 		return nil
 	}
-	before, began, empty, known := w.stats, w.began, w.empty, len(w.order)
-	w.orphans()
+	before, began, empty := w.stats, w.began, w.empty
 	if !w.began {
 		w.buf = append(w.buf, `{"schemaVersion":1,"traceEvents":[`...)
 	}
@@ -265,7 +257,6 @@ func (w *Writer) Close() error {
 	w.buf = w.buf[:0]
 	if err != nil {
 		w.stats, w.began, w.empty = before, began, empty
-		w.unorphan(known)
 		return err
 	}
 	w.closed = true

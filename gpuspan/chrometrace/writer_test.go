@@ -147,47 +147,52 @@ func TestArrowOfASectionLeavesItsParentAtTheLaunch(t *testing.T) {
 	assert.Zero(t, stats.Flows)
 }
 
-func TestCountersAreDrawnUnderTheSpansOfTheirDevice(t *testing.T) {
+// A point is of the interval that ends at its time, and viewers draw a value from where it stands on.
+func TestCountersAreDrawnOnceOverTheIntervalsThatTheyAreOf(t *testing.T) {
 	var b bytes.Buffer
 	w := chrometrace.NewWriter(&b)
-	point := func(device string, v float64) chrometrace.Counter {
-		return chrometrace.Counter{Device: device, Label: "gpu0", Name: "power", Unit: "W", Time: epoch, Value: v}
+	point := func(device, name string, start, end int64, v float64) chrometrace.Counter {
+		if start > 0 {
+			start += epoch
+		}
+		return chrometrace.Counter{Device: device, Label: "gpu0", Name: name, Unit: "W", Start: start, Time: epoch + end, Value: v}
 	}
-	require.NoError(t, w.WriteCounters([]chrometrace.Counter{point("GPU-1", 300), point("GPU-2", 70), point("GPU-1", math.NaN()), point("GPU-1", math.Inf(1))}))
-	span := chrometrace.Event{Name: "k", Process: chrometrace.Process{Service: "s", PID: 4711}, Track: stream(7), Start: epoch, End: epoch + 1, Device: "GPU-1"}
-	require.NoError(t, w.Write([]chrometrace.Event{span}))
-	require.NoError(t, w.WriteCounters([]chrometrace.Counter{point("GPU-1", 310)}))
+	require.NoError(t, w.WriteCounters([]chrometrace.Counter{
+		point("GPU-1", "power", 0, 1000, 300), point("GPU-2", "power", 500, 1000, 70), point("GPU-1", "power", 0, 1500, math.NaN()), point("GPU-1", "power", 0, 1500, math.Inf(1)),
+	}))
+	for i, process := range []chrometrace.Process{{Service: "s", PID: 4711}, {Service: "t", PID: 4712}} { // both use the device
+		require.NoError(t, w.Write([]chrometrace.Event{{Name: "k", Process: process, Track: stream(7), Start: epoch + int64(i), End: epoch + 9, Device: "GPU-1"}}))
+	}
+	require.NoError(t, w.WriteCounters([]chrometrace.Counter{point("GPU-1", "power", 0, 2000, 310), point("GPU-1", "sm", 0, 2000, 0.5), point("GPU-1", "power", 0, 3000, 320)}))
 	require.NoError(t, w.Close())
 	f, faults := chrometracetest.Read(b.Bytes())
 	require.Empty(t, faults)
-	got := map[int64][]any{}
-	for _, r := range f.Events {
-		if r.Ph == "C" {
-			got[r.PID] = append(got[r.PID], r.Args["W"])
+	labels := map[int64]any{}
+	for _, m := range f.Of("M") {
+		if m.Name == "process_name" {
+			labels[m.PID] = m.Args["name"]
 		}
 	}
-	assert.Equal(t, []any{300., 310.}, got[4711])
-	assert.Len(t, got, 2, "the device without spans has a process of its own")
+	var got []string
+	for _, r := range f.Of("C") {
+		got = append(got, fmt.Sprint(labels[r.PID], " ", r.Name, " ", f.Base+r.Time-epoch, " ", r.Args["W"]))
+	}
+	assert.Equal(t, []string{
+		"device gpu0 GPU-1 power 1000 300", "device gpu0 GPU-2 power 500 70", "device gpu0 GPU-1 power 1000 310", "device gpu0 GPU-1 sm 2000 0.5", "device gpu0 GPU-1 power 2000 320",
+	}, got)
 }
 
-func TestCountersReachProcessesThatComeLate(t *testing.T) {
-	w := &failing{n: 2}
+func TestCountersThatCouldNotBeWrittenAreWrittenLater(t *testing.T) {
+	w := &failing{n: 1}
 	cw := chrometrace.NewWriter(w)
-	span := func(service string) []chrometrace.Event {
-		return []chrometrace.Event{{Name: service, Process: chrometrace.Process{Service: service}, Start: epoch, End: epoch + 1, Device: "GPU-1"}}
-	}
 	points := []chrometrace.Counter{{Device: "GPU-1", Label: "gpu0", Name: "power", Unit: "W", Time: epoch, Value: 1}}
-	require.NoError(t, cw.Write(span("a")))
 	require.Error(t, cw.WriteCounters(points))
 	require.NoError(t, cw.WriteCounters(points))
-	w.n = 1
-	require.Error(t, cw.Write(span("b")))
-	require.NoError(t, cw.Write(span("b")))
 	require.NoError(t, cw.Close())
 	f, faults := chrometracetest.Read(w.Bytes())
 	require.Empty(t, faults)
-	assert.Len(t, f.Of("C"), 2, "one for each process")
-	assert.EqualValues(t, 2, cw.Stats().Counters)
+	assert.Len(t, f.Of("C"), 1)
+	assert.EqualValues(t, 1, cw.Stats().Counters)
 }
 
 func TestWhatHasNoPlaceInTimeIsLeftOutAndCounted(t *testing.T) {
