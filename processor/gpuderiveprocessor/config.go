@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/config/configoptional"
 
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // Config of the gpu_derive processor.
@@ -40,6 +41,9 @@ type Config struct {
 	// AssembleSteps sums up the spans below a step for producers that put no totals on their steps. Default off; the empty
 	// key turns it on.
 	AssembleSteps configoptional.Optional[AssembleConfig] `mapstructure:"assemble_steps"`
+	// Attributes is how much is written on a span: lean for what a person asks, with quality only where it is not the
+	// normal one and values of five significant digits, or full for all that is known. Default lean.
+	Attributes spanfacts.Level `mapstructure:"attributes"`
 }
 
 // PeakConfig states peaks of the device models that a pattern matches. A field of 0 or left out keeps what is known.

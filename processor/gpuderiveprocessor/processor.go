@@ -100,6 +100,7 @@ func (d *deriver) scope(b *batch, ss ptrace.ScopeSpans) {
 	scope.Load(&b.resource, ss.Scope().Attributes())
 	var f spanfacts.Facts
 	var out derived
+	peaks := "" // gpu.peak.source of the scope
 	for _, s := range ss.Spans().All() {
 		if !f.Load(s, &scope) || !f.Kind.Work() {
 			continue
@@ -112,6 +113,9 @@ func (d *deriver) scope(b *batch, ss ptrace.ScopeSpans) {
 		b.counts[o]++
 		if o == outcomeDerived && r == nil {
 			b.noPeaks++
+		}
+		if d.cfg.Attributes == spanfacts.Lean {
+			peaks = out.lean(ss.Scope(), peaks)
 		}
 		out.put(s.Attributes())
 	}
@@ -135,6 +139,41 @@ func (d *deriver) roof(b *batch, f *spanfacts.Facts) *roof {
 	b.places++
 	p.device, p.roof = dev, d.resolver.roof(dev, b.now)
 	return p.roof
+}
+
+// lean takes away what does not answer what a person asks, and rounds the rest. Where peaks come from is said once on the
+// scope, as the first span has it; spans of which that is not true say it themselves. It returns the scope's.
+func (x *derived) lean(scope pcommon.InstrumentationScope, peaks string) string {
+	nan := math.NaN()
+	x.readRate, x.writeRate, x.intensity = nan, nan, nan
+	if !math.IsNaN(x.roofUtil) {
+		x.ioUtil, x.flopUtil = nan, nan // parts of it
+	}
+	if x.declaration == semconv.GPUDeclarationStatusOk {
+		x.declaration = ""
+	}
+	if x.rateStatus == semconv.GPURateStatusOk {
+		x.rateStatus = ""
+	}
+	for _, v := range [...]*float64{
+		&x.ioRate, &x.busRate, &x.ioUtil, &x.flopRate, &x.flopUtil, &x.roofUtil, &x.itemRate, &x.stepItemRate, &x.mfu, &x.hfu,
+	} {
+		*v = spanfacts.Round5(*v)
+	}
+	if x.peakSource == "" {
+		return peaks
+	}
+	if peaks == "" {
+		v, there := scope.Attributes().GetOrPutEmpty(string(semconv.GPUPeakSourceKey))
+		if !there {
+			v.SetStr(x.peakSource)
+		}
+		peaks = v.Str()
+	}
+	if x.peakSource == peaks {
+		x.peakSource = ""
+	}
+	return peaks
 }
 
 // put writes what is present. Whatever the inputs were, nothing that is not a finite number ≥ 0 reaches the wire.

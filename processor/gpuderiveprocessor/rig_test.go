@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 type attrs map[string]any
@@ -41,6 +43,7 @@ func oneSpan(t testing.TB, a attrs) (ptrace.Traces, ptrace.Span) {
 func newTestDeriver(t testing.TB, edit func(*Config)) *deriver {
 	t.Helper()
 	cfg := createDefaultConfig().(*Config)
+	cfg.Attributes = spanfacts.Full // tests of level lean say so
 	if edit != nil {
 		edit(cfg)
 	}

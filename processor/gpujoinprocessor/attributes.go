@@ -8,8 +8,10 @@ import (
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -20,67 +22,53 @@ var means = [...]struct {
 	key   string
 	field gpusamplesextension.Field
 	ratio bool
+	lean  bool // written on spans of several devices at level lean too
 }{
-	{string(semconv.GPUUtilizationKey), gpusamplesextension.Utilization, true},
-	{string(semconv.GPUSMUtilizationKey), gpusamplesextension.SMUtilization, true},
-	{string(semconv.GPUSMOccupancyKey), gpusamplesextension.SMOccupancy, true},
-	{string(semconv.GPUTensorUtilizationKey), gpusamplesextension.TensorUtilization, true},
-	{string(semconv.GPUDRAMUtilizationKey), gpusamplesextension.DRAMUtilization, true},
-	{string(semconv.GPUClockSMFrequencyKey), gpusamplesextension.ClockSM, false},
-	{string(semconv.GPUClockMemoryFrequencyKey), gpusamplesextension.ClockMemory, false},
-	{string(semconv.GPUPowerKey), gpusamplesextension.Power, false},
+	{string(semconv.GPUUtilizationKey), gpusamplesextension.Utilization, true, false},
+	{string(semconv.GPUSMUtilizationKey), gpusamplesextension.SMUtilization, true, true},
+	{string(semconv.GPUSMOccupancyKey), gpusamplesextension.SMOccupancy, true, false},
+	{string(semconv.GPUTensorUtilizationKey), gpusamplesextension.TensorUtilization, true, true},
+	{string(semconv.GPUDRAMUtilizationKey), gpusamplesextension.DRAMUtilization, true, true},
+	{string(semconv.GPUClockSMFrequencyKey), gpusamplesextension.ClockSM, false, false},
+	{string(semconv.GPUClockMemoryFrequencyKey), gpusamplesextension.ClockMemory, false, false},
+	{string(semconv.GPUPowerKey), gpusamplesextension.Power, false, true},
 }
 
-// room is made for the 16 attributes that a joined span mostly gains and for those that gpu_derive, the next processor,
-// adds to it: pdata's maps are slices, and one growth costs less than two.
-const room = 32
+// room is made for the attributes that a joined span mostly gains and for those that gpu_derive, the next processor, adds
+// to it: pdata's maps are slices, and one growth costs less than two.
+var room = [...]int{spanfacts.Lean: 12, spanfacts.Full: 32}
+
+// wholeCoverage is the coverage from which it is the normal one.
+const wholeCoverage = 0.99
 
 // attributes writes what the samples say about a span.
 type attributes struct {
 	shift       int64
 	energyOnMIG bool
 	spanEvents  bool
+	level       spanfacts.Level
 	events      []gpusamplesextension.Event
 	to          writer
 }
 
-// write joins one span with its device and board in the current view. False: no sample is near.
-func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared bool) bool {
+// write joins one span with its device and board in the current view. marked: its scope says that it is joined. False: no
+// sample is near.
+func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared, marked bool) bool {
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
 	dev, b := at.dev, at.board
 	boardDev := b.meter.dev
 	to := &a.to
-	to.open(g.span.Attributes(), room, !g.again)
+	to.open(g.span.Attributes(), room[a.level], !g.again)
+	lean := a.level == spanfacts.Lean
 	defer to.close()
 
 	if at.hwID == "" { // found by another identity: whoever comes next need not search again
 		to.str(string(semconv.HWIDKey), dev.Device().ID)
 	}
 	coverage, samples := dev.Coverage(start, end)
+	how := method(dev, boardDev, end-start)
 	if coverage > 0 {
-		for i := range means {
-			m := &means[i]
-			d := dev
-			if !m.ratio {
-				d = either(dev, boardDev, m.field)
-			}
-			if mean, known := d.Mean(m.field, start, end); known > 0 {
-				to.double(m.key, tidy(mean))
-			} else if m.field == gpusamplesextension.Power && b.meter.known {
-				if watt, known := boardDev.Mean(gpusamplesextension.Energy, start, end); known > 0 {
-					to.double(m.key, tidy(watt))
-				}
-			}
-		}
-		if !g.hasMemory {
-			if used, known := dev.Mean(gpusamplesextension.MemoryUsed, start, end); known > 0 {
-				to.int(string(semconv.GPUMemoryUsageKey), int64(math.Round(used)))
-			}
-		}
-		if t, ok := either(dev, boardDev, gpusamplesextension.Temperature).Max(gpusamplesextension.Temperature, start, end); ok {
-			to.double(string(semconv.GPUTemperatureMaxKey), tidy(t))
-		}
-		a.throttle(to, either(dev, boardDev, gpusamplesextension.Throttle), start, end)
+		// What was measured comes first: a limit of attributes cuts the others.
 		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
 			to.double(string(semconv.GPUEnergyKey), tidy(max(0, share.Value)))
 			if share.Own != share.Value {
@@ -91,20 +79,95 @@ func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared 
 				coverage = c
 			}
 		}
+		throttled := a.throttle(to, either(dev, boardDev, gpusamplesextension.Throttle), start, end)
+		if lean {
+			a.leanMeans(to, at, start, end, how, throttled)
+		} else {
+			a.fullMeans(g, to, at, start, end)
+		}
 	}
 	a.met(g, to, boardDev, start, end)
 	if share.Late > 0 {
 		to.double(string(semconv.GPUJoinLateDurationKey), tidy(float64(share.Late)*1e-9))
 	}
-	to.double(string(semconv.GPUJoinCoverageKey), tidy(coverage))
-	to.int(string(semconv.GPUJoinSamplesKey), int64(samples))
-	if source := dev.Device().Source; source != "" {
+	if !lean || coverage < wholeCoverage || !marked {
+		to.double(string(semconv.GPUJoinCoverageKey), tidy(coverage))
+	}
+	if !lean {
+		to.int(string(semconv.GPUJoinSamplesKey), int64(samples))
+	}
+	if source := dev.Device().Source; source != "" && !marked {
 		to.str(string(semconv.GPUMeasurementSourceKey), source)
 	}
-	if coverage > 0 {
-		to.str(string(semconv.GPUJoinMethodKey), method(dev, boardDev, end-start))
+	if coverage > 0 && (!lean || how != semconv.GPUJoinMethodInterval) {
+		to.str(string(semconv.GPUJoinMethodKey), how)
 	}
 	return coverage > 0
+}
+
+// fullMeans writes everything that the device and its board measure.
+func (a *attributes) fullMeans(g *gpuSpan, to *writer, at *place, start, end int64) {
+	dev, boardDev := at.dev, at.board.meter.dev
+	for i := range means {
+		m := &means[i]
+		d := dev
+		if !m.ratio {
+			d = either(dev, boardDev, m.field)
+		}
+		if mean, known := d.Mean(m.field, start, end); known > 0 {
+			to.double(m.key, tidy(mean))
+		} else if m.field == gpusamplesextension.Power {
+			if watt, known := metered(at.board, start, end); known {
+				to.double(m.key, tidy(watt))
+			}
+		}
+	}
+	if !g.hasMemory {
+		if used, known := dev.Mean(gpusamplesextension.MemoryUsed, start, end); known > 0 {
+			to.int(string(semconv.GPUMemoryUsageKey), int64(math.Round(used)))
+		}
+	}
+	if t, ok := either(dev, boardDev, gpusamplesextension.Temperature).Max(gpusamplesextension.Temperature, start, end); ok {
+		to.double(string(semconv.GPUTemperatureMaxKey), tidy(t))
+	}
+}
+
+// metered is the power by the board's energy counter, for boards that do not sample power.
+func metered(b *board, start, end int64) (watt float64, ok bool) {
+	if !b.meter.known {
+		return 0, false
+	}
+	watt, known := b.meter.dev.Mean(gpusamplesextension.Energy, start, end)
+	return watt, known > 0
+}
+
+// leanMeans writes what says whether the device computed, moved data or was held back. A span shorter than a sample has the
+// values of its surroundings, so of those only power and the use of the SMs are of interest; the clock is where it
+// was held back.
+func (a *attributes) leanMeans(to *writer, at *place, start, end int64, how string, throttled bool) {
+	dev, boardDev := at.dev, at.board.meter.dev
+	mean := func(key attribute.Key, d gpusamplesextension.DeviceView, field gpusamplesextension.Field) bool {
+		x, known := d.Mean(field, start, end)
+		if known > 0 {
+			to.double(string(key), spanfacts.Round5(x))
+		}
+		return known > 0
+	}
+	if !mean(semconv.GPUPowerKey, either(dev, boardDev, gpusamplesextension.Power), gpusamplesextension.Power) {
+		if watt, ok := metered(at.board, start, end); ok {
+			to.double(string(semconv.GPUPowerKey), spanfacts.Round5(watt))
+		}
+	}
+	if !mean(semconv.GPUSMUtilizationKey, dev, gpusamplesextension.SMUtilization) {
+		mean(semconv.GPUUtilizationKey, dev, gpusamplesextension.Utilization) // what NVML has
+	}
+	if how == semconv.GPUJoinMethodInterval {
+		mean(semconv.GPUTensorUtilizationKey, dev, gpusamplesextension.TensorUtilization)
+		mean(semconv.GPUDRAMUtilizationKey, dev, gpusamplesextension.DRAMUtilization)
+		if throttled {
+			mean(semconv.GPUClockSMFrequencyKey, either(dev, boardDev, gpusamplesextension.ClockSM), gpusamplesextension.ClockSM)
+		}
+	}
 }
 
 // either is the device when it measures the field, else its board.
@@ -123,15 +186,19 @@ func method(dev, board gpusamplesextension.DeviceView, length int64) string {
 	return semconv.GPUJoinMethodInterval
 }
 
-func (a *attributes) throttle(to *writer, dev gpusamplesextension.DeviceView, start, end int64) {
+// throttle says for how long and why the device was held back; it reports whether it was. At level lean a time of 0 is not
+// stated, and one of the whole span only by its reasons.
+func (a *attributes) throttle(to *writer, dev gpusamplesextension.DeviceView, start, end int64) bool {
 	share, known := dev.Mean(gpusamplesextension.Throttle, start, end)
 	if known == 0 {
-		return
+		return false
 	}
-	to.double(string(semconv.GPUThrottleTimeKey), tidy(share*known*float64(end-start)*1e-9))
 	mask := gpusamplesextension.ThrottleReason(dev.Mask(gpusamplesextension.Throttle, start, end))
+	if a.level == spanfacts.Full || share > 0 && (share*known < wholeCoverage || mask == 0) {
+		to.double(string(semconv.GPUThrottleTimeKey), tidy(share*known*float64(end-start)*1e-9))
+	}
 	if mask == 0 {
-		return
+		return share > 0
 	}
 	reasons := make([]string, 0, 8)
 	mask.Each(func(r gpusamplesextension.ThrottleReason) { reasons = append(reasons, r.String()) })
@@ -141,6 +208,7 @@ func (a *attributes) throttle(to *writer, dev gpusamplesextension.DeviceView, st
 	for _, r := range reasons {
 		list.AppendEmpty().SetStr(r)
 	}
+	return true
 }
 
 // met writes the events of the board that fell into the span.

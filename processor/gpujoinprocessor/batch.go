@@ -6,10 +6,12 @@ package gpujoinprocessor
 import (
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // batch is the GPU spans of one request, in the order of the wire. It is reused.
@@ -17,6 +19,7 @@ type batch struct {
 	spans     []gpuSpan
 	resources []resourceInfo
 	places    places
+	scopes    []scope
 	streams   []spanfacts.NestSpan // of spans
 	host      []hostSpan
 	bridges   map[fairshare.Key][8]byte
@@ -24,6 +27,13 @@ type batch struct {
 	waiting   int   // of the spans, those that are waited for
 	latest    int64 // end of those
 	seen      int64 // when the first of them arrived first
+}
+
+// scope is the GPU spans of one instrumentation scope of a request.
+type scope struct {
+	scope  pcommon.InstrumentationScope
+	source string // of the samples of all of its spans
+	mixed  bool   // they have several, or some are not joined
 }
 
 // hostSpan is a span without GPU operation in a request that has some with.
@@ -40,11 +50,12 @@ type boardEnd struct {
 
 func (b *batch) reset() {
 	clear(b.spans)
+	clear(b.scopes)
 	clear(b.resources)
 	clear(b.boards)
 	clear(b.bridges)
 	b.places.reset()
-	b.spans, b.resources, b.streams, b.host, b.boards = b.spans[:0], b.resources[:0], b.streams[:0], b.host[:0], b.boards[:0]
+	b.spans, b.scopes, b.resources, b.streams, b.host, b.boards = b.spans[:0], b.scopes[:0], b.resources[:0], b.streams[:0], b.host[:0], b.boards[:0]
 	b.waiting = 0
 }
 
@@ -71,11 +82,12 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 				if !ok {
 					continue
 				}
-				g.place = b.places.number(&at)
+				g.place, g.scope = b.places.number(&at), int32(len(b.scopes))
 				b.places.list[g.place].extend(&g.share)
 				b.spans = append(b.spans, g)
 				b.streams = append(b.streams, spanfacts.NestSpan{Owner: r.process, Device: at.ordinal, Stream: stream})
 			}
+			b.scopes = append(b.scopes, scope{scope: ss.Scope()})
 			total += ss.Spans().Len()
 		}
 	}
@@ -140,3 +152,29 @@ func (b *batch) bridge() {
 
 // maxBridge bounds the walk through host spans; a circle of parents ends there too.
 const maxBridge = 128
+
+// sources says on each scope where the samples of its spans are from, if that is the same for all of them. It is also the
+// mark by which another gpu_join knows that they are joined.
+func (b *batch) sources() {
+	for i := range b.spans {
+		g := &b.spans[i]
+		s := &b.scopes[g.scope]
+		source := ""
+		if at := &b.places.list[g.place]; g.fault == sound && at.outcome == found {
+			source = at.dev.Device().Source
+		}
+		if source == "" || s.source != "" && s.source != source {
+			s.mixed = true
+		}
+		s.source = source
+	}
+	for i := range b.scopes {
+		s := &b.scopes[i]
+		if s.mixed {
+			s.source = ""
+		}
+		if s.source != "" {
+			s.scope.Attributes().PutStr(string(semconv.GPUMeasurementSourceKey), s.source)
+		}
+	}
+}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/cputime"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -175,7 +176,7 @@ func BenchmarkAppendAttributes(b *testing.B) {
 		at := cputime.Used()
 		var to writer
 		for s := range spansOf(td) {
-			to.open(s.Attributes(), room, true)
+			to.open(s.Attributes(), room[spanfacts.Full], true)
 			for _, k := range written[:16] {
 				to.double(k, 1)
 			}

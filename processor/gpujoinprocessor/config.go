@@ -11,6 +11,8 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configretry"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // Config of the gpu_join processor.
@@ -39,6 +41,9 @@ type Config struct {
 	EnergyOnMIG bool `mapstructure:"energy_on_mig"`
 	// Events adds a span event for each XID, memory error and throttle change, beside the attributes. Default false.
 	Events bool `mapstructure:"events"`
+	// Attributes is how much is written on a span: lean for what a person asks, with quality only where it is not the
+	// normal one and means of five significant digits, or full for all that is known. Default lean.
+	Attributes spanfacts.Level `mapstructure:"attributes"`
 }
 
 // QueueConfig bounds what is held.

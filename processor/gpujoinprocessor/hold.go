@@ -9,6 +9,8 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/xpdata/pref"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // join is the queue's consumer: it waits, writes and sends on.
@@ -109,6 +111,9 @@ func (p *joinProcessor) write(ctx context.Context, b *batch) {
 	view := e.reader.Acquire()
 	defer view.Release()
 	e.find(view, &b.places)
+	if p.attrs.level == spanfacts.Lean {
+		b.sources()
+	}
 	var late, uncovered, untracked int64
 	for i := range b.spans {
 		g := &b.spans[i]
@@ -128,7 +133,7 @@ func (p *joinProcessor) write(ctx context.Context, b *batch) {
 				at.more[i].board.dev.Unpin(g.share.Key, place)
 			}
 		} else {
-			wrote = p.attrs.write(g, at, share, shared)
+			wrote = p.attrs.write(g, at, share, shared, b.scopes[g.scope].source != "")
 		}
 		if !wrote {
 			uncovered++

@@ -27,6 +27,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/internal/configtest"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
 )
 
@@ -38,7 +39,7 @@ func TestConfigFile(t *testing.T) {
 	full.RetryOnFailure.Enabled = false
 	full.MaxSpans, full.Shift = 1000, 50*time.Millisecond
 	full.Ordinals = map[string]string{"0": gpu0}
-	full.EnergyOnMIG, full.Events = true, true
+	full.EnergyOnMIG, full.Events, full.Attributes = true, true, spanfacts.Full
 	for name, want := range map[string]*Config{"gpu_join": createDefaultConfig().(*Config), "gpu_join/all": full} {
 		cfg, err := configtest.Load[Config](t, name, createDefaultConfig)
 		require.NoError(t, err)

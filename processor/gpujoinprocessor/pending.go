@@ -23,6 +23,7 @@ type pendingRequest struct {
 	mu           sync.Mutex
 	td           ptrace.Traces
 	spans        []gpuSpan
+	scopes       []scope
 	places       []place
 	host         []hostSpan
 	ends         []pendingEnd
@@ -48,6 +49,7 @@ func newPending(ctx context.Context, td ptrace.Traces) (context.Context, *pendin
 // fill takes what is known of the request from the batch, and unlocks.
 func (r *pendingRequest) fill(b *batch) {
 	r.spans, r.places, r.host = slices.Clone(b.spans), slices.Clone(b.places.list), slices.Clone(b.host)
+	r.scopes = slices.Clone(b.scopes)
 	r.ends = make([]pendingEnd, 0, len(b.boards))
 	for _, e := range b.boards {
 		r.ends = append(r.ends, pendingEnd{e, e.board.dev})
@@ -69,7 +71,7 @@ func (b *batch) resume(ctx context.Context, td ptrace.Traces, e *engine) bool {
 	if r.waiting == 0 {
 		return false
 	}
-	defer func() { r.spans, r.places, r.host, r.ends, r.waiting = nil, nil, nil, nil, 0 }()
+	defer func() { r.spans, r.scopes, r.places, r.host, r.ends, r.waiting = nil, nil, nil, nil, nil, 0 }()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, x := range r.ends {
@@ -87,6 +89,7 @@ func (b *batch) resume(ctx context.Context, td ptrace.Traces, e *engine) bool {
 		b.boards = append(b.boards, x.boardEnd)
 	}
 	b.spans = append(b.spans, r.spans...)
+	b.scopes = append(b.scopes, r.scopes...)
 	b.places.list = append(b.places.list, r.places...)
 	b.waiting, b.latest, b.seen = r.waiting, r.latest, r.seen
 	return true

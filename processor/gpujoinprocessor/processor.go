@@ -57,7 +57,7 @@ func newProcessor(ctx context.Context, set processor.Settings, cfg *Config, next
 		logger:   set.Logger,
 		next:     next,
 		ident:    identifier{maphash.MakeSeed()},
-		attrs:    attributes{shift: int64(cfg.Shift), energyOnMIG: cfg.EnergyOnMIG, spanEvents: cfg.Events},
+		attrs:    attributes{shift: int64(cfg.Shift), energyOnMIG: cfg.EnergyOnMIG, spanEvents: cfg.Events, level: cfg.Attributes},
 		draining: make(chan struct{}),
 		stop:     make(chan struct{}),
 	}

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -75,6 +76,7 @@ func (r *rig) join(edit ...func(*Config)) *rig { return r.joinTo(r.sink, edit...
 func (r *rig) joinTo(next consumer.Traces, edit ...func(*Config)) *rig {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Samples = &samplesID
+	cfg.Attributes = spanfacts.Full // tests of level lean say so
 	for _, e := range edit {
 		e(cfg)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -89,7 +90,8 @@ func (x *place) arriveMore(g *gpuSpan, now int64) {
 func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, shared bool) bool {
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
 	to := &a.to
-	to.open(g.span.Attributes(), room, !g.again)
+	to.open(g.span.Attributes(), room[a.level], !g.again)
+	lean := a.level == spanfacts.Lean
 	defer to.close()
 
 	var mean, weight [len(means)]float64
@@ -140,14 +142,18 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 	to.int(string(semconv.GPUDeviceCountKey), int64(1+len(x.more)))
 	if coverage > 0 {
 		for i := range means {
-			if weight[i] > 0 {
+			switch {
+			case weight[i] == 0:
+			case !lean:
 				to.double(means[i].key, tidy(mean[i]/weight[i]))
+			case means[i].lean:
+				to.double(means[i].key, spanfacts.Round5(mean[i]/weight[i]))
 			}
 		}
-		if hasMemory && !g.hasMemory {
+		if hasMemory && !g.hasMemory && !lean {
 			to.int(string(semconv.GPUMemoryUsageKey), int64(math.Round(memory)))
 		}
-		if hasTemperature {
+		if hasTemperature && !lean {
 			to.double(string(semconv.GPUTemperatureMaxKey), tidy(hottest))
 		}
 		if hasThrottle {

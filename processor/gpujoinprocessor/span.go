@@ -36,6 +36,7 @@ type gpuSpan struct {
 	at        fairshare.Place
 	more      []fairshare.Place // on the further devices of its place
 	place     int32             // of the batch's places
+	scope     int32             // of the batch's scopes
 	step      bool
 	fault     fault
 	hasMemory bool // gpu.memory.usage is there already

@@ -1,0 +1,74 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package spanfacts
+
+import (
+	"fmt"
+	"math"
+)
+
+// Level is how much a processor writes on a span.
+type Level int
+
+const (
+	// Lean writes what a person asks a span: how fast, at what share of the peak, what limited it, what the device did
+	// meanwhile, for how many joules. Quality is stated where it is not the normal one, what is the same for all spans
+	// of a scope is on the scope, and means have five significant digits.
+	Lean Level = iota
+	// Full writes everything that is known, on every span.
+	Full
+)
+
+// UnmarshalText reads `lean` or `full`.
+func (l *Level) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "lean":
+		*l = Lean
+	case "full":
+		*l = Full
+	default:
+		return fmt.Errorf("must be lean or full, found %q", text)
+	}
+	return nil
+}
+
+// MarshalText is the reverse of UnmarshalText.
+func (l Level) MarshalText() ([]byte, error) {
+	if l == Full {
+		return []byte("full"), nil
+	}
+	return []byte("lean"), nil
+}
+
+// Round5 rounds to five significant digits: enough for a mean over samples, which no meter gives more exactly. What is
+// summed over spans is not rounded, nor is what lies below 1e-16 or above 1e26.
+func Round5(x float64) float64 {
+	// The binary exponent times log10(2) is the decimal one or one more, so five or six digits are before the point.
+	exp := int(math.Float64bits(x)>>52&0x7ff) - 1022
+	digits := 5 - exp*1233>>12
+	if exp == -1022 || exp == 1025 { // zero and subnormal; NaN and infinite
+		return x
+	}
+	scale := 1.0
+	switch {
+	case digits >= 0 && digits < len(pow10):
+		scale = pow10[digits]
+		if y := math.Abs(x * scale); y >= 1e5 {
+			scale /= 10
+		}
+		return math.Round(x*scale) / scale
+	case digits < 0 && -digits < len(pow10):
+		scale = pow10[-digits]
+		if y := math.Abs(x / scale); y >= 1e5 {
+			scale *= 10
+		}
+		return math.Round(x/scale) * scale
+	}
+	return x
+}
+
+// pow10 are the powers of ten that a float64 holds exactly.
+var pow10 = [...]float64{
+	1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+}
