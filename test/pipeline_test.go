@@ -44,8 +44,8 @@ receivers:
     samples: gpu_samples
     replay: {file: %[2]s}
 processors:
-  gpu_join: {samples: gpu_samples, settle: 8s, max_wait: 16s}
-  gpu_derive: {samples: gpu_samples, presets: [sdk]}
+  gpu_join: {samples: gpu_samples, settle: 8s, max_wait: 16s, attributes: full}
+  gpu_derive: {samples: gpu_samples, presets: [sdk], attributes: full}
 connectors:
   gpu_metrics: {flush_interval: 1h, instance_id: golden}
 exporters:
