@@ -20,7 +20,7 @@ func TestALeanSpanSaysRatesRoofAndBound(t *testing.T) {
 	process(t, d, td)
 	require.NoError(t, conformance.Traces(td))
 	assert.Equal(t, attrs{
-		"gpu.io.rate": 1.675e12, "gpu.flop.rate": 2e14, "gpu.operation.item.rate": 1.0245e6,
+		"gpu.io.rate": 1.675e12, "gpu.operation.item.rate": 1.0245e6,
 		"gpu.roofline.utilization": 0.5, "gpu.roofline.bound": "memory",
 	}, gained(s, full))
 	assert.Equal(t, map[string]any{"gpu.peak.source": "table"}, td.ResourceSpans().At(0).ScopeSpans().At(0).Scope().Attributes().AsRaw())
@@ -29,10 +29,13 @@ func TestALeanSpanSaysRatesRoofAndBound(t *testing.T) {
 func TestWhatIsNotTheNormalQualityIsStated(t *testing.T) {
 	for name, tt := range map[string]struct{ in, want attrs }{
 		"too much declared": {with(full, attrs{"gpu.io.size": 33_500_000_000}), attrs{
-			"gpu.io.rate": 1.675e13, "gpu.flop.rate": 2e14, "gpu.operation.item.rate": 1.024e6,
+			"gpu.io.rate": 1.675e13, "gpu.operation.item.rate": 1.024e6,
 			"gpu.roofline.utilization": 5.0, "gpu.roofline.bound": "memory", "gpu.declaration.status": "exceeds_peak",
 		}},
 		"too short":               {with(full, attrs{"gpu.duration": 1e-6}), attrs{"gpu.rate.status": "below_floor"}},
+		"more arithmetic": {with(full, attrs{"gpu.io.size": 335_000_000}), attrs{
+			"gpu.flop.rate": 2e14, "gpu.operation.item.rate": 1.024e6, "gpu.roofline.utilization": 0.20212, "gpu.roofline.bound": "compute",
+		}},
 		"half of the declaration": {with(h100, attrs{"gpu.io.size": 3_350_000_000}), attrs{"gpu.io.rate": 1.675e12, "gpu.io.utilization": 0.5}},
 	} {
 		d := newTestDeriver(t, func(c *Config) { c.Attributes = spanfacts.Lean })

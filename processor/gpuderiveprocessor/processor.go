@@ -146,8 +146,13 @@ func (d *deriver) roof(b *batch, f *spanfacts.Facts) *roof {
 func (x *derived) lean(scope pcommon.InstrumentationScope, peaks string) string {
 	nan := math.NaN()
 	x.readRate, x.writeRate, x.intensity = nan, nan, nan
-	if !math.IsNaN(x.roofUtil) {
-		x.ioUtil, x.flopUtil = nan, nan // parts of it
+	if !math.IsNaN(x.roofUtil) { // the rate on the side of the ridge where the work lies, and its share of the roof
+		if x.flopUtil > x.ioUtil {
+			x.ioRate = nan
+		} else {
+			x.flopRate = nan
+		}
+		x.ioUtil, x.flopUtil = nan, nan
 	}
 	if x.declaration == semconv.GPUDeclarationStatusOk {
 		x.declaration = ""
