@@ -36,10 +36,11 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 	// Every span that is outermost on the device, the accounts of requests, and the device's own counter, by device.
 	spent, shared, used := map[string]float64{}, map[string]float64{}, map[string]float64{}
 	parents, gpuSpans := map[pcommon.SpanID]bool{}, []ptrace.Span{}
+	outside := conformance.Report{Strict: true}
 	for line := range lines(t, filepath.Join(out, "spans.json")) {
 		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)
 		require.NoError(t, err)
-		require.NoError(t, conformance.Traces(td))
+		outside.Traces(td)
 		for _, rs := range td.ResourceSpans().All() {
 			for _, ss := range rs.ScopeSpans().All() {
 				for _, s := range ss.Spans().All() {
@@ -59,7 +60,9 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 			}
 		}
 	}
+	require.NoError(t, outside.Err())
 	require.NotEmpty(t, gpuSpans)
+	requireLean(t, gpuSpans)
 	for _, s := range gpuSpans {
 		if id, ok := s.Attributes().Get("hw.id"); ok && !parents[s.ParentSpanID()] {
 			if joules, ok := s.Attributes().Get("gpu.energy"); ok {
@@ -95,6 +98,21 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 	b, err := os.ReadFile(filepath.Join(out, "trace.json"))
 	require.NoError(t, err)
 	require.True(t, json.Valid(b))
+}
+
+// requireLean holds joined and derived spans to what a person can read: 26 attributes on average. Of the bytes about 70 are
+// IDs, times and the name, and about 100 links to requests.
+func requireLean(t *testing.T, spans []ptrace.Span) {
+	t.Helper()
+	attributes, size := 0, 0
+	for _, s := range spans {
+		attributes += s.Attributes().Len()
+		size += (&ptrace.ProtoMarshaler{}).SpanSize(s)
+	}
+	n := float64(len(spans))
+	t.Logf("%.1f attributes and %.0f bytes of OTLP on average of %d spans", float64(attributes)/n, float64(size)/n, len(spans))
+	require.LessOrEqual(t, float64(attributes)/n, 26.)
+	require.LessOrEqual(t, float64(size)/n, 960.)
 }
 
 // lines yields the lines of a file, each one request of OTLP JSON.
