@@ -19,7 +19,7 @@ var files embed.FS
 // AllInOne is the pipeline that runs when no configuration is given.
 const AllInOne = "all-in-one"
 
-// Names lists the pipelines: all-in-one, jaeger, kubernetes/agent, kubernetes/gateway, prometheus, tempo.
+// Names lists the pipelines: all-in-one, jaeger, kubernetes/agent, kubernetes/gateway, llm, prometheus, tempo.
 func Names() []string {
 	var names []string
 	// The embedded tree is fixed at build time: walking it cannot fail.

@@ -20,7 +20,7 @@ import (
 
 func TestEveryPipelineIsYAMLWithAService(t *testing.T) {
 	names := config.Names()
-	require.Equal(t, []string{"all-in-one", "jaeger", "kubernetes/agent", "kubernetes/gateway", "prometheus", "tempo"}, names)
+	require.Equal(t, []string{"all-in-one", "jaeger", "kubernetes/agent", "kubernetes/gateway", "llm", "prometheus", "tempo"}, names)
 	for _, name := range names {
 		text, err := config.YAML(name)
 		require.NoError(t, err)
@@ -32,7 +32,7 @@ func TestEveryPipelineIsYAMLWithAService(t *testing.T) {
 
 func TestAnUnknownPipelineIsNamed(t *testing.T) {
 	_, err := config.YAML("loki")
-	require.EqualError(t, err, `no pipeline "loki" (there are all-in-one, jaeger, kubernetes/agent, kubernetes/gateway, prometheus, tempo)`)
+	require.EqualError(t, err, `no pipeline "loki" (there are all-in-one, jaeger, kubernetes/agent, kubernetes/gateway, llm, prometheus, tempo)`)
 }
 
 func TestTheDeployedPipelinesAreTheReadyOnes(t *testing.T) {

@@ -119,6 +119,12 @@ const (
 	GPURequestItemEnergyUnit        = "J/{item}"
 	GPURequestItemEnergyDescription = "Energy of one request in one operation divided by its items, as joules per token."
 
+	// GPURequestItemsName (histogram, {item}): Items of one request in one operation. The sum of
+	// gpu.request.energy divided by the sum of these is joules per token over all requests.
+	GPURequestItemsName        = "gpu.request.items"
+	GPURequestItemsUnit        = "{item}"
+	GPURequestItemsDescription = "Items of one request in one operation."
+
 	// GPURequestQueueDurationName (histogram, s): Start of the request's span to the start of the first GPU work
 	// for it, or as the engine states it.
 	GPURequestQueueDurationName        = "gpu.request.queue.duration"

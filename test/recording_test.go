@@ -57,6 +57,12 @@ func record(t *testing.T, path string, device object, lines []object) {
 	t.Helper()
 	whole := object{"name": "gpu0", "vendor": "NVIDIA", "driver": "580.65.06", "ordinal": 0, "pci": "0000:3b:00.0"}
 	maps.Copy(whole, device)
+	recordAll(t, path, []object{whole}, lines)
+}
+
+// recordAll writes a recording of several devices.
+func recordAll(t *testing.T, path string, devices, lines []object) {
+	t.Helper()
 	f, err := os.Create(path)
 	require.NoError(t, err)
 	z, err := zstd.NewWriter(f, zstd.WithEncoderConcurrency(1))
@@ -64,7 +70,7 @@ func record(t *testing.T, path string, device object, lines []object) {
 	enc := json.NewEncoder(z)
 	head := []object{
 		{"format": "otelgpu-recording", "version": 1, "source": "dcgm", "start": recorded, "interval": int64(sampling)},
-		{"devices": []object{whole}},
+		{"devices": devices},
 	}
 	for _, l := range append(head, lines...) {
 		require.NoError(t, enc.Encode(l))

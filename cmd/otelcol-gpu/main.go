@@ -4,7 +4,7 @@
 // Command otelcol-gpu is an OpenTelemetry Collector for GPU work, with commands that need no configuration.
 //
 //	otelcol-gpu                       the embedded all-in-one pipeline
-//	otelcol-gpu --config FILE         a pipeline of your own
+//	otelcol-gpu --config FILE|NAME    a pipeline of your own, or a ready one, as llm
 //	otelcol-gpu demo                  a simulated service through the same pipelines
 //	otelcol-gpu convert --out DIR F…  profiler files to OTLP JSON and a Chrome trace
 //	otelcol-gpu capture PID           what a running CUDA process does on the GPU, now
@@ -19,6 +19,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -66,8 +68,31 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	root.SetArgs(args)
+	root.SetArgs(named(args))
 	return withHint(root.Execute())
+}
+
+// named replaces the name of a ready pipeline behind --config by its text. A file of that name comes first.
+func named(args []string) []string {
+	out := slices.Clone(args)
+	for i, arg := range out {
+		value, joined := strings.CutPrefix(arg, "--config=")
+		if !joined && (i == 0 || out[i-1] != "--config") {
+			continue
+		}
+		if _, err := os.Stat(value); err == nil || !slices.Contains(config.Names(), value) {
+			continue
+		}
+		text, err := config.YAML(value)
+		if err != nil {
+			continue // the Collector says what is wrong with it
+		}
+		out[i] = "yaml:" + text
+		if joined {
+			out[i] = "--config=yaml:" + text
+		}
+	}
+	return out
 }
 
 // settings are those of a Collector that runs the configuration text.
@@ -94,7 +119,7 @@ func command() (*cobra.Command, error) {
 	root.SilenceErrors = true
 	root.Short = "OpenTelemetry Collector for GPU work"
 	root.Long = "OpenTelemetry Collector for GPU work. Without --config it runs the embedded all-in-one pipeline\n" +
-		"(\"otelcol-gpu config all-in-one\" prints it)."
+		"(\"otelcol-gpu config all-in-one\" prints it). --config takes files and names of ready pipelines, as llm."
 	root.Args = cobra.NoArgs
 	root.AddCommand(newConfigCommand(), newDemoCommand(), newConvertCommand(), newCaptureCommand(), newRecordCommand(), newCheckCommand())
 	return root, nil

@@ -147,6 +147,8 @@ var twoRequests = map[string]string{
 	"gpu.request.energy[gen_ai.request.model:m gpu.operation.category:prefill gpu.operation.item.type:token gpu.operation.name:prefill]":      "2 in 4",
 	"gpu.request.item.energy[gen_ai.request.model:m gpu.operation.category:decode gpu.operation.item.type:token gpu.operation.name:decode]":   "2 in 1.5",
 	"gpu.request.item.energy[gen_ai.request.model:m gpu.operation.category:prefill gpu.operation.item.type:token gpu.operation.name:prefill]": "2 in 0.04",
+	"gpu.request.items[gen_ai.request.model:m gpu.operation.category:decode gpu.operation.item.type:token gpu.operation.name:decode]":         "2 in 8",
+	"gpu.request.items[gen_ai.request.model:m gpu.operation.category:prefill gpu.operation.item.type:token gpu.operation.name:prefill]":       "2 in 200",
 	"gpu.request.queue.duration[gen_ai.request.model:m]":     "2 in 0.02",
 	"gpu.request.time_to_first_item[gen_ai.request.model:m]": "2 in 0.028",
 }

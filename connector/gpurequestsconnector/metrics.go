@@ -33,7 +33,7 @@ type meter struct {
 	reader *sdk.ManualReader
 	seen   int64
 
-	duration, energy, itemEnergy, queue, firstItem metric.Float64Histogram
+	duration, energy, items, itemEnergy, queue, firstItem metric.Float64Histogram
 }
 
 // bounds are 1, 2 and 5 of each decade, both ends included.
@@ -58,6 +58,7 @@ func roundTo(x float64) (float64, int) {
 var (
 	secondBounds = bounds(1e-4, 100)
 	jouleBounds  = bounds(1e-3, 1e5)
+	itemBounds   = bounds(1, 1e6)
 )
 
 func newMeters(cfg *Config, instance string) *meters {
@@ -102,6 +103,8 @@ func (m *meters) get(s *source, now int64) (*meter, error) {
 		semconv.GPURequestDurationDescription, secondBounds)
 	x.energy = histogram(semconv.GPURequestEnergyName, semconv.GPURequestEnergyUnit,
 		semconv.GPURequestEnergyDescription, jouleBounds)
+	x.items = histogram(semconv.GPURequestItemsName, semconv.GPURequestItemsUnit,
+		semconv.GPURequestItemsDescription, itemBounds)
 	x.itemEnergy = histogram(semconv.GPURequestItemEnergyName, semconv.GPURequestItemEnergyUnit,
 		semconv.GPURequestItemEnergyDescription, jouleBounds)
 	x.queue = histogram(semconv.GPURequestQueueDurationName, semconv.GPURequestQueueDurationUnit,
@@ -125,6 +128,9 @@ func (m *meters) record(closed []*request, now int64) error {
 			ctx := r.exemplar(a)
 			if a.time > 0 {
 				x.duration.Record(ctx, a.time, set)
+			}
+			if a.items > 0 {
+				x.items.Record(ctx, a.items, set)
 			}
 			if a.measured {
 				x.energy.Record(ctx, a.energy, set)
