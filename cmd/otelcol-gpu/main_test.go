@@ -1,0 +1,34 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/config"
+)
+
+func TestNamesOfReadyPipelinesAreConfigurations(t *testing.T) {
+	llm, err := config.YAML("llm")
+	require.NoError(t, err)
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile(filepath.Join(".", "tempo"), nil, 0o600))
+	for _, tt := range []struct{ in, want []string }{
+		{[]string{"--config", "llm"}, []string{"--config", "yaml:" + llm}},
+		{[]string{"--config=llm", "--config", "more.yaml"}, []string{"--config=yaml:" + llm, "--config", "more.yaml"}},
+		{[]string{"validate", "--config", "llm"}, []string{"validate", "--config", "yaml:" + llm}},
+		{[]string{"config", "llm"}, []string{"config", "llm"}},
+		{[]string{"--config", "tempo"}, []string{"--config", "tempo"}}, // a file of that name
+		{[]string{"--config", "loki"}, []string{"--config", "loki"}},
+		{[]string{"--config"}, []string{"--config"}},
+	} {
+		require.Equal(t, tt.want, named(tt.in))
+	}
+	_, _, err = inProcess(t, named([]string{"validate", "--config", "llm"})...)
+	require.NoError(t, err)
+}
