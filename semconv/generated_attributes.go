@@ -728,6 +728,8 @@ const (
 	HWGPUTaskKey = attribute.Key("hw.gpu.task")
 
 	// HWIDKey (string): GPU-<uuid> or MIG-<uuid> exactly as the driver says; the join key. Never an index.
+	// Operators may state it on the resource of a service that does not, as a list with commas where it has
+	// several.
 	HWIDKey = attribute.Key("hw.id")
 
 	// HWModelKey (string): Model as the driver says; chooses the row of the peak table.

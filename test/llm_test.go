@@ -138,7 +138,7 @@ service:
 			}
 			var page string
 			require.Eventually(t, func() bool {
-				page = scrape(t, metrics)
+				page = metricsPage(t, metrics)
 				return sample(page, "gpu_request_energy_joules_count") == float64(len(load))
 			}, time.Minute, 200*time.Millisecond)
 			perToken := sample(page, "gpu_request_energy_joules_sum") / sample(page, "gpu_request_items_sum")
@@ -224,7 +224,7 @@ func writtenSpans(t *testing.T, path string) (all []ptrace.Span) {
 	return all
 }
 
-func scrape(t *testing.T, address string) string {
+func metricsPage(t *testing.T, address string) string {
 	t.Helper()
 	resp, err := http.Get("http://" + address + "/metrics")
 	if err != nil {

@@ -26,6 +26,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
+	"github.com/otelgpu/otelgpu/gpuspan/sampler"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
@@ -56,7 +57,7 @@ func main() {
 // run serves until the requests are done or ctx is. extra sees every span, for tests.
 func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProcessor) (err error) {
 	batches := &batches{}
-	opts := []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(batches)}
+	opts := []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(batches), sdktrace.WithSampler(sampler.LinksBased(nil))}
 	for _, sp := range extra {
 		opts = append(opts, sdktrace.WithSpanProcessor(sp))
 	}

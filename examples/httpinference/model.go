@@ -18,12 +18,13 @@ const (
 	vocabulary  = 32000
 )
 
+// What serves requests is batched: it is timed whatever becomes of the iteration around it, and recorded when one of its requests is.
 var (
 	opIteration = gpuspan.NewOperation("iteration", gpuspan.Category("inference"), gpuspan.ItemType("token"))
-	opUpload    = gpuspan.NewOperation("h2d.tokens", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned), gpuspan.Category("copy"))
-	opPrefill   = gpuspan.NewOperation("prefill", gpuspan.Category("prefill"), gpuspan.ItemType("token"))
-	opDecode    = gpuspan.NewOperation("decode", gpuspan.Category("decode"), gpuspan.ItemType("token"), gpuspan.Graph())
-	opDownload  = gpuspan.NewOperation("d2h.logits", gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pinned), gpuspan.Category("copy"))
+	opUpload    = gpuspan.NewOperation("h2d.tokens", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned), gpuspan.Category("copy"), gpuspan.Batched())
+	opPrefill   = gpuspan.NewOperation("prefill", gpuspan.Category("prefill"), gpuspan.ItemType("token"), gpuspan.Batched())
+	opDecode    = gpuspan.NewOperation("decode", gpuspan.Category("decode"), gpuspan.ItemType("token"), gpuspan.Graph(), gpuspan.Batched())
+	opDownload  = gpuspan.NewOperation("d2h.logits", gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pinned), gpuspan.Category("copy"), gpuspan.Batched())
 )
 
 // request is one prompt on its way.

@@ -16,8 +16,8 @@ import (
 
 const (
 	maxActive = 8
-	maxPrompt = 4096                 // tokens
-	maxAnswer = 256                  // tokens
+	maxPrompt = 4096 // tokens
+	maxAnswer = 256  // tokens
 	maxQueued = 64
 )
 

@@ -255,7 +255,7 @@ func (md metadata) problems() []string {
 func TestMetadataThatDeviatesIsNamed(t *testing.T) {
 	md := metadata{
 		Attributes:         map[string]metadataAttribute{"pipe": {NameOverride: "gpu.pipe", Type: "int"}, "x": {NameOverride: "gpu.x", Type: "int"}},
-		ResourceAttributes: map[string]metadataAttribute{"hw.id": {Type: "string"}},
+		ResourceAttributes: map[string]metadataAttribute{"hw.vendor": {Type: "string"}},
 		Metrics: map[string]metadataMetric{
 			"hw.energy":  {Unit: "J", Gauge: map[string]any{}},
 			"hw.power":   {Unit: "mW", Gauge: map[string]any{}},
@@ -267,7 +267,7 @@ func TestMetadataThatDeviatesIsNamed(t *testing.T) {
 	require.Equal(t, []string{
 		"attribute gpu.pipe is int, want string",
 		"attribute gpu.x is not in semconv/registry",
-		"attribute hw.id is on the resource",
+		"attribute hw.vendor is on the resource",
 		"metric gpu.x is not in semconv/registry",
 		"metric hw.energy is a gauge, want counter",
 		"metric hw.power has unit mW, want W",

@@ -218,8 +218,8 @@ func TestResourcesScopesEventsAndLinksAreChecked(t *testing.T) {
 		require.Contains(t, got[0], want)
 	}
 	td, _, _ := good()
-	td.ResourceSpans().At(0).Resource().Attributes().PutStr("hw.id", "GPU-1")
-	require.Equal(t, []string{"resource 0: attribute hw.id: on a resource (the registry allows scope, span, metric, log)"}, strict(td))
+	td.ResourceSpans().At(0).Resource().Attributes().PutStr("hw.vendor", "NVIDIA")
+	require.Equal(t, []string{"resource 0: attribute hw.vendor: on a resource (the registry allows scope, span, metric, log)"}, strict(td))
 }
 
 func counter(value float64) (pmetric.Metrics, pmetric.Metric) {
