@@ -31,19 +31,17 @@ func newConnection(a api) *connection {
 }
 
 // acquire connects to the target or joins the connection that is there. It waits for another source that connects to the
-// same target, or that disconnects.
+// same target, that disconnects, or that has not noticed yet that their connection is dead.
 func (c *connection) acquire(target string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.busy && (c.target == target || c.users == 0 && c.target == "") {
+	for c.busy && (c.target == target || c.target == "") || c.users > 0 && c.broken && c.target == target {
 		c.idle.Wait()
 	}
 	switch {
 	case (c.busy || c.users > 0) && c.target != target:
 		return fmt.Errorf("this process is connected to DCGM at %q, refused %q (its library has one connection for each process: "+
 			"use one endpoint in all gpu receivers, or a second Collector)", c.target, target)
-	case c.users > 0 && c.broken:
-		return fmt.Errorf("the connection to DCGM at %q is lost and another gpu receiver has not let go of it yet", c.target)
 	case c.users > 0:
 		c.users++
 		return nil

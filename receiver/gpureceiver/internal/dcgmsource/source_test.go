@@ -145,15 +145,16 @@ func TestOneConnectionIsSharedOrRefused(t *testing.T) {
 	assert.NotEmpty(t, of(read(t, a), 0, gpudata.Power))
 	assert.NotEmpty(t, of(read(t, b), 0, gpudata.Power))
 
-	// The host engine is restarted: the first to notice lets go, the other one too, then both connect anew.
+	// The host engine is restarted: the first to notice lets go and waits for the other one, then both connect anew.
 	m.set(t, "epoch", 2)
 	require.Error(t, a.Read(&gpudata.Batch{}))
 	require.NoError(t, a.Close())
-	require.ErrorContains(t, a.Open(), "another gpu receiver has not let go of it yet")
-	require.Error(t, b.Read(&gpudata.Batch{}))
+	opened := make(chan error)
+	go func() { opened <- a.Open() }()
+	require.ErrorContains(t, b.Read(&gpudata.Batch{}), "connection to DCGM at \"localhost:5555\" is lost")
 	require.NoError(t, b.Close())
 	require.NoError(t, b.Open())
-	require.NoError(t, a.Open())
+	require.NoError(t, <-opened)
 	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())
 	require.NoError(t, c.Open(), "another endpoint is possible once nobody uses the first")
