@@ -5,6 +5,7 @@ package gputrace
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
@@ -138,10 +139,8 @@ func (s *sweep) around(proc *process, a *activity, before uint32, hasBefore bool
 	put := func(track uint32) {
 		t := &s.threads[track]
 		for ; t != nil; t = t.beside {
-			for _, l := range s.threadsOf {
-				if l == &t.log {
-					return
-				}
+			if slices.Contains(s.threadsOf, &t.log) {
+				return
 			}
 			s.threadsOf = append(s.threadsOf, &t.log)
 		}

@@ -11,7 +11,7 @@ const (
 	KindStep       Kind = iota + 1 // one iteration of a loop, on the host
 	KindAnnotation                 // a range that the application named, on the host
 	KindModule                     // a frame of a neural network module, on the host
-	KindFrame                      // any other frame of a call stack; never a span, and needs no name
+	KindFrame                      // any other frame of a call stack; never a span
 	KindOperator                   // an operator of the framework, on the host
 	KindOther                      // a host range of a category without meaning here
 	KindRuntime                    // a call of the device runtime or driver, on the host

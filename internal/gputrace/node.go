@@ -49,14 +49,6 @@ func (n *node) below() *summary {
 	return n.sum
 }
 
-// around is the name of the node, or of the one above where it is a call: that says little.
-func (n *node) around() uint32 {
-	if n.kind == KindRuntime && n.parent != nil {
-		n = n.parent
-	}
-	return n.name
-}
-
 // step is one iteration: totals are kept whether or not it has a span.
 type step struct {
 	track      uint32 // of its host thread

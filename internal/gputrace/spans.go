@@ -87,6 +87,17 @@ func (p *Profile) modelOf(model string) string {
 	return model
 }
 
+// multiprocessors are those of a device, by the table of peaks; 0 where its model is not known.
+func (p *Profile) multiprocessors(ordinal int64) int64 {
+	model := ""
+	for i, d := range p.Meta.Devices {
+		if i == 0 || d.Ordinal == ordinal { // files of one model number their devices as they like
+			model = d.Model
+		}
+	}
+	return int64(verdict.PeakOf(p.modelOf(model)).SMs)
+}
+
 // peakOf is that of a device's model, looked up once.
 func (s *spans) peakOf(ordinal int64) verdict.Peak {
 	model := s.modelOf(ordinal)

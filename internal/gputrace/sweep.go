@@ -271,6 +271,7 @@ func (s *sweep) analyse(proc *process, a *activity) {
 		d := s.devices[a.device]
 		if d == nil {
 			d = newDeviceWindow(a.device, proc)
+			d.sms = s.p.multiprocessors(a.device)
 			s.devices[a.device] = d
 		}
 		d.add(s, proc, a, first)

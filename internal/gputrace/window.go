@@ -23,7 +23,7 @@ type deviceWindow struct {
 	queueMax   int
 	before     uint32 // thread of the launch before
 	hasBefore  bool
-	sms        int64
+	sms        int64 // multiprocessors; 0: not known
 }
 
 func newDeviceWindow(ordinal int64, p *process) *deviceWindow {
@@ -79,9 +79,9 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 			v.Operator, v.Shape = w.op, w.shape
 		}
 		if a.detail.BlocksPerSM > 0 {
-			v.HasGrid, v.Narrow = true, a.detail.BlocksPerSM < 1
+			v.Narrow = a.detail.BlocksPerSM < 1
 		} else if a.detail.HasGrid && d.sms > 0 {
-			v.HasGrid, v.Narrow = true, a.detail.Grid[0]*a.detail.Grid[1]*a.detail.Grid[2] < d.sms
+			v.Narrow = a.detail.Grid[0]*a.detail.Grid[1]*a.detail.Grid[2] < d.sms
 		}
 	}
 	l := verdict.Launch{Known: a.hasLaunch, Start: a.launch.start, End: a.launch.end, Previous: a.launch.previous}

@@ -112,9 +112,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 		name = j.Cat
 	}
 	c.arguments(e, j, &name)
-	if e.Kind != gputrace.KindFrame { // no span shows it
-		e.Name = c.p.Names.Bytes(name)
-	}
+	e.Name = c.p.Names.Bytes(name) // of frames too: no span shows them, but idle time may be theirs
 	return c.add(e)
 }
 

@@ -120,6 +120,11 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 			map[verdict.Cause]int64{verdict.CauseHost: 4800, verdict.CauseLatency: 9, verdict.CauseDispatch: 1},
 			verdict.KindHost, "the host was in tokenize",
 		},
+		"frame of a call stack": {
+			first + "," + host("python_function", "train.py(12): main", 0, 9000) + "," + host("python_function", "<built-in function sleep>", 150, 4800) + "," + second,
+			map[verdict.Cause]int64{verdict.CauseHost: 4800, verdict.CauseLatency: 9, verdict.CauseDispatch: 1},
+			verdict.KindHost, "the host was in <built-in function sleep>",
+		},
 		"nothing named": {
 			first + "," + second,
 			map[verdict.Cause]int64{verdict.CauseHost: 4800, verdict.CauseDispatch: 1, verdict.CauseLatency: 9},

@@ -235,6 +235,23 @@ func TestNoLevelOfDetailLosesWork(t *testing.T) {
 	}
 }
 
+// Migrations of managed memory are copies of kinds 11 to 13; beside no kernel they are the verdict.
+func TestPageMigrations(t *testing.T) {
+	path := export(t, strings0, strings1, kernel0, runtime0, session0, session1,
+		"CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, bytes INT, copyKind INT, srcKind INT, dstKind INT)",
+		"INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (1000, 2000, 0, 7, 0, 67108864, 65536, 11, 3, 2), (2000, 2500, 0, 7, 0, 67108864, 4096, 12, 2, 3)",
+		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (2500, 3000, 0, 7, 13, 67108864, 1, 2, 3, 4, 32, 1, 1, 40, 100, 28, NULL, NULL)")
+	spans, _, st := convert(t, path, Options{Detail: DetailKernels})
+	a := spans["Page migration HtoD"].Attributes().AsRaw()
+	assert.Equal(t, "host_to_device", a["gpu.copy.direction"])
+	assert.Equal(t, "managed", a["gpu.copy.host_memory"])
+	assert.Contains(t, spans, "Page migration DtoH")
+	v := st.Devices[0].Verdicts[0]
+	assert.Equal(t, "page_migrations", v.Kind)
+	assert.Equal(t, 1500*time.Nanosecond, v.Gain)
+	assert.Contains(t, v.Evidence, "1 copy host to device of 65.5 kB at 65.5 GB/s")
+}
+
 // By default a graph's launch is one row, and its kernels are in no table.
 func TestGraphsThatAreOneRow(t *testing.T) {
 	path := export(t, strings0, strings1, "INSERT INTO StringIds VALUES (5, 'cudaGraphLaunch_v10000')", kernel0, runtime0, session0, session1,

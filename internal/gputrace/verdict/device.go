@@ -28,7 +28,6 @@ type Activity struct {
 	Work       *Work  // of the operator, when this is the first of its activities; nil: not known, or counted already
 	Opaque     bool   // in a compiled region or graph, which hides its operators
 	Narrow     bool   // a kernel with fewer blocks than the device has multiprocessors
-	HasGrid    bool   // whether it is narrow is known
 	Bytes      int64  // of a copy, or of a collective by the convention of NCCL's tests; 0: not stated
 	Direction  string // of a copy
 	Memory     string // of the host in a copy
@@ -76,25 +75,22 @@ type Device struct {
 
 	kernels, kernelTime   int64
 	short, narrow, opaque int64 // exclusive time but short: number
-	gridTime              int64
-	spread                [8]int64 // number of kernels by length: below 2, 5, 10, 20, 50, 100, 1000 µs, longer
 }
 
 // active is an activity that has not ended.
 type active struct {
-	end       int64
-	class     Class
-	op        *operator
-	kernel    *kernel
-	coll      *collective
-	copy      *copies
-	in        uint32
-	name      uint32
-	exposed   int64
-	duration  int64
-	opaque    bool
-	isNarrow  bool
-	knowsGrid bool
+	end      int64
+	class    Class
+	op       *operator
+	kernel   *kernel
+	coll     *collective
+	copy     *copies
+	in       uint32
+	name     uint32
+	exposed  int64
+	duration int64
+	opaque   bool
+	isNarrow bool
 }
 
 // maxActive bounds the activities that run at one time; of more, time goes to the last of their class.
@@ -145,21 +141,17 @@ func (d *Device) took(s share) {
 }
 
 func (d *Device) begin(a *Activity) {
-	t := active{end: a.End, class: a.Class, in: a.In, name: a.Name, duration: a.End - a.Start, opaque: a.Opaque, isNarrow: a.Narrow, knowsGrid: a.HasGrid}
+	t := active{end: a.End, class: a.Class, in: a.In, name: a.Name, duration: a.End - a.Start, opaque: a.Opaque, isNarrow: a.Narrow}
 	d.busy[a.Class].add(a.Start, a.End)
 	switch a.Class {
 	case Computing, Communicating:
 		d.kernels++
 		d.kernelTime += t.duration
-		d.spread[lengthClass(t.duration)]++
 		t.kernel = d.kernelOf(a, t.duration)
 		if a.Class == Computing {
 			t.op = d.operatorOf(a, t.duration)
 			if t.duration < shortKernel {
 				d.short++
-			}
-			if a.HasGrid {
-				d.gridTime += t.duration
 			}
 		} else {
 			t.coll = d.collectiveOf(a)
@@ -267,15 +259,6 @@ func (d *Device) finish() {
 
 // shortKernel is the length under which a kernel is shorter than what launching it costs the host.
 const shortKernel = 10_000
-
-func lengthClass(ns int64) int {
-	for i, limit := range [...]int64{2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 1_000_000} {
-		if ns < limit {
-			return i
-		}
-	}
-	return 7
-}
 
 // union is the length of a union of intervals that come by start.
 type union struct{ total, end int64 }

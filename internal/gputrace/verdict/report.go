@@ -144,7 +144,6 @@ type Facts struct {
 	Name    func(uint32) string // of ranges, calls and operators
 	Kernel  func(uint32) string // of kernels
 	Memory  Memory
-	Hints   string // where nothing of the host is recorded
 }
 
 // Memory is how the framework's allocated memory went.

@@ -13,9 +13,7 @@ type operator struct {
 	alone          int64 // of that, what no other kernel claims
 	narrow, opaque int64 // of that
 	work           Work  // of all calls that counted
-	worked         int64 // time of kernels whose operator's work is known
 	known          bool
-	in             uint32
 	first          uint32           // name of its first kernel
 	firstTime      int64            // of kernels of that name
 	others         map[uint32]int64 // of other names
@@ -43,8 +41,6 @@ func (d *Device) KernelTimes() map[uint32]int64 {
 type kernel struct {
 	count, time, alone int64
 	comm               bool
-	narrow             int64
-	most               int64
 	work               Work
 	worked             int64 // time for which work was counted
 }
@@ -67,7 +63,7 @@ func (d *Device) operatorOf(a *Activity, duration int64) *operator {
 			o = d.ops[k]
 		}
 		if o == nil {
-			o = &operator{first: a.Name, in: a.In}
+			o = &operator{first: a.Name}
 			d.ops[k] = o
 		}
 	}
@@ -106,10 +102,6 @@ func (d *Device) kernelOf(a *Activity, duration int64) *kernel {
 	}
 	k.count++
 	k.time += duration
-	k.most = max(k.most, duration)
-	if a.Narrow {
-		k.narrow += duration
-	}
 	return k
 }
 

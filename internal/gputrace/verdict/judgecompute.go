@@ -1,0 +1,165 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// efficiency judges operators that are far below the peak, by name; it returns the operators that its verdicts claim.
+func (j *judge) efficiency(r *Report) map[string]bool {
+	type group struct {
+		gain, time, atPeak, narrow, alone float64
+		count                             int64
+		bound                             map[string]float64
+		where                             []Place
+		best                              Operator
+	}
+	groups := map[string]*group{}
+	for _, o := range r.Operators {
+		if o.PeakShare <= 0 || o.PeakShare >= lowShare || o.Alone <= 0 {
+			continue
+		}
+		g := groups[o.Name]
+		if g == nil {
+			g = &group{bound: map[string]float64{}, best: o}
+			groups[o.Name] = g
+		}
+		alone := float64(o.Alone)
+		g.gain += alone * (1 - o.PeakShare/reachable)
+		g.alone += alone
+		g.time += float64(o.Time)
+		g.atPeak += o.PeakShare * float64(o.Time)
+		g.narrow += float64(o.narrow)
+		g.count += o.Kernels
+		g.bound[o.Bound] += float64(o.Time)
+		g.where = append(g.where, Place{Name: o.Name + " " + o.Shapes, In: o.Kernel, Time: o.Alone, Count: o.Calls})
+	}
+	claimed := map[string]bool{}
+	list := make([]string, 0, len(groups))
+	for name := range groups {
+		list = append(list, name)
+	}
+	slices.SortFunc(list, func(a, b string) int { return cmp.Or(cmp.Compare(groups[b].gain, groups[a].gain), cmp.Compare(a, b)) })
+	for _, name := range list[:min(maxEfficiency, len(list))] {
+		g := groups[name]
+		if g.gain < thresholdGain*float64(j.length) {
+			if int64(g.gain) > int64(j.largest.Gain) {
+				j.largest = Verdict{Kind: KindEfficiency, Gain: time.Duration(g.gain), Share: g.gain / float64(j.length)}
+			}
+			break
+		}
+		claimed[name] = true
+		sortPlaces(g.where)
+		bound, side := "memory", "bandwidth"
+		if g.bound["compute"] > g.bound["memory"] {
+			bound, side = "compute", "FLOP/s"
+		}
+		share := fmt.Sprintf("%.3g %% of the peak %s", 100*g.atPeak/g.time, side)
+		if g.best.FLOPRate > 0 && g.best.Bound == "memory" {
+			if peak := j.f.Peak.FLOPs.Of(g.best.Precision); peak > 0 && g.best.FLOPs > g.best.Bytes {
+				share += fmt.Sprintf(" (%.3g %% of the peak FLOP/s)", 100*g.best.FLOPRate/peak)
+			}
+		}
+		few := tiles(g.best.Name, g.best.Shapes)
+		v := Verdict{Kind: KindEfficiency, Gain: time.Duration(g.gain), Where: g.where[:min(topPlaces, len(g.where))], Certainty: Medium}
+		mean := int64(g.time) / max(1, g.count)
+		switch {
+		case few > 0 && few < int64(j.f.Peak.SMs):
+			v.Chain = []string{fmt.Sprintf("the result of %s has %d tiles of %d² for %d multiprocessors", clip(name), few, tileSide, j.f.Peak.SMs)}
+			v.Remedy = "split-K or stream-K, batched or grouped products, smaller tiles"
+		case g.narrow > g.alone/2:
+			v.Chain = []string{fmt.Sprintf("the kernels of %s have fewer blocks than the device has multiprocessors", clip(name))}
+			v.Remedy = "larger or batched problems, split-K, another tile size"
+		case mean < shortKernel:
+			v.Chain = []string{fmt.Sprintf("the kernels of %s last %s: too little work to fill the device", clip(name), Span(mean))}
+			v.Remedy = "fuse it with its neighbours, larger batches"
+		case bound == "memory":
+			v.Chain = []string{fmt.Sprintf("%s moves bytes slowly (access pattern, layout, vector width)", clip(name))}
+			v.Remedy = "contiguous and aligned tensors, fusion, another layout"
+		default:
+			v.Chain = []string{fmt.Sprintf("%s multiplies slowly (shapes, layout, kernel choice)", clip(name))}
+			v.Remedy = "dimensions that are multiples of the tile, another precision or library, tuning"
+		}
+		v.Chain = append(v.Chain, share+" of "+r.Efficiency.Peak,
+			fmt.Sprintf("%s computed for %s where %s would do at %.0f %% of the peak", j.device0(), Span(int64(g.alone)), Span(int64(g.alone-g.gain)), 100*reachable))
+		b := g.best
+		v.Evidence = fmt.Sprintf("longest: %s, %.3g TFLOP/s, %.3g GB/s, in %s", clip(strings.TrimSpace(b.Shapes)), b.FLOPRate/1e12, b.ByteRate/1e9, clip(b.Kernel))
+		j.add(v)
+	}
+	return claimed
+}
+
+// tileSide is the side of what one block of a product usually computes: 64 to 256 on tensor cores.
+const tileSide = 128
+
+// tiles is how many tiles the result of a product of matrices has, by the shapes of its first two tensors: [..., m, k] and
+// [..., k, n], of linear [n, k]; 0 where that is not known.
+func tiles(name, shapes string) int64 {
+	linear := strings.HasSuffix(name, "linear")
+	if !linear && !strings.HasSuffix(name, "mm") && !strings.HasSuffix(name, "matmul") {
+		return 0
+	}
+	list := strings.Fields(shapes)
+	if strings.Contains(name, "add") && len(list) > 2 {
+		list = list[1:]
+	}
+	if len(list) < 2 {
+		return 0
+	}
+	a, b := dimensions(list[0]), dimensions(list[1])
+	if len(a) < 2 || len(b) < 2 {
+		return 0
+	}
+	rows, columns, batch := a[len(a)-2], b[len(b)-1], int64(1)
+	if linear {
+		columns = b[0]
+	}
+	for _, d := range a[:len(a)-2] {
+		if linear {
+			rows *= d
+		} else {
+			batch *= d
+		}
+	}
+	return batch * ((rows + tileSide - 1) / tileSide) * ((columns + tileSide - 1) / tileSide)
+}
+
+// dimensions reads "bf16[256,512]".
+func dimensions(shape string) (list []int64) {
+	_, text, _ := strings.Cut(strings.TrimSuffix(shape, "]"), "[")
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.ParseInt(word, 10, 32)
+		if err != nil {
+			return nil
+		}
+		list = append(list, n)
+	}
+	return list
+}
+
+// parallelism judges narrow kernels that no verdict on efficiency claims.
+func (j *judge) parallelism(d *Device, r *Report, claimed map[string]bool) {
+	var narrow int64
+	var where []Place
+	for _, o := range r.Operators {
+		if !claimed[o.Name] && o.narrow > 0 {
+			narrow += o.narrow
+			where = append(where, Place{Name: o.Kernel, In: o.Name, Time: time.Duration(o.narrow), Count: o.Kernels})
+		}
+	}
+	sortPlaces(where)
+	if c := d.parts[Computing]; c > 0 && float64(narrow) >= thresholdNarrow*float64(c) {
+		j.add(Verdict{
+			Kind: KindParallelism, Gain: time.Duration(narrow), Where: where[:min(topPlaces, len(where))], Certainty: Low,
+			Chain:    []string{"kernels have fewer blocks than the device has multiprocessors", "part of the device does nothing", fmt.Sprintf("%s half empty for %s", j.device0(), Span(narrow))},
+			Evidence: fmt.Sprintf("%s of %s of computing, most in %s", Span(narrow), Span(c), names(where)), Remedy: "larger batches, other work beside them on a second stream",
+		})
+	}
+}

@@ -1,0 +1,130 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// copies claims exposed copying: migrations, pageable copies and the others, each once.
+func (j *judge) copies(d *Device, r *Report) {
+	for _, kind := range [...]string{KindMigration, KindPageable, KindCopies} {
+		var exposed int64
+		var text []string
+		in := amounts{}
+		for _, c := range r.Copies {
+			if copyKind(c) != kind || c.Exposed == 0 {
+				continue
+			}
+			exposed += int64(c.Exposed)
+			text = append(text, j.copyText(c))
+			for name, n := range d.copy[copyKey{c.Direction, c.Memory}].in {
+				in.add(name, n)
+			}
+		}
+		if exposed == 0 {
+			continue
+		}
+		var asked []Place
+		for name, n := range in {
+			p := Place{Name: "no named range", Time: time.Duration(n)}
+			if name != 0 {
+				p.Name = j.f.Name(name)
+			}
+			asked = append(asked, p)
+		}
+		sortPlaces(asked)
+		v := Verdict{Kind: kind, Gain: time.Duration(exposed), Where: asked[:min(topPlaces, len(asked))], Certainty: High, Evidence: strings.Join(text, ", ")}
+		if len(asked) > 0 {
+			v.Evidence += "; asked for in " + names(asked)
+		}
+		wait := fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(exposed))
+		switch kind {
+		case KindMigration:
+			v.Chain, v.Remedy = []string{"pages of managed memory move when they are touched", wait}, "cudaMemPrefetchAsync or explicit copies, cudaMemAdvise"
+		case KindPageable:
+			v.Chain = []string{"copies from or to pageable memory go through a staging buffer", "nothing runs beside them", wait}
+			v.Remedy = "pinned memory (pin_memory=True) with non_blocking=True, on a stream of its own"
+		case KindCopies:
+			v.Chain, v.Remedy = []string{"copies are in the critical path", "nothing runs beside them", wait}, "copy ahead of time on a stream of its own, keep data on the device, copy less"
+		}
+		j.add(v)
+	}
+}
+
+func copyKind(c Copy) string {
+	switch c.Memory {
+	case MemoryManaged:
+		return KindMigration
+	case "pageable":
+		return KindPageable
+	}
+	return KindCopies
+}
+
+// MemoryManaged is the kind of host memory of a page migration.
+const MemoryManaged = "managed"
+
+// copyText says how fast copies were, against the link where it is known.
+func (j *judge) copyText(c Copy) string {
+	s := Count(c.Count, "copy", "copies")
+	if c.Direction != "" {
+		s += " " + strings.ReplaceAll(c.Direction, "_", " ")
+	}
+	if c.Memory == "" && c.Direction == "" {
+		s = Count(c.Count, "memset", "memsets")
+	}
+	if c.Bytes <= 0 || c.Time <= 0 {
+		return s
+	}
+	rate := float64(c.Bytes) / c.Time.Seconds()
+	s += fmt.Sprintf(" of %s at %.3g GB/s", Size(c.Bytes), rate/1e9)
+	var link float64
+	switch c.Direction {
+	case "host_to_device", "device_to_host":
+		link = j.f.Peak.Host.Rate()
+	case "peer_to_peer":
+		link = j.f.Peak.Interconnect
+	case "device_to_device":
+		link = j.f.Peak.MemoryBandwidth / 2 // each byte is read and written
+	}
+	if link > 0 {
+		s += fmt.Sprintf(" (%.3g %% of %.3g GB/s)", 100*rate/link, link/1e9)
+	}
+	return s
+}
+
+// collectives claims exposed communication: waiting and moving.
+func (j *judge) collectives(r *Report) {
+	var waiting, moving time.Duration
+	var waits, moves []Place
+	for _, c := range r.Collectives {
+		waiting += c.Waiting
+		moving += c.Moving
+		waits = append(waits, Place{Name: c.Name, Time: c.Waiting, Count: c.Count})
+		moves = append(moves, Place{Name: c.Name, Time: c.Moving, Count: c.Count})
+	}
+	sortPlaces(waits)
+	sortPlaces(moves)
+	if waiting > 0 {
+		j.add(Verdict{
+			Kind: KindLateRank, Gain: waiting, Where: waits[:min(topPlaces, len(waits))], Certainty: Low,
+			Chain: []string{
+				"another rank came late to collectives", "this one waited in them with nothing to compute", fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(waiting))),
+			},
+			Evidence: "longer than the shortest of their kind: " + names(waits), Remedy: "convert the folder with the profiles of all ranks: the late rank is the cause",
+		})
+	}
+	if moving > 0 {
+		j.add(Verdict{
+			Kind: KindComm, Gain: moving, Where: moves[:min(topPlaces, len(moves))], Certainty: Medium,
+			Chain: []string{"collectives move bytes while nothing computes", fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(moving)))},
+			Evidence: names(moves) + fmt.Sprintf("; %.3g %% of all communication is hidden",
+				100*float64(r.Parts.CommHidden)/float64(max(1, r.Parts.CommHidden+r.Parts.CommExposed))),
+			Remedy: "overlap with computation (smaller buckets, prefetching), fewer bytes, larger batches",
+		})
+	}
+}

@@ -1,0 +1,150 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func facts() *Facts {
+	name := func(id uint32) string { return fmt.Sprint("n", id) }
+	return &Facts{Name: name, Kernel: name, Peak: PeakOf("")}
+}
+
+// nest makes ranges that lie in each other, by start, the longer one first.
+func nest(r *rand.Rand, from, to int64, depth int, add func(start, end int64)) {
+	for at := from; at < to; {
+		start := at + r.Int64N(20)
+		end := min(to, start+1+r.Int64N(max(2, (to-from)/2)))
+		if start >= end {
+			return
+		}
+		add(start, end)
+		if depth > 0 {
+			nest(r, start, end, depth-1, add)
+		}
+		at = end
+	}
+}
+
+// TestALogSaysTheInnermostRange holds it against the innermost of all ranges, moment by moment.
+func TestALogSaysTheInnermostRange(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 50 {
+		var log Log
+		innermost := make([]uint32, 1000)
+		id := uint32(0)
+		nest(r, 0, 1000, 3, func(start, end int64) {
+			id++
+			log.Add(start, end, RangeNamed, id, func() int64 { return 0 })
+			for i := start; i < end; i++ {
+				innermost[i] = id // ranges come outermost first
+			}
+		})
+		from := r.Int64N(500)
+		to := from + 1 + r.Int64N(499)
+		at := from
+		for _, p := range log.over(nil, from, to) {
+			assert.Equal(t, at, p.start, "nothing is left out")
+			for i := p.start; i < p.end; i++ {
+				require.Equal(t, innermost[i], p.name, "at %d", i)
+			}
+			at = p.end
+		}
+		assert.Equal(t, to, at)
+	}
+}
+
+// However much a host does while a device is idle, the log stays within its bound and covers all of it.
+func TestALogIsBounded(t *testing.T) {
+	var log Log
+	const n = 50 * logPieces
+	for i := range int64(n) {
+		log.Add(10*i, 10*i+6, RangeOperator, uint32(1+i%3), func() int64 { return 0 })
+	}
+	assert.LessOrEqual(t, len(log.done), 3*logPieces)
+	var covered int64
+	for _, p := range log.over(nil, 0, 10*n) {
+		covered += p.end - p.start
+	}
+	assert.Equal(t, int64(10*n), covered)
+}
+
+// TestEveryNanosecondHasOnePart holds random activities of many streams, more than are told apart, against a count of
+// nanoseconds.
+func TestEveryNanosecondHasOnePart(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, streams := range []int{1, 3, 2 * maxActive} {
+		d := NewDevice()
+		class := make([]int, 20_000)
+		var start, first, end int64
+		for i := range 3000 {
+			start += r.Int64N(4)
+			length := r.Int64N(int64(4 * min(streams, 1000)))
+			a := Activity{Start: start, End: min(start+length, int64(len(class))), Class: Class(r.IntN(3)), Name: uint32(r.IntN(5)), Operator: uint32(r.IntN(5))}
+			if i == 0 {
+				first = start
+			}
+			end = max(end, a.End)
+			for t := a.Start; t < a.End; t++ {
+				if c := 3 - int(a.Class); c > class[t] {
+					class[t] = c
+				}
+			}
+			d.Add(&a, &Launch{}, start)
+		}
+		var want [4]int64
+		for _, c := range class[first:end] {
+			want[c]++
+		}
+		rep := d.Report(facts())
+		p := rep.Parts
+		assert.Equal(t, [4]int64{int64(p.Idle), int64(p.CopyExposed), int64(p.CommExposed), int64(p.Computing)}, want, "%d streams", streams)
+		var alone time.Duration
+		for _, o := range rep.Operators {
+			alone += o.Alone
+		}
+		assert.Equal(t, p.Computing, alone)
+	}
+}
+
+// A report is made of plain values: what JSON says of it is what it says.
+func TestReportsAreJSON(t *testing.T) {
+	d := NewDevice()
+	d.Add(&Activity{Start: 0, End: 100, Operator: 1, Work: &Work{FLOPs: 1000, Bytes: 100, Precision: "fp16"}}, &Launch{}, 0)
+	d.Add(&Activity{Start: 300, End: 400, Name: 1}, &Launch{}, 0)
+	r := d.Report(facts())
+	b, err := json.Marshal(r)
+	require.NoError(t, err)
+	assert.Contains(t, string(b), `"idle":[{"cause":"unknown","time_ns":200}]`)
+	assert.Contains(t, string(b), `"kind":"unexplained_idle"`)
+	assert.InDelta(t, 1e10, r.Operators[1].FLOPRate, 1, "1,000 FLOP in 100 ns")
+}
+
+func TestCompareSortsBySizeAndTakesStepsIntoAccount(t *testing.T) {
+	before := Report{Window: 1000, Steps: 10, Parts: Parts{Computing: 400}, Idle: []CauseTime{{Cause: CauseLoader, Time: 600}}, Operators: []Operator{{Name: "mm", Time: 400}}}
+	after := Report{Window: 600, Steps: 5, Parts: Parts{Computing: 500}, Idle: []CauseTime{{Cause: CauseLoader, Time: 100}}, Operators: []Operator{{Name: "mm", Time: 450}, {Name: "add", Time: 50}}}
+	c := Compare([]Report{before}, []Report{after})
+	assert.True(t, c.PerStep)
+	assert.Equal(t, []Change{{"computing", 40, 100}, {"idle: loader", 60, 20}}, c.Parts)
+	assert.Equal(t, []Change{{"mm", 40, 90}, {"add", 0, 10}}, c.Operators)
+	var sum time.Duration
+	for _, p := range c.Parts {
+		sum += p.Delta()
+	}
+	assert.Equal(t, c.After-c.Before, sum)
+	var b bytes.Buffer
+	require.NoError(t, c.Write(&b, 1))
+	assert.Contains(t, b.String(), "and 1 more (--rows)")
+	assert.True(t, strings.HasPrefix(b.String(), "a step is 20ns (20 %) longer"))
+}
