@@ -30,7 +30,7 @@ func Lookup(model string) (Device, bool) {
 // All returns the table in its own order: by vendor, then by generation.
 func All() []Device { return slices.Clone(rows) }
 
-var rows = slices.Concat(nvidiaDataCenter, nvidiaBlackwell, nvidiaRTX, nvidiaGeForce, amdInstinct)
+var rows = slices.Concat(nvidiaDataCenter, nvidiaExport, nvidiaBlackwell, nvidiaRTX, nvidiaGeForce, amdInstinct)
 
 var index = sync.OnceValue(func() map[string]int {
 	m := make(map[string]int)
