@@ -42,6 +42,7 @@ var dropNames = [dropReasons]string{
 // instrument; only durations are recorded one by one.
 type metrics struct {
 	p         *Profiler
+	callback  *farewell
 	durations metric.Float64Histogram
 
 	count, items, io, sections, dropped metric.Int64ObservableCounter
@@ -54,7 +55,7 @@ type metrics struct {
 
 // newMetrics makes the instruments. Errors go to the error handler: a profiler without metrics is still one.
 func newMetrics(p *Profiler) *metrics {
-	m := &metrics{p: p}
+	m := &metrics{p: p, callback: &farewell{}}
 	m.make()
 	return m
 }
@@ -116,13 +117,21 @@ func (m *metrics) make() {
 	m.floor = gauge(semconv.GpuspanFloorDurationName, semconv.GpuspanFloorDurationUnit, semconv.GpuspanFloorDurationDescription)
 	m.overhead = floatCounter(semconv.GpuspanOverheadDurationName, semconv.GpuspanOverheadDurationUnit, semconv.GpuspanOverheadDurationDescription)
 	if first == nil {
-		// Never unregistered: the provider collects once more when it shuts down, which is after the profiler does, and counters must not
-		// fall. Of a profiler that is shut down only counters are reported.
-		_, first = meter.RegisterCallback(m.observe, list...)
+		m.callback.live.Store(m)
+		var entry metric.Registration
+		if entry, first = meter.RegisterCallback(m.callback.observe, list...); entry != nil {
+			m.callback.entry.Store(&entry)
+		}
 	}
 	if first != nil {
 		p.errors.report("metrics", fmt.Errorf("cannot make an instrument: %w", first))
 	}
+}
+
+// freeze lets the MeterProvider go on with the last figures, without the profiler.
+func (m *metrics) freeze(ctx context.Context) {
+	defer m.p.guard("the last figures were taken")
+	m.callback.freeze(ctx)
 }
 
 // tracerOptions mark the tracer's scope: who sees gpu.metrics.emitted need not make the first five gpu.operation.* metrics

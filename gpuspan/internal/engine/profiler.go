@@ -338,6 +338,7 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 		defer cancel()
 		p.watchdog.stop()
 		p.shutdownErr = p.poller.stop(ctx)
+		p.metrics.freeze(ctx)
 		if p.cfg.PrintReport && p.recorder != nil {
 			if err := p.summary().WriteText(os.Stderr); err != nil {
 				p.shutdownErr = errors.Join(p.shutdownErr, err)

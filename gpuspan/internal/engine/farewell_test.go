@@ -1,0 +1,60 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+)
+
+// A MeterProvider outlives many profilers. It keeps the last figures of one that is shut down, for a few collections, and not the profiler.
+func TestAMeterProviderDoesNotKeepProfilersThatAreShutDown(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	mp := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	collect := func() (n int64) {
+		var got metricdata.ResourceMetrics
+		require.NoError(t, reader.Collect(context.Background(), &got))
+		for _, s := range got.ScopeMetrics {
+			for _, m := range s.Metrics {
+				if m.Name == "gpu.operation.count" {
+					for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+						n += p.Value
+					}
+				}
+			}
+		}
+		return n
+	}
+	run := func() (weak.Pointer[Profiler], *farewell) {
+		p, err := New(newScripted(), WithMeterProvider(mp))
+		require.NoError(t, err)
+		testOp.Start(context.Background(), p.Stream(3, "main")).End()
+		require.NoError(t, p.Shutdown(context.Background()))
+		return weak.Make(p), p.metrics.callback
+	}
+	p, callback := run()
+	for range 100 {
+		if p.Value() == nil {
+			break
+		}
+		runtime.GC()
+		time.Sleep(time.Millisecond) // goroutines that have just ended
+	}
+	assert.Nil(t, p.Value(), "nothing holds the profiler")
+	for range lastCollections {
+		assert.EqualValues(t, 1, collect(), "its figures are still told")
+	}
+	assert.EqualValues(t, lastCollections, callback.told.Load())
+	for collect() != 0 { // the callback is taken out beside the collection
+		time.Sleep(time.Millisecond)
+	}
+}
