@@ -122,7 +122,7 @@ type Backend interface {
 	Close() error
 }
 
-// statusError is a driver's answer as an error.
+// StatusError is a driver's answer as an error.
 func StatusError(call string, st Status) error {
 	if name := st.Name(); name != "" {
 		return fmt.Errorf("%s: status %d (%s)", call, int32(st), name)
@@ -130,7 +130,7 @@ func StatusError(call string, st Status) error {
 	return fmt.Errorf("%s: status %d", call, int32(st))
 }
 
-// name is what CUDA and HIP call the statuses that callers meet in practice; empty for others.
+// Name is what CUDA and HIP call the statuses that callers meet in practice; empty for others.
 func (s Status) Name() string {
 	switch s {
 	case StatusPanic:
@@ -165,5 +165,5 @@ func (s Status) Name() string {
 	return ""
 }
 
-// capture reports whether the status says that a graph capture was in the way, which is no error.
+// Capture reports whether the status says that a graph capture was in the way, which is no error.
 func (s Status) Capture() bool { return s >= 900 && s <= 907 }

@@ -130,7 +130,7 @@ func appendArray(b []byte, v attribute.Value) []byte {
 			each(attribute.BoolValue(e))
 		}
 	default:
-		each(attribute.StringValue(v.Emit()))
+		each(attribute.StringValue(v.String()))
 	}
 	return b
 }

@@ -19,7 +19,6 @@ type config struct {
 	endpoint  string
 	headers   map[string]string
 	resource  []attribute.KeyValue
-	schema    string
 	client    *http.Client
 	sender    Sender
 	interval  time.Duration

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -246,9 +247,7 @@ func (s *Sink) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := Stats{Sent: s.stats.Sent, Dropped: map[string]int64{}}
-	for k, n := range s.stats.Dropped {
-		out.Dropped[k] = n
-	}
+	maps.Copy(out.Dropped, s.stats.Dropped)
 	return out
 }
 

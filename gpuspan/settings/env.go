@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// SettingsFromEnv is DefaultSettings changed by the variables GPUSPAN_*, one for each of [SettingsKeys]. A value that is wrong keeps its
+// FromEnv is [Default] changed by the variables GPUSPAN_*, one for each of [Keys]. A value that is wrong keeps its
 // default; the error names each such variable, and each that no setting has. Empty variables count as not set.
 func FromEnv() (Settings, error) {
 	s := Default()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Settings are the values that can be set from outside the code: by the environment ([SettingsFromEnv]), flags
-// ([Settings.Bind]) and YAML (package gpuspanyaml). [WithSettings] applies them. docs/gpuspan.md has the table.
+// Settings are the values that can be set from outside the code: by the environment ([FromEnv]), flags
+// ([Settings.Bind]) and YAML (package gpuspanyaml). gpuspan.WithSettings applies them. docs/gpuspan.md has the table.
 type Settings struct {
 	Enabled       bool          // false: nothing is timed until SetEnabled(true); default true
 	Verbosity     Verbosity     // default VerbosityDefault
@@ -34,7 +34,7 @@ type Settings struct {
 	Schedule      Schedule      // of loops that have none of their own; default: every step
 }
 
-// DefaultSettings is what a Profiler uses when nothing is set.
+// Default is what a Profiler uses when nothing is set.
 func Default() Settings {
 	return Settings{
 		Enabled:       true,
@@ -55,7 +55,7 @@ func Default() Settings {
 	}
 }
 
-// valid is s with the default for each value that is wrong or contradicts those before it in the table.
+// Valid is s with the default for each value that is wrong or contradicts those before it in the table.
 func (s Settings) Valid() Settings {
 	out := Default()
 	for range 2 { // a value may need one that comes after it
@@ -69,10 +69,10 @@ func (s Settings) Valid() Settings {
 	return out
 }
 
-// maxStack bounds Settings.StackDepth.
+// MaxStackDepth bounds Settings.StackDepth.
 const MaxStackDepth = 64
 
-// maxSlots keeps a slot's index and the memory of a stream small (about 0.6 KiB a slot).
+// MaxSlots keeps a slot's index and the memory of a stream small (about 0.6 KiB a slot).
 const MaxSlots = 1 << 15
 
 // Validate reports every value that is out of range or contradicts another, each by its configuration key.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// SettingsKey is one setting as the outside names it: the one table behind environment, flags and YAML.
+// Key is one setting as the outside names it: the one table behind environment, flags and YAML.
 type Key struct {
 	Name string // `stack_depth`, `schedule.active`; in YAML a dot is a level
 	Help string // effect, in a sentence
@@ -43,7 +43,7 @@ func (k Key) Default() string {
 // EnvPrefix begins the names of environment variables.
 const EnvPrefix = "GPUSPAN_"
 
-// SettingsKeys lists every setting, in the order of the documentation.
+// Keys lists every setting, in the order of the documentation.
 func Keys() []Key {
 	return []Key{
 		boolKey("enabled", "time sections from the start; SetEnabled changes it later", func(s *Settings) *bool { return &s.Enabled }),

@@ -59,7 +59,7 @@ func (p *Profiler) newDevice(info backend.Device) *device {
 func (d *device) scope(p *Profiler, timed bool) []attribute.KeyValue {
 	kv := d.attrs
 	if timed {
-		kv = append(kv[:len(kv):len(kv)], semconv.GPUTimingSourceKey.String(p.source))
+		kv = append(slices.Clip(kv), semconv.GPUTimingSourceKey.String(p.source))
 		if f := d.floor.Load(); f > 0 {
 			kv = append(kv, semconv.GPUFloorDurationKey.Float64(seconds(f)))
 		}

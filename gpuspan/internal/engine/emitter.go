@@ -31,7 +31,6 @@ type emitter struct {
 	since    atomic.Int64  // hostClock when the work on a nest began; 0: resting
 
 	sealed []*Step // ended steps that wait for their sections
-	taken  []*nest
 
 	line          []byte // of the log of outputs
 	outputsFailed bool

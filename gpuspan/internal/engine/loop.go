@@ -34,6 +34,7 @@ type Loop struct {
 	prev  link // to the step before, whose end event begins the next one
 }
 
+// LoopConfig is what a loop is made with.
 type LoopConfig struct {
 	ItemType   string
 	Schedule   settings.Schedule

@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -144,7 +145,7 @@ func (m *metrics) tracerOptions(scope []attribute.KeyValue) []trace.TracerOption
 
 func (m *metrics) scope(kv []attribute.KeyValue) []attribute.KeyValue {
 	if m.durations != nil && m.durations.Enabled(context.Background()) {
-		kv = append(kv[:len(kv):len(kv)], semconv.GPUMetricsEmittedKey.Bool(true))
+		kv = append(slices.Clip(kv), semconv.GPUMetricsEmittedKey.Bool(true))
 	}
 	return kv
 }
