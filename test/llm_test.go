@@ -45,8 +45,8 @@ var load = []served{
 	{2750, 2900, 3100, 8},
 }
 
-// truth is what each request took of devices that draw that many watts while they are used, millisecond by millisecond: equal parts for
-// those that the engine runs.
+// truth is what each request took of devices that draw that many watts while they are used, millisecond by
+// millisecond: equal parts for those that the engine runs.
 func truth(watts float64) (joules []float64) {
 	joules = make([]float64, len(load))
 	for ms := range 4000 {
@@ -63,8 +63,8 @@ func truth(watts float64) (joules []float64) {
 	return joules
 }
 
-// The shipped pipeline by its name, spans as vLLM sends them, devices from a recording: joules per request and per token are those that
-// made the recording.
+// The shipped pipeline by its name, spans as vLLM sends them, devices from a recording: joules per request and per
+// token are those that made the recording.
 func TestTheLLMPipelineGivesJoulesPerToken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")

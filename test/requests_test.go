@@ -19,8 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// The example that serves by continuous batching, the shipped pipeline, the real Jaeger: each request's own trace shows what the GPU did
-// for it, and all requests together have what the device took.
+// The example that serves by continuous batching, the shipped pipeline, the real Jaeger: each request's own trace
+// shows what the GPU did for it, and all requests together have what the device took.
 func TestEachRequestsTraceShowsWhatTheGPUDid(t *testing.T) {
 	j := jaegertest.Start(t)
 	_, address := intoJaeger(t, j, "connectors: {gpu_requests: {settle: 2s, idle: 10s}}")

@@ -80,8 +80,8 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// A request that decodes takes less than 64 MiB / 10,000 with everything that belongs to it: its span, spans below it, a prefill in its
-// trace and two operations by links.
+// A request that decodes takes less than 64 MiB / 10,000 with everything that belongs to it: its span, spans below
+// it, a prefill in its trace and two operations by links.
 func TestTenThousandOpenRequestsFitInto64MiB(t *testing.T) {
 	const requests = 10_000
 	before := heap()

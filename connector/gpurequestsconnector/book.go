@@ -121,7 +121,8 @@ func (b *book) take(td ptrace.Traces, now int64) {
 	clear(b.spans) // no payload's memory lives on
 }
 
-// remember keeps what later spans may ask for. A request that is open and whose own span this is knows its start from here.
+// remember keeps what later spans may ask for. A request that is open and whose own span this is knows its start from
+// here.
 func (b *book) remember(s *span, now int64) {
 	if old := b.recent.find(s.key); old == nil {
 		b.recent.put(&seenSpan{

@@ -15,8 +15,8 @@ import (
 
 const server = ptrace.SpanKindServer
 
-// Two requests: prefill of each by itself, the one by a link and the other in its own trace, then two iterations of decoding, of which the
-// second has one request only.
+// Two requests: prefill of each by itself, the one by a link and the other in its own trace, then two iterations of
+// decoding, of which the second has one request only.
 func TestEachRequestGetsItsPartOfEachBatch(t *testing.T) {
 	b := newTest(t, nil)
 	b.take(payload(t, service,

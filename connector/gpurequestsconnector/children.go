@@ -91,8 +91,8 @@ func (b *book) counted(c *child) {
 	}
 }
 
-// expire ends the wait of GPU work that no request has claimed. Below a span of kind server or consumer it is a request without
-// batches; what lies within other GPU work is part of that; the rest is nobody's.
+// expire ends the wait of GPU work that no request has claimed. Below a span of kind server or consumer it is a
+// request without batches; what lies within other GPU work is part of that; the rest is nobody's.
 func (b *book) expire(now int64, all bool) {
 	old := now - int64(b.cfg.Idle)
 	for trace, list := range b.traces {

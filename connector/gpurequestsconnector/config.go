@@ -14,15 +14,15 @@ import (
 
 // Config of the gpu_requests connector.
 type Config struct {
-	// Settle is how long an account waits for further batches after the request's own span has come. Default 15s: gpu_join
-	// holds GPU spans up to 10 s, SDKs export every 5 s.
+	// Settle is how long an account waits for further batches after the request's own span has come. Default 15s:
+	// gpu_join holds GPU spans up to 10 s, SDKs export every 5 s.
 	Settle time.Duration `mapstructure:"settle"`
 	// Idle is how long an account without the request's own span waits after the last batch. Default 30s.
 	Idle time.Duration `mapstructure:"idle"`
 	// MaxRequests bounds the open accounts, about 1 kB each; beyond it the oldest is closed early. Default 10000.
 	MaxRequests int `mapstructure:"max_requests"`
-	// MaxSpans bounds the spans that are remembered to find when a request began and what belongs to it, about 110 bytes
-	// each; beyond it the oldest are forgotten. Default 100000.
+	// MaxSpans bounds the spans that are remembered to find when a request began and what belongs to it, about 110
+	// bytes each; beyond it the oldest are forgotten. Default 100000.
 	MaxSpans int `mapstructure:"max_spans"`
 	// QueueSpan writes a span `queue` from the start of the request to its first GPU work. Default true.
 	QueueSpan bool `mapstructure:"queue_span"`
@@ -35,11 +35,11 @@ type Config struct {
 	// CardinalityLimit bounds the series of one metric and resource; what is beyond is counted in one series with
 	// otel.metric.overflow. Default 2000.
 	CardinalityLimit int `mapstructure:"cardinality_limit"`
-	// MaxResources bounds the resources whose metrics are held; beyond it the one that was silent longest gives way, and begins
-	// a new series when it comes back. Default 1000.
+	// MaxResources bounds the resources whose metrics are held; beyond it the one that was silent longest gives way,
+	// and begins a new series when it comes back. Default 1000.
 	MaxResources int `mapstructure:"max_resources"`
-	// InstanceID is collector.instance.id on every point. Default: the Collector's own service.instance.id, with the name of this
-	// connector after a slash if it has one.
+	// InstanceID is collector.instance.id on every point. Default: the Collector's own service.instance.id, with the
+	// name of this connector after a slash if it has one.
 	InstanceID string `mapstructure:"instance_id"`
 }
 

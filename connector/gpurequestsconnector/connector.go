@@ -23,8 +23,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// maxBatch is the number of requests whose spans leave at once: about half a megabyte, well below the 4 MiB that OTLP receivers
-// take.
+// maxBatch is the number of requests whose spans leave at once: about half a megabyte, well below the 4 MiB that OTLP
+// receivers take.
 const maxBatch = 500
 
 // gpuRequests is the connector: spans in; out of it, when accounts are closed, spans, and at intervals metrics.
@@ -113,8 +113,8 @@ func (c *gpuRequests) run(ctx context.Context) {
 	}
 }
 
-// Shutdown closes all accounts and writes them. The Collector stops all that sends to a connector before it, and it before what it
-// sends to.
+// Shutdown closes all accounts and writes them. The Collector stops all that sends to a connector before it, and it
+// before what it sends to.
 func (c *gpuRequests) Shutdown(ctx context.Context) error {
 	c.ended.Do(func() {
 		c.stop()
@@ -169,8 +169,8 @@ func (c *gpuRequests) closeDue(ctx context.Context, all bool) {
 	c.send(ctx)
 }
 
-// send hands on what waits. What the next component refuses waits for the next time, unless it says that trying again is of
-// no use; ids are made of what is in a span, so that one that arrived all the same is not doubled.
+// send hands on what waits. What the next component refuses waits for the next time, unless it says that trying again
+// is of no use; ids are made of what is in a span, so that one that arrived all the same is not doubled.
 func (c *gpuRequests) send(ctx context.Context) {
 	for len(c.waiting) > 0 {
 		td := c.waiting[0]

@@ -31,8 +31,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
-// outputs are a connector with both outputs, as the Collector makes them: of one configuration, started and stopped each, and
-// each given every payload.
+// outputs are a connector with both outputs, as the Collector makes them: of one configuration, started and stopped
+// each, and each given every payload.
 type outputs struct {
 	all    []connector.Traces
 	metric func(name, reason string) float64

@@ -63,7 +63,8 @@ func (f *forest) inclusive(i int) float64 {
 	return e
 }
 
-// truth goes the other way round: each node's own energy belongs to the nearest batch at or above it, and is divided there.
+// truth goes the other way round: each node's own energy belongs to the nearest batch at or above it, and is divided
+// there.
 func (f *forest) truth() (of []float64, nobody float64) {
 	of = make([]float64, f.requests)
 	for i := range f.nodes {
@@ -145,9 +146,9 @@ func (f *forest) accounts(b *book) []float64 {
 	return of
 }
 
-// Each joule of the device is charged to requests by the shares of the innermost batch around it, or to nobody; the sum is the
-// device's. Children come before their parents, as SDKs send them, in any cut into payloads; or in one payload in any
-// order.
+// Each joule of the device is charged to requests by the shares of the innermost batch around it, or to nobody; the
+// sum is the device's. Children come before their parents, as SDKs send them, in any cut into payloads; or in one
+// payload in any order.
 func TestEnergyIsChargedOnce(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 77))
@@ -169,8 +170,8 @@ func TestEnergyIsChargedOnce(t *testing.T) {
 	}
 }
 
-// Parents before their children, as gpuspan sends them, in any cut: a batch that comes after the one around it has nothing left to
-// charge, but still no joule is charged twice or lost.
+// Parents before their children, as gpuspan sends them, in any cut: a batch that comes after the one around it has
+// nothing left to charge, but still no joule is charged twice or lost.
 func TestEnergyIsConservedWhenParentsComeFirst(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 78))

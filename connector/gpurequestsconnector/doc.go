@@ -3,7 +3,8 @@
 
 //go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
 
-// Package gpurequestsconnector keeps one account for each request of what the GPU did for it. Names and meanings are in docs/semconv.md.
+// Package gpurequestsconnector keeps one account for each request of what the GPU did for it. Names and meanings are
+// in docs/semconv.md.
 //
 // A GPU span with links is a batch. Each link names the span of a request, and says how large the request's part is:
 //
@@ -13,7 +14,7 @@
 //	 └ link to B, 1 item        └──────────► └ decode   gpu.operation.type = share
 //	                                                    gpu.request.duration = 6 ms, gpu.energy = 2.4 J, …
 //
-// Files: read.go says what a span says; recent.go remembers spans for a while; nest.go finds what lies within what, so that
-// nothing is charged twice; book.go keeps the accounts; write.go makes spans of them, metrics.go metrics; connector.go is
-// the component.
+// Files: read.go says what a span says; recent.go remembers spans for a while; nest.go finds what lies within what, so
+// that nothing is charged twice; account.go is what one request has, book.go keeps all of them, children.go finds GPU
+// work in a request's own trace; write.go makes spans of accounts, metrics.go metrics; connector.go is the component.
 package gpurequestsconnector

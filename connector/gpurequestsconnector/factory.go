@@ -23,8 +23,8 @@ func NewFactory() connector.Factory {
 		connector.WithTracesToTraces(i.traces, metadata.TracesToTracesStability))
 }
 
-// instances are the connectors of a factory. The Collector makes one component for each kind of output; both share one
-// instance, so that each account is kept once.
+// instances are the connectors of a factory. The Collector makes one component for each kind of output; both share
+// one instance, so that each account is kept once.
 type instances struct {
 	shared.Instances[*Config, *gpuRequests]
 }
@@ -62,8 +62,8 @@ func (i *instances) get(cfg *Config, set connector.Settings, free func(*gpuReque
 	})
 }
 
-// tracesOutput is the connector as an input of traces pipelines. The Collector gives each batch to both components; this one
-// takes it only where the one for metrics is not there.
+// tracesOutput is the connector as an input of traces pipelines. The Collector gives each batch to both components;
+// this one takes it only where the one for metrics is not there.
 type tracesOutput struct{ *gpuRequests }
 
 func (f tracesOutput) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {

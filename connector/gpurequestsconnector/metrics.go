@@ -19,8 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// meters hold the metrics, by the OpenTelemetry SDK, one provider for each resource. The points carry the time of the output: requests
-// are counted when their accounts are closed.
+// meters hold the metrics, by the OpenTelemetry SDK, one provider for each resource. The points carry the time of the
+// output: requests are counted when their accounts are closed.
 type meters struct {
 	cfg      *Config
 	instance attribute.KeyValue
@@ -174,8 +174,8 @@ func (m *meters) attributes(op *operation, model string) attribute.Set {
 	return attribute.NewSet(kv...)
 }
 
-// exemplar is a context that makes the account's span the exemplar of what is recorded; of a request whose trace does not exist there
-// is none.
+// exemplar is a context that makes the account's span the exemplar of what is recorded; of a request whose trace does
+// not exist there is none.
 func (r *request) exemplar(a *account) context.Context {
 	ctx := context.Background()
 	if r.unsampled {

@@ -5,16 +5,17 @@ package gpurequestsconnector
 
 import "go.opentelemetry.io/collector/pdata/pcommon"
 
-// The energy and the time of a span contain those of its descendants. So where a batch lies within another one, its part is
-// taken off the outer one: each joule is charged once, by the innermost batch.
+// The energy and the time of a span contain those of its descendants. So where a batch lies within another one, its
+// part is taken off the outer one: each joule is charged once, by the innermost batch.
 //
 //	iteration  links A, B      10 J  → A and B share 10 − 6 = 4 J
 //	└─ layers                   8 J
 //	   └─ decode  link A        6 J  → A
 //
-// Within a payload the order does not matter. When the inner batch came in an earlier payload, what it took waits for the outer
-// one under the id of the first ancestor that is not known yet (owed). When the outer one came before, it was charged as a
-// whole, and the inner one is not charged again. GPU work without links waits, and gives up its part as long as it does.
+// Within a payload the order does not matter. When the inner batch came in an earlier payload, what it took waits for
+// the outer one under the id of the first ancestor that is not known yet (owed). When the outer one came before, it
+// was charged as a whole, and the inner one is not charged again. GPU work without links waits, and gives up its part
+// as long as it does.
 
 // owed is what batches have taken from an ancestor that has not come yet.
 type owed struct {
@@ -24,7 +25,8 @@ type owed struct {
 // maxDepth bounds the way up; parents that form a circle end there.
 const maxDepth = 64
 
-// nest takes what batches have off the spans around them, and marks batches that were charged with the span around them.
+// nest takes what batches have off the spans around them, and marks batches that were charged with the span around
+// them.
 func (b *book) nest(now int64) {
 	clear(b.index)
 	for i := range b.spans {
@@ -51,8 +53,8 @@ func (b *book) nest(now int64) {
 	}
 }
 
-// lift goes up from a span and takes o off each GPU span on the way, up to the first batch. It returns that batch's number, −1 where
-// there is none in the payload, and whether the energy was counted with a span that came before.
+// lift goes up from a span and takes o off each GPU span on the way, up to the first batch. It returns that batch's
+// number, −1 where there is none in the payload, and whether the energy was counted with a span that came before.
 func (b *book) lift(s *span, o owed, now int64) (outer int, before bool) {
 	parent := s.parent
 	for range maxDepth {
@@ -92,8 +94,8 @@ func (b *book) lift(s *span, o owed, now int64) (outer int, before bool) {
 	return -1, false
 }
 
-// ancestor goes up from a parent while spans are known. It returns the first that stop accepts, and whether GPU work lies on the
-// way.
+// ancestor goes up from a parent while spans are known. It returns the first that stop accepts, and whether GPU work
+// lies on the way.
 func (b *book) ancestor(k key, parent pcommon.SpanID, stop func(*seenSpan) bool) (found *seenSpan, inWork bool) {
 	for range maxDepth {
 		if parent.IsEmpty() {

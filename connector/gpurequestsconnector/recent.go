@@ -20,8 +20,8 @@ type seenSpan struct {
 	queue, firstItem float64 // as the engine states them, s
 }
 
-// recent remembers the last spans, the oldest giving way. Spans of a request come in any order: its own one before the batches
-// that gpu_join holds, or after them; a batch may come twice.
+// recent remembers the last spans, the oldest giving way. Spans of a request come in any order: its own one before
+// the batches that gpu_join holds, or after them; a batch may come twice.
 type recent struct {
 	ring []seenSpan
 	next int // the oldest, once the ring is full

@@ -4,6 +4,7 @@
 package gpurequestsconnector
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -81,9 +82,7 @@ func gpu(category string, seconds, joules float64, more attrs) attrs {
 		"gpu.operation.type": "section", "gpu.operation.category": category, "gpu.operation.item.type": "token",
 		"gpu.duration": seconds, "gpu.energy": joules, "hw.id": "GPU-a", "gpu.timing.source": "cuda_event",
 	}
-	for k, v := range more {
-		a[k] = v
-	}
+	maps.Copy(a, more)
 	return a
 }
 

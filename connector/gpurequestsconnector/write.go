@@ -147,7 +147,8 @@ type firstItem struct {
 	of    *account // nil: the engine says so
 }
 
-// toFirstItem: the first token comes out of the last part of the prompt's processing; other work gives items when its first batch ends.
+// toFirstItem: the first token comes out of the last part of the prompt's processing; other work gives items when its
+// first batch ends.
 func (r *request) toFirstItem() firstItem {
 	if r.firstItem > 0 {
 		return firstItem{after: r.firstItem}
@@ -181,8 +182,9 @@ func (r *request) modelOf(a *account) string {
 	return r.model
 }
 
-// id is made of what the account is of and of its first batch (FNV-1a, 64 bits). So the same account, made again here or by another
-// Collector after a repetition, is the same span; and what comes after an account was closed is another one.
+// id is made of what the account is of and of its first batch (FNV-1a, 64 bits). So the same account, made again here
+// or by another Collector after a repetition, is the same span; and what comes after an account was closed is another
+// one.
 func (a *account) id(r *request) pcommon.SpanID { return r.spanID(a.op.name, a.first.key) }
 
 func (r *request) spanID(name string, first key) (id pcommon.SpanID) {

@@ -4,6 +4,7 @@
 package gpuderiveprocessor
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,9 +18,7 @@ import (
 func TestRequestsOfEnginesAreRead(t *testing.T) {
 	request := func(name string, more attrs) attrs {
 		want := attrs{"gpu.operation.type": "request", "gpu.operation.name": name, "gpu.timing.source": "host"}
-		for k, v := range more {
-			want[k] = v
-		}
+		maps.Copy(want, more)
 		return want
 	}
 	tokens := attrs{
@@ -29,9 +28,7 @@ func TestRequestsOfEnginesAreRead(t *testing.T) {
 	with := func(a, more attrs) attrs {
 		out := attrs{}
 		for _, m := range []attrs{a, more} {
-			for k, v := range m {
-				out[k] = v
-			}
+			maps.Copy(out, m)
 		}
 		return out
 	}

@@ -19,8 +19,8 @@ type spot struct {
 	dev   gpusamplesextension.DeviceView // while the samples are locked
 }
 
-// devicesOf are the devices of spans that do not name one: a list in hw.id, else those that the span's process, pod or host has
-// (gpusamplesextension.UseReader). nil: the place names a device, or nobody knows.
+// devicesOf are the devices of spans that do not name one: a list in hw.id, else those that the span's process, pod
+// or host has (gpusamplesextension.UseReader). nil: the place names a device, or nobody knows.
 func (e *engine) devicesOf(x *place) []string {
 	switch {
 	case strings.Contains(x.hwID, ","):
@@ -39,8 +39,8 @@ func (e *engine) devicesOf(x *place) []string {
 	return ids
 }
 
-// searchSeveral binds all devices of a place. Only a request may be on several: of a section nothing tells which of them ran it. All must
-// have samples, for a sum over some of them would pass for the whole.
+// searchSeveral binds all devices of a place. Only a request may be on several: of a section nothing tells which of
+// them ran it. All must have samples, for a sum over some of them would pass for the whole.
 func (e *engine) searchSeveral(view gpusamplesextension.View, x *place) outcome {
 	if len(x.ids) > 1 && !x.request {
 		return severalDevices
@@ -85,8 +85,9 @@ func (x *place) arriveMore(g *gpuSpan, now int64) {
 	}
 }
 
-// writeSeveral joins a span with all devices of its place: energy is the sum over them, and known only where each one's is; means are over all
-// that measure; memory is the sum, temperature and throttle time are the worst. False: no sample is near one of them.
+// writeSeveral joins a span with all devices of its place: energy is the sum over them, and known only where each
+// one's is; means are over all that measure; memory is the sum, temperature and throttle time are the worst. False:
+// no sample is near one of them.
 func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, shared bool) bool {
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
 	to := &a.to
