@@ -95,7 +95,7 @@ func newProcessorOn(tb testing.TB, host component.Host, f processor.Factory, con
 
 func derivers(tb testing.TB, next consumer.Traces) map[string]processor.Traces {
 	return map[string]processor.Traces{
-		"gpu_derive": newProcessor(tb, gpuderiveprocessor.NewFactory(), nil, next),
+		"gpu_derive": newProcessor(tb, gpuderiveprocessor.NewFactory(), map[string]any{"attributes": full}, next),
 		"transform": newProcessor(tb, transformprocessor.NewFactory(), map[string]any{
 			"error_mode": "propagate", "trace_statements": toAny(divisions),
 		}, next),

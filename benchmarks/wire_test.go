@@ -164,8 +164,9 @@ func TestCostOverTheNetwork(t *testing.T) {
 		build stage
 	}{
 		{pass, pipeline()},
-		{"gpu_derive+gpu_metrics", pipeline(deriveStage(), metricsStage())},
-		{all, pipeline(joinStage(), deriveStage(), metricsStage())},
+		{"gpu_derive+gpu_metrics", pipeline(deriveStage(full), metricsStage())},
+		{all, pipeline(joinStage(full), deriveStage(full), metricsStage())},
+		{all + " lean", pipeline(joinStage(lean), deriveStage(lean), metricsStage())},
 		{"queue, reads and puts alone", floor()},
 		{"transform+span_metrics", pipeline(transformStage(divisions), spanMetricsStage())},
 	}

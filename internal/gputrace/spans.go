@@ -120,6 +120,7 @@ func (s *spans) new(p *process, c place, parent pcommon.SpanID, start, end int64
 		ss = rs.ScopeSpans().AppendEmpty()
 		ss.Scope().SetName(s.p.opts.Scope)
 		ss.Scope().SetVersion(s.p.opts.ScopeVersion)
+		ss.SetSchemaUrl(semconv.SchemaURL)
 		s.scopes[p.pid] = ss
 	}
 	s.count++
