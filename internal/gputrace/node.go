@@ -4,6 +4,7 @@
 package gputrace
 
 import (
+	"cmp"
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -160,6 +161,14 @@ func (p *process) leads(track uint32) {
 	if !p.bySteps {
 		p.main, p.hasMain, p.bySteps = track, true, true
 	}
+}
+
+// stepsBefore are the steps that began before an instant, of those that are kept: at most the latest maxSteps, so that files
+// with thousands of steps within each other cost no more than others.
+func (p *process) stepsBefore(t int64) []*step {
+	const maxSteps = 4096
+	n, _ := slices.BinarySearchFunc(p.steps, t, func(s *step, t int64) int { return cmp.Compare(s.start, t) })
+	return p.steps[max(0, n-maxSteps):n]
 }
 
 // stepAt is the step whose host range holds the instant, among the latest ones: the sweep asks for what is about now.

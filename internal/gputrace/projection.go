@@ -24,9 +24,13 @@ func (l Level) projects(k Kind) bool {
 	return l == LevelAuto && (k == KindAnnotation || k == KindModule || k == KindOperator)
 }
 
+// maxProjected bounds the ranges around a launch that take it, so that files with thousands of nested ranges cost no more
+// than others.
+const maxProjected = 256
+
 // project adds an activity to the ranges around its launch.
 func (w *writer) project(a *activity, above *node) {
-	for n := above; n != nil; n = n.parent {
+	for n, depth := above, 0; n != nil && depth < maxProjected; n, depth = n.parent, depth+1 {
 		if n.written || !w.rule.level.projects(n.kind) {
 			continue
 		}

@@ -289,10 +289,7 @@ func (s *sweep) clip(p *process, a *activity) {
 	if keep > 0 {
 		p.steps = append(p.steps[:0], p.steps[keep:]...)
 	}
-	for _, st := range p.steps {
-		if st.start >= a.end {
-			break
-		}
+	for _, st := range p.stepsBefore(a.end) {
 		st.device(a)
 	}
 }

@@ -29,10 +29,7 @@ type deviceWindow struct {
 func newDeviceWindow(ordinal int64, p *process) *deviceWindow {
 	d := &deviceWindow{ordinal: ordinal, process: p, verdicts: verdict.NewDevice(), streams: map[int64]*stream{}}
 	d.verdicts.Took = func(c verdict.Claim) {
-		for _, st := range d.taking.steps {
-			if st.start >= c.To {
-				break
-			}
+		for _, st := range d.taking.stepsBefore(c.To) {
 			st.account.Take(c, st.start, st.end)
 		}
 	}
