@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -32,7 +33,8 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	energy := 0.0
 	accounts := map[string]map[string]ptrace.Span{} // of requests, by trace and name
 	served, charged, batches := 0, 0.0, 0.0
-	eachSpan(t, filepath.Join(dir, "spans.json"), func(_ ptrace.ResourceSpans, s ptrace.Span) {
+	facts := map[string]spanfacts.Facts{}
+	eachSpan(t, filepath.Join(dir, "spans.json"), func(rs ptrace.ResourceSpans, s ptrace.Span) {
 		trace := s.TraceID().String()
 		if s.Kind() == ptrace.SpanKindServer {
 			served++
@@ -51,14 +53,15 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 		}
 		if ok {
 			gpu[s.SpanID().String()] = s
+			facts[s.SpanID().String()] = factsOf(rs, s)
 			parents[s.SpanID().String()] = s.ParentSpanID().String()
 		}
 	})
 	joined, derived := 0, 0
 	for id, s := range gpu {
-		source, _ := s.Attributes().Get(string(semconv.GPUTimingSourceKey))
-		require.Equal(t, semconv.GPUTimingSourceSimulated, source.Str())
-		if c, ok := s.Attributes().Get(string(semconv.GPUJoinCoverageKey)); ok && c.Double() > 0.99 {
+		f := facts[id]
+		require.Equal(t, semconv.GPUTimingSourceSimulated, f.Source)
+		if f.HasEnergy && f.Coverage > 0.99 {
 			joined++
 		}
 		if _, ok := s.Attributes().Get(string(semconv.GPURooflineBoundKey)); ok {
@@ -107,6 +110,20 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	trace, err := os.ReadFile(filepath.Join(dir, "trace.json"))
 	require.NoError(t, err)
 	require.True(t, json.Valid(trace))
+}
+
+// factsOf reads a span with what its scope says for it.
+func factsOf(rs ptrace.ResourceSpans, s ptrace.Span) (f spanfacts.Facts) {
+	for _, ss := range rs.ScopeSpans().All() {
+		for _, x := range ss.Spans().All() {
+			if x == s {
+				var scope spanfacts.Scope
+				scope.Load(nil, ss.Scope().Attributes())
+				f.Load(s, &scope)
+			}
+		}
+	}
+	return f
 }
 
 // number is an attribute of a span, 0 where it is absent.
