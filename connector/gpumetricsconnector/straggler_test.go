@@ -191,3 +191,21 @@ func TestStepsThatWaitAreBounded(t *testing.T) {
 	a.output(noScope, clock, true)
 	assert.Zero(t, a.jobs.jobs.Waiting())
 }
+
+// gpuspan's phases are times of the device: of its communication what other phases overlap is hidden and so the rank's own.
+func TestHiddenCommunicationIsTheRanksOwnTime(t *testing.T) {
+	a := newTest(t, nil)
+	for rank := range 4 {
+		comm, overlap := 0.030, 0.010
+		if rank == 3 {
+			overlap = 0.025
+		}
+		a.take(batch(t, rankOf(rank, 4), span{"step", 0, 100_000, attrs{
+			"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1, "gpu.step.duration": 0.1,
+			"gpu.step.phase.duration.comm": comm, "gpu.step.phase.duration.backward": 0.08, "gpu.step.overlap.duration": overlap,
+		}, byte(rank + 1), 0, ""}), clock)
+	}
+	score, _ := scores(t, a, clock)
+	assert.InEpsilon(t, 0.095/0.08, score[3], 1e-9)
+	assert.InEpsilon(t, 1, score[0], 1e-9)
+}

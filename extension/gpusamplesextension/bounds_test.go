@@ -151,3 +151,25 @@ func TestDropsCountValues(t *testing.T) {
 	r.w.Write([]Sample{s})
 	assert.EqualValues(t, 3, r.store.stats.closed.Load())
 }
+
+// What a counter can have grown by is per second of the gap, but a second's worth at once, for counters are stairs.
+func TestAJumpIsJudgedByTheLengthOfTheGap(t *testing.T) {
+	for _, tt := range []struct {
+		gap  time.Duration
+		jump float64
+		want float64
+	}{
+		{10 * time.Second, 9e6, 9e6},       // 0.9 MW over 10 s
+		{10 * time.Second, 11e6, 0},        // 1.1 MW
+		{100 * time.Millisecond, 9e5, 9e5}, // at once, in one stair
+		{100 * time.Millisecond, 11e5, 0},
+	} {
+		r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a", Interval: 10 * time.Second})
+		r.put(Energy, 0, 1000)
+		r.put(Energy, tt.gap, 1000+tt.jump)
+		r.view(func(d DeviceView) {
+			joules, _ := d.Integral(Energy, t0, t0+int64(tt.gap))
+			assert.InDelta(t, tt.want, joules, 1e-6, "%v", tt)
+		})
+	}
+}

@@ -5,6 +5,7 @@ package gpujoinprocessor
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -392,5 +393,43 @@ func TestOldFilesDoNotWait(t *testing.T) {
 		assert.InDelta(t, 0., attr(t, s[1], "gpu.join.coverage"), 0)
 		assert.InDelta(t, 300, energy(t, s[2]), 1e-6, "free time in the ring is still there to take")
 		assert.InDelta(t, 1., attr(t, s[2], "gpu.join.late.duration"), 1e-9)
+	})
+}
+
+// A meter that lags 2 s behind: what it says of 3.2 s happened at 1.2 s.
+func TestSpanEventsAreOnTheClockOfSpans(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+		time.Sleep(5 * time.Second)
+		r.w.WriteEvents([]gpusamplesextension.Event{{Time: zero.Add(sec(3.2)).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 79}})
+		td := newTraces("a")
+		td.gpu(1, 0, zero.Add(sec(1)), zero.Add(sec(2)))
+		r.consume(td.Traces)
+		time.Sleep(sec(12))
+		s := r.spans()[1]
+		require.Equal(t, 1, s.Events().Len())
+		assert.Equal(t, zero.Add(sec(1.2)).UnixNano(), s.Events().At(0).Timestamp().AsTime().UnixNano())
+	}, func(c *Config) { c.Events = true; c.Shift = 2 * time.Second })
+}
+
+// A span that is shorter than the time between two changes of the counter tells of its cell, though samples are closer.
+func TestTheMethodIsCellBelowTheCountersUpdatePeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		r := newRig(t).join()
+		defer r.close()
+		r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) { // refreshed each second, read each 100 ms
+			s.Set(gpusamplesextension.Energy, 300*math.Floor(now.Sub(zero).Seconds()+1e-6))
+		})
+		time.Sleep(20 * time.Second)
+		td := newTraces("a")
+		td.gpu(1, 0, zero.Add(sec(15.1)), zero.Add(sec(15.5)))
+		td.gpu(2, 0, zero.Add(sec(16)), zero.Add(sec(19.5)))
+		r.consume(td.Traces)
+		time.Sleep(8 * time.Second)
+		s := r.spans()
+		assert.Equal(t, "cell", attr(t, s[1], "gpu.join.method"), "longer than the time between samples, shorter than an update")
+		if v, ok := s[2].Attributes().Get("gpu.join.method"); ok {
+			assert.Equal(t, "interval", v.Str())
+		}
 	})
 }

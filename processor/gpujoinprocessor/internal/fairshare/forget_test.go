@@ -1,0 +1,104 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fairshare
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// even draws 1 unit each ns, known outside of [from, to).
+type even struct{ from, to int64 }
+
+func (g even) Covered(from, to int64) int64 {
+	return to - from - max(0, min(to, g.to)-max(from, g.from))
+}
+
+func (g even) Knots(from, to int64, dst []Knot) []Knot {
+	dst = append(dst, Knot{Time: from})
+	for _, t := range []int64{g.from, g.to, to} {
+		if last := dst[len(dst)-1]; t > last.Time && t <= to {
+			known := g.Covered(from, t)
+			dst = append(dst, Knot{Time: t, Value: float64(known), Covered: known})
+		}
+	}
+	return dst
+}
+
+func id(n byte) Key { return Key{Trace: [16]byte{1}, Span: [8]byte{n}} }
+
+// A span that arrives late says in how much of it the counter was known, in the settled part as in the rest.
+func TestCoveredTimeOfALateSpan(t *testing.T) {
+	d, g := New(Limits{}, &Budget{Max: 100}), even{from: 40, to: 70}
+	d.Arrive(Span{Key: id(1), Process: 1, Start: 0, End: 10}, 0, g)
+	d.Settle(100, g)
+	_, at, _ := d.Arrive(Span{Key: id(2), Process: 1, Start: 20, End: 90}, 0, g)  // settled
+	_, on, _ := d.Arrive(Span{Key: id(3), Process: 2, Start: 60, End: 130}, 0, g) // in part
+	d.Settle(200, g)
+	s, ok := d.Share(id(2), at)
+	require.True(t, ok)
+	assert.EqualValues(t, 40, s.Covered)
+	assert.EqualValues(t, 70, s.Late)
+	assert.Equal(t, 40.0, s.Value, "free, and known")
+	s, ok = d.Share(id(3), on)
+	require.True(t, ok)
+	assert.EqualValues(t, 60, s.Covered)
+	assert.EqualValues(t, 40, s.Late)
+	assert.Equal(t, 40.0, s.Value, "10 of the free time that was left, 30 of its own")
+}
+
+// Free time is kept as long as Free says, and no longer.
+func TestFreeTimeIsKeptForALimit(t *testing.T) {
+	x, g := New(Limits{Free: 500, FreeIntervals: 400, Remember: 10}, &Budget{Max: 100}), even{}
+	for to := int64(2); to <= 2000; to += 2 { // every second ns is free
+		x.Arrive(Span{Key: Key{Trace: [16]byte{2}, Span: [8]byte{byte(to), byte(to >> 8), 1}}, Process: 1, Start: to - 2, End: to - 1}, 0, g)
+		x.Settle(to, g)
+	}
+	assert.LessOrEqual(t, x.free.list[0].from, int64(1501))
+	assert.Greater(t, x.free.list[0].from, int64(1500-2*2*100), "what is too old goes in larger portions")
+	d := New(Limits{}, &Budget{Max: 100})
+	assert.EqualValues(t, 5*60*1e9, d.limits.Free)
+	d.Arrive(Span{Key: id(1), Process: 1, Start: 1e12, End: 1e12 + 10}, 0, g)
+	d.Settle(1e12+10, g)
+	d.Settle(1e12+299e9, g)
+	_, at, _ := d.Arrive(Span{Key: id(2), Process: 1, Start: 1e12 + 100, End: 1e12 + 200}, 0, g)
+	s, _ := d.Share(id(2), at)
+	assert.Equal(t, 100.0, s.Value, "299 s later")
+}
+
+// A process is known while it has spans that have not ended: in a year there are many.
+func TestProcessesAreForgottenWhenTheyLeave(t *testing.T) {
+	d, g := New(Limits{Remember: 5}, &Budget{Max: 1000}), even{}
+	for p := range int64(1000) {
+		d.Arrive(Span{Key: Key{Trace: [16]byte{3}, Span: [8]byte{byte(p), byte(p >> 8), 1}}, Process: uint64(p), Start: 10 * p, End: 10*p + 15}, 0, g)
+		d.Settle(10*p, g)
+		require.LessOrEqual(t, len(d.procs.byID), 3)
+		require.LessOrEqual(t, len(d.procs.all), 4)
+	}
+	d.Settle(1e6, g)
+	assert.Empty(t, d.procs.byID)
+	assert.Zero(t, d.Pending())
+}
+
+// A pinned span outlives Remember, until its share is asked for.
+func TestPinnedSpansAreNotForgotten(t *testing.T) {
+	d, g := New(Limits{Remember: 10}, &Budget{Max: 100}), even{}
+	_, at, _ := d.Arrive(Span{Key: id(1), Process: 1, Start: 0, End: 10}, 0, g)
+	d.Pin(id(1), at)
+	for to := int64(10); to <= 1000; to += 10 {
+		d.Settle(to, g)
+	}
+	s, ok := d.Share(id(1), at)
+	require.True(t, ok)
+	assert.Equal(t, 10.0, s.Value)
+	d.Unpin(id(1), at)
+	for to := int64(1010); to <= 1100; to += 10 {
+		d.Settle(to, g)
+	}
+	_, ok = d.Share(id(1), at)
+	assert.False(t, ok)
+	assert.False(t, d.Knows(id(1)))
+}
