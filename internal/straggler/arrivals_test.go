@@ -57,7 +57,9 @@ func TestClocksAreAlignedByTheEnds(t *testing.T) {
 			all = append(all, c)
 		}
 	}
-	for _, a := range Arrivals(all) {
+	got := Arrivals(all)
+	require.Len(t, got, 4)
+	for _, a := range got {
 		want := Arrival{Rank: a.Rank, Collectives: 20, Waited: 20 * 60e-6, Clock: a.Clock}
 		if a.Rank == 2 {
 			want = Arrival{Rank: 2, Collectives: 20, Last: 20, HeldUp: 20 * 3 * 60e-6, Delay: 20 * 60e-6, Clock: a.Clock}
