@@ -32,6 +32,7 @@ import (
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector"
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter"
+	"github.com/otelgpu/otelgpu/exporter/gpupageexporter"
 	"github.com/otelgpu/otelgpu/exporter/gpusamplesexporter"
 	"github.com/otelgpu/otelgpu/exporter/stepcsvexporter"
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
@@ -102,6 +103,7 @@ func factories() (otelcol.Factories, error) {
 	}
 	if f.Exporters, f.ExporterModules, err = collect(
 		own[exporter.Factory](chrometraceexporter.NewFactory()),
+		own[exporter.Factory](gpupageexporter.NewFactory()),
 		own[exporter.Factory](gpusamplesexporter.NewFactory()),
 		own[exporter.Factory](stepcsvexporter.NewFactory()),
 		core[exporter.Factory](debugexporter.NewFactory(), "exporter/debugexporter"),

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,7 +51,7 @@ const (
 	settled = 2 * time.Second
 )
 
-type files struct{ Source, Socket, Spans, Metrics, Trace string }
+type files struct{ Source, Socket, Spans, Metrics, Trace, Page string }
 
 // Run ends when the duration is over or the context ends, in both cases with drained pipelines and complete files.
 func Run(ctx context.Context, out io.Writer, o Options) error {
@@ -70,6 +71,9 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 		Socket: filepath.Join(scratch, "otlp.sock"), Spans: filepath.Join(o.Out, "spans.json"),
 		Metrics: filepath.Join(o.Out, "metrics.json"), Trace: filepath.Join(o.Out, "trace.json"),
 	}
+	if f.Page, err = pageAddress(); err != nil {
+		return err
+	}
 	m, what, simulated := choose(o.Simulated)
 	defer m.close()
 	f.Source = "auto"
@@ -86,7 +90,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s\nAn inference service and a training loop share it for %s; Ctrl-C ends them early.\n\n", what, o.Duration)
+	fmt.Fprintf(out, "%s\nAn inference service and a training loop share it for %s; Ctrl-C ends them early.\nLook at http://%s while they run.\n\n", what, o.Duration, f.Page)
 
 	// The SDK reports a periodic collection that its own shutdown cut off; the shutdown collects again.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
@@ -164,7 +168,7 @@ func configuration(f files) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	quoted := files{f.Source, pipeline.Quote(f.Socket), pipeline.Quote(f.Spans), pipeline.Quote(f.Metrics), pipeline.Quote(f.Trace)}
+	quoted := files{f.Source, pipeline.Quote(f.Socket), pipeline.Quote(f.Spans), pipeline.Quote(f.Metrics), pipeline.Quote(f.Trace), f.Page}
 	var text strings.Builder
 	t, err := template.New("pipeline").Parse(overlay)
 	if err != nil {
@@ -210,6 +214,16 @@ func refresh(ctx context.Context, done <-chan struct{}, out io.Writer, table *op
 }
 
 // clear goes up n lines and erases to the end of the screen (ECMA-48 CUU and ED).
+// pageAddress is the page's usual address, or a free port where something else (a Collector, another demo) has that.
+func pageAddress() (string, error) {
+	for _, address := range []string{"127.0.0.1:9465", "127.0.0.1:0"} {
+		if l, err := net.Listen("tcp", address); err == nil {
+			return l.Addr().String(), l.Close()
+		}
+	}
+	return "", errors.New("no port of the loopback interface is free for the page")
+}
+
 func clear(out io.Writer, n int) { fmt.Fprintf(out, "\x1b[%dA\x1b[J", n) }
 
 func epilogue(out io.Writer, f files) error {

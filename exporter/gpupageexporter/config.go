@@ -1,0 +1,51 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpupageexporter
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/confighttp"
+	"go.opentelemetry.io/collector/confmap"
+)
+
+// Config of the exporter.
+type Config struct {
+	// ServerConfig is where the page is served: endpoint (default 127.0.0.1:9465), tls, auth and the rest of the Collector's
+	// HTTP servers.
+	confighttp.ServerConfig `mapstructure:",squash"`
+	// TraceURL is where a click on a span leads, a template with {traceID} (default none: no links), such as
+	// http://localhost:16686/trace/{traceID}.
+	TraceURL string `mapstructure:"trace_url"`
+}
+
+const defaultEndpoint = "127.0.0.1:9465"
+
+var _ confmap.Validator = (*Config)(nil)
+
+func createDefaultConfig() component.Config {
+	s := confighttp.NewDefaultServerConfig()
+	s.NetAddr.Endpoint = defaultEndpoint
+	s.WriteTimeout = 0 // events are written as long as the page is open; each write has its own limit
+	return &Config{ServerConfig: s}
+}
+
+// Validate reports every problem.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.NetAddr.Endpoint == "" {
+		errs = append(errs, errors.New("`endpoint` must not be empty"))
+	}
+	if c.TraceURL != "" {
+		u, err := url.Parse(strings.ReplaceAll(c.TraceURL, "{traceID}", "0"))
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || !strings.Contains(c.TraceURL, "{traceID}") {
+			errs = append(errs, fmt.Errorf("`trace_url` must be a http or https address with {traceID}, found %q", c.TraceURL))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,34 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpupageexporter
+
+import (
+	"context"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/exporter"
+
+	"github.com/otelgpu/otelgpu/exporter/gpupageexporter/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/shared"
+)
+
+// NewFactory makes the factory of type gpu_page.
+func NewFactory() exporter.Factory {
+	var pages shared.Instances[*Config, *server]
+	of := func(set exporter.Settings, cfg component.Config) (*server, error) {
+		c := cfg.(*Config)
+		return pages.Get(c, func(*server) bool { return true }, func(forget func()) (*server, error) {
+			return newServer(c, set, forget), nil
+		})
+	}
+	return exporter.NewFactory(metadata.Type, createDefaultConfig,
+		exporter.WithTraces(func(_ context.Context, set exporter.Settings, cfg component.Config) (exporter.Traces, error) {
+			s, err := of(set, cfg)
+			return &traces{s}, err
+		}, metadata.TracesStability),
+		exporter.WithMetrics(func(_ context.Context, set exporter.Settings, cfg component.Config) (exporter.Metrics, error) {
+			s, err := of(set, cfg)
+			return &metrics{s}, err
+		}, metadata.MetricsStability))
+}

@@ -1,0 +1,90 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpupageexporter
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/exporter/exportertest"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/exporter/gpupageexporter/internal/metadata"
+)
+
+func TestTheReadmeNamesTheKeys(t *testing.T) {
+	b, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	for _, key := range []string{"`endpoint` (default `" + defaultEndpoint + "`)", "`trace_url` (default `\"\"`)"} {
+		assert.Contains(t, string(b), key)
+	}
+}
+
+func TestBothSignalsAreOnePage(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	cfg.NetAddr.Endpoint = free(t)
+	f, set := NewFactory(), exportertest.NewNopSettings(metadata.Type)
+	tr, err := f.CreateTraces(t.Context(), set, cfg)
+	require.NoError(t, err)
+	me, err := f.CreateMetrics(t.Context(), set, cfg)
+	require.NoError(t, err)
+	require.NoError(t, tr.Start(t.Context(), componenttest.NewNopHost()))
+	require.NoError(t, me.Start(t.Context(), componenttest.NewNopHost()))
+	require.NoError(t, tr.ConsumeTraces(t.Context(), ptrace.NewTraces()))
+	r, err := http.Get("http://" + cfg.NetAddr.Endpoint + "/api/state")
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusOK, r.StatusCode)
+	require.NoError(t, r.Body.Close())
+
+	// An open page does not hold the Collector's end.
+	events, err := http.Get("http://" + cfg.NetAddr.Endpoint + "/api/events")
+	require.NoError(t, err)
+	defer events.Body.Close()
+	require.NoError(t, tr.Shutdown(t.Context()))
+	r, err = http.Get("http://" + cfg.NetAddr.Endpoint + "/")
+	require.NoError(t, err, "the other signal still feeds it")
+	require.NoError(t, r.Body.Close())
+	require.NoError(t, me.Shutdown(t.Context()))
+	_, err = http.Get("http://" + cfg.NetAddr.Endpoint + "/")
+	require.Error(t, err)
+}
+
+func TestATakenPortIsNamed(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	cfg := createDefaultConfig().(*Config)
+	cfg.NetAddr.Endpoint = l.Addr().String()
+	tr, err := NewFactory().CreateTraces(t.Context(), exportertest.NewNopSettings(metadata.Type), cfg)
+	require.NoError(t, err)
+	require.ErrorContains(t, tr.Start(t.Context(), componenttest.NewNopHost()), "cannot serve the page at "+l.Addr().String())
+	require.NoError(t, tr.Shutdown(context.WithoutCancel(t.Context())))
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	require.NoError(t, cfg.Validate())
+	for _, bad := range []string{"javascript:{traceID}", "http://x/trace", "://"} {
+		cfg.TraceURL = bad
+		require.ErrorContains(t, cfg.Validate(), "`trace_url` must be a http or https address with {traceID}")
+	}
+	cfg.TraceURL = "https://x/{traceID}"
+	require.NoError(t, cfg.Validate())
+	assert.True(t, strings.HasPrefix(defaultEndpoint, "127.0.0.1:"), "loopback unless told")
+}
+
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}

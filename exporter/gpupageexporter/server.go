@@ -1,0 +1,109 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpupageexporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/zap"
+
+	"github.com/otelgpu/otelgpu/internal/page"
+)
+
+// server is the page of one configuration, which both signals feed: it starts with the first and ends with the last of them.
+type server struct {
+	cfg    *Config
+	set    exporter.Settings
+	model  *page.Model
+	forget func()
+
+	mu      sync.Mutex
+	started int
+	http    *http.Server
+	cancel  context.CancelFunc
+	served  chan struct{}
+}
+
+func newServer(cfg *Config, set exporter.Settings, forget func()) *server {
+	return &server{cfg: cfg, set: set, model: page.New(), forget: forget}
+}
+
+// Start listens.
+func (s *server) Start(ctx context.Context, host component.Host) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.started++
+	if s.started > 1 {
+		return nil
+	}
+	listener, err := s.cfg.ToListener(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot serve the page at %s: %w (another `endpoint` serves it elsewhere)", s.cfg.NetAddr.Endpoint, err)
+	}
+	// Pages that are open hold a connection each, which shall not hold the Collector's end.
+	base, cancel := context.WithCancel(context.Background())
+	stop := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, done := context.WithCancel(r.Context())
+		defer done()
+		defer context.AfterFunc(base, done)()
+		page.Handler(s.model, s.cfg.TraceURL).ServeHTTP(w, r.WithContext(ctx))
+	})
+	srv, err := s.cfg.ToServer(ctx, host.GetExtensions(), s.set.TelemetrySettings, stop)
+	if err != nil {
+		cancel()
+		return errors.Join(err, listener.Close())
+	}
+	s.http, s.cancel, s.served = srv, cancel, make(chan struct{})
+	s.set.Logger.Info("page", zap.String("address", "http://"+listener.Addr().String()))
+	go func() {
+		defer close(s.served)
+		if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			componentstatus.ReportStatus(host, componentstatus.NewFatalErrorEvent(err))
+		}
+	}()
+	return nil
+}
+
+// Shutdown closes the page.
+func (s *server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started--; s.started > 0 || s.http == nil {
+		return nil
+	}
+	s.cancel()
+	err := s.http.Shutdown(ctx)
+	<-s.served
+	s.http = nil
+	s.forget()
+	return err
+}
+
+type traces struct{ *server }
+
+func (*traces) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
+
+func (t *traces) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
+	t.model.Traces(td)
+	return nil
+}
+
+type metrics struct{ *server }
+
+func (*metrics) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
+
+func (m *metrics) ConsumeMetrics(_ context.Context, md pmetric.Metrics) error {
+	m.model.Metrics(md)
+	return nil
+}

@@ -1,0 +1,295 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// Traces takes spans into the model. It keeps nothing of td.
+func (m *Model) Traces(td ptrace.Traces) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.generation++
+	var r spanfacts.Resource
+	var sc spanfacts.Scope
+	var f spanfacts.Facts
+	for _, rs := range td.ResourceSpans().All() {
+		r.Load(rs.Resource().Attributes())
+		for _, ss := range rs.ScopeSpans().All() {
+			sc.Load(&r, ss.Scope().Attributes())
+			for _, s := range ss.Spans().All() {
+				m.health.Spans++
+				if f.Load(s, &sc) {
+					m.health.GPUSpans++
+					m.span(&f, &r, s)
+				}
+			}
+		}
+	}
+	m.health.LastSpan = m.now().UnixMilli()
+}
+
+func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
+	switch {
+	case f.Kind == spanfacts.Share:
+		m.share(f, r, s)
+		return
+	case f.Kind == spanfacts.Step:
+		m.step(f, r, s)
+		return
+	case !f.Kind.Work():
+		return
+	}
+	at := int64(f.End / uint64(time.Second))
+	name := f.Name
+	if name == "" {
+		name = s.Name()
+	}
+	o := m.operation(operationKey{r.Service, name, f.Type}, at)
+	o.category, o.precision, o.direction, o.itemType = or(f.Category, o.category), or(f.Precision, o.precision), or(f.Direction, o.direction), or(f.ItemType, o.itemType)
+	o.model = or(f.Device.Model, o.model)
+	if f.Time > o.slowest {
+		o.slowest, o.trace = f.Time, f.Key.Trace.String()
+	}
+	m.peak(f, s)
+	one := bucketOf(f)
+	if m.fixed {
+		o.total.add(&one)
+	} else if b := &o.buckets[(at/10)%bucketCount]; b.index <= at/10 {
+		if b.index != at/10 {
+			*b = bucket{index: at / 10}
+		}
+		b.add(&one)
+	}
+	if f.Time > 0 && f.Duration > 0 || f.Recorded() {
+		if d := m.device(&f.Device); d != nil {
+			d.cover(f.Start, f.End)
+			d.recent.put(Recent{Start: millis(f.Start), End: millis(f.End), Name: name, Trace: f.Key.Trace.String()}, maxRecent)
+		}
+	}
+}
+
+// peak learns the device's roof from a span that states its share of it: so it is the one that gpu_derive took, from the
+// table, the device or the configuration.
+func (m *Model) peak(f *spanfacts.Facts, s ptrace.Span) {
+	if f.Device.Model == "" || f.Time <= 0 || f.BelowFloor || f.Type == semconv.GPUOperationTypeCopy || f.Type == semconv.GPUOperationTypeCollective {
+		return
+	}
+	share := func(k string) float64 {
+		if v, ok := s.Attributes().Get(k); ok {
+			return spanfacts.Positive(v)
+		}
+		return 0
+	}
+	flops, bytes := share(string(semconv.GPUFLOPUtilizationKey)), share(string(semconv.GPUIOUtilizationKey))
+	if flops <= 0 && bytes <= 0 {
+		return
+	}
+	r := m.roofs[f.Device.Model]
+	if r == nil {
+		if len(m.roofs) >= maxDevices {
+			return
+		}
+		r = &Roof{Model: f.Device.Model, FLOPs: map[string]float64{}}
+		m.roofs[f.Device.Model] = r
+	}
+	if flops > 0 && f.FLOPs > 0 && f.Precision != "" && (len(r.FLOPs) < 16 || r.FLOPs[f.Precision] > 0) {
+		r.FLOPs[f.Precision] = f.FLOPs / f.Time / flops
+	}
+	if bytes > 0 && f.Size > 0 {
+		r.Bandwidth = f.Size / f.Time / bytes
+	}
+}
+
+func or(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func millis(ns uint64) float64 { return float64(ns) / 1e6 }
+
+func bucketOf(f *spanfacts.Facts) bucket {
+	b := bucket{count: 1, time: f.Time, items: f.Items}
+	if f.HasSelfEnergy || f.HasEnergy {
+		b.energy = f.SelfEnergy
+	}
+	if f.Joined {
+		b.coverage, b.coverCount = f.Coverage, 1
+	}
+	if f.Time <= 0 || f.BelowFloor {
+		return b
+	}
+	if f.FLOPs > 0 {
+		b.flops, b.flopTime = f.FLOPs, f.Time
+	}
+	if f.Size > 0 {
+		b.bytes, b.byteTime = f.Size, f.Time
+	}
+	if f.FLOPs > 0 && f.Size > 0 {
+		b.both, b.bothFlops = f.Size, f.FLOPs
+	}
+	if f.HasRoofline {
+		b.use, b.useTime = f.Roofline*f.Time, f.Time
+	}
+	for i, n := range boundNames {
+		if f.Bound == n {
+			b.bounds[i] = f.Time
+		}
+	}
+	return b
+}
+
+func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
+	m.health.Steps++
+	st := Step{
+		Time: millis(f.End), Name: s.Name(), Service: r.Service, Index: f.StepIndex, Rank: r.Rank, Duration: f.StepTime(),
+		Exposed: f.StepExposed, Other: f.StepOther, Overlap: f.StepOverlap, Items: f.StepItems, ItemType: f.StepItemType, MFU: f.MFU,
+		Energy: f.Energy, Trace: f.Key.Trace.String(), Span: f.Key.Span.String(),
+	}
+	for _, p := range f.Phases() {
+		st.Phases = append(st.Phases, Phase{p.Name, p.Duration})
+	}
+	m.steps.put(st, maxSteps)
+}
+
+// share adds a span of gpu_requests to the account of its request, which is its trace.
+func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
+	q := m.requests[f.Key.Trace]
+	if q == nil {
+		if len(m.order) >= maxRequests {
+			delete(m.requests, m.order[0])
+			m.order = m.order[1:]
+			m.health.RequestsDropped++
+		}
+		q = &request{Request: Request{Trace: f.Key.Trace.String(), Start: millis(f.Start)}}
+		m.requests[f.Key.Trace] = q
+		m.order = append(m.order, f.Key.Trace)
+		m.health.Requests++
+	}
+	q.Service = or(r.Service, q.Service)
+	q.Model = or(f.RequestModel, q.Model)
+	q.Start, q.End = min(q.Start, millis(f.Start)), max(q.End, millis(f.End))
+	if f.HasEnergy {
+		q.Energy += f.Energy
+	}
+	q.Items += f.Items
+	q.ItemType = or(f.ItemType, q.ItemType)
+	q.Queue = max(q.Queue, f.Queue)
+	q.FirstItem = max(q.FirstItem, f.TimeToFirstItem)
+	duration := 0.0
+	if v, ok := s.Attributes().Get(string(semconv.GPURequestDurationKey)); ok {
+		duration, _ = spanfacts.Number(v)
+	}
+	q.GPUTime += duration
+	for i := range q.Parts {
+		if q.Parts[i].Name == s.Name() {
+			q.Parts[i].Duration += duration
+			return
+		}
+	}
+	if len(q.Parts) < 16 {
+		q.Parts = append(q.Parts, Phase{s.Name(), duration})
+	}
+}
+
+// Metrics takes the metrics of devices.
+func (m *Model) Metrics(md pmetric.Metrics) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.generation++
+	m.health.LastMetric = m.now().UnixMilli()
+	for _, rm := range md.ResourceMetrics().All() {
+		for _, sm := range rm.ScopeMetrics().All() {
+			for _, x := range sm.Metrics().All() {
+				m.metric(x)
+			}
+		}
+	}
+}
+
+func (m *Model) metric(x pmetric.Metric) {
+	var points pmetric.NumberDataPointSlice
+	switch x.Type() {
+	case pmetric.MetricTypeGauge:
+		points = x.Gauge().DataPoints()
+	case pmetric.MetricTypeSum:
+		points = x.Sum().DataPoints()
+	default:
+		return
+	}
+	var put func(*sample, float64)
+	switch x.Name() {
+	case semconv.HWGPUUtilizationName:
+		put = func(s *sample, v float64) { s.busy, s.hasBusy = max(s.busy, v), true }
+	case semconv.HWPowerName:
+		put = func(s *sample, v float64) { s.power, s.hasPower = v, true }
+	case semconv.HWTemperatureName:
+		put = func(s *sample, v float64) { s.temperature, s.hasTemperature = max(s.temperature, v), true }
+	case semconv.GPUThrottleTimeName:
+		put = nil // see point
+	default:
+		return
+	}
+	for _, p := range points.All() {
+		m.point(x.Name(), p, put)
+	}
+}
+
+func (m *Model) point(name string, p pmetric.NumberDataPoint, put func(*sample, float64)) {
+	id, _ := p.Attributes().Get(string(semconv.HWIDKey))
+	if id.Type() != pcommon.ValueTypeStr || id.Str() == "" {
+		return
+	}
+	d := m.deviceOf(id.Str(), text(p, string(semconv.HWNameKey)), text(p, string(semconv.HWModelKey)))
+	if d == nil {
+		return
+	}
+	v := p.DoubleValue()
+	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
+		v = float64(p.IntValue())
+	}
+	at := int64(p.Timestamp()) / int64(time.Second)
+	s := &d.samples[at%stripSeconds]
+	switch {
+	case s.at > at:
+		return
+	case s.at < at:
+		*s = sample{at: at}
+	}
+	d.last = max(d.last, at)
+	if put != nil {
+		put(s, v)
+		return
+	}
+	key := name + text(p, string(semconv.GPUThrottleReasonKey))
+	if before, ok := d.counters[key]; ok && v > before {
+		s.throttled = true
+	}
+	if len(d.counters) < 64 {
+		if d.counters == nil {
+			d.counters = map[string]float64{}
+		}
+		d.counters[key] = v
+	}
+}
+
+func text(p pmetric.NumberDataPoint, key string) string {
+	if v, ok := p.Attributes().Get(key); ok && v.Type() == pcommon.ValueTypeStr {
+		return v.Str()
+	}
+	return ""
+}

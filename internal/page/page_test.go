@@ -1,0 +1,308 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// at is a model whose clock stands at noon.
+func at() *Model {
+	m := New()
+	m.now = func() time.Time { return noon }
+	return m
+}
+
+type span struct {
+	name, kind string
+	start      time.Duration // before noon
+	length     time.Duration
+	trace      byte
+	attributes map[string]any
+}
+
+func traces(t testing.TB, spans ...span) ptrace.Traces {
+	t.Helper()
+	td := ptrace.NewTraces()
+	rs := td.ResourceSpans().AppendEmpty()
+	require.NoError(t, rs.Resource().Attributes().FromRaw(map[string]any{"service.name": "svc", "gpu.job.rank": 1}))
+	ss := rs.ScopeSpans().AppendEmpty()
+	require.NoError(t, ss.Scope().Attributes().FromRaw(map[string]any{"hw.id": "GPU-1", "hw.name": "gpu0", "hw.model": "Model X", "gpu.timing.source": "cuda_event"}))
+	for i, s := range spans {
+		out := ss.Spans().AppendEmpty()
+		out.SetName(s.name)
+		out.SetTraceID(pcommon.TraceID{15: s.trace + 1})
+		out.SetSpanID(pcommon.SpanID{7: byte(i + 1)})
+		out.SetStartTimestamp(pcommon.NewTimestampFromTime(noon.Add(-s.start)))
+		out.SetEndTimestamp(pcommon.NewTimestampFromTime(noon.Add(-s.start + s.length)))
+		require.NoError(t, out.Attributes().FromRaw(s.attributes))
+		out.Attributes().PutStr("gpu.operation.type", s.kind)
+		if s.kind == "section" || s.kind == "kernel" {
+			out.Attributes().PutDouble("gpu.duration", s.length.Seconds())
+		}
+	}
+	return td
+}
+
+func TestOperationsAreSumsOfTheirSpansInTheRange(t *testing.T) {
+	m := at()
+	work := map[string]any{"gpu.flop.count": 4e9, "gpu.flop.precision": "bf16", "gpu.io.size": 1000000, "gpu.roofline.bound": "memory", "gpu.roofline.utilization": 0.5,
+		"gpu.energy": 2.0, "gpu.flop.utilization": 0.1, "gpu.io.utilization": 0.5}
+	m.Traces(traces(t,
+		span{name: "gemm", kind: "section", start: 5 * time.Second, length: 10 * time.Millisecond, attributes: work},
+		span{name: "gemm", kind: "section", start: 4 * time.Second, length: 30 * time.Millisecond, trace: 8, attributes: work},
+		span{name: "gemm", kind: "section", start: 200 * time.Second, length: time.Second, attributes: work},
+		span{name: "account", kind: "share", start: time.Second, length: time.Second},
+		span{name: "waits", kind: "request", start: time.Second, length: time.Second},
+	))
+	s := m.State(time.Minute)
+	require.Len(t, s.Operations, 1)
+	o := s.Operations[0]
+	assert.Equal(t, "gemm", o.Name)
+	assert.EqualValues(t, 2, o.Count)
+	assert.InDelta(t, 0.040, o.Time, 1e-12)
+	assert.InDelta(t, 4, o.Energy, 1e-12)
+	assert.InEpsilon(t, 8e9/0.040, o.FLOPRate, 1e-12)
+	assert.InEpsilon(t, 2e6/0.040, o.ByteRate, 1e-12)
+	assert.InEpsilon(t, 4000, o.Intensity, 1e-12)
+	assert.InEpsilon(t, 0.5, o.Roofline, 1e-12)
+	assert.Equal(t, "memory", o.Bound)
+	assert.Equal(t, pcommon.TraceID{15: 1}.String(), o.Trace, "of the longest run there is")
+	require.Len(t, s.Roofs, 1, "the roof is what the spans' share of it says")
+	assert.InEpsilon(t, 1e6/1/0.5, s.Roofs[0].Bandwidth, 1e-9)
+	assert.EqualValues(t, 3, m.State(0).Operations[0].Count)
+	assert.EqualValues(t, 5, s.Health.GPUSpans)
+}
+
+func TestWhatIsNotKnownIsAbsent(t *testing.T) {
+	m := at()
+	m.Traces(traces(t, span{name: "bare", kind: "section", start: time.Second, length: time.Millisecond}))
+	b, err := json.Marshal(m.State(0).Operations[0])
+	require.NoError(t, err)
+	for _, key := range []string{"energy", "flopRate", "byteRate", "intensity", "roofline", "bound", "items"} {
+		assert.NotContains(t, string(b), key)
+	}
+}
+
+func TestADevicesStripIsTheUnionOfItsSpans(t *testing.T) {
+	m := at()
+	m.Traces(traces(t,
+		span{name: "a", kind: "section", start: 10 * time.Second, length: 500 * time.Millisecond},
+		span{name: "b", kind: "section", start: 10*time.Second - 250*time.Millisecond, length: 500 * time.Millisecond},
+		span{name: "c", kind: "section", start: 8 * time.Second, length: 2 * time.Second},
+	))
+	md := pmetric.NewMetrics()
+	ms := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics()
+	gauge := func(name string, v float64, before time.Duration) {
+		x := ms.AppendEmpty()
+		x.SetName(name)
+		p := x.SetEmptyGauge().DataPoints().AppendEmpty()
+		p.SetDoubleValue(v)
+		p.SetTimestamp(pcommon.NewTimestampFromTime(noon.Add(-before)))
+		p.Attributes().PutStr("hw.id", "GPU-1")
+	}
+	gauge("hw.gpu.utilization", 0.75, 10*time.Second)
+	gauge("hw.power", 300, 10*time.Second)
+	gauge("gpu.throttle.time", 1, 11*time.Second)
+	gauge("gpu.throttle.time", 1.5, 10*time.Second)
+	m.Metrics(md)
+	s := m.State(0)
+	require.Len(t, s.Devices, 1)
+	d := s.Devices[0]
+	assert.Equal(t, []string{"GPU-1", "gpu0", "Model X"}, []string{d.ID, d.Name, d.Model})
+	got := map[int64]Second{}
+	for _, sec := range d.Seconds {
+		got[sec.Time-noon.Unix()] = sec
+	}
+	assert.InDelta(t, 0.75, got[-10].Covered, 1.0/32)
+	assert.InDelta(t, 1, got[-8].Covered, 1e-12)
+	assert.InDelta(t, 1, got[-7].Covered, 1e-12)
+	assert.Equal(t, 0.75, *got[-10].Busy)
+	assert.Equal(t, 300.0, *got[-10].Power)
+	assert.True(t, got[-10].Throttled)
+	assert.Nil(t, got[-8].Power)
+	assert.NotContains(t, got, int64(-9))
+}
+
+func TestStepsAndRequests(t *testing.T) {
+	m := at()
+	m.Traces(traces(t,
+		span{name: "train", kind: "step", start: 2 * time.Second, length: time.Second, attributes: map[string]any{
+			"gpu.step.index": 7, "gpu.step.duration": 0.9, "gpu.step.phase.duration.forward": 0.4, "gpu.step.comm.exposed.duration": 0.1, "gpu.energy": 12.0,
+		}},
+		span{name: "prefill", kind: "share", trace: 4, start: 3 * time.Second, length: time.Second, attributes: map[string]any{"gpu.request.duration": 0.2, "gpu.energy": 3.0, "gpu.operation.items": 10}},
+		span{name: "decode", kind: "share", trace: 4, start: 2 * time.Second, length: time.Second, attributes: map[string]any{"gpu.request.duration": 0.5, "gpu.energy": 4.0, "gpu.operation.items": 5}},
+		span{name: "decode", kind: "share", trace: 5, start: 2 * time.Second, length: time.Second, attributes: map[string]any{"gpu.request.duration": 0.1, "gpu.energy": 1.0}},
+	))
+	s := m.State(time.Minute)
+	require.Len(t, s.Steps, 1)
+	st := s.Steps[0]
+	assert.Equal(t, Step{
+		Time: float64(noon.Add(-time.Second).UnixMilli()), Name: "train", Service: "svc", Index: 7, Rank: 1, Duration: 0.9, Phases: []Phase{{"forward", 0.4}},
+		Exposed: 0.1, Energy: 12, Trace: pcommon.TraceID{15: 1}.String(), Span: pcommon.SpanID{7: 1}.String(),
+	}, st)
+	require.Len(t, s.Requests, 2)
+	assert.Equal(t, 7.0, s.Requests[0].Energy, "the most joules first")
+	assert.Equal(t, 15.0, s.Requests[0].Items)
+	assert.InDelta(t, 0.7, s.Requests[0].GPUTime, 1e-12)
+	assert.Equal(t, []Phase{{"prefill", 0.2}, {"decode", 0.5}}, s.Requests[0].Parts)
+}
+
+func TestTheModelIsBounded(t *testing.T) {
+	m := at()
+	for i := range maxOperations + 500 {
+		m.Traces(traces(t, span{name: fmt.Sprint("op ", i), kind: "section", start: time.Duration(20000-i) * time.Millisecond, length: time.Millisecond}))
+	}
+	assert.LessOrEqual(t, len(m.operations), maxOperations)
+	s := m.State(0)
+	assert.Len(t, s.Operations, shownOperations)
+	assert.EqualValues(t, maxOperations/10, s.Health.OperationsDropped)
+	assert.Equal(t, len(m.operations)-shownOperations, s.MoreOps)
+	_, there := m.operations[operationKey{"svc", fmt.Sprint("op ", maxOperations+499), "section"}]
+	assert.True(t, there, "the oldest leave")
+	for i := range maxSteps + 10 {
+		m.Traces(traces(t, span{name: "s", kind: "step", start: time.Second, length: time.Millisecond, attributes: map[string]any{"gpu.step.index": i}}))
+	}
+	s = m.State(0)
+	assert.Len(t, s.Steps, shownSteps)
+	assert.EqualValues(t, maxSteps+9, s.Steps[shownSteps-1].Index)
+}
+
+var hostile = []string{
+	`</script><script>alert(1)</script>`, `<img src=x onerror=alert(1)>`, `"><svg onload=alert(1)>`, "{{constructor}}", "a\u2028b", "javascript:alert(1)", "\x1b[31mred",
+}
+
+func hostileModel(t testing.TB) *Model {
+	m := at()
+	for i, name := range hostile {
+		td := traces(t, span{name: name, kind: "section", start: time.Second, length: time.Millisecond, attributes: map[string]any{"gpu.flop.count": 1e9, "gpu.io.size": 1000, "gpu.roofline.bound": name}},
+			span{name: name, kind: "step", start: time.Second, length: time.Millisecond, attributes: map[string]any{"gpu.step.index": i, "gpu.step.phase.duration." + name: 0.0005}},
+			span{name: name, kind: "share", trace: byte(i), start: time.Second, length: time.Millisecond})
+		td.ResourceSpans().At(0).Resource().Attributes().PutStr("service.name", name)
+		td.ResourceSpans().At(0).ScopeSpans().At(0).Scope().Attributes().PutStr("hw.model", name)
+		m.Traces(td)
+	}
+	return m
+}
+
+func TestThePageRunsItsOwnScriptOnly(t *testing.T) {
+	h := Handler(hostileModel(t), "http://localhost:16686/trace/{traceID}")
+	get := func(path string) *http.Response {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		return w.Result()
+	}
+	for path, kind := range map[string]string{"/": "text/html", "/app.js": "text/javascript", "/app.css": "text/css", "/api/state": "application/json"} {
+		r := get(path)
+		assert.Equal(t, http.StatusOK, r.StatusCode, path)
+		assert.Contains(t, r.Header.Get("Content-Type"), kind)
+		assert.Contains(t, r.Header.Get("Content-Security-Policy"), "script-src 'self'")
+		assert.Equal(t, "nosniff", r.Header.Get("X-Content-Type-Options"))
+		require.NoError(t, r.Body.Close())
+	}
+	assert.Equal(t, http.StatusNotFound, get("/etc/passwd").StatusCode)
+	assert.Equal(t, http.StatusBadRequest, get("/api/state?range=5").StatusCode)
+	script := string(read("app.js"))
+	for _, way := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "DOMParser"} {
+		assert.NotContains(t, script, way, "text must never be parsed as HTML or run")
+	}
+}
+
+func TestAReportIsOneFileThatNeedsNothing(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, Report(&b, hostileModel(t).State(0)))
+	page := b.String()
+	assert.NotContains(t, page, `<script>alert`)
+	assert.NotContains(t, page, `src="app.js"`)
+	assert.NotContains(t, page, `href="app.css"`)
+	assert.Equal(t, 2, strings.Count(page, "</script>"), "no name ends the script that it stands in")
+	assert.Less(t, b.Len(), 100_000)
+	_, rest, ok := strings.Cut(page, `id="state">`)
+	require.True(t, ok)
+	data, _, _ := strings.Cut(rest, "</script>")
+	var s State
+	require.NoError(t, json.Unmarshal([]byte(data), &s))
+	assert.Len(t, s.Operations, len(hostile))
+}
+
+// TestTheReportInARealBrowser opens the report in headless Chromium, where there is one: it must draw every view without an
+// error, with the numbers and the hostile names as text.
+func TestTheReportInARealBrowser(t *testing.T) {
+	browser, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("chromium is not installed: the page is not opened in a browser")
+	}
+	file := filepath.Join(t.TempDir(), "report.html")
+	var b bytes.Buffer
+	require.NoError(t, Report(&b, hostileModel(t).State(0)))
+	require.NoError(t, os.WriteFile(file, b.Bytes(), 0o600))
+	cmd := exec.Command(browser, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--timeout=5000", "--dump-dom",
+		"--user-data-dir="+t.TempDir(), "file://"+file)
+	var out, logs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &logs
+	require.NoError(t, cmd.Run(), logs.String())
+	dom := out.String()
+	assert.Contains(t, dom, `data-drawn="1"`, "%s", logs.String())
+	assert.NotContains(t, logs.String(), "CONSOLE", "no message on the console")
+	assert.Contains(t, dom, "&lt;img src=x onerror=alert(1)&gt;")
+	assert.NotContains(t, dom, "<img")
+	assert.Contains(t, dom, "7 operations")
+	assert.Contains(t, dom, "1 ms")
+}
+
+func TestEventsComeWhenSomethingNewIsThere(t *testing.T) {
+	m := at()
+	srv := httptest.NewServer(Handler(m, ""))
+	defer srv.Close()
+	r, err := http.Get(srv.URL + "/api/events")
+	require.NoError(t, err)
+	defer r.Body.Close()
+	assert.Equal(t, "text/event-stream", r.Header.Get("Content-Type"))
+	buf := make([]byte, 256)
+	n, err := r.Body.Read(buf)
+	require.NoError(t, err)
+	assert.Equal(t, "event: state\ndata: 0\n\n", string(buf[:n]))
+	m.Traces(traces(t, span{name: "a", kind: "section", start: time.Second, length: time.Millisecond}))
+	n, err = r.Body.Read(buf)
+	require.NoError(t, err)
+	assert.Equal(t, "event: state\ndata: 1\n\n", string(buf[:n]))
+}
+
+// BenchmarkTraces is what a span costs the Collector.
+func BenchmarkTraces(b *testing.B) {
+	m := at()
+	list := make([]span, 512)
+	for i := range list {
+		list[i] = span{name: fmt.Sprint("op ", i%50), kind: "section", start: time.Duration(i) * time.Millisecond, length: time.Millisecond, attributes: map[string]any{
+			"gpu.flop.count": 4e9, "gpu.flop.precision": "bf16", "gpu.io.size": 1000000, "gpu.roofline.bound": "memory", "gpu.energy": 2.0, "gpu.flop.utilization": 0.1, "gpu.io.utilization": 0.5,
+		}}
+	}
+	td := traces(b, list...)
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Traces(td)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/512, "ns/span")
+}
