@@ -152,7 +152,7 @@ func newPorts(t *testing.T) ports {
 	require.NoError(t, err)
 	p := ports{otlp: free(), metrics: free()}
 	p.env = []string{
-		"OTELGPU_OTLP_GRPC=" + p.otlp, "OTELGPU_OTLP_HTTP=" + free(), "OTELGPU_METRICS=" + p.metrics, "OTELGPU_HEALTH=" + free(),
+		"OTELGPU_OTLP_GRPC=" + p.otlp, "OTELGPU_OTLP_HTTP=" + free(), "OTELGPU_METRICS=" + p.metrics, "OTELGPU_HEALTH=" + free(), "OTELGPU_PAGE=127.0.0.1:0",
 		"OTELGPU_TELEMETRY_PORT=" + telemetry, "OTELGPU_SOURCE=simulated",
 	}
 	return p

@@ -85,7 +85,7 @@ func freePorts(t *testing.T) (ports, []string) {
 	const host = "127.0.0.1:"
 	return p, append(os.Environ(),
 		"OTELGPU_OTLP_GRPC="+host+p.grpc, "OTELGPU_OTLP_HTTP="+host+p.http, "OTELGPU_METRICS="+host+p.metrics,
-		"OTELGPU_HEALTH="+host+p.health, "OTELGPU_TELEMETRY_PORT="+p.telemetry)
+		"OTELGPU_HEALTH="+host+p.health, "OTELGPU_PAGE=127.0.0.1:0", "OTELGPU_TELEMETRY_PORT="+p.telemetry)
 }
 
 type process struct {
