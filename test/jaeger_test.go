@@ -44,6 +44,9 @@ processors:
   gpu_join:
     settle: 300ms
     max_wait: 5s
+    attributes: full
+  gpu_derive:
+    attributes: full
 exporters:
   prometheus:
     endpoint: %s
@@ -179,6 +182,11 @@ func await(t *testing.T, j *jaeger.Jaeger, id trace.TraceID, n int) answer {
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, s := range ss.Spans().All() {
+				for k, v := range ss.Scope().Attributes().All() { // a span has what its scope says
+					if _, ok := s.Attributes().Get(k); !ok {
+						v.CopyTo(s.Attributes().PutEmpty(k))
+					}
+				}
 				a.byID[s.SpanID()] = s
 				a.byName[s.Name()] = append(a.byName[s.Name()], s)
 			}

@@ -125,10 +125,7 @@ type sample struct {
 }
 
 // request is the account of one request.
-type request struct {
-	Request
-	seen int64
-}
+type request struct{ Request }
 
 // ring keeps the newest of a list.
 type ring[T any] struct {

@@ -68,8 +68,10 @@ func traces(t testing.TB, spans ...span) ptrace.Traces {
 
 func TestOperationsAreSumsOfTheirSpansInTheRange(t *testing.T) {
 	m := at()
-	work := map[string]any{"gpu.flop.count": 4e9, "gpu.flop.precision": "bf16", "gpu.io.size": 1000000, "gpu.roofline.bound": "memory", "gpu.roofline.utilization": 0.5,
-		"gpu.energy": 2.0, "gpu.flop.utilization": 0.1, "gpu.io.utilization": 0.5}
+	work := map[string]any{
+		"gpu.flop.count": 4e9, "gpu.flop.precision": "bf16", "gpu.io.size": 1000000, "gpu.roofline.bound": "memory", "gpu.roofline.utilization": 0.5,
+		"gpu.energy": 2.0, "gpu.flop.utilization": 0.1, "gpu.io.utilization": 0.5,
+	}
 	m.Traces(traces(t,
 		span{name: "gemm", kind: "section", start: 5 * time.Second, length: 10 * time.Millisecond, attributes: work},
 		span{name: "gemm", kind: "section", start: 4 * time.Second, length: 30 * time.Millisecond, trace: 8, attributes: work},

@@ -50,7 +50,7 @@ func Round5(x float64) float64 {
 	if exp == -1022 || exp == 1025 { // zero and subnormal; NaN and infinite
 		return x
 	}
-	scale := 1.0
+	var scale float64
 	switch {
 	case digits >= 0 && digits < len(pow10):
 		scale = pow10[digits]

@@ -32,7 +32,7 @@ func TestWhatIsNotTheNormalQualityIsStated(t *testing.T) {
 			"gpu.io.rate": 1.675e13, "gpu.operation.item.rate": 1.024e6,
 			"gpu.roofline.utilization": 5.0, "gpu.roofline.bound": "memory", "gpu.declaration.status": "exceeds_peak",
 		}},
-		"too short":               {with(full, attrs{"gpu.duration": 1e-6}), attrs{"gpu.rate.status": "below_floor"}},
+		"too short": {with(full, attrs{"gpu.duration": 1e-6}), attrs{"gpu.rate.status": "below_floor"}},
 		"more arithmetic": {with(full, attrs{"gpu.io.size": 335_000_000}), attrs{
 			"gpu.flop.rate": 2e14, "gpu.operation.item.rate": 1.024e6, "gpu.roofline.utilization": 0.20212, "gpu.roofline.bound": "compute",
 		}},
@@ -51,10 +51,10 @@ func TestASpanWithPeaksFromElsewhereSaysSo(t *testing.T) {
 		c.Attributes = spanfacts.Lean
 		c.Peaks = []PeakConfig{{Model: "mine", MemoryBandwidth: 1e12}}
 	})
-	td, first := oneSpan(t, full)
+	td, _ := oneSpan(t, full)
 	spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
 	second, third := spans.AppendEmpty(), spans.AppendEmpty()
-	first = spans.At(0)
+	first := spans.At(0)
 	first.CopyTo(second)
 	second.Attributes().PutStr("hw.model", "mine")
 	first.CopyTo(third)

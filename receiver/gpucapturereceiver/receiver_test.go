@@ -23,8 +23,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/internal/capturetest"
+	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadatatest"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"

@@ -27,9 +27,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/capturetest"
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/internal/recorded"
-	"github.com/otelgpu/otelgpu/internal/capturetest"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
@@ -170,7 +170,9 @@ func copyKinds(name string) (kind, from, to byte) {
 			kind = byte(i + 1)
 		}
 	}
-	memory := func(s string) byte { return byte(slices.Index([]string{"Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"}, s)) }
+	memory := func(s string) byte {
+		return byte(slices.Index([]string{"Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"}, s))
+	}
 	if _, rest, ok := strings.Cut(name, "("); ok {
 		if f, t, ok := strings.Cut(strings.TrimSuffix(rest, ")"), " -> "); ok {
 			from, to = memory(f), memory(t)

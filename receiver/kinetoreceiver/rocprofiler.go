@@ -222,7 +222,8 @@ func (r *rocprofiler) part(key string) error {
 			Name    string    `json:"name"`
 			Product string    `json:"product_name"`
 			Ordinal int64     `json:"logical_node_type_id"`
-		}) error {
+		},
+		) error {
 			if len(r.agents) < maxRocNames {
 				r.agents[a.ID.Handle] = rocAgent{a.Ordinal, a.Type == 2}
 			}
@@ -254,7 +255,8 @@ func (r *rocprofiler) part(key string) error {
 			ID        uint64 `json:"kernel_id"`
 			Formatted string `json:"formatted_kernel_name"`
 			Name      string `json:"kernel_name"`
-		}) error {
+		},
+		) error {
 			if k.Formatted == "" {
 				k.Formatted = k.Name
 			}

@@ -107,10 +107,8 @@ func (d *database) has(table string) bool { return d.tables[table] != nil }
 
 // useful reports by an error why there is nothing to read.
 func (d *database) useful() error {
-	for _, t := range []string{tableKernel, tableCopy, tableMemset, tableGraph, tableRuntime, tableNVTX} {
-		if d.has(t) {
-			return nil
-		}
+	if slices.ContainsFunc([]string{tableKernel, tableCopy, tableMemset, tableGraph, tableRuntime, tableNVTX}, d.has) {
+		return nil
 	}
 	for t := range d.tables {
 		if strings.HasPrefix(t, "rocpd_") {

@@ -37,7 +37,7 @@ var op = gpuspan.NewOperation("decode", gpuspan.Category("decode"), gpuspan.Item
 // variant runs n sections or spans and returns how many of them there were, and what it sent. All end with the bytes of OTLP.
 type variant struct {
 	name string
-	run  func(t *testing.T, ctx context.Context, c *client, n int) int
+	run  func(ctx context.Context, t *testing.T, c *client, n int) int
 }
 
 // rate is how many sections a second are started: as many as a busy service has.
@@ -54,7 +54,7 @@ func paced(n int, f func()) {
 	}
 }
 
-func sections(t *testing.T, ctx context.Context, n int, opts ...gpuspan.Option) int {
+func sections(ctx context.Context, t *testing.T, n int, opts ...gpuspan.Option) int {
 	set := settings.Default()
 	set.Slots, set.Report = 4096, false
 	p, err := gpuspan.New(newDevice(), append(opts, gpuspan.WithSettings(set), gpuspan.WithMeterProvider(noop.NewMeterProvider()))...)
@@ -79,7 +79,7 @@ func sdk(t *testing.T, c *client) *sdktrace.TracerProvider {
 	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter, sdktrace.WithMaxQueueSize(1<<17)))
 }
 
-func inline(t *testing.T, ctx context.Context, c *client, n int) int {
+func inline(ctx context.Context, t *testing.T, c *client, n int) int {
 	tp := sdk(t, c)
 	tracer := tp.Tracer("inline")
 	paced(n, func() {
@@ -98,19 +98,19 @@ func inline(t *testing.T, ctx context.Context, c *client, n int) int {
 
 var variants = []variant{
 	{"a span of the SDK in the caller, eight attributes", inline},
-	{"gpuspan, SDK", func(t *testing.T, ctx context.Context, c *client, n int) int {
+	{"gpuspan, SDK", func(ctx context.Context, t *testing.T, c *client, n int) int {
 		tp := sdk(t, c)
 		defer func() { require.NoError(t, tp.Shutdown(context.Background())) }()
-		return sections(t, ctx, n, gpuspan.WithTracerProvider(tp))
+		return sections(ctx, t, n, gpuspan.WithTracerProvider(tp))
 	}},
-	{"gpuspan, sink", func(t *testing.T, ctx context.Context, c *client, n int) int {
+	{"gpuspan, sink", func(ctx context.Context, t *testing.T, c *client, n int) int {
 		s, err := otlp.New(otlp.To(c))
 		require.NoError(t, err)
 		defer func() { require.NoError(t, s.Shutdown(context.Background())) }()
-		return sections(t, ctx, n, gpuspan.WithSink(s))
+		return sections(ctx, t, n, gpuspan.WithSink(s))
 	}},
-	{"gpuspan, no spans made", func(t *testing.T, ctx context.Context, _ *client, n int) int {
-		return sections(t, ctx, n, gpuspan.WithSink((*otlp.Sink)(nil)))
+	{"gpuspan, no spans made", func(ctx context.Context, t *testing.T, _ *client, n int) int {
+		return sections(ctx, t, n, gpuspan.WithSink((*otlp.Sink)(nil)))
 	}},
 }
 
@@ -136,7 +136,7 @@ func TestCostOfASpan(t *testing.T) {
 		idle = cpu(t) - idle
 		c := &client{discard: true}
 		before := cpu(t)
-		done := v.run(t, ctx, c, n)
+		done := v.run(ctx, t, c, n)
 		spent := cpu(t) - before - idle
 		require.Positive(t, done, v.name)
 		each := float64(spent.Nanoseconds()) / float64(done) / 1e3

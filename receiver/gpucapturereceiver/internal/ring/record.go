@@ -51,34 +51,49 @@ func (r Record) u64(at int) uint64 { return binary.LittleEndian.Uint64(r[at:]) }
 // Kind is what the record stands for.
 func (r Record) Kind() Kind { return Kind(r[0]) }
 
-// CopyKind is CUPTI's kind of a copy; SourceKind and TargetKind are its kinds of memory.
-func (r Record) CopyKind() uint8   { return r[1] }
+// CopyKind is CUPTI's kind of a copy.
+func (r Record) CopyKind() uint8 { return r[1] }
+
+// SourceKind is CUPTI's kind of the memory that is read.
 func (r Record) SourceKind() uint8 { return r[2] }
+
+// TargetKind is CUPTI's kind of the memory that is written.
 func (r Record) TargetKind() uint8 { return r[3] }
 
-// Device, Context, Stream and Correlation are CUPTI's numbers.
-func (r Record) Device() uint32      { return r.u32(4) }
-func (r Record) Context() uint32     { return r.u32(8) }
-func (r Record) Stream() uint32      { return r.u32(12) }
+// Device is CUDA's ordinal in the process.
+func (r Record) Device() uint32 { return r.u32(4) }
+
+// Stream is CUPTI's number of the stream.
+func (r Record) Stream() uint32 { return r.u32(12) }
+
+// Correlation ties what one launch did together.
 func (r Record) Correlation() uint32 { return r.u32(16) }
 
 // Name is the number of the name, for Ring.Name.
 func (r Record) Name() uint32 { return r.u32(20) }
 
-// Start and End are ns.
+// Start is in ns.
 func (r Record) Start() uint64 { return r.u64(24) }
-func (r Record) End() uint64   { return r.u64(32) }
 
-// A and B depend on the kind: bytes of a copy, number of a context, graph, graph node.
+// End is in ns.
+func (r Record) End() uint64 { return r.u64(32) }
+
+// A depends on the kind: bytes of a copy or memset, number of a context, id of a graph, CUPTI's clock of a window's mark.
 func (r Record) A() uint64 { return r.u64(40) }
+
+// B depends on the kind: graph node of a kernel or copy, request of a window's mark.
 func (r Record) B() uint64 { return r.u64(48) }
 
-// Grid, Block, SharedMemory (static and dynamic, bytes) and Registers are a kernel's launch parameters.
-func (r Record) Grid() [3]uint32  { return [3]uint32{r.u32(56), r.u32(60), r.u32(64)} }
+// Grid is how many blocks a kernel has in each dimension.
+func (r Record) Grid() [3]uint32 { return [3]uint32{r.u32(56), r.u32(60), r.u32(64)} }
+
+// Block is how many threads a block has in each dimension.
 func (r Record) Block() [3]uint32 { return [3]uint32{r.u32(68), r.u32(72), r.u32(76)} }
-func (r Record) SharedMemory() uint64 {
-	return uint64(r.u32(80)) + uint64(r.u32(84))
-}
+
+// SharedMemory is a block's, static and dynamic, in bytes.
+func (r Record) SharedMemory() uint64 { return uint64(r.u32(80)) + uint64(r.u32(84)) }
+
+// Registers is how many a thread of a kernel uses.
 func (r Record) Registers() uint16 { return binary.LittleEndian.Uint16(r[88:]) }
 
 // Pushed is a context that the application stated for the launches of one of its threads.

@@ -256,8 +256,13 @@ func (r *Ring) guard(f func()) (err error) {
 	return nil
 }
 
-func (r *Ring) word64(at int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&r.page[at])) }
-func (r *Ring) word32(at int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&r.page[at])) }
+func (r *Ring) word64(at int) *atomic.Uint64 {
+	return (*atomic.Uint64)(unsafe.Pointer(&r.page[at])) //nolint:forbidigo // a mapped page, which Go does not move
+}
+
+func (r *Ring) word32(at int) *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Pointer(&r.page[at])) //nolint:forbidigo // a mapped page, which Go does not move
+}
 
 // Request asks the process for a window: so long, those kinds of record, at most budget of them. It returns the request's
 // number.
@@ -292,7 +297,8 @@ const futexWake = 1
 
 func (r *Ring) wake(at int) {
 	// On a page that is gone the kernel answers EFAULT.
-	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&r.page[at])), futexWake, 1, 0, 0, 0)
+	address := uintptr(unsafe.Pointer(&r.page[at])) //nolint:forbidigo // a mapped page, which Go does not move
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, address, futexWake, 1, 0, 0, 0)
 }
 
 // State is what became of the newest request.
