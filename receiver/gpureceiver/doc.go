@@ -2,5 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 //go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
+//go:generate rm -f internal/metadata/generated_logs.go internal/metadata/generated_logs_test.go
 
 package gpureceiver
