@@ -44,7 +44,7 @@ func control(t *testing.T, lines string) {
 	if path == "" {
 		t.Skip("needs gcc to build the stub of DCGM")
 	}
-	require.NoError(t, os.WriteFile(path+".new", []byte("gpus 2\n"+lines), 0o600))
+	require.NoError(t, os.WriteFile(path+".new", []byte("host "+t.Name()+"\ngpus 2\n"+lines), 0o600))
 	require.NoError(t, os.Rename(path+".new", path))
 }
 

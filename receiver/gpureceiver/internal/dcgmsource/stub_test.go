@@ -100,6 +100,7 @@ func (m machine) write(t testing.TB) {
 		t.Skip("needs gcc to build the stub of DCGM")
 	}
 	var b strings.Builder
+	fmt.Fprintf(&b, "host %s\n", t.Name()) // each test has a machine of its own
 	for k, v := range m {
 		if list, ok := v.([]string); ok {
 			for _, x := range list {

@@ -22,6 +22,7 @@
 //   nouuid MASK       boards that do not say their UUID   jitter US      added to the times of XIDs in a later epoch
 //   scale N           the power of every board, in W      process TS:GPU:PID:BYTES   seen at every look from TS on
 //   transient N       the next N lists of GPUs fail with an error that is not of the connection
+//   host NAME         the machine; another name is another machine, whose host engine has no samples yet
 //
 // It counts round trips as the real client library makes them (two and one for each field of each entity for a history,
 // one for the newest values), each with a buffer of 4 MiB that is cleared, into the file of statistics. Of one field and
@@ -55,7 +56,7 @@ static struct {
     int n_unsupported, n_noperm;
     xid_t xids[MAX_XIDS];
     int n_xids;
-    char foreign[512];
+    char foreign[512], host[512];
     struct { int64_t ts; unsigned gpu, pid; unsigned long long bytes; } processes[MAX_XIDS];
     int n_processes;
 } conf;
@@ -63,6 +64,7 @@ static struct {
 // polled is since when a field of an entity is sampled, and how often: samples are kept when the watch is gone.
 static struct { int64_t start, every; double keep; } polled[3][64][2000];
 static int polled_epoch, failed_lists;
+static char polled_host[512];
 static long long trips;
 #define BUFFER (4 << 20)
 #define PER_FIELD 130816 // values of 32 bytes in a buffer
@@ -130,6 +132,7 @@ static void load(void) {
         else if (!strcmp(key, "unsupported")) conf.n_unsupported = list_of(value, conf.unsupported);
         else if (!strcmp(key, "noperm")) conf.n_noperm = list_of(value, conf.noperm);
         else if (!strcmp(key, "foreign")) snprintf(conf.foreign, sizeof conf.foreign, "%s", value);
+        else if (!strcmp(key, "host")) snprintf(conf.host, sizeof conf.host, "%s", value);
         else if (!strcmp(key, "xid") && conf.n_xids < MAX_XIDS) {
             xid_t *x = &conf.xids[conf.n_xids++];
             long long ts, code;
@@ -162,7 +165,11 @@ static dcgmReturn_t enter(dcgmHandle_t h) {
     if (h == 0) { pthread_mutex_unlock(&mu); return DCGM_ST_BADPARAM; }
     if (conf.down || connected_epoch != conf.epoch) { pthread_mutex_unlock(&mu); return DCGM_ST_CONNECTION_NOT_VALID; }
     if (h != (dcgmHandle_t)(0x7fffff + conf.epoch)) { pthread_mutex_unlock(&mu); return DCGM_ST_BADPARAM; }
-    if (polled_epoch != conf.epoch) { memset(polled, 0, sizeof polled); polled_epoch = conf.epoch; }
+    if (polled_epoch != conf.epoch || strcmp(polled_host, conf.host)) {
+        memset(polled, 0, sizeof polled);
+        polled_epoch = conf.epoch;
+        strcpy(polled_host, conf.host);
+    }
     return DCGM_ST_OK;
 }
 
