@@ -15,8 +15,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-
-	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
 )
 
 // kernels is a trace of n kernels of one name.
@@ -165,21 +163,4 @@ func TestNamesOfAProfileCannotCommandTheTerminal(t *testing.T) {
 	require.ErrorIs(t, err, errReported)
 	require.NotContains(t, stdout+stderr, "\x1b")
 	require.Contains(t, stdout, `A100\x1b[2J`)
-}
-
-func TestAFullDiskLeavesNothingAndIsNamed(t *testing.T) {
-	dir := t.TempDir()
-	file := writeFile(t, dir, "big.json", kernels("saxpy", 5000))
-	limit, ok := chrometracetest.FullDisk(t)
-	if !ok {
-		return
-	}
-	free := limit(100_000)
-	stdout, stderr, err := inProcess(t, "convert", "--detail", "kernels", "--out", filepath.Join(dir, "out"), file)
-	free()
-	require.ErrorContains(t, err, `cannot write the results to "`)
-	require.ErrorContains(t, err, "file too large")
-	require.NotContains(t, stdout+stderr, "goroutine")
-	require.NotContains(t, stderr, "cannot read")
-	require.Empty(t, entriesOf(t, filepath.Join(dir, "out")))
 }
