@@ -15,8 +15,8 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 }
 
 func TestUnknownKeyIsRefused(t *testing.T) {
-	_, err := parse([]byte("groups:\n  - id: x\n    type: metric\n    isntrument: gauge\n"), "x")
-	if err == nil || !strings.Contains(err.Error(), "isntrument") {
+	_, err := parse([]byte("groups:\n  - id: x\n    type: metric\n    instrument_of: gauge\n"), "x")
+	if err == nil || !strings.Contains(err.Error(), "instrument_of") {
 		t.Fatalf("error %v does not name the key", err)
 	}
 }

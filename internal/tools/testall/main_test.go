@@ -63,9 +63,9 @@ func TestModulesAreDirectoriesWithAGoMod(t *testing.T) {
 
 func TestCountsOfPytest(t *testing.T) {
 	for line, want := range map[string]result{
-		"48 passed, 1 skipped in 4.87s":                          {packages: 1, passed: 48, skipped: 1},
+		"48 passed, 1 skipped in 4.87s":                       {packages: 1, passed: 48, skipped: 1},
 		"x\n===== 2 failed, 3 passed, 1 error in 0.10s ===\n": {packages: 1, passed: 3, failed: 3},
-		"no tests ran in 0.01s":                                  {packages: 1},
+		"no tests ran in 0.01s":                               {packages: 1},
 	} {
 		if got := pytestCounts(line); got != want {
 			t.Errorf("%q: %+v, want %+v", line, got, want)
