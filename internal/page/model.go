@@ -35,7 +35,7 @@ type Model struct {
 	devices    map[string]*device
 	roofs      map[string]*Roof // by model of the device
 	steps      ring[Step]
-	requests   map[pcommon.TraceID]*request
+	requests   map[pcommon.TraceID]*Request
 	order      []pcommon.TraceID // of requests, oldest first
 	health     Health
 	generation uint64
@@ -44,7 +44,7 @@ type Model struct {
 
 // New makes an empty model that follows the clock.
 func New() *Model {
-	return &Model{now: time.Now, operations: map[operationKey]*operation{}, devices: map[string]*device{}, roofs: map[string]*Roof{}, requests: map[pcommon.TraceID]*request{}}
+	return &Model{now: time.Now, operations: map[operationKey]*operation{}, devices: map[string]*device{}, roofs: map[string]*Roof{}, requests: map[pcommon.TraceID]*Request{}}
 }
 
 // NewFixed makes an empty model for a report: everything that is put into it stays, however old.
@@ -123,9 +123,6 @@ type sample struct {
 	hasBusy, hasPower, throttled bool
 	hasTemperature               bool
 }
-
-// request is the account of one request.
-type request struct{ Request }
 
 // ring keeps the newest of a list.
 type ring[T any] struct {

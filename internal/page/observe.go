@@ -175,7 +175,7 @@ func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) 
 			m.order = m.order[1:]
 			m.health.RequestsDropped++
 		}
-		q = &request{Request: Request{Trace: f.Key.Trace.String(), Start: millis(f.Start)}}
+		q = &Request{Trace: f.Key.Trace.String(), Start: millis(f.Start)}
 		m.requests[f.Key.Trace] = q
 		m.order = append(m.order, f.Key.Trace)
 		m.health.Requests++

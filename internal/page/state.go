@@ -176,7 +176,7 @@ func (m *Model) State(span time.Duration) *State {
 	s.Steps = s.Steps[max(0, len(s.Steps)-shownSteps):]
 	for _, q := range m.requests {
 		if q.End >= since {
-			r := q.Request
+			r := *q
 			r.Parts = slices.Clone(q.Parts)
 			s.Requests = append(s.Requests, r)
 		}

@@ -37,7 +37,6 @@ const (
 const (
 	offReady          = 200
 	offHead           = 512
-	offContextsHead   = 520
 	offNamesUsed      = 528
 	offDroppedFull    = 536
 	offDroppedBudget  = 544
@@ -47,7 +46,6 @@ const (
 	offState          = 576
 	offAnswered       = 580
 	offReason         = 584
-	offCUPTIResult    = 588
 	offCUPTIVersion   = 592
 	offWindows        = 600
 	offMessage        = 608
