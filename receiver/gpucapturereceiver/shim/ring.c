@@ -76,14 +76,15 @@ static void describe(struct header *h) {
 }
 
 // sweep removes what is left of this user's processes that ended while no Collector was there. A ring with unread records
-// is kept for an hour.
+// is kept for an hour, as is an empty file, whose process may be about to take its lock.
 static void sweep(const char *folder) {
 	DIR *dir = opendir(folder);
 	if (!dir) return;
 	struct dirent *entry;
 	while ((entry = readdir(dir))) {
 		size_t length = strlen(entry->d_name);
-		if (length < 5 || strcmp(entry->d_name + length - 5, ".ring") != 0) continue;
+		if (length > 4 && strcmp(entry->d_name + length - 4, ".new") == 0) length -= 4;
+		if (length < 5 || strncmp(entry->d_name + length - 5, ".ring", 5) != 0) continue;
 		int fd = openat(dirfd(dir), entry->d_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 		if (fd < 0) continue;
 		struct stat s;
@@ -91,9 +92,9 @@ static void sweep(const char *folder) {
 		uint64_t head = 0, tail = 0;
 		bool mine = fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == geteuid();
 		bool ended = mine && fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
-		if (ended && pread(fd, &head, 8, offsetof(struct header, head)) == 8 &&
-			pread(fd, &tail, 8, offsetof(struct header, tail)) == 8 &&
-			(head == tail || time(NULL) - s.st_mtime > 3600))
+		bool read = ended && pread(fd, &head, 8, offsetof(struct header, head)) == 8 &&
+			pread(fd, &tail, 8, offsetof(struct header, tail)) == 8 && head == tail;
+		if (ended && (read || time(NULL) - s.st_mtime > 3600))
 			unlinkat(dirfd(dir), entry->d_name, 0);
 		close(fd);
 	}
@@ -115,10 +116,12 @@ struct header *ring_create(const char *folder, char *message, size_t size) {
 		return NULL;
 	}
 	sweep(folder);
-	char path[512];
-	int n = snprintf(path, sizeof path, "%s/%d-%llu.ring", folder, (int)getpid(),
+	// A reader looks at names that end in .ring: the file gets that name when it is whole.
+	char final[512], path[sizeof final + 4];
+	int n = snprintf(final, sizeof final, "%s/%d-%llu.ring", folder, (int)getpid(),
 		(unsigned long long)clock_ns(CLOCK_REALTIME));
-	if (n < 0 || (size_t)n >= sizeof path) {
+	snprintf(path, sizeof path, "%s.new", final);
+	if (n < 0 || (size_t)n >= sizeof final) {
 		snprintf(message, size, "the folder's name is too long");
 		return NULL;
 	}
@@ -126,7 +129,7 @@ struct header *ring_create(const char *folder, char *message, size_t size) {
 	mode_t mode = dir.st_mode & S_ISGID ? 0660 : 0600;
 	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 	if (fd < 0) {
-		snprintf(message, size, "cannot make %.200s: %s", path, strerror(errno));
+		snprintf(message, size, "cannot make %.200s: %s", final, strerror(errno));
 		return NULL;
 	}
 	fchmod(fd, mode); // whatever the umask says
@@ -139,25 +142,30 @@ struct header *ring_create(const char *folder, char *message, size_t size) {
 	layout.names_offset = layout.contexts_offset + CONTEXTS * sizeof(struct context);
 	layout.records_offset = layout.names_offset + NAMES;
 	uint64_t total = layout.records_offset + records * sizeof(struct record);
-	int failed = ftruncate(fd, (off_t)total) != 0 ? errno : posix_fallocate(fd, 0, layout.header_size);
+	// The lock comes first: an empty file without one may be new, one with a header and no lock is a dead process's.
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+	int failed = fcntl(fd, F_SETLK, &lock) != 0 || ftruncate(fd, (off_t)total) != 0 ? errno : 0;
+	if (!failed) failed = posix_fallocate(fd, 0, layout.header_size);
 	void *at = MAP_FAILED;
-	if (!failed && fcntl(fd, F_SETLK, &lock) != 0) failed = errno;
 	if (!failed) {
 		at = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		if (at == MAP_FAILED) failed = errno;
 	}
+	struct header *h = at;
+	if (!failed) {
+		memcpy(h, &layout, 72); // the fields before pid, none of which is atomic
+		describe(h);
+		atomic_store_explicit(&h->ready, 1, memory_order_release);
+		if (rename(path, final) != 0) failed = errno;
+	}
 	if (failed) {
-		snprintf(message, size, "cannot take %llu bytes for %.160s: %s", (unsigned long long)total, path, strerror(failed));
+		snprintf(message, size, "cannot take %llu bytes for %.160s: %s", (unsigned long long)total, final, strerror(failed));
+		if (at != MAP_FAILED) munmap(at, total);
 		unlink(path);
 		close(fd);
 		return NULL;
 	}
 	ring_fd = fd;
-	struct header *h = at;
-	memcpy(h, &layout, 72); // the fields before pid, none of which is atomic
-	describe(h);
-	atomic_store_explicit(&h->ready, 1, memory_order_release);
 	return h;
 }
 

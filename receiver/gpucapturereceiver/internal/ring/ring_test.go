@@ -8,7 +8,9 @@ package ring_test
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -496,4 +498,62 @@ func TestAFullFileSystemIsSaid(t *testing.T) {
 	assert.Equal(t, ring.ReasonMemory, s.Reason)
 	assert.Contains(t, s.Message, "no room for the ring's records (is /dev/shm full?")
 	assert.NotEmpty(t, p.Do("launch 1 k"), "the program goes on")
+}
+
+// A reader that looks at the folder at any time finds no file that is half written.
+func TestAFileGetsItsNameWhenItIsWhole(t *testing.T) {
+	dir := t.TempDir()
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			found, _ := filepath.Glob(filepath.Join(dir, "*.ring"))
+			for _, path := range found {
+				r, err := ring.Open(path)
+				if err != nil && !errors.Is(err, fs.ErrNotExist) {
+					done <- err
+					return
+				}
+				if err == nil {
+					r.Close()
+				}
+			}
+		}
+	}()
+	for range 10 {
+		p := capturetest.Start(t, dir)
+		p.Ring()
+		p.Kill()
+	}
+	close(stop)
+	require.NoError(t, <-done)
+}
+
+// What processes left behind that were killed goes when the next one starts; what may be another's beginning stays.
+func TestWhatKilledProcessesLeftIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	p := capturetest.Start(t, dir)
+	whole := p.Ring()
+	p.Kill()
+	half := filepath.Join(dir, "1-1.ring.new")
+	contents, err := os.ReadFile(whole)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(half, contents[:8192], 0o600))
+	fresh, old := filepath.Join(dir, "2-2.ring.new"), filepath.Join(dir, "3-3.ring.new")
+	require.NoError(t, os.WriteFile(fresh, nil, 0o600))
+	require.NoError(t, os.WriteFile(old, nil, 0o600))
+	require.NoError(t, os.Chtimes(old, time.Time{}, time.Now().Add(-2*time.Hour)))
+	capturetest.Start(t, dir)
+	require.Eventually(t, func() bool {
+		found, _ := filepath.Glob(filepath.Join(dir, "*.ring"))
+		return len(found) == 1 && found[0] != whole
+	}, 20*time.Second, time.Millisecond)
+	assert.NoFileExists(t, half)
+	assert.NoFileExists(t, old)
+	assert.FileExists(t, fresh)
 }
