@@ -199,7 +199,7 @@ func TestSpansComeBackAsTheyWere(t *testing.T) {
 	want := spansOfEveryKind()
 	for _, compression := range []string{"", "gzip", "zstd"} {
 		for name, o := range map[string]kinetoreceiver.Options{
-			"default": {}, "caps": {Detail: kinetoreceiver.DetailSteps, MaxSpans: 1, MaxBytes: 1}, "spilled": {BatchSpans: 3, MemoryLimit: 1, TempDir: t.TempDir()},
+			"default": {}, "caps": {Detail: kinetoreceiver.DetailSteps, MaxSpans: 1, MaxBytes: 1}, "spilled": {BatchSpans: 3, MemoryMiB: 1e-6, TempDir: t.TempDir()},
 		} {
 			t.Run(compression+name, func(t *testing.T) {
 				path := exported(t, compression, want)

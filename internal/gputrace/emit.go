@@ -174,7 +174,7 @@ func (p *Profile) placeStep(n *node, st *step, proc *process) {
 	if byJob {
 		n.self.span = ids.span(idStep, number)
 	}
-	own := p.opts.Level.perStep() && p.Meta.TraceParent == ""
+	own := p.opts.Detail.perStep() && p.Meta.TraceParent == ""
 	if own {
 		n.self.trace, n.up = ids.trace(idStep, number), pcommon.SpanID{}
 		n.link = append(n.link, proc.window.self)

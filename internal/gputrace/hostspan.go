@@ -194,7 +194,7 @@ func (s *spans) windows(sw *sweep) error {
 	for _, pid := range pids {
 		n := sw.processes[pid].window
 		sp := s.new(n.process, n.self, n.up, n.start, n.end)
-		sp.SetName(s.p.opts.RootName)
+		sp.SetName(s.p.source.Root)
 		for _, l := range n.link {
 			link := sp.Links().AppendEmpty()
 			link.SetTraceID(l.trace)

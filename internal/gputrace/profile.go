@@ -10,47 +10,6 @@ import (
 	"math/bits"
 )
 
-// Options say what becomes of a profile. The zero value is usable.
-type Options struct {
-	Level        Level
-	MaxSpans     int               // per trace; 0 is 2,000 below LevelOperators and no limit from there on; negative is none
-	MaxBytes     int               // of OTLP per trace; 0 is 2 MB below LevelOperators and no limit from there on; negative is none
-	BatchSpans   int               // spans per call of the emit function; 0 is 1,000
-	MemoryLimit  int               // bytes for events before they are spilled to a temporary file; 0 is 32 MiB
-	TempDir      string            // of spill files; empty is that of the operating system
-	Service      string            // service.name where the file does not say
-	JobID        string            // gpu.job.id where the file does not say; makes links across ranks possible
-	Resource     map[string]string // further resource attributes; they win over those of the file
-	Extent       Extent            // which activities the analysis of a window takes
-	Shapes       bool              // write gpu.operation.shapes on operators
-	Model        string            // hw.model of devices that the file does not name
-	Scope        string            // name of the instrumentation scope
-	ScopeVersion string
-	RootName     string // name of the span of the window
-}
-
-// Limits of auto.
-const (
-	defaultMaxSpans = 2000
-	defaultMaxBytes = 2_000_000
-	defaultBatch    = 1000
-	defaultMemory   = 32 << 20
-	namesLimit      = 48 << 20
-)
-
-func (o *Options) maxSpans() int { return limit(o.MaxSpans, defaultMaxSpans, o.Level) }
-func (o *Options) maxBytes() int { return limit(o.MaxBytes, defaultMaxBytes, o.Level) }
-
-func limit(v, standard int, l Level) int {
-	switch {
-	case v > 0:
-		return v
-	case v < 0 || l.perStep():
-		return math.MaxInt
-	}
-	return standard
-}
-
 // Device is what a file says about a device.
 type Device struct {
 	Ordinal int64
@@ -82,6 +41,7 @@ type Profile struct {
 	Meta  Meta
 
 	opts      Options
+	source    Source
 	sorter    *sorter
 	scratch   []byte
 	seq       uint32
@@ -115,15 +75,15 @@ type track struct {
 type processCount struct{ pid, calls int64 }
 
 // New begins a profile. Close must be called.
-func New(o Options) *Profile {
-	if o.MemoryLimit == 0 {
-		o.MemoryLimit = defaultMemory
-	}
+func New(o Options, s Source) *Profile {
 	if o.BatchSpans <= 0 {
 		o.BatchSpans = defaultBatch
 	}
+	if o.ServiceName == "" {
+		o.ServiceName = s.Service
+	}
 	return &Profile{
-		Names: newNames(namesLimit), opts: o, sorter: newSorter(o.TempDir, o.MemoryLimit),
+		Names: newNames(namesLimit), opts: o, source: s, sorter: newSorter(o.TempDir, o.MemoryLimit()),
 		tracks: map[track]uint32{}, processes: map[int64]*processCount{},
 		seed: [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, first: math.MaxInt64, last: math.MinInt64, bounds: newStepBounds(),
 	}

@@ -50,7 +50,7 @@ func (w *writer) project(a *activity, above *node) {
 func (s *spans) onDevice(n *node, device int64) (id pcommon.SpanID, ok bool) {
 	trace := n.self.trace
 	for ; n != nil; n = n.parent {
-		if s.p.opts.Level.projects(n.kind) && n.self.trace == trace {
+		if s.p.opts.Detail.projects(n.kind) && n.self.trace == trace {
 			return s.p.ids().span(idProjection, int64(n.seq)|device<<32), true
 		}
 	}

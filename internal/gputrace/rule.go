@@ -20,7 +20,7 @@ const (
 )
 
 func (p *Profile) newRule() *rule {
-	return &rule{level: p.opts.Level, names: p.Names, standIn: p.named == 0, runtimes: map[uint32]bool{}}
+	return &rule{level: p.opts.Detail, names: p.Names, standIn: p.named == 0, runtimes: map[uint32]bool{}}
 }
 
 func (r *rule) host(rec *record, depth int) bool {

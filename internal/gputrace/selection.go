@@ -62,7 +62,7 @@ func (p *Profile) newSelection(r *rule) *selection {
 		}
 	}
 	return &selection{
-		rule: r, maxSpans: max(1, p.opts.maxSpans()-windows), maxBytes: max(1, p.opts.maxBytes()-windows*windowSpanSize), perStep: p.opts.Level.perStep(),
+		rule: r, maxSpans: max(1, p.opts.maxSpans()-windows), maxBytes: max(1, p.opts.maxBytes()-windows*windowSpanSize), perStep: p.opts.Detail.perStep(),
 		traces: map[traceKey]*candidates{}, names: p.Names,
 	}
 }

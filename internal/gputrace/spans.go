@@ -82,7 +82,7 @@ func (s *spans) modelOf(ordinal int64) string { return s.p.modelOf(s.deviceOf(or
 
 func (p *Profile) modelOf(model string) string {
 	if model == "" {
-		return p.opts.Model
+		return p.opts.Device
 	}
 	return model
 }
@@ -118,8 +118,8 @@ func (s *spans) new(p *process, c place, parent pcommon.SpanID, start, end int64
 		rs := s.batch.ResourceSpans().AppendEmpty()
 		s.resource(rs.Resource().Attributes(), p)
 		ss = rs.ScopeSpans().AppendEmpty()
-		ss.Scope().SetName(s.p.opts.Scope)
-		ss.Scope().SetVersion(s.p.opts.ScopeVersion)
+		ss.Scope().SetName(s.p.source.Scope)
+		ss.Scope().SetVersion(s.p.source.ScopeVersion)
 		ss.SetSchemaUrl(semconv.SchemaURL)
 		s.scopes[p.pid] = ss
 	}
@@ -160,7 +160,7 @@ func (s *spans) topNames(times map[uint32]int64, n int) []string {
 
 func (s *spans) resource(m pcommon.Map, p *process) {
 	meta, o := &s.p.Meta, &s.p.opts
-	service := o.Service
+	service := o.ServiceName
 	if meta.Service != "" {
 		service = meta.Service
 	}
@@ -179,7 +179,7 @@ func (s *spans) resource(m pcommon.Map, p *process) {
 	if meta.WorldSize > 0 {
 		m.PutInt(string(semconv.GPUJobWorldSizeKey), meta.WorldSize)
 	}
-	m.PutStr(string(semconv.GPUTraceDetailKey), o.Level.String())
+	m.PutStr(string(semconv.GPUTraceDetailKey), o.Detail.String())
 	for _, from := range []map[string]string{meta.Resource, o.Resource} {
 		for _, k := range slices.Sorted(maps.Keys(from)) { // the same file gives the same bytes
 			PutResource(m, k, from[k])

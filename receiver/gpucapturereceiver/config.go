@@ -31,7 +31,7 @@ type Config struct {
 	// MaxProcesses bounds how many rings are read at once (default 64).
 	MaxProcesses int `mapstructure:"max_processes"`
 	// Spans says what becomes of a window.
-	Spans gputrace.Config `mapstructure:",squash"`
+	Spans gputrace.Options `mapstructure:",squash"`
 }
 
 const (
@@ -46,7 +46,7 @@ var _ confmap.Validator = (*Config)(nil)
 func createDefaultConfig() component.Config {
 	return &Config{
 		Folder: defaultFolder, Window: 200 * time.Millisecond, Every: time.Minute, Budget: 100_000, MaxProcesses: 64,
-		Kinds: kindNames(), Spans: gputrace.NewDefaultConfig(defaultService),
+		Kinds: kindNames(), Spans: gputrace.DefaultOptions(defaultService),
 	}
 }
 

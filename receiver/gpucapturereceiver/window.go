@@ -181,12 +181,7 @@ func (w *window) spans(ctx context.Context, res Result, emit func(context.Contex
 		}
 		return res, nil
 	}
-	s := &w.cfg.Spans
-	p := gputrace.New(gputrace.Options{
-		Level: s.Detail, Extent: s.Extent, MaxSpans: s.MaxSpans, MaxBytes: s.MaxBytes, BatchSpans: s.BatchSpans,
-		MemoryLimit: s.MemoryMiB << 20, TempDir: s.TempDir, Service: s.ServiceName, JobID: s.JobID, Resource: s.Resource,
-		Model: s.Device, Scope: metadata.ScopeName, RootName: "gpu capture",
-	})
+	p := gputrace.New(w.cfg.Spans, gputrace.Source{Scope: metadata.ScopeName, Root: "gpu capture"})
 	defer p.Close()
 	w.describe(&p.Meta)
 	n := &names{w.ring, p.Names, map[uint32]uint32{}}

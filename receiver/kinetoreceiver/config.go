@@ -18,7 +18,7 @@ type Config struct {
 	// Files says which files are read and when.
 	Files follow.Config `mapstructure:",squash"`
 	// Spans says what becomes of them.
-	Spans gputrace.Config `mapstructure:",squash"`
+	Spans gputrace.Options `mapstructure:",squash"`
 	// Partial reads what is there of a file that ends early or breaks off (default false: such a file is refused and read
 	// again when it changes).
 	Partial bool `mapstructure:"partial"`
@@ -32,16 +32,17 @@ type Config struct {
 // Both parts check themselves.
 var (
 	_ confmap.Validator = (*follow.Config)(nil)
-	_ confmap.Validator = (*gputrace.Config)(nil)
+	_ confmap.Validator = (*gputrace.Options)(nil)
 )
 
 func createDefaultConfig() component.Config {
-	return &Config{Files: follow.NewDefaultConfig(), Spans: gputrace.NewDefaultConfig(defaultService)}
+	return &Config{Files: follow.NewDefaultConfig(), Spans: gputrace.DefaultOptions(defaultService)}
 }
 
 // optionsOf are the Options for one file.
 func (c *Config) optionsOf(path string) Options {
-	o := c.Options()
+	o := c.Spans
+	o.Partial, o.Shapes = c.Partial, c.Shapes
 	if !c.FolderIsJob || o.JobID != "" {
 		return o
 	}
@@ -49,13 +50,4 @@ func (c *Config) optionsOf(path string) Options {
 		o.JobID = filepath.ToSlash(filepath.Dir(abs))
 	}
 	return o
-}
-
-// Options are what ReadFile takes for this configuration.
-func (c *Config) Options() Options {
-	s := &c.Spans
-	return Options{
-		Detail: s.Detail, Extent: s.Extent, MaxSpans: s.MaxSpans, MaxBytes: s.MaxBytes, BatchSpans: s.BatchSpans, MemoryLimit: s.MemoryMiB << 20,
-		TempDir: s.TempDir, ServiceName: s.ServiceName, JobID: s.JobID, Model: s.Device, Resource: s.Resource, Partial: c.Partial, Shapes: c.Shapes,
-	}
 }

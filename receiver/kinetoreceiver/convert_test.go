@@ -127,7 +127,7 @@ func TestSpillingChangesNothing(t *testing.T) {
 	for _, detail := range []Detail{DetailAuto, DetailKernels} {
 		want, st := dump(Options{Detail: detail})
 		require.Zero(t, st.SpilledBytes)
-		have, st := dump(Options{Detail: detail, MemoryLimit: 4000, TempDir: t.TempDir()})
+		have, st := dump(Options{Detail: detail, MemoryMiB: 4000.0 / (1 << 20), TempDir: t.TempDir()})
 		require.Positive(t, st.SpilledBytes)
 		assert.Equal(t, want, have)
 	}

@@ -27,7 +27,7 @@ func FuzzConvert(f *testing.F) {
 			t.Skip("see FuzzRestore")
 		}
 		o := Options{Detail: Detail(level % 5), Shapes: true, BatchSpans: 7}
-		for _, o.MemoryLimit = range []int{0, 200} {
+		for _, o.MemoryMiB = range []float64{0, 200.0 / (1 << 20)} {
 			ids, parents := map[pcommon.SpanID]bool{}, map[pcommon.SpanID]bool{}
 			var activities int64
 			foreign := false

@@ -111,7 +111,7 @@ func TestLowEfficiencyIsNamed(t *testing.T) {
 	_, st = read(t, path, Options{Detail: DetailSteps})
 	assert.Equal(t, verdict.KindHealthy, st.Devices[0].Verdicts[0].Kind)
 	assert.Contains(t, st.Devices[0].Verdicts[0].String(), "--device MODEL")
-	_, st = read(t, path, Options{Detail: DetailSteps, Model: "AMD Instinct MI300X"})
+	_, st = read(t, path, Options{Detail: DetailSteps, Device: "AMD Instinct MI300X"})
 	v = st.Devices[0].Verdicts[0]
 	assert.Equal(t, verdict.KindEfficiency, v.Kind)
 	assert.Contains(t, v.String(), "the result of aten::mm has 8 tiles of 128² for 304 multiprocessors")

@@ -51,32 +51,7 @@ const (
 )
 
 // Options of ReadFile. The zero value is usable.
-type Options struct {
-	Detail      Detail
-	Extent      Extent            // which activities the analysis of a window takes; the zero value is all
-	MaxSpans    int               // per trace; 0 is 2,000, but no limit for operators and kernels; negative is none
-	MaxBytes    int               // of OTLP per trace; 0 is 2,000,000, but no limit for operators and kernels; negative is none
-	BatchSpans  int               // spans per batch; 0 is 1,000
-	MemoryLimit int               // bytes for events before they are spilled to a temporary file; 0 is 32 MiB
-	TempDir     string            // of spill files; empty is that of the operating system
-	ServiceName string            // where the file does not say; empty is "pytorch"
-	JobID       string            // gpu.job.id where the file does not say; makes links across ranks possible
-	Model       string            // hw.model of devices that the file does not name, as the driver calls it: "NVIDIA H100 80GB HBM3"
-	Resource    map[string]string // further resource attributes; they win over those of the file
-	Partial     bool              // read what is there of a file that ends early or breaks off; Stats.Faults say so
-	Shapes      bool              // write gpu.operation.shapes on operators
-}
-
-func (o Options) profile() gputrace.Options {
-	if o.ServiceName == "" {
-		o.ServiceName = defaultService
-	}
-	return gputrace.Options{
-		Level: o.Detail, Extent: o.Extent, MaxSpans: o.MaxSpans, MaxBytes: o.MaxBytes, BatchSpans: o.BatchSpans, MemoryLimit: o.MemoryLimit,
-		TempDir: o.TempDir, Service: o.ServiceName, JobID: o.JobID, Resource: o.Resource, Shapes: o.Shapes, Model: o.Model,
-		Scope: scopeName, RootName: "pytorch profile",
-	}
-}
+type Options = gputrace.Options
 
 const (
 	scopeName      = "github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
@@ -99,7 +74,7 @@ type Stats struct {
 // ErrTruncated; the error names it) leaves nothing behind. An error of emit ends reading and is returned.
 //
 // A file that gpuspan/chrometrace wrote holds spans already. They come back as they were: of the options, only BatchSpans,
-// MemoryLimit, TempDir, Resource and Partial are for them. Devices are those
+// MemoryMiB, TempDir, Resource and Partial are for them. Devices are those
 // that the spans state, in the order of the file, the first 256 of each.
 func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
 	f, err := os.Open(path)
@@ -132,7 +107,7 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options, emit fu
 		return Stats{}, err
 	}
 	defer done()
-	p := gputrace.New(o.profile())
+	p := gputrace.New(o, gputrace.Source{Scope: scopeName, Root: "pytorch profile", Service: defaultService})
 	defer p.Close()
 	c := &collect{p: p, shapes: o.Shapes, opts: o, skipped: map[string]int64{}, texts: map[string]int64{}}
 	defer c.close()

@@ -72,12 +72,12 @@ func TestConfigLoads(t *testing.T) {
 	assert.Equal(t, "file_storage/kineto", cfg.Files.Storage.String())
 	assert.True(t, cfg.FolderIsJob)
 	assert.Equal(t, Options{
-		Detail: DetailOperators, Extent: ExtentStepsButLast, MaxSpans: 500, MaxBytes: 1_000_000, BatchSpans: 200, MemoryLimit: 128 << 20, TempDir: "/var/tmp",
-		ServiceName: "trainer", JobID: "job-7", Model: "NVIDIA L4", Resource: map[string]string{"deployment.environment.name": "prod"}, Partial: true, Shapes: true,
-	}, cfg.Options())
+		Detail: DetailOperators, Extent: ExtentStepsButLast, MaxSpans: 500, MaxBytes: 1_000_000, BatchSpans: 200, MemoryMiB: 128, TempDir: "/var/tmp",
+		ServiceName: "trainer", JobID: "job-7", Device: "NVIDIA L4", Resource: map[string]string{"deployment.environment.name": "prod"}, Partial: true, Shapes: true,
+	}, cfg.optionsOf(""))
 	cfg, err = load("kineto")
 	require.NoError(t, err)
-	assert.Equal(t, gputrace.NewDefaultConfig("pytorch").BatchSpans, cfg.Spans.BatchSpans)
+	assert.Equal(t, gputrace.DefaultOptions("pytorch").BatchSpans, cfg.Spans.BatchSpans)
 	assert.Equal(t, DetailAuto, cfg.Spans.Detail)
 
 	_, err = load("kineto/detail")

@@ -53,7 +53,7 @@ const (
 const originKey = "origin" // placeholder of a resource until the end of the file, which says what it is
 
 func newRestorer(o Options, base *int64, skip func(string)) *restorer {
-	r := &restorer{spool: newSpool(o.TempDir, o.MemoryLimit), base: base, skip: skip, limit: o.BatchSpans}
+	r := &restorer{spool: newSpool(o.TempDir, o.MemoryLimit()), base: base, skip: skip, limit: o.BatchSpans}
 	if r.limit <= 0 {
 		r.limit = 1000
 	}

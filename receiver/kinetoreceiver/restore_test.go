@@ -137,7 +137,7 @@ func FuzzRestore(f *testing.F) {
 		for _, limit := range []int{0, 1} {
 			var n int64
 			text := append(append([]byte(restoredHead), events...), "]}"...)
-			st, err := Read(t.Context(), bytes.NewReader(text), Options{BatchSpans: 3, MemoryLimit: limit}, func(_ context.Context, td ptrace.Traces) error {
+			st, err := Read(t.Context(), bytes.NewReader(text), Options{BatchSpans: 3, MemoryMiB: float64(limit) / (1 << 20)}, func(_ context.Context, td ptrace.Traces) error {
 				for _, s := range spansOf([]ptrace.Traces{td}) {
 					if s.TraceID() == (pcommon.TraceID{}) || s.SpanID() == (pcommon.SpanID{}) {
 						t.Fatalf("%q: no identifier", s.Name())

@@ -22,9 +22,6 @@ type spool struct {
 }
 
 func newSpool(dir string, limit int) *spool {
-	if limit <= 0 {
-		limit = 32 << 20
-	}
 	return &spool{dir: dir, limit: limit}
 }
 

@@ -35,19 +35,7 @@ const (
 )
 
 // Options of ReadFile. The zero value is usable.
-type Options struct {
-	Detail      Detail
-	Extent      Extent            // which activities the analysis of a window takes; the zero value is all
-	MaxSpans    int               // per trace; 0 is 2,000, but no limit for operators and kernels; negative is none
-	MaxBytes    int               // of OTLP per trace; 0 is 2,000,000, but no limit for operators and kernels; negative is none
-	BatchSpans  int               // spans per batch; 0 is 1,000
-	MemoryLimit int               // bytes for rows before they are spilled to a temporary file; 0 is 32 MiB
-	TempDir     string            // of spill files; empty is that of the operating system
-	ServiceName string            // empty is "nsys"
-	JobID       string            // gpu.job.id
-	Model       string            // hw.model of devices that the file does not name
-	Resource    map[string]string // further resource attributes
-}
+type Options = gputrace.Options
 
 const (
 	scopeName      = "github.com/otelgpu/otelgpu/receiver/nsysreceiver"
@@ -82,14 +70,7 @@ func read(ctx context.Context, path string, o Options, emit func(context.Context
 	if err := db.useful(); err != nil {
 		return Stats{}, err
 	}
-	if o.ServiceName == "" {
-		o.ServiceName = defaultService
-	}
-	p := gputrace.New(gputrace.Options{
-		Level: o.Detail, Extent: o.Extent, MaxSpans: o.MaxSpans, MaxBytes: o.MaxBytes, BatchSpans: o.BatchSpans, MemoryLimit: o.MemoryLimit,
-		TempDir: o.TempDir, Service: o.ServiceName, JobID: o.JobID, Resource: o.Resource, Model: o.Model,
-		Scope: scopeName, RootName: "nsys profile",
-	})
+	p := gputrace.New(o, gputrace.Source{Scope: scopeName, Root: "nsys profile", Service: defaultService})
 	defer p.Close()
 	p.Meta.TimingSource = "cupti"
 	c := &collect{db: db, p: p, processes: map[int64]bool{}, skipped: map[string]int64{}}

@@ -47,7 +47,7 @@ func (r *nsysReceiver) Shutdown(ctx context.Context) error {
 }
 
 func (r *nsysReceiver) read(ctx context.Context, path string, emit follow.Emit) error {
-	st, err := ReadFile(ctx, path, r.cfg.Options(), emit)
+	st, err := ReadFile(ctx, path, r.cfg.Spans, emit)
 	switch {
 	case ctx.Err() != nil:
 		return err

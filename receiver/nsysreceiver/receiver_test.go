@@ -61,12 +61,12 @@ func TestConfigIsReadAsWritten(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "file_storage/nsys", cfg.Files.Storage.String())
 	assert.Equal(t, Options{
-		Detail: DetailKernels, Extent: ExtentSteps, MaxSpans: 500, MaxBytes: 1_000_000, BatchSpans: 200, MemoryLimit: 128 << 20, TempDir: "/var/tmp",
-		ServiceName: "trainer", JobID: "job-7", Model: "NVIDIA L4", Resource: map[string]string{"deployment.environment.name": "prod"},
-	}, cfg.Options())
+		Detail: DetailKernels, Extent: ExtentSteps, MaxSpans: 500, MaxBytes: 1_000_000, BatchSpans: 200, MemoryMiB: 128, TempDir: "/var/tmp",
+		ServiceName: "trainer", JobID: "job-7", Device: "NVIDIA L4", Resource: map[string]string{"deployment.environment.name": "prod"},
+	}, cfg.Spans)
 	cfg, err = configtest.Load[Config](t, "nsys", createDefaultConfig)
 	require.NoError(t, err)
-	assert.Equal(t, Options{BatchSpans: 1000, MemoryLimit: 32 << 20, ServiceName: "nsys"}, cfg.Options())
+	assert.Equal(t, Options{BatchSpans: 1000, MemoryMiB: 32, ServiceName: "nsys"}, cfg.Spans)
 	_, err = configtest.Load[Config](t, "nsys/bad", createDefaultConfig)
 	for _, want := range []string{
 		"`include` must name at least one pattern, found none", "`max_spans` must be at least 100, or 0 for the default, or negative for none, found 5",

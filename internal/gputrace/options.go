@@ -1,0 +1,116 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Options say what becomes of a profile. They are what the receivers of profiler files have in common in their configuration,
+// and what their functions take. The zero value is usable.
+type Options struct {
+	// Detail is how much of a file becomes spans: auto (default), steps, annotations, operators, kernels.
+	Detail Level `mapstructure:"detail"`
+	// Extent is which activities the analysis of a window takes: all (default), steps, steps_but_last.
+	Extent Extent `mapstructure:"extent"`
+	// MaxSpans per trace. 0 (default): 2,000, but no limit for operators and kernels. Negative: none.
+	MaxSpans int `mapstructure:"max_spans"`
+	// MaxBytes of OTLP per trace. 0 (default): 2,000,000, but no limit for operators and kernels. Negative: none.
+	MaxBytes int `mapstructure:"max_bytes"`
+	// BatchSpans is the most spans of one batch (default 1000).
+	BatchSpans int `mapstructure:"batch_spans"`
+	// MemoryMiB is the memory for events of the file that is read, before they go to a temporary file (default 32).
+	MemoryMiB float64 `mapstructure:"memory_limit_mib"`
+	// TempDir holds that file (default: that of the operating system).
+	TempDir string `mapstructure:"temp_dir"`
+	// ServiceName is service.name where the file does not say (default: the receiver's).
+	ServiceName string `mapstructure:"service_name"`
+	// JobID is gpu.job.id where the file does not say (default none); it makes links across ranks possible.
+	JobID string `mapstructure:"job_id"`
+	// Device is hw.model of devices that the file does not name, as the driver calls it (default none: no peak is known then).
+	Device string `mapstructure:"device"`
+	// Resource are further resource attributes; they win over those of the file (default none).
+	Resource map[string]string `mapstructure:"resource"`
+
+	// Partial reads what is there of a text file that ends early or breaks off; without it, such a file is refused.
+	Partial bool `mapstructure:"-"`
+	// Shapes writes gpu.operation.shapes on operators.
+	Shapes bool `mapstructure:"-"`
+
+	// prevent unkeyed literal initialization
+	_ struct{}
+}
+
+// Source is whose spans a profile becomes.
+type Source struct {
+	Scope, ScopeVersion string // name and version of the instrumentation scope
+	Root                string // name of the span of the window
+	Service             string // service.name where neither the file nor the options say
+}
+
+// Defaults.
+const (
+	defaultMaxSpans = 2000
+	defaultMaxBytes = 2_000_000
+	defaultBatch    = 1000
+	defaultMemory   = 32 // MiB
+	mebi            = 1 << 20
+	namesLimit      = 48 * mebi
+)
+
+// DefaultOptions are those of a configuration, for spans of a service that the file does not name.
+func DefaultOptions(service string) Options {
+	return Options{BatchSpans: defaultBatch, MemoryMiB: defaultMemory, ServiceName: service}
+}
+
+// MemoryLimit is MemoryMiB in bytes.
+func (o *Options) MemoryLimit() int {
+	if o.MemoryMiB <= 0 {
+		return defaultMemory * mebi
+	}
+	return int(o.MemoryMiB * mebi)
+}
+
+func (o *Options) maxSpans() int { return limit(o.MaxSpans, defaultMaxSpans, o.Detail) }
+func (o *Options) maxBytes() int { return limit(o.MaxBytes, defaultMaxBytes, o.Detail) }
+
+func limit(v, standard int, l Level) int {
+	switch {
+	case v > 0:
+		return v
+	case v < 0 || l.perStep():
+		return math.MaxInt
+	}
+	return standard
+}
+
+// The least limits: a trace always holds its window, its devices and some steps.
+const (
+	minSpans = 100
+	minBytes = 200_000
+)
+
+// Validate reports every problem of a configuration.
+func (o *Options) Validate() error {
+	var errs []error
+	if o.BatchSpans <= 0 {
+		errs = append(errs, fmt.Errorf("`batch_spans` must be positive, found %d", o.BatchSpans))
+	}
+	if !(o.MemoryMiB >= 1 && o.MemoryMiB < 2048) {
+		errs = append(errs, fmt.Errorf("`memory_limit_mib` must be from 1 to 2047, found %v", o.MemoryMiB))
+	}
+	least := func(key string, v, least int) {
+		if v > 0 && v < least {
+			errs = append(errs, fmt.Errorf("`%s` must be at least %d, or 0 for the default, or negative for none, found %d", key, least, v))
+		}
+	}
+	least("max_spans", o.MaxSpans, minSpans)
+	least("max_bytes", o.MaxBytes, minBytes)
+	if o.ServiceName == "" {
+		errs = append(errs, errors.New("`service_name` must not be empty"))
+	}
+	return errors.Join(errs...)
+}
