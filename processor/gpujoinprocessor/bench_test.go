@@ -145,7 +145,7 @@ func BenchmarkJoin(b *testing.B) {
 		t.scan(td, p.ident, arrived.UnixNano(), p.cfg.MaxWait)
 		p.engine.look(t)
 		through, pending := newPending(ctx, td)
-		p.engine.arrive(t, arrived)
+		p.engine.arrive(t, arrived, true)
 		pending.fill(t)
 		p.put(t)
 
@@ -153,7 +153,7 @@ func BenchmarkJoin(b *testing.B) {
 		if !t.resume(through, td, p.engine) || !p.engine.settled(t, left, false) {
 			b.Fatal("not settled")
 		}
-		p.write(ctx, t)
+		p.write(ctx, t, td)
 		p.put(t)
 
 		spent += cputime.Used() - at

@@ -58,7 +58,7 @@ func (e *engine) look(b *batch) (known int) {
 		g := &b.spans[i]
 		if p := &b.places.list[g.place]; p.outcome == found && g.fault == sound {
 			b.waiting++
-			if p.board.dev.Knows(g.share.Key) {
+			if p.board.dev.Knows(&g.share) {
 				known++
 			}
 		}
@@ -67,15 +67,16 @@ func (e *engine) look(b *batch) (known int) {
 }
 
 // arrive brings the spans of a batch into the fair share, keeps them there until the batch is written, and finds what they wait
-// for. fresh says that none of them was known.
-func (e *engine) arrive(b *batch, now time.Time) (fresh bool) {
+// for. fresh says that not all of them were known. leaving says that the batch is the queue's: then its known spans are its own, which came
+// before it went into a storage; else they are another batch's, which came in the meantime.
+func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	view := e.reader.Acquire()
 	defer view.Release()
 
 	e.find(view, &b.places)
-	fresh = true
+	known := 0
 	b.seen, b.waiting = now.UnixNano(), 0
 	for i := range b.spans {
 		g := &b.spans[i]
@@ -87,10 +88,12 @@ func (e *engine) arrive(b *batch, now time.Time) (fresh bool) {
 		p.latest = max(p.latest, g.share.End)
 		a, at, seen := p.board.dev.Arrive(g.share, now.UnixNano(), &p.board.meter)
 		if a == fairshare.Known {
-			fresh = false
+			known++
 		}
 		g.at = at
-		p.board.dev.Pin(g.share.Key, at)
+		if a == fairshare.Taken || leaving {
+			p.board.dev.Pin(g.share.Key, at)
+		}
 		p.arriveMore(g, now.UnixNano())
 		b.seen = min(b.seen, seen)
 	}
@@ -100,24 +103,29 @@ func (e *engine) arrive(b *batch, now time.Time) (fresh bool) {
 			w.board.dev.Pass(h.key, h.parent)
 		}
 	}
-	return fresh
+	return known == 0 || known < b.waiting
 }
 
 // removeKnown takes the spans that have come before out of a request; it returns their number.
 func (e *engine) removeKnown(b *batch, td ptrace.Traces) (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	known := map[fairshare.Key]bool{}
+	known := map[ptrace.Span]bool{}
 	for i := range b.spans {
 		g := &b.spans[i]
-		if p := &b.places.list[g.place]; p.outcome == found && p.board.dev.Knows(g.share.Key) {
-			known[g.share.Key] = true
+		if p := &b.places.list[g.place]; p.outcome == found && p.board.dev.Knows(&g.share) {
+			known[g.span] = true
 		}
 	}
+	return remove(td, known)
+}
+
+// remove takes spans out of a request; it returns their number.
+func remove(td ptrace.Traces, which map[ptrace.Span]bool) (n int) {
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			ss.Spans().RemoveIf(func(s ptrace.Span) bool {
-				if !known[fairshare.Key{Trace: s.TraceID(), Span: s.SpanID()}] {
+				if !which[s] {
 					return false
 				}
 				n++
@@ -126,6 +134,18 @@ func (e *engine) removeKnown(b *batch, td ptrace.Traces) (n int) {
 		}
 	}
 	return n
+}
+
+// giveBack notes that a batch was refused after it had arrived.
+func (e *engine) giveBack(b *batch) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range b.spans {
+		g := &b.spans[i]
+		if p := &b.places.list[g.place]; p.outcome == found && g.fault == sound {
+			p.board.dev.GiveBack(g.share.Key, g.at)
+		}
+	}
 }
 
 // await notes until when the batch waits for which boards.

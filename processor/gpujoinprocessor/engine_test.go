@@ -47,7 +47,7 @@ func (s *still) arriveOne(id uint64, start, end time.Time) *batch {
 	td.gpu(id, 0, start, end)
 	b := new(batch)
 	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
-	s.arrive(b, s.now)
+	s.arrive(b, s.now, false)
 	return b
 }
 
@@ -118,7 +118,7 @@ func TestSilentInstanceHoldsNobodyUp(t *testing.T) {
 	td.gpu(1, 0, zero, zero.Add(time.Second)).Attributes().PutStr("hw.id", "MIG-1")
 	b := new(batch)
 	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
-	s.arrive(b, s.now)
+	s.arrive(b, s.now, false)
 	s.settled(b, s.now, false)
 	at, _ := b.boards[0].board.dev.Settled()
 	assert.Equal(t, zero.Add(8900*time.Millisecond).UnixNano(), at, "the instance is a sample behind and is waited for")
@@ -143,7 +143,7 @@ func TestMaxSpansBoundsTheFairShareOnly(t *testing.T) {
 	}
 	b := new(batch)
 	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
-	s.arrive(b, s.now)
+	s.arrive(b, s.now, false)
 	assert.Equal(t, 2, s.known())
 	assert.Equal(t, 5, b.waiting)
 }
@@ -159,7 +159,7 @@ func TestDeviceOfAnotherHostIsNotOursByItsNumber(t *testing.T) {
 	g.Attributes().PutInt("gpu.device.ordinal", 0)
 	b := new(batch)
 	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
-	s.arrive(b, s.now)
+	s.arrive(b, s.now, false)
 	assert.Equal(t, unknownDevice, b.places.list[b.spans[0].place].outcome)
 	assert.Zero(t, b.waiting)
 }

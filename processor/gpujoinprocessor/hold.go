@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/xpdata/pref"
 
@@ -15,26 +16,33 @@ import (
 
 // join is the queue's consumer: it waits, writes and sends on.
 func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
-	b := p.batches.Get().(*batch)
-	if !b.resume(ctx, td, p.engine) {
-		now := p.now()
-		b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
-		if p.engine.arrive(b, now) {
-			p.stats.held.Add(int64(b.waiting)) // from the storage
+	if td != p.refused { // else it is tried again
+		b := p.batches.Get().(*batch)
+		if !b.resume(ctx, td, p.engine) {
+			now := p.now()
+			b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
+			if p.engine.arrive(b, now, true) && p.cfg.Queue.Storage != nil {
+				p.stats.held.Add(int64(b.waiting)) // from the storage
+			}
 		}
+		if n := b.waiting; n > 0 {
+			reason := p.wait(b)
+			p.write(ctx, b, td)
+			p.stats.released(ctx, b, n, reason, p.now())
+		}
+		p.put(b)
 	}
-	if n := b.waiting; n > 0 {
-		reason := p.wait(b)
-		p.write(ctx, b)
-		p.stats.released(ctx, b, n, reason, p.now())
-	}
-	p.put(b)
 	if p.cfg.Queue.Storage != nil {
 		// What comes out of a storage is nobody's yet. The pipeline would take it for its own and give it up when the next
 		// component returns, and then the queue would do so again, which panics.
 		pref.MarkPipelineOwnedTraces(td)
 	}
-	return p.next.ConsumeTraces(ctx, td)
+	err := p.next.ConsumeTraces(ctx, td)
+	p.refused = ptrace.Traces{}
+	if err != nil && !consumererror.IsPermanent(err) {
+		p.refused = td
+	}
+	return err
 }
 
 // What lets a batch go.
@@ -103,8 +111,8 @@ func (p *joinProcessor) drain(ctx context.Context) {
 	}
 }
 
-// write joins the spans under one lock of the samples.
-func (p *joinProcessor) write(ctx context.Context, b *batch) {
+// write joins the spans under one lock of the samples, and takes those out of the request that were there twice.
+func (p *joinProcessor) write(ctx context.Context, b *batch, td ptrace.Traces) {
 	e := p.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,6 +123,7 @@ func (p *joinProcessor) write(ctx context.Context, b *batch) {
 		b.sources()
 	}
 	var late, uncovered, untracked int64
+	var again map[ptrace.Span]bool
 	for i := range b.spans {
 		g := &b.spans[i]
 		at := &b.places.list[g.place]
@@ -122,7 +131,13 @@ func (p *joinProcessor) write(ctx context.Context, b *batch) {
 			continue
 		}
 		share, shared := at.board.dev.Share(g.share.Key, g.at)
-		at.board.dev.Unpin(g.share.Key, g.at)
+		if at.board.dev.Unpin(g.share.Key, g.at) {
+			if again == nil {
+				again = map[ptrace.Span]bool{}
+			}
+			again[g.span] = true
+			continue
+		}
 		if g.step { // the only span whose children may be on other devices: a section is on one stream
 			share.Value += e.elsewhere(at.board, g.share.Key)
 		}
@@ -146,6 +161,9 @@ func (p *joinProcessor) write(ctx context.Context, b *batch) {
 		}
 	}
 	p.stats.joined(ctx, late, uncovered, untracked)
+	if again != nil {
+		p.stats.tb.ProcessorGpuJoinRepeatedSpans.Add(ctx, int64(remove(td, again)))
+	}
 }
 
 // oversize says that a request is larger than the whole queue, so that trying again can't help.
@@ -160,12 +178,16 @@ func (p *joinProcessor) joinNow(ctx context.Context, td ptrace.Traces) error {
 	defer p.put(b)
 	now := p.now()
 	b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
-	p.engine.arrive(b, now)
+	p.engine.arrive(b, now, true)
 	p.engine.settled(b, now, false)
-	p.write(ctx, b)
+	p.write(ctx, b, td)
 	n := b.waiting
 	p.stats.held.Add(int64(n))
 	p.accepted(ctx, b)
 	p.stats.released(ctx, b, n, oversize, p.now())
-	return p.next.ConsumeTraces(ctx, td)
+	err := p.next.ConsumeTraces(ctx, td)
+	if err != nil {
+		p.engine.giveBack(b) // the sender repeats it, which is not to be taken for a lost answer
+	}
+	return err
 }

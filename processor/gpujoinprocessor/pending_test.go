@@ -17,7 +17,7 @@ func (s *still) pending(td *traces) (context.Context, *batch) {
 	b := new(batch)
 	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
 	ctx, r := newPending(context.Background(), td.Traces)
-	s.arrive(b, s.now)
+	s.arrive(b, s.now, false)
 	r.fill(b)
 	return ctx, b
 }

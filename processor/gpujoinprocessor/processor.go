@@ -37,7 +37,8 @@ type joinProcessor struct {
 	queue   exporter.Traces // nil without samples: everything passes
 	engine  *engine
 	batches sync.Pool
-	attrs   attributes // of the consumer
+	attrs   attributes    // of the consumer
+	refused ptrace.Traces // of the consumer: what the next component did not take last
 	said    [outcomes]sync.Once
 
 	release  func()
@@ -210,7 +211,8 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 		}
 		return err
 	}
-	if p.engine.arrive(b, now) { // else the consumer was first, with what came out of the storage
+	fresh := p.engine.arrive(b, now, false)
+	if fresh || p.cfg.Queue.Storage == nil { // else the consumer was first, with what came out of the storage
 		p.stats.held.Add(int64(b.waiting))
 	}
 	p.accepted(ctx, b)

@@ -8,8 +8,8 @@ type Arrival uint8
 
 // What can become of it.
 const (
-	Refused Arrival = iota // no ID, no length, or no room is left: it takes no part
-	Known                  // it had arrived before and is left as it was, so a batch can arrive twice
+	Refused Arrival = iota // no ID, no length, another span has its ID, or no room is left: it takes no part
+	Known                  // it had arrived before, with these times, and is left as it was, so a batch can arrive twice
 	Taken                  // it takes part
 )
 
@@ -21,6 +21,10 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen i
 	}
 	n := d.node(s.Key)
 	if n != nil && n.known {
+		if n.times != s.times() {
+			return Refused, Place{}, now
+		}
+		n.refused = false
 		return Known, Place{n.self}, n.seen
 	}
 	if n == nil {
@@ -32,7 +36,7 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen i
 	if n.opened > 0 {
 		n.held += d.settled - n.heldMark
 	}
-	n.known, n.seen = true, now
+	n.known, n.seen, n.times = true, now, s.times()
 	if s.Parent != ([8]byte{}) {
 		d.link(n, Key{s.Trace, s.Parent})
 	}

@@ -114,23 +114,34 @@ func (d *Device) Share(k Key, at Place) (Share, bool) {
 	return Share{Value: n.own + n.below, Own: n.own, Covered: n.covered, Late: n.late, Ended: n.ended}, true
 }
 
-// Knows says whether the span has arrived and is not forgotten.
-func (d *Device) Knows(k Key) bool {
-	n := d.node(k)
-	return n != nil && n.known
+// Knows says whether the span has arrived, was not given back and is not forgotten. Another span with its ID is not known.
+func (d *Device) Knows(s *Span) bool {
+	n := d.node(s.Key)
+	return n != nil && n.known && !n.refused && n.times == s.times()
+}
+
+// GiveBack notes that the request of a span was refused after it had arrived: it comes again.
+func (d *Device) GiveBack(k Key, at Place) {
+	if n := d.at(at.node); n != nil && n.key == k && n.kept {
+		n.refused = true
+	}
 }
 
 // Pin keeps a span that has arrived until Unpin, however long its share is not asked for: while the next component takes nothing,
 // requests wait longer than Remember.
 func (d *Device) Pin(k Key, at Place) { d.pin(k, at, true) }
 
-// Unpin ends Pin.
-func (d *Device) Unpin(k Key, at Place) { d.pin(k, at, false) }
+// Unpin ends Pin. True: it was ended before, so the span was there twice.
+func (d *Device) Unpin(k Key, at Place) (again bool) { return !d.pin(k, at, false) }
 
-func (d *Device) pin(k Key, at Place, pinned bool) {
-	if n := d.at(at.node); n != nil && n.key == k && n.kept {
-		n.pinned = pinned
+func (d *Device) pin(k Key, at Place, pinned bool) (was bool) {
+	n := d.at(at.node)
+	if n == nil || n.key != k || !n.kept {
+		return true
 	}
+	was = n.pinned
+	n.pinned = pinned
+	return was
 }
 
 // Elsewhere is what descendants on this device have of the span k, which is on another device.

@@ -106,7 +106,7 @@ func TestShare(t *testing.T) {
 				}
 			}
 			for id, want := range tt.want {
-				got, ok := share(d, id, g)
+				got, ok := share(d, id)
 				require.True(t, ok)
 				assert.InDelta(t, want, got.Value, 1e-12, "span %d", id)
 				assert.Equal(t, tt.late[id]*cellNS, got.Late, "late of span %d", id)
@@ -167,9 +167,9 @@ func TestUnknownFlowLeavesSpansUncovered(t *testing.T) {
 	d.Arrive(span(1, 0, 1, 4, 8), 0, g)
 	d.Arrive(span(2, 0, 2, 2, 6), 0, g)
 	d.Settle(10*cellNS, g)
-	s, _ := share(d, 1, g)
+	s, _ := share(d, 1)
 	assert.Zero(t, s.Covered)
-	s, _ = share(d, 2, g)
+	s, _ = share(d, 2)
 	assert.EqualValues(t, 2*cellNS, s.Covered)
 	assert.InDelta(t, 2, s.Value, 1e-12)
 }

@@ -100,5 +100,5 @@ func TestPinnedSpansAreNotForgotten(t *testing.T) {
 	}
 	_, ok = d.Share(id(1), at)
 	assert.False(t, ok)
-	assert.False(t, d.Knows(id(1)))
+	assert.False(t, d.Knows(&Span{Key: id(1)}))
 }

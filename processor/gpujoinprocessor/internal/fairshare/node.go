@@ -18,6 +18,12 @@ type Span struct {
 	HostTimed  bool    // Start and End are the host's: it has a part only while no other span of the process is active
 }
 
+// times is a hash of when the span was. A sender that repeats a span repeats its times; processes that draw the same random IDs do not.
+func (s *Span) times() uint32 {
+	const mix = 0x9E3779B97F4A7C15 // 2^64 / golden ratio, as in Fibonacci hashing
+	return uint32((uint64(s.Start)*mix + uint64(s.End)) * mix >> 32)
+}
+
 // Who timed a span.
 const (
 	onDevice = iota
@@ -44,7 +50,9 @@ type node struct {
 	active bool // started and not ended
 	ended  bool
 
+	refused  bool    // the request that it came with was given back to the sender
 	timed    uint8   // onDevice or onHost
+	times    uint32  // Span.times
 	proc     int32   // of the device's processes
 	mark     sum     // proc.own when it last became innermost
 	own      float64 // its own part so far

@@ -237,7 +237,7 @@ func TestShareEqualsBruteForceOnRandomTimelines(t *testing.T) {
 			flow += f
 		}
 		for _, s := range g.spans {
-			got, ok := share(d, s.id, g)
+			got, ok := share(d, s.id)
 			require.True(t, ok)
 			want := g.value(s)
 			require.InDelta(t, want, got.Value, 1e-9*(1+flow), "round %d span %d", round, s.id)

@@ -50,18 +50,18 @@ func take(d *fairshare.Device, s fairshare.Span, m fairshare.Meter) fairshare.Ar
 	return a
 }
 
-// share looks a span up by the place that a second arrival gives, as the second look at a batch does.
-func share(d *fairshare.Device, id int, m fairshare.Meter) (fairshare.Share, bool) {
-	a, at, _ := d.Arrive(fairshare.Span{Key: key(id), End: 1}, 0, m)
+// share looks a span up by the place that its arrival gave.
+func share(d *fairshare.Device, id int) (fairshare.Share, bool) {
+	at, known := d.PlaceOf(key(id))
 	s, ok := d.Share(key(id), at)
-	return s, ok && a == fairshare.Known
+	return s, ok && known
 }
 
 func shares(t *testing.T, d *fairshare.Device, ids ...int) []float64 {
 	t.Helper()
 	out := make([]float64, len(ids))
 	for i, id := range ids {
-		s, ok := share(d, id, nil)
+		s, ok := share(d, id)
 		require.True(t, ok, "span %d", id)
 		out[i] = s.Value
 	}

@@ -1,0 +1,164 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+)
+
+// flaky refuses the first times requests and hands the others to the rig's sink.
+func flaky(t *testing.T, r *rig, times int) consumer.Traces {
+	next, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
+		if times--; times >= 0 {
+			return errors.New("not now")
+		}
+		return r.sink.ConsumeTraces(ctx, td)
+	})
+	require.NoError(t, err)
+	return next
+}
+
+// A sender puts what it tries again into one request with the first attempt.
+func TestASpanTwiceInOneRequestLeavesOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+		time.Sleep(time.Second)
+		end := time.Now()
+		td := newTraces("a")
+		td.gpu(1, 0, zero, end)
+		td.host(2, 0, zero, end)
+		td.gpu(1, 0, zero, end)
+		td.resource("a")
+		td.gpu(1, 0, zero, end)
+		r.consume(td.Traces)
+		time.Sleep(7 * time.Second)
+		require.Equal(t, 2, r.sink.SpanCount())
+		assert.InDelta(t, 300, energy(t, r.spans()[1]), 1e-6)
+		assert.EqualValues(t, 2, r.count("repeated_spans", ""))
+		assert.Zero(t, r.gauge("held_spans"))
+	})
+}
+
+// Processes that were forked after their random numbers were seeded draw the same IDs: both spans are kept, one has the energy.
+func TestAnotherSpanWithTheSameIDIsNoRepetition(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+		time.Sleep(2 * time.Second)
+		for i := range 2 {
+			td := newTraces("a")
+			td.gpu(1, 0, zero.Add(sec(float64(i))), zero.Add(sec(float64(i+1))))
+			r.consume(td.Traces)
+		}
+		time.Sleep(8 * time.Second)
+		require.Equal(t, 2, r.sink.SpanCount())
+		joules := 0.
+		for _, td := range r.sink.AllTraces() {
+			for s := range spansOf(td) {
+				if v, ok := s.Attributes().Get("gpu.energy"); ok {
+					joules += v.Double()
+				}
+			}
+		}
+		assert.InDelta(t, 300, joules, 1e-6)
+		_, err := r.tel.GetMetric("otelcol_processor_gpu_join_repeated_spans")
+		assert.Error(t, err, "none was counted")
+		assert.EqualValues(t, 1, r.count("untracked_spans", ""))
+	})
+}
+
+// Two connections bring the same request at the same time: neither sees the other in the queue.
+func TestTheSameRequestTwiceAtOnceLeavesOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+		time.Sleep(time.Second)
+		p := r.proc.(*joinProcessor)
+		now := time.Now()
+		var through []context.Context
+		var all []*traces
+		var pendings []*pendingRequest
+		var batches []*batch
+		for range 2 {
+			td := newTraces("a")
+			td.gpu(1, 0, zero, now)
+			b := new(batch)
+			b.scan(td.Traces, p.ident, now.UnixNano(), p.cfg.MaxWait)
+			assert.Zero(t, p.engine.look(b))
+			ctx, pending := newPending(t.Context(), td.Traces)
+			through, all, pendings, batches = append(through, ctx), append(all, td), append(pendings, pending), append(batches, b)
+		}
+		for i := range all {
+			p.engine.arrive(batches[i], now, false)
+			p.stats.held.Add(int64(batches[i].waiting))
+			pendings[i].fill(batches[i])
+		}
+		for i := range all {
+			require.NoError(t, p.queue.ConsumeTraces(through[i], all[i].Traces))
+		}
+		time.Sleep(8 * time.Second)
+		assert.Equal(t, 1, r.sink.SpanCount())
+		assert.InDelta(t, 300, energy(t, r.spans()[1]), 1e-6)
+		assert.EqualValues(t, 1, r.count("repeated_spans", ""))
+		assert.Zero(t, r.gauge("held_spans"))
+	})
+}
+
+// A request that is larger than the whole queue goes to the next component at once, whose refusal is the sender's answer. What the sender
+// then repeats is no lost answer.
+func TestARefusedRequestLargerThanTheQueueIsTakenWhenItComesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		r := newRig(t)
+		r.joinTo(flaky(t, r, 2), func(c *Config) { c.Queue.Size = 100 })
+		defer r.close()
+		r.run(r.device(nominal), steady(zero, 300))
+		time.Sleep(20 * time.Second)
+		td := newTraces("a")
+		td.gpu(1, 0, zero.Add(sec(1)), zero.Add(sec(2)))
+		for range 2 {
+			copied := ptrace.NewTraces()
+			td.CopyTo(copied)
+			require.Error(t, r.proc.ConsumeTraces(t.Context(), copied))
+		}
+		copied := ptrace.NewTraces()
+		td.CopyTo(copied)
+		r.consume(copied)
+		require.Equal(t, 1, r.sink.SpanCount())
+		assert.InDelta(t, 300, energy(t, r.spans()[1]), 1e-6)
+		copied = ptrace.NewTraces()
+		td.CopyTo(copied)
+		r.consume(copied)
+		assert.Equal(t, 1, r.sink.SpanCount(), "and now it is one")
+		assert.Zero(t, r.gauge("held_spans"))
+	})
+}
+
+// What is tried again is as it was: it is neither read nor counted another time, also where nothing could be written on it.
+func TestWhatIsTriedAgainIsCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zero := time.Now()
+		r := newRig(t)
+		r.joinTo(flaky(t, r, 5))
+		defer r.close()
+		w := r.device(nominal)
+		time.Sleep(sec(1))
+		w.Write([]gpusamplesextension.Sample{one(time.Now(), zero)[0]})
+		td := newTraces("a")
+		td.gpu(1, 0, time.Now().Add(-sec(0.5)), time.Now())
+		r.consume(td.Traces)
+		time.Sleep(5 * time.Minute)
+		require.Equal(t, 1, r.sink.SpanCount())
+		assert.NotContains(t, r.spans()[1].Attributes().AsRaw(), "gpu.energy")
+		assert.Zero(t, r.gauge("held_spans"))
+		assert.EqualValues(t, 1, r.count("uncovered_spans", ""))
+		assert.EqualValues(t, 1, r.count("released_spans", ""))
+	})
+}
