@@ -76,9 +76,9 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 			v.Operator, v.Shape = w.op, w.shape
 		}
 		if a.detail.BlocksPerSM > 0 {
-			v.Narrow = a.detail.BlocksPerSM < 1
+			v.Filled = a.detail.BlocksPerSM
 		} else if a.detail.HasGrid && d.sms > 0 {
-			v.Narrow = a.detail.Grid[0]*a.detail.Grid[1]*a.detail.Grid[2] < d.sms
+			v.Filled = float64(a.detail.Grid[0]) * float64(a.detail.Grid[1]) * float64(a.detail.Grid[2]) / float64(d.sms)
 		}
 	}
 	l := verdict.Launch{Known: a.hasLaunch, Start: a.launch.start, End: a.launch.end, Previous: a.launch.previous}

@@ -21,17 +21,17 @@ const (
 type Activity struct {
 	Start, End int64
 	Class      Class
-	Name       uint32 // of the kernel
-	Operator   uint32 // that launched it; 0: none
-	Shape      uint32 // of the operator's inputs, as a name; 0: not recorded
-	In         uint32 // range on the host around the launch; 0: none
-	Work       *Work  // of the operator, when this is the first of its activities; nil: not known, or counted already
-	Opaque     bool   // in a compiled region or graph, which hides its operators
-	Narrow     bool   // a kernel with fewer blocks than the device has multiprocessors
-	Bytes      int64  // of a copy, or of a collective by the convention of NCCL's tests; 0: not stated
-	Direction  string // of a copy
-	Memory     string // of the host in a copy
-	Group      int64  // ranks of a collective; 0: not stated
+	Name       uint32  // of the kernel
+	Operator   uint32  // that launched it; 0: none
+	Shape      uint32  // of the operator's inputs, as a name; 0: not recorded
+	In         uint32  // range on the host around the launch; 0: none
+	Work       *Work   // of the operator, when this is the first of its activities; nil: not known, or counted already
+	Opaque     bool    // in a compiled region or graph, which hides its operators
+	Filled     float64 // part of the multiprocessors that the kernel's blocks fill at most; 0: not known, 1: all
+	Bytes      int64   // of a copy, or of a collective by the convention of NCCL's tests; 0: not stated
+	Direction  string  // of a copy
+	Memory     string  // of the host in a copy
+	Group      int64   // ranks of a collective; 0: not stated
 	Collective string
 }
 
@@ -73,8 +73,8 @@ type Device struct {
 	copy map[copyKey]*copies
 	lead Account // before the first activity: no part of the window
 
-	kernels, kernelTime   int64
-	short, narrow, opaque int64 // exclusive time but short: number
+	kernels, kernelTime int64
+	short, opaque       int64 // exclusive time but short: number
 }
 
 // active is an activity that has not ended.
@@ -90,7 +90,7 @@ type active struct {
 	exposed  int64
 	duration int64
 	opaque   bool
-	isNarrow bool
+	filled   float64 // 1 where it is not known
 }
 
 // maxActive bounds the activities that run at one time; of more, time goes to the last of their class.
@@ -141,7 +141,10 @@ func (d *Device) took(s share) {
 }
 
 func (d *Device) begin(a *Activity) {
-	t := active{end: a.End, class: a.Class, in: a.In, name: a.Name, duration: a.End - a.Start, opaque: a.Opaque, isNarrow: a.Narrow}
+	t := active{end: a.End, class: a.Class, in: a.In, name: a.Name, duration: a.End - a.Start, opaque: a.Opaque, filled: 1}
+	if a.Filled > 0 {
+		t.filled = min(1, a.Filled)
+	}
 	d.busy[a.Class].add(a.Start, a.End)
 	switch a.Class {
 	case Computing, Communicating:
@@ -208,9 +211,8 @@ func (d *Device) give(a *active, from, to int64) {
 	case Computing:
 		a.op.alone += n
 		a.kernel.alone += n
-		if a.isNarrow {
-			a.op.narrow += n
-			d.narrow += n
+		if a.filled < 1 {
+			d.half(a, n)
 		}
 		if a.opaque {
 			a.op.opaque += n
@@ -231,6 +233,20 @@ func (d *Device) give(a *active, from, to int64) {
 		}
 		d.Took(Claim{From: from, To: to, Class: a.class, Name: name})
 	}
+}
+
+// half takes time in which the kernels that run leave multiprocessors without a block.
+func (d *Device) half(a *active, n int64) {
+	filled := 0.0
+	for i := range d.active {
+		if d.active[i].class == Computing {
+			if filled += d.active[i].filled; filled >= 1 {
+				return
+			}
+		}
+	}
+	a.op.narrow += n
+	a.op.empty += (1 - filled) * float64(n)
 }
 
 // retire takes what an activity was in all.

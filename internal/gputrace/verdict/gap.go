@@ -145,7 +145,7 @@ func (s *splitter) host(from int64, l *Launch) {
 			p := s.pieces[i]
 			busy := quiet <= quietLimit || quiet <= pauseLimit && p.end-p.start < longPiece || p.class == CallLaunch
 			switch {
-			case waited && (busy || p.class <= RangeStep):
+			case waited && (busy || p.class <= RangeStep || p.since <= wait.start): // a range around the wait, too, says nothing new
 				s.put(max(p.start, from), p.end, CauseSynchronization, wait.name, wait.in)
 			case busy:
 				s.put(max(p.start, from), p.end, CauseDispatch, p.name, p.in)

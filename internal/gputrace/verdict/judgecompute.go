@@ -147,19 +147,25 @@ func dimensions(shape string) (list []int64) {
 // parallelism judges narrow kernels that no verdict on efficiency claims.
 func (j *judge) parallelism(d *Device, r *Report, claimed map[string]bool) {
 	var narrow int64
+	var empty float64
 	var where []Place
 	for _, o := range r.Operators {
 		if !claimed[o.Name] && o.narrow > 0 {
 			narrow += o.narrow
+			empty += o.empty
 			where = append(where, Place{Name: o.Kernel, In: o.Name, Time: time.Duration(o.narrow), Count: o.Kernels})
 		}
 	}
 	sortPlaces(where)
 	if c := d.parts[Computing]; c > 0 && float64(narrow) >= thresholdNarrow*float64(c) {
 		j.add(Verdict{
-			Kind: KindParallelism, Gain: time.Duration(narrow), Where: where[:min(topPlaces, len(where))], Certainty: Low,
-			Chain:    []string{"kernels have fewer blocks than the device has multiprocessors", "part of the device does nothing", fmt.Sprintf("%s half empty for %s", j.device0(), Span(narrow))},
-			Evidence: fmt.Sprintf("%s of %s of computing, most in %s", Span(narrow), Span(c), names(where)), Remedy: "larger batches, other work beside them on a second stream",
+			Kind: KindParallelism, Gain: time.Duration(empty), Where: where[:min(topPlaces, len(where))], Certainty: Low,
+			Chain: []string{
+				"kernels have fewer blocks than the device has multiprocessors",
+				fmt.Sprintf("%.3g %% of %s does nothing for %s", 100*empty/float64(narrow), j.device0(), Span(narrow)),
+			},
+			Evidence: fmt.Sprintf("%s of %s of computing, most in %s", Span(narrow), Span(c), names(where)),
+			Remedy:   "larger batches, other work beside them on a second stream",
 		})
 	}
 }

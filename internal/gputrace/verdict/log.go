@@ -43,10 +43,12 @@ type doing struct {
 	class Range
 	name  uint32
 	in    uint32
+	since int64 // begin of that range
 }
 
-// within is what a thread does in a range of the class that begins while it does d.
-func (d doing) within(class Range, name uint32, duration int64) doing {
+// within is what a thread does in a range of the class that lies in [start, end) and begins while it does d.
+func (d doing) within(class Range, name uint32, start, end int64) doing {
+	duration := end - start
 	in := d.in
 	if d.class == RangeNamed || d.class == RangeOperator || d.class == RangeFrame {
 		in = d.name
@@ -56,31 +58,31 @@ func (d doing) within(class Range, name uint32, duration int64) doing {
 		if class >= CallLaunch || class == RangeLoader {
 			return d
 		}
-		return doing{RangeLoader, d.name, name}
+		return doing{RangeLoader, d.name, name, start}
 	case class == RangeLoader:
-		return doing{RangeLoader, name, 0}
+		return doing{RangeLoader, name, 0, start}
 	case d.class == RangePeer:
 		return d
 	case class == RangePeer:
-		return doing{RangePeer, name, in}
+		return doing{RangePeer, name, in, start}
 	case class == CallLaunch && duration >= slowCall, class == CallOther && duration >= tinyCall:
-		return doing{CallOther, name, in}
+		return doing{CallOther, name, in, start}
 	case class == CallLaunch || class == CallOther:
-		return doing{CallLaunch, d.name, d.in}
+		return doing{CallLaunch, d.name, d.in, d.since}
 	case class == CallWait || class == CallAllocate:
-		return doing{class, name, in}
+		return doing{class, name, in, start}
 	case class == RangeFrame && d.class == RangeOperator:
 		return d
 	case class == RangeFrame && d.class == RangeNamed: // the application's word says more than its function's name
-		return doing{RangeNamed, d.name, name}
+		return doing{RangeNamed, d.name, name, start}
 	case class == RangeFrame:
-		return doing{RangeFrame, name, 0}
+		return doing{RangeFrame, name, 0, start}
 	case class == RangeStep:
-		return doing{class: RangeStep}
+		return doing{class: RangeStep, since: start}
 	case d.class == RangeOperator:
-		return doing{class, name, d.in}
+		return doing{class, name, d.in, start}
 	}
-	return doing{class, name, in}
+	return doing{class, name, in, start}
 }
 
 // Log is what one thread of the host did, moment by moment, as far as it is still needed.
@@ -120,7 +122,7 @@ func (l *Log) Add(start, end int64, class Range, name uint32, keep func() int64)
 		l.emit(start, d)
 	}
 	l.cursor = max(l.cursor, start)
-	l.stack = append(l.stack, openRange{end, d.within(class, name, end-start)})
+	l.stack = append(l.stack, openRange{end, d.within(class, name, start, end)})
 	if len(l.done) >= max(l.next, 256) {
 		l.trim(keep())
 	}

@@ -85,6 +85,7 @@ type Operator struct {
 	Kernel  string        `json:"kernel"`   // the longest
 	Rate
 	narrow int64
+	empty  float64
 }
 
 // Kernel is all kernels of one name.
@@ -250,7 +251,7 @@ func (d *Device) operators(r *Report, f *Facts) {
 	var all, atPeak, atFLOPs float64
 	for k, o := range d.ops {
 		op := Operator{
-			Calls: o.calls, Kernels: o.kernels, Time: time.Duration(o.time), Alone: time.Duration(o.alone), Kernel: f.Kernel(longest(o.names())), narrow: o.narrow,
+			Calls: o.calls, Kernels: o.kernels, Time: time.Duration(o.time), Alone: time.Duration(o.alone), Kernel: f.Kernel(longest(o.names())), narrow: o.narrow, empty: o.empty,
 		}
 		if k.name != 0 {
 			op.Name = f.Name(k.name)

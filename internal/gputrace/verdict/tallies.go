@@ -9,10 +9,11 @@ type opKey struct{ name, shape uint32 }
 // operator is what one operator did on the device, over all its calls with the same shapes.
 type operator struct {
 	calls, kernels int64
-	time           int64 // of its kernels
-	alone          int64 // of that, what no other kernel claims
-	narrow, opaque int64 // of that
-	work           Work  // of all calls that counted
+	time           int64   // of its kernels
+	alone          int64   // of that, what no other kernel claims
+	narrow, opaque int64   // of that
+	empty          float64 // of narrow, the part of the device that no block fills
+	work           Work    // of all calls that counted
 	known          bool
 	first          uint32           // name of its first kernel
 	firstTime      int64            // of kernels of that name

@@ -1,0 +1,308 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinetoreceiver
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+)
+
+// program is a training or serving loop with one thing wrong with it. sick false is the same program without that, so that what
+// the fault costs is the difference of the two and nothing that the code under test could know.
+type program struct {
+	kind    string
+	says    string // in the chain or evidence of the first verdict
+	devices int
+	run     func(m *machine, sick bool)
+	loss    func(sick, healthy verdict.Report) time.Duration // default: the difference of the windows
+}
+
+func windows(sick, healthy verdict.Report) time.Duration { return sick.Window - healthy.Window }
+
+// layers are kernels that keep the device ahead of the host: the queue never runs empty.
+func (m *machine) layers(n int, length int64) {
+	for i := range n {
+		m.operator("aten::addmm", work{
+			name: fmt.Sprintf("ampere_bf16_s16816gemm_bf16_128x%d_ldg8_f2f_stages_32x5_tn", 64<<(i%3)), length: m.about(length), stream: 7,
+			args: `,"grid":[16,27,2],"block":[256,1,1],"blocks per SM":8.0`,
+		})
+	}
+}
+
+func (m *machine) load(length int64) {
+	if m.style.loader != "" {
+		m.within("user_annotation", m.style.loader, func() {
+			m.within(m.style.operator, "aten::stack", func() { m.now += length / 3 })
+			m.now += length * 2 / 3
+		})
+		return
+	}
+	m.within("python_function", "train.py(31): epoch", func() {
+		m.within("python_function", "torch/utils/data/dataloader.py(631): __next__", func() {
+			m.within("python_function", "torch/utils/data/dataloader.py(1329): _next_data", func() { m.now += length })
+		})
+	})
+}
+
+func programs() map[string]program {
+	const us, ms = int64(1000), int64(1_000_000)
+	return map[string]program{
+		"loader": {kind: verdict.KindLoader, run: func(m *machine, sick bool) {
+			m.steps(12, func(int) {
+				m.load(20 * us)
+				if sick {
+					m.load(3 * ms)
+				}
+				m.layers(60, 200*us)
+				m.wait("aten::item")
+			})
+		}},
+		"synchronization in every layer": {kind: verdict.KindSynchronization, says: "item", run: func(m *machine, sick bool) {
+			m.steps(8, func(int) {
+				for range 20 {
+					m.layers(4, 150*us)
+					if sick {
+						m.within(m.style.operator, "aten::item", func() { m.wait("aten::_local_scalar_dense") })
+						m.now += m.about(300 * us)
+					}
+				}
+			})
+		}},
+		"synchronization within one annotation": {kind: verdict.KindSynchronization, run: func(m *machine, sick bool) {
+			m.steps(8, func(int) {
+				m.within("user_annotation", "train_step", func() {
+					for range 12 {
+						m.layers(4, 150*us)
+						if sick {
+							m.wait("aten::nonzero")
+							m.now += m.about(250 * us)
+						}
+					}
+				})
+			})
+		}},
+		"launch-bound": {
+			kind: verdict.KindLaunchBound, says: "shorter than 10µs",
+			run: func(m *machine, sick bool) {
+				m.steps(6, func(int) {
+					for range 300 {
+						m.operator("aten::add_", work{name: "vectorized_elementwise_kernel", length: m.about(5 * us), stream: 7})
+						m.now += m.about(20 * us)
+					}
+				})
+			},
+			loss: func(s, _ verdict.Report) time.Duration { return s.Window - s.Parts.Computing },
+		},
+		"slow eager framework": {
+			kind: verdict.KindLaunchBound,
+			run: func(m *machine, sick bool) {
+				m.steps(6, func(int) {
+					m.within("user_annotation", "forward", func() {
+						for range 120 {
+							m.within(m.style.operator, "aten::linear", func() {
+								m.now += m.about(40 * us)
+								m.operator("aten::addmm", work{name: "gemm", length: m.about(60 * us), stream: 7, args: `,"grid":[64,4,1],"block":[256,1,1]`})
+								m.now += m.about(40 * us)
+							})
+						}
+					})
+				})
+			},
+			loss: func(s, _ verdict.Report) time.Duration { return s.Window - s.Parts.Computing },
+		},
+		"pageable copies": {
+			kind: verdict.KindPageable, says: "pageable",
+			run: func(m *machine, sick bool) {
+				m.steps(10, func(int) {
+					m.within("user_annotation", "to_device", func() {
+						w := work{name: "Memcpy HtoD (Pageable -> Device)", length: m.about(4 * ms), stream: 7, category: m.style.copying, args: `,"bytes":24000000`}
+						if !sick {
+							w.length = 5 * us
+						}
+						end := m.launch(w)
+						m.now = max(m.now, end)
+					})
+					m.layers(60, 150*us)
+				})
+			},
+		},
+		"copies that nothing hides": {
+			kind: verdict.KindCopies,
+			run: func(m *machine, sick bool) {
+				m.steps(10, func(int) {
+					w := work{name: "Memcpy HtoD (Pinned -> Device)", length: m.about(3 * ms), stream: 21, category: m.style.copying, args: `,"bytes":64000000`}
+					if sick {
+						w.stream = 7
+					}
+					m.operator("aten::copy_", w)
+					m.layers(60, 150*us)
+				})
+			},
+			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.CopyExposed },
+		},
+		"late rank": {
+			kind: verdict.KindLateRank,
+			run: func(m *machine, sick bool) {
+				m.steps(10, func(i int) {
+					m.layers(40, 150*us)
+					for k := range 4 {
+						length := int64(300*(k+1)) * us
+						if sick && k == 0 {
+							if i%5 != 2 {
+								length += m.about(8 * ms)
+							}
+						}
+						end := m.launch(work{
+							name: "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", length: length, stream: 20, after: m.free[[2]int64{0, 7}],
+							args: fmt.Sprintf(`,"Collective name":"allreduce","In msg nelems":%d,"Out msg nelems":%d,"dtype":"BFloat16","Group size":8`, 1000*(k+1), 1000*(k+1)),
+						})
+						m.free[[2]int64{0, 7}] = end
+					}
+					m.layers(10, 100*us)
+				})
+			},
+		},
+		"exposed communication": {
+			kind: verdict.KindComm,
+			run: func(m *machine, sick bool) {
+				m.steps(10, func(int) {
+					m.layers(40, 150*us)
+					end := m.launch(work{
+						name: "ncclKernel_AllGather_RING_LL_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)", length: 3 * ms, stream: 20, after: m.free[[2]int64{0, 7}],
+						args: `,"Collective name":"allgather","In msg nelems":500,"Out msg nelems":4000,"dtype":"Half","Group size":8`,
+					})
+					if sick {
+						m.free[[2]int64{0, 7}] = end
+					}
+					m.layers(40, 150*us)
+				})
+			},
+			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.CommExposed },
+		},
+		"allocator": {kind: verdict.KindAllocation, run: func(m *machine, sick bool) {
+			m.steps(8, func(int) {
+				for range 5 {
+					m.layers(8, 120*us)
+					if sick {
+						m.within(m.style.operator, "aten::empty", func() {
+							start := m.now // it waits for the device, as freeing does
+							m.now = max(m.now, m.busy(0)) + m.about(1500*us)
+							m.host(m.style.runtime, m.style.free, start, m.now, "")
+							m.call(m.style.malloc, m.about(700*us))
+						})
+					}
+				}
+			})
+		}},
+		"work of the host between steps": {kind: verdict.KindHost, says: "log_metrics", run: func(m *machine, sick bool) {
+			m.steps(10, func(int) {
+				m.layers(50, 150*us)
+				m.wait("aten::item")
+				if sick {
+					m.within("user_annotation", "log_metrics", func() { m.now += m.about(4 * ms) })
+				}
+			})
+		}},
+		"first runs": {kind: verdict.KindSlowCalls, run: func(m *machine, sick bool) {
+			m.steps(6, func(i int) {
+				m.layers(30, 100*us)
+				if sick && i < 3 {
+					m.within(m.style.operator, "aten::bmm", func() {
+						m.corr++
+						start := m.now
+						m.now += m.about(20 * ms)
+						m.host(m.style.runtime, m.style.launch, start, m.now, fmt.Sprintf(`"correlation":%d`, m.corr))
+						begin := max(m.now+3000, m.free[[2]int64{0, 7}]+1000)
+						m.free[[2]int64{0, 7}] = begin + 50*us
+						m.event(m.style.kernel, "Cijk_Alik_Bljk", "0", "7", begin, begin+50*us, fmt.Sprintf(`"device":0,"stream":7,"correlation":%d`, m.corr))
+					})
+				}
+				m.wait("")
+			})
+		}},
+		"another rank on the host": {kind: verdict.KindPeer, run: func(m *machine, sick bool) {
+			m.steps(8, func(int) {
+				m.layers(40, 150*us)
+				m.wait("")
+				if sick {
+					m.within("user_annotation", "gloo:barrier", func() { m.now += m.about(4 * ms) })
+				}
+			})
+		}},
+		"two devices, one starved": {kind: verdict.KindLoader, devices: 2, run: func(m *machine, sick bool) {
+			m.steps(10, func(int) {
+				for d := range int64(2) {
+					m.device = d
+					m.load(20 * us)
+					if sick && d == 1 {
+						m.load(3 * ms)
+					}
+					m.layers(30, 400*us)
+				}
+				m.device = 0
+				m.wait("")
+				m.device = 1
+				m.wait("")
+			})
+		}},
+		"overlapping streams, healthy": {run: func(m *machine, _ bool) {
+			m.steps(10, func(int) {
+				for range 20 {
+					m.layers(3, 200*us)
+					m.operator("aten::relu", work{name: "elementwise", length: m.about(150 * us), stream: 13})
+					m.operator("aten::copy_", work{name: "Memcpy HtoD (Pinned -> Device)", length: m.about(100 * us), stream: 21, category: m.style.copying, args: `,"bytes":2000000`})
+				}
+			})
+		}},
+		"healthy with a loader that hides": {run: func(m *machine, _ bool) {
+			m.steps(10, func(int) {
+				m.layers(100, 250*us)
+				m.load(2 * ms)
+			})
+		}},
+	}
+}
+
+func TestCausesAndLossesOfMadeUpPrograms(t *testing.T) {
+	seed := uint64(0)
+	for name, p := range programs() {
+		for _, s := range styles() {
+			for range 2 {
+				seed++
+				t.Run(fmt.Sprintf("%s/%s/%d", name, s.name, seed), func(t *testing.T) {
+					report := func(sick bool) verdict.Report {
+						m := newMachine(seed, s)
+						p.run(m, sick)
+						_, st := convert(t, m.text(max(1, p.devices)), Options{Detail: DetailSteps})
+						require.Len(t, st.Devices, max(1, p.devices))
+						for _, d := range st.Devices {
+							checkReport(t, d)
+						}
+						return st.Devices[len(st.Devices)-1]
+					}
+					sick := report(true)
+					first := sick.Verdicts[0]
+					if p.kind == "" {
+						assert.Equal(t, verdict.KindHealthy, first.Kind, "%s", first)
+						return
+					}
+					assert.Equal(t, p.kind, first.Kind, "%s", sick.Verdicts)
+					assert.Contains(t, first.String(), p.says)
+					loss := p.loss
+					if loss == nil {
+						loss = windows
+					}
+					want := loss(sick, report(false))
+					assert.InEpsilon(t, want, first.Gain, 0.1, "planted %s, found %s", want, first)
+				})
+			}
+		}
+	}
+}
