@@ -10,12 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
@@ -67,13 +66,13 @@ func TestOneAnnotationGivesSpanAndRange(t *testing.T) {
 	op.Start(ctx, s) // forgotten: Shutdown ends its range
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.NoError(t, r.p.Shutdown(context.Background()))
-	assert.Equal(t, []string{"op", "inner", "train", "forward", "op"}, a.seen)
-	assert.Empty(t, a.open)
-	assert.Equal(t, request.SpanContext().TraceID(), a.trace[0])
-	assert.Equal(t, request.SpanContext().TraceID(), a.trace[1])
-	assert.Equal(t, r.named("train")[0].SpanContext().TraceID(), a.trace[2])
-	assert.Equal(t, a.trace[2], a.trace[3])
+	require.NoError(t, r.p.Shutdown(context.Background()))
+	require.Equal(t, []string{"op", "inner", "train", "forward", "op"}, a.seen)
+	require.Empty(t, a.open)
+	require.Equal(t, request.SpanContext().TraceID(), a.trace[0])
+	require.Equal(t, request.SpanContext().TraceID(), a.trace[1])
+	require.Equal(t, r.named("train")[0].SpanContext().TraceID(), a.trace[2])
+	require.Equal(t, a.trace[2], a.trace[3])
 }
 
 // Whenever the profiler is shut down, each range that began has ended, once.
@@ -104,7 +103,7 @@ func TestRangesEndWhenTheProfilerShutsDownInTheirMidst(t *testing.T) {
 		}, 10*time.Second, 100*time.Microsecond)
 		require.NoError(t, p.Shutdown(context.Background()))
 		wg.Wait()
-		assert.Empty(t, a.open)
-		assert.NotContains(t, a.seen, "ended twice")
+		require.Empty(t, a.open)
+		require.NotContains(t, a.seen, "ended twice")
 	}
 }

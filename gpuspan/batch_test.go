@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func TestABatchLinksToItsRequests(t *testing.T) {
@@ -38,13 +37,13 @@ func TestABatchLinksToItsRequests(t *testing.T) {
 	r.flush()
 	span := r.named("batch")[0]
 	require.Len(t, span.Links(), 3)
-	assert.EqualValues(t, 3, attrs(span)["gpu.batch.size"].AsInt64())
+	require.EqualValues(t, 3, attrs(span)["gpu.batch.size"].AsInt64())
 	for i, l := range span.Links() {
-		assert.Equal(t, want[i].SpanID(), l.SpanContext.SpanID())
+		require.Equal(t, want[i].SpanID(), l.SpanContext.SpanID())
 	}
-	assert.Equal(t, []attribute.KeyValue{attribute.Int64("gpu.operation.items", 10), attribute.Float64("gpu.batch.share", 0.25)}, span.Links()[0].Attributes)
-	assert.Equal(t, 0.75, span.Links()[1].Attributes[1].Value.AsFloat64())
-	assert.Empty(t, span.Links()[2].Attributes)
+	require.Equal(t, []attribute.KeyValue{attribute.Int64("gpu.operation.items", 10), attribute.Float64("gpu.batch.share", 0.25)}, span.Links()[0].Attributes)
+	require.Equal(t, 0.75, span.Links()[1].Attributes[1].Value.AsFloat64())
+	require.Empty(t, span.Links()[2].Attributes)
 }
 
 func TestABatchOfMoreRequestsThanLinks(t *testing.T) {
@@ -60,7 +59,7 @@ func TestABatchOfMoreRequestsThanLinks(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	span := r.named("batch")[0]
-	assert.Len(t, span.Links(), 128)
-	assert.EqualValues(t, 300, attrs(span)["gpu.batch.size"].AsInt64())
-	assert.InDelta(t, 1.0/300, span.Links()[0].Attributes[1].Value.AsFloat64(), 1e-12, "a share of the whole batch")
+	require.Len(t, span.Links(), 128)
+	require.EqualValues(t, 300, attrs(span)["gpu.batch.size"].AsInt64())
+	require.InDelta(t, 1.0/300, span.Links()[0].Attributes[1].Value.AsFloat64(), 1e-12, "a share of the whole batch")
 }

@@ -8,10 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
@@ -25,14 +23,14 @@ func TestElapsedGivesTheProgramWhatWasMeasured(t *testing.T) {
 	r.busy(h, 3*time.Millisecond)
 	x.End()
 	_, ok := e.Get()
-	assert.False(t, ok, "not read back yet")
+	require.False(t, ok, "not read back yet")
 	r.clock.Advance(5 * time.Millisecond)
 	r.flush()
 	<-e.Done()
 	d, ok := e.Get()
 	require.True(t, ok)
-	assert.InDelta(t, 3e6, float64(d), 1e4)
-	assert.Nil(t, x.Elapsed(), "over")
+	require.InDelta(t, 3e6, float64(d), 1e4)
+	require.Nil(t, x.Elapsed(), "over")
 
 	var of []*gpuspan.Elapsed
 	for ctx, st := range train.NewLoop(r.p, "train", s, train.TotalSteps(2)).Steps(context.Background()) {
@@ -47,7 +45,7 @@ func TestElapsedGivesTheProgramWhatWasMeasured(t *testing.T) {
 		<-e.Done()
 		d, ok := e.Get()
 		require.True(t, ok)
-		assert.InDelta(t, 4e6, float64(d), 3e6)
+		require.InDelta(t, 4e6, float64(d), 3e6)
 	}
 
 	open := op.Start(context.Background(), s)
@@ -55,9 +53,9 @@ func TestElapsedGivesTheProgramWhatWasMeasured(t *testing.T) {
 	require.NoError(t, r.p.Shutdown(context.Background()))
 	<-never.Done()
 	_, ok = never.Get()
-	assert.False(t, ok, "given up")
+	require.False(t, ok, "given up")
 	untimed := op.Start(context.Background(), s).Elapsed()
 	<-untimed.Done()
 	_, ok = untimed.Get()
-	assert.False(t, ok)
+	require.False(t, ok)
 }

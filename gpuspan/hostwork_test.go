@@ -9,10 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -31,17 +29,17 @@ func TestHostWorkStandsInTheReportAndIsNoGPUWork(t *testing.T) {
 	x.End()
 	r.flush()
 	a := attrs(r.ended()["compile"])
-	assert.Equal(t, "host", a["gpu.operation.type"].AsString())
-	assert.Equal(t, "host", a["gpu.timing.source"].AsString())
-	assert.NotContains(t, a, "gpu.duration")
-	assert.InDelta(t, 0.045, a["gpu.host.duration"].AsFloat64(), 1e-4)
+	require.Equal(t, "host", a["gpu.operation.type"].AsString())
+	require.Equal(t, "host", a["gpu.timing.source"].AsString())
+	require.NotContains(t, a, "gpu.duration")
+	require.InDelta(t, 0.045, a["gpu.host.duration"].AsFloat64(), 1e-4)
 	sum := r.p.Snapshot()
-	assert.InDelta(t, 2e6, float64(sum.Total()), 1e4)
+	require.InDelta(t, 2e6, float64(sum.Total()), 1e4)
 	require.Len(t, sum.Operations, 2)
-	assert.Equal(t, "compile", sum.Operations[0].Name)
-	assert.Zero(t, sum.Operations[0].ShareOfTotal)
-	assert.InDelta(t, 1, sum.Operations[1].ShareOfTotal, 1e-6)
-	assert.Zero(t, sum.OnHost)
+	require.Equal(t, "compile", sum.Operations[0].Name)
+	require.Zero(t, sum.Operations[0].ShareOfTotal)
+	require.InDelta(t, 1, sum.Operations[1].ShareOfTotal, 1e-6)
+	require.Zero(t, sum.OnHost)
 }
 
 // Two phases of one length are half of the time each, also when what runs in them is started with the step's context.
@@ -67,9 +65,9 @@ func TestSharesOfPhasesAndWhatRunsInThemCountOnce(t *testing.T) {
 		share[strings.Join(o.Path, ">")] = o.ShareOfTotal
 	}
 	require.Len(t, share, 3, share)
-	assert.InDelta(t, .5, share["forward"], 1e-2)
-	assert.InDelta(t, .5, share["optimizer"], 1e-2)
-	assert.InDelta(t, .5, share["optimizer>adamw"], 1e-2)
+	require.InDelta(t, .5, share["forward"], 1e-2)
+	require.InDelta(t, .5, share["optimizer"], 1e-2)
+	require.InDelta(t, .5, share["optimizer>adamw"], 1e-2)
 }
 
 func TestReportsHaveRatesWhereTheWorksTimeIsKnown(t *testing.T) {
@@ -89,13 +87,13 @@ func TestReportsHaveRatesWhereTheWorksTimeIsKnown(t *testing.T) {
 				continue
 			}
 			if name == "launched" {
-				assert.Zero(t, o.All.Rates())
+				require.Zero(t, o.All.Rates())
 			} else {
-				assert.InDelta(t, 64e9, o.All.Rates().PCIe, 1e9)
-				assert.Equal(t, "strided", o.AccessPattern)
+				require.InDelta(t, 64e9, o.All.Rates().PCIe, 1e9)
+				require.Equal(t, "strided", o.AccessPattern)
 			}
 		}
 	}
-	assert.Zero(t, r.p.Snapshot().Pending)
+	require.Zero(t, r.p.Snapshot().Pending)
 	s.Name()
 }

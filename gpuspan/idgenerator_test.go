@@ -9,13 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 var _ sdktrace.IDGenerator = (*gpuspan.IDGenerator)(nil)
@@ -26,14 +25,14 @@ func TestIDGeneratorDrawsValidIDsThatDiffer(t *testing.T) {
 		traces, spans := map[trace.TraceID]bool{}, map[trace.SpanID]bool{}
 		for range 1000 {
 			tid, sid := g.NewIDs(ctx)
-			assert.True(t, tid.IsValid())
-			assert.True(t, sid.IsValid())
+			require.True(t, tid.IsValid())
+			require.True(t, sid.IsValid())
 			traces[tid], spans[sid] = true, true
 			spans[g.NewSpanID(ctx, tid)] = true
 			spans[g.NewSpanID(nil, tid)] = true //nolint:staticcheck // nil context on purpose
 		}
-		assert.Len(t, traces, 1000)
-		assert.Len(t, spans, 3000)
+		require.Len(t, traces, 1000)
+		require.Len(t, spans, 3000)
 	}
 }
 
@@ -91,16 +90,16 @@ func TestReservedIDsComeFromTheNextGeneratorAndServeOneSpan(t *testing.T) {
 	x.End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.Equal(t, []trace.SpanID{{7: 1}, {7: 2}}, a.span)
+	require.Equal(t, []trace.SpanID{{7: 1}, {7: 2}}, a.span)
 	byName := map[string]sdktrace.ReadOnlySpan{}
 	for _, s := range spans.Ended() {
 		byName[s.Name()] = s
 	}
-	assert.Equal(t, trace.TraceID{15: 1}, byName["op"].SpanContext().TraceID())
-	assert.Equal(t, trace.SpanID{7: 1}, byName["op"].SpanContext().SpanID())
-	assert.Equal(t, trace.SpanID{7: 2}, byName["inner"].SpanContext().SpanID())
-	assert.Greater(t, n.inner.SpanID()[7], byte(2))
-	assert.Empty(t, r.errs)
+	require.Equal(t, trace.TraceID{15: 1}, byName["op"].SpanContext().TraceID())
+	require.Equal(t, trace.SpanID{7: 1}, byName["op"].SpanContext().SpanID())
+	require.Equal(t, trace.SpanID{7: 2}, byName["inner"].SpanContext().SpanID())
+	require.Greater(t, n.inner.SpanID()[7], byte(2))
+	require.Empty(t, r.errs)
 }
 
 func TestAGeneratorThatPanicsCostsTheIDs(t *testing.T) {
@@ -115,8 +114,8 @@ func TestAGeneratorThatPanicsCostsTheIDs(t *testing.T) {
 	request.End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.Len(t, r.named("op"), 1)
-	assert.Equal(t, []trace.SpanID{request.SpanContext().SpanID()}, a.span)
+	require.Len(t, r.named("op"), 1)
+	require.Equal(t, []trace.SpanID{request.SpanContext().SpanID()}, a.span)
 	require.NotEmpty(t, r.errs)
-	assert.ErrorContains(t, r.errs[0], "recovered while an id was drawn: generator")
+	require.ErrorContains(t, r.errs[0], "recovered while an id was drawn: generator")
 }

@@ -12,12 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
@@ -43,11 +42,11 @@ func TestThePackageImportsTheOTelAPIOnly(t *testing.T) {
 		if strings.HasPrefix(p, "go.opentelemetry.io/") {
 			ok = !strings.Contains(p, "/otel/sdk") && !strings.Contains(p, "/exporters/")
 		}
-		assert.True(t, ok, "package gpuspan imports %s", p)
-		assert.NotContains(t, p, "/gpuspan/cuda")
-		assert.NotContains(t, p, "purego")
+		require.True(t, ok, "package gpuspan imports %s", p)
+		require.NotContains(t, p, "/gpuspan/cuda")
+		require.NotContains(t, p, "purego")
 	}
-	assert.Greater(t, n, 10, "the list is plausible")
+	require.Greater(t, n, 10, "the list is plausible")
 }
 
 // Every span that any test of the package could see has registered names only.
@@ -81,8 +80,8 @@ func TestSpansUseRegisteredNamesOnly(t *testing.T) {
 	for _, span := range r.spans.Ended() {
 		for _, kv := range span.Attributes() {
 			reg, ok := semconv.LookupAttribute(string(kv.Key))
-			assert.True(t, ok, "%s on %s is not in the registry", kv.Key, span.Name())
-			assert.Equal(t, kv.Value.Type().String(), goType(reg.Type.String()), kv.Key)
+			require.True(t, ok, "%s on %s is not in the registry", kv.Key, span.Name())
+			require.Equal(t, kv.Value.Type().String(), goType(reg.Type.String()), kv.Key)
 		}
 	}
 }
@@ -150,16 +149,16 @@ func TestConcurrentUse(t *testing.T) {
 	sum := p.Snapshot()
 	a, _ := sum.ByName("op")
 	b, _ := sum.ByName("inner")
-	assert.EqualValues(t, workers*runs, a.Count)
-	assert.EqualValues(t, workers*runs, b.Count)
-	assert.EqualValues(t, workers*runs, a.Items)
-	assert.EqualValues(t, workers*runs, b.Items)
+	require.EqualValues(t, workers*runs, a.Count)
+	require.EqualValues(t, workers*runs, b.Count)
+	require.EqualValues(t, workers*runs, a.Items)
+	require.EqualValues(t, workers*runs, b.Items)
 	require.NoError(t, p.Shutdown(context.Background()))
 	mu.Lock()
 	defer mu.Unlock()
-	assert.EqualValues(t, a.Duration.Count, names["op"], "a span for each timed section")
-	assert.EqualValues(t, b.Duration.Count, names["inner"])
-	assert.Positive(t, names["op"])
+	require.EqualValues(t, a.Duration.Count, names["op"], "a span for each timed section")
+	require.EqualValues(t, b.Duration.Count, names["inner"])
+	require.Positive(t, names["op"])
 }
 
 type exporterFunc func([]sdktrace.ReadOnlySpan)
@@ -212,7 +211,7 @@ func TestLifecycleUnderLoad(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		start := time.Now()
 		_ = p.Shutdown(context.Background())
-		assert.Less(t, time.Since(start), 4*time.Second)
+		require.Less(t, time.Since(start), 4*time.Second)
 		close(stop)
 		wg.Wait()
 	}

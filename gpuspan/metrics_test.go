@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/exemplar"
@@ -17,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -31,10 +30,10 @@ func collect(t *testing.T, reader sdkmetric.Reader) map[string]metricdata.Metric
 		for _, m := range sm.Metrics {
 			reg, ok := semconv.LookupMetric(m.Name)
 			require.True(t, ok, m.Name)
-			assert.Equal(t, reg.Unit, m.Unit, m.Name)
+			require.Equal(t, reg.Unit, m.Unit, m.Name)
 			for _, set := range pointAttributes(m) {
 				for _, kv := range set.ToSlice() {
-					assert.Contains(t, reg.Attributes, string(kv.Key), m.Name)
+					require.Contains(t, reg.Attributes, string(kv.Key), m.Name)
 				}
 			}
 			out[m.Name] = m
@@ -108,33 +107,33 @@ func TestMetricsCountEverySectionAndTimeTheTimedOnes(t *testing.T) {
 	r.clock.Advance(20 * time.Millisecond)
 	r.flush()
 	m := collect(t, reader)
-	assert.Equal(t, map[string]int64{"op ": 5, "cp ": 1}, ints(m["gpu.operation.count"]))
-	assert.Equal(t, map[string]int64{"op ": 12}, ints(m["gpu.operation.items"]))
-	assert.Equal(t, map[string]int64{"op ": 75, "op host_to_device ": 14, "cp device_to_host ": 1000}, ints(m["gpu.operation.io"]))
+	require.Equal(t, map[string]int64{"op ": 5, "cp ": 1}, ints(m["gpu.operation.count"]))
+	require.Equal(t, map[string]int64{"op ": 12}, ints(m["gpu.operation.items"]))
+	require.Equal(t, map[string]int64{"op ": 75, "op host_to_device ": 14, "cp device_to_host ": 1000}, ints(m["gpu.operation.io"]))
 	flops := m["gpu.operation.flops"].Data.(metricdata.Sum[float64]).DataPoints
 	require.Len(t, flops, 1)
-	assert.Equal(t, 500.0, flops[0].Value)
-	assert.Equal(t, map[string]int64{"ok ": 3}, ints(m["gpuspan.sections"]))
+	require.Equal(t, 500.0, flops[0].Value)
+	require.Equal(t, map[string]int64{"ok ": 3}, ints(m["gpuspan.sections"]))
 	var hist metricdata.HistogramDataPoint[float64]
 	for _, p := range m["gpu.operation.duration"].Data.(metricdata.Histogram[float64]).DataPoints {
 		if v, _ := p.Attributes.Value("gpu.operation.name"); v.AsString() == "op" {
 			hist = p
 		}
 	}
-	assert.EqualValues(t, 2, hist.Count)
-	assert.InDelta(t, 6e-3, hist.Sum, 50e-6)
+	require.EqualValues(t, 2, hist.Count)
+	require.InDelta(t, 6e-3, hist.Sum, 50e-6)
 	id, _ := hist.Attributes.Value("hw.id")
-	assert.NotEmpty(t, id.AsString())
+	require.NotEmpty(t, id.AsString())
 	require.NotEmpty(t, hist.Exemplars)
 	ids := map[string]bool{}
 	for _, s := range r.named("op") {
 		id := s.SpanContext().SpanID()
 		ids[string(id[:])] = true
 	}
-	assert.True(t, ids[string(hist.Exemplars[0].SpanID)], "an exemplar names a span")
+	require.True(t, ids[string(hist.Exemplars[0].SpanID)], "an exemplar names a span")
 	scope := r.named("op")[0].InstrumentationScope()
 	emitted, ok := scope.Attributes.Value("gpu.metrics.emitted")
-	assert.True(t, ok && emitted.AsBool())
+	require.True(t, ok && emitted.AsBool())
 }
 
 func TestMetricsAllTimesUnsampledSectionsToo(t *testing.T) {
@@ -150,9 +149,9 @@ func TestMetricsAllTimesUnsampledSectionsToo(t *testing.T) {
 	m := collect(t, reader)
 	p := m["gpu.operation.duration"].Data.(metricdata.Histogram[float64]).DataPoints
 	require.Len(t, p, 1)
-	assert.EqualValues(t, 4, p[0].Count)
-	assert.Empty(t, p[0].Exemplars)
-	assert.Empty(t, r.spans.Ended())
+	require.EqualValues(t, 4, p[0].Count)
+	require.Empty(t, p[0].Exemplars)
+	require.Empty(t, r.spans.Ended())
 }
 
 func TestMetricsOffLeavesTheMarkAndTheMetricsOut(t *testing.T) {
@@ -163,11 +162,11 @@ func TestMetricsOffLeavesTheMarkAndTheMetricsOut(t *testing.T) {
 	r.flush()
 	m := collect(t, reader)
 	for _, name := range []string{"gpu.operation.count", "gpu.operation.duration", "gpu.operation.items", "gpu.operation.io", "gpu.operation.flops"} {
-		assert.NotContains(t, m, name)
+		require.NotContains(t, m, name)
 	}
-	assert.Contains(t, m, "gpuspan.sections")
+	require.Contains(t, m, "gpuspan.sections")
 	scope := r.named("op")[0].InstrumentationScope()
-	assert.False(t, scope.Attributes.HasValue("gpu.metrics.emitted"))
+	require.False(t, scope.Attributes.HasValue("gpu.metrics.emitted"))
 }
 
 func TestWithoutAMeterProviderTheScopeIsNotMarked(t *testing.T) {
@@ -177,7 +176,7 @@ func TestWithoutAMeterProviderTheScopeIsNotMarked(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	scope := r.named("op")[0].InstrumentationScope()
-	assert.False(t, scope.Attributes.HasValue("gpu.metrics.emitted"),
+	require.False(t, scope.Attributes.HasValue("gpu.metrics.emitted"),
 		"or the Collector would make no metrics and nobody would")
 }
 
@@ -195,30 +194,30 @@ func TestSelfMetrics(t *testing.T) {
 	}
 	r.clock.Advance(10 * time.Millisecond)
 	m := collect(t, reader)
-	assert.Equal(t, map[string]int64{"pool_full ": 1}, ints(m["gpuspan.dropped"]))
-	assert.Equal(t, map[string]int64{"": 4}, ints(m["gpuspan.pool.limit"]))
-	assert.Equal(t, map[string]int64{"": 4}, ints(m["gpuspan.pool.usage"]))
+	require.Equal(t, map[string]int64{"pool_full ": 1}, ints(m["gpuspan.dropped"]))
+	require.Equal(t, map[string]int64{"": 4}, ints(m["gpuspan.pool.limit"]))
+	require.Equal(t, map[string]int64{"": 4}, ints(m["gpuspan.pool.usage"]))
 	misuses := map[string]int64{}
 	for _, p := range m["gpuspan.misuses"].Data.(metricdata.Sum[int64]).DataPoints {
 		kind, _ := p.Attributes.Value("gpuspan.misuse.kind")
 		misuses[kind.AsString()] = p.Value
 	}
-	assert.Equal(t, map[string]int64{"stale_parent": 1, "unmatched_end": 1}, misuses)
-	assert.Equal(t, map[string]int64{"": 0}, ints(m["gpuspan.clock.anomalies"]))
+	require.Equal(t, map[string]int64{"stale_parent": 1, "unmatched_end": 1}, misuses)
+	require.Equal(t, map[string]int64{"": 0}, ints(m["gpuspan.clock.anomalies"]))
 	age := m["gpuspan.pending.age"].Data.(metricdata.Gauge[float64]).DataPoints
 	require.Len(t, age, 1)
-	assert.InDelta(t, 10e-3, age[0].Value, 1e-3)
+	require.InDelta(t, 10e-3, age[0].Value, 1e-3)
 	name, _ := age[0].Attributes.Value("gpu.operation.name")
-	assert.Equal(t, "op", name.AsString())
+	require.Equal(t, "op", name.AsString())
 	r.clock.Advance(time.Second)
 	r.flush()
 	m = collect(t, reader)
-	assert.Equal(t, map[string]int64{"": 0}, ints(m["gpuspan.pool.usage"]))
+	require.Equal(t, map[string]int64{"": 0}, ints(m["gpuspan.pool.usage"]))
 	floor := m["gpuspan.floor.duration"].Data.(metricdata.Gauge[float64]).DataPoints
-	assert.InDelta(t, 600e-9, floor[0].Value, 1e-9, "the simulated device's gap between events")
+	require.InDelta(t, 600e-9, floor[0].Value, 1e-9, "the simulated device's gap between events")
 	bound := m["gpuspan.timing.error"].Data.(metricdata.Gauge[float64]).DataPoints
-	assert.Positive(t, bound[0].Value)
-	assert.Contains(t, attrs(r.named("op")[0]), "gpu.floor.duration")
+	require.Positive(t, bound[0].Value)
+	require.Contains(t, attrs(r.named("op")[0]), "gpu.floor.duration")
 }
 
 func TestHostTimesAreNoGPUDurations(t *testing.T) {
@@ -231,11 +230,11 @@ func TestHostTimesAreNoGPUDurations(t *testing.T) {
 	m := collect(t, reader)
 	p := m["gpu.operation.duration"].Data.(metricdata.Histogram[float64]).DataPoints
 	require.Len(t, p, 1)
-	assert.EqualValues(t, 1, p[0].Count)
-	assert.Equal(t, 1e-3, p[0].Sum)
-	assert.Equal(t, map[string]int64{"op ": 2}, ints(m["gpu.operation.count"]))
+	require.EqualValues(t, 1, p[0].Count)
+	require.Equal(t, 1e-3, p[0].Sum)
+	require.Equal(t, map[string]int64{"op ": 2}, ints(m["gpu.operation.count"]))
 	f, _ := r.p.Stats(op)
-	assert.EqualValues(t, 2, f.Duration.Count, "reports take what there is")
+	require.EqualValues(t, 2, f.Duration.Count, "reports take what there is")
 }
 
 func TestTheLastCollectionHasEverything(t *testing.T) {
@@ -248,9 +247,9 @@ func TestTheLastCollectionHasEverything(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	require.NoError(t, r.p.Shutdown(context.Background())) // the usual order: profiler, then providers
 	m := collect(t, reader)
-	assert.Equal(t, map[string]int64{"op ": 5}, ints(m["gpu.operation.count"]))
-	assert.Equal(t, map[string]int64{"op ": 10}, ints(m["gpu.operation.items"]))
-	assert.NotContains(t, m, "gpuspan.pool.usage", "nothing is in use any more")
+	require.Equal(t, map[string]int64{"op ": 5}, ints(m["gpu.operation.count"]))
+	require.Equal(t, map[string]int64{"op ": 10}, ints(m["gpu.operation.items"]))
+	require.NotContains(t, m, "gpuspan.pool.usage", "nothing is in use any more")
 }
 
 func TestLaunchesOfGraphsAreATypeOfTheirOwn(t *testing.T) {
@@ -267,8 +266,8 @@ func TestLaunchesOfGraphsAreATypeOfTheirOwn(t *testing.T) {
 		v, _ := p.Attributes.Value("gpu.operation.type")
 		byType[v.AsString()] += p.Value
 	}
-	assert.Equal(t, map[string]int64{"graph": 2, "section": 1}, byType)
+	require.Equal(t, map[string]int64{"graph": 2, "section": 1}, byType)
 	for _, s := range r.named("decode") {
-		assert.Equal(t, "c", attrs(s)["gpu.operation.category"].AsString())
+		require.Equal(t, "c", attrs(s)["gpu.operation.category"].AsString())
 	}
 }

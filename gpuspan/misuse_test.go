@@ -10,10 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
@@ -37,21 +35,21 @@ func TestWorkThatCannotBeIsNotStated(t *testing.T) {
 	}
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.EqualValues(t, 2*3*8, r.p.Misuse()["invalid_work"])
+	require.EqualValues(t, 2*3*8, r.p.Misuse()["invalid_work"])
 	spans := r.named("op")
 	require.Len(t, spans, 9)
 	for _, span := range spans[:7] {
 		for key := range attrs(span) {
-			assert.False(t, strings.HasPrefix(key, "gpu.io") || strings.HasPrefix(key, "gpu.flop") || strings.HasPrefix(key, "gpu.copy") || key == "gpu.operation.items", key)
+			require.False(t, strings.HasPrefix(key, "gpu.io") || strings.HasPrefix(key, "gpu.flop") || strings.HasPrefix(key, "gpu.copy") || key == "gpu.operation.items", key)
 		}
 	}
-	assert.Equal(t, 2.0, attrs(spans[7])["gpu.flop.count"].AsFloat64(), "of an unknown precision, but a count")
-	assert.NotContains(t, attrs(spans[7]), "gpu.flop.precision")
+	require.Equal(t, 2.0, attrs(spans[7])["gpu.flop.count"].AsFloat64(), "of an unknown precision, but a count")
+	require.NotContains(t, attrs(spans[7]), "gpu.flop.precision")
 	m := collect(t, reader)
-	assert.Equal(t, map[string]int64{"op ": 12}, ints(m["gpu.operation.io"]))
-	assert.Equal(t, map[string]int64{"op ": 8}, ints(m["gpu.operation.items"]))
+	require.Equal(t, map[string]int64{"op ": 12}, ints(m["gpu.operation.io"]))
+	require.Equal(t, map[string]int64{"op ": 8}, ints(m["gpu.operation.items"]))
 	f, _ := r.p.Stats(op)
-	assert.Equal(t, map[string]float64{"fp16": 10, "": 4}, f.FLOPs)
+	require.Equal(t, map[string]float64{"fp16": 10, "": 4}, f.FLOPs)
 }
 
 func TestPhaseNamesBecomePartsOfAttributeNames(t *testing.T) {
@@ -81,12 +79,12 @@ func TestPhaseNamesBecomePartsOfAttributeNames(t *testing.T) {
 			phases = append(phases, key)
 		}
 	}
-	assert.ElementsMatch(t, []string{"gpu.step.phase.duration.unnamed", "gpu.step.phase.duration.all_reduce_2_0"}, phases)
-	assert.InDelta(t, 1e-3+2e-6, a["gpu.step.phase.duration.all_reduce_2_0"].AsFloat64(), 5e-6)
-	assert.NotContains(t, a, "gpu.step.items")
-	assert.NotContains(t, a, "gpu.step.model.flop.count")
-	assert.Len(t, r.named("all_reduce_2_0"), 1)
-	assert.EqualValues(t, 7, r.p.Misuse()["invalid_work"])
+	require.ElementsMatch(t, []string{"gpu.step.phase.duration.unnamed", "gpu.step.phase.duration.all_reduce_2_0"}, phases)
+	require.InDelta(t, 1e-3+2e-6, a["gpu.step.phase.duration.all_reduce_2_0"].AsFloat64(), 5e-6)
+	require.NotContains(t, a, "gpu.step.items")
+	require.NotContains(t, a, "gpu.step.model.flop.count")
+	require.Len(t, r.named("all_reduce_2_0"), 1)
+	require.EqualValues(t, 7, r.p.Misuse()["invalid_work"])
 }
 
 func TestARecordWithoutAStartHasJustEnded(t *testing.T) {
@@ -95,8 +93,8 @@ func TestARecordWithoutAStartHasJustEnded(t *testing.T) {
 	gpuspan.NewOperation("op").Record(context.Background(), s, time.Time{}, time.Millisecond, gpuspan.Work{})
 	r.flush()
 	span := r.named("op")[0]
-	assert.Equal(t, time.Millisecond, span.EndTime().Sub(span.StartTime()))
-	assert.WithinDuration(t, r.clock.Now(), span.EndTime(), time.Millisecond)
+	require.Equal(t, time.Millisecond, span.EndTime().Sub(span.StartTime()))
+	require.WithinDuration(t, r.clock.Now(), span.EndTime(), time.Millisecond)
 }
 
 // A duration that cannot be is not known: the run counts, and is not timed as 0.
@@ -107,12 +105,12 @@ func TestARecordOfNegativeTimeOnlyCounts(t *testing.T) {
 	op.Record(context.Background(), s, time.Time{}, -time.Millisecond, gpuspan.Work{Items: 3})
 	op.Record(context.Background(), s, time.Time{}, 0, gpuspan.Work{Items: 4})
 	r.flush()
-	assert.Len(t, r.named("op"), 1)
+	require.Len(t, r.named("op"), 1)
 	f, _ := r.p.Stats(op)
-	assert.EqualValues(t, 2, f.Count)
-	assert.EqualValues(t, 1, f.Duration.Count)
-	assert.EqualValues(t, 7, f.Items)
-	assert.EqualValues(t, 1, r.p.Misuse()["invalid_work"])
+	require.EqualValues(t, 2, f.Count)
+	require.EqualValues(t, 1, f.Duration.Count)
+	require.EqualValues(t, 7, f.Items)
+	require.EqualValues(t, 1, r.p.Misuse()["invalid_work"])
 }
 
 func TestStatementsThatCannotBeAreMisuse(t *testing.T) {
@@ -138,9 +136,9 @@ func TestStatementsThatCannotBeAreMisuse(t *testing.T) {
 		x.End()
 		r.clock.Advance(time.Millisecond)
 		r.flush()
-		assert.Equal(t, before+1, r.p.Misuse()["invalid_work"], tt.name)
+		require.Equal(t, before+1, r.p.Misuse()["invalid_work"], tt.name)
 		for key := range attrs(r.named(tt.name)[0]) {
-			assert.NotRegexp(t, `^gpu\.(chunk|cache|copy|io|operation\.items)`, key, tt.name)
+			require.NotRegexp(t, `^gpu\.(chunk|cache|copy|io|operation\.items)`, key, tt.name)
 		}
 	}
 }
@@ -160,10 +158,10 @@ func TestStreamsOfOtherProfilersAreMisuse(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	other.flush()
-	assert.EqualValues(t, 2, r.p.Misuse()["foreign_stream"])
-	assert.Len(t, r.named("op"), 1)
-	assert.Len(t, r.named("comm"), 1, "on the loop's stream")
-	assert.Empty(t, other.spans.Ended())
+	require.EqualValues(t, 2, r.p.Misuse()["foreign_stream"])
+	require.Len(t, r.named("op"), 1)
+	require.Len(t, r.named("comm"), 1, "on the loop's stream")
+	require.Empty(t, other.spans.Ended())
 }
 
 func TestStepsOfOneLoopAtATimeAreMisuse(t *testing.T) {
@@ -176,7 +174,7 @@ func TestStepsOfOneLoopAtATimeAreMisuse(t *testing.T) {
 			r.clock.Advance(time.Millisecond)
 		}
 	}
-	assert.Zero(t, r.p.Misuse()["concurrent_steps"], "one after the other, and those of another loop within")
+	require.Zero(t, r.p.Misuse()["concurrent_steps"], "one after the other, and those of another loop within")
 	for range loop.Steps(context.Background()) {
 		for range loop.Steps(context.Background()) {
 			r.clock.Advance(time.Millisecond)
@@ -184,7 +182,7 @@ func TestStepsOfOneLoopAtATimeAreMisuse(t *testing.T) {
 	}
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.EqualValues(t, 4, r.p.Misuse()["concurrent_steps"])
+	require.EqualValues(t, 4, r.p.Misuse()["concurrent_steps"])
 	for _, step := range r.named("train") {
 		identity(t, attrs(step))
 	}

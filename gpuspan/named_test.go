@@ -10,10 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -41,10 +39,10 @@ func TestNamedSectionsMatchByTitleAndAreBounded(t *testing.T) {
 	r.flush()
 	ones := r.named("one")
 	require.Len(t, ones, 2)
-	assert.EqualValues(t, 2, attrs(ones[0])["gpu.operation.items"].AsInt64())
-	assert.EqualValues(t, 1, attrs(ones[1])["gpu.operation.items"].AsInt64())
-	assert.Len(t, r.named("(other)"), 2)
-	assert.Equal(t, map[string]int64{"names": 2, "unmatched_end": 4}, map[string]int64{
+	require.EqualValues(t, 2, attrs(ones[0])["gpu.operation.items"].AsInt64())
+	require.EqualValues(t, 1, attrs(ones[1])["gpu.operation.items"].AsInt64())
+	require.Len(t, r.named("(other)"), 2)
+	require.Equal(t, map[string]int64{"names": 2, "unmatched_end": 4}, map[string]int64{
 		"names": r.p.Misuse()["name_overflow"], "unmatched_end": r.p.Misuse()["unmatched_end"],
 	})
 }
@@ -59,8 +57,8 @@ func TestANamedSectionEndsAlsoWhenProfilingWasSwitchedOffMeanwhile(t *testing.T)
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	require.Len(t, r.named("a"), 1)
-	assert.EqualValues(t, 3, attrs(r.named("a")[0])["gpu.operation.items"].AsInt64())
-	assert.Zero(t, r.p.Misuse()["unmatched_end"])
+	require.EqualValues(t, 3, attrs(r.named("a")[0])["gpu.operation.items"].AsInt64())
+	require.Zero(t, r.p.Misuse()["unmatched_end"])
 }
 
 // Names that are only known at run time may be anything: they take bounded memory, and do not make a batch that no exporter can encode.
@@ -76,14 +74,14 @@ func TestNamesOfAnyKindAreBoundedAndCanBeExported(t *testing.T) {
 	gpuspan.NewOperation(broken, gpuspan.Kernel(broken), gpuspan.Attributes(semconv.GPUKernelModuleKey.String(broken))).Start(context.Background(), s).End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.Zero(t, r.p.Misuse()["unmatched_end"])
+	require.Zero(t, r.p.Misuse()["unmatched_end"])
 	var names []string
 	for _, span := range r.spans.Ended() {
 		names = append(names, span.Name())
-		assert.True(t, utf8.ValidString(span.Name()))
+		require.True(t, utf8.ValidString(span.Name()))
 		for key, v := range attrs(span) {
-			assert.True(t, utf8.ValidString(v.String()), key)
+			require.True(t, utf8.ValidString(v.String()), key)
 		}
 	}
-	assert.Equal(t, []string{strings.Repeat("é", 2048), "kernel\ufffd<\ufffd>", "unnamed", "kernel\ufffd<\ufffd>"}, names)
+	require.Equal(t, []string{strings.Repeat("é", 2048), "kernel\ufffd<\ufffd>", "unnamed", "kernel\ufffd<\ufffd>"}, names)
 }

@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
@@ -45,22 +44,22 @@ func TestNestedSectionsHaveTheRightParents(t *testing.T) {
 		outer, inner = inner, outer
 	}
 	root := r.named("a")[0]
-	assert.Equal(t, request.SpanContext().SpanID(), root.Parent().SpanID())
-	assert.Equal(t, root.SpanContext().SpanID(), outer.Parent().SpanID())
-	assert.Equal(t, outer.SpanContext().SpanID(), inner.Parent().SpanID())
-	assert.Equal(t, root.SpanContext().SpanID(), r.named("c")[0].Parent().SpanID())
-	assert.Equal(t, request.SpanContext().SpanID(), r.named("host")[0].Parent().SpanID(), "host spans become siblings")
+	require.Equal(t, request.SpanContext().SpanID(), root.Parent().SpanID())
+	require.Equal(t, root.SpanContext().SpanID(), outer.Parent().SpanID())
+	require.Equal(t, outer.SpanContext().SpanID(), inner.Parent().SpanID())
+	require.Equal(t, root.SpanContext().SpanID(), r.named("c")[0].Parent().SpanID())
+	require.Equal(t, request.SpanContext().SpanID(), r.named("host")[0].Parent().SpanID(), "host spans become siblings")
 
 	// Parents are created before their children.
 	seen := map[trace.SpanID]bool{}
 	for _, s := range r.spans.Started() {
 		if p := s.Parent(); p.IsValid() {
-			assert.True(t, seen[p.SpanID()], s.Name())
+			require.True(t, seen[p.SpanID()], s.Name())
 		}
 		seen[s.SpanContext().SpanID()] = true
 	}
-	assert.False(t, inner.StartTime().Before(outer.StartTime()))
-	assert.False(t, inner.EndTime().After(outer.EndTime().Add(time.Microsecond)))
+	require.False(t, inner.StartTime().Before(outer.StartTime()))
+	require.False(t, inner.EndTime().After(outer.EndTime().Add(time.Microsecond)))
 }
 
 func TestInnerSectionsDoNotWaitForTheOuterOnesSlot(t *testing.T) {
@@ -76,12 +75,12 @@ func TestInnerSectionsDoNotWaitForTheOuterOnesSlot(t *testing.T) {
 		r.clock.Advance(100 * time.Microsecond)
 		r.flush()
 	}
-	assert.Empty(t, r.named("inner"), "a nest is held until its outermost section resolves")
+	require.Empty(t, r.named("inner"), "a nest is held until its outermost section resolves")
 	x.End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.Len(t, r.named("inner"), 50)
-	assert.Len(t, r.named("outer"), 1)
+	require.Len(t, r.named("inner"), 50)
+	require.Len(t, r.named("outer"), 1)
 }
 
 func TestSectionsNestAcrossStreamsAndGoroutines(t *testing.T) {
@@ -106,16 +105,16 @@ func TestSectionsNestAcrossStreamsAndGoroutines(t *testing.T) {
 	x.End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.Len(t, r.named("inner"), 80)
+	require.Len(t, r.named("inner"), 80)
 	root := r.named("outer")[0].SpanContext()
 	n := 0
 	for _, s := range r.named("inner") {
-		assert.Equal(t, root.TraceID(), s.SpanContext().TraceID())
+		require.Equal(t, root.TraceID(), s.SpanContext().TraceID())
 		if s.Parent().SpanID() == root.SpanID() {
 			n++
 		}
 	}
-	assert.Equal(t, 40, n)
+	require.Equal(t, 40, n)
 }
 
 func TestASectionWithinAnEndedOneOnlyCounts(t *testing.T) {
@@ -125,15 +124,15 @@ func TestASectionWithinAnEndedOneOnlyCounts(t *testing.T) {
 	x := op.Start(context.Background(), s)
 	x.End()
 	y := x.Start(inner)
-	assert.False(t, y.Timed())
+	require.False(t, y.Timed())
 	y.EndWith(gpuspan.Work{Items: 2})
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.Empty(t, r.named("inner"))
+	require.Empty(t, r.named("inner"))
 	f, ok := r.p.Stats(inner)
 	require.True(t, ok)
-	assert.EqualValues(t, 1, f.Count)
-	assert.EqualValues(t, 2, f.Items)
+	require.EqualValues(t, 1, f.Count)
+	require.EqualValues(t, 2, f.Items)
 }
 
 func TestANestDoesNotWaitForeverForAForgottenEnd(t *testing.T) {
@@ -148,18 +147,18 @@ func TestANestDoesNotWaitForeverForAForgottenEnd(t *testing.T) {
 	x.End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.Empty(t, r.named("outer"))
+	require.Empty(t, r.named("outer"))
 	r.clock.Advance(2 * time.Second)
 	r.flush()
 	require.Len(t, r.named("outer"), 1)
-	assert.Len(t, r.named("inner"), 1)
+	require.Len(t, r.named("inner"), 1)
 	late.End() // after all
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	require.Len(t, r.named("inner"), 2)
-	assert.Equal(t, map[string]string{"outer": "1 runs, 0 items", "outer/inner": "2 runs, 0 items"}, tree(r.p))
+	require.Equal(t, map[string]string{"outer": "1 runs, 0 items", "outer/inner": "2 runs, 0 items"}, tree(r.p))
 	for _, s := range r.named("inner") {
-		assert.Equal(t, r.named("outer")[0].SpanContext().SpanID(), s.Parent().SpanID())
+		require.Equal(t, r.named("outer")[0].SpanContext().SpanID(), s.Parent().SpanID())
 	}
 }
 
@@ -178,14 +177,14 @@ func TestChunksAddUpOnTheOuterSection(t *testing.T) {
 	r.clock.Advance(10 * time.Millisecond)
 	r.flush()
 	a := attrs(r.named("whole")[0])
-	assert.EqualValues(t, 330, a["gpu.io.size"].AsInt64())
-	assert.EqualValues(t, 12, a["gpu.operation.items"].AsInt64())
-	assert.Equal(t, 3000.0, a["gpu.flop.count"].AsFloat64())
-	assert.EqualValues(t, 3, a["gpu.chunk.count"].AsInt64())
-	assert.NotContains(t, a, "gpu.chunk.index")
+	require.EqualValues(t, 330, a["gpu.io.size"].AsInt64())
+	require.EqualValues(t, 12, a["gpu.operation.items"].AsInt64())
+	require.Equal(t, 3000.0, a["gpu.flop.count"].AsFloat64())
+	require.EqualValues(t, 3, a["gpu.chunk.count"].AsInt64())
+	require.NotContains(t, a, "gpu.chunk.index")
 	for i, s := range r.named("part") {
-		assert.EqualValues(t, i, attrs(s)["gpu.chunk.index"].AsInt64())
-		assert.EqualValues(t, 3, attrs(s)["gpu.chunk.count"].AsInt64())
+		require.EqualValues(t, i, attrs(s)["gpu.chunk.index"].AsInt64())
+		require.EqualValues(t, 3, attrs(s)["gpu.chunk.count"].AsInt64())
 	}
 }
 
@@ -221,22 +220,22 @@ func TestChunksOfCopiesAndOfChunksAddUp(t *testing.T) {
 	r.clock.Advance(20 * time.Millisecond)
 	r.flush()
 	a := attrs(r.named("whole")[0])
-	assert.EqualValues(t, 60, a["gpu.io.size"].AsInt64())
-	assert.EqualValues(t, 600, a["gpu.copy.size.host_to_device"].AsInt64())
-	assert.EqualValues(t, 42, a["gpu.copy.size.device_to_host"].AsInt64())
-	assert.EqualValues(t, 6, a["gpu.operation.items"].AsInt64())
-	assert.Equal(t, 300.0, a["gpu.flop.count"].AsFloat64())
-	assert.EqualValues(t, 2, a["gpu.chunk.count"].AsInt64())
+	require.EqualValues(t, 60, a["gpu.io.size"].AsInt64())
+	require.EqualValues(t, 600, a["gpu.copy.size.host_to_device"].AsInt64())
+	require.EqualValues(t, 42, a["gpu.copy.size.device_to_host"].AsInt64())
+	require.EqualValues(t, 6, a["gpu.operation.items"].AsInt64())
+	require.Equal(t, 300.0, a["gpu.flop.count"].AsFloat64())
+	require.EqualValues(t, 2, a["gpu.chunk.count"].AsInt64())
 	f, _ := r.p.Stats(whole)
-	assert.EqualValues(t, 60, f.Memory.Read)
-	assert.EqualValues(t, 600, f.PCIe.Written)
-	assert.EqualValues(t, 42, f.PCIe.Read)
-	assert.EqualValues(t, 1000, attrs(r.named("upload")[0])["gpu.io.size"].AsInt64(), "a copy in chunks is a copy")
+	require.EqualValues(t, 60, f.Memory.Read)
+	require.EqualValues(t, 600, f.PCIe.Written)
+	require.EqualValues(t, 42, f.PCIe.Read)
+	require.EqualValues(t, 1000, attrs(r.named("upload")[0])["gpu.io.size"].AsInt64(), "a copy in chunks is a copy")
 	f, _ = r.p.Stats(upload)
-	assert.EqualValues(t, 1000, f.PCIe.Written)
-	assert.Zero(t, f.Memory.Total())
+	require.EqualValues(t, 1000, f.PCIe.Written)
+	require.Zero(t, f.Memory.Total())
 	// Metrics count each byte once, where it was declared.
-	assert.Equal(t, map[string]int64{"in host_to_device ": 1600, "part ": 60, "part device_to_host ": 42}, ints(collect(t, reader)["gpu.operation.io"]))
+	require.Equal(t, map[string]int64{"in host_to_device ": 1600, "part ": 60, "part device_to_host ": 42}, ints(collect(t, reader)["gpu.operation.io"]))
 }
 
 func TestTheContextOfAnEndedSectionIsStillGood(t *testing.T) {
@@ -252,8 +251,8 @@ func TestTheContextOfAnEndedSectionIsStillGood(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	require.Len(t, r.named("later"), 1)
-	assert.Equal(t, request.SpanContext().SpanID(), r.named("later")[0].Parent().SpanID())
-	assert.Zero(t, r.p.Misuse()["stale_parent"])
+	require.Equal(t, request.SpanContext().SpanID(), r.named("later")[0].Parent().SpanID())
+	require.Zero(t, r.p.Misuse()["stale_parent"])
 }
 
 // A section around chunks may hold more than chunks: the step computed all of it.
@@ -272,6 +271,6 @@ func TestChunksAreNotAllThatASectionComputes(t *testing.T) {
 	}
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.Equal(t, 100.0, attrs(r.named("whole")[0])["gpu.flop.count"].AsFloat64())
-	assert.Equal(t, 111.0, attrs(r.named("step")[0])["gpu.flop.count"].AsFloat64())
+	require.Equal(t, 100.0, attrs(r.named("whole")[0])["gpu.flop.count"].AsFloat64())
+	require.Equal(t, 111.0, attrs(r.named("step")[0])["gpu.flop.count"].AsFloat64())
 }

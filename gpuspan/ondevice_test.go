@@ -8,13 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
@@ -32,7 +31,7 @@ func TestRecordedRunsCarryTheDeviceThatTheProgramNames(t *testing.T) {
 			require.Same(t, s, p.Stream(0, "llama-server", gpuspan.OnDevice(l40)))
 			other := p.Stream(0, "llama-server", gpuspan.OnDevice(second))
 			require.NotSame(t, s, other)
-			assert.False(t, s.DeviceTimed())
+			require.False(t, s.DeviceTimed())
 
 			decode := gpuspan.NewOperation("decode", gpuspan.ItemType("token"))
 			decode.Record(context.Background(), s, start, 250*time.Millisecond, gpuspan.Work{Items: 100, Bytes: 50e9})
@@ -43,16 +42,16 @@ func TestRecordedRunsCarryTheDeviceThatTheProgramNames(t *testing.T) {
 			for i, want := range []backend.Device{l40, second} {
 				span := spans.Ended()[i]
 				a := attrs(span)
-				assert.Equal(t, want.UUID, a["hw.id"].AsString())
-				assert.EqualValues(t, want.Ordinal, a["gpu.device.ordinal"].AsInt64())
-				assert.Equal(t, 0.25/float64(1+i), a["gpu.duration"].AsFloat64())
-				assert.NotContains(t, a, "gpu.timing.source")
-				assert.True(t, start.Equal(span.StartTime()), span.StartTime())
+				require.Equal(t, want.UUID, a["hw.id"].AsString())
+				require.EqualValues(t, want.Ordinal, a["gpu.device.ordinal"].AsInt64())
+				require.Equal(t, 0.25/float64(1+i), a["gpu.duration"].AsFloat64())
+				require.NotContains(t, a, "gpu.timing.source")
+				require.True(t, start.Equal(span.StartTime()), span.StartTime())
 			}
 			sum := p.Snapshot()
 			require.Len(t, sum.Devices, 2)
-			assert.Equal(t, 864e9, sum.Devices[0].Peaks.Memory)
-			assert.InDelta(t, 200/0.375, sum.Operations[0].All.Rates().Items, 1e-9)
+			require.Equal(t, 864e9, sum.Devices[0].Peaks.Memory)
+			require.InDelta(t, 200/0.375, sum.Operations[0].All.Rates().Items, 1e-9)
 			require.NoError(t, p.Shutdown(context.Background()))
 		})
 	}

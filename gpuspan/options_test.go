@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
@@ -27,11 +26,11 @@ func TestStatisticsOnlyIsInMetricsAndReportsButNotInTraces(t *testing.T) {
 	x.End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.Len(t, r.spans.Ended(), 1)
-	assert.Equal(t, map[string]int64{"outer ": 1, "quiet ": 1, "tile ": 1}, ints(collect(t, reader)["gpu.operation.count"]))
+	require.Len(t, r.spans.Ended(), 1)
+	require.Equal(t, map[string]int64{"outer ": 1, "quiet ": 1, "tile ": 1}, ints(collect(t, reader)["gpu.operation.count"]))
 	f, ok := r.p.Stats(quiet)
 	require.True(t, ok)
-	assert.EqualValues(t, 1, f.Duration.Count)
+	require.EqualValues(t, 1, f.Duration.Count)
 }
 
 func TestMemsetAndGraphAreTypesOfTheirOwn(t *testing.T) {
@@ -42,9 +41,9 @@ func TestMemsetAndGraphAreTypesOfTheirOwn(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	fill := attrs(r.ended()["fill"])
-	assert.Equal(t, "memset", fill["gpu.operation.type"].AsString())
-	assert.EqualValues(t, 4096, fill["gpu.io.write.size"].AsInt64())
-	assert.Equal(t, "graph", attrs(r.ended()["replay"])["gpu.operation.type"].AsString())
+	require.Equal(t, "memset", fill["gpu.operation.type"].AsString())
+	require.EqualValues(t, 4096, fill["gpu.io.write.size"].AsInt64())
+	require.Equal(t, "graph", attrs(r.ended()["replay"])["gpu.operation.type"].AsString())
 }
 
 func TestStepAttributesAreOnEveryStep(t *testing.T) {
@@ -60,10 +59,10 @@ func TestStepAttributesAreOnEveryStep(t *testing.T) {
 	require.Len(t, steps, 2)
 	for _, step := range steps {
 		a := attrs(step)
-		assert.Equal(t, "a", a["app.run"].AsString())
-		assert.EqualValues(t, 3, a["app.fold"].AsInt64())
+		require.Equal(t, "a", a["app.run"].AsString())
+		require.EqualValues(t, 3, a["app.fold"].AsInt64())
 	}
-	assert.NotContains(t, attrs(r.named("op")[0]), "app.run")
+	require.NotContains(t, attrs(r.named("op")[0]), "app.run")
 }
 
 func TestALoopWithoutAScheduleHasTheProfilers(t *testing.T) {
@@ -76,6 +75,6 @@ func TestALoopWithoutAScheduleHasTheProfilers(t *testing.T) {
 		}
 	}
 	r.flush()
-	assert.Len(t, r.named("its"), 3, "every second step")
-	assert.Len(t, r.named("own"), 6)
+	require.Len(t, r.named("its"), 3, "every second step")
+	require.Len(t, r.named("own"), 6)
 }

@@ -10,10 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/outputs"
 )
 
@@ -37,15 +35,15 @@ func TestOutputsAreLoggedInTheOrderOfTheStream(t *testing.T) {
 	r.flush()
 	got, err := outputs.Read(strings.NewReader(log.String()))
 	require.NoError(t, err)
-	assert.Equal(t, []outputs.Output{
+	require.Equal(t, []outputs.Output{
 		{Operation: "b", Occurrence: 1, Checksum: 0},
 		{Operation: a.Name(), Occurrence: 1, Checksum: 7},
 		{Operation: "b", Occurrence: 2, Checksum: 1},
 		{Operation: "b", Occurrence: 3, Checksum: 2},
 		{Operation: a.Name(), Occurrence: 3, Checksum: 7},
 	}, got)
-	assert.Equal(t, "0000000000000007", attrs(r.named(a.Name())[0])["gpu.output.checksum"].AsString())
-	assert.NotContains(t, attrs(r.named(a.Name())[1]), "gpu.output.checksum")
+	require.Equal(t, "0000000000000007", attrs(r.named(a.Name())[0])["gpu.output.checksum"].AsString())
+	require.NotContains(t, attrs(r.named(a.Name())[1]), "gpu.output.checksum")
 }
 
 func TestALogThatCannotBeWrittenIsReportedOnce(t *testing.T) {
@@ -60,8 +58,8 @@ func TestALogThatCannotBeWrittenIsReportedOnce(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	require.Len(t, r.errs, 1)
-	assert.EqualError(t, r.errs[0], "gpuspan: cannot write the log of outputs: disk full")
-	assert.Len(t, r.named("op"), 3)
+	require.EqualError(t, r.errs[0], "gpuspan: cannot write the log of outputs: disk full")
+	require.Len(t, r.named("op"), 3)
 }
 
 type failing struct{}

@@ -11,12 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
@@ -69,9 +68,9 @@ func TestTheReportsTreeIsTheSameUnderAnySampling(t *testing.T) {
 				"batch/copy": "40 runs, 0 items", "attention": "40 runs, 40 items",
 			}, got)
 		}
-		assert.Equal(t, want, got, "sampled %v", ratio)
+		require.Equal(t, want, got, "sampled %v", ratio)
 		f, _ := r.p.Stats(attention)
-		assert.EqualValues(t, 160, f.Count)
+		require.EqualValues(t, 160, f.Count)
 	}
 }
 
@@ -88,7 +87,7 @@ func TestTheReportsTreeIsTheSameForStepsThatAreSkipped(t *testing.T) {
 		r.clock.Advance(time.Millisecond)
 	}
 	r.flush()
-	assert.Equal(t, map[string]string{
+	require.Equal(t, map[string]string{
 		"forward": "6 runs, 0 items", "forward/op": "6 runs, 0 items", "forward/op/inner": "6 runs, 0 items",
 	}, tree(r.p))
 }
@@ -110,7 +109,7 @@ func TestTheReportsTreeIsTheSameWhenThereIsNoSlot(t *testing.T) {
 		r.clock.Advance(time.Millisecond)
 		r.flush()
 	}
-	assert.Equal(t, map[string]string{"a": "5 runs, 0 items", "a/b": "5 runs, 0 items", "a/b/c": "5 runs, 0 items", "a/b/c/a": "5 runs, 0 items"}, tree(r.p))
+	require.Equal(t, map[string]string{"a": "5 runs, 0 items", "a/b": "5 runs, 0 items", "a/b/c": "5 runs, 0 items", "a/b/c/a": "5 runs, 0 items"}, tree(r.p))
 }
 
 // A recursion without end, or a place that everything runs in, costs bounded memory and loses no count.
@@ -125,7 +124,7 @@ func TestPlacesAreBounded(t *testing.T) {
 	}
 	r.flush()
 	f, _ := r.p.Stats(op)
-	assert.EqualValues(t, deep, f.Count)
+	require.EqualValues(t, deep, f.Count)
 	outer := gpuspan.NewOperation("outer")
 	y := outer.Start(unsampledTrace(), s)
 	for i := range 200 {
@@ -138,7 +137,7 @@ func TestPlacesAreBounded(t *testing.T) {
 			n += o.All.Items
 		}
 	}
-	assert.EqualValues(t, 200, n)
+	require.EqualValues(t, 200, n)
 }
 
 func TestPlacesFromManyGoroutines(t *testing.T) {
@@ -163,11 +162,11 @@ func TestPlacesFromManyGoroutines(t *testing.T) {
 	}
 	wg.Wait()
 	got := tree(r.p)
-	assert.Len(t, got, 17)
-	assert.Equal(t, "1600 runs, 0 items", got["outer"])
+	require.Len(t, got, 17)
+	require.Equal(t, "1600 runs, 0 items", got["outer"])
 	for i := range 8 {
-		assert.Equal(t, "200 runs, 0 items", got[fmt.Sprintf("outer/op %d", i)])
-		assert.Equal(t, "200 runs, 200 items", got[fmt.Sprintf("outer/op %d/op %d", i, (i+1)%8)])
+		require.Equal(t, "200 runs, 0 items", got[fmt.Sprintf("outer/op %d", i)])
+		require.Equal(t, "200 runs, 200 items", got[fmt.Sprintf("outer/op %d/op %d", i, (i+1)%8)])
 	}
 }
 
@@ -200,14 +199,14 @@ func TestChunksAddUpUnderAnySampling(t *testing.T) {
 			r.clock.Advance(time.Millisecond)
 			r.flush()
 		}
-		assert.Equal(t, map[string]string{
+		require.Equal(t, map[string]string{
 			"whole": "40 runs, 80 items", "whole/part": "80 runs, 80 items", "whole/part/in": "80 runs, 80 items",
 			"stated": "40 runs, 40 items", "stated/part": "40 runs, 200 items",
 		}, tree(r.p), "sampled %v", ratio)
 		f, _ := r.p.Stats(whole)
-		assert.EqualValues(t, 8000, f.PCIe.Written, "sampled %v", ratio)
-		assert.Zero(t, f.Memory.Total(), "sampled %v", ratio)
+		require.EqualValues(t, 8000, f.PCIe.Written, "sampled %v", ratio)
+		require.Zero(t, f.Memory.Total(), "sampled %v", ratio)
 		f, _ = r.p.Stats(stated)
-		assert.Empty(t, f.FLOPs, "sampled %v", ratio)
+		require.Empty(t, f.FLOPs, "sampled %v", ratio)
 	}
 }

@@ -11,8 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // The first program of docs/gpuspan.md, in a module of its own, as its reader makes it.
@@ -46,6 +45,6 @@ func TestTheQuickStartRunsAsPasted(t *testing.T) {
 	run.Env = append(os.Environ(), "GOWORK=off", "GOPROXY=off", "GOFLAGS=")
 	out, err := run.CombinedOutput()
 	require.NoError(t, err, string(out))
-	assert.Regexp(t, `(?m)^prefill +10 `, string(out))
-	assert.Contains(t, string(out), "Simulated GPU")
+	require.Regexp(t, `(?m)^prefill +10 `, string(out))
+	require.Contains(t, string(out), "Simulated GPU")
 }

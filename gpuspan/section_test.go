@@ -10,14 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/outputs"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
@@ -31,35 +30,35 @@ func TestZeroValuesDoWhatNilDoes(t *testing.T) {
 	live, _ := r.stream()
 	op := gpuspan.NewOperation("op")
 	p, s, o := &gpuspan.Profiler{}, &gpuspan.Stream{}, &gpuspan.Operation{}
-	assert.Nil(t, p.Stream(1, "x"))
-	assert.NoError(t, p.Flush(ctx))
-	assert.Empty(t, p.Snapshot().Operations)
-	assert.Empty(t, p.Devices())
-	assert.False(t, p.Enabled())
+	require.Nil(t, p.Stream(1, "x"))
+	require.NoError(t, p.Flush(ctx))
+	require.Empty(t, p.Snapshot().Operations)
+	require.Empty(t, p.Devices())
+	require.False(t, p.Enabled())
 	p.SetEnabled(true)
 	p.SetVerbosity(settings.VerbosityDebug)
 	p.Reset()
 	p.Stats(op)
 	p.Misuse()
-	assert.NoError(t, p.Shutdown(ctx))
-	assert.Zero(t, s.ID())
-	assert.Empty(t, s.Name())
-	assert.False(t, s.DeviceTimed())
+	require.NoError(t, p.Shutdown(ctx))
+	require.Zero(t, s.ID())
+	require.Empty(t, s.Name())
+	require.False(t, s.DeviceTimed())
 	s.StartNamed(ctx, "x").End()
 	s.EndNamed("x", gpuspan.Work{})
 	s.Close()
-	assert.False(t, op.Start(ctx, s).Timed())
-	assert.False(t, o.Start(ctx, live).Timed())
-	assert.Empty(t, o.Name())
+	require.False(t, op.Start(ctx, s).Timed())
+	require.False(t, o.Start(ctx, live).Timed())
+	require.Empty(t, o.Name())
 	o.Record(ctx, live, time.Time{}, 1, gpuspan.Work{})
 	op.Record(ctx, s, time.Time{}, 1, gpuspan.Work{})
 	x := op.Start(ctx, live)
-	assert.False(t, x.Start(o).Timed())
-	assert.False(t, x.StartOn(op, s).Timed())
+	require.False(t, x.Start(o).Timed())
+	require.False(t, x.StartOn(op, s).Timed())
 	x.End()
 	ran := false
 	o.Launch(ctx, live, func() { ran = true })
-	assert.True(t, ran)
+	require.True(t, ran)
 	for _, st := range train.NewLoop(p, "x", s, train.TotalSteps(2)).Steps(ctx) {
 		st.PhaseOn(train.Forward, s).End()
 	}
@@ -67,9 +66,9 @@ func TestZeroValuesDoWhatNilDoes(t *testing.T) {
 		st.Phase(train.Forward).End()
 		break
 	}
-	assert.Empty(t, settings.Key{}.Default())
+	require.Empty(t, settings.Key{}.Default())
 	r.flush()
-	assert.Len(t, r.named("op"), 1)
+	require.Len(t, r.named("op"), 1)
 }
 
 func TestNilAndZeroValuesDoNothing(t *testing.T) {
@@ -80,46 +79,46 @@ func TestNilAndZeroValuesDoNothing(t *testing.T) {
 	var l *train.Loop
 	var st *train.Step
 	op := gpuspan.NewOperation("op")
-	assert.Nil(t, p.Stream(1, "x"))
-	assert.NoError(t, p.Flush(ctx))
-	assert.NoError(t, p.Shutdown(ctx))
+	require.Nil(t, p.Stream(1, "x"))
+	require.NoError(t, p.Flush(ctx))
+	require.NoError(t, p.Shutdown(ctx))
 	p.SetEnabled(true)
 	p.SetVerbosity(settings.VerbosityDebug)
 	p.Reset()
-	assert.False(t, p.Enabled())
-	assert.Empty(t, p.Snapshot().Operations)
-	assert.Empty(t, p.Devices())
+	require.False(t, p.Enabled())
+	require.Empty(t, p.Snapshot().Operations)
+	require.Empty(t, p.Devices())
 	for _, x := range []gpuspan.Section{{}, o.Start(ctx, s), op.Start(ctx, nil), op.Start(nil, nil)} { //nolint:staticcheck // nil context on purpose
-		assert.False(t, x.Timed())
-		assert.Equal(t, gpuspan.Section{}, x.Start(op))
-		assert.Equal(t, gpuspan.Section{}, x.StartOn(op, s))
+		require.False(t, x.Timed())
+		require.Equal(t, gpuspan.Section{}, x.Start(op))
+		require.Equal(t, gpuspan.Section{}, x.StartOn(op, s))
 		x.Add(gpuspan.Work{Read: 1})
 		x.AddCopied(gpuspan.HostToDevice, 1)
 		x.Link(ctx)
 		x.Chunk(0, 1)
 		x.Checksum(1)
 		x.SetAttributes(attribute.Bool("x", true))
-		assert.Equal(t, ctx, x.Context(ctx))
+		require.Equal(t, ctx, x.Context(ctx))
 		x.End()
 		x.EndWith(gpuspan.Work{Read: 1})
 	}
 	ran := false
 	op.Launch(ctx, nil, func() { ran = true })
 	o.Launch(ctx, nil, func() { ran = ran && true })
-	assert.True(t, ran)
+	require.True(t, ran)
 	op.Record(ctx, s, time.Now(), time.Second, gpuspan.Work{})
 	s.StartNamed(ctx, "x").End()
 	s.EndNamed("x", gpuspan.Work{})
 	s.Close()
-	assert.Zero(t, s.ID())
-	assert.Empty(t, s.Name()+o.Name())
+	require.Zero(t, s.ID())
+	require.Empty(t, s.Name()+o.Name())
 	n := 0
 	for range l.Steps(ctx) {
 		if n++; n == 3 {
 			break
 		}
 	}
-	assert.Equal(t, 3, n, "a nil loop still runs its body")
+	require.Equal(t, 3, n, "a nil loop still runs its body")
 	l.SetEpoch(1)
 	st.Phase(train.Forward).End()
 	st.AddPhase(train.Comm, time.Second)
@@ -131,8 +130,8 @@ func TestNilAndZeroValuesDoNothing(t *testing.T) {
 	st.Cancel()
 	st.SetAttributes()
 	st.Span().End()
-	assert.False(t, st.Recording())
-	assert.Zero(t, st.Index())
+	require.False(t, st.Recording())
+	require.Zero(t, st.Index())
 }
 
 func TestEndIsIdempotentAlsoAfterTheSlotWasReused(t *testing.T) {
@@ -147,16 +146,16 @@ func TestEndIsIdempotentAlsoAfterTheSlotWasReused(t *testing.T) {
 	second := op.Start(context.Background(), s)
 	first.EndWith(gpuspan.Work{Items: 100}) // the same slot, another section
 	first.Add(gpuspan.Work{Items: 100})
-	assert.True(t, second.Timed())
+	require.True(t, second.Timed())
 	second.EndWith(gpuspan.Work{Items: 2})
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	spans := r.named("op")
 	require.Len(t, spans, 2)
-	assert.EqualValues(t, 1, attrs(spans[0])["gpu.operation.items"].AsInt64())
-	assert.EqualValues(t, 2, attrs(spans[1])["gpu.operation.items"].AsInt64())
-	assert.EqualValues(t, 1, attrs(spans[0])["gpu.operation.occurrence"].AsInt64())
-	assert.EqualValues(t, 2, attrs(spans[1])["gpu.operation.occurrence"].AsInt64())
+	require.EqualValues(t, 1, attrs(spans[0])["gpu.operation.items"].AsInt64())
+	require.EqualValues(t, 2, attrs(spans[1])["gpu.operation.items"].AsInt64())
+	require.EqualValues(t, 1, attrs(spans[0])["gpu.operation.occurrence"].AsInt64())
+	require.EqualValues(t, 2, attrs(spans[1])["gpu.operation.occurrence"].AsInt64())
 }
 
 func TestUnsampledSectionsCountTheirWorkOnce(t *testing.T) {
@@ -165,7 +164,7 @@ func TestUnsampledSectionsCountTheirWorkOnce(t *testing.T) {
 	op := gpuspan.NewOperation("op")
 	ctx := trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
 	x := op.Start(ctx, s)
-	assert.False(t, x.Timed())
+	require.False(t, x.Timed())
 	y := x.Start(op)
 	y.EndWith(gpuspan.Work{Items: 5})
 	x.EndWith(gpuspan.Work{Items: 3, Read: 7, FLOPs: 2, Precision: gpuspan.FP32})
@@ -173,12 +172,12 @@ func TestUnsampledSectionsCountTheirWorkOnce(t *testing.T) {
 	x.End()
 	f, ok := r.p.Stats(op)
 	require.True(t, ok)
-	assert.EqualValues(t, 2, f.Count)
-	assert.EqualValues(t, 8, f.Items)
-	assert.EqualValues(t, 7, f.Memory.Read)
-	assert.Equal(t, 2.0, f.FLOPs["fp32"])
-	assert.Zero(t, f.Duration.Count)
-	assert.Empty(t, r.spans.Ended())
+	require.EqualValues(t, 2, f.Count)
+	require.EqualValues(t, 8, f.Items)
+	require.EqualValues(t, 7, f.Memory.Read)
+	require.Equal(t, 2.0, f.FLOPs["fp32"])
+	require.Zero(t, f.Duration.Count)
+	require.Empty(t, r.spans.Ended())
 }
 
 func TestLaunchIsAGraphAndSurvivesAPanicOfTheApplication(t *testing.T) {
@@ -192,19 +191,19 @@ func TestLaunchIsAGraphAndSurvivesAPanicOfTheApplication(t *testing.T) {
 	graph, st := r.gpu.EndCapture(h)
 	require.Equal(t, backend.StatusOK, st)
 	op.LaunchWith(context.Background(), s, gpuspan.Work{Items: 9}, func() { r.gpu.LaunchGraph(h, graph) })
-	assert.PanicsWithValue(t, "application", func() { op.Launch(context.Background(), s, func() { panic("application") }) })
+	require.Panics(t, "application", func() { op.Launch(context.Background(), s, func() { panic("application") }) })
 	r.clock.Advance(5 * time.Millisecond)
 	r.flush()
 	spans := r.named("decode")
 	require.Len(t, spans, 3)
 	captured, launch, panicked := attrs(spans[0]), attrs(spans[1]), attrs(spans[2])
-	assert.Equal(t, "captured", captured["gpu.timing.status"].AsString())
-	assert.Equal(t, "host", captured["gpu.timing.source"].AsString())
-	assert.NotContains(t, captured, "gpu.duration")
-	assert.Equal(t, "graph", launch["gpu.operation.type"].AsString())
-	assert.InDelta(t, 2e-3, launch["gpu.duration"].AsFloat64(), 20e-6)
-	assert.EqualValues(t, 9, launch["gpu.operation.items"].AsInt64())
-	assert.Equal(t, "ok", panicked["gpu.timing.status"].AsString())
+	require.Equal(t, "captured", captured["gpu.timing.status"].AsString())
+	require.Equal(t, "host", captured["gpu.timing.source"].AsString())
+	require.NotContains(t, captured, "gpu.duration")
+	require.Equal(t, "graph", launch["gpu.operation.type"].AsString())
+	require.InDelta(t, 2e-3, launch["gpu.duration"].AsFloat64(), 20e-6)
+	require.EqualValues(t, 9, launch["gpu.operation.items"].AsInt64())
+	require.Equal(t, "ok", panicked["gpu.timing.status"].AsString())
 }
 
 func TestACaptureThatBeginsInsideASectionAbandonsIt(t *testing.T) {
@@ -217,13 +216,13 @@ func TestACaptureThatBeginsInsideASectionAbandonsIt(t *testing.T) {
 	_, st := r.gpu.EndCapture(h)
 	require.Equal(t, backend.StatusOK, st)
 	r.flush()
-	assert.Equal(t, "captured", attrs(r.named("op")[0])["gpu.timing.status"].AsString())
+	require.Equal(t, "captured", attrs(r.named("op")[0])["gpu.timing.status"].AsString())
 	y := op.Start(context.Background(), s) // the stream still works
 	y.End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.Equal(t, "ok", attrs(r.named("op")[1])["gpu.timing.status"].AsString())
-	assert.Empty(t, r.errs)
+	require.Equal(t, "ok", attrs(r.named("op")[1])["gpu.timing.status"].AsString())
+	require.Empty(t, r.errs)
 }
 
 func TestCopiesSayDirectionAndMemory(t *testing.T) {
@@ -241,18 +240,18 @@ func TestCopiesSayDirectionAndMemory(t *testing.T) {
 	r.clock.Advance(10 * time.Millisecond)
 	r.flush()
 	a := attrs(r.named("h2d")[0])
-	assert.Equal(t, "copy", a["gpu.operation.type"].AsString())
-	assert.Equal(t, "host_to_device", a["gpu.copy.direction"].AsString())
-	assert.Equal(t, "pageable", a["gpu.copy.host_memory"].AsString())
-	assert.EqualValues(t, 1<<20, a["gpu.io.size"].AsInt64())
+	require.Equal(t, "copy", a["gpu.operation.type"].AsString())
+	require.Equal(t, "host_to_device", a["gpu.copy.direction"].AsString())
+	require.Equal(t, "pageable", a["gpu.copy.host_memory"].AsString())
+	require.EqualValues(t, 1<<20, a["gpu.io.size"].AsInt64())
 	b := attrs(r.named("both")[0])
-	assert.EqualValues(t, 111, b["gpu.copy.size.device_to_host"].AsInt64())
-	assert.EqualValues(t, 5, b["gpu.io.size"].AsInt64())
-	assert.Equal(t, "strided", b["gpu.io.access_pattern"].AsString())
-	assert.True(t, b["gpu.zero_copy"].AsBool())
+	require.EqualValues(t, 111, b["gpu.copy.size.device_to_host"].AsInt64())
+	require.EqualValues(t, 5, b["gpu.io.size"].AsInt64())
+	require.Equal(t, "strided", b["gpu.io.access_pattern"].AsString())
+	require.True(t, b["gpu.zero_copy"].AsBool())
 	f, _ := r.p.Stats(both)
-	assert.EqualValues(t, 111, f.PCIe.Total())
-	assert.EqualValues(t, 5, f.Memory.Total())
+	require.EqualValues(t, 111, f.PCIe.Total())
+	require.EqualValues(t, 5, f.Memory.Total())
 }
 
 func TestRecordKeepsTheCallersTimes(t *testing.T) {
@@ -263,18 +262,18 @@ func TestRecordKeepsTheCallersTimes(t *testing.T) {
 	op.Record(context.Background(), s, start, 1500*time.Microsecond, gpuspan.Work{Items: 4})
 	r.flush()
 	span := r.named("elsewhere")[0]
-	assert.Equal(t, start, span.StartTime().UTC())
-	assert.Equal(t, 1500*time.Microsecond, span.EndTime().Sub(span.StartTime()))
-	assert.Equal(t, 1.5e-3, attrs(span)["gpu.duration"].AsFloat64())
-	assert.NotContains(t, attrs(span), "gpu.timing.source")
-	assert.NotContains(t, attrs(span), "gpu.host.duration")
+	require.Equal(t, start, span.StartTime().UTC())
+	require.Equal(t, 1500*time.Microsecond, span.EndTime().Sub(span.StartTime()))
+	require.Equal(t, 1.5e-3, attrs(span)["gpu.duration"].AsFloat64())
+	require.NotContains(t, attrs(span), "gpu.timing.source")
+	require.NotContains(t, attrs(span), "gpu.host.duration")
 
 	x := gpuspan.NewOperation("around").Start(context.Background(), s)
 	op.Record(x.Context(context.Background()), s, start, time.Millisecond, gpuspan.Work{})
 	x.End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.Equal(t, r.named("around")[0].SpanContext().SpanID(), r.named("elsewhere")[1].Parent().SpanID())
+	require.Equal(t, r.named("around")[0].SpanContext().SpanID(), r.named("elsewhere")[1].Parent().SpanID())
 }
 
 func TestOptInAttributes(t *testing.T) {
@@ -294,19 +293,19 @@ func TestOptInAttributes(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	a := attrs(r.named("op")[0])
-	assert.EqualValues(t, 1024, a["gpu.memory.usage"].AsInt64())
-	assert.EqualValues(t, 24, a["gpu.memory.delta"].AsInt64())
-	assert.Equal(t, []string{"f32[1000,3]"}, a["gpu.operation.shapes"].AsStringSlice())
-	assert.Equal(t, "void gemm<float>(int)", a["gpu.kernel.name"].AsString())
-	assert.Equal(t, "libgemm.so", a["gpu.kernel.module"].AsString())
-	assert.Equal(t, 0.25, a["gpu.cache.l2.hit_ratio"].AsFloat64())
-	assert.Len(t, a["gpu.output.checksum"].AsString(), 16)
-	assert.Equal(t, "x", a["app"].AsString())
-	assert.EqualValues(t, 1, a["own"].AsInt64())
-	assert.EqualValues(t, line-1, a["code.line.number"].AsInt64())
-	assert.Contains(t, a["code.function.name"].AsString(), "TestOptInAttributes")
-	assert.True(t, strings.HasSuffix(a["code.file.path"].AsString(), "section_test.go"))
-	assert.Equal(t, 2, strings.Count(a["code.stacktrace"].AsString(), "\n\t"))
+	require.EqualValues(t, 1024, a["gpu.memory.usage"].AsInt64())
+	require.EqualValues(t, 24, a["gpu.memory.delta"].AsInt64())
+	require.Equal(t, []string{"f32[1000,3]"}, a["gpu.operation.shapes"].AsStringSlice())
+	require.Equal(t, "void gemm<float>(int)", a["gpu.kernel.name"].AsString())
+	require.Equal(t, "libgemm.so", a["gpu.kernel.module"].AsString())
+	require.Equal(t, 0.25, a["gpu.cache.l2.hit_ratio"].AsFloat64())
+	require.Len(t, a["gpu.output.checksum"].AsString(), 16)
+	require.Equal(t, "x", a["app"].AsString())
+	require.EqualValues(t, 1, a["own"].AsInt64())
+	require.EqualValues(t, line-1, a["code.line.number"].AsInt64())
+	require.Contains(t, a["code.function.name"].AsString(), "TestOptInAttributes")
+	require.True(t, strings.HasSuffix(a["code.file.path"].AsString(), "section_test.go"))
+	require.Equal(t, 2, strings.Count(a["code.stacktrace"].AsString(), "\n\t"))
 }
 
 func TestVerbosityDecidesWhatIsTimed(t *testing.T) {
@@ -322,8 +321,8 @@ func TestVerbosityDecidesWhatIsTimed(t *testing.T) {
 	check := func(a, b bool) {
 		t.Helper()
 		x, y := run()
-		assert.Equal(t, a, x)
-		assert.Equal(t, b, y)
+		require.Equal(t, a, x)
+		require.Equal(t, b, y)
 	}
 	check(true, false)
 	r.p.SetVerbosity(settings.VerbosityDebug)
@@ -346,7 +345,7 @@ func TestVerbosityDecidesWhatIsTimed(t *testing.T) {
 	check(false, false)
 	r.clock.Advance(time.Millisecond)
 	f, _ := r.p.Stats(deep)
-	assert.LessOrEqual(t, f.Count, int64(1), "what is off is not counted either")
+	require.LessOrEqual(t, f.Count, int64(1), "what is off is not counted either")
 }
 
 func TestTilesAreStatisticsOnly(t *testing.T) {
@@ -361,12 +360,12 @@ func TestTilesAreStatisticsOnly(t *testing.T) {
 	x.End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.Empty(t, r.named("tile"))
-	assert.Equal(t, r.named("gemm")[0].SpanContext().SpanID(), r.named("inner")[0].Parent().SpanID(), "children hang on the nearest span")
+	require.Empty(t, r.named("tile"))
+	require.Equal(t, r.named("gemm")[0].SpanContext().SpanID(), r.named("inner")[0].Parent().SpanID(), "children hang on the nearest span")
 	for _, o := range r.p.Snapshot().Operations {
 		if o.Name == "tile" {
-			assert.Equal(t, "midi", o.Level)
-			assert.Equal(t, []string{"gemm", "tile"}, o.Path)
+			require.Equal(t, "midi", o.Level)
+			require.Equal(t, []string{"gemm", "tile"}, o.Path)
 			return
 		}
 	}
@@ -387,9 +386,9 @@ func TestSectionsWithoutAParentAskTheSampler(t *testing.T) {
 		flush(t, p)
 	}
 	n := len(r.named("op"))
-	assert.InDelta(t, 200, n, 60) // six standard deviations
+	require.InDelta(t, 200, n, 60) // six standard deviations
 	f, _ := p.Stats(op)
-	assert.EqualValues(t, 400, f.Duration.Count, "durations do not depend on the sampler of roots")
+	require.EqualValues(t, 400, f.Duration.Count, "durations do not depend on the sampler of roots")
 }
 
 func TestTheReportIsPrintedAtTheEndOfAnOutermostSection(t *testing.T) {
@@ -404,6 +403,6 @@ func TestTheReportIsPrintedAtTheEndOfAnOutermostSection(t *testing.T) {
 	r.clock.Advance(5 * time.Millisecond)
 	r.flush()
 	require.NoError(t, r.p.Shutdown(context.Background()))
-	assert.Equal(t, 1, strings.Count(out.String(), "WALL")+strings.Count(out.String(), "wall"), out.String())
-	assert.Contains(t, out.String(), "whole run")
+	require.Equal(t, 1, strings.Count(out.String(), "WALL")+strings.Count(out.String(), "wall"), out.String())
+	require.Contains(t, out.String(), "whole run")
 }

@@ -8,11 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
@@ -36,7 +35,7 @@ func TestWrongSettingsNameThemselvesAndKeepDefaults(t *testing.T) {
 		"environment: `GPUSPAN_SLOTS` must be a whole number, found \"many\"",
 		"environment: unknown key `GPUSPAN_VERBOSTY` (did you mean `GPUSPAN_VERBOSITY`?)",
 	}, "\n"))
-	assert.True(t, p.Enabled(), "the profiler works all the same")
+	require.True(t, p.Enabled(), "the profiler works all the same")
 	require.NoError(t, p.Shutdown(context.Background()))
 }
 
@@ -47,7 +46,7 @@ func TestAWrongValueLeavesTheOthersAlone(t *testing.T) {
 	s.Schedule = settings.Schedule{Repeat: 2, Every: 3}
 	p, err := gpuspan.New(nil, gpuspan.WithSettings(s), gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()))
 	require.ErrorContains(t, err, "`slots` must be between 2 and 32768, found 1")
-	assert.False(t, p.Enabled(), "what was switched off stays off")
+	require.False(t, p.Enabled(), "what was switched off stays off")
 	p.SetEnabled(true)
 	loop := train.NewLoop(p, "train", p.Stream(0, "s"), train.TotalSteps(9))
 	var recorded []int64
@@ -56,10 +55,10 @@ func TestAWrongValueLeavesTheOthersAlone(t *testing.T) {
 			recorded = append(recorded, step.Index())
 		}
 	}
-	assert.Equal(t, []int64{3, 6}, recorded)
+	require.Equal(t, []int64{3, 6}, recorded)
 	deep := gpuspan.NewOperation("deep", gpuspan.AtVerbosity(settings.VerbosityDebug))
-	assert.True(t, deep.Start(context.Background(), p.Stream(0, "s")).Timed())
-	assert.Empty(t, p.Snapshot().Operations, "report is off")
+	require.True(t, deep.Start(context.Background(), p.Stream(0, "s")).Timed())
+	require.Empty(t, p.Snapshot().Operations, "report is off")
 	require.NoError(t, p.Shutdown(context.Background()))
 }
 
@@ -76,7 +75,7 @@ func TestOptionsWinOverTheEnvironment(t *testing.T) {
 	} {
 		p, err := gpuspan.New(nil, tt.opts...)
 		require.NoError(t, err)
-		assert.Equal(t, tt.enabled, p.Enabled())
+		require.Equal(t, tt.enabled, p.Enabled())
 		require.NoError(t, p.Shutdown(context.Background()))
 	}
 }
@@ -89,7 +88,7 @@ func TestAScheduleThatCannotBeCompletedIsReported(t *testing.T) {
 	for range loop.Steps(context.Background()) {
 		n++
 	}
-	assert.Equal(t, 3, n)
+	require.Equal(t, 3, n)
 	require.Len(t, r.errs, 1)
-	assert.EqualError(t, r.errs[0], "gpuspan: loop \"train\": `schedule` cannot be completed in 3 steps (it needs at least 6)")
+	require.EqualError(t, r.errs[0], "gpuspan: loop \"train\": `schedule` cannot be completed in 3 steps (it needs at least 6)")
 }

@@ -8,19 +8,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	"go.uber.org/goleak"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { require.NoLeaks(m) }
 
 // rig is a profiler over a simulated device with a clock that the test moves.
 type rig struct {
@@ -46,7 +44,7 @@ func newRig(t *testing.T, opts ...gpuspan.Option) *rig {
 	p, err := gpuspan.New(r.gpu, opts...)
 	require.NoError(t, err)
 	r.p = p
-	t.Cleanup(func() { assert.NoError(t, p.Shutdown(context.Background())) })
+	t.Cleanup(func() { require.NoError(t, p.Shutdown(context.Background())) })
 	return r
 }
 
@@ -110,12 +108,12 @@ func TestSectionBecomesASpanOnGPUTime(t *testing.T) {
 	span := r.ended()["prefill"]
 	require.NotNil(t, span)
 	a := attrs(span)
-	assert.InDelta(t, 3e-3, a["gpu.duration"].AsFloat64(), 20e-6)
-	assert.Equal(t, "simulated", a["gpu.timing.source"].AsString())
-	assert.Equal(t, "ok", a["gpu.timing.status"].AsString())
-	assert.Equal(t, "section", a["gpu.operation.type"].AsString())
-	assert.EqualValues(t, 150, a["gpu.io.size"].AsInt64())
-	assert.EqualValues(t, 7, a["gpu.operation.items"].AsInt64())
-	assert.Equal(t, "bf16", a["gpu.flop.precision"].AsString())
-	assert.Equal(t, span.EndTime().Sub(span.StartTime()).Seconds(), a["gpu.duration"].AsFloat64())
+	require.InDelta(t, 3e-3, a["gpu.duration"].AsFloat64(), 20e-6)
+	require.Equal(t, "simulated", a["gpu.timing.source"].AsString())
+	require.Equal(t, "ok", a["gpu.timing.status"].AsString())
+	require.Equal(t, "section", a["gpu.operation.type"].AsString())
+	require.EqualValues(t, 150, a["gpu.io.size"].AsInt64())
+	require.EqualValues(t, 7, a["gpu.operation.items"].AsInt64())
+	require.Equal(t, "bf16", a["gpu.flop.precision"].AsString())
+	require.Equal(t, span.EndTime().Sub(span.StartTime()).Seconds(), a["gpu.duration"].AsFloat64())
 }

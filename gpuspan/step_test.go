@@ -10,12 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
@@ -34,13 +33,13 @@ func identity(t *testing.T, a map[string]attribute.Value) {
 	for k, v := range a {
 		if strings.HasPrefix(k, "gpu.step.phase.duration.") {
 			sum += v.AsFloat64()
-			assert.GreaterOrEqual(t, v.AsFloat64(), 0.0, k)
+			require.GreaterOrEqual(t, v.AsFloat64(), 0.0, k)
 		}
 	}
 	overlap, other := a["gpu.step.overlap.duration"].AsFloat64(), a["gpu.step.other.duration"].AsFloat64()
-	assert.GreaterOrEqual(t, overlap, 0.0)
-	assert.GreaterOrEqual(t, other, 0.0)
-	assert.InDelta(t, a["gpu.step.duration"].AsFloat64(), sum-overlap+other, 1e-12)
+	require.GreaterOrEqual(t, overlap, 0.0)
+	require.GreaterOrEqual(t, other, 0.0)
+	require.InDelta(t, a["gpu.step.duration"].AsFloat64(), sum-overlap+other, 1e-12)
 }
 
 func TestStepsAreTimedFromBoundaryToBoundary(t *testing.T) {
@@ -67,22 +66,22 @@ func TestStepsAreTimedFromBoundaryToBoundary(t *testing.T) {
 	for i, s := range steps {
 		a := attrs(s)
 		identity(t, a)
-		assert.Equal(t, "step", a["gpu.operation.type"].AsString())
-		assert.EqualValues(t, i+1, a["gpu.step.index"].AsInt64())
-		assert.InDelta(t, 2e-3, a["gpu.step.phase.duration.forward"].AsFloat64(), 10e-6)
-		assert.InDelta(t, 4e-3, a["gpu.step.phase.duration.backward"].AsFloat64(), 10e-6)
-		assert.InDelta(t, 10e-3, a["gpu.step.duration"].AsFloat64(), 10e-6, i)
-		assert.InDelta(t, 6e-3, a["gpu.step.covered.duration"].AsFloat64(), 20e-6)
-		assert.EqualValues(t, 32, a["gpu.step.items"].AsInt64())
-		assert.Equal(t, 5e9, a["gpu.flop.count"].AsFloat64())
-		assert.Equal(t, "bf16", a["gpu.flop.precision"].AsString())
+		require.Equal(t, "step", a["gpu.operation.type"].AsString())
+		require.EqualValues(t, i+1, a["gpu.step.index"].AsInt64())
+		require.InDelta(t, 2e-3, a["gpu.step.phase.duration.forward"].AsFloat64(), 10e-6)
+		require.InDelta(t, 4e-3, a["gpu.step.phase.duration.backward"].AsFloat64(), 10e-6)
+		require.InDelta(t, 10e-3, a["gpu.step.duration"].AsFloat64(), 10e-6, i)
+		require.InDelta(t, 6e-3, a["gpu.step.covered.duration"].AsFloat64(), 20e-6)
+		require.EqualValues(t, 32, a["gpu.step.items"].AsInt64())
+		require.Equal(t, 5e9, a["gpu.flop.count"].AsFloat64())
+		require.Equal(t, "bf16", a["gpu.flop.precision"].AsString())
 	}
 	for _, name := range []string{"forward", "backward", "matmul"} {
 		spans := r.named(name)
 		require.Len(t, spans, 3, name)
 		for i := range spans {
-			assert.Equal(t, steps[i].SpanContext().SpanID(), spans[i].Parent().SpanID(), name)
-			assert.Equal(t, steps[i].SpanContext().TraceID(), spans[i].SpanContext().TraceID(), name)
+			require.Equal(t, steps[i].SpanContext().SpanID(), spans[i].Parent().SpanID(), name)
+			require.Equal(t, steps[i].SpanContext().TraceID(), spans[i].SpanContext().TraceID(), name)
 		}
 	}
 	// Steps follow each other on the device without a gap.
@@ -90,11 +89,11 @@ func TestStepsAreTimedFromBoundaryToBoundary(t *testing.T) {
 	for _, s := range steps {
 		total += attrs(s)["gpu.step.duration"].AsFloat64()
 	}
-	assert.InDelta(t, 30e-3, total, 10e-6)
+	require.InDelta(t, 30e-3, total, 10e-6)
 	loops := r.p.Snapshot().Loops
 	require.Len(t, loops, 1)
-	assert.EqualValues(t, 3, loops[0].Steps)
-	assert.EqualValues(t, 96, loops[0].Items)
+	require.EqualValues(t, 3, loops[0].Steps)
+	require.EqualValues(t, 96, loops[0].Items)
 }
 
 func TestOverlappingPhasesCountOnceInTheUnion(t *testing.T) {
@@ -115,10 +114,10 @@ func TestOverlappingPhasesCountOnceInTheUnion(t *testing.T) {
 	r.flush()
 	a := attrs(r.named("train")[0])
 	identity(t, a)
-	assert.InDelta(t, 5e-3, a["gpu.step.phase.duration.backward"].AsFloat64(), 10e-6)
-	assert.InDelta(t, 2e-3, a["gpu.step.phase.duration.comm"].AsFloat64(), 10e-6)
-	assert.InDelta(t, 2e-3, a["gpu.step.overlap.duration"].AsFloat64(), 10e-6)
-	assert.InDelta(t, 5e-3, a["gpu.step.other.duration"].AsFloat64(), 10e-6)
+	require.InDelta(t, 5e-3, a["gpu.step.phase.duration.backward"].AsFloat64(), 10e-6)
+	require.InDelta(t, 2e-3, a["gpu.step.phase.duration.comm"].AsFloat64(), 10e-6)
+	require.InDelta(t, 2e-3, a["gpu.step.overlap.duration"].AsFloat64(), 10e-6)
+	require.InDelta(t, 5e-3, a["gpu.step.other.duration"].AsFloat64(), 10e-6)
 }
 
 func TestPhasesMeasuredElsewhereKeepTheIdentity(t *testing.T) {
@@ -172,12 +171,12 @@ func TestPhasesMeasuredElsewhereKeepTheIdentity(t *testing.T) {
 			a := attrs(r.named("train")[0])
 			identity(t, a)
 			if v, ok := a["gpu.step.phase.duration.comm"]; ok {
-				assert.InDelta(t, tt.comm, v.AsFloat64()*1e3, 0.02)
+				require.InDelta(t, tt.comm, v.AsFloat64()*1e3, 0.02)
 			} else {
-				assert.True(t, math.IsNaN(tt.comm))
+				require.True(t, math.IsNaN(tt.comm))
 			}
-			assert.InDelta(t, tt.overlap, a["gpu.step.overlap.duration"].AsFloat64()*1e3, 0.02)
-			assert.InDelta(t, tt.other, a["gpu.step.other.duration"].AsFloat64()*1e3, 0.02)
+			require.InDelta(t, tt.overlap, a["gpu.step.overlap.duration"].AsFloat64()*1e3, 0.02)
+			require.InDelta(t, tt.other, a["gpu.step.other.duration"].AsFloat64()*1e3, 0.02)
 		})
 	}
 }
@@ -199,13 +198,13 @@ func TestScheduleDecidesWhichStepsAreRecorded(t *testing.T) {
 	for _, s := range r.named("train") {
 		got = append(got, attrs(s)["gpu.step.index"].AsInt64())
 	}
-	assert.Equal(t, []int64{4, 5, 8, 9}, got)
-	assert.Len(t, r.named("work"), 4, "sections of other steps leave no spans")
+	require.Equal(t, []int64{4, 5, 8, 9}, got)
+	require.Len(t, r.named("work"), 4, "sections of other steps leave no spans")
 	f, ok := r.p.Stats(op)
 	require.True(t, ok)
-	assert.EqualValues(t, 4, f.Duration.Count)
-	assert.EqualValues(t, 9, f.Count)
-	assert.EqualValues(t, 9, f.Items)
+	require.EqualValues(t, 4, f.Duration.Count)
+	require.EqualValues(t, 9, f.Count)
+	require.EqualValues(t, 9, f.Items)
 }
 
 func TestALoopLeftWithoutItemsHasNoLastStep(t *testing.T) {
@@ -225,11 +224,11 @@ func TestALoopLeftWithoutItemsHasNoLastStep(t *testing.T) {
 		r.clock.Advance(2 * time.Millisecond)
 	}
 	r.flush()
-	assert.Len(t, r.named("train"), 2)
+	require.Len(t, r.named("train"), 2)
 	extra := r.named("train (no step)")
 	require.Len(t, extra, 1)
-	assert.NotContains(t, attrs(extra[0]), "gpu.operation.type")
-	assert.EqualValues(t, 2, r.p.Snapshot().Loops[0].Steps)
+	require.NotContains(t, attrs(extra[0]), "gpu.operation.type")
+	require.EqualValues(t, 2, r.p.Snapshot().Loops[0].Steps)
 }
 
 func TestUnsampledStepsAreNotTimed(t *testing.T) {
@@ -242,14 +241,14 @@ func TestUnsampledStepsAreNotTimed(t *testing.T) {
 	s := p.Stream(uintptr(h), "main")
 	op := gpuspan.NewOperation("work")
 	for ctx, step := range train.NewLoop(p, "train", s, train.TotalSteps(5)).Steps(context.Background()) {
-		assert.False(t, step.Recording())
+		require.False(t, step.Recording())
 		x := op.Start(ctx, s)
-		assert.False(t, x.Timed())
+		require.False(t, x.Timed())
 		x.EndWith(gpuspan.Work{Items: 3})
 	}
 	f, ok := p.Stats(op)
 	require.True(t, ok)
-	assert.EqualValues(t, 5, f.Count)
-	assert.EqualValues(t, 15, f.Items)
-	assert.Empty(t, r.spans.Ended())
+	require.EqualValues(t, 5, f.Count)
+	require.EqualValues(t, 15, f.Items)
+	require.Empty(t, r.spans.Ended())
 }

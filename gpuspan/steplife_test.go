@@ -11,13 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
@@ -27,36 +26,36 @@ func TestAStepSpanIsLiveAndEndsAfterTheDevice(t *testing.T) {
 	s, h := r.stream()
 	var hostEnd time.Time
 	for ctx, step := range train.NewLoop(r.p, "train", s, train.TotalSteps(1)).Steps(context.Background()) {
-		assert.True(t, step.Recording())
-		assert.Equal(t, step.Span().SpanContext(), trace.SpanContextFromContext(ctx))
+		require.True(t, step.Recording())
+		require.Equal(t, step.Span().SpanContext(), trace.SpanContextFromContext(ctx))
 		_, host := r.tp.Tracer("test").Start(ctx, "host work")
 		host.End()
 		r.busy(h, 20*time.Millisecond)
 		hostEnd = r.clock.Now()
 	}
-	assert.Empty(t, r.named("train"), "the device has not finished")
+	require.Empty(t, r.named("train"), "the device has not finished")
 	r.clock.Advance(50 * time.Millisecond)
 	r.flush()
 	step := r.named("train")[0]
-	assert.Equal(t, step.SpanContext().SpanID(), r.named("host work")[0].Parent().SpanID())
-	assert.Greater(t, step.EndTime().Sub(hostEnd), 19*time.Millisecond)
+	require.Equal(t, step.SpanContext().SpanID(), r.named("host work")[0].Parent().SpanID())
+	require.Greater(t, step.EndTime().Sub(hostEnd), 19*time.Millisecond)
 	a := attrs(step)
-	assert.InDelta(t, 20e-3, a["gpu.step.duration"].AsFloat64(), 20e-6)
-	assert.InDelta(t, 0, a["gpu.step.host.duration"].AsFloat64(), 20e-6)
+	require.InDelta(t, 20e-3, a["gpu.step.duration"].AsFloat64(), 20e-6)
+	require.InDelta(t, 0, a["gpu.step.host.duration"].AsFloat64(), 20e-6)
 }
 
 func TestAPanicInTheBodyEndsTheStep(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
 	loop := train.NewLoop(r.p, "train", s)
-	assert.PanicsWithValue(t, "application", func() {
+	require.Panics(t, "application", func() {
 		for range loop.Steps(context.Background()) {
 			panic("application")
 		}
 	})
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.Len(t, r.named("train"), 1)
+	require.Len(t, r.named("train"), 1)
 	n := 0
 	for range loop.Steps(context.Background()) { // and the loop can go on
 		if n++; n == 2 {
@@ -66,7 +65,7 @@ func TestAPanicInTheBodyEndsTheStep(t *testing.T) {
 	}
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.Len(t, r.named("train"), 3)
+	require.Len(t, r.named("train"), 3)
 }
 
 func TestStepsStopWithTheirContext(t *testing.T) {
@@ -80,7 +79,7 @@ func TestStepsStopWithTheirContext(t *testing.T) {
 			cancel()
 		}
 	}
-	assert.Equal(t, 3, n)
+	require.Equal(t, 3, n)
 	r.clock.Advance(time.Millisecond)
 }
 
@@ -105,16 +104,16 @@ func TestStepNumbersEpochsAndTraces(t *testing.T) {
 	traces := map[trace.TraceID]bool{}
 	for i, s := range steps {
 		a := attrs(s)
-		assert.EqualValues(t, 101+i, a["gpu.step.index"].AsInt64())
+		require.EqualValues(t, 101+i, a["gpu.step.index"].AsInt64())
 		require.Contains(t, a, "gpu.step.epoch")
-		assert.EqualValues(t, i/2, a["gpu.step.epoch"].AsInt64())
-		assert.EqualValues(t, 5, a["gpu.step.items"].AsInt64())
-		assert.False(t, s.Parent().IsValid())
+		require.EqualValues(t, i/2, a["gpu.step.epoch"].AsInt64())
+		require.EqualValues(t, 5, a["gpu.step.items"].AsInt64())
+		require.False(t, s.Parent().IsValid())
 		require.Len(t, s.Links(), 1)
-		assert.Equal(t, run.SpanContext().SpanID(), s.Links()[0].SpanContext.SpanID())
+		require.Equal(t, run.SpanContext().SpanID(), s.Links()[0].SpanContext.SpanID())
 		traces[s.SpanContext().TraceID()] = true
 	}
-	assert.Len(t, traces, 4)
+	require.Len(t, traces, 4)
 }
 
 func TestDeclaredPhasesAreOnEveryStep(t *testing.T) {
@@ -126,9 +125,9 @@ func TestDeclaredPhasesAreOnEveryStep(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	a := attrs(r.named("train")[0])
-	assert.Equal(t, 0.0, a["gpu.step.phase.duration.augment"].AsFloat64())
-	assert.Contains(t, a, "gpu.step.phase.duration.data")
-	assert.NotContains(t, a, "gpu.step.phase.duration.forward")
+	require.Equal(t, 0.0, a["gpu.step.phase.duration.augment"].AsFloat64())
+	require.Contains(t, a, "gpu.step.phase.duration.data")
+	require.NotContains(t, a, "gpu.step.phase.duration.forward")
 }
 
 func TestStepsWithoutADeviceAreHostTimed(t *testing.T) {
@@ -150,11 +149,11 @@ func TestStepsWithoutADeviceAreHostTimed(t *testing.T) {
 		n++
 		a := attrs(s)
 		identity(t, a)
-		assert.Equal(t, "host", a["gpu.timing.source"].AsString())
-		assert.GreaterOrEqual(t, a["gpu.step.phase.duration.forward"].AsFloat64(), 3e-3)
-		assert.GreaterOrEqual(t, a["gpu.step.duration"].AsFloat64(), a["gpu.step.phase.duration.forward"].AsFloat64())
+		require.Equal(t, "host", a["gpu.timing.source"].AsString())
+		require.GreaterOrEqual(t, a["gpu.step.phase.duration.forward"].AsFloat64(), 3e-3)
+		require.GreaterOrEqual(t, a["gpu.step.duration"].AsFloat64(), a["gpu.step.phase.duration.forward"].AsFloat64())
 	}
-	assert.Equal(t, 3, n)
+	require.Equal(t, 3, n)
 }
 
 func TestAStepWithoutASlotStillHasItsSpan(t *testing.T) {
@@ -170,9 +169,9 @@ func TestAStepWithoutASlotStillHasItsSpan(t *testing.T) {
 	b.End()
 	require.Len(t, r.named("train"), 2)
 	at := attrs(r.named("train")[0])
-	assert.Equal(t, "dropped", at["gpu.timing.status"].AsString())
-	assert.EqualValues(t, 3, at["gpu.step.items"].AsInt64())
-	assert.NotContains(t, at, "gpu.step.duration")
+	require.Equal(t, "dropped", at["gpu.timing.status"].AsString())
+	require.EqualValues(t, 3, at["gpu.step.items"].AsInt64())
+	require.NotContains(t, at, "gpu.step.duration")
 	r.clock.Advance(10 * time.Millisecond)
 }
 
@@ -189,9 +188,9 @@ func TestSectionsOfAStepAreFoundWithoutItsContext(t *testing.T) {
 	r.clock.Advance(10 * time.Millisecond)
 	r.flush()
 	step := r.named("train")[0]
-	assert.Equal(t, step.SpanContext().SpanID(), r.named("op")[0].Parent().SpanID())
-	assert.InDelta(t, 2e-3, attrs(step)["gpu.step.covered.duration"].AsFloat64(), 20e-6)
-	assert.Equal(t, 7.0, attrs(step)["gpu.flop.count"].AsFloat64())
+	require.Equal(t, step.SpanContext().SpanID(), r.named("op")[0].Parent().SpanID())
+	require.InDelta(t, 2e-3, attrs(step)["gpu.step.covered.duration"].AsFloat64(), 20e-6)
+	require.Equal(t, 7.0, attrs(step)["gpu.flop.count"].AsFloat64())
 }
 
 func TestPhasesFromManyGoroutines(t *testing.T) {
@@ -251,11 +250,11 @@ func TestSeveralDevices(t *testing.T) {
 		switch s.Name() {
 		case "op":
 			d := a["gpu.device.ordinal"].AsInt64()
-			assert.InDelta(t, float64(d+1)*1e-3, a["gpu.duration"].AsFloat64(), 50e-6)
-			assert.NotEmpty(t, a["hw.id"].AsString())
+			require.InDelta(t, float64(d+1)*1e-3, a["gpu.duration"].AsFloat64(), 50e-6)
+			require.NotEmpty(t, a["hw.id"].AsString())
 		case "train":
 			identity(t, a)
-			assert.InDelta(t, 4e-3, a["gpu.step.phase.duration.comm"].AsFloat64(), 50e-6)
+			require.InDelta(t, 4e-3, a["gpu.step.phase.duration.comm"].AsFloat64(), 50e-6)
 		}
 	}
 }
@@ -283,8 +282,8 @@ func TestPhaseNamesAreBounded(t *testing.T) {
 			}
 		}
 	}
-	assert.Len(t, keys, 65)
-	assert.Contains(t, keys, "gpu.step.phase.duration.overflow")
+	require.Len(t, keys, 65)
+	require.Contains(t, keys, "gpu.step.phase.duration.overflow")
 }
 
 // However an application writes a phase, it is one: of the 64 names none is spent on another spelling.
@@ -309,7 +308,7 @@ func TestSpellingsOfAPhaseAreOnePhase(t *testing.T) {
 			phases++
 		}
 	}
-	assert.Equal(t, 64, phases)
+	require.Equal(t, 64, phases)
 	_, overflow := a["gpu.step.phase.duration.overflow"]
-	assert.False(t, overflow)
+	require.False(t, overflow)
 }

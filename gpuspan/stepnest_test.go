@@ -8,13 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
@@ -44,16 +43,16 @@ func TestStepsWithinAStepGiveTheStreamBack(t *testing.T) {
 	require.Len(t, sections, 2, "steps that are not recorded have no spans below them")
 	for i, step := range steps {
 		a := attrs(step)
-		assert.Equal(t, step.SpanContext().SpanID(), sections[i].Parent().SpanID())
-		assert.InDelta(t, 3e-3, a["gpu.step.covered.duration"].AsFloat64(), 20e-6, "the evaluation's sections are its own")
-		assert.Equal(t, 7.0, a["gpu.flop.count"].AsFloat64())
+		require.Equal(t, step.SpanContext().SpanID(), sections[i].Parent().SpanID())
+		require.InDelta(t, 3e-3, a["gpu.step.covered.duration"].AsFloat64(), 20e-6, "the evaluation's sections are its own")
+		require.Equal(t, 7.0, a["gpu.flop.count"].AsFloat64())
 	}
 	evals := r.named("eval")
 	require.Len(t, evals, 4, "its schedule goes on from one run to the next")
-	assert.Equal(t, []int64{2, 4, 6, 8}, indexes(evals))
-	assert.Len(t, r.named("op"), 4)
+	require.Equal(t, []int64{2, 4, 6, 8}, indexes(evals))
+	require.Len(t, r.named("op"), 4)
 	m := ints(collect(t, reader)["gpu.operation.count"])
-	assert.Equal(t, map[string]int64{"train ": 4, "eval ": 8, "op ": 8, "after ": 4}, m)
+	require.Equal(t, map[string]int64{"train ": 4, "eval ": 8, "op ": 8, "after ": 4}, m)
 }
 
 func indexes(steps []sdktrace.ReadOnlySpan) (out []int64) {
@@ -92,12 +91,12 @@ func TestEveryStepCounts(t *testing.T) {
 	y.End()
 	require.Equal(t, 14, n)
 	m := ints(collect(t, reader)["gpu.operation.count"])
-	assert.EqualValues(t, 12, m["train "])
+	require.EqualValues(t, 12, m["train "])
 	names := map[string]bool{}
 	for _, o := range r.p.Snapshot().Operations {
 		names[o.Name] = true
 	}
-	assert.NotContains(t, names, "train", "steps have a table of their own")
+	require.NotContains(t, names, "train", "steps have a table of their own")
 }
 
 // A program that only wants reports and metrics has no tracer. Nobody said then that a step is not wanted.
@@ -106,7 +105,7 @@ func TestWithoutATracerStepsAreTimed(t *testing.T) {
 	s, h := r.stream()
 	op := gpuspan.NewOperation("op")
 	for ctx, step := range train.NewLoop(r.p, "train", s, train.TotalSteps(3)).Steps(context.Background()) {
-		assert.False(t, step.Recording())
+		require.False(t, step.Recording())
 		x := step.Phase(train.Forward)
 		y := op.Start(ctx, s)
 		r.busy(h, 2*time.Millisecond)
@@ -118,14 +117,14 @@ func TestWithoutATracerStepsAreTimed(t *testing.T) {
 	r.flush()
 	loops := r.p.Snapshot().Loops
 	require.Len(t, loops, 1)
-	assert.EqualValues(t, 3, loops[0].Steps)
-	assert.EqualValues(t, 15, loops[0].Items)
+	require.EqualValues(t, 3, loops[0].Steps)
+	require.EqualValues(t, 15, loops[0].Items)
 	counts := map[string]uint64{}
 	for _, p := range collect(t, reader)["gpu.operation.duration"].Data.(metricdata.Histogram[float64]).DataPoints {
 		name, _ := p.Attributes.Value("gpu.operation.name")
 		counts[name.AsString()] = p.Count
 	}
-	assert.Equal(t, map[string]uint64{"train": 3, "forward": 3, "op": 3}, counts)
+	require.Equal(t, map[string]uint64{"train": 3, "forward": 3, "op": 3}, counts)
 }
 
 // A loop may be made for each evaluation: what it costs is bounded, and its steps are those of one operation.
@@ -146,9 +145,9 @@ func TestLoopsOfOneNameAreOneOperation(t *testing.T) {
 	op.Start(context.Background(), s).End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	assert.Len(t, r.named("op"), 1)
+	require.Len(t, r.named("op"), 1)
 	m := ints(collect(t, reader)["gpu.operation.count"])
-	assert.Equal(t, map[string]int64{"eval ": 5001, "train ": 1, "(other) ": 2, "op ": 1}, m)
-	assert.EqualValues(t, 2, r.p.Misuse()["name_overflow"])
-	assert.Zero(t, r.p.Misuse()["operation_overflow"])
+	require.Equal(t, map[string]int64{"eval ": 5001, "train ": 1, "(other) ": 2, "op ": 1}, m)
+	require.EqualValues(t, 2, r.p.Misuse()["name_overflow"])
+	require.Zero(t, r.p.Misuse()["operation_overflow"])
 }

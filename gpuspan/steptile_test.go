@@ -10,12 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
@@ -65,7 +64,7 @@ func TestStepsTileTheDeviceAndTheHost(t *testing.T) {
 		total += length
 	}
 	require.Equal(t, steps, n)
-	assert.InDelta(t, wall.Seconds(), float64(total)/1e9, 2e-3)
+	require.InDelta(t, wall.Seconds(), float64(total)/1e9, 2e-3)
 }
 
 // Tiling costs no truth: for minutes and at any drift both ends of each step lie within its stated error, and lengths stay differences of stamps.
@@ -98,14 +97,14 @@ func TestStepsAreWhereTheySay(t *testing.T) {
 			from := span.StartTime().Add(time.Duration(math.Round(1e9 * a["gpu.start.delay"].AsFloat64())))
 			length := a["gpu.step.duration"].AsFloat64()
 			to := from.Add(time.Duration(math.Round(1e9 * length)))
-			assert.LessOrEqual(t, math.Abs(from.Sub(w.truth[i]).Seconds()), bound, "start of step %d at %v ppm", i, drift)
-			assert.LessOrEqual(t, math.Abs(to.Sub(w.truth[i+1]).Seconds()), bound, "end of step %d at %v ppm", i, drift)
+			require.LessOrEqual(t, math.Abs(from.Sub(w.truth[i]).Seconds()), bound, "start of step %d at %v ppm", i, drift)
+			require.LessOrEqual(t, math.Abs(to.Sub(w.truth[i+1]).Seconds()), bound, "end of step %d at %v ppm", i, drift)
 			d := w.truth[i+1].Sub(w.truth[i]).Seconds()
 			if math.Abs(length-d) > tick.Seconds()+d*1e-6+100e-9 {
 				moved++
 			}
 		}
-		assert.Less(t, moved, steps/20, "ends that had to be moved")
+		require.Less(t, moved, steps/20, "ends that had to be moved")
 		t.Logf("%v ppm: %d of %d ends moved", drift, moved, steps)
 	}
 }

@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
@@ -47,8 +46,8 @@ func TestWaitingAndExposedCommunicationAreWhatNoOtherPhaseHides(t *testing.T) {
 			}
 			r.flush()
 			l := r.p.Snapshot().Loops[0]
-			assert.InDelta(t, float64(tt.waiting), float64(l.Waiting), 1e4)
-			assert.InDelta(t, float64(tt.exposed), float64(l.Exposed), 1e4)
+			require.InDelta(t, float64(tt.waiting), float64(l.Waiting), 1e4)
+			require.InDelta(t, float64(tt.exposed), float64(l.Exposed), 1e4)
 		})
 	}
 }

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
@@ -37,12 +36,12 @@ func TestSyncModes(t *testing.T) {
 			t1 := r.clock.Now()
 			x.End()
 			t2 := r.clock.Now()
-			assert.InDelta(t, tt.inner, t1.Sub(t0), float64(20*time.Microsecond))
-			assert.InDelta(t, tt.outer, t2.Sub(t1), float64(20*time.Microsecond))
+			require.InDelta(t, tt.inner, t1.Sub(t0), float64(20*time.Microsecond))
+			require.InDelta(t, tt.outer, t2.Sub(t1), float64(20*time.Microsecond))
 			r.clock.Advance(5 * time.Millisecond)
 			r.flush()
 			for _, s := range r.named("op") {
-				assert.Equal(t, tt.source, attrs(s)["gpu.timing.source"].AsString())
+				require.Equal(t, tt.source, attrs(s)["gpu.timing.source"].AsString())
 			}
 		})
 	}
@@ -62,10 +61,10 @@ func TestTheNarrowestSyncModeWins(t *testing.T) {
 		return waited, attrs(r.named(op.Name())[0])["gpu.timing.source"].AsString()
 	}
 	waited, from := source(gpuspan.NewOperation("as the stream"))
-	assert.Less(t, waited, 100*time.Microsecond)
-	assert.Equal(t, "simulated", from)
+	require.Less(t, waited, 100*time.Microsecond)
+	require.Equal(t, "simulated", from)
 	waited, _ = source(gpuspan.NewOperation("waits", gpuspan.Sync(settings.SyncImmediate)))
-	assert.Greater(t, waited, 900*time.Microsecond)
+	require.Greater(t, waited, 900*time.Microsecond)
 	_, from = source(gpuspan.NewOperation("host", gpuspan.Sync(settings.SyncNone)))
-	assert.Equal(t, "host", from)
+	require.Equal(t, "host", from)
 }

@@ -12,13 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
@@ -106,10 +105,10 @@ func TestSpansAreWhereTheySay(t *testing.T) {
 			start, end := w.truth[2*i], w.truth[2*i+1]
 			e := math.Abs(span.StartTime().Sub(start).Seconds())
 			errs, bounds = append(errs, e), append(bounds, bound)
-			assert.LessOrEqual(t, e, bound+tick.Seconds()+1e-9, "section %d at %v", i, drift)
+			require.LessOrEqual(t, e, bound+tick.Seconds()+1e-9, "section %d at %v", i, drift)
 			d := end.Sub(start).Seconds()
-			assert.InDelta(t, d, a["gpu.duration"].AsFloat64(), tick.Seconds()+d*200e-6+1e-9)
-			assert.False(t, span.EndTime().Before(span.StartTime()))
+			require.InDelta(t, d, a["gpu.duration"].AsFloat64(), tick.Seconds()+d*200e-6+1e-9)
+			require.False(t, span.EndTime().Before(span.StartTime()))
 		}
 		errs, bounds = errs[100:], bounds[100:] // by then the clocks' rate is known; the bound holds before, but is wide
 		slices.Sort(errs)
@@ -117,7 +116,7 @@ func TestSpansAreWhereTheySay(t *testing.T) {
 		n := len(errs)
 		t.Logf("drift %v ppm: error p50 %.2f µs, p99 %.2f µs, max %.2f µs; bound p50 %.2f µs, max %.2f µs", drift,
 			1e6*errs[n/2], 1e6*errs[n*99/100], 1e6*errs[n-1], 1e6*bounds[n/2], 1e6*bounds[n-1])
-		assert.Less(t, errs[n*99/100], 5e-6)
-		assert.Less(t, bounds[n*99/100], 10e-6, "a bound that is too wide says nothing")
+		require.Less(t, errs[n*99/100], 5e-6)
+		require.Less(t, bounds[n*99/100], 10e-6, "a bound that is too wide says nothing")
 	}
 }

@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/otlp"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
@@ -33,12 +32,12 @@ func TestEveryMethodWorksOnNilAndZeroValues(t *testing.T) {
 		}
 	}
 	x := gpuspan.NewOperation("op").Start(context.Background(), &gpuspan.Stream{})
-	assert.Equal(t, gpuspan.Section{}, x)
+	require.Equal(t, gpuspan.Section{}, x)
 	r := newRig(t)
 	s, _ := r.stream()
-	assert.Equal(t, gpuspan.Section{}, new(gpuspan.Operation).Start(context.Background(), s))
+	require.Equal(t, gpuspan.Section{}, new(gpuspan.Operation).Start(context.Background(), s))
 	y := gpuspan.NewOperation("op").Start(context.Background(), s)
-	assert.Equal(t, gpuspan.Section{}, y.StartOn(gpuspan.NewOperation("op"), &gpuspan.Stream{}))
+	require.Equal(t, gpuspan.Section{}, y.StartOn(gpuspan.NewOperation("op"), &gpuspan.Stream{}))
 	all(t, s, true)
 	all(t, y, true)
 }
@@ -64,6 +63,6 @@ func all(t *testing.T, v any, zero bool) {
 				args = append(args, reflect.Zero(in))
 			}
 		}
-		assert.NotPanics(t, func() { f.Call(args) }, name)
+		require.NotPanics(t, func() { f.Call(args) }, name)
 	}
 }

@@ -9,11 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func TestFullDiskLosesOnlyWhatItRefused(t *testing.T) {
@@ -36,7 +34,7 @@ func TestFullDiskLosesOnlyWhatItRefused(t *testing.T) {
 	require.NoError(t, err)
 	f, faults := chrometracetest.Read(data)
 	require.Empty(t, faults)
-	assert.Len(t, f.Of("X"), 1100)
+	require.Len(t, f.Of("X"), 1100)
 }
 
 func TestFullDiskAtTheEndLeavesNoFileUnderTheFinalName(t *testing.T) {
@@ -56,7 +54,7 @@ func TestFullDiskAtTheEndLeavesNoFileUnderTheFinalName(t *testing.T) {
 		entries, err := os.ReadDir(dir)
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
-		assert.Contains(t, entries[0].Name(), ".partial")
+		require.Contains(t, entries[0].Name(), ".partial")
 	}
 }
 
@@ -117,10 +115,10 @@ func TestFullDiskWhenAFileIsDueLosesNothing(t *testing.T) {
 			now = now.Add(time.Hour)
 			require.NoError(t, r.Sweep())
 		}
-		assert.Len(t, told, 1, "once for the file")
-		assert.Contains(t, told[0], "its end is written as soon as there is room")
+		require.Len(t, told, 1, "once for the file")
+		require.Contains(t, told[0], "its end is written as soon as there is room")
 		require.Len(t, names(t, dir), 1)
-		assert.Contains(t, names(t, dir)[0], ".partial")
+		require.Contains(t, names(t, dir)[0], ".partial")
 		free()
 
 		if c.MaxBytes > 0 {
@@ -131,12 +129,12 @@ func TestFullDiskWhenAFileIsDueLosesNothing(t *testing.T) {
 		complete := traces(t, dir) // checked by the strict reader
 		require.Len(t, complete, 1)
 		for _, f := range complete {
-			assert.Len(t, f.Slices(), map[bool]int{true: 180, false: 60}[c.MaxBytes > 0])
-			assert.Len(t, f.Of("C"), 1)
-			assert.Len(t, f.Tracks(), 1)
+			require.Len(t, f.Slices(), map[bool]int{true: 180, false: 60}[c.MaxBytes > 0])
+			require.Len(t, f.Of("C"), 1)
+			require.Len(t, f.Tracks(), 1)
 		}
 		require.NoError(t, r.Close())
-		assert.Len(t, names(t, dir), 1)
+		require.Len(t, names(t, dir), 1)
 	}
 }
 
@@ -160,5 +158,5 @@ func TestCompressedFileThatBreaksIsNotContinued(t *testing.T) {
 	require.NoError(t, r.Close())
 	entries, err := filepath.Glob(filepath.Join(dir, "*"))
 	require.NoError(t, err)
-	assert.Len(t, entries, 2, "the broken one keeps its temporary name: %v", entries)
+	require.Len(t, entries, 2, "the broken one keeps its temporary name: %v", entries)
 }

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -22,6 +20,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -73,21 +72,21 @@ func TestEachActiveWindowIsOneFile(t *testing.T) {
 		require.NoError(t, e.Shutdown(t.Context()), "a second shutdown does nothing")
 		got := traces(t, dir)
 		first, second := "rank_0.1700000000163.pt.trace.json", "rank_0.1700000000263.pt.trace.json"
-		assert.Equal(t, []string{first, second}, complete)
+		require.Equal(t, []string{first, second}, complete)
 		require.Len(t, got, 2)
 		for name, numbers := range map[string][]int64{first: {4, 5, 6}, second: {14, 15, 16}} {
 			s := got[name].Slices()
 			require.Len(t, got[name].Of("X"), 6, name)
-			assert.Len(t, got[name].Of("s"), 3, "arrows from step to section")
+			require.Len(t, got[name].Of("s"), 3, "arrows from step to section")
 			for _, n := range numbers {
 				step := s[fmt.Sprintf("ProfilerStep#%d", n)]
-				assert.EqualValues(t, 10_000_000, step.Dur)
-				assert.Equal(t, "train", step.Args["loop"])
+				require.EqualValues(t, 10_000_000, step.Dur)
+				require.Equal(t, "train", step.Args["loop"])
 			}
 			x := s["forward"]
-			assert.Equal(t, []any{1., 2.}, x.Args["shape"])
-			assert.Equal(t, "late", x.Args["otel.status_description"])
-			assert.Contains(t, slices.Collect(maps.Values(got[name].Tracks())), "steps of train")
+			require.Equal(t, []any{1., 2.}, x.Args["shape"])
+			require.Equal(t, "late", x.Args["otel.status_description"])
+			require.Contains(t, slices.Collect(maps.Values(got[name].Tracks())), "steps of train")
 		}
 	}
 }
@@ -105,8 +104,8 @@ func TestWithoutStepsThereIsOneFile(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
-	assert.Equal(t, "w.1700000000123.pt.trace.json.gz", entries[0].Name())
-	assert.ErrorIs(t, e.ExportSpans(t.Context(), nil), chrometrace.ErrClosed)
+	require.Equal(t, "w.1700000000123.pt.trace.json.gz", entries[0].Name())
+	require.ErrorIs(t, e.ExportSpans(t.Context(), nil), chrometrace.ErrClosed)
 }
 
 func TestFolderThatCannotBeWrittenIsAnErrorAtOnce(t *testing.T) {
@@ -114,5 +113,5 @@ func TestFolderThatCannotBeWrittenIsAnErrorAtOnce(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	_, err := chrometrace.NewExporter(filepath.Join(file, "traces"))
 	require.ErrorContains(t, err, "cannot create folder for traces")
-	assert.ErrorContains(t, err, "not a directory")
+	require.ErrorContains(t, err, "not a directory")
 }

@@ -14,14 +14,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
@@ -82,15 +81,15 @@ func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
 				n++
 				s := on[g.Args["parent_span_id"]]
 				// Each is placed on the wall clock by itself, on a busy machine with errors of tens of microseconds.
-				assert.GreaterOrEqual(t, g.Time, s.Time-200_000, "as the device ran the step")
-				assert.LessOrEqual(t, g.Time+g.Dur, s.Time+s.Dur+200_000)
+				require.GreaterOrEqual(t, g.Time, s.Time-200_000, "as the device ran the step")
+				require.LessOrEqual(t, g.Time+g.Dur, s.Time+s.Dur+200_000)
 			}
 		}
-		assert.Equal(t, 2, n)
-		assert.Len(t, f.Of("s"), 4, "an arrow from the step on the host to each section")
+		require.Equal(t, 2, n)
+		require.Len(t, f.Of("s"), 4, "an arrow from the step on the host to each section")
 	}
-	assert.Len(t, drawn, spans, "every span is in one of the files")
-	assert.ElementsMatch(t, [][]string{
+	require.Len(t, drawn, spans, "every span is in one of the files")
+	require.ElementsMatch(t, [][]string{
 		{"steps of train ProfilerStep#5", "steps of train ProfilerStep#6", "GPU 0 steps of train ProfilerStep#5", "GPU 0 steps of train ProfilerStep#6"},
 		{"steps of train ProfilerStep#10", "steps of train ProfilerStep#11", "GPU 0 steps of train ProfilerStep#10", "GPU 0 steps of train ProfilerStep#11"},
 	}, sortedEach(steps))
@@ -101,7 +100,7 @@ func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, records, 5, string(data))
 	for i, r := range records[1:] {
-		assert.Equal(t, fmt.Sprint([]int{5, 6, 10, 11}[i]), r[0])
+		require.Equal(t, fmt.Sprint([]int{5, 6, 10, 11}[i]), r[0])
 		sum := new(big.Rat)
 		for k, name := range records[0] {
 			v, _ := new(big.Rat).SetString("0" + r[k])
@@ -114,7 +113,7 @@ func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
 				}
 			}
 		}
-		assert.Zero(t, sum.Sign(), "row %v", r)
+		require.Zero(t, sum.Sign(), "row %v", r)
 	}
 }
 

@@ -11,10 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func names(t *testing.T, dir string) []string {
@@ -50,9 +48,9 @@ func TestFilesRotateBySize(t *testing.T) {
 		}
 	}
 	require.NoError(t, r.Close())
-	assert.Equal(t, []string{"trace-20260102T030406.000Z-1.json", "trace-20260102T030406.000Z.json"}, names(t, dir), "the two newest, of one moment")
+	require.Equal(t, []string{"trace-20260102T030406.000Z-1.json", "trace-20260102T030406.000Z.json"}, names(t, dir), "the two newest, of one moment")
 	for name, f := range traces(t, dir) {
-		assert.Len(t, f.Of("X"), 100, name)
+		require.Len(t, f.Of("X"), 100, name)
 	}
 }
 
@@ -72,8 +70,8 @@ func TestLateSpansOfATraceDoNotReplaceIt(t *testing.T) {
 	require.ErrorIs(t, r.WriteCounters(nil), chrometrace.ErrClosed)
 	require.NoError(t, r.Close())
 	got := traces(t, dir)
-	assert.Len(t, got["trace-00000000000000000000000000000000.json"].Of("X"), 3)
-	assert.Len(t, got["trace-00000000000000000000000000000000-1.json"].Of("X"), 2)
+	require.Len(t, got["trace-00000000000000000000000000000000.json"].Of("X"), 3)
+	require.Len(t, got["trace-00000000000000000000000000000000-1.json"].Of("X"), 2)
 }
 
 func TestMistakesAreErrorsOfTheConstructor(t *testing.T) {
@@ -95,9 +93,9 @@ func TestUseFromManyGoroutinesLosesNothing(t *testing.T) {
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range 50 {
-				assert.NoError(t, r.Write(batchOf(20, g*10_000+i*20)))
-				assert.NoError(t, r.WriteCounters([]chrometrace.Counter{{Device: "GPU-1", Label: "gpu0", Name: "power", Unit: "W", Time: epoch, Value: 1}}))
-				assert.NoError(t, r.Sweep())
+				require.NoError(t, r.Write(batchOf(20, g*10_000+i*20)))
+				require.NoError(t, r.WriteCounters([]chrometrace.Counter{{Device: "GPU-1", Label: "gpu0", Name: "power", Unit: "W", Time: epoch, Value: 1}}))
+				require.NoError(t, r.Sweep())
 			}
 		})
 	}
@@ -109,7 +107,7 @@ func TestUseFromManyGoroutinesLosesNothing(t *testing.T) {
 			spans[s.Name] = true
 		}
 	}
-	assert.Len(t, spans, 4*50*20)
+	require.Len(t, spans, 4*50*20)
 }
 
 // What lies months away cannot stand in one file to the nanosecond, and Perfetto drops what is before its base.
@@ -131,7 +129,7 @@ func TestSpansOfOtherTimesGoToAFileOfTheirOwn(t *testing.T) {
 			got[name] = append(got[name], e.Name)
 		}
 	}
-	assert.Equal(t, map[string][]string{
+	require.Equal(t, map[string][]string{
 		"trace.json":   {"now", "three days ago", "later"},
 		"trace-1.json": {"in a year"},
 		"trace-2.json": {"a year ago", "a year ago and later"},
@@ -151,8 +149,8 @@ func TestABrokenClockOpensFewFiles(t *testing.T) {
 		require.NoError(t, r.Write([]chrometrace.Event{{Name: "x", Track: stream(7), Start: start, End: start + 1}}))
 	}
 	require.NoError(t, r.Close())
-	assert.Len(t, names(t, dir), 16)
-	assert.EqualValues(t, 200-16, left, "counted")
+	require.Len(t, names(t, dir), 16)
+	require.EqualValues(t, 200-16, left, "counted")
 }
 
 func TestLeftoversAreThoseOfOthers(t *testing.T) {
@@ -163,7 +161,7 @@ func TestLeftoversAreThoseOfOthers(t *testing.T) {
 	r, err := chrometrace.NewRotator(chrometrace.Files{Path: filepath.Join(dir, "trace.json"), MaxBytes: 1 << 20})
 	require.NoError(t, err)
 	require.NoError(t, r.Write(batchOf(1, 0)))
-	assert.Equal(t, []string{filepath.Join(dir, "trace-20260102T030405.000Z.json.1.partial"), filepath.Join(dir, "trace.json.77.partial")}, r.Leftovers())
+	require.Equal(t, []string{filepath.Join(dir, "trace-20260102T030405.000Z.json.1.partial"), filepath.Join(dir, "trace.json.77.partial")}, r.Leftovers())
 	require.NoError(t, r.Close())
 }
 
@@ -185,18 +183,18 @@ func TestFilesAreNamedWhenTheirFolderIsThereAgain(t *testing.T) {
 		require.NoError(t, r.Sweep())
 	}
 	require.Len(t, told, 1, "once")
-	assert.Contains(t, told[0], "the complete trace stays in")
-	assert.Zero(t, completed)
+	require.Contains(t, told[0], "the complete trace stays in")
+	require.Zero(t, completed)
 	require.Error(t, r.Write(batchOf(3, 3)), "no file can be made")
 	require.NoError(t, os.Rename(dir+" away", dir))
 	require.NoError(t, r.Sweep())
-	assert.Equal(t, 1, completed)
-	assert.Equal(t, []string{"trace-20260102T030405.000Z.json"}, names(t, dir))
+	require.Equal(t, 1, completed)
+	require.Equal(t, []string{"trace-20260102T030405.000Z.json"}, names(t, dir))
 	require.NoError(t, r.Write(batchOf(3, 3)))
 	require.NoError(t, r.Close())
-	assert.Equal(t, 2, completed)
+	require.Equal(t, 2, completed)
 	for name, f := range traces(t, dir) {
-		assert.Len(t, f.Of("X"), 3, name)
+		require.Len(t, f.Of("X"), 3, name)
 	}
-	assert.Len(t, told, 1)
+	require.Len(t, told, 1)
 }

@@ -15,12 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
-
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 const epoch = int64(1_700_000_000_123_456_789)
@@ -49,42 +47,42 @@ func TestTimesAreExactToTheNanosecond(t *testing.T) {
 		{Name: "b", Track: stream(7), Start: epoch + 1, End: epoch + 3_600_000_000_007},
 	})
 	s := f.Slices()
-	assert.Equal(t, epoch, f.Base+s["a"].Time)
-	assert.Equal(t, int64(1), s["a"].Dur)
-	assert.Equal(t, epoch+1, f.Base+s["b"].Time)
-	assert.Equal(t, int64(3_600_000_000_006), s["b"].Dur)
-	assert.Zero(t, f.Base%int64(24*time.Hour), "the base is on the grid of days")
+	require.Equal(t, epoch, f.Base+s["a"].Time)
+	require.Equal(t, int64(1), s["a"].Dur)
+	require.Equal(t, epoch+1, f.Base+s["b"].Time)
+	require.Equal(t, int64(3_600_000_000_006), s["b"].Dur)
+	require.Zero(t, f.Base%int64(24*time.Hour), "the base is on the grid of days")
 }
 
 func TestAnySpansInAnyOrderNestOnEveryTrack(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(1, 60).Draw(t, "n")
+	property.Check(t, func(t *property.T) {
+		n := property.IntRange(1, 60).Draw(t, "n")
 		events := make([]chrometrace.Event, n)
 		for i := range events {
-			start := epoch + rapid.Int64Range(0, 20).Draw(t, "start")
+			start := epoch + property.Int64Range(0, 20).Draw(t, "start")
 			events[i] = chrometrace.Event{
-				Name: fmt.Sprint(i), Track: stream(rapid.Int64Range(0, 1).Draw(t, "stream")),
-				Start: start, End: start + rapid.Int64Range(0, 10).Draw(t, "length"),
-				Trace: [16]byte{byte(rapid.IntRange(1, 2).Draw(t, "trace"))},
+				Name: fmt.Sprint(i), Track: stream(property.Int64Range(0, 1).Draw(t, "stream")),
+				Start: start, End: start + property.Int64Range(0, 10).Draw(t, "length"),
+				Trace: [16]byte{byte(property.IntRange(1, 2).Draw(t, "trace"))},
 			}
-			if rapid.Bool().Draw(t, "host") {
-				events[i].Track = host(rapid.Int64Range(-1, 1).Draw(t, "thread"))
+			if property.Bool().Draw(t, "host") {
+				events[i].Track = host(property.Int64Range(-1, 1).Draw(t, "thread"))
 				events[i].Span = [8]byte{byte(i + 1)}
-				events[i].Correlation = rapid.Int64Range(0, 3).Draw(t, "launch")
+				events[i].Correlation = property.Int64Range(0, 3).Draw(t, "launch")
 			} else {
-				events[i].Correlation = rapid.Int64Range(0, 3).Draw(t, "activity")
-				events[i].Parent = [8]byte{byte(rapid.IntRange(0, n).Draw(t, "parent"))}
-				events[i].Launched = start - rapid.Int64Range(0, 5).Draw(t, "delay")
+				events[i].Correlation = property.Int64Range(0, 3).Draw(t, "activity")
+				events[i].Parent = [8]byte{byte(property.IntRange(0, n).Draw(t, "parent"))}
+				events[i].Launched = start - property.Int64Range(0, 5).Draw(t, "delay")
 			}
 		}
 		var batches [][]chrometrace.Event
 		for rest := events; len(rest) > 0; {
-			k := rapid.IntRange(1, len(rest)).Draw(t, "batch")
+			k := property.IntRange(1, len(rest)).Draw(t, "batch")
 			batches, rest = append(batches, rest[:k]), rest[k:]
 		}
 		f, stats := written(t, batches...)
-		assert.Len(t, f.Slices(), n)
-		assert.EqualValues(t, n, stats.Events)
+		require.Len(t, f.Slices(), n)
+		require.EqualValues(t, n, stats.Events)
 	})
 }
 
@@ -97,10 +95,10 @@ func TestSpansThatNestStayOnOneTrack(t *testing.T) {
 		[]chrometrace.Event{{Name: "overlapping", Track: stream(7), Start: epoch + 5, End: epoch + 15}},
 	)
 	s := f.Slices()
-	assert.Equal(t, s["outer"].TID, s["inner"].TID)
-	assert.Equal(t, s["outer"].TID, s["next"].TID)
-	assert.NotEqual(t, s["outer"].TID, s["overlapping"].TID)
-	assert.ElementsMatch(t, []string{"GPU 0 stream 7", "GPU 0 stream 7 (2)"}, slices.Collect(maps.Values(f.Tracks())))
+	require.Equal(t, s["outer"].TID, s["inner"].TID)
+	require.Equal(t, s["outer"].TID, s["next"].TID)
+	require.NotEqual(t, s["outer"].TID, s["overlapping"].TID)
+	require.ElementsMatch(t, []string{"GPU 0 stream 7", "GPU 0 stream 7 (2)"}, slices.Collect(maps.Values(f.Tracks())))
 }
 
 func TestConcurrentRequestsDoNotSeemToNest(t *testing.T) {
@@ -110,8 +108,8 @@ func TestConcurrentRequestsDoNotSeemToNest(t *testing.T) {
 		{Name: "query of 1", Track: host(-1), Start: epoch + 12, End: epoch + 18, Trace: [16]byte{1}},
 	})
 	s := f.Slices()
-	assert.Equal(t, s["request 1"].TID, s["query of 1"].TID)
-	assert.NotEqual(t, s["request 1"].TID, s["request 2"].TID)
+	require.Equal(t, s["request 1"].TID, s["query of 1"].TID)
+	require.NotEqual(t, s["request 1"].TID, s["request 2"].TID)
 }
 
 func TestArrowsJoinLaunchesAndWorkInWhateverOrderTheyCome(t *testing.T) {
@@ -122,10 +120,10 @@ func TestArrowsJoinLaunchesAndWorkInWhateverOrderTheyCome(t *testing.T) {
 	other := chrometrace.Event{Name: "other", Track: stream(8), Start: epoch + 40, End: epoch + 50, Correlation: 5, Trace: [16]byte{8}}
 	for _, batches := range [][][]chrometrace.Event{{{launch, k1, k2, other}}, {{k1}, {other}, {launch}, {k2}}, {{k1, k2, other}, {launch}}} {
 		f, stats := written(t, batches...)
-		assert.EqualValues(t, 2, stats.Flows, "of another trace the number means another launch")
+		require.EqualValues(t, 2, stats.Flows, "of another trace the number means another launch")
 		for _, r := range f.Events {
 			if r.Ph == "s" {
-				assert.Equal(t, epoch, f.Base+r.Time)
+				require.Equal(t, epoch, f.Base+r.Time)
 			}
 		}
 	}
@@ -138,13 +136,13 @@ func TestArrowOfASectionLeavesItsParentAtTheLaunch(t *testing.T) {
 	require.EqualValues(t, 1, stats.Flows)
 	for _, r := range f.Events {
 		if r.Ph == "s" {
-			assert.Equal(t, epoch+100, f.Base+r.Time)
-			assert.Equal(t, f.Slices()["handler"].TID, r.TID)
+			require.Equal(t, epoch+100, f.Base+r.Time)
+			require.Equal(t, f.Slices()["handler"].TID, r.TID)
 		}
 	}
 	section.Launched = epoch + 5000 // after its parent ended, and after itself: nothing to draw
 	_, stats = written(t, []chrometrace.Event{parent, section})
-	assert.Zero(t, stats.Flows)
+	require.Zero(t, stats.Flows)
 }
 
 // A point is of the interval that ends at its time, and viewers draw a value from where it stands on.
@@ -177,7 +175,7 @@ func TestCountersAreDrawnOnceOverTheIntervalsThatTheyAreOf(t *testing.T) {
 	for _, r := range f.Of("C") {
 		got = append(got, fmt.Sprint(labels[r.PID], " ", r.Name, " ", f.Base+r.Time-epoch, " ", r.Args["W"]))
 	}
-	assert.Equal(t, []string{
+	require.Equal(t, []string{
 		"device gpu0 GPU-1 power 1000 300", "device gpu0 GPU-2 power 500 70", "device gpu0 GPU-1 power 1000 310", "device gpu0 GPU-1 sm 2000 0.5", "device gpu0 GPU-1 power 2000 320",
 	}, got)
 }
@@ -191,8 +189,8 @@ func TestCountersThatCouldNotBeWrittenAreWrittenLater(t *testing.T) {
 	require.NoError(t, cw.Close())
 	f, faults := chrometracetest.Read(w.Bytes())
 	require.Empty(t, faults)
-	assert.Len(t, f.Of("C"), 1)
-	assert.EqualValues(t, 1, cw.Stats().Counters)
+	require.Len(t, f.Of("C"), 1)
+	require.EqualValues(t, 1, cw.Stats().Counters)
 }
 
 func TestWhatHasNoPlaceInTimeIsLeftOutAndCounted(t *testing.T) {
@@ -203,19 +201,19 @@ func TestWhatHasNoPlaceInTimeIsLeftOutAndCounted(t *testing.T) {
 		{Name: "next century", Start: epoch + 100*365*24*3600*1_000_000_000, End: math.MaxInt64},
 		{Name: "before", Start: 5, End: 6},
 	})
-	assert.Equal(t, chrometrace.Stats{Events: 3, NoTime: 2, Backwards: 1}, stats)
-	assert.Contains(t, f.Slices(), "good")
+	require.Equal(t, chrometrace.Stats{Events: 3, NoTime: 2, Backwards: 1}, stats)
+	require.Contains(t, f.Slices(), "good")
 	f, stats = written(t, []chrometrace.Event{{Name: "good", Start: epoch, End: epoch + 1}},
 		[]chrometrace.Event{{Name: "unset", End: 5}, {Name: "backwards", Start: epoch + 9, End: epoch + 1}, {Name: "far", Start: epoch + 1<<60, End: epoch + 1<<61}})
-	assert.Equal(t, chrometrace.Stats{Events: 3, NoTime: 1, Backwards: 1}, stats)
-	assert.Zero(t, f.Slices()["backwards"].Dur)
+	require.Equal(t, chrometrace.Stats{Events: 3, NoTime: 1, Backwards: 1}, stats)
+	require.Zero(t, f.Slices()["backwards"].Dur)
 }
 
 func TestNamesAndArgumentsOfAnyContentAreValidJSON(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
-		v := rapid.Float64().Draw(t, "float")
-		i := rapid.Int64().Draw(t, "int")
+	property.Check(t, func(t *property.T) {
+		s := string(property.SliceOf(property.Byte()).Draw(t, "bytes"))
+		v := property.Float64().Draw(t, "float")
+		i := property.Int64().Draw(t, "int")
 		f, _ := written(t, []chrometrace.Event{{
 			Name: s, Category: s, Track: chrometrace.Track{Kind: chrometrace.Host, ID: i, Name: s}, Start: epoch, End: epoch,
 			Process: chrometrace.Process{Service: s, PID: i},
@@ -231,15 +229,15 @@ func TestNamesAndArgumentsOfAnyContentAreValidJSON(t *testing.T) {
 			Marks: []chrometrace.Mark{{Name: s, Time: epoch}},
 		}})
 		args := f.Events[0].Args
-		assert.Equal(t, v, args["f"])
-		assert.Equal(t, "NaN", args["nan"])
-		assert.Equal(t, "-Infinity", args["inf"])
+		require.Equal(t, v, args["f"])
+		require.Equal(t, "NaN", args["nan"])
+		require.Equal(t, "-Infinity", args["inf"])
 	})
 }
 
 func TestEmptyTraceIsValid(t *testing.T) {
 	f, _ := written(t)
-	assert.Empty(t, f.Events)
+	require.Empty(t, f.Events)
 }
 
 // failing fails the nth Write.
@@ -272,9 +270,9 @@ func TestBatchThatCannotBeWrittenMayBeRepeated(t *testing.T) {
 		require.NoError(t, cw.Close())
 		f, faults := chrometracetest.Read(w.Bytes())
 		require.Empty(t, faults, w.String())
-		assert.Len(t, f.Slices(), 6)
-		assert.EqualValues(t, 6, cw.Stats().Events)
-		assert.EqualValues(t, 3, cw.Stats().Flows)
+		require.Len(t, f.Slices(), 6)
+		require.EqualValues(t, 6, cw.Stats().Events)
+		require.EqualValues(t, 3, cw.Stats().Flows)
 	}
 }
 
@@ -292,8 +290,8 @@ func TestMemoryIsBoundedOverManySpansInDisorder(t *testing.T) {
 		}
 		require.NoError(t, w.Write(batch))
 	}
-	assert.EqualValues(t, 1_000_000, w.Stats().Events+w.Stats().Crowded)
-	assert.Zero(t, w.Stats().Crowded)
+	require.EqualValues(t, 1_000_000, w.Stats().Events+w.Stats().Crowded)
+	require.Zero(t, w.Stats().Crowded)
 }
 
 type discard struct{}
@@ -315,13 +313,13 @@ func TestManyTracksHaveNumbersOfTheirOwn(t *testing.T) {
 	require.NoError(t, w.Close())
 	f, faults := chrometracetest.Read(b.Bytes())
 	require.Empty(t, faults)
-	assert.Equal(t, 2*n, len(f.Tracks()))
+	require.Equal(t, 2*n, len(f.Tracks()))
 	pids := map[int64]bool{}
 	for _, r := range f.Of("X") {
 		pids[r.PID] = true
-		assert.LessOrEqual(t, max(r.PID, r.TID), int64(n+1), "numbers without holes")
+		require.LessOrEqual(t, max(r.PID, r.TID), int64(n+1), "numbers without holes")
 	}
-	assert.Equal(t, n+1, len(pids))
+	require.Equal(t, n+1, len(pids))
 }
 
 func TestProcessesAndTracksHaveBounds(t *testing.T) {
@@ -333,27 +331,27 @@ func TestProcessesAndTracksHaveBounds(t *testing.T) {
 		})
 	}
 	f, stats := written(t, many)
-	assert.EqualValues(t, len(many), stats.Events)
+	require.EqualValues(t, len(many), stats.Events)
 	names := map[string]int{}
 	for _, r := range f.Of("M") {
 		if r.Name == "process_name" {
 			names[r.Args["name"].(string)]++
 		}
 	}
-	assert.Equal(t, map[string]int{"a": 1 << 14, "further services": 1}, names)
+	require.Equal(t, map[string]int{"a": 1 << 14, "further services": 1}, names)
 
 	many = many[:0]
 	for i := range int64(1<<16 + 100) {
 		many = append(many, chrometrace.Event{Track: stream(i), Start: epoch + i*10, End: epoch + i*10 + 5})
 	}
 	f, stats = written(t, many)
-	assert.EqualValues(t, len(many), stats.Events)
-	assert.Equal(t, 1<<16+1, len(f.Tracks()))
+	require.EqualValues(t, len(many), stats.Events)
+	require.Equal(t, 1<<16+1, len(f.Tracks()))
 	further := 0
 	for _, name := range f.Tracks() {
 		if name == "further tracks" {
 			further++
 		}
 	}
-	assert.Equal(t, 1, further)
+	require.Equal(t, 1, further)
 }

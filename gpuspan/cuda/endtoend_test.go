@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -24,6 +23,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -79,7 +79,7 @@ func value(t testing.TB, s sdktrace.ReadOnlySpan, k attribute.Key) attribute.Val
 			return kv.Value
 		}
 	}
-	require.Failf(t, "no attribute", "%s has no %s", s.Name(), k)
+	require.Fail(t, "no attribute", "%s has no %s", s.Name(), k)
 	return attribute.Value{}
 }
 

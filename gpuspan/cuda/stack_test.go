@@ -7,11 +7,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func TestEventsAreWholeAtAnyStackDepth(t *testing.T) {
@@ -23,20 +21,20 @@ func TestEventsAreWholeAtAnyStackDepth(t *testing.T) {
 	require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e[0]), uintptr(s)}}))
 	stub.Advance(3000)
 	ctest.AtEachDepth(func(int) {
-		assert.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e[1]), uintptr(s)}}))
+		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(e[1]), uintptr(s)}}))
 	}, func(int) {
 		ns, st := b.Elapsed(e[0], e[1])
-		assert.True(t, st == 0 && math.Round(ns) == 3000, ns)
+		require.True(t, st == 0 && math.Round(ns) == 3000, ns)
 	}, func(int) {
 		on, st := b.Capturing(s)
-		assert.True(t, st == 0 && !on, st)
+		require.True(t, st == 0 && !on, st)
 	}, func(int) {
 		info, err := b.StreamInfo(s, 0)
-		assert.True(t, err == nil && info.Context != 0, err)
+		require.True(t, err == nil && info.Context != 0, err)
 	}, func(int) {
 		var more [1]backend.Event
 		st := b.NewEvents(0, more[:])
-		assert.True(t, st == 0 && more[0] != 0, st)
+		require.True(t, st == 0 && more[0] != 0, st)
 		b.FreeEvents(0, more[:])
 	})
 	require.EqualValues(t, len(e), stub.Count("live_events"))

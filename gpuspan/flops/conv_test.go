@@ -6,12 +6,10 @@ package flops_test
 import (
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
-
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // multiplyAdds executes a convolution of one dimension and counts.
@@ -39,22 +37,22 @@ func multiplyAdds(input, kernel, stride, padding, dilation, outputPadding int, t
 }
 
 func TestConvolutionsCountWhatTheDirectAlgorithmExecutes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		rank := rapid.IntRange(1, 3).Draw(t, "rank")
-		groups := rapid.IntRange(1, 3).Draw(t, "groups")
+	property.Check(t, func(t *property.T) {
+		rank := property.IntRange(1, 3).Draw(t, "rank")
+		groups := property.IntRange(1, 3).Draw(t, "groups")
 		c := flops.Conv{
-			Batch: rapid.IntRange(1, 3).Draw(t, "batch"), Groups: groups,
-			In: groups * rapid.IntRange(1, 3).Draw(t, "in"), Out: groups * rapid.IntRange(1, 3).Draw(t, "out"),
-			Transposed: rapid.Bool().Draw(t, "transposed"),
+			Batch: property.IntRange(1, 3).Draw(t, "batch"), Groups: groups,
+			In: groups * property.IntRange(1, 3).Draw(t, "in"), Out: groups * property.IntRange(1, 3).Draw(t, "out"),
+			Transposed: property.Bool().Draw(t, "transposed"),
 		}
 		outputs, count := []int{}, c.Batch*c.In/groups*c.Out
 		for range rank {
-			k := rapid.IntRange(1, 4).Draw(t, "kernel")
-			in := rapid.IntRange(10, 14).Draw(t, "input")
-			s, d, p := rapid.IntRange(1, 3).Draw(t, "stride"), rapid.IntRange(1, 3).Draw(t, "dilation"), rapid.IntRange(0, 2).Draw(t, "padding")
+			k := property.IntRange(1, 4).Draw(t, "kernel")
+			in := property.IntRange(10, 14).Draw(t, "input")
+			s, d, p := property.IntRange(1, 3).Draw(t, "stride"), property.IntRange(1, 3).Draw(t, "dilation"), property.IntRange(0, 2).Draw(t, "padding")
 			op := 0
 			if c.Transposed {
-				op = rapid.IntRange(0, s-1).Draw(t, "output padding")
+				op = property.IntRange(0, s-1).Draw(t, "output padding")
 			}
 			c.Kernel, c.Input = append(c.Kernel, k), append(c.Input, in)
 			c.Stride, c.Dilation, c.Padding = append(c.Stride, s), append(c.Dilation, d), append(c.Padding, p)
@@ -65,13 +63,13 @@ func TestConvolutionsCountWhatTheDirectAlgorithmExecutes(t *testing.T) {
 		}
 		out, err := c.Output()
 		require.NoError(t, err)
-		assert.Equal(t, outputs, out)
+		require.Equal(t, outputs, out)
 		w, err := c.Forward(gpuspan.FP32)
 		require.NoError(t, err)
-		assert.EqualValues(t, 2*count, w.FLOPs)
+		require.EqualValues(t, 2*count, w.FLOPs)
 		b, err := c.Backward(gpuspan.FP32, true)
 		require.NoError(t, err)
-		assert.EqualValues(t, 4*count, b.FLOPs)
+		require.EqualValues(t, 4*count, b.FLOPs)
 	})
 }
 
@@ -110,7 +108,7 @@ func TestNetworksCountWhatTorchvisionPublishes(t *testing.T) {
 		}
 	}
 	total := forward(t, resnet...) + flops.Linear(1, 2048, 1000, false, gpuspan.FP32).FLOPs
-	assert.InDelta(t, 4.09, total/2e9, .005)
+	require.InDelta(t, 4.09, total/2e9, .005)
 
 	vgg, in, size := 0., 3, 224
 	for _, n := range []int{64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0} {
@@ -122,7 +120,7 @@ func TestNetworksCountWhatTorchvisionPublishes(t *testing.T) {
 		in = n
 	}
 	vgg += flops.MatMul(1, 4096, 25088, gpuspan.FP32).FLOPs + flops.MatMul(1, 4096, 4096, gpuspan.FP32).FLOPs + flops.MatMul(1, 1000, 4096, gpuspan.FP32).FLOPs
-	assert.InDelta(t, 15.47, vgg/2e9, .005)
+	require.InDelta(t, 15.47, vgg/2e9, .005)
 
 	mobile, in, size := forward(t, conv(3, 32, 224, 3, 2, 1, 1)), 32, 112
 	for _, s := range []struct{ expand, out, n, stride int }{{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}} {
@@ -141,7 +139,7 @@ func TestNetworksCountWhatTorchvisionPublishes(t *testing.T) {
 		}
 	}
 	mobile += forward(t, conv(320, 1280, 7, 1, 1, 0, 1)) + flops.MatMul(1, 1000, 1280, gpuspan.FP32).FLOPs
-	assert.InDelta(t, .30, mobile/2e9, .005)
+	require.InDelta(t, .30, mobile/2e9, .005)
 }
 
 func TestConvolutionsThatCannotBeSayWhy(t *testing.T) {
@@ -156,7 +154,7 @@ func TestConvolutionsThatCannotBeSayWhy(t *testing.T) {
 	} {
 		w, err := c.Forward(gpuspan.FP32)
 		require.ErrorContains(t, err, want)
-		assert.Zero(t, w)
+		require.Zero(t, w)
 	}
 }
 
@@ -164,6 +162,6 @@ func TestBiasesAreAdditions(t *testing.T) {
 	c := conv(3, 8, 10, 3, 1, 1, 1)
 	plain := forward(t, c)
 	c.Bias = true
-	assert.EqualValues(t, 8*10*10, forward(t, c)-plain)
-	assert.EqualValues(t, 7*5, flops.Linear(7, 3, 5, true, gpuspan.FP32).FLOPs-flops.Linear(7, 3, 5, false, gpuspan.FP32).FLOPs)
+	require.EqualValues(t, 8*10*10, forward(t, c)-plain)
+	require.EqualValues(t, 7*5, flops.Linear(7, 3, 5, true, gpuspan.FP32).FLOPs-flops.Linear(7, 3, 5, false, gpuspan.FP32).FLOPs)
 }

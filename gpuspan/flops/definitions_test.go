@@ -7,11 +7,10 @@ import (
 	"math"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"pgregory.net/rapid"
-
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func TestElementwiseOperationsCountWhatTheirDefinitionsExecute(t *testing.T) {
@@ -46,19 +45,19 @@ func TestElementwiseOperationsCountWhatTheirDefinitionsExecute(t *testing.T) {
 		flops.Sqrt:      func(x float64) { m.sqrt(x) },
 		flops.Erf:       func(x float64) { m.erf(x) },
 	}
-	assert.Zero(t, flops.Elementwise(flops.Op(len(definitions)), 1000, gpuspan.FP32), "the last operation is in the table")
+	require.Zero(t, flops.Elementwise(flops.Op(len(definitions)), 1000, gpuspan.FP32), "the last operation is in the table")
 	for op, f := range definitions {
 		m.ops = 0
 		for _, x := range numbers(1000) {
 			f(x)
 		}
-		assert.InDelta(t, m.ops, flops.Elementwise(op, 1000, gpuspan.FP32).FLOPs, 0, "operation %d", op)
+		require.InDelta(t, m.ops, flops.Elementwise(op, 1000, gpuspan.FP32).FLOPs, 0, "operation %d", op)
 	}
 }
 
 func TestReductionsAndNormalisationsCountWhatTheirDefinitionsExecute(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		rows, n := rapid.IntRange(1, 5).Draw(t, "rows"), rapid.IntRange(1, 40).Draw(t, "n")
+	property.Check(t, func(t *property.T) {
+		rows, n := property.IntRange(1, 5).Draw(t, "rows"), property.IntRange(1, 40).Draw(t, "n")
 		x := numbers(n)
 		m := &machine{}
 		counted := func(f func()) float64 {
@@ -85,13 +84,13 @@ func TestReductionsAndNormalisationsCountWhatTheirDefinitionsExecute(t *testing.
 			return d
 		}
 		reduce := func(r flops.Reduction) float64 { return flops.Reduce(r, rows, n, gpuspan.FP32).FLOPs }
-		assert.Equal(t, counted(func() { m.sum(x) }), reduce(flops.ReduceSum))
-		assert.Equal(t, counted(func() { m.largest(x) }), reduce(flops.ReduceMax))
-		assert.Equal(t, counted(func() { mean() }), reduce(flops.ReduceMean))
-		assert.Equal(t, counted(func() { m.sqrt(m.sum(squares(x))) }), reduce(flops.ReduceNorm))
-		assert.Equal(t, counted(func() { variance() }), reduce(flops.ReduceVar))
+		require.Equal(t, counted(func() { m.sum(x) }), reduce(flops.ReduceSum))
+		require.Equal(t, counted(func() { m.largest(x) }), reduce(flops.ReduceMax))
+		require.Equal(t, counted(func() { mean() }), reduce(flops.ReduceMean))
+		require.Equal(t, counted(func() { m.sqrt(m.sum(squares(x))) }), reduce(flops.ReduceNorm))
+		require.Equal(t, counted(func() { variance() }), reduce(flops.ReduceVar))
 
-		assert.Equal(t, counted(func() {
+		require.Equal(t, counted(func() {
 			top, e := m.largest(x), make([]float64, n)
 			for i, v := range x {
 				e[i] = m.exp(m.sub(v, top))
@@ -114,9 +113,9 @@ func TestReductionsAndNormalisationsCountWhatTheirDefinitionsExecute(t *testing.
 				}
 			}
 		}
-		assert.Equal(t, counted(layer(false)), flops.LayerNorm(rows, n, false, gpuspan.FP32).FLOPs)
-		assert.Equal(t, counted(layer(true)), flops.LayerNorm(rows, n, true, gpuspan.FP32).FLOPs)
-		assert.Equal(t, counted(func() {
+		require.Equal(t, counted(layer(false)), flops.LayerNorm(rows, n, false, gpuspan.FP32).FLOPs)
+		require.Equal(t, counted(layer(true)), flops.LayerNorm(rows, n, true, gpuspan.FP32).FLOPs)
+		require.Equal(t, counted(func() {
 			r := m.rsqrt(m.add(m.div(m.sum(squares(x)), float64(n)), 1e-5))
 			for _, v := range x {
 				m.mul(m.mul(v, r), 2)
@@ -126,9 +125,9 @@ func TestReductionsAndNormalisationsCountWhatTheirDefinitionsExecute(t *testing.
 }
 
 func TestEmbeddingBagAddsWithinBags(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		bags := rapid.SliceOfN(rapid.IntRange(1, 6), 1, 8).Draw(t, "indices of each bag")
-		dim := rapid.IntRange(1, 8).Draw(t, "dim")
+	property.Check(t, func(t *property.T) {
+		bags := property.SliceOfN(property.IntRange(1, 6), 1, 8).Draw(t, "indices of each bag")
+		dim := property.IntRange(1, 8).Draw(t, "dim")
 		m, indices := &machine{}, 0
 		for _, n := range bags {
 			indices += n
@@ -137,20 +136,20 @@ func TestEmbeddingBagAddsWithinBags(t *testing.T) {
 			}
 		}
 		w := flops.EmbeddingBag(indices, len(bags), dim, 8, gpuspan.FP32)
-		assert.EqualValues(t, m.ops, w.FLOPs)
-		assert.EqualValues(t, 4*dim*len(bags), w.Written)
+		require.EqualValues(t, m.ops, w.FLOPs)
+		require.EqualValues(t, 4*dim*len(bags), w.Written)
 	})
 	w := flops.Embedding(10, 128, 8, gpuspan.BF16)
-	assert.Equal(t, gpuspan.Work{Read: 10*128*2 + 80, Written: 10 * 128 * 2, Precision: gpuspan.BF16}, w)
+	require.Equal(t, gpuspan.Work{Read: 10*128*2 + 80, Written: 10 * 128 * 2, Precision: gpuspan.BF16}, w)
 }
 
 func TestAttentionCountsThePairsThatAMaskLeaves(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *property.T) {
 		a := flops.AttentionShape{
-			Batch: rapid.IntRange(1, 2).Draw(t, "batch"), Heads: 4, KVHeads: rapid.SampledFrom([]int{0, 1, 2, 4}).Draw(t, "kv"),
-			Queries: rapid.IntRange(1, 9).Draw(t, "q"), Keys: rapid.IntRange(1, 9).Draw(t, "k"),
-			HeadDim: rapid.IntRange(1, 4).Draw(t, "d"), ValueDim: rapid.IntRange(1, 4).Draw(t, "v"),
-			Mask: rapid.SampledFrom([]flops.Mask{flops.Full, flops.Causal}).Draw(t, "mask"),
+			Batch: property.IntRange(1, 2).Draw(t, "batch"), Heads: 4, KVHeads: property.SampledFrom([]int{0, 1, 2, 4}).Draw(t, "kv"),
+			Queries: property.IntRange(1, 9).Draw(t, "q"), Keys: property.IntRange(1, 9).Draw(t, "k"),
+			HeadDim: property.IntRange(1, 4).Draw(t, "d"), ValueDim: property.IntRange(1, 4).Draw(t, "v"),
+			Mask: property.SampledFrom([]flops.Mask{flops.Full, flops.Causal}).Draw(t, "mask"),
 		}
 		forward, scores := 0, 0
 		for range a.Batch * a.Heads {
@@ -168,34 +167,34 @@ func TestAttentionCountsThePairsThatAMaskLeaves(t *testing.T) {
 				}
 			}
 		}
-		assert.EqualValues(t, forward, a.Forward(gpuspan.BF16).FLOPs)
-		assert.EqualValues(t, 2*forward, a.Backward(gpuspan.BF16, false).FLOPs)
-		assert.EqualValues(t, 2*forward+scores, a.Backward(gpuspan.BF16, true).FLOPs)
+		require.EqualValues(t, forward, a.Forward(gpuspan.BF16).FLOPs)
+		require.EqualValues(t, 2*forward, a.Backward(gpuspan.BF16, false).FLOPs)
+		require.EqualValues(t, 2*forward+scores, a.Backward(gpuspan.BF16, true).FLOPs)
 	})
 }
 
 func TestAttentionMatchesPublishedConventions(t *testing.T) {
 	// FlashAttention's benchmark: 4 · batch · seq² · heads · dim forward, 2.5 times that backward, half when causal.
 	w := flops.Attention(4, 16, 4096, 4096, 64, flops.Full, gpuspan.FP16)
-	assert.Equal(t, 4.*4*4096*4096*16*64, w.FLOPs)
+	require.Equal(t, 4.*4*4096*4096*16*64, w.FLOPs)
 	full := flops.AttentionShape{Batch: 4, Heads: 16, Queries: 4096, Keys: 4096, HeadDim: 64}
-	assert.Equal(t, 2.5*w.FLOPs, full.Backward(gpuspan.FP16, true).FLOPs)
+	require.Equal(t, 2.5*w.FLOPs, full.Backward(gpuspan.FP16, true).FLOPs)
 	causal := flops.Attention(4, 16, 4096, 4096, 64, flops.Causal, gpuspan.FP16)
-	assert.InEpsilon(t, w.FLOPs/2, causal.FLOPs, 1./4096)
+	require.InEpsilon(t, w.FLOPs/2, causal.FLOPs, 1./4096)
 	// Grouped queries: the same operations, an eighth of the keys and values.
 	gqa := flops.AttentionShape{Batch: 1, Heads: 32, KVHeads: 4, Queries: 1, Keys: 1000, HeadDim: 128}
-	assert.Equal(t, flops.Attention(1, 32, 1, 1000, 128, flops.Full, gpuspan.BF16).FLOPs, gqa.Forward(gpuspan.BF16).FLOPs)
-	assert.EqualValues(t, 2*(32*128+2*4*1000*128), gqa.Forward(gpuspan.BF16).Read)
+	require.Equal(t, flops.Attention(1, 32, 1, 1000, 128, flops.Full, gpuspan.BF16).FLOPs, gqa.Forward(gpuspan.BF16).FLOPs)
+	require.EqualValues(t, 2*(32*128+2*4*1000*128), gqa.Forward(gpuspan.BF16).Read)
 }
 
 func TestSparseProductsCountStoredValues(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		rows, cols := rapid.IntRange(1, 8).Draw(t, "rows"), rapid.IntRange(1, 8).Draw(t, "cols")
-		n := rapid.IntRange(1, 4).Draw(t, "columns of B")
+	property.Check(t, func(t *property.T) {
+		rows, cols := property.IntRange(1, 8).Draw(t, "rows"), property.IntRange(1, 8).Draw(t, "cols")
+		n := property.IntRange(1, 4).Draw(t, "columns of B")
 		ops, nnz, touched := 0, 0, map[int]bool{}
 		for range rows {
 			for j := range cols {
-				if !rapid.Bool().Draw(t, "stored") {
+				if !property.Bool().Draw(t, "stored") {
 					continue
 				}
 				nnz++
@@ -209,15 +208,15 @@ func TestSparseProductsCountStoredValues(t *testing.T) {
 		csr := s.MulMatrix(n, gpuspan.FP64)
 		s.Format = flops.COO
 		coo := s.MulMatrix(n, gpuspan.FP64)
-		assert.EqualValues(t, ops, csr.FLOPs)
-		assert.EqualValues(t, ops, coo.FLOPs)
-		assert.LessOrEqual(t, int64(nnz*12+(rows+1)*4+len(touched)*n*8), csr.Read, "every stored value, index and touched element is read")
-		assert.EqualValues(t, 4*(nnz-rows-1), coo.Read-csr.Read)
-		assert.EqualValues(t, rows*n*8, csr.Written)
+		require.EqualValues(t, ops, csr.FLOPs)
+		require.EqualValues(t, ops, coo.FLOPs)
+		require.LessOrEqual(t, int64(nnz*12+(rows+1)*4+len(touched)*n*8), csr.Read, "every stored value, index and touched element is read")
+		require.EqualValues(t, 4*(nnz-rows-1), coo.Read-csr.Read)
+		require.EqualValues(t, rows*n*8, csr.Written)
 	})
-	assert.Equal(t, flops.MatMul(128, 64, 256, gpuspan.FP16).FLOPs/2, flops.Structured24(128, 64, 256, gpuspan.FP16).FLOPs)
-	assert.EqualValues(t, 128*128*2+128*256/2/4+256*64*2, flops.Structured24(128, 64, 256, gpuspan.FP16).Read)
-	assert.Zero(t, flops.Structured24(1, 1, 6, gpuspan.FP16))
+	require.Equal(t, flops.MatMul(128, 64, 256, gpuspan.FP16).FLOPs/2, flops.Structured24(128, 64, 256, gpuspan.FP16).FLOPs)
+	require.EqualValues(t, 128*128*2+128*256/2/4+256*64*2, flops.Structured24(128, 64, 256, gpuspan.FP16).Read)
+	require.Zero(t, flops.Structured24(1, 1, 6, gpuspan.FP16))
 }
 
 // The radix-2 algorithm executed with real arithmetic: a butterfly is a complex product and two complex additions, 10
@@ -242,17 +241,17 @@ func TestFFTCountsTheRadix2Algorithm(t *testing.T) {
 			}
 		}
 		fft(n)
-		assert.InDelta(t, m.ops, flops.FFT(1, gpuspan.FP32, n).FLOPs, 1e-6)
+		require.InDelta(t, m.ops, flops.FFT(1, gpuspan.FP32, n).FLOPs, 1e-6)
 	}
 	// Separable: rows, then columns.
 	rows, cols := flops.FFT(32, gpuspan.FP32, 64), flops.FFT(64, gpuspan.FP32, 32)
-	assert.InDelta(t, rows.FLOPs+cols.FLOPs, flops.FFT(1, gpuspan.FP32, 32, 64).FLOPs, 1e-6)
+	require.InDelta(t, rows.FLOPs+cols.FLOPs, flops.FFT(1, gpuspan.FP32, 32, 64).FLOPs, 1e-6)
 	r := flops.RealFFT(1, gpuspan.FP32, 1024)
-	assert.Equal(t, flops.FFT(1, gpuspan.FP32, 1024).FLOPs/2, r.FLOPs)
-	assert.EqualValues(t, 4096, r.Read)
-	assert.EqualValues(t, 513*8, r.Written)
-	assert.Zero(t, flops.FFT(1, gpuspan.FP32))
-	assert.Zero(t, flops.RealFFT(1, gpuspan.FP32, 0))
+	require.Equal(t, flops.FFT(1, gpuspan.FP32, 1024).FLOPs/2, r.FLOPs)
+	require.EqualValues(t, 4096, r.Read)
+	require.EqualValues(t, 513*8, r.Written)
+	require.Zero(t, flops.FFT(1, gpuspan.FP32))
+	require.Zero(t, flops.RealFFT(1, gpuspan.FP32, 0))
 }
 
 func TestMistakesGiveNoFigureAndEmptyTensorsNoWork(t *testing.T) {
@@ -266,12 +265,12 @@ func TestMistakesGiveNoFigureAndEmptyTensorsNoWork(t *testing.T) {
 		"transformer": flops.Transformer{Layers: -1}.Decode(1, 1, gpuspan.FP32),
 		"times":       flops.Times(-1, flops.MatMul(1, 1, 1, gpuspan.FP32)),
 	} {
-		assert.Zero(t, w, name)
+		require.Zero(t, w, name)
 	}
-	assert.Zero(t, flops.MatMul(0, 5, 5, gpuspan.FP32).FLOPs)
+	require.Zero(t, flops.MatMul(0, 5, 5, gpuspan.FP32).FLOPs)
 	w := flops.MatMul(8, 8, 8, gpuspan.PrecisionUnset)
-	assert.Zero(t, w.Read, "bytes of an unknown precision are not known")
-	assert.EqualValues(t, 1024, w.FLOPs)
-	assert.EqualValues(t, math.MaxInt64, flops.MatMul(math.MaxInt32, math.MaxInt32, math.MaxInt32, gpuspan.FP64).Read)
-	assert.EqualValues(t, 8, flops.Elementwise(flops.Copy, 15, gpuspan.FP4).Read)
+	require.Zero(t, w.Read, "bytes of an unknown precision are not known")
+	require.EqualValues(t, 1024, w.FLOPs)
+	require.EqualValues(t, math.MaxInt64, flops.MatMul(math.MaxInt32, math.MaxInt32, math.MaxInt32, gpuspan.FP64).Read)
+	require.EqualValues(t, 8, flops.Elementwise(flops.Copy, 15, gpuspan.FP4).Read)
 }

@@ -10,12 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
-
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func plan(t require.TestingT, equation string, shapes ...[]int) flops.EinsumPlan {
@@ -31,33 +29,33 @@ func plan(t require.TestingT, equation string, shapes ...[]int) flops.EinsumPlan
 func TestEinsumCountsWhatOptEinsumPublishes(t *testing.T) {
 	const nao, nocc, nvir = 1024, 128, 896
 	p := plan(t, "μi,νa,μνκλ,κj,λb->iajb", []int{nao, nocc}, []int{nao, nvir}, []int{nao, nao, nao, nao}, []int{nao, nocc}, []int{nao, nvir})
-	assert.Equal(t, "7.231e+22", fmt.Sprintf("%.3e", p.Naive.FLOPs))
-	assert.Equal(t, "3.744e+14", fmt.Sprintf("%.3e", p.Best.FLOPs))
-	assert.Equal(t, "1.374e+11", fmt.Sprintf("%.3e", p.Largest))
-	assert.Equal(t, []int{nocc, nvir, nocc, nvir}, p.Output)
-	assert.True(t, p.Optimal)
-	assert.Len(t, p.Path, 4)
+	require.Equal(t, "7.231e+22", fmt.Sprintf("%.3e", p.Naive.FLOPs))
+	require.Equal(t, "3.744e+14", fmt.Sprintf("%.3e", p.Best.FLOPs))
+	require.Equal(t, "1.374e+11", fmt.Sprintf("%.3e", p.Largest))
+	require.Equal(t, []int{nocc, nvir, nocc, nvir}, p.Output)
+	require.True(t, p.Optimal)
+	require.Len(t, p.Path, 4)
 
 	ten := []int{10, 10}
 	p = plan(t, "ea,fb,abcd,gc,hd->efgh", ten, ten, []int{10, 10, 10, 10}, ten, ten)
-	assert.EqualValues(t, 5e8, p.Naive.FLOPs)
-	assert.EqualValues(t, 8e5, p.Best.FLOPs)
+	require.EqualValues(t, 5e8, p.Naive.FLOPs)
+	require.EqualValues(t, 8e5, p.Best.FLOPs)
 }
 
 func TestEinsumOfKnownOperations(t *testing.T) {
-	assert.Equal(t, flops.MatMul(3, 5, 4, gpuspan.FP32), plan(t, "ij,jk->ik", []int{3, 4}, []int{4, 5}).Best)
-	assert.Equal(t, flops.BatchedMatMul(7, 3, 5, 4, gpuspan.FP32), plan(t, "...ij,...jk", []int{7, 3, 4}, []int{7, 4, 5}).Best)
-	assert.EqualValues(t, 6, plan(t, "i,j->ij", []int{2}, []int{3}).Best.FLOPs, "an outer product only multiplies")
-	assert.Zero(t, plan(t, "ij->ji", []int{2, 3}).Best.FLOPs, "a transposition computes nothing")
-	assert.EqualValues(t, 3, plan(t, "ii", []int{3, 3}).Best.FLOPs, "a trace adds the diagonal")
+	require.Equal(t, flops.MatMul(3, 5, 4, gpuspan.FP32), plan(t, "ij,jk->ik", []int{3, 4}, []int{4, 5}).Best)
+	require.Equal(t, flops.BatchedMatMul(7, 3, 5, 4, gpuspan.FP32), plan(t, "...ij,...jk", []int{7, 3, 4}, []int{7, 4, 5}).Best)
+	require.EqualValues(t, 6, plan(t, "i,j->ij", []int{2}, []int{3}).Best.FLOPs, "an outer product only multiplies")
+	require.Zero(t, plan(t, "ij->ji", []int{2, 3}).Best.FLOPs, "a transposition computes nothing")
+	require.EqualValues(t, 3, plan(t, "ii", []int{3, 3}).Best.FLOPs, "a trace adds the diagonal")
 	p := plan(t, "...a , ab...", []int{1, 5, 2}, []int{2, 3, 4, 5})
-	assert.Equal(t, []int{4, 5, 3}, p.Output, "broadcast dimensions align at the right and come first")
-	assert.Empty(t, plan(t, "i,i->", []int{4}, []int{4}).Output)
+	require.Equal(t, []int{4, 5, 3}, p.Output, "broadcast dimensions align at the right and come first")
+	require.Empty(t, plan(t, "i,i->", []int{4}, []int{4}).Output)
 }
 
 // The cheapest of all orders, found by trying every one.
 func TestBestPathIsTheCheapestOfAllOrders(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *property.T) {
 		equation, shapes := drawEinsum(t, 5)
 		p := plan(t, equation, shapes...)
 		left, out, _ := strings.Cut(equation, "->")
@@ -68,13 +66,13 @@ func TestBestPathIsTheCheapestOfAllOrders(t *testing.T) {
 				size[r] = math.Max(size[r], float64(shapes[i][j]))
 			}
 		}
-		assert.InDelta(t, cheapest(terms, out, size), p.Best.FLOPs, 1e-6)
+		require.InDelta(t, cheapest(terms, out, size), p.Best.FLOPs, 1e-6)
 		sum := 0.
 		for _, c := range p.Path {
 			sum += c.FLOPs
 		}
-		assert.Equal(t, p.Best.FLOPs, sum)
-		assert.Len(t, p.Path, max(len(terms)-1, 1))
+		require.Equal(t, p.Best.FLOPs, sum)
+		require.Len(t, p.Path, max(len(terms)-1, 1))
 	})
 }
 
@@ -114,16 +112,16 @@ func cheapest(terms []string, out string, size map[rune]float64) float64 {
 	return best
 }
 
-func drawEinsum(t *rapid.T, most int) (string, [][]int) {
+func drawEinsum(t *property.T, most int) (string, [][]int) {
 	sizes := map[rune]int{}
 	var terms []string
 	var shapes [][]int
 	used := ""
-	for i := range rapid.IntRange(2, most).Draw(t, "operands") {
+	for i := range property.IntRange(2, most).Draw(t, "operands") {
 		term, shape := "", []int{}
-		for _, r := range rapid.SliceOfNDistinct(rapid.SampledFrom([]rune("abcdef")), 1, 3, rapid.ID[rune]).Draw(t, fmt.Sprint("operand ", i)) {
+		for _, r := range property.Distinct([]rune("abcdef"), 1, 3).Draw(t, fmt.Sprint("operand ", i)) {
 			if sizes[r] == 0 {
-				sizes[r] = rapid.IntRange(2, 5).Draw(t, "size")
+				sizes[r] = property.IntRange(2, 5).Draw(t, "size")
 			}
 			term += string(r)
 			shape = append(shape, sizes[r])
@@ -135,7 +133,7 @@ func drawEinsum(t *rapid.T, most int) (string, [][]int) {
 	}
 	out := ""
 	for _, r := range used {
-		if rapid.Bool().Draw(t, "in output") {
+		if property.Bool().Draw(t, "in output") {
 			out += string(r)
 		}
 	}
@@ -144,7 +142,7 @@ func drawEinsum(t *rapid.T, most int) (string, [][]int) {
 
 // The naive count against loops that multiply and add.
 func TestNaiveCountIsThatOfOneNestOfLoops(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *property.T) {
 		equation, shapes := drawEinsum(t, 3)
 		left, out, _ := strings.Cut(equation, "->")
 		terms := strings.Split(left, ",")
@@ -184,7 +182,7 @@ func TestNaiveCountIsThatOfOneNestOfLoops(t *testing.T) {
 			result[key] = v
 		}
 		loop(0)
-		assert.EqualValues(t, m.ops, plan(t, equation, shapes...).Naive.FLOPs)
+		require.EqualValues(t, m.ops, plan(t, equation, shapes...).Naive.FLOPs)
 	})
 }
 
@@ -194,9 +192,9 @@ func TestManyOperandsTakeTheGreedyPath(t *testing.T) {
 		terms, shapes = append(terms, string([]rune{rune('a' + i), rune('b' + i)})), append(shapes, []int{2, 2})
 	}
 	p := plan(t, strings.Join(terms, ",")+"->az", shapes...)
-	assert.False(t, p.Optimal)
-	assert.Len(t, p.Path, 24)
-	assert.EqualValues(t, 24*2*2*2*2, p.Best.FLOPs, "a chain of 2×2 matrices, whatever the order")
+	require.False(t, p.Optimal)
+	require.Len(t, p.Path, 24)
+	require.EqualValues(t, 24*2*2*2*2, p.Best.FLOPs, "a chain of 2×2 matrices, whatever the order")
 }
 
 func TestEquationsThatCannotBeSayWhy(t *testing.T) {

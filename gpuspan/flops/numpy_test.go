@@ -11,10 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // testdata/einsum.txt is what NumPy's exhaustive search finds for random equations with diagonals, broadcasting and
@@ -36,13 +34,13 @@ func TestEinsumCountsWhatNumPyFinds(t *testing.T) {
 			shapes = append(shapes, shape(t, s))
 		}
 		p := plan(t, field[0], shapes...)
-		assert.Equal(t, field[2], fmt.Sprintf("%.0f", p.Naive.FLOPs), line)
-		assert.Equal(t, field[3], fmt.Sprintf("%.0f", p.Best.FLOPs), line)
-		assert.Equal(t, shape(t, field[4]), append([]int{}, p.Output...), line)
+		require.Equal(t, field[2], fmt.Sprintf("%.0f", p.Naive.FLOPs), line)
+		require.Equal(t, field[3], fmt.Sprintf("%.0f", p.Best.FLOPs), line)
+		require.Equal(t, shape(t, field[4]), append([]int{}, p.Output...), line)
 		assertEveryResultIsUsedOnce(t, len(shapes), p.Path)
 		n++
 	}
-	assert.Equal(t, 250, n)
+	require.Equal(t, 250, n)
 }
 
 func shape(t *testing.T, s string) []int {
@@ -62,10 +60,10 @@ func assertEveryResultIsUsedOnce(t *testing.T, operands int, path []flops.Contra
 	used := map[int]bool{}
 	for i, c := range path {
 		for _, k := range []int{c.Left, c.Right} {
-			assert.False(t, used[k], "step %d uses %d again", i, k)
-			assert.Less(t, k, operands+i, "step %d uses a result that is not there yet", i)
+			require.False(t, used[k], "step %d uses %d again", i, k)
+			require.Less(t, k, operands+i, "step %d uses a result that is not there yet", i)
 			used[k] = true
 		}
 	}
-	assert.Len(t, used, 2*operands-2)
+	require.Len(t, used, 2*operands-2)
 }

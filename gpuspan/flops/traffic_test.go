@@ -6,12 +6,10 @@ package flops_test
 import (
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
-
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // traffic remembers which elements a definition touches: compulsory traffic is each of them once.
@@ -30,14 +28,14 @@ func element(tensor int, at []int) (e [7]int) {
 	return e
 }
 
-func (m *traffic) assert(t assert.TestingT, w gpuspan.Work, size int) {
-	assert.EqualValues(t, size*len(m.read), w.Read)
-	assert.EqualValues(t, size*len(m.written), w.Written)
+func (m *traffic) assert(t require.TestingT, w gpuspan.Work, size int) {
+	require.EqualValues(t, size*len(m.read), w.Read)
+	require.EqualValues(t, size*len(m.written), w.Written)
 }
 
 func TestProductsMoveEachElementOnce(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		d := rapid.SliceOfN(rapid.IntRange(1, 5), 4, 4).Draw(t, "dimensions")
+	property.Check(t, func(t *property.T) {
+		d := property.SliceOfN(property.IntRange(1, 5), 4, 4).Draw(t, "dimensions")
 		x := newTraffic()
 		for b := range d[0] {
 			for i := range d[1] {
@@ -56,13 +54,13 @@ func TestProductsMoveEachElementOnce(t *testing.T) {
 }
 
 func TestConvolutionsMoveEachElementOnce(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		groups := rapid.IntRange(1, 3).Draw(t, "groups")
-		in, out := rapid.IntRange(1, 2).Draw(t, "in"), rapid.IntRange(1, 3).Draw(t, "out")
+	property.Check(t, func(t *property.T) {
+		groups := property.IntRange(1, 3).Draw(t, "groups")
+		in, out := property.IntRange(1, 2).Draw(t, "in"), property.IntRange(1, 3).Draw(t, "out")
 		c := flops.Conv{
-			Batch: rapid.IntRange(1, 2).Draw(t, "batch"), In: groups * in, Out: groups * out, Groups: groups,
-			Input: []int{rapid.IntRange(3, 6).Draw(t, "height"), 5}, Kernel: []int{rapid.IntRange(1, 3).Draw(t, "kernel"), 2},
-			Bias: rapid.Bool().Draw(t, "bias"), Transposed: rapid.Bool().Draw(t, "transposed"),
+			Batch: property.IntRange(1, 2).Draw(t, "batch"), In: groups * in, Out: groups * out, Groups: groups,
+			Input: []int{property.IntRange(3, 6).Draw(t, "height"), 5}, Kernel: []int{property.IntRange(1, 3).Draw(t, "kernel"), 2},
+			Bias: property.Bool().Draw(t, "bias"), Transposed: property.Bool().Draw(t, "transposed"),
 		}
 		size, err := c.Output()
 		require.NoError(t, err)
@@ -108,19 +106,19 @@ func TestConvolutionsMoveEachElementOnce(t *testing.T) {
 		if c.Bias {
 			bias = int64(4 * c.Out)
 		}
-		assert.Equal(t, w.Read-bias+2*w.Written, b.Read)
-		assert.Equal(t, w.Read, b.Written)
+		require.Equal(t, w.Read-bias+2*w.Written, b.Read)
+		require.Equal(t, w.Read, b.Written)
 	})
 }
 
 func TestAttentionMovesEachElementOnce(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		group := rapid.IntRange(1, 3).Draw(t, "queries of a head of keys")
+	property.Check(t, func(t *property.T) {
+		group := property.IntRange(1, 3).Draw(t, "queries of a head of keys")
 		a := flops.AttentionShape{
-			Batch: rapid.IntRange(1, 2).Draw(t, "batch"), KVHeads: rapid.IntRange(1, 2).Draw(t, "heads of keys"),
-			Queries: rapid.IntRange(1, 3).Draw(t, "queries"), Keys: rapid.IntRange(3, 6).Draw(t, "keys"),
-			HeadDim: rapid.IntRange(1, 3).Draw(t, "dim"), ValueDim: rapid.IntRange(1, 3).Draw(t, "value dim"),
-			Mask: rapid.SampledFrom([]flops.Mask{flops.Full, flops.Causal}).Draw(t, "mask"),
+			Batch: property.IntRange(1, 2).Draw(t, "batch"), KVHeads: property.IntRange(1, 2).Draw(t, "heads of keys"),
+			Queries: property.IntRange(1, 3).Draw(t, "queries"), Keys: property.IntRange(3, 6).Draw(t, "keys"),
+			HeadDim: property.IntRange(1, 3).Draw(t, "dim"), ValueDim: property.IntRange(1, 3).Draw(t, "value dim"),
+			Mask: property.SampledFrom([]flops.Mask{flops.Full, flops.Causal}).Draw(t, "mask"),
 		}
 		a.Heads = group * a.KVHeads
 		x := newTraffic()
@@ -146,8 +144,8 @@ func TestAttentionMovesEachElementOnce(t *testing.T) {
 		x.assert(t, a.Forward(gpuspan.BF16), 2)
 		// Backward reads what forward did, the output and its gradient, and writes the gradients of what forward read.
 		w := a.Backward(gpuspan.BF16, true)
-		assert.EqualValues(t, 2*(len(x.read)+2*len(x.written)), w.Read)
-		assert.EqualValues(t, 2*len(x.read), w.Written)
+		require.EqualValues(t, 2*(len(x.read)+2*len(x.written)), w.Read)
+		require.EqualValues(t, 2*len(x.read), w.Written)
 	})
 }
 
@@ -167,7 +165,7 @@ func TestRowsMoveEachElementOnce(t *testing.T) {
 		"real fft":   {flops.RealFFT(rows, gpuspan.FP32, n), 4 * rows * n, 8 * rows * (n/2 + 1)},
 		"linear":     {flops.Linear(rows, n, 5, true, gpuspan.FP32), 4 * (rows*n + 5*n + 5), 4 * rows * 5},
 	} {
-		assert.Equal(t, c.read, c.w.Read, name)
-		assert.Equal(t, c.written, c.w.Written, name)
+		require.Equal(t, c.read, c.w.Read, name)
+		require.Equal(t, c.written, c.w.Written, name)
 	}
 }

@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"pgregory.net/rapid"
-
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // Parameter counts as the models' authors publish them.
@@ -28,8 +27,8 @@ func TestParametersOfPublishedModels(t *testing.T) {
 		"Mixtral 8x7B":   {mixtral, 46_702_792_704, 12_879_925_248},
 	} {
 		all, active := c.model.Parameters()
-		assert.Equal(t, fmt.Sprintf("%.0f", c.all), fmt.Sprintf("%.0f", all), name)
-		assert.Equal(t, fmt.Sprintf("%.0f", c.active), fmt.Sprintf("%.0f", active), name)
+		require.Equal(t, fmt.Sprintf("%.0f", c.all), fmt.Sprintf("%.0f", all), name)
+		require.Equal(t, fmt.Sprintf("%.0f", c.active), fmt.Sprintf("%.0f", active), name)
 	}
 }
 
@@ -42,16 +41,16 @@ var (
 // Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021, eq. 3:
 // 96·B·s·l·h²·(1 + s/6h + V/16lh) with recomputation, which is 72·B·s·l·h²·(1 + s/6h + V/12lh) without.
 func TestTrainStepIsMegatronsFormula(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		heads := rapid.IntRange(1, 16).Draw(t, "heads")
-		h := heads * rapid.IntRange(1, 128).Draw(t, "head dim")
+	property.Check(t, func(t *property.T) {
+		heads := property.IntRange(1, 16).Draw(t, "heads")
+		h := heads * property.IntRange(1, 128).Draw(t, "head dim")
 		m := flops.Transformer{
-			Layers: rapid.IntRange(1, 96).Draw(t, "layers"), Hidden: h, Heads: heads, FFN: 4 * h, Vocab: rapid.IntRange(1, 60000).Draw(t, "vocab"),
+			Layers: property.IntRange(1, 96).Draw(t, "layers"), Hidden: h, Heads: heads, FFN: 4 * h, Vocab: property.IntRange(1, 60000).Draw(t, "vocab"),
 		}
-		batch, seq := rapid.IntRange(1, 64).Draw(t, "batch"), rapid.IntRange(1, 4096).Draw(t, "seq")
+		batch, seq := property.IntRange(1, 64).Draw(t, "batch"), property.IntRange(1, 4096).Draw(t, "seq")
 		b, s, l, hf, v := float64(batch), float64(seq), float64(m.Layers), float64(h), float64(m.Vocab)
-		assert.InEpsilon(t, 72*b*s*l*hf*hf*(1+s/(6*hf)+v/(12*l*hf)), m.TrainStep(batch, seq, false, gpuspan.BF16).FLOPs, 1e-12)
-		assert.InEpsilon(t, 96*b*s*l*hf*hf*(1+s/(6*hf)+v/(16*l*hf)), m.TrainStep(batch, seq, true, gpuspan.BF16).FLOPs, 1e-12)
+		require.InEpsilon(t, 72*b*s*l*hf*hf*(1+s/(6*hf)+v/(12*l*hf)), m.TrainStep(batch, seq, false, gpuspan.BF16).FLOPs, 1e-12)
+		require.InEpsilon(t, 96*b*s*l*hf*hf*(1+s/(6*hf)+v/(16*l*hf)), m.TrainStep(batch, seq, true, gpuspan.BF16).FLOPs, 1e-12)
 	})
 }
 
@@ -59,13 +58,13 @@ func TestTrainStepIsMegatronsFormula(t *testing.T) {
 func TestSixNDOfGPT3(t *testing.T) {
 	gpt3 := flops.Transformer{Layers: 96, Hidden: 12288, Heads: 96, FFN: 49152, Vocab: 50257, Tied: true, Bias: true, Positions: 2048}
 	n, _ := gpt3.Parameters()
-	assert.InEpsilon(t, 174.6e9, n, .001)
-	assert.InEpsilon(t, 3.14e23, gpt3.SixND(300_000_000_000, gpuspan.FP16).FLOPs, .002)
+	require.InEpsilon(t, 174.6e9, n, .001)
+	require.InEpsilon(t, 3.14e23, gpt3.SixND(300_000_000_000, gpuspan.FP16).FLOPs, .002)
 }
 
 // Dubey et al. 2024, section 3.2: Llama 3 405B trained on 15.6 trillion tokens, 3.8e25 operations.
 func TestSixNDOfLlama3(t *testing.T) {
-	assert.InDelta(t, 3.8e25, llama405.SixND(15_600_000_000_000, gpuspan.BF16).FLOPs, .05e25)
+	require.InDelta(t, 3.8e25, llama405.SixND(15_600_000_000_000, gpuspan.BF16).FLOPs, .05e25)
 }
 
 // Chowdhery et al. 2022, appendix B: PaLM 540B at 238.3 thousand tokens per second on 6144 TPU v4 of 275 TFLOP/s has
@@ -75,12 +74,12 @@ func TestMFUOfPaLM(t *testing.T) {
 	attention := flops.Transformer{Layers: 118, Hidden: 18432, Heads: 48, HeadDim: 256, KVHeads: 1}
 	with := attention.TrainStep(1, 2048, false, gpuspan.BF16).FLOPs
 	attention.Layers = 0
-	assert.Zero(t, attention.TrainStep(1, 2048, false, gpuspan.BF16).FLOPs)
+	require.Zero(t, attention.TrainStep(1, 2048, false, gpuspan.BF16).FLOPs)
 	attention.Layers = 118
 	projections := 6. * 118 * 18432 * 256 * (2*48 + 2) * 2048
 	perToken := (with - projections) / 2048
-	assert.InDelta(t, 45.7, 100*tokensPerSecond*6*540.35e9/peak, .05)
-	assert.InDelta(t, 46.2, 100*tokensPerSecond*(6*540.35e9+perToken)/peak, .05)
+	require.InDelta(t, 45.7, 100*tokensPerSecond*6*540.35e9/peak, .05)
+	require.InDelta(t, 46.2, 100*tokensPerSecond*(6*540.35e9+perToken)/peak, .05)
 }
 
 // Layer by layer, with the functions for single operations.
@@ -101,31 +100,31 @@ func TestPrefillAndDecodeAreTheSumOfTheirOperations(t *testing.T) {
 			return flops.Sum(flops.Times(m.Layers, layer), flops.Linear(logits, m.Hidden, m.Vocab, false, gpuspan.BF16)).FLOPs
 		}
 		prefill := m.Prefill(4, 1000, gpuspan.BF16)
-		assert.InEpsilon(t, pass(4, 1000, 1000, 4), prefill.FLOPs, 1e-12)
-		assert.EqualValues(t, 4000, prefill.Items)
+		require.InEpsilon(t, pass(4, 1000, 1000, 4), prefill.FLOPs, 1e-12)
+		require.EqualValues(t, 4000, prefill.Items)
 		decode := m.Decode(4, 999, gpuspan.BF16)
-		assert.InEpsilon(t, pass(4, 1, 1000, 4), decode.FLOPs, 1e-12)
-		assert.EqualValues(t, 4, decode.Items)
+		require.InEpsilon(t, pass(4, 1, 1000, 4), decode.FLOPs, 1e-12)
+		require.EqualValues(t, 4, decode.Items)
 	}
 }
 
 func TestDecodeReadsWeightsAndCache(t *testing.T) {
 	// Llama 3 8B: 16.06 GB of weights in BF16, without the embedding table that is only looked up in; 128 KiB of cache for a token.
-	assert.EqualValues(t, 131072, llama3.CacheSize(1, gpuspan.BF16))
+	require.EqualValues(t, 131072, llama3.CacheSize(1, gpuspan.BF16))
 	all, _ := llama3.Parameters()
 	read := llama3.Decode(1, 0, gpuspan.BF16).Read
 	norms := float64((2*32 + 1) * 4096)
-	assert.InDelta(t, 2*(all-128256*4096-norms), float64(read), 1)
-	assert.EqualValues(t, 1000*131072, llama3.Decode(1, 1000, gpuspan.BF16).Read-read)
-	assert.EqualValues(t, 131072, llama3.Decode(1, 1000, gpuspan.BF16).Written)
+	require.InDelta(t, 2*(all-128256*4096-norms), float64(read), 1)
+	require.EqualValues(t, 1000*131072, llama3.Decode(1, 1000, gpuspan.BF16).Read-read)
+	require.EqualValues(t, 131072, llama3.Decode(1, 1000, gpuspan.BF16).Written)
 	// One token passes through two experts of eight, many tokens through all.
 	few, many := mixtral.Decode(1, 0, gpuspan.BF16).Read, mixtral.Decode(64, 0, gpuspan.BF16).Read
-	assert.InEpsilon(t, 2*12.88e9, float64(few), .02)
-	assert.InEpsilon(t, 2*46.7e9, float64(many), .02)
+	require.InEpsilon(t, 2*12.88e9, float64(few), .02)
+	require.InEpsilon(t, 2*46.7e9, float64(many), .02)
 }
 
 func TestCountingAllocatesNothing(t *testing.T) {
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
+	require.Zero(t, testing.AllocsPerRun(100, func() {
 		flops.Attention(8, 32, 1024, 1024, 128, flops.Causal, gpuspan.BF16)
 		llama3.Decode(8, 1000, gpuspan.BF16)
 		flops.MatMul(10, 20, 30, gpuspan.FP16)

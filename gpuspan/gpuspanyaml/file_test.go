@@ -9,11 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/gpuspanyaml"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
@@ -37,14 +35,14 @@ profiling:
 func TestNodesOfATrainersFile(t *testing.T) {
 	f, err := gpuspanyaml.Read(strings.NewReader(trainer))
 	require.NoError(t, err)
-	assert.Equal(t, settings.VerbosityVerbose, f.Settings.Verbosity)
-	assert.Equal(t, settings.SyncGroup, f.Settings.Sync)
-	assert.True(t, f.Settings.MemoryUsage)
-	assert.True(t, f.Settings.PrintReport)
-	assert.Equal(t, settings.Schedule{SkipFirst: 50, Warmup: 1, Active: 3, Every: 10}, f.Settings.Schedule)
-	assert.Equal(t, gpuspanyaml.NVTX{Enabled: true, Domain: "trainer"}, f.NVTX)
-	assert.Equal(t, "/tmp/traces", f.TraceDir)
-	assert.Equal(t, "steps.csv", f.StepCSV)
+	require.Equal(t, settings.VerbosityVerbose, f.Settings.Verbosity)
+	require.Equal(t, settings.SyncGroup, f.Settings.Sync)
+	require.True(t, f.Settings.MemoryUsage)
+	require.True(t, f.Settings.PrintReport)
+	require.Equal(t, settings.Schedule{SkipFirst: 50, Warmup: 1, Active: 3, Every: 10}, f.Settings.Schedule)
+	require.Equal(t, gpuspanyaml.NVTX{Enabled: true, Domain: "trainer"}, f.NVTX)
+	require.Equal(t, "/tmp/traces", f.TraceDir)
+	require.Equal(t, "steps.csv", f.StepCSV)
 	p, err := gpuspan.New(nil, f.Option())
 	require.NoError(t, err)
 	require.NoError(t, p.Shutdown(t.Context()))
@@ -54,7 +52,7 @@ func TestNothingSaidMeansDefaults(t *testing.T) {
 	for _, text := range []string{"", "a: 1", "timing:\nnvtx: ~\n", "timing: {}"} {
 		f, err := gpuspanyaml.Read(strings.NewReader(text))
 		require.NoError(t, err, text)
-		assert.Equal(t, settings.Default(), f.Settings)
+		require.Equal(t, settings.Default(), f.Settings)
 	}
 }
 
@@ -63,7 +61,7 @@ func TestAliasesAndNulls(t *testing.T) {
 	require.NoError(t, err)
 	want := settings.Default()
 	want.Slots, want.Schedule.Every = 64, 5
-	assert.Equal(t, want, f.Settings)
+	require.Equal(t, want, f.Settings)
 }
 
 func TestEveryMistakeIsNamed(t *testing.T) {
@@ -91,11 +89,11 @@ func TestEveryMistakeIsNamed(t *testing.T) {
 	} {
 		_, err := gpuspanyaml.Read(strings.NewReader(tt.text))
 
-		assert.ErrorContains(t, err, tt.want, tt.text[:min(len(tt.text), 40)])
+		require.ErrorContains(t, err, tt.want, tt.text[:min(len(tt.text), 40)])
 	}
 	_, err := gpuspanyaml.Read(strings.NewReader("timing: {slots: x, names: y}"))
-	assert.ErrorContains(t, err, "`slots`")
-	assert.ErrorContains(t, err, "`names`", "all at once")
+	require.ErrorContains(t, err, "`slots`")
+	require.ErrorContains(t, err, "`names`", "all at once")
 }
 
 // Keys that only a file has stand in the same table as the others.
@@ -103,7 +101,7 @@ func TestKeysOfFilesAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "gpuspan.md"))
 	require.NoError(t, err)
 	for key, value := range map[string]string{"nvtx.enabled": "true", "nvtx.domain": "x", "profiling.trace_dir": "x", "profiling.step_csv": "x"} {
-		assert.Contains(t, string(doc), "| `"+key+"` | – | – |")
+		require.Contains(t, string(doc), "| `"+key+"` | – | – |")
 		node, name, _ := strings.Cut(key, ".")
 		text := node + ": {" + name + ": " + value + "}"
 		if key == "nvtx.domain" {
@@ -117,14 +115,14 @@ func TestKeysOfFilesAreDocumented(t *testing.T) {
 func TestLoadNamesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "train.yaml")
 	_, err := gpuspanyaml.Load(path)
-	assert.ErrorContains(t, err, "cannot open configuration")
+	require.ErrorContains(t, err, "cannot open configuration")
 	require.NoError(t, os.WriteFile(path, []byte("timing: {x: 1}"), 0o600))
 	_, err = gpuspanyaml.Load(path)
-	assert.ErrorContains(t, err, "train.yaml: line 1")
+	require.ErrorContains(t, err, "train.yaml: line 1")
 	require.NoError(t, os.WriteFile(path, []byte(trainer), 0o600))
 	f, err := gpuspanyaml.Load(path)
 	require.NoError(t, err)
-	assert.True(t, f.NVTX.Enabled)
+	require.True(t, f.NVTX.Enabled)
 }
 
 func FuzzRead(f *testing.F) {
@@ -143,11 +141,11 @@ func TestNodesBelowAnotherOne(t *testing.T) {
 	text := "timing: {slots: 9}\nruntime:\n  gpu:\n    timing: {slots: 64}\n    nvtx: true\n  empty:\n"
 	f, err := gpuspanyaml.Read(strings.NewReader(text), "runtime", "gpu")
 	require.NoError(t, err)
-	assert.Equal(t, 64, f.Settings.Slots)
-	assert.True(t, f.NVTX.Enabled)
+	require.Equal(t, 64, f.Settings.Slots)
+	require.True(t, f.NVTX.Enabled)
 	f, err = gpuspanyaml.Read(strings.NewReader(text), "runtime", "empty")
 	require.NoError(t, err)
-	assert.Equal(t, settings.Default(), f.Settings)
+	require.Equal(t, settings.Default(), f.Settings)
 	_, err = gpuspanyaml.Read(strings.NewReader(text), "runtime", "cpu")
 	require.EqualError(t, err, "there is no node `runtime.cpu`")
 	_, err = gpuspanyaml.Read(strings.NewReader(""), "runtime")
@@ -158,7 +156,7 @@ func TestNodesBelowAnotherOne(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	f, err = gpuspanyaml.Load(path, "runtime", "gpu")
 	require.NoError(t, err)
-	assert.Equal(t, 64, f.Settings.Slots)
+	require.Equal(t, 64, f.Settings.Slots)
 }
 
 func TestNodesAsSwitches(t *testing.T) {
@@ -179,7 +177,7 @@ func TestNodesAsSwitches(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, text)
-		assert.Equal(t, want, [2]bool{f.Settings.Enabled, f.NVTX.Enabled}, text)
+		require.Equal(t, want, [2]bool{f.Settings.Enabled, f.NVTX.Enabled}, text)
 	}
 }
 
@@ -189,8 +187,8 @@ func TestKeysOfProfilerGuides(t *testing.T) {
 	want := settings.Default()
 	want.Schedule = settings.Schedule{SkipFirst: 10, Wait: 2, Warmup: 1, Active: 3, Repeat: 4}
 	want.MemoryUsage, want.CodeLocation = true, true
-	assert.Equal(t, want, f.Settings)
-	assert.Equal(t, "/tmp/t", f.TraceDir)
+	require.Equal(t, want, f.Settings)
+	require.Equal(t, "/tmp/t", f.TraceDir)
 	_, err = gpuspanyaml.Read(strings.NewReader("profiling: {with_flops: true, activities: cpu}"))
 	require.ErrorContains(t, err, "line 1: `profiling.with_flops` has no counterpart (state FLOPs as Work, package flops counts them)")
 	require.ErrorContains(t, err, "`profiling.activities` has no counterpart")

@@ -9,14 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
@@ -32,7 +31,7 @@ func texts(t *testing.T, tool *ctest.Recorder) (out []string) {
 			open[e.ID] = true
 			out = append(out, e.Text)
 		case "end":
-			assert.True(t, open[e.ID])
+			require.True(t, open[e.ID])
 			delete(open, e.ID)
 		}
 	}
@@ -90,13 +89,13 @@ func TestRangesCarryTheIDsOfTheirOwnSpans(t *testing.T) {
 	for _, text := range texts(t, tool) {
 		if strings.HasPrefix(text, "tile") { // no span of its own: it stands for the one around
 			root := find(t, spans, "root").SpanContext()
-			assert.Equal(t, "tile trace_id="+root.TraceID().String()+" span_id="+root.SpanID().String(), text)
+			require.Equal(t, "tile trace_id="+root.TraceID().String()+" span_id="+root.SpanID().String(), text)
 			continue
 		}
 		got[text] = true
 	}
-	assert.Equal(t, want, got)
-	assert.Equal(t, find(t, spans, "root").SpanContext().SpanID(), find(t, spans, "in_tile").Parent().SpanID())
+	require.Equal(t, want, got)
+	require.Equal(t, find(t, spans, "root").SpanContext().SpanID(), find(t, spans, "in_tile").Parent().SpanID())
 }
 
 func find(t *testing.T, spans *tracetest.SpanRecorder, name string) sdktrace.ReadOnlySpan {
@@ -136,7 +135,7 @@ func TestRangesUnderSamplers(t *testing.T) {
 				require.NoError(t, prof.Flush(context.Background()))
 			}
 			require.NoError(t, prof.Shutdown(context.Background()))
-			assert.Empty(t, errs)
+			require.Empty(t, errs)
 			ranges := map[string]int{}
 			for _, text := range texts(t, tool) {
 				ranges[text]++
@@ -145,12 +144,12 @@ func TestRangesUnderSamplers(t *testing.T) {
 			for _, span := range spans.Ended() {
 				if span.Name() == "op" {
 					sc := span.SpanContext()
-					assert.Equal(t, 1, ranges["op trace_id="+sc.TraceID().String()+" span_id="+sc.SpanID().String()])
+					require.Equal(t, 1, ranges["op trace_id="+sc.TraceID().String()+" span_id="+sc.SpanID().String()])
 					n++
 				}
 			}
 			if name != "never" {
-				assert.Greater(t, n, 20)
+				require.Greater(t, n, 20)
 			}
 		})
 	}
@@ -174,8 +173,8 @@ func TestAProviderWithAnotherGeneratorIsNoticed(t *testing.T) {
 	request.End()
 	require.NoError(t, prof.Shutdown(context.Background()))
 	require.Len(t, errs, 1)
-	assert.ErrorContains(t, errs[0], "the TracerProvider does not use the profiler's IDGenerator")
-	assert.Equal(t, []string{"op trace_id=" + request.SpanContext().TraceID().String() + " span_id=" + request.SpanContext().SpanID().String()}, texts(t, tool))
+	require.ErrorContains(t, errs[0], "the TracerProvider does not use the profiler's IDGenerator")
+	require.Equal(t, []string{"op trace_id=" + request.SpanContext().TraceID().String() + " span_id=" + request.SpanContext().SpanID().String()}, texts(t, tool))
 }
 
 // Without a tool nothing is reserved: the generator is only asked by the provider.
@@ -190,10 +189,10 @@ func TestWithoutAToolNoIDIsReserved(t *testing.T) {
 	require.NoError(t, err)
 	s := prof.Stream(0, "s")
 	x := gpuspan.NewOperation("op").Start(context.Background(), s)
-	assert.Zero(t, drawn.n)
+	require.Zero(t, drawn.n)
 	x.End()
 	require.NoError(t, prof.Shutdown(context.Background()))
-	assert.Equal(t, 1, drawn.n)
+	require.Equal(t, 1, drawn.n)
 }
 
 // counting counts what it draws.

@@ -13,16 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
-	"go.uber.org/goleak"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { require.NoLeaks(m) }
 
 func section(name string) *engine.SinkSpan {
 	return &engine.SinkSpan{
@@ -60,15 +58,15 @@ func TestSpansAreSentInBatchesAndAtShutdown(t *testing.T) {
 		s.Section(section("a"))
 	}
 	first, second := <-got, <-got
-	assert.Equal(t, first, second)
+	require.Equal(t, first, second)
 	require.NoError(t, s.Flush(context.Background()))
-	assert.Less(t, <-got, first)
-	assert.Equal(t, Stats{Sent: 7, Dropped: map[string]int64{}}, s.Stats())
+	require.Less(t, <-got, first)
+	require.Equal(t, Stats{Sent: 7, Dropped: map[string]int64{}}, s.Stats())
 	s.Section(section("b"))
 	require.NoError(t, s.Shutdown(context.Background()))
-	assert.EqualValues(t, 8, s.Stats().Sent)
+	require.EqualValues(t, 8, s.Stats().Sent)
 	s.Section(section("c"))
-	assert.Equal(t, map[string]int64{"shutdown": 1}, s.Stats().Dropped)
+	require.Equal(t, map[string]int64{"shutdown": 1}, s.Stats().Dropped)
 	require.NoError(t, s.Flush(context.Background()))
 }
 
@@ -92,7 +90,7 @@ func TestAReceiverThatStandsStillCostsTheNewestRequests(t *testing.T) {
 	}
 	close(release)
 	require.NoError(t, s.Flush(context.Background()))
-	assert.LessOrEqual(t, s.Stats().Sent, int64(4))
+	require.LessOrEqual(t, s.Stats().Sent, int64(4))
 }
 
 func TestWhatMayBeTriedAgainIs(t *testing.T) {
@@ -106,24 +104,24 @@ func TestWhatMayBeTriedAgainIs(t *testing.T) {
 	s.Section(section("a"))
 	s.Section(section("b"))
 	require.NoError(t, s.Flush(context.Background()))
-	assert.Equal(t, 3, x.calls)
-	assert.Equal(t, Stats{Sent: 1, Dropped: map[string]int64{"rejected": 1}}, s.Stats())
+	require.Equal(t, 3, x.calls)
+	require.Equal(t, Stats{Sent: 1, Dropped: map[string]int64{"rejected": 1}}, s.Stats())
 }
 
 func TestWhatIsRefusedOrTakesTooLongIsDroppedByReason(t *testing.T) {
 	s, x := newSink(t, func(context.Context, []byte) (int64, error) { return 0, errors.New("bad request") })
 	s.Section(section("a"))
 	require.NoError(t, s.Flush(context.Background()))
-	assert.Equal(t, 1, x.calls)
-	assert.Equal(t, map[string]int64{"rejected": 1}, s.Stats().Dropped)
+	require.Equal(t, 1, x.calls)
+	require.Equal(t, map[string]int64{"rejected": 1}, s.Stats().Dropped)
 
 	s, x = newSink(t, func(context.Context, []byte) (int64, error) {
 		return 0, &Later{Err: errors.New("busy"), After: time.Hour}
 	}, RetryFor(time.Minute))
 	s.Section(section("a"))
 	require.NoError(t, s.Flush(context.Background()))
-	assert.Equal(t, 1, x.calls)
-	assert.Equal(t, map[string]int64{"retries": 1}, s.Stats().Dropped)
+	require.Equal(t, 1, x.calls)
+	require.Equal(t, map[string]int64{"retries": 1}, s.Stats().Dropped)
 }
 
 func TestShutdownEndsWithItsContext(t *testing.T) {
@@ -134,7 +132,7 @@ func TestShutdownEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
 	require.ErrorContains(t, s.Shutdown(ctx), "2 spans were not sent")
-	assert.Equal(t, map[string]int64{"shutdown": 2}, s.Stats().Dropped)
+	require.Equal(t, map[string]int64{"shutdown": 2}, s.Stats().Dropped)
 }
 
 func TestRequestsOverHTTP(t *testing.T) {
@@ -159,16 +157,16 @@ func TestRequestsOverHTTP(t *testing.T) {
 		require.NoError(t, s.Flush(context.Background()))
 		return s.Stats()
 	}
-	assert.EqualValues(t, 1, send().Sent)
-	assert.Equal(t, []string{"/v1/traces", "application/x-protobuf", "Bearer x"}, []string{path, kind, token})
-	assert.Contains(t, string(body), "service.name")
+	require.EqualValues(t, 1, send().Sent)
+	require.Equal(t, []string{"/v1/traces", "application/x-protobuf", "Bearer x"}, []string{path, kind, token})
+	require.Contains(t, string(body), "service.name")
 	answer = []byte{1<<3 | 2, 2, 1 << 3, 1} // partial_success: one span rejected
-	assert.EqualValues(t, 1, send().Dropped["rejected"])
+	require.EqualValues(t, 1, send().Dropped["rejected"])
 	answer = nil
 	status = http.StatusBadRequest
-	assert.EqualValues(t, 2, send().Dropped["rejected"])
+	require.EqualValues(t, 2, send().Dropped["rejected"])
 	status = http.StatusServiceUnavailable
-	assert.EqualValues(t, 1, send().Dropped["retries"], "an hour is more than it has")
+	require.EqualValues(t, 1, send().Dropped["retries"], "an hour is more than it has")
 	require.NoError(t, s.Shutdown(context.Background()))
 	h.CloseIdleConnections()
 }
@@ -186,7 +184,7 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 	none.Section(section("a"))
 	require.NoError(t, none.Flush(context.Background()))
 	require.NoError(t, none.Shutdown(context.Background()))
-	assert.Empty(t, none.Stats())
+	require.Empty(t, none.Stats())
 }
 
 func FuzzAnswers(f *testing.F) {

@@ -13,9 +13,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/outputs"
 )
 
@@ -31,10 +29,10 @@ func TestChecksumIsFNV1aOverLittleEndianBits(t *testing.T) {
 		}
 		h := fnv.New64a()
 		_, _ = h.Write(raw)
-		assert.Equal(t, h.Sum64(), outputs.Checksum(data))
+		require.Equal(t, h.Sum64(), outputs.Checksum(data))
 	}
-	assert.Equal(t, "cbf29ce484222325", outputs.Format(outputs.Checksum(nil)), "the offset basis")
-	assert.NotEqual(t, outputs.Checksum([]float32{0}), outputs.Checksum([]float32{float32(math.Copysign(0, -1))}))
+	require.Equal(t, "cbf29ce484222325", outputs.Format(outputs.Checksum(nil)), "the offset basis")
+	require.NotEqual(t, outputs.Checksum([]float32{0}), outputs.Checksum([]float32{float32(math.Copysign(0, -1))}))
 }
 
 func TestFirstDivergence(t *testing.T) {
@@ -54,12 +52,12 @@ func TestFirstDivergence(t *testing.T) {
 		{nil, 0, true},
 	} {
 		i, ok := outputs.FirstDivergence(run, tt.other)
-		assert.Equal(t, tt.at, i)
-		assert.Equal(t, tt.ok, ok)
+		require.Equal(t, tt.at, i)
+		require.Equal(t, tt.ok, ok)
 	}
 	i, ok := outputs.FirstDivergence(nil, nil)
-	assert.Zero(t, i)
-	assert.False(t, ok)
+	require.Zero(t, i)
+	require.False(t, ok)
 }
 
 func TestReadOutputsNamesTheLine(t *testing.T) {
@@ -67,11 +65,11 @@ func TestReadOutputsNamesTheLine(t *testing.T) {
 		"", "x", `123 1 "op"`, `000000000000000g 1 "op"`, `0000000000000001 0 "op"`, `0000000000000001 1 op`, `0000000000000001 1`, `0000000000000001  1 "op"`,
 	} {
 		got, err := outputs.Read(strings.NewReader("0000000000000001 1 \"op\"\n" + line + "\n"))
-		assert.ErrorContains(t, err, "line 2: must be a checksum of 16 hex digits", line)
-		assert.Len(t, got, 1)
+		require.ErrorContains(t, err, "line 2: must be a checksum of 16 hex digits", line)
+		require.Len(t, got, 1)
 	}
 	_, err := outputs.Read(iotest.ErrReader(io.ErrUnexpectedEOF))
-	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
 func FuzzReadOutputs(f *testing.F) {

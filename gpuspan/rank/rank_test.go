@@ -8,10 +8,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/sdk/resource"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/rank"
 )
 
@@ -56,32 +55,32 @@ func TestLaunchers(t *testing.T) {
 	} {
 		got, err := detect(c.env)
 		require.NoError(t, err, name)
-		assert.Equal(t, c.want, got, name)
+		require.Equal(t, c.want, got, name)
 	}
 }
 
 func TestValuesThatMakeNoSenseAreLeftOutAndNamed(t *testing.T) {
 	got, err := detect(map[string]string{"RANK": "two", "LOCAL_RANK": "-1", "WORLD_SIZE": "8"})
 	require.ErrorIs(t, err, resource.ErrPartialResource)
-	assert.ErrorContains(t, err, "RANK must be a number from 0, found \"two\"")
-	assert.ErrorContains(t, err, "LOCAL_RANK must be a number from 0, found \"-1\"")
-	assert.Equal(t, want("", -1, -1, 8), got)
+	require.ErrorContains(t, err, "RANK must be a number from 0, found \"two\"")
+	require.ErrorContains(t, err, "LOCAL_RANK must be a number from 0, found \"-1\"")
+	require.Equal(t, want("", -1, -1, 8), got)
 	got, err = detect(map[string]string{"RANK": "8", "WORLD_SIZE": "8", "LOCAL_RANK": "9"})
-	assert.ErrorContains(t, err, "RANK is 8 of a world size of 8")
-	assert.ErrorContains(t, err, "LOCAL_RANK is 9 of a world size of 8")
-	assert.Equal(t, want("", -1, -1, 8), got)
+	require.ErrorContains(t, err, "RANK is 8 of a world size of 8")
+	require.ErrorContains(t, err, "LOCAL_RANK is 9 of a world size of 8")
+	require.Equal(t, want("", -1, -1, 8), got)
 }
 
 func TestContradictionsAreNamed(t *testing.T) {
 	got, err := detect(map[string]string{"RANK": "1", "LOCAL_RANK": "2", "WORLD_SIZE": "8"})
-	assert.ErrorContains(t, err, "LOCAL_RANK is 2 and RANK is 1")
-	assert.Equal(t, want("", 1, -1, 8), got)
+	require.ErrorContains(t, err, "LOCAL_RANK is 2 and RANK is 1")
+	require.Equal(t, want("", 1, -1, 8), got)
 
 	both := map[string]string{"RANK": "1", "WORLD_SIZE": "4", "SLURM_PROCID": "2", "SLURM_NTASKS": "4"}
 	got, err = detect(both)
 	require.ErrorIs(t, err, resource.ErrPartialResource)
-	assert.ErrorContains(t, err, "RANK is 1 and SLURM_PROCID is 2, both of a world size of 4 (RANK is used)")
-	assert.Equal(t, want("", 1, -1, 4), got)
+	require.ErrorContains(t, err, "RANK is 1 and SLURM_PROCID is 2, both of a world size of 4 (RANK is used)")
+	require.Equal(t, want("", 1, -1, 4), got)
 
 	both["TORCHELASTIC_RUN_ID"] = "run" // a rendezvous assigns ranks anew
 	_, err = detect(both)

@@ -11,9 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
@@ -84,10 +82,10 @@ func TestFiguresAreThoseOfPandas(t *testing.T) {
 		switch want["kind"] {
 		case "operation":
 			want.compare(t, &o.All, true)
-			assert.InDelta(t, want.float(t, "share_of_total"), o.ShareOfTotal, 1e-12)
-			assert.InDelta(t, want.float(t, "share_of_parent"), o.ShareOfParent, 1e-12)
-			assert.InDelta(t, want.float(t, "peak_share"), o.PeakShare, 1e-12)
-			assert.Equal(t, want["peak_of"], o.PeakOf)
+			require.InDelta(t, want.float(t, "share_of_total"), o.ShareOfTotal, 1e-12)
+			require.InDelta(t, want.float(t, "share_of_parent"), o.ShareOfParent, 1e-12)
+			require.InDelta(t, want.float(t, "peak_share"), o.PeakShare, 1e-12)
+			require.Equal(t, want["peak_of"], o.PeakOf)
 		case "first":
 			want.compare(t, &o.First, false)
 		case "rest":
@@ -95,14 +93,14 @@ func TestFiguresAreThoseOfPandas(t *testing.T) {
 		case "category":
 			want.compare(t, categories[want["name"]], false)
 		case "summary":
-			assert.EqualValues(t, want.int(t, "total"), s.Total())
-			assert.EqualValues(t, want.int(t, "timed"), s.Covered, "the union of all intervals")
+			require.EqualValues(t, want.int(t, "total"), s.Total())
+			require.EqualValues(t, want.int(t, "timed"), s.Covered, "the union of all intervals")
 		}
 	}
-	assert.Equal(t, map[string]int{"operation": 7, "first": 6, "rest": 7, "category": 4, "summary": 1}, compared)
-	assert.Len(t, operations, 7)
-	assert.Len(t, categories, 4)
-	assert.Zero(t, operations["decode > attention"].First.Count, "it ran elsewhere first")
+	require.Equal(t, map[string]int{"operation": 7, "first": 6, "rest": 7, "category": 4, "summary": 1}, compared)
+	require.Len(t, operations, 7)
+	require.Len(t, categories, 4)
+	require.Zero(t, operations["decode > attention"].First.Count, "it ran elsewhere first")
 }
 
 func (r record) compare(t *testing.T, f *report.Figures, quantiles bool) {
@@ -118,6 +116,6 @@ func (r record) compare(t *testing.T, f *report.Figures, quantiles bool) {
 	}
 	for key, v := range got {
 		want := r.float(t, key)
-		assert.InDelta(t, want, v, max(1, want*1e-12), "%s of %s %s", key, r["kind"], r["name"]) // durations are whole nanoseconds
+		require.InDelta(t, want, v, max(1, want*1e-12), "%s of %s %s", key, r["kind"], r["name"]) // durations are whole nanoseconds
 	}
 }

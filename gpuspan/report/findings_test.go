@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
@@ -90,14 +89,13 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 		c.found(found)
 		c.near(near)
 		got := found.Summary().Findings(report.Thresholds{})
-		if assert.Len(t, got, 1, string(c.kind)) {
-			assert.Equal(t, c.kind, got[0].Kind)
-			assert.InDelta(t, c.value, got[0].Value, 1e-9)
-			assert.GreaterOrEqual(t, max(got[0].Value, 1-got[0].Value), got[0].Threshold)
-			assert.NotEmpty(t, got[0].Evidence)
-			assert.Contains(t, got[0].String(), "threshold")
-		}
-		assert.Empty(t, near.Summary().Findings(report.Thresholds{}), string(c.kind))
+		require.Len(t, got, 1, string(c.kind))
+		require.Equal(t, c.kind, got[0].Kind)
+		require.InDelta(t, c.value, got[0].Value, 1e-9)
+		require.GreaterOrEqual(t, max(got[0].Value, 1-got[0].Value), got[0].Threshold)
+		require.NotEmpty(t, got[0].Evidence)
+		require.Contains(t, got[0].String(), "threshold")
+		require.Empty(t, near.Summary().Findings(report.Thresholds{}), string(c.kind))
 	}
 }
 
@@ -107,20 +105,20 @@ func TestFewRunsSayNothingAboutShares(t *testing.T) {
 	for range 4 {
 		c.Section(n, report.Sample{Timed: true, Start: 1, Duration: 1, Floor: 1, HasDelay: true, Occurrence: 2})
 	}
-	assert.Empty(t, c.Summary().Findings(report.Thresholds{}))
-	assert.NotEmpty(t, c.Summary().Findings(report.Thresholds{MinRuns: 4}))
+	require.Empty(t, c.Summary().Findings(report.Thresholds{}))
+	require.NotEmpty(t, c.Summary().Findings(report.Thresholds{MinRuns: 4}))
 }
 
 func TestNegativeThresholdsSwitchFindingsOff(t *testing.T) {
 	c := served()
 	trained(c)
 	all := c.Summary().Findings(report.Thresholds{})
-	assert.NotEmpty(t, all)
+	require.NotEmpty(t, all)
 	off := report.Thresholds{
 		PageableShare: -1, LoaderShare: -1, StarvedShare: -1, FloorShare: -1, FirstRatio: -1, SpikeShare: -1, PeakShare: -1, ExposedShare: -1,
 	}
-	assert.Empty(t, c.Summary().Findings(off))
+	require.Empty(t, c.Summary().Findings(off))
 	for i := 1; i < len(all); i++ {
-		assert.GreaterOrEqual(t, all[i-1].Cost, all[i].Cost, "the most costly first")
+		require.GreaterOrEqual(t, all[i-1].Cost, all[i].Cost, "the most costly first")
 	}
 }

@@ -13,9 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
@@ -38,18 +36,18 @@ func TestJSONHoldsFiguresInSecondsAndBytesAndNothingUnknown(t *testing.T) {
 		Dropped    map[string]int
 	}
 	require.NoError(t, json.Unmarshal(b.Bytes(), &got))
-	assert.InDelta(t, .1, got.Wall, 1e-9)
+	require.InDelta(t, .1, got.Wall, 1e-9)
 	all := got.Operations[0]["all"].(map[string]any)
-	assert.InDelta(t, .076, all["duration"].(map[string]any)["total_seconds"], 1e-12)
-	assert.InDelta(t, 90e9/.076, all["rates"].(map[string]any)["memory_bytes_per_second"], 1)
-	assert.NotContains(t, all, "pcie_bytes", "not stated")
-	assert.NotContains(t, got.Operations[2], "peak_of_nothing")
-	assert.Equal(t, map[string]int{"pool_exhausted": 3}, got.Dropped)
-	assert.InDelta(t, .4044, got.Loops[0]["mfu"], 1e-4)
-	assert.Len(t, got.Findings, 7)
+	require.InDelta(t, .076, all["duration"].(map[string]any)["total_seconds"], 1e-12)
+	require.InDelta(t, 90e9/.076, all["rates"].(map[string]any)["memory_bytes_per_second"], 1)
+	require.NotContains(t, all, "pcie_bytes", "not stated")
+	require.NotContains(t, got.Operations[2], "peak_of_nothing")
+	require.Equal(t, map[string]int{"pool_exhausted": 3}, got.Dropped)
+	require.InDelta(t, .4044, got.Loops[0]["mfu"], 1e-4)
+	require.Len(t, got.Findings, 7)
 	empty, err := json.Marshal(report.Summary{})
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"wall_seconds":0,"covered_seconds":0,"operations":[]}`, string(empty))
+	require.JSONEq(t, `{"wall_seconds":0,"covered_seconds":0,"operations":[]}`, string(empty))
 }
 
 func TestCSVHasOneRowForEachOperationAndSetOfRuns(t *testing.T) {
@@ -65,18 +63,18 @@ func TestCSVHasOneRowForEachOperationAndSetOfRuns(t *testing.T) {
 	for _, r := range records[1:] {
 		rows[r[column["path"]]+"/"+r[column["runs"]]] = r
 	}
-	assert.Len(t, rows, 9)
+	require.Len(t, rows, 9)
 	get := func(row, name string) string { return rows[row][column[name]] }
-	assert.Equal(t, "0.076", get("prefill/all", "total_seconds"))
-	assert.Equal(t, "0.04", get("prefill/first", "total_seconds"))
-	assert.Equal(t, "0.036", get("prefill/rest", "total_seconds"))
-	assert.Equal(t, "9", get("prefill > attention/rest", "count"))
-	assert.Equal(t, "90000000000", get("prefill/all", "memory_bytes"))
-	assert.Equal(t, "", get("prefill/all", "pcie_bytes"))
-	assert.Equal(t, "bf16", get("prefill/all", "flop_precision"))
-	assert.Equal(t, "memory", get("prefill/all", "peak_of"))
-	assert.Equal(t, "", get("prefill/first", "share_of_total"), "only of all runs")
-	assert.Equal(t, "token", get("prefill/all", "item_type"))
+	require.Equal(t, "0.076", get("prefill/all", "total_seconds"))
+	require.Equal(t, "0.04", get("prefill/first", "total_seconds"))
+	require.Equal(t, "0.036", get("prefill/rest", "total_seconds"))
+	require.Equal(t, "9", get("prefill > attention/rest", "count"))
+	require.Equal(t, "90000000000", get("prefill/all", "memory_bytes"))
+	require.Equal(t, "", get("prefill/all", "pcie_bytes"))
+	require.Equal(t, "bf16", get("prefill/all", "flop_precision"))
+	require.Equal(t, "memory", get("prefill/all", "peak_of"))
+	require.Equal(t, "", get("prefill/first", "share_of_total"), "only of all runs")
+	require.Equal(t, "token", get("prefill/all", "item_type"))
 }
 
 func TestDOTShowsSectionsKernelsAndModules(t *testing.T) {
@@ -88,7 +86,7 @@ func TestDOTShowsSectionsKernelsAndModules(t *testing.T) {
 	c.Section(n, report.Sample{Kernel: "k<\"x\">", Module: "m\\"})
 	b.Reset()
 	require.NoError(t, c.Summary().WriteDOT(&b))
-	assert.Contains(t, b.String(), `label="\"quoted\" \\ name\n}\n1 × -"`)
+	require.Contains(t, b.String(), `label="\"quoted\" \\ name\n}\n1 × -"`)
 	if dot, err := exec.LookPath("dot"); err == nil {
 		cmd := exec.Command(dot, "-Tplain")
 		cmd.Stdin = &b
@@ -109,25 +107,25 @@ func TestLogRecordsHaveUnitsInTheirKeys(t *testing.T) {
 		records = append(records, r)
 	}
 	require.Len(t, records, 3+1+7)
-	assert.Equal(t, "prefill", records[0]["operation"])
-	assert.InDelta(t, .076, records[0]["total_seconds"], 1e-12)
-	assert.NotContains(t, records[0], "pcie_bytes_per_second")
+	require.Equal(t, "prefill", records[0]["operation"])
+	require.InDelta(t, .076, records[0]["total_seconds"], 1e-12)
+	require.NotContains(t, records[0], "pcie_bytes_per_second")
 	for key, want := range map[string]float64{
 		"min_seconds": .004, "max_seconds": .04, "stddev_seconds": .0108, "memory_write_bytes_per_second": 10e9 / .076,
 		"first_mean_seconds": .04, "rest_mean_seconds": .004, "first_flops_per_second": 25e12, "rest_flops_per_second": 250e12,
 	} {
-		assert.InEpsilon(t, want, records[0][key], 1e-9, key)
+		require.InEpsilon(t, want, records[0][key], 1e-9, key)
 	}
-	assert.Equal(t, "memory", records[0]["peak_of"])
-	assert.Equal(t, "train", records[3]["loop"])
-	assert.InDelta(t, .16, records[3]["phase_backward_seconds"], 1e-12)
-	assert.Equal(t, "WARN", records[4]["level"])
-	assert.NotEmpty(t, records[4]["evidence"])
+	require.Equal(t, "memory", records[0]["peak_of"])
+	require.Equal(t, "train", records[3]["loop"])
+	require.InDelta(t, .16, records[3]["phase_backward_seconds"], 1e-12)
+	require.Equal(t, "WARN", records[4]["level"])
+	require.NotEmpty(t, records[4]["evidence"])
 	b.Reset()
 	l.Info("done", "gpu", s)
 	var r map[string]map[string]map[string]any
 	_ = json.Unmarshal(b.Bytes(), &r)
-	assert.Contains(t, b.String(), `"prefill>attention":{"count":10`)
+	require.Contains(t, b.String(), `"prefill>attention":{"count":10`)
 }
 
 type broken struct{}

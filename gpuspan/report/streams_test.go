@@ -8,9 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
@@ -37,7 +35,7 @@ func TestWhatRunsWithinAnotherOnItsStreamIsPartOfIt(t *testing.T) {
 		on(c, copied, 1, at+20, at+25) // after it
 	}
 	s := c.Summary()
-	assert.Equal(t, 300*time.Millisecond, s.Total())
+	require.Equal(t, 300*time.Millisecond, s.Total())
 	for name, want := range map[string]struct {
 		path       []string
 		ofAll, ofP float64
@@ -50,20 +48,20 @@ func TestWhatRunsWithinAnotherOnItsStreamIsPartOfIt(t *testing.T) {
 		"copy":      {[]string{"copy"}, 100. / 300, 100. / 300},
 	} {
 		o := find(t, s, name)
-		assert.Equal(t, want.path, o.Path)
-		assert.InDelta(t, want.ofAll, o.ShareOfTotal, 1e-12, name)
-		assert.InDelta(t, want.ofP, o.ShareOfParent, 1e-12, name)
+		require.Equal(t, want.path, o.Path)
+		require.InDelta(t, want.ofAll, o.ShareOfTotal, 1e-12, name)
+		require.InDelta(t, want.ofP, o.ShareOfParent, 1e-12, name)
 	}
 
 	// Where it runs within several operations it stays beside them, and its time still counts once.
 	on(c, adamw, 1, 1001, 1002)
 	on(c, forward, 1, 1000, 1010)
 	s = c.Summary()
-	assert.Equal(t, 310*time.Millisecond, s.Total())
-	assert.Equal(t, []string{"adamw"}, find(t, s, "adamw").Path)
+	require.Equal(t, 310*time.Millisecond, s.Total())
+	require.Equal(t, []string{"adamw"}, find(t, s, "adamw").Path)
 	c.Reset()
 	on(c, adamw, 1, 0, 1)
-	assert.Equal(t, time.Millisecond, c.Summary().Total())
+	require.Equal(t, time.Millisecond, c.Summary().Total())
 }
 
 // The total is the union of each stream's intervals, which a second method adds up: whatever nests in whatever.
@@ -106,14 +104,14 @@ func TestWorkOnTheHostIsNoPartOfTheGPUsTime(t *testing.T) {
 	c.Section(compile, report.Sample{Timed: true, OnHost: true, Stream: 1, Start: epoch.UnixNano(), Duration: 3 * time.Second, Items: 6})
 	c.Section(run, report.Sample{Timed: true, Stream: 1, Start: epoch.UnixNano(), Duration: time.Second})
 	s := c.Summary()
-	assert.Equal(t, time.Second, s.Total())
-	assert.Equal(t, time.Second, s.Covered)
-	assert.Zero(t, s.OnHost)
-	assert.InDelta(t, 1, find(t, s, "run").ShareOfTotal, 1e-12)
+	require.Equal(t, time.Second, s.Total())
+	require.Equal(t, time.Second, s.Covered)
+	require.Zero(t, s.OnHost)
+	require.InDelta(t, 1, find(t, s, "run").ShareOfTotal, 1e-12)
 	o := find(t, s, "compile")
-	assert.Zero(t, o.ShareOfTotal)
-	assert.Equal(t, 3*time.Second, o.All.Duration.Total)
-	assert.InDelta(t, 2, o.All.Rates().Items, 1e-12)
+	require.Zero(t, o.ShareOfTotal)
+	require.Equal(t, 3*time.Second, o.All.Duration.Total)
+	require.InDelta(t, 2, o.All.Rates().Items, 1e-12)
 }
 
 // From launch to return is no time of the work: 64 MB that were launched in 100 µs did not move at 640 GB/s.
@@ -123,19 +121,19 @@ func TestLaunchesThatTheHostTimedHaveNoRates(t *testing.T) {
 	n := c.Node(0, report.Info{Name: "copy"})
 	c.Section(n, sample)
 	o := c.Summary().Operations[0]
-	assert.Equal(t, report.Rates{}, o.All.Rates())
-	assert.Zero(t, o.PeakShare)
-	assert.Equal(t, 100*time.Microsecond, o.All.Duration.Total)
+	require.Equal(t, report.Rates{}, o.All.Rates())
+	require.Zero(t, o.PeakShare)
+	require.Equal(t, 100*time.Microsecond, o.All.Duration.Total)
 
 	sample.OnHost = false
 	sample.Duration = 4 * time.Millisecond
 	c.Section(n, sample)
-	assert.InDelta(t, 16e9, c.Summary().Operations[0].All.Rates().PCIe, 1, "of the run that a device timed")
+	require.InDelta(t, 16e9, c.Summary().Operations[0].All.Rates().PCIe, 1, "of the run that a device timed")
 
 	b := c.Node(0, report.Info{Name: "blocking copy", Synchronous: true})
 	sample.OnHost = true
 	c.Section(b, sample)
-	assert.InDelta(t, 16e9, find(t, c.Summary(), "blocking copy").All.Rates().PCIe, 1)
+	require.InDelta(t, 16e9, find(t, c.Summary(), "blocking copy").All.Rates().PCIe, 1)
 }
 
 func TestDeclaredCacheHitsTakeBytesOffTheMemory(t *testing.T) {
@@ -143,7 +141,7 @@ func TestDeclaredCacheHitsTakeBytesOffTheMemory(t *testing.T) {
 	n := c.Node(0, report.Info{Name: "gemm"})
 	c.Section(n, report.Sample{Timed: true, Duration: time.Second, Memory: report.IO{Read: 8e11}, AccessPattern: "strided", L2HitRatio: .75, HasL2HitRatio: true})
 	o := c.Summary().Operations[0]
-	assert.InDelta(t, .2, o.PeakShare, 1e-12)
-	assert.Equal(t, "strided", o.AccessPattern)
-	assert.InDelta(t, .75, o.L2HitRatio, 1e-12)
+	require.InDelta(t, .2, o.PeakShare, 1e-12)
+	require.Equal(t, "strided", o.AccessPattern)
+	require.InDelta(t, .75, o.L2HitRatio, 1e-12)
 }

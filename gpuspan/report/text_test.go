@@ -13,9 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
@@ -30,7 +28,7 @@ func golden(t *testing.T, name, got string) {
 	}
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)
-	assert.Equal(t, string(want), got)
+	require.Equal(t, string(want), got)
 }
 
 func trained(c *report.Collector) {
@@ -74,9 +72,9 @@ func TestTextKeepsToItsWidthWhateverTheNamesAndFigures(t *testing.T) {
 	for line := range strings.Lines(b.String()) {
 		line = strings.TrimSuffix(line, "\n")
 		if strings.Contains(line, " ") && !strings.Contains(line, "ong name") { // a word alone may be longer than a line
-			assert.LessOrEqual(t, utf8.RuneCountInString(line), report.Width, line)
+			require.LessOrEqual(t, utf8.RuneCountInString(line), report.Width, line)
 		}
-		assert.NotContains(t, line, "\x1b")
+		require.NotContains(t, line, "\x1b")
 	}
 }
 
@@ -97,7 +95,7 @@ func TestTextKeepsChildrenBelowTheirParents(t *testing.T) {
 	}
 	var b bytes.Buffer
 	require.NoError(t, c.Summary().WriteText(&b))
-	assert.Regexp(t, `Work .*\nupdate .* 150\.0 .*\nforward( +-){9}\n  head .* 2\.000G `, b.String())
+	require.Regexp(t, `Work .*\nupdate .* 150\.0 .*\nforward( +-){9}\n  head .* 2\.000G `, b.String())
 }
 
 func TestTextShowsNamesHoweverDeep(t *testing.T) {
@@ -109,9 +107,9 @@ func TestTextShowsNamesHoweverDeep(t *testing.T) {
 	}
 	var b bytes.Buffer
 	require.NoError(t, c.Summary().WriteText(&b))
-	assert.Contains(t, b.String(), "\n        level4 ")
-	assert.Contains(t, b.String(), "\n        5: level5 ")
-	assert.Contains(t, b.String(), "\n        11: level11 ")
+	require.Contains(t, b.String(), "\n        level4 ")
+	require.Contains(t, b.String(), "\n        5: level5 ")
+	require.Contains(t, b.String(), "\n        11: level11 ")
 }
 
 func TestTextSaysHowManyRunsWereTimed(t *testing.T) {
@@ -120,12 +118,12 @@ func TestTextSaysHowManyRunsWereTimed(t *testing.T) {
 	c.Section(n, timed(time.Millisecond))
 	var b bytes.Buffer
 	require.NoError(t, c.Summary().WriteText(&b))
-	assert.NotContains(t, b.String(), "n/m")
+	require.NotContains(t, b.String(), "n/m")
 	c.Untimed(n, 59_999, report.Sample{})
 	b.Reset()
 	require.NoError(t, c.Summary().WriteText(&b))
-	assert.Regexp(t, `gemm +1/60k 1\.000ms`, b.String())
-	assert.Contains(t, b.String(), "\nn/m: n of m runs were timed; times and rates are of those\n")
+	require.Regexp(t, `gemm +1/60k 1\.000ms`, b.String())
+	require.Contains(t, b.String(), "\nn/m: n of m runs were timed; times and rates are of those\n")
 }
 
 func TestTextSaysWhenTimesAreTheHosts(t *testing.T) {
@@ -139,16 +137,16 @@ func TestTextSaysWhenTimesAreTheHosts(t *testing.T) {
 	s := timed(time.Millisecond)
 	s.OnHost = true
 	c.Section(n, s)
-	assert.Contains(t, text(), "\nno device measured these sections: all times are the host's\n")
+	require.Contains(t, text(), "\nno device measured these sections: all times are the host's\n")
 	c.Section(n, timed(time.Millisecond))
-	assert.Contains(t, text(), "\n1 of 2 timed sections have the host's times: no device measured them\n")
+	require.Contains(t, text(), "\n1 of 2 timed sections have the host's times: no device measured them\n")
 	c.Reset()
 	c.Section(n, timed(time.Millisecond))
-	assert.NotContains(t, text(), "host")
+	require.NotContains(t, text(), "host")
 }
 
 func TestTextOfNothingSaysSo(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, report.Summary{}.WriteText(&b))
-	assert.Contains(t, b.String(), "no section has finished")
+	require.Contains(t, b.String(), "no section has finished")
 }

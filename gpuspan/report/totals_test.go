@@ -10,9 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
@@ -31,7 +29,7 @@ func TestItemsOfAllOperationsAreCountedOnce(t *testing.T) {
 	token(0, "decode", "token", 40)
 	token(0, "untyped", "", 5)
 	now = epoch.Add(2 * time.Second)
-	assert.Equal(t, []report.ItemTotal{{Type: "token", Count: 640, Rate: 320}, {Type: "image", Count: 7, Rate: 3.5}}, c.Summary().Items())
+	require.Equal(t, []report.ItemTotal{{Type: "token", Count: 640, Rate: 320}, {Type: "image", Count: 7, Rate: 3.5}}, c.Summary().Items())
 }
 
 func TestSummaryOfOneCategory(t *testing.T) {
@@ -48,16 +46,16 @@ func TestSummaryOfOneCategory(t *testing.T) {
 	add(0, "cross", "attention", 10)
 	s := c.Summary().Category("attention")
 	require.Len(t, s.Operations, 3)
-	assert.Equal(t, 40*time.Millisecond, s.Total())
-	assert.Equal(t, []string{"attention", "softmax"}, find(t, s, "softmax").Path)
-	assert.InDelta(t, .75, find(t, s, "attention").ShareOfTotal, 1e-12)
-	assert.InDelta(t, 1./3, find(t, s, "softmax").ShareOfParent, 1e-12)
-	assert.InDelta(t, .25, find(t, s, "softmax").ShareOfTotal, 1e-12)
-	assert.Zero(t, find(t, s, "attention").Depth)
-	assert.Empty(t, c.Summary().Category("none").Operations)
+	require.Equal(t, 40*time.Millisecond, s.Total())
+	require.Equal(t, []string{"attention", "softmax"}, find(t, s, "softmax").Path)
+	require.InDelta(t, .75, find(t, s, "attention").ShareOfTotal, 1e-12)
+	require.InDelta(t, 1./3, find(t, s, "softmax").ShareOfParent, 1e-12)
+	require.InDelta(t, .25, find(t, s, "softmax").ShareOfTotal, 1e-12)
+	require.Zero(t, find(t, s, "attention").Depth)
+	require.Empty(t, c.Summary().Category("none").Operations)
 	var b bytes.Buffer
 	require.NoError(t, s.WriteText(&b))
-	assert.NotContains(t, b.String(), "mlp")
+	require.NotContains(t, b.String(), "mlp")
 }
 
 // Names that begin alike are told apart; others are cut to the column as before.
@@ -70,11 +68,11 @@ func TestNamesAreNeverCutToTheSameText(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, c.Summary().WriteText(&b))
 	for i := range 8 {
-		assert.Equal(t, 2, strings.Count(b.String(), fmt.Sprintf("transfer host to device, buffer %d\n", i)), "%d\n%s", i, b.String())
+		require.Equal(t, 2, strings.Count(b.String(), fmt.Sprintf("transfer host to device, buffer %d\n", i)), "%d\n%s", i, b.String())
 	}
-	assert.Regexp(t, `\na name that is long… +1 `, b.String()+"\n")
+	require.Regexp(t, `\na name that is long… +1 `, b.String()+"\n")
 	for line := range strings.Lines(b.String()) {
-		assert.LessOrEqual(t, len([]rune(line)), 101)
+		require.LessOrEqual(t, len([]rune(line)), 101)
 	}
 }
 
@@ -93,17 +91,17 @@ func TestTwoRunsAreCompared(t *testing.T) {
 	before, after := run([]int64{99, 101, 100, 100}, []int64{10, 20}), run([]int64{50, 51, 49, 50}, nil)
 	changes := report.Compare(before, after)
 	require.Len(t, changes, 2)
-	assert.Equal(t, []string{"gemm"}, changes[0].Path, "a parent that never ran is no part of the path")
-	assert.InDelta(t, .5, changes[0].Ratio(), 1e-12)
-	assert.True(t, changes[0].Beyond(3))
-	assert.Zero(t, changes[1].Ratio())
-	assert.False(t, changes[1].Beyond(3))
+	require.Equal(t, []string{"gemm"}, changes[0].Path, "a parent that never ran is no part of the path")
+	require.InDelta(t, .5, changes[0].Ratio(), 1e-12)
+	require.True(t, changes[0].Beyond(3))
+	require.Zero(t, changes[1].Ratio())
+	require.False(t, changes[1].Beyond(3))
 	// Welch's t of {1, 2, 3, 4} and {3, 4, 5, 6} is 2 ÷ √(2 × (5/3)/4) = 2.19.
 	same := report.Compare(run([]int64{1, 2, 3, 4}, nil), run([]int64{3, 4, 5, 6}, nil))[0]
-	assert.True(t, same.Beyond(2.19))
-	assert.False(t, same.Beyond(2.2))
+	require.True(t, same.Beyond(2.19))
+	require.False(t, same.Beyond(2.2))
 	var b bytes.Buffer
 	require.NoError(t, report.WriteComparison(&b, before, after))
-	assert.Regexp(t, `gemm +4 +4 +400\.0ms +200\.0ms +100\.0ms +50\.00ms +0\.500\*\n`, b.String())
-	assert.Regexp(t, `copy +2 +0 +30\.00ms +- +15\.00ms +- +-\n`, b.String())
+	require.Regexp(t, `gemm +4 +4 +400\.0ms +200\.0ms +100\.0ms +50\.00ms +0\.500\*\n`, b.String())
+	require.Regexp(t, `copy +2 +0 +30\.00ms +- +15\.00ms +- +-\n`, b.String())
 }

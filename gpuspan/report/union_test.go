@@ -6,26 +6,26 @@ package report
 import (
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"pgregory.net/rapid"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // Against a map of every nanosecond.
 func TestUnionOfIntervalsInAnyOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *property.T) {
 		var u union
 		covered := map[int64]bool{}
-		for range rapid.IntRange(0, 60).Draw(t, "n") {
-			start := rapid.Int64Range(0, 200).Draw(t, "start")
-			end := start + rapid.Int64Range(-3, 30).Draw(t, "length")
+		for range property.IntRange(0, 60).Draw(t, "n") {
+			start := property.Int64Range(0, 200).Draw(t, "start")
+			end := start + property.Int64Range(-3, 30).Draw(t, "length")
 			u.add(start, end)
 			for i := start; i < end; i++ {
 				covered[i] = true
 			}
-			assert.EqualValues(t, len(covered), u.length())
+			require.EqualValues(t, len(covered), u.length())
 		}
 		for i := 1; i < len(u.open); i++ {
-			assert.Less(t, u.open[i-1].end, u.open[i].start, "disjoint, and apart")
+			require.Less(t, u.open[i-1].end, u.open[i].start, "disjoint, and apart")
 		}
 	})
 }
@@ -35,11 +35,11 @@ func TestUnionIsBoundedAndNeverTooLong(t *testing.T) {
 	const n = 10 * maxOpen
 	for i := range int64(n) {
 		u.add(i*10, i*10+5)
-		assert.LessOrEqual(t, len(u.open), maxOpen)
+		require.LessOrEqual(t, len(u.open), maxOpen)
 	}
-	assert.EqualValues(t, n*5, u.length())
+	require.EqualValues(t, n*5, u.length())
 	u.add(0, 7) // before what is closed
-	assert.EqualValues(t, n*5, u.length())
+	require.EqualValues(t, n*5, u.length())
 	u.add(0, n*20)
-	assert.LessOrEqual(t, u.length(), int64(n*20))
+	require.LessOrEqual(t, u.length(), int64(n*20))
 }

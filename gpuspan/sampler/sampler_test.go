@@ -8,19 +8,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
-	"go.uber.org/goleak"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/sampler"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { require.NoLeaks(m) }
 
 // request is the context of a request's span.
 func request(n byte, sampled bool) context.Context {
@@ -80,10 +78,10 @@ func TestABatchIsRecordedWithAnyOfItsRequests(t *testing.T) {
 	}
 	require.NotEmpty(t, want)
 	require.Less(t, len(want), 30)
-	assert.Equal(t, want, got)
-	assert.Equal(t, len(want), kernels)
+	require.Equal(t, want, got)
+	require.Equal(t, len(want), kernels)
 	for _, o := range p.Snapshot().Operations {
-		assert.EqualValues(t, 40, o.All.Duration.Count, o.Name)
+		require.EqualValues(t, 40, o.All.Duration.Count, o.Name)
 	}
 	require.NoError(t, p.Shutdown(context.Background()))
 }
@@ -98,10 +96,10 @@ func TestLinksDecideBeforeTheParent(t *testing.T) {
 		return s.ShouldSample(p).Decision
 	}
 	yes, no := request(1, true), request(2, false)
-	assert.Equal(t, sdktrace.RecordAndSample, decide(no, no, yes))
-	assert.Equal(t, sdktrace.Drop, decide(yes, no, no))
-	assert.Equal(t, sdktrace.RecordAndSample, decide(yes))
-	assert.Equal(t, sdktrace.Drop, decide(context.Background()))
-	assert.Contains(t, s.Description(), "LinksBased{ParentBased{root:AlwaysOffSampler")
-	assert.Equal(t, sdktrace.RecordAndSample, sampler.LinksBased(nil).ShouldSample(sdktrace.SamplingParameters{ParentContext: context.Background()}).Decision)
+	require.Equal(t, sdktrace.RecordAndSample, decide(no, no, yes))
+	require.Equal(t, sdktrace.Drop, decide(yes, no, no))
+	require.Equal(t, sdktrace.RecordAndSample, decide(yes))
+	require.Equal(t, sdktrace.Drop, decide(context.Background()))
+	require.Contains(t, s.Description(), "LinksBased{ParentBased{root:AlwaysOffSampler")
+	require.Equal(t, sdktrace.RecordAndSample, sampler.LinksBased(nil).ShouldSample(sdktrace.SamplingParameters{ParentContext: context.Background()}).Decision)
 }

@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
@@ -51,10 +50,10 @@ func TestScheduleFollowsTorch(t *testing.T) {
 		{settings.Schedule{Active: -1, Every: 3}, "..R..R"},
 		{settings.Schedule{Every: -2}, "rrr"},
 	} {
-		assert.Equal(t, tt.want, pattern(tt.s, len(tt.want)), "%+v", tt.s)
+		require.Equal(t, tt.want, pattern(tt.s, len(tt.want)), "%+v", tt.s)
 	}
-	assert.Equal(t, settings.StepSkip, settings.Schedule{}.Action(0))
-	assert.Equal(t, settings.StepSkip, settings.Schedule{Wait: 1, Active: 1}.Action(-3))
+	require.Equal(t, settings.StepSkip, settings.Schedule{}.Action(0))
+	require.Equal(t, settings.StepSkip, settings.Schedule{Wait: 1, Active: 1}.Action(-3))
 }
 
 // The minimum is checked against the definition: the first number of steps in which the last wanted window is complete.
@@ -72,10 +71,10 @@ func TestScheduleMinimumIsWhereTheLastWindowEnds(t *testing.T) {
 								windows++
 							}
 						}
-						assert.Equal(t, n, s.Minimum(), "%+v", s)
-						assert.NoError(t, s.Validate(n))
+						require.Equal(t, n, s.Minimum(), "%+v", s)
+						require.NoError(t, s.Validate(n))
 						if n > 1 {
-							assert.ErrorContains(t, s.Validate(n-1), "cannot be completed")
+							require.ErrorContains(t, s.Validate(n-1), "cannot be completed")
 						}
 					}
 				}
@@ -83,7 +82,7 @@ func TestScheduleMinimumIsWhereTheLastWindowEnds(t *testing.T) {
 		}
 	}
 	// The older guide's minimum, wait + (warmup + active) × (repeat + 1), is that of skip_first = wait and repeat + 1 cycles.
-	assert.EqualValues(t, 5+(1+3)*(2+1), settings.Schedule{SkipFirst: 5, Warmup: 1, Active: 3, Repeat: 2 + 1}.Minimum())
+	require.EqualValues(t, 5+(1+3)*(2+1), settings.Schedule{SkipFirst: 5, Warmup: 1, Active: 3, Repeat: 2 + 1}.Minimum())
 }
 
 func TestScheduleErrorsNameTheProblem(t *testing.T) {
@@ -98,7 +97,7 @@ func TestScheduleErrorsNameTheProblem(t *testing.T) {
 		{settings.Schedule{Warmup: 3, Active: 3, Every: 5}, 0, "`schedule.every` is 5 but `warmup` and `active` take 6 steps"},
 		{settings.Schedule{Wait: 3, Repeat: 2}, 0, "`schedule.repeat` is 2 but no `active` steps end a cycle"},
 	} {
-		assert.EqualError(t, tt.s.Validate(tt.steps), tt.want)
+		require.EqualError(t, tt.s.Validate(tt.steps), tt.want)
 	}
 }
 

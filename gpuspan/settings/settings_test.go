@@ -12,9 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
@@ -31,7 +29,7 @@ func TestSettingsComeFromTheEnvironment(t *testing.T) {
 	want := settings.Default()
 	want.Verbosity, want.Sync, want.Slots, want.HangLimit = settings.VerbosityDebug, settings.SyncImmediate, 64, 2*time.Minute
 	want.Schedule.Active = 3
-	assert.Equal(t, want, s)
+	require.Equal(t, want, s)
 }
 
 func TestValidateReportsEveryProblem(t *testing.T) {
@@ -56,7 +54,7 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 		"`schedule.wait` must not be negative, found -1",
 		"`schedule.every` is 2 but `warmup` and `active` take 3 steps",
 	} {
-		assert.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, want)
 	}
 	require.NoError(t, settings.Default().Validate())
 }
@@ -67,21 +65,21 @@ func TestFlagsChangeSettings(t *testing.T) {
 	fs.SetOutput(io.Discard)
 	s.Bind(fs)
 	require.NoError(t, fs.Parse([]string{"-gpuspan.stack-depth=4", "-gpuspan.code-location", "-gpuspan.schedule-skip-first", "7", "-gpuspan.report=false"}))
-	assert.Equal(t, 4, s.StackDepth)
-	assert.True(t, s.CodeLocation)
-	assert.False(t, s.Report)
-	assert.Equal(t, 7, s.Schedule.SkipFirst)
-	assert.ErrorContains(t, fs.Parse([]string{"-gpuspan.sync=never"}), `must be one of deferred, group, immediate, none, found "never"`)
-	assert.Equal(t, "256", fs.Lookup("gpuspan.slots").DefValue)
+	require.Equal(t, 4, s.StackDepth)
+	require.True(t, s.CodeLocation)
+	require.False(t, s.Report)
+	require.Equal(t, 7, s.Schedule.SkipFirst)
+	require.ErrorContains(t, fs.Parse([]string{"-gpuspan.sync=never"}), `must be one of deferred, group, immediate, none, found "never"`)
+	require.Equal(t, "256", fs.Lookup("gpuspan.slots").DefValue)
 }
 
 func TestSetNamesUnknownKeys(t *testing.T) {
 	var s settings.Settings
-	assert.EqualError(t, s.Set("slot", "3"), "unknown key `slot` (did you mean `slots`?)")
-	assert.EqualError(t, s.Set("nothing_like_it", "3"), "unknown key `nothing_like_it`")
-	assert.EqualError(t, s.Set("slots", "x"), "`slots`: must be a whole number, found \"x\"")
+	require.EqualError(t, s.Set("slot", "3"), "unknown key `slot` (did you mean `slots`?)")
+	require.EqualError(t, s.Set("nothing_like_it", "3"), "unknown key `nothing_like_it`")
+	require.EqualError(t, s.Set("slots", "x"), "`slots`: must be a whole number, found \"x\"")
 	require.NoError(t, s.Set("metrics", " all "))
-	assert.Equal(t, settings.MetricsAll, s.Metrics)
+	require.Equal(t, settings.MetricsAll, s.Metrics)
 }
 
 func TestEverySettingIsDocumented(t *testing.T) {
@@ -89,6 +87,6 @@ func TestEverySettingIsDocumented(t *testing.T) {
 	require.NoError(t, err)
 	for _, k := range settings.Keys() {
 		row := "| `" + k.Name + "` | `" + k.Env() + "` | `-" + k.Flag() + "` | " + strings.ReplaceAll(k.Kind, "|", ", ") + " | `" + k.Default() + "` | " + k.Help + " |"
-		assert.Contains(t, string(doc), row)
+		require.Contains(t, string(doc), row)
 	}
 }

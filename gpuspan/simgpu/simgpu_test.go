@@ -9,11 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
@@ -154,12 +152,12 @@ func TestRunTimesSpreadAsTheSeedSays(t *testing.T) {
 		return sum, squares
 	}
 	sum, squares := sums(1)
-	assert.InDelta(t, 1000, sum, 6*0.1*math.Sqrt(1000), "six standard deviations of the mean")
-	assert.InDelta(t, 0.1, math.Sqrt(squares/1000), 0.02)
+	require.InDelta(t, 1000, sum, 6*0.1*math.Sqrt(1000), "six standard deviations of the mean")
+	require.InDelta(t, 0.1, math.Sqrt(squares/1000), 0.02)
 	again, _ := sums(1)
-	assert.Equal(t, sum, again)
+	require.Equal(t, sum, again)
 	other, _ := sums(2)
-	assert.NotEqual(t, sum, other)
+	require.NotEqual(t, sum, other)
 }
 
 func TestKernelsOfTwoStreamsShareOneEngine(t *testing.T) {

@@ -8,10 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace/chrometracetest"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
 )
 
@@ -33,9 +31,9 @@ func TestFullDiskLeavesNoHalfRow(t *testing.T) {
 
 	require.ErrorContains(t, err, path)
 	require.ErrorContains(t, err, "file too large")
-	assert.Equal(t, before, content(t, path))
-	assert.EqualValues(t, 1, w.Stats().Rows)
+	require.Equal(t, before, content(t, path))
+	require.EqualValues(t, 1, w.Stats().Rows)
 	require.NoError(t, w.Write(row(2), row(3)))
 	require.NoError(t, w.Close())
-	assert.Equal(t, 4, strings.Count(content(t, path), "\n"))
+	require.Equal(t, 4, strings.Count(content(t, path), "\n"))
 }

@@ -10,14 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -64,19 +63,19 @@ func TestRowsOfABatchAreInTheOrderOfTheirSteps(t *testing.T) {
 	e := stepcsv.NewExporter(w)
 	require.NoError(t, e.ExportSpans(t.Context(), spans.Snapshots()))
 	require.NoError(t, e.Shutdown(t.Context()))
-	assert.Regexp(t, `\n1,.*\n2,.*\n3,`, content(t, path))
+	require.Regexp(t, `\n1,.*\n2,.*\n3,`, content(t, path))
 }
 
 func TestStepSpansBecomeRows(t *testing.T) {
 	train := "7,0,,60.000000,49.999999,,,10.000000,0.000001,100.000000,320.000,"
 	validate := "1,,,,,,,,,200.000000,,200.000000"
-	assert.Equal(t, []string{train, validate}, exported(t, -1), "a process without a rank is the main one")
-	assert.Equal(t, []string{train}, exported(t, 0, stepcsv.WithLoop("train")))
-	assert.Empty(t, exported(t, 3), "another rank writes nothing")
-	assert.Equal(t, []string{train, validate}, exported(t, 3, stepcsv.WithAllRanks()))
+	require.Equal(t, []string{train, validate}, exported(t, -1), "a process without a rank is the main one")
+	require.Equal(t, []string{train}, exported(t, 0, stepcsv.WithLoop("train")))
+	require.Empty(t, exported(t, 3), "another rank writes nothing")
+	require.Equal(t, []string{train, validate}, exported(t, 3, stepcsv.WithAllRanks()))
 
 	t.Setenv("RANK", "3")
-	assert.Empty(t, exported(t, -1), "a resource that does not say, in a process of a job")
-	assert.Len(t, exported(t, -1, stepcsv.WithAllRanks()), 2)
-	assert.Len(t, exported(t, 0), 2, "the resource comes first")
+	require.Empty(t, exported(t, -1), "a resource that does not say, in a process of a job")
+	require.Len(t, exported(t, -1, stepcsv.WithAllRanks()), 2)
+	require.Len(t, exported(t, 0), 2, "the resource comes first")
 }

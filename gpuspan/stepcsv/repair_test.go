@@ -8,8 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // A line that another process is writing looks like one that a crash left.
@@ -28,9 +27,9 @@ func TestALineThatGrowsIsNotCutOff(t *testing.T) {
 		}
 	})
 	require.NoError(t, err)
-	assert.True(t, repaired, "what stands still at last")
-	assert.EqualValues(t, len("step,epoch\n1,2\n3,4\n"), size)
+	require.True(t, repaired, "what stands still at last")
+	require.EqualValues(t, len("step,epoch\n1,2\n3,4\n"), size)
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
-	assert.Equal(t, "step,epoch\n1,2\n3,4\n", string(b))
+	require.Equal(t, "step,epoch\n1,2\n3,4\n", string(b))
 }

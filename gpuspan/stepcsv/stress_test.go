@@ -13,11 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
@@ -37,7 +36,7 @@ func TestEveryRowOfAWildRunAddsUp(t *testing.T) {
 	gpu := simgpu.New(clock)
 	set := settings.Default()
 	set.Slots = 8192
-	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithSettings(set), gpuspan.WithErrorHandler(func(err error) { assert.NoError(t, err) }))
+	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithSettings(set), gpuspan.WithErrorHandler(func(err error) { require.NoError(t, err) }))
 	require.NoError(t, err)
 	main, side := gpu.Stream(0), gpu.Stream(0)
 	stream, comm := prof.Stream(uintptr(main), "main"), prof.Stream(uintptr(side), "comm")
@@ -76,7 +75,7 @@ func TestEveryRowOfAWildRunAddsUp(t *testing.T) {
 
 	records, err := csv.NewReader(strings.NewReader(content(t, path))).ReadAll()
 	require.NoError(t, err)
-	assert.Equal(t, header+",t_eval_ms,t_never_ms", strings.Join(records[0], ","))
+	require.Equal(t, header+",t_eval_ms,t_never_ms", strings.Join(records[0], ","))
 	require.Equal(t, steps+1, len(records))
 	overlapped, seen := 0, map[string]bool{}
 	for _, row := range records[1:] {
@@ -84,10 +83,10 @@ func TestEveryRowOfAWildRunAddsUp(t *testing.T) {
 		for k, name := range records[0] {
 			v, ok := new(big.Rat).SetString("0" + row[k]) // an empty field is no time
 			require.True(t, ok, "step %s: %s is %q", row[0], name, row[k])
-			assert.GreaterOrEqual(t, v.Sign(), 0, name)
+			require.GreaterOrEqual(t, v.Sign(), 0, name)
 			at[name] = v
 		}
-		assert.False(t, seen[row[0]], "step %s has a row already", row[0]) // rows come as steps are read back, which is not their order
+		require.False(t, seen[row[0]], "step %s has a row already", row[0]) // rows come as steps are read back, which is not their order
 		seen[row[0]] = true
 		sum := new(big.Rat)
 		for name, v := range at {
@@ -98,10 +97,10 @@ func TestEveryRowOfAWildRunAddsUp(t *testing.T) {
 				sum.Add(sum, v)
 			}
 		}
-		assert.Zero(t, sum.Cmp(at["t_step_ms"]), "step %s is %s", row[0], strings.Join(row, ","))
+		require.Zero(t, sum.Cmp(at["t_step_ms"]), "step %s is %s", row[0], strings.Join(row, ","))
 		overlapped += at["t_overlap_ms"].Sign()
-		assert.Empty(t, row[len(row)-1])
+		require.Empty(t, row[len(row)-1])
 	}
-	assert.Greater(t, overlapped, steps/4, "the run is wild")
-	assert.Positive(t, w.Stats().Undeclared)
+	require.Greater(t, overlapped, steps/4, "the run is wild")
+	require.Positive(t, w.Stats().Undeclared)
 }

@@ -5,6 +5,7 @@ package stepcsv_test
 
 import (
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"math/big"
 	"os"
@@ -15,15 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
-	"pgregory.net/rapid"
-
+	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { require.NoLeaks(m) }
 
 const header = "step,epoch,t_data_ms,t_fwd_ms,t_bwd_ms,t_opt_ms,t_comm_ms,t_overlap_ms,t_misc_ms,t_step_ms,ips_step"
 
@@ -61,7 +59,7 @@ func TestRowsOfARun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "logs", "steps.csv")
 	bare := stepcsv.Row{Step: 12, Duration: time.Second}
 	write(t, stepcsv.Config{Path: path}, row(11), bare)
-	assert.Equal(t, header+"\n"+
+	require.Equal(t, header+"\n"+
 		"11,2,5.000000,30.000001,60.000000,,10.000000,8.000000,3.000000,100.000001,2560.000\n"+
 		"12,,,,,,,,,1000.000000,\n", content(t, path))
 }
@@ -72,38 +70,38 @@ func TestRestartsContinueTheFile(t *testing.T) {
 	write(t, cfg, row(1))
 	write(t, cfg, row(2))
 	once := content(t, path)
-	assert.Equal(t, 3, strings.Count(once, "\n"))
-	assert.Equal(t, 1, strings.Count(once, "step,epoch"))
+	require.Equal(t, 3, strings.Count(once, "\n"))
+	require.Equal(t, 1, strings.Count(once, "step,epoch"))
 
 	// A crash in the middle of a row.
 	require.NoError(t, os.WriteFile(path, []byte(once+"3,2,5.0000"), 0o644))
 	st := write(t, cfg, row(3))
-	assert.EqualValues(t, 1, st.Repaired)
-	assert.Equal(t, 4, strings.Count(content(t, path), "\n"))
-	assert.True(t, strings.HasPrefix(content(t, path), once+"3,2,5.000000,30"))
+	require.EqualValues(t, 1, st.Repaired)
+	require.Equal(t, 4, strings.Count(content(t, path), "\n"))
+	require.True(t, strings.HasPrefix(content(t, path), once+"3,2,5.000000,30"))
 
 	// A crash in the middle of the header.
 	require.NoError(t, os.WriteFile(path, []byte("step,epo"), 0o644))
 	write(t, cfg, row(1))
-	assert.True(t, strings.HasPrefix(content(t, path), header+"\n1,"))
+	require.True(t, strings.HasPrefix(content(t, path), header+"\n1,"))
 }
 
 func TestRowsAddUpToTheLastDigit(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
-	rapid.Check(t, func(rt *rapid.T) {
+	property.Check(t, func(rt *property.T) {
 		r := stepcsv.Row{Step: 1, HasSplit: true}
-		union := rapid.Int64Range(0, 1e12).Draw(rt, "union")
+		union := property.Int64Range(0, 1e12).Draw(rt, "union")
 		sum := int64(0)
 		for _, p := range []string{"data", "forward", "backward", "optimizer", "comm", "eval", "undeclared", "undeclared too"} {
-			if rapid.Bool().Draw(rt, p) {
-				d := rapid.Int64Range(0, 1e12).Draw(rt, "duration")
+			if property.Bool().Draw(rt, p) {
+				d := property.Int64Range(0, 1e12).Draw(rt, "duration")
 				sum += d
 				r.Phases = append(r.Phases, stepcsv.Phase{Name: p, Duration: time.Duration(d)})
 			}
 		}
 		union = min(union, sum)
-		other := rapid.Int64Range(0, 1e12).Draw(rt, "other")
+		other := property.Int64Range(0, 1e12).Draw(rt, "other")
 		r.Overlap, r.Other, r.Duration = time.Duration(sum-union), time.Duration(other), time.Duration(union+other)
 		n++
 		path := filepath.Join(dir, fmt.Sprint(n, ".csv"))
@@ -121,7 +119,7 @@ func TestRowsAddUpToTheLastDigit(t *testing.T) {
 				total.Add(total, v)
 			}
 		}
-		assert.Zero(rt, total.Sign(), "sum of the phases − overlap + misc − step is %s", total)
+		require.Zero(rt, total.Sign(), "sum of the phases − overlap + misc − step is %s", total)
 	})
 }
 
@@ -132,13 +130,13 @@ func TestFurtherPhasesHaveColumnsEvenWhenEmpty(t *testing.T) {
 	r.Duration += 3 * time.Millisecond
 	st := write(t, stepcsv.Config{Path: path, Phases: []string{"eval", "checkpoint", "data", "eval"}}, r, row(2))
 	lines := strings.Split(content(t, path), "\n")
-	assert.Equal(t, header+",t_eval_ms,t_checkpoint_ms", lines[0])
-	assert.Equal(t, "1,2,5.000000,30.000001,60.000000,,10.000000,8.000000,5.000000,103.000001,2485.437,1.000000,", lines[1])
-	assert.True(t, strings.HasSuffix(lines[2], ",,"))
-	assert.Equal(t, 2*time.Millisecond, st.Undeclared, "without a column its time is misc")
+	require.Equal(t, header+",t_eval_ms,t_checkpoint_ms", lines[0])
+	require.Equal(t, "1,2,5.000000,30.000001,60.000000,,10.000000,8.000000,5.000000,103.000001,2485.437,1.000000,", lines[1])
+	require.True(t, strings.HasSuffix(lines[2], ",,"))
+	require.Equal(t, 2*time.Millisecond, st.Undeclared, "without a column its time is misc")
 	// Fewer phases than the file has: the header stays.
 	write(t, stepcsv.Config{Path: path}, row(3))
-	assert.Equal(t, 2, strings.Count(strings.Split(content(t, path), "\n")[3], ",")-strings.Count(header, ","))
+	require.Equal(t, 2, strings.Count(strings.Split(content(t, path), "\n")[3], ",")-strings.Count(header, ","))
 }
 
 func TestForeignFilesAreNeverTouched(t *testing.T) {
@@ -155,7 +153,7 @@ func TestForeignFilesAreNeverTouched(t *testing.T) {
 		_, err := stepcsv.Open(stepcsv.Config{Path: path, Phases: []string{"eval"}})
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, path)
-		assert.Equal(t, before, content(t, path))
+		require.Equal(t, before, content(t, path))
 	}
 	for want, cfg := range map[string]stepcsv.Config{
 		"needs a path":               {},
@@ -192,12 +190,12 @@ func TestRotationKeepsHeaderAndNewestFiles(t *testing.T) {
 		}
 		records, err := csv.NewReader(strings.NewReader(content(t, f))).ReadAll()
 		require.NoError(t, err)
-		assert.Equal(t, header, strings.Join(records[0], ","))
+		require.Equal(t, header, strings.Join(records[0], ","))
 		for _, r := range records[1:] {
 			steps = append(steps, r[0])
 		}
 	}
-	assert.Equal(t, []string{"13", "14", "15", "16", "17", "18", "19", "20"}, steps, "three rows fill a file; two old files stay")
+	require.Equal(t, []string{"13", "14", "15", "16", "17", "18", "19", "20"}, steps, "three rows fill a file; two old files stay")
 }
 
 // As the ranks of a job on a shared file system do.
@@ -206,19 +204,21 @@ func TestProcessesThatOpenOneFileAtOnceWriteOneHeader(t *testing.T) {
 	for n := range 100 {
 		path := filepath.Join(dir, fmt.Sprint(n), "steps.csv")
 		start := make(chan struct{})
-		var wg sync.WaitGroup
+		done := make(chan error)
 		for i := range int64(8) {
-			wg.Go(func() {
+			go func() {
 				<-start
 				w, err := stepcsv.Open(stepcsv.Config{Path: path})
-				if assert.NoError(t, err) {
-					assert.NoError(t, w.Write(row(i)))
-					assert.NoError(t, w.Close())
+				if err == nil {
+					err = errors.Join(w.Write(row(i)), w.Close())
 				}
-			})
+				done <- err
+			}()
 		}
 		close(start)
-		wg.Wait()
+		for range 8 {
+			require.NoError(t, <-done)
+		}
 		text := content(t, path)
 		require.Equal(t, 9, strings.Count(text, "\n"))
 		require.Equal(t, 1, strings.Count(text, "step,"))
@@ -238,15 +238,15 @@ func TestProcessesThatAppendToOneFileDoNotMixRows(t *testing.T) {
 		require.NoError(t, err)
 		wg.Go(func() {
 			for range 200 {
-				assert.NoError(t, w.Write(row(i)))
+				require.NoError(t, w.Write(row(i)))
 			}
-			assert.NoError(t, w.Close())
+			require.NoError(t, w.Close())
 		})
 	}
 	wg.Wait()
 	records, err := csv.NewReader(strings.NewReader(content(t, path))).ReadAll()
 	require.NoError(t, err)
-	assert.Len(t, records, 801)
+	require.Len(t, records, 801)
 }
 
 // Somebody who tidies up, as logrotate does, moves the file or removes it.
@@ -266,13 +266,13 @@ func TestFileThatIsMovedOrRemovedIsBegunAnew(t *testing.T) {
 	require.NoError(t, w.Write(row(1)))
 	require.NoError(t, os.Rename(path, path+".1"))
 	require.NoError(t, w.Write(row(2)))
-	assert.Equal(t, []string{"2"}, steps())
+	require.Equal(t, []string{"2"}, steps())
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, w.Write(row(3), row(4)))
-	assert.Equal(t, []string{"3", "4"}, steps())
+	require.Equal(t, []string{"3", "4"}, steps())
 	require.NoError(t, os.Rename(path+".1", path))
 	require.NoError(t, w.Write(row(5)))
-	assert.Equal(t, []string{"1", "5"}, steps(), "another file of steps is continued")
+	require.Equal(t, []string{"1", "5"}, steps(), "another file of steps is continued")
 }
 
 func TestProcessesThatRotateOneFileLoseNoRow(t *testing.T) {
@@ -301,11 +301,11 @@ func TestProcessesThatRotateOneFileLoseNoRow(t *testing.T) {
 			n, _, _ := strings.Cut(l, ",")
 			got = append(got, n)
 		}
-		assert.Less(t, len(content(t, f)), 600, "the rows of all count: %s", f)
+		require.Less(t, len(content(t, f)), 600, "the rows of all count: %s", f)
 	}
 	var want []string
 	for i := range rows {
 		want = append(want, fmt.Sprint(i))
 	}
-	assert.Equal(t, want, got, "each row once, none in a file that was rotated before it")
+	require.Equal(t, want, got, "each row once, none in a file that was rotated before it")
 }

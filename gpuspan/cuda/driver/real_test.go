@@ -9,10 +9,8 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // Where the vendor's library is installed every function that is asked for is there under the name of its header, and
@@ -30,7 +28,7 @@ func TestTheVendorsLibraryHasEveryFunction(t *testing.T) {
 	require.NoError(t, d.resolve())
 	fn := reflect.ValueOf(d.fn)
 	for i := range fn.NumField() {
-		assert.NotZero(t, fn.Field(i).Uint(), fn.Type().Field(i).Name)
+		require.NotZero(t, fn.Field(i).Uint(), fn.Type().Field(i).Name)
 	}
 	d, err = Open(path)
 	if err == nil {

@@ -8,11 +8,9 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func TestCallsAreWholeAtAnyStackDepth(t *testing.T) {
@@ -48,30 +46,30 @@ func TestCallsAreWholeAtAnyStackDepth(t *testing.T) {
 	}
 	ctest.AtEachDepth(func(int) {
 		name, err := d.Name(dev)
-		assert.True(t, err == nil && name == "NVIDIA Stub GPU", name)
+		require.True(t, err == nil && name == "NVIDIA Stub GPU", name)
 	}, func(int) {
 		uuid, _, err := d.UUID(dev)
-		assert.True(t, err == nil && uuid == "GPU-00112233-4455-6677-8899-aabbccddee00", uuid)
+		require.True(t, err == nil && uuid == "GPU-00112233-4455-6677-8899-aabbccddee00", uuid)
 	}, current(func(depth int) {
 		var sent [16]byte
 		sent[depth%16] = byte(depth)
-		assert.NoError(t, d.Upload(x, sent[:], s))
+		require.NoError(t, d.Upload(x, sent[:], s))
 		got := make([]byte, 16)
-		assert.NoError(t, d.Download(got, x, s))
-		assert.True(t, sent == [16]byte(got))
+		require.NoError(t, d.Download(got, x, s))
+		require.True(t, sent == [16]byte(got))
 	}), current(func(depth int) {
 		var got [64]byte // would live on the stack, if Download let it
 		err := d.Download(got[:], y, s)
-		assert.True(t, err == nil && got == [64]byte(pattern), depth)
+		require.True(t, err == nil && got == [64]byte(pattern), depth)
 	}), func(int) {
 		k, err := d.Function(m, "saxpy")
-		assert.True(t, err == nil && k != 0)
+		require.True(t, err == nil && k != 0)
 	}, current(func(int) {
-		assert.NoError(t, d.Launch(k, driver.Dim{X: 1}, driver.Dim{X: 32}, 0, s, x, y, float32(2), uint32(0)))
+		require.NoError(t, d.Launch(k, driver.Dim{X: 1}, driver.Dim{X: 32}, 0, s, x, y, float32(2), uint32(0)))
 	}), current(func(depth int) {
 		if depth%20 == 0 { // the compiler's log is 8 KiB
 			_, err := d.Load("nonsense")
-			assert.ErrorContains(t, err, "ptxas fatal")
+			require.ErrorContains(t, err, "ptxas fatal")
 		}
 	}))
 	launched := make([]byte, 16)

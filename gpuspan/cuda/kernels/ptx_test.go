@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // This is an interpreter of the part of PTX that kernels.ptx uses, written from the PTX ISA: enough to prove the kernels'

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func TestHostClockFollowsStepsOfTheWallClockOnly(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func TestEmptyMapKnowsNothing(t *testing.T) {
@@ -94,19 +94,19 @@ func TestResetForgetsEverythingButTheCount(t *testing.T) {
 // Whatever the anchors, the map neither panics nor hangs nor returns nonsense, and the newest anchor's own interval, widened by the tick,
 // always meets the answer for its own time.
 func TestAnyAnchors(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m := New(Options{MaxAnchors: rapid.IntRange(0, 20).Draw(t, "max")})
+	property.Check(t, func(t *property.T) {
+		m := New(Options{MaxAnchors: property.IntRange(0, 20).Draw(t, "max")})
 		gpu, host := 0.0, int64(0)
-		for range rapid.IntRange(1, 60).Draw(t, "n") {
-			gpu += rapid.Float64Range(-1e9, 1e11).Draw(t, "gpu")
-			host += rapid.Int64Range(-1e6, 1e11).Draw(t, "host")
-			a := Anchor{GPU: gpu, Before: host, After: host + rapid.Int64Range(-100, 1e8).Draw(t, "width")}
+		for range property.IntRange(1, 60).Draw(t, "n") {
+			gpu += property.Float64Range(-1e9, 1e11).Draw(t, "gpu")
+			host += property.Int64Range(-1e6, 1e11).Draw(t, "host")
+			a := Anchor{GPU: gpu, Before: host, After: host + property.Int64Range(-100, 1e8).Draw(t, "width")}
 			refused := m.Len() == 0
 			m.Add(a)
 			if refused && m.Len() == 0 {
 				continue
 			}
-			at, half, ok := m.At(rapid.Float64Range(-1e12, 1e13).Draw(t, "query"))
+			at, half, ok := m.At(property.Float64Range(-1e12, 1e13).Draw(t, "query"))
 			if !ok || half < 0 {
 				t.Fatalf("At = %d ± %d, %v", at, half, ok)
 			}

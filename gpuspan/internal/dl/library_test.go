@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func TestOpenSaysWhyNothingCouldBeLoaded(t *testing.T) {

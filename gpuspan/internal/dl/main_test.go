@@ -6,7 +6,7 @@ package dl
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { require.NoLeaks(m) }

@@ -11,11 +11,10 @@ import (
 	"testing"
 
 	"github.com/ebitengine/purego"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func libc(t *testing.T) *dl.Library {
@@ -72,12 +71,12 @@ func TestMemoryLentToCIsWholeAtAnyStackDepth(t *testing.T) {
 		buf := f.Buffer(0, 32)
 		f.Text(1, "depth")
 		f.Call(write, 2)
-		assert.Equal(t, "depth", dl.CString(buf))
+		require.Equal(t, "depth", dl.CString(buf))
 	}, func(int) {
 		f := dl.NewFrame()
 		defer f.Free()
 		f.Text(0, "twelve bytes")
-		assert.EqualValues(t, 12, f.Call(length, 1))
+		require.EqualValues(t, 12, f.Call(length, 1))
 	}, func(int) {
 		var own [8]byte // would live on the stack, were it not for Bytes
 		f := dl.NewFrame()
@@ -85,7 +84,7 @@ func TestMemoryLentToCIsWholeAtAnyStackDepth(t *testing.T) {
 		f.Bytes(0, own[:])
 		f.Args[1], f.Args[2] = 7, 8
 		f.CallPointer(fill, 3)
-		assert.True(t, own == [8]byte{7, 7, 7, 7, 7, 7, 7, 7})
+		require.True(t, own == [8]byte{7, 7, 7, 7, 7, 7, 7, 7})
 	})
 }
 
@@ -98,8 +97,8 @@ func TestReasonOfAFailureIsNeverLost(t *testing.T) {
 			for i := range 500 {
 				path := fmt.Sprintf("/nonexistent/%d-%d.so", g, i)
 				_, err := dl.Open(path)
-				assert.EqualError(t, err, path+": cannot open shared object file: No such file or directory")
-				assert.Zero(t, lib.Lookup("no_such_function"))
+				require.EqualError(t, err, path+": cannot open shared object file: No such file or directory")
+				require.Zero(t, lib.Lookup("no_such_function"))
 			}
 		})
 	}

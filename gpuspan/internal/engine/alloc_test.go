@@ -7,11 +7,11 @@ import (
 	"context"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func TestStartAndEndDoNotAllocate(t *testing.T) {
@@ -51,9 +51,9 @@ func TestStartAndEndDoNotAllocate(t *testing.T) {
 		{"nil", func() { op.Start(sampled, nil).EndWith(w) }},
 	} {
 		paused(p, func() { // what the polling thread allocates for spans is not the caller's
-			assert.Zero(t, testing.AllocsPerRun(100, tt.f), tt.name)
+			require.Zero(t, testing.AllocsPerRun(100, tt.f), tt.name)
 		})
 		flush(t, p)
 	}
-	assert.Zero(t, p.drops[dropPoolFull].Load())
+	require.Zero(t, p.drops[dropPoolFull].Load())
 }

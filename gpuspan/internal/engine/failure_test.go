@@ -13,12 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
@@ -101,16 +100,16 @@ func TestAFullPoolDropsAndCountsButNeverBlocks(t *testing.T) {
 	for range 10 {
 		testOp.Start(context.Background(), s).EndWith(Work{Items: 1})
 	}
-	assert.EqualValues(t, 6, f.p.drops[dropPoolFull].Load())
+	require.EqualValues(t, 6, f.p.drops[dropPoolFull].Load())
 	f.b.query.Store(int32(backend.StatusOK))
 	f.flush(t)
-	assert.Len(t, f.spans.Ended(), 4)
+	require.Len(t, f.spans.Ended(), 4)
 	fig, _ := f.p.Stats(testOp)
-	assert.EqualValues(t, 10, fig.Count)
-	assert.EqualValues(t, 10, fig.Items)
-	assert.EqualValues(t, 4, fig.Duration.Count)
-	assert.EqualValues(t, 6, f.p.Snapshot().Dropped["pool_full"])
-	assert.True(t, testOp.Start(context.Background(), s).Timed(), "slots come back")
+	require.EqualValues(t, 10, fig.Count)
+	require.EqualValues(t, 10, fig.Items)
+	require.EqualValues(t, 4, fig.Duration.Count)
+	require.EqualValues(t, 6, f.p.Snapshot().Dropped["pool_full"])
+	require.True(t, testOp.Start(context.Background(), s).Timed(), "slots come back")
 }
 
 func TestADeviceErrorRetiresTheStreamAndLosesNoSection(t *testing.T) {
@@ -132,22 +131,22 @@ func TestADeviceErrorRetiresTheStreamAndLosesNoSection(t *testing.T) {
 				testOp.Start(context.Background(), s).End()
 			}
 			f.flush(t)
-			assert.False(t, s.DeviceTimed())
+			require.False(t, s.DeviceTimed())
 			require.Len(t, f.spans.Ended(), 3)
 			for i := range 3 {
 				status, source := f.status(i)
-				assert.Equal(t, "device_error", status)
-				assert.Equal(t, "host", source)
+				require.Equal(t, "device_error", status)
+				require.Equal(t, "host", source)
 			}
 			n := f.b.records.Load()
 			testOp.Start(context.Background(), s).End()
 			f.flush(t)
-			assert.Equal(t, n, f.b.records.Load(), "no call to the driver after retirement")
+			require.Equal(t, n, f.b.records.Load(), "no call to the driver after retirement")
 			if tt.want == "" {
-				assert.Empty(t, f.errors())
+				require.Empty(t, f.errors())
 			} else {
-				assert.Contains(t, f.errors(), tt.want)
-				assert.Equal(t, 1, strings.Count(f.errors(), "retired"), "said once")
+				require.Contains(t, f.errors(), tt.want)
+				require.Equal(t, 1, strings.Count(f.errors(), "retired"), "said once")
 			}
 		})
 	}
@@ -161,8 +160,8 @@ func TestAPanickingBackendNeverReachesTheApplication(t *testing.T) {
 	require.NotPanics(t, x.End)
 	require.NotPanics(t, func() { testOp.Start(context.Background(), s).End() })
 	f.flush(t)
-	assert.Len(t, f.spans.Ended(), 2)
-	assert.False(t, s.DeviceTimed())
+	require.Len(t, f.spans.Ended(), 2)
+	require.False(t, s.DeviceTimed())
 
 	g := newBench(t, newScripted())
 	s = g.p.Stream(3, "main")
@@ -172,7 +171,7 @@ func TestAPanickingBackendNeverReachesTheApplication(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(g.errors(), "scripted panic") }, 20*time.Second, time.Millisecond)
 	g.flush(t)
 	status, _ := g.status(0)
-	assert.Equal(t, "device_error", status)
+	require.Equal(t, "device_error", status)
 }
 
 // panicky is a span processor that panics.
@@ -193,8 +192,8 @@ func TestAPanickingSpanProcessorCostsItsSpanOnly(t *testing.T) {
 		x.End()
 		_ = f.p.Flush(context.Background())
 	}
-	assert.Contains(t, f.errors(), "processor")
-	assert.True(t, testOp.Start(context.Background(), s).Timed(), "no slot is lost")
+	require.Contains(t, f.errors(), "processor")
+	require.True(t, testOp.Start(context.Background(), s).Timed(), "no slot is lost")
 }
 
 func TestAPanickingErrorHandlerIsHarmless(t *testing.T) {
@@ -215,7 +214,7 @@ func TestWithoutADeviceSectionsGetHostTimes(t *testing.T) {
 		} else {
 			require.ErrorContains(t, err, "backend cuda_event found no device")
 		}
-		assert.Equal(t, "host", p.Source())
+		require.Equal(t, "host", p.Source())
 		s := p.Stream(0, "cpu")
 		x := testOp.Start(context.Background(), s)
 		time.Sleep(2 * time.Millisecond)
@@ -223,8 +222,8 @@ func TestWithoutADeviceSectionsGetHostTimes(t *testing.T) {
 		flush(t, p)
 		require.Len(t, spans.Ended(), 1)
 		span := spans.Ended()[0]
-		assert.GreaterOrEqual(t, span.EndTime().Sub(span.StartTime()), 2*time.Millisecond)
-		assert.WithinDuration(t, time.Now(), span.EndTime(), 2*time.Second)
+		require.GreaterOrEqual(t, span.EndTime().Sub(span.StartTime()), 2*time.Millisecond)
+		require.WithinDuration(t, time.Now(), span.EndTime(), 2*time.Second)
 		require.NoError(t, p.Shutdown(context.Background()))
 	}
 }
@@ -243,22 +242,22 @@ func TestFlushAndShutdownKeepTheirDeadlines(t *testing.T) {
 	start := time.Now()
 	err = f.p.Shutdown(ctx)
 	require.Error(t, err)
-	assert.Less(t, time.Since(start), time.Second)
+	require.Less(t, time.Since(start), time.Second)
 	require.Len(t, f.spans.Ended(), 2, "what is given up still becomes a span")
 	for i := range 2 {
 		status, source := f.status(i)
-		assert.Equal(t, "timeout", status)
-		assert.Equal(t, "host", source)
+		require.Equal(t, "timeout", status)
+		require.Equal(t, "host", source)
 	}
-	assert.EqualValues(t, 2, f.p.drops[dropShutdown].Load())
-	assert.True(t, f.b.closed.Load())
-	assert.Empty(t, f.b.live)
-	assert.Equal(t, err, f.p.Shutdown(context.Background()), "idempotent")
-	assert.NoError(t, f.p.Flush(context.Background()))
-	assert.Nil(t, f.p.Stream(9, "late"))
-	assert.False(t, testOp.Start(context.Background(), s).Timed())
+	require.EqualValues(t, 2, f.p.drops[dropShutdown].Load())
+	require.True(t, f.b.closed.Load())
+	require.Empty(t, f.b.live)
+	require.Equal(t, err, f.p.Shutdown(context.Background()), "idempotent")
+	require.NoError(t, f.p.Flush(context.Background()))
+	require.Nil(t, f.p.Stream(9, "late"))
+	require.False(t, testOp.Start(context.Background(), s).Timed())
 	f.p.SetEnabled(true)
-	assert.False(t, f.p.Enabled())
+	require.False(t, f.p.Enabled())
 	open.End()
 }
 
@@ -274,12 +273,12 @@ func TestAHangIsLoggedOnceAndSeenInTheGauge(t *testing.T) {
 	for range 3 {
 		f.p.watchdog.look()
 	}
-	assert.Equal(t, 1, strings.Count(lines.String(), "the device has not finished a section"))
-	assert.Contains(t, lines.String(), "operation=op stream=main")
+	require.Equal(t, 1, strings.Count(lines.String(), "the device has not finished a section"))
+	require.Contains(t, lines.String(), "operation=op stream=main")
 	name, age, _, ok := s.oldest(f.p.clock.now())
-	assert.True(t, ok)
-	assert.Equal(t, "op", name)
-	assert.Greater(t, age, 30*time.Millisecond)
+	require.True(t, ok)
+	require.Equal(t, "op", name)
+	require.Greater(t, age, 30*time.Millisecond)
 	f.b.query.Store(int32(backend.StatusOK))
 }
 
@@ -310,16 +309,16 @@ func TestForgottenSectionsGiveTheirSlotsBack(t *testing.T) {
 		for range 4 {
 			testOp.Start(context.Background(), s)
 		}
-		assert.False(t, testOp.Start(context.Background(), s).Timed())
+		require.False(t, testOp.Start(context.Background(), s).Timed())
 		time.Sleep(20 * time.Millisecond)
 		f.p.poller.tidy()
 		x := testOp.Start(context.Background(), s)
-		assert.True(t, x.Timed())
+		require.True(t, x.Timed())
 		x.End()
 	}))
 	f.flush(t)
 	status, _ := f.status(0)
-	assert.Equal(t, "timeout", status)
+	require.Equal(t, "timeout", status)
 }
 
 func TestErrorsAreRateLimitedByKind(t *testing.T) {
@@ -331,7 +330,7 @@ func TestErrorsAreRateLimitedByKind(t *testing.T) {
 	r.report("b", errors.New("other"))
 	r.kinds["a"].last = time.Now().Add(-time.Hour)
 	r.report("a", errors.New("boom"))
-	assert.Equal(t, []string{"gpuspan: boom", "gpuspan: other", "gpuspan: boom (and 4 more like it)"}, got)
+	require.Equal(t, []string{"gpuspan: boom", "gpuspan: other", "gpuspan: boom (and 4 more like it)"}, got)
 }
 
 func TestADriverThatHangsHoldsUpNobody(t *testing.T) {
@@ -349,21 +348,21 @@ func TestADriverThatHangsHoldsUpNobody(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	assert.ErrorContains(t, f.p.Flush(ctx), "the polling thread did not answer")
+	require.ErrorContains(t, f.p.Flush(ctx), "the polling thread did not answer")
 	f.p.Snapshot()
 	f.p.Reset()
 	f.p.SetEnabled(false)
 	name, age, _, ok := s.oldest(f.p.clock.now())
-	assert.True(t, ok)
-	assert.Equal(t, "op", name)
-	assert.Positive(t, age)
+	require.True(t, ok)
+	require.Equal(t, "op", name)
+	require.Positive(t, age)
 	time.Sleep(20 * time.Millisecond)
 	f.p.watchdog.look()
 	f.p.watchdog.look()
-	assert.Equal(t, 1, strings.Count(lines.String(), "the polling thread does not come back"), lines.String())
+	require.Equal(t, 1, strings.Count(lines.String(), "the polling thread does not come back"), lines.String())
 	err := f.p.Shutdown(ctx)
-	assert.ErrorContains(t, err, "the polling thread hangs in the driver and was left behind")
-	assert.Less(t, time.Since(start), 3*time.Second)
+	require.ErrorContains(t, err, "the polling thread hangs in the driver and was left behind")
+	require.Less(t, time.Since(start), 3*time.Second)
 	close(b.block) // the driver comes back: the thread ends, as the check for leaked goroutines sees
 	<-f.p.poller.done
 }
@@ -382,14 +381,14 @@ func TestANestThatIsTooLargeOnlyCounts(t *testing.T) {
 	}
 	x.End()
 	f.flush(t)
-	assert.Len(t, f.spans.Ended(), maxHeld+1)
+	require.Len(t, f.spans.Ended(), maxHeld+1)
 	summary := f.p.Snapshot()
-	assert.EqualValues(t, 100, summary.Dropped["nest_limit"])
+	require.EqualValues(t, 100, summary.Dropped["nest_limit"])
 	fig, ok := summary.ByName("inner")
 	require.True(t, ok)
-	assert.EqualValues(t, n, fig.Duration.Count)
+	require.EqualValues(t, n, fig.Duration.Count)
 	for _, o := range summary.Operations {
-		assert.Equal(t, "op", o.Path[0])
+		require.Equal(t, "op", o.Path[0])
 	}
 }
 

@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
@@ -71,17 +70,17 @@ func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 	for range 5 {
 		at := hot.Load()
 		other.Start(context.Background(), calm).End()
-		assert.LessOrEqual(t, <-others-at, int64(limit), "spans of the hot stream before the other's")
+		require.LessOrEqual(t, <-others-at, int64(limit), "spans of the hot stream before the other's")
 	}
 	for hot.Load() < spans+4*limit {
 		time.Sleep(time.Millisecond)
 	}
-	assert.GreaterOrEqual(t, anchors()-before, 4, "400 ms and more of spans: clocks keep their rhythm")
-	assert.True(t, p.Stream(5, "new").DeviceTimed(), "streams are registered")
+	require.GreaterOrEqual(t, anchors()-before, 4, "400 ms and more of spans: clocks keep their rhythm")
+	require.True(t, p.Stream(5, "new").DeviceTimed(), "streams are registered")
 	require.NoError(t, p.Flush(context.Background()), "what had ended by then is flushed")
 	close(stop)
 	wg.Wait()
-	assert.Positive(t, p.drops[dropPoolFull].Load(), "what does not fit is counted")
+	require.Positive(t, p.drops[dropPoolFull].Load(), "what does not fit is counted")
 }
 
 // Test helpers end the goroutine that they fail on.
@@ -102,9 +101,9 @@ func TestGoexitInASpanProcessorLosesNothingElse(t *testing.T) {
 		}
 	}
 	f.flush(t)
-	assert.GreaterOrEqual(t, n.Load(), int64(40))
+	require.GreaterOrEqual(t, n.Load(), int64(40))
 	require.NoError(t, f.p.Shutdown(context.Background()))
-	assert.True(t, f.b.closed.Load())
+	require.True(t, f.b.closed.Load())
 }
 
 // deafBackend hangs where a driver may hang when it is loaded.
@@ -135,14 +134,14 @@ func TestNewDoesNotWaitForADriverThatHangs(t *testing.T) {
 		require.ErrorContains(t, err, "the driver does not answer", in)
 		s := p.Stream(3, "main")
 		testOp.Start(context.Background(), s).End()
-		assert.False(t, s.DeviceTimed())
+		require.False(t, s.DeviceTimed())
 		require.NoError(t, p.Flush(context.Background()))
 		require.NoError(t, p.Shutdown(context.Background()))
 		close(b.until)
 		for !b.closed.Load() { // the thread that was left behind frees what it got
 			time.Sleep(time.Millisecond)
 		}
-		assert.Empty(t, p.Devices())
+		require.Empty(t, p.Devices())
 	}
 }
 
@@ -165,8 +164,8 @@ func TestForgottenEndsCostTheStreamNothingForLong(t *testing.T) {
 		require.NoError(t, f.p.poller.call(context.Background(), f.p.poller.pass))
 	}
 	f.flush(t)
-	assert.GreaterOrEqual(t, timed, 95)
-	assert.EqualValues(t, 100-timed, f.p.statuses[statusTimeout].Load(), "each that was taken back is counted")
+	require.GreaterOrEqual(t, timed, 95)
+	require.EqualValues(t, 100-timed, f.p.statuses[statusTimeout].Load(), "each that was taken back is counted")
 }
 
 // A section of a device that hangs has a span, late and with host times, as a step has.
@@ -186,16 +185,16 @@ func TestASectionThatTheDeviceDoesNotFinishHasASpanAllTheSame(t *testing.T) {
 	require.Len(t, f.spans.Ended(), 3)
 	for i := range 3 {
 		status, source := f.status(i)
-		assert.Equal(t, "timeout", status)
-		assert.Equal(t, "host", source)
+		require.Equal(t, "timeout", status)
+		require.Equal(t, "host", source)
 	}
 	f.b.query.Store(int32(backend.StatusOK)) // the device comes back
 	f.flush(t)
 	f.tidy(t)
-	assert.Len(t, f.spans.Ended(), 3, "once")
+	require.Len(t, f.spans.Ended(), 3, "once")
 	for _, s := range []*Stream{s, hung} {
 		s.mu.Lock()
-		assert.Len(t, s.free, len(s.slots))
+		require.Len(t, s.free, len(s.slots))
 		s.mu.Unlock()
 	}
 }
@@ -211,6 +210,6 @@ func TestAStepOfTheWallClockBendsNoDifference(t *testing.T) {
 	testOp.Start(context.Background(), s).End()
 	f.flush(t)
 	for _, span := range f.spans.Ended() {
-		assert.WithinDuration(t, time.Now(), span.EndTime(), time.Minute, span.Name())
+		require.WithinDuration(t, time.Now(), span.EndTime(), time.Minute, span.Name())
 	}
 }

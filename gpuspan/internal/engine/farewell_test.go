@@ -10,10 +10,10 @@ import (
 	"time"
 	"weak"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // A MeterProvider outlives many profilers. It keeps the last figures of one that is shut down, for a few collections, and not the profiler.
@@ -49,11 +49,11 @@ func TestAMeterProviderDoesNotKeepProfilersThatAreShutDown(t *testing.T) {
 		runtime.GC()
 		time.Sleep(time.Millisecond) // goroutines that have just ended
 	}
-	assert.Nil(t, p.Value(), "nothing holds the profiler")
+	require.Nil(t, p.Value(), "nothing holds the profiler")
 	for range lastCollections {
-		assert.EqualValues(t, 1, collect(), "its figures are still told")
+		require.EqualValues(t, 1, collect(), "its figures are still told")
 	}
-	assert.EqualValues(t, lastCollections, callback.told.Load())
+	require.EqualValues(t, lastCollections, callback.told.Load())
 	for collect() != 0 { // the callback is taken out beside the collection
 		time.Sleep(time.Millisecond)
 	}

@@ -13,14 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/metric"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
@@ -279,14 +278,14 @@ func TestNoPanicReachesTheApplication(t *testing.T) {
 					}
 					done = application(p, func() { f.armed.Store(true) })
 				})
-				assert.Equal(t, 12, done)
+				require.Equal(t, 12, done)
 				mu.Lock()
 				defer mu.Unlock()
 				if f.hits.Load() > 0 { // some calls are made by New only
-					assert.Regexp(t, "panicked|injected into "+at, strings.Join(heard, "\n"))
+					require.Regexp(t, "panicked|injected into "+at, strings.Join(heard, "\n"))
 				}
 				if early && at != "nothing" && at != "Handle" {
-					assert.Positive(t, f.hits.Load(), "the fault was met")
+					require.Positive(t, f.hits.Load(), "the fault was met")
 				}
 			})
 		}
@@ -307,10 +306,10 @@ func TestAPanickingTracerCostsNoStatistics(t *testing.T) {
 	b.flush(t)
 	fig, ok := b.p.Stats(testOp)
 	require.True(t, ok)
-	assert.EqualValues(t, 10, fig.Count)
-	assert.EqualValues(t, 10, fig.Items)
-	assert.EqualValues(t, 10, fig.Duration.Count)
-	assert.Contains(t, b.errors(), "recovered while a section's span was made: injected into Tracer")
+	require.EqualValues(t, 10, fig.Count)
+	require.EqualValues(t, 10, fig.Items)
+	require.EqualValues(t, 10, fig.Duration.Count)
+	require.Contains(t, b.errors(), "recovered while a section's span was made: injected into Tracer")
 }
 
 func TestAPanickingLoggerIsHarmless(t *testing.T) {
@@ -322,7 +321,7 @@ func TestAPanickingLoggerIsHarmless(t *testing.T) {
 			require.NoError(t, p.Shutdown(context.Background()))
 		})
 	}
-	assert.EqualValues(t, 2, f.hits.Load())
+	require.EqualValues(t, 2, f.hits.Load())
 }
 
 func TestNilContextsAreBackgroundContexts(t *testing.T) {
@@ -343,7 +342,7 @@ func TestNilContextsAreBackgroundContexts(t *testing.T) {
 		}
 		require.NoError(t, f.p.Flush(none))
 	})
-	assert.Len(t, f.spans.Ended(), 7)
+	require.Len(t, f.spans.Ended(), 7)
 	require.NoError(t, f.p.Shutdown(none))
-	assert.Empty(t, strings.TrimSpace(f.errors()))
+	require.Empty(t, strings.TrimSpace(f.errors()))
 }

@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
@@ -30,14 +29,14 @@ func TestAStepOfAHungDeviceEndsItsSpanWhateverIsLogged(t *testing.T) {
 	f.tidy(t)
 	require.Len(t, f.spans.Ended(), 1)
 	status, source := f.status(0)
-	assert.Equal(t, "timeout", status)
-	assert.Equal(t, "host", source)
+	require.Equal(t, "timeout", status)
+	require.Equal(t, "host", source)
 	f.tidy(t)
-	assert.Len(t, f.spans.Ended(), 1, "once")
+	require.Len(t, f.spans.Ended(), 1, "once")
 
 	f.b.query.Store(int32(backend.StatusOK)) // the device comes back
 	f.flush(t)
-	assert.Len(t, f.spans.Ended(), 1)
+	require.Len(t, f.spans.Ended(), 1)
 }
 
 // Where sections that nobody ends use up a stream, its sections only count. That is said before somebody wonders where the spans are.
@@ -56,12 +55,12 @@ func TestForgottenEndsThatUseUpAStreamAreReported(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 		f.p.poller.tidy()
-		assert.Empty(t, f.errors(), "one is free")
+		require.Empty(t, f.errors(), "one is free")
 		testOp.Start(context.Background(), s)
 		f.p.poller.tidy()
 		f.p.poller.tidy()
 	}))
-	assert.Regexp(t, "^gpuspan: stream \"main\": 4 of its 4 slots are held by sections that were started and not ended, one of `op` for [0-9.]+m?s "+
+	require.Regexp(t, "^gpuspan: stream \"main\": 4 of its 4 slots are held by sections that were started and not ended, one of `op` for [0-9.]+m?s "+
 		"\\(end them on error paths too, as by defer, or raise `slots`\\); until then sections only count$", f.errors())
 	f.b.query.Store(int32(backend.StatusOK))
 }
@@ -82,6 +81,6 @@ func TestShutdownWaitsForSlowSpans(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	require.NoError(t, f.p.Shutdown(ctx))
-	assert.True(t, f.b.closed.Load())
-	assert.EqualValues(t, 3, f.p.drops[dropShutdown].Load())
+	require.True(t, f.b.closed.Load())
+	require.EqualValues(t, 3, f.p.drops[dropShutdown].Load())
 }

@@ -7,33 +7,33 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"pgregory.net/rapid"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/property"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // Lengths are compared with a count of unit cells: a second method that knows nothing of merging.
 func TestUnionIsTheCountOfCoveredCells(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	property.Check(t, func(t *property.T) {
 		const size = 200
 		var u union
 		cells := make([]bool, size)
-		for range rapid.IntRange(0, 300).Draw(t, "n") {
-			from := rapid.IntRange(0, size).Draw(t, "from")
-			to := rapid.IntRange(0, size).Draw(t, "to")
+		for range property.IntRange(0, 300).Draw(t, "n") {
+			from := property.IntRange(0, size).Draw(t, "from")
+			to := property.IntRange(0, size).Draw(t, "to")
 			u.add(float64(from), float64(to))
 			for i := from; i < to; i++ {
 				cells[i] = true
 			}
 		}
-		from := rapid.IntRange(-10, size).Draw(t, "a")
-		to := rapid.IntRange(-10, size+10).Draw(t, "b")
+		from := property.IntRange(-10, size).Draw(t, "a")
+		to := property.IntRange(-10, size+10).Draw(t, "b")
 		want := 0
 		for i := max(from, 0); i < min(to, size); i++ {
 			if cells[i] {
 				want++
 			}
 		}
-		assert.Equal(t, float64(want), u.within(float64(from), float64(to)))
+		require.Equal(t, float64(want), u.within(float64(from), float64(to)))
 	})
 }
 
@@ -42,29 +42,29 @@ func TestUnionIsBounded(t *testing.T) {
 	for i := range 20 * maxIntervals {
 		u.add(float64(2*i), float64(2*i+1))
 	}
-	assert.LessOrEqual(t, len(u.list), 2*maxIntervals)
+	require.LessOrEqual(t, len(u.list), 2*maxIntervals)
 	n := float64(20 * maxIntervals)
 	covered := u.within(0, 2*n)
-	assert.GreaterOrEqual(t, covered, n, "thinning only closes gaps")
-	assert.LessOrEqual(t, covered, 2*n)
+	require.GreaterOrEqual(t, covered, n, "thinning only closes gaps")
+	require.LessOrEqual(t, covered, 2*n)
 }
 
 // Whatever is measured, added and set: step = Σ phases − overlap + other, no term negative, and the parts agree with a count of cells.
 func TestStepIdentityHoldsForAnyPhases(t *testing.T) {
 	p := &Profiler{clock: newHostClock(time.Now)}
 	p.phases.init(maxPhases, newPhaseOperation)
-	rapid.Check(t, func(t *rapid.T) {
-		total := rapid.IntRange(0, 100).Draw(t, "total")
+	property.Check(t, func(t *property.T) {
+		total := property.IntRange(0, 100).Draw(t, "total")
 		st := &Step{loop: &Loop{p: p}}
 		cells := make([]bool, 100)
 		var sum, loose int64
-		for i, n := 0, rapid.IntRange(0, 4).Draw(t, "phases"); i < n; i++ {
+		for i, n := 0, property.IntRange(0, 4).Draw(t, "phases"); i < n; i++ {
 			k := st.phaseIndex(Phase(rune('a' + i)))
 			mine := make([]bool, 100)
-			for range rapid.IntRange(0, 5).Draw(t, "sections") {
-				from := rapid.IntRange(0, 99).Draw(t, "from")
-				to := rapid.IntRange(from, 100).Draw(t, "to")
-				if rapid.Bool().Draw(t, "host") {
+			for range property.IntRange(0, 5).Draw(t, "sections") {
+				from := property.IntRange(0, 99).Draw(t, "from")
+				to := property.IntRange(from, 100).Draw(t, "to")
+				if property.Bool().Draw(t, "host") {
 					st.phases[k].host.add(float64(from+7), float64(to+7))
 				} else {
 					st.phases[k].spans.add(float64(from), float64(to))
@@ -73,11 +73,11 @@ func TestStepIdentityHoldsForAnyPhases(t *testing.T) {
 					mine[c] = true
 				}
 			}
-			added := rapid.IntRange(0, 120).Draw(t, "added")
+			added := property.IntRange(0, 120).Draw(t, "added")
 			st.phases[k].added = time.Duration(added)
 			measured := 0
-			if rapid.Bool().Draw(t, "hasSet") {
-				added = rapid.IntRange(0, 120).Draw(t, "set")
+			if property.Bool().Draw(t, "hasSet") {
+				added = property.IntRange(0, 120).Draw(t, "set")
 				st.phases[k].set, st.phases[k].hasSet = time.Duration(added), true
 			} else {
 				for c := range mine {
@@ -102,11 +102,11 @@ func TestStepIdentityHoldsForAnyPhases(t *testing.T) {
 			}
 		}
 		explained := min(covered+loose, int64(total))
-		assert.Equal(t, sum, phases)
-		assert.Equal(t, got.total, phases-got.overlap+got.other)
-		assert.Equal(t, sum-explained, got.overlap)
-		assert.Equal(t, int64(total)-explained, got.other)
-		assert.GreaterOrEqual(t, got.overlap, int64(0))
-		assert.GreaterOrEqual(t, got.other, int64(0))
+		require.Equal(t, sum, phases)
+		require.Equal(t, got.total, phases-got.overlap+got.other)
+		require.Equal(t, sum-explained, got.overlap)
+		require.Equal(t, int64(total)-explained, got.other)
+		require.GreaterOrEqual(t, got.overlap, int64(0))
+		require.GreaterOrEqual(t, got.other, int64(0))
 	})
 }

@@ -7,8 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/stretchr/testify/assert"
-
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
@@ -24,14 +23,14 @@ func TestWhatStartReadsIsApartFromWhatThePollingThreadWrites(t *testing.T) {
 		"places within others":    unsafe.Offsetof(st.inner) + unsafe.Sizeof(st.inner),
 		"counters of the untimed": unsafe.Offsetof(st.outermost) + unsafe.Offsetof(st.outermost.children),
 	} {
-		assert.LessOrEqual(t, end+line, counted, name)
+		require.LessOrEqual(t, end+line, counted, name)
 	}
 	statuses, after := unsafe.Offsetof(p.statuses), unsafe.Offsetof(p.statuses)+unsafe.Sizeof(p.statuses)
 	for name, at := range map[string]uintptr{
 		"clock": unsafe.Offsetof(p.clock), "timeAll": unsafe.Offsetof(p.timeAll), "level": unsafe.Offsetof(p.level),
 		"loops": unsafe.Offsetof(p.loops), "ops": unsafe.Offsetof(p.ops),
 	} {
-		assert.True(t, at+line <= statuses || at >= after+line, "%s at %d, counters from %d to %d", name, at, statuses, after)
+		require.True(t, at+line <= statuses || at >= after+line, "%s at %d, counters from %d to %d", name, at, statuses, after)
 	}
 }
 
@@ -42,9 +41,9 @@ func TestStartAndEndTouchThreeLinesOfASlot(t *testing.T) {
 		t.Skip("laid out for 64 bits")
 	}
 	var sl slot
-	assert.Zero(t, unsafe.Sizeof(sl)%line)
-	assert.LessOrEqual(t, unsafe.Offsetof(sl.rec)+unsafe.Offsetof(sl.rec.work)+unsafe.Sizeof(sl.rec.work), uintptr(3*line))
-	assert.Less(t, unsafe.Offsetof(sl.rec)+unsafe.Offsetof(sl.rec.annotation), uintptr(3*line))
-	assert.LessOrEqual(t, maxPhases+2, 1<<7-1, "the index of a phase fits")
-	assert.LessOrEqual(t, settings.MaxSlots, 1<<16, "the index of a slot fits")
+	require.Zero(t, unsafe.Sizeof(sl)%line)
+	require.LessOrEqual(t, unsafe.Offsetof(sl.rec)+unsafe.Offsetof(sl.rec.work)+unsafe.Sizeof(sl.rec.work), uintptr(3*line))
+	require.Less(t, unsafe.Offsetof(sl.rec)+unsafe.Offsetof(sl.rec.annotation), uintptr(3*line))
+	require.LessOrEqual(t, maxPhases+2, 1<<7-1, "the index of a phase fits")
+	require.LessOrEqual(t, settings.MaxSlots, 1<<16, "the index of a slot fits")
 }

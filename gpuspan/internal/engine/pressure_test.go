@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 func TestHalfOfTheSlotsWakeThePollingThread(t *testing.T) {
@@ -33,7 +32,7 @@ func TestHalfOfTheSlotsWakeThePollingThread(t *testing.T) {
 		for range slots / 2 {
 			testOp.Start(context.Background(), s).End()
 		}
-		assert.False(t, awake())
+		require.False(t, awake())
 	})
 	flush(t, p)
 	paused(p, func() {
@@ -42,7 +41,7 @@ func TestHalfOfTheSlotsWakeThePollingThread(t *testing.T) {
 		awake()
 		for i := 1; i <= slots; i++ {
 			testOp.Start(context.Background(), s).End()
-			assert.Equal(t, i >= slots/2, awake(), "section %d", i)
+			require.Equal(t, i >= slots/2, awake(), "section %d", i)
 		}
 	})
 }

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // caller is application code that uses the profiler from within what the profiler calls.
@@ -72,7 +72,7 @@ func TestTheApplicationsCodeMayUseTheProfiler(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("deadlock")
 	}
-	assert.GreaterOrEqual(t, c.calls.Load(), int64(100))
+	require.GreaterOrEqual(t, c.calls.Load(), int64(100))
 	c.use = nil
 	require.NoError(t, p.Shutdown(context.Background()))
 }

@@ -9,10 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
@@ -36,17 +34,17 @@ func TestStreamsThatCannotBeTimedGetHostTimes(t *testing.T) {
 			f := newBench(t, b)
 			s := f.p.Stream(3, "main", tt.opts...)
 			require.NotNil(t, s)
-			assert.Equal(t, tt.timed, s.DeviceTimed())
-			assert.Equal(t, s.bound, b.kind == backend.StreamLegacy && tt.timed)
+			require.Equal(t, tt.timed, s.DeviceTimed())
+			require.Equal(t, s.bound, b.kind == backend.StreamLegacy && tt.timed)
 			testOp.Start(context.Background(), s).End()
 			f.flush(t)
 			_, source := f.status(0)
 			if tt.timed {
-				assert.Equal(t, "cuda_event", source)
-				assert.Empty(t, f.errors())
+				require.Equal(t, "cuda_event", source)
+				require.Empty(t, f.errors())
 			} else {
-				assert.Equal(t, "host", source)
-				assert.Contains(t, f.errors(), tt.want)
+				require.Equal(t, "host", source)
+				require.Contains(t, f.errors(), tt.want)
 			}
 		})
 	}
@@ -57,27 +55,27 @@ func TestAFailedSelfTestChoosesTheBoundPath(t *testing.T) {
 	b.threads = true // records need a current context
 	f := newBench(t, b)
 	s := f.p.Stream(3, "main")
-	assert.True(t, s.bound)
+	require.True(t, s.bound)
 	for range 5 {
 		testOp.Start(context.Background(), s).End()
 	}
 	f.flush(t)
 	for i := range 5 {
 		status, _ := f.status(i)
-		assert.Equal(t, "ok", status)
+		require.Equal(t, "ok", status)
 	}
 	require.Eventually(t, func() bool { return b.bound.Load() == 0 }, 20*time.Second, time.Millisecond, "every Bind is undone")
 }
 
 func TestAStreamMayAskForTheBoundPath(t *testing.T) {
 	f := newBench(t, newScripted())
-	assert.False(t, f.p.Stream(3, "plain").bound, "a thread without a context can record")
+	require.False(t, f.p.Stream(3, "plain").bound, "a thread without a context can record")
 	s := f.p.Stream(4, "asked", Bound())
-	assert.True(t, s.bound)
+	require.True(t, s.bound)
 	testOp.Start(context.Background(), s).End()
 	f.flush(t)
 	status, _ := f.status(0)
-	assert.Equal(t, "ok", status)
+	require.Equal(t, "ok", status)
 	require.Eventually(t, func() bool { return f.b.bound.Load() == 0 }, 20*time.Second, time.Millisecond, "every Bind is undone")
 }
 
@@ -86,23 +84,23 @@ func TestAStreamUnderCaptureIsNotSelfTested(t *testing.T) {
 	b.capturing.Store(true)
 	f := newBench(t, b)
 	s := f.p.Stream(3, "main")
-	assert.True(t, s.bound)
-	assert.Zero(t, b.records.Load(), "a record would end up in the application's graph")
+	require.True(t, s.bound)
+	require.Zero(t, b.records.Load(), "a record would end up in the application's graph")
 }
 
 func TestTheSameHandleGivesTheSameStreamUntilClosed(t *testing.T) {
 	f := newBench(t, newScripted())
 	a := f.p.Stream(3, "a")
-	assert.Same(t, a, f.p.Stream(3, "b"))
+	require.Same(t, a, f.p.Stream(3, "b"))
 	x := testOp.Start(context.Background(), a)
 	testOp.Start(context.Background(), a).End()
 	live := len(f.b.live)
 	a.Close()
 	f.flush(t)
 	c := f.p.Stream(3, "c")
-	assert.NotSame(t, a, c)
-	assert.False(t, testOp.Start(context.Background(), a).Timed())
-	assert.True(t, testOp.Start(context.Background(), c).Timed())
+	require.NotSame(t, a, c)
+	require.False(t, testOp.Start(context.Background(), a).Timed())
+	require.True(t, testOp.Start(context.Background(), c).Timed())
 	require.Eventually(t, func() bool {
 		f.b.mu.Lock()
 		defer f.b.mu.Unlock()
@@ -120,9 +118,9 @@ func TestTooManyStreamsOnlyCount(t *testing.T) {
 	s := f.p.Stream(5, "c")
 	require.NotNil(t, s)
 	x := testOp.Start(context.Background(), s)
-	assert.False(t, x.Timed())
+	require.False(t, x.Timed())
 	x.EndWith(Work{Items: 1})
-	assert.Contains(t, f.errors(), `stream "c": too many streams`)
+	require.Contains(t, f.errors(), `stream "c": too many streams`)
 }
 
 // Who asks for the stream with each request must not run out of streams where there is no device, or where the stream is refused.
@@ -135,19 +133,19 @@ func TestTheSameStreamOfHostTimesIsRegisteredOnce(t *testing.T) {
 	f := newBench(t, legacy)
 	for _, p := range []*Profiler{none, f.p} {
 		a, b, c := p.Stream(3, "a"), p.Stream(3, "b"), p.Stream(4, "")
-		assert.NotSame(t, a, b)
+		require.NotSame(t, a, b)
 		for range 300 {
 			require.Same(t, a, p.Stream(3, "a"))
 			require.Same(t, c, p.Stream(4, ""))
 		}
-		assert.Len(t, *p.streamList.Load(), 3)
+		require.Len(t, *p.streamList.Load(), 3)
 		a.Close()
 		flush(t, p)
 		d := p.Stream(3, "a")
-		assert.NotSame(t, a, d)
+		require.NotSame(t, a, d)
 		x := testOp.Start(context.Background(), d)
-		assert.True(t, x.Timed())
+		require.True(t, x.Timed())
 		x.End()
 	}
-	assert.True(t, f.p.Stream(3, "a", AllowLegacy()).DeviceTimed(), "what was refused may be asked for in another way")
+	require.True(t, f.p.Stream(3, "a", AllowLegacy()).DeviceTimed(), "what was refused may be asked for in another way")
 }

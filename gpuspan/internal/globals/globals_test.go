@@ -7,8 +7,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -16,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
@@ -41,7 +40,7 @@ func TestGlobalProvidersThatComeLateAreSeen(t *testing.T) {
 
 	require.Len(t, spans.Ended(), 1)
 	scope := spans.Ended()[0].InstrumentationScope()
-	assert.True(t, scope.Attributes.HasValue("gpu.metrics.emitted"))
+	require.True(t, scope.Attributes.HasValue("gpu.metrics.emitted"))
 	var rm metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(context.Background(), &rm))
 	names := map[string]bool{}
@@ -50,5 +49,5 @@ func TestGlobalProvidersThatComeLateAreSeen(t *testing.T) {
 			names[m.Name] = true
 		}
 	}
-	assert.True(t, names["gpu.operation.count"] && names["gpu.operation.duration"], names)
+	require.True(t, names["gpu.operation.count"] && names["gpu.operation.duration"], names)
 }
