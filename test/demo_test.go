@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -98,6 +99,9 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 	b, err := os.ReadFile(filepath.Join(out, "trace.json"))
 	require.NoError(t, err)
 	require.True(t, json.Valid(b))
+	checked, err := exec.Command(binary, "check", filepath.Join(out, "spans.json"), filepath.Join(out, "metrics.json")).CombinedOutput()
+	require.NoError(t, err, string(checked))
+	require.Contains(t, string(checked), ": no complaints\n")
 }
 
 // requireLean holds joined and derived spans to what a person can read: 26 attributes on average. Of the bytes about 70 are

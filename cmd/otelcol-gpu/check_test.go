@@ -6,11 +6,9 @@ package main
 import (
 	"bytes"
 	"context"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,7 +78,8 @@ func TestCheckSaysWhatItCannotRead(t *testing.T) {
 }
 
 func TestCheckTakesLiveTelemetry(t *testing.T) {
-	grpc, web := twoPorts(t)
+	grpc, web, err := freeport.Pair()
+	require.NoError(t, err)
 	cmd := newCheckCommand()
 	var b bytes.Buffer
 	cmd.SetOut(&b)
@@ -105,26 +104,4 @@ func TestCheckTakesLiveTelemetry(t *testing.T) {
 	require.ErrorIs(t, <-done, errReported)
 	assert.True(t, strings.HasPrefix(b.String(), wrongLine), b.String())
 	assert.Contains(t, b.String(), "2 spans (2 of GPU work or about it), 0 metric points, 0 log records: 1 complaints of 1 kinds")
-}
-
-// twoPorts are the addresses of a free port and the next one.
-func twoPorts(t *testing.T) (one, next string) {
-	one, err := freeport.Address()
-	require.NoError(t, err)
-	for range 20 {
-		if next, err = freeport.Address(); err == nil && port(t, next) == port(t, one)+1 {
-			return one, next
-		}
-		one = next
-	}
-	t.Fatal("no two ports in a row are free")
-	return "", ""
-}
-
-func port(t *testing.T, address string) int {
-	_, p, err := net.SplitHostPort(address)
-	require.NoError(t, err)
-	n, err := strconv.Atoi(p)
-	require.NoError(t, err)
-	return n
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/otelgpu/otelgpu/examples/internal/otlp"
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
@@ -22,6 +23,7 @@ type settings struct {
 	matrix   int    // rows and columns, a multiple of 16
 	runs     int    // of each kernel
 	library  string // libcuda; empty: the usual places
+	otlp     string // where spans go; empty: nowhere
 }
 
 func main() {
@@ -30,6 +32,7 @@ func main() {
 	flag.IntVar(&s.matrix, "matrix", 512, "rows and columns of the matrices, a multiple of 16")
 	flag.IntVar(&s.runs, "runs", 10, "how often each kernel runs")
 	flag.StringVar(&s.library, "library", "", "path of libcuda (default: GPUSPAN_CUDA_LIBRARY, then the usual places)")
+	flag.StringVar(&s.otlp, "otlp", "", "OTLP/gRPC endpoint for spans, as http://localhost:4317; empty: none")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -59,6 +62,10 @@ func run(ctx context.Context, s settings, w io.Writer) (err error) {
 	if err := s.validate(); err != nil {
 		return err
 	}
+	tp, err := otlp.Provider(ctx, s.otlp, "cudavector")
+	if err != nil {
+		return err
+	}
 	ranges, err := nvtx.Open() // ranges for nsys, when it is attached
 	if err != nil {
 		fmt.Fprintln(w, err)
@@ -72,15 +79,16 @@ func run(ctx context.Context, s settings, w io.Writer) (err error) {
 	if cudaErr != nil {
 		fmt.Fprintf(w, "no GPU: computing on the CPU, timed with the host's clock (%v)\n", cudaErr)
 		m = &host{}
-		prof, err = gpuspan.New(nil, gpuspan.WithAnnotator(ranges))
+		prof, err = gpuspan.New(nil, gpuspan.WithAnnotator(ranges), gpuspan.WithTracerProvider(tp))
 	} else {
-		prof, err = gpuspan.New(backend, gpuspan.WithAnnotator(ranges))
+		prof, err = gpuspan.New(backend, gpuspan.WithAnnotator(ranges), gpuspan.WithTracerProvider(tp))
 	}
 	if err != nil {
 		return err
 	}
 	defer func() {
-		err = errors.Join(err, prof.Shutdown(context.WithoutCancel(ctx)), m.close(), backend.Close())
+		stop := context.WithoutCancel(ctx)
+		err = errors.Join(err, prof.Shutdown(stop), m.close(), backend.Close(), tp.Shutdown(stop))
 	}()
 	for _, d := range prof.Devices() {
 		fmt.Fprintf(w, "%s (%s), driver %s\n", d.Model, d.UUID, d.DriverVersion)

@@ -24,6 +24,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/otelgpu/otelgpu/examples/internal/otlp"
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 )
@@ -31,8 +32,9 @@ import (
 func main() {
 	library := flag.String("library", "libcuda.so.1", "path of libcuda")
 	runs := flag.Int("runs", 5, "runs of the engine")
+	endpoint := flag.String("otlp", "", "OTLP/gRPC endpoint for spans, as http://localhost:4317; empty: none")
 	flag.Parse()
-	if err := run(context.Background(), *library, *runs, os.Stdout); err != nil {
+	if err := run(context.Background(), *library, *endpoint, *runs, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -40,7 +42,7 @@ func main() {
 
 var fill = gpuspan.NewOperation("engine.fill", gpuspan.Memset())
 
-func run(ctx context.Context, library string, runs int, out io.Writer) (err error) {
+func run(ctx context.Context, library, endpoint string, runs int, out io.Writer) (err error) {
 	runtime.LockOSThread() // the engine leaves its context current on this thread
 	defer runtime.UnlockOSThread()
 	path := C.CString(library)
@@ -52,11 +54,15 @@ func run(ctx context.Context, library string, runs int, out io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	prof, err := gpuspan.New(backend)
+	tp, err := otlp.Provider(ctx, endpoint, "foreign")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, prof.Shutdown(ctx)) }()
+	prof, err := gpuspan.New(backend, gpuspan.WithTracerProvider(tp))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, prof.Shutdown(ctx), tp.Shutdown(ctx)) }()
 
 	stream := prof.Stream(0, "engine", gpuspan.ForeignEvents())
 	for range runs {

@@ -5,9 +5,11 @@
 package freeport
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"sync/atomic"
 )
 
@@ -38,6 +40,28 @@ func Address() (string, error) {
 		failed = err
 	}
 	return "", fmt.Errorf("no free port was found (100 of %d to %d were tried): %w", first, last-1, failed)
+}
+
+// Pair is two addresses like that of Address, on a port and the next one.
+func Pair() (one, next string, err error) {
+	number := func(address string) int {
+		_, p, _ := net.SplitHostPort(address)
+		n, _ := strconv.Atoi(p)
+		return n
+	}
+	if one, err = Address(); err != nil {
+		return "", "", err
+	}
+	for range 4 * block {
+		if next, err = Address(); err != nil {
+			return "", "", err
+		}
+		if number(next) == number(one)+1 {
+			return one, next, nil
+		}
+		one = next
+	}
+	return "", "", errors.New("no two free ports in a row were found")
 }
 
 // port is the nth that a process tries.

@@ -1,0 +1,27 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package otlp sends an example's spans to a Collector.
+package otlp
+
+import (
+	"context"
+	"fmt"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
+)
+
+// Provider sends the spans of a service to an OTLP/gRPC endpoint, as http://localhost:4317. Without an endpoint none is recorded.
+func Provider(ctx context.Context, endpoint, service string) (*sdktrace.TracerProvider, error) {
+	if endpoint == "" {
+		return sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())), nil
+	}
+	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(endpoint))
+	if err != nil {
+		return nil, fmt.Errorf("cannot export to %q: %w", endpoint, err)
+	}
+	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName(service)))), nil
+}

@@ -1,0 +1,118 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/freeport"
+	"github.com/otelgpu/otelgpu/test/internal/otelcol"
+	"github.com/otelgpu/otelgpu/test/internal/program"
+)
+
+// stubCUDA builds the stub of libcuda that the library is tested on; its kernels compute on the host.
+func stubCUDA(t *testing.T) string {
+	t.Helper()
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("no gcc: the stub of libcuda cannot be built")
+	}
+	path := filepath.Join(t.TempDir(), "libcuda.so")
+	source := filepath.Join("..", "gpuspan", "internal", "ctest", "csrc", "cuda.c")
+	out, err := exec.Command(gcc, "-std=gnu11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-o", path, source, "-lm", "-lpthread").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return path
+}
+
+// Every example sends what it says to `otelcol-gpu check`, which has nothing to complain about. (examples/capture has no spans of its
+// own: those that the receiver makes of its kernels are checked there.)
+func TestExamplesPassTheCheck(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the examples are not built and run with -short")
+	}
+	binary := otelcol.Build(t)
+	build := func(t *testing.T, name string) string {
+		dir, err := filepath.Abs(filepath.Join("..", "examples"))
+		require.NoError(t, err)
+		path := filepath.Join(t.TempDir(), name)
+		_, err = program.Go(t.Context(), dir, nil, "build", "-o", path, "./"+name)
+		require.NoError(t, err)
+		return path
+	}
+	interpreter := func(t *testing.T, script string) (string, string) {
+		path := python(t)
+		if torch := os.Getenv("OTELGPU_TORCH"); torch != "" {
+			path = torch
+		}
+		if exec.Command(path, "-c", "import torch, opentelemetry.exporter.otlp.proto.http").Run() != nil {
+			t.Skip("no Python with PyTorch and the OpenTelemetry SDK: install them into python/.venv, or set OTELGPU_TORCH")
+		}
+		return path, filepath.Join("..", "examples", "pytorch", script)
+	}
+	for _, tt := range []struct {
+		name  string
+		spans int // at least, of GPU work
+		run   func(t *testing.T, grpc, http string) *exec.Cmd
+	}{
+		{"httpinference", 100, func(t *testing.T, grpc, _ string) *exec.Cmd {
+			return exec.Command(build(t, "httpinference"), "-simulated", "-requests=20", "-otlp=http://"+grpc)
+		}},
+		{"training", 20, func(t *testing.T, grpc, _ string) *exec.Cmd {
+			return exec.Command(build(t, "training"), "-simulated", "-steps=25", "-otlp=http://"+grpc)
+		}},
+		{"cudavector", 9, func(t *testing.T, grpc, _ string) *exec.Cmd {
+			return exec.Command(build(t, "cudavector"), "-elements=10000", "-matrix=48", "-runs=3", "-library="+stubCUDA(t), "-otlp=http://"+grpc)
+		}},
+		{"cudavector without a device", 9, func(t *testing.T, grpc, _ string) *exec.Cmd {
+			return exec.Command(build(t, "cudavector"), "-elements=10000", "-matrix=48", "-runs=3", "-library=/nonexistent.so", "-otlp=http://"+grpc)
+		}},
+		{"foreign", 5, func(t *testing.T, grpc, _ string) *exec.Cmd {
+			return exec.Command(build(t, "foreign"), "-library="+stubCUDA(t), "-otlp=http://"+grpc)
+		}},
+		{"PyTorch, serving", 20, func(t *testing.T, _, http string) *exec.Cmd {
+			path, script := interpreter(t, "serve.py")
+			cmd := exec.Command(path, script, "--requests=8")
+			cmd.Env = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + http}
+			return cmd
+		}},
+		{"PyTorch, training", 20, func(t *testing.T, _, http string) *exec.Cmd {
+			path, script := interpreter(t, "train.py")
+			cmd := exec.Command(path, script, "--steps=5")
+			cmd.Env = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + http}
+			return cmd
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			grpc, http, err := freeport.Pair()
+			require.NoError(t, err)
+			cmd := tt.run(t, grpc, http)
+			cmd.Env = append(append(os.Environ(), "PYTHONPATH="+filepath.Join("..", "python", "src"), "PYTHONDONTWRITEBYTECODE=1"), cmd.Env...)
+			check, err := program.Start(context.WithoutCancel(t.Context()), binary, []string{"check", "--listen=" + grpc}, nil)
+			require.NoError(t, err)
+			defer func() { _ = check.Kill() }()
+			require.NoError(t, check.WaitFor("listening", time.Minute))
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, string(out))
+			process, err := os.FindProcess(check.PID())
+			require.NoError(t, err)
+			require.NoError(t, process.Signal(syscall.SIGINT))
+			require.NoError(t, check.Wait(time.Minute))
+			said := regexp.MustCompile(`\d+ spans \((\d+) of GPU work or about it\), .*: no complaints\n$`).FindStringSubmatch(check.Output())
+			require.NotNil(t, said, check.Output())
+			n, err := strconv.Atoi(said[1])
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, n, tt.spans, check.Output())
+		})
+	}
+}
