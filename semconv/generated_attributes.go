@@ -291,6 +291,9 @@ const (
 	// 0. Long where work was queued before it, so not the cost of a launch.
 	GPULaunchDelayKey = attribute.Key("gpu.launch.delay")
 
+	// GPULinkTypeKey (string): What a span link leads to where it has no part in the account of a batch.
+	GPULinkTypeKey = attribute.Key("gpu.link.type")
+
 	// GPUMeasurementSourceKey (string): Where the device samples came from.
 	GPUMeasurementSourceKey = attribute.Key("gpu.measurement.source")
 
@@ -934,6 +937,15 @@ const (
 const (
 	GPUJoinMethodCell     = "cell"     // shorter than one sample, or than the counter's own update period; the value of the surrounding cell
 	GPUJoinMethodInterval = "interval" // time-weighted over the span's interval
+)
+
+// Values of gpu.link.type.
+const (
+	GPULinkTypeLoop    = "loop"    // the span under which a loop began whose steps have traces of their own
+	GPULinkTypeRange   = "range"   // the range on the host that a section on the device stands for
+	GPULinkTypeRank    = "rank"    // the same step or window of rank 0
+	GPULinkTypeRequest = "request" // a request that a kernel of a window served; the live spans have its account
+	GPULinkTypeWindow  = "window"  // the profile or capture window in which the span was found
 )
 
 // Values of gpu.measurement.source.

@@ -114,7 +114,7 @@ func (b *book) take(td ptrace.Traces, now int64) {
 		default:
 			b.wait(s, now)
 		}
-		if s.kind != leafWork || s.batch {
+		if s.kind != leafWork && s.kind != windowWork || s.batch {
 			b.remember(s, now)
 		}
 	}

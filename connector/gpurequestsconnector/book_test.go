@@ -199,6 +199,31 @@ func TestGPUWorkBelowAServerSpanIsARequestWithoutBatches(t *testing.T) {
 	assert.Equal(t, 7.0, b.stats.unassigned)
 }
 
+// A capture window sees some of the kernels of a request whose sections were timed all along: they are no more work, and
+// their links to the window and to the requests that they served are no batch's.
+func TestAWindowsKernelsAreNotChargedBesideTheLiveSpans(t *testing.T) {
+	b := newTest(t, nil)
+	kernel := func(id byte, joules float64) in {
+		a := gpu("", 0.001, joules, attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"})
+		return in{name: "gemm", trace: 1, id: id, parent: 1, start: 5, end: 6, a: a, links: []linked{
+			{trace: 9, id: 9, a: attrs{"gpu.link.type": "window"}},
+			{trace: 2, id: 2, a: attrs{"gpu.link.type": "request"}},
+		}}
+	}
+	b.take(payload(t, service,
+		in{name: "POST", trace: 1, id: 1, start: 0, end: 30, kind: server},
+		in{name: "infer", trace: 1, id: 3, parent: 1, start: 5, end: 9, a: gpu("inference", 0.004, 2, nil)},
+		kernel(4, 0), kernel(5, 0.25),
+	), clock)
+	closed := b.due(after(30*time.Second), false)
+	closed = append(closed, b.due(after(30*time.Second), false)...)
+	require.Len(t, closed, 1)
+	require.Len(t, closed[0].accounts, 1)
+	assert.Equal(t, 0.004, closed[0].accounts[0].time)
+	assert.Equal(t, 2.0, b.stats.charged)
+	assert.Equal(t, 0.25, b.stats.unassigned)
+}
+
 // Spans of type request are requests by themselves; the engine's own times are believed.
 func TestAHostTimedRequestIsItsOwnAccount(t *testing.T) {
 	b := newTest(t, nil)

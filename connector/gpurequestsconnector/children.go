@@ -41,7 +41,7 @@ func (b *book) adopt(r *request) {
 		return
 	}
 	left := slices.DeleteFunc(all, func(c *child) bool {
-		if c.kind == stepWork {
+		if !c.adopted() {
 			return false
 		}
 		if c.parent == r.Span {
@@ -108,7 +108,7 @@ func (b *book) expire(now int64, all bool) {
 			switch {
 			case inWork:
 				delete(b.waiting, c.key)
-			case above == nil || c.kind == stepWork:
+			case above == nil || !c.adopted():
 				_, energy := c.own()
 				b.stats.unassigned += energy
 				b.counted(c)

@@ -19,6 +19,7 @@ const (
 	hostSpan    kind = iota // no GPU work, or an account that was written before
 	gpuWork                 // GPU work
 	leafWork                // likewise, of a kind that has no children: kernels, copies, memsets
+	windowWork              // likewise, one that a capture window saw of what a live trace shows as a whole
 	stepWork                // likewise, one iteration of a loop
 	requestSpan             // timed on the host while a request occupies a device
 )
@@ -78,19 +79,26 @@ func (s *span) load(x ptrace.Span, f *spanfacts.Facts) {
 		s.kind, s.energy = requestSpan, f.SelfEnergy // work within it has an account of its own
 		return
 	case spanfacts.Kernel, spanfacts.Copy, spanfacts.Memset:
-		s.kind = leafWork
+		if s.kind = leafWork; f.InWindow {
+			s.kind = windowWork
+			return // its links are no batch's
+		}
 	case spanfacts.Step:
 		s.kind, s.time = stepWork, f.StepTime()
 	default:
 		s.kind = gpuWork
 	}
-	if x.Links().Len() > 0 {
+	if spanfacts.Batch(x) {
 		s.batch, s.links = true, x
 	}
 }
 
 // work says whether the span is GPU work.
 func (s *span) work() bool { return s.kind >= gpuWork && s.kind <= stepWork }
+
+// adopted says whether a request's account takes it. Steps serve no request, and a window is a sample of what the live
+// spans show as a whole.
+func (s *span) adopted() bool { return s.kind != stepWork && s.kind != windowWork }
 
 // own are the time and the energy that belong to no batch within.
 func (s *span) own() (time, energy float64) {

@@ -45,6 +45,8 @@ const (
 	tagCategory
 	tagTraffic
 	tagSignature
+	tagRequests
+	tagRequestsLost
 )
 
 // Values of closed lists are stored as their index; 0 is none.
@@ -121,6 +123,8 @@ func (d *Detail) appendTo(b []byte) []byte {
 	text(tagDomain, d.Domain)
 	text(tagCategory, d.Category)
 	text(tagTraceParent, d.TraceParent)
+	number(tagRequests, int64(d.Requests), d.Requests != 0)
+	number(tagRequestsLost, d.RequestsLost, d.RequestsLost > 0)
 	text(tagPayload, d.Payload)
 	text(tagPayloadText, d.PayloadText)
 	number(tagMemoryUsage, d.MemoryUsage, d.HasMemoryUsage)
@@ -211,6 +215,10 @@ func (d *Detail) decode(b []byte) {
 			d.Category = text()
 		case tagTraceParent:
 			d.TraceParent = text()
+		case tagRequests:
+			d.Requests = uint32(number())
+		case tagRequestsLost:
+			d.RequestsLost = number()
 		case tagPayload:
 			d.Payload = text()
 		case tagPayloadText:

@@ -4,7 +4,11 @@
 package gputrace
 
 import (
+	"math"
+	"strings"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -28,12 +32,13 @@ func (s *spans) device(a *activity, above *node, p *process) {
 	}
 	sp := s.new(p, c, parent, a.start, a.end)
 	if isLive {
-		l := sp.Links().AppendEmpty()
-		l.SetTraceID(above.self.trace)
-		l.SetSpanID(above.self.span)
+		link{above.self, semconv.GPULinkTypeWindow}.add(sp)
 	}
 	m := sp.Attributes()
 	m.EnsureCapacity(20)
+	if served := s.requests(sp, &a.detail); served > 0 {
+		putInt(m, semconv.GPUBatchSizeKey, served)
+	}
 	full := s.p.Names.Name(a.name)
 	switch {
 	case a.comm:
@@ -76,6 +81,22 @@ func (s *spans) device(a *activity, above *node, p *process) {
 		putSeconds(m, semconv.GPULaunchDelayKey, max(0, a.start-a.launch.end))
 	}
 	s.kernel(m, &a.detail)
+}
+
+// requests links a device activity to the requests that it served together, and returns how many there were.
+func (s *spans) requests(sp ptrace.Span, d *Detail) int64 {
+	if d.Requests == 0 && d.RequestsLost == 0 {
+		return 0
+	}
+	n := int64(0)
+	for text := range strings.FieldsSeq(s.p.Names.Name(d.Requests)) {
+		if at, err := parseTraceParent(text); err == nil {
+			link{at, semconv.GPULinkTypeRequest}.add(sp)
+			n++
+		}
+	}
+	sp.SetDroppedLinksCount(uint32(min(max(d.RequestsLost, 0), math.MaxUint32)))
+	return n + d.RequestsLost
 }
 
 // putWork states what the only kernel of an operator computes and moves.

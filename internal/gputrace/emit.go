@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Stats says what became of a profile.
@@ -127,12 +128,12 @@ func (p *Profile) openWindow(proc *process, root place) {
 }
 
 // rankLink is the link from a rank to the same place of rank 0: none for rank 0, and none where the job is not known.
-func (p *Profile) rankLink(at func(idSource) place) []place {
+func (p *Profile) rankLink(at func(idSource) place) []link {
 	job := p.job()
 	if job == "" || !p.Meta.HasRank || p.Meta.Rank == 0 || p.Meta.TraceParent != "" {
 		return nil
 	}
-	return []place{at(jobIDs(job, 0))}
+	return []link{{at(jobIDs(job, 0)), semconv.GPULinkTypeRank}}
 }
 
 func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
@@ -150,7 +151,7 @@ func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
 		var d Detail
 		if d.decode(r.detail); d.TraceParent != "" {
 			if c, err := parseTraceParent(d.TraceParent); err == nil {
-				n.link = append(n.link, above.self)
+				n.link = append(n.link, link{above.self, semconv.GPULinkTypeWindow})
 				n.self.trace, n.up = c.trace, c.span
 			}
 		}
@@ -177,7 +178,7 @@ func (p *Profile) placeStep(n *node, st *step, proc *process) {
 	own := p.opts.Detail.perStep() && p.Meta.TraceParent == ""
 	if own {
 		n.self.trace, n.up = ids.trace(idStep, number), pcommon.SpanID{}
-		n.link = append(n.link, proc.window.self)
+		n.link = append(n.link, link{proc.window.self, semconv.GPULinkTypeWindow})
 	}
 	if !byJob {
 		return

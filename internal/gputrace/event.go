@@ -86,6 +86,8 @@ type Detail struct {
 	Payload        string  // of an annotation: a number
 	PayloadText    string  // of an annotation
 	TraceParent    string  // W3C: of an annotation its parent; of a device activity the live span that launched it
+	Requests       uint32  // that a device activity served together, by Profile.Names: traceparents and blanks
+	RequestsLost   int64   // requests that are not among them
 	MemoryDevice   int64   // of an allocation
 	MemoryUsage    int64   // after an allocation
 	HasMemoryUsage bool

@@ -24,9 +24,7 @@ func (s *spans) host(n *node) {
 	name = distinct(name, maxName)
 	sp.SetName(name)
 	for _, l := range n.link {
-		link := sp.Links().AppendEmpty()
-		link.SetTraceID(l.trace)
-		link.SetSpanID(l.span)
+		l.add(sp)
 	}
 	m := sp.Attributes()
 	const most = 4 // attributes, of nearly all
@@ -196,9 +194,7 @@ func (s *spans) windows(sw *sweep) error {
 		sp := s.new(n.process, n.self, n.up, n.start, n.end)
 		sp.SetName(s.p.source.Root)
 		for _, l := range n.link {
-			link := sp.Links().AppendEmpty()
-			link.SetTraceID(l.trace)
-			link.SetSpanID(l.span)
+			l.add(sp)
 		}
 		putText(sp.Attributes(), semconv.GPUTracePartialKey, s.p.Meta.Partial)
 		s.summary(sp.Attributes(), n.sum)

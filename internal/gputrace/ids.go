@@ -9,6 +9,9 @@ import (
 	"fmt"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Identifiers are functions of the content, so that the same file gives the same trace however often, by whomever and
@@ -61,6 +64,19 @@ const (
 type place struct {
 	trace pcommon.TraceID
 	span  pcommon.SpanID
+}
+
+// link leads from a span to another that is no request of a batch.
+type link struct {
+	place
+	kind string // value of gpu.link.type
+}
+
+func (l link) add(s ptrace.Span) {
+	x := s.Links().AppendEmpty()
+	x.SetTraceID(l.trace)
+	x.SetSpanID(l.span)
+	x.Attributes().PutStr(string(semconv.GPULinkTypeKey), l.kind)
 }
 
 // ParseTraceParent checks a W3C traceparent of version 00.

@@ -27,7 +27,7 @@ type node struct {
 	step       *step // the step that it is or lies in
 	self       place
 	up         pcommon.SpanID // parent span; empty for a root
-	link       []place
+	link       []link
 	sum        *summary // see below
 	launched   int64    // kernels launched within, with spans or without
 	projected  []projection

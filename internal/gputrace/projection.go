@@ -69,9 +69,7 @@ func (s *spans) sections(n *node, name, category string) {
 		}
 		sp := s.new(n.process, place{n.self.trace, id}, parent, x.at.first, x.at.end)
 		sp.SetName(name)
-		link := sp.Links().AppendEmpty() // to the range itself
-		link.SetTraceID(n.self.trace)
-		link.SetSpanID(n.self.span)
+		link{n.self, semconv.GPULinkTypeRange}.add(sp)
 		m := sp.Attributes()
 		m.EnsureCapacity(8)
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeSection)

@@ -62,6 +62,7 @@ type Facts struct {
 	HasMemory     bool    // gpu.memory.usage is stated
 	Joined        bool    // with samples: gpu.join.coverage is stated, or gpu.measurement.source on the scope
 	Sampled       bool    // it has an attribute that gpu_join writes
+	InWindow      bool    // a capture window or profile found it below a span of a live trace: what others saw is more
 
 	StepIndex    int64   // gpu.step.index; where HasStepIndex
 	StepDuration float64 // gpu.step.duration, s
@@ -277,6 +278,10 @@ func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
 		f.Roofline, f.HasRoofline = max(ioUse, flopUse), true
 	}
 	f.complete(s, scope)
+	switch f.Kind {
+	case Kernel, Copy, Memset, Collective, Graph:
+		f.InWindow = inWindow(s)
+	}
 	return true
 }
 

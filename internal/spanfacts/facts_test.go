@@ -249,6 +249,22 @@ func TestDroppedLinksKeepTheirPart(t *testing.T) {
 	}
 }
 
+func TestLinksThatLeadElsewhereHaveNoPart(t *testing.T) {
+	s := span(t, map[string]any{"gpu.operation.type": "kernel"})
+	link := s.Links().AppendEmpty()
+	link.Attributes().PutStr("gpu.link.type", "range")
+	assert.False(t, Batch(s))
+	var f Facts
+	f.Load(s, nil)
+	assert.False(t, f.InWindow)
+	link.Attributes().PutStr("gpu.link.type", "window")
+	f.Load(s, nil)
+	assert.True(t, f.InWindow)
+	s.Links().AppendEmpty()
+	assert.True(t, Batch(s))
+	assert.Equal(t, []LinkShare{{Share: 1}}, Shares(s, nil))
+}
+
 func TestItemsOfABatchAreSharedWhereNoLinkStatesAny(t *testing.T) {
 	s := span(t, map[string]any{"gpu.operation.type": "section", "gpu.operation.items": 12})
 	for _, share := range []float64{.75, .25} {

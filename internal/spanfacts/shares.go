@@ -18,7 +18,7 @@ type LinkShare struct {
 	State string  // W3C trace state of the linked span
 }
 
-// Shares appends what each link of a batch has of it to dst. A link's own gpu.batch.share counts where it is stated;
+// Shares appends what each link of a batch has of it to dst; links with a gpu.link.type lead to no request and have none. A link's own gpu.batch.share counts where it is stated;
 // else its items divided by the items of all links; equal parts where no link states either. Shares that sum to more than
 // 1 are scaled down. The sum is below 1 where the batch had requests that it does not link to: gpu.batch.size is larger
 // than the number of links, or the producer dropped links, which count as links with as many items as the others.
@@ -27,6 +27,9 @@ func Shares(s ptrace.Span, dst []LinkShare) []LinkShare {
 	var items, shares float64
 	stated := false
 	for _, l := range s.Links().All() {
+		if !served(l) {
+			continue
+		}
 		x := LinkShare{
 			Key: Key{l.TraceID(), l.SpanID()}, Share: -1, Flags: l.Flags(), State: l.TraceState().AsRaw(),
 		}
@@ -68,6 +71,32 @@ func Shares(s ptrace.Span, dst []LinkShare) []LinkShare {
 		}
 	}
 	return dst
+}
+
+// Batch says whether the span has links to requests that it served.
+func Batch(s ptrace.Span) bool {
+	for _, l := range s.Links().All() {
+		if served(l) {
+			return true
+		}
+	}
+	return false
+}
+
+// served says whether a link leads to a request: those that lead elsewhere say so.
+func served(l ptrace.SpanLink) bool {
+	_, elsewhere := l.Attributes().Get(string(semconv.GPULinkTypeKey))
+	return !elsewhere
+}
+
+// inWindow says whether a link leads to the window that found the span.
+func inWindow(s ptrace.Span) bool {
+	for _, l := range s.Links().All() {
+		if v, ok := l.Attributes().Get(string(semconv.GPULinkTypeKey)); ok && v.Str() == semconv.GPULinkTypeWindow {
+			return true
+		}
+	}
+	return false
 }
 
 // number is a positive number that the span states, else 0.

@@ -66,7 +66,7 @@ func (g *gpuSpan) read(s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, a
 		Start:   int64(min(start, math.MaxInt64)),
 		End:     int64(min(end, math.MaxInt64)),
 
-		HostTimed: f.HostTimed(),
+		Yields: f.HostTimed() || f.InWindow,
 	}
 	// A request that waits in the engine's queue does not occupy the device yet.
 	if queue := int64(f.Queue * 1e9); at.request && queue < g.share.End-g.share.Start {

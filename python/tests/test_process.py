@@ -64,6 +64,12 @@ def test_kernels_get_the_current_span_where_the_capture_library_is_loaded(tmp_pa
     source.write_text("""
         #include <stdio.h>
         void otelgpu_push(const char *p) { printf("push %s\\n", p); fflush(stdout); }
+        void otelgpu_push_batch(const char *p, const char *const *r, size_t n) {
+            printf("batch %s", p ? p : "-");
+            for (size_t i = 0; i < n; i++) printf(" %s", r[i]);
+            printf("\\n");
+            fflush(stdout);
+        }
         void otelgpu_pop(void) { printf("pop\\n"); fflush(stdout); }
     """)
     lib = str(tmp_path / "libotelgpu_capture.so")
@@ -77,10 +83,12 @@ def test_kernels_get_the_current_span_where_the_capture_library_is_loaded(tmp_pa
             print("want 00-%032x-%016x-%02x" % (sc.trace_id, sc.span_id, sc.trace_flags), flush=True)
             with otelgpu.section("a"):
                 pass
+        with otelgpu.section("b", links=[(sc, 3)], batched=True):
+            pass
     """
     out = run(program, {"CUDA_INJECTION64_PATH": lib, "LOAD": "1"})
     lines = out.stdout.split("\n")
     assert out.returncode == 0, out.stderr
-    assert lines[1:3] == [lines[0].replace("want", "push"), "pop"]
+    assert lines[1:5] == [lines[0].replace("want", "push"), "pop", lines[0].replace("want", "batch -"), "pop"]
     out = run(program, {"CUDA_INJECTION64_PATH": lib})
     assert "push" not in out.stdout and "span a" in out.stdout

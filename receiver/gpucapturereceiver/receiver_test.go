@@ -8,9 +8,11 @@ package gpucapturereceiver
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,6 +96,47 @@ func TestKernelsHangBelowTheSpanThatLaunchedThem(t *testing.T) {
 	assert.Equal(t, "llm", r["service.name"])
 	assert.Equal(t, "llm-0", r["k8s.pod.name"])
 	assert.Equal(t, "b", r["a"])
+}
+
+func TestKernelsOfABatchLinkToItsRequests(t *testing.T) {
+	p := capturetest.Start(t, t.TempDir())
+	request := func(i int) string { return fmt.Sprintf("00-%032x-%016x-01", i+1, i+1) }
+	many := make([]string, 200)
+	for i := range many {
+		many[i] = request(i)
+	}
+	spans, res, _ := captureWhile(t, p, testConfig(p.Folder, 300*time.Millisecond), func() {
+		p.Do("batch " + parent + " " + request(7) + " nonsense " + request(8))
+		p.Do("launch 1000 few")
+		p.Do("pop")
+		p.Do("batch - " + strings.Join(many, " "))
+		p.Do("launch 1000 many")
+		p.Do("push " + parent)
+		p.Do("launch 1000 inner")
+		p.Do("pop")
+		p.Do("pop")
+		p.Do("launch 1000 none")
+	})
+	require.Empty(t, res.Dropped)
+	served := func(s ptrace.Span) (out []string) {
+		for _, l := range s.Links().All() {
+			if kind, _ := l.Attributes().Get("gpu.link.type"); kind.Str() == "request" {
+				out = append(out, fmt.Sprintf("00-%s-%s-01", l.TraceID(), l.SpanID()))
+			}
+		}
+		return out
+	}
+	few := spans["few"]
+	assert.Equal(t, []string{request(7), request(8)}, served(few))
+	assert.Equal(t, "00f067aa0ba902b7", few.ParentSpanID().String())
+	assert.EqualValues(t, 2, few.Attributes().AsRaw()["gpu.batch.size"])
+	all := spans["many"]
+	assert.Equal(t, many[:128], served(all))
+	assert.EqualValues(t, 72, all.DroppedLinksCount())
+	assert.EqualValues(t, 200, all.Attributes().AsRaw()["gpu.batch.size"])
+	assert.Equal(t, spans["gpu capture"].TraceID(), all.TraceID(), "a batch need not have a span of its own")
+	assert.Empty(t, served(spans["inner"]))
+	assert.Empty(t, served(spans["none"]))
 }
 
 func TestOwnClockOfCUPTIIsPlacedOnTheWall(t *testing.T) {
@@ -210,7 +253,7 @@ func hostile(t testing.TB, header, body []byte) {
 	defer q.Close()
 	q.Devices()
 	cfg := testConfig(dir, time.Millisecond)
-	w := &window{cfg: cfg, ring: q, request: 1, parents: map[uint32]uint64{}, pushed: map[uint64]string{}}
+	w := &window{cfg: cfg, ring: q, request: 1, parents: map[uint32]uint64{}, pushed: map[uint64]*pushed{}}
 	_, _ = q.State()
 	_, _ = q.Counts()
 	_, _ = q.Read(func(r ring.Record) { w.take(r, 300) })
@@ -255,7 +298,7 @@ func BenchmarkRead(b *testing.B) {
 	require.Eventually(b, func() bool { s, _ := q.State(); return s.Answered == n }, 10*time.Second, time.Millisecond)
 	// The same records again and again: the writer's head stays, the reader's tail goes back.
 	records := 0
-	w := &window{cfg: testConfig(dir, time.Second), ring: q, request: n, parents: map[uint32]uint64{}, pushed: map[uint64]string{}}
+	w := &window{cfg: testConfig(dir, time.Second), ring: q, request: n, parents: map[uint32]uint64{}, pushed: map[uint64]*pushed{}}
 	b.ResetTimer()
 	for b.Loop() {
 		again, err := ring.Open(p.Ring())

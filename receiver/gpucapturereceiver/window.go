@@ -38,7 +38,7 @@ type window struct {
 
 	raw        []byte // the records, one after the other
 	parents    map[uint32]uint64
-	pushed     map[uint64]string // traceparents by number
+	pushed     map[uint64]*pushed // by number
 	begin, end clocks
 }
 
@@ -62,7 +62,7 @@ func (w *window) run(ctx context.Context, emit func(context.Context, ptrace.Trac
 	if w.request, err = w.ring.Request(w.cfg.Window, w.cfg.kinds(), w.cfg.budget()); err != nil {
 		return broken(res, err), nil
 	}
-	w.parents, w.pushed = map[uint32]uint64{}, map[uint64]string{}
+	w.parents, w.pushed = map[uint32]uint64{}, map[uint64]*pushed{}
 	state, err := w.read(ctx)
 	after, countErr := w.ring.Counts()
 	if err == nil {
@@ -149,9 +149,7 @@ func (w *window) take(r ring.Record, most int) {
 		number := r.A()
 		w.parents[r.Correlation()] = number
 		if _, ok := w.pushed[number]; !ok {
-			// Now: places of contexts are used again.
-			p, ok := w.ring.Pushed(number)
-			w.pushed[number] = traceParent(p, ok)
+			w.pushed[number] = w.find(number) // now: places of contexts are used again
 		}
 	default:
 		if len(w.raw) < most*ring.RecordSize {
@@ -160,14 +158,35 @@ func (w *window) take(r ring.Record, most int) {
 	}
 }
 
-// lostContext stands for a context whose place was used again before it was read.
-const lostContext = "lost"
+// pushed is whose launches they were.
+type pushed struct {
+	parent   string // traceparent; empty: no span
+	requests string // traceparents of those that were served together
+	lost     int64  // requests that are not among them
+	id       uint32 // of requests among the profile's names
+}
 
-func traceParent(p ring.Pushed, known bool) string {
-	switch {
-	case !known:
-		return lostContext
-	case p.TraceID == [16]byte{} || p.SpanID == [8]byte{}:
+// find is what a number stands for; nil if its place was used again before it was read.
+func (w *window) find(number uint64) *pushed {
+	p, ok := w.ring.Pushed(number)
+	if !ok {
+		return nil
+	}
+	out := &pushed{parent: traceParent(p), lost: int64(p.LinksLost)}
+	var requests []string
+	for i := range uint64(p.Links) {
+		if x, ok := w.ring.Pushed(number + 1 + i); ok {
+			requests = append(requests, traceParent(x))
+		} else {
+			out.lost++
+		}
+	}
+	out.requests = strings.Join(requests, " ")
+	return out
+}
+
+func traceParent(p ring.Pushed) string {
+	if p.TraceID == [16]byte{} || p.SpanID == [8]byte{} {
 		return ""
 	}
 	return fmt.Sprintf("00-%s-%s-%02x", hex.EncodeToString(p.TraceID[:]), hex.EncodeToString(p.SpanID[:]), p.Flags)
@@ -198,7 +217,7 @@ func (w *window) spans(ctx context.Context, res Result, emit func(context.Contex
 		res.Records++
 		if e.Detail.TraceParent != "" {
 			res.Attached++
-		} else if w.pushed[w.parents[r.Correlation()]] == lostContext {
+		} else if number, ok := w.parents[r.Correlation()]; ok && w.pushed[number] == nil {
 			res.Dropped["context"]++
 		}
 	}
@@ -271,8 +290,11 @@ func (w *window) event(r ring.Record, n *names) (gputrace.Event, bool) {
 		Start: start - w.begin.cupti, Duration: end - start, Process: int64(w.ring.Info.PID), HasProcess: true,
 		Device: int64(r.Device()), Stream: int64(r.Stream()), Correlation: int64(r.Correlation()),
 	}
-	if parent := w.pushed[w.parents[r.Correlation()]]; parent != lostContext {
-		e.Detail.TraceParent = parent
+	if x := w.pushed[w.parents[r.Correlation()]]; x != nil {
+		if x.id == 0 && x.requests != "" {
+			x.id = n.to.ID(x.requests)
+		}
+		e.Detail.TraceParent, e.Detail.Requests, e.Detail.RequestsLost = x.parent, x.id, x.lost
 	}
 	switch r.Kind() {
 	case ring.Kernel:

@@ -188,7 +188,9 @@ func (l *Loop) startSpan(ctx context.Context, st *Step) (out context.Context, sp
 	st.spanStart = l.p.clock.wall(st.hostStart)
 	opts := []trace.SpanStartOption{trace.WithTimestamp(time.Unix(0, st.spanStart))}
 	if parent := spanOf(ctx).SpanContext(); l.config.NewRoot && parent.IsValid() {
-		opts = append(opts, trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: parent}))
+		opts = append(opts, trace.WithNewRoot(), trace.WithLinks(trace.Link{
+			SpanContext: parent, Attributes: []attribute.KeyValue{semconv.GPULinkTypeKey.String(semconv.GPULinkTypeLoop)},
+		}))
 	}
 	return l.s.tracerOf(!l.s.host).Start(ctx, l.op.cfg.Info.Name, opts...)
 }

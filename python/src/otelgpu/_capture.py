@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any, Optional
+from typing import Any, Optional, Sequence, Tuple
 
 from opentelemetry import trace
 
@@ -27,6 +27,8 @@ def _find() -> Any:
         lib = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
         lib.otelgpu_push.argtypes, lib.otelgpu_push.restype = [ctypes.c_char_p], None
         lib.otelgpu_pop.argtypes, lib.otelgpu_pop.restype = [], None
+        lib.otelgpu_push_batch.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t]
+        lib.otelgpu_push_batch.restype = None
         _library, _looked = lib, True
     except (OSError, AttributeError):
         # Not loaded yet: the driver does it when CUDA starts. Or another tool's library, which stays unknown.
@@ -34,14 +36,20 @@ def _find() -> Any:
     return _library
 
 
-def push(traceparent: str) -> bool:
-    """Says that kernels launched by this thread from now on belong to that W3C traceparent, until pop(). False where
-    the capture library is not loaded."""
+def push(traceparent: Optional[str], requests: Sequence[str] = ()) -> bool:
+    """Says that kernels launched by this thread from now on belong to that W3C traceparent, until pop(); None: to no span.
+    requests are the traceparents of those that the kernels serve together: each kernel links to them, at most 128. False
+    where the capture library is not loaded."""
     try:
         lib = _find()
         if lib is None:
             return False
-        lib.otelgpu_push(traceparent.encode("ascii"))
+        parent = traceparent.encode("ascii") if traceparent else None
+        if requests:
+            texts = (ctypes.c_char_p * len(requests))(*(r.encode("ascii") for r in requests))
+            lib.otelgpu_push_batch(parent, texts, len(requests))
+        else:
+            lib.otelgpu_push(parent)
         return True
     except Exception:
         return False
@@ -57,11 +65,13 @@ def pop() -> None:
         pass
 
 
-def push_span(sc: trace.SpanContext) -> bool:
-    """push() of a span context; nothing for one that is not valid or not sampled."""
-    if not (_library or os.environ.get("CUDA_INJECTION64_PATH")) or not sc.is_valid or not sc.trace_flags.sampled:
+def push_span(sc: trace.SpanContext, links: Sequence[Tuple[trace.SpanContext, Any]] = ()) -> bool:
+    """push() of a span context and of the requests that it serves; nothing where none is valid and sampled."""
+    if not (_library or os.environ.get("CUDA_INJECTION64_PATH")):
         return False
-    return push(traceparent(sc))
+    requests = [traceparent(x) for x, _ in links if x.is_valid and x.trace_flags.sampled]
+    parent = traceparent(sc) if sc.is_valid and sc.trace_flags.sampled else None
+    return push(parent, requests) if parent or requests else False
 
 
 def traceparent(sc: trace.SpanContext) -> str:

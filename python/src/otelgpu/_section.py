@@ -155,7 +155,7 @@ class Section:
             node.step.opened()
         self._runtime, self._node = rt, node
         self._token = _current.set(self)
-        self._pushed = _capture.push_span(span.get_span_context())
+        self._pushed = _capture.push_span(span.get_span_context(), self._links)
         self._record_start(rt, node)
 
     def _record_start(self, rt: Runtime, node: Node) -> None:

@@ -43,9 +43,7 @@ static bool parse(const char *text, struct pushed *p) {
 	return true;
 }
 
-// tell gives CUPTI a number for the launches that follow, and the Collector what the number stands for.
-static void tell(struct header *h, struct pushed *p) {
-	uint64_t n = atomic_fetch_add_explicit(&h->contexts_head, 1, memory_order_relaxed);
+static void put(struct header *h, uint64_t n, const struct pushed *p, uint32_t links, uint32_t lost) {
 	struct context *places = (struct context *)((char *)h + h->contexts_offset);
 	struct context *c = &places[n % h->contexts_capacity];
 	atomic_exchange_explicit(&c->sequence, 0, memory_order_acquire); // so that what follows is stored after it
@@ -53,13 +51,31 @@ static void tell(struct header *h, struct pushed *p) {
 	c->pushed = clock_ns(CLOCK_MONOTONIC);
 	c->thread = (uint32_t)syscall(SYS_gettid);
 	c->flags = p->flags;
+	c->links = links;
+	c->links_lost = lost;
 	memcpy(c->trace_id, p->trace_id, sizeof c->trace_id);
 	memcpy(c->span_id, p->span_id, sizeof c->span_id);
 	atomic_store_explicit(&c->sequence, n + 1, memory_order_release);
+}
+
+// tell gives CUPTI a number for the launches that follow, and the Collector what the number stands for.
+static void tell(struct header *h, struct pushed *p, const char *const *requests, size_t count) {
+	struct pushed one;
+	uint32_t links = 0, lost = 0;
+	for (size_t i = 0; i < count; i++) {
+		if (!parse(requests[i], &one)) continue;
+		if (links < LINK_LIMIT) links++;
+		else lost++;
+	}
+	uint64_t n = atomic_fetch_add_explicit(&h->contexts_head, 1 + links, memory_order_relaxed);
+	uint32_t next = 0;
+	for (size_t i = 0; i < count && next < links; i++)
+		if (parse(requests[i], &one)) put(h, n + ++next, &one, 0, 0);
+	put(h, n, p, links, lost);
 	p->given = the_cupti.push_external(CUPTI_CUSTOM0, n + 1) == CUPTI_OK;
 }
 
-void otelgpu_push(const char *traceparent) {
+void otelgpu_push_batch(const char *traceparent, const char *const *requests, size_t count) {
 	struct header *h = atomic_load_explicit(&the_ring, memory_order_acquire);
 	if (depth >= DEPTH) {
 		depth++;
@@ -68,8 +84,11 @@ void otelgpu_push(const char *traceparent) {
 	struct pushed *p = &stack[depth++];
 	bool span = parse(traceparent, p);
 	// No CUPTI call without a window. "No span" within a span is told, too: it hides the outer one.
-	if (h && (span || depth > 1) && atomic_load_explicit(&open_window, memory_order_acquire)) tell(h, p);
+	if (h && (span || count || depth > 1) && atomic_load_explicit(&open_window, memory_order_acquire))
+		tell(h, p, requests, count);
 }
+
+void otelgpu_push(const char *traceparent) { otelgpu_push_batch(traceparent, NULL, 0); }
 
 int push_same(void) {
 	if (depth < DEPTH) {

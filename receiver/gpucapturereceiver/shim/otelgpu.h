@@ -9,6 +9,11 @@
 //     kernel<<<...>>>(...);
 //     otelgpu_pop();
 //
+// A batch that serves several requests names them, and its kernels link to each:
+//
+//     const char *requests[] = {"00-…-01", "00-…-01"};
+//     otelgpu_push_batch(traceparent_or_NULL, requests, 2);  // at most 128 are kept, the others are counted
+//
 // By thread, nested; a kernel belongs to the newest push of the thread that launched it. What is no traceparent of version
 // 00 pushes "no span", so that pops stay balanced.
 #ifndef OTELGPU_H
@@ -33,6 +38,13 @@ static inline void otelgpu_push(const char *traceparent) {
 	static void *known;
 	void (*push)(const char *) = (void (*)(const char *))(size_t)otelgpu_find_(&known, "otelgpu_push");
 	if (push) push(traceparent);
+}
+
+static inline void otelgpu_push_batch(const char *traceparent, const char *const *requests, size_t count) {
+	static void *known;
+	void (*push)(const char *, const char *const *, size_t) =
+		(void (*)(const char *, const char *const *, size_t))(size_t)otelgpu_find_(&known, "otelgpu_push_batch");
+	if (push) push(traceparent, requests, count);
 }
 
 static inline void otelgpu_pop(void) {

@@ -21,6 +21,7 @@
 // contexts is a ring of contexts_capacity places of 64 bytes that any thread of the process writes: a thread takes a
 // number n from contexts_head, stores 0 as the place's sequence, then the place, then n + 1 as its sequence (release). A
 // reader takes a place only if its sequence is the expected one before and after it was copied. Old ones are overwritten.
+// A push for a batch of requests takes one number for itself and the following ones for the requests.
 //
 // names grows: each entry is a length (u32) and so many bytes of UTF-8, filled up to 8 bytes. A record's name is the
 // offset of its entry divided by 8, or NAME_UNKNOWN. names_used (release) says how far it is written.
@@ -37,6 +38,7 @@
 #define RING_VERSION 1u
 #define NAME_UNKNOWN 0xffffffffu
 #define NAME_LIMIT 4096u // longer names are cut
+#define LINK_LIMIT 128u  // requests of one push
 
 enum record_kind {
 	RECORD_KERNEL = 1,
@@ -77,7 +79,8 @@ struct context {
 	uint32_t flags;      // of the traceparent
 	uint8_t trace_id[16];
 	uint8_t span_id[8];
-	uint64_t reserved;
+	uint32_t links;      // how many places after this one are requests that the launches serve together
+	uint32_t links_lost; // those beyond LINK_LIMIT
 };
 
 enum state { STATE_IDLE = 0, STATE_OPEN = 1, STATE_REFUSED = 2 };

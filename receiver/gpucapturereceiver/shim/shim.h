@@ -35,6 +35,7 @@ extern _Atomic uint32_t open_window;
 
 // What programs call, too; push_same pushes what is on top, for ranges that say nothing of a span.
 EXPORT void otelgpu_push(const char *traceparent);
+EXPORT void otelgpu_push_batch(const char *traceparent, const char *const *requests, size_t count);
 EXPORT void otelgpu_pop(void);
 int push_same(void);
 

@@ -49,7 +49,7 @@ func (d *Device) Arrive(s Span, now int64, m Meter) (a Arrival, at Place, seen i
 		}
 		s.Start = d.settled
 	}
-	if s.HostTimed {
+	if s.Yields {
 		n.timed = onHost
 	}
 	n.proc = d.procs.join(s.Process)

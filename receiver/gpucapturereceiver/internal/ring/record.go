@@ -39,6 +39,9 @@ const (
 // RecordSize is the length of a record as this package knows it, in bytes; a newer writer's may be longer.
 const RecordSize = 96
 
+// MaxLinks bounds the requests of one push.
+const MaxLinks = 128
+
 // NoName is the number of a name that found no room.
 const NoName = math.MaxUint32
 
@@ -103,4 +106,7 @@ type Pushed struct {
 	Flags   byte
 	Thread  uint32
 	At      uint64 // CLOCK_MONOTONIC, ns
+	// The contexts of the numbers that follow are requests that the launches served together, so many; so many more were
+	// pushed and not kept.
+	Links, LinksLost uint32
 }

@@ -436,6 +436,7 @@ func (r *Ring) Pushed(number uint64) (Pushed, bool) {
 		p := Pushed{At: le.Uint64(b[16:]), Thread: le.Uint32(b[24:]), Flags: b[28]}
 		copy(p.TraceID[:], b[32:48])
 		copy(p.SpanID[:], b[48:56])
+		p.Links, p.LinksLost = min(le.Uint32(b[56:]), MaxLinks), le.Uint32(b[60:])
 		return p, true
 	}
 	return Pushed{}, false

@@ -98,6 +98,13 @@ int main(int argc, char **argv) {
 		} else if (strncmp(line, "push ", 5) == 0) {
 			otelgpu_push(line + 5);
 			printf("ok\n");
+		} else if (strncmp(line, "batch ", 6) == 0) {
+			// The span, or "-", and the requests.
+			const char *requests[512], *parent = strtok(line + 6, " ");
+			size_t count = 0;
+			while (count < 512 && (requests[count] = strtok(NULL, " "))) count++;
+			otelgpu_push_batch(strcmp(parent, "-") ? parent : NULL, requests, count);
+			printf("ok\n");
 		} else if (strcmp(line, "nvtx") == 0) {
 			void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 			int (*init)(const void *(*)(uint32_t)) =
