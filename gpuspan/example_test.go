@@ -98,9 +98,7 @@ func ExampleSection_LinkItems() {
 	}
 	// Output:
 	// gpu.operation.items 100
-	// gpu.batch.share 0.25
 	// gpu.operation.items 300
-	// gpu.batch.share 0.75
 }
 
 func ExampleLoop_Steps() {

@@ -155,7 +155,7 @@ func TestEndIsIdempotentAlsoAfterTheSlotWasReused(t *testing.T) {
 	require.EqualValues(t, 1, attrs(spans[0])["gpu.operation.items"].AsInt64())
 	require.EqualValues(t, 2, attrs(spans[1])["gpu.operation.items"].AsInt64())
 	require.EqualValues(t, 1, attrs(spans[0])["gpu.operation.occurrence"].AsInt64())
-	require.EqualValues(t, 2, attrs(spans[1])["gpu.operation.occurrence"].AsInt64())
+	require.NotContains(t, attrs(spans[1]), "gpu.operation.occurrence", "only of the first")
 }
 
 func TestUnsampledSectionsCountTheirWorkOnce(t *testing.T) {
@@ -246,7 +246,7 @@ func TestCopiesSayDirectionAndMemory(t *testing.T) {
 	require.EqualValues(t, 1<<20, a["gpu.io.size"].AsInt64())
 	b := attrs(r.named("both")[0])
 	require.EqualValues(t, 111, b["gpu.copy.size.device_to_host"].AsInt64())
-	require.EqualValues(t, 5, b["gpu.io.size"].AsInt64())
+	require.EqualValues(t, 5, b["gpu.io.read.size"].AsInt64())
 	require.Equal(t, "strided", b["gpu.io.access_pattern"].AsString())
 	require.True(t, b["gpu.zero_copy"].AsBool())
 	f, _ := r.p.Stats(both)
@@ -266,7 +266,6 @@ func TestRecordKeepsTheCallersTimes(t *testing.T) {
 	require.Equal(t, 1500*time.Microsecond, span.EndTime().Sub(span.StartTime()))
 	require.Equal(t, 1.5e-3, attrs(span)["gpu.duration"].AsFloat64())
 	require.NotContains(t, attrs(span), "gpu.timing.source")
-	require.NotContains(t, attrs(span), "gpu.host.duration")
 
 	x := gpuspan.NewOperation("around").Start(context.Background(), s)
 	op.Record(x.Context(context.Background()), s, start, time.Millisecond, gpuspan.Work{})

@@ -57,11 +57,11 @@ const (
 	GPUArithmeticIntensityKey = attribute.Key("gpu.arithmetic_intensity")
 
 	// GPUBatchShareKey (double, 1): On a batch's span links, the request's part of the batch, its items divided
-	// by the items of all links that state them. A share of work declared, not of time measured.
+	// by the items of all requests. A share of work declared, not of time measured.
 	GPUBatchShareKey = attribute.Key("gpu.batch.share")
 
-	// GPUBatchSizeKey (int, {request}): Requests that the section served; each is a span link. Not the tensor's
-	// batch dimension.
+	// GPUBatchSizeKey (int, {request}): Requests that the section served, where some have no span link. Not the
+	// tensor's batch dimension.
 	GPUBatchSizeKey = attribute.Key("gpu.batch.size")
 
 	// GPUCacheL2HitRatioKey (double, 1): Share of the declared bytes that the application says came from the L2
@@ -147,7 +147,8 @@ const (
 	GPUECCErrorsKey = attribute.Key("gpu.ecc.errors")
 
 	// GPUEndDelayKey (double, s): End on the device minus the host's call of End. Small means that the device
-	// waited for the host; large means that work was queued.
+	// waited for the host; large means that work was queued. Between the two calls went the span's length plus
+	// gpu.start.delay minus gpu.end.delay.
 	GPUEndDelayKey = attribute.Key("gpu.end.delay")
 
 	// GPUEnergyKey (double, J): The span's fair share of the device's energy, its descendants' share included.
@@ -186,10 +187,6 @@ const (
 
 	// GPUGraphNodeIDKey (int): The profiler's number of the node in the graph.
 	GPUGraphNodeIDKey = attribute.Key("gpu.graph.node.id")
-
-	// GPUHostDurationKey (double, s): Time on the host between the calls of Start and End. Launching is
-	// asynchronous, so it is not how long the work took.
-	GPUHostDurationKey = attribute.Key("gpu.host.duration")
 
 	// GPUIOAccessPatternKey (string): How memory is accessed, as declared. No rate is corrected by it.
 	GPUIOAccessPatternKey = attribute.Key("gpu.io.access_pattern")
@@ -338,12 +335,11 @@ const (
 	// GPUOperationItemsKey (int, {item}): Elements processed, as declared; gpu.operation.item.type says which.
 	GPUOperationItemsKey = attribute.Key("gpu.operation.items")
 
-	// GPUOperationNameKey (string): Name under which the operation was registered; on metrics of profiler files
-	// the span's name. Low cardinality.
+	// GPUOperationNameKey (string): Name under which the operation was registered. Low cardinality.
 	GPUOperationNameKey = attribute.Key("gpu.operation.name")
 
-	// GPUOperationOccurrenceKey (int): 1 for the first run of the operation in the process, then 2, 3 and so on.
-	// The first often includes compilation and allocation.
+	// GPUOperationOccurrenceKey (int): 1 for the first run of the operation in the process, which often includes
+	// compilation and allocation.
 	GPUOperationOccurrenceKey = attribute.Key("gpu.operation.occurrence")
 
 	// GPUOperationShapesKey (string[]): Shapes of the operands as type[dimensions] (opt-in).

@@ -7,11 +7,13 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -45,21 +47,19 @@ func TestEveryRequestIsLinkedFromItsIterations(t *testing.T) {
 		if links[s.Name()] == nil {
 			continue
 		}
-		share := 0.0
+		whole, parts := items(s.Attributes()), int64(0)
 		for _, l := range s.Links() {
 			id := l.SpanContext.SpanID()
 			links[s.Name()][id]++
-			for _, kv := range l.Attributes {
-				switch kv.Key {
-				case "gpu.batch.share":
-					share += kv.Value.AsFloat64()
-				case "gpu.operation.items":
-					tokens[s.Name()][id] += kv.Value.AsInt64()
-				}
+			part := items(l.Attributes)
+			if len(l.Attributes) == 0 { // equal parts
+				part = whole / int64(len(s.Links()))
 			}
+			parts += part
+			tokens[s.Name()][id] += part
 		}
 		largest = max(largest, len(s.Links()))
-		assert.InDelta(t, 1, share, 1e-9)
+		assert.Equal(t, whole, parts)
 	}
 	served := 0
 	for _, s := range spans.Ended() {
@@ -97,4 +97,13 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		assert.Equal(t, tt.code, w.Code, tt.body)
 		assert.Contains(t, w.Body.String(), tt.want)
 	}
+}
+
+// items is gpu.operation.items.
+func items(kv []attribute.KeyValue) int64 {
+	i := slices.IndexFunc(kv, func(a attribute.KeyValue) bool { return a.Key == "gpu.operation.items" })
+	if i < 0 {
+		return 0
+	}
+	return kv[i].Value.AsInt64()
 }

@@ -197,10 +197,10 @@ func BenchmarkSection(b *testing.B) {
 	s, err := New(To(&sender{send: func(context.Context, []byte) (int64, error) { return 0, nil }}))
 	require.NoError(b, err)
 	x := section("decode")
-	for _, k := range []string{"gpu.duration", "gpu.timing.error", "gpu.start.delay", "gpu.end.delay", "gpu.host.duration"} {
+	for _, k := range []string{"gpu.duration", "gpu.timing.error", "gpu.start.delay", "gpu.end.delay"} {
 		x.Attributes = append(x.Attributes, attribute.Float64(k, 1.5e-3))
 	}
-	x.Constant = &engine.SinkConstant{Attributes: []attribute.KeyValue{attribute.String("gpu.operation.name", "decode"), attribute.String("hw.id", "GPU-x")}}
+	x.Constant = &engine.SinkConstant{Attributes: []attribute.KeyValue{attribute.String("gpu.operation.type", "section"), attribute.String("hw.id", "GPU-x")}}
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Section(x)

@@ -45,7 +45,7 @@ type Sample struct {
 	Duration    time.Duration // start to end on the stream (gpu.duration)
 	OnHost      bool          // no device measured Duration: it is the time from Start to End on the host
 	Synchronous bool          // with OnHost: the work was done at End, so rates are known
-	Host        time.Duration // host time between Start and End (gpu.host.duration)
+	Host        time.Duration // host time between Start and End
 	EndDelay    time.Duration // GPU end minus host End (gpu.end.delay); read when HasDelay
 	HasDelay    bool          // EndDelay was measured
 	Floor       time.Duration // duration of an empty section on the device

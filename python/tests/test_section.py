@@ -49,7 +49,8 @@ def test_queued_work_starts_and_ends_after_the_host(exporter, gpu):
     s = spans(exporter)["queued"]
     assert 0.03 < s.attributes["gpu.start.delay"] < 0.06
     assert 0.05 < s.attributes["gpu.end.delay"] < 0.08
-    assert s.attributes["gpu.host.duration"] < 0.01
+    called = (s.end_time - s.start_time) * 1e-9 + s.attributes["gpu.start.delay"] - s.attributes["gpu.end.delay"]
+    assert called < 0.01
     assert s.attributes["gpu.duration"] == pytest.approx(0.02, abs=1e-5)
 
 
@@ -90,7 +91,7 @@ def test_without_a_device_the_hosts_clock_is_named_and_there_is_no_gpu_time(expo
     s = spans(exporter)["host only"]
     assert s.attributes["gpu.timing.source"] == "host"
     assert "gpu.duration" not in s.attributes and "hw.id" not in s.attributes
-    assert s.attributes["gpu.host.duration"] >= 0.002
+    assert s.end_time - s.start_time >= 2_000_000
     assert s.attributes["gpu.operation.items"] == 3
 
 
@@ -102,7 +103,7 @@ def test_work_is_written_as_declared(exporter, gpu):
     got = spans(exporter)
     a = got["gemm"].attributes
     assert (a["gpu.flop.count"], a["gpu.flop.precision"]) == (2e12, "bf16")
-    assert (a["gpu.io.size"], a["gpu.io.read.size"], a["gpu.io.write.size"]) == (150, 100, 50)
+    assert (a["gpu.io.read.size"], a["gpu.io.write.size"]) == (100, 50)
     assert (a["gpu.operation.type"], a["gpu.operation.category"]) == ("section", "prefill")
     b = got["h2d"].attributes
     assert (b["gpu.operation.type"], b["gpu.copy.direction"], b["gpu.io.size"]) == ("copy", "host_to_device", 4096)
@@ -115,9 +116,18 @@ def test_a_batch_links_to_its_requests_with_their_shares(exporter, gpu):
     with otelgpu.section("decode", links=[(a, 1)], batched=True) as x:
         x.link(trace.set_span_in_context(b), 3)
     s = spans(exporter)["decode"]
-    assert s.attributes["gpu.batch.size"] == 2
     assert [l.context.span_id for l in s.links] == [a.get_span_context().span_id, b.get_span_context().span_id]
-    assert [l.attributes["gpu.batch.share"] for l in s.links] == [0.25, 0.75]
+    assert [dict(l.attributes) for l in s.links] == [{"gpu.operation.items": 1}, {"gpu.operation.items": 3}]
+
+
+def test_shares_are_of_all_requests_where_some_have_no_link(exporter, gpu):
+    request = exporter.tracer.start_span("request")
+    with otelgpu.section("decode", batched=True) as x:
+        for _ in range(200):
+            x.link(request, 2)
+    s = spans(exporter)["decode"]
+    assert (s.attributes["gpu.batch.size"], len(s.links)) == (200, 128)
+    assert {l.attributes["gpu.batch.share"] for l in s.links} == {1 / 200}
 
 
 def test_an_unsampled_parent_costs_no_event_unless_a_linked_request_is_sampled(exporter, gpu, fresh):
@@ -168,7 +178,7 @@ def test_as_a_decorator_each_call_is_a_section(exporter, gpu):
     otelgpu.flush(5)
     names = [s.name for s in exporter.get_finished_spans()]
     assert sorted(names) == ["f", "f", "g"]
-    assert [s.attributes["gpu.operation.occurrence"] for s in exporter.get_finished_spans() if s.name == "f"] == [1, 2]
+    assert [s.attributes.get("gpu.operation.occurrence") for s in exporter.get_finished_spans() if s.name == "f"] == [1, None]
 
 
 def test_tasks_do_not_become_each_others_parents(exporter, gpu):

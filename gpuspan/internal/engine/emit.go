@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -83,7 +84,7 @@ func (t *emitter) makeSpan(ctx context.Context, r *record, s *Stream) (out conte
 	t.start = append(t.start[:0], trace.WithTimestamp(time.Unix(0, r.startNs)))
 	e := r.extra
 	if e != nil && len(e.links) > 0 {
-		t.start = append(t.start, trace.WithLinks(e.shareLinks()...))
+		t.start = append(t.start, trace.WithLinks(e.shareLinks(r.work.Items)...))
 	}
 	reserved := e != nil && e.ids.fit(trace.SpanContextFromContext(ctx))
 	if reserved {
@@ -118,7 +119,9 @@ func (p *Profiler) describe(kv []attribute.KeyValue, r *record, s *Stream) []att
 // describeRest appends what comes after what is the same for all sections of an operation on a stream.
 func (p *Profiler) describeRest(kv []attribute.KeyValue, r *record) []attribute.KeyValue {
 	kv = describeWork(kv, &r.work)
-	kv = append(kv, semconv.GPUOperationOccurrenceKey.Int64(r.occurrence))
+	if r.occurrence == 1 {
+		kv = append(kv, semconv.GPUOperationOccurrenceKey.Int64(1))
+	}
 	if r.status != statusTimed {
 		kv = append(kv, semconv.GPUTimingStatusKey.String(statusNames[r.status]))
 	}
@@ -139,7 +142,7 @@ func (p *Profiler) describeRest(kv []attribute.KeyValue, r *record) []attribute.
 		if e.summed {
 			kv = append(kv, semconv.GPUOutputChecksumKey.String(outputs.Format(e.checksum)))
 		}
-		if e.batch > 0 {
+		if e.batch > len(e.links) {
 			kv = append(kv, semconv.GPUBatchSizeKey.Int(e.batch))
 		}
 		for d := range e.copied {
@@ -167,22 +170,20 @@ func (p *Profiler) describeTimes(kv []attribute.KeyValue, r *record) []attribute
 	switch {
 	case r.flags&flagGiven != 0:
 		return append(kv, semconv.GPUDurationKey.Float64(r.gpu/1e9))
-	case r.timed:
-		kv = append(kv,
+	case r.timed: // the delays place the calls of Start and End
+		return append(kv,
 			semconv.GPUDurationKey.Float64(r.gpu/1e9),
 			semconv.GPUTimingErrorKey.Float64(float64(r.errorNs)/1e9),
 			semconv.GPUStartDelayKey.Float64(seconds(r.startNs-p.clock.at(r.hostStart, r.offset))),
 			semconv.GPUEndDelayKey.Float64(seconds(r.endNs-p.clock.at(r.hostEnd, r.offset))),
 		)
-	default:
-		kv = append(kv, semconv.GPUTimingSourceKey.String(sourceHost))
 	}
-	return append(kv, semconv.GPUHostDurationKey.Float64(seconds(r.hostEnd-r.hostStart)))
+	return append(kv, semconv.GPUTimingSourceKey.String(sourceHost))
 }
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
-// describeWork appends what is stated of the work.
+// describeWork appends what is stated of the work. The size is left out where it is the sum of what is read and written.
 func describeWork(kv []attribute.KeyValue, w *Work) []attribute.KeyValue {
 	if w.Read != 0 {
 		kv = append(kv, semconv.GPUIOReadSizeKey.Int64(w.Read))
@@ -190,8 +191,8 @@ func describeWork(kv []attribute.KeyValue, w *Work) []attribute.KeyValue {
 	if w.Written != 0 {
 		kv = append(kv, semconv.GPUIOWriteSizeKey.Int64(w.Written))
 	}
-	if n := w.Read + w.Written + w.Bytes; n != 0 {
-		kv = append(kv, semconv.GPUIOSizeKey.Int64(n))
+	if w.Bytes != 0 {
+		kv = append(kv, semconv.GPUIOSizeKey.Int64(w.Read+w.Written+w.Bytes))
 	}
 	if w.Items != 0 {
 		kv = append(kv, semconv.GPUOperationItemsKey.Int64(w.Items))
@@ -205,17 +206,28 @@ func describeWork(kv []attribute.KeyValue, w *Work) []attribute.KeyValue {
 	return kv
 }
 
-// shareLinks puts items and shares on the links of a batch.
-func (e *extra) shareLinks() []trace.Link {
+// shareLinks puts on the links of a batch what each request had of it; items are those of the section. Equal parts go
+// without saying, and shares follow from items, unless there are requests without a link.
+func (e *extra) shareLinks(items int64) []trace.Link {
+	all := e.batch == len(e.links)
+	if all && items == e.items && equal(e.shares) {
+		return e.links
+	}
 	for i, n := range e.shares {
-		if n > 0 {
-			e.links[i].Attributes = []attribute.KeyValue{
-				semconv.GPUOperationItemsKey.Int64(n),
-				semconv.GPUBatchShareKey.Float64(float64(n) / float64(e.items)),
-			}
+		if n == 0 {
+			continue
 		}
+		kv := []attribute.KeyValue{semconv.GPUOperationItemsKey.Int64(n)}
+		if !all {
+			kv = append(kv, semconv.GPUBatchShareKey.Float64(float64(n)/float64(e.items)))
+		}
+		e.links[i].Attributes = kv
 	}
 	return e.links
+}
+
+func equal(x []int64) bool {
+	return !slices.ContainsFunc(x, func(n int64) bool { return n != x[0] })
 }
 
 // count feeds metrics and statistics with a resolved section. ctx has its span, for exemplars.

@@ -93,12 +93,9 @@ func (o *Operation) Info() report.Info {
 	return o.cfg.Info
 }
 
-// build makes the attributes that every span of the operation has.
+// build makes the attributes that every span of the operation has. The name is the span's.
 func (o *Operation) build() []attribute.KeyValue {
-	kv := []attribute.KeyValue{
-		semconv.GPUOperationTypeKey.String(o.cfg.Info.Type),
-		semconv.GPUOperationNameKey.String(o.cfg.Info.Name),
-	}
+	kv := []attribute.KeyValue{semconv.GPUOperationTypeKey.String(o.cfg.Info.Type)}
 	add := func(k attribute.Key, v string) {
 		if v != "" {
 			kv = append(kv, k.String(v))

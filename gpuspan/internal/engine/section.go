@@ -139,7 +139,8 @@ func (x Section) LinkItems(ctx context.Context, items int64) {
 	})
 }
 
-// maxLinks bounds the links of one section; the SDK's default limit is the same. gpu.batch.size and the shares count the requests beyond it, too.
+// maxLinks bounds the links of one section; the SDK's default limit is the same. Where there are more requests,
+// gpu.batch.size and the shares count all of them.
 // Requests that are sampled take the place of those that are not.
 const maxLinks = 128
 

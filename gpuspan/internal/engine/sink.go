@@ -71,7 +71,7 @@ func (t *emitter) sinkSpan(r *record, s *Stream, parent trace.SpanContext) {
 		x.Error = deviceFailed
 	}
 	if r.extra != nil && len(r.extra.links) > 0 {
-		x.Links = r.extra.shareLinks()
+		x.Links = r.extra.shareLinks(r.work.Items)
 	}
 	x.Scope = s.sinkScope(r.timed && r.flags&flagGiven == 0)
 	if own := r.extra != nil && len(r.extra.attrs) > 0 || len(t.p.cfg.Attributes) > 0; own { // the application's may repeat keys

@@ -333,10 +333,10 @@ class Runtime:
             out[n.TIMING_ERROR] = node.bound / 1e9
             out[n.START_DELAY] = (node.start - node.host_start) / 1e9
             out[n.END_DELAY] = (node.end - node.host_end) / 1e9
-        out[n.HOST_DURATION] = (node.host_end - node.host_start) / 1e9
         out.update(self.timing(node.elapsed is not None, node.status, node.device))
         out.update(node.attributes)
-        out[n.OPERATION_OCCURRENCE] = node.occurrence
+        if node.occurrence == 1:
+            out[n.OPERATION_OCCURRENCE] = 1
         if node.stream_id is not None:
             out[n.STREAM_ID] = node.stream_id
         if node.error is not None:

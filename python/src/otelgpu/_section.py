@@ -61,7 +61,7 @@ class Section:
         self._given_stream, self._given_links = stream, links
         self._step, self._phase = _step, _phase
         self._links: List[Tuple[trace.SpanContext, Optional[int]]] = []
-        self._requests = 0
+        self._requests = self._linked_items = 0
         self._runtime: Optional[Runtime] = None
         self._node: Optional[Node] = None
         self._outer: Optional["Section"] = None
@@ -78,6 +78,7 @@ class Section:
         """Says that the section serves that request too, with so many of its items. One batch serves many requests."""
         try:
             self._requests += 1
+            self._linked_items += items or 0
             if len(self._links) < MAX_LINKS:
                 self._links.append((span_context(request), items))
         except Exception as e:
@@ -239,9 +240,8 @@ class Section:
             kv[n.FLOP_COUNT] = float(self.flops)
             if self.precision is not None:
                 kv[n.FLOP_PRECISION] = self.precision
-        moved = [v for v in (self.read, self.written, self.size) if v is not None]
-        if moved:
-            kv[n.IO_SIZE] = int(sum(moved))
+        if self.size is not None:  # else the sum of what is read and written
+            kv[n.IO_SIZE] = int(sum(v for v in (self.read, self.written, self.size) if v is not None))
         if self.read is not None:
             kv[n.IO_READ_SIZE] = int(self.read)
         if self.written is not None:
@@ -254,11 +254,18 @@ class Section:
             kv[n.OPERATION_CATEGORY] = _text(self.category)
         if self.attributes:
             kv.update(self.attributes)
-        if self._requests:
+        if self._requests > len(self._links):
             kv[n.BATCH_SIZE] = self._requests
-            total = sum(items for _, items in self._links if items)
-            node.links = [trace.Link(sc, {n.OPERATION_ITEMS: int(items), n.BATCH_SHARE: items / total} if items else None)
-                          for sc, items in self._links]
+        node.links = [trace.Link(sc, self._share(items)) for sc, items in self._links]
+
+    def _share(self, items: Optional[int]) -> Optional[Dict[str, Any]]:
+        """What a link says of its request's part. Shares follow from items, unless there are requests without a link."""
+        if not items:
+            return None
+        out: Dict[str, Any] = {n.OPERATION_ITEMS: int(items)}
+        if self._requests > len(self._links):
+            out[n.BATCH_SHARE] = items / self._linked_items
+        return out
 
 
 def section(name: str, **kwargs: Any) -> Section:
