@@ -51,22 +51,21 @@ type attributes struct {
 	to          writer
 }
 
-// write joins one span with its device and board in the current view. marked: its scope says that it is joined. False: no
-// sample is near.
-func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared, marked bool) bool {
+// write joins one span with its device and board in the current view. False: no sample is near.
+func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared bool, in *scope) bool {
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
 	dev, b := at.dev, at.board
 	boardDev := b.meter.dev
 	to := &a.to
 	to.open(g.span.Attributes(), room[a.level], !g.again)
-	lean := a.level == spanfacts.Lean
+	lean, marked := a.level == spanfacts.Lean, in.source != ""
 	defer to.close()
 
 	if at.hwID == "" { // found by another identity: whoever comes next need not search again
 		to.str(string(semconv.HWIDKey), dev.Device().ID)
 	}
 	coverage, samples := dev.Coverage(start, end)
-	how := method(dev, boardDev, end-start)
+	how := at.method(end - start)
 	if coverage > 0 {
 		// What was measured comes first: a limit of attributes cuts the others.
 		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
@@ -99,7 +98,7 @@ func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared,
 	if source := dev.Device().Source; source != "" && !marked {
 		to.str(string(semconv.GPUMeasurementSourceKey), source)
 	}
-	if coverage > 0 && (!lean || how != semconv.GPUJoinMethodInterval) {
+	if coverage > 0 && (!lean || how != in.method) {
 		to.str(string(semconv.GPUJoinMethodKey), how)
 	}
 	return coverage > 0
@@ -176,14 +175,6 @@ func either(dev, board gpusamplesextension.DeviceView, f gpusamplesextension.Fie
 		return dev
 	}
 	return board
-}
-
-// method says whether a span is long enough for values of its own.
-func method(dev, board gpusamplesextension.DeviceView, length int64) string {
-	if length < int64(max(dev.Interval(), board.UpdatePeriod(gpusamplesextension.Energy))) {
-		return semconv.GPUJoinMethodCell
-	}
-	return semconv.GPUJoinMethodInterval
 }
 
 // throttle says for how long and why the device was held back; it reports whether it was. At level lean a time of 0 is not

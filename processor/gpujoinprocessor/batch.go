@@ -34,6 +34,8 @@ type scope struct {
 	scope  pcommon.InstrumentationScope
 	source string // of the samples of all of its spans
 	mixed  bool   // they have several, or some are not joined
+	cells  int    // spans of method cell minus those of method interval
+	method string // of its spans that state none
 }
 
 // hostSpan is a span without GPU operation in a request that has some with.
@@ -153,15 +155,20 @@ func (b *batch) bridge() {
 // maxBridge bounds the walk through host spans; a circle of parents ends there too.
 const maxBridge = 128
 
-// sources says on each scope where the samples of its spans are from, if that is the same for all of them. It is also the
-// mark by which another gpu_join knows that they are joined.
-func (b *batch) sources() {
+// mark says on each scope what most of its spans would repeat: where the samples are from, if that is the same for all of
+// them, and then the method of most. The source is also how another gpu_join knows that they are joined.
+func (b *batch) mark() {
 	for i := range b.spans {
 		g := &b.spans[i]
 		s := &b.scopes[g.scope]
 		source := ""
 		if at := &b.places.list[g.place]; g.fault == sound && at.outcome == found {
 			source = at.dev.Device().Source
+			if g.share.End-g.share.Start < at.cell {
+				s.cells++
+			} else {
+				s.cells--
+			}
 		}
 		if source == "" || s.source != "" && s.source != source {
 			s.mixed = true
@@ -170,11 +177,17 @@ func (b *batch) sources() {
 	}
 	for i := range b.scopes {
 		s := &b.scopes[i]
+		s.method = semconv.GPUJoinMethodInterval
 		if s.mixed {
 			s.source = ""
 		}
-		if s.source != "" {
-			s.scope.Attributes().PutStr(string(semconv.GPUMeasurementSourceKey), s.source)
+		if s.source == "" {
+			continue
+		}
+		s.scope.Attributes().PutStr(string(semconv.GPUMeasurementSourceKey), s.source)
+		if s.cells > 0 {
+			s.method = semconv.GPUJoinMethodCell
+			s.scope.Attributes().PutStr(string(semconv.GPUJoinMethodKey), s.method)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func (p *joinProcessor) write(ctx context.Context, b *batch, td ptrace.Traces) {
 	defer view.Release()
 	e.find(view, &b.places)
 	if p.attrs.level == spanfacts.Lean {
-		b.sources()
+		b.mark()
 	}
 	var late, uncovered, untracked int64
 	var again map[ptrace.Span]bool
@@ -148,7 +148,7 @@ func (p *joinProcessor) write(ctx context.Context, b *batch, td ptrace.Traces) {
 				at.more[i].board.dev.Unpin(g.share.Key, place)
 			}
 		} else {
-			wrote = p.attrs.write(g, at, share, shared, b.scopes[g.scope].source != "")
+			wrote = p.attrs.write(g, at, share, shared, &b.scopes[g.scope])
 		}
 		if !wrote {
 			uncovered++

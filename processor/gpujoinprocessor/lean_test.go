@@ -68,6 +68,36 @@ func TestWhatIsNotTheNormalQualityIsStated(t *testing.T) {
 	})
 }
 
+// The method of most spans of a scope stands there; the others say it themselves.
+func TestTheUsualMethodStandsOnTheScope(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, short := range []int{1, 3} {
+			out := lean(t, func(td *traces, zero, end time.Time) {
+				for i := range 4 {
+					start := zero
+					if i < short {
+						start = end.Add(-time.Millisecond)
+					}
+					td.gpu(uint64(i+1), 0, start, end)
+				}
+			})
+			ss := out.ResourceSpans().At(0).ScopeSpans().At(0)
+			usual, ok := ss.Scope().Attributes().Get("gpu.join.method")
+			assert.Equal(t, short == 3, ok)
+			stated := map[any]int{}
+			for _, s := range ss.Spans().All() {
+				stated[s.Attributes().AsRaw()["gpu.join.method"]]++
+			}
+			if ok {
+				assert.Equal(t, "cell", usual.Str())
+				assert.Equal(t, map[any]int{nil: 3, "interval": 1}, stated)
+			} else {
+				assert.Equal(t, map[any]int{nil: 3, "cell": 1}, stated)
+			}
+		}
+	})
+}
+
 // Where not all spans of a scope could be joined, each that was says so itself.
 func TestSpansOfAMixedScopeAreMarkedOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

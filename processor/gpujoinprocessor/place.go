@@ -6,6 +6,7 @@ package gpujoinprocessor
 import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // outcome is where a device was found.
@@ -39,6 +40,7 @@ type place struct {
 	board   *board
 	latest  int64                          // end of its spans that are waited for; 0 when there is none
 	dev     gpusamplesextension.DeviceView // while the samples are locked
+	cell    int64                          // ns; shorter spans have the values of their surroundings
 
 	from, to int64    // of its spans, unix ns
 	looked   bool     // ids are what is known of them
@@ -136,10 +138,19 @@ func (e *engine) find(view gpusamplesextension.View, p *places) {
 		}
 		if len(x.ids) > 0 {
 			x.outcome = e.searchSeveral(view, x)
-			continue
-		}
-		if x.dev, x.outcome = e.search(view, &x.placeName); x.outcome == found {
+		} else if x.dev, x.outcome = e.search(view, &x.placeName); x.outcome == found {
 			x.board = e.boardOf(x.dev)
 		}
+		if x.outcome == found {
+			x.cell = int64(max(x.dev.Interval(), x.board.meter.dev.UpdatePeriod(gpusamplesextension.Energy)))
+		}
 	}
+}
+
+// method says whether a span is long enough for values of its own.
+func (x *place) method(length int64) string {
+	if length < x.cell {
+		return semconv.GPUJoinMethodCell
+	}
+	return semconv.GPUJoinMethodInterval
 }

@@ -173,7 +173,7 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 		to.str(string(semconv.GPUMeasurementSourceKey), source)
 	}
 	if coverage > 0 {
-		to.str(string(semconv.GPUJoinMethodKey), method(x.dev, x.board.meter.dev, end-start))
+		to.str(string(semconv.GPUJoinMethodKey), x.method(end-start))
 	}
 	return coverage > 0
 }
