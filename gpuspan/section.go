@@ -50,14 +50,14 @@ func (x Section) AddCopied(d Direction, bytes int64) {
 }
 
 // Link says that the section served the request of ctx too; the span links to the span of ctx. One batch serves many
-// requests: gpu.batch.size is the number of those that have a span.
+// requests. The span states gpu.batch.size where they are more than its 128 links.
 func (x Section) Link(ctx context.Context) {
 	engine.Section(x).Link(ctx)
 }
 
-// LinkItems is Link with the number of items of the batch that belong to the request. The link then carries it
-// as gpu.operation.items, and the request's share of the section (gpu.batch.share): items divided by the items of all links that state
-// them.
+// LinkItems is Link with the number of items of the batch that belong to the request, whose share of the section is that
+// number divided by the items of all requests. The link carries it as gpu.operation.items, unless the requests have equal
+// parts of the section's own items; gpu.batch.share is stated where requests have no link.
 func (x Section) LinkItems(ctx context.Context, items int64) {
 	engine.Section(x).LinkItems(ctx, items)
 }

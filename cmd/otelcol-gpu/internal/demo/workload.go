@@ -141,7 +141,8 @@ func (s *service) admit(n int, wait bool) (admitted []*request) {
 	return admitted
 }
 
-// link says whom a section serves, with how many tokens of each. Iterations are nobody's child.
+// link says whom a section serves, with how many tokens of each; a copy has bytes, not tokens, so 0. Iterations are
+// nobody's child.
 func link(x gpuspan.Section, requests []*request, tokens int64) {
 	for _, r := range requests {
 		x.LinkItems(r.ctx, tokens)
@@ -154,7 +155,7 @@ func (s *service) prefill(requests []*request) {
 	tokens := int64(len(requests)) * promptTokens
 
 	x := s.ops.h2d.Start(ctx, s.stream)
-	link(x, requests, promptTokens)
+	link(x, requests, 0)
 	x.EndWith(s.gpu.copy(tokens*4*256, gpuspan.HostToDevice, gpuspan.Pinned))
 
 	x = s.ops.prefill.Start(ctx, s.stream)
@@ -184,7 +185,7 @@ func (s *service) decode(requests []*request) {
 	}, shape{efficiency: 0.8, occupancy: 0.3}))
 
 	x = s.ops.d2h.Start(ctx, s.stream)
-	link(x, requests, 1)
+	link(x, requests, 0)
 	x.EndWith(s.gpu.copy(n*64<<10, gpuspan.DeviceToHost, gpuspan.Pageable))
 }
 
