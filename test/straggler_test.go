@@ -127,7 +127,7 @@ func TestTheSlowRanksTraceSaysSo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}
-	binary, dir := otelcol.Build(t), t.TempDir()
+	binary, dir := otelcol.Build(t, "-tags", "ottl"), t.TempDir()
 	address, err := freeport.Address()
 	require.NoError(t, err)
 	file := filepath.Join(dir, "compared.yaml")
@@ -228,7 +228,7 @@ func TestTheGatewayKeepsTheSlowRanksTrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}
-	binary, dir := otelcol.Build(t), t.TempDir()
+	binary, dir := otelcol.Build(t, "-tags", "ottl"), t.TempDir()
 	var addresses [3]string
 	for i := range addresses {
 		var err error

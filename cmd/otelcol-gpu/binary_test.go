@@ -203,6 +203,14 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 	}{
 		{"an extension that is not there", fmt.Sprintf(pipelines, "gpu_samples/missing", "127.0.0.1:0"), []string{"gpu_samples/missing"}},
 		{"a component that is not built in", "connectors: {ebpf: {}}\n" + fmt.Sprintf(pipelines, "", "127.0.0.1:0"), []string{"ebpf"}},
+		{
+			"a processor of the full build", fmt.Sprintf("processors: {tail_sampling: {}}\n"+pipelines, "", "127.0.0.1:0"),
+			[]string{`the processor "tail_sampling" is in the full build: "make build-full"`, "-tags ottl"},
+		},
+		{
+			"a receiver of the full build", strings.Replace(fmt.Sprintf(pipelines, "", "127.0.0.1:0"), "receivers: {otlp", "receivers: {prometheus: {}, otlp", 1),
+			[]string{`the receiver "prometheus" is in the full build: "make build-full"`},
+		},
 		{"a key that does not exist", "extensions: {gpu_samples: {retain: 1s}}\n" + fmt.Sprintf(pipelines, "gpu_samples", "127.0.0.1:0"), []string{"retain"}},
 		{"a port that is taken", fmt.Sprintf(pipelines, "", taken.Addr()), []string{taken.Addr().String(), "address already in use", "choose another"}},
 		{

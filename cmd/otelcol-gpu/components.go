@@ -9,9 +9,7 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/pprofextension"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
-	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/filterprocessor"
-	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/tailsamplingprocessor"
-	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/resourceprocessor"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/connector"
 	"go.opentelemetry.io/collector/connector/forwardconnector"
@@ -90,15 +88,13 @@ func factories() (otelcol.Factories, error) {
 	); err != nil {
 		return otelcol.Factories{}, err
 	}
-	if f.Processors, f.ProcessorModules, err = collect(
+	if f.Processors, f.ProcessorModules, err = collect(append(ottlProcessors(),
 		own[processor.Factory](gpujoinprocessor.NewFactory()),
 		own[processor.Factory](gpuderiveprocessor.NewFactory()),
 		core[processor.Factory](batchprocessor.NewFactory(), "processor/batchprocessor"),
 		core[processor.Factory](memorylimiterprocessor.NewFactory(), "processor/memorylimiterprocessor"),
-		contrib[processor.Factory](filterprocessor.NewFactory(), "processor/filterprocessor"),
-		contrib[processor.Factory](tailsamplingprocessor.NewFactory(), "processor/tailsamplingprocessor"),
-		contrib[processor.Factory](transformprocessor.NewFactory(), "processor/transformprocessor"),
-	); err != nil {
+		contrib[processor.Factory](resourceprocessor.NewFactory(), "processor/resourceprocessor"),
+	)...); err != nil {
 		return otelcol.Factories{}, err
 	}
 	if f.Exporters, f.ExporterModules, err = collect(

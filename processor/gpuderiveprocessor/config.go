@@ -44,6 +44,8 @@ type Config struct {
 	// Attributes is how much is written on a span: lean for what a person asks, with quality only where it is not the
 	// normal one and values of five significant digits, or full for all that is known. Default lean.
 	Attributes spanfacts.Level `mapstructure:"attributes"`
+	// Repeat are attributes of the scope that every GPU span gets as well, for stores that show no scopes. Default none.
+	Repeat []string `mapstructure:"repeat"`
 }
 
 // PeakConfig states peaks of the device models that a pattern matches. A field of 0 or left out keeps what is known.

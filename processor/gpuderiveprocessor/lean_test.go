@@ -65,3 +65,22 @@ func TestASpanWithPeaksFromElsewhereSaysSo(t *testing.T) {
 	_, stated = spans.At(2).Attributes().Get("gpu.peak.source")
 	assert.False(t, stated)
 }
+
+func TestWhatIsToBeRepeatedIsOnTheSpanToo(t *testing.T) {
+	d := newTestDeriver(t, func(c *Config) { c.Attributes, c.Repeat = spanfacts.Lean, []string{"hw.model", "hw.driver_version"} })
+	spans := func(inScope string) (scope, own attrs) {
+		td, s := oneSpan(t, full)
+		if inScope != "" {
+			td.ResourceSpans().At(0).ScopeSpans().At(0).Scope().Attributes().PutStr("hw.driver_version", inScope)
+		}
+		process(t, d, td)
+		require.NoError(t, conformance.Traces(td))
+		return td.ResourceSpans().At(0).ScopeSpans().At(0).Scope().Attributes().AsRaw(), s.Attributes().AsRaw()
+	}
+	scope, own := spans("580.95")
+	assert.Equal(t, "580.95", scope["hw.driver_version"])
+	assert.Equal(t, "580.95", own["hw.driver_version"])
+	assert.Equal(t, full["hw.model"], own["hw.model"], "the span's own stays")
+	_, own = spans("")
+	assert.NotContains(t, own, "hw.driver_version")
+}

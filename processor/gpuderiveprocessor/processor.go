@@ -102,7 +102,11 @@ func (d *deriver) scope(b *batch, ss ptrace.ScopeSpans) {
 	var out derived
 	peaks := "" // gpu.peak.source of the scope
 	for _, s := range ss.Spans().All() {
-		if !f.Load(s, &scope) || !f.Kind.Work() {
+		if !f.Load(s, &scope) {
+			continue
+		}
+		d.repeat(s, ss.Scope())
+		if !f.Kind.Work() {
 			continue
 		}
 		if f.Precision == "" {
@@ -118,6 +122,19 @@ func (d *deriver) scope(b *batch, ss ptrace.ScopeSpans) {
 			peaks = out.lean(ss.Scope(), peaks)
 		}
 		out.put(s.Attributes())
+	}
+}
+
+// repeat writes attributes of the scope on a span that has none of that name.
+func (d *deriver) repeat(s ptrace.Span, scope pcommon.InstrumentationScope) {
+	for _, key := range d.cfg.Repeat {
+		of, known := scope.Attributes().Get(key)
+		if !known {
+			continue
+		}
+		if v, there := s.Attributes().GetOrPutEmpty(key); !there {
+			of.CopyTo(v)
+		}
 	}
 }
 

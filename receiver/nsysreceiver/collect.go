@@ -171,7 +171,7 @@ func (c *collect) first(ctx context.Context, values []any, otherwise string) (st
 		s := word(v)
 		if id, ok := number(v); ok {
 			var err error
-			if s, err = c.texts.text(ctx, id); err != nil {
+			if s, err = c.texts.text(id); err != nil {
 				return "", err
 			}
 		}

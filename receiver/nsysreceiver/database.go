@@ -5,18 +5,15 @@ package nsysreceiver
 
 import (
 	"context"
-	"database/sql"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
 
-	_ "modernc.org/sqlite" // database/sql driver "sqlite", without cgo
-
 	"github.com/otelgpu/otelgpu/internal/profilefile"
+	"github.com/otelgpu/otelgpu/internal/sqlitefile"
 )
 
 // ErrNotExport says that the file is no SQLite export of Nsight Systems.
@@ -24,26 +21,22 @@ var ErrNotExport = errors.New("not an Nsight Systems SQLite export")
 
 // database is an export that is open for reading.
 type database struct {
-	db     *sql.DB
+	file   *sqlitefile.File
 	tables map[string][]string // columns by table
 }
 
-// open checks what the file is before SQLite does: its own messages do not say.
-func open(ctx context.Context, path string) (*database, error) {
+// open checks what the file is before its tables are read.
+func open(path string) (*database, error) {
 	if err := sniff(path); err != nil {
 		return nil, err
 	}
-	// immutable: no lock and no journal beside the file, which may lie on a read-only file system.
-	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: "mode=ro&immutable=1"}
-	db, err := sql.Open("sqlite", u.String())
+	file, err := sqlitefile.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(2) // a table, and the texts that its rows name
-	d := &database{db: db, tables: map[string][]string{}}
-	if err := d.schema(ctx); err != nil {
-		_ = db.Close()
-		return nil, err
+	d := &database{file: file, tables: map[string][]string{}}
+	for name, t := range file.Tables {
+		d.tables[name] = t.Columns()
 	}
 	return d, nil
 }
@@ -65,8 +58,7 @@ func sniff(path string) error {
 }
 
 // whole compares the length of the file with what its header says (file format, section 1.3: page size at 16, pages at 28,
-// which are valid where the counters at 24 and 92 are equal). SQLite itself notices a missing end only when a query comes to a
-// page that is not there.
+// which are valid where the counters at 24 and 92 are equal), so that a file whose end is missing is refused before it is read.
 func whole(path string, head []byte) error {
 	const header = 100
 	if len(head) < header {
@@ -85,22 +77,6 @@ func whole(path string, head []byte) error {
 		return fmt.Errorf("%w: it is cut off: %d of %d bytes are there", ErrNotExport, info.Size(), page*pages)
 	}
 	return nil
-}
-
-func (d *database) schema(ctx context.Context) error {
-	rows, err := d.db.QueryContext(ctx, "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type IN ('table', 'view')")
-	if err != nil {
-		return fmt.Errorf("broken SQLite database: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var t, c string
-		if err := rows.Scan(&t, &c); err != nil {
-			return err
-		}
-		d.tables[t] = append(d.tables[t], c)
-	}
-	return rows.Err()
 }
 
 func (d *database) has(table string) bool { return d.tables[table] != nil }
@@ -131,41 +107,23 @@ func (d *database) lists(table string, columns ...string) bool {
 	return true
 }
 
-// each calls f for every row with the columns that were asked for; those that the file lacks are NULL.
+// each calls f for every row with the columns that were asked for; those that the file lacks are nil.
 func (d *database) each(ctx context.Context, table string, columns []string, f func(row []any) error) error {
-	have := d.tables[table]
-	if have == nil {
+	t := d.file.Tables[table]
+	if t == nil {
 		return nil
 	}
-	list := make([]string, len(columns))
-	for i, c := range columns {
-		list[i] = "NULL"
-		if slices.Contains(have, c) {
-			list[i] = `"` + c + `"`
+	var own error // of f, which is returned as it is
+	err := t.Each(columns, func(row []any) error {
+		if own = ctx.Err(); own == nil {
+			own = f(row)
 		}
-	}
-	rows, err := d.db.QueryContext(ctx, "SELECT "+strings.Join(list, ", ")+` FROM "`+table+`"`)
-	if err != nil {
+		return own
+	})
+	if err != nil && own == nil {
 		return fmt.Errorf("table %s: %w", table, err)
 	}
-	defer rows.Close()
-	row := make([]any, len(columns))
-	to := make([]any, len(columns))
-	for i := range row {
-		to[i] = &row[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(to...); err != nil {
-			return fmt.Errorf("table %s: %w", table, err)
-		}
-		if err := f(row); err != nil {
-			return err
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("table %s: %w", table, err)
-	}
-	return nil
+	return err
 }
 
 // number is a whole number of a row; ok is false for NULL and for everything that is none.

@@ -105,15 +105,13 @@ func TestTextsAreLookedUpInBoundedMemory(t *testing.T) {
 	path := export(t, strings0,
 		"INSERT INTO StringIds WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40) SELECT i, printf('%.*c', 1 << 20, 'x') || i FROM n",
 		"CREATE TABLE NVTX_EVENTS (start INT)")
-	db, err := open(t.Context(), path)
+	db, err := open(path)
 	require.NoError(t, err)
-	defer db.db.Close()
-	x, err := newTexts(t.Context(), db)
-	require.NoError(t, err)
-	defer x.close()
+	defer db.file.Close()
+	x := newTexts(db)
 	for range 2 {
 		for i := range int64(40) {
-			s, err := x.text(t.Context(), i+1)
+			s, err := x.text(i + 1)
 			require.NoError(t, err)
 			require.Greater(t, len(s), 1<<20)
 			held := 0
@@ -123,7 +121,7 @@ func TestTextsAreLookedUpInBoundedMemory(t *testing.T) {
 			require.LessOrEqual(t, held, maxStrings)
 		}
 	}
-	s, err := x.text(t.Context(), 4711)
+	s, err := x.text(4711)
 	require.NoError(t, err)
 	assert.Empty(t, s)
 }

@@ -62,11 +62,11 @@ func ReadFile(ctx context.Context, path string, o Options, emit func(context.Con
 }
 
 func read(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
-	db, err := open(ctx, path)
+	db, err := open(path)
 	if err != nil {
 		return Stats{}, err
 	}
-	defer db.db.Close()
+	defer db.file.Close()
 	if err := db.useful(); err != nil {
 		return Stats{}, err
 	}
@@ -74,10 +74,7 @@ func read(ctx context.Context, path string, o Options, emit func(context.Context
 	defer p.Close()
 	p.Meta.TimingSource = "cupti"
 	c := &collect{db: db, p: p, processes: map[int64]bool{}, skipped: map[string]int64{}}
-	if c.texts, err = newTexts(ctx, db); err != nil {
-		return Stats{}, err
-	}
-	defer c.texts.close()
+	c.texts = newTexts(db)
 	if err = c.all(ctx); err == nil {
 		c.job(path)
 	}

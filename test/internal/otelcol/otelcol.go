@@ -17,8 +17,8 @@ import (
 )
 
 // Build compiles the distribution, as go run ./cmd/otelcol-gpu does, into a directory of the test. The environment
-// variable OTELGPU_BINARY names a binary to test instead, such as a released one.
-func Build(t *testing.T) string {
+// variable OTELGPU_BINARY names a binary to test instead, such as a released one. Options are go build's.
+func Build(t *testing.T, options ...string) string {
 	t.Helper()
 	if path := os.Getenv("OTELGPU_BINARY"); path != "" {
 		return path
@@ -26,7 +26,7 @@ func Build(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "otelcol-gpu")
 	root, err := filepath.Abs(filepath.Join("..", "cmd", "otelcol-gpu"))
 	require.NoError(t, err)
-	_, err = program.Go(t.Context(), root, nil, "build", "-o", path, ".")
+	_, err = program.Go(t.Context(), root, nil, append(append([]string{"build"}, options...), "-o", path, ".")...)
 	require.NoError(t, err)
 	return path
 }

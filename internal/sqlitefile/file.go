@@ -1,0 +1,129 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sqlitefile reads the tables of SQLite 3 databases, without SQL: whole tables row by row, and single rows by
+// their rowid. It is all that profiler exports need, and a fiftieth of what a database engine costs to build.
+//
+// The format is that of https://sqlite.org/fileformat2.html. Numbers are big-endian. A file is a row of pages of equal size,
+// numbered from 1; the first begins with a header of 100 bytes:
+//
+//	offset  bytes
+//	    16      2  page size; 1 means 65536
+//	    20      1  bytes at the end of each page that are not used
+//	    28      4  pages
+//	    56      4  encoding of texts: 1 UTF-8, 2 UTF-16 little-endian, 3 UTF-16 big-endian
+//
+// Page 1 is the root of the table sqlite_schema (type, name, tbl_name, rootpage, sql), which names the roots of the others.
+//
+// Not read: tables WITHOUT ROWID (an error), views and virtual tables (as if they were not there), values by DEFAULT of columns
+// that were added later (NULL), and a write-ahead log beside the file.
+package sqlitefile
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+const (
+	headerSize = 100
+	magic      = "SQLite format 3\x00"
+	// cachedBytes bounds the pages that are held: those of the way to a row that is looked up.
+	cachedBytes = 8 << 20
+	// maxDepth of a tree. The format allows no more: 20 levels have more rows than a rowid can number.
+	maxDepth = 20
+)
+
+// File is an open database. It is not safe for concurrent use; a row may be looked up while a table is read.
+type File struct {
+	// Tables by name, without those of the engine itself.
+	Tables map[string]*Table
+
+	f        *os.File
+	size     int64 // of a page
+	usable   int   // of a page
+	pages    uint32
+	encoding uint32
+	cache    map[uint32][]byte
+}
+
+// Open reads the list of tables. The errors name the page that is broken.
+func Open(path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	d := &File{Tables: map[string]*Table{}, f: f, cache: map[uint32][]byte{}}
+	if err := d.open(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return d, nil
+}
+
+// Close closes the file.
+func (d *File) Close() error { return d.f.Close() }
+
+func (d *File) open() error {
+	var head [headerSize]byte
+	if _, err := d.f.ReadAt(head[:], 0); err != nil {
+		return fmt.Errorf("broken SQLite database: its header: %w", err)
+	}
+	if string(head[:len(magic)]) != magic {
+		return errors.New("it is no SQLite database")
+	}
+	d.size = int64(binary.BigEndian.Uint16(head[16:]))
+	if d.size == 1 {
+		d.size = 1 << 16
+	}
+	d.usable = int(d.size) - int(head[20])
+	if d.size < 512 || d.size&(d.size-1) != 0 || d.usable < 480 {
+		return fmt.Errorf("broken SQLite database: pages of %d bytes, %d of them in use", d.size, d.usable)
+	}
+	info, err := d.f.Stat()
+	if err != nil {
+		return err
+	}
+	d.pages = uint32(min(info.Size()/d.size, 1<<32-2))
+	if d.encoding = binary.BigEndian.Uint32(head[56:]); d.encoding > 3 {
+		return fmt.Errorf("broken SQLite database: unknown encoding %d of texts", d.encoding)
+	}
+	schema := &Table{file: d, root: 1, columns: []column{{name: "type"}, {name: "name"}, {name: "tbl_name"}, {name: "rootpage"}, {name: "sql"}}}
+	return schema.Each([]string{"type", "name", "rootpage", "sql"}, func(row []any) error {
+		kind, _ := row[0].(string)
+		name, _ := row[1].(string)
+		root, _ := row[2].(int64)
+		text, _ := row[3].(string)
+		if kind != "table" || root <= 0 || strings.HasPrefix(name, "sqlite_") {
+			return nil
+		}
+		t, err := define(text)
+		if err != nil {
+			return fmt.Errorf("broken SQLite database: table %s: %w", name, err)
+		}
+		t.file, t.root = d, uint32(min(root, 1<<32-1))
+		d.Tables[name] = t
+		return nil
+	})
+}
+
+// page is a page of the file, valid until it is no longer referred to.
+func (d *File) page(n uint32) ([]byte, error) {
+	if b, ok := d.cache[n]; ok {
+		return b, nil
+	}
+	if n == 0 || n > d.pages {
+		return nil, fmt.Errorf("broken SQLite database: page %d of %d", n, d.pages)
+	}
+	b := make([]byte, d.size)
+	if _, err := d.f.ReadAt(b, int64(n-1)*d.size); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("broken SQLite database: page %d: %w", n, err)
+	}
+	if int64(len(d.cache))*d.size >= cachedBytes {
+		clear(d.cache)
+	}
+	d.cache[n] = b
+	return b, nil
+}
