@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
@@ -82,20 +84,87 @@ func TestLinksOfEqualPartsOfTheItemsStateNothing(t *testing.T) {
 	}
 }
 
-func TestABatchOfMoreRequestsThanLinks(t *testing.T) {
-	r := newRig(t)
+// iteration is the span of a batch of n requests, which state 1, 2, 3 … items; those that odd says are not sampled.
+func iteration(t *testing.T, r *rig, n int, odd func(int) bool) sdktrace.ReadOnlySpan {
+	t.Helper()
 	s, _ := r.stream()
-	x := gpuspan.NewOperation("batch").Start(context.Background(), s)
-	for range 300 {
-		ctx, request := r.tp.Tracer("test").Start(context.Background(), "request")
-		x.LinkItems(ctx, 2)
-		request.End()
+	x := gpuspan.NewOperation("batch", gpuspan.Batched()).Start(context.Background(), s)
+	for i := range n {
+		x.LinkItems(requestContext(i, odd == nil || !odd(i)), int64(i+1))
 	}
 	x.End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()
-	span := r.named("batch")[0]
-	require.Len(t, span.Links(), 128)
-	require.EqualValues(t, 300, attrs(span)["gpu.batch.size"].AsInt64())
-	require.InDelta(t, 1.0/300, span.Links()[0].Attributes[1].Value.AsFloat64(), 1e-12, "a share of the whole batch")
+	spans := r.named("batch")
+	return spans[len(spans)-1]
+}
+
+func requestContext(i int, sampled bool) context.Context {
+	id := trace.TraceID{15: byte(i), 14: byte(i >> 8), 0: 1}
+	return trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: id, SpanID: trace.SpanID{1, 6: id[14], 7: id[15]}, TraceFlags: trace.TraceFlags(0).WithSampled(sampled),
+	}))
+}
+
+// withLinks is a provider that keeps so many links of a span.
+func withLinks(spans *tracetest.SpanRecorder, limit int) gpuspan.Option {
+	l := sdktrace.NewSpanLimits()
+	l.LinkCountLimit = limit
+	return gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithRawSpanLimits(l)))
+}
+
+func TestABatchOf256RequestsKeepsEveryLinkAndItsItems(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	r := newRig(t, withLinks(spans, 1024))
+	r.spans = spans
+	span := iteration(t, r, 256, nil)
+	require.Len(t, span.Links(), 256)
+	shares := 0.0
+	for i, l := range span.Links() {
+		require.Equal(t, trace.SpanContextFromContext(requestContext(i, true)), l.SpanContext)
+		require.EqualValues(t, i+1, l.Attributes[0].Value.AsInt64())
+		shares += l.Attributes[1].Value.AsFloat64()
+	}
+	require.InDelta(t, 1, shares, 1e-12)
+	require.Len(t, iteration(t, r, 256, nil).Links()[0].Attributes, 1, "shares follow from items where all links are known to stay")
+	require.NotContains(t, attrs(span), "gpu.batch.size", "the number of links")
+	require.Empty(t, r.errs)
+}
+
+// The SDK keeps the last links that come, sampled or not, and moves all others for each.
+func TestTheSDKsLimitOfLinksIsFoundCountedAndSaid(t *testing.T) {
+	r, reader := metricRig(t)
+	notSampled := func(i int) bool { return i%2 == 1 }
+	first := iteration(t, r, 256, notSampled)
+	require.Len(t, first.Links(), 128)
+	require.Equal(t, 128, first.DroppedLinks())
+	require.EqualValues(t, 256, attrs(first)["gpu.batch.size"].AsInt64())
+	require.Equal(t, 129/(256*257/2.), first.Links()[0].Attributes[1].Value.AsFloat64())
+	require.Len(t, r.errs, 1)
+	require.EqualError(t, r.errs[0], "gpuspan: the span of a batch of 256 requests links to 128 of them, the others' accounts miss it "+
+		"(the tracer provider keeps as many; set OTEL_SPAN_LINK_COUNT_LIMIT or SpanLimits.LinkCountLimit to 1024)")
+
+	second := iteration(t, r, 256, notSampled)
+	require.Len(t, second.Links(), 128)
+	require.Zero(t, second.DroppedLinks(), "the limit is known")
+	require.EqualValues(t, 256, attrs(second)["gpu.batch.size"].AsInt64())
+	for i, l := range second.Links() {
+		require.Equal(t, trace.SpanContextFromContext(requestContext(2*i, true)), l.SpanContext, "those that somebody records")
+		require.Equal(t, float64(2*i+1)/(256*257/2), l.Attributes[1].Value.AsFloat64(), "a share of the whole batch")
+	}
+	require.EqualValues(t, map[string]int64{"": 256}, ints(collect(t, reader)["gpuspan.links.dropped"]))
+}
+
+func TestABatchBeyondTheBoundOfLinksSaysHowManyAreMissing(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	r := newRig(t, withLinks(spans, -1))
+	r.spans = spans
+	span := iteration(t, r, 1500, func(i int) bool { return i < 476 })
+	require.Len(t, span.Links(), 1024)
+	for _, l := range span.Links() {
+		require.True(t, l.SpanContext.IsSampled(), "a request that somebody records takes the place of one that nobody does")
+	}
+	require.EqualValues(t, 1500, attrs(span)["gpu.batch.size"].AsInt64())
+	require.Len(t, r.errs, 1)
+	require.ErrorContains(t, r.errs[0], "(gpuspan hands on at most 1,024)")
 }

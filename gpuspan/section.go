@@ -50,7 +50,8 @@ func (x Section) AddCopied(d Direction, bytes int64) {
 }
 
 // Link says that the section served the request of ctx too; the span links to the span of ctx. One batch serves many
-// requests. The span states gpu.batch.size where they are more than its 128 links.
+// requests. The span links to at most 1,024 of them, sampled ones first, and an SDK keeps 128 links if its
+// SpanLimits.LinkCountLimit says nothing else; where links are missing, gpu.batch.size is the number of requests.
 func (x Section) Link(ctx context.Context) {
 	engine.Section(x).Link(ctx)
 }

@@ -226,6 +226,12 @@ const (
 	GpuspanFloorDurationUnit        = "s"
 	GpuspanFloorDurationDescription = "GPU duration of an empty section, measured at start."
 
+	// GpuspanLinksDroppedName (counter, {link}): Links of batches to their requests that a limit of links cut.
+	// The others' shares stay what they are.
+	GpuspanLinksDroppedName        = "gpuspan.links.dropped"
+	GpuspanLinksDroppedUnit        = "{link}"
+	GpuspanLinksDroppedDescription = "Links of batches to their requests that a limit of links cut."
+
 	// GpuspanMisusesName (counter, {call}): Calls that cannot be what the caller meant. Not errors of the
 	// device.
 	GpuspanMisusesName        = "gpuspan.misuses"

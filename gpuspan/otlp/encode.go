@@ -167,6 +167,9 @@ func appendSpan(b []byte, x *engine.SinkSpan) []byte {
 	for i := range x.Links {
 		b = appendBytes(b, 13, appendLink(nil, &x.Links[i]))
 	}
+	if x.DroppedLinks > 0 {
+		b = binary.AppendUvarint(appendTag(b, 14, 0), uint64(x.DroppedLinks))
+	}
 	if x.Error != "" {
 		b = appendBytes(b, 15, append(appendString(nil, 2, x.Error), 3<<3, statusCodeError))
 	}

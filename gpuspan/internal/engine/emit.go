@@ -83,8 +83,9 @@ func (t *emitter) makeSpan(ctx context.Context, r *record, s *Stream) (out conte
 	defer t.p.guard("a section's span was made")
 	t.start = append(t.start[:0], trace.WithTimestamp(time.Unix(0, r.startNs)))
 	e := r.extra
-	if e != nil && len(e.links) > 0 {
-		t.start = append(t.start, trace.WithLinks(e.shareLinks(r.work.Items)...))
+	if e != nil && e.batch > 0 {
+		attrs := make([]attribute.KeyValue, 0, 2*len(e.links))
+		t.start = append(t.start, trace.WithLinks(e.shareLinks(attrs, r.work.Items, t.linksKept, t.linkLimit)...))
 	}
 	reserved := e != nil && e.ids.fit(trace.SpanContextFromContext(ctx))
 	if reserved {
@@ -96,6 +97,9 @@ func (t *emitter) makeSpan(ctx context.Context, r *record, s *Stream) (out conte
 		t.p.checkIDs(e.ids, r.span)
 	}
 	if span.IsRecording() {
+		if e != nil && e.batch > 0 {
+			t.checkLinks(e, span)
+		}
 		t.attrs = t.p.describe(t.attrs[:0], r, s)
 		span.SetAttributes(t.attrs...)
 		if r.status == statusDeviceError {
@@ -142,7 +146,7 @@ func (p *Profiler) describeRest(kv []attribute.KeyValue, r *record) []attribute.
 		if e.summed {
 			kv = append(kv, semconv.GPUOutputChecksumKey.String(outputs.Format(e.checksum)))
 		}
-		if e.batch > len(e.links) {
+		if e.batch > e.kept {
 			kv = append(kv, semconv.GPUBatchSizeKey.Int(e.batch))
 		}
 		for d := range e.copied {
@@ -204,30 +208,6 @@ func describeWork(kv []attribute.KeyValue, w *Work) []attribute.KeyValue {
 		}
 	}
 	return kv
-}
-
-// shareLinks puts on the links of a batch what each request had of it; items are those of the section. Equal parts go
-// without saying, and shares follow from items, unless there are requests without a link.
-func (e *extra) shareLinks(items int64) []trace.Link {
-	all := e.batch == len(e.links)
-	if all && items == e.items && equal(e.shares) {
-		return e.links
-	}
-	for i, n := range e.shares {
-		if n == 0 {
-			continue
-		}
-		kv := []attribute.KeyValue{semconv.GPUOperationItemsKey.Int64(n)}
-		if !all {
-			kv = append(kv, semconv.GPUBatchShareKey.Float64(float64(n)/float64(e.items)))
-		}
-		e.links[i].Attributes = kv
-	}
-	return e.links
-}
-
-func equal(x []int64) bool {
-	return !slices.ContainsFunc(x, func(n int64) bool { return n != x[0] })
 }
 
 // count feeds metrics and statistics with a resolved section. ctx has its span, for exemplars.

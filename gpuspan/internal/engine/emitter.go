@@ -30,6 +30,9 @@ type emitter struct {
 	asked    atomic.Bool   // untimed sections are to be reported
 	since    atomic.Int64  // hostClock when the work on a nest began; 0: resting
 
+	linkLimit int // links that the tracer provider keeps; 0: it has kept all so far,
+	linksKept int // which were as many at most
+
 	sealed []*Step // ended steps that wait for their sections
 
 	line          []byte // of the log of outputs
@@ -38,13 +41,14 @@ type emitter struct {
 	sink  SinkSpan // reused for each span
 	attrs []attribute.KeyValue
 	start []trace.SpanStartOption
+	share []attribute.KeyValue // of the links of a span for the sink
 	end   []trace.SpanEndOption
 	order []*record
 	byID  map[uint64]*record
 }
 
 func newEmitter(p *Profiler) *emitter {
-	return &emitter{worker: newWorker(), p: p, wakeups: make(chan struct{}, 1), stopping: make(chan struct{}), byID: map[uint64]*record{}}
+	return &emitter{worker: newWorker(), p: p, wakeups: make(chan struct{}, 1), stopping: make(chan struct{}), linksKept: usualLinks, byID: map[uint64]*record{}}
 }
 
 func (t *emitter) run() { t.keep(t.loop) }

@@ -47,7 +47,7 @@ type metrics struct {
 	durations metric.Float64Histogram
 
 	count, items, io, sections, dropped metric.Int64ObservableCounter
-	misuses, anomalies                  metric.Int64ObservableCounter
+	misuses, anomalies, lostLinks       metric.Int64ObservableCounter
 	flops                               metric.Float64ObservableCounter
 	usage, limit                        metric.Int64ObservableUpDownCounter
 	age, errorBound, drift, floor       metric.Float64ObservableGauge
@@ -108,6 +108,7 @@ func (m *metrics) make() {
 	}
 	m.sections = counter(semconv.GpuspanSectionsName, semconv.GpuspanSectionsUnit, semconv.GpuspanSectionsDescription)
 	m.dropped = counter(semconv.GpuspanDroppedName, semconv.GpuspanDroppedUnit, semconv.GpuspanDroppedDescription)
+	m.lostLinks = counter(semconv.GpuspanLinksDroppedName, semconv.GpuspanLinksDroppedUnit, semconv.GpuspanLinksDroppedDescription)
 	m.misuses = counter(semconv.GpuspanMisusesName, semconv.GpuspanMisusesUnit, semconv.GpuspanMisusesDescription)
 	m.anomalies = counter(semconv.GpuspanClockAnomaliesName, semconv.GpuspanClockAnomaliesUnit, semconv.GpuspanClockAnomaliesDescription)
 	m.usage = upDown(semconv.GpuspanPoolUsageName, semconv.GpuspanPoolUsageUnit, semconv.GpuspanPoolUsageDescription)

@@ -36,6 +36,9 @@ func (m *metrics) observe(_ context.Context, o metric.Observer) error {
 			o.ObserveInt64(m.misuses, n, metric.WithAttributes(semconv.GpuspanMisuseKindKey.String(kind)))
 		}
 	}
+	if n := m.p.lostLinks.Load(); n > 0 {
+		o.ObserveInt64(m.lostLinks, n)
+	}
 	for i := range m.p.drops {
 		if n := m.p.drops[i].Load(); n > 0 {
 			o.ObserveInt64(m.dropped, n, metric.WithAttributes(semconv.GpuspanDropReasonKey.String(dropNames[i])))

@@ -55,6 +55,8 @@ type Profiler struct {
 	statuses [timingStatuses]atomic.Int64
 	misuse   misuse
 
+	lostLinks atomic.Int64 // requests that their batches' spans do not link to
+
 	poller   *poller
 	emitter  *emitter
 	watchdog *watchdog

@@ -6,7 +6,6 @@ package engine
 import (
 	"context"
 	"math"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -125,24 +124,8 @@ func (x Section) LinkItems(ctx context.Context, items int64) {
 	if !sc.IsValid() {
 		return
 	}
-	x.with(func(e *extra) {
-		e.batch++
-		e.items += items
-		if len(e.links) < maxLinks {
-			e.links = append(e.links, trace.Link{SpanContext: sc})
-			e.shares = append(e.shares, items)
-			return
-		}
-		if i := slices.IndexFunc(e.links, func(l trace.Link) bool { return !l.SpanContext.IsSampled() }); i >= 0 && sc.IsSampled() {
-			e.links[i], e.shares[i] = trace.Link{SpanContext: sc}, items
-		}
-	})
+	x.with(func(e *extra) { e.link(sc, items) })
 }
-
-// maxLinks bounds the links of one section; the SDK's default limit is the same. Where there are more requests,
-// gpu.batch.size and the shares count all of them.
-// Requests that are sampled take the place of those that are not.
-const maxLinks = 128
 
 // Chunk is gpuspan.Section.Chunk.
 func (x Section) Chunk(i, n int) {

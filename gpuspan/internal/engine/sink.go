@@ -26,6 +26,8 @@ type SinkSpan struct {
 	Error      string
 	Links      []trace.Link
 
+	DroppedLinks int // of a batch of more requests than there are Links
+
 	Scope      *SinkScope
 	Constant   *SinkConstant // of the operation on the stream; nil: none
 	Attributes []attribute.KeyValue
@@ -70,8 +72,13 @@ func (t *emitter) sinkSpan(r *record, s *Stream, parent trace.SpanContext) {
 	if r.status == statusDeviceError {
 		x.Error = deviceFailed
 	}
-	if r.extra != nil && len(r.extra.links) > 0 {
-		x.Links = r.extra.shareLinks(r.work.Items)
+	x.DroppedLinks = 0
+	if e := r.extra; e != nil && e.batch > 0 {
+		t.share = slices.Grow(t.share[:0], 2*len(e.links))
+		x.Links = e.shareLinks(t.share, r.work.Items, maxLinks, 0)
+		if x.DroppedLinks = e.batch - e.kept; x.DroppedLinks > 0 {
+			t.p.lostLinks.Add(int64(x.DroppedLinks))
+		}
 	}
 	x.Scope = s.sinkScope(r.timed && r.flags&flagGiven == 0)
 	if own := r.extra != nil && len(r.extra.attrs) > 0 || len(t.p.cfg.Attributes) > 0; own { // the application's may repeat keys

@@ -123,6 +123,7 @@ type extra struct {
 	links  []trace.Link
 	shares []int64 // items of each link; 0: not stated
 	batch  int     // requests that were linked to, also beyond maxLinks
+	kept   int     // links that the span has
 	items  int64   // of all of them
 	copied [directions]int64
 	moved  bool // some copied is set
@@ -140,7 +141,7 @@ func (e *extra) reset() {
 	clear(e.attrs)
 	clear(e.links)
 	e.checksum, e.summed = 0, false
-	e.ids, e.batch, e.items = spanIDs{}, 0, 0
+	e.ids, e.batch, e.kept, e.items = spanIDs{}, 0, 0, 0
 	e.attrs, e.links, e.shares, e.stack = e.attrs[:0], e.links[:0], e.shares[:0], e.stack[:0]
 	if e.moved {
 		e.copied, e.moved = [directions]int64{}, false
