@@ -5,7 +5,6 @@ package engine
 
 import (
 	"context"
-	"slices"
 	"time"
 	"unicode/utf8"
 
