@@ -78,6 +78,9 @@ func capture(ctx context.Context, pid int, cfg *gpucapturereceiver.Config, emit 
 	if res.Outcome == "budget" {
 		r.Remarks = append(r.Remarks, "ended early: it had as many records as the budget allows (--budget)")
 	}
+	if res.Remark != "" {
+		r.Remarks = append(r.Remarks, res.Remark)
+	}
 	for _, reason := range slices.Sorted(maps.Keys(res.Dropped)) {
 		r.Remarks = append(r.Remarks, fmt.Sprintf("%d records lost something: %s", res.Dropped[reason], reason))
 	}

@@ -9,6 +9,7 @@ package capturetest
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -102,6 +103,12 @@ type Process struct {
 // Start runs a host whose ring lies in the folder, with more environment if given.
 func Start(t testing.TB, folder string, env ...string) *Process {
 	t.Helper()
+	return StartIn(t, folder, nil, env...)
+}
+
+// StartIn is Start with attributes of the process, as namespaces; the test is skipped where they are not permitted.
+func StartIn(t testing.TB, folder string, attr *syscall.SysProcAttr, env ...string) *Process {
+	t.Helper()
 	programs := Build(t)
 	p := &Process{Folder: folder, t: t, cmd: exec.Command(programs.Host), stderr: &lockedBuffer{}}
 	p.cmd.Env = append(os.Environ(), "CUDA_INJECTION64_PATH="+programs.Shim, "OTELGPU_CAPTURE_DIR="+folder,
@@ -114,7 +121,11 @@ func Start(t testing.TB, folder string, env ...string) *Process {
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)
 	p.out = bufio.NewReader(out)
-	require.NoError(t, p.cmd.Start())
+	p.cmd.SysProcAttr = attr
+	if err = p.cmd.Start(); attr != nil && errors.Is(err, os.ErrPermission) {
+		t.Skipf("a process with %+v is not permitted here: %v", *attr, err)
+	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait()

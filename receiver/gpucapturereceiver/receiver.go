@@ -192,6 +192,9 @@ func (r *captureReceiver) follow(ctx context.Context, q *ring.Ring, path string,
 			if res.Message != said && res.Message != "" {
 				log.Warn("no window could be recorded; tried again later", zap.String("outcome", res.Outcome), zap.String("reason", res.Message))
 			}
+			if res.Remark != "" {
+				log.Warn(res.Remark)
+			}
 			if said = res.Message; res.Outcome == "broken" {
 				return
 			}

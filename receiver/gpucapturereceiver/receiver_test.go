@@ -26,6 +26,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelgpu/otelgpu/internal/capturetest"
+	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/ring"
 )
@@ -145,6 +146,36 @@ func TestOwnClockOfCUPTIIsPlacedOnTheWall(t *testing.T) {
 	spans, _, _ := captureWhile(t, p, testConfig(p.Folder, 300*time.Millisecond), func() { p.Do("launch 1000 k") })
 	start := spans["k"].StartTimestamp().AsTime()
 	assert.True(t, start.After(begin) && start.Before(time.Now()))
+}
+
+func TestAClockThatIsSetDuringAWindowIsSaid(t *testing.T) {
+	for name, c := range map[string]struct {
+		jump   time.Duration
+		placed int64 // of what happens at CUPTI's 1500
+		remark string
+	}{
+		"drift":   {20 * time.Microsecond, 11_500, ""},
+		"forward": {time.Hour, 1500 + int64(time.Hour), "was set by 1h0m0s while"},
+		"back":    {-time.Hour, 1500 - int64(time.Hour), "was set by -1h0m0s while"},
+	} {
+		w := &window{begin: clocks{1000, 1000 + int64(time.Hour), true}}
+		w.end = clocks{2000, 2000 + int64(time.Hour+c.jump), true}
+		var m gputrace.Meta
+		p := capturetest.Start(t, t.TempDir())
+		q, err := ring.Open(p.Ring())
+		require.NoError(t, err)
+		w.ring, w.cfg = q, testConfig(p.Folder, time.Second)
+		w.describe(&m)
+		assert.Equal(t, c.placed+int64(time.Hour), m.Base+500, name)
+		res, err := w.spans(t.Context(), Result{Dropped: map[string]int64{}}, func(context.Context, ptrace.Traces) error { return nil })
+		require.NoError(t, err)
+		if c.remark == "" {
+			assert.Empty(t, res.Remark)
+		} else {
+			assert.Contains(t, res.Remark, c.remark)
+		}
+		q.Close()
+	}
 }
 
 func TestWhatIsNotThereIsNamed(t *testing.T) {

@@ -12,5 +12,6 @@ type Result struct {
 	Records  int64            // activities of the device that were read
 	Dropped  map[string]int64 // what was lost, by reason
 	Message  string           // of a refused window, for people
+	Remark   string           // of a recorded window, for people
 	Attached int64            // activities below a live span
 }

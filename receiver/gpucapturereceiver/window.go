@@ -224,6 +224,9 @@ func (w *window) spans(ctx context.Context, res Result, emit func(context.Contex
 	if w.end.set {
 		p.Window(0, w.end.cupti-w.begin.cupti)
 	}
+	if jump := w.jump(); jump != 0 {
+		res.Remark = fmt.Sprintf("the host's clock was set by %v while the window was open; its spans are placed by the clock as it was set", jump)
+	}
 	var err error
 	res.Stats, err = p.Emit(ctx, emit)
 	if errors.Is(err, gputrace.ErrTimeRange) {
@@ -232,10 +235,27 @@ func (w *window) spans(ctx context.Context, res Result, emit func(context.Contex
 	return res, err
 }
 
+// maxSlew bounds by how much clocks that nobody sets drift apart: 500 ppm of the longest window, and reading them.
+const maxSlew = 40 * time.Millisecond
+
+// jump is how far the wall clock was set while the window was open; 0: it was not.
+func (w *window) jump() time.Duration {
+	if !w.begin.set || !w.end.set {
+		return 0
+	}
+	if d := time.Duration(w.end.wall - w.end.cupti - w.begin.wall + w.begin.cupti); d.Abs() > maxSlew {
+		return d
+	}
+	return 0
+}
+
 // describe says whose the window is.
 func (w *window) describe(m *gputrace.Meta) {
 	offset := w.begin.wall - w.begin.cupti
-	if w.end.set {
+	switch jump := w.jump(); {
+	case jump != 0:
+		offset += int64(jump) // the clock after it is the one that was meant to be right
+	case w.end.set:
 		// One offset for the whole window, so that times within it are exact; the clocks' drift over it is shared by both ends.
 		offset += (w.end.wall - w.end.cupti - offset) / 2
 	}

@@ -157,6 +157,12 @@ static void run_window(struct header *h, uint32_t request) {
 	the_cupti.get_version(&version);
 	atomic_store(&h->cupti_version, version);
 	loaded = true;
+	// 13 is of CUDA 11.0; from CUDA 13 on the toolkit's version stands before four digits.
+	if (version < 13 || (version >= 1000 && version / 10000 != 13)) {
+		snprintf(message, sizeof message, "libcupti is of version %u; this library reads the records of CUDA 11, 12 and 13", version);
+		refuse(h, REASON_NO_CUPTI, 0, message);
+		return;
+	}
 	int result = the_cupti.subscribe(&subscriber, nothing, NULL);
 	if (result != CUPTI_OK) {
 		refuse(h, result == CUPTI_MULTIPLE_SUBSCRIBERS ? REASON_BUSY : REASON_CUPTI_ERROR, result,

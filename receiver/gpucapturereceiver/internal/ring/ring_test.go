@@ -188,6 +188,14 @@ func TestWhoElseUsesCUPTIGoesFirst(t *testing.T) {
 			Refused: true, Reason: ring.ReasonBusy, Answered: 1, CUPTI: 18,
 			Message: "another profiler is active in this process: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED",
 		},
+		"CUPTI_STUB_VERSION=12": {
+			Refused: true, Reason: ring.ReasonNoCUPTI, Answered: 1, CUPTI: 12,
+			Message: "libcupti is of version 12; this library reads the records of CUDA 11, 12 and 13",
+		},
+		"CUPTI_STUB_VERSION=140000": {
+			Refused: true, Reason: ring.ReasonNoCUPTI, Answered: 1, CUPTI: 140000,
+			Message: "libcupti is of version 140000; this library reads the records of CUDA 11, 12 and 13",
+		},
 		"CUPTI_STUB_DEAD=1": {
 			Refused: true, Reason: ring.ReasonCUPTIError, Answered: 1, CUPTI: 18,
 			Message: "cannot subscribe to CUPTI: CUPTI_ERROR_NOT_INITIALIZED",
@@ -343,6 +351,21 @@ func TestEndsOfTheProcess(t *testing.T) {
 	assert.Equal(t, []string{third.Ring()}, found)
 }
 
+// Whether a process lives is told by its lock, not by its number, which means nothing in another namespace.
+func TestAProcessInANamespaceOfItsOwn(t *testing.T) {
+	p := capturetest.StartIn(t, t.TempDir(), &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID})
+	r := open(t, p.Ring())
+	assert.EqualValues(t, 1, r.Info.PID)
+	assert.True(t, r.Alive())
+	n := window(t, r, time.Minute, 1000)
+	p.Do("launch 5 k")
+	require.NoError(t, r.Cancel(n))
+	answered(t, r, n)
+	assert.Len(t, all(t, r), 3)
+	p.Kill()
+	require.Eventually(t, func() bool { return !r.Alive() }, 20*time.Second, time.Millisecond)
+}
+
 func TestANewReaderGoesOnWhereTheLastOneWasKilled(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir())
 	first := open(t, p.Ring())
@@ -409,6 +432,7 @@ func TestForeignFilesAreRefused(t *testing.T) {
 		"no contexts":          {48, 0, "its parts do not fit"},
 		"names past the end":   {64, 1 << 62, "its parts do not fit"},
 		"records in the head":  {24, 8, "its parts do not fit"},
+		"another user's":       {72, u32(72) | (u32(76)+1)<<32, "says that its process is of user"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ring.Open(write(t, c.at, c.v))

@@ -197,7 +197,12 @@ static void *replay(void *unused) {
 	return NULL;
 }
 
-int cuptiGetVersion(uint32_t *v) { calls++; *v = 18; return OK; }
+int cuptiGetVersion(uint32_t *v) {
+	const char *version = getenv("CUPTI_STUB_VERSION");
+	calls++;
+	*v = version ? (uint32_t)atoi(version) : 18;
+	return OK;
+}
 int cuptiGetTimestamp(uint64_t *t) { calls++; *t = user_clock ? user_clock() : own_clock(); return OK; }
 
 int cuptiSubscribe(void **s, void (*callback)(void), void *data) {
