@@ -26,7 +26,7 @@ func newCaptureCommand() *cobra.Command {
 	cfg.Spans.Detail = gputrace.LevelKernels
 	o := convert.Options{Info: buildInfo(), Factories: factories, Full: true}
 	cmd := &cobra.Command{
-		Use:   "capture [--for 500ms] [--out DIR] PID",
+		Use:   "capture [--for 500ms] [--out DIR] [--html] PID",
 		Short: "Record what a running CUDA process does on the GPU, now",
 		Long: "Record the kernels, copies and memsets of a running CUDA process for a moment, write them as convert does\n" +
 			"(DIR/spans.json, DIR/trace.json) and print where the GPU time went. The process must have been started with\n" +
@@ -62,6 +62,7 @@ func newCaptureCommand() *cobra.Command {
 	cmd.Flags().IntVar(&cfg.Budget, "budget", cfg.Budget, "most records per second; at more the recording ends early")
 	cmd.Flags().StringVar(&cfg.Folder, "folder", cfg.Folder, "folder of the rings, OTELGPU_CAPTURE_DIR of the process")
 	cmd.Flags().StringVar(&o.Out, "out", "", "folder for spans.json and trace.json (default capture-PID)")
+	cmd.Flags().BoolVar(&o.HTML, "html", false, "write DIR/report.html, too: one page that needs no network")
 	cmd.Flags().IntVar(&o.Rows, "rows", 30, "operations in the table (0: all)")
 	return cmd
 }

@@ -22,7 +22,7 @@ func newConvertCommand() *cobra.Command {
 	var compare bool
 	o := convert.Options{Info: buildInfo(), Factories: factories}
 	cmd := &cobra.Command{
-		Use:   "convert [--detail LEVEL] --out DIR FILE|FOLDER...\n  otelcol-gpu convert --compare BEFORE AFTER",
+		Use:   "convert [--detail LEVEL] [--html] --out DIR FILE|FOLDER...\n  otelcol-gpu convert --compare [--html] BEFORE AFTER",
 		Short: "Convert PyTorch and Nsight Systems profiles to OTLP and a Chrome trace",
 		Long: "Convert PyTorch profiler (Kineto) traces, plain or compressed, and SQLite exports of Nsight Systems to\n" +
 			"DIR/spans.json (OTLP JSON, one request per line) and DIR/trace.json (one Chrome trace of all; files recorded more than\n" +
@@ -32,13 +32,23 @@ func newConvertCommand() *cobra.Command {
 			".json.zst, .sqlite); a profile that is there twice counts once. Results replace those of an earlier run at the end.\n" +
 			"Files that cannot be read are refused by name; the others are converted, and the exit code is 1. It is 3 where all were\n" +
 			"read but of some only the beginning, because they are cut off or broken.\n\n" +
-			"With --compare nothing is written: what changed between two profiles is printed, by cause, operator and kernel, per step.",
+			"With --html there is DIR/report.html, too: one file that opens in a browser, with where the time went by step, findings,\n" +
+			"the streams, roofline, kernels, operators, communication and ranks. DIR is otelgpu-report then, unless told.\n\n" +
+			"With --compare what changed between two profiles is printed, by cause, operator and kernel, per step; and written to\n" +
+			"DIR/compare.html with --html.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd)
 			defer stop()
+			if o.Out == "" && o.HTML {
+				o.Out = "otelgpu-report"
+			}
 			if compare {
-				return comparison(ctx, cmd.OutOrStdout(), args, extent, device, o.Rows)
+				html := ""
+				if o.HTML {
+					html = o.Out
+				}
+				return comparison(ctx, cmd.OutOrStdout(), args, extent, device, o.Rows, html)
 			}
 			if o.Out == "" {
 				return errors.New(`required flag(s) "out" not set`)
@@ -58,9 +68,10 @@ func newConvertCommand() *cobra.Command {
 	cmd.Flags().TextVar(&extent, "extent", kinetoreceiver.ExtentAll, "activities that verdicts are of: all, steps or steps_but_last")
 	cmd.Flags().StringVar(&job, "job-id", "", "gpu.job.id of files that have none: the ranks of one run are linked by it")
 	cmd.Flags().StringVar(&device, "device", "", "model of devices that a file does not name, as the driver calls it: verdicts compare with its peak (docs/peaks.md)")
-	cmd.Flags().StringVar(&o.Out, "out", "", "folder for spans.json and trace.json (required)")
+	cmd.Flags().StringVar(&o.Out, "out", "", "folder for the results (required, but with --html)")
 	cmd.Flags().IntVar(&o.Rows, "rows", 30, "operations in the table (0: all)")
-	cmd.Flags().BoolVar(&compare, "compare", false, "print what changed from the first profile to the second, and write nothing")
+	cmd.Flags().BoolVar(&o.HTML, "html", false, "write the report as a page, too: one file, which needs no network")
+	cmd.Flags().BoolVar(&compare, "compare", false, "print what changed from the first profile to the second")
 	return cmd
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profilefile"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
@@ -28,7 +29,7 @@ import (
 func result(
 	spans, cut int64, faults []string, skipped map[string]int64, what string, devices []verdict.Report, detail kinetoreceiver.Detail,
 ) convert.Result {
-	r := convert.Result{Spans: spans, Cut: cut}
+	r := convert.Result{Spans: spans, Cut: cut, Devices: devices, Odd: slices.Clone(faults)}
 	for _, d := range devices {
 		for _, v := range d.Verdicts {
 			r.Remarks = append(r.Remarks, v.String())
@@ -40,10 +41,10 @@ func result(
 			r.Remarks = append(r.Remarks, operatorTable(&d)...)
 		}
 	}
-	r.Remarks = append(r.Remarks, faults...)
 	for _, reason := range slices.Sorted(maps.Keys(skipped)) {
-		r.Remarks = append(r.Remarks, fmt.Sprintf("%d %s left out: %s", skipped[reason], what, reason))
+		r.Odd = append(r.Odd, fmt.Sprintf("%d %s left out: %s", skipped[reason], what, reason))
 	}
+	r.Remarks = append(r.Remarks, r.Odd...)
 	return r
 }
 
@@ -81,7 +82,9 @@ func operatorTable(d *verdict.Report) []string {
 }
 
 // comparison prints what changed between two profiles.
-func comparison(ctx context.Context, out io.Writer, files []string, extent kinetoreceiver.Extent, device string, rows int) error {
+func comparison(
+	ctx context.Context, out io.Writer, files []string, extent kinetoreceiver.Extent, device string, rows int, html string,
+) error {
 	if len(files) != 2 {
 		return fmt.Errorf("--compare takes two profiles, before and after, found %d", len(files))
 	}
@@ -104,7 +107,15 @@ func comparison(ctx context.Context, out io.Writer, files []string, extent kinet
 			return err
 		}
 	}
-	return nil
+	if html == "" {
+		return nil
+	}
+	path, err := page.WriteReport(html, "compare.html", page.Compared([2]string(files), reports))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "\n%s\n    the same as a page: open it in a browser; it needs nothing else\n", printable.Line(path))
+	return err
 }
 
 // analyse reads a profile for its reports only.

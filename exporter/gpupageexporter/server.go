@@ -53,11 +53,12 @@ func (s *server) Start(ctx context.Context, host component.Host) error {
 	}
 	// Pages that are open hold a connection each, which shall not hold the Collector's end.
 	base, cancel := context.WithCancel(context.Background())
+	handler := page.Handler(s.model, s.cfg.TraceURL)
 	stop := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, done := context.WithCancel(r.Context())
 		defer done()
 		defer context.AfterFunc(base, done)()
-		page.Handler(s.model, s.cfg.TraceURL).ServeHTTP(w, r.WithContext(ctx))
+		handler.ServeHTTP(w, r.WithContext(ctx))
 	})
 	srv, err := s.cfg.ToServer(ctx, host.GetExtensions(), s.set.TelemetrySettings, stop)
 	if err != nil {

@@ -42,6 +42,7 @@ func (s *spans) host(n *node) {
 	case KindStep:
 		s.step(m, n.step)
 		writeVerdicts(sp, sp.EndTimestamp(), s.stepVerdicts(sp.Name(), n.step))
+		s.keepStep(sp.Name(), n.step)
 	case KindRuntime:
 		m.PutStr(string(semconv.GPUOperationCategoryKey), semconv.GPUOperationCategoryRuntime)
 		if n.corr != 0 {
@@ -78,6 +79,18 @@ func (s *spans) stepVerdicts(name string, st *step) []verdict.Verdict {
 	list := st.account.Verdicts(name, st.end-st.start, f)
 	return list[:min(maxStepVerdicts, len(list))]
 }
+
+// keepStep keeps the parts of a step that ran on one device for that device's report.
+func (s *spans) keepStep(name string, st *step) {
+	for ordinal := range st.devices {
+		if list := s.steps[ordinal]; len(st.devices) == 1 && len(list) < maxSteps {
+			s.steps[ordinal] = append(list, st.account.Step(name, s.p.Meta.Base+st.start, st.end-st.start, st.compute.total))
+		}
+	}
+}
+
+// maxSteps bounds the steps of a device's report.
+const maxSteps = 2000
 
 // maxStepVerdicts bounds those of a step's span; the largest are kept.
 const maxStepVerdicts = 4
@@ -213,6 +226,7 @@ func (s *spans) windows(sw *sweep) error {
 // deviceWindow writes the span of a device's window. What adds up to the window is computed by its report, which is kept.
 func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 	r := d.verdicts.Report(s.facts(d, sw))
+	r.ByStep = s.steps[d.ordinal]
 	w := d.process.window
 	c := place{w.self.trace, s.p.ids().span(idDevice, d.ordinal)}
 	sp := s.new(d.process, c, w.self.span, d.first, d.end)

@@ -31,13 +31,14 @@ type spans struct {
 	err     error
 	short   map[uint32]string
 	reports []verdict.Report
+	steps   map[int64][]verdict.Step // by device
 	devices map[int64]Device
 	peaks   map[string]verdict.Peak // by model
 	only    *Device                 // the device that all rows stand for, where the file's numbers do not match
 }
 
 func newSpans(ctx context.Context, p *Profile, emit func(context.Context, ptrace.Traces) error) *spans {
-	s := &spans{p: p, ctx: ctx, emit: emit, short: map[uint32]string{}, devices: map[int64]Device{}, peaks: map[string]verdict.Peak{}}
+	s := &spans{p: p, ctx: ctx, emit: emit, short: map[uint32]string{}, devices: map[int64]Device{}, peaks: map[string]verdict.Peak{}, steps: map[int64][]verdict.Step{}}
 	same := true
 	for i, d := range p.Meta.Devices {
 		s.devices[d.Ordinal] = d

@@ -5,10 +5,12 @@ package page
 
 import (
 	"cmp"
+	"math"
 	"math/bits"
 	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
@@ -17,14 +19,16 @@ import (
 
 // Limits of a Model: what is beyond leaves oldest first, and is counted.
 const (
-	bucketLength  = 10 * time.Second
-	bucketCount   = 60 // of operations: ten minutes
+	bucketSeconds = 5   // what operations are summed over; a chosen range is rounded to it
+	keptSeconds   = 600 // ten minutes
+	maxBuckets    = 100_000
 	maxOperations = 10_000
 	maxDevices    = 64
 	maxSteps      = 4_000
 	maxRequests   = 4_000
 	maxRecent     = 256 // newest spans of a device
-	stripSeconds  = 600 // of a device's strip
+	maxName       = 256 // bytes of a text from the wire
+	maxSkew       = 300 // s that another host's clock may be ahead: what lies beyond would push out the present
 )
 
 // Model is recent GPU work. Its methods may be called from any goroutine.
@@ -32,6 +36,7 @@ type Model struct {
 	mu         sync.Mutex
 	now        func() time.Time
 	operations map[operationKey]*operation
+	buckets    int // of all operations
 	devices    map[string]*device
 	roofs      map[string]*Roof // by model of the device
 	steps      ring[Step]
@@ -39,12 +44,16 @@ type Model struct {
 	order      []pcommon.TraceID // of requests, oldest first
 	health     Health
 	generation uint64
-	fixed      bool // a report: nothing leaves by time
+	since      int64 // index of the first bucket that is kept
+	fixed      bool  // a report: nothing leaves by time
 }
 
 // New makes an empty model that follows the clock.
 func New() *Model {
-	return &Model{now: time.Now, operations: map[operationKey]*operation{}, devices: map[string]*device{}, roofs: map[string]*Roof{}, requests: map[pcommon.TraceID]*Request{}}
+	return &Model{
+		now: time.Now, operations: map[operationKey]*operation{}, devices: map[string]*device{}, roofs: map[string]*Roof{},
+		requests: map[pcommon.TraceID]*Request{},
+	}
 }
 
 // NewFixed makes an empty model for a report: everything that is put into it stays, however old.
@@ -59,16 +68,15 @@ type operationKey struct{ service, name, kind string }
 // operation is one operation of one service.
 type operation struct {
 	category, precision, direction, itemType, model string
-	buckets                                         [bucketCount]bucket
-	total                                           bucket // of a report
-	last                                            int64  // newest end, unix s
-	trace                                           string // of the slowest span
+	buckets                                         []bucket // by index, each once; of a report one
+	last                                            int64    // newest end, unix s
+	trace                                           string   // of the slowest span
 	slowest                                         float64
 }
 
-// bucket is what happened in ten seconds. Sums are of spans that state the value; the time beside each is of the same spans.
+// bucket is what happened in bucketSeconds. Sums are of spans that state the value; the time beside each is of the same spans.
 type bucket struct {
-	index                int64 // unix s / 10
+	index                int64 // unix s / bucketSeconds
 	count                int64
 	time, energy, items  float64
 	flops, flopTime      float64
@@ -104,11 +112,11 @@ var boundNames = [4]string{"compute", "memory", "launch", "latency"}
 // device is one device: what the spans covered of it, and what it said of itself.
 type device struct {
 	id, name, model string
-	covered         [stripSeconds]second
-	samples         [stripSeconds]sample
+	covered         [keptSeconds]second
+	samples         [keptSeconds]sample
 	recent          ring[Recent]
 	counters        map[string]float64 // throttle times, by reason
-	last            int64
+	first           int64              // second of the first span; 0: none came yet
 }
 
 // second is what spans covered of one second, by 64ths.
@@ -137,6 +145,18 @@ func (r *ring[T]) put(v T, limit int) {
 	}
 	r.list[r.next] = v
 	r.next = (r.next + 1) % limit
+}
+
+// clip bounds a text from the wire; a text that is cut does not keep the whole one in memory.
+func clip(s string) string {
+	if len(s) <= maxName {
+		return s
+	}
+	n := maxName
+	for n > maxName-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
 }
 
 // each calls f from the oldest to the newest.
@@ -171,9 +191,63 @@ func (m *Model) dropOldestOperations() {
 	}
 	slices.SortFunc(list, func(a, b aged) int { return cmp.Compare(a.last, b.last) })
 	for _, a := range list[:maxOperations/10] {
+		m.buckets -= len(m.operations[a.k].buckets)
 		delete(m.operations, a.k)
 		m.health.OperationsDropped++
 	}
+}
+
+// bucketAt is the operation's bucket of an index; nil where that lies before all that is kept.
+func (m *Model) bucketAt(o *operation, index int64) *bucket {
+	if m.fixed {
+		index = 0
+	}
+	n := len(o.buckets)
+	for n > 0 && o.buckets[n-1].index > index {
+		n--
+	}
+	switch {
+	case n > 0 && o.buckets[n-1].index == index:
+		return &o.buckets[n-1]
+	case index < m.since, n < len(o.buckets) && index <= o.buckets[len(o.buckets)-1].index-keptSeconds/bucketSeconds:
+		return nil
+	}
+	o.buckets = slices.Insert(o.buckets, n, bucket{index: index})
+	m.buckets++
+	m.trim(o, o.buckets[len(o.buckets)-1].index-keptSeconds/bucketSeconds+1)
+	for m.buckets > maxBuckets {
+		m.shorten()
+	}
+	// Trimming may have moved it.
+	if n, ok := slices.BinarySearchFunc(o.buckets, index, func(b bucket, i int64) int { return cmp.Compare(b.index, i) }); ok {
+		return &o.buckets[n]
+	}
+	return nil
+}
+
+// trim removes what is before an index.
+func (m *Model) trim(o *operation, index int64) {
+	n := 0
+	for n < len(o.buckets) && o.buckets[n].index < index {
+		n++
+	}
+	o.buckets = slices.Delete(o.buckets, 0, n)
+	m.buckets -= n
+}
+
+// shorten removes the oldest quarter of the time that operations are kept of: many that are always there reach back less far.
+func (m *Model) shorten() {
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, o := range m.operations {
+		if n := len(o.buckets); n > 0 {
+			first, last = min(first, o.buckets[0].index), max(last, o.buckets[n-1].index)
+		}
+	}
+	m.since = first + max(1, (last-first)/4)
+	for _, o := range m.operations {
+		m.trim(o, m.since)
+	}
+	m.health.OperationsSince = m.since * bucketSeconds
 }
 
 func (m *Model) device(id *spanfacts.Identity) *device {
@@ -191,6 +265,7 @@ func (m *Model) device(id *spanfacts.Identity) *device {
 }
 
 func (m *Model) deviceOf(key, name, model string) *device {
+	key, name, model = clip(key), clip(name), clip(model)
 	d := m.devices[key]
 	if d == nil {
 		if len(m.devices) >= maxDevices {
@@ -216,11 +291,11 @@ func (d *device) cover(start, end uint64) {
 	if end <= start {
 		return
 	}
-	if last-first > stripSeconds*64 {
-		first = last - stripSeconds*64
+	if last-first > keptSeconds*64 {
+		first = last - keptSeconds*64
 	}
 	for at := first; at < last; {
-		s := &d.covered[int64(at/64)%stripSeconds]
+		s := &d.covered[int64(at/64)%keptSeconds]
 		if s.at != int64(at/64) {
 			if s.at > int64(at/64) {
 				at = (at/64 + 1) * 64 // older than what the strip holds
@@ -235,7 +310,15 @@ func (d *device) cover(start, end uint64) {
 		}
 		at += n
 	}
-	d.last = max(d.last, int64(end/uint64(time.Second)))
+	if at := int64(start / uint64(time.Second)); d.first == 0 || at < d.first {
+		d.first = at
+	}
 }
 
-func (s *second) share() float64 { return float64(bits.OnesCount64(s.mask)) / 64 }
+// share is the part of a second that is covered.
+func (s *second) share(at int64) float64 {
+	if s.at != at {
+		return 0
+	}
+	return float64(bits.OnesCount64(s.mask)) / 64
+}

@@ -4,6 +4,7 @@
 package page
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -53,24 +54,25 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 		return
 	}
 	at := int64(f.End / uint64(time.Second))
+	if !m.fixed && at > m.now().Unix()+maxSkew {
+		m.health.FutureDropped++
+		return
+	}
 	name := f.Name
 	if name == "" {
 		name = s.Name()
 	}
-	o := m.operation(operationKey{r.Service, name, f.Type}, at)
-	o.category, o.precision, o.direction, o.itemType = or(f.Category, o.category), or(f.Precision, o.precision), or(f.Direction, o.direction), or(f.ItemType, o.itemType)
-	o.model = or(f.Device.Model, o.model)
+	name = clip(name)
+	o := m.operation(operationKey{clip(r.Service), name, clip(f.Type)}, at)
+	o.category, o.precision = clip(cmp.Or(f.Category, o.category)), clip(cmp.Or(f.Precision, o.precision))
+	o.direction, o.itemType = clip(cmp.Or(f.Direction, o.direction)), clip(cmp.Or(f.ItemType, o.itemType))
+	o.model = clip(cmp.Or(f.Device.Model, o.model))
 	if f.Time > o.slowest {
 		o.slowest, o.trace = f.Time, f.Key.Trace.String()
 	}
 	m.peak(f, s)
 	one := bucketOf(f)
-	if m.fixed {
-		o.total.add(&one)
-	} else if b := &o.buckets[(at/10)%bucketCount]; b.index <= at/10 {
-		if b.index != at/10 {
-			*b = bucket{index: at / 10}
-		}
+	if b := m.bucketAt(o, at/bucketSeconds); b != nil {
 		b.add(&one)
 	}
 	if f.Time > 0 && f.Duration > 0 || f.Recorded() {
@@ -84,7 +86,10 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 // peak learns the device's roof from a span that states its share of it: so it is the one that gpu_derive took, from the
 // table, the device or the configuration.
 func (m *Model) peak(f *spanfacts.Facts, s ptrace.Span) {
-	if f.Device.Model == "" || f.Time <= 0 || f.BelowFloor || f.Type == semconv.GPUOperationTypeCopy || f.Type == semconv.GPUOperationTypeCollective {
+	switch {
+	case f.Device.Model == "" || f.Time <= 0 || f.BelowFloor:
+		return
+	case f.Type == semconv.GPUOperationTypeCopy, f.Type == semconv.GPUOperationTypeCollective:
 		return
 	}
 	share := func(k string) float64 {
@@ -97,27 +102,21 @@ func (m *Model) peak(f *spanfacts.Facts, s ptrace.Span) {
 	if flops <= 0 && bytes <= 0 {
 		return
 	}
-	r := m.roofs[f.Device.Model]
+	model, precision := clip(f.Device.Model), clip(f.Precision)
+	r := m.roofs[model]
 	if r == nil {
 		if len(m.roofs) >= maxDevices {
 			return
 		}
-		r = &Roof{Model: f.Device.Model, FLOPs: map[string]float64{}}
-		m.roofs[f.Device.Model] = r
+		r = &Roof{Model: model, FLOPs: map[string]float64{}}
+		m.roofs[model] = r
 	}
-	if flops > 0 && f.FLOPs > 0 && f.Precision != "" && (len(r.FLOPs) < 16 || r.FLOPs[f.Precision] > 0) {
-		r.FLOPs[f.Precision] = f.FLOPs / f.Time / flops
+	if flops > 0 && f.FLOPs > 0 && precision != "" && (len(r.FLOPs) < 16 || r.FLOPs[precision] > 0) {
+		r.FLOPs[precision] = f.FLOPs / f.Time / flops
 	}
 	if bytes > 0 && f.Size > 0 {
 		r.Bandwidth = f.Size / f.Time / bytes
 	}
-}
-
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 func millis(ns uint64) float64 { return float64(ns) / 1e6 }
@@ -156,12 +155,12 @@ func bucketOf(f *spanfacts.Facts) bucket {
 func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	m.health.Steps++
 	st := Step{
-		Time: millis(f.End), Name: s.Name(), Service: r.Service, Index: f.StepIndex, Rank: r.Rank, Duration: f.StepTime(),
-		Exposed: f.StepExposed, Other: f.StepOther, Overlap: f.StepOverlap, Items: f.StepItems, ItemType: f.StepItemType, MFU: f.MFU,
-		Energy: f.Energy, Trace: f.Key.Trace.String(), Span: f.Key.Span.String(),
+		Time: millis(f.End), Name: clip(s.Name()), Service: clip(r.Service), Index: f.StepIndex, Rank: r.Rank, Duration: f.StepTime(),
+		Exposed: f.StepExposed, Other: f.StepOther, Overlap: f.StepOverlap, Items: f.StepItems, ItemType: clip(f.StepItemType),
+		MFU: f.MFU, Energy: f.Energy, Trace: f.Key.Trace.String(), Span: f.Key.Span.String(),
 	}
 	for _, p := range f.Phases() {
-		st.Phases = append(st.Phases, Phase{p.Name, p.Duration})
+		st.Phases = append(st.Phases, Phase{clip(p.Name), p.Duration})
 	}
 	m.steps.put(st, maxSteps)
 }
@@ -180,14 +179,14 @@ func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) 
 		m.order = append(m.order, f.Key.Trace)
 		m.health.Requests++
 	}
-	q.Service = or(r.Service, q.Service)
-	q.Model = or(f.RequestModel, q.Model)
+	q.Service = clip(cmp.Or(r.Service, q.Service))
+	q.Model = clip(cmp.Or(f.RequestModel, q.Model))
 	q.Start, q.End = min(q.Start, millis(f.Start)), max(q.End, millis(f.End))
 	if f.HasEnergy {
 		q.Energy += f.Energy
 	}
 	q.Items += f.Items
-	q.ItemType = or(f.ItemType, q.ItemType)
+	q.ItemType = clip(cmp.Or(f.ItemType, q.ItemType))
 	q.Queue = max(q.Queue, f.Queue)
 	q.FirstItem = max(q.FirstItem, f.TimeToFirstItem)
 	duration := 0.0
@@ -195,14 +194,15 @@ func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) 
 		duration, _ = spanfacts.Number(v)
 	}
 	q.GPUTime += duration
+	name := clip(s.Name())
 	for i := range q.Parts {
-		if q.Parts[i].Name == s.Name() {
+		if q.Parts[i].Name == name {
 			q.Parts[i].Duration += duration
 			return
 		}
 	}
 	if len(q.Parts) < 16 {
-		q.Parts = append(q.Parts, Phase{s.Name(), duration})
+		q.Parts = append(q.Parts, Phase{name, duration})
 	}
 }
 
@@ -262,20 +262,23 @@ func (m *Model) point(name string, p pmetric.NumberDataPoint, put func(*sample, 
 	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
 		v = float64(p.IntValue())
 	}
-	at := int64(p.Timestamp()) / int64(time.Second)
-	s := &d.samples[at%stripSeconds]
+	at := int64(p.Timestamp() / pcommon.Timestamp(time.Second))
+	if at > m.now().Unix()+maxSkew {
+		m.health.FutureDropped++
+		return
+	}
+	s := &d.samples[at%keptSeconds]
 	switch {
 	case s.at > at:
 		return
 	case s.at < at:
 		*s = sample{at: at}
 	}
-	d.last = max(d.last, at)
 	if put != nil {
 		put(s, v)
 		return
 	}
-	key := name + text(p, string(semconv.GPUThrottleReasonKey))
+	key := name + " " + text(p, string(semconv.GPUThrottleReasonKey))
 	if before, ok := d.counters[key]; ok && v > before {
 		s.throttled = true
 	}
@@ -289,7 +292,7 @@ func (m *Model) point(name string, p pmetric.NumberDataPoint, put func(*sample, 
 
 func text(p pmetric.NumberDataPoint, key string) string {
 	if v, ok := p.Attributes().Get(key); ok && v.Type() == pcommon.ValueTypeStr {
-		return v.Str()
+		return clip(v.Str())
 	}
 	return ""
 }

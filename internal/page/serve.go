@@ -9,55 +9,78 @@ import (
 	"embed"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
 //go:embed assets
 var assets embed.FS
 
-// refresh is how often a browser is told that something has come.
-const refresh = time.Second
+// scripts are the page's, in this order one script.
+var scripts = []string{"base.js", "charts.js", "live.js", "profile.js", "main.js"}
+
+const (
+	// refresh is how often a browser is told that something has come.
+	refresh = time.Second
+	// maxListeners is how many browsers are told at a time; others ask by themselves.
+	maxListeners = 64
+)
+
+// Mark stands near the beginning of every report.
+const Mark = "<!-- otelgpu -->"
 
 // policy lets the page run its own script and style and talk to its own server, and nothing else.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; " +
+	"form-action 'none'; frame-ancestors 'none'"
 
 // Handler serves the page of a model. traceURL, if not empty, is a template with {traceID} that clicks lead to.
 //
 //	GET /             the page
-//	GET /api/state    State as JSON; ?range=<seconds> from 10 to 600
-//	GET /api/events   server-sent events: "state" whenever something new is there, at most once a second
+//	GET /api/state    State as JSON; ?range=<seconds> from 10 to 600; ?from=<unix ms>&to=<unix ms> for a part of it
+//	GET /api/events   server-sent events: "state" whenever something new is there, at most once a second; 64 listeners
 func Handler(m *Model, traceURL string) http.Handler {
 	mux := http.NewServeMux()
-	for path, asset := range map[string]struct{ file, kind string }{
-		"GET /{$}":     {"index.html", "text/html; charset=utf-8"},
-		"GET /app.js":  {"app.js", "text/javascript; charset=utf-8"},
-		"GET /app.css": {"app.css", "text/css; charset=utf-8"},
+	for path, asset := range map[string]struct {
+		content []byte
+		kind    string
+	}{
+		"GET /{$}":     {read("index.html"), "text/html; charset=utf-8"},
+		"GET /app.js":  {script(), "text/javascript; charset=utf-8"},
+		"GET /app.css": {read("app.css"), "text/css; charset=utf-8"},
 	} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", asset.kind)
-			_, _ = w.Write(read(asset.file))
+			_, _ = w.Write(asset.content)
 		})
 	}
 	mux.HandleFunc("GET /api/state", func(w http.ResponseWriter, r *http.Request) {
-		span := time.Duration(0)
-		if text := r.URL.Query().Get("range"); text != "" {
-			seconds, err := strconv.Atoi(text)
-			if err != nil || seconds < 10 || seconds > 600 {
-				http.Error(w, fmt.Sprintf("range must be from 10 to 600 seconds, found %q", text), http.StatusBadRequest)
-				return
-			}
-			span = time.Duration(seconds) * time.Second
+		q, err := query(r.URL.Query())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
 		}
-		s := m.State(span)
+		s := m.State(q)
 		s.TraceURL = traceURL
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(s)
 	})
-	mux.HandleFunc("GET /api/events", func(w http.ResponseWriter, r *http.Request) { events(m, w, r) })
+	var listeners atomic.Int64
+	mux.HandleFunc("GET /api/events", func(w http.ResponseWriter, r *http.Request) {
+		defer listeners.Add(-1)
+		if listeners.Add(1) > maxListeners {
+			http.Error(w, fmt.Sprintf("%d browsers listen already (ask /api/state now and then)", maxListeners), http.StatusServiceUnavailable)
+			return
+		}
+		events(m, w, r)
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -66,6 +89,27 @@ func Handler(m *Model, traceURL string) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// query reads what a State is asked of.
+func query(v url.Values) (q Query, err error) {
+	if text := v.Get("range"); text != "" {
+		seconds, err := strconv.Atoi(text)
+		if err != nil || seconds < 10 || seconds > keptSeconds {
+			return q, fmt.Errorf("range must be from 10 to %d seconds, found %q", keptSeconds, text)
+		}
+		q.Range = time.Duration(seconds) * time.Second
+	}
+	if !v.Has("from") && !v.Has("to") {
+		return q, nil
+	}
+	from, err := strconv.ParseInt(v.Get("from"), 10, 64)
+	to, err2 := strconv.ParseInt(v.Get("to"), 10, 64)
+	if err != nil || err2 != nil || from <= 0 || to <= from {
+		return q, fmt.Errorf("from and to must be unix milliseconds, from before to, found %q and %q", v.Get("from"), v.Get("to"))
+	}
+	q.From, q.To = time.UnixMilli(from), time.UnixMilli(to)
+	return q, nil
 }
 
 func events(m *Model, w http.ResponseWriter, r *http.Request) {
@@ -107,18 +151,27 @@ func read(name string) []byte {
 	return b
 }
 
+func script() []byte {
+	var all [][]byte
+	for _, name := range scripts {
+		all = append(all, read(name))
+	}
+	return bytes.Join(all, []byte("\n"))
+}
+
 // Report writes a state as one HTML file that needs nothing else.
 func Report(w io.Writer, s *State) error {
 	data, err := json.Marshal(s) // escapes <, > and &, so that no text can end the script that it stands in
 	if err != nil {
 		return err
 	}
-	script, style := read("app.js"), read("app.css")
+	script, style := script(), read("app.css")
 	hash := func(b []byte) string {
 		sum := sha256.Sum256(b)
 		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 	}
-	meta := fmt.Sprintf(`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src %s; style-src %s">`, hash(script), hash(style))
+	meta := fmt.Sprintf(`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src %s; style-src %s; `+
+		`base-uri 'none'; form-action 'none'">`, hash(script), hash(style))
 	page := read("index.html")
 	for _, r := range [][2][]byte{
 		{[]byte(`<link rel="stylesheet" href="app.css">`), bytes.Join([][]byte{[]byte("<style>"), style, []byte("</style>")}, nil)},
@@ -135,4 +188,20 @@ func Report(w io.Writer, s *State) error {
 	}
 	_, err = w.Write(page)
 	return err
+}
+
+// WriteReport writes a report to a file of a folder, which is made if it is missing, and returns its path.
+func WriteReport(folder, name string, s *State) (path string, err error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", fmt.Errorf("cannot make the folder of the page: %w", err)
+	}
+	path = filepath.Join(folder, name)
+	f, err := os.Create(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot write the page: %w", err)
+	}
+	if err := errors.Join(Report(f, s), f.Close()); err != nil {
+		return "", fmt.Errorf("cannot write the page %q: %w", path, err)
+	}
+	return path, nil
 }

@@ -6,6 +6,7 @@ package page
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -17,7 +18,8 @@ const (
 	shownOperations = 500
 	shownSteps      = 400
 	shownRequests   = 200
-	shownStrip      = 300 // seconds
+	shownCells      = 300  // of a device's strip
+	shownRecent     = 2000 // newest spans of all devices together, 200 of one
 )
 
 // State is what the page shows: the JSON of /api/state, version 1. Times are unix milliseconds, durations seconds, energies
@@ -26,7 +28,9 @@ type State struct {
 	Version    int         `json:"version"`
 	Now        int64       `json:"now"`
 	Live       bool        `json:"live"`
-	Range      float64     `json:"range"`              // seconds before now that operations, steps and requests are of; 0: all
+	Range      float64     `json:"range"`              // seconds before now that the strips show; 0: all
+	From       int64       `json:"from"`               // what operations, steps and requests are of; 0: all
+	To         int64       `json:"to"`                 //
 	TraceURL   string      `json:"traceUrl,omitempty"` // with {traceID}
 	Devices    []Device    `json:"devices"`
 	Operations []Operation `json:"operations"`
@@ -34,27 +38,27 @@ type State struct {
 	Roofs      []Roof      `json:"roofs"`
 	Steps      []Step      `json:"steps"`
 	Requests   []Request   `json:"requests"`
-	Findings   []string    `json:"findings,omitempty"` // of a report: verdicts, the most important first
 	Health     Health      `json:"health"`
+
+	// Of reports on profiles.
+	Profiles   []*Profile  `json:"profiles,omitempty"`
+	Ranks      []string    `json:"ranks,omitempty"`      // what is to be said of the ranks of a job
+	Comparison *Comparison `json:"comparison,omitempty"` // what changed from one profile to another
 }
 
-// Device is one device's strip.
+// Device is one device's strip: a list of cells of Step seconds from Start on. What is null is not known.
 type Device struct {
-	ID      string   `json:"id"`
-	Name    string   `json:"name,omitempty"`
-	Model   string   `json:"model,omitempty"`
-	Seconds []Second `json:"seconds"`
-	Recent  []Recent `json:"recent"`
-}
-
-// Second is one second of a device.
-type Second struct {
-	Time        int64    `json:"t"` // unix s
-	Covered     float64  `json:"covered"`
-	Busy        *float64 `json:"busy,omitempty"`
-	Power       *float64 `json:"power,omitempty"`
-	Temperature *float64 `json:"temperature,omitempty"`
-	Throttled   bool     `json:"throttled,omitempty"`
+	ID          string     `json:"id"`
+	Name        string     `json:"name,omitempty"`
+	Model       string     `json:"model,omitempty"`
+	Start       int64      `json:"start"` // unix s
+	Step        int64      `json:"step"`
+	Covered     []*float64 `json:"covered"` // share of the cell in which a span ran, 0 to 1
+	Busy        []*float64 `json:"busy"`    // as the device says, 0 to 1
+	Power       []*float64 `json:"power"`   // W
+	Temperature []*float64 `json:"temperature"`
+	Throttled   []bool     `json:"throttled"`
+	Recent      []Recent   `json:"recent"` // oldest first
 }
 
 // Recent is a recent span on a device; Start and End are unix milliseconds.
@@ -141,41 +145,58 @@ type Health struct {
 	GPUSpans          int64   `json:"gpuSpans"`
 	Steps             int64   `json:"steps"`
 	Requests          int64   `json:"requests"`
-	LastSpan          int64   `json:"lastSpan,omitempty"`   // unix ms
-	LastMetric        int64   `json:"lastMetric,omitempty"` // unix ms
-	Coverage          float64 `json:"coverage,omitempty"`   // mean gpu.join.coverage in the range
+	LastSpan          int64   `json:"lastSpan,omitempty"`        // unix ms
+	LastMetric        int64   `json:"lastMetric,omitempty"`      // unix ms
+	Coverage          float64 `json:"coverage,omitempty"`        // mean gpu.join.coverage in the range
+	OperationsSince   int64   `json:"operationsSince,omitempty"` // unix s: there were too many for ten minutes
+	FutureDropped     int64   `json:"futureDropped,omitempty"`   // spans and points that lie in the future
 	OperationsDropped int64   `json:"operationsDropped,omitempty"`
 	DevicesDropped    int64   `json:"devicesDropped,omitempty"`
 	RequestsDropped   int64   `json:"requestsDropped,omitempty"`
+	ProfilesDropped   int     `json:"profilesDropped,omitempty"`
 }
 
-// State is the model's state over the last so long; 0 or more than ten minutes is all there is.
-func (m *Model) State(span time.Duration) *State {
+// Query says what a State is of.
+type Query struct {
+	Range    time.Duration // before now; 0 or more than ten minutes is all there is
+	From, To time.Time     // what operations, steps and requests are of; zero: of Range
+}
+
+// State is what the model holds of a time.
+func (m *Model) State(q Query) *State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
-	if span <= 0 || span > bucketCount*bucketLength {
-		span = bucketCount * bucketLength
+	span := q.Range
+	if span <= 0 || span > keptSeconds*time.Second {
+		span = keptSeconds * time.Second
+	}
+	if q.From.IsZero() || !q.To.After(q.From) {
+		q.From, q.To = now.Add(-span), now
 	}
 	s := &State{
-		Version: 1, Now: now.UnixMilli(), Live: !m.fixed, Range: span.Seconds(), Health: m.health,
-		Devices: []Device{}, Operations: []Operation{}, Roofs: []Roof{}, Steps: []Step{}, Requests: []Request{},
+		Version: 2, Now: now.UnixMilli(), Live: !m.fixed, Range: span.Seconds(), From: q.From.UnixMilli(), To: q.To.UnixMilli(),
+		Health: m.health, Devices: []Device{}, Operations: []Operation{}, Roofs: []Roof{}, Steps: []Step{}, Requests: []Request{},
 	}
-	since := float64(now.Add(-span).UnixMilli())
+	from, to := float64(s.From), float64(s.To)
+	first, last := q.From.Unix()/bucketSeconds, q.To.Unix()/bucketSeconds
 	if m.fixed {
-		s.Range, since = 0, 0
+		s.Range, s.From, s.To = 0, 0, 0
+		from, to, first, last = math.Inf(-1), math.Inf(1), math.MinInt64, math.MaxInt64
 	}
-	m.operationsOf(s, now.Unix(), int64(span/bucketLength))
-	m.devicesOf(s, now.Unix())
+	m.operationsOf(s, first, last)
+	if !m.fixed { // a report draws what ran, not seconds
+		m.devicesOf(s, now.Unix(), int64(span.Seconds()))
+	}
 	m.steps.each(func(st *Step) {
-		if st.Time >= since {
+		if st.Time >= from && st.Time-1000*st.Duration <= to {
 			s.Steps = append(s.Steps, *st)
 		}
 	})
 	slices.SortStableFunc(s.Steps, func(a, b Step) int { return cmp.Compare(a.Time, b.Time) })
 	s.Steps = s.Steps[max(0, len(s.Steps)-shownSteps):]
 	for _, q := range m.requests {
-		if q.End >= since {
+		if q.End >= from && q.Start <= to {
 			r := *q
 			r.Parts = slices.Clone(q.Parts)
 			s.Requests = append(s.Requests, r)
@@ -195,13 +216,14 @@ func (m *Model) Generation() uint64 {
 	return m.generation
 }
 
-func (m *Model) operationsOf(s *State, now, buckets int64) {
+// operationsOf sums the buckets from the first to the last index.
+func (m *Model) operationsOf(s *State, first, last int64) {
 	var coverage, covered float64
 	models := map[string]bool{}
 	for k, o := range m.operations {
-		sum := o.total
+		var sum bucket
 		for i := range o.buckets {
-			if b := &o.buckets[i]; b.count > 0 && b.index > now/10-buckets {
+			if b := &o.buckets[i]; b.index >= first && b.index <= last {
 				sum.add(b)
 			}
 		}
@@ -210,9 +232,10 @@ func (m *Model) operationsOf(s *State, now, buckets int64) {
 		}
 		coverage, covered = coverage+sum.coverage, covered+sum.coverCount
 		op := Operation{
-			Service: k.service, Name: k.name, Type: k.kind, Category: o.category, Precision: o.precision, Model: o.model, Count: sum.count,
-			Time: sum.time, Energy: sum.energy, Items: sum.items, ItemType: o.itemType, FLOPRate: ratio(sum.flops, sum.flopTime),
-			ByteRate: ratio(sum.bytes, sum.byteTime), Roofline: ratio(sum.use, sum.useTime), Trace: o.trace,
+			Service: k.service, Name: k.name, Type: k.kind, Category: o.category, Precision: o.precision, Model: o.model,
+			Count: sum.count, Time: sum.time, Energy: sum.energy, Items: sum.items, ItemType: o.itemType,
+			FLOPRate: ratio(sum.flops, sum.flopTime), ByteRate: ratio(sum.bytes, sum.byteTime),
+			Roofline: ratio(sum.use, sum.useTime), Trace: o.trace,
 		}
 		if o.direction == "" { // the bytes of a copy are no traffic of the device's memory
 			op.Intensity = ratio(sum.bothFlops, sum.both)
@@ -240,19 +263,26 @@ func (m *Model) operationsOf(s *State, now, buckets int64) {
 		}
 	}
 	for model := range models {
-		d, ok := peaks.Lookup(model)
-		if !ok || d.MemoryBandwidth <= 0 {
-			continue
+		if r, ok := roofOf(model); ok {
+			s.Roofs = append(s.Roofs, r)
 		}
-		r := Roof{Model: model, Bandwidth: d.MemoryBandwidth, FLOPs: map[string]float64{}}
-		for _, p := range peaks.Precisions() {
-			if f := d.FLOPs.Of(p); f > 0 {
-				r.FLOPs[p] = f
-			}
-		}
-		s.Roofs = append(s.Roofs, r)
 	}
 	slices.SortFunc(s.Roofs, func(a, b Roof) int { return cmp.Compare(a.Model, b.Model) })
+}
+
+// roofOf is a model's roof by the table of peaks.
+func roofOf(model string) (Roof, bool) {
+	d, ok := peaks.Lookup(model)
+	if !ok || d.MemoryBandwidth <= 0 {
+		return Roof{}, false
+	}
+	r := Roof{Model: model, Bandwidth: d.MemoryBandwidth, FLOPs: map[string]float64{}}
+	for _, p := range peaks.Precisions() {
+		if f := d.FLOPs.Of(p); f > 0 {
+			r.FLOPs[p] = f
+		}
+	}
+	return r, true
 }
 
 func ratio(a, b float64) float64 {
@@ -262,36 +292,58 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-func (m *Model) devicesOf(s *State, now int64) {
+func (m *Model) devicesOf(s *State, now, span int64) {
+	recent := min(200, shownRecent/max(1, len(m.devices)))
 	for _, d := range m.devices {
-		newest := now
-		if m.fixed {
-			newest = d.last
-		}
-		out := Device{ID: d.id, Name: d.name, Model: d.model, Seconds: []Second{}, Recent: []Recent{}}
-		for at := newest - shownStrip + 1; at <= newest; at++ {
-			c, p := &d.covered[at%stripSeconds], &d.samples[at%stripSeconds]
-			sec := Second{Time: at}
-			if c.at == at {
-				sec.Covered = c.share()
-			}
-			if p.at == at {
-				sec.Busy, sec.Power, sec.Temperature = optional(p.busy, p.hasBusy), optional(p.power, p.hasPower), optional(p.temperature, p.hasTemperature)
-				sec.Throttled = p.throttled
-			}
-			if c.at == at || p.at == at {
-				out.Seconds = append(out.Seconds, sec)
-			}
-		}
+		out := d.strip(now, span)
 		d.recent.each(func(r *Recent) { out.Recent = append(out.Recent, *r) })
+		out.Recent = out.Recent[max(0, len(out.Recent)-recent):]
 		s.Devices = append(s.Devices, out)
 	}
 	slices.SortFunc(s.Devices, func(a, b Device) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 }
 
-func optional(v float64, has bool) *float64 {
-	if !has {
+// strip is the device's last so many seconds, in at most shownCells cells: of several seconds the mean, of throttling any.
+func (d *device) strip(newest, span int64) Device {
+	step := (span + shownCells - 1) / shownCells
+	first := (newest/step - span/step + 1) * step // so that cells do not move against the seconds as time goes on
+	out := Device{ID: d.id, Name: d.name, Model: d.model, Start: first, Step: step, Recent: []Recent{}}
+	for at := first; at <= newest; at += step {
+		var covered, busy, power, temperature mean
+		throttled := false
+		for i := at; i < at+step; i++ {
+			if i <= newest {
+				covered.add(d.covered[i%keptSeconds].share(i), d.first > 0 && i >= d.first)
+			}
+			if p := &d.samples[i%keptSeconds]; p.at == i {
+				busy.add(p.busy, p.hasBusy)
+				power.add(p.power, p.hasPower)
+				temperature.add(p.temperature, p.hasTemperature)
+				throttled = throttled || p.throttled
+			}
+		}
+		out.Covered, out.Busy = append(out.Covered, covered.value(1000)), append(out.Busy, busy.value(1000))
+		out.Power, out.Temperature = append(out.Power, power.value(10)), append(out.Temperature, temperature.value(10))
+		out.Throttled = append(out.Throttled, throttled)
+	}
+	return out
+}
+
+// mean is that of values that are known.
+type mean struct{ sum, count float64 }
+
+func (m *mean) add(v float64, known bool) {
+	if known {
+		m.sum += v
+		m.count++
+	}
+}
+
+// value is rounded to 1/parts, and nil where nothing is known.
+func (m *mean) value(parts float64) *float64 {
+	if m.count == 0 {
 		return nil
 	}
+	v := math.Round(m.sum/m.count*parts) / parts
 	return &v
 }

@@ -3,7 +3,11 @@
 
 package verdict
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // Cause is why a device was idle at a moment. Every idle nanosecond has exactly one.
 type Cause uint8
@@ -32,6 +36,16 @@ func (c Cause) String() string { return causes[c] }
 
 // MarshalText writes the cause as String.
 func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (c *Cause) UnmarshalText(text []byte) error {
+	i := slices.Index(causes[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("%q is no cause of idle time", text)
+	}
+	*c = Cause(i)
+	return nil
+}
 
 // Causes are all, in the order of their values.
 func Causes() []Cause {

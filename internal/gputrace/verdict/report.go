@@ -23,6 +23,7 @@ type Report struct {
 	Parts   Parts         `json:"parts"`
 	Idle    []CauseTime   `json:"idle,omitempty"` // by cause, the longest first; their sum is Parts.Idle
 	Steps   int64         `json:"steps,omitempty"`
+	ByStep  []Step        `json:"by_step,omitempty"` // in the order of their ends, the first maxSteps; empty: read from spans
 
 	Kernels     int64        `json:"kernels"`
 	Efficiency  Efficiency   `json:"efficiency"`
@@ -42,6 +43,16 @@ type Parts struct {
 	CopyExposed time.Duration `json:"copying_exposed_ns"`
 	CopyHidden  time.Duration `json:"copying_hidden_ns"`
 	Idle        time.Duration `json:"idle_ns"`
+}
+
+// Step is what the only device of a step did meanwhile. Parts and idle times add up to the part of the step that lies within
+// the device's window.
+type Step struct {
+	Name  string        `json:"name"`
+	Start int64         `json:"start_unix_ns"`
+	Time  time.Duration `json:"time_ns"`
+	Parts Parts         `json:"parts"` // hidden ones are not told apart by step
+	Idle  []CauseTime   `json:"idle,omitempty"`
 }
 
 // CauseTime is the idle time of one cause.
@@ -153,11 +164,8 @@ type Memory struct {
 	At             string // range in which it was highest
 }
 
-// most entries of the lists of a report.
-const (
-	topPlaces = 5
-	topRows   = 2000
-)
+// topPlaces is how many places of a cause a report names.
+const topPlaces = 5
 
 // Report ends the device: it takes no further activities.
 func (d *Device) Report(f *Facts) Report {
@@ -177,6 +185,22 @@ func (d *Device) Report(f *Facts) Report {
 	j := judge{subject: fmt.Sprintf("GPU %d", f.Ordinal), f: f, length: int64(r.Window), account: &d.account}
 	r.Verdicts = j.device(d, &r)
 	return r
+}
+
+// Step is what the account says of a step of this name, start (unix ns) and length, in which the device computed for so long:
+// that is no part of accounts.
+func (a *Account) Step(name string, start, length, computing int64) Step {
+	s := Step{Name: name, Start: start, Time: time.Duration(length), Parts: Parts{
+		Computing: time.Duration(computing), CommExposed: time.Duration(a.parts[Communicating]),
+		CopyExposed: time.Duration(a.parts[Copying]), Idle: time.Duration(a.idleTime()),
+	}}
+	for c, n := range a.idles {
+		if n > 0 {
+			s.Idle = append(s.Idle, CauseTime{Cause: Cause(c), Time: time.Duration(n)})
+		}
+	}
+	SortIdle(s.Idle)
+	return s
 }
 
 func (a *account) idleBy(f *Facts) []CauseTime {

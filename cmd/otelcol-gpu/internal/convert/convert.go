@@ -21,6 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/pipeline"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/ranks"
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/page"
 )
 
 //go:embed pipeline.yaml.tmpl
@@ -38,7 +40,9 @@ type Result struct {
 	Spans   int64
 	Cut     int64    // spans that were summed on others, or cut by a limit
 	Partial bool     // only the beginning of the file could be read; Remarks say why
-	Remarks []string // what was odd, once each
+	Remarks []string // what was found, and what was odd, once each
+	Odd     []string // of the remarks those that say what was odd
+	Devices []verdict.Report
 }
 
 // Options of Run.
@@ -50,7 +54,8 @@ type Options struct {
 	Full      bool // the detail that the user asked for is all there is
 	Info      component.BuildInfo
 	Factories func() (otelcol.Factories, error)
-	Rows      int // operations in the table; 0 is all
+	Rows      int  // operations in the table; 0 is all
+	HTML      bool // write the page, too
 }
 
 // Errors of a run whose results are complete but for some files; what was wrong with each has been written already.
@@ -88,6 +93,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		return err
 	}
 	var byRank ranks.Profiles
+	book := page.NewBook()
 	good, repeated, partial := 0, 0, 0
 	known := contents{}
 	for _, file := range files {
@@ -99,6 +105,9 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		sink := &sink{}
 		r, err := o.read(ctx, file, sink.to(source.Next("files").ConsumeTraces), sink.to(func(ctx context.Context, td ptrace.Traces) error {
 			byRank.Add(file, td)
+			if o.HTML {
+				book.Spans(file, td)
+			}
 			return source.Next("all").ConsumeTraces(ctx, td)
 		}))
 		switch {
@@ -115,6 +124,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 			continue
 		}
 		good++
+		book.Profile(file, r.Devices, r.Odd)
 		if r.Partial {
 			partial++
 			complain(problems, fmt.Errorf("only a part of %q could be read", file))
@@ -126,6 +136,11 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	}
 	if good == 0 {
 		return ErrSomeFailed
+	}
+	if o.HTML {
+		if err := results.writePage(book.State(byRank.Verdicts())); err != nil {
+			return err
+		}
 	}
 	replaced, err := results.publish()
 	if err != nil {
@@ -183,7 +198,8 @@ func (o Options) read(ctx context.Context, file string, files, all Emit) (Result
 		return r, err
 	}
 	full, err := o.Reader(ctx, file, true, all)
-	r.Remarks = full.Remarks // what was found is named more precisely where no range is left out
+	// What was found is named more precisely where no range is left out.
+	r.Remarks, r.Odd, r.Devices = full.Remarks, full.Odd, full.Devices
 	return r, err
 }
 

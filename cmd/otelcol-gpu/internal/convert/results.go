@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
+	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profilefile"
 )
 
@@ -22,12 +23,14 @@ import (
 const (
 	spansFile = "spans.json"
 	traceFile = "trace.json"
+	pageFile  = "report.html"
 )
 
 // results are written to a folder of their own, within that of the results, and renamed at the end: two runs into one
 // folder do not mix, and one that fails changes nothing.
 type results struct {
 	out, tmp string
+	page     bool     // there is one
 	traces   []string // names of what was published
 }
 
@@ -72,7 +75,11 @@ func (r *results) publish() (replaced []string, err error) {
 		if err := os.Rename(r.temporary(e.Name()), filepath.Join(r.out, e.Name())); err != nil {
 			return nil, fmt.Errorf("cannot name the results: %w", err)
 		}
-		if e.Name() != spansFile {
+		switch e.Name() {
+		case spansFile:
+		case pageFile:
+			r.page = true
+		default:
 			r.traces = append(r.traces, e.Name())
 		}
 	}
@@ -96,16 +103,29 @@ func (r *results) earlier() (names []string, err error) {
 		name := e.Name()
 		switch numbered, _ := filepath.Match("trace-[0-9]*.json", name); {
 		case !e.Type().IsRegular():
-		case name == spansFile, name == traceFile, numbered && isOwn(filepath.Join(r.out, name)):
+		case name == spansFile, name == traceFile, name == pageFile && r.isOwn(name, page.Mark), numbered && r.isOwn(name, `"otelgpuFormat"`):
 			names = append(names, name)
 		}
 	}
 	return names, nil
 }
 
-func isOwn(path string) bool {
-	head, err := profilefile.Head(path)
-	return err == nil && bytes.Contains(head, []byte(`"otelgpuFormat"`))
+// isOwn says whether a result of this name has the mark of this program.
+func (r *results) isOwn(name, mark string) bool {
+	head, err := profilefile.Head(filepath.Join(r.out, name))
+	return err == nil && bytes.Contains(head, []byte(mark))
+}
+
+// writePage writes the page as one file.
+func (r *results) writePage(s *page.State) error {
+	f, err := os.Create(r.temporary(pageFile))
+	if err != nil {
+		return fmt.Errorf("cannot write the page: %w", r.named(err))
+	}
+	if err := errors.Join(page.Report(f, s), f.Close()); err != nil {
+		return fmt.Errorf("cannot write the page: %w", r.named(err))
+	}
+	return nil
 }
 
 // describe says where the results are.
@@ -113,6 +133,9 @@ func (r *results) describe(out io.Writer) {
 	fmt.Fprintf(out, "\n%s\n    the spans as OTLP JSON, one request per line\n", printable.Line(filepath.Join(r.out, spansFile)))
 	for _, name := range r.traces {
 		fmt.Fprintf(out, "%s\n    every activity: open it in https://ui.perfetto.dev or chrome://tracing\n", printable.Line(filepath.Join(r.out, name)))
+	}
+	if r.page {
+		fmt.Fprintf(out, "%s\n    the report: open it in a browser; it needs nothing else\n", printable.Line(filepath.Join(r.out, pageFile)))
 	}
 }
 

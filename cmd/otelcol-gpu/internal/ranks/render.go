@@ -22,17 +22,27 @@ import (
 // Render writes a verdict and a table for each job of several ranks; nothing where there is none.
 func (p *Profiles) Render(w io.Writer) error {
 	for _, job := range p.jobs() {
-		if _, err := io.WriteString(w, report(job)); err != nil {
+		says, table := report(job)
+		if _, err := fmt.Fprintf(w, "\n%s\n\n%s", says, table); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// Verdicts are what Render says of each job before its table.
+func (p *Profiles) Verdicts() (list []string) {
+	for _, job := range p.jobs() {
+		says, _ := report(job)
+		list = append(list, says)
+	}
+	return list
+}
+
 // notable is the share of the window from which on lateness is worth a word.
 const notable = 0.01
 
-func report(job []*profile) string {
+func report(job []*profile) (says, rows string) {
 	var all []straggler.Collective
 	var window int64 // of the rank that was recorded longest
 	for _, x := range job {
@@ -47,7 +57,7 @@ func report(job []*profile) string {
 		clocks[a.Rank] = int64(a.Clock * 1e9)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%d ranks of one job", len(job))
+	fmt.Fprintf(&b, "%d ranks of one job", len(job))
 	if world := job[0].world; world > 0 {
 		fmt.Fprintf(&b, " of %d", world)
 	}
@@ -60,9 +70,9 @@ func report(job []*profile) string {
 	} else {
 		b.WriteString(byStep(job))
 	}
-	b.WriteString("\n\n")
-	table(&b, job, arrivals)
-	return b.String()
+	var t strings.Builder
+	table(&t, job, arrivals)
+	return b.String(), t.String()
 }
 
 // byArrival names the rank that the others wait for longest.

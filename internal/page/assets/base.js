@@ -1,0 +1,155 @@
+// Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
+"use strict";
+// Nodes, numbers, hover, tables. Text from the wire is only ever set as text: nothing in these files parses HTML.
+
+const byId = (id) => document.getElementById(id);
+let state = null; // the State that is drawn
+
+function node(n, props, children) {
+  for (const [k, v] of Object.entries(props || {})) {
+    if (v === undefined || v === false || v === null) continue;
+    if (k.startsWith("on")) n.addEventListener(k.slice(2), v);
+    else if (k === "tip") tips.set(n, v);
+    else n.setAttribute(k, v === true ? "" : v);
+  }
+  n.append(...children.flat().filter((c) => c !== undefined && c !== null && c !== ""));
+  return n;
+}
+const el = (name, props, ...children) => node(document.createElement(name), props, children);
+const svg = (name, props, ...children) => node(document.createElementNS("http://www.w3.org/2000/svg", name), props, children);
+// chart is a drawing of this size in CSS pixels, so that its text is as large as other text.
+const chart = (label, width, height, ...children) => svg("svg", {width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label}, ...children);
+const text = (x, y, t, anchor, cls) => svg("text", {x, y, "text-anchor": anchor, class: cls}, t);
+// named is a name from the wire: isolated, so that its direction changes nothing around it, and whole on hover.
+const named = (t) => el("bdi", {class: "name", title: t}, t);
+// short cuts a name for a label.
+const short = (t, n) => ([...t].length > n ? [...t].slice(0, n - 1).join("") + "…" : t);
+const widthOf = (view) => Math.max(240, Math.floor(view.clientWidth || 640));
+
+const sig = (x, n = 3) => Number(x.toPrecision(n)).toLocaleString("en", {maximumSignificantDigits: n});
+const count = (n) => n.toLocaleString("en");
+const percent = (x) => (x > 0 && x < 0.0005 ? "<0.1" : sig(x * 100)) + " %";
+function seconds(s) {
+  if (!s) return "0 s";
+  const a = Math.abs(s);
+  if (a >= 1) return sig(s, 4) + " s";
+  if (a >= 1e-3) return sig(s * 1e3) + " ms";
+  if (a >= 1e-6) return sig(s * 1e6) + " µs";
+  return sig(s * 1e9) + " ns";
+}
+const nanos = (n) => seconds((n || 0) / 1e9);
+function scaled(x, unit) {
+  for (const [f, p] of [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) if (x >= f) return sig(x / f) + " " + p + unit;
+  return sig(x) + " " + unit;
+}
+const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : many || one + "s"}`;
+const or = (x, f) => (x ? f(x) : "");
+const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB");
+
+// Hover. What a node says is kept beside it, so that it can be said again when the node is drawn anew under the pointer.
+const tips = new WeakMap();
+const tip = byId("tip");
+let pointer = null;
+function tipOf(n) {
+  for (; n && n !== document; n = n.parentNode) if (tips.has(n)) return n;
+  return null;
+}
+function showTip(target, x, y) {
+  const n = tipOf(target), says = n && tips.get(n), lines = typeof says === "function" ? says({x, y, node: n}) : says;
+  const list = (lines || []).filter(Boolean);
+  tip.hidden = !list.length;
+  if (!list.length) return;
+  tip.replaceChildren(...list.map((l, i) => el("div", {class: i ? undefined : "first"}, el("bdi", {}, l))));
+  tip.style.left = Math.max(4, Math.min(x + 14, innerWidth - tip.offsetWidth - 8)) + "px";
+  tip.style.top = Math.max(4, y + 14 + tip.offsetHeight > innerHeight ? y - tip.offsetHeight - 10 : y + 14) + "px";
+}
+document.addEventListener("pointermove", (e) => { pointer = [e.clientX, e.clientY]; showTip(e.target, e.clientX, e.clientY); });
+document.addEventListener("pointerleave", () => { pointer = null; tip.hidden = true; });
+document.addEventListener("scroll", () => { tip.hidden = true; }, true);
+document.addEventListener("focusin", (e) => { if (e.target.matches(":focus-visible")) focusTip(e.target); });
+document.addEventListener("focusout", () => { tip.hidden = true; });
+function focusTip(n) {
+  const b = n.getBoundingClientRect();
+  showTip(n, b.left + b.width / 2, b.top + b.height / 2);
+}
+// tipAgain says what is under the pointer after a redraw.
+function tipAgain() {
+  if (!pointer || tip.hidden) return;
+  showTip(document.elementFromPoint(...pointer), ...pointer);
+}
+
+const isTrace = (id) => /^[0-9a-f]{32}$/.test(id || "");
+const traceOf = (id) => (state.traceUrl && isTrace(id) ? state.traceUrl.replaceAll("{traceID}", id) : "");
+function traceLink(id, label) {
+  const to = traceOf(id);
+  return to ? el("a", {href: to, target: "_blank", rel: "noreferrer", "data-key": "trace " + id}, label) : el("span", {}, label);
+}
+function openTrace(id) {
+  if (traceOf(id)) open(traceOf(id), "_blank", "noreferrer");
+}
+// pressed makes a drawn node do what a button does.
+const pressed = (f) => ({onclick: f, onkeydown: (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); f(e); } }});
+
+function legend(entries) {
+  return el("ul", {class: "legend"}, ...entries.map(([name, cls]) =>
+    el("li", {}, svg("svg", {width: 11, height: 11, viewBox: "0 0 11 11", "aria-hidden": "true"}, svg("rect", {width: 11, height: 11, rx: 2, class: cls})), named(name))));
+}
+// empty says what is missing and what to do about it.
+const empty = (what, todo) => el("p", {class: "empty"}, el("strong", {}, what), " ", todo);
+const details = (key, title, body) => node(document.createElement("details"),
+  {open: opened.has(key), "data-key": key, ontoggle: (e) => opened[e.target.open ? "add" : "delete"](key)}, [el("summary", {}, title), body]);
+const opened = new Set();
+
+// Tables. What is chosen of a table, by its key, outlives a redraw: order, filter, whether all rows are shown.
+const tables = new Map();
+// table has columns {title, of: value that rows are ordered by, cell: what is shown (default: the value), left: text}. opts:
+// key (makes it sortable and remembers), sort [column, down], filter: row => text, most: rows at first, chosen: row => bool,
+// more: how many rows there are beyond all.
+function table(caption, columns, rows, opts = {}) {
+  const own = opts.key ? tables.get(opts.key) || {sort: opts.sort, find: ""} : {find: ""};
+  if (opts.key) tables.set(opts.key, own);
+  const box = el("div", {class: "table"});
+  const fill = () => {
+    let list = rows;
+    if (own.find) list = list.filter((r) => opts.filter(r).toLowerCase().includes(own.find.toLowerCase()));
+    if (own.sort) {
+      const [at, down] = own.sort, of = columns[at].of;
+      list = list.slice().sort((a, b) => {
+        const u = of(a), v = of(b), none = (x) => x === undefined || x === null || x === "" || x === 0 && !columns[at].left;
+        if (none(u) || none(v)) return none(u) - none(v); // what is not known stays behind
+        const c = typeof u === "string" ? u.localeCompare(v) : u - v;
+        return down ? -c : c;
+      });
+    }
+    const most = own.all ? list.length : opts.most || 50, left = list.length - most;
+    const head = el("tr", {}, ...columns.map((c, i) => el("th", {scope: "col", class: c.left ? "left" : undefined, title: c.help,
+      "aria-sort": own.sort && own.sort[0] === i ? (own.sort[1] ? "descending" : "ascending") : undefined},
+    opts.key && c.of ? el("button", {"data-key": `${opts.key} ${c.title}`, onclick: () => { own.sort = [i, own.sort && own.sort[0] === i ? !own.sort[1] : !c.left]; refill(); }}, c.title) : c.title)));
+    const body = list.slice(0, most).map((r) => el("tr", {class: opts.chosen && opts.chosen(r) ? "chosen" : undefined},
+      ...columns.map((c) => el("td", {class: c.left ? "left" : undefined}, c.cell ? c.cell(r) : c.of(r)))));
+    const grid = el("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": caption, "data-key": opts.key && opts.key + " rows"},
+      el("table", {}, el("caption", {}, caption), el("thead", {}, head), el("tbody", {}, ...body)));
+    const foot = [];
+    if (left > 0) foot.push(el("button", {"data-key": opts.key + " all", onclick: () => { own.all = true; refill(); }}, `show ${plural(left, "more row")}`));
+    if (opts.more) foot.push(el("span", {}, `${plural(opts.more, "more row")} with less time ${opts.more === 1 ? "is" : "are"} not in this page`));
+    if (own.find && !list.length) foot.push(el("span", {}, "nothing has this in its name"));
+    return [grid, foot.length ? el("p", {class: "foot"}, ...foot) : null];
+  };
+  const refill = () => keep(() => { for (const n of [...box.children].slice(box.firstChild === search ? 1 : 0)) n.remove(); node(box, {}, fill()); });
+  const search = opts.filter && rows.length > 12 ? el("label", {class: "find"}, "find ", el("input", {type: "search", value: own.find, "data-key": opts.key + " find",
+    oninput: (e) => { own.find = e.target.value; refill(); }})) : null;
+  return node(box, {}, [search, ...fill()]);
+}
+// keep does something that makes nodes anew, and gives back the focus and the places of what is scrolled.
+function keep(f) {
+  const key = document.activeElement && document.activeElement.dataset.key, at = new Map();
+  const caret = document.activeElement && document.activeElement.selectionStart;
+  for (const n of document.querySelectorAll(".scroll[data-key]")) at.set(n.dataset.key, [n.scrollTop, n.scrollLeft]);
+  f();
+  for (const n of document.querySelectorAll(".scroll[data-key]")) if (at.has(n.dataset.key)) [n.scrollTop, n.scrollLeft] = at.get(n.dataset.key);
+  if (!key || document.activeElement.dataset.key === key) return;
+  const again = [...document.querySelectorAll("[data-key]")].find((n) => n.dataset.key === key);
+  if (!again) return;
+  again.focus({preventScroll: true});
+  if (again.type === "search") again.setSelectionRange(caret, caret);
+}

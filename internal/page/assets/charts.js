@@ -1,0 +1,106 @@
+// Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
+// Charts that the live page and reports share.
+
+const boundClass = (b) => ({compute: "k0", memory: "k1", launch: "k4", latency: "k3"})[b] || "k7";
+
+// ticks are about n round numbers from 0 to at least most.
+function ticks(most, n) {
+  const raw = most / n, unit = 10 ** Math.floor(Math.log10(raw)), step = [1, 2, 5, 10].map((m) => m * unit).find((s) => s >= raw) || unit * 10;
+  const list = [];
+  for (let v = 0; v < most + step * 0.999; v += step) list.push(v);
+  return list;
+}
+
+// roofline draws operations {name, intensity, flopRate, time, bound, lines, choose, chosen, precision, model} below their roofs.
+function roofline(view, points, roofs) {
+  const W = Math.min(widthOf(view), 720), H = Math.max(280, Math.min(380, W * 0.62)), L = 78, B = 36, T = 14, R = 14, lg = Math.log10;
+  const lines = new Map(); // roofs of one height are one line
+  for (const r of roofs) {
+    const wanted = new Set(points.filter((p) => p.model === r.model || !p.model).map((p) => p.precision).filter(Boolean));
+    for (const [p, f] of Object.entries(r.flops)) {
+      if (!wanted.has(p)) continue;
+      const k = r.model + " " + f, l = lines.get(k) || {model: r.model, flops: f, bandwidth: r.bandwidth, precisions: []};
+      l.precisions.push(p);
+      lines.set(k, l);
+    }
+  }
+  const list = [...lines.values()].sort((a, b) => b.flops - a.flops);
+  const xs = points.map((p) => p.intensity).concat(list.map((r) => r.flops / r.bandwidth)), ys = points.map((p) => p.flopRate).concat(list.map((r) => r.flops));
+  const x0 = Math.floor(lg(Math.min(...xs)) - 0.2), x1 = Math.ceil(lg(Math.max(...xs)) + 0.3), y0 = Math.floor(lg(Math.min(...ys)) - 0.1), y1 = Math.ceil(lg(Math.max(...ys)) + 0.15);
+  const x = (v) => L + (lg(v) - x0) / (x1 - x0) * (W - L - R), y = (v) => H - B - (lg(v) - y0) / (y1 - y0) * (H - B - T);
+  const parts = [], taken = [];
+  // place tells whether a label has room, and takes it.
+  const place = (bx, by, w) => {
+    if (bx < L || bx + w > W - 2 || by < T || taken.some(([tx, ty, tw]) => bx < tx + tw + 4 && tx < bx + w + 4 && Math.abs(by - ty) < 13)) return false;
+    taken.push([bx, by, w]);
+    return true;
+  };
+  const every = Math.max(1, Math.ceil((x1 - x0) / (W / 90)));
+  for (let e = x0; e <= x1; e += every) parts.push(svg("line", {x1: x(10 ** e), x2: x(10 ** e), y1: T, y2: H - B, class: "axis"}), text(x(10 ** e), H - B + 15, e >= 0 && e < 6 ? count(10 ** e) : "10^" + e, "middle"));
+  const rows = Math.max(1, Math.ceil((y1 - y0) / 7));
+  for (let e = y0; e <= y1; e += rows) parts.push(svg("line", {x1: L, x2: W - R, y1: y(10 ** e), y2: y(10 ** e), class: "axis"}), text(L - 6, y(10 ** e) + 4, scaled(10 ** e, "FLOP/s"), "end"));
+  parts.push(text((L + W) / 2, H - 4, "FLOPs per byte of device memory", "middle"));
+  const many = new Set(list.map((r) => r.model)).size > 1;
+  for (const r of list) {
+    const ridge = r.flops / r.bandwidth, left = Math.max(10 ** x0, 10 ** y0 / r.bandwidth);
+    parts.push(svg("polyline", {class: "roof", points: `${x(left)},${y(left * r.bandwidth)} ${x(ridge)},${y(r.flops)} ${W - R},${y(r.flops)}`}));
+    const label = short(`${r.precisions.join(", ")}: ${scaled(r.flops, "FLOP/s")}${many ? " " + r.model : ""}`, 44), w = label.length * 6.1;
+    for (const dy of [-5, 13]) if (place(W - R - w, y(r.flops) + dy, w)) { parts.push(text(W - R, y(r.flops) + dy, label, "end", "strong")); break; }
+  }
+  const slopes = new Map(list.map((r) => [r.bandwidth, r]));
+  for (const r of slopes.values()) {
+    const at = Math.sqrt(Math.max(10 ** x0, 10 ** y0 / r.bandwidth) * (r.flops / r.bandwidth)), label = `memory: ${scaled(r.bandwidth, "B/s")}`, w = label.length * 6.1;
+    if (place(x(at) - w - 10, y(at * r.bandwidth) - 4, w)) parts.push(text(x(at) - 10, y(at * r.bandwidth) - 4, label, "end", "strong"));
+  }
+  const most = Math.max(...points.map((p) => p.time), 1e-12), big = points.slice().sort((a, b) => b.time - a.time), radius = (p) => 3.5 + 13 * Math.sqrt(p.time / most);
+  for (const p of big) {
+    parts.push(svg("circle", {cx: x(p.intensity), cy: y(p.flopRate), r: radius(p), class: `mark ${boundClass(p.bound)}${p.chosen ? " chosen" : ""}`, "fill-opacity": 0.78,
+      tabindex: 0, role: "button", "aria-label": p.lines.filter(Boolean).join(", "), "data-key": "point " + p.key, tip: p.lines, ...pressed(p.choose)}));
+  }
+  for (const p of big.slice(0, 14)) {
+    const label = short(p.name, 26), w = label.length * 6.1, px = x(p.intensity), py = y(p.flopRate), d = radius(p) + 4;
+    if (place(px + d, py + 4, w)) parts.push(text(px + d, py + 4, label, "start", "label"));
+    else if (place(px - d - w, py + 4, w)) parts.push(text(px - d, py + 4, label, "end", "label"));
+  }
+  return el("figure", {}, chart(`Roofline of ${plural(points.length, "operation")}: FLOPs per byte against FLOP/s; the area of each is its GPU time`, W, H, ...parts),
+    legend([...new Set(points.map((p) => p.bound || ""))].sort().map((b) => [b ? "bound by " + b : "bound not known", boundClass(b)])),
+    list.length ? null : empty("No roof is drawn:", "the device's model is not in the table of peaks, or no precision is stated."));
+}
+
+// columns draws stacked columns {label, total, parts: [[name, seconds, class]], lines, open, mark}. chosen: index.
+function columns(view, label, list, names, opts = {}) {
+  const W = widthOf(view), H = 230, L = 58, B = 22, T = 8, R = 4, scale = ticks(Math.max(...list.map((c) => c.total), 1e-12), 4), top = scale[scale.length - 1];
+  const each = (W - L - R) / list.length, w = Math.max(0.7, Math.min(46, each - (each > 4 ? 1.5 : 0.3))), y = (v) => H - B - v / top * (H - B - T), parts = [];
+  for (const v of scale) parts.push(svg("line", {x1: L, x2: W - R, y1: y(v), y2: y(v), class: "axis"}), text(L - 6, y(v) + 4, seconds(v), "end"));
+  list.forEach((c, i) => {
+    let sum = 0;
+    const x = L + i * each + (each - w) / 2;
+    const pieces = c.parts.filter(([, v]) => v > 0).map(([, v, cls]) => {
+      sum += v;
+      return svg("rect", {x, y: y(sum), width: w, height: Math.max(0, y(sum - v) - y(sum)), class: cls});
+    });
+    if (c.mark) pieces.push(svg("path", {d: `M${x + w / 2 - 4} ${y(sum) - 8}h8l-4 6z`, class: "outlier"}));
+    parts.push(svg("g", {class: "mark column" + (opts.chosen === i ? " chosen" : ""), tip: c.lines, tabindex: 0, role: c.open ? "button" : "img", "aria-label": c.lines.filter(Boolean).join(", "),
+      "data-key": `${opts.key} ${c.label}`, ...(c.open ? pressed(c.open) : {})}, svg("rect", {x: L + i * each, y: T, width: each, height: H - B - T, "fill-opacity": 0}), ...pieces));
+  });
+  const every = Math.ceil(list.length * 46 / (W - L - R)) || 1;
+  list.forEach((c, i) => { if (i % every === 0) parts.push(text(L + (i + 0.5) * each, H - 6, short(c.label, Math.max(4, Math.floor(each * every / 7))), "middle")); });
+  return el("figure", {}, chart(label, W, H, ...parts), legend(names));
+}
+
+// bar draws one horizontal bar of parts [[name, value, class, text]], which add up to total.
+function bar(view, label, total, list, height = 26) {
+  const W = widthOf(view);
+  let at = 0;
+  const parts = [];
+  for (const [name, v, cls, says] of list) {
+    if (!(v > 0)) continue;
+    const w = v / Math.max(total, 1e-12) * W;
+    parts.push(svg("rect", {x: at, y: 0, width: Math.max(w - 0.6, 0.5), height, class: cls, tip: [name, says, percent(v / total)]}));
+    const room = `${name} ${percent(v / total)}`;
+    if (w > room.length * 6.6 + 8) parts.push(text(at + 6, height / 2 + 4, room, "start", "on"));
+    else if (w > 44) parts.push(text(at + 5, height / 2 + 4, percent(v / total), "start", "on"));
+    at += w;
+  }
+  return chart(label, W, height, ...parts);
+}

@@ -1,0 +1,274 @@
+// Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
+// The six views of what is going on now. Each answers the question that stands above it.
+
+const live = {range: 60, paused: false, pick: null, cursor: null, dragging: false, chosen: "", reload: () => {}};
+
+const phaseKinds = new Map(["forward", "backward", "optimizer", "exposed communication", "data", "comm"].map((n, i) => [n, "k" + [0, 2, 3, 1, 5, 6][i]]));
+const phaseKind = (n) => phaseKinds.get(n) || (n === "other" ? "k7" : "k6");
+
+const titleOf = (d) => [d.name || d.id, d.model].filter(Boolean).join(" · ");
+
+// What is each GPU doing?
+function devices(view) {
+  if (!state.devices.length) return [empty("No device has been seen yet.", "Send spans of GPU work with hw.id to this Collector (OTLP on 127.0.0.1:4317), or switch the gpu receiver on, which needs DCGM or NVML.")];
+  const list = state.devices, small = list.length > 6, W = widthOf(view), L = small ? 4 : 42, R = small ? 4 : 52;
+  const first = Math.min(...list.map((d) => d.start)), last = Math.max(...list.map((d) => d.start + d.covered.length * d.step));
+  const x = (t) => L + (t - first) / Math.max(1, last - first) * (W - L - R), timeAt = (px) => first + (px - L) / (W - L - R) * (last - first);
+  const axis = () => {
+    const parts = [], n = Math.max(2, Math.min(8, Math.floor(W / 110)));
+    for (let i = 0; i <= n; i++) { const t = first + (last - first) * i / n; parts.push(text(Math.min(W - 26, Math.max(26, x(t))), 12, clock(t * 1000), "middle")); }
+    return svg("svg", {width: W, height: 16, "aria-hidden": "true"}, ...parts);
+  };
+  const words = state.live ? ["Drag over a strip, or use the arrow keys with Shift, to choose a time for all views."] : [];
+  return [el("p", {class: "hint"}, ...words), axis(), ...list.map((d) => strip(d, {W, L, R, H: small ? 34 : 64, small, x, timeAt, first, last})),
+    legend([["covered by spans", "covered"], ["busy, as the device says", "busy"], ["power", "powered"], ["throttled", "throttle"]]),
+    details("devices table", "as a table", table("Devices over the time that is shown", [
+      {title: "device", left: true, of: titleOf, cell: (d) => named(titleOf(d))},
+      {title: "covered", of: (d) => meanOf(d.covered), cell: (d) => or(meanOf(d.covered), percent)},
+      {title: "busy", of: (d) => meanOf(d.busy), cell: (d) => or(meanOf(d.busy), percent)},
+      {title: "power", of: (d) => meanOf(d.power), cell: (d) => or(meanOf(d.power), (v) => sig(v) + " W")},
+      {title: "hottest", of: (d) => Math.max(0, ...d.temperature), cell: (d) => or(Math.max(0, ...d.temperature), (v) => sig(v) + " °C")},
+      {title: "throttled", of: (d) => d.throttled.filter(Boolean).length * d.step, cell: (d) => or(d.throttled.filter(Boolean).length * d.step, seconds)},
+    ], list, {key: "devices", most: 64}))];
+}
+function meanOf(list) {
+  const known = list.filter((v) => v !== null);
+  return known.length ? known.reduce((a, b) => a + b, 0) / known.length : undefined;
+}
+// area is the outline of a share over cells; runs of cells that are not known are left out.
+function area(values, x, base, height) {
+  let d = "", open = false;
+  values.forEach((v, i) => {
+    if (v === null || v === undefined) { if (open) d += `V${base}Z`; open = false; return; }
+    const y = (base - v * height).toFixed(1);
+    d += open ? `V${y}H${x(i + 1).toFixed(1)}` : `M${x(i).toFixed(1)} ${base}V${y}H${x(i + 1).toFixed(1)}`;
+    open = true;
+  });
+  return d + (open ? `V${base}Z` : "");
+}
+function strip(d, g) {
+  const {W, L, R, H, small, x, timeAt} = g, base = H - 2, height = H - 8, cellX = (i) => x(d.start + i * d.step);
+  const power = d.power.map((v, i) => [v, i]).filter(([v]) => v !== null), most = Math.max(1, ...power.map(([v]) => v)), top = ticks(most, 2).pop();
+  const cellAt = (px) => Math.floor((timeAt(px) - d.start) / d.step);
+  const says = (i) => {
+    if (i < 0 || i >= d.covered.length) return [];
+    const has = (v, f) => (v === null || v === undefined ? "" : f(v)), t = (d.start + i * d.step) * 1000;
+    return [`${titleOf(d)}, ${clock(t)}${d.step > 1 ? " to " + clock(t + d.step * 1000) : ""}`, has(d.covered[i], (v) => "covered by spans " + percent(v)) || "no span yet",
+      has(d.busy[i], (v) => "busy, as the device says, " + percent(v)), has(d.power[i], (v) => "power " + sig(v) + " W"), has(d.temperature[i], (v) => sig(v) + " °C"), d.throttled[i] ? "throttled" : ""];
+  };
+  const parts = [svg("line", {x1: L, x2: W - R, y1: base, y2: base, class: "axis"}), svg("path", {d: area(d.busy, cellX, base, height), class: "busy"}),
+    svg("path", {d: area(d.covered, cellX, base, height), class: "covered"})];
+  if (power.length > 1) parts.push(svg("polyline", {class: "power", points: power.map(([v, i]) => `${((cellX(i) + cellX(i + 1)) / 2).toFixed(1)},${(base - v / top * height).toFixed(1)}`).join(" ")}));
+  d.throttled.forEach((v, i) => { if (v) parts.push(svg("rect", {x: cellX(i), y: 0, width: Math.max(1, cellX(i + 1) - cellX(i)), height: 4, class: "throttle"})); });
+  if (!small) parts.push(text(L - 6, 12, "100 %", "end"), text(L - 6, base, "0", "end"), power.length ? text(W - R + 6, base - most / top * height + 4, sig(most) + " W", "start", "powered") : "");
+  const shade = () => {
+    const p = live.pick;
+    if (!p) return null;
+    const a = Math.max(L, x(p.from / 1000)), b = Math.min(W - R, x(p.to / 1000));
+    return b > a ? svg("rect", {x: a, y: 0, width: b - a, height: H, class: "picked"}) : null;
+  };
+  const picked = svg("g", {}, shade());
+  const cursor = live.cursor && live.cursor.id === d.id ? live.cursor.at : null;
+  if (cursor !== null) parts.push(svg("line", {x1: x(cursor), x2: x(cursor), y1: 0, y2: H, class: "cursor"}));
+  const choosable = state.live;
+  const key = (e) => {
+    const step = Math.max(d.step, 5), at = cursor === null ? g.last - step : cursor;
+    const move = {ArrowLeft: -step, ArrowRight: step, PageUp: -12 * step, PageDown: 12 * step, Home: g.first - at, End: g.last - step - at}[e.key];
+    if (move === undefined || !choosable) return;
+    e.preventDefault();
+    const next = Math.min(g.last, Math.max(g.first, at + move));
+    if (e.shiftKey) {
+      const from = live.cursor && live.cursor.from !== undefined ? live.cursor.from : at;
+      live.cursor = {id: d.id, at: next, from};
+      choose(Math.min(from, next) * 1000, Math.max(from, next) * 1000);
+    } else live.cursor = {id: d.id, at: next};
+    draw();
+    const again = document.activeElement, b = again.getBoundingClientRect();
+    tips.has(again) && showTip(again, b.left + x(next + 0.5), b.top + H / 2);
+  };
+  const drag = (e) => {
+    if (!choosable || e.button !== 0) return;
+    const box = e.currentTarget.getBoundingClientRect(), start = Math.min(g.last, Math.max(g.first, timeAt(e.clientX - box.left))), before = live.pick, target = e.currentTarget;
+    target.setPointerCapture(e.pointerId);
+    live.dragging = true;
+    const move = (m) => {
+      const now = Math.min(g.last, Math.max(g.first, timeAt(m.clientX - box.left)));
+      live.pick = Math.abs(x(now) - x(start)) > 4 ? {from: Math.min(start, now) * 1000, to: Math.max(start, now) * 1000} : before;
+      picked.replaceChildren(...[shade()].filter(Boolean));
+      chosenInWords();
+    };
+    const done = () => {
+      live.dragging = false;
+      target.removeEventListener("pointermove", move);
+      if (live.pick !== before && live.pick) choose(live.pick.from, live.pick.to);
+    };
+    target.addEventListener("pointermove", move);
+    target.addEventListener("pointerup", done, {once: true});
+    target.addEventListener("pointercancel", done, {once: true});
+  };
+  const label = `${titleOf(d)}: share of time covered by spans, power and throttling.${choosable ? " Arrow keys move, with Shift they choose a time, Escape takes that back." : ""}`;
+  const draw1 = svg("svg", {width: W, height: H, class: choosable ? "strip choosable" : "strip", tabindex: 0, role: choosable ? "application" : "img", "aria-label": label, "data-key": "strip " + d.id,
+    tip: ({x: px, node: n}) => says(cellAt(px - n.getBoundingClientRect().left)), onkeydown: key, onpointerdown: drag}, ...parts, picked);
+  const mean = meanOf(d.covered), draws = meanOf(d.power);
+  return el("figure", {class: small ? "device small" : "device"}, el("figcaption", {}, named(titleOf(d)), el("span", {class: "dim"}, [or(mean, (v) => "covered " + percent(v)), or(draws, (v) => sig(v) + " W on average"),
+    d.throttled.some(Boolean) ? "throttled" : ""].filter(Boolean).join(", "))), draw1, newest(d, W, L, R, small));
+}
+// newest draws the newest spans of a device on an axis of their own: an operation is far shorter than a second.
+function newest(d, W, L, R, small) {
+  if (!d.recent.length || small && W < 300) return null;
+  const spans = d.recent.slice(-120), end = Math.max(...spans.map((r) => r.end)), begin = Math.min(...spans.map((r) => r.start)), u = (W - L - R) / Math.max(end - begin, 1e-6);
+  const H = 16, parts = spans.map((r) => svg("rect", {x: L + (r.start - begin) * u, y: 1, width: Math.max((r.end - r.start) * u, 0.8), height: H - 4, class: "mark " + nameKind(r.name),
+    onclick: () => openTrace(r.trace), tip: [r.name, `${seconds((r.end - r.start) / 1e3)}, ${seconds(Math.max(0, end - r.end) / 1e3)} before the newest end`, traceOf(r.trace) ? "click: its trace" : ""]}));
+  if (!small) parts.push(text(L - 6, H - 4, "now", "end"), text(W - R + 6, H - 4, seconds((end - begin) / 1e3)));
+  return chart(`The newest ${spans.length} operations of ${titleOf(d)}, over ${seconds((end - begin) / 1e3)}`, W, H, ...parts);
+}
+const nameKinds = new Map();
+function nameKind(name) {
+  if (!nameKinds.has(name)) { if (nameKinds.size > 5000) nameKinds.clear(); nameKinds.set(name, "k" + nameKinds.size % 7); }
+  return nameKinds.get(name);
+}
+
+// choose makes a time the one of all views.
+function choose(from, to) {
+  live.pick = to > from ? {from, to} : null;
+  chosenInWords();
+  live.reload();
+}
+function unchoose() {
+  live.pick = live.cursor = null;
+  chosenInWords();
+  live.reload();
+}
+function chosenInWords() {
+  const p = live.pick, box = byId("chosen");
+  box.hidden = !p;
+  if (p) box.replaceChildren(el("span", {}, `Chosen: ${clock(p.from)} to ${clock(p.to)}, ${seconds((p.to - p.from) / 1000)}; operations to 5 s.`), el("button", {"data-key": "reset", onclick: unchoose}, "reset"));
+}
+
+// Which operation is memory bound?
+const keyOf = (o) => [o.service, o.name, o.type].join("\n");
+function operations(view) {
+  const all = state.operations;
+  if (!all.length) return [empty("No span of GPU work lies in this time.", live.pick ? "Choose another time, or reset." : "Point an OTLP exporter at this Collector, or choose a longer time.")];
+  const pick = (o) => { live.chosen = live.chosen === keyOf(o) ? "" : keyOf(o); draw(); };
+  const points = all.filter((o) => o.intensity && o.flopRate).map((o) => ({...o, key: keyOf(o), choose: () => pick(o), chosen: keyOf(o) === live.chosen, lines: [o.name, o.service || "", "GPU time " + seconds(o.time),
+    `${scaled(o.flopRate, "FLOP/s")} at ${sig(o.intensity)} FLOPs per byte`, or(o.byteRate, (v) => scaled(v, "B/s")), or(o.roofline, (v) => percent(v) + " of the roof"), o.bound ? "bound by " + o.bound : ""]}));
+  const total = all.reduce((t, o) => t + o.time, 0), left = el("div", {}), split = el("div", {class: "split"}, left);
+  left.append(points.length ? roofline({clientWidth: view.clientWidth > 900 ? view.clientWidth * 0.45 : view.clientWidth}, points, state.roofs)
+    : empty("Nothing can be placed below a roof:", "no operation states both FLOPs and bytes. Declare gpuspan.Work{FLOPs, Read, Written}, or record shapes in PyTorch's profiler."));
+  split.append(table(plural(all.length + (state.moreOperations || 0), "operation"), [
+    {title: "operation", left: true, of: (o) => o.name, cell: (o) => el("button", {class: "plain", "data-key": "op " + keyOf(o), "aria-pressed": String(keyOf(o) === live.chosen), title: `${o.name}\n${o.service || ""}`, onclick: () => pick(o)}, el("bdi", {}, o.name))},
+    {title: "type", left: true, of: (o) => o.type},
+    {title: "count", of: (o) => o.count, cell: (o) => count(o.count)},
+    {title: "GPU time", of: (o) => o.time, cell: (o) => el("span", {}, seconds(o.time), gauge(o.time / total))},
+    {title: "of roof", of: (o) => o.roofline, cell: (o) => or(o.roofline, percent)},
+    {title: "bound", left: true, of: (o) => o.bound || "", cell: (o) => o.bound || ""},
+    {title: "B/s", of: (o) => o.byteRate, cell: (o) => or(o.byteRate, (v) => scaled(v, "B/s"))},
+    {title: "FLOP/s", of: (o) => o.flopRate, cell: (o) => or(o.flopRate, (v) => scaled(v, "FLOP/s"))},
+    {title: "J", of: (o) => o.energy, cell: (o) => or(o.energy, sig)},
+    ...(state.traceUrl ? [{title: "trace", cell: (o) => (o.trace ? traceLink(o.trace, "slowest") : "")}] : []),
+  ], all, {key: "operations", sort: [3, true], filter: (o) => `${o.name} ${o.service || ""}`, chosen: (o) => keyOf(o) === live.chosen, most: 40, more: state.moreOperations}));
+  return [split];
+}
+function gauge(share) {
+  const inner = el("i", {}), box = el("span", {class: "gauge", "aria-hidden": "true"}, inner);
+  inner.style.width = (100 * Math.max(0, Math.min(1, share || 0))).toFixed(1) + "%";
+  return box;
+}
+
+// Where does the time of a step go?
+function partsOfStep(s) {
+  const list = [], comm = (s.phases || []).find((p) => p.name === "comm");
+  for (const p of s.phases || []) if (p !== comm || !s.exposed) list.push([p.name, p.duration]);
+  if (comm && s.exposed) list.push(["exposed communication", Math.min(s.exposed, comm.duration)]);
+  const sum = list.reduce((t, [, d]) => t + d, 0), fit = sum > s.duration ? s.duration / sum : 1; // phases that overlap are drawn to the step's length
+  if (sum < s.duration) list.push(["other", s.duration - sum]);
+  return list.map(([n, d]) => [n, d * fit, phaseKind(n), d]);
+}
+function steps(view) {
+  const all = state.steps.filter((s) => s.duration > 0);
+  if (!all.length) return [empty("No step has ended in this time.", "A loop makes them: train.Loop in Go, otelgpu.loop in Python, ProfilerStep in PyTorch's profiles.")];
+  const shown = all.slice(-160), median = shown.map((s) => s.duration).sort((a, b) => a - b)[shown.length >> 1], names = new Set();
+  const label = (s) => `${s.name} ${s.index}${s.rank > 0 ? " r" + s.rank : ""}`;
+  const list = shown.map((s) => {
+    const parts = partsOfStep(s);
+    for (const [n] of parts) names.add(n);
+    return {label: String(s.index), total: s.duration, parts, mark: s.duration > 1.5 * median, open: traceOf(s.trace) ? () => openTrace(s.trace) : undefined, lines: [
+      `${s.name} ${s.index}${s.rank >= 0 ? ", rank " + s.rank : ""}: ${seconds(s.duration)}`, ...parts.map(([n, , , d]) => `${n} ${seconds(d)}`), s.exposed && !parts.some(([n]) => n[0] === "e") ? "exposed communication " + seconds(s.exposed) : "",
+      s.mfu ? "MFU " + percent(s.mfu) : "", s.items ? `${sig(s.items / s.duration)} ${s.itemType || "items"}/s` : "", s.energy ? sig(s.energy) + " J" : "", s.duration > 1.5 * median ? `${sig(s.duration / median)} times the median` : "", traceOf(s.trace) ? "click: its trace" : ""]};
+  });
+  const slow = all.slice().sort((a, b) => b.duration - a.duration).slice(0, 8);
+  return [columns(view, `Length of ${plural(shown.length, "step")} by phase; the median is ${seconds(median)}`, list, [...names].map((n) => [n, phaseKind(n)]), {key: "step"}),
+    table(`The longest steps; the median of ${plural(shown.length, "step")} is ${seconds(median)}`, [
+      {title: "step", left: true, of: label, cell: (s) => traceLink(s.trace, label(s))}, {title: "length", of: (s) => s.duration, cell: (s) => seconds(s.duration)},
+      {title: "× median", of: (s) => s.duration / median, cell: (s) => sig(s.duration / median)},
+      {title: "exposed comm.", of: (s) => s.exposed, cell: (s) => or(s.exposed, seconds)}, {title: "other", of: (s) => s.other, cell: (s) => or(s.other, seconds)},
+      {title: "items/s", of: (s) => s.items / s.duration, cell: (s) => (s.items ? sig(s.items / s.duration) : "")},
+      {title: "MFU", of: (s) => s.mfu, cell: (s) => or(s.mfu, percent)}, {title: "J", of: (s) => s.energy, cell: (s) => or(s.energy, sig)}], slow, {key: "slow steps"})];
+}
+
+// Which requests burn the joules?
+function requests() {
+  if (!state.requests.length) return [empty("No request has an account in this time.", "Batches that link to their requests get one from gpu_requests: Section.LinkItems in Go, links= in Python.")];
+  const most = Math.max(...state.requests.map((q) => q.energy || 0), 1e-12), sum = (f) => state.requests.reduce((t, q) => t + (f(q) || 0), 0), kinds = new Set();
+  for (const q of state.requests) for (const p of q.parts || []) kinds.add(p.name);
+  const names = [...kinds].slice(0, 5);
+  return [el("p", {class: "hint"}, `${plural(state.requests.length, "request")}: ${sig(sum((q) => q.energy))} J${sum((q) => q.items) ? `, ${sig(sum((q) => q.energy) / sum((q) => q.items))} J per item` : ""}, ${seconds(sum((q) => q.gpuTime))} of GPU time.`),
+    table("Requests by what they took of the GPU", [
+      {title: "request", left: true, of: (q) => q.trace, cell: (q) => traceLink(q.trace, `${q.service || ""} ${q.trace.slice(0, 8)}`)},
+      {title: "J", of: (q) => q.energy, cell: (q) => (q.energy ? el("span", {}, sig(q.energy), gauge(q.energy / most)) : "")},
+      {title: "J per item", of: (q) => (q.items ? q.energy / q.items : 0), cell: (q) => (q.energy && q.items ? sig(q.energy / q.items) : "")},
+      {title: "items", of: (q) => q.items, cell: (q) => or(q.items, (n) => `${sig(n)} ${q.itemType || ""}`)}, {title: "GPU time", of: (q) => q.gpuTime, cell: (q) => or(q.gpuTime, seconds)},
+      {title: "queue", of: (q) => q.queue, cell: (q) => or(q.queue, seconds)}, {title: "first item", of: (q) => q.firstItem, cell: (q) => or(q.firstItem, seconds)},
+      ...names.map((n) => ({title: n, of: (q) => partOf(q, n), cell: (q) => or(partOf(q, n), seconds)}))],
+    state.requests, {key: "requests", sort: [1, true], most: 15})];
+}
+const partOf = (q, n) => ((q.parts || []).find((p) => p.name === n) || {}).duration;
+
+// Which rank is late?
+function ranks(view) {
+  const ranked = state.steps.filter((s) => s.rank >= 0 && s.duration > 0), own = (s) => Math.max(0, s.duration - (s.exposed || 0));
+  const byIndex = new Map(), byRank = new Map();
+  for (const s of ranked) byIndex.set(s.index, [...(byIndex.get(s.index) || []), s]);
+  const indexes = [...byIndex.keys()].filter((i) => byIndex.get(i).length > 1).sort((a, b) => a - b).slice(-80);
+  for (const i of indexes) {
+    const column = byIndex.get(i), mid = column.map(own).sort((a, b) => a - b)[column.length >> 1] || 1e-12;
+    for (const s of column) {
+      const r = byRank.get(s.rank) || {rank: s.rank, steps: [], sum: 0, worst: 0};
+      const ratio = own(s) / mid;
+      r.steps.push([i, s, ratio]);
+      r.sum += ratio;
+      r.worst = Math.max(r.worst, ratio);
+      byRank.set(s.rank, r);
+    }
+  }
+  if (byRank.size < 2) return [empty("Fewer than two ranks have sent the same steps.", "Ranks are told by the resource attribute gpu.job.rank, which the library and torchrun's environment set.")];
+  const every = [...byRank.values()], list = every.slice().sort((a, b) => b.sum / b.steps.length - a.sum / a.steps.length).slice(0, 64).sort((a, b) => a.rank - b.rank);
+  const W = widthOf(view), L = 60, B = 18, cell = Math.max(5, Math.min(20, 300 / list.length)), H = list.length * cell + B, each = (W - L) / indexes.length, parts = [], at = new Map(indexes.map((x, i) => [x, i]));
+  list.forEach((r, row) => {
+    for (const [i, s, ratio] of r.steps) {
+      const late = ratio > 1.05, how = late ? Math.min(1, 0.35 + (ratio - 1.05) * 3) : Math.min(0.55, 0.2 + Math.abs(ratio - 1) * 3);
+      parts.push(svg("rect", {x: L + at.get(i) * each, y: row * cell, width: Math.max(each - 0.8, 0.6), height: cell - 1, class: "mark " + (late ? "k4" : "k0"), "fill-opacity": how.toFixed(2), onclick: () => openTrace(s.trace),
+        tip: [`rank ${s.rank}, step ${i}`, `own time ${seconds(own(s))}, ${sig(ratio)} times the median of the ranks`, or(s.exposed, (v) => "exposed communication " + seconds(v)), traceOf(s.trace) ? "click: its trace" : ""]}));
+    }
+    if (cell >= 11 || row % Math.ceil(11 / cell) === 0) parts.push(text(L - 6, row * cell + cell - Math.max(1, (cell - 9) / 2), "rank " + r.rank, "end"));
+  });
+  const labels = Math.max(1, Math.ceil(indexes.length * 40 / (W - L)));
+  indexes.forEach((x, i) => { if (i % labels === 0) parts.push(text(L + (i + 0.5) * each, H - 4, String(x), "middle")); });
+  const late = every.slice().sort((a, b) => b.sum / b.steps.length - a.sum / a.steps.length)[0], mean = late.sum / late.steps.length;
+  return [el("p", {class: "hint"}, mean > 1.02 ? `Rank ${late.rank} is the slowest: its own time is ${sig(mean)} times the median of the ranks.` : "No rank is notably slower than the others."),
+    chart("Own time (step without exposed communication) of each rank against the median of the ranks in that step", W, H, ...parts),
+    legend([["as the median of the ranks in that step", "k0"], ["more than 5 % later", "k4"]]),
+    details("ranks table", "as a table", table("Own time of ranks against the median", [{title: "rank", of: (r) => r.rank + 0.1, cell: (r) => String(r.rank)}, {title: "steps", of: (r) => r.steps.length}, {title: "mean", of: (r) => r.sum / r.steps.length, cell: (r) => `× ${sig(r.sum / r.steps.length)}`},
+      {title: "worst", of: (r) => r.worst, cell: (r) => `× ${sig(r.worst)}`}], every, {key: "ranks", sort: [2, true], most: 64}))];
+}
+
+// Does everything arrive?
+function health() {
+  const h = state.health, ago = (t) => (t ? (state.live ? seconds(Math.max(0, (state.now - t) / 1000)) + " ago" : clock(t)) : "none yet");
+  const rows = [["spans", `${count(h.spans)}, of which ${count(h.gpuSpans)} of GPU work`], ["steps", count(h.steps)], ["requests with an account", count(h.requests)], ["newest span", ago(h.lastSpan)],
+    ["newest metric of a device", ago(h.lastMetric)], ["joined with samples", h.coverage ? percent(h.coverage) + " of their time" : "not yet (gpu_join and the gpu receiver do it)"]];
+  if (h.operationsSince) rows.push(["operations reach back to", clock(h.operationsSince * 1000)]);
+  for (const [k, n] of [["operationsDropped", "operations that found no room"], ["devicesDropped", "spans and points of devices beyond 64"], ["requestsDropped", "requests that found no room"], ["futureDropped", "spans and points from the future (check the clocks)"]]) if (h[k]) rows.push([n, count(h[k])]);
+  return [el("dl", {}, ...rows.flatMap(([a, b]) => [el("dt", {}, a), el("dd", {}, b)]))];
+}

@@ -1,0 +1,76 @@
+// Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
+// What is drawn, and when.
+
+// Views by the section that they fill. A view that returns null has nothing to do with this page and is not shown.
+const liveViews = {devices, operations, steps, requests, ranks, health};
+const reportViews = {comparison, findings, where, timeline, profileSteps, profileRoofline, lists, communication, copies, profileRanks, sources};
+
+function draw() {
+  if (!state || live.dragging) return;
+  const report = (state.profiles || []).length > 0 || state.comparison;
+  keep(() => {
+    for (const [name, f] of Object.entries({...liveViews, ...reportViews})) {
+      const section = byId(name), wanted = report ? name in reportViews : name in liveViews;
+      if (wanted) section.hidden = false; // so that it has a width
+      const made = wanted ? f(section.querySelector(".view")) : null;
+      section.hidden = !made;
+      section.querySelector(".view").replaceChildren(...(made || []).filter(Boolean));
+    }
+  });
+  byId("summary").textContent = report
+    ? (state.comparison ? `What changed from ${state.comparison.names[0]} to ${state.comparison.names[1]}` : state.profiles.map((p) => p.name).slice(0, 3).join(", ") + (state.profiles.length > 3 ? ` and ${state.profiles.length - 3} more` : ""))
+    : `${plural(state.devices.length, "device")}, ${plural(state.operations.length + (state.moreOperations || 0), "operation")}, ${plural(state.steps.length, "step")}, ${plural(state.requests.length, "request")}` + (state.live ? `, at ${clock(state.now)}` : `; recorded until ${new Date(state.now).toLocaleString("en-GB")}`);
+  document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn || 0) + 1);
+  tipAgain();
+}
+
+addEventListener("keydown", (e) => {
+  if (e.key !== "Escape") return;
+  if (!tip.hidden) tip.hidden = true;
+  else if (live.pick || live.cursor) unchoose();
+  else if (profile.zoom || profile.at) { profile.zoom = profile.at = null; draw(); }
+  else if (live.chosen || profile.chosen) { live.chosen = profile.chosen = ""; draw(); }
+});
+let resized;
+addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(draw, 150); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+document.addEventListener("visibilitychange", () => { if (!document.hidden) live.reload(); });
+
+function controls() {
+  const button = (t, on, f, help) => el("button", {"aria-pressed": String(on), "data-key": "control " + t, title: help, onclick: () => keep(() => { f(); controls(); })}, t);
+  byId("range").replaceChildren(...[[60, "1 min"], [300, "5 min"], [600, "10 min"]].map(([s, t]) => button(t, live.range === s, () => { live.range = s; live.reload(); }, `show the last ${t}`)),
+    button("pause", live.paused, () => { live.paused = !live.paused; if (!live.paused) live.reload(); }, "stop drawing; spans are still taken"));
+}
+
+// follow draws what the Collector has, whenever it says that there is something new.
+function follow() {
+  let loading = false, again = false, asking = 0;
+  live.reload = async () => {
+    if (loading) { again = true; return; }
+    loading = true;
+    try {
+      const p = live.pick, r = await fetch(`api/state?range=${live.range}` + (p ? `&from=${Math.round(p.from)}&to=${Math.round(p.to)}` : ""));
+      if (!r.ok) throw new Error(await r.text());
+      state = await r.json();
+      draw();
+    } catch (e) {
+      byId("summary").textContent = "The Collector does not answer: " + e.message;
+    }
+    loading = false;
+    if (again) { again = false; live.reload(); }
+  };
+  const wanted = () => { if (!live.paused && !document.hidden && !live.dragging) live.reload(); };
+  controls();
+  live.reload();
+  const source = new EventSource("api/events");
+  source.addEventListener("state", wanted);
+  source.addEventListener("error", () => {
+    byId("summary").textContent = "The Collector does not answer; the page goes on when it does.";
+    if (source.readyState === EventSource.CLOSED && !asking) asking = setInterval(wanted, 5000); // more browsers than it tells: ask
+  });
+}
+
+if (byId("state")) {
+  state = JSON.parse(byId("state").textContent);
+  draw();
+} else follow();

@@ -1,0 +1,279 @@
+// Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
+// The views of a report on profiles: what the analysis says of each device, and what ran when.
+
+const causeNames = {dispatch: "idle: launches too slow", host: "idle: other work of the host", loader: "idle: waits for data", latency: "idle: launch latency", call: "idle: slow runtime calls", allocation: "idle: memory is allocated",
+  synchronization: "idle: host waited", peer: "idle: waits for a rank", dependency: "idle: dependency", unknown: "idle: not explained"};
+const causeClass = {dispatch: "i0", host: "i1", loader: "i2", latency: "i3", call: "i4", allocation: "i5", synchronization: "i6", peer: "i7", dependency: "i8", unknown: "i9"};
+const partNames = [["computing", "computing_ns", "w0"], ["exposed communication", "communication_exposed_ns", "w1"], ["exposed copies", "copying_exposed_ns", "w2"]];
+const classNames = ["computing", "communicating", "copying", "setting memory"];
+const profile = {zoom: null, at: null, tab: "kernels"};
+
+const everyDevice = () => (state.profiles || []).flatMap((p) => p.devices.map((d) => ({p, d, name: deviceName(p, d)})));
+function deviceName(p, d) {
+  const many = state.profiles.length > 1, list = [`GPU ${d.ordinal}`];
+  if (p.rank >= 0 && p.world !== 1) list.unshift(`rank ${p.rank}`);
+  else if (many) list.unshift(p.name);
+  return list.join(", ");
+}
+const partsOf = (x) => [...partNames.map(([n, k, c]) => [n, x.parts[k], c, nanos(x.parts[k])]), ...(x.idle || []).map((i) => [causeNames[i.cause] || i.cause, i.time_ns, causeClass[i.cause] || "i9", nanos(i.time_ns)])].filter(([, v]) => v > 0);
+
+// What would make it faster?
+function findings() {
+  const list = everyDevice().flatMap(({p, d, name}) => (d.verdicts || []).map((v) => ({v, d, name: v.subject.startsWith("GPU") ? name : v.subject})));
+  if (!list.length) return null;
+  list.sort((a, b) => (b.v.gain_ns || 0) - (a.v.gain_ns || 0) || b.v.share - a.v.share);
+  const one = everyDevice().length === 1, items = list.map(({v, d, name}) => el("li", {class: v.kind === "healthy" ? "finding healthy" : "finding"},
+    el("h3", {}, v.kind.replaceAll("_", " "), one ? "" : el("span", {class: "dim"}, " " + name), v.gain_ns > 0 ? el("span", {class: "gain"}, `up to ${nanos(v.gain_ns)} (${percent(v.gain_ns / d.window_ns)}) to gain`, gauge(v.gain_ns / d.window_ns)) : ""),
+    el("p", {}, el("bdi", {}, v.chain.join(" → "))), v.evidence ? el("p", {class: "dim"}, el("bdi", {}, v.evidence)) : "",
+    v.remedy ? el("p", {}, el("strong", {}, "Try: "), v.remedy) : "", v.kind === "healthy" ? "" : el("p", {class: "dim"}, `Threshold ${percent(v.threshold)}, certainty ${v.certainty}.`)));
+  const some = items.slice(0, 6), rest = items.slice(6);
+  return [el("ol", {class: "findings"}, ...some), rest.length ? details("findings", plural(rest.length, "more finding"), el("ol", {class: "findings", start: 7}, ...rest)) : null];
+}
+
+// Where did the time go?
+function where(view) {
+  const list = everyDevice();
+  if (!list.length) return null;
+  const names = new Map(), out = [];
+  for (const {d} of list) for (const [n, , c] of partsOf(d)) names.set(n, c);
+  for (const {d, name} of list.slice(0, 32)) {
+    out.push(el("figure", {}, el("figcaption", {}, el("strong", {}, name), el("span", {class: "dim"}, [d.model, `${nanos(d.window_ns)}, ${plural(d.kernels, "kernel")}`, d.steps ? plural(d.steps, "step") : ""].filter(Boolean).join(", "))),
+      bar(view, `Window of ${name}: ${partsOf(d).map(([n, v]) => `${n} ${percent(v / d.window_ns)}`).join(", ")}`, d.window_ns, partsOf(d))));
+  }
+  out.push(legend([...names]));
+  if (list.length > 32) out.push(el("p", {class: "hint"}, `${plural(list.length - 32, "more device")} in the table.`));
+  const all = list.flatMap(({d, name}) => partsOf(d).map(([part, v]) => ({name, part, v, share: v / d.window_ns})));
+  out.push(details("where table", "as a table", table("Parts of each device's window; they add up to it", [{title: "device", left: true, of: (r) => r.name}, {title: "part", left: true, of: (r) => r.part},
+    {title: "time", of: (r) => r.v, cell: (r) => nanos(r.v)}, {title: "share", of: (r) => r.share, cell: (r) => percent(r.share)}], all, {key: "where"})));
+  const eff = list.filter(({d}) => d.efficiency && d.efficiency.time_ns > 0);
+  if (eff.length) out.push(el("ul", {class: "hint"}, ...eff.slice(0, 8).map(({d, name}) => el("li", {}, `${name}: operators with known work did ${scaled(d.efficiency.flops / d.efficiency.time_ns * 1e9, "FLOP/s")} and ${scaled(d.efficiency.bytes / d.efficiency.time_ns * 1e9, "B/s")} over ${percent(d.efficiency.coverage)} of the kernel time`
+    + (d.efficiency.peak_share ? `, ${percent(d.efficiency.peak_share)} of the peak of ${d.efficiency.peak}` : "") + (d.efficiency.no_peak ? `. ${d.efficiency.no_peak}` : "")))));
+  return out;
+}
+
+// How do the steps differ?
+function profileSteps(view) {
+  const out = [];
+  for (const {p, d, name} of everyDevice().filter(({d}) => (d.by_step || []).length).slice(0, 16)) {
+    const names = new Map(), median = d.by_step.map((s) => s.time_ns).sort((a, b) => a - b)[d.by_step.length >> 1];
+    const list = d.by_step.map((s) => {
+      const parts = partsOf(s), sum = parts.reduce((t, [, v]) => t + v, 0);
+      if (sum < s.time_ns * 0.999) parts.push(["outside of the record", s.time_ns - sum, "i9"]);
+      for (const [n, , c] of parts) names.set(n, c);
+      const at = {from: s.start_unix_ns / 1e6, to: (s.start_unix_ns + s.time_ns) / 1e6};
+      return {label: s.name.replace(/^.*#/, "#"), total: s.time_ns / 1e9, parts: parts.map(([n, v, c]) => [n, v / 1e9, c]), mark: s.time_ns > 1.5 * median && d.by_step.length > 2, open: p.timeline ? () => { profile.zoom = at; draw(); byId("timeline").scrollIntoView({block: "nearest"}); } : undefined,
+        lines: [`${s.name}: ${nanos(s.time_ns)}`, ...parts.map(([n, v]) => `${n} ${nanos(v)} (${percent(v / s.time_ns)})`), p.timeline ? "click: the step in the timeline" : ""]};
+    });
+    out.push(el("h3", {}, name), columns(view, `Steps of ${name} by what the device did`, list, [...names], {key: "step " + name}));
+    if (d.moreSteps) out.push(el("p", {class: "hint"}, `${plural(d.moreSteps, "more step")} not shown.`));
+    out.push(details("steps " + name, "as a table", table(`Steps of ${name}`, [{title: "step", left: true, of: (s) => s.name, cell: (s) => named(s.name)}, {title: "length", of: (s) => s.time_ns, cell: (s) => nanos(s.time_ns)},
+      ...partNames.map(([n, k]) => ({title: n, of: (s) => s.parts[k], cell: (s) => or(s.parts[k], nanos)})), {title: "idle", of: (s) => s.parts.idle_ns, cell: (s) => or(s.parts.idle_ns, nanos)},
+      {title: "most idle for", left: true, of: (s) => ((s.idle || [])[0] || {}).cause || ""}], d.by_step, {key: "steps " + name, most: 20})));
+  }
+  return out.length ? out : null;
+}
+
+// What ran when?
+function timeline(view) {
+  const rows = [], lines = (state.profiles || []).filter((p) => p.timeline);
+  if (!lines.length) return null;
+  const groups = []; // profiles whose times overlap share an axis
+  for (const p of lines.sort((a, b) => a.timeline.start - b.timeline.start)) {
+    const t = p.timeline, end = t.start + t.count * t.length, g = groups[groups.length - 1];
+    if (g && t.start < g.to) { g.list.push(p); g.to = Math.max(g.to, end); } else groups.push({from: t.start, to: end, list: [p]});
+  }
+  if (profile.zoom && !groups.some((g) => profile.zoom.from < g.to && profile.zoom.to > g.from)) profile.zoom = null;
+  rows.push(el("p", {class: "hint"}, "Drag to zoom. Keys: left and right move, + and - zoom, up and down choose a stream, Escape shows all. ", profile.zoom ? el("button", {"data-key": "zoom out", onclick: () => { profile.zoom = null; draw(); }}, "show all") : ""));
+  for (const g of groups.slice(0, 8)) rows.push(tracks(view, g));
+  rows.push(legend(classNames.slice(0, 3).map((n, i) => [n, "w" + i])));
+  const more = lines.reduce((t, p) => t + (p.timeline.more || 0), 0);
+  if (more) rows.push(el("p", {class: "hint"}, `${plural(more, "stream or activity", "streams and activities")} found no room.`));
+  const all = lines.flatMap((p) => p.timeline.rows.map((r) => ({name: trackName(p, r), r, share: r.busy * 1e3 / Math.max(1e-9, p.timeline.count * p.timeline.length)})));
+  rows.push(details("streams table", "as a table", table("Streams", [{title: "stream", left: true, of: (x) => x.name}, {title: "activities", of: (x) => x.r.count, cell: (x) => count(x.r.count)}, {title: "busy", of: (x) => x.r.busy, cell: (x) => seconds(x.r.busy)},
+    {title: "share", of: (x) => x.share, cell: (x) => percent(Math.min(1, x.share))}], all, {key: "streams", sort: [2, true]})));
+  return rows;
+}
+const trackName = (p, r) => (r.stream >= 0 ? `${deviceName(p, {ordinal: Math.max(0, r.device)})}, stream ${r.stream}` : deviceName(p, {ordinal: Math.max(0, r.device)}));
+function tracks(view, g) {
+  const W = widthOf(view), L = W > 600 ? 150 : 64, T = 18, list = g.list.flatMap((p) => p.timeline.rows.map((r) => ({p, r, name: trackName(p, r), cells: expand(p.timeline, r)}))).slice(0, 64), rowH = list.length > 8 ? 22 : 36;
+  const zoom = profile.zoom && profile.zoom.from < g.to && profile.zoom.to > g.from ? profile.zoom : null, from = zoom ? Math.max(g.from, zoom.from) : g.from, to = zoom ? Math.min(g.to, zoom.to) : g.to;
+  const H = T + list.length * rowH + 2, ratio = window.devicePixelRatio || 1, canvas = el("canvas", {width: W * ratio, height: H * ratio, class: "tracks", tabindex: 0, role: "application", "data-key": "tracks " + g.from,
+    "aria-label": `What ran on ${plural(list.length, "stream")} over ${seconds((g.to - g.from) / 1e3)}; the table below says how busy each was`});
+  canvas.style.width = W + "px";
+  canvas.style.height = H + "px";
+  const c = canvas.getContext("2d"), css = getComputedStyle(document.documentElement), colour = (n) => css.getPropertyValue(n).trim();
+  const colours = ["--w0", "--w1", "--w2", "--i9"].map(colour), x = (t) => L + (t - from) / (to - from) * (W - L), timeAt = (px) => from + (px - L) / (W - L) * (to - from);
+  const paint = (pick) => {
+    c.setTransform(ratio, 0, 0, ratio, 0, 0);
+    c.clearRect(0, 0, W, H);
+    c.font = "11px system-ui, sans-serif";
+    c.strokeStyle = colour("--line");
+    c.textAlign = "center";
+    for (const t of ticks((to - from) / 1e3, Math.max(2, Math.floor((W - L) / 120)))) {
+      const px = x(from + t * 1e3);
+      if (px > W) continue;
+      c.fillStyle = colour("--dim");
+      c.fillText(seconds(t), Math.min(px, W - 20), 11);
+      c.beginPath(); c.moveTo(px, T - 3); c.lineTo(px, H); c.stroke();
+    }
+    list.forEach((row, i) => {
+      const y = T + i * rowH, t = row.p.timeline, w = t.length / (to - from) * (W - L);
+      if (profile.at && profile.at.group === g.from && profile.at.row === i) { c.fillStyle = colour("--line"); c.fillRect(0, y, W, rowH); }
+      for (const [at, share, cls] of row.cells) {
+        const px = x(t.start + at * t.length);
+        if (px + w < L || px > W) continue;
+        const h = Math.max(2, (rowH - 5) * share / 1000), left = Math.max(L, px);
+        c.fillStyle = colours[cls];
+        c.fillRect(left, y + rowH - 3 - h, Math.max(0.7, px + w - left), h);
+      }
+      c.fillStyle = colour("--fg");
+      c.textAlign = "left";
+      c.fillText(short(row.name, W > 600 ? 24 : 10), 2, y + 14, L - 6);
+    });
+    if (profile.at && profile.at.group === g.from) { c.strokeStyle = colour("--fg"); const px = x(profile.at.time); c.beginPath(); c.moveTo(px, T - 3); c.lineTo(px, H); c.stroke(); }
+    if (pick) { c.fillStyle = colour("--accent"); c.globalAlpha = 0.25; c.fillRect(Math.min(...pick), 0, Math.abs(pick[1] - pick[0]), H); c.globalAlpha = 1; }
+  };
+  paint();
+  const says = (px, py) => {
+    const row = list[Math.floor((py - T) / rowH)];
+    if (!row || px < L) return [];
+    const t = row.p.timeline, at = Math.floor((timeAt(px) - t.start) / t.length), cell = row.cells.find(([i]) => i === at), when = `at ${seconds((timeAt(px) - g.from) / 1e3)}`;
+    return cell ? [row.name, cell[3] >= 0 ? t.names[cell[3]] : "", `${classNames[cell[2]]}, ${percent(cell[1] / 1000)} of ${seconds(t.length / 1e3)} ${when}`] : [row.name, "nothing ran " + when];
+  };
+  tips.set(canvas, ({x: px, y: py}) => { const b = canvas.getBoundingClientRect(); return says(px - b.left, py - b.top); });
+  canvas.addEventListener("pointerdown", (e) => {
+    const b = canvas.getBoundingClientRect(), start = Math.max(L, e.clientX - b.left);
+    canvas.setPointerCapture(e.pointerId);
+    let end = start;
+    const move = (m) => { end = Math.min(W, Math.max(L, m.clientX - b.left)); paint([start, end]); };
+    canvas.addEventListener("pointermove", move);
+    canvas.addEventListener("pointerup", () => {
+      canvas.removeEventListener("pointermove", move);
+      if (Math.abs(end - start) < 4) return paint();
+      profile.zoom = {from: timeAt(Math.min(start, end)), to: timeAt(Math.max(start, end))};
+      draw();
+    }, {once: true});
+  });
+  canvas.addEventListener("keydown", (e) => {
+    const mid = (from + to) / 2, half = (to - from) / 2, near = profile.at && profile.at.group === g.from ? profile.at : {group: g.from, row: 0, time: mid};
+    const zoomTo = (f, h) => { profile.zoom = {from: Math.max(g.from, f - h), to: Math.min(g.to, f + h)}; };
+    const step = (to - from) / 60;
+    if (e.key === "+" || e.key === "=") zoomTo(near.time, half / 2);
+    else if (e.key === "-") zoomTo(near.time, half * 2);
+    else if (e.key === "ArrowLeft") near.time = Math.max(from, near.time - step);
+    else if (e.key === "ArrowRight") near.time = Math.min(to, near.time + step);
+    else if (e.key === "ArrowUp") near.row = Math.max(0, near.row - 1);
+    else if (e.key === "ArrowDown") near.row = Math.min(list.length - 1, near.row + 1);
+    else return;
+    e.preventDefault();
+    profile.at = near;
+    draw();
+    const again = document.activeElement, b = again.getBoundingClientRect();
+    if (tips.has(again)) showTip(again, b.left + x(near.time), b.top + T + near.row * rowH + rowH / 2);
+  });
+  return canvas;
+}
+// expand gives cells their own index, class and name.
+function expand(t, r) {
+  const out = [];
+  for (let i = 0, at = 0; i < r.cells.length; i += 4) out.push([at += r.cells[i], r.cells[i + 1], r.cells[i + 2], r.cells[i + 3]]);
+  return out;
+}
+
+// Which operator is memory bound?
+function profileRoofline(view) {
+  const all = everyDevice().flatMap(({d, name}) => (d.operators || []).filter((o) => o.flops_per_second && o.bytes_per_second).map((o) => ({o, d, name})));
+  if (!all.length) {
+    if (!everyDevice().some(({d}) => (d.operators || []).length)) return null;
+    return [empty("Nothing can be placed below a roof:", "no operator's FLOPs and bytes are known. Record shapes (record_shapes=True of PyTorch's profiler), or declare work in NVTX payloads.")];
+  }
+  const roofs = new Map();
+  for (const {d} of all) if (d.roof) roofs.set(d.roof.model, d.roof);
+  const points = all.sort((a, b) => b.o.time_ns - a.o.time_ns).slice(0, 400).map(({o, d, name}, i) => ({key: String(i), name: o.name, intensity: o.flops / o.bytes, flopRate: o.flops_per_second, time: o.time_ns / 1e9, bound: o.bound, precision: o.precision, model: d.roof ? d.roof.model : "",
+    chosen: profile.chosen === o.name, choose: () => { profile.chosen = profile.chosen === o.name ? "" : o.name; profile.tab = "operators"; draw(); }, lines: [o.name, o.shapes ? short(o.shapes, 90) : "", everyDevice().length > 1 ? name : "",
+      `${plural(o.kernels, "kernel")}, ${nanos(o.time_ns)}`, `${scaled(o.flops_per_second, "FLOP/s")} ${o.precision || ""} at ${sig(o.flops / o.bytes)} FLOPs per byte`, scaled(o.bytes_per_second, "B/s"), o.peak_share ? `${percent(o.peak_share)} of the peak, bound by ${o.bound}` : ""]}));
+  const low = all.filter(({o}) => o.peak_share > 0).map(({o, d}) => ({o, lost: o.time_ns * (1 - Math.min(1, o.peak_share)), share: o.time_ns / d.window_ns})).sort((a, b) => b.lost - a.lost);
+  return [el("div", {class: "split"}, roofline({clientWidth: view.clientWidth > 900 ? view.clientWidth * 0.52 : view.clientWidth}, points, [...roofs.values()]), low.length ? table("Furthest from their roof: time above what the work takes at the peak", [
+    {title: "operator", left: true, of: ({o}) => o.name, cell: ({o}) => named(o.name)}, {title: "time", of: ({o}) => o.time_ns, cell: ({o}) => nanos(o.time_ns)}, {title: "of peak", of: ({o}) => o.peak_share, cell: ({o}) => percent(o.peak_share)},
+    {title: "bound", left: true, of: ({o}) => o.bound}, {title: "above peak", of: ({lost}) => lost, cell: ({lost}) => nanos(lost)}], low, {key: "low", sort: [4, true], most: 12}) : null)];
+}
+
+// What takes the time?
+function lists() {
+  const list = everyDevice();
+  if (!list.some(({d}) => (d.by_kernel || []).length || (d.operators || []).length)) return null;
+  const one = list.length === 1, device = one ? [] : [{title: "device", left: true, of: (r) => r.device}];
+  const flat = (key) => list.flatMap(({d, name}) => (d[key] || []).map((r) => ({...r, device: name, share: r.time_ns / d.window_ns})));
+  const time = [{title: "time", of: (r) => r.time_ns, cell: (r) => el("span", {}, nanos(r.time_ns), gauge(r.share))}, {title: "of window", of: (r) => r.share, cell: (r) => percent(r.share)}];
+  const rates = [{title: "FLOP/s", of: (r) => r.flops_per_second, cell: (r) => or(r.flops_per_second, (v) => scaled(v, "FLOP/s"))}, {title: "B/s", of: (r) => r.bytes_per_second, cell: (r) => or(r.bytes_per_second, (v) => scaled(v, "B/s"))},
+    {title: "of peak", of: (r) => r.peak_share, cell: (r) => or(r.peak_share, percent)}, {title: "bound", left: true, of: (r) => r.bound || "", cell: (r) => r.bound || ""}];
+  const more = (key) => list.reduce((t, {d}) => t + (d[key] || 0), 0);
+  const tabs = {
+    kernels: () => table("Kernels by name", [{title: "kernel", left: true, of: (r) => r.name, cell: (r) => named(r.name)}, ...device, {title: "count", of: (r) => r.count, cell: (r) => count(r.count)}, ...time,
+      {title: "mean", of: (r) => r.time_ns / r.count, cell: (r) => nanos(r.time_ns / r.count)}, {title: "alone", help: "time in which no other kernel ran", of: (r) => r.alone_ns, cell: (r) => nanos(r.alone_ns)}, ...rates],
+    flat("by_kernel"), {key: "kernels", sort: [2 + device.length, true], filter: (r) => r.name, most: 25, more: more("moreKernels")}),
+    operators: () => table("Operators by name and shapes; their time is that of the kernels which they launched", [{title: "operator", left: true, of: (r) => r.name, cell: (r) => named(r.name)}, {title: "shapes", left: true, of: (r) => r.shapes || "", cell: (r) => named(r.shapes || "")}, ...device,
+      {title: "kernels", of: (r) => r.kernels, cell: (r) => count(r.kernels)}, ...time, ...rates, {title: "longest kernel", left: true, of: (r) => r.kernel, cell: (r) => named(r.kernel)}],
+    flat("operators"), {key: "operators", sort: [3 + device.length, true], filter: (r) => `${r.name} ${r.shapes || ""} ${r.kernel}`, most: 25, more: more("moreOperators"), chosen: (r) => r.name === profile.chosen}),
+  };
+  if (!flat("operators").length) profile.tab = "kernels";
+  return [el("div", {class: "tabs", role: "group", "aria-label": "Kernels or operators"}, ...Object.keys(tabs).filter((k) => flat(k === "kernels" ? "by_kernel" : k).length).map((k) => el("button", {"data-key": "tab " + k, "aria-pressed": String(profile.tab === k), onclick: () => { profile.tab = k; draw(); }}, k))), tabs[profile.tab]()];
+}
+
+// Is communication hidden behind computation?
+function communication(view) {
+  const list = everyDevice().filter(({d}) => d.parts.communication_exposed_ns + d.parts.communication_hidden_ns > 0);
+  if (!list.length) return null;
+  const rows = list.flatMap(({d, name}) => (d.collectives || []).map((c) => ({...c, device: name})));
+  return [...list.slice(0, 32).map(({d, name}) => {
+    const p = d.parts, total = p.communication_exposed_ns + p.communication_hidden_ns;
+    return el("figure", {}, el("figcaption", {}, el("strong", {}, name), el("span", {class: "dim"}, `${nanos(total)} of communication, ${percent(p.communication_hidden_ns / total)} of it hidden, ${percent(p.communication_exposed_ns / d.window_ns)} of the window exposed`)),
+      bar(view, `Communication of ${name}`, total, [["hidden", p.communication_hidden_ns, "w0", nanos(p.communication_hidden_ns)], ["exposed", p.communication_exposed_ns, "w1", nanos(p.communication_exposed_ns)]], 18));
+  }), table("Collectives: waiting and moving are parts of their exposed time", [{title: "collective", left: true, of: (c) => c.name, cell: (c) => named(c.name)}, ...(list.length > 1 ? [{title: "device", left: true, of: (c) => c.device}] : []), {title: "count", of: (c) => c.count}, {title: "time", of: (c) => c.time_ns, cell: (c) => nanos(c.time_ns)},
+    {title: "waiting for ranks", of: (c) => c.waiting_ns, cell: (c) => nanos(c.waiting_ns)}, {title: "moving bytes", of: (c) => c.moving_ns, cell: (c) => nanos(c.moving_ns)}], rows, {key: "collectives", sort: [list.length > 1 ? 3 : 2, true], most: 15, more: list.reduce((t, {d}) => t + (d.moreCollectives || 0), 0)})];
+}
+
+// Which copies hold the device up?
+function copies() {
+  const rows = everyDevice().flatMap(({d, name}) => (d.copies || []).map((c) => ({...c, device: name, share: c.exposed_ns / d.window_ns})));
+  if (!rows.length) return null;
+  const label = (c) => [(c.direction || "memset").replaceAll("_", " "), c.memory].filter(Boolean).join(", ");
+  return [table("Copies and memsets", [{title: "kind", left: true, of: label}, ...(everyDevice().length > 1 ? [{title: "device", left: true, of: (c) => c.device}] : []), {title: "count", of: (c) => c.count, cell: (c) => count(c.count)}, {title: "bytes", of: (c) => c.bytes, cell: (c) => or(c.bytes, (v) => scaled(v, "B"))},
+    {title: "time", of: (c) => c.time_ns, cell: (c) => nanos(c.time_ns)}, {title: "rate", of: (c) => c.bytes / c.time_ns, cell: (c) => or(c.bytes / c.time_ns, (v) => scaled(v * 1e9, "B/s"))}, {title: "exposed", of: (c) => c.exposed_ns, cell: (c) => nanos(c.exposed_ns)}, {title: "of window", of: (c) => c.share, cell: (c) => percent(c.share)}], rows, {key: "copies"})];
+}
+
+// Which rank holds the others up?
+function profileRanks(view) {
+  const list = everyDevice().filter(({p}) => p.rank >= 0 && p.world !== 1);
+  if (list.length < 2 && !(state.ranks || []).length) return null;
+  return [...(state.ranks || []).map((r) => el("p", {}, el("bdi", {}, r))), list.length > 1 ? table("Ranks", [{title: "rank", of: ({p}) => p.rank + 0.1, cell: ({p}) => String(p.rank)}, {title: "device", left: true, of: ({d}) => `GPU ${d.ordinal} ${d.model || ""}`}, {title: "window", of: ({d}) => d.window_ns, cell: ({d}) => nanos(d.window_ns)},
+    ...partNames.map(([n, k]) => ({title: n, of: ({d}) => d.parts[k], cell: ({d}) => el("span", {}, nanos(d.parts[k]), gauge(d.parts[k] / d.window_ns))})), {title: "idle", of: ({d}) => d.parts.idle_ns, cell: ({d}) => el("span", {}, nanos(d.parts.idle_ns), gauge(d.parts.idle_ns / d.window_ns))},
+    {title: "file", left: true, of: ({p}) => p.name, cell: ({p}) => named(p.name)}], list, {key: "profile ranks", sort: [0, false], most: 64}) : null];
+}
+
+// What changed?
+function comparison(view) {
+  const c = state.comparison;
+  if (!c) return null;
+  const unit = c.per_step ? "a step" : "the window", delta = c.after_ns - c.before_ns, signed = (v) => (v > 0 ? "+" : v < 0 ? "−" : "") + nanos(Math.abs(v));
+  const W = widthOf(view), shown = c.parts.slice(0, 12), most = Math.max(...shown.map((p) => Math.abs(p.after_ns - p.before_ns)), 1), L = Math.min(230, W * 0.42), mid = L + (W - L) / 2, H = shown.length * 24 + 4;
+  const parts = [svg("line", {x1: mid, x2: mid, y1: 0, y2: H, class: "axis"})];
+  shown.forEach((p, i) => {
+    const d = p.after_ns - p.before_ns, w = Math.abs(d) / most * ((W - L) / 2 - 66), y = i * 24 + 3;
+    parts.push(svg("rect", {x: d < 0 ? mid - w : mid, y, width: Math.max(1, w), height: 18, class: d < 0 ? "better" : "worse", tip: [p.name, `${nanos(p.before_ns)} before, ${nanos(p.after_ns)} after`, signed(d)]}),
+      text(L - 8, y + 13, short(p.name, Math.floor(L / 6.6)), "end", "label"), text(d < 0 ? mid - w - 5 : mid + w + 5, y + 13, signed(d), d < 0 ? "end" : "start", "label"));
+  });
+  const change = (caption, key, list, more) => table(caption, [{title: key, left: true, of: (r) => r.name, cell: (r) => named(r.name)}, {title: "change", of: (r) => Math.abs(r.after_ns - r.before_ns), cell: (r) => el("span", {class: r.after_ns < r.before_ns ? "less" : "greater"}, signed(r.after_ns - r.before_ns))},
+    {title: "before", of: (r) => r.before_ns, cell: (r) => nanos(r.before_ns)}, {title: "after", of: (r) => r.after_ns, cell: (r) => nanos(r.after_ns)}], list, {key: "change " + key, sort: [1, true], filter: (r) => r.name, most: 20, more});
+  return [el("p", {class: "headline"}, el("strong", {}, `${unit === "a step" ? "A step" : "The window"} is ${nanos(Math.abs(delta))} (${percent(Math.abs(delta) / Math.max(1, c.before_ns))}) ${delta < 0 ? "shorter" : "longer"}`), `: ${nanos(c.before_ns)} in `, named(c.names[0]), `, ${nanos(c.after_ns)} in `, named(c.names[1]), "."),
+    el("figure", {}, chart(`Change of each part of ${unit}`, W, H, ...parts), legend([["less time", "better"], ["more time", "worse"]])),
+    el("div", {class: "split"}, change(`Operators, time of their kernels in ${unit}`, "operator", c.operators || [], c.moreOperators), change(`Kernels, time in ${unit}`, "kernel", c.kernels || [], c.moreKernels))];
+}
+
+// What was read?
+function sources() {
+  if (!(state.profiles || []).length) return null;
+  const dropped = state.health.profilesDropped;
+  return [table("Profiles", [{title: "file", left: true, of: (p) => p.name, cell: (p) => named(p.name)}, {title: "rank", of: (p) => p.rank, cell: (p) => (p.rank >= 0 ? `${p.rank}${p.world ? " of " + p.world : ""}` : "")}, {title: "spans", of: (p) => p.spans, cell: (p) => count(p.spans)}, {title: "devices", of: (p) => p.devices.length}], state.profiles, {key: "sources"}),
+    ...state.profiles.filter((p) => (p.remarks || []).length).map((p) => el("ul", {class: "hint"}, ...p.remarks.slice(0, 20).map((r) => el("li", {}, named(p.name), ": ", el("bdi", {}, r))))), dropped ? el("p", {class: "hint"}, `${plural(dropped, "more profile")} found no room in this page.`) : null];
+}

@@ -1,0 +1,213 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+)
+
+// How much a report holds of each list; what is beyond is counted.
+const (
+	maxProfiles      = 64
+	shownKernels     = 300
+	shownOperators   = 300
+	shownCollectives = 100
+	shownProfileStep = 400
+	shownChanges     = 200
+)
+
+// Profile is one profiler's file, or one recording of a process.
+type Profile struct {
+	Name     string         `json:"name"`
+	Rank     int64          `json:"rank"` // -1: not stated
+	World    int64          `json:"world,omitempty"`
+	Spans    int64          `json:"spans"`
+	Devices  []DeviceReport `json:"devices"`
+	Remarks  []string       `json:"remarks,omitempty"`
+	Timeline *Timeline      `json:"timeline,omitempty"`
+
+	timeline *timeline
+	whole    bool // it was read to its end
+}
+
+// DeviceReport is what a device did over the profile. Durations are ns, as in the report of the engine of verdicts.
+type DeviceReport struct {
+	verdict.Report
+	Roof            *Roof `json:"roof,omitempty"` // of its model
+	MoreKernels     int   `json:"moreKernels,omitempty"`
+	MoreOperators   int   `json:"moreOperators,omitempty"`
+	MoreCollectives int   `json:"moreCollectives,omitempty"`
+	MoreSteps       int   `json:"moreSteps,omitempty"`
+}
+
+// Comparison is what changed between two profiles.
+type Comparison struct {
+	verdict.Comparison
+	Names         [2]string `json:"names"`
+	MoreOperators int       `json:"moreOperators,omitempty"`
+	MoreKernels   int       `json:"moreKernels,omitempty"`
+}
+
+// Book gathers a report on profiles: spans at the detail kernels, and what their analysis says. Profiles of which there are
+// only spans could not be read, and are no part of it. It is not safe for concurrent use.
+type Book struct {
+	model    *Model
+	profiles []*Profile
+	more     int // profiles that found no room
+}
+
+// NewBook makes an empty report.
+func NewBook() *Book { return &Book{model: NewFixed()} }
+
+func (b *Book) profile(name string) *Profile {
+	for _, p := range slices.Backward(b.profiles) {
+		if p.Name == name {
+			return p
+		}
+	}
+	if len(b.profiles) >= maxProfiles {
+		return nil
+	}
+	p := &Profile{Name: name, Rank: -1, timeline: newTimeline()}
+	b.profiles = append(b.profiles, p)
+	return p
+}
+
+// Spans takes spans of a profile. It keeps nothing of td.
+func (b *Book) Spans(name string, td ptrace.Traces) {
+	p := b.profile(name)
+	if p == nil {
+		return
+	}
+	b.model.Traces(td)
+	var r spanfacts.Resource
+	var sc spanfacts.Scope
+	var f spanfacts.Facts
+	for _, rs := range td.ResourceSpans().All() {
+		r.Load(rs.Resource().Attributes())
+		if r.Rank >= 0 {
+			p.Rank, p.World = r.Rank, r.WorldSize
+		}
+		for _, ss := range rs.ScopeSpans().All() {
+			sc.Load(&r, ss.Scope().Attributes())
+			for _, s := range ss.Spans().All() {
+				p.Spans++
+				if f.Load(s, &sc) {
+					p.activity(&f)
+				}
+			}
+		}
+	}
+}
+
+func (p *Profile) activity(f *spanfacts.Facts) {
+	class := computing
+	switch f.Kind {
+	case spanfacts.Kernel, spanfacts.Graph, spanfacts.Section:
+	case spanfacts.Collective:
+		class = communicating
+	case spanfacts.Copy:
+		class = copying
+	case spanfacts.Memset:
+		class = setting
+	default:
+		return
+	}
+	p.timeline.add(rowKey{device: f.Device.Ordinal, stream: f.Stream}, int64(f.Start), int64(f.End), class, f.Name)
+}
+
+// Profile takes what the analysis of a profile says: of each device its report, and what was odd.
+func (b *Book) Profile(name string, devices []verdict.Report, remarks []string) {
+	p := b.profile(name)
+	if p == nil {
+		b.more++
+		return
+	}
+	p.Remarks, p.whole = remarks, true
+	for _, r := range devices {
+		d := DeviceReport{Report: r}
+		if roof, ok := roofOf(r.Efficiency.Peak); ok {
+			d.Roof = &roof
+		}
+		d.Operators, d.MoreOperators = most(r.Operators, shownOperators)
+		d.ByKernel, d.MoreKernels = most(byName(r.ByKernel), shownKernels)
+		d.Collectives, d.MoreCollectives = most(r.Collectives, shownCollectives)
+		d.ByStep, d.MoreSteps = most(r.ByStep, shownProfileStep)
+		d.Operators = slices.Clone(d.Operators)
+		for i := range d.Operators {
+			o := &d.Operators[i]
+			o.Name, o.Shapes, o.Kernel = clip(o.Name), clip(o.Shapes), clip(o.Kernel)
+		}
+		for i := range d.ByKernel {
+			d.ByKernel[i].Name = clip(d.ByKernel[i].Name)
+		}
+		p.Devices = append(p.Devices, d)
+	}
+}
+
+// byName sums kernels whose short names are the same: instances of one template.
+func byName(list []verdict.Kernel) []verdict.Kernel {
+	at := map[string]int{}
+	var out []verdict.Kernel
+	for _, k := range list {
+		i, ok := at[k.Name]
+		if !ok {
+			at[k.Name] = len(out)
+			out = append(out, k)
+			continue
+		}
+		o := &out[i]
+		o.Rate = verdict.Rate{} // of several precisions and bounds there is no one rate
+		o.Count, o.Time, o.Alone = o.Count+k.Count, o.Time+k.Time, o.Alone+k.Alone
+	}
+	slices.SortStableFunc(out, func(a, b verdict.Kernel) int { return cmp.Compare(b.Time, a.Time) })
+	return out
+}
+
+// most are the first n, and how many more there are.
+func most[T any](list []T, n int) ([]T, int) {
+	return list[:min(n, len(list))], max(0, len(list)-n)
+}
+
+// State is the report. ranks is what is to be said of the ranks of a job. The book takes nothing more.
+func (b *Book) State(ranks []string) *State {
+	s := b.model.State(Query{})
+	b.profiles = slices.DeleteFunc(b.profiles, func(p *Profile) bool { return !p.whole })
+	for _, p := range b.profiles {
+		p.Timeline = p.timeline.shown()
+		p.Name = filepath.Base(p.Name)
+	}
+	s.Profiles, s.Ranks = slices.Clone(b.profiles), ranks
+	slices.SortStableFunc(s.Profiles, func(a, b *Profile) int { return cmp.Compare(a.Rank, b.Rank) })
+	s.Health.ProfilesDropped = b.more
+	return s
+}
+
+// Compared is the report on what changed from the first profile to the second.
+func Compared(names [2]string, reports [2][]verdict.Report) *State {
+	c := &Comparison{Comparison: verdict.Compare(reports[0], reports[1]), Names: names}
+	c.Operators, c.MoreOperators = most(c.Operators, shownChanges)
+	c.Kernels, c.MoreKernels = most(c.Kernels, shownChanges)
+	for i, n := range c.Names {
+		c.Names[i] = filepath.Base(n)
+	}
+	b := NewBook()
+	for i, n := range names {
+		if names[0] == names[1] {
+			n += []string{" (before)", " (after)"}[i]
+		}
+		b.Profile(n, reports[i], nil)
+	}
+	s := b.State(nil)
+	s.Comparison, s.Now = c, time.Now().UnixMilli()
+	return s
+}
