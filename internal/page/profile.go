@@ -77,7 +77,7 @@ func (b *Book) profile(name string) *Profile {
 	if len(b.profiles) >= maxProfiles {
 		return nil
 	}
-	p := &Profile{Name: name, Rank: -1, timeline: newTimeline()}
+	p := &Profile{Name: name, Rank: -1, Devices: []DeviceReport{}, timeline: newTimeline()}
 	b.profiles = append(b.profiles, p)
 	return p
 }

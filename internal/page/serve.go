@@ -72,6 +72,7 @@ func Handler(m *Model, traceURL string) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(s)
 	})
+	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	var listeners atomic.Int64
 	mux.HandleFunc("GET /api/events", func(w http.ResponseWriter, r *http.Request) {
 		defer listeners.Add(-1)

@@ -24,7 +24,9 @@ const text = (x, y, t, anchor, cls) => svg("text", {x, y, "text-anchor": anchor,
 const named = (t) => el("bdi", {class: "name", title: t}, t);
 // short cuts a name for a label.
 const short = (t, n) => ([...t].length > n ? [...t].slice(0, n - 1).join("") + "…" : t);
-const widthOf = (view) => Math.max(240, Math.floor(view.clientWidth || 640));
+// widths are those of the views before they are drawn: to ask for them meanwhile would lay the page out for each.
+const widths = new Map();
+const widthOf = (view) => Math.max(240, Math.floor(widths.get(view) || view.clientWidth || 640));
 
 const sig = (x, n = 3) => Number(x.toPrecision(n)).toLocaleString("en", {maximumSignificantDigits: n});
 const count = (n) => n.toLocaleString("en");
@@ -43,6 +45,10 @@ function scaled(x, unit) {
   return sig(x) + " " + unit;
 }
 const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : many || one + "s"}`;
+function median(list) {
+  const s = list.slice().sort((a, b) => a - b), n = s.length;
+  return n % 2 ? s[n >> 1] : (s[n / 2 - 1] + s[n / 2]) / 2;
+}
 const or = (x, f) => (x ? f(x) : "");
 const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB");
 

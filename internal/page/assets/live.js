@@ -154,7 +154,7 @@ function operations(view) {
   const points = all.filter((o) => o.intensity && o.flopRate).map((o) => ({...o, key: keyOf(o), choose: () => pick(o), chosen: keyOf(o) === live.chosen, lines: [o.name, o.service || "", "GPU time " + seconds(o.time),
     `${scaled(o.flopRate, "FLOP/s")} at ${sig(o.intensity)} FLOPs per byte`, or(o.byteRate, (v) => scaled(v, "B/s")), or(o.roofline, (v) => percent(v) + " of the roof"), o.bound ? "bound by " + o.bound : ""]}));
   const total = all.reduce((t, o) => t + o.time, 0), left = el("div", {}), split = el("div", {class: "split"}, left);
-  left.append(points.length ? roofline({clientWidth: view.clientWidth > 900 ? view.clientWidth * 0.45 : view.clientWidth}, points, state.roofs)
+  left.append(points.length ? roofline({clientWidth: widthOf(view) > 900 ? widthOf(view) * 0.45 : widthOf(view)}, points, state.roofs)
     : empty("Nothing can be placed below a roof:", "no operation states both FLOPs and bytes. Declare gpuspan.Work{FLOPs, Read, Written}, or record shapes in PyTorch's profiler."));
   split.append(table(plural(all.length + (state.moreOperations || 0), "operation"), [
     {title: "operation", left: true, of: (o) => o.name, cell: (o) => el("button", {class: "plain", "data-key": "op " + keyOf(o), "aria-pressed": String(keyOf(o) === live.chosen), title: `${o.name}\n${o.service || ""}`, onclick: () => pick(o)}, el("bdi", {}, o.name))},
@@ -188,20 +188,20 @@ function partsOfStep(s) {
 function steps(view) {
   const all = state.steps.filter((s) => s.duration > 0);
   if (!all.length) return [empty("No step has ended in this time.", "A loop makes them: train.Loop in Go, otelgpu.loop in Python, ProfilerStep in PyTorch's profiles.")];
-  const shown = all.slice(-160), median = shown.map((s) => s.duration).sort((a, b) => a - b)[shown.length >> 1], names = new Set();
+  const shown = all.slice(-160), middle = median(shown.map((s) => s.duration)), names = new Set();
   const label = (s) => `${s.name} ${s.index}${s.rank > 0 ? " r" + s.rank : ""}`;
   const list = shown.map((s) => {
     const parts = partsOfStep(s);
     for (const [n] of parts) names.add(n);
-    return {label: String(s.index), total: s.duration, parts, mark: s.duration > 1.5 * median, open: traceOf(s.trace) ? () => openTrace(s.trace) : undefined, lines: [
+    return {label: String(s.index), total: s.duration, parts, mark: s.duration > 1.5 * middle, open: traceOf(s.trace) ? () => openTrace(s.trace) : undefined, lines: [
       `${s.name} ${s.index}${s.rank >= 0 ? ", rank " + s.rank : ""}: ${seconds(s.duration)}`, ...parts.map(([n, , , d]) => `${n} ${seconds(d)}`), s.exposed && !parts.some(([n]) => n[0] === "e") ? "exposed communication " + seconds(s.exposed) : "",
-      s.mfu ? "MFU " + percent(s.mfu) : "", s.items ? `${sig(s.items / s.duration)} ${s.itemType || "items"}/s` : "", s.energy ? sig(s.energy) + " J" : "", s.duration > 1.5 * median ? `${sig(s.duration / median)} times the median` : "", traceOf(s.trace) ? "click: its trace" : ""]};
+      s.mfu ? "MFU " + percent(s.mfu) : "", s.items ? `${sig(s.items / s.duration)} ${s.itemType || "items"}/s` : "", s.energy ? sig(s.energy) + " J" : "", s.duration > 1.5 * middle ? `${sig(s.duration / middle)} times the median` : "", traceOf(s.trace) ? "click: its trace" : ""]};
   });
   const slow = all.slice().sort((a, b) => b.duration - a.duration).slice(0, 8);
-  return [columns(view, `Length of ${plural(shown.length, "step")} by phase; the median is ${seconds(median)}`, list, [...names].map((n) => [n, phaseKind(n)]), {key: "step"}),
-    table(`The longest steps; the median of ${plural(shown.length, "step")} is ${seconds(median)}`, [
+  return [columns(view, `Length of ${plural(shown.length, "step")} by phase; the median is ${seconds(middle)}`, list, [...names].map((n) => [n, phaseKind(n)]), {key: "step"}),
+    table(`The longest steps; the median of ${plural(shown.length, "step")} is ${seconds(middle)}`, [
       {title: "step", left: true, of: label, cell: (s) => traceLink(s.trace, label(s))}, {title: "length", of: (s) => s.duration, cell: (s) => seconds(s.duration)},
-      {title: "× median", of: (s) => s.duration / median, cell: (s) => sig(s.duration / median)},
+      {title: "× median", of: (s) => s.duration / middle, cell: (s) => sig(s.duration / middle)},
       {title: "exposed comm.", of: (s) => s.exposed, cell: (s) => or(s.exposed, seconds)}, {title: "other", of: (s) => s.other, cell: (s) => or(s.other, seconds)},
       {title: "items/s", of: (s) => s.items / s.duration, cell: (s) => (s.items ? sig(s.items / s.duration) : "")},
       {title: "MFU", of: (s) => s.mfu, cell: (s) => or(s.mfu, percent)}, {title: "J", of: (s) => s.energy, cell: (s) => or(s.energy, sig)}], slow, {key: "slow steps"})];
@@ -232,7 +232,7 @@ function ranks(view) {
   for (const s of ranked) byIndex.set(s.index, [...(byIndex.get(s.index) || []), s]);
   const indexes = [...byIndex.keys()].filter((i) => byIndex.get(i).length > 1).sort((a, b) => a - b).slice(-80);
   for (const i of indexes) {
-    const column = byIndex.get(i), mid = column.map(own).sort((a, b) => a - b)[column.length >> 1] || 1e-12;
+    const column = byIndex.get(i), mid = median(column.map(own)) || 1e-12;
     for (const s of column) {
       const r = byRank.get(s.rank) || {rank: s.rank, steps: [], sum: 0, worst: 0};
       const ratio = own(s) / mid;

@@ -9,12 +9,14 @@ function draw() {
   if (!state || live.dragging) return;
   const report = (state.profiles || []).length > 0 || state.comparison;
   keep(() => {
-    for (const [name, f] of Object.entries({...liveViews, ...reportViews})) {
-      const section = byId(name), wanted = report ? name in reportViews : name in liveViews;
-      if (wanted) section.hidden = false; // so that it has a width
-      const made = wanted ? f(section.querySelector(".view")) : null;
-      section.hidden = !made;
-      section.querySelector(".view").replaceChildren(...(made || []).filter(Boolean));
+    const views = Object.entries({...liveViews, ...reportViews}).map(([name, f]) => ({f, section: byId(name), view: byId(name).querySelector(".view"), wanted: name in (report ? reportViews : liveViews)}));
+    for (const v of views) v.section.hidden = !v.wanted; // what is hidden has no width
+    widths.clear();
+    for (const v of views) widths.set(v.view, v.view.clientWidth);
+    for (const v of views) {
+      const made = v.wanted ? v.f(v.view) : null;
+      v.section.hidden = !made;
+      v.view.replaceChildren(...(made || []).filter(Boolean));
     }
   });
   byId("summary").textContent = report

@@ -55,13 +55,13 @@ function where(view) {
 function profileSteps(view) {
   const out = [];
   for (const {p, d, name} of everyDevice().filter(({d}) => (d.by_step || []).length).slice(0, 16)) {
-    const names = new Map(), median = d.by_step.map((s) => s.time_ns).sort((a, b) => a - b)[d.by_step.length >> 1];
+    const names = new Map(), middle = median(d.by_step.map((s) => s.time_ns));
     const list = d.by_step.map((s) => {
       const parts = partsOf(s), sum = parts.reduce((t, [, v]) => t + v, 0);
       if (sum < s.time_ns * 0.999) parts.push(["outside of the record", s.time_ns - sum, "i9"]);
       for (const [n, , c] of parts) names.set(n, c);
       const at = {from: s.start_unix_ns / 1e6, to: (s.start_unix_ns + s.time_ns) / 1e6};
-      return {label: s.name.replace(/^.*#/, "#"), total: s.time_ns / 1e9, parts: parts.map(([n, v, c]) => [n, v / 1e9, c]), mark: s.time_ns > 1.5 * median && d.by_step.length > 2, open: p.timeline ? () => { profile.zoom = at; draw(); byId("timeline").scrollIntoView({block: "nearest"}); } : undefined,
+      return {label: s.name.replace(/^.*#/, "#"), total: s.time_ns / 1e9, parts: parts.map(([n, v, c]) => [n, v / 1e9, c]), mark: s.time_ns > 1.5 * middle && d.by_step.length > 2, open: p.timeline ? () => { profile.zoom = at; draw(); byId("timeline").scrollIntoView({block: "nearest"}); } : undefined,
         lines: [`${s.name}: ${nanos(s.time_ns)}`, ...parts.map(([n, v]) => `${n} ${nanos(v)} (${percent(v / s.time_ns)})`), p.timeline ? "click: the step in the timeline" : ""]};
     });
     out.push(el("h3", {}, name), columns(view, `Steps of ${name} by what the device did`, list, [...names], {key: "step " + name}));
@@ -119,12 +119,25 @@ function tracks(view, g) {
     list.forEach((row, i) => {
       const y = T + i * rowH, t = row.p.timeline, w = t.length / (to - from) * (W - L);
       if (profile.at && profile.at.group === g.from && profile.at.row === i) { c.fillStyle = colour("--line"); c.fillRect(0, y, W, rowH); }
+      // Cells are summed into the columns of pixels that they fall on, so that many narrow ones do not fade.
+      const columns = new Map();
       for (const [at, share, cls] of row.cells) {
-        const px = x(t.start + at * t.length);
-        if (px + w < L || px > W) continue;
-        const h = Math.max(2, (rowH - 5) * share / 1000), left = Math.max(L, px);
-        c.fillStyle = colours[cls];
-        c.fillRect(left, y + rowH - 3 - h, Math.max(0.7, px + w - left), h);
+        const left = x(t.start + at * t.length), last = Math.min(W, left + w);
+        for (let px = Math.max(L, Math.floor(left)); px < last; px++) {
+          const k = columns.get(px) || [0, 0, 0, 0];
+          k[cls] += share * Math.max(0, Math.min(1, Math.min(last, px + 1) - Math.max(left, px)));
+          columns.set(px, k);
+        }
+      }
+      for (const [px, k] of columns) {
+        const sum = k[0] + k[1] + k[2] + k[3];
+        let y0 = y + rowH - 3;
+        k.forEach((v, cls) => {
+          if (!v) return;
+          const h = Math.max(2, (rowH - 5) * Math.min(1000, sum) / 1000) * v / sum;
+          c.fillStyle = colours[cls];
+          c.fillRect(px, y0 -= h, 1, h);
+        });
       }
       c.fillStyle = colour("--fg");
       c.textAlign = "left";
@@ -193,7 +206,7 @@ function profileRoofline(view) {
     chosen: profile.chosen === o.name, choose: () => { profile.chosen = profile.chosen === o.name ? "" : o.name; profile.tab = "operators"; draw(); }, lines: [o.name, o.shapes ? short(o.shapes, 90) : "", everyDevice().length > 1 ? name : "",
       `${plural(o.kernels, "kernel")}, ${nanos(o.time_ns)}`, `${scaled(o.flops_per_second, "FLOP/s")} ${o.precision || ""} at ${sig(o.flops / o.bytes)} FLOPs per byte`, scaled(o.bytes_per_second, "B/s"), o.peak_share ? `${percent(o.peak_share)} of the peak, bound by ${o.bound}` : ""]}));
   const low = all.filter(({o}) => o.peak_share > 0).map(({o, d}) => ({o, lost: o.time_ns * (1 - Math.min(1, o.peak_share)), share: o.time_ns / d.window_ns})).sort((a, b) => b.lost - a.lost);
-  return [el("div", {class: "split"}, roofline({clientWidth: view.clientWidth > 900 ? view.clientWidth * 0.52 : view.clientWidth}, points, [...roofs.values()]), low.length ? table("Furthest from their roof: time above what the work takes at the peak", [
+  return [el("div", {class: "split"}, roofline({clientWidth: widthOf(view) > 900 ? widthOf(view) * 0.52 : widthOf(view)}, points, [...roofs.values()]), low.length ? table("Furthest from their roof: time above what the work takes at the peak", [
     {title: "operator", left: true, of: ({o}) => o.name, cell: ({o}) => named(o.name)}, {title: "time", of: ({o}) => o.time_ns, cell: ({o}) => nanos(o.time_ns)}, {title: "of peak", of: ({o}) => o.peak_share, cell: ({o}) => percent(o.peak_share)},
     {title: "bound", left: true, of: ({o}) => o.bound}, {title: "above peak", of: ({lost}) => lost, cell: ({lost}) => nanos(lost)}], low, {key: "low", sort: [4, true], most: 12}) : null)];
 }

@@ -1,0 +1,250 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package browser
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// patience is how long a test waits for a state of the page, also on a slow machine.
+const patience = 60 * time.Second
+
+// binary finds a Chromium: $CHROMIUM, or one of the usual names.
+func binary() string {
+	if path := os.Getenv("CHROMIUM"); path != "" {
+		return path
+	}
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "headless-shell"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+var allocator context.Context
+
+func TestMain(m *testing.M) {
+	if binary() == "" {
+		os.Exit(m.Run())
+	}
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(binary()), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-component-update", true),
+		chromedp.WSURLReadTimeout(patience))...)
+	first, end := chromedp.NewContext(ctx) // its process has the tabs of all tests
+	allocator = first
+	code := 1
+	if err := chromedp.Do(first); err != nil {
+		fmt.Fprintln(os.Stderr, "cannot start", binary()+":", err)
+	} else {
+		code = m.Run()
+	}
+	end()
+	cancel()
+	os.Exit(code)
+}
+
+// tab is a tab of the browser.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu       sync.Mutex
+	problems []string
+}
+
+// open opens an address in a new tab of this size. What the page writes to the console, what it throws and what its policy
+// forbids fails the test.
+func open(t *testing.T, address string, width, height int64, before ...chromedp.Action[chromedp.Void]) *tab {
+	t.Helper()
+	if allocator == nil {
+		t.Skip("no Chromium is installed ($CHROMIUM, or chromium in the path): the page is not opened in a browser")
+	}
+	if testing.Short() {
+		t.Skip("the page is opened in a browser in long runs only")
+	}
+	b := &tab{t: t}
+	ctx, cancel := chromedp.NewContext(allocator, chromedp.WithListener(func(e any) {
+		switch e := e.(type) {
+		case *runtime.EventConsoleAPICalled:
+			for _, a := range e.Args {
+				b.problem("console.%s: %s", e.Type, a.Value)
+			}
+		case *runtime.EventExceptionThrown:
+			b.problem("thrown: %v", e.ExceptionDetails)
+		case *log.EventEntryAdded:
+			b.problem("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL)
+		case *page.EventJavascriptDialogOpening:
+			b.problem("a dialog: %s", e.Message)
+		}
+	}))
+	b.ctx = ctx
+	t.Cleanup(func() {
+		cancel()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		assert.Empty(t, b.problems, "the console")
+	})
+	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, log.Enable, cdp.Empty{})
+		return err
+	}), chromedp.EmulateViewport(width, height))
+	b.do(before...)
+	b.do(chromedp.Navigate(address))
+	b.until(`Number(document.documentElement.dataset.drawn || 0) > 0`)
+	return b
+}
+
+func (b *tab) problem(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.problems = append(b.problems, fmt.Sprintf(format, args...))
+}
+
+func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	require.NoError(b.t, chromedp.Do(b.ctx, actions...))
+}
+
+// prefers sets what the system prefers.
+func prefers(scheme string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	})
+}
+
+// run runs a statement.
+func (b *tab) run(statement string) {
+	b.t.Helper()
+	eval[bool](b, "(() => {"+statement+"; return true; })()")
+}
+
+// eval is the value of an expression.
+func eval[T any](b *tab, expression string) T {
+	b.t.Helper()
+	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
+	require.NoError(b.t, err, expression)
+	return v
+}
+
+// until waits until an expression is true.
+func (b *tab) until(expression string) {
+	b.t.Helper()
+	deadline := time.Now().Add(patience)
+	for !eval[bool](b, expression) {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("never true: %s\n%s", expression, eval[string](b, `document.body.innerText.slice(0, 3000)`))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// text is what a person reads in the elements of a selector.
+func (b *tab) text(selector string) string {
+	b.t.Helper()
+	return eval[string](b, fmt.Sprintf(`[...document.querySelectorAll(%q)].map((n) => n.textContent).join("\n")`, selector))
+}
+
+// column is a column of the first table of a section, row by row.
+func (b *tab) column(section, title string) []string {
+	b.t.Helper()
+	return eval[[]string](b, fmt.Sprintf(`(() => {
+		const table = document.querySelector("#%s table"), at = [...table.querySelectorAll("th")].findIndex((n) => n.textContent === %q);
+		return [...table.querySelectorAll("tbody tr")].map((n) => n.children[at].textContent);
+	})()`, section, title))
+}
+
+// press clicks a button of this text in a section.
+func (b *tab) press(section, text string) {
+	b.t.Helper()
+	b.run(fmt.Sprintf(`[...document.querySelectorAll("#%s button")].find((n) => n.textContent === %q).click()`, section, text))
+}
+
+// middle is the middle of the nth element of a selector, in the window.
+func (b *tab) middle(selector string, n int) (x, y float64) {
+	b.t.Helper()
+	p := eval[[]float64](b, fmt.Sprintf(`(() => {
+		const n = document.querySelectorAll(%q)[%d];
+		n.scrollIntoView({block: "center"});
+		const b = n.getBoundingClientRect();
+		return [b.left + b.width / 2, b.top + b.height / 2];
+	})()`, selector, n))
+	return p[0], p[1]
+}
+
+// tip is what the page says at a place of the window.
+func (b *tab) tip(x, y float64) string {
+	b.t.Helper()
+	b.do(chromedp.MouseEvent("mouseMoved", x-1, y), chromedp.MouseEvent("mouseMoved", x, y))
+	b.until(`!document.getElementById("tip").hidden`)
+	return eval[string](b, `[...document.getElementById("tip").children].map((n) => n.textContent).join("\n")`)
+}
+
+// drag presses at a place, moves and lets go.
+func (b *tab) drag(x0, x1, y float64) {
+	b.t.Helper()
+	b.do(chromedp.MouseEvent("mouseMoved", x0, y), chromedp.MouseEvent("mousePressed", x0, y, chromedp.ButtonLeft, chromedp.ClickCount(1)))
+	for i := 1; i <= 5; i++ {
+		b.do(chromedp.MouseEvent("mouseMoved", x0+(x1-x0)*float64(i)/5, y, chromedp.ButtonLeft))
+	}
+	b.do(chromedp.MouseEvent("mouseReleased", x1, y, chromedp.ButtonLeft, chromedp.ClickCount(1)))
+}
+
+// fits says that the page is not wider than its window.
+func (b *tab) fits() {
+	b.t.Helper()
+	wide := eval[[]string](b, `[...document.querySelectorAll("body *")].filter((n) => n.getBoundingClientRect().right > innerWidth + 1 && !n.closest(".scroll") && !n.closest("[hidden]"))
+		.map((n) => n.outerHTML.slice(0, 120))`)
+	assert.Empty(b.t, wide, "what is wider than the window of %s", b.text("title"))
+}
+
+// hangsTogether holds the page to what a screen reader needs.
+func (b *tab) hangsTogether() {
+	b.t.Helper()
+	faults := eval[[]string](b, `(() => {
+		const faults = [], say = (n, what) => faults.push(what + ": " + n.outerHTML.slice(0, 160)), seen = (n) => n.closest("[hidden]") === null;
+		for (const n of document.querySelectorAll("section")) if (seen(n) && !document.getElementById(n.getAttribute("aria-labelledby"))) say(n, "a section without a heading");
+		for (const n of document.querySelectorAll("svg, canvas")) if (seen(n) && !n.closest("[aria-hidden]") && !n.getAttribute("aria-label")) say(n, "a drawing without words");
+		for (const n of document.querySelectorAll("button, a")) if (seen(n) && !n.textContent.trim()) say(n, "a button without a name");
+		for (const n of document.querySelectorAll("input")) if (seen(n) && !n.closest("label")) say(n, "an input without a label");
+		for (const n of document.querySelectorAll("table")) if (!n.caption || ![...n.querySelectorAll("th")].every((h) => h.scope)) say(n, "a table without caption or scopes");
+		for (const n of document.querySelectorAll("[tabindex='0'], [role=button]")) if (seen(n) && !n.getAttribute("aria-label") && !n.textContent.trim()) say(n, "a stop without a name");
+		return faults;
+	})()`)
+	assert.Empty(b.t, faults)
+}
+
+// contrast is the contrast ratio of WCAG 2 of text against what lies behind it.
+func (b *tab) contrast(selector string) float64 {
+	b.t.Helper()
+	return eval[float64](b, fmt.Sprintf(`(() => {
+		const numbers = (c) => c.match(/[\d.]+/g).map(Number), light = (c) => numbers(c).slice(0, 3).map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)).reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
+		const n = document.querySelector(%q);
+		let back = n;
+		while (back && [undefined, 0].includes(numbers(getComputedStyle(back).backgroundColor)[3] ?? 1)) back = back.parentElement;
+		const a = light(getComputedStyle(n).color), b = light(getComputedStyle(back || document.body).backgroundColor);
+		return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+	})()`, selector))
+}
+
+func lines(s string) []string { return strings.Split(s, "\n") }

@@ -1,0 +1,203 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package browser
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/page"
+	"github.com/otelgpu/otelgpu/internal/recorded"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+)
+
+// write writes a report and returns its address.
+func write(t *testing.T, s *page.State) string {
+	t.Helper()
+	path, err := page.WriteReport(t.TempDir(), "report.html", s)
+	require.NoError(t, err)
+	return "file://" + path
+}
+
+// read takes a recorded trace into a book.
+func read(t *testing.T, b *page.Book, path string) []verdict.Report {
+	t.Helper()
+	st, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels},
+		func(_ context.Context, td ptrace.Traces) error {
+			b.Spans(path, td)
+			return nil
+		})
+	require.NoError(t, err)
+	b.Profile(path, st.Devices, nil)
+	return st.Devices
+}
+
+// drawn says how many pixels of the timeline have a colour of work.
+const drawn = `(() => {
+	const c = document.querySelector("#timeline canvas"), d = c.getContext("2d").getImageData(160, 20, c.width - 160, c.height - 20).data;
+	let n = 0;
+	for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 250 && Math.abs(d[i] - d[i + 2]) > 40) n++;
+	return n;
+})()`
+
+func TestTheReportOfARealTrace(t *testing.T) {
+	path := recorded.Path(t, "kineto", "hta/nccl_parser_config/nccl_data.json.gz")
+	book := page.NewBook()
+	device := read(t, book, path)[0]
+	b := open(t, write(t, book.State(nil)), 1400, 1000)
+	b.hangsTogether()
+	assert.Equal(t, "nccl_data.json.gz", b.text("#summary"))
+	headings := b.text("section:not([hidden]) h2")
+	for _, want := range []string{
+		"What would make it faster?", "Where did the time go?", "How do the steps differ?", "What ran when?", "What takes the time?",
+		"Is communication hidden behind computation?", "Which copies hold the device up?", "What was read?",
+	} {
+		assert.Contains(t, headings, want)
+	}
+	assert.NotContains(t, headings, "Which rank", "one rank holds nobody up")
+	assert.NotContains(t, headings, "requests")
+
+	// The numbers are those of the analysis.
+	assert.Contains(t, b.text("#findings h3"), "launch bound")
+	assert.Contains(t, b.text("#findings"), device.Verdicts[0].Evidence)
+	assert.Equal(t, []string{"computing", "exposed communication", "exposed copies"}, b.column("where", "part")[:3])
+	assert.Equal(t, []string{"116 ms", "39.6 ms", "2.28 ms"}, b.column("where", "time")[:3])
+	assert.Equal(t, "ncclKernel_AllReduce_RING_LL_Sum_float", b.column("lists", "kernel")[0])
+	assert.Contains(t, b.column("lists", "time")[0], "46.8 ms")
+	assert.Equal(t, "15", b.column("lists", "count")[0])
+	assert.Contains(t, b.text("#communication figcaption"), "46.9 ms of communication, 15.6 % of it hidden")
+	assert.Equal(t, "307 MB", b.column("copies", "bytes")[0])
+	said := lines(b.tip(b.middle("#where rect", 0)))
+	assert.Equal(t, []string{"computing", "116 ms", "17.5 %"}, said)
+	said = lines(b.tip(b.middle("#profileSteps .column", 1)))
+	assert.Equal(t, "ProfilerStep#5: 220 ms", said[0])
+	assert.Contains(t, strings.Join(said, "\n"), "computing 3")
+
+	// Order, search, tabs.
+	b.press("lists", "count")
+	assert.Equal(t, "nchwToNhwcKernel", b.column("lists", "kernel")[1])
+	b.run(`const n = document.querySelector("#lists input"); n.value = "cutlass"; n.dispatchEvent(new Event("input", {bubbles: true}))`)
+	for _, name := range b.column("lists", "kernel") {
+		assert.Contains(t, name, "cutlass")
+	}
+	b.press("lists", "operators")
+	assert.Equal(t, "aten::convolution_backward", b.column("lists", "operator")[0])
+
+	// The timeline: what is under the pointer, zoom by mouse, by key and by a step, and back.
+	assert.Greater(t, eval[int](b, drawn), 2000)
+	x, y := b.middle("#timeline canvas", 0)
+	assert.Contains(t, b.tip(x, y), "rank 0, GPU 0, stream ")
+	b.drag(x-300, x-100, y)
+	b.until(`profile.zoom !== null && document.querySelector("#timeline button")?.textContent === "show all"`)
+	zoomed := eval[float64](b, `profile.zoom.to - profile.zoom.from`)
+	assert.InDelta(t, device.Window.Seconds()*1e3*200/1200, zoomed, 30)
+	b.run(`document.querySelector("#timeline canvas").focus()`)
+	b.do(chromedp.KeyEvent("+"), chromedp.KeyEvent(kb.ArrowRight))
+	b.until(fmt.Sprintf(`profile.zoom.to - profile.zoom.from < %f`, zoomed*0.8))
+	assert.Contains(t, eval[string](b, `document.getElementById("tip").textContent`), "stream")
+	b.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Escape))
+	b.until(`profile.zoom === null`)
+	b.run(`document.querySelectorAll("#profileSteps .column")[1].dispatchEvent(new MouseEvent("click", {bubbles: true}))`)
+	b.until(`profile.zoom !== null`)
+	assert.InDelta(t, 219.7, eval[float64](b, `profile.zoom.to - profile.zoom.from`), 1)
+}
+
+func TestReportsFitANarrowWindowAndTheDark(t *testing.T) {
+	book := page.NewBook()
+	read(t, book, recorded.Path(t, "kineto", "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"))
+	address := write(t, book.State(nil))
+	for _, scheme := range []string{"light", "dark"} {
+		b := open(t, address, 400, 800, prefers(scheme))
+		b.fits()
+		for _, selector := range []string{"h2", "td", "#summary", ".dim", ".hint", ".legend", "button[aria-pressed=true]"} {
+			assert.GreaterOrEqual(t, b.contrast(selector), 4.5, "%s, %s", scheme, selector)
+		}
+		assert.Greater(t, eval[int](b, drawn), 500)
+		assert.Positive(t, eval[int](b, `document.querySelectorAll("#profileRoofline circle").length`))
+	}
+}
+
+func TestHostileNamesInAReport(t *testing.T) {
+	book := page.NewBook()
+	start := time.Now()
+	var kernels []verdict.Kernel
+	var operators []verdict.Operator
+	var found []verdict.Verdict
+	for i, name := range hostile {
+		kernels = append(kernels, verdict.Kernel{Name: name, Count: 1, Time: time.Millisecond})
+		operators = append(operators, verdict.Operator{
+			Name: name, Shapes: name, Kernel: name, Time: time.Millisecond, Kernels: 1,
+			Rate: verdict.Rate{FLOPs: 1e6, Bytes: 1e5, FLOPRate: 1e9, ByteRate: 1e8, Precision: name, Bound: name},
+		})
+		found = append(found, verdict.Verdict{Kind: name, Subject: name, Chain: []string{name, name}, Evidence: name, Remedy: name})
+		book.Spans(name, spans(t, name, name, i, span{name, "section", start, time.Millisecond, 1, nil}))
+	}
+	for i, name := range hostile {
+		book.Profile(name, []verdict.Report{{
+			Model: name, Window: time.Second, Kernels: 8, ByKernel: kernels, Operators: operators, Verdicts: found,
+			ByStep:      []verdict.Step{{Name: name, Start: start.UnixNano(), Time: time.Millisecond}},
+			Copies:      []verdict.Copy{{Direction: name, Memory: name, Count: 1, Bytes: int64(i)}},
+			Collectives: []verdict.Collective{{Name: name, Count: 1, Time: 1}}, Parts: verdict.Parts{CommExposed: time.Millisecond},
+		}}, []string{name})
+	}
+	s := book.State([]string{hostile[0], hostile[1]})
+	s.Comparison = &page.Comparison{Comparison: verdict.Comparison{Parts: []verdict.Change{{Name: hostile[1], Before: 1}}, Kernels: []verdict.Change{{Name: hostile[0], After: 1}}}, Names: [2]string{hostile[0], hostile[2]}}
+	b := open(t, write(t, s), 1200, 900)
+	assert.Contains(t, b.text("#findings"), hostile[1])
+	assert.Contains(t, b.text("#profileRanks"), hostile[0])
+	assert.Zero(t, eval[int](b, `document.querySelectorAll("img, svg svg, [onerror], [onload]").length`))
+	assert.Equal(t, 2, eval[int](b, `document.scripts.length`), "the data and the program")
+	b.fits()
+}
+
+func TestTheComparisonSaysTheLargestChangeFirst(t *testing.T) {
+	names := [2]string{
+		recorded.Path(t, "kineto", "pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz"),
+		recorded.Path(t, "kineto", "pytorch/samples/resnet50_num_workers_4/worker0.1623212756351.pt.trace.json.gz"),
+	}
+	var reports [2][]verdict.Report
+	for i, name := range names {
+		reports[i] = read(t, page.NewBook(), name)
+	}
+	b := open(t, write(t, page.Compared(names, reports)), 1200, 900)
+	b.hangsTogether()
+	assert.Contains(t, b.text("#comparison .headline"), "A step is 32.5 ms (19.6 %) shorter")
+	bars := lines(b.text("#comparison svg text"))
+	assert.Equal(t, []string{"idle: loader", "−46.8 ms"}, bars[:2])
+	assert.Contains(t, b.tip(b.middle("#comparison svg rect", 0)), "47.3 ms before, 462 µs after")
+}
+
+// TestAReportOf100000Points draws 100,000 activities on 64 streams, and stays small.
+func TestAReportOf100000Points(t *testing.T) {
+	book := page.NewBook()
+	start := time.Now().Add(-time.Hour)
+	for d := range 64 {
+		list := make([]span, 1600)
+		for i := range list {
+			list[i] = span{fmt.Sprint("kernel ", i%700), "section", start.Add(time.Duration(i*997+d) * time.Microsecond), 900 * time.Microsecond, 1, map[string]any{"gpu.stream.id": d % 8, "gpu.device.ordinal": d / 8}}
+		}
+		book.Spans("many", spans(t, "svc", "", -1, list...))
+	}
+	book.Profile("many", nil, nil)
+	address := write(t, book.State(nil))
+	info, err := os.Stat(filepath.FromSlash(strings.TrimPrefix(address, "file://")))
+	require.NoError(t, err)
+	assert.Less(t, info.Size(), int64(3_000_000))
+	b := open(t, address, 1300, 1000)
+	t.Logf("%d kB; drawn again in %.0f ms", info.Size()/1000, eval[float64](b, `(() => { const t = performance.now(); draw(); return performance.now() - t; })()`))
+	assert.Greater(t, eval[int](b, drawn), 100_000)
+	assert.Less(t, eval[int](b, `document.querySelectorAll("*").length`), 5000)
+}
