@@ -301,7 +301,7 @@ func (c *checks) clock() {
 		submitted := time.Now()
 		require.Zero(c, c.back.Record(c.call(e[0])))
 		require.Zero(c, c.back.Synchronize(e[0]))
-		stamps, ok := a.Read(e[0], e[0], time.Time{}, time.Time{})
+		stamps, ok := a.Read(e[0], e[0], 0, 0)
 		require.True(c, ok)
 		at := a.Place(&stamps)
 		start, w := at.Start, at.HalfWidth

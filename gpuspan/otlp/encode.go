@@ -6,6 +6,8 @@ package otlp
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
+	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -142,28 +144,83 @@ func appendAttributes(b []byte, field int, kv []attribute.KeyValue) []byte {
 	return b
 }
 
+// numbers are the attributes of facts, encoded but for their numbers.
+var numbers = func() (list [engine.NumFacts][]byte) {
+	for f := range list {
+		kv := engine.FactKeys[f].Int64(0)
+		if engine.Fact(f) < engine.FactRead {
+			kv = engine.FactKeys[f].Float64(0)
+		}
+		list[f] = appendAttribute(nil, spanAttributes, kv)
+	}
+	return list
+}()
+
+// appendFact writes a number behind the rest of its attribute. An integer is at most ten bytes long, so that the lengths before it stay single bytes.
+func appendFact(b []byte, f engine.Fact, bits uint64) []byte {
+	head := numbers[f]
+	if f < engine.FactRead {
+		b = append(b, head...)
+		binary.LittleEndian.PutUint64(b[len(b)-8:], bits)
+		return b
+	}
+	at := len(b)
+	b = binary.AppendUvarint(append(b, head[:len(head)-1]...), bits)
+	longer := byte(len(b) - at - len(head))
+	b[at+1] += longer           // KeyValue
+	b[at+len(head)-3] += longer // AnyValue
+	return b
+}
+
+// The four that are measured mostly come together: one copy writes all of them.
+const measured = 1<<engine.FactFLOPs - 1
+
+var measuredFacts = slices.Concat(numbers[:engine.FactFLOPs]...)
+
+func appendFacts(b []byte, f *engine.Facts) []byte {
+	left := f.Known
+	if left&measured == measured {
+		b = append(b, measuredFacts...)
+		at := len(b)
+		for x := int(engine.FactFLOPs) - 1; x >= 0; x-- {
+			binary.LittleEndian.PutUint64(b[at-8:at], f.Bits[x])
+			at -= len(numbers[x])
+		}
+		left &^= measured
+	}
+	for ; left != 0; left &= left - 1 {
+		x := bits.TrailingZeros16(left)
+		b = appendFact(b, engine.Fact(x), f.Bits[x])
+	}
+	return b
+}
+
+// spanAttributes is the field of a Span's attributes.
+const spanAttributes = 9
+
 // appendSpan writes a Span's fields.
 func appendSpan(b []byte, x *engine.SinkSpan) []byte {
 	traceID, spanID := x.Context.TraceID(), x.Context.SpanID()
-	b = appendBytes(b, 1, traceID[:])
-	b = appendBytes(b, 2, spanID[:])
-	b = appendString(b, 3, x.Context.TraceState().String())
-	if x.Parent.HasSpanID() {
-		parent := x.Parent.SpanID()
-		b = appendBytes(b, 4, parent[:])
+	b = append(append(b, 1<<3|2, 16), traceID[:]...)
+	b = append(append(b, 2<<3|2, 8), spanID[:]...)
+	if state := x.Context.TraceState(); state.Len() > 0 {
+		b = appendString(b, 3, state.String())
+	}
+	if parent := x.Parent.SpanID(); parent.IsValid() {
+		b = append(append(b, 4<<3|2, 8), parent[:]...)
 	}
 	b = appendString(b, 5, x.Name)
-	b = append(b, 6<<3, spanKindInternal)
-	b = appendFixed64(b, 7, uint64(x.Start))
-	b = appendFixed64(b, 8, uint64(x.End))
-	b = appendAttributes(b, 9, x.Attributes[:x.Constants])
+	b = append(b, 6<<3, spanKindInternal, 7<<3|1)
+	b = binary.LittleEndian.AppendUint64(b, uint64(x.Start))
+	b = binary.LittleEndian.AppendUint64(append(b, 8<<3|1), uint64(x.End))
+	b = appendFacts(b, &x.Facts)
 	if c := x.Constant; c != nil {
 		if c.Encoded == nil {
-			c.Encoded = appendAttributes([]byte{}, 9, c.Attributes)
+			c.Encoded = appendAttributes([]byte{}, spanAttributes, c.Attributes)
 		}
 		b = append(b, c.Encoded...)
 	}
-	b = appendAttributes(b, 9, x.Attributes[x.Constants:])
+	b = appendAttributes(b, spanAttributes, x.Attributes)
 	for i := range x.Links {
 		b = appendBytes(b, 13, appendLink(nil, &x.Links[i]))
 	}
@@ -206,8 +263,6 @@ func appendScope(b []byte, s *engine.SinkScope) []byte {
 type batch struct {
 	scopes []scopeSpans
 	spans  int
-	size   int
-	span   []byte // scratch
 }
 
 type scopeSpans struct {
@@ -216,7 +271,6 @@ type scopeSpans struct {
 }
 
 func (b *batch) add(x *engine.SinkSpan) {
-	b.span = appendSpan(b.span[:0], x)
 	i := 0
 	for i < len(b.scopes) && b.scopes[i].scope != x.Scope {
 		i++
@@ -225,14 +279,28 @@ func (b *batch) add(x *engine.SinkSpan) {
 		b.scopes = append(b.scopes, scopeSpans{scope: x.Scope})
 	}
 	s := &b.scopes[i]
-	s.spans = appendBytes(s.spans, 2, b.span)
+	at := len(s.spans)
+	s.spans = appendSpan(append(s.spans, 2<<3|2, 0, 0), x)
+	n := len(s.spans) - at - 3
+	if n < 1<<7 || n >= 1<<14 { // few: their length does not take the two bytes that were left for it
+		s.spans = appendBytes(s.spans[:at], 2, slices.Clone(s.spans[at+3:]))
+	} else {
+		s.spans[at+1], s.spans[at+2] = byte(n)|0x80, byte(n>>7)
+	}
 	b.spans++
-	b.size += len(b.span)
+}
+
+// clear forgets the spans.
+func (b *batch) clear() {
+	for i := range b.scopes {
+		b.scopes[i].spans = b.scopes[i].spans[:0]
+	}
+	b.spans = 0
 }
 
 // request writes an ExportTraceServiceRequest {resource_spans = 1} of ResourceSpans {resource = 1, scope_spans = 2} of ScopeSpans {scope = 1, spans = 2, schema_url =
-// 3}, and empties the batch. resource is the field of ResourceSpans.
-func (b *batch) request(resource []byte) []byte {
+// 3} into out, and empties the batch. resource is the field of ResourceSpans.
+func (b *batch) request(resource, out []byte) []byte {
 	heads := make([][]byte, len(b.scopes))
 	inner := len(resource)
 	for i := range b.scopes {
@@ -245,7 +313,7 @@ func (b *batch) request(resource []byte) []byte {
 		heads[i] = append(binary.AppendUvarint([]byte{2<<3 | 2}, uint64(n)), scope...)
 		inner += 1 + uvarintLen(uint64(n)) + n
 	}
-	out := make([]byte, 0, inner+10)
+	out = slices.Grow(out[:0], inner+10)
 	out = binary.AppendUvarint(append(out, 1<<3|2), uint64(inner))
 	out = append(out, resource...)
 	kept := b.scopes[:0]
@@ -260,6 +328,6 @@ func (b *batch) request(resource []byte) []byte {
 		kept = append(kept, scopeSpans{s.scope, s.spans[:0]})
 	}
 	clear(b.scopes[len(kept):])
-	b.scopes, b.spans, b.size = kept, 0, 0
+	b.scopes, b.spans = kept, 0
 	return out
 }

@@ -4,18 +4,19 @@
 package otlp
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 )
 
 // Sender sends requests. Send returns how many spans the receiver refused for good while it took the others. An error that is a [Later] asks to try again; any
-// other one drops the request.
+// other one drops the request. The request's bytes are another's once Send has returned.
 type Sender interface {
 	Send(ctx context.Context, request []byte) (refused int64, err error)
 }
@@ -37,14 +38,52 @@ type httpSender struct {
 	client  *http.Client
 }
 
+// lent is memory that others read until it is taken back.
+type lent struct {
+	mu   sync.Mutex
+	b    []byte
+	gone bool
+}
+
+func (l *lent) takeBack() {
+	l.mu.Lock()
+	l.b, l.gone = nil, true
+	l.mu.Unlock()
+}
+
+// body reads it from the beginning.
+type body struct {
+	lent *lent
+	at   int
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	b.lent.mu.Lock()
+	defer b.lent.mu.Unlock()
+	if b.lent.gone {
+		return 0, errors.New("the request is over")
+	}
+	n := copy(p, b.lent.b[b.at:])
+	if b.at += n; n == 0 && len(p) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (b *body) Close() error { return nil }
+
 // maxAnswer bounds what is read of an answer.
 const maxAnswer = 64 << 10
 
 func (s *httpSender) Send(ctx context.Context, request []byte) (refused int64, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(request))
+	memory := &lent{b: request}
+	defer memory.takeBack() // a transport may go on reading after it has returned
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, &body{lent: memory})
 	if err != nil {
 		return 0, err
 	}
+	r.ContentLength = int64(len(request))
+	r.GetBody = func() (io.ReadCloser, error) { return &body{lent: memory}, nil }
 	r.Header.Set("Content-Type", "application/x-protobuf")
 	r.Header.Set("User-Agent", "otelgpu-gpuspan-otlp")
 	for k, v := range s.headers {
@@ -55,10 +94,10 @@ func (s *httpSender) Send(ctx context.Context, request []byte) (refused int64, e
 		return 0, &Later{Err: fmt.Errorf("cannot reach the receiver: %w", err)}
 	}
 	defer func() { _ = a.Body.Close() }()
-	body, _ := io.ReadAll(io.LimitReader(a.Body, maxAnswer))
+	answer, _ := io.ReadAll(io.LimitReader(a.Body, maxAnswer))
 	switch {
 	case a.StatusCode >= 200 && a.StatusCode < 300:
-		return refusedSpans(body), nil
+		return refusedSpans(answer), nil
 	case a.StatusCode == http.StatusTooManyRequests, a.StatusCode == http.StatusBadGateway, a.StatusCode == http.StatusServiceUnavailable, a.StatusCode == http.StatusGatewayTimeout:
 		seconds, _ := strconv.Atoi(a.Header.Get("Retry-After"))
 		return 0, &Later{Err: fmt.Errorf("%s answered %s", s.url, a.Status), After: time.Duration(max(seconds, 0)) * time.Second}

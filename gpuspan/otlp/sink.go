@@ -24,6 +24,7 @@ type Sink struct {
 	mu     sync.Mutex
 	batch  batch
 	queue  []request
+	spare  []byte // of a request that was sent
 	stats  Stats
 	closed bool
 	said   time.Time // when an error was last told
@@ -108,12 +109,14 @@ func (s *Sink) enqueue() {
 	if n == 0 {
 		return
 	}
-	body := s.batch.request(s.resource)
 	if len(s.queue) >= s.cfg.queue {
+		s.batch.clear()
 		s.stats.Dropped[queueFull] += int64(n)
 		return
 	}
-	s.queue = append(s.queue, request{body, n})
+	body := s.spare
+	s.spare = nil
+	s.queue = append(s.queue, request{s.batch.request(s.resource, body), n})
 	s.wake()
 }
 
@@ -186,8 +189,13 @@ const (
 	maxPause   = 30 * time.Second
 )
 
-// send tries until the request is taken or dropped.
+// send tries until the request is taken or dropped. Its memory then serves another.
 func (s *Sink) send(r request) {
+	defer func() {
+		s.mu.Lock()
+		s.spare = r.body
+		s.mu.Unlock()
+	}()
 	begin, pause := time.Now(), firstPause
 	for {
 		refused, err := s.cfg.sender.Send(s.ctx, r.body)

@@ -171,6 +171,24 @@ func TestRequestsOverHTTP(t *testing.T) {
 	h.CloseIdleConnections()
 }
 
+// late is a transport that goes on reading a body after it has answered.
+type late struct{ body io.ReadCloser }
+
+func (l *late) RoundTrip(r *http.Request) (*http.Response, error) {
+	l.body = r.Body
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+func TestATransportReadsNothingOfARequestThatIsOver(t *testing.T) {
+	var l late
+	s, err := New(Endpoint("http://127.0.0.1:1"), Client(&http.Client{Transport: &l}))
+	require.NoError(t, err)
+	s.Section(section("a"))
+	require.NoError(t, s.Shutdown(context.Background()))
+	_, err = io.ReadAll(l.body)
+	require.ErrorContains(t, err, "the request is over")
+}
+
 func TestWrongOptionsAreNamed(t *testing.T) {
 	s, err := New(Endpoint("127.0.0.1:4318"), Interval(-1), BatchSize(0), Queue(0))
 	require.ErrorContains(t, err, `the endpoint must be a URL such as http://127.0.0.1:4318, found "127.0.0.1:4318"`)

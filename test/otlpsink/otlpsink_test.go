@@ -6,6 +6,8 @@ package otlpsink
 import (
 	"context"
 	"encoding/binary"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -55,7 +57,7 @@ func (c *client) Send(_ context.Context, b []byte) (int64, error) {
 	defer c.mu.Unlock()
 	c.bytes += len(b)
 	if !c.discard {
-		c.requests = append(c.requests, b)
+		c.requests = append(c.requests, slices.Clone(b))
 	}
 	return 0, nil
 }
@@ -156,6 +158,7 @@ func program(t *testing.T, c *client, sink bool) {
 	x.Link(remote)
 	x.SetAttributes(attribute.Int64Slice("list", []int64{-1, 1 << 40}), attribute.BoolSlice("bools", []bool{true}), attribute.Float64Slice("floats", []float64{1.5}),
 		attribute.String("empty", ""), attribute.String("gpu.operation.category", "again"))
+	x.SetAttributes(attribute.String("long", strings.Repeat("x", 1<<14)))
 	x.Checksum(1 << 63)
 	x.EndWith(gpuspan.Work{Read: 1, Written: 2, Items: 512, FLOPs: 1e12, Precision: gpuspan.BF16})
 	clock.Advance(10 * time.Millisecond)

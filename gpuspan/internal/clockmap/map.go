@@ -4,7 +4,6 @@
 package clockmap
 
 import (
-	"iter"
 	"math"
 	"sync/atomic"
 )
@@ -129,7 +128,8 @@ func (m *Map) drop(n int) {
 // that of p but for what it changed in half of the time.
 func (m *Map) limitRate(p *point) {
 	tick := float64(m.opts.Tick) + 1 // 1: host times are whole nanoseconds
-	for q := range m.around(math.Inf(-1)) {
+	for i := range m.reach(math.Inf(-1)) {
+		q := m.back(i)
 		d := p.gpu - q.gpu
 		change := m.slew(d)
 		if math.IsInf(p.fast, 1) { // the one before: what it knew holds but for what changed since
@@ -159,7 +159,8 @@ func (m *Map) rates(p *point, d float64) (slow, fast float64) {
 // stretch limits the mean rate between two GPU times.
 func (m *Map) stretch(from, to float64) (slow, fast float64) {
 	slow, fast = math.Inf(-1), math.Inf(1)
-	for p := range m.around(from) {
+	for i := range m.reach(from) {
+		p := m.back(i)
 		s, f := m.rates(p, math.Abs(from-p.gpu)+math.Abs(to-p.gpu))
 		slow, fast = max(slow, s), min(fast, f)
 		if p.gpu <= from {
@@ -172,23 +173,21 @@ func (m *Map) stretch(from, to float64) (slow, fast float64) {
 	return slow, fast
 }
 
-// around goes through the anchors, newest first, and through those of the past where the window does not reach back to gpu.
-func (m *Map) around(gpu float64) iter.Seq[*point] {
-	return func(yield func(*point) bool) {
-		for i := len(m.anchors) - 1; i >= 0; i-- {
-			if !yield(&m.anchors[i]) {
-				return
-			}
-		}
-		if len(m.anchors) > 0 && gpu >= m.anchors[0].gpu {
-			return
-		}
-		for i := len(m.past.points) - 1; i >= 0; i-- {
-			if !yield(&m.past.points[i]) {
-				return
-			}
-		}
+// reach is how many anchors may say something of a GPU time: those of the window, and those of the past where the window does not reach back to it.
+func (m *Map) reach(gpu float64) int {
+	n := len(m.anchors)
+	if n > 0 && gpu >= m.anchors[0].gpu {
+		return n
 	}
+	return n + len(m.past.points)
+}
+
+// back is the i-th of them, the newest first.
+func (m *Map) back(i int) *point {
+	if n := len(m.anchors); i < n {
+		return &m.anchors[n-1-i]
+	}
+	return &m.past.points[len(m.past.points)-1-(i-len(m.anchors))]
 }
 
 // relax answers a contradiction: the newest half of the window stays, then the newest quarter and so on, under limits that
@@ -260,7 +259,8 @@ func (m *Map) limitsOf(segment int, gpuNs float64) (lo, hi float64) {
 	tick := float64(m.opts.Tick)
 	for {
 		lo, hi = math.Inf(-1), math.Inf(1)
-		for p := range m.around(gpuNs) {
+		for i := range m.reach(gpuNs) {
+			p := m.back(i)
 			if p.segment != segment {
 				continue
 			}

@@ -36,21 +36,16 @@ type Placement struct {
 func (a *Anchorer[E, S, T, C]) Axis(t time.Time) int64 { return a.clock.axis(t) }
 
 // Read asks the driver for the stamps of a section. submitted is when the host began to record the start event and seen is when it saw the end event
-// done; the section certainly lies between them. Zero times are not known. ok is false when the driver refuses to tell, or no anchor can be made.
-func (a *Anchorer[E, S, T, C]) Read(start, end E, submitted, seen time.Time) (s Stamps, ok bool) {
+// done, on the axis of [Anchorer.Axis]; the section certainly lies between them. Zero is not known. ok is false when the driver refuses to tell, or no
+// anchor can be made.
+func (a *Anchorer[E, S, T, C]) Read(start, end E, submitted, seen int64) (s Stamps, ok bool) {
 	if s.start, s.rounding, ok = a.locate(start); !ok {
 		return Stamps{}, false
 	}
 	if s.length, s.roundingEnd, ok = a.length(start, end, s.start, s.rounding); !ok {
 		return Stamps{}, false
 	}
-	s.m, s.anchors, s.same = a.m, a.made, start == end
-	if !submitted.IsZero() {
-		s.submitted = a.clock.axis(submitted)
-	}
-	if !seen.IsZero() {
-		s.seen = a.clock.axis(seen)
-	}
+	s.m, s.anchors, s.same, s.submitted, s.seen = a.m, a.made, start == end, submitted, seen
 	return s, true
 }
 

@@ -102,7 +102,7 @@ func simulateMany(t testing.TB, p *physics, d time.Duration, opts Options, inRow
 			}
 			run(start - submitted + length + late*p.rng.Float64())
 			s, e := p.put(start), p.put(start+length)
-			stamps, ok := a.Read(s, e, p.time(submitted), p.Now())
+			stamps, ok := a.Read(s, e, a.Axis(p.time(submitted)), a.Axis(p.Now()))
 			require.True(t, ok)
 			p.drop(s)
 			p.drop(e)

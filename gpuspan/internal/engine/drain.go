@@ -6,17 +6,18 @@ package engine
 import (
 	"fmt"
 	"math"
+	"sort"
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 )
 
 // maxInFlight bounds what of a stream is read and not yet a span, about 0.5 KiB each. Beyond it sections stay in their slots, and what finds no slot is
 // counted as dropped.
 const maxInFlight = 4096
 
-// drain reads back what has completed on a stream, up to batchSize sections. Only the oldest pending end event is asked for; behind one that is not
-// ready nothing is, for a stream completes in order.
+// drain reads back what has completed on a stream, up to batchSize sections.
 func (t *poller) drain(s *Stream) (progress, pending bool) {
 	defer func() {
 		if r := recover(); r != nil { // of the backend
@@ -45,10 +46,25 @@ func (t *poller) drain(s *Stream) (progress, pending bool) {
 	if s.inFlight.Load() >= maxInFlight {
 		return false, true // its spans are not wanted that fast
 	}
+	known := 0
+	if failed == backend.StatusOK {
+		known = t.completed(s, n)
+	}
+	seen := t.p.clock.now()
 	ready := 0
-	for ready < n && t.read(s, &s.slots[t.batch[ready]], failed) {
-		if s.slots[t.batch[ready]].rec.status == statusDeviceError {
-			failed = s.failedStatus()
+	for ready < n {
+		sl := &s.slots[t.batch[ready]]
+		t.stamps[ready], t.plain[ready] = clockmap.Stamps{}, false
+		if ready < known {
+			if t.stamps[ready], t.plain[ready] = t.stampsOf(s, sl, seen); !t.plain[ready] || !sl.plain() {
+				t.timed(s, sl, t.stamps[ready], t.plain[ready])
+				t.plain[ready] = false
+			}
+		} else if !t.read(s, sl, failed) {
+			break
+		}
+		if sl.rec.status == statusDeviceError {
+			failed, known = s.failedStatus(), 0
 		}
 		ready++
 	}
@@ -63,10 +79,40 @@ func (t *poller) drain(s *Stream) (progress, pending bool) {
 	}
 	s.read += uint64(ready)
 	s.mu.Unlock()
+	free := t.batch[:0]
 	for i := range ready {
-		t.settle(&s.slots[t.batch[i]])
+		sl := &s.slots[t.batch[i]]
+		if t.plain[i] {
+			t.settlePlain(s, sl, &t.stamps[i])
+			free = append(free, t.batch[i])
+		} else {
+			t.settle(sl)
+		}
 	}
+	s.releasePlain(free)
 	return true, ready < all
+}
+
+// completed is how many of the batch the device has finished. A stream completes in order, so the newest one's event answers for all, and if that is not
+// there a binary search takes a few questions. 0 where the order is not known, as of events that foreign code records: then each is asked for.
+func (t *poller) completed(s *Stream, n int) int {
+	for i := range n {
+		sl := &s.slots[t.batch[i]]
+		if sl.rec.flags&(flagHost|flagLent) != 0 || sl.expired {
+			n = i
+			break
+		}
+	}
+	done := func(i int) bool {
+		return s.backend.Query(backend.Event(s.slots[t.batch[i]].end.Args[0])) == backend.StatusOK
+	}
+	if n == 0 || !done(0) {
+		return 0
+	}
+	if n == 1 || done(n-1) {
+		return n
+	}
+	return 1 + sort.Search(n-2, func(i int) bool { return !done(i + 1) })
 }
 
 func (s *Stream) failedStatus() backend.Status {
@@ -93,7 +139,9 @@ func (t *poller) read(s *Stream, sl *slot, failed backend.Status) bool {
 		case st != backend.StatusOK:
 			t.queryFailed(s, r, st)
 		default:
-			t.readStamps(s.device, r, end)
+			stamps, ok := t.stampsOf(s, sl, t.p.clock.now())
+			t.timed(s, sl, stamps, ok)
+			return true
 		}
 	}
 	t.hostTimes(r)
@@ -131,17 +179,25 @@ func (t *poller) sayRetired(s *Stream, st backend.Status) {
 	}
 }
 
-// readStamps takes a section's GPU times out of its events. The section certainly began after the host asked for its start and
-// ended before the end event was seen; both narrow the error of its place.
-func (t *poller) readStamps(d *device, r *record, end backend.Event) {
-	seen := t.p.clock.now()
-	var ok bool
-	if r.stamps, ok = d.anchorer.Read(r.startEvent, end, t.p.clock.time(r.hostStart), t.p.clock.time(seen)); !ok {
+// stampsOf asks for a section's GPU times. The section certainly began after the host asked for its start and ended before the end event was seen; both
+// narrow the error of its place.
+func (t *poller) stampsOf(s *Stream, sl *slot, seen int64) (clockmap.Stamps, bool) {
+	d := s.device
+	return d.anchorer.Read(sl.rec.startEvent, backend.Event(sl.end.Args[0]), d.axis+sl.rec.hostStart, d.axis+seen)
+}
+
+// timed takes them down. Where the driver refuses to tell them, the event says why.
+func (t *poller) timed(s *Stream, sl *slot, stamps clockmap.Stamps, ok bool) {
+	r := &sl.rec
+	if ok {
+		r.stamps, r.device, r.timed = stamps, s.device, true
+	} else if st := s.backend.Query(backend.Event(sl.end.Args[0])); st != backend.StatusOK && st != backend.StatusNotReady {
+		t.queryFailed(s, r, st)
+	} else {
 		r.flags |= flagHost
 		r.status = statusDeviceError
-		return
 	}
-	r.device, r.timed = d, true
+	t.hostTimes(r)
 }
 
 // justEnded stands for the start of a section of Record that ended when it was told.
@@ -162,6 +218,43 @@ func (t *poller) hostTimes(r *record) {
 		r.startNs, r.endNs = t.p.clock.at(r.hostStart, r.offset), t.p.clock.at(r.hostEnd, r.offset)
 	}
 }
+
+// plain reports whether a section that ended and was timed is an outermost one with none in it, as most are.
+func (sl *slot) plain() bool {
+	return sl.rec.root == sl && sl.rec.flags&flagStep == 0 && sl.nest == nil && len(sl.held) == 0 && sl.refs.Load() == 1
+}
+
+// settlePlain passes on a plain section. Its record is read before the slot is given back, and nobody else writes to it.
+func (t *poller) settlePlain(s *Stream, sl *slot, stamps *clockmap.Stamps) {
+	n := t.newNest(s)
+	r := &n.own
+	spare := r.extra
+	r.claim = sl.rec.claim
+	sl.rec.extra = spare
+	r.stamps, r.device, r.timed = *stamps, s.device, true
+	r.offset = t.p.clock.offset.Load()
+	t.count(sl, r)
+	t.queue(s, n)
+}
+
+// releasePlain gives slots back that settlePlain has read, some at a time.
+func (s *Stream) releasePlain(list []int32) {
+	for len(list) > 0 {
+		n := min(len(list), freeTogether)
+		s.mu.Lock()
+		for _, i := range list[:n] {
+			sl := &s.slots[i]
+			sl.rec.claim = claim{extra: sl.rec.extra}
+			sl.state = slotFree
+			s.free = append(s.free, i)
+		}
+		s.mu.Unlock()
+		list = list[n:]
+	}
+}
+
+// freeTogether bounds how long a caller of Start waits for the stream's mutex: about 10 ns for each.
+const freeTogether = 32
 
 // settle passes a slot on whose section is resolved: a step's boundary to its step, a section to its nest.
 func (t *poller) settle(sl *slot) {
@@ -227,14 +320,19 @@ func (t *poller) count(sl *slot, r *record) {
 // copyOut takes a record out of its slot, which then serves the next section.
 func (t *poller) copyOut(sl *slot) *record {
 	r := takeRecord()
-	s := sl.stream
-	s.mu.Lock()
+	sl.stream.mu.Lock()
+	r.take(sl)
+	sl.stream.release(sl)
+	sl.stream.mu.Unlock()
+	return r
+}
+
+// take copies a slot's record. The record keeps the slot's extra, the slot gets the record's empty one. The stream's mutex must be held, unless the section is
+// outermost and no other lies in it.
+func (r *record) take(sl *slot) {
 	spare := r.extra
 	*r = sl.rec
-	sl.rec.extra = spare // the record keeps the slot's, the slot gets the record's empty one
-	s.release(sl)
-	s.mu.Unlock()
-	return r
+	sl.rec.extra = spare
 }
 
 // free gives a slot back whose record is not wanted.

@@ -99,7 +99,8 @@ func (t *emitter) makeSpan(ctx context.Context, r *record, s *Stream) (out conte
 		if e != nil && e.batch > 0 {
 			t.checkLinks(e, span)
 		}
-		t.attrs = t.p.describe(t.attrs[:0], r, s)
+		t.facts.of(r, t.p.clock)
+		t.attrs = t.p.describe(t.attrs[:0], &t.facts, r, s)
 		span.SetAttributes(t.attrs...)
 		if r.status == statusDeviceError {
 			span.SetStatus(codes.Error, deviceFailed)
@@ -110,23 +111,39 @@ func (t *emitter) makeSpan(ctx context.Context, r *record, s *Stream) (out conte
 	return out
 }
 
-// describe appends the attributes of a section, what was measured first: an attribute limit cuts the rest. Who the device is stands on the scope, and
-// the status only where it is not ok.
-func (p *Profiler) describe(kv []attribute.KeyValue, r *record, s *Stream) []attribute.KeyValue {
-	kv = p.describeTimes(kv, r)
+// describe appends the attributes of a section, what was measured first: an attribute limit cuts the rest. Who the device is stands on the scope.
+func (p *Profiler) describe(kv []attribute.KeyValue, f *Facts, r *record, s *Stream) []attribute.KeyValue {
+	kv = f.attributes(kv, 0, firstStated)
 	kv = append(kv, r.op.op.attrs...)
 	kv = append(kv, s.attrs...)
+	kv = f.attributes(kv, firstStated, NumFacts)
+	kv = append(kv, precisionOf(&r.work)...)
 	return p.describeRest(kv, r)
 }
 
-// describeRest appends what comes after what is the same for all sections of an operation on a stream.
-func (p *Profiler) describeRest(kv []attribute.KeyValue, r *record) []attribute.KeyValue {
-	kv = describeWork(kv, &r.work)
-	if r.occurrence == 1 {
-		kv = append(kv, semconv.GPUOperationOccurrenceKey.Int64(1))
+// precisionAttrs is gpu.flop.precision for each Precision.
+var precisionAttrs = func() (list [precisions][]attribute.KeyValue) {
+	for i := 1; i < precisions; i++ {
+		list[i] = []attribute.KeyValue{semconv.GPUFLOPPrecisionKey.String(Precision(i).String())}
 	}
+	return list
+}()
+
+// precisionOf is empty where no FLOPs are stated.
+func precisionOf(w *Work) []attribute.KeyValue {
+	if w.FLOPs == 0 || int(w.Precision) >= precisions {
+		return nil
+	}
+	return precisionAttrs[w.Precision]
+}
+
+// describeRest appends what most sections have nothing of. The status is there only where it is not ok.
+func (p *Profiler) describeRest(kv []attribute.KeyValue, r *record) []attribute.KeyValue {
 	if r.status != statusTimed {
 		kv = append(kv, semconv.GPUTimingStatusKey.String(statusNames[r.status]))
+	}
+	if !r.timed {
+		kv = append(kv, semconv.GPUTimingSourceKey.String(sourceHost))
 	}
 	kv = append(kv, p.cfg.Attributes...)
 	if r.flags&flagChunk != 0 {
@@ -169,45 +186,7 @@ func appendValid(kv, own []attribute.KeyValue) []attribute.KeyValue {
 	return kv
 }
 
-func (p *Profiler) describeTimes(kv []attribute.KeyValue, r *record) []attribute.KeyValue {
-	switch {
-	case r.flags&flagGiven != 0:
-		return append(kv, semconv.GPUDurationKey.Float64(r.gpu/1e9))
-	case r.timed: // the delays place the calls of Start and End
-		return append(kv,
-			semconv.GPUDurationKey.Float64(r.gpu/1e9),
-			semconv.GPUTimingErrorKey.Float64(float64(r.errorNs)/1e9),
-			semconv.GPUStartDelayKey.Float64(seconds(r.startNs-p.clock.at(r.hostStart, r.offset))),
-			semconv.GPUEndDelayKey.Float64(seconds(r.endNs-p.clock.at(r.hostEnd, r.offset))),
-		)
-	}
-	return append(kv, semconv.GPUTimingSourceKey.String(sourceHost))
-}
-
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
-
-// describeWork appends what is stated of the work. The size is left out where it is the sum of what is read and written.
-func describeWork(kv []attribute.KeyValue, w *Work) []attribute.KeyValue {
-	if w.Read != 0 {
-		kv = append(kv, semconv.GPUIOReadSizeKey.Int64(w.Read))
-	}
-	if w.Written != 0 {
-		kv = append(kv, semconv.GPUIOWriteSizeKey.Int64(w.Written))
-	}
-	if w.Bytes != 0 {
-		kv = append(kv, semconv.GPUIOSizeKey.Int64(w.Read+w.Written+w.Bytes))
-	}
-	if w.Items != 0 {
-		kv = append(kv, semconv.GPUOperationItemsKey.Int64(w.Items))
-	}
-	if w.FLOPs != 0 {
-		kv = append(kv, semconv.GPUFLOPCountKey.Float64(w.FLOPs))
-		if w.Precision != PrecisionUnset {
-			kv = append(kv, semconv.GPUFLOPPrecisionKey.String(w.Precision.String()))
-		}
-	}
-	return kv
-}
 
 // count feeds metrics and statistics with a resolved section. ctx has its span, for exemplars.
 func (t *emitter) count(ctx context.Context, r *record, s *Stream, parentNode int32) {

@@ -38,7 +38,9 @@ type emitter struct {
 	line          []byte // of the log of outputs
 	outputsFailed bool
 
-	sink  SinkSpan // reused for each span
+	spare spareNests // for the polling thread
+	sink  SinkSpan   // reused for each span
+	facts Facts
 	attrs []attribute.KeyValue
 	start []trace.SpanStartOption
 	share []attribute.KeyValue // of the links of a span for the sink
@@ -77,21 +79,24 @@ func (t *emitter) loop() (quit bool) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		more := t.round(t.p.clock.now())
-		t.checkSealed(t.p.clock.now(), false)
-		if t.asked.CompareAndSwap(true, false) {
+		now := t.p.clock.now()
+		more := t.round(now)
+		t.checkSealed(now, false)
+		if t.asked.Load() && t.asked.CompareAndSwap(true, false) {
 			t.reportUntimed()
 		}
-		sleep := time.Hour
+		var due <-chan time.Time // nil: woken only
+		var ready <-chan struct{}
 		switch {
 		case more:
-			sleep = 0
+			ready = closed
 		case len(t.sealed) > 0:
-			sleep = maxSleep
+			timer.Reset(maxSleep)
+			due = timer.C
 		}
-		timer.Reset(sleep)
 		select {
-		case <-timer.C:
+		case <-ready:
+		case <-due:
 		case <-t.wakeups:
 		case f := <-t.calls:
 			f()
@@ -163,8 +168,8 @@ func (t *emitter) turn(s *Stream, until int64) bool {
 // nest makes the spans of one nest. What it held is given back also when the application's code ends the goroutine.
 func (t *emitter) nest(s *Stream, n *nest) {
 	defer func() {
-		left := s.inFlight.Add(-int32(1 + len(n.held)))
-		n.put()
+		left := s.inFlight.Add(-int32(n.count()))
+		n.put(&t.spare)
 		if left == 0 && s.isClosed() {
 			t.p.wake() // it can be forgotten
 		}
@@ -173,15 +178,17 @@ func (t *emitter) nest(s *Stream, n *nest) {
 		t.boundary(n)
 		return
 	}
-	n.records(func(r *record) {
-		if r.step != nil {
+	for i := range n.count() {
+		if r := n.record(i); r.step != nil {
 			t.addToStep(r)
 		}
-	})
-	for _, r := range n.held {
-		t.logOutput(r)
 	}
-	t.logOutput(n.root)
+	if t.p.cfg.Outputs != nil {
+		for _, r := range n.held {
+			t.logOutput(r)
+		}
+		t.logOutput(n.root)
+	}
 	switch {
 	case n.around != nil:
 		t.count(context.Background(), n.root, n.stream, t.nodeOf(n.around))
@@ -190,7 +197,9 @@ func (t *emitter) nest(s *Stream, n *nest) {
 	default:
 		t.emitNest(n)
 	}
-	n.span, n.node = n.root.span, n.root.node
+	if n.kept {
+		n.span, n.node = n.root.span, n.root.node
+	}
 	if w := n.root.op.op.cfg.Print; w != nil && n.late == nil && n.around == nil {
 		t.print(w)
 	}

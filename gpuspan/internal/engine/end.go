@@ -91,7 +91,7 @@ func (s *Stream) release(sl *slot) {
 	if e != nil {
 		e.reset()
 	}
-	sl.rec = record{extra: e}
+	sl.rec = record{claim: claim{extra: e}}
 	sl.state = slotFree
 	s.free = append(s.free, int32(sl.index))
 }

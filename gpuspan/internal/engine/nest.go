@@ -17,7 +17,8 @@ const maxHeld = 8192
 // nest is an outermost section with those in it, all out of their slots: what becomes spans together.
 type nest struct {
 	stream *Stream
-	root   *record
+	root   *record // mostly own
+	own    record
 	held   []*record // sections in it, in the order in which they were read
 	step   *slot     // instead of root: the boundaries of a step
 	late   *nest     // below whose span root hangs: that nest was not waited for any longer
@@ -26,59 +27,87 @@ type nest struct {
 	kept   bool      // late nests refer to this one
 	read   int64     // hostClock
 
-	// goroutine of the emitter
+	// goroutine of the emitter, where kept
 	span trace.SpanContext
 	node int32
 }
 
-var (
-	nestPool   = sync.Pool{New: func() any { return new(nest) }}
-	recordPool = sync.Pool{New: func() any { return new(record) }}
-)
+var recordPool = sync.Pool{New: func() any { return new(record) }}
 
 func takeRecord() *record { return recordPool.Get().(*record) }
 
 func putRecord(r *record) {
+	r.clear()
+	recordPool.Put(r)
+}
+
+// clear empties a record but for its extra, which is empty then, too.
+func (r *record) clear() {
 	e := r.extra
 	if e != nil {
 		e.reset()
 	}
-	*r = record{extra: e}
-	recordPool.Put(r)
+	*r = record{claim: claim{extra: e}}
 }
 
-// put gives a nest back whose spans exist.
-func (n *nest) put() {
+// put empties a nest whose spans exist, for the next one.
+func (n *nest) put(spare *spareNests) {
 	for i, r := range n.held {
 		putRecord(r)
 		n.held[i] = nil
 	}
-	if n.root != nil {
+	if n.root != nil && n.root != &n.own {
 		putRecord(n.root)
 	}
-	if n.kept {
-		n.root, n.held = nil, nil
+	held := n.held[:0]
+	if n.own.clear(); n.kept || cap(held) > 256 { // one wide nest need not cost memory for ever
+		held = nil
+	}
+	if n.root, n.held = nil, held; n.kept {
 		return
 	}
-	held := n.held[:0]
-	if cap(held) > 256 {
-		held = nil // one wide nest need not cost memory for ever
-	}
-	*n = nest{held: held}
-	nestPool.Put(n)
+	n.stream, n.step, n.late, n.around, n.expiry = nil, nil, nil, nil, false
+	spare.put(n)
 }
 
-// records goes through those of a nest.
-func (n *nest) records(f func(*record)) {
-	if n.step != nil {
-		f(&n.step.rec)
+// count is how many records there are: that of a step's boundary or of the outermost section, and those of sections in it.
+func (n *nest) count() int { return 1 + len(n.held) }
+
+// record is the i-th of them.
+func (n *nest) record(i int) *record {
+	switch {
+	case i > 0:
+		return n.held[i-1]
+	case n.step != nil:
+		return &n.step.rec
 	}
-	if n.root != nil {
-		f(n.root)
+	return n.root
+}
+
+// spareNests go back from the emitter to the polling thread, many at a time: a pool of the runtime's takes one at a time from another processor.
+type spareNests struct {
+	mu   sync.Mutex
+	list []*nest
+}
+
+// maxSpare bounds the memory that is kept after a burst, about 3 MiB.
+const maxSpare = maxInFlight
+
+func (s *spareNests) put(n *nest) {
+	s.mu.Lock()
+	if len(s.list) < maxSpare {
+		s.list = append(s.list, n)
 	}
-	for _, r := range n.held {
-		f(r)
-	}
+	s.mu.Unlock()
+}
+
+// takeAll exchanges the list for an empty one.
+func (s *spareNests) takeAll(empty []*nest) []*nest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.list
+	s.list = empty[:0]
+	return all
 }
 
 // settleInner passes on a resolved section that lies in another, so that a long outer section does not block short inner ones.
@@ -87,12 +116,12 @@ func (t *poller) settleInner(r *record, s *Stream, root *slot) {
 	switch {
 	case root.nest != nil:
 		// Its outermost section was given up waiting for it: the span hangs directly below that one's.
-		n := t.newNest(s, r)
+		n := t.newNestOf(s, r)
 		n.late = root.nest
 		t.queue(root.stream, n)
 	case t.heldNow >= maxHeld:
 		t.p.drop(dropNestLimit)
-		n := t.newNest(s, r)
+		n := t.newNestOf(s, r)
 		n.around = root.rec.op
 		t.queue(root.stream, n)
 	default:
@@ -101,9 +130,26 @@ func (t *poller) settleInner(r *record, s *Stream, root *slot) {
 	}
 }
 
-func (t *poller) newNest(s *Stream, root *record) *nest {
-	n := nestPool.Get().(*nest)
-	n.stream, n.root = s, root
+func (t *poller) newNest(s *Stream) *nest {
+	if len(t.nests) == 0 {
+		t.nests = t.p.emitter.spare.takeAll(t.nests)
+	}
+	last := len(t.nests) - 1
+	if last < 0 {
+		n := &nest{stream: s}
+		n.root = &n.own
+		return n
+	}
+	n := t.nests[last]
+	t.nests = t.nests[:last]
+	n.stream, n.root = s, &n.own
+	return n
+}
+
+// newNestOf has a record that is out of its slot already.
+func (t *poller) newNestOf(s *Stream, root *record) *nest {
+	n := t.newNest(s)
+	n.root = root
 	return n
 }
 
@@ -159,7 +205,7 @@ func (t *poller) checkWaiting(now int64, all bool) {
 
 // part passes a nest on before all sections in it are resolved. They will come late.
 func (t *poller) part(sl *slot, r *record) {
-	n := t.newNest(sl.stream, r)
+	n := t.newNestOf(sl.stream, r)
 	n.kept = true
 	sl.nest = n
 	t.takeHeld(sl, n)
@@ -173,10 +219,12 @@ func (t *poller) complete(sl *slot) {
 		t.free(sl)
 		return
 	}
-	n := nestPool.Get().(*nest)
-	n.stream = sl.stream
+	n := t.newNest(sl.stream)
 	t.takeHeld(sl, n)
-	n.root = t.copyOut(sl)
+	sl.stream.mu.Lock()
+	n.own.take(sl)
+	sl.stream.release(sl)
+	sl.stream.mu.Unlock()
 	t.queue(n.stream, n)
 }
 
@@ -188,6 +236,6 @@ func (t *poller) takeHeld(sl *slot, n *nest) {
 // queue lets a nest wait for the anchor that places it. Order is kept by stream.
 func (t *poller) queue(s *Stream, n *nest) {
 	n.read = t.passed.Load()
-	s.inFlight.Add(int32(1 + len(n.held)))
+	s.inFlight.Add(int32(n.count()))
 	s.unplaced = append(s.unplaced, n)
 }

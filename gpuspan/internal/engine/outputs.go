@@ -7,7 +7,7 @@ import "fmt"
 
 // logOutput writes the line of a section.
 func (t *emitter) logOutput(r *record) {
-	if t.p.cfg.Outputs == nil || t.outputsFailed || r.extra == nil || !r.extra.summed {
+	if t.outputsFailed || r.extra == nil || !r.extra.summed {
 		return
 	}
 	defer t.p.guard("an output was logged")

@@ -19,7 +19,9 @@ func (t *poller) place(all bool) {
 	for _, s := range *t.p.streamList.Load() {
 		n := 0
 		for n < len(s.unplaced) && (all || t.canPlace(s.unplaced[n], now)) {
-			s.unplaced[n].records(t.placeRecord)
+			for x, i := s.unplaced[n], 0; i < x.count(); i++ {
+				t.placeRecord(x.record(i))
+			}
 			n++
 		}
 		if n == 0 {
@@ -43,11 +45,12 @@ func (t *poller) place(all bool) {
 
 // canPlace reports whether all of a nest lies between anchors.
 func (t *poller) canPlace(n *nest, now int64) bool {
-	ok := true
-	n.records(func(r *record) {
-		ok = ok && (r.device == nil || !r.timed || r.device.anchorer == nil || r.device.anchorer.Bracketed(&r.stamps))
-	})
-	return ok || tooOld(n.read, now, placeLimit)
+	for i := range n.count() {
+		if r := n.record(i); r.device != nil && r.timed && r.device.anchorer != nil && !r.device.anchorer.Bracketed(&r.stamps) {
+			return tooOld(n.read, now, placeLimit)
+		}
+	}
+	return true
 }
 
 // placeRecord puts a section on the wall clock.
@@ -79,12 +82,13 @@ func (t *poller) anchorNow() {
 	}
 }
 
-func (t *poller) waitsFor(d *device) (waits bool) {
+func (t *poller) waitsFor(d *device) bool {
 	for _, s := range *t.p.streamList.Load() {
 		for _, n := range s.unplaced {
-			n.records(func(r *record) { waits = waits || r.device == d && r.timed && !d.anchorer.Bracketed(&r.stamps) })
-			if waits {
-				return true
+			for i := range n.count() {
+				if r := n.record(i); r.device == d && r.timed && !d.anchorer.Bracketed(&r.stamps) {
+					return true
+				}
 			}
 		}
 	}

@@ -13,20 +13,21 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 )
 
-// The thread sleeps for ten milliseconds between passes: times do not depend on when they are read, waking up costs more than reading a
-// section, and exporters wait for seconds anyway. The only reason to hurry is that slots must come back, so it sleeps for less while a
-// pass finds a quarter of a stream's slots done, and sections wake it when half of them wait. More would be for nothing: behind a device that
-// lags no slot comes back sooner because somebody asks.
+// The thread sleeps for thirty milliseconds between passes, half of what lies between two anchors, which sections wait for anyway: times do not depend on
+// when they are read, waking up costs more than reading a dozen sections, and exporters wait for seconds. The only reason to hurry is that slots must
+// come back, so it sleeps for less while a pass finds a quarter of a stream's slots done, and sections wake it when half of them wait. More would be for
+// nothing: behind a device that lags no slot comes back sooner because somebody asks.
 const (
 	minSleep    = 100 * time.Microsecond
-	maxSleep    = 10 * time.Millisecond
+	maxSleep    = 30 * time.Millisecond
 	wakeEvery   = 2 * time.Millisecond
-	idleAfter   = 20 // empty passes before the thread sleeps until woken: waking it costs a section microseconds
+	idleAfter   = 10 // empty passes before the thread sleeps until woken: waking it costs a section microseconds
 	tidyEvery   = time.Second
 	reclaimTick = 10 * time.Second
-	batchSize   = 64
+	batchSize   = 256
 	closeLimit  = time.Second // what Shutdown waits for everything to be freed, at least
 )
 
@@ -42,7 +43,10 @@ type poller struct {
 	cpuNs   atomic.Int64
 	passed  atomic.Int64 // hostClock when the last pass began
 
-	batch     [batchSize]int32
+	batch     [batchSize]int32           // the oldest pending slots of a stream
+	stamps    [batchSize]clockmap.Stamps // of those that are plain
+	plain     [batchSize]bool
+	nests     []*nest // empty ones
 	waiting   []*slot // outermost sections that wait for sections in them
 	heldNow   int     // records held by waiting nests
 	tidied    time.Time
@@ -104,7 +108,15 @@ func (t *poller) loop() (quit bool) {
 			sleep = min(sleep, max(wait, minSleep))
 		}
 		if t.more {
-			sleep = 0
+			select { // those who call have their turn between two passes
+			case f := <-t.calls:
+				f()
+			case <-t.quit:
+				return true
+			default:
+			}
+			empty = 0
+			continue
 		}
 		idle := empty > idleAfter
 		if idle {

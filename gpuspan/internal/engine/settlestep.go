@@ -74,7 +74,7 @@ func (t *poller) settleBoundary(sl *slot) {
 	sl.stream.mu.Lock()
 	sl.state = slotHeld
 	sl.stream.mu.Unlock()
-	n := t.newNest(sl.stream, nil)
+	n := t.newNest(sl.stream)
 	n.step = sl
 	t.queue(sl.stream, n)
 }
@@ -142,17 +142,15 @@ func (t *poller) expire(s *Stream, now int64) {
 	for _, sl := range late {
 		sl.expired = true
 		r := takeRecord()
-		spare := r.extra
 		s.mu.Lock()
-		*r = sl.rec
-		sl.rec.extra = spare
+		r.take(sl)
 		s.mu.Unlock()
 		r.flags |= flagHost
 		r.status = statusTimeout
 		t.hostTimes(r)
 		switch root := r.root; {
 		case r.flags&flagStep != 0:
-			n := t.newNest(s, r)
+			n := t.newNestOf(s, r)
 			n.expiry = true
 			t.queue(s, n)
 		case root != sl:

@@ -17,7 +17,7 @@ type Sink interface {
 	Section(*SinkSpan)
 }
 
-// SinkSpan is the span of a section. Its attributes are Attributes[:Constants], then Constant, then the others.
+// SinkSpan is the span of a section. Its attributes are Facts, those of Constant, and Attributes; no key is among two of them.
 type SinkSpan struct {
 	Context    trace.SpanContext
 	Parent     trace.SpanContext
@@ -30,8 +30,8 @@ type SinkSpan struct {
 
 	Scope      *SinkScope
 	Constant   *SinkConstant // of the operation on the stream; nil: none
+	Facts      Facts
 	Attributes []attribute.KeyValue
-	Constants  int
 }
 
 // SinkScope is an instrumentation scope.
@@ -81,13 +81,13 @@ func (t *emitter) sinkSpan(r *record, s *Stream, parent trace.SpanContext) {
 		}
 	}
 	x.Scope = s.sinkScope(r.timed && r.flags&flagGiven == 0)
+	x.Facts.of(r, t.p.clock)
 	if own := r.extra != nil && len(r.extra.attrs) > 0 || len(t.p.cfg.Attributes) > 0; own { // the application's may repeat keys
-		t.attrs = t.p.describe(t.attrs[:0], r, s)
-		x.Constant, x.Attributes, x.Constants = nil, lastOfEach(t.attrs), 0
+		t.attrs = t.p.describe(t.attrs[:0], &x.Facts, r, s)
+		x.Facts.Known, x.Constant, x.Attributes = 0, nil, lastOfEach(t.attrs)
 	} else {
-		t.attrs = t.p.describeTimes(t.attrs[:0], r)
-		x.Constant, x.Constants = r.op.constantOn(s), len(t.attrs)
-		t.attrs = t.p.describeRest(t.attrs, r)
+		x.Constant = r.op.constantOn(s, &r.work)
+		t.attrs = t.p.describeRest(t.attrs[:0], r)
 		x.Attributes = t.attrs
 	}
 	r.span = x.Context
@@ -141,18 +141,22 @@ func (d *device) sinkScopes(p *Profiler) [2]*SinkScope {
 	return d.forSink
 }
 
-// constantOn is what all spans of the operation on a stream say.
-func (st *opState) constantOn(s *Stream) *SinkConstant {
-	for _, c := range st.constants {
-		if c.stream == s {
+// constantOn is what all spans of the operation on a stream say, of those that computed with one precision.
+func (st *opState) constantOn(s *Stream, w *Work) *SinkConstant {
+	precision := w.Precision
+	if w.FLOPs == 0 {
+		precision = PrecisionUnset
+	}
+	for i := range st.constants {
+		if c := &st.constants[i]; c.stream == s && c.precision == precision {
 			return c.constant
 		}
 	}
-	c := &SinkConstant{Attributes: lastOfEach(append(slices.Clone(st.op.attrs), s.attrs...))}
+	c := &SinkConstant{Attributes: lastOfEach(slices.Concat(st.op.attrs, s.attrs, precisionOf(w)))}
 	if len(st.constants) >= maxConstants {
 		st.constants = st.constants[:0] // streams that come and go
 	}
-	st.constants = append(st.constants, streamConstant{s, c})
+	st.constants = append(st.constants, streamConstant{s, precision, c})
 	return c
 }
 
@@ -160,8 +164,9 @@ func (st *opState) constantOn(s *Stream) *SinkConstant {
 const maxConstants = 16
 
 type streamConstant struct {
-	stream   *Stream
-	constant *SinkConstant
+	stream    *Stream
+	precision Precision
+	constant  *SinkConstant
 }
 
 // lastOfEach keeps the last value of each key, as an SDK does.

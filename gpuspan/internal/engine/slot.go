@@ -71,8 +71,14 @@ const (
 	flagRecorded                         // and has said that it did
 )
 
-// record is what is known of one section. It is copied out of the slot when the section resolves inside a nest.
+// record is what is known of one section: what callers said, and what came of it. It is copied out of the slot when the section resolves.
 type record struct {
+	claim
+	result
+}
+
+// claim is what callers write.
+type claim struct {
 	id     uint64 // of the section: unique in the process while it matters; 0: none
 	parent uint64 // of the section around it; 0: none
 	root   *slot  // the outermost section's slot
@@ -95,8 +101,10 @@ type record struct {
 	memoryStart   int64
 	memoryEnd     int64
 	borrowed      *slot // whose event startEvent is
+}
 
-	// polling thread: results
+// result is the polling thread's, later the emitter's. That of a slot stays empty where the record is copied out as soon as it is read.
+type result struct {
 	occurrence     int64
 	startNs, endNs int64   // wall clock
 	gpu            float64 // GPU duration in ns; valid when timed
