@@ -17,6 +17,15 @@ const (
 type lane struct {
 	tid  int64
 	root siblings
+	down int        // levels that were looked at, which tests count
+	path []inserted // the latest interval and those that it lies in, as far as they came in order, the outermost first
+}
+
+// inserted is an interval with the siblings that it is one of. By it, intervals far within others find their place without
+// a walk from the root.
+type inserted struct {
+	start, end int64
+	at         *siblings
 }
 
 // siblings are disjoint intervals in order of time. Nothing before frozen is accepted any more: those intervals were
@@ -37,14 +46,32 @@ type slot struct {
 // file's order among equals, so a parent must be written first.
 func (l *lane) insert(start, end int64, owner uint64) bool {
 	at := &l.root
+	for n := len(l.path); n > 0; n-- {
+		if p := l.path[n-1]; p.start <= start && end <= p.end {
+			at = p.at
+			break
+		}
+		l.path = l.path[:n-1]
+	}
+	at = l.below(at, start, end, owner)
+	if at == nil {
+		return false
+	}
+	l.path = append(l.path, inserted{start, end, at})
+	return true
+}
+
+// below is insert among siblings. It returns those that took the interval, nil where it is refused.
+func (l *lane) below(at *siblings, start, end int64, owner uint64) *siblings {
 	for {
+		l.down++
 		if start < at.frozen {
-			return false
+			return nil
 		}
 		s := at.slots
 		if n := len(s); n == 0 || s[n-1].end <= start && (start < end || s[n-1].end < start) {
-			at.put(n, n, slot{start: start, end: end, owner: owner}) // in order, as most come
-			return true
+			at.put(n, slot{start: start, end: end, owner: owner}) // in order, as most come
+			return at
 		}
 		i := sort.Search(len(s), func(k int) bool { return s[k].end > start })
 		j := i + sort.Search(len(s)-i, func(k int) bool { return s[i+k].start >= end })
@@ -53,11 +80,11 @@ func (l *lane) insert(start, end int64, owner uint64) bool {
 		}
 		switch {
 		case i == j:
-			at.put(i, i, slot{start: start, end: end, owner: owner})
-			return true
+			at.put(i, slot{start: start, end: end, owner: owner})
+			return at
 		case j == i+1 && s[i].start <= start && end <= s[i].end:
 			if s[i].owner != owner {
-				return false
+				return nil
 			}
 			if s[i].kids == nil {
 				s[i].kids = &siblings{}
@@ -65,18 +92,17 @@ func (l *lane) insert(start, end int64, owner uint64) bool {
 			at = s[i].kids
 		case s[i].start >= start && s[j-1].end <= end:
 			if s[i].start == start && s[i].end < end {
-				return false
+				return nil
 			}
 			for _, k := range s[i:j] {
 				if k.owner != owner {
-					return false
+					return nil
 				}
 			}
-			kids := &siblings{slots: append([]slot(nil), s[i:j]...)}
-			at.put(i, j, slot{start: start, end: end, owner: owner, kids: kids})
-			return true
+			at.enclose(i, j, slot{start: start, end: end, owner: owner, kids: &siblings{}})
+			return at
 		default:
-			return false
+			return nil
 		}
 	}
 }
@@ -94,18 +120,36 @@ func (s *siblings) between(start, end, tolerance int64) (int64, int64) {
 	return start, end
 }
 
-// put replaces slots i to j by one.
-func (s *siblings) put(i, j int, v slot) {
-	if i == j {
-		s.slots = append(s.slots, slot{})
-		copy(s.slots[i+1:], s.slots[i:])
-	} else if j > i+1 {
-		s.slots = append(s.slots[:i+1], s.slots[j:]...)
+// enclose makes slots i to j those within v, which takes their place. What is less is copied, be it within or around: many
+// intervals may be enclosed again and again.
+func (s *siblings) enclose(i, j int, v slot) {
+	if within := s.slots[i:j:j]; len(within) > len(s.slots)/2 {
+		if j == len(s.slots) {
+			within = s.slots[i:] // with room to grow
+		}
+		around := append(make([]slot, 0, len(s.slots)-len(within)+8), s.slots[:i]...)
+		s.slots, v.kids.slots = append(append(around, v), s.slots[j:]...), within
+		return
 	}
+	v.kids.slots = append([]slot(nil), s.slots[i:j]...)
+	s.slots = append(s.slots[:i+1], s.slots[j:]...)
+	s.slots[i] = v
+}
+
+// put adds a slot at i.
+func (s *siblings) put(i int, v slot) {
+	s.slots = append(s.slots, slot{})
+	copy(s.slots[i+1:], s.slots[i:])
 	s.slots[i] = v
 	if len(s.slots) > maxSiblings {
 		s.forget()
 	}
+}
+
+// forget drops the older half of a lane's intervals.
+func (l *lane) forget() {
+	l.path = nil
+	l.root.forget()
 }
 
 // forget drops the older half.

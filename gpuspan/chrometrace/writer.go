@@ -212,7 +212,7 @@ func (w *Writer) count() {
 	for _, p := range w.order {
 		for _, t := range p.order {
 			for _, l := range t.lanes {
-				l.root.forget()
+				l.forget()
 				w.slots += l.root.count()
 			}
 		}

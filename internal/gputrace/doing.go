@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 )
@@ -40,7 +41,7 @@ func flagOf(kind Kind, name string) nameFlag {
 		return f
 	case KindFrame:
 		f.class = verdict.RangeFrame
-		if strings.Contains(name, "torch/utils/data/dataloader.py") && strings.HasSuffix(name, "__next__") {
+		if strings.HasSuffix(name, "__next__") && containsAny(name, dataModules) {
 			f.class = verdict.RangeLoader
 		}
 		return f
@@ -75,16 +76,52 @@ func callClass(name string) verdict.Range {
 	return verdict.CallOther
 }
 
-// loader reports whether a range stands for waiting for data, by the names that frameworks and programs give it.
+// dataModules are parts of paths of Python modules whose iterators hand out data.
+var dataModules = []string{"torch/utils/data/", "torchdata/", "dataloader", "data_loader", "nvidia/dali/", "webdataset/", "datasets/", "streaming/base/"}
+
+// loader reports whether a range stands for waiting for data, by the names that frameworks and programs give it: a word for
+// data beside one for getting it ("enumerate(DataLoader)", "train_dataloader_next", "get_batch", "IteratorGetNext", "wait for
+// input"). Operators have names of their own.
 func loader(name string) bool {
-	if strings.HasPrefix(name, "enumerate(DataLoader)") {
-		return true
+	if strings.Contains(name, "::") {
+		return false
 	}
-	w := strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(name))
-	return containsAny(w, []string{
-		"dataloader", "loaddata", "dataload", "nextbatch", "getbatch", "fetchbatch", "loadbatch", "datawait", "waitdata", "inputpipeline", "datafetch", "fetchdata",
-		"iterdatapipe",
-	})
+	const data, get, other = 1, 2, 4
+	var seen int
+	for _, w := range words(name) {
+		seen |= loaderWords[w]
+	}
+	return seen == data|get
+}
+
+// loaderWords are the words that loader knows: for data (1), for getting it (2), both, and those by which it is something else (4).
+var loaderWords = map[string]int{
+	"data": 1, "dataset": 1, "batch": 1, "batches": 1, "minibatch": 1, "input": 1, "inputs": 1, "sample": 1, "samples": 1, "shard": 1,
+	"load": 2, "loader": 2, "loading": 2, "fetch": 2, "fetcher": 2, "fetching": 2, "next": 2, "get": 2, "wait": 2, "waiting": 2, "read": 2, "reader": 2, "reading": 2,
+	"iter": 2, "iterate": 2, "pipeline": 2, "pipe": 2, "prefetch": 2, "prefetcher": 2, "generator": 2, "feed": 2, "feeder": 2, "queue": 2, "dequeue": 2, "pull": 2,
+	"dataloader": 3, "dataload": 3, "dataloading": 3, "datapipe": 3, "nextbatch": 3, "iterator": 3, "dali": 3,
+	"norm": 4, "shape": 4, "size": 4, "grad": 4, "embedding": 4, "embeddings": 4, "mask": 4, "ids": 4, "stats": 4, "ptr": 4, "parallel": 4, "layernorm": 4, "output": 4,
+	"token": 4, "tokens": 4, "device": 4, "cuda": 4, "gpu": 4, "forward": 4, "backward": 4, "loss": 4, "checkpoint": 4,
+}
+
+// words are the words of a name in lower case: parted by what is no letter, and where small letters turn to capitals.
+func words(name string) []string {
+	var list []string
+	start := -1
+	for i, c := range name {
+		letter := unicode.IsLetter(c)
+		if start >= 0 && (!letter || unicode.IsUpper(c) && !unicode.IsUpper(rune(name[i-1]))) {
+			list = append(list, strings.ToLower(name[start:i]))
+			start = -1
+		}
+		if letter && start < 0 {
+			start = i
+		}
+	}
+	if start >= 0 {
+		list = append(list, strings.ToLower(name[start:]))
+	}
+	return list
 }
 
 // peer reports whether a range stands for waiting for other ranks on the host.

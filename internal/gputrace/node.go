@@ -148,7 +148,8 @@ type process struct {
 	pid    int64
 	known  bool // the file says a pid
 	window *node
-	steps  []*step // open ones and those that the device's rows have not passed, by start
+	steps  []*step // open ones and those that the device's rows have not passed, by start; see track
+	sweep  int     // length of steps at which those that are over are looked for
 	ids    idSource
 
 	main    uint32 // track of the thread that leads: that of the first step, else of the first launch
@@ -163,8 +164,27 @@ func (p *process) leads(track uint32) {
 	}
 }
 
+// openSteps bounds the steps that run at one time and have totals of the device. Those further in have none.
+const openSteps = 64
+
+// track keeps a new step for what the device does during it.
+func (p *process) track(st *step) {
+	open := p.steps[max(0, len(p.steps)-openSteps):]
+	if len(open) < openSteps || slices.ContainsFunc(open, func(s *step) bool { return s.end <= st.start }) {
+		p.steps = append(p.steps, st)
+	}
+}
+
+// passed forgets steps that ended before an instant, as soon as they may be half of those that are kept.
+func (p *process) passed(t int64) {
+	if len(p.steps) >= max(p.sweep, openSteps) {
+		p.steps = slices.DeleteFunc(p.steps, func(s *step) bool { return s.end <= t })
+		p.sweep = 2 * len(p.steps)
+	}
+}
+
 // stepsBefore are the steps that began before an instant, of those that are kept: at most the latest maxSteps, so that files
-// with thousands of steps within each other cost no more than others.
+// with thousands of steps within a millisecond cost no more than others.
 func (p *process) stepsBefore(t int64) []*step {
 	const maxSteps = 4096
 	n, _ := slices.BinarySearchFunc(p.steps, t, func(s *step, t int64) int { return cmp.Compare(s.start, t) })
@@ -173,8 +193,7 @@ func (p *process) stepsBefore(t int64) []*step {
 
 // stepAt is the step whose host range holds the instant, among the latest ones: the sweep asks for what is about now.
 func (p *process) stepAt(t int64) *step {
-	const open = 64 // steps that may run at one time
-	for _, s := range slices.Backward(p.steps[max(0, len(p.steps)-open):]) {
+	for _, s := range slices.Backward(p.steps[max(0, len(p.steps)-openSteps):]) {
 		if s.start <= t && t < s.end {
 			return s
 		}

@@ -48,8 +48,11 @@ func (w *writer) project(a *activity, above *node) {
 // onDevice is the span of the section that stands above what the node launched on a device: its own, else that of the next
 // range around it; ok is false where there is none.
 func (s *spans) onDevice(n *node, device int64) (id pcommon.SpanID, ok bool) {
+	if s.p.opts.Detail != LevelAuto {
+		return id, false
+	}
 	trace := n.self.trace
-	for ; n != nil; n = n.parent {
+	for depth := 0; n != nil && depth < maxProjected; n, depth = n.parent, depth+1 {
 		if s.p.opts.Detail.projects(n.kind) && n.self.trace == trace {
 			return s.p.ids().span(idProjection, int64(n.seq)|device<<32), true
 		}

@@ -57,6 +57,7 @@ type sweep struct {
 	threadsOf []*verdict.Log   // of one launch
 	one       verdict.Activity // of one activity
 	works     []work           // free
+	split     verdict.Splitter
 }
 
 type thread struct {
@@ -209,8 +210,9 @@ func (s *sweep) autograd(r *record) bool {
 // waiting is the innermost annotation with a span on the thread of the step that holds the instant: while the backward
 // pass runs on threads of its own, the thread that began it waits there.
 func (s *sweep) waiting(st *step, otherwise *node, end int64) *node {
+	const deep = 256 // ranges within each other that are looked at
 	stack := s.threads[st.track].stack
-	for _, s := range slices.Backward(stack) {
+	for _, s := range slices.Backward(stack[max(0, len(stack)-deep):]) {
 		if n := s.node; s.end >= end && n.kind == KindAnnotation && n.end >= end && !n.written {
 			return n
 		}
@@ -227,7 +229,7 @@ func (s *sweep) newStep(r *record, p *process) *step {
 	if st.hasIndex && p == s.main && st.index > s.lastStep {
 		st.leads, s.lastStep = true, st.index
 	}
-	p.steps = append(p.steps, st)
+	p.track(st)
 	p.leads(r.track)
 	return st
 }
@@ -270,7 +272,7 @@ func (s *sweep) analyse(proc *process, a *activity) {
 	if s.p.takes(a) {
 		d := s.devices[a.device]
 		if d == nil {
-			d = newDeviceWindow(a.device, proc)
+			d = newDeviceWindow(a.device, proc, &s.split)
 			d.sms = s.p.multiprocessors(a.device)
 			s.devices[a.device] = d
 		}
@@ -282,13 +284,7 @@ func (s *sweep) analyse(proc *process, a *activity) {
 // clip gives the activity to the steps during which it ran, whoever launched it, and forgets steps that ended before it:
 // activities come by start.
 func (s *sweep) clip(p *process, a *activity) {
-	keep := 0
-	for keep < len(p.steps) && p.steps[keep].end+skew <= a.start {
-		keep++
-	}
-	if keep > 0 {
-		p.steps = append(p.steps[:0], p.steps[keep:]...)
-	}
+	p.passed(a.start - skew)
 	for _, st := range p.stepsBefore(a.end) {
 		st.device(a)
 	}

@@ -26,8 +26,8 @@ type deviceWindow struct {
 	sms        int64 // multiprocessors; 0: not known
 }
 
-func newDeviceWindow(ordinal int64, p *process) *deviceWindow {
-	d := &deviceWindow{ordinal: ordinal, process: p, verdicts: verdict.NewDevice(), streams: map[int64]*stream{}}
+func newDeviceWindow(ordinal int64, p *process, s *verdict.Splitter) *deviceWindow {
+	d := &deviceWindow{ordinal: ordinal, process: p, verdicts: verdict.NewDevice(s), streams: map[int64]*stream{}}
 	d.verdicts.Took = func(c verdict.Claim) {
 		for _, st := range d.taking.stepsBefore(c.To) {
 			st.account.Take(c, st.start, st.end)
@@ -82,14 +82,21 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 		}
 	}
 	l := verdict.Launch{Known: a.hasLaunch, Start: a.launch.start, End: a.launch.end, Previous: a.launch.previous}
+	begin := s.p.first
+	if len(s.devices) > maxLeads {
+		begin = a.start
+	}
 	if d.verdicts.Gap(a.start) {
 		l.Threads = s.around(proc, a, d.before, d.hasBefore)
 	}
-	d.verdicts.Add(v, &l, s.p.first)
+	d.verdicts.Add(v, &l, begin)
 	if a.hasLaunch {
 		d.before, d.hasBefore = a.launch.thread, true
 	}
 }
+
+// maxLeads bounds the devices of which the time before their first activity is looked at, which may be the whole profile.
+const maxLeads = 256
 
 // stream is the queue of one stream.
 type stream struct {

@@ -63,7 +63,7 @@ type Device struct {
 	first, end int64 // of activities
 	cursor     int64 // up to which time has been given away
 	active     []active
-	split      splitter
+	split      *Splitter
 	account
 
 	busy [classCount]union
@@ -96,10 +96,11 @@ type active struct {
 // maxActive bounds the activities that run at one time; of more, time goes to the last of their class.
 const maxActive = 512
 
-// NewDevice makes a device without activities.
-func NewDevice() *Device {
+// NewDevice makes a device without activities. Devices of one sweep may share a splitter.
+func NewDevice(s *Splitter) *Device {
 	return &Device{
-		ops: map[opKey]*operator{}, kern: map[uint32]*kernel{}, coll: map[collectiveKey]*collective{}, copy: map[copyKey]*copies{},
+		split: s,
+		ops:   map[opKey]*operator{}, kern: map[uint32]*kernel{}, coll: map[collectiveKey]*collective{}, copy: map[copyKey]*copies{},
 	}
 }
 

@@ -18,13 +18,13 @@ type share struct {
 	name, in uint32
 }
 
-// splitter finds causes; its lists are used again.
-type splitter struct {
+// Splitter finds the causes of gaps; its lists are used again. The zero value is ready.
+type Splitter struct {
 	pieces, other []piece
 	shares        []share
 }
 
-func (s *splitter) put(from, to int64, c Cause, name, in uint32) {
+func (s *Splitter) put(from, to int64, c Cause, name, in uint32) {
 	if to <= from {
 		return
 	}
@@ -36,7 +36,7 @@ func (s *splitter) put(from, to int64, c Cause, name, in uint32) {
 }
 
 // split finds the causes of the gap [from, to), which the launch ended; its parts add up to the gap.
-func (s *splitter) split(from, to int64, l *Launch) []share {
+func (s *Splitter) split(from, to int64, l *Launch) []share {
 	s.shares = s.shares[:0]
 	if l.Known && l.End <= from {
 		s.waited(from, to)
@@ -71,7 +71,7 @@ func (s *splitter) split(from, to int64, l *Launch) []share {
 }
 
 // waited is the time in which the work was launched and did not run.
-func (s *splitter) waited(from, to int64) {
+func (s *Splitter) waited(from, to int64) {
 	c := CauseLatency
 	if to-from > latencyLimit {
 		c = CauseDependency
@@ -80,7 +80,7 @@ func (s *splitter) waited(from, to int64) {
 }
 
 // rest fills what no thread was asked for.
-func (s *splitter) rest(from, to int64, c Cause) {
+func (s *Splitter) rest(from, to int64, c Cause) {
 	if n := len(s.shares); n > 0 {
 		from = s.shares[n-1].to
 	}
@@ -88,7 +88,7 @@ func (s *splitter) rest(from, to int64, c Cause) {
 }
 
 // did sets pieces to what the threads did: at each moment that of the thread that says most, of equals the first.
-func (s *splitter) did(from, to int64, threads []*Log) {
+func (s *Splitter) did(from, to int64, threads []*Log) {
 	for i, t := range threads {
 		if i == 0 {
 			s.pieces = t.over(s.pieces, from, to)
@@ -121,7 +121,7 @@ func (s *splitter) did(from, to int64, threads []*Log) {
 
 // host gives the pieces, which may begin a little before the gap, to causes. A stretch is what lies between two things that
 // are causes by themselves; whether the host was busy launching is asked for each stretch.
-func (s *splitter) host(from int64, l *Launch) {
+func (s *Splitter) host(from int64, l *Launch) {
 	since := l.Previous // begin of the stretch
 	waited := false     // it began with the end of a wait
 	var wait piece

@@ -85,7 +85,7 @@ func TestALogIsBounded(t *testing.T) {
 func TestEveryNanosecondHasOnePart(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, streams := range []int{1, 3, 2 * maxActive} {
-		d := NewDevice()
+		d := NewDevice(&Splitter{})
 		class := make([]int, 20_000)
 		var start, first, end int64
 		for i := range 3000 {
@@ -120,7 +120,7 @@ func TestEveryNanosecondHasOnePart(t *testing.T) {
 
 // A report is made of plain values: what JSON says of it is what it says.
 func TestReportsAreJSON(t *testing.T) {
-	d := NewDevice()
+	d := NewDevice(&Splitter{})
 	d.Add(&Activity{Start: 0, End: 100, Operator: 1, Work: &Work{FLOPs: 1000, Bytes: 100, Precision: "fp16"}}, &Launch{}, 0)
 	d.Add(&Activity{Start: 300, End: 400, Name: 1}, &Launch{}, 0)
 	r := d.Report(facts())
