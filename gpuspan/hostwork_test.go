@@ -77,7 +77,7 @@ func TestReportsHaveRatesWhereTheWorksTimeIsKnown(t *testing.T) {
 	for name, op := range map[string]*gpuspan.Operation{
 		"launched": gpuspan.NewOperation("launched", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned)),
 		"blocking": gpuspan.NewOperation("blocking", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pageable), gpuspan.Synchronous(),
-			gpuspan.Attributes(semconv.GPUIOAccessPatternKey.String(semconv.GPUIOAccessPatternStrided))),
+			gpuspan.Attributes(semconv.GPUIOAccessPattern(semconv.GPUIOAccessPatternStrided))),
 	} {
 		x := op.Start(context.Background(), s)
 		r.clock.Advance(time.Millisecond)

@@ -56,8 +56,8 @@ func TestSpansUseRegisteredNamesOnly(t *testing.T) {
 	r := newRig(t, gpuspan.WithSettings(set))
 	s, h := r.stream()
 	op := gpuspan.NewOperation("op", gpuspan.Category("c"), gpuspan.Collective("all_reduce", 4),
-		gpuspan.Attributes(semconv.GPUIOAccessPatternKey.String(semconv.GPUIOAccessPatternRandom), semconv.GPUZeroCopyKey.Bool(false),
-			semconv.GPUOperationShapesKey.StringSlice([]string{"f32[1]"}), semconv.GPUKernelModuleKey.String("m")),
+		gpuspan.Attributes(semconv.GPUIOAccessPattern(semconv.GPUIOAccessPatternRandom), semconv.GPUZeroCopy(false),
+			semconv.GPUOperationShapes("f32[1]"), semconv.GPUKernelModule("m")),
 		gpuspan.ItemType("token"), gpuspan.Kernel("k"))
 	for ctx, step := range train.NewLoop(r.p, "train", s, train.TotalSteps(2), train.Items("image"), train.ModelDevices(8, gpuspan.BF16), train.Phases(train.Data, train.Comm)).Steps(context.Background()) {
 		f := step.Phase("custom")
@@ -66,7 +66,7 @@ func TestSpansUseRegisteredNamesOnly(t *testing.T) {
 		x.Chunk(0, 1)
 		x.LinkItems(ctx, 3)
 		x.AddCopied(gpuspan.HostToDevice, 4)
-		x.SetAttributes(semconv.GPUCacheL2HitRatioKey.Float64(1))
+		x.SetAttributes(semconv.GPUCacheL2HitRatio(1))
 		x.Checksum(3)
 		x.EndWith(gpuspan.Work{Read: 1, Written: 1, Bytes: 1, Items: 1, FLOPs: 1, Precision: gpuspan.FP4})
 		f.End()

@@ -68,10 +68,10 @@ func TestNamesOfAnyKindAreBoundedAndCanBeExported(t *testing.T) {
 	huge, broken := strings.Repeat("é", 1<<19), "kernel\xff<\xc3>"
 	for _, name := range []string{huge, broken, ""} {
 		x := s.StartNamed(context.Background(), name)
-		x.SetAttributes(semconv.GPUKernelNameKey.String(broken), semconv.GPUKernelModuleKey.String(broken))
+		x.SetAttributes(semconv.GPUKernelNameKey.String(broken), semconv.GPUKernelModule(broken))
 		s.EndNamed(name, gpuspan.Work{})
 	}
-	gpuspan.NewOperation(broken, gpuspan.Kernel(broken), gpuspan.Attributes(semconv.GPUKernelModuleKey.String(broken))).Start(context.Background(), s).End()
+	gpuspan.NewOperation(broken, gpuspan.Kernel(broken), gpuspan.Attributes(semconv.GPUKernelModule(broken))).Start(context.Background(), s).End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	require.Zero(t, r.p.Misuse()["unmatched_end"])

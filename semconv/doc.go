@@ -10,6 +10,7 @@
 //	places     resource, scope, span, metric (data point), log: where the attribute may be
 //	writers    gpuspan and the types of the Collector's components
 //	absent     what the attribute's absence means; that it is unknown where nothing is said
+//	declared   applications state it themselves: there is a function that makes the attribute of a value
 //	unit       UCUM; Weaver has units for metrics only
 //	open       values other than the enumeration's may occur
 //	variable   the word for the last segment of a template, as <phase>
@@ -19,7 +20,8 @@
 //
 // SchemaURL is of a schema family of otelgpu's own; the file is in schemas. For an attribute gpu.operation.type there is the key GPUOperationTypeKey, and
 // GPUOperationTypeSection for its value "section"; for a metric gpu.operation.duration there are
-// GPUOperationDurationName, GPUOperationDurationUnit and GPUOperationDurationDescription.
+// GPUOperationDurationName, GPUOperationDurationUnit and GPUOperationDurationDescription. What an application states itself
+// has a function of the value's type: GPUZeroCopy(true), GPUOperationShapes("f32[1024,4096]").
 //
 // All names are in development: they may change with a note in the changelog.
 package semconv

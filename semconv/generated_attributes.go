@@ -818,6 +818,34 @@ func GPUWindowCauseDurationOf(key string) (cause string, ok bool) {
 	return cause, ok && cause != ""
 }
 
+// GPUCacheL2HitRatio returns the attribute gpu.cache.l2.hit_ratio (double, 1): Share of the declared bytes
+// that the application says came from the L2 cache. Declared, not measured.
+func GPUCacheL2HitRatio(v float64) attribute.KeyValue { return GPUCacheL2HitRatioKey.Float64(v) }
+
+// GPUCollectiveGroupName returns the attribute gpu.collective.group.name (string): Name of the process group,
+// as the application gave it.
+func GPUCollectiveGroupName(v string) attribute.KeyValue { return GPUCollectiveGroupNameKey.String(v) }
+
+// GPUIOAccessPattern returns the attribute gpu.io.access_pattern (string): How memory is accessed, as
+// declared. No rate is corrected by it. The value is one of GPUIOAccessPatternRandom and the like.
+func GPUIOAccessPattern(v string) attribute.KeyValue { return GPUIOAccessPatternKey.String(v) }
+
+// GPUKernelModule returns the attribute gpu.kernel.module (string): Library or code object of the kernel, as
+// the application or file says.
+func GPUKernelModule(v string) attribute.KeyValue { return GPUKernelModuleKey.String(v) }
+
+// GPUKernelName returns the attribute gpu.kernel.name (string): The full kernel name with templates; the
+// span's name is the short one.
+func GPUKernelName(v string) attribute.KeyValue { return GPUKernelNameKey.String(v) }
+
+// GPUOperationShapes returns the attribute gpu.operation.shapes (string[]): Shapes of the operands as
+// type[dimensions] (opt-in).
+func GPUOperationShapes(v ...string) attribute.KeyValue { return GPUOperationShapesKey.StringSlice(v) }
+
+// GPUZeroCopy returns the attribute gpu.zero_copy (boolean): Whether the device read host memory in place, as
+// declared.
+func GPUZeroCopy(v bool) attribute.KeyValue { return GPUZeroCopyKey.Bool(v) }
+
 // Values of error.type; others may occur.
 const (
 	ErrorTypeECCCorrected           = "ecc_corrected"            // single-bit memory error that the device corrected

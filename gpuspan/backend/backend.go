@@ -77,6 +77,8 @@ const (
 // time; Record, Capturing and Bind must not allocate, and none may block beyond what the driver itself does. Now may be
 // called from anywhere. All other methods are called from one goroutine locked to its OS thread (the polling thread),
 // after ThreadInit.
+//
+// Implementations embed [Unimplemented], so that a method which a later version adds does not break them.
 type Backend interface {
 	// Name is the value of gpu.timing.source: "cuda_event", "hip_event" or "simulated".
 	Name() string
@@ -122,12 +124,18 @@ type Backend interface {
 	Close() error
 }
 
-// StatusError is a driver's answer as an error.
-func StatusError(call string, st Status) error {
-	if name := st.Name(); name != "" {
-		return fmt.Errorf("%s: status %d (%s)", call, int32(st), name)
+// StatusError is a driver's answer as an error. Those that reach the error handler or [gpuspan.New]'s caller hold it where a
+// driver answered; errors.As finds it.
+type StatusError struct {
+	Call   string // what was not possible
+	Status Status
+}
+
+func (e *StatusError) Error() string {
+	if name := e.Status.Name(); name != "" {
+		return fmt.Sprintf("%s: status %d (%s)", e.Call, int32(e.Status), name)
 	}
-	return fmt.Errorf("%s: status %d", call, int32(st))
+	return fmt.Sprintf("%s: status %d", e.Call, int32(e.Status))
 }
 
 // Name is what CUDA and HIP call the statuses that callers meet in practice; empty for others.

@@ -137,11 +137,11 @@ func (t *poller) openDevice(d *device) error {
 	b := t.back
 	a, st := clockmap.NewAnchorer(anchored{b}, d.info.Ordinal, clockmap.Options{})
 	if st != backend.StatusOK {
-		return backend.StatusError("cannot make clock events", st)
+		return &backend.StatusError{Call: "cannot make clock events", Status: st}
 	}
 	if st := a.Anchor(); st != backend.StatusOK {
 		a.Close()
-		return backend.StatusError("cannot anchor the device's clock", st)
+		return &backend.StatusError{Call: "cannot anchor the device's clock", Status: st}
 	}
 	d.anchorer, d.axis = a, a.Axis(t.p.clock.time(0))
 	if floor, ok := measureFloor(b, backend.Context(d.info.Ordinal)); ok {

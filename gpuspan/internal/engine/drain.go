@@ -175,7 +175,7 @@ func (t *poller) sayRetired(s *Stream, st backend.Status) {
 	}
 	s.saidFailed = true
 	if st != backend.StatusDeinitialized { // the process is ending
-		t.p.errors.report("retired", fmt.Errorf("stream %q is retired, its sections get host times only: %w", s.name, backend.StatusError("event", st)))
+		t.p.errors.report("retired", fmt.Errorf("stream %q is retired, its sections get host times only: %w", s.name, &backend.StatusError{Call: "event", Status: st}))
 	}
 }
 

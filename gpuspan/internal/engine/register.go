@@ -240,7 +240,7 @@ func (t *poller) openStream(s *Stream, h backend.StreamHandle, c StreamConfig, o
 	events := make([]backend.Event, 2*p.cfg.Slots)
 	s.context, s.legacy = info.Context, kind == backend.StreamLegacy && !c.Foreign
 	if st := p.backend.NewEvents(s.context, events); st != backend.StatusOK {
-		return backend.StatusError(fmt.Sprintf("cannot make %d events on device %d", len(events), ordinal), st)
+		return &backend.StatusError{Call: fmt.Sprintf("cannot make %d events on device %d", len(events), ordinal), Status: st}
 	}
 	s.prepare(events)
 	s.bound = c.Bound || s.legacy || !s.foreign && !t.selfTest(s)

@@ -39,6 +39,12 @@ func describe(typ, unit string) string {
 	return typ + ", " + unit
 }
 
+// constructors are how an attribute of a type is made of a value.
+var constructors = map[string]struct{ param, method string }{
+	"string": {"string", "String"}, "int": {"int64", "Int64"}, "double": {"float64", "Float64"}, "boolean": {"bool", "Bool"},
+	"string[]": {"...string", "StringSlice"}, "int[]": {"...int64", "Int64Slice"},
+}
+
 func goAttributes(r *registry) ([]byte, error) {
 	b := bytes.NewBufferString(header)
 	b.WriteString("import (\n\t\"strings\"\n\n\t\"go.opentelemetry.io/otel/attribute\"\n)\n\n")
@@ -63,6 +69,21 @@ func goAttributes(r *registry) ([]byte, error) {
 	}
 	b.WriteString(")\n\n")
 	b.Write(templates.Bytes())
+	for _, a := range r.Attributes {
+		c, ok := constructors[a.Type]
+		if !a.Declared {
+			continue
+		}
+		if !ok {
+			return nil, fmt.Errorf("attribute %s: applications cannot declare a %s", a.Name, a.Type)
+		}
+		id, values := goName(a.Name), ""
+		if len(a.Members) > 0 {
+			values = fmt.Sprintf(" The value is one of %s%s and the like.", id, goName(a.Members[0].Value))
+		}
+		comment(b, "", fmt.Sprintf("%s returns the attribute %s (%s): %s%s", id, a.Name, describe(a.Type, a.Unit), a.Brief, values))
+		fmt.Fprintf(b, "func %s(v %s) attribute.KeyValue { return %sKey.%s(v) }\n\n", id, c.param, id, c.method)
+	}
 	for _, a := range r.Attributes {
 		if len(a.Members) == 0 {
 			continue

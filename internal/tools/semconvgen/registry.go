@@ -88,6 +88,7 @@ type annotations struct {
 	Variable string   `yaml:"variable"` // of a template, the word for its last segment
 	Places   []string `yaml:"places"`   // resource, scope, span, metric (data point), log
 	Writers  []string `yaml:"writers"`  // gpuspan and the types of the Collector components
+	Declared bool     `yaml:"declared"` // an application states it itself
 	Absent   string   `yaml:"absent"`   // what the absence means; unknown where it is not stated
 }
 
@@ -144,18 +145,19 @@ type group struct {
 }
 
 type attribute struct {
-	Name    string // ends in <word> where it is a template
-	Type    string // string, int, double, boolean, string[], int[]
-	Unit    string
-	Origin  string // otel: defined by OpenTelemetry
-	Group   string
-	On      []string
-	Writers []string
-	Open    bool
-	Members []member
-	Example any
-	Brief   string
-	Absent  string
+	Name     string // ends in <word> where it is a template
+	Type     string // string, int, double, boolean, string[], int[]
+	Unit     string
+	Origin   string // otel: defined by OpenTelemetry
+	Group    string
+	On       []string
+	Writers  []string
+	Open     bool
+	Members  []member
+	Example  any
+	Brief    string
+	Absent   string
+	Declared bool
 }
 
 type member struct {
@@ -325,7 +327,7 @@ func (e *attributeEntry) attribute(section string) attribute {
 	}
 	a := attribute{
 		Name: cmp.Or(e.ID, e.Ref), Type: e.Type.name, Unit: x.Unit, Origin: x.Origin, Group: section, On: x.Places,
-		Writers: x.Writers, Open: x.Open, Members: x.Members, Brief: e.Brief, Absent: x.Absent,
+		Writers: x.Writers, Open: x.Open, Members: x.Members, Brief: e.Brief, Absent: x.Absent, Declared: x.Declared,
 	}
 	if e.Ref != "" {
 		a.Origin, a.Type = "otel", x.Type
