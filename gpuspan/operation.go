@@ -49,13 +49,9 @@ func (o *Operation) Start(ctx context.Context, s *Stream) Section {
 
 // Launch runs f between Start and End of a section of type `graph`. Use it around the launch of a CUDA graph: events are
 // recorded before and after the launch, outside of the graph. f always runs, also when nothing is timed.
+// A launch whose work is stated is a section of an operation with [Graph].
 func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
 	(*engine.Operation)(o).Real().Launch(ctx, (*engine.Stream)(s).Real(), f)
-}
-
-// LaunchWith is Launch with the work of one launch.
-func (o *Operation) LaunchWith(ctx context.Context, s *Stream, w Work, f func()) {
-	(*engine.Operation)(o).Real().LaunchWith(ctx, (*engine.Stream)(s).Real(), engine.Work(w), f)
 }
 
 // Open begins a section whose two events foreign code records, on a stream of [ForeignEvents] or on one whose handle it knows. Pass it

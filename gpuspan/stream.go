@@ -66,11 +66,6 @@ func (p *Profiler) Stream(h uintptr, name string, opts ...StreamOption) *Stream 
 	}))
 }
 
-// ID is gpu.stream.id: a small number, unique in the process.
-func (s *Stream) ID() int {
-	return (*engine.Stream)(s).Real().ID()
-}
-
 // Name is the name that the stream was registered with.
 func (s *Stream) Name() string {
 	return (*engine.Stream)(s).Real().Name()

@@ -118,13 +118,8 @@ func (o *Operation) Start(ctx context.Context, s *Stream) (x Section) {
 
 // Launch is gpuspan.Operation.Launch.
 func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
-	o.LaunchWith(ctx, s, Work{}, f)
-}
-
-// LaunchWith is gpuspan.Operation.LaunchWith.
-func (o *Operation) LaunchWith(ctx context.Context, s *Stream, w Work, f func()) {
 	x := o.graph().Start(ctx, s)
-	defer x.EndWith(w)
+	defer x.End()
 	if f != nil {
 		f()
 	}

@@ -93,14 +93,6 @@ func (r *ring) place(i int) int {
 	return i
 }
 
-// ID is gpuspan.Stream.ID.
-func (s *Stream) ID() int {
-	if s == nil {
-		return 0
-	}
-	return s.id
-}
-
 // Name is gpuspan.Stream.Name.
 func (s *Stream) Name() string {
 	if s == nil {
