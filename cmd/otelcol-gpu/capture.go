@@ -44,7 +44,7 @@ func newCaptureCommand() *cobra.Command {
 			if o.Out == "" {
 				o.Out = fmt.Sprintf("capture-%d", pid)
 			}
-			ctx, stop := interruptible(cmd)
+			ctx, stop := interruptible(cmd, "nothing is written")
 			defer stop()
 			o.Process = fmt.Sprintf("process %d", pid)
 			o.Reader = func(ctx context.Context, _ string, _ bool, emit convert.Emit) (convert.Result, error) {

@@ -95,7 +95,7 @@ func checkFiles(stdin io.Reader, paths []string, report *conformance.Report) err
 
 // checkListen checks what comes to an OTLP receiver.
 func checkListen(cmd *cobra.Command, address string, limit time.Duration, report *conformance.Report) error {
-	ctx, stop := interruptible(cmd)
+	ctx, stop := interruptible(cmd, "the check is not complete")
 	defer stop()
 	if limit > 0 {
 		var cancel context.CancelFunc

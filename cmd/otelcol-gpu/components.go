@@ -55,7 +55,7 @@ type part[F component.Factory] struct {
 	module  string
 }
 
-func own[F component.Factory](f F) part[F] { return part[F]{f, ownModule + " " + version} }
+func own[F component.Factory](f F) part[F] { return part[F]{f, ownModule + " v" + version} }
 
 func core[F component.Factory](f F, path string) part[F] {
 	return part[F]{f, coreModule + path + " " + coreVersion}

@@ -38,7 +38,7 @@ func newConvertCommand() *cobra.Command {
 			"DIR/compare.html with --html.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := interruptible(cmd)
+			ctx, stop := interruptible(cmd, "results of an earlier run are as they were; what is beside them with a temporary name can be deleted")
 			defer stop()
 			if o.Out == "" && o.HTML {
 				o.Out = "otelgpu-report"

@@ -24,7 +24,7 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	dir := t.TempDir()
 	stdout, _, err := inProcess(t, "demo", "--duration", "3s", "--out", dir)
 	require.NoError(t, err)
-	for _, want := range []string{"the device is simulated", "prefill", "decode", "train", filepath.Join(dir, "trace.json")} {
+	for _, want := range []string{"The device is simulated", "prefill", "decode", "train", filepath.Join(dir, "trace.json")} {
 		require.Contains(t, stdout, want)
 	}
 

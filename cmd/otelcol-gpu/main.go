@@ -21,6 +21,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -34,10 +35,11 @@ import (
 	"go.opentelemetry.io/collector/otelcol"
 
 	"github.com/otelgpu/otelgpu/config"
+	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-// version is set at release by -ldflags "-X main.version=…".
-var version = "v0.0.0-dev"
+// version is the repository's, on scopes, in user agents and everywhere else; -ldflags "-X main.version=…" gives a build its own.
+var version = gpuspan.Version
 
 func buildInfo() component.BuildInfo {
 	return component.BuildInfo{Command: "otelcol-gpu", Description: "OpenTelemetry Collector for GPU work", Version: version}
@@ -115,12 +117,28 @@ func command() (*cobra.Command, error) {
 	if err != nil {
 		return nil, err
 	}
-	root := otelcol.NewCommand(settings(allInOne))
+	set := settings(allInOne)
+	w := &welcome{out: os.Stderr, resolver: set.ConfigProviderSettings.ResolverSettings}
+	set.LoggingOptions = w.options()
+	root := otelcol.NewCommand(set)
 	root.SilenceErrors = true
+	root.PreRun = func(cmd *cobra.Command, _ []string) { w.given(cmd) }
 	root.Short = "OpenTelemetry Collector for GPU work"
 	root.Long = "OpenTelemetry Collector for GPU work. Without --config it runs the embedded all-in-one pipeline\n" +
-		"(\"otelcol-gpu config all-in-one\" prints it). --config takes files and names of ready pipelines, as llm."
+		"(\"otelcol-gpu config all-in-one\" prints it). --config takes files and names of ready pipelines, as llm.\n" +
+		"The ready pipelines log warnings and errors; OTELGPU_LOG_LEVEL=info or debug makes them say more."
 	root.Args = cobra.NoArgs
+	for _, cmd := range append(root.Commands(), root) { // the Collector's texts are up to forty names in one line
+		for name, usage := range map[string]string{
+			"config":        "`file` or name of a ready pipeline; may be repeated, later ones are laid over earlier ones",
+			"feature-gates": "comma-separated `gates` to switch on, or off with - before the name; see featuregate",
+			"set":           "one `key=value` of the configuration, as processors.batch.timeout=2s",
+		} {
+			if f := cmd.Flags().Lookup(name); f != nil {
+				f.Usage, f.DefValue = usage, ""
+			}
+		}
+	}
 	root.AddCommand(newConfigCommand(), newDemoCommand(), newConvertCommand(), newCaptureCommand(), newRecordCommand(), newCheckCommand())
 	return root, nil
 }
@@ -147,13 +165,33 @@ func newConfigCommand() *cobra.Command {
 	}
 }
 
-// interruptible is a context that ends with the first Ctrl-C or SIGTERM; a second one kills the process.
-func interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+// interruptible is a context that ends with the first Ctrl-C or SIGTERM. A second one ends the process at once, and says what it leaves.
+func interruptible(cmd *cobra.Command, leaves string) (context.Context, context.CancelFunc) {
 	parent := cmd.Context()
 	if parent == nil {
 		parent = context.Background()
 	}
-	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
+	ctx, cancel := context.WithCancel(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	ended := make(chan struct{})
+	go func() {
+		for first := true; ; first = false {
+			select {
+			case <-ended:
+				return
+			case <-signals:
+			}
+			if !first {
+				fmt.Fprintf(os.Stderr, "otelcol-gpu: stopped at once: %s\n", leaves)
+				os.Exit(130)
+			}
+			cancel()
+		}
+	}()
+	return ctx, sync.OnceFunc(func() {
+		signal.Stop(signals)
+		cancel()
+		close(ended)
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/config"
+	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
 func TestNamesOfReadyPipelinesAreConfigurations(t *testing.T) {
@@ -31,4 +32,20 @@ func TestNamesOfReadyPipelinesAreConfigurations(t *testing.T) {
 	}
 	_, _, err = inProcess(t, named([]string{"validate", "--config", "llm"})...)
 	require.NoError(t, err)
+}
+
+func TestTheVersionIsToldInOneWay(t *testing.T) {
+	require.Equal(t, gpuspan.Version, version)
+	require.Equal(t, version, buildInfo().Version)
+	stdout, _, err := inProcess(t, "--version")
+	require.NoError(t, err)
+	require.Equal(t, "otelcol-gpu version "+version+"\n", stdout)
+	for file, text := range map[string]string{
+		"builder.yaml": "\n  version: " + version + "\n", "builder-full.yaml": "\n  version: " + version + "\n",
+		filepath.Join("..", "..", "CHANGELOG.md"): "\n## [" + version + "]",
+	} {
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Contains(t, string(b), text, file)
+	}
 }

@@ -34,7 +34,7 @@ func newRecordCommand() *cobra.Command {
 			"source: replay, on any machine.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := interruptible(cmd)
+			ctx, stop := interruptible(cmd, "no recording; "+o.out+".partial-* can be deleted")
 			defer stop()
 			return record(ctx, cmd, o)
 		},

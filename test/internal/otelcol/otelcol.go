@@ -51,6 +51,7 @@ func Run(t *testing.T, path string, env []string, configs ...string) *program.Pr
 		args = append(args, "--config", file)
 	}
 	// The test's context ends before its cleanups, and would kill the Collector.
+	env = append([]string{"OTELGPU_LOG_LEVEL=info"}, env...)
 	p, err := program.Start(context.WithoutCancel(t.Context()), path, args, env)
 	require.NoError(t, err)
 	require.NoError(t, p.WaitFor("Everything is ready", time.Minute))

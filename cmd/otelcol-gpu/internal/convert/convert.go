@@ -150,7 +150,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		return err
 	}
 	fmt.Fprintln(out)
-	if err := table.Render(out, o.Rows); err != nil {
+	if err := table.Render(out, optable.Format{Rows: o.Rows}); err != nil {
 		return err
 	}
 	if len(replaced) > 0 {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,7 +38,8 @@ var overlay string
 type Options struct {
 	Duration  time.Duration // how long the workload runs
 	Out       string        // folder of the files; made if missing
-	Terminal  bool          // redraw the table in place while it runs
+	Terminal  *os.File      // redraw the table in place while it runs; nil: none
+	Send      string        // where spans are sent by OTLP as well: host:port (gRPC) or http(s)://host:port; empty: nowhere
 	Simulated bool          // use a simulated device also where there is a GPU
 	Info      component.BuildInfo
 	Factories func() (otelcol.Factories, error)
@@ -51,7 +53,12 @@ const (
 	settled = 2 * time.Second
 )
 
-type files struct{ Source, Socket, Spans, Metrics, Trace, Page string }
+type files struct {
+	Source, Socket, Spans, Metrics, Trace, Page string
+
+	Store, Endpoint string // the exporter to a store and its endpoint, empty where there is none
+	Plain           bool   // without TLS
+}
 
 // Run ends when the duration is over or the context ends, in both cases with drained pipelines and complete files.
 func Run(ctx context.Context, out io.Writer, o Options) error {
@@ -70,6 +77,9 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	f := files{
 		Socket: filepath.Join(scratch, "otlp.sock"), Spans: filepath.Join(o.Out, "spans.json"),
 		Metrics: filepath.Join(o.Out, "metrics.json"), Trace: filepath.Join(o.Out, "trace.json"),
+	}
+	if err := f.send(o.Send); err != nil {
+		return err
 	}
 	if f.Page, err = pageAddress(); err != nil {
 		return err
@@ -90,7 +100,9 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s\nAn inference service and a training loop share it for %s; Ctrl-C ends them early.\nLook at http://%s while they run.\n\n", what, o.Duration, f.Page)
+	intro := fmt.Sprintf("%s\nAn inference service and a training loop share it for %s; Ctrl-C ends them early.\nLook at http://%s while they run.\n\n",
+		what, o.Duration, f.Page)
+	fmt.Fprint(out, intro)
 
 	// The SDK reports a periodic collection that its own shutdown cut off; the shutdown collects again.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
@@ -102,7 +114,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	workload, cancel := context.WithTimeout(ctx, o.Duration)
 	defer cancel()
 	var watch sync.WaitGroup
-	watch.Go(func() { refresh(workload, p.Done(), out, table, o.Terminal) })
+	watch.Go(func() { watchTable(workload, p.Done(), out, intro, table, o.Terminal) })
 	err = runWorkload(workload, m, f.Socket)
 	cancel()
 	watch.Wait()
@@ -118,10 +130,26 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	}
 	spans, gpuSpans := table.Spans()
 	fmt.Fprintf(out, "\nAfter %s: %d spans, %d of them GPU spans.\n\n", time.Since(began).Round(100*time.Millisecond), spans, gpuSpans)
-	if err := table.Render(out, 0); err != nil {
+	if err := table.Render(out, last(o.Terminal)); err != nil {
 		return err
 	}
 	return epilogue(out, f)
+}
+
+// send chooses the exporter for a store: by HTTP for a URL, else by gRPC without TLS.
+func (f *files) send(to string) error {
+	if to == "" {
+		return nil
+	}
+	f.Store, f.Endpoint, f.Plain = "otlp_grpc/store", to, true
+	if u, err := url.Parse(to); err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
+		f.Store, f.Plain = "otlp_http/store", u.Scheme == "http"
+		return nil
+	}
+	if host, port, err := net.SplitHostPort(to); err != nil || host == "" || port == "" {
+		return fmt.Errorf("`--otlp` must be host:port or http(s)://host:port, found %q", to)
+	}
+	return nil
 }
 
 // choose takes the first CUDA device, or a simulated one where there is none, and says which. The simulated GPU is nil where
@@ -133,12 +161,12 @@ func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
 		if err == nil {
 			return m, "Running on the GPU of this machine: " + model + ".", nil
 		}
-		reason, _, _ = strings.Cut(err.Error(), ";") // the first place that was looked at, not all
+		reason, _, _ = strings.Cut(err.Error(), " (") // not all places that were looked at
 	}
 	gpu = simgpu.New(nil)
 	gpu.Allocate(0, weightBytes+8*int64(parameters))
-	return simulatedMachine{gpu: gpu}, "No GPU is used: the device is simulated, and every value says so " +
-		"(gpu.timing.source=simulated). Reason: " + reason + ".", gpu
+	return simulatedMachine{gpu: gpu}, "No GPU is used: " + reason + ".\n" +
+		"The device is simulated, and every value says so (gpu.timing.source=simulated).", gpu
 }
 
 // factories are the distribution's, with the table as one more exporter, and with the simulated device that the workload
@@ -168,7 +196,10 @@ func configuration(f files) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	quoted := files{f.Source, pipeline.Quote(f.Socket), pipeline.Quote(f.Spans), pipeline.Quote(f.Metrics), pipeline.Quote(f.Trace), f.Page}
+	quoted := f
+	for _, s := range []*string{&quoted.Socket, &quoted.Spans, &quoted.Metrics, &quoted.Trace, &quoted.Endpoint} {
+		*s = pipeline.Quote(*s)
+	}
 	var text strings.Builder
 	t, err := template.New("pipeline").Parse(overlay)
 	if err != nil {
@@ -180,40 +211,6 @@ func configuration(f files) ([]string, error) {
 	return []string{base, text.String()}, nil
 }
 
-// refresh draws the table every second until the workload or the pipeline ends. On a terminal it draws over the last
-// one; elsewhere it draws rarely, because nothing can be taken back.
-func refresh(ctx context.Context, done <-chan struct{}, out io.Writer, table *optable.Table, terminal bool) {
-	period := 10 * time.Second
-	if terminal {
-		period = time.Second
-	}
-	tick := time.NewTicker(period)
-	defer tick.Stop()
-	lines := 0
-	for {
-		select {
-		case <-ctx.Done():
-			if terminal && lines > 0 {
-				clear(out, lines)
-			}
-			return
-		case <-done:
-			return
-		case <-tick.C:
-		}
-		var text strings.Builder
-		if err := table.Render(&text, 12); err != nil {
-			return
-		}
-		if terminal && lines > 0 {
-			clear(out, lines)
-		}
-		fmt.Fprint(out, text.String())
-		lines = strings.Count(text.String(), "\n")
-	}
-}
-
-// clear goes up n lines and erases to the end of the screen (ECMA-48 CUU and ED).
 // pageAddress is the page's usual address, or a free port where something else (a Collector, another demo) has that.
 func pageAddress() (string, error) {
 	for _, address := range []string{"127.0.0.1:9465", "127.0.0.1:0"} {
@@ -224,8 +221,6 @@ func pageAddress() (string, error) {
 	return "", errors.New("no port of the loopback interface is free for the page")
 }
 
-func clear(out io.Writer, n int) { fmt.Fprintf(out, "\x1b[%dA\x1b[J", n) }
-
 func epilogue(out io.Writer, f files) error {
 	_, err := fmt.Fprintf(out, `
 %s
@@ -235,7 +230,7 @@ func epilogue(out io.Writer, f files) error {
 %s
     the metrics of the device and of the operations, likewise
 
-To keep such traces: otelcol-gpu --config <(otelcol-gpu config jaeger)
+To keep such traces: otelcol-gpu demo --otlp HOST:PORT; those of your own service: otelcol-gpu --config jaeger
 `, f.Trace, f.Spans, f.Metrics)
 	return err
 }

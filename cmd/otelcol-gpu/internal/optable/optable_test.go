@@ -5,10 +5,13 @@ package optable_test
 
 import (
 	"maps"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"github.com/mattn/go-runewidth"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -50,7 +53,7 @@ func section(seconds float64, more map[string]any) map[string]any {
 func render(t *testing.T, table *optable.Table, rows int) []string {
 	t.Helper()
 	var b strings.Builder
-	require.NoError(t, table.Render(&b, rows))
+	require.NoError(t, table.Render(&b, optable.Format{Rows: rows}))
 	var lines []string
 	for line := range strings.Lines(b.String()) {
 		if line = strings.Join(strings.Fields(line), " "); line != "" {
@@ -91,6 +94,7 @@ func TestSharesAreOfOutermostSpansInAnyOrder(t *testing.T) {
 				"OPERATION TYPE COUNT GPU TIME SHARE GB/s TFLOP/s % PEAK BOUND J",
 				"outer section 1 8.000 ms 100.0% - - - - -",
 				"inner section 1 2.000 ms 25.0% - - - - -",
+				"(rest) 6.000 ms 75.0%",
 			}, render(t, table, 0))
 		})
 	}
@@ -125,7 +129,7 @@ func TestRowsBeyondTheLimitAreSummed(t *testing.T) {
 }
 
 func TestNamesAreNeverCutToTheSameText(t *testing.T) {
-	long := strings.Repeat("x", 40)
+	long := strings.Repeat("x", 60)
 	table := optable.New()
 	table.Add(batch(t,
 		span{id: 1, name: "ends in a " + long + " a", attrs: section(5e-3, nil)},
@@ -140,9 +144,19 @@ func TestNamesAreNeverCutToTheSameText(t *testing.T) {
 		names = append(names, name)
 	}
 	require.Equal(t, []string{
-		"ends in a xxxxxxx…xxxxxxxxxxxxxx a", "ends in a xxxxxxx…xxxxxxxxxxxxxx b",
-		long + " middle 1 " + long, long + " middle 2 " + long, "alone xxxxxxxxxxxxxxxxxxxxxxxxxxx…",
+		"ends in a " + strings.Repeat("x", 20) + "…" + strings.Repeat("x", 27) + " a",
+		"ends in a " + strings.Repeat("x", 20) + "…" + strings.Repeat("x", 27) + " b",
+		long + " middle 1 " + long, long + " middle 2 " + long, "alone " + strings.Repeat("x", 53) + "…",
 	}, names)
+	var b strings.Builder
+	require.NoError(t, table.Render(&b, optable.Format{Width: 40}))
+	seen := map[string]bool{}
+	for line := range strings.Lines(b.String()) {
+		require.LessOrEqual(t, utf8.RuneCountInString(line), 40, line)
+		name, _, _ := strings.Cut(line, "  ")
+		require.False(t, seen[name], "%s", &b)
+		seen[name] = true
+	}
 }
 
 func TestNamesCannotCommandTheTerminal(t *testing.T) {
@@ -174,8 +188,105 @@ func TestSpansWithinSiblingsOnTheirStreamCountOnce(t *testing.T) {
 	add(4, "copy", 2, 12, 18)
 	table := optable.New()
 	table.Add(td)
-	lines := strings.Join(render(t, table, 10), "\n")
-	for name, share := range map[string]string{"forward": "38.5%", "optimizer": "38.5%", "adamw": "30.8%", "copy": "23.1%"} { // of 26 ms
-		require.Regexp(t, name+" section 1 .* ms "+share, lines)
+	var b strings.Builder
+	require.NoError(t, table.Render(&b, optable.Format{}))
+	lines := b.String()
+	for name, share := range map[string]string{"forward": "38.5%", "optimizer": "38.5%", "  adamw": "30.8%", "copy": "23.1%"} { // of 26 ms
+		require.Regexp(t, "(?m)^"+name+" +section +1 .* ms +"+share, lines)
 	}
+}
+
+// service has operations within each other, in any order of arrival.
+func service(t *testing.T) *optable.Table {
+	table := optable.New()
+	spans := []span{
+		{id: 1, name: "prefill", attrs: section(60e-3, map[string]any{"gpu.energy": 6.0, "gpu.roofline.bound": "compute"})},
+		{id: 2, parent: 1, name: "attention", attrs: section(20e-3, nil)},
+		{id: 3, parent: 2, name: "scores", attrs: section(20e-3, nil)},
+		{id: 4, parent: 1, name: "mlp", attrs: section(30e-3, nil)},
+		{id: 5, name: "decode 日本語の長い名前", attrs: section(30e-3, map[string]any{"gpu.io.size": int64(1e9), "gpu.io.utilization": 0.5, "gpu.roofline.bound": "memory"})},
+		{id: 6, parent: 5, name: "attention", attrs: section(10e-3, nil)},
+		{id: 7, parent: 99, name: "🚀🚀 copy", attrs: section(10e-3, nil)},
+		{id: 8, name: "train", attrs: map[string]any{"gpu.operation.type": "step", "gpu.step.duration": 0.5}},
+	}
+	for _, i := range []int{6, 2, 5, 3, 1, 0, 7, 4} {
+		table.Add(batch(t, spans[i]))
+	}
+	return table
+}
+
+func TestSharesOfEachLevelSumToTheLevelAbove(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, service(t).Render(&b, optable.Format{}))
+	var got []string
+	for line := range strings.Lines(b.String()) {
+		if share := regexp.MustCompile(`^(.*?)(?: +section.*)? +[\d.]+ ms +([\d.]+%)`).FindStringSubmatch(line); share != nil {
+			got = append(got, share[1]+" "+share[2])
+		}
+	}
+	require.Equal(t, []string{
+		"prefill 60.0%", "  mlp 30.0%", "  attention 20.0%", "    scores 20.0%", "  (rest) 10.0%",
+		"decode 日本語の長い名前 30.0%", "  attention 10.0%", "  (rest) 20.0%", "🚀🚀 copy 10.0%",
+	}, got)
+}
+
+func TestATableFitsItsTerminal(t *testing.T) {
+	wide := runewidth.NewCondition()
+	wide.EastAsianWidth = false
+	for _, size := range [][2]int{{80, 24}, {200, 50}, {40, 10}, {30, 8}, {120, 7}} {
+		var b strings.Builder
+		require.NoError(t, service(t).Render(&b, optable.Format{Width: size[0], Height: size[1]}))
+		require.Less(t, strings.Count(b.String(), "\n"), size[1], "%v\n%s", size, &b)
+		for line := range strings.Lines(b.String()) {
+			require.Less(t, wide.StringWidth(strings.TrimRight(line, "\n")), size[0], "%v\n%s", size, &b)
+		}
+		require.Contains(t, b.String(), "GPU TIME"[:3])
+		require.Contains(t, b.String(), "train")
+		if size[0] >= 80 {
+			require.Regexp(t, "OPERATION .* GPU TIME .* SHARE .* BOUND .* J", strings.SplitN(b.String(), "\n", 2)[0])
+		}
+		if size[0] == 200 {
+			require.Regexp(t, "TYPE .* TFLOP/s", b.String())
+		}
+	}
+}
+
+func TestColumnsStandBelowEachOtherWhateverTheNames(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, service(t).Render(&b, optable.Format{Width: 200}))
+	wide := runewidth.NewCondition()
+	wide.EastAsianWidth = false
+	at := -1
+	for line := range strings.Lines(b.String()) {
+		if i := strings.Index(line, " ms"); i >= 0 && strings.Contains(line, "section") {
+			if at < 0 {
+				at = wide.StringWidth(line[:i])
+			}
+			require.Equal(t, at, wide.StringWidth(line[:i]), line)
+		}
+	}
+	require.Positive(t, at)
+}
+
+func TestColoursAreOnlyWhereTheyAreWanted(t *testing.T) {
+	var plain, coloured strings.Builder
+	require.NoError(t, service(t).Render(&plain, optable.Format{Width: 80}))
+	require.NoError(t, service(t).Render(&coloured, optable.Format{Width: 80, Colour: true}))
+	require.NotContains(t, plain.String(), "\x1b")
+	require.Contains(t, coloured.String(), "\x1b[32mcompute\x1b[0m")
+	require.Contains(t, coloured.String(), "\x1b[36mmemory\x1b[0m")
+	require.Equal(t, plain.String(), regexp.MustCompile("\x1b\\[\\d+m").ReplaceAllString(coloured.String(), ""))
+}
+
+func TestOperationsWithinThemselvesEnd(t *testing.T) {
+	table := optable.New()
+	table.Add(batch(t,
+		span{id: 1, name: "module", attrs: section(9e-3, nil)},
+		span{id: 2, parent: 1, name: "module", attrs: section(8e-3, nil)},
+		span{id: 3, parent: 2, name: "other", attrs: section(7e-3, nil)},
+		span{id: 4, parent: 3, name: "module", attrs: section(6e-3, nil)},
+	))
+	lines := render(t, table, 0)
+	require.Equal(t, "module section 1 9.000 ms 100.0% - - - - -", lines[1])
+	require.Contains(t, strings.Join(lines, "\n"), "other section 1 7.000 ms")
 }

@@ -10,30 +10,50 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
-
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// maxName keeps a row within a terminal of 120 columns.
-const maxName = 34
+// Format says what a table has to fit.
+type Format struct {
+	Rows   int  // operations at most; 0: all
+	Width  int  // columns of the terminal; 0: no terminal, all columns of the table
+	Height int  // lines of the terminal, steps and headers included; 0: any number
+	Colour bool // of headers and bounds
+}
 
-// Render writes at most rows operations (0: all), by GPU time, and then the steps of training loops. Unknown figures
-// are drawn as "-".
-func (t *Table) Render(w io.Writer, rows int) error {
+// Render writes operations as a tree, by GPU time, and then the steps of training loops. Unknown figures are drawn as "-". Shares
+// are of the time of all outermost operations: those of a level sum to that of the level above, with "(rest)" for what is
+// shown in no row of its own. Where the width does not hold all columns, those that say least are left out.
+func (t *Table) Render(w io.Writer, f Format) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := "no GPU operations"
-	if len(t.ops) > 0 {
-		out = t.operations(rows)
+	steps := t.stepRows()
+	if f.Height > 0 {
+		room := f.Height - 2 // header, and the line that the cursor is in
+		if len(steps) > 0 {
+			room -= len(steps) + 1
+		}
+		if room = max(room, 3); f.Rows == 0 || f.Rows > room {
+			f.Rows = room
+		}
 	}
-	if steps := t.stepRows(); steps != "" {
-		out += "\n" + steps
+	var b strings.Builder
+	rows := t.tree(f.Rows)
+	for n := f.Rows; f.Height > 0 && len(rows) > f.Rows && n > 1; { // the rests have rows as well
+		n--
+		rows = t.tree(n)
 	}
-	_, err := fmt.Fprintln(w, out)
+	if len(rows) > 0 {
+		write(&b, operationColumns, rows, f)
+	} else {
+		b.WriteString("no GPU operations\n")
+	}
+	if len(steps) > 0 {
+		write(&b, stepColumns, steps, f)
+	}
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
@@ -44,131 +64,235 @@ func (t *Table) Spans() (all, gpu int64) {
 	return t.spans, t.gpu
 }
 
-type row struct {
-	key
-	*stats
+// column is one of a table. Of those that do not fit, the ones of the greatest rank are left out.
+type column struct {
+	title string
+	rank  int
+	right bool
 }
 
-func sorted(m map[key]*stats) []row {
-	rows := make([]row, 0, len(m))
-	for k, s := range m {
-		rows = append(rows, row{k, s})
+var (
+	operationColumns = []column{
+		{"OPERATION", 0, false},
+		{"TYPE", 9, false},
+		{"COUNT", 6, true},
+		{"GPU TIME", 1, true},
+		{"SHARE", 2, true},
+		{"GB/s", 8, true},
+		{"TFLOP/s", 7, true},
+		{"% PEAK", 5, true},
+		{"BOUND", 4, false},
+		{"J", 3, true},
 	}
-	slices.SortFunc(rows, func(a, b row) int {
-		return cmp.Or(cmp.Compare(b.seconds, a.seconds), cmp.Compare(a.name, b.name), cmp.Compare(a.kind, b.kind))
+	stepColumns = []column{
+		{"STEPS OF", 0, false}, {"COUNT", 5, true}, {"MEAN STEP", 1, true}, {"ITEMS/s", 2, true}, {"MFU %", 3, true}, {"J", 4, true},
+	}
+)
+
+type node struct {
+	place
+	*stats
+	below []*node
+}
+
+// tree has a row for each operation where it has most of its time below, with what runs in it behind it.
+func (t *Table) tree(limit int) [][]string {
+	var all []*node
+	most := map[*key]*node{} // where an operation has most of its time; what lies below it is shown there
+	for p, s := range t.ops {
+		if s.count <= 0 {
+			continue
+		}
+		all = append(all, &node{place: p, stats: s})
+	}
+	slices.SortFunc(all, func(a, b *node) int {
+		return cmp.Or(cmp.Compare(b.seconds, a.seconds), cmp.Compare(a.op.name, b.op.name), cmp.Compare(a.op.kind, b.op.kind),
+			cmp.Compare(a.op.category, b.op.category), cmp.Compare(a.parentName(), b.parentName()))
 	})
+	whole := 0.0
+	for _, n := range all {
+		if most[n.op] == nil {
+			most[n.op] = n
+		}
+		if n.parent == nil {
+			whole += n.seconds
+		}
+	}
+	// From the largest on, so that a row's parent is there before it, but for parents that took less time than what lies in them.
+	kept := map[*node]bool{}
+	var keep func(n *node, depth int) bool
+	keep = func(n *node, depth int) bool {
+		if kept[n] || n.parent == nil {
+			kept[n] = true
+			return true
+		}
+		p := most[n.parent]
+		if p == nil || p == n || depth == 0 || !keep(p, depth-1) { // an operation within itself has no place
+			return false
+		}
+		kept[n] = true
+		return true
+	}
+	const deepest = 32
+	var top []*node
+	hidden, rest := 0, &stats{}
+	for _, n := range all {
+		switch {
+		case !kept[n] && limit > 0 && len(kept) >= limit || !keep(n, deepest):
+			if hidden++; n.parent == nil {
+				rest.count += n.count
+				rest.seconds += n.seconds
+			}
+		case n.parent == nil:
+			top = append(top, n)
+		default:
+			p := most[n.parent]
+			p.below = append(p.below, n)
+		}
+	}
+	var rows [][]string
+	var show func(n *node, indent string, depth int)
+	show = func(n *node, indent string, depth int) {
+		rows = append(rows, n.row(indent, whole))
+		left := n.seconds
+		for _, x := range n.below {
+			left -= x.seconds
+			if depth > 0 {
+				show(x, indent+"  ", depth-1)
+			}
+		}
+		if len(n.below) > 0 && left > 0.01*n.seconds {
+			rows = append(rows, []string{indent + "  (rest)", "", "", duration(left), ratio(left, whole, "%.1f%%", 100), "", "", "", "", ""})
+		}
+	}
+	for _, n := range top {
+		show(n, "", deepest)
+	}
+	if hidden > 0 {
+		rows = append(rows, []string{
+			fmt.Sprintf("(%d more operations)", hidden), "", fmt.Sprint(rest.count), duration(rest.seconds),
+			ratio(rest.seconds, whole, "%.1f%%", 100), "-", "-", "-", "-", "-",
+		})
+	}
 	return rows
 }
 
-func (t *Table) operations(limit int) string {
-	w := newWriter(table.Row{"OPERATION", "TYPE", "COUNT", "GPU TIME", "SHARE", "GB/s", "TFLOP/s", "% PEAK", "BOUND", "J"},
-		3, 4, 5, 6, 7, 8, 10)
-	all := sorted(t.ops)
-	shown := all
-	if limit > 0 && len(all) > limit {
-		shown = all[:limit]
-	}
-	names := newShortener(shown)
-	for _, r := range shown {
-		w.AppendRow(table.Row{
-			names.cut(r.name), r.kind, r.count, duration(r.seconds),
-			ratio(r.seconds, t.nest.outermost, "%.1f%%", 100),
-			ratio(r.bytes, r.byteSeconds, "%.1f", 1e-9), ratio(r.flops, r.flopSeconds, "%.2f", 1e-12),
-			ratio(r.roof, r.roofSeconds, "%.1f", 100), orDash(r.bound()), joules(r.stats),
-		})
-	}
-	if hidden := all[len(shown):]; len(hidden) > 0 {
-		rest := &stats{}
-		for _, r := range hidden {
-			rest.count += r.count
-			rest.seconds += r.seconds
-		}
-		w.AppendRow(table.Row{
-			fmt.Sprintf("(%d more operations)", len(hidden)), "", rest.count, duration(rest.seconds),
-			ratio(rest.seconds, t.nest.outermost, "%.1f%%", 100), "-", "-", "-", "-", "-",
-		})
-	}
-	return w.Render()
-}
-
-func (t *Table) stepRows() string {
-	if len(t.steps) == 0 {
+func (n *node) parentName() string {
+	if n.parent == nil {
 		return ""
 	}
-	w := newWriter(table.Row{"STEPS OF", "COUNT", "MEAN STEP", "ITEMS/s", "MFU %", "J"}, 2, 3, 4, 5, 6)
-	steps := sorted(t.steps)
-	names := newShortener(steps)
-	for _, r := range steps {
+	return n.parent.name
+}
+
+func (n *node) row(indent string, whole float64) []string {
+	return []string{
+		indent + printable.Line(n.op.name), n.op.kind, fmt.Sprint(n.count), duration(n.seconds), ratio(n.seconds, whole, "%.1f%%", 100),
+		ratio(n.bytes, n.byteSeconds, "%.1f", 1e-9), ratio(n.flops, n.flopSeconds, "%.2f", 1e-12),
+		ratio(n.roof, n.roofSeconds, "%.1f", 100), orDash(n.bound()), n.energy(),
+	}
+}
+
+func (t *Table) stepRows() (rows [][]string) {
+	type step struct {
+		*key
+		*stats
+	}
+	var steps []step
+	for p, s := range t.steps {
+		steps = append(steps, step{p.op, s})
+	}
+	slices.SortFunc(steps, func(a, b step) int {
+		return cmp.Or(cmp.Compare(b.seconds, a.seconds), cmp.Compare(a.name, b.name), cmp.Compare(a.category, b.category))
+	})
+	for _, s := range steps {
 		rate := "-"
-		if r.items > 0 && r.seconds > 0 {
-			rate = strings.TrimSpace(fmt.Sprintf("%.1f %s", float64(r.items)/r.seconds, r.itemType))
+		if s.items > 0 && s.seconds > 0 {
+			rate = strings.TrimSpace(fmt.Sprintf("%.1f %s", s.items/s.seconds, printable.Line(s.itemType)))
 		}
-		w.AppendRow(table.Row{
-			names.cut(r.name), r.count, duration(r.seconds / float64(r.count)), rate,
-			ratio(r.mfu, r.mfuWeight, "%.1f", 100), joules(r.stats),
+		rows = append(rows, []string{
+			printable.Line(s.name), fmt.Sprint(s.count), duration(s.seconds / float64(s.count)), rate,
+			ratio(s.mfu, s.mfuWeight, "%.1f", 100), s.energy(),
 		})
 	}
-	return w.Render()
+	return rows
 }
 
-func newWriter(header table.Row, right ...int) table.Writer {
-	w := table.NewWriter()
-	style := table.StyleLight
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Format.Header = text.FormatDefault
-	w.SetStyle(style)
-	w.AppendHeader(header)
-	var columns []table.ColumnConfig
-	for _, n := range right {
-		columns = append(columns, table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight})
-	}
-	w.SetColumnConfigs(columns)
-	return w
+// colours of bounds: SGR 36 and so on.
+var colours = map[string]string{
+	semconv.GPURooflineBoundMemory: "36", semconv.GPURooflineBoundCompute: "32", semconv.GPURooflineBoundLaunch: "33", semconv.GPURooflineBoundLatency: "35",
 }
 
-// shortener cuts names to a width. Names that would look alike are cut in the middle instead, and where that does not
-// tell them apart either, not at all: rows of one kind then always differ.
-type shortener struct{ by map[string]int }
+const (
+	leastName = 16 // columns of names, where the terminal has them
+	mostName  = 60 // where there is no terminal
+)
 
-func newShortener(rows []row) shortener {
-	s := shortener{map[string]int{}}
-	seen := map[string]bool{}
-	for _, r := range rows {
-		if !seen[r.name] {
-			seen[r.name] = true
-			s.by[head(printable.Line(r.name))]++
-			s.by[middle(printable.Line(r.name))]++
+// write lays columns out.
+func write(b *strings.Builder, columns []column, rows [][]string, f Format) {
+	widths := make([]int, len(columns))
+	for i, c := range columns {
+		widths[i] = cells(c.title)
+		for _, r := range rows {
+			widths[i] = max(widths[i], cells(r[i]))
 		}
 	}
-	return s
-}
-
-func (s shortener) cut(name string) string {
-	name = printable.Line(name)
-	if utf8.RuneCountInString(name) <= maxName {
-		return name
-	}
-	for _, short := range []string{head(name), middle(name)} {
-		if s.by[short] == 1 {
-			return short
+	shown := make([]bool, len(columns))
+	name := mostName
+	if f.Width == 0 {
+		for i := range shown {
+			shown[i] = true
 		}
+	} else {
+		left := f.Width - 1 // the last column would make some terminals wrap
+		name = min(widths[0], leastName, f.Width/2)
+		left -= name
+		shown[0] = true
+		for rank := range 10 {
+			i := slices.IndexFunc(columns, func(c column) bool { return c.rank == rank })
+			if i <= 0 || widths[i]+2 > left {
+				continue
+			}
+			shown[i] = true
+			left -= widths[i] + 2
+		}
+		name = max(name+left, 1)
 	}
-	return name
-}
-
-func head(name string) string {
-	if r := []rune(name); len(r) > maxName {
-		return string(r[:maxName-1]) + "…"
+	names := shorten(rows, name, f.Width > 0)
+	widths[0] = cells(columns[0].title)
+	for _, n := range names {
+		widths[0] = max(widths[0], cells(n))
 	}
-	return name
-}
-
-func middle(name string) string {
-	const first = maxName / 2
-	if r := []rune(name); len(r) > maxName {
-		return string(r[:first]) + "…" + string(r[len(r)-(maxName-1-first):])
+	line := func(cell func(i int) (text, colour string)) {
+		var out strings.Builder
+		for i, c := range columns {
+			if !shown[i] {
+				continue
+			}
+			text, colour := cell(i)
+			pad := strings.Repeat(" ", max(0, widths[i]-cells(text)))
+			if i > 0 {
+				out.WriteString("  ")
+			}
+			if f.Colour && colour != "" {
+				text = "\x1b[" + colour + "m" + text + "\x1b[0m"
+			}
+			if c.right {
+				out.WriteString(pad + text)
+			} else {
+				out.WriteString(text + pad)
+			}
+		}
+		b.WriteString(strings.TrimRight(out.String(), " ") + "\n")
 	}
-	return name + "\x00" // no name of the other kind
+	line(func(i int) (string, string) { return columns[i].title, "1" })
+	for k, r := range rows {
+		line(func(i int) (string, string) {
+			if i == 0 {
+				return names[k], ""
+			}
+			return r[i], colours[r[i]]
+		})
+	}
 }
 
 func ratio(a, b float64, format string, scale float64) string {
@@ -178,8 +302,8 @@ func ratio(a, b float64, format string, scale float64) string {
 	return fmt.Sprintf(format, a/b*scale)
 }
 
-func joules(s *stats) string {
-	if !s.hasJoules {
+func (s *stats) energy() string {
+	if s.metered == 0 {
 		return "-"
 	}
 	return fmt.Sprintf("%.2f", s.joules)

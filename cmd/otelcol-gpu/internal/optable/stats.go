@@ -4,17 +4,24 @@
 package optable
 
 import (
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // key tells operations apart: one name may be a section in one service and a kernel in another.
 type key struct{ name, kind, category string }
 
-// stats sums the spans of one operation.
+// bounds are the values of gpu.roofline.bound.
+var bounds = []string{
+	semconv.GPURooflineBoundMemory, semconv.GPURooflineBoundCompute, semconv.GPURooflineBoundLaunch, semconv.GPURooflineBoundLatency,
+}
+
+// stats sums the spans of one operation. All of it are sums, so that what was counted in one place can be moved to another.
 type stats struct {
 	count   int64
 	seconds float64 // gpu.duration
@@ -23,17 +30,15 @@ type stats struct {
 	flops, flopSeconds float64
 	roof, roofSeconds  float64 // time-weighted gpu.roofline.utilization (or the one utilisation that is known)
 	joules             float64
-	hasJoules          bool
-	bounds             map[string]float64 // seconds by gpu.roofline.bound
-	belowFloor         int64
+	metered            int64      // spans with joules
+	bounds             [4]float64 // seconds by bound
 
-	items     int64
-	itemType  string
-	mfu       float64
-	mfuWeight float64
+	items          float64
+	itemType       string
+	mfu, mfuWeight float64
 }
 
-// keyOf is the operation of a span. Profilers number the names of steps: ProfilerStep#7.
+// keyOf is the operation of a span. Profilers number the names of steps: ProfilerStep#7. The batch's memory must not live on.
 func keyOf(span ptrace.Span, f *spanfacts.Facts) key {
 	name := span.Name()
 	if f.Kind == spanfacts.Step {
@@ -42,64 +47,73 @@ func keyOf(span ptrace.Span, f *spanfacts.Facts) key {
 	return key{name, f.Type, f.Category}
 }
 
-// secondsOf is the GPU time of a span.
-func secondsOf(f *spanfacts.Facts) float64 {
+func statsOf(f *spanfacts.Facts) stats {
+	s := stats{count: 1, seconds: f.Time, items: float64(f.Items), itemType: f.ItemType}
 	if f.Kind == spanfacts.Step {
-		return f.StepTime()
+		s.seconds, s.items, s.itemType = f.StepTime(), float64(f.StepItems), f.StepItemType
 	}
-	return f.Time
-}
-
-func (s *stats) add(f *spanfacts.Facts) {
-	seconds := secondsOf(f)
-	s.count++
-	s.seconds += seconds
 	if f.Size > 0 {
-		s.bytes += f.Size
-		s.byteSeconds += seconds
+		s.bytes, s.byteSeconds = f.Size, s.seconds
 	}
 	if f.FLOPs > 0 {
-		s.flops += f.FLOPs
-		s.flopSeconds += seconds
+		s.flops, s.flopSeconds = f.FLOPs, s.seconds
 	}
 	if f.HasRoofline {
-		s.roof += f.Roofline * seconds
-		s.roofSeconds += seconds
+		s.roof, s.roofSeconds = f.Roofline*s.seconds, s.seconds
 	}
 	if f.HasEnergy {
-		s.joules += f.Energy
-		s.hasJoules = true
+		s.joules, s.metered = f.Energy, 1
 	}
-	if f.Bound != "" {
-		if s.bounds == nil {
-			s.bounds = map[string]float64{}
-		}
-		s.bounds[f.Bound] += seconds
-	}
-	if f.BelowFloor {
-		s.belowFloor++
-	}
-	items, itemType := f.Items, f.ItemType
-	if f.Kind == spanfacts.Step {
-		items, itemType = f.StepItems, f.StepItemType
-	}
-	s.items += int64(items)
-	if itemType != "" {
-		s.itemType = strings.Clone(itemType) // the batch's memory must not live on
+	if i := slices.Index(bounds, f.Bound); i >= 0 {
+		s.bounds[i] = s.seconds
 	}
 	if f.MFU > 0 {
-		s.mfu += f.MFU * seconds
-		s.mfuWeight += seconds
+		s.mfu, s.mfuWeight = f.MFU*s.seconds, s.seconds
+	}
+	return s
+}
+
+// add adds x, or with sign -1 takes it away.
+func (s *stats) add(x *stats, sign int64) {
+	f := float64(sign)
+	s.count += sign * x.count
+	s.metered += sign * x.metered
+	for _, sum := range [...]struct {
+		to *float64
+		of float64
+	}{
+		{&s.seconds, x.seconds},
+		{&s.bytes, x.bytes},
+		{&s.byteSeconds, x.byteSeconds},
+		{&s.flops, x.flops},
+		{&s.flopSeconds, x.flopSeconds},
+		{&s.roof, x.roof},
+		{&s.roofSeconds, x.roofSeconds},
+		{&s.joules, x.joules},
+		{&s.items, x.items},
+		{&s.mfu, x.mfu},
+		{&s.mfuWeight, x.mfuWeight},
+	} {
+		*sum.to += f * sum.of
+	}
+	for i, v := range x.bounds {
+		s.bounds[i] += f * v
+	}
+	if x.itemType != "" && s.itemType == "" {
+		s.itemType = strings.Clone(x.itemType)
 	}
 }
 
 // bound is what limited most of the operation's time.
 func (s *stats) bound() string {
-	best, name := 0.0, ""
-	for b, seconds := range s.bounds {
-		if seconds > best || seconds == best && (name == "" || b < name) {
-			best, name = seconds, b
+	best := 0
+	for i, v := range s.bounds {
+		if v > s.bounds[best] {
+			best = i
 		}
 	}
-	return name
+	if s.bounds[best] <= 0 {
+		return ""
+	}
+	return bounds[best]
 }

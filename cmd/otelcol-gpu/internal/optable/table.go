@@ -1,13 +1,15 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package optable sums GPU spans by operation and draws them as a table on a terminal.
+// Package optable sums GPU spans by operation and draws them as a tree on a terminal.
 //
 // It is an exporter's end: it reads what the processors put on the spans and derives nothing of its own but sums and
 // the rates of sums.
 package optable
 
 import (
+	"slices"
+	"strings"
 	"sync"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -15,30 +17,50 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// Limits of what a table holds. Operations beyond maxOperations are summed under [overflow]; the nesting of spans that
-// are further apart than maxSpans spans is not seen.
+// Limits of what a table holds. Operations beyond maxOperations, and those in more than maxPlaces, are summed as others; of spans that
+// are further apart than maxSpans spans it is not seen that one lies in the other.
 const (
 	maxOperations = 2000
+	maxPlaces     = 4 * maxOperations
 	maxSpans      = 1 << 18
-	overflow      = "(other operations)"
 )
+
+var others = &key{name: "(other operations)"}
+
+// place is an operation below another, nil where it is outermost. Operations are pointers of Table.names.
+type place struct{ parent, op *key }
 
 // Table is safe for concurrent use. The zero value is not usable; see [New].
 type Table struct {
 	mu    sync.Mutex
-	ops   map[key]*stats
-	steps map[key]*stats
-	nest  nesting
+	names map[key]*key
+	ops   map[place]*stats
+	steps map[place]*stats
 	spans int64
+	gpu   int64
+
+	// Spans and their parents come in any order. What comes first counts as outermost until its parent is known.
+	known   map[spanfacts.Key]*key
+	order   []spanfacts.Key // of known, a ring
+	next    int
+	waiting spanfacts.Waiting[[]sum]
 
 	batch   []nestedSpan // spans of the batch that is being added
 	streams []spanfacts.NestSpan
-	gpu     int64
+}
+
+// sum is what an operation has below one span.
+type sum struct {
+	op *key
+	stats
 }
 
 // New makes an empty table.
 func New() *Table {
-	return &Table{ops: map[key]*stats{}, steps: map[key]*stats{}, nest: newNesting(maxSpans)}
+	return &Table{
+		names: map[key]*key{}, ops: map[place]*stats{}, steps: map[place]*stats{},
+		known: map[spanfacts.Key]*key{}, waiting: spanfacts.Waiting[[]sum]{Max: maxSpans},
+	}
 }
 
 // Add takes the GPU spans of a batch; it keeps no reference to it.
@@ -59,20 +81,20 @@ func (t *Table) Add(td ptrace.Traces) {
 	t.settle()
 }
 
-// nestedSpan is what nesting has to know of a span.
+// nestedSpan is a span of the batch.
 type nestedSpan struct {
 	key, parent spanfacts.Key
-	seconds     float64
+	sum
 }
 
-// settle takes the spans of the batch into the nesting. One that lies within a sibling on its stream is part of it, as for gpu_join.
+// settle puts the spans of the batch in their places. One that lies within a sibling on its stream is part of it, as for gpu_join.
 func (t *Table) settle() {
 	spanfacts.Nest(t.streams, func(inner, outer int) {
 		p := t.batch[outer].key
 		t.batch[inner].parent, t.streams[inner].Trace, t.streams[inner].Parent = p, p.Trace, p.Span
 	})
-	for _, s := range t.batch {
-		t.nest.add(s.key, s.parent, s.seconds)
+	for i := range t.batch {
+		t.put(&t.batch[i])
 	}
 	t.batch, t.streams = t.batch[:0], t.streams[:0]
 }
@@ -84,65 +106,69 @@ func (t *Table) add(span ptrace.Span, scope *spanfacts.Scope, owner uint64) {
 		return
 	}
 	t.gpu++
+	x := sum{t.name(keyOf(span, &f)), statsOf(&f)}
 	if f.Kind == spanfacts.Step {
-		lookup(t.steps, keyOf(span, &f)).add(&f)
+		lookup(t.steps, place{op: x.op}).add(&x.stats, 1)
 		return
 	}
-	lookup(t.ops, keyOf(span, &f)).add(&f)
-	t.batch = append(t.batch, nestedSpan{f.Key, spanfacts.Key{Trace: f.Key.Trace, Span: f.Parent}, secondsOf(&f)})
+	t.batch = append(t.batch, nestedSpan{f.Key, spanfacts.Key{Trace: f.Key.Trace, Span: f.Parent}, x})
 	t.streams = append(t.streams, spanfacts.NestSpan{
 		Owner: owner, Device: f.Device.Ordinal, Stream: f.Stream, Trace: f.Key.Trace, Parent: f.Parent, Start: int64(f.Start), End: int64(f.End),
 	})
 }
 
-func lookup(m map[key]*stats, k key) *stats {
-	s, ok := m[k]
-	if !ok {
-		if len(m) >= maxOperations {
-			k = key{name: overflow}
-			if s, ok = m[k]; ok {
+// name is the one pointer for an operation.
+func (t *Table) name(k key) *key {
+	p := t.names[k]
+	if p == nil {
+		if len(t.names) >= maxOperations {
+			return others
+		}
+		p = &key{strings.Clone(k.name), strings.Clone(k.kind), strings.Clone(k.category)}
+		t.names[*p] = p
+	}
+	return p
+}
+
+func lookup(m map[place]*stats, p place) *stats {
+	s := m[p]
+	if s == nil {
+		if len(m) >= maxPlaces {
+			p = place{op: others}
+			if s = m[p]; s != nil {
 				return s
 			}
 		}
 		s = &stats{}
-		m[k] = s
+		m[p] = s
 	}
 	return s
 }
 
-// nesting finds the time of outermost GPU spans, which shares are shares of: a span whose parent is no GPU span.
-// Parents may come before or after their children; both directions are remembered for the last n spans.
-type nesting struct {
-	known     map[spanfacts.Key]struct{}
-	waiting   spanfacts.Waiting[float64] // seconds counted as outermost, by the parent that may still come
-	order     []spanfacts.Key
-	next      int
-	outermost float64
-}
-
-func newNesting(n int) nesting {
-	return nesting{
-		known: map[spanfacts.Key]struct{}{}, waiting: spanfacts.Waiting[float64]{Max: n}, order: make([]spanfacts.Key, 0, n),
-	}
-}
-
-func (n *nesting) add(id, parent spanfacts.Key, seconds float64) {
-	if _, nested := n.known[parent]; !nested {
-		n.outermost += seconds
-		if !parent.Span.IsEmpty() {
-			sum, _ := n.waiting.At(parent, 0)
-			*sum += seconds
+func (t *Table) put(s *nestedSpan) {
+	parent := t.known[s.parent]
+	lookup(t.ops, place{parent, s.op}).add(&s.stats, 1)
+	if parent == nil && !s.parent.Span.IsEmpty() {
+		below, _ := t.waiting.At(s.parent, 0)
+		i := slices.IndexFunc(*below, func(x sum) bool { return x.op == s.op })
+		if i < 0 {
+			i = len(*below)
+			*below = append(*below, sum{op: s.op})
 		}
+		(*below)[i].add(&s.stats, 1)
 	}
-	if children, ok := n.waiting.Take(id); ok { // they were nested after all
-		n.outermost -= children
+	below, _ := t.waiting.Take(s.key)
+	for i := range below { // they are not outermost after all
+		x := &below[i]
+		lookup(t.ops, place{op: x.op}).add(&x.stats, -1)
+		lookup(t.ops, place{s.op, x.op}).add(&x.stats, 1)
 	}
-	n.known[id] = struct{}{}
-	if len(n.order) < cap(n.order) {
-		n.order = append(n.order, id)
-	} else {
-		delete(n.known, n.order[n.next])
-		n.order[n.next] = id
-		n.next = (n.next + 1) % len(n.order)
+	t.known[s.key] = s.op
+	if len(t.order) < maxSpans {
+		t.order = append(t.order, s.key)
+		return
 	}
+	delete(t.known, t.order[t.next])
+	t.order[t.next] = s.key
+	t.next = (t.next + 1) % len(t.order)
 }

@@ -1,0 +1,19 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package demo
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// resizes says when the terminal has another size.
+func resizes() (<-chan os.Signal, func()) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGWINCH)
+	return c, func() { signal.Stop(c) }
+}

@@ -1,0 +1,193 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"go.opentelemetry.io/collector/confmap"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// welcome says in at most five lines what runs: what listens where, where the page is, and which devices are read, as soon as that
+// is known. It listens to the Collector's own log, whatever its level: the Collector announces these moments nowhere else.
+type welcome struct {
+	out      io.Writer
+	resolver confmap.ResolverSettings
+
+	mu      sync.Mutex
+	ready   bool
+	devices string // the line that waits for the start
+	said    bool   // the line on devices
+}
+
+const (
+	readyMessage  = "Everything is ready. Begin running and processing data."
+	openedMessage = "GPU source opened"
+	noneMessage   = "GPU source does not answer"
+	failedMessage = "error found during service initialization" // which is the program's last line as well
+)
+
+func (w *welcome) options() []zap.Option {
+	return []zap.Option{
+		zap.WrapCore(func(c zapcore.Core) zapcore.Core { return listener{c, w} }),
+		zap.AddStacktrace(zapcore.FatalLevel), // an error that says what to do needs none
+	}
+}
+
+// given takes the configurations of the command line.
+func (w *welcome) given(cmd *cobra.Command) {
+	f := cmd.Flags().Lookup("config")
+	if f == nil || !f.Changed {
+		return
+	}
+	w.resolver.URIs = nil
+	for uri := range strings.SplitSeq(strings.Trim(f.Value.String(), "[]"), ", ") {
+		w.resolver.URIs = append(w.resolver.URIs, uri)
+	}
+}
+
+// listener is a core that hears what is logged at info as well.
+type listener struct {
+	zapcore.Core
+	w *welcome
+}
+
+func (l listener) Enabled(level zapcore.Level) bool {
+	return level == zapcore.InfoLevel || l.Core.Enabled(level)
+}
+
+func (l listener) With(fields []zapcore.Field) zapcore.Core {
+	return listener{l.Core.With(fields), l.w}
+}
+
+func (l listener) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if e.Message == readyMessage {
+		l.w.start()
+	}
+	if e.Message == openedMessage || e.Message == noneMessage {
+		ce = ce.AddCore(e, heard{l.w})
+	}
+	if !l.Core.Enabled(e.Level) || e.Message == failedMessage {
+		return ce
+	}
+	return l.Core.Check(e, ce)
+}
+
+// heard reads the fields of an entry and writes nothing.
+type heard struct{ w *welcome }
+
+func (heard) Enabled(zapcore.Level) bool                                              { return true }
+func (h heard) With([]zapcore.Field) zapcore.Core                                     { return h }
+func (h heard) Check(_ zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry { return ce }
+func (heard) Sync() error                                                             { return nil }
+
+func (h heard) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	enc := zapcore.NewMapObjectEncoder()
+	for _, f := range fields {
+		f.AddTo(enc)
+	}
+	line := "none found; it keeps looking (OTELGPU_SOURCE=simulated stands in for one)"
+	if e.Message == openedMessage {
+		line = fmt.Sprintf("%v from %v", enc.Fields["devices"], enc.Fields["source"])
+	}
+	h.w.source(line)
+	return nil
+}
+
+func (w *welcome) source(line string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.devices = line; w.ready && !w.said {
+		w.said = true
+		fmt.Fprintf(w.out, "  GPUs      %s\n", line)
+	}
+}
+
+func (w *welcome) start() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ready {
+		return
+	}
+	w.ready = true
+	fmt.Fprintf(w.out, "Everything is ready: otelcol-gpu %s. Ctrl-C ends it.\n", version)
+	for _, l := range w.listeners() {
+		fmt.Fprintf(w.out, "  %-9s %s\n", l[0], l[1])
+	}
+	if w.devices != "" {
+		w.said = true
+		fmt.Fprintf(w.out, "  GPUs      %s\n", w.devices)
+	}
+}
+
+// listeners are what the configuration opens, as kind and addresses. It is read once more: the Collector does not hand it out. One that
+// would have to be fetched again is not.
+func (w *welcome) listeners() (lines [][2]string) {
+	if slices.ContainsFunc(w.resolver.URIs, func(uri string) bool { return strings.HasPrefix(uri, "http") }) {
+		return nil
+	}
+	set := w.resolver
+	set.DefaultScheme = "env"
+	r, err := confmap.NewResolver(set)
+	if err != nil {
+		return nil
+	}
+	defer r.Shutdown(context.Background())
+	conf, err := r.Resolve(context.Background())
+	if err != nil {
+		return nil
+	}
+	// part gives what is configured at a path of keys.
+	part := func(path ...string) map[string]any {
+		m := conf.ToStringMap()
+		for _, key := range path {
+			m, _ = m[key].(map[string]any)
+		}
+		return m
+	}
+	endpoint := func(of any) string {
+		m, _ := of.(map[string]any)
+		s, _ := m["endpoint"].(string)
+		return s
+	}
+	var in, page, metrics []string
+	for _, id := range slices.Sorted(maps.Keys(part("receivers"))) {
+		if kind, _, _ := strings.Cut(id, "/"); kind != "otlp" {
+			continue
+		}
+		for _, protocol := range []string{"grpc", "http"} {
+			if at := endpoint(part("receivers", id, "protocols")[protocol]); at != "" {
+				in = append(in, strings.Replace(protocol, "http", "HTTP", 1)+" "+at)
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(part("exporters"))) {
+		at := endpoint(part("exporters")[id])
+		switch kind, _, _ := strings.Cut(id, "/"); {
+		case at == "":
+		case kind == "gpu_page":
+			page = append(page, "http://"+at)
+		case kind == "prometheus":
+			metrics = append(metrics, "http://"+at+"/metrics")
+		}
+	}
+	for _, l := range []struct {
+		kind string
+		at   []string
+	}{{"OTLP in", in}, {"page", page}, {"metrics", metrics}} {
+		if len(l.at) > 0 {
+			lines = append(lines, [2]string{l.kind, strings.ReplaceAll(strings.Join(l.at, ", "), "grpc ", "gRPC ")})
+		}
+	}
+	return lines
+}
