@@ -31,8 +31,9 @@ type physics struct {
 	stills    []still // of the host's clock
 	fail      int32
 
-	simulated  bool  // the clock has no monotonic reading
-	lost       event // events up to this one are gone
+	shift      float64 // ns by which the device stamps later, within what takes a submission and a completion their time
+	simulated  bool    // the clock has no monotonic reading
+	lost       event   // events up to this one are gone
 	lostStatus status
 	hang       bool // nothing completes
 	burst      bool
@@ -182,7 +183,7 @@ func (p *physics) Record(c *call) status {
 		at += p.queue * p.rng.ExpFloat64()
 	}
 	p.recorded, p.visible = event(c.Args[0]), at+p.latency(1800, 300)
-	p.stamps[p.recorded] = stamp{at, p.visible}
+	p.stamps[p.recorded] = stamp{at + p.shift, p.visible}
 	p.now += 1500
 	return 0
 }

@@ -172,6 +172,41 @@ func TestErrorStaysWithinTheReportedBoundForHours(t *testing.T) {
 	}
 }
 
+// Three devices that differ only in which way is slow: to the device, from it, or as the table has it. The host reads the same times of all of them, so it
+// places all alike, and what holds for each of the three cannot be narrower than they are apart.
+func TestNoMethodTellsTheWayThereFromTheWayBack(t *testing.T) {
+	const earliest, latest = -3500, 1500 // of 3500 and 1800; whole ticks, so that the stamps' differences are the same
+	var first []Placement
+	for _, shift := range []float64{0, earliest, latest} {
+		p := newPhysics(1, time.Minute, 0, 0)
+		for i := range p.rate {
+			p.rate[i], p.gpus[i] = 1, 5.4e12+float64(i)*1e9
+		}
+		p.shift = shift
+		a := newAnchorer(t, p)
+		drive(t, p, a, 10*time.Second, true)
+		var placed []Placement
+		for i := range 100 {
+			submitted := p.now
+			start := submitted + 3500 + float64(i)
+			s, e := p.put(start+shift), p.put(start+shift+100e3)
+			p.now = start + 100e3 + 1800
+			stamps, ok := a.Read(s, e, a.Axis(p.time(submitted)), a.Axis(p.Now()))
+			require.True(t, ok)
+			drive(t, p, a, 70*time.Millisecond, true)
+			at := a.Place(&stamps)
+			require.LessOrEqual(t, math.Abs(float64(at.Start-p.time(start+shift).UnixNano())), float64(at.HalfWidth))
+			at.Start, at.End, at.Axis = at.Start-p.base.UnixNano(), at.End-p.base.UnixNano(), 0
+			placed = append(placed, at)
+			require.GreaterOrEqual(t, 2*at.HalfWidth, int64(latest-earliest))
+		}
+		if first == nil {
+			first = placed
+		}
+		require.Equal(t, first, placed)
+	}
+}
+
 func TestErrorIsSmallFromTheFirstSecondsOn(t *testing.T) {
 	var errors []float64
 	for seed := range uint64(200) {

@@ -7,10 +7,8 @@ import (
 	"context"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // orderly is a device that finishes events in the order in which they were recorded, as far as a test lets it.
@@ -75,9 +73,9 @@ func TestOneQuestionAnswersForAllThatIsDone(t *testing.T) {
 	for _, finished := range []int{0, 1, 2, 37, 98, 99, 100} {
 		b := &orderly{scripted: newScripted(), order: map[backend.Event]int{}}
 		_, timed, pending, asked := b.read(t, 100, finished)
-		assert.EqualValues(t, finished, timed)
-		assert.Equal(t, 100-finished, pending)
-		assert.LessOrEqual(t, asked, 2+7+1, "of a hundred; the first that is not done is asked what is wrong with it")
+		require.EqualValues(t, finished, timed)
+		require.Equal(t, 100-finished, pending)
+		require.LessOrEqual(t, asked, 2+7+1, "of a hundred; the first that is not done is asked what is wrong with it")
 	}
 }
 
@@ -85,8 +83,8 @@ func TestOneQuestionAnswersForAllThatIsDone(t *testing.T) {
 func TestACapturedEventAmongFinishedOnesIsFound(t *testing.T) {
 	b := &orderly{scripted: newScripted(), order: map[backend.Event]int{}, captured: 1 << 40}
 	p, timed, pending, _ := b.read(t, 100, 100)
-	assert.EqualValues(t, 99, timed)
-	assert.Zero(t, pending)
-	assert.EqualValues(t, 1, p.statuses[statusCaptured].Load())
-	assert.True(t, (*p.streamList.Load())[0].DeviceTimed(), "the stream is not retired")
+	require.EqualValues(t, 99, timed)
+	require.Zero(t, pending)
+	require.EqualValues(t, 1, p.statuses[statusCaptured].Load())
+	require.True(t, (*p.streamList.Load())[0].DeviceTimed(), "the stream is not retired")
 }
