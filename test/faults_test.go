@@ -10,10 +10,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -167,12 +171,15 @@ type worker struct {
 	gpu      int // of those on the device
 	refused  int // requests, each time
 	next     uint64
+	served   bool // its spans are an inference server's requests, one after the other
 }
 
 const (
 	workWatts = 300.0
 	spanTime  = 50 * time.Millisecond
-	workedGPU = "GPU-77777777-0000-4000-8000-000000000000"
+
+	tokensEach = 7
+	workedGPU  = "GPU-77777777-0000-4000-8000-000000000000"
 )
 
 func newWorker(t *testing.T, address string) *worker {
@@ -216,7 +223,11 @@ func (w *worker) work(d time.Duration) {
 		rs := td.ResourceSpans().AppendEmpty()
 		rs.Resource().Attributes().PutStr("service.name", "worker")
 		rs.Resource().Attributes().PutInt("process.pid", 1)
-		spans := rs.ScopeSpans().AppendEmpty().Spans()
+		ss := rs.ScopeSpans().AppendEmpty()
+		if w.served {
+			ss.Scope().SetName("vllm.llm_engine")
+		}
+		spans := ss.Spans()
 		begin := w.zero.Add(time.Duration(w.gpu) * spanTime)
 		for i := range 3 {
 			w.next++
@@ -229,11 +240,19 @@ func (w *worker) work(d time.Duration) {
 			from, to := begin, begin.Add(2*spanTime)
 			if i < 2 {
 				from, to = begin.Add(time.Duration(i)*spanTime), begin.Add(time.Duration(i+1)*spanTime)
-				s.SetName("decode")
-				s.Attributes().PutStr("gpu.operation.type", "section")
-				s.Attributes().PutStr("gpu.timing.source", "cuda_event")
-				s.Attributes().PutDouble("gpu.duration", spanTime.Seconds())
 				s.Attributes().PutStr("hw.id", workedGPU)
+				if w.served { // as engine v1 of vLLM sends them
+					s.SetName("llm_request")
+					s.SetKind(ptrace.SpanKindServer)
+					s.Attributes().PutDouble("gen_ai.latency.e2e", spanTime.Seconds())
+					s.Attributes().PutInt("gen_ai.usage.prompt_tokens", 100)
+					s.Attributes().PutInt("gen_ai.usage.completion_tokens", tokensEach)
+				} else {
+					s.SetName("decode")
+					s.Attributes().PutStr("gpu.operation.type", "section")
+					s.Attributes().PutStr("gpu.timing.source", "cuda_event")
+					s.Attributes().PutDouble("gpu.duration", spanTime.Seconds())
+				}
 			}
 			s.SetStartTimestamp(pcommon.NewTimestampFromTime(from))
 			s.SetEndTimestamp(pcommon.NewTimestampFromTime(to))
@@ -279,46 +298,209 @@ func scrape(t *testing.T, address, name, label string) (sum float64) {
 	return sum
 }
 
-// The ready pipelines to a trace store, as they are but for the overlays, against stores that fail. At the end each span that was
-// accepted is in the store once, and metrics and joules are those of the spans and of the device.
+// ownStore gives a pipeline that has no trace store one, as a user would; %s is its address.
+const ownStore = `
+exporters:
+  otlp_grpc/store:
+    endpoint: %s
+    tls: {insecure: true}
+    sending_queue: {block_on_overflow: true, batch: {}}
+    retry_on_failure: {max_elapsed_time: 0s}
+service:
+  pipelines:
+    traces: {exporters: [gpu_metrics, gpu_requests, debug, otlp_grpc/store]}
+`
+
+// The ready pipelines, as they are but for the overlays, against stores that fail. At the end each span that was accepted is in the store
+// once, and metrics and joules are those of the spans and of the device.
 func TestReadyPipelinesLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}
 	binary := otelcol.Build(t)
-	for _, tt := range []struct{ name, pipeline, exporter, variable string }{
-		{"dead for minutes", "jaeger", "otlp_grpc/jaeger", "OTELGPU_JAEGER_ENDPOINT="},
-		{"refuses every second request", "tempo", "otlp_grpc/tempo", "OTELGPU_TEMPO_ENDPOINT="},
+	for _, tt := range []struct {
+		pipeline, exporter, variable string
+		dead                         bool // for minutes; else it refuses every second request
+	}{
+		{"jaeger", "otlp_grpc/jaeger", "OTELGPU_JAEGER_ENDPOINT=", true},
+		{"tempo", "otlp_grpc/tempo", "OTELGPU_TEMPO_ENDPOINT=", false},
+		{"all-in-one", "otlp_grpc/store", "", true},
+		{"all-in-one", "otlp_grpc/store", "", false},
+		{"llm", "otlp_grpc/store", "", true},
+		{"llm", "otlp_grpc/store", "", false},
 	} {
-		t.Run(tt.pipeline+" "+tt.name, func(t *testing.T) {
+		name := tt.pipeline + " refused every second time"
+		if tt.dead {
+			name = tt.pipeline + " dead for minutes"
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			store, p := newStore(t), newPorts(t)
 			ready, err := config.YAML(tt.pipeline)
 			require.NoError(t, err)
-			dead := tt.name == "dead for minutes"
-			if !dead {
-				n := 0
-				store.refuse = func() bool { n++; return n%2 == 1 }
-				store.open(t)
+			overlays := []string{ready, faster, fmt.Sprintf(smallQueue, tt.exporter)}
+			if tt.variable == "" {
+				overlays = append(overlays, fmt.Sprintf(ownStore, store.address))
 			}
-			otelcol.Start(t, binary, append(p.env, tt.variable+store.address), ready, faster, fmt.Sprintf(smallQueue, tt.exporter))
+			begin := store.fail(t, tt.dead)
+			otelcol.Start(t, binary, append(p.env, tt.variable+store.address), overlays...)
 			w := newWorker(t, p.otlp)
-			if dead {
-				alive := time.AfterFunc(12*time.Second, func() { store.open(t) })
-				defer alive.Stop()
-			}
+			w.served = tt.pipeline == "llm"
+			begin()
 			w.work(15 * time.Second)
-			if dead {
-				require.Positive(t, w.refused, "the queues are small enough to be full")
+			w.check(t, store, tt.dead, p.metrics)
+		})
+	}
+}
+
+// fail lets the store refuse every second request, or be dead until the returned function was called and a while has passed.
+func (s *store) fail(t *testing.T, dead bool) (begin func()) {
+	if !dead {
+		n := 0
+		s.refuse = func() bool { n++; return n%2 == 1 }
+		s.open(t)
+		return func() {}
+	}
+	return func() {
+		alive := time.AfterFunc(12*time.Second, func() { s.open(t) })
+		t.Cleanup(func() { alive.Stop() })
+	}
+}
+
+// check waits until all that was accepted is in the store, and holds that and the metrics against what the worker did.
+func (w *worker) check(t *testing.T, store *store, full bool, metrics string) {
+	if full {
+		require.Positive(t, w.refused, "the queues are small enough to be full")
+	}
+	require.Eventually(t, func() bool { n, _ := store.count(); return n >= w.accepted }, 2*time.Minute, 100*time.Millisecond)
+	counted := "gpu_operation_energy_joules_total"
+	if w.served {
+		counted = "gpu_request_energy_joules_sum"
+	}
+	assert.Eventually(t, func() bool { // the last flush
+		return math.Abs(scrape(t, metrics, counted, "")/w.joules()-1) < 1e-9
+	}, 30*time.Second, 200*time.Millisecond)
+	time.Sleep(2 * time.Second) // what is there twice comes too
+	spans, again := store.count()
+	require.Equal(t, w.accepted, spans)
+	require.Zero(t, again, "spans that came twice")
+	require.InEpsilon(t, w.joules(), store.energy(), 1e-9)
+	require.InEpsilon(t, w.joules(), scrape(t, metrics, counted, ""), 1e-9)
+	if w.served {
+		require.EqualValues(t, w.gpu, scrape(t, metrics, "gpu_request_energy_joules_count", ""))
+		require.EqualValues(t, w.gpu*tokensEach, scrape(t, metrics, "gpu_request_items_sum", ""))
+		require.Zero(t, scrape(t, metrics, "gpu_operation_count_total", ""), "a request is no work of the device")
+		return
+	}
+	require.EqualValues(t, w.gpu, scrape(t, metrics, "gpu_operation_count_total", ""))
+	require.EqualValues(t, w.gpu, scrape(t, metrics, "gpu_operation_duration_seconds_count", ""))
+	require.InEpsilon(t, w.joules(), scrape(t, metrics, counted, workedGPU), 1e-9)
+}
+
+// An agent and a gateway as they are deployed, on addresses of their own. The default build lacks what finds pods and what finds gateways:
+// there the exporters to gateways become plain ones, with the same queues; OTELGPU_FULL_BINARY names a full build, which lacks only pods.
+// The gateway keeps all traces, and says its metrics to be read here.
+func TestAgentsAndGatewaysLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the Collector is not built and run with -short")
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("both listen on the same ports, on different addresses of the loopback interface, of which others have one")
+	}
+	binary, full := os.Getenv("OTELGPU_FULL_BINARY"), true
+	if binary == "" {
+		binary, full = otelcol.Build(t), false
+	}
+	for i, dead := range []bool{true, false} {
+		t.Run(map[bool]string{true: "dead for minutes", false: "refuses every second request"}[dead], func(t *testing.T) {
+			store, metrics := newStore(t), newPorts(t).metrics
+			host := fmt.Sprintf("127.%d.%d.", 1+os.Getpid()/200%250, 1+os.Getpid()%200)
+			agent, gateway := host+strconv.Itoa(10+2*i), host+strconv.Itoa(11+2*i)
+			plain := func(at func(path ...string) map[string]any) {
+				if full {
+					return
+				}
+				exporters := at("exporters")
+				for id := range exporters {
+					name, ok := strings.CutPrefix(id, "load_balancing/")
+					if !ok {
+						continue
+					}
+					e := at("exporters", id)
+					dns := at("exporters", id, "resolver", "dns")
+					plain := map[string]any{"endpoint": gateway + ":" + dns["port"].(string), "tls": map[string]any{"insecure": true}}
+					for _, key := range []string{"sending_queue", "retry_on_failure"} {
+						plain[key] = e[key]
+					}
+					delete(exporters, id)
+					exporters["otlp_grpc/balanced_"+name] = plain
+				}
+				for name := range at("service", "pipelines") {
+					to := at("service", "pipelines", name)["exporters"].([]any)
+					for i := range to {
+						if name, ok := strings.CutPrefix(to[i].(string), "load_balancing/"); ok {
+							to[i] = "otlp_grpc/balanced_" + name
+						}
+					}
+				}
 			}
-			require.Eventually(t, func() bool { n, _ := store.count(); return n >= w.accepted }, time.Minute, 100*time.Millisecond)
-			time.Sleep(2 * time.Second) // what is there twice comes too, and the last flush
-			spans, again := store.count()
-			require.Equal(t, w.accepted, spans)
-			require.Zero(t, again, "spans that came twice")
-			require.InEpsilon(t, w.joules(), store.energy(), 1e-9)
-			require.EqualValues(t, w.gpu, scrape(t, p.metrics, "gpu_operation_count_total", ""))
-			require.EqualValues(t, w.gpu, scrape(t, p.metrics, "gpu_operation_duration_seconds_count", ""))
-			require.InEpsilon(t, w.joules(), scrape(t, p.metrics, "gpu_operation_energy_joules_total", workedGPU), 1e-9)
+			back := edited(t, "kubernetes/gateway", func(at func(path ...string) map[string]any) {
+				plain(at)
+				tail := at("processors", "tail_sampling")
+				tail["decision_wait"] = "2s"
+				tail["policies"] = []any{map[string]any{"name": "all", "type": "always_sample"}}
+				at("connectors", "gpu_metrics/operations")["flush_interval"] = "500ms"
+				at("exporters")["prometheus"] = map[string]any{"endpoint": metrics}
+				delete(at("exporters"), "otlp_http/metrics")
+				at("service", "pipelines", "metrics")["exporters"] = []any{"prometheus"}
+			})
+			front := edited(t, "kubernetes/agent", func(at func(path ...string) map[string]any) {
+				plain(at)
+				delete(at("processors"), "k8s_attributes")
+				for name, p := range at("service", "pipelines") {
+					p := p.(map[string]any)
+					if of, ok := p["processors"].([]any); ok {
+						p["processors"] = slices.DeleteFunc(of, func(id any) bool { return id == "k8s_attributes" })
+						require.NotEmpty(t, p["processors"], name)
+					}
+				}
+				join := at("processors", "gpu_join")
+				join["settle"], join["max_wait"] = "400ms", "700ms"
+				join["retry_on_failure"] = map[string]any{"initial_interval": "100ms", "max_interval": "2s"}
+				at("exporters")["gpu_samples"] = map[string]any{}
+				at("service", "pipelines")["metrics/devices"] = map[string]any{"receivers": []any{"otlp"}, "exporters": []any{"gpu_samples"}}
+				join["queue"] = map[string]any{"size": 20000}
+				for id, e := range at("exporters") {
+					if strings.Contains(id, "balanc") { // the others have defaults
+						e := e.(map[string]any)
+						e["sending_queue"].(map[string]any)["queue_size"] = 20
+						e["retry_on_failure"].(map[string]any)["initial_interval"] = "100ms"
+						e["retry_on_failure"].(map[string]any)["max_interval"] = "500ms"
+					}
+				}
+			})
+			env := func(own string) []string {
+				return []string{"OTELGPU_POD_IP=" + own, "OTELGPU_GATEWAY=" + gateway, "OTELGPU_TRACES_ENDPOINT=" + store.address}
+			}
+			// The agents' store is the gateway: when that is away, they wait.
+			if dead {
+				store.open(t)
+				otelcol.Start(t, binary, env(agent), front)
+				w := newWorker(t, agent+":4317")
+				late := make(chan struct{})
+				go func() { defer close(late); w.work(15 * time.Second) }()
+				time.Sleep(12 * time.Second)
+				otelcol.Start(t, binary, env(gateway), back)
+				<-late
+				w.check(t, store, true, metrics)
+				return
+			}
+			store.fail(t, false)
+			otelcol.Start(t, binary, env(gateway), back)
+			otelcol.Start(t, binary, env(agent), front)
+			w := newWorker(t, agent+":4317")
+			w.work(10 * time.Second)
+			w.check(t, store, false, metrics)
 		})
 	}
 }

@@ -168,55 +168,62 @@ func TestTheSlowRanksTraceSaysSo(t *testing.T) {
 // gateway is the shipped pipeline of a gateway that is the only one, so that its traces come back to itself. Times are a fourth of the
 // shipped ones, no trace is kept by chance, and what leaves is written to a file.
 func gateway(t *testing.T, traces, jobs, health, file string) string {
-	text, err := config.YAML("kubernetes/gateway")
+	return edited(t, "kubernetes/gateway", func(at func(path ...string) map[string]any) {
+		at("receivers", "otlp/traces", "protocols", "grpc")["endpoint"] = traces
+		at("receivers", "otlp/jobs", "protocols", "grpc")["endpoint"] = jobs
+		at("extensions", "health_check")["endpoint"] = health
+		at("service")["telemetry"] = map[string]any{"metrics": map[string]any{"level": "none", "readers": []any{}}}
+
+		tail := at("processors", "tail_sampling")
+		quarter := func(m map[string]any, key string) {
+			d, err := time.ParseDuration(m[key].(string))
+			require.NoError(t, err)
+			m[key] = (d / 4).String()
+		}
+		quarter(tail, "decision_wait")
+		quarter(at("connectors", "gpu_metrics/jobs"), "flush_interval")
+		quarter(at("connectors", "gpu_metrics/jobs", "stragglers"), "max_wait")
+		for _, p := range tail["policies"].([]any) {
+			if p := p.(map[string]any); p["type"] == "probabilistic" {
+				p["probabilistic"] = map[string]any{"sampling_percentage": 0}
+			}
+		}
+
+		exporters := at("exporters")
+		delete(exporters, "load_balancing/stragglers")
+		exporters["otlp_grpc/stragglers"] = map[string]any{"endpoint": traces, "tls": map[string]any{"insecure": true}}
+		delete(exporters, "otlp_grpc/traces")
+		exporters["file"] = map[string]any{"path": file, "flush_interval": "50ms"}
+		delete(exporters, "otlp_http/metrics")
+		for name, p := range at("service", "pipelines") {
+			p := p.(map[string]any)
+			for i, e := range p["exporters"].([]any) {
+				if to, ok := map[string]string{
+					"load_balancing/stragglers": "otlp_grpc/stragglers", "otlp_grpc/traces": "file", "otlp_http/metrics": "debug",
+				}[e.(string)]; ok {
+					p["exporters"].([]any)[i] = to
+				}
+			}
+			require.NotEmpty(t, p["exporters"], name)
+		}
+	})
+}
+
+// edited is a shipped pipeline after an edit; at gives the mapping at a path.
+func edited(t *testing.T, name string, edit func(at func(path ...string) map[string]any)) string {
+	t.Helper()
+	text, err := config.YAML(name)
 	require.NoError(t, err)
 	var c map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(text), &c))
-	at := func(path ...string) map[string]any {
+	edit(func(path ...string) map[string]any {
 		m := c
 		for _, key := range path {
 			require.Contains(t, m, key, path)
 			m = m[key].(map[string]any)
 		}
 		return m
-	}
-	at("receivers", "otlp/traces", "protocols", "grpc")["endpoint"] = traces
-	at("receivers", "otlp/jobs", "protocols", "grpc")["endpoint"] = jobs
-	at("extensions", "health_check")["endpoint"] = health
-	at("service")["telemetry"] = map[string]any{"metrics": map[string]any{"level": "none", "readers": []any{}}}
-
-	tail := at("processors", "tail_sampling")
-	quarter := func(m map[string]any, key string) {
-		d, err := time.ParseDuration(m[key].(string))
-		require.NoError(t, err)
-		m[key] = (d / 4).String()
-	}
-	quarter(tail, "decision_wait")
-	quarter(at("connectors", "gpu_metrics/jobs"), "flush_interval")
-	quarter(at("connectors", "gpu_metrics/jobs", "stragglers"), "max_wait")
-	for _, p := range tail["policies"].([]any) {
-		if p := p.(map[string]any); p["type"] == "probabilistic" {
-			p["probabilistic"] = map[string]any{"sampling_percentage": 0}
-		}
-	}
-
-	exporters := at("exporters")
-	delete(exporters, "load_balancing/stragglers")
-	exporters["otlp_grpc/stragglers"] = map[string]any{"endpoint": traces, "tls": map[string]any{"insecure": true}}
-	delete(exporters, "otlp_grpc/traces")
-	exporters["file"] = map[string]any{"path": file, "flush_interval": "50ms"}
-	delete(exporters, "otlp_http/metrics")
-	for name, p := range at("service", "pipelines") {
-		p := p.(map[string]any)
-		for i, e := range p["exporters"].([]any) {
-			if to, ok := map[string]string{
-				"load_balancing/stragglers": "otlp_grpc/stragglers", "otlp_grpc/traces": "file", "otlp_http/metrics": "debug",
-			}[e.(string)]; ok {
-				p["exporters"].([]any)[i] = to
-			}
-		}
-		require.NotEmpty(t, p["exporters"], name)
-	}
+	})
 	out, err := yaml.Marshal(c)
 	require.NoError(t, err)
 	return string(out)

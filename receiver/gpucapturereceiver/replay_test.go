@@ -28,6 +28,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/capturetest"
+	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
@@ -200,11 +201,14 @@ func capture(t *testing.T, list []activity) ([]activity, Result) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	cfg := testConfig(dir, 500*time.Millisecond+time.Duration(len(list))*2*time.Microsecond)
+	checked := conformance.Report{Strict: true} // as `otelcol-gpu check`
 	res, err := Capture(ctx, p.PID, cfg, func(_ context.Context, td ptrace.Traces) error {
+		checked.Traces(td)
 		got = append(got, activitiesOf(td)...)
 		return nil
 	})
 	require.NoError(t, err)
+	require.NoError(t, checked.Err())
 	require.Contains(t, p.Stderr(), "cupti stub: replayed", "the window was too short for this machine")
 	if len(got) > 0 {
 		first := slices.MinFunc(got, func(a, b activity) int { return cmp.Compare(a.start, b.start) }).start

@@ -1,0 +1,582 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/connector/connectortest"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor/processortest"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
+	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector"
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
+)
+
+// What happens lies on a grid of milliseconds, and the counter of a device is straight between two samples of 100 ms: so the share of each
+// span can be counted out, one millisecond after the other, by nothing but the definition.
+const (
+	length  = 3000 // ms
+	samples = 100  // ms
+)
+
+// made is a span of a random topology.
+type made struct {
+	id         uint64
+	parent     int // of the list; -1: none
+	device     int
+	process    int
+	start, end int // ms
+	host       bool
+	energy     float64 // by brute force: of its own
+	links      []int   // requests
+	late, turn int     // its place among the spans that come when their time is settled, and its payload's; 0: in time
+	bad        bool    // times or values that cannot be
+	unknown    bool    // names a device that nobody knows
+}
+
+// topology is devices, the processes that use them and what they send.
+type topology struct {
+	rng      *rand.Rand
+	joules   [][]float64 // of each device, by ms
+	spans    []made
+	requests int
+	payloads [][]int // spans of each
+	charged  int     // 1: what requests have was compared
+}
+
+func newTopology(seed uint64) *topology {
+	rng := rand.New(rand.NewPCG(seed, 4242))
+	x := &topology{rng: rng, requests: 1 + rng.IntN(4)}
+	for range 1 + rng.IntN(2) {
+		flow := make([]float64, length)
+		for from := 0; from < length; from += samples {
+			watts := 50 + 650*rng.Float64()
+			for ms := from; ms < from+samples; ms++ {
+				flow[ms] = watts / 1000
+			}
+		}
+		x.joules = append(x.joules, flow)
+	}
+	processes := 1 + rng.IntN(3)
+	for range 1 + rng.IntN(25) {
+		s := made{id: uint64(len(x.spans) + 1), parent: -1, device: rng.IntN(len(x.joules)), process: rng.IntN(processes)}
+		s.start = rng.IntN(length - 10)
+		s.end = s.start + 1 + rng.IntN(min(800, length-s.start-1))
+		if p := rng.IntN(2*len(x.spans) + 1); p < len(x.spans) && !x.spans[p].bad && !x.spans[p].unknown {
+			// A child is on its parent's device and of its process.
+			of := &x.spans[p]
+			s.parent, s.device, s.process = p, of.device, of.process
+			s.start = of.start + rng.IntN(of.end-of.start)
+			s.end = s.start + 1 + rng.IntN(of.end-s.start)
+		}
+		switch rng.IntN(20) {
+		case 0:
+			s.bad = true
+		case 1:
+			s.unknown = s.parent < 0
+		case 2, 3:
+			s.host = s.parent < 0
+		}
+		for range rng.IntN(3) * rng.IntN(2) {
+			s.links = append(s.links, rng.IntN(x.requests))
+		}
+		x.spans = append(x.spans, s)
+	}
+	x.cut()
+	x.share()
+	return x
+}
+
+// gpu says whether a span takes part in the share.
+func (s *made) gpu() bool { return !s.bad && !s.unknown }
+
+// active says whether a span that came in time is at work.
+func (x *topology) active(i, ms int) bool {
+	s := &x.spans[i]
+	return s.gpu() && s.late == 0 && s.start <= ms && ms < s.end
+}
+
+// share deals out each device's joules, millisecond by millisecond: equal parts for the processes that are at work, and within a
+// process for its innermost spans; those that the host timed have one only where no other is. Spans that come late have, in their order,
+// what nobody had.
+func (x *topology) share() {
+	children := make([][]int, len(x.spans))
+	for i := range x.spans {
+		if p := x.spans[i].parent; p >= 0 {
+			children[p] = append(children[p], i)
+		}
+	}
+	var below func(i, ms int) bool
+	below = func(i, ms int) bool {
+		return slices.ContainsFunc(children[i], func(c int) bool { // beyond one that has not come nobody knows
+			return x.active(c, ms) || x.spans[c].late == 0 && below(c, ms)
+		})
+	}
+	for d, flow := range x.joules {
+		for ms, joules := range flow {
+			innermost := map[int][2][]int{}
+			for i := range x.spans {
+				s := &x.spans[i]
+				if s.device != d || !x.active(i, ms) || below(i, ms) {
+					continue
+				}
+				of := innermost[s.process]
+				k := 0
+				if s.host {
+					k = 1
+				}
+				of[k] = append(of[k], i)
+				innermost[s.process] = of
+			}
+			if len(innermost) == 0 {
+				first := -1
+				for i := range x.spans {
+					s := &x.spans[i]
+					if s.late > 0 && s.gpu() && s.device == d && s.start <= ms && ms < s.end && (first < 0 || s.late < x.spans[first].late) {
+						first = i
+					}
+				}
+				if first >= 0 {
+					x.spans[first].energy += joules
+				}
+			}
+			for _, of := range innermost {
+				list := of[0]
+				if len(list) == 0 {
+					list = of[1]
+				}
+				for _, i := range list {
+					x.spans[i].energy += joules / float64(len(innermost)) / float64(len(list))
+				}
+			}
+		}
+	}
+}
+
+// cut puts spans into payloads of one process each, in any order.
+func (x *topology) cut() {
+	for _, i := range x.rng.Perm(len(x.spans)) {
+		k := slices.IndexFunc(x.payloads, func(p []int) bool {
+			return x.spans[p[0]].process == x.spans[i].process && x.rng.IntN(4) > 0
+		})
+		if k < 0 {
+			x.payloads = append(x.payloads, nil)
+			k = len(x.payloads) - 1
+		}
+		x.payloads[k] = append(x.payloads[k], i)
+	}
+	for k, n := 0, 0; k < len(x.payloads); k++ {
+		if x.rng.IntN(8) > 0 {
+			continue
+		}
+		for _, i := range x.payloads[k] {
+			n++
+			x.spans[i].late, x.spans[i].turn = n, k+1
+		}
+	}
+}
+
+// inclusive is what a span has with all below it that has come when it leaves. What is below one that has not come is not known to be.
+func (x *topology) inclusive(i int) float64 {
+	var below func(j, turn int) float64
+	below = func(j, turn int) float64 {
+		sum := x.spans[j].energy
+		for k := range x.spans {
+			if s := &x.spans[k]; s.parent == j && s.gpu() && s.turn <= turn {
+				sum += below(k, turn)
+			}
+		}
+		return sum
+	}
+	return below(i, x.spans[i].turn)
+}
+
+func deviceID(d int) string { return fmt.Sprintf("GPU-00000000-0000-4000-8000-%012d", d) }
+
+// request writes a payload.
+func (x *topology) request(zero time.Time, payload []int) ptrace.Traces {
+	td := ptrace.NewTraces()
+	rs := td.ResourceSpans().AppendEmpty()
+	rs.Resource().Attributes().PutStr("service.name", "random")
+	rs.Resource().Attributes().PutStr("service.instance.id", fmt.Sprint("p", x.spans[payload[0]].process))
+	ss := rs.ScopeSpans().AppendEmpty()
+	at := func(ms int) pcommon.Timestamp {
+		return pcommon.NewTimestampFromTime(zero.Add(time.Duration(ms) * time.Millisecond))
+	}
+	for _, i := range payload {
+		m := &x.spans[i]
+		s := ss.Spans().AppendEmpty()
+		s.SetName(fmt.Sprint("op", m.id%3))
+		s.SetTraceID(pcommon.TraceID{7})
+		s.SetSpanID(spanOf(m.id))
+		if m.parent >= 0 {
+			s.SetParentSpanID(spanOf(x.spans[m.parent].id))
+		}
+		s.SetStartTimestamp(at(m.start))
+		s.SetEndTimestamp(at(m.end))
+		a := s.Attributes()
+		a.PutStr("gpu.operation.type", "section")
+		a.PutStr("hw.id", deviceID(m.device))
+		a.PutStr("gpu.timing.source", "cuda_event")
+		a.PutDouble("gpu.duration", float64(m.end-m.start)/1000)
+		if m.host {
+			a.PutStr("gpu.timing.source", "host")
+			a.Remove("gpu.duration")
+		}
+		if m.unknown {
+			a.PutStr("hw.id", "GPU-ffffffff-0000-4000-8000-000000000000")
+		}
+		for _, r := range m.links {
+			l := s.Links().AppendEmpty()
+			l.SetTraceID(pcommon.TraceID{9, byte(r)})
+			l.SetSpanID(spanOf(uint64(1_000_000 + r)))
+		}
+		if m.bad {
+			switch m.id % 6 {
+			case 0:
+				s.SetEndTimestamp(s.StartTimestamp())
+			case 1:
+				s.SetEndTimestamp(at(1_000_000)) // a clock that is ahead
+			case 2:
+				s.SetEndTimestamp(math.MaxUint64)
+			case 3:
+				s.SetStartTimestamp(0)
+			case 4:
+				s.SetEndTimestamp(at(m.start - 1))
+			case 5:
+				s.SetSpanID(pcommon.SpanID{})
+			}
+			a.PutDouble("gpu.duration", []float64{math.NaN(), math.Inf(1), -1, 0}[m.id%4])
+			a.PutDouble("gpu.io.size", math.NaN())
+		}
+	}
+	return td
+}
+
+func spanOf(n uint64) (id pcommon.SpanID) {
+	binary.BigEndian.PutUint64(id[:], n)
+	return id
+}
+
+// counter is what a component counts of itself, 0 before the first time.
+func counter(t *testing.T, tel *componenttest.Telemetry, name, state string) (sum float64) {
+	m, err := tel.GetMetric(name)
+	if err != nil {
+		return 0
+	}
+	switch data := m.Data.(type) {
+	case metricdata.Sum[float64]:
+		for _, p := range data.DataPoints {
+			if v, ok := p.Attributes.Value("state"); state == "" || ok && v.AsString() == state {
+				sum += p.Value
+			}
+		}
+	case metricdata.Sum[int64]:
+		for _, p := range data.DataPoints {
+			sum += float64(p.Value)
+		}
+	default:
+		require.Fail(t, "unexpected", "%T", data)
+	}
+	return sum
+}
+
+type extensions map[component.ID]component.Component
+
+func (x extensions) GetExtensions() map[component.ID]component.Component { return x }
+
+// Random devices, processes, trees, links and faults through gpu_join, gpu_metrics and gpu_requests, against a count of milliseconds. Requests
+// come in any order, again and again, at the same time as their repetition, and while the next component refuses; some of their spans have
+// times that cannot be.
+func TestRandomWorkIsSharedCountedAndChargedAsDefined(t *testing.T) {
+	cases := 1000
+	if testing.Short() {
+		cases = 100
+	}
+	charged := 0
+	for seed := range uint64(cases) {
+		x := newTopology(seed)
+		synctest.Test(t, func(t *testing.T) { x.through(t, seed) })
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+		charged += x.charged
+	}
+	t.Logf("%d cases, of %d the requests too", cases, charged)
+	require.Greater(t, charged, cases/4)
+}
+
+func (x *topology) through(t *testing.T, seed uint64) {
+	ctx := t.Context()
+	tel := componenttest.NewTelemetry()
+	defer func() { require.NoError(t, tel.Shutdown(context.Background())) }()
+
+	f := gpusamplesextension.NewFactory()
+	ext, err := f.Create(ctx, extensiontest.NewNopSettings(f.Type()), f.CreateDefaultConfig())
+	require.NoError(t, err)
+	require.NoError(t, ext.Start(ctx, componenttest.NewNopHost()))
+	id := component.MustNewID("gpu_samples")
+	host := extensions{id: ext}
+
+	delivered, accounts := new(consumertest.TracesSink), new(consumertest.TracesSink)
+	operations, requests := new(consumertest.MetricsSink), new(consumertest.MetricsSink)
+	settings := connectortest.NewNopSettings(component.MustNewType("gpu_metrics"))
+	mf := gpumetricsconnector.NewFactory()
+	mc := mf.CreateDefaultConfig().(*gpumetricsconnector.Config)
+	metrics, err := mf.CreateTracesToMetrics(ctx, settings, mc, operations)
+	require.NoError(t, err)
+	rf := gpurequestsconnector.NewFactory()
+	set := connectortest.NewNopSettings(rf.Type())
+	set.TelemetrySettings = tel.NewTelemetrySettings()
+	rc := rf.CreateDefaultConfig()
+	charge, err := rf.CreateTracesToTraces(ctx, set, rc, accounts)
+	require.NoError(t, err)
+	charged, err := rf.CreateTracesToMetrics(ctx, set, rc, requests)
+	require.NoError(t, err)
+	parts := []component.Component{metrics, charge, charged}
+	for _, p := range parts {
+		require.NoError(t, p.Start(ctx, host))
+	}
+	refusals, moods := x.rng.IntN(4), rand.New(rand.NewPCG(seed, 1)) // of the trace store, which comes first
+	next, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
+		if refusals > 0 && moods.IntN(2) == 0 {
+			refusals--
+			return errors.New("not now")
+		}
+		for _, to := range []consumer.Traces{delivered, metrics, charge, charged} {
+			copied := ptrace.NewTraces()
+			td.CopyTo(copied)
+			require.NoError(t, to.ConsumeTraces(ctx, copied))
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	jf := gpujoinprocessor.NewFactory()
+	jc := jf.CreateDefaultConfig().(*gpujoinprocessor.Config)
+	jc.Samples = &id
+	jset := processortest.NewNopSettings(jf.Type())
+	jset.TelemetrySettings = tel.NewTelemetrySettings()
+	join, err := jf.CreateTraces(ctx, jset, jc, next)
+	require.NoError(t, err)
+
+	// The devices: their samples are there up to the end of the grid, in any batches.
+	zero := time.Now()
+	var writers []gpusamplesextension.DeviceWriter
+	for d := range x.joules {
+		w, err := ext.(gpusamplesextension.Writer).Register(component.MustNewID("gpu"), gpusamplesextension.Device{ID: deviceID(d), Source: "test"})
+		require.NoError(t, err)
+		writers = append(writers, w)
+	}
+	require.NoError(t, join.Start(ctx, host))
+	write := func(ms int) {
+		for d, w := range writers {
+			total := 0.
+			for _, j := range x.joules[d][:min(ms, length)] {
+				total += j
+			}
+			s := gpusamplesextension.Sample{Time: zero.Add(time.Duration(ms) * time.Millisecond).UnixNano()}
+			s.Set(gpusamplesextension.Energy, total)
+			w.Write([]gpusamplesextension.Sample{s})
+		}
+	}
+	for ms := 0; ms <= length; ms += samples {
+		time.Sleep(time.Until(zero.Add(time.Duration(ms) * time.Millisecond)))
+		write(ms)
+	}
+	// Nothing is settled yet: gpu_join waits for 5 s. All that is sent now has its share, whatever its order.
+	send := func(p []int) {
+		for join.ConsumeTraces(ctx, x.request(zero, p)) != nil { // what need not wait is refused by the next component
+		}
+	}
+	whole := func(p []int) bool { // so that a repetition of it can be known
+		return !slices.ContainsFunc(p, func(i int) bool { return !x.spans[i].gpu() })
+	}
+	late := func(p []int) bool { return x.spans[p[0]].late > 0 }
+	for _, p := range x.payloads {
+		if late(p) {
+			continue
+		}
+		send(p)
+		if whole(p) && x.rng.IntN(3) == 0 {
+			send(p)
+		}
+		time.Sleep(time.Duration(x.rng.IntN(50)) * time.Millisecond)
+	}
+	for at := range 40 {
+		time.Sleep(500 * time.Millisecond)
+		write(length + (at+1)*500)
+		for _, p := range x.payloads {
+			if whole(p) && !late(p) && x.rng.IntN(40) == 0 {
+				send(p) // the answer was lost
+			}
+		}
+	}
+	for _, p := range x.payloads {
+		if late(p) {
+			send(p)
+			time.Sleep(5 * time.Second)
+		}
+	}
+	time.Sleep(2 * time.Minute)
+	require.NoError(t, join.Shutdown(ctx))
+	for _, p := range parts {
+		require.NoError(t, p.Shutdown(ctx))
+	}
+	require.NoError(t, ext.Shutdown(ctx))
+	synctest.Wait()
+	x.compare(t, tel, delivered.AllTraces(), accounts.AllTraces(), operations.AllMetrics(), requests.AllMetrics())
+}
+
+// ordered says whether spans come before those around them, or all after. Of another order gpu_requests cannot know that a batch lies within
+// one that it has charged.
+func (x *topology) ordered() bool {
+	turn := map[int]int{}
+	for _, late := range []bool{false, true} {
+		for k, p := range x.payloads {
+			if x.spans[p[0]].late > 0 == late {
+				for _, i := range p {
+					turn[i] = k
+					if late {
+						turn[i] += len(x.payloads)
+					}
+				}
+			}
+		}
+	}
+	up, down := true, true
+	for i := range x.spans {
+		if p := x.spans[i].parent; p >= 0 && x.spans[i].gpu() {
+			up, down = up && turn[i] <= turn[p], down && turn[i] >= turn[p]
+		}
+	}
+	return up || down
+}
+
+func (x *topology) compare(
+	t *testing.T, tel *componenttest.Telemetry, delivered, accounts []ptrace.Traces, operations, requests []pmetric.Metrics,
+) {
+	number := func(s ptrace.Span, name string) float64 {
+		v, ok := s.Attributes().Get(name)
+		if !ok {
+			return 0
+		}
+		return v.Double()
+	}
+	got := map[uint64]ptrace.Span{}
+	count, self := 0, 0.
+	for _, td := range delivered {
+		each(td, func(s ptrace.Span) {
+			count++
+			id := s.SpanID()
+			got[binary.BigEndian.Uint64(id[:])] = s
+			own, ok := s.Attributes().Get("gpu.self_energy")
+			if ok {
+				self += own.Double()
+			} else {
+				self += number(s, "gpu.energy")
+			}
+		})
+	}
+	require.Equal(t, len(x.spans), count, "each span once")
+	want, device := 0., 0.
+	for i := range x.spans {
+		s := &x.spans[i]
+		if !s.gpu() {
+			if s.id%6 != 5 || s.unknown {
+				require.NotContains(t, got[s.id].Attributes().AsRaw(), "gpu.energy", "span %d", s.id)
+			}
+			continue
+		}
+		require.InDelta(t, x.inclusive(i), number(got[s.id], "gpu.energy"), 1e-6, "span %d", s.id)
+		want += s.energy
+	}
+	for _, flow := range x.joules {
+		for _, j := range flow {
+			device += j
+		}
+	}
+	require.InDelta(t, want, self, 1e-6)
+	join := func(state string) float64 { return counter(t, tel, "otelcol_processor_gpu_join_energy", state) }
+	require.InDelta(t, want, join("attributed")+join("late"), 1e-6)
+	require.InDelta(t, device, join("attributed")+join("unattributed"), 1e-6, "what is late is taken from what nobody had")
+
+	// What the metrics say is the sum over the spans.
+	sums := map[string]float64{}
+	add := func(all []pmetric.Metrics) {
+		series := map[string]float64{}
+		for _, md := range all {
+			for _, rm := range md.ResourceMetrics().All() {
+				for _, sm := range rm.ScopeMetrics().All() {
+					for _, m := range sm.Metrics().All() {
+						key := func(a pcommon.Map) string {
+							return m.Name() + fmt.Sprint(rm.Resource().Attributes().AsRaw(), a.AsRaw())
+						}
+						switch m.Type() {
+						case pmetric.MetricTypeSum:
+							for _, p := range m.Sum().DataPoints().All() {
+								v := p.DoubleValue()
+								if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
+									v = float64(p.IntValue())
+								}
+								require.GreaterOrEqual(t, v, series[key(p.Attributes())], "%s is cumulative", m.Name())
+								sums[m.Name()] += v - series[key(p.Attributes())]
+								series[key(p.Attributes())] = v
+							}
+						case pmetric.MetricTypeHistogram:
+							for _, p := range m.Histogram().DataPoints().All() {
+								sums[m.Name()] += p.Sum() - series[key(p.Attributes())]
+								series[key(p.Attributes())] = p.Sum()
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	add(operations)
+	add(requests)
+	require.InDelta(t, want, sums["gpu.operation.energy"], 1e-6)
+	require.InDelta(t, float64(len(x.spans)), sums["gpu.operation.count"], 0)
+
+	// And what the requests have, with what nobody has, is the energy of the spans.
+	of := 0.
+	for _, td := range accounts {
+		each(td, func(s ptrace.Span) {
+			if s.Name() != "queue" {
+				of += number(s, "gpu.energy")
+			}
+		})
+	}
+	require.InDelta(t, of, sums["gpu.request.energy"], 1e-6)
+	require.InDelta(t, of, counter(t, tel, "otelcol_connector_gpu_requests_energy", ""), 1e-6)
+	if !x.ordered() {
+		return
+	}
+	x.charged++
+	require.InDelta(t, want, of+counter(t, tel, "otelcol_connector_gpu_requests_unassigned_energy", ""), 1e-6)
+	if !slices.ContainsFunc(x.spans, func(s made) bool { return len(s.links) > 0 }) {
+		require.Zero(t, of)
+	}
+}
