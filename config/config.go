@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-//go:embed *.yaml kubernetes/*.yaml
+//go:embed *.yaml kubernetes/*.yaml jaeger-ui.json
 var files embed.FS
 
 // AllInOne is the pipeline that runs when no configuration is given.
@@ -40,4 +40,10 @@ func YAML(name string) (string, error) {
 		return "", fmt.Errorf("no pipeline %q (there are %s)", name, strings.Join(Names(), ", "))
 	}
 	return string(b), nil
+}
+
+// JaegerUI is the configuration of Jaeger's page that shows first what the GPU did (`ui::config_file` of its jaeger_query).
+func JaegerUI() []byte {
+	b, _ := files.ReadFile("jaeger-ui.json") // the embedded tree is fixed at build time
+	return b
 }

@@ -4,6 +4,8 @@
 package config_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/otelgpu/otelgpu/config"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 func TestEveryPipelineIsYAMLWithAService(t *testing.T) {
@@ -155,5 +158,17 @@ func TestNothingBesideAConnectorThatCountsRefuses(t *testing.T) {
 				require.Equal(t, "0s", c.Exporters[id].Retry.MaxElapsed, "%s: %s needs retry_on_failure: {max_elapsed_time: 0s}", name, id)
 			}
 		}
+	}
+}
+
+func TestJaegersPageShowsRegisteredNamesFirst(t *testing.T) {
+	var ui struct{ TopTagPrefixes []string }
+	d := json.NewDecoder(bytes.NewReader(config.JaegerUI()))
+	d.DisallowUnknownFields()
+	require.NoError(t, d.Decode(&ui))
+	require.NotEmpty(t, ui.TopTagPrefixes)
+	for _, prefix := range ui.TopTagPrefixes {
+		found := slices.ContainsFunc(semconv.Attributes(), func(a semconv.Attribute) bool { return strings.HasPrefix(a.Name, prefix) })
+		require.True(t, found, "no name of the registry begins with %s", prefix)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/internal/freeport"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
@@ -44,8 +45,9 @@ func FreeAddresses() (Addresses, error) {
 	return a, nil
 }
 
-// Config is the configuration with which Jaeger is run: OTLP in, storage in memory, nothing of its own telemetry.
-func (a Addresses) Config() string {
+// Config is the configuration with which Jaeger is run: OTLP in, storage in memory, nothing of its own telemetry. ui is the file that
+// configures the page.
+func (a Addresses) Config(ui string) string {
 	return fmt.Sprintf(`service:
   extensions: [jaeger_storage, jaeger_query]
   pipelines:
@@ -64,6 +66,8 @@ extensions:
   jaeger_query:
     storage:
       traces: memory
+    ui:
+      config_file: %q
     http:
       endpoint: %q
     grpc:
@@ -78,7 +82,7 @@ receivers:
 exporters:
   jaeger_storage_exporter:
     trace_storage: memory
-`, a.Query, a.QueryGRPC, a.OTLPGRPC, a.OTLPHTTP)
+`, ui, a.Query, a.QueryGRPC, a.OTLPGRPC, a.OTLPHTTP)
 }
 
 // Jaeger is a running one.
@@ -89,12 +93,12 @@ type Jaeger struct {
 
 // Start runs a binary made by Build; dir receives its configuration.
 func Start(ctx context.Context, path, dir string, a Addresses) (*Jaeger, error) {
-	config := filepath.Join(dir, "jaeger.yaml")
-	if err := os.WriteFile(config, []byte(a.Config()), 0o644); err != nil {
+	yaml, ui := filepath.Join(dir, "jaeger.yaml"), filepath.Join(dir, "ui.json")
+	if err := errors.Join(os.WriteFile(yaml, []byte(a.Config(ui)), 0o644), os.WriteFile(ui, config.JaegerUI(), 0o644)); err != nil {
 		return nil, err
 	}
 	// Jaeger traces its own query service into its own storage otherwise.
-	p, err := program.Start(ctx, path, []string{"--config", config}, []string{"OTEL_TRACES_SAMPLER=always_off"})
+	p, err := program.Start(ctx, path, []string{"--config", yaml}, []string{"OTEL_TRACES_SAMPLER=always_off"})
 	if err != nil {
 		return nil, err
 	}
@@ -102,6 +106,12 @@ func Start(ctx context.Context, path, dir string, a Addresses) (*Jaeger, error) 
 		return nil, errors.Join(err, p.Stop(5*time.Second))
 	}
 	return &Jaeger{a, p}, nil
+}
+
+// Page is the start page, with the configuration that Jaeger has put into it.
+func (j *Jaeger) Page(ctx context.Context) (string, error) {
+	b, err := j.get(ctx, "/", nil)
+	return string(b), err
 }
 
 // Trace reads one trace by its identity (32 hex digits), or returns ErrNotFound.

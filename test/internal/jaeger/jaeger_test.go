@@ -6,6 +6,7 @@ package jaeger_test
 import (
 	"bytes"
 	"net/http"
+	"regexp"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/goleak"
 
+	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger"
 	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
 )
@@ -74,4 +76,10 @@ func TestJaegerGivesBackWhatItGot(t *testing.T) {
 	warnings, err := j.Warnings(t.Context(), s.TraceID().String())
 	require.NoError(t, err)
 	require.Empty(t, warnings)
+
+	page, err := j.Page(t.Context())
+	require.NoError(t, err)
+	served := regexp.MustCompile(`JAEGER_CONFIG = (\{.*\});`).FindStringSubmatch(page)
+	require.NotNil(t, served, page)
+	require.JSONEq(t, string(config.JaegerUI()), served[1], "what is shown first")
 }

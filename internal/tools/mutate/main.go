@@ -1,0 +1,137 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command mutate makes small faults in the code, one at a time, and says which of them the tests let pass.
+//
+//	make mutate, or bin/mutate [-only TEXT]
+//
+// It is run from the root of the repository. The faults are those of mutations.yaml beside this file: each replaces one piece of text of one
+// file, and names the packages whose tests must fail then (and, to be quick, which of them). The files themselves are not touched: the go
+// command gets the changed one by -overlay. The exit status is 1 if a fault passed, does not build, or is of text that is not there exactly once.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// mutation is a fault.
+type mutation struct {
+	Name string   `yaml:"name"` // what is wrong with it
+	File string   `yaml:"file"`
+	From string   `yaml:"from"` // exactly once in the file
+	To   string   `yaml:"to"`
+	Test []string `yaml:"test"` // packages
+	Run  string   `yaml:"run"`  // pattern of tests; empty: all
+}
+
+// apply is the text of a file with the fault.
+func (m *mutation) apply(text string) (string, error) {
+	switch n := strings.Count(text, m.From); {
+	case m.From == m.To:
+		return "", errors.New("changes nothing")
+	case n != 1:
+		return "", fmt.Errorf("`from` must be in %s once, is there %d times", m.File, n)
+	}
+	return strings.Replace(text, m.From, m.To, 1), nil
+}
+
+// caught runs the tests on the fault.
+func (m *mutation) caught(dir string) (bool, error) {
+	path, err := filepath.Abs(m.File)
+	if err != nil {
+		return false, err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return false, err
+	}
+	changed, err := m.apply(string(text))
+	if err != nil {
+		return false, err
+	}
+	replacement, overlay := filepath.Join(dir, "changed"+filepath.Ext(path)), filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(replacement, []byte(changed), 0o600); err != nil {
+		return false, err
+	}
+	b, err := json.Marshal(map[string]any{"Replace": map[string]string{path: replacement}})
+	if err != nil {
+		return false, err
+	}
+	if err := os.WriteFile(overlay, b, 0o600); err != nil {
+		return false, err
+	}
+	args := []string{"-overlay=" + overlay}
+	if out, err := exec.Command("go", append(append([]string{"vet", "-stdversion"}, args...), m.Test...)...).CombinedOutput(); err != nil {
+		return false, fmt.Errorf("does not build: %s", out)
+	}
+	args = append([]string{"test", "-count=1", "-failfast", "-run=" + m.Run}, args...)
+	return exec.Command("go", append(args, m.Test...)...).Run() != nil, nil
+}
+
+func main() {
+	only := flag.String("only", "", "the faults whose name or file has this text")
+	flag.Parse()
+	if err := run(*only, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(only string, w io.Writer) error {
+	list, err := load(filepath.Join("internal", "tools", "mutate", "mutations.yaml"))
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	tried, passed, broken := 0, 0, 0
+	for i := range list {
+		m := &list[i]
+		if !strings.Contains(m.Name+" "+m.File, only) {
+			continue
+		}
+		tried++
+		began := time.Now()
+		caught, err := m.caught(dir)
+		verdict := "caught"
+		switch {
+		case err != nil:
+			verdict = "BROKEN: " + err.Error()
+			broken++
+		case !caught:
+			verdict = "PASSED"
+			passed++
+		}
+		fmt.Fprintf(w, "%-7s %s: %s (%s)\n", verdict, m.File, m.Name, time.Since(began).Round(time.Second))
+	}
+	fmt.Fprintf(w, "%d faults: %d caught, %d passed, %d broken\n", tried, tried-passed-broken, passed, broken)
+	if passed+broken > 0 {
+		return errors.New("the tests let a fault pass, or the list is older than the code")
+	}
+	return nil
+}
+
+func load(path string) (list []mutation, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := yaml.Unmarshal(b, &list); err != nil {
+		return nil, fmt.Errorf("cannot read %q: %w", path, err)
+	}
+	return list, nil
+}

@@ -1,0 +1,44 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A module with one function and a test of one of its two lines.
+func TestAFaultIsCaughtOrPasses(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("GOWORK", "off")
+	t.Setenv("GOFLAGS", "-mod=mod")
+	for name, text := range map[string]string{
+		"go.mod":      "module m\n\ngo 1.24\n",
+		"sum.go":      "package m\n\nfunc sum(a, b int) int { return a + b }\n\nfunc twice(a int) int { return 2 * a }\n",
+		"sum_test.go": "package m\n\nimport \"testing\"\n\nfunc TestSum(t *testing.T) {\n\tif sum(2, 3) != 5 {\n\t\tt.Fatal()\n\t}\n}\n",
+		"internal/tools/mutate/mutations.yaml": `
+- {name: difference, file: sum.go, from: "a + b", to: "a - b", test: [.]}
+- {name: three times, file: sum.go, from: "2 * a", to: "3 * a", test: [.]}
+- {name: no such variable, file: sum.go, from: "2 * a", to: "2 * c", test: [.]}
+- {name: not there, file: sum.go, from: "a / b", to: "b / a", test: [.]}
+`,
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	}
+	var out bytes.Buffer
+	require.Error(t, run("", &out))
+	assert.Regexp(t, `(?m)^caught  sum.go: difference `, out.String())
+	assert.Regexp(t, `(?m)^PASSED  sum.go: three times `, out.String())
+	assert.Regexp(t, `(?m)^BROKEN: does not build: `, out.String())
+	assert.Contains(t, out.String(), "BROKEN: `from` must be in sum.go once, is there 0 times")
+	assert.Contains(t, out.String(), "4 faults: 1 caught, 1 passed, 2 broken\n")
+	out.Reset()
+	require.NoError(t, run("difference", &out))
+}
