@@ -118,7 +118,7 @@ func TestUnitsAreUCUMAndFitTheType(t *testing.T) {
 
 func TestEntriesSayWhereWhoAndWhat(t *testing.T) {
 	places := []string{"resource", "scope", "span", "metric", "log"}
-	writers := []string{"gpuspan", "kineto", "nsys", "gpu", "gpu_join", "gpu_derive", "gpu_metrics", "gpu_requests"}
+	writers := []string{"gpuspan", "kineto", "nsys", "gpu", "gpu_join", "gpu_derive", "gpu_metrics", "gpu_requests", "gpu_capture"}
 	check := func(name, brief string, from []string) {
 		if !strings.HasSuffix(brief, ".") || strings.Contains(brief, "\n") {
 			t.Errorf("%s: the brief %q is not a sentence on one line", name, brief)
