@@ -279,6 +279,7 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 func (s *spans) facts(d *deviceWindow, sw *sweep) *verdict.Facts {
 	f := s.naming()
 	f.Ordinal, f.Model, f.Peak, f.Steps = d.ordinal, s.modelOf(d.ordinal), s.peakOf(d.ordinal), sw.steps
+	f.Clocks = s.p.clocks[d.ordinal]
 	if m := sw.memories[d.ordinal]; m != nil {
 		f.Memory = s.memory(m)
 	}

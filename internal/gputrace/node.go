@@ -5,6 +5,7 @@ package gputrace
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -58,6 +59,7 @@ type step struct {
 	hasIndex   bool
 	leads      bool // the first of its number: what other ranks link to by that
 	start, end int64
+	latest     int64 // end of the steps of the process so far, this one included
 	node       *node // nil: no span
 	account    verdict.Account
 	busy       union
@@ -171,6 +173,9 @@ const openSteps = 64
 func (p *process) track(st *step) {
 	open := p.steps[max(0, len(p.steps)-openSteps):]
 	if len(open) < openSteps || slices.ContainsFunc(open, func(s *step) bool { return s.end <= st.start }) {
+		if st.latest = st.end; len(p.steps) > 0 {
+			st.latest = max(st.end, p.steps[len(p.steps)-1].latest)
+		}
 		p.steps = append(p.steps, st)
 	}
 }
@@ -183,12 +188,18 @@ func (p *process) passed(t int64) {
 	}
 }
 
-// stepsBefore are the steps that began before an instant, of those that are kept: at most the latest maxSteps, so that files
-// with thousands of steps within a millisecond cost no more than others.
-func (p *process) stepsBefore(t int64) []*step {
+// during are the steps that overlap [from, to), the latest first, of those that are kept: at most the latest maxSteps, so that
+// files with thousands of steps within a millisecond cost no more than others.
+func (p *process) during(from, to int64) iter.Seq[*step] {
 	const maxSteps = 4096
-	n, _ := slices.BinarySearchFunc(p.steps, t, func(s *step, t int64) int { return cmp.Compare(s.start, t) })
-	return p.steps[max(0, n-maxSteps):n]
+	n, _ := slices.BinarySearchFunc(p.steps, to, func(s *step, t int64) int { return cmp.Compare(s.start, t) })
+	return func(yield func(*step) bool) {
+		for i := n - 1; i >= max(0, n-maxSteps) && p.steps[i].latest > from; i-- {
+			if s := p.steps[i]; s.end > from && !yield(s) {
+				return
+			}
+		}
+	}
 }
 
 // stepAt is the step whose host range holds the instant, among the latest ones: the sweep asks for what is about now.

@@ -4,6 +4,7 @@
 package gputrace
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,7 +17,7 @@ func TestStepsWithinEachOtherAreBounded(t *testing.T) {
 	for i := range int64(n) {
 		p.track(&step{start: i, end: 2*n - i})
 	}
-	assert.Len(t, p.stepsBefore(n), openSteps)
+	assert.Len(t, slices.Collect(p.during(n, n+1)), openSteps)
 	assert.Equal(t, int64(openSteps-1), p.stepAt(n).start)
 	p.passed(2 * n)
 	assert.Empty(t, p.steps)

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 )
 
 // Device is what a file says about a device.
@@ -55,6 +57,7 @@ type Profile struct {
 	last      int64 // latest end
 	firstStep int64
 	bounds    stepBounds
+	clocks    map[int64][]verdict.Sample // by device
 
 	windowFirst, windowLast int64 // as the file says
 	hasWindow               bool
@@ -131,6 +134,18 @@ func (p *Profile) Add(e *Event) error {
 		return fmt.Errorf("cannot keep event %d: %w", p.seq, err)
 	}
 	return nil
+}
+
+// Clock takes a reading of a device's clock, in any unit that is the same for all, at ns since the file's base.
+func (p *Profile) Clock(device, at int64, value float64) {
+	const devices = 256
+	if at < -maxTime || at > maxTime || !(value > 0) || len(p.clocks) == devices && p.clocks[device] == nil {
+		return
+	}
+	if p.clocks == nil {
+		p.clocks = map[int64][]verdict.Sample{}
+	}
+	p.clocks[device] = append(verdict.LimitClocks(p.clocks[device]), verdict.Sample{Time: at, Clock: value})
 }
 
 // trackID numbers rows. Most files write the events of a row one after the other, so the last one is asked first.

@@ -285,7 +285,7 @@ func (s *sweep) analyse(proc *process, a *activity) {
 // activities come by start.
 func (s *sweep) clip(p *process, a *activity) {
 	p.passed(a.start - skew)
-	for _, st := range p.stepsBefore(a.end) {
+	for st := range p.during(a.start, a.end) {
 		st.device(a)
 	}
 }

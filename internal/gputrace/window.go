@@ -29,7 +29,7 @@ type deviceWindow struct {
 func newDeviceWindow(ordinal int64, p *process, s *verdict.Splitter) *deviceWindow {
 	d := &deviceWindow{ordinal: ordinal, process: p, verdicts: verdict.NewDevice(s), streams: map[int64]*stream{}}
 	d.verdicts.Took = func(c verdict.Claim) {
-		for _, st := range d.taking.stepsBefore(c.To) {
+		for st := range d.taking.during(c.From, c.To) {
 			st.account.Take(c, st.start, st.end)
 		}
 	}
@@ -74,6 +74,9 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 			fallthrough
 		default:
 			v.Operator, v.Shape = w.op, w.shape
+		}
+		for i := range a.detail.Grid {
+			v.Launched = v.Launched*31 + uint64(a.detail.Grid[i]*4096+a.detail.Block[i])
 		}
 		if a.detail.BlocksPerSM > 0 {
 			v.Filled = a.detail.BlocksPerSM

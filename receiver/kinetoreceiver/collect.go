@@ -58,6 +58,12 @@ func (c *collect) Event(j *chromejson.Event) error {
 			return c.memory(j)
 		}
 		return nil // marks of the profiler itself
+	case 'C':
+		if c.clock(j) {
+			return nil
+		}
+		c.skip("phase 'C'")
+		return nil
 	case 0:
 		c.skip("event without a phase")
 		return nil
@@ -124,6 +130,28 @@ func (c *collect) window(j *chromejson.Event) {
 		return
 	}
 	c.p.Window(start, start+length)
+}
+
+// clock takes a counter of a device's clock: its name says "clock" or "frequency", and no memory's. The device is the one in
+// its arguments, else its process.
+func (c *collect) clock(j *chromejson.Event) bool {
+	name := bytes.ToLower(j.Name)
+	at, ok := chromejson.Micros(j.TS)
+	if !ok || !bytes.Contains(name, []byte("clock")) && !bytes.Contains(name, []byte("frequency")) || bytes.Contains(name, []byte("mem")) {
+		return false
+	}
+	device, _ := chromejson.Int(j.PID)
+	var value float64
+	chromejson.Fields(j.Args, func(k, v []byte) bool {
+		if string(k) == "device" {
+			setInt(&device, v)
+		} else if value == 0 {
+			setFloat(&value, v)
+		}
+		return true
+	})
+	c.p.Clock(device, at, value)
+	return true
 }
 
 // memory takes an event of PyTorch's allocator; those of the host's are left out.

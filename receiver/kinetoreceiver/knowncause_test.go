@@ -252,6 +252,20 @@ func programs() map[string]program {
 				m.wait("")
 			})
 		}},
+		"throttled clocks": {
+			kind: verdict.KindThrottle, says: "times as long from",
+			run: func(m *machine, sick bool) {
+				m.steps(12, func(i int) {
+					for k := range 40 {
+						length := m.about(int64(100+100*(k%4)) * us)
+						if sick && i >= 5 {
+							length = length * 3 / 2 / 1000 * 1000
+						}
+						m.operator("aten::mm", work{name: fmt.Sprintf("gemm%d", k%4), length: length, stream: 7, args: `,"grid":[64,8,2],"block":[256,1,1]`})
+					}
+				})
+			},
+		},
 		"overlapping streams, healthy": {run: func(m *machine, _ bool) {
 			m.steps(10, func(int) {
 				for range 20 {

@@ -28,6 +28,7 @@ type Activity struct {
 	Work       *Work   // of the operator, when this is the first of its activities; nil: not known, or counted already
 	Opaque     bool    // in a compiled region or graph, which hides its operators
 	Filled     float64 // part of the multiprocessors that the kernel's blocks fill at most; 0: not known, 1: all
+	Launched   uint64  // launch configuration of a kernel, in any form; 0: not known
 	Bytes      int64   // of a copy, or of a collective by the convention of NCCL's tests; 0: not stated
 	Direction  string  // of a copy
 	Memory     string  // of the host in a copy
@@ -73,6 +74,7 @@ type Device struct {
 	copy map[copyKey]*copies
 	lead Account // before the first activity: no part of the window
 
+	pace                pace
 	kernels, kernelTime int64
 	short, opaque       int64 // exclusive time but short: number
 }
@@ -157,6 +159,7 @@ func (d *Device) begin(a *Activity) {
 			if t.duration < shortKernel {
 				d.short++
 			}
+			d.pace.add(a.Start, t.duration, a.Launched*0x9e3779b97f4a7c15^uint64(a.Name)<<32^uint64(a.Shape))
 		} else {
 			t.coll = d.collectiveOf(a)
 		}

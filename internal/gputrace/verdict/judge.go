@@ -313,8 +313,9 @@ func (j *judge) device(d *Device, r *Report) []Verdict {
 	j.startup(&d.lead)
 	j.copies(d, r)
 	j.collectives(r)
-	claimed := j.efficiency(r)
-	j.parallelism(d, r, claimed)
+	needed := 1 - j.slow(d)
+	claimed := j.efficiency(r, needed)
+	j.parallelism(d, r, claimed, needed)
 	if c := d.parts[Computing]; c > 0 {
 		j.note(Verdict{
 			Kind: KindOpaque, Certainty: High, Chain: []string{"compiled regions and graphs do not show their operators", "what they compute is not judged"},

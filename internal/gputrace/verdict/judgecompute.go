@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// efficiency judges operators that are far below the peak, by name; it returns the operators that its verdicts claim.
-func (j *judge) efficiency(r *Report) map[string]bool {
+// efficiency judges operators that are far below the peak, by name; it returns the operators that its verdicts claim. needed is
+// the part of computing time that no verdict claims yet.
+func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 	type group struct {
 		gain, time, atPeak, narrow, alone float64
 		count                             int64
@@ -31,12 +32,12 @@ func (j *judge) efficiency(r *Report) map[string]bool {
 			g = &group{bound: map[string]float64{}, best: o}
 			groups[o.Name] = g
 		}
-		alone := float64(o.Alone)
+		alone := needed * float64(o.Alone)
 		g.gain += alone * (1 - o.PeakShare/reachable)
 		g.alone += alone
 		g.time += float64(o.Time)
 		g.atPeak += o.PeakShare * float64(o.Time)
-		g.narrow += float64(o.narrow)
+		g.narrow += needed * float64(o.narrow)
 		g.count += o.Kernels
 		g.bound[o.Bound] += float64(o.Time)
 		g.where = append(g.where, Place{Name: o.Name + " " + o.Shapes, In: o.Kernel, Time: o.Alone, Count: o.Calls})
@@ -145,7 +146,7 @@ func dimensions(shape string) (list []int64) {
 }
 
 // parallelism judges narrow kernels that no verdict on efficiency claims.
-func (j *judge) parallelism(d *Device, r *Report, claimed map[string]bool) {
+func (j *judge) parallelism(d *Device, r *Report, claimed map[string]bool, needed float64) {
 	var narrow int64
 	var empty float64
 	var where []Place
@@ -159,7 +160,7 @@ func (j *judge) parallelism(d *Device, r *Report, claimed map[string]bool) {
 	sortPlaces(where)
 	if c := d.parts[Computing]; c > 0 && float64(narrow) >= thresholdNarrow*float64(c) {
 		j.add(Verdict{
-			Kind: KindParallelism, Gain: time.Duration(empty), Where: where[:min(topPlaces, len(where))], Certainty: Low,
+			Kind: KindParallelism, Gain: time.Duration(needed * empty), Where: where[:min(topPlaces, len(where))], Certainty: Low,
 			Chain: []string{
 				"kernels have fewer blocks than the device has multiprocessors",
 				fmt.Sprintf("%.3g %% of %s does nothing for %s", 100*empty/float64(narrow), j.device0(), Span(narrow)),

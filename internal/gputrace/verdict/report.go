@@ -156,6 +156,7 @@ type Facts struct {
 	Name    func(uint32) string // of ranges, calls and operators
 	Kernel  func(uint32) string // of kernels
 	Memory  Memory
+	Clocks  []Sample // of the device, as far as the file has them
 }
 
 // Memory is how the framework's allocated memory went.

@@ -27,6 +27,7 @@ const (
 	KindComm            = "exposed_communication" // exposed collectives that moved bytes
 	KindEfficiency      = "low_efficiency"        // an operator far below the peak of the device
 	KindParallelism     = "low_parallelism"       // kernels with fewer blocks than the device has multiprocessors
+	KindThrottle        = "throttle"              // the same kernels took longer in a part of the window
 	KindOpaque          = "opaque_regions"        // kernels of which the file does not show the operators
 	KindMemory          = "memory_spike"          // allocated memory grows much
 	KindHealthy         = "healthy"               // nothing to gain above the threshold

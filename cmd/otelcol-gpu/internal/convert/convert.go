@@ -204,14 +204,14 @@ func (o Options) read(ctx context.Context, file string, files, all Emit) (Result
 }
 
 func also(r Result) string {
-	s := ""
+	var b strings.Builder
 	if r.Cut > 0 {
-		s = fmt.Sprintf(" (%d more are summed on them: --detail kernels shows all)", r.Cut)
+		fmt.Fprintf(&b, " (%d more are summed on them: --detail kernels shows all)", r.Cut)
 	}
 	for _, remark := range r.Remarks {
-		s += "\n    " + printable.Line(remark)
+		b.WriteString("\n    " + printable.Line(remark))
 	}
-	return s
+	return b.String()
 }
 
 func (o Options) factories(source *pipeline.Source, table *optable.Table) func() (otelcol.Factories, error) {

@@ -1,0 +1,206 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+)
+
+// pace is how long kernels of one kind (name, launch configuration, shapes) took in the course of the window. Where most kinds
+// became slower together, the device did: its clocks were lowered, or somebody else used it.
+type pace struct {
+	samples []paced
+	stride  int // one kernel of so many is kept
+	skipped int
+}
+
+type paced struct {
+	start, length int64
+	kind          uint64
+}
+
+// Limits of pace.
+const (
+	maxPaced    = 1 << 14 // kernels that are kept; beyond, every second goes and one of twice as many is taken
+	leastPaced  = 12      // of a kind
+	leastLength = 2_000   // ns: shorter ones vary by the clock's grain
+	perSlot     = 24      // kernels
+	maxSlots    = 32      // parts of the window that are compared
+	slower      = 1.1     // from which on a part is slow: what boost clocks vary by is less
+)
+
+func (p *pace) add(start, length int64, kind uint64) {
+	if p.skipped++; length < leastLength || p.skipped < p.stride {
+		return
+	}
+	p.skipped = 0
+	if len(p.samples) == maxPaced {
+		half := p.samples[:0]
+		for i := 0; i < maxPaced; i += 2 {
+			half = append(half, p.samples[i])
+		}
+		p.samples, p.stride = half, 2*max(1, p.stride)
+	}
+	p.samples = append(p.samples, paced{start, length, kind})
+}
+
+// Sample is a reading of a device's clock.
+type Sample struct {
+	Time  int64   // ns, as activities
+	Clock float64 // any unit, the same for all
+}
+
+// slowdown is what slower kernels cost.
+type slowdown struct {
+	part       float64 // of the computing time, what would not have been needed
+	factor     float64 // how much longer the same kernels took, in the mean of the slow parts
+	from, to   int64   // of the slow parts
+	kinds, all int     // kinds that were slower, and that were compared
+	slow, fast float64 // clocks; 0: not known
+}
+
+// slowdown compares parts of the window by kinds of kernel: each kind with its own median, each part by the median over
+// kernels, and parts with the fastest ones. ok is false where nothing can be said.
+func (p *pace) slowdown(clocks []Sample) (s slowdown, ok bool) {
+	by := map[uint64][]int64{}
+	for _, x := range p.samples {
+		by[x.kind] = append(by[x.kind], x.length)
+	}
+	medians := map[uint64]float64{}
+	for kind, list := range by {
+		if len(list) >= leastPaced {
+			slices.Sort(list)
+			medians[kind] = float64(list[len(list)/2])
+		}
+	}
+	list := slices.DeleteFunc(slices.Clone(p.samples), func(x paced) bool { return medians[x.kind] == 0 })
+	n := min(maxSlots, len(list)/perSlot)
+	if n < 4 || len(medians) < 2 {
+		return s, false
+	}
+	levels := make([]float64, n) // median of length ÷ median length of its kind
+	for i := range levels {
+		var ratios []float64
+		for _, x := range list[i*len(list)/n : (i+1)*len(list)/n] {
+			ratios = append(ratios, float64(x.length)/medians[x.kind])
+		}
+		sort.Float64s(ratios)
+		levels[i] = ratios[len(ratios)/2]
+	}
+	sorted := slices.Sorted(slices.Values(levels))
+	fast := slices.DeleteFunc(slices.Clone(sorted), func(level float64) bool { return level >= slower*sorted[len(sorted)/8] })
+	base := 0.0
+	for _, level := range fast {
+		base += level / float64(len(fast))
+	}
+	var saved, all, slowTime float64
+	type pair struct{ slow, slowN, fast, fastN float64 }
+	kinds := map[uint64]*pair{}
+	for i, level := range levels {
+		r := level / base
+		part := list[i*len(list)/n : (i+1)*len(list)/n]
+		for _, x := range part {
+			k := kinds[x.kind]
+			if k == nil {
+				k = &pair{}
+				kinds[x.kind] = k
+			}
+			all += float64(x.length)
+			if r < slower {
+				k.fast, k.fastN = k.fast+float64(x.length), k.fastN+1
+				continue
+			}
+			k.slow, k.slowN = k.slow+float64(x.length), k.slowN+1
+			saved += float64(x.length) * (1 - 1/r)
+			slowTime += float64(x.length)
+		}
+		if r >= slower {
+			if s.to == 0 {
+				s.from = part[0].start
+			}
+			last := part[len(part)-1]
+			s.to = last.start + last.length
+		}
+	}
+	for _, k := range kinds {
+		if k.slowN > 0 && k.fastN > 0 {
+			if s.all++; k.slow/k.slowN > (1+slower)/2*k.fast/k.fastN {
+				s.kinds++
+			}
+		}
+	}
+	if s.all < 2 || 2*s.kinds < s.all || slowTime == 0 {
+		return s, false
+	}
+	s.part, s.factor = saved/all, slowTime/(slowTime-saved)
+	s.slow, s.fast = clocksOf(clocks, s.from, s.to)
+	return s, true
+}
+
+// clocksOf are the mean clocks within and without an interval; 0 where there are none.
+func clocksOf(clocks []Sample, from, to int64) (within, without float64) {
+	var a, na, b, nb float64
+	for _, c := range clocks {
+		if from <= c.Time && c.Time < to {
+			a, na = a+c.Clock, na+1
+		} else {
+			b, nb = b+c.Clock, nb+1
+		}
+	}
+	if na == 0 || nb == 0 {
+		return 0, 0
+	}
+	return a / na, b / nb
+}
+
+// slow judges kernels that became slower. It returns the part of computing time that its verdict claims.
+func (j *judge) slow(d *Device) (claimed float64) {
+	s, ok := d.pace.slowdown(j.f.Clocks)
+	if !ok {
+		return 0
+	}
+	gain := time.Duration(s.part * float64(d.parts[Computing]))
+	v := Verdict{
+		Kind: KindThrottle, Gain: gain, Certainty: Low,
+		Chain: []string{
+			"the device became slower (clocks lowered for power or heat, or somebody else on it)",
+			fmt.Sprintf("the same kernels took %.3g times as long from %s to %s of the window", s.factor, Span(s.from-d.first), Span(s.to-d.first)),
+			fmt.Sprintf("%s computed %s longer", j.device0(), Span(int64(gain))),
+		},
+		Evidence: fmt.Sprintf("%d of %d kinds of kernel, each compared with itself", s.kinds, s.all),
+		Remedy:   "look at clocks, power and throttle reasons of the device (nvidia-smi -q -d PERFORMANCE, the gpu receiver), lock clocks, mend cooling or power limit",
+	}
+	if s.slow > 0 {
+		if drop := s.slow / s.fast; drop < 1/(1+(slower-1)/2) {
+			v.Certainty, v.Chain[0] = High, "the clocks of the device were lowered (power or heat)"
+			v.Evidence += fmt.Sprintf("; the file's clock was at %.3g %% of what it was otherwise", 100*drop)
+		} else {
+			v.Chain[0] = "the device became slower, though its clock did not: somebody else used it, or its memory"
+			v.Evidence += fmt.Sprintf("; the file's clock was at %.3g %%", 100*drop)
+		}
+	}
+	if float64(gain) >= thresholdGain*float64(j.length) {
+		claimed = s.part
+	}
+	j.add(v)
+	return claimed
+}
+
+// LimitClocks halves a list of readings that has become too long, in order of time.
+func LimitClocks(list []Sample) []Sample {
+	const most = 1 << 16
+	if len(list) < most {
+		return list
+	}
+	slices.SortFunc(list, func(a, b Sample) int { return cmp.Compare(a.Time, b.Time) })
+	half := list[:0]
+	for i := 0; i < len(list); i += 2 {
+		half = append(half, list[i])
+	}
+	return half
+}
