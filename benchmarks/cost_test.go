@@ -9,6 +9,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -26,7 +27,10 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
 )
 
-var costRounds = flag.Int("cost", 0, "rounds of TestCostOfAPipeline; 0: skip it")
+var (
+	costRounds = flag.Int("cost", 0, "rounds of the tests of costs; 0: skip them")
+	costOf     = flag.String("cost-of", "", "measure only passing through and pipelines whose names match this regular expression")
+)
 
 // stage puts a component in front of the rest of a pipeline.
 type stage func(*testing.T, *samplesHost, consumer.Traces) consumer.Traces
@@ -80,6 +84,11 @@ func spanMetricsStage() stage {
 	return connectorStage(spanmetricsconnector.NewFactory(), spanMetrics)
 }
 
+type pipelineCase struct {
+	name  string
+	build stage
+}
+
 const (
 	pass = "pass_through"
 	all  = "gpu_join+gpu_derive+gpu_metrics"
@@ -91,10 +100,7 @@ func TestCostOfAPipeline(t *testing.T) {
 	if *costRounds == 0 {
 		t.Skip("measures only with -cost ROUNDS")
 	}
-	cases := []struct {
-		name  string
-		build stage
-	}{
+	cases := []pipelineCase{
 		{pass, pipeline()},
 		{"gpu_derive", deriveStage(full)},
 		{"gpu_derive lean", deriveStage(lean)},
@@ -122,6 +128,7 @@ func TestCostOfAPipeline(t *testing.T) {
 			return err
 		}},
 	}
+	cases = slices.DeleteFunc(cases, func(c pipelineCase) bool { return c.name != pass && !regexp.MustCompile(*costOf).MatchString(c.name) })
 	wire := requests(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	for _, end := range ends {

@@ -42,33 +42,33 @@ var activityStates = [stateStarved + 1]string{
 // says nothing of the time between it and the next.
 func (a *aggregator) activity(r *resource, f *facts, weight float64, now int64) {
 	cfg := a.cfg.Activity.Get()
-	sections := !f.recorded
-	if cfg == nil || f.end == f.start || sections && (f.time == 0 || weight != 1) {
+	sections := !f.Recorded()
+	if cfg == nil || f.End == f.Start || sections && (f.Time == 0 || weight != 1) {
 		return
 	}
-	x := activity{start: f.start, end: f.end, class: classCompute}
+	x := activity{start: f.Start, end: f.End, class: classCompute}
 	switch {
 	case sections:
-		x.end = min(x.end, x.start+uint64(math.Round(f.time*1e9)))
-	case f.kind == semconv.GPUOperationTypeKernel:
-		if f.collective {
+		x.end = min(x.end, x.start+uint64(math.Round(f.Time*1e9)))
+	case f.Type == semconv.GPUOperationTypeKernel:
+		if f.collective() {
 			x.class = classComm
 		}
-	case f.kind == semconv.GPUOperationTypeCollective:
+	case f.Type == semconv.GPUOperationTypeCollective:
 		x.class = classComm
-	case f.kind == semconv.GPUOperationTypeCopy || f.kind == semconv.GPUOperationTypeMemset:
+	case f.Type == semconv.GPUOperationTypeCopy || f.Type == semconv.GPUOperationTypeMemset:
 		x.class = classCopy
 	default:
 		return
 	}
-	if !spanfacts.Sound(f.start, f.end) || f.end > uint64(now+int64(future)) {
+	if !spanfacts.Sound(f.Start, f.End) || f.End > uint64(now+int64(future)) {
 		a.stats.activityTime++ // one such record could be years of work, or make all that follow late
 		return
 	}
-	if f.hasStartDelay && f.startDelay >= 0 && f.startDelay*1e9 < float64(f.start) {
-		x.launch = f.start - uint64(math.Round(f.startDelay*1e9))
+	if f.HasStartDelay && f.StartDelay >= 0 && f.StartDelay*1e9 < float64(f.Start) {
+		x.launch = f.Start - uint64(math.Round(f.StartDelay*1e9))
 	}
-	key := deviceKey{f.id, f.ordinal, sections}
+	key := deviceKey{f.Device.ID, f.Device.Ordinal, sections}
 	t := r.devices[key]
 	if t == nil {
 		if len(r.devices) >= a.cfg.CardinalityLimit {

@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
-	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // future is how far a span's end may be ahead of the clock and still set the time of points.
@@ -41,11 +40,6 @@ type counts struct {
 	spans, overflow, evicted                  int64
 	activityLate, activityLimit, activityTime int64
 	stepLate, stepLimit                       int64
-}
-
-type spanKey struct {
-	trace pcommon.TraceID
-	span  pcommon.SpanID
 }
 
 func newAggregator(cfg *Config, instance string) *aggregator {
@@ -154,12 +148,12 @@ func (a *aggregator) extra(span, resource pcommon.Map) string {
 func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, now int64) {
 	a.stats.spans++
 	r.seen = now
-	if f.end > r.newest && f.end <= uint64(now+int64(future)) {
-		r.newest = f.end
+	if f.End > r.newest && f.End <= uint64(now+int64(future)) {
+		r.newest = f.End
 	}
-	step := f.kind == semconv.GPUOperationTypeStep
+	step, request := f.Kind == spanfacts.Step, f.Kind == spanfacts.Request
 	if a.cfg.Operations.HasValue() {
-		a.operation(r, f, weight, emitted || step || f.request, now) // of a step only the energy that no operation has
+		a.operation(r, f, weight, emitted || step || request, now) // of a step only the energy that no operation has
 	}
 	if step {
 		if a.cfg.Steps.HasValue() {
@@ -170,7 +164,7 @@ func (a *aggregator) span(r *resource, f *facts, weight float64, emitted bool, n
 		}
 		return
 	}
-	if f.request {
+	if request {
 		return
 	}
 	a.activity(r, f, weight, now)

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -30,7 +31,7 @@ type finding struct {
 	loop        string
 	index       int64
 	ranks       int
-	typicalStep spanKey // of the rank nearest to the median
+	typicalStep spanfacts.Key // of the rank nearest to the median
 	typicalRank int64
 }
 
@@ -39,7 +40,7 @@ func findingSpans(found []*finding, scope func(pcommon.InstrumentationScope)) pt
 	td := ptrace.NewTraces()
 	of := make(map[pcommon.Map]ptrace.SpanSlice)
 	for _, f := range found {
-		if f.step.trace.IsEmpty() || f.step.span.IsEmpty() {
+		if f.step.Trace.IsEmpty() || f.step.Span.IsEmpty() {
 			continue
 		}
 		spans, ok := of[f.step.resource]
@@ -60,9 +61,9 @@ func findingSpans(found []*finding, scope func(pcommon.InstrumentationScope)) pt
 // write makes the finding's span: a child of the step, with the step's sampling. It has no gpu.operation.type, for it is no work of the
 // device and must not be counted as such.
 func (f *finding) write(s ptrace.Span) {
-	s.SetTraceID(f.step.trace)
+	s.SetTraceID(f.step.Trace)
 	s.SetSpanID(f.spanID())
-	s.SetParentSpanID(f.step.span)
+	s.SetParentSpanID(f.step.Span)
 	s.TraceState().FromRaw(f.step.state)
 	s.SetFlags(f.step.flags & traceFlags)
 	s.SetKind(ptrace.SpanKindInternal)
@@ -98,10 +99,10 @@ func (f *finding) write(s ptrace.Span) {
 	text(semconv.GPUStragglerPhaseKey, f.Phase)
 	a.PutInt(string(semconv.GPUStepIndexKey), f.index)
 	text(semconv.GPUOperationNameKey, f.loop)
-	if !f.typicalStep.trace.IsEmpty() && !f.typicalStep.span.IsEmpty() {
+	if !f.typicalStep.Trace.IsEmpty() && !f.typicalStep.Span.IsEmpty() {
 		l := s.Links().AppendEmpty()
-		l.SetTraceID(f.typicalStep.trace)
-		l.SetSpanID(f.typicalStep.span)
+		l.SetTraceID(f.typicalStep.Trace)
+		l.SetSpanID(f.typicalStep.Span)
 		l.Attributes().PutInt(string(semconv.GPUJobRankKey), f.typicalRank)
 	}
 }
@@ -109,8 +110,8 @@ func (f *finding) write(s ptrace.Span) {
 // spanID is made of the step's ids (FNV-1a, 64 bits), so that the same step found again, here or in another Collector, gives the same span.
 func (f *finding) spanID() (id pcommon.SpanID) {
 	h := fnv.New64a()
-	_, _ = h.Write(f.step.trace[:])
-	_, _ = h.Write(f.step.span[:])
+	_, _ = h.Write(f.step.Trace[:])
+	_, _ = h.Write(f.step.Span[:])
 	_, _ = h.Write([]byte(findingName))
 	h.Sum(id[:0])
 	if id.IsEmpty() {

@@ -212,7 +212,7 @@ func TestSpansAndMetricsNameTheSameRanks(t *testing.T) {
 	_, delays := scores(t, a, clock)
 	named := map[string]bool{}
 	for _, f := range a.findings() {
-		named[fmt.Sprint(f.step.span[0]-1, " ", f.Section)] = true
+		named[fmt.Sprint(f.step.Span[0]-1, " ", f.Section)] = true
 	}
 	assert.Equal(t, map[string]bool{"1 backward": true, "4 backward": true, "5 backward": true}, named)
 	assert.Len(t, delays, 3)

@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // faces are a connector with both outputs, as the Collector makes them: of one configuration, started and stopped each, and each
@@ -235,7 +236,7 @@ func TestASlowTakerOfSpansHoldsUpNothing(t *testing.T) {
 
 	// What waits is bounded, and at the end it is given up when the time for that is over.
 	c := x.all[1].(*gpuMetrics)
-	f := &finding{step: stepSpan{spanKey: spanKey{[16]byte{1}, [8]byte{1}}}}
+	f := &finding{step: stepSpan{Key: spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{1}}}}
 	f.step.resource = batch(t, nil).ResourceSpans().At(0).Resource().Attributes()
 	many := make([]*finding, maxFindings+3)
 	for i := range many {

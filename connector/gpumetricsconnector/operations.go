@@ -63,38 +63,39 @@ func (d *dims) slot() uint32 {
 // operation feeds the series of a span's dimensions; energyOnly leaves out the first five metrics, which the producer writes itself.
 // weight is how many spans the span stands for. It does not multiply energy, which gpu_join has shared out among the spans that came.
 func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly bool, now int64) {
-	b := r.operations.find(&f.dims)
+	d := f.dims()
+	b := r.operations.find(&d)
 	if b == nil {
-		b = a.newOperation(r, f)
+		b = a.newOperation(r, &d)
 	}
 	over := false
 	need := func(s **series, id metricID) *series {
 		if *s == nil {
-			*s = r.operationSeries(&a.settings, id, f)
+			*s = r.operationSeries(&a.settings, id, f, &d)
 		}
 		over = over || r.overflowed(id, *s)
 		return *s
 	}
 	if !energyOnly {
 		need(&b.count, metricCount).add(weight, now)
-		if f.time > 0 {
-			need(&b.duration, metricDuration).record(f.time, weight, f, now)
+		if f.Time > 0 {
+			need(&b.duration, metricDuration).record(f.Time, weight, f, now)
 		}
-		if f.size > 0 {
-			need(&b.io, metricIO).add(f.size*weight, now)
+		if f.Size > 0 {
+			need(&b.io, metricIO).add(f.Size*weight, now)
 		}
-		if f.flops > 0 {
-			need(&b.flops, metricFLOPs).add(f.flops*weight, now)
+		if f.FLOPs > 0 {
+			need(&b.flops, metricFLOPs).add(f.FLOPs*weight, now)
 		}
-		if f.items > 0 {
-			need(&b.items, metricItems).add(f.items*weight, now)
+		if f.Items > 0 {
+			need(&b.items, metricItems).add(f.Items*weight, now)
 		}
 	}
-	if f.selfEnergy > 0 {
-		need(&b.energy, metricEnergy).add(f.selfEnergy, now)
+	if f.SelfEnergy > 0 {
+		need(&b.energy, metricEnergy).add(f.SelfEnergy, now)
 	}
-	if f.energy > 0 && f.items > 0 {
-		need(&b.itemEnergy, metricItemEnergy).ratio(f.energy, f.items*weight, now)
+	if f.Energy > 0 && f.Items > 0 {
+		need(&b.itemEnergy, metricItemEnergy).ratio(f.Energy, f.Items*weight, now)
 	}
 	if over {
 		a.stats.overflow++
@@ -103,11 +104,11 @@ func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly
 
 // newOperation makes the operation of a span's dimensions. When there are very many, spans have one that is not kept, and their
 // series are found by attributes each time.
-func (a *aggregator) newOperation(r *resource, f *facts) *operation {
+func (a *aggregator) newOperation(r *resource, d *dims) *operation {
 	b := &operation{}
 	if r.operations.len() < 4*a.cfg.CardinalityLimit && a.operations < a.cfg.MaxSeries {
 		a.operations++
-		b.key = f.dims
+		b.key = *d
 		key := &b.key
 		for _, s := range []*string{
 			&key.name, &key.kind, &key.category, &key.id, &key.status, &key.direction, &key.precision, &key.itemType,
@@ -123,35 +124,35 @@ func (a *aggregator) newOperation(r *resource, f *facts) *operation {
 const extraSeparator = "\x00"
 
 // operationSeries makes or finds the series of a metric for a span's dimensions.
-func (r *resource) operationSeries(st *settings, id metricID, f *facts) *series {
+func (r *resource) operationSeries(st *settings, id metricID, f *facts, d *dims) *series {
 	attrs := pcommon.NewMap()
 	put := func(key, value string) {
 		if value != "" {
 			attrs.PutStr(key, value)
 		}
 	}
-	put(string(semconv.GPUOperationNameKey), f.name)
-	put(string(semconv.GPUOperationTypeKey), f.kind)
-	put(string(semconv.GPUOperationCategoryKey), f.category)
-	if f.extra != "" {
-		for i, v := range strings.Split(f.extra, extraSeparator) {
+	put(string(semconv.GPUOperationNameKey), d.name)
+	put(string(semconv.GPUOperationTypeKey), d.kind)
+	put(string(semconv.GPUOperationCategoryKey), d.category)
+	if d.extra != "" {
+		for i, v := range strings.Split(d.extra, extraSeparator) {
 			put(st.cfg.Dimensions[i], v)
 		}
 	}
 	switch id {
 	case metricCount:
-		put(string(semconv.GPUTimingStatusKey), f.status)
+		put(string(semconv.GPUTimingStatusKey), d.status)
 	case metricDuration:
-		put(string(semconv.GPUTimingStatusKey), f.status)
-		put(string(semconv.HWIDKey), f.id)
+		put(string(semconv.GPUTimingStatusKey), d.status)
+		put(string(semconv.HWIDKey), d.id)
 	case metricEnergy:
-		put(string(semconv.HWIDKey), f.id)
+		put(string(semconv.HWIDKey), d.id)
 	case metricIO:
-		put(string(semconv.GPUCopyDirectionKey), f.direction)
+		put(string(semconv.GPUCopyDirectionKey), d.direction)
 	case metricFLOPs:
-		put(string(semconv.GPUFLOPPrecisionKey), f.precision)
+		put(string(semconv.GPUFLOPPrecisionKey), d.precision)
 	case metricItems, metricItemEnergy:
-		put(string(semconv.GPUOperationItemTypeKey), f.itemType)
+		put(string(semconv.GPUOperationItemTypeKey), d.itemType)
 	}
 	return r.families[id].get(st, attrs, r.startOf(f))
 }

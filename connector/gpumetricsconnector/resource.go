@@ -68,10 +68,10 @@ func (r *resource) identify(attrs pcommon.Map) {
 // startOf is the time from which a series made for a span counts: the span's start, but not before points that were written, for a
 // series that expired must not overlap itself. 0, unknown, where the start is of a clock that was not set and the points are not.
 func (r *resource) startOf(f *facts) uint64 {
-	if f.start < spanfacts.Earliest && max(f.end, r.newest) >= spanfacts.Earliest {
+	if f.Start < spanfacts.Earliest && max(f.End, r.newest) >= spanfacts.Earliest {
 		return r.written
 	}
-	return max(f.start, r.written)
+	return max(f.Start, r.written)
 }
 
 // overflowed reports whether the series is the one of its family that takes what is too much.

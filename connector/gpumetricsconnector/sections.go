@@ -22,21 +22,21 @@ const (
 // sectionTree sums up operations by name, level by level, until a step takes what lies below it. Spans of a batch may come in
 // any order, and over batches children before parents, which is how they end.
 type sectionTree struct {
-	sums  map[spanKey]*straggler.Sections
-	order []spanKey // oldest first; those that were taken stay until they reach the front
-	count int       // parts in sums
+	sums  map[spanfacts.Key]*straggler.Sections
+	order []spanfacts.Key // oldest first; those that were taken stay until they reach the front
+	count int             // parts in sums
 
 	// of the batch that is being read
 	spans   []treeSpan
-	streams []spanfacts.NestSpan // the same
-	index   map[spanKey]int      // of spans
+	streams []spanfacts.NestSpan  // the same
+	index   map[spanfacts.Key]int // of spans
 	path    []int
 	hosts   []hostSpan
-	ups     map[spanKey]spanKey // parents of hosts
+	ups     map[spanfacts.Key]spanfacts.Key // parents of hosts
 }
 
 type treeSpan struct {
-	key, parent    spanKey
+	key, parent    spanfacts.Key
 	process        uint64
 	device, stream int64 // -1: none
 	start, end     uint64
@@ -46,23 +46,23 @@ type treeSpan struct {
 }
 
 // hostSpan is a span that is not of the GPU.
-type hostSpan struct{ key, parent spanKey }
+type hostSpan struct{ key, parent spanfacts.Key }
 
 func newSectionTree() sectionTree {
-	return sectionTree{sums: make(map[spanKey]*straggler.Sections), index: make(map[spanKey]int), ups: make(map[spanKey]spanKey)}
+	return sectionTree{sums: make(map[spanfacts.Key]*straggler.Sections), index: make(map[spanfacts.Key]int), ups: make(map[spanfacts.Key]spanfacts.Key)}
 }
 
 // add takes a span of the batch; process is a number of whose it is.
 func (t *sectionTree) add(process uint64, f *facts) {
 	t.spans = append(t.spans, treeSpan{
-		key: spanKey{f.traceID, f.spanID}, parent: spanKey{f.traceID, f.parentSpanID},
-		process: process, device: f.ordinal, stream: f.stream, start: f.start, end: f.end, time: f.time, name: f.name, category: f.category,
+		key: f.Key, parent: f.parent(),
+		process: process, device: f.Device.Ordinal, stream: f.Stream, start: f.Start, end: f.End, time: f.Time, name: f.Name, category: f.Category,
 	})
 }
 
 // addHost takes a host span of the batch, so that what lies below it is found above it.
 func (t *sectionTree) addHost(f *facts) {
-	t.hosts = append(t.hosts, hostSpan{spanKey{f.traceID, f.spanID}, spanKey{f.traceID, f.parentSpanID}})
+	t.hosts = append(t.hosts, hostSpan{f.Key, f.parent()})
 }
 
 // settle takes the spans of the batch into the sums, children before parents.
@@ -77,12 +77,12 @@ func (t *sectionTree) settle() {
 		for i := range t.spans {
 			s := &t.spans[i]
 			t.streams = append(t.streams, spanfacts.NestSpan{
-				Owner: s.process, Device: s.device, Stream: s.stream, Trace: s.parent.trace, Parent: s.parent.span, Start: int64(s.start), End: int64(s.end),
+				Owner: s.process, Device: s.device, Stream: s.stream, Trace: s.parent.Trace, Parent: s.parent.Span, Start: int64(s.start), End: int64(s.end),
 			})
 		}
 		spanfacts.Nest(t.streams, func(inner, outer int) {
 			parent := t.spans[outer].key
-			t.spans[inner].parent, t.streams[inner].Trace, t.streams[inner].Parent = parent, parent.trace, parent.span
+			t.spans[inner].parent, t.streams[inner].Trace, t.streams[inner].Parent = parent, parent.Trace, parent.Span
 		})
 		t.streams = t.streams[:0]
 		t.depths()
@@ -128,7 +128,7 @@ func (t *sectionTree) depths() {
 }
 
 // above is the first of a span and its ancestors that is no host span of this batch.
-func (t *sectionTree) above(key spanKey) spanKey {
+func (t *sectionTree) above(key spanfacts.Key) spanfacts.Key {
 	for range maxHosts {
 		up, ok := t.ups[key]
 		if !ok {
@@ -142,7 +142,7 @@ func (t *sectionTree) above(key spanKey) spanKey {
 // span adds a span, with what lies below it, to the sums below its parent.
 func (t *sectionTree) span(s *treeSpan) {
 	below := t.take(s.key)
-	if s.parent.span.IsEmpty() {
+	if s.parent.Span.IsEmpty() {
 		return
 	}
 	for len(t.order) > 0 && t.count >= maxParts {
@@ -161,14 +161,14 @@ func (t *sectionTree) span(s *treeSpan) {
 }
 
 // lift moves what waits for a host span, whose batch came later, to what is above it.
-func (t *sectionTree) lift(host, up spanKey) {
-	if below := t.take(host); below != nil && !up.span.IsEmpty() && up != host {
+func (t *sectionTree) lift(host, up spanfacts.Key) {
+	if below := t.take(host); below != nil && !up.Span.IsEmpty() && up != host {
 		t.count += t.at(up).Join(below)
 	}
 }
 
 // at are the sums below a span, made when there are none.
-func (t *sectionTree) at(key spanKey) *straggler.Sections {
+func (t *sectionTree) at(key spanfacts.Key) *straggler.Sections {
 	p := t.sums[key]
 	if p == nil {
 		for len(t.order) > 0 && (len(t.sums) >= maxSums || len(t.order) >= 4*maxSums) {
@@ -188,7 +188,7 @@ func (t *sectionTree) drop() {
 }
 
 // take removes and returns what lies below a span; nil when nothing is known.
-func (t *sectionTree) take(key spanKey) *straggler.Sections {
+func (t *sectionTree) take(key spanfacts.Key) *straggler.Sections {
 	p := t.sums[key]
 	if p != nil {
 		delete(t.sums, key)

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 )
 
@@ -297,7 +298,7 @@ func TestSectionsThatWaitAreBounded(t *testing.T) {
 	a = newTest(t, nil)
 	a.take(batch(t, rankOf(0, 4), chain...), clock)
 	require.Len(t, a.jobs.tree.sums, 1)
-	assert.Equal(t, 16, levels(a.jobs.tree.sums[spanKey{[16]byte{1}, [8]byte{1}}]))
+	assert.Equal(t, 16, levels(a.jobs.tree.sums[spanfacts.Key{Trace: [16]byte{1}, Span: [8]byte{1}}]))
 }
 
 // levels is how deep sections are.

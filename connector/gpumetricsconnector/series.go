@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -232,18 +233,18 @@ func (s *series) ratio(numerator, divisor float64, now int64) {
 }
 
 // example makes a span the gauge's exemplar.
-func (s *series) example(v float64, span spanKey, end uint64) {
-	if cap(s.exemplars) > 0 && !span.trace.IsEmpty() {
-		s.exemplars = append(s.exemplars[:0], exemplar{v, end, span.trace, span.span})
+func (s *series) example(v float64, span spanfacts.Key, end uint64) {
+	if cap(s.exemplars) > 0 && !span.Trace.IsEmpty() {
+		s.exemplars = append(s.exemplars[:0], exemplar{v, end, span.Trace, span.Span})
 	}
 }
 
 // record adds to a distribution.
 func (s *series) record(v, weight float64, f *facts, now int64) {
 	s.distribution.record(v, weight)
-	if n := cap(s.exemplars); n > 0 && !f.traceID.IsEmpty() {
+	if n := cap(s.exemplars); n > 0 && !f.Key.Trace.IsEmpty() {
 		s.exemplars = s.exemplars[:n]
-		s.exemplars[magnitude(v)%n] = exemplar{v, f.end, f.traceID, f.spanID}
+		s.exemplars[magnitude(v)%n] = exemplar{v, f.End, f.Key.Trace, f.Key.Span}
 	}
 	s.touch(now)
 }

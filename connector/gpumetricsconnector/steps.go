@@ -25,7 +25,7 @@ type loop struct {
 
 // step adds a step to its loop's metrics.
 func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
-	key := loopKey{f.name, f.stepItemType, r.rank}
+	key := loopKey{f.Name, f.StepItemType, r.rank}
 	l := r.loops[key]
 	if l == nil {
 		l = &loop{phases: make(map[string]*series)}
@@ -42,36 +42,36 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 		return s
 	}
 	itemType := func(m pcommon.Map) {
-		if f.stepItemType != "" {
-			m.PutStr(string(semconv.GPUStepItemTypeKey), f.stepItemType)
+		if f.StepItemType != "" {
+			m.PutStr(string(semconv.GPUStepItemTypeKey), f.StepItemType)
 		}
 	}
-	if f.stepDuration > 0 {
+	if f.StepTime() > 0 {
 		l.duration = need(l.duration, metricStepDuration, nil)
-		l.duration.record(f.stepDuration, weight, f, now)
+		l.duration.record(f.StepTime(), weight, f, now)
 	}
-	for _, p := range f.phases[:f.phaseCount] {
+	for _, p := range f.Phases() {
 		s := need(l.phases[p.Name], metricPhaseDuration, func(m pcommon.Map) { m.PutStr(string(semconv.GPUStepPhaseKey), p.Name) })
 		if _, known := l.phases[p.Name]; !known && len(l.phases) < a.cfg.CardinalityLimit {
 			l.phases[strings.Clone(p.Name)] = s
 		}
 		s.record(p.Duration, weight, f, now)
 	}
-	if f.stepItems > 0 {
+	if f.StepItems > 0 {
 		l.items = need(l.items, metricStepItems, itemType)
-		l.items.add(f.stepItems*weight, now)
-		if f.stepDuration > 0 {
+		l.items.add(f.StepItems*weight, now)
+		if f.StepTime() > 0 {
 			l.itemRate = need(l.itemRate, metricStepItemRate, itemType)
-			l.itemRate.ratio(f.stepItems*weight, f.stepDuration*weight, now)
+			l.itemRate.ratio(f.StepItems*weight, f.StepTime()*weight, now)
 		}
-		if f.energy > 0 {
+		if f.Energy > 0 {
 			l.itemEnergy = need(l.itemEnergy, metricItemEnergy, func(m pcommon.Map) {
 				m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeStep)
-				if f.stepItemType != "" {
-					m.PutStr(string(semconv.GPUOperationItemTypeKey), f.stepItemType)
+				if f.StepItemType != "" {
+					m.PutStr(string(semconv.GPUOperationItemTypeKey), f.StepItemType)
 				}
 			})
-			l.itemEnergy.ratio(f.energy, f.stepItems*weight, now)
+			l.itemEnergy.ratio(f.Energy, f.StepItems*weight, now)
 		}
 	}
 	if over {
@@ -81,7 +81,7 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 
 func (r *resource) stepSeries(st *settings, id metricID, f *facts, put func(pcommon.Map)) *series {
 	attrs := pcommon.NewMap()
-	attrs.PutStr(string(semconv.GPUOperationNameKey), f.name)
+	attrs.PutStr(string(semconv.GPUOperationNameKey), f.Name)
 	if r.rank >= 0 {
 		attrs.PutInt(string(semconv.GPUJobRankKey), r.rank)
 	}

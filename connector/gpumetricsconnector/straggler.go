@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -26,7 +27,7 @@ type stragglers struct {
 
 // stepSpan is the span of a rank's step, as far as a span below it goes by it.
 type stepSpan struct {
-	spanKey
+	spanfacts.Key
 	start, end uint64 // unix ns
 	flags      uint32
 	state      string
@@ -47,7 +48,7 @@ func newStragglers(cfg StragglerConfig) *stragglers {
 
 // section adds an operation to the sums below its parent. Communication is left out: in it the fast ranks wait for the slow one.
 func (g *stragglers) section(r *resource, f *facts) {
-	if r.job == "" || r.rank < 0 || f.time == 0 || f.collective || f.traceID.IsEmpty() || f.parentSpanID.IsEmpty() {
+	if r.job == "" || r.rank < 0 || f.Time == 0 || f.collective() || f.Key.Trace.IsEmpty() || f.Parent.IsEmpty() {
 		return
 	}
 	g.tree.add(uint64(r.rank), f)
@@ -55,11 +56,11 @@ func (g *stragglers) section(r *resource, f *facts) {
 
 // step takes a step of one rank. Without job, rank and index there is nothing to compare.
 func (g *stragglers) step(r *resource, f *facts, now int64, stats *counts) {
-	if r.job == "" || r.rank < 0 || !f.hasStepIndex || f.stepDuration == 0 {
+	if r.job == "" || r.rank < 0 || !f.HasStepIndex || f.StepTime() == 0 {
 		return
 	}
-	key := straggler.Loop{Service: r.service, Job: r.job, Name: f.name}
-	switch g.jobs.Add(key, r.world, r.rank, f.stepIndex, f.start, f.end, now, g.rankStep(r, f)) {
+	key := straggler.Loop{Service: r.service, Job: r.job, Name: f.Name}
+	switch g.jobs.Add(key, r.world, r.rank, f.StepIndex, f.Start, f.End, now, g.rankStep(r, f)) {
 	case straggler.Late:
 		stats.stepLate++
 	case straggler.Full:
@@ -69,7 +70,7 @@ func (g *stragglers) step(r *resource, f *facts, now int64, stats *counts) {
 
 func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 	rs := rankStep{stepSpan: stepSpan{
-		spanKey: spanKey{f.traceID, f.spanID}, start: f.start, end: f.end, flags: f.flags, state: strings.Clone(f.state),
+		Key: f.Key, start: f.Start, end: f.End, flags: f.flags, state: strings.Clone(f.state),
 	}}
 	switch {
 	case !g.spans:
@@ -79,27 +80,27 @@ func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 		rs.resource = pcommon.NewMap()
 		g.source.CopyTo(rs.resource)
 	}
-	if f.phaseCount > 0 {
+	if len(f.Phases()) > 0 {
 		rs.phases = &straggler.Sections{}
 	}
 	var comm float64
-	for _, p := range f.phases[:f.phaseCount] {
+	for _, p := range f.Phases() {
 		if p.Name == semconv.GPUStepPhaseComm {
 			comm = p.Duration
 		} else {
 			rs.phases.Add(strings.Clone(p.Name), "", p.Duration, straggler.Extent{}, nil)
 		}
 	}
-	if f.other > 0 && rs.phases != nil {
-		rs.phases.Add(semconv.GPUStragglerSectionOther, "", f.other, straggler.Extent{}, nil)
+	if f.StepOther > 0 && rs.phases != nil {
+		rs.phases.Add(semconv.GPUStragglerSectionOther, "", f.StepOther, straggler.Extent{}, nil)
 	}
-	exposed := f.exposed
-	if !f.hasExposed {
+	exposed := f.StepExposed
+	if !f.HasExposed {
 		// Only where phases are times of the device: of the communication at most the overlap is hidden. A profiler's file says
 		// what is exposed itself, for its other phases are ranges of the host.
-		exposed = comm - f.overlap
+		exposed = comm - f.StepOverlap
 	}
-	rs.own = straggler.Own(f.stepDuration, exposed)
+	rs.own = straggler.Own(f.StepTime(), exposed)
 	return rs
 }
 
@@ -118,7 +119,7 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 	ranks := make([]straggler.Rank, len(c.Steps))
 	for i := range c.Steps {
 		s := &c.Steps[i]
-		below := g.tree.take(s.spanKey)
+		below := g.tree.take(s.Key)
 		if c.Enough {
 			ranks[i] = straggler.Rank{Rank: c.Ranks[i], Own: s.own, Loose: s.phases.Divide(below), Phases: s.phases}
 		}
@@ -136,7 +137,7 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 		write := func(id metricID, section string, value float64) {
 			x := res.stragglerSeries(&a.settings, id, c.Loop, v.Rank, section, c.Newest)
 			x.ratio(value, 1, now)
-			x.example(value, step.spanKey, step.end)
+			x.example(value, step.Key, step.end)
 		}
 		write(metricStragglerScore, "", v.Score)
 		if !v.Slow {
@@ -146,7 +147,7 @@ func (a *aggregator) score(c *straggler.Compared[rankStep], now int64) {
 		if g.spans {
 			g.found = append(g.found, &finding{
 				Verdict: *v, step: *step, loop: c.Loop.Name, index: c.Index, ranks: len(ranks),
-				typicalStep: c.Steps[typical].spanKey, typicalRank: c.Ranks[typical],
+				typicalStep: c.Steps[typical].Key, typicalRank: c.Ranks[typical],
 			})
 		}
 	}

@@ -85,8 +85,7 @@ type Facts struct {
 
 	HasRoofline bool
 
-	phaseCount int
-	phases     [maxPhases]Phase
+	phases []Phase // kept from span to span
 }
 
 // Key is a span's identity.
@@ -105,7 +104,7 @@ type Phase struct {
 const maxPhases = 16
 
 // Phases are the phases that a step states, at most 16. The slice is valid until the next Load.
-func (f *Facts) Phases() []Phase { return f.phases[:f.phaseCount] }
+func (f *Facts) Phases() []Phase { return f.phases }
 
 // Recorded says whether the span's times are records of a profiler that sees every activity of the device, not pairs of
 // events around sections.
@@ -132,7 +131,7 @@ func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
 	*f = Facts{
 		Key: Key{s.TraceID(), s.SpanID()}, Parent: s.ParentSpanID(),
 		Start: uint64(s.StartTimestamp()), End: uint64(s.EndTimestamp()),
-		Device: Identity{Ordinal: -1}, Stream: -1, Coverage: 1,
+		Device: Identity{Ordinal: -1}, Stream: -1, Coverage: 1, phases: f.phases[:0],
 	}
 	attrs := s.Attributes()
 	ioUse, flopUse := -1.0, -1.0
@@ -291,9 +290,8 @@ func (f *Facts) loadPhase(k string, v pcommon.Value) {
 		return
 	}
 	f.HasPhases = true
-	if d, ok := Number(v); ok && d >= 0 && f.phaseCount < maxPhases {
-		f.phases[f.phaseCount] = Phase{name, d}
-		f.phaseCount++
+	if d, ok := Number(v); ok && d >= 0 && len(f.phases) < maxPhases {
+		f.phases = append(f.phases, Phase{name, d})
 	}
 }
 

@@ -58,8 +58,8 @@ func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared 
 	boardDev := b.meter.dev
 	to := &a.to
 	to.open(g.span.Attributes(), room[a.level], !g.again)
-	lean, marked := a.level == spanfacts.Lean, in.source != ""
 	defer to.close()
+	lean, marked := a.level == spanfacts.Lean, in.source != ""
 
 	if at.hwID == "" { // found by another identity: whoever comes next need not search again
 		to.str(string(semconv.HWIDKey), dev.Device().ID)

@@ -69,6 +69,7 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 		b.resources = make([]resourceInfo, 0, all.Len()) // never grown below: places point into it
 	}
 	var g gpuSpan
+	var f spanfacts.Facts
 	var at placeName
 	var resource spanfacts.Resource
 	var scoped spanfacts.Scope
@@ -80,7 +81,7 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 		for _, ss := range rs.ScopeSpans().All() {
 			scoped.Load(&resource, ss.Scope().Attributes())
 			for _, s := range ss.Spans().All() {
-				stream, ok := g.read(s, &scoped, r, &at, now, maxWait)
+				stream, ok := g.read(&f, s, &scoped, r, &at, now, maxWait)
 				if !ok {
 					continue
 				}

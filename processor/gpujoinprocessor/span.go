@@ -45,9 +45,10 @@ type gpuSpan struct {
 
 // read looks at a span of a scope: false when it has nothing to do with a GPU, is the account of work that has spans of its
 // own, or was joined already. at becomes the place that it names; stream is -1 when it has none, and for a step, whose
-// stream is the host's.
-func (g *gpuSpan) read(s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, at *placeName, now int64, maxWait time.Duration) (stream int64, ok bool) {
-	var f spanfacts.Facts
+// stream is the host's. f is scratch.
+func (g *gpuSpan) read(
+	f *spanfacts.Facts, s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, at *placeName, now int64, maxWait time.Duration,
+) (stream int64, ok bool) {
 	if !f.Load(s, scope) || f.Joined || !f.Kind.Work() && f.Kind != spanfacts.Request {
 		return -1, false
 	}
@@ -58,15 +59,13 @@ func (g *gpuSpan) read(s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, a
 		g.again = g.again || at.unreadable
 	}
 	stream = f.Stream
-	start, end := f.Start, f.End
 	g.share = fairshare.Span{
 		Key:     fairshare.Key{Trace: f.Key.Trace, Span: f.Key.Span},
 		Parent:  f.Parent,
 		Process: r.process,
-		Start:   int64(min(start, math.MaxInt64)),
-		End:     int64(min(end, math.MaxInt64)),
-
-		Yields: f.HostTimed() || f.InWindow,
+		Start:   int64(min(f.Start, math.MaxInt64)),
+		End:     int64(min(f.End, math.MaxInt64)),
+		Yields:  f.HostTimed() || f.InWindow,
 	}
 	// A request that waits in the engine's queue does not occupy the device yet.
 	if queue := int64(f.Queue * 1e9); at.request && queue < g.share.End-g.share.Start {
