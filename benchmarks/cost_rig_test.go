@@ -47,7 +47,6 @@ func requests(tb testing.TB) []byte {
 		s.SetStartTimestamp(pcommon.Timestamp(start))
 		s.SetEndTimestamp(pcommon.Timestamp(start + spanLength))
 		s.Attributes().PutStr("hw.id", deviceID(i%devices))
-		s.Attributes().PutInt("gpu.device.ordinal", int64(i%devices))
 		s.Attributes().PutDouble("gpu.duration", spanLength.Seconds())
 	}
 	wire, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)

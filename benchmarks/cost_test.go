@@ -89,6 +89,12 @@ type pipelineCase struct {
 	build stage
 }
 
+// chosen are those that -cost-of names, and passing through, to which they are compared.
+func chosen(cases []pipelineCase) []pipelineCase {
+	names := regexp.MustCompile(*costOf)
+	return slices.DeleteFunc(cases, func(c pipelineCase) bool { return c.name != pass && !names.MatchString(c.name) })
+}
+
 const (
 	pass = "pass_through"
 	all  = "gpu_join+gpu_derive+gpu_metrics"
@@ -128,7 +134,7 @@ func TestCostOfAPipeline(t *testing.T) {
 			return err
 		}},
 	}
-	cases = slices.DeleteFunc(cases, func(c pipelineCase) bool { return c.name != pass && !regexp.MustCompile(*costOf).MatchString(c.name) })
+	cases = chosen(cases)
 	wire := requests(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	for _, end := range ends {
@@ -141,7 +147,7 @@ func TestCostOfAPipeline(t *testing.T) {
 			}
 		}
 		var b strings.Builder
-		fmt.Fprintf(&b, "%s, best of %d rounds, per span of 25 attributes\n%-40s%9s%9s%9s%10s%9s\n", end.name, *costRounds,
+		fmt.Fprintf(&b, "%s, best of %d rounds, per span of 15 attributes\n%-40s%9s%9s%9s%10s%9s\n", end.name, *costRounds,
 			"", "cpu ns", "× pass", "own ns", "own B", "allocs")
 		own := func(name string) float64 { return best[name].minus(best[pass]).cpu }
 		for _, c := range cases {

@@ -31,13 +31,13 @@ import (
 // divisions are the statements that give a section the same attributes as gpu_derive does, for one model whose peaks are written into
 // them.
 var divisions = []string{
-	`set(span.attributes["gpu.io.rate"], Double(span.attributes["gpu.io.size"]) / span.attributes["gpu.duration"]) where span.attributes["gpu.io.size"] != nil and span.attributes["gpu.duration"] != nil`,
+	`set(span.attributes["gpu.io.rate"], (Double(span.attributes["gpu.io.read.size"]) + Double(span.attributes["gpu.io.write.size"])) / span.attributes["gpu.duration"]) where span.attributes["gpu.io.read.size"] != nil and span.attributes["gpu.duration"] != nil`,
 	`set(span.attributes["gpu.io.read.rate"], Double(span.attributes["gpu.io.read.size"]) / span.attributes["gpu.duration"]) where span.attributes["gpu.io.read.size"] != nil and span.attributes["gpu.duration"] != nil`,
 	`set(span.attributes["gpu.io.write.rate"], Double(span.attributes["gpu.io.write.size"]) / span.attributes["gpu.duration"]) where span.attributes["gpu.io.write.size"] != nil and span.attributes["gpu.duration"] != nil`,
 	`set(span.attributes["gpu.io.utilization"], span.attributes["gpu.io.rate"] / 3350000000000.0) where span.attributes["gpu.io.rate"] != nil`,
 	`set(span.attributes["gpu.flop.rate"], span.attributes["gpu.flop.count"] / span.attributes["gpu.duration"]) where span.attributes["gpu.flop.count"] != nil and span.attributes["gpu.duration"] != nil`,
 	`set(span.attributes["gpu.flop.utilization"], span.attributes["gpu.flop.rate"] / 989500000000000.0) where span.attributes["gpu.flop.rate"] != nil and span.attributes["gpu.flop.precision"] == "bf16"`,
-	`set(span.attributes["gpu.arithmetic_intensity"], span.attributes["gpu.flop.count"] / Double(span.attributes["gpu.io.size"])) where span.attributes["gpu.flop.count"] != nil and span.attributes["gpu.io.size"] != nil`,
+	`set(span.attributes["gpu.arithmetic_intensity"], span.attributes["gpu.flop.count"] / (Double(span.attributes["gpu.io.read.size"]) + Double(span.attributes["gpu.io.write.size"]))) where span.attributes["gpu.flop.count"] != nil and span.attributes["gpu.io.read.size"] != nil`,
 	`set(span.attributes["gpu.operation.item.rate"], Double(span.attributes["gpu.operation.items"]) / span.attributes["gpu.duration"]) where span.attributes["gpu.operation.items"] != nil and span.attributes["gpu.duration"] != nil`,
 	`set(span.attributes["gpu.roofline.bound"], "compute") where span.attributes["gpu.arithmetic_intensity"] >= 295.3731343283582`,
 	`set(span.attributes["gpu.roofline.bound"], "memory") where span.attributes["gpu.arithmetic_intensity"] < 295.3731343283582`,
@@ -59,9 +59,9 @@ func fleet() (out []string) {
 		{"NVIDIA A100-SXM4-80GB", "2039000000000.0", map[string]string{"bf16": "312000000000000.0", "fp16": "312000000000000.0", "tf32": "156000000000000.0", "fp32": "19500000000000.0"}},
 		{"NVIDIA L4", "300000000000.0", map[string]string{"bf16": "121000000000000.0", "fp16": "121000000000000.0", "fp8": "242500000000000.0", "fp32": "30300000000000.0"}},
 	} {
-		out = append(out, fmt.Sprintf(`set(span.cache["memory"], %s) where span.attributes["hw.model"] == %q`, m.mem, m.model))
+		out = append(out, fmt.Sprintf(`set(span.cache["memory"], %s) where scope.attributes["hw.model"] == %q`, m.mem, m.model))
 		for _, precision := range slices.Sorted(maps.Keys(m.flops)) {
-			out = append(out, fmt.Sprintf(`set(span.cache["flops"], %s) where span.attributes["hw.model"] == %q and span.attributes["gpu.flop.precision"] == %q`, m.flops[precision], m.model, precision))
+			out = append(out, fmt.Sprintf(`set(span.cache["flops"], %s) where scope.attributes["hw.model"] == %q and span.attributes["gpu.flop.precision"] == %q`, m.flops[precision], m.model, precision))
 		}
 	}
 	peaks := strings.NewReplacer(

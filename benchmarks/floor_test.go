@@ -102,6 +102,6 @@ func TestFloorWritesWhatTheComponentsWrite(t *testing.T) {
 		})
 	}
 	measure(t, requests(t), 1, pipeline(keys(&before), joinStage(full), deriveStage(full), keys(&after)), func(context.Context, ptrace.Traces) error { return nil })
-	require.Len(t, before, 25)
+	require.Len(t, before, 15)
 	require.ElementsMatch(t, append(joined.all(), derived.all()...), after[len(before):])
 }

@@ -159,17 +159,14 @@ func TestCostOverTheNetwork(t *testing.T) {
 	if *costRounds == 0 {
 		t.Skip("measures only with -cost ROUNDS")
 	}
-	cases := []struct {
-		name  string
-		build stage
-	}{
+	cases := chosen([]pipelineCase{
 		{pass, pipeline()},
 		{"gpu_derive+gpu_metrics", pipeline(deriveStage(full), metricsStage())},
 		{all, pipeline(joinStage(full), deriveStage(full), metricsStage())},
 		{all + " lean", pipeline(joinStage(lean), deriveStage(lean), metricsStage())},
 		{"queue, reads and puts alone", floor()},
 		{"transform+span_metrics", pipeline(transformStage(divisions), spanMetricsStage())},
-	}
+	})
 	best := map[string]float64{}
 	for range *costRounds {
 		for _, c := range cases {
@@ -181,7 +178,7 @@ func TestCostOverTheNetwork(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "otlp receiver to otlp exporter, best of %d rounds, per span of 25 attributes\n%-34s%9s%9s\n", *costRounds, "", "cpu ns", "× pass")
+	fmt.Fprintf(&b, "otlp receiver to otlp exporter, best of %d rounds, per span of 15 attributes\n%-34s%9s%9s\n", *costRounds, "", "cpu ns", "× pass")
 	for _, c := range cases {
 		fmt.Fprintf(&b, "%-34s%9.0f%9.2f\n", c.name, best[c.name], best[c.name]/best[pass])
 	}
