@@ -180,6 +180,52 @@ func TestBothOutputsSayTheSame(t *testing.T) {
 	assert.Equal(t, 2.0, x.metric("closed", "settled"))
 }
 
+// Who looks at increases sees a series' first requests only if the series was 0 before.
+func TestCumulativeSeriesBeginWithAZero(t *testing.T) {
+	for name, edit := range map[string]func(*Config){
+		"explicit":    func(c *Config) { c.FlushInterval = 20 * time.Millisecond },
+		"exponential": func(c *Config) { c.FlushInterval = 20 * time.Millisecond; c.Exponential.GetOrInsertDefault() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			metrics := new(consumertest.MetricsSink)
+			x := start(t, edit, metrics, nil)
+			x.take(t, served(t, 1))
+			require.Eventually(t, func() bool { return len(metrics.AllMetrics()) > 3 }, time.Minute, time.Millisecond)
+			x.stop(t)
+			counts, times := map[string][]uint64{}, map[string][]pcommon.Timestamp{}
+			put := func(m pmetric.Metric, p point, count uint64, sum float64, at, start pcommon.Timestamp) {
+				key := m.Name() + fmt.Sprint(p.Attributes().AsRaw())
+				counts[key], times[key] = append(counts[key], count), append(times[key], at)
+				assert.LessOrEqual(t, start, at)
+				assert.Equal(t, count == 0, sum == 0)
+			}
+			for _, md := range metrics.AllMetrics() {
+				for _, m := range md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+					if m.Type() == pmetric.MetricTypeHistogram {
+						for _, p := range m.Histogram().DataPoints().All() {
+							put(m, p, p.Count(), p.Sum(), p.Timestamp(), p.StartTimestamp())
+							require.Equal(t, p.ExplicitBounds().Len()+1, p.BucketCounts().Len())
+						}
+						continue
+					}
+					for _, p := range m.ExponentialHistogram().DataPoints().All() {
+						put(m, p, p.Count(), p.Sum(), p.Timestamp(), p.StartTimestamp())
+					}
+				}
+			}
+			require.Len(t, counts, 10)
+			for key, n := range counts {
+				assert.Zero(t, n[0], key)
+				assert.Greater(t, times[key][1]/1e6, times[key][0]/1e6, "Prometheus knows milliseconds")
+				for i := 1; i < len(n); i++ {
+					assert.EqualValues(t, 1, n[i], "%s: one zero, and never silent", key)
+					assert.GreaterOrEqual(t, times[key][i], times[key][i-1], key)
+				}
+			}
+		})
+	}
+}
+
 func TestEachOutputWorksAlone(t *testing.T) {
 	metrics := new(consumertest.MetricsSink)
 	x := start(t, nil, metrics, nil)
@@ -271,7 +317,7 @@ func TestWhatIsRefusedForGoodIsCounted(t *testing.T) {
 	x.take(t, served(t, 1))
 	x.stop(t)
 	assert.Equal(t, 3.0, x.metric("dropped", "spans"))
-	assert.Equal(t, float64(len(twoRequests)), x.metric("dropped", "metrics"))
+	assert.Equal(t, 2*float64(len(twoRequests)), x.metric("dropped", "metrics"), "each series with its 0")
 }
 
 func TestARefusalThatLastsIsBounded(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
@@ -32,6 +33,7 @@ type meter struct {
 	attrs  pcommon.Map
 	reader *sdk.ManualReader
 	seen   int64
+	begun  map[series]bool // a point of it was written
 
 	duration, energy, items, itemEnergy, queue, firstItem metric.Float64Histogram
 }
@@ -85,7 +87,7 @@ func (m *meters) get(s *source, now int64) (*meter, error) {
 	if m.cfg.Temporality == TemporalityDelta {
 		temporality = sdk.DeltaTemporalitySelector
 	}
-	x := &meter{attrs: s.attrs, seen: now, reader: sdk.NewManualReader(sdk.WithTemporalitySelector(temporality))}
+	x := &meter{attrs: s.attrs, seen: now, begun: make(map[series]bool), reader: sdk.NewManualReader(sdk.WithTemporalitySelector(temporality))}
 	opts := []sdk.Option{sdk.WithReader(x.reader), sdk.WithCardinalityLimit(m.cfg.CardinalityLimit)}
 	if e := m.cfg.Exponential.Get(); e != nil {
 		opts = append(opts, sdk.WithView(sdk.NewView(sdk.Instrument{Kind: sdk.InstrumentKindHistogram},
@@ -210,54 +212,113 @@ func (m *meters) output(ctx context.Context, scope func(pcommon.InstrumentationS
 		sm.SetSchemaUrl(semconv.SchemaURL)
 		for i := range rm.ScopeMetrics {
 			for j := range rm.ScopeMetrics[i].Metrics {
-				convert(&rm.ScopeMetrics[i].Metrics[j], sm.Metrics().AppendEmpty())
+				x.convert(&rm.ScopeMetrics[i].Metrics[j], sm.Metrics().AppendEmpty(), m.cfg.FlushInterval)
 			}
 		}
 	}
 	return out, errors.Join(errs...)
 }
 
-// convert copies a metric of the SDK.
-func convert(from *metricdata.Metrics, to pmetric.Metric) {
+// series is one of a meter.
+type series struct {
+	metric string
+	attrs  attribute.Distinct
+}
+
+// convert copies a metric of the SDK. A cumulative series begins with a point of 0, without which nobody sees its first
+// increase: at its start, but at most a flush interval before its first point, for Prometheus takes nothing that is much
+// older than what it has.
+func (x *meter) convert(from *metricdata.Metrics, to pmetric.Metric, flush time.Duration) {
 	to.SetName(from.Name)
 	to.SetUnit(from.Unit)
 	to.SetDescription(from.Description)
+	zero := func(t metricdata.Temporality, attrs attribute.Set, start, first time.Time) (at time.Time, begins bool) {
+		key := series{from.Name, attrs.Equivalent()}
+		if t == metricdata.DeltaTemporality || x.begun[key] {
+			return at, false
+		}
+		x.begun[key] = true
+		if at = first.Add(-flush); at.Before(start) {
+			at = start
+		}
+		if latest := first.Add(-time.Millisecond); at.After(latest) {
+			at = latest
+		}
+		return at, true
+	}
 	switch data := from.Data.(type) {
 	case metricdata.Histogram[float64]:
 		h := to.SetEmptyHistogram()
 		h.SetAggregationTemporality(temporalityOf(data.Temporality))
 		for i := range data.DataPoints {
-			d, p := &data.DataPoints[i], h.DataPoints().AppendEmpty()
-			p.SetStartTimestamp(pcommon.NewTimestampFromTime(d.StartTime))
-			p.SetTimestamp(pcommon.NewTimestampFromTime(d.Time))
-			p.SetCount(d.Count)
-			p.SetSum(d.Sum)
+			d := &data.DataPoints[i]
+			if at, ok := zero(data.Temporality, d.Attributes, d.StartTime, d.Time); ok {
+				p := h.DataPoints().AppendEmpty()
+				p.ExplicitBounds().FromRaw(d.Bounds)
+				p.BucketCounts().FromRaw(make([]uint64, len(d.BucketCounts)))
+				dress(p, d.Attributes, d.StartTime, at)
+			}
+			p := h.DataPoints().AppendEmpty()
 			p.ExplicitBounds().FromRaw(d.Bounds)
 			p.BucketCounts().FromRaw(d.BucketCounts)
-			extrema(d.Min, p.SetMin)
-			extrema(d.Max, p.SetMax)
-			attributes(d.Attributes, p.Attributes())
-			exemplars(d.Exemplars, p.Exemplars())
+			dress(p, d.Attributes, d.StartTime, d.Time)
+			fill(p, d.Count, d.Sum, d.Min, d.Max, d.Exemplars)
 		}
 	case metricdata.ExponentialHistogram[float64]:
 		h := to.SetEmptyExponentialHistogram()
 		h.SetAggregationTemporality(temporalityOf(data.Temporality))
 		for i := range data.DataPoints {
-			d, p := &data.DataPoints[i], h.DataPoints().AppendEmpty()
-			p.SetStartTimestamp(pcommon.NewTimestampFromTime(d.StartTime))
-			p.SetTimestamp(pcommon.NewTimestampFromTime(d.Time))
-			p.SetCount(d.Count)
-			p.SetSum(d.Sum)
+			d := &data.DataPoints[i]
+			if at, ok := zero(data.Temporality, d.Attributes, d.StartTime, d.Time); ok {
+				p := h.DataPoints().AppendEmpty()
+				p.SetScale(d.Scale)
+				dress(p, d.Attributes, d.StartTime, at)
+			}
+			p := h.DataPoints().AppendEmpty()
 			p.SetScale(d.Scale)
 			p.SetZeroCount(d.ZeroCount)
 			p.Positive().SetOffset(d.PositiveBucket.Offset)
 			p.Positive().BucketCounts().FromRaw(d.PositiveBucket.Counts)
-			extrema(d.Min, p.SetMin)
-			extrema(d.Max, p.SetMax)
-			attributes(d.Attributes, p.Attributes())
-			exemplars(d.Exemplars, p.Exemplars())
+			dress(p, d.Attributes, d.StartTime, d.Time)
+			fill(p, d.Count, d.Sum, d.Min, d.Max, d.Exemplars)
 		}
 	}
+}
+
+// point is what points of both forms share.
+type point interface {
+	SetStartTimestamp(pcommon.Timestamp)
+	SetTimestamp(pcommon.Timestamp)
+	SetCount(uint64)
+	SetSum(float64)
+	SetMin(float64)
+	SetMax(float64)
+	Attributes() pcommon.Map
+	Exemplars() pmetric.ExemplarSlice
+}
+
+func dress(p point, attrs attribute.Set, start, at time.Time) {
+	if start.After(at) {
+		start = at
+	}
+	p.SetStartTimestamp(pcommon.NewTimestampFromTime(start))
+	p.SetTimestamp(pcommon.NewTimestampFromTime(at))
+	p.SetSum(0)
+	attributes(attrs, p.Attributes())
+}
+
+func fill(
+	p point, count uint64, sum float64, least, most metricdata.Extrema[float64], from []metricdata.Exemplar[float64],
+) {
+	p.SetCount(count)
+	p.SetSum(sum)
+	if v, ok := least.Value(); ok {
+		p.SetMin(v)
+	}
+	if v, ok := most.Value(); ok {
+		p.SetMax(v)
+	}
+	exemplars(from, p.Exemplars())
 }
 
 func temporalityOf(t metricdata.Temporality) pmetric.AggregationTemporality {
@@ -265,12 +326,6 @@ func temporalityOf(t metricdata.Temporality) pmetric.AggregationTemporality {
 		return pmetric.AggregationTemporalityDelta
 	}
 	return pmetric.AggregationTemporalityCumulative
-}
-
-func extrema(e metricdata.Extrema[float64], set func(float64)) {
-	if v, ok := e.Value(); ok {
-		set(v)
-	}
 }
 
 func attributes(from attribute.Set, to pcommon.Map) {
