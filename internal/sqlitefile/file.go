@@ -37,6 +37,9 @@ const (
 	maxDepth = 20
 )
 
+// journalMagic begins a journal that is needed to read the file; one that is not any more begins with zeros.
+const journalMagic = "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+
 // File is an open database. It is not safe for concurrent use; a row may be looked up while a table is read.
 type File struct {
 	// Tables by name, without those of the engine itself.
@@ -57,10 +60,28 @@ func Open(path string) (*File, error) {
 		return nil, err
 	}
 	d := &File{Tables: map[string]*Table{}, f: f, cache: map[uint32][]byte{}}
-	if err := d.open(); err != nil {
+	if err := errors.Join(unwritten(path), d.open()); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return d, nil
+}
+
+// unwritten is an error where the newest state of a database is not in its file alone, but also in a log beside it.
+func unwritten(path string) error {
+	if s, err := os.Stat(path + "-wal"); err == nil && s.Size() > 0 {
+		return fmt.Errorf("changes of the SQLite database are in %s-wal and not yet in it: close what writes it, or "+
+			`run sqlite3 %q "PRAGMA wal_checkpoint(TRUNCATE)"`, path, path)
+	}
+	f, err := os.Open(path + "-journal")
+	if err != nil {
+		return nil //nolint:nilerr // there is none, or none that says anything
+	}
+	defer f.Close()
+	var head [8]byte
+	if _, err := f.ReadAt(head[:], 0); err == nil && string(head[:]) == journalMagic {
+		return fmt.Errorf("the SQLite database is being written, or its writer was interrupted: %s-journal is there", path)
+	}
+	return nil
 }
 
 // Close closes the file.

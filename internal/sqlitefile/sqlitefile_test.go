@@ -186,6 +186,29 @@ func TestRowsAreFoundByKey(t *testing.T) {
 	}
 }
 
+// A file whose newest rows are in a log beside it is not read as if that were all.
+func TestChangesThatAreNotInTheFileAreSaid(t *testing.T) {
+	for mode, want := range map[string]string{"WAL": "-wal and not yet in it", "DELETE": "-journal is there"} {
+		path := filepath.Join(t.TempDir(), "a.sqlite")
+		db, err := sql.Open("sqlite", path)
+		require.NoError(t, err)
+		db.SetMaxOpenConns(1)
+		for _, s := range []string{
+			"PRAGMA journal_mode = " + mode, "PRAGMA cache_size = 1", "CREATE TABLE a (v TEXT)", "INSERT INTO a VALUES ('x')",
+			"BEGIN", "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) INSERT INTO a SELECT i FROM n",
+		} {
+			_, err := db.Exec(s)
+			require.NoError(t, err, s)
+		}
+		_, err = sqlitefile.Open(path)
+		require.ErrorContains(t, err, want)
+		_, err = db.Exec("COMMIT")
+		require.NoError(t, err)
+		require.NoError(t, db.Close())
+		require.Equal(t, 20001, same(t, path))
+	}
+}
+
 func TestWhatIsNotReadIsSaid(t *testing.T) {
 	f, err := sqlitefile.Open(database(t, "CREATE TABLE a (id INTEGER PRIMARY KEY, v TEXT) WITHOUT ROWID", "INSERT INTO a VALUES (1, 'x')"))
 	require.NoError(t, err)
