@@ -11,6 +11,7 @@ const (
 	srcBlackwell    = "https://images.nvidia.com/aem-dam/Solutions/geforce/blackwell/nvidia-rtx-blackwell-gpu-architecture.pdf"
 	srcRTXPRO       = "https://www.nvidia.com/en-us/products/workstations/professional-desktop-gpus/rtx-pro-6000/"
 	srcRTXPROMaxQ   = "https://www.nvidia.com/en-us/products/workstations/professional-desktop-gpus/rtx-pro-6000-max-q/"
+	srcRTXPRO5000   = "https://www.nvidia.com/en-us/products/workstations/professional-desktop-gpus/rtx-pro-5000/"
 	srcRTXPROServer = "https://www.nvidia.com/en-us/data-center/rtx-pro-6000-blackwell-server-edition/"
 )
 
@@ -46,19 +47,33 @@ var nvidiaRTX = []Device{
 		Host:  pcie(4, 16), Power: 300, SMs: 142, Source: srcAdaPro,
 		names: []string{"NVIDIA RTX 6000 Ada Generation"},
 	},
-	rtxPRO6000("RTX PRO 6000 Blackwell Workstation", 1792, 4000, 125, 600, srcRTXPRO, "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"),
-	rtxPRO6000("RTX PRO 6000 Blackwell Max-Q", 1792, 3511, 110, 300, srcRTXPROMaxQ, "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"),
-	rtxPRO6000("RTX PRO 6000 Blackwell Server", 1597, 4000, 120, 600, srcRTXPROServer, "NVIDIA RTX PRO 6000 Blackwell Server Edition"),
+	rtxAda("RTX 5000 Ada", 32, 576, 1044.4, 65.3, 250, 100, "https://www.nvidia.com/en-us/products/workstations/rtx-5000/"),
+	rtxAda("RTX 4500 Ada", 24, 432, 634, 39.6, 210, 60, "https://www.nvidia.com/en-us/products/workstations/rtx-4500/"),
+	rtxPRO("RTX PRO 6000 Blackwell Workstation", 96, 1792, 4000, 125, 600, 188, srcRTXPRO, "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"),
+	rtxPRO("RTX PRO 6000 Blackwell Max-Q", 96, 1792, 3511, 110, 300, 188, srcRTXPROMaxQ, "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"),
+	rtxPRO("RTX PRO 6000 Blackwell Server", 96, 1597, 4000, 120, 600, 188, srcRTXPROServer, "NVIDIA RTX PRO 6000 Blackwell Server Edition"),
+	rtxPRO("RTX PRO 5000 Blackwell 48GB", 48, 1344, 2064, 65, 300, 110, srcRTXPRO5000, "NVIDIA RTX PRO 5000 Blackwell"),
 }
 
-// rtxPRO6000: the data sheets give fp4 with sparsity ("AI TOPS"); each doubling of the operand's width halves the
+// rtxAda: the product pages give fp8 with sparsity.
+func rtxAda(name string, gb, bandwidth, fp8Sparse, fp32, power float64, sms int, source string) Device {
+	fp8 := fp8Sparse * half * tera
+	return Device{
+		Name: name, Vendor: "NVIDIA", MemoryBandwidth: bandwidth * giga, MemorySize: gb * giga,
+		FLOPs: FLOPRates{FP32: fp32 * tera, TF32: fp8 / 4, FP16: fp8 / 2, BF16: fp8 / 2, FP8: fp8, INT8: fp8},
+		Host:  pcie(4, 16), Power: power, SMs: sms, Source: source,
+		names: []string{"NVIDIA " + name + " Generation"},
+	}
+}
+
+// rtxPRO: the data sheets give fp4 with sparsity ("AI TOPS"); each doubling of the operand's width halves the
 // rate, as the architecture's white paper states for every card of the family.
-func rtxPRO6000(name string, bandwidth, fp4Sparse, fp32, power float64, source, driver string) Device {
+func rtxPRO(name string, gb, bandwidth, fp4Sparse, fp32, power float64, sms int, source, driver string) Device {
 	fp4 := fp4Sparse * half * tera
 	return Device{
-		Name: name, Vendor: "NVIDIA", MemoryBandwidth: bandwidth * giga, MemorySize: 96 * giga,
+		Name: name, Vendor: "NVIDIA", MemoryBandwidth: bandwidth * giga, MemorySize: gb * giga,
 		FLOPs: FLOPRates{FP32: fp32 * tera, TF32: fp4 / 8, FP16: fp4 / 4, BF16: fp4 / 4, FP8: fp4 / 2, FP4: fp4, INT8: fp4 / 2},
-		Host:  pcie(5, 16), Power: power, SMs: 188, Source: source,
+		Host:  pcie(5, 16), Power: power, SMs: sms, Source: source,
 		names: []string{driver},
 	}
 }
@@ -90,16 +105,32 @@ var nvidiaGeForce = []Device{
 		Host:  pcie(4, 16), Power: 320, SMs: 76, Source: srcAda,
 		names: []string{"NVIDIA GeForce RTX 4080"},
 	},
+	geForce("GeForce RTX 4070 Ti SUPER", 16, 672, 44.1, 353, 0, pcie(4, 16), 285, 66, "https://www.nvidia.com/en-us/geforce/graphics-cards/40-series/rtx-4070-family/"),
+	geForce("GeForce RTX 4080 SUPER", 16, 736, 52.2, 418, 0, pcie(4, 16), 320, 80, "https://www.nvidia.com/en-us/geforce/graphics-cards/40-series/rtx-4080-family/"),
 	{
 		Name: "GeForce RTX 4090", Vendor: "NVIDIA", MemoryBandwidth: 1008 * giga, MemorySize: 24 * giga,
 		FLOPs: FLOPRates{FP32: 82.6 * tera, TF32: 82.6 * tera, FP16: 330.3 * tera, BF16: 165.2 * tera, FP8: 660.6 * tera, INT8: 660.6 * tera},
 		Host:  pcie(4, 16), Power: 450, SMs: 128, Source: srcAda,
 		names: []string{"NVIDIA GeForce RTX 4090"},
 	},
+	geForce("GeForce RTX 5070", 12, 672, 30.9, 246.9, 493.9, pcie(5, 16), 250, 48, srcBlackwell),
+	geForce("GeForce RTX 5070 Ti", 16, 896, 43.9, 351.5, 703, pcie(5, 16), 300, 70, srcBlackwell),
+	geForce("GeForce RTX 5080", 16, 960, 56.3, 450.2, 900.4, pcie(5, 16), 360, 84, srcBlackwell),
 	{
 		Name: "GeForce RTX 5090", Vendor: "NVIDIA", MemoryBandwidth: 1792 * giga, MemorySize: 32 * giga,
 		FLOPs: FLOPRates{FP32: 104.8 * tera, TF32: 104.8 * tera, FP16: 419 * tera, BF16: 209.5 * tera, FP8: 838 * tera, FP4: 1676 * tera, INT8: 838 * tera},
 		Host:  pcie(5, 16), Power: 575, SMs: 170, Source: srcBlackwell,
 		names: []string{"NVIDIA GeForce RTX 5090"},
 	},
+}
+
+// geForce takes dense figures. The rate of fp8 with fp16 accumulation and of int8 is twice that of fp16 and four times that of bf16,
+// and tf32 has that of the vector units.
+func geForce(name string, gb, bandwidth, fp32, fp8, fp4 float64, host HostLink, power float64, sms int, source string) Device {
+	return Device{
+		Name: name, Vendor: "NVIDIA", MemoryBandwidth: bandwidth * giga, MemorySize: gb * giga,
+		FLOPs: FLOPRates{FP32: fp32, TF32: fp32, FP16: fp8 / 2, BF16: fp8 / 4, FP8: fp8, FP4: fp4, INT8: fp8}.Scale(tera),
+		Host:  host, Power: power, SMs: sms, Source: source,
+		names: []string{"NVIDIA " + name},
+	}
 }
