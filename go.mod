@@ -4,8 +4,8 @@ go 1.26.7
 
 require (
 	github.com/NVIDIA/go-dcgm v1.4611.0
-	github.com/NVIDIA/go-nvml v0.13.2-0
 	github.com/bmatcuk/doublestar/v4 v4.10.4
+	github.com/ebitengine/purego v0.11.3
 	github.com/klauspost/compress v1.20.3
 	github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage v0.159.0
 	github.com/open-telemetry/opentelemetry-collector-contrib/pkg/golden v0.159.0

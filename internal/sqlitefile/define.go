@@ -154,5 +154,5 @@ func isReal(kind string) bool {
 			return false
 		}
 	}
-	return strings.Contains(kind, "REAL") || strings.Contains(kind, "FLOA") || strings.Contains(kind, "DOUB")
+	return strings.Contains(kind, "REAL") || strings.Contains(kind, "FLOA") || strings.Contains(kind, "DOUB") //nolint:misspell // as the format says
 }

@@ -8,10 +8,9 @@ package nvmlsource
 import (
 	"time"
 
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
-
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
 
 // maxEventsPerRead bounds one read; a storm is read on with the next.
@@ -19,43 +18,47 @@ const maxEventsPerRead = 256
 
 // watchEvents registers the boards for XIDs. Where that is not possible there are none.
 func (s *Source) watchEvents() {
-	if s.events != nil {
-		_ = s.events.Free()
-		s.events = nil
-	}
+	s.unwatch()
 	set, ret := s.lib.EventSetCreate()
-	if ret != nvml.SUCCESS {
+	if ret != nvml.Success {
 		return
 	}
 	registered := false
 	for _, u := range s.units {
-		if !u.mig && u.handle.RegisterEvents(nvml.EventTypeXidCriticalError, set) == nvml.SUCCESS {
+		if !u.mig && u.handle.RegisterEvents(nvml.EventTypeXidCriticalError, set) == nvml.Success {
 			registered = true
 		}
 	}
 	if !registered {
-		_ = set.Free()
+		_ = s.lib.EventSetFree(set)
 		return
 	}
 	s.events = set
 }
 
+func (s *Source) unwatch() {
+	if s.events != 0 {
+		_ = s.lib.EventSetFree(s.events)
+		s.events = 0
+	}
+}
+
 // readEvents takes what is queued, without waiting. NVML events have no time of their own; theirs is that of the read.
 func (s *Source) readEvents(b *gpudata.Batch) {
-	if s.events == nil {
+	if s.events == 0 {
 		return
 	}
 	now := time.Now().UnixNano()
 	for range maxEventsPerRead {
-		e, ret := s.events.Wait(0)
-		if ret != nvml.SUCCESS {
+		e, ret := s.lib.EventSetWait(s.events, 0)
+		if ret != nvml.Success {
 			break // a timeout: nothing is queued
 		}
 		if e.EventType != nvml.EventTypeXidCriticalError || e.Device == nil {
 			continue
 		}
 		uuid, ret := e.Device.GetUUID()
-		if ret != nvml.SUCCESS {
+		if ret != nvml.Success {
 			continue
 		}
 		for i := range s.devices {

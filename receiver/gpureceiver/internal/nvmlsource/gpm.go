@@ -8,35 +8,34 @@ package nvmlsource
 import (
 	"time"
 
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
-
 	"github.com/otelgpu/otelgpu/internal/countersum"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
 
 // gpmMetrics are the metrics that are asked for; percents, and MiB per second.
 var gpmMetrics = []struct {
-	id       nvml.GpmMetricId
+	id       nvml.GpmMetricID
 	quantity gpudata.Quantity
 	scale    float64
 	rate     bool
 }{
-	{nvml.GPM_METRIC_GRAPHICS_UTIL, gpudata.Utilization, percent, false}, // of instances; boards have GetUtilizationRates
-	{nvml.GPM_METRIC_SM_UTIL, gpudata.SMUtilization, percent, false},
-	{nvml.GPM_METRIC_SM_OCCUPANCY, gpudata.SMOccupancy, percent, false},
-	{nvml.GPM_METRIC_ANY_TENSOR_UTIL, gpudata.TensorUtilization, percent, false},
-	{nvml.GPM_METRIC_DRAM_BW_UTIL, gpudata.DRAMUtilization, percent, false},
-	{nvml.GPM_METRIC_FP64_UTIL, gpudata.PipeFP64, percent, false},
-	{nvml.GPM_METRIC_FP32_UTIL, gpudata.PipeFP32, percent, false},
-	{nvml.GPM_METRIC_FP16_UTIL, gpudata.PipeFP16, percent, false},
-	{nvml.GPM_METRIC_INTEGER_UTIL, gpudata.PipeInt, percent, false},
-	{nvml.GPM_METRIC_DFMA_TENSOR_UTIL, gpudata.PipeTensorDFMA, percent, false},
-	{nvml.GPM_METRIC_HMMA_TENSOR_UTIL, gpudata.PipeTensorHMMA, percent, false},
-	{nvml.GPM_METRIC_IMMA_TENSOR_UTIL, gpudata.PipeTensorIMMA, percent, false},
-	{nvml.GPM_METRIC_PCIE_TX_PER_SEC, gpudata.PCIeTransmit, mebi, true},
-	{nvml.GPM_METRIC_PCIE_RX_PER_SEC, gpudata.PCIeReceive, mebi, true},
-	{nvml.GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, gpudata.NVLinkTransmit, mebi, true},
-	{nvml.GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, gpudata.NVLinkReceive, mebi, true},
+	{nvml.GPMMetricGraphicsUtil, gpudata.Utilization, percent, false}, // of instances; boards have GetUtilizationRates
+	{nvml.GPMMetricSMUtil, gpudata.SMUtilization, percent, false},
+	{nvml.GPMMetricSMOccupancy, gpudata.SMOccupancy, percent, false},
+	{nvml.GPMMetricAnyTensorUtil, gpudata.TensorUtilization, percent, false},
+	{nvml.GPMMetricDRAMBWUtil, gpudata.DRAMUtilization, percent, false},
+	{nvml.GPMMetricFP64Util, gpudata.PipeFP64, percent, false},
+	{nvml.GPMMetricFP32Util, gpudata.PipeFP32, percent, false},
+	{nvml.GPMMetricFP16Util, gpudata.PipeFP16, percent, false},
+	{nvml.GPMMetricIntegerUtil, gpudata.PipeInt, percent, false},
+	{nvml.GPMMetricDFMATensorUtil, gpudata.PipeTensorDFMA, percent, false},
+	{nvml.GPMMetricHMMATensorUtil, gpudata.PipeTensorHMMA, percent, false},
+	{nvml.GPMMetricIMMATensorUtil, gpudata.PipeTensorIMMA, percent, false},
+	{nvml.GPMMetricPCIeTXPerSec, gpudata.PCIeTransmit, mebi, true},
+	{nvml.GPMMetricPCIeRXPerSec, gpudata.PCIeReceive, mebi, true},
+	{nvml.GPMMetricNVLinkTotalTXPerSec, gpudata.NVLinkTransmit, mebi, true},
+	{nvml.GPMMetricNVLinkTotalRXPerSec, gpudata.NVLinkReceive, mebi, true},
 }
 
 // gpm computes ratios from two hardware samples of one device or instance.
@@ -53,20 +52,20 @@ type gpm struct {
 // newGPM is nil when the device has no GPM.
 func newGPM(lib nvml.Interface, board nvml.Device, instance int) *gpm {
 	support, ret := board.GpmQueryDeviceSupport()
-	if ret != nvml.SUCCESS || support.IsSupportedDevice == 0 {
+	if ret != nvml.Success || support.IsSupportedDevice == 0 {
 		return nil
 	}
 	g := &gpm{lib: lib, board: board, instance: instance, sums: map[gpudata.Quantity]*countersum.Sum{}}
 	for i := range g.samples {
 		sample, ret := lib.GpmSampleAlloc()
-		if ret != nvml.SUCCESS {
+		if ret != nvml.Success {
 			g.close()
 			return nil
 		}
 		g.samples[i] = sample
 	}
 	for i, m := range gpmMetrics {
-		g.request.Metrics[i].MetricId = uint32(m.id)
+		g.request.Metrics[i].MetricID = uint32(m.id)
 		if m.rate {
 			g.sums[m.quantity] = &countersum.Sum{}
 		}
@@ -83,7 +82,7 @@ func (g *gpm) read(b *gpudata.Batch, device int, sampling time.Duration) {
 		ret = g.board.GpmSampleGet(g.samples[1])
 	}
 	t := time.Now().UnixNano()
-	if ret != nvml.SUCCESS {
+	if ret != nvml.Success {
 		g.filled = false
 		b.Dropped[gpudata.DropStatus]++
 		return
@@ -91,7 +90,7 @@ func (g *gpm) read(b *gpudata.Batch, device int, sampling time.Duration) {
 	if g.filled {
 		g.request.NumMetrics = uint32(len(gpmMetrics))
 		g.request.Sample1, g.request.Sample2 = g.samples[0], g.samples[1]
-		if g.lib.GpmMetricsGet(&g.request) != nvml.SUCCESS {
+		if g.lib.GpmMetricsGet(&g.request) != nvml.Success {
 			b.Dropped[gpudata.DropStatus]++
 		} else {
 			g.add(b, device, t, sampling)
@@ -107,7 +106,7 @@ func (g *gpm) add(b *gpudata.Batch, device int, t int64, sampling time.Duration)
 			continue
 		}
 		x := &g.request.Metrics[i]
-		if nvml.Return(x.NvmlReturn) != nvml.SUCCESS {
+		if nvml.Return(x.NvmlReturn) != nvml.Success {
 			b.Dropped[gpudata.DropBlank]++
 			continue
 		}
@@ -124,7 +123,7 @@ func (g *gpm) close() {
 		return
 	}
 	for _, s := range g.samples {
-		if s != nil {
+		if s != 0 {
 			_ = g.lib.GpmSampleFree(s)
 		}
 	}

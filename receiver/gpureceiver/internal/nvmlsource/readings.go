@@ -8,10 +8,9 @@ package nvmlsource
 import (
 	"encoding/binary"
 
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
-
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
 
 // reading is one call and what it means.
@@ -43,28 +42,28 @@ var fast = []reading{
 		v, ret := d.GetCurrentClocksThrottleReasons()
 		return float64(v & uint64(gpusamplesextension.ThrottleReasons)), ret
 	}},
-	{gpudata.ClockSM, "nvmlDeviceGetClockInfo", clock(nvml.CLOCK_SM)},
-	{gpudata.ClockMemory, "nvmlDeviceGetClockInfo", clock(nvml.CLOCK_MEM)},
+	{gpudata.ClockSM, "nvmlDeviceGetClockInfo", clock(nvml.ClockSM)},
+	{gpudata.ClockMemory, "nvmlDeviceGetClockInfo", clock(nvml.ClockMem)},
 	{gpudata.Temperature, "nvmlDeviceGetTemperature", func(d nvml.Device) (float64, nvml.Return) {
-		v, ret := d.GetTemperature(nvml.TEMPERATURE_GPU)
+		v, ret := d.GetTemperature()
 		return float64(v), ret
 	}},
 }
 
 // slow readings change rarely.
 var slow = []reading{
-	{gpudata.ClockGraphics, "nvmlDeviceGetClockInfo", clock(nvml.CLOCK_GRAPHICS)},
-	{gpudata.ClockVideo, "nvmlDeviceGetClockInfo", clock(nvml.CLOCK_VIDEO)},
+	{gpudata.ClockGraphics, "nvmlDeviceGetClockInfo", clock(nvml.ClockGraphics)},
+	{gpudata.ClockVideo, "nvmlDeviceGetClockInfo", clock(nvml.ClockVideo)},
 	{gpudata.EncoderUtilization, "nvmlDeviceGetEncoderUtilization", func(d nvml.Device) (float64, nvml.Return) {
-		v, _, ret := d.GetEncoderUtilization()
+		v, ret := d.GetEncoderUtilization()
 		return float64(v) * percent, ret
 	}},
 	{gpudata.DecoderUtilization, "nvmlDeviceGetDecoderUtilization", func(d nvml.Device) (float64, nvml.Return) {
-		v, _, ret := d.GetDecoderUtilization()
+		v, ret := d.GetDecoderUtilization()
 		return float64(v) * percent, ret
 	}},
-	{gpudata.ECCCorrected, "nvmlDeviceGetTotalEccErrors", ecc(nvml.MEMORY_ERROR_TYPE_CORRECTED)},
-	{gpudata.ECCUncorrected, "nvmlDeviceGetTotalEccErrors", ecc(nvml.MEMORY_ERROR_TYPE_UNCORRECTED)},
+	{gpudata.ECCCorrected, "nvmlDeviceGetTotalEccErrors", ecc(nvml.MemoryErrorTypeCorrected)},
+	{gpudata.ECCUncorrected, "nvmlDeviceGetTotalEccErrors", ecc(nvml.MemoryErrorTypeUncorrected)},
 	{gpudata.PCIeReplays, "nvmlDeviceGetPcieReplayCounter", func(d nvml.Device) (float64, nvml.Return) {
 		v, ret := d.GetPcieReplayCounter()
 		return float64(v), ret
@@ -85,8 +84,8 @@ var slow = []reading{
 		_, _, _, v, ret := d.GetRemappedRows()
 		return number(v), ret
 	}},
-	{gpudata.RetiredCorrected, "nvmlDeviceGetRetiredPages", retired(nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS)},
-	{gpudata.RetiredUncorrected, "nvmlDeviceGetRetiredPages", retired(nvml.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR)},
+	{gpudata.RetiredCorrected, "nvmlDeviceGetRetiredPages", retired(nvml.PageRetirementCauseMultipleSingleBitECCErrors)},
+	{gpudata.RetiredUncorrected, "nvmlDeviceGetRetiredPages", retired(nvml.PageRetirementCauseDoubleBitECCError)},
 }
 
 func number(b bool) float64 {
@@ -105,7 +104,7 @@ func clock(kind nvml.ClockType) func(nvml.Device) (float64, nvml.Return) {
 
 func ecc(kind nvml.MemoryErrorType) func(nvml.Device) (float64, nvml.Return) {
 	return func(d nvml.Device) (float64, nvml.Return) {
-		v, ret := d.GetTotalEccErrors(kind, nvml.VOLATILE_ECC)
+		v, ret := d.GetTotalEccErrors(kind)
 		return float64(v), ret
 	}
 }
@@ -113,15 +112,15 @@ func ecc(kind nvml.MemoryErrorType) func(nvml.Device) (float64, nvml.Return) {
 func retired(cause nvml.PageRetirementCause) func(nvml.Device) (float64, nvml.Return) {
 	return func(d nvml.Device) (float64, nvml.Return) {
 		v, ret := d.GetRetiredPages(cause)
-		return float64(len(v)), ret
+		return float64(v), ret
 	}
 }
 
 // instantPower is the power now; where the driver has only the average (up to 1 s on newer chips), that.
 func instantPower(d nvml.Device) (float64, nvml.Return) {
-	v := [1]nvml.FieldValue{{FieldId: nvml.FI_DEV_POWER_INSTANT}}
-	if ret := d.GetFieldValues(v[:]); ret == nvml.SUCCESS && nvml.Return(v[0].NvmlReturn) == nvml.SUCCESS {
-		return float64(binary.NativeEndian.Uint32(v[0].Value[:4])) * milli, nvml.SUCCESS
+	v := [1]nvml.FieldValue{{FieldID: nvml.FIDevPowerInstant}}
+	if ret := d.GetFieldValues(v[:]); ret == nvml.Success && nvml.Return(v[0].NvmlReturn) == nvml.Success {
+		return float64(binary.NativeEndian.Uint32(v[0].Value[:4])) * milli, nvml.Success
 	}
 	mw, ret := d.GetPowerUsage()
 	return float64(mw) * milli, ret

@@ -9,10 +9,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
-
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
 
 // Source implements gpudata.Source.
@@ -21,7 +20,6 @@ type Source struct {
 	lib     nvml.Interface
 	devices []gpusamplesextension.Device
 	units   []*unit
-	symbols map[string]bool
 	key     string
 	slow    time.Time // of the last slow round
 	events  nvml.EventSet
@@ -30,11 +28,7 @@ type Source struct {
 
 // New returns the source.
 func New(set Settings) gpudata.Source {
-	var opts []nvml.LibraryOption
-	if set.Library != "" {
-		opts = append(opts, nvml.WithLibraryPath(set.Library))
-	}
-	return newSource(set, nvml.New(opts...))
+	return newSource(set, nvml.New(set.Library))
 }
 
 func newSource(set Settings, lib nvml.Interface) *Source { return &Source{set: set, lib: lib} }
@@ -51,15 +45,15 @@ func (s *Source) Devices() []gpusamplesextension.Device { return s.devices }
 // Open implements gpudata.Source.
 func (s *Source) Open() error {
 	switch ret := s.lib.Init(); ret {
-	case nvml.SUCCESS:
-	case nvml.ERROR_LIBRARY_NOT_FOUND:
+	case nvml.Success:
+	case nvml.ErrorLibraryNotFound:
 		return fmt.Errorf("NVML library not found (install the NVIDIA driver): %w", gpudata.ErrUnavailable)
-	case nvml.ERROR_DRIVER_NOT_LOADED:
+	case nvml.ErrorDriverNotLoaded:
 		return fmt.Errorf("NVIDIA driver not loaded: %w", gpudata.ErrUnavailable)
 	default:
 		return s.fail("nvmlInit", ret)
 	}
-	s.symbols, s.xids, s.slow = map[string]bool{}, map[string]float64{}, time.Time{}
+	s.xids, s.slow = map[string]float64{}, time.Time{}
 	err := s.discover()
 	if err == nil {
 		s.key, err = s.inventory()
@@ -78,12 +72,9 @@ func (s *Source) Open() error {
 // Close implements gpudata.Source.
 func (s *Source) Close() error {
 	s.closeUnits()
-	if s.events != nil {
-		_ = s.events.Free()
-		s.events = nil
-	}
+	s.unwatch()
 	s.units, s.devices = nil, nil
-	if ret := s.lib.Shutdown(); ret != nvml.SUCCESS {
+	if ret := s.lib.Shutdown(); ret != nvml.Success {
 		return s.fail("nvmlShutdown", ret)
 	}
 	return nil
@@ -97,16 +88,6 @@ func (s *Source) closeUnits() {
 
 func (s *Source) fail(call string, ret nvml.Return) error {
 	return fmt.Errorf("%s: %s", call, s.lib.ErrorString(ret))
-}
-
-// has says whether the driver has a function. Calling one that is not there would end the process.
-func (s *Source) has(symbol string) bool {
-	known, asked := s.symbols[symbol]
-	if !asked {
-		known = s.lib.Extensions().LookupSymbol(symbol) == nil
-		s.symbols[symbol] = known
-	}
-	return known
 }
 
 // Read implements gpudata.Source.
@@ -173,7 +154,7 @@ func (s *Source) readings(b *gpudata.Batch, i int, u *unit, list []reading, offs
 		if u.lost || u.unsupported[offset+k] {
 			continue
 		}
-		if !s.has(r.symbol) {
+		if !s.lib.Has(r.symbol) {
 			u.unsupported[offset+k] = true
 			continue
 		}
@@ -183,7 +164,7 @@ func (s *Source) readings(b *gpudata.Batch, i int, u *unit, list []reading, offs
 			t = before.Add(time.Since(before) / 2).UnixNano()
 		}
 		switch ret {
-		case nvml.SUCCESS:
+		case nvml.Success:
 			b.Add(i, r.quantity, t, v)
 			switch r.quantity {
 			case gpudata.RemapFailed:
@@ -191,10 +172,10 @@ func (s *Source) readings(b *gpudata.Batch, i int, u *unit, list []reading, offs
 			case gpudata.RemapPending:
 				u.health.remapPending = v > 0
 			}
-		case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_INVALID_ARGUMENT, nvml.ERROR_NO_PERMISSION:
+		case nvml.ErrorNotSupported, nvml.ErrorFunctionNotFound, nvml.ErrorInvalidArgument, nvml.ErrorNoPermission:
 			u.unsupported[offset+k] = true
 			b.Dropped[gpudata.DropBlank]++
-		case nvml.ERROR_GPU_IS_LOST:
+		case nvml.ErrorGPUIsLost:
 			u.lost = true
 		default:
 			b.Dropped[gpudata.DropStatus]++
@@ -208,8 +189,8 @@ func (s *Source) memory(b *gpudata.Batch, i int, u *unit, round bool) {
 	}
 	t := time.Now().UnixNano()
 	// The second version keeps what the driver reserves apart from what is used, as nvidia-smi and DCGM do.
-	if s.has("nvmlDeviceGetMemoryInfo_v2") {
-		if m, ret := u.handle.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
+	if s.lib.Has("nvmlDeviceGetMemoryInfo_v2") {
+		if m, ret := u.handle.GetMemoryInfoV2(); ret == nvml.Success {
 			b.Add(i, gpudata.MemoryUsed, t, float64(m.Used))
 			if round {
 				b.Add(i, gpudata.MemoryLimit, t, float64(m.Total))
@@ -219,7 +200,7 @@ func (s *Source) memory(b *gpudata.Batch, i int, u *unit, round bool) {
 		}
 	}
 	m, ret := u.handle.GetMemoryInfo()
-	if ret != nvml.SUCCESS {
+	if ret != nvml.Success {
 		b.Dropped[gpudata.DropStatus]++
 		return
 	}
@@ -234,7 +215,7 @@ const notAvailable = ^uint64(0)
 
 func (s *Source) processes(b *gpudata.Batch, i int, u *unit) {
 	list, ret := u.handle.GetComputeRunningProcesses()
-	if ret != nvml.SUCCESS {
+	if ret != nvml.Success {
 		b.Dropped[gpudata.DropStatus]++
 		b.Listed = false
 		return

@@ -7,18 +7,16 @@ package nvmlsource
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,39 +28,35 @@ type machine struct {
 	events  []nvml.EventData
 	inits   int
 	samples int // GPM samples allocated
+	made    int
+	ratios  map[nvml.GpmSample]float64 // percent; the ratio that two samples give is that of the newer
 }
 
 type board struct {
-	mock.Device
+	fakeDevice
 	uuid   string
 	energy uint64 // mJ
 	lost   bool
 	gpm    bool
-	mig    []*mock.Device
+	mig    []*fakeDevice
 }
 
-const ok = nvml.SUCCESS
-
-// sample is a GPM sample; the ratio that two of them give is that of the newer.
-type sample struct {
-	mock.GpmSample
-	ratio float64 // percent
-}
+const ok = nvml.Success
 
 func newMachine(n int) *machine {
-	m := &machine{missing: map[string]bool{}}
+	m := &machine{missing: map[string]bool{}, ratios: map[nvml.GpmSample]float64{}}
 	for i := range n {
-		m.boards = append(m.boards, newBoard(i))
+		m.boards = append(m.boards, newBoard(m, i))
 	}
 	return m
 }
 
-func newBoard(i int) *board {
+func newBoard(m *machine, i int) *board {
 	b := &board{uuid: fmt.Sprintf("GPU-%d", i), energy: 5_000_000, gpm: true}
-	d := &b.Device
+	d := &b.fakeDevice
 	lost := func(ret nvml.Return) nvml.Return {
 		if b.lost {
-			return nvml.ERROR_GPU_IS_LOST
+			return nvml.ErrorGPUIsLost
 		}
 		return ret
 	}
@@ -71,29 +65,29 @@ func newBoard(i int) *board {
 	d.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) {
 		var p nvml.PciInfo
 		for k, c := range []byte(fmt.Sprintf("00000000:%02X:00.0", 0xa0+i)) {
-			p.BusId[k] = int8(c)
+			p.BusID[k] = c
 		}
 		return p, ok
 	}
 	d.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) {
 		return nvml.Memory{Total: 150754820096, Used: 2000, Free: 1}, lost(ok)
 	}
-	d.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
-		return nvml.Memory_v2{Total: 150754820096, Used: 1000, Reserved: 600}, lost(ok)
+	d.GetMemoryInfoV2Func = func() (nvml.MemoryV2, nvml.Return) {
+		return nvml.MemoryV2{Total: 150754820096, Used: 1000, Reserved: 600}, lost(ok)
 	}
 	d.GetEnforcedPowerLimitFunc = func() (uint32, nvml.Return) { return 700_000, ok }
 	d.GetMaxPcieLinkGenerationFunc = func() (int, nvml.Return) { return 5, ok }
 	d.GetMaxPcieLinkWidthFunc = func() (int, nvml.Return) { return 16, ok }
 	d.GetMigModeFunc = func() (int, int, nvml.Return) {
 		if b.mig != nil {
-			return nvml.DEVICE_MIG_ENABLE, 0, ok
+			return nvml.DeviceMIGEnable, 0, ok
 		}
-		return nvml.DEVICE_MIG_DISABLE, 0, ok
+		return 0, 0, ok
 	}
 	d.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 7, ok }
 	d.GetMigDeviceHandleByIndexFunc = func(k int) (nvml.Device, nvml.Return) {
 		if k >= len(b.mig) {
-			return nil, nvml.ERROR_NOT_FOUND
+			return nil, nvml.ErrorNotFound
 		}
 		return b.mig[k], ok
 	}
@@ -106,15 +100,15 @@ func newBoard(i int) *board {
 	d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 97, Memory: 40}, lost(ok) }
 	d.GetCurrentClocksThrottleReasonsFunc = func() (uint64, nvml.Return) { return 0x45, lost(ok) }
 	d.GetClockInfoFunc = func(k nvml.ClockType) (uint32, nvml.Return) { return 1000 + uint32(k), lost(ok) }
-	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 61, lost(ok) }
-	d.GetEncoderUtilizationFunc = func() (uint32, uint32, nvml.Return) { return 5, 1, lost(ok) }
-	d.GetDecoderUtilizationFunc = func() (uint32, uint32, nvml.Return) { return 0, 0, nvml.ERROR_NOT_SUPPORTED }
-	d.GetTotalEccErrorsFunc = func(k nvml.MemoryErrorType, _ nvml.EccCounterType) (uint64, nvml.Return) {
+	d.GetTemperatureFunc = func() (uint32, nvml.Return) { return 61, lost(ok) }
+	d.GetEncoderUtilizationFunc = func() (uint32, nvml.Return) { return 5, lost(ok) }
+	d.GetDecoderUtilizationFunc = func() (uint32, nvml.Return) { return 0, nvml.ErrorNotSupported }
+	d.GetTotalEccErrorsFunc = func(k nvml.MemoryErrorType) (uint64, nvml.Return) {
 		return 7 + uint64(k), lost(ok)
 	}
 	d.GetPcieReplayCounterFunc = func() (int, nvml.Return) { return 2, lost(ok) }
 	d.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 3, 1, false, false, lost(ok) }
-	d.GetRetiredPagesFunc = func(nvml.PageRetirementCause) ([]uint64, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
+	d.GetRetiredPagesFunc = func(nvml.PageRetirementCause) (int, nvml.Return) { return 0, nvml.ErrorNotSupported }
 	d.RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return { return ok }
 	d.GpmQueryDeviceSupportFunc = func() (nvml.GpmSupport, nvml.Return) {
 		if b.gpm {
@@ -122,8 +116,8 @@ func newBoard(i int) *board {
 		}
 		return nvml.GpmSupport{}, ok
 	}
-	d.GpmSampleGetFunc = func(s nvml.GpmSample) nvml.Return { s.(*sample).ratio = 50; return lost(ok) }
-	d.GpmMigSampleGetFunc = func(gi int, s nvml.GpmSample) nvml.Return { s.(*sample).ratio = float64(gi); return lost(ok) }
+	d.GpmSampleGetFunc = func(s nvml.GpmSample) nvml.Return { m.ratios[s] = 50; return lost(ok) }
+	d.GpmMigSampleGetFunc = func(gi int, s nvml.GpmSample) nvml.Return { m.ratios[s] = float64(gi); return lost(ok) }
 	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
 		return []nvml.ProcessInfo{{Pid: 42, UsedGpuMemory: 123 << 20}, {Pid: 43, UsedGpuMemory: ^uint64(0)}}, ok
 	}
@@ -131,62 +125,73 @@ func newBoard(i int) *board {
 }
 
 // instance is a MIG device.
-func instance(k int) *mock.Device {
-	d := &mock.Device{}
+func instance(k int) *fakeDevice {
+	d := &fakeDevice{}
 	d.GetUUIDFunc = func() (string, nvml.Return) { return fmt.Sprintf("MIG-%d", k), ok }
-	d.GetGpuInstanceIdFunc = func() (int, nvml.Return) { return 7 + k, ok }
-	d.GetComputeInstanceIdFunc = func() (int, nvml.Return) { return 0, ok }
+	d.GetGpuInstanceIDFunc = func() (int, nvml.Return) { return 7 + k, ok }
+	d.GetComputeInstanceIDFunc = func() (int, nvml.Return) { return 0, ok }
 	d.GetAttributesFunc = func() (nvml.DeviceAttributes, nvml.Return) {
 		return nvml.DeviceAttributes{MultiprocessorCount: 16, GpuInstanceSliceCount: 1, ComputeInstanceSliceCount: 1, MemorySizeMB: 17920}, ok
 	}
-	d.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) { return nvml.Memory_v2{Total: 17920 << 20, Used: 10 << 20}, ok }
+	d.GetMemoryInfoV2Func = func() (nvml.MemoryV2, nvml.Return) { return nvml.MemoryV2{Total: 17920 << 20, Used: 10 << 20}, ok }
 	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, ok }
 	return d
 }
 
-func (m *machine) lib() nvml.Interface {
-	l := &mock.Interface{}
-	l.InitFunc = func() nvml.Return { m.inits++; return ok }
-	l.ShutdownFunc = func() nvml.Return { m.inits--; return ok }
-	l.ErrorStringFunc = func(r nvml.Return) string { return fmt.Sprintf("nvml error %d", int(r)) }
-	l.SystemGetDriverVersionFunc = func() (string, nvml.Return) { return "580.65.06", ok }
-	l.DeviceGetCountFunc = func() (int, nvml.Return) { return len(m.boards), ok }
-	l.DeviceGetHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) { return &m.boards[i].Device, ok }
-	l.GpmSampleAllocFunc = func() (nvml.GpmSample, nvml.Return) { m.samples++; return &sample{}, ok }
-	l.GpmSampleFreeFunc = func(nvml.GpmSample) nvml.Return { m.samples--; return ok }
-	l.GpmMetricsGetFunc = func(g *nvml.GpmMetricsGetType) nvml.Return {
-		for i := range g.NumMetrics {
-			x := &g.Metrics[i]
-			x.Value, x.NvmlReturn = g.Sample2.(*sample).ratio, uint32(ok)
-			if nvml.GpmMetricId(x.MetricId) == nvml.GPM_METRIC_FP64_UTIL {
-				x.NvmlReturn = uint32(nvml.ERROR_NOT_SUPPORTED)
-			}
-		}
-		return ok
+// lib is the machine's library.
+func (m *machine) lib() *fakeLibrary { return &fakeLibrary{machine: m} }
+
+type fakeLibrary struct {
+	*machine
+	init nvml.Return
+}
+
+func (l *fakeLibrary) Init() nvml.Return {
+	if l.init == ok {
+		l.inits++
 	}
-	set := &mock.EventSet{}
-	set.FreeFunc = func() nvml.Return { return ok }
-	set.WaitFunc = func(ms uint32) (nvml.EventData, nvml.Return) {
-		if ms != 0 {
-			panic("the source must not wait")
+	return l.init
+}
+
+func (l *fakeLibrary) Shutdown() nvml.Return                         { l.inits--; return ok }
+func (l *fakeLibrary) Has(symbol string) bool                        { return !l.missing[symbol] }
+func (l *fakeLibrary) ErrorString(r nvml.Return) string              { return fmt.Sprintf("nvml error %d", int(r)) }
+func (l *fakeLibrary) SystemGetDriverVersion() (string, nvml.Return) { return "580.65.06", ok }
+func (l *fakeLibrary) DeviceGetCount() (int, nvml.Return)            { return len(l.boards), ok }
+func (l *fakeLibrary) EventSetCreate() (nvml.EventSet, nvml.Return)  { return 1, ok }
+func (l *fakeLibrary) EventSetFree(nvml.EventSet) nvml.Return        { return ok }
+func (l *fakeLibrary) GpmSampleFree(nvml.GpmSample) nvml.Return      { l.samples--; return ok }
+func (l *fakeLibrary) DeviceGetHandleByIndex(i int) (nvml.Device, nvml.Return) {
+	return &l.boards[i].fakeDevice, ok
+}
+
+func (l *fakeLibrary) GpmSampleAlloc() (nvml.GpmSample, nvml.Return) {
+	l.samples++
+	l.made++
+	return nvml.GpmSample(l.made), ok
+}
+
+func (l *fakeLibrary) GpmMetricsGet(g *nvml.GpmMetricsGetType) nvml.Return {
+	for i := range g.NumMetrics {
+		x := &g.Metrics[i]
+		x.Value, x.NvmlReturn = l.ratios[g.Sample2], uint32(ok)
+		if nvml.GpmMetricID(x.MetricID) == nvml.GPMMetricFP64Util {
+			x.NvmlReturn = uint32(nvml.ErrorNotSupported)
 		}
-		if len(m.events) == 0 {
-			return nvml.EventData{}, nvml.ERROR_TIMEOUT
-		}
-		e := m.events[0]
-		m.events = m.events[1:]
-		return e, ok
 	}
-	l.EventSetCreateFunc = func() (nvml.EventSet, nvml.Return) { return set, ok }
-	ext := &mock.ExtendedInterface{}
-	ext.LookupSymbolFunc = func(name string) error {
-		if m.missing[name] {
-			return errors.New("undefined symbol")
-		}
-		return nil
+	return ok
+}
+
+func (l *fakeLibrary) EventSetWait(_ nvml.EventSet, ms uint32) (nvml.EventData, nvml.Return) {
+	if ms != 0 {
+		panic("the source must not wait")
 	}
-	l.ExtensionsFunc = func() nvml.ExtendedInterface { return ext }
-	return l
+	if len(l.events) == 0 {
+		return nvml.EventData{}, nvml.ErrorTimeout
+	}
+	e := l.events[0]
+	l.events = l.events[1:]
+	return e, ok
 }
 
 func open(t *testing.T, m *machine) *Source {
@@ -269,8 +274,8 @@ func TestValuesAreInBaseUnits(t *testing.T) {
 func TestFunctionsThatTheDriverLacksAreNotCalled(t *testing.T) {
 	m := newMachine(1)
 	m.missing = map[string]bool{"nvmlGpmQueryDeviceSupport": true, "nvmlDeviceGetMemoryInfo_v2": true, "nvmlDeviceGetTotalEnergyConsumption": true, "nvmlDeviceGetMigMode": true}
-	d := &m.boards[0].Device
-	d.GpmQueryDeviceSupportFunc, d.GetMemoryInfo_v2Func, d.GetTotalEnergyConsumptionFunc, d.GetMigModeFunc = nil, nil, nil, nil // panic when called
+	d := &m.boards[0].fakeDevice
+	d.GpmQueryDeviceSupportFunc, d.GetMemoryInfoV2Func, d.GetTotalEnergyConsumptionFunc, d.GetMigModeFunc = nil, nil, nil, nil // panic when called
 	s := open(t, m)
 	b := read(t, s)
 	v, _ := value(b, 0, gpudata.MemoryUsed)
@@ -282,10 +287,11 @@ func TestFunctionsThatTheDriverLacksAreNotCalled(t *testing.T) {
 
 func TestWhatIsNotSupportedIsAskedOnce(t *testing.T) {
 	m := newMachine(1)
-	d := &m.boards[0].Device
-	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
+	d := &m.boards[0].fakeDevice
+	asked := 0
+	d.GetTemperatureFunc = func() (uint32, nvml.Return) { asked++; return 0, nvml.ErrorNotSupported }
 	d.GetFieldValuesFunc = func(v []nvml.FieldValue) nvml.Return {
-		v[0].NvmlReturn = uint32(nvml.ERROR_NOT_SUPPORTED)
+		v[0].NvmlReturn = uint32(nvml.ErrorNotSupported)
 		return ok
 	}
 	s := open(t, m)
@@ -293,7 +299,7 @@ func TestWhatIsNotSupportedIsAskedOnce(t *testing.T) {
 		v, _ := value(read(t, s), 0, gpudata.Power)
 		assert.Equal(t, 290.0, v.V, "the average stands in for the instant")
 	}
-	assert.Len(t, d.GetTemperatureCalls(), 1)
+	assert.Equal(t, 1, asked)
 }
 
 func TestALostBoardFailsAndComesBack(t *testing.T) {
@@ -313,7 +319,7 @@ func TestALostBoardFailsAndComesBack(t *testing.T) {
 
 func TestInstancesHaveTheirOwnRatios(t *testing.T) {
 	m := newMachine(1)
-	m.boards[0].mig = []*mock.Device{instance(0), instance(1)}
+	m.boards[0].mig = []*fakeDevice{instance(0), instance(1)}
 	s := open(t, m)
 	require.Len(t, s.Devices(), 3)
 	d := s.Devices()[2]
@@ -345,7 +351,7 @@ func TestXIDsAreEvents(t *testing.T) {
 	s := open(t, m)
 	read(t, s)
 	for range 2 {
-		m.events = append(m.events, nvml.EventData{Device: &m.boards[1].Device, EventType: nvml.EventTypeXidCriticalError, EventData: 79})
+		m.events = append(m.events, nvml.EventData{Device: &m.boards[1].fakeDevice, EventType: nvml.EventTypeXidCriticalError, EventData: 79})
 	}
 	b := read(t, s)
 	require.Len(t, b.Events, 2)
@@ -358,12 +364,12 @@ func TestXIDsAreEvents(t *testing.T) {
 
 func TestOpenSaysWhatIsMissing(t *testing.T) {
 	for ret, want := range map[nvml.Return]string{
-		nvml.ERROR_LIBRARY_NOT_FOUND: "NVML library not found (install the NVIDIA driver): not available",
-		nvml.ERROR_DRIVER_NOT_LOADED: "NVIDIA driver not loaded: not available",
-		nvml.ERROR_UNKNOWN:           "nvmlInit: nvml error 999",
+		nvml.ErrorLibraryNotFound: "NVML library not found (install the NVIDIA driver): not available",
+		nvml.ErrorDriverNotLoaded: "NVIDIA driver not loaded: not available",
+		nvml.ErrorUnknown:         "nvmlInit: nvml error 999",
 	} {
-		l := newMachine(0).lib().(*mock.Interface)
-		l.InitFunc = func() nvml.Return { return ret }
+		l := newMachine(0).lib()
+		l.init = ret
 		require.EqualError(t, newSource(Settings{}, l).Open(), want)
 	}
 	m := newMachine(0)

@@ -1,0 +1,92 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A library that answers as NVML does, compiled with NVIDIA's own header: what the Go side reads in the wrong place has the
+// wrong value. Of each structure every field that is read has a number of its own.
+
+#define NVML_NO_UNVERSIONED_FUNC_DEFS
+#include <nvml.h>
+#include <string.h>
+
+#define API __attribute__((visibility("default")))
+
+struct nvmlDevice_st { int number; };
+static struct nvmlDevice_st board = {0}, mig = {1};
+static int samples, sets, inits;
+
+API nvmlReturn_t nvmlInit_v2(void) { inits++; return NVML_SUCCESS; }
+API nvmlReturn_t nvmlShutdown(void) { return --inits == 0 && samples == 0 && sets == 0 ? NVML_SUCCESS : NVML_ERROR_IN_USE; }
+API const char *nvmlErrorString(nvmlReturn_t r) { return r == NVML_ERROR_IN_USE ? "in use" : "another error"; }
+API nvmlReturn_t nvmlSystemGetDriverVersion(char *s, unsigned n) { return strncpy(s, "580.95.05", n), NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *n) { return *n = 1, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned i, nvmlDevice_t *d) { return *d = &board, i == 0 ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT; }
+API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t d, char *s, unsigned n) { return strncpy(s, d == &mig ? "MIG-5" : "GPU-5", n), NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t d, char *s, unsigned n) { return memset(s, 'x', n), s[n - 1] = 0, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t d, nvmlPciInfo_t *p) { return memset(p, 'y', sizeof *p), strcpy(p->busId, "00000000:A1:00.0"), NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t d, nvmlMemory_t *m) { return m->total = 1, m->free = 2, m->used = 3, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t d, nvmlMemory_v2_t *m) {
+    if (m->version != nvmlMemory_v2) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    return m->total = 4, m->reserved = 5, m->free = 6, m->used = 7, NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t d, unsigned *v) { return *v = 8, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t d, unsigned *v) { return *v = 9, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t d, unsigned *v) { return *v = 10, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t d, unsigned *c, unsigned *p) { return *c = NVML_DEVICE_MIG_ENABLE, *p = 11, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t d, unsigned *v) { return *v = 12, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t d, unsigned i, nvmlDevice_t *m) { return *m = &mig, i == 3 ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND; }
+API nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t d, unsigned *v) { return *v = 13, d == &mig ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT; }
+API nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t d, unsigned *v) { return *v = 14, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t d, nvmlDeviceAttributes_t *a) {
+    return a->multiprocessorCount = 15, a->gpuInstanceSliceCount = 16, a->computeInstanceSliceCount = 17, a->memorySizeMB = 18, NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t d, unsigned long long *v) { return *v = 1ull << 40, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t d, int n, nvmlFieldValue_t *v) {
+    if (n != 1 || v->fieldId != NVML_FI_DEV_POWER_INSTANT) return NVML_ERROR_INVALID_ARGUMENT;
+    return v->nvmlReturn = NVML_ERROR_NOT_FOUND, v->value.uiVal = 19, NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t d, unsigned *v) { return *v = 20, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t d, nvmlUtilization_t *u) { return u->gpu = 21, u->memory = 22, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t d, unsigned long long *v) { return *v = 1ull << 41, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t d, nvmlClockType_t k, unsigned *v) {
+    return *v = k == NVML_CLOCK_GRAPHICS ? 23 : k == NVML_CLOCK_SM ? 24 : k == NVML_CLOCK_MEM ? 25 : k == NVML_CLOCK_VIDEO ? 26 : 0, NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t d, nvmlTemperatureSensors_t s, unsigned *v) { return *v = s == NVML_TEMPERATURE_GPU ? 27 : 0, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t d, unsigned *v, unsigned *p) { return *v = 28, *p = 1, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t d, unsigned *v, unsigned *p) { return *v = 29, *p = 1, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t d, nvmlMemoryErrorType_t k, nvmlEccCounterType_t c, unsigned long long *v) {
+    return *v = c != NVML_VOLATILE_ECC ? 0 : k == NVML_MEMORY_ERROR_TYPE_CORRECTED ? 30 : k == NVML_MEMORY_ERROR_TYPE_UNCORRECTED ? 31 : 0, NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetPcieReplayCounter(nvmlDevice_t d, unsigned *v) { return *v = 32, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t d, unsigned *c, unsigned *u, unsigned *p, unsigned *f) { return *c = 33, *u = 34, *p = 1, *f = 0, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t d, nvmlPageRetirementCause_t k, unsigned *n, unsigned long long *a) {
+    if (a) return NVML_ERROR_INVALID_ARGUMENT;
+    return *n = k == NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR ? 36 : 35, NVML_ERROR_INSUFFICIENT_SIZE;
+}
+API nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *s) { return sets++, *s = (nvmlEventSet_t)&sets, NVML_SUCCESS; }
+API nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t s) { return sets--, NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t d, unsigned long long k, nvmlEventSet_t s) {
+    return k == nvmlEventTypeXidCriticalError && s == (nvmlEventSet_t)&sets ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t s, nvmlEventData_t *e, unsigned ms) {
+    return e->device = &board, e->eventType = nvmlEventTypeXidCriticalError, e->eventData = 79, ms == 0 ? NVML_SUCCESS : NVML_ERROR_TIMEOUT;
+}
+API nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t d, nvmlGpmSupport_t *s) {
+    return s->isSupportedDevice = 1, s->version == NVML_GPM_SUPPORT_VERSION ? NVML_SUCCESS : NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+}
+API nvmlReturn_t nvmlGpmSampleAlloc(nvmlGpmSample_t *s) { return samples++, *s = (nvmlGpmSample_t)(long)(100 + samples), NVML_SUCCESS; }
+API nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t s) { return samples--, NVML_SUCCESS; }
+API nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t d, nvmlGpmSample_t s) { return (long)s == 101 ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT; }
+API nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t d, unsigned i, nvmlGpmSample_t s) { return i == 13 && (long)s == 102 ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT; }
+API nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *g) {
+    if (g->version != NVML_GPM_METRICS_GET_VERSION || (long)g->sample1 != 101 || (long)g->sample2 != 102) return NVML_ERROR_INVALID_ARGUMENT;
+    for (unsigned i = 0; i < g->numMetrics; i++) {
+        g->metrics[i].value = g->metrics[i].metricId + 0.5;
+        g->metrics[i].nvmlReturn = g->metrics[i].metricId == NVML_GPM_METRIC_FP64_UTIL ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
+    }
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t d, unsigned *n, nvmlProcessInfo_t *p) {
+    if (*n < 20) return *n = 20, NVML_ERROR_INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < 20; i++) p[i].pid = 1000 + i, p[i].usedGpuMemory = i == 7 ? NVML_VALUE_NOT_AVAILABLE : 1ull << 33;
+    return *n = 20, NVML_SUCCESS;
+}
