@@ -85,7 +85,8 @@ func (h *samplesHost) GetExtensions() map[component.ID]component.Component {
 	return map[component.ID]component.Component{h.id: h.ext}
 }
 
-// writeUntil writes all fields of every device at 10 Hz, none of them constant but the throttle reasons: there are none.
+// writeUntil writes all fields of every device at 10 Hz, none of them constant but the throttle reasons: there are
+// none.
 func (h *samplesHost) writeUntil(now time.Time) {
 	for ; !h.next.After(now); h.next = h.next.Add(sampleRate) {
 		s := gpusamplesextension.Sample{Time: h.next.UnixNano()}

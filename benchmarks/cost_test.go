@@ -65,8 +65,8 @@ func deriveStage(level string) stage {
 	return processorStage(gpuderiveprocessor.NewFactory(), map[string]any{"attributes": level})
 }
 
-// What gpu_join and gpu_derive write on a span: what a person asks, as by default, or all that is known, which is what the
-// floors and the other processors are compared with.
+// What gpu_join and gpu_derive write on a span: what a person asks, as by default, or all that is known, which is
+// what the floors and the other processors are compared with.
 const (
 	lean = "lean"
 	full = "full"
@@ -100,8 +100,8 @@ const (
 	all  = "gpu_join+gpu_derive+gpu_metrics"
 )
 
-// TestCostOfAPipeline prints what a span costs in each pipeline, and what of it is the components' own: the pipeline's cost
-// minus that of the same pipeline without them, measured by turns in one process.
+// TestCostOfAPipeline prints what a span costs in each pipeline, and what of it is the components' own: the
+// pipeline's cost minus that of the same pipeline without them, measured by turns in one process.
 func TestCostOfAPipeline(t *testing.T) {
 	if *costRounds == 0 {
 		t.Skip("measures only with -cost ROUNDS")

@@ -28,8 +28,8 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
 )
 
-// divisions are the statements that give a section the same attributes as gpu_derive does, for one model whose peaks are written into
-// them.
+// divisions are the statements that give a section the same attributes as gpu_derive does, for one model whose peaks
+// are written into them.
 var divisions = []string{
 	`set(span.attributes["gpu.io.rate"], (Double(span.attributes["gpu.io.read.size"]) + Double(span.attributes["gpu.io.write.size"])) / span.attributes["gpu.duration"]) where span.attributes["gpu.io.read.size"] != nil and span.attributes["gpu.duration"] != nil`,
 	`set(span.attributes["gpu.io.read.rate"], Double(span.attributes["gpu.io.read.size"]) / span.attributes["gpu.duration"]) where span.attributes["gpu.io.read.size"] != nil and span.attributes["gpu.duration"] != nil`,
@@ -141,7 +141,8 @@ func TestDeriversAgree(t *testing.T) {
 	}
 }
 
-// BenchmarkDerive is the time of a batch as the otlp receiver decodes it; ns/span is reported. Decoding is outside of the timer.
+// BenchmarkDerive is the time of a batch as the otlp receiver decodes it; ns/span is reported. Decoding is outside of
+// the timer.
 func BenchmarkDerive(b *testing.B) {
 	wire, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(sections())
 	require.NoError(b, err)

@@ -81,8 +81,8 @@ func buildStage(n names, room int) stage {
 	return eachSpan(func(a pcommon.Map) { n.build(b, a, room) })
 }
 
-// floor is what join, derive and metrics can't do without: each reads a span once, the first holds it for as long as its
-// samples take, and the first two write.
+// floor is what join, derive and metrics can't do without: each reads a span once, the first holds it for as long as
+// its samples take, and the first two write.
 func floor() stage {
 	return pipeline(readStage(), holdStage, buildStage(joined, 32), readStage(), putStage(derived, 0), readStage())
 }

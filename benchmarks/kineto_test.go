@@ -42,8 +42,8 @@ func recorded(b *testing.B, name string) []byte {
 }
 
 // BenchmarkKinetoAgainstSimdjson reads recorded traces with the kineto receiver, to finished spans, and in turn with
-// simdjson-go, to its tape and no further: the limit of a general reader in Go, which holds the whole document in memory.
-// Reported are MB of JSON for each second of processor time, and their ratio.
+// simdjson-go, to its tape and no further: the limit of a general reader in Go, which holds the whole document in
+// memory. Reported are MB of JSON for each second of processor time, and their ratio.
 func BenchmarkKinetoAgainstSimdjson(b *testing.B) {
 	if !simdjson.SupportedCPU() {
 		b.Skip("simdjson-go needs AVX2")

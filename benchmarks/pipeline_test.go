@@ -16,8 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 )
 
-// BenchmarkOTLPInToOut decodes a batch, processes it and encodes it: alone, with gpu_derive and gpu_metrics, and with the stock
-// components in their places.
+// BenchmarkOTLPInToOut decodes a batch, processes it and encodes it: alone, with gpu_derive and gpu_metrics, and with
+// the stock components in their places.
 func BenchmarkOTLPInToOut(b *testing.B) {
 	wire, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(sections())
 	require.NoError(b, err)

@@ -19,7 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector"
 )
 
-// The text that the stock prometheus exporter serves of all metrics of gpu_metrics, through the linter of `promtool check metrics`.
+// The text that the stock prometheus exporter serves of all metrics of gpu_metrics, through the linter of `promtool
+// check metrics`.
 func TestScrapeIsCleanForPromtool(t *testing.T) {
 	exp, page := prometheusPage(t)
 

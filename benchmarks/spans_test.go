@@ -13,8 +13,9 @@ import (
 // batchSize is what an SDK's batch processor sends at most by default.
 const batchSize = 512
 
-// sections is a batch as gpuspan sends it: sections of a few operations on two devices of one model, with the attributes
-// that a timed section with declared work has. One scope instead of one for each device: readers are simpler.
+// sections is a batch as gpuspan sends it: sections of a few operations on two devices of one model, with the
+// attributes that a timed section with declared work has. One scope instead of one for each device: readers are
+// simpler.
 func sections() ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()

@@ -38,8 +38,8 @@ var activityStates = [stateStarved + 1]string{
 	stateStarved:                         semconv.GPUActivityStateStarved,
 }
 
-// activity hands a profiler's record, or a section that was timed on the device, to the device's timeline. A span that stands for others
-// says nothing of the time between it and the next.
+// activity hands a profiler's record, or a section that was timed on the device, to the device's timeline. A span
+// that stands for others says nothing of the time between it and the next.
 func (a *aggregator) activity(r *resource, f *facts, weight float64, now int64) {
 	cfg := a.cfg.Activity.Get()
 	sections := !f.Recorded()

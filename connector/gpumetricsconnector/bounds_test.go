@@ -143,7 +143,8 @@ func TestSeriesThatWereGivenUpBeginAnewAfterTheirLastPoint(t *testing.T) {
 	}
 }
 
-// Prometheus refuses a request, of all services, for one series with two values at one time. It tells milliseconds apart.
+// Prometheus refuses a request, of all services, for one series with two values at one time. It tells milliseconds
+// apart.
 func TestNoSeriesHasTwoValuesAtOneTime(t *testing.T) {
 	type written struct {
 		time  uint64

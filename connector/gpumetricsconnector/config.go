@@ -36,11 +36,12 @@ type Config struct {
 	MaxSeries int `mapstructure:"max_series"`
 	// MaxResources bounds the resources; spans of further ones are counted under one empty resource. Default 1000.
 	MaxResources int `mapstructure:"max_resources"`
-	// Expiry is how long a series must have had no new spans before it is given up for a new one, when there is no room. Default 5m;
-	// 0: it never is.
+	// Expiry is how long a series must have had no new spans before it is given up for a new one, when there is no
+	// room. Default 5m; 0: it never is.
 	Expiry time.Duration `mapstructure:"expiry"`
-	// InstanceID is collector.instance.id on every point, so that no two connectors write one series. Default: the name of the host (of the
-	// pod, in Kubernetes), with the name of this connector after a slash if it has one. Two Collectors on one host need different ones.
+	// InstanceID is collector.instance.id on every point, so that no two connectors write one series. Default: the
+	// name of the host (of the pod, in Kubernetes), with the name of this connector after a slash if it has one. Two
+	// Collectors on one host need different ones.
 	InstanceID string `mapstructure:"instance_id"`
 	// Operations makes the gpu.operation metrics. On by default.
 	Operations configoptional.Optional[OperationsConfig] `mapstructure:"operations"`
@@ -84,10 +85,11 @@ type StepsConfig struct{ _ struct{} }
 type ActivityConfig struct {
 	// Settle is how long activities may come late, by their own times. Default 10s.
 	Settle time.Duration `mapstructure:"settle"`
-	// MaxGap is the longest time without activity that counts as idle; a longer one is a pause of the profiler and in no
-	// state. Default 1s.
+	// MaxGap is the longest time without activity that counts as idle; a longer one is a pause of the profiler and in
+	// no state. Default 1s.
 	MaxGap time.Duration `mapstructure:"max_gap"`
-	// MaxActivities bounds those that wait, over all devices; at the bound the oldest are analysed early. Default 200000.
+	// MaxActivities bounds those that wait, over all devices; at the bound the oldest are analysed early. Default
+	// 200000.
 	MaxActivities int `mapstructure:"max_activities"`
 	_             struct{}
 }
@@ -103,8 +105,8 @@ type StragglerConfig struct {
 	_          struct{}
 }
 
-// defaultBounds are 1 and 3 of each decade from 1 µs to 30 s. Each is a series for each operation and device in Prometheus; who wants
-// finer ones takes exponential histograms.
+// defaultBounds are 1 and 3 of each decade from 1 µs to 30 s. Each is a series for each operation and device in
+// Prometheus; who wants finer ones takes exponential histograms.
 func defaultBounds() []time.Duration {
 	var out []time.Duration
 	for d := time.Microsecond; d <= 10*time.Second; d *= 10 {

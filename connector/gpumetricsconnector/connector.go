@@ -61,8 +61,9 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 	})
 }
 
-// instanceID tells the series of one connector from those of another. It does not change when the Collector is started again, as its
-// service.instance.id does unless it is configured: each start would double the series of a store.
+// instanceID tells the series of one connector from those of another. It does not change when the Collector is
+// started again, as its service.instance.id does unless it is configured: each start would double the series of a
+// store.
 func instanceID(cfg *Config, set connector.Settings) string {
 	if cfg.InstanceID != "" {
 		return cfg.InstanceID
@@ -134,8 +135,9 @@ func (c *gpuMetrics) run(ctx context.Context) {
 	}
 }
 
-// Shutdown writes what was not written yet. The Collector stops all that sends to a connector before its components, and each of those before what it
-// sends to: when the first is shut down, nothing comes any more, and both outputs are still open.
+// Shutdown writes what was not written yet. The Collector stops all that sends to a connector before its components,
+// and each of those before what it sends to: when the first is shut down, nothing comes any more, and both outputs
+// are still open.
 func (c *gpuMetrics) Shutdown(ctx context.Context) error {
 	c.ended.Do(func() {
 		c.stop()
@@ -189,7 +191,8 @@ func (c *gpuMetrics) scope(s pcommon.InstrumentationScope) {
 	s.SetVersion(c.version)
 }
 
-// nameScope is the scope of metrics: without a version, which is a label of each series in Prometheus, so that a release would rename all.
+// nameScope is the scope of metrics: without a version, which is a label of each series in Prometheus, so that a
+// release would rename all.
 func nameScope(s pcommon.InstrumentationScope) { s.SetName(metadata.ScopeName) }
 
 func dropped(reason string) metric.AddOption {
@@ -222,7 +225,8 @@ func (c *gpuMetrics) count(ctx context.Context, s *counts) {
 	add(c.tel.ConnectorGpuMetricsDropped, s.stepLimit, droppedStepLimit)
 }
 
-// refusal logs that the next component refuses what it is given, and that it takes it again, but not each time. Of one goroutine.
+// refusal logs that the next component refuses what it is given, and that it takes it again, but not each time. Of
+// one goroutine.
 type refusal struct {
 	what  string // in the plural
 	lasts bool

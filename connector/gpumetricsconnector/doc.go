@@ -5,6 +5,7 @@
 
 // Package gpumetricsconnector makes metrics of GPU spans. Names and meanings are in docs/semconv.md.
 //
-// A span is read once and found once: its dimensions are the key of a bundle, which holds pointers to all streams that such a
-// span feeds. Streams hold weights (adjusted counts) as doubles; whole numbers are made when points are written.
+// A span is read once and found once: its dimensions are the key of a bundle, which holds pointers to all streams
+// that such a span feeds. Streams hold weights (adjusted counts) as doubles; whole numbers are made when points are
+// written.
 package gpumetricsconnector

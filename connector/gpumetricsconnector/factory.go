@@ -23,8 +23,8 @@ func NewFactory() connector.Factory {
 		connector.WithTracesToTraces(i.traces, metadata.TracesToTracesStability))
 }
 
-// instances are the connectors of a factory. A connector with two outputs is two components for the Collector; here both are one, so
-// that spans are counted and ranks compared once.
+// instances are the connectors of a factory. A connector with two outputs is two components for the Collector; here
+// both are one, so that spans are counted and ranks compared once.
 type instances struct {
 	shared.Instances[*Config, *gpuMetrics]
 }
@@ -62,8 +62,8 @@ func (i *instances) get(cfg *Config, set connector.Settings, free func(*gpuMetri
 	})
 }
 
-// tracesOutput is the connector that writes traces. The Collector gives each batch to both outputs' components; this one takes it only
-// where the other is not there.
+// tracesOutput is the connector that writes traces. The Collector gives each batch to both outputs' components; this
+// one takes it only where the other is not there.
 type tracesOutput struct{ *gpuMetrics }
 
 func (o tracesOutput) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {

@@ -54,8 +54,8 @@ func (f *facts) collective() bool {
 	return f.Kind == spanfacts.Collective || f.Category == semconv.GPUOperationCategoryComm
 }
 
-// adjustedCount is how many spans one sampled span stands for, by the rejection threshold of its trace state (`ot=th:c` means that 12/16
-// were not sampled, so it stands for 4). 1 without one, and where it cannot be read.
+// adjustedCount is how many spans one sampled span stands for, by the rejection threshold of its trace state
+// (`ot=th:c` means that 12/16 were not sampled, so it stands for 4). 1 without one, and where it cannot be read.
 func adjustedCount(traceState string) float64 {
 	if !strings.Contains(traceState, "ot=") {
 		return 1

@@ -35,7 +35,8 @@ type finding struct {
 	typicalRank int64
 }
 
-// findingSpans makes the spans that say in the slow ranks' traces what was found. A step without ids has no trace to say it in.
+// findingSpans makes the spans that say in the slow ranks' traces what was found. A step without ids has no trace to
+// say it in.
 func findingSpans(found []*finding, scope func(pcommon.InstrumentationScope)) ptrace.Traces {
 	td := ptrace.NewTraces()
 	of := make(map[pcommon.Map]ptrace.SpanSlice)
@@ -58,8 +59,8 @@ func findingSpans(found []*finding, scope func(pcommon.InstrumentationScope)) pt
 	return td
 }
 
-// write makes the finding's span: a child of the step, with the step's sampling. It has no gpu.operation.type, for it is no work of the
-// device and must not be counted as such.
+// write makes the finding's span: a child of the step, with the step's sampling. It has no gpu.operation.type, for it
+// is no work of the device and must not be counted as such.
 func (f *finding) write(s ptrace.Span) {
 	s.SetTraceID(f.step.Trace)
 	s.SetSpanID(f.spanID())
@@ -107,7 +108,8 @@ func (f *finding) write(s ptrace.Span) {
 	}
 }
 
-// spanID is made of the step's ids (FNV-1a, 64 bits), so that the same step found again, here or in another Collector, gives the same span.
+// spanID is made of the step's ids (FNV-1a, 64 bits), so that the same step found again, here or in another
+// Collector, gives the same span.
 func (f *finding) spanID() (id pcommon.SpanID) {
 	h := fnv.New64a()
 	_, _ = h.Write(f.step.Trace[:])
@@ -120,12 +122,12 @@ func (f *finding) spanID() (id pcommon.SpanID) {
 	return id
 }
 
-// maxFindings bounds those that wait for the next component, maxBatch the spans of one request: about half a megabyte, well below the 4 MiB
-// that OTLP receivers take.
+// maxFindings bounds those that wait for the next component, maxBatch the spans of one request: about half a
+// megabyte, well below the 4 MiB that OTLP receivers take.
 const maxFindings, maxBatch = 10_000, 1000
 
-// findingQueue hands findings on, apart from the flush of metrics, so that a component which is slow to take spans holds up neither
-// metrics nor comparisons.
+// findingQueue hands findings on, apart from the flush of metrics, so that a component which is slow to take spans
+// holds up neither metrics nor comparisons.
 type findingQueue struct {
 	send   func(context.Context, []*finding)
 	queue  chan *finding
@@ -164,7 +166,8 @@ func (o *findingQueue) put(found []*finding) (left int64) {
 	return left
 }
 
-// close returns when all that was put is handed on. When ctx ends before, what waits is given up by cancelling the request.
+// close returns when all that was put is handed on. When ctx ends before, what waits is given up by cancelling the
+// request.
 func (o *findingQueue) close(ctx context.Context) {
 	close(o.queue)
 	stop := context.AfterFunc(ctx, o.cancel)

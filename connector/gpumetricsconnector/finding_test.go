@@ -80,7 +80,8 @@ func TestTheSlowRanksTraceSaysSo(t *testing.T) {
 	assert.NotEqual(t, pcommon.SpanID{1}, s.SpanID())
 	assert.Equal(t, "ot=th:8", s.TraceState().AsRaw())
 	assert.EqualValues(t, 1, s.Flags())
-	// The section's own interval: in this nest a section at depth d begins 10(d+1) µs after the step's start and ends as long before its end.
+	// The section's own interval: in this nest a section at depth d begins 10(d+1) µs after the step's start and ends
+	// as long before its end.
 	assert.EqualValues(t, 40, µs(s.StartTimestamp()))
 	assert.EqualValues(t, 200_000-40, µs(s.EndTimestamp()))
 	// The leaves of a rank are 59 ms together, on the slow one 79.
@@ -146,7 +147,8 @@ func TestASectionThatRanOftenIsFromItsFirstToItsLastRun(t *testing.T) {
 	assert.InEpsilon(t, 0.02, delay.Double(), 1e-9)
 }
 
-// Of a phase that is a number of the step only, nobody knows where in it it lies; of a time that no phase covers likewise.
+// Of a phase that is a number of the step only, nobody knows where in it it lies; of a time that no phase covers
+// likewise.
 func TestALossWithoutAPlaceHasTheStepsInterval(t *testing.T) {
 	for _, tt := range []struct {
 		attribute, name string

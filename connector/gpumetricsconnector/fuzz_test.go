@@ -12,8 +12,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// FuzzTake takes any batch that decodes: nothing panics, every point is a finite number that is not negative, points end after they
-// start, buckets sum to counts, what is written a second time has not become less, and what is said of a slow rank is a whole span.
+// FuzzTake takes any batch that decodes: nothing panics, every point is a finite number that is not negative, points
+// end after they start, buckets sum to counts, what is written a second time has not become less, and what is said of
+// a slow rank is a whole span.
 func FuzzTake(f *testing.F) {
 	var m ptrace.ProtoMarshaler
 	job := ptrace.NewTraces()

@@ -31,8 +31,9 @@ type histogramPoint interface {
 	Exemplars() pmetric.ExemplarSlice
 }
 
-// distribution is a histogram of weighted values: a span that was sampled stands for a number of spans that need not be whole. What
-// rounding leaves over goes to the next value, so that counts add up over all buckets and over all deltas.
+// distribution is a histogram of weighted values: a span that was sampled stands for a number of spans that need not
+// be whole. What rounding leaves over goes to the next value, so that counts add up over all buckets and over all
+// deltas.
 type distribution struct {
 	histogram
 	count         uint64
@@ -98,8 +99,8 @@ func (h *explicitHistogram) write(m pmetric.Metric) histogramPoint {
 
 func (h *explicitHistogram) reset() { clear(h.counts) }
 
-// exponentialHistogram has buckets (base^i, base^(i+1)] with base = 2^(2^-scale) (OpenTelemetry metrics data model, exponential
-// histograms), of which it halves the resolution whenever a value does not fit in.
+// exponentialHistogram has buckets (base^i, base^(i+1)] with base = 2^(2^-scale) (OpenTelemetry metrics data model,
+// exponential histograms), of which it halves the resolution whenever a value does not fit in.
 type exponentialHistogram struct{ structure.Histogram[float64] }
 
 func newExponentialHistogram(maxSize int) *exponentialHistogram {

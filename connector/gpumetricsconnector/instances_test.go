@@ -25,8 +25,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// faces are a connector with both outputs, as the Collector makes them: of one configuration, started and stopped each, and each
-// given every batch.
+// faces are a connector with both outputs, as the Collector makes them: of one configuration, started and stopped
+// each, and each given every batch.
 type faces struct {
 	all     []connector.Traces
 	dropped func(reason string) int64

@@ -17,8 +17,9 @@ type operation struct {
 	count, duration, io, flops, items, energy, itemEnergy *series
 }
 
-// operations finds the operation of a span. A span's dimensions are nine strings, which the map hashes whole; the table in front
-// of it only compares them, in a slot that a few of their letters give, for a service has few operations and many spans.
+// operations finds the operation of a span. A span's dimensions are nine strings, which the map hashes whole; the
+// table in front of it only compares them, in a slot that a few of their letters give, for a service has few
+// operations and many spans.
 type operations struct {
 	byDims map[dims]*operation
 	table  [64]*operation
@@ -60,8 +61,9 @@ func (d *dims) slot() uint32 {
 	return h ^ h>>8
 }
 
-// operation feeds the series of a span's dimensions; energyOnly leaves out the first five metrics, which the producer writes itself.
-// weight is how many spans the span stands for. It does not multiply energy, which gpu_join has shared out among the spans that came.
+// operation feeds the series of a span's dimensions; energyOnly leaves out the first five metrics, which the producer
+// writes itself. weight is how many spans the span stands for. It does not multiply energy, which gpu_join has shared
+// out among the spans that came.
 func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly bool, now int64) {
 	d := f.dims()
 	b := r.operations.find(&d)
@@ -102,8 +104,8 @@ func (a *aggregator) operation(r *resource, f *facts, weight float64, energyOnly
 	}
 }
 
-// newOperation makes the operation of a span's dimensions. When there are very many, spans have one that is not kept, and their
-// series are found by attributes each time.
+// newOperation makes the operation of a span's dimensions. When there are very many, spans have one that is not kept,
+// and their series are found by attributes each time.
 func (a *aggregator) newOperation(r *resource, d *dims) *operation {
 	b := &operation{}
 	if r.operations.len() < 4*a.cfg.CardinalityLimit && a.operations < a.cfg.MaxSeries {

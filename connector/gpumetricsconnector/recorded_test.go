@@ -34,8 +34,8 @@ func recordedTraces(t *testing.T) []string {
 	return out
 }
 
-// activityOf reads a file through the receiver and returns the nanoseconds of each device in each state; told says whether the file told
-// which profiler it is of, without which its activities may be some of all.
+// activityOf reads a file through the receiver and returns the nanoseconds of each device in each state; told says
+// whether the file told which profiler it is of, without which its activities may be some of all.
 func activityOf(t *testing.T, path string) (got map[string]map[string]int64, told bool) {
 	a := newTest(t, func(c *Config) {
 		c.Activity.Get().MaxGap, c.Activity.Get().MaxActivities = 24*time.Hour, 10_000_000
@@ -75,8 +75,8 @@ func activityOf(t *testing.T, path string) (got map[string]map[string]int64, tol
 	return got, told
 }
 
-// Gaps of real traces, against sums of another program (Python, exact decimals): gaps of the union of a device's activities whose
-// next activity's launch began after the gap had.
+// Gaps of real traces, against sums of another program (Python, exact decimals): gaps of the union of a device's
+// activities whose next activity's launch began after the gap had.
 func TestStarvedTimeOfRecordedTraces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("recorded traces are read without -short")
@@ -167,7 +167,8 @@ func TestActivityOfRecordedTraces(t *testing.T) {
 	assert.Greater(t, tested, 8, "devices compared")
 }
 
-// One step of a real job of eight ranks. Ranks 7, 5 and 4 come last to the collectives (5, 2 and 1 of 8), so the others wait for these.
+// One step of a real job of eight ranks. Ranks 7, 5 and 4 come last to the collectives (5, 2 and 1 of 8), so the
+// others wait for these.
 func TestTheRanksThatARealJobWaitsForHaveTheHighestScores(t *testing.T) {
 	a := newTest(t, nil)
 	now := time.Now().UnixNano()

@@ -65,8 +65,9 @@ func (r *resource) identify(attrs pcommon.Map) {
 	}
 }
 
-// startOf is the time from which a series made for a span counts: the span's start, but not before points that were written, for a
-// series that expired must not overlap itself. 0, unknown, where the start is of a clock that was not set and the points are not.
+// startOf is the time from which a series made for a span counts: the span's start, but not before points that were
+// written, for a series that expired must not overlap itself. 0, unknown, where the start is of a clock that was not
+// set and the points are not.
 func (r *resource) startOf(f *facts) uint64 {
 	if f.Start < spanfacts.Earliest && max(f.End, r.newest) >= spanfacts.Earliest {
 		return r.written
@@ -113,8 +114,8 @@ func (r *resource) changed() bool {
 // maxLag is how far behind the clock the spans of a running service come; older ones are from files.
 const maxLag = 5 * time.Minute
 
-// pointTime is the time of the next points: the end of the newest span, and while nothing comes of a service that runs, as much later
-// as the clock. What has changed is never at the time of the points before.
+// pointTime is the time of the next points: the end of the newest span, and while nothing comes of a service that
+// runs, as much later as the clock. What has changed is never at the time of the points before.
 func (r *resource) pointTime(now int64) pointTime {
 	t := r.newest
 	switch lag := r.seen - int64(t); {
@@ -177,9 +178,9 @@ func resourceKey(dst []byte, names []string, attrs pcommon.Map, kept []string) (
 // instanceNamespace is that of service.instance.id in the semantic conventions.
 var instanceNamespace = uuid.MustParse("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
 
-// instanceOf is service.instance.id for the metrics of a resource that names none, made of its attributes as the semantic conventions
-// recommend; empty where it is not needed. Prometheus makes labels of the service and the instance alone: without it the series of two
-// processes of one service are one there, with two values at one time.
+// instanceOf is service.instance.id for the metrics of a resource that names none, made of its attributes as the
+// semantic conventions recommend; empty where it is not needed. Prometheus makes labels of the service and the
+// instance alone: without it the series of two processes of one service are one there, with two values at one time.
 func instanceOf(attrs pcommon.Map, key []byte) string {
 	own := 0
 	for k := range attrs.All() {

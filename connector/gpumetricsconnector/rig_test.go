@@ -84,8 +84,8 @@ func output(t testing.TB, a *aggregator, now int64) pmetric.Metrics {
 	return md
 }
 
-// values are the points of all metrics as "name{attributes}" to value, a histogram's value being its count and sum. The instance's id
-// is on every point, checked here and left out.
+// values are the points of all metrics as "name{attributes}" to value, a histogram's value being its count and sum.
+// The instance's id is on every point, checked here and left out.
 func values(t testing.TB, md pmetric.Metrics) map[string]any {
 	t.Helper()
 	out := map[string]any{}

@@ -19,8 +19,8 @@ const (
 	maxHosts = 128
 )
 
-// sectionTree sums up operations by name, level by level, until a step takes what lies below it. Spans of a batch may come in
-// any order, and over batches children before parents, which is how they end.
+// sectionTree sums up operations by name, level by level, until a step takes what lies below it. Spans of a batch may
+// come in any order, and over batches children before parents, which is how they end.
 type sectionTree struct {
 	sums  map[spanfacts.Key]*straggler.Sections
 	order []spanfacts.Key // oldest first; those that were taken stay until they reach the front
@@ -99,8 +99,8 @@ func (t *sectionTree) settle() {
 	t.spans, t.hosts = t.spans[:0], t.hosts[:0]
 }
 
-// depths finds how deep spans are within others. Times do not say that: a section on an idle stream begins before the one around it, whose
-// stream is still busy.
+// depths finds how deep spans are within others. Times do not say that: a section on an idle stream begins before the
+// one around it, whose stream is still busy.
 func (t *sectionTree) depths() {
 	const onPath = -1
 	for i := range t.spans {

@@ -43,8 +43,9 @@ func TestOperationsBelowAStepAreSectionsToo(t *testing.T) {
 	assert.InEpsilon(t, 0.03, delay["2 attention"], 1e-9)
 }
 
-// nest is a training step as gpuspan reports one, with a span for each phase and sections in sections. slow is the path of a section that takes
-// extra ms longer, and with it all around it; a path that is not there is a section that only this rank has.
+// nest is a training step as gpuspan reports one, with a span for each phase and sections in sections. slow is the
+// path of a section that takes extra ms longer, and with it all around it; a path that is not there is a section that
+// only this rank has.
 func nest(t *testing.T, rank, index int, slow string, extra float64) []ptrace.Span {
 	layers := []string{"layer.0/attention", "layer.0/mlp", "layer.1/attention", "layer.1/mlp"}
 	leaves := map[string]float64{"data/load": 5, "forward/embed": 2, "forward/layer.0/attention/softmax": 1, "optimizer": 3}
@@ -246,7 +247,8 @@ func TestHostSpansBetweenSectionsAreSeenThrough(t *testing.T) {
 	}
 }
 
-// The sections of a model that is called with the step's context hang below the step, beside the phase in which they run.
+// The sections of a model that is called with the step's context hang below the step, beside the phase in which they
+// run.
 func TestSectionsBesideTheirPhaseAreFoundInIt(t *testing.T) {
 	a := newTest(t, nil)
 	for rank := range 4 {

@@ -183,7 +183,8 @@ type pointTime struct {
 	before uint64 // of the points before; 0: none
 }
 
-// millisecond is what Prometheus tells times apart by. Two values of a series at one time make it refuse the whole request.
+// millisecond is what Prometheus tells times apart by. Two values of a series at one time make it refuse the whole
+// request.
 const millisecond = uint64(time.Millisecond)
 
 // next is the first time that Prometheus tells apart from t.
@@ -261,8 +262,8 @@ func (s *series) value() (float64, bool) {
 	return v, v >= 0 && v <= math.MaxFloat64
 }
 
-// write adds the series' point to a metric of its form, if there is one to write. A cumulative series begins with a point of 0, without
-// which nobody sees its first increase, and is written again also when nothing has changed.
+// write adds the series' point to a metric of its form, if there is one to write. A cumulative series begins with a
+// point of 0, without which nobody sees its first increase, and is written again also when nothing has changed.
 func (s *series) write(st *settings, m pmetric.Metric, f form, ts pointTime) {
 	delta := st.delta()
 	if !s.changed && (delta || f == formGauge) {
@@ -300,8 +301,8 @@ func (s *series) write(st *settings, m pmetric.Metric, f form, ts pointTime) {
 	}
 }
 
-// writeZero adds a point of 0 where the series begins, but at most a flush interval before its first point: Prometheus takes nothing
-// that is much older than what it has.
+// writeZero adds a point of 0 where the series begins, but at most a flush interval before its first point:
+// Prometheus takes nothing that is much older than what it has.
 func (s *series) writeZero(st *settings, m pmetric.Metric, f form, ts pointTime) {
 	at := max(s.start, ts.at-min(ts.at, uint64(st.cfg.FlushInterval)))
 	if at/millisecond <= ts.before/millisecond {
@@ -354,8 +355,8 @@ func (s *series) dress(p pointBase, start, ts uint64) {
 	s.attrs.CopyTo(p.Attributes())
 }
 
-// writeExemplars writes those that there are. They stay on a cumulative series until others take their place, for a scrape
-// comes at its own time.
+// writeExemplars writes those that there are. They stay on a cumulative series until others take their place, for a
+// scrape comes at its own time.
 func (s *series) writeExemplars(out pmetric.ExemplarSlice) {
 	for i := range s.exemplars {
 		x := &s.exemplars[i]

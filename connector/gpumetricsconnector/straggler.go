@@ -46,7 +46,8 @@ func newStragglers(cfg StragglerConfig) *stragglers {
 	return &stragglers{jobs: straggler.NewJobs[rankStep](limits), tree: newSectionTree()}
 }
 
-// section adds an operation to the sums below its parent. Communication is left out: in it the fast ranks wait for the slow one.
+// section adds an operation to the sums below its parent. Communication is left out: in it the fast ranks wait for
+// the slow one.
 func (g *stragglers) section(r *resource, f *facts) {
 	if r.job == "" || r.rank < 0 || f.Time == 0 || f.collective() || f.Key.Trace.IsEmpty() || f.Parent.IsEmpty() {
 		return
@@ -96,8 +97,8 @@ func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 	}
 	exposed := f.StepExposed
 	if !f.HasExposed {
-		// Only where phases are times of the device: of the communication at most the overlap is hidden. A profiler's file says
-		// what is exposed itself, for its other phases are ranges of the host.
+		// Only where phases are times of the device: of the communication at most the overlap is hidden. A profiler's
+		// file says what is exposed itself, for its other phases are ranges of the host.
 		exposed = comm - f.StepOverlap
 	}
 	rs.own = straggler.Own(f.StepTime(), exposed)

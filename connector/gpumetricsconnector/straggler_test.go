@@ -20,8 +20,8 @@ func rankOf(rank, world int) attrs {
 	return attrs{"service.name": "trainer", "gpu.job.id": "j1", "gpu.job.rank": rank, "gpu.job.world_size": world, "host.name": fmt.Sprint("n", rank/8)}
 }
 
-// trainStep is a step of 100 ms on every rank, as synchronous training has it: the slow wait for nobody, the fast in comm.
-// backward is the rank's own, in ms.
+// trainStep is a step of 100 ms on every rank, as synchronous training has it: the slow wait for nobody, the fast in
+// comm. backward is the rank's own, in ms.
 func trainStep(t *testing.T, rank, world, index int, backward float64) ptrace.Traces {
 	return trainStepAt(t, 0, rank, world, index, backward)
 }
@@ -159,8 +159,9 @@ func TestAJobThatBeginsAnewIsComparedAgain(t *testing.T) {
 	assert.Zero(t, a.stats.stepLate)
 }
 
-// In a profiler's file the phases are ranges of the host, which overlap communication also while the host only waits for it. What is
-// exposed, the file says itself. Rank 3 is slow: it computes for 90 of 100 ms, and the others wait for it.
+// In a profiler's file the phases are ranges of the host, which overlap communication also while the host only waits
+// for it. What is exposed, the file says itself. Rank 3 is slow: it computes for 90 of 100 ms, and the others wait
+// for it.
 func TestExposedCommunicationIsBelievedBeforeOverlap(t *testing.T) {
 	a := newTest(t, nil)
 	for rank := range 4 {
@@ -192,7 +193,8 @@ func TestStepsThatWaitAreBounded(t *testing.T) {
 	assert.Zero(t, a.jobs.jobs.Waiting())
 }
 
-// gpuspan's phases are times of the device: of its communication what other phases overlap is hidden and so the rank's own.
+// gpuspan's phases are times of the device: of its communication what other phases overlap is hidden and so the
+// rank's own.
 func TestHiddenCommunicationIsTheRanksOwnTime(t *testing.T) {
 	a := newTest(t, nil)
 	for rank := range 4 {

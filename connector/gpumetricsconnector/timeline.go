@@ -62,8 +62,8 @@ type edge struct {
 	begin  bool
 }
 
-// settle analyses up to a time and returns the nanoseconds spent in each state. Gaps above maxGap are in none. A gap that is still open at that
-// time waits for the activity that ends it.
+// settle analyses up to a time and returns the nanoseconds spent in each state. Gaps above maxGap are in none. A gap
+// that is still open at that time waits for the activity that ends it.
 func (t *timeline) settle(to, maxGap uint64) (spent [stateStarved + 1]uint64) {
 	if len(t.pending) == 0 || to <= t.settled {
 		return spent

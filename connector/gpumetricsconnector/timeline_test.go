@@ -220,8 +220,9 @@ func TestAnIndexThatIsNoWholeNumberIsNone(t *testing.T) {
 	assert.Contains(t, values(t, a.output(noScope, clock, true)), "gpu.activity.time[gpu.activity.state:compute]", "not device 0")
 }
 
-// Is the device starved? Sections on two streams, one within another: covered 0 to 40 and 60 to 100 ms; the gap before 60 ms is the
-// host's, for it began to launch at 55 ms. From 100 to 110 ms the next section, launched at 90 ms, had not begun.
+// Is the device starved? Sections on two streams, one within another: covered 0 to 40 and 60 to 100 ms; the gap
+// before 60 ms is the host's, for it began to launch at 55 ms. From 100 to 110 ms the next section, launched at 90
+// ms, had not begun.
 func TestSectionsSayWhatADeviceWasCoveredBy(t *testing.T) {
 	a := newTest(t, nil)
 	section := func(stream int, more attrs) attrs {

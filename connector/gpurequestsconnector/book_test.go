@@ -199,8 +199,8 @@ func TestGPUWorkBelowAServerSpanIsARequestWithoutBatches(t *testing.T) {
 	assert.Equal(t, 7.0, b.stats.unassigned)
 }
 
-// A capture window sees some of the kernels of a request whose sections were timed all along: they are no more work, and
-// their links to the window and to the requests that they served are no batch's.
+// A capture window sees some of the kernels of a request whose sections were timed all along: they are no more work,
+// and their links to the window and to the requests that they served are no batch's.
 func TestAWindowsKernelsAreNotChargedBesideTheLiveSpans(t *testing.T) {
 	b := newTest(t, nil)
 	kernel := func(id byte, joules float64) in {

@@ -225,9 +225,9 @@ type series struct {
 	attrs  attribute.Distinct
 }
 
-// convert copies a metric of the SDK. A cumulative series begins with a point of 0, without which nobody sees its first
-// increase: at its start, but at most a flush interval before its first point, for Prometheus takes nothing that is much
-// older than what it has.
+// convert copies a metric of the SDK. A cumulative series begins with a point of 0, without which nobody sees its
+// first increase: at its start, but at most a flush interval before its first point, for Prometheus takes nothing
+// that is much older than what it has.
 func (x *meter) convert(from *metricdata.Metrics, to pmetric.Metric, flush time.Duration) {
 	to.SetName(from.Name)
 	to.SetUnit(from.Unit)

@@ -19,7 +19,8 @@ type rule struct {
 	form  form
 	// rank orders metrics of one field: once a device has given one of a lower rank, higher ones are ignored.
 	rank uint8
-	// attribute that a point must have with the value; the point counts too when it has no such attribute and any is set.
+	// attribute that a point must have with the value; the point counts too when it has no such attribute and any is
+	// set.
 	key, value string
 	any        bool
 }

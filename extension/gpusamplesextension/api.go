@@ -12,8 +12,8 @@ import (
 // Writer is the face of the extension for components that have samples.
 type Writer interface {
 	// Register announces a device and returns what its samples are written through. A device has one writer: an ID
-	// that another owner writes is refused; the same owner gets the same series with the new description, and its earlier DeviceWriter ends. An empty
-	// ID and a device over `max_devices` are refused.
+	// that another owner writes is refused; the same owner gets the same series with the new description, and its
+	// earlier DeviceWriter ends. An empty ID and a device over `max_devices` are refused.
 	Register(owner component.ID, d Device) (DeviceWriter, error)
 }
 

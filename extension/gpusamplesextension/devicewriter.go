@@ -100,8 +100,9 @@ func (st *Store) write(d *device, sample *Sample, now time.Time) {
 	}
 }
 
-// room makes place for one point at time t: what is too old leaves first, then the ring grows while the budget lasts, also at the cost of
-// a ring that is four times as large, then the oldest point leaves. So each series has at least half of an equal part.
+// room makes place for one point at time t: what is too old leaves first, then the ring grows while the budget lasts,
+// also at the cost of a ring that is four times as large, then the oldest point leaves. So each series has at least
+// half of an equal part.
 func (st *Store) room(s *series, t int64) bool {
 	for s.len() > 0 && s.first().t < t-st.maxAge {
 		s.head++

@@ -45,8 +45,9 @@ const (
 	KindMask
 )
 
-// fields have bounds, for one absurd value would stay in the running integrals of its ring: as an infinity for ever, or as the
-// digits that later values lose. highest is far above what any device can do; of a counter it is the highest increase per second.
+// fields have bounds, for one absurd value would stay in the running integrals of its ring: as an infinity for ever,
+// or as the digits that later values lose. highest is far above what any device can do; of a counter it is the
+// highest increase per second.
 var fields = [NumFields]struct {
 	name            string
 	kind            Kind

@@ -11,8 +11,8 @@ type Sample struct {
 	Values [NumFields]float64 // in base units, see Field
 }
 
-// Set stores a value. NaN, infinities and what no device can have (less than nothing, above 1 MW) mean unknown and are not
-// stored.
+// Set stores a value. NaN, infinities and what no device can have (less than nothing, above 1 MW) mean unknown and
+// are not stored.
 func (s *Sample) Set(f Field, v float64) {
 	if int(f) >= NumFields || !f.possible(v) {
 		return

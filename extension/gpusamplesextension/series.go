@@ -72,8 +72,9 @@ func (s *series) push(t int64, raw float64) {
 	}
 }
 
-// rebase makes the integrals begin at the oldest point again, and a counter's values too. Without it they would grow for as long as
-// the process runs, and the differences of large numbers lose digits: a thousandth of a span of 2 µs after half a year.
+// rebase makes the integrals begin at the oldest point again, and a counter's values too. Without it they would grow
+// for as long as the process runs, and the differences of large numbers lose digits: a thousandth of a span of 2 µs
+// after half a year.
 func (s *series) rebase() {
 	first := *s.first()
 	if s.kind == KindCounter {
@@ -191,8 +192,9 @@ func (s *series) around(guess uint64, t int64) (lo, hi uint64) {
 	return lo, s.tail
 }
 
-// between is the integral over the covered part of [start, end], end > start, and that part's length. Pieces of cells are computed
-// from their two points alone, for in the difference of two running integrals a short piece would lose its digits.
+// between is the integral over the covered part of [start, end], end > start, and that part's length. Pieces of cells
+// are computed from their two points alone, for in the difference of two running integrals a short piece would lose
+// its digits.
 func (s *series) between(start, end int64) (integral float64, covered int64) {
 	start, end = max(start, s.first().t), min(end, s.last().t)
 	if end <= start {

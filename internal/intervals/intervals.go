@@ -13,7 +13,8 @@ import (
 // Interval is [Start, End) in ns.
 type Interval struct{ Start, End int64 }
 
-// Unix makes an interval of unsigned unix ns, as spans have them. Times after the year 2262 become the largest there is.
+// Unix makes an interval of unsigned unix ns, as spans have them. Times after the year 2262 become the largest there
+// is.
 func Unix(start, end uint64) Interval {
 	return Interval{int64(min(start, math.MaxInt64)), int64(min(end, math.MaxInt64))}
 }
@@ -86,8 +87,8 @@ func (s Set) Within(v Interval) (sum int64) {
 	return sum
 }
 
-// Ordered is the union of intervals that are added in the order of their starts. Intervals without length add nothing to
-// the length, but take part in where the union begins and ends. The zero value is empty.
+// Ordered is the union of intervals that are added in the order of their starts. Intervals without length add nothing
+// to the length, but take part in where the union begins and ends. The zero value is empty.
 type Ordered struct {
 	Length     int64 // ns
 	Start, End int64 // of the first and the last interval; where Any

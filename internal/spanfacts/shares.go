@@ -18,10 +18,11 @@ type LinkShare struct {
 	State string  // W3C trace state of the linked span
 }
 
-// Shares appends what each link of a batch has of it to dst; links with a gpu.link.type lead to no request and have none. A link's own gpu.batch.share counts where it is stated;
-// else its items divided by the items of all links; equal parts where no link states either. Shares that sum to more than
-// 1 are scaled down. The sum is below 1 where the batch had requests that it does not link to: gpu.batch.size is larger
-// than the number of links, or the producer dropped links, which count as links with as many items as the others.
+// Shares appends what each link of a batch has of it to dst; links with a gpu.link.type lead to no request and have
+// none. A link's own gpu.batch.share counts where it is stated; else its items divided by the items of all links;
+// equal parts where no link states either. Shares that sum to more than 1 are scaled down. The sum is below 1 where
+// the batch had requests that it does not link to: gpu.batch.size is larger than the number of links, or the producer
+// dropped links, which count as links with as many items as the others.
 func Shares(s ptrace.Span, dst []LinkShare) []LinkShare {
 	first := len(dst)
 	var items, shares float64

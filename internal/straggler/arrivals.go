@@ -23,8 +23,9 @@ type Arrival struct {
 	Rank        int64
 	Collectives int // that were matched
 	Last        int // at which this rank came last
-	// Waited is for how many seconds this rank waited for the last one, HeldUp for how many the others together waited for this
-	// one, Delay how long this rank alone held all others up: by how much it was later than the rank before it.
+	// Waited is for how many seconds this rank waited for the last one, HeldUp for how many the others together
+	// waited for this one, Delay how long this rank alone held all others up: by how much it was later than the rank
+	// before it.
 	Waited, HeldUp, Delay float64
 	// LastAt are this rank's runs at which it came last, on its own clock, by start.
 	LastAt []Collective
@@ -32,8 +33,8 @@ type Arrival struct {
 	Clock float64
 }
 
-// Number sets Sequence where the source states none: to the run's number among those of its rank and group, by start. That holds as
-// long as the records of all ranks begin with the same collective. It sorts all by start.
+// Number sets Sequence where the source states none: to the run's number among those of its rank and group, by start.
+// That holds as long as the records of all ranks begin with the same collective. It sorts all by start.
 func Number(all []Collective) {
 	type key struct {
 		rank  int64
@@ -48,9 +49,10 @@ func Number(all []Collective) {
 	}
 }
 
-// Arrivals matches collectives of at least two ranks and says who waited for whom. The clocks of ranks are aligned by the ends: a
-// collective ends on all ranks at nearly one time, whoever was late. A collective whose ends then still differ by more than its
-// shortest run is none that all ranks wait for, and left out, and so is one that a rank runs twice. The result is by rank.
+// Arrivals matches collectives of at least two ranks and says who waited for whom. The clocks of ranks are aligned by
+// the ends: a collective ends on all ranks at nearly one time, whoever was late. A collective whose ends then still
+// differ by more than its shortest run is none that all ranks wait for, and left out, and so is one that a rank runs
+// twice. The result is by rank.
 func Arrivals(all []Collective) []Arrival {
 	groups := match(all)
 	clocks := align(groups)

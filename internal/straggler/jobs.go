@@ -84,11 +84,12 @@ func (g *Jobs[T]) Waiting() int { return g.waiting }
 // Loops is the number of loops that are known.
 func (g *Jobs[T]) Loops() int { return len(g.loops) }
 
-// Add takes a rank's step. start and end are unix ns on the rank's clock, now is the wall clock; world is the number of ranks, 0 where
-// it is not known. The same step of the same rank replaces the one before.
+// Add takes a rank's step. start and end are unix ns on the rank's clock, now is the wall clock; world is the number
+// of ranks, 0 where it is not known. The same step of the same rank replaces the one before.
 //
-// A rank whose index does not grow although the step starts after its last one ended has begun a new run (a job that was started
-// again from a checkpoint), however far back; what other ranks still report of the run before is kept apart from it.
+// A rank whose index does not grow although the step starts after its last one ended has begun a new run (a job that
+// was started again from a checkpoint), however far back; what other ranks still report of the run before is kept
+// apart from it.
 func (g *Jobs[T]) Add(key Loop, world, rank, index int64, start, end uint64, now int64, x T) Outcome {
 	l := g.loops[key]
 	if l == nil {
@@ -149,8 +150,9 @@ type Compared[T any] struct {
 	Enough bool
 }
 
-// Due removes the steps that are complete or have waited long enough, all of them if final, and hands each to take: of one loop in
-// the order of their indices. Loops that were silent since before forget, wall clock in unix ns, are forgotten.
+// Due removes the steps that are complete or have waited long enough, all of them if final, and hands each to take:
+// of one loop in the order of their indices. Loops that were silent since before forget, wall clock in unix ns, are
+// forgotten.
 func (g *Jobs[T]) Due(now, forget int64, final bool, take func(Compared[T])) {
 	for key, l := range g.loops {
 		for _, id := range slices.SortedFunc(maps.Keys(l.steps), stepID.compare) {

@@ -125,8 +125,8 @@ func (p *Sections) cut(levels int) {
 	}
 }
 
-// Divide puts the sections below a step into its phases, and returns those that lie in none. A section that is a phase has its
-// name; a section that has it as its category lies in it. A phase keeps the time that the step states.
+// Divide puts the sections below a step into its phases, and returns those that lie in none. A section that is a
+// phase has its name; a section that has it as its category lies in it. A phase keeps the time that the step states.
 func (p *Sections) Divide(below *Sections) (loose *Sections) {
 	if below == nil {
 		return nil
@@ -147,8 +147,9 @@ func (p *Sections) Divide(below *Sections) (loose *Sections) {
 	return loose
 }
 
-// blame names the section in which a rank is furthest above the median of the ranks: from the phases, and the operations directly
-// below the step that lie in none, down to the deepest one that explains most of it. phases and loose are by rank.
+// blame names the section in which a rank is furthest above the median of the ranks: from the phases, and the
+// operations directly below the step that lie in none, down to the deepest one that explains most of it. phases and
+// loose are by rank.
 func (v *Verdict) blame(phases, loose []*Sections, rank int) {
 	v.Slow = true
 	levels := phases

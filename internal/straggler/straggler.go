@@ -3,8 +3,8 @@
 
 // Package straggler finds the rank that holds up a job.
 //
-// In synchronous training all ranks' steps are equally long: the fast ranks wait in communication for the slow one. Two measures see
-// through that:
+// In synchronous training all ranks' steps are equally long: the fast ranks wait in communication for the slow one.
+// Two measures see through that:
 //
 //   - [Compare]: a rank's own time is its step without the communication that nothing hides; a rank stands out when its own time is
 //     far above the median of the ranks. It needs steps. [Jobs] collects the steps of ranks until they can be compared.
@@ -19,23 +19,25 @@ import (
 	"slices"
 )
 
-// A rank stands out when its own time is outlierSigmas robust standard deviations and outlierShare of the median above the median
-// (3.5 after Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993; the share leaves out the noise of very even ranks).
+// A rank stands out when its own time is outlierSigmas robust standard deviations and outlierShare of the median
+// above the median (3.5 after Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993; the share leaves out the
+// noise of very even ranks).
 const (
 	outlierSigmas = 3.5
 	outlierShare  = 0.05
 )
 
-// Own is the time that a rank spends on its own work in a step of so many seconds: without the communication that no computation
-// hides, in which it may have waited for others. exposed must come from times of the device: ranges of the host overlap
-// communication also while the host only waits for it.
+// Own is the time that a rank spends on its own work in a step of so many seconds: without the communication that no
+// computation hides, in which it may have waited for others. exposed must come from times of the device: ranges of
+// the host overlap communication also while the host only waits for it.
 func Own(step, exposed float64) float64 { return max(0, step-max(0, exposed)) }
 
 // Rank is what one rank says of one step.
 type Rank struct {
 	Rank int64
 	Own  float64 // s, see [Own]
-	// Phases are the phases of the step, Loose the operations directly below the step that lie in no phase. Nil: not known.
+	// Phases are the phases of the step, Loose the operations directly below the step that lie in no phase. Nil: not
+	// known.
 	Phases, Loose *Sections
 }
 
@@ -48,7 +50,8 @@ type Verdict struct {
 
 	// Delay is by how many seconds the rank is above the median: in Section where one is named, else in the step.
 	Delay float64
-	// Section is the path, with slashes, of the deepest section that explains most of the delay; empty where none is known.
+	// Section is the path, with slashes, of the deepest section that explains most of the delay; empty where none is
+	// known.
 	Section string
 	// Phase is the phase that the section is, or lies in; empty: none.
 	Phase string
@@ -56,8 +59,8 @@ type Verdict struct {
 	At Extent
 }
 
-// Compare compares the ranks of one step. The verdicts are in the order of ranks; none where the median is 0. typical is the
-// number of the rank nearest to the median.
+// Compare compares the ranks of one step. The verdicts are in the order of ranks; none where the median is 0. typical
+// is the number of the rank nearest to the median.
 func Compare(ranks []Rank) (verdicts []Verdict, typical int) {
 	own := make([]float64, len(ranks))
 	phases, loose := make([]*Sections, len(ranks)), make([]*Sections, len(ranks))

@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// assembler sums up what lies below each step. When the parent of a sum comes, the sum is added to the grandparent's, or
-// put on the span if that is a step. No span is held back, only sums.
+// assembler sums up what lies below each step. When the parent of a sum comes, the sum is added to the grandparent's,
+// or put on the span if that is a step. No span is held back, only sums.
 type assembler struct {
 	cfg AssembleConfig
 
@@ -26,8 +26,8 @@ func newAssembler(cfg AssembleConfig) *assembler {
 	return &assembler{cfg: cfg, sums: spanfacts.Waiting[partial]{Max: cfg.MaxSums}}
 }
 
-// assemble takes a batch. Within it order does not matter: spans are taken by start, latest first, so that children come before
-// parents. now is unix ns.
+// assemble takes a batch. Within it order does not matter: spans are taken by start, latest first, so that children
+// come before parents. now is unix ns.
 func (a *assembler) assemble(td ptrace.Traces, now int64) (assembled, evicted int64) {
 	type scoped struct {
 		ptrace.Span

@@ -47,8 +47,9 @@ func section(category string, more attrs) attrs {
 	return a
 }
 
-// A step of 100 ms. Data 0 to 20. Forward 20 to 50 declares 3e12 FLOP, and its inner kernel's 1e12 are part of those. Backward 50 to 90 declares
-// none itself; below it two sections of 2e12 and 4e12. Its communication 80 to 95 hangs below a host span.
+// A step of 100 ms. Data 0 to 20. Forward 20 to 50 declares 3e12 FLOP, and its inner kernel's 1e12 are part of those.
+// Backward 50 to 90 declares none itself; below it two sections of 2e12 and 4e12. Its communication 80 to 95 hangs
+// below a host span.
 var stepTree = []node{
 	{1, 0, 0, 100, attrs{"gpu.operation.type": "step", "hw.model": "NVIDIA H200", "gpu.step.items": 64}},
 	{2, 1, 0, 20, section("data", nil)},

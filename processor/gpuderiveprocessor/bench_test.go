@@ -40,8 +40,8 @@ func TestOnlyAttributesAreAllocated(t *testing.T) {
 	assert.Less(t, perBatch-float64(n*puts), 10.0, "allocations of a batch beyond its %d attributes", n*puts)
 }
 
-// BenchmarkProcess is a batch whose attributes exist already, so that growing the maps is not in it. The comparison with peers
-// is in the benchmarks module.
+// BenchmarkProcess is a batch whose attributes exist already, so that growing the maps is not in it. The comparison
+// with peers is in the benchmarks module.
 func BenchmarkProcess(b *testing.B) {
 	td := manySpans(b, 512)
 	d := newTestDeriver(b, nil)

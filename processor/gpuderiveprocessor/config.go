@@ -31,26 +31,28 @@ type Config struct {
 	// Precision stands for the precision of FLOPs that name none. Empty: such FLOPs are compared with no peak.
 	Precision string `mapstructure:"precision"`
 	// Floor is the duration of an empty section where the producer does not state it (scope attribute
-	// gpu.floor.duration). No rate is derived for spans timed by events that are shorter than 10 times it; profilers' records have
-	// no floor. Default 2µs; 0: no floor.
+	// gpu.floor.duration). No rate is derived for spans timed by events that are shorter than 10 times it; profilers'
+	// records have no floor. Default 2µs; 0: no floor.
 	Floor time.Duration `mapstructure:"floor"`
 	// Presets are ready mappings for spans of other producers: gen_ai, obi, pytorch, sdk, vllm. Default none.
 	Presets []string `mapstructure:"presets"`
 	// Mappings of attributes of other producers, tried before the presets. Default none.
 	Mappings []MappingConfig `mapstructure:"mappings"`
-	// AssembleSteps sums up the spans below a step for producers that put no totals on their steps. Default off; the empty
-	// key turns it on.
+	// AssembleSteps sums up the spans below a step for producers that put no totals on their steps. Default off; the
+	// empty key turns it on.
 	AssembleSteps configoptional.Optional[AssembleConfig] `mapstructure:"assemble_steps"`
 	// Attributes is how much is written on a span: lean for what a person asks, with quality only where it is not the
 	// normal one and values of five significant digits, or full for all that is known. Default lean.
 	Attributes spanfacts.Level `mapstructure:"attributes"`
-	// Repeat are attributes of the scope that every GPU span gets as well, for stores that show no scopes. Default none.
+	// Repeat are attributes of the scope that every GPU span gets as well, for stores that show no scopes. Default
+	// none.
 	Repeat []string `mapstructure:"repeat"`
 }
 
 // PeakConfig states peaks of the device models that a pattern matches. A field of 0 or left out keeps what is known.
 type PeakConfig struct {
-	// Model is a pattern (`*`, `?`, `[…]`) for the driver's name of the model, MIG suffix left off; case does not matter.
+	// Model is a pattern (`*`, `?`, `[…]`) for the driver's name of the model, MIG suffix left off; case does not
+	// matter.
 	Model string `mapstructure:"model"`
 	// MemoryBandwidth is of device memory, in bytes per second.
 	MemoryBandwidth float64 `mapstructure:"memory_bandwidth"`

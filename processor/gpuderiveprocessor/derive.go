@@ -14,11 +14,11 @@ import (
 const (
 	// floorFactor: a section shorter than this many empty sections is mostly the cost of timing.
 	floorFactor = 10
-	// launchShare: the host was still submitting for all but this share of the section's GPU time, so the queue was empty
-	// at its end: the GPU waited for the host.
+	// launchShare: the host was still submitting for all but this share of the section's GPU time, so the queue was
+	// empty at its end: the GPU waited for the host.
 	launchShare = 0.1
-	// launchRoof: a section at or above this share of its roof was not starved, whatever its delays say (an application that
-	// synchronises before End shows the same delay).
+	// launchRoof: a section at or above this share of its roof was not starved, whatever its delays say (an
+	// application that synchronises before End shows the same delay).
 	launchRoof = 0.5
 	// latencyRoof: below this share of the roof neither bandwidth nor arithmetic limits.
 	latencyRoof = 0.1
@@ -221,8 +221,8 @@ func (d *derived) step(f *spanfacts.Facts, r *roof) outcome {
 	return outcomeDerived
 }
 
-// busFactor turns algorithm bandwidth into bus bandwidth, as NCCL's tests define it (nccl-tests, doc/PERFORMANCE.md): what
-// each link carries at least, whatever the algorithm. 0 where it is not defined or the group is unknown.
+// busFactor turns algorithm bandwidth into bus bandwidth, as NCCL's tests define it (nccl-tests, doc/PERFORMANCE.md):
+// what each link carries at least, whatever the algorithm. 0 where it is not defined or the group is unknown.
 func busFactor(collective string, n float64) float64 {
 	if n < 2 {
 		return 0

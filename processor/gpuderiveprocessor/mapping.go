@@ -19,8 +19,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// MappingConfig makes GPU spans of another producer's spans. A span that has gpu.operation.type is never touched. Of the user's mappings
-// the first whose conditions all hold is used, and then the first of the presets': a mapping can add to what a preset makes.
+// MappingConfig makes GPU spans of another producer's spans. A span that has gpu.operation.type is never touched. Of
+// the user's mappings the first whose conditions all hold is used, and then the first of the presets': a mapping can
+// add to what a preset makes.
 type MappingConfig struct {
 	// Scope is a pattern (`*`, `?`, `[…]`) for the name of the instrumentation scope. Empty: any.
 	Scope string `mapstructure:"scope"`
@@ -32,8 +33,8 @@ type MappingConfig struct {
 	Has string `mapstructure:"has"`
 	// Resource are patterns for attributes of the resource, by name; `*` for one that only must be there. Empty: any.
 	Resource map[string]string `mapstructure:"resource"`
-	// Type is the value for gpu.operation.type. Empty: one of Attributes, or a preset that fits too, must produce it, else the
-	// mapping does not apply.
+	// Type is the value for gpu.operation.type. Empty: one of Attributes, or a preset that fits too, must produce it,
+	// else the mapping does not apply.
 	Type string `mapstructure:"type"`
 	// Attributes are copied in order; one whose target exists, or whose source does not, is skipped.
 	Attributes []AttributeConfig `mapstructure:"attributes"`
@@ -48,7 +49,8 @@ type AttributeConfig struct {
 	To string `mapstructure:"to"`
 	// Per is an attribute that the number is divided by. Empty: none.
 	Per string `mapstructure:"per"`
-	// Scale multiplies a number, for units. 0: 1. A text that is a duration with its unit (`1.5s`, `250ms`) is a number of seconds.
+	// Scale multiplies a number, for units. 0: 1. A text that is a duration with its unit (`1.5s`, `250ms`) is a
+	// number of seconds.
 	Scale float64 `mapstructure:"scale"`
 	// Values translates texts (numbers by their decimal form); a value that is not a key is skipped. Empty: as it is.
 	Values map[string]string `mapstructure:"values"`
@@ -180,8 +182,8 @@ func (m *MappingConfig) on(resource pcommon.Map) bool {
 	return true
 }
 
-// apply maps a span by the first of the user's mappings that fits, and by the first preset's; it reports whether it has a type then. What the
-// first one said stays; a span without a type stays as it was.
+// apply maps a span by the first of the user's mappings that fits, and by the first preset's; it reports whether it
+// has a type then. What the first one said stays; a span without a type stays as it was.
 func apply(own, presets []*MappingConfig, s ptrace.Span) bool {
 	mine, preset := first(own, s), first(presets, s)
 	if mine == nil || preset == nil && !mine.typed(s.Attributes()) {
@@ -198,7 +200,8 @@ func apply(own, presets []*MappingConfig, s ptrace.Span) bool {
 	return true
 }
 
-// first is the first mapping that fits and gives a type; where none does, the first that fits, for a preset may give the type.
+// first is the first mapping that fits and gives a type; where none does, the first that fits, for a preset may give
+// the type.
 func first(mappings []*MappingConfig, s ptrace.Span) *MappingConfig {
 	var untyped *MappingConfig
 	for _, m := range mappings {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// matches reports whether a name matches a pattern (`*`, `?`, `[…]`) as a whole. It is path.Match, but for the slash, which
-// is a letter like any other: scopes are often named by import paths.
+// matches reports whether a name matches a pattern (`*`, `?`, `[…]`) as a whole. It is path.Match, but for the slash,
+// which is a letter like any other: scopes are often named by import paths.
 func matches(pattern, name string) bool {
 	ok, _ := path.Match(noSlash(pattern), noSlash(name))
 	return ok

@@ -26,19 +26,21 @@ var (
 	tokens      = constant(string(semconv.GPUOperationItemTypeKey), semconv.GPUOperationItemTypeToken)
 )
 
-// request is a mapping for spans of an engine's requests. They are timed on the host, while the requests of others run on the same devices: so they
-// never have a GPU time; gpu_join gives them energy and means of the device.
+// request is a mapping for spans of an engine's requests. They are timed on the host, while the requests of others
+// run on the same devices: so they never have a GPU time; gpu_join gives them energy and means of the device.
 func request(m MappingConfig, attributes ...AttributeConfig) MappingConfig {
 	m.Type, m.Attributes = semconv.GPUOperationTypeRequest, append(attributes, hostTimed)
 	return m
 }
 
-// presets by name. Producers that time on the host are marked so: their spans give counts, bytes and items, and no rates.
+// presets by name. Producers that time on the host are marked so: their spans give counts, bytes and items, and no
+// rates.
 var presets = map[string][]MappingConfig{
-	// vLLM's request spans, of engine v0 and v1 (vllm/tracing, SpanAttributes): seconds. With the newer conventions the span is
-	// named by operation and model.
+	// vLLM's request spans, of engine v0 and v1 (vllm/tracing, SpanAttributes): seconds. With the newer conventions
+	// the span is named by operation and model.
 	"vllm": {vllm(MappingConfig{Span: "llm_request", Has: "gen_ai.latency.e2e"}), vllm(MappingConfig{Scope: "vllm*", Has: "gen_ai.latency.e2e"})},
-	// SGLang's request spans (sglang/srt/tracing): what finished requests say on their root span, `Req 1a2b3c4d`; seconds.
+	// SGLang's request spans (sglang/srt/tracing): what finished requests say on their root span, `Req 1a2b3c4d`;
+	// seconds.
 	"sglang": {request(MappingConfig{Scope: "sglang*", Has: "gen_ai.usage.completion_tokens"},
 		constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens,
 		from("gen_ai.usage.completion_tokens", toItems),
@@ -46,22 +48,23 @@ var presets = map[string][]MappingConfig{
 		from("gen_ai.latency.time_to_first_token", toFirstItem),
 		from("gen_ai.response.model", toModel),
 	)},
-	// Text Generation Inference's router (router/src/server.rs): durations as text, and no count of tokens; the time per token is the
-	// time of the inference divided by it.
+	// Text Generation Inference's router (router/src/server.rs): durations as text, and no count of tokens; the time
+	// per token is the time of the inference divided by it.
 	"tgi": {request(MappingConfig{Has: "time_per_token"},
 		constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens,
 		AttributeConfig{From: "inference_time", Per: "time_per_token", To: toItems},
 		from("queue_time", toQueue),
 	)},
-	// Triton Inference Server in its mode `opentelemetry` (src/tracer.cc): a span for each request to a model. It does not say how many
-	// inputs a request had.
+	// Triton Inference Server in its mode `opentelemetry` (src/tracer.cc): a span for each request to a model. It
+	// does not say how many inputs a request had.
 	"triton": {request(MappingConfig{Has: "triton.model_name"},
 		constant(string(semconv.GPUOperationNameKey), "infer_request"),
 		from("triton.model_name", toModel),
 	)},
 	// Generative AI semantic conventions, spans of the process that runs the model (a client's time is not a GPU's).
 	"gen_ai": {genAI("internal"), genAI("server")},
-	// Services on the SDK of any language that state by our names what they timed (a pair of CUDA events, mostly), and no type.
+	// Services on the SDK of any language that state by our names what they timed (a pair of CUDA events, mostly),
+	// and no type.
 	"sdk": {{Has: string(semconv.GPUDurationKey), Type: semconv.GPUOperationTypeSection}},
 	// OpenTelemetry eBPF Instrumentation: CUDA calls as seen from outside of the process.
 	"obi": {
@@ -76,8 +79,8 @@ var presets = map[string][]MappingConfig{
 			}, cudaDevice...),
 		},
 	},
-	// Events of the PyTorch profiler that another tool made spans of, arguments by their names in the file. Only the names of
-	// kernels and copies tell what they are: operators of the host have "Collective name" too.
+	// Events of the PyTorch profiler that another tool made spans of, arguments by their names in the file. Only the
+	// names of kernels and copies tell what they are: operators of the host have "Collective name" too.
 	"pytorch": {
 		pytorch("*[nr]ccl*", pytorchTypes{kernel: semconv.GPUOperationTypeCollective}),
 		pytorch("*HtoD*", pytorchTypes{copy: semconv.GPUOperationTypeCopy}, copied(semconv.GPUCopyDirectionHostToDevice)),

@@ -68,8 +68,8 @@ func (d *deriver) shutdown(context.Context) error {
 	return nil
 }
 
-// batch is the state of one call: counts for the telemetry, and the devices of the last spans, which are mostly those of
-// the next.
+// batch is the state of one call: counts for the telemetry, and the devices of the last spans, which are mostly those
+// of the next.
 type batch struct {
 	now                int64
 	counts             [outcomes]int64
@@ -158,8 +158,8 @@ func (d *deriver) roof(b *batch, f *spanfacts.Facts) *roof {
 	return p.roof
 }
 
-// lean takes away what does not answer what a person asks, and rounds the rest. Where peaks come from is said once on the
-// scope, as the first span has it; spans of which that is not true say it themselves. It returns the scope's.
+// lean takes away what does not answer what a person asks, and rounds the rest. Where peaks come from is said once on
+// the scope, as the first span has it; spans of which that is not true say it themselves. It returns the scope's.
 func (x *derived) lean(scope pcommon.InstrumentationScope, peaks string) string {
 	nan := math.NaN()
 	x.readRate, x.writeRate, x.intensity = nan, nan, nan

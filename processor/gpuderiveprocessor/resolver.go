@@ -145,8 +145,8 @@ func (r *resolver) override(made *roof, model string) {
 }
 
 // instance scales the peaks of a board to a MIG instance: arithmetic by SMs, memory by slices. The host link is
-// shared and stays; NVLink cannot be used. With neither shares nor a known profile those peaks are unknown, for the board's would
-// be too high.
+// shared and stays; NVLink cannot be used. With neither shares nor a known profile those peaks are unknown, for the
+// board's would be too high.
 func (m *roof) instance(row *peaks.Device, profile string, share *gpusamplesextension.MIG) {
 	m.interconnect, m.domain = peak{}, 0
 	var sms, memory float64
@@ -166,7 +166,8 @@ func (m *roof) instance(row *peaks.Device, profile string, share *gpusamplesexte
 	m.memory.scale(memory)
 }
 
-// limits takes what the device reports, which is of the instance already, where the configuration does not say otherwise.
+// limits takes what the device reports, which is of the instance already, where the configuration does not say
+// otherwise.
 func (m *roof) limits(l *gpusamplesextension.Limits) {
 	reported := func(p *peak, rate float64) {
 		if p.source != peakConfig {

@@ -247,7 +247,8 @@ func TestOverridesWinFieldByField(t *testing.T) {
 	assert.InEpsilon(t, 0.5, gained(s, in)["gpu.io.utilization"], 1e-12)
 }
 
-// More devices than a batch remembers, in an order in which they push each other out, and one without a model of its own.
+// More devices than a batch remembers, in an order in which they push each other out, and one without a model of its
+// own.
 func TestEveryDeviceOfABatchHasItsOwnPeaks(t *testing.T) {
 	share := map[string]float64{ // of 3.35 TB/s: the HBM3 of an H100, the HBM2e of an A100, the GDDR6 of an L4
 		"NVIDIA H100 80GB HBM3": 1, "NVIDIA A100-SXM4-80GB": 3.35 / 2.039, "NVIDIA L4": 3.35 / 0.3,

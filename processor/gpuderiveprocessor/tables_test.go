@@ -11,8 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Bus bandwidth by algorithm bandwidth, typed from doc/PERFORMANCE.md of NCCL's tests and, where that says nothing, from the
-// constructors of baseBw in their sources (sendrecv.cu, gather.cu, scatter.cu, alltoall.cu).
+// Bus bandwidth by algorithm bandwidth, typed from doc/PERFORMANCE.md of NCCL's tests and, where that says nothing,
+// from the constructors of baseBw in their sources (sendrecv.cu, gather.cu, scatter.cu, alltoall.cu).
 func TestFactorsOfBusBandwidthAreThoseOfNCCLsTests(t *testing.T) {
 	table := map[string]func(n float64) float64{
 		semconv.GPUCollectiveNameAllReduce:     func(n float64) float64 { return 2 * (n - 1) / n },

@@ -34,8 +34,8 @@ var means = [...]struct {
 	{string(semconv.GPUPowerKey), gpusamplesextension.Power, false, true},
 }
 
-// room is made for the attributes that a joined span mostly gains and for those that gpu_derive, the next processor, adds
-// to it: pdata's maps are slices, and one growth costs less than two.
+// room is made for the attributes that a joined span mostly gains and for those that gpu_derive, the next processor,
+// adds to it: pdata's maps are slices, and one growth costs less than two.
 var room = [...]int{spanfacts.Lean: 12, spanfacts.Full: 32}
 
 // wholeCoverage is the coverage from which it is the normal one.
@@ -140,9 +140,9 @@ func metered(b *board, start, end int64) (watt float64, ok bool) {
 	return watt, known > 0
 }
 
-// leanMeans writes what says whether the device computed, moved data or was held back. A span shorter than a sample has the
-// values of its surroundings, so of those only power and the use of the SMs are of interest; the clock is where it
-// was held back.
+// leanMeans writes what says whether the device computed, moved data or was held back. A span shorter than a sample
+// has the values of its surroundings, so of those only power and the use of the SMs are of interest; the clock is
+// where it was held back.
 func (a *attributes) leanMeans(to *writer, at *place, start, end int64, how string, throttled bool) {
 	dev, boardDev := at.dev, at.board.meter.dev
 	mean := func(key attribute.Key, d gpusamplesextension.DeviceView, field gpusamplesextension.Field) bool {
@@ -177,8 +177,8 @@ func either(dev, board gpusamplesextension.DeviceView, f gpusamplesextension.Fie
 	return board
 }
 
-// throttle says for how long and why the device was held back; it reports whether it was. At level lean a time of 0 is not
-// stated, and one of the whole span only by its reasons.
+// throttle says for how long and why the device was held back; it reports whether it was. At level lean a time of 0
+// is not stated, and one of the whole span only by its reasons.
 func (a *attributes) throttle(to *writer, dev gpusamplesextension.DeviceView, start, end int64) bool {
 	share, known := dev.Mean(gpusamplesextension.Throttle, start, end)
 	if known == 0 {

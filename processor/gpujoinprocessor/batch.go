@@ -101,8 +101,8 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 	b.nest()
 }
 
-// nest puts spans that run within others of their stream below those. A loop's phase and what the code that it calls does with the step's
-// context are side by side in the trace; dealt with so, each would have half of the energy.
+// nest puts spans that run within others of their stream below those. A loop's phase and what the code that it calls
+// does with the step's context are side by side in the trace; dealt with so, each would have half of the energy.
 func (b *batch) nest() {
 	for i := range b.streams {
 		s, g := &b.streams[i], &b.spans[i].share
@@ -156,8 +156,8 @@ func (b *batch) bridge() {
 // maxBridge bounds the walk through host spans; a circle of parents ends there too.
 const maxBridge = 128
 
-// mark says on each scope what most of its spans would repeat: where the samples are from, if that is the same for all of
-// them, and then the method of most. The source is also how another gpu_join knows that they are joined.
+// mark says on each scope what most of its spans would repeat: where the samples are from, if that is the same for
+// all of them, and then the method of most. The source is also how another gpu_join knows that they are joined.
 func (b *batch) mark() {
 	for i := range b.spans {
 		g := &b.spans[i]

@@ -107,9 +107,9 @@ func (x *bench) request(n int, from time.Time) ptrace.Traces {
 	return td
 }
 
-// BenchmarkJoin is the join's own work on a stream of requests of 1024 spans: find the GPU spans and their devices, take
-// their place in the fair share, settle, write. The queue is not in it. Compare cpu-ns/span
-// with BenchmarkAppendAttributes, the cost of putting as many attributes on a span.
+// BenchmarkJoin is the join's own work on a stream of requests of 1024 spans: find the GPU spans and their devices,
+// take their place in the fair share, settle, write. The queue is not in it. Compare cpu-ns/span with
+// BenchmarkAppendAttributes, the cost of putting as many attributes on a span.
 func BenchmarkJoin(b *testing.B) {
 	x := newBench(b)
 	p, ctx := x.p, context.Background()

@@ -278,8 +278,8 @@ func TestTheSameRequestTwiceLeavesOnce(t *testing.T) {
 	})
 }
 
-// A section of host work beside a kernel, a request as a server times it around a step of the device: the device's energy is the
-// device-timed span's, and theirs only where it was not at work.
+// A section of host work beside a kernel, a request as a server times it around a step of the device: the device's
+// energy is the device-timed span's, and theirs only where it was not at work.
 func TestHostTimedSpansTakeNothingFromDeviceTimedOnes(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(sec(4))

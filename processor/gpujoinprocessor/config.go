@@ -26,14 +26,14 @@ type Config struct {
 	MaxWait time.Duration `mapstructure:"max_wait"`
 	// Queue holds the batches that wait.
 	Queue QueueConfig `mapstructure:"queue"`
-	// RetryOnFailure is what happens when the next component refuses a joined batch. Default: retried for ever, for the queue is bounded
-	// and refuses what it cannot hold.
+	// RetryOnFailure is what happens when the next component refuses a joined batch. Default: retried for ever, for
+	// the queue is bounded and refuses what it cannot hold.
 	RetryOnFailure configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 	// MaxSpans bounds the spans that the fair share knows at once, waiting and remembered. Default 262144.
 	MaxSpans int `mapstructure:"max_spans"`
 	// Shift moves the clock of the samples against that of the spans: a sample of time t describes what spans did at
-	// t − shift. Positive for meters that lag behind and for services whose clock is behind, negative for services whose
-	// clock is ahead. Default 0.
+	// t − shift. Positive for meters that lag behind and for services whose clock is behind, negative for services
+	// whose clock is ahead. Default 0.
 	Shift time.Duration `mapstructure:"shift"`
 	// Ordinals maps gpu.device.ordinal to hw.id, for spans that have no other identity. Default none.
 	Ordinals map[string]string `mapstructure:"ordinals"`

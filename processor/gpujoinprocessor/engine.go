@@ -46,7 +46,8 @@ func (e *engine) boardOf(dev gpusamplesextension.DeviceView) *board {
 	return b
 }
 
-// look finds the devices of a batch's spans, and which of those are waited for. known is how many of these have come before.
+// look finds the devices of a batch's spans, and which of those are waited for. known is how many of these have come
+// before.
 func (e *engine) look(b *batch) (known int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -66,9 +67,10 @@ func (e *engine) look(b *batch) (known int) {
 	return known
 }
 
-// arrive brings the spans of a batch into the fair share, keeps them there until the batch is written, and finds what they wait
-// for. fresh says that not all of them were known. leaving says that the batch is the queue's: then its known spans are its own, which came
-// before it went into a storage; else they are another batch's, which came in the meantime.
+// arrive brings the spans of a batch into the fair share, keeps them there until the batch is written, and finds what
+// they wait for. fresh says that not all of them were known. leaving says that the batch is the queue's: then its
+// known spans are its own, which came before it went into a storage; else they are another batch's, which came in the
+// meantime.
 func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -28,8 +28,8 @@ var written = []string{
 	"gpu.join.coverage", "gpu.join.samples", "gpu.join.method", "gpu.join.late.duration",
 }
 
-// essence is every span without what the processor writes: nothing may be lost, changed or made. GPU spans with one ID and the same times
-// are one span that was sent more than once.
+// essence is every span without what the processor writes: nothing may be lost, changed or made. GPU spans with one
+// ID and the same times are one span that was sent more than once.
 func essence(t *testing.T, requests ...ptrace.Traces) map[string][]string {
 	all := map[string][]string{}
 	for _, td := range requests {

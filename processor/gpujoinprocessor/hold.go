@@ -33,8 +33,8 @@ func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
 		p.put(b)
 	}
 	if p.cfg.Queue.Storage != nil {
-		// What comes out of a storage is nobody's yet. The pipeline would take it for its own and give it up when the next
-		// component returns, and then the queue would do so again, which panics.
+		// What comes out of a storage is nobody's yet. The pipeline would take it for its own and give it up when the
+		// next component returns, and then the queue would do so again, which panics.
 		pref.MarkPipelineOwnedTraces(td)
 	}
 	err := p.next.ConsumeTraces(ctx, td)
@@ -93,8 +93,9 @@ func (p *joinProcessor) wait(b *batch) releaseReason {
 // drainPatience is how long a drain waits for the next batch to leave.
 const drainPatience = time.Second
 
-// drain lets the consumer finish while batches go on leaving. A queue in memory drains by itself; one in a storage would end with the batch at
-// hand, and the others would come back after the restart, when the samples of their time are gone.
+// drain lets the consumer finish while batches go on leaving. A queue in memory drains by itself; one in a storage
+// would end with the batch at hand, and the others would come back after the restart, when the samples of their time
+// are gone.
 func (p *joinProcessor) drain(ctx context.Context) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

@@ -19,7 +19,8 @@ type resourceInfo struct {
 	workload gpusamplesextension.Workload
 }
 
-// identifier makes process identities. The seed lives as long as the processor, for numbers are compared within it only.
+// identifier makes process identities. The seed lives as long as the processor, for numbers are compared within it
+// only.
 type identifier struct{ seed maphash.Seed }
 
 // The attributes that tell one process from another: an instance ID alone, or else a process ID with whatever says

@@ -259,7 +259,8 @@ func TestRefusalByTheNextComponentIsRetriedWithoutJoiningTwice(t *testing.T) {
 	})
 }
 
-// The next component refuses for 3 minutes, and the sender repeats whatever is refused to it: spans and joules arrive once.
+// The next component refuses for 3 minutes, and the sender repeats whatever is refused to it: spans and joules arrive
+// once.
 func TestAMixedRequestIsTakenWholeOrNotAtAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := new(consumertest.TracesSink)
@@ -307,7 +308,8 @@ func TestAMixedRequestIsTakenWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
-// The answer to a sender was lost and it sends again what is held, what left already, and some of both with something new.
+// The answer to a sender was lost and it sends again what is held, what left already, and some of both with something
+// new.
 func TestWhatASenderRepeatsIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)

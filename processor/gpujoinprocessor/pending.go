@@ -13,12 +13,12 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/fairshare"
 )
 
-// pendingRequest is what is known of a request that waits, so that it need not be read and looked up again when it leaves, with
-// its memory long out of the processor's caches. It goes through the queue beside the request, in its context; a storage
-// keeps only the request.
+// pendingRequest is what is known of a request that waits, so that it need not be read and looked up again when it
+// leaves, with its memory long out of the processor's caches. It goes through the queue beside the request, in its
+// context; a storage keeps only the request.
 //
-// Its spans take their place in the fair share after the queue has taken it, for what is refused may never come again. So
-// it is locked until then, and the consumer waits for that.
+// Its spans take their place in the fair share after the queue has taken it, for what is refused may never come
+// again. So it is locked until then, and the consumer waits for that.
 type pendingRequest struct {
 	mu           sync.Mutex
 	td           ptrace.Traces

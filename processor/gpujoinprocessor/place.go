@@ -65,8 +65,8 @@ type places struct {
 // recentPlaces bounds the search for a place; one that was named longer ago gets a second number.
 const recentPlaces = 8
 
-// number gives the number of a place. The search begins at that of the last span: most follow one another on a device, or go
-// round the devices.
+// number gives the number of a place. The search begins at that of the last span: most follow one another on a
+// device, or go round the devices.
 func (p *places) number(name *placeName) int32 {
 	n := min(len(p.list), recentPlaces)
 	first := len(p.list) - n
@@ -96,8 +96,8 @@ func (p *places) reset() {
 	p.list, p.last = p.list[:0], 0
 }
 
-// search matches by hw.id, then by host and PCI address, then by the configured map of ordinals. Spans that name none of these are looked for
-// by devicesOf.
+// search matches by hw.id, then by host and PCI address, then by the configured map of ordinals. Spans that name none
+// of these are looked for by devicesOf.
 func (e *engine) search(view gpusamplesextension.View, p *placeName) (gpusamplesextension.DeviceView, outcome) {
 	if p.hwID != "" {
 		if dev, ok := view.Lookup(p.hwID); ok {

@@ -126,8 +126,8 @@ func (p *joinProcessor) Start(ctx context.Context, host component.Host) error {
 	return nil
 }
 
-// Shutdown implements component.Component. What is held is joined with the samples that are there and sent on; what the next
-// component does not take then stays in the storage, if there is one.
+// Shutdown implements component.Component. What is held is joined with the samples that are there and sent on; what
+// the next component does not take then stays in the storage, if there is one.
 func (p *joinProcessor) Shutdown(ctx context.Context) error {
 	var err error
 	p.down.Do(func() {
@@ -174,9 +174,9 @@ func (p *joinProcessor) report(b *board) {
 	}
 }
 
-// ConsumeTraces implements consumer.Traces. A request with GPU spans of a device that has samples goes into the queue, whole: what else is
-// in it must not be refused alone, for senders repeat whole requests. Its GPU spans take their place in the fair share at once, while
-// the requests before it still wait. Other requests pass.
+// ConsumeTraces implements consumer.Traces. A request with GPU spans of a device that has samples goes into the
+// queue, whole: what else is in it must not be refused alone, for senders repeat whole requests. Its GPU spans take
+// their place in the fair share at once, while the requests before it still wait. Other requests pass.
 func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	if p.queue == nil {
 		return p.next.ConsumeTraces(ctx, td)

@@ -50,7 +50,8 @@ func TestASpanTwiceInOneRequestLeavesOnce(t *testing.T) {
 	})
 }
 
-// Processes that were forked after their random numbers were seeded draw the same IDs: both spans are kept, one has the energy.
+// Processes that were forked after their random numbers were seeded draw the same IDs: both spans are kept, one has
+// the energy.
 func TestAnotherSpanWithTheSameIDIsNoRepetition(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(2 * time.Second)
@@ -111,8 +112,8 @@ func TestTheSameRequestTwiceAtOnceLeavesOnce(t *testing.T) {
 	})
 }
 
-// A request that is larger than the whole queue goes to the next component at once, whose refusal is the sender's answer. What the sender
-// then repeats is no lost answer.
+// A request that is larger than the whole queue goes to the next component at once, whose refusal is the sender's
+// answer. What the sender then repeats is no lost answer.
 func TestARefusedRequestLargerThanTheQueueIsTakenWhenItComesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
@@ -141,7 +142,8 @@ func TestARefusedRequestLargerThanTheQueueIsTakenWhenItComesAgain(t *testing.T) 
 	})
 }
 
-// What is tried again is as it was: it is neither read nor counted another time, also where nothing could be written on it.
+// What is tried again is as it was: it is neither read nor counted another time, also where nothing could be written
+// on it.
 func TestWhatIsTriedAgainIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()

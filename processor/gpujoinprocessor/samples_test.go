@@ -198,7 +198,8 @@ func TestPowerIsIntegratedWhereThereIsNoEnergyCounter(t *testing.T) {
 	})
 }
 
-// A broken exporter gives absurd values for a while. Spans of then lack them, and those of later are as if nothing had been.
+// A broken exporter gives absurd values for a while. Spans of then lack them, and those of later are as if nothing
+// had been.
 func TestAbsurdSamplesSpoilNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()

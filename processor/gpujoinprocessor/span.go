@@ -43,9 +43,9 @@ type gpuSpan struct {
 	again     bool // so is something that the join writes
 }
 
-// read looks at a span of a scope: false when it has nothing to do with a GPU, is the account of work that has spans of its
-// own, or was joined already. at becomes the place that it names; stream is -1 when it has none, and for a step, whose
-// stream is the host's. f is scratch.
+// read looks at a span of a scope: false when it has nothing to do with a GPU, is the account of work that has spans
+// of its own, or was joined already. at becomes the place that it names; stream is -1 when it has none, and for a
+// step, whose stream is the host's. f is scratch.
 func (g *gpuSpan) read(
 	f *spanfacts.Facts, s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, at *placeName, now int64, maxWait time.Duration,
 ) (stream int64, ok bool) {

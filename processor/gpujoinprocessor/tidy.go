@@ -5,8 +5,8 @@ package gpujoinprocessor
 
 import "math"
 
-// tidy rounds to 12 or 13 significant digits. Differences of long sums end in noise (1980000000.0000017 Hz), which viewers
-// print and JSON carries; no meter is that exact, and sums over spans still agree to 1e-11.
+// tidy rounds to 12 or 13 significant digits. Differences of long sums end in noise (1980000000.0000017 Hz), which
+// viewers print and JSON carries; no meter is that exact, and sums over spans still agree to 1e-11.
 func tidy(x float64) float64 {
 	// The binary exponent times log10(2) is the decimal one, or one less.
 	exp := int(math.Float64bits(x)>>52&0x7ff) - 1022

@@ -8,17 +8,17 @@ import (
 	"go.opentelemetry.io/collector/pdata/xpdata"
 )
 
-// writer adds attributes to one span after the other. pdata compares the name of each one that is put with all that are there,
-// in memory that has left the caches while the span waited. Where none of the new names can be there, the map is made anew instead:
-// it has to grow anyway, so old values move and new ones are appended.
+// writer adds attributes to one span after the other. pdata compares the name of each one that is put with all that
+// are there, in memory that has left the caches while the span waited. Where none of the new names can be there, the
+// map is made anew instead: it has to grow anyway, so old values move and new ones are appended.
 type writer struct {
 	builder xpdata.MapBuilder
 	to      pcommon.Map
 	anew    bool
 }
 
-// open begins with a map that gains about room attributes. anew makes it anew: none of the names that will be written may be
-// there, and none may be written twice. Else a name that is there gets the new value.
+// open begins with a map that gains about room attributes. anew makes it anew: none of the names that will be written
+// may be there, and none may be written twice. Else a name that is there gets the new value.
 func (w *writer) open(to pcommon.Map, room int, anew bool) {
 	w.to, w.anew = to, anew
 	if !anew {

@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 )
 
-// A span that has one of the attributes already, from somebody else, gets the new value under the one name: each in turn, on
-// spans to which everything is written.
+// A span that has one of the attributes already, from somebody else, gets the new value under the one name: each in
+// turn, on spans to which everything is written.
 func TestAttributesThatAreThereGetTheNewValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()

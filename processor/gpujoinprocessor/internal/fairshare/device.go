@@ -114,7 +114,8 @@ func (d *Device) Share(k Key, at Place) (Share, bool) {
 	return Share{Value: n.own + n.below, Own: n.own, Covered: n.covered, Late: n.late, Ended: n.ended}, true
 }
 
-// Knows says whether the span has arrived, was not given back and is not forgotten. Another span with its ID is not known.
+// Knows says whether the span has arrived, was not given back and is not forgotten. Another span with its ID is not
+// known.
 func (d *Device) Knows(s *Span) bool {
 	n := d.node(s.Key)
 	return n != nil && n.known && !n.refused && n.times == s.times()
@@ -127,8 +128,8 @@ func (d *Device) GiveBack(k Key, at Place) {
 	}
 }
 
-// Pin keeps a span that has arrived until Unpin, however long its share is not asked for: while the next component takes nothing,
-// requests wait longer than Remember.
+// Pin keeps a span that has arrived until Unpin, however long its share is not asked for: while the next component
+// takes nothing, requests wait longer than Remember.
 func (d *Device) Pin(k Key, at Place) { d.pin(k, at, true) }
 
 // Unpin ends Pin. True: it was ended before, so the span was there twice.

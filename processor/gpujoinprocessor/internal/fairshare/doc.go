@@ -5,10 +5,10 @@
 // online, while spans of several processes arrive in any order.
 //
 // Rule: at each instant the device's flow is divided equally among the processes that have an innermost active span,
-// and within a process equally among those spans. A span is innermost while none of its descendants is active. A span's
-// value is its own part plus the parts of all its descendants. Spans that were timed on the host, which only surround work of the
-// device, have parts while no other span of their process is active. So a parent never has less than its children, and all
-// own parts plus what nobody used are the device's total, by construction.
+// and within a process equally among those spans. A span is innermost while none of its descendants is active. A
+// span's value is its own part plus the parts of all its descendants. Spans that were timed on the host, which only
+// surround work of the device, have parts while no other span of their process is active. So a parent never has less
+// than its children, and all own parts plus what nobody used are the device's total, by construction.
 //
 // Equal parts "per outermost span" were refused: an ancestor ends last and arrives after its children had to leave, and
 // a process that idles inside an open span would take from a neighbour that works. The price: within one process, a

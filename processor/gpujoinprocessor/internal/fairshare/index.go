@@ -5,9 +5,9 @@ package fairshare
 
 import "hash/maphash"
 
-// index finds nodes by their key: open addressing with linear probing, 8 bytes a slot. A map was refused: it keeps the keys, which
-// the nodes have anyway, and of a quarter of a million of those the one that is looked for is in no cache. Here a span that is
-// new, as most are, costs one look at a small slot and none at a node.
+// index finds nodes by their key: open addressing with linear probing, 8 bytes a slot. A map was refused: it keeps
+// the keys, which the nodes have anyway, and of a quarter of a million of those the one that is looked for is in no
+// cache. Here a span that is new, as most are, costs one look at a small slot and none at a node.
 type index struct {
 	slab  *slab
 	seed  maphash.Seed // keys come from outside

@@ -3,8 +3,8 @@
 
 package fairshare
 
-// newNode makes a node within the budget; when that is used up the longest unchanged remembered one leaves. Nil: all are
-// pending or have children.
+// newNode makes a node within the budget; when that is used up the longest unchanged remembered one leaves. Nil: all
+// are pending or have children.
 func (d *Device) newNode(k Key) *node {
 	for tries := 0; d.budget.used >= d.budget.Max; tries++ {
 		n := d.at(d.remembered.first)

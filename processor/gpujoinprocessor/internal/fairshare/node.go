@@ -18,7 +18,8 @@ type Span struct {
 	Yields     bool    // has a part only while no other span of its process is active: timed on the host, or one of a window's
 }
 
-// times is a hash of when the span was. A sender that repeats a span repeats its times; processes that draw the same random IDs do not.
+// times is a hash of when the span was. A sender that repeats a span repeats its times; processes that draw the same
+// random IDs do not.
 func (s *Span) times() uint32 {
 	const mix = 0x9E3779B97F4A7C15 // 2^64 / golden ratio, as in Fibonacci hashing
 	return uint32((uint64(s.Start)*mix + uint64(s.End)) * mix >> 32)

@@ -5,17 +5,17 @@ package fairshare
 
 import "math"
 
-// point is the start or the end of a pending span. Points of the same time need no order: no time passes between them, so
-// nobody gets anything there.
+// point is the start or the end of a pending span. Points of the same time need no order: no time passes between
+// them, so nobody gets anything there.
 type point struct {
 	t     int64
 	start bool
 	n     ref
 }
 
-// points are taken in the order of time. Most starts come in that order, and so do most ends, for that is how a process exports
-// spans; two queues take those and cost nothing to sort. A heap takes the others: the starts of outer spans, what a second process
-// sends of the same time.
+// points are taken in the order of time. Most starts come in that order, and so do most ends, for that is how a
+// process exports spans; two queues take those and cost nothing to sort. A heap takes the others: the starts of outer
+// spans, what a second process sends of the same time.
 type points struct {
 	starts, ends run
 	others       heap

@@ -9,8 +9,8 @@ type ref int32
 const chunkNodes = 1 << 10
 
 // slab holds nodes. They name one another by number, so the collector of garbage has nothing to follow in what may be
-// a quarter of a million of them. A node keeps its place in memory; given back, it is used again, by whichever device comes
-// first. What was needed once stays: at most the budget's nodes.
+// a quarter of a million of them. A node keeps its place in memory; given back, it is used again, by whichever device
+// comes first. What was needed once stays: at most the budget's nodes.
 type slab struct {
 	chunks []*[chunkNodes]node
 	spare  []ref
