@@ -164,8 +164,8 @@ func (st *Store) shrinkOther(n int) bool {
 	return true
 }
 
-// tidy gives back the memory of rings that are mostly empty.
-func (st *Store) tidy() {
+// trimRings gives back the memory of rings that are mostly empty.
+func (st *Store) trimRings() {
 	for _, d := range st.devices {
 		for _, s := range d.series {
 			if s == nil {

@@ -3,6 +3,10 @@
 
 package gpusamplesextension
 
+import (
+	"strconv"
+)
+
 // Field is a quantity that is sampled from a device. The unit is always the base unit given here, whatever the source
 // reports (DCGM's mJ, MiB, MHz and percents are converted by the writer).
 type Field uint8
@@ -105,4 +109,102 @@ func FieldByName(name string) (Field, bool) {
 		}
 	}
 	return 0, false
+}
+
+// Sample is what was read from one device at one moment: values of the fields that were read and are known.
+// Fields with different times of their own go into different samples.
+type Sample struct {
+	Time   int64              // unix ns, the time of the measurement, not of the reading
+	Known  uint32             // bit f set: Values[f] is known
+	Values [NumFields]float64 // in base units, see Field
+}
+
+// Set stores a value. NaN, infinities and what no device can have (less than nothing, above 1 MW) mean unknown and
+// are not stored.
+func (s *Sample) Set(f Field, v float64) {
+	if int(f) >= NumFields || !f.possible(v) {
+		return
+	}
+	s.Values[f] = v
+	s.Known |= 1 << f
+}
+
+// Get is the value of a field, and whether it is known.
+func (s *Sample) Get(f Field) (float64, bool) {
+	if int(f) >= NumFields || s.Known&(1<<f) == 0 {
+		return 0, false
+	}
+	return s.Values[f], true
+}
+
+// EventKind says what happened.
+type EventKind uint8
+
+// Kinds of event.
+const (
+	EventXID            EventKind = iota // Code is the XID number
+	EventECCCorrected                    // Count new single-bit errors
+	EventECCUncorrected                  // Count new double-bit errors
+	EventThrottleStart                   // Code is the ThrottleReason that began
+	EventThrottleEnd                     // Code is the ThrottleReason that ended
+)
+
+// Event is something that happened to a device at a moment.
+type Event struct {
+	Time  int64     // unix ns
+	Kind  EventKind // says which of the next two is used
+	Code  int64     // XID number or ThrottleReason
+	Count int64     // new errors
+}
+
+// ThrottleReason is a bit of the Throttle field: a reason for which clocks are held back. The bits are those of NVML's
+// clock event reasons (nvml.h, nvmlClocksEventReason…), which DCGM's field 112 passes on unchanged. Idle is not one.
+type ThrottleReason uint64
+
+// The throttle reasons; String is the value of gpu.throttle.reason.
+const (
+	ThrottleApplicationsClocks ThrottleReason = 0x2
+	ThrottleSWPowerCap         ThrottleReason = 0x4
+	ThrottleHWSlowdown         ThrottleReason = 0x8
+	ThrottleSyncBoost          ThrottleReason = 0x10
+	ThrottleSWThermal          ThrottleReason = 0x20
+	ThrottleHWThermal          ThrottleReason = 0x40
+	ThrottleHWPowerBrake       ThrottleReason = 0x80
+	ThrottleDisplayClock       ThrottleReason = 0x100
+
+	// ThrottleReasons are all bits that mean throttling. A writer masks the driver's value with it (bit 0 is idle).
+	ThrottleReasons = ThrottleApplicationsClocks | ThrottleSWPowerCap | ThrottleHWSlowdown | ThrottleSyncBoost |
+		ThrottleSWThermal | ThrottleHWThermal | ThrottleHWPowerBrake | ThrottleDisplayClock
+)
+
+// String is the value of gpu.throttle.reason for a single bit.
+func (r ThrottleReason) String() string {
+	switch r {
+	case ThrottleApplicationsClocks:
+		return "applications_clocks_setting"
+	case ThrottleSWPowerCap:
+		return "sw_power_cap"
+	case ThrottleHWSlowdown:
+		return "hw_slowdown"
+	case ThrottleSyncBoost:
+		return "sync_boost"
+	case ThrottleSWThermal:
+		return "sw_thermal_slowdown"
+	case ThrottleHWThermal:
+		return "hw_thermal_slowdown"
+	case ThrottleHWPowerBrake:
+		return "hw_power_brake_slowdown"
+	case ThrottleDisplayClock:
+		return "display_clock_setting"
+	}
+	return "0x" + strconv.FormatUint(uint64(r), 16)
+}
+
+// Each calls fn for every single bit that is set, lowest first.
+func (r ThrottleReason) Each(fn func(ThrottleReason)) {
+	for r != 0 {
+		bit := r & -r
+		fn(bit)
+		r &^= bit
+	}
 }

@@ -36,7 +36,7 @@ type Store struct {
 	stats stats
 	uses  useTable
 
-	placed  atomic.Pointer[[]placed]
+	hosted  atomic.Pointer[[]hosted]
 	written atomic.Bool // somebody has asked for the Writer
 }
 
@@ -100,7 +100,7 @@ func (st *Store) Register(owner component.ID, desc Device) (DeviceWriter, error)
 	d.gen++
 	d.setDescription(desc)
 	st.index(d)
-	st.place()
+	st.publishHosted()
 	return &deviceWriter{st: st, d: d, gen: d.gen}, nil
 }
 
@@ -137,8 +137,8 @@ func (st *Store) sweep(now time.Time) {
 			delete(st.devices, key)
 		}
 	}
-	st.tidy()
-	st.place()
+	st.trimRings()
+	st.publishHosted()
 }
 
 // Lease implements Reader.
@@ -185,31 +185,31 @@ func (st *Store) DevicesOf(dst []string, w *Workload, start, end int64) ([]strin
 	return dst, FoundByNothing
 }
 
-// placed is one device, for onlyDevice, whose callers may hold the rings' lock already. A device that was lost still
+// hosted is one device, for onlyDevice, whose callers may hold the rings' lock already. A device that was lost still
 // counts until its samples are too old: a span may have been on it.
-type placed struct{ id, key, parentKey, hostID, hostName string }
+type hosted struct{ id, key, parentKey, hostID, hostName string }
 
-// place notes which devices there are; mu is held.
-func (st *Store) place() {
-	list := make([]placed, 0, len(st.devices))
+// publishHosted notes which devices there are; mu is held.
+func (st *Store) publishHosted() {
+	list := make([]hosted, 0, len(st.devices))
 	for _, d := range st.devices {
-		x := placed{id: d.desc.ID, key: d.key, hostID: d.desc.HostID, hostName: d.desc.HostName}
+		x := hosted{id: d.desc.ID, key: d.key, hostID: d.desc.HostID, hostName: d.desc.HostName}
 		if d.desc.Parent != "" {
 			x.parentKey = NormalizeID(d.desc.Parent)
 		}
 		list = append(list, x)
 	}
-	st.placed.Store(&list)
+	st.hosted.Store(&list)
 }
 
 // onlyDevice is the one device of the workload's host; empty when it has none or several. A board that is cut into one
 // MIG instance is that instance. A workload that names no host is on the host of all devices, if that is one.
 func (st *Store) onlyDevice(w *Workload) string {
-	list := st.placed.Load()
+	list := st.hosted.Load()
 	if list == nil {
 		return ""
 	}
-	var board, instance *placed
+	var board, instance *hosted
 	for i := range *list {
 		d := &(*list)[i]
 		if !onHost(w, d.hostID, d.hostName) {

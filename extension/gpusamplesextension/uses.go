@@ -4,6 +4,10 @@
 package gpusamplesextension
 
 import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -105,4 +109,240 @@ func FindUseWriter(host component.Host, id component.ID) (UseWriter, error) {
 // FindUseReader returns the extension id as a UseReader.
 func FindUseReader(host component.Host, id component.ID) (UseReader, error) {
 	return find[UseReader](host, id)
+}
+
+// useTable remembers who held which device when. Writers replace the whole index; readers take no lock.
+type useTable struct {
+	maxAge  int64
+	now     func() time.Time
+	dropped atomic.Int64 // uses over MaxUses
+
+	mu      sync.Mutex
+	origins map[UseOrigin]*useList
+
+	index atomic.Pointer[useIndex] // nil: nobody has said anything
+}
+
+// useList is what one origin said.
+type useList struct {
+	uses []*heldUse
+	live int64 // the origin's word holds until then (unix ns)
+}
+
+// heldUse is a use and the time for which it is known.
+type heldUse struct {
+	DeviceUse
+	hostID, hostName string
+	from, until      int64
+}
+
+// useKey tells one use from another.
+type useKey struct {
+	device, namespace, pod, container, podUID, containerID string
+	pid, localPID                                          int64
+}
+
+func (u *DeviceUse) key() useKey {
+	return useKey{u.Device, u.Namespace, u.Pod, u.Container, u.PodUID, u.ContainerID, u.PID, u.LocalPID}
+}
+
+// onHost says whether the workload may be on the use's host: it names that host, or none.
+func onHost(w *Workload, hostID, hostName string) bool {
+	if w.HostID != "" && hostID != "" {
+		return w.HostID == hostID
+	}
+	if w.HostName != "" && hostName != "" {
+		return w.HostName == hostName
+	}
+	return true
+}
+
+// useIndex is an immutable view of all uses.
+type useIndex struct {
+	byPod    map[podName][]*heldUse
+	byGroup  map[string][]*heldUse // by container ID, and by pod UID
+	byPID    map[int64][]*heldUse  // processes with the host's numbers
+	byParent map[int64][]*heldUse  // the same by each process above them
+	podHosts []podHost
+}
+
+type podName struct{ namespace, name string }
+
+// podHost is a host of which the pods are known, and until when.
+type podHost struct {
+	hostID, hostName string
+	live             int64
+}
+
+// set implements UseWriter.
+func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration) {
+	now := t.now().UnixNano()
+	holds := now + 2*int64(refresh)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list, known := t.origins[origin], true
+	if list == nil {
+		list, known = &useList{}, false
+		t.origins[origin] = list
+	}
+	list.live = holds
+	if uses == nil {
+		list.live = now
+	}
+	next := list.uses[:0:0]
+	continued := map[useKey]int{} // uses that were there at the last look
+	for _, u := range list.uses {
+		if u.until+t.maxAge < now {
+			continue
+		}
+		if u.until >= now {
+			continued[u.key()] = len(next)
+		}
+		next = append(next, u)
+	}
+	room := MaxUses - len(next)
+	for o, other := range t.origins {
+		if o != origin {
+			room -= len(other.uses)
+		}
+	}
+	for i := range uses {
+		if k, ok := continued[uses[i].key()]; ok {
+			u := *next[k] // a copy, for readers hold the old one
+			u.until, u.Parents = holds, uses[i].Parents
+			next[k] = &u
+			continue
+		}
+		if room <= 0 {
+			t.dropped.Add(1)
+			continue
+		}
+		room--
+		// The same use after a break is another one: its process number may have been given out again.
+		u := &heldUse{
+			DeviceUse: uses[i], hostID: origin.HostID, hostName: origin.HostName,
+			from: now - int64(refresh), until: holds,
+		}
+		if !known {
+			u.from = math.MinInt64 // it was there before anybody looked
+		}
+		next = append(next, u)
+	}
+	list.uses = next
+	if len(next) == 0 && uses == nil {
+		delete(t.origins, origin)
+	}
+	t.index.Store(t.build())
+}
+
+// build makes the index; mu is held.
+func (t *useTable) build() *useIndex {
+	x := &useIndex{
+		byPod: map[podName][]*heldUse{}, byGroup: map[string][]*heldUse{},
+		byPID: map[int64][]*heldUse{}, byParent: map[int64][]*heldUse{},
+	}
+	for origin, list := range t.origins {
+		if origin.Kind == UsesOfPods {
+			x.podHosts = append(x.podHosts, podHost{origin.HostID, origin.HostName, list.live})
+		}
+		for _, u := range list.uses {
+			if u.Pod != "" {
+				name := podName{u.Namespace, u.Pod}
+				x.byPod[name] = append(x.byPod[name], u)
+			}
+			for _, id := range [...]string{u.ContainerID, u.PodUID} {
+				if id != "" {
+					x.byGroup[id] = append(x.byGroup[id], u)
+				}
+			}
+			if u.PID == 0 || (u.LocalPID != 0 && u.LocalPID != u.PID) {
+				continue
+			}
+			x.byPID[u.PID] = append(x.byPID[u.PID], u)
+			for _, p := range u.Parents {
+				x.byParent[p] = append(x.byParent[p], u)
+			}
+		}
+	}
+	return x
+}
+
+// find does what UseReader says up to the process on its host. decided says that the host is not to be asked.
+func (t *useTable) find(dst []string, w *Workload, start, end int64) (ids []string, by FoundBy, decided bool) {
+	x := t.index.Load()
+	if x == nil {
+		return dst, FoundByNothing, false
+	}
+	q := useQuery{w: w, start: start, end: end, ids: dst, base: len(dst)}
+	groups := [...][]*heldUse{x.byGroup[w.ContainerID], x.byGroup[w.PodUID]}
+	if w.PID != 0 {
+		for _, uses := range groups {
+			if q.add(uses, func(u *heldUse) bool { return u.PID != 0 && u.numberInside() == w.PID }) {
+				return q.ids, FoundByProcess, true
+			}
+		}
+	}
+	if w.Pod != "" {
+		pod := x.byPod[podName{w.Namespace, w.Pod}]
+		if q.add(pod, func(u *heldUse) bool { return w.Container == "" || u.Container == w.Container }) {
+			return q.ids, FoundByPod, true
+		}
+		if q.matched {
+			return q.ids, FoundByNothing, true // known to have none
+		}
+	}
+	for _, uses := range groups {
+		if q.add(uses, func(*heldUse) bool { return true }) {
+			return q.ids, FoundByContainer, true
+		}
+	}
+	if w.Pod != "" && slices.ContainsFunc(x.podHosts, func(h podHost) bool {
+		return h.live >= start && onHost(w, h.hostID, h.hostName)
+	}) {
+		return q.ids, FoundByNothing, true
+	}
+	if w.PID != 0 {
+		here := func(u *heldUse) bool {
+			return onHost(w, u.hostID, u.hostName) && (w.ContainerID == "" || u.ContainerID == w.ContainerID)
+		}
+		if q.add(x.byPID[w.PID], here) || q.add(x.byParent[w.PID], here) {
+			return q.ids, FoundByProcess, true
+		}
+	}
+	return q.ids, FoundByNothing, false
+}
+
+// numberInside is the process number as the process itself sees it.
+func (u *heldUse) numberInside() int64 {
+	if u.LocalPID != 0 {
+		return u.LocalPID
+	}
+	return u.PID
+}
+
+// useQuery collects the devices of one workload.
+type useQuery struct {
+	w          *Workload
+	start, end int64
+	ids        []string
+	base       int  // so many of ids were there before
+	matched    bool // the last add found a use, with or without a device
+}
+
+// add appends the devices of the uses that match, sorted and each once, and says whether there were any.
+func (q *useQuery) add(uses []*heldUse, match func(*heldUse) bool) bool {
+	q.matched = false
+	for _, u := range uses {
+		if u.from > q.end || u.until < q.start || !match(u) {
+			continue
+		}
+		q.matched = true
+		if u.Device == "" {
+			continue
+		}
+		if i, found := slices.BinarySearch(q.ids[q.base:], u.Device); !found {
+			q.ids = slices.Insert(q.ids, q.base+i, u.Device)
+		}
+	}
+	return len(q.ids) > q.base
 }

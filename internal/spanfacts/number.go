@@ -7,6 +7,8 @@ import (
 	"math"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Number is an int or a finite double. ok is false for anything else: NaN and infinite values count as absent.
@@ -35,4 +37,40 @@ func index(v pcommon.Value) int64 {
 		return -1
 	}
 	return max(v.Int(), -1)
+}
+
+// Earliest is the earliest time, in unix ns, that a set clock shows: 1990-01-01. An earlier time is of a clock that was
+// never set, counts from the start of the machine, or is zero.
+const Earliest = 631152000_000_000_000
+
+// Sound says whether a span's start and end, in unix ns, are of one clock and in order. They are of different clocks
+// where only one of them is before Earliest.
+func Sound(start, end uint64) bool {
+	return end > start && (start >= Earliest || end < Earliest)
+}
+
+// Elapsed is a span's end minus its start in seconds; 0 where they are not Sound.
+func Elapsed(start, end uint64) float64 {
+	if !Sound(start, end) {
+		return 0
+	}
+	return float64(end-start) * 1e-9
+}
+
+// deviceTime is the time on the device in seconds, 0 where the device was not timed. status and source are the values
+// of gpu.timing.status and gpu.timing.source, duration is gpu.duration and elapsed the span's end minus start in
+// seconds; "" and 0 where absent.
+//
+// A stated gpu.duration is believed whatever its source. Without it the span's own times are taken, unless they are the
+// host's.
+func deviceTime(status, source string, duration, elapsed float64) float64 {
+	switch {
+	case status != "" && status != semconv.GPUTimingStatusOk:
+		return 0
+	case duration > 0:
+		return duration
+	case source == semconv.GPUTimingSourceHost:
+		return 0
+	}
+	return elapsed
 }

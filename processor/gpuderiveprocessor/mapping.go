@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -338,3 +339,18 @@ func numberOf(v pcommon.Value) (float64, bool) {
 	}
 	return spanfacts.Number(v)
 }
+
+// matches reports whether a name matches a pattern (`*`, `?`, `[…]`) as a whole. It is path.Match, but for the slash,
+// which is a letter like any other: scopes are often named by import paths.
+func matches(pattern, name string) bool {
+	ok, _ := path.Match(noSlash(pattern), noSlash(name))
+	return ok
+}
+
+// checkPattern returns an error where the pattern is malformed.
+func checkPattern(pattern string) error {
+	_, err := path.Match(noSlash(pattern), "")
+	return err
+}
+
+func noSlash(s string) string { return strings.ReplaceAll(s, "/", "\x00") }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/xpdata"
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
@@ -69,9 +70,9 @@ func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared 
 	if coverage > 0 {
 		// What was measured comes first: a limit of attributes cuts the others.
 		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
-			to.double(string(semconv.GPUEnergyKey), tidy(max(0, share.Value)))
+			to.double(string(semconv.GPUEnergyKey), spanfacts.Round12(max(0, share.Value)))
 			if share.Own != share.Value {
-				to.double(string(semconv.GPUSelfEnergyKey), tidy(max(0, share.Own)))
+				to.double(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(max(0, share.Own)))
 			}
 			// The share knows only what was there when it was dealt out; the quality is that of the worst value.
 			if c := float64(share.Covered) / float64(end-start); c < coverage-1e-6 {
@@ -87,10 +88,10 @@ func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared 
 	}
 	a.met(g, to, boardDev, start, end)
 	if share.Late > 0 {
-		to.double(string(semconv.GPUJoinLateDurationKey), tidy(float64(share.Late)*1e-9))
+		to.double(string(semconv.GPUJoinLateDurationKey), spanfacts.Round12(float64(share.Late)*1e-9))
 	}
 	if !lean || coverage < wholeCoverage || !marked {
-		to.double(string(semconv.GPUJoinCoverageKey), tidy(coverage))
+		to.double(string(semconv.GPUJoinCoverageKey), spanfacts.Round12(coverage))
 	}
 	if !lean {
 		to.int(string(semconv.GPUJoinSamplesKey), int64(samples))
@@ -114,10 +115,10 @@ func (a *attributes) fullMeans(g *gpuSpan, to *writer, at *place, start, end int
 			d = either(dev, boardDev, m.field)
 		}
 		if mean, known := d.Mean(m.field, start, end); known > 0 {
-			to.double(m.key, tidy(mean))
+			to.double(m.key, spanfacts.Round12(mean))
 		} else if m.field == gpusamplesextension.Power {
 			if watt, known := metered(at.board, start, end); known {
-				to.double(m.key, tidy(watt))
+				to.double(m.key, spanfacts.Round12(watt))
 			}
 		}
 	}
@@ -127,7 +128,7 @@ func (a *attributes) fullMeans(g *gpuSpan, to *writer, at *place, start, end int
 		}
 	}
 	if t, ok := either(dev, boardDev, gpusamplesextension.Temperature).Max(gpusamplesextension.Temperature, start, end); ok {
-		to.double(string(semconv.GPUTemperatureMaxKey), tidy(t))
+		to.double(string(semconv.GPUTemperatureMaxKey), spanfacts.Round12(t))
 	}
 }
 
@@ -186,7 +187,7 @@ func (a *attributes) throttle(to *writer, dev gpusamplesextension.DeviceView, st
 	}
 	mask := gpusamplesextension.ThrottleReason(dev.Mask(gpusamplesextension.Throttle, start, end))
 	if a.level == spanfacts.Full || share > 0 && (share*known < wholeCoverage || mask == 0) {
-		to.double(string(semconv.GPUThrottleTimeKey), tidy(share*known*float64(end-start)*1e-9))
+		to.double(string(semconv.GPUThrottleTimeKey), spanfacts.Round12(share*known*float64(end-start)*1e-9))
 	}
 	if mask == 0 {
 		return share > 0
@@ -249,4 +250,50 @@ func (a *attributes) spanEvent(g *gpuSpan, e gpusamplesextension.Event) {
 		ev.SetName("gpu.throttle")
 		ev.Attributes().PutStr(string(semconv.GPUThrottleReasonKey), gpusamplesextension.ThrottleReason(e.Code).String())
 	}
+}
+
+// writer adds attributes to one span after the other. pdata compares the name of each one that is put with all that
+// are there, in memory that has left the caches while the span waited. Where none of the new names can be there, the
+// map is made anew instead: it has to grow anyway, so old values move and new ones are appended.
+type writer struct {
+	builder xpdata.MapBuilder
+	to      pcommon.Map
+	anew    bool
+}
+
+// open begins with a map that gains about room attributes. anew makes it anew: none of the names that will be written
+// may be there, and none may be written twice. Else a name that is there gets the new value.
+func (w *writer) open(to pcommon.Map, room int, anew bool) {
+	w.to, w.anew = to, anew
+	if !anew {
+		to.EnsureCapacity(to.Len() + room)
+		return
+	}
+	w.builder.EnsureCapacity(to.Len() + room)
+	for k, v := range to.All() {
+		v.MoveTo(w.builder.AppendEmpty(k))
+	}
+}
+
+// close ends the work on the map, which nobody reads before.
+func (w *writer) close() {
+	if w.anew {
+		w.builder.UnsafeIntoMap(w.to)
+	}
+	w.to = pcommon.Map{}
+}
+
+func (w *writer) double(name string, v float64) { w.value(name).SetDouble(v) }
+func (w *writer) int(name string, v int64)      { w.value(name).SetInt(v) }
+func (w *writer) str(name, v string)            { w.value(name).SetStr(v) }
+
+// slice is to be filled before the next attribute is written.
+func (w *writer) slice(name string) pcommon.Slice { return w.value(name).SetEmptySlice() }
+
+func (w *writer) value(name string) pcommon.Value {
+	if w.anew {
+		return w.builder.AppendEmpty(name)
+	}
+	v, _ := w.to.GetOrPutEmpty(name)
+	return v
 }

@@ -23,7 +23,7 @@ type board struct {
 	dev       *fairshare.Device
 	meter     meter
 	instances []string // MIG instances on which spans were seen
-	ledger    ledger
+	energy    energyCounters
 	warned    bool // that samples come too rarely
 }
 
@@ -33,7 +33,7 @@ func newBoard(view gpusamplesextension.DeviceView, shift time.Duration, budget *
 		id:     gpusamplesextension.NormalizeID(id),
 		dev:    fairshare.New(fairshare.Limits{}, budget),
 		meter:  meter{shift: int64(shift)},
-		ledger: newLedger(id),
+		energy: newEnergyCounters(id),
 	}
 }
 
@@ -113,8 +113,8 @@ func (m *meter) Covered(from, to int64) int64 {
 	return int64(math.Round(coverage * float64(to-from)))
 }
 
-// ledger reports a board's energy as counters.
-type ledger struct {
+// energyCounters report a board's energy as counters.
+type energyCounters struct {
 	attributed, unattributed, late, uncovered metric.MeasurementOption
 
 	reported fairshare.Totals
@@ -125,17 +125,17 @@ type ledger struct {
 	lost     float64 // reported as uncovered
 }
 
-func newLedger(id string) ledger {
+func newEnergyCounters(id string) energyCounters {
 	state := func(s string) metric.MeasurementOption {
 		return metric.WithAttributeSet(attribute.NewSet(attribute.String(string(semconv.HWIDKey), id), attribute.String("state", s)))
 	}
-	return ledger{
+	return energyCounters{
 		attributed: state("attributed"), unattributed: state("unattributed"), late: state("late"), uncovered: state("uncovered"),
 	}
 }
 
-// close returns the increases since the last call.
-func (l *ledger) close(b *board) (attributed, unattributed, late, uncovered float64, orphans int64) {
+// take returns the increases since the last call.
+func (l *energyCounters) take(b *board) (attributed, unattributed, late, uncovered float64, orphans int64) {
 	t := b.dev.Totals()
 	attributed = max(0, t.Attributed-l.reported.Attributed)
 	unattributed = max(0, t.Unattributed-l.reported.Unattributed)

@@ -211,8 +211,8 @@ func (e *engine) settle(view gpusamplesextension.View, b *board, now time.Time, 
 	if t, ok := b.dev.Settled(); ok && t > ns {
 		b.dev.Close()
 		b.dev = fairshare.New(fairshare.Limits{}, &e.budget)
-		b.ledger.reported = fairshare.Totals{}
-		b.ledger.begun = false
+		b.energy.reported = fairshare.Totals{}
+		b.energy.begun = false
 	}
 	t := max(min(b.watermark(view), ns-int64(e.cfg.Settle)), ns-int64(e.cfg.MaxWait))
 	if drain {

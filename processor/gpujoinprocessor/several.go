@@ -146,7 +146,7 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 			switch {
 			case weight[i] == 0:
 			case !lean:
-				to.double(means[i].key, tidy(mean[i]/weight[i]))
+				to.double(means[i].key, spanfacts.Round12(mean[i]/weight[i]))
 			case means[i].lean:
 				to.double(means[i].key, spanfacts.Round5(mean[i]/weight[i]))
 			}
@@ -155,19 +155,19 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 			to.int(string(semconv.GPUMemoryUsageKey), int64(math.Round(memory)))
 		}
 		if hasTemperature && !lean {
-			to.double(string(semconv.GPUTemperatureMaxKey), tidy(hottest))
+			to.double(string(semconv.GPUTemperatureMaxKey), spanfacts.Round12(hottest))
 		}
 		if hasThrottle {
-			to.double(string(semconv.GPUThrottleTimeKey), tidy(throttled))
+			to.double(string(semconv.GPUThrottleTimeKey), spanfacts.Round12(throttled))
 		}
 		if known {
-			to.double(string(semconv.GPUEnergyKey), tidy(energy))
+			to.double(string(semconv.GPUEnergyKey), spanfacts.Round12(energy))
 			if own != energy {
-				to.double(string(semconv.GPUSelfEnergyKey), tidy(own))
+				to.double(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(own))
 			}
 		}
 	}
-	to.double(string(semconv.GPUJoinCoverageKey), tidy(coverage))
+	to.double(string(semconv.GPUJoinCoverageKey), spanfacts.Round12(coverage))
 	to.int(string(semconv.GPUJoinSamplesKey), int64(samples))
 	if source := x.dev.Device().Source; source != "" {
 		to.str(string(semconv.GPUMeasurementSourceKey), source)

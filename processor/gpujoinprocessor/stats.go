@@ -105,8 +105,8 @@ func (s *stats) joined(ctx context.Context, late, uncovered, untracked int64) {
 
 // energy reports what became of a board's energy since the last report.
 func (s *stats) energy(b *board) {
-	attributed, unattributed, late, uncovered, orphans := b.ledger.close(b)
-	ctx, l := context.Background(), &b.ledger
+	attributed, unattributed, late, uncovered, orphans := b.energy.take(b)
+	ctx, l := context.Background(), &b.energy
 	s.tb.ProcessorGpuJoinEnergy.Add(ctx, attributed, l.attributed)
 	s.tb.ProcessorGpuJoinEnergy.Add(ctx, unattributed, l.unattributed)
 	s.tb.ProcessorGpuJoinEnergy.Add(ctx, late, l.late)

@@ -3,6 +3,10 @@
 
 package fairshare
 
+import (
+	"hash/maphash"
+)
+
 // ref names a node of a slab. The zero ref is none.
 type ref int32
 
@@ -43,3 +47,91 @@ func (s *slab) at(r ref) *node {
 	}
 	return &s.chunks[(r-1)/chunkNodes][(r-1)%chunkNodes]
 }
+
+// index finds nodes by their key: open addressing with linear probing, 8 bytes a slot. A map was refused: it keeps
+// the keys, which the nodes have anyway, and of a quarter of a million of those the one that is looked for is in no
+// cache. Here a span that is new, as most are, costs one look at a small slot and none at a node.
+type index struct {
+	slab  *slab
+	seed  maphash.Seed // keys come from outside
+	slots []slot       // a power of two, at most half of them in use
+	n     int
+}
+
+// slot is free when its node is none.
+type slot struct {
+	hash uint32
+	node ref
+}
+
+const minSlots = 64
+
+func newIndex(s *slab) index {
+	return index{slab: s, seed: maphash.MakeSeed(), slots: make([]slot, minSlots)}
+}
+
+func (x *index) hash(k *Key) uint32 { return uint32(maphash.Comparable(x.seed, *k)) }
+
+// find is nil when there is no such node.
+func (x *index) find(k Key) *node {
+	h := x.hash(&k)
+	for i := x.home(h); x.slots[i].node != 0; i = x.next(i) {
+		if x.slots[i].hash == h {
+			if n := x.slab.at(x.slots[i].node); n.key == k {
+				return n
+			}
+		}
+	}
+	return nil
+}
+
+// add takes a node whose key is not there yet.
+func (x *index) add(n *node) {
+	if x.n++; 2*x.n > len(x.slots) {
+		old := x.slots
+		x.slots = make([]slot, 2*len(old))
+		for _, s := range old {
+			if s.node != 0 {
+				x.put(s)
+			}
+		}
+	}
+	x.put(slot{x.hash(&n.key), n.self})
+}
+
+func (x *index) put(s slot) {
+	i := x.home(s.hash)
+	for x.slots[i].node != 0 {
+		i = x.next(i)
+	}
+	x.slots[i] = s
+}
+
+// remove takes a node out that is there. Those behind it move up, so that no search ends at the gap.
+func (x *index) remove(n *node) {
+	gap := x.home(x.hash(&n.key))
+	for x.slots[gap].node != n.self {
+		gap = x.next(gap)
+	}
+	for i := x.next(gap); x.slots[i].node != 0; i = x.next(i) {
+		if x.distance(x.home(x.slots[i].hash), i) >= x.distance(gap, i) {
+			x.slots[gap] = x.slots[i]
+			gap = i
+		}
+	}
+	x.slots[gap] = slot{}
+	x.n--
+}
+
+// each calls fn for every node, in no order; fn does not change the index.
+func (x *index) each(fn func(*node)) {
+	for _, s := range x.slots {
+		if s.node != 0 {
+			fn(x.slab.at(s.node))
+		}
+	}
+}
+
+func (x *index) home(h uint32) int         { return int(h) & (len(x.slots) - 1) }
+func (x *index) next(i int) int            { return (i + 1) & (len(x.slots) - 1) }
+func (x *index) distance(from, to int) int { return (to - from) & (len(x.slots) - 1) }

@@ -1,0 +1,253 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fairshare
+
+import (
+	"math"
+)
+
+// Settle deals out everything up to the time to. A time that is not after the settled time does nothing. The first call
+// begins at the earliest span that has arrived; what lies before that is free for spans that come later (batches from a
+// storage, an old file).
+func (d *Device) Settle(to int64, m Meter) {
+	if !d.started {
+		d.begin(to)
+	}
+	if to <= d.settled {
+		return
+	}
+	d.knots = m.Knots(d.settled, to, d.knots[:0])
+	s := sweep{d: d, line: curve{knots: d.knots}}
+	for p, ok := d.points.pop(to); ok; p, ok = d.points.pop(to) {
+		s.advance(p.t)
+		if p.start {
+			d.start(d.at(p.n))
+		} else {
+			d.end(d.at(p.n))
+		}
+	}
+	s.advance(to)
+	d.expire()
+}
+
+func (d *Device) begin(to int64) {
+	d.started, d.settled = true, min(to, d.points.first())
+	d.free.add(d.settled-int64(d.limits.Free), d.settled)
+	for n := d.at(d.remembered.first); n != nil; n = d.at(n.next) {
+		n.changed = d.settled
+	}
+}
+
+// sweep is one move of the settled time.
+type sweep struct {
+	d       *Device
+	line    curve
+	value   float64 // of the line at the settled time
+	covered int64
+}
+
+// advance moves the integrals to t.
+func (s *sweep) advance(t int64) {
+	d := s.d
+	if t <= d.settled {
+		return
+	}
+	value, covered := s.line.at(t)
+	if flow := value - s.value; d.active > 0 {
+		d.v.add(flow / float64(d.active))
+		d.totals.Attributed += flow
+	} else {
+		d.free.add(d.settled, t)
+		d.totals.Unattributed += flow
+	}
+	d.covered += covered - s.covered
+	s.value, s.covered = value, covered
+	d.settled = t
+}
+
+func (d *Device) start(n *node) {
+	n.active = true
+	n.covMark = d.covered
+	if n.opened == 0 {
+		d.enter(n)
+	}
+	for a := d.at(n.parent); a != nil; a = d.at(a.parent) {
+		d.open(a, 1)
+	}
+}
+
+func (d *Device) end(n *node) {
+	if n.opened == 0 {
+		d.leave(n)
+	}
+	n.active, n.ended = false, true
+	n.covered += d.covered - n.covMark
+	d.procs.leave(n.proc)
+	for a := d.at(n.parent); a != nil; a = d.at(a.parent) {
+		a.below += n.own
+		d.shut(a)
+		if !a.known {
+			d.remember(a)
+		}
+	}
+	d.remember(n)
+}
+
+// open counts k more active descendants of a.
+func (d *Device) open(a *node, k int32) {
+	a.opened += k
+	if a.opened != k {
+		return
+	}
+	if a.active {
+		d.leave(a)
+	} else if !a.known {
+		a.heldMark = d.settled
+	}
+}
+
+// shut counts one active descendant less.
+func (d *Device) shut(a *node) {
+	if a.opened--; a.opened > 0 {
+		return
+	}
+	if a.active {
+		d.enter(a)
+	} else if !a.known {
+		a.held += d.settled - a.heldMark
+	}
+}
+
+// enter makes n innermost.
+func (d *Device) enter(n *node) {
+	p := &d.procs.all[n.proc]
+	p.advance(d.v)
+	if !p.active() {
+		d.active++
+	}
+	p.inner[n.timed]++
+	n.mark = p.own[n.timed]
+}
+
+// leave takes n out of the innermost and gives it its part.
+func (d *Device) leave(n *node) {
+	p := &d.procs.all[n.proc]
+	p.advance(d.v)
+	n.own += p.own[n.timed].since(n.mark)
+	if p.inner[n.timed]--; !p.active() {
+		d.active--
+	}
+}
+
+// process is what one process has of the device.
+type process struct {
+	id    uint64
+	inner [2]int // innermost active spans: timed on the device, timed on the host
+	nodes int    // pending spans; at 0 the process is forgotten
+	own   [2]sum // integral of dV / inner, of those on the host only while there are none on the device
+	seen  sum    // V up to which own was advanced
+}
+
+// active says whether the process has an innermost active span.
+func (p *process) active() bool { return p.inner[onDevice]+p.inner[onHost] > 0 }
+
+// advance brings own up to V.
+func (p *process) advance(v sum) {
+	for timed, n := range p.inner {
+		if n > 0 {
+			p.own[timed].add(v.since(p.seen) / float64(n))
+			break
+		}
+	}
+	p.seen = v
+}
+
+// processes are those with pending spans. A node knows its own by number.
+type processes struct {
+	all   []process
+	byID  map[uint64]int32
+	spare []int32
+}
+
+// join adds a span to the process.
+func (p *processes) join(id uint64) int32 {
+	i, ok := p.byID[id]
+	if !ok {
+		if last := len(p.spare) - 1; last >= 0 {
+			i, p.spare = p.spare[last], p.spare[:last]
+		} else {
+			i = int32(len(p.all))
+			p.all = append(p.all, process{})
+		}
+		p.all[i] = process{id: id}
+		p.byID[id] = i
+	}
+	p.all[i].nodes++
+	return i
+}
+
+// leave takes a span away again.
+func (p *processes) leave(i int32) {
+	a := &p.all[i]
+	if a.nodes--; a.nodes == 0 {
+		delete(p.byID, a.id)
+		p.spare = append(p.spare, i)
+	}
+}
+
+// Meter reads the device's counter.
+type Meter interface {
+	// Knots appends the counter over [from, to] as a line through points in time order: the first at from, the last at
+	// to, one at each sample between. Value and Covered count from the first knot, which is all zero beside its time.
+	// Where the counter is not known they stand still.
+	Knots(from, to int64, dst []Knot) []Knot
+	// Covered is the ns of [from, to] in which the counter is known.
+	Covered(from, to int64) int64
+}
+
+// Knot is one point of a counter's line.
+type Knot struct {
+	Time    int64   // ns
+	Value   float64 // known increase since the first knot
+	Covered int64   // ns since the first knot in which the increase is known
+}
+
+// curve reads a line of knots at times that never decrease.
+type curve struct {
+	knots []Knot
+	i     int
+}
+
+func (c *curve) at(t int64) (value float64, covered int64) {
+	if len(c.knots) == 0 {
+		return 0, 0
+	}
+	for c.i+1 < len(c.knots) && c.knots[c.i+1].Time <= t {
+		c.i++
+	}
+	k := &c.knots[c.i]
+	if t <= k.Time || c.i+1 == len(c.knots) {
+		return k.Value, k.Covered
+	}
+	next := &c.knots[c.i+1]
+	if next.Covered == k.Covered {
+		return k.Value, k.Covered
+	}
+	share := float64(t-k.Time) / float64(next.Time-k.Time)
+	return k.Value + (next.Value-k.Value)*share, k.Covered + int64(math.Round(share*float64(next.Covered-k.Covered)))
+}
+
+// sum is a running sum with its rounding error carried along (Knuth's TwoSum). The integrals run for as long as a
+// device is never idle, for months, and small differences of them are what a span gets.
+type sum struct{ hi, lo float64 }
+
+func (s *sum) add(x float64) {
+	t := s.hi + x
+	b := t - s.hi
+	s.lo += (s.hi - (t - b)) + (x - b)
+	s.hi = t
+}
+
+// since is s − old.
+func (s sum) since(old sum) float64 { return (s.hi - old.hi) + (s.lo - old.lo) }
