@@ -22,8 +22,15 @@ import (
 
 func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	dir := t.TempDir()
-	stdout, _, err := inProcess(t, "demo", "--duration", "3s", "--out", dir)
+	stdout, _, err := inProcess(t, "demo", "--duration", "3s", "--html", "--out", dir)
 	require.NoError(t, err)
+	recorded, size := reportState(t, filepath.Join(dir, "report.html"))
+	require.Less(t, size, 1_000_000)
+	require.False(t, recorded.Live)
+	require.Len(t, recorded.Devices, 1)
+	require.NotEmpty(t, recorded.Steps)
+	require.NotEmpty(t, recorded.Requests)
+	require.NotEmpty(t, recorded.Roofs, "of a model that no table has, by the spans' rates and shares")
 	for _, want := range []string{"The device is simulated", "prefill", "decode", "train", filepath.Join(dir, "trace.json")} {
 		require.Contains(t, stdout, want)
 	}

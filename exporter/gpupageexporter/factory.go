@@ -10,16 +10,29 @@ import (
 	"go.opentelemetry.io/collector/exporter"
 
 	"github.com/otelgpu/otelgpu/exporter/gpupageexporter/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/shared"
 )
 
+// Option of NewFactory.
+type Option func(*options)
+
+type options struct{ model *page.Model }
+
+// WithModel makes all exporters of the factory fill this model, for a program that wants to read it, too.
+func WithModel(m *page.Model) Option { return func(o *options) { o.model = m } }
+
 // NewFactory makes the factory of type gpu_page.
-func NewFactory() exporter.Factory {
+func NewFactory(opts ...Option) exporter.Factory {
+	var o options
+	for _, f := range opts {
+		f(&o)
+	}
 	var pages shared.Instances[*Config, *server]
 	of := func(set exporter.Settings, cfg component.Config) (*server, error) {
 		c := cfg.(*Config)
 		return pages.Get(c, func(*server) bool { return true }, func(forget func()) (*server, error) {
-			return newServer(c, set, forget), nil
+			return newServer(c, set, o.model, forget), nil
 		})
 	}
 	return exporter.NewFactory(metadata.Type, createDefaultConfig,

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/exporter/gpupageexporter/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/page"
 )
 
 func TestTheReadmeNamesTheKeys(t *testing.T) {
@@ -31,7 +32,8 @@ func TestTheReadmeNamesTheKeys(t *testing.T) {
 func TestBothSignalsAreOnePage(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.NetAddr.Endpoint = free(t)
-	f, set := NewFactory(), exportertest.NewNopSettings(metadata.Type)
+	m := page.New()
+	f, set := NewFactory(WithModel(m)), exportertest.NewNopSettings(metadata.Type)
 	tr, err := f.CreateTraces(t.Context(), set, cfg)
 	require.NoError(t, err)
 	me, err := f.CreateMetrics(t.Context(), set, cfg)
@@ -39,6 +41,7 @@ func TestBothSignalsAreOnePage(t *testing.T) {
 	require.NoError(t, tr.Start(t.Context(), componenttest.NewNopHost()))
 	require.NoError(t, me.Start(t.Context(), componenttest.NewNopHost()))
 	require.NoError(t, tr.ConsumeTraces(t.Context(), ptrace.NewTraces()))
+	assert.EqualValues(t, 1, m.Generation(), "the model that the program reads, too")
 	r, err := http.Get("http://" + cfg.NetAddr.Endpoint + "/api/state")
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusOK, r.StatusCode)

@@ -35,8 +35,11 @@ type server struct {
 	served  chan struct{}
 }
 
-func newServer(cfg *Config, set exporter.Settings, forget func()) *server {
-	return &server{cfg: cfg, set: set, model: page.New(), forget: forget}
+func newServer(cfg *Config, set exporter.Settings, model *page.Model, forget func()) *server {
+	if model == nil {
+		model = page.New()
+	}
+	return &server{cfg: cfg, set: set, model: model, forget: forget}
 }
 
 // Start listens.

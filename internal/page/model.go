@@ -45,6 +45,7 @@ type Model struct {
 	health     Health
 	generation uint64
 	since      int64 // index of the first bucket that is kept
+	latest     int64 // unix s beyond which a time is wrong
 	fixed      bool  // a report: nothing leaves by time
 }
 
@@ -114,9 +115,16 @@ type device struct {
 	id, name, model string
 	covered         [keptSeconds]second
 	samples         [keptSeconds]sample
-	recent          ring[Recent]
+	recent          ring[recent]
 	counters        map[string]float64 // throttle times, by reason
 	first           int64              // second of the first span; 0: none came yet
+}
+
+// recent is a span of a device.
+type recent struct {
+	start, end uint64 // unix ns
+	name       string
+	trace      pcommon.TraceID
 }
 
 // second is what spans covered of one second, by 64ths.

@@ -26,6 +26,8 @@ func (m *Model) Traces(td ptrace.Traces) {
 	var r spanfacts.Resource
 	var sc spanfacts.Scope
 	var f spanfacts.Facts
+	now := m.now()
+	m.latest = now.Unix() + maxSkew
 	for _, rs := range td.ResourceSpans().All() {
 		r.Load(rs.Resource().Attributes())
 		for _, ss := range rs.ScopeSpans().All() {
@@ -35,11 +37,14 @@ func (m *Model) Traces(td ptrace.Traces) {
 				if f.Load(s, &sc) {
 					m.health.GPUSpans++
 					m.span(&f, &r, s)
+				} else if v, ok := s.Attributes().Get(string(semconv.GPURequestQueueDurationKey)); ok { // the span of a request's queue
+					q := m.request(&f, &r)
+					q.Queue = max(q.Queue, spanfacts.Positive(v))
 				}
 			}
 		}
 	}
-	m.health.LastSpan = m.now().UnixMilli()
+	m.health.LastSpan = now.UnixMilli()
 }
 
 func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
@@ -54,7 +59,7 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 		return
 	}
 	at := int64(f.End / uint64(time.Second))
-	if !m.fixed && at > m.now().Unix()+maxSkew {
+	if !m.fixed && at > m.latest {
 		m.health.FutureDropped++
 		return
 	}
@@ -70,7 +75,7 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	if f.Time > o.slowest {
 		o.slowest, o.trace = f.Time, f.Key.Trace.String()
 	}
-	m.peak(f, s)
+	m.peak(f)
 	one := bucketOf(f)
 	if b := m.bucketAt(o, at/bucketSeconds); b != nil {
 		b.add(&one)
@@ -78,28 +83,23 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	if f.Time > 0 && f.Duration > 0 || f.Recorded() {
 		if d := m.device(&f.Device); d != nil {
 			d.cover(f.Start, f.End)
-			d.recent.put(Recent{Start: millis(f.Start), End: millis(f.End), Name: name, Trace: f.Key.Trace.String()}, maxRecent)
+			d.recent.put(recent{f.Start, f.End, name, f.Key.Trace}, maxRecent)
 		}
 	}
 }
 
 // peak learns the device's roof from a span that states its share of it: so it is the one that gpu_derive took, from the
 // table, the device or the configuration.
-func (m *Model) peak(f *spanfacts.Facts, s ptrace.Span) {
+func (m *Model) peak(f *spanfacts.Facts) {
 	switch {
-	case f.Device.Model == "" || f.Time <= 0 || f.BelowFloor:
+	case f.Device.Model == "" || f.Time <= 0 || f.BelowFloor || !f.HasRoofline || f.Roofline <= 0:
 		return
 	case f.Type == semconv.GPUOperationTypeCopy, f.Type == semconv.GPUOperationTypeCollective:
 		return
 	}
-	share := func(k string) float64 {
-		if v, ok := s.Attributes().Get(k); ok {
-			return spanfacts.Positive(v)
-		}
-		return 0
-	}
-	flops, bytes := share(string(semconv.GPUFLOPUtilizationKey)), share(string(semconv.GPUIOUtilizationKey))
-	if flops <= 0 && bytes <= 0 {
+	byFLOPs := f.FLOPs > 0 && (f.Bound == semconv.GPURooflineBoundCompute || f.Size == 0)
+	byBytes := f.Size > 0 && (f.Bound == semconv.GPURooflineBoundMemory || f.FLOPs == 0)
+	if !byFLOPs && !byBytes { // launch and latency do not say which of the two it is near to
 		return
 	}
 	model, precision := clip(f.Device.Model), clip(f.Precision)
@@ -111,11 +111,11 @@ func (m *Model) peak(f *spanfacts.Facts, s ptrace.Span) {
 		r = &Roof{Model: model, FLOPs: map[string]float64{}}
 		m.roofs[model] = r
 	}
-	if flops > 0 && f.FLOPs > 0 && precision != "" && (len(r.FLOPs) < 16 || r.FLOPs[precision] > 0) {
-		r.FLOPs[precision] = f.FLOPs / f.Time / flops
-	}
-	if bytes > 0 && f.Size > 0 {
-		r.Bandwidth = f.Size / f.Time / bytes
+	switch {
+	case byBytes:
+		r.Bandwidth = f.Size / f.Time / f.Roofline
+	case precision != "" && (len(r.FLOPs) < 16 || r.FLOPs[precision] > 0):
+		r.FLOPs[precision] = f.FLOPs / f.Time / f.Roofline
 	}
 }
 
@@ -165,8 +165,8 @@ func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	m.steps.put(st, maxSteps)
 }
 
-// share adds a span of gpu_requests to the account of its request, which is its trace.
-func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
+// request is the account of the request whose trace a span of gpu_requests is in.
+func (m *Model) request(f *spanfacts.Facts, r *spanfacts.Resource) *Request {
 	q := m.requests[f.Key.Trace]
 	if q == nil {
 		if len(m.order) >= maxRequests {
@@ -180,14 +180,19 @@ func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) 
 		m.health.Requests++
 	}
 	q.Service = clip(cmp.Or(r.Service, q.Service))
-	q.Model = clip(cmp.Or(f.RequestModel, q.Model))
 	q.Start, q.End = min(q.Start, millis(f.Start)), max(q.End, millis(f.End))
+	return q
+}
+
+// share adds a span of gpu_requests to the account of its request.
+func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
+	q := m.request(f, r)
+	q.Model = clip(cmp.Or(f.RequestModel, q.Model))
 	if f.HasEnergy {
 		q.Energy += f.Energy
 	}
 	q.Items += f.Items
 	q.ItemType = clip(cmp.Or(f.ItemType, q.ItemType))
-	q.Queue = max(q.Queue, f.Queue)
 	q.FirstItem = max(q.FirstItem, f.TimeToFirstItem)
 	duration := 0.0
 	if v, ok := s.Attributes().Get(string(semconv.GPURequestDurationKey)); ok {
@@ -211,7 +216,8 @@ func (m *Model) Metrics(md pmetric.Metrics) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.generation++
-	m.health.LastMetric = m.now().UnixMilli()
+	now := m.now()
+	m.latest, m.health.LastMetric = now.Unix()+maxSkew, now.UnixMilli()
 	for _, rm := range md.ResourceMetrics().All() {
 		for _, sm := range rm.ScopeMetrics().All() {
 			for _, x := range sm.Metrics().All() {
@@ -263,7 +269,7 @@ func (m *Model) point(name string, p pmetric.NumberDataPoint, put func(*sample, 
 		v = float64(p.IntValue())
 	}
 	at := int64(p.Timestamp() / pcommon.Timestamp(time.Second))
-	if at > m.now().Unix()+maxSkew {
+	if at > m.latest {
 		m.health.FutureDropped++
 		return
 	}

@@ -74,6 +74,9 @@ func TestOperationsAreSumsOfTheirSpansInTheRange(t *testing.T) {
 		span{name: "gemm", kind: "section", start: 5 * time.Second, length: 10 * time.Millisecond, attributes: work},
 		span{name: "gemm", kind: "section", start: 4 * time.Second, length: 30 * time.Millisecond, trace: 8, attributes: work},
 		span{name: "gemm", kind: "section", start: 200 * time.Second, length: time.Second, attributes: work},
+		span{name: "mlp", kind: "section", start: 300 * time.Second, length: time.Second, attributes: map[string]any{
+			"gpu.flop.count": 4e12, "gpu.flop.precision": "bf16", "gpu.io.size": 1, "gpu.roofline.bound": "compute", "gpu.roofline.utilization": 0.25,
+		}},
 		span{name: "account", kind: "share", start: time.Second, length: time.Second},
 		span{name: "waits", kind: "request", start: time.Second, length: time.Second},
 	))
@@ -92,8 +95,9 @@ func TestOperationsAreSumsOfTheirSpansInTheRange(t *testing.T) {
 	assert.Equal(t, pcommon.TraceID{15: 1}.String(), o.Trace, "of the longest run there is")
 	require.Len(t, s.Roofs, 1, "the roof is what the spans' share of it says")
 	assert.InEpsilon(t, 1e6/1/0.5, s.Roofs[0].Bandwidth, 1e-9)
+	assert.InEpsilon(t, 4e12/0.25, s.Roofs[0].FLOPs["bf16"], 1e-9)
 	assert.EqualValues(t, 3, m.State(Query{}).Operations[0].Count)
-	assert.EqualValues(t, 5, s.Health.GPUSpans)
+	assert.EqualValues(t, 6, s.Health.GPUSpans)
 }
 
 func TestWhatIsNotKnownIsAbsent(t *testing.T) {
@@ -179,6 +183,9 @@ func TestStepsAndRequests(t *testing.T) {
 		span{name: "decode", kind: "share", trace: 4, start: 2 * time.Second, length: time.Second, attributes: map[string]any{"gpu.request.duration": 0.5, "gpu.energy": 4.0, "gpu.operation.items": 5}},
 		span{name: "decode", kind: "share", trace: 5, start: 2 * time.Second, length: time.Second, attributes: map[string]any{"gpu.request.duration": 0.1, "gpu.energy": 1.0}},
 	))
+	queue := traces(t, span{name: "queue", trace: 4, start: 4 * time.Second, length: time.Second, attributes: map[string]any{"gpu.request.queue.duration": 0.9}})
+	queue.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Attributes().Remove("gpu.operation.type")
+	m.Traces(queue)
 	s := m.State(Query{Range: time.Minute})
 	require.Len(t, s.Steps, 1)
 	st := s.Steps[0]
@@ -189,6 +196,8 @@ func TestStepsAndRequests(t *testing.T) {
 	require.Len(t, s.Requests, 2)
 	assert.Equal(t, 7.0, s.Requests[0].Energy, "the most joules first")
 	assert.Equal(t, 15.0, s.Requests[0].Items)
+	assert.Equal(t, 0.9, s.Requests[0].Queue)
+	assert.Equal(t, float64(noon.Add(-4*time.Second).UnixMilli()), s.Requests[0].Start)
 	assert.InDelta(t, 0.7, s.Requests[0].GPUTime, 1e-12)
 	assert.Equal(t, []Phase{{"prefill", 0.2}, {"decode", 0.5}}, s.Requests[0].Parts)
 }
@@ -365,4 +374,31 @@ func BenchmarkTraces(b *testing.B) {
 		m.Traces(td)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/512, "ns/span")
+}
+
+// BenchmarkOpenPage is what one browser costs the Collector each second: the state as JSON, as small as a demo's and as large as it
+// can be.
+func BenchmarkOpenPage(b *testing.B) {
+	for _, size := range []struct{ devices, operations int }{{1, 12}, {64, 10_000}} {
+		b.Run(fmt.Sprintf("devices=%d,operations=%d", size.devices, size.operations), func(b *testing.B) {
+			m := at()
+			for second := range 60 {
+				list := make([]span, size.operations/max(1, size.operations/512))
+				for i := range list {
+					list[i] = span{name: fmt.Sprint("op ", (second*len(list)+i)%size.operations), kind: "section", start: time.Duration(second) * time.Second, length: time.Millisecond}
+				}
+				td := traces(b, list...)
+				for d := range size.devices {
+					td.ResourceSpans().At(0).ScopeSpans().At(0).Scope().Attributes().PutStr("hw.id", fmt.Sprint("GPU-", d))
+					m.Traces(td)
+				}
+			}
+			h := Handler(m, "")
+			for b.Loop() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/state?range=60", nil))
+				b.SetBytes(int64(w.Body.Len()))
+			}
+		})
+	}
 }

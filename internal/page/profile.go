@@ -135,8 +135,10 @@ func (b *Book) Profile(name string, devices []verdict.Report, remarks []string) 
 	p.Remarks, p.whole = remarks, true
 	for _, r := range devices {
 		d := DeviceReport{Report: r}
-		if roof, ok := roofOf(r.Efficiency.Peak); ok {
-			d.Roof = &roof
+		if peak := verdict.PeakOf(r.Model); peak.Known {
+			if roof, ok := roofOf(r.Model, peak.Device); ok {
+				d.Roof = &roof
+			}
 		}
 		d.Operators, d.MoreOperators = most(r.Operators, shownOperators)
 		d.ByKernel, d.MoreKernels = most(byName(r.ByKernel), shownKernels)
@@ -166,11 +168,32 @@ func byName(list []verdict.Kernel) []verdict.Kernel {
 			continue
 		}
 		o := &out[i]
-		o.Rate = verdict.Rate{} // of several precisions and bounds there is no one rate
-		o.Count, o.Time, o.Alone = o.Count+k.Count, o.Time+k.Time, o.Alone+k.Alone
+		o.Count, o.Time, o.Alone, o.Rate = o.Count+k.Count, o.Time+k.Time, o.Alone+k.Alone, together(o.Rate, k.Rate)
 	}
 	slices.SortStableFunc(out, func(a, b verdict.Kernel) int { return cmp.Compare(b.Time, a.Time) })
 	return out
+}
+
+// together is the rate over the time of both of which the work is known.
+func together(a, b verdict.Rate) verdict.Rate {
+	s, t := worked(a), worked(b)
+	if s+t == 0 {
+		return verdict.Rate{}
+	}
+	sum := verdict.Rate{FLOPs: a.FLOPs + b.FLOPs, Bytes: a.Bytes + b.Bytes, PeakShare: (a.PeakShare*s + b.PeakShare*t) / (s + t)}
+	sum.FLOPRate, sum.ByteRate = sum.FLOPs/(s+t), sum.Bytes/(s+t)
+	if sum.Bound, sum.Precision = a.Bound, a.Precision; t > s {
+		sum.Bound, sum.Precision = b.Bound, b.Precision
+	}
+	return sum
+}
+
+// worked is the time in seconds that a rate is over.
+func worked(r verdict.Rate) float64 {
+	if r.ByteRate > 0 {
+		return r.Bytes / r.ByteRate
+	}
+	return ratio(r.FLOPs, r.FLOPRate)
 }
 
 // most are the first n, and how many more there are.

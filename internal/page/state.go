@@ -263,17 +263,18 @@ func (m *Model) operationsOf(s *State, first, last int64) {
 		}
 	}
 	for model := range models {
-		if r, ok := roofOf(model); ok {
-			s.Roofs = append(s.Roofs, r)
+		if d, ok := peaks.Lookup(model); ok {
+			if r, ok := roofOf(model, d); ok {
+				s.Roofs = append(s.Roofs, r)
+			}
 		}
 	}
 	slices.SortFunc(s.Roofs, func(a, b Roof) int { return cmp.Compare(a.Model, b.Model) })
 }
 
-// roofOf is a model's roof by the table of peaks.
-func roofOf(model string) (Roof, bool) {
-	d, ok := peaks.Lookup(model)
-	if !ok || d.MemoryBandwidth <= 0 {
+// roofOf is the roof of a row of the table of peaks.
+func roofOf(model string, d peaks.Device) (Roof, bool) {
+	if d.MemoryBandwidth <= 0 {
 		return Roof{}, false
 	}
 	r := Roof{Model: model, Bandwidth: d.MemoryBandwidth, FLOPs: map[string]float64{}}
@@ -293,11 +294,15 @@ func ratio(a, b float64) float64 {
 }
 
 func (m *Model) devicesOf(s *State, now, span int64) {
-	recent := min(200, shownRecent/max(1, len(m.devices)))
+	most := min(200, shownRecent/max(1, len(m.devices)))
 	for _, d := range m.devices {
 		out := d.strip(now, span)
-		d.recent.each(func(r *Recent) { out.Recent = append(out.Recent, *r) })
-		out.Recent = out.Recent[max(0, len(out.Recent)-recent):]
+		skip := len(d.recent.list) - most
+		d.recent.each(func(r *recent) {
+			if skip--; skip < 0 {
+				out.Recent = append(out.Recent, Recent{millis(r.start), millis(r.end), r.name, r.trace.String()})
+			}
+		})
 		s.Devices = append(s.Devices, out)
 	}
 	slices.SortFunc(s.Devices, func(a, b Device) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })

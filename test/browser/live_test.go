@@ -54,7 +54,9 @@ func spans(t testing.TB, service, device string, rank int, list ...span) ptrace.
 		out.SetStartTimestamp(pcommon.NewTimestampFromTime(s.start))
 		out.SetEndTimestamp(pcommon.NewTimestampFromTime(s.start.Add(s.length)))
 		require.NoError(t, out.Attributes().FromRaw(s.attributes))
-		out.Attributes().PutStr("gpu.operation.type", s.kind)
+		if s.kind != "" {
+			out.Attributes().PutStr("gpu.operation.type", s.kind)
+		}
 		if s.kind == "section" {
 			out.Attributes().PutDouble("gpu.duration", s.length.Seconds())
 		}
@@ -94,7 +96,8 @@ func busy(t testing.TB) *page.Model {
 	}
 	m.Traces(spans(t, "chat", "GPU-0", -1,
 		span{"prefill", "share", now.Add(-3 * time.Second), time.Second, 7, map[string]any{"gpu.request.duration": 0.2, "gpu.energy": 30.0, "gpu.operation.items": 100, "gpu.operation.item.type": "token"}},
-		span{"decode", "share", now.Add(-3 * time.Second), time.Second, 7, map[string]any{"gpu.request.duration": 0.4, "gpu.energy": 12.5, "gpu.request.queue.duration": 0.021}},
+		span{"decode", "share", now.Add(-3 * time.Second), time.Second, 7, map[string]any{"gpu.request.duration": 0.4, "gpu.energy": 12.5}},
+		span{"queue", "", now.Add(-3 * time.Second), 21 * time.Millisecond, 7, map[string]any{"gpu.request.queue.duration": 0.021}},
 		span{"decode", "share", now.Add(-3 * time.Second), time.Second, 8, map[string]any{"gpu.request.duration": 0.1, "gpu.energy": 7.0}}))
 	return m
 }
@@ -114,10 +117,10 @@ func TestTheLivePageShowsWhatWasSent(t *testing.T) {
 	assert.Equal(t, []string{"100", "100"}, b.column("operations", "count"))
 	assert.Equal(t, []string{"30 s", "10 s"}, b.column("operations", "GPU time"))
 	assert.Equal(t, []string{"50 %", "25 %"}, b.column("operations", "of roof"))
-	assert.Equal(t, []string{"200", "100"}, b.column("operations", "J"))
+	assert.Equal(t, []string{"200", "100"}, b.column("operations", "own J"))
 	assert.Equal(t, []string{"13.3 GFLOP/s", "10 MFLOP/s"}, b.column("operations", "FLOP/s"))
 	assert.Contains(t, b.text("#operations svg text"), "FLOPs per byte of device memory")
-	assert.Contains(t, b.text("#operations svg text"), "bf16: 990 TFLOP/s", "the roof of the model that was named")
+	assert.Contains(t, b.text("#operations svg text"), "bf16: 26.7 GFLOP/s\nmemory: 2 GB/s", "the roofs follow from the spans' rates and shares")
 	assert.Equal(t, []string{"42.5", "7"}, b.column("requests", "J"))
 	assert.Equal(t, []string{"21 ms", ""}, b.column("requests", "queue"))
 	assert.Equal(t, []string{"0.425", ""}, b.column("requests", "J per item"))

@@ -127,6 +127,7 @@ func TestReportsFitANarrowWindowAndTheDark(t *testing.T) {
 		}
 		assert.Greater(t, eval[int](b, drawn), 500)
 		assert.Positive(t, eval[int](b, `document.querySelectorAll("#profileRoofline circle").length`))
+		assert.Positive(t, eval[int](b, `document.querySelectorAll("#profileRoofline .roof").length`), "the table of peaks has the H100")
 	}
 }
 

@@ -102,6 +102,8 @@ function legend(entries) {
 }
 // empty says what is missing and what to do about it.
 const empty = (what, todo) => el("p", {class: "empty"}, el("strong", {}, what), " ", todo);
+// nothing is what a view without data shows: what is missing, or in a file, where nothing more comes, nothing.
+const nothing = (what, todo) => (state.live ? [empty(what, todo)] : null);
 const details = (key, title, body) => node(document.createElement("details"),
   {open: opened.has(key), "data-key": key, ontoggle: (e) => opened[e.target.open ? "add" : "delete"](key)}, [el("summary", {}, title), body]);
 const opened = new Set();
@@ -109,9 +111,11 @@ const opened = new Set();
 // Tables. What is chosen of a table, by its key, outlives a redraw: order, filter, whether all rows are shown.
 const tables = new Map();
 // table has columns {title, of: value that rows are ordered by, cell: what is shown (default: the value), left: text}. opts:
-// key (makes it sortable and remembers), sort [column, down], filter: row => text, most: rows at first, chosen: row => bool,
+// key (makes it sortable and remembers), sort [title, down], filter: row => text, most: rows at first, chosen: row => bool,
 // more: how many rows there are beyond all.
-function table(caption, columns, rows, opts = {}) {
+function table(caption, all, rows, opts = {}) {
+  const none = (v) => v === undefined || v === null || v === "" || v === 0 || Number.isNaN(v);
+  const columns = all.filter((c, i) => !i || !c.of || rows.some((r) => !none(c.of(r)))); // a column that is empty says nothing
   const own = opts.key ? tables.get(opts.key) || {sort: opts.sort, find: ""} : {find: ""};
   if (opts.key) tables.set(opts.key, own);
   const box = el("div", {class: "table"});
@@ -119,18 +123,18 @@ function table(caption, columns, rows, opts = {}) {
     let list = rows;
     if (own.find) list = list.filter((r) => opts.filter(r).toLowerCase().includes(own.find.toLowerCase()));
     if (own.sort) {
-      const [at, down] = own.sort, of = columns[at].of;
+      const [title, down] = own.sort, of = (columns.find((c) => c.title === title) || columns[0]).of;
       list = list.slice().sort((a, b) => {
-        const u = of(a), v = of(b), none = (x) => x === undefined || x === null || x === "" || x === 0 && !columns[at].left;
+        const u = of(a), v = of(b);
         if (none(u) || none(v)) return none(u) - none(v); // what is not known stays behind
         const c = typeof u === "string" ? u.localeCompare(v) : u - v;
         return down ? -c : c;
       });
     }
     const most = own.all ? list.length : opts.most || 50, left = list.length - most;
-    const head = el("tr", {}, ...columns.map((c, i) => el("th", {scope: "col", class: c.left ? "left" : undefined, title: c.help,
-      "aria-sort": own.sort && own.sort[0] === i ? (own.sort[1] ? "descending" : "ascending") : undefined},
-    opts.key && c.of ? el("button", {"data-key": `${opts.key} ${c.title}`, onclick: () => { own.sort = [i, own.sort && own.sort[0] === i ? !own.sort[1] : !c.left]; refill(); }}, c.title) : c.title)));
+    const head = el("tr", {}, ...columns.map((c) => el("th", {scope: "col", class: c.left ? "left" : undefined, title: c.help,
+      "aria-sort": own.sort && own.sort[0] === c.title ? (own.sort[1] ? "descending" : "ascending") : undefined},
+    opts.key && c.of ? el("button", {"data-key": `${opts.key} ${c.title}`, onclick: () => { own.sort = [c.title, own.sort && own.sort[0] === c.title ? !own.sort[1] : !c.left]; refill(); }}, c.title) : c.title)));
     const body = list.slice(0, most).map((r) => el("tr", {class: opts.chosen && opts.chosen(r) ? "chosen" : undefined},
       ...columns.map((c) => el("td", {class: c.left ? "left" : undefined}, c.cell ? c.cell(r) : c.of(r)))));
     const grid = el("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": caption, "data-key": opts.key && opts.key + " rows"},

@@ -13,7 +13,7 @@ function ticks(most, n) {
 
 // roofline draws operations {name, intensity, flopRate, time, bound, lines, choose, chosen, precision, model} below their roofs.
 function roofline(view, points, roofs) {
-  const W = Math.min(widthOf(view), 720), H = Math.max(280, Math.min(380, W * 0.62)), L = 78, B = 36, T = 14, R = 14, lg = Math.log10;
+  const W = Math.min(widthOf(view), 720), H = Math.max(280, Math.min(380, W * 0.62)), L = 78, B = 36, T = 14, R = 24, lg = Math.log10;
   const lines = new Map(); // roofs of one height are one line
   for (const r of roofs) {
     const wanted = new Set(points.filter((p) => p.model === r.model || !p.model).map((p) => p.precision).filter(Boolean));
@@ -28,15 +28,16 @@ function roofline(view, points, roofs) {
   const xs = points.map((p) => p.intensity).concat(list.map((r) => r.flops / r.bandwidth)), ys = points.map((p) => p.flopRate).concat(list.map((r) => r.flops));
   const x0 = Math.floor(lg(Math.min(...xs)) - 0.2), x1 = Math.ceil(lg(Math.max(...xs)) + 0.3), y0 = Math.floor(lg(Math.min(...ys)) - 0.1), y1 = Math.ceil(lg(Math.max(...ys)) + 0.15);
   const x = (v) => L + (lg(v) - x0) / (x1 - x0) * (W - L - R), y = (v) => H - B - (lg(v) - y0) / (y1 - y0) * (H - B - T);
-  const parts = [], taken = [];
+  const parts = [], taken = [], most = Math.max(...points.map((p) => p.time), 1e-12), radius = (p) => 3.5 + 13 * Math.sqrt(p.time / most);
   // place tells whether a label has room, and takes it.
-  const place = (bx, by, w) => {
+  const place = (bx, by, w, of) => {
     if (bx < L || bx + w > W - 2 || by < T || taken.some(([tx, ty, tw]) => bx < tx + tw + 4 && tx < bx + w + 4 && Math.abs(by - ty) < 13)) return false;
+    if (points.some((p) => p !== of && Math.abs(y(p.flopRate) - by + 4) < radius(p) + 5 && x(p.intensity) + radius(p) > bx && x(p.intensity) - radius(p) < bx + w)) return false;
     taken.push([bx, by, w]);
     return true;
   };
   const every = Math.max(1, Math.ceil((x1 - x0) / (W / 90)));
-  for (let e = x0; e <= x1; e += every) parts.push(svg("line", {x1: x(10 ** e), x2: x(10 ** e), y1: T, y2: H - B, class: "axis"}), text(x(10 ** e), H - B + 15, e >= 0 && e < 6 ? count(10 ** e) : "10^" + e, "middle"));
+  for (let e = x0; e <= x1; e += every) parts.push(svg("line", {x1: x(10 ** e), x2: x(10 ** e), y1: T, y2: H - B, class: "axis"}), text(x(10 ** e), H - B + 15, e > -4 && e < 6 ? count(10 ** e) : "10^" + e, "middle"));
   const rows = Math.max(1, Math.ceil((y1 - y0) / 7));
   for (let e = y0; e <= y1; e += rows) parts.push(svg("line", {x1: L, x2: W - R, y1: y(10 ** e), y2: y(10 ** e), class: "axis"}), text(L - 6, y(10 ** e) + 4, scaled(10 ** e, "FLOP/s"), "end"));
   parts.push(text((L + W) / 2, H - 4, "FLOPs per byte of device memory", "middle"));
@@ -45,22 +46,23 @@ function roofline(view, points, roofs) {
     const ridge = r.flops / r.bandwidth, left = Math.max(10 ** x0, 10 ** y0 / r.bandwidth);
     parts.push(svg("polyline", {class: "roof", points: `${x(left)},${y(left * r.bandwidth)} ${x(ridge)},${y(r.flops)} ${W - R},${y(r.flops)}`}));
     const label = short(`${r.precisions.join(", ")}: ${scaled(r.flops, "FLOP/s")}${many ? " " + r.model : ""}`, 44), w = label.length * 6.1;
-    for (const dy of [-5, 13]) if (place(W - R - w, y(r.flops) + dy, w)) { parts.push(text(W - R, y(r.flops) + dy, label, "end", "strong")); break; }
+    for (const [to, dy] of [[W - R, -5], [W - R, 13], [x(ridge) - 6, -4], [x(ridge) - 6, 4]]) if (place(to - w, y(r.flops) + dy, w)) { parts.push(text(to, y(r.flops) + dy, label, "end", "strong")); break; }
   }
   const slopes = new Map(list.map((r) => [r.bandwidth, r]));
   for (const r of slopes.values()) {
     const at = Math.sqrt(Math.max(10 ** x0, 10 ** y0 / r.bandwidth) * (r.flops / r.bandwidth)), label = `memory: ${scaled(r.bandwidth, "B/s")}`, w = label.length * 6.1;
     if (place(x(at) - w - 10, y(at * r.bandwidth) - 4, w)) parts.push(text(x(at) - 10, y(at * r.bandwidth) - 4, label, "end", "strong"));
   }
-  const most = Math.max(...points.map((p) => p.time), 1e-12), big = points.slice().sort((a, b) => b.time - a.time), radius = (p) => 3.5 + 13 * Math.sqrt(p.time / most);
+  const big = points.slice().sort((a, b) => b.time - a.time);
   for (const p of big) {
     parts.push(svg("circle", {cx: x(p.intensity), cy: y(p.flopRate), r: radius(p), class: `mark ${boundClass(p.bound)}${p.chosen ? " chosen" : ""}`, "fill-opacity": 0.78,
       tabindex: 0, role: "button", "aria-label": p.lines.filter(Boolean).join(", "), "data-key": "point " + p.key, tip: p.lines, ...pressed(p.choose)}));
   }
   for (const p of big.slice(0, 14)) {
     const label = short(p.name, 26), w = label.length * 6.1, px = x(p.intensity), py = y(p.flopRate), d = radius(p) + 4;
-    if (place(px + d, py + 4, w)) parts.push(text(px + d, py + 4, label, "start", "label"));
-    else if (place(px - d - w, py + 4, w)) parts.push(text(px - d, py + 4, label, "end", "label"));
+    if (place(px + d, py + 4, w, p)) parts.push(text(px + d, py + 4, label, "start", "label"));
+    else if (place(px - d - w, py + 4, w, p)) parts.push(text(px - d, py + 4, label, "end", "label"));
+    else if (place(px - w / 2, py + d + 9, w, p)) parts.push(text(px, py + d + 9, label, "middle", "label"));
   }
   return el("figure", {}, chart(`Roofline of ${plural(points.length, "operation")}: FLOPs per byte against FLOP/s; the area of each is its GPU time`, W, H, ...parts),
     legend([...new Set(points.map((p) => p.bound || ""))].sort().map((b) => [b ? "bound by " + b : "bound not known", boundClass(b)])),

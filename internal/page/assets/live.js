@@ -10,8 +10,8 @@ const titleOf = (d) => [d.name || d.id, d.model].filter(Boolean).join(" · ");
 
 // What is each GPU doing?
 function devices(view) {
-  if (!state.devices.length) return [empty("No device has been seen yet.", "Send spans of GPU work with hw.id to this Collector (OTLP on 127.0.0.1:4317), or switch the gpu receiver on, which needs DCGM or NVML.")];
-  const list = state.devices, small = list.length > 6, W = widthOf(view), L = small ? 4 : 42, R = small ? 4 : 52;
+  if (!state.devices.length) return nothing("No device has been seen yet.", "Send spans of GPU work with hw.id to this Collector (OTLP on 127.0.0.1:4317), or switch the gpu receiver on, which needs DCGM or NVML.");
+  const list = state.devices, small = list.length > 6, W = widthOf(view), L = small ? 4 : 46, R = small ? 4 : 52;
   const first = Math.min(...list.map((d) => d.start)), last = Math.max(...list.map((d) => d.start + d.covered.length * d.step));
   const x = (t) => L + (t - first) / Math.max(1, last - first) * (W - L - R), timeAt = (px) => first + (px - L) / (W - L - R) * (last - first);
   const axis = () => {
@@ -20,7 +20,7 @@ function devices(view) {
     return svg("svg", {width: W, height: 16, "aria-hidden": "true"}, ...parts);
   };
   const words = state.live ? ["Drag over a strip, or use the arrow keys with Shift, to choose a time for all views."] : [];
-  return [el("p", {class: "hint"}, ...words), axis(), ...list.map((d) => strip(d, {W, L, R, H: small ? 34 : 64, small, x, timeAt, first, last})),
+  return [el("p", {class: "hint"}, ...words), axis(), ...list.map((d) => strip(d, {W, L, R, H: small ? 34 : list.length > 2 ? 64 : 96, small, x, timeAt, first, last})),
     legend([["covered by spans", "covered"], ["busy, as the device says", "busy"], ["power", "powered"], ["throttled", "throttle"]]),
     details("devices table", "as a table", table("Devices over the time that is shown", [
       {title: "device", left: true, of: titleOf, cell: (d) => named(titleOf(d))},
@@ -119,7 +119,7 @@ function newest(d, W, L, R, small) {
   const spans = d.recent.slice(-120), end = Math.max(...spans.map((r) => r.end)), begin = Math.min(...spans.map((r) => r.start)), u = (W - L - R) / Math.max(end - begin, 1e-6);
   const H = 16, parts = spans.map((r) => svg("rect", {x: L + (r.start - begin) * u, y: 1, width: Math.max((r.end - r.start) * u, 0.8), height: H - 4, class: "mark " + nameKind(r.name),
     onclick: () => openTrace(r.trace), tip: [r.name, `${seconds((r.end - r.start) / 1e3)}, ${seconds(Math.max(0, end - r.end) / 1e3)} before the newest end`, traceOf(r.trace) ? "click: its trace" : ""]}));
-  if (!small) parts.push(text(L - 6, H - 4, "now", "end"), text(W - R + 6, H - 4, seconds((end - begin) / 1e3)));
+  if (!small) parts.push(text(L - 6, H - 4, "newest", "end"), text(W - R + 6, H - 4, seconds((end - begin) / 1e3)));
   return chart(`The newest ${spans.length} operations of ${titleOf(d)}, over ${seconds((end - begin) / 1e3)}`, W, H, ...parts);
 }
 const nameKinds = new Map();
@@ -149,25 +149,25 @@ function chosenInWords() {
 const keyOf = (o) => [o.service, o.name, o.type].join("\n");
 function operations(view) {
   const all = state.operations;
-  if (!all.length) return [empty("No span of GPU work lies in this time.", live.pick ? "Choose another time, or reset." : "Point an OTLP exporter at this Collector, or choose a longer time.")];
+  if (!all.length) return nothing("No span of GPU work lies in this time.", live.pick ? "Choose another time, or reset." : "Point an OTLP exporter at this Collector, or choose a longer time.");
   const pick = (o) => { live.chosen = live.chosen === keyOf(o) ? "" : keyOf(o); draw(); };
   const points = all.filter((o) => o.intensity && o.flopRate).map((o) => ({...o, key: keyOf(o), choose: () => pick(o), chosen: keyOf(o) === live.chosen, lines: [o.name, o.service || "", "GPU time " + seconds(o.time),
     `${scaled(o.flopRate, "FLOP/s")} at ${sig(o.intensity)} FLOPs per byte`, or(o.byteRate, (v) => scaled(v, "B/s")), or(o.roofline, (v) => percent(v) + " of the roof"), o.bound ? "bound by " + o.bound : ""]}));
-  const total = all.reduce((t, o) => t + o.time, 0), left = el("div", {}), split = el("div", {class: "split"}, left);
-  left.append(points.length ? roofline({clientWidth: widthOf(view) > 900 ? widthOf(view) * 0.45 : widthOf(view)}, points, state.roofs)
+  const total = all.reduce((t, o) => t + o.time, 0), left = el("div", {}), split = el("div", {class: "split narrow-wide"}, left);
+  left.append(points.length ? roofline({clientWidth: widthOf(view) > 900 ? widthOf(view) * 0.39 : widthOf(view)}, points, state.roofs)
     : empty("Nothing can be placed below a roof:", "no operation states both FLOPs and bytes. Declare gpuspan.Work{FLOPs, Read, Written}, or record shapes in PyTorch's profiler."));
   split.append(table(plural(all.length + (state.moreOperations || 0), "operation"), [
     {title: "operation", left: true, of: (o) => o.name, cell: (o) => el("button", {class: "plain", "data-key": "op " + keyOf(o), "aria-pressed": String(keyOf(o) === live.chosen), title: `${o.name}\n${o.service || ""}`, onclick: () => pick(o)}, el("bdi", {}, o.name))},
     {title: "type", left: true, of: (o) => o.type},
     {title: "count", of: (o) => o.count, cell: (o) => count(o.count)},
     {title: "GPU time", of: (o) => o.time, cell: (o) => el("span", {}, seconds(o.time), gauge(o.time / total))},
+    {title: "own J", help: "joules, without those of operations that ran within it", of: (o) => o.energy, cell: (o) => or(o.energy, sig)},
     {title: "of roof", of: (o) => o.roofline, cell: (o) => or(o.roofline, percent)},
     {title: "bound", left: true, of: (o) => o.bound || "", cell: (o) => o.bound || ""},
     {title: "B/s", of: (o) => o.byteRate, cell: (o) => or(o.byteRate, (v) => scaled(v, "B/s"))},
     {title: "FLOP/s", of: (o) => o.flopRate, cell: (o) => or(o.flopRate, (v) => scaled(v, "FLOP/s"))},
-    {title: "J", of: (o) => o.energy, cell: (o) => or(o.energy, sig)},
     ...(state.traceUrl ? [{title: "trace", cell: (o) => (o.trace ? traceLink(o.trace, "slowest") : "")}] : []),
-  ], all, {key: "operations", sort: [3, true], filter: (o) => `${o.name} ${o.service || ""}`, chosen: (o) => keyOf(o) === live.chosen, most: 40, more: state.moreOperations}));
+  ], all, {key: "operations", sort: ["GPU time", true], filter: (o) => `${o.name} ${o.service || ""}`, chosen: (o) => keyOf(o) === live.chosen, most: 40, more: state.moreOperations}));
   return [split];
 }
 function gauge(share) {
@@ -187,7 +187,7 @@ function partsOfStep(s) {
 }
 function steps(view) {
   const all = state.steps.filter((s) => s.duration > 0);
-  if (!all.length) return [empty("No step has ended in this time.", "A loop makes them: train.Loop in Go, otelgpu.loop in Python, ProfilerStep in PyTorch's profiles.")];
+  if (!all.length) return nothing("No step has ended in this time.", "A loop makes them: train.Loop in Go, otelgpu.loop in Python, ProfilerStep in PyTorch's profiles.");
   const shown = all.slice(-160), middle = median(shown.map((s) => s.duration)), names = new Set();
   const label = (s) => `${s.name} ${s.index}${s.rank > 0 ? " r" + s.rank : ""}`;
   const list = shown.map((s) => {
@@ -209,7 +209,7 @@ function steps(view) {
 
 // Which requests burn the joules?
 function requests() {
-  if (!state.requests.length) return [empty("No request has an account in this time.", "Batches that link to their requests get one from gpu_requests: Section.LinkItems in Go, links= in Python.")];
+  if (!state.requests.length) return nothing("No request has an account in this time.", "Batches that link to their requests get one from gpu_requests: Section.LinkItems in Go, links= in Python.");
   const most = Math.max(...state.requests.map((q) => q.energy || 0), 1e-12), sum = (f) => state.requests.reduce((t, q) => t + (f(q) || 0), 0), kinds = new Set();
   for (const q of state.requests) for (const p of q.parts || []) kinds.add(p.name);
   const names = [...kinds].slice(0, 5);
@@ -221,7 +221,7 @@ function requests() {
       {title: "items", of: (q) => q.items, cell: (q) => or(q.items, (n) => `${sig(n)} ${q.itemType || ""}`)}, {title: "GPU time", of: (q) => q.gpuTime, cell: (q) => or(q.gpuTime, seconds)},
       {title: "queue", of: (q) => q.queue, cell: (q) => or(q.queue, seconds)}, {title: "first item", of: (q) => q.firstItem, cell: (q) => or(q.firstItem, seconds)},
       ...names.map((n) => ({title: n, of: (q) => partOf(q, n), cell: (q) => or(partOf(q, n), seconds)}))],
-    state.requests, {key: "requests", sort: [1, true], most: 15})];
+    state.requests, {key: "requests", sort: ["J", true], most: 15})];
 }
 const partOf = (q, n) => ((q.parts || []).find((p) => p.name === n) || {}).duration;
 
@@ -242,7 +242,7 @@ function ranks(view) {
       byRank.set(s.rank, r);
     }
   }
-  if (byRank.size < 2) return [empty("Fewer than two ranks have sent the same steps.", "Ranks are told by the resource attribute gpu.job.rank, which the library and torchrun's environment set.")];
+  if (byRank.size < 2) return nothing("Fewer than two ranks have sent the same steps.", "Ranks are told by the resource attribute gpu.job.rank, which the library and torchrun's environment set.");
   const every = [...byRank.values()], list = every.slice().sort((a, b) => b.sum / b.steps.length - a.sum / a.steps.length).slice(0, 64).sort((a, b) => a.rank - b.rank);
   const W = widthOf(view), L = 60, B = 18, cell = Math.max(5, Math.min(20, 300 / list.length)), H = list.length * cell + B, each = (W - L) / indexes.length, parts = [], at = new Map(indexes.map((x, i) => [x, i]));
   list.forEach((r, row) => {
@@ -260,7 +260,7 @@ function ranks(view) {
     chart("Own time (step without exposed communication) of each rank against the median of the ranks in that step", W, H, ...parts),
     legend([["as the median of the ranks in that step", "k0"], ["more than 5 % later", "k4"]]),
     details("ranks table", "as a table", table("Own time of ranks against the median", [{title: "rank", of: (r) => r.rank + 0.1, cell: (r) => String(r.rank)}, {title: "steps", of: (r) => r.steps.length}, {title: "mean", of: (r) => r.sum / r.steps.length, cell: (r) => `× ${sig(r.sum / r.steps.length)}`},
-      {title: "worst", of: (r) => r.worst, cell: (r) => `× ${sig(r.worst)}`}], every, {key: "ranks", sort: [2, true], most: 64}))];
+      {title: "worst", of: (r) => r.worst, cell: (r) => `× ${sig(r.worst)}`}], every, {key: "ranks", sort: ["mean", true], most: 64}))];
 }
 
 // Does everything arrive?

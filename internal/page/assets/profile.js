@@ -90,7 +90,7 @@ function timeline(view) {
   if (more) rows.push(el("p", {class: "hint"}, `${plural(more, "stream or activity", "streams and activities")} found no room.`));
   const all = lines.flatMap((p) => p.timeline.rows.map((r) => ({name: trackName(p, r), r, share: r.busy * 1e3 / Math.max(1e-9, p.timeline.count * p.timeline.length)})));
   rows.push(details("streams table", "as a table", table("Streams", [{title: "stream", left: true, of: (x) => x.name}, {title: "activities", of: (x) => x.r.count, cell: (x) => count(x.r.count)}, {title: "busy", of: (x) => x.r.busy, cell: (x) => seconds(x.r.busy)},
-    {title: "share", of: (x) => x.share, cell: (x) => percent(Math.min(1, x.share))}], all, {key: "streams", sort: [2, true]})));
+    {title: "share", of: (x) => x.share, cell: (x) => percent(Math.min(1, x.share))}], all, {key: "streams", sort: ["busy", true]})));
   return rows;
 }
 const trackName = (p, r) => (r.stream >= 0 ? `${deviceName(p, {ordinal: Math.max(0, r.device)})}, stream ${r.stream}` : deviceName(p, {ordinal: Math.max(0, r.device)}));
@@ -208,7 +208,7 @@ function profileRoofline(view) {
   const low = all.filter(({o}) => o.peak_share > 0).map(({o, d}) => ({o, lost: o.time_ns * (1 - Math.min(1, o.peak_share)), share: o.time_ns / d.window_ns})).sort((a, b) => b.lost - a.lost);
   return [el("div", {class: "split"}, roofline({clientWidth: widthOf(view) > 900 ? widthOf(view) * 0.52 : widthOf(view)}, points, [...roofs.values()]), low.length ? table("Furthest from their roof: time above what the work takes at the peak", [
     {title: "operator", left: true, of: ({o}) => o.name, cell: ({o}) => named(o.name)}, {title: "time", of: ({o}) => o.time_ns, cell: ({o}) => nanos(o.time_ns)}, {title: "of peak", of: ({o}) => o.peak_share, cell: ({o}) => percent(o.peak_share)},
-    {title: "bound", left: true, of: ({o}) => o.bound}, {title: "above peak", of: ({lost}) => lost, cell: ({lost}) => nanos(lost)}], low, {key: "low", sort: [4, true], most: 12}) : null)];
+    {title: "bound", left: true, of: ({o}) => o.bound}, {title: "above peak", of: ({lost}) => lost, cell: ({lost}) => nanos(lost)}], low, {key: "low", sort: ["above peak", true], most: 12}) : null)];
 }
 
 // What takes the time?
@@ -224,10 +224,10 @@ function lists() {
   const tabs = {
     kernels: () => table("Kernels by name", [{title: "kernel", left: true, of: (r) => r.name, cell: (r) => named(r.name)}, ...device, {title: "count", of: (r) => r.count, cell: (r) => count(r.count)}, ...time,
       {title: "mean", of: (r) => r.time_ns / r.count, cell: (r) => nanos(r.time_ns / r.count)}, {title: "alone", help: "time in which no other kernel ran", of: (r) => r.alone_ns, cell: (r) => nanos(r.alone_ns)}, ...rates],
-    flat("by_kernel"), {key: "kernels", sort: [2 + device.length, true], filter: (r) => r.name, most: 25, more: more("moreKernels")}),
+    flat("by_kernel"), {key: "kernels", sort: ["time", true], filter: (r) => r.name, most: 25, more: more("moreKernels")}),
     operators: () => table("Operators by name and shapes; their time is that of the kernels which they launched", [{title: "operator", left: true, of: (r) => r.name, cell: (r) => named(r.name)}, {title: "shapes", left: true, of: (r) => r.shapes || "", cell: (r) => named(r.shapes || "")}, ...device,
       {title: "kernels", of: (r) => r.kernels, cell: (r) => count(r.kernels)}, ...time, ...rates, {title: "longest kernel", left: true, of: (r) => r.kernel, cell: (r) => named(r.kernel)}],
-    flat("operators"), {key: "operators", sort: [3 + device.length, true], filter: (r) => `${r.name} ${r.shapes || ""} ${r.kernel}`, most: 25, more: more("moreOperators"), chosen: (r) => r.name === profile.chosen}),
+    flat("operators"), {key: "operators", sort: ["time", true], filter: (r) => `${r.name} ${r.shapes || ""} ${r.kernel}`, most: 25, more: more("moreOperators"), chosen: (r) => r.name === profile.chosen}),
   };
   if (!flat("operators").length) profile.tab = "kernels";
   return [el("div", {class: "tabs", role: "group", "aria-label": "Kernels or operators"}, ...Object.keys(tabs).filter((k) => flat(k === "kernels" ? "by_kernel" : k).length).map((k) => el("button", {"data-key": "tab " + k, "aria-pressed": String(profile.tab === k), onclick: () => { profile.tab = k; draw(); }}, k))), tabs[profile.tab]()];
@@ -243,7 +243,7 @@ function communication(view) {
     return el("figure", {}, el("figcaption", {}, el("strong", {}, name), el("span", {class: "dim"}, `${nanos(total)} of communication, ${percent(p.communication_hidden_ns / total)} of it hidden, ${percent(p.communication_exposed_ns / d.window_ns)} of the window exposed`)),
       bar(view, `Communication of ${name}`, total, [["hidden", p.communication_hidden_ns, "w0", nanos(p.communication_hidden_ns)], ["exposed", p.communication_exposed_ns, "w1", nanos(p.communication_exposed_ns)]], 18));
   }), table("Collectives: waiting and moving are parts of their exposed time", [{title: "collective", left: true, of: (c) => c.name, cell: (c) => named(c.name)}, ...(list.length > 1 ? [{title: "device", left: true, of: (c) => c.device}] : []), {title: "count", of: (c) => c.count}, {title: "time", of: (c) => c.time_ns, cell: (c) => nanos(c.time_ns)},
-    {title: "waiting for ranks", of: (c) => c.waiting_ns, cell: (c) => nanos(c.waiting_ns)}, {title: "moving bytes", of: (c) => c.moving_ns, cell: (c) => nanos(c.moving_ns)}], rows, {key: "collectives", sort: [list.length > 1 ? 3 : 2, true], most: 15, more: list.reduce((t, {d}) => t + (d.moreCollectives || 0), 0)})];
+    {title: "waiting for ranks", of: (c) => c.waiting_ns, cell: (c) => nanos(c.waiting_ns)}, {title: "moving bytes", of: (c) => c.moving_ns, cell: (c) => nanos(c.moving_ns)}], rows, {key: "collectives", sort: ["time", true], most: 15, more: list.reduce((t, {d}) => t + (d.moreCollectives || 0), 0)})];
 }
 
 // Which copies hold the device up?
@@ -261,7 +261,7 @@ function profileRanks(view) {
   if (list.length < 2 && !(state.ranks || []).length) return null;
   return [...(state.ranks || []).map((r) => el("p", {}, el("bdi", {}, r))), list.length > 1 ? table("Ranks", [{title: "rank", of: ({p}) => p.rank + 0.1, cell: ({p}) => String(p.rank)}, {title: "device", left: true, of: ({d}) => `GPU ${d.ordinal} ${d.model || ""}`}, {title: "window", of: ({d}) => d.window_ns, cell: ({d}) => nanos(d.window_ns)},
     ...partNames.map(([n, k]) => ({title: n, of: ({d}) => d.parts[k], cell: ({d}) => el("span", {}, nanos(d.parts[k]), gauge(d.parts[k] / d.window_ns))})), {title: "idle", of: ({d}) => d.parts.idle_ns, cell: ({d}) => el("span", {}, nanos(d.parts.idle_ns), gauge(d.parts.idle_ns / d.window_ns))},
-    {title: "file", left: true, of: ({p}) => p.name, cell: ({p}) => named(p.name)}], list, {key: "profile ranks", sort: [0, false], most: 64}) : null];
+    {title: "file", left: true, of: ({p}) => p.name, cell: ({p}) => named(p.name)}], list, {key: "profile ranks", sort: ["rank", false], most: 64}) : null];
 }
 
 // What changed?
@@ -269,15 +269,15 @@ function comparison(view) {
   const c = state.comparison;
   if (!c) return null;
   const unit = c.per_step ? "a step" : "the window", delta = c.after_ns - c.before_ns, signed = (v) => (v > 0 ? "+" : v < 0 ? "−" : "") + nanos(Math.abs(v));
-  const W = widthOf(view), shown = c.parts.slice(0, 12), most = Math.max(...shown.map((p) => Math.abs(p.after_ns - p.before_ns)), 1), L = Math.min(230, W * 0.42), mid = L + (W - L) / 2, H = shown.length * 24 + 4;
+  const W = widthOf(view), shown = c.parts.slice(0, 12), less = Math.max(0, ...shown.map((p) => p.before_ns - p.after_ns)), greater = Math.max(0, ...shown.map((p) => p.after_ns - p.before_ns)), L = Math.min(300, W * 0.42), room = (W - L - 140) / Math.max(1, less + greater), mid = L + 70 + less * room, H = shown.length * 24 + 4;
   const parts = [svg("line", {x1: mid, x2: mid, y1: 0, y2: H, class: "axis"})];
   shown.forEach((p, i) => {
-    const d = p.after_ns - p.before_ns, w = Math.abs(d) / most * ((W - L) / 2 - 66), y = i * 24 + 3;
+    const d = p.after_ns - p.before_ns, w = Math.abs(d) * room, y = i * 24 + 3;
     parts.push(svg("rect", {x: d < 0 ? mid - w : mid, y, width: Math.max(1, w), height: 18, class: d < 0 ? "better" : "worse", tip: [p.name, `${nanos(p.before_ns)} before, ${nanos(p.after_ns)} after`, signed(d)]}),
       text(L - 8, y + 13, short(p.name, Math.floor(L / 6.6)), "end", "label"), text(d < 0 ? mid - w - 5 : mid + w + 5, y + 13, signed(d), d < 0 ? "end" : "start", "label"));
   });
   const change = (caption, key, list, more) => table(caption, [{title: key, left: true, of: (r) => r.name, cell: (r) => named(r.name)}, {title: "change", of: (r) => Math.abs(r.after_ns - r.before_ns), cell: (r) => el("span", {class: r.after_ns < r.before_ns ? "less" : "greater"}, signed(r.after_ns - r.before_ns))},
-    {title: "before", of: (r) => r.before_ns, cell: (r) => nanos(r.before_ns)}, {title: "after", of: (r) => r.after_ns, cell: (r) => nanos(r.after_ns)}], list, {key: "change " + key, sort: [1, true], filter: (r) => r.name, most: 20, more});
+    {title: "before", of: (r) => r.before_ns, cell: (r) => nanos(r.before_ns)}, {title: "after", of: (r) => r.after_ns, cell: (r) => nanos(r.after_ns)}], list, {key: "change " + key, sort: ["change", true], filter: (r) => r.name, most: 20, more});
   return [el("p", {class: "headline"}, el("strong", {}, `${unit === "a step" ? "A step" : "The window"} is ${nanos(Math.abs(delta))} (${percent(Math.abs(delta) / Math.max(1, c.before_ns))}) ${delta < 0 ? "shorter" : "longer"}`), `: ${nanos(c.before_ns)} in `, named(c.names[0]), `, ${nanos(c.after_ns)} in `, named(c.names[1]), "."),
     el("figure", {}, chart(`Change of each part of ${unit}`, W, H, ...parts), legend([["less time", "better"], ["more time", "worse"]])),
     el("div", {class: "split"}, change(`Operators, time of their kernels in ${unit}`, "operator", c.operators || [], c.moreOperators), change(`Kernels, time in ${unit}`, "kernel", c.kernels || [], c.moreKernels))];

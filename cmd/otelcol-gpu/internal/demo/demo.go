@@ -27,7 +27,9 @@ import (
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/optable"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/pipeline"
 	"github.com/otelgpu/otelgpu/config"
+	"github.com/otelgpu/otelgpu/exporter/gpupageexporter"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
+	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
 )
 
@@ -41,6 +43,7 @@ type Options struct {
 	Terminal  *os.File      // redraw the table in place while it runs; nil: none
 	Send      string        // where spans are sent by OTLP as well: host:port (gRPC) or http(s)://host:port; empty: nowhere
 	Simulated bool          // use a simulated device also where there is a GPU
+	HTML      bool          // write the page as a file, too
 	Info      component.BuildInfo
 	Factories func() (otelcol.Factories, error)
 }
@@ -95,8 +98,8 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 		return err
 	}
 
-	table := optable.New()
-	p, err := pipeline.Start(ctx, o.Info, o.factories(simulated, table), yaml...)
+	table, seen := optable.New(), page.New()
+	p, err := pipeline.Start(ctx, o.Info, o.factories(simulated, table, seen), yaml...)
 	if err != nil {
 		return err
 	}
@@ -133,7 +136,17 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	if err := table.Render(out, last(o.Terminal)); err != nil {
 		return err
 	}
-	return epilogue(out, f)
+	if err := epilogue(out, f); err != nil || !o.HTML {
+		return err
+	}
+	recorded := seen.State(page.Query{Range: time.Since(began)})
+	recorded.Live = false
+	path, err := page.WriteReport(o.Out, "report.html", recorded)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "\n%s\n    the page as it was: open it in a browser; it needs nothing else\n", path)
+	return err
 }
 
 // send chooses the exporter for a store: by HTTP for a URL, else by gRPC without TLS.
@@ -171,7 +184,7 @@ func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
 
 // factories are the distribution's, with the table as one more exporter, and with the simulated device that the workload
 // runs on behind the gpu receiver.
-func (o Options) factories(gpu *simgpu.GPU, table *optable.Table) func() (otelcol.Factories, error) {
+func (o Options) factories(gpu *simgpu.GPU, table *optable.Table, seen *page.Model) func() (otelcol.Factories, error) {
 	return func() (otelcol.Factories, error) {
 		f, err := o.Factories()
 		if err != nil {
@@ -186,6 +199,8 @@ func (o Options) factories(gpu *simgpu.GPU, table *optable.Table) func() (otelco
 			f.Receivers[simulated.Type()] = simulated
 		}
 		f.Exporters[optable.Type] = optable.NewFactory(table)
+		live := gpupageexporter.NewFactory(gpupageexporter.WithModel(seen))
+		f.Exporters[live.Type()] = live
 		return f, nil
 	}
 }

@@ -1,0 +1,111 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+)
+
+// TestATimelineKeepsEveryNanosecond adds activities in any order, over spans of time that make cells coarser, and finds all
+// their time again.
+func TestATimelineKeepsEveryNanosecond(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, reach := range []int64{1000, 1e6, 1e9, 1e12} {
+		tl, sum := newTimeline(), int64(0)
+		key := rowKey{device: 1, stream: 7}
+		for range 2000 {
+			start := int64(1e18) + random.Int64N(reach)
+			length := 1 + random.Int64N(reach/100)
+			tl.add(key, start, start+length, int(start)%classes, "k")
+			sum += length
+		}
+		r := tl.rows[key]
+		got := int64(0)
+		for _, c := range r.cells {
+			for _, n := range c.time {
+				got += n
+			}
+		}
+		assert.Equal(t, sum, got)
+		assert.Equal(t, sum, r.busy)
+		assert.LessOrEqual(t, len(r.cells), maxCells)
+		assert.LessOrEqual(t, tl.used, maxCells)
+		shown := tl.shown()
+		assert.GreaterOrEqual(t, float64(shown.Count)*shown.Length*1e6, 0.97*float64(reach))
+		assert.Equal(t, []string{"k"}, shown.Names)
+	}
+}
+
+func TestATimelineIsWhereItsActivitiesAre(t *testing.T) {
+	tl := newTimeline()
+	key := rowKey{stream: 3}
+	tl.add(key, 10_240_000, 10_240_512, computing, "half of a cell")
+	tl.add(key, 10_236_928, 10_237_952, copying, "earlier")
+	s := tl.shown()
+	assert.InDelta(t, 10.240-0.004096, s.Start, 1e-9, "the origin moved to the earlier one, by whole cells")
+	assert.InDelta(t, 0.001024, s.Length, 1e-12)
+	assert.Equal(t, []int64{1, 1000, copying, 0, 3, 500, computing, 1}, s.Rows[0].Cells)
+	assert.Equal(t, []string{"earlier", "half of a cell"}, s.Names)
+}
+
+func TestATimelineIsBounded(t *testing.T) {
+	tl := newTimeline()
+	for i := range int64(maxRows + 10) {
+		tl.add(rowKey{stream: i}, 1000*i, 1000*i+500, computing, fmt.Sprint("name ", i))
+	}
+	tl.add(rowKey{}, 1<<62, 1<<62+1, computing, "a wrong clock")
+	tl.add(rowKey{}, -1<<62, -1<<62+1, computing, "another")
+	tl.add(rowKey{}, 5, 5, computing, "no time")
+	assert.Len(t, tl.rows, maxRows)
+	assert.EqualValues(t, 12, tl.more)
+	s := tl.shown()
+	assert.Len(t, s.Rows, shownRows)
+	assert.EqualValues(t, 12+maxRows-shownRows, s.More)
+	cells := 0
+	for _, r := range s.Rows {
+		cells += len(r.Cells) / 4
+	}
+	assert.LessOrEqual(t, cells, shownInCells)
+	assert.Nil(t, newTimeline().shown())
+}
+
+func TestKernelsOfOneTemplateAreOneRow(t *testing.T) {
+	b := NewBook()
+	kernels := []verdict.Kernel{
+		{Name: "add", Count: 2, Time: 4 * time.Millisecond, Alone: 3 * time.Millisecond, Rate: verdict.Rate{Bytes: 4e6, ByteRate: 1e9, PeakShare: 0.5, Bound: "memory"}},
+		{Name: "gemm", Count: 1, Time: 3 * time.Millisecond},
+		{Name: "add", Count: 1, Time: 2 * time.Millisecond, Alone: time.Millisecond, Rate: verdict.Rate{Bytes: 4e6, ByteRate: 2e9, PeakShare: 0.8, Bound: "memory"}},
+		{Name: "add", Count: 1, Time: time.Millisecond},
+	}
+	b.Profile("p", []verdict.Report{{ByKernel: kernels}}, nil)
+	got := b.State(nil).Profiles[0].Devices[0].ByKernel
+	require.Len(t, got, 2)
+	assert.Equal(t, "add", got[0].Name)
+	assert.EqualValues(t, 4, got[0].Count)
+	assert.Equal(t, 7*time.Millisecond, got[0].Time)
+	assert.InEpsilon(t, 8e6/6e-3, got[0].ByteRate, 1e-12, "over the time of those whose bytes are known")
+	assert.InEpsilon(t, (0.5*4+0.8*2)/6, got[0].PeakShare, 1e-12)
+	assert.Equal(t, "memory", got[0].Bound)
+}
+
+func TestAProfileThatWasNotReadToItsEndIsNoPart(t *testing.T) {
+	b := NewBook()
+	b.Spans("broken", traces(t, span{name: "a", kind: "kernel", start: time.Second, length: time.Millisecond}))
+	for i := range maxProfiles + 3 {
+		b.Profile(fmt.Sprint("folder/p", i), nil, nil)
+	}
+	s := b.State([]string{"rank 3 is late"})
+	assert.Len(t, s.Profiles, maxProfiles-1)
+	assert.Equal(t, "p0", s.Profiles[0].Name)
+	assert.Equal(t, 4, s.Health.ProfilesDropped)
+	assert.Equal(t, []string{"rank 3 is late"}, s.Ranks)
+}

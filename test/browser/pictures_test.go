@@ -1,0 +1,170 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package browser
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"flag"
+	"image"
+	"image/color"
+	"image/png"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/recorded"
+)
+
+var (
+	pictures = flag.String("pictures", "", "folder that pictures are written to, as docs/images; none are taken without")
+	program  = flag.String("program", "", "otelcol-gpu, whose demo and reports the pictures are of")
+)
+
+// picture writes a part of the page, from the top of one element to the bottom of another, as a PNG of at most 256 colours.
+func (b *tab) picture(name, from, to string) {
+	b.t.Helper()
+	box := eval[[]float64](b, `(() => {
+		scrollTo(0, 0);
+		const a = document.querySelector("`+from+`").getBoundingClientRect(), b = document.querySelector("`+to+`").getBoundingClientRect();
+		return [Math.max(0, Math.min(a.left, b.left) - 8), Math.max(0, a.top - 8), Math.min(innerWidth, Math.max(a.right, b.right) + 8), b.bottom + 8];
+	})()`)
+	var shot string
+	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		beyond := true
+		r, err := cdp.Call(ctx, t, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{
+			Clip:                  &cdppage.Viewport{X: box[0], Y: box[1], Width: box[2] - box[0], Height: box[3] - box[1], Scale: 1},
+			CaptureBeyondViewport: &beyond,
+		})
+		shot = string(r.Data)
+		return err
+	}))
+	raw := []byte(shot)
+	if !bytes.HasPrefix(raw, []byte("\x89PNG")) {
+		var err error
+		raw, err = base64.StdEncoding.DecodeString(shot)
+		require.NoError(b.t, err)
+	}
+	img, err := png.Decode(bytes.NewReader(raw))
+	require.NoError(b.t, err)
+	var out bytes.Buffer
+	require.NoError(b.t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, fewColours(img)))
+	require.NoError(b.t, os.WriteFile(filepath.Join(*pictures, name+".png"), out.Bytes(), 0o600))
+	assert.Less(b.t, out.Len(), 150_000, name)
+	b.t.Logf("%s: %s, %d kB", name, img.Bounds().Size(), out.Len()/1000)
+}
+
+// fewColours keeps the 256 colours that are seen most, of which a drawn page hardly has more, and takes the nearest for others.
+func fewColours(img image.Image) *image.Paletted {
+	count := map[color.RGBA]int{}
+	bounds := img.Bounds()
+	at := func(x, y int) color.RGBA { return color.RGBAModel.Convert(img.At(x, y)).(color.RGBA) }
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			count[at(x, y)]++
+		}
+	}
+	most := slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G), cmp.Compare(a.B, b.B))
+	})
+	var palette color.Palette
+	for _, c := range most[:min(256, len(most))] {
+		palette = append(palette, c)
+	}
+	out := image.NewPaletted(bounds, palette)
+	nearest := map[color.RGBA]uint8{}
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			c := at(x, y)
+			i, ok := nearest[c]
+			if !ok {
+				i = uint8(palette.Index(c))
+				nearest[c] = i
+			}
+			out.SetColorIndex(x, y, i)
+		}
+	}
+	return out
+}
+
+// output is what a program writes.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// TestPictures takes the pictures of docs/images: of the demo while it runs, and of reports on recorded traces.
+//
+//	go test -run Pictures -pictures ../../docs/images -program ../../bin/otelcol-gpu .
+func TestPictures(t *testing.T) {
+	if *pictures == "" || *program == "" {
+		t.Skip("no pictures are asked for: -pictures DIR -program otelcol-gpu")
+	}
+	qwen := recorded.Path(t, "kineto", "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz")
+	ranks := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(qwen))), "param", "dlrm_8ranks")
+	without := recorded.Path(t, "kineto", "pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz")
+	with := recorded.Path(t, "kineto", "pytorch/samples/resnet50_num_workers_4/worker0.1623212756351.pt.trace.json.gz")
+	training := recorded.Path(t, "kineto", "hta/nccl_parser_config/nccl_data.json.gz")
+	convert := func(args ...string) string {
+		out := t.TempDir()
+		text, err := exec.CommandContext(t.Context(), *program, append([]string{"convert", "--html", "--out", out}, args...)...).CombinedOutput()
+		require.NoError(t, err, string(text))
+		return "file://" + out
+	}
+
+	var said output
+	demo := exec.CommandContext(t.Context(), *program, "demo", "--simulated", "--duration", "70s", "--out", t.TempDir())
+	demo.Stdout, demo.Stderr = &said, &said
+	require.NoError(t, demo.Start())
+	defer func() { _ = demo.Process.Kill(); _ = demo.Wait() }()
+	address := regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+	require.Eventually(t, func() bool { return address.MatchString(said.String()) }, patience, 100*time.Millisecond)
+
+	b := open(t, convert(training)+"/report.html", 1280, 900)
+	b.picture("report", "header", "#timeline")
+	b = open(t, convert(qwen)+"/report.html", 1280, 900)
+	b.picture("roofline", "#profileRoofline", "#profileRoofline")
+	files, err := filepath.Glob(filepath.Join(ranks, "worker?.pt.trace.json.gz"))
+	require.NoError(t, err)
+	b = open(t, convert(files...)+"/report.html", 1280, 900)
+	b.picture("ranks", "#profileRanks", "#profileRanks")
+	b = open(t, convert("--compare", without, with)+"/compare.html", 1280, 900)
+	b.picture("compare", "#comparison .headline", "#comparison figure")
+
+	b = open(t, address.FindString(said.String()), 1280, 900)
+	b.until(`state && state.devices.length && state.devices[0].covered.filter((v) => v !== null).length > 52`)
+	b.run(`live.paused = true`)
+	b.picture("page", "header", "#steps")
+	b.picture("requests", "#requests", "#requests")
+	b.do(prefers("dark"))
+	b.until(`getComputedStyle(document.body).backgroundColor === "rgb(17, 20, 23)"`)
+	b.picture("page-dark", "header", "#operations")
+}
