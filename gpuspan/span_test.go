@@ -95,6 +95,27 @@ func attrs(s sdktrace.ReadOnlySpan) map[string]attribute.Value {
 	return out
 }
 
+// An attribute limit cuts what was measured last, or not at all.
+func TestAnAttributeLimitLeavesWhatWasMeasured(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	limits := sdktrace.NewSpanLimits()
+	limits.AttributeCountLimit = 8
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithRawSpanLimits(limits))
+	r := newRig(t, gpuspan.WithTracerProvider(tp), gpuspan.WithAttributes(attribute.Int("a", 1), attribute.Int("b", 2), attribute.Int("c", 3)))
+	s, h := r.stream()
+	x := gpuspan.NewOperation("op", gpuspan.Category("c"), gpuspan.ItemType("token")).Start(context.Background(), s)
+	r.busy(h, time.Millisecond)
+	x.SetAttributes(attribute.Int("d", 4))
+	x.EndWith(gpuspan.Work{Read: 1, Written: 1, Items: 1, FLOPs: 1, Precision: gpuspan.FP32})
+	r.clock.Advance(2 * time.Millisecond)
+	r.flush()
+	span := spans.Ended()[0]
+	require.Positive(t, span.DroppedAttributes())
+	for _, k := range []string{"gpu.duration", "gpu.timing.error", "gpu.start.delay", "gpu.end.delay", "gpu.operation.type"} {
+		require.Contains(t, attrs(span), k)
+	}
+}
+
 func TestSectionBecomesASpanOnGPUTime(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()

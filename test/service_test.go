@@ -115,7 +115,7 @@ func (s *service) request(t *testing.T) trace.TraceID {
 	ctx, span := s.tracer.Start(t.Context(), requestName, trace.WithSpanKind(trace.SpanKindServer))
 
 	x := h2d.Start(ctx, s.stream)
-	s.gpu.Copy(s.raw, simgpu.Copy{Bytes: copyBytes, Direction: simgpu.HostToDevice})
+	s.gpu.Copy(s.raw, simgpu.Copy{Bytes: copyBytes, Direction: gpuspan.HostToDevice})
 	x.EndWith(gpuspan.Work{Bytes: copyBytes})
 
 	x = prefill.Start(ctx, s.stream)

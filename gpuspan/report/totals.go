@@ -49,6 +49,15 @@ func (s Summary) countedAbove(o *Operation) bool {
 // Category is the summary of one category alone: its operations with what is below them. Those around them are left out, and shares are of
 // what is left. Loops are left out, for they have no category.
 func (s Summary) Category(name string) Summary {
+	return s.only(func(o *Operation) bool { return o.Category == name })
+}
+
+// Level is the summary of one level of tiles alone, as Category is of a category.
+func (s Summary) Level(name string) Summary {
+	return s.only(func(o *Operation) bool { return o.Level == name })
+}
+
+func (s Summary) only(wanted func(*Operation) bool) Summary {
 	at := make([]int, len(s.Operations)) // new index + 1
 	var ops []Operation
 	for i := range s.Operations {
@@ -57,7 +66,7 @@ func (s Summary) Category(name string) Summary {
 		if o.Parent >= 0 {
 			up = at[o.Parent]
 		}
-		if up == 0 && o.Category != name {
+		if up == 0 && !wanted(&o) {
 			continue
 		}
 		if o.Parent = up - 1; up == 0 {

@@ -58,6 +58,19 @@ func TestSummaryOfOneCategory(t *testing.T) {
 	require.NotContains(t, b.String(), "mlp")
 }
 
+func TestSummaryOfOneLevelOfTiles(t *testing.T) {
+	c := report.NewCollector()
+	for _, level := range []string{"macro", "micro", "macro"} {
+		for _, name := range []string{"copy", "multiply"} {
+			on(c, c.Node(0, report.Info{Name: name + " " + level, Level: level}), 0, 0, 10)
+		}
+	}
+	require.Equal(t, 40*time.Millisecond, c.Summary().Level("macro").Total())
+	require.Equal(t, 20*time.Millisecond, c.Summary().Level("micro").Total())
+	require.Len(t, c.Summary().Level("micro").Operations, 2)
+	require.Empty(t, c.Summary().Level("midi").Operations)
+}
+
 // Names that begin alike are told apart; others are cut to the column as before.
 func TestNamesAreNeverCutToTheSameText(t *testing.T) {
 	c := report.NewCollector()

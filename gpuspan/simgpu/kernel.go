@@ -26,21 +26,11 @@ type Kernel struct {
 	Duration time.Duration
 }
 
-// Direction of a copy.
-type Direction uint8
-
-// Directions.
-const (
-	HostToDevice Direction = iota
-	DeviceToHost
-	DeviceToDevice
-)
-
 // Copy is work for a copy engine (for the compute engine when it stays on the device).
 type Copy struct {
-	Bytes     int64     // how many move; over the bus, or once read and once written on the device
-	Direction Direction // HostToDevice unless stated
-	Pageable  bool      // the host's memory is not pinned, which is slower
+	Bytes     int64             // how many move; over the bus, or once read and once written on the device
+	Direction gpuspan.Direction // HostToDevice unless stated
+	Pageable  bool              // the host's memory is not pinned, which is slower
 }
 
 // Fixed costs of the model, of the size that public measurements of data-centre devices show.
@@ -110,7 +100,7 @@ func tensorPrecision(p gpuspan.Precision) bool {
 }
 
 func (s Spec) planCopy(c Copy) (time.Duration, rates) {
-	if c.Direction == DeviceToDevice { // one read and one write of device memory
+	if c.Direction == gpuspan.DeviceToDevice { // one read and one write of device memory
 		d, r := s.plan(Kernel{Bytes: 2 * c.Bytes, Efficiency: 0.9, Occupancy: 0.1})
 		r.sm = 0.05
 		return d, r
@@ -123,10 +113,10 @@ func (s Spec) planCopy(c Copy) (time.Duration, rates) {
 	r := rates{clock: 1, power: 0.04 * (s.PowerLimit - s.IdlePower)}
 	perSecond := float64(c.Bytes) / d.Seconds()
 	r.dram = math.Min(1, perSecond/s.MemoryBandwidth)
-	if c.Direction == HostToDevice {
-		r.rx = perSecond
-	} else {
+	if c.Direction == gpuspan.DeviceToHost {
 		r.tx = perSecond
+	} else {
+		r.rx = perSecond
 	}
 	return d, r
 }

@@ -105,9 +105,9 @@ func TestMetersIntegrateTheWork(t *testing.T) {
 	clock := still()
 	g := exact(clock, plain())
 	s := g.Stream(0)
-	g.Copy(s, simgpu.Copy{Bytes: 87e6, Direction: simgpu.HostToDevice}) // 10 ms at 8.7 GB/s, and 6 µs
+	g.Copy(s, simgpu.Copy{Bytes: 87e6, Direction: gpuspan.HostToDevice}) // 10 ms at 8.7 GB/s, and 6 µs
 	g.Launch(s, simgpu.Kernel{Bytes: 4e9, Efficiency: 1, Occupancy: 0.25})
-	g.Copy(s, simgpu.Copy{Bytes: 8.7e6, Direction: simgpu.DeviceToHost})
+	g.Copy(s, simgpu.Copy{Bytes: 8.7e6, Direction: gpuspan.DeviceToHost})
 	g.Wait(s)
 	clock.Advance(time.Second)
 	tel, _ := g.Telemetry(0)

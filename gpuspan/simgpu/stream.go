@@ -6,6 +6,7 @@ package simgpu
 import (
 	"time"
 
+	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
@@ -56,12 +57,12 @@ func (g *GPU) Copy(s backend.StreamHandle, c Copy) backend.Status {
 		return backend.StatusInvalidHandle
 	}
 	d, r := g.devices[st.device].spec.planCopy(c)
-	engine := engineCompute
+	engine := engineIn
 	switch c.Direction {
-	case HostToDevice:
-		engine = engineIn
-	case DeviceToHost:
+	case gpuspan.DeviceToHost:
 		engine = engineOut
+	case gpuspan.DeviceToDevice:
+		engine = engineCompute
 	}
 	return g.enqueue(st, piece{engine: engine, d: d, r: r})
 }

@@ -71,12 +71,12 @@ func (s *sim) Stated() []report.Device {
 }
 
 func (s *sim) Upload(n int64) gpuspan.Work {
-	s.gpu.Copy(s.stream, simgpu.Copy{Bytes: n, Direction: simgpu.HostToDevice})
+	s.gpu.Copy(s.stream, simgpu.Copy{Bytes: n, Direction: gpuspan.HostToDevice})
 	return gpuspan.Work{Bytes: n}
 }
 
 func (s *sim) Download(n int64) gpuspan.Work {
-	s.gpu.Copy(s.stream, simgpu.Copy{Bytes: n, Direction: simgpu.DeviceToHost})
+	s.gpu.Copy(s.stream, simgpu.Copy{Bytes: n, Direction: gpuspan.DeviceToHost})
 	return gpuspan.Work{Bytes: n}
 }
 

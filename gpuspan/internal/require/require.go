@@ -347,6 +347,9 @@ func contains(in, want any) (found, ok bool) {
 		w := reflect.ValueOf(want)
 		return w.Kind() == reflect.String && strings.Contains(x.String(), w.String()), w.Kind() == reflect.String
 	case reflect.Slice, reflect.Array:
+		if !fits(want, x.Type().Elem()) {
+			return false, false
+		}
 		for i := range x.Len() {
 			if equal(x.Index(i).Interface(), want) {
 				return true, true
@@ -354,6 +357,9 @@ func contains(in, want any) (found, ok bool) {
 		}
 		return false, true
 	case reflect.Map:
+		if !fits(want, x.Type().Key()) {
+			return false, false
+		}
 		for _, k := range x.MapKeys() {
 			if equal(k.Interface(), want) {
 				return true, true
@@ -362,6 +368,11 @@ func contains(in, want any) (found, ok bool) {
 		return false, true
 	}
 	return false, false
+}
+
+// A value of another type is in no slice or map, so asking for one is a mistake of the test.
+func fits(v any, t reflect.Type) bool {
+	return v == nil || reflect.TypeOf(v).AssignableTo(t)
 }
 
 // NaN of what is no number.

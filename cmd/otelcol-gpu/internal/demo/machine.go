@@ -60,11 +60,7 @@ func (q simulatedQueue) compute(w gpuspan.Work, s shape) gpuspan.Work {
 }
 
 func (q simulatedQueue) copy(bytes int64, d gpuspan.Direction, m gpuspan.HostMemory) gpuspan.Work {
-	c := simgpu.Copy{Bytes: bytes, Direction: simgpu.HostToDevice, Pageable: m == gpuspan.Pageable}
-	if d == gpuspan.DeviceToHost {
-		c.Direction = simgpu.DeviceToHost
-	}
-	q.gpu.Copy(q.stream, c)
+	q.gpu.Copy(q.stream, simgpu.Copy{Bytes: bytes, Direction: d, Pageable: m == gpuspan.Pageable})
 	return gpuspan.Work{Bytes: bytes}
 }
 
