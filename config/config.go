@@ -13,13 +13,14 @@ import (
 	"strings"
 )
 
-//go:embed *.yaml kubernetes/*.yaml jaeger-ui.json
+//go:embed *.yaml kafka/*.yaml kubernetes/*.yaml jaeger-ui.json
 var files embed.FS
 
 // AllInOne is the pipeline that runs when no configuration is given.
 const AllInOne = "all-in-one"
 
-// Names lists the pipelines: all-in-one, jaeger, kubernetes/agent, kubernetes/gateway, llm, prometheus, tempo.
+// Names lists the pipelines: all-in-one, dcgm-exporter, jaeger, kafka/agent, kafka/gateway, kubernetes/agent, kubernetes/gateway, llm,
+// prometheus, tempo.
 func Names() []string {
 	var names []string
 	// The embedded tree is fixed at build time: walking it cannot fail.

@@ -551,21 +551,28 @@ service:
 type prometheusProgram struct {
 	t       *testing.T
 	address string
+	said    func() string
 }
 
-func startPrometheus(t *testing.T) *prometheusProgram {
+func buildPrometheus(t *testing.T) string {
+	t.Helper()
 	dir, err := filepath.Abs("prometheus")
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "prometheus")
 	_, err = program.Go(t.Context(), dir, []string{"GOWORK=off"}, "build", "-o", path, ".")
 	require.NoError(t, err)
-	x, err := program.Start(context.WithoutCancel(t.Context()), path, nil, nil)
+	return path
+}
+
+func runPrometheus(t *testing.T, path string, args ...string) *prometheusProgram {
+	t.Helper()
+	x, err := program.Start(context.WithoutCancel(t.Context()), path, args, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, x.Stop(time.Minute)) })
 	require.NoError(t, x.WaitFor("listening on ", time.Minute))
 	_, address, _ := strings.Cut(x.Output(), "listening on ")
 	address, _, _ = strings.Cut(address, "\n")
-	return &prometheusProgram{t, address}
+	return &prometheusProgram{t, address, x.Output}
 }
 
 func (p *prometheusProgram) get(path string, into any) {
@@ -596,7 +603,7 @@ func TestPrometheusTakesEverythingFromTheReadyPipeline(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector and Prometheus are not built and run with -short")
 	}
-	store, p := startPrometheus(t), newPorts(t)
+	store, p := runPrometheus(t, buildPrometheus(t)), newPorts(t)
 	ready, err := config.YAML("prometheus")
 	require.NoError(t, err)
 	otelcol.Start(t, otelcol.Build(t), append(p.env, "OTELGPU_PROMETHEUS_ENDPOINT=http://"+store.address+"/api/v1/otlp"), ready, faster)

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path"
 	"slices"
@@ -141,7 +142,7 @@ func TestOwnTypesAreSnakeCaseAndPresent(t *testing.T) {
 func TestTheKubernetesPipelinesRunOnTheFullBuild(t *testing.T) {
 	renamed := map[string]string{"otlpgrpcexporter": "otlpexporter"}
 	full := readManifest(t, "builder-full.yaml").sections()
-	for _, name := range []string{"kubernetes/agent", "kubernetes/gateway"} {
+	for _, name := range []string{"dcgm-exporter", "kafka/agent", "kafka/gateway", "kubernetes/agent", "kubernetes/gateway"} {
 		text, err := config.YAML(name)
 		require.NoError(t, err)
 		var tree map[string]map[string]any
@@ -163,4 +164,12 @@ func TestTheKubernetesPipelinesRunOnTheFullBuild(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A ready pipeline for the full build is refused by name, with the remedy; a plain misspelling is not.
+func TestPipelinesOfTheFullBuildAreRefusedWithTheRemedy(t *testing.T) {
+	for _, name := range []string{"dcgm-exporter", "kafka/agent", "kafka/gateway", "kubernetes/agent", "kubernetes/gateway"} {
+		require.ErrorContains(t, run([]string{"validate", "--config", name}), `is in the full build: "make build-full" makes it`, name)
+	}
+	require.NotContains(t, withHint(errors.New(`'exporters' unknown type: "kafak" for id: "kafak"`)).Error(), "full build")
 }

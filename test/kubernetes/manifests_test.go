@@ -5,9 +5,11 @@ package kubernetes
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -24,8 +26,11 @@ import (
 	policy "k8s.io/api/policy/v1"
 	rbac "k8s.io/api/rbac/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/pod-security-admission/api"
+	admission "k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
 )
 
@@ -251,4 +256,162 @@ func text(t *testing.T, name string) string {
 	b, err := os.ReadFile(filepath.Join(folder, "config", fmt.Sprint(name, ".yaml")))
 	require.NoError(t, err)
 	return string(b)
+}
+
+// levels evaluates a pod with the code of Kubernetes' own admission plugin and returns by control why a level forbids it.
+func levels(t *testing.T, level api.Level, name string, labels map[string]string, spec core.PodSpec) map[string]string {
+	t.Helper()
+	evaluator, err := admission.NewEvaluator(admission.DefaultChecks(), nil)
+	require.NoError(t, err)
+	forbidden := map[string]string{}
+	for _, r := range evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &meta.ObjectMeta{Name: name, Labels: labels}, &spec) {
+		if !r.Allowed {
+			forbidden[r.ForbiddenReason] = r.ForbiddenDetail
+		}
+	}
+	return forbidden
+}
+
+func reasons(forbidden map[string]string) []string {
+	return slices.Sorted(maps.Keys(forbidden))
+}
+
+// snippet reads one of the examples for applications, strictly.
+func snippet(t *testing.T, name string) *apps.Deployment {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(folder, "snippets", name+".yaml"))
+	require.NoError(t, err)
+	var d apps.Deployment
+	require.NoError(t, yaml.UnmarshalStrict(b, &d), name)
+	require.Equal(t, "Deployment", d.Kind)
+	require.Equal(t, d.Spec.Selector.MatchLabels, d.Spec.Template.Labels)
+	return &d
+}
+
+// captured is the agent's template with the patch of deploy/kubernetes-capture, merged as kustomize does.
+func captured(t *testing.T) core.PodTemplateSpec {
+	t.Helper()
+	patch, err := os.ReadFile(filepath.Join("..", "..", "deploy", "kubernetes-capture", "agent.yaml"))
+	require.NoError(t, err)
+	change, err := yaml.YAMLToJSON(patch)
+	require.NoError(t, err)
+	before, err := json.Marshal(objects(t)["DaemonSet otelgpu-agent"])
+	require.NoError(t, err)
+	after, err := strategicpatch.StrategicMergePatch(before, change, apps.DaemonSet{})
+	require.NoError(t, err)
+	var d apps.DaemonSet
+	require.NoError(t, yaml.UnmarshalStrict(after, &d))
+	return d.Spec.Template
+}
+
+// TestPodSecurityAdmitsThemAtTheLevelsThatAreDocumented: gateways, services and the sidecar at restricted; of the agents it names
+// exactly what docs/kubernetes.md says they depart in.
+func TestPodSecurityAdmitsThemAtTheLevelsThatAreDocumented(t *testing.T) {
+	all := pods(t)
+	restricted := []string{"hostPort", "restricted volume types", "runAsNonRoot != true", "runAsUser=0"}
+	for _, x := range []struct {
+		name                 string
+		pod                  core.PodTemplateSpec
+		baseline, restricted []string
+	}{
+		{"gateway", all["gateway"], nil, nil},
+		{"agent", all["agent"], []string{"hostPath volumes", "hostPort"}, restricted},
+		{"agent that captures", captured(t), []string{"hostPath volumes", "hostPort"}, restricted},
+		{"application", snippet(t, "application").Spec.Template, nil, nil},
+		{"capture", snippet(t, "capture").Spec.Template, []string{"hostPath volumes"}, []string{"restricted volume types"}},
+		{"sidecar", snippet(t, "sidecar").Spec.Template, nil, nil},
+	} {
+		for level, want := range map[api.Level][]string{api.LevelBaseline: x.baseline, api.LevelRestricted: x.restricted} {
+			got := levels(t, level, x.name, x.pod.Labels, x.pod.Spec)
+			assert.Equal(t, want, reasons(got), "%s at %s: %v", x.name, level, got)
+		}
+	}
+	// The evaluator finds faults at all.
+	gateway := all["gateway"]
+	bad := *gateway.Spec.DeepCopy()
+	bad.Containers[0].SecurityContext.Capabilities.Drop = nil
+	assert.Equal(t, []string{"unrestricted capabilities"}, reasons(levels(t, api.LevelRestricted, "gateway", nil, bad)))
+	namespace := objects(t)["Namespace observability"].(*core.Namespace)
+	assert.Equal(t, string(api.LevelPrivileged), namespace.Labels[api.EnforceLevelLabel], "the agent needs it")
+}
+
+// TestCaptureMeetsInOneFolder: library, environment, folder and group of the application and of who reads the rings.
+func TestCaptureMeetsInOneFolder(t *testing.T) {
+	agent := captured(t)
+	source := func(spec core.PodSpec, c core.Container, path string) (found core.VolumeSource, readOnly bool) {
+		for _, m := range c.VolumeMounts {
+			if m.MountPath != path {
+				continue
+			}
+			for _, v := range spec.Volumes {
+				if v.Name == m.Name {
+					return v.VolumeSource, m.ReadOnly
+				}
+			}
+		}
+		t.Fatalf("nothing is mounted at %s of %s", path, c.Name)
+		return
+	}
+	environment := func(c core.Container) map[string]string {
+		out := map[string]string{}
+		for _, e := range c.Env {
+			out[e.Name] = e.Value
+		}
+		return out
+	}
+	config, err := os.ReadFile(filepath.Join("..", "..", "deploy", "kubernetes-capture", "capture.yaml"))
+	require.NoError(t, err)
+	for _, name := range []string{"capture", "sidecar"} {
+		spec := snippet(t, name).Spec.Template.Spec
+		app, library := spec.Containers[0], spec.InitContainers[0]
+		env := environment(app)
+		_, readOnly := source(spec, app, path.Dir(env["CUDA_INJECTION64_PATH"]))
+		assert.True(t, readOnly)
+		brought, _ := source(spec, library, strings.TrimSuffix(library.Args[0], "/"))
+		used, _ := source(spec, app, path.Dir(env["CUDA_INJECTION64_PATH"]))
+		assert.Equal(t, brought, used, "the library comes to where the driver looks")
+		rings, readOnly := source(spec, app, env["OTELGPU_CAPTURE_DIR"])
+		assert.False(t, readOnly)
+		folder := "folder: " + env["OTELGPU_CAPTURE_DIR"]
+		if name == "capture" {
+			agents, _ := source(agent.Spec, agent.Spec.Containers[0], env["OTELGPU_CAPTURE_DIR"])
+			assert.Equal(t, rings.HostPath.Path, agents.HostPath.Path, "one folder of the node")
+			assert.Equal(t, core.HostPathDirectoryOrCreate, *agents.HostPath.Type)
+			assert.Equal(t, agent.Spec.SecurityContext.SupplementalGroups, spec.SecurityContext.SupplementalGroups, "one group")
+			prepare := agent.Spec.InitContainers[0].Command[2]
+			assert.Contains(t, prepare, fmt.Sprintf("chgrp %d %s", spec.SecurityContext.SupplementalGroups[0], env["OTELGPU_CAPTURE_DIR"]))
+			assert.Contains(t, prepare, "chmod 2770", "the setgid bit makes rings the group's")
+			assert.Contains(t, string(config), folder)
+			continue
+		}
+		collector := spec.InitContainers[1]
+		assert.Equal(t, core.ContainerRestartPolicyAlways, *collector.RestartPolicy)
+		theirs, _ := source(spec, collector, env["OTELGPU_CAPTURE_DIR"])
+		assert.Equal(t, rings, theirs)
+		assert.Equal(t, core.StorageMediumMemory, rings.EmptyDir.Medium)
+		assert.NotNil(t, spec.SecurityContext.FSGroup)
+		assert.Contains(t, environment(collector)["COLLECTOR"], folder)
+	}
+}
+
+// TestApplicationsSendToTheirOwnNode: variables in the order in which Kubernetes can expand them.
+func TestApplicationsSendToTheirOwnNode(t *testing.T) {
+	ports := map[int32]int32{}
+	for _, p := range pods(t)["agent"].Spec.Containers[0].Ports {
+		ports[p.HostPort] = p.ContainerPort
+	}
+	c := snippet(t, "application").Spec.Template.Spec.Containers[0]
+	known := map[string]string{}
+	for _, e := range c.Env {
+		for _, m := range regexp.MustCompile(`\$\((\w+)\)`).FindAllStringSubmatch(e.Value, -1) {
+			assert.Contains(t, known, m[1], "%s stands before it", e.Name)
+		}
+		known[e.Name] = e.Value
+		if e.ValueFrom != nil {
+			known[e.Name] = e.ValueFrom.FieldRef.FieldPath
+		}
+	}
+	assert.Equal(t, "status.hostIP", known["NODE_IP"])
+	assert.Equal(t, "http://$(NODE_IP):4317", known["OTEL_EXPORTER_OTLP_ENDPOINT"])
+	assert.EqualValues(t, 4317, ports[4317], "the agent listens there on the node")
 }

@@ -1,13 +1,14 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command prometheus is the part of Prometheus that takes metrics by OTLP: its own write handler, its own time series database and its own
-// query engine, without the rest. Tests push to it and ask what is there, which no reading of documentation replaces: it refuses
+// Command prometheus is the part of Prometheus that takes metrics, by OTLP and by scraping, and answers: its own write handler, scrape
+// manager, time series database, query engine and rules, without the rest. Tests push to it and ask what is there, which no reading of documentation replaces: it refuses
 // a whole request for one sample that it has at the same time with another value.
 //
-// It prints the address that it listens on. Paths: POST /api/v1/otlp/v1/metrics; GET /api/v1/query?query=&time= (unix seconds);
-// GET /samples?match= (a series selector), all samples of all times; GET /exemplars?match=; GET /answers, how often the write handler gave
-// which status.
+// Its argument is a configuration file of Prometheus, of which storage, otlp and scrape_configs are heeded (targets and intervals come with
+// POST /scrape). It prints the address that it listens on. Paths: POST /api/v1/otlp/v1/metrics; POST /scrape?job=&target=host:port, which is read every
+// second from then on; GET /api/v1/query?query=&time= (unix seconds); GET /rules?file=&time=, a file of rules evaluated; GET /samples?match=
+// (a series selector), all samples of all times; GET /exemplars?match=; GET /answers, how often the write handler gave which status.
 //
 // It is a module of its own so that Prometheus' dependencies are in none that is shipped.
 package main
@@ -55,11 +56,19 @@ func run() error {
 	}
 	defer os.RemoveAll(dir)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	s, err := newServer(dir, log)
+	cfg := &config.DefaultConfig
+	if len(os.Args) > 1 {
+		if cfg, err = config.LoadFile(os.Args[1], false, log); err != nil {
+			return err
+		}
+	}
+	s, err := newServer(dir, cfg, log)
 	if err != nil {
 		return err
 	}
 	defer s.db.Close()
+	go s.scraper.run()
+	defer s.scraper.stop()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -77,17 +86,22 @@ func run() error {
 }
 
 type server struct {
-	db     *tsdb.DB
-	engine *promql.Engine
-	parser parser.Parser
+	db      *tsdb.DB
+	engine  *promql.Engine
+	parser  parser.Parser
+	scraper *scraper
+	config  *config.Config
 
 	mu      sync.Mutex
 	answers map[string]int
 }
 
-func newServer(dir string, log *slog.Logger) (*server, error) {
+func newServer(dir string, cfg *config.Config, log *slog.Logger) (*server, error) {
 	opts := tsdb.DefaultOptions() // as Prometheus starts without flags, but for the retention and the exemplars
-	opts.RetentionDuration = int64(24 * time.Hour / time.Millisecond)
+	opts.RetentionDuration = int64(48 * time.Hour / time.Millisecond)
+	if c := cfg.StorageConfig.TSDBConfig; c != nil {
+		opts.OutOfOrderTimeWindow = c.OutOfOrderTimeWindow
+	}
 	opts.EnableExemplarStorage, opts.MaxExemplars = true, 100_000
 	db, err := tsdb.Open(dir, log, prometheus.NewRegistry(), opts, nil)
 	if err != nil {
@@ -98,11 +112,15 @@ func newServer(dir string, log *slog.Logger) (*server, error) {
 		Logger: log, MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, EnableAtModifier: true,
 		EnableNegativeOffset: true, Parser: p,
 	})
-	return &server{db: db, engine: engine, parser: p, answers: map[string]int{}}, nil
+	scraper, err := newScraper(db, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	return &server{db: db, config: cfg, engine: engine, parser: p, scraper: scraper, answers: map[string]int{}}, nil
 }
 
 func (s *server) routes(log *slog.Logger) http.Handler {
-	otlp := remote.NewOTLPWriteHandler(log, prometheus.NewRegistry(), s.db, func() config.Config { return config.DefaultConfig }, remote.OTLPOptions{})
+	otlp := remote.NewOTLPWriteHandler(log, prometheus.NewRegistry(), s.db, func() config.Config { return *s.config }, remote.OTLPOptions{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/v1/otlp/v1/metrics", func(w http.ResponseWriter, r *http.Request) {
 		c := &capture{ResponseWriter: w, status: http.StatusOK}
@@ -118,6 +136,11 @@ func (s *server) routes(log *slog.Logger) http.Handler {
 	})
 	mux.HandleFunc("GET /api/v1/query", func(w http.ResponseWriter, r *http.Request) {
 		v, err := s.query(r)
+		reply(w, v, err)
+	})
+	mux.HandleFunc("POST /scrape", s.scraper.add)
+	mux.HandleFunc("GET /rules", func(w http.ResponseWriter, r *http.Request) {
+		v, err := s.rules(r)
 		reply(w, v, err)
 	})
 	mux.HandleFunc("GET /samples", func(w http.ResponseWriter, r *http.Request) {

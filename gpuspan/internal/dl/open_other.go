@@ -1,7 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build !(linux || darwin)
+//go:build !(linux || darwin) || gpuspan_static
 
 package dl
 
@@ -10,7 +10,9 @@ import (
 	"runtime"
 )
 
-var errUnsupported = errors.New("loading libraries is not supported on " + runtime.GOOS)
+// errUnsupported is also the answer of programs that were built with the tag gpuspan_static: without the system's loader they are linked
+// statically, and start where there is no libc.
+var errUnsupported = errors.New("this program cannot load libraries (it is for " + runtime.GOOS + ", or was built with the tag gpuspan_static)")
 
 func open(string) (uintptr, error)            { return 0, errUnsupported }
 func symbol(uintptr, string) (uintptr, error) { return 0, errUnsupported }

@@ -1,0 +1,56 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/freeport"
+	"github.com/otelgpu/otelgpu/test/internal/program"
+)
+
+// The example of a manifest, through the Collector's own builder, and the configuration that goes with it. The builder's own call of the compiler
+// differs by -trimpath only, which would compile everything anew.
+func TestOwnCollectorIsBuiltFromTheManifestAndStarts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("no Collector is built and run with -short")
+	}
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	builder := filepath.Join(dir, "builder")
+	_, err = program.Go(t.Context(), filepath.Join(root, "internal", "tools"), []string{"GOWORK=off"},
+		"build", "-o", builder, "go.opentelemetry.io/collector/cmd/builder")
+	require.NoError(t, err)
+
+	text, err := os.ReadFile(filepath.Join(root, "deploy", "own-collector", "builder.yaml"))
+	require.NoError(t, err)
+	manifest := strings.ReplaceAll(string(text), "=> ../../..", "=> "+root)
+	require.Equal(t, 3, strings.Count(manifest, "=> "+root), "the root module and two of those that it requires")
+	manifest = strings.Replace(manifest, "output_path: ./build", "output_path: "+filepath.Join(dir, "build"), 1)
+	file := filepath.Join(dir, "builder.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(manifest), 0o600))
+	p, err := program.Start(t.Context(), builder, []string{"--config", file, "--skip-compilation"}, []string{"GOWORK=off"})
+	require.NoError(t, err)
+	require.NoError(t, p.Wait(5*time.Minute))
+	binary := filepath.Join(dir, "my-collector")
+	_, err = program.Go(t.Context(), filepath.Join(dir, "build"), []string{"GOWORK=off", "GOPROXY=off"}, "build", "-o", binary, ".")
+	require.NoError(t, err)
+
+	address, err := freeport.Address()
+	require.NoError(t, err)
+	p, err = program.Start(context.WithoutCancel(t.Context()), binary,
+		[]string{"--config", filepath.Join(root, "deploy", "own-collector", "config.yaml")}, []string{"OTLP_GRPC=" + address, "OTELGPU_SOURCE=simulated"})
+	require.NoError(t, err)
+	require.NoError(t, p.WaitFor("Everything is ready", time.Minute))
+	require.NoError(t, p.WaitFor("GPU source opened", time.Minute))
+	require.NoError(t, p.Stop(time.Minute))
+}

@@ -1,0 +1,222 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package test
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/config"
+	"github.com/otelgpu/otelgpu/test/internal/otelcol"
+	"github.com/otelgpu/otelgpu/test/internal/program"
+)
+
+// Libraries of the images, as their makers list them. Alpine has neither these nor glibc's loader, so it is as scratch for what is linked here.
+var (
+	glibc = []string{"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libresolv.so.2", "librt.so.1"}
+	gcc   = []string{"libgcc_s.so.1", "libstdc++.so.6"}
+	roots = map[string][]string{"scratch": nil, "distroless static": nil, "distroless base": glibc, "distroless cc": append(slices.Clone(glibc), gcc...)}
+)
+
+// What docs/operating.md says of linking, tried: each program alone in a root that has an image's libraries.
+func TestWhatStartsWhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing is built and run with -short")
+	}
+	if err := start(t.TempDir(), "/none"); errors.Is(err, syscall.EPERM) {
+		t.Skip("chroot is not permitted here (run as root)")
+	}
+	examples, err := filepath.Abs(filepath.Join("..", "examples"))
+	require.NoError(t, err)
+	dir := t.TempDir()
+	build := func(name string, env []string, tags string) string {
+		path := filepath.Join(dir, name)
+		_, err := program.Go(t.Context(), examples, env, "build", "-tags", tags, "-o", path, "./cudavector")
+		require.NoError(t, err)
+		return path
+	}
+	for _, x := range []struct {
+		name, path string
+		args       []string
+		static     bool
+	}{
+		{"otelcol-gpu", otelcol.Build(t), []string{"config"}, false},
+		{"gpuspan/cuda", build("cgo", nil, ""), []string{"-h"}, false},
+		{"gpuspan/cuda without cgo", build("nocgo", []string{"CGO_ENABLED=0"}, ""), []string{"-h"}, false},
+		{"gpuspan/cuda without cgo, gpuspan_static", build("static", []string{"CGO_ENABLED=0"}, "gpuspan_static"), []string{"-h"}, true},
+	} {
+		file, err := elf.Open(x.path)
+		require.NoError(t, err)
+		needed, err := file.ImportedLibraries()
+		require.NoError(t, err)
+		require.NoError(t, file.Close())
+		assert.Equal(t, x.static, len(needed) == 0, "%s is linked with %v", x.name, needed)
+		for image, libraries := range roots {
+			err := start(root(t, x.path, libraries), "/program", x.args...)
+			if x.static || libraries != nil {
+				assert.NoError(t, err, "%s in %s", x.name, image)
+			} else {
+				assert.ErrorIs(t, err, syscall.ENOENT, "%s in %s: there is no loader", x.name, image)
+			}
+		}
+	}
+}
+
+// root is a folder with the program and libraries of this machine.
+func root(t *testing.T, path string, libraries []string) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "lib64"), 0o755))
+	if os.Link(path, filepath.Join(dir, "program")) != nil { // on another file system
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "program"), b, 0o755))
+	}
+	for _, name := range libraries {
+		found := ""
+		for _, folder := range []string{"/lib64", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"} {
+			if _, err := os.Stat(filepath.Join(folder, name)); err == nil {
+				found = filepath.Join(folder, name)
+				break
+			}
+		}
+		if found == "" {
+			t.Skipf("%s is not on this machine", name)
+		}
+		b, err := os.ReadFile(found)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "lib64", name), b, 0o755))
+	}
+	return dir
+}
+
+// start runs a program with nothing but the folder to see. Exit statuses are not errors: the program has started.
+func start(dir, path string, args ...string) error {
+	cmd := exec.CommandContext(context.Background(), path, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: dir}
+	cmd.Dir, cmd.Env = "/", []string{"LD_LIBRARY_PATH=/lib64"}
+	cmd.Err = nil // the path is in the new root
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && !strings.Contains(string(out), "shared librar") {
+		return nil
+	}
+	return err
+}
+
+// What linters of container files ask for, and what the text promises.
+func TestTheContainerFileIsPinnedAndNotRoot(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("..", "deploy", "container", "Containerfile"))
+	require.NoError(t, err)
+	text := regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(string(b), "")
+	text = strings.ReplaceAll(text, "\\\n", " ")
+	var from, stage []string
+	for line := range strings.Lines(text) {
+		instruction, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch instruction {
+		case "":
+		case "FROM":
+			from, stage = append(from, rest), nil
+		case "ARG", "WORKDIR", "COPY", "RUN", "LABEL", "USER", "EXPOSE", "ENTRYPOINT", "CMD":
+			stage = append(stage, strings.TrimSpace(line))
+		default:
+			t.Errorf("%s is not wanted here", instruction)
+		}
+	}
+	require.Len(t, from, 3)
+	for _, image := range from {
+		assert.Regexp(t, `^\$\{(\w+)_IMAGE\}\$\{(\w+)_DIGEST:\+@\$\{(\w+)_DIGEST\}\}( AS \w+)?$`, image)
+		assert.NotContains(t, image, ":latest")
+	}
+	assert.NotContains(t, text, ":latest")
+	assert.NotContains(t, text, "ADD ")
+	// The last stage.
+	final := strings.Join(stage, "\n")
+	assert.Regexp(t, `(?m)^USER 65532:65532$`, final, "a number, by which an orchestrator knows that it is not root")
+	assert.NotRegexp(t, `(?m)^RUN`, final, "there is no shell")
+	assert.Regexp(t, `(?m)^ENTRYPOINT \["/usr/bin/otelcol-gpu"\]$`, final)
+	for _, line := range stage {
+		if strings.HasPrefix(line, "COPY") {
+			assert.Contains(t, line, "--from=build")
+		}
+	}
+	all, err := config.YAML(config.AllInOne)
+	require.NoError(t, err)
+	ports := regexp.MustCompile(`(?::-127\.0\.0\.1:|PORT:-)(\d+)\}`).FindAllStringSubmatch(all, -1)
+	require.NotEmpty(t, ports)
+	exposed := strings.Fields(regexp.MustCompile(`(?m)^EXPOSE (.*)$`).FindStringSubmatch(final)[1])
+	assert.Len(t, exposed, len(ports))
+	for _, p := range ports {
+		assert.Contains(t, exposed, p[1])
+	}
+	ignored, err := os.ReadFile(filepath.Join("..", "deploy", "container", "Containerfile.dockerignore"))
+	require.NoError(t, err)
+	assert.Contains(t, strings.Fields(string(ignored)), ".git")
+}
+
+// A build takes minutes and pulls images, so it is asked for: OTELGPU_TEST_DOCKER=docker (or podman).
+func TestTheContainerIsBuiltAndStarts(t *testing.T) {
+	builder := os.Getenv("OTELGPU_TEST_DOCKER")
+	if builder == "" {
+		t.Skip("OTELGPU_TEST_DOCKER names no builder")
+	}
+	rootFolder, err := filepath.Abs("..")
+	require.NoError(t, err)
+	for target, args := range map[string][]string{"": {"config"}, "capture": {"/tmp/"}} {
+		image := "otelcol-gpu-test" + target
+		out, err := exec.CommandContext(t.Context(), builder, "build", "-f", filepath.Join(rootFolder, "deploy/container/Containerfile"), "--target", target, "-t", image, rootFolder).CombinedOutput()
+		require.NoError(t, err, string(out))
+		out, err = exec.CommandContext(t.Context(), builder, append([]string{"run", "--rm", image}, args...)...).CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+}
+
+// systemd's own reader of units, and its own measure of what a service may still do.
+func TestTheServiceIsAUnitOfSystemd(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not here")
+	}
+	b, err := os.ReadFile(filepath.Join("..", "deploy", "systemd", "otelcol-gpu.service"))
+	require.NoError(t, err)
+	program, err := exec.LookPath("true")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	unit := filepath.Join(dir, "otelcol-gpu.service")
+	text := strings.ReplaceAll(string(b), "/usr/local/bin/otelcol-gpu", program)
+	require.NoError(t, os.WriteFile(unit, []byte(text), 0o600))
+	out, err := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", unit).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.NotContains(t, string(out), "Unknown", "keys and sections")
+	// 0 is nothing, 10 is all; a plain service has 9.6.
+	out, err = exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--threshold=25", unit).CombinedOutput()
+	require.NoError(t, err, string(out))
+
+	// The name of a ready pipeline is good for both commands of the unit, and each variable of the environment is one that something reads.
+	environment, err := os.ReadFile(filepath.Join("..", "deploy", "systemd", "environment"))
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`(?m)^#?(OTELGPU_\w+)=`).FindAllStringSubmatch(string(environment), -1) {
+		known := strings.Contains(string(b), "${"+m[1]+"}")
+		for _, name := range config.Names() {
+			yaml, err := config.YAML(name)
+			require.NoError(t, err)
+			known = known || strings.Contains(yaml, "${env:"+m[1])
+		}
+		assert.True(t, known, m[1])
+	}
+}
