@@ -72,7 +72,7 @@ func WithAttributes(kv ...attribute.KeyValue) Option {
 	return optionFunc(func(c *engine.Config) { c.Attributes = append(c.Attributes, kv...) })
 }
 
-// Sink takes the spans of sections instead of the TracerProvider; package otlp has one, at a tenth of the cost.
+// Sink takes the spans of sections instead of the TracerProvider; package otlp has one, at a tenth of what the SDK takes.
 type Sink interface{ engine.Sink }
 
 // WithSink lets a sink take the spans of sections. Spans of steps, which live while the program runs, stay with the TracerProvider. Flush and shut

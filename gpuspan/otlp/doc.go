@@ -9,10 +9,11 @@
 //	prof.Shutdown(ctx)
 //	sink.Shutdown(ctx)
 //
-// What is the same for all sections of an operation on a stream is encoded once. A span then costs the process about a tenth of one that is
-// made, batched and exported by an SDK (docs/benchmarks.md). What the SDK offers in between is missing: span processors, attribute limits and samplers. A section
-// below a span is recorded if that is sampled, a batch also if one of its requests is, and a section without a parent always.
+// What is the same for all sections of an operation on a stream is encoded once. A span then costs the process about a
+// tenth of one that is made, batched and exported by an SDK (docs/benchmarks.md). What the SDK offers in between is
+// missing: span processors, attribute limits and samplers. A section below a span is recorded if that is sampled, a
+// batch also if one of its requests is, and a section without a parent always.
 //
-// Requests wait in a bounded queue, are sent again while the receiver asks for it or cannot be reached, and are dropped in the end; [Sink.Stats] counts
-// spans by what became of them.
+// Requests wait in a bounded queue, are sent again while the receiver asks for it or cannot be reached, and are dropped
+// in the end; [Sink.Stats] counts spans by what became of them.
 package otlp

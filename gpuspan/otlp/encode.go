@@ -15,8 +15,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 )
 
-// The field numbers are those of opentelemetry/proto/trace/v1/trace.proto, common/v1/common.proto and collector/trace/v1/trace_service.proto. A tag is the number
-// times 8 plus the wire type: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
+// The field numbers are those of opentelemetry/proto/trace/v1/trace.proto, common/v1/common.proto and
+// collector/trace/v1/trace_service.proto. A tag is the number times 8 plus the wire type: 0 varint, 1 eight bytes, 2
+// length and bytes, 5 four bytes.
 
 const (
 	spanKindInternal  = 1
@@ -41,10 +42,6 @@ func appendString(b []byte, field int, v string) []byte {
 	}
 	b = binary.AppendUvarint(appendTag(b, field, 2), uint64(len(v)))
 	return append(b, v...)
-}
-
-func appendFixed64(b []byte, field int, v uint64) []byte {
-	return binary.LittleEndian.AppendUint64(appendTag(b, field, 1), v)
 }
 
 func appendFixed32(b []byte, field int, v uint32) []byte {
@@ -156,7 +153,8 @@ var numbers = func() (list [engine.NumFacts][]byte) {
 	return list
 }()
 
-// appendFact writes a number behind the rest of its attribute. An integer is at most ten bytes long, so that the lengths before it stay single bytes.
+// appendFact writes a number behind the rest of its attribute. An integer is at most ten bytes long, so that the
+// lengths before it stay single bytes.
 func appendFact(b []byte, f engine.Fact, bits uint64) []byte {
 	head := numbers[f]
 	if f < engine.FactRead {
@@ -298,8 +296,9 @@ func (b *batch) clear() {
 	b.spans = 0
 }
 
-// request writes an ExportTraceServiceRequest {resource_spans = 1} of ResourceSpans {resource = 1, scope_spans = 2} of ScopeSpans {scope = 1, spans = 2, schema_url =
-// 3} into out, and empties the batch. resource is the field of ResourceSpans.
+// request writes an ExportTraceServiceRequest {resource_spans = 1} of ResourceSpans {resource = 1, scope_spans = 2} of
+// ScopeSpans {scope = 1, spans = 2, schema_url = 3} into out, and empties the batch. resource is the field of
+// ResourceSpans.
 func (b *batch) request(resource, out []byte) []byte {
 	heads := make([][]byte, len(b.scopes))
 	inner := len(resource)

@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// Sender sends requests. Send returns how many spans the receiver refused for good while it took the others. An error that is a [Later] asks to try again; any
-// other one drops the request. The request's bytes are another's once Send has returned.
+// Sender sends requests. Send returns how many spans the receiver refused for good while it took the others. An error
+// that is a [Later] asks to try again; any other one drops the request. The request's bytes are another's once Send has
+// returned.
 type Sender interface {
 	Send(ctx context.Context, request []byte) (refused int64, err error)
 }
@@ -105,7 +106,8 @@ func (s *httpSender) Send(ctx context.Context, request []byte) (refused int64, e
 	return 0, fmt.Errorf("%s answered %s", s.url, a.Status)
 }
 
-// refusedSpans reads ExportTraceServiceResponse {partial_success = 1 {rejected_spans = 1}}. What cannot be read refuses nothing.
+// refusedSpans reads ExportTraceServiceResponse {partial_success = 1 {rejected_spans = 1}}. What cannot be read refuses
+// nothing.
 func refusedSpans(body []byte) int64 {
 	partial, ok := field(body, 1)
 	if !ok {

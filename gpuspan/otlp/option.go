@@ -34,8 +34,9 @@ type option func(*config)
 
 func (f option) apply(c *config) { f(c) }
 
-// Endpoint is the receiver's URL, as http://127.0.0.1:4318. A path is kept; without one it is /v1/traces. Default: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT as it
-// stands there, else OTEL_EXPORTER_OTLP_ENDPOINT with /v1/traces after it, else http://localhost:4318/v1/traces.
+// Endpoint is the receiver's URL, as http://127.0.0.1:4318. A path is kept; without one it is /v1/traces. Default:
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT as it stands there, else OTEL_EXPORTER_OTLP_ENDPOINT with /v1/traces after it,
+// else http://localhost:4318/v1/traces.
 func Endpoint(u string) Option { return option(func(c *config) { c.endpoint = u }) }
 
 // Header sets a header of each request, as for authorization. OTEL_EXPORTER_OTLP_HEADERS sets others.
@@ -58,7 +59,8 @@ func Interval(d time.Duration) Option { return option(func(c *config) { c.interv
 // BatchSize is how many spans one request holds at most; default 2048.
 func BatchSize(spans int) Option { return option(func(c *config) { c.batchSize = spans }) }
 
-// Queue is how many requests wait at most; the newest is dropped where there are more. Default 16, at most 20 MB with batches of the default size.
+// Queue is how many requests wait at most; the newest is dropped where there are more. Default 16, at most 20 MB with
+// batches of the default size.
 func Queue(requests int) Option { return option(func(c *config) { c.queue = requests }) }
 
 // RetryFor is how long a request is tried again before it is dropped; default 1 min.

@@ -57,8 +57,8 @@ const (
 	shutdown  = "shutdown"
 )
 
-// New makes a sink and starts its sender. The result is never nil: with an error, which names what is wrong, defaults stand in, and with an endpoint that is
-// none everything is dropped.
+// New makes a sink and starts its sender. The result is never nil: with an error, which names what is wrong, defaults
+// stand in, and with an endpoint that is none everything is dropped.
 func New(opts ...Option) (*Sink, error) {
 	c := config{headers: map[string]string{}, interval: time.Second, batchSize: 2048, queue: 16, patience: time.Minute}
 	for _, o := range opts {

@@ -3,7 +3,7 @@
 
 package report
 
-import "sort"
+import "github.com/otelgpu/otelgpu/gpuspan/internal/intervals"
 
 // maxOpen bounds the disjoint intervals that may still grow together.
 const maxOpen = 1024
@@ -12,50 +12,21 @@ const maxOpen = 1024
 // disjoint intervals is closed, and what arrives before its end later on counts as covered already, so the length is
 // never too large.
 type union struct {
-	open   []interval // disjoint, not touching, sorted
-	closed int64      // length of closed intervals
-	mark   int64      // end of the latest closed interval
+	open   intervals.Set[int64]
+	closed int64 // length of closed intervals
+	mark   int64 // end of the latest closed interval
 	marked bool
 }
 
-type interval struct{ start, end int64 }
-
 func (u *union) add(start, end int64) {
-	if u.marked && start < u.mark {
-		start = u.mark
+	if u.marked {
+		start = max(start, u.mark)
 	}
-	if end <= start {
-		return
-	}
-	// i: first interval that ends at or after start; j: first that begins after end. Those between grow together.
-	i := sort.Search(len(u.open), func(k int) bool { return u.open[k].end >= start })
-	j := i
-	for j < len(u.open) && u.open[j].start <= end {
-		start, end = min(start, u.open[j].start), max(end, u.open[j].end)
-		j++
-	}
-	if i == j {
-		u.open = append(u.open, interval{})
-		copy(u.open[i+1:], u.open[i:])
-		u.open[i] = interval{start, end}
-	} else {
-		u.open[i] = interval{start, end}
-		u.open = append(u.open[:i+1], u.open[j:]...)
-	}
-	if len(u.open) > maxOpen {
-		half := len(u.open) / 2 // half at a time, so that closing costs O(1) an interval
-		for _, v := range u.open[:half] {
-			u.closed += v.end - v.start
-		}
-		u.mark, u.marked = u.open[half-1].end, true
-		u.open = append(u.open[:0], u.open[half:]...)
+	u.open.Add(start, end)
+	if n := len(u.open.List); n > maxOpen { // half at a time, so that closing costs O(1) an interval
+		length, mark := u.open.Take(n / 2)
+		u.closed, u.mark, u.marked = u.closed+length, mark, true
 	}
 }
 
-func (u *union) length() int64 {
-	l := u.closed
-	for _, v := range u.open {
-		l += v.end - v.start
-	}
-	return l
-}
+func (u *union) length() int64 { return u.closed + u.open.Length() }

@@ -53,8 +53,8 @@ func TestASectionAllocatesNothing(t *testing.T) {
 	require.NoError(t, sink.Shutdown(context.Background()))
 }
 
-// BenchmarkSectionToBytes is a section from Start to the bytes of OTLP with nothing to wait for: a thousand are started, then flushed. It is what to profile;
-// what the threads' waking costs beside it TestCostOfASpan shows.
+// BenchmarkSectionToBytes is a section from Start to the bytes of OTLP with nothing to wait for: a thousand are
+// started, then flushed. It is what to profile; what the threads' waking costs beside it TestCostOfASpan shows.
 func BenchmarkSectionToBytes(b *testing.B) {
 	c := &client{discard: true}
 	sink, err := otlp.New(otlp.To(c))

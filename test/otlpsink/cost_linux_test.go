@@ -34,7 +34,8 @@ func cpu(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// variant makes a pipeline that ends with the bytes of OTLP. run starts n sections or spans, waits for their bytes and returns how many there were.
+// variant makes a pipeline that ends with the bytes of OTLP. run starts n sections or spans, waits for their bytes and
+// returns how many there were.
 type variant struct {
 	name string
 	make func(t *testing.T, c *client) (run func(n int) int, stop func())
@@ -43,7 +44,8 @@ type variant struct {
 // rate is how many sections a second are started: as many as a busy service has.
 const rate = 20_000
 
-// paced calls f n times, in bursts of five milliseconds: what is left of their own cost when it is taken off again is small beside what is measured.
+// paced calls f n times, in bursts of five milliseconds: what is left of their own cost when it is taken off again is
+// small beside what is measured.
 func paced(n int, f func()) {
 	begin := time.Now()
 	for i := range n {
@@ -129,8 +131,8 @@ func attributesOfASection(t *testing.T) []attribute.KeyValue {
 	return spans.Ended()[1].Attributes()
 }
 
-// driver is what the device of this test costs by itself: for each section two records and what reads them back. It is in the figures of gpuspan, and no part
-// of what gpuspan costs.
+// driver is what the device of this test costs by itself: for each section two records and what reads them back. It is
+// in the figures of gpuspan, and no part of what gpuspan costs.
 func driver(*testing.T, *client) (func(int) int, func()) {
 	d := newDevice()
 	start, end := &backend.Call{Args: [2]uintptr{1, 3}}, &backend.Call{Args: [2]uintptr{2, 3}}
@@ -170,9 +172,10 @@ func variants(t *testing.T) []variant {
 // rounds are how often each variant has its turn.
 const rounds = 9
 
-// TestCostOfASection prints what a section costs the process, from Start to the bytes of OTLP: processor time of the process less that of the pacing. The variants
-// take turns, and each figure is the median of the rounds, so that a machine that has other work bends all of them alike. OTLPSINK_SECTIONS sets how many
-// sections of each there are; the default only shows that it works.
+// TestCostOfASection prints what a section costs the process, from Start to the bytes of OTLP: processor time of the
+// process less that of the pacing. The variants take turns, and each figure is the median of the rounds, so that a
+// machine that has other work bends all of them alike. OTLPSINK_SECTIONS sets how many sections of each there are; the
+// default only shows that it works.
 func TestCostOfASection(t *testing.T) {
 	n, figures := 2000, os.Getenv("OTLPSINK_SECTIONS")
 	if figures != "" {

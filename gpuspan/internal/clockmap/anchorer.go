@@ -11,8 +11,8 @@ import (
 const (
 	probes = 6 // per anchor
 
-	// spinLimit is how long a probe is polled without pause: a busy device must not cost a core. spinQueries is the same
-	// limit for clocks that stand still (simulated ones).
+	// spinLimit is how long a probe is polled without pause: a busy device must not cost a core. spinQueries is the
+	// same limit for clocks that stand still (simulated ones).
 	spinLimit   = 200 * time.Microsecond
 	spinQueries = 1 << 14
 
@@ -89,7 +89,8 @@ func (a *Anchorer[E, S, T, C]) open() T {
 	return statusOK
 }
 
-// reopen starts anew after a failure. Old stream and events are freed, unless their context is gone: their handles mean nothing then.
+// reopen starts anew after a failure. Old stream and events are freed, unless their context is gone: their handles mean
+// nothing then.
 func (a *Anchorer[E, S, T, C]) reopen(failure T) T {
 	stream, events := a.stream, a.events
 	st := a.open()
@@ -118,8 +119,8 @@ func (a *Anchorer[E, S, T, C]) Made() int { return a.made }
 // Map is the map that the anchors feed.
 func (a *Anchorer[E, S, T, C]) Map() *Map { return a.m }
 
-// Maintain makes an anchor if one is due. busy says that sections were started or are pending; ten seconds without end the
-// anchors until the next busy call. It returns how long until the next call is wanted (0: not before the next busy
+// Maintain makes an anchor if one is due. busy says that sections were started or are pending; ten seconds without end
+// the anchors until the next busy call. It returns how long until the next call is wanted (0: not before the next busy
 // call) and the driver's status; a failed anchor is tried again at the next due time.
 func (a *Anchorer[E, S, T, C]) Maintain(busy bool) (wait time.Duration, st T) {
 	due, wait := a.schedule.next(a.clock.axis(a.dev.Now()), busy)
@@ -129,8 +130,8 @@ func (a *Anchorer[E, S, T, C]) Maintain(busy bool) (wait time.Duration, st T) {
 	return wait, a.Anchor()
 }
 
-// Anchor makes an anchor now: a burst of probes, of which the tightest counts. A device that completes none within 100 ms
-// is "not ready".
+// Anchor makes an anchor now: a burst of probes, of which the tightest counts. A device that completes none within 100
+// ms is "not ready".
 func (a *Anchorer[E, S, T, C]) Anchor() T {
 	st := a.anchor()
 	if st != statusOK && st != statusNotReady {
@@ -192,8 +193,8 @@ func (a *Anchorer[E, S, T, C]) anchor() T {
 	return statusOK
 }
 
-// intersect lets all probes of a burst say when the best one's stamp was. Each begins at another place within a tick, so together they know the place of
-// the stamp better than the tick is long.
+// intersect lets all probes of a burst say when the best one's stamp was. Each begins at another place within a tick,
+// so together they know the place of the stamp better than the tick is long.
 func (a *Anchorer[E, S, T, C]) intersect(best int, before, after []int64) (from, to int64) {
 	from, to = before[best], after[best]
 	for i := range before {

@@ -13,8 +13,8 @@ type fit struct {
 
 func (f *fit) at(gpu float64) float64 { return f.host + (gpu-f.gpu)*f.rate }
 
-// rateKnown is a rate with its variance, from before the window: at first that oscillators agree within tens of ppm, later
-// what an earlier window said, so that after an idle hour the first sections are placed as well as the last.
+// rateKnown is a rate with its variance, from before the window: at first that oscillators agree within tens of ppm,
+// later what an earlier window said, so that after an idle hour the first sections are placed as well as the last.
 type rateKnown struct{ rate, variance float64 }
 
 const (
@@ -25,7 +25,8 @@ const (
 // tight is how much wider than the tightest anchor another may be and still count for the rate.
 const tight = 1.5
 
-// guardFloor is the least uncertainty of the rate, relative, that the estimate assumes: what rates wander within a window.
+// guardFloor is the least uncertainty of the rate, relative, that the estimate assumes: what rates wander within a
+// window.
 const guardFloor = 5e-9
 
 // refit computes the line and the limits; false when the anchors contradict each other under the present limits.
@@ -42,8 +43,8 @@ func (m *Map) refit() bool {
 	return true
 }
 
-// regress is the least-squares slope of the middles of the tight anchors, weighted with the rate that was known before by the
-// variances of both, and three standard errors of it. With fewer than three tight anchors the known rate stands.
+// regress is the least-squares slope of the middles of the tight anchors, weighted with the rate that was known before
+// by the variances of both, and three standard errors of it. With fewer than three tight anchors the known rate stands.
 func (m *Map) regress(ref float64) (rate, guard float64) {
 	anchors, width := m.current(), math.Inf(1)
 	for i := range anchors {

@@ -6,8 +6,8 @@ package clockmap
 // maxPast bounds the history of a map.
 const maxPast = 256
 
-// history is a thinned-out record of the anchors before the window, for sections that began there: the longer it gets the further its
-// points are apart.
+// history is a thinned-out record of the anchors before the window, for sections that began there: the longer it gets
+// the further its points are apart.
 type history struct {
 	points []point
 	apart  float64 // GPU ns between two points, at least

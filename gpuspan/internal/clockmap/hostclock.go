@@ -5,8 +5,8 @@ package clockmap
 
 import "time"
 
-// hostClock turns readings of the host's clock into a monotonic axis of nanoseconds and back into wall-clock time. A step
-// of the wall clock (NTP, an administrator) moves what comes after it and bends neither durations nor fits.
+// hostClock turns readings of the host's clock into a monotonic axis of nanoseconds and back into wall-clock time. A
+// step of the wall clock (NTP, an administrator) moves what comes after it and bends neither durations nor fits.
 type hostClock struct {
 	base time.Time
 	unix int64 // of base
@@ -22,8 +22,8 @@ type wallAge struct{ from, offset int64 }
 // stepThreshold separates steps of the wall clock from the time between the two reads that make one time.Time.
 const stepThreshold = int64(20 * time.Microsecond)
 
-// newHostClock takes the best of a few readings as base: one during which the thread was suspended between its two halves
-// would put everything off by as much, below the threshold for ever.
+// newHostClock takes the best of a few readings as base: one during which the thread was suspended between its two
+// halves would put everything off by as much, below the threshold for ever.
 func newHostClock(now func() time.Time) hostClock {
 	base := now()
 	for range 8 {

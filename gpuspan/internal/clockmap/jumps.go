@@ -3,8 +3,8 @@
 
 package clockmap
 
-// A jump is one clock standing still while the other goes on, as CLOCK_MONOTONIC does when a virtual machine is paused. The rate before and after
-// is the same, the distance of the clocks is not:
+// A jump is one clock standing still while the other goes on, as CLOCK_MONOTONIC does when a virtual machine is paused.
+// The rate before and after is the same, the distance of the clocks is not:
 //
 //	host  ───a────a────a──╮                 a: anchors
 //	                      ╰──a────a────a──  between the two anchors around the jump nobody knows on which side an event lies

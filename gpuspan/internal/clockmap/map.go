@@ -62,8 +62,8 @@ func (m *Map) Reset() {
 // Len is the number of anchors in the window.
 func (m *Map) Len() int { return len(m.anchors) }
 
-// Drift is how much faster the host's clock runs than the GPU's, in parts per million, as the last fit says; ok is false
-// until the anchors span enough time to tell (one second).
+// Drift is how much faster the host's clock runs than the GPU's, in parts per million, as the last fit says; ok is
+// false until the anchors span enough time to tell (one second).
 func (m *Map) Drift() (ppm float64, ok bool) {
 	ppm = math.Float64frombits(m.drift.Load())
 	return ppm, !math.IsNaN(ppm)
@@ -124,8 +124,8 @@ func (m *Map) drop(n int) {
 	m.anchors = m.anchors[:copy(m.anchors, m.anchors[n:])]
 }
 
-// limitRate derives from p and the anchors before it what the rate can have been at p. Two anchors limit the mean rate between them, which is
-// that of p but for what it changed in half of the time.
+// limitRate derives from p and the anchors before it what the rate can have been at p. Two anchors limit the mean rate
+// between them, which is that of p but for what it changed in half of the time.
 func (m *Map) limitRate(p *point) {
 	tick := float64(m.opts.Tick) + 1 // 1: host times are whole nanoseconds
 	for i := range m.reach(math.Inf(-1)) {
@@ -173,7 +173,8 @@ func (m *Map) stretch(from, to float64) (slow, fast float64) {
 	return slow, fast
 }
 
-// reach is how many anchors may say something of a GPU time: those of the window, and those of the past where the window does not reach back to it.
+// reach is how many anchors may say something of a GPU time: those of the window, and those of the past where the
+// window does not reach back to it.
 func (m *Map) reach(gpu float64) int {
 	n := len(m.anchors)
 	if n > 0 && gpu >= m.anchors[0].gpu {
@@ -190,8 +191,8 @@ func (m *Map) back(i int) *point {
 	return &m.past.points[len(m.past.points)-1-(i-len(m.anchors))]
 }
 
-// relax answers a contradiction: the newest half of the window stays, then the newest quarter and so on, under limits that
-// double each time; a single anchor contradicts nothing.
+// relax answers a contradiction: the newest half of the window stays, then the newest quarter and so on, under limits
+// that double each time; a single anchor contradicts nothing.
 func (m *Map) relax(gpu float64) {
 	m.slackUntil = gpu + float64(m.opts.Window)
 	m.past.clear()
@@ -253,8 +254,8 @@ func (m *Map) limits(gpuNs float64) (lo, hi float64) {
 	return lo, hi
 }
 
-// limitsOf intersects what every anchor of a segment says about the host time of gpuNs. Where none is left of it, those of the next segment say it, but
-// for the jump.
+// limitsOf intersects what every anchor of a segment says about the host time of gpuNs. Where none is left of it, those
+// of the next segment say it, but for the jump.
 func (m *Map) limitsOf(segment int, gpuNs float64) (lo, hi float64) {
 	tick := float64(m.opts.Tick)
 	for {

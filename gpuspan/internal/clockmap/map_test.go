@@ -91,8 +91,8 @@ func TestResetForgetsEverythingButTheCount(t *testing.T) {
 	require.EqualValues(t, 1500, at)
 }
 
-// Whatever the anchors, the map neither panics nor hangs nor returns nonsense, and the newest anchor's own interval, widened by the tick,
-// always meets the answer for its own time.
+// Whatever the anchors, the map neither panics nor hangs nor returns nonsense, and the newest anchor's own interval,
+// widened by the tick, always meets the answer for its own time.
 func TestAnyAnchors(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		m := New(Options{MaxAnchors: property.IntRange(0, 20).Draw(t, "max")})

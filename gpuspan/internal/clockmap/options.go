@@ -17,10 +17,11 @@ type Options struct {
 	Tick time.Duration
 	// MaxDrift is the largest difference in rate between the two clocks, in parts per million. Default 500.
 	MaxDrift float64
-	// MaxRateChange is by how much the difference in rate may change at once, as when a time daemon corrects the host's clock, in parts per
-	// million. Default 5.
+	// MaxRateChange is by how much the difference in rate may change at once, as when a time daemon corrects the host's
+	// clock, in parts per million. Default 5.
 	MaxRateChange float64
-	// MaxSlew is how fast it may change besides, as with the temperature of an oscillator, in parts per million per second. Default 3.
+	// MaxSlew is how fast it may change besides, as with the temperature of an oscillator, in parts per million per
+	// second. Default 3.
 	MaxSlew float64
 }
 

@@ -12,7 +12,8 @@ import (
 	"unsafe"
 )
 
-// physics is a device whose clock, latencies and roundings are known. Its host clock moves only by being used and by sleep.
+// physics is a device whose clock, latencies and roundings are known. Its host clock moves only by being used and by
+// sleep.
 type physics struct {
 	rng  *rand.Rand
 	base time.Time

@@ -35,9 +35,9 @@ type Placement struct {
 // Axis is a point of the monotonic axis that sections are placed on; only differences mean something.
 func (a *Anchorer[E, S, T, C]) Axis(t time.Time) int64 { return a.clock.axis(t) }
 
-// Read asks the driver for the stamps of a section. submitted is when the host began to record the start event and seen is when it saw the end event
-// done, on the axis of [Anchorer.Axis]; the section certainly lies between them. Zero is not known. ok is false when the driver refuses to tell, or no
-// anchor can be made.
+// Read asks the driver for the stamps of a section. submitted is when the host began to record the start event and seen
+// is when it saw the end event done, on the axis of [Anchorer.Axis]; the section certainly lies between them. Zero is
+// not known. ok is false when the driver refuses to tell, or no anchor can be made.
 func (a *Anchorer[E, S, T, C]) Read(start, end E, submitted, seen int64) (s Stamps, ok bool) {
 	if s.start, s.rounding, ok = a.locate(start); !ok {
 		return Stamps{}, false
@@ -49,11 +49,12 @@ func (a *Anchorer[E, S, T, C]) Read(start, end E, submitted, seen int64) (s Stam
 	return s, true
 }
 
-// Bracketed reports whether an anchor was made since the stamps were read, so that they lie between two. Those of a clock that is gone will have none.
+// Bracketed reports whether an anchor was made since the stamps were read, so that they lie between two. Those of a
+// clock that is gone will have none.
 func (a *Anchorer[E, S, T, C]) Bracketed(s *Stamps) bool { return a.made > s.anchors || s.m != a.m }
 
-// Place puts a section on the host's clock. Between two anchors that is exact; before the next anchor it is extrapolated, which the half width includes
-// as long as no clock jumps.
+// Place puts a section on the host's clock. Between two anchors that is exact; before the next anchor it is
+// extrapolated, which the half width includes as long as no clock jumps.
 func (a *Anchorer[E, S, T, C]) Place(st *Stamps) Placement {
 	m := st.m
 	at, lo, hi, ok := m.interval(st.start)
@@ -98,8 +99,8 @@ func (a *Anchorer[E, S, T, C]) Place(st *Stamps) Placement {
 	return Placement{Start: host, End: host + int64(math.Round(duration)), Axis: axis, Duration: duration, HalfWidth: int64(math.Ceil(half))}
 }
 
-// length is the GPU time between two events and the rounding of the later one's place. Beyond two seconds the float's step is coarser
-// than what two anchors, one near each end, can say.
+// length is the GPU time between two events and the rounding of the later one's place. Beyond two seconds the float's
+// step is coarser than what two anchors, one near each end, can say.
 func (a *Anchorer[E, S, T, C]) length(start, end E, gpu, rounding float64) (ns, roundingEnd float64, ok bool) {
 	if start == end {
 		return 0, rounding, true
@@ -151,8 +152,8 @@ func (a *Anchorer[E, S, T, C]) locate(e E) (gpu, rounding float64, ok bool) {
 	return from.gpu + d, math.Abs(d)*roundings + 1, true
 }
 
-// elapsed is the signed time from a to b. CUDA documents it for a before b only; where the driver refuses the other order,
-// or answers 0, the opposite question is asked.
+// elapsed is the signed time from a to b. CUDA documents it for a before b only; where the driver refuses the other
+// order, or answers 0, the opposite question is asked.
 func (a *Anchorer[E, S, T, C]) elapsed(from, to E) (float64, bool) {
 	d, st := a.dev.Elapsed(from, to)
 	if st == statusOK && d != 0 {

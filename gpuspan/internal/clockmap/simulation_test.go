@@ -32,7 +32,8 @@ func (r *result) quantile(v []float64, q float64) float64 {
 	return s[min(int(q*float64(len(s))), len(s)-1)]
 }
 
-// simulate runs d of a busy application: every second some sections, which are read back up to 30 ms after their end and placed at the next anchor.
+// simulate runs d of a busy application: every second some sections, which are read back up to 30 ms after their end
+// and placed at the next anchor.
 func simulate(t testing.TB, p *physics, d time.Duration, opts Options, check func(host, err, half float64) bool) result {
 	return simulateMany(t, p, d, opts, 3, check)
 }
@@ -172,8 +173,9 @@ func TestErrorStaysWithinTheReportedBoundForHours(t *testing.T) {
 	}
 }
 
-// Three devices that differ only in which way is slow: to the device, from it, or as the table has it. The host reads the same times of all of them, so it
-// places all alike, and what holds for each of the three cannot be narrower than they are apart.
+// Three devices that differ only in which way is slow: to the device, from it, or as the table has it. The host reads
+// the same times of all of them, so it places all alike, and what holds for each of the three cannot be narrower than
+// they are apart.
 func TestNoMethodTellsTheWayThereFromTheWayBack(t *testing.T) {
 	const earliest, latest = -3500, 1500 // of 3500 and 1800; whole ticks, so that the stamps' differences are the same
 	var first []Placement
@@ -252,8 +254,8 @@ func TestChangeOfDriftWithinTheAssumptionKeepsTheBound(t *testing.T) {
 	}
 }
 
-// A step beyond MaxRateChange cannot be known before the next anchor. Until it is noticed the error is at most the step times
-// the age of the last anchor that was accepted; then it is counted, and the bound holds again.
+// A step beyond MaxRateChange cannot be known before the next anchor. Until it is noticed the error is at most the step
+// times the age of the last anchor that was accepted; then it is counted, and the bound holds again.
 func TestStepOfDriftIsNoticedAndForgotten(t *testing.T) {
 	for _, step := range []float64{20, -20, 100, -100} {
 		for seed := range uint64(10) {

@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,8 +49,9 @@ func paused(p *Profiler, f func()) {
 	<-done
 }
 
-// inBatches times n runs of f in batches that fit into a stream's slots, and reads the slots back in between. Neither the
-// time nor the allocations of the reading back are counted: they are the polling thread's (see BenchmarkPollingShare).
+// inBatches times n runs of f in batches that fit into a stream's slots, and reads the slots back in between. Neither
+// the time nor the allocations of the reading back are counted: they are the polling thread's (see
+// BenchmarkPollingShare).
 func inBatches(b *testing.B, p *Profiler, f func(n int)) {
 	b.Helper()
 	b.ReportAllocs()
@@ -192,19 +194,51 @@ func BenchmarkOTelSpanInline(b *testing.B) {
 	ctx := sampledContext()
 	b.ReportAllocs()
 	for b.Loop() {
-		_, span := tracer.Start(ctx, "bench")
-		span.SetAttributes(
-			attribute.String("gpu.operation.type", "section"),
-			attribute.String("gpu.operation.name", "bench"),
-			attribute.String("gpu.operation.category", "bench"),
-			attribute.Int64("gpu.io.read.size", 1<<20),
-			attribute.Int64("gpu.io.write.size", 1<<20),
-			attribute.Int64("gpu.io.size", 2<<20),
-			attribute.Float64("gpu.flop.count", 1e9),
-			attribute.String("gpu.flop.precision", "bf16"),
-		)
-		span.End()
+		inlineSpan(ctx, tracer)
 	}
+}
+
+func inlineSpan(ctx context.Context, tracer trace.Tracer) {
+	_, span := tracer.Start(ctx, "bench")
+	span.SetAttributes(
+		attribute.String("gpu.operation.type", "section"),
+		attribute.String("gpu.operation.name", "bench"),
+		attribute.String("gpu.operation.category", "bench"),
+		attribute.Int64("gpu.io.read.size", 1<<20),
+		attribute.Int64("gpu.io.write.size", 1<<20),
+		attribute.Int64("gpu.io.size", 2<<20),
+		attribute.Float64("gpu.flop.count", 1e9),
+		attribute.String("gpu.flop.precision", "bf16"),
+	)
+	span.End()
+}
+
+// BenchmarkSectionLive is Start and EndWith as they run in a service: the polling thread reads back and spans are made
+// meanwhile. A span of the SDK takes turns with it, in bursts of each, and the medians of the bursts are told.
+func BenchmarkSectionLive(b *testing.B) {
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
+	defer func() { _ = tp.Shutdown(context.Background()) }()
+	p, s := benchProfiler(b, WithTracerProvider(tp), WithSlots(4096))
+	tracer, ctx := tp.Tracer("bench"), sampledContext()
+	const burst = 20
+	timed := func(f func()) float64 {
+		start := time.Now()
+		for range burst {
+			f()
+		}
+		return float64(time.Since(start).Nanoseconds()) / burst
+	}
+	var sections, spans []float64
+	for done := 0; done < b.N; done += burst {
+		sections = append(sections, timed(func() { benchOp.Start(ctx, s).EndWith(benchWork) }))
+		spans = append(spans, timed(func() { inlineSpan(ctx, tracer) }))
+		time.Sleep(time.Millisecond)
+	}
+	slices.Sort(sections)
+	slices.Sort(spans)
+	b.ReportMetric(sections[len(sections)/2], "ns/op")
+	b.ReportMetric(spans[len(spans)/2]/sections[len(sections)/2], "sections/span")
+	b.ReportMetric(float64(p.drops[dropPoolFull].Load()), "dropped")
 }
 
 type discard struct{}

@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 )
 
-// maxInFlight bounds what of a stream is read and not yet a span, about 0.5 KiB each. Beyond it sections stay in their slots, and what finds no slot is
-// counted as dropped.
+// maxInFlight bounds what of a stream is read and not yet a span, about 0.5 KiB each. Beyond it sections stay in their
+// slots, and what finds no slot is counted as dropped.
 const maxInFlight = 4096
 
 // drain reads back what has completed on a stream, up to batchSize sections.
@@ -93,8 +93,9 @@ func (t *poller) drain(s *Stream) (progress, pending bool) {
 	return true, ready < all
 }
 
-// completed is how many of the batch the device has finished. A stream completes in order, so the newest one's event answers for all, and if that is not
-// there a binary search takes a few questions. 0 where the order is not known, as of events that foreign code records: then each is asked for.
+// completed is how many of the batch the device has finished. A stream completes in order, so the newest one's event
+// answers for all, and if that is not there a binary search takes a few questions. 0 where the order is not known, as
+// of events that foreign code records: then each is asked for.
 func (t *poller) completed(s *Stream, n int) int {
 	for i := range n {
 		sl := &s.slots[t.batch[i]]
@@ -179,8 +180,8 @@ func (t *poller) sayRetired(s *Stream, st backend.Status) {
 	}
 }
 
-// stampsOf asks for a section's GPU times. The section certainly began after the host asked for its start and ended before the end event was seen; both
-// narrow the error of its place.
+// stampsOf asks for a section's GPU times. The section certainly began after the host asked for its start and ended
+// before the end event was seen; both narrow the error of its place.
 func (t *poller) stampsOf(s *Stream, sl *slot, seen int64) (clockmap.Stamps, bool) {
 	d := s.device
 	return d.anchorer.Read(sl.rec.startEvent, backend.Event(sl.end.Args[0]), d.axis+sl.rec.hostStart, d.axis+seen)
@@ -224,7 +225,8 @@ func (sl *slot) plain() bool {
 	return sl.rec.root == sl && sl.rec.flags&flagStep == 0 && sl.nest == nil && len(sl.held) == 0 && sl.refs.Load() == 1
 }
 
-// settlePlain passes on a plain section. Its record is read before the slot is given back, and nobody else writes to it.
+// settlePlain passes on a plain section. Its record is read before the slot is given back, and nobody else writes to
+// it.
 func (t *poller) settlePlain(s *Stream, sl *slot, stamps *clockmap.Stamps) {
 	n := t.newNest(s)
 	r := &n.own
@@ -327,8 +329,8 @@ func (t *poller) copyOut(sl *slot) *record {
 	return r
 }
 
-// take copies a slot's record. The record keeps the slot's extra, the slot gets the record's empty one. The stream's mutex must be held, unless the section is
-// outermost and no other lies in it.
+// take copies a slot's record. The record keeps the slot's extra, the slot gets the record's empty one. The stream's
+// mutex must be held, unless the section is outermost and no other lies in it.
 func (r *record) take(sl *slot) {
 	spare := r.extra
 	*r = sl.rec

@@ -11,7 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Fact is an attribute of a section whose number differs from run to run. Those before [FactRead] are float64, the others int64.
+// Fact is an attribute of a section whose number differs from run to run. Those before [FactRead] are float64, the
+// others int64.
 type Fact uint8
 
 // Facts in the order in which spans have them: what was measured, then what the application states.

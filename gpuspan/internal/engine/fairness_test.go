@@ -26,7 +26,8 @@ func (p processor) OnEnd(s sdktrace.ReadOnlySpan)                 { p.onEnd(s) }
 func (processor) Shutdown(context.Context) error                  { return nil }
 func (processor) ForceFlush(context.Context) error                { return nil }
 
-// A stream whose sections come faster than their spans can be made holds up nobody else. Each span takes 200 µs here, so 100 ms are 500 of them.
+// A stream whose sections come faster than their spans can be made holds up nobody else. Each span takes 200 µs here,
+// so 100 ms are 500 of them.
 func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 	const span, limit = 200 * time.Microsecond, 500
 	var hot atomic.Int64
@@ -52,14 +53,14 @@ func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				for range 20 {
+				for range 200 {
 					op.Start(context.Background(), s).End()
 				}
 				time.Sleep(time.Millisecond)
 			}
 		}
 	})
-	for hot.Load() < 2*limit { // the hot stream's queue is full
+	for hot.Load() < 2*limit || p.drops[dropPoolFull].Load() == 0 { // the hot stream's queue is full, and what does not fit is counted
 		time.Sleep(time.Millisecond)
 	}
 	anchors := func() (n int) {
@@ -77,10 +78,11 @@ func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, anchors()-before, 4, "400 ms and more of spans: clocks keep their rhythm")
 	require.True(t, p.Stream(5, "new").DeviceTimed(), "streams are registered")
-	require.NoError(t, p.Flush(context.Background()), "what had ended by then is flushed")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // 4,096 spans are before it, and the machine may have other work
+	defer cancel()
+	require.NoError(t, p.Flush(ctx), "what had ended by then is flushed")
 	close(stop)
 	wg.Wait()
-	require.Positive(t, p.drops[dropPoolFull].Load(), "what does not fit is counted")
 }
 
 // Test helpers end the goroutine that they fail on.

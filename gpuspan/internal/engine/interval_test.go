@@ -11,45 +11,20 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
-// Lengths are compared with a count of unit cells: a second method that knows nothing of merging.
-func TestUnionIsTheCountOfCoveredCells(t *testing.T) {
-	property.Check(t, func(t *property.T) {
-		const size = 200
-		var u union
-		cells := make([]bool, size)
-		for range property.IntRange(0, 300).Draw(t, "n") {
-			from := property.IntRange(0, size).Draw(t, "from")
-			to := property.IntRange(0, size).Draw(t, "to")
-			u.add(float64(from), float64(to))
-			for i := from; i < to; i++ {
-				cells[i] = true
-			}
-		}
-		from := property.IntRange(-10, size).Draw(t, "a")
-		to := property.IntRange(-10, size+10).Draw(t, "b")
-		want := 0
-		for i := max(from, 0); i < min(to, size); i++ {
-			if cells[i] {
-				want++
-			}
-		}
-		require.Equal(t, float64(want), u.within(float64(from), float64(to)))
-	})
-}
-
 func TestUnionIsBounded(t *testing.T) {
 	var u union
 	for i := range 20 * maxIntervals {
 		u.add(float64(2*i), float64(2*i+1))
 	}
-	require.LessOrEqual(t, len(u.list), 2*maxIntervals)
+	require.LessOrEqual(t, len(u.List), maxIntervals)
 	n := float64(20 * maxIntervals)
-	covered := u.within(0, 2*n)
+	covered := u.Within(0, 2*n)
 	require.GreaterOrEqual(t, covered, n, "thinning only closes gaps")
 	require.LessOrEqual(t, covered, 2*n)
 }
 
-// Whatever is measured, added and set: step = Σ phases − overlap + other, no term negative, and the parts agree with a count of cells.
+// Whatever is measured, added and set: step = Σ phases − overlap + other, no term negative, and the parts agree with a
+// count of cells.
 func TestStepIdentityHoldsForAnyPhases(t *testing.T) {
 	p := &Profiler{clock: newHostClock(time.Now)}
 	p.phases.init(maxPhases, newPhaseOperation)

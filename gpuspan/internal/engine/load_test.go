@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,8 +20,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
-// BenchmarkPollingShare is the processor time of the polling thread, spans included, at 2,000 sections a second on 4 streams, as a share of
-// one core. b.N is the number of sections.
+// BenchmarkPollingShare is the processor time of the polling thread, spans included, at 2,000 sections a second on 4
+// streams, as a share of one core. b.N is the number of sections.
 func BenchmarkPollingShare(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
@@ -41,8 +42,9 @@ func BenchmarkPollingShare(b *testing.B) {
 	b.ReportMetric(float64(p.drops[dropPoolFull].Load()), "dropped")
 }
 
-// BenchmarkSaturation is how many sections a second become spans when two goroutines start them as fast as slots come back, and how many do so in a
-// second of the polling thread's processor time, which is what limits them: starting one costs a fiftieth of its span.
+// BenchmarkSaturation is how many sections a second become spans when two goroutines start them as fast as slots come
+// back, and how many do so in a second of the polling thread's processor time, which is what limits them: starting one
+// costs a fiftieth of its span.
 func BenchmarkSaturation(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewBatchSpanProcessor(discard{})))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
@@ -80,8 +82,9 @@ func pollingCPU(p *Profiler) (d time.Duration) {
 	return d
 }
 
-// BenchmarkSectionBurst lets goroutines with streams of their own start sections at the same moment: they must not slow each other down. What is
-// reported is the median over bursts of the time of one section, for a busy machine interrupts many bursts.
+// BenchmarkSectionBurst lets goroutines with streams of their own start sections at the same moment: they must not slow
+// each other down. What is reported is the median over bursts of the time of one section, for a busy machine interrupts
+// many bursts.
 func BenchmarkSectionBurst(b *testing.B) {
 	for _, goroutines := range []int{1, 2} {
 		b.Run(strconv.Itoa(goroutines), func(b *testing.B) {
@@ -123,8 +126,18 @@ func BenchmarkSectionBurst(b *testing.B) {
 	}
 }
 
-// TestMemoryIsFlat runs sections, steps and nests until what grows would show. GPUSPAN_TEST_SECTIONS sets how many sections; the default keeps
-// the test quick.
+// residentMemory is what the system has given the process; 0 where that cannot be told.
+func residentMemory() (bytes int64) {
+	b, err := os.ReadFile("/proc/self/statm")
+	if f := strings.Fields(string(b)); err == nil && len(f) > 1 {
+		pages, _ := strconv.ParseInt(f[1], 10, 64)
+		bytes = pages * int64(os.Getpagesize())
+	}
+	return bytes
+}
+
+// TestMemoryIsFlat runs sections, steps and nests until what grows would show. GPUSPAN_TEST_SECTIONS sets how many
+// sections; the default keeps the test quick.
 func TestMemoryIsFlat(t *testing.T) {
 	n := 200_000
 	if v := os.Getenv("GPUSPAN_TEST_SECTIONS"); v != "" {
@@ -170,10 +183,10 @@ func TestMemoryIsFlat(t *testing.T) {
 		}
 	}
 	run(n / 4) // pools and maps grow to their size
-	before := heap()
+	before, resident := heap(), residentMemory()
 	run(n)
-	after := heap()
-	t.Logf("%d sections: heap %d KiB before, %d KiB after", n, before>>10, after>>10)
+	after, resident2 := heap(), residentMemory()
+	t.Logf("%d sections: heap %d KiB before, %d KiB after; resident %d MiB, %d MiB", n, before>>10, after>>10, resident>>20, resident2>>20)
 	if after > before+512<<10 {
 		t.Errorf("heap grew from %d to %d bytes in %d sections", before, after, n)
 	}

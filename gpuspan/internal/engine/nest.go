@@ -10,8 +10,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// maxHeld bounds the records of all nests that wait for their outermost section. What comes beyond is measured and counted
-// but gets no span.
+// maxHeld bounds the records of all nests that wait for their outermost section. What comes beyond is measured and
+// counted but gets no span.
 const maxHeld = 8192
 
 // nest is an outermost section with those in it, all out of their slots: what becomes spans together.
@@ -70,7 +70,8 @@ func (n *nest) put(spare *spareNests) {
 	spare.put(n)
 }
 
-// count is how many records there are: that of a step's boundary or of the outermost section, and those of sections in it.
+// count is how many records there are: that of a step's boundary or of the outermost section, and those of sections in
+// it.
 func (n *nest) count() int { return 1 + len(n.held) }
 
 // record is the i-th of them.
@@ -84,7 +85,8 @@ func (n *nest) record(i int) *record {
 	return n.root
 }
 
-// spareNests go back from the emitter to the polling thread, many at a time: a pool of the runtime's takes one at a time from another processor.
+// spareNests go back from the emitter to the polling thread, many at a time: a pool of the runtime's takes one at a
+// time from another processor.
 type spareNests struct {
 	mu   sync.Mutex
 	list []*nest
@@ -110,7 +112,8 @@ func (s *spareNests) takeAll(empty []*nest) []*nest {
 	return all
 }
 
-// settleInner passes on a resolved section that lies in another, so that a long outer section does not block short inner ones.
+// settleInner passes on a resolved section that lies in another, so that a long outer section does not block short
+// inner ones.
 func (t *poller) settleInner(r *record, s *Stream, root *slot) {
 	r.heldOn = s
 	switch {

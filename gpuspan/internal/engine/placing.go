@@ -5,7 +5,8 @@ package engine
 
 import "time"
 
-// A section is placed when an anchor has been made after it was read, so that it lies between two. That takes up to 60 ms.
+// A section is placed when an anchor has been made after it was read, so that it lies between two. That takes up to 60
+// ms.
 const (
 	placeLimit = 250 * time.Millisecond // then it is placed by the anchors before it
 	crowded    = maxInFlight / 4        // that many of one stream that wait are worth an anchor of their own

@@ -16,10 +16,11 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 )
 
-// The thread sleeps for thirty milliseconds between passes, half of what lies between two anchors, which sections wait for anyway: times do not depend on
-// when they are read, waking up costs more than reading a dozen sections, and exporters wait for seconds. The only reason to hurry is that slots must
-// come back, so it sleeps for less while a pass finds a quarter of a stream's slots done, and sections wake it when half of them wait. More would be for
-// nothing: behind a device that lags no slot comes back sooner because somebody asks.
+// The thread sleeps for thirty milliseconds between passes, half of what lies between two anchors, which sections wait
+// for anyway: times do not depend on when they are read, waking up costs more than reading a dozen sections, and
+// exporters wait for seconds. The only reason to hurry is that slots must come back, so it sleeps for less while a pass
+// finds a quarter of a stream's slots done, and sections wake it when half of them wait. More would be for nothing:
+// behind a device that lags no slot comes back sooner because somebody asks.
 const (
 	minSleep    = 100 * time.Microsecond
 	maxSleep    = 30 * time.Millisecond
@@ -31,8 +32,8 @@ const (
 	closeLimit  = time.Second // what Shutdown waits for everything to be freed, at least
 )
 
-// poller reads events back. It owns one goroutine, locked to its OS thread, on which all driver calls happen that are not
-// records. Code of the application never runs on it, but for its error handler.
+// poller reads events back. It owns one goroutine, locked to its OS thread, on which all driver calls happen that are
+// not records. Code of the application never runs on it, but for its error handler.
 type poller struct {
 	worker
 	given   []*device // that the application named, without a backend
@@ -64,7 +65,8 @@ func newPoller(p *Profiler, b backend.Backend) *poller {
 func (t *poller) run() {
 	t.keep(func() bool {
 		if t.back != nil {
-			// Never unlocked: the thread's capture mode and context are the library's own, so it must not go back to the runtime.
+			// Never unlocked: the thread's capture mode and context are the library's own, so it must not go back to
+			// the runtime.
 			runtime.LockOSThread()
 			if t.locked { // a thread before this one was lost
 				defer t.p.guard("a new polling thread was prepared")
@@ -172,8 +174,8 @@ func (t *poller) anyPending() bool {
 	return t.nestsPending() || t.anyUnplaced()
 }
 
-// nestsPending reports whether a nest waits for its deadline. Those that have had theirs need no look: an inner section wakes the
-// thread when it ends after all.
+// nestsPending reports whether a nest waits for its deadline. Those that have had theirs need no look: an inner section
+// wakes the thread when it ends after all.
 func (t *poller) nestsPending() bool {
 	return slices.ContainsFunc(t.waiting, func(sl *slot) bool { return sl.nest == nil })
 }
@@ -190,8 +192,8 @@ func (t *poller) anyUsed() bool {
 	return false
 }
 
-// pass looks at every stream once. Each may use up its budget and no more, so that none keeps this thread from the others, from anchors and from
-// those who call.
+// pass looks at every stream once. Each may use up its budget and no more, so that none keeps this thread from the
+// others, from anchors and from those who call.
 func (t *poller) pass() {
 	t.passed.Store(t.p.clock.now())
 	t.p.clock.observe()
@@ -261,7 +263,8 @@ func (t *poller) tidy() {
 	}
 }
 
-// flush waits until what had ended at the call is read back and its spans have ended. What ends later does not hold it up.
+// flush waits until what had ended at the call is read back and its spans have ended. What ends later does not hold it
+// up.
 func (t *poller) flush(ctx context.Context) error {
 	var targets map[*Stream]uint64
 	var until int64
@@ -348,8 +351,8 @@ func (t *poller) unplaced(until int64) (n int) {
 	return n
 }
 
-// stop flushes, gives up what is left, and frees everything. Where the driver hangs, or the application's code that spans are handed to, what is held
-// is left to the process's end.
+// stop flushes, gives up what is left, and frees everything. Where the driver hangs, or the application's code that
+// spans are handed to, what is held is left to the process's end.
 func (t *poller) stop(ctx context.Context) error {
 	e := t.p.emitter
 	err := t.flush(ctx)

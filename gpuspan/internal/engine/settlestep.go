@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// addToStep adds a section's interval to its step: on the clock of the device where both have it, which is more exact than the difference of their places
-// on the wall clock.
+// addToStep adds a section's interval to its step: on the clock of the device where both have it, which is more exact
+// than the difference of their places on the wall clock.
 func (t *emitter) addToStep(r *record) {
 	st := r.step
 	defer st.open.Add(-1)
@@ -55,8 +55,8 @@ func (t *emitter) addToStep(r *record) {
 	}
 }
 
-// fromStart makes intervals of the device's clock count from the step's start, in ns of the host's clock. Where the step was not timed its start is
-// where the first section's place says.
+// fromStart makes intervals of the device's clock count from the step's start, in ns of the host's clock. Where the
+// step was not timed its start is where the first section's place says.
 func (st *Step) fromStart(r *record) {
 	origin, rate := st.first-st.firstHost, 1.0
 	if r.timed && st.clocked && st.clock.SameClock(&r.stamps) {
@@ -129,7 +129,8 @@ func (t *emitter) finishStep(st *Step) {
 	}
 }
 
-// expire makes spans of what the device does not finish, so that a hang can be seen in the trace. The slots stay pending.
+// expire makes spans of what the device does not finish, so that a hang can be seen in the trace. The slots stay
+// pending.
 func (t *poller) expire(s *Stream, now int64) {
 	var late []*slot
 	s.mu.Lock()
@@ -167,8 +168,9 @@ func (t *poller) expire(s *Stream, now int64) {
 // stepTimes is a step's time and what it consists of, in ns:
 // total = sum of phases − overlap + other, all of them at least 0, and no phase longer than the step.
 //
-// Of time without a place (AddPhase, SetPhase) nobody knows what it overlapped with. It is taken to have overlapped as little as it can have: it fills what
-// no placed interval covers, and only what finds no room there overlaps. So overlap is a lower bound.
+// Of time without a place (AddPhase, SetPhase) nobody knows what it overlapped with. It is taken to have overlapped as
+// little as it can have: it fills what no placed interval covers, and only what finds no room there overlaps. So
+// overlap is a lower bound.
 type stepTimes struct {
 	total, overlap, other, covered int64
 	phases                         []int64
@@ -181,14 +183,14 @@ func (st *Step) times(total, shift float64) stepTimes {
 	var sum, loose int64
 	for i := range st.phases {
 		ph := &st.phases[i]
-		for _, iv := range ph.host.list {
-			ph.spans.add(iv.from-shift, iv.to-shift)
+		for _, iv := range ph.host.List {
+			ph.spans.add(iv.From-shift, iv.To-shift)
 		}
 		d, unplaced := int64(0), int64(ph.set)
 		if !ph.hasSet {
-			d, unplaced = int64(math.Round(ph.spans.within(0, total))), int64(ph.added)
-			for _, iv := range ph.spans.list {
-				all.add(max(iv.from, 0), min(iv.to, total))
+			d, unplaced = int64(math.Round(ph.spans.Within(0, total))), int64(ph.added)
+			for _, iv := range ph.spans.List {
+				all.add(max(iv.From, 0), min(iv.To, total))
 			}
 		}
 		unplaced = min(unplaced, out.total-d)
@@ -196,14 +198,14 @@ func (st *Step) times(total, shift float64) stepTimes {
 		sum += d + unplaced
 		loose += unplaced
 	}
-	placed := min(int64(math.Round(all.within(0, total))), sum-loose)
+	placed := min(int64(math.Round(all.Within(0, total))), sum-loose)
 	explained := min(placed+loose, out.total)
 	out.overlap = sum - explained
 	out.other = out.total - explained
-	for _, iv := range st.coveredHost.list {
-		st.covered.add(iv.from-shift, iv.to-shift)
+	for _, iv := range st.coveredHost.List {
+		st.covered.add(iv.From-shift, iv.To-shift)
 	}
-	out.covered = min(int64(math.Round(st.covered.within(0, total))), out.total)
+	out.covered = min(int64(math.Round(st.covered.Within(0, total))), out.total)
 	return out
 }
 
@@ -380,22 +382,23 @@ func (st *Step) hidden(i int, total float64) time.Duration {
 	if ph.hasSet {
 		return 0
 	}
-	return time.Duration(math.Round(ph.spans.within(0, total))) - st.exposed(ph.phase, total)
+	return time.Duration(math.Round(ph.spans.Within(0, total))) - st.exposed(ph.phase, total)
 }
 
-// exposed is the measured time of a phase that no other one hides: the union of all phases minus the union of the others.
+// exposed is the measured time of a phase that no other one hides: the union of all phases minus the union of the
+// others.
 func (st *Step) exposed(of Phase, total float64) time.Duration {
 	var all, others union
 	for i := range st.phases {
 		if st.phases[i].hasSet {
 			continue // instead of what was measured
 		}
-		for _, iv := range st.phases[i].spans.list {
-			all.add(iv.from, iv.to)
+		for _, iv := range st.phases[i].spans.List {
+			all.add(iv.From, iv.To)
 			if st.phases[i].phase != of {
-				others.add(iv.from, iv.to)
+				others.add(iv.From, iv.To)
 			}
 		}
 	}
-	return time.Duration(math.Round(all.within(0, total) - others.within(0, total)))
+	return time.Duration(math.Round(all.Within(0, total) - others.Within(0, total)))
 }

@@ -29,15 +29,16 @@ const (
 	slotHeld
 )
 
-// slot is the place of one section on its stream. It owns two events for life. What Start and End touch comes first and together, in three lines of
-// the cache, for each that they have to fetch from the polling thread's processor is a part of their time.
+// slot is the place of one section on its stream. It owns two events for life. What Start and End touch comes first and
+// together, in three lines of the cache, for each that they have to fetch from the polling thread's processor is a part
+// of their time.
 type slot struct {
 	stream *Stream
 	index  uint16
 	state  slotState
 
-	// refs keeps the slot from being reused: 1 for itself, also while it is free, 1 for each unresolved section below an outermost one,
-	// 1 for a following step that starts at this slot's end event.
+	// refs keeps the slot from being reused: 1 for itself, also while it is free, 1 for each unresolved section below
+	// an outermost one, 1 for a following step that starts at this slot's end event.
 	refs atomic.Int32
 
 	start backend.Call // arguments of the two records; the slot lives on the heap, so backends need no allocation
@@ -71,7 +72,8 @@ const (
 	flagRecorded                         // and has said that it did
 )
 
-// record is what is known of one section: what callers said, and what came of it. It is copied out of the slot when the section resolves.
+// record is what is known of one section: what callers said, and what came of it. It is copied out of the slot when the
+// section resolves.
 type record struct {
 	claim
 	result
@@ -103,7 +105,8 @@ type claim struct {
 	borrowed      *slot // whose event startEvent is
 }
 
-// result is the polling thread's, later the emitter's. That of a slot stays empty where the record is copied out as soon as it is read.
+// result is the polling thread's, later the emitter's. That of a slot stays empty where the record is copied out as
+// soon as it is read.
 type result struct {
 	occurrence     int64
 	startNs, endNs int64   // wall clock

@@ -1,0 +1,78 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package intervals is unions of intervals that arrive in any order.
+package intervals
+
+import "sort"
+
+// Interval is [From, To).
+type Interval[T int64 | float64] struct{ From, To T }
+
+// Set is a union, as disjoint intervals in order. The zero value is empty.
+type Set[T int64 | float64] struct{ List []Interval[T] }
+
+// Add puts an interval in; one without length is left out.
+func (s *Set[T]) Add(from, to T) {
+	if !(to > from) {
+		return
+	}
+	u := s.List
+	// i: the first that ends at or after from; j: the first that begins after to. Those between grow together.
+	i := len(u)
+	if i > 0 && u[i-1].To >= from { // mostly the new one is the last
+		i = sort.Search(i-1, func(k int) bool { return u[k].To >= from })
+	}
+	j := i
+	for ; j < len(u) && u[j].From <= to; j++ {
+		from, to = min(from, u[j].From), max(to, u[j].To)
+	}
+	if i == j {
+		u = append(u, Interval[T]{})
+		copy(u[i+1:], u[i:])
+	} else {
+		u = append(u[:i+1], u[j:]...)
+	}
+	u[i] = Interval[T]{from, to}
+	s.List = u
+}
+
+// Thin closes every second gap.
+func (s *Set[T]) Thin() {
+	out := s.List[:0]
+	for i := 0; i < len(s.List); i += 2 {
+		v := s.List[i]
+		if i+1 < len(s.List) {
+			v.To = s.List[i+1].To
+		}
+		out = append(out, v)
+	}
+	s.List = out
+}
+
+// Take removes the first n intervals and returns how long they are together, and where the last of them ends.
+func (s *Set[T]) Take(n int) (length, end T) {
+	for _, v := range s.List[:n] {
+		length, end = length+v.To-v.From, v.To
+	}
+	s.List = append(s.List[:0], s.List[n:]...)
+	return length, end
+}
+
+// Length is that of the union.
+func (s *Set[T]) Length() (sum T) {
+	for _, v := range s.List {
+		sum += v.To - v.From
+	}
+	return sum
+}
+
+// Within is the length of the union inside [from, to).
+func (s *Set[T]) Within(from, to T) (sum T) {
+	for _, v := range s.List {
+		if a, b := max(v.From, from), min(v.To, to); b > a {
+			sum += b - a
+		}
+	}
+	return sum
+}
