@@ -70,6 +70,7 @@ type step struct {
 	kernels    int64 // launched
 	computed   computed
 	names      map[uint32]int64
+	places     map[uint32]int64 // collectives launched, by name
 	devices    map[int64]struct{}
 	phases     map[string]*union
 	phaseAll   []interval
@@ -101,6 +102,15 @@ func (s *step) device(a *activity) {
 
 // exposed is communication with no compute kernel beside it.
 func (s *step) exposed() int64 { return s.kernel.total - s.compute.total }
+
+// place counts a collective among those of its name, from 1 on.
+func (s *step) place(name uint32) int64 {
+	if s.places == nil {
+		s.places = map[uint32]int64{}
+	}
+	s.places[name]++
+	return s.places[name]
+}
 
 func (s *step) launched(a *activity, firstOfWork bool) {
 	if a.kind != KindKernel {

@@ -63,7 +63,10 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 	case a.kind != KindKernel:
 		v.Class, v.Bytes, v.Direction, v.Memory = verdict.Copying, a.detail.Bytes, a.detail.Direction, a.detail.HostMemory
 	case a.comm:
-		v.Class, v.Group, v.Collective = verdict.Communicating, a.detail.GroupSize, a.detail.Collective
+		v.Class, v.Group, v.Collective, v.Launched = verdict.Communicating, a.detail.GroupSize, a.detail.Collective, launchedAs(&a.detail)
+		if st := a.launch.step; st != nil {
+			v.Place = st.place(a.name)
+		}
 		v.Bytes = collectiveSize(a.detail.Collective, a.detail.InElements, a.detail.OutElements, ElementSize(a.detail.ElementType))
 	default:
 		v.Class = verdict.Computing
@@ -75,9 +78,7 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 		default:
 			v.Operator, v.Shape = w.op, w.shape
 		}
-		for i := range a.detail.Grid {
-			v.Launched = v.Launched*31 + uint64(a.detail.Grid[i]*4096+a.detail.Block[i])
-		}
+		v.Launched = launchedAs(&a.detail)
 		if a.detail.BlocksPerSM > 0 {
 			v.Filled = a.detail.BlocksPerSM
 		} else if a.detail.HasGrid && d.sms > 0 {
@@ -96,6 +97,14 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 	if a.hasLaunch {
 		d.before, d.hasBefore = a.launch.thread, true
 	}
+}
+
+// launchedAs stands for a launch configuration.
+func launchedAs(d *Detail) (sum uint64) {
+	for i := range d.Grid {
+		sum = sum*31 + uint64(d.Grid[i]*4096+d.Block[i])
+	}
+	return sum
 }
 
 // maxLeads bounds the devices of which the time before their first activity is looked at, which may be the whole profile.

@@ -6,6 +6,7 @@ package kinetoreceiver
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -227,11 +228,20 @@ func TestCopiesInTheCriticalPath(t *testing.T) {
 	assert.Equal(t, 100*time.Microsecond, d.Verdicts[1].Gain)
 }
 
-// Of collectives of one kind the shortest says what moving the bytes takes; the rest is waiting for a late rank.
+// Of collectives of one kind the shortest says what moving the bytes takes; the rest is waiting for a late rank. Kinds are told apart
+// by their sizes; where those are not recorded and there are no steps, nothing is said of waiting.
 func TestExposedCommunicationIsWaitingAndMoving(t *testing.T) {
 	const all = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)"
-	_, st := convert(t, "["+gpu(1, 1, 0, 100, 7, "a", "")+","+gpu(2, 2, 100, 200, 20, all, "")+","+gpu(3, 3, 200, 500, 20, all, "")+","+
-		gpu(4, 4, 500, 1000, 20, all, "")+","+gpu(5, 5, 900, 1000, 7, "a", "")+"]", Options{})
+	four := func(sizes string, lengths ...int64) string {
+		at, list := int64(100), gpu(1, 1, 0, 100, 7, "a", "")
+		for i, length := range lengths {
+			list += "," + gpu(int64(2+i), int64(2+i), at, at+length, 20, all, sizes)
+			at += length
+		}
+		return "[" + list + "," + gpu(9, 9, at-100, at, 7, "a", "") + "]"
+	}
+	const size = `,"Collective name":"allreduce","In msg nelems":1000,"dtype":"Float","Group size":4`
+	_, st := convert(t, four(size, 100, 300, 500), Options{})
 	d := st.Devices[0]
 	checkReport(t, d)
 	require.Len(t, d.Verdicts, 2)
@@ -240,6 +250,63 @@ func TestExposedCommunicationIsWaitingAndMoving(t *testing.T) {
 	assert.Equal(t, 520*time.Microsecond, d.Verdicts[0].Gain)
 	assert.Equal(t, verdict.KindComm, d.Verdicts[1].Kind)
 	assert.Equal(t, 280*time.Microsecond, d.Verdicts[1].Gain)
+
+	_, st = convert(t, four("", 100, 300, 500), Options{})
+	d = st.Devices[0]
+	require.Len(t, d.Verdicts, 1)
+	assert.Equal(t, verdict.KindComm, d.Verdicts[0].Kind)
+	assert.Equal(t, 800*time.Microsecond, d.Verdicts[0].Gain)
+	assert.Contains(t, d.Verdicts[0].Evidence, "sizes are not recorded")
+}
+
+// Collectives without sizes are of one kind where they stand at one place of their steps.
+func TestCollectivesWithoutSizesAreComparedByTheirPlaceInTheStep(t *testing.T) {
+	const all = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"
+	var list []string
+	at := int64(0)
+	for i, long := range []int64{1000, 1000, 4000, 1000} { // a large one each time, and a small one that waits once
+		list = append(list, host("user_annotation", fmt.Sprintf("ProfilerStep#%d", i), at, 9000), gpu(3*int64(i)+1, at+10, at+20, at+1020, 7, "a", ""),
+			gpu(3*int64(i)+2, at+11, at+1020, at+4020, 20, all, ""), gpu(3*int64(i)+3, at+12, at+4020, at+4020+long, 20, all, ""))
+		at += 9000
+	}
+	_, st := convert(t, "["+strings.Join(list, ",")+"]", Options{})
+	d := st.Devices[0]
+	i := slices.IndexFunc(d.Verdicts, func(v verdict.Verdict) bool { return v.Kind == verdict.KindLateRank })
+	require.GreaterOrEqual(t, i, 0, "%v", d.Verdicts)
+	assert.Equal(t, 3*time.Millisecond, d.Verdicts[i].Gain, "as against the shortest of all: 12 ms")
+}
+
+// Each threshold just below, at and just above.
+func TestThresholds(t *testing.T) {
+	kinds := func(text string) (list []string) {
+		_, st := convert(t, "["+text+"]", Options{Device: "NVIDIA A100-SXM4-80GB"})
+		for _, v := range st.Devices[0].Verdicts {
+			list = append(list, v.Kind)
+		}
+		return list
+	}
+	for _, c := range []struct {
+		kind string
+		text func(thousandths int64) string
+		at   int64
+	}{
+		{verdict.KindMemory, func(n int64) string { // grows by n of 1,000 bytes
+			return gpu(1, 1, 10, 1000, 7, "a", "") + fmt.Sprintf(`,{"ph":"i","name":"[memory]","pid":9,"tid":9,"ts":5,"args":{"Bytes":%d,"Device Id":0,"Total Allocated":1000}}`, n)
+		}, 250},
+		{verdict.KindOpaque, func(n int64) string { // n of 1,000 µs in a compiled region
+			return host("cpu_op", "Torch-Compiled Region: 0/0", 1, 3) + "," + gpu(1, 2, 10, 10+n, 7, "a", "") + "," + gpu(2, 6, 10+n, 1010, 7, "a", "")
+		}, 500},
+		{verdict.KindParallelism, func(n int64) string { // n of 1,000 µs by a kernel with half as many blocks as the device has multiprocessors
+			return gpu(1, 2, 10, 10+n, 7, "a", `,"grid":[54,1,1],"block":[128,1,1]`) + "," + gpu(2, 3, 10+n, 1010, 7, "b", `,"grid":[216,1,1],"block":[128,1,1]`)
+		}, 250},
+		{verdict.KindLaunchBound, func(n int64) string { // idle for n of 1,000 µs
+			return gpu(1, 1, 10, 510, 7, "a", "") + "," + gpu(2, 505+n, 510+n, 1010, 7, "b", "")
+		}, 50},
+	} {
+		assert.NotContains(t, kinds(c.text(c.at-1)), c.kind, "below")
+		assert.Contains(t, kinds(c.text(c.at)), c.kind, "at")
+		assert.Contains(t, kinds(c.text(c.at+1)), c.kind, "above")
+	}
 }
 
 // Slow calls before the first activity are no part of the window, and are said all the same.

@@ -34,6 +34,7 @@ type Activity struct {
 	Memory     string  // of the host in a copy
 	Group      int64   // ranks of a collective; 0: not stated
 	Collective string
+	Place      int64 // of a collective among those of its kernel that the step launched, from 1 on; 0: there are no steps
 }
 
 // Work is what an operator computes and moves, after its recorded shapes.

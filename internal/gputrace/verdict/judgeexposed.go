@@ -5,6 +5,7 @@ package verdict
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -109,6 +110,11 @@ func (j *judge) collectives(r *Report) {
 	}
 	sortPlaces(waits)
 	sortPlaces(moves)
+	unsized, what, remedy := "", "move bytes", "overlap with computation (smaller buckets, prefetching), fewer bytes, larger batches"
+	if slices.ContainsFunc(r.Collectives, func(c Collective) bool { return c.unsized }) {
+		what, remedy = "move bytes or wait for a late rank", "convert the folder with the profiles of all ranks, which tells waiting; "+remedy
+		unsized = "; how much of that is waiting for a late rank is not known, for their sizes are not recorded"
+	}
 	if waiting > 0 {
 		j.add(Verdict{
 			Kind: KindLateRank, Gain: waiting, Where: waits[:min(topPlaces, len(waits))], Certainty: Low,
@@ -121,10 +127,10 @@ func (j *judge) collectives(r *Report) {
 	if moving > 0 {
 		j.add(Verdict{
 			Kind: KindComm, Gain: moving, Where: moves[:min(topPlaces, len(moves))], Certainty: Medium,
-			Chain: []string{"collectives move bytes while nothing computes", fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(moving)))},
+			Chain: []string{"collectives " + what + " while nothing computes", fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(moving)))},
 			Evidence: names(moves) + fmt.Sprintf("; %.3g %% of all communication is hidden",
-				100*float64(r.Parts.CommHidden)/float64(max(1, r.Parts.CommHidden+r.Parts.CommExposed))),
-			Remedy: "overlap with computation (smaller buckets, prefetching), fewer bytes, larger batches",
+				100*float64(r.Parts.CommHidden)/float64(max(1, r.Parts.CommHidden+r.Parts.CommExposed))) + unsized,
+			Remedy: remedy,
 		})
 	}
 }

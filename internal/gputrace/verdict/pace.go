@@ -6,6 +6,7 @@ package verdict
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -29,7 +30,7 @@ const (
 	maxPaced    = 1 << 14 // kernels that are kept; beyond, every second goes and one of twice as many is taken
 	leastPaced  = 12      // of a kind
 	leastLength = 2_000   // ns: shorter ones vary by the clock's grain
-	perSlot     = 24      // kernels
+	perSlot     = 40      // kernels
 	maxSlots    = 32      // parts of the window that are compared
 	slower      = 1.1     // from which on a part is slow: what boost clocks vary by is less
 )
@@ -64,8 +65,8 @@ type slowdown struct {
 	slow, fast float64 // clocks; 0: not known
 }
 
-// slowdown compares parts of the window by kinds of kernel: each kind with its own median, each part by the median over
-// kernels, and parts with the fastest ones. ok is false where nothing can be said.
+// slowdown compares parts of the window by kinds of kernel: each kind with its own median, each part by the mean over
+// its kernels, and slow parts with the others. ok is false where nothing can be said.
 func (p *pace) slowdown(clocks []Sample) (s slowdown, ok bool) {
 	by := map[uint64][]int64{}
 	for _, x := range p.samples {
@@ -83,26 +84,23 @@ func (p *pace) slowdown(clocks []Sample) (s slowdown, ok bool) {
 	if n < 4 || len(medians) < 2 {
 		return s, false
 	}
-	levels := make([]float64, n) // median of length ÷ median length of its kind
+	levels := make([]float64, n) // mean of length ÷ median length of its kind, of the middle half
 	for i := range levels {
 		var ratios []float64
 		for _, x := range list[i*len(list)/n : (i+1)*len(list)/n] {
 			ratios = append(ratios, float64(x.length)/medians[x.kind])
 		}
 		sort.Float64s(ratios)
-		levels[i] = ratios[len(ratios)/2]
+		levels[i], _ = moments(ratios[len(ratios)/4 : len(ratios)*3/4])
 	}
-	sorted := slices.Sorted(slices.Values(levels))
-	fast := slices.DeleteFunc(slices.Clone(sorted), func(level float64) bool { return level >= slower*sorted[len(sorted)/8] })
-	base := 0.0
-	for _, level := range fast {
-		base += level / float64(len(fast))
+	limit, factor := twoClasses(levels)
+	if factor < slower {
+		return s, false
 	}
 	var saved, all, slowTime float64
 	type pair struct{ slow, slowN, fast, fastN float64 }
 	kinds := map[uint64]*pair{}
 	for i, level := range levels {
-		r := level / base
 		part := list[i*len(list)/n : (i+1)*len(list)/n]
 		for _, x := range part {
 			k := kinds[x.kind]
@@ -111,15 +109,15 @@ func (p *pace) slowdown(clocks []Sample) (s slowdown, ok bool) {
 				kinds[x.kind] = k
 			}
 			all += float64(x.length)
-			if r < slower {
+			if level < limit {
 				k.fast, k.fastN = k.fast+float64(x.length), k.fastN+1
 				continue
 			}
 			k.slow, k.slowN = k.slow+float64(x.length), k.slowN+1
-			saved += float64(x.length) * (1 - 1/r)
+			saved += float64(x.length) * (1 - 1/factor)
 			slowTime += float64(x.length)
 		}
-		if r >= slower {
+		if level >= limit {
 			if s.to == 0 {
 				s.from = part[0].start
 			}
@@ -140,6 +138,37 @@ func (p *pace) slowdown(clocks []Sample) (s slowdown, ok bool) {
 	s.part, s.factor = saved/all, slowTime/(slowTime-saved)
 	s.slow, s.fast = clocksOf(clocks, s.from, s.to)
 	return s, true
+}
+
+// twoClasses parts levels into a lower and an upper class so that they are as far apart as can be (Otsu's threshold), and returns
+// the least of the upper one and by what factor it is above. The factor is 0 where the classes are not well apart: at least four
+// times what levels vary by within them.
+func twoClasses(levels []float64) (limit, factor float64) {
+	sorted := slices.Sorted(slices.Values(levels))
+	best := 0.0
+	for k := 1; k < len(sorted); k++ {
+		low, lowVar := moments(sorted[:k])
+		high, highVar := moments(sorted[k:])
+		n, m := float64(k), float64(len(sorted)-k)
+		if between := n * m * (high - low) * (high - low); between > best {
+			best, limit, factor = between, sorted[k], 0
+			if within := math.Sqrt((n*lowVar + m*highVar) / (n + m)); high-low >= 4*within {
+				factor = high / low
+			}
+		}
+	}
+	return limit, factor
+}
+
+// moments are mean and variance.
+func moments(list []float64) (mean, variance float64) {
+	for _, x := range list {
+		mean += x / float64(len(list))
+	}
+	for _, x := range list {
+		variance += (x - mean) * (x - mean) / float64(len(list))
+	}
+	return mean, variance
 }
 
 // clocksOf are the mean clocks within and without an interval; 0 where there are none.

@@ -126,6 +126,7 @@ type Collective struct {
 	Time    time.Duration `json:"time_ns"`
 	Waiting time.Duration `json:"waiting_ns"`
 	Moving  time.Duration `json:"moving_ns"`
+	unsized bool          // kinds cannot be told apart, so that all counts as moving
 }
 
 // Peak is what a device can do at best.
@@ -396,8 +397,13 @@ func (d *Device) otherLists(r *Report, f *Facts) {
 		if k.bytes > 0 {
 			name += " of " + Size(k.bytes)
 		}
-		w := c.waiting()
-		r.Collectives = append(r.Collectives, Collective{name, c.count, time.Duration(c.time), time.Duration(w), time.Duration(c.exposed - w)})
+		w := c.waiting(k)
+		if k.bytes == 0 && k.place > 0 {
+			name += fmt.Sprintf(" (%d in the step)", k.place)
+		}
+		r.Collectives = append(r.Collectives, Collective{
+			Name: name, Count: c.count, Time: time.Duration(c.time), Waiting: time.Duration(w), Moving: time.Duration(c.exposed - w), unsized: k.bytes == 0 && k.place == 0,
+		})
 	}
 	slices.SortFunc(r.Collectives, func(a, b Collective) int { return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name)) })
 }

@@ -112,6 +112,8 @@ type collectiveKey struct {
 	collective string
 	bytes      int64
 	group      int64
+	launched   uint64 // launch configuration, where bytes are not stated
+	place      int64  // among the collectives of a step, where bytes are not stated and steps are
 }
 
 type collective struct {
@@ -120,7 +122,10 @@ type collective struct {
 }
 
 func (d *Device) collectiveOf(a *Activity) *collective {
-	k := collectiveKey{a.Name, a.Collective, a.Bytes, a.Group}
+	k := collectiveKey{name: a.Name, collective: a.Collective, bytes: a.Bytes, group: a.Group}
+	if a.Bytes == 0 {
+		k.launched, k.place = a.Launched, a.Place
+	}
 	c := d.coll[k]
 	if c == nil {
 		if len(d.coll) >= maxClasses {
@@ -136,9 +141,9 @@ func (d *Device) collectiveOf(a *Activity) *collective {
 }
 
 // waiting is the part of the exposed time in which the collectives waited for others: what each took longer than the
-// shortest of its kind. It needs some of a kind.
-func (c *collective) waiting() int64 {
-	if c.count < leastRepeats {
+// shortest of its kind. It needs some of a kind, and a way to tell kinds apart: their sizes, else their places in steps.
+func (c *collective) waiting(k collectiveKey) int64 {
+	if c.count < leastRepeats || k.bytes == 0 && k.place == 0 {
 		return 0
 	}
 	return max(0, min(c.exposed, c.exposed-int64(float64(c.least)*c.shares)))
