@@ -45,8 +45,8 @@ func activityOf(t *testing.T, path string) (got map[string]map[string]int64, tol
 	_, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels}, func(_ context.Context, td ptrace.Traces) error {
 		a.take(td, now)
 		for _, rs := range td.ResourceSpans().All() {
-			for _, s := range rs.ScopeSpans().At(0).Spans().All() {
-				_, ok := s.Attributes().Get("gpu.timing.source")
+			for _, ss := range rs.ScopeSpans().All() { // that of a device says who timed it
+				_, ok := ss.Scope().Attributes().Get("gpu.timing.source")
 				told = told || ok
 			}
 		}

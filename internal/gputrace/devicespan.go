@@ -30,7 +30,7 @@ func (s *spans) device(a *activity, above *node, p *process) {
 	if isLive {
 		c.trace, parent = live.trace, live.span
 	}
-	sp := s.new(p, c, parent, a.start, a.end)
+	sp := s.on(a.device, p, c, parent, a.start, a.end)
 	if isLive {
 		link{above.self, semconv.GPULinkTypeWindow}.add(sp)
 	}
@@ -69,10 +69,9 @@ func (s *spans) device(a *activity, above *node, p *process) {
 	if a.kind != KindKernel && a.detail.HasBytes {
 		putInt(m, semconv.GPUIOSizeKey, a.detail.Bytes)
 	}
-	s.identity(m, a.device)
+	s.names(m, a.device)
 	putInt(m, semconv.GPUStreamIDKey, a.stream)
 	putSeconds(m, semconv.GPUDurationKey, a.duration)
-	putText(m, semconv.GPUTimingSourceKey, s.p.Meta.TimingSource)
 	if a.corr != 0 {
 		putInt(m, semconv.GPUCorrelationIDKey, a.corr&correlationMask)
 	}
@@ -108,13 +107,6 @@ func putWork(m pcommon.Map, w *verdict.Work) {
 	if w.Bytes > 0 {
 		putInt(m, semconv.GPUIOSizeKey, int64(w.Bytes))
 	}
-}
-
-func (s *spans) identity(m pcommon.Map, ordinal int64) {
-	putInt(m, semconv.GPUDeviceOrdinalKey, ordinal)
-	d := s.deviceOf(ordinal)
-	putText(m, semconv.HWModelKey, s.p.modelOf(d.Model))
-	putText(m, semconv.HWIDKey, d.ID)
 }
 
 func (s *spans) kernel(m pcommon.Map, d *Detail) {

@@ -70,17 +70,16 @@ func (s *spans) sections(n *node, name, category string) {
 				parent = up
 			}
 		}
-		sp := s.new(n.process, place{n.self.trace, id}, parent, x.at.first, x.at.end)
+		sp := s.on(x.device, n.process, place{n.self.trace, id}, parent, x.at.first, x.at.end)
 		sp.SetName(name)
 		link{n.self, semconv.GPULinkTypeRange}.add(sp)
 		m := sp.Attributes()
 		m.EnsureCapacity(8)
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeSection)
 		putText(m, semconv.GPUOperationCategoryKey, category)
-		s.identity(m, x.device)
+		s.names(m, x.device)
 		putSeconds(m, semconv.GPUDurationKey, x.at.span())
 		putSeconds(m, semconv.GPUOperationBusyDurationKey, x.at.total)
-		putText(m, semconv.GPUTimingSourceKey, s.p.Meta.TimingSource)
 	}
 	n.projected = nil
 }

@@ -24,7 +24,8 @@ type spans struct {
 	ctx     context.Context
 	emit    func(context.Context, ptrace.Traces) error
 	batch   ptrace.Traces
-	scopes  map[int64]ptrace.ScopeSpans // of the batch, by process
+	scopes  map[scopeKey]ptrace.ScopeSpans // of the batch
+	within  map[int64]ptrace.ResourceSpans // of the batch, by process
 	count   int
 	written int64
 	cut     int64
@@ -35,6 +36,13 @@ type spans struct {
 	devices map[int64]Device
 	peaks   map[string]verdict.Peak // by model
 	only    *Device                 // the device that all rows stand for, where the file's numbers do not match
+}
+
+// scopeKey tells instrumentation scopes apart: each device of a process has one, and so has the host.
+type scopeKey struct {
+	pid      int64
+	isDevice bool
+	device   int64
 }
 
 func newSpans(ctx context.Context, p *Profile, emit func(context.Context, ptrace.Traces) error) *spans {
@@ -55,11 +63,15 @@ func newSpans(ctx context.Context, p *Profile, emit func(context.Context, ptrace
 }
 
 func (s *spans) reset() {
-	s.batch, s.scopes, s.count = ptrace.NewTraces(), map[int64]ptrace.ScopeSpans{}, 0
+	s.batch, s.scopes, s.count = ptrace.NewTraces(), map[scopeKey]ptrace.ScopeSpans{}, 0
+	s.within = map[int64]ptrace.ResourceSpans{}
 }
 
 func (s *spans) flush() error {
 	if s.err == nil && s.count > 0 {
+		for _, rs := range s.batch.ResourceSpans().All() {
+			rs.ScopeSpans().RemoveIf(func(ss ptrace.ScopeSpans) bool { return ss.Spans().Len() == 0 })
+		}
 		s.err = s.emit(s.ctx, s.batch)
 	}
 	s.reset()
@@ -110,19 +122,33 @@ func (s *spans) peakOf(ordinal int64) verdict.Peak {
 	return p
 }
 
+// new is a span of the host.
 func (s *spans) new(p *process, c place, parent pcommon.SpanID, start, end int64) ptrace.Span {
+	return s.in(scopeKey{pid: p.pid}, p, c, parent, start, end)
+}
+
+// on is a span of a device, whose scope says which one that is and who timed it; the span repeats ordinal and hw.id.
+func (s *spans) on(device int64, p *process, c place, parent pcommon.SpanID, start, end int64) ptrace.Span {
+	return s.in(scopeKey{p.pid, true, device}, p, c, parent, start, end)
+}
+
+func (s *spans) in(k scopeKey, p *process, c place, parent pcommon.SpanID, start, end int64) ptrace.Span {
 	if s.count >= s.p.opts.BatchSpans {
 		_ = s.flush()
 	}
-	ss, ok := s.scopes[p.pid]
+	ss, ok := s.scopes[k]
 	if !ok {
-		rs := s.batch.ResourceSpans().AppendEmpty()
-		s.resource(rs.Resource().Attributes(), p)
-		ss = rs.ScopeSpans().AppendEmpty()
-		ss.Scope().SetName(s.p.source.Scope)
-		ss.Scope().SetVersion(s.p.source.ScopeVersion)
-		ss.SetSchemaUrl(semconv.SchemaURL)
-		s.scopes[p.pid] = ss
+		rs, ok := s.within[p.pid]
+		if !ok {
+			rs = s.batch.ResourceSpans().AppendEmpty()
+			s.resource(rs.Resource().Attributes(), p)
+			s.within[p.pid] = rs
+			s.scope(rs, scopeKey{pid: p.pid}) // the host's is the first, and goes if it stays empty
+		}
+		if k.isDevice {
+			s.scope(rs, k)
+		}
+		ss = s.scopes[k]
 	}
 	s.count++
 	s.written++
@@ -134,6 +160,31 @@ func (s *spans) new(p *process, c place, parent pcommon.SpanID, start, end int64
 	sp.SetStartTimestamp(pcommon.Timestamp(s.p.Meta.Base + start))
 	sp.SetEndTimestamp(pcommon.Timestamp(s.p.Meta.Base + end))
 	return sp
+}
+
+func (s *spans) scope(rs ptrace.ResourceSpans, k scopeKey) {
+	ss := rs.ScopeSpans().AppendEmpty()
+	ss.Scope().SetName(s.p.source.Scope)
+	ss.Scope().SetVersion(s.p.source.ScopeVersion)
+	ss.SetSchemaUrl(semconv.SchemaURL)
+	if k.isDevice {
+		m := ss.Scope().Attributes()
+		s.identity(m, k.device)
+		putText(m, semconv.GPUTimingSourceKey, s.p.Meta.TimingSource)
+	}
+	s.scopes[k] = ss
+}
+
+// names puts down which device a span is of.
+func (s *spans) names(m pcommon.Map, ordinal int64) {
+	putInt(m, semconv.GPUDeviceOrdinalKey, ordinal)
+	putText(m, semconv.HWIDKey, s.deviceOf(ordinal).ID)
+}
+
+// identity is names with the model, for spans that stand for a device as a whole.
+func (s *spans) identity(m pcommon.Map, ordinal int64) {
+	s.names(m, ordinal)
+	putText(m, semconv.HWModelKey, s.modelOf(ordinal))
 }
 
 // shortName is shortNameOf of a name, which is found once.

@@ -320,3 +320,36 @@ func TestCausesAndLossesOfMadeUpPrograms(t *testing.T) {
 		}
 	}
 }
+
+// A comparison is per step, whatever the number of steps, and kernels of other names leave their operator where it is.
+func TestComparisonOfProgramsWithOtherNumbersOfSteps(t *testing.T) {
+	run := func(steps int, load int64, kernel string) verdict.Report {
+		m := newMachine(99, styles()[0])
+		m.steps(steps, func(int) {
+			m.load(load)
+			for range 40 {
+				m.operator("aten::mm", work{name: kernel, length: 200_000, stream: 7})
+			}
+			m.wait("aten::item")
+		})
+		_, st := convert(t, m.text(1), Options{Detail: DetailSteps})
+		return st.Devices[0]
+	}
+	c := verdict.Compare([]verdict.Report{run(6, 4_000_000, "cutlass_80_gemm")}, []verdict.Report{run(20, 100_000, "nvjet_tst_gemm")})
+	change := func(list []verdict.Change, name string) verdict.Change {
+		for _, x := range list {
+			if x.Name == name {
+				return x
+			}
+		}
+		require.Fail(t, "no row", name)
+		return verdict.Change{}
+	}
+	assert.Equal(t, [2]int64{6, 20}, c.StepCounts)
+	assert.Equal(t, "idle: loader", c.Parts[0].Name)
+	// The loader before the first step's first kernel is no part of the window: 5 of 6 and 19 of 20 count.
+	assert.InDelta(t, -4.0*5/6+0.1*19/20, float64(c.Parts[0].Delta())/1e6, 0.05)
+	assert.InDelta(t, 0, float64(change(c.Operators, "aten::mm").Delta())/1e6, 0.001)
+	assert.InDelta(t, -8, float64(change(c.Kernels, "cutlass_80_gemm").Delta())/1e6, 0.001)
+	assert.InDelta(t, 8, float64(change(c.Kernels, "nvjet_tst_gemm").Delta())/1e6, 0.001)
+}

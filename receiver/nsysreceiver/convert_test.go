@@ -90,10 +90,14 @@ func TestRangesLaunchesAndKernelsHangTogether(t *testing.T) {
 		"gpu.operation.type": "kernel", "gpu.kernel.name": "void ns::gemm<float>(int)", "gpu.device.ordinal": int64(0), "gpu.stream.id": int64(7),
 		"gpu.correlation.id": int64(9), "gpu.kernel.grid": []any{int64(2), int64(3), int64(4)}, "gpu.kernel.block": []any{int64(32), int64(1), int64(1)},
 		"gpu.kernel.registers": int64(40), "gpu.kernel.shared_memory.size": int64(128), "gpu.graph.id": int64(5), "gpu.graph.node.id": int64(6),
-		"hw.id": "GPU-74e128b2-90b6-b409-07c8-33bee5ff6f88", "hw.model": "NVIDIA H100", "gpu.timing.source": "cupti", "gpu.launch.delay": 9e-8, "gpu.start.delay": 1e-7, "gpu.duration": 5e-7,
+		"hw.id": "GPU-74e128b2-90b6-b409-07c8-33bee5ff6f88", "gpu.launch.delay": 9e-8, "gpu.start.delay": 1e-7, "gpu.duration": 5e-7,
 	} {
 		assert.Equal(t, want, a[key], key)
 	}
+	scopes := batches[0].ResourceSpans().At(0).ScopeSpans()
+	assert.Equal(t, map[string]any{
+		"gpu.device.ordinal": int64(0), "hw.id": "GPU-74e128b2-90b6-b409-07c8-33bee5ff6f88", "hw.model": "NVIDIA H100", "gpu.timing.source": "cupti",
+	}, scopes.At(1).Scope().Attributes().AsRaw(), "of the device, beside that of the host")
 	assert.Equal(t, int64(1700000000000001000), int64(k.StartTimestamp()))
 	for _, up := range []string{"cudaLaunchKernel", "aten::mm", "forward", "ProfilerStep#3"} {
 		if up == "cudaLaunchKernel" { // both processes have one: compare by time

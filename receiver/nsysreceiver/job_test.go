@@ -75,9 +75,11 @@ func TestProcessesWithDevicesOfTheSameNumber(t *testing.T) {
 	got := map[any]any{}
 	for _, td := range batches {
 		for _, rs := range td.ResourceSpans().All() {
-			for _, s := range rs.ScopeSpans().At(0).Spans().All() {
-				if a := s.Attributes().AsRaw(); a["gpu.operation.type"] == "kernel" {
-					got[a["gpu.duration"]] = []any{a["gpu.device.ordinal"], a["hw.id"]}
+			for _, ss := range rs.ScopeSpans().All() {
+				for _, s := range ss.Spans().All() {
+					if a := s.Attributes().AsRaw(); a["gpu.operation.type"] == "kernel" {
+						got[a["gpu.duration"]] = []any{a["gpu.device.ordinal"], a["hw.id"]}
+					}
 				}
 			}
 		}
