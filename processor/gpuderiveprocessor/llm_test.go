@@ -67,6 +67,13 @@ func TestRequestsOfEnginesAreRead(t *testing.T) {
 	}
 }
 
+// A client's span has the time of the network and of the server's queue: it is no request on a device.
+func TestAClientOfTritonIsNoRequest(t *testing.T) {
+	td, s := oneSpan(t, attrs{"triton.model_name": "densenet_onnx", "triton.endpoint": "triton:8001"})
+	process(t, newTestDeriver(t, func(c *Config) { c.Presets = []string{"vllm", "sglang", "tgi", "triton"} }), td)
+	assert.NotContains(t, s.Attributes().AsRaw(), "gpu.operation.type")
+}
+
 func payload(t *testing.T, name string) ptrace.Traces {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", "llm", name+".json"))

@@ -56,8 +56,8 @@ var presets = map[string][]MappingConfig{
 		from("queue_time", toQueue),
 	)},
 	// Triton Inference Server in its mode `opentelemetry` (src/tracer.cc): a span for each request to a model. It
-	// does not say how many inputs a request had.
-	"triton": {request(MappingConfig{Has: "triton.model_name"},
+	// does not say how many inputs a request had. Clients name the model too, but not the server's trace.
+	"triton": {request(MappingConfig{Has: "triton.trace_id"},
 		constant(string(semconv.GPUOperationNameKey), "infer_request"),
 		from("triton.model_name", toModel),
 	)},

@@ -242,6 +242,25 @@ func TestBadSpansPassAtOnceAndAreCounted(t *testing.T) {
 	})
 }
 
+// A sender's clock may be ahead by max_wait, for as long as that its span can be waited for.
+func TestTheFutureBeginsAfterMaxWait(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, _ time.Time) {
+		time.Sleep(2 * time.Second)
+		now := time.Now()
+		td := newTraces("a")
+		td.gpu(1, 0, now, now.Add(r.maxWait()))
+		r.consume(td.Traces)
+		td = newTraces("a")
+		td.gpu(2, 0, now, now.Add(r.maxWait()+1))
+		r.consume(td.Traces)
+		assert.EqualValues(t, 1, r.count("bad_spans", "future"))
+		require.Len(t, r.spans(), 1)
+		assert.Contains(t, r.spans(), uint64(2))
+		time.Sleep(20 * time.Second)
+		assert.Len(t, r.spans(), 2)
+	})
+}
+
 func TestJoinedSpansPassUntouched(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(time.Second)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"time"
 
-	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/xpdata/pref"
 
@@ -16,33 +15,26 @@ import (
 
 // join is the queue's consumer: it waits, writes and sends on.
 func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
-	if td != p.refused { // else it is tried again
-		b := p.batches.Get().(*batch)
-		if !b.resume(ctx, td, p.engine) {
-			now := p.now()
-			b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
-			if p.engine.arrive(b, now, true) && p.cfg.Queue.Storage != nil {
-				p.stats.held.Add(int64(b.waiting)) // from the storage
-			}
+	b := p.batches.Get().(*batch)
+	if !b.resume(ctx, td, p.engine) {
+		now := p.now()
+		b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
+		if p.engine.arrive(b, now, true) && p.cfg.Queue.Storage != nil {
+			p.stats.held.Add(int64(b.waiting)) // from the storage
 		}
-		if n := b.waiting; n > 0 {
-			reason := p.wait(b)
-			p.write(ctx, b, td)
-			p.stats.released(ctx, b, n, reason, p.now())
-		}
-		p.put(b)
 	}
+	if n := b.waiting; n > 0 {
+		reason := p.wait(b)
+		p.write(ctx, b, td)
+		p.stats.released(ctx, b, n, reason, p.now())
+	}
+	p.put(b)
 	if p.cfg.Queue.Storage != nil {
 		// What comes out of a storage is nobody's yet. The pipeline would take it for its own and give it up when the
 		// next component returns, and then the queue would do so again, which panics.
 		pref.MarkPipelineOwnedTraces(td)
 	}
-	err := p.next.ConsumeTraces(ctx, td)
-	p.refused = ptrace.Traces{}
-	if err != nil && !consumererror.IsPermanent(err) {
-		p.refused = td
-	}
-	return err
+	return p.next.ConsumeTraces(ctx, td)
 }
 
 // What lets a batch go.

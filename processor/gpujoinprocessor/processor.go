@@ -37,8 +37,7 @@ type joinProcessor struct {
 	queue   exporter.Traces // nil without samples: everything passes
 	engine  *engine
 	batches sync.Pool
-	attrs   attributes    // of the consumer
-	refused ptrace.Traces // of the consumer: what the next component did not take last
+	attrs   attributes // of the consumer
 	said    [outcomes]sync.Once
 
 	release  func()

@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // flaky refuses the first times requests and hands the others to the rig's sink.
@@ -142,25 +142,28 @@ func TestARefusedRequestLargerThanTheQueueIsTakenWhenItComesAgain(t *testing.T) 
 	})
 }
 
-// What is tried again is as it was: it is neither read nor counted another time, also where nothing could be written
-// on it.
+// What is tried again is counted once, also where nothing could be written on it.
 func TestWhatIsTriedAgainIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zero := time.Now()
 		r := newRig(t)
-		r.joinTo(flaky(t, r, 5))
+		r.joinTo(flaky(t, r, 5), func(c *Config) { c.Attributes = spanfacts.Lean })
 		defer r.close()
-		w := r.device(nominal)
-		time.Sleep(sec(1))
-		w.Write([]gpusamplesextension.Sample{one(time.Now(), zero)[0]})
-		td := newTraces("a")
+		silent := nominal
+		silent.ID, silent.Source = "GPU-00000000-0000-4000-8000-000000000001", "another"
+		r.device(silent).Write(one(time.Now(), zero))
+		r.run(r.device(nominal), steady(zero, 300))
+		time.Sleep(time.Minute)
+		td := newTraces("a") // its spans have no source in common, so nothing on the scope says that they are joined
 		td.gpu(1, 0, time.Now().Add(-sec(0.5)), time.Now())
+		td.gpu(2, 0, time.Now().Add(-sec(0.5)), time.Now()).Attributes().PutStr("hw.id", silent.ID)
 		r.consume(td.Traces)
 		time.Sleep(5 * time.Minute)
-		require.Equal(t, 1, r.sink.SpanCount())
-		assert.NotContains(t, r.spans()[1].Attributes().AsRaw(), "gpu.energy")
+		require.Equal(t, 2, r.sink.SpanCount())
+		assert.Contains(t, r.spans()[1].Attributes().AsRaw(), "gpu.energy")
+		assert.NotContains(t, r.spans()[2].Attributes().AsRaw(), "gpu.energy")
 		assert.Zero(t, r.gauge("held_spans"))
 		assert.EqualValues(t, 1, r.count("uncovered_spans", ""))
-		assert.EqualValues(t, 1, r.count("released_spans", ""))
+		assert.EqualValues(t, 2, r.count("released_spans", ""))
 	})
 }

@@ -109,6 +109,8 @@ func (r *rig) consume(td ptrace.Traces) {
 	require.NoError(r.t, r.proc.ConsumeTraces(context.Background(), td))
 }
 
+func (r *rig) maxWait() time.Duration { return r.proc.(*joinProcessor).cfg.MaxWait }
+
 func (r *rig) device(d gpusamplesextension.Device) gpusamplesextension.DeviceWriter {
 	r.t.Helper()
 	w, err := r.store.Register(writerID, d)
