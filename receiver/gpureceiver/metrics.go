@@ -16,147 +16,148 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// metricDef is one metric that the receiver can emit. emit adds the points of one device.
+// metricDef is one metric that the receiver can emit; unit and instrument are the registry's. emit adds the points of one
+// device; nil: those of the quantities.
 type metricDef struct {
-	name, unit, description string
-	instrument              instrument
-	enabled                 bool
-	emit                    func(w *pointWriter, d *deviceState)
+	semconv.Metric
+	description string
+	enabled     bool
+	emit        func(w *pointWriter, d *deviceState)
+	key         string // of the attribute by which the quantities differ
+	quantities  []valueOf
 }
 
-type instrument uint8
+// valueOf is a quantity with its value of the metric's attribute.
+type valueOf struct {
+	gpudata.Quantity
+	value string
+}
 
-const (
-	gauge instrument = iota
-	counter
-	updown
-)
+func only(q gpudata.Quantity) []valueOf { return []valueOf{{Quantity: q}} }
+
+var directions = string(semconv.NetworkIODirectionKey)
 
 // metricDefs are all metrics, by name. Points have the time of the sample they come from: an instant is the newest
 // sample, a ratio the time-weighted mean over the samples since the last emission, a counter what was counted since
 // its first sample. Without a new sample there is no point.
 var metricDefs = []metricDef{
-	{
-		semconv.GPUClockFrequencyName, semconv.GPUClockFrequencyUnit, semconv.GPUClockFrequencyDescription, gauge, true,
-		func(w *pointWriter, d *deviceState) {
-			w.latest(d, gpudata.ClockGraphics, string(semconv.GPUClockTypeKey), semconv.GPUClockTypeGraphics)
-			w.latest(d, gpudata.ClockMemory, string(semconv.GPUClockTypeKey), semconv.GPUClockTypeMemory)
-			w.latest(d, gpudata.ClockSM, string(semconv.GPUClockTypeKey), semconv.GPUClockTypeSM)
-			w.latest(d, gpudata.ClockVideo, string(semconv.GPUClockTypeKey), semconv.GPUClockTypeVideo)
-		},
-	},
-	{
-		semconv.GPUDRAMUtilizationName, semconv.GPUDRAMUtilizationUnit, semconv.GPUDRAMUtilizationDescription, gauge, true,
-		func(w *pointWriter, d *deviceState) { w.mean(d, gpudata.DRAMUtilization, "", "") },
-	},
-	{semconv.GPUFLOPRateLimitName, semconv.GPUFLOPRateLimitUnit, semconv.GPUFLOPRateLimitDescription, gauge, false, emitFLOPRateLimit},
-	{semconv.GPUMemoryBandwidthLimitName, semconv.GPUMemoryBandwidthLimitUnit, semconv.GPUMemoryBandwidthLimitDescription, gauge, false, emitBandwidthLimit},
-	{
-		semconv.GPUNVLinkIOName, semconv.GPUNVLinkIOUnit, semconv.GPUNVLinkIODescription, counter, true,
-		func(w *pointWriter, d *deviceState) {
-			w.countInt(d, gpudata.NVLinkReceive, string(semconv.NetworkIODirectionKey), semconv.NetworkIODirectionReceive)
-			w.countInt(d, gpudata.NVLinkTransmit, string(semconv.NetworkIODirectionKey), semconv.NetworkIODirectionTransmit)
-		},
-	},
-	{
-		semconv.GPUPCIeIOName, semconv.GPUPCIeIOUnit, semconv.GPUPCIeIODescription, counter, true,
-		func(w *pointWriter, d *deviceState) {
-			w.countInt(d, gpudata.PCIeReceive, string(semconv.NetworkIODirectionKey), semconv.NetworkIODirectionReceive)
-			w.countInt(d, gpudata.PCIeTransmit, string(semconv.NetworkIODirectionKey), semconv.NetworkIODirectionTransmit)
-		},
-	},
-	{
-		semconv.GPUPipeUtilizationName, semconv.GPUPipeUtilizationUnit, semconv.GPUPipeUtilizationDescription, gauge, false,
-		func(w *pointWriter, d *deviceState) {
-			w.mean(d, gpudata.PipeFP16, string(semconv.GPUPipeKey), semconv.GPUPipeFp16)
-			w.mean(d, gpudata.PipeFP32, string(semconv.GPUPipeKey), semconv.GPUPipeFp32)
-			w.mean(d, gpudata.PipeFP64, string(semconv.GPUPipeKey), semconv.GPUPipeFp64)
-			w.mean(d, gpudata.PipeInt, string(semconv.GPUPipeKey), semconv.GPUPipeInt)
-			w.mean(d, gpudata.PipeTensorDFMA, string(semconv.GPUPipeKey), semconv.GPUPipeTensorDfma)
-			w.mean(d, gpudata.PipeTensorHMMA, string(semconv.GPUPipeKey), semconv.GPUPipeTensorHmma)
-			w.mean(d, gpudata.PipeTensorIMMA, string(semconv.GPUPipeKey), semconv.GPUPipeTensorImma)
-		},
-	},
-	{semconv.GPUProcessMemoryUsageName, semconv.GPUProcessMemoryUsageUnit, semconv.GPUProcessMemoryUsageDescription, gauge, false, emitProcesses},
-	{
-		semconv.GPUSMOccupancyName, semconv.GPUSMOccupancyUnit, semconv.GPUSMOccupancyDescription, gauge, true,
-		func(w *pointWriter, d *deviceState) { w.mean(d, gpudata.SMOccupancy, "", "") },
-	},
-	{
-		semconv.GPUSMUtilizationName, semconv.GPUSMUtilizationUnit, semconv.GPUSMUtilizationDescription, gauge, true,
-		func(w *pointWriter, d *deviceState) { w.mean(d, gpudata.SMUtilization, "", "") },
-	},
-	{
-		semconv.GPUTensorUtilizationName, semconv.GPUTensorUtilizationUnit, semconv.GPUTensorUtilizationDescription, gauge, true,
-		func(w *pointWriter, d *deviceState) { w.mean(d, gpudata.TensorUtilization, "", "") },
-	},
-	{semconv.GPUThrottleTimeName, semconv.GPUThrottleTimeUnit, semconv.GPUThrottleTimeDescription, counter, true, emitThrottle},
-	{
-		semconv.HWEnergyName, semconv.HWEnergyUnit, semconv.HWEnergyDescription, counter, true,
-		func(w *pointWriter, d *deviceState) { w.count(d, gpudata.Energy) },
-	},
-	{
-		semconv.HWErrorsName, semconv.HWErrorsUnit, semconv.HWErrorsDescription, counter, true,
-		func(w *pointWriter, d *deviceState) {
-			w.countInt(d, gpudata.ECCCorrected, string(semconv.ErrorTypeKey), semconv.ErrorTypeECCCorrected)
-			w.countInt(d, gpudata.ECCUncorrected, string(semconv.ErrorTypeKey), semconv.ErrorTypeECCUncorrected)
-			w.countInt(d, gpudata.NVLinkCRC, string(semconv.ErrorTypeKey), semconv.ErrorTypeNVLinkCrc)
-			w.countInt(d, gpudata.PCIeReplays, string(semconv.ErrorTypeKey), semconv.ErrorTypePCIeReplay)
-			w.countInt(d, gpudata.RetiredCorrected, string(semconv.ErrorTypeKey), semconv.ErrorTypeRetiredPageCorrected)
-			w.countInt(d, gpudata.RetiredUncorrected, string(semconv.ErrorTypeKey), semconv.ErrorTypeRetiredPageUncorrected)
-			w.countInt(d, gpudata.RemappedCorrected, string(semconv.ErrorTypeKey), semconv.ErrorTypeRowRemapCorrected)
-			w.countInt(d, gpudata.RemappedUncorrected, string(semconv.ErrorTypeKey), semconv.ErrorTypeRowRemapUncorrected)
-			w.countInt(d, gpudata.XIDs, string(semconv.ErrorTypeKey), semconv.ErrorTypeXID)
-		},
-	},
-	{
-		semconv.HWGPUMemoryLimitName, semconv.HWGPUMemoryLimitUnit, semconv.HWGPUMemoryLimitDescription, updown, true,
-		func(w *pointWriter, d *deviceState) {
-			if s := &d.series[gpudata.MemoryLimit]; s.fresh {
-				w.point(s.time, "", "").SetIntValue(int64(s.value))
+	define(semconv.GPUClockFrequencyName, semconv.GPUClockFrequencyDescription, string(semconv.GPUClockTypeKey), []valueOf{
+		{gpudata.ClockGraphics, semconv.GPUClockTypeGraphics},
+		{gpudata.ClockMemory, semconv.GPUClockTypeMemory},
+		{gpudata.ClockSM, semconv.GPUClockTypeSM},
+		{gpudata.ClockVideo, semconv.GPUClockTypeVideo},
+	}),
+	define(semconv.GPUDRAMUtilizationName, semconv.GPUDRAMUtilizationDescription, "", only(gpudata.DRAMUtilization)),
+	computed(semconv.GPUFLOPRateLimitName, semconv.GPUFLOPRateLimitDescription, emitFLOPRateLimit).off(),
+	computed(semconv.GPUMemoryBandwidthLimitName, semconv.GPUMemoryBandwidthLimitDescription, emitBandwidthLimit).off(),
+	define(semconv.GPUNVLinkIOName, semconv.GPUNVLinkIODescription, directions, []valueOf{
+		{gpudata.NVLinkReceive, semconv.NetworkIODirectionReceive}, {gpudata.NVLinkTransmit, semconv.NetworkIODirectionTransmit},
+	}),
+	define(semconv.GPUPCIeIOName, semconv.GPUPCIeIODescription, directions, []valueOf{
+		{gpudata.PCIeReceive, semconv.NetworkIODirectionReceive}, {gpudata.PCIeTransmit, semconv.NetworkIODirectionTransmit},
+	}),
+	define(semconv.GPUPipeUtilizationName, semconv.GPUPipeUtilizationDescription, string(semconv.GPUPipeKey), []valueOf{
+		{gpudata.PipeFP16, semconv.GPUPipeFp16},
+		{gpudata.PipeFP32, semconv.GPUPipeFp32},
+		{gpudata.PipeFP64, semconv.GPUPipeFp64},
+		{gpudata.PipeInt, semconv.GPUPipeInt},
+		{gpudata.PipeTensorDFMA, semconv.GPUPipeTensorDfma},
+		{gpudata.PipeTensorHMMA, semconv.GPUPipeTensorHmma},
+		{gpudata.PipeTensorIMMA, semconv.GPUPipeTensorImma},
+	}).off(),
+	computed(semconv.GPUProcessMemoryUsageName, semconv.GPUProcessMemoryUsageDescription, emitProcesses).off(),
+	define(semconv.GPUSMOccupancyName, semconv.GPUSMOccupancyDescription, "", only(gpudata.SMOccupancy)),
+	define(semconv.GPUSMUtilizationName, semconv.GPUSMUtilizationDescription, "", only(gpudata.SMUtilization)),
+	define(semconv.GPUTensorUtilizationName, semconv.GPUTensorUtilizationDescription, "", only(gpudata.TensorUtilization)),
+	computed(semconv.GPUThrottleTimeName, semconv.GPUThrottleTimeDescription, emitThrottle),
+	define(semconv.HWEnergyName, semconv.HWEnergyDescription, "", only(gpudata.Energy)),
+	define(semconv.HWErrorsName, semconv.HWErrorsDescription, string(semconv.ErrorTypeKey), []valueOf{
+		{gpudata.ECCCorrected, semconv.ErrorTypeECCCorrected},
+		{gpudata.ECCUncorrected, semconv.ErrorTypeECCUncorrected},
+		{gpudata.NVLinkCRC, semconv.ErrorTypeNVLinkCrc},
+		{gpudata.PCIeReplays, semconv.ErrorTypePCIeReplay},
+		{gpudata.RetiredCorrected, semconv.ErrorTypeRetiredPageCorrected},
+		{gpudata.RetiredUncorrected, semconv.ErrorTypeRetiredPageUncorrected},
+		{gpudata.RemappedCorrected, semconv.ErrorTypeRowRemapCorrected},
+		{gpudata.RemappedUncorrected, semconv.ErrorTypeRowRemapUncorrected},
+		{gpudata.XIDs, semconv.ErrorTypeXID},
+	}),
+	computed(semconv.HWGPUMemoryLimitName, semconv.HWGPUMemoryLimitDescription, func(w *pointWriter, d *deviceState) {
+		if s := &d.series[gpudata.MemoryLimit]; s.fresh {
+			w.point(s.time, "", "").SetIntValue(int64(s.value))
+		}
+	}),
+	computed(semconv.HWGPUMemoryUsageName, semconv.HWGPUMemoryUsageDescription, func(w *pointWriter, d *deviceState) {
+		if s := &d.series[gpudata.MemoryUsed]; s.fresh {
+			w.present(s.time, "", "").SetIntValue(int64(s.value))
+		}
+	}),
+	computed(semconv.HWGPUMemoryUtilizationName, semconv.HWGPUMemoryUtilizationDescription, func(w *pointWriter, d *deviceState) {
+		used, limit := &d.series[gpudata.MemoryUsed], &d.series[gpudata.MemoryLimit]
+		if used.fresh && limit.value > 0 {
+			w.present(used.time, "", "").SetDoubleValue(used.value / limit.value)
+		}
+	}),
+	define(semconv.HWGPUUtilizationName, semconv.HWGPUUtilizationDescription, string(semconv.HWGPUTaskKey), []valueOf{
+		{gpudata.DecoderUtilization, semconv.HWGPUTaskDecoder},
+		{gpudata.EncoderUtilization, semconv.HWGPUTaskEncoder},
+		{gpudata.Utilization, semconv.HWGPUTaskGeneral},
+	}),
+	define(semconv.HWPowerName, semconv.HWPowerDescription, "", only(gpudata.Power)),
+	computed(semconv.HWStatusName, semconv.HWStatusDescription, emitStatus),
+	define(semconv.HWTemperatureName, semconv.HWTemperatureDescription, "", only(gpudata.Temperature)),
+}
+
+func define(name, description, key string, quantities []valueOf) metricDef {
+	m, _ := semconv.LookupMetric(name) // a test holds all of them against the registry
+	return metricDef{Metric: m, description: description, enabled: true, key: key, quantities: quantities}
+}
+
+func computed(name, description string, emit func(w *pointWriter, d *deviceState)) metricDef {
+	def := define(name, description, "", nil)
+	def.emit = emit
+	return def
+}
+
+// off makes a metric one that is emitted only where the configuration says so.
+func (def metricDef) off() metricDef {
+	def.enabled = false
+	return def
+}
+
+// write adds the points of one device.
+func (def *metricDef) write(w *pointWriter, d *deviceState) {
+	if def.emit != nil {
+		def.emit(w, d)
+		return
+	}
+	for _, q := range def.quantities {
+		s := &d.series[q.Quantity]
+		if !s.fresh {
+			continue
+		}
+		if def.Instrument == semconv.InstrumentGauge {
+			v := s.value
+			if q.Kind() != gpusamplesextension.KindInstant {
+				v = s.mean()
 			}
-		},
-	},
-	{
-		semconv.HWGPUMemoryUsageName, semconv.HWGPUMemoryUsageUnit, semconv.HWGPUMemoryUsageDescription, updown, true,
-		func(w *pointWriter, d *deviceState) {
-			if s := &d.series[gpudata.MemoryUsed]; s.fresh {
-				w.present(s.time, "", "").SetIntValue(int64(s.value))
-			}
-		},
-	},
-	{
-		semconv.HWGPUMemoryUtilizationName, semconv.HWGPUMemoryUtilizationUnit, semconv.HWGPUMemoryUtilizationDescription, gauge, true,
-		func(w *pointWriter, d *deviceState) {
-			used, limit := &d.series[gpudata.MemoryUsed], &d.series[gpudata.MemoryLimit]
-			if used.fresh && limit.value > 0 {
-				w.present(used.time, "", "").SetDoubleValue(used.value / limit.value)
-			}
-		},
-	},
-	{
-		semconv.HWGPUUtilizationName, semconv.HWGPUUtilizationUnit, semconv.HWGPUUtilizationDescription, gauge, true,
-		func(w *pointWriter, d *deviceState) {
-			w.mean(d, gpudata.DecoderUtilization, string(semconv.HWGPUTaskKey), semconv.HWGPUTaskDecoder)
-			w.mean(d, gpudata.EncoderUtilization, string(semconv.HWGPUTaskKey), semconv.HWGPUTaskEncoder)
-			w.mean(d, gpudata.Utilization, string(semconv.HWGPUTaskKey), semconv.HWGPUTaskGeneral)
-		},
-	},
-	{
-		semconv.HWPowerName, semconv.HWPowerUnit, semconv.HWPowerDescription, gauge, true,
-		func(w *pointWriter, d *deviceState) { w.latest(d, gpudata.Power, "", "") },
-	},
-	{semconv.HWStatusName, semconv.HWStatusUnit, semconv.HWStatusDescription, updown, true, emitStatus},
-	{
-		semconv.HWTemperatureName, semconv.HWTemperatureUnit, semconv.HWTemperatureDescription, gauge, true,
-		func(w *pointWriter, d *deviceState) { w.latest(d, gpudata.Temperature, "", "") },
-	},
+			w.present(s.time, def.key, q.value).SetDoubleValue(v)
+			continue
+		}
+		p := w.point(s.time, def.key, q.value)
+		p.SetStartTimestamp(pcommon.Timestamp(s.start))
+		if n := s.value - s.first; q.Quantity == gpudata.Energy {
+			p.SetDoubleValue(n)
+		} else {
+			p.SetIntValue(int64(n))
+		}
+	}
 }
 
 var metricByName = func() map[string]*metricDef {
 	m := make(map[string]*metricDef, len(metricDefs))
 	for i := range metricDefs {
-		m[metricDefs[i].name] = &metricDefs[i]
+		m[metricDefs[i].Name] = &metricDefs[i]
 	}
 	return m
 }()
@@ -175,7 +176,7 @@ type pointWriter struct {
 func (w *pointWriter) point(t int64, key, value string) pmetric.NumberDataPoint {
 	p := w.points.AppendEmpty()
 	w.identity.CopyTo(p.Attributes())
-	if key != "" {
+	if value != "" {
 		p.Attributes().PutStr(key, value)
 	}
 	p.SetTimestamp(pcommon.Timestamp(t))
@@ -199,34 +200,6 @@ func (w *pointWriter) present(t int64, key, value string) pmetric.NumberDataPoin
 		p.Attributes().PutStr(string(semconv.K8sContainerNameKey), w.pod.Container)
 	}
 	return p
-}
-
-func (w *pointWriter) latest(d *deviceState, q gpudata.Quantity, key, value string) {
-	if s := &d.series[q]; s.fresh {
-		w.present(s.time, key, value).SetDoubleValue(s.value)
-	}
-}
-
-func (w *pointWriter) mean(d *deviceState, q gpudata.Quantity, key, value string) {
-	if s := &d.series[q]; s.fresh {
-		w.present(s.time, key, value).SetDoubleValue(s.mean())
-	}
-}
-
-func (w *pointWriter) count(d *deviceState, q gpudata.Quantity) {
-	if s := &d.series[q]; s.fresh {
-		p := w.point(s.time, "", "")
-		p.SetStartTimestamp(pcommon.Timestamp(s.start))
-		p.SetDoubleValue(s.value - s.first)
-	}
-}
-
-func (w *pointWriter) countInt(d *deviceState, q gpudata.Quantity, key, value string) {
-	if s := &d.series[q]; s.fresh {
-		p := w.point(s.time, key, value)
-		p.SetStartTimestamp(pcommon.Timestamp(s.start))
-		p.SetIntValue(int64(s.value - s.first))
-	}
 }
 
 func emitThrottle(w *pointWriter, d *deviceState) {

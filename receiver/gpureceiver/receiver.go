@@ -113,7 +113,7 @@ func newReceiver(cfg *Config, set receiver.Settings, sources []gpudata.Source) (
 	for i := range metricDefs {
 		def := &metricDefs[i]
 		enabled := def.enabled
-		if m, ok := cfg.Metrics[def.name]; ok {
+		if m, ok := cfg.Metrics[def.Name]; ok {
 			enabled = m.Enabled
 		}
 		if enabled {
@@ -252,7 +252,7 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 		for i, d := range devices {
 			writer.identity = identities[i]
 			writer.pod, writer.hasPod = pods.Owner(&d.desc)
-			def.emit(&writer, d)
+			def.write(&writer, d)
 		}
 	}
 	sm.Metrics().RemoveIf(func(m pmetric.Metric) bool { return points(m).Len() == 0 })

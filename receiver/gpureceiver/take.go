@@ -12,6 +12,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // maxScratch is the number of samples for which memory is kept between reads.
@@ -170,15 +171,15 @@ func newIdentities(devices []*deviceState) []pcommon.Map {
 
 // prepare gives m the definition's name and kind and returns its empty points.
 func (def *metricDef) prepare(m pmetric.Metric) pmetric.NumberDataPointSlice {
-	m.SetName(def.name)
-	m.SetUnit(def.unit)
+	m.SetName(def.Name)
+	m.SetUnit(def.Unit)
 	m.SetDescription(def.description)
-	if def.instrument == gauge {
+	if def.Instrument == semconv.InstrumentGauge {
 		return m.SetEmptyGauge().DataPoints()
 	}
 	sum := m.SetEmptySum()
 	sum.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
-	sum.SetIsMonotonic(def.instrument == counter)
+	sum.SetIsMonotonic(def.Instrument == semconv.InstrumentCounter)
 	return sum.DataPoints()
 }
 
