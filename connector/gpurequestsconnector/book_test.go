@@ -99,7 +99,10 @@ func TestTheSameBatchesGiveTheSameSpan(t *testing.T) {
 		for _, id := range order {
 			b.take(payload(t, service, decode(id, float64(id), 1, linked{1, 1, nil, 0})), clock)
 		}
-		ids = append(ids, written(t, b.due(clock, true))["decode 1"].SpanID())
+		s := written(t, b.due(clock, true))["decode 1"]
+		ids = append(ids, s.SpanID())
+		assert.Equal(t, at(1), s.StartTimestamp())
+		assert.Equal(t, at(3), s.EndTimestamp(), "the last end, in whatever order")
 	}
 	assert.Equal(t, ids[0], ids[1])
 	assert.NotEmpty(t, ids[0])

@@ -107,6 +107,17 @@ func TestParentIsTheNearestLauncherWithASpan(t *testing.T) {
 	}
 }
 
+// Ranges of one thread that touch are one after the other, not one within the other.
+func TestRangesThatTouchAreBesideEachOther(t *testing.T) {
+	text := step(1, 1000) + `,{"ph":"X","cat":"cpu_op","name":"aten::relu","pid":9,"tid":9,"ts":1110,"dur":100},` +
+		`{"ph":"X","cat":"user_annotation","name":"ProfilerStep#2","pid":9,"tid":9,"ts":2000,"dur":1000}`
+	b, _ := convert(t, "["+text+"]", Options{Detail: DetailKernels})
+	first := find(t, b, "ProfilerStep#1")
+	assert.Equal(t, first.SpanID(), find(t, b, "aten::mm").ParentSpanID())
+	assert.Equal(t, first.SpanID(), find(t, b, "aten::relu").ParentSpanID())
+	assert.Equal(t, first.ParentSpanID(), find(t, b, "ProfilerStep#2").ParentSpanID())
+}
+
 func TestSameFileGivesSameTraceUnderAnyBatching(t *testing.T) {
 	text := "[" + step(1, 1000) + "," + step(2, 2000) + "]"
 	marshal := func(o Options) (all []string) {

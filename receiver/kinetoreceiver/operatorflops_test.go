@@ -104,6 +104,7 @@ func TestStepsSumTheFLOPsOfWhatRanOnTheDevice(t *testing.T) {
 		gpu(1, 30, 100, 200, 7, "gemm", "")+","+gpu(2, 40, 200, 250, 7, "splitk", "")+","+ // two kernels, one product
 		operator("aten::mm", 300, 50, `"Input Dims":[[9,9],[9,9]]`)+","+ // on the host: no kernel
 		operator("aten::relu", 400, 50, `"Input Dims":[[9,9]]`)+","+gpu(3, 410, 420, 470, 7, "relu", "")+","+
+		operator("aten::mm", 490, 30, `"Input Dims":[[7,7],[7,7]]`)+","+ // its only kernel is communication
 		gpu(4, 500, 510, 900, 20, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", "")+"]", Options{Detail: DetailSteps})
 	for _, span := range []string{"ProfilerStep#4", "GPU 0"} {
 		a := attrs(t, b, span)
