@@ -212,19 +212,7 @@ func (t *timeline) settle(to, maxGap uint64) (spent [stateStarved + 1]uint64) {
 	if len(edges) == 0 {
 		return spent // nothing begins before to
 	}
-	// Ends before begins, so that touching activities leave no gap of length 0 and do not overlap.
-	slices.SortFunc(edges, func(a, b edge) int {
-		if c := cmp.Compare(a.at, b.at); c != 0 {
-			return c
-		}
-		switch {
-		case a.begin == b.begin:
-			return 0
-		case a.begin:
-			return 1
-		}
-		return -1
-	})
+	slices.SortFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
 	var running [classCopy + 1]int
 	state, at := 0, t.settled
 	for _, e := range edges {

@@ -153,6 +153,14 @@ func gpu(corr, launch, start, end, stream int64, name, args string) string {
 		launch, corr, name, start, end-start, stream, corr, args)
 }
 
+// A kernel that runs past the end of the step belongs to it up to there: else it would hide communication that it is not beside.
+func TestAStepHasOfAKernelWhatLiesWithinIt(t *testing.T) {
+	b, _ := convert(t, `[{"ph":"X","cat":"user_annotation","name":"ProfilerStep#4","pid":9,"tid":9,"ts":0,"dur":1000},`+
+		gpu(1, 120, 200, 400, 20, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", "")+","+gpu(2, 130, 950, 1100, 7, "gemm", "")+"]", Options{})
+	a := attrs(t, b, "ProfilerStep#4")
+	assert.Equal(t, seconds(200_000), a["gpu.step.comm.exposed.duration"])
+}
+
 func TestStepsCarryTheirPhasesAndMemory(t *testing.T) {
 	b, _ := convert(t, `[{"ph":"X","cat":"user_annotation","name":"ProfilerStep#4","pid":9,"tid":9,"ts":0,"dur":1000},`+
 		`{"ph":"X","cat":"user_annotation","name":"enumerate(DataLoader)#x","pid":9,"tid":9,"ts":0,"dur":100},`+

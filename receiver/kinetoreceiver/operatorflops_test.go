@@ -104,13 +104,14 @@ func TestStepsSumTheFLOPsOfWhatRanOnTheDevice(t *testing.T) {
 		gpu(1, 30, 100, 200, 7, "gemm", "")+","+gpu(2, 40, 200, 250, 7, "splitk", "")+","+ // two kernels, one product
 		operator("aten::mm", 300, 50, `"Input Dims":[[9,9],[9,9]]`)+","+ // on the host: no kernel
 		operator("aten::relu", 400, 50, `"Input Dims":[[9,9]]`)+","+gpu(3, 410, 420, 470, 7, "relu", "")+","+
-		operator("aten::mm", 490, 30, `"Input Dims":[[7,7],[7,7]]`)+","+ // its only kernel is communication
+		operator("aten::mm", 490, 30, `"Input type":["c10::Half","c10::Half"],"Input Dims":[[7,7],[7,7]]`)+","+ // communication, then the product
+		gpu(5, 505, 900, 950, 7, "gemm", "")+","+
 		gpu(4, 500, 510, 900, 20, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", "")+"]", Options{Detail: DetailSteps})
 	for _, span := range []string{"ProfilerStep#4", "GPU 0"} {
 		a := attrs(t, b, span)
-		assert.Equal(t, 2.0*64*128*32, a["gpu.flop.count"], "what calls another counts once")
+		assert.Equal(t, 2.0*64*128*32+2.0*7*7*7, a["gpu.flop.count"], "what calls another counts once")
 		assert.Equal(t, "fp16", a["gpu.flop.precision"])
-		assert.Equal(t, 0.75, a["gpu.flop.coverage"], "150 of 200 µs, the collective left out")
+		assert.Equal(t, 0.8, a["gpu.flop.coverage"], "200 of 250 µs, the collective left out")
 	}
 	b, _ = convert(t, "["+step(1, 1000)+"]", Options{})
 	assert.NotContains(t, attrs(t, b, "ProfilerStep#1"), "gpu.flop.count", "unknown is absent")
