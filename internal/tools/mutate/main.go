@@ -6,7 +6,7 @@
 //	make mutate, or bin/mutate [-only TEXT]
 //
 // It is run from the root of the repository. The faults are those of mutations.yaml beside this file: each replaces one piece of text of one
-// file, and names the packages whose tests must fail then (and, to be quick, which of them). The files themselves are not touched: the go
+// package, and names the packages whose tests must fail then (and, to be quick, which of them). The files are not touched: the go
 // command gets the changed one by -overlay. The exit status is 1 if a fault passed, does not build, or is of text that is not there exactly once.
 package main
 
@@ -28,35 +28,46 @@ import (
 // mutation is a fault.
 type mutation struct {
 	Name string   `yaml:"name"` // what is wrong with it
-	File string   `yaml:"file"`
-	From string   `yaml:"from"` // exactly once in the file
+	In   string   `yaml:"in"`   // folder of the package
+	From string   `yaml:"from"` // exactly once in the package
 	To   string   `yaml:"to"`
 	Test []string `yaml:"test"` // packages
 	Run  string   `yaml:"run"`  // pattern of tests; empty: all
 }
 
-// apply is the text of a file with the fault.
-func (m *mutation) apply(text string) (string, error) {
-	switch n := strings.Count(text, m.From); {
-	case m.From == m.To:
-		return "", errors.New("changes nothing")
-	case n != 1:
-		return "", fmt.Errorf("`from` must be in %s once, is there %d times", m.File, n)
+// find returns the file that has the text, and the file with the fault.
+func (m *mutation) find() (path, changed string, err error) {
+	if m.From == m.To {
+		return "", "", errors.New("changes nothing")
 	}
-	return strings.Replace(text, m.From, m.To, 1), nil
+	files, err := filepath.Glob(filepath.Join(m.In, "*.go"))
+	if err != nil {
+		return "", "", err
+	}
+	n := 0
+	for _, f := range files {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return "", "", err
+		}
+		if k := strings.Count(string(text), m.From); k > 0 {
+			n += k
+			path, changed = f, strings.Replace(string(text), m.From, m.To, 1)
+		}
+	}
+	if n != 1 {
+		return "", "", fmt.Errorf("`from` must be in %s once, is there %d times", m.In, n)
+	}
+	path, err = filepath.Abs(path)
+	return path, changed, err
 }
 
 // caught runs the tests on the fault.
 func (m *mutation) caught(dir string) (bool, error) {
-	path, err := filepath.Abs(m.File)
-	if err != nil {
-		return false, err
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return false, err
-	}
-	changed, err := m.apply(string(text))
+	path, changed, err := m.find()
 	if err != nil {
 		return false, err
 	}
@@ -80,7 +91,7 @@ func (m *mutation) caught(dir string) (bool, error) {
 }
 
 func main() {
-	only := flag.String("only", "", "the faults whose name or file has this text")
+	only := flag.String("only", "", "the faults whose name or folder has this text")
 	flag.Parse()
 	if err := run(*only, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -101,7 +112,7 @@ func run(only string, w io.Writer) error {
 	tried, passed, broken := 0, 0, 0
 	for i := range list {
 		m := &list[i]
-		if !strings.Contains(m.Name+" "+m.File, only) {
+		if !strings.Contains(m.Name+" "+m.In, only) {
 			continue
 		}
 		tried++
@@ -116,7 +127,7 @@ func run(only string, w io.Writer) error {
 			verdict = "PASSED"
 			passed++
 		}
-		fmt.Fprintf(w, "%-7s %s: %s (%s)\n", verdict, m.File, m.Name, time.Since(began).Round(time.Second))
+		fmt.Fprintf(w, "%-7s %s: %s (%s)\n", verdict, m.In, m.Name, time.Since(began).Round(time.Second))
 	}
 	fmt.Fprintf(w, "%d faults: %d caught, %d passed, %d broken\n", tried, tried-passed-broken, passed, broken)
 	if passed+broken > 0 {

@@ -23,10 +23,10 @@ func TestAFaultIsCaughtOrPasses(t *testing.T) {
 		"sum.go":      "package m\n\nfunc sum(a, b int) int { return a + b }\n\nfunc twice(a int) int { return 2 * a }\n",
 		"sum_test.go": "package m\n\nimport \"testing\"\n\nfunc TestSum(t *testing.T) {\n\tif sum(2, 3) != 5 {\n\t\tt.Fatal()\n\t}\n}\n",
 		"internal/tools/mutate/mutations.yaml": `
-- {name: difference, file: sum.go, from: "a + b", to: "a - b", test: [.]}
-- {name: three times, file: sum.go, from: "2 * a", to: "3 * a", test: [.]}
-- {name: no such variable, file: sum.go, from: "2 * a", to: "2 * c", test: [.]}
-- {name: not there, file: sum.go, from: "a / b", to: "b / a", test: [.]}
+- {name: difference, in: ., from: "a + b", to: "a - b", test: [.]}
+- {name: three times, in: ., from: "2 * a", to: "3 * a", test: [.]}
+- {name: no such variable, in: ., from: "2 * a", to: "2 * c", test: [.]}
+- {name: not there, in: ., from: "a / b", to: "b / a", test: [.]}
 `,
 	} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
@@ -34,10 +34,10 @@ func TestAFaultIsCaughtOrPasses(t *testing.T) {
 	}
 	var out bytes.Buffer
 	require.Error(t, run("", &out))
-	assert.Regexp(t, `(?m)^caught  sum.go: difference `, out.String())
-	assert.Regexp(t, `(?m)^PASSED  sum.go: three times `, out.String())
+	assert.Regexp(t, `(?m)^caught  \.: difference `, out.String())
+	assert.Regexp(t, `(?m)^PASSED  \.: three times `, out.String())
 	assert.Regexp(t, `(?m)^BROKEN: does not build: `, out.String())
-	assert.Contains(t, out.String(), "BROKEN: `from` must be in sum.go once, is there 0 times")
+	assert.Contains(t, out.String(), "BROKEN: `from` must be in . once, is there 0 times")
 	assert.Contains(t, out.String(), "4 faults: 1 caught, 1 passed, 2 broken\n")
 	out.Reset()
 	require.NoError(t, run("difference", &out))

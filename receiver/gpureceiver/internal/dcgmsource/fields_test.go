@@ -10,12 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -87,6 +89,28 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 		assert.True(t, seen[id], "field %d is not in this test", id)
 	}
 	assert.Less(t, len(byID), maxFields)
+}
+
+// TestThrottleReasonsAgainstDCGMsHeader: the bits are NVML's, which DCGM passes on, and the names begin as the header's do.
+func TestThrottleReasonsAgainstDCGMsHeader(t *testing.T) {
+	dir, err := goDCGM()
+	if err != nil {
+		t.Skip("cannot find go-dcgm's headers: ", err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "dcgm_fields.h"))
+	require.NoError(t, err)
+	var all gpusamplesextension.ThrottleReason
+	for _, m := range regexp.MustCompile(`#define DCGM_CLOCKS_EVENT_REASON_(\w+) 0x([0-9A-Fa-f]+)LL`).FindAllStringSubmatch(string(b), -1) {
+		bit, err := strconv.ParseUint(m[2], 16, 64)
+		require.NoError(t, err)
+		if m[1] == "GPU_IDLE" { // an idle device is not held back
+			continue
+		}
+		r := gpusamplesextension.ThrottleReason(bit)
+		assert.Contains(t, r.String(), strings.TrimSuffix(strings.ToLower(m[1]), "s"))
+		all |= r
+	}
+	assert.Equal(t, gpusamplesextension.ThrottleReasons, all)
 }
 
 // TestFormsOfFields: rates are integrated, counters taken as they are; the header names the latter totals.
