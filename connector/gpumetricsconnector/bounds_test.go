@@ -107,6 +107,42 @@ func TestSilentSeriesAreSentAgain(t *testing.T) {
 	assert.Zero(t, a.stats.evicted)
 }
 
+// Who looks at increases sees a series' first spans only if the series was 0 before, in whatever form.
+func TestCumulativeSeriesBeginWithAZero(t *testing.T) {
+	for _, exponential := range []bool{false, true} {
+		a := newTest(t, func(c *Config) {
+			if exponential {
+				c.Histogram.Exponential.GetOrInsertDefault()
+			}
+		})
+		a.take(batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""}), clock)
+		forms := map[pmetric.MetricType]bool{}
+		for _, m := range output(t, a, clock).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+			forms[m.Type()] = true
+			switch m.Type() {
+			case pmetric.MetricTypeSum:
+				ps := m.Sum().DataPoints()
+				require.Equal(t, 2, ps.Len(), m.Name())
+				assert.Zero(t, ps.At(0).DoubleValue()+float64(ps.At(0).IntValue()), m.Name())
+				assert.Less(t, ps.At(0).Timestamp(), ps.At(1).Timestamp(), m.Name())
+			case pmetric.MetricTypeHistogram:
+				ps := m.Histogram().DataPoints()
+				require.Equal(t, 2, ps.Len(), m.Name())
+				assert.Zero(t, ps.At(0).Count(), m.Name())
+				assert.EqualValues(t, 1, ps.At(1).Count(), m.Name())
+			case pmetric.MetricTypeExponentialHistogram:
+				ps := m.ExponentialHistogram().DataPoints()
+				require.Equal(t, 2, ps.Len(), m.Name())
+				assert.Zero(t, ps.At(0).Count(), m.Name())
+				assert.EqualValues(t, 1, ps.At(1).Count(), m.Name())
+			}
+		}
+		assert.Equal(t, exponential, forms[pmetric.MetricTypeExponentialHistogram])
+		assert.Equal(t, !exponential, forms[pmetric.MetricTypeHistogram])
+		assert.True(t, forms[pmetric.MetricTypeSum])
+	}
+}
+
 // The spans of a file land where they were recorded, and stay there.
 func TestPointsOfAFileStayAtItsTime(t *testing.T) {
 	a := newTest(t, nil)

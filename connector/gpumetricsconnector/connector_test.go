@@ -64,7 +64,9 @@ func TestPointsComeAtIntervalsAndAtShutdown(t *testing.T) {
 	cfg.FlushInterval = 10 * time.Millisecond
 	cfg.InstanceID = "me"
 	sink := new(consumertest.MetricsSink)
-	c, err := NewFactory().CreateTracesToMetrics(context.Background(), connectortest.NewNopSettings(metadata.Type), cfg, sink)
+	set := connectortest.NewNopSettings(metadata.Type)
+	set.BuildInfo.Version = "9.9"
+	c, err := NewFactory().CreateTracesToMetrics(context.Background(), set, cfg, sink)
 	require.NoError(t, err)
 	require.NoError(t, c.Start(context.Background(), componenttest.NewNopHost()))
 	require.NoError(t, c.ConsumeTraces(context.Background(), batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""})))
@@ -72,6 +74,8 @@ func TestPointsComeAtIntervalsAndAtShutdown(t *testing.T) {
 	require.NoError(t, c.ConsumeTraces(context.Background(), batch(t, nil, span{"p", 3000, 5000, prefill, 2, 0, ""})))
 	require.NoError(t, c.Shutdown(context.Background()))
 	all := sink.AllMetrics()
+	scope := all[0].ResourceMetrics().At(0).ScopeMetrics().At(0).Scope()
+	assert.Empty(t, scope.Version(), "a release does not rename the series")
 	got := values(t, all[len(all)-1])
 	for k, v := range prefillPoints {
 		if k[:25] != "gpu.operation.item.energy" {

@@ -204,7 +204,7 @@ func (c *gpuRequests) flush(ctx context.Context) {
 	if c.metrics == nil {
 		return
 	}
-	out, err := c.meters.output(ctx, c.scope)
+	out, err := c.meters.output(ctx, nameScope)
 	if err != nil {
 		c.log.Error("cannot collect metrics of requests", zap.Error(err))
 	}
@@ -216,10 +216,15 @@ func (c *gpuRequests) flush(ctx context.Context) {
 	}
 }
 
+// scope is that of spans.
 func (c *gpuRequests) scope(s pcommon.InstrumentationScope) {
-	s.SetName(metadata.ScopeName)
+	nameScope(s)
 	s.SetVersion(c.version)
 }
+
+// nameScope is the scope of metrics: without a version, which is a label of each series in Prometheus, so that a release
+// would rename all.
+func nameScope(s pcommon.InstrumentationScope) { s.SetName(metadata.ScopeName) }
 
 func (c *gpuRequests) drop(ctx context.Context, what string, n int) {
 	if n > 0 {

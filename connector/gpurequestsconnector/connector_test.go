@@ -163,6 +163,9 @@ func TestBothOutputsSayTheSame(t *testing.T) {
 	require.Len(t, metrics.AllMetrics(), 1)
 	got, exemplars := values(t, metrics.AllMetrics()[0])
 	assert.Equal(t, twoRequests, got)
+	sm := metrics.AllMetrics()[0].ResourceMetrics().At(0).ScopeMetrics().At(0)
+	assert.Empty(t, sm.Scope().Version(), "a release does not rename the series")
+	assert.NotEmpty(t, traces.AllTraces()[0].ResourceSpans().At(0).ScopeSpans().At(0).Scope().Version())
 	assert.Equal(t, "llm", metrics.AllMetrics()[0].ResourceMetrics().At(0).Resource().Attributes().AsRaw()["service.name"])
 
 	// Each exemplar is a span that was written.

@@ -24,10 +24,10 @@ const (
 // Version is the version of this module, on the instrumentation scope of its spans and metrics.
 const Version = "0.1.0"
 
-// durationBuckets are the default boundaries of gpu.operation.duration in seconds: 1-2-5 from 1 µs to 60 s.
+// durationBuckets are the default boundaries of gpu.operation.duration in seconds, those of the Collector's gpu_metrics: 1
+// and 3 of each decade from 1 µs to 30 s. Each is a series for each operation and device in Prometheus.
 var durationBuckets = []float64{
-	1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3,
-	1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60,
+	1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10, 30,
 }
 
 var dropNames = [dropReasons]string{
