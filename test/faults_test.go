@@ -395,6 +395,21 @@ func (w *worker) check(t *testing.T, store *store, full bool, metrics string) {
 	require.EqualValues(t, w.gpu, scrape(t, metrics, "gpu_operation_count_total", ""))
 	require.EqualValues(t, w.gpu, scrape(t, metrics, "gpu_operation_duration_seconds_count", ""))
 	require.InEpsilon(t, w.joules(), scrape(t, metrics, counted, workedGPU), 1e-9)
+	requireExemplars(t, metrics)
+}
+
+// requireExemplars scrapes as Prometheus does when it stores exemplars: points of durations name spans.
+func requireExemplars(t *testing.T, address string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
+	require.NoError(t, err)
+	r.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Regexp(t, `gpu_operation_duration_seconds_bucket\{.*\} \S+ .*# \{.*trace_id="[0-9a-f]{32}"`, string(page))
 }
 
 // An agent and a gateway as they are deployed, on addresses of their own. The default build lacks what finds pods and what finds gateways:
