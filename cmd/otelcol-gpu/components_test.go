@@ -173,3 +173,32 @@ func TestPipelinesOfTheFullBuildAreRefusedWithTheRemedy(t *testing.T) {
 	}
 	require.NotContains(t, withHint(errors.New(`'exporters' unknown type: "kafak" for id: "kafak"`)).Error(), "full build")
 }
+
+// The Collector beside a service, whose configuration stands in the manifest, is one that the core takes.
+func TestTheSidecarsConfigurationIsComplete(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/kubernetes/snippets/sidecar.yaml")
+	require.NoError(t, err)
+	var d struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					InitContainers []struct {
+						Name string
+						Args []string
+						Env  []struct{ Name, Value string }
+					} `yaml:"initContainers"`
+				}
+			}
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(text, &d))
+	collector := d.Spec.Template.Spec.InitContainers[1]
+	require.Equal(t, []string{"--config=env:COLLECTOR"}, collector.Args)
+	t.Setenv("NODE_IP", "fd00::1")
+	for _, e := range collector.Env {
+		if e.Name == "COLLECTOR" {
+			t.Setenv(e.Name, e.Value)
+		}
+	}
+	require.NoError(t, run(append([]string{"validate"}, collector.Args...)))
+}

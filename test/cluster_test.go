@@ -1,0 +1,254 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/config"
+	"github.com/otelgpu/otelgpu/internal/freeport"
+	"github.com/otelgpu/otelgpu/test/internal/otelcol"
+	"github.com/otelgpu/otelgpu/test/internal/program"
+)
+
+// fullBuild is otelcol-gpu-full, which takes minutes to make.
+func fullBuild(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("no Collectors are run with -short")
+	}
+	path := os.Getenv("OTELGPU_FULL_BINARY")
+	if path == "" {
+		path = filepath.Join("..", "cmd", "otelcol-gpu", "build", "otelcol-gpu-full")
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("%s is not there (make build-full makes it, OTELGPU_FULL_BINARY names another)", path)
+	}
+	return path
+}
+
+func ready(t *testing.T, name string) string {
+	t.Helper()
+	text, err := config.YAML(name)
+	require.NoError(t, err)
+	return text
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	address, err := freeport.Address()
+	require.NoError(t, err)
+	return address
+}
+
+// cluster is two agents, each with a device and a service that keeps it at work, two gateways and a store.
+type cluster struct {
+	t        *testing.T
+	store    *store
+	workers  [2]*worker
+	gateways [2]*program.Program
+	gateway  func(i int) *program.Program
+}
+
+// work sends at both agents at once.
+func (c *cluster) work(d time.Duration) {
+	var both sync.WaitGroup
+	for _, w := range c.workers {
+		both.Go(func() { w.work(d) })
+	}
+	both.Wait()
+}
+
+// check waits for every accepted span, and holds joules against what the devices drew.
+func (c *cluster) check() {
+	c.t.Helper()
+	accepted, joules := 0, 0.0
+	for _, w := range c.workers {
+		accepted += w.accepted
+		joules += w.joules()
+	}
+	if !waitUntil(2*time.Minute, func() bool { n, _ := c.store.count(); return n >= accepted }) {
+		n, _ := c.store.count()
+		c.t.Fatalf("%d of %d accepted spans have come", n, accepted)
+	}
+	spans, again := c.store.count()
+	require.Equal(c.t, accepted, spans)
+	require.InEpsilon(c.t, joules, c.store.energy(), 1e-9)
+	c.t.Logf("%d spans accepted, %d delivered, %d of them more than once; %.1f J on them of %.1f J", accepted, spans, again, c.store.energy(), joules)
+}
+
+func waitUntil(limit time.Duration, done func() bool) bool {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if done() {
+			return true
+		}
+	}
+	return done()
+}
+
+func newCluster(t *testing.T, agents [2]ports) *cluster {
+	c := &cluster{t: t, store: newStore(t)}
+	c.store.open(t)
+	for i, p := range agents {
+		c.workers[i] = newWorker(t, p.otlp)
+		c.workers[i].next = uint64(i) << 32
+	}
+	return c
+}
+
+// Agents straight to gateways, by the pipelines of Kubernetes. In the gateways only what samples is left out, for it drops.
+func TestGatewaysMayBeKilled(t *testing.T) {
+	binary := fullBuild(t)
+	var in, jobs, hosts, jobHosts [2]string
+	for i := range in {
+		in[i], jobs[i] = freeAddress(t), freeAddress(t)
+		hosts[i], jobHosts[i] = fmt.Sprintf("%q", in[i]), fmt.Sprintf("%q", jobs[i])
+	}
+	static := func(a [2]string) string { return fmt.Sprintf("{dns: null, static: {hostnames: [%s, %s]}}", a[0], a[1]) }
+	agents := [2]ports{newPorts(t), newPorts(t)}
+	var c *cluster
+	for i, p := range agents {
+		otelcol.Start(t, binary, append(p.env, "OTELGPU_NODE_NAME=node"), ready(t, "kubernetes/agent"), faster, fmt.Sprintf(`
+extensions: {health_check: {endpoint: %s}}
+receivers:
+  otlp: {protocols: {grpc: {endpoint: %s}, http: {endpoint: %s}}}
+  gpu: {source: simulated, kubernetes: null}
+exporters:
+  load_balancing/traces: {resolver: %s, retry_on_failure: {initial_interval: 100ms, max_interval: 1s}}
+  load_balancing/jobs: {resolver: %s}
+  otlp_grpc/gateway: {endpoint: %s}
+service:
+  telemetry: {metrics: {level: none, readers: []}}
+  pipelines:
+    traces: {processors: [memory_limiter, gpu_join, gpu_derive]}
+    metrics: {processors: [memory_limiter]}
+`, freeAddress(t), p.otlp, freeAddress(t), static(hosts), static(jobHosts), in[i]))
+	}
+	c = newCluster(t, agents)
+	c.gateway = func(i int) *program.Program {
+		return otelcol.Run(t, binary, nil, ready(t, "kubernetes/gateway"), fmt.Sprintf(`
+extensions: {health_check: {endpoint: %s}}
+receivers:
+  otlp/traces: {protocols: {grpc: {endpoint: %s}}}
+  otlp/jobs: {protocols: {grpc: {endpoint: %s}}}
+exporters:
+  load_balancing/stragglers: {resolver: %s}
+  otlp_grpc/traces: {endpoint: %s, sending_queue: {enabled: false}, retry_on_failure: {max_elapsed_time: 0s}}
+service:
+  telemetry: {metrics: {level: none, readers: []}}
+  pipelines:
+    traces/out: {processors: []}
+    metrics: {exporters: [debug]}
+`, freeAddress(t), in[i], jobs[i], static(hosts), c.store.address))
+	}
+	for i := range c.gateways {
+		c.gateways[i] = c.gateway(i)
+	}
+	c.work(3 * time.Second)
+	require.NoError(t, c.gateways[0].Kill())
+	c.work(3 * time.Second)
+	c.gateways[0] = c.gateway(0)
+	c.work(2 * time.Second)
+	c.check()
+	for _, g := range c.gateways {
+		require.NoError(t, g.Stop(time.Minute))
+	}
+}
+
+// The pipelines of Kafka through a real broker, which is restarted, and gateways of which one is killed. OTELGPU_KAFKA_CLASSPATH names a folder with the
+// jars of org.apache.kafka:kafka_2.13 and what they need (mvn dependency:copy-dependencies).
+func TestNothingIsLostThroughKafka(t *testing.T) {
+	binary := fullBuild(t)
+	jars := os.Getenv("OTELGPU_KAFKA_CLASSPATH")
+	java, err := exec.LookPath("java")
+	if jars == "" || err != nil {
+		t.Skip("no broker: OTELGPU_KAFKA_CLASSPATH names no folder of jars, or there is no java")
+	}
+	broker := newBroker(t, java, jars)
+	running := broker.start()
+	agents := [2]ports{newPorts(t), newPorts(t)}
+	for _, p := range agents {
+		otelcol.Start(t, binary, append(p.env, "OTELGPU_KAFKA="+broker.address), ready(t, "kafka/agent"), faster)
+	}
+	c := newCluster(t, agents)
+	c.gateway = func(int) *program.Program {
+		return otelcol.Run(t, binary, append(newPorts(t).env, "OTELGPU_KAFKA="+broker.address, "OTELGPU_TRACES_ENDPOINT="+c.store.address), ready(t, "kafka/gateway"))
+	}
+	c.work(2 * time.Second) // makes the topic
+	require.True(t, waitUntil(time.Minute, func() bool {
+		parts, _ := filepath.Glob(filepath.Join(broker.dir, "data", "otelgpu_spans-*"))
+		return len(parts) == 4
+	}), "the topic is not made: %s", running.Output())
+	for i := range c.gateways {
+		c.gateways[i] = c.gateway(i)
+	}
+	c.work(3 * time.Second)
+	require.NoError(t, c.gateways[0].Kill())
+	c.work(3 * time.Second)
+	require.NoError(t, running.Kill())
+	c.work(3 * time.Second)
+	running = broker.start()
+	c.gateways[0] = c.gateway(0)
+	c.work(3 * time.Second)
+	c.check()
+	for _, g := range c.gateways {
+		require.NoError(t, g.Stop(time.Minute))
+	}
+}
+
+// broker is one node of Kafka without ZooKeeper.
+type broker struct {
+	t             *testing.T
+	java, jars    string
+	dir, settings string
+	address       string
+}
+
+func newBroker(t *testing.T, java, jars string) *broker {
+	t.Helper()
+	b := &broker{t: t, java: java, jars: filepath.Join(jars, "*"), dir: t.TempDir(), address: freeAddress(t)}
+	b.settings = filepath.Join(b.dir, "server.properties")
+	_, port, err := net.SplitHostPort(freeAddress(t))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(b.settings, fmt.Appendf(nil, `process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:%[1]s
+listeners=PLAINTEXT://%[2]s,CONTROLLER://127.0.0.1:%[1]s
+advertised.listeners=PLAINTEXT://%[2]s
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs=%[3]s
+num.partitions=4
+offsets.topic.num.partitions=4
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+`, port, b.address, filepath.Join(b.dir, "data")), 0o600))
+	out, err := exec.CommandContext(t.Context(), java, "-cp", b.jars, "kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", b.settings).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return b
+}
+
+func (b *broker) start() *program.Program {
+	b.t.Helper()
+	p, err := program.Start(context.WithoutCancel(b.t.Context()), b.java, []string{"-Xmx512m", "-cp", b.jars, "kafka.Kafka", b.settings}, nil)
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = p.Kill() })
+	require.True(b.t, waitUntil(2*time.Minute, func() bool {
+		conn, err := net.Dial("tcp", b.address)
+		return err == nil && conn.Close() == nil
+	}), "the broker does not listen: %s", p.Output())
+	return p
+}
