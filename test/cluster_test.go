@@ -198,7 +198,7 @@ func TestNothingIsLostThroughKafka(t *testing.T) {
 	c.work(3 * time.Second)
 	require.NoError(t, running.Kill())
 	c.work(3 * time.Second)
-	running = broker.start()
+	broker.start()
 	c.gateways[0] = c.gateway(0)
 	c.work(3 * time.Second)
 	c.check()
