@@ -143,7 +143,7 @@ func lacking(store *prometheusProgram, q query, at time.Time) (values int, why s
 		return 0, "no values"
 	}
 	for _, m := range regexp.MustCompile(`by \(([^)]*)\)`).FindAllStringSubmatch(q.text, -1) {
-		for _, label := range strings.SplitSeq(m[1], ",") {
+		for label := range strings.SplitSeq(m[1], ",") {
 			if label = strings.TrimSpace(label); label == "le" || mayBeAbsent[label] || strings.Contains(q.text, "count(max by") || strings.Contains(q.text, "(group by") {
 				continue
 			}
