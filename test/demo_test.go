@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -16,8 +17,10 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/test/internal/jaeger/jaegertest"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
@@ -102,6 +105,27 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 	checked, err := exec.Command(binary, "check", filepath.Join(out, "spans.json"), filepath.Join(out, "metrics.json")).CombinedOutput()
 	require.NoError(t, err, string(checked))
 	require.Contains(t, string(checked), ": no complaints\n")
+}
+
+// The demo's traces go to a store as well: the request that the findings name is there with what the GPU did for it.
+func TestTheDemoSendsItsTracesToJaeger(t *testing.T) {
+	j := jaegertest.Start(t)
+	p, err := program.Start(t.Context(), otelcol.Build(t), []string{
+		"demo", "--simulated", "--duration", "3s", "--out", filepath.Join(t.TempDir(), "out"), "--otlp", j.OTLPGRPC,
+	}, nil)
+	require.NoError(t, err)
+	require.NoError(t, p.Wait(time.Minute), p.Output())
+	m := regexp.MustCompile(`slow request: .* \(trace ([0-9a-f]{32})\)`).FindStringSubmatch(p.Output())
+	require.NotNil(t, m, p.Output())
+	id, err := trace.TraceIDFromHex(m[1])
+	require.NoError(t, err)
+	got := await(t, j, id, 4)
+	for _, name := range []string{"POST /v1/generate", "queue", "prefill.long", "decode"} {
+		require.NotEmpty(t, got.byName[name], name)
+	}
+	joules, ok := got.byName["prefill.long"][0].Attributes().Get("gpu.energy")
+	require.True(t, ok)
+	require.Positive(t, joules.Double())
 }
 
 // requireLean holds joined and derived spans to what a person can read: 26 attributes and 750 bytes on average, links to

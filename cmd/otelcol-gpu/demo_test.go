@@ -88,8 +88,15 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	// Every request's trace says what the GPU did for it, and the batches are divided without a rest.
 	require.Greater(t, served, 20)
 	require.Len(t, accounts, served)
+	long := ""
 	for trace, a := range accounts {
 		require.Contains(t, a, "queue", trace)
+		if _, is := a["prefill.long"]; is { // the one that stands out
+			require.Empty(t, long)
+			long = trace
+			require.Equal(t, 32768.0, number(a["prefill.long"], semconv.GPUOperationItemsKey))
+			continue
+		}
 		for _, name := range []string{"prefill", "decode"} {
 			require.Contains(t, a, name, trace)
 			require.Positive(t, number(a[name], semconv.GPURequestDurationKey), trace)
@@ -98,6 +105,12 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 		require.Equal(t, 512.0, number(a["prefill"], semconv.GPUOperationItemsKey))
 		require.Equal(t, number(a["decode"], semconv.GPUOperationItemsKey), number(a["decode"], semconv.GPURequestBatchCountKey))
 	}
+	// The findings name it, and what else stands out.
+	require.Regexp(t, `slow request: \d+.*; it used [\d.]+ J \(trace `+long+`\)`, stdout)
+	require.Regexp(t, `throttle: the clock was held back in 1 of 1 spans of prefill.long, \d.* of GPU time \(sw_power_cap\)`, stdout)
+	require.Regexp(t, `pageable copy: h2d.batch moves from pageable memory at 1\d\.\d GB/s, \d+ % of the bus`, stdout)
+	require.Regexp(t, `(?m)^prefill.long +section +1 +\d`, stdout, "the table")
+	require.NotEmpty(t, long)
 	require.Positive(t, batches)
 	require.InEpsilon(t, batches, charged, 1e-6)
 

@@ -98,8 +98,8 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 		return err
 	}
 
-	table, seen := optable.New(), page.New()
-	p, err := pipeline.Start(ctx, o.Info, o.factories(simulated, table, seen), yaml...)
+	table, found, seen := optable.New(), newFindings(), page.New()
+	p, err := pipeline.Start(ctx, o.Info, o.factories(simulated, table, found, seen), yaml...)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	defer cancel()
 	var watch sync.WaitGroup
 	watch.Go(func() { watchTable(workload, p.Done(), out, intro, table, o.Terminal) })
-	err = runWorkload(workload, m, f.Socket)
+	err = runWorkload(workload, m, f.Socket, o.Duration)
 	cancel()
 	watch.Wait()
 	select {
@@ -136,6 +136,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	if err := table.Render(out, last(o.Terminal)); err != nil {
 		return err
 	}
+	found.write(out)
 	if err := epilogue(out, f); err != nil || !o.HTML {
 		return err
 	}
@@ -184,7 +185,9 @@ func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
 
 // factories are the distribution's, with the table as one more exporter, and with the simulated device that the workload
 // runs on behind the gpu receiver.
-func (o Options) factories(gpu *simgpu.GPU, table *optable.Table, seen *page.Model) func() (otelcol.Factories, error) {
+func (o Options) factories(
+	gpu *simgpu.GPU, table *optable.Table, found *findings, seen *page.Model,
+) func() (otelcol.Factories, error) {
 	return func() (otelcol.Factories, error) {
 		f, err := o.Factories()
 		if err != nil {
@@ -199,6 +202,7 @@ func (o Options) factories(gpu *simgpu.GPU, table *optable.Table, seen *page.Mod
 			f.Receivers[simulated.Type()] = simulated
 		}
 		f.Exporters[optable.Type] = optable.NewFactory(table)
+		f.Exporters[findingsType] = found.factory()
 		live := gpupageexporter.NewFactory(gpupageexporter.WithModel(seen))
 		f.Exporters[live.Type()] = live
 		return f, nil

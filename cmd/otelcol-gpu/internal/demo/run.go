@@ -55,8 +55,8 @@ func (t telemetry) shutdown(ctx context.Context) error {
 	return errors.Join(t.traces.Shutdown(ctx), t.metrics.Shutdown(ctx))
 }
 
-// runWorkload runs both services until the context ends and flushes what they have measured.
-func runWorkload(ctx context.Context, m machine, socket string) (err error) {
+// runWorkload runs both services until the context ends, after about duration, and flushes what they have measured.
+func runWorkload(ctx context.Context, m machine, socket string, duration time.Duration) (err error) {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
@@ -73,13 +73,13 @@ func runWorkload(ctx context.Context, m machine, socket string) (err error) {
 			}
 		})
 	}
-	run(func() error { return inference(ctx, m, conn) })
+	run(func() error { return inference(ctx, m, conn, duration) })
 	run(func() error { return training(ctx, m, conn) })
 	all.Wait()
 	return err
 }
 
-func inference(ctx context.Context, m machine, conn *grpc.ClientConn) error {
+func inference(ctx context.Context, m machine, conn *grpc.ClientConn, duration time.Duration) error {
 	t, err := newTelemetry(ctx, conn, "inference", attribute.String("service.instance.id", "inference-0"))
 	if err != nil {
 		return fmt.Errorf("inference: %w", err)
@@ -91,7 +91,7 @@ func inference(ctx context.Context, m machine, conn *grpc.ClientConn) error {
 		}
 		var worker sync.WaitGroup
 		worker.Go(s.work)
-		s.arrive(ctx)
+		s.arrive(ctx, duration*2/5)
 		close(s.queue)
 		worker.Wait()
 		return s.failed

@@ -27,12 +27,16 @@ const (
 	decodeSteps   = 12
 	trainTokens   = 4096
 	requestPeriod = 25 * time.Millisecond
+
+	// One request is what stands out: a prompt of many tokens, whose dense products hit the power limit, and a long answer.
+	longPrompt = 32768
+	longAnswer = 80
 )
 
 // Operations are registered once; a section of one is a run of it.
 type operations struct {
-	h2d, prefill, attention, mlp, decode, d2h *gpuspan.Operation
-	loadBatch, optimizer                      *gpuspan.Operation
+	h2d, prefill, long, attention, mlp, decode, d2h *gpuspan.Operation
+	loadBatch, optimizer                            *gpuspan.Operation
 }
 
 func newOperations() operations {
@@ -40,6 +44,7 @@ func newOperations() operations {
 	return operations{
 		h2d:       gpuspan.NewOperation("h2d.tokens", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned)),
 		prefill:   gpuspan.NewOperation("prefill", gpuspan.Category("prefill"), token),
+		long:      gpuspan.NewOperation("prefill.long", gpuspan.Category("prefill"), token),
 		attention: gpuspan.NewOperation("attention", gpuspan.Category("attention")),
 		mlp:       gpuspan.NewOperation("mlp", gpuspan.Category("mlp")),
 		decode:    gpuspan.NewOperation("decode", gpuspan.Category("decode"), token),
@@ -62,27 +67,31 @@ type service struct {
 
 type request struct {
 	ctx    context.Context // its span is what iterations link to
+	prompt int64           // tokens
 	tokens int             // still to be made
 	done   chan struct{}
 }
 
-// arrive sends requests at random times until the context ends, and waits for their answers.
-func (s *service) arrive(ctx context.Context) {
+// arrive sends requests at random times until the context ends, the long one after a while, and waits for their answers.
+func (s *service) arrive(ctx context.Context, long time.Duration) {
 	rng := rand.New(rand.NewPCG(7, 11))
 	var open sync.WaitGroup
 	defer open.Wait()
+	due := time.After(long)
 	for {
 		wait := time.Duration(rng.ExpFloat64() * float64(requestPeriod))
-		tokens := decodeSteps/2 + rng.IntN(decodeSteps)
+		prompt, tokens := int64(promptTokens), decodeSteps/2+rng.IntN(decodeSteps)
 		select {
 		case <-ctx.Done():
 			return
+		case <-due:
+			prompt, tokens = longPrompt, longAnswer
 		case <-time.After(wait):
 		}
 		open.Go(func() {
 			rctx, span := s.tracer.Start(context.WithoutCancel(ctx), "POST /v1/generate", trace.WithSpanKind(trace.SpanKindServer))
 			defer span.End()
-			r := &request{ctx: rctx, tokens: tokens, done: make(chan struct{})}
+			r := &request{ctx: rctx, prompt: prompt, tokens: tokens, done: make(chan struct{})}
 			select {
 			case s.queue <- r:
 				<-r.done
@@ -97,8 +106,14 @@ func (s *service) work() {
 	var active []*request
 	for {
 		admitted := s.admit(maxBatch-len(active), len(active) == 0)
+		long := slices.IndexFunc(admitted, func(r *request) bool { return r.prompt == longPrompt })
+		if long >= 0 {
+			s.prefill(s.ops.long, admitted[long:long+1], 0.97)
+			active = append(active, admitted[long])
+			admitted = slices.Delete(admitted, long, long+1)
+		}
 		if len(admitted) > 0 {
-			s.prefill(admitted)
+			s.prefill(s.ops.prefill, admitted, 0.6)
 			active = append(active, admitted...)
 		}
 		if len(active) == 0 {
@@ -149,24 +164,24 @@ func link(x gpuspan.Section, requests []*request, tokens int64) {
 	}
 }
 
-// prefill processes the prompts of requests.
-func (s *service) prefill(requests []*request) {
+// prefill processes the prompts of requests, which are of one length; efficiency is that of the dense products.
+func (s *service) prefill(op *gpuspan.Operation, requests []*request, efficiency float64) {
 	ctx := context.Background()
-	tokens := int64(len(requests)) * promptTokens
+	tokens := int64(len(requests)) * requests[0].prompt
 
 	x := s.ops.h2d.Start(ctx, s.stream)
 	link(x, requests, 0)
 	x.EndWith(s.gpu.copy(tokens*4*256, gpuspan.HostToDevice, gpuspan.Pinned))
 
-	x = s.ops.prefill.Start(ctx, s.stream)
-	link(x, requests, promptTokens)
+	x = op.Start(ctx, s.stream)
+	link(x, requests, requests[0].prompt)
 	total := gpuspan.Work{Items: tokens}
 	for range 4 { // four groups of layers, so that a trace can be read
 		a := x.Start(s.ops.attention)
-		w := s.gpu.compute(attentionWork(tokens, layers/4), shape{efficiency: 0.55})
+		w := s.gpu.compute(attentionWork(tokens, layers/4), shape{efficiency: 0.76 * efficiency})
 		a.EndWith(w)
 		m := x.Start(s.ops.mlp)
-		v := s.gpu.compute(mlpWork(tokens, layers/4), shape{efficiency: 0.72})
+		v := s.gpu.compute(mlpWork(tokens, layers/4), shape{efficiency: efficiency})
 		m.EndWith(v)
 		total.FLOPs += w.FLOPs + v.FLOPs
 		total.Precision = w.Precision
