@@ -45,3 +45,33 @@ func TestConfigurationsOfTheDocumentationAreComplete(t *testing.T) {
 	}))
 	assert.GreaterOrEqual(t, found, 8)
 }
+
+// Every command line of a document names commands and flags that exist.
+func TestCommandsOfTheDocumentationExist(t *testing.T) {
+	block := regexp.MustCompile("(?ms)^```(?:sh|bash|console)?\n(.*?)^```")
+	line := regexp.MustCompile(`(?m)^(?:\$ )?(?:go run \./cmd/otelcol-gpu|otelcol-gpu)((?: .*)?)$`)
+	found := 0
+	require.NoError(t, filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, b := range block.FindAllStringSubmatch(string(text), -1) {
+			for _, m := range line.FindAllStringSubmatch(b[1], -1) {
+				args, _, _ := strings.Cut(m[1], "#")
+				args, _, _ = strings.Cut(args, "|")
+				args, _, _ = strings.Cut(args, ">")
+				found++
+				root, err := command()
+				require.NoError(t, err)
+				cmd, rest, err := root.Find(strings.Fields(args))
+				if assert.NoError(t, err, "%s: %s", path, m[0]) {
+					assert.NoError(t, cmd.ParseFlags(rest), "%s: %s", path, m[0])
+				}
+			}
+		}
+		return nil
+	}))
+	assert.GreaterOrEqual(t, found, 8)
+}

@@ -30,7 +30,7 @@ const (
 
 	// One request is what stands out: a prompt of many tokens, whose dense products hit the power limit, and a long answer.
 	longPrompt = 32768
-	longAnswer = 80
+	longAnswer = 240
 )
 
 // Operations are registered once; a section of one is a run of it.
