@@ -27,7 +27,7 @@ func TestCaptureRecordsARunningProcess(t *testing.T) {
 	cmd := newCaptureCommand()
 	cmd.SetOut(&stdout)
 	cmd.SetErr(&stderr)
-	cmd.SetArgs([]string{"--folder", p.Folder, "--for", "700ms", "--out", out, strconv.Itoa(p.PID)})
+	cmd.SetArgs([]string{"--folder", p.Folder, "--for", "700ms", "--html", "--out", out, strconv.Itoa(p.PID)})
 	done := make(chan error, 1)
 	go func() { done <- cmd.ExecuteContext(t.Context()) }()
 	for running := true; running; {
@@ -41,7 +41,7 @@ func TestCaptureRecordsARunningProcess(t *testing.T) {
 	}
 	assert.Contains(t, stdout.String(), "process "+strconv.Itoa(p.PID)+": ")
 	assert.Contains(t, stdout.String(), "captured_kernel", "the table")
-	for _, name := range []string{"spans.json", "trace.json"} {
+	for _, name := range []string{"spans.json", "trace.json", "report.html"} {
 		b, err := os.ReadFile(filepath.Join(out, name))
 		require.NoError(t, err)
 		assert.Contains(t, string(b), "captured_kernel", name)

@@ -50,9 +50,12 @@ type Model struct {
 }
 
 // New makes an empty model that follows the clock.
-func New() *Model {
+func New() *Model { return NewWithClock(time.Now) }
+
+// NewWithClock makes an empty model that follows a clock of the caller's.
+func NewWithClock(now func() time.Time) *Model {
 	return &Model{
-		now: time.Now, operations: map[operationKey]*operation{}, devices: map[string]*device{}, roofs: map[string]*Roof{},
+		now: now, operations: map[operationKey]*operation{}, devices: map[string]*device{}, roofs: map[string]*Roof{},
 		requests: map[pcommon.TraceID]*Request{},
 	}
 }

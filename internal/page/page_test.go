@@ -27,11 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // at is a model whose clock stands at noon.
-func at() *Model {
-	m := New()
-	m.now = func() time.Time { return noon }
-	return m
-}
+func at() *Model { return NewWithClock(func() time.Time { return noon }) }
 
 type span struct {
 	name, kind string

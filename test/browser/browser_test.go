@@ -5,6 +5,7 @@ package browser
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -42,7 +43,8 @@ func binary() string {
 var allocator context.Context
 
 func TestMain(m *testing.M) {
-	if binary() == "" {
+	flag.Parse()
+	if binary() == "" || testing.Short() {
 		os.Exit(m.Run())
 	}
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
@@ -74,11 +76,11 @@ type tab struct {
 // forbids fails the test.
 func open(t *testing.T, address string, width, height int64, before ...chromedp.Action[chromedp.Void]) *tab {
 	t.Helper()
-	if allocator == nil {
-		t.Skip("no Chromium is installed ($CHROMIUM, or chromium in the path): the page is not opened in a browser")
-	}
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		t.Skip("the page is opened in a browser in long runs only")
+	case allocator == nil:
+		t.Skip("no Chromium is installed ($CHROMIUM, or chromium in the path): the page is not opened in a browser")
 	}
 	b := &tab{t: t}
 	ctx, cancel := chromedp.NewContext(allocator, chromedp.WithListener(func(e any) {

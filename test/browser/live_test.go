@@ -75,10 +75,15 @@ func gauge(name, device string, v float64, at time.Time) pmetric.Metrics {
 	return md
 }
 
+// stopped is a model whose clock stands still, so that nothing leaves it on a slow machine.
+func stopped() (*page.Model, time.Time) {
+	now := time.Now()
+	return page.NewWithClock(func() time.Time { return now }), now
+}
+
 // busy is a model with a minute of a training job on two ranks and of a service with two requests.
 func busy(t testing.TB) *page.Model {
-	m := page.New()
-	now := time.Now()
+	m, now := stopped()
 	gemm := map[string]any{"gpu.flop.count": 4e9, "gpu.flop.precision": "bf16", "gpu.io.size": 1_000_000, "gpu.roofline.bound": "compute", "gpu.roofline.utilization": 0.5, "gpu.energy": 2.0}
 	norm := map[string]any{"gpu.flop.count": 1e6, "gpu.flop.precision": "bf16", "gpu.io.size": 50_000_000, "gpu.roofline.bound": "memory", "gpu.roofline.utilization": 0.25, "gpu.energy": 1.0}
 	for rank, device := range []string{"GPU-0", "GPU-1"} {
@@ -152,7 +157,7 @@ func TestTheLivePageShowsWhatWasSent(t *testing.T) {
 	assert.Equal(t, "http://jaeger.test/trace/00000000000000000000000000000007", eval[string](b, `document.querySelector("#requests a").href`))
 
 	// What comes is shown by itself.
-	m.Traces(spans(t, "training", "GPU-0", 0, span{"brand_new", "section", time.Now().Add(-time.Second), time.Millisecond, 9, nil}))
+	m.Traces(spans(t, "training", "GPU-0", 0, span{"brand_new", "section", time.UnixMilli(eval[int64](b, "state.now") - 1000), time.Millisecond, 9, nil}))
 	b.until(`document.querySelector("#operations").textContent.includes("brand_new")`)
 }
 
@@ -228,9 +233,9 @@ func TestEmptyViewsSayWhatIsMissing(t *testing.T) {
 
 // hostileModel has names that want to be more than names.
 func hostileModel(t testing.TB) *page.Model {
-	m := page.New()
+	m, now := stopped()
 	for i, name := range hostile {
-		at := time.Now().Add(-time.Duration(i+2) * time.Second)
+		at := now.Add(-time.Duration(i+2) * time.Second)
 		m.Traces(spans(t, name, name, i,
 			span{name, "section", at, time.Millisecond, byte(i), map[string]any{"gpu.flop.count": 1e9, "gpu.flop.precision": name, "gpu.io.size": 1000, "gpu.roofline.bound": name, "gpu.operation.category": name}},
 			span{name, "step", at, 900 * time.Millisecond, byte(i), map[string]any{"gpu.step.index": 1, "gpu.step.phase.duration." + name: 0.5}},
@@ -275,10 +280,9 @@ func TestThePageFitsANarrowWindowAndTheDark(t *testing.T) {
 // TestManyDevicesAndOperations feeds 64 devices and 10,000 operations while the page is open: it goes on drawing, and holds a
 // bounded number of nodes.
 func TestManyDevicesAndOperations(t *testing.T) {
-	m := page.New()
+	m, now := stopped()
 	b := open(t, serve(t, m), 1300, 1000)
 	var batches []ptrace.Traces
-	now := time.Now()
 	for d := range 64 {
 		list := make([]span, 1600)
 		for i := range list {
