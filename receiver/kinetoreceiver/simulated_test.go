@@ -21,7 +21,6 @@ type machine struct {
 	corr   int64
 	thread int64
 	device int64
-	began  int64 // of the last wait for all devices to be idle
 }
 
 // style is how one framework, backend and version of the profiler write.

@@ -69,7 +69,7 @@ def clipped(df, start, end):
 
 def communication(kernels):
     names = kernels.name.astype("category")
-    comm = names.cat.categories.str.contains("nccl|rccl", case=False)
+    comm = names.cat.categories.str.contains("nccl|rccl|multimem_", case=False)
     return pd.Series(comm[names.cat.codes], index=kernels.index, dtype=bool)
 
 
