@@ -29,7 +29,8 @@ import (
 
 var (
 	costRounds = flag.Int("cost", 0, "rounds of the tests of costs; 0: skip them")
-	costOf     = flag.String("cost-of", "", "measure only passing through and pipelines whose names match this regular expression")
+	costOf     = flag.String("cost-of", "",
+		"measure only passing through and pipelines whose names match this regular expression")
 )
 
 // stage puts a component in front of the rest of a pipeline.
@@ -77,7 +78,8 @@ func metricsStage() stage {
 }
 
 func transformStage(statements []string) stage {
-	return processorStage(transformprocessor.NewFactory(), map[string]any{"error_mode": "propagate", "trace_statements": toAny(statements)})
+	return processorStage(transformprocessor.NewFactory(), map[string]any{"error_mode": "propagate",
+		"trace_statements": toAny(statements)})
 }
 
 func spanMetricsStage() stage {
@@ -152,12 +154,16 @@ func TestCostOfAPipeline(t *testing.T) {
 		own := func(name string) float64 { return best[name].minus(best[pass]).cpu }
 		for _, c := range cases {
 			x := best[c.name].minus(best[pass])
-			fmt.Fprintf(&b, "%-40s%9.0f%9.2f%9.0f%10.0f%9.1f\n", c.name, best[c.name].cpu, best[c.name].cpu/best[pass].cpu, x.cpu, x.bytes, x.allocs)
+			fmt.Fprintf(&b, "%-40s%9.0f%9.2f%9.0f%10.0f%9.1f\n", c.name, best[c.name].cpu, best[c.name].cpu/best[pass].cpu,
+				x.cpu, x.bytes, x.allocs)
 		}
 		fmt.Fprintf(&b, "transform ÷ gpu_derive %.1f, transform_fleet ÷ gpu_derive %.1f, span_metrics ÷ gpu_metrics %.1f\n",
 			own("transform")/own("gpu_derive"), own("transform_fleet")/own("gpu_derive"), own("span_metrics")/own("gpu_metrics"))
-		fmt.Fprintf(&b, "join, derive and metrics: %.0f ns = %.0f queue + %.0f reads and puts + %.0f beyond; %.2f times the floor\n", own(all),
-			own("queue alone"), own("queue, reads and puts alone")-own("queue alone"), own(all)-own("queue, reads and puts alone"),
+		fmt.Fprintf(&b,
+			"join, derive and metrics: %.0f ns = %.0f queue + %.0f reads and puts + %.0f beyond; %.2f times the floor\n",
+			own(all),
+			own("queue alone"), own("queue, reads and puts alone")-own("queue alone"),
+			own(all)-own("queue, reads and puts alone"),
 			own(all)/own("queue, reads and puts alone"))
 		t.Log(b.String())
 	}

@@ -55,13 +55,18 @@ func fleet() (out []string) {
 		mem   string
 		flops map[string]string
 	}{
-		{"NVIDIA H100 80GB HBM3", "3350000000000.0", map[string]string{"bf16": "989500000000000.0", "fp16": "989500000000000.0", "fp8": "1979000000000000.0", "fp32": "67000000000000.0"}},
-		{"NVIDIA A100-SXM4-80GB", "2039000000000.0", map[string]string{"bf16": "312000000000000.0", "fp16": "312000000000000.0", "tf32": "156000000000000.0", "fp32": "19500000000000.0"}},
-		{"NVIDIA L4", "300000000000.0", map[string]string{"bf16": "121000000000000.0", "fp16": "121000000000000.0", "fp8": "242500000000000.0", "fp32": "30300000000000.0"}},
+		{"NVIDIA H100 80GB HBM3", "3350000000000.0", map[string]string{"bf16": "989500000000000.0",
+			"fp16": "989500000000000.0", "fp8": "1979000000000000.0", "fp32": "67000000000000.0"}},
+		{"NVIDIA A100-SXM4-80GB", "2039000000000.0", map[string]string{"bf16": "312000000000000.0",
+			"fp16": "312000000000000.0", "tf32": "156000000000000.0", "fp32": "19500000000000.0"}},
+		{"NVIDIA L4", "300000000000.0", map[string]string{"bf16": "121000000000000.0", "fp16": "121000000000000.0",
+			"fp8": "242500000000000.0", "fp32": "30300000000000.0"}},
 	} {
-		out = append(out, fmt.Sprintf(`set(span.cache["memory"], %s) where scope.attributes["hw.model"] == %q`, m.mem, m.model))
+		out = append(out, fmt.Sprintf(`set(span.cache["memory"], %s) where scope.attributes["hw.model"] == %q`, m.mem,
+			m.model))
 		for _, precision := range slices.Sorted(maps.Keys(m.flops)) {
-			out = append(out, fmt.Sprintf(`set(span.cache["flops"], %s) where scope.attributes["hw.model"] == %q and span.attributes["gpu.flop.precision"] == %q`, m.flops[precision], m.model, precision))
+			out = append(out, fmt.Sprintf(
+				`set(span.cache["flops"], %s) where scope.attributes["hw.model"] == %q and span.attributes["gpu.flop.precision"] == %q`, m.flops[precision], m.model, precision))
 		}
 	}
 	peaks := strings.NewReplacer(
@@ -81,7 +86,8 @@ func newProcessor(tb testing.TB, f processor.Factory, conf map[string]any, next 
 	return newProcessorOn(tb, componenttest.NewNopHost(), f, conf, next)
 }
 
-func newProcessorOn(tb testing.TB, host component.Host, f processor.Factory, conf map[string]any, next consumer.Traces) processor.Traces {
+func newProcessorOn(tb testing.TB, host component.Host, f processor.Factory, conf map[string]any,
+	next consumer.Traces) processor.Traces {
 	tb.Helper()
 	cfg := f.CreateDefaultConfig()
 	require.NoError(tb, confmap.NewFromStringMap(conf).Unmarshal(cfg))
@@ -180,8 +186,10 @@ func BenchmarkDerive(b *testing.B) {
 // itself costs, which nobody can be cheaper than.
 func putsFactory() processor.Factory {
 	return processor.NewFactory(component.MustNewType("puts"), func() component.Config { return &struct{}{} },
-		processor.WithTraces(func(ctx context.Context, set processor.Settings, cfg component.Config, next consumer.Traces) (processor.Traces, error) {
-			return processorhelper.NewTraces(ctx, set, cfg, next, func(_ context.Context, td ptrace.Traces) (ptrace.Traces, error) {
+		processor.WithTraces(func(ctx context.Context, set processor.Settings, cfg component.Config,
+			next consumer.Traces) (processor.Traces, error) {
+			return processorhelper.NewTraces(ctx, set, cfg, next, func(_ context.Context, td ptrace.Traces) (ptrace.Traces,
+				error) {
 				for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 					derived.put(s.Attributes(), 13)
 				}

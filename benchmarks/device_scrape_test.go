@@ -27,7 +27,8 @@ func TestDeviceScrapeIsCleanAndKeepsDevicesApart(t *testing.T) {
 	rf := gpureceiver.NewFactory()
 	rcfg := rf.CreateDefaultConfig()
 	require.NoError(t, confmap.NewFromStringMap(map[string]any{
-		"source": "simulated", "collection_interval": "200ms", "sampling_interval": "20ms", "simulated": map[string]any{"devices": devices},
+		"source": "simulated", "collection_interval": "200ms", "sampling_interval": "20ms",
+		"simulated": map[string]any{"devices": devices},
 	}).Unmarshal(rcfg))
 	r, err := rf.CreateMetrics(context.Background(), receivertest.NewNopSettings(rf.Type()), rcfg, exp)
 	require.NoError(t, err)
@@ -37,7 +38,8 @@ func TestDeviceScrapeIsCleanAndKeepsDevicesApart(t *testing.T) {
 
 	text, problems := page()
 	assert.Empty(t, problems)
-	for _, name := range []string{"hw_power_watts", "hw_energy_joules_total", "hw_temperature_celsius", "gpu_sm_utilization_ratio", "hw_gpu_memory_usage_bytes"} {
+	for _, name := range []string{"hw_power_watts", "hw_energy_joules_total", "hw_temperature_celsius",
+		"gpu_sm_utilization_ratio", "hw_gpu_memory_usage_bytes"} {
 		assert.Equal(t, devices, strings.Count(string(text), "\n"+name+"{"), name)
 	}
 }

@@ -27,11 +27,12 @@ const settle = 6 * time.Second
 // holdStage is the queue of gpu_join without a join: it holds each request for as long, in the same bytes.
 func holdStage(t *testing.T, h *samplesHost, next consumer.Traces) consumer.Traces {
 	set := exportertest.NewNopSettings(component.MustNewType("hold"))
-	q, err := exporterhelper.NewTraces(context.Background(), set, &struct{}{}, func(ctx context.Context, td ptrace.Traces) error {
-		spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
-		time.Sleep(time.Until(spans.At(spans.Len() - 1).EndTimestamp().AsTime().Add(settle)))
-		return next.ConsumeTraces(ctx, td)
-	},
+	q, err := exporterhelper.NewTraces(context.Background(), set, &struct{}{},
+		func(ctx context.Context, td ptrace.Traces) error {
+			spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+			time.Sleep(time.Until(spans.At(spans.Len() - 1).EndTimestamp().AsTime().Add(settle)))
+			return next.ConsumeTraces(ctx, td)
+		},
 		exporterhelper.WithCapabilities(consumer.Capabilities{MutatesData: true}),
 		exporterhelper.WithTimeout(exporterhelper.TimeoutConfig{}),
 		exporterhelper.WithQueue(configoptional.Some(exporterhelper.QueueBatchConfig{
@@ -101,7 +102,8 @@ func TestFloorWritesWhatTheComponentsWrite(t *testing.T) {
 			}
 		})
 	}
-	measure(t, requests(t), 1, pipeline(keys(&before), joinStage(full), deriveStage(full), keys(&after)), func(context.Context, ptrace.Traces) error { return nil })
+	measure(t, requests(t), 1, pipeline(keys(&before), joinStage(full), deriveStage(full), keys(&after)),
+		func(context.Context, ptrace.Traces) error { return nil })
 	require.Len(t, before, 15)
 	require.ElementsMatch(t, append(joined.all(), derived.all()...), after[len(before):])
 }

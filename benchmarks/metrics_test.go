@@ -20,7 +20,8 @@ import (
 
 // buckets are the same for both.
 var buckets = []any{
-	"1us", "2us", "5us", "10us", "20us", "50us", "100us", "200us", "500us", "1ms", "2ms", "5ms", "10ms", "20ms", "50ms", "100ms", "200ms", "500ms",
+	"1us", "2us", "5us", "10us", "20us", "50us", "100us", "200us", "500us", "1ms", "2ms", "5ms", "10ms", "20ms", "50ms",
+	"100ms", "200ms", "500ms",
 	"1s", "2s", "5s", "10s", "20s", "50s", "60s",
 }
 
@@ -44,7 +45,8 @@ func newConnector(tb testing.TB, f connector.Factory, conf map[string]any) conne
 	cfg := f.CreateDefaultConfig()
 	require.NoError(tb, confmap.NewFromStringMap(conf).Unmarshal(cfg))
 	require.NoError(tb, confmap.Validate(cfg))
-	c, err := f.CreateTracesToMetrics(context.Background(), connectortest.NewNopSettings(f.Type()), cfg, consumertest.NewNop())
+	c, err := f.CreateTracesToMetrics(context.Background(), connectortest.NewNopSettings(f.Type()), cfg,
+		consumertest.NewNop())
 	require.NoError(tb, err)
 	require.NoError(tb, c.Start(context.Background(), componenttest.NewNopHost()))
 	tb.Cleanup(func() { require.NoError(tb, c.Shutdown(context.Background())) })

@@ -17,15 +17,18 @@ type names struct{ doubles, ints, texts []string }
 var (
 	joined = names{
 		doubles: []string{
-			"gpu.utilization", "gpu.sm.utilization", "gpu.sm.occupancy", "gpu.tensor.utilization", "gpu.dram.utilization", "gpu.clock.sm.frequency",
-			"gpu.clock.memory.frequency", "gpu.power", "gpu.temperature.max", "gpu.throttle.time", "gpu.energy", "gpu.join.coverage",
+			"gpu.utilization", "gpu.sm.utilization", "gpu.sm.occupancy", "gpu.tensor.utilization", "gpu.dram.utilization",
+			"gpu.clock.sm.frequency",
+			"gpu.clock.memory.frequency", "gpu.power", "gpu.temperature.max", "gpu.throttle.time", "gpu.energy",
+			"gpu.join.coverage",
 		},
 		ints:  []string{"gpu.memory.usage", "gpu.join.samples"},
 		texts: []string{"gpu.measurement.source", "gpu.join.method"},
 	}
 	derived = names{
 		doubles: []string{
-			"gpu.io.rate", "gpu.io.read.rate", "gpu.io.write.rate", "gpu.io.utilization", "gpu.flop.rate", "gpu.flop.utilization",
+			"gpu.io.rate", "gpu.io.read.rate", "gpu.io.write.rate", "gpu.io.utilization", "gpu.flop.rate",
+			"gpu.flop.utilization",
 			"gpu.arithmetic_intensity", "gpu.roofline.utilization", "gpu.operation.item.rate",
 		},
 		texts: []string{"gpu.roofline.bound", "gpu.peak.source", "gpu.declaration.status", "gpu.rate.status"},

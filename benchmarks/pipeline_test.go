@@ -31,8 +31,10 @@ func BenchmarkOTLPInToOut(b *testing.B) {
 		first consumer.Traces
 	}{
 		{"pass_through", encode},
-		{"gpu_derive+gpu_metrics", derivers(b, tee(b, newConnector(b, gpumetricsconnector.NewFactory(), map[string]any{"flush_interval": "1h"}), encode))["gpu_derive"]},
-		{"transform+span_metrics", derivers(b, tee(b, newConnector(b, spanmetricsconnector.NewFactory(), spanMetrics), encode))["transform"]},
+		{"gpu_derive+gpu_metrics", derivers(b, tee(b, newConnector(b, gpumetricsconnector.NewFactory(),
+			map[string]any{"flush_interval": "1h"}), encode))["gpu_derive"]},
+		{"transform+span_metrics", derivers(b, tee(b, newConnector(b, spanmetricsconnector.NewFactory(), spanMetrics),
+			encode))["transform"]},
 	} {
 		b.Run("by="+c.name, func(b *testing.B) {
 			b.ReportAllocs()

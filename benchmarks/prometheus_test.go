@@ -36,9 +36,12 @@ func TestScrapeIsCleanForPromtool(t *testing.T) {
 
 	text, problems := page()
 	for _, name := range []string{
-		"gpu_operation_count_total", "gpu_operation_duration_seconds_bucket", "gpu_operation_io_bytes_total", "gpu_operation_flops_total", "gpu_operation_items_total",
-		"gpu_operation_energy_joules_total", "gpu_operation_item_energy_joules", "gpu_step_duration_seconds_count", "gpu_step_phase_duration_seconds_sum",
-		"gpu_step_items_total", "gpu_step_item_rate", "gpu_activity_time_seconds_total", "gpu_straggler_score", "gpu_straggler_delay_seconds",
+		"gpu_operation_count_total", "gpu_operation_duration_seconds_bucket", "gpu_operation_io_bytes_total",
+		"gpu_operation_flops_total", "gpu_operation_items_total",
+		"gpu_operation_energy_joules_total", "gpu_operation_item_energy_joules", "gpu_step_duration_seconds_count",
+		"gpu_step_phase_duration_seconds_sum",
+		"gpu_step_items_total", "gpu_step_item_rate", "gpu_activity_time_seconds_total", "gpu_straggler_score",
+		"gpu_straggler_delay_seconds",
 	} {
 		assert.Contains(t, string(text), "\n"+name, "%s is missing", name)
 	}
@@ -77,16 +80,21 @@ func everything(rank int) ptrace.Traces {
 		slow = 0.03
 	}
 	add("prefill", 0, 2_000_000, map[string]any{
-		"gpu.operation.type": "section", "gpu.operation.category": "prefill", "hw.id": "GPU-a", "gpu.timing.status": "ok", "gpu.io.size": 1000,
-		"gpu.flop.count": 5e9, "gpu.flop.precision": "bf16", "gpu.operation.items": 128, "gpu.operation.item.type": "token", "gpu.energy": 0.5,
+		"gpu.operation.type": "section", "gpu.operation.category": "prefill", "hw.id": "GPU-a", "gpu.timing.status": "ok",
+		"gpu.io.size":    1000,
+		"gpu.flop.count": 5e9, "gpu.flop.precision": "bf16", "gpu.operation.items": 128, "gpu.operation.item.type": "token",
+		"gpu.energy": 0.5,
 	})
-	add("copy", 0, 1_000_000, map[string]any{"gpu.operation.type": "copy", "gpu.copy.direction": "host_to_device", "gpu.io.size": 77})
+	add("copy", 0, 1_000_000, map[string]any{"gpu.operation.type": "copy", "gpu.copy.direction": "host_to_device",
+		"gpu.io.size": 77})
 	add("step", 0, 100_000_000, map[string]any{
-		"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1, "gpu.step.duration": 0.1, "gpu.step.items": 64, "gpu.step.item.type": "image",
+		"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1, "gpu.step.duration": 0.1,
+		"gpu.step.items": 64, "gpu.step.item.type": "image",
 		"gpu.step.phase.duration.forward": 0.04 + slow, "gpu.step.phase.duration.comm": 0.06 - slow, "gpu.energy": 32.0,
 	})
 	for i := range uint64(3) {
-		add("gemm", i*1000, i*1000+600, map[string]any{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "hw.id": "GPU-a", "gpu.start.delay": 1e-7})
+		add("gemm", i*1000, i*1000+600, map[string]any{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti",
+			"hw.id": "GPU-a", "gpu.start.delay": 1e-7})
 	}
 	return td
 }

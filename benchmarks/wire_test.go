@@ -109,7 +109,8 @@ func networked(t *testing.T, build stage) float64 {
 	ctx := context.Background()
 	ef, rf := otlpexporter.NewFactory(), otlpreceiver.NewFactory()
 	ec, rc := ef.CreateDefaultConfig(), rf.CreateDefaultConfig()
-	configure(t, ec, map[string]any{"endpoint": strings.TrimPrefix(strings.TrimSpace(line), "backend "), "tls": map[string]any{"insecure": true}})
+	configure(t, ec, map[string]any{"endpoint": strings.TrimPrefix(strings.TrimSpace(line), "backend "),
+		"tls": map[string]any{"insecure": true}})
 	configure(t, rc, map[string]any{"protocols": map[string]any{"grpc": map[string]any{"endpoint": target}}})
 	exp, err := ef.CreateTraces(ctx, exportertest.NewNopSettings(ef.Type()), ec)
 	require.NoError(t, err)
@@ -124,7 +125,8 @@ func networked(t *testing.T, build stage) float64 {
 		require.NoError(t, err)
 		return c
 	}
-	rcv, err := rf.CreateTraces(ctx, receivertest.NewNopSettings(rf.Type()), rc, counted(&in, build(t, host, counted(&out, exp))))
+	rcv, err := rf.CreateTraces(ctx, receivertest.NewNopSettings(rf.Type()), rc,
+		counted(&in, build(t, host, counted(&out, exp))))
 	require.NoError(t, err)
 	require.NoError(t, rcv.Start(ctx, host))
 	defer func() { require.NoError(t, rcv.Shutdown(ctx)) }()
@@ -178,7 +180,8 @@ func TestCostOverTheNetwork(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "otlp receiver to otlp exporter, best of %d rounds, per span of 15 attributes\n%-34s%9s%9s\n", *costRounds, "", "cpu ns", "× pass")
+	fmt.Fprintf(&b, "otlp receiver to otlp exporter, best of %d rounds, per span of 15 attributes\n%-34s%9s%9s\n",
+		*costRounds, "", "cpu ns", "× pass")
 	for _, c := range cases {
 		fmt.Fprintf(&b, "%-34s%9.0f%9.2f\n", c.name, best[c.name], best[c.name]/best[pass])
 	}

@@ -19,8 +19,8 @@ var files embed.FS
 // AllInOne is the pipeline that runs when no configuration is given.
 const AllInOne = "all-in-one"
 
-// Names lists the pipelines: all-in-one, dcgm-exporter, jaeger, kafka/agent, kafka/gateway, kubernetes/agent, kubernetes/gateway, llm,
-// prometheus, tempo.
+// Names lists the pipelines: all-in-one, dcgm-exporter, jaeger, kafka/agent, kafka/gateway, kubernetes/agent,
+// kubernetes/gateway, llm, prometheus, tempo.
 func Names() []string {
 	var names []string
 	// The embedded tree is fixed at build time: walking it cannot fail.
@@ -43,7 +43,8 @@ func YAML(name string) (string, error) {
 	return string(b), nil
 }
 
-// JaegerUI is the configuration of Jaeger's page that shows first what the GPU did (`ui::config_file` of its jaeger_query).
+// JaegerUI is the configuration of Jaeger's page that shows first what the GPU did (`ui::config_file` of its
+// jaeger_query).
 func JaegerUI() []byte {
 	b, _ := files.ReadFile("jaeger-ui.json") // the embedded tree is fixed at build time
 	return b

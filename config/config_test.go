@@ -24,7 +24,8 @@ import (
 func TestEveryPipelineIsYAMLWithAService(t *testing.T) {
 	names := config.Names()
 	require.Equal(t, []string{
-		"all-in-one", "dcgm-exporter", "jaeger", "kafka/agent", "kafka/gateway", "kubernetes/agent", "kubernetes/gateway", "llm", "prometheus", "tempo",
+		"all-in-one", "dcgm-exporter", "jaeger", "kafka/agent", "kafka/gateway", "kubernetes/agent", "kubernetes/gateway",
+		"llm", "prometheus", "tempo",
 	}, names)
 	for _, name := range names {
 		text, err := config.YAML(name)
@@ -37,8 +38,9 @@ func TestEveryPipelineIsYAMLWithAService(t *testing.T) {
 
 func TestAnUnknownPipelineIsNamed(t *testing.T) {
 	_, err := config.YAML("loki")
-	require.EqualError(t, err, `no pipeline "loki" (there are all-in-one, dcgm-exporter, jaeger, kafka/agent, kafka/gateway, kubernetes/agent, `+
-		`kubernetes/gateway, llm, prometheus, tempo)`)
+	require.EqualError(t, err,
+		`no pipeline "loki" (there are all-in-one, dcgm-exporter, jaeger, kafka/agent, kafka/gateway, kubernetes/agent, `+
+			`kubernetes/gateway, llm, prometheus, tempo)`)
 }
 
 func TestTheDeployedPipelinesAreTheReadyOnes(t *testing.T) {
@@ -112,7 +114,8 @@ func TestTheReadyPipelinesListenOnTheLoopbackInterface(t *testing.T) {
 	}
 }
 
-// An exporter beside a connector that counts must not refuse: gpu_join would try the spans again, and the connector count them again.
+// An exporter beside a connector that counts must not refuse: gpu_join would try the spans again, and the connector
+// count them again.
 func TestNothingBesideAConnectorThatCountsRefuses(t *testing.T) {
 	type pipeline struct{ Receivers, Processors, Exporters []string }
 	kind := func(id string) string { before, _, _ := strings.Cut(id, "/"); return before }
@@ -150,7 +153,10 @@ func TestNothingBesideAConnectorThatCountsRefuses(t *testing.T) {
 			return out
 		}
 		for signal, p := range c.Service.Pipelines {
-			counts := slices.ContainsFunc(p.Exporters, func(id string) bool { return kind(id) == "gpu_metrics" || kind(id) == "gpu_requests" })
+			counts := slices.ContainsFunc(p.Exporters, func(id string) bool {
+				return kind(id) == "gpu_metrics" ||
+					kind(id) == "gpu_requests"
+			})
 			if kind(signal) != "traces" || !counts {
 				continue
 			}
@@ -161,7 +167,8 @@ func TestNothingBesideAConnectorThatCountsRefuses(t *testing.T) {
 				queue := c.Exporters[id].SendingQueue
 				none := queue.Enabled != nil && !*queue.Enabled // the sender waits
 				require.True(t, none || queue.Block, "%s: %s needs sending_queue: {block_on_overflow: true}", name, id)
-				require.Equal(t, "0s", c.Exporters[id].Retry.MaxElapsed, "%s: %s needs retry_on_failure: {max_elapsed_time: 0s}", name, id)
+				require.Equal(t, "0s", c.Exporters[id].Retry.MaxElapsed, "%s: %s needs retry_on_failure: {max_elapsed_time: 0s}",
+					name, id)
 			}
 		}
 	}
@@ -174,7 +181,10 @@ func TestJaegersPageShowsRegisteredNamesFirst(t *testing.T) {
 	require.NoError(t, d.Decode(&ui))
 	require.NotEmpty(t, ui.TopTagPrefixes)
 	for _, prefix := range ui.TopTagPrefixes {
-		found := slices.ContainsFunc(semconv.Attributes(), func(a semconv.Attribute) bool { return strings.HasPrefix(a.Name, prefix) })
+		found := slices.ContainsFunc(semconv.Attributes(), func(a semconv.Attribute) bool {
+			return strings.HasPrefix(a.Name,
+				prefix)
+		})
 		require.True(t, found, "no name of the registry begins with %s", prefix)
 	}
 }

@@ -9,11 +9,13 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 )
 
-// Annotator is told of sections and steps on the goroutine that starts and ends them, as profilers' range annotations are (package nvtx). Calls must be quick
-// and may come from different goroutines. A panic is reported and costs the range.
+// Annotator is told of sections and steps on the goroutine that starts and ends them, as profilers' range annotations
+// are (package nvtx). Calls must be quick and may come from different goroutines. A panic is reported and costs the
+// range.
 type Annotator interface {
-	// RangeStart begins a range. sc is the span of the step, or of the section where ids are reserved ([WithIDGenerator]); else of the section's
-	// parent. It may be invalid: then nothing is known. A section without a parent counts as sampled, for nobody has asked the sampler yet.
+	// RangeStart begins a range. sc is the span of the step, or of the section where ids are reserved ([WithIDGenerator]);
+	// else of the section's parent. It may be invalid: then nothing is known. A section without a parent counts as
+	// sampled, for nobody has asked the sampler yet.
 	RangeStart(o *Operation, sc trace.SpanContext) uint64
 	// RangeEnd ends a range of RangeStart that was not 0.
 	RangeEnd(id uint64)

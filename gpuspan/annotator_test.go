@@ -81,7 +81,8 @@ func TestRangesEndWhenTheProfilerShutsDownInTheirMidst(t *testing.T) {
 		a := &ranges{open: map[uint64]string{}}
 		ids := gpuspan.NewIDGenerator(nil)
 		tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids))
-		p, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(a), slots(64), gpuspan.WithLogger(slog.New(slog.DiscardHandler)))
+		p, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(a),
+			slots(64), gpuspan.WithLogger(slog.New(slog.DiscardHandler)))
 		require.NoError(t, err)
 		s := p.Stream(0, "s")
 		op, inner := gpuspan.NewOperation("op"), gpuspan.NewOperation("inner")

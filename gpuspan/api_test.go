@@ -21,8 +21,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// The sketch of the library's face as programs: what it shows is here as it stands there, with stand-ins for C calls, loaders and models. One name differs: the option
-// that says from which verbosity on an operation is timed is AtVerbosity, for Verbosity is the type.
+// The sketch of the library's face as programs: what it shows is here as it stands there, with stand-ins for C calls,
+// loaders and models. One name differs: the option that says from which verbosity on an operation is timed is
+// AtVerbosity, for Verbosity is the type.
 
 // What the inference service of the next example launches through cgo; here on a simulated device.
 type cgo struct {
@@ -72,7 +73,8 @@ func (w *worker) run(ctx context.Context, b *batch) {
 	w.C.busy(w.raw, 2*time.Millisecond) // C.attention(w.raw, b.dev)
 	a.EndWith(flops.Attention(b.Batch, heads, b.Seq, b.Seq, headDim, flops.Causal, gpuspan.BF16))
 	w.C.busy(w.raw, 3*time.Millisecond) // C.mlp(w.raw, b.dev)
-	x.EndWith(gpuspan.Work{Items: b.Tokens, FLOPs: model.Prefill(b.Batch, b.Seq, gpuspan.BF16).FLOPs, Precision: gpuspan.BF16})
+	x.EndWith(gpuspan.Work{Items: b.Tokens, FLOPs: model.Prefill(b.Batch, b.Seq, gpuspan.BF16).FLOPs,
+		Precision: gpuspan.BF16})
 
 	decode.Launch(ctx, w.stream, func() { w.C.busy(w.raw, 4*time.Millisecond) }) // C.launch_graph(w.raw, w.graph)
 }
@@ -87,7 +89,8 @@ func Example_inference() {
 
 	var requests []request
 	for i := range 2 {
-		sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{byte(i + 1)}, TraceFlags: trace.FlagsSampled})
+		sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{byte(i + 1)},
+			TraceFlags: trace.FlagsSampled})
 		requests = append(requests, request{trace.ContextWithSpanContext(ctx, sc)})
 	}
 	w.run(requests[0].Ctx, &batch{Bytes: 1 << 20, Tokens: 1024, Batch: 2, Seq: 512, Requests: requests})
@@ -97,7 +100,8 @@ func Example_inference() {
 	names := map[string]string{}
 	for _, s := range spans.Ended() {
 		names[s.SpanContext().SpanID().String()] = s.Name()
-		fmt.Printf("%-10s %v, %d links, below %s\n", s.Name(), s.EndTime().Sub(s.StartTime()).Round(100*time.Microsecond), len(s.Links()), parentName(names, s.Parent()))
+		fmt.Printf("%-10s %v, %d links, below %s\n", s.Name(), s.EndTime().Sub(s.StartTime()).Round(100*time.Microsecond),
+			len(s.Links()), parentName(names, s.Parent()))
 	}
 	// Output:
 	// h2d.tokens 1ms, 0 links, below the request
@@ -187,12 +191,14 @@ func Example_training() {
 	// comm 1ms
 }
 
-// Every call of the library's face, as a program meets it: nil does nothing, off does nothing, and a name matches what it names.
+// Every call of the library's face, as a program meets it: nil does nothing, off does nothing, and a name matches what
+// it names.
 func Example_face() {
 	prof, err := gpuspan.New(nil) // never nil; without a driver: host clock, and it says so
 	ctx := context.Background()
 	s := prof.Stream(0, "host", gpuspan.Sync(settings.SyncDeferred))
-	op := gpuspan.NewOperation("op", gpuspan.Category("c"), gpuspan.ItemType("row"), gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pageable),
+	op := gpuspan.NewOperation("op", gpuspan.Category("c"), gpuspan.ItemType("row"),
+		gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pageable),
 		gpuspan.Describe("moves rows"), gpuspan.AtVerbosity(settings.VerbosityDefault), gpuspan.Sync(settings.SyncNone))
 
 	x := op.Start(ctx, s)

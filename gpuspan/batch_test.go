@@ -110,7 +110,8 @@ func requestContext(i int, sampled bool) context.Context {
 func withLinks(spans *tracetest.SpanRecorder, limit int) gpuspan.Option {
 	l := sdktrace.NewSpanLimits()
 	l.LinkCountLimit = limit
-	return gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithRawSpanLimits(l)))
+	return gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans),
+		sdktrace.WithRawSpanLimits(l)))
 }
 
 func TestABatchOf256RequestsKeepsEveryLinkAndItsItems(t *testing.T) {
@@ -126,7 +127,8 @@ func TestABatchOf256RequestsKeepsEveryLinkAndItsItems(t *testing.T) {
 		shares += l.Attributes[1].Value.AsFloat64()
 	}
 	require.InDelta(t, 1, shares, 1e-12)
-	require.Len(t, iteration(t, r, 256, nil).Links()[0].Attributes, 1, "shares follow from items where all links are known to stay")
+	require.Len(t, iteration(t, r, 256, nil).Links()[0].Attributes, 1,
+		"shares follow from items where all links are known to stay")
 	require.NotContains(t, attrs(span), "gpu.batch.size", "the number of links")
 	require.Empty(t, r.errs)
 }
@@ -141,15 +143,17 @@ func TestTheSDKsLimitOfLinksIsFoundCountedAndSaid(t *testing.T) {
 	require.EqualValues(t, 256, attrs(first)["gpu.batch.size"].AsInt64())
 	require.Equal(t, 129/(256*257/2.), first.Links()[0].Attributes[1].Value.AsFloat64())
 	require.Len(t, r.errs, 1)
-	require.EqualError(t, r.errs[0], "gpuspan: the span of a batch of 256 requests links to 128 of them, the others' accounts miss it "+
-		"(the tracer provider keeps as many; set OTEL_SPAN_LINK_COUNT_LIMIT or SpanLimits.LinkCountLimit to 1024)")
+	require.EqualError(t, r.errs[0],
+		"gpuspan: the span of a batch of 256 requests links to 128 of them, the others' accounts miss it "+
+			"(the tracer provider keeps as many; set OTEL_SPAN_LINK_COUNT_LIMIT or SpanLimits.LinkCountLimit to 1024)")
 
 	second := iteration(t, r, 256, notSampled)
 	require.Len(t, second.Links(), 128)
 	require.Zero(t, second.DroppedLinks(), "the limit is known")
 	require.EqualValues(t, 256, attrs(second)["gpu.batch.size"].AsInt64())
 	for i, l := range second.Links() {
-		require.Equal(t, trace.SpanContextFromContext(requestContext(2*i, true)), l.SpanContext, "those that somebody records")
+		require.Equal(t, trace.SpanContextFromContext(requestContext(2*i, true)), l.SpanContext,
+			"those that somebody records")
 		require.Equal(t, float64(2*i+1)/(256*257/2), l.Attributes[1].Value.AsFloat64(), "a share of the whole batch")
 	}
 	require.EqualValues(t, map[string]int64{"": 256}, ints(collect(t, reader)["gpuspan.links.dropped"]))

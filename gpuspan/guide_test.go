@@ -79,12 +79,13 @@ func TestEachNameIsUsedInTheGuideOrAnExample(t *testing.T) {
 		code.WriteByte('\n')
 	}
 	examples := []string{"example_test.go", "api_test.go"}
-	require.NoError(t, filepath.WalkDir(filepath.Join("..", "examples"), func(path string, _ fs.DirEntry, err error) error {
-		if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
-			examples = append(examples, path)
-		}
-		return err
-	}))
+	require.NoError(t, filepath.WalkDir(filepath.Join("..", "examples"),
+		func(path string, _ fs.DirEntry, err error) error {
+			if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+				examples = append(examples, path)
+			}
+			return err
+		}))
 	require.Greater(t, len(examples), 5)
 	for _, path := range examples {
 		b, err := os.ReadFile(path)
@@ -164,7 +165,9 @@ func TestTheCodeOfTheDocumentsCompiles(t *testing.T) {
 	require.NoError(t, err)
 	text := strings.Replace(string(mod), "module github.com/otelgpu/otelgpu/gpuspan", "module example.com/docs", 1)
 	text = strings.Replace(text, "=> ../semconv", "=> "+filepath.Join(clone, "semconv"), 1)
-	text += fmt.Sprintf("\nrequire github.com/otelgpu/otelgpu/gpuspan v0.0.0\n\nreplace github.com/otelgpu/otelgpu/gpuspan => %s\n", filepath.Join(clone, "gpuspan"))
+	text += fmt.Sprintf(
+		"\nrequire github.com/otelgpu/otelgpu/gpuspan v0.0.0\n\nreplace github.com/otelgpu/otelgpu/gpuspan => %s\n",
+		filepath.Join(clone, "gpuspan"))
 	sums, err := os.ReadFile("go.sum")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o600))
@@ -190,7 +193,8 @@ func TestTheCodeOfTheDocumentsCompiles(t *testing.T) {
 				if strings.HasPrefix(strings.TrimSpace(body), "func ") {
 					head, body = head+body, ""
 				}
-				code = "package docs\n\nimport (\n" + a.imports + "\n)\n\n" + a.top + "\n" + head + "\nfunc _() {\n" + a.before + "\n" + body + "\n" + a.after + "\n}\n"
+				code = "package docs\n\nimport (\n" + a.imports + "\n)\n\n" + a.top + "\n" + head + "\nfunc _() {\n" + a.before +
+					"\n" + body + "\n" + a.after + "\n}\n"
 			}
 			sub := filepath.Join(dir, strings.NewReplacer("/", "_", ".", "_").Replace(filepath.ToSlash(name))+fmt.Sprint(i))
 			require.NoError(t, os.Mkdir(sub, 0o700))

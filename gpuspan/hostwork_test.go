@@ -76,7 +76,8 @@ func TestReportsHaveRatesWhereTheWorksTimeIsKnown(t *testing.T) {
 	s, _ := r.stream()
 	for name, op := range map[string]*gpuspan.Operation{
 		"launched": gpuspan.NewOperation("launched", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned)),
-		"blocking": gpuspan.NewOperation("blocking", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pageable), gpuspan.Synchronous(),
+		"blocking": gpuspan.NewOperation("blocking", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pageable),
+			gpuspan.Synchronous(),
 			gpuspan.Attributes(semconv.GPUIOAccessPattern(semconv.GPUIOAccessPatternStrided))),
 	} {
 		x := op.Start(context.Background(), s)

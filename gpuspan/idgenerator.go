@@ -17,8 +17,8 @@ type IDSource interface {
 	NewSpanID(ctx context.Context, traceID trace.TraceID) trace.SpanID
 }
 
-// IDGenerator lets sections know the id of their span at Start, long before the span exists, so that range annotations carry it. Give the same one to
-// the TracerProvider and to the profiler:
+// IDGenerator lets sections know the id of their span at Start, long before the span exists, so that range annotations
+// carry it. Give the same one to the TracerProvider and to the profiler:
 //
 //	ids := gpuspan.NewIDGenerator(nil)
 //	tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), …)
@@ -27,7 +27,8 @@ type IDSource interface {
 // A nil IDGenerator draws at random.
 type IDGenerator engine.IDGenerator
 
-// NewIDGenerator makes a generator that draws from next, such as one for the ids of a tracing service; nil means at random, as the SDK does.
+// NewIDGenerator makes a generator that draws from next, such as one for the ids of a tracing service; nil means at
+// random, as the SDK does.
 func NewIDGenerator(next IDSource) *IDGenerator { return (*IDGenerator)(engine.NewIDGenerator(next)) }
 
 // NewIDs draws ids for the first span of a trace, or hands out those that were reserved for it.

@@ -21,7 +21,8 @@ var _ sdktrace.IDGenerator = (*gpuspan.IDGenerator)(nil)
 
 func TestIDGeneratorDrawsValidIDsThatDiffer(t *testing.T) {
 	ctx := context.Background()
-	for _, g := range []*gpuspan.IDGenerator{nil, gpuspan.NewIDGenerator(nil), gpuspan.NewIDGenerator(gpuspan.NewIDGenerator(nil))} {
+	for _, g := range []*gpuspan.IDGenerator{nil, gpuspan.NewIDGenerator(nil),
+		gpuspan.NewIDGenerator(gpuspan.NewIDGenerator(nil))} {
 		traces, spans := map[trace.TraceID]bool{}, map[trace.SpanID]bool{}
 		for range 1000 {
 			tid, sid := g.NewIDs(ctx)
@@ -81,7 +82,8 @@ func TestReservedIDsComeFromTheNextGeneratorAndServeOneSpan(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	var tp *sdktrace.TracerProvider
 	n := &nosy{tracer: func() trace.Tracer { return tp.Tracer("nosy") }}
-	tp = sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), sdktrace.WithSpanProcessor(n), sdktrace.WithSpanProcessor(spans))
+	tp = sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), sdktrace.WithSpanProcessor(n),
+		sdktrace.WithSpanProcessor(spans))
 	a := &ranges{open: map[uint64]string{}}
 	r := newRig(t, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(a))
 	s, _ := r.stream()

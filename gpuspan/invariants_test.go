@@ -27,16 +27,19 @@ func semconvKey(k string) attribute.Key { return attribute.Key(k) }
 
 // Service authors get the OpenTelemetry API and nothing else by importing package gpuspan.
 func TestThePackageImportsTheOTelAPIOnly(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").CombinedOutput()
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
+		".").CombinedOutput()
 	if err != nil {
 		t.Skipf("go list does not run here: %v", err)
 	}
 	n := 0
 	for p := range strings.FieldsSeq(string(out)) {
 		n++
-		ok := strings.HasPrefix(p, "github.com/otelgpu/otelgpu/gpuspan") || strings.HasPrefix(p, "github.com/otelgpu/otelgpu/semconv")
+		ok := strings.HasPrefix(p, "github.com/otelgpu/otelgpu/gpuspan") ||
+			strings.HasPrefix(p, "github.com/otelgpu/otelgpu/semconv")
 		switch p { // go.opentelemetry.io/otel, its API modules, and what they need themselves
-		case "github.com/go-logr/logr", "github.com/go-logr/logr/funcr", "github.com/go-logr/stdr", "github.com/cespare/xxhash/v2":
+		case "github.com/go-logr/logr", "github.com/go-logr/logr/funcr", "github.com/go-logr/stdr",
+			"github.com/cespare/xxhash/v2":
 			ok = true
 		}
 		if strings.HasPrefix(p, "go.opentelemetry.io/") {
@@ -59,7 +62,8 @@ func TestSpansUseRegisteredNamesOnly(t *testing.T) {
 		gpuspan.Attributes(semconv.GPUIOAccessPattern(semconv.GPUIOAccessPatternRandom), semconv.GPUZeroCopy(false),
 			semconv.GPUOperationShapes("f32[1]"), semconv.GPUKernelModule("m")),
 		gpuspan.ItemType("token"), gpuspan.Kernel("k"))
-	for ctx, step := range train.NewLoop(r.p, "train", s, train.TotalSteps(2), train.Items("image"), train.ModelDevices(8, gpuspan.BF16), train.Phases(train.Data, train.Comm)).Steps(context.Background()) {
+	for ctx, step := range train.NewLoop(r.p, "train", s, train.TotalSteps(2), train.Items("image"),
+		train.ModelDevices(8, gpuspan.BF16), train.Phases(train.Data, train.Comm)).Steps(context.Background()) {
 		f := step.Phase("custom")
 		x := op.Start(ctx, s)
 		r.busy(h, time.Millisecond)
@@ -109,13 +113,14 @@ func TestConcurrentUse(t *testing.T) {
 	gpu := simgpu.New(nil)
 	var mu sync.Mutex
 	names := map[string]int{}
-	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(sdktrace.NewSimpleSpanProcessor(exporterFunc(func(spans []sdktrace.ReadOnlySpan) {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, s := range spans {
-			names[s.Name()]++
-		}
-	}))))
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(
+		sdktrace.NewSimpleSpanProcessor(exporterFunc(func(spans []sdktrace.ReadOnlySpan) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, s := range spans {
+				names[s.Name()]++
+			}
+		}))))
 	p, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithErrorHandler(func(err error) { t.Error(err) }))
 	require.NoError(t, err)
 	shared := p.Stream(uintptr(gpu.Stream(0)), "shared")

@@ -91,7 +91,8 @@ func TestMetricsCountEverySectionAndTimeTheTimedOnes(t *testing.T) {
 	s, h := r.stream()
 	op := gpuspan.NewOperation("op", gpuspan.Category("c"), gpuspan.ItemType("token"))
 	cp := gpuspan.NewOperation("cp", gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pinned))
-	unsampled := trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
+	unsampled := trace.ContextWithSpanContext(context.Background(),
+		trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
 	w := gpuspan.Work{Read: 10, Written: 5, Items: 2, FLOPs: 100, Precision: gpuspan.FP8}
 	for range 3 {
 		op.Start(unsampled, s).EndWith(w)
@@ -109,7 +110,8 @@ func TestMetricsCountEverySectionAndTimeTheTimedOnes(t *testing.T) {
 	m := collect(t, reader)
 	require.Equal(t, map[string]int64{"op ": 5, "cp ": 1}, ints(m["gpu.operation.count"]))
 	require.Equal(t, map[string]int64{"op ": 12}, ints(m["gpu.operation.items"]))
-	require.Equal(t, map[string]int64{"op ": 75, "op host_to_device ": 14, "cp device_to_host ": 1000}, ints(m["gpu.operation.io"]))
+	require.Equal(t, map[string]int64{"op ": 75, "op host_to_device ": 14, "cp device_to_host ": 1000},
+		ints(m["gpu.operation.io"]))
 	flops := m["gpu.operation.flops"].Data.(metricdata.Sum[float64]).DataPoints
 	require.Len(t, flops, 1)
 	require.Equal(t, 500.0, flops[0].Value)
@@ -140,7 +142,8 @@ func TestMetricsAllTimesUnsampledSectionsToo(t *testing.T) {
 	r, reader := metricRig(t, set(func(s *settings.Settings) { s.Metrics = settings.MetricsAll }))
 	s, _ := r.stream()
 	op := gpuspan.NewOperation("op")
-	unsampled := trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
+	unsampled := trace.ContextWithSpanContext(context.Background(),
+		trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
 	for range 4 {
 		op.Start(unsampled, s).End()
 	}
@@ -161,7 +164,8 @@ func TestMetricsOffLeavesTheMarkAndTheMetricsOut(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	m := collect(t, reader)
-	for _, name := range []string{"gpu.operation.count", "gpu.operation.duration", "gpu.operation.items", "gpu.operation.io", "gpu.operation.flops"} {
+	for _, name := range []string{"gpu.operation.count", "gpu.operation.duration", "gpu.operation.items",
+		"gpu.operation.io", "gpu.operation.flops"} {
 		require.NotContains(t, m, name)
 	}
 	require.Contains(t, m, "gpuspan.sections")

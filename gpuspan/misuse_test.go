@@ -24,7 +24,8 @@ func TestWorkThatCannotBeIsNotStated(t *testing.T) {
 	contexts := []context.Context{context.Background(), unsampledTrace()}
 	for _, ctx := range contexts {
 		for _, bad := range []gpuspan.Work{
-			{Read: -1}, {Written: math.MinInt64}, {Bytes: -3}, {Items: -4}, {FLOPs: -5}, {FLOPs: math.NaN()}, {FLOPs: math.Inf(1)}, {FLOPs: 1, Precision: 99},
+			{Read: -1}, {Written: math.MinInt64}, {Bytes: -3}, {Items: -4}, {FLOPs: -5}, {FLOPs: math.NaN()},
+			{FLOPs: math.Inf(1)}, {FLOPs: 1, Precision: 99},
 		} {
 			x := op.Start(ctx, s)
 			x.Add(bad)
@@ -40,7 +41,8 @@ func TestWorkThatCannotBeIsNotStated(t *testing.T) {
 	require.Len(t, spans, 9)
 	for _, span := range spans[:7] {
 		for key := range attrs(span) {
-			require.False(t, strings.HasPrefix(key, "gpu.io") || strings.HasPrefix(key, "gpu.flop") || strings.HasPrefix(key, "gpu.copy") || key == "gpu.operation.items", key)
+			require.False(t, strings.HasPrefix(key, "gpu.io") || strings.HasPrefix(key, "gpu.flop") ||
+				strings.HasPrefix(key, "gpu.copy") || key == "gpu.operation.items", key)
 		}
 	}
 	require.Equal(t, 2.0, attrs(spans[7])["gpu.flop.count"].AsFloat64(), "of an unknown precision, but a count")
@@ -55,7 +57,8 @@ func TestWorkThatCannotBeIsNotStated(t *testing.T) {
 func TestPhaseNamesBecomePartsOfAttributeNames(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
-	for _, step := range train.NewLoop(r.p, "", s, train.TotalSteps(1), train.Phases("", "All Reduce/2.0")).Steps(context.Background()) {
+	for _, step := range train.NewLoop(r.p, "", s, train.TotalSteps(1),
+		train.Phases("", "All Reduce/2.0")).Steps(context.Background()) {
 		step.AddPhase("all_reduce_2_0", time.Microsecond)
 		step.AddPhase("All Reduce/2.0", time.Microsecond)
 		x := step.Phase("ALL REDUCE 2_0")

@@ -61,7 +61,8 @@ func TestANamedSectionEndsAlsoWhenProfilingWasSwitchedOffMeanwhile(t *testing.T)
 	require.Zero(t, r.p.Misuse()["unmatched_end"])
 }
 
-// Names that are only known at run time may be anything: they take bounded memory, and do not make a batch that no exporter can encode.
+// Names that are only known at run time may be anything: they take bounded memory, and do not make a batch that no
+// exporter can encode.
 func TestNamesOfAnyKindAreBoundedAndCanBeExported(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
@@ -71,7 +72,8 @@ func TestNamesOfAnyKindAreBoundedAndCanBeExported(t *testing.T) {
 		x.SetAttributes(semconv.GPUKernelNameKey.String(broken), semconv.GPUKernelModule(broken))
 		s.EndNamed(name, gpuspan.Work{})
 	}
-	gpuspan.NewOperation(broken, gpuspan.Kernel(broken), gpuspan.Attributes(semconv.GPUKernelModule(broken))).Start(context.Background(), s).End()
+	gpuspan.NewOperation(broken, gpuspan.Kernel(broken), gpuspan.Attributes(semconv.GPUKernelModule(broken))).Start(
+		context.Background(), s).End()
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	require.Zero(t, r.p.Misuse()["unmatched_end"])

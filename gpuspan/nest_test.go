@@ -237,7 +237,8 @@ func TestChunksOfCopiesAndOfChunksAddUp(t *testing.T) {
 	require.EqualValues(t, 1000, f.PCIe.Written)
 	require.Zero(t, f.Memory.Total())
 	// Metrics count each byte once, where it was declared.
-	require.Equal(t, map[string]int64{"in host_to_device ": 1600, "part ": 60, "part device_to_host ": 42}, ints(collect(t, reader)["gpu.operation.io"]))
+	require.Equal(t, map[string]int64{"in host_to_device ": 1600, "part ": 60, "part device_to_host ": 42},
+		ints(collect(t, reader)["gpu.operation.io"]))
 }
 
 func TestTheContextOfAnEndedSectionIsStillGood(t *testing.T) {

@@ -20,7 +20,8 @@ type operationOption func(*engine.OperationConfig)
 
 func (f operationOption) applyOperation(c *engine.OperationConfig) { f(c) }
 
-// Category groups operations in reports and metrics (gpu.operation.category): `attention`, `data`, `comm`. Keep the set small.
+// Category groups operations in reports and metrics (gpu.operation.category): `attention`, `data`, `comm`. Keep the set
+// small.
 func Category(name string) OperationOption {
 	return operationOption(func(c *engine.OperationConfig) { c.Info.Category = name })
 }
@@ -35,7 +36,8 @@ func ItemType(t string) OperationOption {
 	return operationOption(func(c *engine.OperationConfig) { c.Info.ItemType = t })
 }
 
-// Copy makes the operation a copy (gpu.operation.type `copy`). memory is [MemoryUnset] for copies that touch no host memory.
+// Copy makes the operation a copy (gpu.operation.type `copy`). memory is [MemoryUnset] for copies that touch no host
+// memory.
 func Copy(direction Direction, memory HostMemory) OperationOption {
 	return operationOption(func(c *engine.OperationConfig) {
 		c.Info.Type = semconv.GPUOperationTypeCopy
@@ -49,8 +51,8 @@ func Memset() OperationOption {
 	return operationOption(func(c *engine.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeMemset })
 }
 
-// Kernel makes the operation a single kernel (gpu.operation.type `kernel`) of that full name; empty where it is not known. Its module is an
-// attribute, gpu.kernel.module.
+// Kernel makes the operation a single kernel (gpu.operation.type `kernel`) of that full name; empty where it is not
+// known. Its module is an attribute, gpu.kernel.module.
 func Kernel(name string) OperationOption {
 	return operationOption(func(c *engine.OperationConfig) {
 		c.Info.Type = semconv.GPUOperationTypeKernel
@@ -77,14 +79,15 @@ func Graph() OperationOption {
 	return operationOption(func(c *engine.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeGraph })
 }
 
-// HostWork makes the operation work on the host that belongs to a GPU program, such as compiling or generating code (gpu.operation.type
-// `host`): it has the host's times and stands in reports, and is no GPU work, neither in their totals nor for energy.
+// HostWork makes the operation work on the host that belongs to a GPU program, such as compiling or generating code
+// (gpu.operation.type `host`): it has the host's times and stands in reports, and is no GPU work, neither in their
+// totals nor for energy.
 func HostWork() OperationOption {
 	return operationOption(func(c *engine.OperationConfig) { c.Info.Type = semconv.GPUOperationTypeHost })
 }
 
-// Synchronous says that the work is done when the section ends, as of a copy that blocks. Reports then know its rates also where no
-// device timed it; of other work the host knows when it was launched, not how long it ran.
+// Synchronous says that the work is done when the section ends, as of a copy that blocks. Reports then know its rates
+// also where no device timed it; of other work the host knows when it was launched, not how long it ran.
 func Synchronous() OperationOption {
 	return operationOption(func(c *engine.OperationConfig) { c.Info.Synchronous = true })
 }
@@ -104,9 +107,9 @@ func StatisticsOnly() OperationOption {
 	return operationOption(func(c *engine.OperationConfig) { c.NoSpan = true })
 }
 
-// Tile says that the operation is one level of a tiled computation: `macro` for the tiles that are staged through device memory, `midi`, or `micro`
-// for those in registers. Tiles are too many and too short for spans: like [StatisticsOnly] they show up in metrics and reports, there under
-// their level.
+// Tile says that the operation is one level of a tiled computation: `macro` for the tiles that are staged through
+// device memory, `midi`, or `micro` for those in registers. Tiles are too many and too short for spans: like
+// [StatisticsOnly] they show up in metrics and reports, there under their level.
 func Tile(level string) OperationOption {
 	return operationOption(func(c *engine.OperationConfig) {
 		c.Info.Level = level
@@ -114,15 +117,15 @@ func Tile(level string) OperationOption {
 	})
 }
 
-// Batched says that the operation serves several requests at once, each linked by [Section.LinkItems] or [Section.Link]. Its sections
-// are timed whether or not the span around them is sampled, for the requests have traces of their own; with the sampler
-// of package gpuspan/sampler they are recorded when any of the requests is.
+// Batched says that the operation serves several requests at once, each linked by [Section.LinkItems] or
+// [Section.Link]. Its sections are timed whether or not the span around them is sampled, for the requests have traces
+// of their own; with the sampler of package gpuspan/sampler they are recorded when any of the requests is.
 func Batched() OperationOption {
 	return operationOption(func(c *engine.OperationConfig) { c.Batch = true })
 }
 
-// PrintReport prints the profiler's report to w whenever an outermost section of the operation has been read back, as at the end of a
-// benchmark. It runs on the polling thread, so w should not block.
+// PrintReport prints the profiler's report to w whenever an outermost section of the operation has been read back, as
+// at the end of a benchmark. It runs on the polling thread, so w should not block.
 func PrintReport(w io.Writer) OperationOption {
 	return operationOption(func(c *engine.OperationConfig) { c.Print = w })
 }

@@ -52,7 +52,8 @@ func WithReport(r report.Recorder) Option {
 	return optionFunc(func(c *engine.Config) { c.Recorder, c.Report = r, r != nil })
 }
 
-// WithAnnotator sets what is told of each section as it starts and ends, as a profiler's range annotations (package nvtx).
+// WithAnnotator sets what is told of each section as it starts and ends, as a profiler's range annotations (package
+// nvtx).
 func WithAnnotator(a Annotator) Option {
 	return optionFunc(func(c *engine.Config) {
 		if c.Annotator = nil; a != nil {
@@ -61,8 +62,8 @@ func WithAnnotator(a Annotator) Option {
 	})
 }
 
-// WithIDGenerator says that the TracerProvider draws its ids from g. Annotated sections then know the id of their span from Start on; see [IDGenerator]. Without an
-// annotator it changes nothing.
+// WithIDGenerator says that the TracerProvider draws its ids from g. Annotated sections then know the id of their span
+// from Start on; see [IDGenerator]. Without an annotator it changes nothing.
 func WithIDGenerator(g *IDGenerator) Option {
 	return optionFunc(func(c *engine.Config) { c.IDs = (*engine.IDGenerator)(g) })
 }
@@ -72,14 +73,16 @@ func WithAttributes(kv ...attribute.KeyValue) Option {
 	return optionFunc(func(c *engine.Config) { c.Attributes = append(c.Attributes, kv...) })
 }
 
-// Sink takes the spans of sections instead of the TracerProvider; package otlp has one, at a tenth of what the SDK takes.
+// Sink takes the spans of sections instead of the TracerProvider; package otlp has one, at a tenth of what the SDK
+// takes.
 type Sink interface{ engine.Sink }
 
-// WithSink lets a sink take the spans of sections. Spans of steps, which live while the program runs, stay with the TracerProvider. Flush and shut
-// down the sink after the profiler.
+// WithSink lets a sink take the spans of sections. Spans of steps, which live while the program runs, stay with the
+// TracerProvider. Flush and shut down the sink after the profiler.
 func WithSink(s Sink) Option { return optionFunc(func(c *engine.Config) { c.Sink = s }) }
 
-// WithOutputLog writes a line for each section that states a checksum ([Section.Checksum]), in the order in which they are read back: that of the
-// stream, and any order between streams. Package outputs reads and compares such logs. Sections that are not timed are missing, so trace every
-// request of both runs, or use [settings.MetricsAll]. w should not block; an error ends the log.
+// WithOutputLog writes a line for each section that states a checksum ([Section.Checksum]), in the order in which they
+// are read back: that of the stream, and any order between streams. Package outputs reads and compares such logs.
+// Sections that are not timed are missing, so trace every request of both runs, or use [settings.MetricsAll]. w should
+// not block; an error ends the log.
 func WithOutputLog(w io.Writer) Option { return optionFunc(func(c *engine.Config) { c.Outputs = w }) }

@@ -19,7 +19,8 @@ import (
 func TestStatisticsOnlyIsInMetricsAndReportsButNotInTraces(t *testing.T) {
 	r, reader := metricRig(t)
 	s, _ := r.stream()
-	quiet, tile := gpuspan.NewOperation("quiet", gpuspan.StatisticsOnly()), gpuspan.NewOperation("tile", gpuspan.Tile("micro"))
+	quiet, tile := gpuspan.NewOperation("quiet", gpuspan.StatisticsOnly()),
+		gpuspan.NewOperation("tile", gpuspan.Tile("micro"))
 	x := gpuspan.NewOperation("outer").Start(context.Background(), s)
 	x.Start(quiet).End()
 	x.Start(tile).End()
@@ -27,7 +28,8 @@ func TestStatisticsOnlyIsInMetricsAndReportsButNotInTraces(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	require.Len(t, r.spans.Ended(), 1)
-	require.Equal(t, map[string]int64{"outer ": 1, "quiet ": 1, "tile ": 1}, ints(collect(t, reader)["gpu.operation.count"]))
+	require.Equal(t, map[string]int64{"outer ": 1, "quiet ": 1, "tile ": 1},
+		ints(collect(t, reader)["gpu.operation.count"]))
 	f, ok := r.p.Stats(quiet)
 	require.True(t, ok)
 	require.EqualValues(t, 1, f.Duration.Count)
@@ -49,7 +51,8 @@ func TestMemsetAndGraphAreTypesOfTheirOwn(t *testing.T) {
 func TestStepAttributesAreOnEveryStep(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
-	loop := train.NewLoop(r.p, "train", s, train.TotalSteps(2), train.Attributes(attribute.String("app.run", "a")), train.Attributes(attribute.Int("app.fold", 3)))
+	loop := train.NewLoop(r.p, "train", s, train.TotalSteps(2), train.Attributes(attribute.String("app.run", "a")),
+		train.Attributes(attribute.Int("app.fold", 3)))
 	for ctx := range loop.Steps(context.Background()) {
 		gpuspan.NewOperation("op").Start(ctx, s).End()
 		r.clock.Advance(time.Millisecond)

@@ -21,7 +21,8 @@ import (
 
 // tree is the report as path → count and items.
 func tree(p *gpuspan.Profiler) map[string]string {
-	_ = p.Flush(context.Background()) // Snapshot waits 100 ms for the polling thread, which may be too little on a busy machine
+	// Snapshot waits 100 ms for the polling thread, which may be too little on a busy machine
+	_ = p.Flush(context.Background())
 	out := map[string]string{}
 	for _, o := range p.Snapshot().Operations {
 		out[strings.Join(o.Path, "/")] = fmt.Sprintf("%d runs, %d items", o.All.Count, o.All.Items)
@@ -31,11 +32,13 @@ func tree(p *gpuspan.Profiler) map[string]string {
 
 // unsampledTrace is a context whose trace the head did not sample.
 func unsampledTrace() context.Context {
-	return trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
+	return trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(
+		trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
 }
 
 func TestTheReportsTreeIsTheSameUnderAnySampling(t *testing.T) {
-	batch, prefill, attention, copyIn := gpuspan.NewOperation("batch"), gpuspan.NewOperation("prefill"), gpuspan.NewOperation("attention"), gpuspan.NewOperation("copy")
+	batch, prefill, attention, copyIn := gpuspan.NewOperation("batch"), gpuspan.NewOperation("prefill"),
+		gpuspan.NewOperation("attention"), gpuspan.NewOperation("copy")
 	item := gpuspan.Work{Items: 1}
 	var want map[string]string
 	for _, ratio := range []float64{1, 0, 0.5} {
@@ -78,7 +81,8 @@ func TestTheReportsTreeIsTheSameForStepsThatAreSkipped(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
 	op, inner := gpuspan.NewOperation("op"), gpuspan.NewOperation("inner")
-	for ctx, step := range train.NewLoop(r.p, "train", s, train.Schedule{Wait: 1, Warmup: 1, Active: 1}, train.TotalSteps(6)).Steps(context.Background()) {
+	for ctx, step := range train.NewLoop(r.p, "train", s, train.Schedule{Wait: 1, Warmup: 1, Active: 1},
+		train.TotalSteps(6)).Steps(context.Background()) {
 		f := step.Phase(train.Forward)
 		x := f.Start(op)
 		inner.Start(x.Context(ctx), s).End()
@@ -109,7 +113,8 @@ func TestTheReportsTreeIsTheSameWhenThereIsNoSlot(t *testing.T) {
 		r.clock.Advance(time.Millisecond)
 		r.flush()
 	}
-	require.Equal(t, map[string]string{"a": "5 runs, 0 items", "a/b": "5 runs, 0 items", "a/b/c": "5 runs, 0 items", "a/b/c/a": "5 runs, 0 items"}, tree(r.p))
+	require.Equal(t, map[string]string{"a": "5 runs, 0 items", "a/b": "5 runs, 0 items", "a/b/c": "5 runs, 0 items",
+		"a/b/c/a": "5 runs, 0 items"}, tree(r.p))
 }
 
 // A recursion without end, or a place that everything runs in, costs bounded memory and loses no count.

@@ -15,16 +15,17 @@ import (
 // Version is the version of this module, on the instrumentation scope of its spans and metrics.
 const Version = engine.Version
 
-// Profiler turns sections into spans, metrics and statistics. A nil Profiler is a disabled one: its streams and loops are nil
-// and do nothing (loops still run their body).
+// Profiler turns sections into spans, metrics and statistics. A nil Profiler is a disabled one: its streams and loops
+// are nil and do nothing (loops still run their body).
 type Profiler engine.Profiler
 
-// New makes a profiler over a backend: cuda.Open, hip.Open or simgpu.New. The result is never nil and works whatever the error
-// says: values that are wrong keep their defaults, and without a device (b is nil, or finds none) sections get host
-// times and spans say so (gpu.timing.source `host`): they have no gpu.duration, and gpu.operation.duration has no points of them.
+// New makes a profiler over a backend: cuda.Open, hip.Open or simgpu.New. The result is never nil and works whatever
+// the error says: values that are wrong keep their defaults, and without a device (b is nil, or finds none) sections
+// get host times and spans say so (gpu.timing.source `host`): they have no gpu.duration, and gpu.operation.duration has
+// no points of them.
 //
-// Settings come from [settings.Default], then the environment ([settings.FromEnv]), then options. Call Shutdown in the end: it closes
-// the backend, which is this profiler's alone. Operations may serve any number of profilers.
+// Settings come from [settings.Default], then the environment ([settings.FromEnv]), then options. Call Shutdown in the
+// end: it closes the backend, which is this profiler's alone. Operations may serve any number of profilers.
 func New(b backend.Backend, opts ...Option) (*Profiler, error) {
 	p, err := engine.New(b, func(c *engine.Config) {
 		for _, o := range opts {
@@ -36,7 +37,8 @@ func New(b backend.Backend, opts ...Option) (*Profiler, error) {
 	return (*Profiler)(p), err
 }
 
-// SetEnabled switches timing on and off at run time. Off costs what a nil Profiler costs. Sections that are open stay open.
+// SetEnabled switches timing on and off at run time. Off costs what a nil Profiler costs. Sections that are open stay
+// open.
 func (p *Profiler) SetEnabled(on bool) {
 	(*engine.Profiler)(p).Real().SetEnabled(on)
 }
@@ -51,7 +53,8 @@ func (p *Profiler) Enabled() bool {
 	return (*engine.Profiler)(p).Real().Enabled()
 }
 
-// Source is gpu.timing.source of the profiler's sections: `cuda_event`, `hip_event`, `simulated`, or `host` without a device.
+// Source is gpu.timing.source of the profiler's sections: `cuda_event`, `hip_event`, `simulated`, or `host` without a
+// device.
 func (p *Profiler) Source() string {
 	return (*engine.Profiler)(p).Real().Source()
 }
@@ -61,8 +64,8 @@ func (p *Profiler) Devices() []backend.Device {
 	return (*engine.Profiler)(p).Real().Devices()
 }
 
-// Snapshot is the statistics so far. It never waits for the device: sections that are still running there are missing. It is empty
-// with Settings.Report off.
+// Snapshot is the statistics so far. It never waits for the device: sections that are still running there are missing.
+// It is empty with Settings.Report off.
 func (p *Profiler) Snapshot() report.Summary {
 	return (*engine.Profiler)(p).Real().Snapshot()
 }
@@ -72,14 +75,14 @@ func (p *Profiler) Reset() {
 	(*engine.Profiler)(p).Real().Reset()
 }
 
-// Stats is the figures of one operation so far, over every place in which it ran; false when it has not run. Operations of the same name, and
-// the launches of one, are one.
+// Stats is the figures of one operation so far, over every place in which it ran; false when it has not run. Operations
+// of the same name, and the launches of one, are one.
 func (p *Profiler) Stats(o *Operation) (report.Figures, bool) {
 	return (*engine.Profiler)(p).Real().Stats((*engine.Operation)(o).Real())
 }
 
-// Flush waits until every section that has ended is read back and its span has ended, or ctx is done. A context without deadline
-// gets Settings.FlushDeadline. Spans then wait in the SDK: flush the TracerProvider too.
+// Flush waits until every section that has ended is read back and its span has ended, or ctx is done. A context without
+// deadline gets Settings.FlushDeadline. Spans then wait in the SDK: flush the TracerProvider too.
 func (p *Profiler) Flush(ctx context.Context) error {
 	return (*engine.Profiler)(p).Real().Flush(ctx)
 }
@@ -91,11 +94,12 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 	return (*engine.Profiler)(p).Real().Shutdown(ctx)
 }
 
-// Misuse counts calls that cannot be what the caller meant, by kind, as the metric gpuspan.misuses does: `stale_parent` (a section was
-// started within one that had ended), `unmatched_end` (EndNamed without an open section of the name), `name_overflow` and
-// `operation_overflow` (more names or operations than are kept apart), `invalid_work` (negative bytes, items or durations, FLOPs that are no number,
-// a chunk beyond their count), `concurrent_steps` (a step of a loop began while another one of the same loop ran), `foreign_stream` (a stream of another
-// profiler in [Section.StartOn] or [Step.PhaseOn]).
+// Misuse counts calls that cannot be what the caller meant, by kind, as the metric gpuspan.misuses does: `stale_parent`
+// (a section was started within one that had ended), `unmatched_end` (EndNamed without an open section of the name),
+// `name_overflow` and `operation_overflow` (more names or operations than are kept apart), `invalid_work` (negative
+// bytes, items or durations, FLOPs that are no number, a chunk beyond their count), `concurrent_steps` (a step of a
+// loop began while another one of the same loop ran), `foreign_stream` (a stream of another profiler in
+// [Section.StartOn] or [Step.PhaseOn]).
 func (p *Profiler) Misuse() map[string]int64 {
 	return (*engine.Profiler)(p).Real().Misuse()
 }

@@ -160,7 +160,8 @@ func TestUnsampledSectionsCountTheirWorkOnce(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
 	op := gpuspan.NewOperation("op")
-	ctx := trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
+	ctx := trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(
+		trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
 	x := op.Start(ctx, s)
 	require.False(t, x.Timed())
 	y := x.Start(op)
@@ -229,7 +230,8 @@ func TestCopiesSayDirectionAndMemory(t *testing.T) {
 	r := newRig(t)
 	s, h := r.stream()
 	op := gpuspan.NewOperation("h2d", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pageable))
-	both := gpuspan.NewOperation("both", gpuspan.Attributes(semconv.GPUIOAccessPattern(semconv.GPUIOAccessPatternStrided), semconv.GPUZeroCopy(true)))
+	both := gpuspan.NewOperation("both", gpuspan.Attributes(semconv.GPUIOAccessPattern(semconv.GPUIOAccessPatternStrided),
+		semconv.GPUZeroCopy(true)))
 	x := op.Start(context.Background(), s)
 	r.gpu.Copy(h, simgpu.Copy{Bytes: 1 << 20})
 	x.EndWith(gpuspan.Work{Bytes: 1 << 20})
@@ -281,7 +283,8 @@ func TestOptInAttributes(t *testing.T) {
 	r := newRig(t, gpuspan.WithSettings(set), gpuspan.WithAttributes(attribute.String("app", "x")))
 	s, _ := r.stream()
 	require.True(t, r.gpu.Allocate(0, 1000))
-	op := gpuspan.NewOperation("op", gpuspan.Attributes(semconv.GPUOperationShapes("f32[1000,3]"), attribute.Int("own", 1)))
+	op := gpuspan.NewOperation("op", gpuspan.Attributes(semconv.GPUOperationShapes("f32[1000,3]"),
+		attribute.Int("own", 1)))
 	x := op.Start(context.Background(), s)
 	_, _, line, _ := runtime.Caller(0)
 	require.True(t, r.gpu.Allocate(0, 24))
@@ -310,7 +313,8 @@ func TestOptInAttributes(t *testing.T) {
 func TestVerbosityDecidesWhatIsTimed(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
-	usual, deep := gpuspan.NewOperation("usual"), gpuspan.NewOperation("deep", gpuspan.AtVerbosity(settings.VerbosityDebug))
+	usual, deep := gpuspan.NewOperation("usual"), gpuspan.NewOperation("deep",
+		gpuspan.AtVerbosity(settings.VerbosityDebug))
 	run := func() (bool, bool) {
 		x, y := usual.Start(context.Background(), s), deep.Start(context.Background(), s)
 		defer x.End()
@@ -360,7 +364,8 @@ func TestTilesAreStatisticsOnly(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	require.Empty(t, r.named("tile"))
-	require.Equal(t, r.named("gemm")[0].SpanContext().SpanID(), r.named("inner")[0].Parent().SpanID(), "children hang on the nearest span")
+	require.Equal(t, r.named("gemm")[0].SpanContext().SpanID(), r.named("inner")[0].Parent().SpanID(),
+		"children hang on the nearest span")
 	for _, o := range r.p.Snapshot().Operations {
 		if o.Name == "tile" {
 			require.Equal(t, "midi", o.Level)
@@ -373,7 +378,8 @@ func TestTilesAreStatisticsOnly(t *testing.T) {
 
 func TestSectionsWithoutAParentAskTheSampler(t *testing.T) {
 	r := newRig(t)
-	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans), sdktrace.WithSampler(sdktrace.TraceIDRatioBased(0.5)))
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans),
+		sdktrace.WithSampler(sdktrace.TraceIDRatioBased(0.5)))
 	p, err := gpuspan.New(r.gpu, gpuspan.WithTracerProvider(tp))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Shutdown(context.Background())) }()

@@ -90,5 +90,6 @@ func TestAScheduleThatCannotBeCompletedIsReported(t *testing.T) {
 	}
 	require.Equal(t, 3, n)
 	require.Len(t, r.errs, 1)
-	require.EqualError(t, r.errs[0], "gpuspan: loop \"train\": `schedule` cannot be completed in 3 steps (it needs at least 6)")
+	require.EqualError(t, r.errs[0],
+		"gpuspan: loop \"train\": `schedule` cannot be completed in 3 steps (it needs at least 6)")
 }

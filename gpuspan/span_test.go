@@ -40,7 +40,8 @@ func newRig(t *testing.T, opts ...gpuspan.Option) *rig {
 	r.clock.SetStep(20 * time.Nanosecond) // a clock that stands still would never see an anchor done
 	r.gpu = simgpu.New(r.clock, simgpu.WithJitter(0), simgpu.WithTick(0), simgpu.WithClockError(0, 0))
 	r.tp = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans))
-	opts = append([]gpuspan.Option{gpuspan.WithTracerProvider(r.tp), gpuspan.WithErrorHandler(func(err error) { r.errs = append(r.errs, err) })}, opts...)
+	opts = append([]gpuspan.Option{gpuspan.WithTracerProvider(r.tp),
+		gpuspan.WithErrorHandler(func(err error) { r.errs = append(r.errs, err) })}, opts...)
 	p, err := gpuspan.New(r.gpu, opts...)
 	require.NoError(t, err)
 	r.p = p
@@ -101,7 +102,8 @@ func TestAnAttributeLimitLeavesWhatWasMeasured(t *testing.T) {
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeCountLimit = 8
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithRawSpanLimits(limits))
-	r := newRig(t, gpuspan.WithTracerProvider(tp), gpuspan.WithAttributes(attribute.Int("a", 1), attribute.Int("b", 2), attribute.Int("c", 3)))
+	r := newRig(t, gpuspan.WithTracerProvider(tp), gpuspan.WithAttributes(attribute.Int("a", 1), attribute.Int("b", 2),
+		attribute.Int("c", 3)))
 	s, h := r.stream()
 	x := gpuspan.NewOperation("op", gpuspan.Category("c"), gpuspan.ItemType("token")).Start(context.Background(), s)
 	r.busy(h, time.Millisecond)
@@ -111,7 +113,8 @@ func TestAnAttributeLimitLeavesWhatWasMeasured(t *testing.T) {
 	r.flush()
 	span := spans.Ended()[0]
 	require.Positive(t, span.DroppedAttributes())
-	for _, k := range []string{"gpu.duration", "gpu.timing.error", "gpu.start.delay", "gpu.end.delay", "gpu.operation.type"} {
+	for _, k := range []string{"gpu.duration", "gpu.timing.error", "gpu.start.delay", "gpu.end.delay",
+		"gpu.operation.type"} {
 		require.Contains(t, attrs(span), k)
 	}
 }

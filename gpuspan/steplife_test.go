@@ -119,7 +119,8 @@ func TestStepNumbersEpochsAndTraces(t *testing.T) {
 func TestDeclaredPhasesAreOnEveryStep(t *testing.T) {
 	r := newRig(t)
 	s, _ := r.stream()
-	for range train.NewLoop(r.p, "train", s, train.TotalSteps(1), train.Phases(train.Data, "augment")).Steps(context.Background()) {
+	for range train.NewLoop(r.p, "train", s, train.TotalSteps(1),
+		train.Phases(train.Data, "augment")).Steps(context.Background()) {
 		r.clock.Advance(time.Millisecond)
 	}
 	r.clock.Advance(time.Millisecond)

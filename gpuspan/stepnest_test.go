@@ -18,8 +18,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// An evaluation runs steps of its own within a training step, on the same stream. Sections after it belong to the training step again, also where
-// the code that starts them has no context.
+// An evaluation runs steps of its own within a training step, on the same stream. Sections after it belong to the
+// training step again, also where the code that starts them has no context.
 func TestStepsWithinAStepGiveTheStreamBack(t *testing.T) {
 	r, reader := metricRig(t)
 	s, h := r.stream()
@@ -62,7 +62,8 @@ func indexes(steps []sdktrace.ReadOnlySpan) (out []int64) {
 	return out
 }
 
-// Whatever becomes of a step counts: skipped, warm-up, recorded, without a slot. Only what was no step, or ran while profiling was off, does not.
+// Whatever becomes of a step counts: skipped, warm-up, recorded, without a slot. Only what was no step, or ran while
+// profiling was off, does not.
 func TestEveryStepCounts(t *testing.T) {
 	r, reader := metricRig(t, slots(2))
 	s, _ := r.stream()

@@ -19,8 +19,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// The host is slow between steps (every reading of the clock takes 300 µs, as on a busy machine), the device's clock drifts, and the device
-// lags behind or waits: whatever readers compute from a step's attributes, step after step tiles the stream and the host's time.
+// The host is slow between steps (every reading of the clock takes 300 µs, as on a busy machine), the device's clock
+// drifts, and the device lags behind or waits: whatever readers compute from a step's attributes, step after step tiles
+// the stream and the host's time.
 func TestStepsTileTheDeviceAndTheHost(t *testing.T) {
 	clock := simgpu.NewManualClock(epoch)
 	clock.SetStep(20 * time.Nanosecond)
@@ -67,7 +68,8 @@ func TestStepsTileTheDeviceAndTheHost(t *testing.T) {
 	require.InDelta(t, wall.Seconds(), float64(total)/1e9, 2e-3)
 }
 
-// Tiling costs no truth: for minutes and at any drift both ends of each step lie within its stated error, and lengths stay differences of stamps.
+// Tiling costs no truth: for minutes and at any drift both ends of each step lie within its stated error, and lengths
+// stay differences of stamps.
 func TestStepsAreWhereTheySay(t *testing.T) {
 	for _, drift := range []float64{-100, 25} {
 		const tick = 500 * time.Nanosecond

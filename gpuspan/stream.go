@@ -21,9 +21,9 @@ type streamOption func(*engine.StreamConfig)
 
 func (f streamOption) applyStream(c *engine.StreamConfig) { f(c) }
 
-// AllowLegacy accepts the legacy default stream (handle 0 or 1). It waits for every blocking stream of the device and they for
-// it, so its sections include work of other streams. Each context has its own: the one that is current on the calling OS thread (HIP:
-// the current device) is meant, so call [Profiler.Stream] on the locked thread that uses it.
+// AllowLegacy accepts the legacy default stream (handle 0 or 1). It waits for every blocking stream of the device and
+// they for it, so its sections include work of other streams. Each context has its own: the one that is current on the
+// calling OS thread (HIP: the current device) is meant, so call [Profiler.Stream] on the locked thread that uses it.
 func AllowLegacy() StreamOption {
 	return streamOption(func(c *engine.StreamConfig) { c.Legacy = true })
 }
@@ -33,29 +33,32 @@ func NeverCaptured() StreamOption {
 	return streamOption(func(c *engine.StreamConfig) { c.NoCapture = true })
 }
 
-// ForeignEvents is for a stream whose handle stays with foreign code, as a C library's own: gpuspan records nothing on it, and lends
-// events instead ([Operation.Open]). They are made in the context that is current on the calling OS thread (HIP: on its current
-// device), which must be that of the foreign stream. The handle that is passed does not matter; the name tells such streams apart, so
-// register one for each foreign stream. Sections of [Operation.Start] and steps on it have the host's times.
+// ForeignEvents is for a stream whose handle stays with foreign code, as a C library's own: gpuspan records nothing on
+// it, and lends events instead ([Operation.Open]). They are made in the context that is current on the calling OS
+// thread (HIP: on its current device), which must be that of the foreign stream. The handle that is passed does not
+// matter; the name tells such streams apart, so register one for each foreign stream. Sections of [Operation.Start] and
+// steps on it have the host's times.
 func ForeignEvents() StreamOption {
 	return streamOption(func(c *engine.StreamConfig) { c.Foreign = true })
 }
 
-// OnDevice says which device the stream's work runs on when no backend can ask it, as in the parent of a server process that is told the
-// GPU times of its requests: [Operation.Record] on the stream then gives spans with the device's identity, which join as others
-// do. Of d the UUID (hw.id) matters most; Ordinal tells devices apart in reports, and the Model gives the peaks. No event
-// is recorded: sections that are started have the host's times. The handle does not matter.
+// OnDevice says which device the stream's work runs on when no backend can ask it, as in the parent of a server process
+// that is told the GPU times of its requests: [Operation.Record] on the stream then gives spans with the device's
+// identity, which join as others do. Of d the UUID (hw.id) matters most; Ordinal tells devices apart in reports, and
+// the Model gives the peaks. No event is recorded: sections that are started have the host's times. The handle does not
+// matter.
 func OnDevice(d backend.Device) StreamOption {
 	return streamOption(func(c *engine.StreamConfig) { c.Device = &d })
 }
 
-// Stream registers a device stream of the application: h is a cudaStream_t, CUstream or hipStream_t, or a simulated stream. The
-// name is for the reader of reports. The same handle gives the same Stream until it is closed; of
-// streams with host times the same handle and name do.
+// Stream registers a device stream of the application: h is a cudaStream_t, CUstream or hipStream_t, or a simulated
+// stream. The name is for the reader of reports. The same handle gives the same Stream until it is closed; of streams
+// with host times the same handle and name do.
 //
-// The result is nil only for a nil or stopped Profiler. A stream that cannot be timed (per-thread default stream, legacy default stream
-// without [AllowLegacy] or without a current context, unknown handle, too many streams) gets host times, and the reason goes to the error handler.
-// Registration asks the driver and must not happen while the stream captures a graph.
+// The result is nil only for a nil or stopped Profiler. A stream that cannot be timed (per-thread default stream,
+// legacy default stream without [AllowLegacy] or without a current context, unknown handle, too many streams) gets host
+// times, and the reason goes to the error handler. Registration asks the driver and must not happen while the stream
+// captures a graph.
 func (p *Profiler) Stream(h uintptr, name string, opts ...StreamOption) *Stream {
 	return (*Stream)((*engine.Profiler)(p).Real().Stream(h, name, func(c *engine.StreamConfig) {
 		for _, o := range opts {
@@ -77,20 +80,22 @@ func (s *Stream) DeviceTimed() bool {
 	return (*engine.Stream)(s).Real().DeviceTimed()
 }
 
-// Close gives the stream back: call it before the device stream is destroyed. Pending sections are still read, open ones
-// are given up. Sections that are started later only count.
+// Close gives the stream back: call it before the device stream is destroyed. Pending sections are still read, open
+// ones are given up. Sections that are started later only count.
 func (s *Stream) Close() {
 	(*engine.Stream)(s).Real().Close()
 }
 
-// StartNamed begins a section of an operation that is only known by name, below the span of ctx. The first Settings.Names names
-// of a profiler become operations, all others share "(other)"; of a longer name the first 4,096 bytes count. It costs a look-up more than [Operation.Start].
+// StartNamed begins a section of an operation that is only known by name, below the span of ctx. The first
+// Settings.Names names of a profiler become operations, all others share "(other)"; of a longer name the first 4,096
+// bytes count. It costs a look-up more than [Operation.Start].
 func (s *Stream) StartNamed(ctx context.Context, name string) Section {
 	return Section((*engine.Stream)(s).Real().StartNamed(ctx, name))
 }
 
-// EndNamed ends the section of that name that was started last on the stream and is still open, so that start and end can
-// be matched by title in code that has no place to keep a Section. Without one it only counts (`unmatched_end` of [Profiler.Misuse]).
+// EndNamed ends the section of that name that was started last on the stream and is still open, so that start and end
+// can be matched by title in code that has no place to keep a Section. Without one it only counts (`unmatched_end` of
+// [Profiler.Misuse]).
 func (s *Stream) EndNamed(name string, w Work) {
 	(*engine.Stream)(s).Real().EndNamed(name, engine.Work(w))
 }

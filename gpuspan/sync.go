@@ -11,8 +11,8 @@ import (
 // syncOption is a [StreamOption] and an [OperationOption].
 type syncOption settings.SyncMode
 
-// Sync sets when GPU times are read: for all sections of a stream or of an operation. The operation's mode wins over the stream's, and that
-// over the profiler's ([settings.Settings.Sync]).
+// Sync sets when GPU times are read: for all sections of a stream or of an operation. The operation's mode wins over
+// the stream's, and that over the profiler's ([settings.Settings.Sync]).
 func Sync(m settings.SyncMode) interface {
 	StreamOption
 	OperationOption

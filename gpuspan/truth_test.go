@@ -21,7 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-// witness is a simulated device that writes down when the events of one stream really happen, which no real device tells.
+// witness is a simulated device that writes down when the events of one stream really happen, which no real device
+// tells.
 type witness struct {
 	*simgpu.GPU
 	stream backend.StreamHandle
@@ -32,7 +33,8 @@ type witness struct {
 }
 
 // newWitness is one on a device whose clock is off by drift in ppm, with a profiler and a stream of it.
-func newWitness(t *testing.T, drift float64, tick time.Duration) (*witness, *simgpu.ManualClock, *tracetest.SpanRecorder, *gpuspan.Profiler, *gpuspan.Stream) {
+func newWitness(t *testing.T, drift float64, tick time.Duration) (*witness, *simgpu.ManualClock,
+	*tracetest.SpanRecorder, *gpuspan.Profiler, *gpuspan.Stream) {
 	t.Helper()
 	clock, spans := simgpu.NewManualClock(epoch), tracetest.NewSpanRecorder()
 	w := &witness{GPU: simgpu.New(clock, simgpu.WithClockError(drift, 42*time.Second), simgpu.WithTick(tick))}
@@ -72,8 +74,8 @@ func (w *witness) Record(c *backend.Call) backend.Status {
 	return st
 }
 
-// The whole way of a section, from its two records to the times of its span, against the truth: the reported error is a bound on every
-// span, and the duration is exact to the device's ticks.
+// The whole way of a section, from its two records to the times of its span, against the truth: the reported error is a
+// bound on every span, and the duration is exact to the device's ticks.
 func TestSpansAreWhereTheySay(t *testing.T) {
 	for _, drift := range []float64{-100, 0, 25} {
 		const tick = 500 * time.Nanosecond

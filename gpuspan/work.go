@@ -5,8 +5,9 @@ package gpuspan
 
 import "github.com/otelgpu/otelgpu/gpuspan/internal/engine"
 
-// Work is what a section moved and computed, as the caller declares it. Zero means not stated, never "none". Values that cannot be (negative ones, FLOPs that
-// are no finite number, unknown precisions) count as not stated and as misuse.
+// Work is what a section moved and computed, as the caller declares it. Zero means not stated, never "none". Values
+// that cannot be (negative ones, FLOPs that are no finite number, unknown precisions) count as not stated and as
+// misuse.
 type Work struct {
 	Read      int64     // bytes read (gpu.io.read.size)
 	Written   int64     // bytes written (gpu.io.write.size)

@@ -17,12 +17,15 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// Every method of every type that users hold works on nil and on the zero value, also where what it is given is nil or zero.
+// Every method of every type that users hold works on nil and on the zero value, also where what it is given is nil or
+// zero.
 func TestEveryMethodWorksOnNilAndZeroValues(t *testing.T) {
 	for _, v := range []any{
-		(*gpuspan.Profiler)(nil), &gpuspan.Profiler{}, (*gpuspan.Stream)(nil), &gpuspan.Stream{}, (*gpuspan.Operation)(nil), &gpuspan.Operation{},
+		(*gpuspan.Profiler)(nil), &gpuspan.Profiler{}, (*gpuspan.Stream)(nil), &gpuspan.Stream{}, (*gpuspan.Operation)(nil),
+		&gpuspan.Operation{},
 		gpuspan.Section{},
-		(*gpuspan.IDGenerator)(nil), &gpuspan.IDGenerator{}, (*train.Loop)(nil), &train.Loop{}, (*train.Step)(nil), &train.Step{},
+		(*gpuspan.IDGenerator)(nil), &gpuspan.IDGenerator{}, (*train.Loop)(nil), &train.Loop{}, (*train.Step)(nil),
+		&train.Step{},
 		settings.Key{},
 		settings.Schedule{},
 		(*otlp.Sink)(nil),

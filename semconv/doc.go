@@ -4,8 +4,8 @@
 // Package semconv holds the name, type and unit of every attribute, metric and event that otelgpu writes.
 //
 // Constants and tables are generated from the files in registry, which are the one place to change; docs/semconv.md is
-// generated from them too. They are in the format of OpenTelemetry's Weaver: names of OpenTelemetry's are references into
-// its registry, which registry/manifest.yaml depends on, and what Weaver has no key for is in annotations:
+// generated from them too. They are in the format of OpenTelemetry's Weaver: names of OpenTelemetry's are references
+// into its registry, which registry/manifest.yaml depends on, and what Weaver has no key for is in annotations:
 //
 //	places     resource, scope, span, metric (data point), log: where the attribute may be
 //	writers    gpuspan and the types of the Collector's components
@@ -18,10 +18,11 @@
 //	section    of a file's first group: its place in docs/semconv.md
 //	type, members, metric, instrument   what a reference refers to, so that generating needs no second registry
 //
-// SchemaURL is of a schema family of otelgpu's own; the file is in schemas. For an attribute gpu.operation.type there is the key GPUOperationTypeKey, and
-// GPUOperationTypeSection for its value "section"; for a metric gpu.operation.duration there are
-// GPUOperationDurationName, GPUOperationDurationUnit and GPUOperationDurationDescription. What an application states itself
-// has a function of the value's type: GPUZeroCopy(true), GPUOperationShapes("f32[1024,4096]").
+// SchemaURL is of a schema family of otelgpu's own; the file is in schemas. For an attribute gpu.operation.type there
+// is the key GPUOperationTypeKey, and GPUOperationTypeSection for its value "section"; for a metric
+// gpu.operation.duration there are GPUOperationDurationName, GPUOperationDurationUnit and
+// GPUOperationDurationDescription. What an application states itself has a function of the value's type:
+// GPUZeroCopy(true), GPUOperationShapes("f32[1024,4096]").
 //
 // All names are in development: they may change with a note in the changelog.
 package semconv

@@ -21,10 +21,12 @@ func ExampleLookupAttribute() {
 }
 
 func TestTheWordOfATemplateIsReadBack(t *testing.T) {
-	if phase, ok := semconv.GPUStepPhaseDurationOf(string(semconv.GPUStepPhaseDurationKey("forward"))); !ok || phase != "forward" {
+	if phase, ok := semconv.GPUStepPhaseDurationOf(string(semconv.GPUStepPhaseDurationKey("forward"))); !ok ||
+		phase != "forward" {
 		t.Errorf("phase %q, %v", phase, ok)
 	}
-	for _, key := range []string{"gpu.step.phase.duration", "gpu.step.phase.duration.", "gpu.step.phase.forward", "gpu.step.duration", ""} {
+	for _, key := range []string{"gpu.step.phase.duration", "gpu.step.phase.duration.", "gpu.step.phase.forward",
+		"gpu.step.duration", ""} {
 		if phase, ok := semconv.GPUStepPhaseDurationOf(key); ok {
 			t.Errorf("%q is taken for the duration of phase %q", key, phase)
 		}

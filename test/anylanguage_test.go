@@ -39,7 +39,8 @@ func TestTheExampleInCPlusPlusBuildsAndRuns(t *testing.T) {
 		t.Skip("g++ is not installed")
 	}
 	program := filepath.Join(t.TempDir(), "service")
-	out, err := exec.Command("g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-I"+filepath.Join("..", "receiver", "gpucapturereceiver", "shim"),
+	out, err := exec.Command("g++", "-std=c++17", "-Wall", "-Wextra", "-Werror",
+		"-I"+filepath.Join("..", "receiver", "gpucapturereceiver", "shim"),
 		filepath.Join("..", "examples", "capture", "main.cpp"), "-ldl", "-o", program).CombinedOutput()
 	require.NoError(t, err, string(out))
 	out, err = exec.Command(program).CombinedOutput()

@@ -85,7 +85,8 @@ func (c *cluster) check() {
 	spans, again := c.store.count()
 	require.Equal(c.t, accepted, spans)
 	require.InEpsilon(c.t, joules, c.store.energy(), 1e-9)
-	c.t.Logf("%d spans accepted, %d delivered, %d of them more than once; %.1f J on them of %.1f J", accepted, spans, again, c.store.energy(), joules)
+	c.t.Logf("%d spans accepted, %d delivered, %d of them more than once; %.1f J on them of %.1f J", accepted, spans,
+		again, c.store.energy(), joules)
 }
 
 func waitUntil(limit time.Duration, done func() bool) bool {
@@ -107,7 +108,8 @@ func newCluster(t *testing.T, agents [2]ports) *cluster {
 	return c
 }
 
-// Agents straight to gateways, by the pipelines of Kubernetes. In the gateways only what samples is left out, for it drops.
+// Agents straight to gateways, by the pipelines of Kubernetes. In the gateways only what samples is left out, for it
+// drops.
 func TestGatewaysMayBeKilled(t *testing.T) {
 	binary := fullBuild(t)
 	var in, jobs, hosts, jobHosts [2]string
@@ -166,8 +168,9 @@ service:
 	}
 }
 
-// The pipelines of Kafka through a real broker, which is restarted, and gateways of which one is killed. OTELGPU_KAFKA_CLASSPATH names a folder with the
-// jars of org.apache.kafka:kafka_2.13 and what they need (mvn dependency:copy-dependencies).
+// The pipelines of Kafka through a real broker, which is restarted, and gateways of which one is killed.
+// OTELGPU_KAFKA_CLASSPATH names a folder with the jars of org.apache.kafka:kafka_2.13 and what they need (mvn
+// dependency:copy-dependencies).
 func TestNothingIsLostThroughKafka(t *testing.T) {
 	binary := fullBuild(t)
 	jars := os.Getenv("OTELGPU_KAFKA_CLASSPATH")
@@ -183,7 +186,8 @@ func TestNothingIsLostThroughKafka(t *testing.T) {
 	}
 	c := newCluster(t, agents)
 	c.gateway = func(int) *program.Program {
-		return otelcol.Run(t, binary, append(newPorts(t).env, "OTELGPU_KAFKA="+broker.address, "OTELGPU_TRACES_ENDPOINT="+c.store.address), ready(t, "kafka/gateway"))
+		return otelcol.Run(t, binary, append(newPorts(t).env, "OTELGPU_KAFKA="+broker.address,
+			"OTELGPU_TRACES_ENDPOINT="+c.store.address), ready(t, "kafka/gateway"))
 	}
 	c.work(2 * time.Second) // makes the topic
 	require.True(t, waitUntil(time.Minute, func() bool {
@@ -236,14 +240,16 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 `, port, b.address, filepath.Join(b.dir, "data")), 0o600))
-	out, err := exec.CommandContext(t.Context(), java, "-cp", b.jars, "kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", b.settings).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), java, "-cp", b.jars, "kafka.tools.StorageTool", "format", "-t",
+		"4L6g3nShT-eMCtK--X86sw", "-c", b.settings).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return b
 }
 
 func (b *broker) start() *program.Program {
 	b.t.Helper()
-	p, err := program.Start(context.WithoutCancel(b.t.Context()), b.java, []string{"-Xmx512m", "-cp", b.jars, "kafka.Kafka", b.settings}, nil)
+	p, err := program.Start(context.WithoutCancel(b.t.Context()), b.java,
+		[]string{"-Xmx512m", "-cp", b.jars, "kafka.Kafka", b.settings}, nil)
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { _ = p.Kill() })
 	require.True(b.t, waitUntil(2*time.Minute, func() bool {

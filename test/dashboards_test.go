@@ -87,7 +87,8 @@ func metricQueries(t *testing.T) (all []query) {
 			if v.Type == "query" {
 				m := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(v.Definition)
 				require.NotNil(t, m, v.Definition)
-				all = append(all, query{name + ": variable " + v.Name, fmt.Sprintf(`group by (%s) (%s)`, m[2], replace.Replace(m[1]))})
+				all = append(all, query{name + ": variable " + v.Name, fmt.Sprintf(`group by (%s) (%s)`, m[2],
+					replace.Replace(m[1]))})
 			}
 		}
 		for _, p := range d.Panels {
@@ -144,7 +145,8 @@ func lacking(store *prometheusProgram, q query, at time.Time) (values int, why s
 	}
 	for _, m := range regexp.MustCompile(`by \(([^)]*)\)`).FindAllStringSubmatch(q.text, -1) {
 		for label := range strings.SplitSeq(m[1], ",") {
-			if label = strings.TrimSpace(label); label == "le" || mayBeAbsent[label] || strings.Contains(q.text, "count(max by") || strings.Contains(q.text, "(group by") {
+			if label = strings.TrimSpace(label); label == "le" || mayBeAbsent[label] ||
+				strings.Contains(q.text, "count(max by") || strings.Contains(q.text, "(group by") {
 				continue
 			}
 			if !slices.ContainsFunc(got, func(s result) bool { return s.Labels[label] != "" }) && len(got[0].Labels) > 0 {
@@ -160,7 +162,8 @@ var mayBeAbsent = map[string]bool{
 	"instance": true, // of devices, which have it where they are scraped
 }
 
-// Every query of dashboards, rules and documents has values in Prometheus, by both ways into it, and every alert fires for the fault that it is for.
+// Every query of dashboards, rules and documents has values in Prometheus, by both ways into it, and every alert fires
+// for the fault that it is for.
 func TestEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector, the demo and Prometheus are not built and run with -short")
@@ -263,7 +266,8 @@ func TestAlertsAreSilentOnHealthyWork(t *testing.T) {
 				}
 			}
 			for _, q := range []string{
-				"sum(increase(otelcol_processor_gpu_join_released_spans[1m])) > 200", "sum(increase(gpuspan_sections_total[1m])) > 100",
+				"sum(increase(otelcol_processor_gpu_join_released_spans[1m])) > 200",
+				"sum(increase(gpuspan_sections_total[1m])) > 100",
 				"hw_errors_total", "gpu_throttle_time_seconds_total > 5", "gpu_straggler_score_ratio",
 				"sum(otelcol_exporter_sent_metric_points) > 0", "otelcol_exporter_queue_capacity",
 			} {
@@ -350,7 +354,8 @@ func traceQueries(t *testing.T) (all []query) {
 				var panes map[string]struct{ Queries []struct{ Query string } }
 				require.NoError(t, json.Unmarshal([]byte(text), &panes), l.URL)
 				for _, q := range panes["t"].Queries {
-					all = append(all, query{where + ", link " + l.Title, regexp.MustCompile(`\$\{[^}]*\}`).ReplaceAllString(q.Query, "x")})
+					all = append(all, query{where + ", link " + l.Title, regexp.MustCompile(`\$\{[^}]*\}`).ReplaceAllString(q.Query,
+						"x")})
 				}
 			}
 		}
@@ -358,9 +363,11 @@ func traceQueries(t *testing.T) (all []query) {
 	return append(all, documented(t, "traceql")...)
 }
 
-// TraceQL compares a number with a literal of its own type only: an integer finds nothing among doubles, without a word.
+// TraceQL compares a number with a literal of its own type only: an integer finds nothing among doubles, without a
+// word.
 func TestLiteralsOfTraceQLHaveTheTypeOfTheAttribute(t *testing.T) {
-	compared := regexp.MustCompile(`(?:span|resource|instrumentation)\.((?:gpu|hw)\.[a-z0-9_.]+) *(=~|!=|>=|<=|=|>|<) *("[^"]*"|[0-9.]+[a-z]*|nil|true|false)`)
+	compared := regexp.MustCompile(
+		`(?:span|resource|instrumentation)\.((?:gpu|hw)\.[a-z0-9_.]+) *(=~|!=|>=|<=|=|>|<) *("[^"]*"|[0-9.]+[a-z]*|nil|true|false)`)
 	named := regexp.MustCompile(`(?:span|resource|instrumentation)\.((?:gpu|hw)\.[a-z0-9_.]+)`)
 	seen := 0
 	for _, q := range traceQueries(t) {
@@ -374,7 +381,8 @@ func TestLiteralsOfTraceQLHaveTheTypeOfTheAttribute(t *testing.T) {
 				continue
 			}
 			seen++
-			want := map[string]string{"string": `^"`, "double": `^[0-9]+\.[0-9]+$`, "int": `^[0-9]+$`, "boolean": `^(true|false)$`}[fmt.Sprint(a.Type)]
+			want := map[string]string{"string": `^"`, "double": `^[0-9]+\.[0-9]+$`, "int": `^[0-9]+$`,
+				"boolean": `^(true|false)$`}[fmt.Sprint(a.Type)]
 			require.NotEmpty(t, want, "%s has type %v", m[1], a.Type)
 			assert.Regexp(t, want, m[3], "%s: %s is a %v: %s", q.where, m[1], a.Type, q.text)
 		}
@@ -382,7 +390,8 @@ func TestLiteralsOfTraceQLHaveTheTypeOfTheAttribute(t *testing.T) {
 	require.Greater(t, seen, 10)
 }
 
-// Exemplars lead to traces only if the provisioned data source names the label that they have, and the dashboards' folders exist.
+// Exemplars lead to traces only if the provisioned data source names the label that they have, and the dashboards'
+// folders exist.
 func TestProvisionedDataSourcesKnowWhatExemplarsAreCalled(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "config", "grafana", "provisioning", "datasources", "otelgpu.yaml"))
 	require.NoError(t, err)

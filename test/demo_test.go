@@ -102,7 +102,8 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 	b, err := os.ReadFile(filepath.Join(out, "trace.json"))
 	require.NoError(t, err)
 	require.True(t, json.Valid(b))
-	checked, err := exec.Command(binary, "check", filepath.Join(out, "spans.json"), filepath.Join(out, "metrics.json")).CombinedOutput()
+	checked, err := exec.Command(binary, "check", filepath.Join(out, "spans.json"),
+		filepath.Join(out, "metrics.json")).CombinedOutput()
 	require.NoError(t, err, string(checked))
 	require.Contains(t, string(checked), ": no complaints\n")
 }
@@ -128,8 +129,8 @@ func TestTheDemoSendsItsTracesToJaeger(t *testing.T) {
 	require.Positive(t, joules.Double())
 }
 
-// requireLean holds joined and derived spans to what a person can read: 26 attributes and 750 bytes on average, links to
-// requests included, and the scope's share besides.
+// requireLean holds joined and derived spans to what a person can read: 26 attributes and 750 bytes on average, links
+// to requests included, and the scope's share besides.
 func requireLean(t *testing.T, spans []ptrace.Span) {
 	t.Helper()
 	attributes, size := 0, 0
@@ -138,7 +139,8 @@ func requireLean(t *testing.T, spans []ptrace.Span) {
 		size += (&ptrace.ProtoMarshaler{}).SpanSize(s)
 	}
 	n := float64(len(spans))
-	t.Logf("%.1f attributes and %.0f bytes of OTLP on average of %d spans", float64(attributes)/n, float64(size)/n, len(spans))
+	t.Logf("%.1f attributes and %.0f bytes of OTLP on average of %d spans", float64(attributes)/n, float64(size)/n,
+		len(spans))
 	require.LessOrEqual(t, float64(attributes)/n, 26.)
 	require.LessOrEqual(t, float64(size)/n, 750.)
 }

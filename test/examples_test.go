@@ -30,13 +30,14 @@ func stubCUDA(t *testing.T) string {
 	}
 	path := filepath.Join(t.TempDir(), "libcuda.so")
 	source := filepath.Join("..", "gpuspan", "internal", "ctest", "csrc", "cuda.c")
-	out, err := exec.Command(gcc, "-std=gnu11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-o", path, source, "-lm", "-lpthread").CombinedOutput()
+	out, err := exec.Command(gcc, "-std=gnu11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-o", path, source,
+		"-lm", "-lpthread").CombinedOutput()
 	require.NoError(t, err, string(out))
 	return path
 }
 
-// Every example sends what it says to `otelcol-gpu check`, which has nothing to complain about. (examples/capture has no spans of its
-// own: those that the receiver makes of its kernels are checked there.)
+// Every example sends what it says to `otelcol-gpu check`, which has nothing to complain about. (examples/capture has
+// no spans of its own: those that the receiver makes of its kernels are checked there.)
 func TestExamplesPassTheCheck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the examples are not built and run with -short")
@@ -72,10 +73,12 @@ func TestExamplesPassTheCheck(t *testing.T) {
 			return exec.Command(build(t, "training"), "-simulated", "-steps=25", "-otlp=http://"+grpc)
 		}},
 		{"cudavector", 9, func(t *testing.T, grpc, _ string) *exec.Cmd {
-			return exec.Command(build(t, "cudavector"), "-elements=10000", "-matrix=48", "-runs=3", "-library="+stubCUDA(t), "-otlp=http://"+grpc)
+			return exec.Command(build(t, "cudavector"), "-elements=10000", "-matrix=48", "-runs=3", "-library="+stubCUDA(t),
+				"-otlp=http://"+grpc)
 		}},
 		{"cudavector without a device", 9, func(t *testing.T, grpc, _ string) *exec.Cmd {
-			return exec.Command(build(t, "cudavector"), "-elements=10000", "-matrix=48", "-runs=3", "-library=/nonexistent.so", "-otlp=http://"+grpc)
+			return exec.Command(build(t, "cudavector"), "-elements=10000", "-matrix=48", "-runs=3", "-library=/nonexistent.so",
+				"-otlp=http://"+grpc)
 		}},
 		{"foreign", 5, func(t *testing.T, grpc, _ string) *exec.Cmd {
 			return exec.Command(build(t, "foreign"), "-library="+stubCUDA(t), "-otlp=http://"+grpc)
@@ -97,7 +100,8 @@ func TestExamplesPassTheCheck(t *testing.T) {
 			grpc, http, err := freeport.Pair()
 			require.NoError(t, err)
 			cmd := tt.run(t, grpc, http)
-			cmd.Env = append(append(os.Environ(), "PYTHONPATH="+filepath.Join("..", "python", "src"), "PYTHONDONTWRITEBYTECODE=1"), cmd.Env...)
+			cmd.Env = append(append(os.Environ(), "PYTHONPATH="+filepath.Join("..", "python", "src"),
+				"PYTHONDONTWRITEBYTECODE=1"), cmd.Env...)
 			check, err := program.Start(context.WithoutCancel(t.Context()), binary, []string{"check", "--listen=" + grpc}, nil)
 			require.NoError(t, err)
 			defer func() { _ = check.Kill() }()
@@ -108,7 +112,8 @@ func TestExamplesPassTheCheck(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, process.Signal(syscall.SIGINT))
 			require.NoError(t, check.Wait(time.Minute))
-			said := regexp.MustCompile(`\d+ spans \((\d+) of GPU work or about it\), .*: no complaints\n$`).FindStringSubmatch(check.Output())
+			said := regexp.MustCompile(`\d+ spans \((\d+) of GPU work or about it\), .*: no complaints\n$`).FindStringSubmatch(
+				check.Output())
 			require.NotNil(t, said, check.Output())
 			n, err := strconv.Atoi(said[1])
 			require.NoError(t, err)

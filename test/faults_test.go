@@ -42,8 +42,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// faster is laid over a ready pipeline. It shortens every time by about 15, so that 12 s are an outage of 3 minutes, makes
-// queues small enough to be full in that time, and brings in a device whose joules the test knows.
+// faster is laid over a ready pipeline. It shortens every time by about 15, so that 12 s are an outage of 3 minutes,
+// makes queues small enough to be full in that time, and brings in a device whose joules the test knows.
 const faster = `
 exporters:
   gpu_samples: {}
@@ -156,13 +156,15 @@ func newPorts(t *testing.T) ports {
 	require.NoError(t, err)
 	p := ports{otlp: free(), metrics: free()}
 	p.env = []string{
-		"OTELGPU_OTLP_GRPC=" + p.otlp, "OTELGPU_OTLP_HTTP=" + free(), "OTELGPU_METRICS=" + p.metrics, "OTELGPU_HEALTH=" + free(), "OTELGPU_PAGE=127.0.0.1:0",
+		"OTELGPU_OTLP_GRPC=" + p.otlp, "OTELGPU_OTLP_HTTP=" + free(), "OTELGPU_METRICS=" + p.metrics,
+		"OTELGPU_HEALTH=" + free(), "OTELGPU_PAGE=127.0.0.1:0",
 		"OTELGPU_TELEMETRY_PORT=" + telemetry, "OTELGPU_SOURCE=simulated",
 	}
 	return p
 }
 
-// worker is a service that keeps a device at work without a gap, in spans of spanTime, and the exporter of the device, which draws workWatts.
+// worker is a service that keeps a device at work without a gap, in spans of spanTime, and the exporter of the device,
+// which draws workWatts.
 type worker struct {
 	t        *testing.T
 	zero     time.Time
@@ -215,8 +217,8 @@ func (w *worker) samples(at time.Time) pmetric.Metrics {
 	return md
 }
 
-// work sends what was done in the time, as it is done: requests of two spans of the device and one of the web server. What is refused is
-// sent again until it is taken, and each fifth request once more after it was taken.
+// work sends what was done in the time, as it is done: requests of two spans of the device and one of the web server.
+// What is refused is sent again until it is taken, and each fifth request once more after it was taken.
 func (w *worker) work(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		td := ptrace.NewTraces()
@@ -311,8 +313,8 @@ service:
     traces: {exporters: [gpu_metrics, gpu_requests, debug, otlp_grpc/store]}
 `
 
-// The ready pipelines, as they are but for the overlays, against stores that fail. At the end each span that was accepted is in the store
-// once, and metrics and joules are those of the spans and of the device.
+// The ready pipelines, as they are but for the overlays, against stores that fail. At the end each span that was
+// accepted is in the store once, and metrics and joules are those of the spans and of the device.
 func TestReadyPipelinesLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -353,7 +355,8 @@ func TestReadyPipelinesLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 	}
 }
 
-// fail lets the store refuse every second request, or be dead until the returned function was called and a while has passed.
+// fail lets the store refuse every second request, or be dead until the returned function was called and a while has
+// passed.
 func (s *store) fail(t *testing.T, dead bool) (begin func()) {
 	if !dead {
 		n := 0
@@ -372,7 +375,8 @@ func (w *worker) check(t *testing.T, store *store, full bool, metrics string) {
 	if full {
 		require.Positive(t, w.refused, "the queues are small enough to be full")
 	}
-	require.Eventually(t, func() bool { n, _ := store.count(); return n >= w.accepted }, 2*time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { n, _ := store.count(); return n >= w.accepted }, 2*time.Minute,
+		100*time.Millisecond)
 	counted := "gpu_operation_energy_joules_total"
 	if w.served {
 		counted = "gpu_request_energy_joules_sum"
@@ -412,9 +416,9 @@ func requireExemplars(t *testing.T, address string) {
 	require.Regexp(t, `gpu_operation_duration_seconds_bucket\{.*\} \S+ .*# \{.*trace_id="[0-9a-f]{32}"`, string(page))
 }
 
-// An agent and a gateway as they are deployed, on addresses of their own. The default build lacks what finds pods and what finds gateways:
-// there the exporters to gateways become plain ones, with the same queues; OTELGPU_FULL_BINARY names a full build, which lacks only pods.
-// The gateway keeps all traces, and says its metrics to be read here.
+// An agent and a gateway as they are deployed, on addresses of their own. The default build lacks what finds pods and
+// what finds gateways: there the exporters to gateways become plain ones, with the same queues; OTELGPU_FULL_BINARY
+// names a full build, which lacks only pods. The gateway keeps all traces, and says its metrics to be read here.
 func TestAgentsAndGatewaysLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -483,7 +487,8 @@ func TestAgentsAndGatewaysLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 				join["settle"], join["max_wait"] = "400ms", "700ms"
 				join["retry_on_failure"] = map[string]any{"initial_interval": "100ms", "max_interval": "2s"}
 				at("exporters")["gpu_samples"] = map[string]any{}
-				at("service", "pipelines")["metrics/devices"] = map[string]any{"receivers": []any{"otlp"}, "exporters": []any{"gpu_samples"}}
+				at("service", "pipelines")["metrics/devices"] = map[string]any{"receivers": []any{"otlp"},
+					"exporters": []any{"gpu_samples"}}
 				join["queue"] = map[string]any{"size": 20000}
 				for id, e := range at("exporters") {
 					if strings.Contains(id, "balanc") { // the others have defaults
@@ -520,8 +525,8 @@ func TestAgentsAndGatewaysLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 	}
 }
 
-// With storages at both queues a kill loses nothing that was accepted. What at-least-once delivery cannot avoid, a request that was
-// delivered and not yet struck off, is counted.
+// With storages at both queues a kill loses nothing that was accepted. What at-least-once delivery cannot avoid, a
+// request that was delivered and not yet struck off, is counted.
 func TestAReadyPipelineWithStorageSurvivesAKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -605,15 +610,16 @@ func (p *prometheusProgram) get(path string, into any) {
 func (p *prometheusProgram) query(expression string, at time.Time) (float64, error) {
 	p.t.Helper()
 	var got []struct{ Samples [][2]float64 }
-	p.get("/api/v1/query?time="+strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64)+"&query="+url.QueryEscape(expression), &got)
+	p.get("/api/v1/query?time="+strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64)+"&query="+
+		url.QueryEscape(expression), &got)
 	if len(got) != 1 {
 		return 0, fmt.Errorf("%d results of %s", len(got), expression)
 	}
 	return got[0].Samples[0][1], nil
 }
 
-// The ready pipeline pushes to Prometheus. A rank dies, spans come late, a sender's clock is ahead, a service works in bursts: not one
-// request is refused, and what Prometheus has is what the spans say.
+// The ready pipeline pushes to Prometheus. A rank dies, spans come late, a sender's clock is ahead, a service works in
+// bursts: not one request is refused, and what Prometheus has is what the spans say.
 func TestPrometheusTakesEverythingFromTheReadyPipeline(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector and Prometheus are not built and run with -short")
@@ -621,7 +627,8 @@ func TestPrometheusTakesEverythingFromTheReadyPipeline(t *testing.T) {
 	store, p := runPrometheus(t, buildPrometheus(t)), newPorts(t)
 	ready, err := config.YAML("prometheus")
 	require.NoError(t, err)
-	otelcol.Start(t, otelcol.Build(t), append(p.env, "OTELGPU_PROMETHEUS_ENDPOINT=http://"+store.address+"/api/v1/otlp"), ready, faster)
+	otelcol.Start(t, otelcol.Build(t), append(p.env, "OTELGPU_PROMETHEUS_ENDPOINT=http://"+store.address+"/api/v1/otlp"),
+		ready, faster)
 	w := newWorker(t, p.otlp)
 
 	sent := 0
@@ -680,7 +687,8 @@ func TestPrometheusTakesEverythingFromTheReadyPipeline(t *testing.T) {
 		if function != "" {
 			expression = function + "(" + expression + "[5m])"
 		}
-		require.Eventually(t, func() bool { v, err = store.query("sum("+expression+")", at); return err == nil }, time.Minute, 100*time.Millisecond)
+		require.Eventually(t, func() bool { v, err = store.query("sum("+expression+")", at); return err == nil }, time.Minute,
+			100*time.Millisecond)
 		return v
 	}
 	require.EqualValues(t, sent, count(`job="trainer"`, "", end))
@@ -690,7 +698,8 @@ func TestPrometheusTakesEverythingFromTheReadyPipeline(t *testing.T) {
 	require.InEpsilon(t, w.joules(), joules, 1e-9)
 
 	// Two bursts, the second after a pause in which nothing came.
-	require.Greater(t, count(`job="worker"`, "increase", end), 0.9*float64(w.gpu), "the first point is 0, so the first burst is seen")
+	require.Greater(t, count(`job="worker"`, "increase", end), 0.9*float64(w.gpu),
+		"the first point is 0, so the first burst is seen")
 	var found []struct {
 		Labels    map[string]string
 		Exemplars []any

@@ -74,7 +74,8 @@ func intoJaeger(t *testing.T, j *jaeger.Jaeger, more ...string) (collector *prog
 		addresses = append(addresses, a)
 	}
 	constantDevice(t, recording, firstDevice, "NVIDIA H100 80GB HBM3", 2*time.Minute)
-	configs := append([]string{pipeline, fmt.Sprintf(overrides, addresses[0], addresses[1], recording, addresses[2], addresses[3])}, more...)
+	configs := append([]string{pipeline, fmt.Sprintf(overrides, addresses[0], addresses[1], recording, addresses[2],
+		addresses[3])}, more...)
 	collector = otelcol.Start(t, binary, []string{"OTELGPU_JAEGER_ENDPOINT=" + j.OTLPGRPC}, configs...)
 	require.NoError(t, collector.WaitFor("GPU source opened", time.Minute)) // the first sample is of that time
 	return collector, addresses[0].(string)
@@ -296,7 +297,8 @@ func (a answer) derived(t *testing.T) {
 		rate := float64(decodeBytes) / double(t, d, "gpu.duration")
 		require.InEpsilon(t, rate, double(t, d, "gpu.io.read.rate"), 1e-9)
 		require.InEpsilon(t, rate/3.35e12, double(t, d, "gpu.io.utilization"), 1e-3)
-		require.InEpsilon(t, float64(decodeTokens)/double(t, d, "gpu.duration"), double(t, d, "gpu.operation.item.rate"), 1e-9)
+		require.InEpsilon(t, float64(decodeTokens)/double(t, d, "gpu.duration"), double(t, d, "gpu.operation.item.rate"),
+			1e-9)
 		require.Equal(t, "ok", text(t, d, "gpu.declaration.status"))
 	}
 	h2d := a.one(t, "h2d.tokens")
@@ -334,7 +336,8 @@ func (a answer) steps(t *testing.T) {
 		forward, backward := double(t, s, "gpu.step.phase.duration.forward"), double(t, s, "gpu.step.phase.duration.backward")
 		require.GreaterOrEqual(t, forward, forwardTime.Seconds())
 		require.GreaterOrEqual(t, backward, backwardTime.Seconds())
-		require.InDelta(t, length, forward+backward-double(t, s, "gpu.step.overlap.duration")+double(t, s, "gpu.step.other.duration"), 1e-9)
+		require.InDelta(t, length, forward+backward-double(t, s, "gpu.step.overlap.duration")+double(t, s,
+			"gpu.step.other.duration"), 1e-9)
 		require.InEpsilon(t, float64(stepItems)/length, double(t, s, "gpu.step.item.rate"), 1e-9)
 		require.InEpsilon(t, stepFLOPs/(length*989.4e12), double(t, s, "gpu.step.mfu"), 1e-3)
 
@@ -363,7 +366,8 @@ func (a answer) joined(t *testing.T) {
 			continue
 		}
 		n++
-		require.InDelta(t, seconds(s), double(t, s, "gpu.join.coverage")*seconds(s), 5e-9, "%s is covered but for roundings to nanoseconds", s.Name())
+		require.InDelta(t, seconds(s), double(t, s, "gpu.join.coverage")*seconds(s), 5e-9,
+			"%s is covered but for roundings to nanoseconds", s.Name())
 		require.Equal(t, "replay", text(t, s, "gpu.measurement.source"))
 		for name, want := range map[string]float64{
 			"gpu.power": watts, "gpu.utilization": utilization, "gpu.sm.utilization": smActive, "gpu.sm.occupancy": occupancy,

@@ -101,7 +101,8 @@ service:
     traces: {exporters: [gpu_metrics, gpu_requests, file]}
 `, filepath.Join(dir, "devices.gpurec"), filepath.Join(dir, "spans.json")), 0o600))
 			collector, err := program.Start(t.Context(), binary, []string{"--config", "llm", "--config", overlay}, []string{
-				"OTELGPU_OTLP_GRPC=" + otlp, "OTELGPU_OTLP_HTTP=" + port(), "OTELGPU_METRICS=" + metrics, "OTELGPU_HEALTH=" + port(),
+				"OTELGPU_OTLP_GRPC=" + otlp, "OTELGPU_OTLP_HTTP=" + port(), "OTELGPU_METRICS=" + metrics,
+				"OTELGPU_HEALTH=" + port(),
 				"OTELGPU_LOG_LEVEL=info", "OTELGPU_TELEMETRY_PORT=" + telemetry, "OTELGPU_SETTLE=8s", "OTELGPU_MAX_WAIT=10s",
 			})
 			require.NoError(t, err)
@@ -191,13 +192,15 @@ func recordDevices(t *testing.T, path string, watts []float64) (ids []string, to
 		ids = append(ids, id)
 		total += w
 		devices = append(devices, object{
-			"id": id, "model": "NVIDIA H100 80GB HBM3", "name": fmt.Sprintf("gpu%d", i), "vendor": "NVIDIA", "driver": "580.65.06",
+			"id": id, "model": "NVIDIA H100 80GB HBM3", "name": fmt.Sprintf("gpu%d", i), "vendor": "NVIDIA",
+			"driver":  "580.65.06",
 			"ordinal": i, "pci": fmt.Sprintf("0000:%02x:00.0", 0x3b+i),
 		})
 	}
 	for at := time.Duration(0); at <= 2*time.Minute; at += sampling {
 		for i, w := range watts {
-			lines = append(lines, object{"d": i, "t": recorded + int64(at), "v": object{"energy": 1e6 + w*at.Seconds(), "power": w, "utilization": 1}})
+			lines = append(lines, object{"d": i, "t": recorded + int64(at),
+				"v": object{"energy": 1e6 + w*at.Seconds(), "power": w, "utilization": 1}})
 		}
 	}
 	recordAll(t, path, devices, lines)

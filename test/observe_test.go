@@ -34,7 +34,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// observed is laid over the all-in-one pipeline: it also pushes to Prometheus, its device is a recording, and all goes faster.
+// observed is laid over the all-in-one pipeline: it also pushes to Prometheus, its device is a recording, and all goes
+// faster.
 const observed = `
 receivers:
   gpu: {source: replay, collection_interval: 1s, replay: {file: %[1]q}}
@@ -72,8 +73,8 @@ const (
 	secondGPU = "GPU-00000000-0000-4000-8000-0000000000a2"
 )
 
-// recordMachine writes eight minutes of two devices that draw 300 W each. With faults the first is hot and throttled, counts XIDs and
-// uncorrected memory errors; the second has little to do.
+// recordMachine writes eight minutes of two devices that draw 300 W each. With faults the first is hot and throttled,
+// counts XIDs and uncorrected memory errors; the second has little to do.
 func recordMachine(t *testing.T, path string, faulty bool) {
 	t.Helper()
 	var lines []object
@@ -97,12 +98,15 @@ func recordMachine(t *testing.T, path string, faulty bool) {
 		}
 	}
 	recordAll(t, path, []object{
-		{"id": firstGPU, "name": "gpu0", "model": h100, "vendor": "NVIDIA", "driver": "580.65.06", "ordinal": 0, "pci": "0000:3b:00.0"},
-		{"id": secondGPU, "name": "gpu1", "model": h100, "vendor": "NVIDIA", "driver": "580.65.06", "ordinal": 1, "pci": "0000:5b:00.0"},
+		{"id": firstGPU, "name": "gpu0", "model": h100, "vendor": "NVIDIA", "driver": "580.65.06", "ordinal": 0,
+			"pci": "0000:3b:00.0"},
+		{"id": secondGPU, "name": "gpu1", "model": h100, "vendor": "NVIDIA", "driver": "580.65.06", "ordinal": 1,
+			"pci": "0000:5b:00.0"},
 	}, lines)
 }
 
-// machine is what the tests of dashboards and alerts look at: one Collector, whose metrics one Prometheus scrapes and another is pushed.
+// machine is what the tests of dashboards and alerts look at: one Collector, whose metrics one Prometheus scrapes and
+// another is pushed.
 type machine struct {
 	scraped, pushed *prometheusProgram
 	otlp            *grpc.ClientConn
@@ -148,10 +152,12 @@ func startMachine(t *testing.T, binary string, faulty bool) machine {
 	done.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
 			td := servicesAtWork(n, time.Now().Truncate(time.Millisecond), faulty)
-			if _, err := ptraceotlp.NewGRPCClient(m.otlp).Export(ctx, ptraceotlp.NewExportRequestFromTraces(td)); err != nil && ctx.Err() == nil {
+			if _, err := ptraceotlp.NewGRPCClient(m.otlp).Export(ctx, ptraceotlp.NewExportRequestFromTraces(td)); err != nil &&
+				ctx.Err() == nil {
 				assert.NoError(t, err)
 			}
-			_, _ = pmetricotlp.NewGRPCClient(m.otlp).Export(ctx, pmetricotlp.NewExportRequestFromMetrics(saidByOthers(n, faulty)))
+			_, _ = pmetricotlp.NewGRPCClient(m.otlp).Export(ctx, pmetricotlp.NewExportRequestFromMetrics(saidByOthers(n,
+				faulty)))
 			select {
 			case <-ctx.Done():
 			case <-time.After(100 * time.Millisecond):
@@ -162,12 +168,13 @@ func startMachine(t *testing.T, binary string, faulty bool) machine {
 	return m
 }
 
-// servicesAtWork are the spans of the 100 ms before now: a training job of four ranks, one that leaves its device without work where there are
-// faults, an inference server, and a process under a profiler.
+// servicesAtWork are the spans of the 100 ms before now: a training job of four ranks, one that leaves its device
+// without work where there are faults, an inference server, and a process under a profiler.
 func servicesAtWork(n int, now time.Time, faulty bool) ptrace.Traces {
 	td := ptrace.NewTraces()
 	x := timeline{now.Add(-100 * time.Millisecond)}
-	add := func(service string, pid int, device string, resource map[string]any) func(name string, id, parent byte, start, end float64, attrs map[string]any) ptrace.Span {
+	add := func(service string, pid int, device string, resource map[string]any) func(name string, id, parent byte, start,
+		end float64, attrs map[string]any) ptrace.Span {
 		rs := td.ResourceSpans().AppendEmpty()
 		if err := rs.Resource().Attributes().FromRaw(resource); err != nil {
 			panic(err)
@@ -216,7 +223,8 @@ func servicesAtWork(n int, now time.Time, faulty bool) ptrace.Traces {
 		return m
 	}
 	for rank := range 4 {
-		span := add("trainer", rank, firstGPU, map[string]any{"gpu.job.id": "slurm-1", "gpu.job.rank": rank, "gpu.job.world_size": 4})
+		span := add("trainer", rank, firstGPU, map[string]any{"gpu.job.id": "slurm-1", "gpu.job.rank": rank,
+			"gpu.job.world_size": 4})
 		end := 0.05
 		if faulty && rank == 2 {
 			end = 0.07
@@ -227,8 +235,9 @@ func servicesAtWork(n int, now time.Time, faulty bool) ptrace.Traces {
 		span("train", 1, 0, 0, 0.1, map[string]any{
 			"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": n, "gpu.step.duration": 0.1,
 			"gpu.operation.items": 4096, "gpu.operation.item.type": "token",
-			"gpu.step.phase.duration.forward": 0.02, "gpu.step.phase.duration.backward": end - 0.02, "gpu.step.phase.duration.comm": 0.1 - end,
-			"gpu.step.overlap.duration": 0.0, "gpu.step.other.duration": 0.0,
+			"gpu.step.phase.duration.forward": 0.02, "gpu.step.phase.duration.backward": end - 0.02,
+			"gpu.step.phase.duration.comm": 0.1 - end,
+			"gpu.step.overlap.duration":    0.0, "gpu.step.other.duration": 0.0,
 		})
 	}
 	busy := 0.1
@@ -239,7 +248,8 @@ func servicesAtWork(n int, now time.Time, faulty bool) ptrace.Traces {
 	span("forward", 2, 1, 0, busy/2, section("forward", "gpu.operation.flops", int64(1e12), "gpu.flop.precision", "bf16"))
 	span("backward", 3, 1, busy/2, busy, section("backward", "gpu.operation.io", int64(1e9)))
 	span("train", 1, 0, 0, 0.1, map[string]any{
-		"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": n, "gpu.step.duration": 0.1, "gpu.operation.items": 512,
+		"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": n, "gpu.step.duration": 0.1,
+		"gpu.operation.items":     512,
 		"gpu.operation.item.type": "image",
 	})
 
@@ -251,7 +261,8 @@ func servicesAtWork(n int, now time.Time, faulty bool) ptrace.Traces {
 
 	span = add("profiled", 40, firstGPU, nil)
 	span("gemm", 2, 0, 0, 0.05, map[string]any{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"})
-	span("ncclDevKernel_AllReduce", 3, 0, 0.04, 0.1, map[string]any{"gpu.operation.type": "collective", "gpu.timing.source": "cupti"})
+	span("ncclDevKernel_AllReduce", 3, 0, 0.04, 0.1, map[string]any{"gpu.operation.type": "collective",
+		"gpu.timing.source": "cupti"})
 	if faulty {
 		late := span("gemm", 4, 0, 0, 0.001, map[string]any{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"})
 		late.SetStartTimestamp(x.at(-60))
@@ -297,7 +308,8 @@ func saidByOthers(n int, faulty bool) pmetric.Metrics {
 	}
 	status := sum("hw.status", "1", false)
 	for state, value := range map[string]int{"ok": 1 - bad, "failed": bad, "degraded": 0, "predicted_failure": 0} {
-		point(status, value, map[string]any{"hw.state": state, "hw.id": "GPU-00000000-0000-4000-8000-0000000000a3", "hw.name": "gpu2", "hw.model": h100})
+		point(status, value, map[string]any{"hw.state": state, "hw.id": "GPU-00000000-0000-4000-8000-0000000000a3",
+			"hw.name": "gpu2", "hw.model": h100})
 	}
 	return md
 }

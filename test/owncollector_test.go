@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// The example of a manifest, through the Collector's own builder, and the configuration that goes with it. The builder's own call of the compiler
-// differs by -trimpath only, which would compile everything anew.
+// The example of a manifest, through the Collector's own builder, and the configuration that goes with it. The
+// builder's own call of the compiler differs by -trimpath only, which would compile everything anew.
 func TestOwnCollectorIsBuiltFromTheManifestAndStarts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("no Collector is built and run with -short")
@@ -42,13 +42,15 @@ func TestOwnCollectorIsBuiltFromTheManifestAndStarts(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.Wait(5*time.Minute))
 	binary := filepath.Join(dir, "my-collector")
-	_, err = program.Go(t.Context(), filepath.Join(dir, "build"), []string{"GOWORK=off", "GOPROXY=off"}, "build", "-o", binary, ".")
+	_, err = program.Go(t.Context(), filepath.Join(dir, "build"), []string{"GOWORK=off", "GOPROXY=off"}, "build", "-o",
+		binary, ".")
 	require.NoError(t, err)
 
 	address, err := freeport.Address()
 	require.NoError(t, err)
 	p, err = program.Start(context.WithoutCancel(t.Context()), binary,
-		[]string{"--config", filepath.Join(root, "deploy", "own-collector", "config.yaml")}, []string{"OTLP_GRPC=" + address, "OTELGPU_SOURCE=simulated"})
+		[]string{"--config", filepath.Join(root, "deploy", "own-collector", "config.yaml")},
+		[]string{"OTLP_GRPC=" + address, "OTELGPU_SOURCE=simulated"})
 	require.NoError(t, err)
 	require.NoError(t, p.WaitFor("Everything is ready", time.Minute))
 	require.NoError(t, p.WaitFor("GPU source opened", time.Minute))

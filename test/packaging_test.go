@@ -26,11 +26,14 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// Libraries of the images, as their makers list them. Alpine has neither these nor glibc's loader, so it is as scratch for what is linked here.
+// Libraries of the images, as their makers list them. Alpine has neither these nor glibc's loader, so it is as scratch
+// for what is linked here.
 var (
-	glibc = []string{"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libresolv.so.2", "librt.so.1"}
+	glibc = []string{"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libresolv.so.2",
+		"librt.so.1"}
 	gcc   = []string{"libgcc_s.so.1", "libstdc++.so.6"}
-	roots = map[string][]string{"scratch": nil, "distroless static": nil, "distroless base": glibc, "distroless cc": append(slices.Clone(glibc), gcc...)}
+	roots = map[string][]string{"scratch": nil, "distroless static": nil, "distroless base": glibc,
+		"distroless cc": append(slices.Clone(glibc), gcc...)}
 )
 
 // What docs/operating.md says of linking, tried: each program alone in a root that has an image's libraries.
@@ -58,7 +61,8 @@ func TestWhatStartsWhere(t *testing.T) {
 		{"otelcol-gpu", otelcol.Build(t), []string{"config"}, false},
 		{"gpuspan/cuda", build("cgo", nil, ""), []string{"-h"}, false},
 		{"gpuspan/cuda without cgo", build("nocgo", []string{"CGO_ENABLED=0"}, ""), []string{"-h"}, false},
-		{"gpuspan/cuda without cgo, gpuspan_static", build("static", []string{"CGO_ENABLED=0"}, "gpuspan_static"), []string{"-h"}, true},
+		{"gpuspan/cuda without cgo, gpuspan_static", build("static", []string{"CGO_ENABLED=0"}, "gpuspan_static"),
+			[]string{"-h"}, true},
 	} {
 		file, err := elf.Open(x.path)
 		require.NoError(t, err)
@@ -179,9 +183,12 @@ func TestTheContainerIsBuiltAndStarts(t *testing.T) {
 	require.NoError(t, err)
 	for target, args := range map[string][]string{"": {"config"}, "capture": {"/tmp/"}} {
 		image := "otelcol-gpu-test" + target
-		out, err := exec.CommandContext(t.Context(), builder, "build", "-f", filepath.Join(rootFolder, "deploy/container/Containerfile"), "--target", target, "-t", image, rootFolder).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), builder, "build", "-f",
+			filepath.Join(rootFolder, "deploy/container/Containerfile"), "--target", target, "-t", image,
+			rootFolder).CombinedOutput()
 		require.NoError(t, err, string(out))
-		out, err = exec.CommandContext(t.Context(), builder, append([]string{"run", "--rm", image}, args...)...).CombinedOutput()
+		out, err = exec.CommandContext(t.Context(), builder, append([]string{"run", "--rm", image},
+			args...)...).CombinedOutput()
 		require.NoError(t, err, string(out))
 	}
 }
@@ -204,10 +211,12 @@ func TestTheServiceIsAUnitOfSystemd(t *testing.T) {
 	require.NoError(t, err, string(out))
 	require.NotContains(t, string(out), "Unknown", "keys and sections")
 	// 0 is nothing, 10 is all; a plain service has 9.6.
-	out, err = exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--threshold=25", unit).CombinedOutput()
+	out, err = exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--threshold=25",
+		unit).CombinedOutput()
 	require.NoError(t, err, string(out))
 
-	// The name of a ready pipeline is good for both commands of the unit, and each variable of the environment is one that something reads.
+	// The name of a ready pipeline is good for both commands of the unit, and each variable of the environment is one that
+	// something reads.
 	environment, err := os.ReadFile(filepath.Join("..", "deploy", "systemd", "environment"))
 	require.NoError(t, err)
 	for _, m := range regexp.MustCompile(`(?m)^#?(OTELGPU_\w+)=`).FindAllStringSubmatch(string(environment), -1) {

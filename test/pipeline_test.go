@@ -32,8 +32,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of the pipeline")
 
-// pipeline takes spans and samples by OTLP, and samples of another device from the gpu receiver; it joins, derives and counts. Spans of
-// another SDK become GPU spans first, so gpu_derive stands before gpu_join; the ready pipelines have them the other way round.
+// pipeline takes spans and samples by OTLP, and samples of another device from the gpu receiver; it joins, derives and
+// counts. Spans of another SDK become GPU spans first, so gpu_derive stands before gpu_join; the ready pipelines have
+// them the other way round.
 const pipeline = `
 extensions:
   gpu_samples: {}
@@ -69,8 +70,8 @@ const (
 	h100    = "NVIDIA H100 80GB HBM3"
 )
 
-// The whole way in the real binary, golden: a trainer and an inference server send spans by OTLP; samples of the device that they
-// share come as metrics, those of a second device from the receiver; out come spans and metrics.
+// The whole way in the real binary, golden: a trainer and an inference server send spans by OTLP; samples of the device
+// that they share come as metrics, those of a second device from the receiver; out come spans and metrics.
 func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -128,8 +129,8 @@ func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	text, energy := metricsText(counted)
 	equalsGolden(t, "pipeline_metrics.txt", text)
 
-	// The scraped device drew 200 W, and 600 W from 0.5 s to 0.8 s. Somebody is active on it from 0.1 s to 1 s, and on the other one,
-	// which draws 312.5 W, for 0.4 s.
+	// The scraped device drew 200 W, and 600 W from 0.5 s to 0.8 s. Somebody is active on it from 0.1 s to 1 s, and on the
+	// other one, which draws 312.5 W, for 0.4 s.
 	require.InEpsilon(t, 0.9*200+0.3*400, energy[scraped], 1e-9)
 	require.InEpsilon(t, 0.4*watts, energy[sampled], 1e-9)
 }
@@ -180,7 +181,11 @@ func (x timeline) scrapes() pmetric.Metrics {
 			return low
 		}
 	}
-	gauge("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", func(s float64) float64 { return 1e6 + 1000*(200*s+400*min(max(s-0.5, 0), 0.3)) }) // mJ
+	// mJ
+	gauge("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", func(s float64) float64 {
+		return 1e6 + 1000*(200*s+400*min(max(s-0.5, 0),
+			0.3))
+	})
 	gauge("DCGM_FI_DEV_POWER_USAGE_INSTANT", busy(200, 600))
 	gauge("DCGM_FI_DEV_GPU_UTIL", busy(50, 100))
 	gauge("DCGM_FI_DEV_GPU_TEMP", func(s float64) float64 { return 50 + 10*s })
@@ -214,14 +219,19 @@ func (x timeline) requests() []ptrace.Traces {
 	}
 	// The trainer's step of 0.2 s to 1.0 s. Its children leave before it.
 	trainer.span("attention", 4, 2, 0.25, 0.45, section("attention", map[string]any{
-		"gpu.duration": 0.2, "gpu.end.delay": 0.19, "gpu.flop.count": 1.2e14, "gpu.flop.precision": "bf16", "gpu.io.size": int64(4e10), "gpu.floor.duration": 1e-6,
+		"gpu.duration": 0.2, "gpu.end.delay": 0.19, "gpu.flop.count": 1.2e14, "gpu.flop.precision": "bf16",
+		"gpu.io.size": int64(4e10), "gpu.floor.duration": 1e-6,
 	}))
 	trainer.span("forward", 2, 1, 0.2, 0.5, section("forward", map[string]any{"gpu.duration": 0.3}))
 	trainer.span("backward", 3, 1, 0.5, 0.9, section("backward", map[string]any{"gpu.duration": 0.4}))
 	steps.span("train", 1, 0, 0.2, 1, map[string]any{
-		"gpu.operation.type": "step", "gpu.operation.name": "train", "hw.id": scraped, "hw.model": h100, "gpu.step.index": 7, "gpu.step.duration": 0.8,
-		"gpu.step.items": 4096, "gpu.step.item.type": "token", "gpu.step.model.flop.count": 3e14, "gpu.step.device.count": 1, "gpu.flop.precision": "bf16",
-		"gpu.step.phase.duration.forward": 0.3, "gpu.step.phase.duration.backward": 0.4, "gpu.step.overlap.duration": 0.0, "gpu.step.other.duration": 0.1,
+		"gpu.operation.type": "step", "gpu.operation.name": "train", "hw.id": scraped, "hw.model": h100, "gpu.step.index": 7,
+		"gpu.step.duration": 0.8,
+		"gpu.step.items":    4096, "gpu.step.item.type": "token", "gpu.step.model.flop.count": 3e14,
+		"gpu.step.device.count":           1,
+		"gpu.flop.precision":              "bf16",
+		"gpu.step.phase.duration.forward": 0.3, "gpu.step.phase.duration.backward": 0.4, "gpu.step.overlap.duration": 0.0,
+		"gpu.step.other.duration": 0.1,
 	})
 
 	// The server's request, on both devices, and one device that nobody samples.
@@ -231,14 +241,18 @@ func (x timeline) requests() []ptrace.Traces {
 		"hw.id": sampled, "gpu.stream.id": 2, "gpu.operation.type": "copy", "gpu.copy.direction": "host_to_device",
 		"gpu.copy.host_memory": "pinned", "gpu.io.size": int64(2.5e9), "gpu.duration": 0.05,
 	}))
-	server.span("embed", 12, 10, 0.4, 0.6, section("forward", with(other, map[string]any{"gpu.duration": 0.2, "gpu.io.size": int64(3e11)})))
+	server.span("embed", 12, 10, 0.4, 0.6, section("forward", with(other,
+		map[string]any{"gpu.duration": 0.2, "gpu.io.size": int64(3e11)})))
 	server.span("prefill", 13, 10, 0.1, 0.3, section("prefill", map[string]any{
-		"gpu.duration": 0.2, "gpu.end.delay": 0.001, "gpu.operation.items": 512, "gpu.operation.item.type": "token", "gpu.flop.count": 2e13, "gpu.flop.precision": "bf16", "gpu.io.size": int64(1e10),
+		"gpu.duration": 0.2, "gpu.end.delay": 0.001, "gpu.operation.items": 512, "gpu.operation.item.type": "token",
+		"gpu.flop.count": 2e13, "gpu.flop.precision": "bf16", "gpu.io.size": int64(1e10),
 	}))
 	server.span("decode", 14, 10, 0.4, 0.7, section("decode", map[string]any{
-		"gpu.duration": 0.3, "gpu.end.delay": 0.29, "gpu.operation.items": 64, "gpu.operation.item.type": "token", "gpu.flop.count": 6e12, "gpu.flop.precision": "bf16", "gpu.io.read.size": int64(6e11),
+		"gpu.duration": 0.3, "gpu.end.delay": 0.29, "gpu.operation.items": 64, "gpu.operation.item.type": "token",
+		"gpu.flop.count": 6e12, "gpu.flop.precision": "bf16", "gpu.io.read.size": int64(6e11),
 	}))
-	server.span("elsewhere", 15, 10, 0.4, 0.7, section("decode", map[string]any{"hw.id": "GPU-00000000-1111-2222-3333-444444444444", "hw.model": "Unknown GPU", "gpu.duration": 0.3}))
+	server.span("elsewhere", 15, 10, 0.4, 0.7, section("decode",
+		map[string]any{"hw.id": "GPU-00000000-1111-2222-3333-444444444444", "hw.model": "Unknown GPU", "gpu.duration": 0.3}))
 
 	// A service on the SDK of another language, which states a time and no type.
 	python := x.sender("python", 3)
@@ -298,7 +312,8 @@ func (x timeline) spansText(all []ptrace.ResourceSpans) string {
 			for _, s := range ss.Spans().All() {
 				var b strings.Builder
 				since := func(t pcommon.Timestamp) float64 { return t.AsTime().Sub(x.zero).Seconds() }
-				fmt.Fprintf(&b, "%s %.3f-%.3f %s (%d below %d)\n", service.Str(), since(s.StartTimestamp()), since(s.EndTimestamp()), s.Name(), s.SpanID()[0], s.ParentSpanID()[0])
+				fmt.Fprintf(&b, "%s %.3f-%.3f %s (%d below %d)\n", service.Str(), since(s.StartTimestamp()),
+					since(s.EndTimestamp()), s.Name(), s.SpanID()[0], s.ParentSpanID()[0])
 				id, _ := s.Attributes().Get("hw.id")
 				raw := s.Attributes().AsRaw()
 				if id.Str() == sampled {
@@ -326,7 +341,8 @@ func metricsText(md pmetric.Metrics) (text string, energy map[string]float64) {
 				line := func(attrs pcommon.Map, value string) {
 					raw := attrs.AsRaw()
 					delete(raw, "collector.instance.id")
-					out = append(out, fmt.Sprintf("%s %s%s = %s\n", service.Str(), m.Name(), strings.TrimPrefix(fmt.Sprint(raw), "map"), value))
+					out = append(out, fmt.Sprintf("%s %s%s = %s\n", service.Str(), m.Name(),
+						strings.TrimPrefix(fmt.Sprint(raw), "map"), value))
 				}
 				switch m.Type() {
 				case pmetric.MetricTypeGauge:

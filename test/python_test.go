@@ -20,14 +20,16 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 )
 
-// python is an interpreter with the OpenTelemetry SDK: OTELGPU_PYTHON, else python/.venv. Without one the test is skipped.
+// python is an interpreter with the OpenTelemetry SDK: OTELGPU_PYTHON, else python/.venv. Without one the test is
+// skipped.
 func python(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("OTELGPU_PYTHON")
 	if path == "" {
 		path = filepath.Join("..", "python", ".venv", "bin", "python")
 	}
-	if err := exec.Command(path, "-c", "import opentelemetry.sdk, opentelemetry.exporter.otlp.proto.http").Run(); err != nil {
+	if err := exec.Command(path, "-c",
+		"import opentelemetry.sdk, opentelemetry.exporter.otlp.proto.http").Run(); err != nil {
 		t.Skip("no Python with the OpenTelemetry SDK: pip install ./python[test] into python/.venv, or set OTELGPU_PYTHON")
 	}
 	return path
@@ -63,7 +65,8 @@ service:
       level: none
 `, endpoint, spans))
 	cmd := exec.Command(path, filepath.Join("testdata", "python_service.py"), filepath.Join("..", "python", "tests"))
-	cmd.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+endpoint, "PYTHONPATH="+filepath.Join("..", "python", "src"),
+	cmd.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+endpoint,
+		"PYTHONPATH="+filepath.Join("..", "python", "src"),
 		"PYTHONDONTWRITEBYTECODE=1")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))

@@ -34,8 +34,8 @@ import (
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor"
 )
 
-// What happens lies on a grid of milliseconds, and the counter of a device is straight between two samples of 100 ms: so the share of each
-// span can be counted out, one millisecond after the other, by nothing but the definition.
+// What happens lies on a grid of milliseconds, and the counter of a device is straight between two samples of 100 ms:
+// so the share of each span can be counted out, one millisecond after the other, by nothing but the definition.
 const (
 	length  = 3000 // ms
 	samples = 100  // ms
@@ -118,9 +118,9 @@ func (x *topology) active(i, ms int) bool {
 	return s.gpu() && s.late == 0 && s.start <= ms && ms < s.end
 }
 
-// share deals out each device's joules, millisecond by millisecond: equal parts for the processes that are at work, and within a
-// process for its innermost spans; those that the host timed have one only where no other is. Spans that come late have, in their order,
-// what nobody had.
+// share deals out each device's joules, millisecond by millisecond: equal parts for the processes that are at work, and
+// within a process for its innermost spans; those that the host timed have one only where no other is. Spans that come
+// late have, in their order, what nobody had.
 func (x *topology) share() {
 	children := make([][]int, len(x.spans))
 	for i := range x.spans {
@@ -154,7 +154,8 @@ func (x *topology) share() {
 				first := -1
 				for i := range x.spans {
 					s := &x.spans[i]
-					if s.late > 0 && s.gpu() && s.device == d && s.start <= ms && ms < s.end && (first < 0 || s.late < x.spans[first].late) {
+					if s.late > 0 && s.gpu() && s.device == d && s.start <= ms && ms < s.end &&
+						(first < 0 || s.late < x.spans[first].late) {
 						first = i
 					}
 				}
@@ -198,7 +199,8 @@ func (x *topology) cut() {
 	}
 }
 
-// inclusive is what a span has with all below it that has come when it leaves. What is below one that has not come is not known to be.
+// inclusive is what a span has with all below it that has come when it leaves. What is below one that has not come is
+// not known to be.
 func (x *topology) inclusive(i int) float64 {
 	var below func(j, turn int) float64
 	below = func(j, turn int) float64 {
@@ -307,9 +309,9 @@ type extensions map[component.ID]component.Component
 
 func (x extensions) GetExtensions() map[component.ID]component.Component { return x }
 
-// Random devices, processes, trees, links and faults through gpu_join, gpu_metrics and gpu_requests, against a count of milliseconds. Requests
-// come in any order, again and again, at the same time as their repetition, and while the next component refuses; some of their spans have
-// times that cannot be.
+// Random devices, processes, trees, links and faults through gpu_join, gpu_metrics and gpu_requests, against a count of
+// milliseconds. Requests come in any order, again and again, at the same time as their repetition, and while the next
+// component refuses; some of their spans have times that cannot be.
 func TestRandomWorkIsSharedCountedAndChargedAsDefined(t *testing.T) {
 	cases := 1000
 	if testing.Short() {
@@ -385,7 +387,8 @@ func (x *topology) through(t *testing.T, seed uint64) {
 	zero := time.Now()
 	var writers []gpusamplesextension.DeviceWriter
 	for d := range x.joules {
-		w, err := ext.(gpusamplesextension.Writer).Register(component.MustNewID("gpu"), gpusamplesextension.Device{ID: deviceID(d), Source: "test"})
+		w, err := ext.(gpusamplesextension.Writer).Register(component.MustNewID("gpu"),
+			gpusamplesextension.Device{ID: deviceID(d), Source: "test"})
 		require.NoError(t, err)
 		writers = append(writers, w)
 	}
@@ -449,8 +452,8 @@ func (x *topology) through(t *testing.T, seed uint64) {
 	x.compare(t, tel, delivered.AllTraces(), accounts.AllTraces(), operations.AllMetrics(), requests.AllMetrics())
 }
 
-// ordered says whether spans come before those around them, or all after. Of another order gpu_requests cannot know that a batch lies within
-// one that it has charged.
+// ordered says whether spans come before those around them, or all after. Of another order gpu_requests cannot know
+// that a batch lies within one that it has charged.
 func (x *topology) ordered() bool {
 	turn := map[int]int{}
 	for _, late := range []bool{false, true} {
@@ -475,7 +478,8 @@ func (x *topology) ordered() bool {
 }
 
 func (x *topology) compare(
-	t *testing.T, tel *componenttest.Telemetry, delivered, accounts []ptrace.Traces, operations, requests []pmetric.Metrics,
+	t *testing.T, tel *componenttest.Telemetry, delivered, accounts []ptrace.Traces, operations,
+	requests []pmetric.Metrics,
 ) {
 	number := func(s ptrace.Span, name string) float64 {
 		v, ok := s.Attributes().Get(name)

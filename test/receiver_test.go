@@ -21,8 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Every metric that the registry says the gpu receiver writes, switched on, from a recording that has every quantity and
-// every kind of event.
+// Every metric that the registry says the gpu receiver writes, switched on, from a recording that has every quantity
+// and every kind of event.
 func TestReceiverWritesEveryMetricAndEventThatIsRegisteredForIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "all.gpurec")
 	var lines []object
@@ -38,13 +38,17 @@ func TestReceiverWritesEveryMetricAndEventThatIsRegisteredForIt(t *testing.T) {
 			"sm_occupancy": occupancy, "tensor_utilization": tensor, "dram_utilization": dram, "clock_sm": smHertz,
 			"clock_memory": memoryHertz, "clock_graphics": smHertz, "clock_video": 1.6e9, "memory_used": memoryUsed,
 			"memory_limit": 80 << 30, "memory_reserved": 1 << 30, "encoder_utilization": 0.1, "decoder_utilization": 0.2,
-			"throttle": mask, "pcie_transmit": 1000 * i, "pcie_receive": 2000 * i, "nvlink_transmit": 3000 * i, "nvlink_receive": 4000 * i,
-			"pipe_fp64": 0.1, "pipe_fp32": 0.2, "pipe_fp16": 0.3, "pipe_int": 0.1, "pipe_tensor_hmma": 0.4, "pipe_tensor_imma": 0.1,
-			"pipe_tensor_dfma": 0.1, "ecc_corrected": i, "ecc_uncorrected": i / 10, "pcie_replays": i, "nvlink_crc": i, "xids": i / 20,
+			"throttle": mask, "pcie_transmit": 1000 * i, "pcie_receive": 2000 * i, "nvlink_transmit": 3000 * i,
+			"nvlink_receive": 4000 * i,
+			"pipe_fp64":      0.1, "pipe_fp32": 0.2, "pipe_fp16": 0.3, "pipe_int": 0.1, "pipe_tensor_hmma": 0.4,
+			"pipe_tensor_imma": 0.1,
+			"pipe_tensor_dfma": 0.1, "ecc_corrected": i, "ecc_uncorrected": i / 10, "pcie_replays": i, "nvlink_crc": i,
+			"xids": i / 20,
 		}})
 		if i == 25 {
 			lines = append(lines, object{"d": 0, "t": at + 1, "e": "xid", "code": 79, "count": 1},
-				object{"d": 0, "t": at + 2, "e": "ecc_corrected", "count": 2}, object{"d": 0, "t": at + 3, "e": "ecc_uncorrected", "count": 1})
+				object{"d": 0, "t": at + 2, "e": "ecc_corrected", "count": 2},
+				object{"d": 0, "t": at + 3, "e": "ecc_uncorrected", "count": 1})
 		}
 	}
 	record(t, path, object{

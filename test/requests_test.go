@@ -31,7 +31,8 @@ func TestEachRequestsTraceShowsWhatTheGPUDid(t *testing.T) {
 	require.NoError(t, err)
 	begin := time.Now()
 	const requests = 20
-	service, err := program.Start(t.Context(), example, []string{"-simulated", "-requests", "20", "-otlp", "http://" + address}, nil)
+	service, err := program.Start(t.Context(), example, []string{"-simulated", "-requests", "20", "-otlp",
+		"http://" + address}, nil)
 	require.NoError(t, err)
 	require.NoError(t, service.Wait(time.Minute), service.Output())
 
@@ -99,11 +100,13 @@ func TestEachRequestsTraceShowsWhatTheGPUDid(t *testing.T) {
 		require.Equal(t, request.StartTimestamp(), of["queue"].StartTimestamp())
 		require.Equal(t, of["h2d.tokens"].StartTimestamp(), of["queue"].EndTimestamp())
 		require.Positive(t, double(t, of["prefill"], "gpu.request.time_to_first_item"))
-		require.InEpsilon(t, double(t, of["decode"], "gpu.energy")/value(of["decode"], "gpu.operation.items"), double(t, of["decode"], "gpu.request.item.energy"), 1e-9)
+		require.InEpsilon(t, double(t, of["decode"], "gpu.energy")/value(of["decode"], "gpu.operation.items"),
+			double(t, of["decode"], "gpu.request.item.energy"), 1e-9)
 	}
 	require.Equal(t, tokens, made)
 	require.Positive(t, device)
-	require.InEpsilon(t, device, accounts+own, 1e-6, "requests and what iterations have of their own are the device's energy")
+	require.InEpsilon(t, device, accounts+own, 1e-6,
+		"requests and what iterations have of their own are the device's energy")
 }
 
 // each calls f for all spans.

@@ -140,13 +140,14 @@ func (s *service) request(t *testing.T) trace.TraceID {
 	return span.SpanContext().TraceID()
 }
 
-// queue answers as soon as the work is launched. The request's span is longer than the device's, which end after it. Its times are
-// stated, so that they are in this order however slow the machine is.
+// queue answers as soon as the work is launched. The request's span is longer than the device's, which end after it.
+// Its times are stated, so that they are in this order however slow the machine is.
 func (s *service) queue(t *testing.T) trace.TraceID {
 	t.Helper()
 	embed := gpuspan.NewOperation("embed")
 	answered := time.Now()
-	ctx, span := s.tracer.Start(t.Context(), queuedRequest, trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(answered.Add(-time.Minute)))
+	ctx, span := s.tracer.Start(t.Context(), queuedRequest, trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithTimestamp(answered.Add(-time.Minute)))
 	for range 2 {
 		x := embed.Start(ctx, s.stream)
 		s.gpu.Launch(s.raw, simgpu.Kernel{Duration: queuedTime})
@@ -161,7 +162,8 @@ func (s *service) queue(t *testing.T) trace.TraceID {
 func (s *service) train(t *testing.T) trace.TraceID {
 	t.Helper()
 	ctx, span := s.tracer.Start(t.Context(), "fit")
-	loop := train.NewLoop(s.profiler, "train", s.stream, train.Items("image"), train.TotalSteps(stepCount), train.ModelDevices(1, gpuspan.BF16))
+	loop := train.NewLoop(s.profiler, "train", s.stream, train.Items("image"), train.TotalSteps(stepCount),
+		train.ModelDevices(1, gpuspan.BF16))
 	for _, step := range loop.Steps(ctx) {
 		phase := step.Phase(train.Forward)
 		s.gpu.Launch(s.raw, simgpu.Kernel{Duration: forwardTime})

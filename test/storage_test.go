@@ -44,8 +44,8 @@ service:
     metrics: {receivers: [gpu], exporters: [debug]}
 `
 
-// The real binary is killed with everything held, and started again: each span comes out once, between the service's own
-// wrappers of components, which count who holds a request.
+// The real binary is killed with everything held, and started again: each span comes out once, between the service's
+// own wrappers of components, which count who holds a request.
 func TestHeldSpansSurviveAKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")

@@ -27,7 +27,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// compared has both outputs of gpu_metrics, and sends what it says of slow ranks through all that looks for GPU spans once more.
+// compared has both outputs of gpu_metrics, and sends what it says of slow ranks through all that looks for GPU spans
+// once more.
 const compared = `
 extensions:
   gpu_samples: {}
@@ -56,7 +57,8 @@ service:
     metrics/device: {receivers: [gpu], exporters: [debug]}
 `
 
-// ranks are one step of four ranks, each in a trace of its own whose first byte is the rank and one. The third loses 20 ms in attention.
+// ranks are one step of four ranks, each in a trace of its own whose first byte is the rank and one. The third loses 20
+// ms in attention.
 func (x timeline) ranks() []*sender {
 	var out []*sender
 	for rank := range 4 {
@@ -98,13 +100,15 @@ func (x timeline) checkStraggler(t *testing.T, rs ptrace.ResourceSpans, s ptrace
 	require.Equal(t, x.at(0.02), s.StartTimestamp())
 	require.Equal(t, x.at(0.07), s.EndTimestamp())
 	got := s.Attributes().AsRaw()
-	for key, want := range map[string]float64{"gpu.straggler.score": 80. / 60, "gpu.straggler.delay": 0.020, "gpu.straggler.median": 0.060} {
+	for key, want := range map[string]float64{"gpu.straggler.score": 80. / 60, "gpu.straggler.delay": 0.020,
+		"gpu.straggler.median": 0.060} {
 		require.InEpsilon(t, want, got[key], 1e-9, key)
 		delete(got, key)
 	}
 	require.Equal(t, map[string]any{
-		"gpu.straggler.section": "backward/attention", "gpu.straggler.phase": "backward", "gpu.straggler.rank.count": int64(4),
-		"gpu.step.index": int64(120), "gpu.operation.name": "train",
+		"gpu.straggler.section": "backward/attention", "gpu.straggler.phase": "backward",
+		"gpu.straggler.rank.count": int64(4),
+		"gpu.step.index":           int64(120), "gpu.operation.name": "train",
 	}, got)
 	require.Equal(t, 1, s.Links().Len())
 	require.Equal(t, pcommon.TraceID{1}, s.Links().At(0).TraceID())
@@ -122,7 +126,8 @@ func export(t *testing.T, address string, all []*sender) {
 	}
 }
 
-// What waits is compared and said when the real Collector is stopped, through both outputs; what is said is no GPU span for anybody.
+// What waits is compared and said when the real Collector is stopped, through both outputs; what is said is no GPU span
+// for anybody.
 func TestTheSlowRanksTraceSaysSo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -157,7 +162,8 @@ func TestTheSlowRanksTraceSaysSo(t *testing.T) {
 		all += text
 	}
 	require.Equal(t, 8, strings.Count(all, "trainer gpu.step.duration["), "each series begins with a 0")
-	require.Equal(t, 4, strings.Count(all, " = 1 in 0.1, 1 exemplars\n"), "the Collector gives a batch to both faces; it is counted once:\n%s", all)
+	require.Equal(t, 4, strings.Count(all, " = 1 in 0.1, 1 exemplars\n"),
+		"the Collector gives a batch to both faces; it is counted once:\n%s", all)
 	require.Equal(t, 1, strings.Count(all, "trainer gpu.straggler.delay["))
 	require.Contains(t, all, "gpu.job.rank:2 gpu.operation.name:train gpu.straggler.section:backward/attention] = 0.02\n")
 	again, err := os.ReadFile(filepath.Join(dir, "again.json"))
@@ -165,8 +171,8 @@ func TestTheSlowRanksTraceSaysSo(t *testing.T) {
 	require.Empty(t, string(again), "nothing to count")
 }
 
-// gateway is the shipped pipeline of a gateway that is the only one, so that its traces come back to itself. Times are a fourth of the
-// shipped ones, no trace is kept by chance, and what leaves is written to a file.
+// gateway is the shipped pipeline of a gateway that is the only one, so that its traces come back to itself. Times are
+// a fourth of the shipped ones, no trace is kept by chance, and what leaves is written to a file.
 func gateway(t *testing.T, traces, jobs, health, file string) string {
 	return edited(t, "kubernetes/gateway", func(at func(path ...string) map[string]any) {
 		at("receivers", "otlp/traces", "protocols", "grpc")["endpoint"] = traces
@@ -229,8 +235,8 @@ func edited(t *testing.T, name string, edit func(at func(path ...string) map[str
 	return string(out)
 }
 
-// The gateway of a cluster: spans come by trace and by job, the comparison goes back by trace, and tail sampling keeps the slow rank's
-// trace, whole, and only that.
+// The gateway of a cluster: spans come by trace and by job, the comparison goes back by trace, and tail sampling keeps
+// the slow rank's trace, whole, and only that.
 func TestTheGatewayKeepsTheSlowRanksTrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
@@ -269,7 +275,8 @@ func TestTheGatewayKeepsTheSlowRanksTrace(t *testing.T) {
 		}
 		return len(kept) > 0
 	}, 30*time.Second, 100*time.Millisecond)
-	for _, name := range []string{"train", "forward", "backward", "attention", "all_reduce", "straggler backward/attention"} {
+	for _, name := range []string{"train", "forward", "backward", "attention", "all_reduce",
+		"straggler backward/attention"} {
 		require.Contains(t, kept, name)
 	}
 	require.Len(t, kept, 6)

@@ -135,8 +135,8 @@ func (p *process) interrupt(t *testing.T) int {
 	return p.exit(t, time.Minute)
 }
 
-// healthy returns when the Collector answers that it is. It does so a moment before it listens to signals, and until then one would kill it, so
-// it has to answer often enough for its other goroutines to have had their turn.
+// healthy returns when the Collector answers that it is. It does so a moment before it listens to signals, and until
+// then one would kill it, so it has to answer often enough for its other goroutines to have had their turn.
 func (p *process) healthy(t *testing.T, port string) {
 	t.Helper()
 	answers := 0
@@ -165,7 +165,8 @@ func TestRunsWithoutConfigurationAndSaysWhatListensWhere(t *testing.T) {
 	ports, env := freePorts(t)
 	p := start(t, env)
 	p.healthy(t, ports.health)
-	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "  GPUs ") }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "  GPUs ") }, time.Minute,
+		10*time.Millisecond)
 	require.Zero(t, p.interrupt(t))
 	require.Equal(t, []string{
 		"Everything is ready: otelcol-gpu " + version + ". Ctrl-C ends it.",
@@ -201,18 +202,23 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 		name, yaml string
 		want       []string
 	}{
-		{"an extension that is not there", fmt.Sprintf(pipelines, "gpu_samples/missing", "127.0.0.1:0"), []string{"gpu_samples/missing"}},
-		{"a component that is not built in", "connectors: {ebpf: {}}\n" + fmt.Sprintf(pipelines, "", "127.0.0.1:0"), []string{"ebpf"}},
+		{"an extension that is not there", fmt.Sprintf(pipelines, "gpu_samples/missing", "127.0.0.1:0"),
+			[]string{"gpu_samples/missing"}},
+		{"a component that is not built in", "connectors: {ebpf: {}}\n" + fmt.Sprintf(pipelines, "", "127.0.0.1:0"),
+			[]string{"ebpf"}},
 		{
 			"a processor of the full build", fmt.Sprintf("processors: {tail_sampling: {}}\n"+pipelines, "", "127.0.0.1:0"),
 			[]string{`the processor "tail_sampling" is in the full build: "make build-full"`, "-tags ottl"},
 		},
 		{
-			"a receiver of the full build", strings.Replace(fmt.Sprintf(pipelines, "", "127.0.0.1:0"), "receivers: {otlp", "receivers: {prometheus: {}, otlp", 1),
+			"a receiver of the full build", strings.Replace(fmt.Sprintf(pipelines, "", "127.0.0.1:0"), "receivers: {otlp",
+				"receivers: {prometheus: {}, otlp", 1),
 			[]string{`the receiver "prometheus" is in the full build: "make build-full"`},
 		},
-		{"a key that does not exist", "extensions: {gpu_samples: {retain: 1s}}\n" + fmt.Sprintf(pipelines, "gpu_samples", "127.0.0.1:0"), []string{"retain"}},
-		{"a port that is taken", fmt.Sprintf(pipelines, "", taken.Addr()), []string{taken.Addr().String(), "address already in use", "choose another"}},
+		{"a key that does not exist", "extensions: {gpu_samples: {retain: 1s}}\n" + fmt.Sprintf(pipelines, "gpu_samples",
+			"127.0.0.1:0"), []string{"retain"}},
+		{"a port that is taken", fmt.Sprintf(pipelines, "", taken.Addr()),
+			[]string{taken.Addr().String(), "address already in use", "choose another"}},
 		{
 			"a reference to an extension that is not there",
 			"processors: {gpu_derive: {samples: gpu_samples/x}}\n" +

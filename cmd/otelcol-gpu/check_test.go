@@ -55,7 +55,8 @@ func TestCheckNamesWhatDeviates(t *testing.T) {
 	out, err = check(t, "", right, wrong)
 	require.ErrorIs(t, err, errReported)
 	assert.True(t, strings.HasPrefix(out, wrong+":5: "+wrongLine), out)
-	assert.Contains(t, out, "\n3 spans (3 of GPU work or about it), 0 metric points, 0 log records: 1 complaints of 1 kinds\n")
+	assert.Contains(t, out,
+		"\n3 spans (3 of GPU work or about it), 0 metric points, 0 log records: 1 complaints of 1 kinds\n")
 
 	out, err = check(t, wrongSpan, "-")
 	require.ErrorIs(t, err, errReported)
@@ -103,5 +104,6 @@ func TestCheckTakesLiveTelemetry(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, <-done, errReported)
 	assert.True(t, strings.HasPrefix(b.String(), wrongLine), b.String())
-	assert.Contains(t, b.String(), "2 spans (2 of GPU work or about it), 0 metric points, 0 log records: 1 complaints of 1 kinds")
+	assert.Contains(t, b.String(),
+		"2 spans (2 of GPU work or about it), 0 metric points, 0 log records: 1 complaints of 1 kinds")
 }

@@ -38,7 +38,8 @@ func newConvertCommand() *cobra.Command {
 			"DIR/compare.html with --html.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := interruptible(cmd, "results of an earlier run are as they were; what is beside them with a temporary name can be deleted")
+			ctx, stop := interruptible(cmd,
+				"results of an earlier run are as they were; what is beside them with a temporary name can be deleted")
 			defer stop()
 			if o.Out == "" && o.HTML {
 				o.Out = "otelgpu-report"
@@ -65,9 +66,11 @@ func newConvertCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().TextVar(&detail, "detail", kinetoreceiver.DetailAuto, "auto, steps, annotations, operators or kernels")
-	cmd.Flags().TextVar(&extent, "extent", kinetoreceiver.ExtentAll, "activities that verdicts are of: all, steps or steps_but_last")
+	cmd.Flags().TextVar(&extent, "extent", kinetoreceiver.ExtentAll,
+		"activities that verdicts are of: all, steps or steps_but_last")
 	cmd.Flags().StringVar(&job, "job-id", "", "gpu.job.id of files that have none: the ranks of one run are linked by it")
-	cmd.Flags().StringVar(&device, "device", "", "model of devices that a file does not name, as the driver calls it: verdicts compare with its peak (docs/peaks.md)")
+	cmd.Flags().StringVar(&device, "device", "",
+		"model of devices that a file does not name, as the driver calls it: verdicts compare with its peak (docs/peaks.md)")
 	cmd.Flags().StringVar(&o.Out, "out", "", "folder for the results (required, but with --html)")
 	cmd.Flags().IntVar(&o.Rows, "rows", 30, "operations in the table (0: all)")
 	cmd.Flags().BoolVar(&o.HTML, "html", false, "write the report as a page, too: one file, which needs no network")
@@ -78,7 +81,8 @@ func newConvertCommand() *cobra.Command {
 // partial is remarked of files that were made of a profile, at whatever detail.
 const partial = "spans as they were written: the table has only activities that have a span of their own"
 
-// profileReader reads a file by what it begins with: a database is an export of Nsight Systems, all else must be a trace.
+// profileReader reads a file by what it begins with: a database is an export of Nsight Systems, all else must be a
+// trace.
 func profileReader(asked kinetoreceiver.Detail, extent kinetoreceiver.Extent, job, device string) convert.Reader {
 	return func(ctx context.Context, path string, all bool, emit convert.Emit) (convert.Result, error) {
 		detail := asked
@@ -87,10 +91,12 @@ func profileReader(asked kinetoreceiver.Detail, extent kinetoreceiver.Extent, jo
 		}
 		head, _ := profilefile.Head(path) // what cannot be read is left to the reader, which says why
 		if profilefile.IsSQLite(head) {
-			st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{Detail: detail, Extent: extent, JobID: job, Device: device}, emit)
+			st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{Detail: detail, Extent: extent, JobID: job,
+				Device: device}, emit)
 			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Devices, asked), err
 		}
-		st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: detail, Extent: extent, JobID: job, Device: device, Partial: true}, emit)
+		st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: detail, Extent: extent, JobID: job,
+			Device: device, Partial: true}, emit)
 		if st.Restored > 0 && len(st.Devices) > 0 {
 			st.Faults = append(st.Faults, partial)
 		}

@@ -217,7 +217,8 @@ func requireReference(t *testing.T, want reference, spans string) {
 			moved += c.Bytes
 			copying += c.Sum
 		}
-		require.Equal(t, []int64{copies, moved, copying}, []int64{g.copies, g.moved, g.copying}, "copies of device %s", ordinal)
+		require.Equal(t, []int64{copies, moved, copying}, []int64{g.copies, g.moved, g.copying}, "copies of device %s",
+			ordinal)
 	}
 }
 
@@ -228,7 +229,8 @@ func TestBrokenProfilesAreRefusedByNameAndTheOthersConverted(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
-	good := write("good.json", `{"traceEvents":[{"ph":"X","cat":"kernel","name":"saxpy","ts":10,"dur":5,"pid":0,"tid":7,"args":{"device":0,"stream":7}}]}`)
+	good := write("good.json",
+		`{"traceEvents":[{"ph":"X","cat":"kernel","name":"saxpy","ts":10,"dur":5,"pid":0,"tid":7,"args":{"device":0,"stream":7}}]}`)
 	bad := map[string]string{
 		write("empty.json", ""):                            "empty",
 		write("foreign.json", `{"nodes":[]}`):              "not a Chrome trace",
@@ -274,7 +276,8 @@ func TestConvertNeedsFilesAndAFolder(t *testing.T) {
 func TestAFolderStandsForItsProfiles(t *testing.T) {
 	folder := t.TempDir()
 	for i, name := range []string{"b/rank1.json", "a.json", "notes.txt", "a.json.1.partial"} {
-		trace := fmt.Sprintf(`[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":%d,"dur":2,"args":{"device":0,"stream":7}}]`, 5+i)
+		trace := fmt.Sprintf(
+			`[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":%d,"dur":2,"args":{"device":0,"stream":7}}]`, 5+i)
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(trace), 0o600))
 	}

@@ -24,7 +24,8 @@ func TestConvertOfEveryRecordedProfilePassesTheCheck(t *testing.T) {
 	}
 	root := recorded.Path(t)
 	profile := regexp.MustCompile(`^(kineto|nsys)/.*\.(json|json\.gz|sqlite)$`)
-	others := regexp.MustCompile(`\.ref\.json$|/truth\.json$|_et\.json\.gz$`) // what a profile should give, and an execution trace
+	// what a profile should give, and an execution trace
+	others := regexp.MustCompile(`\.ref\.json$|/truth\.json$|_et\.json\.gz$`)
 	converted := 0
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		require.NoError(t, err)

@@ -34,7 +34,8 @@ func TestCompareNamesTheLoader(t *testing.T) {
 	out, err := convertOutput(t, "--compare", without, with)
 	require.NoError(t, err)
 	lines := strings.Split(out, "\n")
-	assert.Contains(t, lines[0], "a step is 32.49ms (19.6 %) shorter: 166.08ms before, 133.59ms after; idle: loader -46.8 ms")
+	assert.Contains(t, lines[0],
+		"a step is 32.49ms (19.6 %) shorter: 166.08ms before, 133.59ms after; idle: loader -46.8 ms")
 	assert.Contains(t, lines[3], "-46.823     47.285     0.462  idle: loader")
 	assert.Contains(t, out, "aten::cudnn_convolution")
 	assert.Contains(t, out, "wgrad_alg0_engine")

@@ -55,7 +55,8 @@ func TestTheReportOfATraceHasItsNumbers(t *testing.T) {
 	out := t.TempDir()
 	stdout, err := convertOutput(t, "--html", "--out", out, path)
 	require.NoError(t, err, stdout)
-	assert.Contains(t, stdout, filepath.Join(out, "report.html")+"\n    the report: open it in a browser; it needs nothing else\n")
+	assert.Contains(t, stdout, filepath.Join(out, "report.html")+
+		"\n    the report: open it in a browser; it needs nothing else\n")
 	s, size := reportState(t, filepath.Join(out, "report.html"))
 	assert.Less(t, size, 400_000)
 	require.Len(t, s.Profiles, 1)
@@ -103,7 +104,8 @@ func TestTheReportOf100000EventsIsSmall(t *testing.T) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, `{"ph":"X","cat":"kernel","name":"void kernel_%d<%s>(float*)","ts":%d,"dur":%d,"pid":0,"tid":7,"args":{"device":%d,"stream":%d}}`,
+		fmt.Fprintf(&b,
+			`{"ph":"X","cat":"kernel","name":"void kernel_%d<%s>(float*)","ts":%d,"dur":%d,"pid":0,"tid":7,"args":{"device":%d,"stream":%d}}`,
 			i%5000, strings.Repeat("long_template_argument, ", 10), 3*i, 1+i%40, i%8, i%32)
 	}
 	b.WriteString(`]}`)

@@ -26,7 +26,8 @@ func TestConvertRestoresItsOwnTraces(t *testing.T) {
 		e := chrometrace.Event{
 			Process: chrometrace.Process{Service: "training"}, Name: name, Start: start + from, End: start + from + length,
 			Trace: [16]byte{1}, Span: [8]byte{span}, Parent: [8]byte{1}, Args: append(args,
-				chrometrace.Arg{Key: "gpu.operation.type", Value: chrometrace.String(kind)}, chrometrace.Arg{Key: "gpu.device.ordinal", Value: chrometrace.Int(0)},
+				chrometrace.Arg{Key: "gpu.operation.type", Value: chrometrace.String(kind)},
+				chrometrace.Arg{Key: "gpu.device.ordinal", Value: chrometrace.Int(0)},
 				chrometrace.Arg{Key: "gpu.timing.source", Value: chrometrace.String("simulated")}),
 		}
 		e.Classify()
@@ -37,7 +38,8 @@ func TestConvertRestoresItsOwnTraces(t *testing.T) {
 	}
 	add(2, "backward", "section", 0, 400_000, seconds(350e-6))
 	add(3, "mlp", "section", 1000, 5000, seconds(5e-6))
-	add(4, "h2d.batch", "copy", 500_000, 1000, seconds(1e-6), chrometrace.Arg{Key: "gpu.io.size", Value: chrometrace.Int(4096)})
+	add(4, "h2d.batch", "copy", 500_000, 1000, seconds(1e-6), chrometrace.Arg{Key: "gpu.io.size",
+		Value: chrometrace.Int(4096)})
 	path := filepath.Join(t.TempDir(), "trace.json")
 	out, err := os.Create(path)
 	require.NoError(t, err)

@@ -28,7 +28,8 @@ func TestAFolderOfRanksIsOneJob(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &truth))
 	files, err := filepath.Glob(filepath.Join(dir, "worker?.pt.trace.json.gz"))
 	require.NoError(t, err)
-	stdout, stderr, err := inProcess(t, append([]string{"convert", "--detail", "steps", "--out", t.TempDir()}, files...)...)
+	stdout, stderr, err := inProcess(t, append([]string{"convert", "--detail", "steps", "--out", t.TempDir()},
+		files...)...)
 	require.NoError(t, err, stderr)
 	require.Contains(t, stdout, "8 ranks of one job of 8: rank 7 holds the others up: it comes last at 5 of 8 collectives")
 	_, table, found := strings.Cut(stdout, "HELD OTHERS UP")
@@ -48,7 +49,8 @@ func TestWhatTheLateRankDidIsSaid(t *testing.T) {
 	for rank := range 2 {
 		var events []string
 		event := func(cat, name string, ts, dur, stream int) {
-			events = append(events, fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"ts":%d,"dur":%d,"pid":%d,"tid":%d,"args":{"device":%d,"stream":%d}}`,
+			events = append(events, fmt.Sprintf(
+				`{"ph":"X","cat":%q,"name":%q,"ts":%d,"dur":%d,"pid":%d,"tid":%d,"args":{"device":%d,"stream":%d}}`,
 				cat, name, ts, dur, rank, stream, rank, stream))
 		}
 		for k := range 10 {
@@ -61,6 +63,7 @@ func TestWhatTheLateRankDidIsSaid(t *testing.T) {
 	}
 	stdout, stderr, err := inProcess(t, "convert", "--out", t.TempDir(), dir)
 	require.NoError(t, err, stderr)
-	require.Contains(t, stdout, "2 ranks of one job of 2: rank 1 holds the others up: it comes last at 10 of 10 collectives, and they wait 4.00 ms for it, 4.00 ms each. "+
-		"Before those it has, against the others' median, 4.00 ms more of computation. Of the others' communication of 6.00 ms, 4.00 ms (67 %) is waiting for a late rank.")
+	require.Contains(t, stdout,
+		"2 ranks of one job of 2: rank 1 holds the others up: it comes last at 10 of 10 collectives, and they wait 4.00 ms for it, 4.00 ms each. "+
+			"Before those it has, against the others' median, 4.00 ms more of computation. Of the others' communication of 6.00 ms, 4.00 ms (67 %) is waiting for a late rank.")
 }

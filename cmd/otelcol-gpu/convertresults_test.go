@@ -21,7 +21,8 @@ import (
 func kernels(name string, n int) string {
 	events := make([]string, n)
 	for i := range events {
-		events[i] = fmt.Sprintf(`{"ph":"X","cat":"kernel","name":%q,"ts":%d,"dur":5,"pid":0,"tid":7,"args":{"device":0,"stream":7}}`, name, 10*i+10)
+		events[i] = fmt.Sprintf(
+			`{"ph":"X","cat":"kernel","name":%q,"ts":%d,"dur":5,"pid":0,"tid":7,"args":{"device":0,"stream":7}}`, name, 10*i+10)
 	}
 	return `{"traceEvents":[` + strings.Join(events, ",") + `]}`
 }
@@ -159,7 +160,8 @@ func TestNamesOfAProfileCannotCommandTheTerminal(t *testing.T) {
 	dir := t.TempDir()
 	file := writeFile(t, dir, "evil.json", `{"deviceProperties":[{"id":0,"name":"A100\u001b[2J"}],"traceEvents":[
 		{"ph":"X","cat":"kernel","name":"k\u001b]0;x\u0007","ts":1,"dur":1,"pid":0,"tid":7,"args":{"device":0,"stream":7}}]}`)
-	stdout, stderr, err := inProcess(t, "convert", "--out", filepath.Join(dir, "out"), file, filepath.Join(dir, "no\x1b[31m"))
+	stdout, stderr, err := inProcess(t, "convert", "--out", filepath.Join(dir, "out"), file,
+		filepath.Join(dir, "no\x1b[31m"))
 	require.ErrorIs(t, err, errReported)
 	require.NotContains(t, stdout+stderr, "\x1b")
 	require.Contains(t, stdout, `A100\x1b[2J`)

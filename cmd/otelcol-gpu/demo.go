@@ -28,7 +28,8 @@ func newDemoCommand() *cobra.Command {
 	}
 	cmd.Flags().DurationVar(&o.Duration, "duration", 30*time.Second, "how long the workload runs")
 	cmd.Flags().BoolVar(&o.Simulated, "simulated", false, "use a simulated device also where there is a GPU")
-	cmd.Flags().BoolVar(&o.HTML, "html", false, "write the page to report.html at the end: one file, which needs no network")
+	cmd.Flags().BoolVar(&o.HTML, "html", false,
+		"write the page to report.html at the end: one file, which needs no network")
 	cmd.Flags().StringVar(&o.Out, "out", "otelgpu-demo", "folder for trace.json, spans.json and metrics.json")
 	cmd.Flags().StringVar(&o.Send, "otlp", "", "send the spans to a store as well: host:port (gRPC), or http://host:port")
 	return cmd

@@ -31,7 +31,8 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	require.NotEmpty(t, recorded.Steps)
 	require.NotEmpty(t, recorded.Requests)
 	require.NotEmpty(t, recorded.Roofs, "of a model that no table has, by the spans' rates and shares")
-	for _, want := range []string{"The device is simulated", "prefill", "decode", "train", filepath.Join(dir, "trace.json")} {
+	for _, want := range []string{"The device is simulated", "prefill", "decode", "train",
+		filepath.Join(dir, "trace.json")} {
 		require.Contains(t, stdout, want)
 	}
 
@@ -103,11 +104,13 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 			require.Positive(t, number(a[name], semconv.GPUOperationItemsKey), trace)
 		}
 		require.Equal(t, 512.0, number(a["prefill"], semconv.GPUOperationItemsKey))
-		require.Equal(t, number(a["decode"], semconv.GPUOperationItemsKey), number(a["decode"], semconv.GPURequestBatchCountKey))
+		require.Equal(t, number(a["decode"], semconv.GPUOperationItemsKey),
+			number(a["decode"], semconv.GPURequestBatchCountKey))
 	}
 	// The findings name it, and what else stands out.
 	require.Regexp(t, `slow request: \d+.*; it used [\d.]+ J \(trace `+long+`\)`, stdout)
-	require.Regexp(t, `throttle: the clock was held back in 1 of 1 spans of prefill.long, \d.* of GPU time \(sw_power_cap\)`, stdout)
+	require.Regexp(t,
+		`throttle: the clock was held back in 1 of 1 spans of prefill.long, \d.* of GPU time \(sw_power_cap\)`, stdout)
 	require.Regexp(t, `pageable copy: h2d.batch moves from pageable memory at 1\d\.\d GB/s, \d+ % of the bus`, stdout)
 	require.Regexp(t, `(?m)^prefill.long +section +1 +\d`, stdout, "the table")
 	require.NotEmpty(t, long)
@@ -207,7 +210,8 @@ func TestDemoNamesWhatItCannotUse(t *testing.T) {
 
 func TestARecordingIsPlayedBack(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "device.gpurec")
-	stdout, _, err := inProcess(t, "record", "--source", "simulated", "--duration", "1s", "--interval", "20ms", "--out", file)
+	stdout, _, err := inProcess(t, "record", "--source", "simulated", "--duration", "1s", "--interval", "20ms", "--out",
+		file)
 	require.NoError(t, err)
 	require.Contains(t, stdout, "1 devices from simulated")
 	out := filepath.Join(t.TempDir(), "metrics.json")

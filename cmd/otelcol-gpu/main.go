@@ -38,11 +38,13 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan"
 )
 
-// version is the repository's, on scopes, in user agents and everywhere else; -ldflags "-X main.version=…" gives a build its own.
+// version is the repository's, on scopes, in user agents and everywhere else; -ldflags "-X main.version=…" gives a
+// build its own.
 var version = gpuspan.Version
 
 func buildInfo() component.BuildInfo {
-	return component.BuildInfo{Command: "otelcol-gpu", Description: "OpenTelemetry Collector for GPU work", Version: version}
+	return component.BuildInfo{Command: "otelcol-gpu", Description: "OpenTelemetry Collector for GPU work",
+		Version: version}
 }
 
 func main() {
@@ -139,7 +141,8 @@ func command() (*cobra.Command, error) {
 			}
 		}
 	}
-	root.AddCommand(newConfigCommand(), newDemoCommand(), newConvertCommand(), newCaptureCommand(), newRecordCommand(), newCheckCommand())
+	root.AddCommand(newConfigCommand(), newDemoCommand(), newConvertCommand(), newCaptureCommand(), newRecordCommand(),
+		newCheckCommand())
 	return root, nil
 }
 
@@ -165,7 +168,8 @@ func newConfigCommand() *cobra.Command {
 	}
 }
 
-// interruptible is a context that ends with the first Ctrl-C or SIGTERM. A second one ends the process at once, and says what it leaves.
+// interruptible is a context that ends with the first Ctrl-C or SIGTERM. A second one ends the process at once, and
+// says what it leaves.
 func interruptible(cmd *cobra.Command, leaves string) (context.Context, context.CancelFunc) {
 	parent := cmd.Context()
 	if parent == nil {

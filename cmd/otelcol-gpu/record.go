@@ -84,7 +84,8 @@ func record(ctx context.Context, cmd *cobra.Command, o recordOptions) (err error
 	if err := os.Rename(f.Name(), o.out); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d samples and events of %d devices from %s\nplay it: receivers: {gpu: {source: replay, replay: {file: %s}}}\n",
+	fmt.Fprintf(cmd.OutOrStdout(),
+		"%s: %d samples and events of %d devices from %s\nplay it: receivers: {gpu: {source: replay, replay: {file: %s}}}\n",
 		o.out, summary.Lines, summary.Devices, summary.Source, o.out)
 	return nil
 }

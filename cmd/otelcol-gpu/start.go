@@ -18,8 +18,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// welcome says in at most five lines what runs: what listens where, where the page is, and which devices are read, as soon as that
-// is known. It listens to the Collector's own log, whatever its level: the Collector announces these moments nowhere else.
+// welcome says in at most five lines what runs: what listens where, where the page is, and which devices are read, as
+// soon as that is known. It listens to the Collector's own log, whatever its level: the Collector announces these
+// moments nowhere else.
 type welcome struct {
 	out      io.Writer
 	resolver confmap.ResolverSettings
@@ -130,8 +131,8 @@ func (w *welcome) start() {
 	}
 }
 
-// listeners are what the configuration opens, as kind and addresses. It is read once more: the Collector does not hand it out. One that
-// would have to be fetched again is not.
+// listeners are what the configuration opens, as kind and addresses. It is read once more: the Collector does not hand
+// it out. One that would have to be fetched again is not.
 func (w *welcome) listeners() (lines [][2]string) {
 	if slices.ContainsFunc(w.resolver.URIs, func(uri string) bool { return strings.HasPrefix(uri, "http") }) {
 		return nil

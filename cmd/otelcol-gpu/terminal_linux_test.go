@@ -75,7 +75,8 @@ func inTerminal(t *testing.T, columns, lines uint16, env []string, args ...strin
 
 func (p *tty) waitFor(t *testing.T, text string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(p.screen.String(), text) }, time.Minute, 10*time.Millisecond, "%q", &p.screen)
+	require.Eventually(t, func() bool { return strings.Contains(p.screen.String(), text) }, time.Minute,
+		10*time.Millisecond, "%q", &p.screen)
 }
 
 // frames are the pictures that were drawn on the alternate screen, without colours.
@@ -140,7 +141,8 @@ func TestNoColoursWhereNoneAreWanted(t *testing.T) {
 }
 
 func TestADumbTerminalGetsNoControlSequences(t *testing.T) {
-	p := inTerminal(t, 80, 24, append(os.Environ(), "TERM=dumb"), "demo", "--simulated", "--duration", "1s", "--out", t.TempDir())
+	p := inTerminal(t, 80, 24, append(os.Environ(), "TERM=dumb"), "demo", "--simulated", "--duration", "1s", "--out",
+		t.TempDir())
 	require.Zero(t, p.exit(t, time.Minute))
 	require.False(t, bytes.ContainsRune([]byte(p.screen.String()), '\x1b'))
 }

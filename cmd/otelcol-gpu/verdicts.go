@@ -24,10 +24,11 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 )
 
-// result is what convert prints of a file: what is to be gained first, then where the time of each device went, and at detail
-// operators their rates.
+// result is what convert prints of a file: what is to be gained first, then where the time of each device went, and at
+// detail operators their rates.
 func result(
-	spans, cut int64, faults []string, skipped map[string]int64, what string, devices []verdict.Report, detail kinetoreceiver.Detail,
+	spans, cut int64, faults []string, skipped map[string]int64, what string, devices []verdict.Report,
+	detail kinetoreceiver.Detail,
 ) convert.Result {
 	r := convert.Result{Spans: spans, Cut: cut, Devices: devices, Odd: slices.Clone(faults)}
 	for _, d := range devices {
@@ -70,8 +71,10 @@ func operatorTable(d *verdict.Report) []string {
 		if bound == "" {
 			bound = "-"
 		}
-		fmt.Fprintf(w, "%d\t%s\t%.3g\t%s\t%s\t%s\t%s\t  %s\n", o.Kernels, verdict.Span(int64(o.Time)), 100*float64(o.Time)/float64(max(1, d.Window)),
-			known(o.FLOPRate, 1e12), known(o.ByteRate, 1e9), known(o.PeakShare, 0.01), bound, strings.TrimSpace(o.Name+" "+o.Shapes))
+		fmt.Fprintf(w, "%d\t%s\t%.3g\t%s\t%s\t%s\t%s\t  %s\n", o.Kernels, verdict.Span(int64(o.Time)),
+			100*float64(o.Time)/float64(max(1, d.Window)),
+			known(o.FLOPRate, 1e12), known(o.ByteRate, 1e9), known(o.PeakShare, 0.01), bound,
+			strings.TrimSpace(o.Name+" "+o.Shapes))
 	}
 	_ = w.Flush()
 	lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
@@ -114,7 +117,8 @@ func comparison(
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\n%s\n    the same as a page: open it in a browser; it needs nothing else\n", printable.Line(path))
+	_, err = fmt.Fprintf(out, "\n%s\n    the same as a page: open it in a browser; it needs nothing else\n",
+		printable.Line(path))
 	return err
 }
 
@@ -123,9 +127,11 @@ func analyse(ctx context.Context, path string, extent kinetoreceiver.Extent, dev
 	discard := func(context.Context, ptrace.Traces) error { return nil }
 	head, _ := profilefile.Head(path)
 	if profilefile.IsSQLite(head) {
-		st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{Detail: nsysreceiver.DetailSteps, Extent: extent, Device: device}, discard)
+		st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{Detail: nsysreceiver.DetailSteps, Extent: extent,
+			Device: device}, discard)
 		return st.Devices, err
 	}
-	st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailSteps, Extent: extent, Device: device, Partial: true}, discard)
+	st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailSteps,
+		Extent: extent, Device: device, Partial: true}, discard)
 	return st.Devices, err
 }

@@ -24,7 +24,8 @@ type deviceKey struct {
 
 // sectionStates are the names of what sections did of a device; theirs is one class.
 var sectionStates = [stateStarved + 1]string{
-	0: semconv.GPUSectionStateGap, classCompute: semconv.GPUSectionStateCovered, stateStarved: semconv.GPUSectionStateStarved,
+	0: semconv.GPUSectionStateGap, classCompute: semconv.GPUSectionStateCovered,
+	stateStarved: semconv.GPUSectionStateStarved,
 }
 
 // activityStates are the names of what runs at one instant, by class bits; 0 is idle or starved.

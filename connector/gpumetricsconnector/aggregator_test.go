@@ -17,7 +17,8 @@ import (
 
 func TestAnOperationFeedsItsMetrics(t *testing.T) {
 	a := newTest(t, nil)
-	a.take(batch(t, attrs{"service.name": "s"}, span{"p", 0, 2000, prefill, 1, 0, ""}, span{"p", 3000, 5000, prefill, 2, 0, ""},
+	a.take(batch(t, attrs{"service.name": "s"}, span{"p", 0, 2000, prefill, 1, 0, ""},
+		span{"p", 3000, 5000, prefill, 2, 0, ""},
 		span{"GET /", 0, 9000, attrs{"http.request.method": "GET"}, 3, 0, ""}), clock)
 	md := output(t, a, clock)
 	assert.Equal(t, prefillPoints, values(t, md))
@@ -45,7 +46,8 @@ func TestEachGroupOfMetricsCanBeOff(t *testing.T) {
 	for prefix, edit := range off {
 		a := newTest(t, edit)
 		for rank := range 3 {
-			a.take(batch(t, rankOf(rank, 3), span{"k", 0, 10, kernel, 2, 0, ""}, span{"step", 0, 100_000, step, 1, 0, ""}), clock)
+			a.take(batch(t, rankOf(rank, 3), span{"k", 0, 10, kernel, 2, 0, ""}, span{"step", 0, 100_000, step, 1, 0, ""}),
+				clock)
 		}
 		groups := map[string]bool{}
 		for _, rm := range a.output(noScope, clock, true).ResourceMetrics().All() {
@@ -78,18 +80,23 @@ func TestASampledSpanCountsForThoseThatWereNot(t *testing.T) {
 	a := newTest(t, nil)
 	a.take(batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, "vendor=x,ot=th:c;rv:ffffffffffffff"}), clock) // one in four
 	got := values(t, output(t, a, clock))
-	assert.Equal(t, "4 in 0.008", got["gpu.operation.duration[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok hw.id:GPU-a]"])
-	assert.Equal(t, int64(4000), got["gpu.operation.io[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section]"])
+	assert.Equal(t, "4 in 0.008",
+		got["gpu.operation.duration[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok hw.id:GPU-a]"])
+	assert.Equal(t, int64(4000),
+		got["gpu.operation.io[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section]"])
 	// Energy was dealt out among the spans that came, so those that did not have none.
-	assert.Equal(t, 0.5, got["gpu.operation.energy[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section hw.id:GPU-a]"])
-	assert.Equal(t, 0.5/128/4, got["gpu.operation.item.energy[gpu.operation.category:prefill gpu.operation.item.type:token gpu.operation.name:p gpu.operation.type:section]"])
+	assert.Equal(t, 0.5,
+		got["gpu.operation.energy[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section hw.id:GPU-a]"])
+	assert.Equal(t, 0.5/128/4,
+		got["gpu.operation.item.energy[gpu.operation.category:prefill gpu.operation.item.type:token gpu.operation.name:p gpu.operation.type:section]"])
 }
 
 // Of four runs one was sampled; the device's 400 J are all on its span.
 func TestEnergyOfSampledSpansIsTheDevices(t *testing.T) {
 	a := newTest(t, nil)
 	a.take(batch(t, nil, span{"p", 0, 2000, with(prefill, attrs{"gpu.energy": 400.0}), 1, 0, "ot=th:c"},
-		span{"step", 0, 2000, attrs{"gpu.operation.type": "step", "gpu.energy": 100.0, "gpu.step.items": 10}, 2, 0, "ot=th:c"}), clock)
+		span{"step", 0, 2000, attrs{"gpu.operation.type": "step", "gpu.energy": 100.0, "gpu.step.items": 10}, 2, 0,
+			"ot=th:c"}), clock)
 	var joules float64
 	for k, v := range values(t, output(t, a, clock)) {
 		if strings.HasPrefix(k, "gpu.operation.energy") {
@@ -101,8 +108,10 @@ func TestEnergyOfSampledSpansIsTheDevices(t *testing.T) {
 
 func TestAdjustedCount(t *testing.T) {
 	for state, want := range map[string]float64{
-		"": 1, "x=y": 1, "ot=": 1, "ot=rv:1": 1, "ot=th:0": 1, "ot=th:8": 2, "ot=th:c": 4, "ot=rv:00000000000001;th:fd70a3d70a3d71": 100, "a=b, ot=th:8": 2,
-		"ot=th:": 1, "ot=th:xyz": 1, "ot=th:111111111111111": 1, "ot=th:ffffffffffffff": 1 << 56, "ot=th:-1": 1, "ot=th:+1": 1,
+		"": 1, "x=y": 1, "ot=": 1, "ot=rv:1": 1, "ot=th:0": 1, "ot=th:8": 2, "ot=th:c": 4,
+		"ot=rv:00000000000001;th:fd70a3d70a3d71": 100, "a=b, ot=th:8": 2,
+		"ot=th:": 1, "ot=th:xyz": 1, "ot=th:111111111111111": 1, "ot=th:ffffffffffffff": 1 << 56, "ot=th:-1": 1,
+		"ot=th:+1": 1,
 	} {
 		assert.InEpsilon(t, want, adjustedCount(state), 1e-12, state)
 	}
@@ -162,7 +171,8 @@ func TestEnergyOfOperationsSumsToWhatTheOutermostSpanHasHoweverANestIsBatched(t 
 			if name == "step" {
 				kind = name
 			}
-			assert.Equal(t, j, got["gpu.operation.energy[gpu.operation.name:"+name+" gpu.operation.type:"+kind+"]"], "%s, batches %v", name, part)
+			assert.Equal(t, j, got["gpu.operation.energy[gpu.operation.name:"+name+" gpu.operation.type:"+kind+"]"],
+				"%s, batches %v", name, part)
 			sum += j
 		}
 		require.Equal(t, 12.0, sum)
@@ -201,7 +211,8 @@ func TestDeltasAddUpToTheCumulative(t *testing.T) {
 	}
 	assert.EqualValues(t, 8, counts) // 5 × 1.5 = 7.5
 	got := values(t, output(t, cumulative, clock))
-	assert.Equal(t, int64(8), got["gpu.operation.count[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok]"])
+	assert.Equal(t, int64(8),
+		got["gpu.operation.count[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok]"])
 	assert.Equal(t, attrs(got), with(values(t, output(t, cumulative, clock)), attrs{
 		"gpu.operation.item.energy[gpu.operation.category:prefill gpu.operation.item.type:token gpu.operation.name:p gpu.operation.type:section]": 0.5 / (128 * 1.5),
 	}), "cumulative points are repeated, gauges are not")
@@ -209,13 +220,15 @@ func TestDeltasAddUpToTheCumulative(t *testing.T) {
 
 func TestResourcesAreKnownByKeptAttributesInAnyOrder(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.ResourceAttributes = []string{"service.name", "host.name"} })
-	for _, r := range []attrs{{"service.name": "s", "host.name": "h", "process.pid": 1}, {"host.name": "h", "process.pid": 2, "service.name": "s"}} {
+	for _, r := range []attrs{{"service.name": "s", "host.name": "h", "process.pid": 1},
+		{"host.name": "h", "process.pid": 2, "service.name": "s"}} {
 		a.take(batch(t, r, span{"p", 0, 10, prefill, 1, 0, ""}), clock)
 	}
 	md := output(t, a, clock)
 	require.Equal(t, 1, md.ResourceMetrics().Len())
 	assert.Equal(t, map[string]any{
-		"service.name": "s", "host.name": "h", "service.instance.id": md.ResourceMetrics().At(0).Resource().Attributes().AsRaw()["service.instance.id"],
+		"service.name": "s", "host.name": "h", "service.instance.id": md.ResourceMetrics().At(
+			0).Resource().Attributes().AsRaw()["service.instance.id"],
 	}, md.ResourceMetrics().At(0).Resource().Attributes().AsRaw())
 }
 
@@ -245,10 +258,13 @@ func TestResourcesWithoutAnInstanceHaveOneMadeOfTheirAttributes(t *testing.T) {
 func TestFurtherDimensionsComeFromSpanElseResource(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.Dimensions = []string{"model", "tenant"} })
 	in := attrs{"gpu.operation.type": "section"}
-	a.take(batch(t, attrs{"tenant": "t1", "model": "m0"}, span{"p", 0, 10, with(in, attrs{"model": "m1"}), 1, 0, ""}, span{"p", 0, 10, in, 2, 0, ""}), clock)
+	a.take(batch(t, attrs{"tenant": "t1", "model": "m0"}, span{"p", 0, 10, with(in, attrs{"model": "m1"}), 1, 0, ""},
+		span{"p", 0, 10, in, 2, 0, ""}), clock)
 	got := values(t, output(t, a, clock))
-	assert.Equal(t, int64(1), got["gpu.operation.count[gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok model:m1 tenant:t1]"])
-	assert.Equal(t, int64(1), got["gpu.operation.count[gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok model:m0 tenant:t1]"])
+	assert.Equal(t, int64(1),
+		got["gpu.operation.count[gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok model:m1 tenant:t1]"])
+	assert.Equal(t, int64(1),
+		got["gpu.operation.count[gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok model:m0 tenant:t1]"])
 }
 
 func TestASpanOfTheFutureDoesNotMoveTheClock(t *testing.T) {
@@ -260,7 +276,8 @@ func TestASpanOfTheFutureDoesNotMoveTheClock(t *testing.T) {
 }
 
 var step = attrs{
-	"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 7, "gpu.step.duration": 0.1, "gpu.step.items": 64, "gpu.step.item.type": "image",
+	"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 7, "gpu.step.duration": 0.1,
+	"gpu.step.items": 64, "gpu.step.item.type": "image",
 	"gpu.step.phase.duration.forward": 0.04, "gpu.step.phase.duration.backward": 0.05, "gpu.energy": 32.0,
 }
 
@@ -282,7 +299,8 @@ func TestStepsFeedTheirMetrics(t *testing.T) {
 	a.take(batch(t, attrs{"gpu.job.rank": 3}, span{"step 9", 400_000, 500_000, step, 1, 0, ""}), clock)
 	got := values(t, output(t, a, clock))
 	assert.Equal(t, 640.0, got["gpu.step.item.rate[gpu.job.rank:3 gpu.operation.name:train gpu.step.item.type:image]"])
-	_, stale := values(t, output(t, a, clock))["gpu.step.item.rate[gpu.job.rank:3 gpu.operation.name:train gpu.step.item.type:image]"]
+	_, stale := values(t, output(t, a,
+		clock))["gpu.step.item.rate[gpu.job.rank:3 gpu.operation.name:train gpu.step.item.type:image]"]
 	assert.False(t, stale)
 }
 

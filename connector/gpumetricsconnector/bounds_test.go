@@ -18,7 +18,8 @@ func TestTooManySeriesOverflow(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.CardinalityLimit = 10 })
 	var spans []span
 	for i := range 100 {
-		spans = append(spans, span{fmt.Sprintf("kernel %d", i), 0, 10, attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"}, 1, 0, ""})
+		spans = append(spans, span{fmt.Sprintf("kernel %d", i), 0, 10,
+			attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"}, 1, 0, ""})
 	}
 	a.take(batch(t, nil, spans...), clock)
 	a.take(batch(t, nil, spans...), clock)
@@ -97,9 +98,11 @@ func TestSilentSeriesAreSentAgain(t *testing.T) {
 	for minute := range 60 {
 		now := clock + int64(minute+1)*int64(time.Minute)
 		got := output(t, a, now)
-		assert.Equal(t, int64(1), values(t, got)["gpu.operation.count[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok]"])
+		assert.Equal(t, int64(1), values(t,
+			got)["gpu.operation.count[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok]"])
 		p := final(got.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints())
-		assert.EqualValues(t, epoch+2_000_000+uint64(minute+1)*uint64(time.Minute), p.Timestamp(), "as much later as the clock")
+		assert.EqualValues(t, epoch+2_000_000+uint64(minute+1)*uint64(time.Minute), p.Timestamp(),
+			"as much later as the clock")
 		assert.EqualValues(t, epoch, p.StartTimestamp())
 		assert.Greater(t, p.Timestamp(), last)
 		last = p.Timestamp()
@@ -149,7 +152,8 @@ func TestPointsOfAFileStayAtItsTime(t *testing.T) {
 	later := clock + int64(24*time.Hour)
 	a.take(batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""}), later)
 	for i := range 3 {
-		p := final(output(t, a, later+int64(i)*int64(time.Hour)).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints())
+		p := final(output(t, a, later+int64(i)*int64(time.Hour)).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(
+			0).Sum().DataPoints())
 		assert.InDelta(t, 0, float64(uint64(p.Timestamp())-(epoch+2_000_000)), 1e6, "but for the millisecond of a change")
 	}
 }
@@ -187,10 +191,14 @@ func TestNoSeriesHasTwoValuesAtOneTime(t *testing.T) {
 		value any
 	}
 	for name, spans := range map[string][]span{
-		"a late span":           {{"p", 0, 900_000, prefill, 1, 0, ""}, {"p", 0, 2000, prefill, 2, 0, ""}, {"p", 0, 3000, prefill, 3, 0, ""}},
-		"less than a ms":        {{"p", 0, 2000, prefill, 1, 0, ""}, {"p", 0, 2100, prefill, 2, 0, ""}, {"p", 0, 2200, prefill, 3, 0, ""}},
-		"a clock that is ahead": {{"p", 0, 40_000_000, prefill, 1, 0, ""}, {"p", 0, 1_000_000, prefill, 2, 0, ""}, {"p", 0, 2_000_000, prefill, 3, 0, ""}},
-		"no clock":              {{"p", 0, 2000, prefill, 1, 0, ""}, {"p", 0, 2000, prefill, 2, 0, ""}, {"p", 0, 2000, prefill, 3, 0, ""}},
+		"a late span": {{"p", 0, 900_000, prefill, 1, 0, ""}, {"p", 0, 2000, prefill, 2, 0, ""},
+			{"p", 0, 3000, prefill, 3, 0, ""}},
+		"less than a ms": {{"p", 0, 2000, prefill, 1, 0, ""}, {"p", 0, 2100, prefill, 2, 0, ""},
+			{"p", 0, 2200, prefill, 3, 0, ""}},
+		"a clock that is ahead": {{"p", 0, 40_000_000, prefill, 1, 0, ""}, {"p", 0, 1_000_000, prefill, 2, 0, ""},
+			{"p", 0, 2_000_000, prefill, 3, 0, ""}},
+		"no clock": {{"p", 0, 2000, prefill, 1, 0, ""}, {"p", 0, 2000, prefill, 2, 0, ""},
+			{"p", 0, 2000, prefill, 3, 0, ""}},
 	} {
 		a := newTest(t, nil)
 		now := clock

@@ -124,7 +124,8 @@ func createDefaultConfig() component.Config {
 		},
 		MaxExemplars: 5, CardinalityLimit: 2000, MaxSeries: 100_000, MaxResources: 1000, Expiry: 5 * time.Minute,
 		Operations: configoptional.Some(OperationsConfig{}), Steps: configoptional.Some(StepsConfig{}),
-		Activity:   configoptional.Some(ActivityConfig{Settle: 10 * time.Second, MaxGap: time.Second, MaxActivities: 200_000}),
+		Activity: configoptional.Some(ActivityConfig{Settle: 10 * time.Second, MaxGap: time.Second,
+			MaxActivities: 200_000}),
 		Stragglers: configoptional.Some(StragglerConfig{MaxWait: 30 * time.Second, MinRanks: 3, MaxWaiting: 100_000}),
 	}
 }
@@ -189,7 +190,8 @@ func (h *HistogramConfig) validate() error {
 	var errs []error
 	for i, b := range h.Explicit {
 		if b <= 0 || i > 0 && b <= h.Explicit[i-1] {
-			errs = append(errs, fmt.Errorf("`histogram::explicit::%d` must be above 0 and above the bound before it, found %s", i, b))
+			errs = append(errs, fmt.Errorf("`histogram::explicit::%d` must be above 0 and above the bound before it, found %s",
+				i, b))
 		}
 	}
 	return errors.Join(errs...)

@@ -26,7 +26,8 @@ import (
 
 func load(t *testing.T, name string) (*Config, error) {
 	t.Helper()
-	return configtest.Load[Config](t, component.MustNewIDWithName(metadata.Type.String(), name).String(), createDefaultConfig)
+	return configtest.Load[Config](t, component.MustNewIDWithName(metadata.Type.String(), name).String(),
+		createDefaultConfig)
 }
 
 func TestConfigIsReadAsWritten(t *testing.T) {

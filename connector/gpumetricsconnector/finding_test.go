@@ -67,7 +67,8 @@ func TestTheSlowRanksTraceSaysSo(t *testing.T) {
 	td := said(t, a, clock)
 	resource, s := only(t, td)
 	assert.Equal(t, map[string]any{
-		"service.name": "trainer", "gpu.job.id": "j1", "gpu.job.rank": int64(2), "gpu.job.world_size": int64(4), "host.name": "n0",
+		"service.name": "trainer", "gpu.job.id": "j1", "gpu.job.rank": int64(2), "gpu.job.world_size": int64(4),
+		"host.name": "n0",
 	}, resource)
 	ss := td.ResourceSpans().At(0).ScopeSpans().At(0)
 	assert.Equal(t, semconv.SchemaURL, ss.SchemaUrl())
@@ -86,13 +87,15 @@ func TestTheSlowRanksTraceSaysSo(t *testing.T) {
 	assert.EqualValues(t, 200_000-40, µs(s.EndTimestamp()))
 	// The leaves of a rank are 59 ms together, on the slow one 79.
 	got := s.Attributes().AsRaw()
-	for key, want := range map[string]float64{"gpu.straggler.score": 79. / 59, "gpu.straggler.delay": 0.020, "gpu.straggler.median": 0.059} {
+	for key, want := range map[string]float64{"gpu.straggler.score": 79. / 59, "gpu.straggler.delay": 0.020,
+		"gpu.straggler.median": 0.059} {
 		assert.InEpsilon(t, want, got[key], 1e-9, key)
 		delete(got, key)
 	}
 	assert.Equal(t, map[string]any{
-		"gpu.straggler.section": "backward/layer.1/attention/gemm", "gpu.straggler.phase": "backward", "gpu.straggler.rank.count": int64(4),
-		"gpu.step.index": int64(7), "gpu.operation.name": "train",
+		"gpu.straggler.section": "backward/layer.1/attention/gemm", "gpu.straggler.phase": "backward",
+		"gpu.straggler.rank.count": int64(4),
+		"gpu.step.index":           int64(7), "gpu.operation.name": "train",
 	}, got)
 	require.Equal(t, 1, s.Links().Len())
 	assert.Equal(t, pcommon.TraceID{1, 7}, s.Links().At(0).TraceID(), "the first rank at the median")
@@ -128,9 +131,11 @@ func TestASectionThatRanOftenIsFromItsFirstToItsLastRun(t *testing.T) {
 		ms := uint64(10 + rank/2*10)
 		op := attrs{"gpu.operation.type": "section"}
 		td := batch(t, rankOf(rank, 3),
-			span{"gemm", 50_000, 50_000 + ms*1000, op, 3, 1, ""}, span{"gemm", 10_000, 10_000 + ms*1000, op, 2, 1, ""}, span{"mlp", 30_000, 35_000, op, 4, 1, ""},
+			span{"gemm", 50_000, 50_000 + ms*1000, op, 3, 1, ""}, span{"gemm", 10_000, 10_000 + ms*1000, op, 2, 1, ""},
+			span{"mlp", 30_000, 35_000, op, 4, 1, ""},
 			span{"step", 0, 100_000, attrs{
-				"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1, "gpu.step.duration": 0.05 + float64(rank/2)*0.02,
+				"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1,
+				"gpu.step.duration": 0.05 + float64(rank/2)*0.02,
 			}, 1, 0, ""})
 		for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 			s.SetTraceID([16]byte{byte(rank + 1)})
@@ -190,7 +195,8 @@ func TestALossOfUnknownSectionIsTheSteps(t *testing.T) {
 		a.take(bare(t, rank, 4, 1, ms), clock)
 	}
 	md := output(t, a, clock)
-	assert.InEpsilon(t, 0.049, values(t, md)["gpu.straggler.delay[gpu.job.id:j1 gpu.job.rank:3 gpu.operation.name:train]"], 1e-9)
+	assert.InEpsilon(t, 0.049, values(t, md)["gpu.straggler.delay[gpu.job.id:j1 gpu.job.rank:3 gpu.operation.name:train]"],
+		1e-9)
 	td := findingSpans(a.findings(), noScope)
 	require.NoError(t, conformance.Traces(td))
 	_, s := only(t, td)
@@ -200,13 +206,15 @@ func TestALossOfUnknownSectionIsTheSteps(t *testing.T) {
 	assert.InEpsilon(t, 0.049, got["gpu.straggler.delay"], 1e-9)
 	assert.InEpsilon(t, 0.101, got["gpu.straggler.median"], 1e-9)
 	assert.NotContains(t, got, "gpu.straggler.section")
-	assert.Equal(t, pcommon.TraceID{1, 1}, s.Links().At(0).TraceID(), "100 and 102 are as near to the median: the first of them")
+	assert.Equal(t, pcommon.TraceID{1, 1}, s.Links().At(0).TraceID(),
+		"100 and 102 are as near to the median: the first of them")
 }
 
 // A span stands where a metric names a rank, and nowhere else.
 func TestSpansAndMetricsNameTheSameRanks(t *testing.T) {
 	a := newFinder(t, nil)
-	for index, slow := range [][]float64{{0, 0, 0, 0, 0, 0}, {0, 0.1, 0.2, 0.1, 0, 0.3}, {0, 30, 0, 0, 25, 0}, {0, 0, 0, 0, 0, 12}} {
+	for index, slow := range [][]float64{{0, 0, 0, 0, 0, 0}, {0, 0.1, 0.2, 0.1, 0, 0.3}, {0, 30, 0, 0, 25, 0},
+		{0, 0, 0, 0, 0, 12}} {
 		for rank, more := range slow {
 			a.take(trainStep(t, rank, 6, index+1, 40+more), clock)
 		}
@@ -276,12 +284,14 @@ func TestRanksWhoseSeriesAreSharedKeepTheirResources(t *testing.T) {
 	for rank := range 4 {
 		a.take(trainStep(t, rank, 4, 1, 40+float64(rank/3*20)), clock)
 	}
-	a.take(batch(t, attrs{"service.name": "trainer"}, span{"step", 0, 1000, attrs{"gpu.operation.type": "step", "gpu.step.index": 1}, 9, 0, ""}), clock)
+	a.take(batch(t, attrs{"service.name": "trainer"}, span{"step", 0, 1000,
+		attrs{"gpu.operation.type": "step", "gpu.step.index": 1}, 9, 0, ""}), clock)
 	md := output(t, a, clock)
 	td := findingSpans(a.findings(), noScope)
 	resource, _ := only(t, td)
 	assert.Equal(t, map[string]any{
-		"service.name": "trainer", "gpu.job.id": "j1", "gpu.job.rank": int64(3), "gpu.job.world_size": int64(4), "host.name": "n0",
+		"service.name": "trainer", "gpu.job.id": "j1", "gpu.job.rank": int64(3), "gpu.job.world_size": int64(4),
+		"host.name": "n0",
 	}, resource)
 	// Nor do they take one another's steps.
 	got := values(t, md)

@@ -87,7 +87,8 @@ func TestFractionsOfAdjustedCountsAreNotLost(t *testing.T) {
 		var sum float64
 		for i := range uint64(300) { // 4/3 each: threshold 4/16
 			d := []float64{1e-6, 1e-3, 1}[i%3]
-			a.take(batch(t, nil, span{"p", i * 1000, i*1000 + 500, with(prefill, attrs{"gpu.duration": d}), 1, 0, "ot=th:4"}), clock)
+			a.take(batch(t, nil, span{"p", i * 1000, i*1000 + 500, with(prefill, attrs{"gpu.duration": d}), 1, 0, "ot=th:4"}),
+				clock)
 			for _, m := range output(t, a, clock).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
 				switch m.Type() {
 				case pmetric.MetricTypeHistogram:
@@ -108,7 +109,8 @@ func TestExponentialHistogramsAreWritten(t *testing.T) {
 	a := newTest(t, func(c *Config) {
 		c.Histogram.Exponential = configoptional.Some(ExponentialConfig{MaxSize: 20})
 	})
-	a.take(batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""}, span{"p", 0, 2000, with(prefill, attrs{"gpu.duration": 0.004}), 2, 0, ""}), clock)
+	a.take(batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""},
+		span{"p", 0, 2000, with(prefill, attrs{"gpu.duration": 0.004}), 2, 0, ""}), clock)
 	for _, m := range output(t, a, clock).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
 		if m.Name() == "gpu.operation.duration" {
 			p := final(m.ExponentialHistogram().DataPoints())

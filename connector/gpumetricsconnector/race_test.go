@@ -40,7 +40,8 @@ func TestManySendersAtOnceLoseNothing(t *testing.T) {
 	require.NoError(t, c.Shutdown(context.Background()))
 	all := sink.AllMetrics()
 	got := values(t, all[len(all)-1])
-	assert.Equal(t, int64(1600), got["gpu.operation.count[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok]"])
+	assert.Equal(t, int64(1600),
+		got["gpu.operation.count[gpu.operation.category:prefill gpu.operation.name:p gpu.operation.type:section gpu.timing.status:ok]"])
 	// A count never becomes less from one output to the next.
 	last := int64(0)
 	for _, md := range all {

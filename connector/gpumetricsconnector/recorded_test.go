@@ -42,16 +42,17 @@ func activityOf(t *testing.T, path string) (got map[string]map[string]int64, tol
 		c.CardinalityLimit = 100_000
 	})
 	now := time.Now().UnixNano() // later than every file
-	_, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels}, func(_ context.Context, td ptrace.Traces) error {
-		a.take(td, now)
-		for _, rs := range td.ResourceSpans().All() {
-			for _, ss := range rs.ScopeSpans().All() { // that of a device says who timed it
-				_, ok := ss.Scope().Attributes().Get("gpu.timing.source")
-				told = told || ok
+	_, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels},
+		func(_ context.Context, td ptrace.Traces) error {
+			a.take(td, now)
+			for _, rs := range td.ResourceSpans().All() {
+				for _, ss := range rs.ScopeSpans().All() { // that of a device says who timed it
+					_, ok := ss.Scope().Attributes().Get("gpu.timing.source")
+					told = told || ok
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil {
 		t.Skip(err) // refused files are the receiver's tests' matter
 	}
@@ -123,7 +124,8 @@ func TestActivityOfRecordedTraces(t *testing.T) {
 			}
 		}
 		require.NoError(t, json.Unmarshal(b, &ref))
-		if !ref.Parsed || len(ref.Devices) == 0 || ref.Devices["0"].Busy == 0 && len(ref.Devices) == 1 && ref.Devices["0"].Span > 0 {
+		if !ref.Parsed || len(ref.Devices) == 0 || ref.Devices["0"].Busy == 0 && len(ref.Devices) == 1 &&
+			ref.Devices["0"].Span > 0 {
 			continue
 		}
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -154,7 +156,8 @@ func TestActivityOfRecordedTraces(t *testing.T) {
 					busy += ns
 				}
 				assert.Equal(t, want.Busy, busy, "device %s: busy", device)
-				if filepath.Base(path) == "eager_trace.json.gz" { // the reference knows kernels of NCCL only, not multimem_all_reduce_kernel
+				// the reference knows kernels of NCCL only, not multimem_all_reduce_kernel
+				if filepath.Base(path) == "eager_trace.json.gz" {
 					want.Comm.Union = 2141501 // the union with those, by a third program
 				}
 				assert.Equal(t, want.Comm.Union, comm, "device %s: communication", device)

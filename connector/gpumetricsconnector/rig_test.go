@@ -130,8 +130,10 @@ func values(t testing.TB, md pmetric.Metrics) map[string]any {
 }
 
 var prefill = attrs{
-	"gpu.operation.type": "section", "gpu.operation.category": "prefill", "hw.id": "GPU-a", "gpu.timing.status": "ok", "gpu.duration": 0.002,
-	"gpu.io.size": 1000, "gpu.flop.count": 5e9, "gpu.flop.precision": "bf16", "gpu.operation.items": 128, "gpu.operation.item.type": "token", "gpu.energy": 0.5,
+	"gpu.operation.type": "section", "gpu.operation.category": "prefill", "hw.id": "GPU-a", "gpu.timing.status": "ok",
+	"gpu.duration": 0.002,
+	"gpu.io.size":  1000, "gpu.flop.count": 5e9, "gpu.flop.precision": "bf16", "gpu.operation.items": 128,
+	"gpu.operation.item.type": "token", "gpu.energy": 0.5,
 }
 
 func without(a attrs, keys ...string) attrs {

@@ -49,14 +49,16 @@ type treeSpan struct {
 type hostSpan struct{ key, parent spanfacts.Key }
 
 func newSectionTree() sectionTree {
-	return sectionTree{sums: make(map[spanfacts.Key]*straggler.Sections), index: make(map[spanfacts.Key]int), ups: make(map[spanfacts.Key]spanfacts.Key)}
+	return sectionTree{sums: make(map[spanfacts.Key]*straggler.Sections), index: make(map[spanfacts.Key]int),
+		ups: make(map[spanfacts.Key]spanfacts.Key)}
 }
 
 // add takes a span of the batch; process is a number of whose it is.
 func (t *sectionTree) add(process uint64, f *facts) {
 	t.spans = append(t.spans, treeSpan{
 		key: f.Key, parent: f.parent(),
-		process: process, device: f.Device.Ordinal, stream: f.Stream, start: f.Start, end: f.End, time: f.Time, name: f.Name, category: f.Category,
+		process: process, device: f.Device.Ordinal, stream: f.Stream, start: f.Start, end: f.End, time: f.Time, name: f.Name,
+		category: f.Category,
 	})
 }
 
@@ -77,7 +79,8 @@ func (t *sectionTree) settle() {
 		for i := range t.spans {
 			s := &t.spans[i]
 			t.streams = append(t.streams, spanfacts.NestSpan{
-				Owner: s.process, Device: s.device, Stream: s.stream, Trace: s.parent.Trace, Parent: s.parent.Span, Start: int64(s.start), End: int64(s.end),
+				Owner: s.process, Device: s.device, Stream: s.stream, Trace: s.parent.Trace, Parent: s.parent.Span,
+				Start: int64(s.start), End: int64(s.end),
 			})
 		}
 		spanfacts.Nest(t.streams, func(inner, outer int) {

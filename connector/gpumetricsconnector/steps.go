@@ -51,7 +51,10 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 		l.duration.record(f.StepTime(), weight, f, now)
 	}
 	for _, p := range f.Phases() {
-		s := need(l.phases[p.Name], metricPhaseDuration, func(m pcommon.Map) { m.PutStr(string(semconv.GPUStepPhaseKey), p.Name) })
+		s := need(l.phases[p.Name], metricPhaseDuration, func(m pcommon.Map) {
+			m.PutStr(string(semconv.GPUStepPhaseKey),
+				p.Name)
+		})
 		if _, known := l.phases[p.Name]; !known && len(l.phases) < a.cfg.CardinalityLimit {
 			l.phases[strings.Clone(p.Name)] = s
 		}

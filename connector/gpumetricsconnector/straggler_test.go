@@ -17,7 +17,8 @@ import (
 )
 
 func rankOf(rank, world int) attrs {
-	return attrs{"service.name": "trainer", "gpu.job.id": "j1", "gpu.job.rank": rank, "gpu.job.world_size": world, "host.name": fmt.Sprint("n", rank/8)}
+	return attrs{"service.name": "trainer", "gpu.job.id": "j1", "gpu.job.rank": rank, "gpu.job.world_size": world,
+		"host.name": fmt.Sprint("n", rank/8)}
 }
 
 // trainStep is a step of 100 ms on every rank, as synchronous training has it: the slow wait for nobody, the fast in
@@ -30,9 +31,12 @@ func trainStep(t *testing.T, rank, world, index int, backward float64) ptrace.Tr
 func trainStepAt(t *testing.T, start uint64, rank, world, index int, backward float64) ptrace.Traces {
 	const data, forward, total = 5.0, 30.0, 100.0
 	return batch(t, rankOf(rank, world), span{"step", start, start + 100_000, attrs{
-		"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": index, "gpu.step.duration": total / 1000,
-		"gpu.step.phase.duration.data": data / 1000, "gpu.step.phase.duration.forward": forward / 1000, "gpu.step.phase.duration.backward": backward / 1000,
-		"gpu.step.phase.duration.comm": (total - data - forward - backward) / 1000, "gpu.step.overlap.duration": 0.0, "gpu.step.other.duration": 0.0,
+		"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": index,
+		"gpu.step.duration":            total / 1000,
+		"gpu.step.phase.duration.data": data / 1000, "gpu.step.phase.duration.forward": forward / 1000,
+		"gpu.step.phase.duration.backward": backward / 1000,
+		"gpu.step.phase.duration.comm":     (total - data - forward - backward) / 1000, "gpu.step.overlap.duration": 0.0,
+		"gpu.step.other.duration": 0.0,
 	}, byte(rank + 1), 0, ""})
 }
 
@@ -41,15 +45,21 @@ func scores(t *testing.T, a *aggregator, now int64) (score map[int]float64, dela
 	score, delay = map[int]float64{}, map[string]float64{}
 	md := output(t, a, now)
 	for _, rm := range md.ResourceMetrics().All() {
-		rm.ScopeMetrics().At(0).Metrics().RemoveIf(func(m pmetric.Metric) bool { return !strings.HasPrefix(m.Name(), "gpu.straggler.") })
+		rm.ScopeMetrics().At(0).Metrics().RemoveIf(func(m pmetric.Metric) bool {
+			return !strings.HasPrefix(m.Name(),
+				"gpu.straggler.")
+		})
 	}
 	for k, v := range values(t, md) {
 		var rank int
-		if n, _ := fmt.Sscanf(k, "gpu.straggler.score[gpu.job.id:j1 gpu.job.rank:%d gpu.operation.name:train]", &rank); n == 1 {
+		if n, _ := fmt.Sscanf(k, "gpu.straggler.score[gpu.job.id:j1 gpu.job.rank:%d gpu.operation.name:train]",
+			&rank); n == 1 {
 			score[rank] = v.(float64)
 		}
 		var section string
-		if n, _ := fmt.Sscanf(k, "gpu.straggler.delay[gpu.job.id:j1 gpu.job.rank:%d gpu.operation.name:train gpu.straggler.section:%s", &rank, &section); n == 2 {
+		if n, _ := fmt.Sscanf(k,
+			"gpu.straggler.delay[gpu.job.id:j1 gpu.job.rank:%d gpu.operation.name:train gpu.straggler.section:%s", &rank,
+			&section); n == 2 {
 			delay[fmt.Sprint(rank, " ", section[:len(section)-1])] = v.(float64)
 		}
 	}

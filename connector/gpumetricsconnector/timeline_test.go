@@ -151,7 +151,8 @@ func TestActivityOfADeviceIsWritten(t *testing.T) {
 		span{"far", 900_000_000, 900_000_001, kernel, 4, 0, ""}, // makes the rest settled
 		span{"section", 0, 5000, attrs{"gpu.operation.type": "section", "gpu.timing.source": "cuda_event"}, 5, 0, ""}), clock)
 	got := values(t, output(t, a, clock))
-	want := map[string]float64{"compute": 250e-6, "compute_communication": 50e-6, "communication": 150e-6, "starved": 50e-6}
+	want := map[string]float64{"compute": 250e-6, "compute_communication": 50e-6, "communication": 150e-6,
+		"starved": 50e-6}
 	for state, s := range want {
 		assert.InEpsilon(t, s, got["gpu.activity.time[gpu.activity.state:"+state+" gpu.device.ordinal:1]"], 1e-9, state)
 	}
@@ -195,7 +196,8 @@ func onlyActivity(md pmetric.Metrics) pmetric.Metrics {
 func TestActivitiesOfBrokenClocksAreDroppedAndCounted(t *testing.T) {
 	kernel := attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"}
 	a := newTest(t, nil)
-	td := batch(t, nil, span{"good", 0, 100, kernel, 1, 0, ""}, span{"unset", 0, 100, kernel, 2, 0, ""}, span{"backwards", 0, 100, kernel, 3, 0, ""},
+	td := batch(t, nil, span{"good", 0, 100, kernel, 1, 0, ""}, span{"unset", 0, 100, kernel, 2, 0, ""},
+		span{"backwards", 0, 100, kernel, 3, 0, ""},
 		span{"future", 0, 100, kernel, 4, 0, ""}, span{"empty", 50, 50, kernel, 5, 0, ""})
 	spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
 	spans.At(1).SetStartTimestamp(0)
@@ -216,8 +218,10 @@ func TestActivitiesOfBrokenClocksAreDroppedAndCounted(t *testing.T) {
 
 func TestAnIndexThatIsNoWholeNumberIsNone(t *testing.T) {
 	a := newTest(t, nil)
-	a.take(batch(t, nil, span{"k", 0, 100, attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "gpu.device.ordinal": "3"}, 1, 0, ""}), clock)
-	assert.Contains(t, values(t, a.output(noScope, clock, true)), "gpu.activity.time[gpu.activity.state:compute]", "not device 0")
+	a.take(batch(t, nil, span{"k", 0, 100, attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti",
+		"gpu.device.ordinal": "3"}, 1, 0, ""}), clock)
+	assert.Contains(t, values(t, a.output(noScope, clock, true)), "gpu.activity.time[gpu.activity.state:compute]",
+		"not device 0")
 }
 
 // Is the device starved? Sections on two streams, one within another: covered 0 to 40 and 60 to 100 ms; the gap
@@ -226,7 +230,8 @@ func TestAnIndexThatIsNoWholeNumberIsNone(t *testing.T) {
 func TestSectionsSayWhatADeviceWasCoveredBy(t *testing.T) {
 	a := newTest(t, nil)
 	section := func(stream int, more attrs) attrs {
-		return with(attrs{"gpu.operation.type": "section", "gpu.timing.source": "cuda_event", "hw.id": "GPU-a", "gpu.stream.id": stream}, more)
+		return with(attrs{"gpu.operation.type": "section", "gpu.timing.source": "cuda_event", "hw.id": "GPU-a",
+			"gpu.stream.id": stream}, more)
 	}
 	a.take(batch(t, nil,
 		span{"outer", 0, 30_000, section(1, nil), 1, 0, ""}, span{"inner", 5000, 20_000, section(1, nil), 2, 1, ""},

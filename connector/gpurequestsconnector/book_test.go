@@ -25,12 +25,14 @@ func TestEachRequestGetsItsPartOfEachBatch(t *testing.T) {
 		in{name: "POST", trace: 2, id: 3, start: 1, end: 52, kind: server},
 	), clock)
 	b.take(payload(t, service,
-		in{name: "prefill", trace: 9, id: 10, start: 10, end: 14, a: gpu("prefill", 0.004, 2, nil), links: []linked{{1, 1, items(100), 0}}},
+		in{name: "prefill", trace: 9, id: 10, start: 10, end: 14, a: gpu("prefill", 0.004, 2, nil),
+			links: []linked{{1, 1, items(100), 0}}},
 		in{name: "prefill", trace: 2, id: 11, parent: 2, start: 14, end: 16, a: gpu("prefill", 0.002, 1, items(50))},
 		in{name: "decode", trace: 9, id: 12, start: 20, end: 28, a: gpu("decode", 0.008, 3.2, nil), links: []linked{
 			{1, 1, items(3), 0}, {2, 3, items(1), 0},
 		}},
-		in{name: "decode", trace: 9, id: 13, start: 30, end: 32, a: gpu("decode", 0.002, 0.6, nil), links: []linked{{1, 1, items(1), 0}}},
+		in{name: "decode", trace: 9, id: 13, start: 30, end: 32, a: gpu("decode", 0.002, 0.6, nil),
+			links: []linked{{1, 1, items(1), 0}}},
 	), after(time.Second))
 	assert.Empty(t, b.due(after(15*time.Second), false))
 	closed := b.due(after(16*time.Second), false)
@@ -39,10 +41,12 @@ func TestEachRequestGetsItsPartOfEachBatch(t *testing.T) {
 
 	s, joules := got["decode 1"], 3.2
 	assert.Equal(t, map[string]any{
-		"gpu.operation.type": "share", "gpu.operation.name": "decode", "gpu.operation.category": "decode", "gpu.operation.item.type": "token",
-		"gpu.request.duration": 0.008*3/4 + 0.002, "gpu.energy": 0.75*joules + 0.6, "gpu.operation.items": int64(4),
-		"gpu.request.item.energy": (0.75*joules + 0.6) / 4, "gpu.request.batch.count": int64(2), "gpu.request.batch.size": 1.5,
-		"gen_ai.request.model": "m", "hw.id": "GPU-a",
+		"gpu.operation.type": "share", "gpu.operation.name": "decode", "gpu.operation.category": "decode",
+		"gpu.operation.item.type": "token",
+		"gpu.request.duration":    0.008*3/4 + 0.002, "gpu.energy": 0.75*joules + 0.6, "gpu.operation.items": int64(4),
+		"gpu.request.item.energy": (0.75*joules + 0.6) / 4, "gpu.request.batch.count": int64(2),
+		"gpu.request.batch.size": 1.5,
+		"gen_ai.request.model":   "m", "hw.id": "GPU-a",
 	}, s.Attributes().AsRaw())
 	assert.Equal(t, pcommon.SpanID{1}, s.ParentSpanID())
 	assert.Equal(t, ptrace.SpanKindInternal, s.Kind())
@@ -78,7 +82,8 @@ func TestEachRequestGetsItsPartOfEachBatch(t *testing.T) {
 }
 
 func decode(id byte, start float64, joules float64, links ...linked) in {
-	return in{name: "decode", trace: 9, id: id, start: start, end: start + 1, a: gpu("decode", 0.001, joules, nil), links: links}
+	return in{name: "decode", trace: 9, id: id, start: start, end: start + 1, a: gpu("decode", 0.001, joules, nil),
+		links: links}
 }
 
 func TestABatchThatComesAgainIsChargedOnce(t *testing.T) {
@@ -110,7 +115,8 @@ func TestTheSameBatchesGiveTheSameSpan(t *testing.T) {
 
 func TestALateBatchMakesASecondSpanOfTheRest(t *testing.T) {
 	b := newTest(t, nil)
-	b.take(payload(t, service, in{name: "POST", trace: 1, id: 1, start: 0, end: 3, kind: server}, decode(2, 1, 1, linked{1, 1, nil, 0})), clock)
+	b.take(payload(t, service, in{name: "POST", trace: 1, id: 1, start: 0, end: 3, kind: server},
+		decode(2, 1, 1, linked{1, 1, nil, 0})), clock)
 	first := written(t, b.due(after(time.Minute), false))
 	b.take(payload(t, service, decode(3, 2, 5, linked{1, 1, nil, 0})), after(time.Minute))
 	assert.EqualValues(t, 1, b.stats.late)
@@ -134,16 +140,19 @@ func TestAccountsAreClosedWhenSettledIdleOrTooMany(t *testing.T) {
 	assert.Len(t, b.due(after(30*time.Second), false), 1)
 	assert.Equal(t, [reasons]int64{settled: 1, idle: 1}, b.stats.closed)
 
-	b.take(payload(t, service, decode(3, 1, 1, linked{3, 1, nil, 0}, linked{4, 1, nil, 0}, linked{5, 1, nil, 0})), after(time.Minute))
+	b.take(payload(t, service, decode(3, 1, 1, linked{3, 1, nil, 0}, linked{4, 1, nil, 0}, linked{5, 1, nil, 0})),
+		after(time.Minute))
 	assert.Len(t, b.requests, 2)
 	got := written(t, b.due(after(time.Minute), false))
-	assert.InDelta(t, 1./3, got["decode 3"].Attributes().AsRaw()["gpu.energy"], 1e-15, "the oldest is closed early, and written")
+	assert.InDelta(t, 1./3, got["decode 3"].Attributes().AsRaw()["gpu.energy"], 1e-15,
+		"the oldest is closed early, and written")
 	assert.EqualValues(t, 1, b.stats.closed[evicted])
 }
 
 // The request's span may come before its batches (they wait in gpu_join) or after them.
 func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
-	request := payload(t, service, in{name: "POST", trace: 1, id: 1, start: 5, end: 80, kind: server, a: attrs{"gen_ai.request.model": "m"}})
+	request := payload(t, service, in{name: "POST", trace: 1, id: 1, start: 5, end: 80, kind: server,
+		a: attrs{"gen_ai.request.model": "m"}})
 	batch := payload(t, service, decode(2, 11, 1, linked{1, 1, items(1), 0}))
 	for _, order := range [][]ptrace.Traces{{request, batch}, {batch, request}} {
 		b := newTest(t, nil)
@@ -159,7 +168,8 @@ func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
 
 func TestAnUnsampledRequestHasAnAccountButNoSpan(t *testing.T) {
 	b := newTest(t, nil)
-	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, knownParent}, linked{2, 1, nil, knownParent | sampled})), clock)
+	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, knownParent}, linked{2, 1, nil, knownParent | sampled})),
+		clock)
 	closed := b.due(clock, true)
 	assert.Len(t, closed, 2)
 	got := written(t, closed)
@@ -253,7 +263,8 @@ func TestCoverageIsToldWhereItIsNotGood(t *testing.T) {
 	half.a["gpu.join.coverage"] = 0.5
 	unjoined := decode(3, 3, 0, linked{2, 1, nil, 0})
 	delete(unjoined.a, "gpu.energy")
-	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, 0}), half, unjoined, decode(4, 4, 1, linked{3, 1, nil, 0})), clock)
+	b.take(payload(t, service, decode(1, 1, 1, linked{1, 1, nil, 0}), half, unjoined,
+		decode(4, 4, 1, linked{3, 1, nil, 0})), clock)
 	got := written(t, b.due(clock, true))
 	assert.Equal(t, 0.75, got["decode 1"].Attributes().AsRaw()["gpu.join.coverage"])
 	assert.NotContains(t, got["decode 2"].Attributes().AsRaw(), "gpu.energy")

@@ -222,8 +222,8 @@ func (c *gpuRequests) scope(s pcommon.InstrumentationScope) {
 	s.SetVersion(c.version)
 }
 
-// nameScope is the scope of metrics: without a version, which is a label of each series in Prometheus, so that a release
-// would rename all.
+// nameScope is the scope of metrics: without a version, which is a label of each series in Prometheus, so that a
+// release would rename all.
 func nameScope(s pcommon.InstrumentationScope) { s.SetName(metadata.ScopeName) }
 
 func (c *gpuRequests) drop(ctx context.Context, what string, n int) {

@@ -104,8 +104,10 @@ func (x *outputs) stop(t *testing.T) {
 func served(t *testing.T, trace byte) ptrace.Traces {
 	return payload(t, service,
 		in{name: "POST", trace: trace, id: 1, start: 0, end: 60, kind: server, a: attrs{"gen_ai.request.model": "m"}},
-		in{name: "prefill", trace: 9, id: trace, start: 10, end: 14, a: gpu("prefill", 0.004, 2, nil), links: []linked{{trace, 1, items(100), 0}}},
-		in{name: "decode", trace: 9, id: 100 + trace, start: 20, end: 28, a: gpu("decode", 0.008, 3, nil), links: []linked{{trace, 1, items(4), 0}}},
+		in{name: "prefill", trace: 9, id: trace, start: 10, end: 14, a: gpu("prefill", 0.004, 2, nil),
+			links: []linked{{trace, 1, items(100), 0}}},
+		in{name: "decode", trace: 9, id: 100 + trace, start: 20, end: 28, a: gpu("decode", 0.008, 3, nil),
+			links: []linked{{trace, 1, items(4), 0}}},
 	)
 }
 
@@ -316,7 +318,8 @@ func TestRefusedSpansComeAgainAsTheSame(t *testing.T) {
 }
 
 func TestWhatIsRefusedForGoodIsCounted(t *testing.T) {
-	x := start(t, nil, consumertest.NewErr(errors.New("no")), consumertest.NewErr(consumererror.NewPermanent(errors.New("never"))))
+	x := start(t, nil, consumertest.NewErr(errors.New("no")), consumertest.NewErr(
+		consumererror.NewPermanent(errors.New("never"))))
 	x.take(t, served(t, 1))
 	x.stop(t)
 	assert.Equal(t, 3.0, x.metric("dropped", "spans"))
@@ -341,7 +344,8 @@ func TestManySendersAtOnceLoseNothing(t *testing.T) {
 		senders.Go(func() {
 			for j := range byte(10) {
 				td := payload(t, service, in{
-					name: "decode", trace: 200 + i, id: 1 + j, start: 1, end: 2, a: gpu("decode", 0.001, 1, nil), links: []linked{{1, 1, nil, 0}, {2, 1, nil, 0}},
+					name: "decode", trace: 200 + i, id: 1 + j, start: 1, end: 2, a: gpu("decode", 0.001, 1, nil),
+					links: []linked{{1, 1, nil, 0}, {2, 1, nil, 0}},
 				})
 				for _, c := range x.all {
 					assert.NoError(t, c.ConsumeTraces(context.Background(), td))
@@ -367,7 +371,8 @@ func TestResourcesOfMetricsAreBounded(t *testing.T) {
 	b, m := newBook(cfg), newMeters(cfg, "me")
 	for i := range 5 {
 		b.take(payload(t, attrs{"service.name": fmt.Sprint(i)}, in{
-			name: "decode", trace: 9, id: byte(i + 1), start: 1, end: 2, a: gpu("decode", 0.001, 1, nil), links: []linked{{1, 1, nil, 0}},
+			name: "decode", trace: 9, id: byte(i + 1), start: 1, end: 2, a: gpu("decode", 0.001, 1, nil),
+			links: []linked{{1, 1, nil, 0}},
 		}), clock)
 		require.NoError(t, m.record(b.due(clock+int64(i), true), clock+int64(i)))
 	}
@@ -391,9 +396,10 @@ func TestConfig(t *testing.T) {
 		CardinalityLimit: 100, MaxResources: 10, InstanceID: "a",
 	}, cfg)
 	_, err = configtest.Load[Config](t, "gpu_requests/broken", createDefaultConfig)
-	require.EqualError(t, err, "`settle` must be positive, found 0s\n`idle` must be positive, found -1s\n`flush_interval` must be positive, found 0s\n"+
-		"`max_requests` must be positive, found 0\n`max_spans` must be positive, found -1\n`cardinality_limit` must be positive, found 0\n"+
-		"`max_resources` must be positive, found 0\n`temporality` must be cumulative or delta, found \"both\"\n`exponential::max_size` must be at least 2, found 1")
+	require.EqualError(t, err,
+		"`settle` must be positive, found 0s\n`idle` must be positive, found -1s\n`flush_interval` must be positive, found 0s\n"+
+			"`max_requests` must be positive, found 0\n`max_spans` must be positive, found -1\n`cardinality_limit` must be positive, found 0\n"+
+			"`max_resources` must be positive, found 0\n`temporality` must be cumulative or delta, found \"both\"\n`exponential::max_size` must be at least 2, found 1")
 }
 
 func TestTheReadmeIsTrue(t *testing.T) {

@@ -62,13 +62,15 @@ func (b *bench) vectors(ctx context.Context) (err error) {
 		dst buffer
 		v   []float32
 	}{{dx, x}, {dy, y}} {
-		if err := b.section(ctx, opUpload, gpuspan.Work{Bytes: size}, func() error { return b.machine.upload(u.dst, u.v) }); err != nil {
+		if err := b.section(ctx, opUpload, gpuspan.Work{Bytes: size},
+			func() error { return b.machine.upload(u.dst, u.v) }); err != nil {
 			return err
 		}
 	}
 	const a = 0.5
 	for range b.runs {
-		if err := b.section(ctx, opCopy, gpuspan.Work{Read: size, Written: size, Items: int64(n)}, func() error { return b.machine.copy(dz, dx, n) }); err != nil {
+		if err := b.section(ctx, opCopy, gpuspan.Work{Read: size, Written: size, Items: int64(n)},
+			func() error { return b.machine.copy(dz, dx, n) }); err != nil {
 			return err
 		}
 		w := gpuspan.Work{Read: 2 * size, Written: size, Items: int64(n), FLOPs: 2 * float64(n), Precision: gpuspan.FP32}
@@ -77,7 +79,8 @@ func (b *bench) vectors(ctx context.Context) (err error) {
 		}
 	}
 	got := make([]float32, n)
-	if err := b.section(ctx, opDownload, gpuspan.Work{Bytes: size}, func() error { return b.machine.download(got, dy) }); err != nil {
+	if err := b.section(ctx, opDownload, gpuspan.Work{Bytes: size},
+		func() error { return b.machine.download(got, dy) }); err != nil {
 		return err
 	}
 	for i, v := range got {
@@ -111,17 +114,20 @@ func (b *bench) matrices(ctx context.Context) (err error) {
 		dst buffer
 		v   []float32
 	}{{dl, left}, {dr, right}} {
-		if err := b.section(ctx, opUpload, gpuspan.Work{Bytes: size}, func() error { return b.machine.upload(u.dst, u.v) }); err != nil {
+		if err := b.section(ctx, opUpload, gpuspan.Work{Bytes: size},
+			func() error { return b.machine.upload(u.dst, u.v) }); err != nil {
 			return err
 		}
 	}
 	for range b.runs {
-		if err := b.section(ctx, opMatmul, flops.MatMul(n, n, n, gpuspan.FP32), func() error { return b.machine.matmul(dc, dl, dr, n) }); err != nil {
+		if err := b.section(ctx, opMatmul, flops.MatMul(n, n, n, gpuspan.FP32),
+			func() error { return b.machine.matmul(dc, dl, dr, n) }); err != nil {
 			return err
 		}
 	}
 	got := make([]float32, n*n)
-	if err := b.section(ctx, opDownload, gpuspan.Work{Bytes: size}, func() error { return b.machine.download(got, dc) }); err != nil {
+	if err := b.section(ctx, opDownload, gpuspan.Work{Bytes: size},
+		func() error { return b.machine.download(got, dc) }); err != nil {
 		return err
 	}
 	// Elements spread over the matrix, in float64: all of them would take the CPU longer than the GPU all the runs.

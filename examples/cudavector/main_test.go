@@ -20,7 +20,8 @@ func TestWithoutAGPUItSaysSoAndComputesOnTheCPU(t *testing.T) {
 	s.library = "/nonexistent/libcuda.so.1"
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), s, &out))
-	require.Contains(t, out.String(), "no GPU: computing on the CPU, timed with the host's clock (cannot load the CUDA driver")
+	require.Contains(t, out.String(),
+		"no GPU: computing on the CPU, timed with the host's clock (cannot load the CUDA driver")
 	require.Contains(t, out.String(), "saxpy: 10000 elements are right\n")
 	require.Contains(t, out.String(), "\nno device measured these sections: all times are the host's\n")
 	require.Contains(t, out.String(), "matmul: 2304 of 2304 elements checked, all are right\n")
@@ -36,7 +37,8 @@ func stub(t *testing.T) string {
 	}
 	path := filepath.Join(t.TempDir(), "libcuda.so")
 	source := filepath.Join("..", "..", "gpuspan", "internal", "ctest", "csrc", "cuda.c")
-	out, err := exec.Command(gcc, "-std=gnu11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-o", path, source, "-lm", "-lpthread").CombinedOutput()
+	out, err := exec.Command(gcc, "-std=gnu11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-o", path, source,
+		"-lm", "-lpthread").CombinedOutput()
 	require.NoError(t, err, string(out))
 	return path
 }
@@ -56,7 +58,8 @@ func TestOnADriverItLoadsItsKernelsAndChecksThem(t *testing.T) {
 
 func TestSettingsAreChecked(t *testing.T) {
 	err := run(context.Background(), settings{elements: 0, matrix: 17, runs: 0}, &bytes.Buffer{})
-	require.EqualError(t, err, "-elements must be between 1 and 268435456, is 0\n-matrix must be a multiple of 16 up to 16384, is 17\n-runs must be at least 1, is 0")
+	require.EqualError(t, err,
+		"-elements must be between 1 and 268435456, is 0\n-matrix must be a multiple of 16 up to 16384, is 17\n-runs must be at least 1, is 0")
 }
 
 func TestInterruptEndsIt(t *testing.T) {

@@ -22,12 +22,14 @@ func TestWorkOfAPrivateStreamIsTimedByEventsThatCRecords(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "libcuda.so")
 	source := filepath.Join("..", "..", "gpuspan", "internal", "ctest", "csrc", "cuda.c")
-	b, err := exec.Command(gcc, "-std=gnu11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-o", path, source, "-lm", "-lpthread").CombinedOutput()
+	b, err := exec.Command(gcc, "-std=gnu11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-o", path, source, "-lm",
+		"-lpthread").CombinedOutput()
 	require.NoError(t, err, string(b))
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), path, "", 100, &out))
 	require.Regexp(t, `(?m)^engine\.fill +100 .* 80\.\d\dµs `, out.String())
 	require.NotContains(t, out.String(), "the host's")
 
-	require.EqualError(t, run(t.Context(), "/nonexistent/libcuda.so", "", 1, &out), "cannot open the engine on /nonexistent/libcuda.so: error -1")
+	require.EqualError(t, run(t.Context(), "/nonexistent/libcuda.so", "", 1, &out),
+		"cannot open the engine on /nonexistent/libcuda.so: error -1")
 }

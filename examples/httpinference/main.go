@@ -57,7 +57,8 @@ func main() {
 // run serves until the requests are done or ctx is. extra sees every span, for tests.
 func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProcessor) (err error) {
 	batches := &batches{}
-	opts := []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(batches), sdktrace.WithSampler(sampler.LinksBased(nil))}
+	opts := []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(batches),
+		sdktrace.WithSampler(sampler.LinksBased(nil))}
 	for _, sp := range extra {
 		opts = append(opts, sdktrace.WithSpanProcessor(sp))
 	}
@@ -127,7 +128,8 @@ func load(ctx context.Context, url string, n int) error {
 			var first error
 			for i := range work {
 				text := strings.Repeat("word ", 20+i%200)
-				req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(fmt.Sprintf(`{"prompt": %q, "max_tokens": %d}`, text, 4+i%8)))
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, url,
+					strings.NewReader(fmt.Sprintf(`{"prompt": %q, "max_tokens": %d}`, text, 4+i%8)))
 				if err == nil {
 					err = send(req)
 				}

@@ -24,7 +24,8 @@ import (
 
 func TestMain(m *testing.M) {
 	defer http.DefaultClient.CloseIdleConnections()
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 
 func TestEveryRequestIsLinkedFromItsIterations(t *testing.T) {

@@ -18,13 +18,18 @@ const (
 	vocabulary  = 32000
 )
 
-// What serves requests is batched: it is timed whatever becomes of the iteration around it, and recorded when one of its requests is.
+// What serves requests is batched: it is timed whatever becomes of the iteration around it, and recorded when one of
+// its requests is.
 var (
 	opIteration = gpuspan.NewOperation("iteration", gpuspan.Category("inference"), gpuspan.ItemType("token"))
-	opUpload    = gpuspan.NewOperation("h2d.tokens", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned), gpuspan.Category("copy"), gpuspan.Batched())
-	opPrefill   = gpuspan.NewOperation("prefill", gpuspan.Category("prefill"), gpuspan.ItemType("token"), gpuspan.Batched())
-	opDecode    = gpuspan.NewOperation("decode", gpuspan.Category("decode"), gpuspan.ItemType("token"), gpuspan.Graph(), gpuspan.Batched())
-	opDownload  = gpuspan.NewOperation("d2h.logits", gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pinned), gpuspan.Category("copy"), gpuspan.Batched())
+	opUpload    = gpuspan.NewOperation("h2d.tokens", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned),
+		gpuspan.Category("copy"), gpuspan.Batched())
+	opPrefill = gpuspan.NewOperation("prefill", gpuspan.Category("prefill"), gpuspan.ItemType("token"),
+		gpuspan.Batched())
+	opDecode = gpuspan.NewOperation("decode", gpuspan.Category("decode"), gpuspan.ItemType("token"), gpuspan.Graph(),
+		gpuspan.Batched())
+	opDownload = gpuspan.NewOperation("d2h.logits", gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pinned),
+		gpuspan.Category("copy"), gpuspan.Batched())
 )
 
 // request is one prompt on its way.
@@ -43,8 +48,8 @@ type engine struct {
 	active []*request // whose prompts are processed, and who want more tokens
 }
 
-// iterate processes the prompts of new requests, which gives each its first token, makes one token for each of the others, and returns
-// those that have all. An iteration is nobody's child: it serves all its requests.
+// iterate processes the prompts of new requests, which gives each its first token, makes one token for each of the
+// others, and returns those that have all. An iteration is nobody's child: it serves all its requests.
 func (e *engine) iterate(admitted []*request) (done []*request, err error) {
 	x := opIteration.Start(context.Background(), e.stream)
 	if len(admitted) > 0 {
@@ -86,7 +91,8 @@ func (e *engine) prefill(x gpuspan.Section, requests []*request) {
 
 	pre := x.Start(opPrefill)
 	link(pre, requests, prompt)
-	w := e.device.Compute(gpuspan.Work{Read: weightBytes, FLOPs: 2 * parameters * float64(tokens), Precision: gpuspan.BF16})
+	w := e.device.Compute(gpuspan.Work{Read: weightBytes, FLOPs: 2 * parameters * float64(tokens),
+		Precision: gpuspan.BF16})
 	w.Items = int64(tokens)
 	pre.EndWith(w)
 }

@@ -70,8 +70,8 @@ func (s *server) generate(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// work runs iterations until ctx is done. While requests are active it does not wait for others: who comes is taken in with the
-// next iteration.
+// work runs iterations until ctx is done. While requests are active it does not wait for others: who comes is taken in
+// with the next iteration.
 func (s *server) work(ctx context.Context) {
 	for {
 		var admitted []*request

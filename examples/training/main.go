@@ -93,7 +93,8 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 		opts = append(opts, sdktrace.WithSpanProcessor(sp))
 	}
 	// One of many processes says which: then step tables come from the main one only, and traces have a lane for each.
-	res, err := resource.New(ctx, resource.WithAttributes(semconv.ServiceName("training")), resource.WithFromEnv(), resource.WithDetectors(rank.Detector{}))
+	res, err := resource.New(ctx, resource.WithAttributes(semconv.ServiceName("training")), resource.WithFromEnv(),
+		resource.WithDetectors(rank.Detector{}))
 	if err != nil {
 		fmt.Fprintln(w, err) // the rest of the resource holds
 	}
@@ -173,7 +174,8 @@ func writer(form, order string) (func(report.Summary, io.Writer) error, error) {
 		return nil, fmt.Errorf("-sort: %w", err)
 	}
 	write, ok := map[string]func(report.Summary, io.Writer) error{
-		"text": report.Summary.WriteText, "csv": report.Summary.WriteCSV, "json": report.Summary.WriteJSON, "dot": report.Summary.WriteDOT,
+		"text": report.Summary.WriteText, "csv": report.Summary.WriteCSV, "json": report.Summary.WriteJSON,
+		"dot": report.Summary.WriteDOT,
 	}[form]
 	if !ok {
 		return nil, fmt.Errorf("-report is %q, must be text, csv, json or dot", form)

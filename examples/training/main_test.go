@@ -69,14 +69,17 @@ func TestScheduledStepsBecomeSpansAndRows(t *testing.T) {
 }
 
 func TestReportsInEachForm(t *testing.T) {
-	for form, want := range map[string]string{"csv": "\nforward > convolutions,convolutions,conv,", "json": `"name": "convolutions"`, "dot": "digraph gpu {"} {
+	for form, want := range map[string]string{"csv": "\nforward > convolutions,convolutions,conv,",
+		"json": `"name": "convolutions"`, "dot": "digraph gpu {"} {
 		var out strings.Builder
 		require.NoError(t, run(context.Background(), config{steps: 20, report: form, sort: "name", simulated: true}, &out))
 		assert.Contains(t, out.String(), want)
 		assert.NotContains(t, out.String(), "simulated GPU\n", "it can be piped")
 	}
-	assert.EqualError(t, run(context.Background(), config{steps: 1, report: "xml"}, &strings.Builder{}), `-report is "xml", must be text, csv, json or dot`)
-	assert.EqualError(t, run(context.Background(), config{steps: 1, sort: "size"}, &strings.Builder{}), `-sort: unknown order "size" (use time, flops, bytes or name)`)
+	assert.EqualError(t, run(context.Background(), config{steps: 1, report: "xml"}, &strings.Builder{}),
+		`-report is "xml", must be text, csv, json or dot`)
+	assert.EqualError(t, run(context.Background(), config{steps: 1, sort: "size"}, &strings.Builder{}),
+		`-sort: unknown order "size" (use time, flops, bytes or name)`)
 }
 
 func TestConfigurationFile(t *testing.T) {
@@ -85,7 +88,8 @@ func TestConfigurationFile(t *testing.T) {
 	text := "nvtx: {enabled: true}\nprofiling: {schedule: {every: 5}, trace_dir: " + traces + "}\n"
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	spans := tracetest.NewSpanRecorder()
-	require.NoError(t, run(context.Background(), config{steps: 10, file: path, simulated: true}, &strings.Builder{}, spans))
+	require.NoError(t, run(context.Background(), config{steps: 10, file: path, simulated: true}, &strings.Builder{},
+		spans))
 	n := 0
 	for _, s := range spans.Ended() {
 		if s.Name() == "train" {
@@ -97,6 +101,7 @@ func TestConfigurationFile(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, files, 2, "one for each window")
 	require.NoError(t, os.WriteFile(path, []byte("profiling: {schedule: {evry: 5}}\n"), 0o600))
-	assert.ErrorContains(t, run(context.Background(), config{steps: 1, file: path, simulated: true}, &strings.Builder{}), "did you mean `schedule.every`?")
+	assert.ErrorContains(t, run(context.Background(), config{steps: 1, file: path, simulated: true}, &strings.Builder{}),
+		"did you mean `schedule.every`?")
 	assert.EqualError(t, run(context.Background(), config{}, &strings.Builder{}), "-steps must be at least 1, is 0")
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/train"
 )
 
-// An image classifier of 25.6 million parameters (ResNet-50): 4.1 GFLOP forward for an image of 224 × 224, twice that backward.
+// An image classifier of 25.6 million parameters (ResNet-50): 4.1 GFLOP forward for an image of 224 × 224, twice that
+// backward.
 const (
 	batchSize    = 64
 	imageBytes   = 4 * 3 * 224 * 224
@@ -22,9 +23,10 @@ const (
 )
 
 var (
-	opUpload = gpuspan.NewOperation("h2d.batch", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned), gpuspan.Category("data"))
-	opConvs  = gpuspan.NewOperation("convolutions", gpuspan.Category("conv"), gpuspan.ItemType("image"))
-	opHead   = gpuspan.NewOperation("head", gpuspan.Category("matmul"))
+	opUpload = gpuspan.NewOperation("h2d.batch", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned),
+		gpuspan.Category("data"))
+	opConvs = gpuspan.NewOperation("convolutions", gpuspan.Category("conv"), gpuspan.ItemType("image"))
+	opHead  = gpuspan.NewOperation("head", gpuspan.Category("matmul"))
 )
 
 // trainer runs steps of the model on a device.
@@ -65,7 +67,8 @@ func (t *trainer) train(ctx context.Context, loop *train.Loop) error {
 
 		forward := step.Phase(train.Forward)
 		x := forward.Start(opConvs) // below the phase
-		w := t.device.Compute(gpuspan.Work{Read: activations, Written: activations, FLOPs: 0.95 * forwardFLOPs, Precision: gpuspan.FP16})
+		w := t.device.Compute(gpuspan.Work{Read: activations, Written: activations, FLOPs: 0.95 * forwardFLOPs,
+			Precision: gpuspan.FP16})
 		w.Items = batchSize
 		x.EndWith(w)
 		y := forward.Start(opHead)
@@ -73,7 +76,8 @@ func (t *trainer) train(ctx context.Context, loop *train.Loop) error {
 		forward.End()
 
 		backward := step.Phase(train.Backward)
-		backward.EndWith(t.device.Compute(gpuspan.Work{Read: 2 * activations, Written: activations, FLOPs: 2 * forwardFLOPs, Precision: gpuspan.FP16}))
+		backward.EndWith(t.device.Compute(gpuspan.Work{Read: 2 * activations, Written: activations, FLOPs: 2 * forwardFLOPs,
+			Precision: gpuspan.FP16}))
 
 		update := step.Phase(train.Optimizer)
 		update.EndWith(t.device.Compute(gpuspan.Work{Read: 12 * parameters, Written: 12 * parameters}))

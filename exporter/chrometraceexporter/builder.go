@@ -52,7 +52,8 @@ func (b *builder) span(process chrometrace.Process, origin *chrometrace.Origin, 
 	for _, e := range s.Events().All() {
 		at := len(b.args)
 		b.attributes(e.Attributes())
-		b.marks = append(b.marks, chrometrace.Mark{Name: e.Name(), Time: int64(e.Timestamp()), Args: b.args[at:len(b.args):len(b.args)]})
+		b.marks = append(b.marks, chrometrace.Mark{Name: e.Name(), Time: int64(e.Timestamp()),
+			Args: b.args[at:len(b.args):len(b.args)]})
 	}
 	b.events = append(b.events, chrometrace.Event{
 		Process: process, Name: s.Name(), Start: int64(s.StartTimestamp()), End: int64(s.EndTimestamp()),
@@ -153,7 +154,8 @@ func (b *builder) metrics(md pmetric.Metrics, names map[string]bool) {
 var identity = map[string]bool{
 	string(semconv.HWIDKey): true, string(semconv.HWNameKey): true, string(semconv.HWModelKey): true,
 	string(semconv.HWTypeKey): true, string(semconv.HWVendorKey): true, string(semconv.HWParentKey): true,
-	string(semconv.HWDriverVersionKey): true, string(semconv.GPUPCIBDFKey): true, string(semconv.GPUDeviceOrdinalKey): true,
+	string(semconv.HWDriverVersionKey): true, string(semconv.GPUPCIBDFKey): true,
+	string(semconv.GPUDeviceOrdinalKey):     true,
 	string(semconv.GPUMeasurementSourceKey): true,
 }
 
@@ -162,7 +164,8 @@ func (b *builder) points(m pmetric.Metric, ps pmetric.NumberDataPointSlice) {
 		if p.Flags().NoRecordedValue() {
 			continue
 		}
-		c := chrometrace.Counter{Name: m.Name(), Unit: unit(m.Unit()), Start: int64(p.StartTimestamp()), Time: int64(p.Timestamp())}
+		c := chrometrace.Counter{Name: m.Name(), Unit: unit(m.Unit()), Start: int64(p.StartTimestamp()),
+			Time: int64(p.Timestamp())}
 		for k, v := range p.Attributes().All() {
 			switch {
 			case k == string(semconv.HWIDKey):

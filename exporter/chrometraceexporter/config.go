@@ -68,7 +68,8 @@ var defaultCounters = []string{
 // createDefaultConfig is the configuration of an exporter without any keys. Path has to be set.
 func createDefaultConfig() component.Config {
 	retry := configretry.NewDefaultBackOffConfig()
-	retry.Enabled = false // a file that cannot be written seldom can be a moment later, and without a queue retrying blocks
+	// a file that cannot be written seldom can be a moment later, and without a queue retrying blocks
+	retry.Enabled = false
 	return &Config{
 		Existing: chrometrace.Number,
 		Rotation: configoptional.Default(Rotation{MaxMegabytes: 200, MaxFiles: 100}),

@@ -46,7 +46,8 @@ func TestConfigDefaults(t *testing.T) {
 	assert.Equal(t, chrometrace.Files{Path: "traces/trace.json", Existing: chrometrace.Number}, cfg.files())
 	cfg, err = load(t, "chrome_trace/rotated")
 	require.NoError(t, err)
-	assert.Equal(t, Rotation{MaxMegabytes: 200, MaxFiles: 100}, *cfg.Rotation.Get(), "the empty block turns its defaults on")
+	assert.Equal(t, Rotation{MaxMegabytes: 200, MaxFiles: 100}, *cfg.Rotation.Get(),
+		"the empty block turns its defaults on")
 }
 
 func TestConfigMistakesAreAllReported(t *testing.T) {

@@ -176,7 +176,8 @@ func TestTracesAndMetricsOfOneExporterMakeOneFile(t *testing.T) {
 	assert.EqualValues(t, 500, section.Dur)
 	assert.EqualValues(t, 4711, section.PID)
 	assert.Equal(t, map[string]any{
-		"device": 0., "stream": 1., "gpu.operation.type": "section", "hw.id": "GPU-1", "gpu.start.delay": 300e-9, "gpu.flop.count": 1.5e12,
+		"device": 0., "stream": 1., "gpu.operation.type": "section", "hw.id": "GPU-1", "gpu.start.delay": 300e-9,
+		"gpu.flop.count":       1.5e12,
 		"gpu.operation.shapes": []any{"f32[2,3]"}, "links": []any{"ab000000000000000000000000000000:0000000000000000"},
 		"trace_id": "01000000000000000000000000000000", "span_id": "0200000000000000", "parent_span_id": "0100000000000000",
 		"span.kind": "unspecified",
@@ -309,7 +310,8 @@ func TestRotatedFilesAreEachCompleteAndOldOnesGo(t *testing.T) {
 		require.NoError(t, tr.ConsumeTraces(t.Context(), service(byte(i))))
 		// A quiet exporter completes its file too.
 		want := min(i+1, 2) + 1
-		require.Eventually(t, func() bool { return complete() == want && len(files(t, dir)) == want }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return complete() == want && len(files(t, dir)) == want }, time.Minute,
+			time.Millisecond)
 	}
 	require.NoError(t, stop())
 	assert.Len(t, files(t, dir), 3, "two traces and what is not ours")
@@ -332,7 +334,8 @@ func TestOneFilePerTrace(t *testing.T) {
 	require.NoError(t, stop())
 	dir := filepath.Dir(cfg.Path)
 	assert.Equal(t, []string{
-		"trace-01000000000000000000000000000000.json", "trace-02000000000000000000000000000000.json", "trace-03000000000000000000000000000000.json",
+		"trace-01000000000000000000000000000000.json", "trace-02000000000000000000000000000000.json",
+		"trace-03000000000000000000000000000000.json",
 	}, files(t, dir))
 	for _, f := range files(t, dir) {
 		assert.Len(t, read(t, filepath.Join(dir, f)).Of("X"), 4)
@@ -371,7 +374,8 @@ func TestMangledKernelNamesStandInTheArguments(t *testing.T) {
 	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
 	td := ptrace.NewTraces()
 	ss := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty()
-	for short, full := range map[string]string{"act_and_mul": "_ZN3sgl11act_and_mulEv", "gemm": "void ns::gemm<float>(float*)"} {
+	for short, full := range map[string]string{"act_and_mul": "_ZN3sgl11act_and_mulEv",
+		"gemm": "void ns::gemm<float>(float*)"} {
 		s := ss.Spans().AppendEmpty()
 		s.SetName(short)
 		s.SetStartTimestamp(epoch)

@@ -26,16 +26,19 @@ import (
 
 // oddTexts are names and values that writers of JSON and viewers stumble over.
 var oddTexts = []string{
-	"", " ", "a", "POST /größe", "矩阵乘法", "👩‍👩‍👧 e\u0301", "right \u202e left", "line\nfeed\ttab\r\x00\x1f\x7f", "\u2028\u2029", "\ufeff", "\"quoted\\\"", "</script>",
-	"\xff\xfe", "cut \xe2\x82", "\xed\xa0\x80", "_ZN2at6nativeE", "__Z", "_RNvC", "void f<4, at::add<float>>(int)", "aten::mm", "nn.Module: A", "ProfilerStep#7",
-	"ProfilerStep#-1", "ph", "X", "otel", "span_id", "links", "device", "stream", "args", "%s%n", "1e999", strings.Repeat("long ", 20_000),
+	"", " ", "a", "POST /größe", "矩阵乘法", "👩‍👩‍👧 e\u0301", "right \u202e left", "line\nfeed\ttab\r\x00\x1f\x7f",
+	"\u2028\u2029", "\ufeff", "\"quoted\\\"", "</script>",
+	"\xff\xfe", "cut \xe2\x82", "\xed\xa0\x80", "_ZN2at6nativeE", "__Z", "_RNvC", "void f<4, at::add<float>>(int)",
+	"aten::mm", "nn.Module: A", "ProfilerStep#7",
+	"ProfilerStep#-1", "ph", "X", "otel", "span_id", "links", "device", "stream", "args", "%s%n", "1e999",
+	strings.Repeat("long ", 20_000),
 }
 
 // oddNumbers are values that somebody may state for streams, devices, threads, correlations, steps.
 var oddNumbers = []int64{0, 1, 2, 7, 7, 7, -1, 1 << 31, 1<<32 - 1, 1 << 32, 1 << 53, math.MaxInt64, math.MinInt64}
 
-// oddSpans makes spans of everything: a few services of one name, tracks with partial overlaps, instants, equal times, spans that
-// end before they begin, times that are none or lie years apart.
+// oddSpans makes spans of everything: a few services of one name, tracks with partial overlaps, instants, equal times,
+// spans that end before they begin, times that are none or lie years apart.
 func oddSpans(r *rand.Rand, n int) ptrace.Traces {
 	text := func() string { return oddTexts[r.IntN(len(oddTexts))] }
 	number := func() int64 { return oddNumbers[r.IntN(len(oddNumbers))] }
@@ -92,15 +95,19 @@ func oddSpans(r *rand.Rand, n int) ptrace.Traces {
 				at += uint64(r.IntN(9)) << 55 // years
 			}
 			s.SetStartTimestamp(pcommon.Timestamp(at))
-			s.SetEndTimestamp(pcommon.Timestamp(at + uint64([]int64{0, 0, 1, 10, 1000, 5000, 1_000_000, -3, math.MaxInt64}[r.IntN(9)])))
+			s.SetEndTimestamp(pcommon.Timestamp(at + uint64([]int64{0, 0, 1, 10, 1000, 5000, 1_000_000, -3,
+				math.MaxInt64}[r.IntN(9)])))
 			m := s.Attributes()
-			m.PutStr("gpu.operation.type", []string{"", "kernel", "kernel", "copy", "memset", "collective", "section", "step", "graph", "x"}[r.IntN(10)])
+			m.PutStr("gpu.operation.type", []string{"", "kernel", "kernel", "copy", "memset", "collective", "section", "step",
+				"graph", "x"}[r.IntN(10)])
 			if r.IntN(3) == 0 {
 				m.Remove("gpu.operation.type")
 			}
 			for _, k := range []string{
-				"gpu.stream.id", "gpu.device.ordinal", "thread.id", "gpu.correlation.id", "gpu.step.index", "gpu.io.size", "hw.id", "hw.model", "thread.name",
-				"gpu.kernel.name", "gpu.start.delay", "gpu.step.duration", "gpu.step.host.duration", "gpu.kernel.grid", "gpu.kernel.occupancy.estimate", "otel", "links", "trace_id",
+				"gpu.stream.id", "gpu.device.ordinal", "thread.id", "gpu.correlation.id", "gpu.step.index", "gpu.io.size", "hw.id",
+				"hw.model", "thread.name",
+				"gpu.kernel.name", "gpu.start.delay", "gpu.step.duration", "gpu.step.host.duration", "gpu.kernel.grid",
+				"gpu.kernel.occupancy.estimate", "otel", "links", "trace_id",
 			} {
 				switch r.IntN(6) {
 				case 0, 1:

@@ -97,10 +97,12 @@ func TestPerfettoOpensServicesWithCounters(t *testing.T) {
 	data, err := os.ReadFile(cfg.Path)
 	require.NoError(t, err)
 	agrees(t, cfg.Path, data)
-	assert.Equal(t, [][]string{{"500", "250"}}, perfetto(t, cfg.Path, `SELECT c.ts - (SELECT min(ts) FROM slice) AS at, c.value AS watts
+	assert.Equal(t, [][]string{{"500", "250"}}, perfetto(t, cfg.Path,
+		`SELECT c.ts - (SELECT min(ts) FROM slice) AS at, c.value AS watts
 FROM counter c JOIN process_counter_track t ON c.track_id = t.id WHERE t.name = 'hw.power W'`))
-	assert.Equal(t, [][]string{{"cudaLaunchKernel", "void gemm<float>(int)"}, {"POST /generate", "prefill"}}, perfetto(t, cfg.Path,
-		`SELECT a.name AS source, b.name AS target FROM flow f JOIN slice a ON f.slice_out = a.id JOIN slice b ON f.slice_in = b.id ORDER BY b.name DESC`))
+	assert.Equal(t, [][]string{{"cudaLaunchKernel", "void gemm<float>(int)"}, {"POST /generate", "prefill"}},
+		perfetto(t, cfg.Path,
+			`SELECT a.name AS source, b.name AS target FROM flow f JOIN slice a ON f.slice_out = a.id JOIN slice b ON f.slice_in = b.id ORDER BY b.name DESC`))
 }
 
 func TestPerfettoOpensCompressedAndRotatedFiles(t *testing.T) {
@@ -114,7 +116,8 @@ func TestPerfettoOpensCompressedAndRotatedFiles(t *testing.T) {
 	for _, f := range []string{"hta/timeline_analysis/sampled_rank-0.json.gz", "hta/ns_resolution_trace/*.gz"} {
 		m, err := filepath.Glob(filepath.Join(root, f))
 		require.NoError(t, err)
-		_, err = kinetoreceiver.ReadFile(t.Context(), m[0], kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels}, tr.ConsumeTraces)
+		_, err = kinetoreceiver.ReadFile(t.Context(), m[0], kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels},
+			tr.ConsumeTraces)
 		require.NoError(t, err)
 	}
 	require.NoError(t, stop())

@@ -58,7 +58,8 @@ func dumpSpans(tds ...ptrace.Traces) []string {
 		for _, rs := range td.ResourceSpans().All() {
 			for _, ss := range rs.ScopeSpans().All() {
 				for _, s := range ss.Spans().All() {
-					line := fmt.Sprintf("%s/%s<%s %q %v %d..%d %v %q %s", s.TraceID(), s.SpanID(), s.ParentSpanID(), s.Name(), s.Kind(),
+					line := fmt.Sprintf("%s/%s<%s %q %v %d..%d %v %q %s", s.TraceID(), s.SpanID(), s.ParentSpanID(), s.Name(),
+						s.Kind(),
 						s.StartTimestamp(), s.EndTimestamp(), s.Status().Code(), s.Status().Message(), dumpMap(s.Attributes()))
 					for _, e := range s.Events().All() {
 						line += fmt.Sprintf(" event %q %d %s", e.Name(), e.Timestamp(), dumpMap(e.Attributes()))
@@ -123,7 +124,8 @@ func (m *maker) scope(rank int64, attributes map[string]any, name, version strin
 	return ss.Spans()
 }
 
-func (m *maker) span(to ptrace.SpanSlice, parent pcommon.SpanID, name string, from, length int64, attributes map[string]any) ptrace.Span {
+func (m *maker) span(to ptrace.SpanSlice, parent pcommon.SpanID, name string, from, length int64,
+	attributes map[string]any) ptrace.Span {
 	m.n++
 	s := to.AppendEmpty()
 	s.SetTraceID(pcommon.TraceID{15: 1})
@@ -142,9 +144,11 @@ func (m *maker) span(to ptrace.SpanSlice, parent pcommon.SpanID, name string, fr
 func spansOfEveryKind() ptrace.Traces {
 	m := &maker{td: ptrace.NewTraces()}
 	for rank := range int64(2) {
-		to := m.scope(rank, map[string]any{"host.name": "n1", "process.pid": int64(7), "odd": math.Inf(1), "list": []any{"a", int64(1), 1.0}}, "gpuspan", "1.2")
+		to := m.scope(rank, map[string]any{"host.name": "n1", "process.pid": int64(7), "odd": math.Inf(1),
+			"list": []any{"a", int64(1), 1.0}}, "gpuspan", "1.2")
 		device := func(kind string, more map[string]any) map[string]any {
-			a := map[string]any{"gpu.operation.type": kind, "gpu.device.ordinal": rank, "gpu.stream.id": int64(7), "gpu.duration": 1.0}
+			a := map[string]any{"gpu.operation.type": kind, "gpu.device.ordinal": rank, "gpu.stream.id": int64(7),
+				"gpu.duration": 1.0}
 			maps.Copy(a, more)
 			return a
 		}
@@ -155,26 +159,40 @@ func spansOfEveryKind() ptrace.Traces {
 				"gpu.step.duration": 1000e-9, "gpu.step.host.duration": 1050e-9, "gpu.step.items": int64(32),
 			})
 		}
-		m.span(to, pcommon.SpanID{}, "ProfilerStep#3", 4000, 100, map[string]any{"gpu.operation.type": "step", "gpu.step.index": int64(3), "thread.id": int64(4)})
-		phase := m.span(to, step.SpanID(), "forward", 2500, 400, device("section", map[string]any{"gpu.start.delay": 100e-9, "gpu.end.delay": -20e-9}))
-		m.span(to, phase.SpanID(), "attention", 2550, 100, device("section", map[string]any{"gpu.start.delay": -30e-9, "gpu.energy": 0.25}))
+		m.span(to, pcommon.SpanID{}, "ProfilerStep#3", 4000, 100, map[string]any{"gpu.operation.type": "step",
+			"gpu.step.index": int64(3), "thread.id": int64(4)})
+		phase := m.span(to, step.SpanID(), "forward", 2500, 400, device("section",
+			map[string]any{"gpu.start.delay": 100e-9, "gpu.end.delay": -20e-9}))
+		m.span(to, phase.SpanID(), "attention", 2550, 100, device("section",
+			map[string]any{"gpu.start.delay": -30e-9, "gpu.energy": 0.25}))
 		m.span(to, phase.SpanID(), "no device", 9550, 100, map[string]any{"gpu.operation.type": "section"})
-		m.span(to, phase.SpanID(), "odd device", 19550, 100, map[string]any{"gpu.operation.type": "section", "gpu.device.ordinal": 3.0, "gpu.stream.id": "main", "thread.id": int64(5)})
-		m.span(to, phase.SpanID(), "Memcpy HtoD", 2700, 10, device("copy", map[string]any{"gpu.io.size": int64(4096), "gpu.correlation.id": int64(11)}))
-		m.span(to, phase.SpanID(), "Memset", 2710, 0, device("memset", map[string]any{"gpu.io.size": int64(1), "gpu.correlation.id": int64(0)}))
+		m.span(to, phase.SpanID(), "odd device", 19550, 100, map[string]any{"gpu.operation.type": "section",
+			"gpu.device.ordinal": 3.0, "gpu.stream.id": "main", "thread.id": int64(5)})
+		m.span(to, phase.SpanID(), "Memcpy HtoD", 2700, 10, device("copy",
+			map[string]any{"gpu.io.size": int64(4096), "gpu.correlation.id": int64(11)}))
+		m.span(to, phase.SpanID(), "Memset", 2710, 0, device("memset",
+			map[string]any{"gpu.io.size": int64(1), "gpu.correlation.id": int64(0)}))
 		m.span(to, phase.SpanID(), "gemm", 2720, 33, device("kernel", map[string]any{
 			"gpu.kernel.name": "void gemm<float>(int)", "gpu.kernel.grid": []any{int64(1), int64(2), int64(3)},
 			"gpu.kernel.occupancy.estimate": 0.29, "gpu.kernel.blocks_per_sm": 1.0,
 		}))
-		m.span(to, phase.SpanID(), "gemm", 2760, 3, device("kernel", map[string]any{"gpu.kernel.occupancy.estimate": 0.123456789012345, "gpu.kernel.name": "_Z4gemm"}))
-		m.span(to, phase.SpanID(), "all_reduce", 2770, 3, device("collective", map[string]any{"gpu.collective.name": "all_reduce", "gpu.io.size": int64(400), "gpu.collective.element_type": "Float"}))
-		m.span(to, phase.SpanID(), "cudaLaunchKernel", 2600, 5, map[string]any{"gpu.correlation.id": int64(11), "thread.id": int64(41), "thread.name": "main", "gpu.device.ordinal": rank, "gpu.stream.id": int64(7)})
+		m.span(to, phase.SpanID(), "gemm", 2760, 3, device("kernel",
+			map[string]any{"gpu.kernel.occupancy.estimate": 0.123456789012345, "gpu.kernel.name": "_Z4gemm"}))
+		m.span(to, phase.SpanID(), "all_reduce", 2770, 3, device("collective",
+			map[string]any{"gpu.collective.name": "all_reduce", "gpu.io.size": int64(400),
+				"gpu.collective.element_type": "Float"}))
+		m.span(to, phase.SpanID(), "cudaLaunchKernel", 2600, 5, map[string]any{"gpu.correlation.id": int64(11),
+			"thread.id": int64(41), "thread.name": "main", "gpu.device.ordinal": rank, "gpu.stream.id": int64(7)})
 		m.span(to, phase.SpanID(), "aten::mm", 2590, 25, map[string]any{"gpu.flop.count": 1e9, "thread.id": int64(41)})
 		host := m.span(to, pcommon.SpanID{}, "POST \"/générer\"\n\u2028", 1, 5000, map[string]any{
-			"string": "3.0", "number": "12", "nan": "NaN", "empty": "", "bool": true, "int": int64(math.MaxInt64), "least": int64(math.MinInt64), "double": 3.0,
-			"zero": math.Copysign(0, -1), "large": 1e20, "larger": 1e300, "small": 5e-324, "not a number": math.NaN(), "inf": math.Inf(-1), "none": nil,
-			"bytes!": []byte{0, 255}, "map": map[string]any{"a": []any{1.5, math.NaN()}, "double": "x"}, "list": []any{"a", int64(1), 1.0, true, nil}, "no elements": []any{},
-			"device": "cuda:0", "stream": int64(3), "bytes": 1.0, "trace_id": "x", "span_id": int64(1), "otel": "again", "loop": "l", "links": "l", "span.kind": "k",
+			"string": "3.0", "number": "12", "nan": "NaN", "empty": "", "bool": true, "int": int64(math.MaxInt64),
+			"least": int64(math.MinInt64), "double": 3.0,
+			"zero": math.Copysign(0, -1), "large": 1e20, "larger": 1e300, "small": 5e-324, "not a number": math.NaN(),
+			"inf": math.Inf(-1), "none": nil,
+			"bytes!": []byte{0, 255}, "map": map[string]any{"a": []any{1.5, math.NaN()}, "double": "x"},
+			"list": []any{"a", int64(1), 1.0, true, nil}, "no elements": []any{},
+			"device": "cuda:0", "stream": int64(3), "bytes": 1.0, "trace_id": "x", "span_id": int64(1), "otel": "again",
+			"loop": "l", "links": "l", "span.kind": "k",
 			"grid": "g", "In msg nelems": int64(1), "otel.status_code": "OK", "": "no key", "thread.id": "t-1",
 		})
 		host.SetKind(ptrace.SpanKindServer)
@@ -199,7 +217,8 @@ func TestSpansComeBackAsTheyWere(t *testing.T) {
 	want := spansOfEveryKind()
 	for _, compression := range []string{"", "gzip", "zstd"} {
 		for name, o := range map[string]kinetoreceiver.Options{
-			"default": {}, "caps": {Detail: kinetoreceiver.DetailSteps, MaxSpans: 1, MaxBytes: 1}, "spilled": {BatchSpans: 3, MemoryMiB: 1e-6, TempDir: t.TempDir()},
+			"default": {}, "caps": {Detail: kinetoreceiver.DetailSteps, MaxSpans: 1, MaxBytes: 1},
+			"spilled": {BatchSpans: 3, MemoryMiB: 1e-6, TempDir: t.TempDir()},
 		} {
 			t.Run(compression+name, func(t *testing.T) {
 				path := exported(t, compression, want)
@@ -244,7 +263,8 @@ func TestAFileOfSeveralBatchesIsTheSameAgain(t *testing.T) {
 		for rank := range int64(2) {
 			to := m.scope((rank+i)%2, nil, "s", "")
 			for k := range int64(25) {
-				m.span(to, pcommon.SpanID{}, "work", k*10+rank+(4-i)*7, 8, map[string]any{"gpu.operation.type": "section", "gpu.device.ordinal": rank, "gpu.stream.id": k % 3})
+				m.span(to, pcommon.SpanID{}, "work", k*10+rank+(4-i)*7, 8,
+					map[string]any{"gpu.operation.type": "section", "gpu.device.ordinal": rank, "gpu.stream.id": k % 3})
 			}
 		}
 		batches = append(batches, m.td)
@@ -260,7 +280,8 @@ func TestAFileOfSeveralBatchesIsTheSameAgain(t *testing.T) {
 }
 
 func TestResourceOfTheConfigurationWins(t *testing.T) {
-	got, _ := restored(t, exported(t, "", spansOfEveryKind()), kinetoreceiver.Options{Resource: map[string]string{"host.name": "n2"}, ServiceName: "x", JobID: "j"})
+	got, _ := restored(t, exported(t, "", spansOfEveryKind()),
+		kinetoreceiver.Options{Resource: map[string]string{"host.name": "n2"}, ServiceName: "x", JobID: "j"})
 	a := got[0].ResourceSpans().At(0).Resource().Attributes().AsRaw()
 	assert.Equal(t, "n2", a["host.name"])
 	assert.Equal(t, "llm", a["service.name"])
@@ -273,8 +294,10 @@ func TestBrokenIdentifiersAreCounted(t *testing.T) {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	total := spansOfEveryKind().SpanCount()
-	for _, id := range []string{`""`, `"0"`, `"zzzzzzzzzzzzzzzz"`, `"0000000000000000"`, `1`, `null`, `{}`, `"\u0030000000000000001"`, `"00000000000000010"`} {
-		broken := regexp.MustCompile(`"span_id":"0000000000000001"`).ReplaceAll(text, []byte(`"span_id":`+strings.ReplaceAll(id, `\`, `\\`)))
+	for _, id := range []string{`""`, `"0"`, `"zzzzzzzzzzzzzzzz"`, `"0000000000000000"`, `1`, `null`, `{}`,
+		`"\u0030000000000000001"`, `"00000000000000010"`} {
+		broken := regexp.MustCompile(`"span_id":"0000000000000001"`).ReplaceAll(text,
+			[]byte(`"span_id":`+strings.ReplaceAll(id, `\`, `\\`)))
 		require.NotEqual(t, text, broken)
 		require.NoError(t, os.WriteFile(path, broken, 0o600))
 		_, st := restored(t, path, kinetoreceiver.Options{})

@@ -31,7 +31,8 @@ import (
 func converted(t *testing.T, from string) (string, error) {
 	cfg := config(t)
 	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
-	_, err := kinetoreceiver.ReadFile(t.Context(), from, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels}, tr.ConsumeTraces)
+	_, err := kinetoreceiver.ReadFile(t.Context(), from, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels},
+		tr.ConsumeTraces)
 	require.NoError(t, stop())
 	return cfg.Path, err
 }
@@ -67,7 +68,8 @@ func TestRecordedTracesSurviveARoundTrip(t *testing.T) {
 	root := recorded.Path(t, "kineto")
 	tested := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.HasSuffix(path, ".ref.json") || !strings.Contains(filepath.Base(path), ".json") {
+		if err != nil || d.IsDir() || strings.HasSuffix(path, ".ref.json") ||
+			!strings.Contains(filepath.Base(path), ".json") {
 			return err
 		}
 		name, _ := filepath.Rel(root, path)
@@ -143,7 +145,8 @@ func TestSeveralFilesShareOneTrace(t *testing.T) {
 	cfg := config(t)
 	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
 	for _, f := range []string{"hta/timeline_analysis/sampled_rank-0.json.gz", "hta/trace_filter/sampled_rank-1.json.gz"} {
-		_, err := kinetoreceiver.ReadFile(t.Context(), filepath.Join(root, f), kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels}, tr.ConsumeTraces)
+		_, err := kinetoreceiver.ReadFile(t.Context(), filepath.Join(root, f),
+			kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels}, tr.ConsumeTraces)
 		require.NoError(t, err)
 	}
 	require.NoError(t, stop())
@@ -165,7 +168,8 @@ func TestNsightExportsAreDrawnWithoutAFault(t *testing.T) {
 	for _, from := range files {
 		cfg := config(t)
 		tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
-		_, err := nsysreceiver.ReadFile(t.Context(), from, nsysreceiver.Options{Detail: nsysreceiver.DetailKernels}, tr.ConsumeTraces)
+		_, err := nsysreceiver.ReadFile(t.Context(), from, nsysreceiver.Options{Detail: nsysreceiver.DetailKernels},
+			tr.ConsumeTraces)
 		require.NoError(t, err)
 		require.NoError(t, stop())
 		assert.NotEmpty(t, read(t, cfg.Path).Of("f"), from)
@@ -176,7 +180,8 @@ func TestNsightExportsAreDrawnWithoutAFault(t *testing.T) {
 func TestAllSpansOfAnExportWithoutASessionStartAreDrawn(t *testing.T) {
 	cfg := config(t)
 	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
-	st, err := nsysreceiver.ReadFile(t.Context(), recorded.Path(t, "nsys/nsys-ai/healthy_1pct.sqlite"), nsysreceiver.Options{Detail: nsysreceiver.DetailKernels}, tr.ConsumeTraces)
+	st, err := nsysreceiver.ReadFile(t.Context(), recorded.Path(t, "nsys/nsys-ai/healthy_1pct.sqlite"),
+		nsysreceiver.Options{Detail: nsysreceiver.DetailKernels}, tr.ConsumeTraces)
 	require.NoError(t, err)
 	require.NoError(t, stop())
 	assert.Len(t, read(t, cfg.Path).Of("X"), int(st.Spans))

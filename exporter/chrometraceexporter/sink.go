@@ -72,7 +72,8 @@ func (u *use) start(_ context.Context, host component.Host) error {
 		}
 		u.files = r
 		if left := r.Leftovers(); len(left) > 0 {
-			u.log.Warn("Unfinished Chrome traces, of a run that was killed or of one that goes on: their beginning can be read by otelcol-gpu convert, nothing else needs them",
+			u.log.Warn(
+				"Unfinished Chrome traces, of a run that was killed or of one that goes on: their beginning can be read by otelcol-gpu convert, nothing else needs them",
 				zap.Int("files", len(left)), zap.Strings("first", left[:min(3, len(left))]))
 		}
 	}
@@ -113,7 +114,8 @@ func (s *sink) completed(path string, st chrometrace.Stats) {
 	if st.NoTime+st.Crowded > 0 {
 		level = zap.WarnLevel
 	}
-	s.log.Log(level, "Chrome trace complete", zap.String("path", path), zap.Int64("spans", st.Events), zap.Int64("spans_left_out", st.NoTime+st.Crowded))
+	s.log.Log(level, "Chrome trace complete", zap.String("path", path), zap.Int64("spans", st.Events),
+		zap.Int64("spans_left_out", st.NoTime+st.Crowded))
 }
 
 var errNotRunning = errors.New("chrome_trace exporter is not running")

@@ -16,8 +16,8 @@ import (
 
 // Config of the exporter.
 type Config struct {
-	// ServerConfig is where the page is served: endpoint (default 127.0.0.1:9465), tls, auth and the rest of the Collector's
-	// HTTP servers.
+	// ServerConfig is where the page is served: endpoint (default 127.0.0.1:9465), tls, auth and the rest of the
+	// Collector's HTTP servers.
 	confighttp.ServerConfig `mapstructure:",squash"`
 	// TraceURL is where a click on a span leads, a template with {traceID} (default none: no links), such as
 	// http://localhost:16686/trace/{traceID}.

@@ -3,6 +3,6 @@
 
 //go:generate go tool -modfile=../../internal/tools/go.mod mdatagen metadata.yaml
 
-// Package gpupageexporter serves a live page of recent GPU work: what each device does, a roofline, steps, requests, ranks.
-// The page and its model are in internal/page; this is the component around them.
+// Package gpupageexporter serves a live page of recent GPU work: what each device does, a roofline, steps, requests,
+// ranks. The page and its model are in internal/page; this is the component around them.
 package gpupageexporter

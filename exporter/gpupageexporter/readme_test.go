@@ -68,7 +68,8 @@ func TestATakenPortIsNamed(t *testing.T) {
 	cfg.NetAddr.Endpoint = l.Addr().String()
 	tr, err := NewFactory().CreateTraces(t.Context(), exportertest.NewNopSettings(metadata.Type), cfg)
 	require.NoError(t, err)
-	require.ErrorContains(t, tr.Start(t.Context(), componenttest.NewNopHost()), "cannot serve the page at "+l.Addr().String())
+	require.ErrorContains(t, tr.Start(t.Context(), componenttest.NewNopHost()),
+		"cannot serve the page at "+l.Addr().String())
 	require.NoError(t, tr.Shutdown(context.WithoutCancel(t.Context())))
 }
 

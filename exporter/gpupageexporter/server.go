@@ -21,7 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/page"
 )
 
-// server is the page of one configuration, which both signals feed: it starts with the first and ends with the last of them.
+// server is the page of one configuration, which both signals feed: it starts with the first and ends with the last of
+// them.
 type server struct {
 	cfg    *Config
 	set    exporter.Settings
@@ -52,7 +53,8 @@ func (s *server) Start(ctx context.Context, host component.Host) error {
 	}
 	listener, err := s.cfg.ToListener(ctx)
 	if err != nil {
-		return fmt.Errorf("cannot serve the page at %s: %w (another `endpoint` serves it elsewhere)", s.cfg.NetAddr.Endpoint, err)
+		return fmt.Errorf("cannot serve the page at %s: %w (another `endpoint` serves it elsewhere)", s.cfg.NetAddr.Endpoint,
+			err)
 	}
 	// Pages that are open hold a connection each, which shall not hold the Collector's end.
 	base, cancel := context.WithCancel(context.Background())

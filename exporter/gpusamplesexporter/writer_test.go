@@ -169,7 +169,8 @@ func TestTheDefaultFieldsOfDCGMExporterAreKnown(t *testing.T) {
 	defer f.Close()
 	noSample := map[string]bool{ // nothing that a span can be told
 		"DCGM_FI_DEV_MEMORY_TEMP": true, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": true, "DCGM_FI_DEV_MEM_COPY_UTIL": true,
-		"DCGM_FI_DEV_ENC_UTIL": true, "DCGM_FI_DEV_DEC_UTIL": true, "DCGM_FI_DEV_FB_FREE": true, "DCGM_FI_DEV_FB_RESERVED": true,
+		"DCGM_FI_DEV_ENC_UTIL": true, "DCGM_FI_DEV_DEC_UTIL": true, "DCGM_FI_DEV_FB_FREE": true,
+		"DCGM_FI_DEV_FB_RESERVED":            true,
 		"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": true, // no direction
 		"DCGM_FI_DEV_VGPU_LICENSE_STATUS":    true, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": true,
 		"DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": true, "DCGM_FI_DEV_ROW_REMAP_FAILURE": true,
@@ -196,7 +197,8 @@ func TestInstancesOfDCGMExporterHangBelowTheirBoard(t *testing.T) {
 	x, store := start(t, cfg)
 	at := time.Now().Add(-time.Second)
 	mig := func(id string) map[string]any {
-		return map[string]any{"UUID": "GPU-1", "gpu": "0", "modelName": "NVIDIA H100", "GPU_I_ID": id, "GPU_I_PROFILE": "1g.10gb"}
+		return map[string]any{"UUID": "GPU-1", "gpu": "0", "modelName": "NVIDIA H100", "GPU_I_ID": id,
+			"GPU_I_PROFILE": "1g.10gb"}
 	}
 	require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t,
 		point{name: "DCGM_FI_DEV_POWER_USAGE", at: at, value: 400, attrs: map[string]any{"UUID": "GPU-1", "gpu": "0"}},
@@ -237,7 +239,8 @@ func TestSemanticConventionMetricsBecomeSamples(t *testing.T) {
 			point{name: "hw.gpu.utilization", at: now, value: 0.5, attrs: id("hw.gpu.task", "general")},
 			point{name: "hw.gpu.utilization", at: now, value: 0.9, attrs: id("hw.gpu.task", "encoder")},
 			point{name: "gpu.clock.frequency", at: now, value: 1e9, attrs: id("gpu.clock.type", "memory")},
-			point{name: "gpu.pcie.io", at: now, value: float64(1000 * i), sum: true, attrs: id("network.io.direction", "transmit")},
+			point{name: "gpu.pcie.io", at: now, value: float64(1000 * i), sum: true,
+				attrs: id("network.io.direction", "transmit")},
 			point{name: "hw.gpu.utilization", at: now, value: 0.9, attrs: map[string]any{}},
 			point{name: "system.cpu.time", at: now, value: 1, attrs: id()},
 		)))
@@ -342,7 +345,8 @@ func TestARateIsIntegratedOverTheGapBeforeIt(t *testing.T) {
 	at := time.Now().Add(-time.Minute)
 	for _, p := range []struct{ at, rate float64 }{{0, 1e6}, {1, 100}, {2.5, 200}, {3.5, 400}} {
 		require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t, point{
-			name: "DCGM_FI_PROF_NVLINK_TX_BYTES", at: at.Add(time.Duration(p.at * 1e9)), value: p.rate, attrs: map[string]any{"UUID": "GPU-8"},
+			name: "DCGM_FI_PROF_NVLINK_TX_BYTES", at: at.Add(time.Duration(p.at * 1e9)), value: p.rate,
+			attrs: map[string]any{"UUID": "GPU-8"},
 		})))
 	}
 	v := store.Acquire()
@@ -358,7 +362,8 @@ func TestAnXIDIsAnEventWhenItChanges(t *testing.T) {
 	at := time.Now().Add(-time.Minute)
 	for i, code := range []float64{31, 31, 79, 79} {
 		require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t,
-			point{name: "DCGM_FI_DEV_XID_ERRORS", at: at.Add(time.Duration(i) * time.Second), value: code, attrs: map[string]any{"UUID": "GPU-3"}})))
+			point{name: "DCGM_FI_DEV_XID_ERRORS", at: at.Add(time.Duration(i) * time.Second), value: code,
+				attrs: map[string]any{"UUID": "GPU-3"}})))
 	}
 	v := store.Acquire()
 	defer v.Release()

@@ -104,11 +104,13 @@ func TestStepsOfTheMainRankBecomeRowsOverRestarts(t *testing.T) {
 	sum := func(v int64, reason string) metricdata.DataPoint[int64] {
 		return metricdata.DataPoint[int64]{Value: v, Attributes: attribute.NewSet(attribute.String("reason", reason))}
 	}
-	metadatatest.AssertEqualExporterStepCsvRows(t, tel, []metricdata.DataPoint[int64]{{Value: 2}}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+	metadatatest.AssertEqualExporterStepCsvRows(t, tel, []metricdata.DataPoint[int64]{{Value: 2}},
+		metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
 	metadatatest.AssertEqualExporterStepCsvStepsSkipped(t, tel, []metricdata.DataPoint[int64]{
 		sum(3, "rank"), sum(2, "loop"), sum(1, "no_duration"),
 	}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
-	metadatatest.AssertEqualExporterStepCsvUndeclaredTime(t, tel, []metricdata.DataPoint[float64]{{Value: .1}}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
+	metadatatest.AssertEqualExporterStepCsvUndeclaredTime(t, tel, []metricdata.DataPoint[float64]{{Value: .1}},
+		metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
 	require.NoError(t, tel.Shutdown(context.Background()))
 	run(t, cfg, exportertest.NewNopSettings(metadata.Type), steps(-1, "train", 3, 3))
 	assert.Equal(t, []string{

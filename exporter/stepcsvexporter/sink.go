@@ -77,7 +77,8 @@ func (s *sink) file(rank int64) (*stepcsv.Writer, error) {
 		return f, nil
 	}
 	if len(s.files) == maxRanks {
-		return nil, consumererror.NewPermanent(fmt.Errorf("step_csv has %d files open already, none for rank %d", maxRanks, rank))
+		return nil, consumererror.NewPermanent(fmt.Errorf("step_csv has %d files open already, none for rank %d", maxRanks,
+			rank))
 	}
 	cfg := stepcsv.Config{Path: s.cfg.Path, Phases: s.cfg.Phases}
 	if rank != 0 {
@@ -107,8 +108,8 @@ func (s *sink) consume(ctx context.Context, td ptrace.Traces) error {
 	if !s.running {
 		return errors.New("step_csv exporter is not running")
 	}
-	// What was written must not be written again by a retry, and what never can be must not keep the rest from it: only what
-	// is worth another try comes back as the error's data.
+	// What was written must not be written again by a retry, and what never can be must not keep the rest from it: only
+	// what is worth another try comes back as the error's data.
 	failed := ptrace.NewTraces()
 	var again, never error
 	for _, rs := range td.ResourceSpans().All() {
@@ -139,7 +140,8 @@ func (s *sink) resource(ctx context.Context, rs ptrace.ResourceSpans) error {
 	var rows []stepcsv.Row
 	for _, ss := range rs.ScopeSpans().All() {
 		for _, span := range ss.Spans().All() {
-			if v, ok := span.Attributes().Get(string(semconv.GPUOperationTypeKey)); !ok || v.Str() != semconv.GPUOperationTypeStep {
+			if v, ok := span.Attributes().Get(string(semconv.GPUOperationTypeKey)); !ok ||
+				v.Str() != semconv.GPUOperationTypeStep {
 				continue
 			}
 			switch row, ok := build(span.Attributes()); {
@@ -169,7 +171,8 @@ func (s *sink) resource(ctx context.Context, rs ptrace.ResourceSpans) error {
 		s.tel.ExporterStepCsvUndeclaredTime.Add(ctx, d.Seconds())
 		if !s.undeclared {
 			s.undeclared = true
-			s.log.Warn("Steps have phases without a column, whose time is in t_misc_ms (name them in `phases`)", zap.Strings("phases", s.cfg.Phases))
+			s.log.Warn("Steps have phases without a column, whose time is in t_misc_ms (name them in `phases`)",
+				zap.Strings("phases", s.cfg.Phases))
 		}
 	}
 	if err != nil && after.Rows > before.Rows {

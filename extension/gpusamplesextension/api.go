@@ -55,7 +55,8 @@ func find[T any](host component.Host, id component.ID) (T, error) {
 	var none T
 	ext, ok := host.GetExtensions()[id]
 	if !ok {
-		return none, fmt.Errorf("cannot find extension %q (define it under `extensions` and list it under `service::extensions`)", id)
+		return none,
+			fmt.Errorf("cannot find extension %q (define it under `extensions` and list it under `service::extensions`)", id)
 	}
 	t, ok := ext.(T)
 	if !ok {

@@ -45,7 +45,8 @@ func TestAbsurdValuesLeaveNoTrace(t *testing.T) {
 
 // After months the means of short spans are as exact as on the first day.
 func TestMeansKeepTheirDigitsWithUptime(t *testing.T) {
-	r := newRig(t, Config{MaxAge: time.Minute, MaxBytes: 1 << 20, MaxDevices: 1}, Device{ID: "GPU-a", Interval: 100 * time.Millisecond})
+	r := newRig(t, Config{MaxAge: time.Minute, MaxBytes: 1 << 20, MaxDevices: 1},
+		Device{ID: "GPU-a", Interval: 100 * time.Millisecond})
 	s := r.store.devices["a"]
 	r.put(Power, 0, 700)
 	r.put(Energy, 0, 1e10)
@@ -118,7 +119,8 @@ func TestALateDeviceGetsItsRing(t *testing.T) {
 		assert.GreaterOrEqual(t, d.series[Power].len(), 512, "%s: at least half of an equal part", id)
 		first := d.series[Power].first().t
 		for i := d.series[Power].head + 1; i < d.series[Power].tail; i++ {
-			require.Equal(t, first+int64(i-d.series[Power].head)*int64(time.Millisecond), d.series[Power].at(i).t, "the newest points are kept")
+			require.Equal(t, first+int64(i-d.series[Power].head)*int64(time.Millisecond), d.series[Power].at(i).t,
+				"the newest points are kept")
 		}
 	}
 	assert.Equal(t, sum, r.store.bytes)

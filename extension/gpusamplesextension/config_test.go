@@ -24,5 +24,6 @@ func TestConfigIsReadAsWritten(t *testing.T) {
 
 func TestConfigReportsEveryProblem(t *testing.T) {
 	_, err := configtest.Load[Config](t, "gpu_samples/bad", createDefaultConfig)
-	require.EqualError(t, err, "`max_age` must be at least 1s, found 1ms\n`max_bytes` must be at least 1048576, found 0\n`max_devices` must be positive, found 0")
+	require.EqualError(t, err,
+		"`max_age` must be at least 1s, found 1ms\n`max_bytes` must be at least 1048576, found 0\n`max_devices` must be positive, found 0")
 }

@@ -38,12 +38,13 @@ type MIG struct {
 
 // Limits are peaks of the device as it is (as negotiated, as scaled for a MIG instance). 0 means unknown.
 type Limits struct {
-	Memory          int64              // By, size of device memory
-	MemoryBandwidth float64            // By/s
-	PCIeBandwidth   float64            // By/s, one direction of the negotiated link
-	NVLinkBandwidth float64            // By/s, one direction, all links
-	FLOPRate        map[string]float64 // {flop}/s dense at boost clock, by gpu.flop.precision ("bf16"); not changed after Register
-	Power           float64            // W, enforced limit
+	Memory          int64   // By, size of device memory
+	MemoryBandwidth float64 // By/s
+	PCIeBandwidth   float64 // By/s, one direction of the negotiated link
+	NVLinkBandwidth float64 // By/s, one direction, all links
+	// {flop}/s dense at boost clock, by gpu.flop.precision ("bf16"); not changed after Register
+	FLOPRate map[string]float64
+	Power    float64 // W, enforced limit
 }
 
 // NormalizeID makes an identity comparable: prefix `GPU-` or `MIG-` removed, lower case. Bare UUIDs, as some emitters

@@ -44,8 +44,9 @@ func (*samples) Start(context.Context, component.Host) error { return nil }
 // component that is in no pipeline and says nothing of it, so this is where a forgotten `gpu` receiver is noticed.
 func (x *samples) Ready() error {
 	if !x.written.Load() {
-		x.logger.Warn("Nothing writes device samples, so no span will be joined (list a `gpu` receiver, or the `gpu_samples` " +
-			"exporter, in a pipeline, and name this extension in its `samples`)")
+		x.logger.Warn(
+			"Nothing writes device samples, so no span will be joined (list a `gpu` receiver, or the `gpu_samples` " +
+				"exporter, in a pipeline, and name this extension in its `samples`)")
 	}
 	return nil
 }
@@ -103,7 +104,8 @@ func (x *samples) observe() error {
 			})
 		},
 		func() error {
-			return x.telemetry.RegisterExtensionGpuSamplesUsesDroppedCallback(func(_ context.Context, o metric.Int64Observer) error {
+			return x.telemetry.RegisterExtensionGpuSamplesUsesDroppedCallback(func(_ context.Context,
+				o metric.Int64Observer) error {
 				o.Observe(x.uses.dropped.Load())
 				return nil
 			})

@@ -200,7 +200,8 @@ func (s *series) between(start, end int64) (integral float64, covered int64) {
 	if end <= start {
 		return 0, 0
 	}
-	i, j := s.after(start), s.after(end-1) // the cells that end at i and j; j is within, for end is not after the last point
+	// the cells that end at i and j; j is within, for end is not after the last point
+	i, j := s.after(start), s.after(end-1)
 	if i == j {
 		return s.piece(i, start, end)
 	}

@@ -93,7 +93,8 @@ func (st *Store) Register(owner component.ID, desc Device) (DeviceWriter, error)
 		d = &device{key: key}
 		st.devices[key] = d
 	case d.open && d.owner != owner:
-		return nil, fmt.Errorf("device %q is already written by %q, refused for %q (give each device one source)", desc.ID, d.owner, owner)
+		return nil, fmt.Errorf("device %q is already written by %q, refused for %q (give each device one source)", desc.ID,
+			d.owner, owner)
 	}
 	st.unindex(d)
 	d.owner, d.open = owner, true
@@ -146,7 +147,9 @@ func (st *Store) Lease(owner component.ID) (func(), error) {
 	st.leaseMu.Lock()
 	defer st.leaseMu.Unlock()
 	if st.leased {
-		return nil, fmt.Errorf("device samples are already joined by %q, refused for %q (energy would be dealt out twice; give the second join a gpu_samples extension of its own)", st.lease, owner)
+		return nil,
+			fmt.Errorf(
+				"device samples are already joined by %q, refused for %q (energy would be dealt out twice; give the second join a gpu_samples extension of its own)", st.lease, owner)
 	}
 	st.lease, st.leased = owner, true
 	var once sync.Once

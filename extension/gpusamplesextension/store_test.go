@@ -46,7 +46,8 @@ func TestADeviceHasOneWriter(t *testing.T) {
 	r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a"})
 	other := component.MustNewIDWithName("gpu", "other")
 	_, err := r.store.Register(other, Device{ID: "gpu-A"})
-	require.EqualError(t, err, `device "gpu-A" is already written by "gpu/test", refused for "gpu/other" (give each device one source)`)
+	require.EqualError(t, err,
+		`device "gpu-A" is already written by "gpu/test", refused for "gpu/other" (give each device one source)`)
 	r.put(Power, 0, 1)
 	r.w.Close()
 	r.put(Power, time.Second, 1)
@@ -151,7 +152,8 @@ func TestAClockThatIsSetBackStartsTheSeriesAnew(t *testing.T) {
 
 func TestEventsAreBoundedSortedAndNotRepeated(t *testing.T) {
 	r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a"})
-	r.w.WriteEvents([]Event{{Time: 30, Kind: EventXID, Code: 79}, {Time: 10, Kind: EventXID, Code: 13}, {Time: 30, Kind: EventXID, Code: 79}, {Time: 30, Kind: EventXID, Code: 31}})
+	r.w.WriteEvents([]Event{{Time: 30, Kind: EventXID, Code: 79}, {Time: 10, Kind: EventXID, Code: 13},
+		{Time: 30, Kind: EventXID, Code: 79}, {Time: 30, Kind: EventXID, Code: 31}})
 	r.view(func(d DeviceView) {
 		e := d.Events(10, 30, nil)
 		require.Len(t, e, 3)
@@ -249,7 +251,8 @@ func TestFindSaysWhatIsMissing(t *testing.T) {
 	require.NoError(t, err)
 	assert.Same(t, x, w)
 	_, err = FindReader(h, component.MustNewID("absent"))
-	require.EqualError(t, err, "cannot find extension \"absent\" (define it under `extensions` and list it under `service::extensions`)")
+	require.EqualError(t, err,
+		"cannot find extension \"absent\" (define it under `extensions` and list it under `service::extensions`)")
 	_, err = FindReader(h, component.MustNewID("zpages"))
 	require.EqualError(t, err, `extension "zpages" does not hold device samples (use an extension of type gpu_samples)`)
 }

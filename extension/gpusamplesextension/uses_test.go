@@ -59,7 +59,8 @@ func TestThePodOfTheKubeletDecides(t *testing.T) {
 	assert.Equal(t, "pod: [GPU-0 GPU-1]", r.now(Workload{Namespace: "ml", Pod: "vllm-0", Container: "server"}))
 	assert.Equal(t, "pod: [GPU-3]", r.now(Workload{Namespace: "other", Pod: "vllm-0", PID: 1}))
 	assert.Equal(t, "none: []", r.now(Workload{Namespace: "web", Pod: "front-0", HostName: "a"}), "known to have none")
-	assert.Equal(t, "none: []", r.now(Workload{Namespace: "web", Pod: "elsewhere-0", HostName: "a"}), "the kubelet does not know it")
+	assert.Equal(t, "none: []", r.now(Workload{Namespace: "web", Pod: "elsewhere-0", HostName: "a"}),
+		"the kubelet does not know it")
 	assert.Equal(t, "host: [GPU-0]", r.now(Workload{HostName: "a"}))
 }
 

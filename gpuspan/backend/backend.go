@@ -14,8 +14,8 @@ type Event uintptr
 // StreamHandle is a backend's stream: a cudaStream_t or CUstream, a hipStream_t, or a simulated stream's number.
 type StreamHandle uintptr
 
-// Context is where streams and events live: the ordinal of a device for the context that the backend itself uses on it, or the driver's
-// handle of another (a CUcontext). HIP and simulated devices have no others.
+// Context is where streams and events live: the ordinal of a device for the context that the backend itself uses on it,
+// or the driver's handle of another (a CUcontext). HIP and simulated devices have no others.
 type Context uintptr
 
 // StreamInfo is what a backend knows of a stream.
@@ -73,10 +73,10 @@ const (
 // Backend is a device API that can record events on streams. Package gpuspan never calls a driver by itself:
 // gpuspan/cuda, gpuspan/hip and gpuspan/simgpu implement this interface.
 //
-// Record, Capturing, Bind, Current, MemoryUsage and Synchronize may be called by the application's goroutines, several at the same
-// time; Record, Capturing and Bind must not allocate, and none may block beyond what the driver itself does. Now may be
-// called from anywhere. All other methods are called from one goroutine locked to its OS thread (the polling thread),
-// after ThreadInit.
+// Record, Capturing, Bind, Current, MemoryUsage and Synchronize may be called by the application's goroutines, several
+// at the same time; Record, Capturing and Bind must not allocate, and none may block beyond what the driver itself
+// does. Now may be called from anywhere. All other methods are called from one goroutine locked to its OS thread (the
+// polling thread), after ThreadInit.
 //
 // Implementations embed [Unimplemented], so that a method which a later version adds does not break them.
 type Backend interface {
@@ -88,18 +88,19 @@ type Backend interface {
 	// wall-clock reads (time.Now for real devices, the device's own clock for simgpu). A time that carries a monotonic
 	// reading is taken to come from time.Now, and the library then reads the clock itself, which costs half as much.
 	Now() time.Time
-	// ThreadInit prepares the polling thread: relaxed capture mode, so that polling cannot break the application's captures.
+	// ThreadInit prepares the polling thread: relaxed capture mode, so that polling cannot break the application's
+	// captures.
 	ThreadInit() error
-	// Current is the context that is current on the calling OS thread, which the legacy stream belongs to. It is called by the
-	// goroutine that registers that stream. StatusInvalidContext: there is none.
+	// Current is the context that is current on the calling OS thread, which the legacy stream belongs to. It is called by
+	// the goroutine that registers that stream. StatusInvalidContext: there is none.
 	Current() (Context, Status)
-	// StreamInfo resolves the device, context and kind of a stream, once, at registration (never while capturing). current is for the
-	// legacy stream; on other threads it would be another one.
+	// StreamInfo resolves the device, context and kind of a stream, once, at registration (never while capturing). current
+	// is for the legacy stream; on other threads it would be another one.
 	StreamInfo(s StreamHandle, current Context) (StreamInfo, error)
 	// Bind makes a context current on the caller's locked OS thread and returns what restores it.
 	Bind(c Context) (unbind func(), st Status)
-	// NewStream makes a non-blocking stream of the highest priority. NewAnchorStream makes one for clock anchors: each event on it has a
-	// time of its own, even where nothing runs in between. FreeStream destroys either.
+	// NewStream makes a non-blocking stream of the highest priority. NewAnchorStream makes one for clock anchors: each
+	// event on it has a time of its own, even where nothing runs in between. FreeStream destroys either.
 	NewStream(c Context) (StreamHandle, Status)
 	NewAnchorStream(c Context) (StreamHandle, Status)
 	FreeStream(c Context, s StreamHandle)
@@ -113,8 +114,8 @@ type Backend interface {
 	// Query is StatusOK when the event has happened, StatusNotReady when not yet. An event that was never recorded
 	// also answers StatusOK: the library keeps that state itself.
 	Query(e Event) Status
-	// Synchronize waits for an event; used for sync modes immediate and group, by the caller of End, which has made the event's
-	// context current by Bind, and for slow anchors. Neither it nor MemoryUsage may disturb captures that go on.
+	// Synchronize waits for an event; used for sync modes immediate and group, by the caller of End, which has made the
+	// event's context current by Bind, and for slow anchors. Neither it nor MemoryUsage may disturb captures that go on.
 	Synchronize(e Event) Status
 	// Elapsed is the GPU time from a to b in nanoseconds, as the driver's float32 milliseconds say.
 	Elapsed(a, b Event) (ns float64, st Status)
@@ -124,8 +125,8 @@ type Backend interface {
 	Close() error
 }
 
-// StatusError is a driver's answer as an error. Those that reach the error handler or [gpuspan.New]'s caller hold it where a
-// driver answered; errors.As finds it.
+// StatusError is a driver's answer as an error. Those that reach the error handler or [gpuspan.New]'s caller hold it
+// where a driver answered; errors.As finds it.
 type StatusError struct {
 	Call   string // what was not possible
 	Status Status

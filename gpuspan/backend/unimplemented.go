@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Unimplemented is embedded by implementations of [Backend]. A method that an implementation has not answers that it is not
-// supported, and the library does without what it is for: a backend with nothing else has no devices.
+// Unimplemented is embedded by implementations of [Backend]. A method that an implementation has not answers that it is
+// not supported, and the library does without what it is for: a backend with nothing else has no devices.
 type Unimplemented struct{}
 
 var _ Backend = Unimplemented{}

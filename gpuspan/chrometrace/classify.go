@@ -118,8 +118,8 @@ const maxSeconds = 1e6
 
 func nanoseconds(seconds float64) int64 { return int64(math.Round(seconds * 1e9)) }
 
-// hostCategory tells PyTorch's host events apart by their names, since spans of them have no attribute for it: operators
-// are namespace::operator, frames of modules begin with nn.Module.
+// hostCategory tells PyTorch's host events apart by their names, since spans of them have no attribute for it:
+// operators are namespace::operator, frames of modules begin with nn.Module.
 func hostCategory(name, category string, correlation int64) string {
 	switch {
 	case correlation != 0 || category == semconv.GPUOperationCategoryRuntime:
@@ -127,7 +127,8 @@ func hostCategory(name, category string, correlation int64) string {
 	case strings.HasPrefix(name, "nn.Module: "):
 		return catModule
 	}
-	if namespace, _, ok := strings.Cut(name, "::"); ok && namespace != "" && strings.Trim(namespace, "abcdefghijklmnopqrstuvwxyz0123456789_") == "" {
+	if namespace, _, ok := strings.Cut(name, "::"); ok && namespace != "" &&
+		strings.Trim(namespace, "abcdefghijklmnopqrstuvwxyz0123456789_") == "" {
 		return catOperator
 	}
 	return catHostAnnotation

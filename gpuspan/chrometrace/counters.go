@@ -11,15 +11,15 @@ const (
 	maxCounters = 256 // of a device
 )
 
-// device is where the counters of a device stand: a process of its own, which viewers show once, whichever processes work on
-// the device.
+// device is where the counters of a device stand: a process of its own, which viewers show once, whichever processes
+// work on the device.
 type device struct {
 	process *process
 	last    map[string]int64 // time of a counter's latest point
 }
 
-// WriteCounters adds counter points, each counter's in the order of time. Viewers draw a value from its point on; a point is of
-// the interval that ends at its time, so it is drawn from where that begins.
+// WriteCounters adds counter points, each counter's in the order of time. Viewers draw a value from its point on; a
+// point is of the interval that ends at its time, so it is drawn from where that begins.
 func (w *Writer) WriteCounters(points []Counter) error {
 	if w.closed {
 		return ErrClosed

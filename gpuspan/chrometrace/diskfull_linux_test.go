@@ -76,8 +76,8 @@ func sizeBeforeTheEnd(t *testing.T, batches int) uint64 {
 	return uint64(info.Size())
 }
 
-// A file that is due, by size or by age, while there is no room for its end: it goes on, and is completed later with all
-// that was taken.
+// A file that is due, by size or by age, while there is no room for its end: it goes on, and is completed later with
+// all that was taken.
 func TestFullDiskWhenAFileIsDueLosesNothing(t *testing.T) {
 	limit, ok := chrometracetest.FullDisk(t)
 	if !ok {
@@ -144,7 +144,8 @@ func TestCompressedFileThatBreaksIsNotContinued(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	r, err := chrometrace.NewRotator(chrometrace.Files{Path: filepath.Join(dir, "trace.json"), Compression: chrometrace.Zstd})
+	r, err := chrometrace.NewRotator(chrometrace.Files{Path: filepath.Join(dir, "trace.json"),
+		Compression: chrometrace.Zstd})
 	require.NoError(t, err)
 	free := limit(10_000)
 	for i := range 200 {

@@ -52,8 +52,9 @@ type Event struct {
 	Span   [8]byte  // span id
 	Parent [8]byte  // span id of the parent; zero for a root
 
-	Correlation int64  // ties a launch on a host track to work on stream tracks of the same trace; 0: none
-	Launched    int64  // when the host launched the work, unix nanoseconds; 0 when not known. The arrow starts there, on Parent
+	Correlation int64 // ties a launch on a host track to work on stream tracks of the same trace; 0: none
+	// when the host launched the work, unix nanoseconds; 0 when not known. The arrow starts there, on Parent
+	Launched    int64
 	DeviceStart int64  // of a step: when the device began it, unix nanoseconds; 0 when not known
 	DeviceEnd   int64  // and ended it. Such a step is drawn twice, as the host and as the device ran it
 	Device      string // hw.id

@@ -30,8 +30,10 @@ const FormatVersion = 1
 // reserved are names of args that mean something; attributes of these names are kept apart.
 var reserved = func() map[string]bool {
 	m := map[string]bool{
-		"": true, "device": true, "stream": true, "correlation": true, "bytes": true, "flops": true, "loop": true, "est. achieved occupancy %": true,
-		"In msg nelems": true, "Out msg nelems": true, "trace_id": true, "span_id": true, "parent_span_id": true, "span.kind": true,
+		"": true, "device": true, "stream": true, "correlation": true, "bytes": true, "flops": true, "loop": true,
+		"est. achieved occupancy %": true,
+		"In msg nelems":             true, "Out msg nelems": true, "trace_id": true, "span_id": true, "parent_span_id": true,
+		"span.kind":        true,
 		"otel.status_code": true, "otel.status_description": true, "links": true, "otel": true,
 	}
 	for _, name := range torchNames {

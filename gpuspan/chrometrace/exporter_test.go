@@ -28,8 +28,8 @@ func at(ms int64) trace.SpanEventOption {
 	return trace.WithTimestamp(time.Unix(0, epoch+ms*1_000_000))
 }
 
-// trainingRun makes the spans of steps with the given numbers, each 10 ms long with a section of 4 ms, sections ending first
-// and steps ending late, as gpuspan does.
+// trainingRun makes the spans of steps with the given numbers, each 10 ms long with a section of 4 ms, sections ending
+// first and steps ending late, as gpuspan does.
 func trainingRun(tracer trace.Tracer, numbers ...int64) {
 	for _, n := range numbers {
 		ctx, step := tracer.Start(context.Background(), "train", at(n*10), trace.WithAttributes(
@@ -62,11 +62,13 @@ func TestEachActiveWindowIsOneFile(t *testing.T) {
 	for _, batch := range []int{1, 3, 1000} { // the windows do not depend on how spans are batched
 		dir := t.TempDir()
 		var complete []string
-		e, err := chrometrace.NewExporter(dir, chrometrace.WithWorker("rank 0"), chrometrace.WithOnComplete(func(p string, _ chrometrace.Stats) {
-			complete = append(complete, filepath.Base(p))
-		}))
+		e, err := chrometrace.NewExporter(dir, chrometrace.WithWorker("rank 0"),
+			chrometrace.WithOnComplete(func(p string, _ chrometrace.Stats) {
+				complete = append(complete, filepath.Base(p))
+			}))
 		require.NoError(t, err)
-		tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e, sdktrace.WithMaxExportBatchSize(batch), sdktrace.WithMaxQueueSize(1000), sdktrace.WithBlocking()))
+		tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e, sdktrace.WithMaxExportBatchSize(batch),
+			sdktrace.WithMaxQueueSize(1000), sdktrace.WithBlocking()))
 		trainingRun(tp.Tracer("t"), 4, 5, 6, 14, 15, 16)
 		require.NoError(t, tp.Shutdown(t.Context()))
 		require.NoError(t, e.Shutdown(t.Context()), "a second shutdown does nothing")

@@ -21,7 +21,8 @@ import (
 // Compression of files.
 type Compression string
 
-// Compressions. Perfetto, TensorBoard and speedscope open gzip; zstd is smaller and faster, but has to be unpacked first.
+// Compressions. Perfetto, TensorBoard and speedscope open gzip; zstd is smaller and faster, but has to be unpacked
+// first.
 const (
 	None Compression = ""
 	Gzip Compression = "gzip"
@@ -68,7 +69,9 @@ func createFile(path string, c Compression, existing Existing) (*file, error) {
 	}
 	if existing == Refuse {
 		if _, err := os.Lstat(path); err == nil {
-			return nil, fmt.Errorf("cannot create trace file %q: it exists (choose another path, or let names be numbered or replaced)", path)
+			return nil,
+				fmt.Errorf("cannot create trace file %q: it exists (choose another path, or let names be numbered or replaced)",
+					path)
 		}
 	}
 	f, err := os.CreateTemp(dir, name+".*"+partialExtension)
@@ -132,8 +135,8 @@ func (s *sized) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// end writes what stands at the end of a trace. After an error it may be called again, unless the file is broken: what was
-// written of the end is taken back.
+// end writes what stands at the end of a trace. After an error it may be called again, unless the file is broken: what
+// was written of the end is taken back.
 func (t *file) end() error {
 	if t.broken != nil {
 		return t.broken

@@ -21,8 +21,8 @@ type lane struct {
 	path []inserted // the latest interval and those that it lies in, as far as they came in order, the outermost first
 }
 
-// inserted is an interval with the siblings that it is one of. By it, intervals far within others find their place without
-// a walk from the root.
+// inserted is an interval with the siblings that it is one of. By it, intervals far within others find their place
+// without a walk from the root.
 type inserted struct {
 	start, end int64
 	at         *siblings
@@ -120,8 +120,8 @@ func (s *siblings) between(start, end, tolerance int64) (int64, int64) {
 	return start, end
 }
 
-// enclose makes slots i to j those within v, which takes their place. What is less is copied, be it within or around: many
-// intervals may be enclosed again and again.
+// enclose makes slots i to j those within v, which takes their place. What is less is copied, be it within or around:
+// many intervals may be enclosed again and again.
 func (s *siblings) enclose(i, j int, v slot) {
 	if within := s.slots[i:j:j]; len(within) > len(s.slots)/2 {
 		if j == len(s.slots) {

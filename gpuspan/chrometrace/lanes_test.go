@@ -51,8 +51,8 @@ func TestDeepNestingCostsNoMoreForEachInterval(t *testing.T) {
 	}
 }
 
-// TestLanesHoldNestedIntervalsOnly holds lanes against the definition: what a lane takes nests in, or is disjoint from, all else
-// that it has taken.
+// TestLanesHoldNestedIntervalsOnly holds lanes against the definition: what a lane takes nests in, or is disjoint from,
+// all else that it has taken.
 func TestLanesHoldNestedIntervalsOnly(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 300 {

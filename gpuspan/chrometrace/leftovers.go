@@ -12,9 +12,9 @@ import (
 // partialExtension ends the names of files that are not complete: <name>.<number>.partial.
 const partialExtension = ".partial"
 
-// Leftovers are the files under temporary names that belong to this Rotator's path and are not its own: those of a process
-// that was killed, and those of one that runs and writes to the same path, which look alike. Their beginning can be read by
-// the kineto receiver and otelcol-gpu convert.
+// Leftovers are the files under temporary names that belong to this Rotator's path and are not its own: those of a
+// process that was killed, and those of one that runs and writes to the same path, which look alike. Their beginning
+// can be read by the kineto receiver and otelcol-gpu convert.
 func (r *Rotator) Leftovers() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

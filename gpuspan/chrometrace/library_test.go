@@ -35,14 +35,16 @@ func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
 	rows, err := stepcsv.Open(stepcsv.Config{Path: filepath.Join(dir, "steps.csv"), Phases: []string{"eval"}})
 	require.NoError(t, err)
 	all := tracetest.NewInMemoryExporter()
-	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(traced), sdktrace.WithBatcher(stepcsv.NewExporter(rows)), sdktrace.WithSyncer(all))
+	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(traced), sdktrace.WithBatcher(stepcsv.NewExporter(rows)),
+		sdktrace.WithSyncer(all))
 	gpu := simgpu.New(nil)
 	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp))
 	require.NoError(t, err)
 	handle := gpu.Stream(0)
 	stream := prof.Stream(uintptr(handle), "train")
 	gemm := gpuspan.NewOperation("gemm")
-	loop := train.NewLoop(prof, "train", stream, train.Items("image"), train.Schedule{SkipFirst: 1, Wait: 2, Warmup: 1, Active: 2, Repeat: 2})
+	loop := train.NewLoop(prof, "train", stream, train.Items("image"),
+		train.Schedule{SkipFirst: 1, Wait: 2, Warmup: 1, Active: 2, Repeat: 2})
 	n := 0
 	for ctx, step := range loop.Steps(t.Context()) {
 		if n++; n == 14 {
@@ -90,8 +92,10 @@ func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
 	}
 	require.Len(t, drawn, spans, "every span is in one of the files")
 	require.ElementsMatch(t, [][]string{
-		{"steps of train ProfilerStep#5", "steps of train ProfilerStep#6", "GPU 0 steps of train ProfilerStep#5", "GPU 0 steps of train ProfilerStep#6"},
-		{"steps of train ProfilerStep#10", "steps of train ProfilerStep#11", "GPU 0 steps of train ProfilerStep#10", "GPU 0 steps of train ProfilerStep#11"},
+		{"steps of train ProfilerStep#5", "steps of train ProfilerStep#6", "GPU 0 steps of train ProfilerStep#5",
+			"GPU 0 steps of train ProfilerStep#6"},
+		{"steps of train ProfilerStep#10", "steps of train ProfilerStep#11", "GPU 0 steps of train ProfilerStep#10",
+			"GPU 0 steps of train ProfilerStep#11"},
 	}, sortedEach(steps))
 
 	data, err := os.ReadFile(filepath.Join(dir, "steps.csv"))

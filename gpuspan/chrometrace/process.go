@@ -5,8 +5,8 @@ package chrometrace
 
 import "strconv"
 
-// Bounds of one file: no viewer shows more, and services that come and go (one instance for each request) must not fill the
-// memory. What is beyond shares one process, or one track of its process.
+// Bounds of one file: no viewer shows more, and services that come and go (one instance for each request) must not fill
+// the memory. What is beyond shares one process, or one track of its process.
 const (
 	maxProcesses = 1 << 14 // 1.1 kB each
 	maxTracks    = 1 << 16 // 250 B each
@@ -68,7 +68,8 @@ func (w *Writer) newProcess(pid int64) *process {
 		pid = nextFree(w.pids, &w.freePID)
 	}
 	w.pids[pid] = true
-	p := &process{pid: pid, tracks: map[Track]*track{}, tids: map[int64]bool{pid: true}} // tid = pid is "main thread" to viewers
+	// tid = pid is "main thread" to viewers
+	p := &process{pid: pid, tracks: map[Track]*track{}, tids: map[int64]bool{pid: true}}
 	w.order = append(w.order, p)
 	return p
 }
@@ -115,8 +116,8 @@ func (p *process) tid(t Track, row int) int64 {
 	return tid
 }
 
-// nextFree is the smallest number from 1 on that is not taken. It looks from where it stopped the last time, since none is
-// given back: files of 100,000 tracks would take minutes else.
+// nextFree is the smallest number from 1 on that is not taken. It looks from where it stopped the last time, since none
+// is given back: files of 100,000 tracks would take minutes else.
 func nextFree(taken map[int64]bool, from *int64) int64 {
 	*from = max(*from, 1)
 	for taken[*from] {

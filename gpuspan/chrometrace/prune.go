@@ -56,7 +56,8 @@ func (r *Rotator) prune() error {
 	var errs error
 	for _, f := range files[:len(files)-r.cfg.MaxFiles] {
 		if err := os.Remove(filepath.Join(dir, f.name)); err != nil {
-			errs = errors.Join(errs, fmt.Errorf("cannot remove old trace file %q: %w", filepath.Join(dir, f.name), fileerr.Cause(err)))
+			errs = errors.Join(errs, fmt.Errorf("cannot remove old trace file %q: %w", filepath.Join(dir, f.name),
+				fileerr.Cause(err)))
 		}
 	}
 	return errs

@@ -21,16 +21,17 @@ type Files struct {
 	// Path of the file, as "traces/trace.json". Folders are created. With rotation, the files are named
 	// trace-<time of opening>.json, and with one file for each trace, trace-<trace id>.json.
 	Path        string
-	Compression Compression                // None, Gzip or Zstd; its extension is added to Path when missing
-	Existing    Existing                   // when the name is taken; "" means Number
-	MaxBytes    int64                      // a file is complete when it has this size on disk; 0: no limit
-	MaxAge      time.Duration              // a file is complete this long after its first span; 0: no limit
-	PerTrace    time.Duration              // one file for each trace, complete when no span came for this long; 0: one for all
-	MaxFiles    int                        // complete rotated files to keep, the oldest are removed; 0: all
-	MaxOpen     int                        // open files with PerTrace, the one idle for longest is completed; 0 means 64
-	Now         func() time.Time           // the clock of file names and ages; nil means time.Now
-	OnComplete  func(path string, s Stats) // called for every completed file, may be nil
-	OnError     func(error)                // errors in the background, and of removing old files; may be nil
+	Compression Compression   // None, Gzip or Zstd; its extension is added to Path when missing
+	Existing    Existing      // when the name is taken; "" means Number
+	MaxBytes    int64         // a file is complete when it has this size on disk; 0: no limit
+	MaxAge      time.Duration // a file is complete this long after its first span; 0: no limit
+	// one file for each trace, complete when no span came for this long; 0: one for all
+	PerTrace   time.Duration
+	MaxFiles   int                        // complete rotated files to keep, the oldest are removed; 0: all
+	MaxOpen    int                        // open files with PerTrace, the one idle for longest is completed; 0 means 64
+	Now        func() time.Time           // the clock of file names and ages; nil means time.Now
+	OnComplete func(path string, s Stats) // called for every completed file, may be nil
+	OnError    func(error)                // errors in the background, and of removing old files; may be nil
 }
 
 // Rotator writes spans into files, one after the other or one for each trace. Its methods may be called by any
@@ -98,8 +99,8 @@ func NewRotator(cfg Files) (*Rotator, error) {
 	return r, nil
 }
 
-// Write adds spans, which it may reorder. On an error none of the spans are in a file and the call may be repeated, or, where
-// they go to several files, a *PartialError says which of them are not.
+// Write adds spans, which it may reorder. On an error none of the spans are in a file and the call may be repeated, or,
+// where they go to several files, a *PartialError says which of them are not.
 func (r *Rotator) Write(events []Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -40,7 +40,8 @@ type stated struct {
 	hasDelay, hasIndex     bool
 }
 
-// read takes what is stated out of Args, gives arguments the names that PyTorch has for them and keeps apart what these cannot say.
+// read takes what is stated out of Args, gives arguments the names that PyTorch has for them and keeps apart what these
+// cannot say.
 func (e *Event) read(at *taken) stated {
 	s := stated{stream: -1, thread: -1}
 	var apart []Arg

@@ -28,8 +28,8 @@ func (t *finished) name() (string, error) {
 // maxUnnamed bounds the files that wait for their names.
 const maxUnnamed = 1000
 
-// tryNames names complete files, and says once that it cannot, as in a folder that went away or was made read-only. It is
-// called again with the next file and, where files are completed by time, at every look at them.
+// tryNames names complete files, and says once that it cannot, as in a folder that went away or was made read-only. It
+// is called again with the next file and, where files are completed by time, at every look at them.
 func (r *Rotator) tryNames() {
 	err := r.names()
 	if err != nil && !r.nameless && r.cfg.OnError != nil {

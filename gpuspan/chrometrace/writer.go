@@ -153,7 +153,8 @@ func (w *Writer) deviceStep(e *Event, p *process) {
 	t := w.track(p, Track{Kind: DeviceSteps, Device: e.Track.Device, ID: -1, Name: e.Track.Name})
 	start, end := t.between(e.DeviceStart, e.DeviceEnd)
 	if l := w.lane(p, t, start, end, 0); l != nil {
-		again := Event{Track: t.Track, Name: e.Name, Category: catGPUAnnotation, Trace: e.Trace, Span: e.Span, Parent: e.Parent}
+		again := Event{Track: t.Track, Name: e.Name, Category: catGPUAnnotation, Trace: e.Trace, Span: e.Span,
+			Parent: e.Parent}
 		w.head(&again, p.pid, l.tid, start, end)
 		w.buf = append(appendKey(w.buf, "otel"), `"again"`...)
 		w.tail(&again)
@@ -238,9 +239,9 @@ func (w *Writer) flush(before Stats) error {
 	return err
 }
 
-// Close writes names and the end. The trace is complete only when Close returned nil; after an error the Writer is as it
-// was, and Close may be called again. It does not close the underlying writer, and a Close after one that returned nil
-// does nothing.
+// Close writes names and the end. The trace is complete only when Close returned nil; after an error the Writer is as
+// it was, and Close may be called again. It does not close the underlying writer, and a Close after one that returned
+// nil does nothing.
 func (w *Writer) Close() error {
 	if w.closed {
 		return nil

@@ -53,9 +53,9 @@ var names = eventapi.Names{
 	MemGetInfo:                []string{"cuMemGetInfo_v2"},
 }
 
-// Open loads and initialises the driver. It makes no context. Without a driver, with one that is too old or without a device
-// it fails and says which of these it is. The Backend is not nil even then: it finds no devices, so that gpuspan.New
-// accepts it, repeats the error and times with the host's clock.
+// Open loads and initialises the driver. It makes no context. Without a driver, with one that is too old or without a
+// device it fails and says which of these it is. The Backend is not nil even then: it finds no devices, so that
+// gpuspan.New accepts it, repeats the error and times with the host's clock.
 func Open(opts ...Option) (*Backend, error) {
 	b, err := open(opts)
 	if err != nil {
@@ -149,9 +149,9 @@ func (b *Backend) in(c backend.Context, f func() backend.Status) backend.Status 
 	return f()
 }
 
-// NewStream makes a non-blocking stream of the highest priority. The calling thread, which is the polling thread, keeps the
-// device's context current from now on if it had none: the documentation of cuEventElapsedTime lists a missing context
-// among its errors.
+// NewStream makes a non-blocking stream of the highest priority. The calling thread, which is the polling thread, keeps
+// the device's context current from now on if it had none: the documentation of cuEventElapsedTime lists a missing
+// context among its errors.
 func (b *Backend) NewStream(c backend.Context) (s backend.StreamHandle, st backend.Status) {
 	st = b.in(c, func() (st backend.Status) { s, st = b.CreateStream(); return st })
 	if st == backend.StatusOK {

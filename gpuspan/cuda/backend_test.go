@@ -41,7 +41,8 @@ func appStream(t testing.TB, b *cuda.Backend, device int) backend.StreamHandle {
 
 func TestOpenNamesWhatIsMissing(t *testing.T) {
 	_, err := cuda.Open(cuda.WithLibrary("/nonexistent/libcuda.so.1"))
-	require.ErrorContains(t, err, "cannot load the CUDA driver (install it, or name it in GPUSPAN_CUDA_LIBRARY): /nonexistent/libcuda.so.1: ")
+	require.ErrorContains(t, err,
+		"cannot load the CUDA driver (install it, or name it in GPUSPAN_CUDA_LIBRARY): /nonexistent/libcuda.so.1: ")
 
 	t.Setenv("GPUSPAN_CUDA_LIBRARY", "/elsewhere/libcuda.so")
 	_, err = cuda.Open()
@@ -54,7 +55,8 @@ func TestOpenNamesWhatIsMissing(t *testing.T) {
 	stub := ctest.CUDA(t)
 	stub.Set("devices", 0)
 	_, err = cuda.Open(cuda.WithLibrary(stub.Path))
-	require.EqualError(t, err, "cannot initialise the CUDA driver "+stub.Path+": cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected")
+	require.EqualError(t, err, "cannot initialise the CUDA driver "+stub.Path+
+		": cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected")
 	var e *driver.Error
 	require.ErrorAs(t, err, &e)
 	require.EqualValues(t, 100, e.Code)
@@ -68,8 +70,10 @@ func TestDevicesTellTheirIdentity(t *testing.T) {
 	devices, err := b.Devices()
 	require.NoError(t, err)
 	require.Equal(t, []backend.Device{
-		{Ordinal: 0, UUID: "GPU-00112233-4455-6677-8899-aabbccddee00", Model: "NVIDIA Stub GPU", Vendor: "NVIDIA", PCIBDF: "0000:1a:00.0", MemoryTotal: 16 << 30, DriverVersion: devices[0].DriverVersion},
-		{Ordinal: 1, UUID: "GPU-00112233-4455-6677-8899-aabbccddee01", Model: "NVIDIA Stub GPU", Vendor: "NVIDIA", PCIBDF: "0000:1b:00.0", MemoryTotal: 16 << 30, DriverVersion: devices[0].DriverVersion},
+		{Ordinal: 0, UUID: "GPU-00112233-4455-6677-8899-aabbccddee00", Model: "NVIDIA Stub GPU", Vendor: "NVIDIA",
+			PCIBDF: "0000:1a:00.0", MemoryTotal: 16 << 30, DriverVersion: devices[0].DriverVersion},
+		{Ordinal: 1, UUID: "GPU-00112233-4455-6677-8899-aabbccddee01", Model: "NVIDIA Stub GPU", Vendor: "NVIDIA",
+			PCIBDF: "0000:1b:00.0", MemoryTotal: 16 << 30, DriverVersion: devices[0].DriverVersion},
 	}, devices)
 	major, minor, err := b.Driver().Version()
 	require.NoError(t, err)
@@ -106,7 +110,8 @@ func TestFailingIdentityIsAbsentNotAnError(t *testing.T) {
 	}
 	devices, err := b.Devices()
 	require.NoError(t, err)
-	require.Equal(t, []backend.Device{{Model: "NVIDIA Stub GPU", Vendor: "NVIDIA", DriverVersion: devices[0].DriverVersion}}, devices)
+	require.Equal(t, []backend.Device{{Model: "NVIDIA Stub GPU", Vendor: "NVIDIA",
+		DriverVersion: devices[0].DriverVersion}}, devices)
 	stub.Fail("cuDeviceGetName", 999, 0, 1)
 	_, err = b.Devices()
 	require.EqualError(t, err, "cannot identify CUDA device 0: cuDeviceGetName: CUDA error 999")
@@ -195,7 +200,8 @@ func TestLegacyStreamIsThatOfTheCurrentContext(t *testing.T) {
 	require.Equal(t, backend.StatusInvalidContext, st)
 	for _, h := range []backend.StreamHandle{0, 1} {
 		info, err := b.StreamInfo(h, 0)
-		require.ErrorContains(t, err, "no context is current on the thread that registers the legacy stream (register it on the locked OS thread that uses the device, ")
+		require.ErrorContains(t, err,
+			"no context is current on the thread that registers the legacy stream (register it on the locked OS thread that uses the device, ")
 		require.Equal(t, backend.StreamLegacy, info.Kind)
 	}
 	ctx := newContext(t, stub, 1)
@@ -241,7 +247,8 @@ func TestContextThatReplacesADestroyedOneIsTaken(t *testing.T) {
 		require.Zero(t, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
 		require.Zero(t, destroy(ctx))
 		require.Equal(t, backend.StatusInvalidContext, b.Query(events[0]), "no context is left on the thread")
-		require.Equal(t, backend.StatusContextDestroyed, b.Record(&backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
+		require.Equal(t, backend.StatusContextDestroyed, b.Record(
+			&backend.Call{Args: [2]uintptr{uintptr(events[0]), uintptr(s)}}))
 		require.NotZero(t, b.NewEvents(0, events))
 	}
 }

@@ -51,14 +51,16 @@ func (c *checks) bubble() {
 		return best
 	}
 	bare, timed := run(false), run(true)
-	c.row("two records around a kernel of 10 µs", "%.2f µs a kernel bare, %.2f µs with records: a bubble of %.0f ns", bare/1e3, timed/1e3, timed-bare)
+	c.row("two records around a kernel of 10 µs", "%.2f µs a kernel bare, %.2f µs with records: a bubble of %.0f ns",
+		bare/1e3, timed/1e3, timed-bare)
 }
 
 // curve is the overhead of sections against a bare loop.
 func (c *checks) curve() {
 	set := settings.Default()
 	set.Slots = 4096
-	prof, err := gpuspan.New(c.back, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()), gpuspan.WithSettings(set), gpuspan.WithErrorHandler(func(error) {}))
+	prof, err := gpuspan.New(c.back, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()), gpuspan.WithSettings(set),
+		gpuspan.WithErrorHandler(func(error) {}))
 	require.NoError(c, err)
 	ctx := context.Background()
 	defer func() { require.NoError(c, prof.Shutdown(ctx)) }()
@@ -96,8 +98,10 @@ func (c *checks) curve() {
 		}
 		queued, queuedTimed := measure(false, false), measure(true, false)
 		synced, syncedTimed := measure(false, true), measure(true, true)
-		c.row(fmt.Sprintf("sections of %v", d), "queued %.2f µs bare, %+.2f µs (%+.1f %%); one at a time %.2f µs bare, %+.2f µs (%+.1f %%)",
-			queued/1e3, (queuedTimed-queued)/1e3, 100*(queuedTimed/queued-1), synced/1e3, (syncedTimed-synced)/1e3, 100*(syncedTimed/synced-1))
+		c.row(fmt.Sprintf("sections of %v", d),
+			"queued %.2f µs bare, %+.2f µs (%+.1f %%); one at a time %.2f µs bare, %+.2f µs (%+.1f %%)",
+			queued/1e3, (queuedTimed-queued)/1e3, 100*(queuedTimed/queued-1), synced/1e3, (syncedTimed-synced)/1e3,
+			100*(syncedTimed/synced-1))
 	}
 	for _, d := range prof.Snapshot().Devices {
 		c.row("floor: an empty section", "%v", d.Floor)

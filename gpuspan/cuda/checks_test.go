@@ -21,8 +21,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
-// checks find out on a device what the documentation does not promise. On a GPU they are run by the tests with the build
-// tag `hardware`; on the stub they are run always, so that they work when a GPU is at hand.
+// checks find out on a device what the documentation does not promise. On a GPU they are run by the tests with the
+// build tag `hardware`; on the stub they are run always, so that they work when a GPU is at hand.
 type checks struct {
 	*testing.T
 	back     *cuda.Backend
@@ -114,7 +114,8 @@ func (c *checks) identity() {
 	require.Regexp(c, `^(GPU|MIG)-[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$`, d[0].UUID)
 	require.Regexp(c, `^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]$`, d[0].PCIBDF)
 	require.Positive(c, d[0].MemoryTotal)
-	c.row("device", "%s, %d SMs, %d GiB, driver %s, CUDA %d.%d, PCI %s", d[0].Model, c.sms, d[0].MemoryTotal>>30, d[0].DriverVersion, major, minor, d[0].PCIBDF)
+	c.row("device", "%s, %d SMs, %d GiB, driver %s, CUDA %d.%d, PCI %s", d[0].Model, c.sms, d[0].MemoryTotal>>30,
+		d[0].DriverVersion, major, minor, d[0].PCIBDF)
 }
 
 func (c *checks) events(n int) []backend.Event {
@@ -194,7 +195,8 @@ func (c *checks) elapsed() {
 			break
 		}
 	}
-	c.row("tick of stamps", "%.0f ns (0: finer than 8); gaps p50 %.0f, min %.0f ns", tick, quantile(gaps, 0.5), slices.Min(gaps))
+	c.row("tick of stamps", "%.0f ns (0: finer than 8); gaps p50 %.0f, min %.0f ns", tick, quantile(gaps, 0.5),
+		slices.Min(gaps))
 	require.LessOrEqual(c, tick, 500.0, "coarser than the clock assumes")
 }
 
@@ -250,7 +252,8 @@ func (c *checks) probes(name string) {
 		v = append(v, float64(time.Since(begin)))
 		time.Sleep(200 * time.Microsecond)
 	}
-	c.row("probe "+name, "p1 %.1f, p50 %.1f, p99 %.1f µs", quantile(v, 0.01)/1e3, quantile(v, 0.5)/1e3, quantile(v, 0.99)/1e3)
+	c.row("probe "+name, "p1 %.1f, p50 %.1f, p99 %.1f µs", quantile(v, 0.01)/1e3, quantile(v, 0.5)/1e3,
+		quantile(v, 0.99)/1e3)
 }
 
 // load keeps all of the device busy until the returned function is called.
@@ -266,7 +269,8 @@ func (c *checks) load() (stop func()) {
 				default:
 				}
 				for range 8 {
-					if err := c.drv.Launch(c.spin, driver.Dim{X: 16 * c.sms}, driver.Dim{X: 256}, 0, c.stream, uint64(200*time.Microsecond)); err != nil {
+					if err := c.drv.Launch(c.spin, driver.Dim{X: 16 * c.sms}, driver.Dim{X: 256}, 0, c.stream,
+						uint64(200*time.Microsecond)); err != nil {
 						return err
 					}
 				}
@@ -313,6 +317,8 @@ func (c *checks) clock() {
 		time.Sleep(min(wait, 20*time.Millisecond))
 	}
 	ppm, ok := a.Map().Drift()
-	c.row("clock", "drift %.3f ppm (known: %v), half width p50 %.2f, p99 %.2f µs, %d anomalies, %.0f µs an anchor", ppm, ok,
-		quantile(half, 0.5)/1e3, quantile(half, 0.99)/1e3, a.Map().Anomalies(), float64(spent.Microseconds())/float64(max(anchors, 1)))
+	c.row("clock", "drift %.3f ppm (known: %v), half width p50 %.2f, p99 %.2f µs, %d anomalies, %.0f µs an anchor", ppm,
+		ok,
+		quantile(half, 0.5)/1e3, quantile(half, 0.99)/1e3, a.Map().Anomalies(),
+		float64(spent.Microseconds())/float64(max(anchors, 1)))
 }

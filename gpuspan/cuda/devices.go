@@ -15,8 +15,8 @@ import (
 // procVersion is where NVIDIA's kernel module states its version. WSL has no such file.
 const procVersion = "/proc/driver/nvidia/version"
 
-// Devices lists the GPUs that the process sees, in the driver's order. What the driver does not tell stays empty; only a
-// device without a name is an error.
+// Devices lists the GPUs that the process sees, in the driver's order. What the driver does not tell stays empty; only
+// a device without a name is an error.
 func (b *Backend) Devices() ([]backend.Device, error) {
 	if b.err != nil {
 		return nil, b.err

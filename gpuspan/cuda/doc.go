@@ -3,8 +3,8 @@
 
 // Package cuda times gpuspan's sections with CUDA events.
 //
-// The driver (libcuda) is loaded at run time, without cgo: a program that imports this package builds on any machine and
-// starts on one without a GPU, where [Open] says why it cannot time.
+// The driver (libcuda) is loaded at run time, without cgo: a program that imports this package builds on any machine
+// and starts on one without a GPU, where [Open] says why it cannot time.
 //
 //	backend, _ := cuda.Open()
 //	prof, err := gpuspan.New(backend)
@@ -15,29 +15,30 @@
 //
 // # Where the driver is looked for
 //
-// [WithLibrary], else the environment variable GPUSPAN_CUDA_LIBRARY, else the loader's own path (libcuda.so.1), else the
-// folders of WSL, GKE, NixOS and Jetson. A driver that the process has loaded already answers under its soname,
-// so streams made anywhere in the process are valid here.
+// [WithLibrary], else the environment variable GPUSPAN_CUDA_LIBRARY, else the loader's own path (libcuda.so.1), else
+// the folders of WSL, GKE, NixOS and Jetson. A driver that the process has loaded already answers under its soname, so
+// streams made anywhere in the process are valid here.
 //
 // # Streams and contexts
 //
-// A stream's context and device are resolved once, when it is registered; events are made in that context. Streams of several
-// contexts of one device are timed side by side; the library's own events, for the device's clock, are in that of the
-// first stream (almost always the primary context, the one of the CUDA runtime). The handle 2 and streams of `_ptsz` functions
-// (per-thread default streams) are refused by gpuspan, for they mean the OS thread that asks. The legacy stream (0 or 1) serialises
-// with all blocking streams, so a section on it includes their work; gpuspan accepts it only as an option, and then it is
-// the one of the context that is current on the thread that registers it. Without one it is refused: register it on the
-// locked OS thread that uses the device.
+// A stream's context and device are resolved once, when it is registered; events are made in that context. Streams of
+// several contexts of one device are timed side by side; the library's own events, for the device's clock, are in that
+// of the first stream (almost always the primary context, the one of the CUDA runtime). The handle 2 and streams of
+// `_ptsz` functions (per-thread default streams) are refused by gpuspan, for they mean the OS thread that asks. The
+// legacy stream (0 or 1) serialises with all blocking streams, so a section on it includes their work; gpuspan accepts
+// it only as an option, and then it is the one of the context that is current on the thread that registers it. Without
+// one it is refused: register it on the locked OS thread that uses the device.
 //
 // The context must outlive its streams' registration. When it is destroyed anyway, calls answer with a status and the
 // streams retire; nothing crashes.
 //
 // # Graph capture
 //
-// CUDA forbids questions about events to every thread while some thread captures a graph in the default mode, and such a
-// question destroys the capture. The polling thread therefore runs in relaxed capture mode ([Backend.ThreadInit]), and a
-// section on a capturing stream records nothing. What callers of Start and End ask the driver themselves (memory usage, waiting in the
-// modes immediate and group) is asked in relaxed mode, too. Time graphs around their launch (gpuspan's Launch).
+// CUDA forbids questions about events to every thread while some thread captures a graph in the default mode, and such
+// a question destroys the capture. The polling thread therefore runs in relaxed capture mode ([Backend.ThreadInit]),
+// and a section on a capturing stream records nothing. What callers of Start and End ask the driver themselves (memory
+// usage, waiting in the modes immediate and group) is asked in relaxed mode, too. Time graphs around their launch
+// (gpuspan's Launch).
 //
 // # What happens when
 //
@@ -54,13 +55,14 @@
 //
 // # Costs
 //
-// Record is one driver call, through arguments that exist already; nothing here allocates after registration. A section is two
-// records and two capture checks: 0.2 µs of gpuspan and of getting into C, plus the driver, whose time for a timed record
-// is about one to two microseconds by published measurements. On linux/amd64 calls go through a trampoline of this module's
-// own; the build tag gpuspan_noasm leaves it out in favour of github.com/ebitengine/purego, at 35 ns more for each.
+// Record is one driver call, through arguments that exist already; nothing here allocates after registration. A section
+// is two records and two capture checks: 0.2 µs of gpuspan and of getting into C, plus the driver, whose time for a
+// timed record is about one to two microseconds by published measurements. On linux/amd64 calls go through a trampoline
+// of this module's own; the build tag gpuspan_noasm leaves it out in favour of github.com/ebitengine/purego, at 35 ns
+// more for each.
 //
-// Importing the package links purego in any case, which makes the binary dynamic (libc, libdl) even with CGO_ENABLED=0: it
-// does not start in a scratch image. Package gpuspan alone does.
+// Importing the package links purego in any case, which makes the binary dynamic (libc, libdl) even with CGO_ENABLED=0:
+// it does not start in a scratch image. Package gpuspan alone does.
 //
 // Only Linux is supported; elsewhere the package compiles and [Open] says so.
 package cuda

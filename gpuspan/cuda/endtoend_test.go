@@ -92,7 +92,8 @@ func status(t testing.TB, s sdktrace.ReadOnlySpan) string {
 	return semconv.GPUTimingStatusOk // where nothing is stated
 }
 
-var soak = flag.Duration("soak", 3*time.Second, "how long the end-to-end test runs; it prints its figures when GPUSPAN_TEST_FIGURES is set")
+var soak = flag.Duration("soak", 3*time.Second,
+	"how long the end-to-end test runs; it prints its figures when GPUSPAN_TEST_FIGURES is set")
 
 // The whole way on real threads: spans lie where the stub knows that the work was, within the bound that they carry.
 func TestSpansLieWithinTheirBoundOfTheTruth(t *testing.T) {
@@ -145,15 +146,20 @@ func TestSpansLieWithinTheirBoundOfTheTruth(t *testing.T) {
 			halves = append(halves, half)
 			length := float64(end.Sub(start))
 			lengths = append(lengths, math.Abs(float64(s.EndTime().Sub(s.StartTime()))-length)-200e-6*length)
-			require.Equal(t, fmt.Sprintf("GPU-00112233-4455-6677-8899-aabbccddee0%d", i%2), value(t, s, semconv.HWIDKey).AsString())
+			require.Equal(t, fmt.Sprintf("GPU-00112233-4455-6677-8899-aabbccddee0%d", i%2),
+				value(t, s, semconv.HWIDKey).AsString())
 		}
 	}
 	if os.Getenv("GPUSPAN_TEST_FIGURES") != "" {
-		fmt.Printf("%d spans: error p50 %.0f p99 %.0f max %.0f ns, half width p50 %.0f p99 %.0f, duration error max %.0f ns\n", len(errs),
-			quantile(errs, 0.5), quantile(errs, 0.99), quantile(errs, 1), quantile(halves, 0.5), quantile(halves, 0.99), quantile(lengths, 1))
+		fmt.Printf(
+			"%d spans: error p50 %.0f p99 %.0f max %.0f ns, half width p50 %.0f p99 %.0f, duration error max %.0f ns\n",
+			len(errs),
+			quantile(errs, 0.5), quantile(errs, 0.99), quantile(errs, 1), quantile(halves, 0.5), quantile(halves, 0.99),
+			quantile(lengths, 1))
 	}
 	require.Less(t, quantile(errs, 0.5), 5e3)
-	require.LessOrEqual(t, quantile(lengths, 1), tick+10, "tick and rounding, beside the drift of 80 ppm that is not known at first")
+	require.LessOrEqual(t, quantile(lengths, 1), tick+10,
+		"tick and rounding, beside the drift of 80 ppm that is not known at first")
 	require.Empty(t, r.errors)
 }
 
@@ -258,7 +264,8 @@ func TestDestroyedContextRetiresTheStreamAndNothingElse(t *testing.T) {
 	require.Zero(t, stub.Count("dead_destroys"))
 }
 
-// What went with a context must not be destroyed again, whoever finds out first: a section, an anchor, or nobody before Close and Shutdown.
+// What went with a context must not be destroyed again, whoever finds out first: a section, an anchor, or nobody before
+// Close and Shutdown.
 func TestNothingOfADestroyedContextIsDestroyedAgain(t *testing.T) {
 	for _, name := range []string{"closed stream", "shutdown", "section, then shutdown"} {
 		t.Run(name, func(t *testing.T) {

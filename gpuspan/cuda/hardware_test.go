@@ -50,7 +50,8 @@ func (c *checks) nsys() {
 	out, err = exec.Command(nsys, "profile", "-t", "cuda,nvtx", "-o", report, program).CombinedOutput()
 	require.NoError(c, err, string(out))
 	for _, name := range []string{"nvtx_sum", "nvtxsum"} { // the second until 2022
-		if out, err = exec.Command(nsys, "stats", "--report", name, report+".nsys-rep").CombinedOutput(); strings.Contains(string(out), "saxpy") {
+		if out, err = exec.Command(nsys, "stats", "--report", name,
+			report+".nsys-rep").CombinedOutput(); strings.Contains(string(out), "saxpy") {
 			break
 		}
 	}

@@ -21,9 +21,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// BenchmarkPollingShare is the processor time of the polling thread on the stub (queries, elapsed times, anchors, spans) as a
-// share of one core, with 2,000 sections a second on 4 streams that each take 300 µs of GPU time. b.N is the number of
-// sections: use -benchtime 20000x for ten seconds.
+// BenchmarkPollingShare is the processor time of the polling thread on the stub (queries, elapsed times, anchors,
+// spans) as a share of one core, with 2,000 sections a second on 4 streams that each take 300 µs of GPU time. b.N is
+// the number of sections: use -benchtime 20000x for ten seconds.
 func BenchmarkPollingShare(b *testing.B) {
 	stub := ctest.CUDA(b)
 	back, err := cuda.Open(cuda.WithLibrary(stub.Path))
@@ -31,7 +31,8 @@ func BenchmarkPollingShare(b *testing.B) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(tracetest.NewNoopExporter()))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
 	reader := sdkmetric.NewManualReader()
-	prof, err := gpuspan.New(back, gpuspan.WithTracerProvider(tp), gpuspan.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+	prof, err := gpuspan.New(back, gpuspan.WithTracerProvider(tp),
+		gpuspan.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
 	require.NoError(b, err)
 	defer func() { _ = prof.Shutdown(context.Background()) }()
 	var streams []*gpuspan.Stream

@@ -199,7 +199,8 @@ func TestStreamsOfSeveralContextsOfADeviceAreTimed(t *testing.T) {
 		require.Equal(t, semconv.GPUTimingStatusOk, status(t, span))
 		require.InDelta(t, 1e-3, value(t, span, semconv.GPUDurationKey).AsFloat64(), 1e-5)
 		half := value(t, span, semconv.GPUTimingErrorKey).AsFloat64() * 1e9
-		require.InDelta(t, 0, float64(span.EndTime().Sub(stub.LoggedAt(uintptr(handles[i]), stub.Logged(uintptr(handles[i]))-1))), half+300)
+		require.InDelta(t, 0, float64(span.EndTime().Sub(stub.LoggedAt(uintptr(handles[i]),
+			stub.Logged(uintptr(handles[i]))-1))), half+300)
 	}
 	require.Empty(t, r.errors)
 }
@@ -241,7 +242,8 @@ func TestSectionsWhoseEventsForeignCodeRecords(t *testing.T) {
 	require.NotSame(t, s, r.prof.Stream(0, "second engine", gpuspan.ForeignEvents()))
 	op := gpuspan.NewOperation("op")
 
-	stub.Work(uintptr(private), 20*time.Millisecond) // the stream is busy meanwhile, so that sections last as long as their work
+	// the stream is busy meanwhile, so that sections last as long as their work
+	stub.Work(uintptr(private), 20*time.Millisecond)
 	x := op.Open(context.Background(), s)
 	start, end := x.Events()
 	require.Zero(t, record(start, private))

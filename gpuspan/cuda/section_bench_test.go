@@ -23,8 +23,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// hollow calls an empty C function in place of record and capture check on one stream or two, so that what is measured is gpuspan
-// and the way into C, not the stub.
+// hollow calls an empty C function in place of record and capture check on one stream or two, so that what is measured
+// is gpuspan and the way into C, not the stub.
 type hollow struct {
 	*cuda.Backend
 	stream uintptr
@@ -54,7 +54,8 @@ func (h *hollow) Capturing(s backend.StreamHandle) (bool, backend.Status) {
 }
 
 // hollowRig is a profiler over a hollow backend with one stream.
-func hollowRig(tb testing.TB, stub *ctest.Stub, emptied bool, slots int, opts ...gpuspan.StreamOption) (*hollow, *gpuspan.Profiler, *gpuspan.Stream) {
+func hollowRig(tb testing.TB, stub *ctest.Stub, emptied bool, slots int, opts ...gpuspan.StreamOption) (*hollow,
+	*gpuspan.Profiler, *gpuspan.Stream) {
 	back, err := cuda.Open(cuda.WithLibrary(stub.Path))
 	require.NoError(tb, err)
 	lib, err := dl.Open(stub.Path)
@@ -62,7 +63,8 @@ func hollowRig(tb testing.TB, stub *ctest.Stub, emptied bool, slots int, opts ..
 	h := &hollow{Backend: back, empty: lib.Lookup("stub_empty")}
 	set := settings.Default()
 	set.Slots = slots
-	prof, err := gpuspan.New(h, gpuspan.WithSettings(set), gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()), gpuspan.WithErrorHandler(func(error) {}))
+	prof, err := gpuspan.New(h, gpuspan.WithSettings(set), gpuspan.WithTracerProvider(sdktrace.NewTracerProvider()),
+		gpuspan.WithErrorHandler(func(error) {}))
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = prof.Shutdown(context.Background()) })
 	handle := appStream(tb, back, 0)
@@ -93,8 +95,8 @@ func TestSectionsOnADriverDoNotAllocate(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// BenchmarkSectionDriver is Start and EndWith with two driver calls (records), and with four (capture checks too); Stub is
-// the same with the stub's own work, which emulates a clock and a queue.
+// BenchmarkSectionDriver is Start and EndWith with two driver calls (records), and with four (capture checks too); Stub
+// is the same with the stub's own work, which emulates a clock and a queue.
 func BenchmarkSectionDriver(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -112,7 +114,8 @@ func BenchmarkSectionDriver(b *testing.B) {
 			ctx := context.Background()
 			op := gpuspan.NewOperation("op")
 			var total time.Duration
-			for done := 0; done < b.N; done += slots / 2 { // what is measured is the caller: the polling thread rests, then catches up
+			// what is measured is the caller: the polling thread rests, then catches up
+			for done := 0; done < b.N; done += slots / 2 {
 				h.rest.Lock()
 				start := time.Now()
 				for range min(slots/2, b.N-done) {
@@ -127,9 +130,9 @@ func BenchmarkSectionDriver(b *testing.B) {
 	}
 }
 
-// BenchmarkTwoStreams is the same section on two goroutines, each with its own stream; its time per section should be the one of a single
-// goroutine where there is a core for each. The calls are empty, for the stub counts its calls and so makes streams wait for each other. What is
-// reported is the median over bursts: a busy machine interrupts many.
+// BenchmarkTwoStreams is the same section on two goroutines, each with its own stream; its time per section should be
+// the one of a single goroutine where there is a core for each. The calls are empty, for the stub counts its calls and
+// so makes streams wait for each other. What is reported is the median over bursts: a busy machine interrupts many.
 func BenchmarkTwoStreams(b *testing.B) {
 	const burst = 256
 	h, prof, first := hollowRig(b, ctest.CUDA(b), true, 2*burst, gpuspan.NeverCaptured())

@@ -45,7 +45,9 @@ func (c Conv) Output() ([]int, error) {
 			out[i] = span/s + 1
 		}
 		if out[i] <= 0 {
-			return nil, fmt.Errorf("convolution has no output in dimension %d: input %d, kernel %d, stride %d, padding %d, dilation %d", i, c.Input[i], c.Kernel[i], s, pad, d)
+			return nil,
+				fmt.Errorf("convolution has no output in dimension %d: input %d, kernel %d, stride %d, padding %d, dilation %d", i,
+					c.Input[i], c.Kernel[i], s, pad, d)
 		}
 	}
 	return out, nil
@@ -60,7 +62,8 @@ func (c Conv) Forward(p gpuspan.Precision) (gpuspan.Work, error) {
 		return gpuspan.Work{}, err
 	}
 	in, outs := product(c.Input), product(out)
-	w := work(2*c.multiplyAdds(out), float64(c.Batch)*float64(c.In)*in+c.weights(), float64(c.Batch)*float64(c.Out)*outs, p)
+	w := work(2*c.multiplyAdds(out), float64(c.Batch)*float64(c.In)*in+c.weights(), float64(c.Batch)*float64(c.Out)*outs,
+		p)
 	if c.Bias {
 		w.FLOPs += float64(c.Batch) * float64(c.Out) * outs
 		w.Read += whole(float64(c.Out) * ElementSize(p))
@@ -133,10 +136,12 @@ func (c Conv) check() error {
 		}
 	}
 	if g := max(c.Groups, 1); c.Groups < 0 || c.In%g != 0 || c.Out%g != 0 {
-		errs = append(errs, fmt.Errorf("convolution's channels %d and %d do not divide into %d groups", c.In, c.Out, c.Groups))
+		errs = append(errs, fmt.Errorf("convolution's channels %d and %d do not divide into %d groups", c.In, c.Out,
+			c.Groups))
 	}
 	if c.Batch < 0 || c.In < 0 || c.Out < 0 {
-		errs = append(errs, fmt.Errorf("convolution's batch and channels must be non-negative, found %d, %d and %d", c.Batch, c.In, c.Out))
+		errs = append(errs, fmt.Errorf("convolution's batch and channels must be non-negative, found %d, %d and %d", c.Batch,
+			c.In, c.Out))
 	}
 	return errors.Join(errs...)
 }

@@ -49,7 +49,8 @@ func TestConvolutionsCountWhatTheDirectAlgorithmExecutes(t *testing.T) {
 		for range rank {
 			k := property.IntRange(1, 4).Draw(t, "kernel")
 			in := property.IntRange(10, 14).Draw(t, "input")
-			s, d, p := property.IntRange(1, 3).Draw(t, "stride"), property.IntRange(1, 3).Draw(t, "dilation"), property.IntRange(0, 2).Draw(t, "padding")
+			s, d, p := property.IntRange(1, 3).Draw(t, "stride"), property.IntRange(1, 3).Draw(t, "dilation"),
+				property.IntRange(0, 2).Draw(t, "padding")
 			op := 0
 			if c.Transposed {
 				op = property.IntRange(0, s-1).Draw(t, "output padding")
@@ -75,7 +76,8 @@ func TestConvolutionsCountWhatTheDirectAlgorithmExecutes(t *testing.T) {
 
 func conv(in, out, size, kernel, stride, padding, groups int) flops.Conv {
 	two := func(v int) []int { return []int{v, v} }
-	return flops.Conv{Batch: 1, In: in, Out: out, Input: two(size), Kernel: two(kernel), Stride: two(stride), Padding: two(padding), Groups: groups}
+	return flops.Conv{Batch: 1, In: in, Out: out, Input: two(size), Kernel: two(kernel), Stride: two(stride),
+		Padding: two(padding), Groups: groups}
 }
 
 func forward(t *testing.T, cs ...flops.Conv) (total float64) {
@@ -119,11 +121,13 @@ func TestNetworksCountWhatTorchvisionPublishes(t *testing.T) {
 		vgg += forward(t, conv(in, n, size, 3, 1, 1, 1))
 		in = n
 	}
-	vgg += flops.MatMul(1, 4096, 25088, gpuspan.FP32).FLOPs + flops.MatMul(1, 4096, 4096, gpuspan.FP32).FLOPs + flops.MatMul(1, 1000, 4096, gpuspan.FP32).FLOPs
+	vgg += flops.MatMul(1, 4096, 25088, gpuspan.FP32).FLOPs + flops.MatMul(1, 4096, 4096,
+		gpuspan.FP32).FLOPs + flops.MatMul(1, 1000, 4096, gpuspan.FP32).FLOPs
 	require.InDelta(t, 15.47, vgg/2e9, .005)
 
 	mobile, in, size := forward(t, conv(3, 32, 224, 3, 2, 1, 1)), 32, 112
-	for _, s := range []struct{ expand, out, n, stride int }{{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}} {
+	for _, s := range []struct{ expand, out, n, stride int }{{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2},
+		{6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}} {
 		for i := range s.n {
 			stride, wide := 1, in*s.expand
 			if i == 0 {
@@ -163,5 +167,6 @@ func TestBiasesAreAdditions(t *testing.T) {
 	plain := forward(t, c)
 	c.Bias = true
 	require.EqualValues(t, 8*10*10, forward(t, c)-plain)
-	require.EqualValues(t, 7*5, flops.Linear(7, 3, 5, true, gpuspan.FP32).FLOPs-flops.Linear(7, 3, 5, false, gpuspan.FP32).FLOPs)
+	require.EqualValues(t, 7*5, flops.Linear(7, 3, 5, true, gpuspan.FP32).FLOPs-flops.Linear(7, 3, 5, false,
+		gpuspan.FP32).FLOPs)
 }

@@ -45,7 +45,8 @@ func TestElementwiseOperationsCountWhatTheirDefinitionsExecute(t *testing.T) {
 		flops.Sqrt:      func(x float64) { m.sqrt(x) },
 		flops.Erf:       func(x float64) { m.erf(x) },
 	}
-	require.Zero(t, flops.Elementwise(flops.Op(len(definitions)), 1000, gpuspan.FP32), "the last operation is in the table")
+	require.Zero(t, flops.Elementwise(flops.Op(len(definitions)), 1000, gpuspan.FP32),
+		"the last operation is in the table")
 	for op, f := range definitions {
 		m.ops = 0
 		for _, x := range numbers(1000) {
@@ -146,7 +147,8 @@ func TestEmbeddingBagAddsWithinBags(t *testing.T) {
 func TestAttentionCountsThePairsThatAMaskLeaves(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		a := flops.AttentionShape{
-			Batch: property.IntRange(1, 2).Draw(t, "batch"), Heads: 4, KVHeads: property.SampledFrom([]int{0, 1, 2, 4}).Draw(t, "kv"),
+			Batch: property.IntRange(1, 2).Draw(t, "batch"), Heads: 4,
+			KVHeads: property.SampledFrom([]int{0, 1, 2, 4}).Draw(t, "kv"),
 			Queries: property.IntRange(1, 9).Draw(t, "q"), Keys: property.IntRange(1, 9).Draw(t, "k"),
 			HeadDim: property.IntRange(1, 4).Draw(t, "d"), ValueDim: property.IntRange(1, 4).Draw(t, "v"),
 			Mask: property.SampledFrom([]flops.Mask{flops.Full, flops.Causal}).Draw(t, "mask"),
@@ -210,11 +212,13 @@ func TestSparseProductsCountStoredValues(t *testing.T) {
 		coo := s.MulMatrix(n, gpuspan.FP64)
 		require.EqualValues(t, ops, csr.FLOPs)
 		require.EqualValues(t, ops, coo.FLOPs)
-		require.LessOrEqual(t, int64(nnz*12+(rows+1)*4+len(touched)*n*8), csr.Read, "every stored value, index and touched element is read")
+		require.LessOrEqual(t, int64(nnz*12+(rows+1)*4+len(touched)*n*8), csr.Read,
+			"every stored value, index and touched element is read")
 		require.EqualValues(t, 4*(nnz-rows-1), coo.Read-csr.Read)
 		require.EqualValues(t, rows*n*8, csr.Written)
 	})
-	require.Equal(t, flops.MatMul(128, 64, 256, gpuspan.FP16).FLOPs/2, flops.Structured24(128, 64, 256, gpuspan.FP16).FLOPs)
+	require.Equal(t, flops.MatMul(128, 64, 256, gpuspan.FP16).FLOPs/2,
+		flops.Structured24(128, 64, 256, gpuspan.FP16).FLOPs)
 	require.EqualValues(t, 128*128*2+128*256/2/4+256*64*2, flops.Structured24(128, 64, 256, gpuspan.FP16).Read)
 	require.Zero(t, flops.Structured24(1, 1, 6, gpuspan.FP16))
 }

@@ -6,10 +6,10 @@
 // # Conventions
 //
 // A multiply-add is two operations. Everything else is one operation for each application of an arithmetic operator or
-// elementary function in the operation's definition: add, subtract, multiply, divide, compare, max, exp, log, tanh, erf,
-// sqrt and rsqrt are one each, copies and type conversions none. For sparse operands only the values that are stored
-// count, so that a rate compares with the dense peak. What an implementation does beyond the definition (padding to a
-// tile, recomputation unless it is asked for) is not counted.
+// elementary function in the operation's definition: add, subtract, multiply, divide, compare, max, exp, log, tanh,
+// erf, sqrt and rsqrt are one each, copies and type conversions none. For sparse operands only the values that are
+// stored count, so that a rate compares with the dense peak. What an implementation does beyond the definition (padding
+// to a tile, recomputation unless it is asked for) is not counted.
 //
 // Read and Written are the compulsory traffic: every operand read once and every result written once, in elements of
 // the precision's size. Re-reading for want of cache is not in them, nor is what stays in cache.

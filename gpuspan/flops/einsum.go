@@ -193,7 +193,8 @@ func (e *Einsum) dimensions(shapes [][]int) (*dims, error) {
 			extra = -1
 		}
 		if extra < 0 {
-			return nil, fmt.Errorf("operand %d is %q, its shape %v has %d dimensions", k+1, string(term), shapes[k], len(shapes[k]))
+			return nil, fmt.Errorf("operand %d is %q, its shape %v has %d dimensions", k+1, string(term), shapes[k],
+				len(shapes[k]))
 		}
 		var set uint64
 		at := 0

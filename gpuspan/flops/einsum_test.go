@@ -28,7 +28,8 @@ func plan(t require.TestingT, equation string, shapes ...[]int) flops.EinsumPlan
 // The examples of opt_einsum's documentation, and of its port in Rust.
 func TestEinsumCountsWhatOptEinsumPublishes(t *testing.T) {
 	const nao, nocc, nvir = 1024, 128, 896
-	p := plan(t, "μi,νa,μνκλ,κj,λb->iajb", []int{nao, nocc}, []int{nao, nvir}, []int{nao, nao, nao, nao}, []int{nao, nocc}, []int{nao, nvir})
+	p := plan(t, "μi,νa,μνκλ,κj,λb->iajb", []int{nao, nocc}, []int{nao, nvir}, []int{nao, nao, nao, nao}, []int{nao, nocc},
+		[]int{nao, nvir})
 	require.Equal(t, "7.231e+22", fmt.Sprintf("%.3e", p.Naive.FLOPs))
 	require.Equal(t, "3.744e+14", fmt.Sprintf("%.3e", p.Best.FLOPs))
 	require.Equal(t, "1.374e+11", fmt.Sprintf("%.3e", p.Largest))
@@ -44,7 +45,8 @@ func TestEinsumCountsWhatOptEinsumPublishes(t *testing.T) {
 
 func TestEinsumOfKnownOperations(t *testing.T) {
 	require.Equal(t, flops.MatMul(3, 5, 4, gpuspan.FP32), plan(t, "ij,jk->ik", []int{3, 4}, []int{4, 5}).Best)
-	require.Equal(t, flops.BatchedMatMul(7, 3, 5, 4, gpuspan.FP32), plan(t, "...ij,...jk", []int{7, 3, 4}, []int{7, 4, 5}).Best)
+	require.Equal(t, flops.BatchedMatMul(7, 3, 5, 4, gpuspan.FP32),
+		plan(t, "...ij,...jk", []int{7, 3, 4}, []int{7, 4, 5}).Best)
 	require.EqualValues(t, 6, plan(t, "i,j->ij", []int{2}, []int{3}).Best.FLOPs, "an outer product only multiplies")
 	require.Zero(t, plan(t, "ij->ji", []int{2, 3}).Best.FLOPs, "a transposition computes nothing")
 	require.EqualValues(t, 3, plan(t, "ii", []int{3, 3}).Best.FLOPs, "a trace adds the diagonal")

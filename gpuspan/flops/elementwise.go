@@ -63,7 +63,8 @@ const (
 	ReduceMax                   // n−1 comparisons
 	ReduceMean                  // n−1 additions, 1 division
 	ReduceNorm                  // √Σx²: n products, n−1 additions, 1 root
-	ReduceVar                   // Σ(x−mean)²/n in two passes: the mean, n differences, n products, n−1 additions, 1 division
+	// Σ(x−mean)²/n in two passes: the mean, n differences, n products, n−1 additions, 1 division
+	ReduceVar
 )
 
 // Reduce reduces each of outputs rows of n elements to one value.

@@ -38,6 +38,7 @@ func ExampleEinsum_Plan() {
 func ExampleTransformer_Decode() {
 	llama := flops.Transformer{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, FFN: 14336, Gated: true, Vocab: 128256}
 	w := llama.Decode(16, 2000, gpuspan.BF16)
-	fmt.Printf("%d tokens: %.0f GFLOP, %.1f GB read, %.0f FLOP/B\n", w.Items, w.FLOPs/1e9, float64(w.Read)/1e9, w.FLOPs/float64(w.Read+w.Written))
+	fmt.Printf("%d tokens: %.0f GFLOP, %.1f GB read, %.0f FLOP/B\n", w.Items, w.FLOPs/1e9, float64(w.Read)/1e9,
+		w.FLOPs/float64(w.Read+w.Written))
 	// Output: 16 tokens: 257 GFLOP, 19.2 GB read, 13 FLOP/B
 }

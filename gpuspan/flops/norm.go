@@ -5,8 +5,8 @@ package flops
 
 import "github.com/otelgpu/otelgpu/gpuspan"
 
-// Softmax is eˣ⁻ᵐᵃˣ/Σeˣ⁻ᵐᵃˣ over rows of n elements: n−1 comparisons, n differences, n exponentials, n−1 additions and n
-// divisions for each row.
+// Softmax is eˣ⁻ᵐᵃˣ/Σeˣ⁻ᵐᵃˣ over rows of n elements: n−1 comparisons, n differences, n exponentials, n−1 additions and
+// n divisions for each row.
 func Softmax(rows, n int, p gpuspan.Precision) gpuspan.Work {
 	if invalid(rows, n) || empty(rows, n) {
 		return gpuspan.Work{}
@@ -15,9 +15,9 @@ func Softmax(rows, n int, p gpuspan.Precision) gpuspan.Work {
 	return work(r*(5*e-2), r*e, r*e, p)
 }
 
-// LayerNorm is (x−mean)/√(var+ε)·γ+β over rows of n elements (Ba, Kiros and Hinton 2016): n for the mean; n differences,
-// n products, n−1 additions and a division for the variance; an addition and a reciprocal root; n products; and with
-// affine n products and n additions.
+// LayerNorm is (x−mean)/√(var+ε)·γ+β over rows of n elements (Ba, Kiros and Hinton 2016): n for the mean; n
+// differences, n products, n−1 additions and a division for the variance; an addition and a reciprocal root; n
+// products; and with affine n products and n additions.
 func LayerNorm(rows, n int, affine bool, p gpuspan.Precision) gpuspan.Work {
 	if invalid(rows, n) || empty(rows, n) {
 		return gpuspan.Work{}

@@ -20,7 +20,8 @@ func TestProductsCountWhatPyTorchCounts(t *testing.T) {
 	require.EqualValues(t, 720, bmm(3, 4, 6, 5))
 	// mm, addmm, matmul, an einsum and a linear layer, of which PyTorch does not count the bias.
 	einsum := plan(t, "ab,bc->ac", []int{6, 7}, []int{7, 8}).Best.FLOPs
-	require.EqualValues(t, 3012, mm(4, 6, 5)+mm(4, 6, 5)+mm(5, 7, 6)+einsum+flops.Linear(8, 9, 10, false, gpuspan.FP32).FLOPs)
+	require.EqualValues(t, 3012, mm(4, 6, 5)+mm(4, 6, 5)+mm(5, 7, 6)+einsum+flops.Linear(8, 9, 10, false,
+		gpuspan.FP32).FLOPs)
 	// (4×5 · 5×6) as seven batches · 6×7, then the gradients: of the constant right-hand sides none is needed.
 	require.EqualValues(t, 5184, mm(4, 6, 5)+bmm(7, 4, 7, 6)+bmm(7, 4, 6, 7)+mm(4, 5, 6))
 }
@@ -33,7 +34,8 @@ func TestConvolutionsCountWhatPyTorchCounts(t *testing.T) {
 		require.NoError(t, err)
 		return fw.FLOPs, bw.FLOPs
 	}
-	f, _ := counts(flops.Conv{Batch: 2, In: 3, Out: 6, Input: []int{6, 6}, Kernel: []int{4, 4}, Padding: []int{1, 1}}, true)
+	f, _ := counts(flops.Conv{Batch: 2, In: 3, Out: 6, Input: []int{6, 6}, Kernel: []int{4, 4}, Padding: []int{1, 1}},
+		true)
 	require.EqualValues(t, 28800, f)
 	f, _ = counts(flops.Conv{Batch: 2, In: 3, Out: 6, Input: []int{6}, Kernel: []int{4}, Padding: []int{1}}, true)
 	require.EqualValues(t, 1440, f)
@@ -42,7 +44,8 @@ func TestConvolutionsCountWhatPyTorchCounts(t *testing.T) {
 	f, b = counts(flops.Conv{Batch: 1, In: 1, Out: 1, Input: []int{2, 2}, Kernel: []int{1, 1}}, true)
 	require.Equal(t, []float64{8, 16}, []float64{f, b})
 	// Fifty steps of a first layer, whose input needs no gradient.
-	f, b = counts(flops.Conv{Batch: 1, In: 4, Out: 8, Input: []int{30, 2}, Kernel: []int{2, 2}, Stride: []int{2, 2}, Transposed: true}, false)
+	f, b = counts(flops.Conv{Batch: 1, In: 4, Out: 8, Input: []int{30, 2}, Kernel: []int{2, 2}, Stride: []int{2, 2},
+		Transposed: true}, false)
 	require.EqualValues(t, 1536000, 50*(f+b))
 
 	// ResNet-18, forward and backward down to the image.

@@ -22,8 +22,8 @@ type Sparse struct {
 	IndexSize  int    // bytes of an index; 0 means 4
 }
 
-// MulVector is y = A·x: a multiply-add for each stored value, 2·nnz, as SpMV benchmarks count (Williams et al., SC 2007).
-// x is read once, as far as there are values for it.
+// MulVector is y = A·x: a multiply-add for each stored value, 2·nnz, as SpMV benchmarks count (Williams et al., SC
+// 2007). x is read once, as far as there are values for it.
 func (s Sparse) MulVector(p gpuspan.Precision) gpuspan.Work { return s.MulMatrix(1, p) }
 
 // MulMatrix is C = A·B with a dense B of n columns: 2·nnz·n.

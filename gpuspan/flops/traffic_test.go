@@ -59,8 +59,9 @@ func TestConvolutionsMoveEachElementOnce(t *testing.T) {
 		in, out := property.IntRange(1, 2).Draw(t, "in"), property.IntRange(1, 3).Draw(t, "out")
 		c := flops.Conv{
 			Batch: property.IntRange(1, 2).Draw(t, "batch"), In: groups * in, Out: groups * out, Groups: groups,
-			Input: []int{property.IntRange(3, 6).Draw(t, "height"), 5}, Kernel: []int{property.IntRange(1, 3).Draw(t, "kernel"), 2},
-			Bias: property.Bool().Draw(t, "bias"), Transposed: property.Bool().Draw(t, "transposed"),
+			Input:  []int{property.IntRange(3, 6).Draw(t, "height"), 5},
+			Kernel: []int{property.IntRange(1, 3).Draw(t, "kernel"), 2},
+			Bias:   property.Bool().Draw(t, "bias"), Transposed: property.Bool().Draw(t, "transposed"),
 		}
 		size, err := c.Output()
 		require.NoError(t, err)
@@ -99,7 +100,8 @@ func TestConvolutionsMoveEachElementOnce(t *testing.T) {
 		w, err := c.Forward(gpuspan.FP32)
 		require.NoError(t, err)
 		x.assert(t, w, 4)
-		// The gradients read the input, the weights and twice the output's gradient, and write the input's, the weights' and the bias's.
+		// The gradients read the input, the weights and twice the output's gradient, and write the input's, the weights' and
+		// the bias's.
 		b, err := c.Backward(gpuspan.FP32, true)
 		require.NoError(t, err)
 		bias := int64(0)

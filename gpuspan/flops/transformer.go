@@ -5,7 +5,8 @@ package flops
 
 import "github.com/otelgpu/otelgpu/gpuspan"
 
-// Transformer is the decoder-only architecture of Radford et al. (2018), of which each layer is attention and a feed-forward network.
+// Transformer is the decoder-only architecture of Radford et al. (2018), of which each layer is attention and a
+// feed-forward network.
 type Transformer struct {
 	Layers  int  // decoder layers
 	Hidden  int  // width of the residual stream
@@ -107,11 +108,11 @@ func (t Transformer) SixND(tokens int, p gpuspan.Precision) gpuspan.Work {
 }
 
 // TrainStep counts the matrix products of one step on batch sequences of seq tokens: forward 2 × weights × tokens and
-// 4·Heads·HeadDim for each pair of positions, backward twice that. For a GPT of width h with 4h in between and no
-// mask that is 72·B·s·l·h²·(1 + s/6h + V/12lh) (Narayanan et al., SC 2021, without recomputation). With recompute the forward
-// pass of the layers, not of the output layer, is done again: what the device does, not model FLOPs. Normalisation,
-// activations and the optimizer are left out, as there; they are below 1 %. Bytes are not stated: they depend on
-// what is kept.
+// 4·Heads·HeadDim for each pair of positions, backward twice that. For a GPT of width h with 4h in between and no mask
+// that is 72·B·s·l·h²·(1 + s/6h + V/12lh) (Narayanan et al., SC 2021, without recomputation). With recompute the
+// forward pass of the layers, not of the output layer, is done again: what the device does, not model FLOPs.
+// Normalisation, activations and the optimizer are left out, as there; they are below 1 %. Bytes are not stated: they
+// depend on what is kept.
 func (t Transformer) TrainStep(batch, seq int, recompute bool, p gpuspan.Precision) gpuspan.Work {
 	if invalid(batch, seq) || t.invalid() {
 		return gpuspan.Work{}
@@ -185,6 +186,7 @@ func (t Transformer) CacheSize(tokens int, p gpuspan.Precision) int64 {
 }
 
 func (t Transformer) invalid() bool {
-	return invalid(t.Layers, t.Hidden, t.Heads, t.KVHeads, t.HeadDim, t.FFN, t.Vocab, t.Experts, t.ActiveExperts, t.Positions) ||
+	return invalid(t.Layers, t.Hidden, t.Heads, t.KVHeads, t.HeadDim, t.FFN, t.Vocab, t.Experts, t.ActiveExperts,
+		t.Positions) ||
 		t.Experts > 0 && t.ActiveExperts > t.Experts
 }

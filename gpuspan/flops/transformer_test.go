@@ -19,10 +19,13 @@ func TestParametersOfPublishedModels(t *testing.T) {
 		model       flops.Transformer
 		all, active float64
 	}{
-		"GPT-2":          {flops.Transformer{Layers: 12, Hidden: 768, Heads: 12, FFN: 3072, Vocab: 50257, Tied: true, Bias: true, Positions: 1024}, 124_439_808, 124_439_808},
-		"Llama 2 7B":     {flops.Transformer{Layers: 32, Hidden: 4096, Heads: 32, FFN: 11008, Gated: true, Vocab: 32000}, 6_738_415_616, 6_738_415_616},
-		"Llama 3 8B":     {llama3, 8_030_261_248, 8_030_261_248},
-		"Llama 3 70B":    {flops.Transformer{Layers: 80, Hidden: 8192, Heads: 64, KVHeads: 8, FFN: 28672, Gated: true, Vocab: 128256}, 70_553_706_496, 70_553_706_496},
+		"GPT-2": {flops.Transformer{Layers: 12, Hidden: 768, Heads: 12, FFN: 3072, Vocab: 50257, Tied: true,
+			Bias: true, Positions: 1024}, 124_439_808, 124_439_808},
+		"Llama 2 7B": {flops.Transformer{Layers: 32, Hidden: 4096, Heads: 32, FFN: 11008, Gated: true, Vocab: 32000},
+			6_738_415_616, 6_738_415_616},
+		"Llama 3 8B": {llama3, 8_030_261_248, 8_030_261_248},
+		"Llama 3 70B": {flops.Transformer{Layers: 80, Hidden: 8192, Heads: 64, KVHeads: 8, FFN: 28672, Gated: true,
+			Vocab: 128256}, 70_553_706_496, 70_553_706_496},
 		"Llama 3.1 405B": {llama405, 405_853_388_800, 405_853_388_800},
 		"Mixtral 8x7B":   {mixtral, 46_702_792_704, 12_879_925_248},
 	} {
@@ -34,8 +37,10 @@ func TestParametersOfPublishedModels(t *testing.T) {
 
 var (
 	llama3   = flops.Transformer{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, FFN: 14336, Gated: true, Vocab: 128256}
-	llama405 = flops.Transformer{Layers: 126, Hidden: 16384, Heads: 128, KVHeads: 8, FFN: 53248, Gated: true, Vocab: 128256}
-	mixtral  = flops.Transformer{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, FFN: 14336, Gated: true, Vocab: 32000, Experts: 8, ActiveExperts: 2}
+	llama405 = flops.Transformer{Layers: 126, Hidden: 16384, Heads: 128, KVHeads: 8, FFN: 53248, Gated: true,
+		Vocab: 128256}
+	mixtral = flops.Transformer{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, FFN: 14336, Gated: true, Vocab: 32000,
+		Experts: 8, ActiveExperts: 2}
 )
 
 // Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021, eq. 3:
@@ -45,18 +50,22 @@ func TestTrainStepIsMegatronsFormula(t *testing.T) {
 		heads := property.IntRange(1, 16).Draw(t, "heads")
 		h := heads * property.IntRange(1, 128).Draw(t, "head dim")
 		m := flops.Transformer{
-			Layers: property.IntRange(1, 96).Draw(t, "layers"), Hidden: h, Heads: heads, FFN: 4 * h, Vocab: property.IntRange(1, 60000).Draw(t, "vocab"),
+			Layers: property.IntRange(1, 96).Draw(t, "layers"), Hidden: h, Heads: heads, FFN: 4 * h,
+			Vocab: property.IntRange(1, 60000).Draw(t, "vocab"),
 		}
 		batch, seq := property.IntRange(1, 64).Draw(t, "batch"), property.IntRange(1, 4096).Draw(t, "seq")
 		b, s, l, hf, v := float64(batch), float64(seq), float64(m.Layers), float64(h), float64(m.Vocab)
-		require.InEpsilon(t, 72*b*s*l*hf*hf*(1+s/(6*hf)+v/(12*l*hf)), m.TrainStep(batch, seq, false, gpuspan.BF16).FLOPs, 1e-12)
-		require.InEpsilon(t, 96*b*s*l*hf*hf*(1+s/(6*hf)+v/(16*l*hf)), m.TrainStep(batch, seq, true, gpuspan.BF16).FLOPs, 1e-12)
+		require.InEpsilon(t, 72*b*s*l*hf*hf*(1+s/(6*hf)+v/(12*l*hf)), m.TrainStep(batch, seq, false, gpuspan.BF16).FLOPs,
+			1e-12)
+		require.InEpsilon(t, 96*b*s*l*hf*hf*(1+s/(6*hf)+v/(16*l*hf)), m.TrainStep(batch, seq, true, gpuspan.BF16).FLOPs,
+			1e-12)
 	})
 }
 
 // Brown et al. 2020, table D.1: GPT-3 175B trained on 300 billion tokens, 3.14e23 operations.
 func TestSixNDOfGPT3(t *testing.T) {
-	gpt3 := flops.Transformer{Layers: 96, Hidden: 12288, Heads: 96, FFN: 49152, Vocab: 50257, Tied: true, Bias: true, Positions: 2048}
+	gpt3 := flops.Transformer{Layers: 96, Hidden: 12288, Heads: 96, FFN: 49152, Vocab: 50257, Tied: true, Bias: true,
+		Positions: 2048}
 	n, _ := gpt3.Parameters()
 	require.InEpsilon(t, 174.6e9, n, .001)
 	require.InEpsilon(t, 3.14e23, gpt3.SixND(300_000_000_000, gpuspan.FP16).FLOPs, .002)
@@ -90,9 +99,12 @@ func TestPrefillAndDecodeAreTheSumOfTheirOperations(t *testing.T) {
 		pass := func(batch, queries, keys, logits int) float64 {
 			rows, kv := batch*queries, m.KVHeads*128
 			layer := flops.Sum(
-				flops.Linear(rows, m.Hidden, m.Hidden, false, gpuspan.BF16), flops.Linear(rows, m.Hidden, 2*kv, false, gpuspan.BF16),
-				flops.Attention(batch, m.Heads, queries, keys, 128, flops.Causal, gpuspan.BF16), flops.Linear(rows, m.Hidden, m.Hidden, false, gpuspan.BF16),
-				flops.Times(active, flops.Sum(flops.Times(2, flops.Linear(rows, m.Hidden, m.FFN, false, gpuspan.BF16)), flops.Linear(rows, m.FFN, m.Hidden, false, gpuspan.BF16))),
+				flops.Linear(rows, m.Hidden, m.Hidden, false, gpuspan.BF16),
+				flops.Linear(rows, m.Hidden, 2*kv, false, gpuspan.BF16),
+				flops.Attention(batch, m.Heads, queries, keys, 128, flops.Causal, gpuspan.BF16),
+				flops.Linear(rows, m.Hidden, m.Hidden, false, gpuspan.BF16),
+				flops.Times(active, flops.Sum(flops.Times(2, flops.Linear(rows, m.Hidden, m.FFN, false, gpuspan.BF16)),
+					flops.Linear(rows, m.FFN, m.Hidden, false, gpuspan.BF16))),
 			)
 			if m.Experts > 0 {
 				layer = flops.Sum(layer, flops.Linear(rows, m.Hidden, m.Experts, false, gpuspan.BF16))
@@ -109,7 +121,8 @@ func TestPrefillAndDecodeAreTheSumOfTheirOperations(t *testing.T) {
 }
 
 func TestDecodeReadsWeightsAndCache(t *testing.T) {
-	// Llama 3 8B: 16.06 GB of weights in BF16, without the embedding table that is only looked up in; 128 KiB of cache for a token.
+	// Llama 3 8B: 16.06 GB of weights in BF16, without the embedding table that is only looked up in; 128 KiB of cache for
+	// a token.
 	require.EqualValues(t, 131072, llama3.CacheSize(1, gpuspan.BF16))
 	all, _ := llama3.Parameters()
 	read := llama3.Decode(1, 0, gpuspan.BF16).Read

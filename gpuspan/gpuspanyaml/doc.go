@@ -30,6 +30,7 @@
 //	output_dir                                →  profiling.trace_dir
 //	record_shapes, with_flops, with_modules, activities: an error that says what stands for them
 //
-// Other nodes and values that are missing or null keep the defaults; other nodes of the file, and further documents in it, are not looked at. Within the three nodes every
-// unknown key, every key that stands twice, every value of the wrong kind and every impossible combination is an error that names it, all of them at once.
+// Other nodes and values that are missing or null keep the defaults; other nodes of the file, and further documents in
+// it, are not looked at. Within the three nodes every unknown key, every key that stands twice, every value of the
+// wrong kind and every impossible combination is an error that names it, all of them at once.
 package gpuspanyaml

@@ -36,9 +36,9 @@ func (f File) Option() gpuspan.Option { return gpuspan.WithSettings(f.Settings) 
 // maxSize bounds what is read: a configuration file is small, and an alias bomb is not.
 const maxSize = 1 << 20
 
-// Load reads a file, starting from settings.FromEnv: what the file says wins over the environment. at names the node below which timing,
-// nvtx and profiling stand, outermost first, where that is not the top: Load("train.yaml", "runtime"). A file without that node is an
-// error.
+// Load reads a file, starting from settings.FromEnv: what the file says wins over the environment. at names the node
+// below which timing, nvtx and profiling stand, outermost first, where that is not the top: Load("train.yaml",
+// "runtime"). A file without that node is an error.
 func Load(path string, at ...string) (File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -88,7 +88,8 @@ func Read(r io.Reader, at ...string) (File, error) {
 		}
 	}
 	if out.NVTX.Domain != "" && !out.NVTX.Enabled {
-		p.errs = append(p.errs, fmt.Errorf("`nvtx.domain` is %q but `nvtx.enabled` is off (set enabled: true)", out.NVTX.Domain))
+		p.errs = append(p.errs, fmt.Errorf("`nvtx.domain` is %q but `nvtx.enabled` is off (set enabled: true)",
+			out.NVTX.Domain))
 	}
 	errs = append(errs, p.errs...)
 	if err := out.Settings.Validate(); err != nil {

@@ -57,7 +57,8 @@ func TestNothingSaidMeansDefaults(t *testing.T) {
 }
 
 func TestAliasesAndNulls(t *testing.T) {
-	f, err := gpuspanyaml.Read(strings.NewReader("slots: &n 64\ntiming: {slots: *n, names: ~, streams: }\nbase: &s {every: 5}\nprofiling: {schedule: *s}"))
+	f, err := gpuspanyaml.Read(strings.NewReader(
+		"slots: &n 64\ntiming: {slots: *n, names: ~, streams: }\nbase: &s {every: 5}\nprofiling: {schedule: *s}"))
 	require.NoError(t, err)
 	want := settings.Default()
 	want.Slots, want.Schedule.Every = 64, 5
@@ -71,7 +72,8 @@ func TestEveryMistakeIsNamed(t *testing.T) {
 		{"timing:\n  sync: [a]", "line 2: `timing.sync` must be a single value, found a list"},
 		{"timing: [1]", "line 1: `timing` must be a mapping, found a list"},
 		{"profiling:\n  schedule: 3", "line 2: `profiling.schedule` must be a mapping, found \"3\""},
-		{"profiling:\n  schedule: {evry: 3}", "line 2: profiling: unknown key `schedule.evry` (did you mean `schedule.every`?)"},
+		{"profiling:\n  schedule: {evry: 3}",
+			"line 2: profiling: unknown key `schedule.evry` (did you mean `schedule.every`?)"},
 		{"profiling: {slots: 9}", "line 1: `slots` belongs below `timing`, found below `profiling`"},
 		{"timing: {report: false}", "line 1: `report` belongs below `profiling`, found below `timing`"},
 		{"nvtx: {enabled: maybe}", "line 1: `nvtx.enabled` must be true or false, found \"maybe\""},
@@ -100,7 +102,8 @@ func TestEveryMistakeIsNamed(t *testing.T) {
 func TestKeysOfFilesAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "gpuspan.md"))
 	require.NoError(t, err)
-	for key, value := range map[string]string{"nvtx.enabled": "true", "nvtx.domain": "x", "profiling.trace_dir": "x", "profiling.step_csv": "x"} {
+	for key, value := range map[string]string{"nvtx.enabled": "true", "nvtx.domain": "x", "profiling.trace_dir": "x",
+		"profiling.step_csv": "x"} {
 		require.Contains(t, string(doc), "| `"+key+"` | – | – |")
 		node, name, _ := strings.Cut(key, ".")
 		text := node + ": {" + name + ": " + value + "}"
@@ -182,7 +185,8 @@ func TestNodesAsSwitches(t *testing.T) {
 }
 
 func TestKeysOfProfilerGuides(t *testing.T) {
-	f, err := gpuspanyaml.Read(strings.NewReader("profiling: {wait: 2, warmup: 1, active: 3, repeat: 4, skip_first: 10, profile_memory: true, with_stack: true, output_dir: /tmp/t}"))
+	f, err := gpuspanyaml.Read(strings.NewReader(
+		"profiling: {wait: 2, warmup: 1, active: 3, repeat: 4, skip_first: 10, profile_memory: true, with_stack: true, output_dir: /tmp/t}"))
 	require.NoError(t, err)
 	want := settings.Default()
 	want.Schedule = settings.Schedule{SkipFirst: 10, Wait: 2, Warmup: 1, Active: 3, Repeat: 4}
@@ -190,7 +194,8 @@ func TestKeysOfProfilerGuides(t *testing.T) {
 	require.Equal(t, want, f.Settings)
 	require.Equal(t, "/tmp/t", f.TraceDir)
 	_, err = gpuspanyaml.Read(strings.NewReader("profiling: {with_flops: true, activities: cpu}"))
-	require.ErrorContains(t, err, "line 1: `profiling.with_flops` has no counterpart (state FLOPs as Work, package flops counts them)")
+	require.ErrorContains(t, err,
+		"line 1: `profiling.with_flops` has no counterpart (state FLOPs as Work, package flops counts them)")
 	require.ErrorContains(t, err, "`profiling.activities` has no counterpart")
 	_, err = gpuspanyaml.Read(strings.NewReader("timing: {wait: 2}"))
 	require.ErrorContains(t, err, "unknown key `wait`")

@@ -17,7 +17,8 @@ func (b *Backend) NewStream(c backend.Context) (s backend.StreamHandle, st backe
 	return s, st
 }
 
-// NewAnchorStream makes a stream for clock anchors, and the four bytes that are set before each of its records. A device has one.
+// NewAnchorStream makes a stream for clock anchors, and the four bytes that are set before each of its records. A
+// device has one.
 func (b *Backend) NewAnchorStream(c backend.Context) (s backend.StreamHandle, st backend.Status) {
 	st = b.in(c, func() (st backend.Status) {
 		if s, st = b.CreateStream(); st != backend.StatusOK {

@@ -157,7 +157,8 @@ func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (b
 	}
 	d := int(f.Int32(0))
 	if d < 0 || d >= len(b.devices) {
-		return backend.StreamInfo{}, fmt.Errorf("cannot time stream %#x: its device %d is not among the %d visible ones", uintptr(s), d, len(b.devices))
+		return backend.StreamInfo{}, fmt.Errorf("cannot time stream %#x: its device %d is not among the %d visible ones",
+			uintptr(s), d, len(b.devices))
 	}
 	return backend.StreamInfo{Device: d, Context: backend.Context(d)}, nil
 }

@@ -57,7 +57,8 @@ func onFreshThread(f func()) {
 
 func TestOpenNamesWhatIsMissing(t *testing.T) {
 	_, err := hip.Open(hip.WithLibrary("/nonexistent/libamdhip64.so"))
-	require.ErrorContains(t, err, "cannot load HIP (install ROCm, or name libamdhip64 in GPUSPAN_HIP_LIBRARY): /nonexistent/libamdhip64.so: ")
+	require.ErrorContains(t, err,
+		"cannot load HIP (install ROCm, or name libamdhip64 in GPUSPAN_HIP_LIBRARY): /nonexistent/libamdhip64.so: ")
 	t.Setenv("GPUSPAN_HIP_LIBRARY", "/elsewhere/libamdhip64.so")
 	_, err = hip.Open()
 	require.ErrorContains(t, err, "/elsewhere/libamdhip64.so")
@@ -69,7 +70,8 @@ func TestOpenNamesWhatIsMissing(t *testing.T) {
 	stub := ctest.HIP(t)
 	stub.Set("devices", 0)
 	_, err = hip.Open(hip.WithLibrary(stub.Path))
-	require.EqualError(t, err, "cannot initialise HIP "+stub.Path+": hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected")
+	require.EqualError(t, err, "cannot initialise HIP "+stub.Path+
+		": hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected")
 }
 
 func TestDevicesTellTheirIdentity(t *testing.T) {
@@ -80,7 +82,8 @@ func TestDevicesTellTheirIdentity(t *testing.T) {
 	devices, err := b.Devices()
 	require.NoError(t, err)
 	require.Equal(t, backend.Device{
-		Ordinal: 1, UUID: "GPU-1a2b3c4d5e6f7081", Model: "AMD Instinct Stub", Vendor: "AMD", PCIBDF: "0000:c1:00.0", MemoryTotal: 16 << 30, DriverVersion: devices[1].DriverVersion,
+		Ordinal: 1, UUID: "GPU-1a2b3c4d5e6f7081", Model: "AMD Instinct Stub", Vendor: "AMD", PCIBDF: "0000:c1:00.0",
+		MemoryTotal: 16 << 30, DriverVersion: devices[1].DriverVersion,
 	}, devices[1])
 	for form, want := range []string{"GPU-1a2b3c4d5e6f7080", "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f", "", ""} {
 		stub.Set("uuid_form", float64(form))

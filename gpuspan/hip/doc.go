@@ -3,9 +3,9 @@
 
 // Package hip times gpuspan's sections with HIP events (AMD ROCm).
 //
-// It is the sibling of gpuspan/cuda: libamdhip64 is loaded at run time, without cgo, from [WithLibrary], else the environment
-// variable GPUSPAN_HIP_LIBRARY, else the loader's own path and /opt/rocm. It is tested against a stub that obeys the documented
-// rules; it has not run on AMD hardware yet.
+// It is the sibling of gpuspan/cuda: libamdhip64 is loaded at run time, without cgo, from [WithLibrary], else the
+// environment variable GPUSPAN_HIP_LIBRARY, else the loader's own path and /opt/rocm. It is tested against a stub that
+// obeys the documented rules; it has not run on AMD hardware yet.
 //
 // What differs from CUDA, and what this package does about it:
 //

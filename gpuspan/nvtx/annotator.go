@@ -32,9 +32,9 @@ type operation struct {
 	category uint32
 }
 
-// Open attaches to the tool that the environment variable NVTX_INJECTION64_PATH (or [WithLibrary]) names. Without one it returns an
-// Annotator that does nothing, and no error: that is the normal case outside of a profiler. With one that cannot be loaded, is
-// no NVTX tool or refuses, it returns such an Annotator and an error that says so.
+// Open attaches to the tool that the environment variable NVTX_INJECTION64_PATH (or [WithLibrary]) names. Without one
+// it returns an Annotator that does nothing, and no error: that is the normal case outside of a profiler. With one that
+// cannot be loaded, is no NVTX tool or refuses, it returns such an Annotator and an error that says so.
 func Open(opts ...Option) (*Annotator, error) {
 	c := config{domain: "gpuspan"}
 	for _, o := range opts {
@@ -100,7 +100,8 @@ func (a *Annotator) start(o *gpuspan.Operation, sc trace.SpanContext, step int64
 	return id
 }
 
-// mark says which trace a span id is of, before the range that has the id as its payload: a payload has no room for both.
+// mark says which trace a span id is of, before the range that has the id as its payload: a payload has no room for
+// both.
 func (a *Annotator) mark(sc trace.SpanContext, step int64) {
 	e := newEvent(0)
 	traceID, spanID := sc.TraceID(), sc.SpanID()
@@ -127,7 +128,8 @@ func appendIDs(b []byte, sc trace.SpanContext) []byte {
 
 // register makes an operation known at its first section. Operations are few and live as long as the process.
 func (a *Annotator) register(o *gpuspan.Operation) any {
-	op, _ := a.ops.LoadOrStore(o, &operation{text: a.domain.Register(o.Name()), category: a.domain.Category(o.Info().Category)})
+	op, _ := a.ops.LoadOrStore(o, &operation{text: a.domain.Register(o.Name()),
+		category: a.domain.Category(o.Info().Category)})
 	return op
 }
 

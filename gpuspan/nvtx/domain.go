@@ -9,8 +9,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
 )
 
-// Domain is a namespace of ranges, shown as one row by the tool. A nil Domain does nothing. Its methods may be called from any
-// goroutine.
+// Domain is a namespace of ranges, shown as one row by the tool. A nil Domain does nothing. Its methods may be called
+// from any goroutine.
 type Domain struct {
 	client *client // whose slots are read at each call: a tool may change them at any time
 	handle uintptr
@@ -59,8 +59,8 @@ func (d *Domain) Register(text string) String {
 	return String{handle: f.CallPointer(register, 2), text: text}
 }
 
-// Category returns the number of a category of this domain, giving it one at the first call; 0, no category, for the empty
-// name and beyond 1,024 categories.
+// Category returns the number of a category of this domain, giving it one at the first call; 0, no category, for the
+// empty name and beyond 1,024 categories.
 func (d *Domain) Category(name string) uint32 {
 	if d == nil || name == "" {
 		return 0

@@ -14,8 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
 )
 
-// With the annotator every section is a range for a profiler that is attached, and nothing otherwise. With one generator in both places the range
-// carries the ids of the section's span.
+// With the annotator every section is a range for a profiler that is attached, and nothing otherwise. With one
+// generator in both places the range carries the ids of the section's span.
 func ExampleOpen() {
 	ranges, err := nvtx.Open()
 	if err != nil {
@@ -23,7 +23,8 @@ func ExampleOpen() {
 	}
 	ids := gpuspan.NewIDGenerator(nil)
 	tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids))
-	prof, _ := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(ranges))
+	prof, _ := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids),
+		gpuspan.WithAnnotator(ranges))
 	stream := prof.Stream(0, "main")
 	gpuspan.NewOperation("decode").Start(context.Background(), stream).End()
 	fmt.Println("tool attached:", ranges.Enabled())

@@ -23,7 +23,8 @@ func TestExitRunsTheHandlersOfATool(t *testing.T) {
 		open(t, ctest.NVTX(t))
 		libc, err := dl.Open("libc.so.6", "libc.so")
 		require.NoError(t, err)
-		require.Zero(t, libc.Lookup("atexit", "__cxa_atexit").Call(purego.NewCallback(func() { _, _ = os.Stdout.WriteString("flushed") }), 0, 0))
+		require.Zero(t, libc.Lookup("atexit", "__cxa_atexit").Call(
+			purego.NewCallback(func() { _, _ = os.Stdout.WriteString("flushed") }), 0, 0))
 		if how == "exit" {
 			nvtx.Exit(3)
 		}

@@ -39,8 +39,8 @@ func texts(t *testing.T, tool *ctest.Recorder) (out []string) {
 	return out
 }
 
-// What the tool sees and what the exporter sees name each other: a range's ids are those of the section's own span, though that span
-// is made much later.
+// What the tool sees and what the exporter sees name each other: a range's ids are those of the section's own span,
+// though that span is made much later.
 func TestRangesCarryTheIDsOfTheirOwnSpans(t *testing.T) {
 	tool := ctest.NVTX(t)
 	ids := gpuspan.NewIDGenerator(nil)
@@ -48,7 +48,8 @@ func TestRangesCarryTheIDsOfTheirOwnSpans(t *testing.T) {
 	tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), sdktrace.WithSpanProcessor(spans))
 	clock := simgpu.NewManualClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	gpu := simgpu.New(clock)
-	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))))
+	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids),
+		gpuspan.WithAnnotator(open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))))
 	require.NoError(t, err)
 	s, other := prof.Stream(uintptr(gpu.Stream(0)), "main"), prof.Stream(uintptr(gpu.Stream(0)), "other")
 	op := gpuspan.NewOperation
@@ -109,20 +110,23 @@ func find(t *testing.T, spans *tracetest.SpanRecorder, name string) sdktrace.Rea
 	return nil
 }
 
-// Whatever the sampler says, no id is handed out twice and none is lost to a sampler: ranges of sections whose span is dropped name a span that
-// nobody has, all others the right one.
+// Whatever the sampler says, no id is handed out twice and none is lost to a sampler: ranges of sections whose span is
+// dropped name a span that nobody has, all others the right one.
 func TestRangesUnderSamplers(t *testing.T) {
 	for name, sampler := range map[string]sdktrace.Sampler{
-		"ratio": sdktrace.TraceIDRatioBased(0.5), "parent or ratio": sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0.5)), "never": sdktrace.NeverSample(),
+		"ratio": sdktrace.TraceIDRatioBased(0.5), "parent or ratio": sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0.5)),
+		"never": sdktrace.NeverSample(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			tool := ctest.NVTX(t)
 			tool.Clear()
 			ids := gpuspan.NewIDGenerator(nil)
 			spans := tracetest.NewSpanRecorder()
-			tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), sdktrace.WithSpanProcessor(spans), sdktrace.WithSampler(sampler))
+			tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), sdktrace.WithSpanProcessor(spans),
+				sdktrace.WithSampler(sampler))
 			var errs []error
-			prof, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))),
+			prof, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids),
+				gpuspan.WithAnnotator(open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))),
 				gpuspan.WithErrorHandler(func(err error) { errs = append(errs, err) }))
 			require.NoError(t, err)
 			s := prof.Stream(0, "s")
@@ -159,7 +163,8 @@ func TestAProviderWithAnotherGeneratorIsNoticed(t *testing.T) {
 	tool := ctest.NVTX(t)
 	tp := sdktrace.NewTracerProvider()
 	var errs []error
-	prof, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(gpuspan.NewIDGenerator(nil)), gpuspan.WithAnnotator(open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))),
+	prof, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(gpuspan.NewIDGenerator(nil)),
+		gpuspan.WithAnnotator(open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))),
 		gpuspan.WithErrorHandler(func(err error) { errs = append(errs, err) }))
 	require.NoError(t, err)
 	s := prof.Stream(0, "s")
@@ -174,7 +179,8 @@ func TestAProviderWithAnotherGeneratorIsNoticed(t *testing.T) {
 	require.NoError(t, prof.Shutdown(context.Background()))
 	require.Len(t, errs, 1)
 	require.ErrorContains(t, errs[0], "the TracerProvider does not use the profiler's IDGenerator")
-	require.Equal(t, []string{"op trace_id=" + request.SpanContext().TraceID().String() + " span_id=" + request.SpanContext().SpanID().String()}, texts(t, tool))
+	require.Equal(t, []string{"op trace_id=" + request.SpanContext().TraceID().String() + " span_id=" +
+		request.SpanContext().SpanID().String()}, texts(t, tool))
 }
 
 // Without a tool nothing is reserved: the generator is only asked by the provider.

@@ -29,8 +29,9 @@ func open(t testing.TB, tool *ctest.Recorder, opts ...nvtx.Option) *nvtx.Annotat
 
 func spanContext(sampled bool) trace.SpanContext {
 	c := trace.SpanContextConfig{
-		TraceID: trace.TraceID{0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x10},
-		SpanID:  trace.SpanID{0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8},
+		TraceID: trace.TraceID{0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f,
+			0x10},
+		SpanID: trace.SpanID{0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8},
 	}
 	if sampled {
 		c.TraceFlags = trace.FlagsSampled
@@ -160,14 +161,16 @@ func TestStepsCarryTheirNumber(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{
-		"string train", "mark traceparent=00-0102030405060708090a0b0c0d0e0f10-a1a2a3a4a5a6a7a8-01 step=12", "start train", "end ", "start train", "end ",
+		"string train", "mark traceparent=00-0102030405060708090a0b0c0d0e0f10-a1a2a3a4a5a6a7a8-01 step=12", "start train",
+		"end ", "start train", "end ",
 	}, got)
 }
 
 func TestOperationsAreRegisteredOnce(t *testing.T) {
 	tool := ctest.NVTX(t)
 	a := open(t, tool)
-	one, two := gpuspan.NewOperation("one", gpuspan.Category("data")), gpuspan.NewOperation("two", gpuspan.Category("data"))
+	one, two := gpuspan.NewOperation("one", gpuspan.Category("data")),
+		gpuspan.NewOperation("two", gpuspan.Category("data"))
 	for range 3 {
 		a.RangeEnd(a.RangeStart(one, trace.SpanContext{}))
 		a.RangeEnd(a.RangeStart(two, trace.SpanContext{}))
@@ -284,7 +287,8 @@ func TestDomainOfTheApplication(t *testing.T) {
 func TestSectionsOfAProfilerAreRanges(t *testing.T) {
 	tool := ctest.NVTX(t)
 	tp := sdktrace.NewTracerProvider()
-	prof, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp), gpuspan.WithAnnotator(open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))))
+	prof, err := gpuspan.New(nil, gpuspan.WithTracerProvider(tp),
+		gpuspan.WithAnnotator(open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))))
 	require.NoError(t, err)
 	s := prof.Stream(0, "s")
 	ctx, parent := tp.Tracer("t").Start(context.Background(), "request")
@@ -308,7 +312,8 @@ func TestSectionsOfAProfilerAreRanges(t *testing.T) {
 	}
 	require.Zero(t, balance)
 	require.Len(t, texts, 2)
-	require.Equal(t, "outer trace_id="+parent.SpanContext().TraceID().String()+" span_id="+parent.SpanContext().SpanID().String(), texts[0])
+	require.Equal(t, "outer trace_id="+parent.SpanContext().TraceID().String()+" span_id="+
+		parent.SpanContext().SpanID().String(), texts[0])
 	require.True(t, strings.HasPrefix(texts[1], "inner"), texts[1])
 }
 

@@ -22,17 +22,19 @@ func WithLibrary(path string) Option { return optionFunc(func(c *config) { c.lib
 // WithDomain names the domain of the sections' ranges; default `gpuspan`.
 func WithDomain(name string) Option { return optionFunc(func(c *config) { c.domain = name }) }
 
-// IDs says how ranges carry the ids of their span, or of its parent where no ids are reserved (gpuspan.WithIDGenerator).
+// IDs says how ranges carry the ids of their span, or of its parent where no ids are reserved
+// (gpuspan.WithIDGenerator).
 type IDs uint8
 
 const (
-	// IDsInPayload puts the span id into the payload, as the unsigned number whose hexadecimal form it is, and before ranges
-	// whose trace is sampled a mark with the same payload and the text "traceparent=00-<trace id>-<span id>-01", for steps
-	// followed by " step=<number>". The range's own text is the name of the operation, so that the profiler's summaries by
-	// name have one row for each, and its capture ranges (nsys profile -c nvtx -p name@domain) find it. The default.
+	// IDsInPayload puts the span id into the payload, as the unsigned number whose hexadecimal form it is, and before
+	// ranges whose trace is sampled a mark with the same payload and the text "traceparent=00-<trace id>-<span id>-01",
+	// for steps followed by " step=<number>". The range's own text is the name of the operation, so that the profiler's
+	// summaries by name have one row for each, and its capture ranges (nsys profile -c nvtx -p name@domain) find it. The
+	// default.
 	IDsInPayload IDs = iota
-	// IDsInMessage puts both ids into the text of ranges whose trace is sampled: found by the eye, and a name of its own for
-	// every range.
+	// IDsInMessage puts both ids into the text of ranges whose trace is sampled: found by the eye, and a name of its own
+	// for every range.
 	IDsInMessage
 	// NoIDs leaves both out.
 	NoIDs

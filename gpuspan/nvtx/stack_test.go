@@ -26,7 +26,8 @@ func TestTextsAreWholeAtAnyStackDepth(t *testing.T) {
 		},
 		func(int) { a.RangeStart(op, spanContext(true)) })
 	want := map[string]int{
-		"string text": ctest.Depths, "mark text": ctest.Depths, "start text": ctest.Depths, "string op": 1, "start op trace_id=0102030405060708090a0b0c0d0e0f10 span_id=a1a2a3a4a5a6a7a8": ctest.Depths,
+		"string text": ctest.Depths, "mark text": ctest.Depths, "start text": ctest.Depths, "string op": 1,
+		"start op trace_id=0102030405060708090a0b0c0d0e0f10 span_id=a1a2a3a4a5a6a7a8": ctest.Depths,
 	}
 	got := map[string]int{}
 	for _, e := range tool.Events() {

@@ -26,7 +26,8 @@ func Example() {
 	}))
 	defer collector.Close()
 
-	sink, err := otlp.New(otlp.Endpoint(collector.URL), otlp.Client(collector.Client()), otlp.Resource(attribute.String("service.name", "inference")))
+	sink, err := otlp.New(otlp.Endpoint(collector.URL), otlp.Client(collector.Client()),
+		otlp.Resource(attribute.String("service.name", "inference")))
 	if err != nil {
 		fmt.Println(err)
 	}

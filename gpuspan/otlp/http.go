@@ -99,9 +99,11 @@ func (s *httpSender) Send(ctx context.Context, request []byte) (refused int64, e
 	switch {
 	case a.StatusCode >= 200 && a.StatusCode < 300:
 		return refusedSpans(answer), nil
-	case a.StatusCode == http.StatusTooManyRequests, a.StatusCode == http.StatusBadGateway, a.StatusCode == http.StatusServiceUnavailable, a.StatusCode == http.StatusGatewayTimeout:
+	case a.StatusCode == http.StatusTooManyRequests, a.StatusCode == http.StatusBadGateway,
+		a.StatusCode == http.StatusServiceUnavailable, a.StatusCode == http.StatusGatewayTimeout:
 		seconds, _ := strconv.Atoi(a.Header.Get("Retry-After"))
-		return 0, &Later{Err: fmt.Errorf("%s answered %s", s.url, a.Status), After: time.Duration(max(seconds, 0)) * time.Second}
+		return 0, &Later{Err: fmt.Errorf("%s answered %s", s.url, a.Status),
+			After: time.Duration(max(seconds, 0)) * time.Second}
 	}
 	return 0, fmt.Errorf("%s answered %s", s.url, a.Status)
 }

@@ -45,8 +45,10 @@ type request struct {
 
 // Stats counts spans.
 type Stats struct {
-	Sent    int64            // taken by the receiver
-	Dropped map[string]int64 // by reason: queue_full, rejected (by the receiver, for good), retries (the receiver asked for later too often, or could not be reached), shutdown
+	Sent int64 // taken by the receiver
+	// by reason: queue_full, rejected (by the receiver, for good), retries (the receiver asked for later too often, or
+	// could not be reached), shutdown
+	Dropped map[string]int64
 }
 
 // Reasons of [Stats].
@@ -67,7 +69,8 @@ func New(opts ...Option) (*Sink, error) {
 		}
 	}
 	err := c.complete()
-	s := &Sink{cfg: c, work: make(chan struct{}, 1), idle: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{})}
+	s := &Sink{cfg: c, work: make(chan struct{}, 1), idle: make(chan struct{}), quit: make(chan struct{}),
+		done: make(chan struct{})}
 	if len(c.resource) > 0 {
 		s.resource = appendBytes(nil, 1, appendAttributes(nil, 1, c.resource))
 	}

@@ -24,8 +24,10 @@ func TestMain(m *testing.M) { require.NoLeaks(m) }
 
 func section(name string) *engine.SinkSpan {
 	return &engine.SinkSpan{
-		Context: trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: 1}),
-		Name:    name, Start: 1, End: 2, Scope: &engine.SinkScope{Name: "s"}, Attributes: []attribute.KeyValue{attribute.Bool("b", true)},
+		Context: trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
+			TraceFlags: 1}),
+		Name: name, Start: 1, End: 2, Scope: &engine.SinkScope{Name: "s"},
+		Attributes: []attribute.KeyValue{attribute.Bool("b", true)},
 	}
 }
 
@@ -72,7 +74,8 @@ func TestSpansAreSentInBatchesAndAtShutdown(t *testing.T) {
 
 func TestSpansWaitForNoLongerThanTheInterval(t *testing.T) {
 	got := make(chan struct{}, 1)
-	s, _ := newSink(t, func(context.Context, []byte) (int64, error) { got <- struct{}{}; return 0, nil }, Interval(time.Millisecond))
+	s, _ := newSink(t, func(context.Context, []byte) (int64, error) { got <- struct{}{}; return 0, nil },
+		Interval(time.Millisecond))
 	for range 3 {
 		s.Section(section("a"))
 		<-got
@@ -125,7 +128,11 @@ func TestWhatIsRefusedOrTakesTooLongIsDroppedByReason(t *testing.T) {
 }
 
 func TestShutdownEndsWithItsContext(t *testing.T) {
-	s, err := New(To(&sender{send: func(ctx context.Context, _ []byte) (int64, error) { <-ctx.Done(); return 0, ctx.Err() }}), BatchSize(1))
+	s, err := New(To(&sender{send: func(ctx context.Context, _ []byte) (int64, error) {
+		<-ctx.Done()
+		return 0,
+			ctx.Err()
+	}}), BatchSize(1))
 	require.NoError(t, err)
 	s.Section(section("a"))
 	s.Section(section("b"))
@@ -218,7 +225,8 @@ func BenchmarkSection(b *testing.B) {
 	for _, k := range []string{"gpu.duration", "gpu.timing.error", "gpu.start.delay", "gpu.end.delay"} {
 		x.Attributes = append(x.Attributes, attribute.Float64(k, 1.5e-3))
 	}
-	x.Constant = &engine.SinkConstant{Attributes: []attribute.KeyValue{attribute.String("gpu.operation.type", "section"), attribute.String("hw.id", "GPU-x")}}
+	x.Constant = &engine.SinkConstant{Attributes: []attribute.KeyValue{attribute.String("gpu.operation.type", "section"),
+		attribute.String("hw.id", "GPU-x")}}
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Section(x)

@@ -8,9 +8,9 @@ import (
 	"math"
 )
 
-// Checksum is the FNV-1a hash (64 bit) of a host buffer of float32, over the little-endian bytes of their bits, on every machine.
-// Equal bits give equal sums; +0 and −0 differ, and so do NaNs of different bits.
-// Source of the constants: Fowler, Noll, Vo, draft-eastlake-fnv.
+// Checksum is the FNV-1a hash (64 bit) of a host buffer of float32, over the little-endian bytes of their bits, on
+// every machine. Equal bits give equal sums; +0 and −0 differ, and so do NaNs of different bits. Source of the
+// constants: Fowler, Noll, Vo, draft-eastlake-fnv.
 func Checksum(data []float32) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset)

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outputs compares the outputs of two runs of one program: a section states the checksum of what it computed, a log holds the sums of a
-// run, and the first one that differs shows where two runs part.
+// Package outputs compares the outputs of two runs of one program: a section states the checksum of what it computed, a
+// log holds the sums of a run, and the first one that differs shows where two runs part.
 //
 //	format: checksum (16 hex digits), occurrence, operation as a Go string; one space between them
 //	cbf29ce484222325 1 "layer 1"
@@ -24,7 +24,8 @@ type Output struct {
 	Checksum   uint64 // as the section stated it
 }
 
-// Read reads what [gpuspan.WithOutputLog] wrote. With an error, which names the line, the result holds the lines before it.
+// Read reads what [gpuspan.WithOutputLog] wrote. With an error, which names the line, the result holds the lines before
+// it.
 func Read(r io.Reader) ([]Output, error) {
 	var out []Output
 	lines := bufio.NewScanner(r)
@@ -41,7 +42,8 @@ func Read(r io.Reader) ([]Output, error) {
 	return out, nil
 }
 
-var errOutput = errors.New(`must be a checksum of 16 hex digits, a number from 1 and a quoted name, as in cbf29ce484222325 1 "layer 1"`)
+var errOutput = errors.New(
+	`must be a checksum of 16 hex digits, a number from 1 and a quoted name, as in cbf29ce484222325 1 "layer 1"`)
 
 func parseOutput(line string) (o Output, err error) {
 	sum, rest, _ := strings.Cut(line, " ")
@@ -59,8 +61,8 @@ func parseOutput(line string) (o Output, err error) {
 	return o, nil
 }
 
-// FirstDivergence is the index of the first output in which two runs differ: another operation or occurrence, or another sum.
-// Where one run is a prefix of the other it is the shorter one's length. false: the runs agree.
+// FirstDivergence is the index of the first output in which two runs differ: another operation or occurrence, or
+// another sum. Where one run is a prefix of the other it is the shorter one's length. false: the runs agree.
 func FirstDivergence(a, b []Output) (int, bool) {
 	n := min(len(a), len(b))
 	for i := range n {

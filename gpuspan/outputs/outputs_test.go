@@ -62,7 +62,8 @@ func TestFirstDivergence(t *testing.T) {
 
 func TestReadOutputsNamesTheLine(t *testing.T) {
 	for _, line := range []string{
-		"", "x", `123 1 "op"`, `000000000000000g 1 "op"`, `0000000000000001 0 "op"`, `0000000000000001 1 op`, `0000000000000001 1`, `0000000000000001  1 "op"`,
+		"", "x", `123 1 "op"`, `000000000000000g 1 "op"`, `0000000000000001 0 "op"`, `0000000000000001 1 op`,
+		`0000000000000001 1`, `0000000000000001  1 "op"`,
 	} {
 		got, err := outputs.Read(strings.NewReader("0000000000000001 1 \"op\"\n" + line + "\n"))
 		require.ErrorContains(t, err, "line 2: must be a checksum of 16 hex digits", line)

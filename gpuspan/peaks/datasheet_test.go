@@ -5,9 +5,9 @@ package peaks
 
 import "testing"
 
-// A second table, typed from the figures that data sheets print: memory in GB, bandwidth in GB/s, fp32 and one rate of the
-// tensor or matrix cores in TFLOP/s as the vendor quotes it (so with sparsity where sparse says 2), and the board's power in W. It
-// walks every row of the first, so that a row without a second opinion fails.
+// A second table, typed from the figures that data sheets print: memory in GB, bandwidth in GB/s, fp32 and one rate of
+// the tensor or matrix cores in TFLOP/s as the vendor quotes it (so with sparsity where sparse says 2), and the board's
+// power in W. It walks every row of the first, so that a row without a second opinion fails.
 func TestRowsAgreeWithDataSheets(t *testing.T) {
 	sheets := map[string]struct {
 		gb, bandwidth, fp32 float64

@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// Lookup finds the row of a model by the string that the driver gives ("NVIDIA H100 80GB HBM3",
-// "Tesla V100-SXM2-16GB", "AMD Instinct MI300X"). Vendor words, case and separators do not matter; everything else does:
-// a name that the table does not know in full ("NVIDIA H100", "… Laptop GPU") is not guessed at. A MIG suffix, as CUDA
-// appends it ("NVIDIA A100-SXM4-40GB MIG 1g.5gb"), gives the instance's part; an unknown profile is not found.
+// Lookup finds the row of a model by the string that the driver gives ("NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-16GB",
+// "AMD Instinct MI300X"). Vendor words, case and separators do not matter; everything else does: a name that the table
+// does not know in full ("NVIDIA H100", "… Laptop GPU") is not guessed at. A MIG suffix, as CUDA appends it ("NVIDIA
+// A100-SXM4-40GB MIG 1g.5gb"), gives the instance's part; an unknown profile is not found.
 //
 // It allocates; callers on hot paths keep the answer.
 func Lookup(model string) (Device, bool) {

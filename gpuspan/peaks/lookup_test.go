@@ -46,7 +46,8 @@ func TestLookupTakesTheDriversNames(t *testing.T) {
 
 func TestLookupDoesNotGuess(t *testing.T) {
 	for _, model := range []string{
-		"", " ", "NVIDIA", "NVIDIA H100", "NVIDIA A100", "A100-SXM4", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4090 D",
+		"", " ", "NVIDIA", "NVIDIA H100", "NVIDIA A100", "A100-SXM4", "NVIDIA GeForce RTX 4090 Laptop GPU",
+		"NVIDIA GeForce RTX 4090 D",
 		"NVIDIA GeForce RTX 3090 Ti", "NVIDIA RTX 6000", "NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb",
 		"NVIDIA H100 80GB HBM3 MIG 5g.50gb", "NVIDIA L4 MIG 1g.10gb", "simulated", "AMD Instinct MI250X / MI250", "\x00\xff",
 	} {

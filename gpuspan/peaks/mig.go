@@ -13,8 +13,8 @@ import (
 // counted as eighths by twos.
 const memorySlices = 8
 
-// Instance is what a MIG instance has of its device: FLOP rates in proportion to its SMs, memory bandwidth and
-// size in proportion to its memory slices (eighths of the device's memory, as MIG cuts it). NVLink cannot be used under MIG and
+// Instance is what a MIG instance has of its device: FLOP rates in proportion to its SMs, memory bandwidth and size in
+// proportion to its memory slices (eighths of the device's memory, as MIG cuts it). NVLink cannot be used under MIG and
 // is unknown then; the host link is shared and left whole.
 //
 // memory is the instance's size in bytes as the driver or the profile's name says; it is rounded to whole slices,

@@ -38,15 +38,17 @@ var amdInstinct = []Device{
 		names: []string{"AMD Instinct MI210"},
 	},
 	{
-		Name: "Instinct MI250 (one die)", Vendor: "AMD", MemoryBandwidth: 3276.8 * perDie * giga, MemorySize: 128 * perDie * giga,
-		FLOPs: FLOPRates{FP64: 90.5, FP32: 90.5, FP16: 362.1, BF16: 362.1, INT8: 362.1}.Scale(perDie * tera),
-		Host:  pcie(4, 16), Power: 560 * perDie, SMs: 104, Source: srcMI250,
+		Name: "Instinct MI250 (one die)", Vendor: "AMD", MemoryBandwidth: 3276.8 * perDie * giga,
+		MemorySize: 128 * perDie * giga,
+		FLOPs:      FLOPRates{FP64: 90.5, FP32: 90.5, FP16: 362.1, BF16: 362.1, INT8: 362.1}.Scale(perDie * tera),
+		Host:       pcie(4, 16), Power: 560 * perDie, SMs: 104, Source: srcMI250,
 		names: []string{"AMD Instinct MI250"},
 	},
 	{
-		Name: "Instinct MI250X (one die)", Vendor: "AMD", MemoryBandwidth: 3276.8 * perDie * giga, MemorySize: 128 * perDie * giga,
-		FLOPs: FLOPRates{FP64: 95.7, FP32: 95.7, FP16: 383, BF16: 383, INT8: 383}.Scale(perDie * tera),
-		Host:  pcie(4, 16), Power: 560 * perDie, SMs: 110, Source: srcMI250X,
+		Name: "Instinct MI250X (one die)", Vendor: "AMD", MemoryBandwidth: 3276.8 * perDie * giga,
+		MemorySize: 128 * perDie * giga,
+		FLOPs:      FLOPRates{FP64: 95.7, FP32: 95.7, FP16: 383, BF16: 383, INT8: 383}.Scale(perDie * tera),
+		Host:       pcie(4, 16), Power: 560 * perDie, SMs: 110, Source: srcMI250X,
 		names: []string{"AMD Instinct MI250X"},
 	},
 	{

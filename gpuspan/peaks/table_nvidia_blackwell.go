@@ -4,13 +4,15 @@
 package peaks
 
 // nvidiaBlackwell is the data-center Blackwell and Blackwell Ultra. Figures of boards and superchips are divided by
-// their devices. The host link of GB200 and GB300 is NVLink-C2C shared by two devices; its share is not published, so it is unknown here.
+// their devices. The host link of GB200 and GB300 is NVLink-C2C shared by two devices; its share is not published, so
+// it is unknown here.
 var nvidiaBlackwell = []Device{
 	{
 		Name: "B200", Vendor: "NVIDIA", MemoryBandwidth: 8000 * giga, MemorySize: 180 * giga,
 		FLOPs: FLOPRates{
 			FP64: 296. / 8 * tera, FP32: 600. / 8 * tera, TF32: 18e3 / 8. * half * tera, FP16: 36e3 / 8. * half * tera,
-			BF16: 36e3 / 8. * half * tera, FP8: 72e3 / 8. * half * tera, FP4: 144e3 / 8. * half * tera, INT8: 72e3 / 8. * half * tera,
+			BF16: 36e3 / 8. * half * tera, FP8: 72e3 / 8. * half * tera, FP4: 144e3 / 8. * half * tera,
+			INT8: 72e3 / 8. * half * tera,
 		},
 		Host: pcie(5, 16), Interconnect: 1800 * both * giga, Domain: 8, Power: 1000, SMs: 148, Source: srcHGX,
 		names: []string{"NVIDIA B200"},

@@ -75,10 +75,12 @@ func TestRowsAgreeWithTheirArchitecture(t *testing.T) {
 			continue
 		}
 		if want := tt.bits / 8 * tt.gbps * 1e9; !near(d.MemoryBandwidth, want, 0.015) {
-			t.Errorf("%s: memory bandwidth %g, %g bits at %g Gbit/s make %g", tt.model, d.MemoryBandwidth, tt.bits, tt.gbps, want)
+			t.Errorf("%s: memory bandwidth %g, %g bits at %g Gbit/s make %g", tt.model, d.MemoryBandwidth, tt.bits, tt.gbps,
+				want)
 		}
 		if want := float64(d.SMs) * tt.perClock * tt.boost * 1e9; !near(d.FLOPs.Of(tt.precision), want, 0.015) {
-			t.Errorf("%s: %s %g, %d SMs at %g GHz make %g", tt.model, tt.precision, d.FLOPs.Of(tt.precision), d.SMs, tt.boost, want)
+			t.Errorf("%s: %s %g, %d SMs at %g GHz make %g", tt.model, tt.precision, d.FLOPs.Of(tt.precision), d.SMs, tt.boost,
+				want)
 		}
 		if want := tt.links * tt.perLink * 1e9; want > 0 && !near(d.Interconnect, want, 0.015) {
 			t.Errorf("%s: interconnect %g, want %g", tt.model, d.Interconnect, want)
@@ -190,12 +192,13 @@ func TestFLOPRatesByName(t *testing.T) {
 func TestDocumentIsTheTable(t *testing.T) {
 	const path = "../../docs/peaks.md"
 	var b bytes.Buffer
-	b.WriteString("<!-- Generated from gpuspan/peaks (go test ./peaks -run Document -update in gpuspan). Do not edit. -->\n\n# Peaks of device models\n\n" +
-		"What `gpu_derive`, the in-process report and the `gpu` receiver compare with. FLOP rates are dense, in TFLOP/s at boost clock\n" +
-		"(int8: TOP/s); links are one direction, in GB/s, with the number of devices that NVLink or xGMI joins; a dash is unknown. The rules are in the documentation of package `gpuspan/peaks`. A model that is\n" +
-		"missing here gets no utilisation; `peaks:` of [gpu_derive](../processor/gpuderiveprocessor/README.md) adds or overrides models.\n\n" +
-		"| model | names of the driver | memory GB | GB/s | fp64 | fp32 | tf32 | fp16 | bf16 | fp8 | fp4 | int8 | host link | NVLink, xGMI | W | SMs | MIG | source |\n" +
-		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"<!-- Generated from gpuspan/peaks (go test ./peaks -run Document -update in gpuspan). Do not edit. -->\n\n# Peaks of device models\n\n" +
+			"What `gpu_derive`, the in-process report and the `gpu` receiver compare with. FLOP rates are dense, in TFLOP/s at boost clock\n" +
+			"(int8: TOP/s); links are one direction, in GB/s, with the number of devices that NVLink or xGMI joins; a dash is unknown. The rules are in the documentation of package `gpuspan/peaks`. A model that is\n" +
+			"missing here gets no utilisation; `peaks:` of [gpu_derive](../processor/gpuderiveprocessor/README.md) adds or overrides models.\n\n" +
+			"| model | names of the driver | memory GB | GB/s | fp64 | fp32 | tf32 | fp16 | bf16 | fp8 | fp4 | int8 | host link | NVLink, xGMI | W | SMs | MIG | source |\n" +
+			"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	num := func(x, unit float64) string {
 		if x == 0 {
 			return "-"
@@ -220,7 +223,8 @@ func TestDocumentIsTheTable(t *testing.T) {
 		for _, p := range Precisions() {
 			fmt.Fprintf(&b, " | %s", num(d.FLOPs.Of(p), tera))
 		}
-		fmt.Fprintf(&b, " | %s | %s | %s | %s | %s | [↗](%s) |\n", num(d.Host.Rate(), giga), link(d), num(d.Power, 1), num(float64(d.SMs), 1),
+		fmt.Fprintf(&b, " | %s | %s | %s | %s | %s | [↗](%s) |\n", num(d.Host.Rate(), giga), link(d), num(d.Power, 1),
+			num(float64(d.SMs), 1),
 			map[bool]string{true: "yes", false: "-"}[d.mig != nil], d.Source)
 	}
 	if *update {

@@ -70,17 +70,19 @@ func (e *environment) process(l launcher) (process, bool) {
 		}
 	}
 	if p.rank.set() && p.local.set() && p.local.value > p.rank.value {
-		e.wrong("%s is %d and %s is %d: a node cannot have more processes of lower rank than the job", p.local.name, p.local.value, p.rank.name, p.rank.value)
+		e.wrong("%s is %d and %s is %d: a node cannot have more processes of lower rank than the job", p.local.name,
+			p.local.value, p.rank.name, p.rank.value)
 		p.local = variable{}
 	}
 	return p, true
 }
 
-// compare holds a second launcher against the one that is used. Where both count the same number of processes they
-// must agree, unless torchrun's rendezvous assigned ranks anew; else the second counts something else, such as torchruns.
+// compare holds a second launcher against the one that is used. Where both count the same number of processes they must
+// agree, unless torchrun's rendezvous assigned ranks anew; else the second counts something else, such as torchruns.
 func (e *environment) compare(used, other process) {
 	same := used.size.set() && other.size.set() && used.size.value == other.size.value
-	if same && used.rank.set() && other.rank.set() && used.rank.value != other.rank.value && e.value("TORCHELASTIC_RUN_ID") == "" {
+	if same && used.rank.set() && other.rank.set() && used.rank.value != other.rank.value &&
+		e.value("TORCHELASTIC_RUN_ID") == "" {
 		e.wrong("%s is %d and %s is %d, both of a world size of %d (%s is used)",
 			used.rank.name, used.rank.value, other.rank.name, other.rank.value, used.size.value, used.rank.name)
 	}

@@ -38,8 +38,9 @@ func want(id string, numbers ...int) map[string]string {
 
 func TestLaunchers(t *testing.T) {
 	for name, c := range map[string]struct{ env, want map[string]string }{
-		"no job":   {nil, want("")},
-		"torchrun": {map[string]string{"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "none"}, want("", 3, 1, 8)},
+		"no job": {nil, want("")},
+		"torchrun": {map[string]string{"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "none"},
+			want("", 3, 1, 8)},
 		"torchrun in srun": {map[string]string{
 			"RANK": "13", "LOCAL_RANK": "5", "WORLD_SIZE": "16", "TORCHELASTIC_RUN_ID": "run",
 			"SLURM_JOB_ID": "4711", "SLURM_PROCID": "1", "SLURM_LOCALID": "0", "SLURM_NTASKS": "2",
@@ -47,8 +48,9 @@ func TestLaunchers(t *testing.T) {
 		"srun": {map[string]string{
 			"SLURM_JOB_ID": "4711", "SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_NTASKS": "64", "SLURM_STEP_NUM_TASKS": "8",
 		}, want("4711", 5, 1, 8)},
-		"salloc":        {map[string]string{"SLURM_JOB_ID": "4711", "SLURM_NTASKS": "64"}, want("4711")},
-		"mpirun":        {map[string]string{"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_SIZE": "4", "PBS_JOBID": "9.host"}, want("9.host", 2, 0, 4)},
+		"salloc": {map[string]string{"SLURM_JOB_ID": "4711", "SLURM_NTASKS": "64"}, want("4711")},
+		"mpirun": {map[string]string{"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+			"OMPI_COMM_WORLD_SIZE": "4", "PBS_JOBID": "9.host"}, want("9.host", 2, 0, 4)},
 		"mpiexec":       {map[string]string{"PMI_RANK": "2", "PMI_SIZE": "4"}, want("", 2, -1, 4)},
 		"elastic":       {map[string]string{"TORCHELASTIC_RUN_ID": " run ", "RANK": "0"}, want("run", 0)},
 		"single worker": {map[string]string{"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}, want("", 0, 0, 1)},
@@ -98,7 +100,8 @@ func TestContradictionsAreNamed(t *testing.T) {
 
 func ExampleDetector() {
 	env := map[string]string{"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "8", "SLURM_JOB_ID": "4711"}
-	res, err := resource.New(context.Background(), resource.WithDetectors(rank.Detector{Getenv: func(k string) string { return env[k] }}))
+	res, err := resource.New(context.Background(), resource.WithDetectors(
+		rank.Detector{Getenv: func(k string) string { return env[k] }}))
 	fmt.Println(res, err)
 	// Output: gpu.job.id=4711,gpu.job.local_rank=3,gpu.job.rank=3,gpu.job.world_size=8 <nil>
 }

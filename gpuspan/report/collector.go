@@ -98,7 +98,8 @@ func WithDevices(d ...Device) Option {
 
 // NewCollector makes a Collector that measures from now on.
 func NewCollector(opts ...Option) *Collector {
-	c := &Collector{sketch: newReservoir, now: time.Now, nodes: []*node{{}}, first: map[string]bool{}, stated: map[int]Peaks{}}
+	c := &Collector{sketch: newReservoir, now: time.Now, nodes: []*node{{}}, first: map[string]bool{},
+		stated: map[int]Peaks{}}
 	for _, o := range opts {
 		if o != nil {
 			o.apply(c)
@@ -187,7 +188,8 @@ func (c *Collector) Section(n Node, s Sample) {
 			c.covered.add(s.Start, end)
 			c.latest = max(c.latest, end)
 			if nd.parent == 0 && s.Stream != 0 && nd.info.Name != overflowName {
-				c.streams.add(streamKey{s.Device, s.Stream}, run{s.Start, end, n}, func(in Node, d time.Duration) { c.nodes[in].lies(n, d) })
+				c.streams.add(streamKey{s.Device, s.Stream}, run{s.Start, end, n},
+					func(in Node, d time.Duration) { c.nodes[in].lies(n, d) })
 			}
 		}
 	}

@@ -27,9 +27,9 @@ func (c Change) Ratio() float64 {
 	return float64(a.Mean) / float64(b.Mean)
 }
 
-// Beyond reports whether the means differ by more than k standard errors of their difference (Welch, Biometrika 34, 1947):
-// with k = 3, by more than chance in 997 of 1,000 cases. Runs that depend on each other, as on one clock frequency, differ by
-// chance more often.
+// Beyond reports whether the means differ by more than k standard errors of their difference (Welch, Biometrika 34,
+// 1947): with k = 3, by more than chance in 997 of 1,000 cases. Runs that depend on each other, as on one clock
+// frequency, differ by chance more often.
 func (c Change) Beyond(k float64) bool {
 	b, a := c.Before.Duration, c.After.Duration
 	if b.Count < 2 || a.Count < 2 {
@@ -40,8 +40,8 @@ func (c Change) Beyond(k float64) bool {
 	return math.Abs(float64(a.Mean-b.Mean)) > k*math.Sqrt(v)
 }
 
-// Compare sets the operations of two runs side by side, as before and after a change of the program; those whose total time changed
-// most come first.
+// Compare sets the operations of two runs side by side, as before and after a change of the program; those whose total
+// time changed most come first.
 func Compare(before, after Summary) []Change {
 	var out []Change
 	index := map[string]int{}
@@ -71,8 +71,8 @@ func Compare(before, after Summary) []Change {
 	return out
 }
 
-// WriteComparison writes Compare as a table of 100 columns. A "*" stands at means that differ by more than three standard
-// errors.
+// WriteComparison writes Compare as a table of 100 columns. A "*" stands at means that differ by more than three
+// standard errors.
 func WriteComparison(w io.Writer, before, after Summary) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "GPU sections: %s before, %s after\n\n", duration(before.Total()), duration(after.Total()))
@@ -90,7 +90,8 @@ func WriteComparison(w io.Writer, before, after Summary) error {
 		if c.Beyond(3) {
 			ratio += "*"
 		}
-		t.row(names[i].Name, plain(c.Before.Count), plain(c.After.Count), knownDuration(c.Before.Duration.Total), knownDuration(c.After.Duration.Total),
+		t.row(names[i].Name, plain(c.Before.Count), plain(c.After.Count), knownDuration(c.Before.Duration.Total),
+			knownDuration(c.After.Duration.Total),
 			knownDuration(c.Before.Duration.Mean), knownDuration(c.After.Duration.Mean), ratio)
 	}
 	_, err := io.WriteString(w, b.String())

@@ -17,12 +17,14 @@ import (
 func (s Summary) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	_ = c.Write([]string{ // errors of Write stay until Flush
-		"path", "name", "category", "type", "device", "runs", "count", "timed", "total_seconds", "share_of_parent", "share_of_total",
+		"path", "name", "category", "type", "device", "runs", "count", "timed", "total_seconds", "share_of_parent",
+		"share_of_total",
 		"min_seconds", "mean_seconds", "max_seconds", "stddev_seconds", "p50_seconds", "p99_seconds",
 		"memory_read_bytes", "memory_write_bytes", "memory_bytes", "pcie_read_bytes", "pcie_write_bytes", "pcie_bytes",
 		"memory_read_bytes_per_second", "memory_write_bytes_per_second", "memory_bytes_per_second",
 		"pcie_read_bytes_per_second", "pcie_write_bytes_per_second", "pcie_bytes_per_second",
-		"flops", "flop_precision", "flops_per_second", "items", "item_type", "items_per_second", "peak_share", "peak_of", "level",
+		"flops", "flop_precision", "flops_per_second", "items", "item_type", "items_per_second", "peak_share", "peak_of",
+		"level",
 	})
 	for i := range s.Operations {
 		o := &s.Operations[i]
@@ -71,7 +73,8 @@ func (o *Operation) record(set string, f *Figures) []string {
 		seconds(d.Min), seconds(d.Mean), seconds(d.Max), seconds(d.StdDev), quantile(d.P50), quantile(d.P99),
 		integer(f.Memory.Read), integer(f.Memory.Written), integer(f.Memory.Total()),
 		integer(f.PCIe.Read), integer(f.PCIe.Written), integer(f.PCIe.Total()),
-		number(r.MemoryRead), number(r.MemoryWritten), number(r.Memory), number(r.PCIeRead), number(r.PCIeWritten), number(r.PCIe),
+		number(r.MemoryRead), number(r.MemoryWritten), number(r.Memory), number(r.PCIeRead), number(r.PCIeWritten),
+		number(r.PCIe),
 		number(f.TotalFLOPs()), strings.Join(sortedKeys(f.FLOPs), " "), number(r.FLOPs),
 		integer(f.Items), o.ItemType, number(r.Items), peak[0], peak[1], o.Level,
 	}

@@ -60,9 +60,10 @@ func TestFiguresAreThoseOfPandas(t *testing.T) {
 	for _, r := range runs {
 		c.Section(place(r["path"], r["category"]), report.Sample{
 			Timed: r["timed"] == "1", Start: r.int(t, "start"), Duration: time.Duration(r.int(t, "duration")),
-			Memory: report.IO{Read: r.int(t, "memory_read"), Written: r.int(t, "memory_written"), Unsplit: r.int(t, "memory_unsplit")},
-			PCIe:   report.IO{Written: r.int(t, "pcie_written")},
-			Items:  r.int(t, "items"), FLOPs: r.float(t, "flops"), Precision: r["precision"],
+			Memory: report.IO{Read: r.int(t, "memory_read"), Written: r.int(t, "memory_written"),
+				Unsplit: r.int(t, "memory_unsplit")},
+			PCIe:  report.IO{Written: r.int(t, "pcie_written")},
+			Items: r.int(t, "items"), FLOPs: r.float(t, "flops"), Precision: r["precision"],
 		})
 	}
 	require.Len(t, runs, 590)
@@ -106,16 +107,19 @@ func TestFiguresAreThoseOfPandas(t *testing.T) {
 func (r record) compare(t *testing.T, f *report.Figures, quantiles bool) {
 	d, rates := f.Duration, f.Rates()
 	got := map[string]float64{
-		"count": float64(f.Count), "timed": float64(d.Count), "total": float64(d.Total), "min": float64(d.Min), "max": float64(d.Max),
+		"count": float64(f.Count), "timed": float64(d.Count), "total": float64(d.Total), "min": float64(d.Min),
+		"max":  float64(d.Max),
 		"mean": float64(d.Mean), "stddev": float64(d.StdDev), "items": float64(f.Items), "flops": f.TotalFLOPs(),
 		"memory": float64(f.Memory.Total()), "pcie": float64(f.PCIe.Total()), "memory_read_rate": rates.MemoryRead,
-		"memory_write_rate": rates.MemoryWritten, "memory_rate": rates.Memory, "pcie_rate": rates.PCIe, "flop_rate": rates.FLOPs, "item_rate": rates.Items,
+		"memory_write_rate": rates.MemoryWritten, "memory_rate": rates.Memory, "pcie_rate": rates.PCIe,
+		"flop_rate": rates.FLOPs, "item_rate": rates.Items,
 	}
 	if quantiles {
 		got["p50"], got["p99"] = float64(d.P50), float64(d.P99)
 	}
 	for key, v := range got {
 		want := r.float(t, key)
-		require.InDelta(t, want, v, max(1, want*1e-12), "%s of %s %s", key, r["kind"], r["name"]) // durations are whole nanoseconds
+		// durations are whole nanoseconds
+		require.InDelta(t, want, v, max(1, want*1e-12), "%s of %s %s", key, r["kind"], r["name"])
 	}
 }

@@ -104,7 +104,8 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 	d := o.All.Duration
 	subject := strings.Join(o.Path, " > ")
 	finding := func(k Kind, value, threshold float64, cost time.Duration, format string, args ...any) Finding {
-		return Finding{Kind: k, Subject: subject, Value: value, Threshold: threshold, Unit: "1", Cost: cost, Evidence: fmt.Sprintf(format, args...)}
+		return Finding{Kind: k, Subject: subject, Value: value, Threshold: threshold, Unit: "1", Cost: cost,
+			Evidence: fmt.Sprintf(format, args...)}
 	}
 	add(finding(PageableCopies, o.ShareOfTotal, t.PageableShare, d.Total,
 		"%d copies of %s from or to pageable memory took %s, %s %% of all section time, at %s GB/s; pinned memory copies faster and without blocking",
@@ -152,7 +153,8 @@ func (l *Loop) findings(t Thresholds, add func(Finding, bool)) {
 		share := float64(of) / float64(total)
 		return Finding{
 			Kind: k, Subject: "loop " + l.Name, Value: share, Threshold: threshold, Unit: "1", Cost: of,
-			Evidence: fmt.Sprintf("%s took %s of %s in %d steps, %s %%", what, duration(of), duration(total), l.Steps, percent(share)),
+			Evidence: fmt.Sprintf("%s took %s of %s in %d steps, %s %%", what, duration(of), duration(total), l.Steps,
+				percent(share)),
 		}
 	}
 	f := finding(LoaderGaps, l.Waiting, t.LoaderShare, "waiting for data that no other phase hides")

@@ -56,18 +56,23 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 		{report.PageableCopies, copied(10*ms, "pageable"), copied(9*ms, "pageable"), .01},
 		{report.PageableCopies, copied(500*ms, "pageable"), copied(500*ms, "pinned"), .5},
 		{
-			report.LoaderGaps, step(report.StepSample{Waiting: 10 * ms, Phases: []report.PhaseSample{{Name: "data", Duration: 10 * ms}}}),
-			step(report.StepSample{Waiting: 9 * ms, Phases: []report.PhaseSample{{Name: "data", Duration: 90 * ms}, {Name: "forward", Duration: 50 * ms}}}), .1,
+			report.LoaderGaps, step(report.StepSample{Waiting: 10 * ms,
+				Phases: []report.PhaseSample{{Name: "data", Duration: 10 * ms}}}),
+			step(report.StepSample{Waiting: 9 * ms, Phases: []report.PhaseSample{{Name: "data", Duration: 90 * ms},
+				{Name: "forward", Duration: 50 * ms}}}), .1,
 		},
-		{report.ExposedCommunication, step(report.StepSample{Exposed: 5 * ms}), step(report.StepSample{Exposed: 4 * ms}), .05},
+		{report.ExposedCommunication, step(report.StepSample{Exposed: 5 * ms}), step(report.StepSample{Exposed: 4 * ms}),
+			.05},
 		{
 			report.HostStarved,
-			mixed(.5, report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: ms - 1}, report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: ms}),
+			mixed(.5, report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: ms - 1},
+				report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: ms}),
 			mixed(.49, report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: 0}, report.Sample{Duration: 20 * ms}), .5,
 		},
 		{
 			report.BelowFloor,
-			mixed(.5, report.Sample{Duration: 20*time.Microsecond - 1, Floor: 2 * time.Microsecond}, report.Sample{Duration: 20 * time.Microsecond, Floor: 2 * time.Microsecond}),
+			mixed(.5, report.Sample{Duration: 20*time.Microsecond - 1, Floor: 2 * time.Microsecond},
+				report.Sample{Duration: 20 * time.Microsecond, Floor: 2 * time.Microsecond}),
 			mixed(.49, report.Sample{Duration: 1, Floor: 2 * time.Microsecond}, report.Sample{Duration: 1}), .5,
 		},
 		{report.FirstRunCost, first(50*ms, 10*ms), first(49*ms, 10*ms), 5},
@@ -77,11 +82,13 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 			sections(report.Info{Name: "x"}, 1, report.Sample{MemoryUsed: 100, MemoryDelta: 24}), .25,
 		},
 		{
-			report.LowPeakShare, sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second, Memory: report.IO{Read: 99e9}}),
+			report.LowPeakShare, sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second,
+				Memory: report.IO{Read: 99e9}}),
 			sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second, Memory: report.IO{Read: 100e9}}), .099,
 		},
 		{
-			report.LowPeakShare, sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second, Memory: report.IO{Read: 1e9}}),
+			report.LowPeakShare, sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second,
+				Memory: report.IO{Read: 1e9}}),
 			sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second}), .001,
 		},
 	} {
@@ -115,7 +122,8 @@ func TestNegativeThresholdsSwitchFindingsOff(t *testing.T) {
 	all := c.Summary().Findings(report.Thresholds{})
 	require.NotEmpty(t, all)
 	off := report.Thresholds{
-		PageableShare: -1, LoaderShare: -1, StarvedShare: -1, FloorShare: -1, FirstRatio: -1, SpikeShare: -1, PeakShare: -1, ExposedShare: -1,
+		PageableShare: -1, LoaderShare: -1, StarvedShare: -1, FloorShare: -1, FirstRatio: -1, SpikeShare: -1, PeakShare: -1,
+		ExposedShare: -1,
 	}
 	require.Empty(t, c.Summary().Findings(off))
 	for i := 1; i < len(all); i++ {

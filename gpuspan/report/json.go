@@ -42,7 +42,8 @@ func (s Summary) MarshalJSON() ([]byte, error) {
 		Items        []ItemTotal      `json:"items,omitempty"`
 	}{
 		s.Service, s.Start, s.End, s.Wall().Seconds(), s.Covered.Seconds(), coverage, s.Devices,
-		append([]Operation{}, s.Operations...), s.Loops, s.Findings(Thresholds{}), s.OnHost, s.Dropped, s.Overflow, s.Pending, s.Items(),
+		append([]Operation{}, s.Operations...), s.Loops, s.Findings(Thresholds{}), s.OnHost, s.Dropped, s.Overflow, s.Pending,
+		s.Items(),
 	})
 }
 
@@ -145,7 +146,8 @@ func (o Operation) MarshalJSON() ([]byte, error) {
 		Kernels       []Kernel `json:"kernels,omitempty"`
 	}{
 		o.Name, o.Path, o.Category, o.Type, o.Description, o.ItemType, o.Direction, o.HostMemory, o.Level, o.Device,
-		o.ShareOfParent, o.ShareOfTotal, o.PeakShare, o.PeakOf, o.Starved, o.BelowFloor, o.AccessPattern, o.l2(), o.MemoryPeak, o.MemorySpike,
+		o.ShareOfParent, o.ShareOfTotal, o.PeakShare, o.PeakOf, o.Starved, o.BelowFloor, o.AccessPattern, o.l2(),
+		o.MemoryPeak, o.MemorySpike,
 		o.All, o.First.ran(), o.Rest.ran(), o.Kernels,
 	})
 }

@@ -66,8 +66,8 @@ func (n *node) section(s Sample, first bool, sketch func() Sketch) {
 	}
 }
 
-// lies adds time of outermost runs that lie within runs of another node. Runs of the node's own name within each other are counted
-// there too: their time is in the outer run's.
+// lies adds time of outermost runs that lie within runs of another node. Runs of the node's own name within each other
+// are counted there too: their time is in the outer run's.
 func (n *node) lies(in Node, d time.Duration) {
 	if n.inside == nil {
 		n.inside = map[Node]time.Duration{} // bounded by the number of nodes

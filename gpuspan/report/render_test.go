@@ -112,7 +112,8 @@ func TestLogRecordsHaveUnitsInTheirKeys(t *testing.T) {
 	require.NotContains(t, records[0], "pcie_bytes_per_second")
 	for key, want := range map[string]float64{
 		"min_seconds": .004, "max_seconds": .04, "stddev_seconds": .0108, "memory_write_bytes_per_second": 10e9 / .076,
-		"first_mean_seconds": .04, "rest_mean_seconds": .004, "first_flops_per_second": 25e12, "rest_flops_per_second": 250e12,
+		"first_mean_seconds": .04, "rest_mean_seconds": .004, "first_flops_per_second": 25e12,
+		"rest_flops_per_second": 250e12,
 	} {
 		require.InEpsilon(t, want, records[0][key], 1e-9, key)
 	}

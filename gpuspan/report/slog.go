@@ -25,7 +25,8 @@ func (s Summary) Log(ctx context.Context, l *slog.Logger) {
 		for _, p := range lp.Phases {
 			attrs = append(attrs, slog.Float64("phase_"+p.Name+"_seconds", p.Duration.Total.Seconds()))
 		}
-		attrs = append(attrs, slog.Float64("overlap_seconds", lp.Overlap.Seconds()), slog.Float64("other_seconds", lp.Other.Seconds()))
+		attrs = append(attrs, slog.Float64("overlap_seconds", lp.Overlap.Seconds()),
+			slog.Float64("other_seconds", lp.Other.Seconds()))
 		if t := lp.Duration.Total.Seconds(); t > 0 {
 			attrs = appendKnown(attrs, "items_per_second", float64(lp.Items)/t)
 		}

@@ -16,7 +16,8 @@ func (c *Collector) Summary() Summary {
 	defer c.mu.Unlock()
 	s := Summary{
 		Service: c.service, Start: c.start, End: c.now(), Covered: time.Duration(c.covered.length()),
-		Timed: c.timed, OnHost: c.onHost, Devices: slices.Clone(c.devices), Dropped: maps.Clone(c.dropped), Overflow: c.overflow,
+		Timed: c.timed, OnHost: c.onHost, Devices: slices.Clone(c.devices), Dropped: maps.Clone(c.dropped),
+		Overflow: c.overflow,
 	}
 	if latest := time.Unix(0, c.latest); c.latest != 0 && latest.After(s.End) {
 		s.End = latest
@@ -93,8 +94,8 @@ func (c *Collector) peaks(device int) Peaks {
 	return Peaks{}
 }
 
-// peakShare is the largest share of any limit that the timed runs came to: the roof that they were nearest to. Bytes that are declared to
-// come from the L2 cache do not pass the memory.
+// peakShare is the largest share of any limit that the timed runs came to: the roof that they were nearest to. Bytes
+// that are declared to come from the L2 cache do not pass the memory.
 func (o *Operation) peakShare(p Peaks) (share float64, of string) {
 	f := o.All
 	r := f.Rates()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A stream does one thing after the other. So where one outermost section lies within another of its stream it is part of
-// that one's work, whatever context it was started with, as a section within a phase that is started with the step's
+// A stream does one thing after the other. So where one outermost section lies within another of its stream it is part
+// of that one's work, whatever context it was started with, as a section within a phase that is started with the step's
 // context:
 //
 //	optimizer  ├────────────┤   outermost
@@ -26,11 +26,12 @@ type run struct {
 	node       Node
 }
 
-// maxRuns bounds what is remembered of a stream: as many runs may lie within one section. maxStreams bounds the streams.
+// maxRuns bounds what is remembered of a stream: as many runs may lie within one section. maxStreams bounds the
+// streams.
 const maxRuns, maxStreams = 1024, 1024
 
-// add takes a run, in the order of ends as a profiler reports a stream's, and calls inside with the node and the time of each
-// that lies within it.
+// add takes a run, in the order of ends as a profiler reports a stream's, and calls inside with the node and the time
+// of each that lies within it.
 func (s *streams) add(k streamKey, r run, inside func(Node, time.Duration)) {
 	if *s == nil {
 		*s = streams{}

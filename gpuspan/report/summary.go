@@ -34,8 +34,8 @@ func (s Summary) WallCoverage() (float64, bool) {
 	return min(float64(s.Covered)/float64(w), 1), true
 }
 
-// Total is the time of all outermost sections but work on the host, each moment of a stream once. Streams run side by side,
-// so it may exceed the wall time.
+// Total is the time of all outermost sections but work on the host, each moment of a stream once. Streams run side by
+// side, so it may exceed the wall time.
 func (s Summary) Total() time.Duration {
 	var t time.Duration
 	for i := range s.Operations {
@@ -108,8 +108,8 @@ type Rates struct {
 	Items                             float64 // as the operation counts them
 }
 
-// Rates divides the declared work of the timed runs by their duration. Runs with the host's times count only where the operation is
-// synchronous: of others the host knows when they were launched, not when they ran.
+// Rates divides the declared work of the timed runs by their duration. Runs with the host's times count only where the
+// operation is synchronous: of others the host knows when they were launched, not when they ran.
 func (f Figures) Rates() Rates {
 	s := f.timed.time.Seconds()
 	if s <= 0 {
@@ -117,7 +117,8 @@ func (f Figures) Rates() Rates {
 	}
 	t := f.timed
 	return Rates{
-		MemoryRead: float64(t.memory.Read) / s, MemoryWritten: float64(t.memory.Written) / s, Memory: float64(t.memory.Total()) / s,
+		MemoryRead: float64(t.memory.Read) / s, MemoryWritten: float64(t.memory.Written) / s,
+		Memory:   float64(t.memory.Total()) / s,
 		PCIeRead: float64(t.pcie.Read) / s, PCIeWritten: float64(t.pcie.Written) / s, PCIe: float64(t.pcie.Total()) / s,
 		FLOPs: t.flops / s, Items: float64(t.items) / s,
 	}
@@ -144,7 +145,8 @@ type Operation struct {
 	First Figures // the first run in the process
 	Rest  Figures // every other run, and all runs that only count
 
-	ShareOfParent float64 // of the parent's total duration, 0 to 1 unless children ran on several streams; 0 when not known
+	// of the parent's total duration, 0 to 1 unless children ran on several streams; 0 when not known
+	ShareOfParent float64
 	ShareOfTotal  float64 // of the duration of all outermost sections
 	PeakShare     float64 // of the limit that was closest: device memory, PCIe or FLOP/s; 0 when not known
 	PeakOf        string  // which limit: "memory", "pcie", or the precision
@@ -156,8 +158,9 @@ type Operation struct {
 	MemoryPeak  int64 // highest device memory in use at the end of a run, bytes
 	MemorySpike int64 // largest growth of device memory during one run, bytes
 
-	AccessPattern string  // gpu.io.access_pattern, as declared last
-	L2HitRatio    float64 // mean share of the declared bytes that came from the L2 cache, weighted by time; see HasL2HitRatio
+	AccessPattern string // gpu.io.access_pattern, as declared last
+	// mean share of the declared bytes that came from the L2 cache, weighted by time; see HasL2HitRatio
+	L2HitRatio    float64
 	HasL2HitRatio bool
 
 	Kernels []Kernel // launched by this operation, in order of first launch; at most 32

@@ -27,7 +27,8 @@ func newTable(b *strings.Builder, widths ...int) *table {
 	return &table{b: b, widths: append([]int{rest}, widths...)}
 }
 
-// name tells the table of the operations whose names are its first cells. Names that are cut to the same text get a line of their own.
+// name tells the table of the operations whose names are its first cells. Names that are cut to the same text get a
+// line of their own.
 func (t *table) name(lines []*Operation) {
 	cut := map[string]string{}
 	t.long = map[string]bool{}

@@ -116,8 +116,8 @@ func (s Summary) writeTime(b *strings.Builder) {
 	}
 }
 
-// indented is the name, indented by its depth. Below the fourth level the depth is a number, since blanks would leave no
-// room for the name.
+// indented is the name, indented by its depth. Below the fourth level the depth is a number, since blanks would leave
+// no room for the name.
 func (o *Operation) indented() string {
 	const deepest = 4
 	name := strings.Repeat("  ", min(o.Depth, deepest))
@@ -238,7 +238,8 @@ func (s Summary) writeCategories(b *strings.Builder) {
 			share = float64(c.Figures.Duration.Total) / float64(total)
 		}
 		t.row(c.Name, plain(c.Figures.Count), knownDuration(c.Figures.Duration.Total), percent(share),
-			knownSize(c.Figures.Memory.Total()), knownSize(c.Figures.PCIe.Total()), known(r.Memory+r.PCIe, 1e9), known(r.FLOPs, 1e12))
+			knownSize(c.Figures.Memory.Total()), knownSize(c.Figures.PCIe.Total()), known(r.Memory+r.PCIe, 1e9),
+			known(r.FLOPs, 1e12))
 	}
 }
 

@@ -15,8 +15,8 @@ type ItemTotal struct {
 	Rate  float64 `json:"per_second,omitempty"` // per second of wall time; 0 when no time has passed
 }
 
-// Items adds up the items of all operations by type, largest first. An operation within one that counts the same type is left out: its items are
-// the other's. Operations that state items without a type are left out too.
+// Items adds up the items of all operations by type, largest first. An operation within one that counts the same type
+// is left out: its items are the other's. Operations that state items without a type are left out too.
 func (s Summary) Items() []ItemTotal {
 	count := map[string]int64{}
 	for i := range s.Operations {
@@ -46,8 +46,8 @@ func (s Summary) countedAbove(o *Operation) bool {
 	return false
 }
 
-// Category is the summary of one category alone: its operations with what is below them. Those around them are left out, and shares are of
-// what is left. Loops are left out, for they have no category.
+// Category is the summary of one category alone: its operations with what is below them. Those around them are left
+// out, and shares are of what is left. Loops are left out, for they have no category.
 func (s Summary) Category(name string) Summary {
 	return s.only(func(o *Operation) bool { return o.Category == name })
 }

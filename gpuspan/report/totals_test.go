@@ -29,7 +29,8 @@ func TestItemsOfAllOperationsAreCountedOnce(t *testing.T) {
 	token(0, "decode", "token", 40)
 	token(0, "untyped", "", 5)
 	now = epoch.Add(2 * time.Second)
-	require.Equal(t, []report.ItemTotal{{Type: "token", Count: 640, Rate: 320}, {Type: "image", Count: 7, Rate: 3.5}}, c.Summary().Items())
+	require.Equal(t, []report.ItemTotal{{Type: "token", Count: 640, Rate: 320}, {Type: "image", Count: 7, Rate: 3.5}},
+		c.Summary().Items())
 }
 
 func TestSummaryOfOneCategory(t *testing.T) {
@@ -75,13 +76,16 @@ func TestSummaryOfOneLevelOfTiles(t *testing.T) {
 func TestNamesAreNeverCutToTheSameText(t *testing.T) {
 	c := report.NewCollector()
 	for i := range 8 {
-		c.Section(c.Node(0, report.Info{Name: fmt.Sprintf("transfer host to device, buffer %d", i)}), report.Sample{Timed: true, Duration: time.Millisecond, Memory: report.IO{Read: 1e6}})
+		c.Section(c.Node(0, report.Info{Name: fmt.Sprintf("transfer host to device, buffer %d", i)}),
+			report.Sample{Timed: true, Duration: time.Millisecond, Memory: report.IO{Read: 1e6}})
 	}
-	c.Section(c.Node(0, report.Info{Name: "a name that is longer than its column"}), report.Sample{Timed: true, Duration: time.Millisecond})
+	c.Section(c.Node(0, report.Info{Name: "a name that is longer than its column"}),
+		report.Sample{Timed: true, Duration: time.Millisecond})
 	var b bytes.Buffer
 	require.NoError(t, c.Summary().WriteText(&b))
 	for i := range 8 {
-		require.Equal(t, 2, strings.Count(b.String(), fmt.Sprintf("transfer host to device, buffer %d\n", i)), "%d\n%s", i, b.String())
+		require.Equal(t, 2, strings.Count(b.String(), fmt.Sprintf("transfer host to device, buffer %d\n", i)), "%d\n%s", i,
+			b.String())
 	}
 	require.Regexp(t, `\na name that is long… +1 `, b.String()+"\n")
 	for line := range strings.Lines(b.String()) {

@@ -1,9 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sampler decides which batches are recorded. A batch serves requests of many traces and has at most one parent, so a
-// sampler that looks at the parent, or at the batch's own trace ID, records batches of requests that nobody records and leaves
-// out those of requests that somebody does.
+// Package sampler decides which batches are recorded. A batch serves requests of many traces and has at most one
+// parent, so a sampler that looks at the parent, or at the batch's own trace ID, records batches of requests that
+// nobody records and leaves out those of requests that somebody does.
 package sampler
 
 import (
@@ -15,14 +15,14 @@ import (
 
 type linksBased struct{ other sdktrace.Sampler }
 
-// LinksBased records a span with links when any span that it links to is sampled, and not when none is; its parent and its
-// trace ID do not matter. Spans without links are decided by other; nil is what the SDK does by itself, parent-based with
-// all roots recorded.
+// LinksBased records a span with links when any span that it links to is sampled, and not when none is; its parent and
+// its trace ID do not matter. Spans without links are decided by other; nil is what the SDK does by itself,
+// parent-based with all roots recorded.
 //
 //	sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler.LinksBased(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0.01)))))
 //
-// A link to a span of which it is not known whether it is sampled counts as not sampled. Links are seen only when they are
-// given at the span's start, as gpuspan does.
+// A link to a span of which it is not known whether it is sampled counts as not sampled. Links are seen only when they
+// are given at the span's start, as gpuspan does.
 func LinksBased(other sdktrace.Sampler) sdktrace.Sampler {
 	if other == nil {
 		other = sdktrace.ParentBased(sdktrace.AlwaysSample())
@@ -39,7 +39,8 @@ func (l linksBased) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Samplin
 	if slices.ContainsFunc(p.Links, func(k trace.Link) bool { return k.SpanContext.IsSampled() }) {
 		decision = sdktrace.RecordAndSample
 	}
-	return sdktrace.SamplingResult{Decision: decision, Tracestate: trace.SpanContextFromContext(p.ParentContext).TraceState()}
+	return sdktrace.SamplingResult{Decision: decision, Tracestate: trace.SpanContextFromContext(
+		p.ParentContext).TraceState()}
 }
 
 // Description names the sampler, and the one that decides about spans without links.

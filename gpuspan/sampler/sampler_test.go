@@ -29,13 +29,14 @@ func request(n byte, sampled bool) context.Context {
 	return trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(c))
 }
 
-// Of a server whose requests are sampled here and there each batch with a sampled request is recorded, with its kernels, no other
-// one, and all are timed.
+// Of a server whose requests are sampled here and there each batch with a sampled request is recorded, with its
+// kernels, no other one, and all are timed.
 func TestABatchIsRecordedWithAnyOfItsRequests(t *testing.T) {
 	clock := simgpu.NewManualClock(time.Unix(1_700_000_000, 0))
 	gpu := simgpu.New(clock)
 	spans := tracetest.NewSpanRecorder()
-	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithSampler(sampler.LinksBased(sdktrace.ParentBased(sdktrace.NeverSample()))))
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans),
+		sdktrace.WithSampler(sampler.LinksBased(sdktrace.ParentBased(sdktrace.NeverSample()))))
 	p, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp))
 	require.NoError(t, err)
 	s := p.Stream(uintptr(gpu.Stream(0)), "main")
@@ -101,5 +102,6 @@ func TestLinksDecideBeforeTheParent(t *testing.T) {
 	require.Equal(t, sdktrace.RecordAndSample, decide(yes))
 	require.Equal(t, sdktrace.Drop, decide(context.Background()))
 	require.Contains(t, s.Description(), "LinksBased{ParentBased{root:AlwaysOffSampler")
-	require.Equal(t, sdktrace.RecordAndSample, sampler.LinksBased(nil).ShouldSample(sdktrace.SamplingParameters{ParentContext: context.Background()}).Decision)
+	require.Equal(t, sdktrace.RecordAndSample, sampler.LinksBased(nil).ShouldSample(
+		sdktrace.SamplingParameters{ParentContext: context.Background()}).Decision)
 }

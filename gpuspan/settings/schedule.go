@@ -14,8 +14,8 @@ import (
 //	SkipFirst │ Wait Warmup Active │ Wait Warmup Active │ …
 //	  none    │ none warm   record │ none warm   record │
 //
-// The zero Schedule records every step. Every records in each k-th step: it stands for the Wait that makes a cycle k steps
-// long, so {Every: 10} records steps 10, 20, 30 … and {Every: 10, Warmup: 1, Active: 3} steps 8 to 10, 18 to 20 …
+// The zero Schedule records every step. Every records in each k-th step: it stands for the Wait that makes a cycle k
+// steps long, so {Every: 10} records steps 10, 20, 30 … and {Every: 10, Warmup: 1, Active: 3} steps 8 to 10, 18 to 20 …
 //
 // Negative SkipFirst, Wait, Warmup, Repeat and Every are refused by Validate and count as 0. Active of 0 or less
 // is 1 where Every is set; otherwise the first active step begins a window without end, so that {SkipFirst: 50} records
@@ -97,7 +97,8 @@ func (s Schedule) Validate(steps int64) error {
 	for _, v := range []struct {
 		key string
 		n   int
-	}{{"skip_first", s.SkipFirst}, {"wait", s.Wait}, {"warmup", s.Warmup}, {"active", s.Active}, {"repeat", s.Repeat}, {"every", s.Every}} {
+	}{{"skip_first", s.SkipFirst}, {"wait", s.Wait}, {"warmup", s.Warmup}, {"active", s.Active}, {"repeat", s.Repeat},
+		{"every", s.Every}} {
 		if v.n < 0 {
 			errs = append(errs, fmt.Errorf("`schedule.%s` must not be negative, found %d", v.key, v.n))
 		}

@@ -12,19 +12,20 @@ import (
 // Settings are the values that can be set from outside the code: by the environment ([FromEnv]), flags
 // ([Settings.Bind]) and YAML (package gpuspanyaml). gpuspan.WithSettings applies them. docs/gpuspan.md has the table.
 type Settings struct {
-	Enabled       bool          // false: nothing is timed until SetEnabled(true); default true
-	Verbosity     Verbosity     // default VerbosityDefault
-	Sync          SyncMode      // default SyncDeferred
-	Metrics       MetricsMode   // default MetricsTimed
-	Slots         int           // sections of one stream that may be open or pending at once; default 256
-	Names         int           // names of StartNamed, and of loops; further ones share "(other)"; default 1000
-	Streams       int           // streams at once; default 256
-	CaptureCheck  bool          // ask the driver before each record whether the stream captures a graph; default true
-	MemoryUsage   bool          // device memory in use at Start and End (one driver call each); default false
-	CodeLocation  bool          // code.* of the caller of Start (about 0.5 µs); default false
-	StackDepth    int           // frames of code.stacktrace; 0 (default): none
-	HangLimit     time.Duration // a pending section older than this is logged once; 0: never; default 30 s
-	HangDeadline  time.Duration // a step that the device has not finished after this ends its span with host times; default 5 min
+	Enabled      bool          // false: nothing is timed until SetEnabled(true); default true
+	Verbosity    Verbosity     // default VerbosityDefault
+	Sync         SyncMode      // default SyncDeferred
+	Metrics      MetricsMode   // default MetricsTimed
+	Slots        int           // sections of one stream that may be open or pending at once; default 256
+	Names        int           // names of StartNamed, and of loops; further ones share "(other)"; default 1000
+	Streams      int           // streams at once; default 256
+	CaptureCheck bool          // ask the driver before each record whether the stream captures a graph; default true
+	MemoryUsage  bool          // device memory in use at Start and End (one driver call each); default false
+	CodeLocation bool          // code.* of the caller of Start (about 0.5 µs); default false
+	StackDepth   int           // frames of code.stacktrace; 0 (default): none
+	HangLimit    time.Duration // a pending section older than this is logged once; 0: never; default 30 s
+	// a step that the device has not finished after this ends its span with host times; default 5 min
+	HangDeadline  time.Duration
 	NestDeadline  time.Duration // how long an ended outermost section waits for open sections in it; default 5 s
 	StepDeadline  time.Duration // how long an ended step waits for its sections; default 10 s
 	OpenLimit     time.Duration // an open section older than this is given up; default 1 h
@@ -108,7 +109,8 @@ func (s Settings) Validate() error {
 	for _, v := range []struct {
 		key string
 		d   time.Duration
-	}{{"hang_deadline", s.HangDeadline}, {"nest_deadline", s.NestDeadline}, {"step_deadline", s.StepDeadline}, {"open_limit", s.OpenLimit}, {"flush_deadline", s.FlushDeadline}} {
+	}{{"hang_deadline", s.HangDeadline}, {"nest_deadline", s.NestDeadline}, {"step_deadline", s.StepDeadline},
+		{"open_limit", s.OpenLimit}, {"flush_deadline", s.FlushDeadline}} {
 		if v.d <= 0 {
 			bad("`%s` must be positive, found %s", v.key, v.d)
 		}

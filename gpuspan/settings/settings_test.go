@@ -27,7 +27,8 @@ func TestSettingsComeFromTheEnvironment(t *testing.T) {
 	s, err := settings.FromEnv()
 	require.NoError(t, err)
 	want := settings.Default()
-	want.Verbosity, want.Sync, want.Slots, want.HangLimit = settings.VerbosityDebug, settings.SyncImmediate, 64, 2*time.Minute
+	want.Verbosity, want.Sync, want.Slots, want.HangLimit = settings.VerbosityDebug, settings.SyncImmediate, 64,
+		2*time.Minute
 	want.Schedule.Active = 3
 	require.Equal(t, want, s)
 }
@@ -64,12 +65,14 @@ func TestFlagsChangeSettings(t *testing.T) {
 	fs := flag.NewFlagSet("x", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	s.Bind(fs)
-	require.NoError(t, fs.Parse([]string{"-gpuspan.stack-depth=4", "-gpuspan.code-location", "-gpuspan.schedule-skip-first", "7", "-gpuspan.report=false"}))
+	require.NoError(t, fs.Parse([]string{"-gpuspan.stack-depth=4", "-gpuspan.code-location",
+		"-gpuspan.schedule-skip-first", "7", "-gpuspan.report=false"}))
 	require.Equal(t, 4, s.StackDepth)
 	require.True(t, s.CodeLocation)
 	require.False(t, s.Report)
 	require.Equal(t, 7, s.Schedule.SkipFirst)
-	require.ErrorContains(t, fs.Parse([]string{"-gpuspan.sync=never"}), `must be one of deferred, group, immediate, none, found "never"`)
+	require.ErrorContains(t, fs.Parse([]string{"-gpuspan.sync=never"}),
+		`must be one of deferred, group, immediate, none, found "never"`)
 	require.Equal(t, "256", fs.Lookup("gpuspan.slots").DefValue)
 }
 
@@ -86,7 +89,8 @@ func TestEverySettingIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "gpuspan.md"))
 	require.NoError(t, err)
 	for _, k := range settings.Keys() {
-		row := "| `" + k.Name + "` | `" + k.Env() + "` | `-" + k.Flag() + "` | " + strings.ReplaceAll(k.Kind, "|", ", ") + " | `" + k.Default() + "` | " + k.Help + " |"
+		row := "| `" + k.Name + "` | `" + k.Env() + "` | `-" + k.Flag() + "` | " + strings.ReplaceAll(k.Kind, "|", ", ") +
+			" | `" + k.Default() + "` | " + k.Help + " |"
 		require.Contains(t, string(doc), row)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// GPU is a driver with one or more simulated devices. It is a [backend.Backend]; all methods are safe for concurrent use.
+// GPU is a driver with one or more simulated devices. It is a [backend.Backend]; all methods are safe for concurrent
+// use.
 type GPU struct {
 	clock Clock
 	start time.Time

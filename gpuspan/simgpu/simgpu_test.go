@@ -24,7 +24,8 @@ func still() *simgpu.ManualClock {
 }
 
 func exact(c simgpu.Clock, specs ...simgpu.Spec) *simgpu.GPU {
-	return simgpu.New(c, simgpu.WithJitter(0), simgpu.WithTick(0), simgpu.WithClockError(0, 0), simgpu.WithDevices(specs...))
+	return simgpu.New(c, simgpu.WithJitter(0), simgpu.WithTick(0), simgpu.WithClockError(0, 0),
+		simgpu.WithDevices(specs...))
 }
 
 // plain has round numbers, so that the expected values below can be computed in one's head.
@@ -54,9 +55,11 @@ func TestKernelRunsForTheLongerOfMemoryAndArithmetic(t *testing.T) {
 		kernel simgpu.Kernel
 		want   time.Duration
 	}{
-		{"memory: 1 GB at 1 TB/s", simgpu.Kernel{Bytes: 1e9, FLOPs: 1e9, Precision: gpuspan.FP32, Efficiency: 1}, time.Millisecond},
+		{"memory: 1 GB at 1 TB/s", simgpu.Kernel{Bytes: 1e9, FLOPs: 1e9, Precision: gpuspan.FP32, Efficiency: 1},
+			time.Millisecond},
 		{"memory at half the peak", simgpu.Kernel{Bytes: 1e9, Efficiency: 0.5}, 2 * time.Millisecond},
-		{"arithmetic: 10 GFLOP at half of 10 TFLOP/s", simgpu.Kernel{FLOPs: 1e10, Precision: gpuspan.FP32, Efficiency: 0.5}, 2 * time.Millisecond},
+		{"arithmetic: 10 GFLOP at half of 10 TFLOP/s", simgpu.Kernel{FLOPs: 1e10, Precision: gpuspan.FP32, Efficiency: 0.5},
+			2 * time.Millisecond},
 		{"stated", simgpu.Kernel{Duration: 7 * time.Microsecond}, 7 * time.Microsecond},
 		{"shortest", simgpu.Kernel{Bytes: 1}, 2 * time.Microsecond},
 	} {
@@ -136,7 +139,8 @@ func TestReadingTwiceAddsNothing(t *testing.T) {
 func TestRunTimesSpreadAsTheSeedSays(t *testing.T) {
 	sums := func(seed uint64) (sum, squares float64) {
 		c := still()
-		g := simgpu.New(c, simgpu.WithSeed(seed), simgpu.WithJitter(0.1), simgpu.WithTick(0), simgpu.WithClockError(0, 0), simgpu.WithDevices(plain()))
+		g := simgpu.New(c, simgpu.WithSeed(seed), simgpu.WithJitter(0.1), simgpu.WithTick(0), simgpu.WithClockError(0, 0),
+			simgpu.WithDevices(plain()))
 		s := g.Stream(0)
 		e := events(t, g, 2)
 		for range 1000 {
@@ -188,7 +192,8 @@ func TestKernelsOfTwoStreamsTakeTurns(t *testing.T) {
 
 func TestEventTimesAreTheDevicesOwn(t *testing.T) {
 	clock := still()
-	g := simgpu.New(clock, simgpu.WithClockError(100, time.Hour), simgpu.WithTick(32*time.Nanosecond), simgpu.WithJitter(0))
+	g := simgpu.New(clock, simgpu.WithClockError(100, time.Hour), simgpu.WithTick(32*time.Nanosecond),
+		simgpu.WithJitter(0))
 	s := g.Stream(0)
 	e := events(t, g, 2)
 	record(t, g, e[0], s)
@@ -233,7 +238,8 @@ func TestWrongHandlesAreRefused(t *testing.T) {
 	require.Equal(t, backend.StreamHandle(0), g.Stream(7))
 	other := g.Stream(1)
 	e := events(t, g, 1)
-	require.Equal(t, backend.StatusInvalidHandle, g.Record(&backend.Call{Args: [2]uintptr{uintptr(e[0]), uintptr(other)}}), "event and stream of two devices")
+	require.Equal(t, backend.StatusInvalidHandle, g.Record(&backend.Call{Args: [2]uintptr{uintptr(e[0]), uintptr(other)}}),
+		"event and stream of two devices")
 	_, err := g.StreamInfo(42, 0)
 	require.ErrorContains(t, err, "unknown stream")
 	_, ok := g.Telemetry(2)
@@ -268,5 +274,6 @@ func TestManyGoroutinesOnTheRealClock(t *testing.T) {
 	}
 	wg.Wait()
 	tel, _ := g.Telemetry(0)
-	require.InDelta(t, 400*10e-6, tel.KernelSeconds, 0.1*400*10e-6, "one engine: the sum of all kernels, within their spread")
+	require.InDelta(t, 400*10e-6, tel.KernelSeconds, 0.1*400*10e-6,
+		"one engine: the sum of all kernels, within their spread")
 }

@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 )
 
-// create makes a file that does not exist, header and all, in one step: the ranks of a job open the same path at the same
-// moment, and each that found an empty file would write a header. Where that cannot be done (a file system without
+// create makes a file that does not exist, header and all, in one step: the ranks of a job open the same path at the
+// same moment, and each that found an empty file would write a header. Where that cannot be done (a file system without
 // links) the file is created by opening it.
 func create(path string, header []byte) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {

@@ -29,7 +29,8 @@ func exported(t *testing.T, rank int, opts ...stepcsv.ExporterOption) []string {
 	if rank >= 0 {
 		res = append(res, semconv.GPUJobRankKey.Int(rank))
 	}
-	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(stepcsv.NewExporter(w, opts...)), sdktrace.WithResource(resource.NewSchemaless(res...)))
+	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(stepcsv.NewExporter(w, opts...)),
+		sdktrace.WithResource(resource.NewSchemaless(res...)))
 	tracer := tp.Tracer("t")
 	span := func(name string, attributes ...attribute.KeyValue) {
 		_, s := tracer.Start(t.Context(), name, trace.WithAttributes(attributes...))
@@ -37,14 +38,18 @@ func exported(t *testing.T, rank int, opts ...stepcsv.ExporterOption) []string {
 	}
 	step := semconv.GPUOperationTypeKey.String(semconv.GPUOperationTypeStep)
 	span("train", step, semconv.GPUStepIndexKey.Int(7), semconv.GPUStepEpochKey.Int(0), semconv.GPUStepItemsKey.Int(32),
-		semconv.GPUStepDurationKey.Float64(.1), semconv.GPUStepOverlapDurationKey.Float64(.01), semconv.GPUStepOtherDurationKey.Float64(.000000001),
-		semconv.GPUStepPhaseDurationKey("forward").Float64(.06), semconv.GPUStepPhaseDurationKey("backward").Float64(.049999999))
-	span("validate", step, semconv.GPUStepIndexKey.Int(1), semconv.GPUStepDurationKey.Float64(.2), semconv.GPUStepPhaseDurationKey("eval").Float64(.2))
+		semconv.GPUStepDurationKey.Float64(.1), semconv.GPUStepOverlapDurationKey.Float64(.01),
+		semconv.GPUStepOtherDurationKey.Float64(.000000001),
+		semconv.GPUStepPhaseDurationKey("forward").Float64(.06), semconv.GPUStepPhaseDurationKey("backward").Float64(
+			.049999999))
+	span("validate", step, semconv.GPUStepIndexKey.Int(1), semconv.GPUStepDurationKey.Float64(.2),
+		semconv.GPUStepPhaseDurationKey("eval").Float64(.2))
 	span("no length", step, semconv.GPUStepIndexKey.Int(2))
 	for i, impossible := range []float64{-.1, math.NaN(), math.Inf(1), 1e300} {
 		span("impossible", step, semconv.GPUStepIndexKey.Int(3+i), semconv.GPUStepDurationKey.Float64(impossible))
 	}
-	span("section", semconv.GPUOperationTypeKey.String(semconv.GPUOperationTypeSection), semconv.GPUStepDurationKey.Float64(.2))
+	span("section", semconv.GPUOperationTypeKey.String(semconv.GPUOperationTypeSection),
+		semconv.GPUStepDurationKey.Float64(.2))
 	require.NoError(t, tp.Shutdown(t.Context()))
 	return strings.Split(strings.TrimSpace(content(t, path)), "\n")[1:]
 }
@@ -56,9 +61,11 @@ func TestRowsOfABatchAreInTheOrderOfTheirSteps(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	var spans tracetest.SpanStubs
 	for _, step := range []int{2, 1, 3} {
-		spans = append(spans, tracetest.SpanStub{Name: "train", StartTime: start.Add(time.Duration(step) * time.Second), Attributes: []attribute.KeyValue{
-			semconv.GPUOperationTypeKey.String(semconv.GPUOperationTypeStep), semconv.GPUStepIndexKey.Int(step), semconv.GPUStepDurationKey.Float64(1),
-		}})
+		spans = append(spans, tracetest.SpanStub{Name: "train", StartTime: start.Add(time.Duration(step) * time.Second),
+			Attributes: []attribute.KeyValue{
+				semconv.GPUOperationTypeKey.String(semconv.GPUOperationTypeStep), semconv.GPUStepIndexKey.Int(step),
+				semconv.GPUStepDurationKey.Float64(1),
+			}})
 	}
 	e := stepcsv.NewExporter(w)
 	require.NoError(t, e.ExportSpans(t.Context(), spans.Snapshots()))

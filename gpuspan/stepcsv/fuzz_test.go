@@ -17,7 +17,8 @@ import (
 // and the whole is CSV with as many fields in the new row as in the header.
 func FuzzOpen(f *testing.F) {
 	for _, s := range []string{
-		"", header, header + "\n", header + "\n1,2", header + ",t_eval_ms\n", header + ",t_eval_ms\r\n1\n", "step,ep", "\n", "a,b\n", "\"" + header + "\n\"",
+		"", header, header + "\n", header + "\n1,2", header + ",t_eval_ms\n", header + ",t_eval_ms\r\n1\n", "step,ep", "\n",
+		"a,b\n", "\"" + header + "\n\"",
 	} {
 		f.Add([]byte(s))
 	}
@@ -28,7 +29,8 @@ func FuzzOpen(f *testing.F) {
 		}
 		w, err := stepcsv.Open(stepcsv.Config{Path: path})
 		if err != nil {
-			if after, _ := os.ReadFile(path); !bytes.HasPrefix(before, after) || bytes.IndexByte(before[len(after):], '\n') >= 0 {
+			if after, _ := os.ReadFile(path); !bytes.HasPrefix(before, after) ||
+				bytes.IndexByte(before[len(after):], '\n') >= 0 {
 				t.Fatalf("refused, and changed:\n%q\n%q", before, after)
 			}
 			return

@@ -36,7 +36,8 @@ func TestEveryRowOfAWildRunAddsUp(t *testing.T) {
 	gpu := simgpu.New(clock)
 	set := settings.Default()
 	set.Slots = 8192
-	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithSettings(set), gpuspan.WithErrorHandler(func(err error) { require.NoError(t, err) }))
+	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithSettings(set),
+		gpuspan.WithErrorHandler(func(err error) { require.NoError(t, err) }))
 	require.NoError(t, err)
 	main, side := gpu.Stream(0), gpu.Stream(0)
 	stream, comm := prof.Stream(uintptr(main), "main"), prof.Stream(uintptr(side), "comm")
@@ -86,7 +87,8 @@ func TestEveryRowOfAWildRunAddsUp(t *testing.T) {
 			require.GreaterOrEqual(t, v.Sign(), 0, name)
 			at[name] = v
 		}
-		require.False(t, seen[row[0]], "step %s has a row already", row[0]) // rows come as steps are read back, which is not their order
+		// rows come as steps are read back, which is not their order
+		require.False(t, seen[row[0]], "step %s has a row already", row[0])
 		seen[row[0]] = true
 		sum := new(big.Rat)
 		for name, v := range at {

@@ -107,8 +107,8 @@ func (w *Writer) open() error {
 	return nil
 }
 
-// settle is how long a line without an end must stand still to be one that a crash left, and not one that another process
-// is writing.
+// settle is how long a line without an end must stand still to be one that a crash left, and not one that another
+// process is writing.
 const settle = 50 * time.Millisecond
 
 // repair cuts off what follows the last end of a line. By name: a handle that appends cannot truncate on Windows.
@@ -210,8 +210,8 @@ func (w *Writer) Write(rows ...Row) error {
 	return nil
 }
 
-// reopen opens the file of the path where that is another one by now: it was moved or removed, by another process that rotates
-// it or by somebody who tidies up, and rows would go where nobody looks for them.
+// reopen opens the file of the path where that is another one by now: it was moved or removed, by another process that
+// rotates it or by somebody who tidies up, and rows would go where nobody looks for them.
 func (w *Writer) reopen() error {
 	if w.f != nil {
 		there, err := os.Stat(w.cfg.Path)

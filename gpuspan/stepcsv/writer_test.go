@@ -93,7 +93,8 @@ func TestRowsAddUpToTheLastDigit(t *testing.T) {
 		r := stepcsv.Row{Step: 1, HasSplit: true}
 		union := property.Int64Range(0, 1e12).Draw(rt, "union")
 		sum := int64(0)
-		for _, p := range []string{"data", "forward", "backward", "optimizer", "comm", "eval", "undeclared", "undeclared too"} {
+		for _, p := range []string{"data", "forward", "backward", "optimizer", "comm", "eval", "undeclared",
+			"undeclared too"} {
 			if property.Bool().Draw(rt, p) {
 				d := property.Int64Range(0, 1e12).Draw(rt, "duration")
 				sum += d
@@ -126,12 +127,14 @@ func TestRowsAddUpToTheLastDigit(t *testing.T) {
 func TestFurtherPhasesHaveColumnsEvenWhenEmpty(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steps.csv")
 	r := row(1)
-	r.Phases = append(r.Phases, stepcsv.Phase{Name: "eval", Duration: time.Millisecond}, stepcsv.Phase{Name: "surprise", Duration: 2 * time.Millisecond})
+	r.Phases = append(r.Phases, stepcsv.Phase{Name: "eval", Duration: time.Millisecond},
+		stepcsv.Phase{Name: "surprise", Duration: 2 * time.Millisecond})
 	r.Duration += 3 * time.Millisecond
 	st := write(t, stepcsv.Config{Path: path, Phases: []string{"eval", "checkpoint", "data", "eval"}}, r, row(2))
 	lines := strings.Split(content(t, path), "\n")
 	require.Equal(t, header+",t_eval_ms,t_checkpoint_ms", lines[0])
-	require.Equal(t, "1,2,5.000000,30.000001,60.000000,,10.000000,8.000000,5.000000,103.000001,2485.437,1.000000,", lines[1])
+	require.Equal(t, "1,2,5.000000,30.000001,60.000000,,10.000000,8.000000,5.000000,103.000001,2485.437,1.000000,",
+		lines[1])
 	require.True(t, strings.HasSuffix(lines[2], ",,"))
 	require.Equal(t, 2*time.Millisecond, st.Undeclared, "without a column its time is misc")
 	// Fewer phases than the file has: the header stays.
@@ -170,7 +173,8 @@ func TestForeignFilesAreNeverTouched(t *testing.T) {
 func TestRotationKeepsHeaderAndNewestFiles(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	cfg := stepcsv.Config{Path: filepath.Join(dir, "steps.csv"), MaxBytes: 300, MaxFiles: 2, Now: func() time.Time { return now }}
+	cfg := stepcsv.Config{Path: filepath.Join(dir, "steps.csv"), MaxBytes: 300, MaxFiles: 2,
+		Now: func() time.Time { return now }}
 	w, err := stepcsv.Open(cfg)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "steps-mine.csv"), nil, 0o644))
@@ -195,7 +199,8 @@ func TestRotationKeepsHeaderAndNewestFiles(t *testing.T) {
 			steps = append(steps, r[0])
 		}
 	}
-	require.Equal(t, []string{"13", "14", "15", "16", "17", "18", "19", "20"}, steps, "three rows fill a file; two old files stay")
+	require.Equal(t, []string{"13", "14", "15", "16", "17", "18", "19", "20"}, steps,
+		"three rows fill a file; two old files stay")
 }
 
 // As the ranks of a job on a shared file system do.
@@ -278,7 +283,8 @@ func TestFileThatIsMovedOrRemovedIsBegunAnew(t *testing.T) {
 func TestProcessesThatRotateOneFileLoseNoRow(t *testing.T) {
 	dir := t.TempDir()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	cfg := stepcsv.Config{Path: filepath.Join(dir, "steps.csv"), MaxBytes: 500, Now: func() time.Time { at = at.Add(time.Second); return at }}
+	cfg := stepcsv.Config{Path: filepath.Join(dir, "steps.csv"), MaxBytes: 500,
+		Now: func() time.Time { at = at.Add(time.Second); return at }}
 	var writers []*stepcsv.Writer
 	for range 3 {
 		w, err := stepcsv.Open(cfg)

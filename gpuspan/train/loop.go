@@ -14,8 +14,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// Loop is a loop whose iterations are steps, such as a training loop. Without a profiler or a stream it measures nothing and runs
-// its body as it would otherwise: the same indexes and the same end. A nil Loop does so without options: it ends by break or with ctx.
+// Loop is a loop whose iterations are steps, such as a training loop. Without a profiler or a stream it measures
+// nothing and runs its body as it would otherwise: the same indexes and the same end. A nil Loop does so without
+// options: it ends by break or with ctx.
 type Loop engine.Loop
 
 // LoopOption configures [NewLoop].
@@ -35,9 +36,8 @@ func Items(itemType string) LoopOption {
 	return loopOption(func(c *engine.LoopConfig) { c.ItemType = itemType })
 }
 
-// TotalSteps ends each run of [Loop.Steps] after n iterations, also those that are no step ([Step.Cancel]), and lets [NewLoop] find out that a
-// schedule cannot be completed in them.
-// 0, the default: the number is not known.
+// TotalSteps ends each run of [Loop.Steps] after n iterations, also those that are no step ([Step.Cancel]), and lets
+// [NewLoop] find out that a schedule cannot be completed in them. 0, the default: the number is not known.
 func TotalSteps(n int64) LoopOption { return loopOption(func(c *engine.LoopConfig) { c.Steps = n }) }
 
 // FirstStep sets gpu.step.index of the first step, as after a restart from a checkpoint; default 1. The schedule counts
@@ -46,11 +46,12 @@ func FirstStep(index int64) LoopOption {
 	return loopOption(func(c *engine.LoopConfig) { c.First = index })
 }
 
-// StepTraces gives each step a trace of its own, linked to the span that the loop runs under. It is the default where there is no such span.
+// StepTraces gives each step a trace of its own, linked to the span that the loop runs under. It is the default where
+// there is no such span.
 func StepTraces() LoopOption { return loopOption(func(c *engine.LoopConfig) { c.NewRoot = true }) }
 
-// ModelDevices says over how many devices a step's model FLOPs are spread (gpu.step.device.count), and at which precision; it makes
-// model FLOP utilisation of many devices right. Default, and for n of 0 or less: 1.
+// ModelDevices says over how many devices a step's model FLOPs are spread (gpu.step.device.count), and at which
+// precision; it makes model FLOP utilisation of many devices right. Default, and for n of 0 or less: 1.
 func ModelDevices(n int, p gpuspan.Precision) LoopOption {
 	return loopOption(func(c *engine.LoopConfig) {
 		if c.Devices = n; p <= gpuspan.INT8 {
@@ -73,8 +74,8 @@ func Attributes(kv ...attribute.KeyValue) LoopOption {
 	return loopOption(func(c *engine.LoopConfig) { c.Attributes = append(c.Attributes, kv...) })
 }
 
-// NewLoop makes a loop. name is the name of its steps' spans; s is the stream on which steps begin and end. A schedule that contradicts
-// itself goes to the error handler, and then every step is recorded.
+// NewLoop makes a loop. name is the name of its steps' spans; s is the stream on which steps begin and end. A schedule
+// that contradicts itself goes to the error handler, and then every step is recorded.
 func NewLoop(p *gpuspan.Profiler, name string, s *gpuspan.Stream, opts ...LoopOption) *Loop {
 	return (*Loop)((*engine.Profiler)(p).Real().Loop(name, (*engine.Stream)(s).Real(), func(c *engine.LoopConfig) {
 		for _, o := range opts {
@@ -85,14 +86,15 @@ func NewLoop(p *gpuspan.Profiler, name string, s *gpuspan.Stream, opts ...LoopOp
 	}))
 }
 
-// Steps runs the loop: each iteration is a step. The context carries the step's span, so that spans of the host and sections
-// started with it are its children. A step ends where the next one begins: both share one event.
+// Steps runs the loop: each iteration is a step. The context carries the step's span, so that spans of the host and
+// sections started with it are its children. A step ends where the next one begins: both share one event.
 //
 // The loop ends by break, when ctx is done before a step begins, or after [TotalSteps]. A step that is left by break
-// counts, unless the loop has an item type and SetItems was not called: then nothing was processed, as when a data loader
-// has run dry, and its span is not that of a step.
+// counts, unless the loop has an item type and SetItems was not called: then nothing was processed, as when a data
+// loader has run dry, and its span is not that of a step.
 //
-// Steps of one Loop must not run at the same time, which counts as misuse (each goroutine needs a Loop of its own); gpu.step.index goes on from one call of Steps to the next.
+// Steps of one Loop must not run at the same time, which counts as misuse (each goroutine needs a Loop of its own);
+// gpu.step.index goes on from one call of Steps to the next.
 func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
 	return func(yield func(context.Context, *Step) bool) {
 		(*engine.Loop)(l).Steps(ctx)(func(ctx context.Context, st *engine.Step) bool { return yield(ctx, (*Step)(st)) })

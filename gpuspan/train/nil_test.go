@@ -25,7 +25,8 @@ func TestLoopLoopsTheSameWithoutAProfiler(t *testing.T) {
 	require.NoError(t, stopped.Shutdown(context.Background()))
 
 	run := func(p *gpuspan.Profiler, s *gpuspan.Stream) (seen []int64) {
-		l := train.NewLoop(p, "train", s, train.TotalSteps(5), train.FirstStep(100), train.Items("token"), train.Phases(train.Forward))
+		l := train.NewLoop(p, "train", s, train.TotalSteps(5), train.FirstStep(100), train.Items("token"),
+			train.Phases(train.Forward))
 		l.SetEpoch(3)
 		for range 2 {
 			for ctx, st := range l.Steps(context.Background()) {

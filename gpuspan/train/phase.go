@@ -5,8 +5,9 @@ package train
 
 import "github.com/otelgpu/otelgpu/semconv"
 
-// Phase is a part of a step, by name: `forward`. Names become attribute names (gpu.step.phase.duration.<phase>), so they come from a
-// small set of lower-case words. Other characters than letters, digits and underscores become underscores.
+// Phase is a part of a step, by name: `forward`. Names become attribute names (gpu.step.phase.duration.<phase>), so
+// they come from a small set of lower-case words. Other characters than letters, digits and underscores become
+// underscores.
 type Phase string
 
 // Phases that most training loops have.

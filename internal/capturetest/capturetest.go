@@ -3,8 +3,8 @@
 
 //go:build linux
 
-// Package capturetest runs processes with libotelgpu_capture.so in tests: built by gcc from receiver/gpucapturereceiver/shim,
-// beside the stand-ins of its testdata.
+// Package capturetest runs processes with libotelgpu_capture.so in tests: built by gcc from
+// receiver/gpucapturereceiver/shim, beside the stand-ins of its testdata.
 package capturetest
 
 import (

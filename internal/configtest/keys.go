@@ -13,8 +13,8 @@ const (
 	optional = "go.opentelemetry.io/collector/config/configoptional"
 )
 
-// keys are the keys that a configuration has, at any depth. Structs of the Collector's own, as of its queues, count as one
-// key: their documentation is elsewhere.
+// keys are the keys that a configuration has, at any depth. Structs of the Collector's own, as of its queues, count as
+// one key: their documentation is elsewhere.
 func keys(cfg any) []string {
 	var out []string
 	seen := map[reflect.Type]bool{}

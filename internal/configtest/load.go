@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/collector/confmap/confmaptest"
 )
 
-// Load reads the entry id of testdata/config.yaml into a default configuration and validates it. The configuration is nil
-// where a key could not be read at all.
+// Load reads the entry id of testdata/config.yaml into a default configuration and validates it. The configuration is
+// nil where a key could not be read at all.
 func Load[C any](t *testing.T, id string, defaults func() component.Config) (*C, error) {
 	t.Helper()
 	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))

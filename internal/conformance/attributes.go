@@ -134,8 +134,10 @@ func amount(a semconv.Attribute, v pcommon.Value) (what, remedy string) {
 	switch {
 	case a.Unit == "1" && x > 1+1e-6 && !slices.Contains(declared, name):
 		return fmt.Sprintf("%v is above 1", x), "ratios are 0 to 1, not per cent"
-	case x < 0 && (a.Unit == "1" || a.Unit == "By" && !strings.HasSuffix(name, ".delta") || strings.HasPrefix(a.Unit, "{") ||
-		strings.HasSuffix(name, ".duration") || strings.Contains(name, ".duration.") || a.Unit == "J" || a.Unit == "W" || a.Unit == "Hz"):
+	case x < 0 && (a.Unit == "1" || a.Unit == "By" && !strings.HasSuffix(name, ".delta") ||
+		strings.HasPrefix(a.Unit, "{") ||
+		strings.HasSuffix(name, ".duration") || strings.Contains(name, ".duration.") || a.Unit == "J" || a.Unit == "W" ||
+		a.Unit == "Hz"):
 		return fmt.Sprintf("%v is negative", x), ""
 	}
 	return "", ""

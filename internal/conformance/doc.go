@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conformance holds telemetry against the registry of names (package semconv): spans, metrics and log records of
-// any emitter in any language. The command `otelcol-gpu check` and the tests of the components use it.
+// Package conformance holds telemetry against the registry of names (package semconv): spans, metrics and log records
+// of any emitter in any language. The command `otelcol-gpu check` and the tests of the components use it.
 //
 // Checked are names that begin with gpu., gpuspan. or hw.; everything else belongs to others and passes. Such a name
 // must be in the registry, be where the registry says (resource, scope, span, metric, log) and have its type; a closed

@@ -16,8 +16,8 @@ import (
 )
 
 // JSON checks OTLP in JSON: requests of traces, metrics and logs one after the other, as the Collector's file exporter
-// writes them, one on each line or laid out over several. name is the file's, for complaints. The error is of what is no
-// JSON or no OTLP; what stands before it was checked.
+// writes them, one on each line or laid out over several. name is the file's, for complaints. The error is of what is
+// no JSON or no OTLP; what stands before it was checked.
 func (r *Report) JSON(name string, in io.Reader) error {
 	defer r.At("")
 	lines := &lineCounter{in: in}

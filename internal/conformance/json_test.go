@@ -29,14 +29,16 @@ func TestRequestsAreReadLineByLine(t *testing.T) {
 	require.NoError(t, r.JSON("spans.json", strings.NewReader(file)))
 	got := texted(&r)
 	require.Len(t, got, 3)
-	assert.True(t, strings.HasPrefix(got[0], `spans.json:2: span "attention": attribute gpu.timing.source: "tsc" is none of`), got[0])
+	assert.True(t, strings.HasPrefix(got[0],
+		`spans.json:2: span "attention": attribute gpu.timing.source: "tsc" is none of`), got[0])
 	assert.True(t, strings.HasSuffix(got[0], "[2 times]"), got[0])
 	assert.Equal(t, `spans.json:3: metric hw.energy: unit "kJ", want "J"`, got[1])
 	assert.True(t, strings.HasPrefix(got[2], `spans.json:6: log record "gpu.boom"`), got[2])
 	assert.Len(t, first, 3)
 	var b strings.Builder
 	r.Summary(&b)
-	assert.Equal(t, "3 spans (3 of GPU work or about it), 1 metric points, 1 log records: 4 complaints of 3 kinds\n", b.String())
+	assert.Equal(t, "3 spans (3 of GPU work or about it), 1 metric points, 1 log records: 4 complaints of 3 kinds\n",
+		b.String())
 }
 
 func TestWhatIsNoOTLPIsRefusedWithItsLine(t *testing.T) {

@@ -35,7 +35,8 @@ var (
 
 // registered says whether a word is a name of the registry, or a file name, which looks the same.
 func registered(word string) bool {
-	if slices.Contains([]string{".json", ".jsonl", ".yaml", ".csv", ".gz", ".md", ".go", ".sqlite", ".txt"}, filepath.Ext(word)) {
+	if slices.Contains([]string{".json", ".jsonl", ".yaml", ".csv", ".gz", ".md", ".go", ".sqlite", ".txt"},
+		filepath.Ext(word)) {
 		return true
 	}
 	_, a := semconv.LookupAttribute(word)
@@ -67,7 +68,8 @@ func walk(t *testing.T, pattern string, f func(path string)) {
 			return err
 		}
 		if d.IsDir() {
-			if name := d.Name(); path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bin" || name == "build") {
+			if name := d.Name(); path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bin" ||
+				name == "build") {
 				return filepath.SkipDir
 			}
 			return nil
@@ -204,7 +206,8 @@ func (md metadata) problems() []string {
 	types := map[string]semconv.Type{
 		"string": semconv.TypeString, "int": semconv.TypeInt, "double": semconv.TypeDouble, "bool": semconv.TypeBoolean,
 	}
-	for place, attrs := range map[string]map[string]metadataAttribute{"metric": md.Attributes, "resource": md.ResourceAttributes} {
+	for place, attrs := range map[string]map[string]metadataAttribute{"metric": md.Attributes,
+		"resource": md.ResourceAttributes} {
 		for name, a := range attrs {
 			if a.NameOverride != "" {
 				name = a.NameOverride
@@ -254,7 +257,8 @@ func (md metadata) problems() []string {
 
 func TestMetadataThatDeviatesIsNamed(t *testing.T) {
 	md := metadata{
-		Attributes:         map[string]metadataAttribute{"pipe": {NameOverride: "gpu.pipe", Type: "int"}, "x": {NameOverride: "gpu.x", Type: "int"}},
+		Attributes: map[string]metadataAttribute{"pipe": {NameOverride: "gpu.pipe", Type: "int"},
+			"x": {NameOverride: "gpu.x", Type: "int"}},
 		ResourceAttributes: map[string]metadataAttribute{"hw.vendor": {Type: "string"}},
 		Metrics: map[string]metadataMetric{
 			"hw.energy":  {Unit: "J", Gauge: map[string]any{}},
@@ -275,8 +279,8 @@ func TestMetadataThatDeviatesIsNamed(t *testing.T) {
 	}, md.problems())
 }
 
-// OpenTelemetry's own package of hardware conventions is the second opinion on names, units and instruments that are not
-// ours; each of its types embeds the instrument.
+// OpenTelemetry's own package of hardware conventions is the second opinion on names, units and instruments that are
+// not ours; each of its types embeds the instrument.
 func TestHardwareMetricsAgreeWithOpenTelemetrysPackage(t *testing.T) {
 	type measured interface {
 		Name() string

@@ -94,8 +94,8 @@ func (r *Report) outside(s ptrace.Span, f *spanfacts.Facts, complain func(what, 
 	}
 }
 
-// TracesFrom is Traces for spans that one writer made: the registry must name it as a writer of every attribute that the
-// registry has, those of OpenTelemetry's own conventions included.
+// TracesFrom is Traces for spans that one writer made: the registry must name it as a writer of every attribute that
+// the registry has, those of OpenTelemetry's own conventions included.
 func TracesFrom(writer string, td ptrace.Traces) error {
 	missing := map[string]error{}
 	check := func(attrs pcommon.Map) {

@@ -33,10 +33,11 @@ func (s *Sum) AddRate(t int64, rate float64, interval time.Duration) float64 {
 	return s.total
 }
 
-// AddCounter adds what the device's counter grew by. A value that is not newer than the last is not looked at. start is when the counter
-// began at 0, 0 where that is not known: one after the newest value is a reset, and everything that the counter holds came after it. A
-// start that is the value's own time says only that somebody saw the counter for the first time (a scraper that was restarted).
-// A decrease without a start is a reset too, at an unknown time: what was counted across it is unknown.
+// AddCounter adds what the device's counter grew by. A value that is not newer than the last is not looked at. start is
+// when the counter began at 0, 0 where that is not known: one after the newest value is a reset, and everything that
+// the counter holds came after it. A start that is the value's own time says only that somebody saw the counter for the
+// first time (a scraper that was restarted). A decrease without a start is a reset too, at an unknown time: what was
+// counted across it is unknown.
 func (s *Sum) AddCounter(t, start int64, raw float64) float64 {
 	if !s.Newer(t) {
 		return s.total

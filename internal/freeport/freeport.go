@@ -13,17 +13,19 @@ import (
 	"sync/atomic"
 )
 
-// Ports below those that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere) and to listeners on port 0.
-// Of those, any connection on the machine could take the one that was free before the program listens on it.
+// Ports below those that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere) and to listeners
+// on port 0. Of those, any connection on the machine could take the one that was free before the program listens on it.
 //
-// The tests of several packages run at the same time, and seconds pass between the choice of a port and the program that listens
-// on it. So each process chooses from a block of its own, by its number, and never chooses a port twice until it has had all.
-// Drawing lots was refused: with a dozen ports chosen and not yet taken, one start in a hundred failed.
+// The tests of several packages run at the same time, and seconds pass between the choice of a port and the program
+// that listens on it. So each process chooses from a block of its own, by its number, and never chooses a port twice
+// until it has had all. Drawing lots was refused: with a dozen ports chosen and not yet taken, one start in a hundred
+// failed.
 const (
 	first, last = 20_000, 32_000
 	block       = 16
 	blocks      = (last - first) / block // 750
-	stride      = 97                     // to the next block of a process; its first seven are more than 70 from those of its neighbours
+	// to the next block of a process; its first seven are more than 70 from those of its neighbours
+	stride = 97
 )
 
 var chosen atomic.Int64

@@ -34,7 +34,8 @@ func flagOf(kind Kind, name string) nameFlag {
 	switch kind {
 	case KindRuntime:
 		f.opaque, f.class = strings.Contains(name, "GraphLaunch"), callClass(name)
-		f.kernel = strings.Contains(name, "LaunchKernel") || strings.Contains(name, "LaunchCooperativeKernel") || strings.Contains(name, "KernelLaunch")
+		f.kernel = strings.Contains(name, "LaunchKernel") || strings.Contains(name, "LaunchCooperativeKernel") ||
+			strings.Contains(name, "KernelLaunch")
 		return f
 	case KindStep:
 		f.class = verdict.RangeStep
@@ -68,7 +69,8 @@ func callClass(name string) verdict.Range {
 	switch {
 	case waits(name), !async && containsAny(name, []string{"cudaMemcpy", "cuMemcpy", "hipMemcpy"}):
 		return verdict.CallWait
-	case containsAny(name, []string{"Malloc", "Free", "MemAlloc", "HostAlloc", "HostRegister", "HostUnregister", "MemCreate", "MemMap", "MemUnmap", "MemSetAccess"}):
+	case containsAny(name, []string{"Malloc", "Free", "MemAlloc", "HostAlloc", "HostRegister", "HostUnregister",
+		"MemCreate", "MemMap", "MemUnmap", "MemSetAccess"}):
 		return verdict.CallAllocate
 	case launches(name):
 		return verdict.CallLaunch
@@ -77,11 +79,12 @@ func callClass(name string) verdict.Range {
 }
 
 // dataModules are parts of paths of Python modules whose iterators hand out data.
-var dataModules = []string{"torch/utils/data/", "torchdata/", "dataloader", "data_loader", "nvidia/dali/", "webdataset/", "datasets/", "streaming/base/"}
+var dataModules = []string{"torch/utils/data/", "torchdata/", "dataloader", "data_loader", "nvidia/dali/",
+	"webdataset/", "datasets/", "streaming/base/"}
 
-// loader reports whether a range stands for waiting for data, by the names that frameworks and programs give it: a word for
-// data beside one for getting it ("enumerate(DataLoader)", "train_dataloader_next", "get_batch", "IteratorGetNext", "wait for
-// input"). Operators have names of their own.
+// loader reports whether a range stands for waiting for data, by the names that frameworks and programs give it: a word
+// for data beside one for getting it ("enumerate(DataLoader)", "train_dataloader_next", "get_batch", "IteratorGetNext",
+// "wait for input"). Operators have names of their own.
 func loader(name string) bool {
 	if strings.Contains(name, "::") {
 		return false
@@ -94,13 +97,18 @@ func loader(name string) bool {
 	return seen == data|get
 }
 
-// loaderWords are the words that loader knows: for data (1), for getting it (2), both, and those by which it is something else (4).
+// loaderWords are the words that loader knows: for data (1), for getting it (2), both, and those by which it is
+// something else (4).
 var loaderWords = map[string]int{
-	"data": 1, "dataset": 1, "batch": 1, "batches": 1, "minibatch": 1, "input": 1, "inputs": 1, "sample": 1, "samples": 1, "shard": 1,
-	"load": 2, "loader": 2, "loading": 2, "fetch": 2, "fetcher": 2, "fetching": 2, "next": 2, "get": 2, "wait": 2, "waiting": 2, "read": 2, "reader": 2, "reading": 2,
-	"iter": 2, "iterate": 2, "pipeline": 2, "pipe": 2, "prefetch": 2, "prefetcher": 2, "generator": 2, "feed": 2, "feeder": 2, "queue": 2, "dequeue": 2, "pull": 2,
+	"data": 1, "dataset": 1, "batch": 1, "batches": 1, "minibatch": 1, "input": 1, "inputs": 1, "sample": 1, "samples": 1,
+	"shard": 1,
+	"load":  2, "loader": 2, "loading": 2, "fetch": 2, "fetcher": 2, "fetching": 2, "next": 2, "get": 2, "wait": 2,
+	"waiting": 2, "read": 2, "reader": 2, "reading": 2,
+	"iter": 2, "iterate": 2, "pipeline": 2, "pipe": 2, "prefetch": 2, "prefetcher": 2, "generator": 2, "feed": 2,
+	"feeder": 2, "queue": 2, "dequeue": 2, "pull": 2,
 	"dataloader": 3, "dataload": 3, "dataloading": 3, "datapipe": 3, "nextbatch": 3, "iterator": 3, "dali": 3,
-	"norm": 4, "shape": 4, "size": 4, "grad": 4, "embedding": 4, "embeddings": 4, "mask": 4, "ids": 4, "stats": 4, "ptr": 4, "parallel": 4, "layernorm": 4, "output": 4,
+	"norm": 4, "shape": 4, "size": 4, "grad": 4, "embedding": 4, "embeddings": 4, "mask": 4, "ids": 4, "stats": 4,
+	"ptr": 4, "parallel": 4, "layernorm": 4, "output": 4,
 	"token": 4, "tokens": 4, "device": 4, "cuda": 4, "gpu": 4, "forward": 4, "backward": 4, "loss": 4, "checkpoint": 4,
 }
 

@@ -46,11 +46,13 @@ func (p *Profile) Emit(ctx context.Context, emit func(context.Context, ptrace.Tr
 	if p.first > p.last {
 		p.first, p.last = 0, 0
 	}
-	if p.Meta.Base == 0 && p.first <= 0 { // times that count from nowhere: in OTLP no instant is before 1970, and 0 is none
+	// times that count from nowhere: in OTLP no instant is before 1970, and 0 is none
+	if p.Meta.Base == 0 && p.first <= 0 {
 		p.Meta.Base = 1 - p.first
 	}
 	if p.Meta.Base > maxTime || p.Meta.Base < 0 || p.first+p.Meta.Base < 0 || p.last > 1<<63-1-p.Meta.Base {
-		return st, fmt.Errorf("%w: events from %d to %d ns after the base of %d ns", ErrTimeRange, p.first, p.last, p.Meta.Base)
+		return st, fmt.Errorf("%w: events from %d to %d ns after the base of %d ns", ErrTimeRange, p.first, p.last,
+			p.Meta.Base)
 	}
 	var root place
 	if p.Meta.TraceParent != "" {
@@ -159,9 +161,9 @@ func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
 	return n
 }
 
-// placeStep makes a step the root of a trace of its own where the level says so. Under a live trace it stays there. Where the
-// job is known, identifiers follow from job, rank and number, so that other ranks can link to them; steps whose number comes
-// again, as of a second loop or of other processes, have identifiers of the content.
+// placeStep makes a step the root of a trace of its own where the level says so. Under a live trace it stays there.
+// Where the job is known, identifiers follow from job, rank and number, so that other ranks can link to them; steps
+// whose number comes again, as of a second loop or of other processes, have identifiers of the content.
 func (p *Profile) placeStep(n *node, st *step, proc *process) {
 	hasJob := p.job() != "" && p.Meta.HasRank
 	ids, number := proc.ids, st.ordinal

@@ -40,8 +40,8 @@ type Event struct {
 	Detail      Detail
 }
 
-// CorrelationBits of Event.Correlation are the file's number, and are written on spans. Above them a reader may put what
-// makes it unique, where the file's number is so only within a process.
+// CorrelationBits of Event.Correlation are the file's number, and are written on spans. Above them a reader may put
+// what makes it unique, where the file's number is so only within a process.
 const CorrelationBits = 40
 
 const correlationMask = 1<<CorrelationBits - 1

@@ -14,8 +14,8 @@ import (
 // totals of steps do not depend on it. The zero Extent is ExtentAll.
 type Extent uint8
 
-// Extents. The last two are those of Holistic Trace Analysis with and without include_last_profiler_step: as there, they
-// take what a call in the file launched, and leave files with fewer than two steps whole.
+// Extents. The last two are those of Holistic Trace Analysis with and without include_last_profiler_step: as there,
+// they take what a call in the file launched, and leave files with fewer than two steps whole.
 const (
 	ExtentAll          Extent = iota // every activity
 	ExtentSteps                      // those that were launched by the end of the last step

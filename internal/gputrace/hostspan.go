@@ -223,7 +223,8 @@ func (s *spans) windows(sw *sweep) error {
 	return s.err
 }
 
-// deviceWindow writes the span of a device's window. What adds up to the window is computed by its report, which is kept.
+// deviceWindow writes the span of a device's window. What adds up to the window is computed by its report, which is
+// kept.
 func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 	r := d.verdicts.Report(s.facts(d, sw))
 	r.ByStep = s.steps[d.ordinal]

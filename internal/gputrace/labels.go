@@ -12,7 +12,8 @@ import (
 // automatic reports whether a framework made the annotation by itself, so that it says nothing about the parts of the
 // application: steps, collectives, the optimizer, the data loader.
 func automatic(name string) bool {
-	for _, p := range [...]string{"ProfilerStep#", "nccl:", "xccl:", "hccl:", "gloo:", "mpi:", "ucc:", "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel."} {
+	for _, p := range [...]string{"ProfilerStep#", "nccl:", "xccl:", "hccl:", "gloo:", "mpi:", "ucc:", "Optimizer.",
+		"enumerate(DataLoader)", "DistributedDataParallel."} {
 		if strings.HasPrefix(name, p) {
 			return true
 		}
@@ -20,18 +21,21 @@ func automatic(name string) bool {
 	return false
 }
 
-// libraries are parts of names that only kernels of communication have: collective libraries of NVIDIA, AMD, Habana and Ascend,
-// Intel, NVIDIA's SHMEM and DeepSeek's DeepEP on it, Microsoft's MSCCL++, the multicast instructions of PyTorch's symmetric
-// memory, vLLM's and aiter's own all-reduce (cross_device_reduce, quickreduce), FlashInfer's and TensorRT-LLM's on user buffers.
+// libraries are parts of names that only kernels of communication have: collective libraries of NVIDIA, AMD, Habana and
+// Ascend, Intel, NVIDIA's SHMEM and DeepSeek's DeepEP on it, Microsoft's MSCCL++, the multicast instructions of
+// PyTorch's symmetric memory, vLLM's and aiter's own all-reduce (cross_device_reduce, quickreduce), FlashInfer's and
+// TensorRT-LLM's on user buffers.
 var libraries = []string{
-	"nccl", "rccl", "hccl", "oneccl", "nvshmem", "deep_ep::", "mscclpp", "multimem_", "cross_device_reduce", "quickreduce", "userbuffers",
+	"nccl", "rccl", "hccl", "oneccl", "nvshmem", "deep_ep::", "mscclpp", "multimem_", "cross_device_reduce", "quickreduce",
+	"userbuffers",
 }
 
-// collectiveWords are parts of the short names of kernels that other libraries write for collectives, without underscores.
+// collectiveWords are parts of the short names of kernels that other libraries write for collectives, without
+// underscores.
 var collectiveWords = []string{"allreduce", "reducescatter", "allgather", "alltoall"}
 
-// isCommunication reports whether a kernel communicates with other devices: by its library, else by its own name (not by its
-// template arguments: softmax kernels reduce among all threads of a warp).
+// isCommunication reports whether a kernel communicates with other devices: by its library, else by its own name (not
+// by its template arguments: softmax kernels reduce among all threads of a warp).
 func isCommunication(kernel string) bool {
 	for _, l := range libraries {
 		if containsFold(kernel, l) {
@@ -216,7 +220,8 @@ func phase(name string) string {
 	return ""
 }
 
-// Forms in which an annotation's text names a span: W3C's header, and the two ids as gpuspan/nvtx writes them into texts.
+// Forms in which an annotation's text names a span: W3C's header, and the two ids as gpuspan/nvtx writes them into
+// texts.
 var (
 	traceParent = regexp.MustCompile(`\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b`)
 	bothIDs     = regexp.MustCompile(` ?\btrace_id=([0-9a-f]{32}) span_id=([0-9a-f]{16})\b`)
@@ -247,7 +252,8 @@ func orAnnotation(name string) string {
 	return name
 }
 
-// instanceOf takes the number off the name of a module, by which PyTorch counts instances of a class: "nn.Module: Linear_83".
+// instanceOf takes the number off the name of a module, by which PyTorch counts instances of a class: "nn.Module:
+// Linear_83".
 func instanceOf(name string) (class string, instance int64, ok bool) {
 	i := strings.LastIndexByte(name, '_')
 	if i <= 0 || i == len(name)-1 {

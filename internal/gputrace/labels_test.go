@@ -95,9 +95,12 @@ func TestCopyKind(t *testing.T) {
 
 func TestCollectiveNameAndSize(t *testing.T) {
 	for name, want := range map[string]string{
-		"ncclDevKernel_AllReduce_Sum_f32_RING_LL": "all_reduce", "ncclKernel_AllGather_RING_LL_Sum_int8_t": "all_gather", "_allgather_base": "all_gather",
-		"ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL": "reduce_scatter", "reduce_scatter_tensor": "reduce_scatter", "all_to_allv": "all_to_all",
-		"ncclDevKernel_SendRecv": "", "broadcast": "broadcast", "ncclDevKernel_Generic_4": "", "reduce": "reduce", "send": "send",
+		"ncclDevKernel_AllReduce_Sum_f32_RING_LL": "all_reduce", "ncclKernel_AllGather_RING_LL_Sum_int8_t": "all_gather",
+		"_allgather_base": "all_gather",
+		"ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL": "reduce_scatter", "reduce_scatter_tensor": "reduce_scatter",
+		"all_to_allv":            "all_to_all",
+		"ncclDevKernel_SendRecv": "", "broadcast": "broadcast", "ncclDevKernel_Generic_4": "", "reduce": "reduce",
+		"send": "send",
 	} {
 		assert.Equal(t, want, CollectiveName(name), name)
 	}
@@ -161,9 +164,12 @@ func TestNamesAreBounded(t *testing.T) {
 
 func TestDetailSurvivesItsRecord(t *testing.T) {
 	d := Detail{
-		Step: -3, HasStep: true, Bytes: 7, HasBytes: true, Direction: "peer_to_peer", HostMemory: "pinned", Grid: [3]int64{1, 2, 3}, Block: [3]int64{4, 5, 6}, HasGrid: true,
-		Registers: 8, SharedMemory: 9, HasResources: true, BlocksPerSM: .5, WarpsPerSM: 1.5, Occupancy: .25, HasOccupancy: true, Collective: "all_reduce", Group: "g", GroupSize: 2,
-		ElementType: "Float", InElements: 10, OutElements: 11, Graph: 12, GraphNode: 1 << 40, WholeGraph: true, FLOPs: 1e15, Precision: "bf16", Shapes: "[[1]]", Types: "[]", Domain: "D", Payload: "1",
+		Step: -3, HasStep: true, Bytes: 7, HasBytes: true, Direction: "peer_to_peer", HostMemory: "pinned",
+		Grid: [3]int64{1, 2, 3}, Block: [3]int64{4, 5, 6}, HasGrid: true,
+		Registers: 8, SharedMemory: 9, HasResources: true, BlocksPerSM: .5, WarpsPerSM: 1.5, Occupancy: .25,
+		HasOccupancy: true, Collective: "all_reduce", Group: "g", GroupSize: 2,
+		ElementType: "Float", InElements: 10, OutElements: 11, Graph: 12, GraphNode: 1 << 40, WholeGraph: true, FLOPs: 1e15,
+		Precision: "bf16", Shapes: "[[1]]", Types: "[]", Domain: "D", Payload: "1",
 		PayloadText: "{}", TraceParent: "00", MemoryDevice: -1, MemoryUsage: 13, HasMemoryUsage: true,
 	}
 	var back Detail

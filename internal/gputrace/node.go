@@ -198,8 +198,8 @@ func (p *process) passed(t int64) {
 	}
 }
 
-// during are the steps that overlap [from, to), the latest first, of those that are kept: at most the latest maxSteps, so that
-// files with thousands of steps within a millisecond cost no more than others.
+// during are the steps that overlap [from, to), the latest first, of those that are kept: at most the latest maxSteps,
+// so that files with thousands of steps within a millisecond cost no more than others.
 func (p *process) during(from, to int64) iter.Seq[*step] {
 	const maxSteps = 4096
 	n, _ := slices.BinarySearchFunc(p.steps, to, func(s *step, t int64) int { return cmp.Compare(s.start, t) })

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Steps within each other are asked for by each activity: there are never more of them than openSteps, and what is over goes.
+// Steps within each other are asked for by each activity: there are never more of them than openSteps, and what is over
+// goes.
 func TestStepsWithinEachOtherAreBounded(t *testing.T) {
 	p := &process{}
 	const n = 10_000

@@ -9,8 +9,8 @@ import (
 	"math"
 )
 
-// Options say what becomes of a profile. They are what the receivers of profiler files have in common in their configuration,
-// and what their functions take. The zero value is usable.
+// Options say what becomes of a profile. They are what the receivers of profiler files have in common in their
+// configuration, and what their functions take. The zero value is usable.
 type Options struct {
 	// Detail is how much of a file becomes spans: auto (default), steps, annotations, operators, kernels.
 	Detail Level `mapstructure:"detail"`
@@ -30,7 +30,8 @@ type Options struct {
 	ServiceName string `mapstructure:"service_name"`
 	// JobID is gpu.job.id where the file does not say (default none); it makes links across ranks possible.
 	JobID string `mapstructure:"job_id"`
-	// Device is hw.model of devices that the file does not name, as the driver calls it (default none: no peak is known then).
+	// Device is hw.model of devices that the file does not name, as the driver calls it (default none: no peak is known
+	// then).
 	Device string `mapstructure:"device"`
 	// Resource are further resource attributes; they win over those of the file (default none).
 	Resource map[string]string `mapstructure:"resource"`
@@ -104,7 +105,8 @@ func (o *Options) Validate() error {
 	}
 	least := func(key string, v, least int) {
 		if v > 0 && v < least {
-			errs = append(errs, fmt.Errorf("`%s` must be at least %d, or 0 for the default, or negative for none, found %d", key, least, v))
+			errs = append(errs, fmt.Errorf("`%s` must be at least %d, or 0 for the default, or negative for none, found %d", key,
+				least, v))
 		}
 	}
 	least("max_spans", o.MaxSpans, minSpans)

@@ -88,7 +88,8 @@ func New(o Options, s Source) *Profile {
 	return &Profile{
 		Names: newNames(namesLimit), opts: o, source: s, sorter: newSorter(o.TempDir, o.MemoryLimit()),
 		tracks: map[track]uint32{}, processes: map[int64]*processCount{},
-		seed: [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, first: math.MaxInt64, last: math.MinInt64, bounds: newStepBounds(),
+		seed: [2]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f}, first: math.MaxInt64, last: math.MinInt64,
+		bounds: newStepBounds(),
 	}
 }
 

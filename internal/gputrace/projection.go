@@ -9,9 +9,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// A host range lasts as long as its launches do. At LevelAuto its work on the device is shown beside it: a section from the
-// first start to the last end of what was launched within, one for each device, as NVIDIA's tools project NVTX ranges onto the
-// GPU. Sections nest as their ranges do, and the activities with spans hang below the innermost.
+// A host range lasts as long as its launches do. At LevelAuto its work on the device is shown beside it: a section from
+// the first start to the last end of what was launched within, one for each device, as NVIDIA's tools project NVTX
+// ranges onto the GPU. Sections nest as their ranges do, and the activities with spans hang below the innermost.
 
 // projection is the work of a range on one device.
 type projection struct {
@@ -24,8 +24,8 @@ func (l Level) projects(k Kind) bool {
 	return l == LevelAuto && (k == KindAnnotation || k == KindModule || k == KindOperator)
 }
 
-// maxProjected bounds the ranges around a launch that take it, so that files with thousands of nested ranges cost no more
-// than others.
+// maxProjected bounds the ranges around a launch that take it, so that files with thousands of nested ranges cost no
+// more than others.
 const maxProjected = 256
 
 // project adds an activity to the ranges around its launch.
@@ -45,8 +45,8 @@ func (w *writer) project(a *activity, above *node) {
 	}
 }
 
-// onDevice is the span of the section that stands above what the node launched on a device: its own, else that of the next
-// range around it; ok is false where there is none.
+// onDevice is the span of the section that stands above what the node launched on a device: its own, else that of the
+// next range around it; ok is false where there is none.
 func (s *spans) onDevice(n *node, device int64) (id pcommon.SpanID, ok bool) {
 	if s.p.opts.Detail != LevelAuto {
 		return id, false

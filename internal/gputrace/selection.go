@@ -62,12 +62,14 @@ func (p *Profile) newSelection(r *rule) *selection {
 		}
 	}
 	return &selection{
-		rule: r, maxSpans: max(1, p.opts.maxSpans()-windows), maxBytes: max(1, p.opts.maxBytes()-windows*windowSpanSize), perStep: p.opts.Detail.perStep(),
-		traces: map[traceKey]*candidates{}, names: p.Names,
+		rule: r, maxSpans: max(1, p.opts.maxSpans()-windows), maxBytes: max(1, p.opts.maxBytes()-windows*windowSpanSize),
+		perStep: p.opts.Detail.perStep(),
+		traces:  map[traceKey]*candidates{}, names: p.Names,
 	}
 }
 
-// surelyFits reports whether the counts alone show that no limit is reached, so that the sweep that selects is not needed.
+// surelyFits reports whether the counts alone show that no limit is reached, so that the sweep that selects is not
+// needed.
 func (p *Profile) surelyFits(s *selection) bool {
 	n := p.counts[KindStep]
 	switch s.level {

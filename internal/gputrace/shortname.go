@@ -12,8 +12,8 @@ import (
 var wrappers = map[string]bool{"Kernel": true, "Kernel2": true, "device_kernel": true, "kernel": true, "kentry": true}
 
 // shortNameOf is a kernel's name without return type, namespaces, template arguments and parameters:
-// "vectorized_elementwise_kernel" for "void at::native::vectorized_elementwise_kernel<4, …>(int, …)". Names that are not
-// C++ are left as they are.
+// "vectorized_elementwise_kernel" for "void at::native::vectorized_elementwise_kernel<4, …>(int, …)". Names that are
+// not C++ are left as they are.
 func shortNameOf(name string) string {
 	s := strings.TrimSuffix(strings.TrimSpace(name), ".kd")
 	if m := mangledName(s); m != "" {
@@ -36,9 +36,9 @@ func shortNameOf(name string) string {
 	return base
 }
 
-// brackets follows what is open. Angle brackets within round ones are mostly comparisons, as in
-// "enable_if<((8)>(0)), void>": one that closes counts only where an angle bracket is innermost, and a round bracket that
-// closes takes the angle brackets with it that were opened within.
+// brackets follows what is open. Angle brackets within round ones are mostly comparisons, as in "enable_if<((8)>(0)),
+// void>": one that closes counts only where an angle bracket is innermost, and a round bracket that closes takes the
+// angle brackets with it that were opened within.
 type brackets struct{ open []byte }
 
 func (b *brackets) next(s string, i int) {

@@ -33,9 +33,11 @@ func rows(t testing.TB, s *sorter) (out []row) {
 func fill(t testing.TB, s *sorter, n int) (want []row) {
 	rnd := rand.New(rand.NewPCG(7, 7))
 	for i := range n {
-		r := row{int64(rnd.IntN(100)), int64(rnd.IntN(3)), uint32(i + 1), Kind(1 + rnd.IntN(int(kindCount)-1)), string(make([]byte, rnd.IntN(50)))}
+		r := row{int64(rnd.IntN(100)), int64(rnd.IntN(3)), uint32(i + 1), Kind(1 + rnd.IntN(int(kindCount)-1)),
+			string(make([]byte, rnd.IntN(50)))}
 		want = append(want, r)
-		require.NoError(t, s.add(&record{key: r.key, duration: r.duration, seq: r.seq, kind: r.kind, detail: []byte(r.detail)}))
+		require.NoError(t, s.add(&record{key: r.key, duration: r.duration, seq: r.seq, kind: r.kind,
+			detail: []byte(r.detail)}))
 	}
 	slices.SortFunc(want, func(a, b row) int {
 		device := func(k Kind) int {
@@ -45,7 +47,8 @@ func fill(t testing.TB, s *sorter, n int) (want []row) {
 			return 0
 		}
 		for _, c := range []int64{
-			a.key - b.key, int64(device(a.kind) - device(b.kind)), b.duration - a.duration, int64(a.kind) - int64(b.kind), int64(a.seq) - int64(b.seq),
+			a.key - b.key, int64(device(a.kind) - device(b.kind)), b.duration - a.duration, int64(a.kind) - int64(b.kind),
+			int64(a.seq) - int64(b.seq),
 		} {
 			if c != 0 {
 				return int(c)

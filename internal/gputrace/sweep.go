@@ -83,7 +83,8 @@ type frame struct {
 func (p *Profile) newSweep(v visitor) *sweep {
 	s := &sweep{
 		p: p, v: v, lastStep: math.MinInt64, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
-		comm: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()), memories: map[int64]*allocated{},
+		comm: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()),
+		memories: map[int64]*allocated{},
 		launches: newLaunchTable(p.counts[KindRuntime]),
 	}
 	pid, known := p.mainProcess()
@@ -281,8 +282,8 @@ func (s *sweep) analyse(proc *process, a *activity) {
 	s.clip(proc, a)
 }
 
-// clip gives the activity to the steps during which it ran, whoever launched it, and forgets steps that ended before it:
-// activities come by start.
+// clip gives the activity to the steps during which it ran, whoever launched it, and forgets steps that ended before
+// it: activities come by start.
 func (s *sweep) clip(p *process, a *activity) {
 	p.passed(a.start - skew)
 	for st := range p.during(a.start, a.end) {

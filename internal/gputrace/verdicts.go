@@ -49,9 +49,11 @@ func VerdictOf(subject string, e ptrace.SpanEvent) (verdict.Verdict, bool) {
 		return verdict.Verdict{}, false
 	}
 	v := verdict.Verdict{
-		Kind: kind, Subject: clip(subject, maxText), Gain: lengthOf(m, semconv.GPUVerdictGainKey), Share: numberOf(m, semconv.GPUVerdictShareKey),
+		Kind: kind, Subject: clip(subject, maxText), Gain: lengthOf(m, semconv.GPUVerdictGainKey),
+		Share:     numberOf(m, semconv.GPUVerdictShareKey),
 		Threshold: numberOf(m, semconv.GPUVerdictThresholdKey), Evidence: textOf(m, semconv.GPUVerdictEvidenceKey),
-		Certainty: verdict.Certainty(textOf(m, semconv.GPUVerdictCertaintyKey)), Remedy: textOf(m, semconv.GPUVerdictRemedyKey),
+		Certainty: verdict.Certainty(textOf(m, semconv.GPUVerdictCertaintyKey)),
+		Remedy:    textOf(m, semconv.GPUVerdictRemedyKey),
 	}
 	if chain := textOf(m, semconv.GPUVerdictChainKey); chain != "" {
 		v.Chain = strings.Split(chain, chainMark)
@@ -87,9 +89,11 @@ func ReportOf(s ptrace.Span) (verdict.Report, bool) {
 	r := verdict.Report{
 		Ordinal: ordinal.Int(), Model: textOf(m, semconv.HWModelKey), Window: lengthOf(m, semconv.GPUWindowDurationKey),
 		Parts: verdict.Parts{
-			Computing: lengthOf(m, semconv.GPUWindowComputeDurationKey), CommExposed: lengthOf(m, semconv.GPUWindowCommExposedDurationKey),
-			CommHidden: lengthOf(m, semconv.GPUWindowOverlapDurationKey), CopyExposed: lengthOf(m, semconv.GPUWindowMemoryExposedDurationKey),
-			Idle: lengthOf(m, semconv.GPUWindowIdleDurationKey),
+			Computing:   lengthOf(m, semconv.GPUWindowComputeDurationKey),
+			CommExposed: lengthOf(m, semconv.GPUWindowCommExposedDurationKey),
+			CommHidden:  lengthOf(m, semconv.GPUWindowOverlapDurationKey),
+			CopyExposed: lengthOf(m, semconv.GPUWindowMemoryExposedDurationKey),
+			Idle:        lengthOf(m, semconv.GPUWindowIdleDurationKey),
 		},
 	}
 	if all := lengthOf(m, semconv.GPUWindowMemoryDurationKey); all > 0 {
@@ -103,8 +107,10 @@ func ReportOf(s ptrace.Span) (verdict.Report, bool) {
 	verdict.SortIdle(r.Idle)
 	peak := verdict.PeakOf(r.Model)
 	r.Efficiency = verdict.Efficiency{
-		FLOPs: numberOf(m, semconv.GPUFLOPCountKey), Bytes: numberOf(m, semconv.GPUWindowWorkSizeKey), Time: lengthOf(m, semconv.GPUWindowWorkDurationKey),
-		Coverage: numberOf(m, semconv.GPUWindowWorkCoverageKey), PeakShare: numberOf(m, semconv.GPUWindowWorkPeakRatioKey), Peak: peak.Name, NoPeak: peak.Reason,
+		FLOPs: numberOf(m, semconv.GPUFLOPCountKey), Bytes: numberOf(m, semconv.GPUWindowWorkSizeKey),
+		Time:     lengthOf(m, semconv.GPUWindowWorkDurationKey),
+		Coverage: numberOf(m, semconv.GPUWindowWorkCoverageKey), PeakShare: numberOf(m, semconv.GPUWindowWorkPeakRatioKey),
+		Peak: peak.Name, NoPeak: peak.Reason,
 	}
 	return r, true
 }

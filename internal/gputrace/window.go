@@ -58,16 +58,19 @@ func (d *deviceWindow) add(s *sweep, proc *process, a *activity, firstOfWork boo
 func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork bool) {
 	d.taking = proc
 	v := &s.one
-	*v = verdict.Activity{Start: a.start, End: a.end, Name: a.name, Operator: a.launch.op, In: a.launch.in, Opaque: a.launch.opaque || a.detail.WholeGraph}
+	*v = verdict.Activity{Start: a.start, End: a.end, Name: a.name, Operator: a.launch.op, In: a.launch.in,
+		Opaque: a.launch.opaque || a.detail.WholeGraph}
 	switch {
 	case a.kind != KindKernel:
 		v.Class, v.Bytes, v.Direction, v.Memory = verdict.Copying, a.detail.Bytes, a.detail.Direction, a.detail.HostMemory
 	case a.comm:
-		v.Class, v.Group, v.Collective, v.Launched = verdict.Communicating, a.detail.GroupSize, a.detail.Collective, launchedAs(&a.detail)
+		v.Class, v.Group, v.Collective, v.Launched = verdict.Communicating, a.detail.GroupSize, a.detail.Collective,
+			launchedAs(&a.detail)
 		if st := a.launch.step; st != nil {
 			v.Place = st.place(a.name)
 		}
-		v.Bytes = collectiveSize(a.detail.Collective, a.detail.InElements, a.detail.OutElements, ElementSize(a.detail.ElementType))
+		v.Bytes = collectiveSize(a.detail.Collective, a.detail.InElements, a.detail.OutElements,
+			ElementSize(a.detail.ElementType))
 	default:
 		v.Class = verdict.Computing
 		switch w := a.launch.work; {
@@ -107,7 +110,8 @@ func launchedAs(d *Detail) (sum uint64) {
 	return sum
 }
 
-// maxLeads bounds the devices of which the time before their first activity is looked at, which may be the whole profile.
+// maxLeads bounds the devices of which the time before their first activity is looked at, which may be the whole
+// profile.
 const maxLeads = 256
 
 // stream is the queue of one stream.
@@ -120,9 +124,10 @@ type stream struct {
 // maxQueue bounds the starts that a stream keeps.
 const maxQueue = 1 << 16
 
-// queue follows the length of the stream's queue: it grows by one at a launch and shrinks by one at a start. Activities of a
-// stream come in the order of their launches, so right after this launch it holds this one and those before that had not
-// begun. Launches of graphs count once for each activity, other than in Holistic Trace Analysis, which leaves them out.
+// queue follows the length of the stream's queue: it grows by one at a launch and shrinks by one at a start. Activities
+// of a stream come in the order of their launches, so right after this launch it holds this one and those before that
+// had not begun. Launches of graphs count once for each activity, other than in Holistic Trace Analysis, which leaves
+// them out.
 func (d *deviceWindow) queue(a *activity) {
 	s := d.streams[a.stream]
 	if s == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// work is what one operator computes. It counts when the first kernel of the operator is met, so that operators that ran
-// on the host do not, and once, however many kernels it launched.
+// work is what one operator computes. It counts when the first kernel of the operator is met, so that operators that
+// ran on the host do not, and once, however many kernels it launched.
 type work struct {
 	verdict.Work
 	op, shape uint32 // names
@@ -61,8 +61,8 @@ func (c *computed) add(a *activity, first bool) {
 	c.flops += w.FLOPs
 }
 
-// samePrecision is the part of the FLOPs from which on their precision is that of the sum: the rest, rotary embeddings in
-// single precision among products in bfloat16, changes a utilisation by no more than this.
+// samePrecision is the part of the FLOPs from which on their precision is that of the sum: the rest, rotary embeddings
+// in single precision among products in bfloat16, changes a utilisation by no more than this.
 const samePrecision = 0.99
 
 // write puts down the sum with the part of the kernel time that it covers. Where no operator is known there is no sum.

@@ -12,8 +12,8 @@ type writer struct {
 	next  int     // length of queue at which it is looked through again
 }
 
-// gathering is how many nodes may gather at one time. When there are more, those that ended a while ago are written, and
-// what a late kernel would add to them goes to the next above that still gathers.
+// gathering is how many nodes may gather at one time. When there are more, those that ended a while ago are written,
+// and what a late kernel would add to them goes to the next above that still gathers.
 const (
 	gathering   = 20_000
 	awhile      = int64(100_000_000)    // ns of the profile

@@ -78,7 +78,8 @@ type operation struct {
 	slowest                                         float64
 }
 
-// bucket is what happened in bucketSeconds. Sums are of spans that state the value; the time beside each is of the same spans.
+// bucket is what happened in bucketSeconds. Sums are of spans that state the value; the time beside each is of the same
+// spans.
 type bucket struct {
 	index                int64 // unix s / bucketSeconds
 	count                int64
@@ -230,7 +231,10 @@ func (m *Model) bucketAt(o *operation, index int64) *bucket {
 		m.shorten()
 	}
 	// Trimming may have moved it.
-	if n, ok := slices.BinarySearchFunc(o.buckets, index, func(b bucket, i int64) int { return cmp.Compare(b.index, i) }); ok {
+	if n, ok := slices.BinarySearchFunc(o.buckets, index, func(b bucket,
+		i int64) int {
+		return cmp.Compare(b.index, i)
+	}); ok {
 		return &o.buckets[n]
 	}
 	return nil
@@ -246,7 +250,8 @@ func (m *Model) trim(o *operation, index int64) {
 	m.buckets -= n
 }
 
-// shorten removes the oldest quarter of the time that operations are kept of: many that are always there reach back less far.
+// shorten removes the oldest quarter of the time that operations are kept of: many that are always there reach back
+// less far.
 func (m *Model) shorten() {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, o := range m.operations {

@@ -37,7 +37,8 @@ func (m *Model) Traces(td ptrace.Traces) {
 				if f.Load(s, &sc) {
 					m.health.GPUSpans++
 					m.span(&f, &r, s)
-				} else if v, ok := s.Attributes().Get(string(semconv.GPURequestQueueDurationKey)); ok { // the span of a request's queue
+					// the span of a request's queue
+				} else if v, ok := s.Attributes().Get(string(semconv.GPURequestQueueDurationKey)); ok {
 					q := m.request(&f, &r)
 					q.Queue = max(q.Queue, spanfacts.Positive(v))
 				}
@@ -88,8 +89,8 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	}
 }
 
-// peak learns the device's roof from a span that states its share of it: so it is the one that gpu_derive took, from the
-// table, the device or the configuration.
+// peak learns the device's roof from a span that states its share of it: so it is the one that gpu_derive took, from
+// the table, the device or the configuration.
 func (m *Model) peak(f *spanfacts.Facts) {
 	switch {
 	case f.Device.Model == "" || f.Time <= 0 || f.BelowFloor || !f.HasRoofline || f.Roofline <= 0:
@@ -155,9 +156,11 @@ func bucketOf(f *spanfacts.Facts) bucket {
 func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	m.health.Steps++
 	st := Step{
-		Time: millis(f.End), Name: clip(s.Name()), Service: clip(r.Service), Index: f.StepIndex, Rank: r.Rank, Duration: f.StepTime(),
-		Exposed: f.StepExposed, Other: f.StepOther, Overlap: f.StepOverlap, Items: f.StepItems, ItemType: clip(f.StepItemType),
-		MFU: f.MFU, Energy: f.Energy, Trace: f.Key.Trace.String(), Span: f.Key.Span.String(),
+		Time: millis(f.End), Name: clip(s.Name()), Service: clip(r.Service), Index: f.StepIndex, Rank: r.Rank,
+		Duration: f.StepTime(),
+		Exposed:  f.StepExposed, Other: f.StepOther, Overlap: f.StepOverlap, Items: f.StepItems,
+		ItemType: clip(f.StepItemType),
+		MFU:      f.MFU, Energy: f.Energy, Trace: f.Key.Trace.String(), Span: f.Key.Span.String(),
 	}
 	for _, p := range f.Phases() {
 		st.Phases = append(st.Phases, Phase{clip(p.Name), p.Duration})

@@ -57,8 +57,8 @@ type Comparison struct {
 	MoreKernels   int       `json:"moreKernels,omitempty"`
 }
 
-// Book gathers a report on profiles: spans at the detail kernels, and what their analysis says. Profiles of which there are
-// only spans could not be read, and are no part of it. It is not safe for concurrent use.
+// Book gathers a report on profiles: spans at the detail kernels, and what their analysis says. Profiles of which there
+// are only spans could not be read, and are no part of it. It is not safe for concurrent use.
 type Book struct {
 	model    *Model
 	profiles []*Profile
@@ -180,7 +180,8 @@ func together(a, b verdict.Rate) verdict.Rate {
 	if s+t == 0 {
 		return verdict.Rate{}
 	}
-	sum := verdict.Rate{FLOPs: a.FLOPs + b.FLOPs, Bytes: a.Bytes + b.Bytes, PeakShare: (a.PeakShare*s + b.PeakShare*t) / (s + t)}
+	sum := verdict.Rate{FLOPs: a.FLOPs + b.FLOPs, Bytes: a.Bytes + b.Bytes,
+		PeakShare: (a.PeakShare*s + b.PeakShare*t) / (s + t)}
 	sum.FLOPRate, sum.ByteRate = sum.FLOPs/(s+t), sum.Bytes/(s+t)
 	if sum.Bound, sum.Precision = a.Bound, a.Precision; t > s {
 		sum.Bound, sum.Precision = b.Bound, b.Precision

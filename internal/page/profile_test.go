@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 )
 
-// TestATimelineKeepsEveryNanosecond adds activities in any order, over spans of time that make cells coarser, and finds all
-// their time again.
+// TestATimelineKeepsEveryNanosecond adds activities in any order, over spans of time that make cells coarser, and finds
+// all their time again.
 func TestATimelineKeepsEveryNanosecond(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, reach := range []int64{1000, 1e6, 1e9, 1e12} {
@@ -81,9 +81,11 @@ func TestATimelineIsBounded(t *testing.T) {
 func TestKernelsOfOneTemplateAreOneRow(t *testing.T) {
 	b := NewBook()
 	kernels := []verdict.Kernel{
-		{Name: "add", Count: 2, Time: 4 * time.Millisecond, Alone: 3 * time.Millisecond, Rate: verdict.Rate{Bytes: 4e6, ByteRate: 1e9, PeakShare: 0.5, Bound: "memory"}},
+		{Name: "add", Count: 2, Time: 4 * time.Millisecond, Alone: 3 * time.Millisecond,
+			Rate: verdict.Rate{Bytes: 4e6, ByteRate: 1e9, PeakShare: 0.5, Bound: "memory"}},
 		{Name: "gemm", Count: 1, Time: 3 * time.Millisecond},
-		{Name: "add", Count: 1, Time: 2 * time.Millisecond, Alone: time.Millisecond, Rate: verdict.Rate{Bytes: 4e6, ByteRate: 2e9, PeakShare: 0.8, Bound: "memory"}},
+		{Name: "add", Count: 1, Time: 2 * time.Millisecond, Alone: time.Millisecond,
+			Rate: verdict.Rate{Bytes: 4e6, ByteRate: 2e9, PeakShare: 0.8, Bound: "memory"}},
 		{Name: "add", Count: 1, Time: time.Millisecond},
 	}
 	b.Profile("p", []verdict.Report{{ByKernel: kernels}}, nil)

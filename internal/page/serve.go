@@ -72,12 +72,16 @@ func Handler(m *Model, traceURL string) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(s)
 	})
-	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	})
 	var listeners atomic.Int64
 	mux.HandleFunc("GET /api/events", func(w http.ResponseWriter, r *http.Request) {
 		defer listeners.Add(-1)
 		if listeners.Add(1) > maxListeners {
-			http.Error(w, fmt.Sprintf("%d browsers listen already (ask /api/state now and then)", maxListeners), http.StatusServiceUnavailable)
+			http.Error(w, fmt.Sprintf("%d browsers listen already (ask /api/state now and then)", maxListeners),
+				http.StatusServiceUnavailable)
 			return
 		}
 		events(m, w, r)
@@ -107,7 +111,8 @@ func query(v url.Values) (q Query, err error) {
 	from, err := strconv.ParseInt(v.Get("from"), 10, 64)
 	to, err2 := strconv.ParseInt(v.Get("to"), 10, 64)
 	if err != nil || err2 != nil || from <= 0 || to <= from {
-		return q, fmt.Errorf("from and to must be unix milliseconds, from before to, found %q and %q", v.Get("from"), v.Get("to"))
+		return q, fmt.Errorf("from and to must be unix milliseconds, from before to, found %q and %q", v.Get("from"),
+			v.Get("to"))
 	}
 	q.From, q.To = time.UnixMilli(from), time.UnixMilli(to)
 	return q, nil
@@ -171,15 +176,18 @@ func Report(w io.Writer, s *State) error {
 		sum := sha256.Sum256(b)
 		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 	}
-	meta := fmt.Sprintf(`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src %s; style-src %s; `+
-		`base-uri 'none'; form-action 'none'">`, hash(script), hash(style))
+	meta := fmt.Sprintf(
+		`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src %s; style-src %s; `+
+			`base-uri 'none'; form-action 'none'">`, hash(script), hash(style))
 	page := read("index.html")
 	for _, r := range [][2][]byte{
-		{[]byte(`<link rel="stylesheet" href="app.css">`), bytes.Join([][]byte{[]byte("<style>"), style, []byte("</style>")}, nil)},
+		{[]byte(`<link rel="stylesheet" href="app.css">`), bytes.Join([][]byte{[]byte("<style>"), style, []byte("</style>")},
+			nil)},
 		{[]byte(`<script src="app.js" defer></script>`), nil},
 		{[]byte(`<meta charset="utf-8">`), append([]byte(`<meta charset="utf-8">`), meta...)},
 		{[]byte(`</body>`), bytes.Join([][]byte{
-			[]byte(`<script type="application/json" id="state">`), data, []byte(`</script><script>`), script, []byte(`</script></body>`),
+			[]byte(`<script type="application/json" id="state">`), data, []byte(`</script><script>`), script,
+			[]byte(`</script></body>`),
 		}, nil)},
 	} {
 		if !bytes.Contains(page, r[0]) {

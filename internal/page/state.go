@@ -22,8 +22,8 @@ const (
 	shownRecent     = 2000 // newest spans of all devices together, 200 of one
 )
 
-// State is what the page shows: the JSON of /api/state, version 1. Times are unix milliseconds, durations seconds, energies
-// joules, rates per second. What is not known is absent.
+// State is what the page shows: the JSON of /api/state, version 1. Times are unix milliseconds, durations seconds,
+// energies joules, rates per second. What is not known is absent.
 type State struct {
 	Version    int         `json:"version"`
 	Now        int64       `json:"now"`
@@ -175,8 +175,10 @@ func (m *Model) State(q Query) *State {
 		q.From, q.To = now.Add(-span), now
 	}
 	s := &State{
-		Version: 2, Now: now.UnixMilli(), Live: !m.fixed, Range: span.Seconds(), From: q.From.UnixMilli(), To: q.To.UnixMilli(),
-		Health: m.health, Devices: []Device{}, Operations: []Operation{}, Roofs: []Roof{}, Steps: []Step{}, Requests: []Request{},
+		Version: 2, Now: now.UnixMilli(), Live: !m.fixed, Range: span.Seconds(), From: q.From.UnixMilli(),
+		To:     q.To.UnixMilli(),
+		Health: m.health, Devices: []Device{}, Operations: []Operation{}, Roofs: []Roof{}, Steps: []Step{},
+		Requests: []Request{},
 	}
 	from, to := float64(s.From), float64(s.To)
 	first, last := q.From.Unix()/bucketSeconds, q.To.Unix()/bucketSeconds
@@ -251,7 +253,8 @@ func (m *Model) operationsOf(s *State, first, last int64) {
 	}
 	s.Health.Coverage = ratio(coverage, covered)
 	slices.SortFunc(s.Operations, func(a, b Operation) int {
-		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Service, b.Service), cmp.Compare(a.Type, b.Type))
+		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Service, b.Service),
+			cmp.Compare(a.Type, b.Type))
 	})
 	if n := len(s.Operations); n > shownOperations {
 		s.MoreOps, s.Operations = n-shownOperations, s.Operations[:shownOperations]
@@ -305,10 +308,14 @@ func (m *Model) devicesOf(s *State, now, span int64) {
 		})
 		s.Devices = append(s.Devices, out)
 	}
-	slices.SortFunc(s.Devices, func(a, b Device) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(s.Devices, func(a, b Device) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.ID, b.ID))
+	})
 }
 
-// strip is the device's last so many seconds, in at most shownCells cells: of several seconds the mean, of throttling any.
+// strip is the device's last so many seconds, in at most shownCells cells: of several seconds the mean, of throttling
+// any.
 func (d *device) strip(newest, span int64) Device {
 	step := (span + shownCells - 1) / shownCells
 	first := (newest/step - span/step + 1) * step // so that cells do not move against the seconds as time goes on

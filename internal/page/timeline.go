@@ -8,7 +8,8 @@ import (
 	"slices"
 )
 
-// Limits of a timeline: rows beyond are not drawn and are counted, times are summed into cells that are as fine as these allow.
+// Limits of a timeline: rows beyond are not drawn and are counted, times are summed into cells that are as fine as
+// these allow.
 const (
 	maxRows      = 256
 	shownRows    = 48
@@ -27,8 +28,8 @@ const (
 	classes
 )
 
-// timeline is what ran on each row (a stream of a device) when, summed into cells of one length, a power of two in ns. The
-// length doubles when the time does not fit, so that memory does not grow with the profile.
+// timeline is what ran on each row (a stream of a device) when, summed into cells of one length, a power of two in ns.
+// The length doubles when the time does not fit, so that memory does not grow with the profile.
 type timeline struct {
 	origin int64 // unix ns of cell 0
 	length int64
@@ -98,7 +99,8 @@ func (t *timeline) add(key rowKey, start, end int64, class int, name string) {
 	}
 }
 
-// stretch makes room at the side where it lacks: by moving the origin while cells are free, else by doubling their length.
+// stretch makes room at the side where it lacks: by moving the origin while cells are free, else by doubling their
+// length.
 func (t *timeline) stretch(start, end int64) {
 	if start < t.origin {
 		if by := int((t.origin-start)/t.length) + 1; t.origin-start < maxCells*t.length && t.used+by <= maxCells {
@@ -162,9 +164,9 @@ type Timeline struct {
 	More   int64    `json:"more,omitempty"` // rows and activities that are not drawn
 }
 
-// Row is a stream. Cells are four numbers each: its index since the cell before, permille of it in which something ran, the
-// class that took most (0 computing, 1 communicating, 2 copying, 3 setting), and the index in Names of what ran longest,
-// -1 where it is not known.
+// Row is a stream. Cells are four numbers each: its index since the cell before, permille of it in which something ran,
+// the class that took most (0 computing, 1 communicating, 2 copying, 3 setting), and the index in Names of what ran
+// longest, -1 where it is not known.
 type Row struct {
 	Process int64   `json:"process,omitempty"`
 	Device  int64   `json:"device"`
@@ -198,7 +200,8 @@ func (t *timeline) shown() *Timeline {
 	used := map[int32]int64{}
 	for _, r := range list {
 		x := Row{
-			Process: r.key.process, Device: r.key.device, Stream: r.key.stream, Count: r.count, Busy: float64(r.busy) / 1e9, Cells: []int64{},
+			Process: r.key.process, Device: r.key.device, Stream: r.key.stream, Count: r.count, Busy: float64(r.busy) / 1e9,
+			Cells: []int64{},
 		}
 		last := 0
 		for i := range r.cells {

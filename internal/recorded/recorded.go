@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recorded finds the files that real profilers and devices wrote, which tests read and the repository does not hold.
+// Package recorded finds the files that real profilers and devices wrote, which tests read and the repository does not
+// hold.
 package recorded
 
 import (
@@ -10,8 +11,9 @@ import (
 	"testing"
 )
 
-// Path is a file or folder of the recorded data, which are in the folder that OTELGPU_TESTDATA names, else in shared/data
-// beside the repository, with a MANIFEST.md. The test is skipped where there is neither; whether the path is there is not looked at.
+// Path is a file or folder of the recorded data, which are in the folder that OTELGPU_TESTDATA names, else in
+// shared/data beside the repository, with a MANIFEST.md. The test is skipped where there is neither; whether the path
+// is there is not looked at.
 func Path(t testing.TB, elem ...string) string {
 	t.Helper()
 	below := func(dir string) string { return filepath.Join(dir, filepath.Join(elem...)) }

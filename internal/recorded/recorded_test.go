@@ -35,7 +35,8 @@ func TestPathIsBesideTheRepositoryOrWhereTheEnvironmentSays(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(filepath.Join(data, "MANIFEST.md"), nil, 0o600))
 	assert.Equal(t, data, Path(t))
-	assert.Equal(t, filepath.Join(data, "kineto", "missing.json"), Path(t, "kineto/missing.json"), "a file that is missed fails its test")
+	assert.Equal(t, filepath.Join(data, "kineto", "missing.json"), Path(t, "kineto/missing.json"),
+		"a file that is missed fails its test")
 
 	t.Setenv("OTELGPU_TESTDATA", "elsewhere")
 	assert.Equal(t, filepath.Join("elsewhere", "nsys", "a.sqlite"), Path(t, "nsys", "a.sqlite"))

@@ -1,21 +1,21 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shared is for components of several signals. The Collector makes one component for each signal, all of one configuration;
-// where they must be one, each is a face of the same instance.
+// Package shared is for components of several signals. The Collector makes one component for each signal, all of one
+// configuration; where they must be one, each is a face of the same instance.
 package shared
 
 import "sync"
 
-// Instances are the instances of a factory by their configuration, C; I is a pointer. There is no other place that all faces are made
-// from. The zero value is ready.
+// Instances are the instances of a factory by their configuration, C; I is a pointer. There is no other place that all
+// faces are made from. The zero value is ready.
 type Instances[C, I comparable] struct {
 	mu  sync.Mutex
 	all map[C]I
 }
 
-// Get is the instance of a configuration where there is one that fits, else a new one, which calls forget when it has ended. Another
-// configuration, as after a reload, has another instance.
+// Get is the instance of a configuration where there is one that fits, else a new one, which calls forget when it has
+// ended. Another configuration, as after a reload, has another instance.
 func (s *Instances[C, I]) Get(cfg C, fits func(I) bool, create func(forget func()) (I, error)) (I, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,8 @@ func (w word) is(keywords ...string) bool {
 	return !w.quoted && slices.ContainsFunc(keywords, func(k string) bool { return strings.EqualFold(w.text, k) })
 }
 
-// words splits a statement; comments and spaces are left out. Every other character that is of no name is a word by itself.
+// words splits a statement; comments and spaces are left out. Every other character that is of no name is a word by
+// itself.
 func words(s string) []word {
 	var out []word
 	for s != "" {
@@ -37,7 +38,8 @@ func words(s string) []word {
 			out = append(out, w)
 		default:
 			n := 0
-			for n < len(s) && (s[n] == '_' || s[n] == '$' || s[n] >= utf8.RuneSelf || '0' <= s[n] && s[n] <= '9' || 'a' <= s[n]|0x20 && s[n]|0x20 <= 'z') {
+			for n < len(s) && (s[n] == '_' || s[n] == '$' || s[n] >= utf8.RuneSelf || '0' <= s[n] && s[n] <= '9' ||
+				'a' <= s[n]|0x20 && s[n]|0x20 <= 'z') {
 				n++
 			}
 			n = max(n, 1)
@@ -116,7 +118,8 @@ func (t *Table) define(def []word) {
 	c := column{name: def[0].text}
 	rest := def[1:]
 	constraint := slices.IndexFunc(rest, func(w word) bool {
-		return w.is("CONSTRAINT", "PRIMARY", "NOT", "NULL", "UNIQUE", "CHECK", "DEFAULT", "COLLATE", "REFERENCES", "GENERATED", "AS")
+		return w.is("CONSTRAINT", "PRIMARY", "NOT", "NULL", "UNIQUE", "CHECK", "DEFAULT", "COLLATE", "REFERENCES",
+			"GENERATED", "AS")
 	})
 	if constraint < 0 {
 		constraint = len(rest)

@@ -4,8 +4,8 @@
 // Package sqlitefile reads the tables of SQLite 3 databases, without SQL: whole tables row by row, and single rows by
 // their rowid. It is all that profiler exports need, and a fiftieth of what a database engine costs to build.
 //
-// The format is that of https://sqlite.org/fileformat2.html. Numbers are big-endian. A file is a row of pages of equal size,
-// numbered from 1; the first begins with a header of 100 bytes:
+// The format is that of https://sqlite.org/fileformat2.html. Numbers are big-endian. A file is a row of pages of equal
+// size, numbered from 1; the first begins with a header of 100 bytes:
 //
 //	offset  bytes
 //	    16      2  page size; 1 means 65536
@@ -13,10 +13,11 @@
 //	    28      4  pages
 //	    56      4  encoding of texts: 1 UTF-8, 2 UTF-16 little-endian, 3 UTF-16 big-endian
 //
-// Page 1 is the root of the table sqlite_schema (type, name, tbl_name, rootpage, sql), which names the roots of the others.
+// Page 1 is the root of the table sqlite_schema (type, name, tbl_name, rootpage, sql), which names the roots of the
+// others.
 //
-// Not read: tables WITHOUT ROWID (an error), views and virtual tables (as if they were not there), values by DEFAULT of columns
-// that were added later (NULL), and a write-ahead log beside the file.
+// Not read: tables WITHOUT ROWID (an error), views and virtual tables (as if they were not there), values by DEFAULT of
+// columns that were added later (NULL), and a write-ahead log beside the file.
 package sqlitefile
 
 import (
@@ -111,7 +112,8 @@ func (d *File) open() error {
 	if d.encoding = binary.BigEndian.Uint32(head[56:]); d.encoding > 3 {
 		return fmt.Errorf("broken SQLite database: unknown encoding %d of texts", d.encoding)
 	}
-	schema := &Table{file: d, root: 1, columns: []column{{name: "type"}, {name: "name"}, {name: "tbl_name"}, {name: "rootpage"}, {name: "sql"}}}
+	schema := &Table{file: d, root: 1, columns: []column{{name: "type"}, {name: "name"}, {name: "tbl_name"},
+		{name: "rootpage"}, {name: "sql"}}}
 	return schema.Each([]string{"type", "name", "rootpage", "sql"}, func(row []any) error {
 		kind, _ := row[0].(string)
 		name, _ := row[1].(string)

@@ -109,12 +109,14 @@ func TestEveryTableIsReadAsTheEngineReadsIt(t *testing.T) {
 		t.Run(pragma, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 2))
 			values := []string{
-				"NULL", "0", "1", "-1", "127", "-128", "32768", "-8388608", "2147483648", "140737488355328", "-9223372036854775808", "9223372036854775807",
+				"NULL", "0", "1", "-1", "127", "-128", "32768", "-8388608", "2147483648", "140737488355328", "-9223372036854775808",
+				"9223372036854775807",
 				"2.5", "-1e300", "3.0", "''", "'text µ 日本 😀'", "x'00ff'", "x''", "zeroblob(700)",
 			}
 			statements := []string{
 				pragma,
-				`CREATE TABLE plain (a INT, b REAL, c TEXT, d, "the ""e"" -- column" VARCHAR(30), [f (g] DOUBLE PRECISION, ` + "`h`" + ` FLOATING POINT)`,
+				`CREATE TABLE plain (a INT, b REAL, c TEXT, d, "the ""e"" -- column" VARCHAR(30), [f (g] DOUBLE PRECISION, ` +
+					"`h`" + ` FLOATING POINT)`,
 				"CREATE TABLE alias (v TEXT, id INTEGER NOT NULL PRIMARY KEY /* the rowid, */ , w TEXT DEFAULT (1 + 2) CHECK (w <> ',')) -- end",
 				"CREATE TABLE constrained (id INTEGER, v TEXT, CONSTRAINT k PRIMARY KEY (id), UNIQUE (v), FOREIGN KEY (id) REFERENCES plain(a))",
 				"CREATE TABLE descending (id INTEGER PRIMARY KEY DESC, v TEXT)",
@@ -133,9 +135,11 @@ func TestEveryTableIsReadAsTheEngineReadsIt(t *testing.T) {
 				statements = append(statements, fmt.Sprintf("INSERT INTO constrained VALUES (%d, 'v%d')", i*3, i))
 				statements = append(statements, fmt.Sprintf("INSERT INTO generated VALUES (%d, %d)", i, -i))
 			}
-			statements = append(statements, "INSERT INTO descending VALUES (9, 'nine'), (3, 'three')", "INSERT INTO int_key VALUES (9, 'nine'), (3, 'three')",
+			statements = append(statements, "INSERT INTO descending VALUES (9, 'nine'), (3, 'three')",
+				"INSERT INTO int_key VALUES (9, 'nine'), (3, 'three')",
 				"INSERT INTO two_keys VALUES (1, 2), (2, NULL)", "INSERT INTO copied SELECT * FROM plain WHERE a > 0",
-				"ALTER TABLE copied ADD COLUMN later INT", "INSERT INTO copied (a, later) VALUES (1, 2)", "DELETE FROM alias WHERE rowid % 5 = 0")
+				"ALTER TABLE copied ADD COLUMN later INT", "INSERT INTO copied (a, later) VALUES (1, 2)",
+				"DELETE FROM alias WHERE rowid % 5 = 0")
 			path := database(t, statements...)
 			assert.Greater(t, same(t, path), 600)
 		})
@@ -195,7 +199,8 @@ func TestChangesThatAreNotInTheFileAreSaid(t *testing.T) {
 		db.SetMaxOpenConns(1)
 		for _, s := range []string{
 			"PRAGMA journal_mode = " + mode, "PRAGMA cache_size = 1", "CREATE TABLE a (v TEXT)", "INSERT INTO a VALUES ('x')",
-			"BEGIN", "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) INSERT INTO a SELECT i FROM n",
+			"BEGIN",
+			"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) INSERT INTO a SELECT i FROM n",
 		} {
 			_, err := db.Exec(s)
 			require.NoError(t, err, s)
@@ -210,7 +215,8 @@ func TestChangesThatAreNotInTheFileAreSaid(t *testing.T) {
 }
 
 func TestWhatIsNotReadIsSaid(t *testing.T) {
-	f, err := sqlitefile.Open(database(t, "CREATE TABLE a (id INTEGER PRIMARY KEY, v TEXT) WITHOUT ROWID", "INSERT INTO a VALUES (1, 'x')"))
+	f, err := sqlitefile.Open(database(t, "CREATE TABLE a (id INTEGER PRIMARY KEY, v TEXT) WITHOUT ROWID",
+		"INSERT INTO a VALUES (1, 'x')"))
 	require.NoError(t, err)
 	defer f.Close()
 	require.EqualError(t, f.Tables["a"].Each([]string{"v"}, nil), "it is stored WITHOUT ROWID, which is not read")

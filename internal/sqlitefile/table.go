@@ -67,9 +67,9 @@ func (t *Table) plan(columns []string) (plan, error) {
 	return p, nil
 }
 
-// Each calls f for every row, in the order of rowids, with the values of the columns: int64, float64, string, []byte, or nil for NULL
-// and for what the table or the row has not. The row is valid until f returns; its texts stay. An error of f ends the
-// reading and is returned.
+// Each calls f for every row, in the order of rowids, with the values of the columns: int64, float64, string, []byte,
+// or nil for NULL and for what the table or the row has not. The row is valid until f returns; its texts stay. An error
+// of f ends the reading and is returned.
 func (t *Table) Each(columns []string, f func(row []any) error) error {
 	return t.each(columns, func(_ int64, row []any) error { return f(row) })
 }
@@ -122,8 +122,9 @@ func (t *Table) walk(page uint32, depth int, pages *uint32, f func(*node, int) e
 	return nil
 }
 
-// Find is the value of a column in the row whose key column has the value; nil where there is none. A key that is the table's
-// INTEGER PRIMARY KEY is looked up in the tree; for any other an index is held in memory, of the first row with each value.
+// Find is the value of a column in the row whose key column has the value; nil where there is none. A key that is the
+// table's INTEGER PRIMARY KEY is looked up in the tree; for any other an index is held in memory, of the first row with
+// each value.
 func (t *Table) Find(key string, value int64, result string) (any, error) {
 	at := slices.IndexFunc(t.columns, func(c column) bool { return c.name == key })
 	if at < 0 {
@@ -217,7 +218,8 @@ func (x *node) search(rowid int64) (int, error) {
 	return low, nil
 }
 
-// fill takes the values of a plan out of a record: the length of its header, the serial types of its values, the values.
+// fill takes the values of a plan out of a record: the length of its header, the serial types of its values, the
+// values.
 func (d *File) fill(row []any, record []byte, rowid int64, p plan) error {
 	clear(row)
 	length, n := varint(record)

@@ -18,9 +18,9 @@ import (
 //	     8      4  interior only: the child behind the last cell
 //	 8, 12     2n  offsets of the cells, in the order of rowids
 //
-// A cell of a leaf is the length of the record, the rowid, and the record; one of an interior page is a child (4 bytes) and the
-// greatest rowid in it. Lengths and rowids are varints: 7 bits a byte, the greatest first, 8 bits of a ninth byte. Page 1 has the
-// file's header before it.
+// A cell of a leaf is the length of the record, the rowid, and the record; one of an interior page is a child (4 bytes)
+// and the greatest rowid in it. Lengths and rowids are varints: 7 bits a byte, the greatest first, 8 bits of a ninth
+// byte. Page 1 has the file's header before it.
 const (
 	leafPage     = 13
 	interiorPage = 5
@@ -90,8 +90,8 @@ func (x *node) child(i int) (page uint32, greatest int64, err error) {
 	return binary.BigEndian.Uint32(c), int64(key), nil
 }
 
-// record is the rowid and the record of cell i of a leaf. What does not fit into the page lies in a chain of overflow pages, each the
-// number of the next and a piece of the record. max is the length from which a record is refused.
+// record is the rowid and the record of cell i of a leaf. What does not fit into the page lies in a chain of overflow
+// pages, each the number of the next and a piece of the record. max is the length from which a record is refused.
 func (d *File) record(x *node, i int) (rowid int64, payload []byte, err error) {
 	c, err := x.cell(i)
 	if err != nil {

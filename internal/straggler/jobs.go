@@ -96,7 +96,8 @@ func (g *Jobs[T]) Add(key Loop, world, rank, index int64, start, end uint64, now
 		if len(g.loops) >= maxJobs {
 			return Full
 		}
-		key = Loop{strings.Clone(key.Service), strings.Clone(key.Job), strings.Clone(key.Name)} // the caller's may be of a batch's memory
+		// the caller's may be of a batch's memory
+		key = Loop{strings.Clone(key.Service), strings.Clone(key.Job), strings.Clone(key.Name)}
 		l = &loop[T]{steps: make(map[stepID]*step[T]), ranks: make(map[int64]lastStep), compared: noneCompared}
 		g.loops[key] = l
 	}

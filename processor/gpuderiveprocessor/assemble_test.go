@@ -64,8 +64,9 @@ var stepTree = []node{
 
 var stepWant = attrs{
 	"gpu.step.duration": 0.1, "gpu.step.covered.duration": 0.095, "gpu.flop.count": 9e12, "gpu.flop.precision": "bf16",
-	"gpu.step.phase.duration.data": 0.02, "gpu.step.phase.duration.forward": 0.03, "gpu.step.phase.duration.backward": 0.04,
-	"gpu.step.phase.duration.comm": 0.015, "gpu.step.overlap.duration": 0.01, "gpu.step.other.duration": 0.005,
+	"gpu.step.phase.duration.data": 0.02, "gpu.step.phase.duration.forward": 0.03,
+	"gpu.step.phase.duration.backward": 0.04,
+	"gpu.step.phase.duration.comm":     0.015, "gpu.step.overlap.duration": 0.01, "gpu.step.other.duration": 0.005,
 	"gpu.step.item.rate": 640.0, "gpu.step.hfu": 0.09095502779181405, // 9e12 ÷ (0.1 × 989.5e12)
 	"gpu.peak.source": "table",
 }
@@ -126,7 +127,8 @@ func TestStepTotalsAreAssembledOverBatches(t *testing.T) {
 }
 
 func TestWhatTheStepSaysItselfStands(t *testing.T) {
-	own := attrs{"gpu.operation.type": "step", "gpu.step.duration": 0.2, "gpu.flop.count": 1e12, "gpu.step.phase.duration.data": 0.1, "gpu.step.covered.duration": 0.15}
+	own := attrs{"gpu.operation.type": "step", "gpu.step.duration": 0.2, "gpu.flop.count": 1e12,
+		"gpu.step.phase.duration.data": 0.1, "gpu.step.covered.duration": 0.15}
 	td := ptrace.NewTraces()
 	for _, n := range stepTree {
 		if n.id == 1 {

@@ -15,8 +15,10 @@ import (
 )
 
 var full = with(h100, attrs{
-	"gpu.io.read.size": 2_000_000_000, "gpu.io.write.size": 1_350_000_000, "gpu.io.size": 3_350_000_000, "gpu.flop.count": 4e11, "gpu.flop.precision": "bf16",
-	"gpu.operation.items": 2048, "hw.id": "GPU-3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c21", "gpu.timing.source": "cuda_event", "gpu.end.delay": 0.0009,
+	"gpu.io.read.size": 2_000_000_000, "gpu.io.write.size": 1_350_000_000, "gpu.io.size": 3_350_000_000,
+	"gpu.flop.count": 4e11, "gpu.flop.precision": "bf16",
+	"gpu.operation.items": 2048, "hw.id": "GPU-3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c21", "gpu.timing.source": "cuda_event",
+	"gpu.end.delay": 0.0009,
 })
 
 func manySpans(t testing.TB, n int) ptrace.Traces {

@@ -93,18 +93,21 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("`floor` must not be negative, found %s", c.Floor))
 	}
 	if c.Precision != "" && !slices.Contains(peaks.Precisions(), c.Precision) {
-		errs = append(errs, fmt.Errorf("`precision` must be one of %s, found %q", strings.Join(peaks.Precisions(), ", "), c.Precision))
+		errs = append(errs, fmt.Errorf("`precision` must be one of %s, found %q", strings.Join(peaks.Precisions(), ", "),
+			c.Precision))
 	}
 	for i := range c.Presets {
 		if _, ok := presets[c.Presets[i]]; !ok {
-			errs = append(errs, fmt.Errorf("`presets::%d` must be one of %s, found %q", i, strings.Join(presetNames(), ", "), c.Presets[i]))
+			errs = append(errs, fmt.Errorf("`presets::%d` must be one of %s, found %q", i, strings.Join(presetNames(), ", "),
+				c.Presets[i]))
 		}
 	}
 	for i := range c.Peaks {
 		errs = append(errs, c.Peaks[i].validate(fmt.Sprintf("peaks::%d", i)))
 	}
 	for i := range c.Mappings {
-		errs = append(errs, c.Mappings[i].validate(fmt.Sprintf("mappings::%d", i), slices.ContainsFunc(c.Presets, func(name string) bool { return presets[name] != nil })))
+		errs = append(errs, c.Mappings[i].validate(fmt.Sprintf("mappings::%d", i),
+			slices.ContainsFunc(c.Presets, func(name string) bool { return presets[name] != nil })))
 	}
 	if a := c.AssembleSteps.Get(); a != nil {
 		errs = append(errs, a.validate())
@@ -121,18 +124,21 @@ func (p *PeakConfig) validate(key string) error {
 	}
 	rate := func(name string, v float64) {
 		if !(v >= 0) || math.IsInf(v, 0) {
-			errs = append(errs, fmt.Errorf("`%s::%s` must be a finite number and not negative (0: not stated), found %g", key, name, v))
+			errs = append(errs, fmt.Errorf("`%s::%s` must be a finite number and not negative (0: not stated), found %g", key,
+				name, v))
 		}
 	}
 	rate("memory_bandwidth", p.MemoryBandwidth)
 	rate("host_bandwidth", p.HostBandwidth)
 	rate("interconnect_bandwidth", p.InterconnectBandwidth)
 	if p.InterconnectDevices < 0 {
-		errs = append(errs, fmt.Errorf("`%s::interconnect_devices` must not be negative, found %d", key, p.InterconnectDevices))
+		errs = append(errs, fmt.Errorf("`%s::interconnect_devices` must not be negative, found %d", key,
+			p.InterconnectDevices))
 	}
 	for _, precision := range slices.Sorted(maps.Keys(p.FLOPRate)) {
 		if !slices.Contains(peaks.Precisions(), precision) {
-			errs = append(errs, fmt.Errorf("`%s::flop_rate` must have keys of %s, found %q", key, strings.Join(peaks.Precisions(), ", "), precision))
+			errs = append(errs, fmt.Errorf("`%s::flop_rate` must have keys of %s, found %q", key,
+				strings.Join(peaks.Precisions(), ", "), precision))
 		}
 		rate("flop_rate::"+precision, p.FLOPRate[precision])
 	}

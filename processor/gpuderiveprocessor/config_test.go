@@ -18,7 +18,8 @@ import (
 
 func load(t *testing.T, name string) (*Config, error) {
 	t.Helper()
-	return configtest.Load[Config](t, component.MustNewIDWithName(metadata.Type.String(), name).String(), createDefaultConfig)
+	return configtest.Load[Config](t, component.MustNewIDWithName(metadata.Type.String(), name).String(),
+		createDefaultConfig)
 }
 
 func TestConfigIsReadAsWritten(t *testing.T) {
@@ -27,8 +28,9 @@ func TestConfigIsReadAsWritten(t *testing.T) {
 	assert.Equal(t, "gpu_samples/node", cfg.Samples.String())
 	assert.Equal(t, 3*time.Microsecond, cfg.Floor)
 	assert.Equal(t, []PeakConfig{{
-		Model: "NVIDIA H20*", MemoryBandwidth: 4e12, HostBandwidth: 6.3e10, InterconnectBandwidth: 4.5e11, InterconnectDevices: 8,
-		FLOPRate: map[string]float64{"bf16": 1.48e14},
+		Model: "NVIDIA H20*", MemoryBandwidth: 4e12, HostBandwidth: 6.3e10, InterconnectBandwidth: 4.5e11,
+		InterconnectDevices: 8,
+		FLOPRate:            map[string]float64{"bf16": 1.48e14},
 	}}, cfg.Peaks)
 	assert.Equal(t, []string{"vllm", "obi"}, cfg.Presets)
 	assert.Equal(t, "my.bytes", cfg.Mappings[0].Attributes[0].From)

@@ -233,7 +233,8 @@ func busFactor(collective string, n float64) float64 {
 	case semconv.GPUCollectiveNameAllGather, semconv.GPUCollectiveNameReduceScatter, semconv.GPUCollectiveNameAllToAll,
 		semconv.GPUCollectiveNameGather, semconv.GPUCollectiveNameScatter:
 		return (n - 1) / n
-	case semconv.GPUCollectiveNameBroadcast, semconv.GPUCollectiveNameReduce, semconv.GPUCollectiveNameSend, semconv.GPUCollectiveNameRecv:
+	case semconv.GPUCollectiveNameBroadcast, semconv.GPUCollectiveNameReduce, semconv.GPUCollectiveNameSend,
+		semconv.GPUCollectiveNameRecv:
 		return 1
 	}
 	return 0

@@ -19,7 +19,8 @@ func NewFactory() processor.Factory {
 	return processor.NewFactory(metadata.Type, createDefaultConfig, processor.WithTraces(create, metadata.TracesStability))
 }
 
-func create(ctx context.Context, set processor.Settings, cfg component.Config, next consumer.Traces) (processor.Traces, error) {
+func create(ctx context.Context, set processor.Settings, cfg component.Config, next consumer.Traces) (processor.Traces,
+	error) {
 	d, err := newDeriver(cfg.(*Config), set.TelemetrySettings)
 	if err != nil {
 		return nil, err

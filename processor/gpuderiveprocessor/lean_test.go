@@ -23,7 +23,8 @@ func TestALeanSpanSaysRatesRoofAndBound(t *testing.T) {
 		"gpu.io.rate": 1.675e12, "gpu.operation.item.rate": 1.0245e6,
 		"gpu.roofline.utilization": 0.5, "gpu.roofline.bound": "memory",
 	}, gained(s, full))
-	assert.Equal(t, map[string]any{"gpu.peak.source": "table"}, td.ResourceSpans().At(0).ScopeSpans().At(0).Scope().Attributes().AsRaw())
+	assert.Equal(t, map[string]any{"gpu.peak.source": "table"},
+		td.ResourceSpans().At(0).ScopeSpans().At(0).Scope().Attributes().AsRaw())
 }
 
 func TestWhatIsNotTheNormalQualityIsStated(t *testing.T) {
@@ -34,9 +35,11 @@ func TestWhatIsNotTheNormalQualityIsStated(t *testing.T) {
 		}},
 		"too short": {with(full, attrs{"gpu.duration": 1e-6}), attrs{"gpu.rate.status": "below_floor"}},
 		"more arithmetic": {with(full, attrs{"gpu.io.size": 335_000_000}), attrs{
-			"gpu.flop.rate": 2e14, "gpu.operation.item.rate": 1.024e6, "gpu.roofline.utilization": 0.20212, "gpu.roofline.bound": "compute",
+			"gpu.flop.rate": 2e14, "gpu.operation.item.rate": 1.024e6, "gpu.roofline.utilization": 0.20212,
+			"gpu.roofline.bound": "compute",
 		}},
-		"half of the declaration": {with(h100, attrs{"gpu.io.size": 3_350_000_000}), attrs{"gpu.io.rate": 1.675e12, "gpu.io.utilization": 0.5}},
+		"half of the declaration": {with(h100, attrs{"gpu.io.size": 3_350_000_000}),
+			attrs{"gpu.io.rate": 1.675e12, "gpu.io.utilization": 0.5}},
 	} {
 		d := newTestDeriver(t, func(c *Config) { c.Attributes = spanfacts.Lean })
 		td, s := oneSpan(t, tt.in)
@@ -67,7 +70,10 @@ func TestASpanWithPeaksFromElsewhereSaysSo(t *testing.T) {
 }
 
 func TestWhatIsToBeRepeatedIsOnTheSpanToo(t *testing.T) {
-	d := newTestDeriver(t, func(c *Config) { c.Attributes, c.Repeat = spanfacts.Lean, []string{"hw.model", "hw.driver_version"} })
+	d := newTestDeriver(t, func(c *Config) {
+		c.Attributes, c.Repeat = spanfacts.Lean,
+			[]string{"hw.model", "hw.driver_version"}
+	})
 	spans := func(inScope string) (scope, own attrs) {
 		td, s := oneSpan(t, full)
 		if inScope != "" {

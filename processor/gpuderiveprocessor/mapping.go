@@ -74,11 +74,13 @@ func (m *MappingConfig) validate(key string, presets bool) error {
 		}
 	}
 	if _, ok := kinds[m.Kind]; !ok && m.Kind != "" {
-		errs = append(errs, fmt.Errorf("`%s::kind` must be one of internal, server, client, producer, consumer, found %q", key, m.Kind))
+		errs = append(errs, fmt.Errorf("`%s::kind` must be one of internal, server, client, producer, consumer, found %q",
+			key, m.Kind))
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Resource)) {
 		if err := checkPattern(m.Resource[name]); err != nil || m.Resource[name] == "" {
-			errs = append(errs, fmt.Errorf("`%s::resource::%s` must be a pattern (`*`: any value), found %q", key, name, m.Resource[name]))
+			errs = append(errs, fmt.Errorf("`%s::resource::%s` must be a pattern (`*`: any value), found %q", key, name,
+				m.Resource[name]))
 		}
 	}
 	if m.Scope == "" && m.Span == "" && m.Kind == "" && m.Has == "" && len(m.Resource) == 0 {
@@ -86,7 +88,8 @@ func (m *MappingConfig) validate(key string, presets bool) error {
 	}
 	types, _ := semconv.LookupAttribute(string(semconv.GPUOperationTypeKey))
 	if m.Type != "" && !slices.Contains(types.Members, m.Type) {
-		errs = append(errs, fmt.Errorf("`%s::type` must be one of %s, found %q", key, strings.Join(types.Members, ", "), m.Type))
+		errs = append(errs, fmt.Errorf("`%s::type` must be one of %s, found %q", key, strings.Join(types.Members, ", "),
+			m.Type))
 	}
 	hasType := m.Type != ""
 	for i := range m.Attributes {
@@ -95,7 +98,8 @@ func (m *MappingConfig) validate(key string, presets bool) error {
 		hasType = hasType || a.To == string(semconv.GPUOperationTypeKey)
 	}
 	if !hasType && !presets {
-		errs = append(errs, fmt.Errorf("`%s::type` must be set, or one of `attributes` or a preset must give %s", key, semconv.GPUOperationTypeKey))
+		errs = append(errs, fmt.Errorf("`%s::type` must be set, or one of `attributes` or a preset must give %s", key,
+			semconv.GPUOperationTypeKey))
 	}
 	return errors.Join(errs...)
 }
@@ -105,7 +109,8 @@ func (a *AttributeConfig) validate(key string) error {
 	target, ok := semconv.LookupAttribute(a.To)
 	switch {
 	case !ok || !slices.Contains(target.On, "span"):
-		errs = append(errs, fmt.Errorf("`%s::to` must be a span attribute of the registry (docs/semconv.md), found %q", key, a.To))
+		errs = append(errs, fmt.Errorf("`%s::to` must be a span attribute of the registry (docs/semconv.md), found %q", key,
+			a.To))
 	case target.Type != semconv.TypeString && target.Type != semconv.TypeInt && target.Type != semconv.TypeDouble:
 		errs = append(errs, fmt.Errorf("`%s::to` must be a text or a number, found %q of type %s", key, a.To, target.Type))
 	case target.Type != semconv.TypeString && (a.Value != "" || len(a.Values) > 0):
@@ -120,7 +125,8 @@ func (a *AttributeConfig) validate(key string) error {
 		errs = append(errs, fmt.Errorf("`%s` must have one of `from` and `value`", key))
 	}
 	if a.Per != "" && (a.From == "" || ok && target.Type == semconv.TypeString) {
-		errs = append(errs, fmt.Errorf("`%s::per` must divide a number `from` an attribute, found `from` %q and `to` %q", key, a.From, a.To))
+		errs = append(errs, fmt.Errorf("`%s::per` must divide a number `from` an attribute, found `from` %q and `to` %q", key,
+			a.From, a.To))
 	}
 	if !(a.Scale >= 0) || math.IsInf(a.Scale, 0) {
 		errs = append(errs, fmt.Errorf("`%s::scale` must be a finite number above 0, found %g", key, a.Scale))
@@ -219,7 +225,10 @@ func first(mappings []*MappingConfig, s ptrace.Span) *MappingConfig {
 
 // givesType says whether one of the attributes can be the type.
 func (m *MappingConfig) givesType() bool {
-	return slices.ContainsFunc(m.Attributes, func(a AttributeConfig) bool { return a.To == string(semconv.GPUOperationTypeKey) })
+	return slices.ContainsFunc(m.Attributes, func(a AttributeConfig) bool {
+		return a.To == string(
+			semconv.GPUOperationTypeKey)
+	})
 }
 
 // typed says whether the mapping gives a span with these attributes a type.

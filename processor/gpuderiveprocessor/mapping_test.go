@@ -36,7 +36,8 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 		},
 		"obi kernel": {
 			"obi", ptrace.SpanKindInternal, "x",
-			attrs{"cuda.kernel.name": "gemm", "cuda.device.uuid": "3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c21", "cuda.device.model": "NVIDIA H200", "cuda.device.index": 1},
+			attrs{"cuda.kernel.name": "gemm", "cuda.device.uuid": "3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c21",
+				"cuda.device.model": "NVIDIA H200", "cuda.device.index": 1},
 			attrs{
 				"gpu.operation.type": "kernel", "gpu.timing.source": "host", "gpu.kernel.name": "gemm",
 				"hw.id": "3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c21", "hw.model": "NVIDIA H200", "gpu.device.ordinal": int64(1),
@@ -45,18 +46,21 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 		"obi copy by number": {
 			"obi", ptrace.SpanKindInternal, "x",
 			attrs{"cuda.memcpy.kind": 1, "size": 4096},
-			attrs{"gpu.operation.type": "copy", "gpu.timing.source": "host", "gpu.copy.direction": "host_to_device", "gpu.io.size": int64(4096)},
+			attrs{"gpu.operation.type": "copy", "gpu.timing.source": "host", "gpu.copy.direction": "host_to_device",
+				"gpu.io.size": int64(4096)},
 		},
 		"pytorch collective": {
 			"pytorch", ptrace.SpanKindInternal, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
 			attrs{"cat": "kernel", "stream": 20, "device": 0, "Collective name": "allreduce", "Group size": 2},
 			attrs{
-				"gpu.operation.type": "collective", "gpu.timing.source": "cupti", "gpu.stream.id": int64(20), "gpu.device.ordinal": int64(0),
+				"gpu.operation.type": "collective", "gpu.timing.source": "cupti", "gpu.stream.id": int64(20),
+				"gpu.device.ordinal":  int64(0),
 				"gpu.collective.name": "all_reduce", "gpu.collective.group.size": int64(2),
 			},
 		},
 		"pytorch collective on the host": {
-			"pytorch", ptrace.SpanKindInternal, "record_param_comms", attrs{"cat": "cpu_op", "Collective name": "allreduce", "Group size": 2}, attrs{},
+			"pytorch", ptrace.SpanKindInternal, "record_param_comms",
+			attrs{"cat": "cpu_op", "Collective name": "allreduce", "Group size": 2}, attrs{},
 		},
 		"pytorch kernel": {
 			"pytorch", ptrace.SpanKindInternal, "void at::native::vectorized_elementwise_kernel<4>(int)",
@@ -87,14 +91,16 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 		},
 		"sdk, as from Python": {
 			"sdk", ptrace.SpanKindInternal, "x",
-			attrs{"gpu.duration": 0.002, "gpu.flop.count": 989.5e9, "gpu.flop.precision": "bf16", "hw.model": "NVIDIA H100 80GB HBM3"},
+			attrs{"gpu.duration": 0.002, "gpu.flop.count": 989.5e9, "gpu.flop.precision": "bf16",
+				"hw.model": "NVIDIA H100 80GB HBM3"},
 			attrs{
 				"gpu.operation.type": "section", "gpu.flop.rate": 494.75e12, "gpu.flop.utilization": 0.5,
 				"gpu.peak.source": "table", "gpu.declaration.status": "ok", "gpu.rate.status": "ok",
 			},
 		},
-		"sdk without a time":           {"sdk", ptrace.SpanKindInternal, "x", attrs{"gpu.flop.count": 1e9}, attrs{}},
-		"pytorch operator on the host": {"pytorch", ptrace.SpanKindInternal, "aten::mm", attrs{"cat": "cpu_op", "stream": 7}, attrs{}},
+		"sdk without a time": {"sdk", ptrace.SpanKindInternal, "x", attrs{"gpu.flop.count": 1e9}, attrs{}},
+		"pytorch operator on the host": {"pytorch", ptrace.SpanKindInternal, "aten::mm", attrs{"cat": "cpu_op", "stream": 7},
+			attrs{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			td, s := oneSpan(t, tt.in)
@@ -127,13 +133,15 @@ func TestMappingAppliesWhereAllConditionsHold(t *testing.T) {
 		in          attrs
 		want        bool
 	}{
-		"all":         {"engine.v1", "decode 1", ptrace.SpanKindInternal, attrs{"my.bytes": 3, "my.ms": 2, "my.text": "x"}, true},
+		"all": {"engine.v1", "decode 1", ptrace.SpanKindInternal, attrs{"my.bytes": 3, "my.ms": 2, "my.text": "x"},
+			true},
 		"slashes":     {"engine.org/a/b", "decode a/b", ptrace.SpanKindInternal, attrs{"my.bytes": 3, "my.ms": 2}, true},
 		"other scope": {"other", "decode 1", ptrace.SpanKindInternal, attrs{"my.bytes": 3}, false},
 		"other name":  {"engine.v1", "prefill", ptrace.SpanKindInternal, attrs{"my.bytes": 3}, false},
 		"other kind":  {"engine.v1", "decode", ptrace.SpanKindServer, attrs{"my.bytes": 3}, false},
 		"without":     {"engine.v1", "decode", ptrace.SpanKindInternal, attrs{"my.ms": 3}, false},
-		"a GPU span":  {"engine.v1", "decode", ptrace.SpanKindInternal, attrs{"my.bytes": 3, "gpu.operation.type": "kernel"}, false},
+		"a GPU span": {"engine.v1", "decode", ptrace.SpanKindInternal, attrs{"my.bytes": 3, "gpu.operation.type": "kernel"},
+			false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			td, s := oneSpan(t, tt.in)
@@ -155,7 +163,8 @@ func TestMappingAppliesWhereAllConditionsHold(t *testing.T) {
 }
 
 func TestWhatAProducerSaysIsNotOverwritten(t *testing.T) {
-	m := MappingConfig{Has: "my.bytes", Type: "section", Attributes: []AttributeConfig{{From: "my.bytes", To: "gpu.io.size"}}}
+	m := MappingConfig{Has: "my.bytes", Type: "section", Attributes: []AttributeConfig{{From: "my.bytes",
+		To: "gpu.io.size"}}}
 	td, s := oneSpan(t, attrs{"my.bytes": 3, "gpu.io.size": 9})
 	process(t, newTestDeriver(t, func(c *Config) { c.Mappings = []MappingConfig{m} }), td)
 	size, _ := s.Attributes().Get("gpu.io.size")
@@ -170,5 +179,6 @@ func TestOnlyDelaysAndChangesCanBeMappedBelowZero(t *testing.T) {
 	in := attrs{"n": -3}
 	td, s := oneSpan(t, in)
 	process(t, newTestDeriver(t, func(c *Config) { c.Mappings = []MappingConfig{m} }), td)
-	assertGained(t, attrs{"gpu.operation.type": "section", "gpu.start.delay": -3.0, "gpu.memory.delta": int64(-3)}, gained(s, in))
+	assertGained(t, attrs{"gpu.operation.type": "section", "gpu.start.delay": -3.0, "gpu.memory.delta": int64(-3)},
+		gained(s, in))
 }

@@ -38,7 +38,8 @@ func request(m MappingConfig, attributes ...AttributeConfig) MappingConfig {
 var presets = map[string][]MappingConfig{
 	// vLLM's request spans, of engine v0 and v1 (vllm/tracing, SpanAttributes): seconds. With the newer conventions
 	// the span is named by operation and model.
-	"vllm": {vllm(MappingConfig{Span: "llm_request", Has: "gen_ai.latency.e2e"}), vllm(MappingConfig{Scope: "vllm*", Has: "gen_ai.latency.e2e"})},
+	"vllm": {vllm(MappingConfig{Span: "llm_request", Has: "gen_ai.latency.e2e"}),
+		vllm(MappingConfig{Scope: "vllm*", Has: "gen_ai.latency.e2e"})},
 	// SGLang's request spans (sglang/srt/tracing): what finished requests say on their root span, `Req 1a2b3c4d`;
 	// seconds.
 	"sglang": {request(MappingConfig{Scope: "sglang*", Has: "gen_ai.usage.completion_tokens"},
@@ -70,7 +71,8 @@ var presets = map[string][]MappingConfig{
 	"obi": {
 		{
 			Has: "cuda.kernel.name", Type: semconv.GPUOperationTypeKernel,
-			Attributes: append([]AttributeConfig{hostTimed, from("cuda.kernel.name", string(semconv.GPUKernelNameKey))}, cudaDevice...),
+			Attributes: append([]AttributeConfig{hostTimed, from("cuda.kernel.name", string(semconv.GPUKernelNameKey))},
+				cudaDevice...),
 		},
 		{
 			Has: "cuda.memcpy.kind", Type: semconv.GPUOperationTypeCopy,
@@ -87,7 +89,8 @@ var presets = map[string][]MappingConfig{
 		pytorch("*DtoH*", pytorchTypes{copy: semconv.GPUOperationTypeCopy}, copied(semconv.GPUCopyDirectionDeviceToHost)),
 		pytorch("*DtoD*", pytorchTypes{copy: semconv.GPUOperationTypeCopy}, copied(semconv.GPUCopyDirectionDeviceToDevice)),
 		pytorch("*PtoP*", pytorchTypes{copy: semconv.GPUOperationTypeCopy}, copied(semconv.GPUCopyDirectionPeerToPeer)),
-		pytorch("", pytorchTypes{semconv.GPUOperationTypeKernel, semconv.GPUOperationTypeCopy, semconv.GPUOperationTypeMemset}),
+		pytorch("", pytorchTypes{semconv.GPUOperationTypeKernel, semconv.GPUOperationTypeCopy,
+			semconv.GPUOperationTypeMemset}),
 	},
 }
 
@@ -156,7 +159,8 @@ var collectives = map[string]string{
 	"allreduce": semconv.GPUCollectiveNameAllReduce, "allreduce_coalesced": semconv.GPUCollectiveNameAllReduce,
 	"allgather": semconv.GPUCollectiveNameAllGather, "_allgather_base": semconv.GPUCollectiveNameAllGather,
 	"allgather_into_tensor_coalesced": semconv.GPUCollectiveNameAllGather,
-	"reduce_scatter":                  semconv.GPUCollectiveNameReduceScatter, "_reduce_scatter_base": semconv.GPUCollectiveNameReduceScatter,
+	"reduce_scatter":                  semconv.GPUCollectiveNameReduceScatter,
+	"_reduce_scatter_base":            semconv.GPUCollectiveNameReduceScatter,
 	"reduce_scatter_tensor_coalesced": semconv.GPUCollectiveNameReduceScatter,
 	"all_to_all":                      semconv.GPUCollectiveNameAllToAll, "all_to_allv": semconv.GPUCollectiveNameAllToAll,
 	"broadcast": semconv.GPUCollectiveNameBroadcast, "reduce": semconv.GPUCollectiveNameReduce,

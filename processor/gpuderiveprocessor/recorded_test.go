@@ -40,25 +40,26 @@ func TestRecordedCopiesFitThePeaks(t *testing.T) {
 	compared, best := 0, 0.0
 	for _, path := range recordedTraces(t) {
 		d := newTestDeriver(t, nil)
-		_, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels}, func(_ context.Context, td ptrace.Traces) error {
-			process(t, d, td)
-			require.NoError(t, conformance.Traces(td), path)
-			for _, rs := range td.ResourceSpans().All() {
-				for _, ss := range rs.ScopeSpans().All() {
-					for _, s := range ss.Spans().All() {
-						size, _ := s.Attributes().Get("gpu.io.size")
-						used, ok := s.Attributes().Get("gpu.io.utilization")
-						if kind, _ := s.Attributes().Get("gpu.operation.type"); !ok || kind.Str() != "copy" || size.Int() < large {
-							continue
+		_, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels},
+			func(_ context.Context, td ptrace.Traces) error {
+				process(t, d, td)
+				require.NoError(t, conformance.Traces(td), path)
+				for _, rs := range td.ResourceSpans().All() {
+					for _, ss := range rs.ScopeSpans().All() {
+						for _, s := range ss.Spans().All() {
+							size, _ := s.Attributes().Get("gpu.io.size")
+							used, ok := s.Attributes().Get("gpu.io.utilization")
+							if kind, _ := s.Attributes().Get("gpu.operation.type"); !ok || kind.Str() != "copy" || size.Int() < large {
+								continue
+							}
+							compared++
+							assert.LessOrEqual(t, used.Double(), 1.0, "%s: %v", path, s.Attributes().AsRaw())
+							best = max(best, used.Double())
 						}
-						compared++
-						assert.LessOrEqual(t, used.Double(), 1.0, "%s: %v", path, s.Attributes().AsRaw())
-						best = max(best, used.Double())
 					}
 				}
-			}
-			return nil
-		})
+				return nil
+			})
 		if err != nil {
 			t.Logf("not read: %v", err)
 		}

@@ -70,7 +70,8 @@ func (r *resolver) remember(d device, now int64) *roof {
 	r.roofs[d] = made
 	if _, again := r.named[d.model]; !made.known && d.model != "" && !again && len(r.named) < maxRoofs {
 		r.named[d.model] = struct{}{}
-		r.log.Info("no peaks are known for this device model, so its spans get no utilisation (add it under `peaks`)", zap.String("hw.model", d.model))
+		r.log.Info("no peaks are known for this device model, so its spans get no utilisation (add it under `peaks`)",
+			zap.String("hw.model", d.model))
 	}
 	return made
 }

@@ -127,7 +127,8 @@ func (a *attributes) fullMeans(g *gpuSpan, to *writer, at *place, start, end int
 			to.int(string(semconv.GPUMemoryUsageKey), int64(math.Round(used)))
 		}
 	}
-	if t, ok := either(dev, boardDev, gpusamplesextension.Temperature).Max(gpusamplesextension.Temperature, start, end); ok {
+	if t, ok := either(dev, boardDev, gpusamplesextension.Temperature).Max(gpusamplesextension.Temperature, start,
+		end); ok {
 		to.double(string(semconv.GPUTemperatureMaxKey), spanfacts.Round12(t))
 	}
 }

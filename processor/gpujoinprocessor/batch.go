@@ -60,7 +60,8 @@ func (b *batch) reset() {
 	clear(b.boards)
 	clear(b.bridges)
 	b.places.reset()
-	b.spans, b.scopes, b.resources, b.streams, b.host, b.boards = b.spans[:0], b.scopes[:0], b.resources[:0], b.streams[:0], b.host[:0], b.boards[:0]
+	b.spans, b.scopes, b.resources, b.streams, b.host, b.boards = b.spans[:0], b.scopes[:0], b.resources[:0],
+		b.streams[:0], b.host[:0], b.boards[:0]
 	b.waiting = 0
 }
 

@@ -127,10 +127,12 @@ type energyCounters struct {
 
 func newEnergyCounters(id string) energyCounters {
 	state := func(s string) metric.MeasurementOption {
-		return metric.WithAttributeSet(attribute.NewSet(attribute.String(string(semconv.HWIDKey), id), attribute.String("state", s)))
+		return metric.WithAttributeSet(attribute.NewSet(attribute.String(string(semconv.HWIDKey), id),
+			attribute.String("state", s)))
 	}
 	return energyCounters{
-		attributed: state("attributed"), unattributed: state("unattributed"), late: state("late"), uncovered: state("uncovered"),
+		attributed: state("attributed"), unattributed: state("unattributed"), late: state("late"),
+		uncovered: state("uncovered"),
 	}
 }
 

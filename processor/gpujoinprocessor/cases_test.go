@@ -233,7 +233,8 @@ func TestBadSpansPassAtOnceAndAreCounted(t *testing.T) {
 		td.gpu(0, 0, now.Add(-time.Second), now)
 		r.consume(td.Traces)
 		assert.Equal(t, 6, r.sink.SpanCount())
-		for reason, n := range map[string]int64{"end_before_start": 1, "zero_length": 1, "epoch": 1, "future": 2, "no_id": 1} {
+		for reason, n := range map[string]int64{"end_before_start": 1, "zero_length": 1, "epoch": 1, "future": 2,
+			"no_id": 1} {
 			assert.Equal(t, n, r.count("bad_spans", reason), reason)
 		}
 		for s := range spansOf(r.sink.AllTraces()[0]) {
@@ -351,7 +352,8 @@ func TestSpanEventsByOption(t *testing.T) {
 		r.w.WriteEvents([]gpusamplesextension.Event{
 			{Time: zero.Add(sec(1.2)).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 63},
 			{Time: zero.Add(sec(1.3)).UnixNano(), Kind: gpusamplesextension.EventECCUncorrected, Count: 1},
-			{Time: zero.Add(sec(1.4)).UnixNano(), Kind: gpusamplesextension.EventThrottleStart, Code: int64(gpusamplesextension.ThrottleHWThermal)},
+			{Time: zero.Add(sec(1.4)).UnixNano(), Kind: gpusamplesextension.EventThrottleStart,
+				Code: int64(gpusamplesextension.ThrottleHWThermal)},
 		})
 		td := newTraces("a")
 		td.gpu(1, 0, zero.Add(sec(1)), zero.Add(sec(2)))
@@ -423,7 +425,8 @@ func TestOldFilesDoNotWait(t *testing.T) {
 func TestSpanEventsAreOnTheClockOfSpans(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(5 * time.Second)
-		r.w.WriteEvents([]gpusamplesextension.Event{{Time: zero.Add(sec(3.2)).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 79}})
+		r.w.WriteEvents([]gpusamplesextension.Event{{Time: zero.Add(sec(3.2)).UnixNano(), Kind: gpusamplesextension.EventXID,
+			Code: 79}})
 		td := newTraces("a")
 		td.gpu(1, 0, zero.Add(sec(1)), zero.Add(sec(2)))
 		r.consume(td.Traces)
@@ -440,7 +443,8 @@ func TestTheMethodIsCellBelowTheCountersUpdatePeriod(t *testing.T) {
 		zero := time.Now()
 		r := newRig(t).join()
 		defer r.close()
-		r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) { // refreshed each second, read each 100 ms
+		// refreshed each second, read each 100 ms
+		r.run(r.device(nominal), func(now time.Time, s *gpusamplesextension.Sample) {
 			s.Set(gpusamplesextension.Energy, 300*math.Floor(now.Sub(zero).Seconds()+1e-6))
 		})
 		time.Sleep(20 * time.Second)
@@ -450,7 +454,8 @@ func TestTheMethodIsCellBelowTheCountersUpdatePeriod(t *testing.T) {
 		r.consume(td.Traces)
 		time.Sleep(8 * time.Second)
 		s := r.spans()
-		assert.Equal(t, "cell", attr(t, s[1], "gpu.join.method"), "longer than the time between samples, shorter than an update")
+		assert.Equal(t, "cell", attr(t, s[1], "gpu.join.method"),
+			"longer than the time between samples, shorter than an update")
 		if v, ok := s[2].Attributes().Get("gpu.join.method"); ok {
 			assert.Equal(t, "interval", v.Str())
 		}

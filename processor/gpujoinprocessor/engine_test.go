@@ -109,7 +109,8 @@ func TestSilentInstanceHoldsNobodyUp(t *testing.T) {
 	zero := s.now
 	w, err := s.store.Register(writerID, nominal)
 	require.NoError(t, err)
-	mig, err := s.store.Register(writerID, gpusamplesextension.Device{ID: "MIG-1", Parent: gpu0, Interval: 100 * time.Millisecond})
+	mig, err := s.store.Register(writerID, gpusamplesextension.Device{ID: "MIG-1", Parent: gpu0,
+		Interval: 100 * time.Millisecond})
 	require.NoError(t, err)
 	s.write(w, zero, zero.Add(9*time.Second))
 	s.write(mig, zero, zero.Add(8900*time.Millisecond))
@@ -176,7 +177,8 @@ func TestProcessIdentity(t *testing.T) {
 	same := func(a, b uint64) { t.Helper(); assert.Equal(t, a, b) }
 	differ := func(a, b uint64) { t.Helper(); assert.NotEqual(t, a, b) }
 
-	same(of("service.name", "s", "service.instance.id", "1"), of("service.instance.id", "1", "telemetry.sdk.language", "go", "service.name", "s"))
+	same(of("service.name", "s", "service.instance.id", "1"), of("service.instance.id", "1", "telemetry.sdk.language",
+		"go", "service.name", "s"))
 	differ(of("service.name", "s", "service.instance.id", "1"), of("service.name", "s", "service.instance.id", "2"))
 	differ(of("service.name", "s", "service.instance.id", "1"), of("service.name", "t", "service.instance.id", "1"))
 	same(of("process.pid", int64(7), "host.name", "n"), of("host.name", "n", "process.pid", int64(7), "os.type", "linux"))
@@ -184,6 +186,7 @@ func TestProcessIdentity(t *testing.T) {
 	differ(of("process.pid", int64(1), "container.id", "a"), of("process.pid", int64(1), "container.id", "b"))
 	same(of("a", "1", "b", "2"), of("b", "2", "a", "1"))
 	differ(of("a", "1", "b", "2"), of("a", "2", "b", "1"))
-	differ(of("service.instance.id", "", "service.name", "s", "x", "1"), of("service.instance.id", "", "service.name", "s", "x", "2"))
+	differ(of("service.instance.id", "", "service.name", "s", "x", "1"),
+		of("service.instance.id", "", "service.name", "s", "x", "2"))
 	same(of(), of())
 }

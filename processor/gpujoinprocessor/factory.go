@@ -18,6 +18,7 @@ func NewFactory() processor.Factory {
 	return processor.NewFactory(metadata.Type, createDefaultConfig, processor.WithTraces(create, metadata.TracesStability))
 }
 
-func create(ctx context.Context, set processor.Settings, cfg component.Config, next consumer.Traces) (processor.Traces, error) {
+func create(ctx context.Context, set processor.Settings, cfg component.Config, next consumer.Traces) (processor.Traces,
+	error) {
 	return newProcessor(ctx, set, cfg.(*Config), next)
 }

@@ -24,7 +24,8 @@ import (
 var written = []string{
 	"gpu.utilization", "gpu.sm.utilization", "gpu.sm.occupancy", "gpu.tensor.utilization", "gpu.dram.utilization",
 	"gpu.clock.sm.frequency", "gpu.clock.memory.frequency", "gpu.power", "gpu.temperature.max", "gpu.throttle.time",
-	"gpu.throttle.reasons", "gpu.xid", "gpu.ecc.errors", "gpu.energy", "gpu.self_energy", "gpu.measurement.source", "gpu.memory.usage",
+	"gpu.throttle.reasons", "gpu.xid", "gpu.ecc.errors", "gpu.energy", "gpu.self_energy", "gpu.measurement.source",
+	"gpu.memory.usage",
 	"gpu.join.coverage", "gpu.join.samples", "gpu.join.method", "gpu.join.late.duration",
 }
 
@@ -73,7 +74,8 @@ func throughJoin(t *testing.T, requests []ptrace.Traces) {
 	for at := zero; at.Before(time.Now()); at = at.Add(100 * time.Millisecond) {
 		w.Write(one(at, zero))
 	}
-	w.WriteEvents([]gpusamplesextension.Event{{Time: zero.Add(time.Second).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 1}})
+	w.WriteEvents([]gpusamplesextension.Event{{Time: zero.Add(time.Second).UnixNano(), Kind: gpusamplesextension.EventXID,
+		Code: 1}})
 	want := essence(t, requests...)
 	already := 0
 	for _, td := range requests {

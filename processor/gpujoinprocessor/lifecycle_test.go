@@ -90,7 +90,8 @@ func TestWithoutSamplesSpansPassAndOneWarningSaysSo(t *testing.T) {
 func TestMissingExtensionIsNamed(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Samples = &samplesID
-	p, err := NewFactory().CreateTraces(t.Context(), processortest.NewNopSettings(metadata.Type), cfg, consumertest.NewNop())
+	p, err := NewFactory().CreateTraces(t.Context(), processortest.NewNopSettings(metadata.Type), cfg,
+		consumertest.NewNop())
 	require.NoError(t, err)
 	assert.ErrorContains(t, p.Start(t.Context(), componenttest.NewNopHost()), `"gpu_samples"`)
 	require.NoError(t, p.Shutdown(t.Context()), "safe without a start")
@@ -378,7 +379,8 @@ func TestSpansWithoutADeviceAreNamedOnce(t *testing.T) {
 		}
 		require.Len(t, r.spans(), 6, "they pass")
 		require.Equal(t, 2, logs.Len())
-		assert.Contains(t, logs.FilterField(zap.String("reason", "unknown_device")).All()[0].Message, "is a `gpu` receiver with `samples` in a pipeline")
+		assert.Contains(t, logs.FilterField(zap.String("reason", "unknown_device")).All()[0].Message,
+			"is a `gpu` receiver with `samples` in a pipeline")
 		assert.Contains(t, logs.FilterField(zap.String("reason", "no_identity")).All()[0].Message, "hw.id on the span")
 	})
 }
@@ -399,7 +401,8 @@ func TestManySendersAtOnceLoseNothing(t *testing.T) {
 			}
 		}
 	})
-	time.Sleep(20 * time.Millisecond) // the spans below begin up to 16 ms before they are sent: samples must lie around them
+	// the spans below begin up to 16 ms before they are sent: samples must lie around them
+	time.Sleep(20 * time.Millisecond)
 	var wg sync.WaitGroup
 	for s := range senders {
 		wg.Go(func() {
@@ -417,7 +420,8 @@ func TestManySendersAtOnceLoseNothing(t *testing.T) {
 	}
 	wg.Wait()
 	// Not before: a shutdown joins what is held with the samples that are there, which may be none yet.
-	assert.Eventually(t, func() bool { return r.sink.SpanCount() == senders*batches*(spans+1) }, time.Minute, time.Millisecond)
+	assert.Eventually(t, func() bool { return r.sink.SpanCount() == senders*batches*(spans+1) }, time.Minute,
+		time.Millisecond)
 	r.close()
 	assert.Equal(t, senders*batches*(spans+1), r.sink.SpanCount())
 	assert.Len(t, r.spans(), senders*batches*(spans+1))

@@ -57,7 +57,8 @@ func TestHostSpanBetweenStepAndKernelIsSeenThrough(t *testing.T) {
 // A loop opens a phase and calls the model with the step's context, as the library's documentation does: the sections
 // of the model hang below the step, beside the phase that encloses them on the stream.
 func TestSectionsWithinAPhaseOnItsStreamHoldThePhasesEnergy(t *testing.T) {
-	for name, batches := range map[string][][]uint64{"one batch": {{3, 4, 2, 5, 1}}, "the step later": {{3, 4, 2, 5}, {1}}} {
+	for name, batches := range map[string][][]uint64{"one batch": {{3, 4, 2, 5, 1}},
+		"the step later": {{3, 4, 2, 5}, {1}}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 				at := func(x float64) time.Time { return zero.Add(sec(x)) }
@@ -159,7 +160,8 @@ func TestAStepOverSeveralDevicesHoldsItsChildrensEnergyOnAll(t *testing.T) {
 				assert.InDelta(t, 300, energy(t, s[2]), 1e-6)
 				assert.InDelta(t, 50+25, energy(t, s[3]), 1e-6)
 				assert.InDelta(t, 600+75, energy(t, s[1]), 1e-6)
-				assert.InDelta(t, 300, attr(t, s[1], "gpu.self_energy"), 1e-6, "on its own device, so that own parts add up by device")
+				assert.InDelta(t, 300, attr(t, s[1], "gpu.self_energy"), 1e-6,
+					"on its own device, so that own parts add up by device")
 				time.Sleep(5 * time.Minute)
 				_, err := r.tel.GetMetric("otelcol_processor_gpu_join_orphans")
 				assert.ErrorContains(t, err, "not found", "the sum on the other device met its step")

@@ -50,14 +50,16 @@ type joinProcessor struct {
 	started  bool
 }
 
-func newProcessor(ctx context.Context, set processor.Settings, cfg *Config, next consumer.Traces) (*joinProcessor, error) {
+func newProcessor(ctx context.Context, set processor.Settings, cfg *Config, next consumer.Traces) (*joinProcessor,
+	error) {
 	p := &joinProcessor{
-		cfg:      cfg,
-		id:       set.ID,
-		logger:   set.Logger,
-		next:     next,
-		ident:    identifier{maphash.MakeSeed()},
-		attrs:    attributes{shift: int64(cfg.Shift), energyOnMIG: cfg.EnergyOnMIG, spanEvents: cfg.Events, level: cfg.Attributes},
+		cfg:    cfg,
+		id:     set.ID,
+		logger: set.Logger,
+		next:   next,
+		ident:  identifier{maphash.MakeSeed()},
+		attrs: attributes{shift: int64(cfg.Shift), energyOnMIG: cfg.EnergyOnMIG, spanEvents: cfg.Events,
+			level: cfg.Attributes},
 		draining: make(chan struct{}),
 		stop:     make(chan struct{}),
 	}
@@ -168,8 +170,10 @@ func (p *joinProcessor) report(b *board) {
 	p.stats.energy(b)
 	if every := b.meter.dev.Interval(); every >= p.cfg.MaxWait && !b.warned {
 		b.warned = true
-		p.logger.Warn("samples come too rarely for `max_wait`: spans leave before the next sample (set `max_wait` longer than the sampling interval)",
-			zap.String("hw.id", b.meter.dev.Device().ID), zap.Duration("interval", every), zap.Duration("max_wait", p.cfg.MaxWait))
+		p.logger.Warn(
+			"samples come too rarely for `max_wait`: spans leave before the next sample (set `max_wait` longer than the sampling interval)",
+			zap.String("hw.id", b.meter.dev.Device().ID), zap.Duration("interval", every),
+			zap.Duration("max_wait", p.cfg.MaxWait))
 	}
 }
 

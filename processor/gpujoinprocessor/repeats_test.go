@@ -94,7 +94,8 @@ func TestTheSameRequestTwiceAtOnceLeavesOnce(t *testing.T) {
 			b.scan(td.Traces, p.ident, now.UnixNano(), p.cfg.MaxWait)
 			assert.Zero(t, p.engine.look(b))
 			ctx, pending := newPending(t.Context(), td.Traces)
-			through, all, pendings, batches = append(through, ctx), append(all, td), append(pendings, pending), append(batches, b)
+			through, all, pendings, batches = append(through, ctx), append(all, td), append(pendings, pending),
+				append(batches, b)
 		}
 		for i := range all {
 			p.engine.arrive(batches[i], now, false)

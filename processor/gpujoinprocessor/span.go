@@ -47,13 +47,15 @@ type gpuSpan struct {
 // of its own, or was joined already. at becomes the place that it names; stream is -1 when it has none, and for a
 // step, whose stream is the host's. f is scratch.
 func (g *gpuSpan) read(
-	f *spanfacts.Facts, s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, at *placeName, now int64, maxWait time.Duration,
+	f *spanfacts.Facts, s ptrace.Span, scope *spanfacts.Scope, r *resourceInfo, at *placeName, now int64,
+	maxWait time.Duration,
 ) (stream int64, ok bool) {
 	if !f.Load(s, scope) || f.Joined || !f.Kind.Work() && f.Kind != spanfacts.Request {
 		return -1, false
 	}
 	*g = gpuSpan{span: s, step: f.Kind == spanfacts.Step, hasMemory: f.HasMemory, again: f.Sampled}
-	*at = placeName{res: r, hwID: f.Device.ID, bdf: f.Device.BDF, ordinal: f.Device.Ordinal, request: f.Kind == spanfacts.Request}
+	*at = placeName{res: r, hwID: f.Device.ID, bdf: f.Device.BDF, ordinal: f.Device.Ordinal,
+		request: f.Kind == spanfacts.Request}
 	if at.hwID == "" {
 		_, at.unreadable = s.Attributes().Get(string(semconv.HWIDKey)) // stated, but empty or no text
 		g.again = g.again || at.unreadable

@@ -60,7 +60,8 @@ func TestVictim(t *testing.T) {
 		c.Settle, c.MaxWait = time.Minute, 2*time.Minute
 	})
 	r.device(nominal).Write(one(time.Now(), zero))
-	ctx := client.NewContext(t.Context(), client.Info{Metadata: client.NewMetadata(map[string][]string{"tenant": {"blue"}})})
+	ctx := client.NewContext(t.Context(), client.Info{Metadata: client.NewMetadata(
+		map[string][]string{"tenant": {"blue"}})})
 	for i := range uint64(victimCount) {
 		td := newTraces("a")
 		td.gpu(i+1, 0, zero.Add(sec(float64(i)*0.01)), zero.Add(sec(float64(i+1)*0.01)))

@@ -26,7 +26,8 @@ type Config struct {
 	Every time.Duration `mapstructure:"every"`
 	// Budget is the most records per second of a window; a window that has had its share ends early (default 100000).
 	Budget int `mapstructure:"budget"`
-	// Kinds are what is recorded: kernel, copy, memset, graph (default all). With graph, a launch of a CUDA graph is one record.
+	// Kinds are what is recorded: kernel, copy, memset, graph (default all). With graph, a launch of a CUDA graph is one
+	// record.
 	Kinds []string `mapstructure:"kinds"`
 	// MaxProcesses bounds how many rings are read at once (default 64).
 	MaxProcesses int `mapstructure:"max_processes"`
@@ -60,7 +61,8 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("`window` must be above 0 and at most %v, found %v", maxWindow, c.Window))
 	}
 	if c.Every != 0 && c.Every < c.Window {
-		errs = append(errs, fmt.Errorf("`every` must be 0 (no windows) or at least `window`, %v, found %v", c.Window, c.Every))
+		errs = append(errs, fmt.Errorf("`every` must be 0 (no windows) or at least `window`, %v, found %v", c.Window,
+			c.Every))
 	}
 	if c.Budget < 1 || c.Budget > maxBudget {
 		errs = append(errs, fmt.Errorf("`budget` must be from 1 to %d records per second, found %d", maxBudget, c.Budget))

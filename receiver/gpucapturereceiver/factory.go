@@ -15,9 +15,11 @@ import (
 
 // NewFactory makes the factory of the receiver.
 func NewFactory() receiver.Factory {
-	return receiver.NewFactory(metadata.Type, createDefaultConfig, receiver.WithTraces(createTraces, metadata.TracesStability))
+	return receiver.NewFactory(metadata.Type, createDefaultConfig,
+		receiver.WithTraces(createTraces, metadata.TracesStability))
 }
 
-func createTraces(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Traces) (receiver.Traces, error) {
+func createTraces(_ context.Context, set receiver.Settings, cfg component.Config,
+	next consumer.Traces) (receiver.Traces, error) {
 	return newReceiver(set, cfg.(*Config), next)
 }

@@ -102,7 +102,8 @@ func (r *captureReceiver) scan(ctx context.Context) {
 	if err != nil {
 		if !r.missing {
 			r.missing = true
-			r.log.Warn("the folder of the rings cannot be read; processes find no place for theirs either (make it, or set `folder`)",
+			r.log.Warn(
+				"the folder of the rings cannot be read; processes find no place for theirs either (make it, or set `folder`)",
 				zap.String("folder", r.cfg.Folder), zap.Error(err))
 		}
 		return
@@ -123,7 +124,8 @@ func (r *captureReceiver) scan(ctx context.Context) {
 		if len(r.sessions) >= r.cfg.MaxProcesses {
 			if !r.crowded {
 				r.crowded = true
-				r.log.Warn("there are more processes than `max_processes`; the rest waits until some end", zap.Int("max_processes", r.cfg.MaxProcesses))
+				r.log.Warn("there are more processes than `max_processes`; the rest waits until some end",
+					zap.Int("max_processes", r.cfg.MaxProcesses))
 			}
 			continue
 		}
@@ -190,7 +192,8 @@ func (r *captureReceiver) follow(ctx context.Context, q *ring.Ring, path string,
 				log.Error("a window's spans were refused downstream and are lost", zap.Error(err))
 			}
 			if res.Message != said && res.Message != "" {
-				log.Warn("no window could be recorded; tried again later", zap.String("outcome", res.Outcome), zap.String("reason", res.Message))
+				log.Warn("no window could be recorded; tried again later", zap.String("outcome", res.Outcome),
+					zap.String("reason", res.Message))
 			}
 			if res.Remark != "" {
 				log.Warn(res.Remark)
@@ -216,9 +219,11 @@ func (r *captureReceiver) count(ctx context.Context, res Result) {
 	}
 }
 
-// Capture records one window of the process now and hands its spans to emit. The process is looked for in the folder of the
-// configuration, by the process id that it has itself or, where the Collector is in another namespace, that it has here.
-func Capture(ctx context.Context, pid int, cfg *Config, emit func(context.Context, ptrace.Traces) error) (Result, error) {
+// Capture records one window of the process now and hands its spans to emit. The process is looked for in the folder of
+// the configuration, by the process id that it has itself or, where the Collector is in another namespace, that it has
+// here.
+func Capture(ctx context.Context, pid int, cfg *Config, emit func(context.Context, ptrace.Traces) error) (Result,
+	error) {
 	paths, err := filepath.Glob(filepath.Join(cfg.Folder, strconv.Itoa(pid)+"-*.ring"))
 	if err != nil {
 		return Result{}, err
@@ -237,7 +242,8 @@ func Capture(ctx context.Context, pid int, cfg *Config, emit func(context.Contex
 	return Result{}, notFound(pid, cfg.Folder)
 }
 
-// notFound says why there is no ring: the process is not there, was not started with the library, or has not used CUDA yet.
+// notFound says why there is no ring: the process is not there, was not started with the library, or has not used CUDA
+// yet.
 func notFound(pid int, folder string) error {
 	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	switch {
@@ -246,8 +252,10 @@ func notFound(pid int, folder string) error {
 	case err != nil:
 		return fmt.Errorf("process %d has no ring in %s, and its environment cannot be read: %w", pid, folder, err)
 	case !strings.Contains("\x00"+string(environment), "\x00CUDA_INJECTION64_PATH="):
-		return fmt.Errorf("process %d cannot be captured: it was started without CUDA_INJECTION64_PATH=/path/to/libotelgpu_capture.so", pid)
+		return fmt.Errorf(
+			"process %d cannot be captured: it was started without CUDA_INJECTION64_PATH=/path/to/libotelgpu_capture.so", pid)
 	}
-	return fmt.Errorf("process %d has no ring in %s: it has not used CUDA yet, or its OTELGPU_CAPTURE_DIR is another folder (OTELGPU_CAPTURE_VERBOSE=1 makes it say)",
+	return fmt.Errorf(
+		"process %d has no ring in %s: it has not used CUDA yet, or its OTELGPU_CAPTURE_DIR is another folder (OTELGPU_CAPTURE_VERBOSE=1 makes it say)",
 		pid, folder)
 }

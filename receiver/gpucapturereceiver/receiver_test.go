@@ -34,7 +34,8 @@ import (
 const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 // captureWhile runs a window during which f does something, and returns the spans by name.
-func captureWhile(t *testing.T, p *capturetest.Process, cfg *Config, f func()) (map[string]ptrace.Span, Result, []ptrace.Traces) {
+func captureWhile(t *testing.T, p *capturetest.Process, cfg *Config, f func()) (map[string]ptrace.Span, Result,
+	[]ptrace.Traces) {
 	t.Helper()
 	spans := map[string]ptrace.Span{}
 	var all []ptrace.Traces
@@ -167,7 +168,8 @@ func TestAClockThatIsSetDuringAWindowIsSaid(t *testing.T) {
 		w.ring, w.cfg = q, testConfig(p.Folder, time.Second)
 		w.describe(&m)
 		assert.Equal(t, c.placed+int64(time.Hour), m.Base+500, name)
-		res, err := w.spans(t.Context(), Result{Dropped: map[string]int64{}}, func(context.Context, ptrace.Traces) error { return nil })
+		res, err := w.spans(t.Context(), Result{Dropped: map[string]int64{}},
+			func(context.Context, ptrace.Traces) error { return nil })
 		require.NoError(t, err)
 		if c.remark == "" {
 			assert.Empty(t, res.Remark)
@@ -187,7 +189,8 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "was started without CUDA_INJECTION64_PATH=")
 	p := capturetest.Start(t, t.TempDir())
 	_, err = Capture(t.Context(), p.PID, cfg, nil)
-	require.ErrorContains(t, err, "has no ring in "+dir+": it has not used CUDA yet, or its OTELGPU_CAPTURE_DIR is another folder")
+	require.ErrorContains(t, err,
+		"has no ring in "+dir+": it has not used CUDA yet, or its OTELGPU_CAPTURE_DIR is another folder")
 }
 
 func TestTheReceiverFollowsProcesses(t *testing.T) {
@@ -217,7 +220,8 @@ func TestTheReceiverFollowsProcesses(t *testing.T) {
 		return sink.SpanCount() > 0
 	}, 20*time.Second, time.Millisecond)
 	p.Kill()
-	require.Eventually(t, func() bool { _, err := os.Stat(path); return os.IsNotExist(err) }, 20*time.Second, 10*time.Millisecond,
+	require.Eventually(t, func() bool { _, err := os.Stat(path); return os.IsNotExist(err) }, 20*time.Second,
+		10*time.Millisecond,
 		"the ring of an ended process is removed")
 	require.NoError(t, r.Shutdown(t.Context()))
 	assert.Equal(t, 1, logs.FilterMessage("a ring is left alone").Len(), "said once")
@@ -250,7 +254,8 @@ func TestABusyProcessIsSaidOnce(t *testing.T) {
 func TestConfigIsChecked(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	require.NoError(t, cfg.Validate())
-	cfg.Folder, cfg.Window, cfg.Every, cfg.Budget, cfg.MaxProcesses, cfg.Kinds = "", 2*time.Minute, time.Second, 0, 0, []string{"runtime"}
+	cfg.Folder, cfg.Window, cfg.Every, cfg.Budget, cfg.MaxProcesses, cfg.Kinds = "", 2*time.Minute, time.Second, 0, 0,
+		[]string{"runtime"}
 	require.EqualError(t, cfg.Validate(), "`folder` must not be empty\n"+
 		"`window` must be above 0 and at most 1m0s, found 2m0s\n"+
 		"`every` must be 0 (no windows) or at least `window`, 2m0s, found 1s\n"+
@@ -289,7 +294,8 @@ func hostile(t testing.TB, header, body []byte) {
 	_, _ = q.Counts()
 	_, _ = q.Read(func(r ring.Record) { w.take(r, 300) })
 	w.begin.set = true
-	_, err = w.spans(t.Context(), Result{Dropped: map[string]int64{}}, func(context.Context, ptrace.Traces) error { return nil })
+	_, err = w.spans(t.Context(), Result{Dropped: map[string]int64{}},
+		func(context.Context, ptrace.Traces) error { return nil })
 	if err != nil {
 		require.ErrorContains(t, err, "time out of range")
 	}
@@ -316,7 +322,8 @@ func BenchmarkRead(b *testing.B) {
 	dir := b.TempDir()
 	list := make([]activity, 1000)
 	for i := range list {
-		list[i] = activity{kind: "kernel", name: "k" + string(rune('a'+i%26)), start: int64(i * 100), duration: 90, stream: 7, correlation: int64(i)}
+		list[i] = activity{kind: "kernel", name: "k" + string(rune('a'+i%26)), start: int64(i * 100), duration: 90, stream: 7,
+			correlation: int64(i)}
 	}
 	file := filepath.Join(dir, "replay")
 	writeReplay(b, file, list)
@@ -329,7 +336,8 @@ func BenchmarkRead(b *testing.B) {
 	require.Eventually(b, func() bool { s, _ := q.State(); return s.Answered == n }, 10*time.Second, time.Millisecond)
 	// The same records again and again: the writer's head stays, the reader's tail goes back.
 	records := 0
-	w := &window{cfg: testConfig(dir, time.Second), ring: q, request: n, parents: map[uint32]uint64{}, pushed: map[uint64]*pushed{}}
+	w := &window{cfg: testConfig(dir, time.Second), ring: q, request: n, parents: map[uint32]uint64{},
+		pushed: map[uint64]*pushed{}}
 	b.ResetTimer()
 	for b.Loop() {
 		again, err := ring.Open(p.Ring())

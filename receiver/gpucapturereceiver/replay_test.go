@@ -267,7 +267,8 @@ func sorted(list []activity) []activity {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b activity) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.duration, b.duration), cmp.Compare(a.device, b.device),
-			cmp.Compare(a.stream, b.stream), cmp.Compare(a.name, b.name), cmp.Compare(a.correlation, b.correlation), cmp.Compare(a.bytes, b.bytes))
+			cmp.Compare(a.stream, b.stream), cmp.Compare(a.name, b.name), cmp.Compare(a.correlation, b.correlation),
+			cmp.Compare(a.bytes, b.bytes))
 	})
 	return list
 }
@@ -277,7 +278,8 @@ func TestRecordedTracesComeThroughExactly(t *testing.T) {
 	root := recorded.Path(t, "kineto")
 	var files []string
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && strings.Contains(path, ".json") && !strings.Contains(path, ".ref.json") && d.Name() != "truth.json" {
+		if err == nil && !d.IsDir() && strings.Contains(path, ".json") && !strings.Contains(path, ".ref.json") &&
+			d.Name() != "truth.json" {
 			files = append(files, path)
 		}
 		return err
@@ -335,6 +337,7 @@ func TestGraphsAndCopiesBetweenDevices(t *testing.T) {
 	assert.Equal(t, "recorded", res.Outcome)
 	assert.Equal(t, []activity{
 		{kind: "graph", start: 0, duration: 700, device: 1, stream: 7, correlation: 5},
-		{kind: "copy", name: "Memcpy PtoP (Device -> Device)", start: 1000, duration: 300, stream: 9, correlation: 6, bytes: 1 << 30},
+		{kind: "copy", name: "Memcpy PtoP (Device -> Device)", start: 1000, duration: 300, stream: 9, correlation: 6,
+			bytes: 1 << 30},
 	}, sorted(got))
 }

@@ -193,7 +193,8 @@ func traceParent(p ring.Pushed) string {
 }
 
 // spans makes the window a profile, as if it were a file.
-func (w *window) spans(ctx context.Context, res Result, emit func(context.Context, ptrace.Traces) error) (Result, error) {
+func (w *window) spans(ctx context.Context, res Result, emit func(context.Context, ptrace.Traces) error) (Result,
+	error) {
 	if !w.begin.set {
 		if len(w.raw) > 0 {
 			res.Dropped["unreadable"] += int64(len(w.raw) / ring.RecordSize)
@@ -225,7 +226,8 @@ func (w *window) spans(ctx context.Context, res Result, emit func(context.Contex
 		p.Window(0, w.end.cupti-w.begin.cupti)
 	}
 	if jump := w.jump(); jump != 0 {
-		res.Remark = fmt.Sprintf("the host's clock was set by %v while the window was open; its spans are placed by the clock as it was set", jump)
+		res.Remark = fmt.Sprintf(
+			"the host's clock was set by %v while the window was open; its spans are placed by the clock as it was set", jump)
 	}
 	var err error
 	res.Stats, err = p.Emit(ctx, emit)
@@ -256,7 +258,8 @@ func (w *window) describe(m *gputrace.Meta) {
 	case jump != 0:
 		offset += int64(jump) // the clock after it is the one that was meant to be right
 	case w.end.set:
-		// One offset for the whole window, so that times within it are exact; the clocks' drift over it is shared by both ends.
+		// One offset for the whole window, so that times within it are exact; the clocks' drift over it is shared by both
+		// ends.
 		offset += (w.end.wall - w.end.cupti - offset) / 2
 	}
 	m.Base = w.begin.cupti + offset

@@ -89,7 +89,8 @@ type ReplayConfig struct {
 type SimulatedConfig struct {
 	// Devices is their number. Default 1.
 	Devices int `mapstructure:"devices"`
-	// Seed of the noise, of the phases and of the identity: 1, the default, for the devices of simgpu, others for other hosts.
+	// Seed of the noise, of the phases and of the identity: 1, the default, for the devices of simgpu, others for other
+	// hosts.
 	Seed uint64 `mapstructure:"seed"`
 }
 
@@ -164,7 +165,8 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.SamplingInterval > c.CollectionInterval {
-		bad("`sampling_interval` (%s) must not be longer than `collection_interval` (%s)", c.SamplingInterval, c.CollectionInterval)
+		bad("`sampling_interval` (%s) must not be longer than `collection_interval` (%s)", c.SamplingInterval,
+			c.CollectionInterval)
 	}
 	if c.DCGM.Endpoint == "" && !c.DCGM.Embedded {
 		bad("`dcgm::endpoint` must be set unless `dcgm::embedded` is true")

@@ -47,7 +47,8 @@ func NewFactory(opts ...Option) receiver.Factory {
 		receiver.WithLogs(f.createLogs, metadata.LogsStability))
 }
 
-func (f *factory) createMetrics(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Metrics) (receiver.Metrics, error) {
+func (f *factory) createMetrics(_ context.Context, set receiver.Settings, cfg component.Config,
+	next consumer.Metrics) (receiver.Metrics, error) {
 	r, err := f.shared(set, cfg.(*Config))
 	if err != nil {
 		return nil, err
@@ -56,7 +57,8 @@ func (f *factory) createMetrics(_ context.Context, set receiver.Settings, cfg co
 	return r, nil
 }
 
-func (f *factory) createLogs(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Logs) (receiver.Logs, error) {
+func (f *factory) createLogs(_ context.Context, set receiver.Settings, cfg component.Config,
+	next consumer.Logs) (receiver.Logs, error) {
 	r, err := f.shared(set, cfg.(*Config))
 	if err != nil {
 		return nil, err

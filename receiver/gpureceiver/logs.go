@@ -70,7 +70,8 @@ func describeEvent(rec plog.LogRecord, d *deviceState, e gpusamplesextension.Eve
 		set(semconv.GPUThrottleEventName, plog.SeverityNumberInfo, fmt.Sprintf("%s: clocks held back: %s", name, reason))
 		rec.Attributes().PutStr(string(semconv.GPUThrottleReasonKey), reason)
 	case gpusamplesextension.EventThrottleEnd:
-		set(semconv.GPUThrottleEventName, plog.SeverityNumberInfo, fmt.Sprintf("%s: clocks no longer held back: %s", name, reason))
+		set(semconv.GPUThrottleEventName, plog.SeverityNumberInfo,
+			fmt.Sprintf("%s: clocks no longer held back: %s", name, reason))
 		rec.Attributes().PutStr(string(semconv.GPUThrottleReasonKey), reason)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// metricDef is one metric that the receiver can emit; unit and instrument are the registry's. emit adds the points of one
-// device; nil: those of the quantities.
+// metricDef is one metric that the receiver can emit; unit and instrument are the registry's. emit adds the points of
+// one device; nil: those of the quantities.
 type metricDef struct {
 	semconv.Metric
 	description string
@@ -51,7 +51,8 @@ var metricDefs = []metricDef{
 	computed(semconv.GPUFLOPRateLimitName, semconv.GPUFLOPRateLimitDescription, emitFLOPRateLimit).off(),
 	computed(semconv.GPUMemoryBandwidthLimitName, semconv.GPUMemoryBandwidthLimitDescription, emitBandwidthLimit).off(),
 	define(semconv.GPUNVLinkIOName, semconv.GPUNVLinkIODescription, directions, []valueOf{
-		{gpudata.NVLinkReceive, semconv.NetworkIODirectionReceive}, {gpudata.NVLinkTransmit, semconv.NetworkIODirectionTransmit},
+		{gpudata.NVLinkReceive, semconv.NetworkIODirectionReceive},
+		{gpudata.NVLinkTransmit, semconv.NetworkIODirectionTransmit},
 	}),
 	define(semconv.GPUPCIeIOName, semconv.GPUPCIeIODescription, directions, []valueOf{
 		{gpudata.PCIeReceive, semconv.NetworkIODirectionReceive}, {gpudata.PCIeTransmit, semconv.NetworkIODirectionTransmit},
@@ -92,12 +93,13 @@ var metricDefs = []metricDef{
 			w.present(s.time, "", "").SetIntValue(int64(s.value))
 		}
 	}),
-	computed(semconv.HWGPUMemoryUtilizationName, semconv.HWGPUMemoryUtilizationDescription, func(w *pointWriter, d *deviceState) {
-		used, limit := &d.series[gpudata.MemoryUsed], &d.series[gpudata.MemoryLimit]
-		if used.fresh && limit.value > 0 {
-			w.present(used.time, "", "").SetDoubleValue(used.value / limit.value)
-		}
-	}),
+	computed(semconv.HWGPUMemoryUtilizationName, semconv.HWGPUMemoryUtilizationDescription,
+		func(w *pointWriter, d *deviceState) {
+			used, limit := &d.series[gpudata.MemoryUsed], &d.series[gpudata.MemoryLimit]
+			if used.fresh && limit.value > 0 {
+				w.present(used.time, "", "").SetDoubleValue(used.value / limit.value)
+			}
+		}),
 	define(semconv.HWGPUUtilizationName, semconv.HWGPUUtilizationDescription, string(semconv.HWGPUTaskKey), []valueOf{
 		{gpudata.DecoderUtilization, semconv.HWGPUTaskDecoder},
 		{gpudata.EncoderUtilization, semconv.HWGPUTaskEncoder},

@@ -61,7 +61,8 @@ func val(device int, q gpudata.Quantity, ms int, v float64) gpudata.Value {
 func text(md pmetric.Metrics) string {
 	identity := map[string]bool{
 		"hw.id": true, "hw.type": true, "hw.name": true, "hw.model": true, "hw.vendor": true,
-		"hw.driver_version": true, "gpu.pci.bdf": true, "gpu.device.ordinal": true, "gpu.measurement.source": true, "hw.parent": true,
+		"hw.driver_version": true, "gpu.pci.bdf": true, "gpu.device.ordinal": true, "gpu.measurement.source": true,
+		"hw.parent": true,
 	}
 	var lines []string
 	for _, rm := range md.ResourceMetrics().All() {
@@ -78,7 +79,8 @@ func text(md pmetric.Metrics) string {
 				if p.ValueType() == pmetric.NumberDataPointValueTypeDouble {
 					v = fmt.Sprintf("%.6g", p.DoubleValue())
 				}
-				line := fmt.Sprintf("%s %s{%s} %s @%d", id.Str(), m.Name(), strings.Join(attrs, ","), v, p.Timestamp().AsTime().Sub(t0).Milliseconds())
+				line := fmt.Sprintf("%s %s{%s} %s @%d", id.Str(), m.Name(), strings.Join(attrs, ","), v,
+					p.Timestamp().AsTime().Sub(t0).Milliseconds())
 				if p.StartTimestamp() != 0 {
 					line += fmt.Sprintf(" from %d", p.StartTimestamp().AsTime().Sub(t0).Milliseconds())
 				}
@@ -137,7 +139,8 @@ func TestIdentityIsOnEveryPointAndTheHostOnTheResource(t *testing.T) {
 	r.adopt([]gpusamplesextension.Device{h100, mig})
 	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.Power, 0, 1), val(1, gpudata.SMUtilization, 0, 1)}})
 	md := r.collect(t0)
-	assert.Equal(t, map[string]any{"host.name": "n1", "host.id": "h1"}, md.ResourceMetrics().At(0).Resource().Attributes().AsRaw())
+	assert.Equal(t, map[string]any{"host.name": "n1", "host.id": "h1"},
+		md.ResourceMetrics().At(0).Resource().Attributes().AsRaw())
 	ms := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics()
 	got := map[string]map[string]any{}
 	for _, m := range ms.All() {
@@ -145,10 +148,12 @@ func TestIdentityIsOnEveryPointAndTheHostOnTheResource(t *testing.T) {
 	}
 	assert.Equal(t, map[string]any{
 		"hw.id": "GPU-1", "hw.type": "gpu", "hw.name": "gpu0", "hw.model": "NVIDIA H100 80GB HBM3", "hw.vendor": "NVIDIA",
-		"hw.driver_version": "580.65.06", "gpu.pci.bdf": "0000:17:00.0", "gpu.device.ordinal": int64(0), "gpu.measurement.source": "dcgm",
+		"hw.driver_version": "580.65.06", "gpu.pci.bdf": "0000:17:00.0", "gpu.device.ordinal": int64(0),
+		"gpu.measurement.source": "dcgm",
 	}, got["hw.power"])
 	assert.Equal(t, map[string]any{
-		"hw.id": "MIG-1", "hw.parent": "GPU-1", "hw.type": "gpu", "hw.name": "gpu0:1/0", "hw.model": "NVIDIA H100 80GB HBM3", "hw.vendor": "NVIDIA",
+		"hw.id": "MIG-1", "hw.parent": "GPU-1", "hw.type": "gpu", "hw.name": "gpu0:1/0", "hw.model": "NVIDIA H100 80GB HBM3",
+		"hw.vendor":         "NVIDIA",
 		"hw.driver_version": "580.65.06", "gpu.pci.bdf": "0000:17:00.0", "gpu.measurement.source": "dcgm",
 	}, got["gpu.sm.utilization"])
 }
@@ -178,7 +183,8 @@ func TestThrottleReasonsBecomeTimeEventsAndLogs(t *testing.T) {
 func TestErrorsAreCountedAndLogged(t *testing.T) {
 	r, logs := testReceiver(t, nil)
 	r.adopt([]gpusamplesextension.Device{h100})
-	xid := gpudata.Event{Event: gpusamplesextension.Event{Time: at(150), Kind: gpusamplesextension.EventXID, Code: 79, Count: 1}}
+	xid := gpudata.Event{Event: gpusamplesextension.Event{Time: at(150), Kind: gpusamplesextension.EventXID, Code: 79,
+		Count: 1}}
 	r.take(&gpudata.Batch{
 		Values: []gpudata.Value{
 			val(0, gpudata.ECCCorrected, 0, 12), val(0, gpudata.ECCCorrected, 100, 15),
@@ -190,7 +196,8 @@ func TestErrorsAreCountedAndLogged(t *testing.T) {
 	md := r.collect(t0)
 	require.NoError(t, conformance.Metrics(md))
 	for _, want := range []string{
-		"hw.errors{error.type=ecc_corrected} 3 @100 from 0", "hw.errors{error.type=ecc_uncorrected} 1 @100 from 0", "hw.errors{error.type=xid} 1 @200 from 0",
+		"hw.errors{error.type=ecc_corrected} 3 @100 from 0", "hw.errors{error.type=ecc_uncorrected} 1 @100 from 0",
+		"hw.errors{error.type=xid} 1 @200 from 0",
 	} {
 		assert.Contains(t, text(md), want)
 	}
@@ -199,7 +206,8 @@ func TestErrorsAreCountedAndLogged(t *testing.T) {
 		require.NoError(t, conformance.Logs(l))
 	}
 	assert.Equal(t, []string{
-		"100 gpu.ecc WARN gpu0: 3 corrected memory errors", "100 gpu.ecc ERROR gpu0: 1 uncorrected memory errors", "150 gpu.xid ERROR gpu0: XID 79",
+		"100 gpu.ecc WARN gpu0: 3 corrected memory errors", "100 gpu.ecc ERROR gpu0: 1 uncorrected memory errors",
+		"150 gpu.xid ERROR gpu0: XID 79",
 	}, logLines(t, logs))
 }
 
@@ -208,7 +216,8 @@ func logLines(t *testing.T, sink *consumertest.LogsSink) (lines []string) {
 		for _, rec := range l.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().All() {
 			id, _ := rec.Attributes().Get("hw.id")
 			require.Equal(t, "GPU-1", id.Str())
-			lines = append(lines, fmt.Sprintf("%d %s %s %s", rec.Timestamp().AsTime().Sub(t0).Milliseconds(), rec.EventName(), severity(rec), rec.Body().Str()))
+			lines = append(lines, fmt.Sprintf("%d %s %s %s", rec.Timestamp().AsTime().Sub(t0).Milliseconds(), rec.EventName(),
+				severity(rec), rec.Body().Str()))
 		}
 	}
 	return lines
@@ -221,7 +230,8 @@ func TestLogsAreBounded(t *testing.T) {
 	r.adopt([]gpusamplesextension.Device{h100})
 	b := &gpudata.Batch{}
 	for i := range 3 * maxLogs {
-		b.Events = append(b.Events, gpudata.Event{Event: gpusamplesextension.Event{Time: at(i), Kind: gpusamplesextension.EventXID, Code: 1}})
+		b.Events = append(b.Events, gpudata.Event{Event: gpusamplesextension.Event{Time: at(i),
+			Kind: gpusamplesextension.EventXID, Code: 1}})
 	}
 	r.take(b)
 	r.emitLogs(context.Background())
@@ -235,7 +245,8 @@ func TestABoardThatIsGoneHasFailedAnInstanceHasNot(t *testing.T) {
 	other := h100
 	other.ID = "GPU-2"
 	r.adopt([]gpusamplesextension.Device{h100, mig, other})
-	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.Power, 0, 1), val(1, gpudata.SMUtilization, 0, 1), val(2, gpudata.Power, 0, 1)}})
+	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.Power, 0, 1), val(1, gpudata.SMUtilization, 0, 1),
+		val(2, gpudata.Power, 0, 1)}})
 	_ = r.collect(t0)
 	r.adopt([]gpusamplesextension.Device{other})
 	lines := text(r.collect(t0.Add(time.Second)))
@@ -256,12 +267,14 @@ func TestMetricsCanBeSwitched(t *testing.T) {
 			}
 		}
 	}
-	r, _ := testReceiver(t, on("gpu.memory.bandwidth.limit", "gpu.flop.rate.limit", "gpu.pipe.utilization", "gpu.process.memory.usage"))
+	r, _ := testReceiver(t, on("gpu.memory.bandwidth.limit", "gpu.flop.rate.limit", "gpu.pipe.utilization",
+		"gpu.process.memory.usage"))
 	mig := h100
 	mig.ID, mig.Parent, mig.MIG.SMs, mig.Limits.Memory = "MIG-1", "GPU-1", 16, 9984<<20
 	r.adopt([]gpusamplesextension.Device{h100, mig})
 	r.take(&gpudata.Batch{
-		Values:    []gpudata.Value{val(0, gpudata.Power, 0, 1), val(0, gpudata.PipeFP32, 0, 0.25), val(1, gpudata.SMUtilization, 0, 1)},
+		Values: []gpudata.Value{val(0, gpudata.Power, 0, 1), val(0, gpudata.PipeFP32, 0, 0.25),
+			val(1, gpudata.SMUtilization, 0, 1)},
 		Processes: []gpudata.Process{{Time: at(0), PID: 42, Bytes: 7}},
 	})
 	md := r.collect(t0)
@@ -270,7 +283,8 @@ func TestMetricsCanBeSwitched(t *testing.T) {
 	assert.NotContains(t, lines, "hw.power")
 	for _, want := range []string{
 		"GPU-1 gpu.memory.bandwidth.limit{} 3.35", "MIG-1 gpu.memory.bandwidth.limit{} 4.18", // an eighth
-		"GPU-1 gpu.flop.rate.limit{gpu.flop.precision=bf16} 9.89", "MIG-1 gpu.flop.rate.limit{gpu.flop.precision=bf16} 1.19", // 16 of 132 SMs
+		// 16 of 132 SMs
+		"GPU-1 gpu.flop.rate.limit{gpu.flop.precision=bf16} 9.89", "MIG-1 gpu.flop.rate.limit{gpu.flop.precision=bf16} 1.19",
 		"GPU-1 gpu.pipe.utilization{gpu.pipe=fp32} 0.25", "GPU-1 gpu.process.memory.usage{process.pid=42} 7",
 	} {
 		assert.Contains(t, lines, want)
@@ -280,15 +294,18 @@ func TestMetricsCanBeSwitched(t *testing.T) {
 func TestPresentValuesCarryThePodThatHoldsTheDevice(t *testing.T) {
 	r, _ := testReceiver(t, nil)
 	r.adopt([]gpusamplesextension.Device{h100})
-	r.pods.Store(podresources.NewDevices(map[string]podresources.Pod{"GPU-1": {Namespace: "ml", Name: "train-0", Container: "c"}}))
+	r.pods.Store(podresources.NewDevices(map[string]podresources.Pod{"GPU-1": {Namespace: "ml", Name: "train-0",
+		Container: "c"}}))
 	r.take(&gpudata.Batch{Values: []gpudata.Value{
-		val(0, gpudata.Power, 0, 1), val(0, gpudata.Energy, 0, 1), val(0, gpudata.MemoryUsed, 0, 1), val(0, gpudata.MemoryLimit, 0, 2), val(0, gpudata.SMUtilization, 0, 1),
+		val(0, gpudata.Power, 0, 1), val(0, gpudata.Energy, 0, 1), val(0, gpudata.MemoryUsed, 0, 1),
+		val(0, gpudata.MemoryLimit, 0, 2), val(0, gpudata.SMUtilization, 0, 1),
 	}})
 	md := r.collect(t0)
 	require.NoError(t, conformance.Metrics(md))
 	const pod = "k8s.namespace.name=ml,k8s.pod.name=train-0,k8s.container.name=c"
 	lines := text(md)
-	for _, want := range []string{"hw.power{" + pod + "}", "gpu.sm.utilization{" + pod + "}", "hw.gpu.memory.usage{" + pod + "}", "hw.energy{}", "hw.gpu.memory.limit{}"} {
+	for _, want := range []string{"hw.power{" + pod + "}", "gpu.sm.utilization{" + pod + "}",
+		"hw.gpu.memory.usage{" + pod + "}", "hw.energy{}", "hw.gpu.memory.limit{}"} {
 		assert.Contains(t, lines, want)
 	}
 }
@@ -351,7 +368,8 @@ func TestStartFailsWithoutTheExtension(t *testing.T) {
 // TestValuesOfOneMomentBecomeOneSample gives values field by field, as DCGM does, with energy at times of its own.
 func TestValuesOfOneMomentBecomeOneSample(t *testing.T) {
 	r, _ := testReceiver(t, nil)
-	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), func() time.Time { return t0.Add(time.Hour) })
+	store := gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(),
+		func() time.Time { return t0.Add(time.Hour) })
 	r.writer = store
 	r.adopt([]gpusamplesextension.Device{h100})
 	b := &gpudata.Batch{}
@@ -370,7 +388,8 @@ func TestValuesOfOneMomentBecomeOneSample(t *testing.T) {
 	defer v.Release()
 	d, ok := v.Lookup("GPU-1")
 	require.True(t, ok)
-	for f, first := range map[gpusamplesextension.Field]int{gpusamplesextension.Power: 0, gpusamplesextension.Energy: 3, gpusamplesextension.SMUtilization: 0} {
+	for f, first := range map[gpusamplesextension.Field]int{gpusamplesextension.Power: 0, gpusamplesextension.Energy: 3,
+		gpusamplesextension.SMUtilization: 0} {
 		times := d.Times(f, 0, at(10000), nil)
 		require.Equal(t, 50, len(times), f.String())
 		assert.Equal(t, at(first), times[0])

@@ -168,7 +168,8 @@ func (r *gpuReceiver) begin(host component.Host) error {
 	return nil
 }
 
-// Shutdown implements component.Component. It waits for a call of the source for 3 s or `call_timeout`, if that is less.
+// Shutdown implements component.Component. It waits for a call of the source for 3 s or `call_timeout`, if that is
+// less.
 func (r *gpuReceiver) Shutdown(ctx context.Context) error {
 	var err error
 	r.stop.Do(func() {
@@ -307,7 +308,8 @@ func (r *gpuReceiver) adopt(devices []gpusamplesextension.Device) {
 			continue
 		}
 		if !gone[id] {
-			r.set.Logger.Warn("GPU is gone", append(deviceFields(&d.desc), zap.String("reason", "the source does not list it any more"))...)
+			r.set.Logger.Warn("GPU is gone", append(deviceFields(&d.desc),
+				zap.String("reason", "the source does not list it any more"))...)
 		}
 		d.health = gpudata.HealthFailed
 	}

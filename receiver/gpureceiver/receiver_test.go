@@ -34,7 +34,8 @@ func (samplesExtension) Shutdown(context.Context) error              { return ni
 var samplesID = component.MustNewID("gpu_samples")
 
 func newSamplesHost() samplesHost {
-	return samplesHost{componenttest.NewNopHost(), gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(), nil)}
+	return samplesHost{componenttest.NewNopHost(), gpusamplesextension.NewStore(gpusamplesextension.NewDefaultConfig(),
+		nil)}
 }
 
 func (h samplesHost) GetExtensions() map[component.ID]component.Component {
@@ -73,7 +74,8 @@ func TestSimulatedDevicesReachSamplesMetricsAndLogs(t *testing.T) {
 	joules, coverage := dev.Integral(gpusamplesextension.Energy, oldest, newest)
 	require.NotZero(t, coverage)
 	seconds := float64(newest-oldest) * 1e-9
-	// Between the powers of the idle and of the busiest phase (78 W, 690 W), give or take a step of the counter at the ends of a window this short.
+	// Between the powers of the idle and of the busiest phase (78 W, 690 W), give or take a step of the counter at the
+	// ends of a window this short.
 	assert.InDelta(t, 384, joules/seconds, 360)
 
 	last := map[string]pmetric.NumberDataPoint{}

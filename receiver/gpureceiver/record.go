@@ -47,8 +47,9 @@ func Record(ctx context.Context, set RecordSettings, w io.Writer) (RecordSummary
 	defer cancel(nil)
 	r := &recorder{out: w, logger: set.Logger, interval: set.Config.SamplingInterval, stop: cancel}
 	e := &engine{
-		callTimeout: set.Config.CallTimeout, retryMin: min(time.Second, set.Config.RetryInterval), retryMax: set.Config.RetryInterval,
-		handler: r,
+		callTimeout: set.Config.CallTimeout, retryMin: min(time.Second, set.Config.RetryInterval),
+		retryMax: set.Config.RetryInterval,
+		handler:  r,
 	}
 	for _, s := range newSources(set.Config, set.Simulated) {
 		e.candidates = append(e.candidates, &candidate{src: s})

@@ -71,7 +71,8 @@ func (r *gpuReceiver) unavailable(err error, d time.Duration) {
 	for _, s := range r.sources {
 		r.failure(s.Name(), "open")
 	}
-	r.warn(fmt.Errorf("no GPU data: %w (see the receiver's README for what each source needs)", err), zap.Duration("next_try", d))
+	r.warn(fmt.Errorf("no GPU data: %w (see the receiver's README for what each source needs)", err),
+		zap.Duration("next_try", d))
 }
 
 // finished implements handler.
@@ -139,7 +140,8 @@ func (r *gpuReceiver) notice(source string, b *gpudata.Batch) {
 	for key := range r.notices {
 		if _, still := now[key]; !still {
 			kind, devices, _ := strings.Cut(key, " ")
-			r.set.Logger.Info("No longer missing: "+noticeTexts[gpudata.NoticeKind(kind)], zap.Strings("devices", strings.Fields(devices)))
+			r.set.Logger.Info("No longer missing: "+noticeTexts[gpudata.NoticeKind(kind)],
+				zap.Strings("devices", strings.Fields(devices)))
 		}
 	}
 	r.notices = now

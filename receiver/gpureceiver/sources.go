@@ -47,8 +47,8 @@ func newDCGM(cfg *Config) gpudata.Source {
 	})
 }
 
-// plainIPv4 takes the brackets away that only an IPv6 address needs ("[10.0.0.1]:5555", "[localhost]:5555"): whoever writes
-// a manifest does not know which kind of address a node has, and older releases of DCGM do not know brackets.
+// plainIPv4 takes the brackets away that only an IPv6 address needs ("[10.0.0.1]:5555", "[localhost]:5555"): whoever
+// writes a manifest does not know which kind of address a node has, and older releases of DCGM do not know brackets.
 func plainIPv4(endpoint string) string {
 	host, port, err := net.SplitHostPort(endpoint)
 	if err != nil || strings.Contains(host, ":") {

@@ -105,12 +105,15 @@ func replaceProcess(list []gpudata.Process, p gpudata.Process) []gpudata.Process
 	return append(list, p)
 }
 
-// sample is the sample of the present device at time t. Sources give all values of one moment together, or field by field
-// in order of time: then the moments of the first field are found again by binary search. Moments of a field of its own
-// are appended and sorted later.
+// sample is the sample of the present device at time t. Sources give all values of one moment together, or field by
+// field in order of time: then the moments of the first field are found again by binary search. Moments of a field of
+// its own are appended and sorted later.
 func (r *gpuReceiver) sample(t int64) *gpusamplesextension.Sample {
 	ordered := r.scratch[:r.ordered]
-	if i, ok := slices.BinarySearchFunc(ordered, t, func(s gpusamplesextension.Sample, t int64) int { return cmp.Compare(s.Time, t) }); ok {
+	if i, ok := slices.BinarySearchFunc(ordered, t, func(s gpusamplesextension.Sample,
+		t int64) int {
+		return cmp.Compare(s.Time, t)
+	}); ok {
 		return &ordered[i]
 	}
 	n := len(r.scratch)
@@ -125,7 +128,8 @@ func (r *gpuReceiver) sample(t int64) *gpusamplesextension.Sample {
 }
 
 // throttled integrates the mask and notes what began and what ended.
-func (r *gpuReceiver) throttled(d *deviceState, v *gpudata.Value, before gpusamplesextension.ThrottleReason, started bool, previous int64) {
+func (r *gpuReceiver) throttled(d *deviceState, v *gpudata.Value, before gpusamplesextension.ThrottleReason,
+	started bool, previous int64) {
 	mask := gpusamplesextension.ThrottleReason(v.V) & gpusamplesextension.ThrottleReasons
 	before &= gpusamplesextension.ThrottleReasons
 	t := &d.throttle
@@ -141,10 +145,12 @@ func (r *gpuReceiver) throttled(d *deviceState, v *gpudata.Value, before gpusamp
 	}
 	t.seen |= mask
 	(mask &^ before).Each(func(reason gpusamplesextension.ThrottleReason) {
-		r.event(d, gpusamplesextension.Event{Time: v.Time, Kind: gpusamplesextension.EventThrottleStart, Code: int64(reason), Count: 1})
+		r.event(d, gpusamplesextension.Event{Time: v.Time, Kind: gpusamplesextension.EventThrottleStart, Code: int64(reason),
+			Count: 1})
 	})
 	(before &^ mask).Each(func(reason gpusamplesextension.ThrottleReason) {
-		r.event(d, gpusamplesextension.Event{Time: v.Time, Kind: gpusamplesextension.EventThrottleEnd, Code: int64(reason), Count: 1})
+		r.event(d, gpusamplesextension.Event{Time: v.Time, Kind: gpusamplesextension.EventThrottleEnd, Code: int64(reason),
+			Count: 1})
 	})
 }
 

@@ -98,7 +98,8 @@ func (r *gpuReceiver) usesOfProcesses(devices []gpusamplesextension.Device, b *g
 		}
 		f := r.processes.Of(p.PID)
 		uses = append(uses, gpusamplesextension.DeviceUse{
-			Device: devices[p.Device].ID, PID: p.PID, LocalPID: f.LocalPID, PodUID: f.PodUID, ContainerID: f.ContainerID, Parents: f.Parents,
+			Device: devices[p.Device].ID, PID: p.PID, LocalPID: f.LocalPID, PodUID: f.PodUID, ContainerID: f.ContainerID,
+			Parents: f.Parents,
 		})
 	}
 	r.useWriter.SetUses(r.origin(gpusamplesextension.UsesOfProcesses), uses, max(r.cfg.CollectionInterval, 10*time.Second))

@@ -179,8 +179,8 @@ func (w *works) of(c *collect, count func(*inputs) gpuspan.Work, d *gputrace.Det
 	}
 }
 
-// recorded reports whether the profiler wrote FLOPs on an operator. Few files have any, and looking costs a tenth of the
-// reading: it ends where the first operators have none.
+// recorded reports whether the profiler wrote FLOPs on an operator. Few files have any, and looking costs a tenth of
+// the reading: it ends where the first operators have none.
 func (c *collect) recorded(args []byte) bool {
 	const first = 2000
 	if c.withoutFLOPs == first {

@@ -51,8 +51,9 @@ func category(cat []byte) gputrace.Kind {
 	return gputrace.KindOther
 }
 
-// uncategorised finds the kind of an event without a category, as PyTorch writes them where it was built without Kineto: its
-// process is "CPU functions" or that of a device, "CUDA functions". Of other files only what has PyTorch's names is taken.
+// uncategorised finds the kind of an event without a category, as PyTorch writes them where it was built without
+// Kineto: its process is "CPU functions" or that of a device, "CUDA functions". Of other files only what has PyTorch's
+// names is taken.
 func uncategorised(pid, name []byte) gputrace.Kind {
 	device, ok := bytes.CutSuffix(unquote(pid), []byte(" functions"))
 	switch {

@@ -132,12 +132,13 @@ func (c *collect) window(j *chromejson.Event) {
 	c.p.Window(start, start+length)
 }
 
-// clock takes a counter of a device's clock: its name says "clock" or "frequency", and no memory's. The device is the one in
-// its arguments, else its process.
+// clock takes a counter of a device's clock: its name says "clock" or "frequency", and no memory's. The device is the
+// one in its arguments, else its process.
 func (c *collect) clock(j *chromejson.Event) bool {
 	name := bytes.ToLower(j.Name)
 	at, ok := chromejson.Micros(j.TS)
-	if !ok || !bytes.Contains(name, []byte("clock")) && !bytes.Contains(name, []byte("frequency")) || bytes.Contains(name, []byte("mem")) {
+	if !ok || !bytes.Contains(name, []byte("clock")) && !bytes.Contains(name, []byte("frequency")) ||
+		bytes.Contains(name, []byte("mem")) {
 		return false
 	}
 	device, _ := chromejson.Int(j.PID)
@@ -217,7 +218,8 @@ func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name *[]byte
 		c.operatorArgs(&e.Detail, *name, j.Args)
 	case gputrace.KindAnnotation, gputrace.KindStep:
 		annotationArgs(&e.Detail, j.Args)
-		if e.Kind == gputrace.KindAnnotation && (bytes.Contains(*name, []byte("00-")) || bytes.Contains(*name, []byte("trace_id="))) {
+		if e.Kind == gputrace.KindAnnotation && (bytes.Contains(*name, []byte("00-")) ||
+			bytes.Contains(*name, []byte("trace_id="))) {
 			rest, parent := gputrace.FindTraceParent(string(*name))
 			if parent != "" && gputrace.ParseTraceParent(parent) == nil {
 				e.Detail.TraceParent, *name = parent, []byte(rest)

@@ -77,7 +77,8 @@ func TestTimesAreExactInAllTheirForms(t *testing.T) {
 		{"1661938466240491.00050000000000000001", "0.0015", 1661938466240491001, 1661938466240491003},
 		{"9223372036854775", "0", 9223372036854775000, 9223372036854775000},
 	} {
-		b, st := convert(t, `[{"ph":"X","cat":"user_annotation","name":"a","pid":1,"tid":1,"ts":`+c.ts+`,"dur":`+c.dur+`}]`, Options{})
+		b, st := convert(t, `[{"ph":"X","cat":"user_annotation","name":"a","pid":1,"tid":1,"ts":`+c.ts+`,"dur":`+c.dur+`}]`,
+			Options{})
 		if c.start > 1<<62 {
 			assert.Equal(t, map[string]int64{"time out of range": 1}, st.Skipped, c.ts)
 			continue
@@ -134,7 +135,8 @@ func TestSameFileGivesSameTraceUnderAnyBatching(t *testing.T) {
 	assert.Equal(t, want, marshal(Options{Detail: DetailKernels, BatchSpans: 1}))
 	other, _ := convert(t, strings.Replace(text, `"dur":300`, `"dur":301`, 1), Options{Detail: DetailKernels})
 	b, _ := convert(t, text, Options{Detail: DetailKernels})
-	assert.NotEqual(t, find(t, b, "aten::mm").TraceID(), find(t, other, "aten::mm").TraceID(), "another file is another trace")
+	assert.NotEqual(t, find(t, b, "aten::mm").TraceID(), find(t, other, "aten::mm").TraceID(),
+		"another file is another trace")
 }
 
 func TestSpillingChangesNothing(t *testing.T) {
@@ -150,7 +152,8 @@ func TestSpillingChangesNothing(t *testing.T) {
 	dump := func(o Options) (all []string, st Stats) {
 		b, st := convert(t, text, o)
 		for _, s := range spansOf(b) {
-			all = append(all, fmt.Sprint(s.TraceID(), s.SpanID(), s.ParentSpanID(), s.Name(), s.StartTimestamp(), s.Attributes().AsRaw()))
+			all = append(all, fmt.Sprint(s.TraceID(), s.SpanID(), s.ParentSpanID(), s.Name(), s.StartTimestamp(),
+				s.Attributes().AsRaw()))
 		}
 		return all, st
 	}
@@ -181,7 +184,8 @@ func TestTraceParentInTheMetadataHangsTheWindowUnderTheLiveTrace(t *testing.T) {
 		assert.Equal(t, find(t, b, "pytorch profile").TraceID(), s.TraceID(), s.Name())
 	}
 	assert.Equal(t, map[string]any{
-		"service.name": "trainer", "deployment.environment.name": "prod", "k8s.pod.name": "p0", "team": "infra", "region": "eu",
+		"service.name": "trainer", "deployment.environment.name": "prod", "k8s.pod.name": "p0", "team": "infra",
+		"region":      "eu",
 		"process.pid": int64(9), "gpu.trace.detail": "kernels",
 	}, b[0].ResourceSpans().At(0).Resource().Attributes().AsRaw())
 }
@@ -191,7 +195,8 @@ func TestTraceParentInAnAnnotationHangsWhatIsBelow(t *testing.T) {
 		`"name":"request traceparent=` + live + `"`,
 		`"name":"request","args":{"traceparent":"` + live + `"}`,
 	} {
-		b, _ := convert(t, `[{"ph":"X","cat":"user_annotation","pid":9,"tid":9,"ts":900,"dur":2000,`+annotation+`},`+step(1, 1000)+`]`, Options{})
+		b, _ := convert(t, `[{"ph":"X","cat":"user_annotation","pid":9,"tid":9,"ts":900,"dur":2000,`+annotation+`},`+step(1,
+			1000)+`]`, Options{})
 		s := find(t, b, "request")
 		hangs(t, s)
 		require.Equal(t, 1, s.Links().Len())
@@ -208,7 +213,8 @@ func TestInvalidTraceParentIsNamedAndIgnored(t *testing.T) {
 func TestRanksOfAJobAreLinked(t *testing.T) {
 	for _, detail := range []Detail{DetailAuto, DetailKernels} {
 		rank := func(n int) []ptrace.Traces {
-			b, _ := convert(t, fmt.Sprintf(`{"traceEvents":[%s],"distributedInfo":{"rank":%d,"world_size":2}}`, step(7, int64(1000+n)), n),
+			b, _ := convert(t, fmt.Sprintf(`{"traceEvents":[%s],"distributedInfo":{"rank":%d,"world_size":2}}`,
+				step(7, int64(1000+n)), n),
 				Options{Detail: detail, JobID: "job-1"})
 			return b
 		}
@@ -231,7 +237,8 @@ func TestJobOfTheFileWinsOverTheConfiguration(t *testing.T) {
 		`"gpu.job.id":"of the file"`, `"OTEL_RESOURCE_ATTRIBUTES":"gpu.job.id=of the file"`,
 		`"resource_attributes":{"gpu.job.id":"of the file"}`, `"mast_job_name":"of the file","mast_job_attempt":"0"`,
 	} {
-		b, _ := convert(t, `{"traceEvents":[`+step(7, 1000)+`],"distributedInfo":{"rank":1},`+meta+`}`, Options{JobID: "job-1"})
+		b, _ := convert(t, `{"traceEvents":[`+step(7, 1000)+`],"distributedInfo":{"rank":1},`+meta+`}`,
+			Options{JobID: "job-1"})
 		assert.Equal(t, "of the file", b[0].ResourceSpans().At(0).Resource().Attributes().AsRaw()["gpu.job.id"], meta)
 		assert.Equal(t, 1, find(t, b, "ProfilerStep#7").Links().Len(), meta)
 	}
@@ -267,7 +274,8 @@ func TestWhatCannotBeUsedIsCountedByReason(t *testing.T) {
 }
 
 func TestDeviceAndStreamFallBackToTheRow(t *testing.T) {
-	b, _ := convert(t, `[{"ph":"X","cat":"Kernel","name":"k","pid":"3","tid":"stream 20","ts":1,"dur":2}]`, Options{Detail: DetailKernels})
+	b, _ := convert(t, `[{"ph":"X","cat":"Kernel","name":"k","pid":"3","tid":"stream 20","ts":1,"dur":2}]`,
+		Options{Detail: DetailKernels})
 	a := find(t, b, "k").Attributes().AsRaw()
 	assert.Equal(t, int64(3), a["gpu.device.ordinal"])
 	assert.Equal(t, int64(20), a["gpu.stream.id"])
@@ -275,7 +283,8 @@ func TestDeviceAndStreamFallBackToTheRow(t *testing.T) {
 
 func TestModelOfADeviceThatTheListNumbersOtherwise(t *testing.T) {
 	model := func(props string) any {
-		b, _ := convert(t, `{"deviceProperties":`+props+`,"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":2,"tid":1,"ts":1,"dur":2}]}`,
+		b, _ := convert(t, `{"deviceProperties":`+props+
+			`,"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":2,"tid":1,"ts":1,"dur":2}]}`,
 			Options{Detail: DetailKernels})
 		require.Nil(t, find(t, b, "k").Attributes().AsRaw()["hw.model"])
 		return scopeOf(t, b, "k")["hw.model"]
@@ -294,18 +303,21 @@ func TestBackwardThreadsHangUnderTheAnnotationThatWaitsForThem(t *testing.T) {
 		`{"ph":"X","cat":"user_annotation","name":"nccl:all_reduce","pid":9,"tid":10,"ts":460,"dur":50},`+
 		`{"ph":"X","cat":"user_annotation","name":"prefetch","pid":9,"tid":11,"ts":460,"dur":50}]`, Options{})
 	assert.Equal(t, find(t, b, "## backward ##").SpanID(), find(t, b, "nccl:all_reduce").ParentSpanID())
-	assert.Equal(t, find(t, b, "ProfilerStep#4").SpanID(), find(t, b, "prefetch").ParentSpanID(), "other threads only share the step")
+	assert.Equal(t, find(t, b, "ProfilerStep#4").SpanID(), find(t, b, "prefetch").ParentSpanID(),
+		"other threads only share the step")
 }
 
 func TestWindowIsWhatTheProfilerRecorded(t *testing.T) {
-	b, _ := convert(t, `[{"ph":"X","cat":"Trace","name":"PyTorch Profiler (0)","pid":"Spans","tid":"PyTorch Profiler","ts":500,"dur":900},`+step(1, 1000)+`]`, Options{})
+	b, _ := convert(t,
+		`[{"ph":"X","cat":"Trace","name":"PyTorch Profiler (0)","pid":"Spans","tid":"PyTorch Profiler","ts":500,"dur":900},`+
+			step(1, 1000)+`]`, Options{})
 	s := find(t, b, "pytorch profile")
 	assert.Equal(t, int64(500_000), int64(s.StartTimestamp()))
 	assert.Equal(t, int64(2_000_000), int64(s.EndTimestamp()), "the step ends later")
 }
 
-// What Kineto's plugin for Intel's devices writes: the runtime's calls begin with ur, copies have types of their own, waits
-// and metrics of kernels stand in rows of their own beside what they are of.
+// What Kineto's plugin for Intel's devices writes: the runtime's calls begin with ur, copies have types of their own,
+// waits and metrics of kernels stand in rows of their own beside what they are of.
 func TestIntelDevices(t *testing.T) {
 	b, st := convert(t, `{"deviceProperties":[{"id":0,"name":"Intel(R) Data Center GPU Max 1550"}],"traceEvents":[`+
 		`{"ph":"X","cat":"user_annotation","name":"xccl:all_reduce","pid":9,"tid":9,"ts":1,"dur":100},`+
@@ -332,7 +344,8 @@ func TestIntelDevices(t *testing.T) {
 	for _, v := range st.Devices[0].Verdicts {
 		kinds = append(kinds, v.Kind)
 	}
-	assert.Equal(t, []string{"exposed_communication", "pageable_copies"}, kinds, "the device worked while the host waited for it")
+	assert.Equal(t, []string{"exposed_communication", "pageable_copies"}, kinds,
+		"the device worked while the host waited for it")
 }
 
 func TestTimingSourceIsThatOfTheDevicesMaker(t *testing.T) {
@@ -355,8 +368,10 @@ func TestTimingSourceIsThatOfTheDevicesMaker(t *testing.T) {
 // Steps whose number comes again: a second loop, a second thread, another process.
 func TestStepsOfOneNumberHaveIdentifiersOfTheirOwn(t *testing.T) {
 	again := strings.Replace(step(1, 5000), `"correlation":1`, `"correlation":9`, 2)
-	other := strings.ReplaceAll(strings.Replace(step(2, 9000), `"correlation":2`, `"correlation":8`, 2), `"pid":9`, `"pid":10`)
-	text := `{"distributedInfo":{"rank":1,"world_size":2},"traceEvents":[` + step(1, 1000) + "," + step(2, 3000) + "," + again + "," + other + `]}`
+	other := strings.ReplaceAll(strings.Replace(step(2, 9000), `"correlation":2`, `"correlation":8`, 2), `"pid":9`,
+		`"pid":10`)
+	text := `{"distributedInfo":{"rank":1,"world_size":2},"traceEvents":[` + step(1, 1000) + "," + step(2, 3000) + "," +
+		again + "," + other + `]}`
 	for _, detail := range []Detail{DetailSteps, DetailKernels} {
 		b, _ := convert(t, text, Options{Detail: detail, JobID: "j"})
 		seen, windows, linked := map[string]bool{}, map[string]bool{}, 0

@@ -13,9 +13,10 @@
 //
 // # Format
 //
-// Read are Chrome traces in the object form ({"traceEvents": […], …}) and the array form, plain, gzip or zstd. Times are
-// microseconds, whole or decimal, as numbers or strings; with baseTimeNanoseconds they count from there. They reach the
-// spans exact to the nanosecond. Events of phase X with these categories are used, of all generations of the format:
+// Read are Chrome traces in the object form ({"traceEvents": […], …}) and the array form, plain, gzip or zstd. Times
+// are microseconds, whole or decimal, as numbers or strings; with baseTimeNanoseconds they count from there. They reach
+// the spans exact to the nanosecond. Events of phase X with these categories are used, of all generations of the
+// format:
 //
 //	cpu_op, Operator                       operators of the framework; ProfilerStep#N is a step
 //	user_annotation                        annotations; ProfilerStep#N is a step

@@ -120,7 +120,8 @@ func once(t *testing.T, texts ...string) map[pcommon.SpanID]int {
 
 func arrives(t *testing.T, b *backend, want map[pcommon.SpanID]int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(b.got()) == len(want) }, time.Minute, time.Millisecond, "have %d of %d spans", len(b.got()), len(want))
+	require.Eventually(t, func() bool { return len(b.got()) == len(want) }, time.Minute, time.Millisecond,
+		"have %d of %d spans", len(b.got()), len(want))
 	time.Sleep(150 * time.Millisecond) // several polls: nothing more comes
 	assert.Equal(t, want, b.got())
 }
@@ -134,7 +135,8 @@ func TestRestartNeitherLosesNorRepeatsWithFileStorage(t *testing.T) {
 	require.Eventually(t, func() bool { return len(b.got()) == 40 }, time.Minute, time.Millisecond)
 	end() // in the middle of the file
 
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "c.pt.trace.json"), []byte(c), 0o600)) // came while nobody looked
+	// came while nobody looked
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "c.pt.trace.json"), []byte(c), 0o600))
 	b.allow(1000)
 	end = life(t, folder, store, b)
 	arrives(t, b, once(t, a, c))

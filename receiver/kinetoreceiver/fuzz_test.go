@@ -18,10 +18,14 @@ import (
 // knows, gives every span its own identifier and a parent that exists, and loses no activity.
 func FuzzConvert(f *testing.F) {
 	f.Add([]byte("["+step(1, 1000)+"]"), uint8(4))
-	f.Add([]byte(`{"traceEvents":[`+step(7, 5)+`],"distributedInfo":{"rank":1,"world_size":2},"deviceProperties":[{"id":0,"name":"NVIDIA A100"}],"gpu.job.id":"j","baseTimeNanoseconds":1711964646000000000}`), uint8(0))
-	f.Add([]byte(`[{"ph":"X","cat":"user_annotation","name":"a 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","pid":1,"tid":1,"ts":-5,"dur":9},`+oneEvent+`]`), uint8(1))
-	f.Add([]byte(`[{"ph":"i","name":"[memory]","pid":9,"tid":9,"ts":110,"args":{"Bytes":512,"Device Id":0,"Total Allocated":1024}},{"ph":"X","cat":"Trace","ts":1,"dur":2}]`), uint8(3))
-	f.Add([]byte(`[{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":9,"tid":9,"ts":1,"dur":2,"args":{"Input type":["float"],"Input Dims":[[1,2],[2,3]]}}]`), uint8(2))
+	f.Add([]byte(`{"traceEvents":[`+step(7, 5)+
+		`],"distributedInfo":{"rank":1,"world_size":2},"deviceProperties":[{"id":0,"name":"NVIDIA A100"}],"gpu.job.id":"j","baseTimeNanoseconds":1711964646000000000}`), uint8(0))
+	f.Add([]byte(
+		`[{"ph":"X","cat":"user_annotation","name":"a 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","pid":1,"tid":1,"ts":-5,"dur":9},`+oneEvent+`]`), uint8(1))
+	f.Add([]byte(
+		`[{"ph":"i","name":"[memory]","pid":9,"tid":9,"ts":110,"args":{"Bytes":512,"Device Id":0,"Total Allocated":1024}},{"ph":"X","cat":"Trace","ts":1,"dur":2}]`), uint8(3))
+	f.Add([]byte(
+		`[{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":9,"tid":9,"ts":1,"dur":2,"args":{"Input type":["float"],"Input Dims":[[1,2],[2,3]]}}]`), uint8(2))
 	f.Fuzz(func(t *testing.T, b []byte, level uint8) {
 		if bytes.Contains(b, []byte("otelgpuFormat")) {
 			t.Skip("see FuzzRestore")

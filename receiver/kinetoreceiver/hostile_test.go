@@ -18,7 +18,8 @@ import (
 // shapes of files that nobody records, but somebody may send: n of everything, and one event in it as an attack has it.
 func hostileShapes() map[string]func(b *strings.Builder, n int) {
 	x := func(b *strings.Builder, cat, name string, pid, tid, ts, dur int, args string) {
-		fmt.Fprintf(b, `{"ph":"X","cat":%q,"name":%q,"pid":%d,"tid":%d,"ts":%d,"dur":%d,"args":{%s}},`, cat, name, pid, tid, ts, dur, args)
+		fmt.Fprintf(b, `{"ph":"X","cat":%q,"name":%q,"pid":%d,"tid":%d,"ts":%d,"dur":%d,"args":{%s}},`, cat, name, pid, tid,
+			ts, dur, args)
 	}
 	pair := func(b *strings.Builder, i, tid, stream, device, launch, start, dur int) {
 		x(b, "cuda_runtime", "cudaLaunchKernel", 1, tid, launch, 1, fmt.Sprintf(`"correlation":%d`, i+1))
@@ -99,8 +100,8 @@ func hostileShapes() map[string]func(b *strings.Builder, n int) {
 	}
 }
 
-// TestHostileFilesCostNoMoreForEachEvent counts bytes and objects that are allocated, which is what lists that grow with lists, and
-// entries of each for each other, take. What is counted is the whole way from the text to spans.
+// TestHostileFilesCostNoMoreForEachEvent counts bytes and objects that are allocated, which is what lists that grow
+// with lists, and entries of each for each other, take. What is counted is the whole way from the text to spans.
 func TestHostileFilesCostNoMoreForEachEvent(t *testing.T) {
 	for name, shape := range hostileShapes() {
 		for _, detail := range []Detail{DetailSteps, DetailAuto, DetailKernels} {
@@ -111,7 +112,8 @@ func TestHostileFilesCostNoMoreForEachEvent(t *testing.T) {
 					text := "[" + strings.TrimSuffix(b.String(), ",") + "]"
 					var before, after runtime.MemStats
 					runtime.ReadMemStats(&before)
-					st, err := Read(t.Context(), strings.NewReader(text), Options{Detail: detail}, func(context.Context, ptrace.Traces) error { return nil })
+					st, err := Read(t.Context(), strings.NewReader(text), Options{Detail: detail},
+						func(context.Context, ptrace.Traces) error { return nil })
 					runtime.ReadMemStats(&after)
 					require.NoError(t, err)
 					require.Positive(t, st.Kernels)

@@ -14,8 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 )
 
-// program is a training or serving loop with one thing wrong with it. sick false is the same program without that, so that what
-// the fault costs is the difference of the two and nothing that the code under test could know.
+// program is a training or serving loop with one thing wrong with it. sick false is the same program without that, so
+// that what the fault costs is the difference of the two and nothing that the code under test could know.
 type program struct {
 	kind    string
 	says    string // in the chain or evidence of the first verdict
@@ -30,8 +30,9 @@ func windows(sick, healthy verdict.Report) time.Duration { return sick.Window - 
 func (m *machine) layers(n int, length int64) {
 	for i := range n {
 		m.operator("aten::addmm", work{
-			name: fmt.Sprintf("ampere_bf16_s16816gemm_bf16_128x%d_ldg8_f2f_stages_32x5_tn", 64<<(i%3)), length: m.about(length), stream: 7,
-			args: `,"grid":[16,27,2],"block":[256,1,1],"blocks per SM":8.0`,
+			name: fmt.Sprintf("ampere_bf16_s16816gemm_bf16_128x%d_ldg8_f2f_stages_32x5_tn", 64<<(i%3)), length: m.about(length),
+			stream: 7,
+			args:   `,"grid":[16,27,2],"block":[256,1,1],"blocks per SM":8.0`,
 		})
 	}
 }
@@ -108,7 +109,8 @@ func programs() map[string]program {
 						for range 120 {
 							m.within(m.style.operator, "aten::linear", func() {
 								m.now += m.about(40 * us)
-								m.operator("aten::addmm", work{name: "gemm", length: m.about(60 * us), stream: 7, args: `,"grid":[64,4,1],"block":[256,1,1]`})
+								m.operator("aten::addmm", work{name: "gemm", length: m.about(60 * us), stream: 7,
+									args: `,"grid":[64,4,1],"block":[256,1,1]`})
 								m.now += m.about(40 * us)
 							})
 						}
@@ -122,7 +124,8 @@ func programs() map[string]program {
 			run: func(m *machine, sick bool) {
 				m.steps(10, func(int) {
 					m.within("user_annotation", "to_device", func() {
-						w := work{name: "Memcpy HtoD (Pageable -> Device)", length: m.about(4 * ms), stream: 7, category: m.style.copying, args: `,"bytes":24000000`}
+						w := work{name: "Memcpy HtoD (Pageable -> Device)", length: m.about(4 * ms), stream: 7, category: m.style.copying,
+							args: `,"bytes":24000000`}
 						if !sick {
 							w.length = 5 * us
 						}
@@ -137,7 +140,8 @@ func programs() map[string]program {
 			kind: verdict.KindCopies,
 			run: func(m *machine, sick bool) {
 				m.steps(10, func(int) {
-					w := work{name: "Memcpy HtoD (Pinned -> Device)", length: m.about(3 * ms), stream: 21, category: m.style.copying, args: `,"bytes":64000000`}
+					w := work{name: "Memcpy HtoD (Pinned -> Device)", length: m.about(3 * ms), stream: 21, category: m.style.copying,
+						args: `,"bytes":64000000`}
 					if sick {
 						w.stream = 7
 					}
@@ -160,8 +164,11 @@ func programs() map[string]program {
 							}
 						}
 						end := m.launch(work{
-							name: "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", length: length, stream: 20, after: m.free[[2]int64{0, 7}],
-							args: fmt.Sprintf(`,"Collective name":"allreduce","In msg nelems":%d,"Out msg nelems":%d,"dtype":"BFloat16","Group size":8`, 1000*(k+1), 1000*(k+1)),
+							name: "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", length: length, stream: 20,
+							after: m.free[[2]int64{0, 7}],
+							args: fmt.Sprintf(
+								`,"Collective name":"allreduce","In msg nelems":%d,"Out msg nelems":%d,"dtype":"BFloat16","Group size":8`,
+								1000*(k+1), 1000*(k+1)),
 						})
 						m.free[[2]int64{0, 7}] = end
 					}
@@ -175,7 +182,8 @@ func programs() map[string]program {
 				m.steps(10, func(int) {
 					m.layers(40, 150*us)
 					end := m.launch(work{
-						name: "ncclKernel_AllGather_RING_LL_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)", length: 3 * ms, stream: 20, after: m.free[[2]int64{0, 7}],
+						name: "ncclKernel_AllGather_RING_LL_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)", length: 3 * ms,
+						stream: 20, after: m.free[[2]int64{0, 7}],
 						args: `,"Collective name":"allgather","In msg nelems":500,"Out msg nelems":4000,"dtype":"Half","Group size":8`,
 					})
 					if sick {
@@ -221,7 +229,8 @@ func programs() map[string]program {
 						m.host(m.style.runtime, m.style.launch, start, m.now, fmt.Sprintf(`"correlation":%d`, m.corr))
 						begin := max(m.now+3000, m.free[[2]int64{0, 7}]+1000)
 						m.free[[2]int64{0, 7}] = begin + 50*us
-						m.event(m.style.kernel, "Cijk_Alik_Bljk", "0", "7", begin, begin+50*us, fmt.Sprintf(`"device":0,"stream":7,"correlation":%d`, m.corr))
+						m.event(m.style.kernel, "Cijk_Alik_Bljk", "0", "7", begin, begin+50*us,
+							fmt.Sprintf(`"device":0,"stream":7,"correlation":%d`, m.corr))
 					})
 				}
 				m.wait("")
@@ -261,7 +270,8 @@ func programs() map[string]program {
 						if sick && i >= 5 {
 							length = length * 3 / 2 / 1000 * 1000
 						}
-						m.operator("aten::mm", work{name: fmt.Sprintf("gemm%d", k%4), length: length, stream: 7, args: `,"grid":[64,8,2],"block":[256,1,1]`})
+						m.operator("aten::mm", work{name: fmt.Sprintf("gemm%d", k%4), length: length, stream: 7,
+							args: `,"grid":[64,8,2],"block":[256,1,1]`})
 					}
 				})
 			},
@@ -271,7 +281,8 @@ func programs() map[string]program {
 				for range 20 {
 					m.layers(3, 200*us)
 					m.operator("aten::relu", work{name: "elementwise", length: m.about(150 * us), stream: 13})
-					m.operator("aten::copy_", work{name: "Memcpy HtoD (Pinned -> Device)", length: m.about(100 * us), stream: 21, category: m.style.copying, args: `,"bytes":2000000`})
+					m.operator("aten::copy_", work{name: "Memcpy HtoD (Pinned -> Device)", length: m.about(100 * us), stream: 21,
+						category: m.style.copying, args: `,"bytes":2000000`})
 				}
 			})
 		}},
@@ -335,7 +346,8 @@ func TestComparisonOfProgramsWithOtherNumbersOfSteps(t *testing.T) {
 		_, st := convert(t, m.text(1), Options{Detail: DetailSteps})
 		return st.Devices[0]
 	}
-	c := verdict.Compare([]verdict.Report{run(6, 4_000_000, "cutlass_80_gemm")}, []verdict.Report{run(20, 100_000, "nvjet_tst_gemm")})
+	c := verdict.Compare([]verdict.Report{run(6, 4_000_000, "cutlass_80_gemm")},
+		[]verdict.Report{run(20, 100_000, "nvjet_tst_gemm")})
 	change := func(list []verdict.Change, name string) verdict.Change {
 		for _, x := range list {
 			if x.Name == name {

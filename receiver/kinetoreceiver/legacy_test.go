@@ -11,7 +11,9 @@ import (
 
 // PyTorch built without Kineto, as Debian's: no categories, and names of rows instead of processes.
 func TestFilesOfPyTorchWithoutKineto(t *testing.T) {
-	batches, st := convert(t, `[{"name": "aten::mm", "ph": "X", "ts": 10.5, "dur": 20.25, "tid": 1, "pid": "CPU functions", "args": {}},
+	batches,
+		st := convert(t,
+		`[{"name": "aten::mm", "ph": "X", "ts": 10.5, "dur": 20.25, "tid": 1, "pid": "CPU functions", "args": {}},
 		{"name": "aten::mm", "ph": "s", "ts": 10.5, "tid": 1, "pid": "CPU functions", "id": 0, "cat": "cpu_to_cuda", "args": {}},
 		{"name": "my range", "ph": "X", "ts": 5, "dur": 40, "tid": 1, "pid": "CPU functions", "args": {}},
 		{"name": "sgemm", "ph": "X", "ts": 15, "dur": 5, "tid": 2, "pid": "CUDA functions", "args": {}},
@@ -25,7 +27,9 @@ func TestFilesOfPyTorchWithoutKineto(t *testing.T) {
 }
 
 func TestActivitiesOfMTIAAreKernels(t *testing.T) {
-	batches, st := convert(t, `[{"ph":"X","cat":"mtia_runtime","name":"runFunction","pid":5,"tid":5,"ts":1,"dur":2,"args":{"correlation":9}},
+	batches,
+		st := convert(t,
+		`[{"ph":"X","cat":"mtia_runtime","name":"runFunction","pid":5,"tid":5,"ts":1,"dur":2,"args":{"correlation":9}},
 		{"ph":"X","cat":"mtia_ccp_events","name":"FFU","pid":0,"tid":3,"ts":4,"dur":2,"args":{"device":0,"stream":3,"correlation":9}}]`, Options{Detail: DetailKernels})
 	assert.EqualValues(t, 1, st.Kernels)
 	assert.Empty(t, st.Skipped)

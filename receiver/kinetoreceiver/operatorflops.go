@@ -14,10 +14,11 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
-// operators are those of PyTorch whose FLOPs follow from what the profiler records of their inputs. Some call each other
-// (linear calls addmm): of nested ones a sum takes the outermost only. Left out are those of which the record does not say
-// enough: einsum (its equation is not recorded; the products that it calls are), grouped products (group sizes lie on the
-// device), scaled_dot_product_attention itself (the kernel it chooses decides whether masked pairs are computed).
+// operators are those of PyTorch whose FLOPs follow from what the profiler records of their inputs. Some call each
+// other (linear calls addmm): of nested ones a sum takes the outermost only. Left out are those of which the record
+// does not say enough: einsum (its equation is not recorded; the products that it calls are), grouped products (group
+// sizes lie on the device), scaled_dot_product_attention itself (the kernel it chooses decides whether masked pairs are
+// computed).
 var operators = map[string]func(*inputs) gpuspan.Work{
 	"aten::mm":                func(in *inputs) gpuspan.Work { return product(in, 0) },
 	"aten::bmm":               func(in *inputs) gpuspan.Work { return product(in, 0) },
@@ -37,13 +38,22 @@ var operators = map[string]func(*inputs) gpuspan.Work{
 	"aten::_convolution":         convolution,
 	"aten::convolution_backward": convolutionBackward,
 
-	"aten::_scaled_dot_product_flash_attention":              func(in *inputs) gpuspan.Work { return attention(in, 4) },
-	"aten::_scaled_dot_product_flash_attention_for_cpu":      func(in *inputs) gpuspan.Work { return attention(in, 4) },
-	"aten::_scaled_dot_product_efficient_attention":          func(in *inputs) gpuspan.Work { return attention(in, 6) },
-	"aten::_scaled_dot_product_cudnn_attention":              func(in *inputs) gpuspan.Work { return attention(in, 6) },
-	"aten::_scaled_dot_product_flash_attention_backward":     func(in *inputs) gpuspan.Work { return attentionBackward(in, 11) },
-	"aten::_scaled_dot_product_efficient_attention_backward": func(in *inputs) gpuspan.Work { return attentionBackward(in, 11) },
-	"aten::_scaled_dot_product_cudnn_attention_backward":     func(in *inputs) gpuspan.Work { return attentionBackward(in, 14) },
+	"aten::_scaled_dot_product_flash_attention":         func(in *inputs) gpuspan.Work { return attention(in, 4) },
+	"aten::_scaled_dot_product_flash_attention_for_cpu": func(in *inputs) gpuspan.Work { return attention(in, 4) },
+	"aten::_scaled_dot_product_efficient_attention":     func(in *inputs) gpuspan.Work { return attention(in, 6) },
+	"aten::_scaled_dot_product_cudnn_attention":         func(in *inputs) gpuspan.Work { return attention(in, 6) },
+	"aten::_scaled_dot_product_flash_attention_backward": func(in *inputs) gpuspan.Work {
+		return attentionBackward(in,
+			11)
+	},
+	"aten::_scaled_dot_product_efficient_attention_backward": func(in *inputs) gpuspan.Work {
+		return attentionBackward(in,
+			11)
+	},
+	"aten::_scaled_dot_product_cudnn_attention_backward": func(in *inputs) gpuspan.Work {
+		return attentionBackward(in,
+			14)
+	},
 }
 
 // maxInputs bounds the text of an operator's inputs: those above take hundreds of bytes.
@@ -63,7 +73,8 @@ func (in *inputs) work(count func(*inputs) gpuspan.Work, types, dims, values []b
 		return gpuspan.Work{}, false
 	}
 	in.bad = false
-	in.dims, in.types, in.values = elements(in.dims[:0], dims), elements(in.types[:0], types), elements(in.values[:0], values)
+	in.dims, in.types, in.values = elements(in.dims[:0], dims), elements(in.types[:0], types),
+		elements(in.values[:0], values)
 	w := count(in)
 	return w, (w.FLOPs > 0 || w.Read+w.Written > 0) && !in.bad
 }
@@ -295,8 +306,8 @@ func convolution(in *inputs) gpuspan.Work {
 	return w
 }
 
-// convolutionBackward takes gradient, input, weight, sizes of the bias, then as convolution, and which gradients of input,
-// weight and bias are wanted.
+// convolutionBackward takes gradient, input, weight, sizes of the bias, then as convolution, and which gradients of
+// input, weight and bias are wanted.
 func convolutionBackward(in *inputs) gpuspan.Work {
 	c := conv(in, 1, 4)
 	wanted := in.value(10)

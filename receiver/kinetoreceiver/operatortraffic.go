@@ -12,22 +12,30 @@ import (
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 )
 
-// Operators that move bytes: elementwise, reductions, normalisations, gathers, and those of vLLM, aiter and flash-attention
-// whose shapes are recorded. Bytes are the compulsory traffic: each operand once, in its own type, and each result.
+// Operators that move bytes: elementwise, reductions, normalisations, gathers, and those of vLLM, aiter and
+// flash-attention whose shapes are recorded. Bytes are the compulsory traffic: each operand once, in its own type, and
+// each result.
 func init() {
 	for name, ops := range map[string]float64{ // operations for each element of the result; see flops.Elementwise
 		"copy_": 0, "clone": 0, "fill_": 0, "zero_": 0, "masked_fill_": 1, "where": 1,
-		"neg": 1, "abs": 1, "exp": 1, "log": 1, "sqrt": 1, "rsqrt": 1, "tanh": 1, "erf": 1, "relu": 1, "relu_": 1, "sigmoid": 4, "silu": 5, "silu_": 5, "gelu": 5,
-		"cos": 1, "sin": 1, "pow": 1, "reciprocal": 1, "clamp": 2, "clamp_min": 1, "clamp_min_": 1, "clamp_max": 1, "clamp_max_": 1, "threshold": 1, "leaky_relu": 2,
-		"add": 1, "add_": 1, "sub": 1, "sub_": 1, "rsub": 1, "mul": 1, "mul_": 1, "div": 1, "div_": 1, "maximum": 1, "minimum": 1, "addcmul": 3, "addcmul_": 3,
-		"addcdiv": 3, "addcdiv_": 3, "lerp": 3, "lerp_": 3, "eq": 1, "ne": 1, "lt": 1, "le": 1, "gt": 1, "ge": 1, "bitwise_and": 1, "bitwise_or": 1,
-		"logical_and": 1, "logical_or": 1, "logical_not": 1, "threshold_backward": 1, "sigmoid_backward": 3, "tanh_backward": 3, "gelu_backward": 10, "silu_backward": 8,
+		"neg": 1, "abs": 1, "exp": 1, "log": 1, "sqrt": 1, "rsqrt": 1, "tanh": 1, "erf": 1, "relu": 1, "relu_": 1,
+		"sigmoid": 4, "silu": 5, "silu_": 5, "gelu": 5,
+		"cos": 1, "sin": 1, "pow": 1, "reciprocal": 1, "clamp": 2, "clamp_min": 1, "clamp_min_": 1, "clamp_max": 1,
+		"clamp_max_": 1, "threshold": 1, "leaky_relu": 2,
+		"add": 1, "add_": 1, "sub": 1, "sub_": 1, "rsub": 1, "mul": 1, "mul_": 1, "div": 1, "div_": 1, "maximum": 1,
+		"minimum": 1, "addcmul": 3, "addcmul_": 3,
+		"addcdiv": 3, "addcdiv_": 3, "lerp": 3, "lerp_": 3, "eq": 1, "ne": 1, "lt": 1, "le": 1, "gt": 1, "ge": 1,
+		"bitwise_and": 1, "bitwise_or": 1,
+		"logical_and": 1, "logical_or": 1, "logical_not": 1, "threshold_backward": 1, "sigmoid_backward": 3,
+		"tanh_backward": 3, "gelu_backward": 10, "silu_backward": 8,
 	} {
 		operators["aten::"+name] = func(in *inputs) gpuspan.Work { return elementwise(in, ops, strings.HasSuffix(name, "_")) }
 	}
 	for name, r := range map[string]flops.Reduction{
-		"sum": flops.ReduceSum, "mean": flops.ReduceMean, "max": flops.ReduceMax, "min": flops.ReduceMax, "amax": flops.ReduceMax, "amin": flops.ReduceMax,
-		"argmax": flops.ReduceMax, "argmin": flops.ReduceMax, "norm": flops.ReduceNorm, "linalg_vector_norm": flops.ReduceNorm, "var": flops.ReduceVar,
+		"sum": flops.ReduceSum, "mean": flops.ReduceMean, "max": flops.ReduceMax, "min": flops.ReduceMax,
+		"amax": flops.ReduceMax, "amin": flops.ReduceMax,
+		"argmax": flops.ReduceMax, "argmin": flops.ReduceMax, "norm": flops.ReduceNorm,
+		"linalg_vector_norm": flops.ReduceNorm, "var": flops.ReduceVar,
 	} {
 		operators["aten::"+name] = func(in *inputs) gpuspan.Work { return reduce(in, r) }
 	}
@@ -35,17 +43,24 @@ func init() {
 		ops, passes float64 // for each element; tensors of the input's size that are read or written
 		at          int     // of the input
 	}{
-		"aten::_softmax": {5, 2, 0}, "aten::_log_softmax": {5, 2, 0}, "aten::_softmax_backward_data": {4, 3, 0}, "aten::_log_softmax_backward_data": {4, 3, 0},
-		"aten::native_layer_norm": {7, 2, 0}, "aten::native_group_norm": {7, 2, 0}, "aten::native_batch_norm": {7, 2, 0}, "aten::cudnn_batch_norm": {7, 2, 0},
-		"aten::miopen_batch_norm": {7, 2, 0}, "aten::_fused_rms_norm": {4, 2, 0}, "aten::native_layer_norm_backward": {14, 3, 0},
-		"aten::native_group_norm_backward": {14, 3, 0}, "aten::native_batch_norm_backward": {14, 3, 0}, "aten::cudnn_batch_norm_backward": {14, 3, 0},
+		"aten::_softmax": {5, 2, 0}, "aten::_log_softmax": {5, 2, 0}, "aten::_softmax_backward_data": {4, 3, 0},
+		"aten::_log_softmax_backward_data": {4, 3, 0},
+		"aten::native_layer_norm":          {7, 2, 0}, "aten::native_group_norm": {7, 2, 0},
+		"aten::native_batch_norm": {7, 2, 0},
+		"aten::cudnn_batch_norm":  {7, 2, 0},
+		"aten::miopen_batch_norm": {7, 2, 0}, "aten::_fused_rms_norm": {4, 2, 0},
+		"aten::native_layer_norm_backward": {14, 3, 0},
+		"aten::native_group_norm_backward": {14, 3, 0}, "aten::native_batch_norm_backward": {14, 3, 0},
+		"aten::cudnn_batch_norm_backward":  {14, 3, 0},
 		"aten::miopen_batch_norm_backward": {14, 3, 0}, "aten::_fused_rms_norm_backward": {10, 3, 0},
-		"_C::rms_norm": {4, 2, 1}, "_C::fused_add_rms_norm": {5, 4, 0}, "aiter::rmsnorm2d_fwd": {4, 2, 0}, "aiter::rms_norm": {4, 2, 0}, "aiter::layernorm2d_fwd": {7, 2, 0},
+		"_C::rms_norm": {4, 2, 1}, "_C::fused_add_rms_norm": {5, 4, 0}, "aiter::rmsnorm2d_fwd": {4, 2, 0},
+		"aiter::rms_norm": {4, 2, 0}, "aiter::layernorm2d_fwd": {7, 2, 0},
 		"_C::static_scaled_fp8_quant": {1, 1.5, 1}, "_C::dynamic_scaled_fp8_quant": {2, 1.5, 1},
 	} {
 		operators[name] = func(in *inputs) gpuspan.Work { return rowwise(in, rows.at, rows.ops, rows.passes) }
 	}
-	for name, at := range map[string]int{"_C::silu_and_mul": 1, "_C::gelu_and_mul": 1, "_C::gelu_tanh_and_mul": 1, "aiter::silu_and_mul": 1, "aiter::gelu_and_mul": 1} {
+	for name, at := range map[string]int{"_C::silu_and_mul": 1, "_C::gelu_and_mul": 1, "_C::gelu_tanh_and_mul": 1,
+		"aiter::silu_and_mul": 1, "aiter::gelu_and_mul": 1} {
 		operators[name] = func(in *inputs) gpuspan.Work { return gated(in, at) }
 	}
 	operators["aten::cat"] = concatenation
@@ -55,16 +70,22 @@ func init() {
 	operators["_C_cache_ops::reshape_and_cache"] = func(in *inputs) gpuspan.Work { return moved(in, 0, 1) }
 	operators["_C::rotary_embedding"] = func(in *inputs) gpuspan.Work { return moved(in, 1, 2) }
 
-	for _, name := range []string{"aiter::gemm_a8w8", "aiter::gemm_a8w8_CK", "aiter::gemm_a8w8_bpreshuffle", "aiter::gemm_a8w8_blockscale", "aiter::gemm_a16w16"} {
+	for _, name := range []string{"aiter::gemm_a8w8", "aiter::gemm_a8w8_CK", "aiter::gemm_a8w8_bpreshuffle",
+		"aiter::gemm_a8w8_blockscale", "aiter::gemm_a16w16"} {
 		operators[name] = linear
 	}
 	operators["vllm::rocm_unquantized_gemm"] = func(in *inputs) gpuspan.Work { return linear(in) }
-	for name, causal := range map[string]int{"flash_attn::_flash_attn_forward": 5, "aiter::_flash_attn_forward": 5, "aiter::mha_fwd": 5, "aiter::fmha_v3_fwd": 5} {
+	for name, causal := range map[string]int{"flash_attn::_flash_attn_forward": 5, "aiter::_flash_attn_forward": 5,
+		"aiter::mha_fwd": 5, "aiter::fmha_v3_fwd": 5} {
 		operators[name] = func(in *inputs) gpuspan.Work { return flashAttention(in, 0, causal, false) }
 	}
-	operators["flash_attn::_flash_attn_backward"] = func(in *inputs) gpuspan.Work { return flashAttention(in, 1, 11, true) }
+	operators["flash_attn::_flash_attn_backward"] = func(in *inputs) gpuspan.Work {
+		return flashAttention(in, 1, 11,
+			true)
+	}
 	operators["aiter::_flash_attn_backward"] = func(in *inputs) gpuspan.Work { return flashAttention(in, 1, 11, true) }
-	for _, name := range []string{"vllm::inplace_fused_experts", "vllm::outplace_fused_experts", "aiter::fused_moe_", "aiter::fused_moe"} {
+	for _, name := range []string{"vllm::inplace_fused_experts", "vllm::outplace_fused_experts", "aiter::fused_moe_",
+		"aiter::fused_moe"} {
 		operators[name] = experts
 	}
 }
@@ -169,8 +190,8 @@ func broadcastShape(a, b []int) ([]int, bool) {
 	return out, true
 }
 
-// reduce takes a tensor and, as the second input, the dimensions; without their values the result is not known, and taken
-// as one element, which changes the bytes by little.
+// reduce takes a tensor and, as the second input, the dimensions; without their values the result is not known, and
+// taken as one element, which changes the bytes by little.
 func reduce(in *inputs, r flops.Reduction) gpuspan.Work {
 	n, ok := in.size(0)
 	w := in.width(0)
@@ -215,8 +236,8 @@ func reduced(in *inputs, rank int) (dims []bool, ok bool) {
 	return dims, true
 }
 
-// rowwise is so many operations for each element of input at, and so many tensors of its size read or written. Parameters
-// and statistics are small beside them.
+// rowwise is so many operations for each element of input at, and so many tensors of its size read or written.
+// Parameters and statistics are small beside them.
 func rowwise(in *inputs, at int, ops, passes float64) gpuspan.Work {
 	n, ok := in.size(at)
 	w := in.width(at)
@@ -225,7 +246,8 @@ func rowwise(in *inputs, at int, ops, passes float64) gpuspan.Work {
 	}
 	all := float64(n) * float64(w) * passes
 	written := int64(n) * w
-	return gpuspan.Work{Read: max(0, int64(all)-written), Written: min(written, int64(all)), FLOPs: ops * float64(n), Precision: in.precision(at)}
+	return gpuspan.Work{Read: max(0, int64(all)-written), Written: min(written, int64(all)), FLOPs: ops * float64(n),
+		Precision: in.precision(at)}
 }
 
 // gated is act(x)·y of the two halves of the rows of input at: six operations for each element of the result.
@@ -238,8 +260,8 @@ func gated(in *inputs, at int) gpuspan.Work {
 	return gpuspan.Work{Read: int64(n) * w, Written: int64(n) / 2 * w, FLOPs: 3 * float64(n), Precision: in.precision(at)}
 }
 
-// concatenation reads and writes each tensor of the list that is input 0. The record does not hold the type of lists, which
-// is taken from the first tensor where it is stated, and else not known.
+// concatenation reads and writes each tensor of the list that is input 0. The record does not hold the type of lists,
+// which is taken from the first tensor where it is stated, and else not known.
 func concatenation(in *inputs) gpuspan.Work {
 	if len(in.dims) == 0 {
 		return gpuspan.Work{}
@@ -300,7 +322,8 @@ func flashAttention(in *inputs, first, causal int, backward bool) gpuspan.Work {
 		return gpuspan.Work{}
 	}
 	q, k, v := t[0], t[1], t[2]
-	a := flops.AttentionShape{Batch: q[0], Heads: q[2], KVHeads: k[2], Queries: q[1], Keys: k[1], HeadDim: q[3], ValueDim: v[3]}
+	a := flops.AttentionShape{Batch: q[0], Heads: q[2], KVHeads: k[2], Queries: q[1], Keys: k[1], HeadDim: q[3],
+		ValueDim: v[3]}
 	if masked {
 		a.Mask = flops.Causal // from the last key, as these do
 	}
@@ -311,7 +334,8 @@ func flashAttention(in *inputs, first, causal int, backward bool) gpuspan.Work {
 }
 
 // experts takes tokens [T, H], gate and up projections [E, 2I, H], down projections [E, H, I], and then the weights or
-// numbers [T, k] of the experts of each token: three products of H·I for each. As many experts are read as tokens can choose.
+// numbers [T, k] of the experts of each token: three products of H·I for each. As many experts are read as tokens can
+// choose.
 func experts(in *inputs) gpuspan.Work {
 	t := in.shapes(0, 0, 1, 2, 3)
 	if in.bad || len(t[0]) != 2 || len(t[1]) != 3 || len(t[2]) != 3 || len(t[3]) != 2 {
@@ -325,6 +349,7 @@ func experts(in *inputs) gpuspan.Work {
 	weights := up[1]*up[2] + down[1]*down[2] // of one expert
 	read := int64(min(up[0], pairs))*int64(weights)*in.width(1) + int64(x[0]*x[1])*in.width(0)
 	return gpuspan.Work{
-		FLOPs: 2 * float64(pairs) * float64(weights), Read: read, Written: int64(x[0]*x[1]) * in.width(0), Precision: in.precision(1),
+		FLOPs: 2 * float64(pairs) * float64(weights), Read: read, Written: int64(x[0]*x[1]) * in.width(0),
+		Precision: in.precision(1),
 	}
 }

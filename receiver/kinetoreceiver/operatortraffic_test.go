@@ -13,8 +13,9 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// TestWorkIsThatOfTraceLens holds FLOPs and bytes of one call to the reports that TraceLens publishes beside these traces
-// (unified_perf_summary.csv: GFLOPS, and data moved in MiB). There products stand below linear, which calls them.
+// TestWorkIsThatOfTraceLens holds FLOPs and bytes of one call to the reports that TraceLens publishes beside these
+// traces (unified_perf_summary.csv: GFLOPS, and data moved in MiB). There products stand below linear, which calls
+// them.
 func TestWorkIsThatOfTraceLens(t *testing.T) {
 	type work struct {
 		name, shapes string
@@ -64,25 +65,35 @@ func TestTrafficOfOperators(t *testing.T) {
 		op, args     string
 		flops, bytes float64
 	}{
-		"broadcast":        {"aten::add", `"Input type":["float","float","Scalar"],"Input Dims":[[64,128],[128],[]]`, 64 * 128, 4 * (64*128 + 128 + 64*128)},
-		"widest type":      {"aten::mul", `"Input type":["c10::Half","float"],"Input Dims":[[10],[10]]`, 10, 20 + 40 + 40},
-		"in place":         {"aten::add_", `"Input type":["float","float"],"Input Dims":[[10],[10]]`, 10, 120},
-		"copy between":     {"aten::copy_", `"Input type":["c10::Half","float","Scalar"],"Input Dims":[[10],[10],[]]`, 0, 60},
-		"fill":             {"aten::fill_", `"Input type":["float","Scalar"],"Input Dims":[[10],[]]`, 0, 40},
-		"rows":             {"aten::sum", `"Input type":["float"],"Input Dims":[[8,100]],"Concrete Inputs":["","[-1]","False",""]`, 8 * 99, 3200 + 32},
-		"all":              {"aten::sum", `"Input type":["float"],"Input Dims":[[8,100]]`, 799, 3204},
-		"softmax":          {"aten::_softmax", `"Input type":["float"],"Input Dims":[[8,100]]`, 4000, 6400},
-		"embedding":        {"aten::embedding", `"Input type":["c10::Half","long int"],"Input Dims":[[50000,512],[2,7]]`, 0, 14*8 + 2*14*512*2},
-		"gated":            {"_C::silu_and_mul", `"Input type":["c10::Half","c10::Half"],"Input Dims":[[4,100],[4,200]]`, 2400, 2 * (800 + 400)},
-		"norm of vLLM":     {"_C::rms_norm", `"Input type":["c10::Half","c10::Half","c10::Half"],"Input Dims":[[4,100],[4,100],[100]]`, 1600, 1600},
-		"cache":            {"_C_cache_ops::reshape_and_cache_flash", `"Input type":["c10::Half","c10::Half"],"Input Dims":[[4,8,64],[4,8,64],[99,16,8,64],[99,16,8,64],[4]]`, 0, 2 * 2 * 2 * 4 * 8 * 64},
-		"product of aiter": {"aiter::gemm_a8w8", `"Input type":["signed char","signed char"],"Input Dims":[[4,100],[30,100]]`, 2 * 4 * 100 * 30, 400 + 3000 + 120},
+		"broadcast": {"aten::add", `"Input type":["float","float","Scalar"],"Input Dims":[[64,128],[128],[]]`,
+			64 * 128, 4 * (64*128 + 128 + 64*128)},
+		"widest type":  {"aten::mul", `"Input type":["c10::Half","float"],"Input Dims":[[10],[10]]`, 10, 20 + 40 + 40},
+		"in place":     {"aten::add_", `"Input type":["float","float"],"Input Dims":[[10],[10]]`, 10, 120},
+		"copy between": {"aten::copy_", `"Input type":["c10::Half","float","Scalar"],"Input Dims":[[10],[10],[]]`, 0, 60},
+		"fill":         {"aten::fill_", `"Input type":["float","Scalar"],"Input Dims":[[10],[]]`, 0, 40},
+		"rows": {"aten::sum",
+			`"Input type":["float"],"Input Dims":[[8,100]],"Concrete Inputs":["","[-1]","False",""]`, 8 * 99, 3200 + 32},
+		"all":     {"aten::sum", `"Input type":["float"],"Input Dims":[[8,100]]`, 799, 3204},
+		"softmax": {"aten::_softmax", `"Input type":["float"],"Input Dims":[[8,100]]`, 4000, 6400},
+		"embedding": {"aten::embedding", `"Input type":["c10::Half","long int"],"Input Dims":[[50000,512],[2,7]]`, 0,
+			14*8 + 2*14*512*2},
+		"gated": {"_C::silu_and_mul", `"Input type":["c10::Half","c10::Half"],"Input Dims":[[4,100],[4,200]]`,
+			2400, 2 * (800 + 400)},
+		"norm of vLLM": {"_C::rms_norm",
+			`"Input type":["c10::Half","c10::Half","c10::Half"],"Input Dims":[[4,100],[4,100],[100]]`, 1600, 1600},
+		"cache": {"_C_cache_ops::reshape_and_cache_flash",
+			`"Input type":["c10::Half","c10::Half"],"Input Dims":[[4,8,64],[4,8,64],[99,16,8,64],[99,16,8,64],[4]]`, 0,
+			2 * 2 * 2 * 4 * 8 * 64},
+		"product of aiter": {"aiter::gemm_a8w8", `"Input type":["signed char","signed char"],"Input Dims":[[4,100],[30,100]]`,
+			2 * 4 * 100 * 30, 400 + 3000 + 120},
 		"experts": { // 5 tokens with 2 of 8 experts each; three products of 16·32 for each pair
-			"vllm::inplace_fused_experts", `"Input type":["c10::Half","c10::Half","c10::Half","float","int"],"Input Dims":[[5,16],[8,64,16],[8,16,32],[5,2],[5,2]]`,
+			"vllm::inplace_fused_experts",
+			`"Input type":["c10::Half","c10::Half","c10::Half","float","int"],"Input Dims":[[5,16],[8,64,16],[8,16,32],[5,2],[5,2]]`,
 			2 * 10 * 3 * 16 * 32, 2 * (8*3*16*32 + 80 + 80),
 		},
 		"flash": {
-			"flash_attn::_flash_attn_forward", `"Input type":["c10::Half","c10::Half","c10::Half"],"Input Dims":[[2,100,8,64],[2,100,8,64],[2,100,8,64]],"Concrete Inputs":["","","","0.","0.1","True"]`,
+			"flash_attn::_flash_attn_forward",
+			`"Input type":["c10::Half","c10::Half","c10::Half"],"Input Dims":[[2,100,8,64],[2,100,8,64],[2,100,8,64]],"Concrete Inputs":["","","","0.","0.1","True"]`,
 			4 * 2 * 8 * 5050 * 64, 2 * 4 * 2 * 100 * 8 * 64,
 		},
 	} {
@@ -98,8 +109,8 @@ func TestTrafficOfOperators(t *testing.T) {
 	}
 }
 
-// The evaluation cases of TraceLens: a strided addition at 36 % of the memory bandwidth, and a product with too few tiles. The
-// second file does not name its device.
+// The evaluation cases of TraceLens: a strided addition at 36 % of the memory bandwidth, and a product with too few
+// tiles. The second file does not name its device.
 func TestLowEfficiencyIsNamed(t *testing.T) {
 	_, st := read(t, recorded.Path(t, "kineto", "tracelens_evals/elem_01_add_poor_bw.json"), Options{Detail: DetailSteps})
 	v := st.Devices[0].Verdicts[0]

@@ -85,8 +85,8 @@ func pythonSums(b *testing.B, python, path string) (s sums) {
 	return s
 }
 
-// check holds the sums against what Read wrote on the spans of devices and steps, and what its spans of activities add up
-// to. Where times pass through a double in Python, sums of them may differ by its resolution for each activity.
+// check holds the sums against what Read wrote on the spans of devices and steps, and what its spans of activities add
+// up to. Where times pass through a double in Python, sums of them may differ by its resolution for each activity.
 func (s *sums) check(b *testing.B, path string) {
 	batches, st := read(b, path, Options{Detail: DetailSteps})
 	slack := s.Resolution / 1e9 * 2 * float64(st.Kernels+st.Copies+st.Memsets)
@@ -173,11 +173,11 @@ func (s *sums) checkActivities(b *testing.B, path string) {
 	}
 }
 
-// BenchmarkAgainstPandas reads uncompressed traces from files with ReadFile and with testdata/sums.py in turn. First it holds
-// the sums of both against each other; then it reports the least processor time of each over the iterations (garbage
-// collection included; without starting Python and importing pandas), as MB and events per second of one processor, and
-// how many times less ReadFile takes at each detail. At steps both do the same; from auto on ReadFile does more, for it
-// writes the spans of the level.
+// BenchmarkAgainstPandas reads uncompressed traces from files with ReadFile and with testdata/sums.py in turn. First it
+// holds the sums of both against each other; then it reports the least processor time of each over the iterations
+// (garbage collection included; without starting Python and importing pandas), as MB and events per second of one
+// processor, and how many times less ReadFile takes at each detail. At steps both do the same; from auto on ReadFile
+// does more, for it writes the spans of the level.
 func BenchmarkAgainstPandas(b *testing.B) {
 	python := pandas(b)
 	dir := b.TempDir()
@@ -208,7 +208,8 @@ func BenchmarkAgainstPandas(b *testing.B) {
 			for b.Loop() {
 				for i, detail := range details {
 					begin := processorTime(b)
-					st, err = ReadFile(b.Context(), path, Options{Detail: detail}, func(context.Context, ptrace.Traces) error { return nil })
+					st, err = ReadFile(b.Context(), path, Options{Detail: detail},
+						func(context.Context, ptrace.Traces) error { return nil })
 					require.NoError(b, err)
 					least[i] = min(least[i], (processorTime(b) - begin).Seconds())
 				}

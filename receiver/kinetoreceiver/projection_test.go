@@ -17,7 +17,8 @@ import (
 func TestRangesAreShownOnTheDevice(t *testing.T) {
 	var events []string
 	event := func(cat, name string, ts, dur int, args string) {
-		events = append(events, fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"pid":1,"tid":1,"ts":%d,"dur":%d,"args":{%s}}`, cat, name, ts, dur, args))
+		events = append(events, fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"pid":1,"tid":1,"ts":%d,"dur":%d,"args":{%s}}`, cat,
+			name, ts, dur, args))
 	}
 	kernel := func(n, launched, ts, dur int) {
 		event("cuda_runtime", "cudaLaunchKernel", launched, 1, fmt.Sprintf(`"correlation":%d`, n))

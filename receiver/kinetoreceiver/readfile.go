@@ -26,7 +26,8 @@ type Detail = gputrace.Level
 
 // Levels of detail.
 const (
-	DetailAuto        = gputrace.LevelAuto        // steps, annotations, modules, collectives, copies and kernels that matter
+	// steps, annotations, modules, collectives, copies and kernels that matter
+	DetailAuto        = gputrace.LevelAuto
 	DetailSteps       = gputrace.LevelSteps       // steps only
 	DetailAnnotations = gputrace.LevelAnnotations // and user annotations
 	DetailOperators   = gputrace.LevelOperators   // and modules and operators
@@ -69,14 +70,16 @@ type Stats struct {
 	Partial    bool             // only the beginning could be read; Faults say why
 }
 
-// ReadFile reads one PyTorch profiler (Kineto) trace, or one that rocprofv3 wrote as JSON, plain, gzip or zstd, and hands its spans to emit in batches, which
-// emit owns. Nothing is emitted before the whole file was read, so that a file that is refused (ErrNotTrace, ErrSyntax,
-// ErrTruncated; the error names it) leaves nothing behind. An error of emit ends reading and is returned.
+// ReadFile reads one PyTorch profiler (Kineto) trace, or one that rocprofv3 wrote as JSON, plain, gzip or zstd, and
+// hands its spans to emit in batches, which emit owns. Nothing is emitted before the whole file was read, so that a
+// file that is refused (ErrNotTrace, ErrSyntax, ErrTruncated; the error names it) leaves nothing behind. An error of
+// emit ends reading and is returned.
 //
-// A file that gpuspan/chrometrace wrote holds spans already. They come back as they were: of the options, only BatchSpans,
-// MemoryMiB, TempDir, Resource and Partial are for them. Devices are those
-// that the spans state, in the order of the file, the first 256 of each.
-func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
+// A file that gpuspan/chrometrace wrote holds spans already. They come back as they were: of the options, only
+// BatchSpans, MemoryMiB, TempDir, Resource and Partial are for them. Devices are those that the spans state, in the
+// order of the file, the first 256 of each.
+func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats,
+	error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return Stats{}, fmt.Errorf("cannot open trace file: %w", err)
@@ -97,7 +100,8 @@ func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context
 	return readNamed(ctx, "", r, o, emit)
 }
 
-func readNamed(ctx context.Context, path string, r io.Reader, o Options, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
+func readNamed(ctx context.Context, path string, r io.Reader, o Options,
+	emit func(context.Context, ptrace.Traces) error) (Stats, error) {
 	b := bufio.NewReaderSize(r, 1<<16)
 	if err := known(path, b); err != nil {
 		return Stats{}, err
@@ -118,7 +122,8 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options, emit fu
 		err = roc.read(whole)
 		js.Events, js.Bytes = roc.records, roc.json.InputOffset()
 		c.meta.maker = makerAMD
-		c.meta.faults = append(c.meta.faults, "times count from the start of the machine, shown as 1970: the file does not say when that was")
+		c.meta.faults = append(c.meta.faults,
+			"times count from the start of the machine, shown as 1970: the file does not say when that was")
 	} else {
 		js, err = chromejson.Read(whole, c)
 	}
@@ -136,7 +141,8 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options, emit fu
 		c.skipped["event that is no object"] += js.NoEvents
 	}
 	if js.Rest > 0 {
-		c.meta.faults = append(c.meta.faults, fmt.Sprintf("what follows the end of the trace at byte %d was not read", js.Rest))
+		c.meta.faults = append(c.meta.faults, fmt.Sprintf("what follows the end of the trace at byte %d was not read",
+			js.Rest))
 	}
 	p.Meta = c.meta.result()
 	p.Meta.Partial, st.Partial = partial, partial != ""
@@ -208,8 +214,8 @@ func known(path string, b *bufio.Reader) error {
 	return nil
 }
 
-// gzipMembers reads one gzip member after another. Zeros after the last one, with which tapes and block devices fill their
-// blocks, are passed over, as gzip(1) does.
+// gzipMembers reads one gzip member after another. Zeros after the last one, with which tapes and block devices fill
+// their blocks, are passed over, as gzip(1) does.
 type gzipMembers struct {
 	z    *gzip.Reader
 	from *bufio.Reader

@@ -72,8 +72,10 @@ func TestConfigLoads(t *testing.T) {
 	assert.Equal(t, "file_storage/kineto", cfg.Files.Storage.String())
 	assert.True(t, cfg.FolderIsJob)
 	assert.Equal(t, Options{
-		Detail: DetailOperators, Extent: ExtentStepsButLast, MaxSpans: 500, MaxBytes: 1_000_000, BatchSpans: 200, MemoryMiB: 128, TempDir: "/var/tmp",
-		ServiceName: "trainer", JobID: "job-7", Device: "NVIDIA L4", Resource: map[string]string{"deployment.environment.name": "prod"}, Partial: true, Shapes: true,
+		Detail: DetailOperators, Extent: ExtentStepsButLast, MaxSpans: 500, MaxBytes: 1_000_000, BatchSpans: 200,
+		MemoryMiB: 128, TempDir: "/var/tmp",
+		ServiceName: "trainer", JobID: "job-7", Device: "NVIDIA L4",
+		Resource: map[string]string{"deployment.environment.name": "prod"}, Partial: true, Shapes: true,
 	}, cfg.optionsOf(""))
 	cfg, err = load("kineto")
 	require.NoError(t, err)
@@ -85,7 +87,8 @@ func TestConfigLoads(t *testing.T) {
 	_, err = load("kineto/bad")
 	for _, want := range []string{
 		"`include` must name at least one pattern, found none", "`batch_spans` must be positive, found -1",
-		"`memory_limit_mib` must be from 1 to 2047, found 9999", "`max_spans` must be at least 100, or 0 for the default, or negative for none, found 5",
+		"`memory_limit_mib` must be from 1 to 2047, found 9999",
+		"`max_spans` must be at least 100, or 0 for the default, or negative for none, found 5",
 		"`service_name` must not be empty",
 	} {
 		assert.ErrorContains(t, err, want)

@@ -168,7 +168,8 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 				assert.Equal(t, want.Dur, steps[i].End-steps[i].Start)
 			}
 			matched := ref.Launch.Correlation["matched"]
-			if filepath.Base(path) == "gemm_01_compute_few_tiles.json" { // tied by external ids, which the reference does not follow
+			// tied by external ids, which the reference does not follow
+			if filepath.Base(path) == "gemm_01_compute_few_tiles.json" {
 				matched = 20
 			}
 			assert.Equal(t, matched, launched, "activities with a launch")
@@ -223,8 +224,8 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 	}
 }
 
-// withoutLibrary counts and sums, in ns, kernels that communicate and that the references, which look for nccl in names, take for
-// computation: all-reduce over the multicast of PyTorch's symmetric memory, in one recorded trace.
+// withoutLibrary counts and sums, in ns, kernels that communicate and that the references, which look for nccl in
+// names, take for computation: all-reduce over the multicast of PyTorch's symmetric memory, in one recorded trace.
 func withoutLibrary(t *testing.T, path string) (n, sum int64) {
 	t.Helper()
 	if !strings.HasSuffix(path, "b200/eager_trace.json.gz") {

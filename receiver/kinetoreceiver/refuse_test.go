@@ -47,17 +47,19 @@ func TestFilesThatAreNoTracesAreRefusedByName(t *testing.T) {
 		"cutafter.json":       {`{"traceEvents":[` + oneEvent, ErrTruncated, "after 1 events"},
 		"cutclose.json":       {`{"traceEvents":[` + oneEvent + "]", ErrTruncated, "the file ends"},
 		"nocolon.json":        {`{"traceEvents":[{"ph" "X"}]}`, ErrSyntax, "a colon is missing"},
-		"nocomma.json":        {`{"traceEvents":[` + oneEvent + oneEvent + `]}`, ErrSyntax, "a comma is missing between events"},
-		"brackets.json":       {`{"traceEvents":[{"ph":"X","args":{"a":[1,2}}]}`, ErrSyntax, "brackets do not match"},
-		"cut.json.gz":         {whole[:len(whole)/2], ErrTruncated, "the compressed data ends early"},
-		"notail.json.gz":      {whole[:len(whole)-4], ErrTruncated, "the compressed data ends early"},
-		"checksum.json.gz":    {whole[:len(whole)-5] + "\x00" + whole[len(whole)-4:], gzip.ErrChecksum, "broken gzip data"},
-		"run.nsys-rep":        {"NVIDIA", ErrNotTrace, "it is a report of Nsight Systems (nsys export --type sqlite run.nsys-rep)"},
-		"host.xplane.pb":      {"\n\x10", ErrNotTrace, "it is an XPlane of JAX or TensorFlow"},
-		"utf16.json":          {"\xff\xfe{\x00", ErrNotTrace, "it is text in UTF-16 (iconv -f UTF-16 -t UTF-8 utf16.json)"},
-		"a.sqlite":            {"SQLite format 3\x00", ErrNotTrace, "it is an SQLite database"},
-		"rubbish.json.gz":     {whole + "rubbish after the end", gzip.ErrHeader, "broken gzip data"},
-		"header.json.gz":      {"\x1f\x8b\x07" + strings.Repeat("\x00", 40), gzip.ErrHeader, "broken gzip data"},
+		"nocomma.json": {`{"traceEvents":[` + oneEvent + oneEvent + `]}`, ErrSyntax,
+			"a comma is missing between events"},
+		"brackets.json":    {`{"traceEvents":[{"ph":"X","args":{"a":[1,2}}]}`, ErrSyntax, "brackets do not match"},
+		"cut.json.gz":      {whole[:len(whole)/2], ErrTruncated, "the compressed data ends early"},
+		"notail.json.gz":   {whole[:len(whole)-4], ErrTruncated, "the compressed data ends early"},
+		"checksum.json.gz": {whole[:len(whole)-5] + "\x00" + whole[len(whole)-4:], gzip.ErrChecksum, "broken gzip data"},
+		"run.nsys-rep": {"NVIDIA", ErrNotTrace,
+			"it is a report of Nsight Systems (nsys export --type sqlite run.nsys-rep)"},
+		"host.xplane.pb":  {"\n\x10", ErrNotTrace, "it is an XPlane of JAX or TensorFlow"},
+		"utf16.json":      {"\xff\xfe{\x00", ErrNotTrace, "it is text in UTF-16 (iconv -f UTF-16 -t UTF-8 utf16.json)"},
+		"a.sqlite":        {"SQLite format 3\x00", ErrNotTrace, "it is an SQLite database"},
+		"rubbish.json.gz": {whole + "rubbish after the end", gzip.ErrHeader, "broken gzip data"},
+		"header.json.gz":  {"\x1f\x8b\x07" + strings.Repeat("\x00", 40), gzip.ErrHeader, "broken gzip data"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), name)
@@ -85,7 +87,8 @@ func TestWhatCanBeReadIsRead(t *testing.T) {
 		skipped map[string]int64
 		fault   string
 	}{
-		"other elements":  {"[null," + oneEvent + `,1,"x",[{}],` + second + "]", 2, map[string]int64{"event that is no object": 4}, ""},
+		"other elements": {"[null," + oneEvent + `,1,"x",[{}],` + second + "]", 2,
+			map[string]int64{"event that is no object": 4}, ""},
 		"a second trace":  {"[" + oneEvent + "][" + second + "]", 1, nil, "what follows the end of the trace at byte "},
 		"a second object": {`{"traceEvents":[` + oneEvent + "]}\n{}", 1, nil, "what follows the end of the trace at byte "},
 		"byte order mark": {"\xef\xbb\xbf[" + oneEvent + "]", 1, nil, ""},
@@ -94,19 +97,24 @@ func TestWhatCanBeReadIsRead(t *testing.T) {
 		"open array":      {"[" + oneEvent + "," + second, 2, nil, ""},
 		"twice":           {`{"traceEvents":[` + oneEvent + `],"traceEvents":[` + second + "]}", 2, nil, ""},
 		"no number": {
-			"[" + strings.Replace(oneEvent, "1000", "NaN", 1) + "," + strings.Replace(oneEvent, `"dur":5`, `"dur":-Infinity`, 1) + "," + oneEvent + "]", 1,
+			"[" + strings.Replace(oneEvent, "1000", "NaN", 1) + "," + strings.Replace(oneEvent, `"dur":5`, `"dur":-Infinity`,
+				1) + "," + oneEvent + "]", 1,
 			map[string]int64{"start time missing or no number": 1, "duration missing or no number": 1},
 			"",
 		},
-		"no number in arguments": {"[" + strings.Replace(oneEvent, `"device":0`, `"device":NaN,"blocks per SM":Infinity,"bandwidth":inf`, 1) + "]", 1, nil, ""},
-		"keys twice":             {"[" + strings.Replace(oneEvent, `"ts":1000`, `"ts":"x","ts":1000,"args":{}`, 1) + "]", 1, nil, ""},
-		"not UTF-8":              {"[" + strings.Replace(oneEvent, `"k"`, "\"k\xff\xc3\"", 1) + "]", 1, nil, ""},
-		"not UTF-16":             {"[" + strings.Replace(oneEvent, `"k"`, `"k\ud800x\u00zz"`, 1) + "]", 1, nil, ""},
-		"zero byte":              {"[" + strings.Replace(oneEvent, `"k"`, "\"k\x00\t\"", 1) + "]", 1, nil, ""},
-		"long string":            {"[" + strings.Replace(oneEvent, `"k"`, `"`+strings.Repeat("k", 5<<20)+`"`, 1) + "," + second + "]", 2, nil, ""},
-		"deep nesting":           {"[" + strings.Replace(oneEvent, `"args":{`, `"args":{"x":`+deep+`,`, 1) + "," + second + "]", 2, nil, ""},
-		"members of gzip":        {gz(t, "["+oneEvent+",") + gz(t, second+"]"), 2, nil, ""},
-		"no members of gzip":     {gz(t, "["+oneEvent+"]") + string(make([]byte, 1000)), 1, nil, ""},
+		"no number in arguments": {"[" + strings.Replace(oneEvent, `"device":0`,
+			`"device":NaN,"blocks per SM":Infinity,"bandwidth":inf`, 1) + "]", 1, nil, ""},
+		"keys twice": {"[" + strings.Replace(oneEvent, `"ts":1000`, `"ts":"x","ts":1000,"args":{}`, 1) + "]", 1,
+			nil, ""},
+		"not UTF-8":  {"[" + strings.Replace(oneEvent, `"k"`, "\"k\xff\xc3\"", 1) + "]", 1, nil, ""},
+		"not UTF-16": {"[" + strings.Replace(oneEvent, `"k"`, `"k\ud800x\u00zz"`, 1) + "]", 1, nil, ""},
+		"zero byte":  {"[" + strings.Replace(oneEvent, `"k"`, "\"k\x00\t\"", 1) + "]", 1, nil, ""},
+		"long string": {"[" + strings.Replace(oneEvent, `"k"`, `"`+strings.Repeat("k", 5<<20)+`"`, 1) + "," +
+			second + "]", 2, nil, ""},
+		"deep nesting": {"[" + strings.Replace(oneEvent, `"args":{`, `"args":{"x":`+deep+`,`, 1) + "," + second +
+			"]", 2, nil, ""},
+		"members of gzip":    {gz(t, "["+oneEvent+",") + gz(t, second+"]"), 2, nil, ""},
+		"no members of gzip": {gz(t, "["+oneEvent+"]") + string(make([]byte, 1000)), 1, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, st := convert(t, c.text, Options{Detail: DetailKernels})
@@ -131,10 +139,13 @@ func TestWhatCanBeReadIsRead(t *testing.T) {
 func TestPartOfAFileIsReadWhereThatIsWanted(t *testing.T) {
 	whole := gz(t, "["+strings.Repeat(oneEvent+",", 1000)+oneEvent+"]")
 	for text, fault := range map[string]string{
-		`{"traceEvents":[` + oneEvent + `,{"ph":"X","na`: "only the beginning could be read: truncated: the file ends at byte ",
-		"[" + oneEvent + ",":                             "only the beginning could be read: truncated: the file ends at byte ",
-		`{"traceEvents":[` + oneEvent + `,{"ph" "X"}]}`:  "only the beginning could be read: broken JSON at byte ",
-		whole[:len(whole)-10]:                            "only the beginning could be read: truncated: the compressed data ends early",
+		`{"traceEvents":[` + oneEvent +
+			`,{"ph":"X","na`: "only the beginning could be read: truncated: the file ends at byte ",
+		"[" + oneEvent +
+			",": "only the beginning could be read: truncated: the file ends at byte ",
+		`{"traceEvents":[` + oneEvent + `,{"ph" "X"}]}`: "only the beginning could be read: broken JSON at byte ",
+		whole[:len(
+			whole)-10]: "only the beginning could be read: truncated: the compressed data ends early",
 	} {
 		_, err := Read(t.Context(), strings.NewReader(text), Options{}, nil)
 		require.Error(t, err)
@@ -177,7 +188,8 @@ func TestEmptyTraceHasNoSpans(t *testing.T) {
 
 func TestErrorOfTheConsumerIsReturned(t *testing.T) {
 	full := errors.New("full")
-	_, err := Read(t.Context(), bytes.NewReader([]byte("["+oneEvent+"]")), Options{}, func(context.Context, ptrace.Traces) error { return full })
+	_, err := Read(t.Context(), bytes.NewReader([]byte("["+oneEvent+"]")), Options{},
+		func(context.Context, ptrace.Traces) error { return full })
 	assert.ErrorIs(t, err, full)
 }
 

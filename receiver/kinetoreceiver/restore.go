@@ -197,7 +197,8 @@ func (r *restorer) add(origin int64) ptrace.Span {
 func (r *restorer) times(j *chromejson.Event, what *note) (start, end int64, ok bool) {
 	start, ok = chromejson.Micros(j.TS)
 	length, is := chromejson.Micros(j.Dur)
-	if !ok || !is || start < 0 || length < 0 || *r.base < 0 || start > math.MaxInt64-*r.base || length > math.MaxInt64-*r.base-start {
+	if !ok || !is || start < 0 || length < 0 || *r.base < 0 || start > math.MaxInt64-*r.base ||
+		length > math.MaxInt64-*r.base-start {
 		return 0, 0, false
 	}
 	start += *r.base

@@ -79,10 +79,13 @@ func TestWhatIsBrokenInARestoredFileIsCounted(t *testing.T) {
 
 // The end of a file that was cut off says what the resources are; what was read comes without them.
 func TestTheBeginningOfARestoredFile(t *testing.T) {
-	b, st := convert(t, restoredHead+slice(goodIDs)+`,{"ph":`, Options{Partial: true, Resource: map[string]string{"service.name": "s"}})
+	b, st := convert(t, restoredHead+slice(goodIDs)+`,{"ph":`, Options{Partial: true,
+		Resource: map[string]string{"service.name": "s"}})
 	assert.EqualValues(t, 1, st.Restored)
 	assert.Len(t, st.Faults, 1)
-	assert.Equal(t, map[string]any{"service.name": "s", "gpu.trace.partial": "truncated: the file ends at byte 282, after 1 events"}, b[0].ResourceSpans().At(0).Resource().Attributes().AsRaw())
+	assert.Equal(t, map[string]any{"service.name": "s",
+		"gpu.trace.partial": "truncated: the file ends at byte 282, after 1 events"},
+		b[0].ResourceSpans().At(0).Resource().Attributes().AsRaw())
 }
 
 func TestValuesHaveABound(t *testing.T) {
@@ -95,7 +98,8 @@ func TestValuesHaveABound(t *testing.T) {
 	m := find(t, b, "forward").Attributes()
 	assert.Equal(t, maxAttributes, m.Len())
 	require.Len(t, st.Faults, 1)
-	assert.Contains(t, st.Faults[0], strconv.Itoa(2+2*maxAttributes-m.Len())+" attributes left out", "with the device and the deep one")
+	assert.Contains(t, st.Faults[0], strconv.Itoa(2+2*maxAttributes-m.Len())+" attributes left out",
+		"with the device and the deep one")
 	v, _ := m.Get("deep")
 	for range maxDepth + 1 {
 		require.Equal(t, pcommon.ValueTypeSlice, v.Type())
@@ -112,14 +116,18 @@ func TestDevicesAndVerdictsOfARestoredFile(t *testing.T) {
 	other := strings.Replace(given, `"verdict"`, `"other"`, 1)
 	_, st := convert(t, restoredHead+slice(goodIDs)+given+`]}`, Options{})
 	assert.Empty(t, st.Devices)
-	device := slice(goodIDs + `,"hw.model":"A100","gpu.window.duration":2.0,"gpu.window.busy.duration":0.5,"gpu.window.compute.duration":1e999`)
+	device := slice(goodIDs +
+		`,"hw.model":"A100","gpu.window.duration":2.0,"gpu.window.busy.duration":0.5,"gpu.window.compute.duration":1e999`)
 	_, st = convert(t, restoredHead+device+other+given+`]}`, Options{})
 	assert.Equal(t, []verdict.Report{{
-		Model: "A100", Window: 2 * time.Second, Efficiency: verdict.Efficiency{NoPeak: `there is no peak of "A100" in docs/peaks.md`}, Verdicts: []verdict.Verdict{{
-			Kind: "loader", Subject: "forward", Chain: []string{"a", "b"}, Share: 0.4, Threshold: 0.05, Evidence: "waited", Gain: 1500 * time.Millisecond, Certainty: verdict.High,
+		Model: "A100", Window: 2 * time.Second,
+		Efficiency: verdict.Efficiency{NoPeak: `there is no peak of "A100" in docs/peaks.md`}, Verdicts: []verdict.Verdict{{
+			Kind: "loader", Subject: "forward", Chain: []string{"a", "b"}, Share: 0.4, Threshold: 0.05, Evidence: "waited",
+			Gain: 1500 * time.Millisecond, Certainty: verdict.High,
 		}},
 	}}, st.Devices)
-	_, st = convert(t, restoredHead+strings.Repeat(device+strings.Repeat(given, 2)+",", 2*maxRead)+device+strings.Repeat(given, 2*maxRead)+`]}`, Options{})
+	_, st = convert(t, restoredHead+strings.Repeat(device+strings.Repeat(given, 2)+",",
+		2*maxRead)+device+strings.Repeat(given, 2*maxRead)+`]}`, Options{})
 	assert.Len(t, st.Devices, maxRead)
 	assert.Len(t, st.Devices[0].Verdicts, 2)
 	_, st = convert(t, restoredHead+device+strings.Repeat(given, 2*maxRead)+`]}`, Options{})
@@ -129,23 +137,27 @@ func TestDevicesAndVerdictsOfARestoredFile(t *testing.T) {
 // FuzzRestore reads anything as a file of gpuspan/chrometrace: it never panics, and every span has identifiers.
 func FuzzRestore(f *testing.F) {
 	f.Add([]byte(slice(goodIDs)))
-	f.Add([]byte(slice(goodIDs+`,"otel":{"name":"n","end":5,"absent":true,"origin":1,"attributes":{"x":{"double":"NaN"},"y":{"bytes":"AP8="},"z":{"map":{"a":[1.0]}}}}`) +
-		`,{"ph":"i","cat":"event","name":"e","ts":1,"args":{"span_id":"a1a2a3a4a5a6a7a8","otel":{"attributes":{}}}}],"otelgpuOrigins":[{"resource":{"a":1}},{"scope":"s"}`))
+	f.Add([]byte(
+		slice(goodIDs+
+			`,"otel":{"name":"n","end":5,"absent":true,"origin":1,"attributes":{"x":{"double":"NaN"},"y":{"bytes":"AP8="},"z":{"map":{"a":[1.0]}}}}`) +
+			`,{"ph":"i","cat":"event","name":"e","ts":1,"args":{"span_id":"a1a2a3a4a5a6a7a8","otel":{"attributes":{}}}}],"otelgpuOrigins":[{"resource":{"a":1}},{"scope":"s"}`))
 	f.Add([]byte(slice(goodIDs + `,"otel":"again"`)))
-	f.Add([]byte(slice(`"trace_id":"zz","links":["x:y",3],"span.kind":null,"otel.status_code":"ERROR","loop":"l","est. achieved occupancy %":"NaN","grid":[[],{}]`)))
+	f.Add([]byte(
+		slice(`"trace_id":"zz","links":["x:y",3],"span.kind":null,"otel.status_code":"ERROR","loop":"l","est. achieved occupancy %":"NaN","grid":[[],{}]`)))
 	f.Fuzz(func(t *testing.T, events []byte) {
 		for _, limit := range []int{0, 1} {
 			var n int64
 			text := append(append([]byte(restoredHead), events...), "]}"...)
-			st, err := Read(t.Context(), bytes.NewReader(text), Options{BatchSpans: 3, MemoryMiB: float64(limit) / (1 << 20)}, func(_ context.Context, td ptrace.Traces) error {
-				for _, s := range spansOf([]ptrace.Traces{td}) {
-					if s.TraceID() == (pcommon.TraceID{}) || s.SpanID() == (pcommon.SpanID{}) {
-						t.Fatalf("%q: no identifier", s.Name())
+			st, err := Read(t.Context(), bytes.NewReader(text), Options{BatchSpans: 3, MemoryMiB: float64(limit) / (1 << 20)},
+				func(_ context.Context, td ptrace.Traces) error {
+					for _, s := range spansOf([]ptrace.Traces{td}) {
+						if s.TraceID() == (pcommon.TraceID{}) || s.SpanID() == (pcommon.SpanID{}) {
+							t.Fatalf("%q: no identifier", s.Name())
+						}
+						n++
 					}
-					n++
-				}
-				return nil
-			})
+					return nil
+				})
 			if err == nil && n != st.Spans {
 				t.Fatalf("%d of %d spans", n, st.Spans)
 			}

@@ -83,7 +83,8 @@ func (r *values) put(m pcommon.Map, key string) pcommon.Value {
 // maxDepth of nested values; what is deeper stays JSON text.
 const maxDepth = 64
 
-// setValue reads an attribute as gpuspan/chrometrace writes it for viewers: a number with a point or an exponent is a double.
+// setValue reads an attribute as gpuspan/chrometrace writes it for viewers: a number with a point or an exponent is a
+// double.
 func (r *values) setValue(to pcommon.Value, v []byte, depth int) {
 	switch {
 	case len(v) == 0 || depth > maxDepth:

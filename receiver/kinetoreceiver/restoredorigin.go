@@ -55,12 +55,14 @@ func (r *restorer) faults() []string {
 	if r.values.beyond == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d attributes left out: a span, an event, a resource, a scope or a map has more than %d", r.values.beyond, maxAttributes)}
+	return []string{fmt.Sprintf("%d attributes left out: a span, an event, a resource, a scope or a map has more than %d",
+		r.values.beyond, maxAttributes)}
 }
 
-// emit hands the spans on, in the order of the file. Resource attributes of the configuration win over those of the file.
-// Where only the beginning of the file could be read, partial says why.
-func (r *restorer) emit(ctx context.Context, configured map[string]string, partial string, emit func(context.Context, ptrace.Traces) error) error {
+// emit hands the spans on, in the order of the file. Resource attributes of the configuration win over those of the
+// file. Where only the beginning of the file could be read, partial says why.
+func (r *restorer) emit(ctx context.Context, configured map[string]string, partial string,
+	emit func(context.Context, ptrace.Traces) error) error {
 	if err := r.flush(); err != nil {
 		return err
 	}

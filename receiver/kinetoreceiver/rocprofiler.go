@@ -17,8 +17,9 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// rocprofiler reads what rocprofv3 writes with --output-format json (ROCprofiler-SDK's tool, rocprofv3 --help and its page "Using
-// rocprofv3", output formats): one object per process under "rocprofiler-sdk-tool", of which these parts are used, in this order:
+// rocprofiler reads what rocprofv3 writes with --output-format json (ROCprofiler-SDK's tool, rocprofv3 --help and its
+// page "Using rocprofv3", output formats): one object per process under "rocprofiler-sdk-tool", of which these parts
+// are used, in this order:
 //
 //	metadata        pid, node.hostname
 //	agents          id.handle, type (2: GPU), name, product_name, logical_node_type_id

@@ -42,11 +42,13 @@ func TestFilesOfRocprofv3(t *testing.T) {
 	a := k.Attributes().AsRaw()
 	for key, want := range map[string]any{
 		"gpu.kernel.name": "gemm(float*)", "gpu.device.ordinal": int64(1), "gpu.stream.id": int64(4),
-		"gpu.kernel.grid": []any{int64(4), int64(2), int64(1)}, "gpu.kernel.block": []any{int64(256), int64(1), int64(1)}, "gpu.duration": 2e-6, "gpu.launch.delay": 4e-7,
+		"gpu.kernel.grid": []any{int64(4), int64(2), int64(1)}, "gpu.kernel.block": []any{int64(256), int64(1), int64(1)},
+		"gpu.duration": 2e-6, "gpu.launch.delay": 4e-7,
 	} {
 		assert.Equal(t, want, a[key], key)
 	}
-	assert.Equal(t, map[string]any{"gpu.device.ordinal": int64(1), "hw.model": "AMD Instinct MI300X", "gpu.timing.source": "roctracer"}, scopeOf(t, batches, "gemm"))
+	assert.Equal(t, map[string]any{"gpu.device.ordinal": int64(1), "hw.model": "AMD Instinct MI300X",
+		"gpu.timing.source": "roctracer"}, scopeOf(t, batches, "gemm"))
 	assert.Equal(t, find(t, batches, "hipLaunchKernel").SpanID(), k.ParentSpanID())
 	assert.Equal(t, find(t, batches, "forward").SpanID(), find(t, batches, "hipLaunchKernel").ParentSpanID())
 	c := find(t, batches, "Memcpy HtoD").Attributes().AsRaw()

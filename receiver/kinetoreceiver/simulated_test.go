@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// machine is a host with devices that runs a made-up program and writes down what a profiler would have seen. Work begins when
-// it is launched, its stream is free and what it waits for has ended, so that losses follow from causes and are not written
-// into the file. Times are in ns.
+// machine is a host with devices that runs a made-up program and writes down what a profiler would have seen. Work
+// begins when it is launched, its stream is free and what it waits for has ended, so that losses follow from causes and
+// are not written into the file. Times are in ns.
 type machine struct {
 	r      *rand.Rand
 	style  style
@@ -48,7 +48,8 @@ func (m *machine) about(d int64) int64 {
 }
 
 func (m *machine) event(category, name, pid, tid string, start, end int64, args string) {
-	m.events = append(m.events, fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"pid":%s,"tid":%s,"ts":%d.%03d,"dur":%d.%03d,"args":{%s}}`,
+	m.events = append(m.events, fmt.Sprintf(
+		`{"ph":"X","cat":%q,"name":%q,"pid":%s,"tid":%s,"ts":%d.%03d,"dur":%d.%03d,"args":{%s}}`,
 		category, name, pid, tid, start/1000, start%1000, (end-start)/1000, (end-start)%1000, args))
 }
 
@@ -102,7 +103,8 @@ func (m *machine) launch(w work) (end int64) {
 		tid = fmt.Sprintf("%q", fmt.Sprintf(m.style.tid, w.stream))
 	}
 	m.event(cat, w.name, fmt.Sprint(m.device), tid, begin, end,
-		fmt.Sprintf(`"device":%d,"stream":%d,"correlation":%d,"External id":%d%s`, m.device, w.stream, m.corr, m.corr, w.args))
+		fmt.Sprintf(`"device":%d,"stream":%d,"correlation":%d,"External id":%d%s`, m.device, w.stream, m.corr, m.corr,
+			w.args))
 	return end
 }
 
@@ -160,22 +162,28 @@ func (m *machine) text(devices int) string {
 			list = append(list, fmt.Sprintf(`{"id":%d,"name":%q,"numSms":108}`, i, m.style.model))
 		}
 	}
-	return `{"schemaVersion":1,"deviceProperties":[` + strings.Join(list, ",") + `],"traceEvents":[` + strings.Join(m.events, ",\n") + `]}`
+	return `{"schemaVersion":1,"deviceProperties":[` + strings.Join(list, ",") + `],"traceEvents":[` +
+		strings.Join(m.events, ",\n") + `]}`
 }
 
 // styles are those of PyTorch 2 on NVIDIA and AMD, of 2021, of Lightning and of a program with its own words.
 func styles() []style {
 	modern := style{
-		name: "torch", operator: "cpu_op", runtime: "cuda_runtime", kernel: "kernel", copying: "gpu_memcpy", launch: "cudaLaunchKernel", copyCall: "cudaMemcpyAsync",
+		name: "torch", operator: "cpu_op", runtime: "cuda_runtime", kernel: "kernel", copying: "gpu_memcpy",
+		launch: "cudaLaunchKernel", copyCall: "cudaMemcpyAsync",
 		sync: "cudaStreamSynchronize", malloc: "cudaMalloc", free: "cudaFree", step: "ProfilerStep#%d",
 		loader: "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", model: "NVIDIA A100-SXM4-80GB",
 	}
 	amd, old, lightning, plain, frames := modern, modern, modern, modern, modern
-	amd.name, amd.launch, amd.copyCall, amd.sync, amd.malloc, amd.free = "rocm", "hipLaunchKernel", "hipMemcpyWithStream", "hipStreamSynchronize", "hipMalloc", "hipFree"
+	amd.name, amd.launch, amd.copyCall, amd.sync, amd.malloc, amd.free = "rocm", "hipLaunchKernel", "hipMemcpyWithStream",
+		"hipStreamSynchronize", "hipMalloc", "hipFree"
 	amd.model = "AMD Instinct MI300X"
-	old.name, old.operator, old.runtime, old.kernel, old.copying, old.tid, old.whole = "2021", "Operator", "Runtime", "Kernel", "Memcpy", "stream %d", true
-	lightning.name, lightning.loader, lightning.launch = "lightning", "[pl][profile][_TrainingEpochLoop].train_dataloader_next", "cudaLaunchKernelExC"
-	plain.name, plain.step, plain.loader, plain.launch, plain.runtime = "plain", "", "fetch batch", "cuLaunchKernel", "cuda_driver"
+	old.name, old.operator, old.runtime, old.kernel, old.copying, old.tid, old.whole = "2021", "Operator", "Runtime",
+		"Kernel", "Memcpy", "stream %d", true
+	lightning.name, lightning.loader, lightning.launch = "lightning",
+		"[pl][profile][_TrainingEpochLoop].train_dataloader_next", "cudaLaunchKernelExC"
+	plain.name, plain.step, plain.loader, plain.launch, plain.runtime = "plain", "", "fetch batch", "cuLaunchKernel",
+		"cuda_driver"
 	frames.name, frames.loader, frames.sync = "frames", "", "cudaDeviceSynchronize"
 	return []style{modern, amd, old, lightning, plain, frames}
 }

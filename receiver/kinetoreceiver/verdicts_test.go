@@ -18,8 +18,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
-// TestPartsOfTheWindowAddUp is the invariant of verdicts on every recorded trace: parts make up the window and causes the idle
-// time, to the nanosecond, and no nanosecond of the window is in two gains.
+// TestPartsOfTheWindowAddUp is the invariant of verdicts on every recorded trace: parts make up the window and causes
+// the idle time, to the nanosecond, and no nanosecond of the window is in two gains.
 func TestPartsOfTheWindowAddUp(t *testing.T) {
 	for path, ref := range references(t, "kineto") {
 		if ref.Kineto != nil && !*ref.Kineto {
@@ -68,8 +68,8 @@ func checkReport(t *testing.T, d verdict.Report) {
 	assert.NotEmpty(t, d.Verdicts, "a device has a verdict, if only that it is healthy")
 }
 
-// TestCausesOfRecordedTraces holds the first verdict of traces whose cause is known from elsewhere: the tutorial that the
-// ResNet pair was recorded for, and the evaluation cases of TraceLens.
+// TestCausesOfRecordedTraces holds the first verdict of traces whose cause is known from elsewhere: the tutorial that
+// the ResNet pair was recorded for, and the evaluation cases of TraceLens.
 func TestCausesOfRecordedTraces(t *testing.T) {
 	for file, want := range map[string]string{
 		"pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz": verdict.KindLoader,
@@ -107,12 +107,14 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 		says   string
 	}{
 		"loader": {
-			first + "," + host("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 250, 4650) + "," + host("cpu_op", "aten::stack", 400, 4000) + "," + second,
+			first + "," + host("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 250, 4650) +
+				"," + host("cpu_op", "aten::stack", 400, 4000) + "," + second,
 			map[verdict.Cause]int64{verdict.CauseLoader: 4650, verdict.CauseDispatch: 151, verdict.CauseLatency: 9},
 			verdict.KindLoader, "aten::stack in enumerate(DataLoader)",
 		},
 		"operator that ends the gap": { // it is not blamed for what the loader took
-			first + "," + host("cpu_op", "aten::copy_", 200, 4900) + "," + host("user_annotation", "dataloader", 250, 4550) + "," + second,
+			first + "," + host("cpu_op", "aten::copy_", 200, 4900) + "," + host("user_annotation", "dataloader", 250, 4550) +
+				"," + second,
 			map[verdict.Cause]int64{verdict.CauseLoader: 4550, verdict.CauseDispatch: 251, verdict.CauseLatency: 9},
 			verdict.KindLoader, "dataloader",
 		},
@@ -122,7 +124,8 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 			verdict.KindHost, "the host was in tokenize",
 		},
 		"frame of a call stack": {
-			first + "," + host("python_function", "train.py(12): main", 0, 9000) + "," + host("python_function", "<built-in function sleep>", 150, 4800) + "," + second,
+			first + "," + host("python_function", "train.py(12): main", 0, 9000) + "," + host("python_function",
+				"<built-in function sleep>", 150, 4800) + "," + second,
 			map[verdict.Cause]int64{verdict.CauseHost: 4800, verdict.CauseLatency: 9, verdict.CauseDispatch: 1},
 			verdict.KindHost, "the host was in <built-in function sleep>",
 		},
@@ -148,7 +151,8 @@ func TestIdleTimeHasItsCause(t *testing.T) {
 			verdict.KindAllocation, "cudaMalloc",
 		},
 		"wait that ends with the work": { // the host returns at 210 and launches within 150 µs
-			first + "," + host("cpu_op", "aten::item", 95, 120) + "," + host("cuda_runtime", "cudaStreamSynchronize", 100, 110) + "," + gpu(2, 360, 370, 450, 7, "b", ""),
+			first + "," + host("cpu_op", "aten::item", 95, 120) + "," + host("cuda_runtime", "cudaStreamSynchronize", 100, 110) +
+				"," + gpu(2, 360, 370, 450, 7, "b", ""),
 			map[verdict.Cause]int64{verdict.CauseSynchronization: 161, verdict.CauseLatency: 9},
 			verdict.KindSynchronization, "cudaStreamSynchronize in aten::item",
 		},
@@ -204,7 +208,8 @@ func TestManyShortKernelsAreLaunchBound(t *testing.T) {
 
 // Calls that wait while the device works cost nothing, however long they are.
 func TestWaitingForABusyDeviceIsNoVerdict(t *testing.T) {
-	_, st := convert(t, "["+gpu(1, 1, 10, 1000, 7, "a", "")+","+host("cuda_runtime", "cudaDeviceSynchronize", 5, 996)+","+host("cuda_runtime", "cudaDeviceSynchronize", 1100, 9000)+"]", Options{})
+	_, st := convert(t, "["+gpu(1, 1, 10, 1000, 7, "a", "")+","+host("cuda_runtime", "cudaDeviceSynchronize", 5, 996)+","+
+		host("cuda_runtime", "cudaDeviceSynchronize", 1100, 9000)+"]", Options{})
 	require.Len(t, st.Devices[0].Verdicts, 1)
 	assert.Equal(t, verdict.KindHealthy, st.Devices[0].Verdicts[0].Kind)
 	assert.Contains(t, st.Devices[0].Verdicts[0].String(), "nothing to gain above 5 %")
@@ -212,11 +217,14 @@ func TestWaitingForABusyDeviceIsNoVerdict(t *testing.T) {
 
 func TestCopiesInTheCriticalPath(t *testing.T) {
 	copied := func(name string, start, dur, bytes int64) string {
-		return fmt.Sprintf(`{"ph":"X","cat":"cuda_runtime","name":"cudaMemcpyAsync","pid":9,"tid":9,"ts":1,"dur":1,"args":{"correlation":%d}},`+
-			`{"ph":"X","cat":"gpu_memcpy","name":%q,"pid":0,"tid":8,"ts":%d,"dur":%d,"args":{"device":0,"stream":8,"bytes":%d,"correlation":%d}}`, start, name, start, dur, bytes, start)
+		return fmt.Sprintf(
+			`{"ph":"X","cat":"cuda_runtime","name":"cudaMemcpyAsync","pid":9,"tid":9,"ts":1,"dur":1,"args":{"correlation":%d}},`+
+				`{"ph":"X","cat":"gpu_memcpy","name":%q,"pid":0,"tid":8,"ts":%d,"dur":%d,"args":{"device":0,"stream":8,"bytes":%d,"correlation":%d}}`, start, name, start, dur, bytes, start)
 	}
-	text := `{"deviceProperties":[{"id":0,"name":"NVIDIA A100-SXM4-80GB"}],"traceEvents":[` + gpu(1, 1, 10, 110, 7, "a", "") + "," +
-		copied("Memcpy HtoD (Pinned -> Device)", 60, 850, 8_500_000) + "," + copied("Memcpy DtoH (Device -> Pageable)", 910, 100, 300_000) + "]}"
+	text := `{"deviceProperties":[{"id":0,"name":"NVIDIA A100-SXM4-80GB"}],"traceEvents":[` + gpu(1, 1, 10, 110, 7, "a",
+		"") + "," +
+		copied("Memcpy HtoD (Pinned -> Device)", 60, 850, 8_500_000) + "," + copied("Memcpy DtoH (Device -> Pageable)", 910,
+		100, 300_000) + "]}"
 	_, st := convert(t, text, Options{})
 	d := st.Devices[0]
 	checkReport(t, d)
@@ -228,8 +236,8 @@ func TestCopiesInTheCriticalPath(t *testing.T) {
 	assert.Equal(t, 100*time.Microsecond, d.Verdicts[1].Gain)
 }
 
-// Of collectives of one kind the shortest says what moving the bytes takes; the rest is waiting for a late rank. Kinds are told apart
-// by their sizes; where those are not recorded and there are no steps, nothing is said of waiting.
+// Of collectives of one kind the shortest says what moving the bytes takes; the rest is waiting for a late rank. Kinds
+// are told apart by their sizes; where those are not recorded and there are no steps, nothing is said of waiting.
 func TestExposedCommunicationIsWaitingAndMoving(t *testing.T) {
 	const all = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)"
 	four := func(sizes string, lengths ...int64) string {
@@ -265,8 +273,10 @@ func TestCollectivesWithoutSizesAreComparedByTheirPlaceInTheStep(t *testing.T) {
 	var list []string
 	at := int64(0)
 	for i, long := range []int64{1000, 1000, 4000, 1000} { // a large one each time, and a small one that waits once
-		list = append(list, host("user_annotation", fmt.Sprintf("ProfilerStep#%d", i), at, 9000), gpu(3*int64(i)+1, at+10, at+20, at+1020, 7, "a", ""),
-			gpu(3*int64(i)+2, at+11, at+1020, at+4020, 20, all, ""), gpu(3*int64(i)+3, at+12, at+4020, at+4020+long, 20, all, ""))
+		list = append(list, host("user_annotation", fmt.Sprintf("ProfilerStep#%d", i), at, 9000),
+			gpu(3*int64(i)+1, at+10, at+20, at+1020, 7, "a", ""),
+			gpu(3*int64(i)+2, at+11, at+1020, at+4020, 20, all, ""), gpu(3*int64(i)+3, at+12, at+4020, at+4020+long, 20, all,
+				""))
 		at += 9000
 	}
 	_, st := convert(t, "["+strings.Join(list, ",")+"]", Options{})
@@ -291,13 +301,18 @@ func TestThresholds(t *testing.T) {
 		at   int64
 	}{
 		{verdict.KindMemory, func(n int64) string { // grows by n of 1,000 bytes
-			return gpu(1, 1, 10, 1000, 7, "a", "") + fmt.Sprintf(`,{"ph":"i","name":"[memory]","pid":9,"tid":9,"ts":5,"args":{"Bytes":%d,"Device Id":0,"Total Allocated":1000}}`, n)
+			return gpu(1, 1, 10, 1000, 7, "a",
+				"") + fmt.Sprintf(
+				`,{"ph":"i","name":"[memory]","pid":9,"tid":9,"ts":5,"args":{"Bytes":%d,"Device Id":0,"Total Allocated":1000}}`, n)
 		}, 250},
 		{verdict.KindOpaque, func(n int64) string { // n of 1,000 µs in a compiled region
-			return host("cpu_op", "Torch-Compiled Region: 0/0", 1, 3) + "," + gpu(1, 2, 10, 10+n, 7, "a", "") + "," + gpu(2, 6, 10+n, 1010, 7, "a", "")
+			return host("cpu_op", "Torch-Compiled Region: 0/0", 1, 3) + "," + gpu(1, 2, 10, 10+n, 7, "a", "") + "," + gpu(2, 6,
+				10+n, 1010, 7, "a", "")
 		}, 500},
-		{verdict.KindParallelism, func(n int64) string { // n of 1,000 µs by a kernel with half as many blocks as the device has multiprocessors
-			return gpu(1, 2, 10, 10+n, 7, "a", `,"grid":[54,1,1],"block":[128,1,1]`) + "," + gpu(2, 3, 10+n, 1010, 7, "b", `,"grid":[216,1,1],"block":[128,1,1]`)
+		// n of 1,000 µs by a kernel with half as many blocks as the device has multiprocessors
+		{verdict.KindParallelism, func(n int64) string {
+			return gpu(1, 2, 10, 10+n, 7, "a", `,"grid":[54,1,1],"block":[128,1,1]`) + "," + gpu(2, 3, 10+n, 1010, 7, "b",
+				`,"grid":[216,1,1],"block":[128,1,1]`)
 		}, 250},
 		{verdict.KindLaunchBound, func(n int64) string { // idle for n of 1,000 µs
 			return gpu(1, 1, 10, 510, 7, "a", "") + "," + gpu(2, 505+n, 510+n, 1010, 7, "b", "")
@@ -311,7 +326,8 @@ func TestThresholds(t *testing.T) {
 
 // Slow calls before the first activity are no part of the window, and are said all the same.
 func TestStartUpBeforeTheWindow(t *testing.T) {
-	_, st := convert(t, "["+host("cuda_runtime", "cudaFree", 0, 3000)+","+gpu(1, 3010, 3020, 4020, 7, "a", "")+"]", Options{})
+	_, st := convert(t, "["+host("cuda_runtime", "cudaFree", 0, 3000)+","+gpu(1, 3010, 3020, 4020, 7, "a", "")+"]",
+		Options{})
 	v := st.Devices[0].Verdicts[0]
 	assert.Equal(t, verdict.KindSlowCalls, v.Kind)
 	assert.Equal(t, 3*time.Millisecond, v.Gain)
@@ -319,9 +335,12 @@ func TestStartUpBeforeTheWindow(t *testing.T) {
 }
 
 func TestStepsFindTheCauseOfTheirOwnIdleTime(t *testing.T) {
-	b, _ := convert(t, "["+host("user_annotation", "ProfilerStep#4", 0, 1000)+","+host("user_annotation", "parse", 100, 390)+","+gpu(1, 500, 510, 900, 7, "a", "")+
-		","+host("user_annotation", "ProfilerStep#5", 1000, 1000)+","+host("user_annotation", "decode", 1100, 590)+","+gpu(2, 1700, 1710, 1990, 7, "a", "")+"]", Options{})
-	for name, want := range map[string]string{"ProfilerStep#4": "the host was in parse", "ProfilerStep#5": "the host was in decode"} {
+	b, _ := convert(t, "["+host("user_annotation", "ProfilerStep#4", 0, 1000)+","+host("user_annotation", "parse", 100,
+		390)+","+gpu(1, 500, 510, 900, 7, "a", "")+
+		","+host("user_annotation", "ProfilerStep#5", 1000, 1000)+","+host("user_annotation", "decode", 1100, 590)+","+gpu(2,
+		1700, 1710, 1990, 7, "a", "")+"]", Options{})
+	for name, want := range map[string]string{"ProfilerStep#4": "the host was in parse",
+		"ProfilerStep#5": "the host was in decode"} {
 		events := find(t, b, name).Events()
 		require.Positive(t, events.Len(), name)
 		a := events.At(0).Attributes().AsRaw()

@@ -140,29 +140,30 @@ func columns(more ...string) []string { return append(append([]string{}, deviceC
 
 func (c *collect) kernels(ctx context.Context) error {
 	return c.db.each(ctx, tableKernel, columns("demangledName", "shortName", "mangledName", "gridX", "gridY", "gridZ",
-		"blockX", "blockY", "blockZ", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "graphId"), func(r []any) error {
-		e := gputrace.Event{Kind: gputrace.KindKernel}
-		if !c.device(&e, r) {
-			return nil
-		}
-		more := r[len(deviceColumns):]
-		d := &e.Detail
-		if x, ok := number(more[3]); ok {
-			d.HasGrid = true
-			d.Grid = [3]int64{x, or(more[4], 1), or(more[5], 1)}
-			d.Block = [3]int64{or(more[6], 1), or(more[7], 1), or(more[8], 1)}
-		}
-		if n, ok := number(more[9]); ok {
-			d.HasResources, d.Registers = true, n
-			d.SharedMemory = or(more[10], 0) + or(more[11], 0)
-		}
-		d.Graph = or(more[12], 0)
-		name, err := c.first(ctx, more[:3], "kernel")
-		if err != nil {
-			return err
-		}
-		return c.add(&e, name)
-	})
+		"blockX", "blockY", "blockZ", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "graphId"),
+		func(r []any) error {
+			e := gputrace.Event{Kind: gputrace.KindKernel}
+			if !c.device(&e, r) {
+				return nil
+			}
+			more := r[len(deviceColumns):]
+			d := &e.Detail
+			if x, ok := number(more[3]); ok {
+				d.HasGrid = true
+				d.Grid = [3]int64{x, or(more[4], 1), or(more[5], 1)}
+				d.Block = [3]int64{or(more[6], 1), or(more[7], 1), or(more[8], 1)}
+			}
+			if n, ok := number(more[9]); ok {
+				d.HasResources, d.Registers = true, n
+				d.SharedMemory = or(more[10], 0) + or(more[11], 0)
+			}
+			d.Graph = or(more[12], 0)
+			name, err := c.first(ctx, more[:3], "kernel")
+			if err != nil {
+				return err
+			}
+			return c.add(&e, name)
+		})
 }
 
 // first is the first text that there is: of a text itself, or of the id of one.
@@ -216,8 +217,8 @@ func (c *collect) memsets(ctx context.Context) error {
 	})
 }
 
-// graphs reads launches of graphs that are one row each: by default Nsight Systems records no kernels, copies and memsets of a
-// graph (--cuda-graph-trace=graph).
+// graphs reads launches of graphs that are one row each: by default Nsight Systems records no kernels, copies and
+// memsets of a graph (--cuda-graph-trace=graph).
 func (c *collect) graphs(ctx context.Context) error {
 	const onTheHost = math.MaxInt32 // device of a graph whose first node is no work of a device
 	return c.db.each(ctx, tableGraph, columns("graphId"), func(r []any) error {
@@ -244,29 +245,30 @@ const maxCalls = 1 << 16
 
 func (c *collect) calls(ctx context.Context) error {
 	names := map[int64]string{}
-	return c.db.each(ctx, tableRuntime, []string{"start", "end", "globalTid", "correlationId", "nameId"}, func(r []any) error {
-		c.rows++
-		e := gputrace.Event{Kind: gputrace.KindRuntime}
-		if !c.times(&e, r[0], r[1]) {
-			return nil
-		}
-		global := or(r[2], 0)
-		e.Process, e.Thread = process(global), thread(global)
-		c.uses(e.Process)
-		e.Correlation = correlation(or(r[3], 0), e.Process)
-		id := or(r[4], 0)
-		name, ok := names[id]
-		if !ok {
-			text, err := c.first(ctx, r[4:5], "CUDA call")
-			if err != nil {
-				return err
+	return c.db.each(ctx, tableRuntime, []string{"start", "end", "globalTid", "correlationId", "nameId"},
+		func(r []any) error {
+			c.rows++
+			e := gputrace.Event{Kind: gputrace.KindRuntime}
+			if !c.times(&e, r[0], r[1]) {
+				return nil
 			}
-			if name = callName(text); len(names) < maxCalls {
-				names[id] = name
+			global := or(r[2], 0)
+			e.Process, e.Thread = process(global), thread(global)
+			c.uses(e.Process)
+			e.Correlation = correlation(or(r[3], 0), e.Process)
+			id := or(r[4], 0)
+			name, ok := names[id]
+			if !ok {
+				text, err := c.first(ctx, r[4:5], "CUDA call")
+				if err != nil {
+					return err
+				}
+				if name = callName(text); len(names) < maxCalls {
+					names[id] = name
+				}
 			}
-		}
-		return c.add(&e, name)
-	})
+			return c.add(&e, name)
+		})
 }
 
 // overhead counts what the profiler itself took, which is no work of the program's.

@@ -158,7 +158,8 @@ func (n *nsys) ranges(path string) (out []string) {
 	db, err := sql.Open("sqlite", path)
 	require.NoError(n.t, err)
 	defer func() { require.NoError(n.t, db.Close()) }()
-	rows, err := db.QueryContext(n.t.Context(), "SELECT s.value FROM NVTX_EVENTS n JOIN StringIds s ON s.id = n.textId WHERE n.eventType = 60")
+	rows, err := db.QueryContext(n.t.Context(),
+		"SELECT s.value FROM NVTX_EVENTS n JOIN StringIds s ON s.id = n.textId WHERE n.eventType = 60")
 	require.NoError(n.t, err)
 	defer func() { require.NoError(n.t, rows.Close()) }()
 	for rows.Next() {

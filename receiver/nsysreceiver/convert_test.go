@@ -87,16 +87,21 @@ func TestRangesLaunchesAndKernelsHangTogether(t *testing.T) {
 	k := spans["gemm"]
 	a := k.Attributes().AsRaw()
 	for key, want := range map[string]any{
-		"gpu.operation.type": "kernel", "gpu.kernel.name": "void ns::gemm<float>(int)", "gpu.device.ordinal": int64(0), "gpu.stream.id": int64(7),
-		"gpu.correlation.id": int64(9), "gpu.kernel.grid": []any{int64(2), int64(3), int64(4)}, "gpu.kernel.block": []any{int64(32), int64(1), int64(1)},
-		"gpu.kernel.registers": int64(40), "gpu.kernel.shared_memory.size": int64(128), "gpu.graph.id": int64(5), "gpu.graph.node.id": int64(6),
-		"hw.id": "GPU-74e128b2-90b6-b409-07c8-33bee5ff6f88", "gpu.launch.delay": 9e-8, "gpu.start.delay": 1e-7, "gpu.duration": 5e-7,
+		"gpu.operation.type": "kernel", "gpu.kernel.name": "void ns::gemm<float>(int)", "gpu.device.ordinal": int64(0),
+		"gpu.stream.id":      int64(7),
+		"gpu.correlation.id": int64(9), "gpu.kernel.grid": []any{int64(2), int64(3), int64(4)},
+		"gpu.kernel.block":     []any{int64(32), int64(1), int64(1)},
+		"gpu.kernel.registers": int64(40), "gpu.kernel.shared_memory.size": int64(128), "gpu.graph.id": int64(5),
+		"gpu.graph.node.id": int64(6),
+		"hw.id":             "GPU-74e128b2-90b6-b409-07c8-33bee5ff6f88", "gpu.launch.delay": 9e-8, "gpu.start.delay": 1e-7,
+		"gpu.duration": 5e-7,
 	} {
 		assert.Equal(t, want, a[key], key)
 	}
 	scopes := batches[0].ResourceSpans().At(0).ScopeSpans()
 	assert.Equal(t, map[string]any{
-		"gpu.device.ordinal": int64(0), "hw.id": "GPU-74e128b2-90b6-b409-07c8-33bee5ff6f88", "hw.model": "NVIDIA H100", "gpu.timing.source": "cupti",
+		"gpu.device.ordinal": int64(0), "hw.id": "GPU-74e128b2-90b6-b409-07c8-33bee5ff6f88", "hw.model": "NVIDIA H100",
+		"gpu.timing.source": "cupti",
 	}, scopes.At(1).Scope().Attributes().AsRaw(), "of the device, beside that of the host")
 	assert.Equal(t, int64(1700000000000001000), int64(k.StartTimestamp()))
 	for _, up := range []string{"cudaLaunchKernel", "aten::mm", "forward", "ProfilerStep#3"} {
@@ -155,12 +160,15 @@ func TestWhatIsNoExportIsRefusedByName(t *testing.T) {
 		return p
 	}
 	for path, says := range map[string]string{
-		write("empty.sqlite", ""):                                "it is empty",
-		write("text.sqlite", "hello, I am no database at all"):   "it is no SQLite database",
-		write("short.sqlite", "SQL"):                             "it is no SQLite database",
-		write("a.nsys-rep", "QuadD report"):                      "it is a report of Nsight Systems (nsys export --type sqlite a.nsys-rep)",
-		export(t, "CREATE TABLE rocpd_kernel_dispatch (id INT)"): "it is a rocpd database of rocprofv3 (record with --output-format json)",
-		export(t, "CREATE TABLE notes (text TEXT)"):              "it has none of the tables CUPTI_ACTIVITY_KIND_* and NVTX_EVENTS",
+		write("empty.sqlite", ""):                              "it is empty",
+		write("text.sqlite", "hello, I am no database at all"): "it is no SQLite database",
+		write("short.sqlite", "SQL"):                           "it is no SQLite database",
+		write("a.nsys-rep",
+			"QuadD report"): "it is a report of Nsight Systems (nsys export --type sqlite a.nsys-rep)",
+		export(t,
+			"CREATE TABLE rocpd_kernel_dispatch (id INT)"): "it is a rocpd database of rocprofv3 (record with --output-format json)",
+		export(t,
+			"CREATE TABLE notes (text TEXT)"): "it has none of the tables CUPTI_ACTIVITY_KIND_* and NVTX_EVENTS",
 	} {
 		_, err := ReadFile(t.Context(), path, Options{}, nil)
 		require.ErrorIs(t, err, ErrNotExport, path)
@@ -193,10 +201,12 @@ func TestTruncatedDatabaseIsRefused(t *testing.T) {
 }
 
 func TestColumnsThatAreMissingAreAbsent(t *testing.T) {
-	path := export(t, "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT)", "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (-5, 10), (NULL, 3), (9, 3)")
+	path := export(t, "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT)",
+		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (-5, 10), (NULL, 3), (9, 3)")
 	spans, _, st := convert(t, path, Options{Detail: DetailKernels})
 	a := spans["kernel"].Attributes().AsRaw()
-	for _, key := range []string{"gpu.kernel.grid", "gpu.kernel.registers", "gpu.correlation.id", "hw.model", "gpu.launch.delay", "gpu.start.delay"} {
+	for _, key := range []string{"gpu.kernel.grid", "gpu.kernel.registers", "gpu.correlation.id", "hw.model",
+		"gpu.launch.delay", "gpu.start.delay"} {
 		assert.NotContains(t, a, key)
 	}
 	assert.Equal(t, 1.5e-8, a["gpu.duration"])
@@ -259,7 +269,8 @@ func TestPageMigrations(t *testing.T) {
 
 // By default a graph's launch is one row, and its kernels are in no table.
 func TestGraphsThatAreOneRow(t *testing.T) {
-	path := export(t, strings0, strings1, "INSERT INTO StringIds VALUES (5, 'cudaGraphLaunch_v10000')", kernel0, runtime0, session0, session1,
+	path := export(t, strings0, strings1, "INSERT INTO StringIds VALUES (5, 'cudaGraphLaunch_v10000')", kernel0, runtime0,
+		session0, session1,
 		"CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INT, end INT, deviceId INT, contextId INT, streamId INT, correlationId INT, globalPid INT, graphId INT, graphExecId INT)",
 		"INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (900, 910, 67108865, 9, 5), (1400, 1410, 67108865, 10, 5)",
 		"INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (1000, 1400, 0, 1, 7, 9, 67108864, 3, 4), (1500, 2000, 0, 1, 7, 10, 67108864, 3, 4), "+

@@ -57,8 +57,9 @@ func sniff(path string) error {
 	return fmt.Errorf("%w: it is no SQLite database", ErrNotExport)
 }
 
-// whole compares the length of the file with what its header says (file format, section 1.3: page size at 16, pages at 28,
-// which are valid where the counters at 24 and 92 are equal), so that a file whose end is missing is refused before it is read.
+// whole compares the length of the file with what its header says (file format, section 1.3: page size at 16, pages at
+// 28, which are valid where the counters at 24 and 92 are equal), so that a file whose end is missing is refused before
+// it is read.
 func whole(path string, head []byte) error {
 	const header = 100
 	if len(head) < header {

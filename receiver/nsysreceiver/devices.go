@@ -13,8 +13,8 @@ import (
 // seen is a device as a process sees it: with CUDA_VISIBLE_DEVICES every process may call another one 0.
 type seen struct{ process, ordinal int64 }
 
-// devices reads which devices there are, and by which numbers processes call them. Activities name the process's number;
-// where two processes mean different devices by one number, Nsight's own number stands for it.
+// devices reads which devices there are, and by which numbers processes call them. Activities name the process's
+// number; where two processes mean different devices by one number, Nsight's own number stands for it.
 func (c *collect) devices(ctx context.Context) error {
 	byNumber := map[int64]int64{} // CUDA's by Nsight's
 	visible, meant := map[seen]int64{}, map[int64]int64{}

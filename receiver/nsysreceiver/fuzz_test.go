@@ -20,11 +20,14 @@ import (
 
 // schema are the tables that are read, with their columns.
 var schema = map[string][]string{
-	tableKernel:   {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "graphNodeId", "demangledName", "shortName", "gridX", "blockX", "registersPerThread", "graphId"},
-	tableCopy:     {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes", "copyKind", "srcKind", "dstKind"},
-	tableMemset:   {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes"},
-	tableRuntime:  {"start", "end", "globalTid", "correlationId", "nameId"},
-	tableNVTX:     {"start", "end", "eventType", "text", "textId", "globalTid", "domainId", "int64Value", "doubleValue", "jsonText", "jsonTextId"},
+	tableKernel: {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "graphNodeId", "demangledName",
+		"shortName", "gridX", "blockX", "registersPerThread", "graphId"},
+	tableCopy: {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes", "copyKind", "srcKind",
+		"dstKind"},
+	tableMemset:  {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes"},
+	tableRuntime: {"start", "end", "globalTid", "correlationId", "nameId"},
+	tableNVTX: {"start", "end", "eventType", "text", "textId", "globalTid", "domainId", "int64Value", "doubleValue",
+		"jsonText", "jsonTextId"},
 	tableStrings:  {"id", "value"},
 	tableSession:  {"utcEpochNs"},
 	tableGPU:      {"id", "name", "uuid", "cuDevice"},
@@ -35,14 +38,19 @@ var schema = map[string][]string{
 }
 
 var tables = []string{
-	tableKernel, tableCopy, tableMemset, tableRuntime, tableNVTX, tableStrings, tableSession, tableGPU, tableCUDA, tableOverhead, tableSystem, tableCapture,
+	tableKernel, tableCopy, tableMemset, tableRuntime, tableNVTX, tableStrings, tableSession, tableGPU, tableCUDA,
+	tableOverhead, tableSystem, tableCapture,
 }
 
-// values are what cells hold: numbers of all sizes, texts that mean something, and what is of another type than expected.
+// values are what cells hold: numbers of all sizes, texts that mean something, and what is of another type than
+// expected.
 var values = []any{
-	nil, int64(0), int64(1), int64(2), int64(9), int64(100), int64(1500), int64(-5), int64(1) << 62, int64(-1) << 63, int64(67108865), int64(59), int64(60), int64(75),
-	2.5, "ProfilerStep#3", "aten::mm, seq = 5, op_id = 7, sizes = [[2, 3]]", "step 1", "nccl 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-	"PROCESS_0:ENVIRONMENT_VARIABLE", `RANK="1"`, "DeviceEnvironment", "RANK=two;SLURM_PROCID=3", "74E128B2-90b6-b409-07c8-33bee5ff6f88",
+	nil, int64(0), int64(1), int64(2), int64(9), int64(100), int64(1500), int64(-5), int64(1) << 62, int64(-1) << 63,
+	int64(67108865), int64(59), int64(60), int64(75),
+	2.5, "ProfilerStep#3", "aten::mm, seq = 5, op_id = 7, sizes = [[2, 3]]", "step 1",
+	"nccl 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	"PROCESS_0:ENVIRONMENT_VARIABLE", `RANK="1"`, "DeviceEnvironment", "RANK=two;SLURM_PROCID=3",
+	"74E128B2-90b6-b409-07c8-33bee5ff6f88",
 	[]byte{0xff, 0},
 	"",
 }
@@ -78,7 +86,8 @@ func generate(t *testing.T, program []byte) string {
 		if len(columns) == 0 {
 			continue
 		}
-		if _, err := tx.ExecContext(t.Context(), fmt.Sprintf(`CREATE TABLE IF NOT EXISTS "%s" (%s)`, table, list[2:])); err != nil {
+		if _, err := tx.ExecContext(t.Context(), fmt.Sprintf(`CREATE TABLE IF NOT EXISTS "%s" (%s)`, table,
+			list[2:])); err != nil {
 			return path
 		}
 		for range next() % 8 {
@@ -86,15 +95,17 @@ func generate(t *testing.T, program []byte) string {
 			for i := range row {
 				row[i] = values[next()%len(values)]
 			}
-			_, _ = tx.ExecContext(t.Context(), fmt.Sprintf(`INSERT INTO "%s" (%s) VALUES (%s)`, table, list[2:], marks[2:]), row...) // a table may have other columns
+			// a table may have other columns
+			_, _ = tx.ExecContext(t.Context(), fmt.Sprintf(`INSERT INTO "%s" (%s) VALUES (%s)`, table, list[2:], marks[2:]),
+				row...)
 		}
 	}
 	require.NoError(t, tx.Commit())
 	return path
 }
 
-// FuzzRows reads exports with any schema, rows and cells: it never panics, writes only what the registry knows and gives
-// every span its own identifier.
+// FuzzRows reads exports with any schema, rows and cells: it never panics, writes only what the registry knows and
+// gives every span its own identifier.
 func FuzzRows(f *testing.F) {
 	f.Add([]byte{3, 0, 0, 2, 5, 6, 1, 2, 3, 10, 0, 1, 1, 2, 2, 2, 0, 3, 0, 1, 1, 7, 10, 3, 1, 5, 0, 1, 2, 16}, uint8(4))
 	f.Add([]byte{1, 4, 0, 3, 5, 6, 11, 15, 0, 10, 0, 0, 0, 0, 0, 5, 6, 12, 18}, uint8(0))
@@ -106,7 +117,8 @@ func FuzzRows(f *testing.F) {
 
 // FuzzFile reads broken databases.
 func FuzzFile(f *testing.F) {
-	whole, err := os.ReadFile(export(f, strings0, strings1, kernel0, runtime0, nvtx0, session0, session1, gpu0, gpu1, kernel1))
+	whole, err := os.ReadFile(export(f, strings0, strings1, kernel0, runtime0, nvtx0, session0, session1, gpu0, gpu1,
+		kernel1))
 	require.NoError(f, err)
 	f.Add(uint32(100), []byte{0xff, 0xff}, uint16(0))
 	f.Add(uint32(len(whole)/2), []byte("nonsense"), uint16(1))
@@ -123,20 +135,21 @@ func FuzzFile(f *testing.F) {
 
 func reads(t *testing.T, path string, detail Detail) {
 	ids := map[pcommon.SpanID]bool{}
-	_, _ = ReadFile(t.Context(), path, Options{Detail: detail, BatchSpans: 3}, func(_ context.Context, td ptrace.Traces) error {
-		if err := conformance.Traces(td); err != nil {
-			t.Fatal(err)
-		}
-		for _, rs := range td.ResourceSpans().All() {
-			for _, ss := range rs.ScopeSpans().All() {
-				for _, s := range ss.Spans().All() {
-					if ids[s.SpanID()] {
-						t.Fatalf("%q: span id twice", s.Name())
+	_, _ = ReadFile(t.Context(), path, Options{Detail: detail, BatchSpans: 3},
+		func(_ context.Context, td ptrace.Traces) error {
+			if err := conformance.Traces(td); err != nil {
+				t.Fatal(err)
+			}
+			for _, rs := range td.ResourceSpans().All() {
+				for _, ss := range rs.ScopeSpans().All() {
+					for _, s := range ss.Spans().All() {
+						if ids[s.SpanID()] {
+							t.Fatalf("%q: span id twice", s.Name())
+						}
+						ids[s.SpanID()] = true
 					}
-					ids[s.SpanID()] = true
 				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 }

@@ -50,8 +50,8 @@ func rangeOf(e *gputrace.Event, text string) (name string) {
 // callName is the name of a runtime call without the version of its ABI.
 func callName(s string) string { return versioned.ReplaceAllString(s, "") }
 
-// direction is the value of gpu.copy.direction for CUPTI's kind of copy (CUpti_ActivityMemcpyKind), and where the host's
-// memory is named: at the source, at the destination, or nowhere.
+// direction is the value of gpu.copy.direction for CUPTI's kind of copy (CUpti_ActivityMemcpyKind), and where the
+// host's memory is named: at the source, at the destination, or nowhere.
 func direction(kind int64) (dir string, hostAtSource, hostAtDestination bool) {
 	switch kind {
 	case 1, 3: // HtoD, HtoA
@@ -97,7 +97,8 @@ func memory(kind int64) string {
 // copyName is the name that PyTorch's profiler gives the same copy.
 func copyName(dir, mem string) string {
 	short := map[string]string{
-		"host_to_device": "HtoD", "device_to_host": "DtoH", "device_to_device": "DtoD", "host_to_host": "HtoH", "peer_to_peer": "PtoP",
+		"host_to_device": "HtoD", "device_to_host": "DtoH", "device_to_device": "DtoD", "host_to_host": "HtoH",
+		"peer_to_peer": "PtoP",
 	}[dir]
 	if mem == "managed" {
 		return "Page migration " + short

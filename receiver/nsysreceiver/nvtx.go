@@ -61,8 +61,8 @@ type markedSpan struct {
 // ofMark reads what gpuspan/nvtx writes before a range that has the span's id as its payload.
 var ofMark = regexp.MustCompile(`^traceparent=00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?: step=(\d{1,18}))?$`)
 
-// ranges reads NVTX. Push-pop ranges nest on their thread, and so do start-end ranges that ended on the thread on which they
-// began; those that ended elsewhere may cross others, and have a row of their own beside the thread.
+// ranges reads NVTX. Push-pop ranges nest on their thread, and so do start-end ranges that ended on the thread on which
+// they began; those that ended elsewhere may cross others, and have a row of their own beside the thread.
 func (c *collect) ranges(ctx context.Context) error {
 	n := nvtx{
 		domains: map[inDomain]string{}, categories: map[inCategory]string{}, marks: map[spanKey]markedSpan{},
@@ -73,7 +73,8 @@ func (c *collect) ranges(ctx context.Context) error {
 	}
 	return c.db.each(ctx, tableNVTX, []string{
 		"start", "end", "eventType", "text", "textId", "globalTid", "domainId",
-		"uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue", "jsonText", "jsonTextId", "category", "endGlobalTid",
+		"uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue", "jsonText", "jsonTextId",
+		"category", "endGlobalTid",
 	}, func(r []any) error {
 		c.rows++
 		kind := or(r[2], 0)
@@ -123,7 +124,8 @@ func (c *collect) ranges(ctx context.Context) error {
 
 // nvtxNames reads the rows that name domains and categories, and the marks that say which trace a span is of.
 func (c *collect) nvtxNames(ctx context.Context, n *nvtx) error {
-	return c.db.each(ctx, tableNVTX, []string{"eventType", "text", "textId", "domainId", "globalTid", "category", "uint64Value"}, func(r []any) error {
+	return c.db.each(ctx, tableNVTX, []string{"eventType", "text", "textId", "domainId", "globalTid", "category",
+		"uint64Value"}, func(r []any) error {
 		kind := or(r[0], 0)
 		if kind != nvtxDomainCreate && kind != nvtxCategory && kind != nvtxMark {
 			return nil
@@ -184,8 +186,8 @@ func (n *nvtx) span(e *gputrace.Event, id uint64) {
 	}
 }
 
-// payload is the number that a range carries, as text. SQLite has no unsigned numbers of 64 bits: those of the first column are
-// stored with the same bits.
+// payload is the number that a range carries, as text. SQLite has no unsigned numbers of 64 bits: those of the first
+// column are stored with the same bits.
 func payload(columns []any) string {
 	for i, v := range columns {
 		switch n := v.(type) {

@@ -36,7 +36,8 @@ func TestKernelsHangBelowTheLiveSpanOfTheirRange(t *testing.T) {
 	a := decode.Attributes().AsRaw()
 	assert.Equal(t, "attention", a["gpu.operation.category"])
 	assert.Equal(t, "16258737532310038440", a["cuda.nvtx.payload"])
-	assert.Equal(t, int64(1), a["gpu.summary.kernel.count"], "a range that began and ended on the launching thread owns the launch")
+	assert.Equal(t, int64(1), a["gpu.summary.kernel.count"],
+		"a range that began and ended on the launching thread owns the launch")
 	step := spans["train"]
 	assert.Equal(t, int64(12), step.Attributes().AsRaw()["gpu.step.index"])
 	assert.Equal(t, "00000000000000b1", step.ParentSpanID().String())

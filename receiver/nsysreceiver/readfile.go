@@ -50,10 +50,11 @@ type Stats struct {
 	Faults  []string         // what the file does not say and was assumed
 }
 
-// ReadFile reads one SQLite export of Nsight Systems and hands its spans to emit in batches, which emit owns. Nothing is
-// emitted before the whole file was read, so that a file that is refused (ErrNotExport; the error names it) leaves
+// ReadFile reads one SQLite export of Nsight Systems and hands its spans to emit in batches, which emit owns. Nothing
+// is emitted before the whole file was read, so that a file that is refused (ErrNotExport; the error names it) leaves
 // nothing behind. An error of emit ends reading and is returned.
-func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
+func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats,
+	error) {
 	st, err := read(ctx, path, o, emit)
 	if err != nil {
 		return st, fmt.Errorf("cannot read Nsight Systems export %q: %w", path, err)

@@ -27,7 +27,8 @@ func TestReceiverReadsFolderAndCountsWhatItDid(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Rename(export(t, strings0, strings1, kernel0, session0, session1,
 		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000, 1500, 0, 7, 9, 67108864, 1, 2, 3, 4, 32, 1, 1, 40, 100, 28, 5, 6)",
-		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, deviceId, streamId) VALUES (2000, 0, 7)"), filepath.Join(dir, "a.sqlite")))
+		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL (start, deviceId, streamId) VALUES (2000, 0, 7)"),
+		filepath.Join(dir, "a.sqlite")))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "b.sqlite"), []byte("not a database"), 0o600))
 	tel := componenttest.NewTelemetry()
 	defer func() { require.NoError(t, tel.Shutdown(t.Context())) }()
@@ -61,15 +62,18 @@ func TestConfigIsReadAsWritten(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "file_storage/nsys", cfg.Files.Storage.String())
 	assert.Equal(t, Options{
-		Detail: DetailKernels, Extent: ExtentSteps, MaxSpans: 500, MaxBytes: 1_000_000, BatchSpans: 200, MemoryMiB: 128, TempDir: "/var/tmp",
-		ServiceName: "trainer", JobID: "job-7", Device: "NVIDIA L4", Resource: map[string]string{"deployment.environment.name": "prod"},
+		Detail: DetailKernels, Extent: ExtentSteps, MaxSpans: 500, MaxBytes: 1_000_000, BatchSpans: 200, MemoryMiB: 128,
+		TempDir:     "/var/tmp",
+		ServiceName: "trainer", JobID: "job-7", Device: "NVIDIA L4",
+		Resource: map[string]string{"deployment.environment.name": "prod"},
 	}, cfg.Spans)
 	cfg, err = configtest.Load[Config](t, "nsys", createDefaultConfig)
 	require.NoError(t, err)
 	assert.Equal(t, Options{BatchSpans: 1000, MemoryMiB: 32, ServiceName: "nsys"}, cfg.Spans)
 	_, err = configtest.Load[Config](t, "nsys/bad", createDefaultConfig)
 	for _, want := range []string{
-		"`include` must name at least one pattern, found none", "`max_spans` must be at least 100, or 0 for the default, or negative for none, found 5",
+		"`include` must name at least one pattern, found none",
+		"`max_spans` must be at least 100, or 0 for the default, or negative for none, found 5",
 		"`service_name` must not be empty",
 	} {
 		assert.ErrorContains(t, err, want)

@@ -65,22 +65,23 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 			require.NoError(t, json.Unmarshal(b, &ref))
 			devices := map[int64]map[string][]gputracetest.Span{}
 			host := map[string][]gputracetest.Span{}
-			st, err := ReadFile(t.Context(), path, Options{Detail: DetailKernels}, func(_ context.Context, td ptrace.Traces) error {
-				require.NoError(t, conformance.TracesFrom("nsys", td))
-				for _, s := range gputracetest.Spans(td) {
-					kind := s.Text("gpu.operation.type")
-					if kind == "" || kind == "step" {
-						host[s.Name] = append(host[s.Name], s)
-						continue
+			st, err := ReadFile(t.Context(), path, Options{Detail: DetailKernels},
+				func(_ context.Context, td ptrace.Traces) error {
+					require.NoError(t, conformance.TracesFrom("nsys", td))
+					for _, s := range gputracetest.Spans(td) {
+						kind := s.Text("gpu.operation.type")
+						if kind == "" || kind == "step" {
+							host[s.Name] = append(host[s.Name], s)
+							continue
+						}
+						d := s.Attributes["gpu.device.ordinal"].(int64)
+						if devices[d] == nil {
+							devices[d] = map[string][]gputracetest.Span{}
+						}
+						devices[d][kind] = append(devices[d][kind], s)
 					}
-					d := s.Attributes["gpu.device.ordinal"].(int64)
-					if devices[d] == nil {
-						devices[d] = map[string][]gputracetest.Span{}
-					}
-					devices[d][kind] = append(devices[d][kind], s)
-				}
-				return nil
-			})
+					return nil
+				})
 			require.NoError(t, err)
 			t.Log(st.Skipped, st.Faults)
 			require.Len(t, devices, len(ref.Devices))
@@ -103,7 +104,8 @@ func TestReferenceNumbersAtDetailKernels(t *testing.T) {
 				assert.Equal(t, want.Activities["memcpy"], int64(len(d["copy"])))
 				assert.Equal(t, want.Activities["memset"], int64(len(d["memset"])))
 				assert.Equal(t, want.Busy, gputracetest.Union(all))
-				assert.Equal(t, want.Last-want.First, slices.MaxFunc(all, func(a, b gputracetest.Span) int { return int(a.End - b.End) }).End-all[0].Start)
+				assert.Equal(t, want.Last-want.First, slices.MaxFunc(all,
+					func(a, b gputracetest.Span) int { return int(a.End - b.End) }).End-all[0].Start)
 				assert.Equal(t, want.KernelSum, gputracetest.Sum(kernels))
 				assert.Equal(t, want.Comm.Kernels, int64(len(d["collective"])))
 				assert.Equal(t, want.Comm.Union, gputracetest.Union(d["collective"]))

@@ -72,8 +72,8 @@ type tab struct {
 	problems []string
 }
 
-// open opens an address in a new tab of this size. What the page writes to the console, what it throws and what its policy
-// forbids fails the test.
+// open opens an address in a new tab of this size. What the page writes to the console, what it throws and what its
+// policy forbids fails the test.
 func open(t *testing.T, address string, width, height int64, before ...chromedp.Action[chromedp.Void]) *tab {
 	t.Helper()
 	switch {
@@ -164,7 +164,8 @@ func (b *tab) until(expression string) {
 // text is what a person reads in the elements of a selector.
 func (b *tab) text(selector string) string {
 	b.t.Helper()
-	return eval[string](b, fmt.Sprintf(`[...document.querySelectorAll(%q)].map((n) => n.textContent).join("\n")`, selector))
+	return eval[string](b, fmt.Sprintf(`[...document.querySelectorAll(%q)].map((n) => n.textContent).join("\n")`,
+		selector))
 }
 
 // column is a column of the first table of a section, row by row.
@@ -179,7 +180,8 @@ func (b *tab) column(section, title string) []string {
 // press clicks a button of this text in a section.
 func (b *tab) press(section, text string) {
 	b.t.Helper()
-	b.run(fmt.Sprintf(`[...document.querySelectorAll("#%s button")].find((n) => n.textContent === %q).click()`, section, text))
+	b.run(fmt.Sprintf(`[...document.querySelectorAll("#%s button")].find((n) => n.textContent === %q).click()`, section,
+		text))
 }
 
 // middle is the middle of the nth element of a selector, in the window.
@@ -205,7 +207,8 @@ func (b *tab) tip(x, y float64) string {
 // drag presses at a place, moves and lets go.
 func (b *tab) drag(x0, x1, y float64) {
 	b.t.Helper()
-	b.do(chromedp.MouseEvent("mouseMoved", x0, y), chromedp.MouseEvent("mousePressed", x0, y, chromedp.ButtonLeft, chromedp.ClickCount(1)))
+	b.do(chromedp.MouseEvent("mouseMoved", x0, y), chromedp.MouseEvent("mousePressed", x0, y, chromedp.ButtonLeft,
+		chromedp.ClickCount(1)))
 	for i := 1; i <= 5; i++ {
 		b.do(chromedp.MouseEvent("mouseMoved", x0+(x1-x0)*float64(i)/5, y, chromedp.ButtonLeft))
 	}
@@ -215,7 +218,8 @@ func (b *tab) drag(x0, x1, y float64) {
 // fits says that the page is not wider than its window.
 func (b *tab) fits() {
 	b.t.Helper()
-	wide := eval[[]string](b, `[...document.querySelectorAll("body *")].filter((n) => n.getBoundingClientRect().right > innerWidth + 1 && !n.closest(".scroll") && !n.closest("[hidden]"))
+	wide := eval[[]string](b,
+		`[...document.querySelectorAll("body *")].filter((n) => n.getBoundingClientRect().right > innerWidth + 1 && !n.closest(".scroll") && !n.closest("[hidden]"))
 		.map((n) => n.outerHTML.slice(0, 120))`)
 	assert.Empty(b.t, wide, "what is wider than the window of %s", b.text("title"))
 }

@@ -26,7 +26,8 @@ import (
 const traceURL = "http://jaeger.test/trace/{traceID}"
 
 var hostile = []string{
-	`</script><script>alert(1)</script>`, `<img src=x onerror=alert(1)>`, `"><svg onload=alert(1)>`, "javascript:alert(1)", "\u202egpj.exe", "{{constructor}}",
+	`</script><script>alert(1)</script>`, `<img src=x onerror=alert(1)>`, `"><svg onload=alert(1)>`, "javascript:alert(1)",
+	"\u202egpj.exe", "{{constructor}}",
 	strings.Repeat("very_long_name<", 200), "a\u2028b\x1b[31m",
 }
 
@@ -43,9 +44,11 @@ func spans(t testing.TB, service, device string, rank int, list ...span) ptrace.
 	t.Helper()
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
-	require.NoError(t, rs.Resource().Attributes().FromRaw(map[string]any{"service.name": service, "gpu.job.rank": rank, "gpu.job.world_size": 2}))
+	require.NoError(t, rs.Resource().Attributes().FromRaw(map[string]any{"service.name": service, "gpu.job.rank": rank,
+		"gpu.job.world_size": 2}))
 	ss := rs.ScopeSpans().AppendEmpty()
-	require.NoError(t, ss.Scope().Attributes().FromRaw(map[string]any{"hw.id": device, "hw.name": device, "hw.model": "NVIDIA H100 80GB HBM3", "gpu.timing.source": "cuda_event"}))
+	require.NoError(t, ss.Scope().Attributes().FromRaw(map[string]any{"hw.id": device, "hw.name": device,
+		"hw.model": "NVIDIA H100 80GB HBM3", "gpu.timing.source": "cuda_event"}))
 	for i, s := range list {
 		out := ss.Spans().AppendEmpty()
 		out.SetName(s.name)
@@ -84,15 +87,19 @@ func stopped() (*page.Model, time.Time) {
 // busy is a model with a minute of a training job on two ranks and of a service with two requests.
 func busy(t testing.TB) *page.Model {
 	m, now := stopped()
-	gemm := map[string]any{"gpu.flop.count": 4e9, "gpu.flop.precision": "bf16", "gpu.io.size": 1_000_000, "gpu.roofline.bound": "compute", "gpu.roofline.utilization": 0.5, "gpu.energy": 2.0}
-	norm := map[string]any{"gpu.flop.count": 1e6, "gpu.flop.precision": "bf16", "gpu.io.size": 50_000_000, "gpu.roofline.bound": "memory", "gpu.roofline.utilization": 0.25, "gpu.energy": 1.0}
+	gemm := map[string]any{"gpu.flop.count": 4e9, "gpu.flop.precision": "bf16", "gpu.io.size": 1_000_000,
+		"gpu.roofline.bound": "compute", "gpu.roofline.utilization": 0.5, "gpu.energy": 2.0}
+	norm := map[string]any{"gpu.flop.count": 1e6, "gpu.flop.precision": "bf16", "gpu.io.size": 50_000_000,
+		"gpu.roofline.bound": "memory", "gpu.roofline.utilization": 0.25, "gpu.energy": 1.0}
 	for rank, device := range []string{"GPU-0", "GPU-1"} {
 		for i := range 50 {
 			at := now.Add(-time.Duration(i+2) * time.Second)
 			list := []span{
 				{"gemm", "section", at, 300 * time.Millisecond, 1, gemm},
 				{"layer_norm", "section", at.Add(300 * time.Millisecond), 100 * time.Millisecond, 2, norm},
-				{"train", "step", at, time.Duration(800+100*rank) * time.Millisecond, 3, map[string]any{"gpu.step.index": 100 - i, "gpu.step.phase.duration.forward": 0.3, "gpu.step.phase.duration.backward": 0.4, "gpu.energy": 300.0}},
+				{"train", "step", at, time.Duration(800+100*rank) * time.Millisecond, 3,
+					map[string]any{"gpu.step.index": 100 - i, "gpu.step.phase.duration.forward": 0.3,
+						"gpu.step.phase.duration.backward": 0.4, "gpu.energy": 300.0}},
 			}
 			m.Traces(spans(t, "training", device, rank, list...))
 			m.Metrics(gauge("hw.gpu.utilization", device, 0.6, at))
@@ -100,10 +107,15 @@ func busy(t testing.TB) *page.Model {
 		}
 	}
 	m.Traces(spans(t, "chat", "GPU-0", -1,
-		span{"prefill", "share", now.Add(-3 * time.Second), time.Second, 7, map[string]any{"gpu.request.duration": 0.2, "gpu.energy": 30.0, "gpu.operation.items": 100, "gpu.operation.item.type": "token"}},
-		span{"decode", "share", now.Add(-3 * time.Second), time.Second, 7, map[string]any{"gpu.request.duration": 0.4, "gpu.energy": 12.5}},
-		span{"queue", "", now.Add(-3 * time.Second), 21 * time.Millisecond, 7, map[string]any{"gpu.request.queue.duration": 0.021}},
-		span{"decode", "share", now.Add(-3 * time.Second), time.Second, 8, map[string]any{"gpu.request.duration": 0.1, "gpu.energy": 7.0}}))
+		span{"prefill", "share", now.Add(-3 * time.Second), time.Second, 7,
+			map[string]any{"gpu.request.duration": 0.2, "gpu.energy": 30.0, "gpu.operation.items": 100,
+				"gpu.operation.item.type": "token"}},
+		span{"decode", "share", now.Add(-3 * time.Second), time.Second, 7,
+			map[string]any{"gpu.request.duration": 0.4, "gpu.energy": 12.5}},
+		span{"queue", "", now.Add(-3 * time.Second), 21 * time.Millisecond, 7,
+			map[string]any{"gpu.request.queue.duration": 0.021}},
+		span{"decode", "share", now.Add(-3 * time.Second), time.Second, 8,
+			map[string]any{"gpu.request.duration": 0.1, "gpu.energy": 7.0}}))
 	return m
 }
 
@@ -125,7 +137,8 @@ func TestTheLivePageShowsWhatWasSent(t *testing.T) {
 	assert.Equal(t, []string{"200", "100"}, b.column("operations", "own J"))
 	assert.Equal(t, []string{"13.3 GFLOP/s", "10 MFLOP/s"}, b.column("operations", "FLOP/s"))
 	assert.Contains(t, b.text("#operations svg text"), "FLOPs per byte of device memory")
-	assert.Contains(t, b.text("#operations svg text"), "bf16: 26.7 GFLOP/s\nmemory: 2 GB/s", "the roofs follow from the spans' rates and shares")
+	assert.Contains(t, b.text("#operations svg text"), "bf16: 26.7 GFLOP/s\nmemory: 2 GB/s",
+		"the roofs follow from the spans' rates and shares")
 	assert.Equal(t, []string{"42.5", "7"}, b.column("requests", "J"))
 	assert.Equal(t, []string{"21 ms", ""}, b.column("requests", "queue"))
 	assert.Equal(t, []string{"0.425", ""}, b.column("requests", "J per item"))
@@ -139,25 +152,30 @@ func TestTheLivePageShowsWhatWasSent(t *testing.T) {
 	assert.Equal(t, []string{"gemm", "layer_norm"}, b.column("operations", "operation"))
 	b.press("operations", "operation")
 	assert.Equal(t, []string{"layer_norm", "gemm"}, b.column("operations", "operation"))
-	assert.Equal(t, "descending", eval[string](b, `document.querySelector("#operations th[aria-sort]").getAttribute("aria-sort")`))
+	assert.Equal(t, "descending",
+		eval[string](b, `document.querySelector("#operations th[aria-sort]").getAttribute("aria-sort")`))
 
 	// What is under the pointer is said, with units.
 	said := lines(b.tip(b.middle("#operations circle", 0)))
-	assert.Equal(t, []string{"gemm", "training", "GPU time 30 s", "13.3 GFLOP/s at 4,000 FLOPs per byte", "3.33 MB/s", "50 % of the roof", "bound by compute"}, said)
+	assert.Equal(t, []string{"gemm", "training", "GPU time 30 s", "13.3 GFLOP/s at 4,000 FLOPs per byte", "3.33 MB/s",
+		"50 % of the roof", "bound by compute"}, said)
 	said = lines(b.tip(b.middle("#steps .column", 20)))
 	assert.Regexp(t, `^train \d+, rank [01]: [89]00 ms$`, said[0])
 	assert.Contains(t, said, "forward 300 ms")
 	assert.Contains(t, said, "backward 400 ms")
 	x, y := b.middle("#devices svg.strip", 0)
-	assert.Regexp(t, `GPU-0 · NVIDIA H100 80GB HBM3, \d\d:\d\d:\d\d\ncovered by spans (3\d|4\d|5\d)(\.\d)? %\nbusy, as the device says, 60 %\npower 3\d\d W`, b.tip(x, y))
+	assert.Regexp(t,
+		`GPU-0 · NVIDIA H100 80GB HBM3, \d\d:\d\d:\d\d\ncovered by spans (3\d|4\d|5\d)(\.\d)? %\nbusy, as the device says, 60 %\npower 3\d\d W`, b.tip(x, y))
 
 	// A click on a step leads to its trace; so does the link of a request.
 	b.run(`window.open = (to) => { window.opened = to; }; document.querySelector("#steps .column").dispatchEvent(new MouseEvent("click", {bubbles: true}))`)
 	assert.Equal(t, "http://jaeger.test/trace/00000000000000000000000000000003", eval[string](b, `window.opened`))
-	assert.Equal(t, "http://jaeger.test/trace/00000000000000000000000000000007", eval[string](b, `document.querySelector("#requests a").href`))
+	assert.Equal(t, "http://jaeger.test/trace/00000000000000000000000000000007",
+		eval[string](b, `document.querySelector("#requests a").href`))
 
 	// What comes is shown by itself.
-	m.Traces(spans(t, "training", "GPU-0", 0, span{"brand_new", "section", time.UnixMilli(eval[int64](b, "state.now") - 1000), time.Millisecond, 9, nil}))
+	m.Traces(spans(t, "training", "GPU-0", 0, span{"brand_new", "section",
+		time.UnixMilli(eval[int64](b, "state.now") - 1000), time.Millisecond, 9, nil}))
 	b.until(`document.querySelector("#operations").textContent.includes("brand_new")`)
 }
 
@@ -166,28 +184,34 @@ func TestATimeIsChosenByMouseAndByKeyboard(t *testing.T) {
 	b.until(`document.querySelectorAll("#operations tbody tr").length === 2`)
 	x, y := b.middle("#devices svg.strip", 0)
 	b.drag(x-200, x, y)
-	b.until(`!document.getElementById("chosen").hidden && Number(document.querySelector("#operations tbody td:nth-child(3)").textContent) < 60`)
-	assert.Regexp(t, `^Chosen: \d\d:\d\d:\d\d to \d\d:\d\d:\d\d, 1\d(\.\d+)? s; operations to 5 s\.reset$`, b.text("#chosen"))
+	b.until(
+		`!document.getElementById("chosen").hidden && Number(document.querySelector("#operations tbody td:nth-child(3)").textContent) < 60`)
+	assert.Regexp(t, `^Chosen: \d\d:\d\d:\d\d to \d\d:\d\d:\d\d, 1\d(\.\d+)? s; operations to 5 s\.reset$`,
+		b.text("#chosen"))
 	assert.Positive(t, eval[int](b, `document.querySelectorAll("#devices .picked").length`), "it is drawn on the strips")
 	assert.Less(t, eval[int](b, `document.querySelectorAll("#steps .column").length`), 40)
 	assert.Contains(t, b.text("#requests"), "No request has an account in this time", "both requests came later")
 	b.press("chosen", "reset")
-	b.until(`document.getElementById("chosen").hidden && document.querySelector("#operations tbody td:nth-child(3)").textContent === "100"`)
+	b.until(
+		`document.getElementById("chosen").hidden && document.querySelector("#operations tbody td:nth-child(3)").textContent === "100"`)
 
 	// The same by keys.
 	b.run(`document.querySelector("#devices svg.strip").focus()`)
 	for range 3 {
 		b.do(chromedp.KeyEvent(kb.ArrowLeft))
 	}
-	assert.Contains(t, eval[string](b, `document.getElementById("tip").textContent`), "GPU-0", "what is at the cursor is said")
+	assert.Contains(t, eval[string](b, `document.getElementById("tip").textContent`), "GPU-0",
+		"what is at the cursor is said")
 	for range 4 {
 		b.do(chromedp.KeyEvent(kb.ArrowLeft, chromedp.KeyModifiers(chromedp.ModifierShift)))
 	}
-	b.until(`!document.getElementById("chosen").hidden && Number(document.querySelector("#operations tbody td:nth-child(3)").textContent) < 60`)
+	b.until(
+		`!document.getElementById("chosen").hidden && Number(document.querySelector("#operations tbody td:nth-child(3)").textContent) < 60`)
 	assert.Contains(t, b.text("#chosen"), ", 20 s;")
 	assert.True(t, eval[bool](b, `document.activeElement.matches("svg.strip")`), "the focus stays where it was")
 	b.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Escape))
-	b.until(`document.getElementById("chosen").hidden && document.querySelector("#operations tbody td:nth-child(3)").textContent === "100"`)
+	b.until(
+		`document.getElementById("chosen").hidden && document.querySelector("#operations tbody td:nth-child(3)").textContent === "100"`)
 }
 
 func TestThePageIsWorkedByKeyboardOnly(t *testing.T) {
@@ -205,24 +229,28 @@ func TestThePageIsWorkedByKeyboardOnly(t *testing.T) {
 		}
 		if strings.HasPrefix(at, "step ") && !reached["a step"] {
 			reached["a step"] = true
-			assert.Contains(t, eval[string](b, `document.getElementById("tip").textContent`), "train", "what has the focus is said")
+			assert.Contains(t, eval[string](b, `document.getElementById("tip").textContent`), "train",
+				"what has the focus is said")
 		}
 		if strings.HasPrefix(at, "requests J") {
 			break
 		}
 	}
-	for _, want := range []string{"control 5 min", "control pause", "strip GPU-0", "point training\ngemm\nsection", "operations count", "a step", "requests J"} {
+	for _, want := range []string{"control 5 min", "control pause", "strip GPU-0", "point training\ngemm\nsection",
+		"operations count", "a step", "requests J"} {
 		assert.True(t, reached[want], "%s is not reached by Tab: %v", want, reached)
 	}
 	b.run(`document.querySelector("[data-key='control 5 min']").focus()`)
 	b.do(chromedp.KeyEvent(kb.Enter))
-	b.until(`document.querySelector("[data-key='control 5 min']").getAttribute("aria-pressed") === "true" && document.activeElement.textContent === "5 min"`)
+	b.until(
+		`document.querySelector("[data-key='control 5 min']").getAttribute("aria-pressed") === "true" && document.activeElement.textContent === "5 min"`)
 }
 
 func TestEmptyViewsSayWhatIsMissing(t *testing.T) {
 	b := open(t, serve(t, page.New()), 1000, 900)
 	for section, want := range map[string]string{
-		"devices": "Send spans of GPU work with hw.id", "operations": "Point an OTLP exporter at this Collector", "steps": "A loop makes them", "requests": "Batches that link to their requests",
+		"devices": "Send spans of GPU work with hw.id", "operations": "Point an OTLP exporter at this Collector",
+		"steps": "A loop makes them", "requests": "Batches that link to their requests",
 		"ranks": "gpu.job.rank", "health": "none yet",
 	} {
 		assert.Contains(t, b.text("#"+section), want)
@@ -237,9 +265,12 @@ func hostileModel(t testing.TB) *page.Model {
 	for i, name := range hostile {
 		at := now.Add(-time.Duration(i+2) * time.Second)
 		m.Traces(spans(t, name, name, i,
-			span{name, "section", at, time.Millisecond, byte(i), map[string]any{"gpu.flop.count": 1e9, "gpu.flop.precision": name, "gpu.io.size": 1000, "gpu.roofline.bound": name, "gpu.operation.category": name}},
-			span{name, "step", at, 900 * time.Millisecond, byte(i), map[string]any{"gpu.step.index": 1, "gpu.step.phase.duration." + name: 0.5}},
-			span{name, "share", at, time.Millisecond, byte(100 + i), map[string]any{"gpu.operation.item.type": name, "gpu.operation.items": 4, "gpu.energy": 1.0, "gpu.request.duration": 0.1}}))
+			span{name, "section", at, time.Millisecond, byte(i), map[string]any{"gpu.flop.count": 1e9,
+				"gpu.flop.precision": name, "gpu.io.size": 1000, "gpu.roofline.bound": name, "gpu.operation.category": name}},
+			span{name, "step", at, 900 * time.Millisecond, byte(i), map[string]any{"gpu.step.index": 1,
+				"gpu.step.phase.duration." + name: 0.5}},
+			span{name, "share", at, time.Millisecond, byte(100 + i), map[string]any{"gpu.operation.item.type": name,
+				"gpu.operation.items": 4, "gpu.energy": 1.0, "gpu.request.duration": 0.1}}))
 		m.Metrics(gauge("hw.power", name, 100, at))
 	}
 	return m
@@ -256,7 +287,9 @@ func TestHostileNamesAreText(t *testing.T) {
 			"%q in %q", name, names)
 	}
 	assert.Zero(t, eval[int](b, `document.querySelectorAll("img, body script, svg svg, [onerror], [onload]").length`))
-	assert.Equal(t, "isolate", eval[string](b, `getComputedStyle(document.querySelector("#operations td bdi")).unicodeBidi`), "a name that is written from right to left turns nothing else")
+	assert.Equal(t, "isolate", eval[string](b,
+		`getComputedStyle(document.querySelector("#operations td bdi")).unicodeBidi`),
+		"a name that is written from right to left turns nothing else")
 	b.tip(b.middle("#steps .column", 0))
 	b.fits()
 }
@@ -267,8 +300,10 @@ func TestThePageFitsANarrowWindowAndTheDark(t *testing.T) {
 		b := open(t, address, 400, 800, prefers(scheme))
 		b.until(`document.querySelectorAll("#operations tbody tr").length === 2`)
 		b.fits()
-		assert.Equal(t, scheme == "dark", eval[bool](b, `Number(getComputedStyle(document.body).backgroundColor.match(/\d+/)[0]) < 128`))
-		for _, selector := range []string{"h2", "td", "#summary", ".hint", ".legend", "button[aria-pressed=true]", "button.plain", "th button"} {
+		assert.Equal(t, scheme == "dark",
+			eval[bool](b, `Number(getComputedStyle(document.body).backgroundColor.match(/\d+/)[0]) < 128`))
+		for _, selector := range []string{"h2", "td", "#summary", ".hint", ".legend", "button[aria-pressed=true]",
+			"button.plain", "th button"} {
 			assert.GreaterOrEqual(t, b.contrast(selector), 4.5, "%s, %s", scheme, selector)
 		}
 		for _, section := range []string{"devices", "steps", "operations"} {
@@ -277,8 +312,8 @@ func TestThePageFitsANarrowWindowAndTheDark(t *testing.T) {
 	}
 }
 
-// TestManyDevicesAndOperations feeds 64 devices and 10,000 operations while the page is open: it goes on drawing, and holds a
-// bounded number of nodes.
+// TestManyDevicesAndOperations feeds 64 devices and 10,000 operations while the page is open: it goes on drawing, and
+// holds a bounded number of nodes.
 func TestManyDevicesAndOperations(t *testing.T) {
 	m, now := stopped()
 	b := open(t, serve(t, m), 1300, 1000)
@@ -286,9 +321,11 @@ func TestManyDevicesAndOperations(t *testing.T) {
 	for d := range 64 {
 		list := make([]span, 1600)
 		for i := range list {
-			list[i] = span{fmt.Sprint("operation ", (d*157+i)%10_000), "section", now.Add(-time.Duration(i*9) * time.Millisecond), time.Millisecond, byte(i), map[string]any{
-				"gpu.flop.count": float64(1+i) * 1e7, "gpu.flop.precision": "bf16", "gpu.io.size": 1000 * (i + 1), "gpu.roofline.bound": "memory",
-			}}
+			list[i] = span{fmt.Sprint("operation ", (d*157+i)%10_000), "section",
+				now.Add(-time.Duration(i*9) * time.Millisecond), time.Millisecond, byte(i), map[string]any{
+					"gpu.flop.count": float64(1+i) * 1e7, "gpu.flop.precision": "bf16", "gpu.io.size": 1000 * (i + 1),
+					"gpu.roofline.bound": "memory",
+				}}
 		}
 		batches = append(batches, spans(t, "svc", fmt.Sprintf("GPU-%02d", d), d, list...))
 	}
@@ -315,7 +352,8 @@ func TestManyDevicesAndOperations(t *testing.T) {
 	nodes := eval[int](b, `document.querySelectorAll("*").length`)
 	took := eval[float64](b, `(() => { const t = performance.now(); draw(); return performance.now() - t; })()`)
 	size := eval[int](b, `JSON.stringify(state).length`)
-	t.Logf("4 more drawings in %s while %d spans came; one takes %.0f ms and has %d nodes; the state is %d kB", time.Since(began).Round(time.Millisecond), sent.Load(), took, nodes, size/1000)
+	t.Logf("4 more drawings in %s while %d spans came; one takes %.0f ms and has %d nodes; the state is %d kB",
+		time.Since(began).Round(time.Millisecond), sent.Load(), took, nodes, size/1000)
 	assert.Less(t, nodes, 25_000)
 	assert.Less(t, size, 1_500_000)
 	b.press("operations", "operation")

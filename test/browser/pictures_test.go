@@ -37,7 +37,8 @@ var (
 	program  = flag.String("program", "", "otelcol-gpu, whose demo and reports the pictures are of")
 )
 
-// picture writes a part of the page, from the top of one element to the bottom of another, as a PNG of at most 256 colours.
+// picture writes a part of the page, from the top of one element to the bottom of another, as a PNG of at most 256
+// colours.
 func (b *tab) picture(name, from, to string) {
 	b.t.Helper()
 	box := eval[[]float64](b, `(() => {
@@ -49,7 +50,8 @@ func (b *tab) picture(name, from, to string) {
 	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		beyond := true
 		r, err := cdp.Call(ctx, t, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{
-			Clip:                  &cdppage.Viewport{X: box[0], Y: box[1], Width: box[2] - box[0], Height: box[3] - box[1], Scale: 1},
+			Clip: &cdppage.Viewport{X: box[0], Y: box[1], Width: box[2] - box[0], Height: box[3] - box[1],
+				Scale: 1},
 			CaptureBeyondViewport: &beyond,
 		})
 		shot = string(r.Data)
@@ -70,7 +72,8 @@ func (b *tab) picture(name, from, to string) {
 	b.t.Logf("%s: %s, %d kB", name, img.Bounds().Size(), out.Len()/1000)
 }
 
-// fewColours keeps the 256 colours that are seen most, of which a drawn page hardly has more, and takes the nearest for others.
+// fewColours keeps the 256 colours that are seen most, of which a drawn page hardly has more, and takes the nearest for
+// others.
 func fewColours(img image.Image) *image.Paletted {
 	count := map[color.RGBA]int{}
 	bounds := img.Bounds()
@@ -135,7 +138,8 @@ func TestPictures(t *testing.T) {
 	training := recorded.Path(t, "kineto", "hta/nccl_parser_config/nccl_data.json.gz")
 	convert := func(args ...string) string {
 		out := t.TempDir()
-		text, err := exec.CommandContext(t.Context(), *program, append([]string{"convert", "--html", "--out", out}, args...)...).CombinedOutput()
+		text, err := exec.CommandContext(t.Context(), *program, append([]string{"convert", "--html", "--out", out},
+			args...)...).CombinedOutput()
 		require.NoError(t, err, string(text))
 		return "file://" + out
 	}

@@ -62,7 +62,8 @@ func TestTheReportOfARealTrace(t *testing.T) {
 	assert.Equal(t, "nccl_data.json.gz", b.text("#summary"))
 	headings := b.text("section:not([hidden]) h2")
 	for _, want := range []string{
-		"What would make it faster?", "Where did the time go?", "How do the steps differ?", "What ran when?", "What takes the time?",
+		"What would make it faster?", "Where did the time go?", "How do the steps differ?", "What ran when?",
+		"What takes the time?",
 		"Is communication hidden behind computation?", "Which copies hold the device up?", "What was read?",
 	} {
 		assert.Contains(t, headings, want)
@@ -127,7 +128,8 @@ func TestReportsFitANarrowWindowAndTheDark(t *testing.T) {
 		}
 		assert.Greater(t, eval[int](b, drawn), 500)
 		assert.Positive(t, eval[int](b, `document.querySelectorAll("#profileRoofline circle").length`))
-		assert.Positive(t, eval[int](b, `document.querySelectorAll("#profileRoofline .roof").length`), "the table of peaks has the H100")
+		assert.Positive(t, eval[int](b, `document.querySelectorAll("#profileRoofline .roof").length`),
+			"the table of peaks has the H100")
 	}
 }
 
@@ -143,7 +145,8 @@ func TestHostileNamesInAReport(t *testing.T) {
 			Name: name, Shapes: name, Kernel: name, Time: time.Millisecond, Kernels: 1,
 			Rate: verdict.Rate{FLOPs: 1e6, Bytes: 1e5, FLOPRate: 1e9, ByteRate: 1e8, Precision: name, Bound: name},
 		})
-		found = append(found, verdict.Verdict{Kind: name, Subject: name, Chain: []string{name, name}, Evidence: name, Remedy: name})
+		found = append(found, verdict.Verdict{Kind: name, Subject: name, Chain: []string{name, name}, Evidence: name,
+			Remedy: name})
 		book.Spans(name, spans(t, name, name, i, span{name, "section", start, time.Millisecond, 1, nil}))
 	}
 	for i, name := range hostile {
@@ -151,11 +154,13 @@ func TestHostileNamesInAReport(t *testing.T) {
 			Model: name, Window: time.Second, Kernels: 8, ByKernel: kernels, Operators: operators, Verdicts: found,
 			ByStep:      []verdict.Step{{Name: name, Start: start.UnixNano(), Time: time.Millisecond}},
 			Copies:      []verdict.Copy{{Direction: name, Memory: name, Count: 1, Bytes: int64(i)}},
-			Collectives: []verdict.Collective{{Name: name, Count: 1, Time: 1}}, Parts: verdict.Parts{CommExposed: time.Millisecond},
+			Collectives: []verdict.Collective{{Name: name, Count: 1, Time: 1}},
+			Parts:       verdict.Parts{CommExposed: time.Millisecond},
 		}}, []string{name})
 	}
 	s := book.State([]string{hostile[0], hostile[1]})
-	s.Comparison = &page.Comparison{Comparison: verdict.Comparison{Parts: []verdict.Change{{Name: hostile[1], Before: 1}}, Kernels: []verdict.Change{{Name: hostile[0], After: 1}}}, Names: [2]string{hostile[0], hostile[2]}}
+	s.Comparison = &page.Comparison{Comparison: verdict.Comparison{Parts: []verdict.Change{{Name: hostile[1], Before: 1}},
+		Kernels: []verdict.Change{{Name: hostile[0], After: 1}}}, Names: [2]string{hostile[0], hostile[2]}}
 	b := open(t, write(t, s), 1200, 900)
 	assert.Contains(t, b.text("#findings"), hostile[1])
 	assert.Contains(t, b.text("#profileRanks"), hostile[0])
@@ -188,7 +193,8 @@ func TestAReportOf100000Points(t *testing.T) {
 	for d := range 64 {
 		list := make([]span, 1600)
 		for i := range list {
-			list[i] = span{fmt.Sprint("kernel ", i%700), "section", start.Add(time.Duration(i*997+d) * time.Microsecond), 900 * time.Microsecond, 1, map[string]any{"gpu.stream.id": d % 8, "gpu.device.ordinal": d / 8}}
+			list[i] = span{fmt.Sprint("kernel ", i%700), "section", start.Add(time.Duration(i*997+d) * time.Microsecond),
+				900 * time.Microsecond, 1, map[string]any{"gpu.stream.id": d % 8, "gpu.device.ordinal": d / 8}}
 		}
 		book.Spans("many", spans(t, "svc", "", -1, list...))
 	}
@@ -198,7 +204,8 @@ func TestAReportOf100000Points(t *testing.T) {
 	require.NoError(t, err)
 	assert.Less(t, info.Size(), int64(3_000_000))
 	b := open(t, address, 1300, 1000)
-	t.Logf("%d kB; drawn again in %.0f ms", info.Size()/1000, eval[float64](b, `(() => { const t = performance.now(); draw(); return performance.now() - t; })()`))
+	t.Logf("%d kB; drawn again in %.0f ms", info.Size()/1000, eval[float64](b,
+		`(() => { const t = performance.now(); draw(); return performance.now() - t; })()`))
 	assert.Greater(t, eval[int](b, drawn), 100_000)
 	assert.Less(t, eval[int](b, `document.querySelectorAll("*").length`), 5000)
 }

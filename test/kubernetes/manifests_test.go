@@ -102,7 +102,8 @@ func pods(t *testing.T) map[string]core.PodTemplateSpec {
 func TestEveryManifestIsAnObjectOfTheAPI(t *testing.T) {
 	all := objects(t)
 	assert.Len(t, all, 8)
-	agent, gateway := all["DaemonSet otelgpu-agent"].(*apps.DaemonSet), all["StatefulSet otelgpu-gateway"].(*apps.StatefulSet)
+	agent, gateway := all["DaemonSet otelgpu-agent"].(*apps.DaemonSet),
+		all["StatefulSet otelgpu-gateway"].(*apps.StatefulSet)
 	service := all["Service otelgpu-gateway"].(*core.Service)
 	budget := all["PodDisruptionBudget otelgpu-gateway"].(*policy.PodDisruptionBudget)
 	for _, x := range []struct{ selector, labels map[string]string }{
@@ -125,8 +126,8 @@ func TestEveryManifestIsAnObjectOfTheAPI(t *testing.T) {
 	assert.Equal(t, binding.Subjects[0].Name, agent.Spec.Template.Spec.ServiceAccountName)
 }
 
-// TestWorkloadsAreAsAdmissionControllersWantThem: what Pod Security's level restricted asks for; the agent departs from it
-// in what it needs the node for, and in nothing else.
+// TestWorkloadsAreAsAdmissionControllersWantThem: what Pod Security's level restricted asks for; the agent departs from
+// it in what it needs the node for, and in nothing else.
 func TestWorkloadsAreAsAdmissionControllersWantThem(t *testing.T) {
 	for name, pod := range pods(t) {
 		spec := pod.Spec
@@ -181,8 +182,8 @@ func TestTheAgentSeesTheNodesDevicesAndTheKubelet(t *testing.T) {
 	assert.Contains(t, text(t, "agent"), "kubernetes: {}", "and asks it")
 }
 
-// TestPortsAreTheOnesThatThePipelinesListenOn holds the manifests against the Collector's configuration: named ports, probes
-// and the annotations of Prometheus.
+// TestPortsAreTheOnesThatThePipelinesListenOn holds the manifests against the Collector's configuration: named ports,
+// probes and the annotations of Prometheus.
 func TestPortsAreTheOnesThatThePipelinesListenOn(t *testing.T) {
 	listen := regexp.MustCompile(`endpoint: "\[\$\{env:OTELGPU_POD_IP:-127\.0\.0\.1\}\]:(\d+)"`)
 	own := regexp.MustCompile(`(?s)prometheus:\s+host: \$\{env:OTELGPU_POD_IP:-127\.0\.0\.1\}\s+port: (\d+)`)
@@ -258,13 +259,15 @@ func text(t *testing.T, name string) string {
 	return string(b)
 }
 
-// levels evaluates a pod with the code of Kubernetes' own admission plugin and returns by control why a level forbids it.
+// levels evaluates a pod with the code of Kubernetes' own admission plugin and returns by control why a level forbids
+// it.
 func levels(t *testing.T, level api.Level, name string, labels map[string]string, spec core.PodSpec) map[string]string {
 	t.Helper()
 	evaluator, err := admission.NewEvaluator(admission.DefaultChecks(), nil)
 	require.NoError(t, err)
 	forbidden := map[string]string{}
-	for _, r := range evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &meta.ObjectMeta{Name: name, Labels: labels}, &spec) {
+	for _, r := range evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()},
+		&meta.ObjectMeta{Name: name, Labels: labels}, &spec) {
 		if !r.Allowed {
 			forbidden[r.ForbiddenReason] = r.ForbiddenDetail
 		}
@@ -304,8 +307,8 @@ func captured(t *testing.T) core.PodTemplateSpec {
 	return d.Spec.Template
 }
 
-// TestPodSecurityAdmitsThemAtTheLevelsThatAreDocumented: gateways, services and the sidecar at restricted; of the agents it names
-// exactly what docs/kubernetes.md says they depart in.
+// TestPodSecurityAdmitsThemAtTheLevelsThatAreDocumented: gateways, services and the sidecar at restricted; of the
+// agents it names exactly what docs/kubernetes.md says they depart in.
 func TestPodSecurityAdmitsThemAtTheLevelsThatAreDocumented(t *testing.T) {
 	all := pods(t)
 	restricted := []string{"hostPort", "restricted volume types", "runAsNonRoot != true", "runAsUser=0"}
@@ -379,7 +382,8 @@ func TestCaptureMeetsInOneFolder(t *testing.T) {
 			assert.Equal(t, core.HostPathDirectoryOrCreate, *agents.HostPath.Type)
 			assert.Equal(t, agent.Spec.SecurityContext.SupplementalGroups, spec.SecurityContext.SupplementalGroups, "one group")
 			prepare := agent.Spec.InitContainers[0].Command[2]
-			assert.Contains(t, prepare, fmt.Sprintf("chgrp %d %s", spec.SecurityContext.SupplementalGroups[0], env["OTELGPU_CAPTURE_DIR"]))
+			assert.Contains(t, prepare, fmt.Sprintf("chgrp %d %s", spec.SecurityContext.SupplementalGroups[0],
+				env["OTELGPU_CAPTURE_DIR"]))
 			assert.Contains(t, prepare, "chmod 2770", "the setgid bit makes rings the group's")
 			assert.Contains(t, string(config), folder)
 			continue

@@ -23,7 +23,8 @@ func (d *device) Name() string { return "cuda_event" }
 
 func (d *device) Devices() ([]backend.Device, error) {
 	return []backend.Device{{
-		UUID: "GPU-627cc493-f310-47de-96bd-71410b7dec09", Model: "NVIDIA H200", Vendor: "NVIDIA", DriverVersion: "580.65.06", PCIBDF: "0000:17:00.0",
+		UUID: "GPU-627cc493-f310-47de-96bd-71410b7dec09", Model: "NVIDIA H200", Vendor: "NVIDIA", DriverVersion: "580.65.06",
+		PCIBDF: "0000:17:00.0",
 	}}, nil
 }
 

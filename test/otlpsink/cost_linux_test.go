@@ -59,7 +59,8 @@ func paced(n int, f func()) {
 func sections(t *testing.T, flush, end func(), opts ...gpuspan.Option) (run func(int) int, stop func()) {
 	set := settings.Default()
 	set.Slots, set.Report = 4096, false
-	p, err := gpuspan.New(newDevice(), append(opts, gpuspan.WithSettings(set), gpuspan.WithMeterProvider(noop.NewMeterProvider()))...)
+	p, err := gpuspan.New(newDevice(), append(opts, gpuspan.WithSettings(set),
+		gpuspan.WithMeterProvider(noop.NewMeterProvider()))...)
 	require.NoError(t, err)
 	s := p.Stream(3, "main", gpuspan.NeverCaptured())
 	run = func(n int) (timed int) {
@@ -84,7 +85,8 @@ func sdk(t *testing.T, c *client) (tp *sdktrace.TracerProvider, flush, stop func
 	exporter, err := otlptrace.New(context.Background(), c)
 	require.NoError(t, err)
 	tp = sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter, sdktrace.WithMaxQueueSize(1<<17)))
-	return tp, func() { require.NoError(t, tp.ForceFlush(context.Background())) }, func() { require.NoError(t, tp.Shutdown(context.Background())) }
+	return tp, func() { require.NoError(t, tp.ForceFlush(context.Background())) },
+		func() { require.NoError(t, tp.Shutdown(context.Background())) }
 }
 
 // inline makes spans of the SDK where the work is.
@@ -125,7 +127,8 @@ func wide(kv []attribute.KeyValue) func(trace.Tracer) {
 // attributesOfASection are those of the second run: the first says besides that it is.
 func attributesOfASection(t *testing.T) []attribute.KeyValue {
 	spans := tracetest.NewSpanRecorder()
-	run, stop := sections(t, func() {}, func() {}, gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
+	run, stop := sections(t, func() {}, func() {}, gpuspan.WithTracerProvider(
+		sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
 	require.Equal(t, 2, run(2))
 	stop()
 	return spans.Ended()[1].Attributes()
@@ -212,7 +215,8 @@ func TestCostOfASection(t *testing.T) {
 		slices.Sort(f.each)
 		slices.Sort(f.ratio)
 		if figures != "" {
-			fmt.Printf("| %s | %d | %.2f | %.3f (%.3f to %.3f) | %d |\n", variants[i].name, f.done, f.each[rounds/2], f.ratio[rounds/2], f.ratio[1], f.ratio[rounds-2], f.bytes)
+			fmt.Printf("| %s | %d | %.2f | %.3f (%.3f to %.3f) | %d |\n", variants[i].name, f.done, f.each[rounds/2],
+				f.ratio[rounds/2], f.ratio[1], f.ratio[rounds-2], f.bytes)
 		}
 	}
 }

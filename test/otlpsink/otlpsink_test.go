@@ -79,7 +79,8 @@ func (c *client) spans(t *testing.T) map[string]any {
 					out[s.SpanID().String()] = map[string]any{
 						"resource": rs.Resource().Attributes().AsRaw(), "scope": ss.Scope().Name(), "version": ss.Scope().Version(),
 						"scope attributes": ss.Scope().Attributes().AsRaw(), "schema": ss.SchemaUrl(),
-						"trace": s.TraceID(), "parent": s.ParentSpanID(), "state": s.TraceState().AsRaw(), "flags": s.Flags(), "name": s.Name(), "kind": s.Kind(),
+						"trace": s.TraceID(), "parent": s.ParentSpanID(), "state": s.TraceState().AsRaw(), "flags": s.Flags(),
+						"name": s.Name(), "kind": s.Kind(),
 						"start": s.StartTimestamp(), "end": s.EndTimestamp(), "attributes": s.Attributes().AsRaw(), "links": links(s),
 						"status": s.Status().Code(), "message": s.Status().Message(),
 					}
@@ -92,7 +93,8 @@ func (c *client) spans(t *testing.T) map[string]any {
 
 func links(s ptrace.Span) (out []any) {
 	for _, l := range s.Links().All() {
-		out = append(out, []any{l.TraceID(), l.SpanID(), l.Flags(), l.Attributes().AsRaw()}) // the SDK's exporter leaves out the state of links
+		// the SDK's exporter leaves out the state of links
+		out = append(out, []any{l.TraceID(), l.SpanID(), l.Flags(), l.Attributes().AsRaw()})
 	}
 	return out
 }
@@ -112,7 +114,8 @@ func (c *counter) NewSpanID(context.Context, trace.TraceID) (s trace.SpanID) {
 	return s
 }
 
-var who = []attribute.KeyValue{attribute.String("service.name", "inference"), attribute.Int("process.pid", 4711), attribute.StringSlice("tags", []string{"a", "b"})}
+var who = []attribute.KeyValue{attribute.String("service.name", "inference"), attribute.Int("process.pid", 4711),
+	attribute.StringSlice("tags", []string{"a", "b"})}
 
 // program is everything that a section can say.
 func program(t *testing.T, c *client, sink bool) {
@@ -132,7 +135,8 @@ func program(t *testing.T, c *client, sink bool) {
 	} else {
 		exporter, err := otlptrace.New(ctx, c)
 		require.NoError(t, err)
-		tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithIDGenerator(ids), sdktrace.WithResource(resource.NewSchemaless(who...)))
+		tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithIDGenerator(ids),
+			sdktrace.WithResource(resource.NewSchemaless(who...)))
 		opts = append(opts, gpuspan.WithTracerProvider(tp))
 		end = func() { require.NoError(t, tp.Shutdown(ctx)) }
 	}
@@ -142,13 +146,15 @@ func program(t *testing.T, c *client, sink bool) {
 	s, host := p.Stream(uintptr(handle), "main"), p.Stream(uintptr(gpu.Stream(0)), "host", gpuspan.Sync(settings.SyncNone))
 	state, err := trace.ParseTraceState("vendor=x")
 	require.NoError(t, err)
-	sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{9}, SpanID: trace.SpanID{8}, TraceFlags: trace.FlagsSampled, TraceState: state})
+	sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{9}, SpanID: trace.SpanID{8},
+		TraceFlags: trace.FlagsSampled, TraceState: state})
 	remote := trace.ContextWithRemoteSpanContext(ctx, sc)
 	local := trace.ContextWithSpanContext(ctx, sc.WithSpanID(trace.SpanID{7}))
 	not := trace.ContextWithSpanContext(ctx, sc.WithTraceFlags(0))
 
 	op := gpuspan.NewOperation("prefill", gpuspan.Category("prefill"), gpuspan.ItemType("token"))
-	copied := gpuspan.NewOperation("copy", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned), gpuspan.Attributes(attribute.Float64("own", 0.5), attribute.Bool("b", false)))
+	copied := gpuspan.NewOperation("copy", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pinned),
+		gpuspan.Attributes(attribute.Float64("own", 0.5), attribute.Bool("b", false)))
 	x := op.Start(remote, s)
 	y := x.Start(copied)
 	gpu.Launch(handle, simgpu.Kernel{Duration: time.Millisecond})
@@ -156,7 +162,8 @@ func program(t *testing.T, c *client, sink bool) {
 	y.EndWith(gpuspan.Work{Bytes: 1 << 20})
 	x.LinkItems(local, 3)
 	x.Link(remote)
-	x.SetAttributes(attribute.Int64Slice("list", []int64{-1, 1 << 40}), attribute.BoolSlice("bools", []bool{true}), attribute.Float64Slice("floats", []float64{1.5}),
+	x.SetAttributes(attribute.Int64Slice("list", []int64{-1, 1 << 40}), attribute.BoolSlice("bools", []bool{true}),
+		attribute.Float64Slice("floats", []float64{1.5}),
 		attribute.String("empty", ""), attribute.String("gpu.operation.category", "again"))
 	x.SetAttributes(attribute.String("long", strings.Repeat("x", 1<<14)))
 	x.Checksum(1 << 63)

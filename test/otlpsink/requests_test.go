@@ -26,8 +26,8 @@ import (
 )
 
 // A batch of 256 requests from the library through gpu_requests: each request has its account with its items, and all
-// accounts together have the batch's GPU time. Where the SDK is left at 128 links, the accounts that are there are still
-// right, and the rest is nobody's.
+// accounts together have the batch's GPU time. Where the SDK is left at 128 links, the accounts that are there are
+// still right, and the rest is nobody's.
 func TestAccountsOfALargeBatchSumToTheBatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit, accounts int // of the SDK; 0: the sink
@@ -43,7 +43,8 @@ func TestAccountsOfALargeBatchSumToTheBatch(t *testing.T) {
 
 			var out consumertest.TracesSink
 			f := gpurequestsconnector.NewFactory()
-			conn, err := f.CreateTracesToTraces(t.Context(), connectortest.NewNopSettings(f.Type()), f.CreateDefaultConfig(), &out)
+			conn, err := f.CreateTracesToTraces(t.Context(), connectortest.NewNopSettings(f.Type()), f.CreateDefaultConfig(),
+				&out)
 			require.NoError(t, err)
 			require.NoError(t, conn.Start(t.Context(), componenttest.NewNopHost()))
 			require.NoError(t, conn.ConsumeTraces(t.Context(), td))
@@ -101,7 +102,8 @@ func batchOf(t *testing.T, n, limit int) ptrace.Traces {
 	p, err := gpuspan.New(gpu, opts...)
 	require.NoError(t, err)
 	h := gpu.Stream(0)
-	x := gpuspan.NewOperation("decode", gpuspan.ItemType("token"), gpuspan.Batched()).Start(ctx, p.Stream(uintptr(h), "main"))
+	x := gpuspan.NewOperation("decode", gpuspan.ItemType("token"), gpuspan.Batched()).Start(ctx,
+		p.Stream(uintptr(h), "main"))
 	for i := range n {
 		id := trace.TraceID{0: 1}
 		binary.BigEndian.PutUint64(id[8:], uint64(i+1))

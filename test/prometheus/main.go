@@ -1,14 +1,16 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command prometheus is the part of Prometheus that takes metrics, by OTLP and by scraping, and answers: its own write handler, scrape
-// manager, time series database, query engine and rules, without the rest. Tests push to it and ask what is there, which no reading of documentation replaces: it refuses
-// a whole request for one sample that it has at the same time with another value.
+// Command prometheus is the part of Prometheus that takes metrics, by OTLP and by scraping, and answers: its own write
+// handler, scrape manager, time series database, query engine and rules, without the rest. Tests push to it and ask
+// what is there, which no reading of documentation replaces: it refuses a whole request for one sample that it has at
+// the same time with another value.
 //
-// Its argument is a configuration file of Prometheus, of which storage, otlp and scrape_configs are heeded (targets and intervals come with
-// POST /scrape). It prints the address that it listens on. Paths: POST /api/v1/otlp/v1/metrics; POST /scrape?job=&target=host:port, which is read every
-// second from then on; GET /api/v1/query?query=&time= (unix seconds); GET /rules?file=&time=, a file of rules evaluated; GET /samples?match=
-// (a series selector), all samples of all times; GET /exemplars?match=; GET /answers, how often the write handler gave which status.
+// Its argument is a configuration file of Prometheus, of which storage, otlp and scrape_configs are heeded (targets and
+// intervals come with POST /scrape). It prints the address that it listens on. Paths: POST /api/v1/otlp/v1/metrics;
+// POST /scrape?job=&target=host:port, which is read every second from then on; GET /api/v1/query?query=&time= (unix
+// seconds); GET /rules?file=&time=, a file of rules evaluated; GET /samples?match= (a series selector), all samples of
+// all times; GET /exemplars?match=; GET /answers, how often the write handler gave which status.
 //
 // It is a module of its own so that Prometheus' dependencies are in none that is shipped.
 package main
@@ -120,7 +122,8 @@ func newServer(dir string, cfg *config.Config, log *slog.Logger) (*server, error
 }
 
 func (s *server) routes(log *slog.Logger) http.Handler {
-	otlp := remote.NewOTLPWriteHandler(log, prometheus.NewRegistry(), s.db, func() config.Config { return *s.config }, remote.OTLPOptions{})
+	otlp := remote.NewOTLPWriteHandler(log, prometheus.NewRegistry(), s.db, func() config.Config { return *s.config },
+		remote.OTLPOptions{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/v1/otlp/v1/metrics", func(w http.ResponseWriter, r *http.Request) {
 		c := &capture{ResponseWriter: w, status: http.StatusOK}

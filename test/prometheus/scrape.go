@@ -18,7 +18,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 )
 
-// scraper is Prometheus' own scrape manager. It reads each target every second, else as the configuration says of the job.
+// scraper is Prometheus' own scrape manager. It reads each target every second, else as the configuration says of the
+// job.
 type scraper struct {
 	manager *scrape.Manager
 	sets    chan map[string][]*targetgroup.Group
@@ -34,7 +35,8 @@ func newScraper(db *tsdb.DB, cfg *config.Config, log *slog.Logger) (*scraper, er
 	if err != nil {
 		return nil, err
 	}
-	return &scraper{manager: m, config: cfg, sets: make(chan map[string][]*targetgroup.Group), targets: map[string][]*targetgroup.Group{}}, nil
+	return &scraper{manager: m, config: cfg, sets: make(chan map[string][]*targetgroup.Group),
+		targets: map[string][]*targetgroup.Group{}}, nil
 }
 
 // run ends after stop.

@@ -3,9 +3,9 @@
 
 // Package accel gives the examples a device to work on: the first CUDA device, or a simulated one where there is none.
 //
-// What the examples compute is beside their point, which is how to instrument it. A simulated device knows FLOPs and bytes and takes
-// the time that they would take. A real one moves the bytes, by copies within its memory, and computes nothing: so its sections
-// declare bytes and no FLOPs.
+// What the examples compute is beside their point, which is how to instrument it. A simulated device knows FLOPs and
+// bytes and takes the time that they would take. A real one moves the bytes, by copies within its memory, and computes
+// nothing: so its sections declare bytes and no FLOPs.
 package accel
 
 import (
@@ -63,7 +63,8 @@ func (s *sim) Stream() uintptr          { return uintptr(s.stream) }
 
 func (s *sim) Stated() []report.Device {
 	spec := simgpu.DefaultSpec()
-	p := report.Peaks{Memory: spec.MemoryBandwidth, PCIe: spec.PCIeBandwidth, FLOPs: map[string]float64{}, Source: "config"}
+	p := report.Peaks{Memory: spec.MemoryBandwidth, PCIe: spec.PCIeBandwidth, FLOPs: map[string]float64{},
+		Source: "config"}
 	for precision, rate := range spec.FLOPRate {
 		p.FLOPs[precision.String()] = rate
 	}

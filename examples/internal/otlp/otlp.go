@@ -14,7 +14,8 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 )
 
-// Provider sends the spans of a service to an OTLP/gRPC endpoint, as http://localhost:4317. Without an endpoint none is recorded.
+// Provider sends the spans of a service to an OTLP/gRPC endpoint, as http://localhost:4317. Without an endpoint none is
+// recorded.
 func Provider(ctx context.Context, endpoint, service string) (*sdktrace.TracerProvider, error) {
 	if endpoint == "" {
 		return sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())), nil
@@ -23,5 +24,6 @@ func Provider(ctx context.Context, endpoint, service string) (*sdktrace.TracerPr
 	if err != nil {
 		return nil, fmt.Errorf("cannot export to %q: %w", endpoint, err)
 	}
-	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName(service)))), nil
+	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter),
+		sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName(service)))), nil
 }

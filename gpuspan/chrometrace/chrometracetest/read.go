@@ -89,8 +89,8 @@ type wire struct {
 // Read reads a trace and returns every fault that Perfetto, chrome://tracing or speedscope complain of, at most twenty:
 // JSON that is broken or has unknown members, ids that are no integers, times that are no numbers or finer than a
 // nanosecond, negative times, slices of one track that overlap without nesting (in the order in which Perfetto sorts
-// them: by start, then as in the file; and, as in speedscope, when ts and dur are added as doubles), flows whose ends are
-// not paired or have no slice around them, tracks without a name or with two.
+// them: by start, then as in the file; and, as in speedscope, when ts and dur are added as doubles), flows whose ends
+// are not paired or have no slice around them, tracks without a name or with two.
 func Read(data []byte) (File, []string) {
 	var top struct {
 		SchemaVersion int    `json:"schemaVersion"`
@@ -217,12 +217,15 @@ func (c *check) track(at place, rs []*Record) {
 	for _, r := range rs {
 		for len(stack) > 0 && stack[len(stack)-1].end() <= r.Time {
 			if top := stack[len(stack)-1]; top.Dur > 0 && top.last > r.first && r.Time < exact {
-				c.fault("track %v: as doubles, %q (event %d) ends after %q (event %d) began", at, top.Name, top.index, r.Name, r.index)
+				c.fault("track %v: as doubles, %q (event %d) ends after %q (event %d) began", at, top.Name, top.index, r.Name,
+					r.index)
 			}
 			stack = stack[:len(stack)-1]
 		}
-		if n := len(stack); n > 0 && (r.end() > stack[n-1].end() || r.Dur > 0 && r.last > stack[n-1].last && r.end() < exact) {
-			c.fault("track %v: %q (event %d) overlaps the end of %q (event %d)", at, r.Name, r.index, stack[n-1].Name, stack[n-1].index)
+		if n := len(stack); n > 0 && (r.end() > stack[n-1].end() || r.Dur > 0 && r.last > stack[n-1].last &&
+			r.end() < exact) {
+			c.fault("track %v: %q (event %d) overlaps the end of %q (event %d)", at, r.Name, r.index, stack[n-1].Name,
+				stack[n-1].index)
 		}
 		stack = append(stack, r)
 	}

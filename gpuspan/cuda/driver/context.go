@@ -12,8 +12,8 @@ import (
 // Context is a CUcontext.
 type Context uintptr
 
-// RetainPrimary takes a reference to the device's primary context, the one that the CUDA runtime uses, and makes it if it
-// does not exist. Release it with ReleasePrimary.
+// RetainPrimary takes a reference to the device's primary context, the one that the CUDA runtime uses, and makes it if
+// it does not exist. Release it with ReleasePrimary.
 func (d *Driver) RetainPrimary(dev Device) (Context, error) {
 	f := dl.NewFrame()
 	defer f.Free()
@@ -60,7 +60,8 @@ func (d *Driver) Push(ctx Context) (pop func(), code int32) {
 	return d.pop, 0
 }
 
-// Pop takes the calling OS thread's current context away and restores the one before it. What Push returned does the same.
+// Pop takes the calling OS thread's current context away and restores the one before it. What Push returned does the
+// same.
 func (d *Driver) Pop() { d.popContext() }
 
 func (d *Driver) popContext() {

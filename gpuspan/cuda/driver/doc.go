@@ -10,7 +10,7 @@
 // A CUDA context is current per OS thread. [Driver.Do] runs a function with a context current on a locked thread; every
 // method that says so must be called within it.
 //
-// Importing this package imports github.com/ebitengine/purego, which makes the binary dynamically linked (libc, libdl), also with
-// CGO_ENABLED=0. The build tag gpuspan_static leaves purego out: opening a driver then fails with a reason, and with CGO_ENABLED=0
-// the binary is static.
+// Importing this package imports github.com/ebitengine/purego, which makes the binary dynamically linked (libc, libdl),
+// also with CGO_ENABLED=0. The build tag gpuspan_static leaves purego out: opening a driver then fails with a reason,
+// and with CGO_ENABLED=0 the binary is static.
 package driver

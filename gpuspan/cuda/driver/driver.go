@@ -34,13 +34,20 @@ type Driver struct {
 }
 
 type functions struct {
-	init, version, deviceCount, deviceGet, deviceName, deviceUUID, deviceUUIDv2, devicePCI, deviceMemory, deviceAttribute dl.Func
-	primaryRetain, primaryRelease, primaryState                                                                           dl.Func
-	ctxPush, ctxPop, ctxGet, ctxDevice, ctxSync                                                                           dl.Func
-	streamCreate, streamDestroy, streamSync, streamCtx                                                                    dl.Func
-	memAlloc, memFree, hostAlloc, hostFree, copyHtoD, copyDtoH, copyDtoD, memset                                          dl.Func
-	moduleLoad, moduleUnload, moduleFunction, launch                                                                      dl.Func
-	errorName, errorString                                                                                                dl.Func
+	init, version, deviceCount, deviceGet, deviceName, deviceUUID, deviceUUIDv2, devicePCI, deviceMemory,
+	deviceAttribute dl.Func
+	primaryRetain, primaryRelease,
+	primaryState dl.Func
+	ctxPush, ctxPop, ctxGet, ctxDevice,
+	ctxSync dl.Func
+	streamCreate, streamDestroy, streamSync,
+	streamCtx dl.Func
+	memAlloc, memFree, hostAlloc, hostFree, copyHtoD, copyDtoH, copyDtoD,
+	memset dl.Func
+	moduleLoad, moduleUnload, moduleFunction,
+	launch dl.Func
+	errorName,
+	errorString dl.Func
 }
 
 // Open loads libcuda and initialises it. path "" means the environment variable GPUSPAN_CUDA_LIBRARY, else the usual

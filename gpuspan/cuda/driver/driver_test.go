@@ -66,8 +66,10 @@ func TestKernelGetsItsArguments(t *testing.T) {
 		require.Equal(t, put(2.5, 5, 7.5, 0), got)
 		require.NoError(t, d.Synchronize())
 
-		require.EqualError(t, d.Launch(k, driver.Dim{X: 1}, driver.Dim{X: 32}, 0, s, y, 3), "cannot launch: argument 1 has type int (Ptr, int32, uint32, int64, uint64, float32 or float64)")
-		require.ErrorContains(t, d.Launch(k, driver.Dim{X: 1}, driver.Dim{X: 2048}, 0, s, y, x, float32(1), uint32(1)), "cuLaunchKernel: CUDA_ERROR_INVALID_VALUE (1)")
+		require.EqualError(t, d.Launch(k, driver.Dim{X: 1}, driver.Dim{X: 32}, 0, s, y, 3),
+			"cannot launch: argument 1 has type int (Ptr, int32, uint32, int64, uint64, float32 or float64)")
+		require.ErrorContains(t, d.Launch(k, driver.Dim{X: 1}, driver.Dim{X: 2048}, 0, s, y, x, float32(1), uint32(1)),
+			"cuLaunchKernel: CUDA_ERROR_INVALID_VALUE (1)")
 		require.NoError(t, d.Free(x))
 		require.NoError(t, d.Free(y))
 		require.NoError(t, d.Unload(m))
@@ -81,7 +83,8 @@ func TestPTXErrorsCarryTheCompilersMessage(t *testing.T) {
 	d, _, ctx := open(t)
 	require.NoError(t, d.Do(ctx, func() error {
 		_, err := d.Load("nonsense")
-		require.EqualError(t, err, "cuModuleLoadDataEx: CUDA_ERROR_INVALID_PTX (218): ptxas fatal : stub: no .version, .target or .entry")
+		require.EqualError(t, err,
+			"cuModuleLoadDataEx: CUDA_ERROR_INVALID_PTX (218): ptxas fatal : stub: no .version, .target or .entry")
 		m, err := d.Load(saxpy)
 		require.NoError(t, err)
 		_, err = d.Function(m, "daxpy")

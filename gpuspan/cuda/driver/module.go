@@ -66,8 +66,8 @@ func (d *Driver) Function(m Module, name string) (Function, error) {
 // Dim is the size of a grid, in blocks, or of a block, in threads; a zero counts as 1.
 type Dim struct{ X, Y, Z uint32 }
 
-// Launch starts a kernel on s. Arguments are Ptr, int32, uint32, int64, uint64, float32 or float64, as the kernel declares
-// them; the driver copies them before it returns.
+// Launch starts a kernel on s. Arguments are Ptr, int32, uint32, int64, uint64, float32 or float64, as the kernel
+// declares them; the driver copies them before it returns.
 func (d *Driver) Launch(k Function, grid, block Dim, shared uint32, s Stream, args ...any) error {
 	f := dl.NewFrame()
 	defer f.Free()
@@ -91,11 +91,13 @@ func (d *Driver) Launch(k Function, grid, block Dim, shared uint32, s Stream, ar
 		case float64:
 			values[i] = math.Float64bits(v)
 		default:
-			return fmt.Errorf("cannot launch: argument %d has type %T (Ptr, int32, uint32, int64, uint64, float32 or float64)", i, a)
+			return fmt.Errorf("cannot launch: argument %d has type %T (Ptr, int32, uint32, int64, uint64, float32 or float64)",
+				i, a)
 		}
 	}
 	copy(f.Args[:], []uintptr{
-		uintptr(k), one(grid.X), one(grid.Y), one(grid.Z), one(block.X), one(block.Y), one(block.Z), uintptr(shared), uintptr(s),
+		uintptr(k), one(grid.X), one(grid.Y), one(grid.Z), one(block.X), one(block.Y), one(block.Z), uintptr(shared),
+		uintptr(s),
 	})
 	f.Args[10] = 0
 	return d.check("cuLaunchKernel", f.Call(d.fn.launch, 11))

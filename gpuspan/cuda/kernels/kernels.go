@@ -66,7 +66,8 @@ func (s *Set) Matmul(stream driver.Stream, c, a, b driver.Ptr, n int) error {
 		return fmt.Errorf("matrices must be a multiple of %d wide, found %d", Tile, n)
 	}
 	blocks := uint32(n / Tile)
-	return s.driver.Launch(s.matmul, driver.Dim{X: blocks, Y: blocks}, driver.Dim{X: Tile, Y: Tile}, 0, stream, c, a, b, uint32(n))
+	return s.driver.Launch(s.matmul, driver.Dim{X: blocks, Y: blocks}, driver.Dim{X: Tile, Y: Tile}, 0, stream, c, a, b,
+		uint32(n))
 }
 
 // Close unloads the module.

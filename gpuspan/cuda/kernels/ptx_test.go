@@ -15,8 +15,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
-// This is an interpreter of the part of PTX that kernels.ptx uses, written from the PTX ISA: enough to prove the kernels'
-// arithmetic, indices and barriers where there is no GPU.
+// This is an interpreter of the part of PTX that kernels.ptx uses, written from the PTX ISA: enough to prove the
+// kernels' arithmetic, indices and barriers where there is no GPU.
 
 type instruction struct {
 	guard string // predicate register, empty for always
@@ -41,7 +41,8 @@ func parsePTX(t *testing.T, text string) map[string]*ptxKernel {
 	text = regexp.MustCompile(`//[^\n]*`).ReplaceAllString(text, "")
 	kernels := map[string]*ptxKernel{}
 	for _, m := range entryPattern.FindAllStringSubmatch(text, -1) {
-		k := &ptxKernel{sizes: map[string]int{}, regs: map[string]bool{}, shared: map[string]uint64{}, labels: map[string]int{}}
+		k := &ptxKernel{sizes: map[string]int{}, regs: map[string]bool{}, shared: map[string]uint64{},
+			labels: map[string]int{}}
 		for p := range strings.SplitSeq(m[2], ",") {
 			f := strings.Fields(p)
 			require.Len(t, f, 3, p)
@@ -121,7 +122,8 @@ func (k *ptxKernel) launch(t *testing.T, memory []byte, grid, block [2]uint32, a
 			for ty := range block[1] {
 				for tx := range block[0] {
 					threads = append(threads, &thread{regs: map[string]uint64{
-						"%tid.x": uint64(tx), "%tid.y": uint64(ty), "%ctaid.x": uint64(bx), "%ctaid.y": uint64(by), "%ntid.x": uint64(block[0]), "%ntid.y": uint64(block[1]),
+						"%tid.x": uint64(tx), "%tid.y": uint64(ty), "%ctaid.x": uint64(bx), "%ctaid.y": uint64(by),
+						"%ntid.x": uint64(block[0]), "%ntid.y": uint64(block[1]),
 					}})
 				}
 			}
@@ -248,7 +250,8 @@ func TestKernelsCompute(t *testing.T) {
 	k["copy"].launch(t, memory, [2]uint32{3, 1}, [2]uint32{threads, 1}, uint64(c), uint64(a), n)
 	require.Equal(t, floats(memory, a, n), floats(memory, c, n))
 	require.Equal(t, make([]byte, 64), memory[base+3*4*n:], "nothing behind the end is written")
-	k["saxpy"].launch(t, memory, [2]uint32{3, 1}, [2]uint32{threads, 1}, uint64(b), uint64(a), uint64(math.Float32bits(0.75)), n)
+	k["saxpy"].launch(t, memory, [2]uint32{3, 1}, [2]uint32{threads, 1}, uint64(b), uint64(a),
+		uint64(math.Float32bits(0.75)), n)
 	for i, v := range floats(memory, b, n) {
 		require.Equal(t, 0.75*float32(i)/8+before[i], v)
 	}

@@ -27,7 +27,8 @@ func TestPTXAssembles(t *testing.T) {
 	assembled := 0
 	for _, arch := range []string{"sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"} {
 		cubin := filepath.Join(t.TempDir(), arch)
-		out, err := exec.Command(ptxas, "-v", "-warn-spills", "-warn-lmem-usage", "-arch="+arch, "kernels.ptx", "-o", cubin).CombinedOutput()
+		out, err := exec.Command(ptxas, "-v", "-warn-spills", "-warn-lmem-usage", "-arch="+arch, "kernels.ptx", "-o",
+			cubin).CombinedOutput()
 		if strings.Contains(string(out), "is not defined for option 'gpu-name'") {
 			t.Log(arch, "is newer or older than this ptxas")
 			continue

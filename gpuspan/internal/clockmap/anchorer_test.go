@@ -76,7 +76,8 @@ func TestLongSectionIsMeasuredFromAnAnchorNearItsStart(t *testing.T) {
 	at, last, duration, half, ok := place(a, s, p.put(end))
 	require.True(t, ok)
 	require.LessOrEqual(t, math.Abs(float64(at-p.time(start).UnixNano())), float64(half))
-	require.Less(t, half, int64(6000))                          // from an anchor 40 s away float32 alone would be 1950 ns off
+	// from an anchor 40 s away float32 alone would be 1950 ns off
+	require.Less(t, half, int64(6000))
 	require.InDelta(t, end-start, duration, 500+1953+40e9*5e-8) // tick, float32 of 40 s, rate
 	require.InDelta(t, float64(last-at), duration, 1)
 }
@@ -223,15 +224,18 @@ func TestLostEventsAreReplaced(t *testing.T) {
 }
 
 // place reads and places a section at once, without an anchor after it.
-func place(a *Anchorer[event, stream, status, call], start, end event) (at, last int64, duration float64, half int64, ok bool) {
+func place(a *Anchorer[event, stream, status, call], start, end event) (at, last int64, duration float64, half int64,
+	ok bool) {
 	return placeBetween(a, start, end, 0, 0)
 }
 
-func placeWithin(a *Anchorer[event, stream, status, call], start, end event, submitted, seen time.Time) (at, last int64, duration float64, half int64, ok bool) {
+func placeWithin(a *Anchorer[event, stream, status, call], start, end event, submitted, seen time.Time) (at, last int64,
+	duration float64, half int64, ok bool) {
 	return placeBetween(a, start, end, a.Axis(submitted), a.Axis(seen))
 }
 
-func placeBetween(a *Anchorer[event, stream, status, call], start, end event, submitted, seen int64) (at, last int64, duration float64, half int64, ok bool) {
+func placeBetween(a *Anchorer[event, stream, status, call], start, end event, submitted, seen int64) (at, last int64,
+	duration float64, half int64, ok bool) {
 	s, ok := a.Read(start, end, submitted, seen)
 	if !ok {
 		return 0, 0, 0, 0, false

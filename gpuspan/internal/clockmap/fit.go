@@ -75,7 +75,8 @@ func (m *Map) regress(ref float64) (rate, guard float64) {
 		}
 	}
 	slope := sxy / sxx
-	width += float64(m.opts.Tick)                                      // a burst says where its stamp lay, which is truncated
+	// a burst says where its stamp lay, which is truncated
+	width += float64(m.opts.Tick)
 	variance := max(syy-slope*sxy, 0)/(n-2)/sxx + width*width/12/sxx/n // the second: few points can agree by chance
 	weight := m.known.variance / (m.known.variance + variance)
 	return m.known.rate + weight*(1+slope-m.known.rate), 3*math.Sqrt(weight*variance) + guardFloor

@@ -110,7 +110,8 @@ func TestAnyAnchors(t *testing.T) {
 			if !ok || half < 0 {
 				t.Fatalf("At = %d ± %d, %v", at, half, ok)
 			}
-			if newest := m.anchors[m.Len()-1]; newest.gpu == a.GPU && newest.before == float64(a.Before-m.origin) && newest.after == float64(a.After-m.origin) {
+			if newest := m.anchors[m.Len()-1]; newest.gpu == a.GPU && newest.before == float64(a.Before-m.origin) &&
+				newest.after == float64(a.After-m.origin) {
 				at, half, _ := m.At(a.GPU)
 				if at+half < a.Before-500 || at-half > a.After+500 {
 					t.Fatalf("At(newest) = %d ± %d, but the anchor says %d to %d", at, half, a.Before, a.After)

@@ -79,7 +79,8 @@ func (a *Anchorer[E, S, T, C]) Place(st *Stamps) Placement {
 	}
 	from, gapBefore := m.jumps.segment(st.start)
 	to, gapAfter := m.jumps.segment(end)
-	if whole := from == to && !gapBefore && !gapAfter; whole { // across a jump the length of one clock is not that of the other
+	// across a jump the length of one clock is not that of the other
+	if whole := from == to && !gapBefore && !gapAfter; whole {
 		s.slow, s.fast = m.stretch(st.start, end)
 		whole = s.tighten()
 		ok = whole
@@ -96,7 +97,8 @@ func (a *Anchorer[E, S, T, C]) Place(st *Stamps) Placement {
 	axis := m.origin + int64(at)
 	host := a.clock.wall(axis)
 	half := max(s.start.error(at), s.end.error(at+duration))
-	return Placement{Start: host, End: host + int64(math.Round(duration)), Axis: axis, Duration: duration, HalfWidth: int64(math.Ceil(half))}
+	return Placement{Start: host, End: host + int64(math.Round(duration)), Axis: axis, Duration: duration,
+		HalfWidth: int64(math.Ceil(half))}
 }
 
 // length is the GPU time between two events and the rounding of the later one's place. Beyond two seconds the float's

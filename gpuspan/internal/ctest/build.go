@@ -19,8 +19,8 @@ import (
 //go:embed csrc
 var sources embed.FS
 
-// build compiles a source of csrc into a shared library in the cache and copies it for the test alone: the loader gives every file
-// its own variables.
+// build compiles a source of csrc into a shared library in the cache and copies it for the test alone: the loader gives
+// every file its own variables.
 func build(t testing.TB, source string, flags ...string) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {

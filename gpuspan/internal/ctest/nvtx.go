@@ -54,9 +54,11 @@ func record(t testing.TB, path string) *Recorder {
 	}
 	r := &Recorder{Path: path, handle: h}
 	for name, f := range map[string]any{
-		"rec_count": &r.count, "rec_kind": &r.kind, "rec_domain": &r.domain, "rec_text": &r.text, "rec_category": &r.category, "rec_color": &r.color,
-		"rec_payload_type": &r.payloadType, "rec_payload": &r.payload, "rec_id": &r.id, "rec_thread": &r.thread, "rec_attributes_ok": &r.ok,
-		"rec_version": &r.version, "rec_tables": &r.tables, "rec_quiet": &r.quiet, "rec_clear": &r.clear,
+		"rec_count": &r.count, "rec_kind": &r.kind, "rec_domain": &r.domain, "rec_text": &r.text, "rec_category": &r.category,
+		"rec_color":        &r.color,
+		"rec_payload_type": &r.payloadType, "rec_payload": &r.payload, "rec_id": &r.id, "rec_thread": &r.thread,
+		"rec_attributes_ok": &r.ok,
+		"rec_version":       &r.version, "rec_tables": &r.tables, "rec_quiet": &r.quiet, "rec_clear": &r.clear,
 	} {
 		register(f, h, name)
 	}

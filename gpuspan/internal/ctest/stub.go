@@ -65,15 +65,15 @@ func load(t testing.TB, path string) *Stub {
 // Func registers a function of the library in f, a pointer to a func.
 func (s *Stub) Func(f any, name string) { register(f, s.handle, name) }
 
-// Destroyed is how often a stream or event was used after it had been destroyed. Drivers call that undefined, so a test that does not ask fails for
-// it at its end.
+// Destroyed is how often a stream or event was used after it had been destroyed. Drivers call that undefined, so a test
+// that does not ask fails for it at its end.
 func (s *Stub) Destroyed() int64 {
 	s.asked = true
 	return s.count("dead_uses")
 }
 
-// Set changes a setting of csrc/gpu.h, e.g. drift_ppm, tick (ns), submit_ns, completion_ns, jitter_ns, launch_ns, devices,
-// manual (1: the clock moves by Advance alone).
+// Set changes a setting of csrc/gpu.h, e.g. drift_ppm, tick (ns), submit_ns, completion_ns, jitter_ns, launch_ns,
+// devices, manual (1: the clock moves by Advance alone).
 func (s *Stub) Set(name string, v float64) { s.set(name, v) }
 
 // Manual makes the clock move by Advance alone, without latencies, drift and ticks.
@@ -93,8 +93,8 @@ func (s *Stub) Fail(fn string, code int32, after, times int64) { s.fail(fn, code
 // FailStream makes all calls that concern the stream fail with code, as after a device error; 0 heals.
 func (s *Stub) FailStream(stream uintptr, code int64) { s.broken(stream, code) }
 
-// Count is how often something was called: records, queries, synchronizes, elapseds; or lives: live_events, live_streams; dead_destroys are
-// events and streams that were destroyed though their context was.
+// Count is how often something was called: records, queries, synchronizes, elapseds; or lives: live_events,
+// live_streams; dead_destroys are events and streams that were destroyed though their context was.
 func (s *Stub) Count(what string) int64 { return s.count(what) }
 
 // Work puts d of GPU work on a stream.
@@ -109,8 +109,8 @@ func (s *Stub) Logged(stream uintptr) int64 { return s.logLen(stream) }
 // LoggedAt is when the i-th of them truly happened.
 func (s *Stub) LoggedAt(stream uintptr, i int64) time.Time { return s.at(s.logAt(stream, i)) }
 
-// at converts the stub's CLOCK_MONOTONIC, which is Go's monotonic clock too, to a time.Time. The two are compared once, by the
-// closest of many readings. In manual mode there is no such relation.
+// at converts the stub's CLOCK_MONOTONIC, which is Go's monotonic clock too, to a time.Time. The two are compared once,
+// by the closest of many readings. In manual mode there is no such relation.
 func (s *Stub) at(host int64) time.Time {
 	s.once.Do(func() {
 		best := time.Hour

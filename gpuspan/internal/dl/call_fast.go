@@ -11,9 +11,9 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// A call of up to four integers through an own trampoline costs a third of purego.SyscallN, which moves three blocks of 32
-// words for each. It needs two things that purego, which stays for everything else, needs as well: that the Go runtime
-// lets runtime.cgocall be linked to (it names purego as a reason to), and purego's own set-up of the C side in
+// A call of up to four integers through an own trampoline costs a third of purego.SyscallN, which moves three blocks of
+// 32 words for each. It needs two things that purego, which stays for everything else, needs as well: that the Go
+// runtime lets runtime.cgocall be linked to (it names purego as a reason to), and purego's own set-up of the C side in
 // programs without cgo. The build tag gpuspan_noasm leaves it out.
 //
 // cgocall and not asmcgocall, which is faster still: a driver call can block, and must not hold up the scheduler.

@@ -12,9 +12,9 @@ import (
 // maxArgs is how many arguments a call may have.
 const maxArgs = 12
 
-// Frame holds all that C sees of one call: arguments, results, and the memory that arguments point to. Frames live on the
-// heap, where addresses stay what they are; memory of the caller that is passed by Pointer or Bytes moves there with them
-// (it escapes) and is kept until Free. They are pooled, so that a call allocates nothing.
+// Frame holds all that C sees of one call: arguments, results, and the memory that arguments point to. Frames live on
+// the heap, where addresses stay what they are; memory of the caller that is passed by Pointer or Bytes moves there
+// with them (it escapes) and is kept until Free. They are pooled, so that a call allocates nothing.
 //
 // An address of Go memory becomes an integer in this package alone. Elsewhere the stack may grow, and move, between
 // the conversion and the call, and C would work on memory that belongs to somebody else.
@@ -76,8 +76,8 @@ func (f *Frame) Bytes(i int, b []byte) {
 	}
 }
 
-// Buffer makes argument i the address of n zeroed bytes, which are the caller's until Free. Where C gets the address within other
-// memory, i is a slot behind the arguments of the call.
+// Buffer makes argument i the address of n zeroed bytes, which are the caller's until Free. Where C gets the address
+// within other memory, i is a slot behind the arguments of the call.
 func (f *Frame) Buffer(i, n int) []byte {
 	b := f.lend(n)
 	clear(b)
@@ -115,8 +115,8 @@ func (f *Frame) lend(n int) []byte {
 	return b
 }
 
-// Address is the address of memory that C works on beyond one call, such as a table that a tool fills in. The memory moves to the
-// heap; the caller keeps it alive for as long as C may use it.
+// Address is the address of memory that C works on beyond one call, such as a table that a tool fills in. The memory
+// moves to the heap; the caller keeps it alive for as long as C may use it.
 func Address[T any](p *T) uintptr {
 	escape(unsafe.Pointer(p))
 	return uintptr(unsafe.Pointer(p))

@@ -10,9 +10,10 @@ import (
 	"runtime"
 )
 
-// errUnsupported is also the answer of programs that were built with the tag gpuspan_static: without the system's loader they are linked
-// statically, and start where there is no libc.
-var errUnsupported = errors.New("this program cannot load libraries (it is for " + runtime.GOOS + ", or was built with the tag gpuspan_static)")
+// errUnsupported is also the answer of programs that were built with the tag gpuspan_static: without the system's
+// loader they are linked statically, and start where there is no libc.
+var errUnsupported = errors.New("this program cannot load libraries (it is for " + runtime.GOOS +
+	", or was built with the tag gpuspan_static)")
 
 func open(string) (uintptr, error)            { return 0, errUnsupported }
 func symbol(uintptr, string) (uintptr, error) { return 0, errUnsupported }

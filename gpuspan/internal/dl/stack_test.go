@@ -39,7 +39,8 @@ func deepen(n int) byte {
 
 // A C function that calls back into Go returns through a stack that may have grown, and moved, meanwhile.
 func TestResultSurvivesACallbackThatGrowsTheStack(t *testing.T) {
-	find := libc(t).Lookup("tfind") // void *tfind(const void *key, void *const *root, int (*compare)(const void *, const void *))
+	// void *tfind(const void *key, void *const *root, int (*compare)(const void *, const void *))
+	find := libc(t).Lookup("tfind")
 	require.NotZero(t, find)
 	type node struct{ key *byte } // glibc's nodes begin with the key
 	n := &node{key: new(byte)}

@@ -15,13 +15,15 @@ import (
 )
 
 func TestStartAndEndDoNotAllocate(t *testing.T) {
-	p, err := New(newScripted(), WithSlots(1<<12), WithTracerProvider(tracenoop.NewTracerProvider()), WithMeterProvider(metricnoop.NewMeterProvider()))
+	p, err := New(newScripted(), WithSlots(1<<12), WithTracerProvider(tracenoop.NewTracerProvider()),
+		WithMeterProvider(metricnoop.NewMeterProvider()))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Shutdown(context.Background())) }()
 	s := p.Stream(3, "main")
 	op := NewOperation("op")
 	flags := func(f trace.TraceFlags) context.Context {
-		return trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: f}))
+		return trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(
+			trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: f}))
 	}
 	sampled, unsampled := flags(trace.FlagsSampled), flags(0)
 	w := Work{Read: 1, Written: 2, Items: 3, FLOPs: 4, Precision: BF16}

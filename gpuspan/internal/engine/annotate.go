@@ -20,7 +20,8 @@ type StepAnnotator interface {
 	StepStart(o *Operation, sc trace.SpanContext, step int64) uint64
 }
 
-// annotate begins the range of a section that has just begun. Not under the stream's mutex: the annotator is not this library's code.
+// annotate begins the range of a section that has just begun. Not under the stream's mutex: the annotator is not this
+// library's code.
 func (x Section) annotate(n *nesting) {
 	p, o := x.p, x.at.st.op
 	sc := spanOf(n.ctx).SpanContext()
@@ -29,7 +30,8 @@ func (x Section) annotate(n *nesting) {
 		ids = p.reserve(o, n, sc)
 	}
 	if ids.span.IsValid() {
-		sc = trace.NewSpanContext(trace.SpanContextConfig{TraceID: ids.trace, SpanID: ids.span, TraceFlags: sc.TraceFlags() | trace.FlagsSampled})
+		sc = trace.NewSpanContext(trace.SpanContextConfig{TraceID: ids.trace, SpanID: ids.span,
+			TraceFlags: sc.TraceFlags() | trace.FlagsSampled})
 	}
 	id := p.rangeStart(o, sc, noStep)
 	s := x.slot.stream
@@ -91,7 +93,8 @@ func (n *nesting) idsAround() (ids spanIDs) {
 	return ids
 }
 
-var errIDsRefused = errors.New("the TracerProvider does not use the profiler's IDGenerator, so ranges carry the ids of the parent span (pass the same one to sdktrace.WithIDGenerator)")
+var errIDsRefused = errors.New(
+	"the TracerProvider does not use the profiler's IDGenerator, so ranges carry the ids of the parent span (pass the same one to sdktrace.WithIDGenerator)")
 
 // checkIDs finds out whether the provider took the ids that were reserved. If not it never will.
 func (p *Profiler) checkIDs(want spanIDs, got trace.SpanContext) {
@@ -100,7 +103,8 @@ func (p *Profiler) checkIDs(want spanIDs, got trace.SpanContext) {
 	}
 }
 
-// listens reports whether an annotator does anything: one that says it is not enabled, as nvtx without a tool, is not called at all.
+// listens reports whether an annotator does anything: one that says it is not enabled, as nvtx without a tool, is not
+// called at all.
 func (p *Profiler) listens(a Annotator) (enabled bool) {
 	defer p.guard("the annotator was asked whether it is enabled")
 	e, ok := a.(interface{ Enabled() bool })

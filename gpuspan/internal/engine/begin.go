@@ -22,7 +22,8 @@ type nesting struct {
 	phase  int8
 }
 
-// begin starts a section below the span, section or step of ctx. What is not timed is decided here, at the cost of one look-up in ctx.
+// begin starts a section below the span, section or step of ctx. What is not timed is decided here, at the cost of one
+// look-up in ctx.
 func (s *Stream) begin(ctx context.Context, o *Operation, flags recordFlags) Section {
 	if o == nil || s.p.level.Load() < int32(o.cfg.Verbosity) {
 		return Section{}
@@ -37,21 +38,22 @@ func (s *Stream) begin(ctx context.Context, o *Operation, flags recordFlags) Sec
 	return s.beginOuter(ctx, o, flags)
 }
 
-// skips reports whether a run is only counted because the head of its trace said no. A batch belongs to many traces: whether it is
-// recorded is decided when its links are known.
+// skips reports whether a run is only counted because the head of its trace said no. A batch belongs to many traces:
+// whether it is recorded is decided when its links are known.
 func (p *Profiler) skips(o *Operation, parent trace.Span) bool {
 	return !p.timeAll && !o.cfg.Batch && unsampled(parent)
 }
 
-// unsampled reports whether the head of the trace said no; where there is no trace nobody did. IsValid would ask for a span ID as well,
-// which no tracer leaves out, and cost two more copies of the 64 bytes of a span context before an atomic add that waits for all of them.
+// unsampled reports whether the head of the trace said no; where there is no trace nobody did. IsValid would ask for a
+// span ID as well, which no tracer leaves out, and cost two more copies of the 64 bytes of a span context before an
+// atomic add that waits for all of them.
 func unsampled(parent trace.Span) bool {
 	sc := parent.SpanContext()
 	return !sc.IsSampled() && sc.HasTraceID()
 }
 
-// beginBelow starts a section in the context of another. One that has ended, or is not timed, is no parent for the new section's span, but the span around
-// it is.
+// beginBelow starts a section in the context of another. One that has ended, or is not timed, is no parent for the new
+// section's span, but the span around it is.
 func (s *Stream) beginBelow(ctx context.Context, in *sectionSpan, o *Operation, flags recordFlags) Section {
 	x, p := in.section, s.p
 	switch {
@@ -132,9 +134,9 @@ func (s *Stream) noSlot() dropReason {
 	return dropPoolFull
 }
 
-// takeBack gives up the oldest open section of a stream whose slots are mostly open, if it is older than Settings.NestDeadline: it was started and
-// not ended, as on an error path, and would cost the stream its times for as long as Settings.OpenLimit. The polling thread settles it. The stream's
-// mutex must be held.
+// takeBack gives up the oldest open section of a stream whose slots are mostly open, if it is older than
+// Settings.NestDeadline: it was started and not ended, as on an error path, and would cost the stream its times for as
+// long as Settings.OpenLimit. The polling thread settles it. The stream's mutex must be held.
 func (s *Stream) takeBack(n *nesting, now int64) bool {
 	if s.closed || 2*s.pending.size > len(s.slots) {
 		return false

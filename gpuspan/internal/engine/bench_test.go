@@ -24,7 +24,8 @@ var (
 
 func benchProfiler(b *testing.B, opts ...Option) (*Profiler, *Stream) {
 	b.Helper()
-	opts = append([]Option{WithTracerProvider(tracenoop.NewTracerProvider()), WithMeterProvider(noop.NewMeterProvider())}, opts...)
+	opts = append([]Option{WithTracerProvider(tracenoop.NewTracerProvider()), WithMeterProvider(noop.NewMeterProvider())},
+		opts...)
 	backend := newScripted()
 	backend.quick = true
 	p, err := New(backend, opts...)

@@ -64,9 +64,10 @@ func (s *Stream) openStep(l *Loop, st *Step) *slot {
 	return sl
 }
 
-// follow makes a step begin where the one before it ended, to the nanosecond. Both are one event, but each step is placed with the
-// anchors of its own time, which would leave gaps and overlaps of a few µs. The step keeps its length, the difference of two stamps, until its
-// end is off its own place by more than that place's error: then the end moves there, and the step's length makes up for what had added up.
+// follow makes a step begin where the one before it ended, to the nanosecond. Both are one event, but each step is
+// placed with the anchors of its own time, which would leave gaps and overlaps of a few µs. The step keeps its length,
+// the difference of two stamps, until its end is off its own place by more than that place's error: then the end moves
+// there, and the step's length makes up for what had added up.
 func (r *record) follow(before *record) {
 	if !r.timed || !before.timed {
 		return
@@ -142,8 +143,8 @@ func (sl *slot) unchain() {
 	s.mu.Unlock()
 }
 
-// setStep makes st the step of sections on the stream that have none in their context. It may begin within another, as those of an evaluation do
-// within a training step.
+// setStep makes st the step of sections on the stream that have none in their context. It may begin within another, as
+// those of an evaluation do within a training step.
 func (s *Stream) setStep(st *Step) {
 	s.mu.Lock()
 	st.around, s.step = s.step, st

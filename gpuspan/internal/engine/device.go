@@ -191,12 +191,13 @@ func (t *poller) givenDevice(info backend.Device) *device {
 func (p *Profiler) describeDevice(d *device) {
 	defer p.guard("the recorder was told of a device")
 	if c, ok := p.recorder.(interface{ SetDevice(report.Device) }); ok {
-		c.SetDevice(report.Device{Ordinal: d.info.Ordinal, ID: d.info.UUID, Model: d.info.Model, Floor: time.Duration(d.floor.Load()), Peaks: peaksOf(d.info)})
+		c.SetDevice(report.Device{Ordinal: d.info.Ordinal, ID: d.info.UUID, Model: d.info.Model,
+			Floor: time.Duration(d.floor.Load()), Peaks: peaksOf(d.info)})
 	}
 }
 
-// peaksOf looks a device's limits up by the name that its driver gives it. Instances of MIG have none here: which part of the device
-// they are is not known to this process.
+// peaksOf looks a device's limits up by the name that its driver gives it. Instances of MIG have none here: which part
+// of the device they are is not known to this process.
 func peaksOf(info backend.Device) report.Peaks {
 	if info.Parent != "" {
 		return report.Peaks{}
@@ -205,7 +206,8 @@ func peaksOf(info backend.Device) report.Peaks {
 	if !ok {
 		return report.Peaks{}
 	}
-	out := report.Peaks{Memory: row.MemoryBandwidth, PCIe: row.Host.Rate(), FLOPs: map[string]float64{}, Source: semconv.GPUPeakSourceTable}
+	out := report.Peaks{Memory: row.MemoryBandwidth, PCIe: row.Host.Rate(), FLOPs: map[string]float64{},
+		Source: semconv.GPUPeakSourceTable}
 	for _, precision := range peaks.Precisions() {
 		if v := row.FLOPs.Of(precision); v > 0 {
 			out.FLOPs[precision] = v
@@ -237,7 +239,8 @@ func measureFloor(b backend.Backend, c backend.Context) (time.Duration, bool) {
 	end := &backend.Call{Args: [2]uintptr{uintptr(ev[1]), uintptr(s)}}
 	runs := make([]float64, 0, floorRuns)
 	for range floorRuns {
-		if b.Record(start) != backend.StatusOK || b.Record(end) != backend.StatusOK || b.Synchronize(ev[1]) != backend.StatusOK {
+		if b.Record(start) != backend.StatusOK || b.Record(end) != backend.StatusOK ||
+			b.Synchronize(ev[1]) != backend.StatusOK {
 			return 0, false
 		}
 		ns, st := b.Elapsed(ev[0], ev[1])

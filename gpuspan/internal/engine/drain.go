@@ -176,7 +176,8 @@ func (t *poller) sayRetired(s *Stream, st backend.Status) {
 	}
 	s.saidFailed = true
 	if st != backend.StatusDeinitialized { // the process is ending
-		t.p.errors.report("retired", fmt.Errorf("stream %q is retired, its sections get host times only: %w", s.name, &backend.StatusError{Call: "event", Status: st}))
+		t.p.errors.report("retired", fmt.Errorf("stream %q is retired, its sections get host times only: %w", s.name,
+			&backend.StatusError{Call: "event", Status: st}))
 	}
 }
 
@@ -192,7 +193,8 @@ func (t *poller) timed(s *Stream, sl *slot, stamps clockmap.Stamps, ok bool) {
 	r := &sl.rec
 	if ok {
 		r.stamps, r.device, r.timed = stamps, s.device, true
-	} else if st := s.backend.Query(backend.Event(sl.end.Args[0])); st != backend.StatusOK && st != backend.StatusNotReady {
+	} else if st := s.backend.Query(backend.Event(sl.end.Args[0])); st != backend.StatusOK &&
+		st != backend.StatusNotReady {
 		t.queryFailed(s, r, st)
 	} else {
 		r.flags |= flagHost

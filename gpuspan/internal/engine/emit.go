@@ -76,7 +76,8 @@ func (r *record) ctxOr() context.Context {
 	return r.ctx
 }
 
-// makeSpan makes a section's span and returns ctx with it. A sampler or processor that panics costs the span, not the statistics.
+// makeSpan makes a section's span and returns ctx with it. A sampler or processor that panics costs the span, not the
+// statistics.
 func (t *emitter) makeSpan(ctx context.Context, r *record, s *Stream) (out context.Context) {
 	out = ctx
 	defer t.p.guard("a section's span was made")
@@ -111,7 +112,8 @@ func (t *emitter) makeSpan(ctx context.Context, r *record, s *Stream) (out conte
 	return out
 }
 
-// describe appends the attributes of a section, what was measured first: an attribute limit cuts the rest. Who the device is stands on the scope.
+// describe appends the attributes of a section, what was measured first: an attribute limit cuts the rest. Who the
+// device is stands on the scope.
 func (p *Profiler) describe(kv []attribute.KeyValue, f *Facts, r *record, s *Stream) []attribute.KeyValue {
 	kv = f.attributes(kv, 0, firstStated)
 	kv = append(kv, r.op.op.attrs...)
@@ -155,7 +157,8 @@ func (p *Profiler) describeRest(kv []attribute.KeyValue, r *record) []attribute.
 		kv = append(kv, semconv.GPUChunkCountKey.Int64(int64(r.childChunks)))
 	}
 	if r.flags&flagMemory != 0 {
-		kv = append(kv, semconv.GPUMemoryUsageKey.Int64(r.memoryEnd), semconv.GPUMemoryDeltaKey.Int64(r.memoryEnd-r.memoryStart))
+		kv = append(kv, semconv.GPUMemoryUsageKey.Int64(r.memoryEnd),
+			semconv.GPUMemoryDeltaKey.Int64(r.memoryEnd-r.memoryStart))
 	}
 	if e := r.extra; e != nil {
 		kv = appendValid(kv, e.attrs)
@@ -174,8 +177,8 @@ func (p *Profiler) describeRest(kv []attribute.KeyValue, r *record) []attribute.
 	return p.describeCode(kv, r)
 }
 
-// appendValid appends attributes of the application's. A string that is no UTF-8, as a mangled name may be, would cost the whole batch of spans in
-// the exporter.
+// appendValid appends attributes of the application's. A string that is no UTF-8, as a mangled name may be, would cost
+// the whole batch of spans in the exporter.
 func appendValid(kv, own []attribute.KeyValue) []attribute.KeyValue {
 	for _, a := range own {
 		if a.Value.Type() == attribute.STRING && !utf8.ValidString(a.Value.AsString()) {

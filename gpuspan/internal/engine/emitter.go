@@ -20,8 +20,8 @@ import (
 // emitBudget is how many nests of one stream become spans before it is another stream's turn.
 const emitBudget = 16
 
-// emitter makes spans and feeds metrics and statistics. It has a goroutine of its own, for all of this is the application's code: a span processor that
-// takes its time holds up neither the driver's polling nor the clocks.
+// emitter makes spans and feeds metrics and statistics. It has a goroutine of its own, for all of this is the
+// application's code: a span processor that takes its time holds up neither the driver's polling nor the clocks.
 type emitter struct {
 	worker
 	p        *Profiler
@@ -50,7 +50,8 @@ type emitter struct {
 }
 
 func newEmitter(p *Profiler) *emitter {
-	return &emitter{worker: newWorker(), p: p, wakeups: make(chan struct{}, 1), stopping: make(chan struct{}), linksKept: usualLinks, byID: map[uint64]*record{}}
+	return &emitter{worker: newWorker(), p: p, wakeups: make(chan struct{}, 1), stopping: make(chan struct{}),
+		linksKept: usualLinks, byID: map[uint64]*record{}}
 }
 
 func (t *emitter) run() { t.keep(t.loop) }

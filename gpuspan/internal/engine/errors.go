@@ -65,8 +65,8 @@ func (r *reporter) report(kind string, err error) {
 	r.handle(err)
 }
 
-// guard ends a panic of code that is not this library's: backends, providers, annotators, recorders. Use it deferred, never under a mutex:
-// the error handler is the application's.
+// guard ends a panic of code that is not this library's: backends, providers, annotators, recorders. Use it deferred,
+// never under a mutex: the error handler is the application's.
 func (p *Profiler) guard(doing string) {
 	if r := recover(); r != nil {
 		p.errors.report("panic", fmt.Errorf("recovered while %s: %v", doing, r))

@@ -35,7 +35,8 @@ const (
 // FactKeys are their attributes.
 var FactKeys = [NumFacts]attribute.Key{
 	semconv.GPUDurationKey, semconv.GPUTimingErrorKey, semconv.GPUStartDelayKey, semconv.GPUEndDelayKey,
-	semconv.GPUFLOPCountKey, semconv.GPUIOReadSizeKey, semconv.GPUIOWriteSizeKey, semconv.GPUIOSizeKey, semconv.GPUOperationItemsKey,
+	semconv.GPUFLOPCountKey, semconv.GPUIOReadSizeKey, semconv.GPUIOWriteSizeKey, semconv.GPUIOSizeKey,
+	semconv.GPUOperationItemsKey,
 	semconv.GPUOperationOccurrenceKey,
 }
 

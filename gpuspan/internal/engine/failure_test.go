@@ -118,8 +118,10 @@ func TestADeviceErrorRetiresTheStreamAndLosesNoSection(t *testing.T) {
 		disturb func(*scripted)
 		want    string
 	}{
-		{"at query", func(b *scripted) { b.query.Store(700) }, `stream "main" is retired, its sections get host times only: event: status 700 (illegal address)`},
-		{"at record", func(b *scripted) { b.record.Store(int32(backend.StatusContextDestroyed)) }, `status 709 (context destroyed)`},
+		{"at query", func(b *scripted) { b.query.Store(700) },
+			`stream "main" is retired, its sections get host times only: event: status 700 (illegal address)`},
+		{"at record", func(b *scripted) { b.record.Store(int32(backend.StatusContextDestroyed)) },
+			`status 709 (context destroyed)`},
 		{"shutdown of the driver is silent", func(b *scripted) { b.query.Store(int32(backend.StatusDeinitialized)) }, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -168,7 +170,8 @@ func TestAPanickingBackendNeverReachesTheApplication(t *testing.T) {
 	g.b.query.Store(int32(backend.StatusNotReady))
 	testOp.Start(context.Background(), s).End()
 	g.b.panics.Store(true) // now Query does
-	require.Eventually(t, func() bool { return strings.Contains(g.errors(), "scripted panic") }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(g.errors(), "scripted panic") }, 20*time.Second,
+		time.Millisecond)
 	g.flush(t)
 	status, _ := g.status(0)
 	require.Equal(t, "device_error", status)
@@ -234,7 +237,8 @@ func TestFlushAndShutdownKeepTheirDeadlines(t *testing.T) {
 	s := f.p.Stream(3, "main")
 	testOp.Start(context.Background(), s).End()
 	open := testOp.Start(context.Background(), s)
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond) // the polling thread must get a turn, on a busy machine too
+	// the polling thread must get a turn, on a busy machine too
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	err := f.p.Flush(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -305,7 +309,8 @@ func TestForgottenSectionsGiveTheirSlotsBack(t *testing.T) {
 	set.OpenLimit, set.Slots = 10*time.Millisecond, 4
 	f := newBench(t, newScripted(), WithSettings(set))
 	s := f.p.Stream(3, "main")
-	require.NoError(t, f.p.poller.call(context.Background(), func() { // on the polling thread, so that it does not tidy up in between
+	// on the polling thread, so that it does not tidy up in between
+	require.NoError(t, f.p.poller.call(context.Background(), func() {
 		for range 4 {
 			testOp.Start(context.Background(), s)
 		}
@@ -367,7 +372,8 @@ func TestADriverThatHangsHoldsUpNobody(t *testing.T) {
 	<-f.p.poller.done
 }
 
-// A nest that is too large keeps its bound: what is beyond it is measured and counted where it belongs, and has no span.
+// A nest that is too large keeps its bound: what is beyond it is measured and counted where it belongs, and has no
+// span.
 func TestANestThatIsTooLargeOnlyCounts(t *testing.T) {
 	f := newBench(t, newScripted())
 	s := f.p.Stream(3, "main")

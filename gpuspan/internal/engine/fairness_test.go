@@ -60,7 +60,8 @@ func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 			}
 		}
 	})
-	for hot.Load() < 2*limit || p.drops[dropPoolFull].Load() == 0 { // the hot stream's queue is full, and what does not fit is counted
+	// the hot stream's queue is full, and what does not fit is counted
+	for hot.Load() < 2*limit || p.drops[dropPoolFull].Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	anchors := func() (n int) {
@@ -78,7 +79,8 @@ func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, anchors()-before, 4, "400 ms and more of spans: clocks keep their rhythm")
 	require.True(t, p.Stream(5, "new").DeviceTimed(), "streams are registered")
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // 4,096 spans are before it, and the machine may have other work
+	// 4,096 spans are before it, and the machine may have other work
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	require.NoError(t, p.Flush(ctx), "what had ended by then is flushed")
 	close(stop)

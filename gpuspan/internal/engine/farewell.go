@@ -11,9 +11,9 @@ import (
 	"go.opentelemetry.io/otel/metric/embedded"
 )
 
-// farewell is the callback of a profiler's instruments, which its MeterProvider keeps. The provider collects once more when it shuts down, which is after
-// the profiler does, and counters must not fall: so after Shutdown it goes on to tell the last figures, without holding the profiler, and takes itself
-// out after a few collections.
+// farewell is the callback of a profiler's instruments, which its MeterProvider keeps. The provider collects once more
+// when it shuts down, which is after the profiler does, and counters must not fall: so after Shutdown it goes on to
+// tell the last figures, without holding the profiler, and takes itself out after a few collections.
 type farewell struct {
 	live  atomic.Pointer[metrics]
 	last  atomic.Pointer[[]func(metric.Observer)]

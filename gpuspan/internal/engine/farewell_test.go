@@ -16,7 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
-// A MeterProvider outlives many profilers. It keeps the last figures of one that is shut down, for a few collections, and not the profiler.
+// A MeterProvider outlives many profilers. It keeps the last figures of one that is shut down, for a few collections,
+// and not the profiler.
 func TestAMeterProviderDoesNotKeepProfilersThatAreShutDown(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	mp := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))

@@ -209,12 +209,14 @@ func application(p *Profiler, arm func()) (done int) {
 		x.Start(inner).EndWith(Work{Items: 1})
 		x.End()
 		op.Start(sampledContext(), s).End()
-		op.Start(trace.ContextWithSpanContext(ctx, trace.SpanContext{}.WithTraceID(trace.TraceID{1}).WithSpanID(trace.SpanID{1})), s).EndWith(Work{Items: 1})
+		op.Start(trace.ContextWithSpanContext(ctx, trace.SpanContext{}.WithTraceID(trace.TraceID{1}).WithSpanID(
+			trace.SpanID{1})), s).EndWith(Work{Items: 1})
 		op.Launch(ctx, s, func() { done++ })
 		op.Record(ctx, s, time.Now(), time.Second, Work{})
 		s.StartNamed(ctx, "name")
 		s.EndNamed("name", Work{})
-		for _, st := range p.Loop("faults loop", s, TotalSteps(2), StepSchedule(settings.Schedule{Warmup: 1, Active: 1})).Steps(ctx) {
+		for _, st := range p.Loop("faults loop", s, TotalSteps(2),
+			StepSchedule(settings.Schedule{Warmup: 1, Active: 1})).Steps(ctx) {
 			st.Phase("forward").End()
 			st.AddPhase(Comm, time.Second)
 			done++
@@ -236,11 +238,12 @@ func application(p *Profiler, arm func()) (done int) {
 	return done
 }
 
-// Whatever the application's own code does, and whatever the driver does, the application goes on: no panic comes back through any call, nothing
-// waits, and the error handler hears of it.
+// Whatever the application's own code does, and whatever the driver does, the application goes on: no panic comes back
+// through any call, nothing waits, and the error handler hears of it.
 func TestNoPanicReachesTheApplication(t *testing.T) {
 	for _, at := range []string{
-		"Name", "Devices", "Now", "ThreadInit", "StreamInfo", "Bind", "NewStream", "FreeStream", "NewEvents", "FreeEvents", "Capturing", "Record", "Query",
+		"Name", "Devices", "Now", "ThreadInit", "StreamInfo", "Bind", "NewStream", "FreeStream", "NewEvents", "FreeEvents",
+		"Capturing", "Record", "Query",
 		"Synchronize", "Elapsed", "MemoryUsage", "Close",
 		"OnStart", "OnEnd", "ShouldSample", "NewIDs", "NewSpanID", "RangeStart", "RangeEnd", "Enabled", "Tracer", "Meter",
 		"Node", "Section", "Untimed", "Step", "Summary", "Reset", "SetDevice", "SetDropped", "Handle", "Write", "nothing",
@@ -255,7 +258,8 @@ func TestNoPanicReachesTheApplication(t *testing.T) {
 				f.armed.Store(early)
 				code := faultyCode{f}
 				ids := NewIDGenerator(code)
-				tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), sdktrace.WithSampler(code), sdktrace.WithSpanProcessor(code))
+				tp := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids), sdktrace.WithSampler(code),
+					sdktrace.WithSpanProcessor(code))
 				set := settings.Default()
 				set.MemoryUsage, set.CodeLocation = true, true
 				var mu sync.Mutex
@@ -263,8 +267,10 @@ func TestNoPanicReachesTheApplication(t *testing.T) {
 				done := 0
 				require.NotPanics(t, func() {
 					p, err := New(faultyBackend{newScripted(), f},
-						WithSettings(set), WithTracerProvider(faultyTracers{TracerProvider: tp, fault: f}), WithMeterProvider(faultyMeters{fault: f}),
-						WithIDGenerator(ids), WithAnnotator(code), WithOutputLog(code), WithReport(faultyRecorder{report.NewCollector(), f}), WithLogger(slog.New(faultyLogger{f})),
+						WithSettings(set), WithTracerProvider(faultyTracers{TracerProvider: tp, fault: f}),
+						WithMeterProvider(faultyMeters{fault: f}),
+						WithIDGenerator(ids), WithAnnotator(code), WithOutputLog(code),
+						WithReport(faultyRecorder{report.NewCollector(), f}), WithLogger(slog.New(faultyLogger{f})),
 						WithErrorHandler(func(err error) {
 							mu.Lock()
 							heard = append(heard, err.Error())
@@ -296,7 +302,8 @@ func TestNoPanicReachesTheApplication(t *testing.T) {
 func TestAPanickingTracerCostsNoStatistics(t *testing.T) {
 	f := &fault{at: "Tracer"}
 	f.armed.Store(true)
-	b := newBench(t, newScripted(), WithTracerProvider(faultyTracers{TracerProvider: sdktrace.NewTracerProvider(), fault: f}))
+	b := newBench(t, newScripted(), WithTracerProvider(faultyTracers{TracerProvider: sdktrace.NewTracerProvider(),
+		fault: f}))
 	s := b.p.Stream(3, "main")
 	for range 5 {
 		x := testOp.Start(context.Background(), s)

@@ -39,7 +39,8 @@ func TestAStepOfAHungDeviceEndsItsSpanWhateverIsLogged(t *testing.T) {
 	require.Len(t, f.spans.Ended(), 1)
 }
 
-// Where sections that nobody ends use up a stream, its sections only count. That is said before somebody wonders where the spans are.
+// Where sections that nobody ends use up a stream, its sections only count. That is said before somebody wonders where
+// the spans are.
 func TestForgottenEndsThatUseUpAStreamAreReported(t *testing.T) {
 	set := settings.Default()
 	set.NestDeadline, set.Slots = 10*time.Millisecond, 4
@@ -60,8 +61,9 @@ func TestForgottenEndsThatUseUpAStreamAreReported(t *testing.T) {
 		f.p.poller.tidy()
 		f.p.poller.tidy()
 	}))
-	require.Regexp(t, "^gpuspan: stream \"main\": 4 of its 4 slots are held by sections that were started and not ended, one of `op` for [0-9.]+m?s "+
-		"\\(end them on error paths too, as by defer, or raise `slots`\\); until then sections only count$", f.errors())
+	require.Regexp(t,
+		"^gpuspan: stream \"main\": 4 of its 4 slots are held by sections that were started and not ended, one of `op` for [0-9.]+m?s "+
+			"\\(end them on error paths too, as by defer, or raise `slots`\\); until then sections only count$", f.errors())
 	f.b.query.Store(int32(backend.StatusOK))
 }
 

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// hostClock is the clock of the goroutines that start and end sections: nanoseconds since the profiler began, monotonic.
-// They become wall-clock times when spans are made, with the wall clock's offset of then, so that a step of
+// hostClock is the clock of the goroutines that start and end sections: nanoseconds since the profiler began,
+// monotonic. They become wall-clock times when spans are made, with the wall clock's offset of then, so that a step of
 // the wall clock bends no duration.
 type hostClock struct {
 	base   time.Time
@@ -55,8 +55,8 @@ func (c *hostClock) time(ns int64) time.Time { return c.base.Add(time.Duration(n
 // wall is a point of the axis in unix nanoseconds.
 func (c *hostClock) wall(ns int64) int64 { return c.at(ns, c.offset.Load()) }
 
-// at is wall with an offset that was read before: all times of a section are told by one, so that a step of the wall clock bends none of
-// their differences.
+// at is wall with an offset that was read before: all times of a section are told by one, so that a step of the wall
+// clock bends none of their differences.
 func (c *hostClock) at(ns, offset int64) int64 { return c.unix + ns + offset }
 
 // observe learns steps of the wall clock.

@@ -76,8 +76,8 @@ func (i *spanIDs) fit(parent trace.SpanContext) bool {
 	return i.span.IsValid() && (!parent.IsValid() || parent.TraceID() == i.trace)
 }
 
-// reservation travels in the context in which a span is created. It serves one span: others that span processors start in that context
-// get ids of their own.
+// reservation travels in the context in which a span is created. It serves one span: others that span processors start
+// in that context get ids of their own.
 type reservation struct {
 	ids   spanIDs
 	taken atomic.Bool

@@ -11,8 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
-// Every Start reads the state of its operation while the polling thread counts the sections of others in it: a shared line of the cache would travel
-// between the processors for each section.
+// Every Start reads the state of its operation while the polling thread counts the sections of others in it: a shared
+// line of the cache would travel between the processors for each section.
 func TestWhatStartReadsIsApartFromWhatThePollingThreadWrites(t *testing.T) {
 	const line = 64
 	var st opState
@@ -30,7 +30,8 @@ func TestWhatStartReadsIsApartFromWhatThePollingThreadWrites(t *testing.T) {
 		"clock": unsafe.Offsetof(p.clock), "timeAll": unsafe.Offsetof(p.timeAll), "level": unsafe.Offsetof(p.level),
 		"loops": unsafe.Offsetof(p.loops), "ops": unsafe.Offsetof(p.ops),
 	} {
-		require.True(t, at+line <= statuses || at >= after+line, "%s at %d, counters from %d to %d", name, at, statuses, after)
+		require.True(t, at+line <= statuses || at >= after+line, "%s at %d, counters from %d to %d", name, at, statuses,
+			after)
 	}
 }
 
@@ -42,7 +43,8 @@ func TestStartAndEndTouchThreeLinesOfASlot(t *testing.T) {
 	}
 	var sl slot
 	require.Zero(t, unsafe.Sizeof(sl)%line)
-	require.LessOrEqual(t, unsafe.Offsetof(sl.rec)+unsafe.Offsetof(sl.rec.work)+unsafe.Sizeof(sl.rec.work), uintptr(3*line))
+	require.LessOrEqual(t, unsafe.Offsetof(sl.rec)+unsafe.Offsetof(sl.rec.work)+unsafe.Sizeof(sl.rec.work),
+		uintptr(3*line))
 	require.Less(t, unsafe.Offsetof(sl.rec)+unsafe.Offsetof(sl.rec.annotation), uintptr(3*line))
 	require.LessOrEqual(t, maxPhases+2, 1<<7-1, "the index of a phase fits")
 	require.LessOrEqual(t, settings.MaxSlots, 1<<16, "the index of a slot fits")

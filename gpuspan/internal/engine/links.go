@@ -33,10 +33,10 @@ func (e *extra) link(sc trace.SpanContext, items int64) {
 
 func notSampled(l trace.Link) bool { return !l.SpanContext.IsSampled() }
 
-// shareLinks puts on the links of a batch what each request had of it, in one array of attributes, and returns those that
-// the span is to have: at most limit if that is not 0, those that are sampled first. items are those of the section. Equal
-// parts go without saying, and shares follow from items, unless there may be requests without a link: as many as kept are
-// known to stay.
+// shareLinks puts on the links of a batch what each request had of it, in one array of attributes, and returns those
+// that the span is to have: at most limit if that is not 0, those that are sampled first. items are those of the
+// section. Equal parts go without saying, and shares follow from items, unless there may be requests without a link: as
+// many as kept are known to stay.
 func (e *extra) shareLinks(attrs []attribute.KeyValue, items int64, kept, limit int) []trace.Link {
 	links := e.links
 	if e.kept = len(links); limit > 0 {
@@ -72,8 +72,8 @@ func equalParts(shares []int64) bool {
 // usualLinks is what an SDK keeps that is not told otherwise.
 const usualLinks = 128
 
-// checkLinks counts the links that a batch's span has not, and learns the SDK's limit: it throws away the first links where
-// later ones come, each time by moving all others, and does not look which of them are sampled.
+// checkLinks counts the links that a batch's span has not, and learns the SDK's limit: it throws away the first links
+// where later ones come, each time by moving all others, and does not look which of them are sampled.
 func (t *emitter) checkLinks(e *extra, span trace.Span) {
 	given := e.kept
 	if s, ok := span.(interface{ DroppedLinks() int }); ok {
@@ -93,6 +93,7 @@ func (t *emitter) checkLinks(e *extra, span trace.Span) {
 	if t.linkLimit > 0 {
 		remedy = "the tracer provider keeps as many; set OTEL_SPAN_LINK_COUNT_LIMIT or SpanLimits.LinkCountLimit to 1024"
 	}
-	t.p.errors.report("links", fmt.Errorf("the span of a batch of %d requests links to %d of them, the others' accounts miss it (%s)",
+	t.p.errors.report("links", fmt.Errorf(
+		"the span of a batch of %d requests links to %d of them, the others' accounts miss it (%s)",
 		e.batch, e.kept, remedy))
 }

@@ -186,7 +186,8 @@ func TestMemoryIsFlat(t *testing.T) {
 	before, resident := heap(), residentMemory()
 	run(n)
 	after, resident2 := heap(), residentMemory()
-	t.Logf("%d sections: heap %d KiB before, %d KiB after; resident %d MiB, %d MiB", n, before>>10, after>>10, resident>>20, resident2>>20)
+	t.Logf("%d sections: heap %d KiB before, %d KiB after; resident %d MiB, %d MiB", n, before>>10, after>>10,
+		resident>>20, resident2>>20)
 	if after > before+512<<10 {
 		t.Errorf("heap grew from %d to %d bytes in %d sections", before, after, n)
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Loop is train.Loop. Without a profiler or a stream it runs its body, counts and ends all the same: what the program does must not
-// depend on whether it is measured.
+// Loop is train.Loop. Without a profiler or a stream it runs its body, counts and ends all the same: what the program
+// does must not depend on whether it is measured.
 type Loop struct {
 	p      *Profiler // nil: nothing is measured
 	s      *Stream
@@ -71,7 +71,8 @@ func (p *Profiler) Loop(name string, s *Stream, opts ...func(*LoopConfig)) *Loop
 	return &Loop{p: p, s: s, op: p.steps.operation(name), config: c}
 }
 
-// newStepOperation makes the operation of the steps of all loops of a name, so that a loop may be made for each epoch or evaluation.
+// newStepOperation makes the operation of the steps of all loops of a name, so that a loop may be made for each epoch
+// or evaluation.
 func newStepOperation(name string) *Operation {
 	return NewOperation(name, func(c *OperationConfig) { c.Info.Type = semconv.GPUOperationTypeStep })
 }
@@ -167,7 +168,8 @@ func (l *Loop) begin(ctx context.Context) (*Step, context.Context) {
 	return st, context.WithValue(st.ctx, stepKey{}, st)
 }
 
-// hostStart is when a step begins on the host: where the one before it ended, so that steps leave no gap there either, else now.
+// hostStart is when a step begins on the host: where the one before it ended, so that steps leave no gap there either,
+// else now.
 func (l *Loop) hostStart() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,8 +24,8 @@ const (
 // Version is the version of this module, on the instrumentation scope of its spans and metrics.
 const Version = "0.1.0"
 
-// durationBuckets are the default boundaries of gpu.operation.duration in seconds, those of the Collector's gpu_metrics: 1
-// and 3 of each decade from 1 µs to 30 s. Each is a series for each operation and device in Prometheus.
+// durationBuckets are the default boundaries of gpu.operation.duration in seconds, those of the Collector's
+// gpu_metrics: 1 and 3 of each decade from 1 µs to 30 s. Each is a series for each operation and device in Prometheus.
 var durationBuckets = []float64{
 	1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10, 30,
 }
@@ -39,8 +39,8 @@ var dropNames = [dropReasons]string{
 	dropCaptured:    semconv.GpuspanDropReasonCaptured,
 }
 
-// metrics are the instruments of a profiler. Counts come from callbacks over the tallies, so that counting a section costs no
-// instrument; only durations are recorded one by one.
+// metrics are the instruments of a profiler. Counts come from callbacks over the tallies, so that counting a section
+// costs no instrument; only durations are recorded one by one.
 type metrics struct {
 	p         *Profiler
 	callback  *farewell
@@ -64,7 +64,8 @@ func newMetrics(p *Profiler) *metrics {
 func (m *metrics) make() {
 	p := m.p
 	defer p.guard("instruments were made")
-	meter := p.cfg.Meters.Meter(scopeName, metric.WithInstrumentationVersion(Version), metric.WithSchemaURL(semconv.SchemaURL))
+	meter := p.cfg.Meters.Meter(scopeName, metric.WithInstrumentationVersion(Version),
+		metric.WithSchemaURL(semconv.SchemaURL))
 	var first error
 	check := func(err error) {
 		if err != nil && first == nil {
@@ -98,26 +99,33 @@ func (m *metrics) make() {
 	}
 	if p.cfg.Metrics != settings.MetricsOff {
 		h, err := meter.Float64Histogram(semconv.GPUOperationDurationName, metric.WithUnit(semconv.GPUOperationDurationUnit),
-			metric.WithDescription(semconv.GPUOperationDurationDescription), metric.WithExplicitBucketBoundaries(durationBuckets...))
+			metric.WithDescription(semconv.GPUOperationDurationDescription),
+			metric.WithExplicitBucketBoundaries(durationBuckets...))
 		check(err)
 		m.durations = h
 		m.count = counter(semconv.GPUOperationCountName, semconv.GPUOperationCountUnit, semconv.GPUOperationCountDescription)
 		m.items = counter(semconv.GPUOperationItemsName, semconv.GPUOperationItemsUnit, semconv.GPUOperationItemsDescription)
 		m.io = counter(semconv.GPUOperationIOName, semconv.GPUOperationIOUnit, semconv.GPUOperationIODescription)
-		m.flops = floatCounter(semconv.GPUOperationFLOPSName, semconv.GPUOperationFLOPSUnit, semconv.GPUOperationFLOPSDescription)
+		m.flops = floatCounter(semconv.GPUOperationFLOPSName, semconv.GPUOperationFLOPSUnit,
+			semconv.GPUOperationFLOPSDescription)
 	}
 	m.sections = counter(semconv.GpuspanSectionsName, semconv.GpuspanSectionsUnit, semconv.GpuspanSectionsDescription)
 	m.dropped = counter(semconv.GpuspanDroppedName, semconv.GpuspanDroppedUnit, semconv.GpuspanDroppedDescription)
-	m.lostLinks = counter(semconv.GpuspanLinksDroppedName, semconv.GpuspanLinksDroppedUnit, semconv.GpuspanLinksDroppedDescription)
+	m.lostLinks = counter(semconv.GpuspanLinksDroppedName, semconv.GpuspanLinksDroppedUnit,
+		semconv.GpuspanLinksDroppedDescription)
 	m.misuses = counter(semconv.GpuspanMisusesName, semconv.GpuspanMisusesUnit, semconv.GpuspanMisusesDescription)
-	m.anomalies = counter(semconv.GpuspanClockAnomaliesName, semconv.GpuspanClockAnomaliesUnit, semconv.GpuspanClockAnomaliesDescription)
+	m.anomalies = counter(semconv.GpuspanClockAnomaliesName, semconv.GpuspanClockAnomaliesUnit,
+		semconv.GpuspanClockAnomaliesDescription)
 	m.usage = upDown(semconv.GpuspanPoolUsageName, semconv.GpuspanPoolUsageUnit, semconv.GpuspanPoolUsageDescription)
 	m.limit = upDown(semconv.GpuspanPoolLimitName, semconv.GpuspanPoolLimitUnit, semconv.GpuspanPoolLimitDescription)
 	m.age = gauge(semconv.GpuspanPendingAgeName, semconv.GpuspanPendingAgeUnit, semconv.GpuspanPendingAgeDescription)
-	m.errorBound = gauge(semconv.GpuspanTimingErrorName, semconv.GpuspanTimingErrorUnit, semconv.GpuspanTimingErrorDescription)
+	m.errorBound = gauge(semconv.GpuspanTimingErrorName, semconv.GpuspanTimingErrorUnit,
+		semconv.GpuspanTimingErrorDescription)
 	m.drift = gauge(semconv.GpuspanClockDriftName, semconv.GpuspanClockDriftUnit, semconv.GpuspanClockDriftDescription)
-	m.floor = gauge(semconv.GpuspanFloorDurationName, semconv.GpuspanFloorDurationUnit, semconv.GpuspanFloorDurationDescription)
-	m.overhead = floatCounter(semconv.GpuspanOverheadDurationName, semconv.GpuspanOverheadDurationUnit, semconv.GpuspanOverheadDurationDescription)
+	m.floor = gauge(semconv.GpuspanFloorDurationName, semconv.GpuspanFloorDurationUnit,
+		semconv.GpuspanFloorDurationDescription)
+	m.overhead = floatCounter(semconv.GpuspanOverheadDurationName, semconv.GpuspanOverheadDurationUnit,
+		semconv.GpuspanOverheadDurationDescription)
 	if first == nil {
 		m.callback.live.Store(m)
 		var entry metric.Registration
@@ -136,11 +144,12 @@ func (m *metrics) freeze(ctx context.Context) {
 	m.callback.freeze(ctx)
 }
 
-// tracerOptions mark the tracer's scope: who sees gpu.metrics.emitted need not make the first five gpu.operation.* metrics
-// from the spans. Without a MeterProvider nothing leaves the process, and then somebody must.
+// tracerOptions mark the tracer's scope: who sees gpu.metrics.emitted need not make the first five gpu.operation.*
+// metrics from the spans. Without a MeterProvider nothing leaves the process, and then somebody must.
 func (m *metrics) tracerOptions(scope []attribute.KeyValue) []trace.TracerOption {
 	return []trace.TracerOption{
-		trace.WithInstrumentationVersion(Version), trace.WithSchemaURL(schemaURL), trace.WithInstrumentationAttributes(m.scope(scope)...),
+		trace.WithInstrumentationVersion(Version), trace.WithSchemaURL(schemaURL),
+		trace.WithInstrumentationAttributes(m.scope(scope)...),
 	}
 }
 
@@ -162,7 +171,8 @@ func (st *opState) attributesOf() *metricAttrs {
 		kv = append(kv, semconv.GPUOperationCategoryKey.String(i.Category))
 	}
 	with := func(extra ...attribute.KeyValue) []metric.ObserveOption {
-		return []metric.ObserveOption{metric.WithAttributeSet(attribute.NewSet(append(append([]attribute.KeyValue(nil), kv...), extra...)...))}
+		return []metric.ObserveOption{metric.WithAttributeSet(attribute.NewSet(
+			append(append([]attribute.KeyValue(nil), kv...), extra...)...))}
 	}
 	a := &metricAttrs{base: kv, count: with(), items: with()}
 	if i.ItemType != "" {

@@ -22,7 +22,8 @@ type names struct {
 	dropped  int64
 }
 
-// maxNameLength bounds a name, in bytes, so that a bounded number of them takes bounded memory. Mangled names of kernels stay below it.
+// maxNameLength bounds a name, in bytes, so that a bounded number of them takes bounded memory. Mangled names of
+// kernels stay below it.
 const maxNameLength = 4096
 
 func (n *names) init(limit int, create func(string) *Operation) {

@@ -11,8 +11,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// scripted is a backend whose device does nothing and is done at once, unless a test says otherwise. It costs next to nothing, so
-// benchmarks over it show what the library costs.
+// scripted is a backend whose device does nothing and is done at once, unless a test says otherwise. It costs next to
+// nothing, so benchmarks over it show what the library costs.
 type scripted struct {
 	devices []backend.Device
 
@@ -41,7 +41,8 @@ type scripted struct {
 }
 
 func newScripted() *scripted {
-	return &scripted{live: map[backend.Event]bool{}, devices: []backend.Device{{UUID: "GPU-test", Model: "Test", Vendor: "test"}}}
+	return &scripted{live: map[backend.Event]bool{}, devices: []backend.Device{{UUID: "GPU-test", Model: "Test",
+		Vendor: "test"}}}
 }
 
 func (b *scripted) Name() string                               { return "cuda_event" }

@@ -12,8 +12,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// observe is the callback of all observable instruments. It runs on the metric reader's goroutine and asks no driver, so
-// it answers also while the polling thread hangs in one.
+// observe is the callback of all observable instruments. It runs on the metric reader's goroutine and asks no driver,
+// so it answers also while the polling thread hangs in one.
 func (m *metrics) observe(_ context.Context, o metric.Observer) error {
 	m.observeOperations(o)
 	if !m.p.stopped.Load() {

@@ -29,7 +29,8 @@ type OperationConfig struct {
 	Attributes []attribute.KeyValue // on each span
 }
 
-// Operation is something that can be timed. It holds no measurements and works with any number of Profilers. A nil Operation does nothing.
+// Operation is something that can be timed. It holds no measurements and works with any number of Profilers. A nil
+// Operation does nothing.
 type Operation struct {
 	id    uint32 // index into a Profiler's states
 	cfg   OperationConfig
@@ -66,7 +67,8 @@ func newOperation(c OperationConfig) *Operation {
 	return o
 }
 
-// ValidText replaces what is no UTF-8: OTLP cannot encode it, and a batch with such a span would be lost whole, with the spans of others.
+// ValidText replaces what is no UTF-8: OTLP cannot encode it, and a batch with such a span would be lost whole, with
+// the spans of others.
 func ValidText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // Real is o, or nil for one that NewOperation did not make: a zero value does what nil does.
@@ -125,7 +127,8 @@ func (o *Operation) Launch(ctx context.Context, s *Stream, f func()) {
 	}
 }
 
-// graph is the operation as a launch of a graph: the type is an attribute of metrics, so it cannot differ from run to run.
+// graph is the operation as a launch of a graph: the type is an attribute of metrics, so it cannot differ from run to
+// run.
 func (o *Operation) graph() *Operation {
 	if o == nil || o.cfg.Info.Type == semconv.GPUOperationTypeGraph {
 		return o

@@ -19,15 +19,17 @@ const maxOperations = 4096
 
 const overflowName = "(other)"
 
-// opState is what one profiler knows of one operation. What the goroutines that start sections write is apart from what the polling
-// thread writes, so that neither takes lines of the cache from the other.
+// opState is what one profiler knows of one operation. What the goroutines that start sections write is apart from what
+// the polling thread writes, so that neither takes lines of the cache from the other.
 type opState struct {
 	op *Operation
 
 	inner     atomic.Pointer[[]*place] // within other sections
 	outermost place                    // as an outermost section
 
-	timed tally // sections that took a slot, added by the polling thread when they are read back; and all steps, those without a slot when they end
+	// sections that took a slot, added by the polling thread when they are read back; and all steps, those without a slot
+	// when they end
+	timed tally
 
 	metricAttrs atomic.Pointer[metricAttrs]
 

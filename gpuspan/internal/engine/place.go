@@ -9,8 +9,9 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
-// place is an operation at one place in the nesting of sections, so that the report's tree is the same whether traces are sampled or not. Sections that are
-// not timed count here; each operation has a place as an outermost section, and one below each place that it ran in.
+// place is an operation at one place in the nesting of sections, so that the report's tree is the same whether traces
+// are sampled or not. Sections that are not timed count here; each operation has a place as an outermost section, and
+// one below each place that it ran in.
 type place struct {
 	st     *opState
 	parent *place // nil: outermost
@@ -30,7 +31,8 @@ type place struct {
 }
 
 const (
-	// maxPlaces bounds the places of one profiler to half of what report.Collector holds. What comes beyond these limits counts as outermost.
+	// maxPlaces bounds the places of one profiler to half of what report.Collector holds. What comes beyond these limits
+	// counts as outermost.
 	maxPlaces   = 2048
 	maxDepth    = 64 // recursions
 	maxChildren = 64 // each is looked at
@@ -138,7 +140,8 @@ func (pl *place) report(rec report.Recorder) {
 		return
 	}
 	pl.reported = now
-	w := Work{Items: now.items - last.items, Read: now.read - last.read, Written: now.written - last.written, Bytes: now.bytes - last.bytes}
+	w := Work{Items: now.items - last.items, Read: now.read - last.read, Written: now.written - last.written,
+		Bytes: now.bytes - last.bytes}
 	var copied [directions]int64
 	for d := range copied {
 		copied[d] = now.copied[d] - last.copied[d]
@@ -161,7 +164,8 @@ func (pl *place) report(rec report.Recorder) {
 	}
 }
 
-// tell passes runs on, and the work of chunks also to what runs around them, unless that states work of its own where it is not timed either.
+// tell passes runs on, and the work of chunks also to what runs around them, unless that states work of its own where
+// it is not timed either.
 func (pl *place) tell(rec report.Recorder, n int64, s report.Sample) {
 	rec.Untimed(pl.node(rec), n, s)
 	for pl.chunked.Load() && pl.parent != nil && !pl.parent.untimed.stated() {

@@ -47,7 +47,8 @@ func (t *poller) place(all bool) {
 // canPlace reports whether all of a nest lies between anchors.
 func (t *poller) canPlace(n *nest, now int64) bool {
 	for i := range n.count() {
-		if r := n.record(i); r.device != nil && r.timed && r.device.anchorer != nil && !r.device.anchorer.Bracketed(&r.stamps) {
+		if r := n.record(i); r.device != nil && r.timed && r.device.anchorer != nil &&
+			!r.device.anchorer.Bracketed(&r.stamps) {
 			return tooOld(n.read, now, placeLimit)
 		}
 	}

@@ -217,7 +217,8 @@ func (t *poller) upkeep(busy bool) (wait time.Duration) {
 		}
 		w, st := t.maintain(d, busy || t.p.loops.Load() > 0)
 		if st != backend.StatusOK && st != d.failed && st != backend.StatusDeinitialized {
-			t.p.errors.report("anchor", fmt.Errorf("device %d: %w", d.info.Ordinal, &backend.StatusError{Call: "cannot anchor the clock", Status: st}))
+			t.p.errors.report("anchor", fmt.Errorf("device %d: %w", d.info.Ordinal,
+				&backend.StatusError{Call: "cannot anchor the clock", Status: st}))
 		}
 		d.failed = st
 		if w > 0 && (wait == 0 || w < wait) {

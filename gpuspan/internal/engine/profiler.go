@@ -121,7 +121,10 @@ func New(b backend.Backend, opts ...func(*Config)) (*Profiler, error) {
 
 	p.recorder = c.Recorder
 	if p.recorder == nil && c.Report {
-		p.recorder = report.NewCollector(report.WithClock(func() time.Time { return time.Unix(0, p.clock.wall(p.clock.now())) }))
+		p.recorder = report.NewCollector(report.WithClock(func() time.Time {
+			return time.Unix(0,
+				p.clock.wall(p.clock.now()))
+		}))
 	}
 	p.metrics = newMetrics(p)
 	p.tracer = sync.OnceValue(func() trace.Tracer { return p.newTracer(nil) })
@@ -170,7 +173,8 @@ func (p *Profiler) openBackend() error {
 			failure = errors.Join(failure, b.Close())
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), p.cfg.OpenTimeout, errors.New("the driver does not answer"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), p.cfg.OpenTimeout,
+		errors.New("the driver does not answer"))
 	defer cancel()
 	err := t.call(ctx, open)
 	if err != nil && ctx.Err() != nil { // the thread hangs in the driver: it is left behind
@@ -251,8 +255,8 @@ func (p *Profiler) Snapshot() report.Summary {
 	return p.summary()
 }
 
-// catchUp brings the statistics up to date: what the device has finished, and counts of untimed sections. A polling thread that hangs in the
-// driver only costs this.
+// catchUp brings the statistics up to date: what the device has finished, and counts of untimed sections. A polling
+// thread that hangs in the driver only costs this.
 func (p *Profiler) catchUp() {
 	if p.stopped.Load() {
 		return

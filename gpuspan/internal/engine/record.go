@@ -9,8 +9,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// recordStart records the start event of an open slot. The stream's mutex is held around every record, so that the order
-// of the pending FIFO is the order on the stream.
+// recordStart records the start event of an open slot. The stream's mutex is held around every record, so that the
+// order of the pending FIFO is the order on the stream.
 func (s *Stream) recordStart(sl *slot) {
 	r := &sl.rec
 	if s.failed != backend.StatusOK {
@@ -65,8 +65,8 @@ func (s *Stream) refused(r *record, st backend.Status) {
 	}
 }
 
-// record enqueues an event, unless the stream captures a graph: nothing runs then, and the event would have no time. A panicking backend
-// counts as a refusal.
+// record enqueues an event, unless the stream captures a graph: nothing runs then, and the event would have no time. A
+// panicking backend counts as a refusal.
 func (s *Stream) record(c *backend.Call) (st backend.Status) {
 	st = backend.StatusPanic
 	defer func() {
@@ -80,17 +80,20 @@ func (s *Stream) record(c *backend.Call) (st backend.Status) {
 	return s.recordHere(c)
 }
 
-// recordHere records in the context that is current; for the legacy stream the question whether it captures needs that, too.
+// recordHere records in the context that is current; for the legacy stream the question whether it captures needs that,
+// too.
 func (s *Stream) recordHere(c *backend.Call) backend.Status {
 	if s.capture {
-		if capturing, st := s.backend.Capturing(s.handle); capturing || st.Capture() { // another error shows again at the record
+		// another error shows again at the record
+		if capturing, st := s.backend.Capturing(s.handle); capturing || st.Capture() {
 			return backend.StatusCapturedEvent
 		}
 	}
 	return s.backend.Record(c)
 }
 
-// recordBound makes the stream's context current for the record. It is apart from record, whose every deferred call costs all records.
+// recordBound makes the stream's context current for the record. It is apart from record, whose every deferred call
+// costs all records.
 func (s *Stream) recordBound(c *backend.Call) backend.Status {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -39,7 +39,8 @@ func TestTheApplicationsCodeMayUseTheProfiler(t *testing.T) {
 	c := &caller{faultyCode: faultyCode{&fault{}}}
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(c))
 	b := newScripted()
-	p, err := New(b, WithTracerProvider(tp), WithAnnotator(c), WithOutputLog(c), WithErrorHandler(func(error) { c.again() }))
+	p, err := New(b, WithTracerProvider(tp), WithAnnotator(c), WithOutputLog(c),
+		WithErrorHandler(func(error) { c.again() }))
 	require.NoError(t, err)
 	s := p.Stream(3, "main")
 	op, inside := NewOperation("op", PrintReport(c)), NewOperation("inside")

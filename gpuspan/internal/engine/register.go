@@ -49,7 +49,10 @@ func (p *Profiler) Stream(h uintptr, name string, opts ...func(*StreamConfig)) *
 	var err error
 	ctx, cancel := context.WithTimeout(context.Background(), registerLimit)
 	defer cancel()
-	if callErr := p.poller.call(ctx, func() { s, err = p.poller.register(backend.StreamHandle(h), name, c) }); callErr != nil {
+	if callErr := p.poller.call(ctx, func() {
+		s, err = p.poller.register(backend.StreamHandle(h), name,
+			c)
+	}); callErr != nil {
 		if errors.Is(callErr, errStopped) {
 			return nil
 		}
@@ -63,7 +66,8 @@ func (p *Profiler) Stream(h uintptr, name string, opts ...func(*StreamConfig)) *
 	return s
 }
 
-// currentContext asks for the calling OS thread's context. What the driver refuses shows again when the stream is resolved.
+// currentContext asks for the calling OS thread's context. What the driver refuses shows again when the stream is
+// resolved.
 func (p *Profiler) currentContext() (c backend.Context) {
 	defer p.guard("the current context was asked for")
 	c, _ = p.backend.Current()
@@ -177,8 +181,8 @@ func (t *poller) register(h backend.StreamHandle, name string, c StreamConfig) (
 	return s, err
 }
 
-// openStreamOf finds the stream of a handle. One that was refused may be registered again, with other options; without a device many streams may have
-// the same handle, so that names tell those of host times apart.
+// openStreamOf finds the stream of a handle. One that was refused may be registered again, with other options; without
+// a device many streams may have the same handle, so that names tell those of host times apart.
 func openStreamOf(streams []*Stream, h backend.StreamHandle, name string, c StreamConfig) (known, refused *Stream) {
 	for _, s := range streams {
 		s.mu.Lock()
@@ -218,10 +222,12 @@ func (t *poller) openStream(s *Stream, h backend.StreamHandle, c StreamConfig, o
 	info, err := p.backend.StreamInfo(h, c.current)
 	ordinal, kind := info.Device, info.Kind
 	if kind == backend.StreamPerThread {
-		return errors.New("the per-thread default stream means a different stream on each OS thread (create a stream and use it)")
+		return errors.New(
+			"the per-thread default stream means a different stream on each OS thread (create a stream and use it)")
 	}
 	if kind == backend.StreamLegacy && !c.Legacy && !c.Foreign {
-		return errors.New("the legacy default stream waits for all blocking streams, so its times include theirs (create a stream, or pass AllowLegacy)")
+		return errors.New(
+			"the legacy default stream waits for all blocking streams, so its times include theirs (create a stream, or pass AllowLegacy)")
 	}
 	if err != nil {
 		return fmt.Errorf("cannot resolve the device of handle %#x: %w", uintptr(h), err)
@@ -249,8 +255,8 @@ func (t *poller) openStream(s *Stream, h backend.StreamHandle, c StreamConfig, o
 
 const selfTestLimit = 50 * time.Millisecond
 
-// selfTest finds out whether a thread without a context can record on the stream, which saves making the context current
-// around each record. The thread is fresh and ends with the goroutine, as that one never unlocks it.
+// selfTest finds out whether a thread without a context can record on the stream, which saves making the context
+// current around each record. The thread is fresh and ends with the goroutine, as that one never unlocks it.
 func (t *poller) selfTest(s *Stream) bool {
 	if c, st := s.backend.Capturing(s.handle); c || st != backend.StatusOK {
 		return false // a record now would end up in the application's graph

@@ -186,8 +186,8 @@ func (x Section) Context(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, &sectionSpan{Span: trace.SpanFromContext(ctx), section: x})
 }
 
-// sectionSpan carries a section in a context in the place of the span around it, so that Start finds both with one look-up. It is
-// that span in all else.
+// sectionSpan carries a section in a context in the place of the span around it, so that Start finds both with one
+// look-up. It is that span in all else.
 type sectionSpan struct {
 	trace.Span
 	section Section

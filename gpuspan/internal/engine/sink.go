@@ -11,13 +11,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Sink takes the spans of sections instead of a tracer. Calls come from one goroutine of each profiler. What it is given is the caller's again
-// when the call returns, but for Scope and Constant, which never change.
+// Sink takes the spans of sections instead of a tracer. Calls come from one goroutine of each profiler. What it is
+// given is the caller's again when the call returns, but for Scope and Constant, which never change.
 type Sink interface {
 	Section(*SinkSpan)
 }
 
-// SinkSpan is the span of a section. Its attributes are Facts, those of Constant, and Attributes; no key is among two of them.
+// SinkSpan is the span of a section. Its attributes are Facts, those of Constant, and Attributes; no key is among two
+// of them.
 type SinkSpan struct {
 	Context    trace.SpanContext
 	Parent     trace.SpanContext
@@ -53,7 +54,8 @@ func (r *record) records(parent trace.SpanContext) bool {
 	if !parent.IsValid() || parent.IsSampled() {
 		return true
 	}
-	return r.extra != nil && slices.ContainsFunc(r.extra.links, func(l trace.Link) bool { return l.SpanContext.IsSampled() })
+	return r.extra != nil && slices.ContainsFunc(r.extra.links,
+		func(l trace.Link) bool { return l.SpanContext.IsSampled() })
 }
 
 // sinkSpan hands a section's span to the sink. parent is valid where the section lies in another.
@@ -82,7 +84,8 @@ func (t *emitter) sinkSpan(r *record, s *Stream, parent trace.SpanContext) {
 	}
 	x.Scope = s.sinkScope(r.timed && r.flags&flagGiven == 0)
 	x.Facts.of(r, t.p.clock)
-	if own := r.extra != nil && len(r.extra.attrs) > 0 || len(t.p.cfg.Attributes) > 0; own { // the application's may repeat keys
+	// the application's may repeat keys
+	if own := r.extra != nil && len(r.extra.attrs) > 0 || len(t.p.cfg.Attributes) > 0; own {
 		t.attrs = t.p.describe(t.attrs[:0], &x.Facts, r, s)
 		x.Facts.Known, x.Constant, x.Attributes = 0, nil, lastOfEach(t.attrs)
 	} else {
@@ -96,7 +99,8 @@ func (t *emitter) sinkSpan(r *record, s *Stream, parent trace.SpanContext) {
 
 // sinkContext is the identity of a section's span: that which was reserved, else drawn.
 func (p *Profiler) sinkContext(r *record, parent trace.SpanContext) trace.SpanContext {
-	c := trace.SpanContextConfig{TraceID: parent.TraceID(), TraceFlags: parent.TraceFlags() | trace.FlagsSampled, TraceState: parent.TraceState()}
+	c := trace.SpanContextConfig{TraceID: parent.TraceID(), TraceFlags: parent.TraceFlags() | trace.FlagsSampled,
+		TraceState: parent.TraceState()}
 	switch {
 	case r.extra != nil && r.extra.ids.fit(parent):
 		c.TraceID, c.SpanID = r.extra.ids.trace, r.extra.ids.span
@@ -135,7 +139,8 @@ func (s *Stream) sinkScope(timed bool) *SinkScope {
 func (d *device) sinkScopes(p *Profiler) [2]*SinkScope {
 	if d.forSink[0] == nil {
 		for i, timed := range []bool{true, false} {
-			d.forSink[i] = &SinkScope{Name: scopeName, Version: Version, Schema: schemaURL, Attributes: p.metrics.scope(d.scope(p, timed))}
+			d.forSink[i] = &SinkScope{Name: scopeName, Version: Version, Schema: schemaURL,
+				Attributes: p.metrics.scope(d.scope(p, timed))}
 		}
 	}
 	return d.forSink

@@ -85,7 +85,8 @@ func (r *ring) pop() {
 
 func (r *ring) at(i int) int32 { return r.buf[r.place(i)] }
 
-// place is where the i-th element is or comes to be. A comparison, for a division would cost more than the rest of push.
+// place is where the i-th element is or comes to be. A comparison, for a division would cost more than the rest of
+// push.
 func (r *ring) place(i int) int {
 	if i += r.head; i >= len(r.buf) {
 		i -= len(r.buf)

@@ -23,10 +23,12 @@ func TestStreamsThatCannotBeTimedGetHostTimes(t *testing.T) {
 		want  string
 	}{
 		{"per thread", func(b *scripted) { b.kind = backend.StreamPerThread }, nil, false, "per-thread default stream"},
-		{"per thread, legacy allowed", func(b *scripted) { b.kind = backend.StreamPerThread }, []StreamOption{AllowLegacy()}, false, "per-thread default stream"},
+		{"per thread, legacy allowed", func(b *scripted) { b.kind = backend.StreamPerThread }, []StreamOption{AllowLegacy()},
+			false, "per-thread default stream"},
 		{"legacy", func(b *scripted) { b.kind = backend.StreamLegacy }, nil, false, "AllowLegacy"},
 		{"legacy, allowed", func(b *scripted) { b.kind = backend.StreamLegacy }, []StreamOption{AllowLegacy()}, true, ""},
-		{"unknown handle", func(b *scripted) { b.infoErr = errors.New("no such stream") }, nil, false, "handle 0x3: no such stream"},
+		{"unknown handle", func(b *scripted) { b.infoErr = errors.New("no such stream") }, nil, false,
+			"handle 0x3: no such stream"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newScripted()
@@ -64,7 +66,8 @@ func TestAFailedSelfTestChoosesTheBoundPath(t *testing.T) {
 		status, _ := f.status(i)
 		require.Equal(t, "ok", status)
 	}
-	require.Eventually(t, func() bool { return b.bound.Load() == 0 }, 20*time.Second, time.Millisecond, "every Bind is undone")
+	require.Eventually(t, func() bool { return b.bound.Load() == 0 }, 20*time.Second, time.Millisecond,
+		"every Bind is undone")
 }
 
 func TestAStreamMayAskForTheBoundPath(t *testing.T) {
@@ -76,7 +79,8 @@ func TestAStreamMayAskForTheBoundPath(t *testing.T) {
 	f.flush(t)
 	status, _ := f.status(0)
 	require.Equal(t, "ok", status)
-	require.Eventually(t, func() bool { return f.b.bound.Load() == 0 }, 20*time.Second, time.Millisecond, "every Bind is undone")
+	require.Eventually(t, func() bool { return f.b.bound.Load() == 0 }, 20*time.Second, time.Millisecond,
+		"every Bind is undone")
 }
 
 func TestAStreamUnderCaptureIsNotSelfTested(t *testing.T) {
@@ -123,7 +127,8 @@ func TestTooManyStreamsOnlyCount(t *testing.T) {
 	require.Contains(t, f.errors(), `stream "c": too many streams`)
 }
 
-// Who asks for the stream with each request must not run out of streams where there is no device, or where the stream is refused.
+// Who asks for the stream with each request must not run out of streams where there is no device, or where the stream
+// is refused.
 func TestTheSameStreamOfHostTimesIsRegisteredOnce(t *testing.T) {
 	legacy := newScripted()
 	legacy.kind = backend.StreamLegacy

@@ -10,8 +10,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
-// reclaim gives up open sections that nobody will end: those older than OpenLimit, and on a stream without free slots those whose
-// outermost section has ended NestDeadline ago. A forgotten End would otherwise cost a slot for ever.
+// reclaim gives up open sections that nobody will end: those older than OpenLimit, and on a stream without free slots
+// those whose outermost section has ended NestDeadline ago. A forgotten End would otherwise cost a slot for ever.
 func (t *poller) reclaim(s *Stream) {
 	now := t.p.clock.now()
 	s.mu.Lock()
@@ -40,9 +40,10 @@ func (t *poller) reclaim(s *Stream) {
 		}
 	}
 	if full && 2*forgotten.n > len(s.slots) && tooOld(forgotten.since, now, t.p.cfg.NestDeadline) {
-		t.p.errors.report("forgotten", fmt.Errorf("stream %q: %d of its %d slots are held by sections that were started and not ended, one of `%s` for %s "+
-			"(end them on error paths too, as by defer, or raise `slots`); until then sections only count",
-			s.name, forgotten.n, len(s.slots), forgotten.name, time.Duration(now-forgotten.since).Round(time.Millisecond)))
+		t.p.errors.report("forgotten",
+			fmt.Errorf("stream %q: %d of its %d slots are held by sections that were started and not ended, one of `%s` for %s "+
+				"(end them on error paths too, as by defer, or raise `slots`); until then sections only count",
+				s.name, forgotten.n, len(s.slots), forgotten.name, time.Duration(now-forgotten.since).Round(time.Millisecond)))
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// watchdog writes one log line for each section that the device does not finish. It has a goroutine of its own, for a device that
-// hangs may take the polling thread with it into the driver.
+// watchdog writes one log line for each section that the device does not finish. It has a goroutine of its own, for a
+// device that hangs may take the polling thread with it into the driver.
 type watchdog struct {
 	p    *Profiler
 	quit chan struct{}

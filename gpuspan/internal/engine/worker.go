@@ -53,8 +53,8 @@ func (w *worker) call(ctx context.Context, f func()) error {
 	}
 }
 
-// keep runs f until it reports that it is done, again and again where code of the application ends the goroutine by runtime.Goexit, as test
-// helpers do.
+// keep runs f until it reports that it is done, again and again where code of the application ends the goroutine by
+// runtime.Goexit, as test helpers do.
 func (w *worker) keep(f func() (quit bool)) {
 	quit := false
 	defer func() {

@@ -76,7 +76,8 @@ func (a *API) Elapsed(from, to backend.Event) (float64, backend.Status) {
 // statusCaptureImplicit is the answer for the legacy stream while a stream that it synchronises with is capturing.
 const statusCaptureImplicit = 906
 
-// Capturing reports whether the stream captures a graph. An invalidated capture still is one, and so is an implicit one.
+// Capturing reports whether the stream captures a graph. An invalidated capture still is one, and so is an implicit
+// one.
 func (a *API) Capturing(s backend.StreamHandle) (bool, backend.Status) {
 	f := dl.NewFrame()
 	f.Args[0], f.Args[1] = uintptr(s), f.Addr(0)
@@ -108,7 +109,8 @@ func (a *API) exchange(mode int32) (before int32, st backend.Status) {
 	return f.Int32(0), st
 }
 
-// relaxed makes a call that would end the captures of other threads, and of this one, in the mode that threads of an application are in.
+// relaxed makes a call that would end the captures of other threads, and of this one, in the mode that threads of an
+// application are in.
 func (a *API) relaxed(call func() backend.Status) backend.Status {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -136,11 +138,12 @@ func (a *API) CreateEvents(dst []backend.Event, flags uintptr) backend.Status {
 	return backend.StatusOK
 }
 
-// ContextGone reports whether a status means that the context of the stream or event that was asked for does not exist any more. All that was
-// made in it went with it, and must not be destroyed again: drivers call that undefined.
+// ContextGone reports whether a status means that the context of the stream or event that was asked for does not exist
+// any more. All that was made in it went with it, and must not be destroyed again: drivers call that undefined.
 func ContextGone(st backend.Status) bool {
 	switch st {
-	case backend.StatusInvalidContext, backend.StatusInvalidHandle, backend.StatusContextDestroyed, backend.StatusDeinitialized:
+	case backend.StatusInvalidContext, backend.StatusInvalidHandle, backend.StatusContextDestroyed,
+		backend.StatusDeinitialized:
 		return true
 	}
 	return false

@@ -10,7 +10,8 @@ import (
 	"os"
 )
 
-// Cause strips the path from a path or link error: it may be that of a temporary file, and the caller names another one.
+// Cause strips the path from a path or link error: it may be that of a temporary file, and the caller names another
+// one.
 func Cause(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {

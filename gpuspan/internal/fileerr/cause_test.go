@@ -15,7 +15,8 @@ import (
 
 func TestCauseNamesNoFile(t *testing.T) {
 	inner := fs.ErrPermission
-	require.Equal(t, inner, fileerr.Cause(fmt.Errorf("flush: %w", &fs.PathError{Op: "write", Path: "x.partial", Err: inner})))
+	require.Equal(t, inner, fileerr.Cause(fmt.Errorf("flush: %w",
+		&fs.PathError{Op: "write", Path: "x.partial", Err: inner})))
 	require.Equal(t, inner, fileerr.Cause(&os.LinkError{Op: "rename", Old: "x.partial", New: "x", Err: inner}))
 	require.Equal(t, inner, fileerr.Cause(inner))
 	require.NoError(t, fileerr.Cause(nil))

@@ -70,7 +70,8 @@ func NotEqual(t TestingT, other, got any, words ...any) {
 // values of named types. No number equals a string.
 func EqualValues(t TestingT, want, got any, words ...any) {
 	t.Helper()
-	that(t, equal(want, got) || converted(want, got) && converted(got, want), words, "want %s\ngot  %s", show(want), show(got))
+	that(t, equal(want, got) || converted(want, got) && converted(got, want), words, "want %s\ngot  %s", show(want),
+		show(got))
 }
 
 // Zero holds that a value is the zero value of its type.
@@ -187,7 +188,8 @@ func ElementsMatch[E any](t TestingT, want, got []E, words ...any) {
 			rest = slices.Delete(rest, i, i+1)
 		}
 	}
-	that(t, len(want) == len(got) && len(rest) == 0, words, "want the elements of %s\ngot              %s", show(want), show(got))
+	that(t, len(want) == len(got) && len(rest) == 0, words, "want the elements of %s\ngot              %s", show(want),
+		show(got))
 }
 
 // Regexp holds that a regular expression matches somewhere in a text.
@@ -304,7 +306,8 @@ func equal(a, b any) bool {
 // Whether a, in b's type and back, is what it was, and then equals b.
 func converted(a, b any) bool {
 	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
-	if !x.IsValid() || !y.IsValid() || !x.CanConvert(y.Type()) || (x.Kind() == reflect.String) != (y.Kind() == reflect.String) {
+	if !x.IsValid() || !y.IsValid() || !x.CanConvert(y.Type()) ||
+		(x.Kind() == reflect.String) != (y.Kind() == reflect.String) {
 		return false
 	}
 	c := x.Convert(y.Type())

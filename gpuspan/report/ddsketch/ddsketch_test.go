@@ -13,7 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
 )
 
-// Against the smallest value that a share q of the values does not exceed, from 100 ns to a minute, what 1024 bins hold.
+// Against the smallest value that a share q of the values does not exceed, from 100 ns to a minute, what 1024 bins
+// hold.
 func TestQuantilesAreWithinOnePercent(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		x := property.SliceOfN(property.Custom(func(t *property.T) float64 {

@@ -36,9 +36,10 @@ type Config struct {
 	StableFor time.Duration `mapstructure:"stable_for"`
 	// Storage is a storage extension that remembers what was read (default none: a restart reads all files again).
 	Storage *component.ID `mapstructure:"storage"`
-	// ReplayBatches is how many of the last batches are handed on again, with the same ids, where the Collector did not end by
-	// itself (default 10,000; 0: none). An exporter's queue in memory loses what it held; at least its queue_size, times the
-	// batches that a batch processor joins, is right. Without Storage it has no effect: all files are read again.
+	// ReplayBatches is how many of the last batches are handed on again, with the same ids, where the Collector did not
+	// end by itself (default 10,000; 0: none). An exporter's queue in memory loses what it held; at least its queue_size,
+	// times the batches that a batch processor joins, is right. Without Storage it has no effect: all files are read
+	// again.
 	ReplayBatches int `mapstructure:"replay_batches"`
 	// prevent unkeyed literal initialization
 	_ struct{}

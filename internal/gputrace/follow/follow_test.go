@@ -176,7 +176,8 @@ func TestMissingStorageIsAnError(t *testing.T) {
 	c.Storage = &storageID
 	f := New(c, owner, zap.NewNop(), lines, (&sink{}).consume)
 	err := f.Start(t.Context(), componenttest.NewNopHost())
-	assert.EqualError(t, err, "cannot find storage extension \"file_storage\" (make sure it is listed under `service::extensions`)")
+	assert.EqualError(t, err,
+		"cannot find storage extension \"file_storage\" (make sure it is listed under `service::extensions`)")
 	stop(t, f)
 }
 
@@ -185,7 +186,8 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 	err := c.Validate()
 	for _, want := range []string{
 		"`include` must hold valid patterns, found \"[a\"", "`exclude` must hold valid patterns, found \"\"",
-		"`mode` must be follow or once, found \"never\"", "`poll_interval` must be positive, found 0s", "`stable_for` must be non-negative, found -1ns",
+		"`mode` must be follow or once, found \"never\"", "`poll_interval` must be positive, found 0s",
+		"`stable_for` must be non-negative, found -1ns",
 	} {
 		assert.ErrorContains(t, err, want)
 	}
@@ -271,7 +273,8 @@ func TestBegunFilesAreToldByTheirContent(t *testing.T) {
 	}
 }
 
-// A file that may not be opened, or for which there is no room, is not at fault: nothing about it changes when it can be read.
+// A file that may not be opened, or for which there is no room, is not at fault: nothing about it changes when it can
+// be read.
 func TestWhatIsNoFaultOfTheFileIsTriedAgain(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.txt"), "a\nb\n")

@@ -28,14 +28,15 @@ type Emit = func(context.Context, ptrace.Traces) error
 // another. An error means that the file is refused; it names the file.
 type Read func(ctx context.Context, path string, emit Emit) error
 
-// ErrRepeated is what Emit returns to a Read of a file whose content was handed on before: it was renamed, moved, packed
-// or copied. It ends the Read, which returns it, wrapped or not.
+// ErrRepeated is what Emit returns to a Read of a file whose content was handed on before: it was renamed, moved,
+// packed or copied. It ends the Read, which returns it, wrapped or not.
 var ErrRepeated = errors.New("read before, under this or another name")
 
 // Follower runs one goroutine that finds and reads files, one at a time.
 type Follower struct {
-	// Parts says that files are read before they are whole. Where identifiers do not follow from all of the file, as of spans
-	// that were written by others, a file that grew begins like the one that was read; so its size is part of its content.
+	// Parts says that files are read before they are whole. Where identifiers do not follow from all of the file, as of
+	// spans that were written by others, a file that grew begins like the one that was read; so its size is part of its
+	// content.
 	Parts bool
 
 	cfg    Config
@@ -62,7 +63,8 @@ type sighting struct {
 
 // New makes a follower; next is the consumer of batches.
 func New(cfg Config, id component.ID, log *zap.Logger, read Read, next Emit) *Follower {
-	return &Follower{cfg: cfg, id: id, log: log, read: read, next: next, seen: map[string]sighting{}, later: map[string]time.Time{}, retry: time.Minute, now: time.Now}
+	return &Follower{cfg: cfg, id: id, log: log, read: read, next: next, seen: map[string]sighting{},
+		later: map[string]time.Time{}, retry: time.Minute, now: time.Now}
 }
 
 // Start opens the storage and begins to read.
@@ -73,9 +75,10 @@ func (f *Follower) Start(ctx context.Context, host component.Host) error {
 	}
 	f.state = st
 	if f.cfg.Storage != nil && f.cfg.ReplayBatches > 0 {
-		f.log.Warn("storage remembers what was handed on; what exporters have in queues in memory is lost by a kill, and handed on "+
-			"again after it (with the same ids). Give each exporter a queue on disk (sending_queue: {storage: ...}) and set replay_batches: 0 "+
-			"for neither loss nor repetition", zap.Int("replay_batches", f.cfg.ReplayBatches))
+		f.log.Warn(
+			"storage remembers what was handed on; what exporters have in queues in memory is lost by a kill, and handed on "+
+				"again after it (with the same ids). Give each exporter a queue on disk (sending_queue: {storage: ...}) and set replay_batches: 0 "+
+				"for neither loss nor repetition", zap.Int("replay_batches", f.cfg.ReplayBatches))
 	}
 	if again > 0 {
 		f.log.Warn("the Collector did not end by itself: the last batches are handed on again", zap.Int("batches", again))
@@ -206,8 +209,8 @@ func (f *Follower) poll(ctx context.Context, stable time.Duration) (read, refuse
 	return read, refused
 }
 
-// outside reports whether the file is not at fault: it may not be opened, its file system does not answer, the folder of
-// temporary files is full. That may pass without a change of the file.
+// outside reports whether the file is not at fault: it may not be opened, its file system does not answer, the folder
+// of temporary files is full. That may pass without a change of the file.
 func outside(err error) bool {
 	_, ok := errors.AsType[*fs.PathError](err)
 	return ok

@@ -69,7 +69,8 @@ type host struct {
 
 func (h host) GetExtensions() map[component.ID]component.Component { return h.ext }
 
-// lines is a Read: every line of a file is a batch of one span, with an identifier that is a function of the whole file.
+// lines is a Read: every line of a file is a batch of one span, with an identifier that is a function of the whole
+// file.
 func lines(ctx context.Context, path string, emit Emit) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -142,7 +143,8 @@ func write(t *testing.T, path, text string) {
 
 func eventually(t *testing.T, s *sink, want string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return s.got() == want }, time.Minute, time.Millisecond, "want %q, have %q", want, s.got())
+	require.Eventually(t, func() bool { return s.got() == want }, time.Minute, time.Millisecond, "want %q, have %q", want,
+		s.got())
 	time.Sleep(30 * time.Millisecond)
 	require.Equal(t, want, s.got(), "nothing more comes")
 }

@@ -33,10 +33,10 @@ type entry struct {
 	Content uint64 `json:"content,omitempty"` // see contentOf; 0: it was never read whole
 }
 
-// state remembers what was read. Format in storage: keys "files/0" to "files/63", each a JSON object of path to entry of
-// the paths whose FNV-1a hash modulo 64 is that number, so that one file more costs a small write, also in a folder of
-// thousands; key "begun", a JSON array of the files of which some batches were taken and others not; key "recent", the same of
-// the files that were taken whole lately; key "running", there while a Collector runs.
+// state remembers what was read. Format in storage: keys "files/0" to "files/63", each a JSON object of path to entry
+// of the paths whose FNV-1a hash modulo 64 is that number, so that one file more costs a small write, also in a folder
+// of thousands; key "begun", a JSON array of the files of which some batches were taken and others not; key "recent",
+// the same of the files that were taken whole lately; key "running", there while a Collector runs.
 type state struct {
 	client   storage.Client
 	files    [shards]map[string]entry
@@ -98,9 +98,10 @@ func newState(c storage.Client) *state {
 	return s
 }
 
-// openState reads what is remembered. Where the Collector before this one did not end by itself, the last replay batches count
-// as not taken: whoever took them may have had them in memory only. again is how many those are.
-func openState(ctx context.Context, host component.Host, id *component.ID, owner component.ID, replay int) (s *state, again int, err error) {
+// openState reads what is remembered. Where the Collector before this one did not end by itself, the last replay
+// batches count as not taken: whoever took them may have had them in memory only. again is how many those are.
+func openState(ctx context.Context, host component.Host, id *component.ID, owner component.ID, replay int) (s *state,
+	again int, err error) {
 	s = newState(storage.NewNopClient())
 	s.replay = replay
 	if id == nil {
@@ -242,8 +243,8 @@ func (s *state) end(content uint64) bool {
 	return len(s.begun) < n
 }
 
-// done remembers a file, with its content where it was read whole. A file that is refused keeps the content that it had:
-// it may come back, as when it is written over in place.
+// done remembers a file, with its content where it was read whole. A file that is refused keeps the content that it
+// had: it may come back, as when it is written over in place.
 func (s *state) done(ctx context.Context, path string, e entry) error {
 	i := shard(path)
 	if e.Content == 0 {

@@ -31,7 +31,8 @@ func onDisk(t *testing.T, dir string) (host, func()) {
 	x, err := factory.Create(t.Context(), extensiontest.NewNopSettings(factory.Type()), cfg)
 	require.NoError(t, err)
 	require.NoError(t, x.Start(t.Context(), componenttest.NewNopHost()))
-	return host{map[component.ID]component.Component{storageID: x}}, func() { require.NoError(t, x.Shutdown(context.WithoutCancel(t.Context()))) }
+	return host{map[component.ID]component.Component{storageID: x}},
+		func() { require.NoError(t, x.Shutdown(context.WithoutCancel(t.Context()))) }
 }
 
 // A restart in the middle of a file and between many files, with files that were renamed, replaced, truncated and

@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gputracetest adds spans up as other tools do with the rows of a profiler's file, for tests against their numbers.
+// Package gputracetest adds spans up as other tools do with the rows of a profiler's file, for tests against their
+// numbers.
 package gputracetest
 
 import (
@@ -70,7 +71,8 @@ func Union(list []Span) int64 {
 
 // Directions are the values of gpu.copy.direction by the names of Nsight Systems and the PyTorch profiler.
 var Directions = map[string]string{
-	"HtoD": "host_to_device", "DtoH": "device_to_host", "DtoD": "device_to_device", "HtoH": "host_to_host", "PtoP": "peer_to_peer",
+	"HtoD": "host_to_device", "DtoH": "device_to_host", "DtoD": "device_to_device", "HtoH": "host_to_host",
+	"PtoP": "peer_to_peer",
 }
 
 // Copies are the copies of each direction, by its name in Directions.

@@ -14,16 +14,17 @@ type Cause uint8
 
 // Causes.
 const (
-	CauseUnknown         Cause = iota // nothing is known: the launch of what came next is not in the file
-	CauseLoader                       // the host waited for data
-	CauseHost                         // the host did something else, named or not
-	CauseDispatch                     // the host launched, one thing after the other, slower than the device worked
-	CauseCall                         // the host was in a slow call of the runtime: start-up, module loading, a first launch
-	CauseAllocation                   // the host allocated or freed memory of the device or pinned memory
-	CauseSynchronization              // the host waited for the device, and had nothing queued when that ended
-	CausePeer                         // the host waited for another rank
-	CauseLatency                      // the work was launched and had not begun yet
-	CauseDependency                   // the work was launched long ago and waited for something else
+	CauseUnknown  Cause = iota // nothing is known: the launch of what came next is not in the file
+	CauseLoader                // the host waited for data
+	CauseHost                  // the host did something else, named or not
+	CauseDispatch              // the host launched, one thing after the other, slower than the device worked
+	// the host was in a slow call of the runtime: start-up, module loading, a first launch
+	CauseCall
+	CauseAllocation      // the host allocated or freed memory of the device or pinned memory
+	CauseSynchronization // the host waited for the device, and had nothing queued when that ended
+	CausePeer            // the host waited for another rank
+	CauseLatency         // the work was launched and had not begun yet
+	CauseDependency      // the work was launched long ago and waited for something else
 	causeCount
 )
 
@@ -58,11 +59,13 @@ func Causes() []Cause {
 
 // Limits of the rules, in ns.
 const (
-	latencyLimit = int64(50 * time.Microsecond)  // from launch to begin; a queued kernel follows the one before after 1 to 20 µs
-	quietLimit   = int64(200 * time.Microsecond) // between two launches; an eager framework needs 5 to 100 µs for an operator
-	pauseLimit   = int64(2 * time.Millisecond)   // up to which small operators between two launches are dispatch, too
-	longPiece    = int64(100 * time.Microsecond) // what is no small operator
-	slowCall     = int64(200 * time.Microsecond) // a launch takes 2 to 20 µs; one that loads a module takes milliseconds
-	tinyCall     = int64(20 * time.Microsecond)  // calls that ask for a property are part of the dispatch
-	clockSlack   = int64(10 * time.Microsecond)  // a wait may seem to end before the work that it waited for
+	// from launch to begin; a queued kernel follows the one before after 1 to 20 µs
+	latencyLimit = int64(50 * time.Microsecond)
+	// between two launches; an eager framework needs 5 to 100 µs for an operator
+	quietLimit = int64(200 * time.Microsecond)
+	pauseLimit = int64(2 * time.Millisecond)   // up to which small operators between two launches are dispatch, too
+	longPiece  = int64(100 * time.Microsecond) // what is no small operator
+	slowCall   = int64(200 * time.Microsecond) // a launch takes 2 to 20 µs; one that loads a module takes milliseconds
+	tinyCall   = int64(20 * time.Microsecond)  // calls that ask for a property are part of the dispatch
+	clockSlack = int64(10 * time.Microsecond)  // a wait may seem to end before the work that it waited for
 )

@@ -39,7 +39,8 @@ func Compare(before, after []Report) Comparison {
 	c := Comparison{PerStep: steps(before) > 0 && steps(after) > 0, StepCounts: [2]int64{steps(before), steps(after)}}
 	a, b := newSums(before, c.PerStep), newSums(after, c.PerStep)
 	c.Before, c.After = a.window, b.window
-	c.Parts, c.Operators, c.Kernels = changes(a.parts, b.parts), changes(a.operators, b.operators), changes(a.kernels, b.kernels)
+	c.Parts, c.Operators, c.Kernels = changes(a.parts, b.parts), changes(a.operators, b.operators),
+		changes(a.kernels, b.kernels)
 	return c
 }
 
@@ -57,7 +58,8 @@ type sums struct {
 }
 
 func newSums(list []Report, perStep bool) sums {
-	s := sums{parts: map[string]time.Duration{}, operators: map[string]time.Duration{}, kernels: map[string]time.Duration{}}
+	s := sums{parts: map[string]time.Duration{}, operators: map[string]time.Duration{},
+		kernels: map[string]time.Duration{}}
 	n := float64(max(1, len(list)))
 	if perStep {
 		n *= float64(steps(list))
@@ -163,7 +165,8 @@ func (c Comparison) headline(unit string) string {
 	if delta < 0 {
 		word = "shorter"
 	}
-	s := fmt.Sprintf("%s is %s (%.3g %%) %s: %s before, %s after", unit, Span(int64(delta.Abs())), 100*float64(delta.Abs())/float64(max(1, c.Before)), word,
+	s := fmt.Sprintf("%s is %s (%.3g %%) %s: %s before, %s after", unit, Span(int64(delta.Abs())),
+		100*float64(delta.Abs())/float64(max(1, c.Before)), word,
 		Span(int64(c.Before)), Span(int64(c.After)))
 	var most []string
 	for _, p := range c.Parts[:min(namesInSentence, len(c.Parts))] {

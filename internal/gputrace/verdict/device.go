@@ -57,8 +57,8 @@ const Idle = idleClass
 
 // Device takes the activities of one device.
 type Device struct {
-	// Took is called for every idle, exposed communicating or exposed copying part of the window, and for what was before its
-	// first activity, in order; nil: nobody asks.
+	// Took is called for every idle, exposed communicating or exposed copying part of the window, and for what was before
+	// its first activity, in order; nil: nobody asks.
 	Took func(Claim)
 
 	any        bool
@@ -103,7 +103,8 @@ const maxActive = 512
 func NewDevice(s *Splitter) *Device {
 	return &Device{
 		split: s,
-		ops:   map[opKey]*operator{}, kern: map[uint32]*kernel{}, coll: map[collectiveKey]*collective{}, copy: map[copyKey]*copies{},
+		ops:   map[opKey]*operator{}, kern: map[uint32]*kernel{}, coll: map[collectiveKey]*collective{},
+		copy: map[copyKey]*copies{},
 	}
 }
 
@@ -183,7 +184,8 @@ func (d *Device) begin(a *Activity) {
 	d.active = append(d.active, t)
 }
 
-// advance gives the time up to t to what ran: of several of the class that hides the others, to the one that began first.
+// advance gives the time up to t to what ran: of several of the class that hides the others, to the one that began
+// first.
 func (d *Device) advance(t int64) {
 	for len(d.active) > 0 && d.cursor < t {
 		best := 0

@@ -28,7 +28,8 @@ func (s *Splitter) put(from, to int64, c Cause, name, in uint32) {
 	if to <= from {
 		return
 	}
-	if n := len(s.shares); n > 0 && s.shares[n-1].to == from && s.shares[n-1].cause == c && s.shares[n-1].name == name && s.shares[n-1].in == in {
+	if n := len(s.shares); n > 0 && s.shares[n-1].to == from && s.shares[n-1].cause == c && s.shares[n-1].name == name &&
+		s.shares[n-1].in == in {
 		s.shares[n-1].to = to
 		return
 	}
@@ -119,8 +120,8 @@ func (s *Splitter) did(from, to int64, threads []*Log) {
 	}
 }
 
-// host gives the pieces, which may begin a little before the gap, to causes. A stretch is what lies between two things that
-// are causes by themselves; whether the host was busy launching is asked for each stretch.
+// host gives the pieces, which may begin a little before the gap, to causes. A stretch is what lies between two things
+// that are causes by themselves; whether the host was busy launching is asked for each stretch.
 func (s *Splitter) host(from int64, l *Launch) {
 	since := l.Previous // begin of the stretch
 	waited := false     // it began with the end of a wait
@@ -145,7 +146,8 @@ func (s *Splitter) host(from int64, l *Launch) {
 			p := s.pieces[i]
 			busy := quiet <= quietLimit || quiet <= pauseLimit && p.end-p.start < longPiece || p.class == CallLaunch
 			switch {
-			case waited && (busy || p.class <= RangeStep || p.since <= wait.start): // a range around the wait, too, says nothing new
+			// a range around the wait, too, says nothing new
+			case waited && (busy || p.class <= RangeStep || p.since <= wait.start):
 				s.put(max(p.start, from), p.end, CauseSynchronization, wait.name, wait.in)
 			case busy:
 				s.put(max(p.start, from), p.end, CauseDispatch, p.name, p.in)

@@ -103,8 +103,10 @@ func (j *judge) idle(kernels, short int64) {
 	}
 	j.launching(kernels, short)
 	j.hostRanges()
-	j.calls(CauseCall, KindSlowCalls, "the host was in slow calls of the runtime", "warm up before what is measured, load modules eagerly, keep handles and streams")
-	j.calls(CauseAllocation, KindAllocation, "the host allocated and freed memory", "a caching allocator, buffers that are kept, expandable segments")
+	j.calls(CauseCall, KindSlowCalls, "the host was in slow calls of the runtime",
+		"warm up before what is measured, load modules eagerly, keep handles and streams")
+	j.calls(CauseAllocation, KindAllocation, "the host allocated and freed memory",
+		"a caching allocator, buffers that are kept, expandable segments")
 	if n := a.idles[CauseSynchronization]; n > 0 {
 		p := a.places(j.f, topPlaces, CauseSynchronization)
 		j.add(Verdict{
@@ -120,7 +122,8 @@ func (j *judge) idle(kernels, short int64) {
 		p := a.places(j.f, topPlaces, CausePeer)
 		j.add(Verdict{
 			Kind: KindPeer, Gain: time.Duration(n), Where: p, Certainty: Medium,
-			Chain: j.idleChain("the host waited for another rank", n), Evidence: "in " + names(p), Remedy: "profile the other ranks: the late one is the cause",
+			Chain: j.idleChain("the host waited for another rank", n), Evidence: "in " + names(p),
+			Remedy: "profile the other ranks: the late one is the cause",
 		})
 	}
 	if n := a.idles[CauseDependency]; n > 0 {
@@ -134,7 +137,8 @@ func (j *judge) idle(kernels, short int64) {
 		j.add(Verdict{
 			Kind: KindUnknown, Gain: time.Duration(n), Certainty: Low,
 			Chain:    []string{"the file does not say why", fmt.Sprintf("%s idle for %s", j.device0(), Span(n))},
-			Evidence: "no call in the file launched what came next", Remedy: "record the runtime's calls and the host's ranges too",
+			Evidence: "no call in the file launched what came next",
+			Remedy:   "record the runtime's calls and the host's ranges too",
 		})
 	}
 }
@@ -161,13 +165,15 @@ func (j *judge) launching(kernels, short int64) {
 		Kind: KindLaunchBound, Gain: time.Duration(n), Where: p, Certainty: High,
 		Chain: []string{
 			"the host launches slower than the device works", "the queue runs empty between kernels",
-			fmt.Sprintf("%s idle for %s, %s of it until launched work begins", j.device0(), Span(n), Span(a.idles[CauseLatency])),
+			fmt.Sprintf("%s idle for %s, %s of it until launched work begins", j.device0(), Span(n),
+				Span(a.idles[CauseLatency])),
 		},
 		Remedy: "CUDA graphs or torch.compile(mode=\"reduce-overhead\"), larger batches, fused operators",
 	}
 	var text []string
 	if kernels > 0 {
-		text = append(text, fmt.Sprintf("%d of %s are shorter than %s", short, Count(kernels, "kernel", "kernels"), Span(shortKernel)))
+		text = append(text, fmt.Sprintf("%d of %s are shorter than %s", short, Count(kernels, "kernel", "kernels"),
+			Span(shortKernel)))
 	}
 	if len(p) > 0 {
 		text = append(text, "most in "+names(p))
@@ -255,7 +261,8 @@ func (j *judge) hostRanges() {
 		v := Verdict{
 			Kind: KindHost, Gain: p.Time, Certainty: High, Where: around[:min(topPlaces, len(around))],
 			Chain:    j.idleChain("the host was in "+clip(p.Name), int64(p.Time)),
-			Evidence: "most in " + names(around), Remedy: "move it off the launching thread, overlap it with the device, or do it on the device",
+			Evidence: "most in " + names(around),
+			Remedy:   "move it off the launching thread, overlap it with the device, or do it on the device",
 		}
 		j.add(v)
 	}
@@ -265,7 +272,8 @@ func (j *judge) hostRanges() {
 			Chain: j.idleChain("the host did other things", int64(rest)), Evidence: "in " + names(restOf),
 		}
 		if restOf[0].Name == "no named range" {
-			v.Certainty, v.Remedy = Low, "record stacks (with_stack=True) or annotate the program, so that the file names what the host did"
+			v.Certainty, v.Remedy = Low,
+				"record stacks (with_stack=True) or annotate the program, so that the file names what the host did"
 		}
 		j.add(v)
 	}
@@ -277,7 +285,8 @@ func (j *judge) calls(c Cause, kind, what, remedy string) {
 		return
 	}
 	p := j.account.places(j.f, topPlaces, c)
-	v := Verdict{Kind: kind, Gain: time.Duration(n), Where: p, Certainty: High, Chain: j.idleChain(what, n), Evidence: "in " + names(p), Remedy: remedy}
+	v := Verdict{Kind: kind, Gain: time.Duration(n), Where: p, Certainty: High, Chain: j.idleChain(what, n),
+		Evidence: "in " + names(p), Remedy: remedy}
 	var most int64
 	for k, s := range j.account.where {
 		if k.cause == c {
@@ -302,7 +311,8 @@ func (j *judge) startup(lead *Account) {
 	defer func() { j.length -= n }()
 	j.add(Verdict{
 		Kind: KindSlowCalls, Gain: time.Duration(n), Where: p[:min(topPlaces, len(p))], Certainty: High,
-		Chain:    []string{"start-up: slow calls of the runtime", fmt.Sprintf("%s began %s later, before its window", j.device0(), Span(n))},
+		Chain: []string{"start-up: slow calls of the runtime", fmt.Sprintf("%s began %s later, before its window",
+			j.device0(), Span(n))},
 		Evidence: "in " + names(p), Remedy: "once per process: warm up before what is measured, load modules eagerly",
 	})
 }
@@ -318,8 +328,10 @@ func (j *judge) device(d *Device, r *Report) []Verdict {
 	j.parallelism(d, r, claimed, needed)
 	if c := d.parts[Computing]; c > 0 {
 		j.note(Verdict{
-			Kind: KindOpaque, Certainty: High, Chain: []string{"compiled regions and graphs do not show their operators", "what they compute is not judged"},
-			Evidence: fmt.Sprintf("%s of %s of computing", Span(d.opaque), Span(c)), Remedy: "profile once without graphs and compilation to judge the operators",
+			Kind: KindOpaque, Certainty: High, Chain: []string{"compiled regions and graphs do not show their operators",
+				"what they compute is not judged"},
+			Evidence: fmt.Sprintf("%s of %s of computing", Span(d.opaque), Span(c)),
+			Remedy:   "profile once without graphs and compilation to judge the operators",
 		}, float64(d.opaque)/float64(c), thresholdOpaque)
 	}
 	j.memory(&j.f.Memory)
@@ -364,7 +376,8 @@ func (j *judge) memory(m *Memory) {
 	}
 	j.note(Verdict{
 		Kind: KindMemory, Certainty: High, Chain: []string{"allocated memory grows within the window"},
-		Evidence: fmt.Sprintf("from %s to %s%s", Size(m.First), Size(m.Highest), where), Remedy: "activation checkpointing, smaller batches, freeing earlier",
+		Evidence: fmt.Sprintf("from %s to %s%s", Size(m.First), Size(m.Highest), where),
+		Remedy:   "activation checkpointing, smaller batches, freeing earlier",
 	}, float64(m.Highest-m.First)/float64(m.Highest), thresholdSpike)
 }
 
@@ -396,7 +409,8 @@ func (a *Account) Verdicts(subject string, length int64, f *Facts) []Verdict {
 		sortPlaces(places)
 		j.add(Verdict{
 			Kind: c.kind, Gain: time.Duration(c.sum), Where: places[:min(topPlaces, len(places))], Certainty: Medium,
-			Chain: []string{c.what, fmt.Sprintf("the device computed nothing for %s", Span(c.sum))}, Evidence: "in " + names(places),
+			Chain:    []string{c.what, fmt.Sprintf("the device computed nothing for %s", Span(c.sum))},
+			Evidence: "in " + names(places),
 		})
 	}
 	j.memory(&f.Memory)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// efficiency judges operators that are far below the peak, by name; it returns the operators that its verdicts claim. needed is
-// the part of computing time that no verdict claims yet.
+// efficiency judges operators that are far below the peak, by name; it returns the operators that its verdicts claim.
+// needed is the part of computing time that no verdict claims yet.
 func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 	type group struct {
 		gain, time, atPeak, narrow, alone float64
@@ -47,7 +47,10 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 	for name := range groups {
 		list = append(list, name)
 	}
-	slices.SortFunc(list, func(a, b string) int { return cmp.Or(cmp.Compare(groups[b].gain, groups[a].gain), cmp.Compare(a, b)) })
+	slices.SortFunc(list, func(a, b string) int {
+		return cmp.Or(cmp.Compare(groups[b].gain, groups[a].gain),
+			cmp.Compare(a, b))
+	})
 	for _, name := range list[:min(maxEfficiency, len(list))] {
 		g := groups[name]
 		if g.gain < thresholdGain*float64(j.length) {
@@ -69,17 +72,21 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 			}
 		}
 		few := tiles(g.best.Name, g.best.Shapes)
-		v := Verdict{Kind: KindEfficiency, Gain: time.Duration(g.gain), Where: g.where[:min(topPlaces, len(g.where))], Certainty: Medium}
+		v := Verdict{Kind: KindEfficiency, Gain: time.Duration(g.gain), Where: g.where[:min(topPlaces, len(g.where))],
+			Certainty: Medium}
 		mean := int64(g.time) / max(1, g.count)
 		switch {
 		case few > 0 && few < int64(j.f.Peak.SMs):
-			v.Chain = []string{fmt.Sprintf("the result of %s has %d tiles of %d² for %d multiprocessors", clip(name), few, tileSide, j.f.Peak.SMs)}
+			v.Chain = []string{fmt.Sprintf("the result of %s has %d tiles of %d² for %d multiprocessors", clip(name), few,
+				tileSide, j.f.Peak.SMs)}
 			v.Remedy = "split-K or stream-K, batched or grouped products, smaller tiles"
 		case g.narrow > g.alone/2:
-			v.Chain = []string{fmt.Sprintf("the kernels of %s have fewer blocks than the device has multiprocessors", clip(name))}
+			v.Chain = []string{fmt.Sprintf("the kernels of %s have fewer blocks than the device has multiprocessors",
+				clip(name))}
 			v.Remedy = "larger or batched problems, split-K, another tile size"
 		case mean < shortKernel:
-			v.Chain = []string{fmt.Sprintf("the kernels of %s last %s: too little work to fill the device", clip(name), Span(mean))}
+			v.Chain = []string{fmt.Sprintf("the kernels of %s last %s: too little work to fill the device", clip(name),
+				Span(mean))}
 			v.Remedy = "fuse it with its neighbours, larger batches"
 		case bound == "memory":
 			v.Chain = []string{fmt.Sprintf("%s moves bytes slowly (access pattern, layout, vector width)", clip(name))}
@@ -89,9 +96,11 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 			v.Remedy = "dimensions that are multiples of the tile, another precision or library, tuning"
 		}
 		v.Chain = append(v.Chain, share+" of "+r.Efficiency.Peak,
-			fmt.Sprintf("%s computed for %s where %s would do at %.0f %% of the peak", j.device0(), Span(int64(g.alone)), Span(int64(g.alone-g.gain)), 100*reachable))
+			fmt.Sprintf("%s computed for %s where %s would do at %.0f %% of the peak", j.device0(), Span(int64(g.alone)),
+				Span(int64(g.alone-g.gain)), 100*reachable))
 		b := g.best
-		v.Evidence = fmt.Sprintf("longest: %s, %.3g TFLOP/s, %.3g GB/s, in %s", clip(strings.TrimSpace(b.Shapes)), b.FLOPRate/1e12, b.ByteRate/1e9, clip(b.Kernel))
+		v.Evidence = fmt.Sprintf("longest: %s, %.3g TFLOP/s, %.3g GB/s, in %s", clip(strings.TrimSpace(b.Shapes)),
+			b.FLOPRate/1e12, b.ByteRate/1e9, clip(b.Kernel))
 		j.add(v)
 	}
 	return claimed
@@ -100,8 +109,8 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 // tileSide is the side of what one block of a product usually computes: 64 to 256 on tensor cores.
 const tileSide = 128
 
-// tiles is how many tiles the result of a product of matrices has, by the shapes of its first two tensors: [..., m, k] and
-// [..., k, n], of linear [n, k]; 0 where that is not known.
+// tiles is how many tiles the result of a product of matrices has, by the shapes of its first two tensors: [..., m, k]
+// and [..., k, n], of linear [n, k]; 0 where that is not known.
 func tiles(name, shapes string) int64 {
 	linear := strings.HasSuffix(name, "linear")
 	if !linear && !strings.HasSuffix(name, "mm") && !strings.HasSuffix(name, "matmul") {
@@ -160,7 +169,8 @@ func (j *judge) parallelism(d *Device, r *Report, claimed map[string]bool, neede
 	sortPlaces(where)
 	if c := d.parts[Computing]; c > 0 && float64(narrow) >= thresholdNarrow*float64(c) {
 		j.add(Verdict{
-			Kind: KindParallelism, Gain: time.Duration(needed * empty), Where: where[:min(topPlaces, len(where))], Certainty: Low,
+			Kind: KindParallelism, Gain: time.Duration(needed * empty), Where: where[:min(topPlaces, len(where))],
+			Certainty: Low,
 			Chain: []string{
 				"kernels have fewer blocks than the device has multiprocessors",
 				fmt.Sprintf("%.3g %% of %s does nothing for %s", 100*empty/float64(narrow), j.device0(), Span(narrow)),

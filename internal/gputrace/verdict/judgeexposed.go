@@ -38,19 +38,22 @@ func (j *judge) copies(d *Device, r *Report) {
 			asked = append(asked, p)
 		}
 		sortPlaces(asked)
-		v := Verdict{Kind: kind, Gain: time.Duration(exposed), Where: asked[:min(topPlaces, len(asked))], Certainty: High, Evidence: strings.Join(text, ", ")}
+		v := Verdict{Kind: kind, Gain: time.Duration(exposed), Where: asked[:min(topPlaces, len(asked))], Certainty: High,
+			Evidence: strings.Join(text, ", ")}
 		if len(asked) > 0 {
 			v.Evidence += "; asked for in " + names(asked)
 		}
 		wait := fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(exposed))
 		switch kind {
 		case KindMigration:
-			v.Chain, v.Remedy = []string{"pages of managed memory move when they are touched", wait}, "cudaMemPrefetchAsync or explicit copies, cudaMemAdvise"
+			v.Chain, v.Remedy = []string{"pages of managed memory move when they are touched", wait},
+				"cudaMemPrefetchAsync or explicit copies, cudaMemAdvise"
 		case KindPageable:
 			v.Chain = []string{"copies from or to pageable memory go through a staging buffer", "nothing runs beside them", wait}
 			v.Remedy = "pinned memory (pin_memory=True) with non_blocking=True, on a stream of its own"
 		case KindCopies:
-			v.Chain, v.Remedy = []string{"copies are in the critical path", "nothing runs beside them", wait}, "copy ahead of time on a stream of its own, keep data on the device, copy less"
+			v.Chain, v.Remedy = []string{"copies are in the critical path", "nothing runs beside them", wait},
+				"copy ahead of time on a stream of its own, keep data on the device, copy less"
 		}
 		j.add(v)
 	}
@@ -110,24 +113,29 @@ func (j *judge) collectives(r *Report) {
 	}
 	sortPlaces(waits)
 	sortPlaces(moves)
-	unsized, what, remedy := "", "move bytes", "overlap with computation (smaller buckets, prefetching), fewer bytes, larger batches"
+	unsized, what, remedy := "", "move bytes",
+		"overlap with computation (smaller buckets, prefetching), fewer bytes, larger batches"
 	if slices.ContainsFunc(r.Collectives, func(c Collective) bool { return c.unsized }) {
-		what, remedy = "move bytes or wait for a late rank", "convert the folder with the profiles of all ranks, which tells waiting; "+remedy
+		what, remedy = "move bytes or wait for a late rank",
+			"convert the folder with the profiles of all ranks, which tells waiting; "+remedy
 		unsized = "; how much of that is waiting for a late rank is not known, for their sizes are not recorded"
 	}
 	if waiting > 0 {
 		j.add(Verdict{
 			Kind: KindLateRank, Gain: waiting, Where: waits[:min(topPlaces, len(waits))], Certainty: Low,
 			Chain: []string{
-				"another rank came late to collectives", "this one waited in them with nothing to compute", fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(waiting))),
+				"another rank came late to collectives", "this one waited in them with nothing to compute",
+				fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(waiting))),
 			},
-			Evidence: "longer than the shortest of their kind: " + names(waits), Remedy: "convert the folder with the profiles of all ranks: the late rank is the cause",
+			Evidence: "longer than the shortest of their kind: " + names(waits),
+			Remedy:   "convert the folder with the profiles of all ranks: the late rank is the cause",
 		})
 	}
 	if moving > 0 {
 		j.add(Verdict{
 			Kind: KindComm, Gain: moving, Where: moves[:min(topPlaces, len(moves))], Certainty: Medium,
-			Chain: []string{"collectives " + what + " while nothing computes", fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(moving)))},
+			Chain: []string{"collectives " + what + " while nothing computes",
+				fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(moving)))},
 			Evidence: names(moves) + fmt.Sprintf("; %.3g %% of all communication is hidden",
 				100*float64(r.Parts.CommHidden)/float64(max(1, r.Parts.CommHidden+r.Parts.CommExposed))) + unsized,
 			Remedy: remedy,

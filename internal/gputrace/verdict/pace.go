@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// pace is how long kernels of one kind (name, launch configuration, shapes) took in the course of the window. Where most kinds
-// became slower together, the device did: its clocks were lowered, or somebody else used it.
+// pace is how long kernels of one kind (name, launch configuration, shapes) took in the course of the window. Where
+// most kinds became slower together, the device did: its clocks were lowered, or somebody else used it.
 type pace struct {
 	samples []paced
 	stride  int // one kernel of so many is kept
@@ -140,9 +140,9 @@ func (p *pace) slowdown(clocks []Sample) (s slowdown, ok bool) {
 	return s, true
 }
 
-// twoClasses parts levels into a lower and an upper class so that they are as far apart as can be (Otsu's threshold), and returns
-// the least of the upper one and by what factor it is above. The factor is 0 where the classes are not well apart: at least four
-// times what levels vary by within them.
+// twoClasses parts levels into a lower and an upper class so that they are as far apart as can be (Otsu's threshold),
+// and returns the least of the upper one and by what factor it is above. The factor is 0 where the classes are not well
+// apart: at least four times what levels vary by within them.
 func twoClasses(levels []float64) (limit, factor float64) {
 	sorted := slices.Sorted(slices.Values(levels))
 	best := 0.0
@@ -198,7 +198,8 @@ func (j *judge) slow(d *Device) (claimed float64) {
 		Kind: KindThrottle, Gain: gain, Certainty: Low,
 		Chain: []string{
 			"the device became slower (clocks lowered for power or heat, or somebody else on it)",
-			fmt.Sprintf("the same kernels took %.3g times as long from %s to %s of the window", s.factor, Span(s.from-d.first), Span(s.to-d.first)),
+			fmt.Sprintf("the same kernels took %.3g times as long from %s to %s of the window", s.factor, Span(s.from-d.first),
+				Span(s.to-d.first)),
 			fmt.Sprintf("%s computed %s longer", j.device0(), Span(int64(gain))),
 		},
 		Evidence: fmt.Sprintf("%d of %d kinds of kernel, each compared with itself", s.kinds, s.all),

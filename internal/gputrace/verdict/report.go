@@ -14,8 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
 )
 
-// Report is what one device did over the window, and what would be gained. Its JSON holds durations in ns, rates in FLOP and
-// bytes per second, and shares from 0 to 1.
+// Report is what one device did over the window, and what would be gained. Its JSON holds durations in ns, rates in
+// FLOP and bytes per second, and shares from 0 to 1.
 type Report struct {
 	Ordinal int64         `json:"ordinal"`
 	Model   string        `json:"model,omitempty"` // empty: not stated
@@ -23,7 +23,8 @@ type Report struct {
 	Parts   Parts         `json:"parts"`
 	Idle    []CauseTime   `json:"idle,omitempty"` // by cause, the longest first; their sum is Parts.Idle
 	Steps   int64         `json:"steps,omitempty"`
-	ByStep  []Step        `json:"by_step,omitempty"` // in the order of their ends, the first maxSteps; empty: read from spans
+	// in the order of their ends, the first maxSteps; empty: read from spans
+	ByStep []Step `json:"by_step,omitempty"`
 
 	Kernels     int64        `json:"kernels"`
 	Efficiency  Efficiency   `json:"efficiency"`
@@ -34,8 +35,8 @@ type Report struct {
 	Verdicts    []Verdict    `json:"verdicts"`
 }
 
-// Parts of a window. Computing, CommExposed, CopyExposed and Idle add up to it; CommHidden and CopyHidden happened beside
-// them.
+// Parts of a window. Computing, CommExposed, CopyExposed and Idle add up to it; CommHidden and CopyHidden happened
+// beside them.
 type Parts struct {
 	Computing   time.Duration `json:"computing_ns"`
 	CommExposed time.Duration `json:"communication_exposed_ns"`
@@ -45,8 +46,8 @@ type Parts struct {
 	Idle        time.Duration `json:"idle_ns"`
 }
 
-// Step is what the only device of a step did meanwhile. Parts and idle times add up to the part of the step that lies within
-// the device's window.
+// Step is what the only device of a step did meanwhile. Parts and idle times add up to the part of the step that lies
+// within the device's window.
 type Step struct {
 	Name  string        `json:"name"`
 	Start int64         `json:"start_unix_ns"`
@@ -175,9 +176,11 @@ func (d *Device) Report(f *Facts) Report {
 	r := Report{
 		Ordinal: f.Ordinal, Model: f.Model, Window: time.Duration(d.end - d.first), Kernels: d.kernels, Steps: f.Steps,
 		Parts: Parts{
-			Computing: time.Duration(d.parts[Computing]), CommExposed: time.Duration(d.parts[Communicating]), CopyExposed: time.Duration(d.parts[Copying]),
-			CommHidden: time.Duration(d.busy[Communicating].total - d.parts[Communicating]), CopyHidden: time.Duration(d.busy[Copying].total - d.parts[Copying]),
-			Idle: time.Duration(d.idleTime()),
+			Computing: time.Duration(d.parts[Computing]), CommExposed: time.Duration(d.parts[Communicating]),
+			CopyExposed: time.Duration(d.parts[Copying]),
+			CommHidden:  time.Duration(d.busy[Communicating].total - d.parts[Communicating]),
+			CopyHidden:  time.Duration(d.busy[Copying].total - d.parts[Copying]),
+			Idle:        time.Duration(d.idleTime()),
 		},
 		Idle: d.idleBy(f),
 	}
@@ -189,8 +192,8 @@ func (d *Device) Report(f *Facts) Report {
 	return r
 }
 
-// Step is what the account says of a step of this name, start (unix ns) and length, in which the device computed for so long:
-// that is no part of accounts.
+// Step is what the account says of a step of this name, start (unix ns) and length, in which the device computed for so
+// long: that is no part of accounts.
 func (a *Account) Step(name string, start, length, computing int64) Step {
 	s := Step{Name: name, Start: start, Time: time.Duration(length), Parts: Parts{
 		Computing: time.Duration(computing), CommExposed: time.Duration(a.parts[Communicating]),
@@ -277,7 +280,8 @@ func (d *Device) operators(r *Report, f *Facts) {
 	var all, atPeak, atFLOPs float64
 	for k, o := range d.ops {
 		op := Operator{
-			Calls: o.calls, Kernels: o.kernels, Time: time.Duration(o.time), Alone: time.Duration(o.alone), Kernel: f.Kernel(longest(o.names())), narrow: o.narrow, empty: o.empty,
+			Calls: o.calls, Kernels: o.kernels, Time: time.Duration(o.time), Alone: time.Duration(o.alone),
+			Kernel: f.Kernel(longest(o.names())), narrow: o.narrow, empty: o.empty,
 		}
 		if k.name != 0 {
 			op.Name = f.Name(k.name)
@@ -326,10 +330,11 @@ func (d *Device) operators(r *Report, f *Facts) {
 	}
 }
 
-// precisionOf is the engine of a product of fp32: whether TF32 was allowed is not in the record, but kernels on tensor cores
-// say so in their names.
+// precisionOf is the engine of a product of fp32: whether TF32 was allowed is not in the record, but kernels on tensor
+// cores say so in their names.
 func precisionOf(precision, kernel string) string {
-	if precision == "fp32" && (strings.Contains(kernel, "tf32") || strings.Contains(kernel, "s1688") || strings.Contains(kernel, "tensorop_s")) {
+	if precision == "fp32" && (strings.Contains(kernel, "tf32") || strings.Contains(kernel, "s1688") ||
+		strings.Contains(kernel, "tensorop_s")) {
 		return "tf32"
 	}
 	return precision
@@ -373,21 +378,27 @@ func longest(times map[uint32]int64) uint32 {
 
 func (d *Device) byKernel(r *Report, f *Facts) {
 	for id, k := range d.kern {
-		e := Kernel{Name: f.Kernel(id), Count: k.count, Time: time.Duration(k.time), Alone: time.Duration(k.alone), Comm: k.comm}
+		e := Kernel{Name: f.Kernel(id), Count: k.count, Time: time.Duration(k.time), Alone: time.Duration(k.alone),
+			Comm: k.comm}
 		if k.worked > 0 {
 			e.Rate = rate(k.work, k.worked, f.Peak, e.Name)
 		}
 		r.ByKernel = append(r.ByKernel, e)
 	}
-	slices.SortFunc(r.ByKernel, func(a, b Kernel) int { return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(r.ByKernel, func(a, b Kernel) int {
+		return cmp.Or(cmp.Compare(b.Time, a.Time),
+			cmp.Compare(a.Name, b.Name))
+	})
 }
 
 func (d *Device) otherLists(r *Report, f *Facts) {
 	for k, c := range d.copy {
-		r.Copies = append(r.Copies, Copy{k.direction, k.memory, c.count, c.bytes, time.Duration(c.time), time.Duration(c.exposed)})
+		r.Copies = append(r.Copies, Copy{k.direction, k.memory, c.count, c.bytes, time.Duration(c.time),
+			time.Duration(c.exposed)})
 	}
 	slices.SortFunc(r.Copies, func(a, b Copy) int {
-		return cmp.Or(cmp.Compare(b.Exposed, a.Exposed), cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.Memory, b.Memory))
+		return cmp.Or(cmp.Compare(b.Exposed, a.Exposed), cmp.Compare(a.Direction, b.Direction),
+			cmp.Compare(a.Memory, b.Memory))
 	})
 	for k, c := range d.coll {
 		name := k.collective
@@ -402,10 +413,14 @@ func (d *Device) otherLists(r *Report, f *Facts) {
 			name += fmt.Sprintf(" (%d in the step)", k.place)
 		}
 		r.Collectives = append(r.Collectives, Collective{
-			Name: name, Count: c.count, Time: time.Duration(c.time), Waiting: time.Duration(w), Moving: time.Duration(c.exposed - w), unsized: k.bytes == 0 && k.place == 0,
+			Name: name, Count: c.count, Time: time.Duration(c.time), Waiting: time.Duration(w),
+			Moving: time.Duration(c.exposed - w), unsized: k.bytes == 0 && k.place == 0,
 		})
 	}
-	slices.SortFunc(r.Collectives, func(a, b Collective) int { return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(r.Collectives, func(a, b Collective) int {
+		return cmp.Or(cmp.Compare(b.Time, a.Time),
+			cmp.Compare(a.Name, b.Name))
+	})
 }
 
 // String is one line for people: the parts of the window, of idle time the causes, and the rates.
@@ -435,7 +450,8 @@ func (r Report) String() string {
 	}
 	if e := r.Efficiency; e.Time > 0 {
 		seconds := e.Time.Seconds()
-		fmt.Fprintf(&b, "; operators with known work: %.3g TFLOP/s, %.3g GB/s over %.3g %% of the kernel time", e.FLOPs/seconds/1e12, e.Bytes/seconds/1e9, 100*e.Coverage)
+		fmt.Fprintf(&b, "; operators with known work: %.3g TFLOP/s, %.3g GB/s over %.3g %% of the kernel time",
+			e.FLOPs/seconds/1e12, e.Bytes/seconds/1e9, 100*e.Coverage)
 		if e.PeakShare > 0 {
 			fmt.Fprintf(&b, ", %.3g %% of the peak of %s", 100*e.PeakShare, e.Peak)
 		}

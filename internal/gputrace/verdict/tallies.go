@@ -141,7 +141,8 @@ func (d *Device) collectiveOf(a *Activity) *collective {
 }
 
 // waiting is the part of the exposed time in which the collectives waited for others: what each took longer than the
-// shortest of its kind. It needs some of a kind, and a way to tell kinds apart: their sizes, else their places in steps.
+// shortest of its kind. It needs some of a kind, and a way to tell kinds apart: their sizes, else their places in
+// steps.
 func (c *collective) waiting(k collectiveKey) int64 {
 	if c.count < leastRepeats || k.bytes == 0 && k.place == 0 {
 		return 0

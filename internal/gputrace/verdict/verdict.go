@@ -45,16 +45,18 @@ const (
 
 // Verdict is one thing that costs time, from its cause to its effect.
 type Verdict struct {
-	Kind      string        `json:"kind"`
-	Subject   string        `json:"subject"` // "GPU 0", or the name of a step
-	Chain     []string      `json:"chain"`   // cause first, the effect on the device last
-	Where     []Place       `json:"where,omitempty"`
-	Gain      time.Duration `json:"gain_ns"` // of wall time, at most; 0: not known. No two verdicts of a subject count the same time
-	Share     float64       `json:"share"`   // what was held against the threshold; part of the window or step, unless Evidence says otherwise
-	Threshold float64       `json:"threshold"`
-	Evidence  string        `json:"evidence"`
-	Certainty Certainty     `json:"certainty"`
-	Remedy    string        `json:"remedy,omitempty"`
+	Kind    string   `json:"kind"`
+	Subject string   `json:"subject"` // "GPU 0", or the name of a step
+	Chain   []string `json:"chain"`   // cause first, the effect on the device last
+	Where   []Place  `json:"where,omitempty"`
+	// of wall time, at most; 0: not known. No two verdicts of a subject count the same time
+	Gain time.Duration `json:"gain_ns"`
+	// what was held against the threshold; part of the window or step, unless Evidence says otherwise
+	Share     float64   `json:"share"`
+	Threshold float64   `json:"threshold"`
+	Evidence  string    `json:"evidence"`
+	Certainty Certainty `json:"certainty"`
+	Remedy    string    `json:"remedy,omitempty"`
 }
 
 // Place is where time was spent.

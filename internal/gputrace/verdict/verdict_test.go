@@ -91,7 +91,8 @@ func TestEveryNanosecondHasOnePart(t *testing.T) {
 		for i := range 3000 {
 			start += r.Int64N(4)
 			length := r.Int64N(int64(4 * min(streams, 1000)))
-			a := Activity{Start: start, End: min(start+length, int64(len(class))), Class: Class(r.IntN(3)), Name: uint32(r.IntN(5)), Operator: uint32(r.IntN(5))}
+			a := Activity{Start: start, End: min(start+length, int64(len(class))), Class: Class(r.IntN(3)),
+				Name: uint32(r.IntN(5)), Operator: uint32(r.IntN(5))}
 			if i == 0 {
 				first = start
 			}
@@ -109,7 +110,8 @@ func TestEveryNanosecondHasOnePart(t *testing.T) {
 		}
 		rep := d.Report(facts())
 		p := rep.Parts
-		assert.Equal(t, [4]int64{int64(p.Idle), int64(p.CopyExposed), int64(p.CommExposed), int64(p.Computing)}, want, "%d streams", streams)
+		assert.Equal(t, [4]int64{int64(p.Idle), int64(p.CopyExposed), int64(p.CommExposed), int64(p.Computing)}, want,
+			"%d streams", streams)
 		var alone time.Duration
 		for _, o := range rep.Operators {
 			alone += o.Alone
@@ -121,7 +123,8 @@ func TestEveryNanosecondHasOnePart(t *testing.T) {
 // A report is made of plain values: what JSON says of it is what it says.
 func TestReportsAreJSON(t *testing.T) {
 	d := NewDevice(&Splitter{})
-	d.Add(&Activity{Start: 0, End: 100, Operator: 1, Work: &Work{FLOPs: 1000, Bytes: 100, Precision: "fp16"}}, &Launch{}, 0)
+	d.Add(&Activity{Start: 0, End: 100, Operator: 1, Work: &Work{FLOPs: 1000, Bytes: 100, Precision: "fp16"}}, &Launch{},
+		0)
 	d.Add(&Activity{Start: 300, End: 400, Name: 1}, &Launch{}, 0)
 	r := d.Report(facts())
 	b, err := json.Marshal(r)
@@ -132,8 +135,11 @@ func TestReportsAreJSON(t *testing.T) {
 }
 
 func TestCompareSortsBySizeAndTakesStepsIntoAccount(t *testing.T) {
-	before := Report{Window: 1000, Steps: 10, Parts: Parts{Computing: 400}, Idle: []CauseTime{{Cause: CauseLoader, Time: 600}}, Operators: []Operator{{Name: "mm", Time: 400}}}
-	after := Report{Window: 600, Steps: 5, Parts: Parts{Computing: 500}, Idle: []CauseTime{{Cause: CauseLoader, Time: 100}}, Operators: []Operator{{Name: "mm", Time: 450}, {Name: "add", Time: 50}}}
+	before := Report{Window: 1000, Steps: 10, Parts: Parts{Computing: 400},
+		Idle: []CauseTime{{Cause: CauseLoader, Time: 600}}, Operators: []Operator{{Name: "mm", Time: 400}}}
+	after := Report{Window: 600, Steps: 5, Parts: Parts{Computing: 500},
+		Idle: []CauseTime{{Cause: CauseLoader, Time: 100}}, Operators: []Operator{{Name: "mm", Time: 450},
+			{Name: "add", Time: 50}}}
 	c := Compare([]Report{before}, []Report{after})
 	assert.True(t, c.PerStep)
 	assert.Equal(t, []Change{{"computing", 40, 100}, {"idle: loader", 60, 20}}, c.Parts)

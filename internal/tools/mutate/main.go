@@ -5,9 +5,10 @@
 //
 //	make mutate, or bin/mutate [-only TEXT]
 //
-// It is run from the root of the repository. The faults are those of mutations.yaml beside this file: each replaces one piece of text of one
-// package, and names the packages whose tests must fail then (and, to be quick, which of them). The files are not touched: the go
-// command gets the changed one by -overlay. The exit status is 1 if a fault passed, does not build, or is of text that is not there exactly once.
+// It is run from the root of the repository. The faults are those of mutations.yaml beside this file: each replaces one
+// piece of text of one package, and names the packages whose tests must fail then (and, to be quick, which of them).
+// The files are not touched: the go command gets the changed one by -overlay. The exit status is 1 if a fault passed,
+// does not build, or is of text that is not there exactly once.
 package main
 
 import (
@@ -83,7 +84,8 @@ func (m *mutation) caught(dir string) (bool, error) {
 		return false, err
 	}
 	args := []string{"-overlay=" + overlay}
-	if out, err := exec.Command("go", append(append([]string{"vet", "-stdversion"}, args...), m.Test...)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", append(append([]string{"vet", "-stdversion"}, args...),
+		m.Test...)...).CombinedOutput(); err != nil {
 		return false, fmt.Errorf("does not build: %s", out)
 	}
 	args = append([]string{"test", "-count=1", "-failfast", "-run=" + m.Run}, args...)

@@ -23,7 +23,8 @@ func TestUnknownKeyIsRefused(t *testing.T) {
 
 func TestUnknownTypeIsRefused(t *testing.T) {
 	r := &registry{Attributes: []attribute{{Name: "gpu.x", Type: "float"}}}
-	if _, err := goTables(r); err == nil || err.Error() != `attribute gpu.x: unknown type "float" (use string, int, double, boolean, string[] or int[])` {
+	if _, err := goTables(r); err == nil ||
+		err.Error() != `attribute gpu.x: unknown type "float" (use string, int, double, boolean, string[] or int[])` {
 		t.Fatalf("error %v", err)
 	}
 }
@@ -33,7 +34,8 @@ func TestWhatIsImportedIsRefinedAndTheOtherWayRound(t *testing.T) {
 	if _, err := parse([]byte(refined+"imports: {metrics: [hw.power]}\n"), "x"); err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{refined, "imports: {metrics: [hw.power]}\n", refined + "imports: {metrics: [hw.energy]}\n"} {
+	for _, bad := range []string{refined, "imports: {metrics: [hw.power]}\n",
+		refined + "imports: {metrics: [hw.energy]}\n"} {
 		if _, err := parse([]byte(bad), "x"); err == nil || !strings.Contains(err.Error(), "hw.") {
 			t.Errorf("error %v for\n%s", err, bad)
 		}

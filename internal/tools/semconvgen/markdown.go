@@ -100,9 +100,10 @@ func eventTable(b *bytes.Buffer, r *registry, group string) {
 }
 
 func spanTable(b *bytes.Buffer, r *registry) {
-	b.WriteString("\n## Spans\n\nWhat a span must (bold) and should say, by its gpu.operation.type. What is of the device may stand on the\n" +
-		"instrumentation scope, or on the resource of a producer that uses one device.\n\n" +
-		"| gpu.operation.type | meaning | attributes |\n|---|---|---|\n")
+	b.WriteString(
+		"\n## Spans\n\nWhat a span must (bold) and should say, by its gpu.operation.type. What is of the device may stand on the\n" +
+			"instrumentation scope, or on the resource of a producer that uses one device.\n\n" +
+			"| gpu.operation.type | meaning | attributes |\n|---|---|---|\n")
 	for _, s := range r.Spans {
 		var attrs []string
 		for _, n := range s.Attributes {

@@ -80,8 +80,9 @@ type attributeEntry struct {
 
 // annotations are what Weaver's attributes have no key for.
 type annotations struct {
-	Type     string   `yaml:"type"`     // of OpenTelemetry's attribute that is referred to
-	Members  []member `yaml:"members"`  // values of a list's elements, or those of OpenTelemetry's attribute that are written
+	Type string `yaml:"type"` // of OpenTelemetry's attribute that is referred to
+	// values of a list's elements, or those of OpenTelemetry's attribute that are written
+	Members  []member `yaml:"members"`
 	Origin   string   `yaml:"origin"`   // otel: defined by conventions that are not in the registry this one depends on
 	Unit     string   `yaml:"unit"`     // UCUM; absent where the value has none (names, indexes)
 	Open     bool     `yaml:"open"`     // values other than the members may occur

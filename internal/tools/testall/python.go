@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// interpreter is the Python that tests run with: OTELGPU_PYTHON, else an environment in python/.venv, else python3. It is
-// empty where there is none with what the tests need, and reason says so.
+// interpreter is the Python that tests run with: OTELGPU_PYTHON, else an environment in python/.venv, else python3. It
+// is empty where there is none with what the tests need, and reason says so.
 func interpreter(root string) (path, reason string) {
 	path = os.Getenv("OTELGPU_PYTHON")
 	if path == "" {
@@ -28,7 +28,8 @@ func interpreter(root string) (path, reason string) {
 	if _, err := exec.LookPath(path); err != nil {
 		return "", path + " is not installed"
 	}
-	if out, err := exec.Command(path, "-c", "import pytest, opentelemetry.sdk, opentelemetry.exporter.otlp.proto.http").CombinedOutput(); err != nil {
+	if out, err := exec.Command(path, "-c",
+		"import pytest, opentelemetry.sdk, opentelemetry.exporter.otlp.proto.http").CombinedOutput(); err != nil {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		return "", fmt.Sprintf("%s: %s (pip install ./python[test] into python/.venv)", path, lines[len(lines)-1])
 	}

@@ -46,7 +46,8 @@ func Build(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	out, err := program.Go(ctx, os.TempDir(), alone, "mod", "download", "-json", "github.com/jaegertracing/jaeger@"+Version)
+	out, err := program.Go(ctx, os.TempDir(), alone, "mod", "download", "-json",
+		"github.com/jaegertracing/jaeger@"+Version)
 	if err != nil {
 		return "", &ErrUnavailable{err}
 	}
@@ -57,7 +58,8 @@ func Build(ctx context.Context) (string, error) {
 	// Built under another name and renamed, so that an interrupted build leaves nothing that looks whole.
 	unfinished := fmt.Sprintf("%s.%d", path, os.Getpid())
 	defer os.Remove(unfinished)
-	if _, err := program.Go(ctx, module.Dir, alone, "build", "-trimpath", "-ldflags=-s -w", "-o", unfinished, "./cmd/jaeger"); err != nil {
+	if _, err := program.Go(ctx, module.Dir, alone, "build", "-trimpath", "-ldflags=-s -w", "-o", unfinished,
+		"./cmd/jaeger"); err != nil {
 		return "", err
 	}
 	return path, os.Rename(unfinished, path)

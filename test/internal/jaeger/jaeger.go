@@ -45,8 +45,8 @@ func FreeAddresses() (Addresses, error) {
 	return a, nil
 }
 
-// Config is the configuration with which Jaeger is run: OTLP in, storage in memory, nothing of its own telemetry. ui is the file that
-// configures the page.
+// Config is the configuration with which Jaeger is run: OTLP in, storage in memory, nothing of its own telemetry. ui is
+// the file that configures the page.
 func (a Addresses) Config(ui string) string {
 	return fmt.Sprintf(`service:
   extensions: [jaeger_storage, jaeger_query]
@@ -94,7 +94,8 @@ type Jaeger struct {
 // Start runs a binary made by Build; dir receives its configuration.
 func Start(ctx context.Context, path, dir string, a Addresses) (*Jaeger, error) {
 	yaml, ui := filepath.Join(dir, "jaeger.yaml"), filepath.Join(dir, "ui.json")
-	if err := errors.Join(os.WriteFile(yaml, []byte(a.Config(ui)), 0o644), os.WriteFile(ui, config.JaegerUI(), 0o644)); err != nil {
+	if err := errors.Join(os.WriteFile(yaml, []byte(a.Config(ui)), 0o644),
+		os.WriteFile(ui, config.JaegerUI(), 0o644)); err != nil {
 		return nil, err
 	}
 	// Jaeger traces its own query service into its own storage otherwise.

@@ -49,7 +49,8 @@ func TestJaegerGivesBackWhatItGot(t *testing.T) {
 	l.SetSpanID(pcommon.SpanID{9})
 	body, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(sent)
 	require.NoError(t, err)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+j.OTLPHTTP+"/v1/traces", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+j.OTLPHTTP+"/v1/traces",
+		bytes.NewReader(body))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/x-protobuf")
 	req.Close = true

@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package program runs other programs for end-to-end tests: it builds them with the go command, starts them, waits for a
+// Package program runs other programs for end-to-end tests: it builds them with the go command, starts them, waits for
+// a
 // line of their output and ends them.
 package program
 

@@ -67,8 +67,9 @@ var (
 // errNoSpans refuses files that are of a known format and hold nothing of use.
 var errNoSpans = errors.New("it holds no activity of a device and no range or call of the host")
 
-// Run converts each file. A file that cannot be read is named with the reason on problems, and the others are converted.
-// Results take their names at the end, all at once: a run that fails or is killed leaves those of an earlier one alone.
+// Run converts each file. A file that cannot be read is named with the reason on problems, and the others are
+// converted. Results take their names at the end, all at once: a run that fails or is killed leaves those of an earlier
+// one alone.
 func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	results, err := newResults(o.Out)
 	if err != nil {
@@ -103,13 +104,14 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 			continue
 		}
 		sink := &sink{}
-		r, err := o.read(ctx, file, sink.to(source.Next("files").ConsumeTraces), sink.to(func(ctx context.Context, td ptrace.Traces) error {
-			byRank.Add(file, td)
-			if o.HTML {
-				book.Spans(file, td)
-			}
-			return source.Next("all").ConsumeTraces(ctx, td)
-		}))
+		r, err := o.read(ctx, file, sink.to(source.Next("files").ConsumeTraces),
+			sink.to(func(ctx context.Context, td ptrace.Traces) error {
+				byRank.Add(file, td)
+				if o.HTML {
+					book.Spans(file, td)
+				}
+				return source.Next("all").ConsumeTraces(ctx, td)
+			}))
 		switch {
 		case ctx.Err() != nil:
 			return errors.Join(fmt.Errorf("interrupted in %s", printable.Line(file)), p.Stop())
@@ -183,8 +185,8 @@ func (s *sink) to(next Emit) Emit {
 	}
 }
 
-// read hands a file to both ends: what must be complete whatever the detail, the Chrome trace and the table, is read on its
-// own where the detail leaves something out.
+// read hands a file to both ends: what must be complete whatever the detail, the Chrome trace and the table, is read on
+// its own where the detail leaves something out.
 func (o Options) read(ctx context.Context, file string, files, all Emit) (Result, error) {
 	if o.Full {
 		return o.Reader(ctx, file, true, func(ctx context.Context, td ptrace.Traces) error {

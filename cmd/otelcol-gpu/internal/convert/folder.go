@@ -13,8 +13,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/profilefile"
 )
 
-// expand puts the profiler files below a folder in its place, in the order of their names. The folder of results is passed
-// over, which may lie below. Folders without any are refused, each by an error.
+// expand puts the profiler files below a folder in its place, in the order of their names. The folder of results is
+// passed over, which may lie below. Folders without any are refused, each by an error.
 func expand(paths []string, results string) (files []string, refused []error) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
@@ -26,7 +26,8 @@ func expand(paths []string, results string) (files []string, refused []error) {
 		case err != nil:
 			refused = append(refused, fmt.Errorf("cannot look for profiles in %q: %w", path, err))
 		case len(below) == 0:
-			refused = append(refused, fmt.Errorf("no profile in %q (no file that ends in %s)", path, strings.Join(profilefile.Endings(), ", ")))
+			refused = append(refused, fmt.Errorf("no profile in %q (no file that ends in %s)", path,
+				strings.Join(profilefile.Endings(), ", ")))
 		}
 		files = append(files, below...)
 	}

@@ -103,7 +103,8 @@ func (r *results) earlier() (names []string, err error) {
 		name := e.Name()
 		switch numbered, _ := filepath.Match("trace-[0-9]*.json", name); {
 		case !e.Type().IsRegular():
-		case name == spansFile, name == traceFile, name == pageFile && r.isOwn(name, page.Mark), numbered && r.isOwn(name, `"otelgpuFormat"`):
+		case name == spansFile, name == traceFile, name == pageFile && r.isOwn(name, page.Mark), numbered &&
+			r.isOwn(name, `"otelgpuFormat"`):
 			names = append(names, name)
 		}
 	}
@@ -130,12 +131,15 @@ func (r *results) writePage(s *page.State) error {
 
 // describe says where the results are.
 func (r *results) describe(out io.Writer) {
-	fmt.Fprintf(out, "\n%s\n    the spans as OTLP JSON, one request per line\n", printable.Line(filepath.Join(r.out, spansFile)))
+	fmt.Fprintf(out, "\n%s\n    the spans as OTLP JSON, one request per line\n",
+		printable.Line(filepath.Join(r.out, spansFile)))
 	for _, name := range r.traces {
-		fmt.Fprintf(out, "%s\n    every activity: open it in https://ui.perfetto.dev or chrome://tracing\n", printable.Line(filepath.Join(r.out, name)))
+		fmt.Fprintf(out, "%s\n    every activity: open it in https://ui.perfetto.dev or chrome://tracing\n",
+			printable.Line(filepath.Join(r.out, name)))
 	}
 	if r.page {
-		fmt.Fprintf(out, "%s\n    the report: open it in a browser; it needs nothing else\n", printable.Line(filepath.Join(r.out, pageFile)))
+		fmt.Fprintf(out, "%s\n    the report: open it in a browser; it needs nothing else\n",
+			printable.Line(filepath.Join(r.out, pageFile)))
 	}
 }
 

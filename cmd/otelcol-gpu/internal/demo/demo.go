@@ -38,12 +38,13 @@ var overlay string
 
 // Options of Run.
 type Options struct {
-	Duration  time.Duration // how long the workload runs
-	Out       string        // folder of the files; made if missing
-	Terminal  *os.File      // redraw the table in place while it runs; nil: none
-	Send      string        // where spans are sent by OTLP as well: host:port (gRPC) or http(s)://host:port; empty: nowhere
-	Simulated bool          // use a simulated device also where there is a GPU
-	HTML      bool          // write the page as a file, too
+	Duration time.Duration // how long the workload runs
+	Out      string        // folder of the files; made if missing
+	Terminal *os.File      // redraw the table in place while it runs; nil: none
+	// where spans are sent by OTLP as well: host:port (gRPC) or http(s)://host:port; empty: nowhere
+	Send      string
+	Simulated bool // use a simulated device also where there is a GPU
+	HTML      bool // write the page as a file, too
 	Info      component.BuildInfo
 	Factories func() (otelcol.Factories, error)
 }
@@ -103,7 +104,8 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	intro := fmt.Sprintf("%s\nAn inference service and a training loop share it for %s; Ctrl-C ends them early.\nLook at http://%s while they run.\n\n",
+	intro := fmt.Sprintf(
+		"%s\nAn inference service and a training loop share it for %s; Ctrl-C ends them early.\nLook at http://%s while they run.\n\n",
 		what, o.Duration, f.Page)
 	fmt.Fprint(out, intro)
 
@@ -132,7 +134,8 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 		return err
 	}
 	spans, gpuSpans := table.Spans()
-	fmt.Fprintf(out, "\nAfter %s: %d spans, %d of them GPU spans.\n\n", time.Since(began).Round(100*time.Millisecond), spans, gpuSpans)
+	fmt.Fprintf(out, "\nAfter %s: %d spans, %d of them GPU spans.\n\n", time.Since(began).Round(100*time.Millisecond),
+		spans, gpuSpans)
 	if err := table.Render(out, last(o.Terminal)); err != nil {
 		return err
 	}
@@ -166,8 +169,8 @@ func (f *files) send(to string) error {
 	return nil
 }
 
-// choose takes the first CUDA device, or a simulated one where there is none, and says which. The simulated GPU is nil where
-// a real one was taken.
+// choose takes the first CUDA device, or a simulated one where there is none, and says which. The simulated GPU is nil
+// where a real one was taken.
 func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
 	reason := "asked for"
 	if !simulated {
@@ -183,8 +186,8 @@ func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
 		"The device is simulated, and every value says so (gpu.timing.source=simulated).", gpu
 }
 
-// factories are the distribution's, with the table as one more exporter, and with the simulated device that the workload
-// runs on behind the gpu receiver.
+// factories are the distribution's, with the table as one more exporter, and with the simulated device that the
+// workload runs on behind the gpu receiver.
 func (o Options) factories(
 	gpu *simgpu.GPU, table *optable.Table, found *findings, seen *page.Model,
 ) func() (otelcol.Factories, error) {

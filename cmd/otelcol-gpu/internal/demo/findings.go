@@ -22,7 +22,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// findings reads from the spans, as they leave the pipeline, what a user of the demo should see: they know nothing of the workload.
+// findings reads from the spans, as they leave the pipeline, what a user of the demo should see: they know nothing of
+// the workload.
 type findings struct {
 	component.StartFunc
 	component.ShutdownFunc
@@ -50,7 +51,8 @@ type found struct {
 }
 
 func newFindings() *findings {
-	return &findings{pageable: map[string]*found{}, throttled: map[string]*found{}, joules: map[string]float64{}, spans: map[string]int{}}
+	return &findings{pageable: map[string]*found{}, throttled: map[string]*found{}, joules: map[string]float64{},
+		spans: map[string]int{}}
 }
 
 // findingsType is the component type of findings as the end of a pipeline.
@@ -85,7 +87,8 @@ func (f *findings) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
 
 func (f *findings) add(s ptrace.Span, scope *spanfacts.Scope) {
 	if s.Kind() == ptrace.SpanKindServer {
-		f.requests = append(f.requests, served{s.TraceID().String(), s.EndTimestamp().AsTime().Sub(s.StartTimestamp().AsTime()).Seconds()})
+		f.requests = append(f.requests, served{s.TraceID().String(),
+			s.EndTimestamp().AsTime().Sub(s.StartTimestamp().AsTime()).Seconds()})
 		return
 	}
 	var x spanfacts.Facts
@@ -97,7 +100,8 @@ func (f *findings) add(s ptrace.Span, scope *spanfacts.Scope) {
 		return
 	}
 	f.spans[x.Name]++
-	if memory, _ := s.Attributes().Get(string(semconv.GPUCopyHostMemoryKey)); memory.Str() == semconv.GPUCopyHostMemoryPageable {
+	if memory, _ := s.Attributes().Get(
+		string(semconv.GPUCopyHostMemoryKey)); memory.Str() == semconv.GPUCopyHostMemoryPageable {
 		of(f.pageable, x.Name).add(&x)
 	}
 	// What contains the work that was held back would only say it again.
@@ -155,7 +159,8 @@ func (f *findings) write(w io.Writer) {
 			x.spans, f.spans[name], printable.Line(name), short(x.seconds), printable.Line(x.reasons)))
 	}
 	if name, x := most(f.pageable, func(_ string, x *found) float64 { return x.bytes }); x != nil && x.seconds > 0 {
-		line := fmt.Sprintf("pageable copy: %s moves from pageable memory at %.1f GB/s", printable.Line(name), x.bytes/x.seconds*1e-9)
+		line := fmt.Sprintf("pageable copy: %s moves from pageable memory at %.1f GB/s", printable.Line(name),
+			x.bytes/x.seconds*1e-9)
 		if x.share > 0 {
 			line += fmt.Sprintf(", %.0f %% of the bus", 100*x.share/x.seconds)
 		}

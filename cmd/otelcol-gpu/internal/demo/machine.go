@@ -54,7 +54,8 @@ func (q simulatedQueue) close() error             { return nil }
 
 func (q simulatedQueue) compute(w gpuspan.Work, s shape) gpuspan.Work {
 	q.gpu.Launch(q.stream, simgpu.Kernel{
-		FLOPs: w.FLOPs, Precision: w.Precision, Bytes: w.Read + w.Written + w.Bytes, Efficiency: s.efficiency, Occupancy: s.occupancy,
+		FLOPs: w.FLOPs, Precision: w.Precision, Bytes: w.Read + w.Written + w.Bytes, Efficiency: s.efficiency,
+		Occupancy: s.occupancy,
 	})
 	return w
 }

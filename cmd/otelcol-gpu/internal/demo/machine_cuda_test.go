@@ -28,7 +28,8 @@ func TestTheDemoRunsOnACUDADriver(t *testing.T) {
 	sources, err := filepath.Abs("../../../../gpuspan/internal/ctest/csrc")
 	require.NoError(t, err)
 	library := filepath.Join(t.TempDir(), "libcuda.so.1")
-	out, err := exec.Command(gcc, "-shared", "-fPIC", "-O1", "-o", library, filepath.Join(sources, "cuda.c"), "-lpthread", "-lm").CombinedOutput()
+	out, err := exec.Command(gcc, "-shared", "-fPIC", "-O1", "-o", library, filepath.Join(sources, "cuda.c"), "-lpthread",
+		"-lm").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	t.Setenv("GPUSPAN_CUDA_LIBRARY", library)
 
@@ -52,7 +53,8 @@ func TestTheDemoRunsOnACUDADriver(t *testing.T) {
 	x.EndWith(w)
 	x = ops.mlp.Start(t.Context(), s)
 	w = q.compute(mlpWork(512, 6), shape{})
-	require.Equal(t, gpuspan.Work{FLOPs: 2 * 32 * 32 * 32, Precision: gpuspan.FP32, Read: 8 * 32 * 32, Written: 4 * 32 * 32}, w)
+	require.Equal(t, gpuspan.Work{FLOPs: 2 * 32 * 32 * 32, Precision: gpuspan.FP32, Read: 8 * 32 * 32,
+		Written: 4 * 32 * 32}, w)
 	x.EndWith(w)
 	x = ops.decode.Start(t.Context(), s)
 	w = q.compute(gpuspan.Work{Read: 1 << 30, FLOPs: 1}, shape{})

@@ -30,7 +30,8 @@ type telemetry struct {
 	metrics *metric.MeterProvider
 }
 
-func newTelemetry(ctx context.Context, conn *grpc.ClientConn, service string, attrs ...attribute.KeyValue) (telemetry, error) {
+func newTelemetry(ctx context.Context, conn *grpc.ClientConn, service string, attrs ...attribute.KeyValue) (telemetry,
+	error) {
 	spans, err := otlptracegrpc.New(ctx, otlptracegrpc.WithGRPCConn(conn))
 	if err != nil {
 		return telemetry{}, err
@@ -41,7 +42,8 @@ func newTelemetry(ctx context.Context, conn *grpc.ClientConn, service string, at
 	}
 	res := resource.NewSchemaless(append(attrs, attribute.String("service.name", service))...)
 	return telemetry{
-		traces: trace.NewTracerProvider(trace.WithResource(res), trace.WithBatcher(spans, trace.WithBatchTimeout(500*time.Millisecond))),
+		traces: trace.NewTracerProvider(trace.WithResource(res), trace.WithBatcher(spans,
+			trace.WithBatchTimeout(500*time.Millisecond))),
 		metrics: metric.NewMeterProvider(metric.WithResource(res),
 			metric.WithReader(metric.NewPeriodicReader(points, metric.WithInterval(2*time.Second)))),
 	}, nil

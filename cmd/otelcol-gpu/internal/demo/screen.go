@@ -16,7 +16,8 @@ import (
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/optable"
 )
 
-// Control sequences of a terminal (ECMA-48, and xterm's alternate screen, so that tables do not stay in what can be scrolled back).
+// Control sequences of a terminal (ECMA-48, and xterm's alternate screen, so that tables do not stay in what can be
+// scrolled back).
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l"
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
@@ -25,9 +26,10 @@ const (
 	eraseBelow  = "\x1b[J"
 )
 
-// watchTable shows the table until the workload or the pipeline ends: each second, and when its size changes, on the screen of a
-// terminal; elsewhere every 10 s, because nothing can be taken back.
-func watchTable(ctx context.Context, done <-chan struct{}, out io.Writer, intro string, table *optable.Table, terminal *os.File) {
+// watchTable shows the table until the workload or the pipeline ends: each second, and when its size changes, on the
+// screen of a terminal; elsewhere every 10 s, because nothing can be taken back.
+func watchTable(ctx context.Context, done <-chan struct{}, out io.Writer, intro string, table *optable.Table,
+	terminal *os.File) {
 	period := 10 * time.Second
 	var resized <-chan os.Signal
 	if terminal != nil {

@@ -28,7 +28,8 @@ const (
 	trainTokens   = 4096
 	requestPeriod = 25 * time.Millisecond
 
-	// One request is what stands out: a prompt of many tokens, whose dense products hit the power limit, and a long answer.
+	// One request is what stands out: a prompt of many tokens, whose dense products hit the power limit, and a long
+	// answer.
 	longPrompt = 32768
 	longAnswer = 240
 )
@@ -72,7 +73,8 @@ type request struct {
 	done   chan struct{}
 }
 
-// arrive sends requests at random times until the context ends, the long one after a while, and waits for their answers.
+// arrive sends requests at random times until the context ends, the long one after a while, and waits for their
+// answers.
 func (s *service) arrive(ctx context.Context, long time.Duration) {
 	rng := rand.New(rand.NewPCG(7, 11))
 	var open sync.WaitGroup
@@ -89,7 +91,8 @@ func (s *service) arrive(ctx context.Context, long time.Duration) {
 		case <-time.After(wait):
 		}
 		open.Go(func() {
-			rctx, span := s.tracer.Start(context.WithoutCancel(ctx), "POST /v1/generate", trace.WithSpanKind(trace.SpanKindServer))
+			rctx, span := s.tracer.Start(context.WithoutCancel(ctx), "POST /v1/generate",
+				trace.WithSpanKind(trace.SpanKindServer))
 			defer span.End()
 			r := &request{ctx: rctx, prompt: prompt, tokens: tokens, done: make(chan struct{})}
 			select {
@@ -251,7 +254,8 @@ func (t *trainer) run(ctx context.Context) error {
 
 		// 2 FLOPs per parameter and token forward, 4 backward (Kaplan et al., 2020, section 2.1).
 		forward := gpuspan.Work{FLOPs: 2 * parameters * trainTokens, Precision: gpuspan.BF16, Read: weightBytes}
-		backward := gpuspan.Work{FLOPs: 2 * forward.FLOPs, Precision: gpuspan.BF16, Read: 2 * weightBytes, Written: weightBytes}
+		backward := gpuspan.Work{FLOPs: 2 * forward.FLOPs, Precision: gpuspan.BF16, Read: 2 * weightBytes,
+			Written: weightBytes}
 		f := step.Phase(train.Forward)
 		flops := t.launch(layers, forward, shape{efficiency: 0.62})
 		f.End()

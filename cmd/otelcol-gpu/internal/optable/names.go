@@ -9,7 +9,8 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// runes counts as terminals do: wide characters (Chinese, emoji) take two columns, whatever the locale says of those that may.
+// runes counts as terminals do: wide characters (Chinese, emoji) take two columns, whatever the locale says of those
+// that may.
 var runes = func() *runewidth.Condition {
 	c := runewidth.NewCondition()
 	c.EastAsianWidth, c.StrictEmojiNeutral = false, false
@@ -18,8 +19,8 @@ var runes = func() *runewidth.Condition {
 
 func cells(s string) int { return runes.StringWidth(s) }
 
-// shorten cuts the names of rows to a width. Names that would look alike are cut in the middle instead. Where that does not tell
-// them apart either they are numbered, or, where nothing has to fit, not cut at all: rows always differ.
+// shorten cuts the names of rows to a width. Names that would look alike are cut in the middle instead. Where that does
+// not tell them apart either they are numbered, or, where nothing has to fit, not cut at all: rows always differ.
 func shorten(rows [][]string, width int, fit bool) []string {
 	count := map[string]int{}
 	for _, r := range distinct(rows) {

@@ -23,9 +23,10 @@ type Format struct {
 	Colour bool // of headers and bounds
 }
 
-// Render writes operations as a tree, by GPU time, and then the steps of training loops. Unknown figures are drawn as "-". Shares
-// are of the time of all outermost operations: those of a level sum to that of the level above, with "(rest)" for what is
-// shown in no row of its own. Where the width does not hold all columns, those that say least are left out.
+// Render writes operations as a tree, by GPU time, and then the steps of training loops. Unknown figures are drawn as
+// "-". Shares are of the time of all outermost operations: those of a level sum to that of the level above, with
+// "(rest)" for what is shown in no row of its own. Where the width does not hold all columns, those that say least are
+// left out.
 func (t *Table) Render(w io.Writer, f Format) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +86,8 @@ var (
 		{"J", 3, true},
 	}
 	stepColumns = []column{
-		{"STEPS OF", 0, false}, {"COUNT", 5, true}, {"MEAN STEP", 1, true}, {"ITEMS/s", 2, true}, {"MFU %", 3, true}, {"J", 4, true},
+		{"STEPS OF", 0, false}, {"COUNT", 5, true}, {"MEAN STEP", 1, true}, {"ITEMS/s", 2, true}, {"MFU %", 3, true},
+		{"J", 4, true},
 	}
 )
 
@@ -118,7 +120,8 @@ func (t *Table) tree(limit int) [][]string {
 			whole += n.seconds
 		}
 	}
-	// From the largest on, so that a row's parent is there before it, but for parents that took less time than what lies in them.
+	// From the largest on, so that a row's parent is there before it, but for parents that took less time than what lies
+	// in them.
 	kept := map[*node]bool{}
 	var keep func(n *node, depth int) bool
 	keep = func(n *node, depth int) bool {
@@ -162,7 +165,8 @@ func (t *Table) tree(limit int) [][]string {
 			}
 		}
 		if len(n.below) > 0 && left > 0.01*n.seconds {
-			rows = append(rows, []string{indent + "  (rest)", "", "", duration(left), ratio(left, whole, "%.1f%%", 100), "", "", "", "", ""})
+			rows = append(rows, []string{indent + "  (rest)", "", "", duration(left), ratio(left, whole, "%.1f%%", 100), "", "",
+				"", "", ""})
 		}
 	}
 	for _, n := range top {
@@ -186,7 +190,8 @@ func (n *node) parentName() string {
 
 func (n *node) row(indent string, whole float64) []string {
 	return []string{
-		indent + printable.Line(n.op.name), n.op.kind, fmt.Sprint(n.count), duration(n.seconds), ratio(n.seconds, whole, "%.1f%%", 100),
+		indent + printable.Line(n.op.name), n.op.kind, fmt.Sprint(n.count), duration(n.seconds),
+		ratio(n.seconds, whole, "%.1f%%", 100),
 		ratio(n.bytes, n.byteSeconds, "%.1f", 1e-9), ratio(n.flops, n.flopSeconds, "%.2f", 1e-12),
 		ratio(n.roof, n.roofSeconds, "%.1f", 100), orDash(n.bound()), n.energy(),
 	}
@@ -219,7 +224,8 @@ func (t *Table) stepRows() (rows [][]string) {
 
 // colours of bounds: SGR 36 and so on.
 var colours = map[string]string{
-	semconv.GPURooflineBoundMemory: "36", semconv.GPURooflineBoundCompute: "32", semconv.GPURooflineBoundLaunch: "33", semconv.GPURooflineBoundLatency: "35",
+	semconv.GPURooflineBoundMemory: "36", semconv.GPURooflineBoundCompute: "32", semconv.GPURooflineBoundLaunch: "33",
+	semconv.GPURooflineBoundLatency: "35",
 }
 
 const (

@@ -18,10 +18,12 @@ type key struct{ name, kind, category string }
 
 // bounds are the values of gpu.roofline.bound.
 var bounds = []string{
-	semconv.GPURooflineBoundMemory, semconv.GPURooflineBoundCompute, semconv.GPURooflineBoundLaunch, semconv.GPURooflineBoundLatency,
+	semconv.GPURooflineBoundMemory, semconv.GPURooflineBoundCompute, semconv.GPURooflineBoundLaunch,
+	semconv.GPURooflineBoundLatency,
 }
 
-// stats sums the spans of one operation. All of it are sums, so that what was counted in one place can be moved to another.
+// stats sums the spans of one operation. All of it are sums, so that what was counted in one place can be moved to
+// another.
 type stats struct {
 	count   int64
 	seconds float64 // gpu.duration
@@ -38,7 +40,8 @@ type stats struct {
 	mfu, mfuWeight float64
 }
 
-// keyOf is the operation of a span. Profilers number the names of steps: ProfilerStep#7. The batch's memory must not live on.
+// keyOf is the operation of a span. Profilers number the names of steps: ProfilerStep#7. The batch's memory must not
+// live on.
 func keyOf(span ptrace.Span, f *spanfacts.Facts) key {
 	name := span.Name()
 	if f.Kind == spanfacts.Step {

@@ -17,8 +17,8 @@ import (
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
-// Limits of what a table holds. Operations beyond maxOperations, and those in more than maxPlaces, are summed as others; of spans that
-// are further apart than maxSpans spans it is not seen that one lies in the other.
+// Limits of what a table holds. Operations beyond maxOperations, and those in more than maxPlaces, are summed as
+// others; of spans that are further apart than maxSpans spans it is not seen that one lies in the other.
 const (
 	maxOperations = 2000
 	maxPlaces     = 4 * maxOperations
@@ -87,7 +87,8 @@ type nestedSpan struct {
 	sum
 }
 
-// settle puts the spans of the batch in their places. One that lies within a sibling on its stream is part of it, as for gpu_join.
+// settle puts the spans of the batch in their places. One that lies within a sibling on its stream is part of it, as
+// for gpu_join.
 func (t *Table) settle() {
 	spanfacts.Nest(t.streams, func(inner, outer int) {
 		p := t.batch[outer].key
@@ -113,7 +114,8 @@ func (t *Table) add(span ptrace.Span, scope *spanfacts.Scope, owner uint64) {
 	}
 	t.batch = append(t.batch, nestedSpan{f.Key, spanfacts.Key{Trace: f.Key.Trace, Span: f.Parent}, x})
 	t.streams = append(t.streams, spanfacts.NestSpan{
-		Owner: owner, Device: f.Device.Ordinal, Stream: f.Stream, Trace: f.Key.Trace, Parent: f.Parent, Start: int64(f.Start), End: int64(f.End),
+		Owner: owner, Device: f.Device.Ordinal, Stream: f.Stream, Trace: f.Key.Trace, Parent: f.Parent, Start: int64(f.Start),
+		End: int64(f.End),
 	})
 }
 

@@ -33,7 +33,8 @@ type Pipeline struct {
 // Start runs a Collector until Stop, and returns once its pipelines run. The texts are merged, later ones over earlier
 // ones (maps by key, lists as a whole). Signals are left to the caller. A configuration or a component that does not
 // start is the error.
-func Start(ctx context.Context, info component.BuildInfo, factories func() (otelcol.Factories, error), yaml ...string) (*Pipeline, error) {
+func Start(ctx context.Context, info component.BuildInfo, factories func() (otelcol.Factories, error),
+	yaml ...string) (*Pipeline, error) {
 	uris := make([]string, len(yaml))
 	for i, text := range yaml {
 		uris[i] = "yaml:" + text
@@ -83,8 +84,8 @@ func (p *Pipeline) wait(ctx context.Context) error {
 	return nil
 }
 
-// Stop drains the pipelines and ends the Collector; it may be called more than once. A Collector must not be shut down before
-// its Run has begun: one would wait for what the other only then announces.
+// Stop drains the pipelines and ends the Collector; it may be called more than once. A Collector must not be shut down
+// before its Run has begun: one would wait for what the other only then announces.
 func (p *Pipeline) Stop() error {
 	select {
 	case <-p.begun:

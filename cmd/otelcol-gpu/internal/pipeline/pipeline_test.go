@@ -68,7 +68,8 @@ func TestLaterTextsAreLaidOverEarlierOnes(t *testing.T) {
 }
 
 func TestAPipelineThatCannotStartSaysWhy(t *testing.T) {
-	_, err := pipeline.Start(t.Context(), component.BuildInfo{}, factories(&pipeline.Source{}, optable.New()), "receivers: {nowhere: {}}")
+	_, err := pipeline.Start(t.Context(), component.BuildInfo{}, factories(&pipeline.Source{}, optable.New()),
+		"receivers: {nowhere: {}}")
 	require.ErrorContains(t, err, "nowhere")
 }
 

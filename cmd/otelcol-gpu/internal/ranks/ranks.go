@@ -1,12 +1,12 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ranks compares the ranks of one job by their profiles: which rank holds the others up at the collectives, by how
-// much, and what it did meanwhile.
+// Package ranks compares the ranks of one job by their profiles: which rank holds the others up at the collectives, by
+// how much, and what it did meanwhile.
 //
-// Who is late is read from when ranks arrive at the collectives that they run together (package straggler), so that a rank
-// that waits is never taken for one that works. Where no collectives of several ranks belong together, ranks are compared by
-// their own time in steps: the step without communication that no computation hides.
+// Who is late is read from when ranks arrive at the collectives that they run together (package straggler), so that a
+// rank that waits is never taken for one that works. Where no collectives of several ranks belong together, ranks are
+// compared by their own time in steps: the step without communication that no computation hides.
 package ranks
 
 import (
@@ -116,7 +116,8 @@ func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
 	switch f.Kind {
 	case spanfacts.Collective:
 		group, _ := s.Attributes().Get(string(semconv.GPUCollectiveGroupNameKey))
-		x.collectives = append(x.collectives, straggler.Collective{Rank: x.rank, Group: group.Str(), Name: f.Name, Start: at.Start, End: at.End})
+		x.collectives = append(x.collectives, straggler.Collective{Rank: x.rank, Group: group.Str(), Name: f.Name,
+			Start: at.Start, End: at.End})
 	case spanfacts.Kernel, spanfacts.Graph:
 		x.compute = append(x.compute, at)
 	case spanfacts.Copy, spanfacts.Memset:
@@ -124,15 +125,19 @@ func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
 	}
 }
 
-// jobs puts profiles of one job together whose windows overlap: the same job where it is stated, worlds of one size, each
-// rank once. What remains alone is no job.
+// jobs puts profiles of one job together whose windows overlap: the same job where it is stated, worlds of one size,
+// each rank once. What remains alone is no job.
 func (p *Profiles) jobs() (jobs [][]*profile) {
 	list := slices.Clone(p.list)
 	slices.SortStableFunc(list, func(a, b *profile) int { return cmp.Compare(a.window.Start, b.window.Start) })
 	for _, x := range list {
 		i := slices.IndexFunc(jobs, func(job []*profile) bool {
-			return job[0].job == x.job && job[0].world == x.world && !slices.ContainsFunc(job, func(y *profile) bool { return y.rank == x.rank }) &&
-				slices.ContainsFunc(job, func(y *profile) bool { return x.window.Start < y.window.End && y.window.Start < x.window.End })
+			return job[0].job == x.job && job[0].world == x.world && !slices.ContainsFunc(job,
+				func(y *profile) bool { return y.rank == x.rank }) &&
+				slices.ContainsFunc(job, func(y *profile) bool {
+					return x.window.Start < y.window.End &&
+						y.window.Start < x.window.End
+				})
 		})
 		if i < 0 {
 			jobs = append(jobs, []*profile{x})

@@ -83,9 +83,11 @@ func byArrival(job []*profile, arrivals map[int64]straggler.Arrival, clocks map[
 	a := arrivals[late.rank]
 	others := float64(len(arrivals) - 1)
 	if a.HeldUp/others < notable*window {
-		return fmt.Sprintf("no rank holds the others up: at the collectives they wait less than %.0f %% of the time for any", 100*notable)
+		return fmt.Sprintf("no rank holds the others up: at the collectives they wait less than %.0f %% of the time for any",
+			100*notable)
 	}
-	s := fmt.Sprintf("rank %d holds the others up: it comes last at %d of %d collectives, and they wait %s for it, %s each. ",
+	s := fmt.Sprintf(
+		"rank %d holds the others up: it comes last at %d of %d collectives, and they wait %s for it, %s each. ",
 		late.rank, a.Last, a.Collectives, seconds(a.HeldUp), seconds(a.HeldUp/others))
 	e := doing(job, late, a.LastAt, clocks)
 	const least = 0.1 // of the lateness: what is less does not explain it
@@ -113,7 +115,8 @@ func byArrival(job []*profile, arrivals map[int64]straggler.Arrival, clocks map[
 		}
 	}
 	if communication > 0 {
-		s += fmt.Sprintf("Of the others' communication of %s, %s (%.0f %%) is waiting for a late rank.", seconds(communication), seconds(min(waited, communication)),
+		s += fmt.Sprintf("Of the others' communication of %s, %s (%.0f %%) is waiting for a late rank.",
+			seconds(communication), seconds(min(waited, communication)),
 			100*min(1, waited/communication))
 	}
 	return strings.TrimSpace(s)
@@ -135,7 +138,8 @@ func byStep(job []*profile) string {
 	if !worst.Slow {
 		return "no collectives of several ranks match; by their own time in steps (without communication that nothing hides) no rank stands out"
 	}
-	return fmt.Sprintf("no collectives of several ranks match; by its own time in steps (without communication that nothing hides) rank %d is slow, %.3g times the median",
+	return fmt.Sprintf(
+		"no collectives of several ranks match; by its own time in steps (without communication that nothing hides) rank %d is slow, %.3g times the median",
 		worst.Rank, worst.Score)
 }
 
@@ -164,7 +168,8 @@ func table(b *strings.Builder, job []*profile, arrivals map[int64]straggler.Arri
 		if a, ok := arrivals[x.rank]; ok {
 			last, waited, held = fmt.Sprintf("%d of %d", a.Last, a.Collectives), seconds(a.Waited), seconds(a.HeldUp)
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", x.rank, step, own, seconds(float64(union(x.compute).Length())*1e-9),
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", x.rank, step, own,
+			seconds(float64(union(x.compute).Length())*1e-9),
 			seconds(x.communication()), last, waited, held, printable.Line(filepath.Base(x.file)))
 	}
 	_ = w.Flush() // a strings.Builder takes everything

@@ -59,7 +59,8 @@ func TestShare(t *testing.T) {
 		},
 		"a long span after the short ones inside it": {
 			ops: []op{
-				arrive(5, 0, 1, 0, 1), arrive(2, 0, 1, 2, 3), arrive(3, 0, 1, 5, 6), settle(20), arrive(1, 0, 2, 0, 8), arrive(4, 0, 2, 0, 9),
+				arrive(5, 0, 1, 0, 1), arrive(2, 0, 1, 2, 3), arrive(3, 0, 1, 5, 6), settle(20), arrive(1, 0, 2, 0, 8),
+				arrive(4, 0, 2, 0, 9),
 			},
 			want: map[int]float64{1: 5, 2: 1, 3: 1, 4: 1}, late: map[int]int64{1: 8, 4: 9},
 		},
@@ -75,7 +76,8 @@ func TestShare(t *testing.T) {
 		},
 		"equal timestamps": {
 			ops: []op{
-				arrive(1, 0, 1, 0, 5), arrive(2, 0, 1, 5, 10), arrive(3, 2, 1, 5, 10), arrive(4, 0, 1, 5, 10), settle(5), settle(10),
+				arrive(1, 0, 1, 0, 5), arrive(2, 0, 1, 5, 10), arrive(3, 2, 1, 5, 10), arrive(4, 0, 1, 5, 10), settle(5),
+				settle(10),
 			},
 			want: map[int]float64{1: 5, 2: 2.5, 3: 2.5, 4: 2.5},
 		},

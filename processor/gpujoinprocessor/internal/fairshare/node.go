@@ -15,7 +15,8 @@ type Span struct {
 	Parent     [8]byte // span ID of the nearest ancestor that may use the device; zero for none
 	Process    uint64  // any number that is the process's own
 	Start, End int64   // ns; End > Start
-	Yields     bool    // has a part only while no other span of its process is active: timed on the host, or one of a window's
+	// has a part only while no other span of its process is active: timed on the host, or one of a window's
+	Yields bool
 }
 
 // times is a hash of when the span was. A sender that repeats a span repeats its times; processes that draw the same

@@ -24,9 +24,12 @@ func TestOffsetsAreThoseOfTheHeader(t *testing.T) {
 		t.Skip("no gcc: the shim's header cannot be compiled")
 	}
 	fields := map[string]int{
-		"names_used": offNamesUsed, "dropped_full": offDroppedFull, "dropped_budget": offDroppedBudget, "dropped_cupti": offDroppedCUPTI,
-		"names_dropped": offNamesDropped, "unknown": offUnknown, "state": offState, "answered": offAnswered, "reason": offReason,
-		"cupti_version": offCUPTIVersion, "windows": offWindows, "message": offMessage, "tail": offTail, "request": offRequest, "kinds": offKinds,
+		"names_used": offNamesUsed, "dropped_full": offDroppedFull, "dropped_budget": offDroppedBudget,
+		"dropped_cupti": offDroppedCUPTI,
+		"names_dropped": offNamesDropped, "unknown": offUnknown, "state": offState, "answered": offAnswered,
+		"reason":        offReason,
+		"cupti_version": offCUPTIVersion, "windows": offWindows, "message": offMessage, "tail": offTail,
+		"request": offRequest, "kinds": offKinds,
 		"window": offWindow, "budget": offBudget, "cancel": offCancel, "service": offService,
 	}
 	var b strings.Builder
@@ -38,7 +41,8 @@ func TestOffsetsAreThoseOfTheHeader(t *testing.T) {
 	dir := t.TempDir()
 	source, program := filepath.Join(dir, "offsets.c"), filepath.Join(dir, "offsets")
 	require.NoError(t, os.WriteFile(source, []byte(b.String()), 0o600))
-	out, err := exec.Command(gcc, "-std=gnu11", "-I", filepath.Join("..", "..", "shim"), "-o", program, source).CombinedOutput()
+	out, err := exec.Command(gcc, "-std=gnu11", "-I", filepath.Join("..", "..", "shim"), "-o", program,
+		source).CombinedOutput()
 	require.NoError(t, err, string(out))
 	out, err = exec.Command(program).Output()
 	require.NoError(t, err)

@@ -81,7 +81,8 @@ func (r Record) Start() uint64 { return r.u64(24) }
 // End is in ns.
 func (r Record) End() uint64 { return r.u64(32) }
 
-// A depends on the kind: bytes of a copy or memset, number of a context, id of a graph, CUPTI's clock of a window's mark.
+// A depends on the kind: bytes of a copy or memset, number of a context, id of a graph, CUPTI's clock of a window's
+// mark.
 func (r Record) A() uint64 { return r.u64(40) }
 
 // B depends on the kind: graph node of a kernel or copy, request of a window's mark.

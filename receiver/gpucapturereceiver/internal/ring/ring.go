@@ -186,7 +186,8 @@ func (r *Ring) open() error {
 	}
 	le := binary.LittleEndian
 	if v := le.Uint32(head[8:]); v != version {
-		return fmt.Errorf("%w: format %d, this Collector reads %d (use the library of the same release)", ErrForeign, v, version)
+		return fmt.Errorf("%w: format %d, this Collector reads %d (use the library of the same release)", ErrForeign, v,
+			version)
 	}
 	if le.Uint32(head[offReady:]) != 1 {
 		return fmt.Errorf("%w: it is not finished", ErrForeign)
@@ -241,8 +242,8 @@ func (l layout) check(header uint32, size uint64) error {
 	return nil
 }
 
-// guard runs f, which touches the mapped page. The writer, or who pretends to be one, can cut the file short at any time:
-// then the page is gone and touching it is an error instead of the end of the process.
+// guard runs f, which touches the mapped page. The writer, or who pretends to be one, can cut the file short at any
+// time: then the page is gone and touching it is an error instead of the end of the process.
 func (r *Ring) guard(f func()) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -262,8 +263,8 @@ func (r *Ring) word32(at int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&r.page[at])) //nolint:forbidigo // a mapped page, which Go does not move
 }
 
-// Request asks the process for a window: so long, those kinds of record, at most budget of them. It returns the request's
-// number.
+// Request asks the process for a window: so long, those kinds of record, at most budget of them. It returns the
+// request's number.
 func (r *Ring) Request(length time.Duration, kinds uint32, budget uint64) (uint32, error) {
 	var number uint32
 	err := r.guard(func() {
@@ -327,8 +328,9 @@ func (r *Ring) Counts() (c Counts, err error) {
 	return c, err
 }
 
-// Read hands over the records that have come since the last call, in the writer's order, and frees their places. Records are
-// valid during the call only. It returns how many there were. It reads what is there at its start, so it ends.
+// Read hands over the records that have come since the last call, in the writer's order, and frees their places.
+// Records are valid during the call only. It returns how many there were. It reads what is there at its start, so it
+// ends.
 func (r *Ring) Read(take func(Record)) (n int, err error) {
 	var head uint64
 	if err := r.guard(func() { head = r.word64(offHead).Load() }); err != nil {

@@ -139,7 +139,8 @@ func TestAWindowHasTheKernelsAndWhoLaunchedThem(t *testing.T) {
 		case ring.Context:
 			pushed, ok := r.Pushed(rec.A())
 			require.True(t, ok)
-			contexts[strconv.Itoa(int(rec.Correlation()))] = hex.EncodeToString(pushed.TraceID[:]) + hex.EncodeToString(pushed.SpanID[:])
+			contexts[strconv.Itoa(int(rec.Correlation()))] = hex.EncodeToString(pushed.TraceID[:]) + hex.EncodeToString(
+				pushed.SpanID[:])
 		}
 	})
 	require.NoError(t, err)
@@ -502,7 +503,8 @@ func TestRangesOfNVTXWithIdsAreSpans(t *testing.T) {
 		if rec.Kind() == ring.Context {
 			pushed, ok := r.Pushed(rec.A())
 			require.True(t, ok)
-			got[strconv.Itoa(int(rec.Correlation()))] = hex.EncodeToString(pushed.TraceID[:]) + hex.EncodeToString(pushed.SpanID[:])
+			got[strconv.Itoa(int(rec.Correlation()))] = hex.EncodeToString(pushed.TraceID[:]) + hex.EncodeToString(
+				pushed.SpanID[:])
 		}
 	})
 	require.NoError(t, err)

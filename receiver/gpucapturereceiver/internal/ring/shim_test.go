@@ -44,7 +44,8 @@ func TestTheStaticAnalyzerFindsNothing(t *testing.T) {
 		t.Skip("the analyzer takes seconds")
 	}
 	capturetest.Build(t)
-	args := append([]string{"-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fanalyzer", "-fPIC", "-shared", "-o", os.DevNull},
+	args := append([]string{"-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fanalyzer", "-fPIC", "-shared", "-o",
+		os.DevNull},
 		sources(t, "*.c")...)
 	out, err := exec.Command("gcc", args...).CombinedOutput()
 	require.NoError(t, err, string(out))
@@ -63,7 +64,8 @@ func TestUnderSanitizers(t *testing.T) {
 			if out, err := probe.CombinedOutput(); err != nil {
 				t.Skipf("gcc has no such sanitizer here: %s", out)
 			}
-			cmd := exec.Command(os.Args[0], "-test.run", "HasTheKernels|ABudget|AFull|Threads|Names|Ends|Fork|ANewReader", "-test.count=1")
+			cmd := exec.Command(os.Args[0], "-test.run", "HasTheKernels|ABudget|AFull|Threads|Names|Ends|Fork|ANewReader",
+				"-test.count=1")
 			cmd.Env = append(os.Environ(), "OTELGPU_TEST_SANITIZE="+kind, "ASAN_OPTIONS=detect_leaks=0",
 				"TSAN_OPTIONS=report_signal_unsafe=0")
 			out, err := cmd.CombinedOutput()
@@ -73,8 +75,8 @@ func TestUnderSanitizers(t *testing.T) {
 	}
 }
 
-// TestOffsetsOfCUPTI holds cupti.h against NVIDIA's headers where OTELGPU_CUPTI_INCLUDE names folders of them, separated by
-// colons; each needs cupti_activity.h, and cuda.h and crt/ in one of the others.
+// TestOffsetsOfCUPTI holds cupti.h against NVIDIA's headers where OTELGPU_CUPTI_INCLUDE names folders of them,
+// separated by colons; each needs cupti_activity.h, and cuda.h and crt/ in one of the others.
 func TestOffsetsOfCUPTI(t *testing.T) {
 	include := os.Getenv("OTELGPU_CUPTI_INCLUDE")
 	if include == "" {
@@ -111,7 +113,8 @@ func TestOffsetsOfCUPTI(t *testing.T) {
 	require.NoError(t, err, string(out))
 }
 
-// TestTheRealDriverLoadsTheLibrary runs cuInit of a real libcuda, which needs no GPU to load what CUDA_INJECTION64_PATH names.
+// TestTheRealDriverLoadsTheLibrary runs cuInit of a real libcuda, which needs no GPU to load what CUDA_INJECTION64_PATH
+// names.
 func TestTheRealDriverLoadsTheLibrary(t *testing.T) {
 	programs := capturetest.Build(t)
 	source := filepath.Join(t.TempDir(), "init.c")

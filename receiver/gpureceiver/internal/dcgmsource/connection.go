@@ -30,8 +30,8 @@ func newConnection(a api) *connection {
 	return c
 }
 
-// acquire connects to the target or joins the connection that is there. It waits for another source that connects to the
-// same target, that disconnects, or that has not noticed yet that their connection is dead.
+// acquire connects to the target or joins the connection that is there. It waits for another source that connects to
+// the same target, that disconnects, or that has not noticed yet that their connection is dead.
 func (c *connection) acquire(target string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,8 +40,9 @@ func (c *connection) acquire(target string) error {
 	}
 	switch {
 	case (c.busy || c.users > 0) && c.target != target:
-		return fmt.Errorf("this process is connected to DCGM at %q, refused %q (its library has one connection for each process: "+
-			"use one endpoint in all gpu receivers, or a second Collector)", c.target, target)
+		return fmt.Errorf(
+			"this process is connected to DCGM at %q, refused %q (its library has one connection for each process: "+
+				"use one endpoint in all gpu receivers, or a second Collector)", c.target, target)
 	case c.users > 0:
 		c.users++
 		return nil

@@ -69,7 +69,8 @@ func TestTheHostEngineIsAbsentAndComes(t *testing.T) {
 	m.write(t)
 	s := newSource(settings(), newConnection(library{}))
 	for range 3 {
-		require.EqualError(t, s.Open(), `cannot reach DCGM at "localhost:5555": error connecting to nv-hostengine: Host engine connection invalid/disconnected`)
+		require.EqualError(t, s.Open(),
+			`cannot reach DCGM at "localhost:5555": error connecting to nv-hostengine: Host engine connection invalid/disconnected`)
 	}
 	m.set(t, "down", 0)
 	require.NoError(t, s.Open())
@@ -123,8 +124,9 @@ func TestConnectingToAHungHostEngineHoldsNobodyElse(t *testing.T) {
 		defer conn.mu.Unlock()
 		return conn.busy
 	}, time.Minute, time.Millisecond)
-	require.EqualError(t, newSource(other, conn).Open(), `this process is connected to DCGM at "localhost:5555", refused "otherhost:5555" `+
-		`(its library has one connection for each process: use one endpoint in all gpu receivers, or a second Collector)`)
+	require.EqualError(t, newSource(other, conn).Open(),
+		`this process is connected to DCGM at "localhost:5555", refused "otherhost:5555" `+
+			`(its library has one connection for each process: use one endpoint in all gpu receivers, or a second Collector)`)
 	go func() { opened <- same.Open() }() // waits, and then shares the connection
 	m.set(t, "hang", 0)
 	require.NoError(t, <-opened)
@@ -213,7 +215,8 @@ func TestAHostEngineThatStartsAgainReadsTheKernelsLogAgain(t *testing.T) {
 	xid := func(after time.Duration, code int) string {
 		return fmt.Sprintf("%d:0:%d", baseTime+after.Microseconds(), code)
 	}
-	m := machine{"gpus": 1, "now": baseTime, "xid": []string{xid(-time.Hour, 13), xid(-time.Second, 13)}, "jitter": 700_000}
+	m := machine{"gpus": 1, "now": baseTime, "xid": []string{xid(-time.Hour, 13), xid(-time.Second, 13)},
+		"jitter": 700_000}
 	s := open(t, m, settings())
 	read(t, s)
 	m["xid"] = append(m["xid"].([]string), xid(time.Second, 79), xid(1500*time.Millisecond, 79))

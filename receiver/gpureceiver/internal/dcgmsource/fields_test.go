@@ -21,8 +21,9 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// TestFieldsAgainstDCGMsHeader holds the table of fields against dcgm_fields.h: the number, the name and the words of the
-// header's comment that tell the unit or what it is. raw and want are one value in the header's unit and in base units.
+// TestFieldsAgainstDCGMsHeader holds the table of fields against dcgm_fields.h: the number, the name and the words of
+// the header's comment that tell the unit or what it is. raw and want are one value in the header's unit and in base
+// units.
 func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 	header := dcgmHeader(t)
 	rows := []struct {
@@ -39,9 +40,11 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 		{150, "DCGM_FI_DEV_GPU_TEMP_CELSIUS", "in degrees C", gpudata.Temperature, 71, 71},
 		{155, "DCGM_FI_DEV_BOARD_POWER_WATTS", "in Watts", gpudata.Power, 612.5, 612.5},
 		{156, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "in mJ", gpudata.Energy, 612500, 612.5},
-		{157, "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS", "instantaneous power usage of the device in Watts", gpudata.Power, 612.5, 612.5},
+		{157, "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS", "instantaneous power usage of the device in Watts", gpudata.Power, 612.5,
+			612.5},
 		{202, "DCGM_FI_DEV_PCIE_REPLAY_TOTAL", "PCIe replay counter", gpudata.PCIeReplays, 7, 7},
-		{203, "DCGM_FI_DEV_GPU_UTIL_RATIO", "GPU Utilization", gpudata.Utilization, 97, 0.97}, // percent, as nvmlUtilization_t
+		// percent, as nvmlUtilization_t
+		{203, "DCGM_FI_DEV_GPU_UTIL_RATIO", "GPU Utilization", gpudata.Utilization, 97, 0.97},
 		{206, "DCGM_FI_DEV_ENC_UTIL", "Encoder Utilization", gpudata.EncoderUtilization, 50, 0.5},
 		{207, "DCGM_FI_DEV_DEC_UTIL", "Decoder Utilization", gpudata.DecoderUtilization, 25, 0.25},
 		{250, "DCGM_FI_DEV_FB_TOTAL", "Total Frame Buffer of the GPU in MB", gpudata.MemoryLimit, 2, 2097152},
@@ -57,7 +60,8 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 		{395, "DCGM_FI_DEV_ROW_REMAP_FAILED", "remapping of rows has failed", gpudata.RemapFailed, 1, 1},
 		{396, "DCGM_FI_DEV_ROW_REMAP_PENDING", "remapping of rows is pending", gpudata.RemapPending, 1, 1},
 		{409, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_TOTAL", "total for all Lanes", gpudata.NVLinkCRC, 3, 3},
-		{1001, "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "Ratio of time the graphics engine is active", gpudata.Utilization, 0.5, 0.5},
+		{1001, "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "Ratio of time the graphics engine is active", gpudata.Utilization, 0.5,
+			0.5},
 		{1002, "DCGM_FI_PROF_SM_UTIL_RATIO", "ratio of cycles an SM has at least 1 warp", gpudata.SMUtilization, 0.5, 0.5},
 		{1003, "DCGM_FI_PROF_SM_OCCUPANCY_RATIO", "ratio of number of warps resident", gpudata.SMOccupancy, 0.5, 0.5},
 		{1004, "DCGM_FI_PROF_TENSOR_UTIL_RATIO", "any tensor pipe is active", gpudata.TensorUtilization, 0.5, 0.5},
@@ -69,8 +73,10 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 		{1010, "DCGM_FI_PROF_PCIE_RX_BYTES", "host to device (HtoD)", gpudata.PCIeReceive, 5, 5},
 		{1011, "DCGM_FI_PROF_NVLINK_TX_BYTES", "tx (transmit)", gpudata.NVLinkTransmit, 5, 5},
 		{1012, "DCGM_FI_PROF_NVLINK_RX_BYTES", "rx (read)", gpudata.NVLinkReceive, 5, 5},
-		{1091, "DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL", "Cumulative counter of PCIe TX traffic in bytes", gpudata.PCIeTransmit, 5, 5},
-		{1092, "DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL", "Cumulative counter of PCIe RX traffic in bytes", gpudata.PCIeReceive, 5, 5},
+		{1091, "DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL", "Cumulative counter of PCIe TX traffic in bytes", gpudata.PCIeTransmit, 5,
+			5},
+		{1092, "DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL", "Cumulative counter of PCIe RX traffic in bytes", gpudata.PCIeReceive, 5,
+			5},
 		{1611, "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", "in joules", gpudata.Energy, 612.5, 612.5},
 	}
 	seen := map[uint16]bool{}
@@ -91,7 +97,8 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 	assert.Less(t, len(byID), maxFields)
 }
 
-// TestThrottleReasonsAgainstDCGMsHeader: the bits are NVML's, which DCGM passes on, and the names begin as the header's do.
+// TestThrottleReasonsAgainstDCGMsHeader: the bits are NVML's, which DCGM passes on, and the names begin as the header's
+// do.
 func TestThrottleReasonsAgainstDCGMsHeader(t *testing.T) {
 	dir, err := goDCGM()
 	if err != nil {
@@ -100,7 +107,8 @@ func TestThrottleReasonsAgainstDCGMsHeader(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(dir, "dcgm_fields.h"))
 	require.NoError(t, err)
 	var all gpusamplesextension.ThrottleReason
-	for _, m := range regexp.MustCompile(`#define DCGM_CLOCKS_EVENT_REASON_(\w+) 0x([0-9A-Fa-f]+)LL`).FindAllStringSubmatch(string(b), -1) {
+	for _, m := range regexp.MustCompile(
+		`#define DCGM_CLOCKS_EVENT_REASON_(\w+) 0x([0-9A-Fa-f]+)LL`).FindAllStringSubmatch(string(b), -1) {
 		bit, err := strconv.ParseUint(m[2], 16, 64)
 		require.NoError(t, err)
 		if m[1] == "GPU_IDLE" { // an idle device is not held back
@@ -115,7 +123,8 @@ func TestThrottleReasonsAgainstDCGMsHeader(t *testing.T) {
 
 // TestFormsOfFields: rates are integrated, counters taken as they are; the header names the latter totals.
 func TestFormsOfFields(t *testing.T) {
-	for id, form := range map[uint16]form{1009: formRate, 1010: formRate, 1011: formRate, 1012: formRate, 1091: formCounter, 1092: formCounter, 156: formPlain} {
+	for id, form := range map[uint16]form{1009: formRate, 1010: formRate, 1011: formRate, 1012: formRate,
+		1091: formCounter, 1092: formCounter, 156: formPlain} {
 		assert.Equal(t, form, byID[id].form, id)
 	}
 }
@@ -130,7 +139,8 @@ func dcgmHeader(t *testing.T) map[string]string {
 	b, err := os.ReadFile(filepath.Join(dir, "dcgm_fields.h"))
 	require.NoError(t, err)
 	fields := map[string]string{}
-	for _, m := range regexp.MustCompile(`/\*+((?:[^*]|\*[^/])*)\*/\s*#define\s+(DCGM_FI_\w+)\s+(\d+)`).FindAllStringSubmatch(string(b), -1) {
+	for _, m := range regexp.MustCompile(
+		`/\*+((?:[^*]|\*[^/])*)\*/\s*#define\s+(DCGM_FI_\w+)\s+(\d+)`).FindAllStringSubmatch(string(b), -1) {
 		comment := strings.Join(strings.Fields(strings.ReplaceAll(m[1], "\n *", " ")), " ")
 		fields[m[2]+" "+m[3]] = comment
 	}

@@ -51,7 +51,8 @@ const (
 const silence = 5 * time.Second
 
 // judge says how the boards are, from what the read brought. The host engine is asked only about a board that gave
-// nothing but blanks. One that is lost is not watched any more: the host engine would store thousands of blanks a second.
+// nothing but blanks. One that is lost is not watched any more: the host engine would store thousands of blanks a
+// second.
 func (s *session) judge(b *gpudata.Batch) {
 	now := s.now()
 	lost := false

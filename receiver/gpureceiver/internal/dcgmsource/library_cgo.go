@@ -36,7 +36,8 @@ func (library) init(target string) error {
 	case err == nil:
 		return bindValues()
 	case strings.HasSuffix(err.Error(), "not found"): // the library; go-dcgm has no error value of its own
-		return fmt.Errorf("DCGM's client library is missing: %w (install datacenter-gpu-manager-4-core): %w", err, gpudata.ErrUnavailable)
+		return fmt.Errorf("DCGM's client library is missing: %w (install datacenter-gpu-manager-4-core): %w", err,
+			gpudata.ErrUnavailable)
 	}
 	return fmt.Errorf("cannot reach DCGM at %q: %w", target, err)
 }

@@ -142,9 +142,10 @@ func (s *session) watchClass(kind watchKind, c *class) error {
 func (s *session) trim() {
 	rates := []uint16{1009, 1010}
 	for _, c := range s.classes {
-		if !c.watched || c.trimmed || !slices.Contains(c.fields, rates[0]) || slices.ContainsFunc(c.devices, func(i int) bool {
-			return s.state[i].best[gpudata.PCIeTransmit] != 1 || s.state[i].best[gpudata.PCIeReceive] != 1
-		}) {
+		if !c.watched || c.trimmed || !slices.Contains(c.fields, rates[0]) ||
+			slices.ContainsFunc(c.devices, func(i int) bool {
+				return s.state[i].best[gpudata.PCIeTransmit] != 1 || s.state[i].best[gpudata.PCIeReceive] != 1
+			}) {
 			continue
 		}
 		c.trimmed = true

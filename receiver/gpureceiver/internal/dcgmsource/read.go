@@ -103,8 +103,8 @@ func (s *session) read(b *gpudata.Batch, pace time.Duration) error {
 	return s.failed(errors.Join(errs...))
 }
 
-// failed decides what an error of a read means: nothing, while the connection answers and it is the first ones (a driver
-// that is being detached refuses calls for a moment).
+// failed decides what an error of a read means: nothing, while the connection answers and it is the first ones (a
+// driver that is being detached refuses calls for a moment).
 func (s *session) failed(err error) error {
 	s.fails++
 	s.dead = s.dead || disconnected(err) || timedOut(err)
@@ -234,8 +234,8 @@ func (s *session) readLatest(b *gpudata.Batch, w *watch) error {
 	return nil
 }
 
-// begin starts a read. Only after the whole read it is known which of several fields of one quantity a device has, so the
-// rank of each value is kept until finish.
+// begin starts a read. Only after the whole read it is known which of several fields of one quantity a device has, so
+// the rank of each value is kept until finish.
 func (s *session) begin(b *gpudata.Batch) int {
 	s.ranks = s.ranks[:0]
 	return len(b.Values)

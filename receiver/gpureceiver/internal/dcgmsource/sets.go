@@ -39,8 +39,8 @@ func unite(entities []entity) []entity {
 	return out
 }
 
-// atLevel keeps the profiling fields that a kind of entity has: a GPU instance has no PCIe and NVLink, a compute instance
-// no memory interface of its own either.
+// atLevel keeps the profiling fields that a kind of entity has: a GPU instance has no PCIe and NVLink, a compute
+// instance no memory interface of its own either.
 func atLevel(kind entityKind, fields []uint16) []uint16 {
 	const first, dram, last = 1001, 1005, 1008
 	switch kind {

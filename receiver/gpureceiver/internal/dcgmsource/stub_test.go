@@ -27,8 +27,8 @@ const (
 	envAbsent  = "OTELGPU_DCGM_ABSENT"
 )
 
-// TestMain builds libdcgm.so.4 from testdata/stub and runs the tests again in a process whose loader finds it: the loader
-// reads LD_LIBRARY_PATH only when a process starts.
+// TestMain builds libdcgm.so.4 from testdata/stub and runs the tests again in a process whose loader finds it: the
+// loader reads LD_LIBRARY_PATH only when a process starts.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(envAbsent) != "":
@@ -48,7 +48,8 @@ func TestMain(m *testing.M) {
 		return
 	}
 	child := exec.Command(os.Args[0], os.Args[1:]...)
-	child.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir+":"+os.Getenv("LD_LIBRARY_PATH"), envControl+"="+filepath.Join(dir, "control"))
+	child.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir+":"+os.Getenv("LD_LIBRARY_PATH"),
+		envControl+"="+filepath.Join(dir, "control"))
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err = child.Run()
 	_ = os.RemoveAll(dir)
@@ -190,7 +191,8 @@ func of(b *gpudata.Batch, device int, q gpudata.Quantity) (list []gpudata.Value)
 // withoutLibrary is the life of a source in a process that has no DCGM library, where any call after the failed Init
 // would end the process.
 func withoutLibrary() {
-	s := New(Settings{Target: "localhost:5555", Sampling: time.Second, Slow: time.Second, KeepAge: time.Minute, MaxStaleness: time.Minute})
+	s := New(Settings{Target: "localhost:5555", Sampling: time.Second, Slow: time.Second, KeepAge: time.Minute,
+		MaxStaleness: time.Minute})
 	for range 3 {
 		fmt.Println(s.Open())
 		fmt.Println(len(s.Devices()), s.Close())

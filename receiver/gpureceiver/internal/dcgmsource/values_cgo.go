@@ -120,8 +120,8 @@ import (
 	"unsafe"
 )
 
-// clientHandle is go-dcgm's connection. go-dcgm reads values as whole structures of 4 KiB each, which makes a backlog of
-// two minutes a gigabyte; so values are read beside it, over its connection, and go-dcgm does not hand that out.
+// clientHandle is go-dcgm's connection. go-dcgm reads values as whole structures of 4 KiB each, which makes a backlog
+// of two minutes a gigabyte; so values are read beside it, over its connection, and go-dcgm does not hand that out.
 //
 //go:linkname clientHandle github.com/NVIDIA/go-dcgm/pkg/dcgm.handle
 var clientHandle struct{ handle uintptr }
@@ -140,7 +140,8 @@ func (library) valuesSince(group, fieldGroup uintptr, mark int64, fn func(*rawVa
 	s := C.scalars{limit: readLimit}
 	defer C.release(&s)
 	var next C.int64_t
-	code := C.read_since(C.uintptr_t(clientHandle.handle), C.uintptr_t(group), C.uintptr_t(fieldGroup), C.int64_t(mark), &next, &s)
+	code := C.read_since(C.uintptr_t(clientHandle.handle), C.uintptr_t(group), C.uintptr_t(fieldGroup), C.int64_t(mark),
+		&next, &s)
 	if err := readError(&s, "dcgmGetValuesSince_v2", code); err != nil {
 		return mark, err
 	}

@@ -33,31 +33,32 @@ const (
 
 // Quantities for metrics only.
 const (
-	MemoryLimit         = Quantity(gpusamplesextension.NumFields) + iota // By
-	MemoryReserved                                                       // By, held by the driver, part of neither used nor free
-	EncoderUtilization                                                   // ratio
-	DecoderUtilization                                                   // ratio
-	ClockGraphics                                                        // Hz
-	ClockVideo                                                           // Hz
-	PipeFP64                                                             // ratio
-	PipeFP32                                                             // ratio
-	PipeFP16                                                             // ratio
-	PipeInt                                                              // ratio
-	PipeTensorDFMA                                                       // ratio
-	PipeTensorHMMA                                                       // ratio
-	PipeTensorIMMA                                                       // ratio
-	ECCCorrected                                                         // count since the driver was loaded
-	ECCUncorrected                                                       // count since the driver was loaded
-	PCIeReplays                                                          // count
-	NVLinkCRC                                                            // count
-	RetiredCorrected                                                     // pages
-	RetiredUncorrected                                                   // pages
-	RemappedCorrected                                                    // rows
-	RemappedUncorrected                                                  // rows
-	RemapFailed                                                          // 0 or 1
-	RetirePending                                                        // pages waiting for a reset
-	RemapPending                                                         // 0 or 1: a row waits for a reset
-	XIDs                                                                 // events since the source was opened
+	MemoryLimit = Quantity(gpusamplesextension.NumFields) + iota // By
+	// By, held by the driver, part of neither used nor free
+	MemoryReserved
+	EncoderUtilization  // ratio
+	DecoderUtilization  // ratio
+	ClockGraphics       // Hz
+	ClockVideo          // Hz
+	PipeFP64            // ratio
+	PipeFP32            // ratio
+	PipeFP16            // ratio
+	PipeInt             // ratio
+	PipeTensorDFMA      // ratio
+	PipeTensorHMMA      // ratio
+	PipeTensorIMMA      // ratio
+	ECCCorrected        // count since the driver was loaded
+	ECCUncorrected      // count since the driver was loaded
+	PCIeReplays         // count
+	NVLinkCRC           // count
+	RetiredCorrected    // pages
+	RetiredUncorrected  // pages
+	RemappedCorrected   // rows
+	RemappedUncorrected // rows
+	RemapFailed         // 0 or 1
+	RetirePending       // pages waiting for a reset
+	RemapPending        // 0 or 1: a row waits for a reset
+	XIDs                // events since the source was opened
 
 	NumQuantities = int(XIDs) + 1 // number of quantities; not a quantity
 )

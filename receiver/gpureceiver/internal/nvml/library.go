@@ -31,8 +31,8 @@ func New(path string) Interface {
 	return &library{path: path, known: map[string]uintptr{}}
 }
 
-// symbol is the address of a function, 0 where there is none. The loader keeps the reason of a failure for the thread, so both of
-// purego's calls are made on one.
+// symbol is the address of a function, 0 where there is none. The loader keeps the reason of a failure for the thread,
+// so both of purego's calls are made on one.
 func (l *library) symbol(name string) uintptr {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -333,8 +333,8 @@ func (d device) GpmMigSampleGet(instance int, s GpmSample) Return {
 	return d.lib.call("nvmlGpmMigSampleGet", d.handle, uintptr(instance), uintptr(s))
 }
 
-// GetComputeRunningProcesses takes the third version of the function, or the second, whose structure is the same. Processes that
-// start between two calls make the list longer than was said.
+// GetComputeRunningProcesses takes the third version of the function, or the second, whose structure is the same.
+// Processes that start between two calls make the list longer than was said.
 func (d device) GetComputeRunningProcesses() ([]ProcessInfo, Return) {
 	name := "nvmlDeviceGetComputeRunningProcesses_v3"
 	if !d.lib.Has(name) {

@@ -29,7 +29,8 @@ func stub(t *testing.T) string {
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
 	out, err := exec.Command(gcc, "-shared", "-fPIC", "-fvisibility=hidden", "-O1", "-w",
-		"-I"+filepath.Join(strings.TrimSpace(string(module)), "pkg", "dcgm"), "-o", path, filepath.Join("testdata", "stub.c")).CombinedOutput()
+		"-I"+filepath.Join(strings.TrimSpace(string(module)), "pkg", "dcgm"), "-o", path,
+		filepath.Join("testdata", "stub.c")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return path
 }
@@ -128,7 +129,8 @@ func TestEveryCallMeansWhatTheHeaderSays(t *testing.T) {
 	assert.Equal(t, nvml.Success, board.GpmSampleGet(one))
 	assert.Equal(t, nvml.Success, board.GpmMigSampleGet(13, two))
 	g := &nvml.GpmMetricsGetType{NumMetrics: 3, Sample1: one, Sample2: two}
-	for i, id := range []nvml.GpmMetricID{nvml.GPMMetricSMUtil, nvml.GPMMetricFP64Util, nvml.GPMMetricNVLinkTotalTXPerSec} {
+	for i, id := range []nvml.GpmMetricID{nvml.GPMMetricSMUtil, nvml.GPMMetricFP64Util,
+		nvml.GPMMetricNVLinkTotalTXPerSec} {
 		g.Metrics[i].MetricID = uint32(id)
 	}
 	assert.Equal(t, nvml.Success, l.GpmMetricsGet(g))

@@ -1,9 +1,9 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvml calls the NVIDIA Management Library without a C compiler: the library is loaded at run time, and a function that the
-// installed driver lacks answers [ErrorFunctionNotFound]. Names, numbers and layouts are those of NVIDIA's nvml.h (CUDA 13);
-// tests hold them against it.
+// Package nvml calls the NVIDIA Management Library without a C compiler: the library is loaded at run time, and a
+// function that the installed driver lacks answers [ErrorFunctionNotFound]. Names, numbers and layouts are those of
+// NVIDIA's nvml.h (CUDA 13); tests hold them against it.
 package nvml
 
 // Return is nvmlReturn_t.
@@ -113,9 +113,11 @@ type FieldValue struct {
 
 // DeviceAttributes is nvmlDeviceAttributes_t.
 type DeviceAttributes struct {
-	MultiprocessorCount, SharedCopyEngineCount, SharedDecoderCount, SharedEncoderCount, SharedJpegCount, SharedOfaCount uint32
-	GpuInstanceSliceCount, ComputeInstanceSliceCount                                                                    uint32
-	MemorySizeMB                                                                                                        uint64
+	MultiprocessorCount, SharedCopyEngineCount, SharedDecoderCount, SharedEncoderCount, SharedJpegCount,
+	SharedOfaCount uint32
+	GpuInstanceSliceCount,
+	ComputeInstanceSliceCount uint32
+	MemorySizeMB uint64
 }
 
 // ProcessInfo is nvmlProcessInfo_t.

@@ -3,9 +3,9 @@
 
 // Package nvmlsource is the source `nvml`: the NVIDIA Management Library, and GPM through it on Hopper and later.
 //
-// NVML keeps no history: a sample is what a call answers, so the source is read at the sampling interval. A function that
-// the installed driver lacks is looked up before it is called, because the loader would end the process; one that a
-// device does not support is not called again.
+// NVML keeps no history: a sample is what a call answers, so the source is read at the sampling interval. A function
+// that the installed driver lacks is looked up before it is called, because the loader would end the process; one that
+// a device does not support is not called again.
 package nvmlsource
 
 import "time"

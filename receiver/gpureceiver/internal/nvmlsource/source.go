@@ -145,8 +145,8 @@ func (s *Source) readUnit(b *gpudata.Batch, i int, u *unit, round bool) {
 	}
 }
 
-// readings makes the calls of a list. All values of a round have the time of the middle of its first call, which is that
-// of the energy counter.
+// readings makes the calls of a list. All values of a round have the time of the middle of its first call, which is
+// that of the energy counter.
 func (s *Source) readings(b *gpudata.Batch, i int, u *unit, list []reading, offset int) {
 	var t int64
 	for k := range list {

@@ -97,7 +97,10 @@ func newBoard(m *machine, i int) *board {
 		return lost(ok)
 	}
 	d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 290_000, lost(ok) }
-	d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 97, Memory: 40}, lost(ok) }
+	d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) {
+		return nvml.Utilization{Gpu: 97, Memory: 40},
+			lost(ok)
+	}
 	d.GetCurrentClocksThrottleReasonsFunc = func() (uint64, nvml.Return) { return 0x45, lost(ok) }
 	d.GetClockInfoFunc = func(k nvml.ClockType) (uint32, nvml.Return) { return 1000 + uint32(k), lost(ok) }
 	d.GetTemperatureFunc = func() (uint32, nvml.Return) { return 61, lost(ok) }
@@ -131,9 +134,13 @@ func instance(k int) *fakeDevice {
 	d.GetGpuInstanceIDFunc = func() (int, nvml.Return) { return 7 + k, ok }
 	d.GetComputeInstanceIDFunc = func() (int, nvml.Return) { return 0, ok }
 	d.GetAttributesFunc = func() (nvml.DeviceAttributes, nvml.Return) {
-		return nvml.DeviceAttributes{MultiprocessorCount: 16, GpuInstanceSliceCount: 1, ComputeInstanceSliceCount: 1, MemorySizeMB: 17920}, ok
+		return nvml.DeviceAttributes{MultiprocessorCount: 16, GpuInstanceSliceCount: 1, ComputeInstanceSliceCount: 1,
+			MemorySizeMB: 17920}, ok
 	}
-	d.GetMemoryInfoV2Func = func() (nvml.MemoryV2, nvml.Return) { return nvml.MemoryV2{Total: 17920 << 20, Used: 10 << 20}, ok }
+	d.GetMemoryInfoV2Func = func() (nvml.MemoryV2, nvml.Return) {
+		return nvml.MemoryV2{Total: 17920 << 20, Used: 10 << 20},
+			ok
+	}
 	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, ok }
 	return d
 }
@@ -253,7 +260,8 @@ func TestValuesAreInBaseUnits(t *testing.T) {
 	assert.False(t, has)
 	assert.Equal(t, []gpudata.Process{{Time: b.Processes[0].Time, Device: 0, PID: 42, Bytes: 123 << 20}}, b.Processes[:1])
 	require.Len(t, b.Processes, 4)
-	assert.Equal(t, gpudata.Process{Time: b.Processes[1].Time, Device: 0, PID: 43, Bytes: gpudata.BytesUnknown}, b.Processes[1], "it is there")
+	assert.Equal(t, gpudata.Process{Time: b.Processes[1].Time, Device: 0, PID: 43, Bytes: gpudata.BytesUnknown},
+		b.Processes[1], "it is there")
 	assert.True(t, b.Listed)
 
 	time.Sleep(5 * time.Millisecond)
@@ -273,9 +281,12 @@ func TestValuesAreInBaseUnits(t *testing.T) {
 
 func TestFunctionsThatTheDriverLacksAreNotCalled(t *testing.T) {
 	m := newMachine(1)
-	m.missing = map[string]bool{"nvmlGpmQueryDeviceSupport": true, "nvmlDeviceGetMemoryInfo_v2": true, "nvmlDeviceGetTotalEnergyConsumption": true, "nvmlDeviceGetMigMode": true}
+	m.missing = map[string]bool{"nvmlGpmQueryDeviceSupport": true, "nvmlDeviceGetMemoryInfo_v2": true,
+		"nvmlDeviceGetTotalEnergyConsumption": true, "nvmlDeviceGetMigMode": true}
 	d := &m.boards[0].fakeDevice
-	d.GpmQueryDeviceSupportFunc, d.GetMemoryInfoV2Func, d.GetTotalEnergyConsumptionFunc, d.GetMigModeFunc = nil, nil, nil, nil // panic when called
+	// panic when called
+	d.GpmQueryDeviceSupportFunc, d.GetMemoryInfoV2Func, d.GetTotalEnergyConsumptionFunc, d.GetMigModeFunc = nil, nil, nil,
+		nil
 	s := open(t, m)
 	b := read(t, s)
 	v, _ := value(b, 0, gpudata.MemoryUsed)
@@ -351,7 +362,8 @@ func TestXIDsAreEvents(t *testing.T) {
 	s := open(t, m)
 	read(t, s)
 	for range 2 {
-		m.events = append(m.events, nvml.EventData{Device: &m.boards[1].fakeDevice, EventType: nvml.EventTypeXidCriticalError, EventData: 79})
+		m.events = append(m.events, nvml.EventData{Device: &m.boards[1].fakeDevice, EventType: nvml.EventTypeXidCriticalError,
+			EventData: 79})
 	}
 	b := read(t, s)
 	require.Len(t, b.Events, 2)

@@ -4,8 +4,8 @@
 // Package podresources asks the kubelet which pods hold which devices, by its pod-resources API (v1, stable since
 // Kubernetes 1.28) on a unix socket of the node.
 //
-// The API is one call with an empty request, of whose answer four names are of interest. They are read with protowire: the
-// generated types would bring the kubelet's module for them.
+// The API is one call with an empty request, of whose answer four names are of interest. They are read with protowire:
+// the generated types would bring the kubelet's module for them.
 package podresources
 
 import (

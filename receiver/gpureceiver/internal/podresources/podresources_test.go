@@ -44,7 +44,8 @@ func pod(namespace, name, container, resource string, ids ...string) []byte {
 	}
 	devices = append(devices, field(3, field(1, nil))...) // topology
 	cpus := protowire.AppendVarint(protowire.AppendTag(nil, 3, protowire.VarintType), 7)
-	return field(1, join(field(1, []byte(name)), field(2, []byte(namespace)), field(3, join(field(1, []byte(container)), field(2, devices), cpus))))
+	return field(1, join(field(1, []byte(name)), field(2, []byte(namespace)),
+		field(3, join(field(1, []byte(container)), field(2, devices), cpus))))
 }
 
 // serve is a kubelet that answers with b.
@@ -56,7 +57,8 @@ func serve(t *testing.T, b func() []byte) string {
 	s := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}))
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "v1.PodResourcesLister", HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{MethodName: "List", Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		Methods: []grpc.MethodDesc{{MethodName: "List", Handler: func(_ any, _ context.Context, decode func(any) error,
+			_ grpc.UnaryServerInterceptor) (any, error) {
 			var request []byte
 			if err := decode(&request); err != nil {
 				return nil, err

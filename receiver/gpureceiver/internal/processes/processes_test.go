@@ -32,7 +32,8 @@ func host(t *testing.T, namespace string) string {
 	write(80, "Name:\tshim\nPPid:\t1\nNSpid:\t80\n", "0::/system.slice\n")
 	write(500, "Name:\tvllm\nUmask:\t0022\nPPid:\t80\nNSpid:\t500\t1\n", "0::/kubepods.slice/kubepods-burstable.slice/"+
 		"kubepods-burstable-pod1b2c3d4e_0000_4000_8000_0123456789ab.slice/cri-containerd-"+id+".scope\n")
-	write(501, "PPid:\t500\nNSpid:\t501\t42\n", "12:pids:/kubepods/besteffort/pod1b2c3d4e-0000-4000-8000-0123456789ab/"+id+"\n")
+	write(501, "PPid:\t500\nNSpid:\t501\t42\n", "12:pids:/kubepods/besteffort/pod1b2c3d4e-0000-4000-8000-0123456789ab/"+id+
+		"\n")
 	write(600, "PPid:\t80\nNSpid:\t600\n", "0::/user.slice/user-1000.slice/session-3.scope\n")
 	return root
 }

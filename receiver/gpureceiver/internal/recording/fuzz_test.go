@@ -12,11 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzReader reads any text as the lines of a recording, and any bytes as a file. Nothing may panic or not end, and what
-// is returned refers to devices that are there.
+// FuzzReader reads any text as the lines of a recording, and any bytes as a file. Nothing may panic or not end, and
+// what is returned refers to devices that are there.
 func FuzzReader(f *testing.F) {
 	head := `{"format":"otelgpu-recording","version":1}` + "\n"
-	f.Add(head + `{"devices":[{"id":"GPU-1","ordinal":0}]}` + "\n" + `{"d":0,"t":1,"v":{"power":1e3}}` + "\n" + `{"d":0,"t":2,"e":"xid","code":79}`)
+	f.Add(head + `{"devices":[{"id":"GPU-1","ordinal":0}]}` + "\n" + `{"d":0,"t":1,"v":{"power":1e3}}` + "\n" +
+		`{"d":0,"t":2,"e":"xid","code":79}`)
 	f.Add(head + `{"d":0,"t":1}` + "\n" + `{"devices":[]}` + "\n" + `{"devices":[{}]}`)
 	f.Add(head + `{"devices":[{"id":"a"}],"d":-1,"t":1e99}` + "\n\n{\n")
 	f.Add(`{"format":"otelgpu-recording","version":1e9}`)

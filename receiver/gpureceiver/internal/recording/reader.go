@@ -67,7 +67,8 @@ func (r *Reader) header() error {
 		return fmt.Errorf("not a recording: the first line is not that of format %q", Format)
 	}
 	if r.Header.Version < 1 || r.Header.Version > Version {
-		return fmt.Errorf("recording has version %d, this reader knows 1 to %d (use a newer otelcol-gpu)", r.Header.Version, Version)
+		return fmt.Errorf("recording has version %d, this reader knows 1 to %d (use a newer otelcol-gpu)", r.Header.Version,
+			Version)
 	}
 	return nil
 }

@@ -51,7 +51,8 @@ func Describe(d backend.Device, spec simgpu.Spec) gpusamplesextension.Device {
 		ID: d.UUID, Name: fmt.Sprintf("gpu%d", d.Ordinal), Model: d.Model, Vendor: d.Vendor, DriverVersion: d.DriverVersion,
 		PCIBDF: d.PCIBDF, Ordinal: d.Ordinal, Source: semconv.GPUMeasurementSourceSimulated,
 		Limits: gpusamplesextension.Limits{
-			Memory: spec.MemoryTotal, MemoryBandwidth: spec.MemoryBandwidth, PCIeBandwidth: spec.PCIeBandwidth, FLOPRate: rates, Power: spec.PowerLimit,
+			Memory: spec.MemoryTotal, MemoryBandwidth: spec.MemoryBandwidth, PCIeBandwidth: spec.PCIeBandwidth, FLOPRate: rates,
+			Power: spec.PowerLimit,
 		},
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"math/big"
 )
 
-// Micros reads a decimal number of microseconds, without or with quotes, as integer nanoseconds: exactly, ties of further
-// digits to even. It is not ok when it is no number or beyond int64.
+// Micros reads a decimal number of microseconds, without or with quotes, as integer nanoseconds: exactly, ties of
+// further digits to even. It is not ok when it is no number or beyond int64.
 func Micros(b []byte) (ns int64, ok bool) {
 	if len(b) >= 2 && b[0] == '"' && b[len(b)-1] == '"' {
 		b = b[1 : len(b)-1]

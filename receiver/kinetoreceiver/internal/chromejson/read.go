@@ -63,8 +63,8 @@ func Read(r io.Reader, h Handler) (Stats, error) {
 // fill makes the window hold more of the stream, from pos on. At the end of the stream it is io.EOF.
 //
 // It fills the window to its end, and doubles the window where what was begun takes more than half of it: whenever
-// scanning begins again, there is at least twice as much as before. So scanning a value costs a constant number of passes,
-// however long the value is and however little a read gives.
+// scanning begins again, there is at least twice as much as before. So scanning a value costs a constant number of
+// passes, however long the value is and however little a read gives.
 func (d *reader) fill() error {
 	if d.eof {
 		return io.EOF
@@ -127,7 +127,8 @@ func (d *reader) peek() (byte, error) {
 
 func (d *reader) ended(err error) error {
 	if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: the file ends at byte %d, after %d events", ErrTruncated, d.off+int64(len(d.buf)), d.stats.Events)
+		return fmt.Errorf("%w: the file ends at byte %d, after %d events", ErrTruncated, d.off+int64(len(d.buf)),
+			d.stats.Events)
 	}
 	return err
 }

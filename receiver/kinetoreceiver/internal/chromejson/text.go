@@ -5,7 +5,8 @@ package chromejson
 
 import "encoding/json"
 
-// Text is a raw JSON string without its quotes, with escapes resolved. What is no valid JSON string is returned as it is.
+// Text is a raw JSON string without its quotes, with escapes resolved. What is no valid JSON string is returned as it
+// is.
 func Text(raw []byte) []byte {
 	quoted := make([]byte, 0, len(raw)+2)
 	quoted = append(append(append(quoted, '"'), raw...), '"')

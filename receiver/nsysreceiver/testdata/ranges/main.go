@@ -1,7 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command ranges makes NVTX ranges of sections on a simulated device, and prints of each its operation, trace and span id.
+// Command ranges makes NVTX ranges of sections on a simulated device, and prints of each its operation, trace and span
+// id.
 package main
 
 import (
@@ -50,7 +51,8 @@ func run(count string) error {
 		return err
 	}
 	gpu := simgpu.New(nil)
-	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids), gpuspan.WithAnnotator(ranges))
+	prof, err := gpuspan.New(gpu, gpuspan.WithTracerProvider(tp), gpuspan.WithIDGenerator(ids),
+		gpuspan.WithAnnotator(ranges))
 	if err != nil {
 		return err
 	}
