@@ -68,8 +68,10 @@ func newSamplesHost(tb testing.TB) *samplesHost {
 	f := gpusamplesextension.NewFactory()
 	ext, err := f.Create(context.Background(), extensiontest.NewNopSettings(f.Type()), f.CreateDefaultConfig())
 	require.NoError(tb, err)
-	h := &samplesHost{Host: componenttest.NewNopHost(), id: component.NewID(f.Type()), ext: ext,
-		zero: time.Now().Add(-history)}
+	h := &samplesHost{
+		Host: componenttest.NewNopHost(), id: component.NewID(f.Type()), ext: ext,
+		zero: time.Now().Add(-history),
+	}
 	h.next = h.zero
 	require.NoError(tb, ext.Start(context.Background(), h))
 	tb.Cleanup(func() { require.NoError(tb, ext.Shutdown(context.Background())) })
@@ -113,7 +115,8 @@ func (c cost) minus(d cost) cost { return cost{c.cpu - d.cpu, c.allocs - d.alloc
 // measure streams requests through a pipeline on a virtual clock, so that gpu_join holds each for as long as it does in
 // production and nobody waits for it; in front of every pipeline the request is decoded and the samples are written.
 func measure(t *testing.T, wire []byte, n int, build func(*testing.T, *samplesHost, consumer.Traces) consumer.Traces,
-	out consumer.ConsumeTracesFunc) (c cost) {
+	out consumer.ConsumeTracesFunc,
+) (c cost) {
 	synctest.Test(t, func(t *testing.T) {
 		host := newSamplesHost(t)
 		var came atomic.Int64

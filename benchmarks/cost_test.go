@@ -78,8 +78,10 @@ func metricsStage() stage {
 }
 
 func transformStage(statements []string) stage {
-	return processorStage(transformprocessor.NewFactory(), map[string]any{"error_mode": "propagate",
-		"trace_statements": toAny(statements)})
+	return processorStage(transformprocessor.NewFactory(), map[string]any{
+		"error_mode":       "propagate",
+		"trace_statements": toAny(statements),
+	})
 }
 
 func spanMetricsStage() stage {

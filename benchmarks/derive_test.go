@@ -55,12 +55,18 @@ func fleet() (out []string) {
 		mem   string
 		flops map[string]string
 	}{
-		{"NVIDIA H100 80GB HBM3", "3350000000000.0", map[string]string{"bf16": "989500000000000.0",
-			"fp16": "989500000000000.0", "fp8": "1979000000000000.0", "fp32": "67000000000000.0"}},
-		{"NVIDIA A100-SXM4-80GB", "2039000000000.0", map[string]string{"bf16": "312000000000000.0",
-			"fp16": "312000000000000.0", "tf32": "156000000000000.0", "fp32": "19500000000000.0"}},
-		{"NVIDIA L4", "300000000000.0", map[string]string{"bf16": "121000000000000.0", "fp16": "121000000000000.0",
-			"fp8": "242500000000000.0", "fp32": "30300000000000.0"}},
+		{"NVIDIA H100 80GB HBM3", "3350000000000.0", map[string]string{
+			"bf16": "989500000000000.0",
+			"fp16": "989500000000000.0", "fp8": "1979000000000000.0", "fp32": "67000000000000.0",
+		}},
+		{"NVIDIA A100-SXM4-80GB", "2039000000000.0", map[string]string{
+			"bf16": "312000000000000.0",
+			"fp16": "312000000000000.0", "tf32": "156000000000000.0", "fp32": "19500000000000.0",
+		}},
+		{"NVIDIA L4", "300000000000.0", map[string]string{
+			"bf16": "121000000000000.0", "fp16": "121000000000000.0",
+			"fp8": "242500000000000.0", "fp32": "30300000000000.0",
+		}},
 	} {
 		out = append(out, fmt.Sprintf(`set(span.cache["memory"], %s) where scope.attributes["hw.model"] == %q`, m.mem,
 			m.model))
@@ -87,7 +93,8 @@ func newProcessor(tb testing.TB, f processor.Factory, conf map[string]any, next 
 }
 
 func newProcessorOn(tb testing.TB, host component.Host, f processor.Factory, conf map[string]any,
-	next consumer.Traces) processor.Traces {
+	next consumer.Traces,
+) processor.Traces {
 	tb.Helper()
 	cfg := f.CreateDefaultConfig()
 	require.NoError(tb, confmap.NewFromStringMap(conf).Unmarshal(cfg))
@@ -187,9 +194,11 @@ func BenchmarkDerive(b *testing.B) {
 func putsFactory() processor.Factory {
 	return processor.NewFactory(component.MustNewType("puts"), func() component.Config { return &struct{}{} },
 		processor.WithTraces(func(ctx context.Context, set processor.Settings, cfg component.Config,
-			next consumer.Traces) (processor.Traces, error) {
+			next consumer.Traces,
+		) (processor.Traces, error) {
 			return processorhelper.NewTraces(ctx, set, cfg, next, func(_ context.Context, td ptrace.Traces) (ptrace.Traces,
-				error) {
+				error,
+			) {
 				for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 					derived.put(s.Attributes(), 13)
 				}

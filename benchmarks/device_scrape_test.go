@@ -38,8 +38,10 @@ func TestDeviceScrapeIsCleanAndKeepsDevicesApart(t *testing.T) {
 
 	text, problems := page()
 	assert.Empty(t, problems)
-	for _, name := range []string{"hw_power_watts", "hw_energy_joules_total", "hw_temperature_celsius",
-		"gpu_sm_utilization_ratio", "hw_gpu_memory_usage_bytes"} {
+	for _, name := range []string{
+		"hw_power_watts", "hw_energy_joules_total", "hw_temperature_celsius",
+		"gpu_sm_utilization_ratio", "hw_gpu_memory_usage_bytes",
+	} {
 		assert.Equal(t, devices, strings.Count(string(text), "\n"+name+"{"), name)
 	}
 }

@@ -55,8 +55,10 @@ func BenchmarkKinetoAgainstSimdjson(b *testing.B) {
 		"b200_vllm":         "tracelens/b200/eager_trace.json.gz",
 	} {
 		text := recorded(b, file)
-		for _, detail := range []kinetoreceiver.Detail{kinetoreceiver.DetailSteps, kinetoreceiver.DetailAuto,
-			kinetoreceiver.DetailKernels} {
+		for _, detail := range []kinetoreceiver.Detail{
+			kinetoreceiver.DetailSteps, kinetoreceiver.DetailAuto,
+			kinetoreceiver.DetailKernels,
+		} {
 			b.Run(name+"/"+detail.String(), func(b *testing.B) {
 				var ours, theirs time.Duration
 				var tape *simdjson.ParsedJson

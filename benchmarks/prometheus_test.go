@@ -85,16 +85,20 @@ func everything(rank int) ptrace.Traces {
 		"gpu.flop.count": 5e9, "gpu.flop.precision": "bf16", "gpu.operation.items": 128, "gpu.operation.item.type": "token",
 		"gpu.energy": 0.5,
 	})
-	add("copy", 0, 1_000_000, map[string]any{"gpu.operation.type": "copy", "gpu.copy.direction": "host_to_device",
-		"gpu.io.size": 77})
+	add("copy", 0, 1_000_000, map[string]any{
+		"gpu.operation.type": "copy", "gpu.copy.direction": "host_to_device",
+		"gpu.io.size": 77,
+	})
 	add("step", 0, 100_000_000, map[string]any{
 		"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1, "gpu.step.duration": 0.1,
 		"gpu.step.items": 64, "gpu.step.item.type": "image",
 		"gpu.step.phase.duration.forward": 0.04 + slow, "gpu.step.phase.duration.comm": 0.06 - slow, "gpu.energy": 32.0,
 	})
 	for i := range uint64(3) {
-		add("gemm", i*1000, i*1000+600, map[string]any{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti",
-			"hw.id": "GPU-a", "gpu.start.delay": 1e-7})
+		add("gemm", i*1000, i*1000+600, map[string]any{
+			"gpu.operation.type": "kernel", "gpu.timing.source": "cupti",
+			"hw.id": "GPU-a", "gpu.start.delay": 1e-7,
+		})
 	}
 	return td
 }

@@ -109,8 +109,10 @@ func networked(t *testing.T, build stage) float64 {
 	ctx := context.Background()
 	ef, rf := otlpexporter.NewFactory(), otlpreceiver.NewFactory()
 	ec, rc := ef.CreateDefaultConfig(), rf.CreateDefaultConfig()
-	configure(t, ec, map[string]any{"endpoint": strings.TrimPrefix(strings.TrimSpace(line), "backend "),
-		"tls": map[string]any{"insecure": true}})
+	configure(t, ec, map[string]any{
+		"endpoint": strings.TrimPrefix(strings.TrimSpace(line), "backend "),
+		"tls":      map[string]any{"insecure": true},
+	})
 	configure(t, rc, map[string]any{"protocols": map[string]any{"grpc": map[string]any{"endpoint": target}}})
 	exp, err := ef.CreateTraces(ctx, exportertest.NewNopSettings(ef.Type()), ec)
 	require.NoError(t, err)

@@ -73,8 +73,10 @@ func (w *worker) run(ctx context.Context, b *batch) {
 	w.C.busy(w.raw, 2*time.Millisecond) // C.attention(w.raw, b.dev)
 	a.EndWith(flops.Attention(b.Batch, heads, b.Seq, b.Seq, headDim, flops.Causal, gpuspan.BF16))
 	w.C.busy(w.raw, 3*time.Millisecond) // C.mlp(w.raw, b.dev)
-	x.EndWith(gpuspan.Work{Items: b.Tokens, FLOPs: model.Prefill(b.Batch, b.Seq, gpuspan.BF16).FLOPs,
-		Precision: gpuspan.BF16})
+	x.EndWith(gpuspan.Work{
+		Items: b.Tokens, FLOPs: model.Prefill(b.Batch, b.Seq, gpuspan.BF16).FLOPs,
+		Precision: gpuspan.BF16,
+	})
 
 	decode.Launch(ctx, w.stream, func() { w.C.busy(w.raw, 4*time.Millisecond) }) // C.launch_graph(w.raw, w.graph)
 }
@@ -89,8 +91,10 @@ func Example_inference() {
 
 	var requests []request
 	for i := range 2 {
-		sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{byte(i + 1)},
-			TraceFlags: trace.FlagsSampled})
+		sc := trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: trace.TraceID{1}, SpanID: trace.SpanID{byte(i + 1)},
+			TraceFlags: trace.FlagsSampled,
+		})
 		requests = append(requests, request{trace.ContextWithSpanContext(ctx, sc)})
 	}
 	w.run(requests[0].Ctx, &batch{Bytes: 1 << 20, Tokens: 1024, Batch: 2, Seq: 512, Requests: requests})

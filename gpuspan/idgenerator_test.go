@@ -21,8 +21,10 @@ var _ sdktrace.IDGenerator = (*gpuspan.IDGenerator)(nil)
 
 func TestIDGeneratorDrawsValidIDsThatDiffer(t *testing.T) {
 	ctx := context.Background()
-	for _, g := range []*gpuspan.IDGenerator{nil, gpuspan.NewIDGenerator(nil),
-		gpuspan.NewIDGenerator(gpuspan.NewIDGenerator(nil))} {
+	for _, g := range []*gpuspan.IDGenerator{
+		nil, gpuspan.NewIDGenerator(nil),
+		gpuspan.NewIDGenerator(gpuspan.NewIDGenerator(nil)),
+	} {
 		traces, spans := map[trace.TraceID]bool{}, map[trace.SpanID]bool{}
 		for range 1000 {
 			tid, sid := g.NewIDs(ctx)

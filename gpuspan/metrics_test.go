@@ -164,8 +164,10 @@ func TestMetricsOffLeavesTheMarkAndTheMetricsOut(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	m := collect(t, reader)
-	for _, name := range []string{"gpu.operation.count", "gpu.operation.duration", "gpu.operation.items",
-		"gpu.operation.io", "gpu.operation.flops"} {
+	for _, name := range []string{
+		"gpu.operation.count", "gpu.operation.duration", "gpu.operation.items",
+		"gpu.operation.io", "gpu.operation.flops",
+	} {
 		require.NotContains(t, m, name)
 	}
 	require.Contains(t, m, "gpuspan.sections")

@@ -24,8 +24,14 @@ func TestWorkThatCannotBeIsNotStated(t *testing.T) {
 	contexts := []context.Context{context.Background(), unsampledTrace()}
 	for _, ctx := range contexts {
 		for _, bad := range []gpuspan.Work{
-			{Read: -1}, {Written: math.MinInt64}, {Bytes: -3}, {Items: -4}, {FLOPs: -5}, {FLOPs: math.NaN()},
-			{FLOPs: math.Inf(1)}, {FLOPs: 1, Precision: 99},
+			{Read: -1},
+			{Written: math.MinInt64},
+			{Bytes: -3},
+			{Items: -4},
+			{FLOPs: -5},
+			{FLOPs: math.NaN()},
+			{FLOPs: math.Inf(1)},
+			{FLOPs: 1, Precision: 99},
 		} {
 			x := op.Start(ctx, s)
 			x.Add(bad)

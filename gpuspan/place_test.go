@@ -113,8 +113,10 @@ func TestTheReportsTreeIsTheSameWhenThereIsNoSlot(t *testing.T) {
 		r.clock.Advance(time.Millisecond)
 		r.flush()
 	}
-	require.Equal(t, map[string]string{"a": "5 runs, 0 items", "a/b": "5 runs, 0 items", "a/b/c": "5 runs, 0 items",
-		"a/b/c/a": "5 runs, 0 items"}, tree(r.p))
+	require.Equal(t, map[string]string{
+		"a": "5 runs, 0 items", "a/b": "5 runs, 0 items", "a/b/c": "5 runs, 0 items",
+		"a/b/c/a": "5 runs, 0 items",
+	}, tree(r.p))
 }
 
 // A recursion without end, or a place that everything runs in, costs bounded memory and loses no count.

@@ -40,8 +40,10 @@ func newRig(t *testing.T, opts ...gpuspan.Option) *rig {
 	r.clock.SetStep(20 * time.Nanosecond) // a clock that stands still would never see an anchor done
 	r.gpu = simgpu.New(r.clock, simgpu.WithJitter(0), simgpu.WithTick(0), simgpu.WithClockError(0, 0))
 	r.tp = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans))
-	opts = append([]gpuspan.Option{gpuspan.WithTracerProvider(r.tp),
-		gpuspan.WithErrorHandler(func(err error) { r.errs = append(r.errs, err) })}, opts...)
+	opts = append([]gpuspan.Option{
+		gpuspan.WithTracerProvider(r.tp),
+		gpuspan.WithErrorHandler(func(err error) { r.errs = append(r.errs, err) }),
+	}, opts...)
 	p, err := gpuspan.New(r.gpu, opts...)
 	require.NoError(t, err)
 	r.p = p
@@ -113,8 +115,10 @@ func TestAnAttributeLimitLeavesWhatWasMeasured(t *testing.T) {
 	r.flush()
 	span := spans.Ended()[0]
 	require.Positive(t, span.DroppedAttributes())
-	for _, k := range []string{"gpu.duration", "gpu.timing.error", "gpu.start.delay", "gpu.end.delay",
-		"gpu.operation.type"} {
+	for _, k := range []string{
+		"gpu.duration", "gpu.timing.error", "gpu.start.delay", "gpu.end.delay",
+		"gpu.operation.type",
+	} {
 		require.Contains(t, attrs(span), k)
 	}
 }

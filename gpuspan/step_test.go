@@ -127,14 +127,19 @@ func TestPhasesMeasuredElsewhereKeepTheIdentity(t *testing.T) {
 		comm           float64
 		overlap, other float64 // ms
 	}{
-		{"added fits beside the measured", func(s *train.Step, _ time.Time) { s.AddPhase(train.Comm, 3*time.Millisecond) }, 3,
-			0, 1},
+		{
+			"added fits beside the measured", func(s *train.Step, _ time.Time) { s.AddPhase(train.Comm, 3*time.Millisecond) }, 3,
+			0, 1,
+		},
 		{"added is more than there is room for", func(s *train.Step,
-			_ time.Time) {
+			_ time.Time,
+		) {
 			s.AddPhase(train.Comm, 6*time.Millisecond)
 		}, 6, 2, 0},
-		{"added is more than the step", func(s *train.Step, _ time.Time) { s.AddPhase(train.Comm, 30*time.Millisecond) }, 10,
-			6, 0},
+		{
+			"added is more than the step", func(s *train.Step, _ time.Time) { s.AddPhase(train.Comm, 30*time.Millisecond) }, 10,
+			6, 0,
+		},
 		{"set is more than the step", func(s *train.Step, _ time.Time) { s.SetPhase(train.Comm, time.Hour) }, 10, 6, 0},
 		{"set first, added after", func(s *train.Step, _ time.Time) {
 			s.SetPhase(train.Comm, time.Millisecond)

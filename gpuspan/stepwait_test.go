@@ -27,8 +27,10 @@ func TestWaitingAndExposedCommunicationAreWhatNoOtherPhaseHides(t *testing.T) {
 		{"data before the computation", at(train.Data, 0, 2*ms), 2 * ms, 0},
 		{"data ahead of time, beside the computation", at(train.Data, 3*ms, 3*ms), 0, 0},
 		{"data that the computation hides in part", at(train.Data, ms, 2*ms), ms, 0},
-		{"data without a place hides behind nothing", func(s *train.Step, _ time.Time) { s.AddPhase(train.Data, 3*ms) },
-			3 * ms, 0},
+		{
+			"data without a place hides behind nothing", func(s *train.Step, _ time.Time) { s.AddPhase(train.Data, 3*ms) },
+			3 * ms, 0,
+		},
 		{"data that is set", func(s *train.Step, _ time.Time) { s.SetPhase(train.Data, 4*ms) }, 4 * ms, 0},
 		{"communication that outlasts the computation", at(train.Comm, 4*ms, 5*ms), 0, 2 * ms},
 		{"data behind communication", func(s *train.Step, start time.Time) {

@@ -34,7 +34,8 @@ type witness struct {
 
 // newWitness is one on a device whose clock is off by drift in ppm, with a profiler and a stream of it.
 func newWitness(t *testing.T, drift float64, tick time.Duration) (*witness, *simgpu.ManualClock,
-	*tracetest.SpanRecorder, *gpuspan.Profiler, *gpuspan.Stream) {
+	*tracetest.SpanRecorder, *gpuspan.Profiler, *gpuspan.Stream,
+) {
 	t.Helper()
 	clock, spans := simgpu.NewManualClock(epoch), tracetest.NewSpanRecorder()
 	w := &witness{GPU: simgpu.New(clock, simgpu.WithClockError(drift, 42*time.Second), simgpu.WithTick(tick))}

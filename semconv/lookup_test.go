@@ -25,8 +25,10 @@ func TestTheWordOfATemplateIsReadBack(t *testing.T) {
 		phase != "forward" {
 		t.Errorf("phase %q, %v", phase, ok)
 	}
-	for _, key := range []string{"gpu.step.phase.duration", "gpu.step.phase.duration.", "gpu.step.phase.forward",
-		"gpu.step.duration", ""} {
+	for _, key := range []string{
+		"gpu.step.phase.duration", "gpu.step.phase.duration.", "gpu.step.phase.forward",
+		"gpu.step.duration", "",
+	} {
 		if phase, ok := semconv.GPUStepPhaseDurationOf(key); ok {
 			t.Errorf("%q is taken for the duration of phase %q", key, phase)
 		}

@@ -42,8 +42,10 @@ func eventNames() []string {
 }
 
 func TestNamesAreSortedUniqueDottedLowerSnake(t *testing.T) {
-	for kind, names := range map[string][]string{"attribute": attributeNames(), "metric": metricNames(),
-		"event": eventNames()} {
+	for kind, names := range map[string][]string{
+		"attribute": attributeNames(), "metric": metricNames(),
+		"event": eventNames(),
+	} {
 		for i, n := range names {
 			if !name.MatchString(n) {
 				t.Errorf("%s %q is not dotted lower_snake", kind, n)
@@ -62,8 +64,10 @@ func TestNoNameIsANamespace(t *testing.T) {
 	// gpu.step.phase is a dimension of metrics only and the template an attribute of spans only (checked below), so no
 	// record holds both.
 	apart := map[string]string{"gpu.step.phase": "gpu.step.phase.duration.<phase>"}
-	for kind, names := range map[string][]string{"attribute": attributeNames(), "metric": metricNames(),
-		"event": eventNames()} {
+	for kind, names := range map[string][]string{
+		"attribute": attributeNames(), "metric": metricNames(),
+		"event": eventNames(),
+	} {
 		for _, n := range names {
 			for _, m := range names {
 				if strings.HasPrefix(m, n+".") && apart[n] != m {
@@ -121,8 +125,10 @@ func TestUnitsAreUCUMAndFitTheType(t *testing.T) {
 
 func TestEntriesSayWhereWhoAndWhat(t *testing.T) {
 	places := []string{"resource", "scope", "span", "metric", "log"}
-	writers := []string{"gpuspan", "kineto", "nsys", "gpu", "gpu_join", "gpu_derive", "gpu_metrics", "gpu_requests",
-		"gpu_capture"}
+	writers := []string{
+		"gpuspan", "kineto", "nsys", "gpu", "gpu_join", "gpu_derive", "gpu_metrics", "gpu_requests",
+		"gpu_capture",
+	}
 	check := func(name, brief string, from []string) {
 		if !strings.HasSuffix(brief, ".") || strings.Contains(brief, "\n") {
 			t.Errorf("%s: the brief %q is not a sentence on one line", name, brief)

@@ -381,8 +381,10 @@ func TestLiteralsOfTraceQLHaveTheTypeOfTheAttribute(t *testing.T) {
 				continue
 			}
 			seen++
-			want := map[string]string{"string": `^"`, "double": `^[0-9]+\.[0-9]+$`, "int": `^[0-9]+$`,
-				"boolean": `^(true|false)$`}[fmt.Sprint(a.Type)]
+			want := map[string]string{
+				"string": `^"`, "double": `^[0-9]+\.[0-9]+$`, "int": `^[0-9]+$`,
+				"boolean": `^(true|false)$`,
+			}[fmt.Sprint(a.Type)]
 			require.NotEmpty(t, want, "%s has type %v", m[1], a.Type)
 			assert.Regexp(t, want, m[3], "%s: %s is a %v: %s", q.where, m[1], a.Type, q.text)
 		}

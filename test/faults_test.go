@@ -487,8 +487,10 @@ func TestAgentsAndGatewaysLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 				join["settle"], join["max_wait"] = "400ms", "700ms"
 				join["retry_on_failure"] = map[string]any{"initial_interval": "100ms", "max_interval": "2s"}
 				at("exporters")["gpu_samples"] = map[string]any{}
-				at("service", "pipelines")["metrics/devices"] = map[string]any{"receivers": []any{"otlp"},
-					"exporters": []any{"gpu_samples"}}
+				at("service", "pipelines")["metrics/devices"] = map[string]any{
+					"receivers": []any{"otlp"},
+					"exporters": []any{"gpu_samples"},
+				}
 				join["queue"] = map[string]any{"size": 20000}
 				for id, e := range at("exporters") {
 					if strings.Contains(id, "balanc") { // the others have defaults

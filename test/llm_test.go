@@ -199,8 +199,10 @@ func recordDevices(t *testing.T, path string, watts []float64) (ids []string, to
 	}
 	for at := time.Duration(0); at <= 2*time.Minute; at += sampling {
 		for i, w := range watts {
-			lines = append(lines, object{"d": i, "t": recorded + int64(at),
-				"v": object{"energy": 1e6 + w*at.Seconds(), "power": w, "utilization": 1}})
+			lines = append(lines, object{
+				"d": i, "t": recorded + int64(at),
+				"v": object{"energy": 1e6 + w*at.Seconds(), "power": w, "utilization": 1},
+			})
 		}
 	}
 	recordAll(t, path, devices, lines)

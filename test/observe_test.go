@@ -98,10 +98,14 @@ func recordMachine(t *testing.T, path string, faulty bool) {
 		}
 	}
 	recordAll(t, path, []object{
-		{"id": firstGPU, "name": "gpu0", "model": h100, "vendor": "NVIDIA", "driver": "580.65.06", "ordinal": 0,
-			"pci": "0000:3b:00.0"},
-		{"id": secondGPU, "name": "gpu1", "model": h100, "vendor": "NVIDIA", "driver": "580.65.06", "ordinal": 1,
-			"pci": "0000:5b:00.0"},
+		{
+			"id": firstGPU, "name": "gpu0", "model": h100, "vendor": "NVIDIA", "driver": "580.65.06", "ordinal": 0,
+			"pci": "0000:3b:00.0",
+		},
+		{
+			"id": secondGPU, "name": "gpu1", "model": h100, "vendor": "NVIDIA", "driver": "580.65.06", "ordinal": 1,
+			"pci": "0000:5b:00.0",
+		},
 	}, lines)
 }
 
@@ -223,8 +227,10 @@ func servicesAtWork(n int, now time.Time, faulty bool) ptrace.Traces {
 		return m
 	}
 	for rank := range 4 {
-		span := add("trainer", rank, firstGPU, map[string]any{"gpu.job.id": "slurm-1", "gpu.job.rank": rank,
-			"gpu.job.world_size": 4})
+		span := add("trainer", rank, firstGPU, map[string]any{
+			"gpu.job.id": "slurm-1", "gpu.job.rank": rank,
+			"gpu.job.world_size": 4,
+		})
 		end := 0.05
 		if faulty && rank == 2 {
 			end = 0.07
@@ -261,8 +267,10 @@ func servicesAtWork(n int, now time.Time, faulty bool) ptrace.Traces {
 
 	span = add("profiled", 40, firstGPU, nil)
 	span("gemm", 2, 0, 0, 0.05, map[string]any{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"})
-	span("ncclDevKernel_AllReduce", 3, 0, 0.04, 0.1, map[string]any{"gpu.operation.type": "collective",
-		"gpu.timing.source": "cupti"})
+	span("ncclDevKernel_AllReduce", 3, 0, 0.04, 0.1, map[string]any{
+		"gpu.operation.type": "collective",
+		"gpu.timing.source":  "cupti",
+	})
 	if faulty {
 		late := span("gemm", 4, 0, 0, 0.001, map[string]any{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"})
 		late.SetStartTimestamp(x.at(-60))
@@ -308,8 +316,10 @@ func saidByOthers(n int, faulty bool) pmetric.Metrics {
 	}
 	status := sum("hw.status", "1", false)
 	for state, value := range map[string]int{"ok": 1 - bad, "failed": bad, "degraded": 0, "predicted_failure": 0} {
-		point(status, value, map[string]any{"hw.state": state, "hw.id": "GPU-00000000-0000-4000-8000-0000000000a3",
-			"hw.name": "gpu2", "hw.model": h100})
+		point(status, value, map[string]any{
+			"hw.state": state, "hw.id": "GPU-00000000-0000-4000-8000-0000000000a3",
+			"hw.name": "gpu2", "hw.model": h100,
+		})
 	}
 	return md
 }

@@ -29,11 +29,15 @@ import (
 // Libraries of the images, as their makers list them. Alpine has neither these nor glibc's loader, so it is as scratch
 // for what is linked here.
 var (
-	glibc = []string{"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libresolv.so.2",
-		"librt.so.1"}
+	glibc = []string{
+		"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libresolv.so.2",
+		"librt.so.1",
+	}
 	gcc   = []string{"libgcc_s.so.1", "libstdc++.so.6"}
-	roots = map[string][]string{"scratch": nil, "distroless static": nil, "distroless base": glibc,
-		"distroless cc": append(slices.Clone(glibc), gcc...)}
+	roots = map[string][]string{
+		"scratch": nil, "distroless static": nil, "distroless base": glibc,
+		"distroless cc": append(slices.Clone(glibc), gcc...),
+	}
 )
 
 // What docs/operating.md says of linking, tried: each program alone in a root that has an image's libraries.
@@ -61,8 +65,11 @@ func TestWhatStartsWhere(t *testing.T) {
 		{"otelcol-gpu", otelcol.Build(t), []string{"config"}, false},
 		{"gpuspan/cuda", build("cgo", nil, ""), []string{"-h"}, false},
 		{"gpuspan/cuda without cgo", build("nocgo", []string{"CGO_ENABLED=0"}, ""), []string{"-h"}, false},
-		{"gpuspan/cuda without cgo, gpuspan_static", build("static", []string{"CGO_ENABLED=0"}, "gpuspan_static"),
-			[]string{"-h"}, true},
+		{
+			"gpuspan/cuda without cgo, gpuspan_static", build("static", []string{"CGO_ENABLED=0"}, "gpuspan_static"),
+			[]string{"-h"},
+			true,
+		},
 	} {
 		file, err := elf.Open(x.path)
 		require.NoError(t, err)

@@ -31,8 +31,10 @@ func TestEachRequestsTraceShowsWhatTheGPUDid(t *testing.T) {
 	require.NoError(t, err)
 	begin := time.Now()
 	const requests = 20
-	service, err := program.Start(t.Context(), example, []string{"-simulated", "-requests", "20", "-otlp",
-		"http://" + address}, nil)
+	service, err := program.Start(t.Context(), example, []string{
+		"-simulated", "-requests", "20", "-otlp",
+		"http://" + address,
+	}, nil)
 	require.NoError(t, err)
 	require.NoError(t, service.Wait(time.Minute), service.Output())
 

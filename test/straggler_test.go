@@ -100,8 +100,10 @@ func (x timeline) checkStraggler(t *testing.T, rs ptrace.ResourceSpans, s ptrace
 	require.Equal(t, x.at(0.02), s.StartTimestamp())
 	require.Equal(t, x.at(0.07), s.EndTimestamp())
 	got := s.Attributes().AsRaw()
-	for key, want := range map[string]float64{"gpu.straggler.score": 80. / 60, "gpu.straggler.delay": 0.020,
-		"gpu.straggler.median": 0.060} {
+	for key, want := range map[string]float64{
+		"gpu.straggler.score": 80. / 60, "gpu.straggler.delay": 0.020,
+		"gpu.straggler.median": 0.060,
+	} {
 		require.InEpsilon(t, want, got[key], 1e-9, key)
 		delete(got, key)
 	}
@@ -275,8 +277,10 @@ func TestTheGatewayKeepsTheSlowRanksTrace(t *testing.T) {
 		}
 		return len(kept) > 0
 	}, 30*time.Second, 100*time.Millisecond)
-	for _, name := range []string{"train", "forward", "backward", "attention", "all_reduce",
-		"straggler backward/attention"} {
+	for _, name := range []string{
+		"train", "forward", "backward", "attention", "all_reduce",
+		"straggler backward/attention",
+	} {
 		require.Contains(t, kept, name)
 	}
 	require.Len(t, kept, 6)

@@ -202,10 +202,14 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 		name, yaml string
 		want       []string
 	}{
-		{"an extension that is not there", fmt.Sprintf(pipelines, "gpu_samples/missing", "127.0.0.1:0"),
-			[]string{"gpu_samples/missing"}},
-		{"a component that is not built in", "connectors: {ebpf: {}}\n" + fmt.Sprintf(pipelines, "", "127.0.0.1:0"),
-			[]string{"ebpf"}},
+		{
+			"an extension that is not there", fmt.Sprintf(pipelines, "gpu_samples/missing", "127.0.0.1:0"),
+			[]string{"gpu_samples/missing"},
+		},
+		{
+			"a component that is not built in", "connectors: {ebpf: {}}\n" + fmt.Sprintf(pipelines, "", "127.0.0.1:0"),
+			[]string{"ebpf"},
+		},
 		{
 			"a processor of the full build", fmt.Sprintf("processors: {tail_sampling: {}}\n"+pipelines, "", "127.0.0.1:0"),
 			[]string{`the processor "tail_sampling" is in the full build: "make build-full"`, "-tags ottl"},
@@ -217,8 +221,10 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 		},
 		{"a key that does not exist", "extensions: {gpu_samples: {retain: 1s}}\n" + fmt.Sprintf(pipelines, "gpu_samples",
 			"127.0.0.1:0"), []string{"retain"}},
-		{"a port that is taken", fmt.Sprintf(pipelines, "", taken.Addr()),
-			[]string{taken.Addr().String(), "address already in use", "choose another"}},
+		{
+			"a port that is taken", fmt.Sprintf(pipelines, "", taken.Addr()),
+			[]string{taken.Addr().String(), "address already in use", "choose another"},
+		},
 		{
 			"a reference to an extension that is not there",
 			"processors: {gpu_derive: {samples: gpu_samples/x}}\n" +

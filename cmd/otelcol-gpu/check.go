@@ -134,10 +134,12 @@ func startOTLP(ctx context.Context, grpc, web string, report *conformance.Report
 	}}).Unmarshal(cfg); err != nil {
 		return nil, err
 	}
-	set := receiver.Settings{ID: component.NewID(factory.Type()), BuildInfo: buildInfo(),
+	set := receiver.Settings{
+		ID: component.NewID(factory.Type()), BuildInfo: buildInfo(),
 		TelemetrySettings: component.TelemetrySettings{
 			Logger: zap.NewNop(), TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: metricnoop.NewMeterProvider(),
-		}}
+		},
+	}
 	var mu sync.Mutex
 	traces, err := consumer.NewTraces(func(_ context.Context, td ptrace.Traces) error {
 		mu.Lock()

@@ -116,8 +116,10 @@ func TestTheFullManifestHoldsTheCore(t *testing.T) {
 	for section := range core {
 		require.Subset(t, packages(full[section]), packages(core[section]), section)
 	}
-	for _, name := range []string{"k8sattributesprocessor", "prometheusreceiver", "kafkareceiver", "kafkaexporter",
-		"loadbalancingexporter"} {
+	for _, name := range []string{
+		"k8sattributesprocessor", "prometheusreceiver", "kafkareceiver", "kafkaexporter",
+		"loadbalancingexporter",
+	} {
 		var all []string
 		for _, s := range full {
 			all = append(all, packages(s)...)
@@ -143,8 +145,10 @@ func TestOwnTypesAreSnakeCaseAndPresent(t *testing.T) {
 func TestTheKubernetesPipelinesRunOnTheFullBuild(t *testing.T) {
 	renamed := map[string]string{"otlpgrpcexporter": "otlpexporter"}
 	full := readManifest(t, "builder-full.yaml").sections()
-	for _, name := range []string{"dcgm-exporter", "kafka/agent", "kafka/gateway", "kubernetes/agent",
-		"kubernetes/gateway"} {
+	for _, name := range []string{
+		"dcgm-exporter", "kafka/agent", "kafka/gateway", "kubernetes/agent",
+		"kubernetes/gateway",
+	} {
 		text, err := config.YAML(name)
 		require.NoError(t, err)
 		var tree map[string]map[string]any
@@ -171,8 +175,10 @@ func TestTheKubernetesPipelinesRunOnTheFullBuild(t *testing.T) {
 
 // A ready pipeline for the full build is refused by name, with the remedy; a plain misspelling is not.
 func TestPipelinesOfTheFullBuildAreRefusedWithTheRemedy(t *testing.T) {
-	for _, name := range []string{"dcgm-exporter", "kafka/agent", "kafka/gateway", "kubernetes/agent",
-		"kubernetes/gateway"} {
+	for _, name := range []string{
+		"dcgm-exporter", "kafka/agent", "kafka/gateway", "kubernetes/agent",
+		"kubernetes/gateway",
+	} {
 		require.ErrorContains(t, run([]string{"validate", "--config", name}),
 			`is in the full build: "make build-full" makes it`, name)
 	}

@@ -91,12 +91,16 @@ func profileReader(asked kinetoreceiver.Detail, extent kinetoreceiver.Extent, jo
 		}
 		head, _ := profilefile.Head(path) // what cannot be read is left to the reader, which says why
 		if profilefile.IsSQLite(head) {
-			st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{Detail: detail, Extent: extent, JobID: job,
-				Device: device}, emit)
+			st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{
+				Detail: detail, Extent: extent, JobID: job,
+				Device: device,
+			}, emit)
 			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Devices, asked), err
 		}
-		st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: detail, Extent: extent, JobID: job,
-			Device: device, Partial: true}, emit)
+		st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{
+			Detail: detail, Extent: extent, JobID: job,
+			Device: device, Partial: true,
+		}, emit)
 		if st.Restored > 0 && len(st.Devices) > 0 {
 			st.Faults = append(st.Faults, partial)
 		}

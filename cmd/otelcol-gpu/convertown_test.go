@@ -38,8 +38,10 @@ func TestConvertRestoresItsOwnTraces(t *testing.T) {
 	}
 	add(2, "backward", "section", 0, 400_000, seconds(350e-6))
 	add(3, "mlp", "section", 1000, 5000, seconds(5e-6))
-	add(4, "h2d.batch", "copy", 500_000, 1000, seconds(1e-6), chrometrace.Arg{Key: "gpu.io.size",
-		Value: chrometrace.Int(4096)})
+	add(4, "h2d.batch", "copy", 500_000, 1000, seconds(1e-6), chrometrace.Arg{
+		Key:   "gpu.io.size",
+		Value: chrometrace.Int(4096),
+	})
 	path := filepath.Join(t.TempDir(), "trace.json")
 	out, err := os.Create(path)
 	require.NoError(t, err)

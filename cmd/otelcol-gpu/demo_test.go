@@ -31,8 +31,10 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	require.NotEmpty(t, recorded.Steps)
 	require.NotEmpty(t, recorded.Requests)
 	require.NotEmpty(t, recorded.Roofs, "of a model that no table has, by the spans' rates and shares")
-	for _, want := range []string{"The device is simulated", "prefill", "decode", "train",
-		filepath.Join(dir, "trace.json")} {
+	for _, want := range []string{
+		"The device is simulated", "prefill", "decode", "train",
+		filepath.Join(dir, "trace.json"),
+	} {
 		require.Contains(t, stdout, want)
 	}
 

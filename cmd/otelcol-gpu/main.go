@@ -43,8 +43,10 @@ import (
 var version = gpuspan.Version
 
 func buildInfo() component.BuildInfo {
-	return component.BuildInfo{Command: "otelcol-gpu", Description: "OpenTelemetry Collector for GPU work",
-		Version: version}
+	return component.BuildInfo{
+		Command: "otelcol-gpu", Description: "OpenTelemetry Collector for GPU work",
+		Version: version,
+	}
 }
 
 func main() {

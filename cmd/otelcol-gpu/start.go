@@ -143,7 +143,7 @@ func (w *welcome) listeners() (lines [][2]string) {
 	if err != nil {
 		return nil
 	}
-	defer r.Shutdown(context.Background())
+	defer func() { _ = r.Shutdown(context.Background()) }()
 	conf, err := r.Resolve(context.Background())
 	if err != nil {
 		return nil

@@ -127,11 +127,15 @@ func analyse(ctx context.Context, path string, extent kinetoreceiver.Extent, dev
 	discard := func(context.Context, ptrace.Traces) error { return nil }
 	head, _ := profilefile.Head(path)
 	if profilefile.IsSQLite(head) {
-		st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{Detail: nsysreceiver.DetailSteps, Extent: extent,
-			Device: device}, discard)
+		st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{
+			Detail: nsysreceiver.DetailSteps, Extent: extent,
+			Device: device,
+		}, discard)
 		return st.Devices, err
 	}
-	st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailSteps,
-		Extent: extent, Device: device, Partial: true}, discard)
+	st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{
+		Detail: kinetoreceiver.DetailSteps,
+		Extent: extent, Device: device, Partial: true,
+	}, discard)
 	return st.Devices, err
 }

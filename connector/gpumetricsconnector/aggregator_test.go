@@ -95,8 +95,12 @@ func TestASampledSpanCountsForThoseThatWereNot(t *testing.T) {
 func TestEnergyOfSampledSpansIsTheDevices(t *testing.T) {
 	a := newTest(t, nil)
 	a.take(batch(t, nil, span{"p", 0, 2000, with(prefill, attrs{"gpu.energy": 400.0}), 1, 0, "ot=th:c"},
-		span{"step", 0, 2000, attrs{"gpu.operation.type": "step", "gpu.energy": 100.0, "gpu.step.items": 10}, 2, 0,
-			"ot=th:c"}), clock)
+		span{
+			"step", 0, 2000,
+			attrs{"gpu.operation.type": "step", "gpu.energy": 100.0, "gpu.step.items": 10},
+			2, 0,
+			"ot=th:c",
+		}), clock)
 	var joules float64
 	for k, v := range values(t, output(t, a, clock)) {
 		if strings.HasPrefix(k, "gpu.operation.energy") {
@@ -220,8 +224,10 @@ func TestDeltasAddUpToTheCumulative(t *testing.T) {
 
 func TestResourcesAreKnownByKeptAttributesInAnyOrder(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.ResourceAttributes = []string{"service.name", "host.name"} })
-	for _, r := range []attrs{{"service.name": "s", "host.name": "h", "process.pid": 1},
-		{"host.name": "h", "process.pid": 2, "service.name": "s"}} {
+	for _, r := range []attrs{
+		{"service.name": "s", "host.name": "h", "process.pid": 1},
+		{"host.name": "h", "process.pid": 2, "service.name": "s"},
+	} {
 		a.take(batch(t, r, span{"p", 0, 10, prefill, 1, 0, ""}), clock)
 	}
 	md := output(t, a, clock)

@@ -18,8 +18,11 @@ func TestTooManySeriesOverflow(t *testing.T) {
 	a := newTest(t, func(c *Config) { c.CardinalityLimit = 10 })
 	var spans []span
 	for i := range 100 {
-		spans = append(spans, span{fmt.Sprintf("kernel %d", i), 0, 10,
-			attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"}, 1, 0, ""})
+		spans = append(spans, span{
+			fmt.Sprintf("kernel %d", i), 0, 10,
+			attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti"},
+			1, 0, "",
+		})
 	}
 	a.take(batch(t, nil, spans...), clock)
 	a.take(batch(t, nil, spans...), clock)
@@ -191,14 +194,26 @@ func TestNoSeriesHasTwoValuesAtOneTime(t *testing.T) {
 		value any
 	}
 	for name, spans := range map[string][]span{
-		"a late span": {{"p", 0, 900_000, prefill, 1, 0, ""}, {"p", 0, 2000, prefill, 2, 0, ""},
-			{"p", 0, 3000, prefill, 3, 0, ""}},
-		"less than a ms": {{"p", 0, 2000, prefill, 1, 0, ""}, {"p", 0, 2100, prefill, 2, 0, ""},
-			{"p", 0, 2200, prefill, 3, 0, ""}},
-		"a clock that is ahead": {{"p", 0, 40_000_000, prefill, 1, 0, ""}, {"p", 0, 1_000_000, prefill, 2, 0, ""},
-			{"p", 0, 2_000_000, prefill, 3, 0, ""}},
-		"no clock": {{"p", 0, 2000, prefill, 1, 0, ""}, {"p", 0, 2000, prefill, 2, 0, ""},
-			{"p", 0, 2000, prefill, 3, 0, ""}},
+		"a late span": {
+			{"p", 0, 900_000, prefill, 1, 0, ""},
+			{"p", 0, 2000, prefill, 2, 0, ""},
+			{"p", 0, 3000, prefill, 3, 0, ""},
+		},
+		"less than a ms": {
+			{"p", 0, 2000, prefill, 1, 0, ""},
+			{"p", 0, 2100, prefill, 2, 0, ""},
+			{"p", 0, 2200, prefill, 3, 0, ""},
+		},
+		"a clock that is ahead": {
+			{"p", 0, 40_000_000, prefill, 1, 0, ""},
+			{"p", 0, 1_000_000, prefill, 2, 0, ""},
+			{"p", 0, 2_000_000, prefill, 3, 0, ""},
+		},
+		"no clock": {
+			{"p", 0, 2000, prefill, 1, 0, ""},
+			{"p", 0, 2000, prefill, 2, 0, ""},
+			{"p", 0, 2000, prefill, 3, 0, ""},
+		},
 	} {
 		a := newTest(t, nil)
 		now := clock

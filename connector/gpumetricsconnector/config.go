@@ -124,8 +124,10 @@ func createDefaultConfig() component.Config {
 		},
 		MaxExemplars: 5, CardinalityLimit: 2000, MaxSeries: 100_000, MaxResources: 1000, Expiry: 5 * time.Minute,
 		Operations: configoptional.Some(OperationsConfig{}), Steps: configoptional.Some(StepsConfig{}),
-		Activity: configoptional.Some(ActivityConfig{Settle: 10 * time.Second, MaxGap: time.Second,
-			MaxActivities: 200_000}),
+		Activity: configoptional.Some(ActivityConfig{
+			Settle: 10 * time.Second, MaxGap: time.Second,
+			MaxActivities: 200_000,
+		}),
 		Stragglers: configoptional.Some(StragglerConfig{MaxWait: 30 * time.Second, MinRanks: 3, MaxWaiting: 100_000}),
 	}
 }

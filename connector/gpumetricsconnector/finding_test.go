@@ -87,8 +87,10 @@ func TestTheSlowRanksTraceSaysSo(t *testing.T) {
 	assert.EqualValues(t, 200_000-40, µs(s.EndTimestamp()))
 	// The leaves of a rank are 59 ms together, on the slow one 79.
 	got := s.Attributes().AsRaw()
-	for key, want := range map[string]float64{"gpu.straggler.score": 79. / 59, "gpu.straggler.delay": 0.020,
-		"gpu.straggler.median": 0.059} {
+	for key, want := range map[string]float64{
+		"gpu.straggler.score": 79. / 59, "gpu.straggler.delay": 0.020,
+		"gpu.straggler.median": 0.059,
+	} {
 		assert.InEpsilon(t, want, got[key], 1e-9, key)
 		delete(got, key)
 	}
@@ -213,8 +215,12 @@ func TestALossOfUnknownSectionIsTheSteps(t *testing.T) {
 // A span stands where a metric names a rank, and nowhere else.
 func TestSpansAndMetricsNameTheSameRanks(t *testing.T) {
 	a := newFinder(t, nil)
-	for index, slow := range [][]float64{{0, 0, 0, 0, 0, 0}, {0, 0.1, 0.2, 0.1, 0, 0.3}, {0, 30, 0, 0, 25, 0},
-		{0, 0, 0, 0, 0, 12}} {
+	for index, slow := range [][]float64{
+		{0, 0, 0, 0, 0, 0},
+		{0, 0.1, 0.2, 0.1, 0, 0.3},
+		{0, 30, 0, 0, 25, 0},
+		{0, 0, 0, 0, 0, 12},
+	} {
 		for rank, more := range slow {
 			a.take(trainStep(t, rank, 6, index+1, 40+more), clock)
 		}
@@ -284,8 +290,11 @@ func TestRanksWhoseSeriesAreSharedKeepTheirResources(t *testing.T) {
 	for rank := range 4 {
 		a.take(trainStep(t, rank, 4, 1, 40+float64(rank/3*20)), clock)
 	}
-	a.take(batch(t, attrs{"service.name": "trainer"}, span{"step", 0, 1000,
-		attrs{"gpu.operation.type": "step", "gpu.step.index": 1}, 9, 0, ""}), clock)
+	a.take(batch(t, attrs{"service.name": "trainer"}, span{
+		"step", 0, 1000,
+		attrs{"gpu.operation.type": "step", "gpu.step.index": 1},
+		9, 0, "",
+	}), clock)
 	md := output(t, a, clock)
 	td := findingSpans(a.findings(), noScope)
 	resource, _ := only(t, td)

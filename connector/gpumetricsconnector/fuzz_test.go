@@ -28,18 +28,29 @@ func FuzzTake(f *testing.F) {
 		batch(f, attrs{"service.name": "s"}, span{"p", 0, 2000, prefill, 1, 0, "ot=th:c"},
 			span{"q", 1000, 1500, prefill, 2, 1, ""}),
 		batch(f, attrs{"gpu.job.id": "j", "gpu.job.rank": 1}, span{"step", 0, 100_000, step, 1, 0, ""}),
-		batch(f, attrs{"gpu.job.id": "j", "gpu.job.rank": 1}, span{"a", 10, 20,
-			with(prefill, attrs{"gpu.stream.id": 1, "gpu.self_energy": 0.1}), 4, 3, ""},
+		batch(f, attrs{"gpu.job.id": "j", "gpu.job.rank": 1}, span{
+			"a", 10, 20,
+			with(prefill, attrs{"gpu.stream.id": 1, "gpu.self_energy": 0.1}), 4, 3, "",
+		},
 			span{"host", 5, 50, nil, 3, 2, ""}, span{"b", 5, 50, with(prefill, attrs{"gpu.stream.id": 1}), 2, 1, ""},
 			span{"step", 0, 100_000, step, 1, 0, ""}),
-		batch(f, nil, span{"huge", 0, 10, attrs{"gpu.operation.type": "section", "gpu.duration": 1.7e308,
-			"gpu.flop.count": 1.7e308, "gpu.energy": 1.7e308}, 1, 0, ""},
-			span{"step", 0, 10, attrs{"gpu.operation.type": "step", "gpu.step.duration": 1.7e308,
-				"gpu.step.phase.duration.a": 1.7e308}, 2, 0, ""}),
-		batch(f, nil, span{"k", 0, 5, attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti",
-			"gpu.start.delay": 1e-6}, 1, 0, ""},
-			span{"k", 90, 95, attrs{"gpu.operation.type": "copy", "gpu.timing.source": "cupti", "gpu.start.delay": math.NaN()},
-				2, 0, ""}),
+		batch(f, nil, span{"huge", 0, 10, attrs{
+			"gpu.operation.type": "section", "gpu.duration": 1.7e308,
+			"gpu.flop.count": 1.7e308, "gpu.energy": 1.7e308,
+		}, 1, 0, ""},
+			span{"step", 0, 10, attrs{
+				"gpu.operation.type": "step", "gpu.step.duration": 1.7e308,
+				"gpu.step.phase.duration.a": 1.7e308,
+			}, 2, 0, ""}),
+		batch(f, nil, span{"k", 0, 5, attrs{
+			"gpu.operation.type": "kernel", "gpu.timing.source": "cupti",
+			"gpu.start.delay": 1e-6,
+		}, 1, 0, ""},
+			span{
+				"k", 90, 95,
+				attrs{"gpu.operation.type": "copy", "gpu.timing.source": "cupti", "gpu.start.delay": math.NaN()},
+				2, 0, "",
+			}),
 	} {
 		b, err := m.MarshalTraces(td)
 		if err != nil {

@@ -41,33 +41,61 @@ var definitions = [metrics]struct {
 	name, unit, description string
 	form                    form
 }{
-	metricCount: {semconv.GPUOperationCountName, semconv.GPUOperationCountUnit,
-		semconv.GPUOperationCountDescription, formCount},
-	metricDuration: {semconv.GPUOperationDurationName, semconv.GPUOperationDurationUnit,
-		semconv.GPUOperationDurationDescription, formHistogram},
-	metricIO: {semconv.GPUOperationIOName, semconv.GPUOperationIOUnit, semconv.GPUOperationIODescription,
-		formCount},
-	metricFLOPs: {semconv.GPUOperationFLOPSName, semconv.GPUOperationFLOPSUnit,
-		semconv.GPUOperationFLOPSDescription, formSum},
-	metricItems: {semconv.GPUOperationItemsName, semconv.GPUOperationItemsUnit,
-		semconv.GPUOperationItemsDescription, formCount},
-	metricEnergy: {semconv.GPUOperationEnergyName, semconv.GPUOperationEnergyUnit,
-		semconv.GPUOperationEnergyDescription, formSum},
-	metricItemEnergy: {semconv.GPUOperationItemEnergyName, semconv.GPUOperationItemEnergyUnit,
-		semconv.GPUOperationItemEnergyDescription, formGauge},
-	metricStepDuration: {semconv.GPUStepDurationName, semconv.GPUStepDurationUnit, semconv.GPUStepDurationDescription,
-		formHistogram},
-	metricPhaseDuration: {semconv.GPUStepPhaseDurationName, semconv.GPUStepPhaseDurationUnit,
-		semconv.GPUStepPhaseDurationDescription, formHistogram},
+	metricCount: {
+		semconv.GPUOperationCountName, semconv.GPUOperationCountUnit,
+		semconv.GPUOperationCountDescription, formCount,
+	},
+	metricDuration: {
+		semconv.GPUOperationDurationName, semconv.GPUOperationDurationUnit,
+		semconv.GPUOperationDurationDescription, formHistogram,
+	},
+	metricIO: {
+		semconv.GPUOperationIOName, semconv.GPUOperationIOUnit, semconv.GPUOperationIODescription,
+		formCount,
+	},
+	metricFLOPs: {
+		semconv.GPUOperationFLOPSName, semconv.GPUOperationFLOPSUnit,
+		semconv.GPUOperationFLOPSDescription, formSum,
+	},
+	metricItems: {
+		semconv.GPUOperationItemsName, semconv.GPUOperationItemsUnit,
+		semconv.GPUOperationItemsDescription, formCount,
+	},
+	metricEnergy: {
+		semconv.GPUOperationEnergyName, semconv.GPUOperationEnergyUnit,
+		semconv.GPUOperationEnergyDescription, formSum,
+	},
+	metricItemEnergy: {
+		semconv.GPUOperationItemEnergyName, semconv.GPUOperationItemEnergyUnit,
+		semconv.GPUOperationItemEnergyDescription, formGauge,
+	},
+	metricStepDuration: {
+		semconv.GPUStepDurationName, semconv.GPUStepDurationUnit, semconv.GPUStepDurationDescription,
+		formHistogram,
+	},
+	metricPhaseDuration: {
+		semconv.GPUStepPhaseDurationName, semconv.GPUStepPhaseDurationUnit,
+		semconv.GPUStepPhaseDurationDescription, formHistogram,
+	},
 	metricStepItems: {semconv.GPUStepItemsName, semconv.GPUStepItemsUnit, semconv.GPUStepItemsDescription, formCount},
-	metricStepItemRate: {semconv.GPUStepItemRateName, semconv.GPUStepItemRateUnit, semconv.GPUStepItemRateDescription,
-		formGauge},
-	metricStragglerScore: {semconv.GPUStragglerScoreName, semconv.GPUStragglerScoreUnit,
-		semconv.GPUStragglerScoreDescription, formGauge},
-	metricStragglerDelay: {semconv.GPUStragglerDelayName, semconv.GPUStragglerDelayUnit,
-		semconv.GPUStragglerDelayDescription, formGauge},
-	metricActivityTime: {semconv.GPUActivityTimeName, semconv.GPUActivityTimeUnit, semconv.GPUActivityTimeDescription,
-		formSum},
-	metricSectionTime: {semconv.GPUSectionTimeName, semconv.GPUSectionTimeUnit, semconv.GPUSectionTimeDescription,
-		formSum},
+	metricStepItemRate: {
+		semconv.GPUStepItemRateName, semconv.GPUStepItemRateUnit, semconv.GPUStepItemRateDescription,
+		formGauge,
+	},
+	metricStragglerScore: {
+		semconv.GPUStragglerScoreName, semconv.GPUStragglerScoreUnit,
+		semconv.GPUStragglerScoreDescription, formGauge,
+	},
+	metricStragglerDelay: {
+		semconv.GPUStragglerDelayName, semconv.GPUStragglerDelayUnit,
+		semconv.GPUStragglerDelayDescription, formGauge,
+	},
+	metricActivityTime: {
+		semconv.GPUActivityTimeName, semconv.GPUActivityTimeUnit, semconv.GPUActivityTimeDescription,
+		formSum,
+	},
+	metricSectionTime: {
+		semconv.GPUSectionTimeName, semconv.GPUSectionTimeUnit, semconv.GPUSectionTimeDescription,
+		formSum,
+	},
 }

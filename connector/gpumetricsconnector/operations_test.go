@@ -42,8 +42,10 @@ func TestSlotsOfAServiceAreSpread(t *testing.T) {
 	taken := map[uint32]bool{}
 	for _, name := range []string{"prefill", "decode", "attention", "mlp"} {
 		for device := range 8 {
-			d := dims{name: name, kind: "section", category: "forward",
-				id: fmt.Sprintf("GPU-3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c2%d", device)}
+			d := dims{
+				name: name, kind: "section", category: "forward",
+				id: fmt.Sprintf("GPU-3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c2%d", device),
+			}
 			taken[d.slot()%uint32(len(x.table))] = true
 		}
 	}

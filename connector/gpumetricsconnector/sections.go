@@ -49,8 +49,10 @@ type treeSpan struct {
 type hostSpan struct{ key, parent spanfacts.Key }
 
 func newSectionTree() sectionTree {
-	return sectionTree{sums: make(map[spanfacts.Key]*straggler.Sections), index: make(map[spanfacts.Key]int),
-		ups: make(map[spanfacts.Key]spanfacts.Key)}
+	return sectionTree{
+		sums: make(map[spanfacts.Key]*straggler.Sections), index: make(map[spanfacts.Key]int),
+		ups: make(map[spanfacts.Key]spanfacts.Key),
+	}
 }
 
 // add takes a span of the batch; process is a number of whose it is.

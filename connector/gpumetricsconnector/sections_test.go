@@ -32,8 +32,10 @@ func TestOperationsBelowAStepAreSectionsToo(t *testing.T) {
 			span{"attention", 0, 50_000, attrs{"gpu.operation.type": "section", "gpu.duration": attn}, 2, 1, ""},
 			span{"mlp", 0, 50_000, attrs{"gpu.operation.type": "section", "gpu.duration": 0.03}, 3, 1, ""},
 			span{"all_reduce", 0, 50_000, attrs{"gpu.operation.type": "collective", "gpu.duration": 0.07 - attn}, 4, 1, ""},
-			span{"step", 0, 100_000, attrs{"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1,
-				"gpu.step.duration": 0.08 + attn}, 1, 0, ""})
+			span{"step", 0, 100_000, attrs{
+				"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1,
+				"gpu.step.duration": 0.08 + attn,
+			}, 1, 0, ""})
 		for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 			s.SetTraceID([16]byte{byte(rank + 1)})
 		}
@@ -49,8 +51,10 @@ func TestOperationsBelowAStepAreSectionsToo(t *testing.T) {
 // only this rank has.
 func nest(t *testing.T, rank, index int, slow string, extra float64) []ptrace.Span {
 	layers := []string{"layer.0/attention", "layer.0/mlp", "layer.1/attention", "layer.1/mlp"}
-	leaves := map[string]float64{"data/load": 5, "forward/embed": 2, "forward/layer.0/attention/softmax": 1,
-		"optimizer": 3}
+	leaves := map[string]float64{
+		"data/load": 5, "forward/embed": 2, "forward/layer.0/attention/softmax": 1,
+		"optimizer": 3,
+	}
 	for _, l := range layers {
 		leaves["forward/"+l+"/gemm"] = 4
 		leaves["backward/"+l+"/gemm"] = 8
@@ -195,8 +199,10 @@ func TestALossThatNoSectionExplainsIsTheirParents(t *testing.T) {
 		spans := nest(t, rank, 1, "", 0)
 		if rank == 1 { // 4 ms in each of 4 sections of 2 layers, and 2 ms between them
 			for _, s := range spans {
-				more := map[string]float64{"gemm": 4, "attention": 4, "mlp": 4, "layer.0": 8, "layer.1": 8,
-					"backward": 18}[s.Name()]
+				more := map[string]float64{
+					"gemm": 4, "attention": 4, "mlp": 4, "layer.0": 8, "layer.1": 8,
+					"backward": 18,
+				}[s.Name()]
 				if more == 0 || s.Name() != "backward" && !below(spans, s, "backward") {
 					continue
 				}
@@ -204,8 +210,10 @@ func TestALossThatNoSectionExplainsIsTheirParents(t *testing.T) {
 				v.SetDouble(v.Double() + more/1000)
 			}
 			step := spans[len(spans)-1].Attributes()
-			for key, more := range map[string]float64{"gpu.step.phase.duration.backward": 0.018,
-				"gpu.step.phase.duration.comm": -0.018} {
+			for key, more := range map[string]float64{
+				"gpu.step.phase.duration.backward": 0.018,
+				"gpu.step.phase.duration.comm":     -0.018,
+			} {
 				v, _ := step.Get(key)
 				v.SetDouble(v.Double() + more)
 			}
@@ -234,8 +242,10 @@ func TestHostSpansBetweenSectionsAreSeenThrough(t *testing.T) {
 			td := batch(t, rankOf(rank, 4),
 				span{"gemm", 10, 50_000, attrs{"gpu.operation.type": "kernel", "gpu.duration": ms}, 4, 3, ""},
 				span{"aten::mm", 10, 20, nil, 3, 2, ""}, span{"nn.Module: Linear", 10, 30, nil, 2, 1, ""},
-				span{"step", 0, 100_000, attrs{"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1,
-					"gpu.step.duration": 0.08 + ms}, 1, 0, ""})
+				span{"step", 0, 100_000, attrs{
+					"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1,
+					"gpu.step.duration": 0.08 + ms,
+				}, 1, 0, ""})
 			var spans []ptrace.Span
 			for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 				s.SetTraceID([16]byte{byte(rank + 1)})
@@ -262,8 +272,10 @@ func TestSectionsBesideTheirPhaseAreFoundInIt(t *testing.T) {
 			return attrs{"gpu.operation.type": "section", "gpu.operation.category": category, "gpu.stream.id": 1}
 		}
 		td := batch(t, rankOf(rank, 4),
-			span{"conv", 1000, 1000 + conv, op("conv"), 3, 1, ""}, span{"head", 1000 + conv, 6000 + conv, op("matmul"), 4, 1,
-				""},
+			span{"conv", 1000, 1000 + conv, op("conv"), 3, 1, ""}, span{
+				"head", 1000 + conv, 6000 + conv, op("matmul"), 4, 1,
+				"",
+			},
 			span{"forward", 0, 6000 + conv, op("forward"), 2, 1, ""},
 			span{"step", 0, 100_000, attrs{
 				"gpu.operation.type": "step", "gpu.operation.name": "train", "gpu.step.index": 1, "gpu.step.duration": 0.1,
@@ -286,8 +298,10 @@ func TestSectionsThatWaitAreBounded(t *testing.T) {
 	for i := range 40 {
 		var spans []span
 		for id := range 250 { // parents anywhere: circles, spans below themselves, chains of any length
-			spans = append(spans, span{fmt.Sprint("op", r.IntN(100)), r.Uint64N(5), 5 + r.Uint64N(5), op, byte(1 + id),
-				byte(1 + r.IntN(250)), ""})
+			spans = append(spans, span{
+				fmt.Sprint("op", r.IntN(100)), r.Uint64N(5), 5 + r.Uint64N(5), op, byte(1 + id),
+				byte(1 + r.IntN(250)), "",
+			})
 		}
 		td := batch(t, rankOf(0, 4), spans...)
 		for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {

@@ -17,8 +17,10 @@ import (
 )
 
 func rankOf(rank, world int) attrs {
-	return attrs{"service.name": "trainer", "gpu.job.id": "j1", "gpu.job.rank": rank, "gpu.job.world_size": world,
-		"host.name": fmt.Sprint("n", rank/8)}
+	return attrs{
+		"service.name": "trainer", "gpu.job.id": "j1", "gpu.job.rank": rank, "gpu.job.world_size": world,
+		"host.name": fmt.Sprint("n", rank/8),
+	}
 }
 
 // trainStep is a step of 100 ms on every rank, as synchronous training has it: the slow wait for nobody, the fast in

@@ -151,8 +151,10 @@ func TestActivityOfADeviceIsWritten(t *testing.T) {
 		span{"far", 900_000_000, 900_000_001, kernel, 4, 0, ""}, // makes the rest settled
 		span{"section", 0, 5000, attrs{"gpu.operation.type": "section", "gpu.timing.source": "cuda_event"}, 5, 0, ""}), clock)
 	got := values(t, output(t, a, clock))
-	want := map[string]float64{"compute": 250e-6, "compute_communication": 50e-6, "communication": 150e-6,
-		"starved": 50e-6}
+	want := map[string]float64{
+		"compute": 250e-6, "compute_communication": 50e-6, "communication": 150e-6,
+		"starved": 50e-6,
+	}
 	for state, s := range want {
 		assert.InEpsilon(t, s, got["gpu.activity.time[gpu.activity.state:"+state+" gpu.device.ordinal:1]"], 1e-9, state)
 	}
@@ -218,8 +220,10 @@ func TestActivitiesOfBrokenClocksAreDroppedAndCounted(t *testing.T) {
 
 func TestAnIndexThatIsNoWholeNumberIsNone(t *testing.T) {
 	a := newTest(t, nil)
-	a.take(batch(t, nil, span{"k", 0, 100, attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti",
-		"gpu.device.ordinal": "3"}, 1, 0, ""}), clock)
+	a.take(batch(t, nil, span{"k", 0, 100, attrs{
+		"gpu.operation.type": "kernel", "gpu.timing.source": "cupti",
+		"gpu.device.ordinal": "3",
+	}, 1, 0, ""}), clock)
 	assert.Contains(t, values(t, a.output(noScope, clock, true)), "gpu.activity.time[gpu.activity.state:compute]",
 		"not device 0")
 }
@@ -230,8 +234,10 @@ func TestAnIndexThatIsNoWholeNumberIsNone(t *testing.T) {
 func TestSectionsSayWhatADeviceWasCoveredBy(t *testing.T) {
 	a := newTest(t, nil)
 	section := func(stream int, more attrs) attrs {
-		return with(attrs{"gpu.operation.type": "section", "gpu.timing.source": "cuda_event", "hw.id": "GPU-a",
-			"gpu.stream.id": stream}, more)
+		return with(attrs{
+			"gpu.operation.type": "section", "gpu.timing.source": "cuda_event", "hw.id": "GPU-a",
+			"gpu.stream.id": stream,
+		}, more)
 	}
 	a.take(batch(t, nil,
 		span{"outer", 0, 30_000, section(1, nil), 1, 0, ""}, span{"inner", 5000, 20_000, section(1, nil), 2, 1, ""},

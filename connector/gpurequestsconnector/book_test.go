@@ -25,14 +25,18 @@ func TestEachRequestGetsItsPartOfEachBatch(t *testing.T) {
 		in{name: "POST", trace: 2, id: 3, start: 1, end: 52, kind: server},
 	), clock)
 	b.take(payload(t, service,
-		in{name: "prefill", trace: 9, id: 10, start: 10, end: 14, a: gpu("prefill", 0.004, 2, nil),
-			links: []linked{{1, 1, items(100), 0}}},
+		in{
+			name: "prefill", trace: 9, id: 10, start: 10, end: 14, a: gpu("prefill", 0.004, 2, nil),
+			links: []linked{{1, 1, items(100), 0}},
+		},
 		in{name: "prefill", trace: 2, id: 11, parent: 2, start: 14, end: 16, a: gpu("prefill", 0.002, 1, items(50))},
 		in{name: "decode", trace: 9, id: 12, start: 20, end: 28, a: gpu("decode", 0.008, 3.2, nil), links: []linked{
 			{1, 1, items(3), 0}, {2, 3, items(1), 0},
 		}},
-		in{name: "decode", trace: 9, id: 13, start: 30, end: 32, a: gpu("decode", 0.002, 0.6, nil),
-			links: []linked{{1, 1, items(1), 0}}},
+		in{
+			name: "decode", trace: 9, id: 13, start: 30, end: 32, a: gpu("decode", 0.002, 0.6, nil),
+			links: []linked{{1, 1, items(1), 0}},
+		},
 	), after(time.Second))
 	assert.Empty(t, b.due(after(15*time.Second), false))
 	closed := b.due(after(16*time.Second), false)
@@ -82,8 +86,10 @@ func TestEachRequestGetsItsPartOfEachBatch(t *testing.T) {
 }
 
 func decode(id byte, start float64, joules float64, links ...linked) in {
-	return in{name: "decode", trace: 9, id: id, start: start, end: start + 1, a: gpu("decode", 0.001, joules, nil),
-		links: links}
+	return in{
+		name: "decode", trace: 9, id: id, start: start, end: start + 1, a: gpu("decode", 0.001, joules, nil),
+		links: links,
+	}
 }
 
 func TestABatchThatComesAgainIsChargedOnce(t *testing.T) {
@@ -151,8 +157,10 @@ func TestAccountsAreClosedWhenSettledIdleOrTooMany(t *testing.T) {
 
 // The request's span may come before its batches (they wait in gpu_join) or after them.
 func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
-	request := payload(t, service, in{name: "POST", trace: 1, id: 1, start: 5, end: 80, kind: server,
-		a: attrs{"gen_ai.request.model": "m"}})
+	request := payload(t, service, in{
+		name: "POST", trace: 1, id: 1, start: 5, end: 80, kind: server,
+		a: attrs{"gen_ai.request.model": "m"},
+	})
 	batch := payload(t, service, decode(2, 11, 1, linked{1, 1, items(1), 0}))
 	for _, order := range [][]ptrace.Traces{{request, batch}, {batch, request}} {
 		b := newTest(t, nil)

@@ -104,10 +104,14 @@ func (x *outputs) stop(t *testing.T) {
 func served(t *testing.T, trace byte) ptrace.Traces {
 	return payload(t, service,
 		in{name: "POST", trace: trace, id: 1, start: 0, end: 60, kind: server, a: attrs{"gen_ai.request.model": "m"}},
-		in{name: "prefill", trace: 9, id: trace, start: 10, end: 14, a: gpu("prefill", 0.004, 2, nil),
-			links: []linked{{trace, 1, items(100), 0}}},
-		in{name: "decode", trace: 9, id: 100 + trace, start: 20, end: 28, a: gpu("decode", 0.008, 3, nil),
-			links: []linked{{trace, 1, items(4), 0}}},
+		in{
+			name: "prefill", trace: 9, id: trace, start: 10, end: 14, a: gpu("prefill", 0.004, 2, nil),
+			links: []linked{{trace, 1, items(100), 0}},
+		},
+		in{
+			name: "decode", trace: 9, id: 100 + trace, start: 20, end: 28, a: gpu("decode", 0.008, 3, nil),
+			links: []linked{{trace, 1, items(4), 0}},
+		},
 	)
 }
 

@@ -87,8 +87,10 @@ func (m *meters) get(s *source, now int64) (*meter, error) {
 	if m.cfg.Temporality == TemporalityDelta {
 		temporality = sdk.DeltaTemporalitySelector
 	}
-	x := &meter{attrs: s.attrs, seen: now, begun: make(map[series]bool),
-		reader: sdk.NewManualReader(sdk.WithTemporalitySelector(temporality))}
+	x := &meter{
+		attrs: s.attrs, seen: now, begun: make(map[series]bool),
+		reader: sdk.NewManualReader(sdk.WithTemporalitySelector(temporality)),
+	}
 	opts := []sdk.Option{sdk.WithReader(x.reader), sdk.WithCardinalityLimit(m.cfg.CardinalityLimit)}
 	if e := m.cfg.Exponential.Get(); e != nil {
 		opts = append(opts, sdk.WithView(sdk.NewView(sdk.Instrument{Kind: sdk.InstrumentKindHistogram},

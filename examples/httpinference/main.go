@@ -57,8 +57,10 @@ func main() {
 // run serves until the requests are done or ctx is. extra sees every span, for tests.
 func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProcessor) (err error) {
 	batches := &batches{}
-	opts := []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(batches),
-		sdktrace.WithSampler(sampler.LinksBased(nil))}
+	opts := []sdktrace.TracerProviderOption{
+		sdktrace.WithSpanProcessor(batches),
+		sdktrace.WithSampler(sampler.LinksBased(nil)),
+	}
 	for _, sp := range extra {
 		opts = append(opts, sdktrace.WithSpanProcessor(sp))
 	}

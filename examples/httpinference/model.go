@@ -91,8 +91,10 @@ func (e *engine) prefill(x gpuspan.Section, requests []*request) {
 
 	pre := x.Start(opPrefill)
 	link(pre, requests, prompt)
-	w := e.device.Compute(gpuspan.Work{Read: weightBytes, FLOPs: 2 * parameters * float64(tokens),
-		Precision: gpuspan.BF16})
+	w := e.device.Compute(gpuspan.Work{
+		Read: weightBytes, FLOPs: 2 * parameters * float64(tokens),
+		Precision: gpuspan.BF16,
+	})
 	w.Items = int64(tokens)
 	pre.EndWith(w)
 }

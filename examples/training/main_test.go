@@ -69,8 +69,10 @@ func TestScheduledStepsBecomeSpansAndRows(t *testing.T) {
 }
 
 func TestReportsInEachForm(t *testing.T) {
-	for form, want := range map[string]string{"csv": "\nforward > convolutions,convolutions,conv,",
-		"json": `"name": "convolutions"`, "dot": "digraph gpu {"} {
+	for form, want := range map[string]string{
+		"csv":  "\nforward > convolutions,convolutions,conv,",
+		"json": `"name": "convolutions"`, "dot": "digraph gpu {",
+	} {
 		var out strings.Builder
 		require.NoError(t, run(context.Background(), config{steps: 20, report: form, sort: "name", simulated: true}, &out))
 		assert.Contains(t, out.String(), want)

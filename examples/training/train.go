@@ -67,8 +67,10 @@ func (t *trainer) train(ctx context.Context, loop *train.Loop) error {
 
 		forward := step.Phase(train.Forward)
 		x := forward.Start(opConvs) // below the phase
-		w := t.device.Compute(gpuspan.Work{Read: activations, Written: activations, FLOPs: 0.95 * forwardFLOPs,
-			Precision: gpuspan.FP16})
+		w := t.device.Compute(gpuspan.Work{
+			Read: activations, Written: activations, FLOPs: 0.95 * forwardFLOPs,
+			Precision: gpuspan.FP16,
+		})
 		w.Items = batchSize
 		x.EndWith(w)
 		y := forward.Start(opHead)
@@ -76,8 +78,10 @@ func (t *trainer) train(ctx context.Context, loop *train.Loop) error {
 		forward.End()
 
 		backward := step.Phase(train.Backward)
-		backward.EndWith(t.device.Compute(gpuspan.Work{Read: 2 * activations, Written: activations, FLOPs: 2 * forwardFLOPs,
-			Precision: gpuspan.FP16}))
+		backward.EndWith(t.device.Compute(gpuspan.Work{
+			Read: 2 * activations, Written: activations, FLOPs: 2 * forwardFLOPs,
+			Precision: gpuspan.FP16,
+		}))
 
 		update := step.Phase(train.Optimizer)
 		update.EndWith(t.device.Compute(gpuspan.Work{Read: 12 * parameters, Written: 12 * parameters}))

@@ -52,8 +52,10 @@ func (b *builder) span(process chrometrace.Process, origin *chrometrace.Origin, 
 	for _, e := range s.Events().All() {
 		at := len(b.args)
 		b.attributes(e.Attributes())
-		b.marks = append(b.marks, chrometrace.Mark{Name: e.Name(), Time: int64(e.Timestamp()),
-			Args: b.args[at:len(b.args):len(b.args)]})
+		b.marks = append(b.marks, chrometrace.Mark{
+			Name: e.Name(), Time: int64(e.Timestamp()),
+			Args: b.args[at:len(b.args):len(b.args)],
+		})
 	}
 	b.events = append(b.events, chrometrace.Event{
 		Process: process, Name: s.Name(), Start: int64(s.StartTimestamp()), End: int64(s.EndTimestamp()),
@@ -164,8 +166,10 @@ func (b *builder) points(m pmetric.Metric, ps pmetric.NumberDataPointSlice) {
 		if p.Flags().NoRecordedValue() {
 			continue
 		}
-		c := chrometrace.Counter{Name: m.Name(), Unit: unit(m.Unit()), Start: int64(p.StartTimestamp()),
-			Time: int64(p.Timestamp())}
+		c := chrometrace.Counter{
+			Name: m.Name(), Unit: unit(m.Unit()), Start: int64(p.StartTimestamp()),
+			Time: int64(p.Timestamp()),
+		}
 		for k, v := range p.Attributes().All() {
 			switch {
 			case k == string(semconv.HWIDKey):

@@ -374,8 +374,10 @@ func TestMangledKernelNamesStandInTheArguments(t *testing.T) {
 	tr, _, stop := start(t, cfg, exportertest.NewNopSettings(metadata.Type))
 	td := ptrace.NewTraces()
 	ss := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty()
-	for short, full := range map[string]string{"act_and_mul": "_ZN3sgl11act_and_mulEv",
-		"gemm": "void ns::gemm<float>(float*)"} {
+	for short, full := range map[string]string{
+		"act_and_mul": "_ZN3sgl11act_and_mulEv",
+		"gemm":        "void ns::gemm<float>(float*)",
+	} {
 		s := ss.Spans().AppendEmpty()
 		s.SetName(short)
 		s.SetStartTimestamp(epoch)

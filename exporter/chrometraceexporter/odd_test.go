@@ -95,11 +95,15 @@ func oddSpans(r *rand.Rand, n int) ptrace.Traces {
 				at += uint64(r.IntN(9)) << 55 // years
 			}
 			s.SetStartTimestamp(pcommon.Timestamp(at))
-			s.SetEndTimestamp(pcommon.Timestamp(at + uint64([]int64{0, 0, 1, 10, 1000, 5000, 1_000_000, -3,
-				math.MaxInt64}[r.IntN(9)])))
+			s.SetEndTimestamp(pcommon.Timestamp(at + uint64([]int64{
+				0, 0, 1, 10, 1000, 5000, 1_000_000, -3,
+				math.MaxInt64,
+			}[r.IntN(9)])))
 			m := s.Attributes()
-			m.PutStr("gpu.operation.type", []string{"", "kernel", "kernel", "copy", "memset", "collective", "section", "step",
-				"graph", "x"}[r.IntN(10)])
+			m.PutStr("gpu.operation.type", []string{
+				"", "kernel", "kernel", "copy", "memset", "collective", "section", "step",
+				"graph", "x",
+			}[r.IntN(10)])
 			if r.IntN(3) == 0 {
 				m.Remove("gpu.operation.type")
 			}

@@ -125,7 +125,8 @@ func (m *maker) scope(rank int64, attributes map[string]any, name, version strin
 }
 
 func (m *maker) span(to ptrace.SpanSlice, parent pcommon.SpanID, name string, from, length int64,
-	attributes map[string]any) ptrace.Span {
+	attributes map[string]any,
+) ptrace.Span {
 	m.n++
 	s := to.AppendEmpty()
 	s.SetTraceID(pcommon.TraceID{15: 1})
@@ -144,11 +145,15 @@ func (m *maker) span(to ptrace.SpanSlice, parent pcommon.SpanID, name string, fr
 func spansOfEveryKind() ptrace.Traces {
 	m := &maker{td: ptrace.NewTraces()}
 	for rank := range int64(2) {
-		to := m.scope(rank, map[string]any{"host.name": "n1", "process.pid": int64(7), "odd": math.Inf(1),
-			"list": []any{"a", int64(1), 1.0}}, "gpuspan", "1.2")
+		to := m.scope(rank, map[string]any{
+			"host.name": "n1", "process.pid": int64(7), "odd": math.Inf(1),
+			"list": []any{"a", int64(1), 1.0},
+		}, "gpuspan", "1.2")
 		device := func(kind string, more map[string]any) map[string]any {
-			a := map[string]any{"gpu.operation.type": kind, "gpu.device.ordinal": rank, "gpu.stream.id": int64(7),
-				"gpu.duration": 1.0}
+			a := map[string]any{
+				"gpu.operation.type": kind, "gpu.device.ordinal": rank, "gpu.stream.id": int64(7),
+				"gpu.duration": 1.0,
+			}
 			maps.Copy(a, more)
 			return a
 		}
@@ -159,15 +164,19 @@ func spansOfEveryKind() ptrace.Traces {
 				"gpu.step.duration": 1000e-9, "gpu.step.host.duration": 1050e-9, "gpu.step.items": int64(32),
 			})
 		}
-		m.span(to, pcommon.SpanID{}, "ProfilerStep#3", 4000, 100, map[string]any{"gpu.operation.type": "step",
-			"gpu.step.index": int64(3), "thread.id": int64(4)})
+		m.span(to, pcommon.SpanID{}, "ProfilerStep#3", 4000, 100, map[string]any{
+			"gpu.operation.type": "step",
+			"gpu.step.index":     int64(3), "thread.id": int64(4),
+		})
 		phase := m.span(to, step.SpanID(), "forward", 2500, 400, device("section",
 			map[string]any{"gpu.start.delay": 100e-9, "gpu.end.delay": -20e-9}))
 		m.span(to, phase.SpanID(), "attention", 2550, 100, device("section",
 			map[string]any{"gpu.start.delay": -30e-9, "gpu.energy": 0.25}))
 		m.span(to, phase.SpanID(), "no device", 9550, 100, map[string]any{"gpu.operation.type": "section"})
-		m.span(to, phase.SpanID(), "odd device", 19550, 100, map[string]any{"gpu.operation.type": "section",
-			"gpu.device.ordinal": 3.0, "gpu.stream.id": "main", "thread.id": int64(5)})
+		m.span(to, phase.SpanID(), "odd device", 19550, 100, map[string]any{
+			"gpu.operation.type": "section",
+			"gpu.device.ordinal": 3.0, "gpu.stream.id": "main", "thread.id": int64(5),
+		})
 		m.span(to, phase.SpanID(), "Memcpy HtoD", 2700, 10, device("copy",
 			map[string]any{"gpu.io.size": int64(4096), "gpu.correlation.id": int64(11)}))
 		m.span(to, phase.SpanID(), "Memset", 2710, 0, device("memset",
@@ -179,10 +188,14 @@ func spansOfEveryKind() ptrace.Traces {
 		m.span(to, phase.SpanID(), "gemm", 2760, 3, device("kernel",
 			map[string]any{"gpu.kernel.occupancy.estimate": 0.123456789012345, "gpu.kernel.name": "_Z4gemm"}))
 		m.span(to, phase.SpanID(), "all_reduce", 2770, 3, device("collective",
-			map[string]any{"gpu.collective.name": "all_reduce", "gpu.io.size": int64(400),
-				"gpu.collective.element_type": "Float"}))
-		m.span(to, phase.SpanID(), "cudaLaunchKernel", 2600, 5, map[string]any{"gpu.correlation.id": int64(11),
-			"thread.id": int64(41), "thread.name": "main", "gpu.device.ordinal": rank, "gpu.stream.id": int64(7)})
+			map[string]any{
+				"gpu.collective.name": "all_reduce", "gpu.io.size": int64(400),
+				"gpu.collective.element_type": "Float",
+			}))
+		m.span(to, phase.SpanID(), "cudaLaunchKernel", 2600, 5, map[string]any{
+			"gpu.correlation.id": int64(11),
+			"thread.id":          int64(41), "thread.name": "main", "gpu.device.ordinal": rank, "gpu.stream.id": int64(7),
+		})
 		m.span(to, phase.SpanID(), "aten::mm", 2590, 25, map[string]any{"gpu.flop.count": 1e9, "thread.id": int64(41)})
 		host := m.span(to, pcommon.SpanID{}, "POST \"/générer\"\n\u2028", 1, 5000, map[string]any{
 			"string": "3.0", "number": "12", "nan": "NaN", "empty": "", "bool": true, "int": int64(math.MaxInt64),
@@ -294,8 +307,10 @@ func TestBrokenIdentifiersAreCounted(t *testing.T) {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	total := spansOfEveryKind().SpanCount()
-	for _, id := range []string{`""`, `"0"`, `"zzzzzzzzzzzzzzzz"`, `"0000000000000000"`, `1`, `null`, `{}`,
-		`"\u0030000000000000001"`, `"00000000000000010"`} {
+	for _, id := range []string{
+		`""`, `"0"`, `"zzzzzzzzzzzzzzzz"`, `"0000000000000000"`, `1`, `null`, `{}`,
+		`"\u0030000000000000001"`, `"00000000000000010"`,
+	} {
 		broken := regexp.MustCompile(`"span_id":"0000000000000001"`).ReplaceAll(text,
 			[]byte(`"span_id":`+strings.ReplaceAll(id, `\`, `\\`)))
 		require.NotEqual(t, text, broken)

@@ -49,8 +49,10 @@ func TestRetryAfterAFullDiskWritesNothingTwice(t *testing.T) {
 	require.NoError(t, tr.ConsumeTraces(t.Context(), both), "it is tried again until there is room")
 	assert.True(t, retried(), "there was none at first")
 	require.NoError(t, stop())
-	for name, n := range map[string]int{"trace-01000000000000000000000000000000.json": 21 * 4,
-		"trace-02000000000000000000000000000000.json": 4} {
+	for name, n := range map[string]int{
+		"trace-01000000000000000000000000000000.json": 21 * 4,
+		"trace-02000000000000000000000000000000.json": 4,
+	} {
 		assert.Len(t, read(t, filepath.Join(filepath.Dir(cfg.Path), name)).Of("X"), n, name)
 	}
 }

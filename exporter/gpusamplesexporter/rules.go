@@ -87,8 +87,10 @@ var otelRules = map[string][]rule{
 	semconv.HWEnergyName:      {{field: gpusamplesextension.Energy, scale: 1, form: formCounter}},
 	semconv.HWPowerName:       {{field: gpusamplesextension.Power, scale: 1}},
 	semconv.HWTemperatureName: {{field: gpusamplesextension.Temperature, scale: 1}},
-	semconv.HWGPUUtilizationName: {{field: gpusamplesextension.Utilization, scale: 1,
-		key: string(semconv.HWGPUTaskKey), value: semconv.HWGPUTaskGeneral, any: true}},
+	semconv.HWGPUUtilizationName: {{
+		field: gpusamplesextension.Utilization, scale: 1,
+		key: string(semconv.HWGPUTaskKey), value: semconv.HWGPUTaskGeneral, any: true,
+	}},
 	semconv.HWGPUMemoryUsageName:     {{field: gpusamplesextension.MemoryUsed, scale: 1}},
 	semconv.GPUSMUtilizationName:     {{field: gpusamplesextension.SMUtilization, scale: 1}},
 	semconv.GPUSMOccupancyName:       {{field: gpusamplesextension.SMOccupancy, scale: 1}},
@@ -96,20 +98,30 @@ var otelRules = map[string][]rule{
 	semconv.GPUDRAMUtilizationName:   {{field: gpusamplesextension.DRAMUtilization, scale: 1}},
 	semconv.GPUClockFrequencyName: {
 		{field: gpusamplesextension.ClockSM, scale: 1, key: string(semconv.GPUClockTypeKey), value: semconv.GPUClockTypeSM},
-		{field: gpusamplesextension.ClockMemory, scale: 1, key: string(semconv.GPUClockTypeKey),
-			value: semconv.GPUClockTypeMemory},
+		{
+			field: gpusamplesextension.ClockMemory, scale: 1, key: string(semconv.GPUClockTypeKey),
+			value: semconv.GPUClockTypeMemory,
+		},
 	},
 	semconv.GPUPCIeIOName: {
-		{field: gpusamplesextension.PCIeTransmit, scale: 1, form: formCounter, key: string(semconv.NetworkIODirectionKey),
-			value: semconv.NetworkIODirectionTransmit},
-		{field: gpusamplesextension.PCIeReceive, scale: 1, form: formCounter, key: string(semconv.NetworkIODirectionKey),
-			value: semconv.NetworkIODirectionReceive},
+		{
+			field: gpusamplesextension.PCIeTransmit, scale: 1, form: formCounter, key: string(semconv.NetworkIODirectionKey),
+			value: semconv.NetworkIODirectionTransmit,
+		},
+		{
+			field: gpusamplesextension.PCIeReceive, scale: 1, form: formCounter, key: string(semconv.NetworkIODirectionKey),
+			value: semconv.NetworkIODirectionReceive,
+		},
 	},
 	semconv.GPUNVLinkIOName: {
-		{field: gpusamplesextension.NVLinkTransmit, scale: 1, form: formCounter, key: string(semconv.NetworkIODirectionKey),
-			value: semconv.NetworkIODirectionTransmit},
-		{field: gpusamplesextension.NVLinkReceive, scale: 1, form: formCounter, key: string(semconv.NetworkIODirectionKey),
-			value: semconv.NetworkIODirectionReceive},
+		{
+			field: gpusamplesextension.NVLinkTransmit, scale: 1, form: formCounter, key: string(semconv.NetworkIODirectionKey),
+			value: semconv.NetworkIODirectionTransmit,
+		},
+		{
+			field: gpusamplesextension.NVLinkReceive, scale: 1, form: formCounter, key: string(semconv.NetworkIODirectionKey),
+			value: semconv.NetworkIODirectionReceive,
+		},
 	},
 }
 

@@ -162,7 +162,8 @@ func (x *writer) metric(m pmetric.Metric, resource pcommon.Map, now time.Time, c
 }
 
 func (x *writer) point(p pmetric.NumberDataPoint, rules []rule, delta bool, resource pcommon.Map,
-	now time.Time) outcome {
+	now time.Time,
+) outcome {
 	v := p.DoubleValue()
 	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
 		v = float64(p.IntValue())
@@ -221,8 +222,10 @@ func (d *device) take(r *rule, start, t int64, v float64, delta bool) outcome {
 	if r.form == formXID {
 		// The gauge holds the last XID for ever; its first value is of an unknown time.
 		if d.hasXID && v != d.xid && v > 0 {
-			d.events = append(d.events, gpusamplesextension.Event{Time: t, Kind: gpusamplesextension.EventXID, Code: int64(v),
-				Count: 1})
+			d.events = append(d.events, gpusamplesextension.Event{
+				Time: t, Kind: gpusamplesextension.EventXID, Code: int64(v),
+				Count: 1,
+			})
 		}
 		d.xid, d.hasXID = v, true
 		return written

@@ -197,8 +197,10 @@ func TestInstancesOfDCGMExporterHangBelowTheirBoard(t *testing.T) {
 	x, store := start(t, cfg)
 	at := time.Now().Add(-time.Second)
 	mig := func(id string) map[string]any {
-		return map[string]any{"UUID": "GPU-1", "gpu": "0", "modelName": "NVIDIA H100", "GPU_I_ID": id,
-			"GPU_I_PROFILE": "1g.10gb"}
+		return map[string]any{
+			"UUID": "GPU-1", "gpu": "0", "modelName": "NVIDIA H100", "GPU_I_ID": id,
+			"GPU_I_PROFILE": "1g.10gb",
+		}
 	}
 	require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t,
 		point{name: "DCGM_FI_DEV_POWER_USAGE", at: at, value: 400, attrs: map[string]any{"UUID": "GPU-1", "gpu": "0"}},
@@ -239,8 +241,10 @@ func TestSemanticConventionMetricsBecomeSamples(t *testing.T) {
 			point{name: "hw.gpu.utilization", at: now, value: 0.5, attrs: id("hw.gpu.task", "general")},
 			point{name: "hw.gpu.utilization", at: now, value: 0.9, attrs: id("hw.gpu.task", "encoder")},
 			point{name: "gpu.clock.frequency", at: now, value: 1e9, attrs: id("gpu.clock.type", "memory")},
-			point{name: "gpu.pcie.io", at: now, value: float64(1000 * i), sum: true,
-				attrs: id("network.io.direction", "transmit")},
+			point{
+				name: "gpu.pcie.io", at: now, value: float64(1000 * i), sum: true,
+				attrs: id("network.io.direction", "transmit"),
+			},
 			point{name: "hw.gpu.utilization", at: now, value: 0.9, attrs: map[string]any{}},
 			point{name: "system.cpu.time", at: now, value: 1, attrs: id()},
 		)))
@@ -362,8 +366,10 @@ func TestAnXIDIsAnEventWhenItChanges(t *testing.T) {
 	at := time.Now().Add(-time.Minute)
 	for i, code := range []float64{31, 31, 79, 79} {
 		require.NoError(t, x.ConsumeMetrics(context.Background(), batch(t,
-			point{name: "DCGM_FI_DEV_XID_ERRORS", at: at.Add(time.Duration(i) * time.Second), value: code,
-				attrs: map[string]any{"UUID": "GPU-3"}})))
+			point{
+				name: "DCGM_FI_DEV_XID_ERRORS", at: at.Add(time.Duration(i) * time.Second), value: code,
+				attrs: map[string]any{"UUID": "GPU-3"},
+			})))
 	}
 	v := store.Acquire()
 	defer v.Release()

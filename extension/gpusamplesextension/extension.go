@@ -105,7 +105,8 @@ func (x *samples) observe() error {
 		},
 		func() error {
 			return x.telemetry.RegisterExtensionGpuSamplesUsesDroppedCallback(func(_ context.Context,
-				o metric.Int64Observer) error {
+				o metric.Int64Observer,
+			) error {
 				o.Observe(x.uses.dropped.Load())
 				return nil
 			})

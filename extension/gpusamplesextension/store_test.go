@@ -152,8 +152,12 @@ func TestAClockThatIsSetBackStartsTheSeriesAnew(t *testing.T) {
 
 func TestEventsAreBoundedSortedAndNotRepeated(t *testing.T) {
 	r := newRig(t, NewDefaultConfig(), Device{ID: "GPU-a"})
-	r.w.WriteEvents([]Event{{Time: 30, Kind: EventXID, Code: 79}, {Time: 10, Kind: EventXID, Code: 13},
-		{Time: 30, Kind: EventXID, Code: 79}, {Time: 30, Kind: EventXID, Code: 31}})
+	r.w.WriteEvents([]Event{
+		{Time: 30, Kind: EventXID, Code: 79},
+		{Time: 10, Kind: EventXID, Code: 13},
+		{Time: 30, Kind: EventXID, Code: 79},
+		{Time: 30, Kind: EventXID, Code: 31},
+	})
 	r.view(func(d DeviceView) {
 		e := d.Events(10, 30, nil)
 		require.Len(t, e, 3)

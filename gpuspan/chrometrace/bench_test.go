@@ -32,10 +32,14 @@ func kernels(n int, from int64) []chrometrace.Event {
 				Args: []chrometrace.Arg{
 					{Key: "gpu.operation.type", Value: chrometrace.String("kernel")},
 					{Key: "gpu.duration", Value: chrometrace.Float(9e-6)},
-					{Key: "grid", Value: chrometrace.List([]chrometrace.Value{chrometrace.Int(1024), chrometrace.Int(1),
-						chrometrace.Int(1)})},
-					{Key: "block", Value: chrometrace.List([]chrometrace.Value{chrometrace.Int(128), chrometrace.Int(1),
-						chrometrace.Int(1)})},
+					{Key: "grid", Value: chrometrace.List([]chrometrace.Value{
+						chrometrace.Int(1024), chrometrace.Int(1),
+						chrometrace.Int(1),
+					})},
+					{Key: "block", Value: chrometrace.List([]chrometrace.Value{
+						chrometrace.Int(128), chrometrace.Int(1),
+						chrometrace.Int(1),
+					})},
 					{Key: "registers per thread", Value: chrometrace.Int(32)},
 					{Key: "hw.model", Value: chrometrace.String("NVIDIA H200")},
 				},
@@ -84,8 +88,11 @@ func BenchmarkEncodingJSON(b *testing.B) {
 	e := json.NewEncoder(io.Discard)
 	for b.Loop() {
 		for i := range events {
-			v := event{"X", events[i].Category, events[i].Name, 1, events[i].Track.ID, float64(events[i].Start) / 1e3,
-				float64(events[i].End-events[i].Start) / 1e3, map[string]any{}}
+			v := event{
+				"X", events[i].Category, events[i].Name, 1, events[i].Track.ID, float64(events[i].Start) / 1e3,
+				float64(events[i].End-events[i].Start) / 1e3,
+				map[string]any{},
+			}
 			for _, a := range events[i].Args {
 				if s, ok := a.Value.AsString(); ok {
 					v.Args[a.Key] = s
@@ -116,8 +123,10 @@ func BenchmarkMillionSpans(b *testing.B) {
 			var size int64
 			for b.Loop() {
 				path := filepath.Join(b.TempDir(), "trace.json")
-				r, err := chrometrace.NewRotator(chrometrace.Files{Path: path, Compression: c,
-					OnComplete: func(p string, _ chrometrace.Stats) { path = p }})
+				r, err := chrometrace.NewRotator(chrometrace.Files{
+					Path: path, Compression: c,
+					OnComplete: func(p string, _ chrometrace.Stats) { path = p },
+				})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -144,8 +144,10 @@ func TestCompressedFileThatBreaksIsNotContinued(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	r, err := chrometrace.NewRotator(chrometrace.Files{Path: filepath.Join(dir, "trace.json"),
-		Compression: chrometrace.Zstd})
+	r, err := chrometrace.NewRotator(chrometrace.Files{
+		Path:        filepath.Join(dir, "trace.json"),
+		Compression: chrometrace.Zstd,
+	})
 	require.NoError(t, err)
 	free := limit(10_000)
 	for i := range 200 {

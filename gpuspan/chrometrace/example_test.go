@@ -14,10 +14,14 @@ func ExampleWriter() {
 	w := chrometrace.NewWriter(os.Stdout)
 	start := int64(1_700_000_000_000_000_001)
 	err := w.Write([]chrometrace.Event{
-		{Name: "kernel", Category: "kernel", Track: chrometrace.Track{Kind: chrometrace.Stream, ID: 7}, Start: start + 5000,
-			End: start + 9500, Correlation: 1},
-		{Name: "cudaLaunchKernel", Category: "cuda_runtime", Track: chrometrace.Track{Kind: chrometrace.Host, ID: 4711},
-			Start: start, End: start + 3000, Correlation: 1},
+		{
+			Name: "kernel", Category: "kernel", Track: chrometrace.Track{Kind: chrometrace.Stream, ID: 7}, Start: start + 5000,
+			End: start + 9500, Correlation: 1,
+		},
+		{
+			Name: "cudaLaunchKernel", Category: "cuda_runtime", Track: chrometrace.Track{Kind: chrometrace.Host, ID: 4711},
+			Start: start, End: start + 3000, Correlation: 1,
+		},
 	})
 	if err == nil {
 		err = w.Close()

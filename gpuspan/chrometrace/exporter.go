@@ -89,8 +89,10 @@ var notInNames = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 // written to.
 func NewExporter(folder string, opts ...ExporterOption) (*Exporter, error) {
 	host, _ := os.Hostname()
-	e := &Exporter{folder: folder, worker: fmt.Sprintf("%s_%d", cmp.Or(host, "host"), os.Getpid()),
-		last: map[loopKey]int64{}}
+	e := &Exporter{
+		folder: folder, worker: fmt.Sprintf("%s_%d", cmp.Or(host, "host"), os.Getpid()),
+		last: map[loopKey]int64{},
+	}
 	for _, o := range opts {
 		if o != nil {
 			o.apply(e)

@@ -8,8 +8,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // Bytes that are allocated stand for slots that are copied.
@@ -45,8 +44,8 @@ func TestDeepNestingCostsNoMoreForEachInterval(t *testing.T) {
 			}
 			few, fewLevels := work(1 << 11)
 			many, manyLevels := work(1 << 13)
-			assert.Less(t, many, 6*few, "four times as many intervals")
-			assert.LessOrEqual(t, manyLevels, 5*fewLevels)
+			require.Less(t, many, 6*few, "four times as many intervals")
+			require.LessOrEqual(t, manyLevels, 5*fewLevels)
 		})
 	}
 }
@@ -73,6 +72,6 @@ func TestLanesHoldNestedIntervalsOnly(t *testing.T) {
 				taken = append(taken, [2]int64{start, end})
 			}
 		}
-		assert.Equal(t, len(taken), l.root.count())
+		require.Equal(t, len(taken), l.root.count())
 	}
 }

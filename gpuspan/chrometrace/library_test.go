@@ -92,10 +92,14 @@ func TestWindowsAndRowsOfALoopOfTheLibrary(t *testing.T) {
 	}
 	require.Len(t, drawn, spans, "every span is in one of the files")
 	require.ElementsMatch(t, [][]string{
-		{"steps of train ProfilerStep#5", "steps of train ProfilerStep#6", "GPU 0 steps of train ProfilerStep#5",
-			"GPU 0 steps of train ProfilerStep#6"},
-		{"steps of train ProfilerStep#10", "steps of train ProfilerStep#11", "GPU 0 steps of train ProfilerStep#10",
-			"GPU 0 steps of train ProfilerStep#11"},
+		{
+			"steps of train ProfilerStep#5", "steps of train ProfilerStep#6", "GPU 0 steps of train ProfilerStep#5",
+			"GPU 0 steps of train ProfilerStep#6",
+		},
+		{
+			"steps of train ProfilerStep#10", "steps of train ProfilerStep#11", "GPU 0 steps of train ProfilerStep#10",
+			"GPU 0 steps of train ProfilerStep#11",
+		},
 	}, sortedEach(steps))
 
 	data, err := os.ReadFile(filepath.Join(dir, "steps.csv"))

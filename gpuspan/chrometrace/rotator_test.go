@@ -29,8 +29,10 @@ func batchOf(n, from int) []chrometrace.Event {
 	events := make([]chrometrace.Event, n)
 	for i := range events {
 		k := int64(from + i)
-		events[i] = chrometrace.Event{Name: fmt.Sprint("kernel ", k), Track: stream(7), Start: epoch + k*1000,
-			End: epoch + k*1000 + 500}
+		events[i] = chrometrace.Event{
+			Name: fmt.Sprint("kernel ", k), Track: stream(7), Start: epoch + k*1000,
+			End: epoch + k*1000 + 500,
+		}
 	}
 	return events
 }
@@ -90,16 +92,20 @@ func TestMistakesAreErrorsOfTheConstructor(t *testing.T) {
 
 func TestUseFromManyGoroutinesLosesNothing(t *testing.T) {
 	dir := t.TempDir()
-	r, err := chrometrace.NewRotator(chrometrace.Files{Path: filepath.Join(dir, "trace.json"), MaxBytes: 50_000,
-		MaxAge: 5 * time.Millisecond})
+	r, err := chrometrace.NewRotator(chrometrace.Files{
+		Path: filepath.Join(dir, "trace.json"), MaxBytes: 50_000,
+		MaxAge: 5 * time.Millisecond,
+	})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range 50 {
 				require.NoError(t, r.Write(batchOf(20, g*10_000+i*20)))
-				require.NoError(t, r.WriteCounters([]chrometrace.Counter{{Device: "GPU-1", Label: "gpu0", Name: "power", Unit: "W",
-					Time: epoch, Value: 1}}))
+				require.NoError(t, r.WriteCounters([]chrometrace.Counter{{
+					Device: "GPU-1", Label: "gpu0", Name: "power", Unit: "W",
+					Time: epoch, Value: 1,
+				}}))
 				require.NoError(t, r.Sweep())
 			}
 		})
@@ -118,18 +124,24 @@ func TestUseFromManyGoroutinesLosesNothing(t *testing.T) {
 // What lies months away cannot stand in one file to the nanosecond, and Perfetto drops what is before its base.
 func TestSpansOfOtherTimesGoToAFileOfTheirOwn(t *testing.T) {
 	dir := t.TempDir()
-	r, err := chrometrace.NewRotator(chrometrace.Files{Path: filepath.Join(dir, "trace.json"),
-		Existing: chrometrace.Replace})
+	r, err := chrometrace.NewRotator(chrometrace.Files{
+		Path:     filepath.Join(dir, "trace.json"),
+		Existing: chrometrace.Replace,
+	})
 	require.NoError(t, err)
 	year := int64(365 * 24 * time.Hour)
 	at := func(name string, start int64) chrometrace.Event {
 		return chrometrace.Event{Name: name, Track: stream(7), Start: start, End: start + 1}
 	}
 	require.NoError(t, r.Write([]chrometrace.Event{at("now", epoch)}))
-	require.NoError(t, r.Write([]chrometrace.Event{at("a year ago", epoch-year),
-		at("three days ago", epoch-3*int64(24*time.Hour)), at("in a year", epoch+year)}))
-	require.NoError(t, r.Write([]chrometrace.Event{at("later", epoch+100), at("a year ago and later", epoch-year+100),
-		at("when?", 0)}))
+	require.NoError(t, r.Write([]chrometrace.Event{
+		at("a year ago", epoch-year),
+		at("three days ago", epoch-3*int64(24*time.Hour)), at("in a year", epoch+year),
+	}))
+	require.NoError(t, r.Write([]chrometrace.Event{
+		at("later", epoch+100), at("a year ago and later", epoch-year+100),
+		at("when?", 0),
+	}))
 	require.NoError(t, r.Close())
 	got := map[string][]string{}
 	for name, f := range traces(t, dir) {
@@ -163,15 +175,19 @@ func TestABrokenClockOpensFewFiles(t *testing.T) {
 
 func TestLeftoversAreThoseOfOthers(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"trace-20260102T030405.000Z.json.1.partial", "trace.json.77.partial",
-		"trace.json.gz.1.partial", "other.json.1.partial", "trace.json", "trace.partial"} {
+	for _, name := range []string{
+		"trace-20260102T030405.000Z.json.1.partial", "trace.json.77.partial",
+		"trace.json.gz.1.partial", "other.json.1.partial", "trace.json", "trace.partial",
+	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	r, err := chrometrace.NewRotator(chrometrace.Files{Path: filepath.Join(dir, "trace.json"), MaxBytes: 1 << 20})
 	require.NoError(t, err)
 	require.NoError(t, r.Write(batchOf(1, 0)))
-	require.Equal(t, []string{filepath.Join(dir, "trace-20260102T030405.000Z.json.1.partial"),
-		filepath.Join(dir, "trace.json.77.partial")}, r.Leftovers())
+	require.Equal(t, []string{
+		filepath.Join(dir, "trace-20260102T030405.000Z.json.1.partial"),
+		filepath.Join(dir, "trace.json.77.partial"),
+	}, r.Leftovers())
 	require.NoError(t, r.Close())
 }
 

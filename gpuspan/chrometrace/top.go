@@ -34,8 +34,10 @@ func (w *Writer) top() {
 		if !p.HasRank {
 			return Process{}
 		}
-		return Process{Rank: p.Rank, HasRank: true, LocalRank: p.LocalRank, HasLocalRank: p.HasLocalRank,
-			WorldSize: p.WorldSize}
+		return Process{
+			Rank: p.Rank, HasRank: true, LocalRank: p.LocalRank, HasLocalRank: p.HasLocalRank,
+			WorldSize: p.WorldSize,
+		}
 	}); ok {
 		w.buf = append(w.buf, ",\n\"distributedInfo\":{\"rank\":"...)
 		w.buf = appendValue(w.buf, Int(p.Rank))

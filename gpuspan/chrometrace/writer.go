@@ -153,8 +153,10 @@ func (w *Writer) deviceStep(e *Event, p *process) {
 	t := w.track(p, Track{Kind: DeviceSteps, Device: e.Track.Device, ID: -1, Name: e.Track.Name})
 	start, end := t.between(e.DeviceStart, e.DeviceEnd)
 	if l := w.lane(p, t, start, end, 0); l != nil {
-		again := Event{Track: t.Track, Name: e.Name, Category: catGPUAnnotation, Trace: e.Trace, Span: e.Span,
-			Parent: e.Parent}
+		again := Event{
+			Track: t.Track, Name: e.Name, Category: catGPUAnnotation, Trace: e.Trace, Span: e.Span,
+			Parent: e.Parent,
+		}
 		w.head(&again, p.pid, l.tid, start, end)
 		w.buf = append(appendKey(w.buf, "otel"), `"again"`...)
 		w.tail(&again)

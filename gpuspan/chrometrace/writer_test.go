@@ -114,14 +114,21 @@ func TestConcurrentRequestsDoNotSeemToNest(t *testing.T) {
 
 func TestArrowsJoinLaunchesAndWorkInWhateverOrderTheyCome(t *testing.T) {
 	trace := [16]byte{9}
-	launch := chrometrace.Event{Name: "cudaGraphLaunch", Track: host(11), Start: epoch, End: epoch + 10, Correlation: 5,
-		Trace: trace, Span: [8]byte{1}}
+	launch := chrometrace.Event{
+		Name: "cudaGraphLaunch", Track: host(11), Start: epoch, End: epoch + 10, Correlation: 5,
+		Trace: trace, Span: [8]byte{1},
+	}
 	k1 := chrometrace.Event{Name: "k1", Track: stream(7), Start: epoch + 20, End: epoch + 30, Correlation: 5, Trace: trace}
 	k2 := chrometrace.Event{Name: "k2", Track: stream(8), Start: epoch + 20, End: epoch + 30, Correlation: 5, Trace: trace}
-	other := chrometrace.Event{Name: "other", Track: stream(8), Start: epoch + 40, End: epoch + 50, Correlation: 5,
-		Trace: [16]byte{8}}
-	for _, batches := range [][][]chrometrace.Event{{{launch, k1, k2, other}}, {{k1}, {other}, {launch}, {k2}},
-		{{k1, k2, other}, {launch}}} {
+	other := chrometrace.Event{
+		Name: "other", Track: stream(8), Start: epoch + 40, End: epoch + 50, Correlation: 5,
+		Trace: [16]byte{8},
+	}
+	for _, batches := range [][][]chrometrace.Event{
+		{{launch, k1, k2, other}},
+		{{k1}, {other}, {launch}, {k2}},
+		{{k1, k2, other}, {launch}},
+	} {
 		f, stats := written(t, batches...)
 		require.EqualValues(t, 2, stats.Flows, "of another trace the number means another launch")
 		for _, r := range f.Events {
@@ -134,8 +141,10 @@ func TestArrowsJoinLaunchesAndWorkInWhateverOrderTheyCome(t *testing.T) {
 
 func TestArrowOfASectionLeavesItsParentAtTheLaunch(t *testing.T) {
 	parent := chrometrace.Event{Name: "handler", Track: host(-1), Start: epoch, End: epoch + 1000, Span: [8]byte{1}}
-	section := chrometrace.Event{Name: "prefill", Track: stream(0), Start: epoch + 500, End: epoch + 900,
-		Parent: [8]byte{1}, Launched: epoch + 100}
+	section := chrometrace.Event{
+		Name: "prefill", Track: stream(0), Start: epoch + 500, End: epoch + 900,
+		Parent: [8]byte{1}, Launched: epoch + 100,
+	}
 	f, stats := written(t, []chrometrace.Event{section}, []chrometrace.Event{parent})
 	require.EqualValues(t, 1, stats.Flows)
 	for _, r := range f.Events {
@@ -157,8 +166,10 @@ func TestCountersAreDrawnOnceOverTheIntervalsThatTheyAreOf(t *testing.T) {
 		if start > 0 {
 			start += epoch
 		}
-		return chrometrace.Counter{Device: device, Label: "gpu0", Name: name, Unit: "W", Start: start, Time: epoch + end,
-			Value: v}
+		return chrometrace.Counter{
+			Device: device, Label: "gpu0", Name: name, Unit: "W", Start: start, Time: epoch + end,
+			Value: v,
+		}
 	}
 	require.NoError(t, w.WriteCounters([]chrometrace.Counter{
 		point("GPU-1", "power", 0, 1000, 300), point("GPU-2", "power", 500, 1000, 70),
@@ -166,11 +177,15 @@ func TestCountersAreDrawnOnceOverTheIntervalsThatTheyAreOf(t *testing.T) {
 	}))
 	// both use the device
 	for i, process := range []chrometrace.Process{{Service: "s", PID: 4711}, {Service: "t", PID: 4712}} {
-		require.NoError(t, w.Write([]chrometrace.Event{{Name: "k", Process: process, Track: stream(7),
-			Start: epoch + int64(i), End: epoch + 9, Device: "GPU-1"}}))
+		require.NoError(t, w.Write([]chrometrace.Event{{
+			Name: "k", Process: process, Track: stream(7),
+			Start: epoch + int64(i), End: epoch + 9, Device: "GPU-1",
+		}}))
 	}
-	require.NoError(t, w.WriteCounters([]chrometrace.Counter{point("GPU-1", "power", 0, 2000, 310),
-		point("GPU-1", "sm", 0, 2000, 0.5), point("GPU-1", "power", 0, 3000, 320)}))
+	require.NoError(t, w.WriteCounters([]chrometrace.Counter{
+		point("GPU-1", "power", 0, 2000, 310),
+		point("GPU-1", "sm", 0, 2000, 0.5), point("GPU-1", "power", 0, 3000, 320),
+	}))
 	require.NoError(t, w.Close())
 	f, faults := chrometracetest.Read(b.Bytes())
 	require.Empty(t, faults)
@@ -214,8 +229,11 @@ func TestWhatHasNoPlaceInTimeIsLeftOutAndCounted(t *testing.T) {
 	require.Equal(t, chrometrace.Stats{Events: 3, NoTime: 2, Backwards: 1}, stats)
 	require.Contains(t, f.Slices(), "good")
 	f, stats = written(t, []chrometrace.Event{{Name: "good", Start: epoch, End: epoch + 1}},
-		[]chrometrace.Event{{Name: "unset", End: 5}, {Name: "backwards", Start: epoch + 9, End: epoch + 1},
-			{Name: "far", Start: epoch + 1<<60, End: epoch + 1<<61}})
+		[]chrometrace.Event{
+			{Name: "unset", End: 5},
+			{Name: "backwards", Start: epoch + 9, End: epoch + 1},
+			{Name: "far", Start: epoch + 1<<60, End: epoch + 1<<61},
+		})
 	require.Equal(t, chrometrace.Stats{Events: 3, NoTime: 1, Backwards: 1}, stats)
 	require.Zero(t, f.Slices()["backwards"].Dur)
 }
@@ -232,8 +250,10 @@ func TestNamesAndArgumentsOfAnyContentAreValidJSON(t *testing.T) {
 				{Key: "s" + s, Value: chrometrace.String(s)},
 				{Key: "f", Value: chrometrace.Float(v)},
 				{Key: "i", Value: chrometrace.Int(i)},
-				{Key: "l", Value: chrometrace.List([]chrometrace.Value{chrometrace.Bool(true),
-					chrometrace.Map([]string{s}, []chrometrace.Value{chrometrace.String(s)})})},
+				{Key: "l", Value: chrometrace.List([]chrometrace.Value{
+					chrometrace.Bool(true),
+					chrometrace.Map([]string{s}, []chrometrace.Value{chrometrace.String(s)}),
+				})},
 				{Key: "nan", Value: chrometrace.Float(math.NaN())},
 				{Key: "inf", Value: chrometrace.Float(math.Inf(-1))},
 				{},
@@ -271,10 +291,14 @@ func TestBatchThatCannotBeWrittenMayBeRepeated(t *testing.T) {
 		cw := chrometrace.NewWriter(w)
 		for i := range 3 {
 			batch := []chrometrace.Event{
-				{Name: fmt.Sprint("launch ", i), Track: host(3), Start: epoch + int64(i*100), End: epoch + int64(i*100) + 10,
-					Correlation: 1 + int64(i)},
-				{Name: fmt.Sprint("kernel ", i), Track: stream(7), Start: epoch + int64(i*100) + 20, End: epoch + int64(i*100) + 40,
-					Correlation: 1 + int64(i)},
+				{
+					Name: fmt.Sprint("launch ", i), Track: host(3), Start: epoch + int64(i*100), End: epoch + int64(i*100) + 10,
+					Correlation: 1 + int64(i),
+				},
+				{
+					Name: fmt.Sprint("kernel ", i), Track: stream(7), Start: epoch + int64(i*100) + 20, End: epoch + int64(i*100) + 40,
+					Correlation: 1 + int64(i),
+				},
 			}
 			if err := cw.Write(batch); err != nil {
 				require.EqualError(t, err, "no space left on device")
@@ -318,10 +342,14 @@ func TestManyTracksHaveNumbersOfTheirOwn(t *testing.T) {
 	var events []chrometrace.Event
 	for i := range int64(n) {
 		events = append(events,
-			chrometrace.Event{Process: chrometrace.Process{Service: "a", PID: 1},
-				Track: chrometrace.Track{Kind: chrometrace.Stream, ID: i}, Start: epoch + i, End: epoch + i + 1},
-			chrometrace.Event{Process: chrometrace.Process{Service: strconv.FormatInt(i, 10), PID: 1},
-				Track: chrometrace.Track{Kind: chrometrace.Host, ID: -1}, Start: epoch + i, End: epoch + i + 1})
+			chrometrace.Event{
+				Process: chrometrace.Process{Service: "a", PID: 1},
+				Track:   chrometrace.Track{Kind: chrometrace.Stream, ID: i}, Start: epoch + i, End: epoch + i + 1,
+			},
+			chrometrace.Event{
+				Process: chrometrace.Process{Service: strconv.FormatInt(i, 10), PID: 1},
+				Track:   chrometrace.Track{Kind: chrometrace.Host, ID: -1}, Start: epoch + i, End: epoch + i + 1,
+			})
 	}
 	var b bytes.Buffer
 	w := chrometrace.NewWriter(&b)

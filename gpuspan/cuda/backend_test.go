@@ -70,10 +70,14 @@ func TestDevicesTellTheirIdentity(t *testing.T) {
 	devices, err := b.Devices()
 	require.NoError(t, err)
 	require.Equal(t, []backend.Device{
-		{Ordinal: 0, UUID: "GPU-00112233-4455-6677-8899-aabbccddee00", Model: "NVIDIA Stub GPU", Vendor: "NVIDIA",
-			PCIBDF: "0000:1a:00.0", MemoryTotal: 16 << 30, DriverVersion: devices[0].DriverVersion},
-		{Ordinal: 1, UUID: "GPU-00112233-4455-6677-8899-aabbccddee01", Model: "NVIDIA Stub GPU", Vendor: "NVIDIA",
-			PCIBDF: "0000:1b:00.0", MemoryTotal: 16 << 30, DriverVersion: devices[0].DriverVersion},
+		{
+			Ordinal: 0, UUID: "GPU-00112233-4455-6677-8899-aabbccddee00", Model: "NVIDIA Stub GPU", Vendor: "NVIDIA",
+			PCIBDF: "0000:1a:00.0", MemoryTotal: 16 << 30, DriverVersion: devices[0].DriverVersion,
+		},
+		{
+			Ordinal: 1, UUID: "GPU-00112233-4455-6677-8899-aabbccddee01", Model: "NVIDIA Stub GPU", Vendor: "NVIDIA",
+			PCIBDF: "0000:1b:00.0", MemoryTotal: 16 << 30, DriverVersion: devices[0].DriverVersion,
+		},
 	}, devices)
 	major, minor, err := b.Driver().Version()
 	require.NoError(t, err)
@@ -110,8 +114,10 @@ func TestFailingIdentityIsAbsentNotAnError(t *testing.T) {
 	}
 	devices, err := b.Devices()
 	require.NoError(t, err)
-	require.Equal(t, []backend.Device{{Model: "NVIDIA Stub GPU", Vendor: "NVIDIA",
-		DriverVersion: devices[0].DriverVersion}}, devices)
+	require.Equal(t, []backend.Device{{
+		Model: "NVIDIA Stub GPU", Vendor: "NVIDIA",
+		DriverVersion: devices[0].DriverVersion,
+	}}, devices)
 	stub.Fail("cuDeviceGetName", 999, 0, 1)
 	_, err = b.Devices()
 	require.EqualError(t, err, "cannot identify CUDA device 0: cuDeviceGetName: CUDA error 999")

@@ -55,7 +55,8 @@ func (h *hollow) Capturing(s backend.StreamHandle) (bool, backend.Status) {
 
 // hollowRig is a profiler over a hollow backend with one stream.
 func hollowRig(tb testing.TB, stub *ctest.Stub, emptied bool, slots int, opts ...gpuspan.StreamOption) (*hollow,
-	*gpuspan.Profiler, *gpuspan.Stream) {
+	*gpuspan.Profiler, *gpuspan.Stream,
+) {
 	back, err := cuda.Open(cuda.WithLibrary(stub.Path))
 	require.NoError(tb, err)
 	lib, err := dl.Open(stub.Path)

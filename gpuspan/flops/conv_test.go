@@ -76,8 +76,10 @@ func TestConvolutionsCountWhatTheDirectAlgorithmExecutes(t *testing.T) {
 
 func conv(in, out, size, kernel, stride, padding, groups int) flops.Conv {
 	two := func(v int) []int { return []int{v, v} }
-	return flops.Conv{Batch: 1, In: in, Out: out, Input: two(size), Kernel: two(kernel), Stride: two(stride),
-		Padding: two(padding), Groups: groups}
+	return flops.Conv{
+		Batch: 1, In: in, Out: out, Input: two(size), Kernel: two(kernel), Stride: two(stride),
+		Padding: two(padding), Groups: groups,
+	}
 }
 
 func forward(t *testing.T, cs ...flops.Conv) (total float64) {
@@ -126,8 +128,15 @@ func TestNetworksCountWhatTorchvisionPublishes(t *testing.T) {
 	require.InDelta(t, 15.47, vgg/2e9, .005)
 
 	mobile, in, size := forward(t, conv(3, 32, 224, 3, 2, 1, 1)), 32, 112
-	for _, s := range []struct{ expand, out, n, stride int }{{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2},
-		{6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}} {
+	for _, s := range []struct{ expand, out, n, stride int }{
+		{1, 16, 1, 1},
+		{6, 24, 2, 2},
+		{6, 32, 3, 2},
+		{6, 64, 4, 2},
+		{6, 96, 3, 1},
+		{6, 160, 3, 2},
+		{6, 320, 1, 1},
+	} {
 		for i := range s.n {
 			stride, wide := 1, in*s.expand
 			if i == 0 {

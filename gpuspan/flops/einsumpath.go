@@ -77,8 +77,10 @@ func (d *dims) exact() []Contraction {
 		a, b := split[s], s&^split[s]
 		l, r := walk(a), walk(b)
 		d.results = append(d.results, keep(s))
-		steps = append(steps, Contraction{Left: l, Right: r, Indices: d.label(keep(s)),
-			FLOPs: d.contract(keep(a), keep(b), keep(s))})
+		steps = append(steps, Contraction{
+			Left: l, Right: r, Indices: d.label(keep(s)),
+			FLOPs: d.contract(keep(a), keep(b), keep(s)),
+		})
 		return n + len(steps) - 1
 	}
 	walk(full)
@@ -114,8 +116,10 @@ func (d *dims) greedy() []Contraction {
 			}
 		}
 		a, b := left[bi], left[bj]
-		steps = append(steps, Contraction{Left: a.id, Right: b.id, Indices: d.label(bestSet),
-			FLOPs: d.contract(a.set, b.set, bestSet)})
+		steps = append(steps, Contraction{
+			Left: a.id, Right: b.id, Indices: d.label(bestSet),
+			FLOPs: d.contract(a.set, b.set, bestSet),
+		})
 		d.results = append(d.results, bestSet)
 		left = append(left[:bj], left[bj+1:]...)
 		left[bi] = result{len(d.terms) + len(steps) - 1, bestSet}

@@ -44,8 +44,10 @@ func TestConvolutionsCountWhatPyTorchCounts(t *testing.T) {
 	f, b = counts(flops.Conv{Batch: 1, In: 1, Out: 1, Input: []int{2, 2}, Kernel: []int{1, 1}}, true)
 	require.Equal(t, []float64{8, 16}, []float64{f, b})
 	// Fifty steps of a first layer, whose input needs no gradient.
-	f, b = counts(flops.Conv{Batch: 1, In: 4, Out: 8, Input: []int{30, 2}, Kernel: []int{2, 2}, Stride: []int{2, 2},
-		Transposed: true}, false)
+	f, b = counts(flops.Conv{
+		Batch: 1, In: 4, Out: 8, Input: []int{30, 2}, Kernel: []int{2, 2}, Stride: []int{2, 2},
+		Transposed: true,
+	}, false)
 	require.EqualValues(t, 1536000, 50*(f+b))
 
 	// ResNet-18, forward and backward down to the image.

@@ -19,13 +19,19 @@ func TestParametersOfPublishedModels(t *testing.T) {
 		model       flops.Transformer
 		all, active float64
 	}{
-		"GPT-2": {flops.Transformer{Layers: 12, Hidden: 768, Heads: 12, FFN: 3072, Vocab: 50257, Tied: true,
-			Bias: true, Positions: 1024}, 124_439_808, 124_439_808},
-		"Llama 2 7B": {flops.Transformer{Layers: 32, Hidden: 4096, Heads: 32, FFN: 11008, Gated: true, Vocab: 32000},
-			6_738_415_616, 6_738_415_616},
+		"GPT-2": {flops.Transformer{
+			Layers: 12, Hidden: 768, Heads: 12, FFN: 3072, Vocab: 50257, Tied: true,
+			Bias: true, Positions: 1024,
+		}, 124_439_808, 124_439_808},
+		"Llama 2 7B": {
+			flops.Transformer{Layers: 32, Hidden: 4096, Heads: 32, FFN: 11008, Gated: true, Vocab: 32000},
+			6_738_415_616, 6_738_415_616,
+		},
 		"Llama 3 8B": {llama3, 8_030_261_248, 8_030_261_248},
-		"Llama 3 70B": {flops.Transformer{Layers: 80, Hidden: 8192, Heads: 64, KVHeads: 8, FFN: 28672, Gated: true,
-			Vocab: 128256}, 70_553_706_496, 70_553_706_496},
+		"Llama 3 70B": {flops.Transformer{
+			Layers: 80, Hidden: 8192, Heads: 64, KVHeads: 8, FFN: 28672, Gated: true,
+			Vocab: 128256,
+		}, 70_553_706_496, 70_553_706_496},
 		"Llama 3.1 405B": {llama405, 405_853_388_800, 405_853_388_800},
 		"Mixtral 8x7B":   {mixtral, 46_702_792_704, 12_879_925_248},
 	} {
@@ -37,10 +43,14 @@ func TestParametersOfPublishedModels(t *testing.T) {
 
 var (
 	llama3   = flops.Transformer{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, FFN: 14336, Gated: true, Vocab: 128256}
-	llama405 = flops.Transformer{Layers: 126, Hidden: 16384, Heads: 128, KVHeads: 8, FFN: 53248, Gated: true,
-		Vocab: 128256}
-	mixtral = flops.Transformer{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, FFN: 14336, Gated: true, Vocab: 32000,
-		Experts: 8, ActiveExperts: 2}
+	llama405 = flops.Transformer{
+		Layers: 126, Hidden: 16384, Heads: 128, KVHeads: 8, FFN: 53248, Gated: true,
+		Vocab: 128256,
+	}
+	mixtral = flops.Transformer{
+		Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, FFN: 14336, Gated: true, Vocab: 32000,
+		Experts: 8, ActiveExperts: 2,
+	}
 )
 
 // Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021, eq. 3:
@@ -64,8 +74,10 @@ func TestTrainStepIsMegatronsFormula(t *testing.T) {
 
 // Brown et al. 2020, table D.1: GPT-3 175B trained on 300 billion tokens, 3.14e23 operations.
 func TestSixNDOfGPT3(t *testing.T) {
-	gpt3 := flops.Transformer{Layers: 96, Hidden: 12288, Heads: 96, FFN: 49152, Vocab: 50257, Tied: true, Bias: true,
-		Positions: 2048}
+	gpt3 := flops.Transformer{
+		Layers: 96, Hidden: 12288, Heads: 96, FFN: 49152, Vocab: 50257, Tied: true, Bias: true,
+		Positions: 2048,
+	}
 	n, _ := gpt3.Parameters()
 	require.InEpsilon(t, 174.6e9, n, .001)
 	require.InEpsilon(t, 3.14e23, gpt3.SixND(300_000_000_000, gpuspan.FP16).FLOPs, .002)

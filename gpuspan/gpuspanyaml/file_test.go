@@ -72,8 +72,10 @@ func TestEveryMistakeIsNamed(t *testing.T) {
 		{"timing:\n  sync: [a]", "line 2: `timing.sync` must be a single value, found a list"},
 		{"timing: [1]", "line 1: `timing` must be a mapping, found a list"},
 		{"profiling:\n  schedule: 3", "line 2: `profiling.schedule` must be a mapping, found \"3\""},
-		{"profiling:\n  schedule: {evry: 3}",
-			"line 2: profiling: unknown key `schedule.evry` (did you mean `schedule.every`?)"},
+		{
+			"profiling:\n  schedule: {evry: 3}",
+			"line 2: profiling: unknown key `schedule.evry` (did you mean `schedule.every`?)",
+		},
 		{"profiling: {slots: 9}", "line 1: `slots` belongs below `timing`, found below `profiling`"},
 		{"timing: {report: false}", "line 1: `report` belongs below `profiling`, found below `timing`"},
 		{"nvtx: {enabled: maybe}", "line 1: `nvtx.enabled` must be true or false, found \"maybe\""},
@@ -102,8 +104,10 @@ func TestEveryMistakeIsNamed(t *testing.T) {
 func TestKeysOfFilesAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "gpuspan.md"))
 	require.NoError(t, err)
-	for key, value := range map[string]string{"nvtx.enabled": "true", "nvtx.domain": "x", "profiling.trace_dir": "x",
-		"profiling.step_csv": "x"} {
+	for key, value := range map[string]string{
+		"nvtx.enabled": "true", "nvtx.domain": "x", "profiling.trace_dir": "x",
+		"profiling.step_csv": "x",
+	} {
 		require.Contains(t, string(doc), "| `"+key+"` | – | – |")
 		node, name, _ := strings.Cut(key, ".")
 		text := node + ": {" + name + ": " + value + "}"

@@ -128,8 +128,10 @@ func appendIDs(b []byte, sc trace.SpanContext) []byte {
 
 // register makes an operation known at its first section. Operations are few and live as long as the process.
 func (a *Annotator) register(o *gpuspan.Operation) any {
-	op, _ := a.ops.LoadOrStore(o, &operation{text: a.domain.Register(o.Name()),
-		category: a.domain.Category(o.Info().Category)})
+	op, _ := a.ops.LoadOrStore(o, &operation{
+		text:     a.domain.Register(o.Name()),
+		category: a.domain.Category(o.Info().Category),
+	})
 	return op
 }
 

@@ -102,8 +102,10 @@ func (s *httpSender) Send(ctx context.Context, request []byte) (refused int64, e
 	case a.StatusCode == http.StatusTooManyRequests, a.StatusCode == http.StatusBadGateway,
 		a.StatusCode == http.StatusServiceUnavailable, a.StatusCode == http.StatusGatewayTimeout:
 		seconds, _ := strconv.Atoi(a.Header.Get("Retry-After"))
-		return 0, &Later{Err: fmt.Errorf("%s answered %s", s.url, a.Status),
-			After: time.Duration(max(seconds, 0)) * time.Second}
+		return 0, &Later{
+			Err:   fmt.Errorf("%s answered %s", s.url, a.Status),
+			After: time.Duration(max(seconds, 0)) * time.Second,
+		}
 	}
 	return 0, fmt.Errorf("%s answered %s", s.url, a.Status)
 }

@@ -69,8 +69,10 @@ func New(opts ...Option) (*Sink, error) {
 		}
 	}
 	err := c.complete()
-	s := &Sink{cfg: c, work: make(chan struct{}, 1), idle: make(chan struct{}), quit: make(chan struct{}),
-		done: make(chan struct{})}
+	s := &Sink{
+		cfg: c, work: make(chan struct{}, 1), idle: make(chan struct{}), quit: make(chan struct{}),
+		done: make(chan struct{}),
+	}
 	if len(c.resource) > 0 {
 		s.resource = appendBytes(nil, 1, appendAttributes(nil, 1, c.resource))
 	}

@@ -24,8 +24,10 @@ func TestMain(m *testing.M) { require.NoLeaks(m) }
 
 func section(name string) *engine.SinkSpan {
 	return &engine.SinkSpan{
-		Context: trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
-			TraceFlags: 1}),
+		Context: trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
+			TraceFlags: 1,
+		}),
 		Name: name, Start: 1, End: 2, Scope: &engine.SinkScope{Name: "s"},
 		Attributes: []attribute.KeyValue{attribute.Bool("b", true)},
 	}
@@ -225,8 +227,10 @@ func BenchmarkSection(b *testing.B) {
 	for _, k := range []string{"gpu.duration", "gpu.timing.error", "gpu.start.delay", "gpu.end.delay"} {
 		x.Attributes = append(x.Attributes, attribute.Float64(k, 1.5e-3))
 	}
-	x.Constant = &engine.SinkConstant{Attributes: []attribute.KeyValue{attribute.String("gpu.operation.type", "section"),
-		attribute.String("hw.id", "GPU-x")}}
+	x.Constant = &engine.SinkConstant{Attributes: []attribute.KeyValue{
+		attribute.String("gpu.operation.type", "section"),
+		attribute.String("hw.id", "GPU-x"),
+	}}
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Section(x)

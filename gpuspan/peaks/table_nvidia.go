@@ -163,8 +163,10 @@ var nvidiaDataCenter = []Device{
 	},
 	{
 		Name: "A30", Vendor: "NVIDIA", MemoryBandwidth: 933 * giga, MemorySize: 24 * giga,
-		FLOPs: FLOPRates{FP64: 10.3 * tera, FP32: 10.3 * tera, TF32: 82 * tera, FP16: 165 * tera, BF16: 165 * tera,
-			INT8: 330 * tera},
+		FLOPs: FLOPRates{
+			FP64: 10.3 * tera, FP32: 10.3 * tera, TF32: 82 * tera, FP16: 165 * tera, BF16: 165 * tera,
+			INT8: 330 * tera,
+		},
 		Host: pcie(4, 16), Interconnect: 200 * both * giga, Domain: 2, Power: 165, SMs: 56, Source: srcA30, mig: migA30,
 		names: []string{"NVIDIA A30"},
 	},
@@ -185,15 +187,19 @@ var nvidiaDataCenter = []Device{
 	},
 	{
 		Name: "L40", Vendor: "NVIDIA", MemoryBandwidth: 864 * giga, MemorySize: 48 * giga,
-		FLOPs: FLOPRates{FP32: 90.5 * tera, TF32: 90.5 * tera, FP16: 181.05 * tera, BF16: 181.05 * tera, FP8: 362 * tera,
-			INT8: 362 * tera},
+		FLOPs: FLOPRates{
+			FP32: 90.5 * tera, TF32: 90.5 * tera, FP16: 181.05 * tera, BF16: 181.05 * tera, FP8: 362 * tera,
+			INT8: 362 * tera,
+		},
 		Host: pcie(4, 16), Power: 300, SMs: 142, Source: srcL40,
 		names: []string{"NVIDIA L40"},
 	},
 	{
 		Name: "L40S", Vendor: "NVIDIA", MemoryBandwidth: 864 * giga, MemorySize: 48 * giga,
-		FLOPs: FLOPRates{FP32: 91.6 * tera, TF32: 183 * tera, FP16: 362.05 * tera, BF16: 362.05 * tera, FP8: 733 * tera,
-			INT8: 733 * tera},
+		FLOPs: FLOPRates{
+			FP32: 91.6 * tera, TF32: 183 * tera, FP16: 362.05 * tera, BF16: 362.05 * tera, FP8: 733 * tera,
+			INT8: 733 * tera,
+		},
 		Host: pcie(4, 16), Power: 350, SMs: 142, Source: srcL40S,
 		names: []string{"NVIDIA L40S"},
 	},

@@ -46,16 +46,20 @@ var nvidiaExport = []Device{
 	},
 	{
 		Name: "H20 96GB", Vendor: "NVIDIA", MemoryBandwidth: 4000 * giga, MemorySize: 96 * giga,
-		FLOPs: FLOPRates{FP64: 1 * tera, FP32: 44 * tera, TF32: 74 * tera, FP16: 148 * tera, BF16: 148 * tera,
-			FP8: 296 * tera, INT8: 296 * tera},
+		FLOPs: FLOPRates{
+			FP64: 1 * tera, FP32: 44 * tera, TF32: 74 * tera, FP16: 148 * tera, BF16: 148 * tera,
+			FP8: 296 * tera, INT8: 296 * tera,
+		},
 		Host: pcie(5, 16), Interconnect: 900 * both * giga, Domain: 8, Power: 400, SMs: 78, Source: srcH20,
 		names: []string{"NVIDIA H20"},
 	},
 	{
 		// The one with HBM3e; its memory is that of the H200.
 		Name: "H20 141GB", Vendor: "NVIDIA", MemoryBandwidth: 4800 * giga, MemorySize: 141 * giga,
-		FLOPs: FLOPRates{FP64: 1 * tera, FP32: 44 * tera, TF32: 74 * tera, FP16: 148 * tera, BF16: 148 * tera,
-			FP8: 296 * tera, INT8: 296 * tera},
+		FLOPs: FLOPRates{
+			FP64: 1 * tera, FP32: 44 * tera, TF32: 74 * tera, FP16: 148 * tera, BF16: 148 * tera,
+			FP8: 296 * tera, INT8: 296 * tera,
+		},
 		Host: pcie(5, 16), Interconnect: 900 * both * giga, Domain: 8, SMs: 78, Source: srcH20,
 		names: []string{"NVIDIA H20-3e"},
 	},
@@ -71,8 +75,10 @@ var nvidiaExport = []Device{
 	{
 		// How many SMs it has and what power it takes is not published.
 		Name: "L2", Vendor: "NVIDIA", MemoryBandwidth: 300 * giga, MemorySize: 24 * giga,
-		FLOPs: FLOPRates{FP32: 24.1 * tera, TF32: 48.3 * tera, FP16: 96.5 * tera, BF16: 96.5 * tera, FP8: 193 * tera,
-			INT8: 193 * tera},
+		FLOPs: FLOPRates{
+			FP32: 24.1 * tera, TF32: 48.3 * tera, FP16: 96.5 * tera, BF16: 96.5 * tera, FP8: 193 * tera,
+			INT8: 193 * tera,
+		},
 		Host: pcie(4, 16), Source: srcL2,
 		names: []string{"NVIDIA L2"},
 	},

@@ -25,15 +25,19 @@ var nvidiaRTX = []Device{
 	},
 	{
 		Name: "RTX A4000", Vendor: "NVIDIA", MemoryBandwidth: 448 * giga, MemorySize: 16 * giga,
-		FLOPs: FLOPRates{FP32: 19.2 * tera, TF32: 153.4 / 2 * half * tera, FP16: 153.4 * half * tera,
-			BF16: 153.4 * half * tera, INT8: 153.4 * tera},
+		FLOPs: FLOPRates{
+			FP32: 19.2 * tera, TF32: 153.4 / 2 * half * tera, FP16: 153.4 * half * tera,
+			BF16: 153.4 * half * tera, INT8: 153.4 * tera,
+		},
 		Host: pcie(4, 16), Power: 140, SMs: 48, Source: "https://www.nvidia.com/en-us/products/workstations/rtx-a4000/",
 		names: []string{"NVIDIA RTX A4000"},
 	},
 	{
 		Name: "RTX A5000", Vendor: "NVIDIA", MemoryBandwidth: 768 * giga, MemorySize: 24 * giga,
-		FLOPs: FLOPRates{FP32: 27.8 * tera, TF32: 222.2 / 2 * half * tera, FP16: 222.2 * half * tera,
-			BF16: 222.2 * half * tera, INT8: 222.2 * tera},
+		FLOPs: FLOPRates{
+			FP32: 27.8 * tera, TF32: 222.2 / 2 * half * tera, FP16: 222.2 * half * tera,
+			BF16: 222.2 * half * tera, INT8: 222.2 * tera,
+		},
 		Host: pcie(4, 16), Interconnect: 112.5 * both * giga, Domain: 2, Power: 230, SMs: 64,
 		Source: "https://www.nvidia.com/en-us/products/workstations/rtx-a5000/",
 		names:  []string{"NVIDIA RTX A5000"},
@@ -46,8 +50,10 @@ var nvidiaRTX = []Device{
 	},
 	{
 		Name: "RTX 6000 Ada", Vendor: "NVIDIA", MemoryBandwidth: 960 * giga, MemorySize: 48 * giga,
-		FLOPs: FLOPRates{FP32: 91.1 * tera, TF32: 182.1 * tera, FP16: 364.2 * tera, BF16: 364.2 * tera, FP8: 728.5 * tera,
-			INT8: 728.5 * tera},
+		FLOPs: FLOPRates{
+			FP32: 91.1 * tera, TF32: 182.1 * tera, FP16: 364.2 * tera, BF16: 364.2 * tera, FP8: 728.5 * tera,
+			INT8: 728.5 * tera,
+		},
 		Host: pcie(4, 16), Power: 300, SMs: 142, Source: srcAdaPro,
 		names: []string{"NVIDIA RTX 6000 Ada Generation"},
 	},
@@ -80,8 +86,10 @@ func rtxPRO(name string, gb, bandwidth, fp4Sparse, fp32, power float64, sms int,
 	fp4 := fp4Sparse * half * tera
 	return Device{
 		Name: name, Vendor: "NVIDIA", MemoryBandwidth: bandwidth * giga, MemorySize: gb * giga,
-		FLOPs: FLOPRates{FP32: fp32 * tera, TF32: fp4 / 8, FP16: fp4 / 4, BF16: fp4 / 4, FP8: fp4 / 2, FP4: fp4,
-			INT8: fp4 / 2},
+		FLOPs: FLOPRates{
+			FP32: fp32 * tera, TF32: fp4 / 8, FP16: fp4 / 4, BF16: fp4 / 4, FP8: fp4 / 2, FP4: fp4,
+			INT8: fp4 / 2,
+		},
 		Host: pcie(5, 16), Power: power, SMs: sms, Source: source,
 		names: []string{driver},
 	}
@@ -110,8 +118,10 @@ var nvidiaGeForce = []Device{
 	},
 	{
 		Name: "GeForce RTX 4080", Vendor: "NVIDIA", MemoryBandwidth: 716.8 * giga, MemorySize: 16 * giga,
-		FLOPs: FLOPRates{FP32: 48.7 * tera, TF32: 48.7 * tera, FP16: 194.9 * tera, BF16: 97.5 * tera, FP8: 389.9 * tera,
-			INT8: 389.9 * tera},
+		FLOPs: FLOPRates{
+			FP32: 48.7 * tera, TF32: 48.7 * tera, FP16: 194.9 * tera, BF16: 97.5 * tera, FP8: 389.9 * tera,
+			INT8: 389.9 * tera,
+		},
 		Host: pcie(4, 16), Power: 320, SMs: 76, Source: srcAda,
 		names: []string{"NVIDIA GeForce RTX 4080"},
 	},
@@ -121,8 +131,10 @@ var nvidiaGeForce = []Device{
 		"https://www.nvidia.com/en-us/geforce/graphics-cards/40-series/rtx-4080-family/"),
 	{
 		Name: "GeForce RTX 4090", Vendor: "NVIDIA", MemoryBandwidth: 1008 * giga, MemorySize: 24 * giga,
-		FLOPs: FLOPRates{FP32: 82.6 * tera, TF32: 82.6 * tera, FP16: 330.3 * tera, BF16: 165.2 * tera, FP8: 660.6 * tera,
-			INT8: 660.6 * tera},
+		FLOPs: FLOPRates{
+			FP32: 82.6 * tera, TF32: 82.6 * tera, FP16: 330.3 * tera, BF16: 165.2 * tera, FP8: 660.6 * tera,
+			INT8: 660.6 * tera,
+		},
 		Host: pcie(4, 16), Power: 450, SMs: 128, Source: srcAda,
 		names: []string{"NVIDIA GeForce RTX 4090"},
 	},
@@ -131,8 +143,10 @@ var nvidiaGeForce = []Device{
 	geForce("GeForce RTX 5080", 16, 960, 56.3, 450.2, 900.4, pcie(5, 16), 360, 84, srcBlackwell),
 	{
 		Name: "GeForce RTX 5090", Vendor: "NVIDIA", MemoryBandwidth: 1792 * giga, MemorySize: 32 * giga,
-		FLOPs: FLOPRates{FP32: 104.8 * tera, TF32: 104.8 * tera, FP16: 419 * tera, BF16: 209.5 * tera, FP8: 838 * tera,
-			FP4: 1676 * tera, INT8: 838 * tera},
+		FLOPs: FLOPRates{
+			FP32: 104.8 * tera, TF32: 104.8 * tera, FP16: 419 * tera, BF16: 209.5 * tera, FP8: 838 * tera,
+			FP4: 1676 * tera, INT8: 838 * tera,
+		},
 		Host: pcie(5, 16), Power: 575, SMs: 170, Source: srcBlackwell,
 		names: []string{"NVIDIA GeForce RTX 5090"},
 	},
@@ -141,7 +155,8 @@ var nvidiaGeForce = []Device{
 // geForce takes dense figures. The rate of fp8 with fp16 accumulation and of int8 is twice that of fp16 and four times
 // that of bf16, and tf32 has that of the vector units.
 func geForce(name string, gb, bandwidth, fp32, fp8, fp4 float64, host HostLink, power float64, sms int,
-	source string) Device {
+	source string,
+) Device {
 	return Device{
 		Name: name, Vendor: "NVIDIA", MemoryBandwidth: bandwidth * giga, MemorySize: gb * giga,
 		FLOPs: FLOPRates{FP32: fp32, TF32: fp32, FP16: fp8 / 2, BF16: fp8 / 4, FP8: fp8, FP4: fp4, INT8: fp8}.Scale(tera),

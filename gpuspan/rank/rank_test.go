@@ -39,8 +39,10 @@ func want(id string, numbers ...int) map[string]string {
 func TestLaunchers(t *testing.T) {
 	for name, c := range map[string]struct{ env, want map[string]string }{
 		"no job": {nil, want("")},
-		"torchrun": {map[string]string{"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "none"},
-			want("", 3, 1, 8)},
+		"torchrun": {
+			map[string]string{"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "none"},
+			want("", 3, 1, 8),
+		},
 		"torchrun in srun": {map[string]string{
 			"RANK": "13", "LOCAL_RANK": "5", "WORLD_SIZE": "16", "TORCHELASTIC_RUN_ID": "run",
 			"SLURM_JOB_ID": "4711", "SLURM_PROCID": "1", "SLURM_LOCALID": "0", "SLURM_NTASKS": "2",
@@ -49,8 +51,10 @@ func TestLaunchers(t *testing.T) {
 			"SLURM_JOB_ID": "4711", "SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_NTASKS": "64", "SLURM_STEP_NUM_TASKS": "8",
 		}, want("4711", 5, 1, 8)},
 		"salloc": {map[string]string{"SLURM_JOB_ID": "4711", "SLURM_NTASKS": "64"}, want("4711")},
-		"mpirun": {map[string]string{"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
-			"OMPI_COMM_WORLD_SIZE": "4", "PBS_JOBID": "9.host"}, want("9.host", 2, 0, 4)},
+		"mpirun": {map[string]string{
+			"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+			"OMPI_COMM_WORLD_SIZE": "4", "PBS_JOBID": "9.host",
+		}, want("9.host", 2, 0, 4)},
 		"mpiexec":       {map[string]string{"PMI_RANK": "2", "PMI_SIZE": "4"}, want("", 2, -1, 4)},
 		"elastic":       {map[string]string{"TORCHELASTIC_RUN_ID": " run ", "RANK": "0"}, want("run", 0)},
 		"single worker": {map[string]string{"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}, want("", 0, 0, 1)},

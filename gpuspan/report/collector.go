@@ -98,8 +98,10 @@ func WithDevices(d ...Device) Option {
 
 // NewCollector makes a Collector that measures from now on.
 func NewCollector(opts ...Option) *Collector {
-	c := &Collector{sketch: newReservoir, now: time.Now, nodes: []*node{{}}, first: map[string]bool{},
-		stated: map[int]Peaks{}}
+	c := &Collector{
+		sketch: newReservoir, now: time.Now, nodes: []*node{{}}, first: map[string]bool{},
+		stated: map[int]Peaks{},
+	}
 	for _, o := range opts {
 		if o != nil {
 			o.apply(c)

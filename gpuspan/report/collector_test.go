@@ -163,8 +163,10 @@ func TestFirstRunIsTheFirstOfTheProcess(t *testing.T) {
 func TestSharesAndCoverage(t *testing.T) {
 	now := epoch
 	c := report.NewCollector(report.WithClock(func() time.Time { return now }),
-		report.WithDevices(report.Device{Ordinal: 1, Peaks: report.Peaks{Memory: 1e12,
-			FLOPs: map[string]float64{"fp32": 1e12}}}))
+		report.WithDevices(report.Device{Ordinal: 1, Peaks: report.Peaks{
+			Memory: 1e12,
+			FLOPs:  map[string]float64{"fp32": 1e12},
+		}}))
 	run := func(n report.Node, from, ms int64, s report.Sample) {
 		s.Timed, s.Start, s.Duration = true, epoch.UnixNano()+from*1e6, time.Duration(ms*1e6)
 		c.Section(n, s)
@@ -194,8 +196,10 @@ func TestSharesAndCoverage(t *testing.T) {
 }
 
 func TestStatedPeaksComeFirst(t *testing.T) {
-	c := report.NewCollector(report.WithDevices(report.Device{Ordinal: 1,
-		Peaks: report.Peaks{Memory: 1e12, Source: "config"}}))
+	c := report.NewCollector(report.WithDevices(report.Device{
+		Ordinal: 1,
+		Peaks:   report.Peaks{Memory: 1e12, Source: "config"},
+	}))
 	c.SetDevice(report.Device{Ordinal: 0, Model: "a", Peaks: report.Peaks{Memory: 3e12, Source: "table"}})
 	c.SetDevice(report.Device{Ordinal: 1, Model: "b", Peaks: report.Peaks{Memory: 3e12, Source: "table"}})
 	require.Equal(t, []report.Device{
@@ -373,8 +377,10 @@ func BenchmarkSection(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			c := report.NewCollector(opts...)
 			n := c.Node(0, report.Info{Name: "x"})
-			s := report.Sample{Timed: true, Duration: time.Millisecond, FLOPs: 1, Precision: "bf16", Memory: report.IO{Read: 1},
-				Occurrence: 2}
+			s := report.Sample{
+				Timed: true, Duration: time.Millisecond, FLOPs: 1, Precision: "bf16", Memory: report.IO{Read: 1},
+				Occurrence: 2,
+			}
 			b.ReportAllocs()
 			for b.Loop() {
 				s.Start += int64(2 * time.Millisecond)

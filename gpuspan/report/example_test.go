@@ -24,8 +24,10 @@ func ExampleSummary_WriteText() {
 	at := time.Unix(1_700_000_000, 0).UnixNano()
 	c.Section(copyIn, report.Sample{Timed: true, Start: at, Duration: time.Millisecond, PCIe: report.IO{Read: 25e6}})
 	c.Section(layer, report.Sample{Timed: true, Start: at + 1e6, Duration: 4 * time.Millisecond})
-	c.Section(gemm, report.Sample{Timed: true, Start: at + 1e6, Duration: 3 * time.Millisecond, FLOPs: 1.2e12,
-		Precision: "bf16"})
+	c.Section(gemm, report.Sample{
+		Timed: true, Start: at + 1e6, Duration: 3 * time.Millisecond, FLOPs: 1.2e12,
+		Precision: "bf16",
+	})
 	_ = c.Summary().WriteText(os.Stdout)
 	// Output:
 	// GPU sections: 10.00ms of wall time, 50.00 % of it in sections

@@ -60,8 +60,10 @@ func TestFiguresAreThoseOfPandas(t *testing.T) {
 	for _, r := range runs {
 		c.Section(place(r["path"], r["category"]), report.Sample{
 			Timed: r["timed"] == "1", Start: r.int(t, "start"), Duration: time.Duration(r.int(t, "duration")),
-			Memory: report.IO{Read: r.int(t, "memory_read"), Written: r.int(t, "memory_written"),
-				Unsplit: r.int(t, "memory_unsplit")},
+			Memory: report.IO{
+				Read: r.int(t, "memory_read"), Written: r.int(t, "memory_written"),
+				Unsplit: r.int(t, "memory_unsplit"),
+			},
 			PCIe:  report.IO{Written: r.int(t, "pcie_written")},
 			Items: r.int(t, "items"), FLOPs: r.float(t, "flops"), Precision: r["precision"],
 		})

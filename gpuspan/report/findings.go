@@ -104,8 +104,10 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 	d := o.All.Duration
 	subject := strings.Join(o.Path, " > ")
 	finding := func(k Kind, value, threshold float64, cost time.Duration, format string, args ...any) Finding {
-		return Finding{Kind: k, Subject: subject, Value: value, Threshold: threshold, Unit: "1", Cost: cost,
-			Evidence: fmt.Sprintf(format, args...)}
+		return Finding{
+			Kind: k, Subject: subject, Value: value, Threshold: threshold, Unit: "1", Cost: cost,
+			Evidence: fmt.Sprintf(format, args...),
+		}
 	}
 	add(finding(PageableCopies, o.ShareOfTotal, t.PageableShare, d.Total,
 		"%d copies of %s from or to pageable memory took %s, %s %% of all section time, at %s GB/s; pinned memory copies faster and without blocking",

@@ -56,13 +56,19 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 		{report.PageableCopies, copied(10*ms, "pageable"), copied(9*ms, "pageable"), .01},
 		{report.PageableCopies, copied(500*ms, "pageable"), copied(500*ms, "pinned"), .5},
 		{
-			report.LoaderGaps, step(report.StepSample{Waiting: 10 * ms,
-				Phases: []report.PhaseSample{{Name: "data", Duration: 10 * ms}}}),
-			step(report.StepSample{Waiting: 9 * ms, Phases: []report.PhaseSample{{Name: "data", Duration: 90 * ms},
-				{Name: "forward", Duration: 50 * ms}}}), .1,
+			report.LoaderGaps, step(report.StepSample{
+				Waiting: 10 * ms,
+				Phases:  []report.PhaseSample{{Name: "data", Duration: 10 * ms}},
+			}),
+			step(report.StepSample{Waiting: 9 * ms, Phases: []report.PhaseSample{
+				{Name: "data", Duration: 90 * ms},
+				{Name: "forward", Duration: 50 * ms},
+			}}), .1,
 		},
-		{report.ExposedCommunication, step(report.StepSample{Exposed: 5 * ms}), step(report.StepSample{Exposed: 4 * ms}),
-			.05},
+		{
+			report.ExposedCommunication, step(report.StepSample{Exposed: 5 * ms}), step(report.StepSample{Exposed: 4 * ms}),
+			.05,
+		},
 		{
 			report.HostStarved,
 			mixed(.5, report.Sample{Duration: 20 * ms, HasDelay: true, EndDelay: ms - 1},
@@ -82,13 +88,17 @@ func TestFindingsAppearAtTheirThresholds(t *testing.T) {
 			sections(report.Info{Name: "x"}, 1, report.Sample{MemoryUsed: 100, MemoryDelta: 24}), .25,
 		},
 		{
-			report.LowPeakShare, sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second,
-				Memory: report.IO{Read: 99e9}}),
+			report.LowPeakShare, sections(report.Info{Name: "x"}, 5, report.Sample{
+				Duration: time.Second,
+				Memory:   report.IO{Read: 99e9},
+			}),
 			sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second, Memory: report.IO{Read: 100e9}}), .099,
 		},
 		{
-			report.LowPeakShare, sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second,
-				Memory: report.IO{Read: 1e9}}),
+			report.LowPeakShare, sections(report.Info{Name: "x"}, 5, report.Sample{
+				Duration: time.Second,
+				Memory:   report.IO{Read: 1e9},
+			}),
 			sections(report.Info{Name: "x"}, 5, report.Sample{Duration: time.Second}), .001,
 		},
 	} {

@@ -19,8 +19,10 @@ func served(opts ...report.Option) *report.Collector {
 	c := report.NewCollector(append([]report.Option{
 		report.WithService("llm"), report.WithSketch(ddsketch.New),
 		report.WithClock(func() time.Time { t := now; now = now.Add(100 * time.Millisecond); return t }),
-		report.WithDevices(report.Device{Ordinal: 0, ID: "GPU-1", Model: "NVIDIA H200", Floor: 2 * time.Microsecond,
-			Peaks: peaks}),
+		report.WithDevices(report.Device{
+			Ordinal: 0, ID: "GPU-1", Model: "NVIDIA H200", Floor: 2 * time.Microsecond,
+			Peaks: peaks,
+		}),
 	}, opts...)...)
 	h2d := c.Node(0, report.Info{Name: "h2d.tokens", Category: "data", Type: "copy", HostMemory: "pageable"})
 	prefill := c.Node(0, report.Info{Name: "prefill", Category: "forward", ItemType: "token"})
@@ -40,8 +42,10 @@ func served(opts ...report.Option) *report.Collector {
 			Memory: report.IO{Read: 8e9, Written: 1e9}, HasDelay: true, EndDelay: time.Microsecond,
 			MemoryUsed: 40e9, MemoryDelta: 1e9, Kernel: "gemm_bf16", Module: "model.cubin",
 		})
-		c.Section(attention, report.Sample{Timed: true, Start: at + 2e6, Duration: prefillTime / 2, FLOPs: 1e11,
-			Precision: "bf16"})
+		c.Section(attention, report.Sample{
+			Timed: true, Start: at + 2e6, Duration: prefillTime / 2, FLOPs: 1e11,
+			Precision: "bf16",
+		})
 		at += int64(time.Millisecond) + int64(prefillTime)
 	}
 	return c

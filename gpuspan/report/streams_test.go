@@ -14,8 +14,10 @@ import (
 
 // on records a run from one millisecond to another on a stream.
 func on(c *report.Collector, n report.Node, stream int, from, to int64) {
-	c.Section(n, report.Sample{Timed: true, Stream: stream, Start: epoch.UnixNano() + from*1e6,
-		Duration: time.Duration((to - from) * 1e6)})
+	c.Section(n, report.Sample{
+		Timed: true, Stream: stream, Start: epoch.UnixNano() + from*1e6,
+		Duration: time.Duration((to - from) * 1e6),
+	})
 }
 
 // Phases and what runs in them hang side by side below the step when the code within takes the step's context. Two
@@ -102,8 +104,10 @@ func TestTotalIsTheTimeOfEachStreamOnce(t *testing.T) {
 func TestWorkOnTheHostIsNoPartOfTheGPUsTime(t *testing.T) {
 	c := report.NewCollector()
 	compile, run := c.Node(0, report.Info{Name: "compile", Type: "host"}), c.Node(0, report.Info{Name: "run"})
-	c.Section(compile, report.Sample{Timed: true, OnHost: true, Stream: 1, Start: epoch.UnixNano(),
-		Duration: 3 * time.Second, Items: 6})
+	c.Section(compile, report.Sample{
+		Timed: true, OnHost: true, Stream: 1, Start: epoch.UnixNano(),
+		Duration: 3 * time.Second, Items: 6,
+	})
 	c.Section(run, report.Sample{Timed: true, Stream: 1, Start: epoch.UnixNano(), Duration: time.Second})
 	s := c.Summary()
 	require.Equal(t, time.Second, s.Total())
@@ -119,8 +123,10 @@ func TestWorkOnTheHostIsNoPartOfTheGPUsTime(t *testing.T) {
 // From launch to return is no time of the work: 64 MB that were launched in 100 µs did not move at 640 GB/s.
 func TestLaunchesThatTheHostTimedHaveNoRates(t *testing.T) {
 	c := report.NewCollector(report.WithDevices(report.Device{Peaks: report.Peaks{Memory: 1e12, PCIe: 32e9}}))
-	sample := report.Sample{Timed: true, OnHost: true, Duration: 100 * time.Microsecond, PCIe: report.IO{Read: 64e6},
-		Memory: report.IO{Read: 64e6}}
+	sample := report.Sample{
+		Timed: true, OnHost: true, Duration: 100 * time.Microsecond, PCIe: report.IO{Read: 64e6},
+		Memory: report.IO{Read: 64e6},
+	}
 	n := c.Node(0, report.Info{Name: "copy"})
 	c.Section(n, sample)
 	o := c.Summary().Operations[0]
@@ -142,8 +148,10 @@ func TestLaunchesThatTheHostTimedHaveNoRates(t *testing.T) {
 func TestDeclaredCacheHitsTakeBytesOffTheMemory(t *testing.T) {
 	c := report.NewCollector(report.WithDevices(report.Device{Peaks: report.Peaks{Memory: 1e12}}))
 	n := c.Node(0, report.Info{Name: "gemm"})
-	c.Section(n, report.Sample{Timed: true, Duration: time.Second, Memory: report.IO{Read: 8e11}, AccessPattern: "strided",
-		L2HitRatio: .75, HasL2HitRatio: true})
+	c.Section(n, report.Sample{
+		Timed: true, Duration: time.Second, Memory: report.IO{Read: 8e11}, AccessPattern: "strided",
+		L2HitRatio: .75, HasL2HitRatio: true,
+	})
 	o := c.Summary().Operations[0]
 	require.InDelta(t, .2, o.PeakShare, 1e-12)
 	require.Equal(t, "strided", o.AccessPattern)

@@ -60,15 +60,19 @@ func TestTextKeepsToItsWidthWhateverTheNamesAndFigures(t *testing.T) {
 	c := report.NewCollector()
 	parent := report.Node(0)
 	for range 30 {
-		parent = c.Node(parent, report.Info{Name: strings.Repeat("long name\n\x1b[31m", 20),
-			Category: strings.Repeat("ü", 300)})
+		parent = c.Node(parent, report.Info{
+			Name:     strings.Repeat("long name\n\x1b[31m", 20),
+			Category: strings.Repeat("ü", 300),
+		})
 		c.Section(parent, report.Sample{
 			Timed: true, Start: 1, Duration: 1<<62 - 1, FLOPs: 1e300, Items: 1 << 62, Memory: report.IO{Read: 1 << 61},
 			HasDelay: true, Precision: "bf16", MemoryDelta: 1 << 62, MemoryUsed: 1 << 62,
 		})
 	}
-	c.Step(strings.Repeat("l", 50), report.StepSample{Duration: 1 << 61,
-		Phases: []report.PhaseSample{{Name: strings.Repeat("p", 200), Duration: 1 << 61}}})
+	c.Step(strings.Repeat("l", 50), report.StepSample{
+		Duration: 1 << 61,
+		Phases:   []report.PhaseSample{{Name: strings.Repeat("p", 200), Duration: 1 << 61}},
+	})
 	var b bytes.Buffer
 	require.NoError(t, c.Summary().WriteText(&b))
 	for line := range strings.Lines(b.String()) {

@@ -97,8 +97,14 @@ func (s Schedule) Validate(steps int64) error {
 	for _, v := range []struct {
 		key string
 		n   int
-	}{{"skip_first", s.SkipFirst}, {"wait", s.Wait}, {"warmup", s.Warmup}, {"active", s.Active}, {"repeat", s.Repeat},
-		{"every", s.Every}} {
+	}{
+		{"skip_first", s.SkipFirst},
+		{"wait", s.Wait},
+		{"warmup", s.Warmup},
+		{"active", s.Active},
+		{"repeat", s.Repeat},
+		{"every", s.Every},
+	} {
 		if v.n < 0 {
 			errs = append(errs, fmt.Errorf("`schedule.%s` must not be negative, found %d", v.key, v.n))
 		}

@@ -92,12 +92,18 @@ func TestScheduleErrorsNameTheProblem(t *testing.T) {
 		steps int64
 		want  string
 	}{
-		{settings.Schedule{SkipFirst: 50, Warmup: 1, Active: 3}, 40,
-			"`schedule` cannot be completed in 40 steps (it needs at least 54)"},
+		{
+			settings.Schedule{SkipFirst: 50, Warmup: 1, Active: 3},
+			40,
+			"`schedule` cannot be completed in 40 steps (it needs at least 54)",
+		},
 		{settings.Schedule{Wait: -1}, 0, "`schedule.wait` must not be negative, found -1"},
 		{settings.Schedule{Wait: 1, Every: 5}, 0, "`schedule.every` (5) and `schedule.wait` (1) exclude each other"},
-		{settings.Schedule{Warmup: 3, Active: 3, Every: 5}, 0,
-			"`schedule.every` is 5 but `warmup` and `active` take 6 steps"},
+		{
+			settings.Schedule{Warmup: 3, Active: 3, Every: 5},
+			0,
+			"`schedule.every` is 5 but `warmup` and `active` take 6 steps",
+		},
 		{settings.Schedule{Wait: 3, Repeat: 2}, 0, "`schedule.repeat` is 2 but no `active` steps end a cycle"},
 	} {
 		require.EqualError(t, tt.s.Validate(tt.steps), tt.want)

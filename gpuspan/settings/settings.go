@@ -109,8 +109,13 @@ func (s Settings) Validate() error {
 	for _, v := range []struct {
 		key string
 		d   time.Duration
-	}{{"hang_deadline", s.HangDeadline}, {"nest_deadline", s.NestDeadline}, {"step_deadline", s.StepDeadline},
-		{"open_limit", s.OpenLimit}, {"flush_deadline", s.FlushDeadline}} {
+	}{
+		{"hang_deadline", s.HangDeadline},
+		{"nest_deadline", s.NestDeadline},
+		{"step_deadline", s.StepDeadline},
+		{"open_limit", s.OpenLimit},
+		{"flush_deadline", s.FlushDeadline},
+	} {
 		if v.d <= 0 {
 			bad("`%s` must be positive, found %s", v.key, v.d)
 		}

@@ -65,8 +65,10 @@ func TestFlagsChangeSettings(t *testing.T) {
 	fs := flag.NewFlagSet("x", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	s.Bind(fs)
-	require.NoError(t, fs.Parse([]string{"-gpuspan.stack-depth=4", "-gpuspan.code-location",
-		"-gpuspan.schedule-skip-first", "7", "-gpuspan.report=false"}))
+	require.NoError(t, fs.Parse([]string{
+		"-gpuspan.stack-depth=4", "-gpuspan.code-location",
+		"-gpuspan.schedule-skip-first", "7", "-gpuspan.report=false",
+	}))
 	require.Equal(t, 4, s.StackDepth)
 	require.True(t, s.CodeLocation)
 	require.False(t, s.Report)

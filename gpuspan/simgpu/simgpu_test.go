@@ -55,11 +55,17 @@ func TestKernelRunsForTheLongerOfMemoryAndArithmetic(t *testing.T) {
 		kernel simgpu.Kernel
 		want   time.Duration
 	}{
-		{"memory: 1 GB at 1 TB/s", simgpu.Kernel{Bytes: 1e9, FLOPs: 1e9, Precision: gpuspan.FP32, Efficiency: 1},
-			time.Millisecond},
+		{
+			"memory: 1 GB at 1 TB/s",
+			simgpu.Kernel{Bytes: 1e9, FLOPs: 1e9, Precision: gpuspan.FP32, Efficiency: 1},
+			time.Millisecond,
+		},
 		{"memory at half the peak", simgpu.Kernel{Bytes: 1e9, Efficiency: 0.5}, 2 * time.Millisecond},
-		{"arithmetic: 10 GFLOP at half of 10 TFLOP/s", simgpu.Kernel{FLOPs: 1e10, Precision: gpuspan.FP32, Efficiency: 0.5},
-			2 * time.Millisecond},
+		{
+			"arithmetic: 10 GFLOP at half of 10 TFLOP/s",
+			simgpu.Kernel{FLOPs: 1e10, Precision: gpuspan.FP32, Efficiency: 0.5},
+			2 * time.Millisecond,
+		},
 		{"stated", simgpu.Kernel{Duration: 7 * time.Microsecond}, 7 * time.Microsecond},
 		{"shortest", simgpu.Kernel{Bytes: 1}, 2 * time.Microsecond},
 	} {

@@ -25,8 +25,10 @@ func ExampleWriter() {
 	}
 	row := stepcsv.Row{
 		Step: 1, Duration: 100 * time.Millisecond, Items: 256, HasSplit: true, Other: 4 * time.Millisecond,
-		Phases: []stepcsv.Phase{{Name: "forward", Duration: 36 * time.Millisecond},
-			{Name: "backward", Duration: 60 * time.Millisecond}},
+		Phases: []stepcsv.Phase{
+			{Name: "forward", Duration: 36 * time.Millisecond},
+			{Name: "backward", Duration: 60 * time.Millisecond},
+		},
 	}
 	fmt.Println(w.Write(row), w.Close())
 	data, _ := os.ReadFile(path)

@@ -71,7 +71,8 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	}
 	// Steps end as they are read back: one with work on another stream may end after the next.
 	spans = slices.SortedStableFunc(slices.Values(spans), func(a,
-		b sdktrace.ReadOnlySpan) int {
+		b sdktrace.ReadOnlySpan,
+	) int {
 		return a.StartTime().Compare(b.StartTime())
 	})
 	var rows []Row

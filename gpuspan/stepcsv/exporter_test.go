@@ -61,11 +61,13 @@ func TestRowsOfABatchAreInTheOrderOfTheirSteps(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	var spans tracetest.SpanStubs
 	for _, step := range []int{2, 1, 3} {
-		spans = append(spans, tracetest.SpanStub{Name: "train", StartTime: start.Add(time.Duration(step) * time.Second),
+		spans = append(spans, tracetest.SpanStub{
+			Name: "train", StartTime: start.Add(time.Duration(step) * time.Second),
 			Attributes: []attribute.KeyValue{
 				semconv.GPUOperationTypeKey.String(semconv.GPUOperationTypeStep), semconv.GPUStepIndexKey.Int(step),
 				semconv.GPUStepDurationKey.Float64(1),
-			}})
+			},
+		})
 	}
 	e := stepcsv.NewExporter(w)
 	require.NoError(t, e.ExportSpans(t.Context(), spans.Snapshots()))

@@ -93,8 +93,10 @@ func TestRowsAddUpToTheLastDigit(t *testing.T) {
 		r := stepcsv.Row{Step: 1, HasSplit: true}
 		union := property.Int64Range(0, 1e12).Draw(rt, "union")
 		sum := int64(0)
-		for _, p := range []string{"data", "forward", "backward", "optimizer", "comm", "eval", "undeclared",
-			"undeclared too"} {
+		for _, p := range []string{
+			"data", "forward", "backward", "optimizer", "comm", "eval", "undeclared",
+			"undeclared too",
+		} {
 			if property.Bool().Draw(rt, p) {
 				d := property.Int64Range(0, 1e12).Draw(rt, "duration")
 				sum += d
@@ -173,8 +175,10 @@ func TestForeignFilesAreNeverTouched(t *testing.T) {
 func TestRotationKeepsHeaderAndNewestFiles(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	cfg := stepcsv.Config{Path: filepath.Join(dir, "steps.csv"), MaxBytes: 300, MaxFiles: 2,
-		Now: func() time.Time { return now }}
+	cfg := stepcsv.Config{
+		Path: filepath.Join(dir, "steps.csv"), MaxBytes: 300, MaxFiles: 2,
+		Now: func() time.Time { return now },
+	}
 	w, err := stepcsv.Open(cfg)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "steps-mine.csv"), nil, 0o644))
@@ -283,8 +287,10 @@ func TestFileThatIsMovedOrRemovedIsBegunAnew(t *testing.T) {
 func TestProcessesThatRotateOneFileLoseNoRow(t *testing.T) {
 	dir := t.TempDir()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	cfg := stepcsv.Config{Path: filepath.Join(dir, "steps.csv"), MaxBytes: 500,
-		Now: func() time.Time { at = at.Add(time.Second); return at }}
+	cfg := stepcsv.Config{
+		Path: filepath.Join(dir, "steps.csv"), MaxBytes: 500,
+		Now: func() time.Time { at = at.Add(time.Second); return at },
+	}
 	var writers []*stepcsv.Writer
 	for range 3 {
 		w, err := stepcsv.Open(cfg)

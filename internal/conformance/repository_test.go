@@ -206,8 +206,10 @@ func (md metadata) problems() []string {
 	types := map[string]semconv.Type{
 		"string": semconv.TypeString, "int": semconv.TypeInt, "double": semconv.TypeDouble, "bool": semconv.TypeBoolean,
 	}
-	for place, attrs := range map[string]map[string]metadataAttribute{"metric": md.Attributes,
-		"resource": md.ResourceAttributes} {
+	for place, attrs := range map[string]map[string]metadataAttribute{
+		"metric":   md.Attributes,
+		"resource": md.ResourceAttributes,
+	} {
 		for name, a := range attrs {
 			if a.NameOverride != "" {
 				name = a.NameOverride
@@ -257,8 +259,10 @@ func (md metadata) problems() []string {
 
 func TestMetadataThatDeviatesIsNamed(t *testing.T) {
 	md := metadata{
-		Attributes: map[string]metadataAttribute{"pipe": {NameOverride: "gpu.pipe", Type: "int"},
-			"x": {NameOverride: "gpu.x", Type: "int"}},
+		Attributes: map[string]metadataAttribute{
+			"pipe": {NameOverride: "gpu.pipe", Type: "int"},
+			"x":    {NameOverride: "gpu.x", Type: "int"},
+		},
 		ResourceAttributes: map[string]metadataAttribute{"hw.vendor": {Type: "string"}},
 		Metrics: map[string]metadataMetric{
 			"hw.energy":  {Unit: "J", Gauge: map[string]any{}},

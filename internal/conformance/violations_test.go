@@ -113,10 +113,14 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 			"int for double", at(func(m pcommon.Map) { m.PutInt("gpu.duration", 1) }),
 			`attribute gpu.duration: Int, want double (the SDK's double, as 1.0, not 1)`,
 		},
-		{"text for a number", at(func(m pcommon.Map) { m.PutStr("gpu.io.size", "4096") }),
-			`attribute gpu.io.size: Str, want int (not as text)`},
-		{"double for int", at(func(m pcommon.Map) { m.PutDouble("gpu.stream.id", 7) }),
-			`attribute gpu.stream.id: Double, want int`},
+		{
+			"text for a number", at(func(m pcommon.Map) { m.PutStr("gpu.io.size", "4096") }),
+			`attribute gpu.io.size: Str, want int (not as text)`,
+		},
+		{
+			"double for int", at(func(m pcommon.Map) { m.PutDouble("gpu.stream.id", 7) }),
+			`attribute gpu.stream.id: Double, want int`,
+		},
 		{
 			"text for a list", at(func(m pcommon.Map) { m.PutStr("gpu.throttle.reasons", "sw_power_cap") }),
 			`attribute gpu.throttle.reasons: Str, want string[] (a list, of one element too)`,
@@ -125,14 +129,22 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 			"wrong elements", at(func(m pcommon.Map) { m.PutEmptySlice("gpu.xid").AppendEmpty().SetStr("79") }),
 			`attribute gpu.xid: an element is Str, want int[]`,
 		},
-		{"a list without elements", at(func(m pcommon.Map) { m.PutEmptySlice("gpu.xid") }),
-			`attribute gpu.xid: empty (what is unknown is absent)`},
-		{"an empty text", at(func(m pcommon.Map) { m.PutStr("hw.name", "") }),
-			`attribute hw.name: empty (what is unknown is absent)`},
-		{"NaN", at(func(m pcommon.Map) { m.PutDouble("gpu.energy", math.NaN()) }),
-			`attribute gpu.energy: NaN is not finite (leave it out where it is unknown)`},
-		{"an unknown value", at(func(m pcommon.Map) { m.PutStr("gpu.timing.source", "tsc") }),
-			`attribute gpu.timing.source: "tsc" is none of cuda_event, `},
+		{
+			"a list without elements", at(func(m pcommon.Map) { m.PutEmptySlice("gpu.xid") }),
+			`attribute gpu.xid: empty (what is unknown is absent)`,
+		},
+		{
+			"an empty text", at(func(m pcommon.Map) { m.PutStr("hw.name", "") }),
+			`attribute hw.name: empty (what is unknown is absent)`,
+		},
+		{
+			"NaN", at(func(m pcommon.Map) { m.PutDouble("gpu.energy", math.NaN()) }),
+			`attribute gpu.energy: NaN is not finite (leave it out where it is unknown)`,
+		},
+		{
+			"an unknown value", at(func(m pcommon.Map) { m.PutStr("gpu.timing.source", "tsc") }),
+			`attribute gpu.timing.source: "tsc" is none of cuda_event, `,
+		},
 		{
 			"an unknown value of another", at(func(m pcommon.Map) { m.PutStr("gpu.copy.direction", "up") }),
 			`attribute gpu.copy.direction: "up" is none of device_to_device, device_to_host, host_to_device, host_to_host, peer_to_peer`,
@@ -141,17 +153,23 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 			"an unknown type", at(func(m pcommon.Map) { m.PutStr("gpu.operation.type", "gemm") }),
 			`attribute gpu.operation.type: "gemm" is none of collective, copy, graph, host, kernel, memset, request, section, share, step`,
 		},
-		{"per cent", at(func(m pcommon.Map) { m.PutDouble("gpu.sm.utilization", 88) }),
-			`attribute gpu.sm.utilization: 88 is above 1 (ratios are 0 to 1, not per cent)`},
-		{"a negative duration", at(func(m pcommon.Map) { m.PutDouble("gpu.duration", -1) }),
-			`attribute gpu.duration: -1 is negative`},
+		{
+			"per cent", at(func(m pcommon.Map) { m.PutDouble("gpu.sm.utilization", 88) }),
+			`attribute gpu.sm.utilization: 88 is above 1 (ratios are 0 to 1, not per cent)`,
+		},
+		{
+			"a negative duration", at(func(m pcommon.Map) { m.PutDouble("gpu.duration", -1) }),
+			`attribute gpu.duration: -1 is negative`,
+		},
 		{"a negative size", at(func(m pcommon.Map) { m.PutInt("gpu.io.size", -1) }), `attribute gpu.io.size: -1 is negative`},
 		{
 			"what belongs on the resource", at(func(m pcommon.Map) { m.PutInt("gpu.job.local_rank", 0) }),
 			`attribute gpu.job.local_rank: on a span (the registry allows resource, metric)`,
 		},
-		{"twice", func(_ pcommon.InstrumentationScope, s ptrace.Span) { twice(s) },
-			`attribute gpu.duration: stands there twice (write each name once)`},
+		{
+			"twice", func(_ pcommon.InstrumentationScope, s ptrace.Span) { twice(s) },
+			`attribute gpu.duration: stands there twice (write each name once)`,
+		},
 		{
 			"no GPU span", at(func(m pcommon.Map) { m.Remove("gpu.operation.type") }),
 			`attribute gpu.duration: on a span without gpu.operation.type (its presence makes a span a GPU span)`,
@@ -165,8 +183,10 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 			m.Remove("gpu.duration")
 			m.Remove("gpu.operation.name")
 		}), `a span of type share has no gpu.operation.name (the registry requires it)`},
-		{"ends before its start", func(_ pcommon.InstrumentationScope, s ptrace.Span) { s.SetEndTimestamp(now - 8) },
-			`ends before its start (by 8 ns here)`},
+		{
+			"ends before its start", func(_ pcommon.InstrumentationScope, s ptrace.Span) { s.SetEndTimestamp(now - 8) },
+			`ends before its start (by 8 ns here)`,
+		},
 		{
 			"no time", func(_ pcommon.InstrumentationScope, s ptrace.Span) { s.SetStartTimestamp(0) },
 			`has no start or no end (times are unix nanoseconds)`,
@@ -224,7 +244,8 @@ func TestResourcesScopesEventsAndLinksAreChecked(t *testing.T) {
 			return e.Attributes()
 		},
 		`span "attention", link 0: attribute gpu.nothing: not in`: func(_ ptrace.Traces,
-			s ptrace.Span) pcommon.Map {
+			s ptrace.Span,
+		) pcommon.Map {
 			return s.Links().AppendEmpty().Attributes()
 		},
 	} {
@@ -287,14 +308,22 @@ func TestEveryViolationOfAMetricIsNamed(t *testing.T) {
 		},
 		{"another's name", func(m pmetric.Metric) { m.SetName("otelcol_receiver_gpu_samples") }, ""},
 		{"unit", func(m pmetric.Metric) { m.SetUnit("W.s") }, `metric hw.energy: unit "W.s", want "J"`},
-		{"instrument", func(m pmetric.Metric) { m.Sum().SetIsMonotonic(false) },
-			"metric hw.energy: updowncounter, want counter"},
-		{"infinite", point(func(p pmetric.NumberDataPoint) { p.SetDoubleValue(math.Inf(1)) }),
-			"metric hw.energy: value +Inf is not finite (leave the point out)"},
-		{"below 0", point(func(p pmetric.NumberDataPoint) { p.SetDoubleValue(-3) }),
-			"metric hw.energy: a counter is -3 (counters do not fall below 0)"},
-		{"without device", point(func(p pmetric.NumberDataPoint) { p.Attributes().Remove("hw.id") }),
-			"metric hw.energy: a point has no hw.id (the registry requires it)"},
+		{
+			"instrument", func(m pmetric.Metric) { m.Sum().SetIsMonotonic(false) },
+			"metric hw.energy: updowncounter, want counter",
+		},
+		{
+			"infinite", point(func(p pmetric.NumberDataPoint) { p.SetDoubleValue(math.Inf(1)) }),
+			"metric hw.energy: value +Inf is not finite (leave the point out)",
+		},
+		{
+			"below 0", point(func(p pmetric.NumberDataPoint) { p.SetDoubleValue(-3) }),
+			"metric hw.energy: a counter is -3 (counters do not fall below 0)",
+		},
+		{
+			"without device", point(func(p pmetric.NumberDataPoint) { p.Attributes().Remove("hw.id") }),
+			"metric hw.energy: a point has no hw.id (the registry requires it)",
+		},
 		{
 			"another metric's attribute", point(func(p pmetric.NumberDataPoint) { p.Attributes().PutStr("gpu.pipe", "fp32") }),
 			"metric hw.energy: attribute gpu.pipe is not one of the metric's",
@@ -306,14 +335,22 @@ func TestEveryViolationOfAMetricIsNamed(t *testing.T) {
 			}),
 			`metric hw.energy: attribute gpu.measurement.source: "guess" is none of dcgm, `,
 		},
-		{"time before start", point(func(p pmetric.NumberDataPoint) { p.SetStartTimestamp(now + 1) }),
-			"metric hw.energy: a point's start is after its time"},
-		{"too few buckets", histogram([]uint64{1, 2}, []float64{1, 2}, 3),
-			"metric gpu.operation.duration: 2 buckets for 2 bounds, want one more than bounds"},
-		{"buckets that do not sum", histogram([]uint64{1, 2}, []float64{1}, 4),
-			"metric gpu.operation.duration: the buckets do not sum to the count"},
-		{"bounds", histogram([]uint64{1, 2, 0}, []float64{2, 1}, 3),
-			"metric gpu.operation.duration: the bounds are not in order"},
+		{
+			"time before start", point(func(p pmetric.NumberDataPoint) { p.SetStartTimestamp(now + 1) }),
+			"metric hw.energy: a point's start is after its time",
+		},
+		{
+			"too few buckets", histogram([]uint64{1, 2}, []float64{1, 2}, 3),
+			"metric gpu.operation.duration: 2 buckets for 2 bounds, want one more than bounds",
+		},
+		{
+			"buckets that do not sum", histogram([]uint64{1, 2}, []float64{1}, 4),
+			"metric gpu.operation.duration: the buckets do not sum to the count",
+		},
+		{
+			"bounds", histogram([]uint64{1, 2, 0}, []float64{2, 1}, 3),
+			"metric gpu.operation.duration: the bounds are not in order",
+		},
 	} {
 		md, m := counter(1)
 		tt.do(m)
@@ -341,10 +378,14 @@ func TestEveryViolationOfALogRecordIsNamed(t *testing.T) {
 			"nobody's event", func(l plog.LogRecord) { l.SetEventName("gpu.explosion") },
 			`log record "gpu.explosion": the event name is not in the registry (use a namespace of your own, or a name of docs/semconv.md)`,
 		},
-		{"without code", func(l plog.LogRecord) { l.Attributes().Remove("gpu.event.code") },
-			`log record "gpu.xid": has no gpu.event.code (the registry requires it)`},
-		{"type", func(l plog.LogRecord) { l.Attributes().PutStr("gpu.event.code", "79") },
-			`log record "gpu.xid": attribute gpu.event.code: Str, want int (not as text)`},
+		{
+			"without code", func(l plog.LogRecord) { l.Attributes().Remove("gpu.event.code") },
+			`log record "gpu.xid": has no gpu.event.code (the registry requires it)`,
+		},
+		{
+			"type", func(l plog.LogRecord) { l.Attributes().PutStr("gpu.event.code", "79") },
+			`log record "gpu.xid": attribute gpu.event.code: Str, want int (not as text)`,
+		},
 	} {
 		ld := plog.NewLogs()
 		l := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()

@@ -69,8 +69,10 @@ func callClass(name string) verdict.Range {
 	switch {
 	case waits(name), !async && containsAny(name, []string{"cudaMemcpy", "cuMemcpy", "hipMemcpy"}):
 		return verdict.CallWait
-	case containsAny(name, []string{"Malloc", "Free", "MemAlloc", "HostAlloc", "HostRegister", "HostUnregister",
-		"MemCreate", "MemMap", "MemUnmap", "MemSetAccess"}):
+	case containsAny(name, []string{
+		"Malloc", "Free", "MemAlloc", "HostAlloc", "HostRegister", "HostUnregister",
+		"MemCreate", "MemMap", "MemUnmap", "MemSetAccess",
+	}):
 		return verdict.CallAllocate
 	case launches(name):
 		return verdict.CallLaunch
@@ -79,8 +81,10 @@ func callClass(name string) verdict.Range {
 }
 
 // dataModules are parts of paths of Python modules whose iterators hand out data.
-var dataModules = []string{"torch/utils/data/", "torchdata/", "dataloader", "data_loader", "nvidia/dali/",
-	"webdataset/", "datasets/", "streaming/base/"}
+var dataModules = []string{
+	"torch/utils/data/", "torchdata/", "dataloader", "data_loader", "nvidia/dali/",
+	"webdataset/", "datasets/", "streaming/base/",
+}
 
 // loader reports whether a range stands for waiting for data, by the names that frameworks and programs give it: a word
 // for data beside one for getting it ("enumerate(DataLoader)", "train_dataloader_next", "get_batch", "IteratorGetNext",

@@ -12,8 +12,10 @@ import (
 // automatic reports whether a framework made the annotation by itself, so that it says nothing about the parts of the
 // application: steps, collectives, the optimizer, the data loader.
 func automatic(name string) bool {
-	for _, p := range [...]string{"ProfilerStep#", "nccl:", "xccl:", "hccl:", "gloo:", "mpi:", "ucc:", "Optimizer.",
-		"enumerate(DataLoader)", "DistributedDataParallel."} {
+	for _, p := range [...]string{
+		"ProfilerStep#", "nccl:", "xccl:", "hccl:", "gloo:", "mpi:", "ucc:", "Optimizer.",
+		"enumerate(DataLoader)", "DistributedDataParallel.",
+	} {
 		if strings.HasPrefix(name, p) {
 			return true
 		}

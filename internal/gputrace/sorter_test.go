@@ -33,11 +33,15 @@ func rows(t testing.TB, s *sorter) (out []row) {
 func fill(t testing.TB, s *sorter, n int) (want []row) {
 	rnd := rand.New(rand.NewPCG(7, 7))
 	for i := range n {
-		r := row{int64(rnd.IntN(100)), int64(rnd.IntN(3)), uint32(i + 1), Kind(1 + rnd.IntN(int(kindCount)-1)),
-			string(make([]byte, rnd.IntN(50)))}
+		r := row{
+			int64(rnd.IntN(100)), int64(rnd.IntN(3)), uint32(i + 1), Kind(1 + rnd.IntN(int(kindCount)-1)),
+			string(make([]byte, rnd.IntN(50))),
+		}
 		want = append(want, r)
-		require.NoError(t, s.add(&record{key: r.key, duration: r.duration, seq: r.seq, kind: r.kind,
-			detail: []byte(r.detail)}))
+		require.NoError(t, s.add(&record{
+			key: r.key, duration: r.duration, seq: r.seq, kind: r.kind,
+			detail: []byte(r.detail),
+		}))
 	}
 	slices.SortFunc(want, func(a, b row) int {
 		device := func(k Kind) int {

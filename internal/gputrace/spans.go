@@ -46,8 +46,10 @@ type scopeKey struct {
 }
 
 func newSpans(ctx context.Context, p *Profile, emit func(context.Context, ptrace.Traces) error) *spans {
-	s := &spans{p: p, ctx: ctx, emit: emit, short: map[uint32]string{}, devices: map[int64]Device{},
-		peaks: map[string]verdict.Peak{}, steps: map[int64][]verdict.Step{}}
+	s := &spans{
+		p: p, ctx: ctx, emit: emit, short: map[uint32]string{}, devices: map[int64]Device{},
+		peaks: map[string]verdict.Peak{}, steps: map[int64][]verdict.Step{},
+	}
 	same := true
 	for i, d := range p.Meta.Devices {
 		s.devices[d.Ordinal] = d

@@ -58,8 +58,10 @@ func (d *deviceWindow) add(s *sweep, proc *process, a *activity, firstOfWork boo
 func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork bool) {
 	d.taking = proc
 	v := &s.one
-	*v = verdict.Activity{Start: a.start, End: a.end, Name: a.name, Operator: a.launch.op, In: a.launch.in,
-		Opaque: a.launch.opaque || a.detail.WholeGraph}
+	*v = verdict.Activity{
+		Start: a.start, End: a.end, Name: a.name, Operator: a.launch.op, In: a.launch.in,
+		Opaque: a.launch.opaque || a.detail.WholeGraph,
+	}
 	switch {
 	case a.kind != KindKernel:
 		v.Class, v.Bytes, v.Direction, v.Memory = verdict.Copying, a.detail.Bytes, a.detail.Direction, a.detail.HostMemory

@@ -232,7 +232,8 @@ func (m *Model) bucketAt(o *operation, index int64) *bucket {
 	}
 	// Trimming may have moved it.
 	if n, ok := slices.BinarySearchFunc(o.buckets, index, func(b bucket,
-		i int64) int {
+		i int64,
+	) int {
 		return cmp.Compare(b.index, i)
 	}); ok {
 		return &o.buckets[n]

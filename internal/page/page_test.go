@@ -43,8 +43,10 @@ func traces(t testing.TB, spans ...span) ptrace.Traces {
 	rs := td.ResourceSpans().AppendEmpty()
 	require.NoError(t, rs.Resource().Attributes().FromRaw(map[string]any{"service.name": "svc", "gpu.job.rank": 1}))
 	ss := rs.ScopeSpans().AppendEmpty()
-	require.NoError(t, ss.Scope().Attributes().FromRaw(map[string]any{"hw.id": "GPU-1", "hw.name": "gpu0",
-		"hw.model": "Model X", "gpu.timing.source": "cuda_event"}))
+	require.NoError(t, ss.Scope().Attributes().FromRaw(map[string]any{
+		"hw.id": "GPU-1", "hw.name": "gpu0",
+		"hw.model": "Model X", "gpu.timing.source": "cuda_event",
+	}))
 	for i, s := range spans {
 		out := ss.Spans().AppendEmpty()
 		out.SetName(s.name)
@@ -70,8 +72,10 @@ func TestOperationsAreSumsOfTheirSpansInTheRange(t *testing.T) {
 	}
 	m.Traces(traces(t,
 		span{name: "gemm", kind: "section", start: 5 * time.Second, length: 10 * time.Millisecond, attributes: work},
-		span{name: "gemm", kind: "section", start: 4 * time.Second, length: 30 * time.Millisecond, trace: 8,
-			attributes: work},
+		span{
+			name: "gemm", kind: "section", start: 4 * time.Second, length: 30 * time.Millisecond, trace: 8,
+			attributes: work,
+		},
 		span{name: "gemm", kind: "section", start: 200 * time.Second, length: time.Second, attributes: work},
 		span{name: "mlp", kind: "section", start: 300 * time.Second, length: time.Second, attributes: map[string]any{
 			"gpu.flop.count": 4e12, "gpu.flop.precision": "bf16", "gpu.io.size": 1, "gpu.roofline.bound": "compute",
@@ -159,13 +163,17 @@ func TestAChosenTimeIsTheOneOfAllViews(t *testing.T) {
 		before := time.Duration(i)*time.Second + 500*time.Millisecond
 		m.Traces(traces(t,
 			span{name: "gemm", kind: "section", start: before, length: 10 * time.Millisecond},
-			span{name: "train", kind: "step", start: before, length: 100 * time.Millisecond,
-				attributes: map[string]any{"gpu.step.index": i}},
+			span{
+				name: "train", kind: "step", start: before, length: 100 * time.Millisecond,
+				attributes: map[string]any{"gpu.step.index": i},
+			},
 			span{name: "prefill", kind: "share", trace: byte(i), start: before, length: 100 * time.Millisecond},
 		))
 	}
-	s := m.State(Query{Range: time.Minute, From: noon.Add(-30 * time.Second),
-		To: noon.Add(-20*time.Second - time.Millisecond)})
+	s := m.State(Query{
+		Range: time.Minute, From: noon.Add(-30 * time.Second),
+		To: noon.Add(-20*time.Second - time.Millisecond),
+	})
 	require.Len(t, s.Operations, 1)
 	assert.EqualValues(t, 10, s.Operations[0].Count)
 	require.Len(t, s.Steps, 10)
@@ -182,15 +190,23 @@ func TestStepsAndRequests(t *testing.T) {
 			"gpu.step.index": 7, "gpu.step.duration": 0.9, "gpu.step.phase.duration.forward": 0.4,
 			"gpu.step.comm.exposed.duration": 0.1, "gpu.energy": 12.0,
 		}},
-		span{name: "prefill", kind: "share", trace: 4, start: 3 * time.Second, length: time.Second,
-			attributes: map[string]any{"gpu.request.duration": 0.2, "gpu.energy": 3.0, "gpu.operation.items": 10}},
-		span{name: "decode", kind: "share", trace: 4, start: 2 * time.Second, length: time.Second,
-			attributes: map[string]any{"gpu.request.duration": 0.5, "gpu.energy": 4.0, "gpu.operation.items": 5}},
-		span{name: "decode", kind: "share", trace: 5, start: 2 * time.Second, length: time.Second,
-			attributes: map[string]any{"gpu.request.duration": 0.1, "gpu.energy": 1.0}},
+		span{
+			name: "prefill", kind: "share", trace: 4, start: 3 * time.Second, length: time.Second,
+			attributes: map[string]any{"gpu.request.duration": 0.2, "gpu.energy": 3.0, "gpu.operation.items": 10},
+		},
+		span{
+			name: "decode", kind: "share", trace: 4, start: 2 * time.Second, length: time.Second,
+			attributes: map[string]any{"gpu.request.duration": 0.5, "gpu.energy": 4.0, "gpu.operation.items": 5},
+		},
+		span{
+			name: "decode", kind: "share", trace: 5, start: 2 * time.Second, length: time.Second,
+			attributes: map[string]any{"gpu.request.duration": 0.1, "gpu.energy": 1.0},
+		},
 	))
-	queue := traces(t, span{name: "queue", trace: 4, start: 4 * time.Second, length: time.Second,
-		attributes: map[string]any{"gpu.request.queue.duration": 0.9}})
+	queue := traces(t, span{
+		name: "queue", trace: 4, start: 4 * time.Second, length: time.Second,
+		attributes: map[string]any{"gpu.request.queue.duration": 0.9},
+	})
 	queue.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Attributes().Remove("gpu.operation.type")
 	m.Traces(queue)
 	s := m.State(Query{Range: time.Minute})
@@ -213,8 +229,10 @@ func TestStepsAndRequests(t *testing.T) {
 func TestTheModelIsBounded(t *testing.T) {
 	m := at()
 	for i := range maxOperations + 500 {
-		m.Traces(traces(t, span{name: fmt.Sprint("op ", i), kind: "section", start: time.Duration(20000-i) * time.Millisecond,
-			length: time.Millisecond}))
+		m.Traces(traces(t, span{
+			name: fmt.Sprint("op ", i), kind: "section", start: time.Duration(20000-i) * time.Millisecond,
+			length: time.Millisecond,
+		}))
 	}
 	assert.LessOrEqual(t, len(m.operations), maxOperations)
 	s := m.State(Query{})
@@ -224,8 +242,10 @@ func TestTheModelIsBounded(t *testing.T) {
 	_, there := m.operations[operationKey{"svc", fmt.Sprint("op ", maxOperations+499), "section"}]
 	assert.True(t, there, "the oldest leave")
 	for i := range maxSteps + 10 {
-		m.Traces(traces(t, span{name: "s", kind: "step", start: time.Second, length: time.Millisecond,
-			attributes: map[string]any{"gpu.step.index": i}}))
+		m.Traces(traces(t, span{
+			name: "s", kind: "step", start: time.Second, length: time.Millisecond,
+			attributes: map[string]any{"gpu.step.index": i},
+		}))
 	}
 	s = m.State(Query{})
 	assert.Len(t, s.Steps, shownSteps)
@@ -239,8 +259,10 @@ func TestOperationsThatAreAlwaysThereReachBackLessFar(t *testing.T) {
 	for second := 595; second >= 0; second -= 5 {
 		list := make([]span, names)
 		for i := range list {
-			list[i] = span{name: fmt.Sprint("op ", i), kind: "section",
-				start: time.Duration(second)*time.Second + 100*time.Millisecond, length: time.Millisecond}
+			list[i] = span{
+				name: fmt.Sprint("op ", i), kind: "section",
+				start: time.Duration(second)*time.Second + 100*time.Millisecond, length: time.Millisecond,
+			}
 		}
 		m.Traces(traces(t, list...))
 		require.LessOrEqual(t, m.buckets, maxBuckets)
@@ -261,8 +283,10 @@ func TestTextsAndTimesFromTheWireAreBounded(t *testing.T) {
 	long := strings.Repeat("ä", 1<<19)
 	m.Traces(traces(t,
 		span{name: long, kind: "section", start: time.Second, length: time.Millisecond},
-		span{name: long, kind: "step", start: time.Second, length: time.Millisecond,
-			attributes: map[string]any{"gpu.step.phase.duration." + long: 0.1}},
+		span{
+			name: long, kind: "step", start: time.Second, length: time.Millisecond,
+			attributes: map[string]any{"gpu.step.phase.duration." + long: 0.1},
+		},
 		span{name: long, kind: "share", start: time.Second, length: time.Millisecond},
 		span{name: "future", kind: "section", start: -time.Hour, length: time.Millisecond},
 	))
@@ -299,10 +323,14 @@ var hostile = []string{
 func hostileModel(t testing.TB) *Model {
 	m := at()
 	for i, name := range hostile {
-		td := traces(t, span{name: name, kind: "section", start: time.Second, length: time.Millisecond,
-			attributes: map[string]any{"gpu.flop.count": 1e9, "gpu.io.size": 1000, "gpu.roofline.bound": name}},
-			span{name: name, kind: "step", start: time.Second, length: time.Millisecond,
-				attributes: map[string]any{"gpu.step.index": i, "gpu.step.phase.duration." + name: 0.0005}},
+		td := traces(t, span{
+			name: name, kind: "section", start: time.Second, length: time.Millisecond,
+			attributes: map[string]any{"gpu.flop.count": 1e9, "gpu.io.size": 1000, "gpu.roofline.bound": name},
+		},
+			span{
+				name: name, kind: "step", start: time.Second, length: time.Millisecond,
+				attributes: map[string]any{"gpu.step.index": i, "gpu.step.phase.duration." + name: 0.0005},
+			},
 			span{name: name, kind: "share", trace: byte(i), start: time.Second, length: time.Millisecond})
 		td.ResourceSpans().At(0).Resource().Attributes().PutStr("service.name", name)
 		td.ResourceSpans().At(0).ScopeSpans().At(0).Scope().Attributes().PutStr("hw.model", name)
@@ -318,8 +346,10 @@ func TestThePageRunsItsOwnScriptOnly(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		return w.Result()
 	}
-	for path, kind := range map[string]string{"/": "text/html", "/app.js": "text/javascript", "/app.css": "text/css",
-		"/api/state": "application/json"} {
+	for path, kind := range map[string]string{
+		"/": "text/html", "/app.js": "text/javascript", "/app.css": "text/css",
+		"/api/state": "application/json",
+	} {
 		r := get(path)
 		assert.Equal(t, http.StatusOK, r.StatusCode, path)
 		assert.Contains(t, r.Header.Get("Content-Type"), kind)
@@ -335,8 +365,10 @@ func TestThePageRunsItsOwnScriptOnly(t *testing.T) {
 		require.NoError(t, r.Body.Close())
 	}
 	script := string(script())
-	for _, way := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function",
-		"DOMParser"} {
+	for _, way := range []string{
+		"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function",
+		"DOMParser",
+	} {
 		assert.NotContains(t, script, way, "text must never be parsed as HTML or run")
 	}
 }
@@ -381,11 +413,13 @@ func BenchmarkTraces(b *testing.B) {
 	m := at()
 	list := make([]span, 512)
 	for i := range list {
-		list[i] = span{name: fmt.Sprint("op ", i%50), kind: "section", start: time.Duration(i) * time.Millisecond,
+		list[i] = span{
+			name: fmt.Sprint("op ", i%50), kind: "section", start: time.Duration(i) * time.Millisecond,
 			length: time.Millisecond, attributes: map[string]any{
 				"gpu.flop.count": 4e9, "gpu.flop.precision": "bf16", "gpu.io.size": 1000000, "gpu.roofline.bound": "memory",
 				"gpu.energy": 2.0, "gpu.flop.utilization": 0.1, "gpu.io.utilization": 0.5,
-			}}
+			},
+		}
 	}
 	td := traces(b, list...)
 	b.ReportAllocs()
@@ -404,8 +438,10 @@ func BenchmarkOpenPage(b *testing.B) {
 			for second := range 60 {
 				list := make([]span, size.operations/max(1, size.operations/512))
 				for i := range list {
-					list[i] = span{name: fmt.Sprint("op ", (second*len(list)+i)%size.operations), kind: "section",
-						start: time.Duration(second) * time.Second, length: time.Millisecond}
+					list[i] = span{
+						name: fmt.Sprint("op ", (second*len(list)+i)%size.operations), kind: "section",
+						start: time.Duration(second) * time.Second, length: time.Millisecond,
+					}
 				}
 				td := traces(b, list...)
 				for d := range size.devices {

@@ -180,8 +180,10 @@ func together(a, b verdict.Rate) verdict.Rate {
 	if s+t == 0 {
 		return verdict.Rate{}
 	}
-	sum := verdict.Rate{FLOPs: a.FLOPs + b.FLOPs, Bytes: a.Bytes + b.Bytes,
-		PeakShare: (a.PeakShare*s + b.PeakShare*t) / (s + t)}
+	sum := verdict.Rate{
+		FLOPs: a.FLOPs + b.FLOPs, Bytes: a.Bytes + b.Bytes,
+		PeakShare: (a.PeakShare*s + b.PeakShare*t) / (s + t),
+	}
 	sum.FLOPRate, sum.ByteRate = sum.FLOPs/(s+t), sum.Bytes/(s+t)
 	if sum.Bound, sum.Precision = a.Bound, a.Precision; t > s {
 		sum.Bound, sum.Precision = b.Bound, b.Precision

@@ -81,11 +81,15 @@ func TestATimelineIsBounded(t *testing.T) {
 func TestKernelsOfOneTemplateAreOneRow(t *testing.T) {
 	b := NewBook()
 	kernels := []verdict.Kernel{
-		{Name: "add", Count: 2, Time: 4 * time.Millisecond, Alone: 3 * time.Millisecond,
-			Rate: verdict.Rate{Bytes: 4e6, ByteRate: 1e9, PeakShare: 0.5, Bound: "memory"}},
+		{
+			Name: "add", Count: 2, Time: 4 * time.Millisecond, Alone: 3 * time.Millisecond,
+			Rate: verdict.Rate{Bytes: 4e6, ByteRate: 1e9, PeakShare: 0.5, Bound: "memory"},
+		},
 		{Name: "gemm", Count: 1, Time: 3 * time.Millisecond},
-		{Name: "add", Count: 1, Time: 2 * time.Millisecond, Alone: time.Millisecond,
-			Rate: verdict.Rate{Bytes: 4e6, ByteRate: 2e9, PeakShare: 0.8, Bound: "memory"}},
+		{
+			Name: "add", Count: 1, Time: 2 * time.Millisecond, Alone: time.Millisecond,
+			Rate: verdict.Rate{Bytes: 4e6, ByteRate: 2e9, PeakShare: 0.8, Bound: "memory"},
+		},
 		{Name: "add", Count: 1, Time: time.Millisecond},
 	}
 	b.Profile("p", []verdict.Report{{ByKernel: kernels}}, nil)

@@ -73,7 +73,8 @@ func Handler(m *Model, traceURL string) http.Handler {
 		_ = json.NewEncoder(w).Encode(s)
 	})
 	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter,
-		_ *http.Request) {
+		_ *http.Request,
+	) {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	var listeners atomic.Int64

@@ -32,25 +32,33 @@ func begins(with string) func([]byte) bool {
 
 // kinds are the formats that profilers of GPUs write and that are not read.
 var kinds = []kind{
-	{is: begins("NVIDIA Tegra Profiler"), ends: []string{".nsys-rep", ".qdrep", ".qdstrm"},
-		says: "a report of Nsight Systems", remedy: "nsys export --type sqlite FILE"},
-	{ends: []string{".ncu-rep"},
+	{
+		is: begins("NVIDIA Tegra Profiler"), ends: []string{".nsys-rep", ".qdrep", ".qdstrm"},
+		says: "a report of Nsight Systems", remedy: "nsys export --type sqlite FILE",
+	},
+	{
+		ends:   []string{".ncu-rep"},
 		says:   "a report of Nsight Compute, which holds counters of single kernels and no timeline",
-		remedy: "record with nsys profile, then nsys export --type sqlite"},
+		remedy: "record with nsys profile, then nsys export --type sqlite",
+	},
 	{
 		is: xplane, ends: []string{".xplane.pb"}, says: "an XPlane of JAX or TensorFlow",
 		remedy: "profile the program with nsys profile, then nsys export --type sqlite",
 	},
-	{ends: []string{".pftrace", ".perfetto-trace"}, says: "a Perfetto trace in protocol buffers",
-		remedy: "for ROCm: rocprofv3 --output-format json"},
+	{
+		ends: []string{".pftrace", ".perfetto-trace"}, says: "a Perfetto trace in protocol buffers",
+		remedy: "for ROCm: rocprofv3 --output-format json",
+	},
 	{is: begins("\x89HDF\r\n\x1a\n"), says: "HDF5, as of nsys export --type hdf", remedy: "nsys export --type sqlite"},
 	{is: begins("ARROW1"), says: "Arrow, as of nsys export --type arrow", remedy: "nsys export --type sqlite"},
 	{is: begins("\xff\xfe"), says: "text in UTF-16", remedy: "iconv -f UTF-16 -t UTF-8 FILE"},
 	{is: begins("\xfe\xff"), says: "text in UTF-16", remedy: "iconv -f UTF-16 -t UTF-8 FILE"},
 	{is: begins("{\x00"), says: "text in UTF-16", remedy: "iconv -f UTF-16LE -t UTF-8 FILE"},
 	{is: begins("\x00{"), says: "text in UTF-16", remedy: "iconv -f UTF-16BE -t UTF-8 FILE"},
-	{is: begins("\x80"), says: "a Python pickle, as of PyTorch's memory snapshots, which hold no times of the device",
-		remedy: "torch.profiler.profile(...).export_chrome_trace"},
+	{
+		is: begins("\x80"), says: "a Python pickle, as of PyTorch's memory snapshots, which hold no times of the device",
+		remedy: "torch.profiler.profile(...).export_chrome_trace",
+	},
 	{is: begins("PK\x03\x04"), says: "a ZIP archive", remedy: "unpack it"},
 }
 

@@ -18,10 +18,14 @@ func TestFormatsThatAreNotReadAreNamedWithTheCommandThatHelps(t *testing.T) {
 	for name, c := range map[string]struct{ head, want string }{
 		"a/run.nsys-rep": {"NVIDIA", "it is a report of Nsight Systems (nsys export --type sqlite run.nsys-rep)"},
 		"run.qdrep":      {"\x01\x02", "it is a report of Nsight Systems (nsys export --type sqlite run.qdrep)"},
-		"vm.xplane.pb": {"\x0a\x10",
-			"it is an XPlane of JAX or TensorFlow (profile the program with nsys profile, then nsys export --type sqlite)"},
-		"x": {"\x0a\x20\x08\x01\x12\x0d/device:GPU:0",
-			"it is an XPlane of JAX or TensorFlow (profile the program with nsys profile, then nsys export --type sqlite)"},
+		"vm.xplane.pb": {
+			"\x0a\x10",
+			"it is an XPlane of JAX or TensorFlow (profile the program with nsys profile, then nsys export --type sqlite)",
+		},
+		"x": {
+			"\x0a\x20\x08\x01\x12\x0d/device:GPU:0",
+			"it is an XPlane of JAX or TensorFlow (profile the program with nsys profile, then nsys export --type sqlite)",
+		},
 		"t.json":             {"\xff\xfe{\x00", "it is text in UTF-16 (iconv -f UTF-16 -t UTF-8 t.json)"},
 		"u.json":             {"{\x00\"\x00", "it is text in UTF-16 (iconv -f UTF-16LE -t UTF-8 u.json)"},
 		"h.h5":               {"\x89HDF\r\n\x1a\n", "it is HDF5, as of nsys export --type hdf (nsys export --type sqlite)"},

@@ -60,8 +60,10 @@ func TestEveryTypeOfTheRegistryHasAKind(t *testing.T) {
 }
 
 func TestNothingThatIsNoGPUWorkHasDeviceTime(t *testing.T) {
-	for kind, want := range map[string]float64{"section": .25, "kernel": .25, "gemm": .25, "step": 0, "share": 0,
-		"request": 0, "host": 0} {
+	for kind, want := range map[string]float64{
+		"section": .25, "kernel": .25, "gemm": .25, "step": 0, "share": 0,
+		"request": 0, "host": 0,
+	} {
 		assert.Equal(t, want, load(t, map[string]any{"gpu.operation.type": kind, "gpu.duration": .25}).Time, kind)
 	}
 }
@@ -107,8 +109,10 @@ func TestTheDeviceIsFoundOnSpanScopeAndResource(t *testing.T) {
 		return out
 	}
 	var r Resource
-	r.Load(attrs(map[string]any{"hw.id": "GPU-aa", "hw.model": "H100", "gpu.pci.bdf": "0000:01:00.0", "host.name": "n1",
-		"gpu.job.rank": 3}))
+	r.Load(attrs(map[string]any{
+		"hw.id": "GPU-aa", "hw.model": "H100", "gpu.pci.bdf": "0000:01:00.0", "host.name": "n1",
+		"gpu.job.rank": 3,
+	}))
 	require.Equal(t, Resource{
 		Device:   Identity{ID: "GPU-aa", Model: "H100", BDF: "0000:01:00.0", Ordinal: -1},
 		HostName: "n1", Rank: 3, WorldSize: -1,
@@ -118,19 +122,31 @@ func TestTheDeviceIsFoundOnSpanScopeAndResource(t *testing.T) {
 		want        Identity
 	}{
 		"resource only": {nil, nil, r.Device},
-		"scope": {map[string]any{"hw.id": "GPU-bb", "hw.model": "B200", "gpu.device.ordinal": 1}, nil,
-			Identity{ID: "GPU-bb", Model: "B200", Ordinal: 1}},
+		"scope": {
+			map[string]any{"hw.id": "GPU-bb", "hw.model": "B200", "gpu.device.ordinal": 1},
+			nil,
+			Identity{ID: "GPU-bb", Model: "B200", Ordinal: 1},
+		},
 		"span repeats the scope": {
 			map[string]any{"hw.id": "GPU-bb", "hw.model": "B200", "hw.name": "gpu1"},
 			map[string]any{"hw.id": "BB"},
 			Identity{ID: "BB", Name: "gpu1", Model: "B200", Ordinal: -1},
 		},
-		"span is of another device": {map[string]any{"hw.id": "GPU-bb", "hw.model": "B200"},
-			map[string]any{"hw.id": "GPU-cc"}, Identity{ID: "GPU-cc", Ordinal: -1}},
-		"another address": {nil, map[string]any{"gpu.pci.bdf": "0000:02:00.0"},
-			Identity{BDF: "0000:02:00.0", Ordinal: -1}},
-		"MIG instance": {map[string]any{"hw.id": "MIG-dd", "hw.parent": "GPU-aa"}, nil,
-			Identity{ID: "MIG-dd", Parent: "GPU-aa", Ordinal: -1}},
+		"span is of another device": {
+			map[string]any{"hw.id": "GPU-bb", "hw.model": "B200"},
+			map[string]any{"hw.id": "GPU-cc"},
+			Identity{ID: "GPU-cc", Ordinal: -1},
+		},
+		"another address": {
+			nil,
+			map[string]any{"gpu.pci.bdf": "0000:02:00.0"},
+			Identity{BDF: "0000:02:00.0", Ordinal: -1},
+		},
+		"MIG instance": {
+			map[string]any{"hw.id": "MIG-dd", "hw.parent": "GPU-aa"},
+			nil,
+			Identity{ID: "MIG-dd", Parent: "GPU-aa", Ordinal: -1},
+		},
 	} {
 		var sc Scope
 		sc.Load(&r, attrs(tt.scope))
@@ -144,8 +160,10 @@ func TestTheDeviceIsFoundOnSpanScopeAndResource(t *testing.T) {
 
 func TestWhatTheScopeSaysStandsForItsSpans(t *testing.T) {
 	m := pcommon.NewMap()
-	require.NoError(t, m.FromRaw(map[string]any{"gpu.timing.source": "cupti", "gpu.floor.duration": 2e-6,
-		"gpu.metrics.emitted": true, "gpu.measurement.source": "dcgm"}))
+	require.NoError(t, m.FromRaw(map[string]any{
+		"gpu.timing.source": "cupti", "gpu.floor.duration": 2e-6,
+		"gpu.metrics.emitted": true, "gpu.measurement.source": "dcgm",
+	}))
 	var sc Scope
 	sc.Load(nil, m)
 	require.True(t, sc.MetricsEmitted)
@@ -154,8 +172,10 @@ func TestWhatTheScopeSaysStandsForItsSpans(t *testing.T) {
 	assert.True(t, f.Recorded())
 	assert.True(t, f.Joined)
 	assert.Equal(t, 2e-6, f.Floor)
-	f.Load(span(t, map[string]any{"gpu.operation.type": "section", "gpu.timing.source": "host",
-		"gpu.floor.duration": 0.0}), &sc)
+	f.Load(span(t, map[string]any{
+		"gpu.operation.type": "section", "gpu.timing.source": "host",
+		"gpu.floor.duration": 0.0,
+	}), &sc)
 	assert.True(t, f.HostTimed())
 	assert.True(t, f.HasFloor)
 	assert.Zero(t, f.Floor)
@@ -183,8 +203,10 @@ func TestWhatIsNoNumberIsAbsent(t *testing.T) {
 		assert.Equal(t, []any{0.0, 0.0, 0.0, 0.0, 0.0, false, int64(-1), int64(-1), 0},
 			[]any{f.Duration, f.Size, f.FLOPs, f.Energy, f.L2Hit, f.HasFloor, f.Stream, f.Device.Ordinal, len(f.Phases())}, bad)
 	}
-	f := load(t, map[string]any{"gpu.operation.type": "section", "gpu.end.delay": -2e-6, "gpu.start.delay": math.NaN(),
-		"gpu.cache.l2.hit_ratio": 1.5})
+	f := load(t, map[string]any{
+		"gpu.operation.type": "section", "gpu.end.delay": -2e-6, "gpu.start.delay": math.NaN(),
+		"gpu.cache.l2.hit_ratio": 1.5,
+	})
 	assert.True(t, f.HasEndDelay)
 	assert.Equal(t, -2e-6, f.EndDelay)
 	assert.False(t, f.HasStartDelay)
@@ -215,18 +237,29 @@ func TestABatchIsSharedAmongItsLinks(t *testing.T) {
 		size  int
 		want  []float64
 	}{
-		"by items": {[]map[string]any{{"gpu.operation.items": 30}, {"gpu.operation.items": 10}}, 0,
-			[]float64{.75, .25}},
+		"by items": {
+			[]map[string]any{{"gpu.operation.items": 30}, {"gpu.operation.items": 10}},
+			0,
+			[]float64{.75, .25},
+		},
 		"nothing stated":         {[]map[string]any{{}, {}, {}, {}}, 0, []float64{.25, .25, .25, .25}},
 		"requests without links": {[]map[string]any{{}, {}}, 8, []float64{.125, .125}},
-		"shares stated": {[]map[string]any{{"gpu.batch.share": .5, "gpu.operation.items": 1},
-			{"gpu.operation.items": 1}}, 0, []float64{.5, 0}},
+		"shares stated": {[]map[string]any{
+			{"gpu.batch.share": .5, "gpu.operation.items": 1},
+			{"gpu.operation.items": 1},
+		}, 0, []float64{.5, 0}},
 		"some state items": {[]map[string]any{{"gpu.operation.items": 4}, {}}, 0, []float64{1, 0}},
-		"shares that can't be one": {[]map[string]any{{"gpu.batch.share": 7.0}, {"gpu.batch.share": -1.0}}, 0,
-			[]float64{.5, .5}},
+		"shares that can't be one": {
+			[]map[string]any{{"gpu.batch.share": 7.0}, {"gpu.batch.share": -1.0}},
+			0,
+			[]float64{.5, .5},
+		},
 		"no links": {nil, 4, nil},
-		"more than the batch": {[]map[string]any{{"gpu.batch.share": 1.0}, {"gpu.batch.share": 1.0}}, 0,
-			[]float64{.5, .5}},
+		"more than the batch": {
+			[]map[string]any{{"gpu.batch.share": 1.0}, {"gpu.batch.share": 1.0}},
+			0,
+			[]float64{.5, .5},
+		},
 	} {
 		s := span(t, map[string]any{"gpu.operation.type": "section"})
 		if tt.size > 0 {
@@ -286,8 +319,10 @@ func TestItemsOfABatchAreSharedWhereNoLinkStatesAny(t *testing.T) {
 		l.TraceState().FromRaw("ot=th:8")
 		l.Attributes().PutDouble("gpu.batch.share", share)
 	}
-	assert.Equal(t, []LinkShare{{Items: 9, Share: .75, Flags: 0x101, State: "ot=th:8"},
-		{Items: 3, Share: .25, Flags: 0x101, State: "ot=th:8"}}, Shares(s, nil))
+	assert.Equal(t, []LinkShare{
+		{Items: 9, Share: .75, Flags: 0x101, State: "ot=th:8"},
+		{Items: 3, Share: .25, Flags: 0x101, State: "ot=th:8"},
+	}, Shares(s, nil))
 }
 
 func lean(t testing.TB) ptrace.Span {

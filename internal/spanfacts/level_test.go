@@ -27,8 +27,10 @@ func TestRoundingIsThatOfPrintingFiveDigits(t *testing.T) {
 		got := Round5(x)
 		require.InEpsilon(t, want, got, 1e-12, "%v", x)
 	}
-	for _, x := range []float64{0, 1, -1, 9.99995, 99999.5, 1e5, 12345, 123456, 0.1, 489.467849914, 1976813535.28, 5e-324,
-		1e300} {
+	for _, x := range []float64{
+		0, 1, -1, 9.99995, 99999.5, 1e5, 12345, 123456, 0.1, 489.467849914, 1976813535.28, 5e-324,
+		1e300,
+	} {
 		want, err := strconv.ParseFloat(strconv.FormatFloat(x, 'e', 4, 64), 64)
 		require.NoError(t, err)
 		if x != 5e-324 && x != 1e300 && x != 9.99995 { // out of the powers' range; half way in binary

@@ -39,8 +39,10 @@ func TestSiblingsWithinOthersOnTheirStreamAreFound(t *testing.T) {
 		in   []NestSpan
 		want []int
 	}{
-		"a phase and what runs in it": {[]NestSpan{on(1, 11, 13), on(1, 13, 18), on(1, 10, 20), on(1, 20, 30)},
-			[]int{2, 2, -1, -1}},
+		"a phase and what runs in it": {
+			[]NestSpan{on(1, 11, 13), on(1, 13, 18), on(1, 10, 20), on(1, 20, 30)},
+			[]int{2, 2, -1, -1},
+		},
 		"levels":                         {[]NestSpan{on(1, 12, 13), on(1, 11, 14), on(1, 10, 20)}, []int{1, 2, -1}},
 		"another stream between":         {[]NestSpan{on(1, 11, 13), on(2, 5, 14), on(1, 10, 20)}, []int{2, -1, -1}},
 		"another stream runs beside":     {[]NestSpan{on(2, 11, 13), on(1, 10, 20)}, []int{-1, -1}},

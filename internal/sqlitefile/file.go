@@ -112,8 +112,13 @@ func (d *File) open() error {
 	if d.encoding = binary.BigEndian.Uint32(head[56:]); d.encoding > 3 {
 		return fmt.Errorf("broken SQLite database: unknown encoding %d of texts", d.encoding)
 	}
-	schema := &Table{file: d, root: 1, columns: []column{{name: "type"}, {name: "name"}, {name: "tbl_name"},
-		{name: "rootpage"}, {name: "sql"}}}
+	schema := &Table{file: d, root: 1, columns: []column{
+		{name: "type"},
+		{name: "name"},
+		{name: "tbl_name"},
+		{name: "rootpage"},
+		{name: "sql"},
+	}}
 	return schema.Each([]string{"type", "name", "rootpage", "sql"}, func(row []any) error {
 		kind, _ := row[0].(string)
 		name, _ := row[1].(string)

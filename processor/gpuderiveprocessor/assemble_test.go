@@ -127,8 +127,10 @@ func TestStepTotalsAreAssembledOverBatches(t *testing.T) {
 }
 
 func TestWhatTheStepSaysItselfStands(t *testing.T) {
-	own := attrs{"gpu.operation.type": "step", "gpu.step.duration": 0.2, "gpu.flop.count": 1e12,
-		"gpu.step.phase.duration.data": 0.1, "gpu.step.covered.duration": 0.15}
+	own := attrs{
+		"gpu.operation.type": "step", "gpu.step.duration": 0.2, "gpu.flop.count": 1e12,
+		"gpu.step.phase.duration.data": 0.1, "gpu.step.covered.duration": 0.15,
+	}
 	td := ptrace.NewTraces()
 	for _, n := range stepTree {
 		if n.id == 1 {

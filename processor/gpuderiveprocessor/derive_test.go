@@ -52,8 +52,10 @@ func TestDerivedValuesAreTheClosedForms(t *testing.T) {
 			},
 		},
 		"a copy within the device reads and writes": {
-			with(h100, attrs{"gpu.operation.type": "copy", "gpu.copy.direction": "device_to_device",
-				"gpu.io.size": 1_675_000_000}),
+			with(h100, attrs{
+				"gpu.operation.type": "copy", "gpu.copy.direction": "device_to_device",
+				"gpu.io.size": 1_675_000_000,
+			}),
 			attrs{
 				"gpu.io.rate": 0.8375e12, "gpu.io.utilization": 0.5, "gpu.io.basis": "read_and_write",
 				"gpu.peak.source": "table", "gpu.declaration.status": "ok", "gpu.rate.status": "ok",
@@ -75,8 +77,10 @@ func TestDerivedValuesAreTheClosedForms(t *testing.T) {
 			attrs{"gpu.io.rate": 5e8, "gpu.rate.status": "ok"},
 		},
 		"all_reduce of 8 ranks": { // 0.2 GB in 2 ms, × 2·7/8
-			with(h100, attrs{"gpu.operation.type": "collective", "gpu.collective.name": "all_reduce",
-				"gpu.collective.group.size": 8, "gpu.io.size": 200_000_000}),
+			with(h100, attrs{
+				"gpu.operation.type": "collective", "gpu.collective.name": "all_reduce",
+				"gpu.collective.group.size": 8, "gpu.io.size": 200_000_000,
+			}),
 			attrs{
 				"gpu.io.rate": 1e11, "gpu.collective.bus.rate": 1.75e11, "gpu.io.utilization": 0.388888888888889,
 				"gpu.io.basis":    "bus_bandwidth",
@@ -84,8 +88,10 @@ func TestDerivedValuesAreTheClosedForms(t *testing.T) {
 			},
 		},
 		"all_gather of 4 ranks": {
-			with(h100, attrs{"gpu.operation.type": "collective", "gpu.collective.name": "all_gather",
-				"gpu.collective.group.size": 4, "gpu.io.size": 200_000_000}),
+			with(h100, attrs{
+				"gpu.operation.type": "collective", "gpu.collective.name": "all_gather",
+				"gpu.collective.group.size": 4, "gpu.io.size": 200_000_000,
+			}),
 			attrs{
 				"gpu.io.rate": 1e11, "gpu.collective.bus.rate": 0.75e11, "gpu.io.utilization": 0.166666666666667,
 				"gpu.io.basis":    "bus_bandwidth",
@@ -93,18 +99,24 @@ func TestDerivedValuesAreTheClosedForms(t *testing.T) {
 			},
 		},
 		"a collective over more ranks than NVLink joins": {
-			with(h100, attrs{"gpu.operation.type": "collective", "gpu.collective.name": "all_reduce",
-				"gpu.collective.group.size": 16, "gpu.io.size": 200_000_000}),
+			with(h100, attrs{
+				"gpu.operation.type": "collective", "gpu.collective.name": "all_reduce",
+				"gpu.collective.group.size": 16, "gpu.io.size": 200_000_000,
+			}),
 			attrs{"gpu.io.rate": 1e11, "gpu.collective.bus.rate": 1.875e11, "gpu.rate.status": "ok"},
 		},
 		"a collective of an unknown group": {
-			with(h100, attrs{"gpu.operation.type": "collective", "gpu.collective.name": "all_reduce",
-				"gpu.io.size": 200_000_000}),
+			with(h100, attrs{
+				"gpu.operation.type": "collective", "gpu.collective.name": "all_reduce",
+				"gpu.io.size": 200_000_000,
+			}),
 			attrs{"gpu.io.rate": 1e11, "gpu.rate.status": "ok"},
 		},
 		"hits of L2 are not DRAM traffic": { // DRAM: 3.35e9 of 6.7e9; intensity stays that of the declaration
-			with(h100, attrs{"gpu.io.size": 6_700_000_000, "gpu.cache.l2.hit_ratio": 0.5, "gpu.flop.count": 67e9,
-				"gpu.flop.precision": "fp32"}),
+			with(h100, attrs{
+				"gpu.io.size": 6_700_000_000, "gpu.cache.l2.hit_ratio": 0.5, "gpu.flop.count": 67e9,
+				"gpu.flop.precision": "fp32",
+			}),
 			attrs{
 				"gpu.io.rate": 3.35e12, "gpu.io.utilization": 0.5, "gpu.io.basis": "l2_misses", "gpu.flop.rate": 33.5e12,
 				"gpu.flop.utilization":     0.5,
@@ -127,8 +139,10 @@ func TestDerivedValuesAreTheClosedForms(t *testing.T) {
 			},
 		},
 		"far below the roof with a full queue": {
-			with(h100, attrs{"gpu.io.size": 33_500_000, "gpu.flop.count": 67e6, "gpu.flop.precision": "fp32",
-				"gpu.end.delay": 0.0019}),
+			with(h100, attrs{
+				"gpu.io.size": 33_500_000, "gpu.flop.count": 67e6, "gpu.flop.precision": "fp32",
+				"gpu.end.delay": 0.0019,
+			}),
 			attrs{
 				"gpu.io.rate": 1.675e10, "gpu.io.utilization": 0.005, "gpu.flop.rate": 33.5e9, "gpu.flop.utilization": 5e-4,
 				"gpu.arithmetic_intensity": 2.0, "gpu.roofline.bound": "latency", "gpu.roofline.utilization": 0.005,
@@ -136,8 +150,10 @@ func TestDerivedValuesAreTheClosedForms(t *testing.T) {
 			},
 		},
 		"the queue ran empty": {
-			with(h100, attrs{"gpu.io.size": 1_005_000_000, "gpu.flop.count": 67e6, "gpu.flop.precision": "fp32",
-				"gpu.end.delay": 0.0001}),
+			with(h100, attrs{
+				"gpu.io.size": 1_005_000_000, "gpu.flop.count": 67e6, "gpu.flop.precision": "fp32",
+				"gpu.end.delay": 0.0001,
+			}),
 			attrs{
 				"gpu.io.rate": 5.025e11, "gpu.io.utilization": 0.15, "gpu.flop.rate": 33.5e9, "gpu.flop.utilization": 5e-4,
 				"gpu.arithmetic_intensity": 0.0666666666666667, "gpu.roofline.bound": "launch", "gpu.roofline.utilization": 0.15,
@@ -145,8 +161,10 @@ func TestDerivedValuesAreTheClosedForms(t *testing.T) {
 			},
 		},
 		"an instance of 1g.10gb": { // 16 of 132 SMs, 1 of 8 slices
-			with(h100, attrs{"hw.model": "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "gpu.io.size": 418_750_000,
-				"gpu.flop.count": 119.939393939393939e9, "gpu.flop.precision": "bf16"}),
+			with(h100, attrs{
+				"hw.model": "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "gpu.io.size": 418_750_000,
+				"gpu.flop.count": 119.939393939393939e9, "gpu.flop.precision": "bf16",
+			}),
 			attrs{
 				"gpu.io.rate": 2.09375e11, "gpu.io.utilization": 0.5, "gpu.flop.rate": 59.96969696969697e12,
 				"gpu.flop.utilization":     0.5,
@@ -159,8 +177,10 @@ func TestDerivedValuesAreTheClosedForms(t *testing.T) {
 			attrs{"gpu.io.rate": 5e8, "gpu.rate.status": "ok"},
 		},
 		"an unknown model": {
-			with(h100, attrs{"hw.model": "Voodoo 2", "gpu.io.size": 1_000_000, "gpu.flop.count": 2e6,
-				"gpu.flop.precision": "fp32"}),
+			with(h100, attrs{
+				"hw.model": "Voodoo 2", "gpu.io.size": 1_000_000, "gpu.flop.count": 2e6,
+				"gpu.flop.precision": "fp32",
+			}),
 			attrs{"gpu.io.rate": 5e8, "gpu.flop.rate": 1e9, "gpu.arithmetic_intensity": 2.0, "gpu.rate.status": "ok"},
 		},
 		"FLOPs of no precision have no peak": {
@@ -168,10 +188,14 @@ func TestDerivedValuesAreTheClosedForms(t *testing.T) {
 			attrs{"gpu.flop.rate": 1e9, "gpu.rate.status": "ok"},
 		},
 		"a profiler's kernel is timed by its record": {
-			attrs{"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "hw.model": "NVIDIA H100 80GB HBM3",
-				"gpu.io.size": 3_350_000_000},
-			attrs{"gpu.io.rate": 1.675e12, "gpu.io.utilization": 0.5, "gpu.peak.source": "table", "gpu.declaration.status": "ok",
-				"gpu.rate.status": "ok"},
+			attrs{
+				"gpu.operation.type": "kernel", "gpu.timing.source": "cupti", "hw.model": "NVIDIA H100 80GB HBM3",
+				"gpu.io.size": 3_350_000_000,
+			},
+			attrs{
+				"gpu.io.rate": 1.675e12, "gpu.io.utilization": 0.5, "gpu.peak.source": "table", "gpu.declaration.status": "ok",
+				"gpu.rate.status": "ok",
+			},
 		},
 		"times of the host give no rate": {
 			attrs{"gpu.operation.type": "section", "gpu.timing.source": "host", "gpu.io.size": 1_000_000, "gpu.flop.count": 2e6},
@@ -237,8 +261,10 @@ func TestBelowFloorNoRateIsDerived(t *testing.T) {
 		{19.9e-6, 1e-6, 2e-6, 0, "cuda_event", "below_floor"},
 		{20e-6, 9e-6, 2e-6, 0, "cuda_event", "ok"},
 	} {
-		td, s := oneSpan(t, attrs{"gpu.operation.type": "section", "gpu.duration": tt.duration, "gpu.io.size": 1000,
-			"gpu.timing.source": tt.source})
+		td, s := oneSpan(t, attrs{
+			"gpu.operation.type": "section", "gpu.duration": tt.duration, "gpu.io.size": 1000,
+			"gpu.timing.source": tt.source,
+		})
 		if v, ok := tt.span.(float64); ok {
 			s.Attributes().PutDouble("gpu.floor.duration", v)
 		}
@@ -296,12 +322,18 @@ func TestWhatIsNotANumberIsNotBelieved(t *testing.T) {
 		"size as text":      {"gpu.io.size": "1000"},
 		"negative duration": {"gpu.duration": -0.002},
 		"ratio above 1":     {"gpu.cache.l2.hit_ratio": 7.0, "gpu.io.size": 1000},
-		"a tiny duration": {"gpu.duration": 5e-324, "gpu.io.size": 1000, "gpu.timing.source": "cupti",
-			"gpu.operation.items": 1 << 62},
-		"everything is large": {"gpu.flop.count": 1e308, "gpu.duration": 1e-300, "gpu.flop.precision": "fp4",
-			"gpu.timing.source": "cupti", "gpu.io.size": int64(1)},
-		"a step of nothing": {"gpu.operation.type": "step", "gpu.step.items": 3, "gpu.step.duration": nan,
-			"gpu.step.device.count": -4, "gpu.step.model.flop.count": 1e9, "gpu.flop.precision": "bf16"},
+		"a tiny duration": {
+			"gpu.duration": 5e-324, "gpu.io.size": 1000, "gpu.timing.source": "cupti",
+			"gpu.operation.items": 1 << 62,
+		},
+		"everything is large": {
+			"gpu.flop.count": 1e308, "gpu.duration": 1e-300, "gpu.flop.precision": "fp4",
+			"gpu.timing.source": "cupti", "gpu.io.size": int64(1),
+		},
+		"a step of nothing": {
+			"gpu.operation.type": "step", "gpu.step.items": 3, "gpu.step.duration": nan,
+			"gpu.step.device.count": -4, "gpu.step.model.flop.count": 1e9, "gpu.flop.precision": "bf16",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := with(h100, a)

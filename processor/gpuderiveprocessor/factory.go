@@ -20,7 +20,8 @@ func NewFactory() processor.Factory {
 }
 
 func create(ctx context.Context, set processor.Settings, cfg component.Config, next consumer.Traces) (processor.Traces,
-	error) {
+	error,
+) {
 	d, err := newDeriver(cfg.(*Config), set.TelemetrySettings)
 	if err != nil {
 		return nil, err

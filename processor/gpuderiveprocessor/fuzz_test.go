@@ -41,12 +41,18 @@ var ours = func() map[string]bool {
 func FuzzProcess(f *testing.F) {
 	var m ptrace.ProtoMarshaler
 	for _, a := range []attrs{
-		with(h100, attrs{"gpu.io.size": 3_350_000_000, "gpu.flop.count": 16.75e9, "gpu.flop.precision": "bf16",
-			"gpu.end.delay": -1.0}),
-		with(h100, attrs{"gpu.operation.type": "collective", "gpu.collective.name": "all_reduce",
-			"gpu.collective.group.size": 8, "gpu.io.size": 9}),
-		{"gpu.operation.type": "step", "gpu.step.items": 5, "gpu.step.model.flop.count": math.Inf(1),
-			"hw.model": "NVIDIA H200", "gpu.flop.precision": "fp4"},
+		with(h100, attrs{
+			"gpu.io.size": 3_350_000_000, "gpu.flop.count": 16.75e9, "gpu.flop.precision": "bf16",
+			"gpu.end.delay": -1.0,
+		}),
+		with(h100, attrs{
+			"gpu.operation.type": "collective", "gpu.collective.name": "all_reduce",
+			"gpu.collective.group.size": 8, "gpu.io.size": 9,
+		}),
+		{
+			"gpu.operation.type": "step", "gpu.step.items": 5, "gpu.step.model.flop.count": math.Inf(1),
+			"hw.model": "NVIDIA H200", "gpu.flop.precision": "fp4",
+		},
 		{"cuda.memcpy.kind": 1, "size": -3},
 		{"cat": "kernel", "bytes": "x"},
 		{"gen_ai.latency.time_in_model_inference": math.NaN()},

@@ -38,8 +38,10 @@ func TestWhatIsNotTheNormalQualityIsStated(t *testing.T) {
 			"gpu.flop.rate": 2e14, "gpu.operation.item.rate": 1.024e6, "gpu.roofline.utilization": 0.20212,
 			"gpu.roofline.bound": "compute",
 		}},
-		"half of the declaration": {with(h100, attrs{"gpu.io.size": 3_350_000_000}),
-			attrs{"gpu.io.rate": 1.675e12, "gpu.io.utilization": 0.5}},
+		"half of the declaration": {
+			with(h100, attrs{"gpu.io.size": 3_350_000_000}),
+			attrs{"gpu.io.rate": 1.675e12, "gpu.io.utilization": 0.5},
+		},
 	} {
 		d := newTestDeriver(t, func(c *Config) { c.Attributes = spanfacts.Lean })
 		td, s := oneSpan(t, tt.in)

@@ -126,8 +126,10 @@ func TestAMappingLooksAtTheResource(t *testing.T) {
 	for pattern, want := range map[string]bool{"text-*": true, "*": true, "vllm": false} {
 		td := payload(t, "tgi")
 		d := newTestDeriver(t, func(c *Config) {
-			c.Mappings = []MappingConfig{{Resource: map[string]string{"service.name": pattern}, Span: "generate",
-				Type: "request"}}
+			c.Mappings = []MappingConfig{{
+				Resource: map[string]string{"service.name": pattern}, Span: "generate",
+				Type: "request",
+			}}
 		})
 		process(t, d, td)
 		_, mapped := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Attributes().Get("gpu.operation.type")
@@ -162,8 +164,10 @@ func TestNumbersAreDividedAndDurationsRead(t *testing.T) {
 		}
 		td, s := oneSpan(t, in)
 		process(t, newTestDeriver(t, func(c *Config) {
-			c.Mappings = []MappingConfig{{Has: "a", Type: "request", Attributes: []AttributeConfig{{From: "a", Per: "b",
-				To: "gpu.operation.items"}}}}
+			c.Mappings = []MappingConfig{{Has: "a", Type: "request", Attributes: []AttributeConfig{{
+				From: "a", Per: "b",
+				To: "gpu.operation.items",
+			}}}}
 		}), td)
 		assert.Equal(t, tt.want, s.Attributes().AsRaw()["gpu.operation.items"], name)
 	}

@@ -36,8 +36,10 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 		},
 		"obi kernel": {
 			"obi", ptrace.SpanKindInternal, "x",
-			attrs{"cuda.kernel.name": "gemm", "cuda.device.uuid": "3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c21",
-				"cuda.device.model": "NVIDIA H200", "cuda.device.index": 1},
+			attrs{
+				"cuda.kernel.name": "gemm", "cuda.device.uuid": "3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c21",
+				"cuda.device.model": "NVIDIA H200", "cuda.device.index": 1,
+			},
 			attrs{
 				"gpu.operation.type": "kernel", "gpu.timing.source": "host", "gpu.kernel.name": "gemm",
 				"hw.id": "3b1c2f4e-8a67-4d1f-9b3c-5f0e9d7a6c21", "hw.model": "NVIDIA H200", "gpu.device.ordinal": int64(1),
@@ -46,8 +48,10 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 		"obi copy by number": {
 			"obi", ptrace.SpanKindInternal, "x",
 			attrs{"cuda.memcpy.kind": 1, "size": 4096},
-			attrs{"gpu.operation.type": "copy", "gpu.timing.source": "host", "gpu.copy.direction": "host_to_device",
-				"gpu.io.size": int64(4096)},
+			attrs{
+				"gpu.operation.type": "copy", "gpu.timing.source": "host", "gpu.copy.direction": "host_to_device",
+				"gpu.io.size": int64(4096),
+			},
 		},
 		"pytorch collective": {
 			"pytorch", ptrace.SpanKindInternal, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
@@ -60,7 +64,8 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 		},
 		"pytorch collective on the host": {
 			"pytorch", ptrace.SpanKindInternal, "record_param_comms",
-			attrs{"cat": "cpu_op", "Collective name": "allreduce", "Group size": 2}, attrs{},
+			attrs{"cat": "cpu_op", "Collective name": "allreduce", "Group size": 2},
+			attrs{},
 		},
 		"pytorch kernel": {
 			"pytorch", ptrace.SpanKindInternal, "void at::native::vectorized_elementwise_kernel<4>(int)",
@@ -91,16 +96,21 @@ func TestPresetsMakeGPUSpans(t *testing.T) {
 		},
 		"sdk, as from Python": {
 			"sdk", ptrace.SpanKindInternal, "x",
-			attrs{"gpu.duration": 0.002, "gpu.flop.count": 989.5e9, "gpu.flop.precision": "bf16",
-				"hw.model": "NVIDIA H100 80GB HBM3"},
+			attrs{
+				"gpu.duration": 0.002, "gpu.flop.count": 989.5e9, "gpu.flop.precision": "bf16",
+				"hw.model": "NVIDIA H100 80GB HBM3",
+			},
 			attrs{
 				"gpu.operation.type": "section", "gpu.flop.rate": 494.75e12, "gpu.flop.utilization": 0.5,
 				"gpu.peak.source": "table", "gpu.declaration.status": "ok", "gpu.rate.status": "ok",
 			},
 		},
 		"sdk without a time": {"sdk", ptrace.SpanKindInternal, "x", attrs{"gpu.flop.count": 1e9}, attrs{}},
-		"pytorch operator on the host": {"pytorch", ptrace.SpanKindInternal, "aten::mm", attrs{"cat": "cpu_op", "stream": 7},
-			attrs{}},
+		"pytorch operator on the host": {
+			"pytorch", ptrace.SpanKindInternal, "aten::mm",
+			attrs{"cat": "cpu_op", "stream": 7},
+			attrs{},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			td, s := oneSpan(t, tt.in)
@@ -133,15 +143,21 @@ func TestMappingAppliesWhereAllConditionsHold(t *testing.T) {
 		in          attrs
 		want        bool
 	}{
-		"all": {"engine.v1", "decode 1", ptrace.SpanKindInternal, attrs{"my.bytes": 3, "my.ms": 2, "my.text": "x"},
-			true},
+		"all": {
+			"engine.v1", "decode 1", ptrace.SpanKindInternal,
+			attrs{"my.bytes": 3, "my.ms": 2, "my.text": "x"},
+			true,
+		},
 		"slashes":     {"engine.org/a/b", "decode a/b", ptrace.SpanKindInternal, attrs{"my.bytes": 3, "my.ms": 2}, true},
 		"other scope": {"other", "decode 1", ptrace.SpanKindInternal, attrs{"my.bytes": 3}, false},
 		"other name":  {"engine.v1", "prefill", ptrace.SpanKindInternal, attrs{"my.bytes": 3}, false},
 		"other kind":  {"engine.v1", "decode", ptrace.SpanKindServer, attrs{"my.bytes": 3}, false},
 		"without":     {"engine.v1", "decode", ptrace.SpanKindInternal, attrs{"my.ms": 3}, false},
-		"a GPU span": {"engine.v1", "decode", ptrace.SpanKindInternal, attrs{"my.bytes": 3, "gpu.operation.type": "kernel"},
-			false},
+		"a GPU span": {
+			"engine.v1", "decode", ptrace.SpanKindInternal,
+			attrs{"my.bytes": 3, "gpu.operation.type": "kernel"},
+			false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			td, s := oneSpan(t, tt.in)
@@ -163,8 +179,10 @@ func TestMappingAppliesWhereAllConditionsHold(t *testing.T) {
 }
 
 func TestWhatAProducerSaysIsNotOverwritten(t *testing.T) {
-	m := MappingConfig{Has: "my.bytes", Type: "section", Attributes: []AttributeConfig{{From: "my.bytes",
-		To: "gpu.io.size"}}}
+	m := MappingConfig{Has: "my.bytes", Type: "section", Attributes: []AttributeConfig{{
+		From: "my.bytes",
+		To:   "gpu.io.size",
+	}}}
 	td, s := oneSpan(t, attrs{"my.bytes": 3, "gpu.io.size": 9})
 	process(t, newTestDeriver(t, func(c *Config) { c.Mappings = []MappingConfig{m} }), td)
 	size, _ := s.Attributes().Get("gpu.io.size")

@@ -38,8 +38,10 @@ func request(m MappingConfig, attributes ...AttributeConfig) MappingConfig {
 var presets = map[string][]MappingConfig{
 	// vLLM's request spans, of engine v0 and v1 (vllm/tracing, SpanAttributes): seconds. With the newer conventions
 	// the span is named by operation and model.
-	"vllm": {vllm(MappingConfig{Span: "llm_request", Has: "gen_ai.latency.e2e"}),
-		vllm(MappingConfig{Scope: "vllm*", Has: "gen_ai.latency.e2e"})},
+	"vllm": {
+		vllm(MappingConfig{Span: "llm_request", Has: "gen_ai.latency.e2e"}),
+		vllm(MappingConfig{Scope: "vllm*", Has: "gen_ai.latency.e2e"}),
+	},
 	// SGLang's request spans (sglang/srt/tracing): what finished requests say on their root span, `Req 1a2b3c4d`;
 	// seconds.
 	"sglang": {request(MappingConfig{Scope: "sglang*", Has: "gen_ai.usage.completion_tokens"},
@@ -89,8 +91,10 @@ var presets = map[string][]MappingConfig{
 		pytorch("*DtoH*", pytorchTypes{copy: semconv.GPUOperationTypeCopy}, copied(semconv.GPUCopyDirectionDeviceToHost)),
 		pytorch("*DtoD*", pytorchTypes{copy: semconv.GPUOperationTypeCopy}, copied(semconv.GPUCopyDirectionDeviceToDevice)),
 		pytorch("*PtoP*", pytorchTypes{copy: semconv.GPUOperationTypeCopy}, copied(semconv.GPUCopyDirectionPeerToPeer)),
-		pytorch("", pytorchTypes{semconv.GPUOperationTypeKernel, semconv.GPUOperationTypeCopy,
-			semconv.GPUOperationTypeMemset}),
+		pytorch("", pytorchTypes{
+			semconv.GPUOperationTypeKernel, semconv.GPUOperationTypeCopy,
+			semconv.GPUOperationTypeMemset,
+		}),
 	},
 }
 

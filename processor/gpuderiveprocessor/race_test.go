@@ -19,8 +19,10 @@ func TestBatchesAreProcessedAtOnce(t *testing.T) {
 	for w := range 8 {
 		workers.Go(func() {
 			for i := range 50 {
-				in := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001, "hw.id": "GPU-0", "gpu.io.size": 2_400_000_000,
-					"gpu.step.index": w}
+				in := attrs{
+					"gpu.operation.type": "section", "gpu.duration": 0.001, "hw.id": "GPU-0", "gpu.io.size": 2_400_000_000,
+					"gpu.step.index": w,
+				}
 				if i%5 == 0 {
 					in["hw.id"], in["hw.model"] = fmt.Sprint("GPU-", w, i), "NVIDIA H200"
 				}

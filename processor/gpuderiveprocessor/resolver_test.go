@@ -67,8 +67,10 @@ func derivedOf(t *testing.T, d *deriver, in attrs) attrs {
 
 func TestSamplesNameTheModelAndTheLimits(t *testing.T) {
 	d := withSamples(t, nil, gpusamplesextension.Device{
-		ID: "GPU-aa", Model: "NVIDIA H200", Limits: gpusamplesextension.Limits{PCIeBandwidth: 16e9,
-			FLOPRate: map[string]float64{"fp32": 50e12}},
+		ID: "GPU-aa", Model: "NVIDIA H200", Limits: gpusamplesextension.Limits{
+			PCIeBandwidth: 16e9,
+			FLOPRate:      map[string]float64{"fp32": 50e12},
+		},
 	})
 	// a bare uuid matches
 	in := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001, "hw.id": "aa", "gpu.io.size": 2_400_000_000}
@@ -77,8 +79,10 @@ func TestSamplesNameTheModelAndTheLimits(t *testing.T) {
 	assert.Equal(t, "table", got["gpu.peak.source"])
 
 	// The negotiated link, half of a generation 4 link, against which 8 GB/s is a half.
-	got = derivedOf(t, d, with(in, attrs{"gpu.operation.type": "copy", "gpu.copy.direction": "host_to_device",
-		"gpu.io.size": 8_000_000}))
+	got = derivedOf(t, d, with(in, attrs{
+		"gpu.operation.type": "copy", "gpu.copy.direction": "host_to_device",
+		"gpu.io.size": 8_000_000,
+	}))
 	assert.InEpsilon(t, 0.5, got["gpu.io.utilization"], 1e-12)
 	assert.Equal(t, "device", got["gpu.peak.source"])
 
@@ -103,12 +107,18 @@ func TestDeviceOfTheResourceIsThatOfSpansThatNameNone(t *testing.T) {
 
 func TestCopiesOfASuperchipDoNotTakePCIe(t *testing.T) {
 	d := withSamples(t, nil,
-		gpusamplesextension.Device{ID: "GPU-aa", Model: "NVIDIA GH200 480GB",
-			Limits: gpusamplesextension.Limits{PCIeBandwidth: 63e9}},
-		gpusamplesextension.Device{ID: "GPU-bb", Model: "NVIDIA GB200",
-			Limits: gpusamplesextension.Limits{PCIeBandwidth: 63e9}})
-	in := attrs{"gpu.operation.type": "copy", "gpu.copy.direction": "host_to_device", "gpu.duration": 0.001,
-		"gpu.io.size": 225_000_000, "hw.id": "GPU-aa"}
+		gpusamplesextension.Device{
+			ID: "GPU-aa", Model: "NVIDIA GH200 480GB",
+			Limits: gpusamplesextension.Limits{PCIeBandwidth: 63e9},
+		},
+		gpusamplesextension.Device{
+			ID: "GPU-bb", Model: "NVIDIA GB200",
+			Limits: gpusamplesextension.Limits{PCIeBandwidth: 63e9},
+		})
+	in := attrs{
+		"gpu.operation.type": "copy", "gpu.copy.direction": "host_to_device", "gpu.duration": 0.001,
+		"gpu.io.size": 225_000_000, "hw.id": "GPU-aa",
+	}
 	assert.InEpsilon(t, 0.5, derivedOf(t, d, in)["gpu.io.utilization"], 1e-12) // NVLink-C2C, 450e9 in one direction
 	in["hw.id"] = "GPU-bb"
 	assert.NotContains(t, derivedOf(t, d, in), "gpu.io.utilization")
@@ -119,8 +129,10 @@ func TestConfigurationWinsOverTheDevice(t *testing.T) {
 		gpusamplesextension.Device{
 			ID: "GPU-aa", Model: "NVIDIA H200", Limits: gpusamplesextension.Limits{MemoryBandwidth: 2e12},
 		})
-	got := derivedOf(t, d, attrs{"gpu.operation.type": "section", "gpu.duration": 0.001, "hw.id": "GPU-aa",
-		"gpu.io.size": 500_000_000})
+	got := derivedOf(t, d, attrs{
+		"gpu.operation.type": "section", "gpu.duration": 0.001, "hw.id": "GPU-aa",
+		"gpu.io.size": 500_000_000,
+	})
 	assert.InEpsilon(t, 0.5, got["gpu.io.utilization"], 1e-12)
 	assert.Equal(t, "config", got["gpu.peak.source"])
 }
@@ -132,8 +144,10 @@ func TestMIGSharesComeFromTheSamples(t *testing.T) {
 	}, gpusamplesextension.Device{
 		ID: "MIG-cc", Parent: "GPU-aa", Model: "NVIDIA H100 80GB HBM3", MIG: gpusamplesextension.MIG{Profile: "2g.20gb"},
 	})
-	in := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001, "hw.id": "MIG-bb", "gpu.io.size": 837_500_000,
-		"gpu.flop.count": 989.5e9 * 60 / 132 / 2, "gpu.flop.precision": "bf16"}
+	in := attrs{
+		"gpu.operation.type": "section", "gpu.duration": 0.001, "hw.id": "MIG-bb", "gpu.io.size": 837_500_000,
+		"gpu.flop.count": 989.5e9 * 60 / 132 / 2, "gpu.flop.precision": "bf16",
+	}
 	got := derivedOf(t, d, in)
 	assert.InEpsilon(t, 0.5, got["gpu.io.utilization"], 1e-12) // 4 of 8 slices of 3.35e12
 	assert.InEpsilon(t, 0.5, got["gpu.flop.utilization"], 1e-12)

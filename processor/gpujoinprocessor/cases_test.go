@@ -233,8 +233,10 @@ func TestBadSpansPassAtOnceAndAreCounted(t *testing.T) {
 		td.gpu(0, 0, now.Add(-time.Second), now)
 		r.consume(td.Traces)
 		assert.Equal(t, 6, r.sink.SpanCount())
-		for reason, n := range map[string]int64{"end_before_start": 1, "zero_length": 1, "epoch": 1, "future": 2,
-			"no_id": 1} {
+		for reason, n := range map[string]int64{
+			"end_before_start": 1, "zero_length": 1, "epoch": 1, "future": 2,
+			"no_id": 1,
+		} {
 			assert.Equal(t, n, r.count("bad_spans", reason), reason)
 		}
 		for s := range spansOf(r.sink.AllTraces()[0]) {
@@ -352,8 +354,10 @@ func TestSpanEventsByOption(t *testing.T) {
 		r.w.WriteEvents([]gpusamplesextension.Event{
 			{Time: zero.Add(sec(1.2)).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 63},
 			{Time: zero.Add(sec(1.3)).UnixNano(), Kind: gpusamplesextension.EventECCUncorrected, Count: 1},
-			{Time: zero.Add(sec(1.4)).UnixNano(), Kind: gpusamplesextension.EventThrottleStart,
-				Code: int64(gpusamplesextension.ThrottleHWThermal)},
+			{
+				Time: zero.Add(sec(1.4)).UnixNano(), Kind: gpusamplesextension.EventThrottleStart,
+				Code: int64(gpusamplesextension.ThrottleHWThermal),
+			},
 		})
 		td := newTraces("a")
 		td.gpu(1, 0, zero.Add(sec(1)), zero.Add(sec(2)))
@@ -425,8 +429,10 @@ func TestOldFilesDoNotWait(t *testing.T) {
 func TestSpanEventsAreOnTheClockOfSpans(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 		time.Sleep(5 * time.Second)
-		r.w.WriteEvents([]gpusamplesextension.Event{{Time: zero.Add(sec(3.2)).UnixNano(), Kind: gpusamplesextension.EventXID,
-			Code: 79}})
+		r.w.WriteEvents([]gpusamplesextension.Event{{
+			Time: zero.Add(sec(3.2)).UnixNano(), Kind: gpusamplesextension.EventXID,
+			Code: 79,
+		}})
 		td := newTraces("a")
 		td.gpu(1, 0, zero.Add(sec(1)), zero.Add(sec(2)))
 		r.consume(td.Traces)

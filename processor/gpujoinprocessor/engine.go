@@ -224,7 +224,8 @@ func (e *engine) settle(view gpusamplesextension.View, b *board, now time.Time, 
 
 // tick settles every device that has samples, so that idle ones are accounted for too, and calls report for each.
 func (e *engine) tick(now time.Time, views []gpusamplesextension.DeviceView,
-	report func(*board)) []gpusamplesextension.DeviceView {
+	report func(*board),
+) []gpusamplesextension.DeviceView {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	view := e.reader.Acquire()

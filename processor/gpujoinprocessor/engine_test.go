@@ -109,8 +109,10 @@ func TestSilentInstanceHoldsNobodyUp(t *testing.T) {
 	zero := s.now
 	w, err := s.store.Register(writerID, nominal)
 	require.NoError(t, err)
-	mig, err := s.store.Register(writerID, gpusamplesextension.Device{ID: "MIG-1", Parent: gpu0,
-		Interval: 100 * time.Millisecond})
+	mig, err := s.store.Register(writerID, gpusamplesextension.Device{
+		ID: "MIG-1", Parent: gpu0,
+		Interval: 100 * time.Millisecond,
+	})
 	require.NoError(t, err)
 	s.write(w, zero, zero.Add(9*time.Second))
 	s.write(mig, zero, zero.Add(8900*time.Millisecond))

@@ -19,6 +19,7 @@ func NewFactory() processor.Factory {
 }
 
 func create(ctx context.Context, set processor.Settings, cfg component.Config, next consumer.Traces) (processor.Traces,
-	error) {
+	error,
+) {
 	return newProcessor(ctx, set, cfg.(*Config), next)
 }

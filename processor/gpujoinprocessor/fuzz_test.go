@@ -74,8 +74,10 @@ func throughJoin(t *testing.T, requests []ptrace.Traces) {
 	for at := zero; at.Before(time.Now()); at = at.Add(100 * time.Millisecond) {
 		w.Write(one(at, zero))
 	}
-	w.WriteEvents([]gpusamplesextension.Event{{Time: zero.Add(time.Second).UnixNano(), Kind: gpusamplesextension.EventXID,
-		Code: 1}})
+	w.WriteEvents([]gpusamplesextension.Event{{
+		Time: zero.Add(time.Second).UnixNano(), Kind: gpusamplesextension.EventXID,
+		Code: 1,
+	}})
 	want := essence(t, requests...)
 	already := 0
 	for _, td := range requests {

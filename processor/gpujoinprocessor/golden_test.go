@@ -63,8 +63,10 @@ func TestTwoSendersGolden(t *testing.T) {
 		r.consume(trainer1.Traces)
 		time.Sleep(1500 * time.Millisecond)
 		w.WriteEvents([]gpusamplesextension.Event{
-			{Time: at(2.25).UnixNano(), Kind: gpusamplesextension.EventThrottleStart,
-				Code: int64(gpusamplesextension.ThrottleSWPowerCap)},
+			{
+				Time: at(2.25).UnixNano(), Kind: gpusamplesextension.EventThrottleStart,
+				Code: int64(gpusamplesextension.ThrottleSWPowerCap),
+			},
 			{Time: at(2.5).UnixNano(), Kind: gpusamplesextension.EventXID, Code: 63},
 		})
 		trainer2 := newTraces("trainer")

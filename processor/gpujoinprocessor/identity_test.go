@@ -102,8 +102,10 @@ func TestMIGInstancesHaveRatiosOfTheirOwnAndShareTheBoard(t *testing.T) {
 				s.Known &^= 1 << gpusamplesextension.Utilization
 			})
 			for id, util := range map[string]float64{mig1: 0.2, mig2: 0.9} {
-				r.run(r.device(gpusamplesextension.Device{ID: id, Parent: gpu0, Interval: 100 * time.Millisecond,
-					Source: "simulated"}),
+				r.run(r.device(gpusamplesextension.Device{
+					ID: id, Parent: gpu0, Interval: 100 * time.Millisecond,
+					Source: "simulated",
+				}),
 					func(_ time.Time, s *gpusamplesextension.Sample) { s.Set(gpusamplesextension.Utilization, util) })
 			}
 			time.Sleep(2 * time.Second)

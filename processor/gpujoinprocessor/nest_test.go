@@ -57,8 +57,10 @@ func TestHostSpanBetweenStepAndKernelIsSeenThrough(t *testing.T) {
 // A loop opens a phase and calls the model with the step's context, as the library's documentation does: the sections
 // of the model hang below the step, beside the phase that encloses them on the stream.
 func TestSectionsWithinAPhaseOnItsStreamHoldThePhasesEnergy(t *testing.T) {
-	for name, batches := range map[string][][]uint64{"one batch": {{3, 4, 2, 5, 1}},
-		"the step later": {{3, 4, 2, 5}, {1}}} {
+	for name, batches := range map[string][][]uint64{
+		"one batch":      {{3, 4, 2, 5, 1}},
+		"the step later": {{3, 4, 2, 5}, {1}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig, zero time.Time) {
 				at := func(x float64) time.Time { return zero.Add(sec(x)) }

@@ -51,15 +51,18 @@ type joinProcessor struct {
 }
 
 func newProcessor(ctx context.Context, set processor.Settings, cfg *Config, next consumer.Traces) (*joinProcessor,
-	error) {
+	error,
+) {
 	p := &joinProcessor{
 		cfg:    cfg,
 		id:     set.ID,
 		logger: set.Logger,
 		next:   next,
 		ident:  identifier{maphash.MakeSeed()},
-		attrs: attributes{shift: int64(cfg.Shift), energyOnMIG: cfg.EnergyOnMIG, spanEvents: cfg.Events,
-			level: cfg.Attributes},
+		attrs: attributes{
+			shift: int64(cfg.Shift), energyOnMIG: cfg.EnergyOnMIG, spanEvents: cfg.Events,
+			level: cfg.Attributes,
+		},
 		draining: make(chan struct{}),
 		stop:     make(chan struct{}),
 	}

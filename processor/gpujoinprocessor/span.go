@@ -54,8 +54,10 @@ func (g *gpuSpan) read(
 		return -1, false
 	}
 	*g = gpuSpan{span: s, step: f.Kind == spanfacts.Step, hasMemory: f.HasMemory, again: f.Sampled}
-	*at = placeName{res: r, hwID: f.Device.ID, bdf: f.Device.BDF, ordinal: f.Device.Ordinal,
-		request: f.Kind == spanfacts.Request}
+	*at = placeName{
+		res: r, hwID: f.Device.ID, bdf: f.Device.BDF, ordinal: f.Device.Ordinal,
+		request: f.Kind == spanfacts.Request,
+	}
 	if at.hwID == "" {
 		_, at.unreadable = s.Attributes().Get(string(semconv.HWIDKey)) // stated, but empty or no text
 		g.again = g.again || at.unreadable

@@ -223,7 +223,8 @@ func (r *captureReceiver) count(ctx context.Context, res Result) {
 // the configuration, by the process id that it has itself or, where the Collector is in another namespace, that it has
 // here.
 func Capture(ctx context.Context, pid int, cfg *Config, emit func(context.Context, ptrace.Traces) error) (Result,
-	error) {
+	error,
+) {
 	paths, err := filepath.Glob(filepath.Join(cfg.Folder, strconv.Itoa(pid)+"-*.ring"))
 	if err != nil {
 		return Result{}, err

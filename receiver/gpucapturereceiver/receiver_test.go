@@ -35,7 +35,8 @@ const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 // captureWhile runs a window during which f does something, and returns the spans by name.
 func captureWhile(t *testing.T, p *capturetest.Process, cfg *Config, f func()) (map[string]ptrace.Span, Result,
-	[]ptrace.Traces) {
+	[]ptrace.Traces,
+) {
 	t.Helper()
 	spans := map[string]ptrace.Span{}
 	var all []ptrace.Traces
@@ -322,8 +323,10 @@ func BenchmarkRead(b *testing.B) {
 	dir := b.TempDir()
 	list := make([]activity, 1000)
 	for i := range list {
-		list[i] = activity{kind: "kernel", name: "k" + string(rune('a'+i%26)), start: int64(i * 100), duration: 90, stream: 7,
-			correlation: int64(i)}
+		list[i] = activity{
+			kind: "kernel", name: "k" + string(rune('a'+i%26)), start: int64(i * 100), duration: 90, stream: 7,
+			correlation: int64(i),
+		}
 	}
 	file := filepath.Join(dir, "replay")
 	writeReplay(b, file, list)
@@ -336,8 +339,10 @@ func BenchmarkRead(b *testing.B) {
 	require.Eventually(b, func() bool { s, _ := q.State(); return s.Answered == n }, 10*time.Second, time.Millisecond)
 	// The same records again and again: the writer's head stays, the reader's tail goes back.
 	records := 0
-	w := &window{cfg: testConfig(dir, time.Second), ring: q, request: n, parents: map[uint32]uint64{},
-		pushed: map[uint64]*pushed{}}
+	w := &window{
+		cfg: testConfig(dir, time.Second), ring: q, request: n, parents: map[uint32]uint64{},
+		pushed: map[uint64]*pushed{},
+	}
 	b.ResetTimer()
 	for b.Loop() {
 		again, err := ring.Open(p.Ring())

@@ -337,7 +337,9 @@ func TestGraphsAndCopiesBetweenDevices(t *testing.T) {
 	assert.Equal(t, "recorded", res.Outcome)
 	assert.Equal(t, []activity{
 		{kind: "graph", start: 0, duration: 700, device: 1, stream: 7, correlation: 5},
-		{kind: "copy", name: "Memcpy PtoP (Device -> Device)", start: 1000, duration: 300, stream: 9, correlation: 6,
-			bytes: 1 << 30},
+		{
+			kind: "copy", name: "Memcpy PtoP (Device -> Device)", start: 1000, duration: 300, stream: 9, correlation: 6,
+			bytes: 1 << 30,
+		},
 	}, sorted(got))
 }

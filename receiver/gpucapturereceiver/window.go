@@ -194,7 +194,8 @@ func traceParent(p ring.Pushed) string {
 
 // spans makes the window a profile, as if it were a file.
 func (w *window) spans(ctx context.Context, res Result, emit func(context.Context, ptrace.Traces) error) (Result,
-	error) {
+	error,
+) {
 	if !w.begin.set {
 		if len(w.raw) > 0 {
 			res.Dropped["unreadable"] += int64(len(w.raw) / ring.RecordSize)

@@ -27,8 +27,10 @@ func TestEveryKeyIsRead(t *testing.T) {
 	assert.Equal(t, &Config{
 		Source: "dcgm", CollectionInterval: 5 * time.Second, SamplingInterval: 50 * time.Millisecond, Samples: &samples,
 		CallTimeout: 3 * time.Second, RetryInterval: time.Minute,
-		DCGM: DCGMConfig{Endpoint: "unix:///run/dcgm.sock", MaxKeepAge: 10 * time.Minute,
-			MaxStaleness: 2 * time.Minute},
+		DCGM: DCGMConfig{
+			Endpoint: "unix:///run/dcgm.sock", MaxKeepAge: 10 * time.Minute,
+			MaxStaleness: 2 * time.Minute,
+		},
 		NVML:       NVMLConfig{Library: "/opt/libnvidia-ml.so.1"},
 		Replay:     ReplayConfig{File: "x.gpurec", Loop: true, Speed: 10},
 		Simulated:  SimulatedConfig{Devices: 8, Seed: 7},

@@ -132,8 +132,10 @@ func (l *logHandler) has(line string) bool {
 
 // start runs an engine and returns what stops it and waits.
 func start(h handler, sources ...gpudata.Source) (stop func() (time.Duration, error)) {
-	e := &engine{callTimeout: 50 * time.Millisecond, retryMin: 5 * time.Millisecond, retryMax: 20 * time.Millisecond,
-		handler: h}
+	e := &engine{
+		callTimeout: 50 * time.Millisecond, retryMin: 5 * time.Millisecond, retryMax: 20 * time.Millisecond,
+		handler: h,
+	}
 	for _, s := range sources {
 		e.candidates = append(e.candidates, &candidate{src: s})
 	}
@@ -208,8 +210,10 @@ func TestAHungReadIsWaitedForAndShutdownIsNot(t *testing.T) {
 func TestShutdownDoesNotWaitForTheCallTimeout(t *testing.T) {
 	hang := make(chan struct{})
 	a, l := &fakeSource{name: "a"}, &logHandler{}
-	e := &engine{callTimeout: time.Hour, retryMin: time.Millisecond, retryMax: time.Second, handler: l,
-		candidates: []*candidate{{src: a}}}
+	e := &engine{
+		callTimeout: time.Hour, retryMin: time.Millisecond, retryMax: time.Second, handler: l,
+		candidates: []*candidate{{src: a}},
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.run(ctx) }()

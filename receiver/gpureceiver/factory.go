@@ -48,7 +48,8 @@ func NewFactory(opts ...Option) receiver.Factory {
 }
 
 func (f *factory) createMetrics(_ context.Context, set receiver.Settings, cfg component.Config,
-	next consumer.Metrics) (receiver.Metrics, error) {
+	next consumer.Metrics,
+) (receiver.Metrics, error) {
 	r, err := f.shared(set, cfg.(*Config))
 	if err != nil {
 		return nil, err
@@ -58,7 +59,8 @@ func (f *factory) createMetrics(_ context.Context, set receiver.Settings, cfg co
 }
 
 func (f *factory) createLogs(_ context.Context, set receiver.Settings, cfg component.Config,
-	next consumer.Logs) (receiver.Logs, error) {
+	next consumer.Logs,
+) (receiver.Logs, error) {
 	r, err := f.shared(set, cfg.(*Config))
 	if err != nil {
 		return nil, err

@@ -50,8 +50,10 @@ func TestMemoryIsFlatOverADay(t *testing.T) {
 				b.Add(d, gpudata.Quantity(q), now, float64(s%100))
 			}
 		}
-		b.Events = append(b.Events, gpudata.Event{Event: gpusamplesextension.Event{Time: now,
-			Kind: gpusamplesextension.EventXID, Code: 1}})
+		b.Events = append(b.Events, gpudata.Event{Event: gpusamplesextension.Event{
+			Time: now,
+			Kind: gpusamplesextension.EventXID, Code: 1,
+		}})
 		r.take(b)
 		if s%10 == 0 {
 			_ = r.collect(t0)

@@ -183,8 +183,10 @@ func TestThrottleReasonsBecomeTimeEventsAndLogs(t *testing.T) {
 func TestErrorsAreCountedAndLogged(t *testing.T) {
 	r, logs := testReceiver(t, nil)
 	r.adopt([]gpusamplesextension.Device{h100})
-	xid := gpudata.Event{Event: gpusamplesextension.Event{Time: at(150), Kind: gpusamplesextension.EventXID, Code: 79,
-		Count: 1}}
+	xid := gpudata.Event{Event: gpusamplesextension.Event{
+		Time: at(150), Kind: gpusamplesextension.EventXID, Code: 79,
+		Count: 1,
+	}}
 	r.take(&gpudata.Batch{
 		Values: []gpudata.Value{
 			val(0, gpudata.ECCCorrected, 0, 12), val(0, gpudata.ECCCorrected, 100, 15),
@@ -230,8 +232,10 @@ func TestLogsAreBounded(t *testing.T) {
 	r.adopt([]gpusamplesextension.Device{h100})
 	b := &gpudata.Batch{}
 	for i := range 3 * maxLogs {
-		b.Events = append(b.Events, gpudata.Event{Event: gpusamplesextension.Event{Time: at(i),
-			Kind: gpusamplesextension.EventXID, Code: 1}})
+		b.Events = append(b.Events, gpudata.Event{Event: gpusamplesextension.Event{
+			Time: at(i),
+			Kind: gpusamplesextension.EventXID, Code: 1,
+		}})
 	}
 	r.take(b)
 	r.emitLogs(context.Background())
@@ -245,8 +249,10 @@ func TestABoardThatIsGoneHasFailedAnInstanceHasNot(t *testing.T) {
 	other := h100
 	other.ID = "GPU-2"
 	r.adopt([]gpusamplesextension.Device{h100, mig, other})
-	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.Power, 0, 1), val(1, gpudata.SMUtilization, 0, 1),
-		val(2, gpudata.Power, 0, 1)}})
+	r.take(&gpudata.Batch{Values: []gpudata.Value{
+		val(0, gpudata.Power, 0, 1), val(1, gpudata.SMUtilization, 0, 1),
+		val(2, gpudata.Power, 0, 1),
+	}})
 	_ = r.collect(t0)
 	r.adopt([]gpusamplesextension.Device{other})
 	lines := text(r.collect(t0.Add(time.Second)))
@@ -273,8 +279,10 @@ func TestMetricsCanBeSwitched(t *testing.T) {
 	mig.ID, mig.Parent, mig.MIG.SMs, mig.Limits.Memory = "MIG-1", "GPU-1", 16, 9984<<20
 	r.adopt([]gpusamplesextension.Device{h100, mig})
 	r.take(&gpudata.Batch{
-		Values: []gpudata.Value{val(0, gpudata.Power, 0, 1), val(0, gpudata.PipeFP32, 0, 0.25),
-			val(1, gpudata.SMUtilization, 0, 1)},
+		Values: []gpudata.Value{
+			val(0, gpudata.Power, 0, 1), val(0, gpudata.PipeFP32, 0, 0.25),
+			val(1, gpudata.SMUtilization, 0, 1),
+		},
 		Processes: []gpudata.Process{{Time: at(0), PID: 42, Bytes: 7}},
 	})
 	md := r.collect(t0)
@@ -294,8 +302,10 @@ func TestMetricsCanBeSwitched(t *testing.T) {
 func TestPresentValuesCarryThePodThatHoldsTheDevice(t *testing.T) {
 	r, _ := testReceiver(t, nil)
 	r.adopt([]gpusamplesextension.Device{h100})
-	r.pods.Store(podresources.NewDevices(map[string]podresources.Pod{"GPU-1": {Namespace: "ml", Name: "train-0",
-		Container: "c"}}))
+	r.pods.Store(podresources.NewDevices(map[string]podresources.Pod{"GPU-1": {
+		Namespace: "ml", Name: "train-0",
+		Container: "c",
+	}}))
 	r.take(&gpudata.Batch{Values: []gpudata.Value{
 		val(0, gpudata.Power, 0, 1), val(0, gpudata.Energy, 0, 1), val(0, gpudata.MemoryUsed, 0, 1),
 		val(0, gpudata.MemoryLimit, 0, 2), val(0, gpudata.SMUtilization, 0, 1),
@@ -304,8 +314,10 @@ func TestPresentValuesCarryThePodThatHoldsTheDevice(t *testing.T) {
 	require.NoError(t, conformance.Metrics(md))
 	const pod = "k8s.namespace.name=ml,k8s.pod.name=train-0,k8s.container.name=c"
 	lines := text(md)
-	for _, want := range []string{"hw.power{" + pod + "}", "gpu.sm.utilization{" + pod + "}",
-		"hw.gpu.memory.usage{" + pod + "}", "hw.energy{}", "hw.gpu.memory.limit{}"} {
+	for _, want := range []string{
+		"hw.power{" + pod + "}", "gpu.sm.utilization{" + pod + "}",
+		"hw.gpu.memory.usage{" + pod + "}", "hw.energy{}", "hw.gpu.memory.limit{}",
+	} {
 		assert.Contains(t, lines, want)
 	}
 }
@@ -388,8 +400,10 @@ func TestValuesOfOneMomentBecomeOneSample(t *testing.T) {
 	defer v.Release()
 	d, ok := v.Lookup("GPU-1")
 	require.True(t, ok)
-	for f, first := range map[gpusamplesextension.Field]int{gpusamplesextension.Power: 0, gpusamplesextension.Energy: 3,
-		gpusamplesextension.SMUtilization: 0} {
+	for f, first := range map[gpusamplesextension.Field]int{
+		gpusamplesextension.Power: 0, gpusamplesextension.Energy: 3,
+		gpusamplesextension.SMUtilization: 0,
+	} {
 		times := d.Times(f, 0, at(10000), nil)
 		require.Equal(t, 50, len(times), f.String())
 		assert.Equal(t, at(first), times[0])

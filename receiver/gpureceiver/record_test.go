@@ -177,13 +177,19 @@ func TestReplayNamesWhatIsWrong(t *testing.T) {
 	for _, tc := range []struct{ path, want string }{
 		{filepath.Join(dir, "absent"), "cannot replay: open " + filepath.Join(dir, "absent") + ": no such file or directory"},
 		{write("empty", nil), `empty": not a recording: empty`},
-		{write("text", []byte("hello, world, this is no zstd")),
-			`text": not a recording: invalid input: magic number mismatch`},
+		{
+			write("text", []byte("hello, world, this is no zstd")),
+			`text": not a recording: invalid input: magic number mismatch`,
+		},
 		{write("newer", newer), `newer": recording has version 2, this reader knows 1 to 1 (use a newer otelcol-gpu)`},
-		{write("foreign", recordingWithHeader(t, `{"traceEvents":[]}`)),
-			`foreign": not a recording: the first line is not that of format "otelgpu-recording"`},
-		{write("nodevices", recordingWithHeader(t, `{"format":"otelgpu-recording","version":1}`)),
-			`nodevices": no devices in it: EOF`},
+		{
+			write("foreign", recordingWithHeader(t, `{"traceEvents":[]}`)),
+			`foreign": not a recording: the first line is not that of format "otelgpu-recording"`,
+		},
+		{
+			write("nodevices", recordingWithHeader(t, `{"format":"otelgpu-recording","version":1}`)),
+			`nodevices": no devices in it: EOF`,
+		},
 	} {
 		err := replaysource.New(tc.path, false, 1, time.Now).Open()
 		require.Error(t, err)

@@ -108,11 +108,15 @@ func TestOnlyMeasuredValuesMakeADeviceOK(t *testing.T) {
 	r.adopt([]gpusamplesextension.Device{h100})
 	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.XIDs, 0, 0)}})
 	assert.NotContains(t, text(r.collect(t0)), "hw.status", "a count of events says nothing of the device")
-	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.Power, 0, 300)},
-		Health: []gpudata.Health{gpudata.HealthOK}})
+	r.take(&gpudata.Batch{
+		Values: []gpudata.Value{val(0, gpudata.Power, 0, 300)},
+		Health: []gpudata.Health{gpudata.HealthOK},
+	})
 	assert.Contains(t, text(r.collect(t0)), "hw.status{hw.state=ok} 1")
-	r.take(&gpudata.Batch{Values: []gpudata.Value{val(0, gpudata.XIDs, 100, 0)},
-		Health: []gpudata.Health{gpudata.HealthUnknown}})
+	r.take(&gpudata.Batch{
+		Values: []gpudata.Value{val(0, gpudata.XIDs, 100, 0)},
+		Health: []gpudata.Health{gpudata.HealthUnknown},
+	})
 	assert.NotContains(t, text(r.collect(t0)), "hw.status", "the driver hangs: not known")
 	r.take(&gpudata.Batch{Health: []gpudata.Health{gpudata.HealthSilent}})
 	assert.Contains(t, text(r.collect(t0)), "hw.status{hw.state=failed} 1")
@@ -123,10 +127,14 @@ func TestWhatIsMissingIsSaidOnceAndCounted(t *testing.T) {
 	batch := func(refused int64, notices ...gpudata.Notice) {
 		r.read("dcgm", nil, &gpudata.Batch{Notices: notices, Refused: refused}, time.Millisecond)
 	}
-	lost := gpudata.Notice{Kind: gpudata.NoticeProfiling, Devices: []string{"gpu0", "gpu1"},
-		Err: errors.New("max limit reached")}
-	nameless := gpudata.Notice{Kind: gpudata.NoticeIdentity, Devices: []string{"gpu7"},
-		Err: errors.New("DCGM gives no UUID")}
+	lost := gpudata.Notice{
+		Kind: gpudata.NoticeProfiling, Devices: []string{"gpu0", "gpu1"},
+		Err: errors.New("max limit reached"),
+	}
+	nameless := gpudata.Notice{
+		Kind: gpudata.NoticeIdentity, Devices: []string{"gpu7"},
+		Err: errors.New("DCGM gives no UUID"),
+	}
 	batch(1, lost, nameless)
 	batch(0, lost, nameless)
 	batch(1, lost, nameless)

@@ -111,7 +111,8 @@ func replaceProcess(list []gpudata.Process, p gpudata.Process) []gpudata.Process
 func (r *gpuReceiver) sample(t int64) *gpusamplesextension.Sample {
 	ordered := r.scratch[:r.ordered]
 	if i, ok := slices.BinarySearchFunc(ordered, t, func(s gpusamplesextension.Sample,
-		t int64) int {
+		t int64,
+	) int {
 		return cmp.Compare(s.Time, t)
 	}); ok {
 		return &ordered[i]
@@ -129,7 +130,8 @@ func (r *gpuReceiver) sample(t int64) *gpusamplesextension.Sample {
 
 // throttled integrates the mask and notes what began and what ended.
 func (r *gpuReceiver) throttled(d *deviceState, v *gpudata.Value, before gpusamplesextension.ThrottleReason,
-	started bool, previous int64) {
+	started bool, previous int64,
+) {
 	mask := gpusamplesextension.ThrottleReason(v.V) & gpusamplesextension.ThrottleReasons
 	before &= gpusamplesextension.ThrottleReasons
 	t := &d.throttle
@@ -145,12 +147,16 @@ func (r *gpuReceiver) throttled(d *deviceState, v *gpudata.Value, before gpusamp
 	}
 	t.seen |= mask
 	(mask &^ before).Each(func(reason gpusamplesextension.ThrottleReason) {
-		r.event(d, gpusamplesextension.Event{Time: v.Time, Kind: gpusamplesextension.EventThrottleStart, Code: int64(reason),
-			Count: 1})
+		r.event(d, gpusamplesextension.Event{
+			Time: v.Time, Kind: gpusamplesextension.EventThrottleStart, Code: int64(reason),
+			Count: 1,
+		})
 	})
 	(before &^ mask).Each(func(reason gpusamplesextension.ThrottleReason) {
-		r.event(d, gpusamplesextension.Event{Time: v.Time, Kind: gpusamplesextension.EventThrottleEnd, Code: int64(reason),
-			Count: 1})
+		r.event(d, gpusamplesextension.Event{
+			Time: v.Time, Kind: gpusamplesextension.EventThrottleEnd, Code: int64(reason),
+			Count: 1,
+		})
 	})
 }
 

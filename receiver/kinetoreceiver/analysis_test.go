@@ -102,23 +102,39 @@ func TestExtentsAreThoseOfHolisticTraceAnalysis(t *testing.T) {
 		extent                                               Extent
 		kernelTime, idle, compute, nonCompute, comm, overlap int64
 	}{
-		{"hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz", 0, ExtentSteps, 480029179, 7574738,
-			468153602, 4300839, 0, 0},
-		{"hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz", 0, ExtentStepsButLast, 384634463, 6452701,
-			374738006, 3443756, 0, 0},
-		{"hta/nccl_parser_config/nccl_data.json.gz", 0, ExtentSteps, 660551005, 503050991, 115655847, 41844167, 46876493,
-			7317025},
-		{"hta/nccl_parser_config/nccl_data.json.gz", 0, ExtentStepsButLast, 435587561, 336419714, 76935828, 22232019,
-			24289050, 3585679},
+		{
+			"hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz", 0, ExtentSteps, 480029179, 7574738,
+			468153602, 4300839, 0, 0,
+		},
+		{
+			"hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz", 0, ExtentStepsButLast, 384634463, 6452701,
+			374738006, 3443756, 0, 0,
+		},
+		{
+			"hta/nccl_parser_config/nccl_data.json.gz", 0, ExtentSteps, 660551005, 503050991, 115655847, 41844167, 46876493,
+			7317025,
+		},
+		{
+			"hta/nccl_parser_config/nccl_data.json.gz", 0, ExtentStepsButLast, 435587561, 336419714, 76935828, 22232019,
+			24289050, 3585679,
+		},
 		{"hta/trace_diff/test/test.json.gz", 1, ExtentSteps, 744514000, 51692000, 514576000, 178246000, 229034000, 158196000},
-		{"hta/trace_diff/test/test.json.gz", 1, ExtentStepsButLast, 628371000, 46910000, 429216000, 152245000, 190234000,
-			130876000},
-		{"hta/timeline_analysis/sampled_rank-0.json.gz", 0, ExtentStepsButLast, 600058000, 321378000, 106252000, 172428000,
-			195327000, 23068000},
-		{"hta/trace_filter/sampled_rank-1.json.gz", 1, ExtentStepsButLast, 600674000, 328671000, 135548000, 136455000,
-			168027000, 33691000},
-		{"pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz", 0, ExtentStepsButLast, 830494000,
-			327463000, 492891000, 10140000, 0, 0},
+		{
+			"hta/trace_diff/test/test.json.gz", 1, ExtentStepsButLast, 628371000, 46910000, 429216000, 152245000, 190234000,
+			130876000,
+		},
+		{
+			"hta/timeline_analysis/sampled_rank-0.json.gz", 0, ExtentStepsButLast, 600058000, 321378000, 106252000, 172428000,
+			195327000, 23068000,
+		},
+		{
+			"hta/trace_filter/sampled_rank-1.json.gz", 1, ExtentStepsButLast, 600674000, 328671000, 135548000, 136455000,
+			168027000, 33691000,
+		},
+		{
+			"pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz", 0, ExtentStepsButLast, 830494000,
+			327463000, 492891000, 10140000, 0, 0,
+		},
 	} {
 		t.Run(filepath.Base(c.file)+"/"+c.extent.String(), func(t *testing.T) {
 			batches, _ := read(t, recorded.Path(t, "kineto", c.file), Options{Detail: DetailSteps, Extent: c.extent})

@@ -20,6 +20,7 @@ func NewFactory() receiver.Factory {
 }
 
 func createTraces(_ context.Context, set receiver.Settings, cfg component.Config,
-	next consumer.Traces) (receiver.Traces, error) {
+	next consumer.Traces,
+) (receiver.Traces, error) {
 	return newReceiver(set, cfg.(*Config), next)
 }

@@ -109,8 +109,10 @@ func programs() map[string]program {
 						for range 120 {
 							m.within(m.style.operator, "aten::linear", func() {
 								m.now += m.about(40 * us)
-								m.operator("aten::addmm", work{name: "gemm", length: m.about(60 * us), stream: 7,
-									args: `,"grid":[64,4,1],"block":[256,1,1]`})
+								m.operator("aten::addmm", work{
+									name: "gemm", length: m.about(60 * us), stream: 7,
+									args: `,"grid":[64,4,1],"block":[256,1,1]`,
+								})
 								m.now += m.about(40 * us)
 							})
 						}
@@ -124,8 +126,10 @@ func programs() map[string]program {
 			run: func(m *machine, sick bool) {
 				m.steps(10, func(int) {
 					m.within("user_annotation", "to_device", func() {
-						w := work{name: "Memcpy HtoD (Pageable -> Device)", length: m.about(4 * ms), stream: 7, category: m.style.copying,
-							args: `,"bytes":24000000`}
+						w := work{
+							name: "Memcpy HtoD (Pageable -> Device)", length: m.about(4 * ms), stream: 7, category: m.style.copying,
+							args: `,"bytes":24000000`,
+						}
 						if !sick {
 							w.length = 5 * us
 						}
@@ -140,8 +144,10 @@ func programs() map[string]program {
 			kind: verdict.KindCopies,
 			run: func(m *machine, sick bool) {
 				m.steps(10, func(int) {
-					w := work{name: "Memcpy HtoD (Pinned -> Device)", length: m.about(3 * ms), stream: 21, category: m.style.copying,
-						args: `,"bytes":64000000`}
+					w := work{
+						name: "Memcpy HtoD (Pinned -> Device)", length: m.about(3 * ms), stream: 21, category: m.style.copying,
+						args: `,"bytes":64000000`,
+					}
 					if sick {
 						w.stream = 7
 					}
@@ -270,8 +276,10 @@ func programs() map[string]program {
 						if sick && i >= 5 {
 							length = length * 3 / 2 / 1000 * 1000
 						}
-						m.operator("aten::mm", work{name: fmt.Sprintf("gemm%d", k%4), length: length, stream: 7,
-							args: `,"grid":[64,8,2],"block":[256,1,1]`})
+						m.operator("aten::mm", work{
+							name: fmt.Sprintf("gemm%d", k%4), length: length, stream: 7,
+							args: `,"grid":[64,8,2],"block":[256,1,1]`,
+						})
 					}
 				})
 			},
@@ -281,8 +289,10 @@ func programs() map[string]program {
 				for range 20 {
 					m.layers(3, 200*us)
 					m.operator("aten::relu", work{name: "elementwise", length: m.about(150 * us), stream: 13})
-					m.operator("aten::copy_", work{name: "Memcpy HtoD (Pinned -> Device)", length: m.about(100 * us), stream: 21,
-						category: m.style.copying, args: `,"bytes":2000000`})
+					m.operator("aten::copy_", work{
+						name: "Memcpy HtoD (Pinned -> Device)", length: m.about(100 * us), stream: 21,
+						category: m.style.copying, args: `,"bytes":2000000`,
+					})
 				}
 			})
 		}},

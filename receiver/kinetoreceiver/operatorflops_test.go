@@ -33,34 +33,48 @@ func TestInputsGiveFLOPs(t *testing.T) {
 		flops     any
 		precision any
 	}{
-		"product": {"aten::mm", `"Input type":["c10::BFloat16","c10::BFloat16"],"Input Dims":[[64,128],[128,32]]`,
-			2.0 * 64 * 128 * 32, "bf16"},
+		"product": {
+			"aten::mm", `"Input type":["c10::BFloat16","c10::BFloat16"],"Input Dims":[[64,128],[128,32]]`,
+			2.0 * 64 * 128 * 32, "bf16",
+		},
 		"older key":       {"aten::mm", `"Input dims":[[64,128],[128,32]]`, 2.0 * 64 * 128 * 32, nil},
 		"recorded":        {"aten::mm", `"flops":7,"Input Dims":[[64,128],[128,32]]`, 7.0, nil},
 		"recorded, other": {"aten::mul", `"flops":7`, 7.0, nil},
-		"bias": {"aten::addmm",
+		"bias": {
+			"aten::addmm",
 			`"Input type":["float","c10::Half","c10::Half"],"Input Dims":[[32],[64,128],[128,32],[],[]]`, 2.0*64*128*32 + 64*32,
-			"fp16"},
+			"fp16",
+		},
 		"by Inductor": {"triton_poi_fused_add_0", `"kernel_flop":7`, 7.0, nil},
-		"batched": {"aten::bmm", `"Input type":["double","double"],"Input Dims":[[8,64,128],[8,128,32]]`,
-			2.0 * 8 * 64 * 128 * 32, "fp64"},
-		"batched and bias": {"aten::baddbmm", `"Input Dims":[[8,64,32],[8,64,128],[8,128,32]]`, 2.0*8*64*128*32 + 8*64*32,
-			nil},
-		"8 bits": {"aten::_scaled_mm",
+		"batched": {
+			"aten::bmm", `"Input type":["double","double"],"Input Dims":[[8,64,128],[8,128,32]]`,
+			2.0 * 8 * 64 * 128 * 32, "fp64",
+		},
+		"batched and bias": {
+			"aten::baddbmm", `"Input Dims":[[8,64,32],[8,64,128],[8,128,32]]`, 2.0*8*64*128*32 + 8*64*32,
+			nil,
+		},
+		"8 bits": {
+			"aten::_scaled_mm",
 			`"Input type":["c10::Float8_e4m3fn","c10::Float8_e4m3fn"],"Input Dims":[[64,128],[128,32]]`, 2.0 * 64 * 128 * 32,
-			"fp8"},
+			"fp8",
+		},
 		"vectors":        {"aten::dot", `"Input Dims":[[128],[128]]`, 2.0 * 128, nil},
 		"matrix, vector": {"aten::matmul", `"Input Dims":[[64,128],[128]]`, 2.0 * 64 * 128, nil},
 		"broadcast":      {"aten::matmul", `"Input Dims":[[5,1,64,128],[3,128,32]]`, 2.0 * 5 * 3 * 64 * 128 * 32, nil},
 		"not broadcast":  {"aten::matmul", `"Input Dims":[[5,2,64,128],[3,128,32]]`, nil, nil},
 		"mismatch":       {"aten::mm", `"Input Dims":[[64,128],[64,32]]`, nil, nil},
 		"no shapes":      {"aten::mm", `"External id":4`, nil, nil},
-		"linear": {"aten::linear", `"Input type":["float","float"],"Input Dims":[[4,64,128],[32,128],[32]]`,
-			2.0*4*64*128*32 + 4*64*32, "fp32"},
+		"linear": {
+			"aten::linear", `"Input type":["float","float"],"Input Dims":[[4,64,128],[32,128],[32]]`,
+			2.0*4*64*128*32 + 4*64*32, "fp32",
+		},
 		"elementwise": {"aten::relu", `"Input type":["float"],"Input Dims":[[64,128]]`, 64.0 * 128, "fp32"},
 		"not known":   {"aten::nonzero", `"Input type":["float"],"Input Dims":[[64,128]]`, nil, nil},
-		"einsum": {"aten::einsum", `"Input type":["","TensorList",""],"Input Dims":[[],[[64,128],[128,32]],[]]`,
-			nil, nil},
+		"einsum": {
+			"aten::einsum", `"Input type":["","TensorList",""],"Input Dims":[[],[[64,128],[128,32]],[]]`,
+			nil, nil,
+		},
 		"too large":   {"aten::linear", `"Input Dims":[[1000000000,1000000000,1000000000,5],[7,5]]`, nil, nil},
 		"broken":      {"aten::mm", `"Input type":"x","Input Dims":[["a"],{}]`, nil, nil},
 		"convolution": {"aten::convolution", firstLayer, firstLayerFLOPs, "fp32"},
@@ -86,20 +100,32 @@ func TestInputsGiveFLOPs(t *testing.T) {
 				`"Concrete Inputs":["","","","[0]","[2, 2]","[3, 3]","[1, 1]","False","[0, 0]","1","[False, True, False]"]`,
 			firstLayerFLOPs, nil,
 		},
-		"attention": {"aten::_scaled_dot_product_flash_attention",
-			heads + `,"Concrete Inputs":["","","","0.","False","False","0.125"]`, 4.0 * 2 * 8 * 100 * 100 * 64, "fp16"},
-		"causal attention": {"aten::_scaled_dot_product_flash_attention",
-			heads + `,"Concrete Inputs":["","","","0.","True","False","0.125"]`, 4.0 * 2 * 8 * 5050 * 64, "fp16"},
-		"efficient attention": {"aten::_scaled_dot_product_efficient_attention",
-			heads + `,"Concrete Inputs":["","","","","False","0.","True",""]`, 4.0 * 2 * 8 * 5050 * 64, "fp16"},
+		"attention": {
+			"aten::_scaled_dot_product_flash_attention",
+			heads + `,"Concrete Inputs":["","","","0.","False","False","0.125"]`, 4.0 * 2 * 8 * 100 * 100 * 64, "fp16",
+		},
+		"causal attention": {
+			"aten::_scaled_dot_product_flash_attention",
+			heads + `,"Concrete Inputs":["","","","0.","True","False","0.125"]`, 4.0 * 2 * 8 * 5050 * 64, "fp16",
+		},
+		"efficient attention": {
+			"aten::_scaled_dot_product_efficient_attention",
+			heads + `,"Concrete Inputs":["","","","","False","0.","True",""]`, 4.0 * 2 * 8 * 5050 * 64, "fp16",
+		},
 		"causal or not": {"aten::_scaled_dot_product_flash_attention", heads, nil, nil},
-		"backward of attention": {"aten::_scaled_dot_product_flash_attention_backward",
+		"backward of attention": {
+			"aten::_scaled_dot_product_flash_attention_backward",
 			gradients + `,"Concrete Inputs":["","","","","","","","","100","100","0.","False","","","0.125"]`,
-			10.0 * 2 * 8 * 100 * 100 * 64, "fp16"},
-		"causal, not square": {"aten::_scaled_dot_product_flash_attention",
-			`"Input Dims":[[1,1,5,64],[1,1,9,64],[1,1,9,64]],"Concrete Inputs":["","","","0.","True"]`, nil, nil},
-		"chosen later": {"aten::scaled_dot_product_attention",
-			heads + `,"Concrete Inputs":["","","","","0.","False","",""]`, nil, nil},
+			10.0 * 2 * 8 * 100 * 100 * 64, "fp16",
+		},
+		"causal, not square": {
+			"aten::_scaled_dot_product_flash_attention",
+			`"Input Dims":[[1,1,5,64],[1,1,9,64],[1,1,9,64]],"Concrete Inputs":["","","","0.","True"]`, nil, nil,
+		},
+		"chosen later": {
+			"aten::scaled_dot_product_attention",
+			heads + `,"Concrete Inputs":["","","","","0.","False","",""]`, nil, nil,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, _ := convert(t, "["+operator(c.op, 1, 2, c.args)+"]", Options{Detail: DetailOperators})

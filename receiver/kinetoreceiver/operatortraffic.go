@@ -59,8 +59,10 @@ func init() {
 	} {
 		operators[name] = func(in *inputs) gpuspan.Work { return rowwise(in, rows.at, rows.ops, rows.passes) }
 	}
-	for name, at := range map[string]int{"_C::silu_and_mul": 1, "_C::gelu_and_mul": 1, "_C::gelu_tanh_and_mul": 1,
-		"aiter::silu_and_mul": 1, "aiter::gelu_and_mul": 1} {
+	for name, at := range map[string]int{
+		"_C::silu_and_mul": 1, "_C::gelu_and_mul": 1, "_C::gelu_tanh_and_mul": 1,
+		"aiter::silu_and_mul": 1, "aiter::gelu_and_mul": 1,
+	} {
 		operators[name] = func(in *inputs) gpuspan.Work { return gated(in, at) }
 	}
 	operators["aten::cat"] = concatenation
@@ -70,13 +72,17 @@ func init() {
 	operators["_C_cache_ops::reshape_and_cache"] = func(in *inputs) gpuspan.Work { return moved(in, 0, 1) }
 	operators["_C::rotary_embedding"] = func(in *inputs) gpuspan.Work { return moved(in, 1, 2) }
 
-	for _, name := range []string{"aiter::gemm_a8w8", "aiter::gemm_a8w8_CK", "aiter::gemm_a8w8_bpreshuffle",
-		"aiter::gemm_a8w8_blockscale", "aiter::gemm_a16w16"} {
+	for _, name := range []string{
+		"aiter::gemm_a8w8", "aiter::gemm_a8w8_CK", "aiter::gemm_a8w8_bpreshuffle",
+		"aiter::gemm_a8w8_blockscale", "aiter::gemm_a16w16",
+	} {
 		operators[name] = linear
 	}
 	operators["vllm::rocm_unquantized_gemm"] = func(in *inputs) gpuspan.Work { return linear(in) }
-	for name, causal := range map[string]int{"flash_attn::_flash_attn_forward": 5, "aiter::_flash_attn_forward": 5,
-		"aiter::mha_fwd": 5, "aiter::fmha_v3_fwd": 5} {
+	for name, causal := range map[string]int{
+		"flash_attn::_flash_attn_forward": 5, "aiter::_flash_attn_forward": 5,
+		"aiter::mha_fwd": 5, "aiter::fmha_v3_fwd": 5,
+	} {
 		operators[name] = func(in *inputs) gpuspan.Work { return flashAttention(in, 0, causal, false) }
 	}
 	operators["flash_attn::_flash_attn_backward"] = func(in *inputs) gpuspan.Work {
@@ -84,8 +90,10 @@ func init() {
 			true)
 	}
 	operators["aiter::_flash_attn_backward"] = func(in *inputs) gpuspan.Work { return flashAttention(in, 1, 11, true) }
-	for _, name := range []string{"vllm::inplace_fused_experts", "vllm::outplace_fused_experts", "aiter::fused_moe_",
-		"aiter::fused_moe"} {
+	for _, name := range []string{
+		"vllm::inplace_fused_experts", "vllm::outplace_fused_experts", "aiter::fused_moe_",
+		"aiter::fused_moe",
+	} {
 		operators[name] = experts
 	}
 }
@@ -246,8 +254,10 @@ func rowwise(in *inputs, at int, ops, passes float64) gpuspan.Work {
 	}
 	all := float64(n) * float64(w) * passes
 	written := int64(n) * w
-	return gpuspan.Work{Read: max(0, int64(all)-written), Written: min(written, int64(all)), FLOPs: ops * float64(n),
-		Precision: in.precision(at)}
+	return gpuspan.Work{
+		Read: max(0, int64(all)-written), Written: min(written, int64(all)), FLOPs: ops * float64(n),
+		Precision: in.precision(at),
+	}
 }
 
 // gated is act(x)·y of the two halves of the rows of input at: six operations for each element of the result.
@@ -322,8 +332,10 @@ func flashAttention(in *inputs, first, causal int, backward bool) gpuspan.Work {
 		return gpuspan.Work{}
 	}
 	q, k, v := t[0], t[1], t[2]
-	a := flops.AttentionShape{Batch: q[0], Heads: q[2], KVHeads: k[2], Queries: q[1], Keys: k[1], HeadDim: q[3],
-		ValueDim: v[3]}
+	a := flops.AttentionShape{
+		Batch: q[0], Heads: q[2], KVHeads: k[2], Queries: q[1], Keys: k[1], HeadDim: q[3],
+		ValueDim: v[3],
+	}
 	if masked {
 		a.Mask = flops.Causal // from the last key, as these do
 	}

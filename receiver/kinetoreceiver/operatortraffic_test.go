@@ -65,27 +65,41 @@ func TestTrafficOfOperators(t *testing.T) {
 		op, args     string
 		flops, bytes float64
 	}{
-		"broadcast": {"aten::add", `"Input type":["float","float","Scalar"],"Input Dims":[[64,128],[128],[]]`,
-			64 * 128, 4 * (64*128 + 128 + 64*128)},
+		"broadcast": {
+			"aten::add", `"Input type":["float","float","Scalar"],"Input Dims":[[64,128],[128],[]]`,
+			64 * 128, 4 * (64*128 + 128 + 64*128),
+		},
 		"widest type":  {"aten::mul", `"Input type":["c10::Half","float"],"Input Dims":[[10],[10]]`, 10, 20 + 40 + 40},
 		"in place":     {"aten::add_", `"Input type":["float","float"],"Input Dims":[[10],[10]]`, 10, 120},
 		"copy between": {"aten::copy_", `"Input type":["c10::Half","float","Scalar"],"Input Dims":[[10],[10],[]]`, 0, 60},
 		"fill":         {"aten::fill_", `"Input type":["float","Scalar"],"Input Dims":[[10],[]]`, 0, 40},
-		"rows": {"aten::sum",
-			`"Input type":["float"],"Input Dims":[[8,100]],"Concrete Inputs":["","[-1]","False",""]`, 8 * 99, 3200 + 32},
+		"rows": {
+			"aten::sum",
+			`"Input type":["float"],"Input Dims":[[8,100]],"Concrete Inputs":["","[-1]","False",""]`, 8 * 99, 3200 + 32,
+		},
 		"all":     {"aten::sum", `"Input type":["float"],"Input Dims":[[8,100]]`, 799, 3204},
 		"softmax": {"aten::_softmax", `"Input type":["float"],"Input Dims":[[8,100]]`, 4000, 6400},
-		"embedding": {"aten::embedding", `"Input type":["c10::Half","long int"],"Input Dims":[[50000,512],[2,7]]`, 0,
-			14*8 + 2*14*512*2},
-		"gated": {"_C::silu_and_mul", `"Input type":["c10::Half","c10::Half"],"Input Dims":[[4,100],[4,200]]`,
-			2400, 2 * (800 + 400)},
-		"norm of vLLM": {"_C::rms_norm",
-			`"Input type":["c10::Half","c10::Half","c10::Half"],"Input Dims":[[4,100],[4,100],[100]]`, 1600, 1600},
-		"cache": {"_C_cache_ops::reshape_and_cache_flash",
+		"embedding": {
+			"aten::embedding", `"Input type":["c10::Half","long int"],"Input Dims":[[50000,512],[2,7]]`, 0,
+			14*8 + 2*14*512*2,
+		},
+		"gated": {
+			"_C::silu_and_mul", `"Input type":["c10::Half","c10::Half"],"Input Dims":[[4,100],[4,200]]`,
+			2400, 2 * (800 + 400),
+		},
+		"norm of vLLM": {
+			"_C::rms_norm",
+			`"Input type":["c10::Half","c10::Half","c10::Half"],"Input Dims":[[4,100],[4,100],[100]]`, 1600, 1600,
+		},
+		"cache": {
+			"_C_cache_ops::reshape_and_cache_flash",
 			`"Input type":["c10::Half","c10::Half"],"Input Dims":[[4,8,64],[4,8,64],[99,16,8,64],[99,16,8,64],[4]]`, 0,
-			2 * 2 * 2 * 4 * 8 * 64},
-		"product of aiter": {"aiter::gemm_a8w8", `"Input type":["signed char","signed char"],"Input Dims":[[4,100],[30,100]]`,
-			2 * 4 * 100 * 30, 400 + 3000 + 120},
+			2 * 2 * 2 * 4 * 8 * 64,
+		},
+		"product of aiter": {
+			"aiter::gemm_a8w8", `"Input type":["signed char","signed char"],"Input Dims":[[4,100],[30,100]]`,
+			2 * 4 * 100 * 30, 400 + 3000 + 120,
+		},
 		"experts": { // 5 tokens with 2 of 8 experts each; three products of 16·32 for each pair
 			"vllm::inplace_fused_experts",
 			`"Input type":["c10::Half","c10::Half","c10::Half","float","int"],"Input Dims":[[5,16],[8,64,16],[8,16,32],[5,2],[5,2]]`,

@@ -79,7 +79,8 @@ type Stats struct {
 // BatchSpans, MemoryMiB, TempDir, Resource and Partial are for them. Devices are those that the spans state, in the
 // order of the file, the first 256 of each.
 func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats,
-	error) {
+	error,
+) {
 	f, err := os.Open(path)
 	if err != nil {
 		return Stats{}, fmt.Errorf("cannot open trace file: %w", err)
@@ -101,7 +102,8 @@ func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context
 }
 
 func readNamed(ctx context.Context, path string, r io.Reader, o Options,
-	emit func(context.Context, ptrace.Traces) error) (Stats, error) {
+	emit func(context.Context, ptrace.Traces) error,
+) (Stats, error) {
 	b := bufio.NewReaderSize(r, 1<<16)
 	if err := known(path, b); err != nil {
 		return Stats{}, err

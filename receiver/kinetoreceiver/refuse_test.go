@@ -47,14 +47,18 @@ func TestFilesThatAreNoTracesAreRefusedByName(t *testing.T) {
 		"cutafter.json":       {`{"traceEvents":[` + oneEvent, ErrTruncated, "after 1 events"},
 		"cutclose.json":       {`{"traceEvents":[` + oneEvent + "]", ErrTruncated, "the file ends"},
 		"nocolon.json":        {`{"traceEvents":[{"ph" "X"}]}`, ErrSyntax, "a colon is missing"},
-		"nocomma.json": {`{"traceEvents":[` + oneEvent + oneEvent + `]}`, ErrSyntax,
-			"a comma is missing between events"},
+		"nocomma.json": {
+			`{"traceEvents":[` + oneEvent + oneEvent + `]}`, ErrSyntax,
+			"a comma is missing between events",
+		},
 		"brackets.json":    {`{"traceEvents":[{"ph":"X","args":{"a":[1,2}}]}`, ErrSyntax, "brackets do not match"},
 		"cut.json.gz":      {whole[:len(whole)/2], ErrTruncated, "the compressed data ends early"},
 		"notail.json.gz":   {whole[:len(whole)-4], ErrTruncated, "the compressed data ends early"},
 		"checksum.json.gz": {whole[:len(whole)-5] + "\x00" + whole[len(whole)-4:], gzip.ErrChecksum, "broken gzip data"},
-		"run.nsys-rep": {"NVIDIA", ErrNotTrace,
-			"it is a report of Nsight Systems (nsys export --type sqlite run.nsys-rep)"},
+		"run.nsys-rep": {
+			"NVIDIA", ErrNotTrace,
+			"it is a report of Nsight Systems (nsys export --type sqlite run.nsys-rep)",
+		},
 		"host.xplane.pb":  {"\n\x10", ErrNotTrace, "it is an XPlane of JAX or TensorFlow"},
 		"utf16.json":      {"\xff\xfe{\x00", ErrNotTrace, "it is text in UTF-16 (iconv -f UTF-16 -t UTF-8 utf16.json)"},
 		"a.sqlite":        {"SQLite format 3\x00", ErrNotTrace, "it is an SQLite database"},
@@ -87,8 +91,11 @@ func TestWhatCanBeReadIsRead(t *testing.T) {
 		skipped map[string]int64
 		fault   string
 	}{
-		"other elements": {"[null," + oneEvent + `,1,"x",[{}],` + second + "]", 2,
-			map[string]int64{"event that is no object": 4}, ""},
+		"other elements": {
+			"[null," + oneEvent + `,1,"x",[{}],` + second + "]", 2,
+			map[string]int64{"event that is no object": 4},
+			"",
+		},
 		"a second trace":  {"[" + oneEvent + "][" + second + "]", 1, nil, "what follows the end of the trace at byte "},
 		"a second object": {`{"traceEvents":[` + oneEvent + "]}\n{}", 1, nil, "what follows the end of the trace at byte "},
 		"byte order mark": {"\xef\xbb\xbf[" + oneEvent + "]", 1, nil, ""},
@@ -104,8 +111,10 @@ func TestWhatCanBeReadIsRead(t *testing.T) {
 		},
 		"no number in arguments": {"[" + strings.Replace(oneEvent, `"device":0`,
 			`"device":NaN,"blocks per SM":Infinity,"bandwidth":inf`, 1) + "]", 1, nil, ""},
-		"keys twice": {"[" + strings.Replace(oneEvent, `"ts":1000`, `"ts":"x","ts":1000,"args":{}`, 1) + "]", 1,
-			nil, ""},
+		"keys twice": {
+			"[" + strings.Replace(oneEvent, `"ts":1000`, `"ts":"x","ts":1000,"args":{}`, 1) + "]", 1,
+			nil, "",
+		},
 		"not UTF-8":  {"[" + strings.Replace(oneEvent, `"k"`, "\"k\xff\xc3\"", 1) + "]", 1, nil, ""},
 		"not UTF-16": {"[" + strings.Replace(oneEvent, `"k"`, `"k\ud800x\u00zz"`, 1) + "]", 1, nil, ""},
 		"zero byte":  {"[" + strings.Replace(oneEvent, `"k"`, "\"k\x00\t\"", 1) + "]", 1, nil, ""},

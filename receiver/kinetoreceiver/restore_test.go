@@ -79,12 +79,16 @@ func TestWhatIsBrokenInARestoredFileIsCounted(t *testing.T) {
 
 // The end of a file that was cut off says what the resources are; what was read comes without them.
 func TestTheBeginningOfARestoredFile(t *testing.T) {
-	b, st := convert(t, restoredHead+slice(goodIDs)+`,{"ph":`, Options{Partial: true,
-		Resource: map[string]string{"service.name": "s"}})
+	b, st := convert(t, restoredHead+slice(goodIDs)+`,{"ph":`, Options{
+		Partial:  true,
+		Resource: map[string]string{"service.name": "s"},
+	})
 	assert.EqualValues(t, 1, st.Restored)
 	assert.Len(t, st.Faults, 1)
-	assert.Equal(t, map[string]any{"service.name": "s",
-		"gpu.trace.partial": "truncated: the file ends at byte 282, after 1 events"},
+	assert.Equal(t, map[string]any{
+		"service.name":      "s",
+		"gpu.trace.partial": "truncated: the file ends at byte 282, after 1 events",
+	},
 		b[0].ResourceSpans().At(0).Resource().Attributes().AsRaw())
 }
 

@@ -62,7 +62,8 @@ func (r *restorer) faults() []string {
 // emit hands the spans on, in the order of the file. Resource attributes of the configuration win over those of the
 // file. Where only the beginning of the file could be read, partial says why.
 func (r *restorer) emit(ctx context.Context, configured map[string]string, partial string,
-	emit func(context.Context, ptrace.Traces) error) error {
+	emit func(context.Context, ptrace.Traces) error,
+) error {
 	if err := r.flush(); err != nil {
 		return err
 	}

@@ -47,8 +47,10 @@ func TestFilesOfRocprofv3(t *testing.T) {
 	} {
 		assert.Equal(t, want, a[key], key)
 	}
-	assert.Equal(t, map[string]any{"gpu.device.ordinal": int64(1), "hw.model": "AMD Instinct MI300X",
-		"gpu.timing.source": "roctracer"}, scopeOf(t, batches, "gemm"))
+	assert.Equal(t, map[string]any{
+		"gpu.device.ordinal": int64(1), "hw.model": "AMD Instinct MI300X",
+		"gpu.timing.source": "roctracer",
+	}, scopeOf(t, batches, "gemm"))
 	assert.Equal(t, find(t, batches, "hipLaunchKernel").SpanID(), k.ParentSpanID())
 	assert.Equal(t, find(t, batches, "forward").SpanID(), find(t, batches, "hipLaunchKernel").ParentSpanID())
 	c := find(t, batches, "Memcpy HtoD").Attributes().AsRaw()

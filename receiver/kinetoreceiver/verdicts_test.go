@@ -339,8 +339,10 @@ func TestStepsFindTheCauseOfTheirOwnIdleTime(t *testing.T) {
 		390)+","+gpu(1, 500, 510, 900, 7, "a", "")+
 		","+host("user_annotation", "ProfilerStep#5", 1000, 1000)+","+host("user_annotation", "decode", 1100, 590)+","+gpu(2,
 		1700, 1710, 1990, 7, "a", "")+"]", Options{})
-	for name, want := range map[string]string{"ProfilerStep#4": "the host was in parse",
-		"ProfilerStep#5": "the host was in decode"} {
+	for name, want := range map[string]string{
+		"ProfilerStep#4": "the host was in parse",
+		"ProfilerStep#5": "the host was in decode",
+	} {
 		events := find(t, b, name).Events()
 		require.Positive(t, events.Len(), name)
 		a := events.At(0).Attributes().AsRaw()

@@ -205,8 +205,10 @@ func TestColumnsThatAreMissingAreAbsent(t *testing.T) {
 		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (-5, 10), (NULL, 3), (9, 3)")
 	spans, _, st := convert(t, path, Options{Detail: DetailKernels})
 	a := spans["kernel"].Attributes().AsRaw()
-	for _, key := range []string{"gpu.kernel.grid", "gpu.kernel.registers", "gpu.correlation.id", "hw.model",
-		"gpu.launch.delay", "gpu.start.delay"} {
+	for _, key := range []string{
+		"gpu.kernel.grid", "gpu.kernel.registers", "gpu.correlation.id", "hw.model",
+		"gpu.launch.delay", "gpu.start.delay",
+	} {
 		assert.NotContains(t, a, key)
 	}
 	assert.Equal(t, 1.5e-8, a["gpu.duration"])

@@ -20,14 +20,20 @@ import (
 
 // schema are the tables that are read, with their columns.
 var schema = map[string][]string{
-	tableKernel: {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "graphNodeId", "demangledName",
-		"shortName", "gridX", "blockX", "registersPerThread", "graphId"},
-	tableCopy: {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes", "copyKind", "srcKind",
-		"dstKind"},
+	tableKernel: {
+		"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "graphNodeId", "demangledName",
+		"shortName", "gridX", "blockX", "registersPerThread", "graphId",
+	},
+	tableCopy: {
+		"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes", "copyKind", "srcKind",
+		"dstKind",
+	},
 	tableMemset:  {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes"},
 	tableRuntime: {"start", "end", "globalTid", "correlationId", "nameId"},
-	tableNVTX: {"start", "end", "eventType", "text", "textId", "globalTid", "domainId", "int64Value", "doubleValue",
-		"jsonText", "jsonTextId"},
+	tableNVTX: {
+		"start", "end", "eventType", "text", "textId", "globalTid", "domainId", "int64Value", "doubleValue",
+		"jsonText", "jsonTextId",
+	},
 	tableStrings:  {"id", "value"},
 	tableSession:  {"utcEpochNs"},
 	tableGPU:      {"id", "name", "uuid", "cuDevice"},

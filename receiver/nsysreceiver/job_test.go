@@ -32,15 +32,19 @@ func TestRankAndJob(t *testing.T) {
 				 ('PROCESS_0:ENVIRONMENT_VARIABLE', 'WORLD_SIZE="8"'), ('PROCESS_0:ENVIRONMENT_VARIABLE', 'TORCHELASTIC_RUN_ID="run"')`,
 				"INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES (0, 'Local (CLI)', 'Hostname', 0, 'node-1')", kernel1,
 			},
-			want: map[string]any{"gpu.job.rank": int64(3), "gpu.job.local_rank": int64(1), "gpu.job.world_size": int64(8),
-				"gpu.job.id": "run", "host.name": "node-1"},
+			want: map[string]any{
+				"gpu.job.rank": int64(3), "gpu.job.local_rank": int64(1), "gpu.job.world_size": int64(8),
+				"gpu.job.id": "run", "host.name": "node-1",
+			},
 		},
 		"of the profiler": {
 			rows: []string{"INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES (0, 'Local (CLI)', 'DeviceEnvironment', 610, 'SHELL=/bin/sh;SLURM_PROCID=5;SLURM_NTASKS=16;SLURM_JOB_ID=77')", kernel1},
 			want: map[string]any{"gpu.job.rank": int64(5), "gpu.job.world_size": int64(16), "gpu.job.id": "77"},
 		},
-		"of the name": {rows: []string{kernel1}, file: "llama.rank-12.sqlite",
-			want: map[string]any{"gpu.job.rank": int64(12)}},
+		"of the name": {
+			rows: []string{kernel1}, file: "llama.rank-12.sqlite",
+			want: map[string]any{"gpu.job.rank": int64(12)},
+		},
 		"no rank in a name": {rows: []string{kernel1}, file: "frank3.sqlite", want: map[string]any{}},
 		"several processes": {
 			rows: []string{`INSERT INTO META_DATA_CAPTURE VALUES ('PROCESS_0:ENVIRONMENT_VARIABLE', 'SLURM_PROCID="1"'), ('PROCESS_0:ENVIRONMENT_VARIABLE', 'SLURM_JOB_ID="77"')`, kernel1, kernel2},

@@ -124,8 +124,10 @@ func (c *collect) ranges(ctx context.Context) error {
 
 // nvtxNames reads the rows that name domains and categories, and the marks that say which trace a span is of.
 func (c *collect) nvtxNames(ctx context.Context, n *nvtx) error {
-	return c.db.each(ctx, tableNVTX, []string{"eventType", "text", "textId", "domainId", "globalTid", "category",
-		"uint64Value"}, func(r []any) error {
+	return c.db.each(ctx, tableNVTX, []string{
+		"eventType", "text", "textId", "domainId", "globalTid", "category",
+		"uint64Value",
+	}, func(r []any) error {
 		kind := or(r[0], 0)
 		if kind != nvtxDomainCreate && kind != nvtxCategory && kind != nvtxMark {
 			return nil

@@ -54,7 +54,8 @@ type Stats struct {
 // is emitted before the whole file was read, so that a file that is refused (ErrNotExport; the error names it) leaves
 // nothing behind. An error of emit ends reading and is returned.
 func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats,
-	error) {
+	error,
+) {
 	st, err := read(ctx, path, o, emit)
 	if err != nil {
 		return st, fmt.Errorf("cannot read Nsight Systems export %q: %w", path, err)

@@ -44,11 +44,15 @@ func spans(t testing.TB, service, device string, rank int, list ...span) ptrace.
 	t.Helper()
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
-	require.NoError(t, rs.Resource().Attributes().FromRaw(map[string]any{"service.name": service, "gpu.job.rank": rank,
-		"gpu.job.world_size": 2}))
+	require.NoError(t, rs.Resource().Attributes().FromRaw(map[string]any{
+		"service.name": service, "gpu.job.rank": rank,
+		"gpu.job.world_size": 2,
+	}))
 	ss := rs.ScopeSpans().AppendEmpty()
-	require.NoError(t, ss.Scope().Attributes().FromRaw(map[string]any{"hw.id": device, "hw.name": device,
-		"hw.model": "NVIDIA H100 80GB HBM3", "gpu.timing.source": "cuda_event"}))
+	require.NoError(t, ss.Scope().Attributes().FromRaw(map[string]any{
+		"hw.id": device, "hw.name": device,
+		"hw.model": "NVIDIA H100 80GB HBM3", "gpu.timing.source": "cuda_event",
+	}))
 	for i, s := range list {
 		out := ss.Spans().AppendEmpty()
 		out.SetName(s.name)
@@ -87,19 +91,27 @@ func stopped() (*page.Model, time.Time) {
 // busy is a model with a minute of a training job on two ranks and of a service with two requests.
 func busy(t testing.TB) *page.Model {
 	m, now := stopped()
-	gemm := map[string]any{"gpu.flop.count": 4e9, "gpu.flop.precision": "bf16", "gpu.io.size": 1_000_000,
-		"gpu.roofline.bound": "compute", "gpu.roofline.utilization": 0.5, "gpu.energy": 2.0}
-	norm := map[string]any{"gpu.flop.count": 1e6, "gpu.flop.precision": "bf16", "gpu.io.size": 50_000_000,
-		"gpu.roofline.bound": "memory", "gpu.roofline.utilization": 0.25, "gpu.energy": 1.0}
+	gemm := map[string]any{
+		"gpu.flop.count": 4e9, "gpu.flop.precision": "bf16", "gpu.io.size": 1_000_000,
+		"gpu.roofline.bound": "compute", "gpu.roofline.utilization": 0.5, "gpu.energy": 2.0,
+	}
+	norm := map[string]any{
+		"gpu.flop.count": 1e6, "gpu.flop.precision": "bf16", "gpu.io.size": 50_000_000,
+		"gpu.roofline.bound": "memory", "gpu.roofline.utilization": 0.25, "gpu.energy": 1.0,
+	}
 	for rank, device := range []string{"GPU-0", "GPU-1"} {
 		for i := range 50 {
 			at := now.Add(-time.Duration(i+2) * time.Second)
 			list := []span{
 				{"gemm", "section", at, 300 * time.Millisecond, 1, gemm},
 				{"layer_norm", "section", at.Add(300 * time.Millisecond), 100 * time.Millisecond, 2, norm},
-				{"train", "step", at, time.Duration(800+100*rank) * time.Millisecond, 3,
-					map[string]any{"gpu.step.index": 100 - i, "gpu.step.phase.duration.forward": 0.3,
-						"gpu.step.phase.duration.backward": 0.4, "gpu.energy": 300.0}},
+				{
+					"train", "step", at, time.Duration(800+100*rank) * time.Millisecond, 3,
+					map[string]any{
+						"gpu.step.index": 100 - i, "gpu.step.phase.duration.forward": 0.3,
+						"gpu.step.phase.duration.backward": 0.4, "gpu.energy": 300.0,
+					},
+				},
 			}
 			m.Traces(spans(t, "training", device, rank, list...))
 			m.Metrics(gauge("hw.gpu.utilization", device, 0.6, at))
@@ -107,15 +119,25 @@ func busy(t testing.TB) *page.Model {
 		}
 	}
 	m.Traces(spans(t, "chat", "GPU-0", -1,
-		span{"prefill", "share", now.Add(-3 * time.Second), time.Second, 7,
-			map[string]any{"gpu.request.duration": 0.2, "gpu.energy": 30.0, "gpu.operation.items": 100,
-				"gpu.operation.item.type": "token"}},
-		span{"decode", "share", now.Add(-3 * time.Second), time.Second, 7,
-			map[string]any{"gpu.request.duration": 0.4, "gpu.energy": 12.5}},
-		span{"queue", "", now.Add(-3 * time.Second), 21 * time.Millisecond, 7,
-			map[string]any{"gpu.request.queue.duration": 0.021}},
-		span{"decode", "share", now.Add(-3 * time.Second), time.Second, 8,
-			map[string]any{"gpu.request.duration": 0.1, "gpu.energy": 7.0}}))
+		span{
+			"prefill", "share", now.Add(-3 * time.Second), time.Second, 7,
+			map[string]any{
+				"gpu.request.duration": 0.2, "gpu.energy": 30.0, "gpu.operation.items": 100,
+				"gpu.operation.item.type": "token",
+			},
+		},
+		span{
+			"decode", "share", now.Add(-3 * time.Second), time.Second, 7,
+			map[string]any{"gpu.request.duration": 0.4, "gpu.energy": 12.5},
+		},
+		span{
+			"queue", "", now.Add(-3 * time.Second), 21 * time.Millisecond, 7,
+			map[string]any{"gpu.request.queue.duration": 0.021},
+		},
+		span{
+			"decode", "share", now.Add(-3 * time.Second), time.Second, 8,
+			map[string]any{"gpu.request.duration": 0.1, "gpu.energy": 7.0},
+		}))
 	return m
 }
 
@@ -157,8 +179,10 @@ func TestTheLivePageShowsWhatWasSent(t *testing.T) {
 
 	// What is under the pointer is said, with units.
 	said := lines(b.tip(b.middle("#operations circle", 0)))
-	assert.Equal(t, []string{"gemm", "training", "GPU time 30 s", "13.3 GFLOP/s at 4,000 FLOPs per byte", "3.33 MB/s",
-		"50 % of the roof", "bound by compute"}, said)
+	assert.Equal(t, []string{
+		"gemm", "training", "GPU time 30 s", "13.3 GFLOP/s at 4,000 FLOPs per byte", "3.33 MB/s",
+		"50 % of the roof", "bound by compute",
+	}, said)
 	said = lines(b.tip(b.middle("#steps .column", 20)))
 	assert.Regexp(t, `^train \d+, rank [01]: [89]00 ms$`, said[0])
 	assert.Contains(t, said, "forward 300 ms")
@@ -174,8 +198,10 @@ func TestTheLivePageShowsWhatWasSent(t *testing.T) {
 		eval[string](b, `document.querySelector("#requests a").href`))
 
 	// What comes is shown by itself.
-	m.Traces(spans(t, "training", "GPU-0", 0, span{"brand_new", "section",
-		time.UnixMilli(eval[int64](b, "state.now") - 1000), time.Millisecond, 9, nil}))
+	m.Traces(spans(t, "training", "GPU-0", 0, span{
+		"brand_new", "section",
+		time.UnixMilli(eval[int64](b, "state.now") - 1000), time.Millisecond, 9, nil,
+	}))
 	b.until(`document.querySelector("#operations").textContent.includes("brand_new")`)
 }
 
@@ -236,8 +262,10 @@ func TestThePageIsWorkedByKeyboardOnly(t *testing.T) {
 			break
 		}
 	}
-	for _, want := range []string{"control 5 min", "control pause", "strip GPU-0", "point training\ngemm\nsection",
-		"operations count", "a step", "requests J"} {
+	for _, want := range []string{
+		"control 5 min", "control pause", "strip GPU-0", "point training\ngemm\nsection",
+		"operations count", "a step", "requests J",
+	} {
 		assert.True(t, reached[want], "%s is not reached by Tab: %v", want, reached)
 	}
 	b.run(`document.querySelector("[data-key='control 5 min']").focus()`)
@@ -265,12 +293,18 @@ func hostileModel(t testing.TB) *page.Model {
 	for i, name := range hostile {
 		at := now.Add(-time.Duration(i+2) * time.Second)
 		m.Traces(spans(t, name, name, i,
-			span{name, "section", at, time.Millisecond, byte(i), map[string]any{"gpu.flop.count": 1e9,
-				"gpu.flop.precision": name, "gpu.io.size": 1000, "gpu.roofline.bound": name, "gpu.operation.category": name}},
-			span{name, "step", at, 900 * time.Millisecond, byte(i), map[string]any{"gpu.step.index": 1,
-				"gpu.step.phase.duration." + name: 0.5}},
-			span{name, "share", at, time.Millisecond, byte(100 + i), map[string]any{"gpu.operation.item.type": name,
-				"gpu.operation.items": 4, "gpu.energy": 1.0, "gpu.request.duration": 0.1}}))
+			span{name, "section", at, time.Millisecond, byte(i), map[string]any{
+				"gpu.flop.count":     1e9,
+				"gpu.flop.precision": name, "gpu.io.size": 1000, "gpu.roofline.bound": name, "gpu.operation.category": name,
+			}},
+			span{name, "step", at, 900 * time.Millisecond, byte(i), map[string]any{
+				"gpu.step.index":                  1,
+				"gpu.step.phase.duration." + name: 0.5,
+			}},
+			span{name, "share", at, time.Millisecond, byte(100 + i), map[string]any{
+				"gpu.operation.item.type": name,
+				"gpu.operation.items":     4, "gpu.energy": 1.0, "gpu.request.duration": 0.1,
+			}}))
 		m.Metrics(gauge("hw.power", name, 100, at))
 	}
 	return m
@@ -302,8 +336,10 @@ func TestThePageFitsANarrowWindowAndTheDark(t *testing.T) {
 		b.fits()
 		assert.Equal(t, scheme == "dark",
 			eval[bool](b, `Number(getComputedStyle(document.body).backgroundColor.match(/\d+/)[0]) < 128`))
-		for _, selector := range []string{"h2", "td", "#summary", ".hint", ".legend", "button[aria-pressed=true]",
-			"button.plain", "th button"} {
+		for _, selector := range []string{
+			"h2", "td", "#summary", ".hint", ".legend", "button[aria-pressed=true]",
+			"button.plain", "th button",
+		} {
 			assert.GreaterOrEqual(t, b.contrast(selector), 4.5, "%s, %s", scheme, selector)
 		}
 		for _, section := range []string{"devices", "steps", "operations"} {
@@ -321,11 +357,14 @@ func TestManyDevicesAndOperations(t *testing.T) {
 	for d := range 64 {
 		list := make([]span, 1600)
 		for i := range list {
-			list[i] = span{fmt.Sprint("operation ", (d*157+i)%10_000), "section",
-				now.Add(-time.Duration(i*9) * time.Millisecond), time.Millisecond, byte(i), map[string]any{
+			list[i] = span{
+				fmt.Sprint("operation ", (d*157+i)%10_000), "section",
+				now.Add(-time.Duration(i*9) * time.Millisecond), time.Millisecond, byte(i),
+				map[string]any{
 					"gpu.flop.count": float64(1+i) * 1e7, "gpu.flop.precision": "bf16", "gpu.io.size": 1000 * (i + 1),
 					"gpu.roofline.bound": "memory",
-				}}
+				},
+			}
 		}
 		batches = append(batches, spans(t, "svc", fmt.Sprintf("GPU-%02d", d), d, list...))
 	}

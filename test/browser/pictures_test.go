@@ -50,8 +50,10 @@ func (b *tab) picture(name, from, to string) {
 	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		beyond := true
 		r, err := cdp.Call(ctx, t, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{
-			Clip: &cdppage.Viewport{X: box[0], Y: box[1], Width: box[2] - box[0], Height: box[3] - box[1],
-				Scale: 1},
+			Clip: &cdppage.Viewport{
+				X: box[0], Y: box[1], Width: box[2] - box[0], Height: box[3] - box[1],
+				Scale: 1,
+			},
 			CaptureBeyondViewport: &beyond,
 		})
 		shot = string(r.Data)

@@ -145,8 +145,10 @@ func TestHostileNamesInAReport(t *testing.T) {
 			Name: name, Shapes: name, Kernel: name, Time: time.Millisecond, Kernels: 1,
 			Rate: verdict.Rate{FLOPs: 1e6, Bytes: 1e5, FLOPRate: 1e9, ByteRate: 1e8, Precision: name, Bound: name},
 		})
-		found = append(found, verdict.Verdict{Kind: name, Subject: name, Chain: []string{name, name}, Evidence: name,
-			Remedy: name})
+		found = append(found, verdict.Verdict{
+			Kind: name, Subject: name, Chain: []string{name, name}, Evidence: name,
+			Remedy: name,
+		})
 		book.Spans(name, spans(t, name, name, i, span{name, "section", start, time.Millisecond, 1, nil}))
 	}
 	for i, name := range hostile {
@@ -159,8 +161,10 @@ func TestHostileNamesInAReport(t *testing.T) {
 		}}, []string{name})
 	}
 	s := book.State([]string{hostile[0], hostile[1]})
-	s.Comparison = &page.Comparison{Comparison: verdict.Comparison{Parts: []verdict.Change{{Name: hostile[1], Before: 1}},
-		Kernels: []verdict.Change{{Name: hostile[0], After: 1}}}, Names: [2]string{hostile[0], hostile[2]}}
+	s.Comparison = &page.Comparison{Comparison: verdict.Comparison{
+		Parts:   []verdict.Change{{Name: hostile[1], Before: 1}},
+		Kernels: []verdict.Change{{Name: hostile[0], After: 1}},
+	}, Names: [2]string{hostile[0], hostile[2]}}
 	b := open(t, write(t, s), 1200, 900)
 	assert.Contains(t, b.text("#findings"), hostile[1])
 	assert.Contains(t, b.text("#profileRanks"), hostile[0])
@@ -193,8 +197,11 @@ func TestAReportOf100000Points(t *testing.T) {
 	for d := range 64 {
 		list := make([]span, 1600)
 		for i := range list {
-			list[i] = span{fmt.Sprint("kernel ", i%700), "section", start.Add(time.Duration(i*997+d) * time.Microsecond),
-				900 * time.Microsecond, 1, map[string]any{"gpu.stream.id": d % 8, "gpu.device.ordinal": d / 8}}
+			list[i] = span{
+				fmt.Sprint("kernel ", i%700), "section", start.Add(time.Duration(i*997+d) * time.Microsecond),
+				900 * time.Microsecond, 1,
+				map[string]any{"gpu.stream.id": d % 8, "gpu.device.ordinal": d / 8},
+			}
 		}
 		book.Spans("many", spans(t, "svc", "", -1, list...))
 	}

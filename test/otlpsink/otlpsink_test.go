@@ -114,8 +114,10 @@ func (c *counter) NewSpanID(context.Context, trace.TraceID) (s trace.SpanID) {
 	return s
 }
 
-var who = []attribute.KeyValue{attribute.String("service.name", "inference"), attribute.Int("process.pid", 4711),
-	attribute.StringSlice("tags", []string{"a", "b"})}
+var who = []attribute.KeyValue{
+	attribute.String("service.name", "inference"), attribute.Int("process.pid", 4711),
+	attribute.StringSlice("tags", []string{"a", "b"}),
+}
 
 // program is everything that a section can say.
 func program(t *testing.T, c *client, sink bool) {
@@ -146,8 +148,10 @@ func program(t *testing.T, c *client, sink bool) {
 	s, host := p.Stream(uintptr(handle), "main"), p.Stream(uintptr(gpu.Stream(0)), "host", gpuspan.Sync(settings.SyncNone))
 	state, err := trace.ParseTraceState("vendor=x")
 	require.NoError(t, err)
-	sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{9}, SpanID: trace.SpanID{8},
-		TraceFlags: trace.FlagsSampled, TraceState: state})
+	sc := trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{9}, SpanID: trace.SpanID{8},
+		TraceFlags: trace.FlagsSampled, TraceState: state,
+	})
 	remote := trace.ContextWithRemoteSpanContext(ctx, sc)
 	local := trace.ContextWithSpanContext(ctx, sc.WithSpanID(trace.SpanID{7}))
 	not := trace.ContextWithSpanContext(ctx, sc.WithTraceFlags(0))

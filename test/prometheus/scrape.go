@@ -35,8 +35,10 @@ func newScraper(db *tsdb.DB, cfg *config.Config, log *slog.Logger) (*scraper, er
 	if err != nil {
 		return nil, err
 	}
-	return &scraper{manager: m, config: cfg, sets: make(chan map[string][]*targetgroup.Group),
-		targets: map[string][]*targetgroup.Group{}}, nil
+	return &scraper{
+		manager: m, config: cfg, sets: make(chan map[string][]*targetgroup.Group),
+		targets: map[string][]*targetgroup.Group{},
+	}, nil
 }
 
 // run ends after stop.

@@ -63,8 +63,10 @@ func (s *sim) Stream() uintptr          { return uintptr(s.stream) }
 
 func (s *sim) Stated() []report.Device {
 	spec := simgpu.DefaultSpec()
-	p := report.Peaks{Memory: spec.MemoryBandwidth, PCIe: spec.PCIeBandwidth, FLOPs: map[string]float64{},
-		Source: "config"}
+	p := report.Peaks{
+		Memory: spec.MemoryBandwidth, PCIe: spec.PCIeBandwidth, FLOPs: map[string]float64{},
+		Source: "config",
+	}
 	for precision, rate := range spec.FLOPRate {
 		p.FLOPs[precision.String()] = rate
 	}

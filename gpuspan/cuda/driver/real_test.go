@@ -40,6 +40,8 @@ func TestTheVendorsLibraryHasEveryFunction(t *testing.T) {
 	}
 	var e *Error
 	require.True(t, errors.As(err, &e), err)
-	require.Equal(t, Error{Call: "cuInit", Code: 100, Name: "CUDA_ERROR_NO_DEVICE",
-		Text: "no CUDA-capable device is detected"}, *e)
+	require.Equal(t, Error{
+		Call: "cuInit", Code: 100, Name: "CUDA_ERROR_NO_DEVICE",
+		Text: "no CUDA-capable device is detected",
+	}, *e)
 }

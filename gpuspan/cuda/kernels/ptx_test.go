@@ -41,8 +41,10 @@ func parsePTX(t *testing.T, text string) map[string]*ptxKernel {
 	text = regexp.MustCompile(`//[^\n]*`).ReplaceAllString(text, "")
 	kernels := map[string]*ptxKernel{}
 	for _, m := range entryPattern.FindAllStringSubmatch(text, -1) {
-		k := &ptxKernel{sizes: map[string]int{}, regs: map[string]bool{}, shared: map[string]uint64{},
-			labels: map[string]int{}}
+		k := &ptxKernel{
+			sizes: map[string]int{}, regs: map[string]bool{}, shared: map[string]uint64{},
+			labels: map[string]int{},
+		}
 		for p := range strings.SplitSeq(m[2], ",") {
 			f := strings.Fields(p)
 			require.Len(t, f, 3, p)

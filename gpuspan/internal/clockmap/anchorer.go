@@ -59,9 +59,12 @@ type mark[E ~uintptr] struct {
 
 // NewAnchorer makes the stream and the events that anchors of a device need. It fails with the driver's status.
 func NewAnchorer[E, S ~uintptr, T ~int32, C RecordCall](dev Device[E, S, T, C], device int,
-	opts Options) (*Anchorer[E, S, T, C], T) {
-	a := &Anchorer[E, S, T, C]{dev: dev, device: device, m: New(opts), clock: newHostClock(dev.Now), call: new(C),
-		rest: time.Sleep}
+	opts Options,
+) (*Anchorer[E, S, T, C], T) {
+	a := &Anchorer[E, S, T, C]{
+		dev: dev, device: device, m: New(opts), clock: newHostClock(dev.Now), call: new(C),
+		rest: time.Sleep,
+	}
 	if st := a.open(); st != statusOK {
 		return nil, st
 	}

@@ -225,17 +225,20 @@ func TestLostEventsAreReplaced(t *testing.T) {
 
 // place reads and places a section at once, without an anchor after it.
 func place(a *Anchorer[event, stream, status, call], start, end event) (at, last int64, duration float64, half int64,
-	ok bool) {
+	ok bool,
+) {
 	return placeBetween(a, start, end, 0, 0)
 }
 
 func placeWithin(a *Anchorer[event, stream, status, call], start, end event, submitted, seen time.Time) (at, last int64,
-	duration float64, half int64, ok bool) {
+	duration float64, half int64, ok bool,
+) {
 	return placeBetween(a, start, end, a.Axis(submitted), a.Axis(seen))
 }
 
 func placeBetween(a *Anchorer[event, stream, status, call], start, end event, submitted, seen int64) (at, last int64,
-	duration float64, half int64, ok bool) {
+	duration float64, half int64, ok bool,
+) {
 	s, ok := a.Read(start, end, submitted, seen)
 	if !ok {
 		return 0, 0, 0, 0, false

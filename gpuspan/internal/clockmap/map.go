@@ -81,8 +81,10 @@ func (m *Map) Add(a Anchor) {
 	if len(m.anchors) == 0 {
 		m.origin = a.Before
 	}
-	p := point{gpu: a.GPU, before: float64(a.Before - m.origin), after: float64(a.After - m.origin), slow: math.Inf(-1),
-		fast: math.Inf(1)}
+	p := point{
+		gpu: a.GPU, before: float64(a.Before - m.origin), after: float64(a.After - m.origin), slow: math.Inf(-1),
+		fast: math.Inf(1),
+	}
 	if n := len(m.anchors); math.IsNaN(a.GPU) || math.IsInf(a.GPU, 0) || a.After < a.Before ||
 		n > 0 && (p.gpu <= m.anchors[n-1].gpu || p.after < m.anchors[n-1].before) {
 		m.anomalies.Add(1)

@@ -97,8 +97,10 @@ func (a *Anchorer[E, S, T, C]) Place(st *Stamps) Placement {
 	axis := m.origin + int64(at)
 	host := a.clock.wall(axis)
 	half := max(s.start.error(at), s.end.error(at+duration))
-	return Placement{Start: host, End: host + int64(math.Round(duration)), Axis: axis, Duration: duration,
-		HalfWidth: int64(math.Ceil(half))}
+	return Placement{
+		Start: host, End: host + int64(math.Round(duration)), Axis: axis, Duration: duration,
+		HalfWidth: int64(math.Ceil(half)),
+	}
 }
 
 // length is the GPU time between two events and the rounding of the later one's place. Beyond two seconds the float's

@@ -35,13 +35,15 @@ func (r *result) quantile(v []float64, q float64) float64 {
 // simulate runs d of a busy application: every second some sections, which are read back up to 30 ms after their end
 // and placed at the next anchor.
 func simulate(t testing.TB, p *physics, d time.Duration, opts Options,
-	check func(host, err, half float64) bool) result {
+	check func(host, err, half float64) bool,
+) result {
 	return simulateMany(t, p, d, opts, 3, check)
 }
 
 // simulateMany has that many sections in a row.
 func simulateMany(t testing.TB, p *physics, d time.Duration, opts Options, inRow int,
-	check func(host, err, half float64) bool) result {
+	check func(host, err, half float64) bool,
+) result {
 	a, st := NewAnchorer[event, stream, status, call](p, 0, opts)
 	require.Zero(t, st)
 	defer a.Close()
@@ -133,24 +135,38 @@ var clockCases = []clockCase{
 	{name: "25 ppm", ppm: 25, walk: 1, p50: 1.2, p99: 2},
 	{name: "100 ppm", ppm: 100, walk: 1, p50: 1.2, p99: 2},
 	{name: "minus 100 ppm", ppm: -100, walk: 1, p50: 1.2, p99: 2},
-	{name: "100 ppm, tick 32 ns", ppm: 100, walk: 1, opts: Options{Tick: 32}, set: func(p *physics) { p.tick = 32 },
-		p50: 1.2, p99: 2},
-	{name: "25 ppm, tick 1 µs", ppm: 25, walk: 1, opts: Options{Tick: 1000}, set: func(p *physics) { p.tick = 1000 },
-		p50: 1.4, p99: 2.5},
-	{name: "elapsed refuses the wrong order", ppm: 25, walk: 1, set: func(p *physics) { p.oneWay = true }, p50: 1.2,
-		p99: 2},
+	{
+		name: "100 ppm, tick 32 ns", ppm: 100, walk: 1, opts: Options{Tick: 32}, set: func(p *physics) { p.tick = 32 },
+		p50: 1.2, p99: 2,
+	},
+	{
+		name: "25 ppm, tick 1 µs", ppm: 25, walk: 1, opts: Options{Tick: 1000}, set: func(p *physics) { p.tick = 1000 },
+		p50: 1.4, p99: 2.5,
+	},
+	{
+		name: "elapsed refuses the wrong order", ppm: 25, walk: 1, set: func(p *physics) { p.oneWay = true }, p50: 1.2,
+		p99: 2,
+	},
 	{name: "some sections of seconds", ppm: 100, walk: 1, set: func(p *physics) { p.long = 0.1 }, p50: 1.2, p99: 2},
 	{name: "30 % of bursts delayed", ppm: 25, walk: 1, set: func(p *physics) { p.delayed = 0.3 }, p50: 1.2, p99: 2},
 	{name: "80 % of bursts delayed", ppm: 25, walk: 1, set: func(p *physics) { p.delayed = 0.8 }, p50: 1.5, p99: 3},
 	{name: "90 % of bursts delayed", ppm: 100, walk: 1, set: func(p *physics) { p.delayed = 0.9 }, p50: 2, p99: 20},
-	{name: "80 % of probes delayed", ppm: 25, walk: 1, set: func(p *physics) { p.delayed, p.everyOne = 0.8, true },
-		p50: 1.5, p99: 3},
-	{name: "90 % of probes delayed", ppm: 25, walk: 1, set: func(p *physics) { p.delayed, p.everyOne = 0.9, true },
-		p50: 1.5, p99: 3},
-	{name: "host stands still for 100 µs every 3 s", ppm: 25, walk: 1,
-		set: func(p *physics) { p.standStill(3*time.Second, 100*time.Microsecond) }, p50: 1.3, p99: 60, jumps: true},
-	{name: "host stands still for 1 ms every 3 s", ppm: 25, walk: 1,
-		set: func(p *physics) { p.standStill(3*time.Second, time.Millisecond) }, p50: 1.3, p99: 600, jumps: true},
+	{
+		name: "80 % of probes delayed", ppm: 25, walk: 1, set: func(p *physics) { p.delayed, p.everyOne = 0.8, true },
+		p50: 1.5, p99: 3,
+	},
+	{
+		name: "90 % of probes delayed", ppm: 25, walk: 1, set: func(p *physics) { p.delayed, p.everyOne = 0.9, true },
+		p50: 1.5, p99: 3,
+	},
+	{
+		name: "host stands still for 100 µs every 3 s", ppm: 25, walk: 1,
+		set: func(p *physics) { p.standStill(3*time.Second, 100*time.Microsecond) }, p50: 1.3, p99: 60, jumps: true,
+	},
+	{
+		name: "host stands still for 1 ms every 3 s", ppm: 25, walk: 1,
+		set: func(p *physics) { p.standStill(3*time.Second, time.Millisecond) }, p50: 1.3, p99: 600, jumps: true,
+	},
 }
 
 func TestErrorStaysWithinTheReportedBoundForHours(t *testing.T) {

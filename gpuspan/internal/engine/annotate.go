@@ -30,8 +30,10 @@ func (x Section) annotate(n *nesting) {
 		ids = p.reserve(o, n, sc)
 	}
 	if ids.span.IsValid() {
-		sc = trace.NewSpanContext(trace.SpanContextConfig{TraceID: ids.trace, SpanID: ids.span,
-			TraceFlags: sc.TraceFlags() | trace.FlagsSampled})
+		sc = trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: ids.trace, SpanID: ids.span,
+			TraceFlags: sc.TraceFlags() | trace.FlagsSampled,
+		})
 	}
 	id := p.rangeStart(o, sc, noStep)
 	s := x.slot.stream

@@ -191,8 +191,10 @@ func (t *poller) givenDevice(info backend.Device) *device {
 func (p *Profiler) describeDevice(d *device) {
 	defer p.guard("the recorder was told of a device")
 	if c, ok := p.recorder.(interface{ SetDevice(report.Device) }); ok {
-		c.SetDevice(report.Device{Ordinal: d.info.Ordinal, ID: d.info.UUID, Model: d.info.Model,
-			Floor: time.Duration(d.floor.Load()), Peaks: peaksOf(d.info)})
+		c.SetDevice(report.Device{
+			Ordinal: d.info.Ordinal, ID: d.info.UUID, Model: d.info.Model,
+			Floor: time.Duration(d.floor.Load()), Peaks: peaksOf(d.info),
+		})
 	}
 }
 
@@ -206,8 +208,10 @@ func peaksOf(info backend.Device) report.Peaks {
 	if !ok {
 		return report.Peaks{}
 	}
-	out := report.Peaks{Memory: row.MemoryBandwidth, PCIe: row.Host.Rate(), FLOPs: map[string]float64{},
-		Source: semconv.GPUPeakSourceTable}
+	out := report.Peaks{
+		Memory: row.MemoryBandwidth, PCIe: row.Host.Rate(), FLOPs: map[string]float64{},
+		Source: semconv.GPUPeakSourceTable,
+	}
 	for _, precision := range peaks.Precisions() {
 		if v := row.FLOPs.Of(precision); v > 0 {
 			out.FLOPs[precision] = v

@@ -50,8 +50,10 @@ type emitter struct {
 }
 
 func newEmitter(p *Profiler) *emitter {
-	return &emitter{worker: newWorker(), p: p, wakeups: make(chan struct{}, 1), stopping: make(chan struct{}),
-		linksKept: usualLinks, byID: map[uint64]*record{}}
+	return &emitter{
+		worker: newWorker(), p: p, wakeups: make(chan struct{}, 1), stopping: make(chan struct{}),
+		linksKept: usualLinks, byID: map[uint64]*record{},
+	}
 }
 
 func (t *emitter) run() { t.keep(t.loop) }

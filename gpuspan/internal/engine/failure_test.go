@@ -118,10 +118,14 @@ func TestADeviceErrorRetiresTheStreamAndLosesNoSection(t *testing.T) {
 		disturb func(*scripted)
 		want    string
 	}{
-		{"at query", func(b *scripted) { b.query.Store(700) },
-			`stream "main" is retired, its sections get host times only: event: status 700 (illegal address)`},
-		{"at record", func(b *scripted) { b.record.Store(int32(backend.StatusContextDestroyed)) },
-			`status 709 (context destroyed)`},
+		{
+			"at query", func(b *scripted) { b.query.Store(700) },
+			`stream "main" is retired, its sections get host times only: event: status 700 (illegal address)`,
+		},
+		{
+			"at record", func(b *scripted) { b.record.Store(int32(backend.StatusContextDestroyed)) },
+			`status 709 (context destroyed)`,
+		},
 		{"shutdown of the driver is silent", func(b *scripted) { b.query.Store(int32(backend.StatusDeinitialized)) }, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -302,8 +302,10 @@ func TestNoPanicReachesTheApplication(t *testing.T) {
 func TestAPanickingTracerCostsNoStatistics(t *testing.T) {
 	f := &fault{at: "Tracer"}
 	f.armed.Store(true)
-	b := newBench(t, newScripted(), WithTracerProvider(faultyTracers{TracerProvider: sdktrace.NewTracerProvider(),
-		fault: f}))
+	b := newBench(t, newScripted(), WithTracerProvider(faultyTracers{
+		TracerProvider: sdktrace.NewTracerProvider(),
+		fault:          f,
+	}))
 	s := b.p.Stream(3, "main")
 	for range 5 {
 		x := testOp.Start(context.Background(), s)

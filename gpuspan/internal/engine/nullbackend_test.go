@@ -41,8 +41,10 @@ type scripted struct {
 }
 
 func newScripted() *scripted {
-	return &scripted{live: map[backend.Event]bool{}, devices: []backend.Device{{UUID: "GPU-test", Model: "Test",
-		Vendor: "test"}}}
+	return &scripted{live: map[backend.Event]bool{}, devices: []backend.Device{{
+		UUID: "GPU-test", Model: "Test",
+		Vendor: "test",
+	}}}
 }
 
 func (b *scripted) Name() string                               { return "cuda_event" }

@@ -140,8 +140,10 @@ func (pl *place) report(rec report.Recorder) {
 		return
 	}
 	pl.reported = now
-	w := Work{Items: now.items - last.items, Read: now.read - last.read, Written: now.written - last.written,
-		Bytes: now.bytes - last.bytes}
+	w := Work{
+		Items: now.items - last.items, Read: now.read - last.read, Written: now.written - last.written,
+		Bytes: now.bytes - last.bytes,
+	}
 	var copied [directions]int64
 	for d := range copied {
 		copied[d] = now.copied[d] - last.copied[d]

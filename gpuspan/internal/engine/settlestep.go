@@ -371,8 +371,10 @@ func (st *Step) sample(r *record, s *Stream, times stepTimes) report.StepSample 
 		if st.phases[i].phase == Data {
 			out.Waiting = time.Duration(times.phases[i]) - st.hidden(i, float64(times.total))
 		}
-		out.Phases = append(out.Phases, report.PhaseSample{Name: string(st.phases[i].phase),
-			Duration: time.Duration(times.phases[i])})
+		out.Phases = append(out.Phases, report.PhaseSample{
+			Name:     string(st.phases[i].phase),
+			Duration: time.Duration(times.phases[i]),
+		})
 	}
 	return out
 }

@@ -99,8 +99,10 @@ func (t *emitter) sinkSpan(r *record, s *Stream, parent trace.SpanContext) {
 
 // sinkContext is the identity of a section's span: that which was reserved, else drawn.
 func (p *Profiler) sinkContext(r *record, parent trace.SpanContext) trace.SpanContext {
-	c := trace.SpanContextConfig{TraceID: parent.TraceID(), TraceFlags: parent.TraceFlags() | trace.FlagsSampled,
-		TraceState: parent.TraceState()}
+	c := trace.SpanContextConfig{
+		TraceID: parent.TraceID(), TraceFlags: parent.TraceFlags() | trace.FlagsSampled,
+		TraceState: parent.TraceState(),
+	}
 	switch {
 	case r.extra != nil && r.extra.ids.fit(parent):
 		c.TraceID, c.SpanID = r.extra.ids.trace, r.extra.ids.span
@@ -139,8 +141,10 @@ func (s *Stream) sinkScope(timed bool) *SinkScope {
 func (d *device) sinkScopes(p *Profiler) [2]*SinkScope {
 	if d.forSink[0] == nil {
 		for i, timed := range []bool{true, false} {
-			d.forSink[i] = &SinkScope{Name: scopeName, Version: Version, Schema: schemaURL,
-				Attributes: p.metrics.scope(d.scope(p, timed))}
+			d.forSink[i] = &SinkScope{
+				Name: scopeName, Version: Version, Schema: schemaURL,
+				Attributes: p.metrics.scope(d.scope(p, timed)),
+			}
 		}
 	}
 	return d.forSink

@@ -23,12 +23,17 @@ func TestStreamsThatCannotBeTimedGetHostTimes(t *testing.T) {
 		want  string
 	}{
 		{"per thread", func(b *scripted) { b.kind = backend.StreamPerThread }, nil, false, "per-thread default stream"},
-		{"per thread, legacy allowed", func(b *scripted) { b.kind = backend.StreamPerThread }, []StreamOption{AllowLegacy()},
-			false, "per-thread default stream"},
+		{
+			"per thread, legacy allowed", func(b *scripted) { b.kind = backend.StreamPerThread },
+			[]StreamOption{AllowLegacy()},
+			false, "per-thread default stream",
+		},
 		{"legacy", func(b *scripted) { b.kind = backend.StreamLegacy }, nil, false, "AllowLegacy"},
 		{"legacy, allowed", func(b *scripted) { b.kind = backend.StreamLegacy }, []StreamOption{AllowLegacy()}, true, ""},
-		{"unknown handle", func(b *scripted) { b.infoErr = errors.New("no such stream") }, nil, false,
-			"handle 0x3: no such stream"},
+		{
+			"unknown handle", func(b *scripted) { b.infoErr = errors.New("no such stream") }, nil, false,
+			"handle 0x3: no such stream",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newScripted()

@@ -63,8 +63,10 @@ type sighting struct {
 
 // New makes a follower; next is the consumer of batches.
 func New(cfg Config, id component.ID, log *zap.Logger, read Read, next Emit) *Follower {
-	return &Follower{cfg: cfg, id: id, log: log, read: read, next: next, seen: map[string]sighting{},
-		later: map[string]time.Time{}, retry: time.Minute, now: time.Now}
+	return &Follower{
+		cfg: cfg, id: id, log: log, read: read, next: next, seen: map[string]sighting{},
+		later: map[string]time.Time{}, retry: time.Minute, now: time.Now,
+	}
 }
 
 // Start opens the storage and begins to read.

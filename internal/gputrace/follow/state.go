@@ -101,7 +101,8 @@ func newState(c storage.Client) *state {
 // openState reads what is remembered. Where the Collector before this one did not end by itself, the last replay
 // batches count as not taken: whoever took them may have had them in memory only. again is how many those are.
 func openState(ctx context.Context, host component.Host, id *component.ID, owner component.ID, replay int) (s *state,
-	again int, err error) {
+	again int, err error,
+) {
 	s = newState(storage.NewNopClient())
 	s.replay = replay
 	if id == nil {

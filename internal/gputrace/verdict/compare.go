@@ -58,8 +58,10 @@ type sums struct {
 }
 
 func newSums(list []Report, perStep bool) sums {
-	s := sums{parts: map[string]time.Duration{}, operators: map[string]time.Duration{},
-		kernels: map[string]time.Duration{}}
+	s := sums{
+		parts: map[string]time.Duration{}, operators: map[string]time.Duration{},
+		kernels: map[string]time.Duration{},
+	}
 	n := float64(max(1, len(list)))
 	if perStep {
 		n *= float64(steps(list))

@@ -285,8 +285,10 @@ func (j *judge) calls(c Cause, kind, what, remedy string) {
 		return
 	}
 	p := j.account.places(j.f, topPlaces, c)
-	v := Verdict{Kind: kind, Gain: time.Duration(n), Where: p, Certainty: High, Chain: j.idleChain(what, n),
-		Evidence: "in " + names(p), Remedy: remedy}
+	v := Verdict{
+		Kind: kind, Gain: time.Duration(n), Where: p, Certainty: High, Chain: j.idleChain(what, n),
+		Evidence: "in " + names(p), Remedy: remedy,
+	}
 	var most int64
 	for k, s := range j.account.where {
 		if k.cause == c {
@@ -328,8 +330,10 @@ func (j *judge) device(d *Device, r *Report) []Verdict {
 	j.parallelism(d, r, claimed, needed)
 	if c := d.parts[Computing]; c > 0 {
 		j.note(Verdict{
-			Kind: KindOpaque, Certainty: High, Chain: []string{"compiled regions and graphs do not show their operators",
-				"what they compute is not judged"},
+			Kind: KindOpaque, Certainty: High, Chain: []string{
+				"compiled regions and graphs do not show their operators",
+				"what they compute is not judged",
+			},
 			Evidence: fmt.Sprintf("%s of %s of computing", Span(d.opaque), Span(c)),
 			Remedy:   "profile once without graphs and compilation to judge the operators",
 		}, float64(d.opaque)/float64(c), thresholdOpaque)

@@ -72,8 +72,10 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 			}
 		}
 		few := tiles(g.best.Name, g.best.Shapes)
-		v := Verdict{Kind: KindEfficiency, Gain: time.Duration(g.gain), Where: g.where[:min(topPlaces, len(g.where))],
-			Certainty: Medium}
+		v := Verdict{
+			Kind: KindEfficiency, Gain: time.Duration(g.gain), Where: g.where[:min(topPlaces, len(g.where))],
+			Certainty: Medium,
+		}
 		mean := int64(g.time) / max(1, g.count)
 		switch {
 		case few > 0 && few < int64(j.f.Peak.SMs):

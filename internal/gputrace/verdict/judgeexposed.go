@@ -38,8 +38,10 @@ func (j *judge) copies(d *Device, r *Report) {
 			asked = append(asked, p)
 		}
 		sortPlaces(asked)
-		v := Verdict{Kind: kind, Gain: time.Duration(exposed), Where: asked[:min(topPlaces, len(asked))], Certainty: High,
-			Evidence: strings.Join(text, ", ")}
+		v := Verdict{
+			Kind: kind, Gain: time.Duration(exposed), Where: asked[:min(topPlaces, len(asked))], Certainty: High,
+			Evidence: strings.Join(text, ", "),
+		}
 		if len(asked) > 0 {
 			v.Evidence += "; asked for in " + names(asked)
 		}
@@ -134,8 +136,10 @@ func (j *judge) collectives(r *Report) {
 	if moving > 0 {
 		j.add(Verdict{
 			Kind: KindComm, Gain: moving, Where: moves[:min(topPlaces, len(moves))], Certainty: Medium,
-			Chain: []string{"collectives " + what + " while nothing computes",
-				fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(moving)))},
+			Chain: []string{
+				"collectives " + what + " while nothing computes",
+				fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(moving))),
+			},
 			Evidence: names(moves) + fmt.Sprintf("; %.3g %% of all communication is hidden",
 				100*float64(r.Parts.CommHidden)/float64(max(1, r.Parts.CommHidden+r.Parts.CommExposed))) + unsized,
 			Remedy: remedy,

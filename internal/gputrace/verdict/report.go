@@ -378,8 +378,10 @@ func longest(times map[uint32]int64) uint32 {
 
 func (d *Device) byKernel(r *Report, f *Facts) {
 	for id, k := range d.kern {
-		e := Kernel{Name: f.Kernel(id), Count: k.count, Time: time.Duration(k.time), Alone: time.Duration(k.alone),
-			Comm: k.comm}
+		e := Kernel{
+			Name: f.Kernel(id), Count: k.count, Time: time.Duration(k.time), Alone: time.Duration(k.alone),
+			Comm: k.comm,
+		}
 		if k.worked > 0 {
 			e.Rate = rate(k.work, k.worked, f.Peak, e.Name)
 		}
@@ -393,8 +395,10 @@ func (d *Device) byKernel(r *Report, f *Facts) {
 
 func (d *Device) otherLists(r *Report, f *Facts) {
 	for k, c := range d.copy {
-		r.Copies = append(r.Copies, Copy{k.direction, k.memory, c.count, c.bytes, time.Duration(c.time),
-			time.Duration(c.exposed)})
+		r.Copies = append(r.Copies, Copy{
+			k.direction, k.memory, c.count, c.bytes, time.Duration(c.time),
+			time.Duration(c.exposed),
+		})
 	}
 	slices.SortFunc(r.Copies, func(a, b Copy) int {
 		return cmp.Or(cmp.Compare(b.Exposed, a.Exposed), cmp.Compare(a.Direction, b.Direction),

@@ -91,8 +91,10 @@ func TestEveryNanosecondHasOnePart(t *testing.T) {
 		for i := range 3000 {
 			start += r.Int64N(4)
 			length := r.Int64N(int64(4 * min(streams, 1000)))
-			a := Activity{Start: start, End: min(start+length, int64(len(class))), Class: Class(r.IntN(3)),
-				Name: uint32(r.IntN(5)), Operator: uint32(r.IntN(5))}
+			a := Activity{
+				Start: start, End: min(start+length, int64(len(class))), Class: Class(r.IntN(3)),
+				Name: uint32(r.IntN(5)), Operator: uint32(r.IntN(5)),
+			}
 			if i == 0 {
 				first = start
 			}
@@ -135,11 +137,17 @@ func TestReportsAreJSON(t *testing.T) {
 }
 
 func TestCompareSortsBySizeAndTakesStepsIntoAccount(t *testing.T) {
-	before := Report{Window: 1000, Steps: 10, Parts: Parts{Computing: 400},
-		Idle: []CauseTime{{Cause: CauseLoader, Time: 600}}, Operators: []Operator{{Name: "mm", Time: 400}}}
-	after := Report{Window: 600, Steps: 5, Parts: Parts{Computing: 500},
-		Idle: []CauseTime{{Cause: CauseLoader, Time: 100}}, Operators: []Operator{{Name: "mm", Time: 450},
-			{Name: "add", Time: 50}}}
+	before := Report{
+		Window: 1000, Steps: 10, Parts: Parts{Computing: 400},
+		Idle: []CauseTime{{Cause: CauseLoader, Time: 600}}, Operators: []Operator{{Name: "mm", Time: 400}},
+	}
+	after := Report{
+		Window: 600, Steps: 5, Parts: Parts{Computing: 500},
+		Idle: []CauseTime{{Cause: CauseLoader, Time: 100}}, Operators: []Operator{
+			{Name: "mm", Time: 450},
+			{Name: "add", Time: 50},
+		},
+	}
 	c := Compare([]Report{before}, []Report{after})
 	assert.True(t, c.PerStep)
 	assert.Equal(t, []Change{{"computing", 40, 100}, {"idle: loader", 60, 20}}, c.Parts)

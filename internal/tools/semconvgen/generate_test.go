@@ -34,8 +34,10 @@ func TestWhatIsImportedIsRefinedAndTheOtherWayRound(t *testing.T) {
 	if _, err := parse([]byte(refined+"imports: {metrics: [hw.power]}\n"), "x"); err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{refined, "imports: {metrics: [hw.power]}\n",
-		refined + "imports: {metrics: [hw.energy]}\n"} {
+	for _, bad := range []string{
+		refined, "imports: {metrics: [hw.power]}\n",
+		refined + "imports: {metrics: [hw.energy]}\n",
+	} {
 		if _, err := parse([]byte(bad), "x"); err == nil || !strings.Contains(err.Error(), "hw.") {
 			t.Errorf("error %v for\n%s", err, bad)
 		}

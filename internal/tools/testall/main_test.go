@@ -33,8 +33,10 @@ not json
 }
 
 func TestReasonOfASkipIsWhatTheTestSaid(t *testing.T) {
-	got := reason([]string{"=== RUN   TestB\n", "    b_test.go:7: cannot load libcuda.so.1: no such file\n",
-		"--- SKIP: TestB (0.00s)\n"})
+	got := reason([]string{
+		"=== RUN   TestB\n", "    b_test.go:7: cannot load libcuda.so.1: no such file\n",
+		"--- SKIP: TestB (0.00s)\n",
+	})
 	if got != "cannot load libcuda.so.1: no such file" {
 		t.Errorf("%q", got)
 	}

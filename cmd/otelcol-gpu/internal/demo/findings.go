@@ -51,8 +51,10 @@ type found struct {
 }
 
 func newFindings() *findings {
-	return &findings{pageable: map[string]*found{}, throttled: map[string]*found{}, joules: map[string]float64{},
-		spans: map[string]int{}}
+	return &findings{
+		pageable: map[string]*found{}, throttled: map[string]*found{}, joules: map[string]float64{},
+		spans: map[string]int{},
+	}
 }
 
 // findingsType is the component type of findings as the end of a pipeline.
@@ -87,8 +89,10 @@ func (f *findings) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
 
 func (f *findings) add(s ptrace.Span, scope *spanfacts.Scope) {
 	if s.Kind() == ptrace.SpanKindServer {
-		f.requests = append(f.requests, served{s.TraceID().String(),
-			s.EndTimestamp().AsTime().Sub(s.StartTimestamp().AsTime()).Seconds()})
+		f.requests = append(f.requests, served{
+			s.TraceID().String(),
+			s.EndTimestamp().AsTime().Sub(s.StartTimestamp().AsTime()).Seconds(),
+		})
 		return
 	}
 	var x spanfacts.Facts

@@ -115,8 +115,10 @@ func (q *realQueue) compute(w gpuspan.Work, _ shape) gpuspan.Work {
 	if bytes := float64(w.Read + w.Written + w.Bytes); bytes > 0 && w.FLOPs/bytes > 16 {
 		q.do(func() error { return q.kernels.Matmul(q.stream, q.memory[2], q.memory[0], q.memory[1], q.size.matrix) })
 		n := int64(q.size.matrix)
-		return gpuspan.Work{FLOPs: 2 * float64(n*n*n), Precision: gpuspan.FP32, Read: 2 * 4 * n * n, Written: 4 * n * n,
-			Items: w.Items}
+		return gpuspan.Work{
+			FLOPs: 2 * float64(n*n*n), Precision: gpuspan.FP32, Read: 2 * 4 * n * n, Written: 4 * n * n,
+			Items: w.Items,
+		}
 	}
 	q.do(func() error { return q.kernels.Saxpy(q.stream, q.memory[1], q.memory[0], 1, q.size.vector) })
 	n := int64(q.size.vector)

@@ -53,8 +53,10 @@ func TestTheDemoRunsOnACUDADriver(t *testing.T) {
 	x.EndWith(w)
 	x = ops.mlp.Start(t.Context(), s)
 	w = q.compute(mlpWork(512, 6), shape{})
-	require.Equal(t, gpuspan.Work{FLOPs: 2 * 32 * 32 * 32, Precision: gpuspan.FP32, Read: 8 * 32 * 32,
-		Written: 4 * 32 * 32}, w)
+	require.Equal(t, gpuspan.Work{
+		FLOPs: 2 * 32 * 32 * 32, Precision: gpuspan.FP32, Read: 8 * 32 * 32,
+		Written: 4 * 32 * 32,
+	}, w)
 	x.EndWith(w)
 	x = ops.decode.Start(t.Context(), s)
 	w = q.compute(gpuspan.Work{Read: 1 << 30, FLOPs: 1}, shape{})

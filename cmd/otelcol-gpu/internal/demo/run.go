@@ -31,7 +31,8 @@ type telemetry struct {
 }
 
 func newTelemetry(ctx context.Context, conn *grpc.ClientConn, service string, attrs ...attribute.KeyValue) (telemetry,
-	error) {
+	error,
+) {
 	spans, err := otlptracegrpc.New(ctx, otlptracegrpc.WithGRPCConn(conn))
 	if err != nil {
 		return telemetry{}, err

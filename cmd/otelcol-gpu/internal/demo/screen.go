@@ -29,7 +29,8 @@ const (
 // watchTable shows the table until the workload or the pipeline ends: each second, and when its size changes, on the
 // screen of a terminal; elsewhere every 10 s, because nothing can be taken back.
 func watchTable(ctx context.Context, done <-chan struct{}, out io.Writer, intro string, table *optable.Table,
-	terminal *os.File) {
+	terminal *os.File,
+) {
 	period := 10 * time.Second
 	var resized <-chan os.Signal
 	if terminal != nil {
@@ -88,7 +89,7 @@ func frame(intro string, table *optable.Table, f optable.Format) string {
 			above += 1 + len([]rune(l))/max(f.Width, 1)
 		}
 		if above+1 > f.Height/3 {
-			lines, above = nil, 0
+			lines = nil
 		} else {
 			f.Height -= above + 1
 		}

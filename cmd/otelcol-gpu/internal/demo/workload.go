@@ -254,8 +254,10 @@ func (t *trainer) run(ctx context.Context) error {
 
 		// 2 FLOPs per parameter and token forward, 4 backward (Kaplan et al., 2020, section 2.1).
 		forward := gpuspan.Work{FLOPs: 2 * parameters * trainTokens, Precision: gpuspan.BF16, Read: weightBytes}
-		backward := gpuspan.Work{FLOPs: 2 * forward.FLOPs, Precision: gpuspan.BF16, Read: 2 * weightBytes,
-			Written: weightBytes}
+		backward := gpuspan.Work{
+			FLOPs: 2 * forward.FLOPs, Precision: gpuspan.BF16, Read: 2 * weightBytes,
+			Written: weightBytes,
+		}
 		f := step.Phase(train.Forward)
 		flops := t.launch(layers, forward, shape{efficiency: 0.62})
 		f.End()

@@ -5,6 +5,7 @@ package optable
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mattn/go-runewidth"
 )
@@ -73,8 +74,8 @@ func middle(name string, width int) string {
 	first := width / 2
 	end := []rune(name)
 	taken := 0
-	for i := len(end) - 1; i >= 0; i-- {
-		if taken += runes.RuneWidth(end[i]); taken > width-1-first {
+	for i, e := range slices.Backward(end) {
+		if taken += runes.RuneWidth(e); taken > width-1-first {
 			end = end[i+1:]
 			break
 		}

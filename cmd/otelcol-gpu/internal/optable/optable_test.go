@@ -66,12 +66,18 @@ func render(t *testing.T, table *optable.Table, rows int) []string {
 func TestRatesAreSumsOverSums(t *testing.T) {
 	table := optable.New()
 	table.Add(batch(t,
-		span{id: 1, name: "copy", attrs: section(1e-3, map[string]any{"gpu.io.size": int64(1e6), "gpu.io.utilization": 0.5,
-			"gpu.energy": 0.25})},
-		span{id: 2, name: "copy", attrs: section(3e-3, map[string]any{"gpu.io.size": int64(1e6), "gpu.io.utilization": 0.1,
-			"gpu.energy": 0.5})},
-		span{id: 3, name: "gemm", attrs: section(4e-3, map[string]any{"gpu.flop.count": 2e9,
-			"gpu.roofline.bound": "compute"})},
+		span{id: 1, name: "copy", attrs: section(1e-3, map[string]any{
+			"gpu.io.size": int64(1e6), "gpu.io.utilization": 0.5,
+			"gpu.energy": 0.25,
+		})},
+		span{id: 2, name: "copy", attrs: section(3e-3, map[string]any{
+			"gpu.io.size": int64(1e6), "gpu.io.utilization": 0.1,
+			"gpu.energy": 0.5,
+		})},
+		span{id: 3, name: "gemm", attrs: section(4e-3, map[string]any{
+			"gpu.flop.count":     2e9,
+			"gpu.roofline.bound": "compute",
+		})},
 		span{id: 4, name: "host work", attrs: map[string]any{"http.route": "/"}},
 	))
 	require.Equal(t, []string{
@@ -195,8 +201,10 @@ func TestSpansWithinSiblingsOnTheirStreamCountOnce(t *testing.T) {
 	require.NoError(t, table.Render(&b, optable.Format{}))
 	lines := b.String()
 	// of 26 ms
-	for name, share := range map[string]string{"forward": "38.5%", "optimizer": "38.5%", "  adamw": "30.8%",
-		"copy": "23.1%"} {
+	for name, share := range map[string]string{
+		"forward": "38.5%", "optimizer": "38.5%", "  adamw": "30.8%",
+		"copy": "23.1%",
+	} {
 		require.Regexp(t, "(?m)^"+name+" +section +1 .* ms +"+share, lines)
 	}
 }
@@ -209,8 +217,10 @@ func service(t *testing.T) *optable.Table {
 		{id: 2, parent: 1, name: "attention", attrs: section(20e-3, nil)},
 		{id: 3, parent: 2, name: "scores", attrs: section(20e-3, nil)},
 		{id: 4, parent: 1, name: "mlp", attrs: section(30e-3, nil)},
-		{id: 5, name: "decode 日本語の長い名前", attrs: section(30e-3, map[string]any{"gpu.io.size": int64(1e9),
-			"gpu.io.utilization": 0.5, "gpu.roofline.bound": "memory"})},
+		{id: 5, name: "decode 日本語の長い名前", attrs: section(30e-3, map[string]any{
+			"gpu.io.size":        int64(1e9),
+			"gpu.io.utilization": 0.5, "gpu.roofline.bound": "memory",
+		})},
 		{id: 6, parent: 5, name: "attention", attrs: section(10e-3, nil)},
 		{id: 7, parent: 99, name: "🚀🚀 copy", attrs: section(10e-3, nil)},
 		{id: 8, name: "train", attrs: map[string]any{"gpu.operation.type": "step", "gpu.step.duration": 0.5}},
@@ -265,11 +275,11 @@ func TestColumnsStandBelowEachOtherWhateverTheNames(t *testing.T) {
 	wide.EastAsianWidth = false
 	at := -1
 	for line := range strings.Lines(b.String()) {
-		if i := strings.Index(line, " ms"); i >= 0 && strings.Contains(line, "section") {
+		if before, _, ok := strings.Cut(line, " ms"); ok && strings.Contains(line, "section") {
 			if at < 0 {
-				at = wide.StringWidth(line[:i])
+				at = wide.StringWidth(before)
 			}
-			require.Equal(t, at, wide.StringWidth(line[:i]), line)
+			require.Equal(t, at, wide.StringWidth(before), line)
 		}
 	}
 	require.Positive(t, at)

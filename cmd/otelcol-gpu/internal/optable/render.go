@@ -86,7 +86,11 @@ var (
 		{"J", 3, true},
 	}
 	stepColumns = []column{
-		{"STEPS OF", 0, false}, {"COUNT", 5, true}, {"MEAN STEP", 1, true}, {"ITEMS/s", 2, true}, {"MFU %", 3, true},
+		{"STEPS OF", 0, false},
+		{"COUNT", 5, true},
+		{"MEAN STEP", 1, true},
+		{"ITEMS/s", 2, true},
+		{"MFU %", 3, true},
 		{"J", 4, true},
 	}
 )
@@ -165,8 +169,10 @@ func (t *Table) tree(limit int) [][]string {
 			}
 		}
 		if len(n.below) > 0 && left > 0.01*n.seconds {
-			rows = append(rows, []string{indent + "  (rest)", "", "", duration(left), ratio(left, whole, "%.1f%%", 100), "", "",
-				"", "", ""})
+			rows = append(rows, []string{
+				indent + "  (rest)", "", "", duration(left), ratio(left, whole, "%.1f%%", 100), "", "",
+				"", "", "",
+			})
 		}
 	}
 	for _, n := range top {

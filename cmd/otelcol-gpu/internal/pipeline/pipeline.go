@@ -34,7 +34,8 @@ type Pipeline struct {
 // ones (maps by key, lists as a whole). Signals are left to the caller. A configuration or a component that does not
 // start is the error.
 func Start(ctx context.Context, info component.BuildInfo, factories func() (otelcol.Factories, error),
-	yaml ...string) (*Pipeline, error) {
+	yaml ...string,
+) (*Pipeline, error) {
 	uris := make([]string, len(yaml))
 	for i, text := range yaml {
 		uris[i] = "yaml:" + text

@@ -30,7 +30,8 @@ type sourceReceiver struct {
 // NewFactory makes the receiver factory.
 func (s *Source) NewFactory() receiver.Factory {
 	create := func(_ context.Context, set receiver.Settings, _ component.Config, next consumer.Traces) (receiver.Traces,
-		error) {
+		error,
+	) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.next == nil {

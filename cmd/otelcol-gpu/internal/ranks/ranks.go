@@ -116,8 +116,10 @@ func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
 	switch f.Kind {
 	case spanfacts.Collective:
 		group, _ := s.Attributes().Get(string(semconv.GPUCollectiveGroupNameKey))
-		x.collectives = append(x.collectives, straggler.Collective{Rank: x.rank, Group: group.Str(), Name: f.Name,
-			Start: at.Start, End: at.End})
+		x.collectives = append(x.collectives, straggler.Collective{
+			Rank: x.rank, Group: group.Str(), Name: f.Name,
+			Start: at.Start, End: at.End,
+		})
 	case spanfacts.Kernel, spanfacts.Graph:
 		x.compute = append(x.compute, at)
 	case spanfacts.Copy, spanfacts.Memset:

@@ -29,8 +29,10 @@ func BenchmarkOverlap(b *testing.B) {
 			arrive := func() {
 				i++
 				binary.BigEndian.PutUint64(k.Span[:], uint64(i))
-				d.Arrive(fairshare.Span{Key: k, Process: uint64(i % 4), Start: i * gap,
-					End: (i+int64(n)/2+rng.Int64N(int64(n)))*gap + 1}, 0, flow)
+				d.Arrive(fairshare.Span{
+					Key: k, Process: uint64(i % 4), Start: i * gap,
+					End: (i+int64(n)/2+rng.Int64N(int64(n)))*gap + 1,
+				}, 0, flow)
 				if i%64 == 0 {
 					d.Settle((i-10)*gap, flow)
 				}

@@ -54,8 +54,10 @@ func TestCoveredTimeOfALateSpan(t *testing.T) {
 func TestFreeTimeIsKeptForALimit(t *testing.T) {
 	x, g := New(Limits{Free: 500, FreeIntervals: 400, Remember: 10}, &Budget{Max: 100}), even{}
 	for to := int64(2); to <= 2000; to += 2 { // every second ns is free
-		x.Arrive(Span{Key: Key{Trace: [16]byte{2}, Span: [8]byte{byte(to), byte(to >> 8), 1}}, Process: 1, Start: to - 2,
-			End: to - 1}, 0, g)
+		x.Arrive(Span{
+			Key: Key{Trace: [16]byte{2}, Span: [8]byte{byte(to), byte(to >> 8), 1}}, Process: 1, Start: to - 2,
+			End: to - 1,
+		}, 0, g)
 		x.Settle(to, g)
 	}
 	assert.LessOrEqual(t, x.free.list[0].from, int64(1501))
@@ -74,8 +76,10 @@ func TestFreeTimeIsKeptForALimit(t *testing.T) {
 func TestProcessesAreForgottenWhenTheyLeave(t *testing.T) {
 	d, g := New(Limits{Remember: 5}, &Budget{Max: 1000}), even{}
 	for p := range int64(1000) {
-		d.Arrive(Span{Key: Key{Trace: [16]byte{3}, Span: [8]byte{byte(p), byte(p >> 8), 1}}, Process: uint64(p),
-			Start: 10 * p, End: 10*p + 15}, 0, g)
+		d.Arrive(Span{
+			Key: Key{Trace: [16]byte{3}, Span: [8]byte{byte(p), byte(p >> 8), 1}}, Process: uint64(p),
+			Start: 10 * p, End: 10*p + 15,
+		}, 0, g)
 		d.Settle(10*p, g)
 		require.LessOrEqual(t, len(d.procs.byID), 3)
 		require.LessOrEqual(t, len(d.procs.all), 4)

@@ -16,8 +16,10 @@ import (
 type rate struct{ perNS float64 }
 
 func (r rate) Knots(from, to int64, dst []fairshare.Knot) []fairshare.Knot {
-	return append(dst, fairshare.Knot{Time: from}, fairshare.Knot{Time: to, Value: float64(to-from) * r.perNS,
-		Covered: to - from})
+	return append(dst, fairshare.Knot{Time: from}, fairshare.Knot{
+		Time: to, Value: float64(to-from) * r.perNS,
+		Covered: to - from,
+	})
 }
 
 func (rate) Covered(from, to int64) int64 { return to - from }

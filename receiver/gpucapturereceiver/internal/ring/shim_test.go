@@ -44,8 +44,10 @@ func TestTheStaticAnalyzerFindsNothing(t *testing.T) {
 		t.Skip("the analyzer takes seconds")
 	}
 	capturetest.Build(t)
-	args := append([]string{"-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fanalyzer", "-fPIC", "-shared", "-o",
-		os.DevNull},
+	args := append([]string{
+		"-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fanalyzer", "-fPIC", "-shared", "-o",
+		os.DevNull,
+	},
 		sources(t, "*.c")...)
 	out, err := exec.Command("gcc", args...).CombinedOutput()
 	require.NoError(t, err, string(out))

@@ -215,8 +215,10 @@ func TestAHostEngineThatStartsAgainReadsTheKernelsLogAgain(t *testing.T) {
 	xid := func(after time.Duration, code int) string {
 		return fmt.Sprintf("%d:0:%d", baseTime+after.Microseconds(), code)
 	}
-	m := machine{"gpus": 1, "now": baseTime, "xid": []string{xid(-time.Hour, 13), xid(-time.Second, 13)},
-		"jitter": 700_000}
+	m := machine{
+		"gpus": 1, "now": baseTime, "xid": []string{xid(-time.Hour, 13), xid(-time.Second, 13)},
+		"jitter": 700_000,
+	}
 	s := open(t, m, settings())
 	read(t, s)
 	m["xid"] = append(m["xid"].([]string), xid(time.Second, 79), xid(1500*time.Millisecond, 79))

@@ -40,8 +40,10 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 		{150, "DCGM_FI_DEV_GPU_TEMP_CELSIUS", "in degrees C", gpudata.Temperature, 71, 71},
 		{155, "DCGM_FI_DEV_BOARD_POWER_WATTS", "in Watts", gpudata.Power, 612.5, 612.5},
 		{156, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "in mJ", gpudata.Energy, 612500, 612.5},
-		{157, "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS", "instantaneous power usage of the device in Watts", gpudata.Power, 612.5,
-			612.5},
+		{
+			157, "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS", "instantaneous power usage of the device in Watts", gpudata.Power, 612.5,
+			612.5,
+		},
 		{202, "DCGM_FI_DEV_PCIE_REPLAY_TOTAL", "PCIe replay counter", gpudata.PCIeReplays, 7, 7},
 		// percent, as nvmlUtilization_t
 		{203, "DCGM_FI_DEV_GPU_UTIL_RATIO", "GPU Utilization", gpudata.Utilization, 97, 0.97},
@@ -60,8 +62,10 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 		{395, "DCGM_FI_DEV_ROW_REMAP_FAILED", "remapping of rows has failed", gpudata.RemapFailed, 1, 1},
 		{396, "DCGM_FI_DEV_ROW_REMAP_PENDING", "remapping of rows is pending", gpudata.RemapPending, 1, 1},
 		{409, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_TOTAL", "total for all Lanes", gpudata.NVLinkCRC, 3, 3},
-		{1001, "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "Ratio of time the graphics engine is active", gpudata.Utilization, 0.5,
-			0.5},
+		{
+			1001, "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "Ratio of time the graphics engine is active", gpudata.Utilization, 0.5,
+			0.5,
+		},
 		{1002, "DCGM_FI_PROF_SM_UTIL_RATIO", "ratio of cycles an SM has at least 1 warp", gpudata.SMUtilization, 0.5, 0.5},
 		{1003, "DCGM_FI_PROF_SM_OCCUPANCY_RATIO", "ratio of number of warps resident", gpudata.SMOccupancy, 0.5, 0.5},
 		{1004, "DCGM_FI_PROF_TENSOR_UTIL_RATIO", "any tensor pipe is active", gpudata.TensorUtilization, 0.5, 0.5},
@@ -73,10 +77,14 @@ func TestFieldsAgainstDCGMsHeader(t *testing.T) {
 		{1010, "DCGM_FI_PROF_PCIE_RX_BYTES", "host to device (HtoD)", gpudata.PCIeReceive, 5, 5},
 		{1011, "DCGM_FI_PROF_NVLINK_TX_BYTES", "tx (transmit)", gpudata.NVLinkTransmit, 5, 5},
 		{1012, "DCGM_FI_PROF_NVLINK_RX_BYTES", "rx (read)", gpudata.NVLinkReceive, 5, 5},
-		{1091, "DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL", "Cumulative counter of PCIe TX traffic in bytes", gpudata.PCIeTransmit, 5,
-			5},
-		{1092, "DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL", "Cumulative counter of PCIe RX traffic in bytes", gpudata.PCIeReceive, 5,
-			5},
+		{
+			1091, "DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL", "Cumulative counter of PCIe TX traffic in bytes", gpudata.PCIeTransmit, 5,
+			5,
+		},
+		{
+			1092, "DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL", "Cumulative counter of PCIe RX traffic in bytes", gpudata.PCIeReceive, 5,
+			5,
+		},
 		{1611, "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", "in joules", gpudata.Energy, 612.5, 612.5},
 	}
 	seen := map[uint16]bool{}
@@ -123,8 +131,10 @@ func TestThrottleReasonsAgainstDCGMsHeader(t *testing.T) {
 
 // TestFormsOfFields: rates are integrated, counters taken as they are; the header names the latter totals.
 func TestFormsOfFields(t *testing.T) {
-	for id, form := range map[uint16]form{1009: formRate, 1010: formRate, 1011: formRate, 1012: formRate,
-		1091: formCounter, 1092: formCounter, 156: formPlain} {
+	for id, form := range map[uint16]form{
+		1009: formRate, 1010: formRate, 1011: formRate, 1012: formRate,
+		1091: formCounter, 1092: formCounter, 156: formPlain,
+	} {
 		assert.Equal(t, form, byID[id].form, id)
 	}
 }

@@ -152,7 +152,8 @@ func (s *session) resume() int64 {
 
 // newWatch makes a watch of fields on entities, watched every so often.
 func (s *session) newWatch(kind watchKind, name string, entities []entity, fields []uint16,
-	every time.Duration) (*watch, error) {
+	every time.Duration,
+) (*watch, error) {
 	fields = s.known(fields)
 	if len(fields) == 0 || len(entities) == 0 {
 		return nil, nil
@@ -192,8 +193,10 @@ func (s *session) watchAll() error {
 			fields []uint16
 			every  time.Duration
 		}{
-			{histories, "fast", without(ids(fast), func(id uint16) bool { return slices.Contains(s.without, id) }),
-				s.set.Sampling},
+			{
+				histories, "fast", without(ids(fast), func(id uint16) bool { return slices.Contains(s.without, id) }),
+				s.set.Sampling,
+			},
 			{latest, "medium", ids(medium), mediumEvery},
 			{events, "xid", []uint16{fieldXID}, mediumEvery},
 			{latest, "slow", ids(slow), slowEvery},

@@ -170,8 +170,12 @@ func TestRefusedProfilingIsSaidAndTriedAgain(t *testing.T) {
 		normal bool
 	}{
 		{"another profiler", machine{"profbusy": 1}, "affected resource is in use", false},
-		{"no group left", machine{"taken": 61}, "cannot create group: error creating group: Max limit reached for the object",
-			false},
+		{
+			"no group left",
+			machine{"taken": 61},
+			"cannot create group: error creating group: Max limit reached for the object",
+			false,
+		},
 		{"no profiling module", machine{"gpm": 0}, "not currently loaded", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -233,8 +237,10 @@ func TestProcessesAreListed(t *testing.T) {
 	b := read(t, s)
 	require.True(t, b.Listed)
 	at := second(10) * 1000
-	assert.Equal(t, []gpudata.Process{{Time: at, PID: 4711, Bytes: 1 << 30},
-		{Time: at, Device: 1, PID: 4711, Bytes: gpudata.BytesUnknown}}, b.Processes)
+	assert.Equal(t, []gpudata.Process{
+		{Time: at, PID: 4711, Bytes: 1 << 30},
+		{Time: at, Device: 1, PID: 4711, Bytes: gpudata.BytesUnknown},
+	}, b.Processes)
 	m.advance(t, 10*time.Second)
 	b = read(t, s)
 	require.Len(t, b.Processes, 3)

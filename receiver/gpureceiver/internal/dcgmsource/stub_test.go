@@ -191,8 +191,10 @@ func of(b *gpudata.Batch, device int, q gpudata.Quantity) (list []gpudata.Value)
 // withoutLibrary is the life of a source in a process that has no DCGM library, where any call after the failed Init
 // would end the process.
 func withoutLibrary() {
-	s := New(Settings{Target: "localhost:5555", Sampling: time.Second, Slow: time.Second, KeepAge: time.Minute,
-		MaxStaleness: time.Minute})
+	s := New(Settings{
+		Target: "localhost:5555", Sampling: time.Second, Slow: time.Second, KeepAge: time.Minute,
+		MaxStaleness: time.Minute,
+	})
 	for range 3 {
 		fmt.Println(s.Open())
 		fmt.Println(len(s.Devices()), s.Close())

@@ -129,8 +129,10 @@ func TestEveryCallMeansWhatTheHeaderSays(t *testing.T) {
 	assert.Equal(t, nvml.Success, board.GpmSampleGet(one))
 	assert.Equal(t, nvml.Success, board.GpmMigSampleGet(13, two))
 	g := &nvml.GpmMetricsGetType{NumMetrics: 3, Sample1: one, Sample2: two}
-	for i, id := range []nvml.GpmMetricID{nvml.GPMMetricSMUtil, nvml.GPMMetricFP64Util,
-		nvml.GPMMetricNVLinkTotalTXPerSec} {
+	for i, id := range []nvml.GpmMetricID{
+		nvml.GPMMetricSMUtil, nvml.GPMMetricFP64Util,
+		nvml.GPMMetricNVLinkTotalTXPerSec,
+	} {
 		g.Metrics[i].MetricID = uint32(id)
 	}
 	assert.Equal(t, nvml.Success, l.GpmMetricsGet(g))

@@ -134,8 +134,10 @@ func instance(k int) *fakeDevice {
 	d.GetGpuInstanceIDFunc = func() (int, nvml.Return) { return 7 + k, ok }
 	d.GetComputeInstanceIDFunc = func() (int, nvml.Return) { return 0, ok }
 	d.GetAttributesFunc = func() (nvml.DeviceAttributes, nvml.Return) {
-		return nvml.DeviceAttributes{MultiprocessorCount: 16, GpuInstanceSliceCount: 1, ComputeInstanceSliceCount: 1,
-			MemorySizeMB: 17920}, ok
+		return nvml.DeviceAttributes{
+			MultiprocessorCount: 16, GpuInstanceSliceCount: 1, ComputeInstanceSliceCount: 1,
+			MemorySizeMB: 17920,
+		}, ok
 	}
 	d.GetMemoryInfoV2Func = func() (nvml.MemoryV2, nvml.Return) {
 		return nvml.MemoryV2{Total: 17920 << 20, Used: 10 << 20},
@@ -281,8 +283,10 @@ func TestValuesAreInBaseUnits(t *testing.T) {
 
 func TestFunctionsThatTheDriverLacksAreNotCalled(t *testing.T) {
 	m := newMachine(1)
-	m.missing = map[string]bool{"nvmlGpmQueryDeviceSupport": true, "nvmlDeviceGetMemoryInfo_v2": true,
-		"nvmlDeviceGetTotalEnergyConsumption": true, "nvmlDeviceGetMigMode": true}
+	m.missing = map[string]bool{
+		"nvmlGpmQueryDeviceSupport": true, "nvmlDeviceGetMemoryInfo_v2": true,
+		"nvmlDeviceGetTotalEnergyConsumption": true, "nvmlDeviceGetMigMode": true,
+	}
 	d := &m.boards[0].fakeDevice
 	// panic when called
 	d.GpmQueryDeviceSupportFunc, d.GetMemoryInfoV2Func, d.GetTotalEnergyConsumptionFunc, d.GetMigModeFunc = nil, nil, nil,
@@ -362,8 +366,10 @@ func TestXIDsAreEvents(t *testing.T) {
 	s := open(t, m)
 	read(t, s)
 	for range 2 {
-		m.events = append(m.events, nvml.EventData{Device: &m.boards[1].fakeDevice, EventType: nvml.EventTypeXidCriticalError,
-			EventData: 79})
+		m.events = append(m.events, nvml.EventData{
+			Device: &m.boards[1].fakeDevice, EventType: nvml.EventTypeXidCriticalError,
+			EventData: 79,
+		})
 	}
 	b := read(t, s)
 	require.Len(t, b.Events, 2)

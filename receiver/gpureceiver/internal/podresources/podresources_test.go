@@ -58,7 +58,8 @@ func serve(t *testing.T, b func() []byte) string {
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "v1.PodResourcesLister", HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{MethodName: "List", Handler: func(_ any, _ context.Context, decode func(any) error,
-			_ grpc.UnaryServerInterceptor) (any, error) {
+			_ grpc.UnaryServerInterceptor,
+		) (any, error) {
 			var request []byte
 			if err := decode(&request); err != nil {
 				return nil, err

@@ -92,8 +92,10 @@ func (d *Device) device() gpusamplesextension.Device {
 	return gpusamplesextension.Device{
 		ID: d.ID, Parent: d.Parent, Name: d.Name, Model: d.Model, Vendor: d.Vendor, DriverVersion: d.Driver, PCIBDF: d.PCI,
 		Ordinal: d.Ordinal, Source: d.Source,
-		MIG: gpusamplesextension.MIG{Profile: d.MIGProfile, SMs: d.SMs, BoardSMs: d.BoardSMs, Slices: d.Slices,
-			AllSlices: d.AllSlices},
+		MIG: gpusamplesextension.MIG{
+			Profile: d.MIGProfile, SMs: d.SMs, BoardSMs: d.BoardSMs, Slices: d.Slices,
+			AllSlices: d.AllSlices,
+		},
 		Limits: gpusamplesextension.Limits{
 			Memory: d.Memory, MemoryBandwidth: d.Bandwidth, PCIeBandwidth: d.PCIeRate, NVLinkBandwidth: d.NVLinkRate,
 			FLOPRate: d.FLOPRate, Power: d.PowerLimit,

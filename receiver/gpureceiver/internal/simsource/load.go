@@ -31,12 +31,18 @@ type phase struct {
 
 var cycle = [...]phase{
 	{length: 2 * time.Second, watts: 78, memory: 6 << 30},
-	{length: time.Second, watts: 210, busy: 0.35, sm: 0.2, occupancy: 0.1, dram: 0.15, received: 21e9, sent: 1e9,
-		memory: 40 << 30},
-	{length: 4 * time.Second, watts: 690, busy: 1, sm: 0.93, occupancy: 0.42, tensor: 0.61, dram: 0.44, received: 2e8,
-		sent: 1e8, throttled: true, memory: 58 << 30},
-	{length: 3 * time.Second, watts: 455, busy: 0.98, sm: 0.81, occupancy: 0.27, tensor: 0.09, dram: 0.79, received: 4e8,
-		sent: 3e8, memory: 58 << 30},
+	{
+		length: time.Second, watts: 210, busy: 0.35, sm: 0.2, occupancy: 0.1, dram: 0.15, received: 21e9, sent: 1e9,
+		memory: 40 << 30,
+	},
+	{
+		length: 4 * time.Second, watts: 690, busy: 1, sm: 0.93, occupancy: 0.42, tensor: 0.61, dram: 0.44, received: 2e8,
+		sent: 1e8, throttled: true, memory: 58 << 30,
+	},
+	{
+		length: 3 * time.Second, watts: 455, busy: 0.98, sm: 0.81, occupancy: 0.27, tensor: 0.09, dram: 0.79, received: 4e8,
+		sent: 3e8, memory: 58 << 30,
+	},
 }
 
 const (

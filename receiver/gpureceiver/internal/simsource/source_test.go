@@ -23,8 +23,10 @@ var start = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 func (*bench) Describe() gpusamplesextension.Device { return gpusamplesextension.Device{ID: "GPU-b"} }
 func (b *bench) Read() Reading {
 	s := b.now.Sub(start).Seconds()
-	return Reading{Time: b.now, Energy: 1e6 + 250*s, BusySeconds: s, SMSeconds: 0.4 * s, Temperature: 51.4,
-		ClockSM: 1.777e9, MemoryUsed: 5<<20 + 1}
+	return Reading{
+		Time: b.now, Energy: 1e6 + 250*s, BusySeconds: s, SMSeconds: 0.4 * s, Temperature: 51.4,
+		ClockSM: 1.777e9, MemoryUsed: 5<<20 + 1,
+	}
 }
 
 func sampled(t *testing.T, seed uint64, n int, step time.Duration) map[gpudata.Quantity][]gpudata.Value {

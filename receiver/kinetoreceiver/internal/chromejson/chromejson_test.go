@@ -31,8 +31,10 @@ func (r *tape) Wants(phase byte) bool { return r.unwanted == 0 || phase != r.unw
 
 func (r *tape) Event(e *Event) error {
 	m := map[string]string{}
-	for k, v := range map[string][]byte{"cat": e.Cat, "name": e.Name, "pid": e.PID, "tid": e.TID, "ts": e.TS, "dur": e.Dur,
-		"args": e.Args} {
+	for k, v := range map[string][]byte{
+		"cat": e.Cat, "name": e.Name, "pid": e.PID, "tid": e.TID, "ts": e.TS, "dur": e.Dur,
+		"args": e.Args,
+	} {
 		if len(v) > 0 {
 			m[k] = string(v)
 		}
@@ -61,8 +63,10 @@ func TestEventsOfAnUnwantedPhaseAreOnlyCounted(t *testing.T) {
 		assert.Equal(t, int64(4), st.Events)
 		assert.Equal(t, []map[string]string{{"ph": "X", "name": "a"}}, h.events)
 	}
-	for _, broken := range []string{`[{"ph": "s", "x": ]}`, `[{"ph": "s", "x": [}]`,
-		`{"traceEvents": [{"ph": "s", "x": "`} {
+	for _, broken := range []string{
+		`[{"ph": "s", "x": ]}`, `[{"ph": "s", "x": [}]`,
+		`{"traceEvents": [{"ph": "s", "x": "`,
+	} {
 		_, err := Read(strings.NewReader(broken), &tape{unwanted: 's'})
 		assert.Error(t, err, broken)
 	}
@@ -154,8 +158,10 @@ func TestTheLimitOnAValueIsTheOneThatIsNamed(t *testing.T) {
 }
 
 func TestArrayWithoutItsClosingBracket(t *testing.T) {
-	for _, text := range []string{`[{"name":"a"},{"name":"b"}`, `[{"name":"a"},{"name":"b"},]`,
-		`[{"name":"a"},{"name":"b"}]`} {
+	for _, text := range []string{
+		`[{"name":"a"},{"name":"b"}`, `[{"name":"a"},{"name":"b"},]`,
+		`[{"name":"a"},{"name":"b"}]`,
+	} {
 		st, err := Read(strings.NewReader(text), &tape{})
 		require.NoError(t, err, text)
 		assert.Equal(t, int64(2), st.Events)
@@ -221,13 +227,17 @@ func TestMicrosEqualTheExactDecimal(t *testing.T) {
 }
 
 func TestMicrosRefusesWhatIsNoNumber(t *testing.T) {
-	for _, s := range []string{"", `""`, "-", ".5", "5.", "1e", "0x10", "1_000", "NaN", "Infinity", "1/3", "1e400",
-		"99999999999999999999", "true", "1.2.3"} {
+	for _, s := range []string{
+		"", `""`, "-", ".5", "5.", "1e", "0x10", "1_000", "NaN", "Infinity", "1/3", "1e400",
+		"99999999999999999999", "true", "1.2.3",
+	} {
 		_, ok := Micros([]byte(s))
 		assert.False(t, ok, s)
 	}
-	for s, want := range map[string]int64{"1e-500": 0, "0.0005": 0, "0.0015": 2, "-0.0015": -2, `"12"`: 12000,
-		"-3": -3000} {
+	for s, want := range map[string]int64{
+		"1e-500": 0, "0.0005": 0, "0.0015": 2, "-0.0015": -2, `"12"`: 12000,
+		"-3": -3000,
+	} {
 		got, ok := Micros([]byte(s))
 		assert.True(t, ok, s)
 		assert.Equal(t, want, got, s)
@@ -235,8 +245,10 @@ func TestMicrosRefusesWhatIsNoNumber(t *testing.T) {
 }
 
 func TestInt(t *testing.T) {
-	for s, want := range map[string]int64{"0": 0, "-5": -5, `"7"`: 7, "9223372036854775807": 1<<63 - 1, "1e3": 1000,
-		"12.0": 12} {
+	for s, want := range map[string]int64{
+		"0": 0, "-5": -5, `"7"`: 7, "9223372036854775807": 1<<63 - 1, "1e3": 1000,
+		"12.0": 12,
+	} {
 		got, ok := Int([]byte(s))
 		assert.True(t, ok, s)
 		assert.Equal(t, want, got, s)
