@@ -109,7 +109,7 @@ func (p *Profile) newProcess(pid int64, known bool) *process {
 // windowNumber makes windows of one job and rank differ.
 func (p *Profile) windowNumber(pid int64) int64 {
 	n := p.firstStep
-	if main, _ := p.mainProcess(); pid != main {
+	if pid != p.main {
 		n ^= int64(mix(uint64(pid) + 1))
 	}
 	return n

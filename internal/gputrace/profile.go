@@ -52,6 +52,7 @@ type Profile struct {
 	lastTrack uint32
 	processes map[int64]*processCount
 	process   *processCount // the last
+	main      int64         // mainProcess, once all events are there
 	seed      [2]uint64
 	first     int64 // earliest start
 	last      int64 // latest end

@@ -7,6 +7,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
@@ -88,6 +89,7 @@ func (p *Profile) newSweep(v visitor) *sweep {
 		launches: newLaunchTable(p.counts[KindRuntime]),
 	}
 	pid, known := p.mainProcess()
+	p.main = pid
 	s.main = p.newProcess(pid, known)
 	s.processes[pid] = s.main
 	for id := range p.processes {
@@ -311,10 +313,8 @@ func (s *sweep) memory(r *record) {
 	}
 	th := &s.threads[r.track]
 	in := uint32(0)
-	if i := slices.IndexFunc(th.stack, func(f frame) bool { return f.end <= r.key }); i != 0 && len(th.stack) > 0 {
-		if i < 0 {
-			i = len(th.stack)
-		}
+	// Ranges lie within each other: those that are over are at the top.
+	if i := sort.Search(len(th.stack), func(i int) bool { return th.stack[i].end <= r.key }); i > 0 {
 		in = th.stack[i-1].named
 	}
 	m.add(&d, in)
