@@ -42,6 +42,7 @@ type gpuRequests struct {
 	mu     sync.Mutex // of the book
 	book   *book
 	meters *meters // of the goroutine that closes and writes
+	wrote  time.Time
 
 	waiting  []ptrace.Traces // that the next component refused, the oldest first
 	refusing bool
@@ -204,7 +205,12 @@ func (c *gpuRequests) flush(ctx context.Context) {
 	if c.metrics == nil {
 		return
 	}
+	// Prometheus tells times apart by milliseconds, and refuses all of what has two values of a series at one.
+	if wait := time.Millisecond - time.Since(c.wrote); wait > 0 {
+		time.Sleep(wait)
+	}
 	out, err := c.meters.output(ctx, nameScope)
+	c.wrote = time.Now()
 	if err != nil {
 		c.log.Error("cannot collect metrics of requests", zap.Error(err))
 	}

@@ -100,6 +100,28 @@ func (x *outputs) stop(t *testing.T) {
 	}
 }
 
+// Prometheus knows milliseconds only: the last output follows the one before at once when the connector stops.
+func TestNoTwoOutputsAreOfOneMillisecond(t *testing.T) {
+	for range 20 {
+		metrics := &consumertest.MetricsSink{}
+		x := start(t, func(c *Config) { c.FlushInterval = 50 * time.Microsecond }, metrics, nil)
+		x.take(t, served(t, 1))
+		require.Eventually(t, func() bool { return len(metrics.AllMetrics()) > 3 }, 20*time.Second, time.Millisecond)
+		x.stop(t)
+		last := map[string]int64{}
+		for _, md := range metrics.AllMetrics() {
+			for _, m := range md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+				for _, p := range m.Histogram().DataPoints().All() {
+					key := fmt.Sprint(m.Name(), p.Attributes().AsRaw())
+					at := p.Timestamp().AsTime().UnixMilli()
+					require.Greater(t, at, last[key], key)
+					last[key] = at
+				}
+			}
+		}
+	}
+}
+
 // served is one request with a prefill of 2 J for 100 tokens and decoding of 3 J for 4, both shared with nobody.
 func served(t *testing.T, trace byte) ptrace.Traces {
 	return payload(t, service,
