@@ -428,7 +428,7 @@ func TestAgentsAndGatewaysLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 	}
 	binary, full := os.Getenv("OTELGPU_FULL_BINARY"), true
 	if binary == "" {
-		binary, full = otelcol.Build(t), false
+		binary, full = otelcol.Build(t, "-tags", "ottl"), false
 	}
 	for i, dead := range []bool{true, false} {
 		t.Run(map[bool]string{true: "dead for minutes", false: "refuses every second request"}[dead], func(t *testing.T) {
