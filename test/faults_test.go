@@ -469,7 +469,7 @@ func TestAgentsAndGatewaysLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 				tail["decision_wait"] = "2s"
 				tail["policies"] = []any{map[string]any{"name": "all", "type": "always_sample"}}
 				at("connectors", "gpu_metrics/operations")["flush_interval"] = "500ms"
-				at("exporters")["prometheus"] = map[string]any{"endpoint": metrics}
+				at("exporters")["prometheus"] = map[string]any{"endpoint": metrics, "enable_open_metrics": true}
 				delete(at("exporters"), "otlp_http/metrics")
 				at("service", "pipelines", "metrics")["exporters"] = []any{"prometheus"}
 			})

@@ -75,7 +75,10 @@ func run(args []string) error {
 		return err
 	}
 	root.SetArgs(named(args))
-	return withHint(root.Execute())
+	// Here, for the Collector by itself hears signals only a moment after it has said that it is ready.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return withHint(root.ExecuteContext(ctx))
 }
 
 // named replaces the name of a ready pipeline behind --config by its text. A file of that name comes first.
@@ -124,6 +127,7 @@ func command() (*cobra.Command, error) {
 	set := settings(allInOne)
 	w := &welcome{out: os.Stderr, resolver: set.ConfigProviderSettings.ResolverSettings}
 	set.LoggingOptions = w.options()
+	set.DisableGracefulShutdown = true // run ends the context instead
 	root := otelcol.NewCommand(set)
 	root.SilenceErrors = true
 	root.PreRun = func(cmd *cobra.Command, _ []string) { w.given(cmd) }
