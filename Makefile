@@ -61,7 +61,7 @@ capture: ## build bin/libotelgpu_capture.so, which CUDA processes are started wi
 		receiver/gpucapturereceiver/shim/*.c -lpthread -ldl
 
 build-modules: ## build each module alone, outside the workspace
-	$(call each,$(MODULES),$(GO) build ./...)
+	$(call each,$(MODULES),$(GO) build -o /dev/null ./...)
 
 bench: ## run the benchmarks of every module once, with allocations
 	$(call each,$(SHIPPED),$(GO) test -run='^$$' -bench=. -benchmem ./...)
