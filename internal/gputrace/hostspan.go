@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/intervals"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -84,7 +85,7 @@ func (s *spans) stepVerdicts(name string, st *step) []verdict.Verdict {
 func (s *spans) keepStep(name string, st *step) {
 	for ordinal := range st.devices {
 		if list := s.steps[ordinal]; len(st.devices) == 1 && len(list) < maxSteps {
-			s.steps[ordinal] = append(list, st.account.Step(name, s.p.Meta.Base+st.start, st.end-st.start, st.compute.total))
+			s.steps[ordinal] = append(list, st.account.Step(name, s.p.Meta.Base+st.start, st.end-st.start, st.compute.Length))
 		}
 	}
 }
@@ -106,11 +107,11 @@ func (s *spans) step(m pcommon.Map, st *step) {
 			s.identity(m, ordinal)
 		}
 	}
-	if st.busy.any {
-		putSeconds(m, semconv.GPUStepBusyDurationKey, st.busy.total)
+	if st.busy.Any {
+		putSeconds(m, semconv.GPUStepBusyDurationKey, st.busy.Length)
 		putInt(m, semconv.GPUKernelCountKey, st.kernels)
 	}
-	if st.comm.any {
+	if st.comm.Any {
 		putSeconds(m, semconv.GPUStepCommExposedDurationKey, st.exposed())
 	}
 	st.computed.write(m)
@@ -133,7 +134,7 @@ func (s *spans) phases(m pcommon.Map, st *step) {
 	names := make([]string, 0, len(st.phases)+1)
 	times := map[string]int64{}
 	for name, u := range st.phases {
-		names, times[name] = append(names, name), u.total
+		names, times[name] = append(names, name), u.Length
 	}
 	slices.Sort(names)
 	for _, name := range names {
@@ -144,12 +145,12 @@ func (s *spans) phases(m pcommon.Map, st *step) {
 		return
 	}
 	slices.SortFunc(st.phaseAll, func(a, b interval) int { return cmp.Compare(a.start, b.start) })
-	var all union
+	var all intervals.Ordered
 	for _, i := range st.phaseAll {
-		all.add(i.start, i.end)
+		all.Add(i.start, i.end)
 	}
-	putSeconds(m, semconv.GPUStepOverlapDurationKey, sum-all.total)
-	putSeconds(m, semconv.GPUStepOtherDurationKey, st.end-st.start-all.total)
+	putSeconds(m, semconv.GPUStepOverlapDurationKey, sum-all.Length)
+	putSeconds(m, semconv.GPUStepOtherDurationKey, st.end-st.start-all.Length)
 }
 
 func (s *spans) summary(m pcommon.Map, sum *summary) {

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/intervals"
 )
 
 // node is a host range that has a span, and gathers what has none below it.
@@ -62,17 +63,17 @@ type step struct {
 	latest     int64 // end of the steps of the process so far, this one included
 	node       *node // nil: no span
 	account    verdict.Account
-	busy       union
-	comm       union
-	compute    union
-	kernel     union
+	busy       intervals.Ordered
+	comm       intervals.Ordered
+	compute    intervals.Ordered
+	kernel     intervals.Ordered
 	allocated  allocated
 	kernels    int64 // launched
 	computed   computed
 	names      map[uint32]int64
 	places     map[uint32]int64 // collectives launched, by name
 	devices    map[int64]struct{}
-	phases     map[string]*union
+	phases     map[string]*intervals.Ordered
 	phaseAll   []interval
 	phaseFull  bool // phaseAll is not complete
 }
@@ -83,16 +84,16 @@ func (s *step) device(a *activity) {
 	if a.end <= s.start || a.start >= s.end {
 		return
 	}
-	s.busy.clip(a.start, a.end, s.start, s.end)
+	s.busy.Clip(a.start, a.end, s.start, s.end)
 	if a.kind == KindKernel {
-		s.kernel.clip(a.start, a.end, s.start, s.end)
+		s.kernel.Clip(a.start, a.end, s.start, s.end)
 	}
 	switch {
 	case a.comm:
-		s.comm.clip(a.start, a.end, s.start, s.end)
+		s.comm.Clip(a.start, a.end, s.start, s.end)
 		s.addPhase("comm", max(a.start, s.start), min(a.end, s.end))
 	case a.kind == KindKernel:
-		s.compute.clip(a.start, a.end, s.start, s.end)
+		s.compute.Clip(a.start, a.end, s.start, s.end)
 	}
 	if s.devices == nil {
 		s.devices = map[int64]struct{}{}
@@ -101,7 +102,7 @@ func (s *step) device(a *activity) {
 }
 
 // exposed is communication with no compute kernel beside it.
-func (s *step) exposed() int64 { return s.kernel.total - s.compute.total }
+func (s *step) exposed() int64 { return s.kernel.Length - s.compute.Length }
 
 // place counts a collective among those of its name, from 1 on.
 func (s *step) place(name uint32) int64 {
@@ -137,14 +138,14 @@ func (s *step) phase(name string, start, end int64) {
 // addPhase takes intervals of one phase in the order of their starts.
 func (s *step) addPhase(name string, start, end int64) {
 	if s.phases == nil {
-		s.phases = map[string]*union{}
+		s.phases = map[string]*intervals.Ordered{}
 	}
 	u := s.phases[name]
 	if u == nil {
-		u = &union{}
+		u = &intervals.Ordered{}
 		s.phases[name] = u
 	}
-	u.add(start, end)
+	u.Add(start, end)
 	if len(s.phaseAll) >= maxPhaseRanges {
 		s.phaseFull = true
 		return

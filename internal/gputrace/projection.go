@@ -6,6 +6,7 @@ package gputrace
 import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelgpu/otelgpu/internal/intervals"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -16,7 +17,7 @@ import (
 // projection is the work of a range on one device.
 type projection struct {
 	device int64
-	at     union // busy time, and extent
+	at     intervals.Ordered // busy time, and extent
 }
 
 // projects reports whether ranges of the kind are shown on the device, too.
@@ -41,7 +42,7 @@ func (w *writer) project(a *activity, above *node) {
 		if i == len(n.projected) {
 			n.projected = append(n.projected, projection{device: a.device})
 		}
-		n.projected[i].at.add(a.start, a.end)
+		n.projected[i].at.Add(a.start, a.end)
 	}
 }
 
@@ -70,7 +71,7 @@ func (s *spans) sections(n *node, name, category string) {
 				parent = up
 			}
 		}
-		sp := s.on(x.device, n.process, place{n.self.trace, id}, parent, x.at.first, x.at.end)
+		sp := s.on(x.device, n.process, place{n.self.trace, id}, parent, x.at.Start, x.at.End)
 		sp.SetName(name)
 		link{n.self, semconv.GPULinkTypeRange}.add(sp)
 		m := sp.Attributes()
@@ -78,8 +79,8 @@ func (s *spans) sections(n *node, name, category string) {
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeSection)
 		putText(m, semconv.GPUOperationCategoryKey, category)
 		s.names(m, x.device)
-		putSeconds(m, semconv.GPUDurationKey, x.at.span())
-		putSeconds(m, semconv.GPUOperationBusyDurationKey, x.at.total)
+		putSeconds(m, semconv.GPUDurationKey, x.at.Extent())
+		putSeconds(m, semconv.GPUOperationBusyDurationKey, x.at.Length)
 	}
 	n.projected = nil
 }
