@@ -8,82 +8,50 @@ import (
 	"testing"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/exemplar"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/metrictest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // collect reads all metrics and checks each against the registry.
-func collect(t *testing.T, reader sdkmetric.Reader) map[string]metricdata.Metrics {
+func collect(t *testing.T, reader *metrictest.Reader) map[string]metrictest.Metric {
 	t.Helper()
-	var rm metricdata.ResourceMetrics
-	require.NoError(t, reader.Collect(context.Background(), &rm))
-	out := map[string]metricdata.Metrics{}
-	for _, sm := range rm.ScopeMetrics {
-		for _, m := range sm.Metrics {
-			reg, ok := semconv.LookupMetric(m.Name)
-			require.True(t, ok, m.Name)
-			require.Equal(t, reg.Unit, m.Unit, m.Name)
-			for _, set := range pointAttributes(m) {
-				for _, kv := range set.ToSlice() {
-					require.Contains(t, reg.Attributes, string(kv.Key), m.Name)
-				}
+	out := reader.Collect()
+	for name, m := range out {
+		reg, ok := semconv.LookupMetric(name)
+		require.True(t, ok, name)
+		require.Equal(t, reg.Unit, m.Unit, name)
+		for _, p := range m.Points {
+			for _, kv := range p.Attributes.ToSlice() {
+				require.Contains(t, reg.Attributes, string(kv.Key), name)
 			}
-			out[m.Name] = m
 		}
 	}
 	return out
 }
 
-func pointAttributes(m metricdata.Metrics) (sets []attribute.Set) {
-	switch d := m.Data.(type) {
-	case metricdata.Sum[int64]:
-		for _, p := range d.DataPoints {
-			sets = append(sets, p.Attributes)
-		}
-	case metricdata.Sum[float64]:
-		for _, p := range d.DataPoints {
-			sets = append(sets, p.Attributes)
-		}
-	case metricdata.Gauge[float64]:
-		for _, p := range d.DataPoints {
-			sets = append(sets, p.Attributes)
-		}
-	case metricdata.Histogram[float64]:
-		for _, p := range d.DataPoints {
-			sets = append(sets, p.Attributes)
-		}
-	}
-	return sets
-}
-
-func ints(m metricdata.Metrics) map[string]int64 {
+func ints(m metrictest.Metric) map[string]int64 {
 	out := map[string]int64{}
-	for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+	for _, p := range m.Points {
 		key := ""
 		for _, k := range []string{"gpu.operation.name", "gpu.copy.direction", "gpu.timing.status", "gpuspan.drop.reason"} {
 			if v, ok := p.Attributes.Value(semconvKey(k)); ok {
 				key += v.AsString() + " "
 			}
 		}
-		out[key] += p.Value
+		out[key] += int64(p.Value)
 	}
 	return out
 }
 
-func metricRig(t *testing.T, opts ...gpuspan.Option) (*rig, sdkmetric.Reader) {
+func metricRig(t *testing.T, opts ...gpuspan.Option) (*rig, *metrictest.Reader) {
 	t.Helper()
-	reader := sdkmetric.NewManualReader()
-	mp := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithExemplarFilter(exemplar.TraceBasedFilter))
-	t.Cleanup(func() { _ = mp.Shutdown(context.Background()) })
-	return newRig(t, append(opts, gpuspan.WithMeterProvider(mp))...), reader
+	reader := metrictest.New()
+	return newRig(t, append(opts, gpuspan.WithMeterProvider(reader))...), reader
 }
 
 func TestMetricsCountEverySectionAndTimeTheTimedOnes(t *testing.T) {
@@ -112,27 +80,21 @@ func TestMetricsCountEverySectionAndTimeTheTimedOnes(t *testing.T) {
 	require.Equal(t, map[string]int64{"op ": 12}, ints(m["gpu.operation.items"]))
 	require.Equal(t, map[string]int64{"op ": 75, "op host_to_device ": 14, "cp device_to_host ": 1000},
 		ints(m["gpu.operation.io"]))
-	flops := m["gpu.operation.flops"].Data.(metricdata.Sum[float64]).DataPoints
+	flops := m["gpu.operation.flops"].Points
 	require.Len(t, flops, 1)
 	require.Equal(t, 500.0, flops[0].Value)
 	require.Equal(t, map[string]int64{"ok ": 3}, ints(m["gpuspan.sections"]))
-	var hist metricdata.HistogramDataPoint[float64]
-	for _, p := range m["gpu.operation.duration"].Data.(metricdata.Histogram[float64]).DataPoints {
+	var hist metrictest.Point
+	for _, p := range m["gpu.operation.duration"].Points {
 		if v, _ := p.Attributes.Value("gpu.operation.name"); v.AsString() == "op" {
 			hist = p
 		}
 	}
 	require.EqualValues(t, 2, hist.Count)
-	require.InDelta(t, 6e-3, hist.Sum, 50e-6)
+	require.InDelta(t, 6e-3, hist.Value, 50e-6)
 	id, _ := hist.Attributes.Value("hw.id")
 	require.NotEmpty(t, id.AsString())
-	require.NotEmpty(t, hist.Exemplars)
-	ids := map[string]bool{}
-	for _, s := range r.named("op") {
-		id := s.SpanContext().SpanID()
-		ids[string(id[:])] = true
-	}
-	require.True(t, ids[string(hist.Exemplars[0].SpanID)], "an exemplar names a span")
+	require.Equal(t, r.named("op")[1].SpanContext(), hist.Exemplar, "the latest span")
 	scope := r.named("op")[0].InstrumentationScope()
 	emitted, ok := scope.Attributes.Value("gpu.metrics.emitted")
 	require.True(t, ok && emitted.AsBool())
@@ -150,10 +112,10 @@ func TestMetricsAllTimesUnsampledSectionsToo(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	m := collect(t, reader)
-	p := m["gpu.operation.duration"].Data.(metricdata.Histogram[float64]).DataPoints
+	p := m["gpu.operation.duration"].Points
 	require.Len(t, p, 1)
 	require.EqualValues(t, 4, p[0].Count)
-	require.Empty(t, p[0].Exemplars)
+	require.False(t, p[0].Exemplar.IsValid())
 	require.Empty(t, r.spans.Ended())
 }
 
@@ -204,13 +166,13 @@ func TestSelfMetrics(t *testing.T) {
 	require.Equal(t, map[string]int64{"": 4}, ints(m["gpuspan.pool.limit"]))
 	require.Equal(t, map[string]int64{"": 4}, ints(m["gpuspan.pool.usage"]))
 	misuses := map[string]int64{}
-	for _, p := range m["gpuspan.misuses"].Data.(metricdata.Sum[int64]).DataPoints {
+	for _, p := range m["gpuspan.misuses"].Points {
 		kind, _ := p.Attributes.Value("gpuspan.misuse.kind")
-		misuses[kind.AsString()] = p.Value
+		misuses[kind.AsString()] = int64(p.Value)
 	}
 	require.Equal(t, map[string]int64{"stale_parent": 1, "unmatched_end": 1}, misuses)
 	require.Equal(t, map[string]int64{"": 0}, ints(m["gpuspan.clock.anomalies"]))
-	age := m["gpuspan.pending.age"].Data.(metricdata.Gauge[float64]).DataPoints
+	age := m["gpuspan.pending.age"].Points
 	require.Len(t, age, 1)
 	require.InDelta(t, 10e-3, age[0].Value, 1e-3)
 	name, _ := age[0].Attributes.Value("gpu.operation.name")
@@ -219,9 +181,9 @@ func TestSelfMetrics(t *testing.T) {
 	r.flush()
 	m = collect(t, reader)
 	require.Equal(t, map[string]int64{"": 0}, ints(m["gpuspan.pool.usage"]))
-	floor := m["gpuspan.floor.duration"].Data.(metricdata.Gauge[float64]).DataPoints
+	floor := m["gpuspan.floor.duration"].Points
 	require.InDelta(t, 600e-9, floor[0].Value, 1e-9, "the simulated device's gap between events")
-	bound := m["gpuspan.timing.error"].Data.(metricdata.Gauge[float64]).DataPoints
+	bound := m["gpuspan.timing.error"].Points
 	require.Positive(t, bound[0].Value)
 	require.Contains(t, attrs(r.named("op")[0]), "gpu.floor.duration")
 }
@@ -234,10 +196,10 @@ func TestHostTimesAreNoGPUDurations(t *testing.T) {
 	op.Record(context.Background(), s, epoch, time.Millisecond, gpuspan.Work{}) // but what the caller measured is one
 	r.flush()
 	m := collect(t, reader)
-	p := m["gpu.operation.duration"].Data.(metricdata.Histogram[float64]).DataPoints
+	p := m["gpu.operation.duration"].Points
 	require.Len(t, p, 1)
 	require.EqualValues(t, 1, p[0].Count)
-	require.Equal(t, 1e-3, p[0].Sum)
+	require.Equal(t, 1e-3, p[0].Value)
 	require.Equal(t, map[string]int64{"op ": 2}, ints(m["gpu.operation.count"]))
 	f, _ := r.p.Stats(op)
 	require.EqualValues(t, 2, f.Duration.Count, "reports take what there is")
@@ -268,9 +230,9 @@ func TestLaunchesOfGraphsAreATypeOfTheirOwn(t *testing.T) {
 	r.clock.Advance(time.Millisecond)
 	r.flush()
 	byType := map[string]int64{}
-	for _, p := range collect(t, reader)["gpu.operation.count"].Data.(metricdata.Sum[int64]).DataPoints {
+	for _, p := range collect(t, reader)["gpu.operation.count"].Points {
 		v, _ := p.Attributes.Value("gpu.operation.type")
-		byType[v.AsString()] += p.Value
+		byType[v.AsString()] += int64(p.Value)
 	}
 	require.Equal(t, map[string]int64{"graph": 2, "section": 1}, byType)
 	for _, s := range r.named("decode") {

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
@@ -120,12 +119,12 @@ func TestWithoutATracerStepsAreTimed(t *testing.T) {
 	require.Len(t, loops, 1)
 	require.EqualValues(t, 3, loops[0].Steps)
 	require.EqualValues(t, 15, loops[0].Items)
-	counts := map[string]uint64{}
-	for _, p := range collect(t, reader)["gpu.operation.duration"].Data.(metricdata.Histogram[float64]).DataPoints {
+	counts := map[string]int64{}
+	for _, p := range collect(t, reader)["gpu.operation.duration"].Points {
 		name, _ := p.Attributes.Value("gpu.operation.name")
 		counts[name.AsString()] = p.Count
 	}
-	require.Equal(t, map[string]uint64{"train": 3, "forward": 3, "op": 3}, counts)
+	require.Equal(t, map[string]int64{"train": 3, "forward": 3, "op": 3}, counts)
 }
 
 // A loop may be made for each evaluation: what it costs is bounded, and its steps are those of one operation.

@@ -6,11 +6,13 @@ package test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -51,6 +53,51 @@ func TestMetricsOfTheLibraryAreRegistered(t *testing.T) {
 		require.True(t, seen[name], "%s is missing among %v", name, seen)
 	}
 	s.close(t)
+	require.NoError(t, meters.Shutdown(t.Context()))
+}
+
+// A MeterProvider outlives its profilers. Counters must not fall while the provider is there, and the profiler must not
+// stay for as long as the provider does.
+func TestAMeterProviderTellsTheLastFiguresOfAProfiler(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	s := newServiceWithMeters(t, "", meters)
+	s.request(t)
+	spans := map[trace.SpanID]bool{}
+	for _, span := range s.close(t) {
+		spans[span.SpanContext.SpanID()] = true
+	}
+	counted := func() (runs int64, durations []metricdata.HistogramDataPoint[float64]) {
+		var got metricdata.ResourceMetrics
+		require.NoError(t, reader.Collect(t.Context(), &got))
+		for _, sm := range got.ScopeMetrics {
+			for _, m := range sm.Metrics {
+				switch m.Name {
+				case "gpu.operation.count":
+					for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+						runs += p.Value
+					}
+				case "gpu.operation.duration":
+					durations = m.Data.(metricdata.Histogram[float64]).DataPoints
+				}
+			}
+		}
+		return runs, durations
+	}
+	const sections = 1 + 2 + decodeCount + 1
+	runs, durations := counted()
+	require.EqualValues(t, sections, runs)
+	require.Len(t, durations, 5, "one of each operation")
+	for _, p := range durations {
+		require.NotEmpty(t, p.Exemplars)
+		for _, e := range p.Exemplars {
+			require.True(t, spans[trace.SpanID(e.SpanID)], "an exemplar names a span")
+		}
+	}
+	require.Eventually(t, func() bool {
+		runs, _ := counted()
+		return runs == 0
+	}, time.Minute, time.Millisecond, "the callback is taken out, so that the profiler can go")
 	require.NoError(t, meters.Shutdown(t.Context()))
 }
 

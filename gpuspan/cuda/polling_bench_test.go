@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/ctest"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/metrictest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -30,9 +29,8 @@ func BenchmarkPollingShare(b *testing.B) {
 	require.NoError(b, err)
 	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(tracetest.NewNoopExporter()))
 	defer func() { _ = tp.Shutdown(context.Background()) }()
-	reader := sdkmetric.NewManualReader()
-	prof, err := gpuspan.New(back, gpuspan.WithTracerProvider(tp),
-		gpuspan.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+	reader := metrictest.New()
+	prof, err := gpuspan.New(back, gpuspan.WithTracerProvider(tp), gpuspan.WithMeterProvider(reader))
 	require.NoError(b, err)
 	defer func() { _ = prof.Shutdown(context.Background()) }()
 	var streams []*gpuspan.Stream
@@ -52,14 +50,8 @@ func BenchmarkPollingShare(b *testing.B) {
 	}
 	wall := time.Since(begin)
 	time.Sleep(1100 * time.Millisecond) // the thread's time is read once a second
-	var m metricdata.ResourceMetrics
-	require.NoError(b, reader.Collect(ctx, &m))
-	for _, s := range m.ScopeMetrics {
-		for _, x := range s.Metrics {
-			if d, ok := x.Data.(metricdata.Sum[float64]); ok && x.Name == semconv.GpuspanOverheadDurationName {
-				b.ReportMetric(100*d.DataPoints[0].Value/wall.Seconds(), "%core")
-			}
-		}
+	for _, p := range reader.Collect()[semconv.GpuspanOverheadDurationName].Points {
+		b.ReportMetric(100*p.Value/wall.Seconds(), "%core")
 	}
 	b.ReportMetric(float64(b.N)/wall.Seconds(), "sections/s")
 }

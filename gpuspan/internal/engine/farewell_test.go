@@ -10,33 +10,22 @@ import (
 	"time"
 	"weak"
 
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-
+	"github.com/otelgpu/otelgpu/gpuspan/internal/metrictest"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 // A MeterProvider outlives many profilers. It keeps the last figures of one that is shut down, for a few collections,
 // and not the profiler.
 func TestAMeterProviderDoesNotKeepProfilersThatAreShutDown(t *testing.T) {
-	reader := sdkmetric.NewManualReader()
-	mp := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
-	collect := func() (n int64) {
-		var got metricdata.ResourceMetrics
-		require.NoError(t, reader.Collect(context.Background(), &got))
-		for _, s := range got.ScopeMetrics {
-			for _, m := range s.Metrics {
-				if m.Name == "gpu.operation.count" {
-					for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
-						n += p.Value
-					}
-				}
-			}
+	reader := metrictest.New()
+	collect := func() (n float64) {
+		for _, p := range reader.Collect()["gpu.operation.count"].Points {
+			n += p.Value
 		}
 		return n
 	}
 	run := func() (weak.Pointer[Profiler], *farewell) {
-		p, err := New(newScripted(), WithMeterProvider(mp))
+		p, err := New(newScripted(), WithMeterProvider(reader))
 		require.NoError(t, err)
 		testOp.Start(context.Background(), p.Stream(3, "main")).End()
 		require.NoError(t, p.Shutdown(context.Background()))
