@@ -188,6 +188,14 @@ const (
 	// GPUGraphNodeIDKey (int): The profiler's number of the node in the graph.
 	GPUGraphNodeIDKey = attribute.Key("gpu.graph.node.id")
 
+	// GPUGraphNodeOperatorKey (string): Operator that put the kernel, copy or memset into the graph, from the
+	// record of the graph's capture. Absent where that is not recorded.
+	GPUGraphNodeOperatorKey = attribute.Key("gpu.graph.node.operator")
+
+	// GPUGraphNodeRangeKey (string): Innermost annotation or module that was around that operator. Absent where
+	// captures of equal graphs, such as the layers of a model, differ in it.
+	GPUGraphNodeRangeKey = attribute.Key("gpu.graph.node.range")
+
 	// GPUIOAccessPatternKey (string): How memory is accessed, as declared. No rate is corrected by it.
 	GPUIOAccessPatternKey = attribute.Key("gpu.io.access_pattern")
 

@@ -16,9 +16,7 @@ import (
 )
 
 func newConvertCommand() *cobra.Command {
-	var detail kinetoreceiver.Detail
-	var extent kinetoreceiver.Extent
-	var job, device string
+	var common kinetoreceiver.Options
 	var compare bool
 	o := convert.Options{Info: buildInfo(), Factories: factories}
 	cmd := &cobra.Command{
@@ -49,12 +47,12 @@ func newConvertCommand() *cobra.Command {
 				if o.HTML {
 					html = o.Out
 				}
-				return comparison(ctx, cmd.OutOrStdout(), args, extent, device, o.Rows, html)
+				return comparison(ctx, cmd.OutOrStdout(), args, common, o.Rows, html)
 			}
 			if o.Out == "" {
 				return errors.New(`required flag(s) "out" not set`)
 			}
-			o.Files, o.Reader, o.Full = args, profileReader(detail, extent, job, device), detail == kinetoreceiver.DetailKernels
+			o.Files, o.Reader, o.Full = args, profileReader(common), common.Detail == kinetoreceiver.DetailKernels
 			err := convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 			switch {
 			case errors.Is(err, convert.ErrSomeFailed):
@@ -65,12 +63,14 @@ func newConvertCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().TextVar(&detail, "detail", kinetoreceiver.DetailAuto, "auto, steps, annotations, operators or kernels")
-	cmd.Flags().TextVar(&extent, "extent", kinetoreceiver.ExtentAll,
+	cmd.Flags().TextVar(&common.Detail, "detail", kinetoreceiver.DetailAuto, "auto, steps, annotations, operators or kernels")
+	cmd.Flags().TextVar(&common.Extent, "extent", kinetoreceiver.ExtentAll,
 		"activities that verdicts are of: all, steps or steps_but_last")
-	cmd.Flags().StringVar(&job, "job-id", "", "gpu.job.id of files that have none: the ranks of one run are linked by it")
-	cmd.Flags().StringVar(&device, "device", "",
+	cmd.Flags().StringVar(&common.JobID, "job-id", "", "gpu.job.id of files that have none: the ranks of one run are linked by it")
+	cmd.Flags().StringVar(&common.Device, "device", "",
 		"model of devices that a file does not name, as the driver calls it: verdicts compare with its peak (docs/peaks.md)")
+	cmd.Flags().StringSliceVar(&common.Captures, "captures", nil,
+		"traces, or folders of them, in which graphs were captured that the files launch: kernels of graphs get their operators")
 	cmd.Flags().StringVar(&o.Out, "out", "", "folder for the results (required, but with --html)")
 	cmd.Flags().IntVar(&o.Rows, "rows", 30, "operations in the table (0: all)")
 	cmd.Flags().BoolVar(&o.HTML, "html", false, "write the report as a page, too: one file, which needs no network")
@@ -83,24 +83,20 @@ const partial = "spans as they were written: the table has only activities that 
 
 // profileReader reads a file by what it begins with: a database is an export of Nsight Systems, all else must be a
 // trace.
-func profileReader(asked kinetoreceiver.Detail, extent kinetoreceiver.Extent, job, device string) convert.Reader {
+func profileReader(o kinetoreceiver.Options) convert.Reader {
+	asked := o.Detail
+	o.Partial = true
 	return func(ctx context.Context, path string, all bool, emit convert.Emit) (convert.Result, error) {
-		detail := asked
+		o := o
 		if all {
-			detail = kinetoreceiver.DetailKernels
+			o.Detail = kinetoreceiver.DetailKernels
 		}
 		head, _ := profilefile.Head(path) // what cannot be read is left to the reader, which says why
 		if profilefile.IsSQLite(head) {
-			st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{
-				Detail: detail, Extent: extent, JobID: job,
-				Device: device,
-			}, emit)
+			st, err := nsysreceiver.ReadFile(ctx, path, o, emit)
 			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Devices, asked), err
 		}
-		st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{
-			Detail: detail, Extent: extent, JobID: job,
-			Device: device, Partial: true,
-		}, emit)
+		st, err := kinetoreceiver.ReadFile(ctx, path, o, emit)
 		if st.Restored > 0 && len(st.Devices) > 0 {
 			st.Faults = append(st.Faults, partial)
 		}

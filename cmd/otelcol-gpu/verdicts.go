@@ -86,7 +86,7 @@ func operatorTable(d *verdict.Report) []string {
 
 // comparison prints what changed between two profiles.
 func comparison(
-	ctx context.Context, out io.Writer, files []string, extent kinetoreceiver.Extent, device string, rows int, html string,
+	ctx context.Context, out io.Writer, files []string, o kinetoreceiver.Options, rows int, html string,
 ) error {
 	if len(files) != 2 {
 		return fmt.Errorf("--compare takes two profiles, before and after, found %d", len(files))
@@ -94,7 +94,7 @@ func comparison(
 	var reports [2][]verdict.Report
 	for i, path := range files {
 		var err error
-		if reports[i], err = analyse(ctx, path, extent, device); err != nil {
+		if reports[i], err = analyse(ctx, path, o); err != nil {
 			return err
 		}
 		if len(reports[i]) == 0 {
@@ -123,19 +123,14 @@ func comparison(
 }
 
 // analyse reads a profile for its reports only.
-func analyse(ctx context.Context, path string, extent kinetoreceiver.Extent, device string) ([]verdict.Report, error) {
+func analyse(ctx context.Context, path string, o kinetoreceiver.Options) ([]verdict.Report, error) {
+	o.Detail, o.Partial = kinetoreceiver.DetailSteps, false
 	discard := func(context.Context, ptrace.Traces) error { return nil }
 	head, _ := profilefile.Head(path)
 	if profilefile.IsSQLite(head) {
-		st, err := nsysreceiver.ReadFile(ctx, path, nsysreceiver.Options{
-			Detail: nsysreceiver.DetailSteps, Extent: extent,
-			Device: device,
-		}, discard)
+		st, err := nsysreceiver.ReadFile(ctx, path, o, discard)
 		return st.Devices, err
 	}
-	st, err := kinetoreceiver.ReadFile(ctx, path, kinetoreceiver.Options{
-		Detail: kinetoreceiver.DetailSteps,
-		Extent: extent, Device: device, Partial: true,
-	}, discard)
+	st, err := kinetoreceiver.ReadFile(ctx, path, o, discard)
 	return st.Devices, err
 }

@@ -47,6 +47,7 @@ const (
 	tagSignature
 	tagRequests
 	tagRequestsLost
+	tagLaunches
 )
 
 // Values of closed lists are stored as their index; 0 is none.
@@ -129,6 +130,7 @@ func (d *Detail) appendTo(b []byte) []byte {
 	text(tagPayloadText, d.PayloadText)
 	number(tagMemoryUsage, d.MemoryUsage, d.HasMemoryUsage)
 	number(tagMemoryDevice, d.MemoryDevice, d.MemoryDevice != 0)
+	number(tagLaunches, int64(d.Launches), d.Launches != 0)
 	return b
 }
 
@@ -227,6 +229,8 @@ func (d *Detail) decode(b []byte) {
 			d.MemoryUsage, d.HasMemoryUsage = number(), true
 		case tagMemoryDevice:
 			d.MemoryDevice = number()
+		case tagLaunches:
+			d.Launches = uint32(number())
 		case tagTraffic:
 			d.Traffic = float()
 		case tagSignature:

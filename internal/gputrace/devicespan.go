@@ -80,6 +80,19 @@ func (s *spans) device(a *activity, above *node, p *process) {
 		putSeconds(m, semconv.GPULaunchDelayKey, max(0, a.start-a.launch.end))
 	}
 	s.kernel(m, &a.detail)
+	if a.replayed {
+		s.replayed(m, a)
+	}
+}
+
+// replayed says what put a graph's node there when the graph was captured.
+func (s *spans) replayed(m pcommon.Map, a *activity) {
+	if a.launch.op != 0 {
+		putText(m, semconv.GPUGraphNodeOperatorKey, s.p.Names.Name(a.launch.op))
+	}
+	if a.within != 0 {
+		putText(m, semconv.GPUGraphNodeRangeKey, s.p.Names.Name(a.within))
+	}
 }
 
 // requests links a device activity to the requests that it served together, and returns how many there were.

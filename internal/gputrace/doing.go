@@ -14,11 +14,12 @@ import (
 
 // nameFlag is what the name of a host range says, found once per name.
 type nameFlag struct {
-	found  bool
-	phase  string
-	opaque bool // a region that a compiler made
-	class  verdict.Range
-	kernel bool // a call that launches one kernel
+	found    bool
+	phase    string
+	opaque   bool // a region that a compiler made
+	operator bool // of a library: also in such a region it says what it does
+	class    verdict.Range
+	kernel   bool // a call that launches one kernel
 }
 
 func (s *sweep) flag(r *record) nameFlag {
@@ -47,7 +48,7 @@ func flagOf(kind Kind, name string) nameFlag {
 		}
 		return f
 	case KindOperator:
-		f.class = verdict.RangeOperator
+		f.class, f.operator = verdict.RangeOperator, strings.Contains(name, "::")
 	default:
 		f.class = verdict.RangeNamed
 	}
@@ -147,7 +148,9 @@ func (f *frame) name(r *record) {
 	switch r.kind {
 	case KindOperator:
 		f.op, f.named = r.name, r.name
-	case KindAnnotation, KindModule, KindOther:
+	case KindAnnotation, KindModule:
+		f.named, f.around = r.name, r.name
+	case KindOther:
 		f.named = r.name
 	}
 }

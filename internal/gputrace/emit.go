@@ -28,6 +28,7 @@ type Stats struct {
 	NamesDropped int64            // distinct names that were not kept, for want of memory
 	SpilledBytes int64            // written to the spill file
 	Devices      []verdict.Report // of the window, by device
+	Graphs       Graphs
 }
 
 // Emit writes the profile as traces, in batches that the function owns. It stops with the function's first error and
@@ -62,6 +63,11 @@ func (p *Profile) Emit(ctx context.Context, emit func(context.Context, ptrace.Tr
 		}
 		root = c
 	}
+	replays, graphs, err := p.replaysOf(ctx)
+	if err != nil {
+		return st, err
+	}
+	st.Graphs = graphs
 	r := p.newRule()
 	sel := p.newSelection(r)
 	if sel.limited() && !p.surelyFits(sel) {
@@ -72,11 +78,11 @@ func (p *Profile) Emit(ctx context.Context, emit func(context.Context, ptrace.Tr
 	out := newSpans(ctx, p, emit)
 	w := &writer{rule: r, sel: sel, out: out}
 	sw := p.newSweep(w)
-	sw.analyses = true
+	sw.analyses, sw.replays = true, replays
 	for _, proc := range sw.processes {
 		p.openWindow(proc, root)
 	}
-	err := sw.run(ctx)
+	err = sw.run(ctx)
 	if err == nil {
 		err = w.flush()
 	}

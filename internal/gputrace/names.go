@@ -3,7 +3,10 @@
 
 package gputrace
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Names interns strings: equal strings get one number, so that a record holds four bytes for a name of hundreds.
 // Past its limit new names are all the number 0, which stands for an unknown name, and are counted.
@@ -53,6 +56,11 @@ func (n *Names) Name(id uint32) string { return n.list[id] }
 
 // Len is above every number that ID returned.
 func (n *Names) Len() int { return len(n.list) }
+
+// any reports whether some name has the part.
+func (n *Names) any(part string) bool {
+	return slices.ContainsFunc(n.list, func(s string) bool { return strings.Contains(s, part) })
+}
 
 // longest is the length of the longest name.
 func (n *Names) longest() int { return n.most }

@@ -38,6 +38,8 @@ type Options struct {
 
 	// Partial reads what is there of a text file that ends early or breaks off; without it, such a file is refused.
 	Partial bool `mapstructure:"-"`
+	// Captures are patterns of paths of PyTorch traces in which graphs were captured that the files launch.
+	Captures []string `mapstructure:"-"`
 	// Shapes writes gpu.operation.shapes on operators.
 	Shapes bool `mapstructure:"-"`
 

@@ -59,6 +59,7 @@ type Profile struct {
 	firstStep int64
 	bounds    stepBounds
 	clocks    map[int64][]verdict.Sample // by device
+	captures  Captures                   // of other profiles
 
 	windowFirst, windowLast int64 // as the file says
 	hasWindow               bool

@@ -108,7 +108,7 @@ func (s *selection) device(a *activity, _ *node, p *process) {
 	}
 }
 
-func (s *selection) open(*node, *record) {}
+func (s *selection) opened(*node, *record) {}
 
 func (s *selection) hostCandidate(r *record) candidate {
 	size := hostSpanSize + len(s.names.Name(r.name))

@@ -26,6 +26,8 @@ type activity struct {
 	detail         Detail
 	launch         launch
 	hasLaunch      bool
+	within         uint32 // annotation or module around that; 0: none, or not known
+	replayed       bool   // as the node of a graph whose capture says what launch states
 }
 
 // visitor is what a sweep is for: choosing spans, or writing them.
@@ -34,8 +36,8 @@ type visitor interface {
 	host(r *record, depth int, p *process, s *step) (keep bool)
 	// device is called for every activity, with the node that stands above it.
 	device(a *activity, above *node, p *process)
-	// open is called for every new node.
-	open(n *node, r *record)
+	// opened is called for every new node.
+	opened(n *node, r *record)
 }
 
 // sweep goes over all events by time.
@@ -59,6 +61,9 @@ type sweep struct {
 	one       verdict.Activity // of one activity
 	works     []work           // free
 	split     verdict.Splitter
+	graphs    *graphs            // what looks for captures; nil for others
+	replays   map[int64]*replay  // by correlation
+	playing   map[int64]*playing // replays that have begun
 }
 
 type thread struct {
@@ -79,6 +84,7 @@ type frame struct {
 	opaque bool  // within a compiled region
 	op     uint32
 	named  uint32
+	around uint32 // innermost annotation or module
 }
 
 func (p *Profile) newSweep(v visitor) *sweep {
@@ -86,7 +92,7 @@ func (p *Profile) newSweep(v visitor) *sweep {
 		p: p, v: v, lastStep: math.MinInt64, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
 		comm: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()),
 		memories: map[int64]*allocated{},
-		launches: newLaunchTable(p.counts[KindRuntime]),
+		launches: newLaunchTable(p.counts[KindRuntime]), playing: map[int64]*playing{},
 	}
 	pid, known := p.mainProcess()
 	p.main = pid
@@ -146,7 +152,7 @@ func (s *sweep) host(r *record) {
 	if len(st) > 0 {
 		top := &st[len(st)-1]
 		f.node, f.step, f.work, f.depth, f.opaque = top.node.live(), top.step, top.work, top.depth, top.opaque
-		f.op, f.named = top.op, top.named
+		f.op, f.named, f.around = top.op, top.named, top.around
 	}
 	alone := len(st) == 0
 	if f.step == nil {
@@ -160,12 +166,16 @@ func (s *sweep) host(r *record) {
 	var fl nameFlag
 	if s.analyses {
 		fl = s.flag(r)
-		f.opaque = f.opaque || fl.opaque
+		f.opaque = (f.opaque || fl.opaque) && !fl.operator
 		if r.kind == KindOperator && f.work == nil {
 			f.work = s.newWork(r)
 		}
 		f.name(r)
-		th.log.Add(start, end, fl.class, r.name, s.needs)
+		if s.graphs == nil {
+			th.log.Add(start, end, fl.class, r.name, s.needs)
+		} else if r.kind == KindRuntime {
+			s.graphs.call(r, &f, th.process, fl.class)
+		}
 	}
 	switch {
 	case r.kind == KindStep:
@@ -179,7 +189,7 @@ func (s *sweep) host(r *record) {
 			f.step.node = n
 		}
 		f.node = n
-		s.v.open(n, r)
+		s.v.opened(n, r)
 	} else {
 		f.node.below().ranges++
 	}
@@ -249,6 +259,9 @@ func (s *sweep) device(r *record) {
 	a.comm = r.kind == KindKernel && s.isComm(r.name)
 	if l, ok := s.launches.get(r.correlation); ok {
 		a.launch, a.hasLaunch = *l, true
+	}
+	if s.analyses {
+		s.replayed(a)
 	}
 	proc := s.main
 	if owner := s.processes[t.owner]; t.owned && owner != nil {

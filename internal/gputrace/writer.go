@@ -59,7 +59,7 @@ func (w *writer) device(a *activity, above *node, p *process) {
 	w.out.device(a, above, p)
 }
 
-func (w *writer) open(n *node, r *record) {
+func (w *writer) opened(n *node, r *record) {
 	w.queue = append(w.queue, n)
 	if len(w.queue) < max(w.next, gathering) {
 		return

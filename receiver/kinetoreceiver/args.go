@@ -98,6 +98,13 @@ func (c *collect) runtimeArgs(e *gputrace.Event, args []byte) {
 			return false
 		case "External id":
 			setInt(&external, v)
+		case "kernel": // HIP's calls name it, before the correlation
+			if name := unquote(v); len(name) > 0 {
+				if bytes.IndexByte(name, '\\') >= 0 {
+					name = chromejson.Text(name)
+				}
+				e.Detail.Launches = c.p.Names.Bytes(name)
+			}
 		}
 		return true
 	})

@@ -27,6 +27,8 @@ type Config struct {
 	FolderIsJob bool `mapstructure:"folder_is_job"`
 	// Shapes writes gpu.operation.shapes on operators (default false).
 	Shapes bool `mapstructure:"shapes"`
+	// Captures are patterns of paths of traces in which graphs were captured that the files launch (default none).
+	Captures []string `mapstructure:"captures"`
 }
 
 // Both parts check themselves.
@@ -42,7 +44,7 @@ func createDefaultConfig() component.Config {
 // optionsOf are the Options for one file.
 func (c *Config) optionsOf(path string) Options {
 	o := c.Spans
-	o.Partial, o.Shapes = c.Partial, c.Shapes
+	o.Partial, o.Shapes, o.Captures = c.Partial, c.Shapes, c.Captures
 	if !c.FolderIsJob || o.JobID != "" {
 		return o
 	}

@@ -104,6 +104,37 @@ func Read(ctx context.Context, r io.Reader, o Options, emit func(context.Context
 func readNamed(ctx context.Context, path string, r io.Reader, o Options,
 	emit func(context.Context, ptrace.Traces) error,
 ) (Stats, error) {
+	p := gputrace.New(o, gputrace.Source{Scope: scopeName, Root: "pytorch profile", Service: defaultService})
+	defer p.Close()
+	c := &collect{p: p, shapes: o.Shapes, opts: o, skipped: map[string]int64{}, texts: map[string]int64{}}
+	defer c.close()
+	st, err := c.read(ctx, path, r)
+	if err != nil {
+		return st, err
+	}
+	if c.restored != nil {
+		st.Restored = c.restored.n
+		st.Faults = append(st.Faults, c.restored.faults()...)
+		if err := c.restored.emit(ctx, o.Resource, p.Meta.Partial, emit); err != nil {
+			return st, err
+		}
+	}
+	if err := c.knowCaptures(ctx, &st); err != nil {
+		return st, err
+	}
+	st.Stats, err = p.Emit(ctx, emit)
+	st.Events += st.Restored
+	st.Spans += st.Restored
+	st.Faults = append(st.Faults, graphFaults(&st.Graphs)...)
+	if c.restored != nil {
+		st.Devices = append(st.Devices, c.restored.devices...)
+	}
+	return st, err
+}
+
+// read hands the events of a file to the profile.
+func (c *collect) read(ctx context.Context, path string, r io.Reader) (Stats, error) {
+	p := c.p
 	b := bufio.NewReaderSize(r, 1<<16)
 	if err := known(path, b); err != nil {
 		return Stats{}, err
@@ -113,10 +144,6 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options,
 		return Stats{}, err
 	}
 	defer done()
-	p := gputrace.New(o, gputrace.Source{Scope: scopeName, Root: "pytorch profile", Service: defaultService})
-	defer p.Close()
-	c := &collect{p: p, shapes: o.Shapes, opts: o, skipped: map[string]int64{}, texts: map[string]int64{}}
-	defer c.close()
 	whole := bufio.NewReader(&contextReader{ctx, plain})
 	var js chromejson.Stats
 	if isRocprofiler(whole) {
@@ -133,7 +160,7 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options,
 	partial := ""
 	if err != nil {
 		err = compressed(err)
-		if !o.Partial || js.Events == 0 || !errors.Is(err, ErrTruncated) && !errors.Is(err, ErrSyntax) {
+		if !c.opts.Partial || js.Events == 0 || !errors.Is(err, ErrTruncated) && !errors.Is(err, ErrSyntax) {
 			return st, err
 		}
 		partial = err.Error()
@@ -149,20 +176,7 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options,
 	p.Meta = c.meta.result()
 	p.Meta.Partial, st.Partial = partial, partial != ""
 	st.Faults = c.meta.faults
-	if c.restored != nil {
-		st.Restored = c.restored.n
-		st.Faults = append(st.Faults, c.restored.faults()...)
-		if err := c.restored.emit(ctx, o.Resource, partial, emit); err != nil {
-			return st, err
-		}
-	}
-	st.Stats, err = p.Emit(ctx, emit)
-	st.Events += st.Restored
-	st.Spans += st.Restored
-	if c.restored != nil {
-		st.Devices = append(st.Devices, c.restored.devices...)
-	}
-	return st, err
+	return st, nil
 }
 
 // compressed says of errors of decompression what they are.
