@@ -5,9 +5,25 @@ package peaks
 
 import "testing"
 
-// A second table, typed from the figures that data sheets print: memory in GB, bandwidth in GB/s, fp32 and one rate of
-// the tensor or matrix cores in TFLOP/s as the vendor quotes it (so with sparsity where sparse says 2), and the board's
-// power in W. It walks every row of the first, so that a row without a second opinion fails.
+// A second table: memory in GB, bandwidth in GB/s, fp32 and one rate of the tensor or matrix cores in TFLOP/s as quoted
+// (so with sparsity where sparse says 2), and the board's power in W. It walks every row of the first, so that a row
+// without a second opinion fails. The figures were compared with documents other than the rows' own sources:
+//
+//   - tables of peaks for MFU: mosaicml/composer, callbacks/speed_monitor.py (V100 to H200, A10, T4);
+//     Lightning-AI/pytorch-lightning, fabric/utilities/throughput.py; pytorch/torchtitan, tools/utils.py (A100, H100 NVL
+//     and PCIe, B200, MI250X per die, MI300X, L40S); stas00/ml-engineering, compute/accelerator/README.md (A100 to
+//     GB200, L40S, MI250, MI300X); citsjtu2020/LLM-Prof, hardware_spec.md (A10, A800, H800, H20 of both sizes, L20);
+//     winston-zhang-orz/gpu-specs, specs.md (A100, A10, L4, L40S, H100 PCIe, V100, T4);
+//   - copies of data sheets: atineoSE/coding-model-seeks-gpu (GH200: 4 and 4.9 TB/s; RTX 6000 Ada: 1457.0;
+//     RTX PRO 6000 Workstation: 4000 AI TOPS, 125 TFLOP/s); NVIDIA's table of GB200 NVL72 and HGX B200 (75 and 80 TFLOP/s
+//     fp32, 180 GB at 7.7 TB/s, 186 GB at 8 TB/s); the HGX page (HGX B300: 144 and 108 PFLOP/s fp4); MLPerf's system
+//     name B300-SXM-270GB; Verda, "GB300 NVL72 architecture" (270 and 279 GB, 7.7 and 8 TB/s, int8 150 and 165 TOP/s);
+//     NVIDIA's Product Brief SP-12355 (RTX PRO 6000 Server: boost of 2,430 MHz) and product page (tf32 234 TFLOP/s);
+//   - pytorch/ao pull request 4002: the driver names 7,680 bits at 3,996 MHz for the memory of a B200, 7.67 TB/s;
+//   - Tom's Hardware on H20, L20 and L2, and TechPowerUp's figures of the L20 as topcpu.net and technical.city copy them;
+//   - limits that nvidia-smi prints in public logs: H20 and H20-3e 500 W, L20 350 W, L2 72 W, B200 1000 W, GB200 1200 W,
+//     B300 1100 W, GB300 1400 W, H800 700 W, A800 400 W, RTX PRO 6000 Server 600 W and Max-Q 300 W;
+//   - Wccftech on Hot Chips 2025: MI350X 1000 W at 2.2 GHz, MI355X 1400 W at 2.4 GHz.
 func TestRowsAgreeWithDataSheets(t *testing.T) {
 	sheets := map[string]struct {
 		gb, bandwidth, fp32 float64
@@ -52,14 +68,14 @@ func TestRowsAgreeWithDataSheets(t *testing.T) {
 		"A800 PCIe 80GB":        {80, 1935, 19.5, "bf16", 624, 2, 300},
 		"H800 SXM5 80GB":        {80, 3350, 67, "bf16", 1979, 2, 700},
 		"H800 PCIe 80GB":        {80, 2000, 51, "bf16", 1513, 2, 350},
-		"H20 96GB":              {96, 4000, 44, "fp8", 296, 1, 400},
-		"H20 141GB":             {141, 4800, 44, "bf16", 148, 1, 0},
-		"L20":                   {48, 864, 59.8, "bf16", 119.5, 1, 275},
-		"L2":                    {24, 300, 24.1, "fp8", 193, 1, 0},
-		"B200":                  {180, 8000, 75, "fp4", 18000, 2, 1000},
+		"H20 96GB":              {96, 4000, 44, "fp8", 296, 1, 500},
+		"H20 141GB":             {141, 4800, 44, "bf16", 148, 1, 500},
+		"L20":                   {48, 864, 59.8, "bf16", 119.5, 1, 350},
+		"L2":                    {24, 300, 24.1, "fp8", 193, 1, 72},
+		"B200":                  {180, 7672, 75, "fp4", 18000, 2, 1000},
 		"GB200":                 {186, 8000, 80, "fp8", 10000, 2, 1200},
-		"B300":                  {288, 8000, 75, "bf16", 4500, 2, 1100},
-		"GB300":                 {288, 8000, 80, "fp4", 15000, 1, 1400},
+		"B300":                  {270, 7700, 75, "fp4", 108000. / 8, 1, 1100},
+		"GB300":                 {279, 8000, 80, "fp4", 15000, 1, 1400},
 		"Quadro RTX 6000":       {24, 672, 16.3, "fp16", 130.5, 1, 260},
 		"RTX A4000":             {16, 448, 19.2, "fp16", 153.4, 2, 140},
 		"RTX A5000":             {24, 768, 27.8, "fp16", 222.2, 2, 230},
@@ -70,7 +86,7 @@ func TestRowsAgreeWithDataSheets(t *testing.T) {
 
 		"RTX PRO 6000 Blackwell Workstation": {96, 1792, 125, "fp4", 4000, 2, 600},
 		"RTX PRO 6000 Blackwell Max-Q":       {96, 1792, 110, "fp4", 3511, 2, 300},
-		"RTX PRO 6000 Blackwell Server":      {96, 1597, 120, "fp4", 4000, 2, 600},
+		"RTX PRO 6000 Blackwell Server":      {96, 1597, 120, "tf32", 234, 1, 600},
 		"RTX PRO 5000 Blackwell 48GB":        {48, 1344, 65, "fp4", 2064, 2, 300},
 
 		"GeForce RTX 2080 Ti":       {11, 616, 13.4, "fp16", 107.6, 1, 250},

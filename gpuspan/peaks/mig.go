@@ -13,6 +13,9 @@ import (
 // counted as eighths by twos.
 const memorySlices = 8
 
+// gibi is how much more than the data sheet's GB a driver may report: sheets of the H200 and of Blackwell mean GiB.
+const gibi = 1.08
+
 // Instance is what a MIG instance has of its device: FLOP rates in proportion to its SMs, memory bandwidth and size in
 // proportion to its memory slices (eighths of the device's memory, as MIG cuts it). NVLink cannot be used under MIG and
 // is unknown then; the host link is shared and left whole.
@@ -23,6 +26,9 @@ const memorySlices = 8
 func (d Device) Instance(sms int, memory float64) (Device, bool) {
 	if sms <= 0 || d.SMs <= 0 || sms > d.SMs || d.MemorySize <= 0 || !(memory > 0) {
 		return Device{}, false
+	}
+	if memory > d.MemorySize && memory < gibi*d.MemorySize {
+		memory = d.MemorySize
 	}
 	slices := math.Round(memory / d.MemorySize * memorySlices)
 	if slices < 1 || slices > memorySlices {

@@ -15,78 +15,32 @@ const (
 	srcMI355X = "https://www.amd.com/content/dam/amd/en/documents/instinct-tech-docs/product-briefs/amd-instinct-mi355x-gpu-brochure.pdf"
 )
 
-// perDie halves the figures of an MI200 module, whose two dies are two devices to the driver.
-const perDie = 0.5
+var mi300x = dense{163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9, 0, 2614.9}
 
-var cdna3x304 = FLOPRates{
-	FP64: 163.4 * tera, FP32: 163.4 * tera, TF32: 653.7 * tera, FP16: 1307.4 * tera, BF16: 1307.4 * tera,
-	FP8: 2614.9 * tera, INT8: 2614.9 * tera,
+// amdInstinct holds the matrix-core rates. CDNA 2 has no tf32 or fp8; CDNA 4 dropped tf32 in hardware. An MI250 or
+// MI250X is two devices to the driver, with half of the module's figures each. Host and device of an MI300A share one
+// memory: there is no link to compare a copy with.
+var amdInstinct = []Device{
+	amd("Instinct MI100", 32, 1228.8, 300, 120, pcie(4, 16), dense{11.5, 46.1, 0, 184.6, 92.3, 0, 0, 184.6}, srcMI100,
+		"AMD Instinct MI100").linked(276, 4),
+	amd("Instinct MI210", 64, 1638.4, 300, 104, pcie(4, 16), dense{45.3, 45.3, 0, 181, 181, 0, 0, 181}, srcMI210,
+		"AMD Instinct MI210").linked(300, 4),
+	amd("Instinct MI250 (one die)", 64, 1638.4, 280, 104, pcie(4, 16),
+		dense{45.25, 45.25, 0, 181.05, 181.05, 0, 0, 181.05}, srcMI250, "AMD Instinct MI250"),
+	amd("Instinct MI250X (one die)", 64, 1638.4, 280, 110, pcie(4, 16),
+		dense{47.85, 47.85, 0, 191.5, 191.5, 0, 0, 191.5}, srcMI250X, "AMD Instinct MI250X"),
+	amd("Instinct MI300A", 128, 5300, 550, 228, HostLink{},
+		dense{122.6, 122.6, 490.3, 980.6, 980.6, 1961.2, 0, 1961.2}, srcMI300A, "AMD Instinct MI300A"),
+	amd("Instinct MI300X", 192, 5300, 750, 304, pcie(5, 16), mi300x, srcMI300X, "AMD Instinct MI300X").linked(896, 8),
+	amd("Instinct MI325X", 256, 6000, 1000, 304, pcie(5, 16), mi300x, srcMI325X, "AMD Instinct MI325X").linked(896, 8),
+	amd("Instinct MI350X", 288, 8000, 1000, 256, pcie(5, 16),
+		dense{72.1, 144.2, 0, 2306.9, 2306.9, 4613.7, 9227.5, 4613.7}, srcMI350X, "AMD Instinct MI350X").linked(1075.2, 8),
+	amd("Instinct MI355X", 288, 8000, 1400, 256, pcie(5, 16),
+		dense{78.6, 157.3, 0, 2516.6, 2516.6, 5033.2, 10066.3, 5033.2}, srcMI355X,
+		"AMD Instinct MI355X").linked(1075.2, 8),
 }
 
-// amdInstinct holds the matrix-core rates. CDNA 2 has no tf32 or fp8; CDNA 4 dropped tf32 in hardware.
-var amdInstinct = []Device{
-	{
-		Name: "Instinct MI100", Vendor: "AMD", MemoryBandwidth: 1228.8 * giga, MemorySize: 32 * giga,
-		FLOPs: FLOPRates{FP64: 11.5 * tera, FP32: 46.1 * tera, FP16: 184.6 * tera, BF16: 92.3 * tera, INT8: 184.6 * tera},
-		Host:  pcie(4, 16), Interconnect: 276 * both * giga, Domain: 4, Power: 300, SMs: 120, Source: srcMI100,
-		names: []string{"AMD Instinct MI100"},
-	},
-	{
-		Name: "Instinct MI210", Vendor: "AMD", MemoryBandwidth: 1638.4 * giga, MemorySize: 64 * giga,
-		FLOPs: FLOPRates{FP64: 45.3 * tera, FP32: 45.3 * tera, FP16: 181 * tera, BF16: 181 * tera, INT8: 181 * tera},
-		Host:  pcie(4, 16), Interconnect: 300 * both * giga, Domain: 4, Power: 300, SMs: 104, Source: srcMI210,
-		names: []string{"AMD Instinct MI210"},
-	},
-	{
-		Name: "Instinct MI250 (one die)", Vendor: "AMD", MemoryBandwidth: 3276.8 * perDie * giga,
-		MemorySize: 128 * perDie * giga,
-		FLOPs:      FLOPRates{FP64: 90.5, FP32: 90.5, FP16: 362.1, BF16: 362.1, INT8: 362.1}.Scale(perDie * tera),
-		Host:       pcie(4, 16), Power: 560 * perDie, SMs: 104, Source: srcMI250,
-		names: []string{"AMD Instinct MI250"},
-	},
-	{
-		Name: "Instinct MI250X (one die)", Vendor: "AMD", MemoryBandwidth: 3276.8 * perDie * giga,
-		MemorySize: 128 * perDie * giga,
-		FLOPs:      FLOPRates{FP64: 95.7, FP32: 95.7, FP16: 383, BF16: 383, INT8: 383}.Scale(perDie * tera),
-		Host:       pcie(4, 16), Power: 560 * perDie, SMs: 110, Source: srcMI250X,
-		names: []string{"AMD Instinct MI250X"},
-	},
-	{
-		Name: "Instinct MI300A", Vendor: "AMD", MemoryBandwidth: 5300 * giga, MemorySize: 128 * giga,
-		FLOPs: FLOPRates{
-			FP64: 122.6 * tera, FP32: 122.6 * tera, TF32: 490.3 * tera, FP16: 980.6 * tera, BF16: 980.6 * tera,
-			FP8: 1961.2 * tera, INT8: 1961.2 * tera,
-		},
-		// Host and device share one memory: there is no link to compare a copy with.
-		Power: 550, SMs: 228, Source: srcMI300A,
-		names: []string{"AMD Instinct MI300A"},
-	},
-	{
-		Name: "Instinct MI300X", Vendor: "AMD", MemoryBandwidth: 5300 * giga, MemorySize: 192 * giga, FLOPs: cdna3x304,
-		Host: pcie(5, 16), Interconnect: 7 * 128 * both * giga, Domain: 8, Power: 750, SMs: 304, Source: srcMI300X,
-		names: []string{"AMD Instinct MI300X"},
-	},
-	{
-		Name: "Instinct MI325X", Vendor: "AMD", MemoryBandwidth: 6000 * giga, MemorySize: 256 * giga, FLOPs: cdna3x304,
-		Host: pcie(5, 16), Interconnect: 7 * 128 * both * giga, Domain: 8, Power: 1000, SMs: 304, Source: srcMI325X,
-		names: []string{"AMD Instinct MI325X"},
-	},
-	{
-		Name: "Instinct MI350X", Vendor: "AMD", MemoryBandwidth: 8000 * giga, MemorySize: 288 * giga,
-		FLOPs: FLOPRates{
-			FP64: 72.1 * tera, FP32: 144.2 * tera, FP16: 2306.9 * tera, BF16: 2306.9 * tera,
-			FP8: 4613.7 * tera, FP4: 9227.5 * tera, INT8: 4613.7 * tera,
-		},
-		Host: pcie(5, 16), Interconnect: 7 * 153.6 * both * giga, Domain: 8, Power: 1000, SMs: 256, Source: srcMI350X,
-		names: []string{"AMD Instinct MI350X"},
-	},
-	{
-		Name: "Instinct MI355X", Vendor: "AMD", MemoryBandwidth: 8000 * giga, MemorySize: 288 * giga,
-		FLOPs: FLOPRates{
-			FP64: 78.6 * tera, FP32: 157.3 * tera, FP16: 2516.6 * tera, BF16: 2516.6 * tera,
-			FP8: 5033.2 * tera, FP4: 10066.3 * tera, INT8: 5033.2 * tera,
-		},
-		Host: pcie(5, 16), Interconnect: 7 * 153.6 * both * giga, Domain: 8, Power: 1400, SMs: 256, Source: srcMI355X,
-		names: []string{"AMD Instinct MI355X"},
-	},
+func amd(name string, gb, bandwidth, power float64, units int, host HostLink, rates dense, source, driver string,
+) Device {
+	return row("AMD", name, gb, bandwidth, power, units, host, rates, source, []string{driver})
 }

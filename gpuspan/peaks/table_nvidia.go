@@ -3,15 +3,49 @@
 
 package peaks
 
-// Units of the tables. Links are written as the sum of both directions that data sheets quote, halved in place.
+// Units of data sheets.
 const (
 	giga = 1e9
 	tera = 1e12
-	both = 0.5 // of a figure that counts both directions
-	half = 0.5 // of a figure with 2:4 sparsity
 )
 
+// dense are rates without sparsity in TFLOP/s, in the order of the fields.
+type dense = FLOPRates
+
+// row takes the figures of data sheets: memory in GB and GB/s, board power in W, SMs or compute units, the
+// names that the driver uses. What is unknown is 0.
+func row(vendor, name string, gb, bandwidth, power float64, sms int, host HostLink, rates dense, source string,
+	names []string,
+) Device {
+	return Device{
+		Name: name, Vendor: vendor, MemoryBandwidth: bandwidth * giga, MemorySize: gb * giga, FLOPs: rates.Scale(tera),
+		Host: host, Power: power, SMs: sms, Source: source, names: names,
+	}
+}
+
+func nvidia(name string, gb, bandwidth, power float64, sms int, host HostLink, rates dense, source string,
+	drivers ...string,
+) Device {
+	return row("NVIDIA", name, gb, bandwidth, power, sms, host, rates, source, drivers)
+}
+
+// linked adds NVLink or Infinity Fabric: GB/s of both directions together, as data sheets say, and how many devices it
+// joins.
+func (d Device) linked(bothWays float64, domain int) Device {
+	d.Interconnect, d.Domain = bothWays/2*giga, domain
+	return d
+}
+
+// sliced adds MIG profiles.
+func (d Device) sliced(profiles map[string]int) Device {
+	d.mig = profiles
+	return d
+}
+
 func pcie(generation, lanes int) HostLink { return HostLink{Generation: generation, Lanes: lanes} }
+
+// c2c is NVLink-C2C of that many GB/s in both directions together.
+func c2c(bothWays float64) HostLink { return HostLink{C2C: bothWays / 2 * giga} }
 
 // MIG profiles: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html and the listing of
 // `nvidia-smi mig -lgip`. 1g with a double share of memory has more SMs on Hopper.
@@ -49,218 +83,86 @@ const (
 	srcGB300    = "https://www.nvidia.com/en-us/data-center/gb300-nvl72/"
 )
 
-var hopperSXM = FLOPRates{
-	FP64: 67 * tera, FP32: 67 * tera, TF32: 989 * half * tera, FP16: 1979 * half * tera, BF16: 1979 * half * tera,
-	FP8: 3958 * half * tera, INT8: 3958 * half * tera,
-}
-
-// hopperNVL is the card of H100 and H200: a lower power limit, hence lower clocks.
-var hopperNVL = FLOPRates{
-	FP64: 60 * tera, FP32: 60 * tera, TF32: 835 * half * tera, FP16: 1671 * half * tera, BF16: 1671 * half * tera,
-	FP8: 3341 * half * tera, INT8: 3341 * half * tera,
-}
-
-var ampereGA100 = FLOPRates{
-	FP64: 19.5 * tera, FP32: 19.5 * tera, TF32: 156 * tera, FP16: 312 * tera, BF16: 312 * tera, INT8: 624 * tera,
-}
+// Rates that several models share. hopperNVL is the card of H100 and H200: a lower power limit, hence lower clocks.
+var (
+	v100SXM   = dense{7.8, 15.7, 0, 125, 0, 0, 0, 0}
+	v100PCIe  = dense{7, 14, 0, 112, 0, 0, 0, 0}
+	ga100     = dense{19.5, 19.5, 156, 312, 312, 0, 0, 624}
+	hopperSXM = dense{67, 67, 989. / 2, 1979. / 2, 1979. / 2, 3958. / 2, 0, 3958. / 2}
+	hopperNVL = dense{60, 60, 835. / 2, 1671. / 2, 1671. / 2, 3341. / 2, 0, 3341. / 2}
+)
 
 // nvidiaDataCenter is Pascal to Hopper.
+//
+// The cards of a DGX Station are V100 SXM2 with NVLink; four of them are quoted at 500 TFLOP/s fp16 together. PG509-200
+// is the board number of the A100 module, which early and custom modules give as their name. An A10G has more vector
+// units than an A10, and tensor cores that accumulate in fp32 at half of its rate. An A16 card has four devices; the
+// power is a quarter of its 250 W. Of a GH200 the driver names the size of the CPU's memory.
 var nvidiaDataCenter = []Device{
-	{
-		Name: "P100 SXM2 16GB", Vendor: "NVIDIA", MemoryBandwidth: 732 * giga, MemorySize: 16 * giga,
-		FLOPs: FLOPRates{FP64: 5.3 * tera, FP32: 10.6 * tera, FP16: 21.2 * tera},
-		Host:  pcie(3, 16), Interconnect: 160 * both * giga, Domain: 8, Power: 300, SMs: 56, Source: srcP100,
-		names: []string{"Tesla P100-SXM2-16GB"},
-	},
-	{
-		Name: "P100 PCIe 16GB", Vendor: "NVIDIA", MemoryBandwidth: 732 * giga, MemorySize: 16 * giga,
-		FLOPs: FLOPRates{FP64: 4.7 * tera, FP32: 9.3 * tera, FP16: 18.7 * tera},
-		Host:  pcie(3, 16), Power: 250, SMs: 56, Source: srcP100PCIe,
-		names: []string{"Tesla P100-PCIE-16GB"},
-	},
-	{
-		Name: "P100 PCIe 12GB", Vendor: "NVIDIA", MemoryBandwidth: 549 * giga, MemorySize: 12 * giga,
-		FLOPs: FLOPRates{FP64: 4.7 * tera, FP32: 9.3 * tera, FP16: 18.7 * tera},
-		Host:  pcie(3, 16), Power: 250, SMs: 56, Source: srcP100PCIe,
-		names: []string{"Tesla P100-PCIE-12GB"},
-	},
-	{
-		Name: "P4", Vendor: "NVIDIA", MemoryBandwidth: 192 * giga, MemorySize: 8 * giga,
-		FLOPs: FLOPRates{FP32: 5.5 * tera, INT8: 22 * tera},
-		Host:  pcie(3, 16), Power: 75, SMs: 20, Source: srcP4,
-		names: []string{"Tesla P4"},
-	},
-	{
-		Name: "P40", Vendor: "NVIDIA", MemoryBandwidth: 346 * giga, MemorySize: 24 * giga,
-		FLOPs: FLOPRates{FP32: 12 * tera, INT8: 47 * tera},
-		Host:  pcie(3, 16), Power: 250, SMs: 30, Source: srcP40,
-		names: []string{"Tesla P40"},
-	},
-	v100SXM("V100 SXM2 16GB", 16, "Tesla V100-SXM2-16GB"),
-	v100SXM("V100 SXM2 32GB", 32, "Tesla V100-SXM2-32GB"),
-	v100SXM("V100 DGX Station 32GB", 32, "Tesla V100-DGXS-32GB"),
-	v100SXM("V100 DGX Station 16GB", 16, "Tesla V100-DGXS-16GB"),
-	v100PCIe("V100 PCIe 16GB", 16, "Tesla V100-PCIE-16GB"),
-	v100PCIe("V100 PCIe 32GB", 32, "Tesla V100-PCIE-32GB"),
-	{
-		Name: "V100S PCIe 32GB", Vendor: "NVIDIA", MemoryBandwidth: 1134 * giga, MemorySize: 32 * giga,
-		FLOPs: FLOPRates{FP64: 8.2 * tera, FP32: 16.4 * tera, FP16: 130 * tera},
-		Host:  pcie(3, 16), Power: 250, SMs: 80, Source: srcV100,
-		names: []string{"Tesla V100S-PCIE-32GB"},
-	},
-	{
-		Name: "T4", Vendor: "NVIDIA", MemoryBandwidth: 320 * giga, MemorySize: 16 * giga,
-		FLOPs: FLOPRates{FP32: 8.1 * tera, FP16: 65 * tera, INT8: 130 * tera},
-		Host:  pcie(3, 16), Power: 70, SMs: 40, Source: srcT4,
-		names: []string{"Tesla T4"},
-	},
-	{
-		Name: "A100 SXM4 40GB", Vendor: "NVIDIA", MemoryBandwidth: 1555 * giga, MemorySize: 40 * giga, FLOPs: ampereGA100,
-		Host: pcie(4, 16), Interconnect: 600 * both * giga, Domain: 8, Power: 400, SMs: 108, Source: srcA100, mig: migA100x40,
-		// PG509-200 is the module's board number, which early and custom modules give as their name.
-		names: []string{"NVIDIA A100-SXM4-40GB", "NVIDIA A100-PG509-200"},
-	},
-	{
-		Name: "A100 SXM4 80GB", Vendor: "NVIDIA", MemoryBandwidth: 2039 * giga, MemorySize: 80 * giga, FLOPs: ampereGA100,
-		Host: pcie(4, 16), Interconnect: 600 * both * giga, Domain: 8, Power: 400, SMs: 108, Source: srcA100, mig: migA100x80,
-		names: []string{"NVIDIA A100-SXM4-80GB"},
-	},
-	{
-		Name: "A100 PCIe 40GB", Vendor: "NVIDIA", MemoryBandwidth: 1555 * giga, MemorySize: 40 * giga, FLOPs: ampereGA100,
-		Host: pcie(4, 16), Interconnect: 600 * both * giga, Domain: 2, Power: 250, SMs: 108, Source: srcA100, mig: migA100x40,
-		names: []string{"NVIDIA A100-PCIE-40GB"},
-	},
-	{
-		Name: "A100 PCIe 80GB", Vendor: "NVIDIA", MemoryBandwidth: 1935 * giga, MemorySize: 80 * giga, FLOPs: ampereGA100,
-		Host: pcie(4, 16), Interconnect: 600 * both * giga, Domain: 2, Power: 300, SMs: 108, Source: srcA100, mig: migA100x80,
-		names: []string{"NVIDIA A100 80GB PCIe", "NVIDIA A100-PCIE-80GB"},
-	},
-	{
-		Name: "A2", Vendor: "NVIDIA", MemoryBandwidth: 200 * giga, MemorySize: 16 * giga,
-		FLOPs: FLOPRates{FP32: 4.5 * tera, TF32: 9 * tera, FP16: 18 * tera, BF16: 18 * tera, INT8: 36 * tera},
-		Host:  pcie(4, 8), Power: 60, SMs: 10, Source: srcA2,
-		names: []string{"NVIDIA A2"},
-	},
-	{
-		Name: "A10", Vendor: "NVIDIA", MemoryBandwidth: 600 * giga, MemorySize: 24 * giga,
-		FLOPs: FLOPRates{FP32: 31.2 * tera, TF32: 62.5 * tera, FP16: 125 * tera, BF16: 125 * tera, INT8: 250 * tera},
-		Host:  pcie(4, 16), Power: 150, SMs: 72, Source: srcA10,
-		names: []string{"NVIDIA A10"},
-	},
-	{
-		// More vector units than an A10, and tensor cores that accumulate in fp32 at half of its rate.
-		Name: "A10G", Vendor: "NVIDIA", MemoryBandwidth: 600 * giga, MemorySize: 24 * giga,
-		FLOPs: FLOPRates{FP32: 35 * tera, TF32: 35 * tera, FP16: 70 * tera, BF16: 70 * tera, INT8: 140 * tera},
-		Host:  pcie(4, 16), Power: 300, SMs: 80, Source: srcA10G,
-		names: []string{"NVIDIA A10G"},
-	},
-	{
-		// The card has four such devices; TDP is a quarter of the card's 250 W.
-		Name: "A16", Vendor: "NVIDIA", MemoryBandwidth: 200 * giga, MemorySize: 16 * giga,
-		FLOPs: FLOPRates{FP32: 4.5 * tera, TF32: 9 * tera, FP16: 17.9 * tera, BF16: 17.9 * tera, INT8: 35.9 * tera},
-		Host:  pcie(4, 4), Power: 62.5, SMs: 10, Source: srcA16,
-		names: []string{"NVIDIA A16"},
-	},
-	{
-		Name: "A30", Vendor: "NVIDIA", MemoryBandwidth: 933 * giga, MemorySize: 24 * giga,
-		FLOPs: FLOPRates{
-			FP64: 10.3 * tera, FP32: 10.3 * tera, TF32: 82 * tera, FP16: 165 * tera, BF16: 165 * tera,
-			INT8: 330 * tera,
-		},
-		Host: pcie(4, 16), Interconnect: 200 * both * giga, Domain: 2, Power: 165, SMs: 56, Source: srcA30, mig: migA30,
-		names: []string{"NVIDIA A30"},
-	},
-	{
-		Name: "A40", Vendor: "NVIDIA", MemoryBandwidth: 696 * giga, MemorySize: 48 * giga,
-		FLOPs: FLOPRates{FP32: 37.4 * tera, TF32: 74.8 * tera, FP16: 149.7 * tera, BF16: 149.7 * tera, INT8: 299.3 * tera},
-		Host:  pcie(4, 16), Interconnect: 112.5 * both * giga, Domain: 2, Power: 300, SMs: 84, Source: srcA40,
-		names: []string{"NVIDIA A40"},
-	},
-	{
-		Name: "L4", Vendor: "NVIDIA", MemoryBandwidth: 300 * giga, MemorySize: 24 * giga,
-		FLOPs: FLOPRates{
-			FP32: 30.3 * tera, TF32: 120 * half * tera, FP16: 242 * half * tera, BF16: 242 * half * tera,
-			FP8: 485 * half * tera, INT8: 485 * half * tera,
-		},
-		Host: pcie(4, 16), Power: 72, SMs: 58, Source: srcL4,
-		names: []string{"NVIDIA L4"},
-	},
-	{
-		Name: "L40", Vendor: "NVIDIA", MemoryBandwidth: 864 * giga, MemorySize: 48 * giga,
-		FLOPs: FLOPRates{
-			FP32: 90.5 * tera, TF32: 90.5 * tera, FP16: 181.05 * tera, BF16: 181.05 * tera, FP8: 362 * tera,
-			INT8: 362 * tera,
-		},
-		Host: pcie(4, 16), Power: 300, SMs: 142, Source: srcL40,
-		names: []string{"NVIDIA L40"},
-	},
-	{
-		Name: "L40S", Vendor: "NVIDIA", MemoryBandwidth: 864 * giga, MemorySize: 48 * giga,
-		FLOPs: FLOPRates{
-			FP32: 91.6 * tera, TF32: 183 * tera, FP16: 362.05 * tera, BF16: 362.05 * tera, FP8: 733 * tera,
-			INT8: 733 * tera,
-		},
-		Host: pcie(4, 16), Power: 350, SMs: 142, Source: srcL40S,
-		names: []string{"NVIDIA L40S"},
-	},
-	{
-		Name: "H100 SXM5 80GB", Vendor: "NVIDIA", MemoryBandwidth: 3350 * giga, MemorySize: 80 * giga, FLOPs: hopperSXM,
-		Host: pcie(5, 16), Interconnect: 900 * both * giga, Domain: 8, Power: 700, SMs: 132, Source: srcH100, mig: migH100,
-		names: []string{"NVIDIA H100 80GB HBM3"},
-	},
-	{
-		Name: "H100 PCIe 80GB", Vendor: "NVIDIA", MemoryBandwidth: 2039 * giga, MemorySize: 80 * giga,
-		FLOPs: FLOPRates{
-			FP64: 51 * tera, FP32: 51 * tera, TF32: 756 * half * tera, FP16: 1513 * half * tera, BF16: 1513 * half * tera,
-			FP8: 3026 * half * tera, INT8: 3026 * half * tera,
-		},
-		Host: pcie(5, 16), Interconnect: 600 * both * giga, Domain: 2, Power: 350, SMs: 114, Source: srcHopper,
-		names: []string{"NVIDIA H100 PCIe"},
-	},
-	{
-		Name: "H100 NVL", Vendor: "NVIDIA", MemoryBandwidth: 3938 * giga, MemorySize: 94 * giga, FLOPs: hopperNVL,
-		Host: pcie(5, 16), Interconnect: 600 * both * giga, Domain: 2, Power: 400, SMs: 132, Source: srcH100,
-		names: []string{"NVIDIA H100 NVL"},
-	},
-	{
-		Name: "H200 SXM", Vendor: "NVIDIA", MemoryBandwidth: 4800 * giga, MemorySize: 141 * giga, FLOPs: hopperSXM,
-		Host: pcie(5, 16), Interconnect: 900 * both * giga, Domain: 8, Power: 700, SMs: 132, Source: srcH200, mig: migH200,
-		names: []string{"NVIDIA H200"},
-	},
-	{
-		Name: "H200 NVL", Vendor: "NVIDIA", MemoryBandwidth: 4800 * giga, MemorySize: 141 * giga, FLOPs: hopperNVL,
-		Host: pcie(5, 16), Interconnect: 900 * both * giga, Domain: 4, Power: 600, SMs: 132, Source: srcH200,
-		names: []string{"NVIDIA H200 NVL"},
-	},
-	{
-		// The driver names the size of the CPU's memory.
-		Name: "GH200 96GB", Vendor: "NVIDIA", MemoryBandwidth: 4000 * giga, MemorySize: 96 * giga, FLOPs: hopperSXM,
-		Host: HostLink{C2C: 900 * both * giga}, Interconnect: 900 * both * giga, Domain: 32, SMs: 132, Source: srcGH200,
-		names: []string{"NVIDIA GH200 480GB", "NVIDIA GH200 120GB"},
-	},
-	{
-		Name: "GH200 144GB", Vendor: "NVIDIA", MemoryBandwidth: 4900 * giga, MemorySize: 144 * giga, FLOPs: hopperSXM,
-		Host: HostLink{C2C: 900 * both * giga}, Interconnect: 900 * both * giga, Domain: 32, SMs: 132, Source: srcGH200,
-		names: []string{"NVIDIA GH200 144G HBM3e"},
-	},
+	nvidia("P100 SXM2 16GB", 16, 732, 300, 56, pcie(3, 16), dense{5.3, 10.6, 0, 21.2, 0, 0, 0, 0}, srcP100,
+		"Tesla P100-SXM2-16GB").linked(160, 8),
+	nvidia("P100 PCIe 16GB", 16, 732, 250, 56, pcie(3, 16), dense{4.7, 9.3, 0, 18.7, 0, 0, 0, 0}, srcP100PCIe,
+		"Tesla P100-PCIE-16GB"),
+	nvidia("P100 PCIe 12GB", 12, 549, 250, 56, pcie(3, 16), dense{4.7, 9.3, 0, 18.7, 0, 0, 0, 0}, srcP100PCIe,
+		"Tesla P100-PCIE-12GB"),
+	nvidia("P4", 8, 192, 75, 20, pcie(3, 16), dense{0, 5.5, 0, 0, 0, 0, 0, 22}, srcP4, "Tesla P4"),
+	nvidia("P40", 24, 346, 250, 30, pcie(3, 16), dense{0, 12, 0, 0, 0, 0, 0, 47}, srcP40, "Tesla P40"),
+	nvidia("V100 SXM2 16GB", 16, 900, 300, 80, pcie(3, 16), v100SXM, srcV100, "Tesla V100-SXM2-16GB").linked(300, 8),
+	nvidia("V100 SXM2 32GB", 32, 900, 300, 80, pcie(3, 16), v100SXM, srcV100, "Tesla V100-SXM2-32GB").linked(300, 8),
+	nvidia("V100 DGX Station 32GB", 32, 900, 300, 80, pcie(3, 16), v100SXM, srcV100,
+		"Tesla V100-DGXS-32GB").linked(300, 8),
+	nvidia("V100 DGX Station 16GB", 16, 900, 300, 80, pcie(3, 16), v100SXM, srcV100,
+		"Tesla V100-DGXS-16GB").linked(300, 8),
+	nvidia("V100 PCIe 16GB", 16, 900, 250, 80, pcie(3, 16), v100PCIe, srcV100, "Tesla V100-PCIE-16GB"),
+	nvidia("V100 PCIe 32GB", 32, 900, 250, 80, pcie(3, 16), v100PCIe, srcV100, "Tesla V100-PCIE-32GB"),
+	nvidia("V100S PCIe 32GB", 32, 1134, 250, 80, pcie(3, 16), dense{8.2, 16.4, 0, 130, 0, 0, 0, 0}, srcV100,
+		"Tesla V100S-PCIE-32GB"),
+	nvidia("T4", 16, 320, 70, 40, pcie(3, 16), dense{0, 8.1, 0, 65, 0, 0, 0, 130}, srcT4, "Tesla T4"),
+	nvidia("A100 SXM4 40GB", 40, 1555, 400, 108, pcie(4, 16), ga100, srcA100,
+		"NVIDIA A100-SXM4-40GB", "NVIDIA A100-PG509-200").linked(600, 8).sliced(migA100x40),
+	nvidia("A100 SXM4 80GB", 80, 2039, 400, 108, pcie(4, 16), ga100, srcA100,
+		"NVIDIA A100-SXM4-80GB").linked(600, 8).sliced(migA100x80),
+	nvidia("A100 PCIe 40GB", 40, 1555, 250, 108, pcie(4, 16), ga100, srcA100,
+		"NVIDIA A100-PCIE-40GB").linked(600, 2).sliced(migA100x40),
+	nvidia("A100 PCIe 80GB", 80, 1935, 300, 108, pcie(4, 16), ga100, srcA100,
+		"NVIDIA A100 80GB PCIe", "NVIDIA A100-PCIE-80GB").linked(600, 2).sliced(migA100x80),
+	nvidia("A2", 16, 200, 60, 10, pcie(4, 8), dense{0, 4.5, 9, 18, 18, 0, 0, 36}, srcA2, "NVIDIA A2"),
+	nvidia("A10", 24, 600, 150, 72, pcie(4, 16), dense{0, 31.2, 62.5, 125, 125, 0, 0, 250}, srcA10, "NVIDIA A10"),
+	nvidia("A10G", 24, 600, 300, 80, pcie(4, 16), dense{0, 35, 35, 70, 70, 0, 0, 140}, srcA10G, "NVIDIA A10G"),
+	nvidia("A16", 16, 200, 62.5, 10, pcie(4, 4), dense{0, 4.5, 9, 17.9, 17.9, 0, 0, 35.9}, srcA16, "NVIDIA A16"),
+	nvidia("A30", 24, 933, 165, 56, pcie(4, 16), dense{10.3, 10.3, 82, 165, 165, 0, 0, 330}, srcA30,
+		"NVIDIA A30").linked(200, 2).sliced(migA30),
+	nvidia("A40", 48, 696, 300, 84, pcie(4, 16), dense{0, 37.4, 74.8, 149.7, 149.7, 0, 0, 299.3}, srcA40,
+		"NVIDIA A40").linked(112.5, 2),
+	nvidia("L4", 24, 300, 72, 58, pcie(4, 16), dense{0, 30.3, 60, 121, 121, 242.5, 0, 242.5}, srcL4, "NVIDIA L4"),
+	nvidia("L40", 48, 864, 300, 142, pcie(4, 16), dense{0, 90.5, 90.5, 181.05, 181.05, 362, 0, 362}, srcL40,
+		"NVIDIA L40"),
+	nvidia("L40S", 48, 864, 350, 142, pcie(4, 16), dense{0, 91.6, 183, 362.05, 362.05, 733, 0, 733}, srcL40S,
+		"NVIDIA L40S"),
+	nvidia("H100 SXM5 80GB", 80, 3350, 700, 132, pcie(5, 16), hopperSXM, srcH100,
+		"NVIDIA H100 80GB HBM3").linked(900, 8).sliced(migH100),
+	nvidia("H100 PCIe 80GB", 80, 2039, 350, 114, pcie(5, 16), dense{51, 51, 378, 756.5, 756.5, 1513, 0, 1513}, srcHopper,
+		"NVIDIA H100 PCIe").linked(600, 2),
+	nvidia("H100 NVL", 94, 3938, 400, 132, pcie(5, 16), hopperNVL, srcH100, "NVIDIA H100 NVL").linked(600, 2),
+	nvidia("H200 SXM", 141, 4800, 700, 132, pcie(5, 16), hopperSXM, srcH200,
+		"NVIDIA H200").linked(900, 8).sliced(migH200),
+	nvidia("H200 NVL", 141, 4800, 600, 132, pcie(5, 16), hopperNVL, srcH200, "NVIDIA H200 NVL").linked(900, 4),
+	nvidia("GH200 96GB", 96, 4000, 0, 132, c2c(900), hopperSXM, srcGH200,
+		"NVIDIA GH200 480GB", "NVIDIA GH200 120GB").linked(900, 32),
+	nvidia("GH200 144GB", 144, 4900, 0, 132, c2c(900), hopperSXM, srcGH200, "NVIDIA GH200 144G HBM3e").linked(900, 32),
 }
 
-// v100SXM is also the card of the DGX Station, which has NVLink and whose four cards are quoted at 500 TFLOP/s
-// fp16 together.
-func v100SXM(name string, gb float64, drivers ...string) Device {
-	return Device{
-		Name: name, Vendor: "NVIDIA", MemoryBandwidth: 900 * giga, MemorySize: gb * giga,
-		FLOPs: FLOPRates{FP64: 7.8 * tera, FP32: 15.7 * tera, FP16: 125 * tera},
-		Host:  pcie(3, 16), Interconnect: 300 * both * giga, Domain: 8, Power: 300, SMs: 80, Source: srcV100,
-		names: drivers,
-	}
-}
-
-func v100PCIe(name string, gb float64, driver string) Device {
-	return Device{
-		Name: name, Vendor: "NVIDIA", MemoryBandwidth: 900 * giga, MemorySize: gb * giga,
-		FLOPs: FLOPRates{FP64: 7 * tera, FP32: 14 * tera, FP16: 112 * tera},
-		Host:  pcie(3, 16), Power: 250, SMs: 80, Source: srcV100,
-		names: []string{driver},
-	}
+// nvidiaBlackwell is the data-center Blackwell and Blackwell Ultra. Figures of boards and superchips are divided by
+// their devices. The host link of GB200 and GB300 is NVLink-C2C shared by two devices; its share is not published, so
+// it is unknown here. Dense fp4 of Blackwell Ultra is quoted by itself (108 PFLOP/s for eight B300): it is not half of
+// the sparse figure. The driver of a B200 names a bus of 7,680 bits at 3,996 MHz, which is the 7.7 TB/s of the sheet.
+var nvidiaBlackwell = []Device{
+	nvidia("B200", 180, 7700, 1000, 148, pcie(5, 16), dense{37, 75, 1125, 2250, 2250, 4500, 9000, 4500}, srcHGX,
+		"NVIDIA B200").linked(1800, 8),
+	nvidia("GB200", 186, 8000, 1200, 148, HostLink{}, dense{40, 80, 1250, 2500, 2500, 5000, 10000, 5000}, srcGB200,
+		"NVIDIA GB200").linked(1800, 72),
+	nvidia("B300", 270, 7700, 1100, 148, pcie(6, 16), dense{1.25, 75, 1125, 2250, 2250, 4500, 13500, 150}, srcHGX,
+		"NVIDIA B300 SXM6 AC", "NVIDIA B300 SXM6", "NVIDIA B300").linked(1800, 8),
+	nvidia("GB300", 279, 8000, 1400, 148, HostLink{}, dense{1.3, 80, 1250, 2500, 2500, 5000, 15000, 165}, srcGB300,
+		"NVIDIA GB300").linked(1800, 72),
 }

@@ -49,7 +49,7 @@ func TestRowsAgreeWithTheirArchitecture(t *testing.T) {
 		{"NVIDIA H20-3e", 6144, 6.25, "", 0, 0, 18, 25},
 		{"NVIDIA H20", 6144, 5.2, "", 0, 0, 18, 25},
 		{"NVIDIA L20", 384, 18, "fp16", 512, 2.520, 0, 0},
-		{"NVIDIA B200", 8192, 7.8125, "", 0, 0, 18, 50},
+		{"NVIDIA B200", 7680, 7.992, "", 0, 0, 18, 50},
 		{"NVIDIA RTX A6000", 384, 16, "fp32", 256, 1.800, 4, 14.0625},
 		{"NVIDIA GeForce RTX 3090", 384, 19.5, "bf16", 512, 1.695, 4, 14.0625},
 		{"NVIDIA GeForce RTX 4090", 384, 21, "fp16", 1024, 2.520, 0, 0},
@@ -63,6 +63,7 @@ func TestRowsAgreeWithTheirArchitecture(t *testing.T) {
 		{"NVIDIA RTX PRO 5000 Blackwell", 384, 28, "fp4", 4096, 2.290, 0, 0},
 		{"NVIDIA GeForce RTX 5090", 512, 28, "fp4", 4096, 2.407, 0, 0},
 		{"NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 512, 28, "fp32", 256, 2.600, 0, 0},
+		{"NVIDIA RTX PRO 6000 Blackwell Server Edition", 512, 25, "bf16", 1024, 2.430, 0, 0},
 		{"AMD Instinct MI210", 4096, 3.2, "fp16", 1024, 1.700, 3, 50},
 		{"AMD Instinct MI250X", 4096, 3.2, "fp64", 256, 1.700, 0, 0},
 		{"AMD Instinct MI300X", 8192, 5.2, "fp16", 2048, 2.100, 7, 64},
@@ -160,6 +161,11 @@ func TestInstanceIsAPartByItsSMsAndSlices(t *testing.T) {
 	// The driver reports a little less than the profile's name says: 19.62 GiB of 39.4 for 3g.20gb.
 	if again, ok := a100.Instance(42, 19.62*(1<<30)); !ok || again.MemoryBandwidth != got.MemoryBandwidth {
 		t.Errorf("by the driver's size: %g", again.MemoryBandwidth)
+	}
+	// Sheets of the H200 and of Blackwell mean GiB, so the driver reports 7 % more: 143,167 MiB for 7g.141gb.
+	h200, _ := Lookup("NVIDIA H200")
+	if whole, ok := h200.Instance(132, 143167<<20); !ok || whole.MemoryBandwidth != h200.MemoryBandwidth {
+		t.Errorf("the whole of an H200: %g, %v", whole.MemoryBandwidth, ok)
 	}
 	for _, bad := range []struct {
 		sms    int
