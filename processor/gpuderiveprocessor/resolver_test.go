@@ -224,7 +224,7 @@ func TestOutcomesAreCounted(t *testing.T) {
 }
 
 func TestModelComesFromSpanThenResourceThenConfig(t *testing.T) {
-	in := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001, "gpu.io.size": 4_000_000_000}
+	in := attrs{"gpu.operation.type": "section", "gpu.duration": 0.001, "gpu.io.size": 3_850_000_000}
 	for name, tt := range map[string]struct {
 		span, resource, config string
 		want                   float64
