@@ -34,7 +34,8 @@ type Config struct {
 	// gpu.floor.duration). No rate is derived for spans timed by events that are shorter than 10 times it; profilers'
 	// records have no floor. Default 2µs; 0: no floor.
 	Floor time.Duration `mapstructure:"floor"`
-	// Presets are ready mappings for spans of other producers: gen_ai, obi, pytorch, sdk, vllm. Default none.
+	// Presets are ready mappings for spans of other producers: gen_ai, obi, pytorch, sdk, sglang, tgi, triton,
+	// vllm. Default none.
 	Presets []string `mapstructure:"presets"`
 	// Mappings of attributes of other producers, tried before the presets. Default none.
 	Mappings []MappingConfig `mapstructure:"mappings"`

@@ -35,10 +35,14 @@ func TestRequestsOfEnginesAreRead(t *testing.T) {
 	for file, want := range map[string]attrs{
 		"vllm_v0":       request("llm_request", with(tokens, attrs{"gen_ai.request.model": "facebook/opt-125m"})),
 		"vllm_v1":       request("llm_request", tokens),
+		"vllm_v1_otel":  request("llm_request", tokens),
 		"vllm_v1_named": request("llm_request", tokens),
 		"sglang": request("llm_request", attrs{
 			"gpu.operation.items": int64(32), "gpu.operation.item.type": "token", "gpu.request.time_to_first_item": 0.118,
 			"gen_ai.request.model": "qwen/qwen2.5-0.5b-instruct",
+		}),
+		"sglang_embedding": request("llm_request", attrs{
+			"gpu.operation.item.type": "token", "gen_ai.request.model": "qwen/qwen2.5-0.5b-instruct",
 		}),
 		"tgi": request("llm_request", attrs{
 			"gpu.operation.items": int64(32), "gpu.operation.item.type": "token", "gpu.request.queue.duration": 0.021083214,

@@ -36,30 +36,31 @@ func request(m MappingConfig, attributes ...AttributeConfig) MappingConfig {
 // presets by name. Producers that time on the host are marked so: their spans give counts, bytes and items, and no
 // rates.
 var presets = map[string][]MappingConfig{
-	// vLLM's request spans, of engine v0 and v1 (vllm/tracing, SpanAttributes): seconds. With the newer conventions
-	// the span is named by operation and model.
+	// vLLM's request spans, of engine v0 and v1 (vllm/tracing, SpanAttributes): seconds. Engine v1 does not say which
+	// model. It is proposed to name the span by operation and model; it is known by its scope then.
 	"vllm": {
 		vllm(MappingConfig{Span: "llm_request", Has: "gen_ai.latency.e2e"}),
 		vllm(MappingConfig{Scope: "vllm*", Has: "gen_ai.latency.e2e"}),
 	},
-	// SGLang's request spans (sglang/srt/tracing): what finished requests say on their root span, `Req 1a2b3c4d`;
-	// seconds.
-	"sglang": {request(MappingConfig{Scope: "sglang*", Has: "gen_ai.usage.completion_tokens"},
+	// SGLang's request spans (sglang/srt/observability): what finished requests say on their root span, ` Req 1a2b3c4d`;
+	// seconds. Embeddings have no completion tokens.
+	"sglang": {request(MappingConfig{Scope: "sglang*", Has: "gen_ai.usage.prompt_tokens"},
 		constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens,
 		from("gen_ai.usage.completion_tokens", toItems),
 		from("gen_ai.latency.time_in_queue", toQueue),
 		from("gen_ai.latency.time_to_first_token", toFirstItem),
 		from("gen_ai.response.model", toModel),
 	)},
-	// Text Generation Inference's router (router/src/server.rs): durations as text, and no count of tokens; the time
-	// per token is the time of the inference divided by it.
+	// Text Generation Inference's router (router/src/server.rs): durations as text in the form of Rust's Debug, which
+	// is Go's too, and no count of tokens; the time per token is the time of the inference divided by it.
 	"tgi": {request(MappingConfig{Has: "time_per_token"},
 		constant(string(semconv.GPUOperationNameKey), "llm_request"), tokens,
 		AttributeConfig{From: "inference_time", Per: "time_per_token", To: toItems},
 		from("queue_time", toQueue),
 	)},
-	// Triton Inference Server in its mode `opentelemetry` (src/tracer.cc): a span for each request to a model. It
-	// does not say how many inputs a request had. Clients name the model too, but not the server's trace.
+	// Triton Inference Server in its mode `opentelemetry` (src/tracer.cc): a span for each request to a model, each
+	// model of an ensemble too. It does not say how many inputs a request had, and its queue is an event. Clients name
+	// the model too, but not the server's trace.
 	"triton": {request(MappingConfig{Has: "triton.trace_id"},
 		constant(string(semconv.GPUOperationNameKey), "infer_request"),
 		from("triton.model_name", toModel),
