@@ -39,6 +39,7 @@ import (
 const (
 	length  = 3000 // ms
 	samples = 100  // ms
+	beyond  = 1000 // ms after length that a clock which is ahead can reach
 )
 
 // made is a span of a random topology.
@@ -59,7 +60,8 @@ type made struct {
 // topology is devices, the processes that use them and what they send.
 type topology struct {
 	rng      *rand.Rand
-	joules   [][]float64 // of each device, by ms
+	devices  [][]reading
+	joules   [][]float64 // of each device, by ms, as its readings tell them
 	spans    []made
 	requests int
 	payloads [][]int // spans of each
@@ -77,7 +79,9 @@ func newTopology(seed uint64) *topology {
 				flow[ms] = watts / 1000
 			}
 		}
-		x.joules = append(x.joules, flow)
+		readings := read(rng, flow)
+		x.devices = append(x.devices, readings)
+		x.joules = append(x.joules, told(readings))
 	}
 	processes := 1 + rng.IntN(3)
 	for range 1 + rng.IntN(25) {
@@ -107,6 +111,65 @@ func newTopology(seed uint64) *topology {
 	x.cut()
 	x.share()
 	return x
+}
+
+// reading is a device's energy counter, as its source reads it.
+type reading struct {
+	at, time int // ms: when it is read, and what the clock says then
+	joules   float64
+	again    bool // the source had lost the device
+}
+
+// read is what a source reads of a device that draws this, once in samples, and more rarely when all is over. To every
+// second device something happens: its counter begins again, it is lost and comes back with a new counter, it is silent
+// for a while, the clock of its host is set forward or back, it never comes back.
+func read(rng *rand.Rand, flow []float64) (out []reading) {
+	const begins, lost, silent, ahead, behind, gone, events = 0, 1, 2, 3, 4, 5, 12
+	event, from, while := rng.IntN(events), samples*(10+rng.IntN(15)), 50*(1+rng.IntN(18))
+	joules, origin, summed := 1e4, 0., 0
+	step := samples
+	for at := 0; at <= length+40*500; at += step {
+		if at == length {
+			step = 500
+		}
+		for ; summed < min(at, length); summed++ {
+			joules += flow[summed]
+		}
+		r := reading{at: at, time: at}
+		switch {
+		case at < from:
+		case event == gone, (event == lost || event == silent) && at < from+while:
+			continue
+		case (event == begins || event == lost) && origin == 0:
+			origin, r.again = joules-10*rng.Float64(), event == lost
+		case event == ahead:
+			r.time += while
+		case event == behind:
+			r.time -= while
+		}
+		r.joules = joules - origin
+		out = append(out, r)
+	}
+	return out
+}
+
+// told is what readings tell, by ms: the counter is straight between two of them, unless it falls or they are more than
+// three intervals apart, when nothing is known. One that is not later than the one before is none.
+func told(readings []reading) []float64 {
+	flow := make([]float64, length+beyond)
+	last := readings[0]
+	for _, r := range readings[1:] {
+		if r.time <= last.time {
+			continue
+		}
+		if gap := r.time - last.time; r.joules >= last.joules && gap <= 3*samples {
+			for ms := last.time; ms < min(r.time, len(flow)); ms++ {
+				flow[ms] += (r.joules - last.joules) / float64(gap)
+			}
+		}
+		last = r
+	}
+	return flow
 }
 
 // gpu says whether a span takes part in the share.
@@ -256,7 +319,7 @@ func (x *topology) request(zero time.Time, payload []int) ptrace.Traces {
 			l.SetSpanID(spanOf(uint64(1_000_000 + r)))
 		}
 		if m.bad {
-			switch m.id % 6 {
+			switch m.id % 8 {
 			case 0:
 				s.SetEndTimestamp(s.StartTimestamp())
 			case 1:
@@ -269,6 +332,11 @@ func (x *topology) request(zero time.Time, payload []int) ptrace.Traces {
 				s.SetEndTimestamp(at(m.start - 1))
 			case 5:
 				s.SetSpanID(pcommon.SpanID{})
+			case 6, 7: // a clock that was set forward or back
+				hour := (2*int(m.id%2) - 1) * 3_600_000
+				s.SetStartTimestamp(at(m.start + hour))
+				s.SetEndTimestamp(at(m.end + hour))
+				continue
 			}
 			a.PutDouble("gpu.duration", []float64{math.NaN(), math.Inf(1), -1, 0}[m.id%4])
 			a.PutDouble("gpu.io.size", math.NaN())
@@ -311,7 +379,8 @@ func (x extensions) GetExtensions() map[component.ID]component.Component { retur
 
 // Random devices, processes, trees, links and faults through gpu_join, gpu_metrics and gpu_requests, against a count of
 // milliseconds. Requests come in any order, again and again, at the same time as their repetition, and while the next
-// component refuses; some of their spans have times that cannot be.
+// component refuses; some of their spans have times that cannot be. Counters begin again, devices are lost, return or
+// stay away, and clocks are set forward and back, those of the devices' hosts and those of the senders.
 func TestRandomWorkIsSharedCountedAndChargedAsDefined(t *testing.T) {
 	cases := 1000
 	if testing.Short() {
@@ -385,23 +454,31 @@ func (x *topology) through(t *testing.T, seed uint64) {
 
 	// The devices: their samples are there up to the end of the grid, in any batches.
 	zero := time.Now()
-	var writers []gpusamplesextension.DeviceWriter
-	for d := range x.joules {
+	register := func(d int) gpusamplesextension.DeviceWriter {
 		w, err := ext.(gpusamplesextension.Writer).Register(component.MustNewID("gpu"),
 			gpusamplesextension.Device{ID: deviceID(d), Source: "test"})
 		require.NoError(t, err)
-		writers = append(writers, w)
+		return w
+	}
+	var writers []gpusamplesextension.DeviceWriter
+	for d := range x.joules {
+		writers = append(writers, register(d))
 	}
 	require.NoError(t, join.Start(ctx, host))
 	write := func(ms int) {
-		for d, w := range writers {
-			total := 0.
-			for _, j := range x.joules[d][:min(ms, length)] {
-				total += j
+		for d := range writers {
+			i := slices.IndexFunc(x.devices[d], func(r reading) bool { return r.at == ms })
+			if i < 0 {
+				continue
 			}
-			s := gpusamplesextension.Sample{Time: zero.Add(time.Duration(ms) * time.Millisecond).UnixNano()}
-			s.Set(gpusamplesextension.Energy, total)
-			w.Write([]gpusamplesextension.Sample{s})
+			r := &x.devices[d][i]
+			if r.again {
+				writers[d].Close()
+				writers[d] = register(d)
+			}
+			s := gpusamplesextension.Sample{Time: zero.Add(time.Duration(r.time) * time.Millisecond).UnixNano()}
+			s.Set(gpusamplesextension.Energy, r.joules)
+			writers[d].Write([]gpusamplesextension.Sample{s})
 		}
 	}
 	for ms := 0; ms <= length; ms += samples {
@@ -508,7 +585,7 @@ func (x *topology) compare(
 	for i := range x.spans {
 		s := &x.spans[i]
 		if !s.gpu() {
-			if s.id%6 != 5 || s.unknown {
+			if s.id%8 != 5 || s.unknown {
 				require.NotContains(t, got[s.id].Attributes().AsRaw(), "gpu.energy", "span %d", s.id)
 			}
 			continue
