@@ -261,10 +261,19 @@ func (a *aggregator) output(scope func(pcommon.InstrumentationScope), now int64,
 	if a.jobs != nil {
 		a.compare(now, final)
 	}
+	clear(a.begun)
+	a.begun = a.begun[:0]
 	for _, r := range a.resources {
 		r.write(&a.settings, scope, out, now)
 	}
 	return out
+}
+
+// refused makes the series that began with the last output begin again with the next one.
+func (a *aggregator) refused() {
+	for _, s := range a.begun {
+		s.begun = false
+	}
 }
 
 // sweep gives up the series and resources that were silent for `expiry`, at most once in each flush interval.

@@ -4,14 +4,22 @@
 package gpumetricsconnector
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/connector/connectortest"
+	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
 )
 
 func TestTooManySeriesOverflow(t *testing.T) {
@@ -157,7 +165,8 @@ func TestPointsOfAFileStayAtItsTime(t *testing.T) {
 	for i := range 3 {
 		p := final(output(t, a, later+int64(i)*int64(time.Hour)).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(
 			0).Sum().DataPoints())
-		assert.InDelta(t, 0, float64(uint64(p.Timestamp())-(epoch+2_000_000)), 1e6, "but for the millisecond of a change")
+		assert.InDelta(t, 0, float64(uint64(p.Timestamp())-(epoch+2_000_000)), 2e6,
+			"but for the milliseconds of a change and of a point of 0")
 	}
 }
 
@@ -243,6 +252,79 @@ func TestNoSeriesHasTwoValuesAtOneTime(t *testing.T) {
 			a.take(td, now)
 			check()
 			check()
+		}
+	}
+}
+
+// Spans come late and of all times, and one of two stores or both refuse what they are given: each series that a store
+// has begins with a point of 0 there, never falls, and has no two values at one time.
+func TestEachStoreHasAZeroFirstWhateverIsRefused(t *testing.T) {
+	const stores = 2
+	type point struct {
+		ms    uint64
+		value float64
+	}
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		cfg := createDefaultConfig().(*Config)
+		cfg.InstanceID = "me"
+		c, err := newConnector(cfg, connectortest.NewNopSettings(metadata.Type))
+		require.NoError(t, err)
+		has := [stores]map[string]point{{}, {}}
+		refusing := true
+		c.metrics.Next, err = consumer.NewMetrics(func(_ context.Context, md pmetric.Metrics) (err error) {
+			for i := range stores {
+				if refusing && rng.IntN(2) == 0 {
+					err = errors.New("not now")
+					continue
+				}
+				for _, rm := range md.ResourceMetrics().All() {
+					for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
+						take := func(attrs pcommon.Map, at pcommon.Timestamp, v float64) {
+							key := m.Name() + fmt.Sprint(rm.Resource().Attributes().AsRaw(), attrs.AsRaw())
+							before, seen := has[i][key]
+							now := point{uint64(at) / 1e6, v}
+							require.True(t, seen || v == 0, "seed %d: store %d has %s from %v", seed, i, key, v)
+							require.GreaterOrEqual(t, v, before.value, "seed %d: %s", seed, key)
+							require.True(t, !seen || now.ms > before.ms || now == before, "seed %d: %s %v %v", seed, key, before, now)
+							has[i][key] = now
+						}
+						switch m.Type() {
+						case pmetric.MetricTypeSum:
+							for _, p := range m.Sum().DataPoints().All() {
+								take(p.Attributes(), p.Timestamp(), float64(p.IntValue())+p.DoubleValue())
+							}
+						case pmetric.MetricTypeHistogram:
+							for _, p := range m.Histogram().DataPoints().All() {
+								take(p.Attributes(), p.Timestamp(), float64(p.Count()))
+							}
+						}
+					}
+				}
+			}
+			return err
+		})
+		require.NoError(t, err)
+		spans := 0
+		for range 20 {
+			if rng.IntN(3) > 0 {
+				spans++
+				start := rng.Uint64N(3_000_000)
+				require.NoError(t, c.ConsumeTraces(t.Context(), batch(t, attrs{"service.name": fmt.Sprint(rng.IntN(2))},
+					span{fmt.Sprint(rng.IntN(4)), start, start + 1000, prefill, byte(spans), 0, ""})))
+			}
+			c.flush(t.Context(), false)
+		}
+		refusing = false
+		require.NoError(t, c.Shutdown(t.Context()))
+		for i := range stores {
+			count := 0.
+			for key, p := range has[i] {
+				if strings.HasPrefix(key, "gpu.operation.count") {
+					count += p.value
+				}
+			}
+			require.EqualValues(t, spans, count, "seed %d", seed)
 		}
 	}
 }

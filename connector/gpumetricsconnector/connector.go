@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/zerofirst"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -29,8 +30,8 @@ type gpuMetrics struct {
 	tel     *metadata.TelemetryBuilder
 	version string
 
-	// The outputs; nil where no pipeline has the connector as its receiver.
-	metrics consumer.Metrics
+	// The outputs; none where no pipeline has the connector as its receiver.
+	metrics zerofirst.Output // of flush
 	spans   *findingQueue
 
 	mu         sync.Mutex
@@ -112,7 +113,7 @@ func (c *gpuMetrics) Start(context.Context, component.Host) error {
 	c.started.Do(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		c.stop = cancel
-		if c.metrics == nil {
+		if c.metrics.Next == nil {
 			c.aggregator.onlyStragglers()
 		}
 		if c.spans != nil {
@@ -168,6 +169,7 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 	c.mu.Lock()
 	out := c.aggregator.output(nameScope, time.Now().UnixNano(), final)
 	found := c.aggregator.findings()
+	begins := len(c.aggregator.begun) > 0
 	c.mu.Unlock()
 	if len(found) > 0 {
 		if left := c.spans.put(found); left > 0 {
@@ -175,10 +177,15 @@ func (c *gpuMetrics) flush(ctx context.Context, final bool) {
 		}
 	}
 	n := out.DataPointCount()
-	if n == 0 || c.metrics == nil {
+	if n == 0 || c.metrics.Next == nil {
 		return
 	}
-	err := c.metrics.ConsumeMetrics(ctx, out)
+	began, err := c.metrics.Send(ctx, out, begins)
+	if !began {
+		c.mu.Lock()
+		c.aggregator.refused()
+		c.mu.Unlock()
+	}
 	if err != nil {
 		// Cumulative points come again with the next output; delta points are lost, and counted.
 		c.tel.ConnectorGpuMetricsDropped.Add(ctx, int64(n), dropped("metrics"))

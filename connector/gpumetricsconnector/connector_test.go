@@ -120,7 +120,7 @@ func TestARefusalIsCountedAndNothingIsLostWhenCumulative(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	c, err := newConnector(cfg, set)
 	require.NoError(t, err)
-	c.metrics = consumertest.NewErr(errors.New("no"))
+	c.metrics.Next = consumertest.NewErr(errors.New("no"))
 	require.NoError(t, c.ConsumeTraces(context.Background(), batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""})))
 	c.flush(context.Background(), false)
 	m, err := tel.GetMetric("otelcol_connector_gpu_metrics_dropped")
@@ -132,9 +132,13 @@ func TestARefusalIsCountedAndNothingIsLostWhenCumulative(t *testing.T) {
 	c.flush(context.Background(), false)
 	assert.Len(t, logs.TakeAll(), 1, "of the two")
 	sink := new(consumertest.MetricsSink)
-	c.metrics = sink
+	c.metrics.Next = sink
 	c.flush(context.Background(), false)
-	assert.Equal(t, 6, sink.DataPointCount(), "all but the gauge")
+	require.Len(t, sink.AllMetrics(), 2, "first the points of 0")
+	assert.Equal(t, 6, sink.AllMetrics()[0].DataPointCount())
+	assert.Equal(t, 12, sink.DataPointCount(), "all but the gauge")
+	c.flush(context.Background(), false)
+	assert.Equal(t, 12+6, sink.DataPointCount())
 	assert.Equal(t, 1, logs.FilterMessage("metrics are taken again").Len())
 	require.NoError(t, c.Shutdown(context.Background()))
 }

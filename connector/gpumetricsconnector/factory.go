@@ -32,11 +32,11 @@ type instances struct {
 func (i *instances) metrics(
 	_ context.Context, set connector.Settings, cfg component.Config, next consumer.Metrics,
 ) (connector.Traces, error) {
-	c, err := i.get(cfg.(*Config), set, func(c *gpuMetrics) bool { return c.metrics == nil })
+	c, err := i.get(cfg.(*Config), set, func(c *gpuMetrics) bool { return c.metrics.Next == nil })
 	if err != nil {
 		return nil, err
 	}
-	c.metrics = next
+	c.metrics.Next = next
 	return c, nil
 }
 
@@ -67,7 +67,7 @@ func (i *instances) get(cfg *Config, set connector.Settings, free func(*gpuMetri
 type tracesOutput struct{ *gpuMetrics }
 
 func (o tracesOutput) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
-	if o.metrics != nil {
+	if o.metrics.Next != nil {
 		return nil
 	}
 	return o.gpuMetrics.ConsumeTraces(ctx, td)

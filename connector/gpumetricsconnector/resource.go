@@ -99,24 +99,33 @@ func (r *resource) expire(st *settings, before int64) (series int, empty bool) {
 	return series, left == 0 && len(r.devices) == 0 && r.seen < before
 }
 
-// changed reports whether anything was added since the last output.
-func (r *resource) changed() bool {
+// earliest is the least time of the next points: what has changed is never at the time of the points before, and before
+// what begins there is room for a point of 0.
+func (r *resource) earliest(st *settings) uint64 {
+	if r.written == 0 {
+		return 0
+	}
+	t := r.written
 	for i := range r.families {
+		f := definitions[r.families[i].id].form
 		for _, s := range r.families[i].list {
+			if st.begins(s, f) {
+				return next(next(r.written))
+			}
 			if s.changed {
-				return true
+				t = next(r.written)
 			}
 		}
 	}
-	return false
+	return t
 }
 
 // maxLag is how far behind the clock the spans of a running service come; older ones are from files.
 const maxLag = 5 * time.Minute
 
 // pointTime is the time of the next points: the end of the newest span, and while nothing comes of a service that
-// runs, as much later as the clock. What has changed is never at the time of the points before.
-func (r *resource) pointTime(now int64) pointTime {
+// runs, as much later as the clock.
+func (r *resource) pointTime(st *settings, now int64) pointTime {
 	t := r.newest
 	switch lag := r.seen - int64(t); {
 	case t == 0:
@@ -124,17 +133,12 @@ func (r *resource) pointTime(now int64) pointTime {
 	case lag <= int64(maxLag) && now > r.seen:
 		t += uint64(now - r.seen)
 	}
-	if t/millisecond <= r.written/millisecond && r.written > 0 {
-		if t = r.written; r.changed() {
-			t = next(r.written)
-		}
-	}
-	return pointTime{at: t, before: r.written}
+	return pointTime{at: max(t, r.earliest(st)), before: r.written}
 }
 
 // write adds the resource's points, if it has any. now is unix ns.
 func (r *resource) write(st *settings, scope func(pcommon.InstrumentationScope), out pmetric.Metrics, now int64) {
-	ts := r.pointTime(now)
+	ts := r.pointTime(st, now)
 	r.written = ts.at
 	rm := out.ResourceMetrics().AppendEmpty()
 	sm := rm.ScopeMetrics().AppendEmpty()

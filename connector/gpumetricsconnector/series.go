@@ -28,6 +28,7 @@ type settings struct {
 	operations int // likewise: those that are kept
 	// makeRoom gives up what has been silent for long, when there is no room for more.
 	makeRoom func()
+	begun    []*series // by the last output: with a point of 0
 }
 
 func (st *settings) newHistogram() histogram {
@@ -38,6 +39,9 @@ func (st *settings) newHistogram() histogram {
 }
 
 func (st *settings) delta() bool { return st.cfg.Temporality == TemporalityDelta }
+
+// begins says whether the next point of a series is of 0.
+func (st *settings) begins(s *series, f form) bool { return !s.begun && f != formGauge && !st.delta() }
 
 // family is the series of one metric under one resource.
 type family struct {
@@ -269,8 +273,9 @@ func (s *series) write(st *settings, m pmetric.Metric, f form, ts pointTime) {
 	if !s.changed && (delta || f == formGauge) {
 		return
 	}
-	if !s.begun && !delta && f != formGauge {
+	if st.begins(s, f) {
 		s.writeZero(st, m, f, ts)
+		st.begun = append(st.begun, s)
 	}
 	s.begun = true
 	switch f {

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/zerofirst"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -35,14 +36,13 @@ type gpuRequests struct {
 	version string
 	clock   func() time.Time
 
-	// The outputs; nil where no pipeline has the connector as its receiver.
-	metrics consumer.Metrics
+	// The outputs; none where no pipeline has the connector as its receiver.
+	metrics zerofirst.Output // of the goroutine that closes and writes
 	traces  consumer.Traces
 
 	mu     sync.Mutex // of the book
 	book   *book
 	meters *meters // of the goroutine that closes and writes
-	wrote  time.Time
 
 	waiting  []ptrace.Traces // that the next component refused, the oldest first
 	refusing bool
@@ -153,7 +153,7 @@ func (c *gpuRequests) closeDue(ctx context.Context, all bool) {
 	c.book.stats = counts{}
 	c.mu.Unlock()
 	c.count(ctx, &stats)
-	if c.metrics != nil {
+	if c.metrics.Next != nil {
 		if err := c.meters.record(closed, now); err != nil {
 			c.log.Error("cannot record metrics of requests", zap.Error(err))
 		}
@@ -202,20 +202,19 @@ func (c *gpuRequests) send(ctx context.Context) {
 }
 
 func (c *gpuRequests) flush(ctx context.Context) {
-	if c.metrics == nil {
+	if c.metrics.Next == nil {
 		return
 	}
-	// Prometheus tells times apart by milliseconds, and refuses all of what has two values of a series at one.
-	if wait := time.Millisecond - time.Since(c.wrote); wait > 0 {
-		time.Sleep(wait)
-	}
 	out, err := c.meters.output(ctx, nameScope)
-	c.wrote = time.Now()
 	if err != nil {
 		c.log.Error("cannot collect metrics of requests", zap.Error(err))
 	}
 	if n := out.DataPointCount(); n > 0 {
-		if err := c.metrics.ConsumeMetrics(ctx, out); err != nil {
+		began, err := c.metrics.Send(ctx, out, len(c.meters.begun) > 0)
+		if !began {
+			c.meters.refused()
+		}
+		if err != nil {
 			c.drop(ctx, "metrics", n) // cumulative points come again with the next output
 			c.log.Debug("metrics of requests are refused", zap.Error(err))
 		}

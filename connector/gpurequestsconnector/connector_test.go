@@ -188,13 +188,13 @@ func TestBothOutputsSayTheSame(t *testing.T) {
 	x.take(t, served(t, 2))
 	require.Eventually(t, func() bool { return traces.SpanCount() == 6 }, time.Minute, time.Millisecond)
 	x.stop(t)
-	require.Len(t, metrics.AllMetrics(), 1)
-	got, exemplars := values(t, metrics.AllMetrics()[0])
+	require.Len(t, metrics.AllMetrics(), 2, "points of 0, and all others")
+	got, exemplars := values(t, metrics.AllMetrics()[1])
 	assert.Equal(t, twoRequests, got)
-	sm := metrics.AllMetrics()[0].ResourceMetrics().At(0).ScopeMetrics().At(0)
+	sm := metrics.AllMetrics()[1].ResourceMetrics().At(0).ScopeMetrics().At(0)
 	assert.Empty(t, sm.Scope().Version(), "a release does not rename the series")
 	assert.NotEmpty(t, traces.AllTraces()[0].ResourceSpans().At(0).ScopeSpans().At(0).Scope().Version())
-	assert.Equal(t, "llm", metrics.AllMetrics()[0].ResourceMetrics().At(0).Resource().Attributes().AsRaw()["service.name"])
+	assert.Equal(t, "llm", metrics.AllMetrics()[1].ResourceMetrics().At(0).Resource().Attributes().AsRaw()["service.name"])
 
 	// Each exemplar is a span that was written.
 	written := map[pcommon.SpanID]string{}
@@ -211,17 +211,25 @@ func TestBothOutputsSayTheSame(t *testing.T) {
 	assert.Equal(t, 2.0, x.metric("closed", "settled"))
 }
 
-// Who looks at increases sees a series' first requests only if the series was 0 before.
+// Who looks at increases sees a series' first requests only if the series was 0 before, also of a store that refuses
+// the first outputs.
 func TestCumulativeSeriesBeginWithAZero(t *testing.T) {
 	for name, edit := range map[string]func(*Config){
 		"explicit":    func(c *Config) { c.FlushInterval = 20 * time.Millisecond },
 		"exponential": func(c *Config) { c.FlushInterval = 20 * time.Millisecond; c.Exponential.GetOrInsertDefault() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			metrics := new(consumertest.MetricsSink)
-			x := start(t, edit, metrics, nil)
+			metrics, refusals := new(consumertest.MetricsSink), 3
+			store, err := consumer.NewMetrics(func(ctx context.Context, md pmetric.Metrics) error {
+				if refusals--; refusals >= 0 {
+					return errors.New("not now")
+				}
+				return metrics.ConsumeMetrics(ctx, md)
+			})
+			require.NoError(t, err)
+			x := start(t, edit, store, nil)
 			x.take(t, served(t, 1))
-			require.Eventually(t, func() bool { return len(metrics.AllMetrics()) > 3 }, time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return len(metrics.AllMetrics()) > 4 }, time.Minute, time.Millisecond)
 			x.stop(t)
 			counts, times := map[string][]uint64{}, map[string][]pcommon.Timestamp{}
 			put := func(m pmetric.Metric, p point, count uint64, sum float64, at, start pcommon.Timestamp) {

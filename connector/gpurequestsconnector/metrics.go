@@ -26,6 +26,14 @@ type meters struct {
 	cfg      *Config
 	instance attribute.KeyValue
 	of       map[attribute.Distinct]*meter
+	written  time.Time // the last output
+	begun    []begun   // by the last output: with a point of 0
+}
+
+// begun is a series of a meter.
+type begun struct {
+	of *meter
+	series
 }
 
 // meter is the metrics of one resource.
@@ -64,7 +72,9 @@ var (
 )
 
 func newMeters(cfg *Config, instance string) *meters {
-	return &meters{cfg, semconv.CollectorInstanceIDKey.String(instance), make(map[attribute.Distinct]*meter)}
+	return &meters{
+		cfg: cfg, instance: semconv.CollectorInstanceIDKey.String(instance), of: make(map[attribute.Distinct]*meter),
+	}
 }
 
 // get is the meter of a source.
@@ -198,6 +208,13 @@ func (r *request) exemplar(a *account) context.Context {
 // output makes the points of all resources.
 func (m *meters) output(ctx context.Context, scope func(pcommon.InstrumentationScope)) (pmetric.Metrics, error) {
 	out := pmetric.NewMetrics()
+	// Prometheus tells times apart by milliseconds, and refuses all of what has two values of a series at one: there is
+	// one for a point of 0 and one for the next.
+	if wait := 2*time.Millisecond - time.Since(m.written); wait > 0 {
+		time.Sleep(wait)
+	}
+	clear(m.begun)
+	m.begun = m.begun[:0]
 	var errs []error
 	var rm metricdata.ResourceMetrics
 	for _, x := range m.of {
@@ -215,11 +232,19 @@ func (m *meters) output(ctx context.Context, scope func(pcommon.InstrumentationS
 		sm.SetSchemaUrl(semconv.SchemaURL)
 		for i := range rm.ScopeMetrics {
 			for j := range rm.ScopeMetrics[i].Metrics {
-				x.convert(&rm.ScopeMetrics[i].Metrics[j], sm.Metrics().AppendEmpty(), m.cfg.FlushInterval)
+				m.convert(x, &rm.ScopeMetrics[i].Metrics[j], sm.Metrics().AppendEmpty())
 			}
 		}
 	}
+	m.written = time.Now()
 	return out, errors.Join(errs...)
+}
+
+// refused makes the series that began with the last output begin again with the next one.
+func (m *meters) refused() {
+	for _, s := range m.begun {
+		delete(s.of.begun, s.series)
+	}
 }
 
 // series is one of a meter.
@@ -230,8 +255,8 @@ type series struct {
 
 // convert copies a metric of the SDK. A cumulative series begins with a point of 0, without which nobody sees its
 // first increase: at its start, but at most a flush interval before its first point, for Prometheus takes nothing
-// that is much older than what it has.
-func (x *meter) convert(from *metricdata.Metrics, to pmetric.Metric, flush time.Duration) {
+// that is much older than what it has, and after the output before.
+func (m *meters) convert(x *meter, from *metricdata.Metrics, to pmetric.Metric) {
 	to.SetName(from.Name)
 	to.SetUnit(from.Unit)
 	to.SetDescription(from.Description)
@@ -241,8 +266,12 @@ func (x *meter) convert(from *metricdata.Metrics, to pmetric.Metric, flush time.
 			return at, false
 		}
 		x.begun[key] = true
-		if at = first.Add(-flush); at.Before(start) {
-			at = start
+		m.begun = append(m.begun, begun{x, key})
+		at = first.Add(-m.cfg.FlushInterval)
+		for _, earliest := range [...]time.Time{start, m.written.Add(time.Millisecond)} {
+			if at.Before(earliest) {
+				at = earliest
+			}
 		}
 		if latest := first.Add(-time.Millisecond); at.After(latest) {
 			at = latest
