@@ -43,7 +43,7 @@ func flagOf(kind Kind, name string) nameFlag {
 		return f
 	case KindFrame:
 		f.class = verdict.RangeFrame
-		if strings.HasSuffix(name, "__next__") && containsAny(name, dataModules) {
+		if strings.HasSuffix(name, "__next__") && containsAny(name, dataModules) || queue(name) {
 			f.class = verdict.RangeLoader
 		}
 		return f
@@ -85,6 +85,16 @@ func callClass(name string) verdict.Range {
 var dataModules = []string{
 	"torch/utils/data/", "torchdata/", "dataloader", "data_loader", "nvidia/dali/",
 	"webdataset/", "datasets/", "streaming/base/",
+}
+
+// queue reports whether a frame of Python takes from a queue, which another thread or process fills.
+func queue(frame string) bool {
+	file, call, ok := strings.Cut(frame, "): ")
+	if ok {
+		file, _, _ = strings.Cut(file, ".py(")
+		return call == "get" && (strings.HasSuffix(file, "queue") || strings.HasSuffix(file, "queues"))
+	}
+	return strings.HasPrefix(frame, "<built-in method get of _queue.SimpleQueue")
 }
 
 // loader reports whether a range stands for waiting for data, by the names that frameworks and programs give it: a word

@@ -227,6 +227,7 @@ func (s *spans) windows(sw *sweep) error {
 // deviceWindow writes the span of a device's window. What adds up to the window is computed by its report, which is
 // kept.
 func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
+	d.after(sw)
 	r := d.verdicts.Report(s.facts(d, sw))
 	r.ByStep = s.steps[d.ordinal]
 	w := d.process.window

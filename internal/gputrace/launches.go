@@ -3,18 +3,21 @@
 
 package gputrace
 
+import "github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+
 // launch is a host call that may have put work on a device.
 type launch struct {
 	start, end int64
 	node       *node
 	process    *process
 	step       *step
-	work       *work  // of the outermost operator around it whose work is known
-	opaque     bool   // within a compiled region
-	op         uint32 // innermost operator around it, by name
-	in         uint32 // innermost range around it that has a name of its own, no call
-	thread     uint32 // its track
-	previous   int64  // end of the launch before, of the same thread or of the main one
+	work       *work        // of the outermost operator around it whose work is known
+	opaque     bool         // within a compiled region
+	op         uint32       // innermost operator around it, by name
+	in         uint32       // innermost range around it that has a name of its own, no call
+	thread     uint32       // its track
+	previous   int64        // end of the launch before, of the same thread or of the main one
+	unit       verdict.Unit // that it is of
 }
 
 // launchTable remembers launches by correlation: the latest launchMemory or so, without ever growing past that. Buckets

@@ -79,9 +79,10 @@ type frame struct {
 	end    int64
 	node   *node // nearest range with a span, this one included
 	step   *step
-	work   *work // of the outermost operator with known work, this one included
-	depth  int   // operators around it
-	opaque bool  // within a compiled region
+	work   *work        // of the outermost operator with known work, this one included
+	depth  int          // operators around it
+	opaque bool         // within a compiled region
+	unit   verdict.Unit // see launch
 	op     uint32
 	named  uint32
 	around uint32 // innermost annotation or module
@@ -148,11 +149,11 @@ func (s *sweep) host(r *record) {
 	for len(st) > 0 && st[len(st)-1].end <= start {
 		st = st[:len(st)-1]
 	}
-	f := frame{end: end, node: th.process.window}
+	f := frame{end: end, node: th.process.window, unit: verdict.Unit{Start: start, End: end, Name: r.name}}
 	if len(st) > 0 {
 		top := &st[len(st)-1]
 		f.node, f.step, f.work, f.depth, f.opaque = top.node.live(), top.step, top.work, top.depth, top.opaque
-		f.op, f.named, f.around = top.op, top.named, top.around
+		f.op, f.named, f.around, f.unit = top.op, top.named, top.around, top.unit
 	}
 	alone := len(st) == 0
 	if f.step == nil {
@@ -199,7 +200,10 @@ func (s *sweep) host(r *record) {
 	if r.kind == KindRuntime && r.correlation != 0 {
 		l := launch{
 			start: start, end: end, node: f.node, process: th.process, step: f.step, work: f.work, opaque: f.opaque,
-			op: f.op, in: f.named, thread: r.track, previous: th.previous(s),
+			op: f.op, in: f.named, thread: r.track, previous: th.previous(s), unit: f.unit,
+		}
+		if f.step != nil {
+			l.unit.Start, l.unit.End = f.step.start, f.step.end
 		}
 		if fl.class == verdict.CallLaunch {
 			th.launched(r)
@@ -289,7 +293,9 @@ func (s *sweep) analyse(proc *process, a *activity) {
 		d := s.devices[a.device]
 		if d == nil {
 			d = newDeviceWindow(a.device, proc, &s.split)
-			d.sms = s.p.multiprocessors(a.device)
+			if d.sms = s.p.multiprocessors(a.device); s.ordinals > 1 {
+				d.beside = s.besideOf(d)
+			}
 			s.devices[a.device] = d
 		}
 		d.add(s, proc, a, first)

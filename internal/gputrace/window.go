@@ -4,9 +4,11 @@
 package gputrace
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/intervals"
 )
 
 // deviceWindow is one device over the whole profile.
@@ -23,7 +25,10 @@ type deviceWindow struct {
 	queueMax   int
 	before     uint32 // thread of the launch before
 	hasBefore  bool
-	sms        int64 // multiprocessors; 0: not known
+	sms        int64         // multiprocessors; 0: not known
+	last       verdict.Unit  // of those that launched something, the one that ends last
+	worked     intervals.Set // lately, where there are other devices; see beside
+	beside     func(from, to int64) uint32
 }
 
 func newDeviceWindow(ordinal int64, p *process, s *verdict.Splitter) *deviceWindow {
@@ -92,15 +97,49 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 	}
 	l := verdict.Launch{Known: a.hasLaunch, Start: a.launch.start, End: a.launch.end, Previous: a.launch.previous}
 	begin := s.p.first
+	if l.Unit = a.launch.unit; l.Unit.End >= d.last.End {
+		d.last = l.Unit
+	}
 	if len(s.devices) > maxLeads {
 		begin = a.start
 	}
 	if d.verdicts.Gap(a.start) {
-		l.Threads = s.around(proc, a, d.before, d.hasBefore)
+		l.Threads, l.Beside = s.around(proc, a, d.before, d.hasBefore), d.beside
 	}
 	d.verdicts.Add(v, &l, begin)
+	if s.ordinals > 1 {
+		d.worked.Add(intervals.Interval{Start: a.start, End: a.end}, 0)
+		if len(d.worked) > maxWorked {
+			d.worked = slices.Delete(d.worked, 0, maxWorked/2)
+		}
+	}
 	if a.hasLaunch {
 		d.before, d.hasBefore = a.launch.thread, true
+	}
+}
+
+// maxWorked bounds the intervals that a device remembers for others: a gap is asked for when it ends.
+const maxWorked = 1 << 10
+
+// besideOf is what the device asks when launched work does not begin: which other device worked for more than half of
+// the time.
+func (s *sweep) besideOf(d *deviceWindow) func(from, to int64) uint32 {
+	return func(from, to int64) (name uint32) {
+		most := (to - from) / 2
+		for _, ordinal := range slices.Sorted(maps.Keys(s.devices)) {
+			other := s.devices[ordinal]
+			if n := other.worked.Within(intervals.Interval{Start: from, End: to}); other != d && n > most {
+				most, name = n, s.p.Names.ID("GPU "+itoa(ordinal))
+			}
+		}
+		return name
+	}
+}
+
+// after says what the host did when the device had nothing more to do, to the end of the unit of the last launches.
+func (d *deviceWindow) after(s *sweep) {
+	if s.p.extent() == ExtentAll && len(s.devices) <= maxLeads {
+		d.verdicts.After(d.last, s.around(d.taking, &activity{}, d.before, d.hasBefore))
 	}
 }
 

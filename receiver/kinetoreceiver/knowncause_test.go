@@ -5,6 +5,8 @@ package kinetoreceiver
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -305,9 +307,14 @@ func programs() map[string]program {
 	}
 }
 
-func TestCausesAndLossesOfMadeUpPrograms(t *testing.T) {
+func TestCausesAndLossesOfMadeUpPrograms(t *testing.T) { testPrograms(t, programs()) }
+
+func TestCausesAndLossesOfMadeUpJobs(t *testing.T) { testPrograms(t, shapes()) }
+
+func testPrograms(t *testing.T, list map[string]program) {
 	seed := uint64(0)
-	for name, p := range programs() {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		p := list[name]
 		for _, s := range styles() {
 			for range 2 {
 				seed++

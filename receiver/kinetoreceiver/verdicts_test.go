@@ -54,7 +54,7 @@ func checkReport(t *testing.T, d verdict.Report) {
 	}
 	assert.Equal(t, p.Computing, alone, "of computing, each nanosecond is of one operator")
 	for i, v := range d.Verdicts {
-		if !strings.HasPrefix(v.Chain[0], "start-up") {
+		if !v.Outside {
 			gains += v.Gain
 		}
 		assert.GreaterOrEqual(t, v.Gain, time.Duration(0))

@@ -31,7 +31,7 @@ func (a *account) idle(s share) {
 	n := s.to - s.from
 	a.idles[s.cause] += n
 	switch s.cause {
-	case CauseUnknown, CauseLatency, CauseDependency:
+	case CauseUnknown, CauseLatency:
 		return
 	}
 	if a.where == nil {

@@ -74,6 +74,7 @@ type Device struct {
 	coll map[collectiveKey]*collective
 	copy map[copyKey]*copies
 	lead Account // before the first activity: no part of the window
+	tail Account // after the last one
 
 	pace                pace
 	kernels, kernelTime int64
@@ -122,8 +123,12 @@ func (d *Device) Add(a *Activity, l *Launch, begin int64) {
 		d.any, d.first, d.end, d.cursor = true, a.Start, a.Start, a.Start
 		if begin < a.Start {
 			for _, s := range d.split.split(begin, a.Start, l) {
-				d.lead.idle(s)
 				d.took(s)
+				if s.cause == CauseCall || s.cause == CauseAllocation || s.cause == CauseLoader {
+					d.lead.idle(s) // whatever the unit: the process starts up
+				} else if s.from = max(s.from, l.Unit.Start); s.from < s.to {
+					d.lead.idle(s.inside(&l.Unit))
+				}
 			}
 		}
 	}
@@ -139,9 +144,29 @@ func (d *Device) Add(a *Activity, l *Launch, begin int64) {
 	d.end = max(d.end, a.End)
 }
 
+// After says that no activity comes any more, and that the threads of the host went on with the unit.
+func (d *Device) After(u Unit, threads []*Log) {
+	if !d.any || u.End <= d.end {
+		return
+	}
+	for _, s := range d.split.split(d.end, u.End, &Launch{Known: true, Start: u.End, End: u.End, Threads: threads}) {
+		d.tail.idle(s.inside(&u))
+	}
+}
+
+// inside is the share with no name where that is the unit's, which says nothing more.
+func (s share) inside(u *Unit) share {
+	if s.name == u.Name {
+		s.name, s.in = 0, 0
+	}
+	return s
+}
+
+func (s share) claim() Claim { return Claim{s.from, s.to, Idle, s.cause, s.name, s.in} }
+
 func (d *Device) took(s share) {
 	if d.Took != nil {
-		d.Took(Claim{s.from, s.to, Idle, s.cause, s.name, s.in})
+		d.Took(s.claim())
 	}
 }
 

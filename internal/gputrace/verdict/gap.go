@@ -8,7 +8,16 @@ type Launch struct {
 	Known      bool
 	Start, End int64
 	Previous   int64  // end of the launch before, by the same thread or the main one
+	Unit       Unit   // that it is of
 	Threads    []*Log // the launching thread, then those that it may have waited for
+	// Beside names the device that worked in most of an interval while this one did not; 0: none. May be nil.
+	Beside func(from, to int64) uint32
+}
+
+// Unit is what work belongs together in: a step, else the outermost range on the host.
+type Unit struct {
+	Start, End int64
+	Name       uint32
 }
 
 // share is a part of a gap.
@@ -40,7 +49,7 @@ func (s *Splitter) put(from, to int64, c Cause, name, in uint32) {
 func (s *Splitter) split(from, to int64, l *Launch) []share {
 	s.shares = s.shares[:0]
 	if l.Known && l.End <= from {
-		s.waited(from, to)
+		s.waited(from, to, l)
 		return s.shares
 	}
 	late := to
@@ -67,17 +76,19 @@ func (s *Splitter) split(from, to int64, l *Launch) []share {
 	}
 	s.host(from, l)
 	s.rest(from, late, CauseHost)
-	s.waited(late, to)
+	s.waited(late, to, l)
 	return s.shares
 }
 
 // waited is the time in which the work was launched and did not run.
-func (s *Splitter) waited(from, to int64) {
-	c := CauseLatency
+func (s *Splitter) waited(from, to int64, l *Launch) {
+	c, name := CauseLatency, uint32(0)
 	if to-from > latencyLimit {
-		c = CauseDependency
+		if c = CauseDependency; l.Beside != nil {
+			name = l.Beside(from, to)
+		}
 	}
-	s.put(from, to, c, 0, 0)
+	s.put(from, to, c, name, 0)
 }
 
 // rest fills what no thread was asked for.

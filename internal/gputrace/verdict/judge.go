@@ -26,6 +26,9 @@ const (
 	mostNameInSentce = 80
 )
 
+// noRange is the place of what no range of the host covers.
+const noRange = "no named range"
+
 // judge makes verdicts of one subject.
 type judge struct {
 	subject string
@@ -126,13 +129,7 @@ func (j *judge) idle(kernels, short int64) {
 			Remedy: "profile the other ranks: the late one is the cause",
 		})
 	}
-	if n := a.idles[CauseDependency]; n > 0 {
-		j.add(Verdict{
-			Kind: KindDependency, Gain: time.Duration(n), Certainty: Low,
-			Chain:    []string{"launched work waited for something that the file does not show (an event, a callback, another device)", fmt.Sprintf("%s idle for %s", j.device0(), Span(n))},
-			Evidence: fmt.Sprintf("each time for more than %s after the launch", Span(latencyLimit)),
-		})
-	}
+	j.dependency()
 	if n := a.idles[CauseUnknown]; n > 0 {
 		j.add(Verdict{
 			Kind: KindUnknown, Gain: time.Duration(n), Certainty: Low,
@@ -141,6 +138,30 @@ func (j *judge) idle(kernels, short int64) {
 			Remedy:   "record the runtime's calls and the host's ranges too",
 		})
 	}
+}
+
+// dependency judges launched work that did not begin: it waited for another device where that worked meanwhile.
+func (j *judge) dependency() {
+	n := j.account.idles[CauseDependency]
+	if n == 0 {
+		return
+	}
+	idle := fmt.Sprintf("%s idle for %s", j.device0(), Span(n))
+	v := Verdict{
+		Kind: KindDependency, Gain: time.Duration(n), Certainty: Low, Chain: []string{
+			"launched work waited for something that the file does not show (an event, a callback, another device)", idle,
+		},
+		Evidence: fmt.Sprintf("each time for more than %s after the launch", Span(latencyLimit)),
+	}
+	p := j.account.places(j.f, topPlaces, CauseDependency)
+	p = slices.DeleteFunc(p, func(p Place) bool { return p.Name == noRange })
+	if len(p) > 0 && 2*int64(p[0].Time) > n {
+		v.Certainty, v.Where, v.Remedy = Medium, p,
+			"split batches so that devices work at the same time (a pipeline), or split layers among them"
+		v.Chain = []string{"devices work in turn: launched work waited while " + p[0].Name + " worked", idle}
+		v.Evidence += "; meanwhile worked " + names(p)
+	}
+	j.add(v)
 }
 
 // loader is the name of the range that waited for data for longest.
@@ -250,7 +271,7 @@ func (j *judge) hostRanges() {
 		if own == maxHost || p.Name == "" || float64(p.Time) < thresholdGain*float64(j.length) {
 			rest += p.Time
 			if p.Name == "" {
-				p.Name = "no named range"
+				p.Name = noRange
 			}
 			restOf = append(restOf, p)
 			continue
@@ -264,6 +285,10 @@ func (j *judge) hostRanges() {
 			Evidence: "most in " + names(around),
 			Remedy:   "move it off the launching thread, overlap it with the device, or do it on the device",
 		}
+		if compiles(p.Name) {
+			v.Chain[0], v.Remedy = "the host compiled, in "+clip(p.Name),
+				"compile before what is measured, keep a cache of compiled code, shapes that do not change"
+		}
 		j.add(v)
 	}
 	if rest > 0 {
@@ -271,12 +296,19 @@ func (j *judge) hostRanges() {
 			Kind: KindHost, Gain: rest, Certainty: Medium, Where: restOf[:min(topPlaces, len(restOf))],
 			Chain: j.idleChain("the host did other things", int64(rest)), Evidence: "in " + names(restOf),
 		}
-		if restOf[0].Name == "no named range" {
+		if restOf[0].Name == noRange {
 			v.Certainty, v.Remedy = Low,
 				"record stacks (with_stack=True) or annotate the program, so that the file names what the host did"
 		}
 		j.add(v)
 	}
+}
+
+// compiles reports whether a range stands for making code, which is not running compiled code.
+func compiles(name string) bool {
+	name = strings.ReplaceAll(strings.ToLower(name), "compiled", "")
+	return slices.ContainsFunc([]string{"compile", "compilation", "dynamo", "inductor", "autotun", "codegen", "nvrtc"},
+		func(word string) bool { return strings.Contains(name, word) })
 }
 
 func (j *judge) calls(c Cause, kind, what, remedy string) {
@@ -301,28 +333,53 @@ func (j *judge) calls(c Cause, kind, what, remedy string) {
 	j.add(v)
 }
 
-// startup judges calls before the first activity, which are no part of the window.
-func (j *judge) startup(lead *Account) {
-	n := lead.idles[CauseCall] + lead.idles[CauseAllocation]
-	if j.length <= 0 || float64(n) < thresholdGain*float64(j.length) {
+// outside judges what the host did before the first activity of the device, or after the last one: no part of the
+// window. Only what is named counts, for a profiler itself starts and ends there.
+func (j *judge) outside(a *Account, effect string) {
+	if j.length <= 0 {
 		return
 	}
-	p := append(lead.places(j.f, topPlaces, CauseCall), lead.places(j.f, topPlaces, CauseAllocation)...)
-	sortPlaces(p)
-	j.length += n // it is no part of the window
-	defer func() { j.length -= n }()
-	j.add(Verdict{
-		Kind: KindSlowCalls, Gain: time.Duration(n), Where: p[:min(topPlaces, len(p))], Certainty: High,
-		Chain: []string{"start-up: slow calls of the runtime", fmt.Sprintf("%s began %s later, before its window",
-			j.device0(), Span(n))},
-		Evidence: "in " + names(p), Remedy: "once per process: warm up before what is measured, load modules eagerly",
-	})
+	a.idles[CauseCall] += a.idles[CauseAllocation]
+	a.idles[CauseAllocation] = 0
+	for k, s := range a.where {
+		if k.cause == CauseAllocation {
+			k.cause = CauseCall
+			a.where[k] = s
+		}
+	}
+	sub := judge{subject: j.subject, f: j.f, length: j.length, account: &a.account}
+	for _, c := range [...]Cause{CauseLoader, CauseCall, CausePeer, CauseHost} {
+		sub.length += a.idles[c]
+	}
+	sub.idle(0, 0)
+	for _, v := range sub.list {
+		switch v.Kind {
+		case KindSlowCalls:
+			v.Chain[0], v.Remedy = "start-up: slow calls of the runtime",
+				"once per process: warm up before what is measured, load modules eagerly"
+		case KindLoader, KindPeer:
+		case KindHost:
+			if v.Certainty != High {
+				continue
+			}
+		default:
+			continue
+		}
+		text := fmt.Sprintf(effect, j.device0(), Span(int64(v.Gain)))
+		if i := slices.IndexFunc(j.list, func(in Verdict) bool { return in.Kind == v.Kind && in.Chain[0] == v.Chain[0] }); i >= 0 {
+			j.list[i].Evidence += "; besides, " + text
+			continue
+		}
+		v.Chain, v.Outside = []string{v.Chain[0], text}, true
+		j.list = append(j.list, v)
+	}
 }
 
 // device judges a device's window.
 func (j *judge) device(d *Device, r *Report) []Verdict {
 	j.idle(d.kernels, d.short)
-	j.startup(&d.lead)
+	j.outside(&d.lead, "%s began %s later, before its window")
+	j.outside(&d.tail, "%s had nothing to do for %s after its window")
 	j.copies(d, r)
 	j.collectives(r)
 	needed := 1 - j.slow(d)
@@ -400,7 +457,7 @@ func (a *Account) Verdicts(subject string, length int64, f *Facts) []Verdict {
 	} {
 		var places []Place
 		for name, n := range c.by {
-			p := Place{Name: "no named range", Time: time.Duration(n)}
+			p := Place{Name: noRange, Time: time.Duration(n)}
 			if name != 0 {
 				if c.kind == KindComm {
 					p.Name = f.Kernel(name)

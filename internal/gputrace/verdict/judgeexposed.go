@@ -31,7 +31,7 @@ func (j *judge) copies(d *Device, r *Report) {
 		}
 		var asked []Place
 		for name, n := range in {
-			p := Place{Name: "no named range", Time: time.Duration(n)}
+			p := Place{Name: noRange, Time: time.Duration(n)}
 			if name != 0 {
 				p.Name = j.f.Name(name)
 			}
@@ -115,12 +115,13 @@ func (j *judge) collectives(r *Report) {
 	}
 	sortPlaces(waits)
 	sortPlaces(moves)
-	unsized, what, remedy := "", "move bytes",
+	mixed, what, remedy := "", "move bytes",
 		"overlap with computation (smaller buckets, prefetching), fewer bytes, larger batches"
-	if slices.ContainsFunc(r.Collectives, func(c Collective) bool { return c.unsized }) {
+	if slices.ContainsFunc(r.Collectives, func(c Collective) bool { return c.mixed && c.Moving > 0 }) {
 		what, remedy = "move bytes or wait for a late rank",
 			"convert the folder with the profiles of all ranks, which tells waiting; "+remedy
-		unsized = "; how much of that is waiting for a late rank is not known, for their sizes are not recorded"
+		mixed = "; how much of that is waiting for a late rank is not known, for there are too few of a kind or their " +
+			"sizes are not recorded"
 	}
 	if waiting > 0 {
 		j.add(Verdict{
@@ -141,7 +142,7 @@ func (j *judge) collectives(r *Report) {
 				fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(moving))),
 			},
 			Evidence: names(moves) + fmt.Sprintf("; %.3g %% of all communication is hidden",
-				100*float64(r.Parts.CommHidden)/float64(max(1, r.Parts.CommHidden+r.Parts.CommExposed))) + unsized,
+				100*float64(r.Parts.CommHidden)/float64(max(1, r.Parts.CommHidden+r.Parts.CommExposed))) + mixed,
 			Remedy: remedy,
 		})
 	}

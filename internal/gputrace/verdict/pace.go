@@ -94,7 +94,7 @@ func (p *pace) slowdown(clocks []Sample) (s slowdown, ok bool) {
 		levels[i], _ = moments(ratios[len(ratios)/4 : len(ratios)*3/4])
 	}
 	limit, factor := twoClasses(levels)
-	if factor < slower {
+	if factor < slower || !steady(levels, limit) {
 		return s, false
 	}
 	var saved, all, slowTime float64
@@ -146,7 +146,7 @@ func (p *pace) slowdown(clocks []Sample) (s slowdown, ok bool) {
 func twoClasses(levels []float64) (limit, factor float64) {
 	sorted := slices.Sorted(slices.Values(levels))
 	best := 0.0
-	for k := 1; k < len(sorted); k++ {
+	for k := 2; k < len(sorted)-1; k++ { // one level alone may be chance
 		low, lowVar := moments(sorted[:k])
 		high, highVar := moments(sorted[k:])
 		n, m := float64(k), float64(len(sorted)-k)
@@ -158,6 +158,24 @@ func twoClasses(levels []float64) (limit, factor float64) {
 		}
 	}
 	return limit, factor
+}
+
+// steady reports whether most levels of both classes stand beside one of their own: a device becomes slower for a while,
+// and levels that are high by chance stand alone.
+func steady(levels []float64, limit float64) bool {
+	var alone, all [2]int
+	for i, level := range levels {
+		slow := level >= limit
+		class := 0
+		if slow {
+			class = 1
+		}
+		all[class]++
+		if (i == 0 || levels[i-1] >= limit != slow) && (i == len(levels)-1 || levels[i+1] >= limit != slow) {
+			alone[class]++
+		}
+	}
+	return 2*alone[0] <= all[0] && 2*alone[1] <= all[1]
 }
 
 // moments are mean and variance.

@@ -127,7 +127,7 @@ type Collective struct {
 	Time    time.Duration `json:"time_ns"`
 	Waiting time.Duration `json:"waiting_ns"`
 	Moving  time.Duration `json:"moving_ns"`
-	unsized bool          // kinds cannot be told apart, so that all counts as moving
+	mixed   bool          // what is waiting cannot be told, so that all counts as moving
 }
 
 // Peak is what a device can do at best.
@@ -257,7 +257,7 @@ func (a *account) places(f *Facts, most int, c Cause) []Place {
 		if c == CauseLoader && in != 0 { // of a loader the inner range is kept in it
 			name, in = in, name
 		}
-		p := Place{Name: "no named range", Time: time.Duration(e.time), Count: e.count}
+		p := Place{Name: noRange, Time: time.Duration(e.time), Count: e.count}
 		if name != 0 {
 			p.Name = f.Name(name)
 		}
@@ -418,7 +418,7 @@ func (d *Device) otherLists(r *Report, f *Facts) {
 		}
 		r.Collectives = append(r.Collectives, Collective{
 			Name: name, Count: c.count, Time: time.Duration(c.time), Waiting: time.Duration(w),
-			Moving: time.Duration(c.exposed - w), unsized: k.bytes == 0 && k.place == 0,
+			Moving: time.Duration(c.exposed - w), mixed: !c.comparable(k),
 		})
 	}
 	slices.SortFunc(r.Collectives, func(a, b Collective) int {

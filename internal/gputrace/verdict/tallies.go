@@ -141,13 +141,17 @@ func (d *Device) collectiveOf(a *Activity) *collective {
 }
 
 // waiting is the part of the exposed time in which the collectives waited for others: what each took longer than the
-// shortest of its kind. It needs some of a kind, and a way to tell kinds apart: their sizes, else their places in
-// steps.
+// shortest of its kind. Kinds are told apart by sizes, else by places in steps.
 func (c *collective) waiting(k collectiveKey) int64 {
-	if c.count < leastRepeats || k.bytes == 0 && k.place == 0 {
+	if !c.comparable(k) {
 		return 0
 	}
 	return max(0, min(c.exposed, c.exposed-int64(float64(c.least)*c.shares)))
+}
+
+// comparable reports whether there are enough of the kind, and a way to tell it from others.
+func (c *collective) comparable(k collectiveKey) bool {
+	return c.count >= leastRepeats && (k.bytes > 0 || k.place > 0)
 }
 
 // leastRepeats is how many collectives of a kind it takes to know what one takes at least.

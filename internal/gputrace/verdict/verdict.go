@@ -57,6 +57,7 @@ type Verdict struct {
 	Evidence  string    `json:"evidence"`
 	Certainty Certainty `json:"certainty"`
 	Remedy    string    `json:"remedy,omitempty"`
+	Outside   bool      `json:"outside_window,omitempty"` // Gain is of time before or after the device's window
 }
 
 // Place is where time was spent.

@@ -1,0 +1,173 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/profilefile"
+	"github.com/otelgpu/otelgpu/internal/recorded"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+)
+
+var updateTable = flag.Bool("verdicts.update", false, "write the table of recorded traces in docs/verdicts.md")
+
+// truth is what is known of a trace from elsewhere: from those who recorded it, from what the file's own times add up
+// to by another method (MANIFEST.md of the data, reports of TraceLens beside its traces).
+type truth struct {
+	kind   string // of the first verdict of the first device; empty: not known
+	text   string
+	device string // --device
+}
+
+var truths = map[string]truth{
+	"kineto/hta/execution_trace/benchmark_simple_add_trace.json.gz": {
+		kind: verdict.KindSlowCalls, text: "the first call starts CUDA: 19.6 s in one call",
+	},
+	"kineto/hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz": {
+		kind: verdict.KindHealthy, text: "busy 98.4 % by the union of its activities",
+	},
+	"kineto/hta/timeline_analysis/sampled_rank-0.json.gz": {text: "sampled: part of the activities was taken out"},
+	"kineto/hta/trace_filter/sampled_rank-1.json.gz":      {text: "sampled, as above"},
+	"kineto/hta/trace_diff/test/test.json.gz": {
+		text: "4,645 copies on the device, 27.9 GB; busy 94 %",
+	},
+	"kineto/hta/large_integer_trace/rank-70.Mar_25_20_48_12.2861.pt.trace.json.gz": {text: "two events"},
+	"kineto/param/dlrm_8ranks/worker1.pt.trace.json.gz": {
+		kind: verdict.KindComm, text: "waits 11.1 ms for rank 7, by the matched collectives of all ranks",
+	},
+	"kineto/param/dlrm_8ranks/worker3.pt.trace.json.gz": {kind: verdict.KindComm, text: "waits 9.6 ms for rank 7"},
+	"kineto/param/dlrm_8ranks/worker7.pt.trace.json.gz": {
+		kind: verdict.KindLaunchBound, text: "comes last at 5 of 8 collectives and waits least",
+	},
+	"kineto/pytorch/samples/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz": {
+		kind: verdict.KindLoader, text: "the loader: recorded to show it",
+	},
+	"kineto/pytorch/samples/resnet50_num_workers_4/worker0.1623212756351.pt.trace.json.gz": {
+		kind: verdict.KindLaunchBound, text: "the loader is gone",
+	},
+	"kineto/pytorch/samples/resnet50_num_workers_0/worker0.pt.trace.json.gz": {
+		text: "the loader (second here) and a host that is slower by half",
+	},
+	"kineto/tracelens/b200/eager_trace.json.gz": {
+		kind: verdict.KindLaunchBound, text: "an eager run of what is served with graphs",
+	},
+	"kineto/tracelens/h100/gaunernst_bert-small-uncased__1016001.json.gz": {
+		kind: verdict.KindLaunchBound, text: "58 of 60 kernels below 10 µs",
+	},
+	"kineto/tracelens/mi300/gaunernst_bert-small-uncased__1016001.json.gz": {
+		kind: verdict.KindLaunchBound, text: "54 of 60 kernels below 10 µs",
+	},
+	"kineto/tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz": {
+		text: "busy 92 %; attention at 19 % of the peak is 6 % of the time",
+	},
+	"kineto/tracelens/inference/sglang_decode/sglang_Qwen3-8B_decode.json.gz": {
+		text: "the first kernels wait for an event of the graph before, which is not in the file",
+	},
+	"kineto/tracelens/inference/vllm_decode_full/graph_execution.json.gz": {
+		kind: verdict.KindHealthy, text: "one graph, busy 99.8 %",
+	},
+	"kineto/tracelens_evals/elem_01_add_poor_bw.json": {
+		kind: verdict.KindEfficiency, text: "a strided addition at 36 % of the bandwidth, nothing else",
+	},
+	"kineto/tracelens_evals/gemm_01_compute_few_tiles.json": {
+		kind: verdict.KindEfficiency, text: "a product with too few tiles to fill the device", device: "AMD Instinct MI300X",
+	},
+	"nsys/nsys-ai/healthy_1pct.sqlite": {kind: verdict.KindHealthy, text: "its name"},
+	"nsys/nsys-ai/mock.sqlite": {
+		kind: verdict.KindSlowCalls, text: "the first launch loads the module, and so does the second",
+	},
+	"nsys/pipit/saxpy-mpi-cuda_nsys_perlmutter0.sqlite": {
+		kind: verdict.KindPageable, text: "3.9 GB to and from pageable memory",
+	},
+}
+
+// The table of recorded traces in docs/verdicts.md is what convert says, and the truth where that is known. The test
+// skips without the recorded traces; `go test ./cmd/otelcol-gpu -run TestTableOfRecordedTraces -v` prints the table.
+func TestTableOfRecordedTraces(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads all recorded traces")
+	}
+	root := recorded.Path(t)
+	var b strings.Builder
+	b.WriteString("| trace | device | first verdict | gain | residual | truth, where it is known |\n|---|--:|---|--:|--:|---|\n")
+	seen := map[string]bool{}
+	for _, top := range []string{"kineto", "nsys"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join(root, top), func(path string, e fs.DirEntry, err error) error {
+			name := strings.TrimPrefix(path, root+string(filepath.Separator))
+			switch {
+			case err != nil || e.IsDir():
+				return err
+			case !profilefile.InFolder(path), strings.HasSuffix(name, ".ref.json"), filepath.Base(name) == "truth.json":
+				return nil
+			}
+			seen[name] = true
+			row(t, &b, name, path, truths[name])
+			return nil
+		}))
+	}
+	for name := range truths {
+		assert.True(t, seen[name], "no trace %s", name)
+	}
+	t.Log("\n" + b.String())
+
+	const doc, begin, end = "../../docs/verdicts.md", "<!-- generated: recorded traces -->\n", "<!-- end -->\n"
+	text, err := os.ReadFile(doc)
+	require.NoError(t, err)
+	head, rest, ok := strings.Cut(string(text), begin)
+	require.True(t, ok)
+	table, tail, ok := strings.Cut(rest, end)
+	require.True(t, ok)
+	if *updateTable {
+		require.NoError(t, os.WriteFile(doc, []byte(head+begin+b.String()+end+tail), 0o644))
+		return
+	}
+	assert.Equal(t, b.String(), table,
+		"write it anew: go test ./cmd/otelcol-gpu -run TestTableOfRecordedTraces -verdicts.update")
+}
+
+func row(t *testing.T, b *strings.Builder, name, path string, known truth) {
+	devices, err := analyse(t.Context(), path, kinetoreceiver.Options{Device: known.device})
+	label := "`" + name + "`"
+	if known.device != "" {
+		label += fmt.Sprintf(" `--device %q`", known.device)
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintf(b, "| %s | | refused | - | - | no profile |\n", label)
+	case len(devices) == 0:
+		fmt.Fprintf(b, "| %s | | no activity of a device | - | - | %s |\n", label, known.text)
+	}
+	for i, d := range devices {
+		first := d.Verdicts[0]
+		if i == 0 && known.kind != "" {
+			assert.Equal(t, known.kind, first.Kind, "%s: %s", name, first)
+		}
+		p := d.Parts
+		residual := d.Window - p.Computing - p.CommExposed - p.CopyExposed - p.Idle
+		for _, c := range d.Idle {
+			p.Idle -= c.Time
+		}
+		residual = residual.Abs() + p.Idle.Abs()
+		assert.Zero(t, residual, name)
+		gain := "-"
+		if first.Gain > 0 {
+			gain = fmt.Sprintf("%s, %.3g %%", verdict.Span(int64(first.Gain)), 100*first.Share)
+		}
+		fmt.Fprintf(b, "| %s | %d | `%s`: %s | %s | %d ns | %s |\n", label, d.Ordinal, first.Kind,
+			strings.ReplaceAll(first.Chain[0], "|", "\\|"), gain, residual/time.Nanosecond, known.text)
+		label, known.text = "", ""
+	}
+}
