@@ -49,7 +49,7 @@ exporters:
 service:
   pipelines:
     traces: {exporters: [gpu_metrics, gpu_requests]}
-    traces/requests: {exporters: [debug]}
+    traces/found: {exporters: [debug]}
     metrics: {exporters: [prometheus, otlp_http/prometheus]}
 `
 

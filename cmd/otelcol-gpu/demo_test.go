@@ -5,8 +5,10 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -27,12 +30,18 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 	recorded, size := reportState(t, filepath.Join(dir, "report.html"))
 	require.Less(t, size, 1_000_000)
 	require.False(t, recorded.Live)
-	require.Len(t, recorded.Devices, 1)
+	require.Len(t, recorded.Devices, 4)
+	for _, d := range recorded.Devices {
+		memory := slices.DeleteFunc(d.Memory, func(v *float64) bool { return v == nil })
+		require.NotEmpty(t, memory, "of the device's samples")
+		require.GreaterOrEqual(t, *memory[len(memory)-1], math.Floor(8*1.3e9/(1<<20)), "what the training job has")
+		require.Less(t, *memory[len(memory)-1], d.Limit)
+	}
 	require.NotEmpty(t, recorded.Steps)
 	require.NotEmpty(t, recorded.Requests)
 	require.NotEmpty(t, recorded.Roofs, "of a model that no table has, by the spans' rates and shares")
 	for _, want := range []string{
-		"The device is simulated", "prefill", "decode", "train",
+		"Devices are simulated", "prefill", "decode", "train",
 		filepath.Join(dir, "trace.json"),
 	} {
 		require.Contains(t, stdout, want)
@@ -109,21 +118,33 @@ func TestDemoPutsTheDeviceOnTheSpans(t *testing.T) {
 		require.Equal(t, number(a["decode"], semconv.GPUOperationItemsKey),
 			number(a["decode"], semconv.GPURequestBatchCountKey))
 	}
-	// The findings name it, and what else stands out.
-	require.Regexp(t, `slow request: \d+.*; it used [\d.]+ J \(trace `+long+`\)`, stdout)
-	require.Regexp(t,
-		`throttle: the clock was held back in 1 of 1 spans of prefill.long, \d.* of GPU time \(sw_power_cap\)`, stdout)
-	require.Regexp(t, `pageable copy: h2d.batch moves from pageable memory at 1\d\.\d GB/s, \d+ % of the bus`, stdout)
-	require.Regexp(t, `(?m)^prefill.long +section +1 +\d`, stdout, "the table")
+	// The findings, the page and the table name it, and what else stands out.
+	found := map[string]page.Finding{}
+	for _, f := range recorded.Findings {
+		found[f.Kind] = f
+		require.Contains(t, stdout, f.String())
+	}
+	require.Equal(t, long, found[page.FindingSlow].Trace)
+	require.Regexp(t, `^[\d.]+m?s, the median of \d+ takes [\d.]+m?s; it used [\d.]+ J$`, found[page.FindingSlow].Text)
+	require.Regexp(t, `^the clock was held back in 1 of 1 spans of prefill.long, [\d.]+ms of GPU time \(sw_power_cap\)$`,
+		found[page.FindingThrottle].Text)
+	require.Regexp(t, `^h2d.batch moves through pageable memory at 1\d\.\d GB/s, \d+ % of the bus \(pin it\)$`,
+		found[page.FindingPageable].Text)
+	require.Regexp(t, `^rank 0 of 4 is late in \d+ of \d+ steps of train, by [\d.]+ms on average, .* of it in \w+; `+
+		`inference runs on its GPU, too$`, found[page.FindingStraggler].Text)
+	require.Regexp(t, `(?m)^prefill.long +section +1 +\d.* throttled$`, stdout, "the table")
+	require.Regexp(t, `(?m)^  h2d.batch .* pageable$`, stdout)
+	require.Regexp(t, `(?m)^train .* rank 0 late by \d+\.\d+ ms$`, stdout)
+	require.Regexp(t, `(?m)^inference +\d+ +\d+\.\d+ ms +\d+\.\d+ m?s$`, stdout)
 	require.NotEmpty(t, long)
 	require.Positive(t, batches)
 	require.InEpsilon(t, batches, charged, 1e-6)
 
-	// The parts of outermost spans can never be more than the device took in all, which the receiver counted by itself.
-	total := lastSum(t, filepath.Join(dir, "metrics.json"), semconv.HWEnergyName)
+	// The parts of outermost spans can never be more than the devices took in all, which the receiver counted by itself.
+	total := lastSums(t, filepath.Join(dir, "metrics.json"), semconv.HWEnergyName)
 	require.Positive(t, energy)
 	require.LessOrEqual(t, energy, total)
-	require.Greater(t, energy, 0.3*total, "a device that is busy most of the time")
+	require.Greater(t, energy, 0.3*total, "devices that are busy most of the time")
 
 	names := countMetrics(t, filepath.Join(dir, "metrics.json"))
 	for _, name := range []string{
@@ -163,10 +184,10 @@ func number(s ptrace.Span, key attribute.Key) float64 {
 	return v.Double()
 }
 
-// lastSum is the newest value of a cumulative sum with one series.
-func lastSum(t *testing.T, path, name string) float64 {
+// lastSums adds the newest values of the series of a cumulative sum.
+func lastSums(t *testing.T, path, name string) (total float64) {
 	t.Helper()
-	last := 0.0
+	last := map[string]float64{}
 	var u pmetric.JSONUnmarshaler
 	lines(t, path, func(line []byte) {
 		md, err := u.UnmarshalMetrics(line)
@@ -174,14 +195,21 @@ func lastSum(t *testing.T, path, name string) float64 {
 		for _, rm := range md.ResourceMetrics().All() {
 			for _, sm := range rm.ScopeMetrics().All() {
 				for _, m := range sm.Metrics().All() {
-					if m.Name() == name {
-						last = m.Sum().DataPoints().At(m.Sum().DataPoints().Len() - 1).DoubleValue()
+					if m.Name() != name {
+						continue
+					}
+					for _, p := range m.Sum().DataPoints().All() {
+						id, _ := p.Attributes().Get(string(semconv.HWIDKey))
+						last[id.Str()] = p.DoubleValue()
 					}
 				}
 			}
 		}
 	})
-	return last
+	for _, v := range last {
+		total += v
+	}
+	return total
 }
 
 func TestDemoEndsCleanlyWhenInterrupted(t *testing.T) {

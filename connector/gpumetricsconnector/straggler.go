@@ -84,24 +84,15 @@ func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 	if len(f.Phases()) > 0 {
 		rs.phases = &straggler.Sections{}
 	}
-	var comm float64
 	for _, p := range f.Phases() {
-		if p.Name == semconv.GPUStepPhaseComm {
-			comm = p.Duration
-		} else {
+		if p.Name != semconv.GPUStepPhaseComm {
 			rs.phases.Add(strings.Clone(p.Name), "", p.Duration, straggler.Extent{}, nil)
 		}
 	}
 	if f.StepOther > 0 && rs.phases != nil {
 		rs.phases.Add(semconv.GPUStragglerSectionOther, "", f.StepOther, straggler.Extent{}, nil)
 	}
-	exposed := f.StepExposed
-	if !f.HasExposed {
-		// Only where phases are times of the device: of the communication at most the overlap is hidden. A profiler's
-		// file says what is exposed itself, for its other phases are ranges of the host.
-		exposed = comm - f.StepOverlap
-	}
-	rs.own = straggler.Own(f.StepTime(), exposed)
+	rs.own = straggler.Own(f.StepTime(), f.Exposed())
 	return rs
 }
 

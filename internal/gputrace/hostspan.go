@@ -297,7 +297,7 @@ func (s *spans) memory(m *allocated) verdict.Memory {
 	if !m.hasUsage {
 		return verdict.Memory{}
 	}
-	out := verdict.Memory{First: m.first, Highest: m.highest}
+	out := verdict.Memory{First: m.first, Highest: m.highest, Levels: m.levels.From(s.p.Meta.Base)}
 	if m.at != 0 {
 		out.At = s.p.Names.Name(m.at)
 	}

@@ -337,6 +337,9 @@ func (s *sweep) memory(r *record) {
 		in = th.stack[i-1].named
 	}
 	m.add(&d, in)
+	if d.HasMemoryUsage {
+		m.levels.Add(r.key, d.MemoryUsage)
+	}
 	if st := th.process.stepAt(r.key); st != nil {
 		st.allocated.add(&d, in)
 	}

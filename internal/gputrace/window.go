@@ -199,7 +199,8 @@ type allocated struct {
 	usage    int64 // last
 	first    int64 // before the first event
 	highest  int64
-	at       uint32 // name of the host range in which it was highest
+	at       uint32         // name of the host range in which it was highest
+	levels   verdict.Levels // of a device; steps have none
 }
 
 func (m *allocated) add(d *Detail, in uint32) {

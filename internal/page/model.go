@@ -27,6 +27,7 @@ const (
 	maxSteps      = 4_000
 	maxRequests   = 4_000
 	maxRecent     = 256 // newest spans of a device
+	maxServices   = 8   // names of the services that a device worked for
 	maxName       = 256 // bytes of a text from the wire
 	maxSkew       = 300 // s that another host's clock may be ahead: what lies beyond would push out the present
 )
@@ -42,11 +43,16 @@ type Model struct {
 	steps      ring[Step]
 	requests   map[pcommon.TraceID]*Request
 	order      []pcommon.TraceID // of requests, oldest first
+	late       ring[late]
 	health     Health
 	generation uint64
 	since      int64 // index of the first bucket that is kept
 	latest     int64 // unix s beyond which a time is wrong
 	fixed      bool  // a report: nothing leaves by time
+
+	// Lengths of requests that have no account yet, s.
+	lengths     map[pcommon.TraceID]float64
+	lengthOrder []pcommon.TraceID // oldest first
 }
 
 // New makes an empty model that follows the clock.
@@ -56,7 +62,7 @@ func New() *Model { return NewWithClock(time.Now) }
 func NewWithClock(now func() time.Time) *Model {
 	return &Model{
 		now: now, operations: map[operationKey]*operation{}, devices: map[string]*device{}, roofs: map[string]*Roof{},
-		requests: map[pcommon.TraceID]*Request{},
+		requests: map[pcommon.TraceID]*Request{}, lengths: map[pcommon.TraceID]float64{},
 	}
 }
 
@@ -72,10 +78,22 @@ type operationKey struct{ service, name, kind string }
 // operation is one operation of one service.
 type operation struct {
 	category, precision, direction, itemType, model string
+	hostMemory                                      string   // of a copy
+	throttle                                        string   // why the clock was held back
 	buckets                                         []bucket // by index, each once; of a report one
 	last                                            int64    // newest end, unix s
 	trace                                           string   // of the slowest span
 	slowest                                         float64
+}
+
+// between sums the buckets from the first to the last index.
+func (o *operation) between(first, last int64) (sum bucket) {
+	for i := range o.buckets {
+		if b := &o.buckets[i]; b.index >= first && b.index <= last {
+			sum.add(b)
+		}
+	}
+	return sum
 }
 
 // bucket is what happened in bucketSeconds. Sums are of spans that state the value; the time beside each is of the same
@@ -90,6 +108,8 @@ type bucket struct {
 	use, useTime         float64 // roofline utilisation, weighted by time
 	bounds               [4]float64
 	coverage, coverCount float64
+	held                 int64 // spans that did arithmetic while the clock was held back
+	heldTime             float64
 }
 
 func (b *bucket) add(o *bucket) {
@@ -110,6 +130,8 @@ func (b *bucket) add(o *bucket) {
 	}
 	b.coverage += o.coverage
 	b.coverCount += o.coverCount
+	b.held += o.held
+	b.heldTime += o.heldTime
 }
 
 var boundNames = [4]string{"compute", "memory", "launch", "latency"}
@@ -121,6 +143,8 @@ type device struct {
 	samples         [keptSeconds]sample
 	recent          ring[recent]
 	counters        map[string]float64 // throttle times, by reason
+	services        []string           // that it worked for
+	memory          float64            // its size in bytes; 0: not known
 	first           int64              // second of the first span; 0: none came yet
 }
 
@@ -140,8 +164,9 @@ type second struct {
 type sample struct {
 	at                           int64
 	busy, power, temperature     float64
+	memory                       float64 // bytes in use
 	hasBusy, hasPower, throttled bool
-	hasTemperature               bool
+	hasTemperature, hasMemory    bool
 }
 
 // ring keeps the newest of a list.

@@ -5,6 +5,7 @@ package page
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -37,10 +38,14 @@ func (m *Model) Traces(td ptrace.Traces) {
 				if f.Load(s, &sc) {
 					m.health.GPUSpans++
 					m.span(&f, &r, s)
-					// the span of a request's queue
 				} else if v, ok := s.Attributes().Get(string(semconv.GPURequestQueueDurationKey)); ok {
-					q := m.request(&f, &r)
+					q := m.request(&f, &r) // the span of a request's queue
 					q.Queue = max(q.Queue, spanfacts.Positive(v))
+				} else if s.Kind() != ptrace.SpanKindServer {
+					m.straggler(&f, &r, s)
+				}
+				if s.Kind() == ptrace.SpanKindServer {
+					m.served(&f)
 				}
 			}
 		}
@@ -73,6 +78,7 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	o.category, o.precision = clip(cmp.Or(f.Category, o.category)), clip(cmp.Or(f.Precision, o.precision))
 	o.direction, o.itemType = clip(cmp.Or(f.Direction, o.direction)), clip(cmp.Or(f.ItemType, o.itemType))
 	o.model = clip(cmp.Or(f.Device.Model, o.model))
+	o.hostMemory, o.throttle = clip(cmp.Or(f.HostMemory, o.hostMemory)), clip(cmp.Or(f.Throttle, o.throttle))
 	if f.Time > o.slowest {
 		o.slowest, o.trace = f.Time, f.Key.Trace.String()
 	}
@@ -85,6 +91,9 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 		if d := m.device(&f.Device); d != nil {
 			d.cover(f.Start, f.End)
 			d.recent.put(recent{f.Start, f.End, name, f.Key.Trace}, maxRecent)
+			if len(d.services) < maxServices && r.Service != "" && !slices.Contains(d.services, r.Service) {
+				d.services = append(d.services, clip(r.Service))
+			}
 		}
 	}
 }
@@ -135,6 +144,9 @@ func bucketOf(f *spanfacts.Facts) bucket {
 	}
 	if f.FLOPs > 0 {
 		b.flops, b.flopTime = f.FLOPs, f.Time
+		if f.Throttle != "" {
+			b.held, b.heldTime = 1, f.Time
+		}
 	}
 	if f.Size > 0 {
 		b.bytes, b.byteTime = f.Size, f.Time
@@ -157,8 +169,8 @@ func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	m.health.Steps++
 	st := Step{
 		Time: millis(f.End), Name: clip(s.Name()), Service: clip(r.Service), Index: f.StepIndex, Rank: r.Rank,
-		Duration: f.StepTime(),
-		Exposed:  f.StepExposed, Other: f.StepOther, Overlap: f.StepOverlap, Items: f.StepItems,
+		Device: clip(f.Device.ID), Duration: f.StepTime(),
+		Exposed: f.Exposed(), Other: f.StepOther, Overlap: f.StepOverlap, Items: f.StepItems,
 		ItemType: clip(f.StepItemType),
 		MFU:      f.MFU, Energy: f.Energy, Trace: f.Key.Trace.String(), Span: f.Key.Span.String(),
 	}
@@ -177,7 +189,7 @@ func (m *Model) request(f *spanfacts.Facts, r *spanfacts.Resource) *Request {
 			m.order = m.order[1:]
 			m.health.RequestsDropped++
 		}
-		q = &Request{Trace: f.Key.Trace.String(), Start: millis(f.Start)}
+		q = &Request{Trace: f.Key.Trace.String(), Start: millis(f.Start), Duration: m.lengths[f.Key.Trace]}
 		m.requests[f.Key.Trace] = q
 		m.order = append(m.order, f.Key.Trace)
 		m.health.Requests++
@@ -248,7 +260,9 @@ func (m *Model) metric(x pmetric.Metric) {
 		put = func(s *sample, v float64) { s.power, s.hasPower = v, true }
 	case semconv.HWTemperatureName:
 		put = func(s *sample, v float64) { s.temperature, s.hasTemperature = max(s.temperature, v), true }
-	case semconv.GPUThrottleTimeName:
+	case semconv.HWGPUMemoryUsageName:
+		put = func(s *sample, v float64) { s.memory, s.hasMemory = max(s.memory, v), true }
+	case semconv.GPUThrottleTimeName, semconv.HWGPUMemoryLimitName:
 		put = nil // see point
 	default:
 		return
@@ -283,8 +297,12 @@ func (m *Model) point(name string, p pmetric.NumberDataPoint, put func(*sample, 
 	case s.at < at:
 		*s = sample{at: at}
 	}
-	if put != nil {
+	switch {
+	case put != nil:
 		put(s, v)
+		return
+	case name == semconv.HWGPUMemoryLimitName:
+		d.memory = v
 		return
 	}
 	key := name + " " + text(p, string(semconv.GPUThrottleReasonKey))

@@ -133,6 +133,8 @@ func TestADevicesStripIsTheUnionOfItsSpans(t *testing.T) {
 	}
 	gauge("hw.gpu.utilization", 0.75, 10*time.Second)
 	gauge("hw.power", 300, 10*time.Second)
+	gauge("hw.gpu.memory.usage", 3<<30, 10*time.Second)
+	gauge("hw.gpu.memory.limit", 80<<30, 10*time.Second)
 	gauge("gpu.throttle.time", 1, 11*time.Second)
 	gauge("gpu.throttle.time", 1.5, 10*time.Second)
 	m.Metrics(md)
@@ -153,6 +155,9 @@ func TestADevicesStripIsTheUnionOfItsSpans(t *testing.T) {
 	assert.Equal(t, 0.75, *d.Busy[at(10)])
 	assert.Equal(t, 300.0, *d.Power[at(10)])
 	assert.True(t, d.Throttled[at(10)])
+	assert.Equal(t, 3072.0, *d.Memory[at(10)], "MiB")
+	assert.Nil(t, d.Memory[at(8)])
+	assert.Equal(t, 81920.0, d.Limit)
 	assert.Nil(t, d.Power[at(8)])
 	assert.Len(t, d.Power, 60)
 }
@@ -213,7 +218,8 @@ func TestStepsAndRequests(t *testing.T) {
 	require.Len(t, s.Steps, 1)
 	st := s.Steps[0]
 	assert.Equal(t, Step{
-		Time: float64(noon.Add(-time.Second).UnixMilli()), Name: "train", Service: "svc", Index: 7, Rank: 1, Duration: 0.9,
+		Time: float64(noon.Add(-time.Second).UnixMilli()), Name: "train", Service: "svc", Index: 7, Rank: 1,
+		Device: "GPU-1", Duration: 0.9,
 		Phases:  []Phase{{"forward", 0.4}},
 		Exposed: 0.1, Energy: 12, Trace: pcommon.TraceID{15: 1}.String(), Span: pcommon.SpanID{7: 1}.String(),
 	}, st)

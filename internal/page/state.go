@@ -22,7 +22,7 @@ const (
 	shownRecent     = 2000 // newest spans of all devices together, 200 of one
 )
 
-// State is what the page shows: the JSON of /api/state, version 1. Times are unix milliseconds, durations seconds,
+// State is what the page shows: the JSON of /api/state, version 2. Times are unix milliseconds, durations seconds,
 // energies joules, rates per second. What is not known is absent.
 type State struct {
 	Version    int         `json:"version"`
@@ -32,6 +32,7 @@ type State struct {
 	From       int64       `json:"from"`               // what operations, steps and requests are of; 0: all
 	To         int64       `json:"to"`                 //
 	TraceURL   string      `json:"traceUrl,omitempty"` // with {traceID}
+	Findings   []Finding   `json:"findings"`
 	Devices    []Device    `json:"devices"`
 	Operations []Operation `json:"operations"`
 	MoreOps    int         `json:"moreOperations,omitempty"` // that are not listed, for they took the least GPU time
@@ -58,7 +59,9 @@ type Device struct {
 	Power       []*float64 `json:"power"`   // W
 	Temperature []*float64 `json:"temperature"`
 	Throttled   []bool     `json:"throttled"`
-	Recent      []Recent   `json:"recent"` // oldest first
+	Memory      []*float64 `json:"memory"`          // MiB in use
+	Limit       float64    `json:"limit,omitempty"` // MiB that it has
+	Recent      []Recent   `json:"recent"`          // oldest first
 }
 
 // Recent is a recent span on a device; Start and End are unix milliseconds.
@@ -75,6 +78,8 @@ type Operation struct {
 	Name      string  `json:"name"`
 	Type      string  `json:"type"`
 	Category  string  `json:"category,omitempty"`
+	Memory    string  `json:"memory,omitempty"` // of the host, of a copy: pageable, pinned or managed
+	Held      int64   `json:"held,omitempty"`   // runs during which the clock was held back
 	Precision string  `json:"precision,omitempty"`
 	Model     string  `json:"model,omitempty"`
 	Count     int64   `json:"count"`
@@ -104,6 +109,7 @@ type Step struct {
 	Service  string  `json:"service,omitempty"`
 	Index    int64   `json:"index"`
 	Rank     int64   `json:"rank"` // -1: not stated
+	Device   string  `json:"device,omitempty"`
 	Duration float64 `json:"duration"`
 	Phases   []Phase `json:"phases,omitempty"`
 	Exposed  float64 `json:"exposed,omitempty"`
@@ -130,6 +136,7 @@ type Request struct {
 	Model     string  `json:"model,omitempty"`
 	Start     float64 `json:"start"`
 	End       float64 `json:"end"`
+	Duration  float64 `json:"duration,omitempty"` // as its server saw it
 	GPUTime   float64 `json:"gpuTime"`
 	Energy    float64 `json:"energy,omitempty"`
 	Items     float64 `json:"items,omitempty"`
@@ -177,7 +184,7 @@ func (m *Model) State(q Query) *State {
 	s := &State{
 		Version: 2, Now: now.UnixMilli(), Live: !m.fixed, Range: span.Seconds(), From: q.From.UnixMilli(),
 		To:     q.To.UnixMilli(),
-		Health: m.health, Devices: []Device{}, Operations: []Operation{}, Roofs: []Roof{}, Steps: []Step{},
+		Health: m.health, Findings: []Finding{}, Devices: []Device{}, Operations: []Operation{}, Roofs: []Roof{}, Steps: []Step{},
 		Requests: []Request{},
 	}
 	from, to := float64(s.From), float64(s.To)
@@ -187,8 +194,9 @@ func (m *Model) State(q Query) *State {
 		from, to, first, last = math.Inf(-1), math.Inf(1), math.MinInt64, math.MaxInt64
 	}
 	m.operationsOf(s, first, last)
-	if !m.fixed { // a report draws what ran, not seconds
+	if !m.fixed { // a report draws what ran, not seconds, and has findings of its own
 		m.devicesOf(s, now.Unix(), int64(span.Seconds()))
+		m.findingsOf(s, from, to, first, last)
 	}
 	m.steps.each(func(st *Step) {
 		if st.Time >= from && st.Time-1000*st.Duration <= to {
@@ -223,18 +231,14 @@ func (m *Model) operationsOf(s *State, first, last int64) {
 	var coverage, covered float64
 	models := map[string]bool{}
 	for k, o := range m.operations {
-		var sum bucket
-		for i := range o.buckets {
-			if b := &o.buckets[i]; b.index >= first && b.index <= last {
-				sum.add(b)
-			}
-		}
+		sum := o.between(first, last)
 		if sum.count == 0 {
 			continue
 		}
 		coverage, covered = coverage+sum.coverage, covered+sum.coverCount
 		op := Operation{
 			Service: k.service, Name: k.name, Type: k.kind, Category: o.category, Precision: o.precision, Model: o.model,
+			Memory: o.hostMemory, Held: sum.held,
 			Count: sum.count, Time: sum.time, Energy: sum.energy, Items: sum.items, ItemType: o.itemType,
 			FLOPRate: ratio(sum.flops, sum.flopTime), ByteRate: ratio(sum.bytes, sum.byteTime),
 			Roofline: ratio(sum.use, sum.useTime), Trace: o.trace,
@@ -319,9 +323,9 @@ func (m *Model) devicesOf(s *State, now, span int64) {
 func (d *device) strip(newest, span int64) Device {
 	step := (span + shownCells - 1) / shownCells
 	first := (newest/step - span/step + 1) * step // so that cells do not move against the seconds as time goes on
-	out := Device{ID: d.id, Name: d.name, Model: d.model, Start: first, Step: step, Recent: []Recent{}}
+	out := Device{ID: d.id, Name: d.name, Model: d.model, Start: first, Step: step, Limit: d.memory / (1 << 20), Recent: []Recent{}}
 	for at := first; at <= newest; at += step {
-		var covered, busy, power, temperature mean
+		var covered, busy, power, temperature, memory mean
 		throttled := false
 		for i := at; i < at+step; i++ {
 			if i <= newest {
@@ -331,12 +335,13 @@ func (d *device) strip(newest, span int64) Device {
 				busy.add(p.busy, p.hasBusy)
 				power.add(p.power, p.hasPower)
 				temperature.add(p.temperature, p.hasTemperature)
+				memory.add(p.memory/(1<<20), p.hasMemory)
 				throttled = throttled || p.throttled
 			}
 		}
 		out.Covered, out.Busy = append(out.Covered, covered.value(1000)), append(out.Busy, busy.value(1000))
 		out.Power, out.Temperature = append(out.Power, power.value(10)), append(out.Temperature, temperature.value(10))
-		out.Throttled = append(out.Throttled, throttled)
+		out.Memory, out.Throttled = append(out.Memory, memory.value(1)), append(out.Throttled, throttled)
 	}
 	return out
 }

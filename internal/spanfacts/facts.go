@@ -45,6 +45,7 @@ type Facts struct {
 	Items      float64 // gpu.operation.items
 	ItemType   string  // gpu.operation.item.type
 	Direction  string  // gpu.copy.direction
+	HostMemory string  // gpu.copy.host_memory
 	Collective string  // gpu.collective.name
 	GroupSize  float64 // gpu.collective.group.size, ranks
 	L2Hit      float64 // gpu.cache.l2.hit_ratio, 0 to 1
@@ -60,6 +61,7 @@ type Facts struct {
 	HasSelfEnergy bool
 	Coverage      float64 // gpu.join.coverage, 0 to 1; 1 where it is absent
 	HasMemory     bool    // gpu.memory.usage is stated
+	Throttle      string  // the first of gpu.throttle.reasons
 	Joined        bool    // with samples: gpu.join.coverage is stated, or gpu.measurement.source on the scope
 	Sampled       bool    // it has an attribute that gpu_join writes
 	InWindow      bool    // a capture window or profile found it below a span of a live trace: what others saw is more
@@ -123,6 +125,21 @@ func (f *Facts) StepTime() float64 {
 		return f.StepDuration
 	}
 	return f.Elapsed
+}
+
+// Exposed is the time of a step in seconds in which it communicated and nothing hid it: as stated, else what of the
+// phase comm overlaps with no other. The latter holds only where phases are times of the device; a profiler's file,
+// whose phases are ranges of the host, states it.
+func (f *Facts) Exposed() float64 {
+	if f.HasExposed {
+		return f.StepExposed
+	}
+	for _, p := range f.phases {
+		if p.Name == semconv.GPUStepPhaseComm {
+			return max(0, p.Duration-f.StepOverlap)
+		}
+	}
+	return 0
 }
 
 // Load reads a span of a scope; scope nil: of none. It reports whether it is a GPU span. For other spans only Key,
@@ -193,6 +210,8 @@ func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
 			f.ItemType = v.Str()
 		case string(semconv.GPUCopyDirectionKey):
 			f.Direction = v.Str()
+		case string(semconv.GPUCopyHostMemoryKey):
+			f.HostMemory = v.Str()
 		case string(semconv.GPUCollectiveNameKey):
 			f.Collective = v.Str()
 		case string(semconv.GPUCollectiveGroupSizeKey):
@@ -225,10 +244,15 @@ func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
 			string(semconv.GPUDRAMUtilizationKey), string(semconv.GPUClockSMFrequencyKey),
 			string(semconv.GPUClockMemoryFrequencyKey), string(semconv.GPUPowerKey),
 			string(semconv.GPUTemperatureMaxKey), string(semconv.GPUThrottleTimeKey),
-			string(semconv.GPUThrottleReasonsKey), string(semconv.GPUXIDKey), string(semconv.GPUECCErrorsKey),
+			string(semconv.GPUXIDKey), string(semconv.GPUECCErrorsKey),
 			string(semconv.GPUJoinLateDurationKey), string(semconv.GPUJoinSamplesKey),
 			string(semconv.GPUJoinMethodKey), string(semconv.GPUMeasurementSourceKey):
 			f.Sampled = true
+		case string(semconv.GPUThrottleReasonsKey):
+			f.Sampled = true
+			if v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() > 0 {
+				f.Throttle = v.Slice().At(0).Str()
+			}
 
 		case string(semconv.GPUStepIndexKey):
 			f.StepIndex, f.HasStepIndex = v.Int(), v.Type() == pcommon.ValueTypeInt

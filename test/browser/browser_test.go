@@ -76,12 +76,7 @@ type tab struct {
 // policy forbids fails the test.
 func open(t *testing.T, address string, width, height int64, before ...chromedp.Action[chromedp.Void]) *tab {
 	t.Helper()
-	switch {
-	case testing.Short():
-		t.Skip("the page is opened in a browser in long runs only")
-	case allocator == nil:
-		t.Skip("no Chromium is installed ($CHROMIUM, or chromium in the path): the page is not opened in a browser")
-	}
+	needsBrowser(t)
 	b := &tab{t: t}
 	ctx, cancel := chromedp.NewContext(allocator, chromedp.WithListener(func(e any) {
 		switch e := e.(type) {
@@ -112,6 +107,16 @@ func open(t *testing.T, address string, width, height int64, before ...chromedp.
 	b.do(chromedp.Navigate(address))
 	b.until(`Number(document.documentElement.dataset.drawn || 0) > 0`)
 	return b
+}
+
+func needsBrowser(t *testing.T) {
+	t.Helper()
+	switch {
+	case testing.Short():
+		t.Skip("the page is opened in a browser in long runs only")
+	case allocator == nil:
+		t.Skip("no Chromium is installed ($CHROMIUM, or chromium in the path): the page is not opened in a browser")
+	}
 }
 
 func (b *tab) problem(format string, args ...any) {

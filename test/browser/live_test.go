@@ -116,6 +116,8 @@ func busy(t testing.TB) *page.Model {
 			m.Traces(spans(t, "training", device, rank, list...))
 			m.Metrics(gauge("hw.gpu.utilization", device, 0.6, at))
 			m.Metrics(gauge("hw.power", device, 350+float64(i), at))
+			m.Metrics(gauge("hw.gpu.memory.usage", device, float64(20+10*rank)*(1<<30), at))
+			m.Metrics(gauge("hw.gpu.memory.limit", device, 80*(1<<30), at))
 		}
 	}
 	m.Traces(spans(t, "chat", "GPU-0", -1,
@@ -167,6 +169,13 @@ func TestTheLivePageShowsWhatWasSent(t *testing.T) {
 	assert.Contains(t, b.text("#ranks .hint"), "Rank 1 is the slowest: its own time is 1.06 times the median of the ranks")
 	assert.Contains(t, b.text("#devices figcaption"), "W on average")
 	assert.Contains(t, b.text("#health dl"), "of which")
+	assert.Equal(t, []string{"20 GiB", "30 GiB"}, b.column("memory", "most"))
+	assert.Equal(t, []string{"25 %", "37.5 %"}, b.column("memory", "most, share"))
+	x, y := b.middle("#memory svg[role=img]", 0)
+	assert.Equal(t, []string{
+		"GPU-1 · NVIDIA H100 80GB HBM3: 30 GiB, 37.5 % of 80 GiB",
+		"GPU-0 · NVIDIA H100 80GB HBM3: 20 GiB, 25 % of 80 GiB",
+	}, lines(b.tip(x, y))[1:])
 	b.hangsTogether()
 
 	// A click on a heading orders, a second one the other way round.
@@ -187,7 +196,7 @@ func TestTheLivePageShowsWhatWasSent(t *testing.T) {
 	assert.Regexp(t, `^train \d+, rank [01]: [89]00 ms$`, said[0])
 	assert.Contains(t, said, "forward 300 ms")
 	assert.Contains(t, said, "backward 400 ms")
-	x, y := b.middle("#devices svg.strip", 0)
+	x, y = b.middle("#devices svg.strip", 0)
 	assert.Regexp(t,
 		`GPU-0 · NVIDIA H100 80GB HBM3, \d\d:\d\d:\d\d\ncovered by spans (3\d|4\d|5\d)(\.\d)? %\nbusy, as the device says, 60 %\npower 3\d\d W`, b.tip(x, y))
 
@@ -279,7 +288,7 @@ func TestEmptyViewsSayWhatIsMissing(t *testing.T) {
 	for section, want := range map[string]string{
 		"devices": "Send spans of GPU work with hw.id", "operations": "Point an OTLP exporter at this Collector",
 		"steps": "A loop makes them", "requests": "Batches that link to their requests",
-		"ranks": "gpu.job.rank", "health": "none yet",
+		"ranks": "gpu.job.rank", "health": "none yet", "memory": "hw.gpu.memory.usage", "standsOut": "Nothing yet",
 	} {
 		assert.Contains(t, b.text("#"+section), want)
 		assert.Contains(t, b.text("#"+section+" h2"), "?", "a question stands above each view")

@@ -16,12 +16,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	cdppage "github.com/chromedp/cdproto/page"
@@ -146,13 +144,7 @@ func TestPictures(t *testing.T) {
 		return "file://" + out
 	}
 
-	var said output
-	demo := exec.CommandContext(t.Context(), *program, "demo", "--simulated", "--duration", "70s", "--out", t.TempDir())
-	demo.Stdout, demo.Stderr = &said, &said
-	require.NoError(t, demo.Start())
-	defer func() { _ = demo.Process.Kill(); _ = demo.Wait() }()
-	address := regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
-	require.Eventually(t, func() bool { return address.MatchString(said.String()) }, patience, 100*time.Millisecond)
+	_, _, address := demo(t, "--duration", "70s", "--out", t.TempDir())
 
 	b := open(t, convert(training)+"/report.html", 1280, 900)
 	b.picture("report", "header", "#timeline")
@@ -165,7 +157,7 @@ func TestPictures(t *testing.T) {
 	b = open(t, convert("--compare", without, with)+"/compare.html", 1280, 900)
 	b.picture("compare", "#comparison .headline", "#comparison figure")
 
-	b = open(t, address.FindString(said.String()), 1280, 900)
+	b = open(t, address, 1280, 900)
 	b.until(`state && state.devices.length && state.devices[0].covered.filter((v) => v !== null).length > 52`)
 	b.run(`live.paused = true`)
 	b.picture("page", "header", "#steps")

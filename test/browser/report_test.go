@@ -116,6 +116,18 @@ func TestTheReportOfARealTrace(t *testing.T) {
 	assert.InDelta(t, 219.7, eval[float64](b, `profile.zoom.to - profile.zoom.from`), 1)
 }
 
+func TestAllocatedMemoryOverTime(t *testing.T) {
+	book := page.NewBook()
+	path := recorded.Path(t, "kineto", "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz")
+	read(t, book, path)
+	b := open(t, write(t, book.State(nil)), 1400, 1000)
+	said := b.text("#profileMemory .hint")
+	assert.Contains(t, said, "At most 1.95 GiB", "2,088,508,416 bytes are the largest Total Allocated of the file")
+	x, y := b.middle("#profileMemory svg[role=img]", 0)
+	assert.Regexp(t, `^\+\d.* m?s\nGPU 0: \d.* [MG]iB$`, b.tip(x, y))
+	b.hangsTogether()
+}
+
 func TestReportsFitANarrowWindowAndTheDark(t *testing.T) {
 	book := page.NewBook()
 	read(t, book, recorded.Path(t, "kineto", "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"))

@@ -32,6 +32,7 @@ type Report struct {
 	ByKernel    []Kernel     `json:"by_kernel,omitempty"`
 	Copies      []Copy       `json:"copies,omitempty"`
 	Collectives []Collective `json:"collectives,omitempty"`
+	Memory      []Level      `json:"memory,omitempty"` // what the framework's allocator had handed out
 	Verdicts    []Verdict    `json:"verdicts"`
 }
 
@@ -165,6 +166,7 @@ type Facts struct {
 type Memory struct {
 	First, Highest int64
 	At             string // range in which it was highest
+	Levels         []Level
 }
 
 // topPlaces is how many places of a cause a report names.
@@ -182,7 +184,7 @@ func (d *Device) Report(f *Facts) Report {
 			CopyHidden:  time.Duration(d.busy[Copying].total - d.parts[Copying]),
 			Idle:        time.Duration(d.idleTime()),
 		},
-		Idle: d.idleBy(f),
+		Idle: d.idleBy(f), Memory: f.Memory.Levels,
 	}
 	d.operators(&r, f)
 	d.byKernel(&r, f)

@@ -106,3 +106,32 @@ function bar(view, label, total, list, height = 26) {
   }
   return chart(label, W, height, ...parts);
 }
+
+// levels draws lines {name, points: [[unix ms, bytes]], limit} over time; points hold until the next, null is not known.
+function levels(view, label, list, from, to) {
+  const W = widthOf(view), H = 170, L = 66, B = 20, T = 8, R = 8, most = Math.max(1, ...list.flatMap((l) => l.points.map(([, v]) => v || 0)));
+  const unit = 1024 ** Math.floor(Math.log2(most) / 10), scale = ticks(most / unit, 4).map((v) => v * unit), top = scale[scale.length - 1];
+  const x = (t) => L + (t - from) / Math.max(1e-6, to - from) * (W - L - R), y = (v) => H - B - v / top * (H - B - T), parts = [];
+  for (const v of scale) parts.push(svg("line", {x1: L, x2: W - R, y1: y(v), y2: y(v), class: "axis"}), text(L - 6, y(v) + 4, bytes(v), "end"));
+  const n = Math.max(1, Math.min(6, Math.floor((W - L) / 120)));
+  for (let i = 0; i <= n; i++) { const t = from + (to - from) * i / n; parts.push(text(Math.min(W - 30, Math.max(L + 24, x(t))), H - 4, state.live || to - from > 60e3 ? clock(t) : "+" + seconds((t - from) / 1e3), "middle")); }
+  list.forEach((l, i) => {
+    let d = "", open = false;
+    for (const [t, v] of l.points) {
+      if (v === null) { open = false; continue; }
+      d += open ? `H${x(t).toFixed(1)}V${y(v).toFixed(1)}` : `M${x(t).toFixed(1)} ${y(v).toFixed(1)}`;
+      open = true;
+    }
+    if (open) d += `H${x(to).toFixed(1)}`;
+    parts.push(svg("path", {d, class: "level l" + i % 7}));
+  });
+  const at = (l, t) => l.points.findLast(([u]) => u <= t);
+  const says = ({x: px, node: box}) => {
+    const t = from + (px - box.getBoundingClientRect().left - L) / (W - L - R) * (to - from);
+    const rows = list.map((l) => [l, (at(l, t) || [0, null])[1]]).filter(([, v]) => v !== null).sort((a, b) => b[1] - a[1]).slice(0, 12);
+    return t < from || t > to || !rows.length ? [] : [state.live ? clock(t) : "+" + seconds((t - from) / 1e3), ...rows.map(([l, v]) => `${l.name}: ${bytes(v)}${l.limit ? `, ${percent(v / l.limit)} of ${bytes(l.limit)}` : ""}`)];
+  };
+  const picture = chart(label, W, H, svg("rect", {x: 0, y: 0, width: W, height: H, "fill-opacity": 0}), ...parts);
+  tips.set(picture, says);
+  return el("figure", {}, picture, list.length > 1 ? legend(list.slice(0, 14).map((l, i) => [l.name, "k" + i % 7])) : null);
+}

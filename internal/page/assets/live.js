@@ -1,5 +1,5 @@
 // Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
-// The six views of what is going on now. Each answers the question that stands above it.
+// The views of what is going on now. Each answers the question that stands above it.
 
 const live = {range: 60, paused: false, pick: null, cursor: null, dragging: false, chosen: "", reload: () => {}};
 
@@ -7,6 +7,12 @@ const phaseKinds = new Map(["forward", "backward", "optimizer", "exposed communi
 const phaseKind = (n) => phaseKinds.get(n) || (n === "other" ? "k7" : "k6");
 
 const titleOf = (d) => [d.name || d.id, d.model].filter(Boolean).join(" · ");
+
+// What stands out?
+function standsOut() {
+  if (!state.findings.length) return nothing("Nothing yet:", "no rank is late, no request takes twice the median, no clock is held back, and no copy moves through pageable memory.");
+  return [el("ul", {class: "findings"}, ...state.findings.map((f) => el("li", {class: "finding"}, el("strong", {}, f.kind + ": "), el("bdi", {}, f.text), f.trace ? [" ", traceLink(f.trace, "trace " + f.trace.slice(0, 8))] : "")))];
+}
 
 // What is each GPU doing?
 function devices(view) {
@@ -158,7 +164,8 @@ function operations(view) {
     : empty("Nothing can be placed below a roof:", "no operation states both FLOPs and bytes. Declare gpuspan.Work{FLOPs, Read, Written}, or record shapes in PyTorch's profiler."));
   split.append(table(plural(all.length + (state.moreOperations || 0), "operation"), [
     {title: "operation", left: true, of: (o) => o.name, cell: (o) => el("button", {class: "plain", "data-key": "op " + keyOf(o), "aria-pressed": String(keyOf(o) === live.chosen), title: `${o.name}\n${o.service || ""}`, onclick: () => pick(o)}, el("bdi", {}, o.name))},
-    {title: "type", left: true, of: (o) => o.type},
+    {title: "type", left: true, of: (o) => [o.type, o.memory].filter(Boolean).join(", ")},
+    {title: "throttled", help: "runs during which the clock was held back", of: (o) => o.held, cell: (o) => or(o.held, count)},
     {title: "count", of: (o) => o.count, cell: (o) => count(o.count)},
     {title: "GPU time", of: (o) => o.time, cell: (o) => el("span", {}, seconds(o.time), gauge(o.time / total))},
     {title: "own J", help: "joules, without those of operations that ran within it", of: (o) => o.energy, cell: (o) => or(o.energy, sig)},
@@ -216,6 +223,7 @@ function requests() {
   return [el("p", {class: "hint"}, `${plural(state.requests.length, "request")}: ${sig(sum((q) => q.energy))} J${sum((q) => q.items) ? `, ${sig(sum((q) => q.energy) / sum((q) => q.items))} J per item` : ""}, ${seconds(sum((q) => q.gpuTime))} of GPU time.`),
     table("Requests by what they took of the GPU", [
       {title: "request", left: true, of: (q) => q.trace, cell: (q) => traceLink(q.trace, `${q.service || ""} ${q.trace.slice(0, 8)}`)},
+      {title: "took", help: "as the server saw it", of: (q) => q.duration, cell: (q) => or(q.duration, seconds)},
       {title: "J", of: (q) => q.energy, cell: (q) => (q.energy ? el("span", {}, sig(q.energy), gauge(q.energy / most)) : "")},
       {title: "J per item", of: (q) => (q.items ? q.energy / q.items : 0), cell: (q) => (q.energy && q.items ? sig(q.energy / q.items) : "")},
       {title: "items", of: (q) => q.items, cell: (q) => or(q.items, (n) => `${sig(n)} ${q.itemType || ""}`)}, {title: "GPU time", of: (q) => q.gpuTime, cell: (q) => or(q.gpuTime, seconds)},
@@ -261,6 +269,19 @@ function ranks(view) {
     legend([["as the median of the ranks in that step", "k0"], ["more than 5 % later", "k4"]]),
     details("ranks table", "as a table", table("Own time of ranks against the median", [{title: "rank", of: (r) => r.rank + 0.1, cell: (r) => String(r.rank)}, {title: "steps", of: (r) => r.steps.length}, {title: "mean", of: (r) => r.sum / r.steps.length, cell: (r) => `× ${sig(r.sum / r.steps.length)}`},
       {title: "worst", of: (r) => r.worst, cell: (r) => `× ${sig(r.worst)}`}], every, {key: "ranks", sort: ["mean", true], most: 64}))];
+}
+
+// How full is each GPU's memory?
+const mib = (v) => (v === null ? null : v * 2 ** 20);
+function memory(view) {
+  const known = state.devices.filter((d) => d.memory.some((v) => v !== null));
+  if (!known.length) return nothing("No device has said how much of its memory is in use.", "The gpu receiver does (hw.gpu.memory.usage), from DCGM or NVML.");
+  const list = known.map((d) => ({name: titleOf(d), limit: mib(d.limit || null), points: d.memory.map((v, i) => [(d.start + i * d.step) * 1000, mib(v)])}));
+  const from = Math.min(...known.map((d) => d.start)) * 1000, to = Math.max(...known.map((d) => d.start + d.memory.length * d.step)) * 1000;
+  const rows = list.map((l) => { const all = l.points.map(([, v]) => v).filter((v) => v !== null); return {...l, now: all[all.length - 1], most: Math.max(...all)}; });
+  return [levels(view, `Memory in use on ${plural(list.length, "device")}`, list, from, to), details("memory table", "as a table", table("Memory of devices over the time that is shown", [
+    {title: "device", left: true, of: (r) => r.name, cell: (r) => named(r.name)}, {title: "in use", of: (r) => r.now, cell: (r) => bytes(r.now)}, {title: "most", of: (r) => r.most, cell: (r) => bytes(r.most)},
+    {title: "of", of: (r) => r.limit, cell: (r) => or(r.limit, bytes)}, {title: "most, share", of: (r) => (r.limit ? r.most / r.limit : 0), cell: (r) => (r.limit ? percent(r.most / r.limit) : "")}], rows, {key: "memory", most: 64}))];
 }
 
 // Does everything arrive?

@@ -2,8 +2,8 @@
 // What is drawn, and when.
 
 // Views by the section that they fill. A view that returns null has nothing to do with this page and is not shown.
-const liveViews = {devices, operations, steps, requests, ranks, health};
-const reportViews = {comparison, findings, where, timeline, profileSteps, profileRoofline, lists, communication, copies, profileRanks, sources};
+const liveViews = {standsOut, devices, operations, steps, ranks, requests, memory, health};
+const reportViews = {comparison, findings, where, timeline, profileSteps, profileRoofline, lists, communication, copies, profileMemory, profileRanks, sources};
 
 function draw() {
   if (!state || live.dragging) return;

@@ -255,6 +255,17 @@ function copies() {
     {title: "time", of: (c) => c.time_ns, cell: (c) => nanos(c.time_ns)}, {title: "rate", of: (c) => c.bytes / c.time_ns, cell: (c) => or(c.bytes / c.time_ns, (v) => scaled(v * 1e9, "B/s"))}, {title: "exposed", of: (c) => c.exposed_ns, cell: (c) => nanos(c.exposed_ns)}, {title: "of window", of: (c) => c.share, cell: (c) => percent(c.share)}], rows, {key: "copies"})];
 }
 
+// When is how much memory allocated?
+function profileMemory(view) {
+  const out = [];
+  for (const {d, name} of everyDevice().filter(({d}) => (d.memory || []).length > 1).slice(0, 16)) {
+    const points = d.memory.map((m) => [m.at_unix_ns / 1e6, m.bytes]), high = points.reduce((a, b) => (b[1] > a[1] ? b : a));
+    out.push(el("h3", {}, name), el("p", {class: "hint"}, `At most ${bytes(high[1])}, ${seconds((high[0] - points[0][0]) / 1e3)} after the first allocation; ${bytes(points[0][1])} at first, ${bytes(points[points.length - 1][1])} at last. What the framework's allocator had handed out, not what the device had in use.`),
+      levels(view, `Allocated memory of ${name}`, [{name, points}], points[0][0], points[points.length - 1][0]));
+  }
+  return out.length ? out : null;
+}
+
 // Which rank holds the others up?
 function profileRanks(view) {
   const list = everyDevice().filter(({p}) => p.rank >= 0 && p.world !== 1);

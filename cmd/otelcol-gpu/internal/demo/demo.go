@@ -19,6 +19,7 @@ import (
 	"sync"
 	"text/template"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/otelcol"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/optable"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/pipeline"
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 	"github.com/otelgpu/otelgpu/config"
 	"github.com/otelgpu/otelgpu/exporter/gpupageexporter"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
@@ -99,14 +101,17 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 		return err
 	}
 
-	table, found, seen := optable.New(), newFindings(), page.New()
-	p, err := pipeline.Start(ctx, o.Info, o.factories(simulated, table, found, seen), yaml...)
+	table, seen := optable.New(), page.New()
+	p, err := pipeline.Start(ctx, o.Info, o.factories(simulated, table, seen), yaml...)
 	if err != nil {
 		return err
 	}
-	intro := fmt.Sprintf(
-		"%s\nAn inference service and a training loop share it for %s; Ctrl-C ends them early.\nLook at http://%s while they run.\n\n",
-		what, o.Duration, f.Page)
+	story := "An inference service and a training loop share it"
+	if n := m.devices(); n > 1 {
+		story = fmt.Sprintf("A training job has %d GPUs and shares the first with an inference service,", n)
+	}
+	intro := fmt.Sprintf("%s\n%s for %s; Ctrl-C ends them.\nLook at http://%s while they run.\n\n", what, story, o.Duration,
+		f.Page)
 	fmt.Fprint(out, intro)
 
 	// The SDK reports a periodic collection that its own shutdown cut off; the shutdown collects again.
@@ -139,12 +144,12 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	if err := table.Render(out, last(o.Terminal)); err != nil {
 		return err
 	}
-	found.write(out)
+	recorded := seen.State(page.Query{Range: time.Since(began)})
+	recorded.Live = false
+	writeFindings(out, recorded.Findings, last(o.Terminal).Width)
 	if err := epilogue(out, f); err != nil || !o.HTML {
 		return err
 	}
-	recorded := seen.State(page.Query{Range: time.Since(began)})
-	recorded.Live = false
 	path, err := page.WriteReport(o.Out, "report.html", recorded)
 	if err != nil {
 		return err
@@ -180,16 +185,15 @@ func choose(simulated bool) (m machine, what string, gpu *simgpu.GPU) {
 		}
 		reason, _, _ = strings.Cut(err.Error(), " (") // not all places that were looked at
 	}
-	gpu = simgpu.New(nil)
-	gpu.Allocate(0, weightBytes+8*int64(parameters))
-	return simulatedMachine{gpu: gpu}, "No GPU is used: " + reason + ".\n" +
-		"The device is simulated, and every value says so (gpu.timing.source=simulated).", gpu
+	sim := newSimulatedMachine()
+	return sim, "No GPU is used: " + reason + ".\n" +
+		"Devices are simulated, and every value says so (gpu.timing.source=simulated).", sim.gpu
 }
 
 // factories are the distribution's, with the table as one more exporter, and with the simulated device that the
 // workload runs on behind the gpu receiver.
 func (o Options) factories(
-	gpu *simgpu.GPU, table *optable.Table, found *findings, seen *page.Model,
+	gpu *simgpu.GPU, table *optable.Table, seen *page.Model,
 ) func() (otelcol.Factories, error) {
 	return func() (otelcol.Factories, error) {
 		f, err := o.Factories()
@@ -205,7 +209,6 @@ func (o Options) factories(
 			f.Receivers[simulated.Type()] = simulated
 		}
 		f.Exporters[optable.Type] = optable.NewFactory(table)
-		f.Exporters[findingsType] = found.factory()
 		live := gpupageexporter.NewFactory(gpupageexporter.WithModel(seen))
 		f.Exporters[live.Type()] = live
 		return f, nil
@@ -241,6 +244,25 @@ func pageAddress() (string, error) {
 		}
 	}
 	return "", errors.New("no port of the loopback interface is free for the page")
+}
+
+// writeFindings says what stands out, in lines of a width; 0 is any.
+func writeFindings(out io.Writer, list []page.Finding, width int) {
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "\nWhat stands out:")
+	for _, f := range list {
+		line := " "
+		for word := range strings.FieldsSeq(printable.Line(f.String())) {
+			if width > 0 && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) >= width {
+				fmt.Fprintln(out, line)
+				line = "   "
+			}
+			line += " " + word
+		}
+		fmt.Fprintln(out, line)
+	}
 }
 
 func epilogue(out io.Writer, f files) error {

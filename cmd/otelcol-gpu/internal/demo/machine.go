@@ -4,15 +4,19 @@
 package demo
 
 import (
+	"time"
+
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
-// machine is what the demo's services run on: the first CUDA device, or a simulated one.
+// machine is what the demo's services run on: the first CUDA device, or simulated ones.
 type machine interface {
-	// queue makes a stream, with a backend to time it.
-	queue() (queue, error)
+	// devices is how many there are; each has a rank of the training job.
+	devices() int
+	// queue makes a stream of a device, with a backend to time it.
+	queue(device int) (queue, error)
 	// precision is that of the arithmetic that the device does here.
 	precision() gpuspan.Precision
 	close() error
@@ -26,6 +30,10 @@ type queue interface {
 	// declare nothing else.
 	compute(w gpuspan.Work, s shape) gpuspan.Work
 	copy(bytes int64, d gpuspan.Direction, m gpuspan.HostMemory) gpuspan.Work
+	// reduce enqueues an all-reduce among n ranks of that many bytes each, which have all come to it.
+	reduce(bytes int64, n int) gpuspan.Work
+	// allocate takes memory of the device, or, negative, gives it back.
+	allocate(bytes int64)
 	// wait blocks until everything is done, as a service does that needs the result.
 	wait() error
 	close() error
@@ -34,22 +42,39 @@ type queue interface {
 // shape says how well a simulated kernel uses the device; a real one is as it is.
 type shape struct{ efficiency, occupancy float64 }
 
+// A simulated machine has several devices; the service has the first, which a rank of the job has, too.
+const simulatedDevices = 4
+
+// linkRate is what a device sends to the others at once, in bytes per second: that of NVLink 4, 18 links of 25 GB/s.
+const linkRate = 450e9
+
 type simulatedMachine struct{ gpu *simgpu.GPU }
 
+func newSimulatedMachine() simulatedMachine {
+	specs := make([]simgpu.Spec, simulatedDevices)
+	for i := range specs {
+		specs[i] = simgpu.DefaultSpec()
+	}
+	return simulatedMachine{gpu: simgpu.New(nil, simgpu.WithDevices(specs...))}
+}
+
+func (m simulatedMachine) devices() int                 { return simulatedDevices }
 func (m simulatedMachine) precision() gpuspan.Precision { return gpuspan.BF16 }
 func (m simulatedMachine) close() error                 { return m.gpu.Close() }
 
-func (m simulatedMachine) queue() (queue, error) {
-	return simulatedQueue{gpu: m.gpu, stream: m.gpu.Stream(0)}, nil
+func (m simulatedMachine) queue(device int) (queue, error) {
+	return simulatedQueue{gpu: m.gpu, device: device, stream: m.gpu.Stream(device)}, nil
 }
 
 type simulatedQueue struct {
 	gpu    *simgpu.GPU
+	device int
 	stream backend.StreamHandle
 }
 
 func (q simulatedQueue) backend() backend.Backend { return q.gpu }
 func (q simulatedQueue) handle() uintptr          { return uintptr(q.stream) }
+func (q simulatedQueue) allocate(bytes int64)     { q.gpu.Allocate(q.device, bytes) }
 func (q simulatedQueue) close() error             { return nil }
 
 func (q simulatedQueue) compute(w gpuspan.Work, s shape) gpuspan.Work {
@@ -58,6 +83,15 @@ func (q simulatedQueue) compute(w gpuspan.Work, s shape) gpuspan.Work {
 		Occupancy: s.occupancy,
 	})
 	return w
+}
+
+// reduce is a ring's: each rank sends 2 (n-1)/n of its bytes (Patarasuk and Yuan, 2009).
+func (q simulatedQueue) reduce(bytes int64, n int) gpuspan.Work {
+	sent := 2 * float64(n-1) / float64(n) * float64(bytes)
+	q.gpu.Launch(q.stream, simgpu.Kernel{
+		Bytes: 2 * bytes, Occupancy: 0.1, Duration: time.Duration(sent / linkRate * float64(time.Second)),
+	})
+	return gpuspan.Work{Bytes: bytes}
 }
 
 func (q simulatedQueue) copy(bytes int64, d gpuspan.Direction, m gpuspan.HostMemory) gpuspan.Work {

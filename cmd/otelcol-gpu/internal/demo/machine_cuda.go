@@ -43,6 +43,7 @@ func openCUDA() (machine, string, error) {
 	return usualSizes(), devices[0].Model, nil
 }
 
+func (m realMachine) devices() int                 { return 1 }
 func (m realMachine) precision() gpuspan.Precision { return gpuspan.FP32 }
 func (m realMachine) close() error                 { return nil }
 
@@ -61,7 +62,7 @@ type realQueue struct {
 	failed  error // the first one; wait returns it
 }
 
-func (m realMachine) queue() (_ queue, err error) {
+func (m realMachine) queue(device int) (_ queue, err error) {
 	b, err := cuda.Open()
 	if err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func (m realMachine) queue() (_ queue, err error) {
 			err = errors.Join(err, q.close())
 		}
 	}()
-	if q.device, err = q.driver.Device(0); err != nil {
+	if q.device, err = q.driver.Device(device); err != nil {
 		return nil, err
 	}
 	if q.context, err = q.driver.RetainPrimary(q.device); err != nil {
@@ -139,6 +140,12 @@ func (q *realQueue) copy(bytes int64, d gpuspan.Direction, m gpuspan.HostMemory)
 	})
 	return gpuspan.Work{Bytes: bytes}
 }
+
+// reduce is of one rank only.
+func (q *realQueue) reduce(int64, int) gpuspan.Work { return gpuspan.Work{} }
+
+// allocate does nothing: what the kernels need is there.
+func (q *realQueue) allocate(int64) {}
 
 func (q *realQueue) wait() error {
 	q.do(func() error { return q.driver.SynchronizeStream(q.stream) })

@@ -38,7 +38,7 @@ func TestTheDemoRunsOnACUDADriver(t *testing.T) {
 	require.Contains(t, what, "Running on the GPU of this machine: ")
 	require.Equal(t, gpuspan.FP32, m.precision())
 
-	q, err := realMachine{vector: 1 << 10, matrix: 32, staging: 1 << 16}.queue()
+	q, err := realMachine{vector: 1 << 10, matrix: 32, staging: 1 << 16}.queue(0)
 	require.NoError(t, err)
 	spans := tracetest.NewInMemoryExporter()
 	p, err := gpuspan.New(q.backend(), gpuspan.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))))

@@ -58,28 +58,41 @@ func (t telemetry) shutdown(ctx context.Context) error {
 	return errors.Join(t.traces.Shutdown(ctx), t.metrics.Shutdown(ctx))
 }
 
-// runWorkload runs both services until the context ends, after about duration, and flushes what they have measured.
-func runWorkload(ctx context.Context, m machine, socket string, duration time.Duration) (err error) {
+// failure is why a workload ended before its time.
+type failure struct{ error }
+
+// runWorkload runs the service and the training job until the context ends, after about duration, and flushes what they
+// have measured.
+func runWorkload(ctx context.Context, m machine, socket string, duration time.Duration) error {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+	// When one fails the others end, too: ranks wait for each other.
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	var all sync.WaitGroup
-	var mu sync.Mutex
 	run := func(f func() error) {
 		all.Go(func() {
-			if e := f(); e != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				err = errors.Join(err, e)
+			if err := f(); err != nil {
+				fail(failure{err})
 			}
 		})
 	}
 	run(func() error { return inference(ctx, m, conn, duration) })
-	run(func() error { return training(ctx, m, conn) })
+	var ranks *meeting
+	if n := m.devices(); n > 1 {
+		ranks = newMeeting(n)
+	}
+	for rank := range m.devices() {
+		run(func() error { return training(ctx, m, conn, rank, ranks) })
+	}
 	all.Wait()
-	return err
+	if failed := (failure{}); errors.As(context.Cause(ctx), &failed) {
+		return failed.error
+	}
+	return nil
 }
 
 func inference(ctx context.Context, m machine, conn *grpc.ClientConn, duration time.Duration) error {
@@ -87,7 +100,8 @@ func inference(ctx context.Context, m machine, conn *grpc.ClientConn, duration t
 	if err != nil {
 		return fmt.Errorf("inference: %w", err)
 	}
-	return t.with(ctx, m, func(p *gpuspan.Profiler, q queue) error {
+	return t.with(ctx, m, 0, func(p *gpuspan.Profiler, q queue) error {
+		q.allocate(weightBytes)
 		s := &service{
 			gpu: q, stream: p.Stream(q.handle(), "inference"), tracer: t.traces.Tracer("demo"),
 			ops: newOperations(), queue: make(chan *request, 64),
@@ -101,23 +115,29 @@ func inference(ctx context.Context, m machine, conn *grpc.ClientConn, duration t
 	})
 }
 
-func training(ctx context.Context, m machine, conn *grpc.ClientConn) error {
+// training runs one rank of the job, on the device of its number.
+func training(ctx context.Context, m machine, conn *grpc.ClientConn, rank int, ranks *meeting) error {
 	t, err := newTelemetry(ctx, conn, "training",
-		attribute.String("service.instance.id", "training-0"),
-		semconv.GPUJobIDKey.String("demo"), semconv.GPUJobRankKey.Int(0), semconv.GPUJobWorldSizeKey.Int(1))
+		attribute.String("service.instance.id", fmt.Sprint("training-", rank)),
+		semconv.GPUJobIDKey.String("demo"), semconv.GPUJobRankKey.Int(rank),
+		semconv.GPUJobWorldSizeKey.Int(m.devices()))
 	if err != nil {
 		return fmt.Errorf("training: %w", err)
 	}
-	return t.with(ctx, m, func(p *gpuspan.Profiler, q queue) error {
+	return t.with(ctx, m, rank, func(p *gpuspan.Profiler, q queue) error {
+		q.allocate(8 * parameters) // weights, gradients and the optimizer's two moments
 		stream := p.Stream(q.handle(), "training")
 		loop := train.NewLoop(p, "train", stream, train.Items("token"), train.ModelDevices(1, m.precision()))
-		return (&trainer{gpu: q, stream: stream, loop: loop, ops: newOperations()}).run(ctx)
+		t := trainer{gpu: q, stream: stream, loop: loop, ops: newOperations(), rank: rank, ranks: ranks}
+		return t.run(ctx)
 	})
 }
 
-// with runs f with a stream and a profiler for it, and flushes everything in the order in which it was made.
-func (t telemetry) with(ctx context.Context, m machine, f func(*gpuspan.Profiler, queue) error) error {
-	q, err := m.queue()
+// with runs f with a stream of a device and a profiler for it, and flushes everything in the order in which it was made.
+func (t telemetry) with(ctx context.Context, m machine, device int,
+	f func(*gpuspan.Profiler, queue) error,
+) error {
+	q, err := m.queue(device)
 	if err != nil {
 		return errors.Join(err, t.shutdown(ctx))
 	}

@@ -32,12 +32,15 @@ const (
 	// answer.
 	longPrompt = 32768
 	longAnswer = 240
+
+	// A token of a request keeps keys and values of each layer in the device's memory, in bf16.
+	cacheBytes = 2 * 2 * layers * width
 )
 
 // Operations are registered once; a section of one is a run of it.
 type operations struct {
 	h2d, prefill, long, attention, mlp, decode, d2h *gpuspan.Operation
-	loadBatch, optimizer                            *gpuspan.Operation
+	loadBatch, optimizer, allReduce                 *gpuspan.Operation
 }
 
 func newOperations() operations {
@@ -52,6 +55,8 @@ func newOperations() operations {
 		d2h:       gpuspan.NewOperation("d2h.logits", gpuspan.Copy(gpuspan.DeviceToHost, gpuspan.Pageable)),
 		loadBatch: gpuspan.NewOperation("h2d.batch", gpuspan.Copy(gpuspan.HostToDevice, gpuspan.Pageable)),
 		optimizer: gpuspan.NewOperation("adamw", gpuspan.Category("optimizer")),
+		allReduce: gpuspan.NewOperation("all_reduce", gpuspan.Collective("all_reduce", simulatedDevices),
+			gpuspan.Category("comm")),
 	}
 }
 
@@ -70,6 +75,7 @@ type request struct {
 	ctx    context.Context // its span is what iterations link to
 	prompt int64           // tokens
 	tokens int             // still to be made
+	cache  int64           // bytes on the device while it is served
 	done   chan struct{}
 }
 
@@ -94,7 +100,10 @@ func (s *service) arrive(ctx context.Context, long time.Duration) {
 			rctx, span := s.tracer.Start(context.WithoutCancel(ctx), "POST /v1/generate",
 				trace.WithSpanKind(trace.SpanKindServer))
 			defer span.End()
-			r := &request{ctx: rctx, prompt: prompt, tokens: tokens, done: make(chan struct{})}
+			r := &request{
+				ctx: rctx, prompt: prompt, tokens: tokens, cache: cacheBytes * (prompt + int64(tokens)),
+				done: make(chan struct{}),
+			}
 			select {
 			case s.queue <- r:
 				<-r.done
@@ -109,6 +118,9 @@ func (s *service) work() {
 	var active []*request
 	for {
 		admitted := s.admit(maxBatch-len(active), len(active) == 0)
+		for _, r := range admitted {
+			s.gpu.allocate(r.cache)
+		}
 		long := slices.IndexFunc(admitted, func(r *request) bool { return r.prompt == longPrompt })
 		if long >= 0 {
 			s.prefill(s.ops.long, admitted[long:long+1], 0.97)
@@ -130,6 +142,7 @@ func (s *service) work() {
 			if r.tokens--; r.tokens > 0 && s.failed == nil {
 				return false
 			}
+			s.gpu.allocate(-r.cache)
 			close(r.done)
 			return true
 		})
@@ -230,16 +243,18 @@ func mlpWork(tokens int64, layers float64) gpuspan.Work {
 	}
 }
 
-// trainer runs steps of a training loop on a stream of its own.
+// trainer is a rank of a training job: it runs steps of a loop on a stream of its own.
 type trainer struct {
 	gpu    queue
 	stream *gpuspan.Stream
 	loop   *train.Loop
 	ops    operations
+	rank   int
+	ranks  *meeting // nil where it is the only one
 }
 
 func (t *trainer) run(ctx context.Context) error {
-	rng := rand.New(rand.NewPCG(3, 5))
+	rng := rand.New(rand.NewPCG(3, uint64(t.rank)))
 	for _, step := range t.loop.Steps(ctx) {
 		if ctx.Err() != nil {
 			break
@@ -264,6 +279,10 @@ func (t *trainer) run(ctx context.Context) error {
 		b := step.Phase(train.Backward)
 		flops += t.launch(2*layers, backward, shape{efficiency: 0.58})
 		b.End()
+		if done, err := t.reduce(ctx, step); !done {
+			step.Cancel() // the others have left
+			return err
+		}
 
 		o := step.Phase(train.Optimizer)
 		a := o.Start(t.ops.optimizer)
@@ -280,6 +299,50 @@ func (t *trainer) run(ctx context.Context) error {
 		pause(ctx, 20*time.Millisecond)
 	}
 	return nil
+}
+
+// reduce sums the gradients of all ranks; the phase begins when the rank has its own, and contains its wait for the
+// others. False: it did not take place.
+func (t *trainer) reduce(ctx context.Context, step *train.Step) (bool, error) {
+	if t.ranks == nil {
+		return true, nil
+	}
+	c := step.Phase(train.Comm)
+	defer c.End()
+	if err := t.gpu.wait(); err != nil || !t.ranks.arrive(ctx) {
+		return false, err
+	}
+	x := c.Start(t.ops.allReduce)
+	x.EndWith(t.gpu.reduce(weightBytes, t.ranks.size))
+	return true, nil
+}
+
+// meeting is where ranks wait for each other.
+type meeting struct {
+	size int
+
+	mu   sync.Mutex
+	here int
+	all  chan struct{} // closed when all of a round are here
+}
+
+func newMeeting(size int) *meeting { return &meeting{size: size, all: make(chan struct{})} }
+
+// arrive returns when all ranks have arrived; false where the context ended before.
+func (m *meeting) arrive(ctx context.Context) bool {
+	m.mu.Lock()
+	all := m.all
+	if m.here++; m.here == m.size {
+		m.here, m.all = 0, make(chan struct{})
+		close(all)
+	}
+	m.mu.Unlock()
+	select {
+	case <-all:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // launch splits work into n kernels, so that those of the other service come between, and returns the FLOPs of all.

@@ -307,3 +307,55 @@ func TestOperationsWithinThemselvesEnd(t *testing.T) {
 	require.Equal(t, "module section 1 9.000 ms 100.0% - - - - -", lines[1])
 	require.Contains(t, strings.Join(lines, "\n"), "other section 1 7.000 ms")
 }
+
+func TestTheTableSaysWhatStandsOut(t *testing.T) {
+	table := optable.New()
+	table.Add(batch(t, span{id: 1, name: "gemm", attrs: section(1e-3, nil)}))
+	require.NotContains(t, strings.Join(render(t, table, 0), "\n"), "NOTE", "nothing does")
+
+	throttled := map[string]any{"gpu.flop.count": 1e9, "gpu.throttle.reasons": []any{"sw_power_cap"}}
+	list := []span{
+		{id: 2, name: "prefill", attrs: section(5e-3, throttled)},
+		{id: 3, name: "h2d", attrs: map[string]any{
+			"gpu.operation.type": "copy", "gpu.duration": 2e-3, "gpu.copy.host_memory": "pageable",
+		}},
+		{id: 4, name: "train", attrs: map[string]any{"gpu.operation.type": "step", "gpu.step.duration": 0.5}},
+	}
+	for i := range byte(10) { // what runs beside something that is held back has the reasons now and then
+		s := span{id: 20 + i, name: "often", attrs: section(3e-3, map[string]any{"gpu.flop.count": 1e9})}
+		if i == 0 {
+			s.attrs = section(3e-3, throttled)
+		}
+		list = append(list, s)
+	}
+	table.Add(batch(t, list...))
+	for rank, late := range []float64{1.1, 1.5} {
+		td := batch(t, span{id: 60, name: "straggler", attrs: map[string]any{
+			"gpu.operation.name": "train", "gpu.straggler.score": late, "gpu.straggler.median": 0.2,
+		}})
+		td.ResourceSpans().At(0).Resource().Attributes().PutInt("gpu.job.rank", int64(rank))
+		table.Add(td)
+	}
+	for i := range 5 {
+		td := batch(t, span{id: 70, name: "POST"})
+		td.ResourceSpans().At(0).Resource().Attributes().PutStr("service.name", "chat")
+		s := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
+		s.SetKind(ptrace.SpanKindServer)
+		s.SetEndTimestamp(s.StartTimestamp() + pcommon.Timestamp((1+i*i)*int(time.Millisecond)))
+		table.Add(td)
+	}
+	lines := strings.Join(render(t, table, 0), "\n")
+	require.Contains(t, lines, "J NOTE\noften section 10 30.000 ms 78.9% - 0.33 - - -\n")
+	require.Contains(t, lines, "prefill section 1 5.000 ms 13.2% - 0.20 - - - throttled\n")
+	require.Contains(t, lines, "h2d copy 1 2.000 ms 5.3% - - - - - pageable\n")
+	require.Contains(t, lines, "train 1 500.000 ms - - - rank 1 late by 100.000 ms\n")
+	require.Contains(t, lines, "REQUESTS OF COUNT MEDIAN SLOWEST\nchat 5 5.000 ms 17.000 ms")
+	for _, f := range []optable.Format{{Width: 80, Height: 24}, {Width: 60, Height: 12}, {Width: 24, Height: 10}} {
+		var b strings.Builder
+		require.NoError(t, table.Render(&b, f))
+		require.Less(t, strings.Count(b.String(), "\n"), f.Height)
+		for line := range strings.Lines(b.String()) {
+			require.Less(t, runewidth.StringWidth(strings.TrimSpace(line)), f.Width)
+		}
+	}
+}

@@ -23,18 +23,20 @@ type Format struct {
 	Colour bool // of headers and bounds
 }
 
-// Render writes operations as a tree, by GPU time, and then the steps of training loops. Unknown figures are drawn as
+// Render writes operations as a tree, by GPU time, then the steps of training loops and the requests of services. Unknown figures are drawn as
 // "-". Shares are of the time of all outermost operations: those of a level sum to that of the level above, with
 // "(rest)" for what is shown in no row of its own. Where the width does not hold all columns, those that say least are
 // left out.
 func (t *Table) Render(w io.Writer, f Format) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	steps := t.stepRows()
+	steps, requests := t.stepRows(), t.requestRows()
 	if f.Height > 0 {
 		room := f.Height - 2 // header, and the line that the cursor is in
-		if len(steps) > 0 {
-			room -= len(steps) + 1
+		for _, rows := range [][][]string{steps, requests} {
+			if len(rows) > 0 {
+				room -= len(rows) + 1
+			}
 		}
 		if room = max(room, 3); f.Rows == 0 || f.Rows > room {
 			f.Rows = room
@@ -53,6 +55,9 @@ func (t *Table) Render(w io.Writer, f Format) error {
 	}
 	if len(steps) > 0 {
 		write(&b, stepColumns, steps, f)
+	}
+	if len(requests) > 0 {
+		write(&b, requestColumns, requests, f)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -75,23 +80,31 @@ type column struct {
 var (
 	operationColumns = []column{
 		{"OPERATION", 0, false},
-		{"TYPE", 9, false},
-		{"COUNT", 6, true},
+		{"TYPE", 10, false},
+		{"COUNT", 7, true},
 		{"GPU TIME", 1, true},
 		{"SHARE", 2, true},
-		{"GB/s", 8, true},
-		{"TFLOP/s", 7, true},
-		{"% PEAK", 5, true},
-		{"BOUND", 4, false},
+		{"GB/s", 9, true},
+		{"TFLOP/s", 8, true},
+		{"% PEAK", 6, true},
+		{"BOUND", 5, false},
 		{"J", 3, true},
+		{"NOTE", 4, false},
 	}
 	stepColumns = []column{
 		{"STEPS OF", 0, false},
-		{"COUNT", 5, true},
+		{"COUNT", 6, true},
 		{"MEAN STEP", 1, true},
-		{"ITEMS/s", 2, true},
-		{"MFU %", 3, true},
-		{"J", 4, true},
+		{"ITEMS/s", 3, true},
+		{"MFU %", 4, true},
+		{"J", 5, true},
+		{"NOTE", 2, false},
+	}
+	requestColumns = []column{
+		{"REQUESTS OF", 0, false},
+		{"COUNT", 3, true},
+		{"MEDIAN", 2, true},
+		{"SLOWEST", 1, true},
 	}
 )
 
@@ -171,7 +184,7 @@ func (t *Table) tree(limit int) [][]string {
 		if len(n.below) > 0 && left > 0.01*n.seconds {
 			rows = append(rows, []string{
 				indent + "  (rest)", "", "", duration(left), ratio(left, whole, "%.1f%%", 100), "", "",
-				"", "", "",
+				"", "", "", "",
 			})
 		}
 	}
@@ -181,7 +194,7 @@ func (t *Table) tree(limit int) [][]string {
 	if hidden > 0 {
 		rows = append(rows, []string{
 			fmt.Sprintf("(%d more operations)", hidden), "", fmt.Sprint(rest.count), duration(rest.seconds),
-			ratio(rest.seconds, whole, "%.1f%%", 100), "-", "-", "-", "-", "-",
+			ratio(rest.seconds, whole, "%.1f%%", 100), "-", "-", "-", "-", "-", "",
 		})
 	}
 	return rows
@@ -199,7 +212,7 @@ func (n *node) row(indent string, whole float64) []string {
 		indent + printable.Line(n.op.name), n.op.kind, fmt.Sprint(n.count), duration(n.seconds),
 		ratio(n.seconds, whole, "%.1f%%", 100),
 		ratio(n.bytes, n.byteSeconds, "%.1f", 1e-9), ratio(n.flops, n.flopSeconds, "%.2f", 1e-12),
-		ratio(n.roof, n.roofSeconds, "%.1f", 100), orDash(n.bound()), n.energy(),
+		ratio(n.roof, n.roofSeconds, "%.1f", 100), orDash(n.bound()), n.energy(), n.note(),
 	}
 }
 
@@ -222,7 +235,7 @@ func (t *Table) stepRows() (rows [][]string) {
 		}
 		rows = append(rows, []string{
 			printable.Line(s.name), fmt.Sprint(s.count), duration(s.seconds / float64(s.count)), rate,
-			ratio(s.mfu, s.mfuWeight, "%.1f", 100), s.energy(),
+			ratio(s.mfu, s.mfuWeight, "%.1f", 100), s.energy(), t.lateRank(s.name),
 		})
 	}
 	return rows
@@ -248,20 +261,21 @@ func write(b *strings.Builder, columns []column, rows [][]string, f Format) {
 			widths[i] = max(widths[i], cells(r[i]))
 		}
 	}
+	noted := slices.ContainsFunc(rows, func(r []string) bool { return r[len(r)-1] != "" })
 	shown := make([]bool, len(columns))
 	name := mostName
 	if f.Width == 0 {
-		for i := range shown {
-			shown[i] = true
+		for i, c := range columns {
+			shown[i] = c.title != "NOTE" || noted
 		}
 	} else {
 		left := f.Width - 1 // the last column would make some terminals wrap
 		name = min(widths[0], leastName, f.Width/2)
 		left -= name
 		shown[0] = true
-		for rank := range 10 {
+		for rank := range len(columns) {
 			i := slices.IndexFunc(columns, func(c column) bool { return c.rank == rank })
-			if i <= 0 || widths[i]+2 > left {
+			if i <= 0 || widths[i]+2 > left || columns[i].title == "NOTE" && !noted {
 				continue
 			}
 			shown[i] = true

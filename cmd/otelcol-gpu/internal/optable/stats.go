@@ -34,6 +34,8 @@ type stats struct {
 	joules             float64
 	metered            int64      // spans with joules
 	bounds             [4]float64 // seconds by bound
+	pageable           int64      // copies through pageable memory
+	held               int64      // spans that did arithmetic while the clock was held back
 
 	items          float64
 	itemType       string
@@ -60,6 +62,12 @@ func statsOf(f *spanfacts.Facts) stats {
 	}
 	if f.FLOPs > 0 {
 		s.flops, s.flopSeconds = f.FLOPs, s.seconds
+		if f.Throttle != "" {
+			s.held = 1
+		}
+	}
+	if f.HostMemory == semconv.GPUCopyHostMemoryPageable {
+		s.pageable = 1
 	}
 	if f.HasRoofline {
 		s.roof, s.roofSeconds = f.Roofline*s.seconds, s.seconds
@@ -81,6 +89,8 @@ func (s *stats) add(x *stats, sign int64) {
 	f := float64(sign)
 	s.count += sign * x.count
 	s.metered += sign * x.metered
+	s.pageable += sign * x.pageable
+	s.held += sign * x.held
 	for _, sum := range [...]struct {
 		to *float64
 		of float64
@@ -105,6 +115,18 @@ func (s *stats) add(x *stats, sign int64) {
 	if x.itemType != "" && s.itemType == "" {
 		s.itemType = strings.Clone(x.itemType)
 	}
+}
+
+// note is what stands out of the operation's runs. What ran while others were held back has the reasons too, so a few
+// are none.
+func (s *stats) note() string {
+	switch {
+	case s.pageable > 0:
+		return "pageable"
+	case s.held*10 > s.count:
+		return "throttled"
+	}
+	return ""
 }
 
 // bound is what limited most of the operation's time.

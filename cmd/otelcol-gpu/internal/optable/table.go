@@ -36,6 +36,8 @@ type Table struct {
 	names map[key]*key
 	ops   map[place]*stats
 	steps map[place]*stats
+	late  map[string]map[int64]*lateness // by loop and rank
+	serve map[string]*requests           // by service
 	spans int64
 	gpu   int64
 
@@ -59,6 +61,7 @@ type sum struct {
 func New() *Table {
 	return &Table{
 		names: map[key]*key{}, ops: map[place]*stats{}, steps: map[place]*stats{},
+		late: map[string]map[int64]*lateness{}, serve: map[string]*requests{},
 		known: map[spanfacts.Key]*key{}, waiting: spanfacts.Waiting[[]sum]{Max: maxSpans},
 	}
 }
@@ -74,7 +77,7 @@ func (t *Table) Add(td ptrace.Traces) {
 		for _, ss := range rs.ScopeSpans().All() {
 			scope.Load(&resource, ss.Scope().Attributes())
 			for _, span := range ss.Spans().All() {
-				t.add(span, &scope, uint64(i))
+				t.add(span, &resource, &scope, uint64(i))
 			}
 		}
 	}
@@ -100,10 +103,17 @@ func (t *Table) settle() {
 	t.batch, t.streams = t.batch[:0], t.streams[:0]
 }
 
-func (t *Table) add(span ptrace.Span, scope *spanfacts.Scope, owner uint64) {
+func (t *Table) add(span ptrace.Span, resource *spanfacts.Resource, scope *spanfacts.Scope, owner uint64) {
 	t.spans++
 	var f spanfacts.Facts
-	if !f.Load(span, scope) || !f.Kind.Work() {
+	gpu := f.Load(span, scope)
+	switch {
+	case span.Kind() == ptrace.SpanKindServer:
+		t.request(resource.Service, spanfacts.Elapsed(f.Start, f.End))
+	case !gpu:
+		t.straggler(span, resource.Rank)
+	}
+	if !gpu || !f.Kind.Work() {
 		return
 	}
 	t.gpu++

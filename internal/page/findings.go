@@ -1,0 +1,239 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// A request stands out when it takes slowTimes the median of those of its service; of fewer than leastRequests nothing
+// is said.
+const (
+	slowTimes     = 2
+	leastRequests = 5
+)
+
+// Kinds of findings.
+const (
+	FindingStraggler = "straggling rank"
+	FindingSlow      = "slow request"
+	FindingThrottle  = "throttle"
+	FindingPageable  = "pageable copy"
+)
+
+// Finding is one thing that stands out, in words, with what it is seen by.
+type Finding struct {
+	Kind  string `json:"kind"`
+	Text  string `json:"text"`
+	Trace string `json:"trace,omitempty"` // where to look
+}
+
+// String is the finding on one line.
+func (f Finding) String() string {
+	if f.Trace == "" {
+		return f.Kind + ": " + f.Text
+	}
+	return fmt.Sprintf("%s: %s (trace %s)", f.Kind, f.Text, f.Trace)
+}
+
+// late is a rank that was late in one step.
+type late struct {
+	spanfacts.Straggler
+	service string
+	rank    int64
+	time    float64 // unix ms
+	trace   string
+}
+
+// straggler takes a span of gpu_metrics on a late rank; others say nothing.
+func (m *Model) straggler(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
+	x := late{service: clip(r.Service), rank: r.Rank, time: millis(f.End), trace: f.Key.Trace.String()}
+	if x.Load(s) {
+		x.Loop, x.Section = clip(x.Loop), clip(x.Section)
+		m.late.put(x, maxSteps)
+	}
+}
+
+// served takes the span of a request, as its server sees it.
+func (m *Model) served(f *spanfacts.Facts) {
+	seconds := spanfacts.Elapsed(f.Start, f.End)
+	if q := m.requests[f.Key.Trace]; q != nil {
+		q.Duration = max(q.Duration, seconds)
+		return
+	}
+	if _, ok := m.lengths[f.Key.Trace]; !ok {
+		if len(m.lengthOrder) >= maxRequests {
+			delete(m.lengths, m.lengthOrder[0])
+			m.lengthOrder = m.lengthOrder[1:]
+		}
+		m.lengthOrder = append(m.lengthOrder, f.Key.Trace)
+	}
+	m.lengths[f.Key.Trace] = max(m.lengths[f.Key.Trace], seconds)
+}
+
+// findingsOf says what stands out from one time to another, in unix ms, and in the operations' buckets from the first
+// to the last index.
+func (m *Model) findingsOf(s *State, from, to float64, first, last int64) {
+	for _, f := range []func() (Finding, bool){
+		func() (Finding, bool) { return m.lateRank(from, to) },
+		func() (Finding, bool) { return m.slowRequest(from, to) },
+		func() (Finding, bool) { return m.throttled(first, last) },
+		func() (Finding, bool) { return m.pageable(first, last) },
+	} {
+		if x, ok := f(); ok {
+			s.Findings = append(s.Findings, x)
+		}
+	}
+}
+
+// lateRank is the rank that cost its job most.
+func (m *Model) lateRank(from, to float64) (Finding, bool) {
+	type rank struct {
+		service, loop string
+		rank          int64
+	}
+	type cost struct {
+		steps, ranks   int64
+		seconds, worst float64
+		sections       map[string]float64
+		trace          string
+	}
+	costs := map[rank]*cost{}
+	m.late.each(func(x *late) {
+		if x.time < from || x.time > to {
+			return
+		}
+		k := rank{x.service, x.Loop, x.rank}
+		c := costs[k]
+		if c == nil {
+			c = &cost{sections: map[string]float64{}}
+			costs[k] = c
+		}
+		c.steps++
+		c.ranks = max(c.ranks, x.Ranks)
+		c.seconds += x.Late
+		c.sections[x.Section] += x.Delay
+		if x.Late >= c.worst {
+			c.worst, c.trace = x.Late, x.trace
+		}
+	})
+	k, c := largest(costs, func(_ rank, c *cost) float64 { return c.seconds })
+	if c == nil {
+		return Finding{}, false
+	}
+	steps, devices := int64(0), map[string]bool{}
+	m.steps.each(func(st *Step) {
+		if st.Time >= from && st.Time <= to && st.Service == k.service && st.Rank == k.rank && st.Name == k.loop {
+			steps++
+			devices[st.Device] = true
+		}
+	})
+	text := fmt.Sprintf("rank %d of %d is late in %d of %d steps of %s, by %s on average", k.rank, c.ranks, c.steps,
+		max(steps, c.steps), k.loop, short(c.seconds/float64(c.steps)))
+	if section, inSection := largest(c.sections, func(_ string, v float64) float64 { return v }); section != "" {
+		text += fmt.Sprintf(", %s of it in %s", short(min(inSection, c.seconds)/float64(c.steps)), section)
+	}
+	for id := range devices {
+		if d := m.devices[id]; d != nil {
+			if i := slices.IndexFunc(d.services, func(s string) bool { return s != k.service }); i >= 0 {
+				text += "; " + d.services[i] + " runs on its GPU, too"
+			}
+		}
+	}
+	return Finding{FindingStraggler, text, c.trace}, true
+}
+
+// slowRequest is the one that is furthest above the median of its service.
+func (m *Model) slowRequest(from, to float64) (Finding, bool) {
+	services := map[string][]*Request{}
+	for _, q := range m.requests {
+		if q.Duration > 0 && q.End >= from && q.Start <= to {
+			services[q.Service] = append(services[q.Service], q)
+		}
+	}
+	var slow *Request
+	times, median, count := float64(slowTimes), 0.0, 0
+	for _, list := range services {
+		slices.SortFunc(list, func(a, b *Request) int { return cmp.Compare(a.Duration, b.Duration) })
+		n := len(list)
+		if x := list[n-1]; n >= leastRequests && x.Duration >= times*list[n/2].Duration {
+			slow, times, median, count = x, x.Duration/list[n/2].Duration, list[n/2].Duration, n
+		}
+	}
+	if slow == nil {
+		return Finding{}, false
+	}
+	text := fmt.Sprintf("%s, the median of %d takes %s", short(slow.Duration), count, short(median))
+	if slow.Energy > 0 {
+		text += fmt.Sprintf("; it used %.1f J", slow.Energy)
+	}
+	return Finding{FindingSlow, text, slow.Trace}, true
+}
+
+// throttled is the operation during which the clock was held back most often: what ran at the same time has the reasons
+// too.
+func (m *Model) throttled(first, last int64) (Finding, bool) {
+	type held struct {
+		*operation
+		bucket
+	}
+	all := map[operationKey]*held{}
+	for k, o := range m.operations {
+		if b := o.between(first, last); b.held > 0 {
+			all[k] = &held{o, b}
+		}
+	}
+	k, x := largest(all, func(_ operationKey, x *held) float64 {
+		return float64(x.held)/float64(x.count) + x.heldTime/1e9 // of equals the longer
+	})
+	if x == nil {
+		return Finding{}, false
+	}
+	return Finding{FindingThrottle, fmt.Sprintf("the clock was held back in %d of %d spans of %s, %s of GPU time (%s)",
+		x.held, x.count, k.name, short(x.heldTime), x.throttle), x.trace}, true
+}
+
+// pageable is the operation that moves most bytes from or to pageable memory.
+func (m *Model) pageable(first, last int64) (Finding, bool) {
+	all := map[operationKey]*bucket{}
+	for k, o := range m.operations {
+		if o.hostMemory == semconv.GPUCopyHostMemoryPageable {
+			if b := o.between(first, last); b.byteTime > 0 {
+				all[k] = &b
+			}
+		}
+	}
+	k, x := largest(all, func(_ operationKey, x *bucket) float64 { return x.bytes })
+	if x == nil {
+		return Finding{}, false
+	}
+	text := fmt.Sprintf("%s moves through pageable memory at %.1f GB/s", k.name, x.bytes/x.byteTime*1e-9)
+	if x.useTime > 0 {
+		text += fmt.Sprintf(", %.0f %% of the bus", 100*x.use/x.useTime)
+	}
+	return Finding{FindingPageable, text + " (pin it)", m.operations[k].trace}, true
+}
+
+// largest is the entry of the largest value.
+func largest[K comparable, V any](m map[K]V, value func(K, V) float64) (key K, best V) {
+	most, found := 0.0, false
+	for k, v := range m {
+		if x := value(k, v); !found || x > most {
+			key, best, most, found = k, v, x, true
+		}
+	}
+	return key, best
+}
+
+func short(seconds float64) string {
+	return time.Duration(seconds * 1e9).Round(100 * time.Microsecond).String()
+}

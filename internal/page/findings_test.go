@@ -1,0 +1,151 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// bare takes the operation's type off spans, so that they are those of a service.
+func bare(td ptrace.Traces, change func(ptrace.Span)) ptrace.Traces {
+	for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+		s.Attributes().Remove("gpu.operation.type")
+		change(s)
+	}
+	return td
+}
+
+func traceID(n byte) string { return pcommon.TraceID{15: n + 1}.String() }
+
+func TestWhatStandsOutIsSaid(t *testing.T) {
+	m := at()
+	require.Empty(t, m.State(Query{}).Findings)
+
+	// Five requests of 50 ms and one of 400 ms, with an account each; of a seventh nobody knows its length.
+	for i := range byte(7) {
+		length := 50 * time.Millisecond
+		if i == 3 {
+			length = 400 * time.Millisecond
+		}
+		if i < 6 {
+			m.Traces(bare(traces(t, span{name: "POST", start: 2 * time.Second, length: length, trace: i}),
+				func(s ptrace.Span) { s.SetKind(ptrace.SpanKindServer) }))
+		}
+		m.Traces(traces(t, span{
+			name: "decode", kind: "share", start: 2 * time.Second, length: length, trace: i,
+			attributes: map[string]any{"gpu.energy": 2.5 * float64(i)},
+		}))
+	}
+	// A clock that is held back in 2 of 3 runs of gemm, and in what ran beside one of them.
+	capped := map[string]any{"gpu.flop.count": 1e9, "gpu.throttle.reasons": []any{"sw_power_cap"}}
+	free := map[string]any{"gpu.flop.count": 1e9}
+	for i := range byte(3) {
+		attributes := capped
+		if i == 0 {
+			attributes = free
+		}
+		m.Traces(traces(t, span{
+			name: "gemm", kind: "section", start: 3 * time.Second, length: 30 * time.Millisecond, trace: 20 + i,
+			attributes: attributes,
+		}))
+	}
+	for i := range byte(10) {
+		attributes := free
+		if i == 0 {
+			attributes = capped
+		}
+		m.Traces(traces(t, span{
+			name: "beside", kind: "section", start: 3 * time.Second, length: time.Second, attributes: attributes,
+		}))
+	}
+	// Copies through pageable memory: the one that moves most. A pinned one moves more.
+	for name, memory := range map[string]string{"small": "pageable", "large": "pageable", "pinned": "pinned"} {
+		size := map[string]int{"small": 1e6, "large": 20e6, "pinned": 100e6}[name]
+		m.Traces(traces(t, span{
+			name: name, kind: "copy", start: 4 * time.Second, length: time.Millisecond, trace: 30,
+			attributes: map[string]any{
+				"gpu.copy.host_memory": memory, "gpu.copy.direction": "host_to_device", "gpu.io.size": size,
+				"gpu.roofline.utilization": 0.25, "gpu.duration": 0.001,
+			},
+		}))
+	}
+	// Rank 1 is late in two of three steps, and its device works for another service as well.
+	for i := range 3 {
+		m.Traces(traces(t, span{
+			name: "train", kind: "step", start: 5 * time.Second, length: time.Second, trace: 40,
+			attributes: map[string]any{"gpu.step.index": i},
+		}))
+	}
+	for i := range byte(2) {
+		m.Traces(bare(traces(t, span{
+			name: "straggler backward", start: 5 * time.Second, length: time.Second, trace: 40 + i,
+			attributes: map[string]any{
+				"gpu.straggler.score": 1.25 + 0.25*float64(i), "gpu.straggler.median": 0.1,
+				"gpu.straggler.delay": 0.02, "gpu.straggler.rank.count": 4, "gpu.straggler.section": "backward",
+				"gpu.operation.name": "train",
+			},
+		}), func(ptrace.Span) {}))
+	}
+	chat := traces(t, span{name: "prefill", kind: "section", start: 6 * time.Second, length: time.Millisecond})
+	chat.ResourceSpans().At(0).Resource().Attributes().PutStr("service.name", "chat")
+	m.Traces(chat)
+
+	require.Equal(t, []Finding{
+		{
+			FindingStraggler, "rank 1 of 4 is late in 2 of 3 steps of train, by 37.5ms on average, 20ms of it in backward; " +
+				"chat runs on its GPU, too", traceID(41),
+		},
+		{FindingSlow, "400ms, the median of 6 takes 50ms; it used 7.5 J", traceID(3)},
+		{FindingThrottle, "the clock was held back in 2 of 3 spans of gemm, 60ms of GPU time (sw_power_cap)", traceID(20)},
+		{FindingPageable, "large moves through pageable memory at 20.0 GB/s, 25 % of the bus (pin it)", traceID(30)},
+	}, m.State(Query{Range: time.Minute}).Findings)
+	require.Equal(t, "slow request: 400ms (trace x)", Finding{FindingSlow, "400ms", "x"}.String())
+	s := m.State(Query{From: noon.Add(-50 * time.Second), To: noon.Add(-40 * time.Second)})
+	require.Empty(t, s.Findings, "in another time")
+	for _, o := range m.State(Query{}).Operations {
+		require.EqualValues(t, map[string]int{"gemm": 2, "beside": 1}[o.Name], o.Held, o.Name)
+	}
+	for _, q := range m.State(Query{}).Requests {
+		want := map[string]float64{traceID(3): 0.4, traceID(6): 0}
+		if v, ok := want[q.Trace]; ok {
+			require.InDelta(t, v, q.Duration, 1e-12)
+		}
+	}
+}
+
+func TestFewOrEvenRequestsAreNoFinding(t *testing.T) {
+	for name, lengths := range map[string][]int{"few": {1, 1, 1, 9}, "even": {10, 11, 12, 13, 19}} {
+		m := at()
+		for i, length := range lengths {
+			d := time.Duration(length) * time.Millisecond
+			account := traces(t, span{name: "decode", kind: "share", start: time.Second, length: d, trace: byte(i)})
+			server := bare(traces(t, span{name: "POST", start: time.Second, length: d, trace: byte(i)}),
+				func(s ptrace.Span) { s.SetKind(ptrace.SpanKindServer) })
+			m.Traces(account) // the account may also come first
+			m.Traces(server)
+		}
+		require.Empty(t, m.State(Query{}).Findings, name)
+		require.InDelta(t, float64(lengths[0])/1e3, m.requests[pcommon.TraceID{15: 1}].Duration, 1e-12)
+	}
+}
+
+func TestLengthsOfRequestsWithoutAnAccountAreBounded(t *testing.T) {
+	m := at()
+	for i := range maxRequests + 5 {
+		td := bare(traces(t, span{name: "POST", start: time.Second, length: time.Millisecond}), func(s ptrace.Span) {
+			s.SetKind(ptrace.SpanKindServer)
+			s.SetTraceID(pcommon.TraceID{1, byte(i >> 8), byte(i)})
+		})
+		m.Traces(td)
+		m.Traces(td)
+	}
+	require.Len(t, m.lengths, maxRequests)
+	require.Len(t, m.lengthOrder, maxRequests)
+	require.NotContains(t, m.lengths, pcommon.TraceID{1, 0, 4}, "the oldest leave")
+}

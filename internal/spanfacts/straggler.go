@@ -1,0 +1,43 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package spanfacts
+
+import (
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// Straggler is what a span of gpu_metrics says of a rank that was late in a step. Durations are seconds.
+type Straggler struct {
+	Loop    string
+	Section string  // where it lost most; empty: not known
+	Ranks   int64   // that were compared
+	Late    float64 // above the median of the ranks
+	Delay   float64 // above it in Section
+}
+
+// Load reads a span; false where it says nothing of a late rank.
+func (x *Straggler) Load(s ptrace.Span) bool {
+	score, ok := s.Attributes().Get(string(semconv.GPUStragglerScoreKey))
+	if !ok {
+		return false
+	}
+	*x = Straggler{}
+	for k, v := range s.Attributes().All() {
+		switch k {
+		case string(semconv.GPUOperationNameKey):
+			x.Loop = v.Str()
+		case string(semconv.GPUStragglerSectionKey):
+			x.Section = v.Str()
+		case string(semconv.GPUStragglerRankCountKey):
+			x.Ranks = v.Int()
+		case string(semconv.GPUStragglerDelayKey):
+			x.Delay = Positive(v)
+		case string(semconv.GPUStragglerMedianKey):
+			x.Late = max(0, Positive(score)-1) * Positive(v)
+		}
+	}
+	return true
+}

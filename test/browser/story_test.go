@@ -1,0 +1,92 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package browser
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// distribution is the program of the flag -program, or one that is built for the test.
+func distribution(t *testing.T) string {
+	t.Helper()
+	if *program != "" {
+		return *program
+	}
+	path := filepath.Join(t.TempDir(), "otelcol-gpu")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, ".")
+	build.Dir = filepath.Join("..", "..", "cmd", "otelcol-gpu")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return path
+}
+
+var pageAddress = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+
+// demo starts the demo and returns the address of its page.
+func demo(t *testing.T, args ...string) (cmd *exec.Cmd, said *output, address string) {
+	t.Helper()
+	said = &output{}
+	cmd = exec.CommandContext(t.Context(), distribution(t), append([]string{"demo", "--simulated"}, args...)...)
+	cmd.Stdout, cmd.Stderr = said, said
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	require.Eventually(t, func() bool { return pageAddress.MatchString(said.String()) }, patience, 50*time.Millisecond)
+	return cmd, said, pageAddress.FindString(said.String())
+}
+
+// The demo is a story, which the live page, the page as a file, the table and the findings all tell.
+func TestTheDemosStoryIsToldByThePageTheTableAndTheFindings(t *testing.T) {
+	needsBrowser(t)
+	out := t.TempDir()
+	cmd, said, address := demo(t, "--html", "--duration", "20s", "--out", out)
+
+	told := func(b *tab) {
+		b.hangsTogether()
+		for _, want := range []string{
+			`straggling rank: rank 0 of 4 is late in \d+ of \d+ steps of train, .*; inference runs on its GPU, too`,
+			`slow request: [\d.]+m?s, the median of \d+ takes [\d.]+m?s`,
+			`throttle: the clock was held back in 1 of 1 spans of prefill.long, .* \(sw_power_cap\)`,
+			`pageable copy: h2d.batch moves through pageable memory at 1\d\.\d GB/s, \d+ % of the bus`,
+		} {
+			assert.Regexp(t, want, b.text("#standsOut"))
+		}
+		// Each part also where its question is answered.
+		assert.Contains(t, b.text("#ranks .hint"), "Rank 0 is the slowest")
+		assert.Positive(t, eval[int](b, `document.querySelectorAll("#ranks rect.k4").length`), "late steps of the rank")
+		types := b.column("operations", "type")
+		for i, name := range b.column("operations", "operation") {
+			switch name {
+			case "h2d.batch":
+				assert.Equal(t, "copy, pageable", types[i])
+			case "prefill.long":
+				assert.Equal(t, "1", b.column("operations", "throttled")[i])
+			}
+		}
+		assert.Contains(t, b.column("requests", "prefill.long")[0], "ms", "the slow one took most joules")
+		assert.Positive(t, eval[int](b, `document.querySelectorAll("#devices rect.throttle").length`))
+		assert.Equal(t, 4, eval[int](b, `document.querySelectorAll("#memory path.level").length`))
+		assert.Equal(t, 4, eval[int](b, `document.querySelectorAll("#devices .strip").length`))
+	}
+	b := open(t, address, 1400, 1000)
+	b.until(`state && state.findings.length === 4 && state.requests.some((q) => (q.parts || []).some((p) => p.name === "prefill.long"))`)
+	b.run(`live.paused = true`)
+	told(b)
+
+	require.NoError(t, cmd.Wait(), said.String())
+	told(open(t, "file://"+filepath.Join(out, "report.html"), 1400, 1000))
+	for _, want := range []string{
+		`(?m)^train .* rank 0 late by [\d.]+ ms$`, `(?m)^prefill.long .* throttled$`, `(?m)^  h2d.batch .* pageable$`,
+		`(?m)^inference +\d+ +[\d.]+ ms +[\d.]+ m?s$`, // the slowest request beside the median
+		`(?m)^  straggling rank: `, `(?m)^  slow request: `, `(?m)^  throttle: `, `(?m)^  pageable copy: `,
+	} {
+		assert.Regexp(t, want, said.String())
+	}
+}
