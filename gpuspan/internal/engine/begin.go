@@ -182,10 +182,11 @@ func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 	s.mu.Lock()
 	last := len(s.free) - 1
 	if last < 0 || s.closed {
-		reason, back := s.noSlot(), s.takeBack(n, now)
+		reason := s.noSlot()
+		wake := s.takeBack(n, now) || s.pending.size > 0 && s.crowded(now)
 		s.mu.Unlock()
 		p.drop(reason)
-		if back {
+		if wake {
 			p.wake()
 		}
 		return Section{}

@@ -32,6 +32,7 @@ func (t *poller) drain(s *Stream) (progress, pending bool) {
 		t.batch[i] = s.pending.at(i)
 	}
 	failed, all := s.failed, s.pending.size
+	s.looked()
 	back := s.back
 	s.back = nil
 	if n == 0 && s.closed && len(s.free) == len(s.slots) && s.syncing.Load() == 0 && s.inFlight.Load() == 0 {
@@ -78,6 +79,7 @@ func (t *poller) drain(s *Stream) (progress, pending bool) {
 		s.pending.pop()
 	}
 	s.read += uint64(ready)
+	s.looked()
 	s.mu.Unlock()
 	free := t.batch[:0]
 	for i := range ready {

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"math"
 	"runtime"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
@@ -65,12 +66,33 @@ func (x Section) readsMemory() bool {
 	return x.live() && x.slot.rec.flags&flagMemory != 0
 }
 
-// enqueue passes a slot to the polling thread at a time. crowded: half of the stream's slots wait for the thread, which
-// has not looked for a while, so it is worth waking. The stream's mutex must be held.
+// enqueue passes a slot to the polling thread at a time. crowded: that is worth waking. The stream's mutex must be held.
 func (s *Stream) enqueue(sl *slot, now int64) (crowded bool) {
 	sl.state = slotPending
 	s.pending.push(int32(sl.index))
-	return s.pending.size >= s.crowd && now-s.p.poller.passed.Load() > int64(wakeEvery)
+	return 2*s.pending.size >= len(s.slots) && s.crowded(now)
+}
+
+// crowded reports whether the polling thread is to be woken though it sleeps for a while only: where it has not looked
+// for wakeEvery, and once between two of its passes where half of the slots that the last one left free have been used
+// up since, as a burst does that is over before wakeEvery. More would be for nothing: behind a device that lags no slot
+// comes back sooner because somebody asks. The stream's mutex must be held.
+func (s *Stream) crowded(now int64) bool {
+	if now-s.p.poller.passed.Load() > int64(wakeEvery) {
+		return true
+	}
+	if s.pending.size < s.crowd {
+		return false
+	}
+	s.crowd = math.MaxInt
+	return true
+}
+
+// looked notes that the polling thread has looked at the stream. An eighth of the slots is the least that is worth
+// waking it for. The stream's mutex must be held.
+func (s *Stream) looked() {
+	n := len(s.slots)
+	s.crowd = s.pending.size + max((n-s.pending.size)/2, n/8)
 }
 
 // wait blocks until the device has reached an event.

@@ -16,16 +16,15 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 )
 
-// The thread sleeps for thirty milliseconds between passes, half of what lies between two anchors, which sections wait
-// for anyway: times do not depend on when they are read, waking up costs more than reading a dozen sections, and
-// exporters wait for seconds. The only reason to hurry is that slots must come back, so it sleeps for less while a pass
-// finds a quarter of a stream's slots done, and sections wake it when half of them wait. More would be for nothing:
-// behind a device that lags no slot comes back sooner because somebody asks.
+// The thread sleeps until the next anchor is due, sixty milliseconds at most: sections wait for an anchor anyway, so
+// what one pass reads the same pass places, times do not depend on when they are read, waking up costs more than reading
+// a dozen sections, and exporters wait for seconds. The only reason to hurry is that slots must come back, so it sleeps
+// for less while a pass finds a quarter of a stream's slots done, and is woken by Stream.crowded.
 const (
 	minSleep    = 100 * time.Microsecond
-	maxSleep    = 30 * time.Millisecond
+	maxSleep    = 60 * time.Millisecond
 	wakeEvery   = 2 * time.Millisecond
-	idleAfter   = 10 // empty passes before the thread sleeps until woken: waking it costs a section microseconds
+	idleAfter   = 5 // empty passes before the thread sleeps until woken: waking it costs a section microseconds
 	tidyEvery   = time.Second
 	reclaimTick = 10 * time.Second
 	batchSize   = 256
@@ -52,6 +51,7 @@ type poller struct {
 	heldNow   int     // records held by waiting nests
 	tidied    time.Time
 	sleep     time.Duration
+	longest   time.Duration // that it sleeps, unless it is idle
 	pressed   bool  // the last pass found a quarter of a stream's slots done
 	more      bool  // the last pass left a stream with sections that are done
 	crowdedAt int64 // hostClock when a crowded stream last had an anchor of its own
@@ -59,7 +59,7 @@ type poller struct {
 }
 
 func newPoller(p *Profiler, b backend.Backend) *poller {
-	return &poller{worker: newWorker(), p: p, back: b, sleep: minSleep}
+	return &poller{worker: newWorker(), p: p, back: b, sleep: minSleep, longest: maxSleep}
 }
 
 func (t *poller) run() {
@@ -98,7 +98,7 @@ func (t *poller) loop() (quit bool) {
 		if t.pressed {
 			t.sleep = max(t.sleep/2, minSleep)
 		} else {
-			t.sleep = min(2*t.sleep, maxSleep)
+			t.sleep = min(2*t.sleep, t.longest)
 		}
 		if busy {
 			empty = 0

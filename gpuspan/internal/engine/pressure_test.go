@@ -11,7 +11,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
-func TestHalfOfTheSlotsWakeThePollingThread(t *testing.T) {
+func TestHalfOfTheFreeSlotsWakeThePollingThreadOnceBetweenTwoPasses(t *testing.T) {
 	const slots = 64
 	p, err := New(newScripted(), WithSlots(slots))
 	require.NoError(t, err)
@@ -25,23 +25,101 @@ func TestHalfOfTheSlotsWakeThePollingThread(t *testing.T) {
 			return false
 		}
 	}
+	for name, c := range map[string]struct {
+		passed time.Duration // from now
+		behind int           // sections that the last pass left to the device
+		wakes  func(ended int) bool
+	}{
+		"it has just looked":              {time.Hour, 0, func(n int) bool { return n == slots/2 }},
+		"and the device was behind":       {time.Hour, 40, func(n int) bool { return n == 40+12 }},
+		"by nearly all slots":             {time.Hour, 60, func(int) bool { return false }},
+		"it has not looked for a while":   {-time.Hour, 0, func(n int) bool { return n >= slots/2 }},
+		"for a while, and all slots wait": {-time.Hour, 60, func(n int) bool { return n >= slots/2 }},
+	} {
+		paused(p, func() {
+			p.idle.Store(false) // it is between two passes
+			p.poller.passed.Store(p.clock.now() + int64(c.passed))
+			s.mu.Lock()
+			s.looked()
+			s.mu.Unlock()
+			awake()
+			for i := 1; i <= slots; i++ {
+				testOp.Start(context.Background(), s).End()
+				if i == c.behind {
+					s.mu.Lock()
+					s.looked()
+					s.mu.Unlock()
+					awake()
+				} else if i > c.behind {
+					require.Equal(t, c.wakes(i), awake(), "%s: section %d", name, i)
+				}
+			}
+			require.False(t, testOp.Start(context.Background(), s).Timed(), name)
+			require.Equal(t, c.passed < 0, awake(), "%s: a section without a slot", name)
+		})
+		flush(t, p)
+	}
+}
+
+// asleep is a profiler whose polling thread has just looked and sleeps until woken, as it does between two passes, but
+// for an hour, and is not marked as idle.
+func asleep(t *testing.T, slots int) (*Profiler, *Stream) {
+	p, err := New(nil, WithSlots(slots)) // no anchors that it would wake for
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Shutdown(context.Background())) })
+	s := p.Stream(3, "main")
 	paused(p, func() {
-		p.idle.Store(false) // it is between two passes, and has just looked
-		p.poller.passed.Store(p.clock.now() + int64(time.Hour))
-		awake()
-		for range slots / 2 {
-			testOp.Start(context.Background(), s).End()
-		}
-		require.False(t, awake())
-	})
-	flush(t, p)
-	paused(p, func() {
+		p.poller.sleep, p.poller.longest = time.Hour, time.Hour
 		p.idle.Store(false)
-		p.poller.passed.Store(-int64(time.Hour))
-		awake()
-		for i := 1; i <= slots; i++ {
-			testOp.Start(context.Background(), s).End()
-			require.Equal(t, i >= slots/2, awake(), "section %d", i)
-		}
+		testOp.Start(context.Background(), s).End()
 	})
+	waitForRead(t, s, 1)
+	return p, s
+}
+
+func waitForRead(t *testing.T, s *Stream, n uint64) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.read >= n
+	}, time.Minute, time.Millisecond)
+}
+
+// The slots come back in the middle of a burst, long before the polling thread would have looked by itself.
+func TestABurstIsReadWhileThePollingThreadSleeps(t *testing.T) {
+	const slots = 256
+	p, s := asleep(t, slots)
+	read := uint64(1)
+	for range 20 {
+		for range slots/2 + 1 {
+			testOp.Start(context.Background(), s).End()
+		}
+		read += slots / 2
+		waitForRead(t, s, read)
+	}
+	require.Zero(t, p.drops[dropPoolFull].Load())
+}
+
+// Nothing ends where no slot is free, so the section that finds none has to say so.
+func TestASectionWithoutASlotWakesThePollingThread(t *testing.T) {
+	const slots = 16
+	p, s := asleep(t, slots)
+	var open []Section
+	for range slots {
+		open = append(open, testOp.Start(context.Background(), s))
+	}
+	s.mu.Lock()
+	s.crowd = 1 << 30 // woken already since the last pass, for nothing
+	s.mu.Unlock()
+	for _, x := range open {
+		p.poller.passed.Store(p.clock.now()) // as on a machine where all this takes less than wakeEvery
+		x.End()
+	}
+	require.Eventually(t, func() bool {
+		x := testOp.Start(context.Background(), s)
+		defer x.End()
+		return x.Timed()
+	}, time.Minute, time.Millisecond)
+	require.Positive(t, p.drops[dropPoolFull].Load())
 }

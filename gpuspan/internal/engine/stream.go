@@ -40,7 +40,7 @@ type Stream struct {
 	pending ring    // indexes of ended slots, in the order of their end events, which is the order of completion
 	nextID  uint64
 	failed  backend.Status // not StatusOK: the stream is retired
-	crowd   int            // pending slots from which on the polling thread is woken
+	crowd   int            // pending slots from which on the polling thread is woken, though it has just looked
 	closed  bool
 	read    uint64      // sections that ended and were read back
 	back    []int32     // indexes of open slots that were taken back
