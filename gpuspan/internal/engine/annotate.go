@@ -43,10 +43,7 @@ func (x Section) annotate(n *nesting) {
 		r := &x.slot.rec
 		r.annotation = id
 		if ids.span.IsValid() {
-			if r.extra == nil {
-				r.extra = &extra{}
-			}
-			r.extra.ids = ids
+			r.more().ids = ids
 		}
 	}
 	s.mu.Unlock()

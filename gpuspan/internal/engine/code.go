@@ -33,12 +33,10 @@ const ownFrames = 6
 
 // locate remembers who starts a section. Names are looked up when the span is made.
 func (p *Profiler) locate(r *record) {
-	if r.extra == nil {
-		r.extra = &extra{}
-	}
 	var pcs [settings.MaxStackDepth + ownFrames]uintptr
 	n := runtime.Callers(3, pcs[:max(p.cfg.StackDepth, 1)+ownFrames])
-	r.extra.stack = append(r.extra.stack[:0], pcs[:n]...)
+	e := r.more()
+	e.stack = append(e.stack[:0], pcs[:n]...)
 }
 
 // describeCode appends code.* of the caller of Start.

@@ -55,11 +55,13 @@ func (t *poller) drain(s *Stream) (progress, pending bool) {
 	ready := 0
 	for ready < n {
 		sl := &s.slots[t.batch[ready]]
-		t.stamps[ready], t.plain[ready] = clockmap.Stamps{}, false
+		t.plain[ready] = false
 		if ready < known {
-			if t.stamps[ready], t.plain[ready] = t.stampsOf(s, sl, seen); !t.plain[ready] || !sl.plain() {
-				t.timed(s, sl, t.stamps[ready], t.plain[ready])
-				t.plain[ready] = false
+			var ok bool
+			if t.stamps[ready], ok = t.stampsOf(s, sl, seen); ok && sl.plain() {
+				t.plain[ready] = true
+			} else {
+				t.timed(s, sl, t.stamps[ready], ok)
 			}
 		} else if !t.read(s, sl, failed) {
 			break
@@ -85,12 +87,15 @@ func (t *poller) drain(s *Stream) (progress, pending bool) {
 	for i := range ready {
 		sl := &s.slots[t.batch[i]]
 		if t.plain[i] {
-			t.settlePlain(s, sl, &t.stamps[i])
+			t.queuePlain(s, sl, &t.stamps[i])
 			free = append(free, t.batch[i])
 		} else {
+			t.counted.add()
 			t.settle(sl)
 		}
 	}
+	t.counted.add()
+	t.p.statuses[statusTimed].Add(int64(len(free)))
 	s.releasePlain(free)
 	return true, ready < all
 }
@@ -223,44 +228,6 @@ func (t *poller) hostTimes(r *record) {
 		r.startNs, r.endNs = t.p.clock.at(r.hostStart, r.offset), t.p.clock.at(r.hostEnd, r.offset)
 	}
 }
-
-// plain reports whether a section that ended and was timed is an outermost one with none in it, as most are.
-func (sl *slot) plain() bool {
-	return sl.rec.root == sl && sl.rec.flags&flagStep == 0 && sl.nest == nil && len(sl.held) == 0 && sl.refs.Load() == 1
-}
-
-// settlePlain passes on a plain section. Its record is read before the slot is given back, and nobody else writes to
-// it.
-func (t *poller) settlePlain(s *Stream, sl *slot, stamps *clockmap.Stamps) {
-	n := t.newNest(s)
-	r := &n.own
-	spare := r.extra
-	r.claim = sl.rec.claim
-	sl.rec.extra = spare
-	r.stamps, r.device, r.timed = *stamps, s.device, true
-	r.offset = t.p.clock.offset.Load()
-	t.count(sl, r)
-	t.queue(s, n)
-}
-
-// releasePlain gives slots back that settlePlain has read, some at a time.
-func (s *Stream) releasePlain(list []int32) {
-	for len(list) > 0 {
-		n := min(len(list), freeTogether)
-		s.mu.Lock()
-		for _, i := range list[:n] {
-			sl := &s.slots[i]
-			sl.rec.claim = claim{extra: sl.rec.extra}
-			sl.state = slotFree
-			s.free = append(s.free, i)
-		}
-		s.mu.Unlock()
-		list = list[n:]
-	}
-}
-
-// freeTogether bounds how long a caller of Start waits for the stream's mutex: about 10 ns for each.
-const freeTogether = 32
 
 // settle passes a slot on whose section is resolved: a step's boundary to its step, a section to its nest.
 func (t *poller) settle(sl *slot) {

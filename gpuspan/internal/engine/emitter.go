@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// emitBudget is how many nests of one stream become spans before it is another stream's turn.
+// emitBudget is how many outermost sections of one stream become spans before it is another stream's turn.
 const emitBudget = 16
 
 // emitter makes spans and feeds metrics and statistics. It has a goroutine of its own, for all of this is the
@@ -39,6 +39,7 @@ type emitter struct {
 	outputsFailed bool
 
 	spare spareNests // for the polling thread
+	one   record     // of a plain section
 	sink  SinkSpan   // reused for each span
 	facts Facts
 	attrs []attribute.KeyValue
@@ -112,7 +113,7 @@ func (t *emitter) loop() (quit bool) {
 	}
 }
 
-// round makes spans of some of each stream's nests that were read by then; more: there are others.
+// round makes spans of some of what each stream has that was read by then; more: there are others.
 func (t *emitter) round(until int64) (more bool) {
 	for _, s := range *t.p.streamList.Load() {
 		more = t.turn(s, until) || more
@@ -133,52 +134,47 @@ func (t *emitter) drainUntil(until int64) (waiting int) {
 	return waiting
 }
 
-// turn is a stream's; it reports whether there may be more.
+// turn is a stream's; it reports whether there may be more. What the application's code ends the goroutine in is lost,
+// the rest has its turn again.
 func (t *emitter) turn(s *Stream, until int64) bool {
-	var batch [emitBudget]*nest
-	n := 0
-	s.emitMu.Lock()
-	for n < emitBudget && s.emitted < len(s.emits) && s.emits[s.emitted].read <= until {
-		batch[n], s.emits[s.emitted] = s.emits[s.emitted], nil
-		n++
-		s.emitted++
+	if s.emitted == len(s.emitting) {
+		s.emitMu.Lock()
+		s.emitting, s.emits, s.emitted = s.emits, s.emitting[:0], 0
+		s.emitMu.Unlock()
 	}
-	if s.emitted == len(s.emits) {
-		s.emits, s.emitted = s.emits[:0], 0
-	}
-	s.emitMu.Unlock()
-	if n == 0 {
-		return false
-	}
-	done := 0
+	done := int32(0)
 	t.since.Store(t.p.clock.now())
 	defer func() {
 		t.since.Store(0)
-		if done < n { // the application's code ended the goroutine: the rest has its turn again
-			s.emitMu.Lock()
-			s.emits, s.emitted = slices.Concat(batch[done:n], s.emits[s.emitted:]), 0
-			s.emitMu.Unlock()
-		}
-	}()
-	for done < n {
-		x := batch[done]
-		done++
-		t.nest(s, x)
-	}
-	return n == emitBudget
-}
-
-// nest makes the spans of one nest. What it held is given back also when the application's code ends the goroutine.
-func (t *emitter) nest(s *Stream, n *nest) {
-	defer func() {
-		left := s.inFlight.Add(-int32(n.count()))
-		n.put(&t.spare)
-		if left == 0 && s.isClosed() {
+		if done > 0 && s.inFlight.Add(-done) == 0 && s.isClosed() {
 			t.p.wake() // it can be forgotten
 		}
 	}()
+	for n := range emitBudget {
+		if s.emitted == len(s.emitting) {
+			return n > 0
+		}
+		q := &s.emitting[s.emitted]
+		if q.read > until {
+			return false
+		}
+		s.emitted++
+		done += int32(q.count())
+		if x, read := q.nest, q.read; x != nil {
+			q.nest = nil
+			t.nest(s, x, read)
+		} else {
+			t.plain(s, q)
+		}
+	}
+	return true
+}
+
+// nest makes the spans of one nest. What it held is given back also when the application's code ends the goroutine.
+func (t *emitter) nest(s *Stream, n *nest, read int64) {
+	defer n.put(&t.spare)
 	if n.step != nil || n.expiry {
-		t.boundary(n)
+		t.boundary(n, read)
 		return
 	}
 	for i := range n.count() {

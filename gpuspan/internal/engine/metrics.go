@@ -196,7 +196,7 @@ func (st *opState) attributesOf() *metricAttrs {
 
 // duration records a resolved section. ctx carries its span, so that a sampled one becomes an exemplar.
 func (m *metrics) duration(ctx context.Context, r *record, s *Stream) {
-	if m.durations == nil || !r.timed {
+	if m.durations == nil || !r.timed || !m.durations.Enabled(ctx) {
 		return // host times are not GPU durations: the work that a section launched may not even have begun at its End
 	}
 	if st := r.op; st.durations == nil {

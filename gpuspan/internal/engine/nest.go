@@ -25,7 +25,6 @@ type nest struct {
 	around *opState  // of the outermost section of a root that gets no span; else nil
 	expiry bool      // of a step that the device does not finish
 	kept   bool      // late nests refer to this one
-	read   int64     // hostClock
 
 	// goroutine of the emitter, where kept
 	span trace.SpanContext
@@ -238,7 +237,6 @@ func (t *poller) takeHeld(sl *slot, n *nest) {
 
 // queue lets a nest wait for the anchor that places it. Order is kept by stream.
 func (t *poller) queue(s *Stream, n *nest) {
-	n.read = t.passed.Load()
 	s.inFlight.Add(int32(n.count()))
-	s.unplaced = append(s.unplaced, n)
+	s.unplaced = append(s.unplaced, queued{nest: n, read: t.passed.Load()})
 }

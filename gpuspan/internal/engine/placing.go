@@ -3,7 +3,10 @@
 
 package engine
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A section is placed when an anchor has been made after it was read, so that it lies between two. That takes up to 60
 // ms.
@@ -11,6 +14,7 @@ const (
 	placeLimit = 250 * time.Millisecond // then it is placed by the anchors before it
 	crowded    = maxInFlight / 4        // that many of one stream that wait are worth an anchor of their own
 	anchorGap  = 5 * time.Millisecond   // between two of those, at least
+	usualQueue = 256                    // what a stream's lists have room for, though there is less
 )
 
 // place puts what can be placed on the wall clock and hands it to the emitter. all: also what no anchor has come for.
@@ -19,10 +23,12 @@ func (t *poller) place(all bool) {
 	handed := false
 	for _, s := range *t.p.streamList.Load() {
 		n := 0
-		for n < len(s.unplaced) && (all || t.canPlace(s.unplaced[n], now)) {
-			for x, i := s.unplaced[n], 0; i < x.count(); i++ {
-				t.placeRecord(x.record(i))
+		for n < len(s.unplaced) {
+			q := &s.unplaced[n]
+			if !all && s.awaits(q, nil) && !tooOld(q.read, now, placeLimit) {
+				break
 			}
+			t.placeQueued(s, q)
 			n++
 		}
 		if n == 0 {
@@ -33,43 +39,75 @@ func (t *poller) place(all bool) {
 			continue
 		}
 		handed = true
-		s.emitMu.Lock()
-		s.emits = append(s.emits, s.unplaced[:n]...)
-		s.emitMu.Unlock()
-		s.unplaced = append(s.unplaced[:0], s.unplaced[n:]...)
-		clear(s.unplaced[len(s.unplaced):cap(s.unplaced)])
+		s.handOver(n)
 	}
 	if handed {
 		t.p.emitter.wake()
 	}
 }
 
-// canPlace reports whether all of a nest lies between anchors.
-func (t *poller) canPlace(n *nest, now int64) bool {
-	for i := range n.count() {
-		if r := n.record(i); r.device != nil && r.timed && r.device.anchorer != nil &&
-			!r.device.anchorer.Bracketed(&r.stamps) {
-			return tooOld(n.read, now, placeLimit)
+// handOver passes the first n of what was unplaced to the emitter: mostly all, and then the two lists change places.
+func (s *Stream) handOver(n int) {
+	s.emitMu.Lock()
+	defer s.emitMu.Unlock()
+	if len(s.emits) == 0 && n == len(s.unplaced) {
+		s.emits, s.unplaced = s.unplaced, s.emits
+		if cap(s.unplaced) > max(4*n, usualQueue) {
+			s.unplaced = nil // a burst need not cost memory for ever
 		}
-	}
-	return true
-}
-
-// placeRecord puts a section on the wall clock.
-func (t *poller) placeRecord(r *record) {
-	r.offset = t.p.clock.offset.Load()
-	if !r.timed || r.flags&(flagGiven|flagHost) != 0 || r.device == nil || r.device.anchorer == nil {
 		return
 	}
-	d := r.device
-	at := d.anchorer.Place(&r.stamps)
-	r.startNs = t.p.clock.at(at.Axis-d.axis, r.offset)
-	r.endNs = r.startNs + at.End - at.Start
-	r.gpu, r.errorNs, r.rate = float64(at.End-at.Start), at.HalfWidth, 1
-	if ppm, ok := d.anchorer.Map().Drift(); ok {
-		r.rate = 1 + ppm*1e-6
-		d.drift.Store(-ppm)
+	s.emits = append(s.emits, s.unplaced[:n]...)
+	s.unplaced = append(s.unplaced[:0], s.unplaced[n:]...)
+	clear(s.unplaced[len(s.unplaced):cap(s.unplaced)])
+}
+
+// awaits reports whether a section of q lies after the last anchor of a device; nil: of its own.
+func (s *Stream) awaits(q *queued, of *device) bool {
+	if q.nest == nil {
+		return (of == nil || of == s.device) && s.device.awaits(&q.times)
 	}
+	for i := range q.nest.count() {
+		r := q.nest.record(i)
+		if r.timed && r.device != nil && (of == nil || of == r.device) && r.device.awaits(&r.times) {
+			return true
+		}
+	}
+	return false
+}
+
+// awaits reports whether no anchor was made since times were read.
+func (d *device) awaits(x *times) bool { return d.anchorer != nil && !d.anchorer.Bracketed(&x.stamps) }
+
+// placeQueued puts sections on the wall clock.
+func (t *poller) placeQueued(s *Stream, q *queued) {
+	offset := t.p.clock.offset.Load()
+	if q.nest == nil {
+		q.offset = offset
+		if s.device.anchorer != nil {
+			t.placeTimes(s.device, &q.times)
+		}
+		return
+	}
+	for i := range q.nest.count() {
+		r := q.nest.record(i)
+		r.offset = offset
+		if !r.timed || r.flags&(flagGiven|flagHost) != 0 || r.device == nil || r.device.anchorer == nil {
+			continue
+		}
+		t.placeTimes(r.device, &r.times)
+		r.gpu, r.rate = float64(r.endNs-r.startNs), 1
+		if ppm, ok := r.device.anchorer.Map().Drift(); ok {
+			r.rate = 1 + ppm*1e-6
+		}
+	}
+}
+
+func (t *poller) placeTimes(d *device, x *times) {
+	at := d.anchorer.Place(&x.stamps)
+	x.startNs = t.p.clock.at(at.Axis-d.axis, x.offset)
+	x.endNs = x.startNs + at.End - at.Start
+	x.errorNs = at.HalfWidth
 	d.halfNs.Store(at.HalfWidth)
 	d.hasHalf.Store(true)
 }
@@ -86,11 +124,9 @@ func (t *poller) anchorNow() {
 
 func (t *poller) waitsFor(d *device) bool {
 	for _, s := range *t.p.streamList.Load() {
-		for _, n := range s.unplaced {
-			for i := range n.count() {
-				if r := n.record(i); r.device == d && r.timed && !d.anchorer.Bracketed(&r.stamps) {
-					return true
-				}
+		for i := range s.unplaced {
+			if s.awaits(&s.unplaced[i], d) {
+				return true
 			}
 		}
 	}
@@ -98,10 +134,5 @@ func (t *poller) waitsFor(d *device) bool {
 }
 
 func (t *poller) anyUnplaced() bool {
-	for _, s := range *t.p.streamList.Load() {
-		if len(s.unplaced) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(*t.p.streamList.Load(), func(s *Stream) bool { return len(s.unplaced) > 0 })
 }

@@ -46,16 +46,17 @@ type poller struct {
 	batch     [batchSize]int32           // the oldest pending slots of a stream
 	stamps    [batchSize]clockmap.Stamps // of those that are plain
 	plain     [batchSize]bool
+	counted   counted
 	nests     []*nest // empty ones
 	waiting   []*slot // outermost sections that wait for sections in them
 	heldNow   int     // records held by waiting nests
 	tidied    time.Time
 	sleep     time.Duration
 	longest   time.Duration // that it sleeps, unless it is idle
-	pressed   bool  // the last pass found a quarter of a stream's slots done
-	more      bool  // the last pass left a stream with sections that are done
-	crowdedAt int64 // hostClock when a crowded stream last had an anchor of its own
-	busy      bool  // since the last upkeep a pass, also one of Flush, found a section that has ended
+	pressed   bool          // the last pass found a quarter of a stream's slots done
+	more      bool          // the last pass left a stream with sections that are done
+	crowdedAt int64         // hostClock when a crowded stream last had an anchor of its own
+	busy      bool          // since the last upkeep a pass, also one of Flush, found a section that has ended
 }
 
 func newPoller(p *Profiler, b backend.Backend) *poller {
@@ -221,6 +222,9 @@ func (t *poller) upkeep(busy bool) (wait time.Duration) {
 				&backend.StatusError{Call: "cannot anchor the clock", Status: st}))
 		}
 		d.failed = st
+		if ppm, ok := d.anchorer.Map().Drift(); ok {
+			d.drift.Store(-ppm)
+		}
 		if w > 0 && (wait == 0 || w < wait) {
 			wait = w
 		}
@@ -340,11 +344,11 @@ func (t *poller) unread(targets map[*Stream]uint64) (n int) {
 	return n
 }
 
-// unplaced counts nests that were read by then and wait for an anchor.
+// unplaced counts what was read by then and waits for an anchor.
 func (t *poller) unplaced(until int64) (n int) {
 	for _, s := range *t.p.streamList.Load() {
-		for _, nest := range s.unplaced {
-			if nest.read <= until {
+		for i := range s.unplaced {
+			if s.unplaced[i].read <= until {
 				n++
 			}
 		}

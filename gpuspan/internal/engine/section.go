@@ -170,10 +170,7 @@ func (x Section) with(f func(*extra)) {
 	s := x.slot.stream
 	s.mu.Lock()
 	if x.live() {
-		if x.slot.rec.extra == nil {
-			x.slot.rec.extra = &extra{}
-		}
-		f(x.slot.rec.extra)
+		f(x.slot.rec.more())
 	}
 	s.mu.Unlock()
 }

@@ -80,7 +80,7 @@ func (t *poller) settleBoundary(sl *slot) {
 }
 
 // boundary ends a step, once its sections are there.
-func (t *emitter) boundary(n *nest) {
+func (t *emitter) boundary(n *nest, read int64) {
 	if n.expiry {
 		if st := n.root.step; !st.ended {
 			st.ended = true
@@ -90,7 +90,7 @@ func (t *emitter) boundary(n *nest) {
 	}
 	r := &n.step.rec
 	st := r.step
-	st.resolvedAt = n.read
+	st.resolvedAt = read
 	st.endError = r.errorNs
 	if r.borrowed != nil {
 		r.follow(&r.borrowed.rec)

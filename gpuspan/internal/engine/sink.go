@@ -99,19 +99,20 @@ func (t *emitter) sinkSpan(r *record, s *Stream, parent trace.SpanContext) {
 
 // sinkContext is the identity of a section's span: that which was reserved, else drawn.
 func (p *Profiler) sinkContext(r *record, parent trace.SpanContext) trace.SpanContext {
-	c := trace.SpanContextConfig{
-		TraceID: parent.TraceID(), TraceFlags: parent.TraceFlags() | trace.FlagsSampled,
-		TraceState: parent.TraceState(),
-	}
+	below := parent.WithRemote(false)
 	switch {
 	case r.extra != nil && r.extra.ids.fit(parent):
-		c.TraceID, c.SpanID = r.extra.ids.trace, r.extra.ids.span
+		below = below.WithTraceID(r.extra.ids.trace).WithSpanID(r.extra.ids.span)
 	case parent.IsValid():
-		c.SpanID = p.cfg.IDs.drawSpanID(context.Background(), c.TraceID)
+		below = below.WithSpanID(p.cfg.IDs.drawSpanID(context.Background(), parent.TraceID()))
 	default:
-		c.TraceID, c.SpanID = p.cfg.IDs.drawIDs(context.Background())
+		t, s := p.cfg.IDs.drawIDs(context.Background())
+		below = below.WithTraceID(t).WithSpanID(s)
 	}
-	return trace.NewSpanContext(c)
+	if parent.IsSampled() {
+		return below
+	}
+	return below.WithTraceFlags(parent.TraceFlags() | trace.FlagsSampled)
 }
 
 // sinkScope is that of tracerOf.

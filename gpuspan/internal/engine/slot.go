@@ -51,8 +51,6 @@ type slot struct {
 	nest     *nest     // what was made of the section before all sections in it were resolved; nil: nothing yet
 	resolved int64     // host time at which the section resolved
 	expired  bool      // reported, though the device has not finished it
-
-	_ [56]byte // to whole lines: slots stand side by side
 }
 
 // recordFlags are facts about a section.
@@ -63,13 +61,15 @@ const (
 	flagHost     recordFlags = 1 << iota // no events: host times only
 	flagStarted                          // the start event was recorded
 	flagStep                             // boundary of a step
-	flagDiscard                          // timed for warmth: no span, no statistics
 	flagMemory                           // memory use was read at start
 	flagGiven                            // GPU duration given by the caller
 	flagChunk                            // gpu.chunk.index is set
 	flagWait                             // End waits for the device
 	flagLent                             // foreign code records the events
 	flagRecorded                         // and has said that it did
+	flagExtra                            // extra holds something
+
+	flagsPlain = flagStarted | flagWait // those of a plain section
 )
 
 // record is what is known of one section: what callers said, and what came of it. It is copied out of the slot when the
@@ -108,24 +108,29 @@ type claim struct {
 // result is the polling thread's, later the emitter's. That of a slot stays empty where the record is copied out as
 // soon as it is read.
 type result struct {
-	occurrence     int64
-	startNs, endNs int64   // wall clock
-	gpu            float64 // GPU duration in ns; valid when timed
-	errorNs        int64
-	timed          bool    // gpu is known
-	rate           float64 // host ns per GPU ns
-	device         *device // that timed it
-	span           trace.SpanContext
-	childFLOPs     float64
-	childWork      Work
-	childCopied    *[directions]int64 // bytes of chunks that moved another way than the section's own; nil: none
-	childChunks    int32
-	summed         bool // work is that of chunks
-	node           int32
+	times
+	occurrence  int64
+	gpu         float64 // GPU duration in ns; valid when timed
+	timed       bool    // gpu is known
+	rate        float64 // host ns per GPU ns
+	device      *device // that timed it
+	span        trace.SpanContext
+	childFLOPs  float64
+	childWork   Work
+	childCopied *[directions]int64 // bytes of chunks that moved another way than the section's own; nil: none
+	childChunks int32
+	summed      bool // work is that of chunks
+	node        int32
+	done        bool    // resolved
+	heldOn      *Stream // of a record that was taken out of its slot
+}
+
+// times are when a section ran.
+type times struct {
 	stamps         clockmap.Stamps // of the device; placed when the next anchor is there
+	startNs, endNs int64           // wall clock
+	errorNs        int64           // that both are off by at most
 	offset         int64           // of the wall clock, for all times of the section
-	done           bool            // resolved
-	heldOn         *Stream         // of a record that was taken out of its slot
 }
 
 // extra holds what few sections have. A slot keeps its extra for reuse.
@@ -144,6 +149,15 @@ type extra struct {
 	summed   bool
 	ids      spanIDs // reserved for the span
 	elapsed  *Elapsed
+}
+
+// more is the record's extra, to be changed. The stream's mutex must be held.
+func (r *record) more() *extra {
+	if r.extra == nil {
+		r.extra = &extra{}
+	}
+	r.flags |= flagExtra
+	return r.extra
 }
 
 func (e *extra) reset() {

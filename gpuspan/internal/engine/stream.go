@@ -52,13 +52,16 @@ type Stream struct {
 	// polling thread
 	saidFailed  bool
 	eventsFreed bool
-	unplaced    []*nest // read, waiting for the anchor that places them
+	unplaced    []queued // read, waiting for the anchor that places them
 
-	inFlight atomic.Int32 // records in unplaced and emits
+	inFlight atomic.Int32 // records in unplaced, emits and emitting
 	emitMu   sync.Mutex
-	emits    []*nest // placed, waiting to become spans: emits[emitted:]
+	emits    []queued // placed, waiting to become spans
+
+	// goroutine of the emitter
+	emitting []queued // was emits; emitting[emitted:] are still to become spans
 	emitted  int
-	scopes   [2]*SinkScope // goroutine of the emitter
+	scopes   [2]*SinkScope
 }
 
 func (s *Stream) isClosed() bool {
