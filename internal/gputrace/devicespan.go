@@ -35,35 +35,35 @@ func (s *spans) device(a *activity, above *node, p *process) {
 		link{above.self, semconv.GPULinkTypeWindow}.add(sp)
 	}
 	m := sp.Attributes()
-	m.EnsureCapacity(20)
+	m.EnsureCapacity(a.attributes())
 	if served := s.requests(sp, &a.detail); served > 0 {
 		putInt(m, semconv.GPUBatchSizeKey, served)
 	}
-	full := s.p.Names.Name(a.name)
+	t := s.text(a.name)
 	switch {
 	case a.comm:
-		sp.SetName(distinct(s.shortName(a.name), maxName))
+		sp.SetName(s.kernelText(a.name).kernel)
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeCollective)
 		m.PutStr(string(semconv.GPUOperationCategoryKey), semconv.GPUOperationCategoryComm)
-		putText(m, semconv.GPUKernelNameKey, full)
-		s.collective(m, &a.detail, full)
+		putName(m, t.full)
+		s.collective(m, &a.detail, s.p.Names.Name(a.name))
 	case a.kind == KindKernel && a.detail.WholeGraph:
-		sp.SetName(distinct(full, maxName))
+		sp.SetName(t.name)
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeGraph)
 	case a.kind == KindKernel:
-		sp.SetName(distinct(s.shortName(a.name), maxName))
+		sp.SetName(s.kernelText(a.name).kernel)
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeKernel)
-		putText(m, semconv.GPUKernelNameKey, full)
+		putName(m, t.full)
 		if w := a.launch.work; w != nil && w.launches == 1 { // of several, none does it all
 			putWork(m, &w.Work)
 		}
 	case a.kind == KindCopy:
-		sp.SetName(distinct(full, maxName))
+		sp.SetName(t.name)
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeCopy)
 		putText(m, semconv.GPUCopyDirectionKey, a.detail.Direction)
 		putText(m, semconv.GPUCopyHostMemoryKey, a.detail.HostMemory)
 	case a.kind == KindMemset:
-		sp.SetName(distinct(full, maxName))
+		sp.SetName(t.name)
 		m.PutStr(string(semconv.GPUOperationTypeKey), semconv.GPUOperationTypeMemset)
 	}
 	if a.kind != KindKernel && a.detail.HasBytes {
@@ -93,6 +93,41 @@ func (s *spans) replayed(m pcommon.Map, a *activity) {
 	if a.within != 0 {
 		putText(m, semconv.GPUGraphNodeRangeKey, s.p.Names.Name(a.within))
 	}
+}
+
+// putName puts down a kernel's whole name, which is clipped.
+func putName(m pcommon.Map, full string) {
+	if full != "" {
+		m.PutStr(string(semconv.GPUKernelNameKey), full)
+	}
+}
+
+// attributes is how many nearly all spans of such an activity have.
+func (a *activity) attributes() int {
+	n := 5 // of all
+	d := &a.detail
+	for _, has := range [...]struct {
+		is bool
+		n  int
+	}{
+		{a.kind == KindKernel, 1},
+		{a.comm, 8},
+		{a.kind != KindKernel, 3},
+		{a.corr != 0, 1},
+		{a.hasLaunch, 2},
+		{a.launch.work != nil, 3},
+		{d.HasGrid, 2},
+		{d.HasResources, 2},
+		{d.BlocksPerSM != 0, 1},
+		{d.WarpsPerSM != 0, 1},
+		{d.HasOccupancy, 1},
+		{d.Graph != 0, 2},
+	} {
+		if has.is {
+			n += has.n
+		}
+	}
+	return n
 }
 
 // requests links a device activity to the requests that it served together, and returns how many there were.

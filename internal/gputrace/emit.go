@@ -146,7 +146,12 @@ func (p *Profile) rankLink(at func(idSource) place) []link {
 
 func (s *sweep) newNode(r *record, above *node, st *step, proc *process) *node {
 	p := s.p
-	n := &node{
+	if len(s.nodes) == 0 {
+		s.nodes = make([]node, 64) // one allocation for many
+	}
+	n := &s.nodes[0]
+	s.nodes = s.nodes[1:]
+	*n = node{
 		kind: r.kind, start: r.key, end: r.key + r.duration, name: r.name, corr: r.correlation, seq: r.seq,
 		detail: slices.Clone(r.detail), process: proc, parent: above, step: st, up: above.self.span,
 		thread: p.trackList[r.track].inner, hasThread: true,

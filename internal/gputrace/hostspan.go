@@ -18,17 +18,18 @@ import (
 func (s *spans) host(n *node) {
 	n.written = true
 	sp := s.new(n.process, n.self, n.up, n.start, n.end)
-	name, instance, hasInstance := s.p.Names.Name(n.name), int64(0), false
+	t := s.text(n.name)
+	name, instance, hasInstance := t.name, int64(0), false
 	if n.kind == KindModule {
-		name, instance, hasInstance = instanceOf(name)
+		name, instance, hasInstance = instanceOf(s.p.Names.Name(n.name))
+		name = distinct(name, maxName)
 	}
-	name = distinct(name, maxName)
 	sp.SetName(name)
 	for _, l := range n.link {
 		l.add(sp)
 	}
 	m := sp.Attributes()
-	const most = 4 // attributes, of nearly all
+	const most = 3 // attributes, of nearly all
 	m.EnsureCapacity(most)
 	if n.hasThread && n.thread >= 0 { // negative are tracks that are no thread, as of ranges that end on any
 		putInt(m, semconv.ThreadIDKey, n.thread)
@@ -50,7 +51,7 @@ func (s *spans) host(n *node) {
 			putInt(m, semconv.GPUCorrelationIDKey, n.corr&correlationMask)
 		}
 	default:
-		category = cmp.Or(d.Category, phase(s.p.Names.Name(n.name)))
+		category = cmp.Or(d.Category, t.phase)
 		putText(m, semconv.GPUOperationCategoryKey, category)
 	}
 	putText(m, semconv.CUDANvtxDomainKey, d.Domain)

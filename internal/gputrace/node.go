@@ -5,7 +5,6 @@ package gputrace
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -199,16 +198,17 @@ func (p *process) passed(t int64) {
 	}
 }
 
-// during are the steps that overlap [from, to), the latest first, of those that are kept: at most the latest maxSteps,
-// so that files with thousands of steps within a millisecond cost no more than others.
-func (p *process) during(from, to int64) iter.Seq[*step] {
+// during calls f for the steps that overlap [from, to), the latest first, of those that are kept: at most the latest
+// maxSteps, so that files with thousands of steps within a millisecond cost no more than others.
+func (p *process) during(from, to int64, f func(*step)) {
 	const maxSteps = 4096
-	n, _ := slices.BinarySearchFunc(p.steps, to, func(s *step, t int64) int { return cmp.Compare(s.start, t) })
-	return func(yield func(*step) bool) {
-		for i := n - 1; i >= max(0, n-maxSteps) && p.steps[i].latest > from; i-- {
-			if s := p.steps[i]; s.end > from && !yield(s) {
-				return
-			}
+	n := len(p.steps)
+	if n == 0 || p.steps[n-1].start >= to {
+		n, _ = slices.BinarySearchFunc(p.steps, to, func(s *step, t int64) int { return cmp.Compare(s.start, t) })
+	}
+	for i := n - 1; i >= max(0, n-maxSteps) && p.steps[i].latest > from; i-- {
+		if s := p.steps[i]; s.end > from {
+			f(s)
 		}
 	}
 }

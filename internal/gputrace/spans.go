@@ -25,12 +25,13 @@ type spans struct {
 	emit    func(context.Context, ptrace.Traces) error
 	batch   ptrace.Traces
 	scopes  map[scopeKey]ptrace.ScopeSpans // of the batch
+	last    [2]lastScope                   // of the host and of a device
 	within  map[int64]ptrace.ResourceSpans // of the batch, by process
 	count   int
 	written int64
 	cut     int64
 	err     error
-	short   map[uint32]string
+	texts   []*text // by name
 	reports []verdict.Report
 	steps   map[int64][]verdict.Step // by device
 	devices map[int64]Device
@@ -45,9 +46,16 @@ type scopeKey struct {
 	device   int64
 }
 
+// lastScope is where the last span went: the next one mostly goes there, too.
+type lastScope struct {
+	key   scopeKey
+	spans ptrace.SpanSlice
+	known bool
+}
+
 func newSpans(ctx context.Context, p *Profile, emit func(context.Context, ptrace.Traces) error) *spans {
 	s := &spans{
-		p: p, ctx: ctx, emit: emit, short: map[uint32]string{}, devices: map[int64]Device{},
+		p: p, ctx: ctx, emit: emit, texts: make([]*text, p.Names.Len()), devices: map[int64]Device{},
 		peaks: map[string]verdict.Peak{}, steps: map[int64][]verdict.Step{},
 	}
 	same := true
@@ -67,7 +75,7 @@ func newSpans(ctx context.Context, p *Profile, emit func(context.Context, ptrace
 
 func (s *spans) reset() {
 	s.batch, s.scopes, s.count = ptrace.NewTraces(), map[scopeKey]ptrace.ScopeSpans{}, 0
-	s.within = map[int64]ptrace.ResourceSpans{}
+	s.within, s.last = map[int64]ptrace.ResourceSpans{}, [2]lastScope{}
 }
 
 func (s *spans) flush() error {
@@ -139,23 +147,16 @@ func (s *spans) in(k scopeKey, p *process, c place, parent pcommon.SpanID, start
 	if s.count >= s.p.opts.BatchSpans {
 		_ = s.flush()
 	}
-	ss, ok := s.scopes[k]
-	if !ok {
-		rs, ok := s.within[p.pid]
-		if !ok {
-			rs = s.batch.ResourceSpans().AppendEmpty()
-			s.resource(rs.Resource().Attributes(), p)
-			s.within[p.pid] = rs
-			s.scope(rs, scopeKey{pid: p.pid}) // the host's is the first, and goes if it stays empty
-		}
-		if k.isDevice {
-			s.scope(rs, k)
-		}
-		ss = s.scopes[k]
+	last := &s.last[0]
+	if k.isDevice {
+		last = &s.last[1]
+	}
+	if !last.known || last.key != k {
+		*last = lastScope{k, s.scopeOf(k, p).Spans(), true}
 	}
 	s.count++
 	s.written++
-	sp := ss.Spans().AppendEmpty()
+	sp := last.spans.AppendEmpty()
 	sp.SetTraceID(c.trace)
 	sp.SetSpanID(c.span)
 	sp.SetParentSpanID(parent)
@@ -163,6 +164,24 @@ func (s *spans) in(k scopeKey, p *process, c place, parent pcommon.SpanID, start
 	sp.SetStartTimestamp(pcommon.Timestamp(s.p.Meta.Base + start))
 	sp.SetEndTimestamp(pcommon.Timestamp(s.p.Meta.Base + end))
 	return sp
+}
+
+// scopeOf is the scope in the batch, which is made when it is not there.
+func (s *spans) scopeOf(k scopeKey, p *process) ptrace.ScopeSpans {
+	if ss, ok := s.scopes[k]; ok {
+		return ss
+	}
+	rs, ok := s.within[p.pid]
+	if !ok {
+		rs = s.batch.ResourceSpans().AppendEmpty()
+		s.resource(rs.Resource().Attributes(), p)
+		s.within[p.pid] = rs
+		s.scope(rs, scopeKey{pid: p.pid}) // the host's is the first, and goes if it stays empty
+	}
+	if k.isDevice {
+		s.scope(rs, k)
+	}
+	return s.scopes[k]
 }
 
 func (s *spans) scope(rs ptrace.ResourceSpans, k scopeKey) {
@@ -190,15 +209,34 @@ func (s *spans) identity(m pcommon.Map, ordinal int64) {
 	putText(m, semconv.HWModelKey, s.modelOf(ordinal))
 }
 
-// shortName is shortNameOf of a name, which is found once.
-func (s *spans) shortName(id uint32) string {
-	n, ok := s.short[id]
-	if !ok {
-		n = shortNameOf(s.p.Names.Name(id))
-		s.short[id] = n
-	}
-	return n
+// text is what spans show of a name.
+type text struct {
+	name, full    string // as the name of a span, and as an attribute
+	short, kernel string // of a kernel: shortNameOf, and that as the name of a span
+	phase         string
 }
+
+// text finds them once for each name.
+func (s *spans) text(id uint32) *text {
+	t := s.texts[id]
+	if t == nil {
+		name := s.p.Names.Name(id)
+		t = &text{name: distinct(name, maxName), full: clip(name, maxText), phase: phase(name)}
+		s.texts[id] = t
+	}
+	return t
+}
+
+func (s *spans) kernelText(id uint32) *text {
+	t := s.text(id)
+	if t.kernel == "" {
+		t.short = shortNameOf(s.p.Names.Name(id))
+		t.kernel = distinct(t.short, maxName)
+	}
+	return t
+}
+
+func (s *spans) shortName(id uint32) string { return s.kernelText(id).short }
 
 // topNames are the short names with most time, at most n, longest first.
 func (s *spans) topNames(times map[uint32]int64, n int) []string {

@@ -60,6 +60,7 @@ type sweep struct {
 	threadsOf []*verdict.Log   // of one launch
 	one       verdict.Activity // of one activity
 	works     []work           // free
+	nodes     []node           // free
 	split     verdict.Splitter
 	graphs    *graphs            // what looks for captures; nil for others
 	replays   map[int64]*replay  // by correlation
@@ -307,9 +308,7 @@ func (s *sweep) analyse(proc *process, a *activity) {
 // it: activities come by start.
 func (s *sweep) clip(p *process, a *activity) {
 	p.passed(a.start - skew)
-	for st := range p.during(a.start, a.end) {
-		st.device(a)
-	}
+	p.during(a.start, a.end, func(st *step) { st.device(a) })
 }
 
 func (s *sweep) isComm(name uint32) bool {

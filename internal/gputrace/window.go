@@ -34,9 +34,7 @@ type deviceWindow struct {
 func newDeviceWindow(ordinal int64, p *process, s *verdict.Splitter) *deviceWindow {
 	d := &deviceWindow{ordinal: ordinal, process: p, verdicts: verdict.NewDevice(s), streams: map[int64]*stream{}}
 	d.verdicts.Took = func(c verdict.Claim) {
-		for st := range d.taking.during(c.From, c.To) {
-			st.account.Take(c, st.start, st.end)
-		}
+		d.taking.during(c.From, c.To, func(st *step) { st.account.Take(c, st.start, st.end) })
 	}
 	return d
 }

@@ -12,49 +12,113 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
 
+// Arguments that are read, by their numbers in a Layout.
+const (
+	argDevice = iota + 1
+	argStream
+	argCorrelation
+	argExternal
+	argBytes
+	argGrid
+	argBlock
+	argRegisters
+	argShared
+	argBlocksPerSM
+	argWarpsPerSM
+	argOccupancy
+	argGraph
+	argGraphNode
+	argKind
+	argCollective
+	argGroupSize
+	argElementType
+	argInElements
+	argOutElements
+	argGroupDescription
+	argGroupName
+	argDims
+	argTypes
+	argValues
+	argFLOPs
+)
+
+func argument(key []byte) int { return arguments[string(key)] }
+
+var arguments = map[string]int{
+	"device": argDevice, "stream": argStream, "correlation": argCorrelation, "External id": argExternal,
+	"bytes": argBytes, "grid": argGrid, "block": argBlock, "registers per thread": argRegisters,
+	"shared memory": argShared, "blocks per SM": argBlocksPerSM, "warps per SM": argWarpsPerSM,
+	"est. achieved occupancy %": argOccupancy, "graph id": argGraph, "graph node id": argGraphNode, "kind": argKind,
+	// what NCCL's record says
+	"Collective name": argCollective, "Group size": argGroupSize, "dtype": argElementType,
+	"In msg nelems": argInElements, "Out msg nelems": argOutElements,
+	"Process Group Description": argGroupDescription, "Process Group Name": argGroupName,
+	// operators; the last one is Inductor's
+	"Input Dims": argDims, "Input dims": argDims, "Input type": argTypes, "Concrete Inputs": argValues,
+	"flops": argFLOPs, "Flops": argFLOPs, "kernel_flop": argFLOPs,
+}
+
 // deviceArgs reads the arguments of a kernel, copy or memset. Numbers that are none are as if they were absent.
 func (c *collect) deviceArgs(e *gputrace.Event, args []byte, hasDevice, hasStream *bool) {
 	d := &e.Detail
 	var grid, block, registers, shared bool
 	var external int64
-	chromejson.Fields(args, func(k, v []byte) bool {
-		switch string(k) {
-		case "device":
+	c.layouts[e.Kind].Fields(args, argument, func(id int, v []byte) bool {
+		switch id {
+		case argDevice:
 			*hasDevice = setInt(&e.Device, v)
-		case "stream":
+		case argStream:
 			*hasStream = setInt(&e.Stream, v)
-		case "correlation":
+		case argCorrelation:
 			c.correlates = setInt(&e.Correlation, v) || c.correlates
-		case "External id":
+		case argExternal:
 			setInt(&external, v)
-		case "bytes":
+		case argBytes:
 			d.HasBytes = setInt(&d.Bytes, v)
-		case "grid":
+		case argGrid:
 			grid = setInts(&d.Grid, v)
-		case "block":
+		case argBlock:
 			block = setInts(&d.Block, v)
-		case "registers per thread":
+		case argRegisters:
 			registers = setInt(&d.Registers, v)
-		case "shared memory":
+		case argShared:
 			shared = setInt(&d.SharedMemory, v)
-		case "blocks per SM":
+		case argBlocksPerSM:
 			setFloat(&d.BlocksPerSM, v)
-		case "warps per SM":
+		case argWarpsPerSM:
 			setFloat(&d.WarpsPerSM, v)
-		case "est. achieved occupancy %":
+		case argOccupancy:
 			if d.HasOccupancy = setFloat(&d.Occupancy, v); d.HasOccupancy {
 				d.Occupancy /= 100
 			}
-		case "graph id":
+		case argGraph:
 			setInt(&d.Graph, v)
-		case "graph node id":
+		case argGraphNode:
 			setInt(&d.GraphNode, v)
-		case "kind":
+		case argKind:
 			if d.Direction == "" && e.Kind == gputrace.KindCopy {
 				d.Direction, _ = gputrace.CopyKind(text(v))
 			}
-		default:
-			collectiveArg(d, k, v)
+		case argCollective:
+			if d.Collective = gputrace.CollectiveName(text(v)); d.Collective == "" {
+				d.Collective = text(v)
+			}
+		case argGroupSize:
+			setInt(&d.GroupSize, v)
+		case argElementType:
+			d.ElementType = text(v)
+		case argInElements:
+			setInt(&d.InElements, v)
+		case argOutElements:
+			setInt(&d.OutElements, v)
+		case argGroupDescription:
+			if t := text(v); t != "" {
+				d.Group = t
+			}
+		case argGroupName:
+			if d.Group == "" {
+				d.Group = text(v)
+			}
 		}
 		return true
 	})
@@ -63,40 +127,14 @@ func (c *collect) deviceArgs(e *gputrace.Event, args []byte, hasDevice, hasStrea
 	d.HasResources = registers && shared
 }
 
-// collectiveArg reads what NCCL's record says, on kernels and on record_param_comms operators.
-func collectiveArg(d *gputrace.Detail, k, v []byte) {
-	switch string(k) {
-	case "Collective name":
-		if d.Collective = gputrace.CollectiveName(text(v)); d.Collective == "" {
-			d.Collective = text(v)
-		}
-	case "Group size":
-		setInt(&d.GroupSize, v)
-	case "dtype":
-		d.ElementType = text(v)
-	case "In msg nelems":
-		setInt(&d.InElements, v)
-	case "Out msg nelems":
-		setInt(&d.OutElements, v)
-	case "Process Group Description":
-		if t := text(v); t != "" {
-			d.Group = t
-		}
-	case "Process Group Name":
-		if d.Group == "" {
-			d.Group = text(v)
-		}
-	}
-}
-
 func (c *collect) runtimeArgs(e *gputrace.Event, args []byte) {
 	var external int64
-	chromejson.Fields(args, func(k, v []byte) bool {
-		switch string(k) {
-		case "correlation":
+	c.layouts[e.Kind].Fields(args, argument, func(id int, v []byte) bool {
+		switch id {
+		case argCorrelation:
 			c.correlates = setInt(&e.Correlation, v) || c.correlates
 			return false
-		case "External id":
+		case argExternal:
 			setInt(&external, v)
 		case "kernel": // HIP's calls name it, before the correlation
 			if name := unquote(v); len(name) > 0 {
@@ -119,21 +157,22 @@ func (c *collect) correlate(e *gputrace.Event, external int64) {
 }
 
 // operatorArgs reads FLOPs where the profiler wrote them or the inputs give them, and shapes where they are wanted.
-func (c *collect) operatorArgs(d *gputrace.Detail, name, args []byte) {
-	count := operators[string(name)]
+func (c *collect) operatorArgs(e *gputrace.Event, name, args []byte) {
+	count := c.operator(e.Name, name)
 	if count == nil && !c.shapes && !c.recorded(args) {
 		return
 	}
+	d := &e.Detail
 	var types, dims, values []byte
-	chromejson.Fields(args, func(k, v []byte) bool {
-		switch string(k) {
-		case "Input Dims", "Input dims":
+	c.layouts[e.Kind].Fields(args, argument, func(id int, v []byte) bool {
+		switch id {
+		case argDims:
 			dims = v
-		case "Input type":
+		case argTypes:
 			types = v
-		case "Concrete Inputs":
+		case argValues:
 			values = v
-		case "flops", "Flops", "kernel_flop": // the last one by Inductor
+		case argFLOPs:
 			setFloat(&d.FLOPs, v)
 		}
 		return true
@@ -141,9 +180,26 @@ func (c *collect) operatorArgs(d *gputrace.Detail, name, args []byte) {
 	if c.shapes {
 		d.Shapes, d.Types = string(dims), string(types)
 	}
-	if count != nil {
+	if count != nil && len(dims) > 0 {
 		c.works.of(c, count, d, name, types, dims, values)
 	}
+}
+
+// operator is how to count what an operator does, nil where that is not known. It is found once for each name.
+func (c *collect) operator(id uint32, name []byte) func(*inputs) gpuspan.Work {
+	for uint32(len(c.counts)) <= id {
+		c.counts = append(c.counts, counting{})
+	}
+	o := &c.counts[id]
+	if !o.known || id == 0 {
+		*o = counting{operators[string(name)], true}
+	}
+	return o.count
+}
+
+type counting struct {
+	count func(*inputs) gpuspan.Work
+	known bool
 }
 
 // works remembers what operators compute by the text of their inputs: a training step is like the one before.

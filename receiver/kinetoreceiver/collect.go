@@ -26,8 +26,10 @@ type collect struct {
 
 	inputs       inputs
 	works        works
-	correlates   bool // some event of the file has a correlation
-	withoutFLOPs int  // operators, of those that were looked at
+	counts       []counting            // by name
+	layouts      [16]chromejson.Layout // of arguments, by kind
+	correlates   bool                  // some event of the file has a correlation
+	withoutFLOPs int                   // operators, of those that were looked at
 	skipped      map[string]int64
 	texts        map[string]int64 // numbers that stand for thread and process ids that are no numbers
 }
@@ -117,8 +119,11 @@ func (c *collect) Event(j *chromejson.Event) error {
 	if len(name) == 0 {
 		name = j.Cat
 	}
-	c.arguments(e, j, &name)
+	if e.Kind == gputrace.KindAnnotation {
+		name = parented(&e.Detail, name)
+	}
 	e.Name = c.p.Names.Bytes(name) // of frames too: no span shows them, but idle time may be theirs
+	c.arguments(e, j, name)
 	return c.add(e)
 }
 
@@ -195,11 +200,24 @@ func (c *collect) add(e *gputrace.Event) error {
 	}
 }
 
-func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name *[]byte) {
+// parented takes the ids of a span out of an annotation's name.
+func parented(d *gputrace.Detail, name []byte) []byte {
+	if !bytes.Contains(name, []byte("00-")) && !bytes.Contains(name, []byte("trace_id=")) {
+		return name
+	}
+	rest, parent := gputrace.FindTraceParent(string(name))
+	if parent == "" || gputrace.ParseTraceParent(parent) != nil {
+		return name
+	}
+	d.TraceParent = parent
+	return []byte(rest)
+}
+
+func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name []byte) {
 	if e.Kind.Device() {
 		var device, stream bool
 		if e.Kind == gputrace.KindCopy {
-			e.Detail.Direction, e.Detail.HostMemory = gputrace.CopyKind(string(*name))
+			e.Detail.Direction, e.Detail.HostMemory = gputrace.CopyKind(string(name))
 		}
 		c.deviceArgs(e, j.Args, &device, &stream)
 		if !device {
@@ -215,15 +233,10 @@ func (c *collect) arguments(e *gputrace.Event, j *chromejson.Event, name *[]byte
 	case gputrace.KindRuntime:
 		c.runtimeArgs(e, j.Args)
 	case gputrace.KindOperator:
-		c.operatorArgs(&e.Detail, *name, j.Args)
+		c.operatorArgs(e, name, j.Args)
 	case gputrace.KindAnnotation, gputrace.KindStep:
-		annotationArgs(&e.Detail, j.Args)
-		if e.Kind == gputrace.KindAnnotation && (bytes.Contains(*name, []byte("00-")) ||
-			bytes.Contains(*name, []byte("trace_id="))) {
-			rest, parent := gputrace.FindTraceParent(string(*name))
-			if parent != "" && gputrace.ParseTraceParent(parent) == nil {
-				e.Detail.TraceParent, *name = parent, []byte(rest)
-			}
+		if e.Detail.TraceParent == "" {
+			annotationArgs(&e.Detail, j.Args)
 		}
 	}
 }

@@ -19,79 +19,83 @@ type Event struct {
 	Args    []byte // the object with its brackets
 }
 
-// parse reads the object at b[i], which is its opening bracket. What follows a phase that is not wanted is passed over.
-func (e *Event) parse(b []byte, i int, wants func(phase byte) bool) (next int, err error) {
-	*e = Event{}
-	object := i
-	i = space(b, i+1)
-	if i < len(b) && b[i] == '}' {
-		return i + 1, nil
+// eventKey is the number of a field of Event, 0 for every other key.
+func eventKey(key []byte) int {
+	switch string(key) {
+	case "ph":
+		return keyPhase
+	case "cat":
+		return keyCat
+	case "name":
+		return keyName
+	case "pid":
+		return keyPID
+	case "tid":
+		return keyTID
+	case "ts":
+		return keyTS
+	case "dur":
+		return keyDur
+	case "args":
+		return keyArgs
 	}
-	for {
-		if i >= len(b) {
-			return i, errShort
+	return 0
+}
+
+const (
+	keyPhase = iota + 1
+	keyCat
+	keyName
+	keyPID
+	keyTID
+	keyTS
+	keyDur
+	keyArgs
+)
+
+// parse reads the object at b[i], which is its opening bracket. What follows a phase that is not wanted is passed over.
+func (e *Event) parse(b []byte, i int, known *layouts, wants func(phase byte) bool) (next int, err error) {
+	*e = Event{}
+	object, l := i, &known[0]
+	for n := 0; ; n++ {
+		id, at, err := l.member(b, i, n, eventKey)
+		if err != nil || id == last {
+			return at, err
 		}
-		if b[i] != '"' {
-			return i, &syntaxError{i, "a key is missing in an event"}
-		}
-		var k []byte
-		if k, i, err = key(b, i); err != nil {
+		if i, err = skip(b, at); err != nil {
 			return i, err
 		}
-		if i = space(b, i); i >= len(b) {
-			return i, errShort
-		}
-		if b[i] != ':' {
-			return i, &syntaxError{i, "a colon is missing in an event"}
-		}
-		if i = space(b, i+1); i >= len(b) {
-			return i, errShort
-		}
-		start := i
-		if i, err = skip(b, i); err != nil {
-			return i, err
-		}
-		if e.set(k, b[start:i]); len(k) == 2 && k[0] == 'p' && k[1] == 'h' && !wants(e.Phase) {
-			return skip(b, object)
-		}
-		if i = space(b, i); i >= len(b) {
-			return i, errShort
-		}
-		switch b[i] {
-		case ',':
-			i = space(b, i+1)
-		case '}':
-			return i + 1, nil
-		default:
-			return i, &syntaxError{i, "a comma or bracket is missing in an event"}
+		switch v := b[at:i]; id {
+		case keyPhase:
+			if len(v) >= 3 && v[0] == '"' {
+				e.Phase = v[1]
+			}
+			if !wants(e.Phase) {
+				return skip(b, object)
+			}
+			l = &known[e.Phase%uint8(len(known))]
+		case keyCat:
+			e.Cat = e.text(v)
+		case keyName:
+			e.Name = e.text(v)
+		case keyPID:
+			e.PID = v
+		case keyTID:
+			e.TID = v
+		case keyTS:
+			e.TS = v
+		case keyDur:
+			e.Dur = v
+		case keyArgs:
+			if v[0] == '{' {
+				e.Args = v
+			}
 		}
 	}
 }
 
-func (e *Event) set(k, v []byte) {
-	switch string(k) {
-	case "ph":
-		if len(v) >= 3 && v[0] == '"' {
-			e.Phase = v[1]
-		}
-	case "cat":
-		e.Cat = e.text(v)
-	case "name":
-		e.Name = e.text(v)
-	case "pid":
-		e.PID = v
-	case "tid":
-		e.TID = v
-	case "ts":
-		e.TS = v
-	case "dur":
-		e.Dur = v
-	case "args":
-		if v[0] == '{' {
-			e.Args = v
-		}
-	}
-}
+// layouts are those of events, by phase once that is known.
+type layouts [16]Layout
 
 func (e *Event) text(v []byte) []byte {
 	if v[0] != '"' {

@@ -50,6 +50,7 @@ type reader struct {
 	wants func(phase byte) bool
 	stats Stats
 	event Event
+	known layouts
 }
 
 // Read reads a whole trace. Without the key traceEvents, a top-level object is refused, so is an empty stream.
@@ -345,7 +346,7 @@ func (d *reader) other() error {
 
 func (d *reader) one() error {
 	for {
-		end, err := d.event.parse(d.buf, d.pos, d.wants)
+		end, err := d.event.parse(d.buf, d.pos, &d.known, d.wants)
 		if err == nil {
 			d.pos = end
 			d.stats.Events++

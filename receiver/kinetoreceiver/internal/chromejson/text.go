@@ -20,30 +20,10 @@ func Text(raw []byte) []byte {
 // Fields calls f for every field of the raw JSON object: key without quotes, value as it stands. It stops at the first
 // thing that is no JSON and at the first false.
 func Fields(object []byte, f func(key, value []byte) bool) {
-	i := space(object, 0)
-	if i >= len(object) || object[i] != '{' {
-		return
-	}
-	for i++; ; i++ {
-		if i = space(object, i); i >= len(object) || object[i] != '"' {
-			return
-		}
-		k, next, err := key(object, i)
-		if err != nil {
-			return
-		}
-		if i = space(object, next); i >= len(object) || object[i] != ':' {
-			return
-		}
-		i = space(object, i+1)
-		start := i
-		if i, err = skip(object, i); err != nil || !f(k, object[start:i]) {
-			return
-		}
-		if i = space(object, i); i >= len(object) || object[i] != ',' {
-			return
-		}
-	}
+	var name []byte
+	eachMember(object, func(i, n int) (id, at int, err error) {
+		return member(object, i, n, func(key []byte) int { name = key; return 0 })
+	}, func(_ int, v []byte) bool { return f(name, v) })
 }
 
 // Elements calls f for every element of the raw JSON array, as it stands. It stops at the first thing that is no JSON
