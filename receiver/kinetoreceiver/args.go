@@ -29,6 +29,7 @@ const (
 	argGraph
 	argGraphNode
 	argKind
+	argKernel
 	argCollective
 	argGroupSize
 	argElementType
@@ -49,6 +50,7 @@ var arguments = map[string]int{
 	"bytes": argBytes, "grid": argGrid, "block": argBlock, "registers per thread": argRegisters,
 	"shared memory": argShared, "blocks per SM": argBlocksPerSM, "warps per SM": argWarpsPerSM,
 	"est. achieved occupancy %": argOccupancy, "graph id": argGraph, "graph node id": argGraphNode, "kind": argKind,
+	"kernel": argKernel,
 	// what NCCL's record says
 	"Collective name": argCollective, "Group size": argGroupSize, "dtype": argElementType,
 	"In msg nelems": argInElements, "Out msg nelems": argOutElements,
@@ -136,7 +138,7 @@ func (c *collect) runtimeArgs(e *gputrace.Event, args []byte) {
 			return false
 		case argExternal:
 			setInt(&external, v)
-		case "kernel": // HIP's calls name it, before the correlation
+		case argKernel: // HIP's calls name it, before the correlation
 			if name := unquote(v); len(name) > 0 {
 				if bytes.IndexByte(name, '\\') >= 0 {
 					name = chromejson.Text(name)

@@ -7,7 +7,8 @@ package verdict
 type account struct {
 	parts [classCount]int64
 	idles [causeCount]int64
-	where map[placeKey]*spent
+	where map[placeKey]int // into spent
+	spent []spent
 }
 
 // Account is an account that a step keeps. The zero value is empty.
@@ -21,8 +22,11 @@ type placeKey struct {
 	name, in uint32
 }
 
-// spent is how often and how long.
-type spent struct{ count, time, most int64 }
+// spent is how often and how long time went somewhere.
+type spent struct {
+	at                placeKey
+	count, time, most int64
+}
 
 // maxPlaces bounds the names of an account; what is more has no name.
 const maxPlaces = 1 << 14
@@ -34,24 +38,28 @@ func (a *account) idle(s share) {
 	case CauseUnknown, CauseLatency:
 		return
 	}
-	if a.where == nil {
-		a.where = map[placeKey]*spent{}
-	}
-	k := placeKey{s.cause, s.name, s.in}
-	p := a.where[k]
-	if p == nil {
-		if len(a.where) >= maxPlaces {
-			k.name, k.in = 0, 0
-			p = a.where[k]
-		}
-		if p == nil {
-			p = &spent{}
-			a.where[k] = p
-		}
-	}
+	p := a.place(placeKey{s.cause, s.name, s.in})
 	p.count++
 	p.time += n
 	p.most = max(p.most, n)
+}
+
+// place is what was spent at a place.
+func (a *account) place(k placeKey) *spent {
+	i, ok := a.where[k]
+	if !ok && len(a.spent) >= maxPlaces {
+		k.name, k.in = 0, 0
+		i, ok = a.where[k]
+	}
+	if !ok {
+		if a.where == nil {
+			a.where = map[placeKey]int{}
+		}
+		i = len(a.spent)
+		a.where[k] = i
+		a.spent = append(a.spent, spent{at: k})
+	}
+	return &a.spent[i]
 }
 
 // Take adds the part of a claim that lies in [from, to).

@@ -167,9 +167,9 @@ func (j *judge) dependency() {
 // loader is the name of the range that waited for data for longest.
 func (j *judge) loader() string {
 	times := map[uint32]int64{}
-	for k, s := range j.account.where {
-		if k.cause == CauseLoader {
-			times[k.name] += s.time
+	for _, s := range j.account.spent {
+		if s.at.cause == CauseLoader {
+			times[s.at.name] += s.time
 		}
 	}
 	return j.f.Name(longest(times))
@@ -210,7 +210,8 @@ func (j *judge) launching(kernels, short int64) {
 func (j *judge) hostRanges() {
 	by := map[string]*Place{}
 	in := map[string][]Place{}
-	for k, s := range j.account.where {
+	for _, s := range j.account.spent {
+		k := s.at
 		if k.cause != CauseHost {
 			continue
 		}
@@ -322,8 +323,8 @@ func (j *judge) calls(c Cause, kind, what, remedy string) {
 		Evidence: "in " + names(p), Remedy: remedy,
 	}
 	var most int64
-	for k, s := range j.account.where {
-		if k.cause == c {
+	for _, s := range j.account.spent {
+		if s.at.cause == c {
 			most = max(most, s.most)
 		}
 	}

@@ -228,34 +228,31 @@ func SortIdle(list []CauseTime) {
 
 // places are where most of the idle time of a cause was spent.
 func (a *account) places(f *Facts, most int, c Cause) []Place {
-	type entry struct {
-		placeKey
-		*spent
-	}
-	var top []entry // the longest so far, by time; names decide between equals only
-	less := func(x, y entry) bool {
+	var top []spent // the longest so far, by time; names decide between equals only
+	less := func(x, y *spent) bool {
 		if x.time != y.time {
 			return x.time > y.time
 		}
-		return cmp.Or(cmp.Compare(f.Name(x.name), f.Name(y.name)), cmp.Compare(f.Name(x.in), f.Name(y.in))) < 0
+		return cmp.Or(cmp.Compare(f.Name(x.at.name), f.Name(y.at.name)),
+			cmp.Compare(f.Name(x.at.in), f.Name(y.at.in))) < 0
 	}
-	for k, s := range a.where {
-		if k.cause != c {
+	for i := range a.spent {
+		s := &a.spent[i]
+		if s.at.cause != c {
 			continue
 		}
-		e := entry{k, s}
 		at := len(top)
-		for at > 0 && less(e, top[at-1]) {
+		for at > 0 && less(s, &top[at-1]) {
 			at--
 		}
 		if at < most {
-			top = slices.Insert(top, at, e)
+			top = slices.Insert(top, at, *s)
 			top = top[:min(most, len(top))]
 		}
 	}
 	list := make([]Place, 0, len(top))
 	for _, e := range top {
-		name, in := e.name, e.in
+		name, in := e.at.name, e.at.in
 		if c == CauseLoader && in != 0 { // of a loader the inner range is kept in it
 			name, in = in, name
 		}
