@@ -51,6 +51,21 @@ func OnDevice(d backend.Device) StreamOption {
 	return streamOption(func(c *engine.StreamConfig) { c.Device = &d })
 }
 
+// ContextWithStream makes s the stream that code finds which is called with the result, so that one stream need not be
+// handed through all of a program's functions.
+func ContextWithStream(ctx context.Context, s *Stream) context.Context {
+	return context.WithValue(ctx, streamKey{}, s)
+}
+
+// StreamFromContext is the stream of [ContextWithStream], as in op.Start(ctx, gpuspan.StreamFromContext(ctx)). Without
+// one it is nil, which does nothing.
+func StreamFromContext(ctx context.Context) *Stream {
+	s, _ := ctx.Value(streamKey{}).(*Stream)
+	return s
+}
+
+type streamKey struct{}
+
 // Stream registers a device stream of the application: h is a cudaStream_t, CUstream or hipStream_t, or a simulated
 // stream. The name is for the reader of reports. The same handle gives the same Stream until it is closed; of streams
 // with host times the same handle and name do.

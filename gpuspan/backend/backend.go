@@ -6,6 +6,8 @@ package backend
 import (
 	"fmt"
 	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/report"
 )
 
 // Event is a backend's timing event: a CUevent, a hipEvent_t, or an index of a simulated device.
@@ -58,6 +60,10 @@ type Device struct {
 	DriverVersion string // as the driver says, e.g. "580.65.06"; empty when unknown
 	PCIBDF        string // e.g. "0000:17:00.0"; empty when unknown
 	MemoryTotal   int64  // bytes; 0 when unknown
+
+	// Peaks are its limits where the backend or the program knows them, as of a simulated device; nil: the table of
+	// models says. They serve reports, and are no part of the device's identity.
+	Peaks *report.Peaks
 }
 
 // StreamKind says how a stream handle may be used.

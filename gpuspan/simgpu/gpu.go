@@ -84,11 +84,9 @@ func New(clock Clock, opts ...Option) *GPU {
 	}
 	g := &GPU{clock: clock, start: clock.Now(), cfg: cfg, rng: rand.New(rand.NewPCG(cfg.seed, 0x6f74656c677075))}
 	for i, spec := range cfg.specs {
-		g.devices = append(g.devices, &device{
-			spec:  spec,
-			info:  Identity(0, i, spec),
-			meter: newMeter(spec, g.start),
-		})
+		info := Identity(0, i, spec)
+		info.Peaks = spec.peaks()
+		g.devices = append(g.devices, &device{spec: spec, info: info, meter: newMeter(spec, g.start)})
 	}
 	return g
 }

@@ -3,7 +3,11 @@
 
 package simgpu
 
-import "github.com/otelgpu/otelgpu/gpuspan"
+import (
+	"github.com/otelgpu/otelgpu/gpuspan"
+	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/semconv"
+)
 
 // Spec is the hardware of one simulated device. Rates are peaks; kernels reach a part of them (see [Kernel]).
 type Spec struct {
@@ -53,4 +57,15 @@ func (s Spec) pageableShare() float64 {
 		return s.PageableShare
 	}
 	return 0.35
+}
+
+// peaks are the limits as reports compare with them.
+func (s Spec) peaks() *report.Peaks {
+	p := &report.Peaks{
+		Memory: s.MemoryBandwidth, PCIe: s.PCIeBandwidth, FLOPs: map[string]float64{}, Source: semconv.GPUPeakSourceDevice,
+	}
+	for precision, rate := range s.FLOPRate {
+		p.FLOPs[precision.String()] = rate
+	}
+	return p
 }

@@ -177,7 +177,7 @@ func (a anchored) Bind(device int) (func(), backend.Status) {
 // givenDevice is the device that the application names for streams without events.
 func (t *poller) givenDevice(info backend.Device) *device {
 	for _, d := range t.given {
-		if d.info == info {
+		if sameDevice(d.info, info) {
 			return d
 		}
 	}
@@ -185,6 +185,12 @@ func (t *poller) givenDevice(info backend.Device) *device {
 	t.given = append(t.given, d) // at most one for each stream
 	t.p.describeDevice(d)
 	return d
+}
+
+// sameDevice compares identities.
+func sameDevice(a, b backend.Device) bool {
+	a.Peaks, b.Peaks = nil, nil
+	return a == b
 }
 
 // describeDevice tells the recorder what a device can do.
@@ -198,9 +204,12 @@ func (p *Profiler) describeDevice(d *device) {
 	}
 }
 
-// peaksOf looks a device's limits up by the name that its driver gives it. Instances of MIG have none here: which part
-// of the device they are is not known to this process.
+// peaksOf are the limits that the backend states, else those of the model that the driver names. Instances of MIG have
+// none here: which part of the device they are is not known to this process.
 func peaksOf(info backend.Device) report.Peaks {
+	if info.Peaks != nil {
+		return *info.Peaks
+	}
 	if info.Parent != "" {
 		return report.Peaks{}
 	}

@@ -203,7 +203,7 @@ func openStreamOf(streams []*Stream, h backend.StreamHandle, name string, c Stre
 
 // on reports whether a stream of host times is on the device that the application names, nil for none.
 func (s *Stream) on(d *backend.Device) bool {
-	return d == nil && s.device == nil || d != nil && s.device != nil && s.device.info == *d
+	return d == nil && s.device == nil || d != nil && s.device != nil && sameDevice(s.device.info, *d)
 }
 
 // openStream asks the driver about the stream and makes its events.
