@@ -87,7 +87,11 @@ type Facts struct {
 
 	HasRoofline bool
 
-	phases []Phase // kept from span to span
+	ioUse, flopUse float64 // gpu.io.utilization, gpu.flop.utilization; -1 where absent
+
+	// kept from span to span
+	phases []Phase
+	next   *guesses
 }
 
 // Key is a span's identity.
@@ -145,160 +149,38 @@ func (f *Facts) Exposed() float64 {
 // Load reads a span of a scope; scope nil: of none. It reports whether it is a GPU span. For other spans only Key,
 // Parent, Start and End are set.
 func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
-	*f = Facts{
-		Key: Key{s.TraceID(), s.SpanID()}, Parent: s.ParentSpanID(),
-		Start: uint64(s.StartTimestamp()), End: uint64(s.EndTimestamp()),
-		Device: Identity{Ordinal: -1}, Stream: -1, Coverage: 1, phases: f.phases[:0],
+	next, phases := f.next, f.phases[:0]
+	if next == nil {
+		next = new(guesses)
 	}
-	attrs := s.Attributes()
-	ioUse, flopUse := -1.0, -1.0
-	for k, v := range attrs.All() {
-		if len(k) < 5 || k[0] != 'g' && k[0] != 'h' { // gpu. and hw.
-			continue
+	*f = Facts{}
+	f.next, f.phases = next, phases
+	f.Key, f.Parent = Key{s.TraceID(), s.SpanID()}, s.ParentSpanID()
+	f.Start, f.End = uint64(s.StartTimestamp()), uint64(s.EndTimestamp())
+	f.Device.Ordinal, f.Stream, f.Coverage, f.ioUse, f.flopUse = -1, -1, 1, -1, -1
+	last := uint8(unread)
+	for k, v := range s.Attributes().All() {
+		n := next[last]
+		if string(fields[n].key) != k {
+			if len(k) < 5 || k[0] != 'g' && k[0] != 'h' { // gpu. and hw.
+				continue
+			}
+			n = numbers[k]
+			next[last] = n
 		}
-		switch k {
-		case string(semconv.GPUOperationTypeKey):
-			f.Type = v.Str()
-		case string(semconv.GPUOperationNameKey):
-			f.Name = v.Str()
-		case string(semconv.GPUOperationCategoryKey):
-			f.Category = v.Str()
-		case string(semconv.HWIDKey):
-			f.Device.ID = v.Str()
-		case string(semconv.HWParentKey):
-			f.Device.Parent = v.Str()
-		case string(semconv.HWNameKey):
-			f.Device.Name = v.Str()
-		case string(semconv.HWModelKey):
-			f.Device.Model = v.Str()
-		case string(semconv.GPUPCIBDFKey):
-			f.Device.BDF = v.Str()
-		case string(semconv.GPUDeviceOrdinalKey):
-			f.Device.Ordinal = index(v)
-		case string(semconv.GPUStreamIDKey):
-			f.Stream = index(v)
-
-		case string(semconv.GPUDurationKey):
-			f.Duration = Positive(v)
-		case string(semconv.GPUTimingStatusKey):
-			f.Status = v.Str()
-		case string(semconv.GPUTimingSourceKey):
-			f.Source = v.Str()
-		case string(semconv.GPUTimingErrorKey):
-			f.TimingError = Positive(v)
-		case string(semconv.GPUStartDelayKey):
-			f.StartDelay, f.HasStartDelay = Number(v)
-		case string(semconv.GPUEndDelayKey):
-			f.EndDelay, f.HasEndDelay = Number(v)
-		case string(semconv.GPUFloorDurationKey):
-			f.Floor, f.HasFloor = Number(v)
-			f.HasFloor = f.HasFloor && f.Floor >= 0
-
-		case string(semconv.GPUIOSizeKey):
-			f.Size = Positive(v)
-		case string(semconv.GPUIOReadSizeKey):
-			f.Read = Positive(v)
-		case string(semconv.GPUIOWriteSizeKey):
-			f.Write = Positive(v)
-		case string(semconv.GPUFLOPCountKey):
-			f.FLOPs = Positive(v)
-		case string(semconv.GPUFLOPPrecisionKey):
-			f.Precision = v.Str()
-		case string(semconv.GPUOperationItemsKey):
-			f.Items = Positive(v)
-		case string(semconv.GPUOperationItemTypeKey):
-			f.ItemType = v.Str()
-		case string(semconv.GPUCopyDirectionKey):
-			f.Direction = v.Str()
-		case string(semconv.GPUCopyHostMemoryKey):
-			f.HostMemory = v.Str()
-		case string(semconv.GPUCollectiveNameKey):
-			f.Collective = v.Str()
-		case string(semconv.GPUCollectiveGroupSizeKey):
-			f.GroupSize = Positive(v)
-		case string(semconv.GPUCacheL2HitRatioKey):
-			f.L2Hit = Positive(v)
-
-		case string(semconv.GPUBatchSizeKey):
-			f.BatchSize = Positive(v)
-		case string(semconv.GenAIRequestModelKey):
-			f.RequestModel = v.Str()
-		case string(semconv.GPURequestQueueDurationKey):
-			f.Queue = Positive(v)
-		case string(semconv.GPURequestTimeToFirstItemKey):
-			f.TimeToFirstItem = Positive(v)
-
-		case string(semconv.GPUEnergyKey):
-			f.Energy, f.HasEnergy, f.Sampled = Positive(v), true, true
-		case string(semconv.GPUSelfEnergyKey):
-			f.SelfEnergy, f.HasSelfEnergy, f.Sampled = Positive(v), true, true
-		case string(semconv.GPUMemoryUsageKey):
-			f.HasMemory = true
-		case string(semconv.GPUJoinCoverageKey):
-			if c, ok := Number(v); ok && c >= 0 && c <= 1 {
-				f.Coverage = c
-			}
-			f.Joined, f.Sampled = true, true
-		case string(semconv.GPUUtilizationKey), string(semconv.GPUSMUtilizationKey),
-			string(semconv.GPUSMOccupancyKey), string(semconv.GPUTensorUtilizationKey),
-			string(semconv.GPUDRAMUtilizationKey), string(semconv.GPUClockSMFrequencyKey),
-			string(semconv.GPUClockMemoryFrequencyKey), string(semconv.GPUPowerKey),
-			string(semconv.GPUTemperatureMaxKey), string(semconv.GPUThrottleTimeKey),
-			string(semconv.GPUXIDKey), string(semconv.GPUECCErrorsKey),
-			string(semconv.GPUJoinLateDurationKey), string(semconv.GPUJoinSamplesKey),
-			string(semconv.GPUJoinMethodKey), string(semconv.GPUMeasurementSourceKey):
-			f.Sampled = true
-		case string(semconv.GPUThrottleReasonsKey):
-			f.Sampled = true
-			if v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() > 0 {
-				f.Throttle = v.Slice().At(0).Str()
-			}
-
-		case string(semconv.GPUStepIndexKey):
-			f.StepIndex, f.HasStepIndex = v.Int(), v.Type() == pcommon.ValueTypeInt
-		case string(semconv.GPUStepDurationKey):
-			f.StepDuration = Positive(v)
-		case string(semconv.GPUStepItemsKey):
-			f.StepItems = Positive(v)
-		case string(semconv.GPUStepItemTypeKey):
-			f.StepItemType = v.Str()
-		case string(semconv.GPUStepOverlapDurationKey):
-			f.StepOverlap, f.HasPhases = Positive(v), true
-		case string(semconv.GPUStepOtherDurationKey):
-			f.StepOther, f.HasPhases = Positive(v), true
-		case string(semconv.GPUStepCommExposedDurationKey):
-			f.StepExposed, f.HasExposed = Number(v)
-			f.HasExposed = f.HasExposed && f.StepExposed >= 0
-		case string(semconv.GPUStepModelFLOPCountKey):
-			f.ModelFLOPs = Positive(v)
-		case string(semconv.GPUStepDeviceCountKey):
-			f.Devices = Positive(v)
-		case string(semconv.GPUStepCoveredDurationKey):
-			f.HasCovered = true
-
-		case string(semconv.GPURooflineBoundKey):
-			f.Bound = v.Str()
-		case string(semconv.GPURooflineUtilizationKey):
-			f.Roofline, f.HasRoofline = Number(v)
-		case string(semconv.GPUIOUtilizationKey):
-			ioUse = Positive(v)
-		case string(semconv.GPUFLOPUtilizationKey):
-			flopUse = Positive(v)
-		case string(semconv.GPUStepMFUKey):
-			f.MFU = Positive(v)
-		case string(semconv.GPURateStatusKey):
-			f.BelowFloor = v.Str() == semconv.GPURateStatusBelowFloor
-		default:
-			if k[4] == 's' { // gpu.step: spares most names the call
-				f.loadPhase(k, v)
-			}
+		last = n
+		switch read := fields[n].read; {
+		case read != nil:
+			read(f, v)
+		case n == unread && k[4] == 's': // gpu.step: spares most names the call
+			f.loadPhase(k, v)
 		}
 	}
 	if f.Kind = KindOf(f.Type); f.Kind == None {
 		return false
 	}
-	if !f.HasRoofline && max(ioUse, flopUse) >= 0 {
-		f.Roofline, f.HasRoofline = max(ioUse, flopUse), true
+	if !f.HasRoofline && max(f.ioUse, f.flopUse) >= 0 {
+		f.Roofline, f.HasRoofline = max(f.ioUse, f.flopUse), true
 	}
 	f.complete(s, scope)
 	switch f.Kind {
