@@ -201,10 +201,11 @@ func (s *series) between(start, end int64) (integral float64, covered int64) {
 		return 0, 0
 	}
 	// the cells that end at i and j; j is within, for end is not after the last point
-	i, j := s.after(start), s.after(end-1)
-	if i == j {
+	i := s.after(start)
+	if end <= s.at(i).t {
 		return s.piece(i, start, end)
 	}
+	j := s.after(end - 1)
 	from, to := s.at(i), s.at(j-1)
 	head, headCovered := s.piece(i, start, from.t)
 	tail, tailCovered := s.piece(j, to.t, end)

@@ -184,7 +184,9 @@ func (x DeviceView) Coverage(start, end int64) (coverage float64, samples int) {
 		x.st.stats.missOld.Add(1)
 		return 0, 0
 	}
-	samples = int(s.after(end) - s.after(start-1))
+	if i := s.after(start - 1); i < s.tail && s.at(i).t <= end {
+		samples = int(s.after(end) - i)
+	}
 	if end <= start {
 		return 0, samples
 	}

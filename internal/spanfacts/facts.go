@@ -63,7 +63,6 @@ type Facts struct {
 	HasMemory     bool    // gpu.memory.usage is stated
 	Throttle      string  // the first of gpu.throttle.reasons
 	Joined        bool    // with samples: gpu.join.coverage is stated, or gpu.measurement.source on the scope
-	Sampled       bool    // it has an attribute that gpu_join writes
 	InWindow      bool    // a capture window or profile found it below a span of a live trace: what others saw is more
 
 	StepIndex    int64   // gpu.step.index; where HasStepIndex

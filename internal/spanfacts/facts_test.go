@@ -353,3 +353,9 @@ func BenchmarkLoad(b *testing.B) {
 		f.Load(s, &sc)
 	}
 }
+
+// Their numbers are bytes.
+func TestThereAreNotTooManyFields(t *testing.T) {
+	assert.LessOrEqual(t, len(fields), 256)
+	assert.Len(t, numbers, len(fields)-1, "no name twice")
+}

@@ -4,6 +4,8 @@
 package spanfacts
 
 import (
+	"slices"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/otel/attribute"
 
@@ -19,7 +21,7 @@ type field struct {
 // unread is the number of the field of attributes that are not in the list.
 const unread = 0
 
-var fields = append([]field{
+var fields = func(read []field) []field { return append(read, others(read)...) }([]field{
 	unread: {},
 
 	{semconv.GPUOperationTypeKey, func(f *Facts, v pcommon.Value) { f.Type = v.Str() }},
@@ -62,20 +64,17 @@ var fields = append([]field{
 	{semconv.GPURequestQueueDurationKey, func(f *Facts, v pcommon.Value) { f.Queue = Positive(v) }},
 	{semconv.GPURequestTimeToFirstItemKey, func(f *Facts, v pcommon.Value) { f.TimeToFirstItem = Positive(v) }},
 
-	{semconv.GPUEnergyKey, func(f *Facts, v pcommon.Value) {
-		f.Energy, f.HasEnergy, f.Sampled = Positive(v), true, true
-	}},
+	{semconv.GPUEnergyKey, func(f *Facts, v pcommon.Value) { f.Energy, f.HasEnergy = Positive(v), true }},
 	{semconv.GPUSelfEnergyKey, func(f *Facts, v pcommon.Value) {
-		f.SelfEnergy, f.HasSelfEnergy, f.Sampled = Positive(v), true, true
+		f.SelfEnergy, f.HasSelfEnergy = Positive(v), true
 	}},
 	{semconv.GPUMemoryUsageKey, func(f *Facts, _ pcommon.Value) { f.HasMemory = true }},
 	{semconv.GPUJoinCoverageKey, func(f *Facts, v pcommon.Value) {
 		if c, ok := Number(v); ok && c >= 0 && c <= 1 {
 			f.Coverage = c
 		}
-		f.Joined, f.Sampled = true, true
+		f.Joined = true
 	}},
-
 	{semconv.GPUThrottleReasonsKey, func(f *Facts, v pcommon.Value) {
 		if v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() > 0 {
 			f.Throttle = v.Slice().At(0).Str()
@@ -110,30 +109,16 @@ var fields = append([]field{
 	{semconv.GPURateStatusKey, func(f *Facts, v pcommon.Value) {
 		f.BelowFloor = v.Str() == semconv.GPURateStatusBelowFloor
 	}},
-}, append(sampled(), derived()...)...)
+})
 
-// sampled are the attributes that gpu_join writes, beside energy and coverage.
-func sampled() (list []field) {
-	for _, key := range [...]attribute.Key{
-		semconv.GPUUtilizationKey, semconv.GPUSMUtilizationKey, semconv.GPUSMOccupancyKey,
-		semconv.GPUTensorUtilizationKey, semconv.GPUDRAMUtilizationKey, semconv.GPUClockSMFrequencyKey,
-		semconv.GPUClockMemoryFrequencyKey, semconv.GPUPowerKey, semconv.GPUTemperatureMaxKey,
-		semconv.GPUThrottleTimeKey, semconv.GPUXIDKey, semconv.GPUECCErrorsKey,
-		semconv.GPUJoinLateDurationKey, semconv.GPUJoinSamplesKey, semconv.GPUJoinMethodKey,
-		semconv.GPUMeasurementSourceKey,
-	} {
-		list = append(list, field{key, func(f *Facts, _ pcommon.Value) { f.Sampled = true }})
-	}
-	return list
-}
-
-// derived are attributes of most spans that no fact is taken from. They are in the list for the sake of guesses.
-func derived() (list []field) {
-	for _, key := range [...]attribute.Key{
-		semconv.GPUIORateKey, semconv.GPUFLOPRateKey, semconv.GPUOperationItemRateKey, semconv.GPUIOBasisKey,
-		semconv.GPUPeakSourceKey, semconv.GPUDeclarationStatusKey, semconv.HWTypeKey, semconv.HWVendorKey,
-	} {
-		list = append(list, field{key: key})
+// others are the registered attributes of spans that no fact is taken from. They are in the list for the sake of
+// guesses.
+func others(read []field) (list []field) {
+	for _, a := range semconv.Attributes() {
+		known := slices.ContainsFunc(read, func(x field) bool { return string(x.key) == a.Name })
+		if !known && slices.Contains(a.On, "span") {
+			list = append(list, field{key: attribute.Key(a.Name)})
+		}
 	}
 	return list
 }

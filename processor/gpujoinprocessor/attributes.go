@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/xpdata"
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
@@ -35,10 +34,6 @@ var means = [...]struct {
 	{string(semconv.GPUPowerKey), gpusamplesextension.Power, false, true},
 }
 
-// room is made for the attributes that a joined span mostly gains and for those that gpu_derive, the next processor,
-// adds to it: pdata's maps are slices, and one growth costs less than two.
-var room = [...]int{spanfacts.Lean: 12, spanfacts.Full: 32}
-
 // wholeCoverage is the coverage from which it is the normal one.
 const wholeCoverage = 0.99
 
@@ -49,7 +44,21 @@ type attributes struct {
 	spanEvents  bool
 	level       spanfacts.Level
 	events      []gpusamplesextension.Event
-	to          writer
+}
+
+// room is a span's attributes with room for those that a joined span mostly gains and for those that gpu_derive, the
+// next processor, adds to it: pdata's maps are slices, and one growth costs less than two.
+func (a *attributes) room(g *gpuSpan, method string) pcommon.Map {
+	n := 3 + g.derives
+	switch {
+	case a.level == spanfacts.Full:
+		n = 32
+	case method == semconv.GPUJoinMethodInterval:
+		n += 3
+	}
+	to := g.span.Attributes()
+	to.EnsureCapacity(to.Len() + n)
+	return to
 }
 
 // write joins one span with its device and board in the current view. False: no sample is near.
@@ -57,22 +66,20 @@ func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared 
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
 	dev, b := at.dev, at.board
 	boardDev := b.meter.dev
-	to := &a.to
-	to.open(g.span.Attributes(), room[a.level], !g.again)
-	defer to.close()
+	how := at.method(end - start)
+	to := a.room(g, how)
 	lean, marked := a.level == spanfacts.Lean, in.source != ""
 
 	if at.hwID == "" { // found by another identity: whoever comes next need not search again
-		to.str(string(semconv.HWIDKey), dev.Device().ID)
+		to.PutStr(string(semconv.HWIDKey), dev.Device().ID)
 	}
 	coverage, samples := dev.Coverage(start, end)
-	how := at.method(end - start)
 	if coverage > 0 {
 		// What was measured comes first: a limit of attributes cuts the others.
 		if shared && share.Ended && share.Covered > 0 && (a.energyOnMIG || dev.Device().Parent == "") {
-			to.double(string(semconv.GPUEnergyKey), spanfacts.Round12(max(0, share.Value)))
+			to.PutDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(max(0, share.Value)))
 			if share.Own != share.Value {
-				to.double(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(max(0, share.Own)))
+				to.PutDouble(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(max(0, share.Own)))
 			}
 			// The share knows only what was there when it was dealt out; the quality is that of the worst value.
 			if c := float64(share.Covered) / float64(end-start); c < coverage-1e-6 {
@@ -88,25 +95,25 @@ func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared 
 	}
 	a.met(g, to, boardDev, start, end)
 	if share.Late > 0 {
-		to.double(string(semconv.GPUJoinLateDurationKey), spanfacts.Round12(float64(share.Late)*1e-9))
+		to.PutDouble(string(semconv.GPUJoinLateDurationKey), spanfacts.Round12(float64(share.Late)*1e-9))
 	}
 	if !lean || coverage < wholeCoverage || !marked {
-		to.double(string(semconv.GPUJoinCoverageKey), spanfacts.Round12(coverage))
+		to.PutDouble(string(semconv.GPUJoinCoverageKey), spanfacts.Round12(coverage))
 	}
 	if !lean {
-		to.int(string(semconv.GPUJoinSamplesKey), int64(samples))
+		to.PutInt(string(semconv.GPUJoinSamplesKey), int64(samples))
 	}
 	if source := dev.Device().Source; source != "" && !marked {
-		to.str(string(semconv.GPUMeasurementSourceKey), source)
+		to.PutStr(string(semconv.GPUMeasurementSourceKey), source)
 	}
 	if coverage > 0 && (!lean || how != in.method) {
-		to.str(string(semconv.GPUJoinMethodKey), how)
+		to.PutStr(string(semconv.GPUJoinMethodKey), how)
 	}
 	return coverage > 0
 }
 
 // fullMeans writes everything that the device and its board measure.
-func (a *attributes) fullMeans(g *gpuSpan, to *writer, at *place, start, end int64) {
+func (a *attributes) fullMeans(g *gpuSpan, to pcommon.Map, at *place, start, end int64) {
 	dev, boardDev := at.dev, at.board.meter.dev
 	for i := range means {
 		m := &means[i]
@@ -115,21 +122,21 @@ func (a *attributes) fullMeans(g *gpuSpan, to *writer, at *place, start, end int
 			d = either(dev, boardDev, m.field)
 		}
 		if mean, known := d.Mean(m.field, start, end); known > 0 {
-			to.double(m.key, spanfacts.Round12(mean))
+			to.PutDouble(m.key, spanfacts.Round12(mean))
 		} else if m.field == gpusamplesextension.Power {
 			if watt, known := metered(at.board, start, end); known {
-				to.double(m.key, spanfacts.Round12(watt))
+				to.PutDouble(m.key, spanfacts.Round12(watt))
 			}
 		}
 	}
 	if !g.hasMemory {
 		if used, known := dev.Mean(gpusamplesextension.MemoryUsed, start, end); known > 0 {
-			to.int(string(semconv.GPUMemoryUsageKey), int64(math.Round(used)))
+			to.PutInt(string(semconv.GPUMemoryUsageKey), int64(math.Round(used)))
 		}
 	}
 	if t, ok := either(dev, boardDev, gpusamplesextension.Temperature).Max(gpusamplesextension.Temperature, start,
 		end); ok {
-		to.double(string(semconv.GPUTemperatureMaxKey), spanfacts.Round12(t))
+		to.PutDouble(string(semconv.GPUTemperatureMaxKey), spanfacts.Round12(t))
 	}
 }
 
@@ -145,18 +152,18 @@ func metered(b *board, start, end int64) (watt float64, ok bool) {
 // leanMeans writes what says whether the device computed, moved data or was held back. A span shorter than a sample
 // has the values of its surroundings, so of those only power and the use of the SMs are of interest; the clock is
 // where it was held back.
-func (a *attributes) leanMeans(to *writer, at *place, start, end int64, how string, throttled bool) {
+func (a *attributes) leanMeans(to pcommon.Map, at *place, start, end int64, how string, throttled bool) {
 	dev, boardDev := at.dev, at.board.meter.dev
 	mean := func(key attribute.Key, d gpusamplesextension.DeviceView, field gpusamplesextension.Field) bool {
 		x, known := d.Mean(field, start, end)
 		if known > 0 {
-			to.double(string(key), spanfacts.Round5(x))
+			to.PutDouble(string(key), spanfacts.Round5(x))
 		}
 		return known > 0
 	}
 	if !mean(semconv.GPUPowerKey, either(dev, boardDev, gpusamplesextension.Power), gpusamplesextension.Power) {
 		if watt, ok := metered(at.board, start, end); ok {
-			to.double(string(semconv.GPUPowerKey), spanfacts.Round5(watt))
+			to.PutDouble(string(semconv.GPUPowerKey), spanfacts.Round5(watt))
 		}
 	}
 	if !mean(semconv.GPUSMUtilizationKey, dev, gpusamplesextension.SMUtilization) {
@@ -181,14 +188,17 @@ func either(dev, board gpusamplesextension.DeviceView, f gpusamplesextension.Fie
 
 // throttle says for how long and why the device was held back; it reports whether it was. At level lean a time of 0
 // is not stated, and one of the whole span only by its reasons.
-func (a *attributes) throttle(to *writer, dev gpusamplesextension.DeviceView, start, end int64) bool {
+func (a *attributes) throttle(to pcommon.Map, dev gpusamplesextension.DeviceView, start, end int64) bool {
 	share, known := dev.Mean(gpusamplesextension.Throttle, start, end)
 	if known == 0 {
 		return false
 	}
-	mask := gpusamplesextension.ThrottleReason(dev.Mask(gpusamplesextension.Throttle, start, end))
+	var mask gpusamplesextension.ThrottleReason
+	if share > 0 {
+		mask = gpusamplesextension.ThrottleReason(dev.Mask(gpusamplesextension.Throttle, start, end))
+	}
 	if a.level == spanfacts.Full || share > 0 && (share*known < wholeCoverage || mask == 0) {
-		to.double(string(semconv.GPUThrottleTimeKey), spanfacts.Round12(share*known*float64(end-start)*1e-9))
+		to.PutDouble(string(semconv.GPUThrottleTimeKey), spanfacts.Round12(share*known*float64(end-start)*1e-9))
 	}
 	if mask == 0 {
 		return share > 0
@@ -196,7 +206,7 @@ func (a *attributes) throttle(to *writer, dev gpusamplesextension.DeviceView, st
 	reasons := make([]string, 0, 8)
 	mask.Each(func(r gpusamplesextension.ThrottleReason) { reasons = append(reasons, r.String()) })
 	slices.Sort(reasons)
-	list := to.slice(string(semconv.GPUThrottleReasonsKey))
+	list := to.PutEmptySlice(string(semconv.GPUThrottleReasonsKey))
 	list.EnsureCapacity(len(reasons))
 	for _, r := range reasons {
 		list.AppendEmpty().SetStr(r)
@@ -205,7 +215,7 @@ func (a *attributes) throttle(to *writer, dev gpusamplesextension.DeviceView, st
 }
 
 // met writes the events of the board that fell into the span.
-func (a *attributes) met(g *gpuSpan, to *writer, dev gpusamplesextension.DeviceView, start, end int64) {
+func (a *attributes) met(g *gpuSpan, to pcommon.Map, dev gpusamplesextension.DeviceView, start, end int64) {
 	a.events = dev.Events(start, end, a.events[:0])
 	if len(a.events) == 0 {
 		return
@@ -218,7 +228,7 @@ func (a *attributes) met(g *gpuSpan, to *writer, dev gpusamplesextension.DeviceV
 		case gpusamplesextension.EventXID:
 			if !hasXID {
 				hasXID = true
-				xids = to.slice(string(semconv.GPUXIDKey))
+				xids = to.PutEmptySlice(string(semconv.GPUXIDKey))
 			}
 			xids.AppendEmpty().SetInt(e.Code)
 		case gpusamplesextension.EventECCCorrected, gpusamplesextension.EventECCUncorrected:
@@ -229,7 +239,7 @@ func (a *attributes) met(g *gpuSpan, to *writer, dev gpusamplesextension.DeviceV
 		}
 	}
 	if errs > 0 {
-		to.int(string(semconv.GPUECCErrorsKey), errs)
+		to.PutInt(string(semconv.GPUECCErrorsKey), errs)
 	}
 }
 
@@ -251,50 +261,4 @@ func (a *attributes) spanEvent(g *gpuSpan, e gpusamplesextension.Event) {
 		ev.SetName("gpu.throttle")
 		ev.Attributes().PutStr(string(semconv.GPUThrottleReasonKey), gpusamplesextension.ThrottleReason(e.Code).String())
 	}
-}
-
-// writer adds attributes to one span after the other. pdata compares the name of each one that is put with all that
-// are there, in memory that has left the caches while the span waited. Where none of the new names can be there, the
-// map is made anew instead: it has to grow anyway, so old values move and new ones are appended.
-type writer struct {
-	builder xpdata.MapBuilder
-	to      pcommon.Map
-	anew    bool
-}
-
-// open begins with a map that gains about room attributes. anew makes it anew: none of the names that will be written
-// may be there, and none may be written twice. Else a name that is there gets the new value.
-func (w *writer) open(to pcommon.Map, room int, anew bool) {
-	w.to, w.anew = to, anew
-	if !anew {
-		to.EnsureCapacity(to.Len() + room)
-		return
-	}
-	w.builder.EnsureCapacity(to.Len() + room)
-	for k, v := range to.All() {
-		v.MoveTo(w.builder.AppendEmpty(k))
-	}
-}
-
-// close ends the work on the map, which nobody reads before.
-func (w *writer) close() {
-	if w.anew {
-		w.builder.UnsafeIntoMap(w.to)
-	}
-	w.to = pcommon.Map{}
-}
-
-func (w *writer) double(name string, v float64) { w.value(name).SetDouble(v) }
-func (w *writer) int(name string, v int64)      { w.value(name).SetInt(v) }
-func (w *writer) str(name, v string)            { w.value(name).SetStr(v) }
-
-// slice is to be filled before the next attribute is written.
-func (w *writer) slice(name string) pcommon.Slice { return w.value(name).SetEmptySlice() }
-
-func (w *writer) value(name string) pcommon.Value {
-	if w.anew {
-		return w.builder.AppendEmpty(name)
-	}
-	v, _ := w.to.GetOrPutEmpty(name)
-	return v
 }

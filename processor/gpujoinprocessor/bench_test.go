@@ -18,7 +18,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/internal/cputime"
-	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/processor/gpujoinprocessor/internal/metadata"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -144,13 +143,10 @@ func BenchmarkJoin(b *testing.B) {
 		t := p.batches.Get().(*batch)
 		t.scan(td, p.ident, arrived.UnixNano(), p.cfg.MaxWait)
 		p.engine.look(t)
-		through, pending := newPending(ctx, td)
+		through := context.WithValue(ctx, pendingKey{}, &pendingRequest{td: td, batch: t})
 		p.engine.arrive(t, arrived, true)
-		pending.fill(t)
-		p.put(t)
 
-		t = p.batches.Get().(*batch)
-		if !t.resume(through, td, p.engine) || !p.engine.settled(t, left, false) {
+		if pendingBatch(through, td, p.engine) != t || !p.engine.settled(t, left, false) {
 			b.Fatal("not settled")
 		}
 		p.write(ctx, t, td)
@@ -174,13 +170,12 @@ func BenchmarkAppendAttributes(b *testing.B) {
 		proto.CopyTo(td)
 		b.StartTimer()
 		at := cputime.Used()
-		var to writer
 		for s := range spansOf(td) {
-			to.open(s.Attributes(), room[spanfacts.Full], true)
+			to := s.Attributes()
+			to.EnsureCapacity(to.Len() + len(written))
 			for _, k := range written[:16] {
-				to.double(k, 1)
+				to.PutDouble(k, 1)
 			}
-			to.close()
 		}
 		spent += cputime.Used() - at
 	}

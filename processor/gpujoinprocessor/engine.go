@@ -170,7 +170,7 @@ func (b *batch) awaitBoard(of *board, end int64) {
 	k := slices.IndexFunc(b.boards, func(e boardEnd) bool { return e.board == of })
 	if k < 0 {
 		k = len(b.boards)
-		b.boards = append(b.boards, boardEnd{board: of})
+		b.boards = append(b.boards, boardEnd{board: of, dev: of.dev})
 	}
 	b.boards[k].end = max(b.boards[k].end, end)
 }

@@ -15,8 +15,9 @@ import (
 
 // join is the queue's consumer: it waits, writes and sends on.
 func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
-	b := p.batches.Get().(*batch)
-	if !b.resume(ctx, td, p.engine) {
+	b := pendingBatch(ctx, td, p.engine)
+	if b == nil {
+		b = p.batches.Get().(*batch)
 		now := p.now()
 		b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
 		if p.engine.arrive(b, now, true) && p.cfg.Queue.Storage != nil {

@@ -16,10 +16,8 @@ import (
 func (s *still) pending(td *traces) (context.Context, *batch) {
 	b := new(batch)
 	b.scan(td.Traces, s.id, s.now.UnixNano(), s.cfg.MaxWait)
-	ctx, r := newPending(context.Background(), td.Traces)
 	s.arrive(b, s.now, false)
-	r.fill(b)
-	return ctx, b
+	return context.WithValue(context.Background(), pendingKey{}, &pendingRequest{td: td.Traces, batch: b}), b
 }
 
 func TestARequestIsResumedOnceAndAsItArrived(t *testing.T) {
@@ -32,20 +30,11 @@ func TestARequestIsResumedOnceAndAsItArrived(t *testing.T) {
 	td.gpu(2, 1, s.now, s.now.Add(time.Second))
 	ctx, was := s.pending(td)
 
-	b := new(batch)
-	assert.False(t, b.resume(context.Background(), td.Traces, s.engine), "from a storage: there is no such value")
-	assert.False(t, b.resume(ctx, other.Traces, s.engine), "another request")
-	require.True(t, b.resume(ctx, td.Traces, s.engine))
-	assert.Equal(t, was.spans, b.spans)
-	assert.Equal(t, was.waiting, b.waiting)
-	assert.Equal(t, was.boards, b.boards)
-	was.reset() // as it is reused
-	assert.NotZero(t, b.places.list[b.spans[0].place].res.process, "the resource is not of the reused batch")
-	assert.Equal(t, 1, b.waiting)
-
-	b = new(batch)
-	assert.False(t, b.resume(ctx, td.Traces, s.engine), "it is written to by now")
-	assert.Empty(t, b.spans)
+	assert.Nil(t, pendingBatch(context.Background(), td.Traces, s.engine), "from a storage: there is no such value")
+	assert.Nil(t, pendingBatch(ctx, other.Traces, s.engine), "another request")
+	assert.Same(t, was, pendingBatch(ctx, td.Traces, s.engine))
+	assert.Equal(t, 1, was.waiting)
+	assert.Nil(t, pendingBatch(ctx, td.Traces, s.engine), "it is written to by now")
 }
 
 func TestNothingIsResumedOnADeviceThatBeganAnew(t *testing.T) {
@@ -61,7 +50,7 @@ func TestNothingIsResumedOnADeviceThatBeganAnew(t *testing.T) {
 	require.True(t, s.settled(b, s.now, false))
 	s.now = zero.Add(-time.Hour) // the host's clock is set back
 	s.tick(s.now, nil, func(*board) {})
-	assert.False(t, new(batch).resume(ctx, td.Traces, s.engine))
+	assert.Nil(t, pendingBatch(ctx, td.Traces, s.engine))
 }
 
 // A host span of a request that waits leads from a kernel that came later to the step above.
@@ -78,8 +67,8 @@ func TestHostSpanOfAWaitingRequestLeadsOn(t *testing.T) {
 	ctx, _ := s.pending(first)
 	s.pending(second)
 
-	b := new(batch)
-	require.True(t, b.resume(ctx, first.Traces, s.engine))
+	b := pendingBatch(ctx, first.Traces, s.engine)
+	require.NotNil(t, b)
 	s.now = zero.Add(20 * time.Second)
 	require.True(t, s.settled(b, s.now, false))
 	got := s.shareOf(b)

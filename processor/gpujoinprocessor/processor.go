@@ -189,7 +189,12 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 	}
 	now := p.now()
 	b := p.batches.Get().(*batch)
-	defer p.put(b)
+	held := false
+	defer func() {
+		if !held {
+			p.put(b)
+		}
+	}()
 	b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
 	if len(b.spans) == 0 {
 		return p.next.ConsumeTraces(ctx, td)
@@ -210,19 +215,21 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 		b.reset()
 		b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
 	}
-	queued, pending := newPending(ctx, td)
-	if err := p.queue.ConsumeTraces(queued, td); err != nil {
+	pending := &pendingRequest{td: td, batch: b}
+	pending.mu.Lock()
+	defer pending.mu.Unlock()
+	if err := p.queue.ConsumeTraces(context.WithValue(ctx, pendingKey{}, pending), td); err != nil {
 		if p.oversize(td) {
 			return p.joinNow(ctx, td)
 		}
 		return err
 	}
+	held = true
 	fresh := p.engine.arrive(b, now, false)
 	if fresh || p.cfg.Queue.Storage == nil { // else the consumer was first, with what came out of the storage
 		p.stats.held.Add(int64(b.waiting))
 	}
 	p.accepted(ctx, b)
-	pending.fill(b)
 	return nil
 }
 

@@ -85,7 +85,6 @@ func TestTheSameRequestTwiceAtOnceLeavesOnce(t *testing.T) {
 		now := time.Now()
 		var through []context.Context
 		var all []*traces
-		var pendings []*pendingRequest
 		var batches []*batch
 		for range 2 {
 			td := newTraces("a")
@@ -93,14 +92,13 @@ func TestTheSameRequestTwiceAtOnceLeavesOnce(t *testing.T) {
 			b := new(batch)
 			b.scan(td.Traces, p.ident, now.UnixNano(), p.cfg.MaxWait)
 			assert.Zero(t, p.engine.look(b))
-			ctx, pending := newPending(t.Context(), td.Traces)
-			through, all, pendings, batches = append(through, ctx), append(all, td), append(pendings, pending),
-				append(batches, b)
+			pending := &pendingRequest{td: td.Traces, batch: b}
+			through = append(through, context.WithValue(t.Context(), pendingKey{}, pending))
+			all, batches = append(all, td), append(batches, b)
 		}
 		for i := range all {
 			p.engine.arrive(batches[i], now, false)
 			p.stats.held.Add(int64(batches[i].waiting))
-			pendings[i].fill(batches[i])
 		}
 		for i := range all {
 			require.NoError(t, p.queue.ConsumeTraces(through[i], all[i].Traces))

@@ -90,10 +90,8 @@ func (x *place) arriveMore(g *gpuSpan, now int64) {
 // no sample is near one of them.
 func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, shared bool) bool {
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
-	to := &a.to
-	to.open(g.span.Attributes(), room[a.level], !g.again)
+	to := a.room(g, x.method(end-start))
 	lean := a.level == spanfacts.Lean
-	defer to.close()
 
 	var mean, weight [len(means)]float64
 	var memory, energy, own, hottest, throttled float64
@@ -140,40 +138,40 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 		each(m.dev, m.board, s)
 	}
 
-	to.int(string(semconv.GPUDeviceCountKey), int64(1+len(x.more)))
+	to.PutInt(string(semconv.GPUDeviceCountKey), int64(1+len(x.more)))
 	if coverage > 0 {
 		for i := range means {
 			switch {
 			case weight[i] == 0:
 			case !lean:
-				to.double(means[i].key, spanfacts.Round12(mean[i]/weight[i]))
+				to.PutDouble(means[i].key, spanfacts.Round12(mean[i]/weight[i]))
 			case means[i].lean:
-				to.double(means[i].key, spanfacts.Round5(mean[i]/weight[i]))
+				to.PutDouble(means[i].key, spanfacts.Round5(mean[i]/weight[i]))
 			}
 		}
 		if hasMemory && !g.hasMemory && !lean {
-			to.int(string(semconv.GPUMemoryUsageKey), int64(math.Round(memory)))
+			to.PutInt(string(semconv.GPUMemoryUsageKey), int64(math.Round(memory)))
 		}
 		if hasTemperature && !lean {
-			to.double(string(semconv.GPUTemperatureMaxKey), spanfacts.Round12(hottest))
+			to.PutDouble(string(semconv.GPUTemperatureMaxKey), spanfacts.Round12(hottest))
 		}
 		if hasThrottle {
-			to.double(string(semconv.GPUThrottleTimeKey), spanfacts.Round12(throttled))
+			to.PutDouble(string(semconv.GPUThrottleTimeKey), spanfacts.Round12(throttled))
 		}
 		if known {
-			to.double(string(semconv.GPUEnergyKey), spanfacts.Round12(energy))
+			to.PutDouble(string(semconv.GPUEnergyKey), spanfacts.Round12(energy))
 			if own != energy {
-				to.double(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(own))
+				to.PutDouble(string(semconv.GPUSelfEnergyKey), spanfacts.Round12(own))
 			}
 		}
 	}
-	to.double(string(semconv.GPUJoinCoverageKey), spanfacts.Round12(coverage))
-	to.int(string(semconv.GPUJoinSamplesKey), int64(samples))
+	to.PutDouble(string(semconv.GPUJoinCoverageKey), spanfacts.Round12(coverage))
+	to.PutInt(string(semconv.GPUJoinSamplesKey), int64(samples))
 	if source := x.dev.Device().Source; source != "" {
-		to.str(string(semconv.GPUMeasurementSourceKey), source)
+		to.PutStr(string(semconv.GPUMeasurementSourceKey), source)
 	}
 	if coverage > 0 {
-		to.str(string(semconv.GPUJoinMethodKey), x.method(end-start))
+		to.PutStr(string(semconv.GPUJoinMethodKey), x.method(end-start))
 	}
 	return coverage > 0
 }

@@ -40,7 +40,7 @@ type gpuSpan struct {
 	step      bool
 	fault     fault
 	hasMemory bool // gpu.memory.usage is there already
-	again     bool // so is something that the join writes
+	derives   int  // attributes that gpu_derive may add at level lean
 }
 
 // read looks at a span of a scope: false when it has nothing to do with a GPU, is the account of work that has spans
@@ -53,14 +53,22 @@ func (g *gpuSpan) read(
 	if !f.Load(s, scope) || f.Joined || !f.Kind.Work() && f.Kind != spanfacts.Request {
 		return -1, false
 	}
-	*g = gpuSpan{span: s, step: f.Kind == spanfacts.Step, hasMemory: f.HasMemory, again: f.Sampled}
+	*g = gpuSpan{span: s, step: f.Kind == spanfacts.Step, hasMemory: f.HasMemory}
 	*at = placeName{
 		res: r, hwID: f.Device.ID, bdf: f.Device.BDF, ordinal: f.Device.Ordinal,
 		request: f.Kind == spanfacts.Request,
 	}
 	if at.hwID == "" {
 		_, at.unreadable = s.Attributes().Get(string(semconv.HWIDKey)) // stated, but empty or no text
-		g.again = g.again || at.unreadable
+	}
+	switch {
+	case f.Kind == spanfacts.Step:
+		g.derives = 4 // throughput, MFU, HFU, quality
+	case f.Size > 0 || f.FLOPs > 0:
+		g.derives = 3 // rate, share of the roof, bound
+	}
+	if f.Items > 0 {
+		g.derives++
 	}
 	stream = f.Stream
 	g.share = fairshare.Span{
