@@ -59,6 +59,7 @@ type capturedNode struct {
 type capturedWork struct {
 	verdict.Work
 	op, shape string
+	elements  float64
 	launches  int // of kernels
 	from      *work
 }
@@ -242,7 +243,7 @@ func (g *graphs) node(c *captured, r *record, f *frame, name string) {
 		} else {
 			i = len(c.works)
 			c.works = append(c.works, capturedWork{
-				Work: w.Work, op: g.p.Names.Name(w.op), shape: g.p.shape(w.shape), from: w,
+				Work: w.Work, elements: w.elements, op: g.p.Names.Name(w.op), shape: g.p.shape(w.shape), from: w,
 			})
 		}
 		n.work = i + 1
@@ -277,7 +278,7 @@ func (c *captured) finish() {
 		if n.kind == KindKernel {
 			w.launches++
 		}
-		c.meant = mix(c.meant ^ textHash(w.op+w.shape) + uint64(n.work)<<32 + uint64(w.FLOPs) + uint64(w.Bytes))
+		c.meant = mix(c.meant ^ textHash(w.op+w.shape) + uint64(n.work)<<32 + uint64(w.FLOPs) + uint64(w.Bytes) + uint64(w.elements))
 	}
 	c.process = nil
 }

@@ -48,6 +48,7 @@ const (
 	tagRequests
 	tagRequestsLost
 	tagLaunches
+	tagElements
 )
 
 // Values of closed lists are stored as their index; 0 is none.
@@ -88,8 +89,9 @@ func (d *Detail) appendTo(b []byte) []byte {
 			b = append(b, v...)
 		}
 	}
-	float(tagFLOPs, d.FLOPs, d.FLOPs != 0) // these two first: see newWork
+	float(tagFLOPs, d.FLOPs, d.FLOPs != 0) // these three first: see newWork
 	float(tagTraffic, d.Traffic, d.Traffic != 0)
+	float(tagElements, d.Elements, d.Elements != 0)
 	number(tagSignature, int64(d.Signature), d.Signature != 0)
 	number(tagPrecision, index(precisions, d.Precision), d.Precision != "")
 	number(tagStep, d.Step, d.HasStep)
@@ -229,6 +231,8 @@ func (d *Detail) decode(b []byte) {
 			d.MemoryUsage, d.HasMemoryUsage = number(), true
 		case tagMemoryDevice:
 			d.MemoryDevice = number()
+		case tagElements:
+			d.Elements = float()
 		case tagLaunches:
 			d.Launches = uint32(number())
 		case tagTraffic:

@@ -77,6 +77,7 @@ type Detail struct {
 	WholeGraph     bool // a kernel that stands for all work of one launch of a graph, which is not shown
 	FLOPs          float64
 	Traffic        float64 // bytes of device memory that an operator reads and writes at least
+	Elements       float64 // that it reads and writes, where their type is not recorded
 	Launches       uint32  // of a call: the kernel that it launches, by Profile.Names
 	Signature      uint32  // shapes of an operator's inputs, by Profile.Names
 	Precision      string  // value of gpu.flop.precision

@@ -152,7 +152,9 @@ func (p *Profile) know(c *captured, ranges bool) *known {
 		k.byKey[n.key] = append(k.byKey[n.key], i)
 	}
 	for _, w := range c.works {
-		k.works = append(k.works, work{Work: w.Work, op: p.nameOf(w.op), shape: p.nameOf(w.shape), launches: w.launches})
+		k.works = append(k.works, work{
+			Work: w.Work, elements: w.elements, op: p.nameOf(w.op), shape: p.nameOf(w.shape), launches: w.launches,
+		})
 	}
 	return k
 }

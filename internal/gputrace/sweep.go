@@ -285,7 +285,9 @@ func (s *sweep) device(r *record) {
 func (s *sweep) analyse(proc *process, a *activity) {
 	first := false
 	if w := a.launch.work; w != nil && a.kind == KindKernel && !a.comm {
-		first, w.counted = !w.counted, true
+		if first = !w.counted; first {
+			w.begin(s.p.Names.Name(a.name))
+		}
 	}
 	if st := a.launch.step; st != nil {
 		st.launched(a, first)

@@ -4,6 +4,9 @@
 package gputrace
 
 import (
+	"strconv"
+	"strings"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
@@ -14,14 +17,15 @@ import (
 // ran on the host do not, and once, however many kernels it launched.
 type work struct {
 	verdict.Work
-	op, shape uint32 // names
+	elements  float64 // of a type that the operator's record does not say
+	op, shape uint32  // names
 	counted   bool
 	launches  int // of kernels, so far: the sweep keeps the host ahead of the device
 }
 
 // newWork is the work that an operator's record states; nil for most.
 func (s *sweep) newWork(r *record) *work {
-	if len(r.detail) == 0 || r.detail[0] != tagFLOPs && r.detail[0] != tagTraffic {
+	if len(r.detail) == 0 || r.detail[0] != tagFLOPs && r.detail[0] != tagTraffic && r.detail[0] != tagElements {
 		return nil
 	}
 	var d Detail
@@ -31,8 +35,34 @@ func (s *sweep) newWork(r *record) *work {
 	}
 	w := &s.works[0]
 	s.works = s.works[1:]
-	*w = work{Work: verdict.Work{FLOPs: d.FLOPs, Bytes: d.Traffic, Precision: d.Precision}, op: r.name, shape: d.Signature}
+	*w = work{
+		Work: verdict.Work{FLOPs: d.FLOPs, Bytes: d.Traffic, Precision: d.Precision}, elements: d.Elements, op: r.name,
+		shape: d.Signature,
+	}
 	return w
+}
+
+// begin counts the work at its first kernel, whose name says the type of elements where the operator does not.
+func (w *work) begin(kernel string) {
+	w.counted = true
+	if w.elements > 0 && w.Bytes == 0 {
+		w.Bytes = w.elements * float64(elementOf(kernel))
+	}
+}
+
+// elementOf is the size of the elements that a kernel of PyTorch for lists of tensors works on, by its name: cat copies
+// elements of one size whatever they are, the others are made for one type. 0 where it does not say.
+func elementOf(kernel string) int64 {
+	if _, rest, ok := strings.Cut(kernel, "OpaqueType<"); ok {
+		n, _ := strconv.ParseInt(rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))], 10, 8)
+		return n
+	}
+	_, rest, ok := strings.Cut(kernel, "Functor<")
+	if !ok {
+		return 0
+	}
+	word, _, _ := strings.Cut(rest, ",")
+	return ElementSize(strings.TrimRight(word, "> "))
 }
 
 // computed sums the work of operators over a step or a window.

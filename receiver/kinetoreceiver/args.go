@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"strconv"
 
-	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/chromejson"
 )
@@ -213,6 +212,7 @@ type works struct {
 
 type operatorWork struct {
 	flops, traffic float64
+	elements       float64
 	precision      string
 	signature      uint32 // shapes, by the profile's names
 }
@@ -220,12 +220,13 @@ type operatorWork struct {
 // Bounds of works. Beyond them an operator is computed anew each time.
 const maxWorks, maxWorkBytes = 1 << 14, 4 << 20
 
-func (w *works) of(c *collect, count func(*inputs) gpuspan.Work, d *gputrace.Detail, name, types, dims, values []byte) {
+func (w *works) of(c *collect, count rule, d *gputrace.Detail, name, types, dims, values []byte) {
 	w.key = append(append(append(append(w.key[:0], name...), types...), dims...), values...)
 	o, ok := w.known[string(w.key)]
 	if !ok {
 		if work, known := c.inputs.work(count, types, dims, values); known {
 			o.flops, o.traffic, o.precision = work.FLOPs, float64(work.Read+work.Written), work.Precision.String()
+			o.elements = float64(c.inputs.untyped)
 			w.key = c.inputs.signature(w.key[:0])
 			o.signature = c.p.Names.Bytes(w.key)
 			w.key = append(append(append(append(w.key[:0], name...), types...), dims...), values...)
@@ -238,7 +239,7 @@ func (w *works) of(c *collect, count func(*inputs) gpuspan.Work, d *gputrace.Det
 			w.known[string(w.key)] = o
 		}
 	}
-	d.Traffic, d.Signature = o.traffic, o.signature
+	d.Traffic, d.Elements, d.Signature = o.traffic, o.elements, o.signature
 	if d.FLOPs == 0 {
 		d.FLOPs, d.Precision = o.flops, o.precision
 	}

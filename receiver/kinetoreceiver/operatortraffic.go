@@ -9,216 +9,112 @@ import (
 
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/flops"
-	"github.com/otelgpu/otelgpu/internal/gputrace"
 )
 
-// Operators that move bytes: elementwise, reductions, normalisations, gathers, and those of vLLM, aiter and
-// flash-attention whose shapes are recorded. Bytes are the compulsory traffic: each operand once, in its own type, and
-// each result.
-func init() {
-	for name, ops := range map[string]float64{ // operations for each element of the result; see flops.Elementwise
-		"copy_": 0, "clone": 0, "fill_": 0, "zero_": 0, "masked_fill_": 1, "where": 1,
-		"neg": 1, "abs": 1, "exp": 1, "log": 1, "sqrt": 1, "rsqrt": 1, "tanh": 1, "erf": 1, "relu": 1, "relu_": 1,
-		"sigmoid": 4, "silu": 5, "silu_": 5, "gelu": 5,
-		"cos": 1, "sin": 1, "pow": 1, "reciprocal": 1, "clamp": 2, "clamp_min": 1, "clamp_min_": 1, "clamp_max": 1,
-		"clamp_max_": 1, "threshold": 1, "leaky_relu": 2,
-		"add": 1, "add_": 1, "sub": 1, "sub_": 1, "rsub": 1, "mul": 1, "mul_": 1, "div": 1, "div_": 1, "maximum": 1,
-		"minimum": 1, "addcmul": 3, "addcmul_": 3,
-		"addcdiv": 3, "addcdiv_": 3, "lerp": 3, "lerp_": 3, "eq": 1, "ne": 1, "lt": 1, "le": 1, "gt": 1, "ge": 1,
-		"bitwise_and": 1, "bitwise_or": 1,
-		"logical_and": 1, "logical_or": 1, "logical_not": 1, "threshold_backward": 1, "sigmoid_backward": 3,
-		"tanh_backward": 3, "gelu_backward": 10, "silu_backward": 8,
-	} {
-		operators["aten::"+name] = func(in *inputs) gpuspan.Work { return elementwise(in, ops, strings.HasSuffix(name, "_")) }
-	}
-	for name, r := range map[string]flops.Reduction{
-		"sum": flops.ReduceSum, "mean": flops.ReduceMean, "max": flops.ReduceMax, "min": flops.ReduceMax,
-		"amax": flops.ReduceMax, "amin": flops.ReduceMax,
-		"argmax": flops.ReduceMax, "argmin": flops.ReduceMax, "norm": flops.ReduceNorm,
-		"linalg_vector_norm": flops.ReduceNorm, "var": flops.ReduceVar,
-	} {
-		operators["aten::"+name] = func(in *inputs) gpuspan.Work { return reduce(in, r) }
-	}
-	for name, rows := range map[string]struct {
-		ops, passes float64 // for each element; tensors of the input's size that are read or written
-		at          int     // of the input
-	}{
-		"aten::_softmax": {5, 2, 0}, "aten::_log_softmax": {5, 2, 0}, "aten::_softmax_backward_data": {4, 3, 0},
-		"aten::_log_softmax_backward_data": {4, 3, 0},
-		"aten::native_layer_norm":          {7, 2, 0}, "aten::native_group_norm": {7, 2, 0},
-		"aten::native_batch_norm": {7, 2, 0},
-		"aten::cudnn_batch_norm":  {7, 2, 0},
-		"aten::miopen_batch_norm": {7, 2, 0}, "aten::_fused_rms_norm": {4, 2, 0},
-		"aten::native_layer_norm_backward": {14, 3, 0},
-		"aten::native_group_norm_backward": {14, 3, 0}, "aten::native_batch_norm_backward": {14, 3, 0},
-		"aten::cudnn_batch_norm_backward":  {14, 3, 0},
-		"aten::miopen_batch_norm_backward": {14, 3, 0}, "aten::_fused_rms_norm_backward": {10, 3, 0},
-		"_C::rms_norm": {4, 2, 1}, "_C::fused_add_rms_norm": {5, 4, 0}, "aiter::rmsnorm2d_fwd": {4, 2, 0},
-		"aiter::rms_norm": {4, 2, 0}, "aiter::layernorm2d_fwd": {7, 2, 0},
-		"_C::static_scaled_fp8_quant": {1, 1.5, 1}, "_C::dynamic_scaled_fp8_quant": {2, 1.5, 1},
-	} {
-		operators[name] = func(in *inputs) gpuspan.Work { return rowwise(in, rows.at, rows.ops, rows.passes) }
-	}
-	for name, at := range map[string]int{
-		"_C::silu_and_mul": 1, "_C::gelu_and_mul": 1, "_C::gelu_tanh_and_mul": 1,
-		"aiter::silu_and_mul": 1, "aiter::gelu_and_mul": 1,
-	} {
-		operators[name] = func(in *inputs) gpuspan.Work { return gated(in, at) }
-	}
-	operators["aten::cat"] = concatenation
-	operators["aten::embedding"] = func(in *inputs) gpuspan.Work { return gather(in, 0, 1) }
-	operators["aten::index_select"] = func(in *inputs) gpuspan.Work { return gather(in, 0, 2) }
-	operators["_C_cache_ops::reshape_and_cache_flash"] = func(in *inputs) gpuspan.Work { return moved(in, 0, 1) }
-	operators["_C_cache_ops::reshape_and_cache"] = func(in *inputs) gpuspan.Work { return moved(in, 0, 1) }
-	operators["_C::rotary_embedding"] = func(in *inputs) gpuspan.Work { return moved(in, 1, 2) }
+// Rules of operators that move bytes.
 
-	for _, name := range []string{
-		"aiter::gemm_a8w8", "aiter::gemm_a8w8_CK", "aiter::gemm_a8w8_bpreshuffle",
-		"aiter::gemm_a8w8_blockscale", "aiter::gemm_a16w16",
-	} {
-		operators[name] = linear
-	}
-	operators["vllm::rocm_unquantized_gemm"] = func(in *inputs) gpuspan.Work { return linear(in) }
-	for name, causal := range map[string]int{
-		"flash_attn::_flash_attn_forward": 5, "aiter::_flash_attn_forward": 5,
-		"aiter::mha_fwd": 5, "aiter::fmha_v3_fwd": 5,
-	} {
-		operators[name] = func(in *inputs) gpuspan.Work { return flashAttention(in, 0, causal, false) }
-	}
-	operators["flash_attn::_flash_attn_backward"] = func(in *inputs) gpuspan.Work {
-		return flashAttention(in, 1, 11,
-			true)
-	}
-	operators["aiter::_flash_attn_backward"] = func(in *inputs) gpuspan.Work { return flashAttention(in, 1, 11, true) }
-	for _, name := range []string{
-		"vllm::inplace_fused_experts", "vllm::outplace_fused_experts", "aiter::fused_moe_",
-		"aiter::fused_moe",
-	} {
-		operators[name] = experts
-	}
-}
-
-// size is the number of elements of input i, which is a tensor.
-func (in *inputs) size(i int) (n int, ok bool) {
-	if i >= len(in.dims) {
-		return 0, false
-	}
-	s, ok := integers(in.dims[i])
-	if !ok || len(s) == 0 {
-		return 0, false
-	}
-	n = 1
-	for _, d := range s {
-		n = times(n, d)
-	}
-	return n, true
-}
-
-// width is the size of an element of input i in bytes; 0 where it is unknown or no tensor.
-func (in *inputs) width(i int) int64 {
-	if i >= len(in.types) {
-		return 0
-	}
-	return gputrace.ElementSize(typeName(text(in.types[i])))
-}
-
-// typeName is a type as ElementSize knows it.
-func typeName(t string) string {
-	switch t {
-	case "unsigned char":
-		return "uint8"
-	case "signed char":
-		return "int8"
-	case "c10::complex<float>":
-		return "complexfloat"
-	}
-	return t
-}
-
-// elementwise has the result that all operands broadcast to, in the widest of their types. In place, and in copy_, the
-// first operand is the result; copy_, fill_ and zero_ do not read it.
-func elementwise(in *inputs, ops float64, inPlace bool) gpuspan.Work {
-	var shape []int
-	var read, wide int64
-	first, operands := int64(0), 0
-	for i := range in.dims {
-		n, ok := in.size(i)
-		w := in.width(i)
-		if !ok {
-			continue
-		}
-		if w == 0 {
-			return gpuspan.Work{}
-		}
-		dims, _ := integers(in.dims[i])
-		if shape, ok = broadcastShape(shape, dims); !ok {
-			return gpuspan.Work{}
+// elementwise has the result that all operands broadcast to, in the widest of their types. In place the first operand is
+// the result, which copy_, fill_ and zero_ do not read. Where no operand has dimensions there is one element.
+func elementwise(ops float64, tensors int, inPlace bool) rule {
+	return func(in *inputs) gpuspan.Work {
+		var shape []int
+		var read, wide, first int64
+		operands := 0
+		for i := range in.dims {
+			n, ok := in.size(i)
+			w := in.width(i)
+			if ok && w == 0 {
+				return gpuspan.Work{}
+			}
+			if w == 0 || operands == tensors { // no tensor, or the result's own
+				continue
+			}
+			if operands++; operands == 1 {
+				first = int64(max(n, 1)) * w
+			}
+			if !ok { // a number, which is no traffic of device memory
+				continue
+			}
+			dims, _ := integers(in.dims[i])
+			if shape, ok = broadcast(shape, dims); !ok {
+				return gpuspan.Work{}
+			}
+			read += int64(n) * w
+			wide = max(wide, w)
 		}
 		if operands == 0 {
-			first = int64(n) * w
+			return gpuspan.Work{}
 		}
-		operands++
-		read += int64(n) * w
-		wide = max(wide, w)
-	}
-	n := 1
-	for _, d := range shape {
-		n = times(n, d)
-	}
-	if operands == 0 || n <= 0 {
-		return gpuspan.Work{}
-	}
-	written := int64(n) * wide
-	if inPlace {
-		if written = first; ops == 0 { // the result is only written
-			read -= first
+		if shape == nil {
+			wide, read = in.width(0), first
 		}
+		n := volume(shape)
+		written := int64(n) * wide
+		if inPlace {
+			if written = first; ops == 0 { // the result is only written
+				read -= first
+			}
+		}
+		return gpuspan.Work{Read: read, Written: written, FLOPs: ops * float64(n), Precision: in.precision(0)}
 	}
-	return gpuspan.Work{Read: read, Written: written, FLOPs: ops * float64(n), Precision: in.precision(0)}
 }
 
-func broadcastShape(a, b []int) ([]int, bool) {
-	out := make([]int, max(len(a), len(b)))
-	for i := 1; i <= len(out); i++ {
-		x, y := 1, 1
-		if i <= len(a) {
-			x = a[len(a)-i]
+// foreach does for each tensor of its lists what the operator of that name does for one. The types of lists are not
+// recorded.
+func foreach(ops float64, copies, zeroes bool) rule {
+	return func(in *inputs) gpuspan.Work {
+		n := in.listed(0)
+		for i := range in.types {
+			in.untyped += in.listed(i)
 		}
-		if i <= len(b) {
-			y = b[len(b)-i]
+		if !copies && !zeroes {
+			in.untyped += n // the results
 		}
-		if x != y && x != 1 && y != 1 {
-			return nil, false
-		}
-		out[len(out)-i] = max(x, y)
-		if x == 0 || y == 0 {
-			out[len(out)-i] = 0
-		}
+		return gpuspan.Work{FLOPs: ops * float64(n)}
 	}
-	return out, true
+}
+
+// optimizer takes lists of as many tensors as there are parameters, of which it reads and writes some.
+func optimizer(ops float64, read, written int) rule {
+	return func(in *inputs) gpuspan.Work {
+		n := in.listed(0)
+		passes := int64(read + written)
+		for i := 1; i < read; i++ {
+			if in.listed(i) != n { // a list that is empty is not used: SGD without momentum
+				passes -= 2
+			}
+		}
+		in.untyped = n * passes
+		return gpuspan.Work{FLOPs: ops * float64(n)}
+	}
 }
 
 // reduce takes a tensor and, as the second input, the dimensions; without their values the result is not known, and
-// taken as one element, which changes the bytes by little.
-func reduce(in *inputs, r flops.Reduction) gpuspan.Work {
-	n, ok := in.size(0)
-	w := in.width(0)
-	if !ok || w == 0 || n == 0 {
-		return gpuspan.Work{}
-	}
-	shape, _ := integers(in.dims[0])
-	outputs := 1
-	if dims, ok := reduced(in, len(shape)); ok {
-		for i, d := range shape {
-			if !dims[i] {
-				outputs = times(outputs, d)
+// taken as one element, which changes the bytes by little. Of two tensors it is the elementwise operator.
+func reduce(r flops.Reduction) rule {
+	return func(in *inputs) gpuspan.Work {
+		n, ok := in.size(0)
+		w := in.width(0)
+		if !ok || w == 0 || n == 0 {
+			return gpuspan.Work{}
+		}
+		if _, two := in.size(1); two && r == flops.ReduceMax {
+			return elementwise(1, 2, false)(in)
+		}
+		shape, _ := integers(in.dims[0])
+		outputs := 1
+		if dims, ok := reduced(in, len(shape)); ok {
+			for i, d := range shape {
+				if !dims[i] {
+					outputs = times(outputs, d)
+				}
 			}
 		}
+		outputs = max(1, outputs)
+		work := flops.Reduce(r, outputs, n/outputs, in.precision(0))
+		work.Read, work.Written, work.Bytes = int64(n)*w, int64(outputs)*w, 0
+		return work
 	}
-	outputs = max(1, outputs)
-	work := flops.Reduce(r, outputs, n/outputs, in.precision(0))
-	work.Read, work.Written, work.Bytes = int64(n)*w, int64(outputs)*w, 0
-	return work
 }
 
 // reduced reads the dimensions: "[-1]", "1"; an empty list is all.
@@ -246,122 +142,288 @@ func reduced(in *inputs, rank int) (dims []bool, ok bool) {
 
 // rowwise is so many operations for each element of input at, and so many tensors of its size read or written.
 // Parameters and statistics are small beside them.
-func rowwise(in *inputs, at int, ops, passes float64) gpuspan.Work {
-	n, ok := in.size(at)
-	w := in.width(at)
-	if !ok || w == 0 {
-		return gpuspan.Work{}
-	}
-	all := float64(n) * float64(w) * passes
-	written := int64(n) * w
-	return gpuspan.Work{
-		Read: max(0, int64(all)-written), Written: min(written, int64(all)), FLOPs: ops * float64(n),
-		Precision: in.precision(at),
+func rowwise(at int, ops float64, passes int64) rule {
+	return func(in *inputs) gpuspan.Work {
+		n, _ := in.size(at)
+		b := in.bytes(at)
+		return gpuspan.Work{
+			Read: b * max(1, passes-1), Written: b * min(1, passes-1), FLOPs: ops * float64(n), Precision: in.precision(at),
+		}
 	}
 }
 
-// gated is act(x)·y of the two halves of the rows of input at: six operations for each element of the result.
-func gated(in *inputs, at int) gpuspan.Work {
-	n, ok := in.size(at)
-	w := in.width(at)
-	if !ok || w == 0 {
-		return gpuspan.Work{}
-	}
-	return gpuspan.Work{Read: int64(n) * w, Written: int64(n) / 2 * w, FLOPs: 3 * float64(n), Precision: in.precision(at)}
+// norm is a normalisation, of rows of the last dimension where nothing else is said.
+type norm struct {
+	ops, row   float64 // for each element without parameters, and for each row
+	at         int     // its input
+	parameters []int   // weight and bias, where they are tensors: one operation each
+	added      bool    // another tensor of the same size is added first, and the sum is written, too
+	over       int     // the input that lists the dimensions of a row
+	rows       func(in *inputs, shape []int) int
+	into       int64 // bytes of an element of the result; 0: as the input's
 }
 
-// concatenation reads and writes each tensor of the list that is input 0. The record does not hold the type of lists,
-// which is taken from the first tensor where it is stated, and else not known.
-func concatenation(in *inputs) gpuspan.Work {
-	if len(in.dims) == 0 {
+func (r norm) work(in *inputs) gpuspan.Work {
+	shape := in.shape(r.at)
+	n, _ := in.size(r.at)
+	b := in.bytes(r.at)
+	if in.bad || b == 0 {
 		return gpuspan.Work{}
 	}
+	rows := n / max(1, shape[len(shape)-1])
+	switch {
+	case r.rows != nil:
+		rows = r.rows(in, shape)
+	case r.over > 0:
+		if length := volume(in.list(r.over, 1)); length > 0 {
+			rows = n / length
+		}
+	}
+	in.bad = false // without values only the rows are not known
+	w := gpuspan.Work{Read: b, Written: b, FLOPs: r.ops*float64(n) + r.row*float64(rows), Precision: in.precision(r.at)}
+	if r.into > 0 {
+		w.Written = int64(n) * r.into
+	}
+	if r.added {
+		w.Read, w.Written = w.Read+b, w.Written+b
+	}
+	for _, i := range r.parameters {
+		if p := in.bytes(i); p > 0 {
+			w.FLOPs += float64(n)
+			w.Read += p
+		}
+	}
+	return w
+}
+
+// moves reads whole inputs and writes a result of the size of input result, with so many operations for each of its
+// elements; result -1 is one number, with so many operations for each element of the first input that it reads.
+func moves(ops float64, result int, read ...int) rule {
+	return func(in *inputs) gpuspan.Work {
+		w := gpuspan.Work{Precision: in.precision(read[0])}
+		for _, i := range read {
+			w.Read += in.bytes(i)
+		}
+		if w.Written = in.width(read[0]); result >= 0 {
+			w.Written = in.bytes(result)
+		}
+		n, _ := in.size(max(result, 0))
+		if result < 0 {
+			n, _ = in.size(read[0])
+		}
+		if w.Read == 0 || w.Written == 0 {
+			return gpuspan.Work{}
+		}
+		w.FLOPs = ops * float64(n)
+		return w
+	}
+}
+
+// likelihood adds up one element of input 0 for each class in input 1.
+func likelihood(in *inputs) gpuspan.Work {
+	n, _ := in.size(1)
 	w := in.width(0)
-	if w == 0 {
+	if w == 0 || in.bytes(1) == 0 {
 		return gpuspan.Work{}
 	}
-	n := 0
-	for _, t := range elements(nil, in.dims[0]) {
-		size := 1
-		s, ok := integers(t)
-		if !ok {
+	return gpuspan.Work{Read: int64(n)*w + in.bytes(1), Written: w, FLOPs: float64(n), Precision: in.precision(0)}
+}
+
+// dropout multiplies by a mask, which it writes with a byte for each element, and by a factor.
+func dropout(in *inputs) gpuspan.Work {
+	n, _ := in.size(0)
+	b := in.bytes(0)
+	return gpuspan.Work{Read: b, Written: b + int64(n)*min(b, 1), FLOPs: 2 * float64(n), Precision: in.precision(0)}
+}
+
+// rotary turns pairs of elements of queries and keys by an angle: four products and two additions for each pair (Su et
+// al. 2021). It takes positions, queries [tokens, heads·dim], keys, dim, and a table of as many cosines and sines as
+// elements of a head are turned.
+func rotary(in *inputs) gpuspan.Work {
+	var w gpuspan.Work
+	table := in.shapes(2, 4)
+	dim := in.number(3)
+	if in.bad || dim == 0 {
+		return w
+	}
+	part := min(1, float64(table[0][1])/float64(dim))
+	for _, i := range []int{1, 2} {
+		n, _ := in.size(i)
+		turned := part * float64(n)
+		w.FLOPs += 3 * turned
+		w.Read += int64(turned) * in.width(i)
+	}
+	w.Written, w.Precision = w.Read, in.precision(1)
+	return w
+}
+
+// stored writes keys and values into caches of their own type.
+func stored(in *inputs) (w gpuspan.Work) {
+	for i := range 2 {
+		n, _ := in.size(i)
+		width := in.width(i)
+		if width == 0 {
 			return gpuspan.Work{}
 		}
-		for _, d := range s {
-			size = times(size, d)
+		if w := in.width(i + 2); w > 0 {
+			width = w
 		}
-		n += size
+		w.Read += in.bytes(i)
+		w.Written += int64(n) * width
 	}
-	return gpuspan.Work{Read: int64(n) * w, Written: int64(n) * w}
+	return w
 }
 
-// gather takes rows of a table by the numbers in input index.
-func gather(in *inputs, table, index int) gpuspan.Work {
-	t := in.shapes(0, table, index)
-	w, wi := in.width(table), in.width(index)
-	if in.bad || w == 0 || wi == 0 || len(t[0]) < 2 {
-		return gpuspan.Work{}
-	}
-	rows, _ := in.size(index)
-	dim := 1
-	for _, d := range t[0][1:] {
-		dim = times(dim, d)
-	}
-	bytes := int64(times(rows, dim)) * w
-	return gpuspan.Work{Read: bytes + int64(rows)*wi, Written: bytes}
+// concatenation reads and writes each tensor of a list.
+func concatenation(in *inputs) gpuspan.Work {
+	in.untyped = 2 * in.listed(0)
+	return gpuspan.Work{}
 }
 
-// moved reads the tensors and writes as much.
-func moved(in *inputs, at ...int) gpuspan.Work {
-	var bytes int64
-	for _, i := range at {
-		n, ok := in.size(i)
-		if !ok || in.width(i) == 0 {
+// rows takes rows of a table by the numbers in input index.
+func rows(table, index int) rule {
+	return func(in *inputs) gpuspan.Work {
+		t := in.shapes(0, table, index)
+		n, _ := in.size(index)
+		if in.bad || in.bytes(index) == 0 || len(t[0]) < 2 {
 			return gpuspan.Work{}
 		}
-		bytes += int64(n) * in.width(i)
+		b := int64(times(n, volume(t[0][1:]))) * in.width(table)
+		return gpuspan.Work{Read: b + in.bytes(index), Written: b}
 	}
-	return gpuspan.Work{Read: bytes, Written: bytes}
 }
 
-// flashAttention takes query, key and value of [batch, length, heads, dim], where input causal says whether it is.
-func flashAttention(in *inputs, first, causal int, backward bool) gpuspan.Work {
-	t := in.shapes(4, first, first+1, first+2)
-	masked := in.flag(causal)
+// embeddingBackward takes gradients, indices and the number of rows of the table whose gradient it writes.
+func embeddingBackward(in *inputs) gpuspan.Work {
+	t := in.shapes(0, 0, 1)
+	n := in.number(2)
 	if in.bad {
 		return gpuspan.Work{}
 	}
-	q, k, v := t[0], t[1], t[2]
-	a := flops.AttentionShape{
-		Batch: q[0], Heads: q[2], KVHeads: k[2], Queries: q[1], Keys: k[1], HeadDim: q[3],
-		ValueDim: v[3],
+	size, _ := in.size(0)
+	return gpuspan.Work{
+		Read: in.bytes(0) + in.bytes(1), Written: int64(times(n, t[0][len(t[0])-1])) * in.width(0),
+		FLOPs: float64(size), Precision: in.precision(0),
 	}
-	if masked {
-		a.Mask = flops.Causal // from the last key, as these do
-	}
-	if backward {
-		return a.Backward(in.precision(first), true)
-	}
-	return a.Forward(in.precision(first))
 }
 
-// experts takes tokens [T, H], gate and up projections [E, 2I, H], down projections [E, H, I], and then the weights or
-// numbers [T, k] of the experts of each token: three products of H·I for each. As many experts are read as tokens can
-// choose.
-func experts(in *inputs) gpuspan.Work {
-	t := in.shapes(0, 0, 1, 2, 3)
-	if in.bad || len(t[0]) != 2 || len(t[1]) != 3 || len(t[2]) != 3 || len(t[3]) != 2 {
+// picked takes as many elements of input 0 as there are indices.
+func picked(index int) rule {
+	return func(in *inputs) gpuspan.Work {
+		n, _ := in.size(index)
+		b := int64(n) * in.width(0)
+		if b == 0 || in.width(index) == 0 {
+			return gpuspan.Work{}
+		}
+		return gpuspan.Work{Read: b + in.bytes(index), Written: b}
+	}
+}
+
+// scattered writes input 3 where the indices in input 2 say, or adds it there: then it reads what is there.
+func scattered(ops float64) rule {
+	return func(in *inputs) gpuspan.Work {
+		n, _ := in.size(2)
+		return into(in, ops, n, in.bytes(2))
+	}
+}
+
+// indexed writes the rows of input 3 where the indices in input 2 say, or adds them there.
+func indexed(ops float64) rule {
+	return func(in *inputs) gpuspan.Work {
+		n, _ := in.size(3)
+		return into(in, ops, n, in.bytes(2))
+	}
+}
+
+// into writes n elements of input 3, or of a number, into input 0.
+func into(in *inputs, ops float64, n int, indices int64) gpuspan.Work {
+	b := int64(n) * in.width(0)
+	if b == 0 || indices == 0 {
 		return gpuspan.Work{}
 	}
-	x, up, down, chosen := t[0], t[1], t[2], t[3]
-	if chosen[0] != x[0] || up[2] != x[1] || down[1] != x[1] {
+	w := gpuspan.Work{Read: indices, Written: b, FLOPs: ops * float64(n), Precision: in.precision(0)}
+	if _, ok := in.size(3); ok {
+		w.Read += b
+	}
+	if ops > 0 {
+		w.Read += b
+	}
+	return w
+}
+
+const indexSize = 8 // bytes of torch's int64
+
+// sorted writes values and their places. Comparisons are no arithmetic of the result.
+func sorted(in *inputs) gpuspan.Work {
+	n, _ := in.size(0)
+	b := in.bytes(0)
+	return gpuspan.Work{Read: b, Written: b + int64(n)*indexSize*min(b, 1)}
+}
+
+// topK takes a tensor, how many elements are wanted, and along which dimension: by default the last.
+func topK(in *inputs) gpuspan.Work {
+	shape, wanted := in.shape(0), in.number(1)
+	if in.bad || in.bytes(0) == 0 || len(shape) == 0 {
 		return gpuspan.Work{}
 	}
-	pairs := times(chosen[0], chosen[1])
-	weights := up[1]*up[2] + down[1]*down[2] // of one expert
-	read := int64(min(up[0], pairs))*int64(weights)*in.width(1) + int64(x[0]*x[1])*in.width(0)
-	return gpuspan.Work{
-		FLOPs: 2 * float64(pairs) * float64(weights), Read: read, Written: int64(x[0]*x[1]) * in.width(0),
-		Precision: in.precision(1),
+	along := len(shape) - 1
+	if d, err := strconv.Atoi(in.value(2)); err == nil && d >= -len(shape) && d < len(shape) {
+		along = (d + len(shape)) % len(shape)
+	}
+	in.bad = false
+	n, _ := in.size(0)
+	n = n / max(1, shape[along]) * wanted
+	return gpuspan.Work{Read: in.bytes(0), Written: int64(n) * (in.width(0) + indexSize)}
+}
+
+// upsampled repeats pixels: it takes [batch, channels, …] and the size of the result, or by what
+// factors it is larger.
+func upsampled(in *inputs) gpuspan.Work {
+	shape := in.shape(0)
+	if in.bad || len(shape) < 3 {
+		return gpuspan.Work{}
+	}
+	size := in.list(1, len(shape)-2)
+	if in.bad { // factors instead
+		in.bad = false
+		for i, word := range strings.Split(strings.Trim(in.value(2), "[]"), ",") {
+			if f, err := strconv.ParseFloat(strings.TrimSpace(word), 64); err == nil && f > 0 && f < 1<<16 && i+2 < len(shape) {
+				size = append(size, int(f*float64(shape[2+i])))
+			}
+		}
+	}
+	if in.bad || len(size) != len(shape)-2 {
+		return gpuspan.Work{}
+	}
+	n := times(times(shape[0], shape[1]), volume(size))
+	return gpuspan.Work{Read: in.bytes(0), Written: int64(n) * in.width(0)}
+}
+
+// pooled takes [batch, channels, height, width], sides of the window, strides, and padding: for each element of the
+// result it adds up or compares the window, and writes index bytes beside it. more is -1 for comparisons, of which there
+// is one fewer than elements; a mean divides instead. Input ceil says whether the last windows may stick out.
+func pooled(more float64, index int64, ceil int) rule {
+	return func(in *inputs) gpuspan.Work {
+		t := in.shapes(4, 0)
+		window, stride, padding := in.list(1, 2), in.list(2, 2), in.list(3, 2)
+		if !in.bad && len(stride) == 0 {
+			stride = window
+		}
+		if in.bad || len(window) != 2 || len(stride) != 2 || len(padding) != 2 || in.flag(ceil) ||
+			ceil == 5 && in.value(4) != "[1, 1]" { // dilated
+
+			return gpuspan.Work{}
+		}
+		n := times(t[0][0], t[0][1])
+		for i := range 2 {
+			if stride[i] == 0 || t[0][2+i]+2*padding[i] < window[i] {
+				return gpuspan.Work{}
+			}
+			n = times(n, (t[0][2+i]+2*padding[i]-window[i])/stride[i]+1)
+		}
+		return gpuspan.Work{
+			Read: in.bytes(0), Written: int64(n) * (in.width(0) + index),
+			FLOPs: (float64(volume(window)) + more) * float64(n), Precision: in.precision(0),
+		}
 	}
 }

@@ -4,6 +4,8 @@
 package kinetoreceiver
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -69,6 +71,87 @@ func TestTrafficOfOperators(t *testing.T) {
 			"aten::add", `"Input type":["float","float","Scalar"],"Input Dims":[[64,128],[128],[]]`,
 			64 * 128, 4 * (64*128 + 128 + 64*128),
 		},
+		"result given": {
+			"aten::mul",
+			`"Input type":["c10::BFloat16","double","c10::BFloat16"],"Input Dims":[[64],[],[64]]`, 64, 2 * (64 + 64),
+		},
+		"one number":    {"aten::add_", `"Input type":["float","float","Scalar"],"Input Dims":[[],[],[]]`, 1, 8},
+		"larger of two": {"aten::max", `"Input type":["float","float"],"Input Dims":[[8,100],[8,100]]`, 800, 3 * 3200},
+		"complex":       {"aten::mul", `"Input type":["c10::complex<double>","c10::complex<double>"],"Input Dims":[[8],[8]]`, 8, 3 * 128},
+		"product of vLLM": { // 8 bits, scaled
+			"_C::cutlass_scaled_mm",
+			`"Input type":["c10::BFloat16","c10::Float8_e4m3fn","c10::Float8_e4m3fn","float","float",""],` +
+				`"Input Dims":[[4,30],[4,100],[100,30],[4,1],[30,1],[]]`, 2 * 4 * 100 * 30, 400 + 3000 + 120,
+		},
+		"groups": { // 6 rows of 16, each by one of 4 matrices of 16 × 8
+			"aten::_grouped_mm", `"Input type":["c10::BFloat16","c10::BFloat16","int"],"Input Dims":[[6,16],[4,16,8],[4]]`,
+			2 * 6 * 16 * 8, 2 * (6*16 + 4*16*8 + 6*8),
+		},
+		"sum and norm of vLLM": {
+			"_C::fused_add_rms_norm",
+			`"Input type":["c10::Half","c10::Half","c10::Half"],"Input Dims":[[4,100],[4,100],[100]]`,
+			4 * (5*100 + 2), 2 * (4*400 + 100),
+		},
+		"norm and quantisation": {
+			"_C::rms_norm_static_fp8_quant", `"Input type":["c10::Float8_e4m3fn","c10::Half","c10::Half","float","Scalar"],` +
+				`"Input Dims":[[4,100],[4,100],[100],[1],[]]`, 4 * (5*100 + 2), 2*(400+100) + 400,
+		},
+		"layer norm over two dimensions": {
+			"aten::native_layer_norm", `"Input type":["float","ScalarList","float","float","Scalar"],` +
+				`"Input Dims":[[8,10,20],[],[10,20],[10,20],[]],"Concrete Inputs":["","[10, 20]","","","1e-05"]`,
+			8 * (7*200 + 2), 4 * (2*1600 + 400),
+		},
+		"rotary embedding": { // 16 of the 64 elements of a head are turned: 3 each, read and written
+			"_C::rotary_embedding", `"Input type":["long int","c10::Half","c10::Half","Scalar","c10::Half","Scalar"],` +
+				`"Input Dims":[[4],[4,512],[4,128],[],[999,16],[]],"Concrete Inputs":["","","","64","","True"]`,
+			3 * 4 * (128 + 32), 2 * 2 * 4 * (128 + 32),
+		},
+		"cache of 8 bits": {
+			"_C_cache_ops::reshape_and_cache_flash", `"Input type":["c10::Half","c10::Half","unsigned char","unsigned char"],` +
+				`"Input Dims":[[4,8,64],[4,8,64],[99,16,8,64],[99,16,8,64]]`, 0, 3 * 2 * 4 * 8 * 64,
+		},
+		"sequences of one length": { // two of 50 queries and keys, causal
+			"flash_attn::_flash_attn_varlen_forward",
+			`"Input type":["c10::Half","c10::Half","c10::Half","int","int","Scalar","Scalar"],` +
+				`"Input Dims":[[100,8,64],[100,2,64],[100,2,64],[3],[3],[],[]],` +
+				`"Concrete Inputs":["","","","","","50","50","0.","0.125","True"]`,
+			4 * 2 * 8 * 1275 * 64, 2 * 100 * 64 * (8 + 2 + 2 + 8),
+		},
+		"gather": {
+			"aten::gather", `"Input type":["float","Scalar","long int","Scalar"],"Input Dims":[[10,100],[],[10,3],[]]`, 0,
+			30*8 + 2*30*4,
+		},
+		"scatter and add": { // what is there is read, too
+			"aten::scatter_add_", `"Input type":["float","Scalar","long int","float"],"Input Dims":[[10,100],[],[10,3],[10,3]]`,
+			30, 30*8 + 3*30*4,
+		},
+		"copy by indices": {
+			"aten::index_copy_", `"Input type":["float","Scalar","long int","float"],"Input Dims":[[10,100],[],[3],[3,100]]`, 0,
+			3*8 + 2*300*4,
+		},
+		"gradient of an embedding": {
+			"aten::embedding_dense_backward",
+			`"Input type":["c10::Half","long int"],"Input Dims":[[7,512],[7]],"Concrete Inputs":["","","1000","-1","False"]`,
+			7 * 512, 7*512*2 + 7*8 + 1000*512*2,
+		},
+		"top 5": {
+			"aten::topk",
+			`"Input type":["float"],"Input Dims":[[8,100]],"Concrete Inputs":["","5","-1","True","True"]`, 0, 3200 + 40*(4+8),
+		},
+		"loss": {
+			"aten::nll_loss_forward", `"Input type":["float","long int"],"Input Dims":[[8,100],[8]]`, 8, 8*4 + 8*8 + 4,
+		},
+		"dropout": {"aten::native_dropout", `"Input type":["float"],"Input Dims":[[8,100]]`, 1600, 3200 + 3200 + 800},
+		"pooling": { // 3 × 3 with a stride of 2 and a border: 56²
+			"aten::max_pool2d_with_indices", `"Input type":["c10::Half"],"Input Dims":[[10,64,112,112]],` +
+				`"Concrete Inputs":["","[3, 3]","[2, 2]","[1, 1]","[1, 1]","False"]`,
+			8 * 10 * 64 * 56 * 56, 2*10*64*112*112 + 10*64*56*56*(2+8),
+		},
+		"upsampling by a factor": {
+			"aten::upsample_nearest2d",
+			`"Input type":["float","","ScalarList"],"Input Dims":[[1,2,8,8],[],[]],"Concrete Inputs":["","","[2., 3.]"]`, 0,
+			4 * (128 + 6*128),
+		},
 		"widest type":  {"aten::mul", `"Input type":["c10::Half","float"],"Input Dims":[[10],[10]]`, 10, 20 + 40 + 40},
 		"in place":     {"aten::add_", `"Input type":["float","float"],"Input Dims":[[10],[10]]`, 10, 120},
 		"copy between": {"aten::copy_", `"Input type":["c10::Half","float","Scalar"],"Input Dims":[[10],[10],[]]`, 0, 60},
@@ -89,7 +172,8 @@ func TestTrafficOfOperators(t *testing.T) {
 		},
 		"norm of vLLM": {
 			"_C::rms_norm",
-			`"Input type":["c10::Half","c10::Half","c10::Half"],"Input Dims":[[4,100],[4,100],[100]]`, 1600, 1600,
+			`"Input type":["c10::Half","c10::Half","c10::Half"],"Input Dims":[[4,100],[4,100],[100]]`,
+			4 * (4*100 + 2), 2 * (400 + 400 + 100),
 		},
 		"cache": {
 			"_C_cache_ops::reshape_and_cache_flash",
@@ -119,6 +203,60 @@ func TestTrafficOfOperators(t *testing.T) {
 			assert.InDelta(t, c.flops, o[0].FLOPs, 1e-9)
 			assert.InDelta(t, c.bytes, o[0].Bytes, 1e-9)
 			assert.InDelta(t, c.bytes/10e-6, o[0].ByteRate, 1)
+		})
+	}
+}
+
+// TestListsOfTensorsHaveTheTypeOfTheirKernel counts 30 and 12 elements.
+func TestListsOfTensorsHaveTheTypeOfTheirKernel(t *testing.T) {
+	lists := func(n int) string {
+		list := strings.TrimSuffix(strings.Repeat("[[3,10],[12]],", n), ",")
+		types := strings.TrimSuffix(strings.Repeat(`"TensorList",`, n), ",")
+		return fmt.Sprintf(`"Input type":[%s,"Scalar"],"Input Dims":[%s,[]]`, types, list)
+	}
+	for name, c := range map[string]struct {
+		op, args, kernel string
+		flops, bytes     float64
+	}{
+		"cat": {
+			"aten::cat", lists(1), "void CatArrayBatchedCopy<OpaqueType<2u>, unsigned int, 2, 64, 64>(OpaqueType<2u>*)", 0,
+			2 * 42 * 2,
+		},
+		"sum": {
+			"aten::_foreach_add_", lists(2),
+			"void multi_tensor_apply_kernel<TensorListMetadata<2>, BinaryOpListAlphaFunctor<float, 2, 2, 0>, std::plus<float>, float>()",
+			42, 3 * 42 * 4,
+		},
+		"product with a number": {
+			"aten::_foreach_mul_", lists(1),
+			"void multi_tensor_apply_kernel<TensorListMetadata<1>, BinaryOpScalarFunctor<c10::BFloat16, 1, 1, 0> >()", 42,
+			2 * 42 * 2,
+		},
+		"copy": {
+			"aten::_foreach_copy_", lists(2), "void multi_tensor_apply_kernel<TensorListMetadata<2>, UnaryOpFunctor<long, 2, 1, 1> >()",
+			0, 2 * 42 * 8,
+		},
+		"zeroes": {
+			"aten::_foreach_zero_", lists(1), "void multi_tensor_apply_kernel<TensorListMetadata<1>, ZeroFunctor<double, 1, 1, 0> >()",
+			0, 42 * 8,
+		},
+		"AdamW": { // reads four and writes three
+			"aten::_fused_adamw_", lists(4),
+			"void multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4, 1, false> >()",
+			14 * 42, 7 * 42 * 4,
+		},
+		"SGD without momentum": {
+			"aten::_fused_sgd_", lists(2),
+			"void multi_tensor_apply_kernel<TensorListMetadata<2>, FusedSgdMathFunctor<float, 2> >()", 4 * 42, 3 * 42 * 4,
+		},
+		"a kernel that does not say": {"aten::cat", lists(1), "cat_kernel", 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, st := convert(t, "["+operator(c.op, 1, 20, c.args)+","+gpu(1, 5, 30, 40, 7, c.kernel, "")+"]", Options{})
+			o := st.Devices[0].Operators
+			require.Len(t, o, 1)
+			assert.InDelta(t, c.flops, o[0].FLOPs, 1e-9)
+			assert.InDelta(t, c.bytes, o[0].Bytes, 1e-9)
 		})
 	}
 }
