@@ -187,7 +187,7 @@ func (c *collect) operatorArgs(e *gputrace.Event, name, args []byte) {
 }
 
 // operator is how to count what an operator does, nil where that is not known. It is found once for each name.
-func (c *collect) operator(id uint32, name []byte) func(*inputs) gpuspan.Work {
+func (c *collect) operator(id uint32, name []byte) rule {
 	for uint32(len(c.counts)) <= id {
 		c.counts = append(c.counts, counting{})
 	}
@@ -199,7 +199,7 @@ func (c *collect) operator(id uint32, name []byte) func(*inputs) gpuspan.Work {
 }
 
 type counting struct {
-	count func(*inputs) gpuspan.Work
+	count rule
 	known bool
 }
 
