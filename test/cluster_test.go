@@ -121,7 +121,7 @@ func TestGatewaysMayBeKilled(t *testing.T) {
 	agents := [2]ports{newPorts(t), newPorts(t)}
 	var c *cluster
 	for i, p := range agents {
-		otelcol.Start(t, binary, append(p.env, "OTELGPU_NODE_NAME=node"), ready(t, "kubernetes/agent"), faster, fmt.Sprintf(`
+		otelcol.Start(t, binary, append(p.env, "OTELGPU_NODE_NAME=node"), ready(t, "kubernetes/agent"), device, faster, fmt.Sprintf(`
 extensions: {health_check: {endpoint: %s}}
 receivers:
   otlp: {protocols: {grpc: {endpoint: %s}, http: {endpoint: %s}}}
@@ -182,7 +182,7 @@ func TestNothingIsLostThroughKafka(t *testing.T) {
 	running := broker.start()
 	agents := [2]ports{newPorts(t), newPorts(t)}
 	for _, p := range agents {
-		otelcol.Start(t, binary, append(p.env, "OTELGPU_KAFKA="+broker.address), ready(t, "kafka/agent"), faster)
+		otelcol.Start(t, binary, append(p.env, "OTELGPU_KAFKA="+broker.address), ready(t, "kafka/agent"), device, faster)
 	}
 	c := newCluster(t, agents)
 	c.gateway = func(int) *program.Program {

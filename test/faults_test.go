@@ -42,30 +42,51 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// faster is laid over a ready pipeline. It shortens every time by about 15, so that 12 s are an outage of 3 minutes,
-// makes queues small enough to be full in that time, and brings in a device whose joules the test knows.
-const faster = `
+// outage is how long a store is dead: a fifteenth of 3 minutes, and all times of the pipelines are shortened as much. The
+// environment variable OTELGPU_OUTAGE gives another length, such as 3m, with the times as they are shipped.
+func outage(t *testing.T) (length time.Duration, full bool) {
+	text, full := os.LookupEnv("OTELGPU_OUTAGE")
+	if !full {
+		return 12 * time.Second, false
+	}
+	length, err := time.ParseDuration(text)
+	require.NoError(t, err, "OTELGPU_OUTAGE")
+	return length, true
+}
+
+// device is laid over a ready pipeline: it brings in a device whose joules the test knows.
+const device = `
 exporters:
   gpu_samples: {}
 processors:
-  gpu_join:
-    settle: 400ms
-    max_wait: 700ms
-    queue: {size: 20000}
-    retry_on_failure: {initial_interval: 100ms, max_interval: 2s}
-connectors:
-  gpu_metrics: {flush_interval: 500ms}
+  gpu_join: {queue: {size: 20000}}
 service:
   pipelines:
     metrics/devices: {receivers: [otlp], exporters: [gpu_samples]}
 `
 
-// smallQueue is laid over too; %s is the exporter to the trace store.
+// faster is laid over a ready pipeline whose times are shortened, too.
+const faster = `
+processors:
+  gpu_join:
+    settle: 400ms
+    max_wait: 700ms
+    retry_on_failure: {initial_interval: 100ms, max_interval: 2s}
+connectors:
+  gpu_metrics: {flush_interval: 500ms}
+`
+
+// retrySoon belongs to it; %s is an exporter.
+const retrySoon = `
+exporters:
+  %s: {retry_on_failure: {initial_interval: 100ms, max_interval: 500ms}}
+`
+
+// smallQueue is laid over too, so that the queue to the trace store, %s, is full in that time.
 const smallQueue = `
 exporters:
   %s:
     sending_queue: {queue_size: 20}
-    retry_on_failure: {initial_interval: 100ms, max_interval: 500ms}
 `
 
 // store is a trace store.
@@ -320,6 +341,7 @@ func TestReadyPipelinesLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 		t.Skip("the Collector is not built and run with -short")
 	}
 	binary := otelcol.Build(t)
+	length, full := outage(t)
 	for _, tt := range []struct {
 		pipeline, exporter, variable string
 		dead                         bool // for minutes; else it refuses every second request
@@ -340,16 +362,19 @@ func TestReadyPipelinesLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 			store, p := newStore(t), newPorts(t)
 			ready, err := config.YAML(tt.pipeline)
 			require.NoError(t, err)
-			overlays := []string{ready, faster, fmt.Sprintf(smallQueue, tt.exporter)}
+			overlays := []string{ready, device, fmt.Sprintf(smallQueue, tt.exporter)}
+			if !full {
+				overlays = append(overlays, faster, fmt.Sprintf(retrySoon, tt.exporter))
+			}
 			if tt.variable == "" {
 				overlays = append(overlays, fmt.Sprintf(ownStore, store.address))
 			}
-			begin := store.fail(t, tt.dead)
+			begin := store.fail(t, tt.dead, length)
 			otelcol.Start(t, binary, append(p.env, tt.variable+store.address), overlays...)
 			w := newWorker(t, p.otlp)
 			w.served = tt.pipeline == "llm"
 			begin()
-			w.work(15 * time.Second)
+			w.work(length + 3*time.Second)
 			w.check(t, store, tt.dead, p.metrics)
 		})
 	}
@@ -357,7 +382,7 @@ func TestReadyPipelinesLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 
 // fail lets the store refuse every second request, or be dead until the returned function was called and a while has
 // passed.
-func (s *store) fail(t *testing.T, dead bool) (begin func()) {
+func (s *store) fail(t *testing.T, dead bool, length time.Duration) (begin func()) {
 	if !dead {
 		n := 0
 		s.refuse = func() bool { n++; return n%2 == 1 }
@@ -365,7 +390,7 @@ func (s *store) fail(t *testing.T, dead bool) (begin func()) {
 		return func() {}
 	}
 	return func() {
-		alive := time.AfterFunc(12*time.Second, func() { s.open(t) })
+		alive := time.AfterFunc(length, func() { s.open(t) })
 		t.Cleanup(func() { alive.Stop() })
 	}
 }
@@ -375,17 +400,22 @@ func (w *worker) check(t *testing.T, store *store, full bool, metrics string) {
 	if full {
 		require.Positive(t, w.refused, "the queues are small enough to be full")
 	}
-	require.Eventually(t, func() bool { n, _ := store.count(); return n >= w.accepted }, 2*time.Minute,
-		100*time.Millisecond)
+	_, shipped := outage(t)
+	patience, settled := 2*time.Minute, 2*time.Second
+	if shipped { // llm waits for 75 s
+		patience, settled = 5*time.Minute, time.Minute
+	}
+	require.Eventually(t, func() bool { n, _ := store.count(); return n >= w.accepted }, patience, 100*time.Millisecond)
 	counted := "gpu_operation_energy_joules_total"
 	if w.served {
 		counted = "gpu_request_energy_joules_sum"
 	}
 	assert.Eventually(t, func() bool { // the last flush
 		return math.Abs(scrape(t, metrics, counted, "")/w.joules()-1) < 1e-9
-	}, 30*time.Second, 200*time.Millisecond)
-	time.Sleep(2 * time.Second) // what is there twice comes too
+	}, patience, 200*time.Millisecond)
+	time.Sleep(settled) // what is there twice comes too
 	spans, again := store.count()
+	t.Logf("%d spans accepted, %d requests refused; %d spans delivered, %d of them again", w.accepted, w.refused, spans, again)
 	require.Equal(t, w.accepted, spans)
 	require.Zero(t, again, "spans that came twice")
 	require.InEpsilon(t, w.joules(), store.energy(), 1e-9)
@@ -430,6 +460,7 @@ func TestAgentsAndGatewaysLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 	if binary == "" {
 		binary, full = otelcol.Build(t, "-tags", "ottl"), false
 	}
+	length, shipped := outage(t)
 	for i, dead := range []bool{true, false} {
 		t.Run(map[bool]string{true: "dead for minutes", false: "refuses every second request"}[dead], func(t *testing.T) {
 			store, metrics := newStore(t), newPorts(t).metrics
@@ -466,9 +497,11 @@ func TestAgentsAndGatewaysLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 			back := edited(t, "kubernetes/gateway", func(at func(path ...string) map[string]any) {
 				plain(at)
 				tail := at("processors", "tail_sampling")
-				tail["decision_wait"] = "2s"
 				tail["policies"] = []any{map[string]any{"name": "all", "type": "always_sample"}}
-				at("connectors", "gpu_metrics/operations")["flush_interval"] = "500ms"
+				if !shipped {
+					tail["decision_wait"] = "2s"
+					at("connectors", "gpu_metrics/operations")["flush_interval"] = "500ms"
+				}
 				at("exporters")["prometheus"] = map[string]any{"endpoint": metrics, "enable_open_metrics": true}
 				delete(at("exporters"), "otlp_http/metrics")
 				at("service", "pipelines", "metrics")["exporters"] = []any{"prometheus"}
@@ -484,8 +517,10 @@ func TestAgentsAndGatewaysLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 					}
 				}
 				join := at("processors", "gpu_join")
-				join["settle"], join["max_wait"] = "400ms", "700ms"
-				join["retry_on_failure"] = map[string]any{"initial_interval": "100ms", "max_interval": "2s"}
+				if !shipped {
+					join["settle"], join["max_wait"] = "400ms", "700ms"
+					join["retry_on_failure"] = map[string]any{"initial_interval": "100ms", "max_interval": "2s"}
+				}
 				at("exporters")["gpu_samples"] = map[string]any{}
 				at("service", "pipelines")["metrics/devices"] = map[string]any{
 					"receivers": []any{"otlp"},
@@ -496,8 +531,9 @@ func TestAgentsAndGatewaysLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 					if strings.Contains(id, "balanc") { // the others have defaults
 						e := e.(map[string]any)
 						e["sending_queue"].(map[string]any)["queue_size"] = 20
-						e["retry_on_failure"].(map[string]any)["initial_interval"] = "100ms"
-						e["retry_on_failure"].(map[string]any)["max_interval"] = "500ms"
+						if retry := e["retry_on_failure"].(map[string]any); !shipped {
+							retry["initial_interval"], retry["max_interval"] = "100ms", "500ms"
+						}
 					}
 				}
 			})
@@ -510,14 +546,14 @@ func TestAgentsAndGatewaysLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 				otelcol.Start(t, binary, env(agent), front)
 				w := newWorker(t, agent+":4317")
 				late := make(chan struct{})
-				go func() { defer close(late); w.work(15 * time.Second) }()
-				time.Sleep(12 * time.Second)
+				go func() { defer close(late); w.work(length + 3*time.Second) }()
+				time.Sleep(length)
 				otelcol.Start(t, binary, env(gateway), back)
 				<-late
 				w.check(t, store, true, metrics)
 				return
 			}
-			store.fail(t, false)
+			store.fail(t, false, length)
 			otelcol.Start(t, binary, env(gateway), back)
 			otelcol.Start(t, binary, env(agent), front)
 			w := newWorker(t, agent+":4317")
@@ -547,7 +583,9 @@ exporters:
 service:
   extensions: [gpu_samples, health_check, file_storage]
 `, filepath.Join(dir, "storage"))
-	overlays := []string{ready, faster, fmt.Sprintf(smallQueue, "otlp_grpc/jaeger"), storage}
+	overlays := []string{
+		ready, device, faster, fmt.Sprintf(smallQueue, "otlp_grpc/jaeger"), fmt.Sprintf(retrySoon, "otlp_grpc/jaeger"), storage,
+	}
 	run := func() *program.Program {
 		return otelcol.Run(t, binary, append(p.env, "OTELGPU_JAEGER_ENDPOINT="+store.address), overlays...)
 	}
@@ -630,7 +668,7 @@ func TestPrometheusTakesEverythingFromTheReadyPipeline(t *testing.T) {
 	ready, err := config.YAML("prometheus")
 	require.NoError(t, err)
 	otelcol.Start(t, otelcol.Build(t), append(p.env, "OTELGPU_PROMETHEUS_ENDPOINT=http://"+store.address+"/api/v1/otlp"),
-		ready, faster)
+		ready, device, faster)
 	w := newWorker(t, p.otlp)
 
 	sent := 0
