@@ -174,17 +174,25 @@ func TestNothingBesideAConnectorThatCountsRefuses(t *testing.T) {
 	}
 }
 
-func TestJaegersPageShowsRegisteredNamesFirst(t *testing.T) {
-	var ui struct{ TopTagPrefixes []string }
+func TestJaegersPageKnowsRegisteredNames(t *testing.T) {
+	var ui struct {
+		LinkPatterns   []struct{ Type, Key, URL, Text string }
+		TopTagPrefixes []string
+	}
 	d := json.NewDecoder(bytes.NewReader(config.JaegerUI()))
 	d.DisallowUnknownFields()
 	require.NoError(t, d.Decode(&ui))
+	registered := func(matches func(name string) bool) bool {
+		return slices.ContainsFunc(semconv.Attributes(), func(a semconv.Attribute) bool { return matches(a.Name) })
+	}
 	require.NotEmpty(t, ui.TopTagPrefixes)
 	for _, prefix := range ui.TopTagPrefixes {
-		found := slices.ContainsFunc(semconv.Attributes(), func(a semconv.Attribute) bool {
-			return strings.HasPrefix(a.Name,
-				prefix)
-		})
-		require.True(t, found, "no name of the registry begins with %s", prefix)
+		require.True(t, registered(func(name string) bool { return strings.HasPrefix(name, prefix) }), prefix)
+	}
+	require.NotEmpty(t, ui.LinkPatterns)
+	for _, l := range ui.LinkPatterns {
+		require.Equal(t, "tags", l.Type)
+		require.True(t, registered(func(name string) bool { return name == l.Key }), l.Key)
+		require.True(t, strings.HasPrefix(l.URL, "http://localhost:9465/#"), "%s is where gpu_page listens", l.URL)
 	}
 }

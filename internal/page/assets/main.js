@@ -5,6 +5,8 @@
 const liveViews = {standsOut, devices, operations, steps, ranks, requests, memory, health};
 const reportViews = {comparison, findings, where, timeline, profileSteps, profileRoofline, lists, communication, copies, profileMemory, profileRanks, sources};
 
+let target = location.hash.slice(1); // the section that the address names, until it is there
+
 function draw() {
   if (!state || live.dragging) return;
   const report = (state.profiles || []).length > 0 || state.comparison;
@@ -24,6 +26,10 @@ function draw() {
     : `${plural(state.devices.length, "device")}, ${plural(state.operations.length + (state.moreOperations || 0), "operation")}, ${plural(state.steps.length, "step")}, ${plural(state.requests.length, "request")}` + (state.live ? `, at ${clock(state.now)}` : `; recorded until ${new Date(state.now).toLocaleString("en-GB")}`);
   document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn || 0) + 1);
   tipAgain();
+  if (target && byId(target) && !byId(target).hidden) {
+    byId(target).scrollIntoView();
+    target = "";
+  }
 }
 
 addEventListener("keydown", (e) => {

@@ -45,6 +45,10 @@ func FreeAddresses() (Addresses, error) {
 	return a, nil
 }
 
+// PageVariable is the environment variable that names the folder of Jaeger's page, built from jaeger-ui of the same
+// version. Jaeger's module has a placeholder in its place.
+const PageVariable = "OTELGPU_JAEGER_UI"
+
 // Config is the configuration with which Jaeger is run: OTLP in, storage in memory, nothing of its own telemetry. ui is
 // the file that configures the page.
 func (a Addresses) Config(ui string) string {
@@ -68,6 +72,7 @@ extensions:
       traces: memory
     ui:
       config_file: %q
+      assets_path: %q
     http:
       endpoint: %q
     grpc:
@@ -82,7 +87,7 @@ receivers:
 exporters:
   jaeger_storage_exporter:
     trace_storage: memory
-`, ui, a.Query, a.QueryGRPC, a.OTLPGRPC, a.OTLPHTTP)
+`, ui, os.Getenv(PageVariable), a.Query, a.QueryGRPC, a.OTLPGRPC, a.OTLPHTTP)
 }
 
 // Jaeger is a running one.
