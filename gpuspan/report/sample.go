@@ -11,15 +11,15 @@ type Node int32
 
 // Info is what is fixed about an operation.
 type Info struct {
-	Name        string // gpu.operation.name
-	Category    string // gpu.operation.category; empty when not stated
-	Type        string // gpu.operation.type: section, copy, graph, step …; empty means section
-	Description string // for people; may be empty
-	ItemType    string // what an item is: token, row, image
-	Direction   string // gpu.copy.direction of a copy
-	HostMemory  string // gpu.copy.host_memory of a copy: pinned, pageable
-	Synchronous bool   // the host returns when the work is done, so that the host's times are its times
-	Level       string // macro, midi or micro for tiles, which are recorded here and never become spans
+	Name        string `json:"name"`                       // gpu.operation.name
+	Category    string `json:"category,omitempty"`         // gpu.operation.category; empty when not stated
+	Type        string `json:"type,omitempty"`             // gpu.operation.type; empty means section
+	Description string `json:"description,omitempty"`      // for people; may be empty
+	ItemType    string `json:"item_type,omitempty"`        // what an item is: token, row, image
+	Direction   string `json:"copy_direction,omitempty"`   // gpu.copy.direction of a copy
+	HostMemory  string `json:"copy_host_memory,omitempty"` // gpu.copy.host_memory of a copy: pinned, pageable
+	Synchronous bool   `json:"-"`                          // the host's times are the work's: it returns when that is done
+	Level       string `json:"level,omitempty"`            // macro, midi or micro for tiles, which never become spans
 }
 
 // IO is a number of bytes that moved over one link.

@@ -7,18 +7,18 @@ import "time"
 
 // Summary is what a profiler has measured up to one moment. It shares no memory with the profiler.
 type Summary struct {
-	Service    string           // name of the service or program; may be empty
-	Start      time.Time        // when measuring began (or was reset)
-	End        time.Time        // when the summary was made
-	Covered    time.Duration    // union of all timed sections on the wall clock, over all streams
-	Operations []Operation      // parents before their children
-	Loops      []Loop           // loops whose steps were recorded
-	Devices    []Device         // devices that sections ran on
-	Timed      int64            // timed runs of all operations
-	OnHost     int64            // of them, those with the host's times, as without a device
-	Dropped    map[string]int64 // sections lost, by reason
-	Overflow   int64            // runs counted under "(other)" because there were too many operations
-	Pending    int64            // sections that have ended and are not read back yet
+	Service    string           `json:"service,omitempty"`       // name of the service or program; may be empty
+	Start      time.Time        `json:"start,omitzero"`          // when measuring began (or was reset)
+	End        time.Time        `json:"end,omitzero"`            // when the summary was made
+	Covered    time.Duration    `json:"-"`                       // union of all timed sections on the wall clock
+	Operations []Operation      `json:"operations"`              // parents before their children
+	Loops      []Loop           `json:"loops,omitempty"`         // loops whose steps were recorded
+	Devices    []Device         `json:"devices,omitempty"`       // devices that sections ran on
+	Timed      int64            `json:"-"`                       // timed runs of all operations
+	OnHost     int64            `json:"timed_on_host,omitempty"` // those of them with the host's times
+	Dropped    map[string]int64 `json:"dropped,omitempty"`       // sections lost, by reason
+	Overflow   int64            `json:"overflow,omitempty"`      // runs counted under "(other)": too many operations
+	Pending    int64            `json:"pending,omitempty"`       // sections that have ended and are not read back yet
 }
 
 // Wall is the time that the summary covers.
@@ -84,12 +84,12 @@ type Durations struct {
 
 // Figures are the figures of a set of runs.
 type Figures struct {
-	Count    int64              // runs, timed or not
-	Duration Durations          // of the timed runs
-	Memory   IO                 // of all runs, bytes over device memory
-	PCIe     IO                 // of all runs, bytes over PCIe
-	Items    int64              // of all runs
-	FLOPs    map[string]float64 // of all runs, by precision ("" when not stated)
+	Count    int64              `json:"count"`                 // runs, timed or not
+	Duration Durations          `json:"duration,omitzero"`     // of the timed runs
+	Memory   IO                 `json:"memory_bytes,omitzero"` // of all runs, bytes over device memory
+	PCIe     IO                 `json:"pcie_bytes,omitzero"`   // of all runs, bytes over PCIe
+	Items    int64              `json:"items,omitempty"`       // of all runs
+	FLOPs    map[string]float64 `json:"flops,omitempty"`       // of all runs, by precision ("" when not stated)
 	timed    work               // of the timed runs: what the rates divide
 }
 
@@ -102,10 +102,14 @@ type work struct {
 
 // Rates are work per second of the timed runs, in bytes, floating-point operations and items. Zero is not known.
 type Rates struct {
-	MemoryRead, MemoryWritten, Memory float64 // device memory; Memory has bytes of unstated direction too
-	PCIeRead, PCIeWritten, PCIe       float64 // PCIe, likewise
-	FLOPs                             float64 // of all precisions
-	Items                             float64 // as the operation counts them
+	MemoryRead    float64 `json:"memory_read_bytes_per_second,omitempty"`  // device memory
+	MemoryWritten float64 `json:"memory_write_bytes_per_second,omitempty"` // device memory
+	Memory        float64 `json:"memory_bytes_per_second,omitempty"`       // with bytes of unstated direction
+	PCIeRead      float64 `json:"pcie_read_bytes_per_second,omitempty"`
+	PCIeWritten   float64 `json:"pcie_write_bytes_per_second,omitempty"`
+	PCIe          float64 `json:"pcie_bytes_per_second,omitempty"` // with bytes of unstated direction
+	FLOPs         float64 `json:"flops_per_second,omitempty"`      // of all precisions
+	Items         float64 `json:"items_per_second,omitempty"`      // as the operation counts them
 }
 
 // Rates divides the declared work of the timed runs by their duration. Runs with the host's times count only where the
@@ -136,34 +140,34 @@ func (f Figures) TotalFLOPs() float64 {
 // Operation is an operation at one place in the nesting.
 type Operation struct {
 	Info
-	Parent int      // index into Summary.Operations; −1 for outermost sections
-	Depth  int      // 0 for outermost sections
-	Path   []string // names from the outermost section to this one
-	Device int      // gpu.device.ordinal of the latest run
+	Parent int      `json:"-"`      // index into Summary.Operations; −1 for outermost sections
+	Depth  int      `json:"-"`      // 0 for outermost sections
+	Path   []string `json:"path"`   // names from the outermost section to this one
+	Device int      `json:"device"` // gpu.device.ordinal of the latest run
 
-	All   Figures // every run
-	First Figures // the first run in the process
-	Rest  Figures // every other run, and all runs that only count
+	All   Figures `json:"all"`            // every run
+	First Figures `json:"first,omitzero"` // the first run in the process
+	Rest  Figures `json:"rest,omitzero"`  // every other run, and all runs that only count
 
 	// of the parent's total duration, 0 to 1 unless children ran on several streams; 0 when not known
-	ShareOfParent float64
-	ShareOfTotal  float64 // of the duration of all outermost sections
-	PeakShare     float64 // of the limit that was closest: device memory, PCIe or FLOP/s; 0 when not known
-	PeakOf        string  // which limit: "memory", "pcie", or the precision
+	ShareOfParent float64 `json:"share_of_parent,omitempty"`
+	ShareOfTotal  float64 `json:"share_of_total,omitempty"` // of the duration of all outermost sections
+	PeakShare     float64 `json:"peak_share,omitempty"`     // of the closest limit; 0 when not known
+	PeakOf        string  `json:"peak_of,omitempty"`        // which limit: "memory", "pcie", or the precision
 
-	Starved    int64         // timed runs whose end delay was below Duration/20: the GPU waited for the host
-	BelowFloor int64         // timed runs shorter than 10 × the device's empty section
-	Floor      time.Duration // the empty section of the device of the latest run; 0 when not known
+	Starved    int64         `json:"starved,omitempty"`     // timed runs with an end delay below Duration/20
+	BelowFloor int64         `json:"below_floor,omitempty"` // timed runs shorter than 10 × the device's empty section
+	Floor      time.Duration `json:"-"`                     // empty section of the latest run's device; 0: not known
 
-	MemoryPeak  int64 // highest device memory in use at the end of a run, bytes
-	MemorySpike int64 // largest growth of device memory during one run, bytes
+	MemoryPeak  int64 `json:"memory_peak_bytes,omitempty"`  // highest device memory in use at the end of a run, bytes
+	MemorySpike int64 `json:"memory_spike_bytes,omitempty"` // largest growth of device memory during one run, bytes
 
-	AccessPattern string // gpu.io.access_pattern, as declared last
+	AccessPattern string `json:"access_pattern,omitempty"` // gpu.io.access_pattern, as declared last
 	// mean share of the declared bytes that came from the L2 cache, weighted by time; see HasL2HitRatio
-	L2HitRatio    float64
-	HasL2HitRatio bool
+	L2HitRatio    float64 `json:"-"`
+	HasL2HitRatio bool    `json:"-"`
 
-	Kernels []Kernel // launched by this operation, in order of first launch; at most 32
+	Kernels []Kernel `json:"kernels,omitempty"` // launched by this operation, in order of first launch; at most 32
 
 	inside time.Duration // part of the time of an outermost operation that lies in other ones on its stream
 }
@@ -177,26 +181,26 @@ type Kernel struct {
 
 // Loop is the statistics of the recorded steps of one loop.
 type Loop struct {
-	Name       string        // name of the loop, and of its steps' spans
-	Steps      int64         // recorded steps
-	Duration   Durations     // boundary event to boundary event
-	Host       Durations     // host time beside it
-	Phases     []Phase       // in order of first declaration
-	Overlap    time.Duration // sums over all steps; Duration.Total = sum of phases − Overlap + Other
-	Other      time.Duration // part of the steps that belongs to no phase
-	Covered    time.Duration // part of the steps in which a section ran
-	Exposed    time.Duration // communication that no other phase hides
-	Waiting    time.Duration // phase data less what other phases hide of it: copies ahead of time are no gap
-	Items      int64         // elements processed; 0 when not stated
-	ItemType   string        // what an item is
-	ModelFLOPs float64       // as the application states them; 0 when not stated
-	MFU        float64       // ModelFLOPs ÷ (time × devices × dense peak of their precision); 0 when not known
+	Name       string        `json:"name"`                   // name of the loop, and of its steps' spans
+	Steps      int64         `json:"steps"`                  // recorded steps
+	Duration   Durations     `json:"duration,omitzero"`      // boundary event to boundary event
+	Host       Durations     `json:"host_duration,omitzero"` // host time beside it
+	Phases     []Phase       `json:"phases"`                 // in order of first declaration
+	Overlap    time.Duration `json:"-"`                      // Duration.Total = sum of phases − Overlap + Other
+	Other      time.Duration `json:"-"`                      // part of the steps that belongs to no phase
+	Covered    time.Duration `json:"-"`                      // part of the steps in which a section ran
+	Exposed    time.Duration `json:"-"`                      // communication that no other phase hides
+	Waiting    time.Duration `json:"-"`                      // phase data less what other phases hide of it
+	Items      int64         `json:"items,omitempty"`        // elements processed; 0 when not stated
+	ItemType   string        `json:"item_type,omitempty"`    // what an item is
+	ModelFLOPs float64       `json:"model_flops,omitempty"`  // as the application states them; 0 when not stated
+	MFU        float64       `json:"mfu,omitempty"`          // ModelFLOPs ÷ (time × devices × dense peak); 0: not known
 }
 
 // Phase is the statistics of one phase. Count counts the steps that had the phase.
 type Phase struct {
-	Name     string    // data, forward, backward, optimizer, comm, or a further one
-	Duration Durations // union of its intervals in each step that had it
+	Name     string    `json:"name"`     // data, forward, backward, optimizer, comm, or a further one
+	Duration Durations `json:"duration"` // union of its intervals in each step that had it
 }
 
 // ByName adds up an operation over every place in which it ran. Quantiles are absent when there was more than one.
