@@ -37,6 +37,7 @@ type collect struct {
 	p         *gputrace.Profile
 	texts     *texts
 	visible   map[seen]int64    // Nsight's numbers of devices, where processes disagree
+	numbers   map[int64]int64   // ordinals of devices by Nsight's numbers
 	variables map[string]string // of the environment
 	processes map[int64]bool    // that use a device; at most two are kept
 	rows      int64
@@ -48,7 +49,7 @@ func (c *collect) skip(why string) { c.skipped[why]++ }
 
 func (c *collect) all(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		c.session, c.environment, c.devices, c.kernels, c.copies, c.memsets, c.graphs, c.calls, c.ranges, c.overhead,
+		c.session, c.environment, c.devices, c.kernels, c.copies, c.memsets, c.graphs, c.calls, c.ranges, c.clocks, c.overhead,
 	} {
 		if err := step(ctx); err != nil {
 			return err

@@ -6,8 +6,10 @@ package nsysreceiver
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
@@ -297,4 +300,58 @@ func TestGraphsThatAreOneRow(t *testing.T) {
 		kinds = append(kinds, f.Kind)
 	}
 	assert.Contains(t, kinds, "opaque_regions")
+}
+
+// TestClocksOfDevicesSayWhyKernelsWereSlow has two devices, of which Nsight's numbers are not CUDA's: of device 0, which
+// is its number 1, kernels take half as long again in the last third.
+func TestClocksOfDevicesSayWhyKernelsWereSlow(t *testing.T) {
+	const kernels, slow = 600, 400
+	export1 := func(low int64) string {
+		rows, clocks := &strings.Builder{}, &strings.Builder{}
+		at := int64(1_000_000)
+		for i := range int64(kernels) {
+			length, hertz := 60_000+40_000*(i%2), int64(1_755_000_000)
+			if i >= slow {
+				length, hertz = length*3/2, low
+			}
+			fmt.Fprintf(rows, ",(%d, %d, 0, 7, 0, 0, %d, 132, 1, 1, 256, 1, 1)", at, at+length, 10+i%2)
+			fmt.Fprintf(clocks, ",(%d, 72057594037927937, 0, %d),(%d, 72057594037927936, 0, 210000000),(%d, 72057594037927937, 1, %d)",
+				at, hertz, at, at, i%100)
+			at += length + 1000
+		}
+		return export(t, strings0, "INSERT INTO StringIds VALUES (10, 'gemm'), (11, 'norm')", session0, session1,
+			"CREATE TABLE TARGET_INFO_GPU (id INT, name TEXT, uuid TEXT, cuDevice INT)",
+			"INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H100', NULL, 1), (1, 'NVIDIA H100', NULL, 0)",
+			"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, "+
+				"demangledName INT, gridX INT, gridY INT, gridZ INT, blockX INT, blockY INT, blockZ INT)",
+			"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES "+rows.String()[1:],
+			"CREATE TABLE GPU_METRICS (timestamp INTEGER, typeId INTEGER NOT NULL, metricId INTEGER NOT NULL, value INTEGER NOT NULL)",
+			"INSERT INTO GPU_METRICS VALUES "+clocks.String()[1:],
+			"CREATE TABLE TARGET_INFO_GPU_METRICS (typeId INTEGER NOT NULL, sourceId INTEGER NOT NULL, typeName TEXT NOT NULL, "+
+				"metricId INTEGER NOT NULL, metricName TEXT NOT NULL)",
+			"INSERT INTO TARGET_INFO_GPU_METRICS VALUES (72057594037927936, 1, 'GPU Metrics', 0, 'GPC Clock Frequency [MHz]'), "+
+				"(72057594037927937, 1, 'GPU Metrics', 0, 'GPC Clock Frequency [MHz]'), "+
+				"(72057594037927937, 1, 'GPU Metrics', 1, 'SMs Active [Throughput %]')")
+	}
+	throttled := func(low int64) verdict.Verdict {
+		_, _, st := convert(t, export1(low), Options{})
+		require.Len(t, st.Devices, 1)
+		for _, v := range st.Devices[0].Verdicts {
+			if v.Kind == verdict.KindThrottle {
+				return v
+			}
+		}
+		require.Fail(t, "no throttle", "%v", st.Devices[0].Verdicts)
+		return verdict.Verdict{}
+	}
+	v := throttled(1_170_000_000)
+	assert.Equal(t, verdict.High, v.Certainty)
+	assert.Contains(t, v.Chain[0], "clocks of the device were lowered")
+	assert.Contains(t, v.Evidence, "at 66.7 %", "1170 of 1755 MHz")
+	saved := 200 * 80_000 * 1.5 / 3 // ns of the slow third
+	assert.InEpsilon(t, saved, float64(v.Gain), 0.05)
+
+	v = throttled(1_755_000_000)
+	assert.NotEqual(t, verdict.High, v.Certainty)
+	assert.Contains(t, v.Chain[0], "though its clock did not")
 }

@@ -50,6 +50,7 @@ func (c *collect) devices(ctx context.Context) error {
 		if ambiguous {
 			d.Ordinal = id
 		}
+		c.numbers[id] = d.Ordinal
 		if u := word(r[2]); len(u) == 36 {
 			d.ID = "GPU-" + strings.ToLower(u)
 		} else if strings.HasPrefix(u, "GPU-") {

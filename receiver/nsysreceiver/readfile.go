@@ -75,7 +75,7 @@ func read(ctx context.Context, path string, o Options, emit func(context.Context
 	p := gputrace.New(o, gputrace.Source{Scope: scopeName, Root: "nsys profile", Service: defaultService})
 	defer p.Close()
 	p.Meta.TimingSource = "cupti"
-	c := &collect{db: db, p: p, processes: map[int64]bool{}, skipped: map[string]int64{}}
+	c := &collect{db: db, p: p, processes: map[int64]bool{}, numbers: map[int64]int64{}, skipped: map[string]int64{}}
 	c.texts = newTexts(db)
 	if err = c.all(ctx); err == nil {
 		c.job(path)
