@@ -117,3 +117,32 @@ func TestFolderThatCannotBeWrittenIsAnErrorAtOnce(t *testing.T) {
 	require.ErrorContains(t, err, "cannot create folder for traces")
 	require.ErrorContains(t, err, "not a directory")
 }
+
+// The scope says which stream the first of a device is, as for gpuspan's spans.
+func TestAStreamOnTheScopeIsThatOfItsSpans(t *testing.T) {
+	var tracks []any
+	for _, onScope := range []bool{false, true} {
+		dir := t.TempDir()
+		e, err := chrometrace.NewExporter(dir, chrometrace.WithWorker("w"))
+		require.NoError(t, err)
+		tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(e))
+		stream, own := semconv.GPUStreamIDKey.Int(7), []attribute.KeyValue{semconv.GPUOperationTypeKey.String("section")}
+		var scope []attribute.KeyValue
+		if onScope {
+			scope = append(scope, stream)
+		} else {
+			own = append(own, stream)
+		}
+		_, s := tp.Tracer("t", trace.WithInstrumentationAttributes(scope...)).Start(t.Context(), "forward", at(0),
+			trace.WithAttributes(own...))
+		s.End(at(5))
+		require.NoError(t, tp.Shutdown(t.Context()))
+		for _, f := range traces(t, dir) {
+			x := f.Slices()["forward"]
+			tracks = append(tracks, []any{x.PID, x.TID, f.Tracks()})
+		}
+	}
+	require.Len(t, tracks, 2)
+	require.Equal(t, tracks[0], tracks[1])
+	require.Contains(t, fmt.Sprint(tracks[1]), "stream 7")
+}

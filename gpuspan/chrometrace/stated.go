@@ -97,7 +97,7 @@ func (e *Event) read(at *taken) stated {
 	return s
 }
 
-// inherit takes the device from the scope where the span does not say it.
+// inherit takes device and stream from the scope where the span does not say them.
 func (e *Event) inherit(at *taken, s *stated) {
 	if e.Origin == nil {
 		return
@@ -107,6 +107,10 @@ func (e *Event) inherit(at *taken, s *stated) {
 		case string(semconv.GPUDeviceOrdinalKey):
 			if at.device < 0 {
 				s.device = whole(a, s.device)
+			}
+		case string(semconv.GPUStreamIDKey):
+			if at.stream < 0 {
+				s.stream = whole(a, s.stream)
 			}
 		case string(semconv.HWIDKey):
 			if e.Device == "" {

@@ -204,6 +204,9 @@ func (f *Facts) loadPhase(k string, v pcommon.Value) {
 func (f *Facts) complete(s ptrace.Span, scope *Scope) {
 	if scope != nil {
 		f.Device.inherit(&scope.Device)
+		if f.Stream < 0 {
+			f.Stream = scope.Stream
+		}
 		if f.Source == "" {
 			f.Source = scope.Source
 		}

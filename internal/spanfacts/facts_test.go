@@ -162,7 +162,7 @@ func TestWhatTheScopeSaysStandsForItsSpans(t *testing.T) {
 	m := pcommon.NewMap()
 	require.NoError(t, m.FromRaw(map[string]any{
 		"gpu.timing.source": "cupti", "gpu.floor.duration": 2e-6,
-		"gpu.metrics.emitted": true, "gpu.measurement.source": "dcgm",
+		"gpu.metrics.emitted": true, "gpu.measurement.source": "dcgm", "gpu.stream.id": 3,
 	}))
 	var sc Scope
 	sc.Load(nil, m)
@@ -172,6 +172,7 @@ func TestWhatTheScopeSaysStandsForItsSpans(t *testing.T) {
 	assert.True(t, f.Recorded())
 	assert.True(t, f.Joined)
 	assert.Equal(t, 2e-6, f.Floor)
+	assert.EqualValues(t, 3, f.Stream)
 	f.Load(span(t, map[string]any{
 		"gpu.operation.type": "section", "gpu.timing.source": "host",
 		"gpu.floor.duration": 0.0,

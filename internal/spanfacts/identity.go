@@ -126,6 +126,7 @@ func (r *Resource) Load(attrs pcommon.Map) {
 // Scope is what an instrumentation scope says for all its spans, with what its resource says where the scope is silent.
 type Scope struct {
 	Device         Identity
+	Stream         int64   // gpu.stream.id; −1: not known
 	Source         string  // gpu.timing.source
 	Measured       string  // gpu.measurement.source; not "": the spans were joined with samples
 	Floor          float64 // gpu.floor.duration, s; where HasFloor
@@ -135,13 +136,15 @@ type Scope struct {
 
 // Load reads the attributes of a scope of a resource; r nil: of none.
 func (s *Scope) Load(r *Resource, attrs pcommon.Map) {
-	*s = Scope{Device: Identity{Ordinal: -1}}
+	*s = Scope{Device: Identity{Ordinal: -1}, Stream: -1}
 	for k, v := range attrs.All() {
 		switch k {
 		case string(semconv.GPUTimingSourceKey):
 			s.Source = v.Str()
 		case string(semconv.GPUMeasurementSourceKey):
 			s.Measured = v.Str()
+		case string(semconv.GPUStreamIDKey):
+			s.Stream = index(v)
 		case string(semconv.GPUFloorDurationKey):
 			x, ok := Number(v)
 			s.Floor, s.HasFloor = x, ok && x >= 0

@@ -30,6 +30,7 @@ type device struct {
 	repeated []attribute.KeyValue   // what each span repeats of it
 	scopes   [2]func() trace.Tracer // its spans that it timed itself, and the others
 	forSink  [2]*SinkScope          // goroutine of the emitter
+	stream   int                    // gpu.stream.id of the first stream, which the scope says; 0: none yet, −1: it does not
 	anchorer *anchorer              // nil until the first stream
 	axis     int64                  // where the profiler's clock began on the axis of the anchorer
 	failed   backend.Status         // the last anchor's, to report a change once
@@ -57,9 +58,12 @@ func (p *Profiler) newDevice(info backend.Device) *device {
 
 // scope is what the scope of the device's spans says.
 func (d *device) scope(p *Profiler, timed bool) []attribute.KeyValue {
-	kv := d.attrs
+	kv := slices.Clip(d.attrs)
+	if d.stream > 0 {
+		kv = append(kv, semconv.GPUStreamIDKey.Int(d.stream))
+	}
 	if timed {
-		kv = append(slices.Clip(kv), semconv.GPUTimingSourceKey.String(p.source))
+		kv = append(kv, semconv.GPUTimingSourceKey.String(p.source))
 		if f := d.floor.Load(); f > 0 {
 			kv = append(kv, semconv.GPUFloorDurationKey.Float64(seconds(f)))
 		}
@@ -81,6 +85,27 @@ func (s *Stream) tracerOf(timed bool) trace.Tracer {
 		return s.device.scopes[0]()
 	}
 	return s.device.scopes[1]()
+}
+
+// maxScopeStream bounds the scopes that differ in nothing but a stream's number: an SDK keeps the tracer of each for
+// ever, and a program may make one profiler after another.
+const maxScopeStream = 64
+
+// describe makes the attributes of the stream's spans. The scope says which stream the first of a device is, mostly the
+// only one, and spans of others say it themselves.
+func (s *Stream) describe() {
+	d := s.device
+	if d != nil && d.stream == 0 {
+		if d.stream = -1; s.id <= maxScopeStream {
+			d.stream = s.id
+		}
+	}
+	if d == nil || d.stream != s.id {
+		s.attrs = append(s.attrs, semconv.GPUStreamIDKey.Int(s.id))
+	}
+	if d != nil {
+		s.attrs = append(s.attrs, d.repeated...)
+	}
 }
 
 // identity makes the attributes that say who a device is.

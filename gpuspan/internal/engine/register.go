@@ -11,11 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
-	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // StreamConfig is what a stream is registered with.
@@ -135,10 +132,7 @@ func (s *Stream) prepare(events []backend.Event) {
 		}
 		s.free[n-1-i] = int32(i)
 	}
-	s.attrs = []attribute.KeyValue{semconv.GPUStreamIDKey.Int(s.id)}
-	if s.device != nil {
-		s.attrs = append(s.attrs, s.device.repeated...)
-	}
+	s.describe()
 }
 
 var errTooManyStreams = errors.New("too many streams (close those that are gone, or raise `streams`)")
