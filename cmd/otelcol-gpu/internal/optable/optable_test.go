@@ -321,6 +321,9 @@ func TestTheTableSaysWhatStandsOut(t *testing.T) {
 		}},
 		{id: 4, name: "train", attrs: map[string]any{"gpu.operation.type": "step", "gpu.step.duration": 0.5}},
 	}
+	for i := range byte(30) {
+		list = append(list, span{id: 100 + i, name: "long " + string('a'+rune(i)), attrs: section(10e-3, nil)})
+	}
 	for i := range byte(10) { // what runs beside something that is held back has the reasons now and then
 		s := span{id: 20 + i, name: "often", attrs: section(3e-3, map[string]any{"gpu.flop.count": 1e9})}
 		if i == 0 {
@@ -345,15 +348,18 @@ func TestTheTableSaysWhatStandsOut(t *testing.T) {
 		table.Add(td)
 	}
 	lines := strings.Join(render(t, table, 0), "\n")
-	require.Contains(t, lines, "J NOTE\noften section 10 30.000 ms 78.9% - 0.33 - - -\n")
-	require.Contains(t, lines, "prefill section 1 5.000 ms 13.2% - 0.20 - - - throttled\n")
-	require.Contains(t, lines, "h2d copy 1 2.000 ms 5.3% - - - - - pageable\n")
+	require.Contains(t, lines, "often section 10 30.000 ms 8.9% - 0.33 - - -\n")
+	require.Contains(t, lines, "prefill section 1 5.000 ms 1.5% - 0.20 - - - throttled\n")
+	require.Contains(t, lines, "h2d copy 1 2.000 ms 0.6% - - - - - pageable\n")
 	require.Contains(t, lines, "train 1 500.000 ms - - - rank 1 late by 100.000 ms\n")
 	require.Contains(t, lines, "REQUESTS OF COUNT MEDIAN SLOWEST\nchat 5 5.000 ms 17.000 ms")
 	for _, f := range []optable.Format{{Width: 80, Height: 24}, {Width: 60, Height: 12}, {Width: 24, Height: 10}} {
 		var b strings.Builder
 		require.NoError(t, table.Render(&b, f))
 		require.Less(t, strings.Count(b.String(), "\n"), f.Height)
+		if f.Width > 24 {
+			require.Contains(t, b.String(), "throttled", "what has a note is there although others took more time")
+		}
 		for line := range strings.Lines(b.String()) {
 			require.Less(t, runewidth.StringWidth(strings.TrimSpace(line)), f.Width)
 		}

@@ -43,10 +43,14 @@ func (t *Table) Render(w io.Writer, f Format) error {
 		}
 	}
 	var b strings.Builder
-	rows := t.tree(f.Rows)
-	for n := f.Rows; f.Height > 0 && len(rows) > f.Rows && n > 1; { // the rests have rows as well
-		n--
-		rows = t.tree(n)
+	rows := t.tree(f.Rows, false)
+	for n := f.Rows; f.Height > 0 && n >= f.Rows/2 && n > 0; n-- { // the rests have rows as well, and what has a note
+		if rows = t.tree(n, true); len(rows) <= f.Rows {
+			break
+		}
+	}
+	for n := f.Rows; f.Height > 0 && len(rows) > f.Rows && n > 0; n-- {
+		rows = t.tree(n, false)
 	}
 	if len(rows) > 0 {
 		write(&b, operationColumns, rows, f)
@@ -114,8 +118,9 @@ type node struct {
 	below []*node
 }
 
-// tree has a row for each operation where it has most of its time below, with what runs in it behind it.
-func (t *Table) tree(limit int) [][]string {
+// tree has a row for each operation where it has most of its time below, with what runs in it behind it; of the
+// outermost beyond the limit, if noted, those that have a note.
+func (t *Table) tree(limit int, noted bool) [][]string {
 	var all []*node
 	most := map[*key]*node{} // where an operation has most of its time; what lies below it is shown there
 	for p, s := range t.ops {
@@ -158,7 +163,7 @@ func (t *Table) tree(limit int) [][]string {
 	hidden, rest := 0, &stats{}
 	for _, n := range all {
 		switch {
-		case !kept[n] && limit > 0 && len(kept) >= limit || !keep(n, deepest):
+		case !kept[n] && limit > 0 && len(kept) >= limit && !(noted && n.parent == nil && n.note() != "") || !keep(n, deepest):
 			if hidden++; n.parent == nil {
 				rest.count += n.count
 				rest.seconds += n.seconds

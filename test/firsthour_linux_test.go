@@ -1,0 +1,145 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/freeport"
+	profiles "github.com/otelgpu/otelgpu/internal/recorded"
+)
+
+// standIns are programs of the README that this machine may lack, as shell scripts. They do what a newcomer would see
+// of them: the server sends what it sends of requests, the others read the files that they are given.
+var standIns = map[string]string{
+	"vllm":   `for a; do last=$a; done; FIRST_HOUR_ENDPOINT=${last#http://} exec "$FIRST_HOUR_TEST" -test.run '^TestStandInForVLLM$'`,
+	"docker": `[ "$1 $2" = "build -f" ] && for a; do last=$a; done && cd "$last" && grep -q '^ENTRYPOINT' "$3"`,
+	"kubectl": `[ "$1 $2" = "apply -k" ] && cd "$3" && sed -n '/^resources:/,/^[a-z]/s/^ *- //p' kustomization.yaml | ` +
+		`while read -r f; do test -e "$f"; done`,
+}
+
+// TestStandInForVLLM is the server's stand-in: it sends the spans of seven requests, as vLLM does when they have ended.
+func TestStandInForVLLM(t *testing.T) {
+	endpoint := os.Getenv("FIRST_HOUR_ENDPOINT")
+	if endpoint == "" {
+		t.Skip("only as the stand-in of a server")
+	}
+	zero := time.Now().Add(200 * time.Millisecond)
+	time.Sleep(time.Until(zero.Add(3800 * time.Millisecond)))
+	export(t, endpoint, []*sender{{td: vllm(zero, "")}})
+}
+
+// Every command of the README's first hour is run as it stands, in this checkout, and leaves nothing that git sees.
+func TestTheFirstHourOfTheREADME(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the first hour takes minutes")
+	}
+	b, err := os.ReadFile(filepath.Join("..", "README.md"))
+	require.NoError(t, err)
+	_, text, found := strings.Cut(string(b), "\n## The first hour\n")
+	require.True(t, found)
+	text, _, _ = strings.Cut(text, "\n## ")
+
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	program := filepath.Join(root, "bin", "otelcol-gpu")
+	if _, err := os.Stat(program); err != nil {
+		t.Cleanup(func() { _ = os.Remove(program) })
+	}
+	before := untracked(t, root)
+	parts := regexp.MustCompile(`(?m)^### `).Split(text, -1)[1:]
+	require.Len(t, parts, 4)
+	blocks := 0
+	for _, part := range parts {
+		path, body, _ := strings.Cut(part, "\n")
+		for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(body, -1) {
+			blocks++
+			require.LessOrEqual(t, strings.Count(m[1], "\n"), 10, "%s is ten lines", path)
+			t.Run(fmt.Sprint(path, " ", blocks), func(t *testing.T) { followed(t, root, m[1]) })
+		}
+	}
+	require.Equal(t, 5, blocks)
+	require.Equal(t, before, untracked(t, root), "something is left behind in the clone")
+}
+
+// followed runs a block of commands in a shell, on ports that are free.
+func followed(t *testing.T, root, block string) {
+	tools := t.TempDir()
+	for name, script := range standIns {
+		if _, err := exec.LookPath(name); err == nil && name != "kubectl" || !strings.Contains(block, name+" ") {
+			continue
+		}
+		t.Logf("%s is played by a stand-in", name)
+		require.NoError(t, os.WriteFile(filepath.Join(tools, name), []byte("#!/bin/bash\nset -e\n"+script+"\n"), 0o755))
+	}
+	if strings.Contains(block, "\npython ") {
+		path := os.Getenv("OTELGPU_TORCH")
+		if path == "" || exec.Command(path, "-c", "import torch, opentelemetry.exporter.otlp.proto.http").Run() != nil {
+			t.Skip("no Python with PyTorch and the OpenTelemetry SDK: set OTELGPU_TORCH")
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(tools, "python"), []byte("#!/bin/bash\nexec "+path+` "$@"`+"\n"), 0o755))
+	}
+	if strings.Contains(block, "worker0.pt.trace.json.gz") {
+		file := profiles.Path(t, "kineto", "hta/nccl_parser_config/nccl_data.json.gz")
+		out := t.TempDir()
+		block = strings.Replace(block, "worker0.pt.trace.json.gz", "--out "+out+" "+file, 1)
+		defer func() {
+			for _, name := range []string{"report.html", "spans.json", "trace.json"} {
+				require.FileExists(t, filepath.Join(out, name))
+			}
+		}()
+	}
+	env := append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
+	self, err := os.Executable()
+	require.NoError(t, err)
+	env = append(env, "FIRST_HOUR_TEST="+self)
+	for port, variable := range map[string]string{
+		"4317": "OTELGPU_OTLP_GRPC", "4318": "OTELGPU_OTLP_HTTP", "9464": "OTELGPU_METRICS", "9465": "OTELGPU_PAGE",
+		"13133": "OTELGPU_HEALTH", "8888": "OTELGPU_TELEMETRY_PORT",
+	} {
+		address, err := freeport.Address()
+		require.NoError(t, err)
+		block = strings.ReplaceAll(block, "127.0.0.1:"+port, address)
+		env = append(env, variable+"="+map[bool]string{
+			false: address, true: address[strings.LastIndex(address, ":")+1:],
+		}[port == "8888"])
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", block)
+	shell.Dir, shell.Env = root, env
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that what a failure leaves running ends, too
+	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
+	var out strings.Builder
+	shell.Stdout, shell.Stderr = &out, &out
+	err = shell.Run()
+	_ = syscall.Kill(-shell.Process.Pid, syscall.SIGTERM)
+	require.NoError(t, err, "%s\n%s", block, &out)
+	if strings.Contains(block, "grep") { // what it looks for is there, and is above 0
+		require.Regexp(t, `(?m)^gpu_\w+\{.*\} (0\.0*)?[1-9]`, out.String())
+	}
+}
+
+// untracked is what git would list as new or changed.
+func untracked(t *testing.T, root string) string {
+	t.Helper()
+	git := exec.Command("git", "status", "--porcelain", "--untracked-files=all")
+	git.Dir = root
+	out, err := git.Output()
+	if err != nil {
+		t.Log("this is no checkout of git: what is left behind is not looked at")
+	}
+	return string(out)
+}
