@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,13 +27,26 @@ func TestAnOperationFeedsItsMetrics(t *testing.T) {
 	assert.Equal(t, "s", service.Str())
 	assert.Equal(t, semconv.SchemaURL, md.ResourceMetrics().At(0).SchemaUrl())
 
-	// Points are at the time of the spans: from the start of the first to the end of the last.
+	// Points are at the time of the output, from the start of the first span on.
 	ps := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints()
 	assert.EqualValues(t, epoch, ps.At(1).StartTimestamp())
-	assert.EqualValues(t, epoch+5_000_000, ps.At(1).Timestamp())
+	assert.EqualValues(t, clock, ps.At(1).Timestamp())
 	assert.EqualValues(t, epoch, ps.At(0).StartTimestamp(), "the series begins at 0")
 	assert.EqualValues(t, epoch, ps.At(0).Timestamp())
 	assert.Zero(t, ps.At(0).IntValue())
+}
+
+// What comes from a file lands where it was recorded.
+func TestPointsOfOldSpansAreAtTheEndOfTheNewest(t *testing.T) {
+	for lag, want := range map[time.Duration]int64{
+		maxLag: int64(epoch) + 5_000_000 + int64(maxLag), maxLag + 1: int64(epoch) + 5_000_000,
+	} {
+		a := newTest(t, nil)
+		now := int64(epoch) + 5_000_000 + int64(lag)
+		a.take(batch(t, nil, span{"p", 3000, 5000, prefill, 2, 0, ""}, span{"p", 0, 2000, prefill, 1, 0, ""}), now)
+		p := final(output(t, a, now).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints())
+		assert.EqualValues(t, want, p.Timestamp())
+	}
 }
 
 func TestEachGroupOfMetricsCanBeOff(t *testing.T) {
@@ -275,8 +289,9 @@ func TestFurtherDimensionsComeFromSpanElseResource(t *testing.T) {
 
 func TestASpanOfTheFutureDoesNotMoveTheClock(t *testing.T) {
 	a := newTest(t, nil)
-	a.take(batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""}, span{"p", 0, 1e16, prefill, 1, 0, ""}), clock)
-	p := final(output(t, a, clock).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints())
+	now := clock + int64(2*maxLag)
+	a.take(batch(t, nil, span{"p", 0, 2000, prefill, 1, 0, ""}, span{"p", 0, 1e16, prefill, 1, 0, ""}), now)
+	p := final(output(t, a, now).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints())
 	assert.EqualValues(t, epoch+2_000_000, p.Timestamp())
 	assert.EqualValues(t, 2, p.IntValue())
 }

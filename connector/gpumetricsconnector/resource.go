@@ -123,15 +123,12 @@ func (r *resource) earliest(st *settings) uint64 {
 // maxLag is how far behind the clock the spans of a running service come; older ones are from files.
 const maxLag = 5 * time.Minute
 
-// pointTime is the time of the next points: the end of the newest span, and while nothing comes of a service that
-// runs, as much later as the clock.
+// pointTime is the time of the next points: that of the output, as those of gpu_requests are, for Prometheus takes
+// target_info only in order, which both have of one service. For spans from files it is the end of the newest one.
 func (r *resource) pointTime(st *settings, now int64) pointTime {
 	t := r.newest
-	switch lag := r.seen - int64(t); {
-	case t == 0:
-		t = uint64(now) // no span gave a time
-	case lag <= int64(maxLag) && now > r.seen:
-		t += uint64(now - r.seen)
+	if t == 0 || r.seen-int64(t) <= int64(maxLag) {
+		t = uint64(now)
 	}
 	return pointTime{at: max(t, r.earliest(st)), before: r.written}
 }

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/zerofirst"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -306,10 +307,9 @@ func (s *series) write(st *settings, m pmetric.Metric, f form, ts pointTime) {
 	}
 }
 
-// writeZero adds a point of 0 where the series begins, but at most a flush interval before its first point:
-// Prometheus takes nothing that is much older than what it has.
+// writeZero adds a point of 0 where the series begins, but at most zerofirst.Before its first point.
 func (s *series) writeZero(st *settings, m pmetric.Metric, f form, ts pointTime) {
-	at := max(s.start, ts.at-min(ts.at, uint64(st.cfg.FlushInterval)))
+	at := max(s.start, ts.at-min(ts.at, uint64(zerofirst.Before(st.cfg.FlushInterval))))
 	if at/millisecond <= ts.before/millisecond {
 		at = next(ts.before)
 	}

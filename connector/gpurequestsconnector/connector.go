@@ -96,12 +96,15 @@ func (c *gpuRequests) Start(context.Context, component.Host) error {
 	return nil
 }
 
-// run closes what is due each second, or four times within the shorter wait, and writes metrics at their interval.
+// run closes what is due each second, or four times within the shorter wait, and writes metrics at their interval. The
+// first time is after half of it: gpu_metrics, which starts at the same time, writes at the other halves, so that what
+// both say of a service comes in order of its time.
 func (c *gpuRequests) run(ctx context.Context) {
 	tick := time.NewTicker(max(time.Millisecond, min(time.Second, c.cfg.Settle/4, c.cfg.Idle/4)))
 	defer tick.Stop()
-	flush := time.NewTicker(c.cfg.FlushInterval)
+	flush := time.NewTicker((c.cfg.FlushInterval + 1) / 2)
 	defer flush.Stop()
+	half := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -109,7 +112,9 @@ func (c *gpuRequests) run(ctx context.Context) {
 		case <-tick.C:
 			c.closeDue(ctx, false)
 		case <-flush.C:
-			c.flush(ctx)
+			if half = !half; half {
+				c.flush(ctx)
+			}
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelgpu/otelgpu/internal/zerofirst"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -254,8 +255,7 @@ type series struct {
 }
 
 // convert copies a metric of the SDK. A cumulative series begins with a point of 0, without which nobody sees its
-// first increase: at its start, but at most a flush interval before its first point, for Prometheus takes nothing
-// that is much older than what it has, and after the output before.
+// first increase: at its start, but at most zerofirst.Before its first point, and after the output before.
 func (m *meters) convert(x *meter, from *metricdata.Metrics, to pmetric.Metric) {
 	to.SetName(from.Name)
 	to.SetUnit(from.Unit)
@@ -267,7 +267,7 @@ func (m *meters) convert(x *meter, from *metricdata.Metrics, to pmetric.Metric) 
 		}
 		x.begun[key] = true
 		m.begun = append(m.begun, begun{x, key})
-		at = first.Add(-m.cfg.FlushInterval)
+		at = first.Add(-zerofirst.Before(m.cfg.FlushInterval))
 		for _, earliest := range [...]time.Time{start, m.written.Add(time.Millisecond)} {
 			if at.Before(earliest) {
 				at = earliest

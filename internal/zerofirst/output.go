@@ -17,6 +17,11 @@ import (
 // may be gone for long.
 const Patience = time.Minute
 
+// Before is how long before its first point a series is 0, at most: a second, and a third of the time between two
+// outputs. Prometheus keeps one series target_info for all points of a service and takes it only in order, so a point
+// of 0 must not be older than what another connector wrote half an interval ago.
+func Before(interval time.Duration) time.Duration { return min(time.Second, interval/3) }
+
 // Output sends to a consumer. It is for one goroutine. The zero value with Next set is ready.
 type Output struct {
 	Next consumer.Metrics

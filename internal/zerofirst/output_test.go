@@ -111,3 +111,8 @@ func TestPointsOfZeroGoFirstAndAlone(t *testing.T) {
 		require.False(t, began, "patience is as long as at first")
 	})
 }
+
+func TestAPointOf0IsNoOlderThanAnotherConnectorsOutput(t *testing.T) {
+	require.Equal(t, time.Second, Before(15*time.Second))
+	require.Equal(t, 300*time.Millisecond, Before(900*time.Millisecond))
+}
