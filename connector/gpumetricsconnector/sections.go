@@ -22,9 +22,8 @@ const (
 // sectionTree sums up operations by name, level by level, until a step takes what lies below it. Spans of a batch may
 // come in any order, and over batches children before parents, which is how they end.
 type sectionTree struct {
-	sums  map[spanfacts.Key]*straggler.Sections
-	order []spanfacts.Key // oldest first; those that were taken stay until they reach the front
-	count int             // parts in sums
+	sums  spanfacts.Waiting[straggler.Sections]
+	count int // parts in sums
 
 	// of the batch that is being read
 	spans   []treeSpan
@@ -48,11 +47,11 @@ type treeSpan struct {
 // hostSpan is a span that is not of the GPU.
 type hostSpan struct{ key, parent spanfacts.Key }
 
-func newSectionTree() sectionTree {
-	return sectionTree{
-		sums: make(map[spanfacts.Key]*straggler.Sections), index: make(map[spanfacts.Key]int),
-		ups: make(map[spanfacts.Key]spanfacts.Key),
-	}
+func newSectionTree() *sectionTree {
+	t := &sectionTree{index: make(map[spanfacts.Key]int), ups: make(map[spanfacts.Key]spanfacts.Key)}
+	t.sums.Max = maxSums
+	t.sums.Dropped = func(s straggler.Sections) { t.count -= s.Size() }
+	return t
 }
 
 // add takes a span of the batch; process is a number of whose it is.
@@ -71,7 +70,7 @@ func (t *sectionTree) addHost(f *facts) {
 
 // settle takes the spans of the batch into the sums, children before parents.
 func (t *sectionTree) settle() {
-	if len(t.spans) > 0 || len(t.sums) > 0 {
+	if len(t.spans) > 0 || t.sums.Len() > 0 {
 		for _, h := range t.hosts {
 			t.ups[h.key] = h.parent
 		}
@@ -150,10 +149,10 @@ func (t *sectionTree) span(s *treeSpan) {
 	if s.parent.Span.IsEmpty() {
 		return
 	}
-	for len(t.order) > 0 && t.count >= maxParts {
-		t.drop()
+	for t.count >= maxParts && t.sums.Len() > 0 {
+		t.sums.DropOldest()
 	}
-	at := t.at(s.parent)
+	at, _ := t.sums.At(s.parent, 0)
 	name, category := s.name, s.category
 	if at.Find(name) == nil {
 		name, category = strings.Clone(name), strings.Clone(category)
@@ -168,36 +167,17 @@ func (t *sectionTree) span(s *treeSpan) {
 // lift moves what waits for a host span, whose batch came later, to what is above it.
 func (t *sectionTree) lift(host, up spanfacts.Key) {
 	if below := t.take(host); below != nil && !up.Span.IsEmpty() && up != host {
-		t.count += t.at(up).Join(below)
+		at, _ := t.sums.At(up, 0)
+		t.count += at.Join(below)
 	}
-}
-
-// at are the sums below a span, made when there are none.
-func (t *sectionTree) at(key spanfacts.Key) *straggler.Sections {
-	p := t.sums[key]
-	if p == nil {
-		for len(t.order) > 0 && (len(t.sums) >= maxSums || len(t.order) >= 4*maxSums) {
-			t.drop()
-		}
-		p = &straggler.Sections{}
-		t.sums[key] = p
-		t.order = append(t.order, key)
-	}
-	return p
-}
-
-// drop gives up the oldest sums.
-func (t *sectionTree) drop() {
-	t.take(t.order[0])
-	t.order = t.order[1:]
 }
 
 // take removes and returns what lies below a span; nil when nothing is known.
 func (t *sectionTree) take(key spanfacts.Key) *straggler.Sections {
-	p := t.sums[key]
-	if p != nil {
-		delete(t.sums, key)
-		t.count -= p.Size()
+	below, ok := t.sums.Take(key)
+	if !ok {
+		return nil
 	}
-	return p
+	t.count -= below.Size()
+	return &below
 }

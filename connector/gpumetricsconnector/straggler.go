@@ -17,7 +17,7 @@ import (
 // stragglers compares the ranks of jobs, step by step.
 type stragglers struct {
 	jobs *straggler.Jobs[rankStep]
-	tree sectionTree
+	tree *sectionTree
 
 	spans bool       // somebody takes spans of the ranks that stand out
 	found []*finding // since they were last taken; stays empty without spans
