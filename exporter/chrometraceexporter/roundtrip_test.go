@@ -160,7 +160,10 @@ func TestSeveralFilesShareOneTrace(t *testing.T) {
 			processes[m.Args["name"]] = true
 		}
 	}
-	assert.Equal(t, map[any]bool{"pytorch rank 0": true, "pytorch rank 1": true}, processes)
+	assert.Equal(t, map[any]bool{
+		"pytorch rank 0": true, "pytorch rank 1": true,
+		"device pytorch rank 0 GPU 0": true, "device pytorch rank 1 GPU 1": true, // with their counters
+	}, processes)
 	assert.Empty(t, f.Distributed, "the ranks differ")
 }
 

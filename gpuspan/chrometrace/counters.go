@@ -64,11 +64,17 @@ func (w *Writer) counter(c *Counter, d *device) {
 	if _, known := d.last[c.Name]; known || len(d.last) < maxCounters {
 		d.last[c.Name] = c.Time
 	}
-	w.open("C")
-	w.str("name", c.Name)
-	w.num("pid", d.process.pid)
-	w.micros("ts", from-w.base)
-	w.buf = append(appendString(append(w.buf, `,"args":{`...), c.Unit), ':')
-	w.buf = append(appendFloat(w.buf, c.Value), "}}"...)
+	w.point(d, "", c.Name, c.Unit, from, c.Value)
 	w.stats.Counters++
+}
+
+// point draws the value of a counter from a moment on.
+func (w *Writer) point(d *device, category, name, unit string, at int64, value float64) {
+	w.open("C")
+	w.optional("cat", category)
+	w.str("name", name)
+	w.num("pid", d.process.pid)
+	w.micros("ts", at-w.base)
+	w.buf = append(appendString(append(w.buf, `,"args":{`...), unit), ':')
+	w.buf = append(appendFloat(w.buf, value), "}}"...)
 }

@@ -44,6 +44,7 @@ type Writer struct {
 	latestKey Process
 	models    map[int64]string // by ordinal; empty where two processes disagree
 	flows     *flows
+	loaded    map[loadKey]*load
 	origins   origins
 	slots     int
 	stats     Stats
@@ -54,7 +55,7 @@ type Writer struct {
 func NewWriter(w io.Writer) *Writer {
 	return &Writer{
 		w: w, empty: true, procs: map[Process]*process{}, pids: map[int64]bool{}, devices: map[string]*device{},
-		models: map[int64]string{}, flows: newFlows(),
+		models: map[int64]string{}, flows: newFlows(), loaded: map[loadKey]*load{},
 	}
 }
 
@@ -84,7 +85,11 @@ func (w *Writer) Write(events []Event) error {
 	for _, i := range w.sequence {
 		w.event(&events[i])
 	}
-	return w.flush(before)
+	if err := w.flush(before); err != nil {
+		return err
+	}
+	w.loads(events)
+	return nil
 }
 
 // trim ends a step on the host where the next one begins: the host reads its clock for the end of one after it has
@@ -252,6 +257,7 @@ func (w *Writer) Close() error {
 	if !w.began {
 		w.buf = append(w.buf, `{"schemaVersion":1,"traceEvents":[`...)
 	}
+	w.writeLoads()
 	w.names()
 	w.buf = append(w.buf, "\n]"...)
 	w.top()

@@ -95,7 +95,9 @@ func (r *restorer) event(j *chromejson.Event) (mine bool, err error) {
 		return true, nil
 	}
 	if j.Phase == 'C' {
-		r.skip(noSpan)
+		if string(j.Cat) != "load" { // that is made of spans
+			r.skip(noSpan)
+		}
 		return true, nil
 	}
 	if j.Phase != 'X' {
