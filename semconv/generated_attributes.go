@@ -235,8 +235,8 @@ const (
 	// GPUJobLocalRankKey (int): Rank within the node, from 0. Not necessarily the device's ordinal.
 	GPUJobLocalRankKey = attribute.Key("gpu.job.local_rank")
 
-	// GPUJobRankKey (int): Rank within the job, from 0. Of spans only on a link to another rank's step, for a
-	// span's own rank is on its resource.
+	// GPUJobRankKey (int): Rank within the job, from 0. Of spans only on links to steps of other ranks and on
+	// events of a job, for a span's own rank is on its resource.
 	GPUJobRankKey = attribute.Key("gpu.job.rank")
 
 	// GPUJobWorldSizeKey (int, {rank}): Number of ranks of the job.
@@ -375,6 +375,42 @@ const (
 	// GPUPowerKey (double, W): Mean power of the whole device over the span. Not the span's own share; that is
 	// gpu.energy.
 	GPUPowerKey = attribute.Key("gpu.power")
+
+	// GPURankCausedDurationKey (double, s): How long the others together waited because of the rank, at whatever
+	// collective. Less than gpu.rank.held_up.duration where it came last because another rank had held it up.
+	GPURankCausedDurationKey = attribute.Key("gpu.rank.caused.duration")
+
+	// GPURankCollectiveCountKey (int, {collective}): Collectives of the rank that match those of others. Absent
+	// where none do.
+	GPURankCollectiveCountKey = attribute.Key("gpu.rank.collective.count")
+
+	// GPURankCollectiveNamesKey (string[]): Collectives at which a late rank came last, the most frequent first.
+	GPURankCollectiveNamesKey = attribute.Key("gpu.rank.collective.names")
+
+	// GPURankCommDurationKey (double, s): Length of the union of the rank's collectives. Waiting for other ranks
+	// counts.
+	GPURankCommDurationKey = attribute.Key("gpu.rank.comm.duration")
+
+	// GPURankComputeDurationKey (double, s): Length of the union of the rank's kernels that are no collectives.
+	GPURankComputeDurationKey = attribute.Key("gpu.rank.compute.duration")
+
+	// GPURankHeldUpDurationKey (double, s): How long the others together waited for the rank, over the
+	// collectives at which it came last.
+	GPURankHeldUpDurationKey = attribute.Key("gpu.rank.held_up.duration")
+
+	// GPURankLastCountKey (int, {collective}): Collectives at which the rank came last.
+	GPURankLastCountKey = attribute.Key("gpu.rank.last.count")
+
+	// GPURankMethodKey (string): How late ranks were found.
+	GPURankMethodKey = attribute.Key("gpu.rank.method")
+
+	// GPURankRangeKey (string): Range in which the host of a late rank was for longest while its device was idle
+	// before those collectives.
+	GPURankRangeKey = attribute.Key("gpu.rank.range")
+
+	// GPURankWaitDurationKey (double, s): How long the rank waited for whoever came last, over the collectives
+	// that match.
+	GPURankWaitDurationKey = attribute.Key("gpu.rank.wait.duration")
 
 	// GPURateStatusKey (string): Why a rate is missing. Absent where there was nothing to derive.
 	GPURateStatusKey = attribute.Key("gpu.rate.status")
@@ -799,6 +835,19 @@ func GPUCopySizeOf(key string) (direction string, ok bool) {
 	return direction, ok && direction != ""
 }
 
+// GPURankMoreDurationKey returns the key gpu.rank.more.duration.<what> (double, s): What a late rank did
+// longer than the median of the others before the collectives at which it came last: computing, copying,
+// idle. Negative where it did less.
+func GPURankMoreDurationKey(what string) attribute.Key {
+	return attribute.Key("gpu.rank.more.duration." + what)
+}
+
+// GPURankMoreDurationOf returns the what of a key that GPURankMoreDurationKey makes; false for other keys.
+func GPURankMoreDurationOf(key string) (what string, ok bool) {
+	what, ok = strings.CutPrefix(key, "gpu.rank.more.duration.")
+	return what, ok && what != ""
+}
+
 // GPUStepPhaseDurationKey returns the key gpu.step.phase.duration.<phase> (double, s): Length of the union of
 // the phase's intervals, clipped to the step. Phases may overlap each other.
 func GPUStepPhaseDurationKey(phase string) attribute.Key {
@@ -1043,6 +1092,14 @@ const (
 	GPUPipeTensorDfma = "tensor_dfma" // tensor pipe, double precision
 	GPUPipeTensorHmma = "tensor_hmma" // tensor pipe, half precision
 	GPUPipeTensorImma = "tensor_imma" // tensor pipe, integer
+)
+
+// Values of gpu.rank.method.
+const (
+	GPURankMethodArrival       = "arrival"       // when each rank came to collectives that match, with clocks that their ends align
+	GPURankMethodCommunication = "communication" // no collectives match; who comes last communicates least
+	GPURankMethodLength        = "length"        // collectives match, clocks cannot be aligned; who comes last runs shortest
+	GPURankMethodOwnTime       = "own_time"      // no collectives; steps without exposed communication
 )
 
 // Values of gpu.rate.status.

@@ -135,8 +135,8 @@ func TestTheReportOfRanksSaysWhoIsLate(t *testing.T) {
 	for rank, p := range s.Profiles {
 		assert.EqualValues(t, rank, p.Rank)
 	}
-	require.Len(t, s.Ranks, 1)
-	assert.Contains(t, s.Ranks[0], "8 ranks of one job of 8: rank 7 holds the others up")
+	require.Len(t, s.Jobs, 1)
+	assert.Contains(t, s.Jobs[0].Says, "8 ranks of one job of 8: rank 7 holds the others up")
 }
 
 func TestTheComparisonAsAPage(t *testing.T) {

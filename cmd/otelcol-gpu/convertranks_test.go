@@ -64,6 +64,8 @@ func TestWhatTheLateRankDidIsSaid(t *testing.T) {
 	stdout, stderr, err := inProcess(t, "convert", "--out", t.TempDir(), dir)
 	require.NoError(t, err, stderr)
 	require.Contains(t, stdout,
-		"2 ranks of one job of 2: rank 1 holds the others up: it comes last at 10 of 10 collectives, and they wait 4.00 ms for it, 4.00 ms each. "+
-			"Before those it has, against the others' median, 4.00 ms more of computation. Of the others' communication of 6.00 ms, 4.00 ms (67 %) is waiting for a late rank.")
+		"2 ranks of one job of 2: rank 1 holds the others up: it comes last at 10 of 10 collectives "+
+			"(10 × ncclDevKernel_AllReduce_Sum_f32_RING_LL), and they wait 4.00 ms because of it, 4.00 ms each. Before those it "+
+			"has, against the others' median, 4.00 ms more of computation. Of the others' communication 67 % is waiting for a "+
+			"late rank.")
 }

@@ -43,7 +43,7 @@ func (s *spans) host(n *node) {
 	switch n.kind {
 	case KindStep:
 		s.step(m, n.step)
-		writeVerdicts(sp, sp.EndTimestamp(), s.stepVerdicts(sp.Name(), n.step))
+		PutVerdict(sp, sp.EndTimestamp(), s.stepVerdicts(sp.Name(), n.step)...)
 		s.keepStep(sp.Name(), n.step)
 	case KindRuntime:
 		m.PutStr(string(semconv.GPUOperationCategoryKey), semconv.GPUOperationCategoryRuntime)
@@ -275,7 +275,7 @@ func (s *spans) deviceWindow(d *deviceWindow, sw *sweep) {
 	if a := sw.memories[d.ordinal]; a != nil {
 		s.allocated(m, a)
 	}
-	writeVerdicts(sp, sp.EndTimestamp(), r.Verdicts)
+	PutVerdict(sp, sp.EndTimestamp(), r.Verdicts...)
 	s.reports = append(s.reports, r)
 }
 

@@ -22,7 +22,8 @@ const verdictEvent = "verdict"
 // chainMark parts the members of a chain.
 const chainMark = " -> "
 
-func writeVerdicts(sp ptrace.Span, at pcommon.Timestamp, list []verdict.Verdict) {
+// PutVerdict puts verdicts on a span, an event each.
+func PutVerdict(sp ptrace.Span, at pcommon.Timestamp, list ...verdict.Verdict) {
 	for _, v := range list {
 		e := sp.Events().AppendEmpty()
 		e.SetName(verdictEvent)

@@ -204,15 +204,15 @@ func most[T any](list []T, n int) ([]T, int) {
 	return list[:min(n, len(list))], max(0, len(list)-n)
 }
 
-// State is the report. ranks is what is to be said of the ranks of a job. The book takes nothing more.
-func (b *Book) State(ranks []string) *State {
+// State is the report. The book takes nothing more.
+func (b *Book) State(jobs []Job) *State {
 	s := b.model.State(Query{})
 	b.profiles = slices.DeleteFunc(b.profiles, func(p *Profile) bool { return !p.whole })
 	for _, p := range b.profiles {
 		p.Timeline = p.timeline.shown()
 		p.Name = filepath.Base(p.Name)
 	}
-	s.Profiles, s.Ranks = slices.Clone(b.profiles), ranks
+	s.Profiles, s.Jobs = slices.Clone(b.profiles), jobs
 	slices.SortStableFunc(s.Profiles, func(a, b *Profile) int { return cmp.Compare(a.Rank, b.Rank) })
 	s.Health.ProfilesDropped = b.more
 	return s

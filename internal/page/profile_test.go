@@ -109,9 +109,9 @@ func TestAProfileThatWasNotReadToItsEndIsNoPart(t *testing.T) {
 	for i := range maxProfiles + 3 {
 		b.Profile(fmt.Sprint("folder/p", i), nil, nil)
 	}
-	s := b.State([]string{"rank 3 is late"})
+	s := b.State([]Job{{Says: "rank 3 is late"}})
 	assert.Len(t, s.Profiles, maxProfiles-1)
 	assert.Equal(t, "p0", s.Profiles[0].Name)
 	assert.Equal(t, 4, s.Health.ProfilesDropped)
-	assert.Equal(t, []string{"rank 3 is late"}, s.Ranks)
+	assert.Equal(t, []Job{{Says: "rank 3 is late"}}, s.Jobs)
 }

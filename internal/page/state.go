@@ -43,7 +43,7 @@ type State struct {
 
 	// Of reports on profiles.
 	Profiles   []*Profile  `json:"profiles,omitempty"`
-	Ranks      []string    `json:"ranks,omitempty"`      // what is to be said of the ranks of a job
+	Jobs       []Job       `json:"jobs,omitempty"`       // of several ranks each
 	Comparison *Comparison `json:"comparison,omitempty"` // what changed from one profile to another
 }
 

@@ -5,6 +5,7 @@ package straggler
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -27,10 +28,19 @@ type Arrival struct {
 	// waited for this one, Delay how long this rank alone held all others up: by how much it was later than the rank
 	// before it.
 	Waited, HeldUp, Delay float64
-	// LastAt are this rank's runs at which it came last, on its own clock, by start.
-	LastAt []Collective
+	// Caused is for how many seconds the others together waited because of this rank, at whatever collective: who comes
+	// last because it was held up itself, at a collective that the others take no part in, is not to blame for that part.
+	Caused float64
+	// LastAt are this rank's runs at which it came last and most of that was its own doing, by start.
+	LastAt []Lateness
 	// Clock is by how many seconds the rank's clock was ahead of the others', by the matched ends.
 	Clock float64
+}
+
+// Lateness is a run, on the rank's own clock, and how many seconds the others together waited there.
+type Lateness struct {
+	Collective
+	Held float64
 }
 
 // Number sets Sequence where the source states none: to the run's number among those of its rank and group, by start.
@@ -64,39 +74,88 @@ func Arrivals(all []Collective) []Arrival {
 			runs[i].End -= c
 		}
 		slices.SortStableFunc(runs, func(x, y Collective) int { return cmp.Compare(x.Start, y.Start) })
-		if !joint(runs) {
-			continue
-		}
+	}
+	groups = slices.DeleteFunc(groups, func(runs []Collective) bool { return !joint(runs) })
+	slices.SortStableFunc(groups, func(x, y []Collective) int { // before what follows from them
+		return cmp.Compare(x[len(x)-1].Start, y[len(y)-1].Start)
+	})
+	past := map[int64]*history{}
+	for _, runs := range groups {
 		last := runs[len(runs)-1]
-		for i, x := range runs {
-			a := byRank[x.Rank]
-			if a == nil {
-				a = &Arrival{Rank: x.Rank, Clock: seconds(clocks[x.Rank])}
-				byRank[x.Rank] = a
+		for _, x := range runs {
+			if byRank[x.Rank] == nil {
+				byRank[x.Rank] = &Arrival{Rank: x.Rank, Clock: seconds(clocks[x.Rank])}
+				past[x.Rank] = &history{}
 			}
-			a.Collectives++
-			a.Waited += seconds(last.Start - x.Start)
-			if i < len(runs)-1 {
-				continue
+			byRank[x.Rank].Collectives++
+			byRank[x.Rank].Waited += seconds(last.Start - x.Start)
+		}
+		a := byRank[last.Rank]
+		a.Last++
+		a.Delay += seconds(last.Start - runs[len(runs)-2].Start)
+		before, hasBefore := past[last.Rank].before(last.Start)
+		var held, inherited int64
+		for _, y := range runs[:len(runs)-1] {
+			wait := last.Start - y.Start
+			held += wait
+			if other, ok := past[y.Rank].before(y.Start); ok && hasBefore {
+				inherited += min(wait, max(0, before.end-other.end))
 			}
-			a.Last++
-			own := x
-			own.Start += clocks[x.Rank]
-			own.End += clocks[x.Rank]
-			a.LastAt = append(a.LastAt, own)
-			a.Delay += seconds(last.Start - runs[i-1].Start)
-			for _, y := range runs[:i] {
-				a.HeldUp += seconds(last.Start - y.Start)
+		}
+		a.HeldUp += seconds(held)
+		if 2*inherited <= held {
+			own := last
+			own.Start += clocks[last.Rank]
+			own.End += clocks[last.Rank]
+			a.LastAt = append(a.LastAt, Lateness{own, seconds(held)})
+		}
+		blame := map[int64]float64{last.Rank: 1}
+		if held > 0 && inherited > 0 {
+			part := float64(inherited) / float64(held)
+			blame[last.Rank] -= part
+			for rank, b := range before.blame {
+				blame[rank] += part * b
 			}
+		}
+		for rank, b := range blame {
+			byRank[rank].Caused += b * seconds(held)
+		}
+		for _, x := range runs {
+			past[x.Rank].add(meeting{x.End, blame})
 		}
 	}
 	out := make([]Arrival, 0, len(byRank))
 	for _, a := range byRank {
-		slices.SortFunc(a.LastAt, func(x, y Collective) int { return cmp.Compare(x.Start, y.Start) })
 		out = append(out, *a)
 	}
 	slices.SortFunc(out, func(x, y Arrival) int { return cmp.Compare(x.Rank, y.Rank) })
 	return out
+}
+
+// meeting is the end of a collective for a rank, and whose doing it was that it ended then: parts of 1.
+type meeting struct {
+	end   int64
+	blame map[int64]float64
+}
+
+// history are a rank's collectives so far, by end.
+type history []meeting
+
+func (h *history) add(m meeting) {
+	i := len(*h)
+	for i > 0 && (*h)[i-1].end > m.end { // few run at one time
+		i--
+	}
+	*h = slices.Insert(*h, i, m)
+}
+
+// before is the last one that had ended by then.
+func (h *history) before(t int64) (meeting, bool) {
+	i, _ := slices.BinarySearchFunc(*h, t+1, func(m meeting, t int64) int { return cmp.Compare(m.end, t) })
+	if i == 0 {
+		return meeting{}, false
+	}
+	return (*h)[i-1], true
 }
 
 // match puts the runs of one collective together, copies of them.
@@ -128,23 +187,47 @@ func match(all []Collective) [][]Collective {
 	return out
 }
 
-// align finds by how much each rank's clock is ahead: the median over its collectives of its end minus the median end.
+// align finds by how much each rank's clock is ahead: the median over its collectives of its end minus the median end of
+// the ranks whose clocks are known. It begins with one rank and goes on to those that it meets, for a rank may meet only
+// some of the others. Ranks that never meet, by way of others either, are aligned apart.
 func align(groups [][]Collective) map[int64]int64 {
-	ahead := map[int64][]float64{}
-	for _, runs := range groups {
-		first := runs[0].End
-		ends := make([]float64, len(runs))
-		for i, r := range runs {
-			ends[i] = float64(r.End - first) // small numbers, which a float64 holds exactly
+	ahead := map[int64]float64{} // of the first rank of all, whose clock all are held against
+	for len(groups) > 0 {
+		found := map[int64][]float64{}
+		rest := groups[:0:0]
+		for _, runs := range groups {
+			var ends []float64
+			first := runs[0].End
+			for _, r := range runs {
+				if c, ok := ahead[r.Rank]; ok {
+					ends = append(ends, float64(r.End-first)-c)
+				}
+			}
+			if len(ends) < len(runs) {
+				rest = append(rest, runs)
+			}
+			if len(ends) == 0 {
+				continue
+			}
+			m := median(ends)
+			for _, r := range runs {
+				if _, ok := ahead[r.Rank]; !ok {
+					found[r.Rank] = append(found[r.Rank], float64(r.End-first)-m)
+				}
+			}
 		}
-		m := median(slices.Clone(ends))
-		for i, r := range runs {
-			ahead[r.Rank] = append(ahead[r.Rank], ends[i]-m)
+		if groups = rest; len(found) == 0 && len(rest) > 0 {
+			ahead[rest[0][0].Rank] = 0
+		}
+		for rank, values := range found {
+			ahead[rank] = median(values)
 		}
 	}
+	values := slices.Collect(maps.Values(ahead))
+	m := median(values)
 	out := make(map[int64]int64, len(ahead))
-	for rank, values := range ahead {
-		out[rank] = int64(median(values))
+	for rank, v := range ahead {
+		out[rank] = int64(v - m)
 	}
 	return out
 }

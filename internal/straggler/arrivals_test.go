@@ -116,3 +116,37 @@ func TestArrivalsOfARealJob(t *testing.T) {
 		assert.InDelta(t, truth.HeldUp[rank], a.HeldUp*1e3, 0.2, "rank %s", rank)
 	}
 }
+
+// A rank that comes last at the collective of all because it waited for its partner first is not to blame, and ranks
+// whose clocks are an hour apart and that meet only by way of others are aligned.
+func TestWhoHadToWaitItselfIsNotToBlame(t *testing.T) {
+	const hour, us = int64(3600e9), int64(1000)
+	clock := []int64{0, hour, -hour, 5}
+	var all []Collective
+	run := func(rank int, group string, start, end int64) {
+		all = append(all, Collective{
+			Rank: int64(rank), Group: group, Name: "all_reduce", Start: start*us + clock[rank], End: end*us + clock[rank],
+		})
+	}
+	for i := range int64(5) {
+		at := i * 10_000
+		run(0, "a", at+100, at+1100)
+		run(1, "a", at+1000, at+1100)
+		run(2, "b", at+100, at+200)
+		run(3, "b", at+100, at+200)
+		run(0, "all", at+1150, at+2000)
+		run(1, "all", at+1140, at+2000)
+		run(2, "all", at+240, at+2000)
+		run(3, "all", at+240, at+2000)
+	}
+	Number(all)
+	got := Arrivals(all)
+	require.Len(t, got, 4)
+	const exact = 1e-7 // s; clocks are aligned to the nanosecond
+	assert.InDelta(t, 5*(910+910+10)*1e-6, got[0].HeldUp, exact, "at all five collectives of all")
+	assert.InDelta(t, 5*900*1e-6, got[1].HeldUp, exact, "at those of the pair")
+	assert.InDelta(t, 5*(10+10+10)*1e-6, got[0].Caused, exact, "what it did itself after the pair had met")
+	assert.InDelta(t, 5*(900+900+900)*1e-6, got[1].Caused, exact)
+	assert.Zero(t, got[2].Caused)
+	assert.InDelta(t, 3600, got[1].Clock-got[0].Clock, exact)
+}

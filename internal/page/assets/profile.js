@@ -269,10 +269,21 @@ function profileMemory(view) {
 // Which rank holds the others up?
 function profileRanks(view) {
   const list = everyDevice().filter(({p}) => p.rank >= 0 && p.world !== 1);
-  if (list.length < 2 && !(state.ranks || []).length) return null;
-  return [...(state.ranks || []).map((r) => el("p", {}, el("bdi", {}, r))), list.length > 1 ? table("Ranks", [{title: "rank", of: ({p}) => p.rank + 0.1, cell: ({p}) => String(p.rank)}, {title: "device", left: true, of: ({d}) => `GPU ${d.ordinal} ${d.model || ""}`}, {title: "window", of: ({d}) => d.window_ns, cell: ({d}) => nanos(d.window_ns)},
+  if (list.length < 2 && !(state.jobs || []).length) return null;
+  return [...(state.jobs || []).flatMap(job), list.length > 1 ? table("Ranks", [{title: "rank", of: ({p}) => p.rank + 0.1, cell: ({p}) => String(p.rank)}, {title: "device", left: true, of: ({d}) => `GPU ${d.ordinal} ${d.model || ""}`}, {title: "window", of: ({d}) => d.window_ns, cell: ({d}) => nanos(d.window_ns)},
     ...partNames.map(([n, k]) => ({title: n, of: ({d}) => d.parts[k], cell: ({d}) => el("span", {}, nanos(d.parts[k]), gauge(d.parts[k] / d.window_ns))})), {title: "idle", of: ({d}) => d.parts.idle_ns, cell: ({d}) => el("span", {}, nanos(d.parts.idle_ns), gauge(d.parts.idle_ns / d.window_ns))},
     {title: "file", left: true, of: ({p}) => p.name, cell: ({p}) => named(p.name)}], list, {key: "profile ranks", sort: ["rank", false], most: 64}) : null];
+}
+
+// job is what the ranks of one job say together: a sentence, who is late, and a row for each rank.
+function job(j, i) {
+  const late = new Map((j.late || []).map((l) => [l.rank, l])), most = Math.max(1, ...j.ranks.map((r) => r.held_up_ns));
+  const at = (r) => (late.get(r.rank)?.at || []).map((a) => `${a.collective} ${a.count}`).join(", ");
+  const more = (r, k) => or(late.get(r.rank)?.[k], nanos);
+  const matched = j.ranks.some((r) => r.collectives > 0);
+  return [el("p", {}, el("bdi", {}, j.says)), table("Ranks of the job: who waits for whom", [{title: "rank", of: (r) => r.rank + 0.1, cell: (r) => String(r.rank)}, {title: "step", of: (r) => r.step_ns, cell: (r) => or(r.step_ns, nanos)}, {title: "computing", of: (r) => r.computing_ns, cell: (r) => nanos(r.computing_ns)}, {title: "communicating", of: (r) => r.communicating_ns, cell: (r) => nanos(r.communicating_ns)},
+    ...(matched ? [{title: "came last at", of: (r) => r.last, cell: (r) => `${r.last} of ${r.collectives}`}, {title: "waited", of: (r) => r.waited_ns, cell: (r) => nanos(r.waited_ns)}, {title: "held others up", of: (r) => r.held_up_ns, cell: (r) => el("span", {}, nanos(r.held_up_ns), gauge(r.held_up_ns / most))}, {title: "late at", left: true, of: at}] : []),
+    {title: "more computing", of: (r) => late.get(r.rank)?.more_computing_ns, cell: (r) => more(r, "more_computing_ns")}, {title: "more idle", of: (r) => late.get(r.rank)?.more_idle_ns, cell: (r) => more(r, "more_idle_ns")}, {title: "host then in", left: true, of: (r) => late.get(r.rank)?.in || "", cell: (r) => named(late.get(r.rank)?.in || "")}], j.ranks, {key: "job " + i, sort: ["rank", false], most: 64})];
 }
 
 // What changed?

@@ -133,14 +133,19 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		}
 		fmt.Fprintf(out, "%s: %d spans%s\n", printable.Line(file), r.Spans, also(r))
 	}
-	if err := p.Stop(); err != nil {
+	jobs := byRank.Jobs()
+	err = nil
+	if len(jobs) > 0 {
+		err = source.Next("files").ConsumeTraces(ctx, ranks.Spans(jobs))
+	}
+	if err := errors.Join(err, p.Stop()); err != nil {
 		return fmt.Errorf("cannot write the results to %q: %w", o.Out, results.named(err))
 	}
 	if good == 0 {
 		return ErrSomeFailed
 	}
 	if o.HTML {
-		if err := results.writePage(book.State(byRank.Verdicts())); err != nil {
+		if err := results.writePage(book.State(jobs)); err != nil {
 			return err
 		}
 	}
@@ -148,7 +153,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := byRank.Render(out); err != nil {
+	if err := ranks.Render(out, jobs); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)

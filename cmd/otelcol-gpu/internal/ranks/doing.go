@@ -7,25 +7,22 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/otelgpu/otelgpu/internal/intervals"
+	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/straggler"
 )
-
-// excess is what a late rank did longer than the others before the collectives at which it came last.
-type excess struct {
-	computing, moving, idle int64  // ns, compared with the median of the others
-	in                      string // the host range in which most of its device's idle time passed
-	inTime                  int64
-}
 
 // timeline is a profile's activities in order, for questions about many intervals.
 type timeline struct {
 	computing intervals.Set // kernels that are no collectives
 	working   intervals.Set // and copies and memsets
 	busy      intervals.Set // and collectives
-	ends      []int64       // of collectives, in order
-	at        map[key]straggler.Collective
+
+	communicating intervals.Set
+	ends          []int64 // of collectives, in order
+	at            map[key]straggler.Collective
 }
 
 // key is what runs of one collective on several ranks have in common.
@@ -48,6 +45,7 @@ func (x *profile) timeline() *timeline {
 	t.computing = union(x.compute)
 	t.working = union(x.compute, x.moves)
 	t.busy = union(x.compute, x.moves, collectives)
+	t.communicating = union(collectives)
 	return t
 }
 
@@ -76,44 +74,46 @@ func (t *timeline) before(c straggler.Collective, from int64) intervals.Interval
 	return intervals.Interval{Start: min(from, c.Start), End: c.Start}
 }
 
-// doing compares the rank with the others of its job. clocks are by how many ns their clocks are ahead.
-func doing(job []*profile, late *profile, lastAt []straggler.Collective, clocks map[int64]int64) (e excess) {
-	from := int64(math.MinInt64)
-	lines := map[*profile]*timeline{}
-	for _, x := range job {
-		from = max(from, x.window.Start-clocks[x.rank])
-		lines[x] = x.timeline()
+// doing is what a late rank did before the collectives at which it came last, against the median of the others. ahead
+// are by how many ns clocks are ahead; nil: not known.
+func (a *analysis) doing(late *profile, lastAt []key, to *page.LateRank) {
+	from := int64(math.MinInt64) // all were recorded
+	for _, x := range a.job {
+		if a.ahead != nil {
+			from = max(from, x.window.Start-a.ahead[x.rank])
+		}
 	}
 	type share struct{ computing, moving, idle int64 }
-	at := func(x *profile, c straggler.Collective) share {
-		t := lines[x]
-		v := t.before(c, from+clocks[x.rank])
+	at := func(x *profile, k key) (share, intervals.Interval) {
+		t, begin := a.lines[x], x.window.Start
+		if a.ahead != nil {
+			begin = from + a.ahead[x.rank]
+		}
+		v := t.before(t.at[k], begin)
 		computing, working := inside(t.computing, v), inside(t.working, v)
-		return share{computing, working - computing, v.End - v.Start - working}
+		return share{computing, working - computing, v.End - v.Start - working}, v
 	}
 	var gaps intervals.Set
-	for _, c := range lastAt {
-		mine := at(late, c)
+	for _, k := range lastAt {
+		mine, v := at(late, k)
 		var others []share
-		for _, x := range job {
-			if y, ok := lines[x].at[keyOf(c)]; ok && x != late {
-				others = append(others, at(x, y))
+		for _, x := range a.job {
+			if _, ok := a.lines[x].at[k]; ok && x != late {
+				s, _ := at(x, k)
+				others = append(others, s)
 			}
 		}
-		if len(others) == 0 {
-			continue
-		}
-		typical := func(f func(share) int64) int64 {
+		typical := func(f func(share) int64) time.Duration {
 			slices.SortFunc(others, func(a, b share) int { return cmp.Compare(f(a), f(b)) })
-			return f(others[len(others)/2])
+			return time.Duration(f(mine) - f(others[len(others)/2]))
 		}
-		e.computing += mine.computing - typical(func(s share) int64 { return s.computing })
-		e.moving += mine.moving - typical(func(s share) int64 { return s.moving })
-		e.idle += mine.idle - typical(func(s share) int64 { return s.idle })
-		gaps = append(gaps, free(lines[late].busy, lines[late].before(c, from+clocks[late.rank]))...)
+		to.Computing += typical(func(s share) int64 { return s.computing })
+		to.Copying += typical(func(s share) int64 { return s.moving })
+		to.Idle += typical(func(s share) int64 { return s.idle })
+		gaps = append(gaps, free(a.lines[late].busy, v)...)
 	}
-	e.in, e.inTime = late.longest(union(gaps))
-	return e
+	in, inTime := late.longest(union(gaps))
+	to.In, to.InTime = in, time.Duration(inTime)
 }
 
 // free is the part of an interval that lies in none of the disjoint intervals in order.

@@ -5,8 +5,9 @@
 // how much, and what it did meanwhile.
 //
 // Who is late is read from when ranks arrive at the collectives that they run together (package straggler), so that a
-// rank that waits is never taken for one that works. Where no collectives of several ranks belong together, ranks are
-// compared by their own time in steps: the step without communication that no computation hides.
+// rank that waits is never taken for one that works; where clocks cannot be aligned, from how long they run in them, for
+// who comes last runs shortest; where no collectives match, from how long each rank communicates in all. Without
+// collectives, steps without exposed communication are compared.
 package ranks
 
 import (
@@ -127,19 +128,19 @@ func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
 	}
 }
 
-// jobs puts profiles of one job together whose windows overlap: the same job where it is stated, worlds of one size,
-// each rank once. What remains alone is no job.
+// jobs puts profiles of one job together: the same job where it is stated, worlds of one size, each rank once. They met
+// at collectives, whatever their clocks say, or, of those that met nobody, their windows overlap. What remains alone is
+// no job.
 func (p *Profiles) jobs() (jobs [][]*profile) {
 	list := slices.Clone(p.list)
 	slices.SortStableFunc(list, func(a, b *profile) int { return cmp.Compare(a.window.Start, b.window.Start) })
 	for _, x := range list {
+		straggler.Number(x.collectives)
+	}
+	join := func(x *profile, fits func(job []*profile) bool) {
 		i := slices.IndexFunc(jobs, func(job []*profile) bool {
-			return job[0].job == x.job && job[0].world == x.world && !slices.ContainsFunc(job,
-				func(y *profile) bool { return y.rank == x.rank }) &&
-				slices.ContainsFunc(job, func(y *profile) bool {
-					return x.window.Start < y.window.End &&
-						y.window.Start < x.window.End
-				})
+			return job[0].job == x.job && job[0].world == x.world &&
+				!slices.ContainsFunc(job, func(y *profile) bool { return y.rank == x.rank }) && fits(job)
 		})
 		if i < 0 {
 			jobs = append(jobs, []*profile{x})
@@ -147,9 +148,69 @@ func (p *Profiles) jobs() (jobs [][]*profile) {
 			jobs[i] = append(jobs[i], x)
 		}
 	}
+	for _, x := range list {
+		join(x, func(job []*profile) bool { return met(job[0], x) || met(nearest(job, x.rank), x) })
+	}
+	found := jobs
+	jobs = slices.DeleteFunc(slices.Clone(found), func(job []*profile) bool { return len(job) < 2 })
+	together := len(jobs)
+	for _, job := range found {
+		if x := job[0]; len(job) == 1 {
+			join(x, func(job []*profile) bool {
+				return slices.ContainsFunc(job, x.overlaps) &&
+					(len(x.collectives) < fewMeetings || slices.IndexFunc(jobs[:together], func(other []*profile) bool {
+						return other[0] == job[0]
+					}) < 0)
+			})
+		}
+	}
 	jobs = slices.DeleteFunc(jobs, func(job []*profile) bool { return len(job) < 2 })
 	for _, job := range jobs {
 		slices.SortFunc(job, func(a, b *profile) int { return cmp.Compare(a.rank, b.rank) })
 	}
 	return jobs
+}
+
+func (x *profile) overlaps(y *profile) bool {
+	return x.window.Start < y.window.End && y.window.Start < x.window.End
+}
+
+// nearest is the profile of a job whose rank is nearest: the rank beside is in more groups with it than others are.
+func nearest(job []*profile, rank int64) *profile {
+	return slices.MinFunc(job, func(a, b *profile) int {
+		return cmp.Compare(max(a.rank-rank, rank-a.rank), max(b.rank-rank, rank-b.rank))
+	})
+}
+
+// fewMeetings are no proof that two ranks are of one job.
+const fewMeetings = 3
+
+// met reports whether the collectives that two profiles have in common ended together but for a constant, by which their
+// clocks are apart: in the median of a quarter of what they last at least.
+func met(x, y *profile) bool {
+	seen := make(map[key]straggler.Collective, len(x.collectives))
+	for _, c := range x.collectives {
+		seen[keyOf(c)] = c
+	}
+	var apart, lengths []int64
+	for _, c := range y.collectives {
+		if same, ok := seen[keyOf(c)]; ok {
+			apart = append(apart, c.End-same.End)
+			lengths = append(lengths, min(c.End-c.Start, same.End-same.Start))
+		}
+	}
+	if len(apart) < fewMeetings {
+		return false
+	}
+	clocks := middle(apart)
+	for i := range apart {
+		apart[i] = max(apart[i]-clocks, clocks-apart[i])
+	}
+	return middle(apart) <= middle(lengths)/4
+}
+
+// middle is the upper median, of values which it sorts.
+func middle(values []int64) int64 {
+	slices.Sort(values)
+	return values[len(values)/2]
 }

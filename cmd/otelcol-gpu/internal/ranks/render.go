@@ -4,186 +4,157 @@
 package ranks
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"math"
-	"path/filepath"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
-	"github.com/otelgpu/otelgpu/internal/intervals"
-	"github.com/otelgpu/otelgpu/internal/straggler"
+	"github.com/otelgpu/otelgpu/internal/page"
 )
 
 // Render writes a verdict and a table for each job of several ranks; nothing where there is none.
-func (p *Profiles) Render(w io.Writer) error {
-	for _, job := range p.jobs() {
-		says, table := report(job)
-		if _, err := fmt.Fprintf(w, "\n%s\n\n%s", says, table); err != nil {
+func Render(w io.Writer, jobs []page.Job) error {
+	for i := range jobs {
+		if _, err := fmt.Fprintf(w, "\n%s\n\n%s", printable.Line(jobs[i].Says), table(&jobs[i])); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Verdicts are what Render says of each job before its table.
-func (p *Profiles) Verdicts() (list []string) {
-	for _, job := range p.jobs() {
-		says, _ := report(job)
-		list = append(list, says)
-	}
-	return list
-}
-
-// notable is the share of the window from which on lateness is worth a word.
-const notable = 0.01
-
-func report(job []*profile) (says, rows string) {
-	var all []straggler.Collective
-	var window int64 // of the rank that was recorded longest
-	for _, x := range job {
-		straggler.Number(x.collectives)
-		all = append(all, x.collectives...)
-		window = max(window, x.window.End-x.window.Start)
-	}
-	arrivals := map[int64]straggler.Arrival{}
-	clocks := map[int64]int64{}
-	for _, a := range straggler.Arrivals(all) {
-		arrivals[a.Rank] = a
-		clocks[a.Rank] = int64(a.Clock * 1e9)
-	}
+// says is the verdict on a job.
+func says(j *page.Job) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d ranks of one job", len(job))
-	if world := job[0].world; world > 0 {
-		fmt.Fprintf(&b, " of %d", world)
+	fmt.Fprintf(&b, "%d ranks of one job", len(j.Ranks))
+	if j.World > 0 {
+		fmt.Fprintf(&b, " of %d", j.World)
 	}
-	if id := job[0].job; id != "" {
-		fmt.Fprintf(&b, ", %s", printable.Line(id))
+	if j.ID != "" {
+		fmt.Fprintf(&b, ", %s", j.ID)
 	}
 	b.WriteString(": ")
-	if len(arrivals) > 1 {
-		b.WriteString(byArrival(job, arrivals, clocks, float64(window)*1e-9))
-	} else {
-		b.WriteString(byStep(job))
+	late := func(text string) string {
+		if len(j.Late) == 0 {
+			return "no rank stands out"
+		}
+		return fmt.Sprintf(text, j.Late[0].Rank, span(j.Late[0].Each))
 	}
-	var t strings.Builder
-	table(&t, job, arrivals)
-	return b.String(), t.String()
+	switch j.Method {
+	case page.ByArrival, page.ByLength:
+		collectively(&b, j)
+	case page.ByCommunication:
+		b.WriteString("no collectives of several ranks match; by how long they communicate in all " +
+			late("rank %d holds the others up: they communicate %s longer in the median"))
+	default:
+		b.WriteString("they have no collectives to compare; by their own time in steps (without communication that nothing " +
+			"hides) " + late("rank %d is slow, by %s above the median"))
+	}
+	return strings.TrimSpace(b.String())
 }
 
-// byArrival names the rank that the others wait for longest.
-func byArrival(job []*profile, arrivals map[int64]straggler.Arrival, clocks map[int64]int64, window float64) string {
-	late := slices.MaxFunc(job, func(a, b *profile) int {
-		return cmp.Or(cmp.Compare(arrivals[a.rank].HeldUp, arrivals[b.rank].HeldUp), cmp.Compare(b.rank, a.rank))
-	})
-	a := arrivals[late.rank]
-	others := float64(len(arrivals) - 1)
-	if a.HeldUp/others < notable*window {
-		return fmt.Sprintf("no rank holds the others up: at the collectives they wait less than %.0f %% of the time for any",
+// collectively says what collectives say that match.
+func collectively(b *strings.Builder, j *page.Job) {
+	if len(j.Late) == 0 {
+		fmt.Fprintf(b, "no rank holds the others up: at the collectives they wait less than %.0f %% of the time for any",
 			100*notable)
+		return
 	}
-	s := fmt.Sprintf(
-		"rank %d holds the others up: it comes last at %d of %d collectives, and they wait %s for it, %s each. ",
-		late.rank, a.Last, a.Collectives, seconds(a.HeldUp), seconds(a.HeldUp/others))
-	e := doing(job, late, a.LastAt, clocks)
-	const least = 0.1 // of the lateness: what is less does not explain it
-	var parts []string
-	part := func(ns int64, what string) {
-		if t := float64(ns) * 1e-9; t > least*a.HeldUp/others {
-			parts = append(parts, seconds(t)+" "+what)
+	rows := map[int64]page.Rank{}
+	for _, r := range j.Ranks {
+		rows[r.Rank] = r
+	}
+	for i, l := range j.Late {
+		r := rows[l.Rank]
+		if i > 0 {
+			fmt.Fprintf(b, "Then rank %d: last at %d, %s each, %s. ", l.Rank, r.Last, span(l.Each), when(&l))
+			continue
+		}
+		fmt.Fprintf(b, "rank %d holds the others up: it comes last at %d of %d collectives (%s), and they wait %s because of it, %s each",
+			l.Rank, r.Last, r.Collectives, names(l.At), span(r.Caused), span(l.Each))
+		if len(j.Late) > 1 {
+			fmt.Fprintf(b, ", %s", when(&l))
+		}
+		b.WriteString(". ")
+		const least = 0.1 // of the lateness: what is less does not explain it
+		var parts []string
+		part := func(t time.Duration, what string) {
+			if float64(t) > least*float64(l.Each) {
+				parts = append(parts, span(t)+" "+what)
+			}
+		}
+		part(l.Computing, "more of computation")
+		part(l.Copying, "more of copies")
+		idle := "more with its device idle"
+		if l.In != "" {
+			idle += fmt.Sprintf(", while its host was mostly in %s (%s)", l.In, span(l.InTime))
+		}
+		part(l.Idle, idle)
+		if len(parts) > 0 {
+			b.WriteString("Before those it has, against the others' median, " + strings.Join(parts, "; ") + ". ")
 		}
 	}
-	part(e.computing, "more of computation")
-	part(e.moving, "more of copies")
-	idle := "more with its device idle"
-	if e.in != "" {
-		idle += fmt.Sprintf(", while its host was mostly in %s (%s)", printable.Line(e.in), seconds(float64(e.inTime)*1e-9))
+	if j.WaitingShare > 0 {
+		fmt.Fprintf(b, "Of the others' communication %.0f %% is waiting for a late rank. ", 100*j.WaitingShare)
 	}
-	part(e.idle, idle)
-	if len(parts) > 0 {
-		s += "Before those it has, against the others' median, " + strings.Join(parts, "; ") + ". "
+	if j.Method == page.ByLength {
+		b.WriteString("Their clocks cannot be aligned: who runs a collective shortest is taken to come last. ")
 	}
-	var waited, communication float64
-	for _, x := range job {
-		if x != late {
-			waited += arrivals[x.rank].Waited
-			communication += x.communication()
+}
+
+func when(l *page.LateRank) string {
+	return fmt.Sprintf("from %s to %s of its window", span(l.First), span(l.Last))
+}
+
+// names are the collectives with how often, those of one name together.
+func names(list []page.LateAt) string {
+	var order []string
+	counts := map[string]int{}
+	for _, at := range list {
+		if counts[at.Collective] == 0 {
+			order = append(order, at.Collective)
 		}
+		counts[at.Collective] += at.Count
 	}
-	if communication > 0 {
-		s += fmt.Sprintf("Of the others' communication of %s, %s (%.0f %%) is waiting for a late rank.",
-			seconds(communication), seconds(min(waited, communication)),
-			100*min(1, waited/communication))
+	const most = 3
+	for i, name := range order {
+		order[i] = fmt.Sprintf("%d × %s", counts[name], name)
 	}
-	return strings.TrimSpace(s)
+	if len(order) > most {
+		order = append(order[:most], "…")
+	}
+	return strings.Join(order, ", ")
 }
 
-// byStep compares the ranks' own time in steps, where no collectives match.
-func byStep(job []*profile) string {
-	var list []straggler.Rank
-	for _, x := range job {
-		if x.steps > 0 {
-			list = append(list, straggler.Rank{Rank: x.rank, Own: x.own()})
-		}
-	}
-	verdicts, _ := straggler.Compare(list)
-	if len(verdicts) < 2 {
-		return "no collectives of several ranks match, and they have no steps to compare"
-	}
-	worst := slices.MaxFunc(verdicts, func(a, b straggler.Verdict) int { return cmp.Compare(a.Score, b.Score) })
-	if !worst.Slow {
-		return "no collectives of several ranks match; by their own time in steps (without communication that nothing hides) no rank stands out"
-	}
-	return fmt.Sprintf(
-		"no collectives of several ranks match; by its own time in steps (without communication that nothing hides) rank %d is slow, %.3g times the median",
-		worst.Rank, worst.Score)
-}
-
-func (x *profile) own() float64 {
-	return straggler.Own(x.stepTime/float64(x.steps), x.exposed/float64(x.steps))
-}
-
-// communication is for how long at least one collective ran, in s.
-func (x *profile) communication() float64 {
-	var list []intervals.Interval
-	for _, c := range x.collectives {
-		list = append(list, intervals.Interval{Start: c.Start, End: c.End})
-	}
-	return float64(union(list).Length()) * 1e-9
-}
-
-func table(b *strings.Builder, job []*profile, arrivals map[int64]straggler.Arrival) {
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+func table(j *page.Job) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "RANK\tSTEP\tOWN\tCOMPUTING\tCOMMUNICATING\tLAST AT\tWAITED\tHELD OTHERS UP\t  FILE")
-	for _, x := range job {
-		step, own := "-", "-"
-		if x.steps > 0 {
-			step, own = seconds(x.stepTime/float64(x.steps)), seconds(x.own())
+	for _, r := range j.Ranks {
+		step, own, last, waited, held := "-", "-", "-", "-", "-"
+		if r.Step > 0 {
+			step, own = span(r.Step), span(r.Own)
 		}
-		last, waited, held := "-", "-", "-"
-		if a, ok := arrivals[x.rank]; ok {
-			last, waited, held = fmt.Sprintf("%d of %d", a.Last, a.Collectives), seconds(a.Waited), seconds(a.HeldUp)
+		if r.Collectives > 0 {
+			last, waited, held = fmt.Sprintf("%d of %d", r.Last, r.Collectives), span(r.Waited), span(r.HeldUp)
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", x.rank, step, own,
-			seconds(float64(union(x.compute).Length())*1e-9),
-			seconds(x.communication()), last, waited, held, printable.Line(filepath.Base(x.file)))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", r.Rank, step, own, span(r.Computing),
+			span(r.Communicating), last, waited, held, printable.Line(r.File))
 	}
 	_ = w.Flush() // a strings.Builder takes everything
+	return b.String()
 }
 
-// seconds writes a time with three significant digits.
-func seconds(s float64) string {
+// span writes a time with two digits behind the point.
+func span(d time.Duration) string {
 	switch {
-	case s == 0:
+	case d == 0:
 		return "0"
-	case math.Abs(s) >= 1:
-		return fmt.Sprintf("%.2f s", s)
-	case math.Abs(s) >= 1e-3:
-		return fmt.Sprintf("%.2f ms", s*1e3)
+	case d.Abs() >= time.Second:
+		return fmt.Sprintf("%.2f s", d.Seconds())
+	case d.Abs() >= time.Millisecond:
+		return fmt.Sprintf("%.2f ms", d.Seconds()*1e3)
 	}
-	return fmt.Sprintf("%.0f µs", s*float64(time.Second/time.Microsecond))
+	return fmt.Sprintf("%.0f µs", d.Seconds()*1e6)
 }

@@ -1,0 +1,398 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ranks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/conformance"
+	"github.com/otelgpu/otelgpu/internal/page"
+	"github.com/otelgpu/otelgpu/internal/recorded"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// world is a made-up job. Ranks compute, meet in the collective of their pair, compute and meet in that of all; a
+// collective ends for all when the last one has come and its bytes have moved.
+type world struct {
+	r       *rand.Rand
+	ranks   int
+	job     string
+	steps   int
+	extra   func(step, rank int) int64 // ns, more of computation
+	clock   []int64                    // ns, by rank
+	start   int64                      // of the first step, on the true clock
+	renamed bool                       // ranks call collectives by names that no other uses
+	torn    bool                       // the ends of a collective lie far apart, so that clocks cannot be aligned
+
+	spans []ptrace.SpanSlice
+	all   []ptrace.Traces
+	held  []int64 // ns, how long others waited for the rank: the truth
+}
+
+func newWorld(seed uint64, ranks, steps int) *world {
+	w := &world{
+		r: rand.New(rand.NewPCG(seed, 3)), ranks: ranks, steps: steps, clock: make([]int64, ranks), start: 1_700_000_000_000_000_000,
+		extra: func(int, int) int64 { return 0 },
+	}
+	return w
+}
+
+func (w *world) run() *world {
+	now := make([]int64, w.ranks)
+	w.held = make([]int64, w.ranks)
+	for rank := range w.ranks {
+		td := ptrace.NewTraces()
+		rs := td.ResourceSpans().AppendEmpty()
+		m := rs.Resource().Attributes()
+		m.PutInt(string(semconv.GPUJobRankKey), int64(rank))
+		m.PutInt(string(semconv.GPUJobWorldSizeKey), int64(w.ranks))
+		if w.job != "" {
+			m.PutStr(string(semconv.GPUJobIDKey), w.job)
+		}
+		w.all = append(w.all, td)
+		w.spans = append(w.spans, rs.ScopeSpans().AppendEmpty().Spans())
+		now[rank] = w.start + w.r.Int64N(100_000)
+	}
+	for step := range w.steps {
+		for rank := range w.ranks {
+			w.kernel(rank, &now[rank], 1_000_000+w.r.Int64N(40_000)+w.extra(step, rank))
+		}
+		for first := 0; first+1 < w.ranks; first += 2 {
+			w.meet(now, []int{first, first + 1}, fmt.Sprintf("pair%d", first/2), "all_gather", 100_000)
+		}
+		for rank := range w.ranks {
+			w.kernel(rank, &now[rank], 500_000+w.r.Int64N(20_000))
+		}
+		everybody := make([]int, w.ranks)
+		for i := range everybody {
+			everybody[i] = i
+		}
+		w.meet(now, everybody, "all", "all_reduce", 300_000)
+	}
+	return w
+}
+
+func (w *world) span(rank int, kind, name string, start, end int64) ptrace.Span {
+	s := w.spans[rank].AppendEmpty()
+	s.SetName(name)
+	s.SetStartTimestamp(pcommon.Timestamp(start + w.clock[rank]))
+	s.SetEndTimestamp(pcommon.Timestamp(end + w.clock[rank]))
+	s.Attributes().PutStr(string(semconv.GPUOperationTypeKey), kind)
+	return s
+}
+
+func (w *world) kernel(rank int, now *int64, length int64) {
+	w.span(rank, semconv.GPUOperationTypeKernel, "gemm", *now, *now+length)
+	*now += length
+}
+
+func (w *world) meet(now []int64, members []int, group, name string, moving int64) {
+	last := members[0]
+	for _, m := range members {
+		if now[m] > now[last] {
+			last = m
+		}
+	}
+	came := now[last]
+	for _, m := range members {
+		w.held[last] += came - now[m]
+		end := came + moving + w.r.Int64N(2_000)
+		begin := now[m]
+		if w.torn { // the record of each is moved by some time, in the order that they had
+			off := (begin-w.start)*int64(m+1)/4 + w.r.Int64N(400_000)
+			begin, end = begin+off, end+off
+		}
+		n := name
+		if w.renamed {
+			n = fmt.Sprint(name, "_of_rank_", m)
+		}
+		s := w.span(m, semconv.GPUOperationTypeCollective, n, begin, end)
+		s.Attributes().PutStr(string(semconv.GPUCollectiveGroupNameKey), group)
+		if w.torn {
+			end = came + moving
+		}
+		now[m] = end
+	}
+}
+
+func (w *world) into(p *Profiles, missing ...int) {
+	for rank, td := range w.all {
+		gone := false
+		for _, m := range missing {
+			gone = gone || m == rank
+		}
+		if !gone {
+			p.Add(fmt.Sprintf("folder%p/%d.json", w, rank), td)
+		}
+	}
+}
+
+func jobsOf(worlds ...*world) []page.Job {
+	var p Profiles
+	for _, w := range worlds {
+		w.into(&p)
+	}
+	return p.Jobs()
+}
+
+// late plants a rank that computes for longer.
+func late(rank int, extra int64) func(int, int) int64 {
+	return func(_, r int) int64 {
+		if r == rank {
+			return extra
+		}
+		return 0
+	}
+}
+
+func TestThePlantedRankIsFoundInWorldsOfAnySize(t *testing.T) {
+	for ranks := 2; ranks <= 16; ranks++ {
+		for _, days := range []int64{0, 1} { // how far clocks are apart
+			w := newWorld(uint64(ranks), ranks, 12)
+			culprit := w.r.IntN(ranks)
+			w.extra = late(culprit, 800_000)
+			for i := range w.clock {
+				w.clock[i] = w.r.Int64N(1 + days*int64(24*time.Hour))
+			}
+			w.run()
+			jobs := jobsOf(w)
+			require.Len(t, jobs, 1, "%d ranks", ranks)
+			j := jobs[0]
+			require.Len(t, j.Ranks, ranks)
+			require.NotEmpty(t, j.Late)
+			assert.EqualValues(t, culprit, j.Late[0].Rank, j.Says)
+			assert.Equal(t, page.ByArrival, j.Method)
+			var held, want int64 // of all: of two ranks that come together, either may be the last
+			for rank, r := range j.Ranks {
+				held, want = held+r.HeldUp.Nanoseconds(), want+w.held[rank]
+				assert.Equal(t, map[bool]int{true: 12, false: 24}[ranks%2 == 1 && rank == ranks-1], r.Collectives)
+			}
+			assert.InDelta(t, want, held, float64(24*ranks)*3_000, "against what the simulation counted")
+			l := j.Late[0]
+			assert.InEpsilon(t, 12*820_000, l.Each.Nanoseconds(), 0.15)
+			assert.InEpsilon(t, 12*820_000, l.Computing.Nanoseconds(), 0.2, "what it computed more in 12 steps")
+			assert.Less(t, l.Idle.Abs(), l.Computing/4)
+			assert.Contains(t, j.Says, "more of computation")
+			assert.Less(t, l.First, l.Last)
+		}
+	}
+}
+
+func TestEvenRanksHaveNoCulprit(t *testing.T) {
+	w := newWorld(1, 8, 10)
+	w.extra = func(int, int) int64 { return 0 }
+	jobs := jobsOf(w.run())
+	require.Len(t, jobs, 1)
+	for _, l := range jobs[0].Late { // noise of 40 µs in steps of 2 ms may be worth a word, for nobody in particular
+		assert.Less(t, l.Each, 150*time.Microsecond)
+	}
+}
+
+// Where the ends of collectives lie apart on any clock, who runs them shortest is who came last.
+func TestClocksThatCannotBeAligned(t *testing.T) {
+	for seed := range uint64(8) {
+		w := newWorld(seed, 8, 12)
+		culprit := w.r.IntN(8)
+		w.extra, w.torn = late(culprit, 900_000), true
+		j := jobsOf(w.run())[0]
+		assert.Equal(t, page.ByLength, j.Method)
+		assert.EqualValues(t, culprit, j.Late[0].Rank, j.Says)
+		assert.InEpsilon(t, 12*920_000, j.Late[0].Each.Nanoseconds(), 0.15)
+		assert.Contains(t, j.Says, "clocks cannot be aligned")
+	}
+}
+
+// Where no collectives match, the rank that communicates least is who the others wait for.
+func TestCollectivesThatDoNotMatch(t *testing.T) {
+	for seed := range uint64(8) {
+		w := newWorld(seed, 6, 12)
+		culprit := w.r.IntN(6)
+		w.extra, w.renamed = late(culprit, 900_000), true
+		j := jobsOf(w.run())[0]
+		assert.Equal(t, page.ByCommunication, j.Method)
+		require.Len(t, j.Late, 1)
+		assert.EqualValues(t, culprit, j.Late[0].Rank, j.Says)
+		assert.Zero(t, j.Ranks[0].Collectives)
+	}
+}
+
+func TestMissingFilesAndRanksOfTwoJobsInOneFolder(t *testing.T) {
+	one, two := newWorld(7, 8, 10), newWorld(8, 8, 10) // of one size, at the same time, without a job's name
+	one.extra = late(2, 700_000)
+	two.extra = func(step, rank int) int64 { return 600_000 + late(5, 700_000)(step, rank) } // another model
+	var p Profiles
+	one.run().into(&p, 0, 6)
+	two.run().into(&p, 1)
+	jobs := p.Jobs()
+	require.Len(t, jobs, 2)
+	var sizes []int
+	var culprits []int64
+	for _, j := range jobs {
+		require.NotEmpty(t, j.Late, j.Says)
+		sizes, culprits = append(sizes, len(j.Ranks)), append(culprits, j.Late[0].Rank)
+	}
+	assert.ElementsMatch(t, []int{6, 7}, sizes)
+	assert.ElementsMatch(t, []int64{2, 5}, culprits)
+
+	four := newWorld(9, 4, 10)
+	four.job, four.extra = "other", late(1, 700_000)
+	assert.Len(t, jobsOf(one, four.run()), 2, "another size, another job")
+
+	alone := Profiles{}
+	one.into(&alone, 0, 1, 2, 3, 4, 5, 6)
+	assert.Empty(t, alone.Jobs(), "one rank is no comparison")
+}
+
+func TestARankThatIsLateForAWhile(t *testing.T) {
+	w := newWorld(11, 8, 40)
+	w.extra = func(step, rank int) int64 {
+		if step < 25 && rank == 3 || step >= 25 && rank == 6 {
+			return 800_000
+		}
+		return 0
+	}
+	j := jobsOf(w.run())[0]
+	require.GreaterOrEqual(t, len(j.Late), 2)
+	first, second := j.Late[0], j.Late[1]
+	assert.EqualValues(t, 3, first.Rank)
+	assert.EqualValues(t, 6, second.Rank)
+	const step = 2_750_000 // ns: computing, twice, the extra and both collectives
+	assert.InDelta(t, 24*step, first.Last.Nanoseconds(), 3*step)
+	assert.InDelta(t, 25*step, second.First.Nanoseconds(), 3*step)
+	assert.Contains(t, j.Says, "Then rank 6")
+}
+
+// Eight real ranks: the same culprit and the same waits whatever their clocks say.
+func TestRealRanksWithClocksThatDisagree(t *testing.T) {
+	dir := recorded.Path(t, "kineto", "param", "dlrm_8ranks")
+	text, err := os.ReadFile(filepath.Join(dir, "truth.json"))
+	require.NoError(t, err)
+	var truth struct {
+		LastAt map[string]int     `json:"last_at"`
+		HeldUp map[string]float64 `json:"made_others_wait_ms"`
+	}
+	require.NoError(t, json.Unmarshal(text, &truth))
+	read := func(change func(rank int, s ptrace.Span)) page.Job {
+		var p Profiles
+		for rank := range 8 {
+			path := filepath.Join(dir, fmt.Sprintf("worker%d.pt.trace.json.gz", rank))
+			_, err := kinetoreceiver.ReadFile(t.Context(), path, kinetoreceiver.Options{Detail: kinetoreceiver.DetailKernels},
+				func(_ context.Context, td ptrace.Traces) error {
+					for _, rs := range td.ResourceSpans().All() {
+						for _, ss := range rs.ScopeSpans().All() {
+							for _, s := range ss.Spans().All() {
+								change(rank, s)
+							}
+						}
+					}
+					p.Add(path, td)
+					return nil
+				})
+			require.NoError(t, err)
+		}
+		jobs := p.Jobs()
+		require.Len(t, jobs, 1)
+		return jobs[0]
+	}
+	move := func(s ptrace.Span, by int64) {
+		s.SetStartTimestamp(pcommon.Timestamp(int64(s.StartTimestamp()) + by))
+		s.SetEndTimestamp(pcommon.Timestamp(int64(s.EndTimestamp()) + by))
+	}
+	isCollective := func(s ptrace.Span) bool {
+		v, _ := s.Attributes().Get(string(semconv.GPUOperationTypeKey))
+		return v.Str() == semconv.GPUOperationTypeCollective
+	}
+	r := rand.New(rand.NewPCG(5, 6))
+	offsets := make([]int64, 8)
+	for i := range offsets {
+		offsets[i] = r.Int64N(int64(48*time.Hour)) - int64(24*time.Hour)
+	}
+	for name, c := range map[string]struct {
+		method page.JobMethod
+		change func(rank int, s ptrace.Span)
+	}{
+		"as recorded":      {page.ByArrival, func(int, ptrace.Span) {}},
+		"clocks days away": {page.ByArrival, func(rank int, s ptrace.Span) { move(s, offsets[rank]) }},
+		"ends far apart": {page.ByLength, func(rank int, s ptrace.Span) {
+			if isCollective(s) { // in the order that they had
+				move(s, int64(s.StartTimestamp()-1_694_128_201_420_000_000)*int64(rank+1)/4)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := read(c.change)
+			assert.Equal(t, c.method, j.Method)
+			require.NotEmpty(t, j.Late)
+			assert.EqualValues(t, 7, j.Late[0].Rank, j.Says)
+			for rank, row := range j.Ranks {
+				assert.Equal(t, truth.LastAt[fmt.Sprint(rank)], row.Last, "rank %d", rank)
+				assert.InDelta(t, truth.HeldUp[fmt.Sprint(rank)], row.HeldUp.Seconds()*1e3, 0.15, "rank %d", rank)
+			}
+		})
+	}
+	t.Run("nothing matches", func(t *testing.T) {
+		j := read(func(rank int, s ptrace.Span) {
+			if isCollective(s) {
+				s.SetName(fmt.Sprint(s.Name(), rank))
+			}
+		})
+		assert.Equal(t, page.ByCommunication, j.Method)
+		assert.EqualValues(t, 7, j.Late[0].Rank, j.Says)
+	})
+}
+
+// What the span of a job says is what its structure says, in names of the registry.
+func TestTheSpanOfAJob(t *testing.T) {
+	w := newWorld(3, 4, 10)
+	w.job, w.extra = "run-7", late(2, 700_000)
+	jobs := jobsOf(w.run())
+	td := Spans(jobs)
+	require.NoError(t, conformance.Traces(td))
+	rs := td.ResourceSpans().At(0)
+	id, _ := rs.Resource().Attributes().Get("gpu.job.id")
+	assert.Equal(t, "run-7", id.Str())
+	s := rs.ScopeSpans().At(0).Spans().At(0)
+	byName := map[string]int{}
+	for _, e := range s.Events().All() {
+		byName[e.Name()]++
+		m := e.Attributes().AsRaw()
+		rank := m["gpu.job.rank"].(int64)
+		if e.Name() == "verdict" {
+			assert.EqualValues(t, jobs[0].Late[0].Rank, rank)
+			assert.Equal(t, "late_rank", m["gpu.verdict.kind"])
+			assert.InDelta(t, jobs[0].Late[0].Each.Seconds(), m["gpu.verdict.gain"], 1e-9)
+			assert.InDelta(t, jobs[0].Late[0].Computing.Seconds(), m["gpu.rank.more.duration.computing"], 1e-9)
+			continue
+		}
+		assert.InDelta(t, jobs[0].Ranks[rank].HeldUp.Seconds(), m["gpu.rank.held_up.duration"], 1e-9)
+	}
+	assert.Equal(t, map[string]int{"verdict": len(jobs[0].Late), "rank": 4}, byName)
+	first, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
+	require.NoError(t, err)
+	again, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(Spans(jobsOf(w)))
+	require.NoError(t, err)
+	assert.Equal(t, first, again, "the same profiles give the same bytes")
+
+	var b bytes.Buffer
+	require.NoError(t, Render(&b, jobs))
+	assert.Contains(t, b.String(), "4 ranks of one job of 4, run-7: rank 2 holds the others up")
+	jobs[0].Says = "rank \x1b[2J"
+	b.Reset()
+	require.NoError(t, Render(&b, jobs))
+	assert.NotContains(t, b.String(), "\x1b")
+}
