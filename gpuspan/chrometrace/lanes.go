@@ -18,14 +18,15 @@ type lane struct {
 	tid  int64
 	root siblings
 	down int        // levels that were looked at, which tests count
-	path []inserted // the latest interval and those that it lies in, as far as they came in order, the outermost first
+	path []inserted // the latest interval and those that it lies in, as far as they are known, the outermost first
 }
 
-// inserted is an interval with the siblings that it is one of. By it, intervals far within others find their place
-// without a walk from the root.
+// inserted is an interval with the siblings that it is one of, and their level. By it, intervals far within others find
+// their place without a walk from the root.
 type inserted struct {
 	start, end int64
 	at         *siblings
+	level      int
 }
 
 // siblings are disjoint intervals in order of time. Nothing before frozen is accepted any more: those intervals were
@@ -45,33 +46,42 @@ type slot struct {
 // also refuses an interval that contains an earlier one of the same start: viewers sort by start only and keep the
 // file's order among equals, so a parent must be written first.
 func (l *lane) insert(start, end int64, owner uint64) bool {
-	at := &l.root
+	at, level := &l.root, 1
 	for n := len(l.path); n > 0; n-- {
 		if p := l.path[n-1]; p.start <= start && end <= p.end {
-			at = p.at
+			at, level = p.at, p.level
 			break
 		}
 		l.path = l.path[:n-1]
 	}
-	at = l.below(at, start, end, owner)
+	at, level = l.below(at, level, start, end, owner)
 	if at == nil {
 		return false
 	}
-	l.path = append(l.path, inserted{start, end, at})
+	l.passed(start, end, at, level)
 	return true
 }
 
-// below is insert among siblings. It returns those that took the interval, nil where it is refused.
-func (l *lane) below(at *siblings, start, end int64, owner uint64) *siblings {
-	for {
+// passed adds an interval to the path. Those that an interval was looked for in are there, too, even if it was refused:
+// thousands like it may come.
+func (l *lane) passed(start, end int64, at *siblings, level int) {
+	if n := len(l.path); n == 0 || l.path[n-1].level < level {
+		l.path = append(l.path, inserted{start, end, at, level})
+	}
+}
+
+// below is insert among siblings of a level. It returns those that took the interval with their level, nil where it is
+// refused.
+func (l *lane) below(at *siblings, level int, start, end int64, owner uint64) (*siblings, int) {
+	for ; ; level++ {
 		l.down++
 		if start < at.frozen {
-			return nil
+			return nil, 0
 		}
 		s := at.slots
 		if n := len(s); n == 0 || s[n-1].end <= start && (start < end || s[n-1].end < start) {
 			at.put(n, slot{start: start, end: end, owner: owner}) // in order, as most come
-			return at
+			return at, level
 		}
 		i := sort.Search(len(s), func(k int) bool { return s[k].end > start })
 		j := i + sort.Search(len(s)-i, func(k int) bool { return s[i+k].start >= end })
@@ -81,28 +91,29 @@ func (l *lane) below(at *siblings, start, end int64, owner uint64) *siblings {
 		switch {
 		case i == j:
 			at.put(i, slot{start: start, end: end, owner: owner})
-			return at
+			return at, level
 		case j == i+1 && s[i].start <= start && end <= s[i].end:
 			if s[i].owner != owner {
-				return nil
+				return nil, 0
 			}
 			if s[i].kids == nil {
 				s[i].kids = &siblings{}
 			}
+			l.passed(s[i].start, s[i].end, at, level)
 			at = s[i].kids
 		case s[i].start >= start && s[j-1].end <= end:
 			if s[i].start == start && s[i].end < end {
-				return nil
+				return nil, 0
 			}
 			for _, k := range s[i:j] {
 				if k.owner != owner {
-					return nil
+					return nil, 0
 				}
 			}
 			at.enclose(i, j, slot{start: start, end: end, owner: owner, kids: &siblings{}})
-			return at
+			return at, level
 		default:
-			return nil
+			return nil, 0
 		}
 	}
 }
@@ -152,28 +163,41 @@ func (l *lane) forget() {
 	l.root.forget()
 }
 
-// forget drops the older half.
+// forget drops the older half of the first that lie side by side; of a chain of intervals that each hold one other, the
+// inner half.
 func (s *siblings) forget() {
-	if len(s.slots) == 0 {
-		return
+	at, depth := s, 0
+	for ; len(at.slots) == 1 && at.slots[0].kids != nil; depth++ {
+		at = at.slots[0].kids
 	}
-	if len(s.slots) == 1 {
-		if k := s.slots[0].kids; k != nil {
-			k.forget()
+	if depth > len(at.slots) {
+		at = s
+		for range depth / 2 {
+			at = at.slots[0].kids
 		}
+		at.frozen, at.slots = max(at.frozen, at.slots[0].end), nil
 		return
 	}
-	half := len(s.slots) / 2
-	s.frozen = max(s.frozen, s.slots[half-1].end)
-	s.slots = append([]slot(nil), s.slots[half:]...)
+	if half := len(at.slots) / 2; half > 0 {
+		at.frozen = max(at.frozen, at.slots[half-1].end)
+		at.slots = append([]slot(nil), at.slots[half:]...)
+	}
 }
 
-func (s *siblings) count() int {
-	n := len(s.slots)
-	for i := range s.slots {
-		if k := s.slots[i].kids; k != nil {
-			n += k.count()
+// count is how many intervals there are.
+func (s *siblings) count() (n int) {
+	for s != nil { // down the last that holds others, so that chains take no stack
+		var last *siblings
+		n += len(s.slots)
+		for i := range s.slots {
+			if k := s.slots[i].kids; k != nil {
+				if last != nil {
+					n += last.count()
+				}
+				last = k
+			}
 		}
+		s = last
 	}
 	return n
 }

@@ -75,3 +75,27 @@ func TestLanesHoldNestedIntervalsOnly(t *testing.T) {
 		require.Equal(t, len(taken), l.root.count())
 	}
 }
+
+// Intervals within each other are forgotten, too, when there are too many, and what is refused after that is not looked
+// for from the root each time.
+func TestChainsAreForgotten(t *testing.T) {
+	l := &lane{}
+	const n = 1 << 13
+	for range n {
+		require.True(t, l.insert(5, 10, 0))
+	}
+	for left := n; left > 2; left = l.root.count() {
+		l.forget()
+		require.LessOrEqual(t, l.root.count(), left/2+1)
+	}
+	l = &lane{}
+	for range n {
+		l.insert(5, 10, 0)
+	}
+	l.forget()
+	l.down = 0
+	for range n {
+		require.False(t, l.insert(5, 10, 0), "what is there is frozen")
+	}
+	require.LessOrEqual(t, l.down, 4*n)
+}

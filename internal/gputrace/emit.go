@@ -24,11 +24,28 @@ type Stats struct {
 	Steps        int64
 	Spans        int64
 	Cut          int64            // spans that a limit on the trace cut
+	DeepSteps    int64            // steps within 64 others, which have no totals of the device
 	Forgotten    int64            // launches that were forgotten before the end, for want of memory
 	NamesDropped int64            // distinct names that were not kept, for want of memory
 	SpilledBytes int64            // written to the spill file
 	Devices      []verdict.Report // of the window, by device
 	Graphs       Graphs
+}
+
+// Losses adds what was lost, by reason, to what a reader left out.
+func (s *Stats) Losses(skipped map[string]int64) {
+	for _, loss := range []struct {
+		n      int64
+		reason string
+	}{
+		{s.DeepSteps, "totals of the device, of a step within 64 others"},
+		{s.Forgotten, "launch that was forgotten before its work began, for want of memory"},
+		{s.NamesDropped, "name beyond those that are kept, for want of memory"},
+	} {
+		if loss.n > 0 {
+			skipped[loss.reason] += loss.n
+		}
+	}
 }
 
 // Emit writes the profile as traces, in batches that the function owns. It stops with the function's first error and
@@ -91,6 +108,9 @@ func (p *Profile) Emit(ctx context.Context, emit func(context.Context, ptrace.Tr
 	}
 	if err == nil {
 		err = out.flush()
+	}
+	for _, proc := range sw.processes {
+		st.DeepSteps += proc.deep
 	}
 	st.Spans, st.Cut, st.Forgotten, st.Devices = out.written, out.cut, sw.launches.forgotten, out.reports
 	return st, err

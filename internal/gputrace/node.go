@@ -162,6 +162,7 @@ type process struct {
 	window *node
 	steps  []*step // open ones and those that the device's rows have not passed, by start; see track
 	sweep  int     // length of steps at which those that are over are looked for
+	deep   int64   // steps that track did not keep
 	ids    idSource
 
 	main    uint32 // track of the thread that leads: that of the first step, else of the first launch
@@ -176,18 +177,21 @@ func (p *process) leads(track uint32) {
 	}
 }
 
-// openSteps bounds the steps that run at one time and have totals of the device. Those further in have none.
+// openSteps bounds the steps that run at one time and have totals of the device. Those further in have none, and are
+// counted.
 const openSteps = 64
 
 // track keeps a new step for what the device does during it.
 func (p *process) track(st *step) {
 	open := p.steps[max(0, len(p.steps)-openSteps):]
-	if len(open) < openSteps || slices.ContainsFunc(open, func(s *step) bool { return s.end <= st.start }) {
-		if st.latest = st.end; len(p.steps) > 0 {
-			st.latest = max(st.end, p.steps[len(p.steps)-1].latest)
-		}
-		p.steps = append(p.steps, st)
+	if len(open) == openSteps && !slices.ContainsFunc(open, func(s *step) bool { return s.end <= st.start }) {
+		p.deep++
+		return
 	}
+	if st.latest = st.end; len(p.steps) > 0 {
+		st.latest = max(st.end, p.steps[len(p.steps)-1].latest)
+	}
+	p.steps = append(p.steps, st)
 }
 
 // passed forgets steps that ended before an instant, as soon as they may be half of those that are kept.

@@ -20,6 +20,7 @@ func TestStepsWithinEachOtherAreBounded(t *testing.T) {
 	during := 0
 	p.during(n, n+1, func(*step) { during++ })
 	assert.Equal(t, openSteps, during)
+	assert.EqualValues(t, n-openSteps, p.deep, "the others are counted")
 	assert.Equal(t, int64(openSteps-1), p.stepAt(n).start)
 	p.passed(2 * n)
 	assert.Empty(t, p.steps)

@@ -127,3 +127,13 @@ func TestHostileFilesCostNoMoreForEachEvent(t *testing.T) {
 		}
 	}
 }
+
+// Steps further in than 64 have no totals of the device: that is said, and how many.
+func TestStepsWithoutTotalsAreCounted(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"traceEvents":[`)
+	hostileShapes()["steps within each other"](&b, 100)
+	b.WriteString(`{"ph":"i"}]}`)
+	_, st := convert(t, b.String(), Options{Detail: DetailSteps})
+	assert.Equal(t, map[string]int64{"totals of the device, of a step within 64 others": 36}, st.Skipped)
+}

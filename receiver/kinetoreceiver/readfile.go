@@ -123,6 +123,7 @@ func readNamed(ctx context.Context, path string, r io.Reader, o Options,
 		return st, err
 	}
 	st.Stats, err = p.Emit(ctx, emit)
+	st.Losses(st.Skipped)
 	st.Events += st.Restored
 	st.Spans += st.Restored
 	st.Faults = append(st.Faults, graphFaults(&st.Graphs)...)

@@ -22,7 +22,7 @@ import (
 // are used, in this order:
 //
 //	metadata        pid, node.hostname
-//	agents          id.handle, type (2: GPU), name, product_name, logical_node_type_id
+//	agents          id.handle, type (2: GPU), name, product_name, logical_node_type_id (not in older versions)
 //	strings         buffer_records: kind and names of operations; marker_api: texts by correlation
 //	kernel_symbols  kernel_id, formatted_kernel_name, kernel_name
 //	buffer_records  kernel_dispatch, memory_copy, hip_api, marker_api: records with start_timestamp and end_timestamp in ns
@@ -34,6 +34,7 @@ type rocprofiler struct {
 	records int64
 	pid     int64
 	agents  map[uint64]rocAgent
+	gpus    int64 // so far: their numbers where the file has none, as before ROCm 6.4
 	names   []rocKind
 	kernels map[uint64]string
 	markers map[uint64]string
@@ -207,6 +208,7 @@ func (r *rocprofiler) part(key string) error {
 	switch key {
 	case "metadata":
 		r.agents, r.kernels, r.markers, r.names = map[uint64]rocAgent{}, map[uint64]string{}, map[uint64]string{}, nil
+		r.gpus = 0
 		var m struct {
 			PID  int64 `json:"pid"`
 			Node struct {
@@ -222,18 +224,26 @@ func (r *rocprofiler) part(key string) error {
 			Type    int       `json:"type"`
 			Name    string    `json:"name"`
 			Product string    `json:"product_name"`
-			Ordinal int64     `json:"logical_node_type_id"`
+			Ordinal *int64    `json:"logical_node_type_id"`
 		},
 		) error {
-			if len(r.agents) < maxRocNames {
-				r.agents[a.ID.Handle] = rocAgent{a.Ordinal, a.Type == 2}
+			gpu := a.Type == 2
+			ordinal := r.gpus
+			if a.Ordinal != nil {
+				ordinal = *a.Ordinal
 			}
-			if a.Type == 2 && len(r.c.meta.meta.Devices) < 1<<16 {
+			if gpu {
+				r.gpus++
+			}
+			if len(r.agents) < maxRocNames {
+				r.agents[a.ID.Handle] = rocAgent{ordinal, gpu}
+			}
+			if gpu && len(r.c.meta.meta.Devices) < 1<<16 {
 				model := a.Product
 				if model == "" {
 					model = a.Name
 				}
-				r.c.meta.meta.Devices = append(r.c.meta.meta.Devices, gputrace.Device{Ordinal: a.Ordinal, Model: model})
+				r.c.meta.meta.Devices = append(r.c.meta.meta.Devices, gputrace.Device{Ordinal: ordinal, Model: model})
 			}
 			return nil
 		})

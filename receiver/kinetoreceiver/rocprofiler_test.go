@@ -4,6 +4,7 @@
 package kinetoreceiver
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -59,6 +60,16 @@ func TestFilesOfRocprofv3(t *testing.T) {
 	resource := batches[0].ResourceSpans().At(0).Resource().Attributes().AsRaw()
 	assert.Equal(t, int64(77), resource["process.pid"])
 	assert.Equal(t, "node1", resource["host.name"])
+}
+
+// ROCm 6.2 and 6.3 wrote agents without logical_node_type_id: GPUs count in the order of the list.
+func TestFilesOfRocprofv3WithoutNumbersOfDevices(t *testing.T) {
+	text := regexp.MustCompile(`, "logical_node_type_id": \d`).ReplaceAllString(rocText, "")
+	require.NotEqual(t, rocText, text)
+	batches, st := convert(t, text, Options{Detail: DetailKernels})
+	assert.Empty(t, st.Skipped)
+	assert.Equal(t, int64(1), find(t, batches, "gemm").Attributes().AsRaw()["gpu.device.ordinal"])
+	assert.Equal(t, int64(1), find(t, batches, "Memcpy HtoD").Attributes().AsRaw()["gpu.device.ordinal"])
 }
 
 func TestFilesOfRocprofv3ThatAreBroken(t *testing.T) {

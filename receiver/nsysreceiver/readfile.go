@@ -85,5 +85,6 @@ func read(ctx context.Context, path string, o Options, emit func(context.Context
 		return st, err
 	}
 	st.Stats, err = p.Emit(ctx, emit)
+	st.Losses(st.Skipped)
 	return st, err
 }

@@ -39,10 +39,6 @@ func (r *Remarks) Read(file string, n int64, st gputrace.Stats, skipped map[stri
 		r.log.Warn("parts of the file not used", zap.String("file", file),
 			zap.Strings("faults", slices.Sorted(slices.Values(faults))))
 	}
-	if st.NamesDropped > 0 || st.Forgotten > 0 {
-		r.log.Warn("file too large to be kept whole", zap.String("file", file),
-			zap.Int64("names_without_text", st.NamesDropped), zap.Int64("launches_forgotten", st.Forgotten))
-	}
 	r.log.Info("file read", zap.String("file", file), zap.Int64(r.what, n), zap.Int64("spans", st.Spans),
 		zap.Int64("cut", st.Cut))
 }
