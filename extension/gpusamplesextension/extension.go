@@ -5,6 +5,9 @@ package gpusamplesextension
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/otel/attribute"
@@ -62,76 +65,106 @@ func (x *samples) Shutdown(context.Context) error {
 
 // observe binds the store's counters to the extension's own metrics, so that the write path only adds.
 func (x *samples) observe() error {
-	reason := func(r string) metric.ObserveOption {
-		return metric.WithAttributeSet(attribute.NewSet(attribute.String("reason", r)))
-	}
-	var (
-		duplicate, outOfOrder = reason("duplicate"), reason("out_of_order")
-		future, closed        = reason("future"), reason("not_registered")
-		age, bytes            = reason("age"), reason("bytes")
-		unknown, old, young   = reason("unknown_device"), reason("too_old"), reason("too_new")
-		st                    = &x.stats
-	)
-	register := []func() error{
-		func() error {
-			return x.telemetry.RegisterExtensionGpuSamplesWrittenCallback(func(_ context.Context, o metric.Int64Observer) error {
-				o.Observe(st.written.Load())
-				return nil
-			})
-		},
-		func() error {
-			return x.telemetry.RegisterExtensionGpuSamplesDroppedCallback(func(_ context.Context, o metric.Int64Observer) error {
-				o.Observe(st.duplicate.Load(), duplicate)
-				o.Observe(st.outOfOrder.Load(), outOfOrder)
-				o.Observe(st.future.Load(), future)
-				o.Observe(st.closed.Load(), closed)
-				return nil
-			})
-		},
-		func() error {
-			return x.telemetry.RegisterExtensionGpuSamplesEvictedCallback(func(_ context.Context, o metric.Int64Observer) error {
-				o.Observe(st.evictedAge.Load(), age)
-				o.Observe(st.evictedBytes.Load(), bytes)
-				return nil
-			})
-		},
-		func() error {
-			return x.telemetry.RegisterExtensionGpuSamplesMissesCallback(func(_ context.Context, o metric.Int64Observer) error {
-				o.Observe(st.missUnknown.Load(), unknown)
-				o.Observe(st.missOld.Load(), old)
-				o.Observe(st.missNew.Load(), young)
-				return nil
-			})
-		},
-		func() error {
-			return x.telemetry.RegisterExtensionGpuSamplesUsesDroppedCallback(func(_ context.Context,
-				o metric.Int64Observer,
-			) error {
-				o.Observe(x.uses.dropped.Load())
-				return nil
-			})
-		},
-		func() error {
-			return x.telemetry.RegisterExtensionGpuSamplesMemoryCallback(func(_ context.Context, o metric.Int64Observer) error {
-				x.mu.RLock()
-				defer x.mu.RUnlock()
-				o.Observe(x.bytes)
-				return nil
-			})
-		},
-		func() error {
-			return x.telemetry.RegisterExtensionGpuSamplesDevicesCallback(func(_ context.Context, o metric.Int64Observer) error {
-				x.mu.RLock()
-				defer x.mu.RUnlock()
-				o.Observe(int64(len(x.devices)))
-				return nil
-			})
-		},
-	}
-	for _, r := range register {
-		if err := r(); err != nil {
-			return err
+	st, tel := &x.stats, x.telemetry
+	counts := func(o metric.Int64Observer, of map[string]*atomic.Int64) {
+		for reason, n := range of {
+			o.Observe(n.Load(), metric.WithAttributes(attribute.String("reason", reason)))
 		}
 	}
-	return nil
+	locked := func(o metric.Int64Observer, value func() int64) {
+		x.mu.RLock()
+		defer x.mu.RUnlock()
+		o.Observe(value())
+	}
+	var errs []error
+	for _, m := range []struct {
+		register func(metric.Int64Callback) error
+		observe  func(metric.Int64Observer)
+	}{
+		{tel.RegisterExtensionGpuSamplesWrittenCallback, func(o metric.Int64Observer) { o.Observe(st.written.Load()) }},
+		{tel.RegisterExtensionGpuSamplesDroppedCallback, func(o metric.Int64Observer) {
+			counts(o, map[string]*atomic.Int64{
+				"duplicate": &st.duplicate, "out_of_order": &st.outOfOrder, "future": &st.future, "not_registered": &st.closed,
+			})
+		}},
+		{tel.RegisterExtensionGpuSamplesEvictedCallback, func(o metric.Int64Observer) {
+			counts(o, map[string]*atomic.Int64{"age": &st.evictedAge, "bytes": &st.evictedBytes})
+		}},
+		{tel.RegisterExtensionGpuSamplesMissesCallback, func(o metric.Int64Observer) {
+			counts(o, map[string]*atomic.Int64{
+				"unknown_device": &st.missUnknown, "too_old": &st.missOld, "too_new": &st.missNew,
+			})
+		}},
+		{tel.RegisterExtensionGpuSamplesUsesDroppedCallback, func(o metric.Int64Observer) {
+			o.Observe(x.uses.dropped.Load())
+		}},
+		{tel.RegisterExtensionGpuSamplesMemoryCallback, func(o metric.Int64Observer) {
+			locked(o, func() int64 { return x.bytes })
+		}},
+		{tel.RegisterExtensionGpuSamplesDevicesCallback, func(o metric.Int64Observer) {
+			locked(o, func() int64 { return int64(len(x.devices)) })
+		}},
+	} {
+		errs = append(errs, m.register(func(_ context.Context, o metric.Int64Observer) error {
+			m.observe(o)
+			return nil
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// Writer is the face of the extension for components that have samples.
+type Writer interface {
+	// Register announces a device and returns what its samples are written through. A device has one writer: an ID
+	// that another owner writes is refused; the same owner gets the same series with the new description, and its
+	// earlier DeviceWriter ends. An empty ID and a device over `max_devices` are refused.
+	Register(owner component.ID, d Device) (DeviceWriter, error)
+}
+
+// DeviceWriter takes the samples of one device. Its methods can be called from several goroutines.
+type DeviceWriter interface {
+	// Write appends samples, oldest first. A field whose newest point is not older than the sample is not stored
+	// and counted (`duplicate` or `out_of_order`), so overlapping reads do no harm.
+	Write(samples []Sample)
+	// WriteEvents appends events in any order.
+	WriteEvents(events []Event)
+	// Close gives the device up. Its samples stay until they are too old. Later writes do nothing.
+	Close()
+}
+
+// Reader is the face of the extension for the join.
+type Reader interface {
+	// Lease makes the caller the only join on these samples until release is called; the fair share of energy would
+	// be dealt twice by two. The second caller gets an error that names the first.
+	Lease(owner component.ID) (release func(), err error)
+	// Acquire takes the read lock for a batch of lookups; the View is valid until its Release, which must follow.
+	Acquire() View
+	// Subscribe returns a channel that receives after samples were written; wake-ups are merged, never queued.
+	Subscribe() (wake <-chan struct{}, cancel func())
+}
+
+// FindWriter returns the extension id as a Writer.
+func FindWriter(host component.Host, id component.ID) (Writer, error) {
+	w, err := find[Writer](host, id)
+	if x, ok := w.(*samples); ok {
+		x.written.Store(true)
+	}
+	return w, err
+}
+
+// FindReader returns the extension id as a Reader.
+func FindReader(host component.Host, id component.ID) (Reader, error) { return find[Reader](host, id) }
+
+func find[T any](host component.Host, id component.ID) (T, error) {
+	var none T
+	ext, ok := host.GetExtensions()[id]
+	if !ok {
+		return none,
+			fmt.Errorf("cannot find extension %q (define it under `extensions` and list it under `service::extensions`)", id)
+	}
+	t, ok := ext.(T)
+	if !ok {
+		return none, fmt.Errorf("extension %q does not hold device samples (use an extension of type gpu_samples)", id)
+	}
+	return t, nil
 }

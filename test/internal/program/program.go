@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package program runs other programs for end-to-end tests: it builds them with the go command, starts them, waits for
-// a
-// line of their output and ends them.
+// a line of their output and ends them.
 package program
 
 import (
