@@ -5,7 +5,6 @@ package gpumetricsconnector
 
 import (
 	"context"
-	"os"
 	"sync"
 	"time"
 
@@ -19,8 +18,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/connector/gpumetricsconnector/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/internal/zerofirst"
-	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // gpuMetrics is the connector: spans in, and at intervals metrics out, and spans of ranks that stood out.
@@ -52,7 +51,7 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 	}
 	c := &gpuMetrics{
 		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version,
-		aggregator: newAggregator(cfg, instanceID(cfg, set)), refusal: refusal{what: "metrics"}, stop: func() {},
+		aggregator: newAggregator(cfg, shared.InstanceID(cfg.InstanceID, set)), refusal: refusal{what: "metrics"}, stop: func() {},
 		forget: func() {},
 	}
 	return c, tel.RegisterConnectorGpuMetricsSeriesCallback(func(_ context.Context, o metric.Int64Observer) error {
@@ -61,25 +60,6 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 		o.Observe(int64(c.aggregator.series))
 		return nil
 	})
-}
-
-// instanceID tells the series of one connector from those of another. It does not change when the Collector is
-// started again, as its service.instance.id does unless it is configured: each start would double the series of a
-// store.
-func instanceID(cfg *Config, set connector.Settings) string {
-	if cfg.InstanceID != "" {
-		return cfg.InstanceID
-	}
-	instance, err := os.Hostname()
-	if err != nil || instance == "" {
-		if v, ok := set.Resource.Attributes().Get(string(semconv.ServiceInstanceIDKey)); ok {
-			instance = v.Str()
-		}
-	}
-	if name := set.ID.Name(); name != "" {
-		instance += "/" + name
-	}
-	return instance
 }
 
 func (c *gpuMetrics) Capabilities() consumer.Capabilities {

@@ -6,7 +6,6 @@ package gpumetricsconnector
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 	"time"
 
@@ -84,30 +83,6 @@ func TestPointsComeAtIntervalsAndAtShutdown(t *testing.T) {
 		}
 	}
 	require.NoError(t, c.Shutdown(context.Background()), "twice does no harm")
-}
-
-// The instance does not change with a restart, after which the Collector has another service.instance.id.
-func TestTheInstanceIsTheHostAndTheConnectorsName(t *testing.T) {
-	host, err := os.Hostname()
-	require.NoError(t, err)
-	for name, want := range map[string]string{"": host, "jobs": host + "/jobs"} {
-		for _, id := range []string{"collector-1", "collector-2"} {
-			set := connectortest.NewNopSettings(metadata.Type)
-			set.ID = component.MustNewID("gpu_metrics")
-			if name != "" {
-				set.ID = component.MustNewIDWithName("gpu_metrics", name)
-			}
-			set.Resource.Attributes().PutStr("service.instance.id", id)
-			c, err := newConnector(createDefaultConfig().(*Config), set)
-			require.NoError(t, err)
-			assert.Equal(t, want, c.aggregator.instance)
-		}
-	}
-	cfg := createDefaultConfig().(*Config)
-	cfg.InstanceID = "mine"
-	c, err := newConnector(cfg, connectortest.NewNopSettings(metadata.Type))
-	require.NoError(t, err)
-	assert.Equal(t, "mine", c.aggregator.instance)
 }
 
 func TestARefusalIsCountedAndNothingIsLostWhenCumulative(t *testing.T) {

@@ -38,8 +38,9 @@ type Config struct {
 	// MaxResources bounds the resources whose metrics are held; beyond it the one that was silent longest gives way,
 	// and begins a new series when it comes back. Default 1000.
 	MaxResources int `mapstructure:"max_resources"`
-	// InstanceID is collector.instance.id on every point. Default: the Collector's own service.instance.id, with the
-	// name of this connector after a slash if it has one.
+	// InstanceID is collector.instance.id on every point, so that no two connectors write one series. Default: the
+	// name of the host (of the pod, in Kubernetes), with the name of this connector after a slash if it has one. Two
+	// Collectors on one host need different ones.
 	InstanceID string `mapstructure:"instance_id"`
 }
 

@@ -5,7 +5,6 @@ package gpurequestsconnector
 
 import (
 	"context"
-	"crypto/rand"
 	"sync"
 	"time"
 
@@ -20,8 +19,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/connector/gpurequestsconnector/internal/metadata"
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/internal/zerofirst"
-	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // maxBatch is the number of requests whose spans leave at once: about half a megabyte, well below the 4 MiB that OTLP
@@ -58,20 +57,9 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuRequests, error) {
 	if err != nil {
 		return nil, err
 	}
-	instance := cfg.InstanceID
-	if instance == "" {
-		if v, ok := set.Resource.Attributes().Get(string(semconv.ServiceInstanceIDKey)); ok {
-			instance = v.Str()
-		} else {
-			instance = rand.Text()
-		}
-		if name := set.ID.Name(); name != "" {
-			instance += "/" + name
-		}
-	}
 	c := &gpuRequests{
 		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version, clock: time.Now,
-		book: newBook(cfg), meters: newMeters(cfg, instance), stop: func() {}, forget: func() {},
+		book: newBook(cfg), meters: newMeters(cfg, shared.InstanceID(cfg.InstanceID, set)), stop: func() {}, forget: func() {},
 	}
 	return c, tel.RegisterConnectorGpuRequestsOpenCallback(func(_ context.Context, o metric.Int64Observer) error {
 		c.mu.Lock()

@@ -7,8 +7,8 @@ package shared
 
 import "sync"
 
-// Instances are the instances of a factory by their configuration, C; I is a pointer. There is no other place that all
-// faces are made from. The zero value is ready.
+// Instances are the instances of a factory by their configuration, C; I is a pointer. They are kept by the factory,
+// which makes the components of all signals. The zero value is ready.
 type Instances[C, I comparable] struct {
 	mu  sync.Mutex
 	all map[C]I

@@ -6,8 +6,9 @@ package gpureceiver
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 	"time"
 
@@ -177,19 +178,10 @@ func (c *Config) Validate() error {
 	if c.Simulated.Devices < 1 || c.Simulated.Devices > 64 {
 		bad("`simulated::devices` must be between 1 and 64, found %d", c.Simulated.Devices)
 	}
-	for _, name := range sortedKeys(c.Metrics) {
+	for _, name := range slices.Sorted(maps.Keys(c.Metrics)) {
 		if _, ok := metricByName[name]; !ok {
 			bad("`metrics` has an unknown name %q (known: %s)", name, strings.Join(metricNames(), ", "))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }

@@ -90,17 +90,7 @@ type throttleState struct {
 	start   int64
 	gap     int64
 	seen    gpusamplesextension.ThrottleReason // reasons that held at any time
-	seconds [64]float64
-}
-
-// bitIndex is the position of a single bit.
-func bitIndex(r gpusamplesextension.ThrottleReason) int {
-	i := 0
-	for r > 1 {
-		r >>= 1
-		i++
-	}
-	return i
+	seconds [64]float64                        // by bit
 }
 
 // describe takes a new description.

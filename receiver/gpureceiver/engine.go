@@ -25,6 +25,16 @@ type engine struct {
 	handler     handler
 }
 
+func newEngine(cfg *Config, sources []gpudata.Source, h handler) *engine {
+	e := &engine{
+		callTimeout: cfg.CallTimeout, retryMin: min(time.Second, cfg.RetryInterval), retryMax: cfg.RetryInterval, handler: h,
+	}
+	for _, s := range sources {
+		e.candidates = append(e.candidates, &candidate{src: s})
+	}
+	return e
+}
+
 // handler is told what happens, from the engine's goroutine.
 type handler interface {
 	// opened: the source answers; devices is what it has (maybe nothing), skipped why sources before it were not taken.

@@ -5,12 +5,12 @@ package gpureceiver
 
 import (
 	"context"
-	"sync"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
 
+	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 )
 
@@ -31,14 +31,12 @@ func WithSimulated(devices ...SimulatedDevice) Option {
 // configuration, because opening a source twice would sample twice.
 type factory struct {
 	simulated []SimulatedDevice
-
-	mu        sync.Mutex
-	receivers map[*Config]*gpuReceiver
+	receivers shared.Instances[*Config, *gpuReceiver]
 }
 
 // NewFactory makes the factory of type gpu.
 func NewFactory(opts ...Option) receiver.Factory {
-	f := &factory{receivers: map[*Config]*gpuReceiver{}}
+	f := &factory{}
 	for _, o := range opts {
 		o.apply(f)
 	}
@@ -70,20 +68,12 @@ func (f *factory) createLogs(_ context.Context, set receiver.Settings, cfg compo
 }
 
 func (f *factory) shared(set receiver.Settings, cfg *Config) (*gpuReceiver, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if r := f.receivers[cfg]; r != nil {
-		return r, nil
-	}
-	r, err := newReceiver(cfg, set, newSources(cfg, f.simulated))
-	if err != nil {
-		return nil, err
-	}
-	f.receivers[cfg] = r
-	r.remove = func() {
-		f.mu.Lock()
-		delete(f.receivers, cfg)
-		f.mu.Unlock()
-	}
-	return r, nil
+	any := func(*gpuReceiver) bool { return true }
+	return f.receivers.Get(cfg, any, func(forget func()) (*gpuReceiver, error) {
+		r, err := newReceiver(cfg, set, newSources(cfg, f.simulated))
+		if err == nil {
+			r.forget = forget
+		}
+		return r, err
+	})
 }

@@ -4,6 +4,9 @@
 package gpureceiver
 
 import (
+	"maps"
+	"math/bits"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -164,7 +167,7 @@ var metricByName = func() map[string]*metricDef {
 	return m
 }()
 
-func metricNames() []string { return sortedKeys(metricByName) }
+func metricNames() []string { return slices.Sorted(maps.Keys(metricByName)) }
 
 // pointWriter adds data points to one metric.
 type pointWriter struct {
@@ -212,7 +215,7 @@ func emitThrottle(w *pointWriter, d *deviceState) {
 	d.throttle.seen.Each(func(r gpusamplesextension.ThrottleReason) {
 		p := w.point(s.time, string(semconv.GPUThrottleReasonKey), r.String())
 		p.SetStartTimestamp(pcommon.Timestamp(d.throttle.start))
-		p.SetDoubleValue(d.throttle.seconds[bitIndex(r)])
+		p.SetDoubleValue(d.throttle.seconds[bits.TrailingZeros64(uint64(r))])
 	})
 }
 

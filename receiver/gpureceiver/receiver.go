@@ -6,6 +6,7 @@ package gpureceiver
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,7 +47,7 @@ type gpuReceiver struct {
 	telemetry   *metadata.TelemetryBuilder
 
 	start, stop   sync.Once
-	remove        func() // forgets this instance in the factory
+	forget        func() // forgets this instance in the factory
 	startErr      error
 	cancel        context.CancelFunc
 	done          sync.WaitGroup
@@ -106,6 +107,7 @@ func newReceiver(cfg *Config, set receiver.Settings, sources []gpudata.Source) (
 		logs:     plog.NewLogs(),
 		attrs:    map[string]metric.MeasurementOption{},
 		notices:  map[string]string{},
+		forget:   func() {},
 	}
 	for i := range r.dropAttrs {
 		r.dropAttrs[i] = metric.WithAttributeSet(attribute.NewSet(attribute.String("reason", dropReasons[i])))
@@ -144,24 +146,13 @@ func (r *gpuReceiver) begin(host component.Host) error {
 	r.componentHost = host
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
-	e := &engine{
-		callTimeout: r.cfg.CallTimeout, retryMin: min(time.Second, r.cfg.RetryInterval), retryMax: r.cfg.RetryInterval,
-		handler: r,
-	}
-	for _, s := range r.sources {
-		e.candidates = append(e.candidates, &candidate{src: s})
-	}
-	r.done.Add(2)
-	go func() {
-		defer r.done.Done()
+	e := newEngine(r.cfg, r.sources, r)
+	r.done.Go(func() {
 		_ = e.run(ctx)
 		r.giveUpDevices()
 		r.forgetUses()
-	}()
-	go func() {
-		defer r.done.Done()
-		r.emit(ctx)
-	}()
+	})
+	r.done.Go(func() { r.emit(ctx) })
 	if k := r.cfg.Kubernetes.Get(); k != nil && (r.nextMetrics != nil || r.useWriter != nil) {
 		r.done.Go(func() { r.followPods(ctx, k.PodResources) })
 	}
@@ -173,9 +164,7 @@ func (r *gpuReceiver) begin(host component.Host) error {
 func (r *gpuReceiver) Shutdown(ctx context.Context) error {
 	var err error
 	r.stop.Do(func() {
-		if r.remove != nil {
-			r.remove()
-		}
+		r.forget()
 		if r.cancel != nil {
 			r.cancel()
 			stopped := make(chan struct{})
@@ -241,7 +230,7 @@ func (r *gpuReceiver) collect(now time.Time) pmetric.Metrics {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	devices := make([]*deviceState, 0, len(r.devices))
-	for _, id := range sortedKeys(r.devices) {
+	for _, id := range slices.Sorted(maps.Keys(r.devices)) {
 		devices = append(devices, r.devices[id])
 	}
 	writer := pointWriter{now: now}

@@ -46,15 +46,7 @@ func Record(ctx context.Context, set RecordSettings, w io.Writer) (RecordSummary
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r := &recorder{out: w, logger: set.Logger, interval: set.Config.SamplingInterval, stop: cancel}
-	e := &engine{
-		callTimeout: set.Config.CallTimeout, retryMin: min(time.Second, set.Config.RetryInterval),
-		retryMax: set.Config.RetryInterval,
-		handler:  r,
-	}
-	for _, s := range newSources(set.Config, set.Simulated) {
-		e.candidates = append(e.candidates, &candidate{src: s})
-	}
-	_ = e.run(ctx)
+	_ = newEngine(set.Config, newSources(set.Config, set.Simulated), r).run(ctx)
 	if r.w != nil {
 		r.fail(r.w.Close())
 		r.summary.Lines = r.w.Lines()

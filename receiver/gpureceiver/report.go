@@ -98,18 +98,19 @@ func (r *gpuReceiver) warn(err error, fields ...zap.Field) {
 	componentstatus.ReportStatus(r.componentHost, componentstatus.NewRecoverableErrorEvent(err))
 }
 
+var silentReasons = map[gpudata.Health]string{
+	gpudata.HealthFailed: "the driver reports it as lost or detached",
+	gpudata.HealthSilent: "every value is blank though the driver lists it (see its XIDs; it may need a reset)",
+}
+
 // judge takes the state of a device and says when it fails or is back; mu is held.
 func (r *gpuReceiver) judge(d *deviceState, h gpudata.Health) {
-	reasons := map[gpudata.Health]string{
-		gpudata.HealthFailed: "the driver reports it as lost or detached",
-		gpudata.HealthSilent: "every value is blank though the driver lists it (see its XIDs; it may need a reset)",
-	}
 	before := d.health
 	d.health = h
-	switch {
-	case reasons[h] == reasons[before]:
-	case reasons[h] != "":
-		r.set.Logger.Warn("GPU gives no values", append(deviceFields(&d.desc), zap.String("reason", reasons[h]))...)
+	switch reason := silentReasons[h]; {
+	case reason == silentReasons[before]:
+	case reason != "":
+		r.set.Logger.Warn("GPU gives no values", append(deviceFields(&d.desc), zap.String("reason", reason))...)
 	default:
 		r.set.Logger.Info("GPU gives values again", deviceFields(&d.desc)...)
 	}

@@ -5,6 +5,7 @@ package gpureceiver
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -137,27 +138,23 @@ func (r *gpuReceiver) throttled(d *deviceState, v *gpudata.Value, before gpusamp
 	t := &d.throttle
 	if !started {
 		t.start = v.Time
-	} else if gap := v.Time - previous; gap <= gapFactor*max(int64(r.cfg.SamplingInterval), t.gap) {
-		mask.Each(func(reason gpusamplesextension.ThrottleReason) {
-			t.seconds[bitIndex(reason)] += float64(gap) * 1e-9
-		})
-		t.gap = gap
 	} else {
+		gap := v.Time - previous
+		if gap <= gapFactor*max(int64(r.cfg.SamplingInterval), t.gap) {
+			mask.Each(func(reason gpusamplesextension.ThrottleReason) {
+				t.seconds[bits.TrailingZeros64(uint64(reason))] += float64(gap) * 1e-9
+			})
+		}
 		t.gap = gap
 	}
 	t.seen |= mask
-	(mask &^ before).Each(func(reason gpusamplesextension.ThrottleReason) {
-		r.event(d, gpusamplesextension.Event{
-			Time: v.Time, Kind: gpusamplesextension.EventThrottleStart, Code: int64(reason),
-			Count: 1,
-		})
-	})
-	(before &^ mask).Each(func(reason gpusamplesextension.ThrottleReason) {
-		r.event(d, gpusamplesextension.Event{
-			Time: v.Time, Kind: gpusamplesextension.EventThrottleEnd, Code: int64(reason),
-			Count: 1,
-		})
-	})
+	event := func(kind gpusamplesextension.EventKind) func(gpusamplesextension.ThrottleReason) {
+		return func(reason gpusamplesextension.ThrottleReason) {
+			r.event(d, gpusamplesextension.Event{Time: v.Time, Kind: kind, Code: int64(reason), Count: 1})
+		}
+	}
+	(mask &^ before).Each(event(gpusamplesextension.EventThrottleStart))
+	(before &^ mask).Each(event(gpusamplesextension.EventThrottleEnd))
 }
 
 func (r *gpuReceiver) ecc(d *deviceState, t int64, kind gpusamplesextension.EventKind, growth float64) {
