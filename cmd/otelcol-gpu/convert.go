@@ -85,7 +85,7 @@ const partial = "spans as they were written: the table has only activities that 
 // trace.
 func profileReader(o kinetoreceiver.Options) convert.Reader {
 	asked := o.Detail
-	o.Partial = true
+	o.Partial, o.Version = true, buildInfo().Version
 	return func(ctx context.Context, path string, all bool, emit convert.Emit) (convert.Result, error) {
 		o := o
 		if all {

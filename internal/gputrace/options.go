@@ -42,6 +42,8 @@ type Options struct {
 	Captures []string `mapstructure:"-"`
 	// Shapes writes gpu.operation.shapes on operators.
 	Shapes bool `mapstructure:"-"`
+	// Version is that of the program that reads, and so of the instrumentation scope (default: none).
+	Version string `mapstructure:"-"`
 
 	// prevent unkeyed literal initialization
 	_ struct{}
@@ -49,9 +51,9 @@ type Options struct {
 
 // Source is whose spans a profile becomes.
 type Source struct {
-	Scope, ScopeVersion string // name and version of the instrumentation scope
-	Root                string // name of the span of the window
-	Service             string // service.name where neither the file nor the options say
+	Scope   string // name of the instrumentation scope
+	Root    string // name of the span of the window
+	Service string // service.name where neither the file nor the options say
 }
 
 // Defaults.

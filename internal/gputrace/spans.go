@@ -187,7 +187,7 @@ func (s *spans) scopeOf(k scopeKey, p *process) ptrace.ScopeSpans {
 func (s *spans) scope(rs ptrace.ResourceSpans, k scopeKey) {
 	ss := rs.ScopeSpans().AppendEmpty()
 	ss.Scope().SetName(s.p.source.Scope)
-	ss.Scope().SetVersion(s.p.source.ScopeVersion)
+	ss.Scope().SetVersion(s.p.opts.Version)
 	ss.SetSchemaUrl(semconv.SchemaURL)
 	if k.isDevice {
 		m := ss.Scope().Attributes()

@@ -62,8 +62,10 @@ func newReceiver(set receiver.Settings, cfg *Config, next consumer.Traces) (*cap
 	if err != nil {
 		return nil, err
 	}
+	own := *cfg
+	own.Spans.Version = set.BuildInfo.Version
 	return &captureReceiver{
-		cfg: cfg, log: set.Logger, tel: tel, emit: emit, sessions: map[string]bool{}, refused: map[string]string{},
+		cfg: &own, log: set.Logger, tel: tel, emit: emit, sessions: map[string]bool{}, refused: map[string]string{},
 	}, nil
 }
 

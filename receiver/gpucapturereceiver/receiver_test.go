@@ -199,7 +199,7 @@ func TestTheReceiverFollowsProcesses(t *testing.T) {
 	tel := componenttest.NewTelemetry()
 	t.Cleanup(func() { require.NoError(t, tel.Shutdown(context.WithoutCancel(t.Context()))) })
 	set := receivertest.NewNopSettings(metadata.Type)
-	set.TelemetrySettings = tel.NewTelemetrySettings()
+	set.TelemetrySettings, set.BuildInfo.Version = tel.NewTelemetrySettings(), "1.2.3"
 	core, logs := observer.New(zap.InfoLevel)
 	set.Logger = zap.New(core)
 	cfg := testConfig(dir, 50*time.Millisecond)
@@ -225,6 +225,7 @@ func TestTheReceiverFollowsProcesses(t *testing.T) {
 		10*time.Millisecond,
 		"the ring of an ended process is removed")
 	require.NoError(t, r.Shutdown(t.Context()))
+	assert.Equal(t, "1.2.3", sink.AllTraces()[0].ResourceSpans().At(0).ScopeSpans().At(0).Scope().Version())
 	assert.Equal(t, 1, logs.FilterMessage("a ring is left alone").Len(), "said once")
 	assert.Contains(t, logs.FilterMessage("a ring is left alone").All()[0].ContextMap()["error"], "7 bytes long")
 	assert.Equal(t, 1, logs.FilterMessage("the process has ended").Len())

@@ -34,7 +34,9 @@ func newReceiver(set receiver.Settings, cfg *Config, next consumer.Traces) (*kin
 	if err != nil {
 		return nil, err
 	}
-	r := &kinetoReceiver{cfg: cfg, tel: tel, remarks: follow.NewRemarks(set.Logger, "events")}
+	own := *cfg
+	own.Spans.Version = set.BuildInfo.Version
+	r := &kinetoReceiver{cfg: &own, tel: tel, remarks: follow.NewRemarks(set.Logger, "events")}
 	r.Follower = follow.New(cfg.Files, set.ID, set.Logger, r.read, emit)
 	r.Parts = cfg.Partial
 	return r, nil

@@ -36,7 +36,7 @@ func TestReceiverReadsFolderAndCountsWhatItDid(t *testing.T) {
 	tel := componenttest.NewTelemetry()
 	defer func() { require.NoError(t, tel.Shutdown(t.Context())) }()
 	set := receivertest.NewNopSettings(metadata.Type)
-	set.TelemetrySettings = tel.NewTelemetrySettings()
+	set.TelemetrySettings, set.BuildInfo.Version = tel.NewTelemetrySettings(), "1.2.3"
 	cfg := createDefaultConfig().(*Config)
 	cfg.Files.Include = []string{filepath.Join(dir, "*.pt.trace.json*")}
 	cfg.Files.StableFor, cfg.Files.PollInterval = 0, 10*time.Millisecond
@@ -61,6 +61,7 @@ func TestReceiverReadsFolderAndCountsWhatItDid(t *testing.T) {
 	}, ignore)
 	require.NoError(t, r.Shutdown(t.Context()))
 	require.NoError(t, r.Shutdown(t.Context()))
+	assert.Equal(t, "1.2.3", sink.AllTraces()[0].ResourceSpans().At(0).ScopeSpans().At(0).Scope().Version())
 }
 
 func TestConfigLoads(t *testing.T) {

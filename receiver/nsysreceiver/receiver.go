@@ -34,7 +34,9 @@ func newReceiver(set receiver.Settings, cfg *Config, next consumer.Traces) (*nsy
 	if err != nil {
 		return nil, err
 	}
-	r := &nsysReceiver{cfg: cfg, tel: tel, remarks: follow.NewRemarks(set.Logger, "rows")}
+	own := *cfg
+	own.Spans.Version = set.BuildInfo.Version
+	r := &nsysReceiver{cfg: &own, tel: tel, remarks: follow.NewRemarks(set.Logger, "rows")}
 	r.Follower = follow.New(cfg.Files, set.ID, set.Logger, r.read, emit)
 	return r, nil
 }

@@ -33,7 +33,7 @@ func TestReceiverReadsFolderAndCountsWhatItDid(t *testing.T) {
 	tel := componenttest.NewTelemetry()
 	defer func() { require.NoError(t, tel.Shutdown(t.Context())) }()
 	set := receivertest.NewNopSettings(metadata.Type)
-	set.TelemetrySettings = tel.NewTelemetrySettings()
+	set.TelemetrySettings, set.BuildInfo.Version = tel.NewTelemetrySettings(), "1.2.3"
 	cfg := createDefaultConfig().(*Config)
 	cfg.Files.Include = []string{filepath.Join(dir, "*.sqlite")}
 	cfg.Files.StableFor, cfg.Files.PollInterval = 0, 10*time.Millisecond
@@ -55,6 +55,7 @@ func TestReceiverReadsFolderAndCountsWhatItDid(t *testing.T) {
 	require.NoError(t, r.Shutdown(t.Context()))
 	metadatatest.AssertEqualReceiverNsysRows(t, tel, []metricdata.DataPoint[int64]{{Value: 2}}, ignore)
 	assert.Equal(t, 3, sink.SpanCount(), "the window, its device and the kernel with both times")
+	assert.Equal(t, "1.2.3", sink.AllTraces()[0].ResourceSpans().At(0).ScopeSpans().At(0).Scope().Version())
 }
 
 func TestConfigIsReadAsWritten(t *testing.T) {
