@@ -28,7 +28,7 @@ func TestWhatStartAndEndRecord(t *testing.T) {
 	}{
 		"usually":                     {nil, testOp, false, flagStarted, 2, 0},
 		"immediate":                   {nil, immediate, false, flagStarted | flagWait, 2, 1},
-		"immediate stream":            {[]StreamOption{on(settings.SyncImmediate)}, testOp, false, flagStarted | flagWait, 2, 1},
+		"stream":                      {[]StreamOption{on(settings.SyncImmediate)}, testOp, false, flagStarted | flagWait, 2, 1},
 		"the operation says more":     {[]StreamOption{on(settings.SyncImmediate)}, deferred, false, flagStarted, 2, 0},
 		"group, outermost":            {[]StreamOption{on(settings.SyncGroup)}, testOp, false, flagStarted | flagWait, 2, 1},
 		"group, in another":           {[]StreamOption{on(settings.SyncGroup)}, testOp, true, flagStarted, 2, 0},

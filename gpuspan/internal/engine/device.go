@@ -30,7 +30,7 @@ type device struct {
 	repeated []attribute.KeyValue   // what each span repeats of it
 	scopes   [2]func() trace.Tracer // its spans that it timed itself, and the others
 	forSink  [2]*SinkScope          // goroutine of the emitter
-	stream   int                    // gpu.stream.id of the first stream, which the scope says; 0: none yet, −1: it does not
+	stream   int                    // gpu.stream.id of the first stream, for the scope to say; 0: none yet, −1: too many
 	anchorer *anchorer              // nil until the first stream
 	axis     int64                  // where the profiler's clock began on the axis of the anchorer
 	failed   backend.Status         // the last anchor's, to report a change once

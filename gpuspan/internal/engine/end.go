@@ -66,7 +66,7 @@ func (x Section) readsMemory() bool {
 	return x.live() && x.slot.rec.flags&flagMemory != 0
 }
 
-// enqueue passes a slot to the polling thread at a time. crowded: that is worth waking. The stream's mutex must be held.
+// enqueue passes a slot to the polling thread at a time. crowded: it is worth waking. The stream's mutex must be held.
 func (s *Stream) enqueue(sl *slot, now int64) (crowded bool) {
 	sl.state = slotPending
 	s.pending.push(int32(sl.index))

@@ -94,6 +94,9 @@ func TestAStreamsTurnOfTheEmitter(t *testing.T) {
 		require.EqualValues(t, n-made(), s.inFlight.Load())
 		for e.turn(s, n) {
 		}
+		for _, q := range s.emitting[:cap(s.emitting)] {
+			require.Nil(t, q.ctx, "what is made keeps nothing alive")
+		}
 	}))
 	spans := f.spans.Ended()
 	require.Len(t, spans, n)
@@ -101,7 +104,4 @@ func TestAStreamsTurnOfTheEmitter(t *testing.T) {
 		return a.StartTime().Compare(b.StartTime())
 	}))
 	require.Zero(t, s.inFlight.Load())
-	for i := range s.emitting[:cap(s.emitting)] {
-		require.Nil(t, s.emitting[:cap(s.emitting)][i].ctx, "what is made keeps nothing alive")
-	}
 }
