@@ -123,12 +123,6 @@ func (t *poller) completed(s *Stream, n int) int {
 	return 1 + sort.Search(n-2, func(i int) bool { return !done(i + 1) })
 }
 
-func (s *Stream) failedStatus() backend.Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failed
-}
-
 // read finds out the times of a pending slot; false when the device has not got there.
 func (t *poller) read(s *Stream, sl *slot, failed backend.Status) bool {
 	r := &sl.rec
@@ -251,7 +245,9 @@ func (t *poller) settle(sl *slot) {
 		t.settleRoot(sl)
 	default:
 		root := r.root
-		t.settleInner(t.copyOut(sl), sl.stream, root)
+		inner := t.takeOut(sl)
+		t.free(sl)
+		t.settleInner(inner, sl.stream, root)
 		t.unref(root)
 	}
 }
@@ -290,12 +286,11 @@ func (t *poller) count(sl *slot, r *record) {
 	}
 }
 
-// copyOut takes a record out of its slot, which then serves the next section.
-func (t *poller) copyOut(sl *slot) *record {
+// takeOut takes a record out of its slot, which stays what it is.
+func (t *poller) takeOut(sl *slot) *record {
 	r := takeRecord()
 	sl.stream.mu.Lock()
 	r.take(sl)
-	sl.stream.release(sl)
 	sl.stream.mu.Unlock()
 	return r
 }

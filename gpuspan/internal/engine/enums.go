@@ -19,19 +19,21 @@ const (
 	directions
 )
 
+var directionNames = [directions]string{
+	HostToDevice:   semconv.GPUCopyDirectionHostToDevice,
+	DeviceToHost:   semconv.GPUCopyDirectionDeviceToHost,
+	DeviceToDevice: semconv.GPUCopyDirectionDeviceToDevice,
+	PeerToPeer:     semconv.GPUCopyDirectionPeerToPeer,
+	HostToHost:     semconv.GPUCopyDirectionHostToHost,
+}
+
 // String is the value of gpu.copy.direction; empty when not stated.
-func (d Direction) String() string {
-	switch d {
-	case HostToDevice:
-		return semconv.GPUCopyDirectionHostToDevice
-	case DeviceToHost:
-		return semconv.GPUCopyDirectionDeviceToHost
-	case DeviceToDevice:
-		return semconv.GPUCopyDirectionDeviceToDevice
-	case PeerToPeer:
-		return semconv.GPUCopyDirectionPeerToPeer
-	case HostToHost:
-		return semconv.GPUCopyDirectionHostToHost
+func (d Direction) String() string { return nameIn(directionNames[:], uint8(d)) }
+
+// nameIn is the i-th name, and empty where there is none.
+func nameIn(names []string, i uint8) string {
+	if int(i) < len(names) {
+		return names[i]
 	}
 	return ""
 }

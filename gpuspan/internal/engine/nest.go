@@ -193,13 +193,7 @@ func (t *poller) checkWaiting(now int64, all bool) {
 			continue
 		}
 		if sl.nest == nil && (all || tooOld(sl.resolved, now, t.p.cfg.NestDeadline)) {
-			r := takeRecord()
-			extra := r.extra
-			sl.stream.mu.Lock()
-			*r = sl.rec
-			sl.rec.extra = extra
-			sl.stream.mu.Unlock()
-			t.part(sl, r)
+			t.part(sl, t.takeOut(sl))
 		}
 		i++
 	}

@@ -77,13 +77,11 @@ func (m *metrics) observeOperations(o metric.Observer) {
 func (m *metrics) observeStreams(o metric.Observer) {
 	now := m.p.clock.now()
 	for _, s := range *m.p.streamList.Load() {
-		s.mu.Lock()
-		size, free := len(s.slots), len(s.free)
-		s.mu.Unlock()
+		used, _ := s.filled()
 		id := semconv.GPUStreamIDKey.Int(s.id)
 		with := metric.WithAttributes(id)
-		o.ObserveInt64(m.limit, int64(size), with)
-		o.ObserveInt64(m.usage, int64(size-free), with)
+		o.ObserveInt64(m.limit, int64(len(s.slots)), with)
+		o.ObserveInt64(m.usage, int64(used), with)
 		name, age, _, ok := s.oldest(now)
 		if !ok {
 			o.ObserveFloat64(m.age, 0, with)

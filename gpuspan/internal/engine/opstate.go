@@ -47,9 +47,6 @@ type metricAttrs struct {
 	flops [precisions][]metric.ObserveOption
 }
 
-// precisions is the number of values of Precision.
-const precisions = int(INT8) + 1
-
 // tally adds up the declared work of sections. Each word is zero until used, so most sections touch one or two.
 type tally struct {
 	count   atomic.Int64

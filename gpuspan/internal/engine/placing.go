@@ -3,10 +3,7 @@
 
 package engine
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // A section is placed when an anchor has been made after it was read, so that it lies between two. That takes up to 60
 // ms.
@@ -131,8 +128,4 @@ func (t *poller) waitsFor(d *device) bool {
 		}
 	}
 	return false
-}
-
-func (t *poller) anyUnplaced() bool {
-	return slices.ContainsFunc(*t.p.streamList.Load(), func(s *Stream) bool { return len(s.unplaced) > 0 })
 }

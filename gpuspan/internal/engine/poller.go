@@ -164,15 +164,10 @@ func (t *poller) loop() (quit bool) {
 }
 
 func (t *poller) anyPending() bool {
-	for _, s := range *t.p.streamList.Load() {
-		s.mu.Lock()
-		n := s.pending.size
-		s.mu.Unlock()
-		if n > 0 {
-			return true
-		}
-	}
-	return t.nestsPending() || t.anyUnplaced()
+	return slices.ContainsFunc(*t.p.streamList.Load(), func(s *Stream) bool {
+		_, pending := s.filled()
+		return pending > 0 || len(s.unplaced) > 0
+	}) || t.nestsPending()
 }
 
 // nestsPending reports whether a nest waits for its deadline. Those that have had theirs need no look: an inner section
@@ -182,15 +177,10 @@ func (t *poller) nestsPending() bool {
 }
 
 func (t *poller) anyUsed() bool {
-	for _, s := range *t.p.streamList.Load() {
-		s.mu.Lock()
-		n := len(s.slots) - len(s.free)
-		s.mu.Unlock()
-		if n > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(*t.p.streamList.Load(), func(s *Stream) bool {
+		used, _ := s.filled()
+		return used > 0
+	})
 }
 
 // pass looks at every stream once. Each may use up its budget and no more, so that none keeps this thread from the

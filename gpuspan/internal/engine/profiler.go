@@ -278,9 +278,8 @@ func (p *Profiler) summary() (s report.Summary) {
 	defer p.guard("the recorder was asked for a summary")
 	s = p.recorder.Summary()
 	for _, st := range *p.streamList.Load() {
-		st.mu.Lock()
-		s.Pending += int64(st.pending.size)
-		st.mu.Unlock()
+		_, pending := st.filled()
+		s.Pending += int64(pending)
 	}
 	return s
 }

@@ -142,7 +142,7 @@ func (t *poller) register(h backend.StreamHandle, name string, c StreamConfig) (
 	p := t.p
 	streams := *p.streamList.Load()
 	known, refused := openStreamOf(streams, h, name, c)
-	if known != nil && !known.retired() {
+	if known != nil && known.failedStatus() == backend.StatusOK {
 		return known, nil
 	}
 	if refused != nil && (p.backend == nil || c.Device != nil) && refused.on(c.Device) {

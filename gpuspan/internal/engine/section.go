@@ -84,12 +84,7 @@ func (x Section) Add(w Work) {
 		x.at.untimed.add(&w, x.at.st.op.cfg.Direction)
 		return
 	}
-	s := x.slot.stream
-	s.mu.Lock()
-	if x.live() {
-		x.slot.rec.work.add(&w)
-	}
-	s.mu.Unlock()
+	x.change(func(r *record) { r.work.add(&w) })
 }
 
 // AddCopied is gpuspan.Section.AddCopied.
@@ -140,14 +135,10 @@ func (x Section) Chunk(i, n int) {
 		x.at.chunked.Store(true)
 		return
 	}
-	s := x.slot.stream
-	s.mu.Lock()
-	if x.live() {
-		r := &x.slot.rec
+	x.change(func(r *record) {
 		r.chunk, r.chunks = int32(i), int32(n)
 		r.flags |= flagChunk
-	}
-	s.mu.Unlock()
+	})
 }
 
 // SetAttributes is gpuspan.Section.SetAttributes.
@@ -165,15 +156,18 @@ func (x Section) Checksum(sum uint64) {
 	}
 }
 
-// with changes the section's extra if the section is open.
-func (x Section) with(f func(*extra)) {
+// change changes what is known of the section if it is open.
+func (x Section) change(f func(*record)) {
 	s := x.slot.stream
 	s.mu.Lock()
 	if x.live() {
-		f(x.slot.rec.more())
+		f(&x.slot.rec)
 	}
 	s.mu.Unlock()
 }
+
+// with changes the section's extra if the section is open.
+func (x Section) with(f func(*extra)) { x.change(func(r *record) { f(r.more()) }) }
 
 // Context is gpuspan.Section.Context.
 func (x Section) Context(ctx context.Context) context.Context {
@@ -233,15 +227,12 @@ func (o *Operation) Record(ctx context.Context, s *Stream, start time.Time, d ti
 		x.EndWith(w)
 		return
 	}
-	s.mu.Lock()
-	if x.live() {
-		r := &x.slot.rec
+	x.change(func(r *record) {
 		r.gpu = float64(d)
 		if r.startNs = start.UnixNano(); start.IsZero() {
 			r.startNs = justEnded
 		}
-	}
-	s.mu.Unlock()
+	})
 	x.EndWith(w)
 }
 
@@ -270,29 +261,11 @@ func (x Section) Events() (start, end uintptr) {
 // Recorded is gpuspan.Section.Recorded.
 func (x Section) Recorded(w Work) {
 	if x.slot != nil {
-		s := x.slot.stream
-		s.mu.Lock()
-		if x.live() && x.slot.rec.flags&flagLent != 0 {
-			x.slot.rec.flags |= flagRecorded
-		}
-		s.mu.Unlock()
+		x.change(func(r *record) {
+			if r.flags&flagLent != 0 {
+				r.flags |= flagRecorded
+			}
+		})
 	}
 	x.EndWith(w)
-}
-
-// add sums work. A precision that is stated wins over one that is not.
-func (w *Work) add(o *Work) {
-	w.Read += o.Read
-	w.Written += o.Written
-	w.Bytes += o.Bytes
-	w.Items += o.Items
-	w.FLOPs += o.FLOPs
-	if o.Precision != PrecisionUnset {
-		w.Precision = o.Precision
-	}
-}
-
-// stated reports whether any work is.
-func (w *Work) stated() bool {
-	return w.Read != 0 || w.Written != 0 || w.Bytes != 0 || w.Items != 0 || w.FLOPs != 0
 }

@@ -4,7 +4,6 @@
 package engine
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -129,86 +128,6 @@ func (t *emitter) finishStep(st *Step) {
 	}
 }
 
-// expire makes spans of what the device does not finish, so that a hang can be seen in the trace. The slots stay
-// pending.
-func (t *poller) expire(s *Stream, now int64) {
-	var late []*slot
-	s.mu.Lock()
-	for i := range s.pending.size {
-		if sl := &s.slots[s.pending.at(i)]; !sl.expired && tooOld(sl.rec.hostEnd, now, t.p.cfg.HangDeadline) {
-			late = append(late, sl)
-		}
-	}
-	s.mu.Unlock()
-	for _, sl := range late {
-		sl.expired = true
-		r := takeRecord()
-		s.mu.Lock()
-		r.take(sl)
-		s.mu.Unlock()
-		r.flags |= flagHost
-		r.status = statusTimeout
-		t.hostTimes(r)
-		switch root := r.root; {
-		case r.flags&flagStep != 0:
-			n := t.newNestOf(s, r)
-			n.expiry = true
-			t.queue(s, n)
-		case root != sl:
-			t.count(sl, r)
-			t.settleInner(r, s, root)
-			t.unref(root)
-		default:
-			t.count(sl, r)
-			t.part(sl, r)
-		}
-	}
-}
-
-// stepTimes is a step's time and what it consists of, in ns:
-// total = sum of phases − overlap + other, all of them at least 0, and no phase longer than the step.
-//
-// Of time without a place (AddPhase, SetPhase) nobody knows what it overlapped with. It is taken to have overlapped as
-// little as it can have: it fills what no placed interval covers, and only what finds no room there overlaps. So
-// overlap is a lower bound.
-type stepTimes struct {
-	total, overlap, other, covered int64
-	phases                         []int64
-}
-
-// times adds up a step of that length, whose start on the device was shift ns after its start on the host.
-func (st *Step) times(total, shift float64) stepTimes {
-	out := stepTimes{total: int64(math.Round(total)), phases: make([]int64, len(st.phases))}
-	var all union
-	var sum, loose int64
-	for i := range st.phases {
-		ph := &st.phases[i]
-		for _, iv := range ph.host.List {
-			ph.spans.add(iv.From-shift, iv.To-shift)
-		}
-		d, unplaced := int64(0), int64(ph.set)
-		if !ph.hasSet {
-			d, unplaced = int64(math.Round(ph.spans.Within(0, total))), int64(ph.added)
-			for _, iv := range ph.spans.List {
-				all.add(max(iv.From, 0), min(iv.To, total))
-			}
-		}
-		unplaced = min(unplaced, out.total-d)
-		out.phases[i] = d + unplaced
-		sum += d + unplaced
-		loose += unplaced
-	}
-	placed := min(int64(math.Round(all.Within(0, total))), sum-loose)
-	explained := min(placed+loose, out.total)
-	out.overlap = sum - explained
-	out.other = out.total - explained
-	for _, iv := range st.coveredHost.List {
-		st.covered.add(iv.From-shift, iv.To-shift)
-	}
-	out.covered = min(int64(math.Round(st.covered.Within(0, total))), out.total)
-	return out
-}
-
 // endStep computes the step and ends its span.
 func (t *emitter) endStep(st *Step, r *record, s *Stream) {
 	p := t.p
@@ -231,39 +150,32 @@ func (t *emitter) endStep(st *Step, r *record, s *Stream) {
 	st.mu.Unlock()
 	// Not under the mutex: what follows is the application's code.
 	if cancelled {
-		st.endCancelled(r.endNs)
+		st.endSpan(r.endNs, nil, true)
 		return
 	}
-	st.endSpan(max(r.endNs, p.clock.at(r.hostEnd, r.offset)), t.attrs)
+	st.endSpan(max(r.endNs, p.clock.at(r.hostEnd, r.offset)), t.attrs, false)
 	p.metrics.duration(st.ctx, r, s)
 	if p.recorder != nil {
 		p.recorder.Step(st.loop.op.cfg.Info.Name, sample)
 	}
 }
 
-// endSpan ends the step's span. A processor that panics costs the span.
-func (st *Step) endSpan(endNs int64, kv []attribute.KeyValue) {
+// endSpan ends the step's span. One that was cancelled says that the iteration was no step. A processor that panics
+// costs the span.
+func (st *Step) endSpan(endNs int64, kv []attribute.KeyValue, cancelled bool) {
 	if st.span == nil {
 		return
 	}
 	defer st.loop.p.guard("a step's span was ended")
+	if cancelled {
+		st.span.SetName(st.loop.op.cfg.Info.Name + " (no step)")
+	}
 	st.span.SetAttributes(kv...)
-	st.span.End(trace.WithTimestamp(time.Unix(0, endNs)))
-}
-
-// endCancelled ends the span of an iteration that was no step.
-func (st *Step) endCancelled(endNs int64) {
-	if st.span == nil {
-		return
-	}
-	defer st.loop.p.guard("a step's span was ended")
-	st.span.SetName(st.loop.op.cfg.Info.Name + " (no step)")
 	st.span.End(trace.WithTimestamp(time.Unix(0, endNs)))
 }
 
 // endUntimed ends the span of a step that had no slot, on the caller's goroutine.
 func (st *Step) endUntimed(now int64) {
-	end := st.loop.p.clock.wall(now)
 	st.mu.Lock()
 	cancelled := st.cancelled
 	var kv []attribute.KeyValue
@@ -275,133 +187,5 @@ func (st *Step) endUntimed(now int64) {
 			semconv.GPUStepHostDurationKey.Float64(seconds(now-st.hostStart)))
 	}
 	st.mu.Unlock()
-	if cancelled {
-		st.endCancelled(end)
-		return
-	}
-	st.endSpan(end, kv)
-}
-
-// describeDeclared appends what the application says of the step.
-func (st *Step) describeDeclared(kv []attribute.KeyValue) []attribute.KeyValue {
-	l := st.loop
-	kv = append(kv, l.op.attrs...)
-	kv = append(kv, semconv.GPUStepIndexKey.Int64(st.index))
-	kv = append(kv, l.p.cfg.Attributes...)
-	kv = append(kv, l.config.Attributes...)
-	if st.epoch != nil {
-		kv = append(kv, semconv.GPUStepEpochKey.Int64(*st.epoch))
-	}
-	if st.itemsSet {
-		kv = append(kv, semconv.GPUStepItemsKey.Int64(st.items))
-		if l.config.ItemType != "" {
-			kv = append(kv, semconv.GPUStepItemTypeKey.String(l.config.ItemType))
-		}
-	}
-	if st.modelFLOPs > 0 {
-		kv = append(kv, semconv.GPUStepModelFLOPCountKey.Float64(st.modelFLOPs))
-	}
-	if l.config.Devices > 0 {
-		kv = append(kv, semconv.GPUStepDeviceCountKey.Int(l.config.Devices))
-	}
-	return append(kv, st.attrs...)
-}
-
-// describe appends the attributes of a timed step, what was measured first.
-func (st *Step) describe(kv []attribute.KeyValue, r *record, s *Stream, times stepTimes) []attribute.KeyValue {
-	p := st.loop.p
-	kv = append(kv,
-		semconv.GPUStepDurationKey.Float64(seconds(times.total)),
-		semconv.GPUStepHostDurationKey.Float64(seconds(r.hostEnd-r.hostStart)),
-		semconv.GPUStepOverlapDurationKey.Float64(seconds(times.overlap)),
-		semconv.GPUStepOtherDurationKey.Float64(seconds(times.other)),
-		semconv.GPUStepCoveredDurationKey.Float64(seconds(times.covered)),
-	)
-	for i := range st.phases {
-		kv = append(kv, semconv.GPUStepPhaseDurationKey(string(st.phases[i].phase)).Float64(seconds(times.phases[i])))
-	}
-	if r.timed {
-		kv = append(kv, semconv.GPUTimingErrorKey.Float64(seconds(r.errorNs)),
-			semconv.GPUStartDelayKey.Float64(seconds(r.startNs-p.clock.at(st.hostStart, r.offset))),
-			semconv.GPUEndDelayKey.Float64(seconds(r.endNs-p.clock.at(r.hostEnd, r.offset))))
-	} else {
-		kv = append(kv, semconv.GPUTimingSourceKey.String(sourceHost))
-	}
-	kv = append(kv, s.attrs...)
-	if st.flops > 0 {
-		kv = append(kv, semconv.GPUFLOPCountKey.Float64(st.flops))
-	}
-	precision := st.loop.config.Precision
-	if precision == PrecisionUnset && !st.mixed {
-		precision = st.precision
-	}
-	if precision != PrecisionUnset {
-		kv = append(kv, semconv.GPUFLOPPrecisionKey.String(precision.String()))
-	}
-	if r.status != statusTimed {
-		kv = append(kv, semconv.GPUTimingStatusKey.String(statusNames[r.status]))
-	}
-	return st.describeDeclared(kv)
-}
-
-// sample is a step as reports want it.
-func (st *Step) sample(r *record, s *Stream, times stepTimes) report.StepSample {
-	precision := st.loop.config.Precision
-	if precision == PrecisionUnset && !st.mixed {
-		precision = st.precision
-	}
-	out := report.StepSample{
-		Index:      st.index,
-		Duration:   time.Duration(times.total),
-		Host:       time.Duration(r.hostEnd - r.hostStart),
-		Overlap:    time.Duration(times.overlap),
-		Other:      time.Duration(times.other),
-		Covered:    time.Duration(times.covered),
-		Exposed:    st.exposed(Comm, float64(times.total)),
-		Items:      st.items,
-		ItemType:   st.loop.config.ItemType,
-		ModelFLOPs: st.modelFLOPs,
-		Precision:  precision.String(),
-		Devices:    st.loop.config.Devices,
-	}
-	if d := s.device; d != nil {
-		out.Device = d.info.Ordinal
-	}
-	for i := range st.phases {
-		if st.phases[i].phase == Data {
-			out.Waiting = time.Duration(times.phases[i]) - st.hidden(i, float64(times.total))
-		}
-		out.Phases = append(out.Phases, report.PhaseSample{
-			Name:     string(st.phases[i].phase),
-			Duration: time.Duration(times.phases[i]),
-		})
-	}
-	return out
-}
-
-// hidden is what other phases hide of phase i. Times without a place, as a loader may state them, hide behind nothing.
-func (st *Step) hidden(i int, total float64) time.Duration {
-	ph := &st.phases[i]
-	if ph.hasSet {
-		return 0
-	}
-	return time.Duration(math.Round(ph.spans.Within(0, total))) - st.exposed(ph.phase, total)
-}
-
-// exposed is the measured time of a phase that no other one hides: the union of all phases minus the union of the
-// others.
-func (st *Step) exposed(of Phase, total float64) time.Duration {
-	var all, others union
-	for i := range st.phases {
-		if st.phases[i].hasSet {
-			continue // instead of what was measured
-		}
-		for _, iv := range st.phases[i].spans.List {
-			all.add(iv.From, iv.To)
-			if st.phases[i].phase != of {
-				others.add(iv.From, iv.To)
-			}
-		}
-	}
-	return time.Duration(math.Round(all.Within(0, total) - others.Within(0, total)))
+	st.endSpan(st.loop.p.clock.wall(now), kv, cancelled)
 }

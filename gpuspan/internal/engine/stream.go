@@ -115,11 +115,18 @@ func (s *Stream) DeviceTimed() bool {
 	return s.failed == backend.StatusOK && !s.closed
 }
 
-// retired reports whether the device failed on the stream.
-func (s *Stream) retired() bool {
+// failedStatus is not StatusOK where the device failed on the stream.
+func (s *Stream) failedStatus() backend.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.failed != backend.StatusOK
+	return s.failed
+}
+
+// filled is how many slots are in use, and how many of those wait to be read back.
+func (s *Stream) filled() (used, pending int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.slots) - len(s.free), s.pending.size
 }
 
 // Real is s, or nil for one that no profiler made: a zero value does what nil does.

@@ -10,6 +10,39 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
 )
 
+// expire makes spans of what the device does not finish, so that a hang can be seen in the trace. The slots stay
+// pending.
+func (t *poller) expire(s *Stream, now int64) {
+	var late []*slot
+	s.mu.Lock()
+	for i := range s.pending.size {
+		if sl := &s.slots[s.pending.at(i)]; !sl.expired && tooOld(sl.rec.hostEnd, now, t.p.cfg.HangDeadline) {
+			late = append(late, sl)
+		}
+	}
+	s.mu.Unlock()
+	for _, sl := range late {
+		sl.expired = true
+		r := t.takeOut(sl)
+		r.flags |= flagHost
+		r.status = statusTimeout
+		t.hostTimes(r)
+		switch root := r.root; {
+		case r.flags&flagStep != 0:
+			n := t.newNestOf(s, r)
+			n.expiry = true
+			t.queue(s, n)
+		case root != sl:
+			t.count(sl, r)
+			t.settleInner(r, s, root)
+			t.unref(root)
+		default:
+			t.count(sl, r)
+			t.part(sl, r)
+		}
+	}
+}
+
 // reclaim gives up open sections that nobody will end: those older than OpenLimit, and on a stream without free slots
 // those whose outermost section has ended NestDeadline ago. A forgotten End would otherwise cost a slot for ever.
 func (t *poller) reclaim(s *Stream) {

@@ -21,28 +21,13 @@ const (
 	INT8
 )
 
+// precisions is the number of values of Precision.
+const precisions = int(INT8) + 1
+
+var precisionNames = [precisions]string{"", "fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"}
+
 // String is the value of gpu.flop.precision; empty when not stated.
-func (p Precision) String() string {
-	switch p {
-	case FP64:
-		return "fp64"
-	case FP32:
-		return "fp32"
-	case TF32:
-		return "tf32"
-	case FP16:
-		return "fp16"
-	case BF16:
-		return "bf16"
-	case FP8:
-		return "fp8"
-	case FP4:
-		return "fp4"
-	case INT8:
-		return "int8"
-	}
-	return ""
-}
+func (p Precision) String() string { return nameIn(precisionNames[:], uint8(p)) }
 
 // Work is gpuspan.Work.
 type Work struct {
@@ -69,4 +54,21 @@ func (p *Profiler) mend(w *Work) {
 	if w.Precision > INT8 {
 		w.Precision = PrecisionUnset
 	}
+}
+
+// add sums work. A precision that is stated wins over one that is not.
+func (w *Work) add(o *Work) {
+	w.Read += o.Read
+	w.Written += o.Written
+	w.Bytes += o.Bytes
+	w.Items += o.Items
+	w.FLOPs += o.FLOPs
+	if o.Precision != PrecisionUnset {
+		w.Precision = o.Precision
+	}
+}
+
+// stated reports whether any work is.
+func (w *Work) stated() bool {
+	return w.Read != 0 || w.Written != 0 || w.Bytes != 0 || w.Items != 0 || w.FLOPs != 0
 }
