@@ -126,6 +126,19 @@ func (s *Stream) beginIn(x Section, o *Operation, flags recordFlags) (Section, b
 	return y, true
 }
 
+// take takes a free slot for a section of an operation; nil: there is none. The stream's mutex must be held.
+func (s *Stream) take(st *opState) *slot {
+	last := len(s.free) - 1
+	if last < 0 || s.closed {
+		return nil
+	}
+	sl := &s.slots[s.free[last]]
+	s.free = s.free[:last]
+	s.nextID++
+	sl.rec.id, sl.rec.op, sl.state = uint64(s.id)<<40|s.nextID, st, slotOpen
+	return sl
+}
+
 // noSlot is why there is none. The stream's mutex must be held.
 func (s *Stream) noSlot() dropReason {
 	if s.closed {
@@ -180,8 +193,8 @@ func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 	}
 	now := p.clock.now()
 	s.mu.Lock()
-	last := len(s.free) - 1
-	if last < 0 || s.closed {
+	sl := s.take(st)
+	if sl == nil {
 		reason := s.noSlot()
 		wake := s.takeBack(n, now) || s.pending.size > 0 && s.crowded(now)
 		s.mu.Unlock()
@@ -191,12 +204,8 @@ func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 		}
 		return Section{}
 	}
-	sl := &s.slots[s.free[last]]
-	s.free = s.free[:last]
-	s.nextID++
 	r := &sl.rec
-	r.id = uint64(s.id)<<40 | s.nextID
-	r.op, r.ctx = st, n.ctx
+	r.ctx = n.ctx
 	r.parent, r.depth, r.root = n.parent, n.depth, n.root
 	if n.root == nil {
 		r.root = sl
@@ -212,7 +221,6 @@ func (s *Stream) open(o *Operation, n *nesting, flags recordFlags) Section {
 		r.flags |= flagMemory
 		r.memoryStart = memory
 	}
-	sl.state = slotOpen
 	id := r.id
 	if flags&flagHost == 0 {
 		s.recordStart(sl)

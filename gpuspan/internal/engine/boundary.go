@@ -27,8 +27,8 @@ func (s *Stream) openStep(l *Loop, st *Step) *slot {
 	state := p.state(l.op)
 	annotation := p.rangeStart(l.op, spanOf(st.ctx).SpanContext(), st.index)
 	s.mu.Lock()
-	last := len(s.free) - 1
-	if last < 0 || s.closed {
+	sl := s.take(state)
+	if sl == nil {
 		reason := s.noSlot()
 		s.mu.Unlock()
 		prev.release()
@@ -36,18 +36,13 @@ func (s *Stream) openStep(l *Loop, st *Step) *slot {
 		p.drop(reason)
 		return nil
 	}
-	sl := &s.slots[s.free[last]]
-	s.free = s.free[:last]
-	s.nextID++
 	r := &sl.rec
-	r.id = uint64(s.id)<<40 | s.nextID
-	r.op, r.root, r.step = state, sl, st
+	r.root, r.step = sl, st
 	r.flags = flagStep
 	if s.host || s.foreign || l.op.cfg.Sync == settings.SyncNone || s.sync == settings.SyncNone {
 		r.flags |= flagHost
 	}
 	r.hostStart = st.hostStart
-	sl.state = slotOpen
 	if prev.timed && r.flags&flagHost == 0 && s.failed == backend.StatusOK {
 		r.flags |= flagStarted
 		r.startEvent, r.borrowed = backend.Event(prev.slot.end.Args[0]), prev.slot

@@ -66,42 +66,14 @@ func (m *metrics) make() {
 	defer p.guard("instruments were made")
 	meter := p.cfg.Meters.Meter(scopeName, metric.WithInstrumentationVersion(Version),
 		metric.WithSchemaURL(semconv.SchemaURL))
-	var first error
-	check := func(err error) {
-		if err != nil && first == nil {
-			first = err
-		}
-	}
-	list := make([]metric.Observable, 0, 15)
-	counter := func(name, unit, text string) metric.Int64ObservableCounter {
-		c, err := meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
-		check(err)
-		list = append(list, c)
-		return c
-	}
-	floatCounter := func(name, unit, text string) metric.Float64ObservableCounter {
-		c, err := meter.Float64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
-		check(err)
-		list = append(list, c)
-		return c
-	}
-	upDown := func(name, unit, text string) metric.Int64ObservableUpDownCounter {
-		c, err := meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
-		check(err)
-		list = append(list, c)
-		return c
-	}
-	gauge := func(name, unit, text string) metric.Float64ObservableGauge {
-		c, err := meter.Float64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(text))
-		check(err)
-		list = append(list, c)
-		return c
-	}
+	k := kit{list: make([]metric.Observable, 0, 15)}
+	counter, floatCounter := observables(&k, meter.Int64ObservableCounter), observables(&k, meter.Float64ObservableCounter)
+	upDown, gauge := observables(&k, meter.Int64ObservableUpDownCounter), observables(&k, meter.Float64ObservableGauge)
 	if p.cfg.Metrics != settings.MetricsOff {
 		h, err := meter.Float64Histogram(semconv.GPUOperationDurationName, metric.WithUnit(semconv.GPUOperationDurationUnit),
 			metric.WithDescription(semconv.GPUOperationDurationDescription),
 			metric.WithExplicitBucketBoundaries(durationBuckets...))
-		check(err)
+		k.check(err)
 		m.durations = h
 		m.count = counter(semconv.GPUOperationCountName, semconv.GPUOperationCountUnit, semconv.GPUOperationCountDescription)
 		m.items = counter(semconv.GPUOperationItemsName, semconv.GPUOperationItemsUnit, semconv.GPUOperationItemsDescription)
@@ -126,15 +98,37 @@ func (m *metrics) make() {
 		semconv.GpuspanFloorDurationDescription)
 	m.overhead = floatCounter(semconv.GpuspanOverheadDurationName, semconv.GpuspanOverheadDurationUnit,
 		semconv.GpuspanOverheadDurationDescription)
-	if first == nil {
+	if k.failed == nil {
 		m.callback.live.Store(m)
 		var entry metric.Registration
-		if entry, first = meter.RegisterCallback(m.callback.observe, list...); entry != nil {
+		if entry, k.failed = meter.RegisterCallback(m.callback.observe, k.list...); entry != nil {
 			m.callback.entry.Store(&entry)
 		}
 	}
-	if first != nil {
-		p.errors.report("metrics", fmt.Errorf("cannot make an instrument: %w", first))
+	if k.failed != nil {
+		p.errors.report("metrics", fmt.Errorf("cannot make an instrument: %w", k.failed))
+	}
+}
+
+// kit are instruments that were made, and the first that could not be.
+type kit struct {
+	list   []metric.Observable
+	failed error
+}
+
+func (k *kit) check(err error) {
+	if k.failed == nil {
+		k.failed = err
+	}
+}
+
+// observables makes instruments of a kind. What metric.WithUnit returns is an option of each.
+func observables[I metric.Observable, O any](k *kit, create func(string, ...O) (I, error)) func(n, u, text string) I {
+	return func(name, unit, text string) I {
+		i, err := create(name, any(metric.WithUnit(unit)).(O), any(metric.WithDescription(text)).(O))
+		k.check(err)
+		k.list = append(k.list, i)
+		return i
 	}
 }
 
