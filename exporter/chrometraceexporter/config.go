@@ -31,6 +31,9 @@ type Config struct {
 	// Counters are the gauges and non-monotonic sums that are drawn. Default hw.power, gpu.sm.utilization,
 	// gpu.dram.utilization, gpu.tensor.utilization, gpu.clock.frequency.
 	Counters []string `mapstructure:"counters"`
+	// Samples is the gpu_samples extension from whose rings the counters are drawn, sample by sample, while spans of the
+	// device come. Default none: they are drawn from the metrics that the exporter gets.
+	Samples *component.ID `mapstructure:"samples"`
 
 	// Timeout of one request, as in every exporter; a write that has begun is not broken off. Default 5s.
 	Timeout exporterhelper.TimeoutConfig `mapstructure:",squash"`

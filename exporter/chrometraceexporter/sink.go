@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 )
 
@@ -35,6 +36,7 @@ type sink struct {
 	files   *chrometrace.Rotator
 	pool    sync.Pool // *builder
 	counter map[string]bool
+	rings   *rings // nil: counters come as metrics
 }
 
 func newSink(cfg *Config, set exporter.Settings) (*sink, error) {
@@ -70,6 +72,13 @@ func (u *use) start(_ context.Context, host component.Host) error {
 		if err != nil {
 			return err
 		}
+		if u.cfg.Samples != nil {
+			samples, err := gpusamplesextension.FindReader(host, *u.cfg.Samples)
+			if err != nil {
+				return errors.Join(err, r.Close())
+			}
+			u.rings = &rings{samples: samples, wanted: u.counter, drawn: map[ring]int64{}, latest: map[string]int64{}}
+		}
 		u.files = r
 		if left := r.Leftovers(); len(left) > 0 {
 			u.log.Warn(
@@ -94,7 +103,11 @@ func (u *use) shutdown(context.Context) error {
 		return nil
 	}
 	u.forget()
-	err := u.files.Close()
+	var err error
+	if u.rings != nil {
+		err = u.files.WriteCounters(u.rings.rest())
+	}
+	err = errors.Join(err, u.files.Close())
 	u.tel.Shutdown()
 	return err
 }
@@ -138,6 +151,15 @@ func (s *sink) consumeTraces(ctx context.Context, td ptrace.Traces) error {
 	defer s.put(b)
 	b.traces(td)
 	err := r.Write(b.events)
+	if s.rings != nil && err == nil {
+		if b.counters = s.rings.spans(b.events, b.counters); len(b.counters) > 0 {
+			err = r.WriteCounters(b.counters)
+			if err != nil { // the spans are in the file: what is missing is a picture beside them
+				s.log.Warn("Counters could not be drawn", zap.Error(err))
+				err = nil
+			}
+		}
+	}
 	if p := (*chrometrace.PartialError)(nil); errors.As(err, &p) {
 		return consumererror.NewTraces(err, only(td, p.Failed)) // a retry must not write the others again
 	}
@@ -167,6 +189,9 @@ func only(td ptrace.Traces, events []chrometrace.Event) ptrace.Traces {
 }
 
 func (s *sink) consumeMetrics(_ context.Context, md pmetric.Metrics) error {
+	if s.rings != nil {
+		return nil // each sample is drawn already
+	}
 	r := s.rotator()
 	if r == nil {
 		return errNotRunning

@@ -1,0 +1,121 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chrometraceexporter
+
+import (
+	"cmp"
+	"sync"
+
+	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// sampled are the fields of samples that have a gauge.
+var sampled = []struct {
+	field      gpusamplesextension.Field
+	name, unit string
+}{
+	{gpusamplesextension.Power, semconv.HWPowerName, semconv.HWPowerUnit},
+	{gpusamplesextension.Temperature, semconv.HWTemperatureName, semconv.HWTemperatureUnit},
+	{gpusamplesextension.Utilization, semconv.HWGPUUtilizationName, semconv.HWGPUUtilizationUnit},
+	{gpusamplesextension.SMUtilization, semconv.GPUSMUtilizationName, semconv.GPUSMUtilizationUnit},
+	{gpusamplesextension.TensorUtilization, semconv.GPUTensorUtilizationName, semconv.GPUTensorUtilizationUnit},
+	{gpusamplesextension.DRAMUtilization, semconv.GPUDRAMUtilizationName, semconv.GPUDRAMUtilizationUnit},
+	{gpusamplesextension.ClockSM, semconv.GPUClockFrequencyName, semconv.GPUClockFrequencyUnit},
+	{gpusamplesextension.MemoryUsed, semconv.HWGPUMemoryUsageName, semconv.HWGPUMemoryUsageUnit},
+}
+
+// rings draws counters from the rings of samples: each sample over the time since the one before.
+type rings struct {
+	samples gpusamplesextension.Reader
+	wanted  map[string]bool // names of gauges
+
+	mu     sync.Mutex
+	drawn  map[ring]int64 // time up to which a device's field is drawn
+	latest map[string]int64
+	times  []int64
+}
+
+type ring struct {
+	device string
+	field  gpusamplesextension.Field
+}
+
+// maxDevices bounds the devices of which samples are drawn.
+const maxDevices = 1024
+
+// spans takes note of when devices worked, and returns what was sampled by then, since they began.
+func (r *rings) spans(events []chrometrace.Event, counters []chrometrace.Counter) []chrometrace.Counter {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := map[string]int64{}
+	for i := range events {
+		e := &events[i]
+		if e.Device == "" || e.Start <= 0 {
+			continue
+		}
+		if at, ok := first[e.Device]; !ok || e.Start < at {
+			first[e.Device] = e.Start
+		}
+		if _, known := r.latest[e.Device]; known || len(r.latest) < maxDevices {
+			r.latest[e.Device] = max(r.latest[e.Device], e.End)
+		}
+	}
+	return r.until(first, counters)
+}
+
+// rest returns what was sampled before the last work of each device and came after it.
+func (r *rings) rest() []chrometrace.Counter {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.until(r.latest, nil)
+}
+
+// until appends the samples of the devices, up to the first one behind the latest work.
+func (r *rings) until(from map[string]int64, counters []chrometrace.Counter) []chrometrace.Counter {
+	v := r.samples.Acquire()
+	defer v.Release()
+	for id, start := range from {
+		x, ok := v.Lookup(id)
+		if !ok {
+			continue
+		}
+		d, interval := x.Device(), int64(x.Interval())
+		to := min(r.latest[id]+interval, x.Newest())
+		for _, s := range sampled {
+			if !r.wanted[s.name] {
+				continue
+			}
+			k := ring{d.ID, s.field}
+			last, known := r.drawn[k]
+			if !known {
+				last = start - interval
+			}
+			r.times = x.Times(s.field, last+1, to, r.times[:0])
+			for _, t := range r.times {
+				begin := last
+				if !known || t-last > 3*interval { // nothing is known of the time between
+					begin = t - interval
+				}
+				known, last = true, t
+				value, ok := x.Value(s.field, t)
+				if s.field.Kind() == gpusamplesextension.KindInterval {
+					var covered float64
+					value, covered = x.Mean(s.field, begin, t)
+					ok = covered > 0
+				}
+				if ok {
+					counters = append(counters, chrometrace.Counter{
+						Device: d.ID, Label: cmp.Or(d.Name, d.ID), Name: s.name, Unit: unit(s.unit), Start: begin, Time: t, Value: value,
+					})
+				}
+			}
+			if known {
+				r.drawn[k] = last
+			}
+		}
+	}
+	return counters
+}
