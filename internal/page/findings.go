@@ -6,6 +6,7 @@ package page
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -142,14 +143,22 @@ func (m *Model) lateRank(from, to float64) (Finding, bool) {
 	if section, inSection := largest(c.sections, func(_ string, v float64) float64 { return v }); section != "" {
 		text += fmt.Sprintf(", %s of it in %s", short(min(inSection, c.seconds)/float64(c.steps)), section)
 	}
-	for id := range devices {
+	if other := m.neighbour(devices, k.service); other != "" {
+		text += "; " + other + " runs on its GPU, too"
+	}
+	return Finding{FindingStraggler, text, c.trace}, true
+}
+
+// neighbour is another service that one of the devices worked for.
+func (m *Model) neighbour(devices map[string]bool, service string) string {
+	for _, id := range slices.Sorted(maps.Keys(devices)) {
 		if d := m.devices[id]; d != nil {
-			if i := slices.IndexFunc(d.services, func(s string) bool { return s != k.service }); i >= 0 {
-				text += "; " + d.services[i] + " runs on its GPU, too"
+			if i := slices.IndexFunc(d.services, func(s string) bool { return s != service }); i >= 0 {
+				return d.services[i]
 			}
 		}
 	}
-	return Finding{FindingStraggler, text, c.trace}, true
+	return ""
 }
 
 // slowRequest is the one that is furthest above the median of its service.

@@ -28,6 +28,7 @@ const (
 	maxRequests   = 4_000
 	maxRecent     = 256 // newest spans of a device
 	maxServices   = 8   // names of the services that a device worked for
+	maxCounters   = 64  // throttle reasons of a device
 	maxName       = 256 // bytes of a text from the wire
 	maxSkew       = 300 // s that another host's clock may be ahead: what lies beyond would push out the present
 )
@@ -146,6 +147,7 @@ type device struct {
 	services        []string           // that it worked for
 	memory          float64            // its size in bytes; 0: not known
 	first           int64              // second of the first span; 0: none came yet
+	sampled         int64              // second of the first metric; 0: none came yet
 }
 
 // recent is a span of a device.

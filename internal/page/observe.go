@@ -290,6 +290,9 @@ func (m *Model) point(name string, p pmetric.NumberDataPoint, put func(*sample, 
 		m.health.FutureDropped++
 		return
 	}
+	if d.sampled == 0 {
+		d.sampled = at
+	}
 	s := &d.samples[at%keptSeconds]
 	switch {
 	case s.at > at:
@@ -305,11 +308,13 @@ func (m *Model) point(name string, p pmetric.NumberDataPoint, put func(*sample, 
 		d.memory = v
 		return
 	}
+	// A reason's counter may begin with its first time: then it counts from 0, unless the device itself has only come.
 	key := name + " " + text(p, string(semconv.GPUThrottleReasonKey))
-	if before, ok := d.counters[key]; ok && v > before {
+	before, ok := d.counters[key]
+	if v > before && (ok || d.sampled < at) {
 		s.throttled = true
 	}
-	if len(d.counters) < 64 {
+	if ok || len(d.counters) < maxCounters {
 		if d.counters == nil {
 			d.counters = map[string]float64{}
 		}

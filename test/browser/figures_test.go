@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
@@ -77,7 +78,7 @@ service:
 		closed, sentClosed := used(t, collector.Process.Pid, page)
 		b := open(t, page, 1300, 1000)
 		opened, sentOpen := used(t, collector.Process.Pid, page)
-		b.do() // it is still there
+		b.do(chromedp.Navigate("about:blank")) // or it complains that the Collector has gone
 		stop()
 		<-ended
 		require.NoError(t, collector.Process.Kill())

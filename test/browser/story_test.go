@@ -71,7 +71,7 @@ func TestTheDemosStoryIsToldByThePageTheTableAndTheFindings(t *testing.T) {
 			}
 		}
 		assert.Contains(t, b.column("requests", "prefill.long")[0], "ms", "the slow one took most joules")
-		assert.Positive(t, eval[int](b, `document.querySelectorAll("#devices rect.throttle").length`))
+		assert.Positive(t, eval[int](b, `document.querySelectorAll("#devices .strip rect.throttle").length`))
 		assert.Equal(t, 4, eval[int](b, `document.querySelectorAll("#memory path.level").length`))
 		assert.Equal(t, 4, eval[int](b, `document.querySelectorAll("#devices .strip").length`))
 	}

@@ -11,7 +11,7 @@ const titleOf = (d) => [d.name || d.id, d.model].filter(Boolean).join(" · ");
 // What stands out?
 function standsOut() {
   if (!state.findings.length) return nothing("Nothing yet:", "no rank is late, no request takes twice the median, no clock is held back, and no copy moves through pageable memory.");
-  return [el("ul", {class: "findings"}, ...state.findings.map((f) => el("li", {class: "finding"}, el("strong", {}, f.kind + ": "), el("bdi", {}, f.text), f.trace ? [" ", traceLink(f.trace, "trace " + f.trace.slice(0, 8))] : "")))];
+  return [el("ul", {class: "findings"}, ...state.findings.map((f) => el("li", {class: "finding"}, el("strong", {}, f.kind + ": "), el("bdi", {}, f.text), f.trace ? [" (", traceLink(f.trace, "trace " + f.trace.slice(0, 8)), ")"] : "")))];
 }
 
 // What is each GPU doing?
@@ -165,7 +165,6 @@ function operations(view) {
   split.append(table(plural(all.length + (state.moreOperations || 0), "operation"), [
     {title: "operation", left: true, of: (o) => o.name, cell: (o) => el("button", {class: "plain", "data-key": "op " + keyOf(o), "aria-pressed": String(keyOf(o) === live.chosen), title: `${o.name}\n${o.service || ""}`, onclick: () => pick(o)}, el("bdi", {}, o.name))},
     {title: "type", left: true, of: (o) => [o.type, o.memory].filter(Boolean).join(", ")},
-    {title: "throttled", help: "runs during which the clock was held back", of: (o) => o.held, cell: (o) => or(o.held, count)},
     {title: "count", of: (o) => o.count, cell: (o) => count(o.count)},
     {title: "GPU time", of: (o) => o.time, cell: (o) => el("span", {}, seconds(o.time), gauge(o.time / total))},
     {title: "own J", help: "joules, without those of operations that ran within it", of: (o) => o.energy, cell: (o) => or(o.energy, sig)},
@@ -173,6 +172,7 @@ function operations(view) {
     {title: "bound", left: true, of: (o) => o.bound || "", cell: (o) => o.bound || ""},
     {title: "B/s", of: (o) => o.byteRate, cell: (o) => or(o.byteRate, (v) => scaled(v, "B/s"))},
     {title: "FLOP/s", of: (o) => o.flopRate, cell: (o) => or(o.flopRate, (v) => scaled(v, "FLOP/s"))},
+    {title: "throttled", help: "runs during which the clock was held back", of: (o) => o.held, cell: (o) => or(o.held, count)},
     ...(state.traceUrl ? [{title: "trace", cell: (o) => (o.trace ? traceLink(o.trace, "slowest") : "")}] : []),
   ], all, {key: "operations", sort: ["GPU time", true], filter: (o) => `${o.name} ${o.service || ""}`, chosen: (o) => keyOf(o) === live.chosen, most: 40, more: state.moreOperations}));
   return [split];

@@ -278,7 +278,7 @@ func write(b *strings.Builder, columns []column, rows [][]string, f Format) {
 		name = min(widths[0], leastName, f.Width/2)
 		left -= name
 		shown[0] = true
-		for rank := range len(columns) {
+		for rank := range columns {
 			i := slices.IndexFunc(columns, func(c column) bool { return c.rank == rank })
 			if i <= 0 || widths[i]+2 > left || columns[i].title == "NOTE" && !noted {
 				continue
