@@ -15,13 +15,8 @@ type Context uintptr
 // RetainPrimary takes a reference to the device's primary context, the one that the CUDA runtime uses, and makes it if
 // it does not exist. Release it with ReleasePrimary.
 func (d *Driver) RetainPrimary(dev Device) (Context, error) {
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args[0], f.Args[1] = f.Addr(0), uintptr(dev)
-	if err := d.check("cuDevicePrimaryCtxRetain", f.Call(d.fn.primaryRetain, 2)); err != nil {
-		return 0, err
-	}
-	return Context(f.Out[0]), nil
+	ctx, err := d.value("cuDevicePrimaryCtxRetain", d.fn.primaryRetain, uintptr(dev))
+	return Context(ctx), err
 }
 
 // ReleasePrimary gives a reference back.
@@ -42,13 +37,8 @@ func (d *Driver) PrimaryActive(dev Device) (bool, error) {
 
 // Current is the calling OS thread's current context, 0 when it has none.
 func (d *Driver) Current() (Context, error) {
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args[0] = f.Addr(0)
-	if err := d.check("cuCtxGetCurrent", f.Call(d.fn.ctxGet, 1)); err != nil {
-		return 0, err
-	}
-	return Context(f.Out[0]), nil
+	ctx, err := d.value("cuCtxGetCurrent", d.fn.ctxGet)
+	return Context(ctx), err
 }
 
 // Push makes ctx current on the calling OS thread, which must be locked, until the returned function is called. It
@@ -86,11 +76,8 @@ func (d *Driver) Do(ctx Context, f func() error) error {
 // ContextDevice is the device of a context.
 func (d *Driver) ContextDevice(ctx Context) (dev Device, err error) {
 	err = d.Do(ctx, func() error {
-		f := dl.NewFrame()
-		defer f.Free()
-		f.Args[0] = f.Addr(0)
-		err := d.check("cuCtxGetDevice", f.Call(d.fn.ctxDevice, 1))
-		dev = Device(f.Int32(0))
+		v, err := d.value("cuCtxGetDevice", d.fn.ctxDevice)
+		dev = Device(v)
 		return err
 	})
 	return dev, err
@@ -98,7 +85,5 @@ func (d *Driver) ContextDevice(ctx Context) (dev Device, err error) {
 
 // Synchronize waits for all work of the current context.
 func (d *Driver) Synchronize() error {
-	f := dl.NewFrame()
-	defer f.Free()
-	return d.check("cuCtxSynchronize", f.Call(d.fn.ctxSync, 0))
+	return d.check("cuCtxSynchronize", d.fn.ctxSync.Call())
 }

@@ -22,24 +22,14 @@ const (
 
 // DeviceCount is how many devices the process sees (CUDA_VISIBLE_DEVICES applied).
 func (d *Driver) DeviceCount() (int, error) {
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args[0] = f.Addr(0)
-	if err := d.check("cuDeviceGetCount", f.Call(d.fn.deviceCount, 1)); err != nil {
-		return 0, err
-	}
-	return int(f.Int32(0)), nil
+	n, err := d.value("cuDeviceGetCount", d.fn.deviceCount)
+	return int(int32(n)), err
 }
 
 // Device returns the device of an ordinal.
 func (d *Driver) Device(ordinal int) (Device, error) {
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args[0], f.Args[1] = f.Addr(0), uintptr(ordinal)
-	if err := d.check("cuDeviceGet", f.Call(d.fn.deviceGet, 2)); err != nil {
-		return 0, err
-	}
-	return Device(f.Int32(0)), nil
+	dev, err := d.value("cuDeviceGet", d.fn.deviceGet, uintptr(ordinal))
+	return Device(dev), err
 }
 
 // Name is the device's model, e.g. "NVIDIA H200".
@@ -102,22 +92,12 @@ func (d *Driver) uuid(name string, fn dl.Func, dev Device) (string, error) {
 
 // Memory is the device's memory in bytes.
 func (d *Driver) Memory(dev Device) (int64, error) {
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args[0], f.Args[1] = f.Addr(0), uintptr(dev)
-	if err := d.check("cuDeviceTotalMem_v2", f.Call(d.fn.deviceMemory, 2)); err != nil {
-		return 0, err
-	}
-	return int64(f.Out[0]), nil
+	n, err := d.value("cuDeviceTotalMem_v2", d.fn.deviceMemory, uintptr(dev))
+	return int64(n), err
 }
 
 // Attribute reads one attribute of a device.
 func (d *Driver) Attribute(dev Device, attribute int) (int, error) {
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args[0], f.Args[1], f.Args[2] = f.Addr(0), uintptr(attribute), uintptr(dev)
-	if err := d.check("cuDeviceGetAttribute", f.Call(d.fn.deviceAttribute, 3)); err != nil {
-		return 0, err
-	}
-	return int(f.Int32(0)), nil
+	v, err := d.value("cuDeviceGetAttribute", d.fn.deviceAttribute, uintptr(attribute), uintptr(dev))
+	return int(int32(v)), err
 }

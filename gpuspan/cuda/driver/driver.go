@@ -34,20 +34,11 @@ type Driver struct {
 }
 
 type functions struct {
-	init, version, deviceCount, deviceGet, deviceName, deviceUUID, deviceUUIDv2, devicePCI, deviceMemory,
-	deviceAttribute dl.Func
-	primaryRetain, primaryRelease,
-	primaryState dl.Func
-	ctxPush, ctxPop, ctxGet, ctxDevice,
-	ctxSync dl.Func
-	streamCreate, streamDestroy, streamSync,
-	streamCtx dl.Func
-	memAlloc, memFree, hostAlloc, hostFree, copyHtoD, copyDtoH, copyDtoD,
-	memset dl.Func
-	moduleLoad, moduleUnload, moduleFunction,
-	launch dl.Func
-	errorName,
-	errorString dl.Func
+	init, version, deviceCount, deviceGet, deviceName, deviceUUID, deviceUUIDv2, devicePCI, deviceMemory, deviceAttribute,
+	primaryRetain, primaryRelease, primaryState, ctxPush, ctxPop, ctxGet, ctxDevice, ctxSync,
+	streamCreate, streamDestroy, streamSync, streamCtx,
+	memAlloc, memFree, hostAlloc, hostFree, copyHtoD, copyDtoH, copyDtoD, memset,
+	moduleLoad, moduleUnload, moduleFunction, launch, errorName, errorString dl.Func
 }
 
 // Open loads libcuda and initialises it. path "" means the environment variable GPUSPAN_CUDA_LIBRARY, else the usual
@@ -131,12 +122,6 @@ func (d *Driver) Symbol(names ...string) uintptr { return uintptr(d.lib.Lookup(n
 
 // Version is the newest CUDA version that the driver supports, e.g. 12, 8.
 func (d *Driver) Version() (major, minor int, err error) {
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args[0] = f.Addr(0)
-	if err := d.check("cuDriverGetVersion", f.Call(d.fn.version, 1)); err != nil {
-		return 0, 0, err
-	}
-	v := int(f.Int32(0))
-	return v / 1000, v % 1000 / 10, nil
+	v, err := d.value("cuDriverGetVersion", d.fn.version)
+	return int(v / 1000), int(v % 1000 / 10), err
 }

@@ -36,6 +36,18 @@ func (d *Driver) check(call string, code int32) error {
 	return &Error{Call: call, Code: code, Name: d.describe(d.fn.errorName, code), Text: d.describe(d.fn.errorString, code)}
 }
 
+// value makes a call that writes a number through its first argument, and returns the number.
+func (d *Driver) value(call string, fn dl.Func, args ...uintptr) (uint64, error) {
+	f := dl.NewFrame()
+	defer f.Free()
+	f.Args[0] = f.Addr(0)
+	n := 1 + copy(f.Args[1:], args)
+	if err := d.check(call, f.Call(fn, n)); err != nil {
+		return 0, err
+	}
+	return f.Out[0], nil
+}
+
 func (d *Driver) describe(fn dl.Func, code int32) string {
 	if fn == 0 {
 		return ""

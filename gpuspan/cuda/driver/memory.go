@@ -10,13 +10,8 @@ type Ptr uint64
 
 // Alloc allocates n bytes of device memory in the current context.
 func (d *Driver) Alloc(n int64) (Ptr, error) {
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args[0], f.Args[1] = f.Addr(0), uintptr(n)
-	if err := d.check("cuMemAlloc_v2", f.Call(d.fn.memAlloc, 2)); err != nil {
-		return 0, err
-	}
-	return Ptr(f.Out[0]), nil
+	p, err := d.value("cuMemAlloc_v2", d.fn.memAlloc, uintptr(n))
+	return Ptr(p), err
 }
 
 // Free frees device memory.
@@ -24,13 +19,11 @@ func (d *Driver) Free(p Ptr) error { return d.check("cuMemFree_v2", d.fn.memFree
 
 // AllocHost allocates n bytes of pinned host memory; free it with FreeHost.
 func (d *Driver) AllocHost(n int64) ([]byte, error) {
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args[0], f.Args[1], f.Args[2] = f.Addr(0), uintptr(n), 0
-	if err := d.check("cuMemHostAlloc", f.Call(d.fn.hostAlloc, 3)); err != nil {
+	p, err := d.value("cuMemHostAlloc", d.fn.hostAlloc, uintptr(n), 0)
+	if err != nil {
 		return nil, err
 	}
-	return dl.Foreign(uintptr(f.Out[0]), int(n)), nil
+	return dl.Foreign(uintptr(p), int(n)), nil
 }
 
 // FreeHost frees what AllocHost returned.
@@ -63,16 +56,10 @@ func (d *Driver) Download(b []byte, src Ptr, s Stream) error {
 
 // Copy copies n bytes within the device, ordered on s.
 func (d *Driver) Copy(dst, src Ptr, n int64, s Stream) error {
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args[0], f.Args[1], f.Args[2], f.Args[3] = uintptr(dst), uintptr(src), uintptr(n), uintptr(s)
-	return d.check("cuMemcpyDtoDAsync_v2", f.Call(d.fn.copyDtoD, 4))
+	return d.check("cuMemcpyDtoDAsync_v2", d.fn.copyDtoD.Call(uintptr(dst), uintptr(src), uintptr(n), uintptr(s)))
 }
 
 // Set sets n bytes of device memory to v, ordered on s.
 func (d *Driver) Set(p Ptr, v byte, n int64, s Stream) error {
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args[0], f.Args[1], f.Args[2], f.Args[3] = uintptr(p), uintptr(v), uintptr(n), uintptr(s)
-	return d.check("cuMemsetD8Async", f.Call(d.fn.memset, 4))
+	return d.check("cuMemsetD8Async", d.fn.memset.Call(uintptr(p), uintptr(v), uintptr(n), uintptr(s)))
 }

@@ -10,13 +10,8 @@ type Stream uintptr
 
 // NewStream makes a non-blocking stream in the current context.
 func (d *Driver) NewStream() (Stream, error) {
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args[0], f.Args[1] = f.Addr(0), 1
-	if err := d.check("cuStreamCreate", f.Call(d.fn.streamCreate, 2)); err != nil {
-		return 0, err
-	}
-	return Stream(f.Out[0]), nil
+	s, err := d.value("cuStreamCreate", d.fn.streamCreate, 1)
+	return Stream(s), err
 }
 
 // FreeStream destroys a stream once its work is done.
