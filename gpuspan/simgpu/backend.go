@@ -81,16 +81,13 @@ func (g *GPU) NewStream(c backend.Context) (backend.StreamHandle, backend.Status
 
 // FreeStream ends a stream; its handle is not used again.
 func (g *GPU) FreeStream(_ backend.Context, s backend.StreamHandle) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	st, ok := g.stream(s)
-	if !ok {
-		return
-	}
-	d := g.devices[st.device]
-	g.advance(d, g.now())
-	st.gone, st.queue = true, nil
-	d.streams = slices.DeleteFunc(d.streams, func(x *stream) bool { return x == st })
+	g.on(s, func(st *stream) backend.Status {
+		d := g.devices[st.device]
+		g.advance(d, g.now())
+		st.gone, st.queue = true, nil
+		d.streams = slices.DeleteFunc(d.streams, func(x *stream) bool { return x == st })
+		return backend.StatusOK
+	})
 }
 
 // NewEvents fills dst.
@@ -127,23 +124,22 @@ func (g *GPU) FreeEvents(_ backend.Context, events []backend.Event) {
 }
 
 // Capturing reports whether a graph is being captured on the stream.
-func (g *GPU) Capturing(s backend.StreamHandle) (bool, backend.Status) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	st, ok := g.stream(s)
-	if !ok {
-		return false, backend.StatusInvalidHandle
-	}
-	return st.capturing, backend.StatusOK
+func (g *GPU) Capturing(s backend.StreamHandle) (capturing bool, status backend.Status) {
+	status = g.on(s, func(st *stream) backend.Status {
+		capturing = st.capturing
+		return backend.StatusOK
+	})
+	return capturing, status
 }
 
 // Record stamps an event behind the stream's work.
 func (g *GPU) Record(c *backend.Call) backend.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	e, st, status := g.recordArgs(c)
-	if status != backend.StatusOK {
-		return status
+	st, known := g.stream(backend.StreamHandle(c.Args[1]))
+	e, ok := g.event(backend.Event(c.Args[0]))
+	if !known || !ok || e.device != st.device {
+		return backend.StatusInvalidHandle
 	}
 	*e = event{device: e.device, gen: e.gen + 1, stream: st, captured: st.capturing}
 	if st.capturing { // as a driver: a fork point, not a time
@@ -153,18 +149,6 @@ func (g *GPU) Record(c *backend.Call) backend.Status {
 	st.queue = append(st.queue, piece{engine: engineNone, earliest: now, event: int(c.Args[0]) - 1, gen: e.gen})
 	g.advance(g.devices[st.device], now)
 	return backend.StatusOK
-}
-
-func (g *GPU) recordArgs(c *backend.Call) (*event, *stream, backend.Status) {
-	st, ok := g.stream(backend.StreamHandle(c.Args[1]))
-	if !ok {
-		return nil, nil, backend.StatusInvalidHandle
-	}
-	e, ok := g.event(backend.Event(c.Args[0]))
-	if !ok || e.device != st.device {
-		return nil, nil, backend.StatusInvalidHandle
-	}
-	return e, st, backend.StatusOK
 }
 
 func (g *GPU) event(e backend.Event) (*event, bool) {

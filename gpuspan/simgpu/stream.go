@@ -29,6 +29,17 @@ func (g *GPU) Stream(device int) backend.StreamHandle {
 	return s
 }
 
+// on runs f with a stream, which the handle must be of.
+func (g *GPU) on(s backend.StreamHandle, f func(*stream) backend.Status) backend.Status {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	st, ok := g.stream(s)
+	if !ok {
+		return backend.StatusInvalidHandle
+	}
+	return f(st)
+}
+
 func (g *GPU) stream(s backend.StreamHandle) (*stream, bool) {
 	if s == 0 || int(s) > len(g.streams) || g.streams[s-1].gone {
 		return nil, false
@@ -38,25 +49,14 @@ func (g *GPU) stream(s backend.StreamHandle) (*stream, bool) {
 
 // Launch enqueues a kernel and returns at once.
 func (g *GPU) Launch(s backend.StreamHandle, k Kernel) backend.Status {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	st, ok := g.stream(s)
-	if !ok {
-		return backend.StatusInvalidHandle
-	}
-	d, r := g.devices[st.device].spec.plan(k)
-	return g.enqueue(st, piece{engine: engineCompute, kernel: true, d: d, r: r})
+	return g.on(s, func(st *stream) backend.Status {
+		d, r := g.devices[st.device].spec.plan(k)
+		return g.enqueue(st, piece{engine: engineCompute, kernel: true, d: d, r: r})
+	})
 }
 
 // Copy enqueues a copy and returns at once.
 func (g *GPU) Copy(s backend.StreamHandle, c Copy) backend.Status {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	st, ok := g.stream(s)
-	if !ok {
-		return backend.StatusInvalidHandle
-	}
-	d, r := g.devices[st.device].spec.planCopy(c)
 	engine := engineIn
 	switch c.Direction {
 	case gpuspan.DeviceToHost:
@@ -64,56 +64,20 @@ func (g *GPU) Copy(s backend.StreamHandle, c Copy) backend.Status {
 	case gpuspan.DeviceToDevice:
 		engine = engineCompute
 	}
-	return g.enqueue(st, piece{engine: engine, d: d, r: r})
+	return g.on(s, func(st *stream) backend.Status {
+		d, r := g.devices[st.device].spec.planCopy(c)
+		return g.enqueue(st, piece{engine: engine, d: d, r: r})
+	})
 }
 
-// enqueue appends a piece. The host's call takes a moment to reach the device.
-func (g *GPU) enqueue(st *stream, p piece) backend.Status {
+// enqueue appends pieces. The host's call takes a moment to reach the device.
+func (g *GPU) enqueue(st *stream, pieces ...piece) backend.Status {
 	if st.capturing {
-		st.capture = append(st.capture, p)
+		st.capture = append(st.capture, pieces...)
 		return backend.StatusOK
 	}
 	now := g.now()
-	p.earliest = now + int64(launchLatency)
-	st.queue = append(st.queue, p)
-	g.advance(g.devices[st.device], now)
-	return backend.StatusOK
-}
-
-// BeginCapture starts the capture of a graph on the stream.
-func (g *GPU) BeginCapture(s backend.StreamHandle) backend.Status {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	st, ok := g.stream(s)
-	if !ok || st.capturing {
-		return backend.StatusInvalidHandle
-	}
-	st.capturing, st.capture = true, nil
-	return backend.StatusOK
-}
-
-// EndCapture ends it and returns the work as a graph.
-func (g *GPU) EndCapture(s backend.StreamHandle) (Graph, backend.Status) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	st, ok := g.stream(s)
-	if !ok || !st.capturing {
-		return Graph{}, backend.StatusInvalidHandle
-	}
-	st.capturing = false
-	return Graph{pieces: st.capture}, backend.StatusOK
-}
-
-// LaunchGraph enqueues all work of a graph with one launch.
-func (g *GPU) LaunchGraph(s backend.StreamHandle, graph Graph) backend.Status {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	st, ok := g.stream(s)
-	if !ok || st.capturing {
-		return backend.StatusInvalidHandle
-	}
-	now := g.now()
-	for _, p := range graph.pieces {
+	for _, p := range pieces {
 		p.earliest = now + int64(launchLatency)
 		st.queue = append(st.queue, p)
 	}
@@ -121,16 +85,45 @@ func (g *GPU) LaunchGraph(s backend.StreamHandle, graph Graph) backend.Status {
 	return backend.StatusOK
 }
 
+// BeginCapture starts the capture of a graph on the stream.
+func (g *GPU) BeginCapture(s backend.StreamHandle) backend.Status {
+	return g.on(s, func(st *stream) backend.Status {
+		if st.capturing {
+			return backend.StatusInvalidHandle
+		}
+		st.capturing, st.capture = true, nil
+		return backend.StatusOK
+	})
+}
+
+// EndCapture ends it and returns the work as a graph.
+func (g *GPU) EndCapture(s backend.StreamHandle) (graph Graph, status backend.Status) {
+	status = g.on(s, func(st *stream) backend.Status {
+		if !st.capturing {
+			return backend.StatusInvalidHandle
+		}
+		st.capturing, graph = false, Graph{pieces: st.capture}
+		return backend.StatusOK
+	})
+	return graph, status
+}
+
+// LaunchGraph enqueues all work of a graph with one launch.
+func (g *GPU) LaunchGraph(s backend.StreamHandle, graph Graph) backend.Status {
+	return g.on(s, func(st *stream) backend.Status {
+		if st.capturing {
+			return backend.StatusInvalidHandle
+		}
+		return g.enqueue(st, graph.pieces...)
+	})
+}
+
 // Wait sleeps on the clock until the stream's work is done.
 func (g *GPU) Wait(s backend.StreamHandle) backend.Status {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	st, ok := g.stream(s)
-	if !ok {
-		return backend.StatusInvalidHandle
-	}
-	g.sleepUntil(st, func(now int64) bool { return len(st.queue) == 0 && st.doneAt <= now })
-	return backend.StatusOK
+	return g.on(s, func(st *stream) backend.Status {
+		g.sleepUntil(st, func(now int64) bool { return len(st.queue) == 0 && st.doneAt <= now })
+		return backend.StatusOK
+	})
 }
 
 // sleepUntil sleeps on the clock, without the lock, from one change of the device to the next.
