@@ -142,10 +142,26 @@ func TestNewDoesNotWaitForADriverThatHangs(t *testing.T) {
 		require.NoError(t, p.Flush(context.Background()))
 		require.NoError(t, p.Shutdown(context.Background()))
 		close(b.until)
-		for !b.closed.Load() { // the thread that was left behind frees what it got
-			time.Sleep(time.Millisecond)
-		}
+		require.Eventually(t, b.closed.Load, time.Minute, time.Millisecond, "the thread that was left behind frees what it got")
 		require.Empty(t, p.Devices())
+	}
+}
+
+// Whether the polling thread comes to ask the driver before the time is over, while it asks or after, is a matter of
+// nanoseconds here.
+func TestADriverThatAnswersTooLateIsClosedOnce(t *testing.T) {
+	for range 200 {
+		b := newScripted()
+		p, err := New(b, func(c *Config) { c.OpenTimeout = time.Nanosecond })
+		if err != nil {
+			require.ErrorContains(t, err, "the driver does not answer")
+		}
+		require.NoError(t, p.Shutdown(context.Background()))
+		require.Eventually(t, b.closed.Load, time.Minute, time.Millisecond)
+		require.EqualValues(t, 1, b.closes.Load())
+		if err != nil {
+			require.Empty(t, p.Devices())
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ type scripted struct {
 	live   map[backend.Event]bool
 	bound  atomic.Int32
 	closed atomic.Bool
+	closes atomic.Int32
 
 	records atomic.Int64
 	syncs   atomic.Int64
@@ -133,4 +134,9 @@ func (b *scripted) Elapsed(backend.Event, backend.Event) (float64, backend.Statu
 func (b *scripted) MemoryUsage(backend.Context) (int64, backend.Status) {
 	return b.used.Load(), backend.StatusOK
 }
-func (b *scripted) Close() error { b.closed.Store(true); return nil }
+
+func (b *scripted) Close() error {
+	b.closes.Add(1)
+	b.closed.Store(true)
+	return nil
+}

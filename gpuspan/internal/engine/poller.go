@@ -38,6 +38,8 @@ type poller struct {
 	given   []*device // that the application named, without a backend
 	p       *Profiler
 	back    backend.Backend // nil: host times only
+	closed  bool            // back is
+	left    atomic.Bool     // New went on without this thread, which then closes the backend by itself
 	closing bool            // what is given up from now on is so because of Shutdown
 	locked  bool
 	cpuNs   atomic.Int64
@@ -75,7 +77,12 @@ func (t *poller) run() {
 			}
 			t.locked = true
 		}
-		return t.loop()
+		quit := t.loop()
+		if quit && t.left.Load() {
+			t.p.devices.Store(&[]*device{})
+			t.closeBackend()
+		}
+		return quit
 	})
 }
 

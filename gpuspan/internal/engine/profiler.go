@@ -167,10 +167,10 @@ func (p *Profiler) log(level slog.Level, text string, attrs ...slog.Attr) {
 // openBackend lists the devices, on the polling thread. Without any, the profiler falls back to host times.
 func (p *Profiler) openBackend() error {
 	var failure error
-	t, b := p.poller, p.backend
+	t := p.poller
 	open := func() {
 		if failure = t.openDevices(); failure != nil {
-			failure = errors.Join(failure, b.Close())
+			t.closeBackend()
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), p.cfg.OpenTimeout,
@@ -178,6 +178,7 @@ func (p *Profiler) openBackend() error {
 	defer cancel()
 	err := t.call(ctx, open)
 	if err != nil && ctx.Err() != nil { // the thread hangs in the driver: it is left behind
+		t.left.Store(true)
 		close(t.quit)
 		p.poller = newPoller(p, nil)
 		go p.poller.run()

@@ -178,9 +178,10 @@ func (t *poller) closeDevice(d *device) {
 
 func (t *poller) closeBackend() {
 	defer t.p.guard("the backend was closed")
-	if t.back == nil {
+	if t.back == nil || t.closed {
 		return
 	}
+	t.closed = true
 	if err := t.back.Close(); err != nil {
 		t.p.errors.report("close", fmt.Errorf("cannot close the backend: %w", err))
 	}
