@@ -6,7 +6,6 @@ package cuda
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -78,7 +77,8 @@ func open(opts []Option) (*Backend, error) {
 		return nil, fmt.Errorf("cannot load the CUDA driver: %w", err)
 	}
 	symbols := lib.Symbols()
-	b := &Backend{API: eventapi.New(symbols, names), driver: drv}
+	b := &Backend{driver: drv}
+	b.API = eventapi.New(symbols, names, b.Bind)
 	if err := symbols.Err(); err != nil {
 		return nil, fmt.Errorf("cannot use the CUDA driver: %w", err)
 	}
@@ -137,24 +137,11 @@ func (b *Backend) Current() (backend.Context, backend.Status) {
 	return backend.Context(ctx), backend.StatusOK
 }
 
-// in runs f with a context current.
-func (b *Backend) in(c backend.Context, f func() backend.Status) backend.Status {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	unbind, st := b.Bind(c)
-	if st != backend.StatusOK {
-		return st
-	}
-	defer unbind()
-	return f()
-}
-
 // NewStream makes a non-blocking stream of the highest priority. The calling thread, which is the polling thread, keeps
 // the device's context current from now on if it had none: the documentation of cuEventElapsedTime lists a missing
 // context among its errors.
 func (b *Backend) NewStream(c backend.Context) (s backend.StreamHandle, st backend.Status) {
-	st = b.in(c, func() (st backend.Status) { s, st = b.CreateStream(); return st })
-	if st == backend.StatusOK {
+	if s, st = b.API.NewStream(c); st == backend.StatusOK {
 		b.keepContext()
 	}
 	return s, st
@@ -165,19 +152,15 @@ func (b *Backend) NewAnchorStream(c backend.Context) (backend.StreamHandle, back
 	return b.NewStream(c)
 }
 
-// FreeStream destroys a stream of NewStream.
-func (b *Backend) FreeStream(_ backend.Context, s backend.StreamHandle) { b.DestroyStream(s) }
-
 // NewEvents fills dst with timing events; all or none.
 func (b *Backend) NewEvents(c backend.Context, dst []backend.Event) backend.Status {
-	return b.in(c, func() backend.Status { return b.CreateEvents(dst, 0) })
+	return b.CreateEvents(c, dst, 0)
 }
 
 // FreeEvents destroys events that were made together, unless their context is gone, and they with it.
-func (b *Backend) FreeEvents(_ backend.Context, events []backend.Event) {
-	if n := len(events); n > 0 && !eventapi.ContextGone(b.Query(events[n-1])) {
-		b.DestroyEvents(events)
-	}
+func (b *Backend) FreeEvents(c backend.Context, events []backend.Event) {
+	b.keepContext() // or the driver would not say which of the two it is
+	b.API.FreeEvents(c, events)
 }
 
 // Query asks whether an event has happened. It answers StatusOK for one that was never recorded.
@@ -200,12 +183,6 @@ func (b *Backend) Elapsed(from, to backend.Event) (float64, backend.Status) {
 
 func lostContext(st backend.Status) bool {
 	return st == backend.StatusInvalidContext || st == backend.StatusContextDestroyed
-}
-
-// MemoryUsage is the memory in use on the device, by all processes, in bytes.
-func (b *Backend) MemoryUsage(c backend.Context) (used int64, st backend.Status) {
-	st = b.in(c, func() (st backend.Status) { used, st = b.MemoryUsed(); return st })
-	return used, st
 }
 
 // Close gives back the references to primary contexts.

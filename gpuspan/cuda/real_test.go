@@ -22,6 +22,6 @@ func TestTheVendorsLibraryHasEveryEventFunction(t *testing.T) {
 		t.Skip("NVIDIA's library is not installed (name one in OTELGPU_TEST_LIBCUDA): ", err)
 	}
 	s := lib.Symbols()
-	eventapi.New(s, names)
+	eventapi.New(s, names, nil)
 	require.NoError(t, s.Err())
 }

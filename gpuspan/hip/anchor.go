@@ -11,39 +11,35 @@ import (
 // statusCaptureUnsupported is hipErrorStreamCaptureUnsupported.
 const statusCaptureUnsupported = 900
 
-// NewStream makes a non-blocking stream of the highest priority.
-func (b *Backend) NewStream(c backend.Context) (s backend.StreamHandle, st backend.Status) {
-	st = b.in(c, func() (st backend.Status) { s, st = b.CreateStream(); return st })
-	return s, st
-}
-
 // NewAnchorStream makes a stream for clock anchors, and the four bytes that are set before each of its records. A
 // device has one.
 func (b *Backend) NewAnchorStream(c backend.Context) (s backend.StreamHandle, st backend.Status) {
-	st = b.in(c, func() (st backend.Status) {
-		if s, st = b.CreateStream(); st != backend.StatusOK {
-			return st
-		}
+	if s, st = b.NewStream(c); st != backend.StatusOK {
+		return 0, st
+	}
+	st = b.In(c, func() backend.Status {
 		f := dl.NewFrame()
 		defer f.Free()
 		f.Args[0], f.Args[1] = f.Addr(0), 4
-		if st = backend.Status(f.Call(b.fn.malloc, 2)); st != backend.StatusOK {
-			b.DestroyStream(s)
-			s = 0
-			return st
+		st := backend.Status(f.Call(b.fn.malloc, 2))
+		if st == backend.StatusOK {
+			if old := b.devices[c].scratch.Swap(uintptr(f.Out[0])); old != 0 {
+				b.fn.free.Call(old)
+			}
+			b.devices[c].anchor.Store(uintptr(s))
 		}
-		if old := b.devices[c].scratch.Swap(uintptr(f.Out[0])); old != 0 {
-			b.fn.free.Call(old)
-		}
-		b.devices[c].anchor.Store(uintptr(s))
-		return backend.StatusOK
+		return st
 	})
+	if st != backend.StatusOK {
+		b.API.FreeStream(c, s)
+		return 0, st
+	}
 	return s, st
 }
 
 // FreeStream destroys a stream of NewStream or NewAnchorStream.
 func (b *Backend) FreeStream(c backend.Context, s backend.StreamHandle) {
-	b.DestroyStream(s)
+	b.API.FreeStream(c, s)
 	if int(c) < len(b.devices) && b.devices[c].anchor.CompareAndSwap(uintptr(s), 0) {
 		b.fn.free.Call(b.devices[c].scratch.Swap(0))
 	}

@@ -64,7 +64,8 @@ func open(opts []Option) (*Backend, error) {
 		return nil, fmt.Errorf("cannot load HIP (install ROCm, or name libamdhip64 in %s): %w", EnvLibrary, err)
 	}
 	symbols := lib.Symbols()
-	b := &Backend{API: eventapi.New(symbols, names), fn: resolve(lib, symbols)}
+	b := &Backend{}
+	b.API, b.fn = eventapi.New(symbols, names, b.Bind), resolve(lib, symbols)
 	if err := symbols.Err(); err != nil {
 		return nil, fmt.Errorf("cannot use HIP: %w", err)
 	}
@@ -126,18 +127,6 @@ func (b *Backend) Current() (backend.Context, backend.Status) {
 	return backend.Context(f.Int32(0)), st
 }
 
-// in runs f with the device current.
-func (b *Backend) in(c backend.Context, f func() backend.Status) backend.Status {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	unbind, st := b.Bind(c)
-	if st != backend.StatusOK {
-		return st
-	}
-	defer unbind()
-	return f()
-}
-
 // StreamInfo is the device of a stream, for the NULL stream the one that was current where it was registered.
 func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (backend.StreamInfo, error) {
 	if b.err != nil {
@@ -168,20 +157,7 @@ const disableSystemFence = 0x20000000
 
 // NewEvents fills dst with timing events; all or none.
 func (b *Backend) NewEvents(c backend.Context, dst []backend.Event) backend.Status {
-	return b.in(c, func() backend.Status { return b.CreateEvents(dst, disableSystemFence) })
-}
-
-// FreeEvents destroys events that were made together, unless their context is gone, and they with it.
-func (b *Backend) FreeEvents(_ backend.Context, events []backend.Event) {
-	if n := len(events); n > 0 && !eventapi.ContextGone(b.Query(events[n-1])) {
-		b.DestroyEvents(events)
-	}
-}
-
-// MemoryUsage is the memory in use on the device, by all processes, in bytes.
-func (b *Backend) MemoryUsage(c backend.Context) (used int64, st backend.Status) {
-	st = b.in(c, func() (st backend.Status) { used, st = b.MemoryUsed(); return st })
-	return used, st
+	return b.CreateEvents(c, dst, disableSystemFence)
 }
 
 // Close has nothing to give back: events and streams are freed by who made them.

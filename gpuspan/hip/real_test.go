@@ -26,7 +26,7 @@ func TestTheVendorsLibraryHasEveryFunction(t *testing.T) {
 		t.Skip("AMD's library is not installed (name one in OTELGPU_TEST_LIBAMDHIP64): ", err)
 	}
 	s := lib.Symbols()
-	b := &Backend{API: eventapi.New(s, names), fn: resolve(lib, s)}
+	b := &Backend{API: eventapi.New(s, names, nil), fn: resolve(lib, s)}
 	if err := s.Err(); err != nil {
 		require.EqualError(t, err, lib.Path+" lacks hipStreamGetDevice (library too old)")
 	}

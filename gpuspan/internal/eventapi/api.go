@@ -22,14 +22,18 @@ type Names struct {
 
 // API calls those functions. Every method may be called from any goroutine.
 type API struct {
+	// bind is the backend's, which makes a context (CUDA) or device (HIP) current on the locked OS thread.
+	bind func(backend.Context) (unbind func(), st backend.Status)
+
 	eventCreate, eventDestroy, eventRecord, eventQuery, eventSynchronize, eventElapsed dl.Func
 	streamIsCapturing, threadExchangeCaptureMode                                       dl.Func
 	streamCreate, streamDestroy, streamPriorityRange, memGetInfo                       dl.Func
 }
 
-// New resolves the symbols; what is missing is in s.Err.
-func New(s *dl.Symbols, n Names) API {
+// New resolves the symbols; what is missing is in s.Err. bind is the backend's Bind.
+func New(s *dl.Symbols, n Names, bind func(backend.Context) (func(), backend.Status)) API {
 	return API{
+		bind:                      bind,
 		eventCreate:               s.Need(n.EventCreate...),
 		eventDestroy:              s.Need(n.EventDestroy...),
 		eventRecord:               s.Need(n.EventRecord...),
@@ -122,25 +126,46 @@ func (a *API) relaxed(call func() backend.Status) backend.Status {
 	return call()
 }
 
-// CreateEvents fills dst with events of the current context (CUDA) or device (HIP); all or none.
-func (a *API) CreateEvents(dst []backend.Event, flags uintptr) backend.Status {
-	f := dl.NewFrame()
-	defer f.Free()
-	for i := range dst {
-		f.Args[0], f.Args[1] = f.Addr(0), flags
-		if st := backend.Status(f.Call(a.eventCreate, 2)); st != backend.StatusOK {
-			a.DestroyEvents(dst[:i])
-			clear(dst)
-			return st
-		}
-		dst[i] = backend.Event(f.Out[0])
+// In runs f with a context or device current.
+func (a *API) In(c backend.Context, f func() backend.Status) backend.Status {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	unbind, st := a.bind(c)
+	if st != backend.StatusOK {
+		return st
 	}
-	return backend.StatusOK
+	defer unbind()
+	return f()
 }
 
-// ContextGone reports whether a status means that the context of the stream or event that was asked for does not exist
+// CreateEvents fills dst with timing events; all or none.
+func (a *API) CreateEvents(c backend.Context, dst []backend.Event, flags uintptr) backend.Status {
+	return a.In(c, func() backend.Status {
+		f := dl.NewFrame()
+		defer f.Free()
+		for i := range dst {
+			f.Args[0], f.Args[1] = f.Addr(0), flags
+			if st := backend.Status(f.Call(a.eventCreate, 2)); st != backend.StatusOK {
+				a.destroy(dst[:i])
+				clear(dst)
+				return st
+			}
+			dst[i] = backend.Event(f.Out[0])
+		}
+		return backend.StatusOK
+	})
+}
+
+// FreeEvents destroys events that were made together, unless their context is gone, and they with it.
+func (a *API) FreeEvents(_ backend.Context, events []backend.Event) {
+	if n := len(events); n > 0 && !contextGone(a.Query(events[n-1])) {
+		a.destroy(events)
+	}
+}
+
+// contextGone reports whether a status means that the context of the stream or event that was asked for does not exist
 // any more. All that was made in it went with it, and must not be destroyed again: drivers call that undefined.
-func ContextGone(st backend.Status) bool {
+func contextGone(st backend.Status) bool {
 	switch st {
 	case backend.StatusInvalidContext, backend.StatusInvalidHandle, backend.StatusContextDestroyed,
 		backend.StatusDeinitialized:
@@ -149,8 +174,8 @@ func ContextGone(st backend.Status) bool {
 	return false
 }
 
-// DestroyEvents destroys events of a context that exists.
-func (a *API) DestroyEvents(events []backend.Event) {
+// destroy destroys events of a context that exists.
+func (a *API) destroy(events []backend.Event) {
 	for _, e := range events {
 		if e != 0 {
 			a.eventDestroy.Call(uintptr(e))
@@ -160,35 +185,41 @@ func (a *API) DestroyEvents(events []backend.Event) {
 
 const streamNonBlocking = 1
 
-// CreateStream makes a non-blocking stream of the highest priority in the current context or device.
-func (a *API) CreateStream() (backend.StreamHandle, backend.Status) {
-	f := dl.NewFrame()
-	defer f.Free()
-	f.Args[0], f.Args[1] = f.Addr(0), f.Addr(1)
-	var highest int32 // 0 is the default priority, used where the range is not told
-	if f.Call(a.streamPriorityRange, 2) == 0 {
-		highest = f.Int32(1)
-	}
-	f.Args[0], f.Args[1], f.Args[2] = f.Addr(0), streamNonBlocking, uintptr(int(highest))
-	st := backend.Status(f.Call(a.streamCreate, 3))
-	return backend.StreamHandle(f.Out[0]), st
+// NewStream makes a non-blocking stream of the highest priority.
+func (a *API) NewStream(c backend.Context) (s backend.StreamHandle, st backend.Status) {
+	st = a.In(c, func() backend.Status {
+		f := dl.NewFrame()
+		defer f.Free()
+		f.Args[0], f.Args[1] = f.Addr(0), f.Addr(1)
+		var highest int32 // 0 is the default priority, used where the range is not told
+		if f.Call(a.streamPriorityRange, 2) == 0 {
+			highest = f.Int32(1)
+		}
+		f.Args[0], f.Args[1], f.Args[2] = f.Addr(0), streamNonBlocking, uintptr(int(highest))
+		st := backend.Status(f.Call(a.streamCreate, 3))
+		s = backend.StreamHandle(f.Out[0])
+		return st
+	})
+	return s, st
 }
 
-// DestroyStream destroys a stream that CreateStream made, unless its context is gone.
-func (a *API) DestroyStream(s backend.StreamHandle) {
+// FreeStream destroys a stream of NewStream, unless its context is gone.
+func (a *API) FreeStream(_ backend.Context, s backend.StreamHandle) {
 	if s == 0 {
 		return
 	}
-	if _, st := a.Capturing(s); !ContextGone(st) {
+	if _, st := a.Capturing(s); !contextGone(st) {
 		a.streamDestroy.Call(uintptr(s))
 	}
 }
 
-// MemoryUsed is the memory in use on the current context's device, by all processes, in bytes.
-func (a *API) MemoryUsed() (int64, backend.Status) {
+// MemoryUsage is the memory in use on the device, by all processes, in bytes.
+func (a *API) MemoryUsage(c backend.Context) (used int64, st backend.Status) {
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0], f.Args[1] = f.Addr(0), f.Addr(1)
-	st := a.relaxed(func() backend.Status { return backend.Status(f.Call(a.memGetInfo, 2)) })
+	st = a.In(c, func() backend.Status {
+		return a.relaxed(func() backend.Status { return backend.Status(f.Call(a.memGetInfo, 2)) })
+	})
 	return int64(f.Out[1]) - int64(f.Out[0]), st
 }
