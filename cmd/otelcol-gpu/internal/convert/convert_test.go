@@ -1,0 +1,237 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/otelcol"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
+
+	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter"
+	"github.com/otelgpu/otelgpu/processor/gpuderiveprocessor"
+)
+
+func components() (otelcol.Factories, error) {
+	f := otelcol.Factories{Telemetry: otelconftelemetry.NewFactory(), Receivers: map[component.Type]receiver.Factory{}}
+	var err error
+	if f.Processors, err = otelcol.MakeFactoryMap[processor.Factory](gpuderiveprocessor.NewFactory()); err != nil {
+		return f, err
+	}
+	f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](fileexporter.NewFactory(), chrometraceexporter.NewFactory())
+	return f, err
+}
+
+// kernels are n of them, of a rank where that is not negative.
+func kernels(name string, n int, rank int64) ptrace.Traces {
+	td := ptrace.NewTraces()
+	rs := td.ResourceSpans().AppendEmpty()
+	if rank >= 0 {
+		rs.Resource().Attributes().PutInt("gpu.job.rank", rank)
+		rs.Resource().Attributes().PutInt("gpu.job.world_size", 2)
+	}
+	spans := rs.ScopeSpans().AppendEmpty().Spans()
+	for i := range n {
+		s := spans.AppendEmpty()
+		s.SetName(name)
+		s.SetTraceID([16]byte{1, byte(rank)})
+		s.SetSpanID([8]byte{2, byte(i)})
+		s.SetStartTimestamp(pcommon.Timestamp(1_700_000_000_000_000_000 + i*1000))
+		s.SetEndTimestamp(s.StartTimestamp() + 900)
+		s.Attributes().PutStr("gpu.operation.type", "kernel")
+	}
+	return td
+}
+
+// run converts files whose text says what the reader does with them.
+func run(t *testing.T, out string, files map[string]string, change func(*Options)) (stdout, stderr string, err error) {
+	t.Helper()
+	dir := t.TempDir()
+	o := Options{Out: out, Factories: components, Files: []string{dir}}
+	for name, text := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	o.Reader = func(ctx context.Context, path string, all bool, emit Emit) (Result, error) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return Result{}, err
+		}
+		base := strings.TrimSuffix(filepath.Base(path), ".json")
+		switch n := len(text); {
+		case strings.HasPrefix(string(text), "broken"):
+			return Result{}, fmt.Errorf("cannot read %q: it is broken", path)
+		case strings.HasPrefix(string(text), "empty"):
+			return Result{Remarks: []string{"nothing of use"}}, nil
+		case all:
+			rank := int64(-1)
+			if strings.HasPrefix(base, "rank") {
+				rank = int64(base[4] - '0')
+			}
+			return Result{Spans: int64(n), Remarks: []string{"all of " + base}}, emit(ctx, kernels("every "+base, n, rank))
+		default:
+			return Result{Spans: 1, Cut: int64(n - 1), Partial: strings.HasSuffix(string(text), "cut")},
+				emit(ctx, kernels("one of "+base, 1, -1))
+		}
+	}
+	if change != nil {
+		change(&o)
+	}
+	var a, b bytes.Buffer
+	err = Run(t.Context(), &a, &b, o)
+	return a.String(), b.String(), err
+}
+
+func read(t *testing.T, out, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(out, name))
+	require.NoError(t, err)
+	return string(text)
+}
+
+func TestSpansAreAtTheDetailAndTheTraceAndTableAreComplete(t *testing.T) {
+	out := t.TempDir()
+	stdout, stderr, err := run(t, out, map[string]string{"a.json": "1234"}, nil)
+	require.NoError(t, err, stderr)
+	spans, trace := read(t, out, "spans.json"), read(t, out, "trace.json")
+	assert.Equal(t, 1, strings.Count(spans, `"one of a"`))
+	assert.NotContains(t, spans, "every a")
+	assert.Equal(t, 4, strings.Count(trace, `"name":"every a"`))
+	assert.Contains(t, stdout, "1 spans (3 more are summed on them: --detail kernels shows all)\n    all of a")
+	assert.Regexp(t, `every a +kernel +4 `, stdout)
+
+	_, _, err = run(t, out, map[string]string{"a.json": "1234"}, func(o *Options) { o.Full = true })
+	require.NoError(t, err)
+	assert.Equal(t, 4, strings.Count(read(t, out, "spans.json"), `"every a"`), "read once, for both")
+}
+
+func TestFilesThatFailAreNamedAndTheOthersConverted(t *testing.T) {
+	out := t.TempDir()
+	stdout, stderr, err := run(t, out, map[string]string{
+		"a.json": "12", "b.json": "broken", "c/d.json": "empty", "e.txt": "no profile",
+	}, nil)
+	require.ErrorIs(t, err, ErrSomeFailed)
+	assert.Contains(t, stderr, "it is broken")
+	assert.Regexp(t, `cannot use ".*d\.json": it holds no activity of a device[^\n]*\n +nothing of use`, stderr)
+	assert.NotContains(t, stderr+stdout, "e.txt")
+	assert.Contains(t, read(t, out, "trace.json"), "every a")
+
+	_, stderr, err = run(t, out, map[string]string{"a.json": "12 cut"}, nil)
+	require.ErrorIs(t, err, ErrSomePartial)
+	assert.Contains(t, stderr, "only a part of")
+
+	_, _, err = run(t, out, map[string]string{"b.json": "broken"}, nil)
+	require.ErrorIs(t, err, ErrSomeFailed)
+	assert.Contains(t, read(t, out, "trace.json"), "every a", "a run without a result leaves those of the one before")
+
+	entries, err := os.ReadDir(out)
+	require.NoError(t, err)
+	assert.Len(t, entries, 2, "no temporary folder is left")
+}
+
+func TestAProfileCountsOnceUnderWhateverName(t *testing.T) {
+	dir, out := t.TempDir(), t.TempDir()
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err := z.Write([]byte("12345"))
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	again := filepath.Join(dir, "again.json.gz")
+	require.NoError(t, os.WriteFile(again, packed.Bytes(), 0o600))
+	stdout, stderr, err := run(t, out, map[string]string{"a.json": "12345"}, func(o *Options) {
+		o.Files = append(o.Files, again)
+	})
+	require.NoError(t, err, stderr)
+	assert.Contains(t, stdout, "left out, it is the same profile as ")
+	assert.Equal(t, 5, strings.Count(read(t, out, "trace.json"), `"name":"every a"`))
+}
+
+// What cannot be written is no fault of a profile: the run ends, and says which result it was.
+func TestResultsThatCannotBeWrittenEndTheRun(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, _, err := run(t, filepath.Join(file, "below"), map[string]string{"a.json": "1"}, nil)
+	require.ErrorContains(t, err, "cannot make the output folder")
+
+	_, stderr, err := run(t, filepath.Join(dir, "out"), map[string]string{"a.json": "1", "b.json": "2"}, func(o *Options) {
+		o.Reader = func(ctx context.Context, path string, _ bool, emit Emit) (Result, error) {
+			_ = emit(ctx, kernels("k", 1, -1))
+			return Result{}, errors.New("the reader says what the sink said")
+		}
+	})
+	require.ErrorIs(t, err, ErrSomeFailed, "what a reader says of a file is of the file")
+	assert.Equal(t, 2, strings.Count(stderr, "the reader says"))
+
+	r, err := newResults(filepath.Join(dir, "out"))
+	require.NoError(t, err)
+	defer r.remove()
+	named := r.named(fmt.Errorf("write %s: no space left", r.temporary(spansFile)))
+	assert.EqualError(t, named, "write "+filepath.Join(dir, "out", spansFile)+": no space left")
+}
+
+func TestARunThatIsInterruptedSaysWhereAndChangesNothing(t *testing.T) {
+	out := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	err := Run(ctx, &stdout, &stderr, Options{
+		Out: out, Process: "pid 7", Factories: components,
+		Reader: func(context.Context, string, bool, Emit) (Result, error) {
+			cancel()
+			return Result{}, context.Canceled
+		},
+	})
+	require.ErrorContains(t, err, "interrupted in pid 7")
+	entries, err := os.ReadDir(out)
+	require.NoError(t, err)
+	assert.Empty(t, entries)
+}
+
+func TestFoldersStandForTheProfilesBelow(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "b", "results")
+	for _, name := range []string{"z.json", "b/a.json.gz", "b/results/trace.json", "b/notes.md", "none/readme.md"} {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+	}
+	missing := filepath.Join(dir, "missing.json")
+	files, refused := expand([]string{missing, dir, filepath.Join(dir, "none")}, out)
+	assert.Equal(t, []string{missing, filepath.Join(dir, "b", "a.json.gz"), filepath.Join(dir, "z.json")}, files,
+		"by name, without earlier results; what is missing is the reader's to say")
+	require.Len(t, refused, 1)
+	assert.ErrorContains(t, refused[0], "no profile in "+fmt.Sprintf("%q", filepath.Join(dir, "none")))
+}
+
+func TestRanksAreInTheSpansAndOnTheTerminal(t *testing.T) {
+	out := t.TempDir()
+	stdout, stderr, err := run(t, out, map[string]string{"rank0.json": "123", "rank1.json": "1234"},
+		func(o *Options) { o.HTML = true })
+	require.NoError(t, err, stderr)
+	assert.Contains(t, stdout, "2 ranks of one job of 2: ")
+	spans := read(t, out, "spans.json")
+	assert.Equal(t, 1, strings.Count(spans, `"ranks of a job"`))
+	assert.Contains(t, spans, `"gpu.rank.method"`)
+	assert.Contains(t, read(t, out, "report.html"), `"method":"own_time"`)
+	assert.NotContains(t, read(t, out, "trace.json"), "ranks of a job")
+}
