@@ -1227,6 +1227,7 @@ const (
 	GPUVerdictKindOpaqueRegions        = "opaque_regions"        // kernels in compiled regions or graphs that hide their operators
 	GPUVerdictKindPageMigrations       = "page_migrations"       // pages of managed memory move while nothing computes
 	GPUVerdictKindPageableCopies       = "pageable_copies"       // exposed copies from or to memory that is not pinned
+	GPUVerdictKindSinglePrecision      = "single_precision"      // products in single precision without tensor cores
 	GPUVerdictKindSlowRuntimeCalls     = "slow_runtime_calls"    // start-up, module loading, first launches
 	GPUVerdictKindSynchronization      = "synchronization"       // the host waits for the device and has nothing queued then
 	GPUVerdictKindUnexplainedIdle      = "unexplained_idle"      // the file does not say why the device was idle

@@ -183,7 +183,7 @@ func shapes() map[string]program {
 			},
 		},
 		"graphs of kernels that are too short": {
-			kind: verdict.KindLaunchBound, says: "graph", run: func(m *machine, _ bool) {
+			kind: verdict.KindLaunchBound, says: "launched by graphs already", run: func(m *machine, _ bool) {
 				for range 20 {
 					m.graph(300, 2*us, 2*us)
 				}
@@ -364,6 +364,21 @@ func shapes() map[string]program {
 					})
 				})
 			}, loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Idle },
+		},
+		"products without tensor cores": {
+			kind: verdict.KindPrecision, says: "aten::mm", run: func(m *machine, _ bool) {
+				m.style.model = "NVIDIA A100-SXM4-80GB"
+				m.steps(6, func(int) {
+					for range 10 { // 4096³ twice is 137 GFLOP: 8 ms are 17 of 19.5 TFLOP/s
+						start := m.now
+						m.launch(work{name: "ampere_sgemm_128x128_nn", length: 8 * ms, stream: 7, args: `,"grid":[32,32,1]`})
+						m.host(m.style.operator, "aten::mm", start, m.now,
+							`"Input Dims":[[4096,4096],[4096,4096]],"Input type":["float","float"]`)
+					}
+				})
+			},
+			// The rest would do at 70 % of 156 TFLOP/s: 1.26 ms.
+			loss: func(s, _ verdict.Report) time.Duration { return s.Parts.Computing * (8000 - 1259) / 8000 },
 		},
 		"barrier of all ranks": {kind: verdict.KindPeer, says: "barrier", run: func(m *machine, sick bool) {
 			m.steps(8, func(int) {

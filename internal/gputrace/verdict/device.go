@@ -79,6 +79,8 @@ type Device struct {
 	pace                pace
 	kernels, kernelTime int64
 	short, opaque       int64 // exclusive time but short: number
+	launched            int64 // start of the last launch
+	together            int64 // kernels of the same launch as the one before: of graphs
 }
 
 // active is an activity that has not ended.
@@ -132,6 +134,10 @@ func (d *Device) Add(a *Activity, l *Launch, begin int64) {
 			}
 		}
 	}
+	if l.Known && a.Class != Copying && l.Start == d.launched {
+		d.together++
+	}
+	d.launched = l.Start
 	d.advance(a.Start)
 	if a.Start > d.cursor {
 		for _, s := range d.split.split(d.cursor, a.Start, l) {

@@ -94,7 +94,7 @@ func (j *judge) device0() string {
 }
 
 // idle judges idle time: each cause's time is claimed by one verdict.
-func (j *judge) idle(kernels, short int64) {
+func (j *judge) idle(d *Device) {
 	a := j.account
 	if n := a.idles[CauseLoader]; n > 0 {
 		p := a.places(j.f, topPlaces, CauseLoader)
@@ -104,7 +104,7 @@ func (j *judge) idle(kernels, short int64) {
 			Remedy: "more loader workers, prefetching, decoding ahead of time",
 		})
 	}
-	j.launching(kernels, short)
+	j.launching(d)
 	j.hostRanges()
 	j.calls(CauseCall, KindSlowCalls, "the host was in slow calls of the runtime",
 		"warm up before what is measured, load modules eagerly, keep handles and streams")
@@ -175,7 +175,7 @@ func (j *judge) loader() string {
 	return j.f.Name(longest(times))
 }
 
-func (j *judge) launching(kernels, short int64) {
+func (j *judge) launching(d *Device) {
 	a := j.account
 	n := a.idles[CauseDispatch] + a.idles[CauseLatency]
 	if n == 0 {
@@ -192,8 +192,8 @@ func (j *judge) launching(kernels, short int64) {
 		Remedy: "CUDA graphs or torch.compile(mode=\"reduce-overhead\"), larger batches, fused operators",
 	}
 	var text []string
-	if kernels > 0 {
-		text = append(text, fmt.Sprintf("%d of %s are shorter than %s", short, Count(kernels, "kernel", "kernels"),
+	if d != nil && d.kernels > 0 {
+		text = append(text, fmt.Sprintf("%d of %s are shorter than %s", d.short, Count(d.kernels, "kernel", "kernels"),
 			Span(shortKernel)))
 	}
 	if len(p) > 0 {
@@ -202,6 +202,9 @@ func (j *judge) launching(kernels, short int64) {
 	v.Evidence = strings.Join(text, "; ")
 	if a.idles[CauseLatency] > a.idles[CauseDispatch] {
 		v.Chain[0], v.Chain[1] = "short kernels", "the gaps between queued kernels add up"
+		if d != nil && 2*d.together > d.kernels {
+			v.Chain[0], v.Remedy = "short kernels, launched by graphs already", "fused operators, larger batches"
+		}
 	}
 	j.add(v)
 }
@@ -352,7 +355,7 @@ func (j *judge) outside(a *Account, effect string) {
 	for _, c := range [...]Cause{CauseLoader, CauseCall, CausePeer, CauseHost} {
 		sub.length += a.idles[c]
 	}
-	sub.idle(0, 0)
+	sub.idle(nil)
 	for _, v := range sub.list {
 		switch v.Kind {
 		case KindSlowCalls:
@@ -378,13 +381,14 @@ func (j *judge) outside(a *Account, effect string) {
 
 // device judges a device's window.
 func (j *judge) device(d *Device, r *Report) []Verdict {
-	j.idle(d.kernels, d.short)
+	j.idle(d)
 	j.outside(&d.lead, "%s began %s later, before its window")
 	j.outside(&d.tail, "%s had nothing to do for %s after its window")
 	j.copies(d, r)
 	j.collectives(r)
 	needed := 1 - j.slow(d)
 	claimed := j.efficiency(r, needed)
+	j.precision(r, claimed, needed)
 	j.parallelism(d, r, claimed, needed)
 	if c := d.parts[Computing]; c > 0 {
 		j.note(Verdict{
@@ -446,7 +450,7 @@ func (j *judge) memory(m *Memory) {
 // Verdicts are those of a step of the given length, by what it took.
 func (a *Account) Verdicts(subject string, length int64, f *Facts) []Verdict {
 	j := judge{subject: subject, f: f, length: length, account: &a.account}
-	j.idle(0, 0)
+	j.idle(nil)
 	for _, c := range [...]struct {
 		kind string
 		sum  int64

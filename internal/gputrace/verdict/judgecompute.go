@@ -108,6 +108,56 @@ func (j *judge) efficiency(r *Report, needed float64) map[string]bool {
 	return claimed
 }
 
+// precision judges operators that no other verdict claims and that compute in single precision without the engines for
+// products that the device has for TF32 or half precision.
+func (j *judge) precision(r *Report, claimed map[string]bool, needed float64) {
+	peaks := j.f.Peak.FLOPs
+	name, fast := "tf32", peaks.Of("tf32")
+	if fast == 0 {
+		name, fast = "fp16", peaks.Of("fp16")
+	}
+	if fast < 2*peaks.Of("fp32") {
+		return
+	}
+	var gain, alone float64
+	var where []Place
+	for _, o := range r.Operators {
+		if claimed[o.Name] || o.Precision != "fp32" || o.Bound != "compute" || o.Alone <= 0 || !product(o.Name) {
+			continue
+		}
+		time := float64(o.Time)
+		least := max(o.FLOPs/(reachable*fast), o.Bytes/j.f.Peak.MemoryBandwidth) * 1e9 // ns
+		if least >= time {
+			continue
+		}
+		claimed[o.Name] = true
+		alone += needed * float64(o.Alone)
+		gain += needed * float64(o.Alone) * (1 - least/time)
+		where = append(where, Place{Name: o.Name + " " + o.Shapes, In: o.Kernel, Time: o.Alone, Count: o.Calls})
+	}
+	if gain == 0 {
+		return
+	}
+	sortPlaces(where)
+	j.add(Verdict{
+		Kind: KindPrecision, Gain: time.Duration(gain), Where: where[:min(topPlaces, len(where))], Certainty: Medium,
+		Chain: []string{
+			"products in single precision leave the tensor cores idle",
+			fmt.Sprintf("%s computed for %s where %s would do in %s", j.device0(), Span(int64(alone)), Span(int64(alone-gain)),
+				name),
+		},
+		Evidence: fmt.Sprintf("%.3g TFLOP/s at most in fp32, %.3g in %s; longest: %s", peaks.Of("fp32")/1e12, fast/1e12, name,
+			clip(where[0].Name)),
+		Remedy: "allow TF32 (torch.set_float32_matmul_precision), or mixed precision (autocast)",
+	})
+}
+
+// product reports whether an operator multiplies matrices, which is what those engines do.
+func product(name string) bool {
+	return slices.ContainsFunc([]string{"mm", "linear", "matmul", "conv", "einsum", "attention"},
+		func(word string) bool { return strings.Contains(name, word) })
+}
+
 // tileSide is the side of what one block of a product usually computes: 64 to 256 on tensor cores.
 const tileSide = 128
 

@@ -26,6 +26,7 @@ const (
 	KindLateRank        = "late_rank"             // exposed collectives that waited for a rank
 	KindComm            = "exposed_communication" // exposed collectives that moved bytes
 	KindEfficiency      = "low_efficiency"        // an operator far below the peak of the device
+	KindPrecision       = "single_precision"      // products without the engines that the device has for them
 	KindParallelism     = "low_parallelism"       // kernels with fewer blocks than the device has multiprocessors
 	KindThrottle        = "throttle"              // the same kernels took longer in a part of the window
 	KindOpaque          = "opaque_regions"        // kernels of which the file does not show the operators
