@@ -52,7 +52,7 @@ func TestCoveredTimeOfALateSpan(t *testing.T) {
 
 // Free time is kept as long as Free says, and no longer.
 func TestFreeTimeIsKeptForALimit(t *testing.T) {
-	x, g := New(Limits{Free: 500, FreeIntervals: 400, Remember: 10}, &Budget{Max: 100}), even{}
+	x, g := New(Limits{Free: 500, FreeIntervals: 600, Remember: 10}, &Budget{Max: 100}), even{}
 	for to := int64(2); to <= 2000; to += 2 { // every second ns is free
 		x.Arrive(Span{
 			Key: Key{Trace: [16]byte{2}, Span: [8]byte{byte(to), byte(to >> 8), 1}}, Process: 1, Start: to - 2,
@@ -61,7 +61,7 @@ func TestFreeTimeIsKeptForALimit(t *testing.T) {
 		x.Settle(to, g)
 	}
 	assert.LessOrEqual(t, x.free.list[0].from, int64(1501))
-	assert.Greater(t, x.free.list[0].from, int64(1500-2*2*100), "what is too old goes in larger portions")
+	assert.Greater(t, x.free.list[0].from, int64(1500-2*600/4-4), "what is too old goes in larger portions")
 	d := New(Limits{}, &Budget{Max: 100})
 	assert.EqualValues(t, 5*60*1e9, d.limits.Free)
 	d.Arrive(Span{Key: id(1), Process: 1, Start: 1e12, End: 1e12 + 10}, 0, g)

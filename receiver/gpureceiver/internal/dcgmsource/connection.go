@@ -49,7 +49,6 @@ func (c *connection) acquire(target string) error {
 	}
 	c.target = target
 	if err := c.blocking(func() error { return c.api.init(target) }); err != nil {
-		c.target = ""
 		return err
 	}
 	c.users, c.broken = 1, false
