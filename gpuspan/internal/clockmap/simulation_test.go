@@ -32,7 +32,7 @@ func (r *result) quantile(v []float64, q float64) float64 {
 	return s[min(int(q*float64(len(s))), len(s)-1)]
 }
 
-// simulate runs d of a busy application: every second some sections, which are read back up to 30 ms after their end
+// simulate runs d of a busy application: every second some sections, which are read back up to 60 ms after their end
 // and placed at the next anchor.
 func simulate(t testing.TB, p *physics, d time.Duration, opts Options,
 	check func(host, err, half float64) bool,
@@ -101,7 +101,7 @@ func simulateMany(t testing.TB, p *physics, d time.Duration, opts Options, inRow
 			if p.rng.Float64() < p.long {
 				length *= 200 // up to 20 s
 			}
-			late := 30e6
+			late := 60e6
 			if inRow > 3 {
 				late = 1e6
 			}

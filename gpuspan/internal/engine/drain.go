@@ -130,8 +130,7 @@ func (t *poller) read(s *Stream, sl *slot, failed backend.Status) bool {
 		return failed != backend.StatusOK || s.backend.Query(backend.Event(sl.end.Args[0])) != backend.StatusNotReady
 	}
 	if r.flags&flagHost == 0 && failed != backend.StatusOK {
-		r.flags |= flagHost
-		r.status = statusDeviceError
+		r.onHost(statusDeviceError)
 	}
 	if r.flags&flagHost == 0 {
 		end := backend.Event(sl.end.Args[0])
@@ -152,13 +151,9 @@ func (t *poller) read(s *Stream, sl *slot, failed backend.Status) bool {
 
 // queryFailed handles a status other than ready and not ready: asynchronous errors of the application's work show here.
 func (t *poller) queryFailed(s *Stream, r *record, st backend.Status) {
-	r.flags |= flagHost
-	if st.Capture() {
-		r.status = statusCaptured
-		return
+	if r.failed(st) {
+		t.retire(s, st)
 	}
-	r.status = statusDeviceError
-	t.retire(s, st)
 }
 
 // retire ends the use of a stream's events. Sections go on with host times.
@@ -198,8 +193,7 @@ func (t *poller) timed(s *Stream, sl *slot, stamps clockmap.Stamps, ok bool) {
 		st != backend.StatusNotReady {
 		t.queryFailed(s, r, st)
 	} else {
-		r.flags |= flagHost
-		r.status = statusDeviceError
+		r.onHost(statusDeviceError)
 	}
 	t.hostTimes(r)
 }

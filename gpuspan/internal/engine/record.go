@@ -14,8 +14,7 @@ import (
 func (s *Stream) recordStart(sl *slot) {
 	r := &sl.rec
 	if s.failed != backend.StatusOK {
-		r.flags |= flagHost
-		r.status = statusDeviceError
+		r.onHost(statusDeviceError)
 		return
 	}
 	if r.flags&flagLent == 0 {
@@ -33,12 +32,10 @@ func (s *Stream) recordEnd(sl *slot) {
 	r := &sl.rec
 	switch {
 	case s.closed: // the stream may not exist any more
-		r.flags |= flagHost
-		r.status = statusTimeout
+		r.onHost(statusTimeout)
 		return
 	case s.failed != backend.StatusOK:
-		r.flags |= flagHost
-		r.status = statusDeviceError
+		r.onHost(statusDeviceError)
 		return
 	}
 	if r.flags&flagLent != 0 {
@@ -54,15 +51,26 @@ func (s *Stream) recordEnd(sl *slot) {
 
 // refused handles a record that the driver refused.
 func (s *Stream) refused(r *record, st backend.Status) {
-	r.flags |= flagHost
-	if st.Capture() {
-		r.status = statusCaptured
-		return
-	}
-	r.status = statusDeviceError
-	if s.failed == backend.StatusOK {
+	if r.failed(st) && s.failed == backend.StatusOK {
 		s.failed = st // retired; the polling thread says so
 	}
+}
+
+// onHost leaves a section to the host's times.
+func (r *record) onHost(status timingStatus) {
+	r.flags |= flagHost
+	r.status = status
+}
+
+// failed leaves a section to the host's times after an answer of the driver; it reports whether the device failed, and
+// not a graph was captured.
+func (r *record) failed(st backend.Status) bool {
+	if st.Capture() {
+		r.onHost(statusCaptured)
+		return false
+	}
+	r.onHost(statusDeviceError)
+	return true
 }
 
 // record enqueues an event, unless the stream captures a graph: nothing runs then, and the event would have no time. A

@@ -24,8 +24,7 @@ func (t *poller) expire(s *Stream, now int64) {
 	for _, sl := range late {
 		sl.expired = true
 		r := t.takeOut(sl)
-		r.flags |= flagHost
-		r.status = statusTimeout
+		r.onHost(statusTimeout)
 		t.hostTimes(r)
 		switch root := r.root; {
 		case r.flags&flagStep != 0:
@@ -96,8 +95,7 @@ func (o *openSections) add(r *record) {
 // giveUp settles a section that is not open any more and in no FIFO, with host times and status timeout.
 func (t *poller) giveUp(sl *slot, now int64) {
 	r := &sl.rec
-	r.flags |= flagHost
-	r.status = statusTimeout
+	r.onHost(statusTimeout)
 	if r.hostEnd == 0 { // still open
 		r.hostEnd = now
 		t.p.rangeEnd(r.annotation)
