@@ -48,9 +48,13 @@ type slot struct {
 func (l *lane) insert(start, end int64, owner uint64) bool {
 	at, level := &l.root, 1
 	for n := len(l.path); n > 0; n-- {
-		if p := l.path[n-1]; p.start <= start && end <= p.end {
+		p := &l.path[n-1]
+		if p.start <= start && end <= p.end {
 			at, level = p.at, p.level
 			break
+		}
+		if p.crossed(start, end) {
+			return false
 		}
 		l.path = l.path[:n-1]
 	}
@@ -60,6 +64,17 @@ func (l *lane) insert(start, end int64, owner uint64) bool {
 	}
 	l.passed(start, end, at, level)
 	return true
+}
+
+// crossed reports whether [start, end] begins within the interval and ends after it, so that no lane holds both.
+func (p *inserted) crossed(start, end int64) bool { return p.start <= start && start < p.end && p.end < end }
+
+// latest is the innermost interval that is known to be there.
+func (l *lane) latest() inserted {
+	if n := len(l.path); n > 0 {
+		return l.path[n-1]
+	}
+	return inserted{}
 }
 
 // passed adds an interval to the path. Those that an interval was looked for in are there, too, even if it was refused:

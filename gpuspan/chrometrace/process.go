@@ -33,6 +33,8 @@ type process struct {
 type track struct {
 	Track
 	lanes []*lane
+	// of each lane, side by side in memory, for many are asked where many overlap
+	latest []inserted
 }
 
 func (w *Writer) process(k Process) *process {

@@ -194,9 +194,15 @@ func owner(e *Event) uint64 {
 	return h | 1
 }
 
+// lane is the first of a track's that takes the interval; nil where none does.
 func (w *Writer) lane(p *process, t *track, start, end int64, owner uint64) *lane {
-	for _, l := range t.lanes {
-		if l.insert(start, end, owner) {
+	for i, l := range t.lanes {
+		if t.latest[i].crossed(start, end) {
+			continue
+		}
+		taken := l.insert(start, end, owner)
+		t.latest[i] = l.latest()
+		if taken {
 			w.count()
 			return l
 		}
@@ -205,8 +211,8 @@ func (w *Writer) lane(p *process, t *track, start, end int64, owner uint64) *lan
 		return nil
 	}
 	l := &lane{tid: p.tid(t.Track, len(t.lanes))}
-	t.lanes = append(t.lanes, l)
 	l.insert(start, end, owner)
+	t.lanes, t.latest = append(t.lanes, l), append(t.latest, l.latest())
 	w.count()
 	return l
 }

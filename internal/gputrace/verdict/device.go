@@ -219,16 +219,19 @@ func (d *Device) begin(a *Activity) {
 // first.
 func (d *Device) advance(t int64) {
 	for len(d.active) > 0 && d.cursor < t {
-		best := 0
+		best, soonest := 0, d.active[0].end
 		for i := 1; i < len(d.active); i++ {
 			if d.active[i].class < d.active[best].class {
 				best = i
 			}
+			soonest = min(soonest, d.active[i].end)
 		}
 		to := min(d.active[best].end, t)
 		// A higher class that ends earlier is retired below; a lower one cannot come before t.
 		d.give(&d.active[best], d.cursor, to)
-		d.cursor = to
+		if d.cursor = to; soonest > to {
+			continue // nothing ended
+		}
 		d.active = slices.DeleteFunc(d.active, func(a active) bool {
 			if a.end > to {
 				return false
