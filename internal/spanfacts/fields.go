@@ -21,9 +21,8 @@ type field struct {
 // unread is the number of the field of attributes that are not in the list.
 const unread = 0
 
-var fields = func(read []field) []field { return append(read, others(read)...) }([]field{
-	unread: {},
-
+// read are those that facts are taken from.
+var read = []field{
 	{semconv.GPUOperationTypeKey, func(f *Facts, v pcommon.Value) { f.Type = v.Str() }},
 	{semconv.GPUOperationNameKey, func(f *Facts, v pcommon.Value) { f.Name = v.Str() }},
 	{semconv.GPUOperationCategoryKey, func(f *Facts, v pcommon.Value) { f.Category = v.Str() }},
@@ -109,25 +108,29 @@ var fields = func(read []field) []field { return append(read, others(read)...) }
 	{semconv.GPURateStatusKey, func(f *Facts, v pcommon.Value) {
 		f.BelowFloor = v.Str() == semconv.GPURateStatusBelowFloor
 	}},
-})
+}
 
-// others are the registered attributes of spans that no fact is taken from. They are in the list for the sake of
+// fields are the attributes by number: those that are read, then the other registered ones of spans, for the sake of
 // guesses.
-func others(read []field) (list []field) {
+var fields = func() (all [256]field) {
+	n := 1 + copy(all[1:], read)
 	for _, a := range semconv.Attributes() {
 		known := slices.ContainsFunc(read, func(x field) bool { return string(x.key) == a.Name })
-		if !known && slices.Contains(a.On, "span") {
-			list = append(list, field{key: attribute.Key(a.Name)})
+		if !known && slices.Contains(a.On, "span") && n < len(all) {
+			all[n].key = attribute.Key(a.Name)
+			n++
 		}
 	}
-	return list
-}
+	return all
+}()
 
 // numbers are those of the fields by name.
 var numbers = func() map[string]uint8 {
 	m := make(map[string]uint8, len(fields))
-	for i, x := range fields[1:] {
-		m[string(x.key)] = uint8(i + 1)
+	for i, x := range fields {
+		if x.key != "" {
+			m[string(x.key)] = uint8(i)
+		}
 	}
 	return m
 }()
