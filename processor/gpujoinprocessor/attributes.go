@@ -115,18 +115,9 @@ func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared 
 // fullMeans writes everything that the device and its board measure.
 func (a *attributes) fullMeans(g *gpuSpan, to pcommon.Map, at *place, start, end int64) {
 	dev, boardDev := at.dev, at.board.meter.dev
-	for i := range means {
-		m := &means[i]
-		d := dev
-		if !m.ratio {
-			d = either(dev, boardDev, m.field)
-		}
-		if mean, known := d.Mean(m.field, start, end); known > 0 {
-			to.PutDouble(m.key, spanfacts.Round12(mean))
-		} else if m.field == gpusamplesextension.Power {
-			if watt, known := metered(at.board, start, end); known {
-				to.PutDouble(m.key, spanfacts.Round12(watt))
-			}
+	for _, m := range means {
+		if x, ok := at.board.mean(dev, m.field, m.ratio, start, end); ok {
+			to.PutDouble(m.key, spanfacts.Round12(x))
 		}
 	}
 	if !g.hasMemory {
@@ -140,40 +131,40 @@ func (a *attributes) fullMeans(g *gpuSpan, to pcommon.Map, at *place, start, end
 	}
 }
 
-// metered is the power by the board's energy counter, for boards that do not sample power.
-func metered(b *board, start, end int64) (watt float64, ok bool) {
-	if !b.meter.known {
-		return 0, false
+// mean is that of a field of a device of the board, or of the board where it lacks one that is no ratio; power also by
+// the energy counter, for boards that do not sample it.
+func (b *board) mean(dev gpusamplesextension.DeviceView, f gpusamplesextension.Field, ratio bool, start, end int64,
+) (x float64, ok bool) {
+	if !ratio {
+		dev = either(dev, b.meter.dev, f)
 	}
-	watt, known := b.meter.dev.Mean(gpusamplesextension.Energy, start, end)
-	return watt, known > 0
+	x, known := dev.Mean(f, start, end)
+	if known == 0 && f == gpusamplesextension.Power && b.meter.known {
+		x, known = b.meter.dev.Mean(gpusamplesextension.Energy, start, end)
+	}
+	return x, known > 0
 }
 
 // leanMeans writes what says whether the device computed, moved data or was held back. A span shorter than a sample
 // has the values of its surroundings, so of those only power and the use of the SMs are of interest; the clock is
 // where it was held back.
 func (a *attributes) leanMeans(to pcommon.Map, at *place, start, end int64, how string, throttled bool) {
-	dev, boardDev := at.dev, at.board.meter.dev
-	mean := func(key attribute.Key, d gpusamplesextension.DeviceView, field gpusamplesextension.Field) bool {
-		x, known := d.Mean(field, start, end)
-		if known > 0 {
+	mean := func(key attribute.Key, f gpusamplesextension.Field, ratio bool) bool {
+		x, ok := at.board.mean(at.dev, f, ratio, start, end)
+		if ok {
 			to.PutDouble(string(key), spanfacts.Round5(x))
 		}
-		return known > 0
+		return ok
 	}
-	if !mean(semconv.GPUPowerKey, either(dev, boardDev, gpusamplesextension.Power), gpusamplesextension.Power) {
-		if watt, ok := metered(at.board, start, end); ok {
-			to.PutDouble(string(semconv.GPUPowerKey), spanfacts.Round5(watt))
-		}
-	}
-	if !mean(semconv.GPUSMUtilizationKey, dev, gpusamplesextension.SMUtilization) {
-		mean(semconv.GPUUtilizationKey, dev, gpusamplesextension.Utilization) // what NVML has
+	mean(semconv.GPUPowerKey, gpusamplesextension.Power, false)
+	if !mean(semconv.GPUSMUtilizationKey, gpusamplesextension.SMUtilization, true) {
+		mean(semconv.GPUUtilizationKey, gpusamplesextension.Utilization, true) // what NVML has
 	}
 	if how == semconv.GPUJoinMethodInterval {
-		mean(semconv.GPUTensorUtilizationKey, dev, gpusamplesextension.TensorUtilization)
-		mean(semconv.GPUDRAMUtilizationKey, dev, gpusamplesextension.DRAMUtilization)
+		mean(semconv.GPUTensorUtilizationKey, gpusamplesextension.TensorUtilization, true)
+		mean(semconv.GPUDRAMUtilizationKey, gpusamplesextension.DRAMUtilization, true)
 		if throttled {
-			mean(semconv.GPUClockSMFrequencyKey, either(dev, boardDev, gpusamplesextension.ClockSM), gpusamplesextension.ClockSM)
+			mean(semconv.GPUClockSMFrequencyKey, gpusamplesextension.ClockSM, false)
 		}
 	}
 }

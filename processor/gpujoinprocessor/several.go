@@ -101,17 +101,8 @@ func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, s
 		board := b.meter.dev
 		c, n := dev.Coverage(start, end)
 		coverage, samples = min(coverage, c), min(samples, n)
-		for i := range means {
-			m := &means[i]
-			d := dev
-			if !m.ratio {
-				d = either(dev, board, m.field)
-			}
-			v, k := d.Mean(m.field, start, end)
-			if k == 0 && m.field == gpusamplesextension.Power && b.meter.known {
-				v, k = board.Mean(gpusamplesextension.Energy, start, end)
-			}
-			if k > 0 {
+		for i, m := range means {
+			if v, ok := b.mean(dev, m.field, m.ratio, start, end); ok {
 				mean[i] += v
 				weight[i]++
 			}
