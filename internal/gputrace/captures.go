@@ -67,6 +67,7 @@ type capturedWork struct {
 // Bounds of what is kept. Beyond them replays have no operators.
 const (
 	maxCaptured = 1 << 18 // nodes of all captures of a profile
+	maxOpen     = 64      // captures that go on at one time
 	maxReplays  = 1 << 16 // launches of graphs
 	maxNodeIDs  = 1 << 18 // numbers of nodes of all graphs
 )
@@ -117,9 +118,9 @@ type graphs struct {
 	p       *Profile
 	found   Captures
 	open    []*captured
-	calls   map[int64]capturedCall // captured, by correlation
-	replays map[int64]*replay      // by correlation
-	ids     map[int64]map[int64]Kind
+	calls   map[int64]capturedCall   // captured, by correlation
+	replays map[int64]*replay        // by correlation
+	ids     map[int64]map[int64]Kind // kinds of nodes by number, by graph
 	idCount int
 	keys    map[uint32]uint64 // by name
 	wanted  bool              // replays are looked at
@@ -169,6 +170,10 @@ func (g *graphs) call(r *record, f *frame, p *process, class verdict.Range) {
 	name := g.p.Names.Name(r.name)
 	switch {
 	case strings.Contains(name, beginsCapture):
+		if len(g.open) == maxOpen {
+			g.open = g.open[1:]
+			g.found.Lost++
+		}
 		g.open = append(g.open, &captured{named: true, process: p, track: r.track})
 	case strings.Contains(name, endsCapture):
 		if c := g.capturing(p, r.track); c != nil {

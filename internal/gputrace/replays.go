@@ -5,6 +5,7 @@ package gputrace
 
 import (
 	"context"
+	"maps"
 	"slices"
 )
 
@@ -40,7 +41,7 @@ func (r *replay) add(a *record, key uint64) {
 
 // known is a captured graph in the words of the profile whose replays it explains.
 type known struct {
-	*captured
+	*match
 	ops, ins []uint32 // names, by node
 	works    []work
 	byKey    map[uint64][]int // nodes of a kernel, in the order of their capture
@@ -59,93 +60,107 @@ func (p *Profile) replaysOf(ctx context.Context) (map[int64]*replay, Graphs, err
 	}
 	g.found.add(&p.captures)
 	st := Graphs{Captured: g.found.Len(), Lost: g.found.Lost}
-	all := map[*captured]*known{}
+	index := g.found.index()
+	found := map[*match]*known{}
+	knownAs := func(m *match) *known {
+		if m != nil && found[m] == nil {
+			found[m] = p.know(m)
+		}
+		return found[m]
+	}
 	numbered := map[int64]*known{} // by graph
 	for _, r := range g.replays {
 		if r.count == 0 {
 			continue
 		}
 		st.Launches++
-		kinds, ordered := g.kindsOf(r)
-		c, same, sameRanges := g.found.find(r, kinds, ordered)
+		m := index[sameKernels{r.count, true, r.set}]
+		var k *known
 		switch {
-		case c == nil:
-		case !same:
+		case m != nil:
+			k = knownAs(m)
+		case r.unstated && !r.scattered:
+			m = index[sameKernels{r.count, false, r.kinds}]
+			k = knownAs(m)
+		case !r.unstated:
+			if k = numbered[r.graph]; k == nil {
+				places, kinds := g.ranks(r.graph)
+				if m = index[sameKernels{len(places), false, kinds}]; m == nil {
+					m = &match{} // of none
+				}
+				k = p.know(m)
+				k.byID, numbered[r.graph] = places, k
+			}
+			if m = k.match; len(k.byID) != r.count {
+				m = nil
+			}
+		}
+		switch {
+		case m == nil || m.captured == nil:
+		case !m.same:
 			st.Ambiguous++
 		default:
 			st.Known++
-			if !c.named && !r.unstated {
-				if numbered[r.graph] == nil {
-					numbered[r.graph] = p.know(c, sameRanges)
-					numbered[r.graph].byID = g.ranks(r.graph)
-				}
-				r.of = numbered[r.graph]
-				continue
-			}
-			if all[c] == nil {
-				all[c] = p.know(c, sameRanges)
-			}
-			r.of = all[c]
+			r.of = k
 		}
 	}
 	return g.replays, st, nil
 }
 
-// ranks are the places of a graph's nodes in the order of their numbers, which grow as nodes are added.
-func (g *graphs) ranks(graph int64) map[int64]int {
-	m := make(map[int64]int, len(g.ids[graph]))
-	for i, id := range g.sortedIDs(graph) {
-		m[id] = i
+// ranks are the places of a graph's nodes in the order of their numbers, which grow as nodes are added, and their kinds
+// in that order.
+func (g *graphs) ranks(graph int64) (places map[int64]int, kinds uint64) {
+	nodes := g.ids[graph]
+	places = make(map[int64]int, len(nodes))
+	for i, id := range slices.Sorted(maps.Keys(nodes)) {
+		places[id] = i
+		kinds = mix(kinds) + uint64(nodes[id])
+	}
+	return places, kinds
+}
+
+// sameKernels finds captured graphs: those whose calls name their kernels by these, others by the order of kernels,
+// copies and memsets.
+type sameKernels struct {
+	count int
+	named bool
+	sum   uint64
+}
+
+// match is the first graph of some kernels. Where several have them, same says whether their operators and shapes are
+// the same, and sameRanges whether the ranges around them are: the layers of a model that are captured one by one
+// differ in these only.
+type match struct {
+	*captured
+	same, sameRanges bool
+}
+
+func (c *Captures) index() map[sameKernels]*match {
+	m := map[sameKernels]*match{}
+	for _, x := range c.graphs {
+		k := sameKernels{len(x.nodes), x.named, x.kinds}
+		if x.named {
+			k.sum = x.set
+		}
+		if o := m[k]; o != nil {
+			o.same, o.sameRanges = o.same && x.meant == o.meant, o.sameRanges && x.ranges == o.ranges
+		} else {
+			m[k] = &match{x, true, true}
+		}
 	}
 	return m
 }
 
-func (g *graphs) sortedIDs(graph int64) []int64 {
-	list := make([]int64, 0, len(g.ids[graph]))
-	for id := range g.ids[graph] {
-		list = append(list, id)
-	}
-	slices.Sort(list)
-	return list
-}
-
-// kindsOf are the kinds of a replay's nodes in the order of their capture; ok is false where that order is not known.
-func (g *graphs) kindsOf(r *replay) (kinds uint64, ok bool) {
-	if r.unstated {
-		return r.kinds, !r.scattered
-	}
-	ids := g.sortedIDs(r.graph)
-	for _, id := range ids {
-		kinds = mix(kinds) + uint64(g.ids[r.graph][id])
-	}
-	return kinds, len(ids) == r.count
-}
-
-// find is the captured graph of a replay: the one with the same kernels. Where calls do not say which kernels they
-// launched, it is the one with the same number and order of kernels, copies and memsets. Where several are, same says
-// whether their operators and shapes are the same, and sameRanges whether the ranges around them are: the layers of a
-// model that are captured one by one differ in these only.
-func (c *Captures) find(r *replay, kinds uint64, ordered bool) (found *captured, same, sameRanges bool) {
-	for _, x := range c.graphs {
-		if len(x.nodes) != r.count || x.named && x.set != r.set || !x.named && (!ordered || x.kinds != kinds) {
-			continue
-		}
-		switch {
-		case found == nil || x.named && !found.named:
-			found, same, sameRanges = x, true, true
-		case x.named == found.named:
-			same, sameRanges = same && x.meant == found.meant, sameRanges && x.ranges == found.ranges
-		}
-	}
-	return found, same, sameRanges
-}
-
 // know puts a captured graph into the profile's words, with the ranges around launches where they are certain.
-func (p *Profile) know(c *captured, ranges bool) *known {
-	k := &known{captured: c, byKey: map[uint64][]int{}}
+func (p *Profile) know(m *match) *known {
+	k := &known{match: m, byKey: map[uint64][]int{}}
+	c := m.captured
+	if c == nil || !m.same {
+		return k
+	}
 	for i, n := range c.nodes {
 		in := n.in
-		if !ranges {
+		if !m.sameRanges {
 			in = ""
 		}
 		k.ops, k.ins = append(k.ops, p.nameOf(n.op)), append(k.ins, p.nameOf(in))

@@ -172,6 +172,11 @@ func TestCapturesThatDoNotTellAreSaid(t *testing.T) {
 	narrow, wide := write("narrow.json", capture(true, 32)), write("wide.json", capture(true, 64))
 	same := write("same.json", strings.ReplaceAll(capture(true, 32), "Linear_7", "Linear_8"))
 	nested := write("nested.json", strings.Replace(capture(true, 32), "hipMemcpyAsync", "hipGraphLaunch", 1))
+	var begun []string
+	for i := range int64(70) {
+		begun = append(begun, call("hipStreamBeginCapture", i+1, i, ""))
+	}
+	endless := write("endless.json", strings.Join(begun, ","))
 	nothing := write("nothing.json", call("hipLaunchKernel", 3, 7, ""))
 	for name, c := range map[string]struct {
 		captures []string
@@ -190,14 +195,18 @@ func TestCapturesThatDoNotTellAreSaid(t *testing.T) {
 			"1 of 3 launches of graphs have no operators: no capture has their kernels",
 		}},
 		"a graph in the graph": {[]string{nested}, false, []string{
-			"1 captures of graphs were left out: too many nodes, or a graph in the graph",
+			"1 captures of graphs were left out: too many nodes or captures at one time, or a graph in the graph",
+			"3 of 3 launches of graphs have no operators: no capture has their kernels",
+		}},
+		"captures without an end": {[]string{endless}, false, []string{
+			"6 captures of graphs were left out: too many nodes or captures at one time, or a graph in the graph",
 			"3 of 3 launches of graphs have no operators: no capture has their kernels",
 		}},
 		"other modules": {[]string{narrow, same}, true, []string{
 			"1 of 3 launches of graphs have no operators: no capture has their kernels",
 		}},
 		"a folder": {[]string{folder}, false, []string{
-			"1 captures of graphs were left out: too many nodes, or a graph in the graph",
+			"7 captures of graphs were left out: too many nodes or captures at one time, or a graph in the graph",
 			"2 of 3 launches of graphs have no operators: several captures have their kernels, with other shapes " +
 				"(name only the capture of the graph)",
 			"1 of 3 launches of graphs have no operators: no capture has their kernels",
