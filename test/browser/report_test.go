@@ -172,7 +172,12 @@ func TestHostileNamesInAReport(t *testing.T) {
 			Parts:       verdict.Parts{CommExposed: time.Millisecond},
 		}}, []string{name})
 	}
-	s := book.State([]string{hostile[0], hostile[1]})
+	s := book.State([]page.Job{{
+		ID: hostile[1], Says: hostile[0], Ranks: []page.Rank{{Rank: 0, File: hostile[1]}, {Rank: 1, File: hostile[2]}},
+		Late: []page.LateRank{{
+			Rank: 1, In: hostile[0], At: []page.LateAt{{Collective: hostile[1], Group: hostile[2], Count: 1}},
+		}},
+	}})
 	s.Comparison = &page.Comparison{Comparison: verdict.Comparison{
 		Parts:   []verdict.Change{{Name: hostile[1], Before: 1}},
 		Kernels: []verdict.Change{{Name: hostile[0], After: 1}},
