@@ -22,6 +22,7 @@ type Comparison struct {
 	Operators  []Change      `json:"operators"`
 	Kernels    []Change      `json:"kernels"`
 	StepCounts [2]int64      `json:"steps"`
+	Models     [2]string     `json:"models"` // of the first device of each; empty: not stated
 }
 
 // Change is the time of one part, operator or kernel in a step of both profiles.
@@ -37,6 +38,11 @@ func (c Change) Delta() time.Duration { return c.After - c.Before }
 // Compare holds the devices of two profiles against each other. Changes are sorted by their size, largest first.
 func Compare(before, after []Report) Comparison {
 	c := Comparison{PerStep: steps(before) > 0 && steps(after) > 0, StepCounts: [2]int64{steps(before), steps(after)}}
+	for i, list := range [2][]Report{before, after} {
+		if len(list) > 0 {
+			c.Models[i] = list[0].Model
+		}
+	}
 	a, b := newSums(before, c.PerStep), newSums(after, c.PerStep)
 	c.Before, c.After = a.window, b.window
 	c.Parts, c.Operators, c.Kernels = changes(a.parts, b.parts), changes(a.operators, b.operators),
@@ -176,6 +182,9 @@ func (c Comparison) headline(unit string) string {
 	}
 	if len(most) > 0 {
 		s += "; " + strings.Join(most, ", ")
+	}
+	if m := c.Models; m[0] != m[1] && m[0] != "" && m[1] != "" {
+		s += fmt.Sprintf("; on another device: %s before, %s after", m[0], m[1])
 	}
 	return s
 }

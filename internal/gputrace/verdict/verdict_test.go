@@ -136,6 +136,27 @@ func TestReportsAreJSON(t *testing.T) {
 	assert.InDelta(t, 1e10, r.Operators[1].FLOPRate, 1, "1,000 FLOP in 100 ns")
 }
 
+// Two devices of one model against one of another, kernels of other names, one step against four.
+func TestCompareAcrossDevices(t *testing.T) {
+	before := Report{
+		Model: "A", Window: 800, Steps: 4, Parts: Parts{Computing: 400}, Idle: []CauseTime{{Cause: CauseDispatch, Time: 400}},
+		Operators: []Operator{{Name: "mm", Time: 400}}, ByKernel: []Kernel{{Name: "cutlass", Time: 400}},
+	}
+	after := Report{
+		Model: "B", Window: 150, Steps: 1, Parts: Parts{Computing: 100}, Idle: []CauseTime{{Cause: CauseLoader, Time: 50}},
+		Operators: []Operator{{Name: "mm", Time: 100}}, ByKernel: []Kernel{{Name: "Cijk", Time: 100}},
+	}
+	c := Compare([]Report{before, before}, []Report{after})
+	assert.Equal(t, [2]int64{4, 1}, c.StepCounts)
+	assert.Equal(t, []Change{{"idle: launch-bound", 100, 0}, {"idle: loader", 0, 50}, {"computing", 100, 100}}, c.Parts)
+	assert.Equal(t, []Change{{"mm", 100, 100}}, c.Operators)
+	assert.Equal(t, []Change{{"Cijk", 0, 100}, {"cutlass", 100, 0}}, c.Kernels)
+	var b bytes.Buffer
+	require.NoError(t, c.Write(&b, 0))
+	assert.Contains(t, b.String(), "a step is 50ns (25 %) shorter")
+	assert.Contains(t, b.String(), "on another device: A before, B after")
+}
+
 func TestCompareSortsBySizeAndTakesStepsIntoAccount(t *testing.T) {
 	before := Report{
 		Window: 1000, Steps: 10, Parts: Parts{Computing: 400},

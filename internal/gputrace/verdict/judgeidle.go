@@ -1,0 +1,301 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+func (j *judge) idleChain(cause string, n int64) []string {
+	return []string{cause, "nothing was launched", fmt.Sprintf("%s idle for %s", j.device0(), Span(n))}
+}
+
+// idle judges idle time: each cause's time is claimed by one verdict.
+func (j *judge) idle(d *Device) {
+	a := j.account
+	if n := a.idles[CauseLoader]; n > 0 {
+		p := a.places(j.f, topPlaces, CauseLoader)
+		j.add(Verdict{
+			Kind: KindLoader, Gain: time.Duration(n), Where: p, Certainty: High,
+			Chain: j.idleChain("the host waited for data in "+clip(j.loader()), n), Evidence: "most in " + names(p),
+			Remedy: "more loader workers, prefetching, decoding ahead of time",
+		})
+	}
+	j.launching(d)
+	j.hostRanges()
+	j.calls(CauseCall, KindSlowCalls, "the host was in slow calls of the runtime",
+		"warm up before what is measured, load modules eagerly, keep handles and streams")
+	j.calls(CauseAllocation, KindAllocation, "the host allocated and freed memory",
+		"a caching allocator, buffers that are kept, expandable segments")
+	if n := a.idles[CauseSynchronization]; n > 0 {
+		p := a.places(j.f, topPlaces, CauseSynchronization)
+		j.add(Verdict{
+			Kind: KindSynchronization, Gain: time.Duration(n), Where: p, Certainty: High,
+			Chain: []string{
+				"the host waited for the device", "its queue was empty when the wait ended",
+				fmt.Sprintf("%s idle for %s from the end of waits to the next work", j.device0(), Span(n)),
+			},
+			Evidence: "in " + names(p), Remedy: "read results later or asynchronously (item, cpu, nonzero, print force a wait)",
+		})
+	}
+	if n := a.idles[CausePeer]; n > 0 {
+		p := a.places(j.f, topPlaces, CausePeer)
+		j.add(Verdict{
+			Kind: KindPeer, Gain: time.Duration(n), Where: p, Certainty: Medium,
+			Chain: j.idleChain("the host waited for another rank", n), Evidence: "in " + names(p),
+			Remedy: "profile the other ranks: the late one is the cause",
+		})
+	}
+	j.dependency()
+	if n := a.idles[CauseUnknown]; n > 0 {
+		j.add(Verdict{
+			Kind: KindUnknown, Gain: time.Duration(n), Certainty: Low,
+			Chain:    []string{"the file does not say why", fmt.Sprintf("%s idle for %s", j.device0(), Span(n))},
+			Evidence: "no call in the file launched what came next",
+			Remedy:   "record the runtime's calls and the host's ranges too",
+		})
+	}
+}
+
+// dependency judges launched work that did not begin: it waited for another device where that worked meanwhile.
+func (j *judge) dependency() {
+	n := j.account.idles[CauseDependency]
+	if n == 0 {
+		return
+	}
+	idle := fmt.Sprintf("%s idle for %s", j.device0(), Span(n))
+	v := Verdict{
+		Kind: KindDependency, Gain: time.Duration(n), Certainty: Low, Chain: []string{
+			"launched work waited for something that the file does not show (an event, a callback, another device)", idle,
+		},
+		Evidence: fmt.Sprintf("each time for more than %s after the launch", Span(latencyLimit)),
+	}
+	p := j.account.places(j.f, topPlaces, CauseDependency)
+	p = slices.DeleteFunc(p, func(p Place) bool { return p.Name == noRange })
+	if len(p) > 0 && 2*int64(p[0].Time) > n {
+		v.Certainty, v.Where, v.Remedy = Medium, p,
+			"split batches so that devices work at the same time (a pipeline), or split layers among them"
+		v.Chain = []string{"devices work in turn: launched work waited while " + p[0].Name + " worked", idle}
+		v.Evidence += "; meanwhile worked " + names(p)
+	}
+	j.add(v)
+}
+
+// loader is the name of the range that waited for data for longest.
+func (j *judge) loader() string {
+	times := map[uint32]int64{}
+	for _, s := range j.account.spent {
+		if s.at.cause == CauseLoader {
+			times[s.at.name] += s.time
+		}
+	}
+	return j.f.Name(longest(times))
+}
+
+func (j *judge) launching(d *Device) {
+	a := j.account
+	n := a.idles[CauseDispatch] + a.idles[CauseLatency]
+	if n == 0 {
+		return
+	}
+	p := a.places(j.f, topPlaces, CauseDispatch)
+	v := Verdict{
+		Kind: KindLaunchBound, Gain: time.Duration(n), Where: p, Certainty: High,
+		Chain: []string{
+			"the host launches slower than the device works", "the queue runs empty between kernels",
+			fmt.Sprintf("%s idle for %s, %s of it until launched work begins", j.device0(), Span(n),
+				Span(a.idles[CauseLatency])),
+		},
+		Remedy: "CUDA graphs or torch.compile(mode=\"reduce-overhead\"), larger batches, fused operators",
+	}
+	var text []string
+	if d != nil && d.kernels > 0 {
+		text = append(text, fmt.Sprintf("%d of %s are shorter than %s", d.short, Count(d.kernels, "kernel", "kernels"),
+			Span(shortKernel)))
+	}
+	if len(p) > 0 {
+		text = append(text, "most in "+names(p))
+	}
+	v.Evidence = strings.Join(text, "; ")
+	if a.idles[CauseLatency] > a.idles[CauseDispatch] {
+		v.Chain[0], v.Chain[1] = "short kernels", "the gaps between queued kernels add up"
+		if d != nil && 2*d.together > d.kernels {
+			v.Chain[0], v.Remedy = "short kernels, launched by graphs already", "fused operators, larger batches"
+		}
+	}
+	j.add(v)
+}
+
+// hostRanges has a verdict for each range that alone is worth it, and one for the rest.
+func (j *judge) hostRanges() {
+	by := map[string]*Place{}
+	in := map[string][]Place{}
+	for _, s := range j.account.spent {
+		k := s.at
+		if k.cause != CauseHost {
+			continue
+		}
+		name, around := "", ""
+		if k.name != 0 {
+			name = j.f.Name(k.name)
+		}
+		if k.in != 0 && k.in != k.name {
+			around = j.f.Name(k.in)
+		}
+		p := by[name]
+		if p == nil {
+			p = &Place{Name: name}
+			by[name] = p
+		}
+		p.Time += time.Duration(s.time)
+		p.Count += s.count
+		in[name] = append(in[name], Place{Name: name, In: around, Time: time.Duration(s.time), Count: s.count})
+	}
+	var list []Place
+	for _, p := range by {
+		list = append(list, *p)
+	}
+	sortPlaces(list)
+	var rest time.Duration
+	var restOf []Place
+	own := 0
+	// What is too little by its own name counts for the named range around it.
+	var outer []Place
+	sums := map[string]*Place{}
+	for _, p := range list {
+		if p.Name == "" || float64(p.Time) >= thresholdGain*float64(j.length) {
+			outer = append(outer, p)
+			continue
+		}
+		for _, inner := range in[p.Name] {
+			name := inner.In
+			if name == "" {
+				name = inner.Name
+			}
+			g := sums[name]
+			if g == nil {
+				g = &Place{Name: name}
+				sums[name] = g
+			}
+			g.Time += inner.Time
+			g.Count += inner.Count
+			if name != inner.Name {
+				in[name] = append(in[name], Place{Name: inner.Name, In: "", Time: inner.Time, Count: inner.Count})
+			}
+		}
+	}
+	for _, g := range sums {
+		outer = append(outer, *g)
+	}
+	sortPlaces(outer)
+	for _, p := range outer {
+		if own == maxHost || p.Name == "" || float64(p.Time) < thresholdGain*float64(j.length) {
+			rest += p.Time
+			if p.Name == "" {
+				p.Name = noRange
+			}
+			restOf = append(restOf, p)
+			continue
+		}
+		own++
+		around := in[p.Name]
+		sortPlaces(around)
+		v := Verdict{
+			Kind: KindHost, Gain: p.Time, Certainty: High, Where: around[:min(topPlaces, len(around))],
+			Chain:    j.idleChain("the host was in "+clip(p.Name), int64(p.Time)),
+			Evidence: "most in " + names(around),
+			Remedy:   "move it off the launching thread, overlap it with the device, or do it on the device",
+		}
+		if compiles(p.Name) {
+			v.Chain[0], v.Remedy = "the host compiled, in "+clip(p.Name),
+				"compile before what is measured, keep a cache of compiled code, shapes that do not change"
+		}
+		j.add(v)
+	}
+	if rest > 0 {
+		v := Verdict{
+			Kind: KindHost, Gain: rest, Certainty: Medium, Where: restOf[:min(topPlaces, len(restOf))],
+			Chain: j.idleChain("the host did other things", int64(rest)), Evidence: "in " + names(restOf),
+		}
+		if restOf[0].Name == noRange {
+			v.Certainty, v.Remedy = Low,
+				"record stacks (with_stack=True) or annotate the program, so that the file names what the host did"
+		}
+		j.add(v)
+	}
+}
+
+// compiles reports whether a range stands for making code, which is not running compiled code.
+func compiles(name string) bool {
+	name = strings.ReplaceAll(strings.ToLower(name), "compiled", "")
+	return slices.ContainsFunc([]string{"compile", "compilation", "dynamo", "inductor", "autotun", "codegen", "nvrtc"},
+		func(word string) bool { return strings.Contains(name, word) })
+}
+
+func (j *judge) calls(c Cause, kind, what, remedy string) {
+	n := j.account.idles[c]
+	if n == 0 {
+		return
+	}
+	p := j.account.places(j.f, topPlaces, c)
+	v := Verdict{
+		Kind: kind, Gain: time.Duration(n), Where: p, Certainty: High, Chain: j.idleChain(what, n),
+		Evidence: "in " + names(p), Remedy: remedy,
+	}
+	var most int64
+	for _, s := range j.account.spent {
+		if s.at.cause == c {
+			most = max(most, s.most)
+		}
+	}
+	if 2*most > n {
+		v.Evidence += fmt.Sprintf("; one call alone %s, as of a first run", Span(most))
+	}
+	j.add(v)
+}
+
+// outside judges what the host did before the first activity of the device, or after the last one: no part of the
+// window. Only what is named counts, for a profiler itself starts and ends there.
+func (j *judge) outside(a *Account, effect string) {
+	if j.length <= 0 {
+		return
+	}
+	a.idles[CauseCall] += a.idles[CauseAllocation]
+	a.idles[CauseAllocation] = 0
+	for k, s := range a.where {
+		if k.cause == CauseAllocation {
+			k.cause = CauseCall
+			a.where[k] = s
+		}
+	}
+	sub := judge{subject: j.subject, f: j.f, length: j.length, account: &a.account}
+	for _, c := range [...]Cause{CauseLoader, CauseCall, CausePeer, CauseHost} {
+		sub.length += a.idles[c]
+	}
+	sub.idle(nil)
+	for _, v := range sub.list {
+		switch v.Kind {
+		case KindSlowCalls:
+			v.Chain[0], v.Remedy = "start-up: slow calls of the runtime",
+				"once per process: warm up before what is measured, load modules eagerly"
+		case KindLoader, KindPeer:
+		case KindHost:
+			if v.Certainty != High {
+				continue
+			}
+		default:
+			continue
+		}
+		text := fmt.Sprintf(effect, j.device0(), Span(int64(v.Gain)))
+		if i := slices.IndexFunc(j.list, func(in Verdict) bool { return in.Kind == v.Kind && in.Chain[0] == v.Chain[0] }); i >= 0 {
+			j.list[i].Evidence += "; besides, " + text
+			continue
+		}
+		v.Chain, v.Outside = []string{v.Chain[0], text}, true
+		j.list = append(j.list, v)
+	}
+}
