@@ -155,17 +155,17 @@ func (w *Writer) arrow(id int64, from, to flowEnd) {
 // names writes the metadata of every process and track that has something on it.
 func (w *Writer) names() {
 	for _, p := range w.order {
-		w.meta(p.pid, -1, "process_name", "name", p.label)
-		w.metaNum(p.pid, -1, "process_sort_index", p.sort)
+		w.meta(p.pid, -1, "process_name", "name", String(p.label))
+		w.meta(p.pid, -1, "process_sort_index", "sort_index", Int(p.sort))
 		for _, t := range p.order {
 			for i, l := range t.lanes {
 				label := t.label()
 				if i > 0 {
 					label += " (" + strconv.Itoa(i+1) + ")"
 				}
-				w.meta(p.pid, l.tid, "thread_name", "name", label)
+				w.meta(p.pid, l.tid, "thread_name", "name", String(label))
 				// Steps, then host threads, then streams; rows of one track together.
-				w.metaNum(p.pid, l.tid, "thread_sort_index", sortIndex(t.Track, i))
+				w.meta(p.pid, l.tid, "thread_sort_index", "sort_index", Int(sortIndex(t.Track, i)))
 			}
 		}
 	}
@@ -176,21 +176,11 @@ func sortIndex(t Track, row int) int64 {
 	return int64(t.Kind)<<28 + min(t.Device, 15)<<24 + id<<11 + int64(min(row, 1<<11-1))
 }
 
-func (w *Writer) metaHead(pid, tid int64, name string) {
+func (w *Writer) meta(pid, tid int64, name, key string, value Value) {
 	w.open("M")
 	w.str("name", name)
 	w.num("pid", pid)
 	w.num("tid", max(tid, 0))
 	w.buf = append(w.buf, `,"args":{`...)
-}
-
-func (w *Writer) meta(pid, tid int64, name, key, value string) {
-	w.metaHead(pid, tid, name)
-	w.buf = append(appendString(append(appendString(w.buf, key), ':'), value), "}}"...)
-}
-
-func (w *Writer) metaNum(pid, tid int64, name string, value int64) {
-	w.metaHead(pid, tid, name)
-	w.buf = strconv.AppendInt(append(w.buf, `"sort_index":`...), value, 10)
-	w.buf = append(w.buf, "}}"...)
+	w.buf = append(appendValue(append(appendString(w.buf, key), ':'), value), "}}"...)
 }

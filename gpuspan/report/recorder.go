@@ -3,6 +3,108 @@
 
 package report
 
+import "time"
+
+// Node is an operation at one place in the nesting of sections, as a Recorder numbers it. Zero is the root: the
+// parent of outermost sections.
+type Node int32
+
+// Info is what is fixed about an operation.
+type Info struct {
+	Name        string `json:"name"`                       // gpu.operation.name
+	Category    string `json:"category,omitempty"`         // gpu.operation.category; empty when not stated
+	Type        string `json:"type,omitempty"`             // gpu.operation.type; empty means section
+	Description string `json:"description,omitempty"`      // for people; may be empty
+	ItemType    string `json:"item_type,omitempty"`        // what an item is: token, row, image
+	Direction   string `json:"copy_direction,omitempty"`   // gpu.copy.direction of a copy
+	HostMemory  string `json:"copy_host_memory,omitempty"` // gpu.copy.host_memory of a copy: pinned, pageable
+	Synchronous bool   `json:"-"`                          // the host's times are the work's: it returns when that is done
+	Level       string `json:"level,omitempty"`            // macro, midi or micro for tiles, which never become spans
+}
+
+// IO is a number of bytes that moved over one link.
+type IO struct {
+	Read    int64 `json:"read,omitempty"`    // bytes read
+	Written int64 `json:"written,omitempty"` // bytes written
+	Unsplit int64 `json:"unsplit,omitempty"` // bytes whose direction was not stated
+}
+
+// Total is the sum of the bytes of all directions.
+func (b IO) Total() int64 { return b.Read + b.Written + b.Unsplit }
+
+func (b *IO) add(o IO) {
+	b.Read += o.Read
+	b.Written += o.Written
+	b.Unsplit += o.Unsplit
+}
+
+// Sample is one finished run of an operation. Zero fields are not known or not stated.
+type Sample struct {
+	Timed       bool          // Start and Duration were measured; without it only the declared work is counted
+	Start       int64         // start on the wall clock, unix nanoseconds
+	Duration    time.Duration // start to end on the stream (gpu.duration)
+	OnHost      bool          // no device measured Duration: it is the time from Start to End on the host
+	Synchronous bool          // with OnHost: the work was done at End, so rates are known
+	Host        time.Duration // host time between Start and End
+	EndDelay    time.Duration // GPU end minus host End (gpu.end.delay); read when HasDelay
+	HasDelay    bool          // EndDelay was measured
+	Floor       time.Duration // duration of an empty section on the device
+
+	Occurrence int64 // 1 for the first run in the process; it decides what counts as "first"
+	Device     int   // gpu.device.ordinal
+	Stream     int   // gpu.stream.id; 0: not known
+
+	Memory    IO      // bytes over device memory
+	PCIe      IO      // bytes over PCIe
+	Items     int64   // elements processed
+	FLOPs     float64 // floating-point operations, multiply-add = 2
+	Precision string  // of FLOPs: bf16, fp32 …
+
+	MemoryUsed    int64   // device memory in use at the end, bytes
+	MemoryDelta   int64   // its change during the run, bytes
+	AccessPattern string  // gpu.io.access_pattern, as declared
+	L2HitRatio    float64 // gpu.cache.l2.hit_ratio, as declared; read when HasL2HitRatio
+	HasL2HitRatio bool
+
+	Kernel string // name of the kernel that the section launched
+	Module string // module of Kernel
+}
+
+// PhaseSample is the time of one phase of one step.
+type PhaseSample struct {
+	Name     string        // gpu.step.phase: data, forward, backward, optimizer, comm, or a further one
+	Duration time.Duration // union of the phase's intervals clipped to the step
+}
+
+// StepSample is one finished step of a loop. Duration = sum of Phases − Overlap + Other.
+type StepSample struct {
+	Index      int64         // gpu.step.index, from 1 unless FirstStep says otherwise
+	Duration   time.Duration // boundary event to boundary event
+	Host       time.Duration // host time beside it
+	Phases     []PhaseSample // in the order of declaration
+	Overlap    time.Duration // sum of phases minus their union
+	Other      time.Duration // step minus union of phases
+	Covered    time.Duration // union of the sections in the step
+	Exposed    time.Duration // communication not hidden by other phases; 0 when not known
+	Waiting    time.Duration // phase data less what other phases hide of it
+	Device     int           // gpu.device.ordinal of the step's stream
+	Items      int64         // elements processed; 0 when not stated
+	ItemType   string        // what an item is
+	ModelFLOPs float64       // as the application states them
+	Precision  string        // of ModelFLOPs
+	Devices    int           // devices that shared the work of ModelFLOPs; 0 means 1
+}
+
+// Peaks are the limits of a device. Zero is not known.
+type Peaks struct {
+	Memory float64            `json:"memory_bytes_per_second,omitempty"` // device memory, bytes per second
+	PCIe   float64            `json:"pcie_bytes_per_second,omitempty"`   // one direction of the link, bytes per second
+	FLOPs  map[string]float64 `json:"flops_per_second,omitempty"`        // dense, by precision
+	Source string             `json:"source,omitempty"`                  // config, table or device
+}
+
+func (p Peaks) known() bool { return p.Memory > 0 || p.PCIe > 0 || len(p.FLOPs) > 0 }
+
 // Recorder receives what a profiler has measured. Node, Section, Untimed and Step are called by one goroutine, the one
 // that reads the events back, and must not block; Summary and Reset may be called by any goroutine at any time.
 type Recorder interface {
