@@ -9,10 +9,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
-
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

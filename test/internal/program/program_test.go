@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = time.Minute
 
-func shell(t *testing.T, ctx context.Context, script string, env ...string) *Program {
+func shell(ctx context.Context, t *testing.T, script string, env ...string) *Program {
 	t.Helper()
 	p, err := Start(ctx, "/bin/sh", []string{"-c", script}, env)
 	require.NoError(t, err)
@@ -25,7 +25,7 @@ func shell(t *testing.T, ctx context.Context, script string, env ...string) *Pro
 
 // An end-to-end test stands or falls with this: that it sees what a program said, and how it ended.
 func TestAProgramIsWaitedForAndEnded(t *testing.T) {
-	p := shell(t, t.Context(), `trap 'echo bye; exit 0' TERM; echo "ready $WHO" >&2; while :; do sleep 0.01; done`, "WHO=you")
+	p := shell(t.Context(), t, `trap 'echo bye; exit 0' TERM; echo "ready $WHO" >&2; while :; do sleep 0.01; done`, "WHO=you")
 	require.NoError(t, p.WaitFor("ready you", patience), "standard error counts")
 	require.Positive(t, p.PID())
 	require.NoError(t, p.Stop(patience))
@@ -34,17 +34,17 @@ func TestAProgramIsWaitedForAndEnded(t *testing.T) {
 }
 
 func TestHowAProgramEndedIsSaid(t *testing.T) {
-	require.NoError(t, shell(t, t.Context(), "exit 0").Wait(patience))
-	p := shell(t, t.Context(), "echo no luck; exit 3")
+	require.NoError(t, shell(t.Context(), t, "exit 0").Wait(patience))
+	p := shell(t.Context(), t, "echo no luck; exit 3")
 	require.ErrorContains(t, p.WaitFor("ready", patience), `sh ended (exit status 3) before it said "ready":`)
 	require.ErrorContains(t, p.Wait(patience), "sh ended with exit status 3:\nno luck")
-	require.ErrorContains(t, shell(t, t.Context(), ":").WaitFor("ready", patience), "sh ended (exit status 0)")
+	require.ErrorContains(t, shell(t.Context(), t, ":").WaitFor("ready", patience), "sh ended (exit status 0)")
 
-	p = shell(t, t.Context(), "exec sleep 600")
+	p = shell(t.Context(), t, "exec sleep 600")
 	require.ErrorContains(t, p.WaitFor("ready", time.Millisecond), `sh did not say "ready" within 1ms`)
 	require.ErrorContains(t, p.Wait(time.Millisecond), "sh did not end within 1ms", "and it was killed")
 
-	p = shell(t, t.Context(), "exec sleep 600")
+	p = shell(t.Context(), t, "exec sleep 600")
 	require.NoError(t, p.Kill())
 	require.ErrorContains(t, p.Wait(patience), "signal: killed")
 
@@ -54,7 +54,7 @@ func TestHowAProgramEndedIsSaid(t *testing.T) {
 
 func TestAProgramEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	p := shell(t, ctx, "exec sleep 600")
+	p := shell(ctx, t, "exec sleep 600")
 	cancel()
 	require.Error(t, p.Wait(patience))
 }
