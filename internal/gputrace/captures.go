@@ -283,7 +283,8 @@ func (c *captured) finish() {
 		if n.kind == KindKernel {
 			w.launches++
 		}
-		c.meant = mix(c.meant ^ textHash(w.op+w.shape) + uint64(n.work)<<32 + uint64(w.FLOPs) + uint64(w.Bytes) + uint64(w.elements))
+		amount := uint64(w.FLOPs) + uint64(w.Bytes) + uint64(w.elements)
+		c.meant = mix(c.meant ^ textHash(w.op+w.shape) + uint64(n.work)<<32 + amount)
 	}
 	c.process = nil
 }

@@ -84,7 +84,8 @@ func capturesOf(ctx context.Context, path string, o Options) (gputrace.Captures,
 // graphFaults says for how many launches of graphs nothing is known of the operators, and why.
 func graphFaults(g *gputrace.Graphs) (list []string) {
 	if g.Lost > 0 {
-		list = append(list, fmt.Sprintf("%d captures of graphs were left out: too many nodes or captures at one time, or a graph in the graph", g.Lost))
+		list = append(list, fmt.Sprintf("%d captures of graphs were left out: too many nodes or captures at one time, "+
+			"or a graph in the graph", g.Lost))
 	}
 	if g.Ambiguous > 0 {
 		list = append(list, fmt.Sprintf("%d of %d launches of graphs have no operators: several captures have their kernels, "+

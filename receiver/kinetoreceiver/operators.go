@@ -16,9 +16,9 @@ import (
 type rule func(*inputs) gpuspan.Work
 
 // operators are those whose work follows from what the profiler records of their inputs, by their schemas. Some call
-// each other (linear calls addmm): of nested ones a sum takes the outermost only. Left out are those of which the record
-// does not say enough: einsum (its equation is not recorded; the products that it calls are), attention over pages and
-// gathers by lists of indices (lengths lie on the device), scaled_dot_product_attention itself (the kernel it chooses
+// each other (linear calls addmm): of nested ones a sum takes the outermost only. Left out are those of which the
+// record does not say enough: einsum (its equation is not recorded; the products that it calls are), attention over pages
+// and gathers by lists of indices (lengths lie on the device), scaled_dot_product_attention itself (the kernel it chooses
 // decides whether masked pairs are computed).
 var operators = operatorTable()
 
@@ -32,11 +32,14 @@ var elementwiseOperators = []struct {
 	{0, 1, "clone fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_ log_normal_ roll flip"},
 	{0, 2, "copy_"},
 	{1, 3, "where"},
-	{1, 1, "neg neg_ abs abs_ exp exp_ exp2 log log_ log2 log10 log1p sqrt sqrt_ rsqrt rsqrt_ tanh tanh_ erf erfinv relu relu_ " +
+	{1, 1, "neg neg_ abs abs_ exp exp_ exp2 log log_ log2 log10 log1p sqrt sqrt_ rsqrt rsqrt_ tanh tanh_ " +
+		"erf erfinv relu relu_ " +
 		"cos sin tan acos asin atan floor floor_ ceil round trunc sign sgn isnan isinf isfinite " +
 		"reciprocal reciprocal_ logical_not bitwise_not"},
-	{1, 2, "add add_ sub sub_ rsub mul mul_ div div_ pow pow_ maximum minimum fmod remainder atan2 eq ne lt le gt ge eq_ ne_ lt_ " +
-		"le_ gt_ ge_ bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor threshold threshold_backward masked_fill " +
+	{1, 2, "add add_ sub sub_ rsub mul mul_ div div_ pow pow_ maximum minimum fmod remainder atan2 " +
+		"eq ne lt le gt ge eq_ ne_ lt_ " +
+		"le_ gt_ ge_ bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor " +
+		"threshold threshold_backward masked_fill " +
 		"masked_fill_ clamp_min clamp_min_ clamp_max clamp_max_"},
 	{2, 2, "leaky_relu leaky_relu_ leaky_relu_backward hardtanh hardtanh_ hardtanh_backward native_dropout_backward"},
 	{2, 3, "clamp clamp_"},
@@ -63,7 +66,8 @@ var norms = map[string]norm{
 	"_C::rms_norm_static_fp8_quant":           {ops: 4, row: 2, at: 1, parameters: []int{2}, into: 1},
 	"_C::fused_add_rms_norm_static_fp8_quant": {ops: 5, row: 2, at: 1, parameters: []int{3}, added: true, into: 1},
 
-	"aiter::rms_norm": {ops: 3, row: 2, parameters: []int{1}}, "aiter::rmsnorm2d_fwd": {ops: 3, row: 2, parameters: []int{1}},
+	"aiter::rms_norm":                  {ops: 3, row: 2, parameters: []int{1}},
+	"aiter::rmsnorm2d_fwd":             {ops: 3, row: 2, parameters: []int{1}},
 	"aiter::rmsnorm":                   {ops: 3, row: 2, at: 1, parameters: []int{2}},
 	"aiter::add_rmsnorm":               {ops: 4, row: 2, at: 1, parameters: []int{4}, added: true},
 	"aiter::rmsnorm2d_fwd_with_add":    {ops: 4, row: 2, at: 1, parameters: []int{4}, added: true},
@@ -80,7 +84,9 @@ var norms = map[string]norm{
 	"flashinfer::fused_add_rmsnorm": {ops: 4, row: 2, parameters: []int{2}, added: true},
 }
 
-var batchNorm = norm{ops: 5, row: 2, parameters: []int{1, 2}, rows: func(in *inputs, shape []int) int { return shape[min(1, len(shape)-1)] }}
+var batchNorm = norm{ops: 5, row: 2, parameters: []int{1, 2}, rows: func(_ *inputs, shape []int) int {
+	return shape[min(1, len(shape)-1)]
+}}
 
 func operatorTable() map[string]rule {
 	m := map[string]rule{}
@@ -145,8 +151,8 @@ func operatorTable() map[string]rule {
 	put("aten", "_softmax _log_softmax", rowwise(0, 5, 2))
 	put("_moe_C", "topk_softmax", rowwise(3, 5, 1)) // of weights, experts and rows only the probabilities matter
 	put("aten", "_softmax_backward_data _log_softmax_backward_data", rowwise(0, 4, 3))
-	put("aten", "native_layer_norm_backward native_group_norm_backward native_batch_norm_backward cudnn_batch_norm_backward "+
-		"miopen_batch_norm_backward", rowwise(0, 14, 3))
+	put("aten", "native_layer_norm_backward native_group_norm_backward native_batch_norm_backward "+
+		"cudnn_batch_norm_backward miopen_batch_norm_backward", rowwise(0, 14, 3))
 	put("aten", "_fused_rms_norm_backward", rowwise(0, 10, 3))
 	for name, n := range norms {
 		m[name] = n.work
@@ -182,8 +188,8 @@ func operatorTable() map[string]rule {
 	put("aten", "index_add index_add_", indexed(1))
 	put("aten", "sort", sorted)
 	put("aten", "topk", topK)
-	put("aten", "upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d "+
-		"_upsample_nearest_exact3d", upsampled)
+	put("aten", "upsample_nearest1d upsample_nearest2d upsample_nearest3d "+
+		"_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d", upsampled)
 	put("aten", "max_pool2d_with_indices", pooled(-1, indexSize, 5))
 	put("aten", "avg_pool2d", pooled(0, 0, 4))
 

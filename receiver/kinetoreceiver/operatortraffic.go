@@ -13,8 +13,8 @@ import (
 
 // Rules of operators that move bytes.
 
-// elementwise has the result that all operands broadcast to, in the widest of their types. In place the first operand is
-// the result, which copy_, fill_ and zero_ do not read. Where no operand has dimensions there is one element.
+// elementwise has the result that all operands broadcast to, in the widest of their types. In place the first operand
+// is the result, which copy_, fill_ and zero_ do not read. Where no operand has dimensions there is one element.
 func elementwise(ops float64, tensors int, inPlace bool) rule {
 	return func(in *inputs) gpuspan.Work {
 		var shape []int
