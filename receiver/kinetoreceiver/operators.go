@@ -134,8 +134,8 @@ func operatorTable() map[string]rule {
 	}
 	put("aten", "_foreach_norm", foreach(2, false, false))
 	put("aten", "_amp_foreach_non_finite_check_and_unscale_", foreach(2, false, false))
-	// Adam (Kingma and Ba 2015): m ← m + (1−β₁)(g−m) 3, v ← β₂v + (1−β₂)g·g 4, √v/c + ε 3, p − s·m/that 3; AdamW
-	// (Loshchilov and Hutter 2019) p·(1−λη) 1. Lists: parameters, gradients, m, v.
+	// Adam (Kingma and Ba 2015): m ← m + (1−β₁)(g−m) 3, v ← β₂v + (1−β₂)g·g 4, d = √v/c + ε 3, p − s·m/d 3;
+	// AdamW (Loshchilov and Hutter 2019): p·(1−λη) 1. Lists: parameters, gradients, m, v.
 	put("aten", "_fused_adam_", optimizer(13, 4, 3))
 	put("aten", "_fused_adamw_", optimizer(14, 4, 3))
 	put("aten", "_fused_sgd_", optimizer(4, 3, 2))     // μ·b + g 2, p − η·b 2
