@@ -102,7 +102,7 @@ service:
 `, filepath.Join(dir, "devices.gpurec"), filepath.Join(dir, "spans.json")), 0o600))
 			collector, err := program.Start(t.Context(), binary, []string{"--config", "llm", "--config", overlay}, []string{
 				"OTELGPU_OTLP_GRPC=" + otlp, "OTELGPU_OTLP_HTTP=" + port(), "OTELGPU_METRICS=" + metrics,
-				"OTELGPU_HEALTH=" + port(),
+				"OTELGPU_HEALTH=" + port(), "OTELGPU_PAGE=127.0.0.1:0",
 				"OTELGPU_LOG_LEVEL=info", "OTELGPU_TELEMETRY_PORT=" + telemetry, "OTELGPU_SETTLE=8s", "OTELGPU_MAX_WAIT=10s",
 			})
 			require.NoError(t, err)

@@ -177,6 +177,22 @@ func TestRunsWithoutConfigurationAndSaysWhatListensWhere(t *testing.T) {
 	}, strings.Split(strings.TrimSpace(p.stderr.String()), "\n"))
 }
 
+// A ready pipeline by its name is text with commas in it; a single key may be set beside it.
+func TestReadyPipelinesSayWhatListensWhere(t *testing.T) {
+	ports, env := freePorts(t)
+	page := "127.0.0.1:" + freePort(t)
+	p := start(t, env, "--config", "llm", "--set", "exporters.gpu_page.endpoint="+page)
+	p.healthy(t, ports.health)
+	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "  GPUs ") }, time.Minute,
+		10*time.Millisecond)
+	require.Zero(t, p.interrupt(t))
+	require.Equal(t, []string{
+		"  OTLP in   gRPC 127.0.0.1:" + ports.grpc + ", HTTP 127.0.0.1:" + ports.http,
+		"  page      http://" + page,
+		"  metrics   http://127.0.0.1:" + ports.metrics + "/metrics",
+	}, strings.Split(strings.TrimSpace(p.stderr.String()), "\n")[1:4])
+}
+
 func TestEveryReadyPipelineOfTheCoreBuildStarts(t *testing.T) {
 	for _, name := range []string{"jaeger", "tempo", "prometheus"} {
 		t.Run(name, func(t *testing.T) {

@@ -130,7 +130,7 @@ func command() (*cobra.Command, error) {
 	set.DisableGracefulShutdown = true // run ends the context instead
 	root := otelcol.NewCommand(set)
 	root.SilenceErrors = true
-	root.PreRun = func(cmd *cobra.Command, _ []string) { w.given(cmd) }
+	w.hear(root)
 	root.Short = "OpenTelemetry Collector for GPU work"
 	root.Long = "OpenTelemetry Collector for GPU work. Without --config it runs the embedded all-in-one pipeline\n" +
 		"(\"otelcol-gpu config all-in-one\" prints it). --config takes files and names of ready pipelines, as llm.\n" +

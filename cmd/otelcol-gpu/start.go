@@ -45,16 +45,37 @@ func (w *welcome) options() []zap.Option {
 	}
 }
 
-// given takes the configurations of the command line.
-func (w *welcome) given(cmd *cobra.Command) {
-	f := cmd.Flags().Lookup("config")
-	if f == nil || !f.Changed {
-		return
+// hear takes the configurations of the command line as they are set, for the flags do not give them back one by one.
+func (w *welcome) hear(cmd *cobra.Command) {
+	var configs, sets []string
+	for name, uris := range map[string]*[]string{"config": &configs, "set": &sets} {
+		f := cmd.Flags().Lookup(name)
+		f.Value = told{f.Value, func(s string) {
+			if key, value, found := strings.Cut(s, "="); name == "set" && found {
+				s = "yaml:" + strings.TrimSpace(strings.ReplaceAll(key, ".", "::")) + ": " + strings.TrimSpace(value)
+			}
+			*uris = append(*uris, s)
+			w.resolver.URIs = slices.Concat(configs, sets)
+		}}
 	}
-	w.resolver.URIs = nil
-	for uri := range strings.SplitSeq(strings.Trim(f.Value.String(), "[]"), ", ") {
-		w.resolver.URIs = append(w.resolver.URIs, uri)
-	}
+}
+
+// flagValue is the value of a flag.
+type flagValue interface {
+	String() string
+	Set(s string) error
+	Type() string
+}
+
+// told is a flag's value that says what it is set to.
+type told struct {
+	flagValue
+	say func(s string)
+}
+
+func (h told) Set(s string) error {
+	h.say(s)
+	return h.flagValue.Set(s)
 }
 
 // listener is a core that hears what is logged at info as well.

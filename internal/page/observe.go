@@ -61,6 +61,9 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	case f.Kind == spanfacts.Step:
 		m.step(f, r, s)
 		return
+	case f.Kind == spanfacts.Request:
+		m.engine(f, r)
+		return
 	case !f.Kind.Work():
 		return
 	}
@@ -199,12 +202,29 @@ func (m *Model) request(f *spanfacts.Facts, r *spanfacts.Resource) *Request {
 	return q
 }
 
+// engine adds the span of a request that its engine times on the host. Work within it has an account of its own.
+func (m *Model) engine(f *spanfacts.Facts, r *spanfacts.Resource) {
+	q := m.request(f, r)
+	q.Model = clip(cmp.Or(f.RequestModel, q.Model))
+	if f.HasEnergy {
+		q.Energy += f.SelfEnergy
+	}
+	if !q.shared {
+		q.Items, q.ItemType = q.Items+f.Items, clip(cmp.Or(f.ItemType, q.ItemType))
+	}
+	q.Queue, q.FirstItem = max(q.Queue, f.Queue), max(q.FirstItem, f.TimeToFirstItem)
+	q.Duration = max(q.Duration, spanfacts.Elapsed(f.Start, f.End))
+}
+
 // share adds a span of gpu_requests to the account of its request.
 func (m *Model) share(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	q := m.request(f, r)
 	q.Model = clip(cmp.Or(f.RequestModel, q.Model))
 	if f.HasEnergy {
 		q.Energy += f.Energy
+	}
+	if !q.shared { // what the batches count comes before what the engine states
+		q.Items, q.shared = 0, true
 	}
 	q.Items += f.Items
 	q.ItemType = clip(cmp.Or(f.ItemType, q.ItemType))

@@ -239,6 +239,38 @@ func TestStepsAndRequests(t *testing.T) {
 	assert.Equal(t, []Phase{{"prefill", 0.2}, {"decode", 0.5}}, s.Requests[0].Parts)
 }
 
+// A request that its engine times on the host stands beside those of batches; what batches count comes first.
+func TestRequestsOfEngines(t *testing.T) {
+	m := at()
+	request := span{
+		name: "llm_request", kind: "request", trace: 8, start: 3 * time.Second, length: 2 * time.Second,
+		attributes: map[string]any{
+			"gpu.energy": 12.0, "gpu.self_energy": 5.0, "gpu.operation.items": 40,
+			"gpu.request.queue.duration": 0.3, "gpu.request.time_to_first_item": 0.4, "gen_ai.request.model": "m",
+		},
+	}
+	batch := span{
+		name: "decode", kind: "share", trace: 8, start: 3 * time.Second, length: time.Second,
+		attributes: map[string]any{"gpu.request.duration": 0.5, "gpu.energy": 7.0, "gpu.operation.items": 38},
+	}
+	m.Traces(traces(t, request))
+	s := m.State(Query{Range: time.Minute})
+	require.Len(t, s.Requests, 1)
+	assert.Empty(t, s.Operations, "its time is not the GPU's")
+	q := s.Requests[0]
+	assert.Equal(t, []float64{5, 40, 0.3, 0.4, 2, 0},
+		[]float64{q.Energy, q.Items, q.Queue, q.FirstItem, q.Duration, q.GPUTime})
+	assert.Equal(t, "m", q.Model)
+	for name, order := range map[string][]span{"before": {request, batch}, "after": {batch, request}} {
+		m := at()
+		for _, x := range order {
+			m.Traces(traces(t, x))
+		}
+		q := m.State(Query{Range: time.Minute}).Requests[0]
+		assert.Equal(t, []float64{12, 38, 0.5}, []float64{q.Energy, q.Items, q.GPUTime}, "the request came "+name)
+	}
+}
+
 func TestTheModelIsBounded(t *testing.T) {
 	m := at()
 	for i := range maxOperations + 500 {

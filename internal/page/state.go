@@ -144,6 +144,8 @@ type Request struct {
 	Queue     float64 `json:"queue,omitempty"`
 	FirstItem float64 `json:"firstItem,omitempty"`
 	Parts     []Phase `json:"parts,omitempty"`
+
+	shared bool // batches count its items
 }
 
 // Health is what has come, and what was left out for want of room.

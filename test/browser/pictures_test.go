@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	cdppage "github.com/chromedp/cdproto/page"
@@ -27,6 +28,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/freeport"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
 
@@ -145,6 +147,7 @@ func TestPictures(t *testing.T) {
 	}
 
 	_, _, address := demo(t, "--duration", "70s", "--out", t.TempDir())
+	engine := served(t)
 
 	b := open(t, convert(training)+"/report.html", 1280, 900)
 	b.picture("report", "header", "#timeline")
@@ -157,12 +160,44 @@ func TestPictures(t *testing.T) {
 	b = open(t, convert("--compare", without, with)+"/compare.html", 1280, 900)
 	b.picture("compare", "#comparison .headline", "#comparison figure")
 
+	b = open(t, engine, 1280, 900)
+	b.until(`state && state.requests.length === 7 && state.requests.every((q) => q.energy)`)
+	b.picture("llm", "#requests", "#requests")
+
 	b = open(t, address, 1280, 900)
 	b.until(`state && state.devices.length && state.devices[0].covered.filter((v) => v !== null).length > 52`)
 	b.run(`live.paused = true`)
 	b.picture("page", "header", "#steps")
+	b.picture("devices", "#devices", "#devices")
 	b.picture("requests", "#requests", "#requests")
 	b.do(prefers("dark"))
 	b.until(`getComputedStyle(document.body).backgroundColor === "rgb(17, 20, 23)"`)
 	b.picture("page-dark", "header", "#operations")
+}
+
+// served is the page of the pipeline for inference servers, with what vLLM sends of seven requests.
+func served(t *testing.T) string {
+	t.Helper()
+	free := func() string {
+		address, err := freeport.Address()
+		require.NoError(t, err)
+		return address
+	}
+	otlp, page := free(), free()
+	_, telemetry, _ := strings.Cut(free(), ":")
+	said := &output{}
+	cmd := exec.Command(*program, "--config", "llm") // for longer than its page is open
+	cmd.Env = append(os.Environ(), "OTELGPU_SOURCE=simulated", "OTELGPU_SETTLE=6s", "OTELGPU_PAGE="+page,
+		"OTELGPU_OTLP_GRPC="+otlp, "OTELGPU_OTLP_HTTP="+free(), "OTELGPU_METRICS="+free(), "OTELGPU_HEALTH="+free(),
+		"OTELGPU_TELEMETRY_PORT="+telemetry)
+	cmd.Stdout, cmd.Stderr = said, said
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	require.Eventually(t, func() bool { return strings.Contains(said.String(), page) }, patience, 50*time.Millisecond)
+	vllm := exec.CommandContext(t.Context(), "go", "test", "-count", "1", "-run", "^TestStandInForVLLM$", "./test")
+	vllm.Dir = filepath.Join("..", "..")
+	vllm.Env = append(os.Environ(), "GOWORK=", "FIRST_HOUR_ENDPOINT="+otlp)
+	text, err := vllm.CombinedOutput()
+	require.NoError(t, err, string(text))
+	return "http://" + page
 }

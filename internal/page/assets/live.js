@@ -216,11 +216,11 @@ function steps(view) {
 
 // Which requests burn the joules?
 function requests() {
-  if (!state.requests.length) return nothing("No request has an account in this time.", "Batches that link to their requests get one from gpu_requests: Section.LinkItems in Go, links= in Python.");
+  if (!state.requests.length) return nothing("No request has an account in this time.", "Batches that link to their requests get one from gpu_requests: Section.LinkItems in Go, links= in Python. Requests of vLLM, SGLang, TGI and Triton get theirs with --config llm.");
   const most = Math.max(...state.requests.map((q) => q.energy || 0), 1e-12), sum = (f) => state.requests.reduce((t, q) => t + (f(q) || 0), 0), kinds = new Set();
   for (const q of state.requests) for (const p of q.parts || []) kinds.add(p.name);
   const names = [...kinds].slice(0, 5);
-  return [el("p", {class: "hint"}, `${plural(state.requests.length, "request")}: ${sig(sum((q) => q.energy))} J${sum((q) => q.items) ? `, ${sig(sum((q) => q.energy) / sum((q) => q.items))} J per item` : ""}, ${seconds(sum((q) => q.gpuTime))} of GPU time.`),
+  return [el("p", {class: "hint"}, `${plural(state.requests.length, "request")}: ${sig(sum((q) => q.energy))} J${sum((q) => q.items) ? `, ${sig(sum((q) => q.energy) / sum((q) => q.items))} J per item` : ""}${sum((q) => q.gpuTime) ? `, ${seconds(sum((q) => q.gpuTime))} of GPU time` : ""}.`),
     table("Requests by what they took of the GPU", [
       {title: "request", left: true, of: (q) => q.trace, cell: (q) => traceLink(q.trace, `${q.service || ""} ${q.trace.slice(0, 8)}`)},
       {title: "took", help: "as the server saw it", of: (q) => q.duration, cell: (q) => or(q.duration, seconds)},
