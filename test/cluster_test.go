@@ -121,7 +121,8 @@ func TestGatewaysMayBeKilled(t *testing.T) {
 	agents := [2]ports{newPorts(t), newPorts(t)}
 	var c *cluster
 	for i, p := range agents {
-		otelcol.Start(t, binary, append(p.env, "OTELGPU_NODE_NAME=node"), ready(t, "kubernetes/agent"), device, faster, fmt.Sprintf(`
+		otelcol.Start(t, binary, append(p.env, "OTELGPU_NODE_NAME=node"), ready(t, "kubernetes/agent"), device, faster,
+			fmt.Sprintf(`
 extensions: {health_check: {endpoint: %s}}
 receivers:
   otlp: {protocols: {grpc: {endpoint: %s}, http: {endpoint: %s}}}

@@ -42,8 +42,8 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// outage is how long a store is dead: a fifteenth of 3 minutes, and all times of the pipelines are shortened as much. The
-// environment variable OTELGPU_OUTAGE gives another length, such as 3m, with the times as they are shipped.
+// outage is how long a store is dead: a fifteenth of 3 minutes, and all times of the pipelines are shortened as much.
+// The environment variable OTELGPU_OUTAGE gives another length, such as 3m, with the times as they are shipped.
 func outage(t *testing.T) (length time.Duration, full bool) {
 	text, full := os.LookupEnv("OTELGPU_OUTAGE")
 	if !full {
@@ -415,7 +415,8 @@ func (w *worker) check(t *testing.T, store *store, full bool, metrics string) {
 	}, patience, 200*time.Millisecond)
 	time.Sleep(settled) // what is there twice comes too
 	spans, again := store.count()
-	t.Logf("%d spans accepted, %d requests refused; %d spans delivered, %d of them again", w.accepted, w.refused, spans, again)
+	t.Logf("%d spans accepted, %d requests refused; %d spans delivered, %d of them again", w.accepted, w.refused, spans,
+		again)
 	require.Equal(t, w.accepted, spans)
 	require.Zero(t, again, "spans that came twice")
 	require.InEpsilon(t, w.joules(), store.energy(), 1e-9)
@@ -584,7 +585,8 @@ service:
   extensions: [gpu_samples, health_check, file_storage]
 `, filepath.Join(dir, "storage"))
 	overlays := []string{
-		ready, device, faster, fmt.Sprintf(smallQueue, "otlp_grpc/jaeger"), fmt.Sprintf(retrySoon, "otlp_grpc/jaeger"), storage,
+		ready, device, faster, fmt.Sprintf(smallQueue, "otlp_grpc/jaeger"), fmt.Sprintf(retrySoon, "otlp_grpc/jaeger"),
+		storage,
 	}
 	run := func() *program.Program {
 		return otelcol.Run(t, binary, append(p.env, "OTELGPU_JAEGER_ENDPOINT="+store.address), overlays...)

@@ -92,7 +92,8 @@ func followed(t *testing.T, root, block string) {
 		if path == "" || exec.Command(path, "-c", "import torch, opentelemetry.exporter.otlp.proto.http").Run() != nil {
 			t.Skip("no Python with PyTorch and the OpenTelemetry SDK: set OTELGPU_TORCH")
 		}
-		require.NoError(t, os.WriteFile(filepath.Join(tools, "python"), []byte("#!/bin/bash\nexec "+path+` "$@"`+"\n"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(tools, "python"), []byte("#!/bin/bash\nexec "+path+` "$@"`+"\n"),
+			0o755))
 	}
 	if strings.Contains(block, "worker0.pt.trace.json.gz") {
 		file := profiles.Path(t, "kineto", "hta/nccl_parser_config/nccl_data.json.gz")

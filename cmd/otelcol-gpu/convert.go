@@ -63,10 +63,12 @@ func newConvertCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().TextVar(&common.Detail, "detail", kinetoreceiver.DetailAuto, "auto, steps, annotations, operators or kernels")
+	cmd.Flags().TextVar(&common.Detail, "detail", kinetoreceiver.DetailAuto,
+		"auto, steps, annotations, operators or kernels")
 	cmd.Flags().TextVar(&common.Extent, "extent", kinetoreceiver.ExtentAll,
 		"activities that verdicts are of: all, steps or steps_but_last")
-	cmd.Flags().StringVar(&common.JobID, "job-id", "", "gpu.job.id of files that have none: the ranks of one run are linked by it")
+	cmd.Flags().StringVar(&common.JobID, "job-id", "",
+		"gpu.job.id of files that have none: the ranks of one run are linked by it")
 	cmd.Flags().StringVar(&common.Device, "device", "",
 		"model of devices that a file does not name, as the driver calls it: verdicts compare with its peak (docs/peaks.md)")
 	cmd.Flags().StringSliceVar(&common.Captures, "captures", nil,

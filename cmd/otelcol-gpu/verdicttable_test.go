@@ -102,7 +102,8 @@ func TestTableOfRecordedTraces(t *testing.T) {
 	}
 	root := recorded.Path(t)
 	var b strings.Builder
-	b.WriteString("| trace | device | first verdict | gain | residual | truth, where it is known |\n|---|--:|---|--:|--:|---|\n")
+	b.WriteString(
+		"| trace | device | first verdict | gain | residual | truth, where it is known |\n|---|--:|---|--:|--:|---|\n")
 	seen := map[string]bool{}
 	for _, top := range []string{"kineto", "nsys"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join(root, top), func(path string, e fs.DirEntry, err error) error {

@@ -51,7 +51,8 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuMetrics, error) {
 	}
 	c := &gpuMetrics{
 		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version,
-		aggregator: newAggregator(cfg, shared.InstanceID(cfg.InstanceID, set)), refusal: refusal{what: "metrics"}, stop: func() {},
+		aggregator: newAggregator(cfg, shared.InstanceID(cfg.InstanceID, set)), refusal: refusal{what: "metrics"},
+		stop:   func() {},
 		forget: func() {},
 	}
 	return c, tel.RegisterConnectorGpuMetricsSeriesCallback(func(_ context.Context, o metric.Int64Observer) error {

@@ -59,7 +59,8 @@ func newConnector(cfg *Config, set connector.Settings) (*gpuRequests, error) {
 	}
 	c := &gpuRequests{
 		cfg: cfg, log: set.Logger, tel: tel, version: set.BuildInfo.Version, clock: time.Now,
-		book: newBook(cfg), meters: newMeters(cfg, shared.InstanceID(cfg.InstanceID, set)), stop: func() {}, forget: func() {},
+		book: newBook(cfg), meters: newMeters(cfg, shared.InstanceID(cfg.InstanceID, set)), stop: func() {},
+		forget: func() {},
 	}
 	return c, tel.RegisterConnectorGpuRequestsOpenCallback(func(_ context.Context, o metric.Int64Observer) error {
 		c.mu.Lock()

@@ -21,7 +21,8 @@ const loadBase = int64(1_700_000_000_000_000_000)
 // work is a span of a device's work that was launched a while before it began.
 func work(kind, device string, launched, start, end int64, args ...chrometrace.Arg) chrometrace.Event {
 	e := chrometrace.Event{
-		Process: chrometrace.Process{Service: "train"}, Name: kind, Start: loadBase + start, End: loadBase + end, Span: [8]byte{1},
+		Process: chrometrace.Process{Service: "train"}, Name: kind, Start: loadBase + start, End: loadBase + end,
+		Span:  [8]byte{1},
 		Trace: [16]byte{1}, Args: append(args,
 			chrometrace.Arg{Key: "gpu.operation.type", Value: chrometrace.String(kind)},
 			chrometrace.Arg{Key: "gpu.device.ordinal", Value: chrometrace.Int(3)},

@@ -26,8 +26,8 @@ type JobMethod string
 
 // Methods, the first that a job's profiles allow.
 const (
-	ByArrival       JobMethod = "arrival"       // when each rank came to collectives that match, clocks aligned by their ends
-	ByLength        JobMethod = "length"        // collectives match, clocks cannot be aligned: who comes last runs shortest
+	ByArrival       JobMethod = "arrival"       // when each rank came to collectives, clocks aligned by their ends
+	ByLength        JobMethod = "length"        // clocks cannot be aligned: who comes last to a collective runs shortest
 	ByCommunication JobMethod = "communication" // no collectives match: who comes last communicates least
 	ByOwnTime       JobMethod = "own_time"      // no collectives: steps without exposed communication
 )
@@ -44,8 +44,8 @@ type Rank struct {
 	Last          int           `json:"last"`        // of those, at which it came last
 	Waited        time.Duration `json:"waited_ns"`
 	HeldUp        time.Duration `json:"held_up_ns"` // how long the others together waited for it
-	// Caused is how long the others waited because of it, at whatever collective: where it came last because it had to wait
-	// itself, for a rank that the others do not meet, that rank caused it.
+	// Caused is how long the others waited because of it, at whatever collective: where it came last because it had to
+	// wait itself, for a rank that the others do not meet, that rank caused it.
 	Caused time.Duration `json:"caused_ns"`
 }
 

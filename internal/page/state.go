@@ -186,7 +186,8 @@ func (m *Model) State(q Query) *State {
 	s := &State{
 		Version: 2, Now: now.UnixMilli(), Live: !m.fixed, Range: span.Seconds(), From: q.From.UnixMilli(),
 		To:     q.To.UnixMilli(),
-		Health: m.health, Findings: []Finding{}, Devices: []Device{}, Operations: []Operation{}, Roofs: []Roof{}, Steps: []Step{},
+		Health: m.health, Findings: []Finding{}, Devices: []Device{}, Operations: []Operation{}, Roofs: []Roof{},
+		Steps:    []Step{},
 		Requests: []Request{},
 	}
 	from, to := float64(s.From), float64(s.To)
@@ -325,7 +326,8 @@ func (m *Model) devicesOf(s *State, now, span int64) {
 func (d *device) strip(newest, span int64) Device {
 	step := (span + shownCells - 1) / shownCells
 	first := (newest/step - span/step + 1) * step // so that cells do not move against the seconds as time goes on
-	out := Device{ID: d.id, Name: d.name, Model: d.model, Start: first, Step: step, Limit: d.memory / (1 << 20), Recent: []Recent{}}
+	out := Device{ID: d.id, Name: d.name, Model: d.model, Start: first, Step: step, Limit: d.memory / (1 << 20),
+		Recent: []Recent{}}
 	for at := first; at <= newest; at += step {
 		var covered, busy, power, temperature, memory mean
 		throttled := false

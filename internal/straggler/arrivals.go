@@ -187,9 +187,9 @@ func match(all []Collective) [][]Collective {
 	return out
 }
 
-// align finds by how much each rank's clock is ahead: the median over its collectives of its end minus the median end of
-// the ranks whose clocks are known. It begins with one rank and goes on to those that it meets, for a rank may meet only
-// some of the others. Ranks that never meet, by way of others either, are aligned apart.
+// align finds by how much each rank's clock is ahead: the median over its collectives of its end minus the median end
+// of the ranks whose clocks are known. It begins with one rank and goes on to those that it meets, for a rank may meet
+// only some of the others. Ranks that never meet, by way of others either, are aligned apart.
 func align(groups [][]Collective) map[int64]int64 {
 	ahead := map[int64]float64{} // of the first rank of all, whose clock all are held against
 	for len(groups) > 0 {

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package zerofirst sends metrics so that a store has a point of 0 of each cumulative series before any other. Who looks
-// at increases sees the first one only after it.
+// Package zerofirst sends metrics so that a store has a point of 0 of each cumulative series before any other. Who
+// looks at increases sees the first one only after it.
 package zerofirst
 
 import (

@@ -88,8 +88,9 @@ func graphFaults(g *gputrace.Graphs) (list []string) {
 			"or a graph in the graph", g.Lost))
 	}
 	if g.Ambiguous > 0 {
-		list = append(list, fmt.Sprintf("%d of %d launches of graphs have no operators: several captures have their kernels, "+
-			"with other shapes (name only the capture of the graph)", g.Ambiguous, g.Launches))
+		list = append(list, fmt.Sprintf(
+			"%d of %d launches of graphs have no operators: several captures have their kernels, "+
+				"with other shapes (name only the capture of the graph)", g.Ambiguous, g.Launches))
 	}
 	if n := g.Launches - g.Known - g.Ambiguous; n > 0 {
 		list = append(list, fmt.Sprintf("%d of %d launches of graphs have no operators: no capture has their kernels", n,

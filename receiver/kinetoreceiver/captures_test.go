@@ -21,7 +21,8 @@ import (
 
 // call is a call of the runtime.
 func call(name string, corr, at int64, args string) string {
-	return fmt.Sprintf(`{"ph":"X","cat":"cuda_runtime","name":%q,"pid":9,"tid":9,"ts":%d,"dur":2,"args":{%s"correlation":%d}}`,
+	return fmt.Sprintf(
+		`{"ph":"X","cat":"cuda_runtime","name":%q,"pid":9,"tid":9,"ts":%d,"dur":2,"args":{%s"correlation":%d}}`,
 		name, at, args, corr)
 }
 
@@ -183,7 +184,8 @@ func TestCapturesThatDoNotTellAreSaid(t *testing.T) {
 		known    bool
 		faults   []string
 	}{
-		"one":      {[]string{narrow}, true, []string{"1 of 3 launches of graphs have no operators: no capture has their kernels"}},
+		"one": {[]string{narrow}, true,
+			[]string{"1 of 3 launches of graphs have no operators: no capture has their kernels"}},
 		"none":     {nil, false, nil},
 		"no graph": {[]string{nothing}, false, []string{fmt.Sprintf("no graph was captured in [%q]", nothing)}},
 		"missing": {[]string{filepath.Join(folder, "gone", "*.json")}, false, []string{

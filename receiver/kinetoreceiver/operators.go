@@ -17,9 +17,9 @@ type rule func(*inputs) gpuspan.Work
 
 // operators are those whose work follows from what the profiler records of their inputs, by their schemas. Some call
 // each other (linear calls addmm): of nested ones a sum takes the outermost only. Left out are those of which the
-// record does not say enough: einsum (its equation is not recorded; the products that it calls are), attention over pages
-// and gathers by lists of indices (lengths lie on the device), scaled_dot_product_attention itself (the kernel it chooses
-// decides whether masked pairs are computed).
+// record does not say enough: einsum (its equation is not recorded; the products that it calls are), attention over
+// pages and gathers by lists of indices (lengths lie on the device), scaled_dot_product_attention itself (the kernel it
+// chooses decides whether masked pairs are computed).
 var operators = operatorTable()
 
 // elementwise operators by operations for each element of the result, and how many tensors they take: what comes behind

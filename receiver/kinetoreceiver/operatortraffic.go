@@ -400,8 +400,8 @@ func upsampled(in *inputs) gpuspan.Work {
 }
 
 // pooled takes [batch, channels, height, width], sides of the window, strides, and padding: for each element of the
-// result it adds up or compares the window, and writes index bytes beside it. more is -1 for comparisons, of which there
-// is one fewer than elements; a mean divides instead. Input ceil says whether the last windows may stick out.
+// result it adds up or compares the window, and writes index bytes beside it. more is -1 for comparisons, of which
+// there is one fewer than elements; a mean divides instead. Input ceil says whether the last windows may stick out.
 func pooled(more float64, index int64, ceil int) rule {
 	return func(in *inputs) gpuspan.Work {
 		t := in.shapes(4, 0)

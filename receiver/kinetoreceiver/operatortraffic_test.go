@@ -77,7 +77,8 @@ func TestTrafficOfOperators(t *testing.T) {
 		},
 		"one number":    {"aten::add_", `"Input type":["float","float","Scalar"],"Input Dims":[[],[],[]]`, 1, 8},
 		"larger of two": {"aten::max", `"Input type":["float","float"],"Input Dims":[[8,100],[8,100]]`, 800, 3 * 3200},
-		"complex":       {"aten::mul", `"Input type":["c10::complex<double>","c10::complex<double>"],"Input Dims":[[8],[8]]`, 8, 3 * 128},
+		"complex": {"aten::mul", `"Input type":["c10::complex<double>","c10::complex<double>"],"Input Dims":[[8],[8]]`,
+			8, 3 * 128},
 		"product of vLLM": { // 8 bits, scaled
 			"_C::cutlass_scaled_mm",
 			`"Input type":["c10::BFloat16","c10::Float8_e4m3fn","c10::Float8_e4m3fn","float","float",""],` +
@@ -233,11 +234,13 @@ func TestListsOfTensorsHaveTheTypeOfTheirKernel(t *testing.T) {
 			2 * 42 * 2,
 		},
 		"copy": {
-			"aten::_foreach_copy_", lists(2), "void multi_tensor_apply_kernel<TensorListMetadata<2>, UnaryOpFunctor<long, 2, 1, 1> >()",
+			"aten::_foreach_copy_", lists(2),
+			"void multi_tensor_apply_kernel<TensorListMetadata<2>, UnaryOpFunctor<long, 2, 1, 1> >()",
 			0, 2 * 42 * 8,
 		},
 		"zeroes": {
-			"aten::_foreach_zero_", lists(1), "void multi_tensor_apply_kernel<TensorListMetadata<1>, ZeroFunctor<double, 1, 1, 0> >()",
+			"aten::_foreach_zero_", lists(1),
+			"void multi_tensor_apply_kernel<TensorListMetadata<1>, ZeroFunctor<double, 1, 1, 0> >()",
 			0, 42 * 8,
 		},
 		"AdamW": { // reads four and writes three

@@ -49,7 +49,8 @@ func (c *collect) skip(why string) { c.skipped[why]++ }
 
 func (c *collect) all(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		c.session, c.environment, c.devices, c.kernels, c.copies, c.memsets, c.graphs, c.calls, c.ranges, c.clocks, c.overhead,
+		c.session, c.environment, c.devices, c.kernels, c.copies, c.memsets, c.graphs, c.calls, c.ranges, c.clocks,
+		c.overhead,
 	} {
 		if err := step(ctx); err != nil {
 			return err

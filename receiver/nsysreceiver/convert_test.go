@@ -302,8 +302,8 @@ func TestGraphsThatAreOneRow(t *testing.T) {
 	assert.Contains(t, kinds, "opaque_regions")
 }
 
-// TestClocksOfDevicesSayWhyKernelsWereSlow has two devices, of which Nsight's numbers are not CUDA's: of device 0, which
-// is its number 1, kernels take half as long again in the last third.
+// TestClocksOfDevicesSayWhyKernelsWereSlow has two devices, of which Nsight's numbers are not CUDA's: of device 0,
+// which is its number 1, kernels take half as long again in the last third.
 func TestClocksOfDevicesSayWhyKernelsWereSlow(t *testing.T) {
 	const kernels, slow = 600, 400
 	export1 := func(low int64) string {
@@ -315,7 +315,8 @@ func TestClocksOfDevicesSayWhyKernelsWereSlow(t *testing.T) {
 				length, hertz = length*3/2, low
 			}
 			fmt.Fprintf(rows, ",(%d, %d, 0, 7, 0, 0, %d, 132, 1, 1, 256, 1, 1)", at, at+length, 10+i%2)
-			fmt.Fprintf(clocks, ",(%d, 72057594037927937, 0, %d),(%d, 72057594037927936, 0, 210000000),(%d, 72057594037927937, 1, %d)",
+			fmt.Fprintf(clocks,
+				",(%d, 72057594037927937, 0, %d),(%d, 72057594037927936, 0, 210000000),(%d, 72057594037927937, 1, %d)",
 				at, hertz, at, at, i%100)
 			at += length + 1000
 		}

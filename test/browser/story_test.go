@@ -76,7 +76,8 @@ func TestTheDemosStoryIsToldByThePageTheTableAndTheFindings(t *testing.T) {
 		assert.Equal(t, 4, eval[int](b, `document.querySelectorAll("#devices .strip").length`))
 	}
 	b := open(t, address, 1400, 1000)
-	b.until(`state && state.findings.length === 4 && state.requests.some((q) => (q.parts || []).some((p) => p.name === "prefill.long"))`)
+	b.until(
+		`state && state.findings.length === 4 && state.requests.some((q) => (q.parts || []).some((p) => p.name === "prefill.long"))`)
 	b.run(`live.paused = true`)
 	told(b)
 

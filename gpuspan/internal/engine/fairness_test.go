@@ -142,7 +142,8 @@ func TestNewDoesNotWaitForADriverThatHangs(t *testing.T) {
 		require.NoError(t, p.Flush(context.Background()))
 		require.NoError(t, p.Shutdown(context.Background()))
 		close(b.until)
-		require.Eventually(t, b.closed.Load, time.Minute, time.Millisecond, "the thread that was left behind frees what it got")
+		require.Eventually(t, b.closed.Load, time.Minute, time.Millisecond,
+			"the thread that was left behind frees what it got")
 		require.Empty(t, p.Devices())
 	}
 }

@@ -17,8 +17,8 @@ import (
 )
 
 // The thread sleeps until the next anchor is due, sixty milliseconds at most: sections wait for an anchor anyway, so
-// what a pass reads the same pass places, times do not depend on when they are read, waking up costs more than reading a
-// dozen sections, and exporters wait for seconds. The only reason to hurry is that slots must come back, so it sleeps
+// what a pass reads the same pass places, times do not depend on when they are read, waking up costs more than reading
+// a dozen sections, and exporters wait for seconds. The only reason to hurry is that slots must come back, so it sleeps
 // for less while a pass finds a quarter of a stream's slots done, and is woken by Stream.crowded.
 const (
 	minSleep    = 100 * time.Microsecond

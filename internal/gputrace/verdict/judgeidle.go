@@ -291,7 +291,8 @@ func (j *judge) outside(a *Account, effect string) {
 			continue
 		}
 		text := fmt.Sprintf(effect, j.device0(), Span(int64(v.Gain)))
-		if i := slices.IndexFunc(j.list, func(in Verdict) bool { return in.Kind == v.Kind && in.Chain[0] == v.Chain[0] }); i >= 0 {
+		same := func(in Verdict) bool { return in.Kind == v.Kind && in.Chain[0] == v.Chain[0] }
+		if i := slices.IndexFunc(j.list, same); i >= 0 {
 			j.list[i].Evidence += "; besides, " + text
 			continue
 		}

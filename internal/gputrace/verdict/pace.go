@@ -160,8 +160,8 @@ func twoClasses(levels []float64) (limit, factor float64) {
 	return limit, factor
 }
 
-// steady reports whether most levels of both classes stand beside one of their own: a device becomes slower for a while,
-// and levels that are high by chance stand alone.
+// steady reports whether most levels of both classes stand beside one of their own: a device becomes slower for a
+// while, and levels that are high by chance stand alone.
 func steady(levels []float64, limit float64) bool {
 	var alone, all [2]int
 	for i, level := range levels {

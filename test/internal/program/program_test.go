@@ -25,7 +25,8 @@ func shell(ctx context.Context, t *testing.T, script string, env ...string) *Pro
 
 // An end-to-end test stands or falls with this: that it sees what a program said, and how it ended.
 func TestAProgramIsWaitedForAndEnded(t *testing.T) {
-	p := shell(t.Context(), t, `trap 'echo bye; exit 0' TERM; echo "ready $WHO" >&2; while :; do sleep 0.01; done`, "WHO=you")
+	p := shell(t.Context(), t, `trap 'echo bye; exit 0' TERM; echo "ready $WHO" >&2; while :; do sleep 0.01; done`,
+		"WHO=you")
 	require.NoError(t, p.WaitFor("ready you", patience), "standard error counts")
 	require.Positive(t, p.PID())
 	require.NoError(t, p.Stop(patience))

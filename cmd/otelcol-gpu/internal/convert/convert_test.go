@@ -36,7 +36,8 @@ func components() (otelcol.Factories, error) {
 	if f.Processors, err = otelcol.MakeFactoryMap[processor.Factory](gpuderiveprocessor.NewFactory()); err != nil {
 		return f, err
 	}
-	f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](fileexporter.NewFactory(), chrometraceexporter.NewFactory())
+	f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](fileexporter.NewFactory(),
+		chrometraceexporter.NewFactory())
 	return f, err
 }
 

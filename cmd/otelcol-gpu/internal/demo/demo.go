@@ -110,7 +110,8 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	if n := m.devices(); n > 1 {
 		story = fmt.Sprintf("A training job has %d GPUs and shares the first with an inference service,", n)
 	}
-	intro := fmt.Sprintf("%s\n%s for %s; Ctrl-C ends them.\nLook at http://%s while they run.\n\n", what, story, o.Duration,
+	intro := fmt.Sprintf("%s\n%s for %s; Ctrl-C ends them.\nLook at http://%s while they run.\n\n", what, story,
+		o.Duration,
 		f.Page)
 	fmt.Fprint(out, intro)
 

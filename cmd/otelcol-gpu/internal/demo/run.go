@@ -133,7 +133,8 @@ func training(ctx context.Context, m machine, conn *grpc.ClientConn, rank int, r
 	})
 }
 
-// with runs f with a stream of a device and a profiler for it, and flushes everything in the order in which it was made.
+// with runs f with a stream of a device and a profiler for it, and flushes everything in the order in which it was
+// made.
 func (t telemetry) with(ctx context.Context, m machine, device int,
 	f func(*gpuspan.Profiler, queue) error,
 ) error {

@@ -23,10 +23,10 @@ type Format struct {
 	Colour bool // of headers and bounds
 }
 
-// Render writes operations as a tree, by GPU time, then the steps of training loops and the requests of services. Unknown figures are drawn as
-// "-". Shares are of the time of all outermost operations: those of a level sum to that of the level above, with
-// "(rest)" for what is shown in no row of its own. Where the width does not hold all columns, those that say least are
-// left out.
+// Render writes operations as a tree, by GPU time, then the steps of training loops and the requests of services.
+// Unknown figures are drawn as "-". Shares are of the time of all outermost operations: those of a level sum to that of
+// the level above, with "(rest)" for what is shown in no row of its own. Where the width does not hold all columns,
+// those that say least are left out.
 func (t *Table) Render(w io.Writer, f Format) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,7 +163,8 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 	hidden, rest := 0, &stats{}
 	for _, n := range all {
 		switch {
-		case !kept[n] && limit > 0 && len(kept) >= limit && !(noted && n.parent == nil && n.note() != "") || !keep(n, deepest):
+		case !kept[n] && limit > 0 && len(kept) >= limit && !(noted && n.parent == nil && n.note() != "") ||
+			!keep(n, deepest):
 			if hidden++; n.parent == nil {
 				rest.count += n.count
 				rest.seconds += n.seconds

@@ -116,7 +116,8 @@ func lateVerdict(j *page.Job, l *page.LateRank) verdict.Verdict {
 	if length := j.End - j.Start; length > 0 {
 		v.Share = float64(l.Each) / float64(length)
 	}
-	v.Evidence = strings.TrimSpace(fmt.Sprintf("%d ranks compared by %s", len(j.Ranks), strings.ReplaceAll(string(j.Method), "_", " ")))
+	v.Evidence = strings.TrimSpace(fmt.Sprintf("%d ranks compared by %s", len(j.Ranks),
+		strings.ReplaceAll(string(j.Method), "_", " ")))
 	return v
 }
 

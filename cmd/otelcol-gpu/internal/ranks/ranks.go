@@ -5,8 +5,8 @@
 // how much, and what it did meanwhile.
 //
 // Who is late is read from when ranks arrive at the collectives that they run together (package straggler), so that a
-// rank that waits is never taken for one that works; where clocks cannot be aligned, from how long they run in them, for
-// who comes last runs shortest; where no collectives match, from how long each rank communicates in all. Without
+// rank that waits is never taken for one that works; where clocks cannot be aligned, from how long they run in them,
+// for who comes last runs shortest; where no collectives match, from how long each rank communicates in all. Without
 // collectives, steps without exposed communication are compared.
 package ranks
 
@@ -185,8 +185,8 @@ func nearest(job []*profile, rank int64) *profile {
 // fewMeetings are no proof that two ranks are of one job.
 const fewMeetings = 3
 
-// met reports whether the collectives that two profiles have in common ended together but for a constant, by which their
-// clocks are apart: in the median of a quarter of what they last at least.
+// met reports whether the collectives that two profiles have in common ended together but for a constant, by which
+// their clocks are apart: in the median of a quarter of what they last at least.
 func met(x, y *profile) bool {
 	seen := make(map[key]straggler.Collective, len(x.collectives))
 	for _, c := range x.collectives {

@@ -46,7 +46,8 @@ type world struct {
 
 func newWorld(seed uint64, ranks, steps int) *world {
 	w := &world{
-		r: rand.New(rand.NewPCG(seed, 3)), ranks: ranks, steps: steps, clock: make([]int64, ranks), start: 1_700_000_000_000_000_000,
+		r: rand.New(rand.NewPCG(seed, 3)), ranks: ranks, steps: steps, clock: make([]int64, ranks),
+		start: 1_700_000_000_000_000_000,
 		extra: func(int, int) int64 { return 0 },
 	}
 	return w

@@ -71,7 +71,8 @@ func collectively(b *strings.Builder, j *page.Job) {
 			fmt.Fprintf(b, "Then rank %d: last at %d, %s each, %s. ", l.Rank, r.Last, span(l.Each), when(&l))
 			continue
 		}
-		fmt.Fprintf(b, "rank %d holds the others up: it comes last at %d of %d collectives (%s), and they wait %s because of it, %s each",
+		fmt.Fprintf(b,
+			"rank %d holds the others up: it comes last at %d of %d collectives (%s), and they wait %s because of it, %s each",
 			l.Rank, r.Last, r.Collectives, names(l.At), span(r.Caused), span(l.Each))
 		if len(j.Late) > 1 {
 			fmt.Fprintf(b, ", %s", when(&l))

@@ -4,8 +4,8 @@
 package chromejson
 
 // Layout is how the last object of a kind was laid out: before each value the text from the end of the value before it,
-// its key included. Writers lay objects of a kind out alike, so that this text is mostly met again, and its key need not
-// be read. The zero value knows nothing yet.
+// its key included. Writers lay objects of a kind out alike, so that this text is mostly met again, and its key need
+// not be read. The zero value knows nothing yet.
 type Layout struct {
 	members [layoutMembers]layoutMember
 }
