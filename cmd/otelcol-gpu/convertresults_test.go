@@ -10,8 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -71,18 +71,15 @@ func TestAProfileThatIsThereTwiceCountsOnce(t *testing.T) {
 
 func TestRunsIntoOneFolderDoNotMix(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
-	var wg sync.WaitGroup
 	const runs = 4
+	var started []*process // of their own: Collectors in one process share the exporter of files
 	for i := range runs {
 		file := writeFile(t, dir, fmt.Sprintf("%d.json", i), kernels(fmt.Sprintf("k%d", i), 500))
-		wg.Go(func() {
-			_, stderr, err := inProcess(t, "convert", "--detail", "kernels", "--out", out, file)
-			if err != nil {
-				t.Error(err, stderr)
-			}
-		})
+		started = append(started, start(t, os.Environ(), "convert", "--detail", "kernels", "--out", out, file))
 	}
-	wg.Wait()
+	for _, p := range started {
+		require.Zero(t, p.exit(t, time.Minute), &p.stderr)
+	}
 	require.Equal(t, []string{"spans.json", "trace.json"}, entriesOf(t, out))
 	names := namesOf(t, filepath.Join(out, "spans.json"))
 	trace, err := os.ReadFile(filepath.Join(out, "trace.json"))

@@ -10,10 +10,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
 const loadBase = int64(1_700_000_000_000_000_000)
@@ -87,12 +85,12 @@ func TestCopiesAndQueuesAreCounters(t *testing.T) {
 		work("section", "", 100, 5000, 6000), // holds work, and is none
 	}))
 	require.NoError(t, w.Close())
-	assert.Equal(t, map[string][]point{
+	require.Equal(t, map[string][]point{
 		"device GPU 3 GPU-a: copies host_to_device in By/s": {{1000, 2e9}, {5000, 3e9}, {6000, 1e9}, {9000, 0}},
 		"device GPU 3 GPU-a: copies device_to_host in By/s": {{2000, 0.5e9}, {3000, 0}},
 		"device train GPU 3: queue in operations":           {{100, 1}, {200, 2}, {400, 1}, {450, 2}, {500, 1}, {700, 0}},
 	}, drawn(t, b.Bytes()))
-	assert.Zero(t, w.Stats().Counters, "of gauges")
+	require.Zero(t, w.Stats().Counters, "of gauges")
 }
 
 func TestALongTraceHasTheHighestQueuesOfItsParts(t *testing.T) {
@@ -109,17 +107,17 @@ func TestALongTraceHasTheHighestQueuesOfItsParts(t *testing.T) {
 	}
 	require.NoError(t, w.Close())
 	points := drawn(t, b.Bytes())["device GPU 3 GPU-a: queue in operations"]
-	assert.Less(t, len(points), 1<<14)
-	assert.Greater(t, len(points), 1<<11)
+	require.Less(t, len(points), 1<<14)
+	require.Greater(t, len(points), 1<<11)
 	highest := 0.0
 	for i, p := range points {
 		highest = max(highest, p.value)
 		if i > 0 {
-			assert.GreaterOrEqual(t, p.at, points[i-1].at)
+			require.GreaterOrEqual(t, p.at, points[i-1].at)
 		}
 	}
-	assert.Equal(t, 2.0, highest)
-	assert.Equal(t, 0.0, points[len(points)-1].value)
+	require.Equal(t, 2.0, highest)
+	require.Equal(t, 0.0, points[len(points)-1].value)
 }
 
 // refusing fails once.
@@ -145,6 +143,6 @@ func TestWhatIsWrittenAgainCountsOnce(t *testing.T) {
 	r.fail = true
 	require.Error(t, w.Close())
 	require.NoError(t, w.Close())
-	assert.Equal(t, map[string][]point{"device GPU 3 GPU-a: queue in operations": {{100, 1}, {400, 0}}},
+	require.Equal(t, map[string][]point{"device GPU 3 GPU-a: queue in operations": {{100, 1}, {400, 0}}},
 		drawn(t, r.Bytes()))
 }
