@@ -7,7 +7,7 @@ GO         ?= go
 # Every directory with a go.mod; those outside go.work are always built with GOWORK=off.
 MODULES    := $(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/testdata/*' -not -path '*/build/*' | sed 's,/go.mod,,' | sort)
 # What users build: everything but the tools, the comparisons with other libraries and the programs of tests.
-SHIPPED    := $(filter-out ./internal/tools ./benchmarks ./test/browser ./test/prometheus,$(MODULES))
+SHIPPED    := $(filter-out ./internal/tools ./benchmarks ./test/browser ./test/prometheus ./test/kubernetes,$(MODULES))
 TOOLS      := $(CURDIR)/internal/tools
 BIN        := $(CURDIR)/bin
 TESTALL    := internal/tools/testall/main.go internal/tools/testall/python.go

@@ -67,7 +67,9 @@ func (l *lane) insert(start, end int64, owner uint64) bool {
 }
 
 // crossed reports whether [start, end] begins within the interval and ends after it, so that no lane holds both.
-func (p *inserted) crossed(start, end int64) bool { return p.start <= start && start < p.end && p.end < end }
+func (p *inserted) crossed(start, end int64) bool {
+	return p.start <= start && start < p.end && p.end < end
+}
 
 // latest is the innermost interval that is known to be there.
 func (l *lane) latest() inserted {

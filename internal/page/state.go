@@ -326,8 +326,10 @@ func (m *Model) devicesOf(s *State, now, span int64) {
 func (d *device) strip(newest, span int64) Device {
 	step := (span + shownCells - 1) / shownCells
 	first := (newest/step - span/step + 1) * step // so that cells do not move against the seconds as time goes on
-	out := Device{ID: d.id, Name: d.name, Model: d.model, Start: first, Step: step, Limit: d.memory / (1 << 20),
-		Recent: []Recent{}}
+	out := Device{
+		ID: d.id, Name: d.name, Model: d.model, Start: first, Step: step, Limit: d.memory / (1 << 20),
+		Recent: []Recent{},
+	}
 	for at := first; at <= newest; at += step {
 		var covered, busy, power, temperature, memory mean
 		throttled := false

@@ -184,8 +184,11 @@ func TestCapturesThatDoNotTellAreSaid(t *testing.T) {
 		known    bool
 		faults   []string
 	}{
-		"one": {[]string{narrow}, true,
-			[]string{"1 of 3 launches of graphs have no operators: no capture has their kernels"}},
+		"one": {
+			[]string{narrow},
+			true,
+			[]string{"1 of 3 launches of graphs have no operators: no capture has their kernels"},
+		},
 		"none":     {nil, false, nil},
 		"no graph": {[]string{nothing}, false, []string{fmt.Sprintf("no graph was captured in [%q]", nothing)}},
 		"missing": {[]string{filepath.Join(folder, "gone", "*.json")}, false, []string{

@@ -77,8 +77,10 @@ func TestTrafficOfOperators(t *testing.T) {
 		},
 		"one number":    {"aten::add_", `"Input type":["float","float","Scalar"],"Input Dims":[[],[],[]]`, 1, 8},
 		"larger of two": {"aten::max", `"Input type":["float","float"],"Input Dims":[[8,100],[8,100]]`, 800, 3 * 3200},
-		"complex": {"aten::mul", `"Input type":["c10::complex<double>","c10::complex<double>"],"Input Dims":[[8],[8]]`,
-			8, 3 * 128},
+		"complex": {
+			"aten::mul", `"Input type":["c10::complex<double>","c10::complex<double>"],"Input Dims":[[8],[8]]`,
+			8, 3 * 128,
+		},
 		"product of vLLM": { // 8 bits, scaled
 			"_C::cutlass_scaled_mm",
 			`"Input type":["c10::BFloat16","c10::Float8_e4m3fn","c10::Float8_e4m3fn","float","float",""],` +

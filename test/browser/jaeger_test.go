@@ -33,11 +33,13 @@ func TestJaegersPageShowsWhatWasMeasuredAndLeadsToThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := jaegertest.Start(t)
-	td := spans(t, "training", "GPU-0", 0, span{"gemm", "section", time.Now().Add(-time.Minute), time.Second, 9,
+	td := spans(t, "training", "GPU-0", 0, span{
+		"gemm", "section", time.Now().Add(-time.Minute), time.Second, 9,
 		map[string]any{
 			"gpu.energy": 2.5, "gpu.power": 412.0, "gpu.roofline.bound": "compute", "gpu.stream.id": 7, "hw.id": "GPU-0",
 			"a.tag": "of the alphabet's beginning",
-		}})
+		},
+	})
 	body, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
 	require.NoError(t, err)
 	resp, err := http.Post("http://"+j.OTLPHTTP+"/v1/traces", "application/x-protobuf", bytes.NewReader(body))
