@@ -7,7 +7,7 @@ package sigv4
 import "errors"
 
 // SigV4Config is refused wherever it is read.
-type SigV4Config struct{}
+type SigV4Config struct{} //nolint:revive // the name that is asked for
 
 // UnmarshalYAML says that requests cannot be signed.
 func (*SigV4Config) UnmarshalYAML(func(any) error) error {
