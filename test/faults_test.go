@@ -168,17 +168,12 @@ type ports struct {
 }
 
 func newPorts(t *testing.T) ports {
-	free := func() string {
-		address, err := freeport.Address()
-		require.NoError(t, err)
-		return address
-	}
-	_, telemetry, err := net.SplitHostPort(free())
+	_, telemetry, err := net.SplitHostPort(freeAddress(t))
 	require.NoError(t, err)
-	p := ports{otlp: free(), metrics: free()}
+	p := ports{otlp: freeAddress(t), metrics: freeAddress(t)}
 	p.env = []string{
-		"OTELGPU_OTLP_GRPC=" + p.otlp, "OTELGPU_OTLP_HTTP=" + free(), "OTELGPU_METRICS=" + p.metrics,
-		"OTELGPU_HEALTH=" + free(), "OTELGPU_PAGE=127.0.0.1:0",
+		"OTELGPU_OTLP_GRPC=" + p.otlp, "OTELGPU_OTLP_HTTP=" + freeAddress(t), "OTELGPU_METRICS=" + p.metrics,
+		"OTELGPU_HEALTH=" + freeAddress(t), "OTELGPU_PAGE=127.0.0.1:0",
 		"OTELGPU_TELEMETRY_PORT=" + telemetry, "OTELGPU_SOURCE=simulated",
 	}
 	return p

@@ -23,7 +23,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/conformance"
-	"github.com/otelgpu/otelgpu/internal/freeport"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
@@ -81,13 +80,8 @@ func TestTheLLMPipelineGivesJoulesPerToken(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			ids, total := recordDevices(t, filepath.Join(dir, "devices.gpurec"), tt.watts)
-			port := func() string {
-				a, err := freeport.Address()
-				require.NoError(t, err)
-				return a
-			}
-			otlp, metrics := port(), port()
-			_, telemetry, _ := strings.Cut(port(), ":")
+			otlp, metrics := freeAddress(t), freeAddress(t)
+			_, telemetry, _ := strings.Cut(freeAddress(t), ":")
 			overlay := filepath.Join(dir, "overlay.yaml")
 			require.NoError(t, os.WriteFile(overlay, fmt.Appendf(nil, `
 receivers:
@@ -101,8 +95,8 @@ service:
     traces: {exporters: [gpu_metrics, gpu_requests, file]}
 `, filepath.Join(dir, "devices.gpurec"), filepath.Join(dir, "spans.json")), 0o600))
 			collector, err := program.Start(t.Context(), binary, []string{"--config", "llm", "--config", overlay}, []string{
-				"OTELGPU_OTLP_GRPC=" + otlp, "OTELGPU_OTLP_HTTP=" + port(), "OTELGPU_METRICS=" + metrics,
-				"OTELGPU_HEALTH=" + port(), "OTELGPU_PAGE=127.0.0.1:0",
+				"OTELGPU_OTLP_GRPC=" + otlp, "OTELGPU_OTLP_HTTP=" + freeAddress(t), "OTELGPU_METRICS=" + metrics,
+				"OTELGPU_HEALTH=" + freeAddress(t), "OTELGPU_PAGE=127.0.0.1:0",
 				"OTELGPU_LOG_LEVEL=info", "OTELGPU_TELEMETRY_PORT=" + telemetry, "OTELGPU_SETTLE=8s", "OTELGPU_MAX_WAIT=10s",
 			})
 			require.NoError(t, err)

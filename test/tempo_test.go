@@ -19,7 +19,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelgpu/otelgpu/internal/freeport"
 	"github.com/otelgpu/otelgpu/test/internal/otelcol"
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
@@ -40,15 +39,9 @@ func TestTempoTakesTheQueriesAndFindsTheDemo(t *testing.T) {
 	if err != nil {
 		t.Skip("no Tempo: it is neither in the path, nor does OTELGPU_TEMPO name it")
 	}
-	free := func() (address, port string) {
-		address, err := freeport.Address()
-		require.NoError(t, err)
-		_, port, _ = strings.Cut(address, ":")
-		return address, port
-	}
-	base, http1 := free()
-	_, grpc := free()
-	otlp, _ := free()
+	base, otlp := freeAddress(t), freeAddress(t)
+	_, http1, _ := strings.Cut(base, ":")
+	_, grpc, _ := strings.Cut(freeAddress(t), ":")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "tempo.yaml")
 	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, tempoConfig, http1, grpc, otlp, filepath.Join(dir, "wal"),

@@ -48,16 +48,19 @@ func (w *welcome) options() []zap.Option {
 // hear takes the configurations of the command line as they are set, for the flags do not give them back one by one.
 func (w *welcome) hear(cmd *cobra.Command) {
 	var configs, sets []string
-	for name, uris := range map[string]*[]string{"config": &configs, "set": &sets} {
+	hear := func(name string, take func(s string)) {
 		f := cmd.Flags().Lookup(name)
 		f.Value = told{f.Value, func(s string) {
-			if key, value, found := strings.Cut(s, "="); name == "set" && found {
-				s = "yaml:" + strings.TrimSpace(strings.ReplaceAll(key, ".", "::")) + ": " + strings.TrimSpace(value)
-			}
-			*uris = append(*uris, s)
+			take(s)
 			w.resolver.URIs = slices.Concat(configs, sets)
 		}}
 	}
+	hear("config", func(s string) { configs = append(configs, s) })
+	hear("set", func(s string) {
+		key, value, _ := strings.Cut(s, "=")
+		key = strings.ReplaceAll(strings.TrimSpace(key), ".", "::")
+		sets = append(sets, "yaml:"+key+": "+strings.TrimSpace(value))
+	})
 }
 
 // flagValue is the value of a flag.

@@ -105,28 +105,18 @@ func grouped(i int) rule {
 
 // attention takes query, key and value of [batch, heads, length, dim], and at index causal whether it is.
 func attention(causal int) rule {
-	return func(in *inputs) gpuspan.Work { return attentionShape(in, 0, causal).Forward(in.precision(0)) }
+	return func(in *inputs) gpuspan.Work { return torchAttention(in, 0, causal).Forward(in.precision(0)) }
 }
 
 // attentionBackward has the gradient of the output before them, and computes the scores again.
 func attentionBackward(causal int) rule {
-	return func(in *inputs) gpuspan.Work { return attentionShape(in, 1, causal).Backward(in.precision(1), true) }
+	return func(in *inputs) gpuspan.Work { return torchAttention(in, 1, causal).Backward(in.precision(1), true) }
 }
 
-func attentionShape(in *inputs, first, causal int) flops.AttentionShape {
-	t := in.shapes(4, first, first+1, first+2)
-	masked := in.flag(causal)
-	if in.bad {
-		return flops.AttentionShape{}
-	}
-	q, k, v := t[0], t[1], t[2]
-	a := flops.AttentionShape{
-		Batch: q[0], Heads: q[1], KVHeads: k[1], Queries: q[2], Keys: k[2], HeadDim: q[3], ValueDim: v[3],
-	}
-	if masked {
-		a.Mask = flops.Causal
-		in.bad = a.Queries != a.Keys // torch masks from the first key, flops.Causal from the last: equal in squares only
-	}
+// torchAttention masks from the first key, flops.Causal from the last: they are equal in squares only.
+func torchAttention(in *inputs, first, causal int) flops.AttentionShape {
+	a := attentionShape(in, first, causal, 1, 2)
+	in.bad = in.bad || a.Mask == flops.Causal && a.Queries != a.Keys
 	return a
 }
 
@@ -134,23 +124,30 @@ func attentionShape(in *inputs, first, causal int) flops.AttentionShape {
 // last key.
 func flashAttention(first, causal int, backward bool) rule {
 	return func(in *inputs) gpuspan.Work {
-		t := in.shapes(4, first, first+1, first+2)
-		masked := in.flag(causal)
-		if in.bad {
-			return gpuspan.Work{}
-		}
-		q, k, v := t[0], t[1], t[2]
-		a := flops.AttentionShape{
-			Batch: q[0], Heads: q[2], KVHeads: k[2], Queries: q[1], Keys: k[1], HeadDim: q[3], ValueDim: v[3],
-		}
-		if masked {
-			a.Mask = flops.Causal
-		}
+		a := attentionShape(in, first, causal, 2, 1)
 		if backward {
 			return a.Backward(in.precision(first), true)
 		}
 		return a.Forward(in.precision(first))
 	}
+}
+
+// attentionShape is that of query, key and value, the inputs from first on, whose heads and lengths stand at the given
+// axes of four.
+func attentionShape(in *inputs, first, causal, heads, length int) flops.AttentionShape {
+	t := in.shapes(4, first, first+1, first+2)
+	masked := in.flag(causal)
+	if in.bad {
+		return flops.AttentionShape{}
+	}
+	q, k, v := t[0], t[1], t[2]
+	a := flops.AttentionShape{
+		Batch: q[0], Heads: q[heads], KVHeads: k[heads], Queries: q[length], Keys: k[length], HeadDim: q[3], ValueDim: v[3],
+	}
+	if masked {
+		a.Mask = flops.Causal
+	}
+	return a
 }
 
 // packed takes query, key and value of [tokens, heads, dim], where sequences begin (one more than there are), and the
