@@ -249,6 +249,24 @@ func TestATimeIsChosenByMouseAndByKeyboard(t *testing.T) {
 		`document.getElementById("chosen").hidden && document.querySelector("#operations tbody td:nth-child(3)").textContent === "100"`)
 }
 
+func TestARedrawLeavesWhatIsSaidAndWhatIsHidden(t *testing.T) {
+	b := open(t, serve(t, busy(t)), 1300, 1000)
+	b.until(`document.querySelectorAll("#operations tbody tr").length === 2`)
+	b.run(`document.querySelector("#devices svg.strip").focus()`)
+	for range 3 {
+		b.do(chromedp.KeyEvent(kb.ArrowLeft))
+	}
+	said := b.text("#tip")
+	require.Contains(t, said, "GPU-0")
+	b.run(`draw()`)
+	assert.Equal(t, said, b.text("#tip"), "the same place is told after a redraw")
+	assert.False(t, eval[bool](b, `document.getElementById("tip").hidden`))
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.run(`draw()`)
+	assert.True(t, eval[bool](b, `document.getElementById("tip").hidden`), "the redraw gives the focus back, not the tip")
+	assert.True(t, eval[bool](b, `document.activeElement.matches("svg.strip")`))
+}
+
 func TestThePageIsWorkedByKeyboardOnly(t *testing.T) {
 	b := open(t, serve(t, busy(t)), 1300, 1000)
 	b.until(`document.querySelectorAll("#operations tbody tr").length === 2`)

@@ -60,7 +60,7 @@ const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB");
 // Hover. What a node says is kept beside it, so that it can be said again when the node is drawn anew under the pointer.
 const tips = new WeakMap();
 const tip = byId("tip");
-let pointer = null;
+let pointer = null, place = null; // where the pointer is, and where in the node with the focus the tip stands if it is of that one
 function tipOf(n) {
   for (; n && n !== document; n = n.parentNode) if (tips.has(n)) return n;
   return null;
@@ -74,19 +74,21 @@ function showTip(target, x, y) {
   tip.style.left = Math.max(4, Math.min(x + 14, innerWidth - tip.offsetWidth - 8)) + "px";
   tip.style.top = Math.max(4, y + 14 + tip.offsetHeight > innerHeight ? y - tip.offsetHeight - 10 : y + 14) + "px";
 }
-document.addEventListener("pointermove", (e) => { pointer = [e.clientX, e.clientY]; showTip(e.target, e.clientX, e.clientY); });
+document.addEventListener("pointermove", (e) => { pointer = [e.clientX, e.clientY]; place = null; showTip(e.target, e.clientX, e.clientY); });
 document.addEventListener("pointerleave", () => { pointer = null; tip.hidden = true; });
 document.addEventListener("scroll", () => { tip.hidden = true; }, true);
 document.addEventListener("focusin", (e) => { if (e.target.matches(":focus-visible")) focusTip(e.target); });
 document.addEventListener("focusout", () => { tip.hidden = true; });
-function focusTip(n) {
+function focusTip(n, at) {
   const b = n.getBoundingClientRect();
-  showTip(n, b.left + b.width / 2, b.top + b.height / 2);
+  place = at || [b.width / 2, b.height / 2];
+  showTip(n, b.left + place[0], b.top + place[1]);
 }
-// tipAgain says what is under the pointer after a redraw.
-function tipAgain() {
-  if (!pointer || tip.hidden) return;
-  showTip(document.elementFromPoint(...pointer), ...pointer);
+// tipAgain says what is at the same place after a redraw. What Escape has hidden stays so.
+function tipAgain(shown, at) {
+  tip.hidden = true;
+  if (shown && at) focusTip(document.activeElement, at);
+  else if (shown && pointer) showTip(document.elementFromPoint(...pointer), ...pointer);
 }
 
 const isTrace = (id) => /^[0-9a-f]{32}$/.test(id || "");
@@ -155,8 +157,13 @@ function table(caption, all, rows, opts = {}) {
     oninput: (e) => { own.find = e.target.value; refill(); }})) : null;
   return node(box, {}, [search, ...fill()]);
 }
-// keep does something that makes nodes anew, and gives back the focus and the places of what is scrolled.
+// keep does something that makes nodes anew, and gives back the focus, the tip and the places of what is scrolled.
 function keep(f) {
+  const shown = !tip.hidden, where = place;
+  keepFocus(f);
+  tipAgain(shown, where);
+}
+function keepFocus(f) {
   const key = document.activeElement && document.activeElement.dataset.key, at = new Map();
   const caret = document.activeElement && document.activeElement.selectionStart;
   for (const n of document.querySelectorAll(".scroll[data-key]")) at.set(n.dataset.key, [n.scrollTop, n.scrollLeft]);

@@ -89,8 +89,7 @@ function strip(d, g) {
       choose(Math.min(from, next) * 1000, Math.max(from, next) * 1000);
     } else live.cursor = {id: d.id, at: next};
     draw();
-    const again = document.activeElement, b = again.getBoundingClientRect();
-    tips.has(again) && showTip(again, b.left + x(next + 0.5), b.top + H / 2);
+    if (tips.has(document.activeElement)) focusTip(document.activeElement, [x(next + 0.5), H / 2]);
   };
   const drag = (e) => {
     if (!choosable || e.button !== 0) return;
