@@ -13,7 +13,9 @@ import (
 	"time"
 )
 
-// Comparison is what changed between two profiles, in time per step; of several devices, their mean.
+// Comparison is what changed between two profiles, in time per step; of several devices, their mean. Steps are whole:
+// what the host did in the first one before the device began, and in the last one after it ended, counts; without steps,
+// all that verdicts judge before and after the window.
 type Comparison struct {
 	Before     time.Duration `json:"before_ns"` // of a step; of the window where a profile has no steps
 	After      time.Duration `json:"after_ns"`
@@ -77,6 +79,14 @@ func newSums(list []Report, perStep bool) sums {
 		s.window += part(r.Window)
 		s.parts["computing"] += part(r.Parts.Computing)
 		for _, i := range r.Idle {
+			s.parts["idle: "+idleName(i)] += part(i.Time)
+		}
+		around := r.Around // so that the first and the last step are whole
+		if !perStep {
+			around = slices.Concat(around, r.Before)
+		}
+		for _, i := range around {
+			s.window += part(i.Time)
 			s.parts["idle: "+idleName(i)] += part(i.Time)
 		}
 		for _, o := range r.Operators {

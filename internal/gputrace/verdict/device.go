@@ -75,6 +75,8 @@ type Device struct {
 	copy map[copyKey]*copies
 	lead Account // before the first activity: no part of the window
 	tail Account // after the last one
+	// of both, what lies in the unit of the first or last launch, and what comes before it
+	edges, before [causeCount]int64
 
 	pace                pace
 	kernels, kernelTime int64
@@ -126,11 +128,7 @@ func (d *Device) Add(a *Activity, l *Launch, begin int64) {
 		if begin < a.Start {
 			for _, s := range d.split.split(begin, a.Start, l) {
 				d.took(s)
-				if s.cause == CauseCall || s.cause == CauseAllocation || s.cause == CauseLoader {
-					d.lead.idle(s) // whatever the unit: the process starts up
-				} else if s.from = max(s.from, l.Unit.Start); s.from < s.to {
-					d.lead.idle(s.inside(&l.Unit))
-				}
+				d.leads(s, &l.Unit)
 			}
 		}
 	}
@@ -150,12 +148,31 @@ func (d *Device) Add(a *Activity, l *Launch, begin int64) {
 	d.end = max(d.end, a.End)
 }
 
+// leads takes a share of the time before the first activity, which belongs to the unit.
+func (d *Device) leads(s share, u *Unit) {
+	starts := s.cause == CauseCall || s.cause == CauseAllocation || s.cause == CauseLoader // the process starts up
+	if starts {
+		d.lead.idle(s)
+	}
+	if n := min(s.to, u.Start) - s.from; starts && n > 0 {
+		d.before[s.cause] += n
+	}
+	if s.from = max(s.from, u.Start); s.from >= s.to {
+		return
+	}
+	d.edges[s.cause] += s.to - s.from
+	if !starts {
+		d.lead.idle(s.inside(u))
+	}
+}
+
 // After says that no activity comes any more, and that the threads of the host went on with the unit.
 func (d *Device) After(u Unit, threads []*Log) {
 	if !d.any || u.End <= d.end {
 		return
 	}
 	for _, s := range d.split.split(d.end, u.End, &Launch{Known: true, Start: u.End, End: u.End, Threads: threads}) {
+		d.edges[s.cause] += s.to - s.from
 		d.tail.idle(s.inside(&u))
 	}
 }

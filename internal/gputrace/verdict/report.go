@@ -22,6 +22,10 @@ type Report struct {
 	Parts   Parts         `json:"parts"`
 	Idle    []CauseTime   `json:"idle,omitempty"` // by cause, the longest first; their sum is Parts.Idle
 	Steps   int64         `json:"steps,omitempty"`
+	// Around is idle time out of the window that lies in the first or last step (without steps, in the outermost range of
+	// the host), Before what the host did before that: start-up and the loader.
+	Around []CauseTime `json:"around,omitempty"`
+	Before []CauseTime `json:"before,omitempty"`
 	// in the order of their ends, the first maxSteps; empty: read from spans
 	ByStep []Step `json:"by_step,omitempty"`
 
@@ -183,7 +187,7 @@ func (d *Device) Report(f *Facts) Report {
 			CopyHidden:  time.Duration(d.busy[Copying].total - d.parts[Copying]),
 			Idle:        time.Duration(d.idleTime()),
 		},
-		Idle: d.idleBy(f), Memory: f.Memory.Levels,
+		Idle: d.idleBy(f), Around: causeTimes(d.edges), Before: causeTimes(d.before), Memory: f.Memory.Levels,
 	}
 	d.operators(&r, f)
 	d.byKernel(&r, f)
@@ -196,24 +200,25 @@ func (d *Device) Report(f *Facts) Report {
 // Step is what the account says of a step of this name, start (unix ns) and length, in which the device computed for so
 // long: that is no part of accounts.
 func (a *Account) Step(name string, start, length, computing int64) Step {
-	s := Step{Name: name, Start: start, Time: time.Duration(length), Parts: Parts{
+	return Step{Name: name, Start: start, Time: time.Duration(length), Parts: Parts{
 		Computing: time.Duration(computing), CommExposed: time.Duration(a.parts[Communicating]),
 		CopyExposed: time.Duration(a.parts[Copying]), Idle: time.Duration(a.idleTime()),
-	}}
-	for c, n := range a.idles {
-		if n > 0 {
-			s.Idle = append(s.Idle, CauseTime{Cause: Cause(c), Time: time.Duration(n)})
-		}
-	}
-	SortIdle(s.Idle)
-	return s
+	}, Idle: causeTimes(a.idles)}
 }
 
 func (a *account) idleBy(f *Facts) []CauseTime {
-	var list []CauseTime
-	for c, n := range a.idles {
+	list := causeTimes(a.idles)
+	for i := range list {
+		list[i].Where = a.places(f, topPlaces, list[i].Cause)
+	}
+	return list
+}
+
+// causeTimes are those that have any time, the longest first.
+func causeTimes(idles [causeCount]int64) (list []CauseTime) {
+	for c, n := range idles {
 		if n > 0 {
-			list = append(list, CauseTime{Cause(c), time.Duration(n), a.places(f, topPlaces, Cause(c))})
+			list = append(list, CauseTime{Cause: Cause(c), Time: time.Duration(n)})
 		}
 	}
 	SortIdle(list)
