@@ -23,7 +23,7 @@ func TestUnknownKeyIsRefused(t *testing.T) {
 
 func TestUnknownTypeIsRefused(t *testing.T) {
 	r := &registry{Attributes: []attribute{{Name: "gpu.x", Type: "float"}}}
-	if _, err := goTables(r); err == nil ||
+	if err := r.check(); err == nil ||
 		err.Error() != `attribute gpu.x: unknown type "float" (use string, int, double, boolean, string[] or int[])` {
 		t.Fatalf("error %v", err)
 	}

@@ -31,59 +31,36 @@ func main() {
 	}
 }
 
+// outputs are the files that are written, with their templates.
+var outputs = []struct{ path, template string }{
+	{"semconv/generated_attributes.go", "attributes.go.tmpl"},
+	{"semconv/generated_metrics.go", "metrics.go.tmpl"},
+	{"semconv/generated_tables.go", "tables.go.tmpl"},
+	{"docs/semconv.md", "semconv.md.tmpl"},
+}
+
 func run(root string, check bool) error {
-	files, err := generate(root)
+	registry := filepath.Join(root, "semconv", "registry")
+	r, err := load(registry)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot read %q: %w", registry, err)
 	}
 	var errs []error
-	for _, f := range files {
+	for _, f := range outputs {
+		data, err := render(f.template, r)
+		if err != nil {
+			return err
+		}
 		path := filepath.Join(root, f.path)
-		old, err := os.ReadFile(path)
-		if err == nil && bytes.Equal(old, f.data) {
-			continue
-		}
-		if check {
+		switch old, err := os.ReadFile(path); {
+		case err == nil && bytes.Equal(old, data):
+		case check:
 			errs = append(errs, fmt.Errorf("%s is out of date (run make generate)", f.path))
-			continue
-		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, f.data, 0o644); err != nil {
-			return err
+		default:
+			if err := os.WriteFile(path, data, 0o644); err != nil {
+				return err
+			}
 		}
 	}
 	return errors.Join(errs...)
-}
-
-type file struct {
-	path string
-	data []byte
-}
-
-func generate(root string) ([]file, error) {
-	path := filepath.Join(root, "semconv", "registry")
-	r, err := load(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %q: %w", path, err)
-	}
-	attributes, err := goAttributes(r)
-	if err != nil {
-		return nil, err
-	}
-	metrics, err := goMetrics(r)
-	if err != nil {
-		return nil, err
-	}
-	tables, err := goTables(r)
-	if err != nil {
-		return nil, err
-	}
-	return []file{
-		{"semconv/generated_attributes.go", attributes},
-		{"semconv/generated_metrics.go", metrics},
-		{"semconv/generated_tables.go", tables},
-		{"docs/semconv.md", markdown(r)},
-	}, nil
 }

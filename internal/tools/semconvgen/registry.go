@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -146,7 +147,8 @@ type group struct {
 }
 
 type attribute struct {
-	Name     string // ends in <word> where it is a template
+	Name     string // ends in <Variable> where it is a template
+	Variable string
 	Type     string // string, int, double, boolean, string[], int[]
 	Unit     string
 	Origin   string // otel: defined by OpenTelemetry
@@ -202,12 +204,12 @@ func load(dir string) (*registry, error) {
 		return nil, err
 	}
 	var all []definition
-	for _, path := range paths {
-		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
+	for _, p := range paths {
+		name := strings.TrimSuffix(filepath.Base(p), ".yaml")
 		if name == "manifest" {
 			continue
 		}
-		b, err := os.ReadFile(path)
+		b, err := os.ReadFile(p)
 		if err != nil {
 			return nil, err
 		}
@@ -222,8 +224,8 @@ func load(dir string) (*registry, error) {
 		return nil, err
 	}
 	r.SchemaURL, r.Stability = m.SchemaURL, m.Stability
-	r.OTelSemconv = "v" + m.Dependencies[0].SchemaURL[strings.LastIndex(m.Dependencies[0].SchemaURL, "/")+1:]
-	return r, nil
+	r.OTelSemconv = "v" + path.Base(m.Dependencies[0].SchemaURL)
+	return r, r.check()
 }
 
 // parse reads one file. Each metric that it imports must be refined in it, and the other way round.
@@ -271,16 +273,16 @@ func resolve(all []definition) (*registry, error) {
 			r.Spans = append(r.Spans, span{d.ID, d.Brief, a.Types, attrs, required})
 		case d.Type == "event":
 			r.Events = append(r.Events, event{d.Name, d.section, d.Brief, attrs, required, a.Writers})
-		case d.Type == "metric":
-			r.Metrics = append(r.Metrics, metric{
-				Name: d.MetricName, Instrument: d.Instrument, Unit: d.Unit, Group: d.section, Brief: d.Brief,
-				Attributes: attrs, Required: required, Writers: a.Writers, Example: a.Example,
-			})
-		case d.Type == "attribute_group" && a.Metric != "":
-			r.Metrics = append(r.Metrics, metric{
-				Name: a.Metric, Instrument: a.Instrument, Unit: a.Unit, Origin: "otel", Group: d.section, Brief: d.Brief,
-				Attributes: attrs, Required: required, Writers: a.Writers, Example: a.Example,
-			})
+		case d.Type == "metric", d.Type == "attribute_group" && a.Metric != "":
+			m := metric{
+				Name: cmp.Or(d.MetricName, a.Metric), Instrument: cmp.Or(d.Instrument, a.Instrument),
+				Unit: cmp.Or(d.Unit, a.Unit), Group: d.section, Brief: d.Brief, Attributes: attrs, Required: required,
+				Writers: a.Writers, Example: a.Example,
+			}
+			if a.Metric != "" {
+				m.Origin = "otel"
+			}
+			r.Metrics = append(r.Metrics, m)
 		case d.Type == "attribute_group" && a.Section > 0:
 			r.Groups = append(r.Groups, group{d.section, d.DisplayName, d.Brief, a.Section})
 			for i := range d.Attributes {
@@ -337,7 +339,7 @@ func (e *attributeEntry) attribute(section string) attribute {
 		a.Members = e.Type.members
 	}
 	if t, ok := strings.CutPrefix(a.Type, "template["); ok {
-		a.Type, a.Name = strings.TrimSuffix(t, "]"), a.Name+".<"+x.Variable+">"
+		a.Type, a.Name, a.Variable = strings.TrimSuffix(t, "]"), a.Name+".<"+x.Variable+">", x.Variable
 	}
 	if len(e.Examples) > 0 {
 		a.Example = e.Examples[0]
@@ -368,43 +370,4 @@ func goName(name string) string {
 		b.WriteString(string(r))
 	}
 	return b.String()
-}
-
-// template splits a name that ends in a variable segment, as gpu.copy.size.<direction>.
-func template(name string) (prefix, word string, ok bool) {
-	prefix, rest, ok := strings.Cut(name, "<")
-	word, end := strings.CutSuffix(rest, ">")
-	return prefix, word, ok && end
-}
-
-func goType(t string) (string, error) {
-	switch t {
-	case "string":
-		return "TypeString", nil
-	case "int":
-		return "TypeInt", nil
-	case "double":
-		return "TypeDouble", nil
-	case "boolean":
-		return "TypeBoolean", nil
-	case "string[]":
-		return "TypeStrings", nil
-	case "int[]":
-		return "TypeInts", nil
-	}
-	return "", fmt.Errorf("unknown type %q (use string, int, double, boolean, string[] or int[])", t)
-}
-
-func goInstrument(s string) (string, error) {
-	switch s {
-	case "gauge":
-		return "InstrumentGauge", nil
-	case "counter":
-		return "InstrumentCounter", nil
-	case "updowncounter":
-		return "InstrumentUpDownCounter", nil
-	case "histogram":
-		return "InstrumentHistogram", nil
-	}
-	return "", fmt.Errorf("unknown instrument %q (use gauge, counter, updowncounter or histogram)", s)
 }

@@ -1,0 +1,184 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"go/format"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+//go:embed *.tmpl
+var texts embed.FS
+
+// render fills a template; Go code is formatted.
+func render(name string, r *registry) ([]byte, error) {
+	t, err := template.New("").Funcs(functions).ParseFS(texts, "*.tmpl")
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := t.ExecuteTemplate(&b, name, r); err != nil {
+		return nil, err
+	}
+	if strings.HasSuffix(name, ".go.tmpl") {
+		return format.Source(b.Bytes())
+	}
+	return b.Bytes(), nil
+}
+
+// goType is a type of the registry in the package semconv, and how an attribute of it is made of a value.
+type goType struct{ Go, Param, Method string }
+
+var goTypes = map[string]goType{
+	"string":   {"TypeString", "string", "String"},
+	"int":      {"TypeInt", "int64", "Int64"},
+	"double":   {"TypeDouble", "float64", "Float64"},
+	"boolean":  {"TypeBoolean", "bool", "Bool"},
+	"string[]": {"TypeStrings", "...string", "StringSlice"},
+	"int[]":    {"TypeInts", "...int64", "Int64Slice"},
+}
+
+var goInstruments = map[string]string{
+	"gauge": "InstrumentGauge", "counter": "InstrumentCounter", "updowncounter": "InstrumentUpDownCounter",
+	"histogram": "InstrumentHistogram",
+}
+
+// check refuses what has no Go name.
+func (r *registry) check() error {
+	for _, a := range r.Attributes {
+		if _, ok := goTypes[a.Type]; !ok {
+			return fmt.Errorf("attribute %s: unknown type %q (use string, int, double, boolean, string[] or int[])", a.Name,
+				a.Type)
+		}
+	}
+	for _, m := range r.Metrics {
+		if goInstruments[m.Instrument] == "" {
+			return fmt.Errorf("metric %s: unknown instrument %q (use gauge, counter, updowncounter or histogram)", m.Name,
+				m.Instrument)
+		}
+	}
+	return nil
+}
+
+var functions = template.FuncMap{
+	"cell": cell, "comment": comment, "describe": describe, "goName": goName, "has": slices.Contains[[]string],
+	"type":       func(t string) goType { return goTypes[t] },
+	"instrument": func(s string) string { return goInstruments[s] },
+	"join":       func(s []string) string { return strings.Join(s, ", ") },
+	"list":       func(s []string) string { return fmt.Sprintf("%#v", s) },
+	"mark": func(origin string) string {
+		if origin == "otel" {
+			return "¹"
+		}
+		return ""
+	},
+	"names": func(s []string) string {
+		if len(s) == 0 {
+			return ""
+		}
+		return "`" + strings.Join(s, "`, `") + "`"
+	},
+	"unit": func(u string) string {
+		if u == "" {
+			return ""
+		}
+		return "`" + u + "`"
+	},
+	"code": func(v any) string {
+		if l, ok := v.([]any); ok {
+			out := make([]string, len(l))
+			for i, x := range l {
+				out[i] = fmt.Sprint(x)
+			}
+			return "`[" + cell(strings.Join(out, ", ")) + "]`"
+		}
+		if v == nil {
+			return ""
+		}
+		return "`" + cell(fmt.Sprint(v)) + "`"
+	},
+	// The description that goes on the wire; the caveats stay in the documentation.
+	"firstSentence": func(s string) string {
+		if first, _, more := strings.Cut(s, ". "); more {
+			return first + "."
+		}
+		return s
+	},
+}
+
+// comment wraps a sentence at 110 columns.
+func comment(indent, text string) string {
+	var b strings.Builder
+	line := indent + "//"
+	for w := range strings.FieldsSeq(text) {
+		if len(line)+1+len(w) > 110 {
+			b.WriteString(line + "\n")
+			line = indent + "//"
+		}
+		line += " " + w
+	}
+	return b.String() + line
+}
+
+func describe(typ, unit string) string {
+	if unit == "" {
+		return typ
+	}
+	return typ + ", " + unit
+}
+
+// cell is a text within a table of Markdown.
+func cell(s string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(s, "|", `\|`), "\n", " ")
+}
+
+// Go is the attribute's name in Go.
+func (a attribute) Go() string { return goName(a.Name) }
+
+// Kind is the attribute's type and unit.
+func (a attribute) Kind() string { return describe(a.Type, a.Unit) }
+
+// Prefix is what the names of a template begin with.
+func (a attribute) Prefix() string { return strings.TrimSuffix(a.Name, "<"+a.Variable+">") }
+
+// Values are the values of an enumeration.
+func (a attribute) Values() (list []string) {
+	for _, m := range a.Members {
+		list = append(list, m.Value)
+	}
+	return list
+}
+
+// ValuesLike names one value of an enumeration by its Go name.
+func (a attribute) ValuesLike() string {
+	if len(a.Members) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" The value is one of %s%s and the like.", a.Go(), goName(a.Members[0].Value))
+}
+
+// Meaning is the brief with the values of an enumeration, and with what it means when the attribute is absent.
+func (a attribute) Meaning() string {
+	text := a.Brief
+	var values []string
+	for _, m := range a.Members {
+		values = append(values, fmt.Sprintf("`%s` (%s)", m.Value, m.Brief))
+	}
+	if len(values) > 0 {
+		text += " Values: " + strings.Join(values, ", ")
+		if a.Open {
+			text += " and others"
+		}
+		text += "."
+	}
+	if a.Absent != "" {
+		text += " Absent: " + a.Absent + "."
+	}
+	return text
+}
