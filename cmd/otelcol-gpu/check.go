@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,22 +11,12 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/confmap"
-	"go.opentelemetry.io/collector/consumer"
-	"go.opentelemetry.io/collector/pdata/plog"
-	"go.opentelemetry.io/collector/pdata/pmetric"
-	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/collector/receiver"
-	"go.opentelemetry.io/collector/receiver/otlpreceiver"
-	metricnoop "go.opentelemetry.io/otel/metric/noop"
-	tracenoop "go.opentelemetry.io/otel/trace/noop"
-	"go.uber.org/zap"
+	"go.opentelemetry.io/collector/otelcol"
 
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/pipeline"
 	"github.com/otelgpu/otelgpu/internal/conformance"
 )
 
@@ -111,83 +100,29 @@ func checkListen(cmd *cobra.Command, address string, limit time.Duration, report
 		return fmt.Errorf("`--listen` must have a port of 1 to 65534, found %q", port)
 	}
 	web := net.JoinHostPort(host, strconv.FormatUint(number+1, 10))
-	stopReceiver, err := startOTLP(ctx, address, web, report)
+	p, err := pipeline.Start(ctx, buildInfo(), func() (otelcol.Factories, error) {
+		f, err := factories()
+		(&pipeline.Sink{Traces: report.Traces, Metrics: report.Metrics, Logs: report.Logs}).AddTo(f.Exporters)
+		return f, err
+	}, fmt.Sprintf(checkPipeline, pipeline.Quote(address), pipeline.Quote(web)))
 	if err != nil {
 		return fmt.Errorf("cannot listen at %s and %s: %w", address, web, err)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "listening for OTLP: gRPC at %s, HTTP at %s\n", address, web)
-	<-ctx.Done()
-	return stopReceiver()
+	select {
+	case <-ctx.Done():
+	case <-p.Done():
+	}
+	return p.Stop()
 }
 
-// noExtensions is the host of a receiver that needs none.
-type noExtensions struct{}
-
-func (noExtensions) GetExtensions() map[component.ID]component.Component { return nil }
-
-// startOTLP starts the OTLP receiver with the report as its pipeline.
-func startOTLP(ctx context.Context, grpc, web string, report *conformance.Report) (stop func() error, err error) {
-	factory := otlpreceiver.NewFactory()
-	cfg := factory.CreateDefaultConfig()
-	if err := confmap.NewFromStringMap(map[string]any{"protocols": map[string]any{
-		"grpc": map[string]any{"endpoint": grpc}, "http": map[string]any{"endpoint": web},
-	}}).Unmarshal(cfg); err != nil {
-		return nil, err
-	}
-	set := receiver.Settings{
-		ID: component.NewID(factory.Type()), BuildInfo: buildInfo(),
-		TelemetrySettings: component.TelemetrySettings{
-			Logger: zap.NewNop(), TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: metricnoop.NewMeterProvider(),
-		},
-	}
-	var mu sync.Mutex
-	traces, err := consumer.NewTraces(func(_ context.Context, td ptrace.Traces) error {
-		mu.Lock()
-		defer mu.Unlock()
-		report.Traces(td)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	metrics, err := consumer.NewMetrics(func(_ context.Context, md pmetric.Metrics) error {
-		mu.Lock()
-		defer mu.Unlock()
-		report.Metrics(md)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	logs, err := consumer.NewLogs(func(_ context.Context, ld plog.Logs) error {
-		mu.Lock()
-		defer mu.Unlock()
-		report.Logs(ld)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	t, errT := factory.CreateTraces(ctx, set, cfg, traces)
-	m, errM := factory.CreateMetrics(ctx, set, cfg, metrics)
-	l, errL := factory.CreateLogs(ctx, set, cfg, logs)
-	if err := cmp.Or(errT, errM, errL); err != nil {
-		return nil, err
-	}
-	// The three are faces of one receiver: each is started and stopped, as the Collector does.
-	all := []component.Component{t, m, l}
-	for _, c := range all {
-		if err := c.Start(ctx, noExtensions{}); err != nil {
-			return nil, err
-		}
-	}
-	return func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		var errs []error
-		for _, c := range all {
-			errs = append(errs, c.Shutdown(ctx))
-		}
-		return errors.Join(errs...)
-	}, nil
-}
+const checkPipeline = `
+receivers: {otlp: {protocols: {grpc: {endpoint: %s}, http: {endpoint: %s}}}}
+exporters: {sink: {}}
+service:
+  telemetry: {logs: {level: fatal}, metrics: {level: none, readers: []}}
+  pipelines:
+    traces: {receivers: [otlp], exporters: [sink]}
+    metrics: {receivers: [otlp], exporters: [sink]}
+    logs: {receivers: [otlp], exporters: [sink]}
+`

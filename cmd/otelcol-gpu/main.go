@@ -125,12 +125,14 @@ func command() (*cobra.Command, error) {
 		return nil, err
 	}
 	set := settings(allInOne)
-	w := &welcome{out: os.Stderr, resolver: set.ConfigProviderSettings.ResolverSettings}
+	w := &welcome{out: os.Stderr}
+	set.ConfigProviderSettings.ResolverSettings.ConverterFactories = []confmap.ConverterFactory{
+		confmap.NewConverterFactory(func(confmap.ConverterSettings) confmap.Converter { return w }),
+	}
 	set.LoggingOptions = w.options()
 	set.DisableGracefulShutdown = true // run ends the context instead
 	root := otelcol.NewCommand(set)
 	root.SilenceErrors = true
-	w.hear(root)
 	root.Short = "OpenTelemetry Collector for GPU work"
 	root.Long = "OpenTelemetry Collector for GPU work. Without --config it runs the embedded all-in-one pipeline\n" +
 		"(\"otelcol-gpu config all-in-one\" prints it). --config takes files and names of ready pipelines, as llm.\n" +

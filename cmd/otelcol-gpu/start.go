@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/spf13/cobra"
 	"go.opentelemetry.io/collector/confmap"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -20,12 +19,12 @@ import (
 
 // welcome says in at most five lines what runs: what listens where, where the page is, and which devices are read, as
 // soon as that is known. It listens to the Collector's own log, whatever its level: the Collector announces these
-// moments nowhere else.
+// moments nowhere else. The configuration comes to it as to a converter, which changes nothing.
 type welcome struct {
-	out      io.Writer
-	resolver confmap.ResolverSettings
+	out io.Writer
 
 	mu      sync.Mutex
+	conf    map[string]any
 	ready   bool
 	devices string // the line that waits for the start
 	said    bool   // the line on devices
@@ -45,43 +44,15 @@ func (w *welcome) options() []zap.Option {
 	}
 }
 
-// hear takes the configurations of the command line as they are set, for the flags do not give them back one by one.
-func (w *welcome) hear(cmd *cobra.Command) {
-	var configs, sets []string
-	hear := func(name string, take func(s string)) {
-		f := cmd.Flags().Lookup(name)
-		f.Value = told{f.Value, func(s string) {
-			take(s)
-			w.resolver.URIs = slices.Concat(configs, sets)
-		}}
-	}
-	hear("config", func(s string) { configs = append(configs, s) })
-	hear("set", func(s string) {
-		key, value, _ := strings.Cut(s, "=")
-		key = strings.ReplaceAll(strings.TrimSpace(key), ".", "::")
-		sets = append(sets, "yaml:"+key+": "+strings.TrimSpace(value))
-	})
+// Convert implements confmap.Converter.
+func (w *welcome) Convert(_ context.Context, conf *confmap.Conf) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conf = conf.ToStringMap()
+	return nil
 }
 
-// flagValue is the value of a flag.
-type flagValue interface {
-	String() string
-	Set(s string) error
-	Type() string
-}
-
-// told is a flag's value that says what it is set to.
-type told struct {
-	flagValue
-	say func(s string)
-}
-
-func (h told) Set(s string) error {
-	h.say(s)
-	return h.flagValue.Set(s)
-}
-
-// listener is a core that hears what is logged at info as well.
+// listener is a core that hears what is logged at info as well. It writes nothing itself.
 type listener struct {
 	zapcore.Core
 	w *welcome
@@ -96,27 +67,22 @@ func (l listener) With(fields []zapcore.Field) zapcore.Core {
 }
 
 func (l listener) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if e.Message == readyMessage {
+	switch e.Message {
+	case readyMessage:
 		l.w.start()
-	}
-	if e.Message == openedMessage || e.Message == noneMessage {
-		ce = ce.AddCore(e, heard{l.w})
-	}
-	if !l.Core.Enabled(e.Level) || e.Message == failedMessage {
+	case openedMessage, noneMessage:
+		ce = ce.AddCore(e, l)
+	case failedMessage:
 		return ce
 	}
-	return l.Core.Check(e, ce)
+	if l.Core.Enabled(e.Level) {
+		ce = l.Core.Check(e, ce)
+	}
+	return ce
 }
 
-// heard reads the fields of an entry and writes nothing.
-type heard struct{ w *welcome }
-
-func (heard) Enabled(zapcore.Level) bool                                              { return true }
-func (h heard) With([]zapcore.Field) zapcore.Core                                     { return h }
-func (h heard) Check(_ zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry { return ce }
-func (heard) Sync() error                                                             { return nil }
-
-func (h heard) Write(e zapcore.Entry, fields []zapcore.Field) error {
+// Write reads the fields of what is said of devices.
+func (l listener) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	enc := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {
 		f.AddTo(enc)
@@ -125,7 +91,7 @@ func (h heard) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if e.Message == openedMessage {
 		line = fmt.Sprintf("%v from %v", enc.Fields["devices"], enc.Fields["source"])
 	}
-	h.w.source(line)
+	l.w.source(line)
 	return nil
 }
 
@@ -155,26 +121,11 @@ func (w *welcome) start() {
 	}
 }
 
-// listeners are what the configuration opens, as kind and addresses. It is read once more: the Collector does not hand
-// it out. One that would have to be fetched again is not.
+// listeners are what the configuration opens, as kind and addresses; mu is held.
 func (w *welcome) listeners() (lines [][2]string) {
-	if slices.ContainsFunc(w.resolver.URIs, func(uri string) bool { return strings.HasPrefix(uri, "http") }) {
-		return nil
-	}
-	set := w.resolver
-	set.DefaultScheme = "env"
-	r, err := confmap.NewResolver(set)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = r.Shutdown(context.Background()) }()
-	conf, err := r.Resolve(context.Background())
-	if err != nil {
-		return nil
-	}
 	// part gives what is configured at a path of keys.
 	part := func(path ...string) map[string]any {
-		m := conf.ToStringMap()
+		m := w.conf
 		for _, key := range path {
 			m, _ = m[key].(map[string]any)
 		}

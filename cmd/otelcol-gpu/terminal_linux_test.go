@@ -129,10 +129,12 @@ func TestTheDemoFitsItsTerminalAndFollowsItsSize(t *testing.T) {
 	_, err := p.master.Write([]byte{3})
 	require.NoError(t, err)
 	require.Zero(t, p.exit(t, time.Minute))
-	_, after, left := strings.Cut(p.screen.String(), "\x1b[?25h\x1b[?1049l")
-	require.True(t, left)
+	var after string
+	require.Eventually(t, func() bool { // the terminal hands over what was written a moment after the process ended
+		_, after, _ = strings.Cut(p.screen.String(), "\x1b[?25h\x1b[?1049l")
+		return strings.Contains(after, "trace.json")
+	}, time.Minute, 10*time.Millisecond)
 	require.Contains(t, after, "OPERATION")
-	require.Contains(t, after, "trace.json")
 }
 
 func TestNoColoursWhereNoneAreWanted(t *testing.T) {

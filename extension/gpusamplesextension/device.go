@@ -4,6 +4,7 @@
 package gpusamplesextension
 
 import (
+	"math/bits"
 	"sort"
 	"strconv"
 	"strings"
@@ -12,40 +13,44 @@ import (
 	"go.opentelemetry.io/collector/component"
 )
 
-// Device describes one GPU or one MIG instance. Empty strings and zeros mean unknown.
+// Device describes one GPU or one MIG instance. Empty strings and zeros mean unknown. As JSON it is an entry of a
+// recording's list of devices.
 type Device struct {
-	ID            string        // hw.id: `GPU-<uuid>` or `MIG-<uuid>`; required
-	Parent        string        // hw.parent: the physical GPU's ID when ID is a MIG instance, else empty
-	Name          string        // hw.name: gpu0
-	Model         string        // hw.model, as the driver says
-	Vendor        string        // hw.vendor
-	DriverVersion string        // hw.driver_version
-	PCIBDF        string        // gpu.pci.bdf; any of NVML's and Linux' spellings, compared after NormalizePCI
-	Ordinal       int           // gpu.device.ordinal as the source numbers it; -1 when unknown
-	HostName      string        // host.name of the machine that holds the device
-	HostID        string        // host.id of that machine
-	Source        string        // gpu.measurement.source: dcgm, nvml, gpm, replay, simulated
-	Interval      time.Duration // asked time between two samples; 0 when unknown, then it is measured
-	MIG           MIG           // share of the board, when ID is a MIG instance
-	Limits        Limits        // what the device itself reports about its peaks
+	ID            string `json:"id"`               // hw.id: `GPU-<uuid>` or `MIG-<uuid>`; required
+	Parent        string `json:"parent,omitempty"` // hw.parent: the physical GPU's ID when ID is a MIG instance, else empty
+	Name          string `json:"name,omitempty"`   // hw.name: gpu0
+	Model         string `json:"model,omitempty"`  // hw.model, as the driver says
+	Vendor        string `json:"vendor,omitempty"` // hw.vendor
+	DriverVersion string `json:"driver,omitempty"` // hw.driver_version
+	PCIBDF        string `json:"pci,omitempty"`    // gpu.pci.bdf; NVML's or Linux' spelling, compared after NormalizePCI
+	Ordinal       int    `json:"ordinal"`          // gpu.device.ordinal as the source numbers it; -1 when unknown
+	Source        string `json:"source,omitempty"` // gpu.measurement.source: dcgm, nvml, gpm, replay, simulated
+	HostName      string `json:"-"`                // host.name of the machine that holds the device
+	HostID        string `json:"-"`                // host.id of that machine
+	// Interval is the asked time between two samples; 0 when unknown, then it is measured.
+	Interval time.Duration `json:"-"`
+	MIG                    // share of the board, when ID is a MIG instance
+	Limits                 // what the device itself reports about its peaks
 }
 
 // MIG is an instance's share of its board. All zero for a whole board.
 type MIG struct {
-	Profile           string // as the driver says, e.g. "3g.40gb"
-	SMs, BoardSMs     int    // streaming multiprocessors of the instance and of the board
-	Slices, AllSlices int    // memory slices of the instance and of the board
+	Profile   string `json:"mig_profile,omitempty"` // as the driver says, e.g. "3g.40gb"
+	SMs       int    `json:"sms,omitempty"`         // streaming multiprocessors of the instance
+	BoardSMs  int    `json:"board_sms,omitempty"`   // and of the board
+	Slices    int    `json:"slices,omitempty"`      // memory slices of the instance
+	AllSlices int    `json:"all_slices,omitempty"`  // and of the board
 }
 
 // Limits are peaks of the device as it is (as negotiated, as scaled for a MIG instance). 0 means unknown.
 type Limits struct {
-	Memory          int64   // By, size of device memory
-	MemoryBandwidth float64 // By/s
-	PCIeBandwidth   float64 // By/s, one direction of the negotiated link
-	NVLinkBandwidth float64 // By/s, one direction, all links
+	Memory          int64   `json:"memory,omitempty"`           // By, size of device memory
+	MemoryBandwidth float64 `json:"memory_bandwidth,omitempty"` // By/s
+	PCIeBandwidth   float64 `json:"pcie_bandwidth,omitempty"`   // By/s, one direction of the negotiated link
+	NVLinkBandwidth float64 `json:"nvlink_bandwidth,omitempty"` // By/s, one direction, all links
 	// {flop}/s dense at boost clock, by gpu.flop.precision ("bf16"); not changed after Register
-	FLOPRate map[string]float64
-	Power    float64 // W, enforced limit
+	FLOPRate map[string]float64 `json:"flop_rate,omitempty"`
+	Power    float64            `json:"power_limit,omitempty"` // W, enforced limit
 }
 
 // NormalizeID makes an identity comparable: prefix `GPU-` or `MIG-` removed, lower case. Bare UUIDs, as some emitters
@@ -322,25 +327,16 @@ const (
 		ThrottleSWThermal | ThrottleHWThermal | ThrottleHWPowerBrake | ThrottleDisplayClock
 )
 
+// throttleReasons are the values of gpu.throttle.reason, by bit.
+var throttleReasons = [...]string{
+	"", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
+	"hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
+}
+
 // String is the value of gpu.throttle.reason for a single bit.
 func (r ThrottleReason) String() string {
-	switch r {
-	case ThrottleApplicationsClocks:
-		return "applications_clocks_setting"
-	case ThrottleSWPowerCap:
-		return "sw_power_cap"
-	case ThrottleHWSlowdown:
-		return "hw_slowdown"
-	case ThrottleSyncBoost:
-		return "sync_boost"
-	case ThrottleSWThermal:
-		return "sw_thermal_slowdown"
-	case ThrottleHWThermal:
-		return "hw_thermal_slowdown"
-	case ThrottleHWPowerBrake:
-		return "hw_power_brake_slowdown"
-	case ThrottleDisplayClock:
-		return "display_clock_setting"
+	if bits.OnesCount64(uint64(r)) == 1 && r&ThrottleReasons != 0 {
+		return throttleReasons[bits.TrailingZeros64(uint64(r))]
 	}
 	return "0x" + strconv.FormatUint(uint64(r), 16)
 }

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
 
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/internal/shared"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 )
@@ -21,16 +22,18 @@ type optionFunc func(*factory)
 
 func (f optionFunc) apply(x *factory) { f(x) }
 
-// WithSimulated gives the source `simulated` devices of the program that holds the receiver instead of the built-in
-// load. The source must still be chosen by `source: simulated`; `auto` never takes a simulated device for a real one.
-func WithSimulated(devices ...SimulatedDevice) Option {
-	return optionFunc(func(f *factory) { f.simulated = devices })
+// WithSimulated gives the source `simulated` the devices of a GPU of the program that holds the receiver instead of the
+// built-in load. The source must still be chosen by `source: simulated`; `auto` never takes a simulated device for a
+// real one. The source behaves as a driver above the GPU: it quantises, averages, refreshes counters in stairs and
+// samples with jitter of its own, so what is sampled is never what the device knows about its work.
+func WithSimulated(gpu *simgpu.GPU) Option {
+	return optionFunc(func(f *factory) { f.simulated = gpu })
 }
 
 // factory holds the receivers in the making: one receiver serves the metrics and the logs pipelines of one
 // configuration, because opening a source twice would sample twice.
 type factory struct {
-	simulated []SimulatedDevice
+	simulated *simgpu.GPU
 	receivers shared.Instances[*Config, *gpuReceiver]
 }
 

@@ -21,8 +21,6 @@ import (
 type RecordSettings struct {
 	// Config chooses the source, as the receiver does; metrics and samples are not used. Required.
 	Config *Config
-	// Simulated are the devices of the source `simulated`, as by WithSimulated. Default: the built-in load.
-	Simulated []SimulatedDevice
 	// Logger gets what the source reports. Default: nothing.
 	Logger *zap.Logger
 }
@@ -46,7 +44,7 @@ func Record(ctx context.Context, set RecordSettings, w io.Writer) (RecordSummary
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r := &recorder{out: w, logger: set.Logger, interval: set.Config.SamplingInterval, stop: cancel}
-	_ = newEngine(set.Config, newSources(set.Config, set.Simulated), r).run(ctx)
+	_ = newEngine(set.Config, newSources(set.Config, nil), r).run(ctx)
 	if r.w != nil {
 		r.fail(r.w.Close())
 		r.summary.Lines = r.w.Lines()

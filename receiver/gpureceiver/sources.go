@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/dcgmsource"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvmlsource"
@@ -17,7 +18,7 @@ import (
 )
 
 // newSources are the sources that the configuration asks for, in the order in which they are tried.
-func newSources(cfg *Config, simulated []SimulatedDevice) []gpudata.Source {
+func newSources(cfg *Config, simulated *simgpu.GPU) []gpudata.Source {
 	switch cfg.Source {
 	case sourceDCGM:
 		return []gpudata.Source{newDCGM(cfg)}
@@ -26,10 +27,11 @@ func newSources(cfg *Config, simulated []SimulatedDevice) []gpudata.Source {
 	case sourceReplay:
 		return []gpudata.Source{replaysource.New(cfg.Replay.File, cfg.Replay.Loop, cfg.Replay.Speed, time.Now)}
 	case sourceSimulated:
-		if len(simulated) == 0 {
-			simulated = simsource.Loads(cfg.Simulated.Devices, cfg.Simulated.Seed, time.Now)
+		devices := simsource.Loads(cfg.Simulated.Devices, cfg.Simulated.Seed, time.Now)
+		if simulated != nil {
+			devices = simsource.Of(simulated)
 		}
-		return []gpudata.Source{simsource.New(simulated, cfg.SamplingInterval, cfg.Simulated.Seed)}
+		return []gpudata.Source{simsource.New(devices, cfg.SamplingInterval, cfg.Simulated.Seed)}
 	default:
 		return []gpudata.Source{newDCGM(cfg), newNVML(cfg)}
 	}

@@ -228,7 +228,7 @@ func (o Options) factories(source *pipeline.Source, table *optable.Table) func()
 			return f, err
 		}
 		f.Receivers[pipeline.SourceType] = source.NewFactory()
-		f.Exporters[optable.Type] = optable.NewFactory(table)
+		(&pipeline.Sink{Traces: table.Add}).AddTo(f.Exporters)
 		return f, nil
 	}
 }

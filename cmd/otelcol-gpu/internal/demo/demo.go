@@ -202,14 +202,10 @@ func (o Options) factories(
 			return f, err
 		}
 		if gpu != nil {
-			list, err := devices(gpu)
-			if err != nil {
-				return f, err
-			}
-			simulated := gpureceiver.NewFactory(gpureceiver.WithSimulated(list...))
+			simulated := gpureceiver.NewFactory(gpureceiver.WithSimulated(gpu))
 			f.Receivers[simulated.Type()] = simulated
 		}
-		f.Exporters[optable.Type] = optable.NewFactory(table)
+		(&pipeline.Sink{Traces: table.Add}).AddTo(f.Exporters)
 		live := gpupageexporter.NewFactory(gpupageexporter.WithModel(seen))
 		f.Exporters[live.Type()] = live
 		return f, nil

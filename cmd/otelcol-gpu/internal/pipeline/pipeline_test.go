@@ -23,10 +23,10 @@ import (
 
 const yaml = `
 receivers: {source/a: {}}
-exporters: {operation_table: {}}
+exporters: {sink: {}}
 service:
   telemetry: {logs: {level: error}, metrics: {level: none}}
-  pipelines: {traces: {receivers: [source/a], exporters: [operation_table]}}
+  pipelines: {traces: {receivers: [source/a], exporters: [sink]}}
 `
 
 func factories(source *pipeline.Source, table *optable.Table) func() (otelcol.Factories, error) {
@@ -36,7 +36,8 @@ func factories(source *pipeline.Source, table *optable.Table) func() (otelcol.Fa
 		if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](source.NewFactory()); err != nil {
 			return f, err
 		}
-		f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](optable.NewFactory(table), debugexporter.NewFactory())
+		f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](debugexporter.NewFactory())
+		(&pipeline.Sink{Traces: table.Add}).AddTo(f.Exporters)
 		return f, err
 	}
 }

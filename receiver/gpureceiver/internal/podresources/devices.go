@@ -76,89 +76,29 @@ func key(id string) string {
 	return "gpu" + board
 }
 
-// Field numbers of the API.
-const (
-	answerPods         = 1
-	podName            = 1
-	podNamespace       = 2
-	podContainers      = 3
-	containerName      = 1
-	containerDevices   = 2
-	devicesResource    = 1
-	devicesIDs         = 2
-	nvidiaResourceHead = "nvidia.com/"
-)
-
+// parse reads an answer: its pods (field 1), each with its name (1), namespace (2) and containers (3); of a container its
+// name (1) and devices (2), and of these the resource (1) and the IDs (2).
 func parse(b []byte) (*Devices, error) {
 	d := &Devices{owners: map[string][]Pod{}}
-	err := each(b, func(field protowire.Number, pod []byte) error {
-		if field != answerPods {
-			return nil
-		}
-		return d.pod(pod)
+	answer, err := read(b)
+	if err != nil {
+		return nil, err
+	}
+	err = answer.each(1, func(pod fields) error {
+		return pod.each(3, func(container fields) error {
+			p := Pod{Name: pod.text(1), Namespace: pod.text(2), Container: container.text(1)}
+			d.containers = append(d.containers, p)
+			return container.each(2, func(device fields) error {
+				if strings.HasPrefix(device.text(1), "nvidia.com/") {
+					for _, id := range device[2] {
+						d.add(key(string(id)), p)
+					}
+				}
+				return nil
+			})
+		})
 	})
 	return d, err
-}
-
-func (d *Devices) pod(b []byte) error {
-	var p Pod
-	var containers [][]byte
-	err := each(b, func(field protowire.Number, v []byte) error {
-		switch field {
-		case podName:
-			p.Name = string(v)
-		case podNamespace:
-			p.Namespace = string(v)
-		case podContainers:
-			containers = append(containers, v)
-		}
-		return nil
-	})
-	for _, c := range containers {
-		if err == nil {
-			err = d.container(p, c)
-		}
-	}
-	return err
-}
-
-func (d *Devices) container(p Pod, b []byte) error {
-	var devices [][]byte
-	err := each(b, func(field protowire.Number, v []byte) error {
-		switch field {
-		case containerName:
-			p.Container = string(v)
-		case containerDevices:
-			devices = append(devices, v)
-		}
-		return nil
-	})
-	if err == nil {
-		d.containers = append(d.containers, p)
-	}
-	for _, x := range devices {
-		if err != nil {
-			return err
-		}
-		var resource string
-		var ids []string
-		err = each(x, func(field protowire.Number, v []byte) error {
-			switch field {
-			case devicesResource:
-				resource = string(v)
-			case devicesIDs:
-				ids = append(ids, string(v))
-			}
-			return nil
-		})
-		if !strings.HasPrefix(resource, nvidiaResourceHead) {
-			continue
-		}
-		for _, id := range ids {
-			d.add(key(id), p)
-		}
-	}
-	return err
 }
 
 // add notes an owner once: a container can hold several replicas of one device.
@@ -168,29 +108,46 @@ func (d *Devices) add(key string, p Pod) {
 	}
 }
 
-// each calls fn for every field of a message that has a length: strings and messages.
-func each(b []byte, fn func(protowire.Number, []byte) error) error {
+// fields are those of a message that have a length, strings and messages, by number.
+type fields map[protowire.Number][][]byte
+
+func (f fields) text(number protowire.Number) string {
+	if values := f[number]; len(values) > 0 {
+		return string(values[len(values)-1])
+	}
+	return ""
+}
+
+// each calls fn for every message of a number.
+func (f fields) each(number protowire.Number, fn func(fields) error) error {
+	for _, b := range f[number] {
+		below, err := read(b)
+		if err == nil {
+			err = fn(below)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func read(b []byte) (fields, error) {
+	f := fields{}
 	for len(b) > 0 {
-		field, kind, n := protowire.ConsumeTag(b)
+		number, kind, n := protowire.ConsumeTag(b)
 		if n < 0 {
-			return protowire.ParseError(n)
+			return nil, protowire.ParseError(n)
 		}
 		b = b[n:]
-		if kind != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(field, kind, b); n < 0 {
-				return protowire.ParseError(n)
-			}
-			b = b[n:]
-			continue
+		if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
+			return nil, protowire.ParseError(n)
 		}
-		v, n := protowire.ConsumeBytes(b)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		if err := fn(field, v); err != nil {
-			return err
+		if kind == protowire.BytesType {
+			v, _ := protowire.ConsumeBytes(b)
+			f[number] = append(f[number], v)
 		}
 		b = b[n:]
 	}
-	return nil
+	return f, nil
 }

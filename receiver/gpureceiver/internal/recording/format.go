@@ -37,68 +37,19 @@ type Header struct {
 	Interval int64  `json:"interval,omitempty"` // asked sampling interval, ns
 }
 
-// Device is one entry of a devices line.
-type Device struct {
-	ID         string             `json:"id"`
-	Parent     string             `json:"parent,omitempty"`
-	Name       string             `json:"name,omitempty"`
-	Model      string             `json:"model,omitempty"`
-	Vendor     string             `json:"vendor,omitempty"`
-	Driver     string             `json:"driver,omitempty"`
-	PCI        string             `json:"pci,omitempty"`
-	Ordinal    int                `json:"ordinal"`
-	Source     string             `json:"source,omitempty"`
-	MIGProfile string             `json:"mig_profile,omitempty"`
-	SMs        int                `json:"sms,omitempty"`
-	BoardSMs   int                `json:"board_sms,omitempty"`
-	Slices     int                `json:"slices,omitempty"`
-	AllSlices  int                `json:"all_slices,omitempty"`
-	Memory     int64              `json:"memory,omitempty"`
-	Bandwidth  float64            `json:"memory_bandwidth,omitempty"`
-	PCIeRate   float64            `json:"pcie_bandwidth,omitempty"`
-	NVLinkRate float64            `json:"nvlink_bandwidth,omitempty"`
-	FLOPRate   map[string]float64 `json:"flop_rate,omitempty"`
-	PowerLimit float64            `json:"power_limit,omitempty"`
-}
-
 // line is any line but the first.
 type line struct {
-	Devices []Device           `json:"devices,omitempty"`
-	D       int                `json:"d"`
-	T       int64              `json:"t"`
-	V       map[string]float64 `json:"v,omitempty"`
-	E       string             `json:"e,omitempty"`
-	Code    int64              `json:"code,omitempty"`
-	Count   int64              `json:"count,omitempty"`
+	Devices []gpusamplesextension.Device `json:"devices,omitempty"`
+	D       int                          `json:"d"`
+	T       int64                        `json:"t"`
+	V       map[string]float64           `json:"v,omitempty"`
+	E       string                       `json:"e,omitempty"`
+	Code    int64                        `json:"code,omitempty"`
+	Count   int64                        `json:"count,omitempty"`
 }
 
 var eventNames = map[gpusamplesextension.EventKind]string{
 	gpusamplesextension.EventXID:            "xid",
 	gpusamplesextension.EventECCCorrected:   "ecc_corrected",
 	gpusamplesextension.EventECCUncorrected: "ecc_uncorrected",
-}
-
-func fromDevice(d *gpusamplesextension.Device) Device {
-	return Device{
-		ID: d.ID, Parent: d.Parent, Name: d.Name, Model: d.Model, Vendor: d.Vendor, Driver: d.DriverVersion, PCI: d.PCIBDF,
-		Ordinal: d.Ordinal, Source: d.Source,
-		MIGProfile: d.MIG.Profile, SMs: d.MIG.SMs, BoardSMs: d.MIG.BoardSMs, Slices: d.MIG.Slices, AllSlices: d.MIG.AllSlices,
-		Memory: d.Limits.Memory, Bandwidth: d.Limits.MemoryBandwidth, PCIeRate: d.Limits.PCIeBandwidth,
-		NVLinkRate: d.Limits.NVLinkBandwidth, FLOPRate: d.Limits.FLOPRate, PowerLimit: d.Limits.Power,
-	}
-}
-
-func (d *Device) device() gpusamplesextension.Device {
-	return gpusamplesextension.Device{
-		ID: d.ID, Parent: d.Parent, Name: d.Name, Model: d.Model, Vendor: d.Vendor, DriverVersion: d.Driver, PCIBDF: d.PCI,
-		Ordinal: d.Ordinal, Source: d.Source,
-		MIG: gpusamplesextension.MIG{
-			Profile: d.MIGProfile, SMs: d.SMs, BoardSMs: d.BoardSMs, Slices: d.Slices,
-			AllSlices: d.AllSlices,
-		},
-		Limits: gpusamplesextension.Limits{
-			Memory: d.Memory, MemoryBandwidth: d.Bandwidth, PCIeBandwidth: d.PCIeRate, NVLinkBandwidth: d.NVLinkRate,
-			FLOPRate: d.FLOPRate, Power: d.PowerLimit,
-		},
-	}
 }

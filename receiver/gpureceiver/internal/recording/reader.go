@@ -114,15 +114,13 @@ func (r *Reader) parse(text []byte) (Record, error) {
 		if len(l.Devices) > maxDevices {
 			return Record{}, fmt.Errorf("%d devices, at most %d are possible", len(l.Devices), maxDevices)
 		}
-		rec := Record{Devices: make([]gpusamplesextension.Device, len(l.Devices))}
 		for i := range l.Devices {
 			if l.Devices[i].ID == "" {
 				return Record{}, fmt.Errorf("device %d has no id", i)
 			}
-			rec.Devices[i] = l.Devices[i].device()
 		}
-		r.devices = len(rec.Devices)
-		return rec, nil
+		r.devices = len(l.Devices)
+		return Record{Devices: l.Devices}, nil
 	}
 	if l.D < 0 || l.D >= r.devices {
 		return Record{}, fmt.Errorf("device index %d is not among the %d devices", l.D, r.devices)

@@ -37,13 +37,9 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 
 // Devices writes the list to which later batches refer.
 func (w *Writer) Devices(devices []gpusamplesextension.Device) error {
-	l := struct {
-		Devices []Device `json:"devices"`
-	}{make([]Device, len(devices))}
-	for i := range devices {
-		l.Devices[i] = fromDevice(&devices[i])
-	}
-	return w.enc.Encode(l)
+	return w.enc.Encode(struct {
+		Devices []gpusamplesextension.Device `json:"devices"`
+	}{append([]gpusamplesextension.Device{}, devices...)}) // no device is an empty list, not null
 }
 
 // Batch writes what one read gave. Values of one device with one time become one line.

@@ -6,7 +6,6 @@ package simsource
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
@@ -14,35 +13,42 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// Device is a device whose physics can be read.
+// Device is a device whose physics can be read. Methods are called from one goroutine at a time.
 type Device interface {
 	// Describe is the identity and the limits of the device.
 	Describe() gpusamplesextension.Device
-	// Read is the state now. Integrals never decrease.
-	Read() Reading
+	// Read is the state now. Integrals count from any origin and never decrease.
+	Read() simgpu.Telemetry
 }
 
-// Reading is the state of a device at one moment.
-type Reading struct {
-	Time          time.Time
-	Energy        float64 // J
-	BusySeconds   float64 // integral of "a kernel runs", s
-	SMSeconds     float64 // integral of SM activity (0 to 1), s
-	OccSeconds    float64 // integral of occupancy (0 to 1), s
-	TensorSeconds float64 // integral of tensor pipe activity (0 to 1), s
-	DRAMSeconds   float64 // integral of memory activity (0 to 1), s
-	PCIeSent      float64 // By, out of the device
-	PCIeReceived  float64 // By, into the device
-	ThrottlePower float64 // s in which the power limit held the clock back
-	Temperature   float64 // Cel now
-	ClockSM       float64 // Hz now
-	ClockMemory   float64 // Hz now
-	MemoryUsed    int64   // By now
-	MemoryLimit   int64   // By; 0 unknown
+// device is one of a simulated GPU's.
+type device struct {
+	gpu  *simgpu.GPU
+	info backend.Device
 }
 
-// Describe says of a simulated device what a driver says of a real one.
-func Describe(d backend.Device, spec simgpu.Spec) gpusamplesextension.Device {
+// Of returns the devices of a simulated GPU; none of one that is closed.
+func Of(gpu *simgpu.GPU) []Device {
+	infos, _ := gpu.Devices()
+	devices := make([]Device, len(infos))
+	for i, info := range infos {
+		devices[i] = device{gpu, info}
+	}
+	return devices
+}
+
+func (d device) Describe() gpusamplesextension.Device {
+	spec, _ := d.gpu.Spec(d.info.Ordinal)
+	return describe(d.info, spec)
+}
+
+func (d device) Read() simgpu.Telemetry {
+	t, _ := d.gpu.Telemetry(d.info.Ordinal)
+	return t
+}
+
+// describe says of a simulated device what a driver says of a real one.
+func describe(d backend.Device, spec simgpu.Spec) gpusamplesextension.Device {
 	rates := make(map[string]float64, len(spec.FLOPRate))
 	for p, r := range spec.FLOPRate {
 		rates[p.String()] = r

@@ -67,11 +67,11 @@ func Loads(n int, seed uint64, now func() time.Time) []Device {
 
 func (l *load) Describe() gpusamplesextension.Device {
 	spec := simgpu.DefaultSpec()
-	return Describe(simgpu.Identity(l.seed-1, l.index, spec), spec)
+	return describe(simgpu.Identity(l.seed-1, l.index, spec), spec)
 }
 
 // Read sums whole cycles and the part of the present one.
-func (l *load) Read() Reading {
+func (l *load) Read() simgpu.Telemetry {
 	now := l.now()
 	// Each device is at another point of the cycle.
 	t := now.Sub(epoch) + time.Duration((uint64(l.index)*2654435761+l.seed*40503)%10000)*time.Millisecond
@@ -81,7 +81,7 @@ func (l *load) Read() Reading {
 	}
 	cycles := math.Floor(float64(t) / float64(period))
 	rest := t - time.Duration(cycles)*period
-	r := Reading{Time: now, ClockMemory: memoryClock, MemoryLimit: simgpu.DefaultSpec().MemoryTotal}
+	r := simgpu.Telemetry{Time: now, ClockMemory: memoryClock}
 	var present *phase
 	for i := range cycle {
 		p := &cycle[i]

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -34,7 +35,7 @@ type Source struct {
 }
 
 type state struct {
-	last   Reading
+	last   simgpu.Telemetry
 	energy float64 // as the counter shows
 	read   bool
 }
@@ -78,15 +79,15 @@ func (s *Source) Read(b *gpudata.Batch) error {
 	return nil
 }
 
-func (s *Source) sample(b *gpudata.Batch, i int, r Reading) {
+func (s *Source) sample(b *gpudata.Batch, i int, r simgpu.Telemetry) {
 	st := &s.state[i]
 	t := r.Time.UnixNano()
 	b.Add(i, gpudata.Temperature, t, math.Round(r.Temperature))
 	b.Add(i, gpudata.ClockSM, t, quantise(r.ClockSM, clockStep))
 	b.Add(i, gpudata.ClockMemory, t, r.ClockMemory)
 	b.Add(i, gpudata.MemoryUsed, t, quantise(float64(r.MemoryUsed), memoryStep))
-	if r.MemoryLimit > 0 {
-		b.Add(i, gpudata.MemoryLimit, t, float64(r.MemoryLimit))
+	if limit := s.desc[i].Limits.Memory; limit > 0 {
+		b.Add(i, gpudata.MemoryLimit, t, float64(limit))
 	}
 	b.Add(i, gpudata.PCIeTransmit, t, math.Floor(r.PCIeSent))
 	b.Add(i, gpudata.PCIeReceive, t, math.Floor(r.PCIeReceived))

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
+	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
@@ -21,9 +22,9 @@ type bench struct{ now time.Time }
 var start = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 
 func (*bench) Describe() gpusamplesextension.Device { return gpusamplesextension.Device{ID: "GPU-b"} }
-func (b *bench) Read() Reading {
+func (b *bench) Read() simgpu.Telemetry {
 	s := b.now.Sub(start).Seconds()
-	return Reading{
+	return simgpu.Telemetry{
 		Time: b.now, Energy: 1e6 + 250*s, BusySeconds: s, SMSeconds: 0.4 * s, Temperature: 51.4,
 		ClockSM: 1.777e9, MemoryUsed: 5<<20 + 1,
 	}
