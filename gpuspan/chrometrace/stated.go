@@ -97,10 +97,15 @@ func (e *Event) read(at *taken) stated {
 	return s
 }
 
-// inherit takes device and stream from the scope where the span does not say them.
+// inherit takes device and stream from the scope where the span does not say them, unless it names another device.
 func (e *Event) inherit(at *taken, s *stated) {
 	if e.Origin == nil {
 		return
+	}
+	for _, a := range e.Origin.ScopeArgs {
+		if id, _ := a.Value.AsString(); a.Key == string(semconv.HWIDKey) && e.Device != "" && e.Device != id {
+			return
+		}
 	}
 	for i := range e.Origin.ScopeArgs {
 		switch a := &e.Origin.ScopeArgs[i]; a.Key {

@@ -400,3 +400,25 @@ func TestProcessesAndTracksHaveBounds(t *testing.T) {
 	}
 	require.Equal(t, 1, further)
 }
+
+// A scope's stream, ordinal and model are its device's.
+func TestASpanOfAnotherDeviceTakesNothingFromItsScope(t *testing.T) {
+	scope := []chrometrace.Arg{
+		{Key: "gpu.stream.id", Value: chrometrace.Int(3)},
+		{Key: "hw.model", Value: chrometrace.String("H100")},
+		{Key: "gpu.device.ordinal", Value: chrometrace.Int(2)},
+		{Key: "hw.id", Value: chrometrace.String("GPU-aa")},
+	}
+	for id, same := range map[string]bool{"": true, "GPU-aa": true, "GPU-bb": false} {
+		e := chrometrace.Event{Name: "gemm", Origin: &chrometrace.Origin{ScopeArgs: scope}, Args: []chrometrace.Arg{
+			{Key: "gpu.operation.type", Value: chrometrace.String("kernel")},
+		}}
+		if id != "" {
+			e.Args = append(e.Args, chrometrace.Arg{Key: "hw.id", Value: chrometrace.String(id)})
+		}
+		e.Classify()
+		require.Equal(t, same, e.Track.ID == 3, id)
+		require.Equal(t, same, e.Track.Device == 2, id)
+		require.Equal(t, same, e.Model == "H100", id)
+	}
+}

@@ -203,15 +203,16 @@ func (f *Facts) loadPhase(k string, v pcommon.Value) {
 // complete fills in what follows from the scope and from what is absent.
 func (f *Facts) complete(s ptrace.Span, scope *Scope) {
 	if scope != nil {
-		f.Device.inherit(&scope.Device)
-		if f.Stream < 0 {
-			f.Stream = scope.Stream
+		if same := f.Device.inherit(&scope.Device); same {
+			if f.Stream < 0 {
+				f.Stream = scope.Stream
+			}
+			if !f.HasFloor {
+				f.Floor, f.HasFloor = scope.Floor, scope.HasFloor
+			}
 		}
 		if f.Source == "" {
 			f.Source = scope.Source
-		}
-		if !f.HasFloor {
-			f.Floor, f.HasFloor = scope.Floor, scope.HasFloor
 		}
 		f.Joined = f.Joined || scope.Measured != ""
 	}

@@ -183,6 +183,45 @@ func TestWhatTheScopeSaysStandsForItsSpans(t *testing.T) {
 	assert.Zero(t, f.Time)
 }
 
+// A scope's stream, ordinal, floor and names are its device's: of a span that ran elsewhere they say nothing.
+func TestASpanOfAnotherDeviceTakesNothingFromTheScope(t *testing.T) {
+	m := pcommon.NewMap()
+	require.NoError(t, m.FromRaw(map[string]any{
+		"hw.id": "GPU-aa", "hw.parent": "GPU-pp", "hw.name": "gpu0", "hw.model": "H100", "gpu.pci.bdf": "0000:01:00.0",
+		"gpu.device.ordinal": 0, "gpu.stream.id": 3, "gpu.floor.duration": 2e-6, "gpu.timing.source": "cupti",
+		"gpu.measurement.source": "dcgm",
+	}))
+	var sc Scope
+	sc.Load(nil, m)
+	for name, tt := range map[string]struct {
+		span map[string]any
+		want Identity
+	}{
+		"by hw.id":   {map[string]any{"hw.id": "GPU-bb"}, Identity{ID: "GPU-bb", Ordinal: -1}},
+		"by a list":  {map[string]any{"hw.id": "GPU-aa,GPU-bb"}, Identity{ID: "GPU-aa,GPU-bb", Ordinal: -1}},
+		"by address": {map[string]any{"gpu.pci.bdf": "0000:02:00.0"}, Identity{BDF: "0000:02:00.0", Ordinal: -1}},
+		"by ordinal": {map[string]any{"gpu.device.ordinal": 1}, Identity{Ordinal: 1}},
+	} {
+		tt.span["gpu.operation.type"] = "section"
+		var f Facts
+		require.True(t, f.Load(span(t, tt.span), &sc), name)
+		assert.Equal(t, tt.want, f.Device, name)
+		assert.EqualValues(t, -1, f.Stream, name)
+		assert.False(t, f.HasFloor, name)
+		assert.Zero(t, f.Floor, name)
+		assert.Equal(t, "cupti", f.Source, "%s: how the producer measures is not the device's", name)
+		assert.True(t, f.Joined, name)
+		tt.span["gpu.stream.id"], tt.span["gpu.floor.duration"] = 5, 1e-6
+		f.Load(span(t, tt.span), &sc)
+		assert.EqualValues(t, 5, f.Stream, name)
+		assert.Equal(t, 1e-6, f.Floor, name)
+	}
+	var f Facts
+	f.Load(span(t, map[string]any{"gpu.operation.type": "section", "hw.id": "AA", "gpu.pci.bdf": "00000000:01:00.0"}), &sc)
+	assert.EqualValues(t, 3, f.Stream, "of one device are one UUID, however its address is written")
+	assert.Equal(t, "H100", f.Device.Model)
+}
+
 func TestDevicesAreComparedWithoutPrefixAndCase(t *testing.T) {
 	for pair, want := range map[[2]string]bool{
 		{"GPU-ab-1", "ab-1"}: true, {"GPU-AB-1", "gpu-ab-1"}: true, {"MIG-ab", "ab"}: true,

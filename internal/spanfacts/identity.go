@@ -42,13 +42,10 @@ func (d *Identity) read(k string, v pcommon.Value) bool {
 	return true
 }
 
-// inherit takes what d lacks from a wider identity, unless that is of another device.
-func (d *Identity) inherit(wide *Identity) {
-	if d.ID != wide.ID && d.ID != "" && wide.ID != "" && !SameDevice(d.ID, wide.ID) {
-		return
-	}
-	if d.BDF != wide.BDF && d.BDF != "" && wide.BDF != "" {
-		return
+// inherit takes what d lacks from a wider identity, unless that is of another device: then it reports false.
+func (d *Identity) inherit(wide *Identity) bool {
+	if d.differs(wide) {
+		return false
 	}
 	if d.ID == "" {
 		d.ID = wide.ID
@@ -68,6 +65,18 @@ func (d *Identity) inherit(wide *Identity) {
 	if d.Ordinal < 0 {
 		d.Ordinal = wide.Ordinal
 	}
+	return true
+}
+
+// differs says whether both name a device, and not the same one: by ID, else by address, else by number.
+func (d *Identity) differs(wide *Identity) bool {
+	switch {
+	case d.ID != "" && wide.ID != "":
+		return !SameDevice(d.ID, wide.ID)
+	case d.BDF != "" && wide.BDF != "":
+		return d.BDF != wide.BDF
+	}
+	return d.Ordinal >= 0 && wide.Ordinal >= 0 && d.Ordinal != wide.Ordinal
 }
 
 // SameDevice says whether two values of hw.id name one device. Some producers leave out the prefix `GPU-` or `MIG-`, or
