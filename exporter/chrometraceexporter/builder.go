@@ -30,12 +30,12 @@ func (b *builder) reset() {
 
 func (b *builder) traces(td ptrace.Traces) {
 	for _, rs := range td.ResourceSpans().All() {
-		resource := arguments(rs.Resource().Attributes())
+		resource := b.attributes(rs.Resource().Attributes())
 		process := chrometrace.ProcessOf(resource)
 		for _, ss := range rs.ScopeSpans().All() {
 			origin := &chrometrace.Origin{
 				Resource: resource, ResourceSchema: rs.SchemaUrl(), Scope: ss.Scope().Name(), ScopeVersion: ss.Scope().Version(),
-				ScopeArgs: arguments(ss.Scope().Attributes()), ScopeSchema: ss.SchemaUrl(),
+				ScopeArgs: b.attributes(ss.Scope().Attributes()), ScopeSchema: ss.SchemaUrl(),
 			}
 			for _, s := range ss.Spans().All() {
 				b.span(process, origin, s)
@@ -45,22 +45,16 @@ func (b *builder) traces(td ptrace.Traces) {
 }
 
 func (b *builder) span(process chrometrace.Process, origin *chrometrace.Origin, s ptrace.Span) {
-	from := len(b.args)
-	b.attributes(s.Attributes())
-	to := len(b.args)
-	mark := len(b.marks)
+	args, mark := b.attributes(s.Attributes()), len(b.marks)
 	for _, e := range s.Events().All() {
-		at := len(b.args)
-		b.attributes(e.Attributes())
 		b.marks = append(b.marks, chrometrace.Mark{
-			Name: e.Name(), Time: int64(e.Timestamp()),
-			Args: b.args[at:len(b.args):len(b.args)],
+			Name: e.Name(), Time: int64(e.Timestamp()), Args: b.attributes(e.Attributes()),
 		})
 	}
 	b.events = append(b.events, chrometrace.Event{
 		Process: process, Name: s.Name(), Start: int64(s.StartTimestamp()), End: int64(s.EndTimestamp()),
 		Trace: s.TraceID(), Span: s.SpanID(), Parent: s.ParentSpanID(), Origin: origin,
-		Args: b.args[from:to:to], Marks: b.marks[mark:len(b.marks):len(b.marks)],
+		Args: args, Marks: b.marks[mark:len(b.marks):len(b.marks)],
 	})
 	e := &b.events[len(b.events)-1]
 	e.Kind = kinds[s.Kind()]
@@ -85,22 +79,13 @@ var kinds = map[ptrace.SpanKind]string{
 	ptrace.SpanKindConsumer:    "consumer",
 }
 
-func arguments(m pcommon.Map) []chrometrace.Arg {
-	args := make([]chrometrace.Arg, 0, m.Len())
+// attributes are arguments in the builder's memory.
+func (b *builder) attributes(m pcommon.Map) []chrometrace.Arg {
+	from := len(b.args)
 	for k, v := range m.All() {
-		args = append(args, chrometrace.Arg{Key: k, Value: value(v)})
+		b.args = append(b.args, chrometrace.Arg{Key: k, Value: value(v)})
 	}
-	return args
-}
-
-func (b *builder) arg(key string, v chrometrace.Value) {
-	b.args = append(b.args, chrometrace.Arg{Key: key, Value: v})
-}
-
-func (b *builder) attributes(m pcommon.Map) {
-	for k, v := range m.All() {
-		b.arg(k, value(v))
-	}
+	return b.args[from:len(b.args):len(b.args)]
 }
 
 func value(v pcommon.Value) chrometrace.Value {

@@ -22,7 +22,7 @@ type Config struct {
 	Path string `mapstructure:"path"`
 	// Compression is gzip or zstd. Default none.
 	Compression chrometrace.Compression `mapstructure:"compression"`
-	// Existing is what happens when the name is taken: number (default), replace or refuse.
+	// Existing is what happens when the name is taken: number (default) or replace.
 	Existing chrometrace.Existing `mapstructure:"existing"`
 	// Rotation begins a new file by size or time. Default off; the empty key turns it on.
 	Rotation configoptional.Optional[Rotation] `mapstructure:"rotation"`
@@ -97,9 +97,9 @@ func (c *Config) Validate() error {
 		bad("`compression` must be gzip or zstd, or absent, found %q", string(c.Compression))
 	}
 	switch c.Existing {
-	case chrometrace.Number, chrometrace.Replace, chrometrace.Refuse:
+	case chrometrace.Number, chrometrace.Replace:
 	default:
-		bad("`existing` must be number, replace or refuse, found %q", string(c.Existing))
+		bad("`existing` must be number or replace, found %q", string(c.Existing))
 	}
 	if c.Rotation.HasValue() && c.PerTrace.HasValue() {
 		bad("`rotation` and `per_trace` exclude each other")

@@ -55,7 +55,7 @@ func TestConfigMistakesAreAllReported(t *testing.T) {
 	for _, want := range []string{
 		"`path` must name a file, such as traces/trace.json",
 		"`compression` must be gzip or zstd, or absent, found \"lz4\"",
-		"`existing` must be number, replace or refuse, found \"append\"",
+		"`existing` must be number or replace, found \"append\"",
 		"`rotation` and `per_trace` exclude each other",
 		"`max_megabytes` must be non-negative, found -1",
 		"`max_files` must be non-negative, found -2",

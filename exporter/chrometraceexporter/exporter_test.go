@@ -236,14 +236,6 @@ func TestTakenNames(t *testing.T) {
 		}
 		assert.Equal(t, c.want, files(t, filepath.Dir(cfg.Path)))
 	}
-	cfg := config(t, func(cfg *Config) { cfg.Existing = chrometrace.Refuse })
-	require.NoError(t, os.MkdirAll(filepath.Dir(cfg.Path), 0o755))
-	require.NoError(t, os.WriteFile(cfg.Path, []byte("precious"), 0o644))
-	tr, err := NewFactory().CreateTraces(t.Context(), exportertest.NewNopSettings(metadata.Type), cfg)
-	require.NoError(t, err)
-	err = tr.Start(t.Context(), componenttest.NewNopHost())
-	require.ErrorContains(t, err, "trace.json\": it exists")
-	require.NoError(t, tr.Shutdown(t.Context()))
 }
 
 func TestPathsThatCannotBeWrittenFailAtStart(t *testing.T) {

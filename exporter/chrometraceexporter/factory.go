@@ -28,40 +28,38 @@ type sinks struct {
 	shared.Instances[*Config, *sink]
 }
 
-func (s *sinks) sink(set exporter.Settings, cfg *Config) (*sink, error) {
-	return s.Get(cfg, func(*sink) bool { return true }, func(forget func()) (*sink, error) {
-		k, err := newSink(cfg, set)
+// use is a hold on the sink of a configuration, with the options of the exporter that has it.
+func (s *sinks) use(set exporter.Settings, c *Config) (*use, []exporterhelper.Option, error) {
+	k, err := s.Get(c, func(*sink) bool { return true }, func(forget func()) (*sink, error) {
+		k, err := newSink(c, set)
 		if err == nil {
 			k.forget = forget
 		}
 		return k, err
 	})
-}
-
-func (s *sinks) traces(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Traces, error) {
-	c := cfg.(*Config)
-	k, err := s.sink(set, c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	u := &use{sink: k}
-	return exporterhelper.NewTraces(ctx, set, cfg, k.consumeTraces, u.options(c)...)
-}
-
-func (s *sinks) metrics(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Metrics, error) {
-	c := cfg.(*Config)
-	k, err := s.sink(set, c)
-	if err != nil {
-		return nil, err
-	}
-	u := &use{sink: k}
-	return exporterhelper.NewMetrics(ctx, set, cfg, k.consumeMetrics, u.options(c)...)
-}
-
-func (u *use) options(c *Config) []exporterhelper.Option {
-	return []exporterhelper.Option{
+	return u, []exporterhelper.Option{
 		exporterhelper.WithCapabilities(consumer.Capabilities{MutatesData: false}),
 		exporterhelper.WithStart(u.start), exporterhelper.WithShutdown(u.shutdown),
 		exporterhelper.WithTimeout(c.Timeout), exporterhelper.WithQueue(c.Queue), exporterhelper.WithRetry(c.Retry),
+	}, nil
+}
+
+func (s *sinks) traces(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Traces, error) {
+	u, options, err := s.use(set, cfg.(*Config))
+	if err != nil {
+		return nil, err
 	}
+	return exporterhelper.NewTraces(ctx, set, cfg, u.consumeTraces, options...)
+}
+
+func (s *sinks) metrics(ctx context.Context, set exporter.Settings, cfg component.Config) (exporter.Metrics, error) {
+	u, options, err := s.use(set, cfg.(*Config))
+	if err != nil {
+		return nil, err
+	}
+	return exporterhelper.NewMetrics(ctx, set, cfg, u.consumeMetrics, options...)
 }

@@ -80,11 +80,6 @@ func (u *use) start(_ context.Context, host component.Host) error {
 			u.rings = &rings{samples: samples, wanted: u.counter, drawn: map[ring]int64{}, latest: map[string]int64{}}
 		}
 		u.files = r
-		if left := r.Leftovers(); len(left) > 0 {
-			u.log.Warn(
-				"Unfinished Chrome traces, of a run that was killed or of one that goes on: their beginning can be read by otelcol-gpu convert, nothing else needs them",
-				zap.Int("files", len(left)), zap.Strings("first", left[:min(3, len(left))]))
-		}
 	}
 	u.users++
 	u.started = true

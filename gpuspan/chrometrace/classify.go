@@ -33,7 +33,7 @@ func (e *Event) Classify() {
 	case "":
 		e.onHost(&s, at.device)
 	case semconv.GPUOperationTypeStep:
-		e.step(&s)
+		e.onSteps(&s)
 	default:
 		e.onStream(&s)
 	}
@@ -56,7 +56,7 @@ func (e *Event) onHost(s *stated, device int) {
 	}
 }
 
-func (e *Event) step(s *stated) {
+func (e *Event) onSteps(s *stated) {
 	e.Category = catHostAnnotation
 	e.Track = Track{Kind: Host, ID: s.thread, Name: s.threadName}
 	if s.thread < 0 {

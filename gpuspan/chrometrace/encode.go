@@ -4,60 +4,27 @@
 package chrometrace
 
 import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
 	"math"
 	"strconv"
 	"unicode/utf8"
 )
 
-const hexDigits = "0123456789abcdef"
-
 // appendString appends a JSON string.
 func appendString(b []byte, s string) []byte {
-	b = append(b, '"')
-	from := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if plain[c] {
-			i++
-			continue
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			to := bytes.NewBuffer(b)
+			e := json.NewEncoder(to)
+			e.SetEscapeHTML(false) // names of kernels are full of < and >
+			_ = e.Encode(s)        // a string always can be
+			return to.Bytes()[:to.Len()-1]
 		}
-		if c < utf8.RuneSelf {
-			b = append(b, s[from:i]...)
-			switch c {
-			case '"', '\\':
-				b = append(b, '\\', c)
-			case '\n':
-				b = append(b, '\\', 'n')
-			case '\t':
-				b = append(b, '\\', 't')
-			case '\r':
-				b = append(b, '\\', 'r')
-			default:
-				b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-			}
-			i++
-			from = i
-			continue
-		}
-		r, n := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && n == 1 {
-			b = append(append(b, s[from:i]...), "\uFFFD"...)
-			i++
-			from = i
-			continue
-		}
-		i += n
 	}
-	return append(append(b, s[from:]...), '"')
+	return append(append(append(b, '"'), s...), '"')
 }
-
-// plain is true for the bytes that stand for themselves in a JSON string.
-var plain = func() (t [256]bool) {
-	for c := ' '; c < utf8.RuneSelf; c++ {
-		t[c] = c != '"' && c != '\\'
-	}
-	return t
-}()
 
 // appendMicros appends nanoseconds as microseconds with three decimals.
 func appendMicros(b []byte, ns int64) []byte {
@@ -83,7 +50,7 @@ func appendValue(b []byte, v Value) []byte {
 		}
 		return b
 	case kindBytes:
-		return appendBase64(b, v.str)
+		return append(base64.StdEncoding.AppendEncode(append(b, '"'), []byte(v.str)), '"')
 	case kindBool:
 		return strconv.AppendBool(b, v.num == 1)
 	case kindList:

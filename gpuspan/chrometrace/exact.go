@@ -4,7 +4,6 @@
 package chrometrace
 
 import (
-	"encoding/base64"
 	"encoding/hex"
 	"math"
 	"strconv"
@@ -27,53 +26,42 @@ import (
 // FormatVersion is the top-level otelgpuFormat of files whose events say what their spans were.
 const FormatVersion = 1
 
-// reserved are names of args that mean something; attributes of these names are kept apart.
-var reserved = func() map[string]bool {
-	m := map[string]bool{
-		"": true, "device": true, "stream": true, "correlation": true, "bytes": true, "flops": true, "loop": true,
-		"est. achieved occupancy %": true,
-		"In msg nelems":             true, "Out msg nelems": true, "trace_id": true, "span_id": true, "parent_span_id": true,
-		"span.kind":        true,
-		"otel.status_code": true, "otel.status_description": true, "links": true, "otel": true,
+// argNames are the arguments that stand for an attribute under another name; empty: that are derived from others.
+var argNames = func() map[string]string {
+	m := map[string]string{
+		"device": string(semconv.GPUDeviceOrdinalKey), "stream": string(semconv.GPUStreamIDKey),
+		"correlation": string(semconv.GPUCorrelationIDKey), "bytes": string(semconv.GPUIOSizeKey),
+		"flops": string(semconv.GPUFLOPCountKey), occupancyPercent: string(semconv.GPUKernelOccupancyEstimateKey),
+		"In msg nelems": "", "Out msg nelems": "",
 	}
-	for _, name := range torchNames {
-		m[name] = true
-	}
-	return m
-}()
-
-// Attribute is the attribute that an argument stands for, and false for arguments that are derived from others. The
-// argument of a percentage stands for a hundredth of it.
-func Attribute(arg string) (key string, percent, ok bool) {
-	switch arg {
-	case "device":
-		return string(semconv.GPUDeviceOrdinalKey), false, true
-	case "stream":
-		return string(semconv.GPUStreamIDKey), false, true
-	case "correlation":
-		return string(semconv.GPUCorrelationIDKey), false, true
-	case "bytes":
-		return string(semconv.GPUIOSizeKey), false, true
-	case "flops":
-		return string(semconv.GPUFLOPCountKey), false, true
-	case "est. achieved occupancy %":
-		return string(semconv.GPUKernelOccupancyEstimateKey), true, true
-	case "In msg nelems", "Out msg nelems":
-		return "", false, false
-	}
-	if key, ok := fromTorch[arg]; ok {
-		return key, false, true
-	}
-	return arg, false, true
-}
-
-var fromTorch = func() map[string]string {
-	m := map[string]string{}
 	for key, name := range torchNames {
 		m[name] = key
 	}
 	return m
 }()
+
+// reserved reports whether an argument of the name means something else than the attribute of it, which is kept apart
+// then.
+func reserved(name string) bool {
+	switch name {
+	case "", "loop", "trace_id", "span_id", "parent_span_id", "span.kind", "otel.status_code", "otel.status_description",
+		"links", "otel":
+		return true
+	}
+	_, ok := argNames[name]
+	return ok
+}
+
+const occupancyPercent = "est. achieved occupancy %"
+
+// Attribute is the attribute that an argument stands for, and false for arguments that are derived from others. The
+// argument of a percentage stands for a hundredth of it.
+func Attribute(arg string) (key string, percent, ok bool) {
+	if key, ok := argNames[arg]; ok {
+		return key, arg == occupancyPercent, key != ""
+	}
+	return arg, false, true
+}
 
 // tells reports whether JSON holds the value such that it can be read back: not NaN, infinities, bytes.
 func (v *Value) tells() bool {
@@ -159,7 +147,9 @@ func (w *Writer) exact(e *Event, origin int, start, end int64) {
 	if e.absent {
 		b = append(appendKey(b, "absent"), "true"...)
 	}
-	b = appendOrigin(b, origin)
+	if origin != 0 {
+		b = strconv.AppendInt(appendKey(b, "origin"), int64(origin), 10)
+	}
 	if len(e.kept) > 0 {
 		b = append(appendKey(b, "attributes"), '{')
 		b = append(appendExactArgs(b, e.kept), '}')
@@ -193,8 +183,4 @@ func appendExact(b []byte, v Value) []byte {
 		return append(appendMap(append(b, `{"map":`...), &v, appendExact), '}')
 	}
 	return appendValue(b, v)
-}
-
-func appendBase64(b []byte, v string) []byte {
-	return append(base64.StdEncoding.AppendEncode(append(b, '"'), []byte(v)), '"')
 }

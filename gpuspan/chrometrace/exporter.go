@@ -20,7 +20,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -99,15 +98,18 @@ func NewExporter(folder string, opts ...ExporterOption) (*Exporter, error) {
 		}
 	}
 	e.worker = notInNames.ReplaceAllString(e.worker, "_")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot create folder for traces %q: %w", folder, fileerr.Cause(err))
-	}
-	probe, err := createFile(filepath.Join(folder, e.worker+".pt.trace.json"), e.files.Compression, Number)
+	probe, err := e.rotator("")
 	if err != nil {
 		return nil, err
 	}
-	probe.discard()
-	return e, nil
+	return e, probe.Close()
+}
+
+// rotator makes one file of a name: <worker><name>.pt.trace.json.
+func (e *Exporter) rotator(name string) (*Rotator, error) {
+	f := e.files
+	f.Path = filepath.Join(e.folder, e.worker+name+".pt.trace.json")
+	return NewRotator(f)
 }
 
 // ExportSpans implements sdktrace.SpanExporter. Spans of a call that fails are lost, as of every SpanExporter.
@@ -120,7 +122,7 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	if e.closed {
 		return ErrClosed
 	}
-	var steps []int
+	var steps []Event
 	from := map[sourceKey]source{}
 	for _, s := range spans {
 		key := sourceKey{s.Resource().Equivalent(), s.InstrumentationScope()}
@@ -131,18 +133,14 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 		}
 		ev := convert(src, s)
 		e.held = append(e.held, ev)
-		if _, ok := stepNumber(s.Attributes()); ok {
-			steps = append(steps, len(e.held)-1)
+		if _, ok := ev.step(); ok {
+			steps = append(steps, ev)
 		}
 	}
-	slices.SortStableFunc(steps, func(a, b int) int { return cmp.Compare(e.held[a].Start, e.held[b].Start) })
+	slices.SortStableFunc(steps, func(a, b Event) int { return cmp.Compare(a.Start, b.Start) })
 	var errs error
-	ends := make([]Event, len(steps))
-	for i, at := range steps {
-		ends[i] = e.held[at]
-	}
-	for i := range ends {
-		errs = errors.Join(errs, e.step(&ends[i]))
+	for i := range steps {
+		errs = errors.Join(errs, e.step(&steps[i]))
 	}
 	if len(e.held) > maxHeld {
 		errs = errors.Join(errs, e.write(len(e.held)))
@@ -154,7 +152,7 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 // decide: where the host runs ahead, the spans of the next window's steps begin before those of this one end.
 func (e *Exporter) step(s *Event) error {
 	var errs error
-	n, _ := eventStep(s)
+	n, _ := s.step()
 	key := loopKey{s.Process, s.Track}
 	if last, known := e.last[key]; e.out != nil && known && n != last+1 {
 		// What belongs to no step goes with the window in which it began.
@@ -176,7 +174,7 @@ func (e *Event) key() spanKey { return spanKey{e.Trace, e.Span} }
 func (e *Exporter) steps() map[spanKey]bool {
 	s := map[spanKey]bool{}
 	for i := range e.held {
-		if _, ok := eventStep(&e.held[i]); ok {
+		if _, ok := e.held[i].step(); ok {
 			s[e.held[i].key()] = true
 		}
 	}
@@ -220,6 +218,7 @@ func (e *Exporter) write(n int) error {
 	if n == 0 {
 		return nil
 	}
+	var err error
 	if e.out == nil {
 		first := e.held[0].Start
 		for i := range e.held[:n] {
@@ -227,24 +226,13 @@ func (e *Exporter) write(n int) error {
 				first = min(first, s)
 			}
 		}
-		f := e.files
-		f.Path = filepath.Join(e.folder, fmt.Sprintf("%s.%d.pt.trace.json", e.worker, first/1_000_000))
-		out, err := NewRotator(f)
-		if err != nil {
-			e.forget(n)
-			return err
-		}
-		e.out = out
+		e.out, err = e.rotator(fmt.Sprintf(".%d", first/1_000_000))
 	}
-	err := e.out.Write(e.held[:n])
-	e.forget(n)
+	if err == nil {
+		err = e.out.Write(e.held[:n])
+	}
+	e.held = slices.Delete(e.held, 0, n)
 	return err
-}
-
-func (e *Exporter) forget(n int) {
-	rest := copy(e.held, e.held[n:])
-	clear(e.held[rest:])
-	e.held = e.held[:rest]
 }
 
 func (e *Exporter) finish() error {
@@ -268,27 +256,18 @@ func (e *Exporter) Shutdown(context.Context) error {
 	return errors.Join(err, e.finish())
 }
 
-func stepNumber(attributes []attribute.KeyValue) (int64, bool) {
-	var n int64
-	step, number := false, false
-	for _, a := range attributes {
-		switch a.Key {
-		case semconv.GPUOperationTypeKey:
-			step = a.Value.AsString() == semconv.GPUOperationTypeStep
-		case semconv.GPUStepIndexKey:
-			n, number = a.Value.AsInt64(), true
-		}
-	}
-	return n, step && number
-}
-
-func eventStep(e *Event) (int64, bool) {
+// step is the number of a step; false: the event is none.
+func (e *Event) step() (n int64, ok bool) {
+	step := false
 	for i := range e.Args {
-		if e.Args[i].Key == string(semconv.GPUStepIndexKey) {
-			return e.Args[i].Value.AsInt()
+		switch a := &e.Args[i]; a.Key {
+		case string(semconv.GPUOperationTypeKey):
+			step = a.Value.str == semconv.GPUOperationTypeStep
+		case string(semconv.GPUStepIndexKey):
+			n, ok = a.Value.AsInt()
 		}
 	}
-	return 0, false
+	return n, step && ok
 }
 
 func convert(src source, s sdktrace.ReadOnlySpan) Event {

@@ -114,7 +114,7 @@ func TestFolderThatCannotBeWrittenIsAnErrorAtOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	_, err := chrometrace.NewExporter(filepath.Join(file, "traces"))
-	require.ErrorContains(t, err, "cannot create folder for traces")
+	require.ErrorContains(t, err, "cannot create folder for trace file")
 	require.ErrorContains(t, err, "not a directory")
 }
 

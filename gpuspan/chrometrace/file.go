@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,64 +48,49 @@ type Existing string
 const (
 	Number  Existing = "number"  // name-1.json, name-2.json …; the default
 	Replace Existing = "replace" // the older file is replaced at once
-	Refuse  Existing = "refuse"  // an error; the finished trace keeps its temporary name
 )
 
 // file is one trace on disk under a temporary name.
 type file struct {
-	path     string // final name
-	existing Existing
-	f        *os.File
-	size     int64 // bytes written to f
-	pack     io.WriteCloser
-	*Writer
+	path   string // final name
+	f      *os.File
+	size   int64          // bytes written to f
+	pack   io.WriteCloser // nil without compression
 	broken error
+	*Writer
 }
 
+// partialExtension ends the names of files that are not complete: <name>.<number>.partial.
+const partialExtension = ".partial"
+
 // createFile opens a temporary file beside path and checks that the folder can be written to.
-func createFile(path string, c Compression, existing Existing) (*file, error) {
-	dir, name := filepath.Split(path)
-	if dir == "" {
-		dir = "."
-	}
-	if existing == Refuse {
-		if _, err := os.Lstat(path); err == nil {
-			return nil,
-				fmt.Errorf("cannot create trace file %q: it exists (choose another path, or let names be numbered or replaced)",
-					path)
-		}
-	}
-	f, err := os.CreateTemp(dir, name+".*"+partialExtension)
-	if err != nil {
+func createFile(path string, c Compression) (t *file, err error) {
+	fail := func(err error) (*file, error) {
 		return nil, fmt.Errorf("cannot create trace file %q: %w", path, fileerr.Cause(err))
 	}
-	if err := f.Chmod(0o644); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		_ = f.Close()
-		_ = os.Remove(f.Name())
-		return nil, fmt.Errorf("cannot create trace file %q: %w", path, fileerr.Cause(err))
+	// Not os.CreateTemp, whose files nobody else may read: the mode is that of a file made by opening it.
+	name := fmt.Sprintf("%s.%d%s", path, rand.Uint64(), partialExtension)
+	t = &file{path: path}
+	if t.f, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644); err != nil {
+		return fail(err)
 	}
-	t := &file{path: path, existing: existing, f: f}
-	var to io.Writer = (*sized)(t)
 	switch c {
 	case None:
+		t.Writer = NewWriter((*sized)(t))
+		return t, nil
 	case Gzip:
-		t.pack = gzip.NewWriter(to)
-		to = t.pack
+		t.pack = gzip.NewWriter((*sized)(t))
 	case Zstd:
-		z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1))
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-			return nil, fmt.Errorf("cannot create trace file %q: %w", path, err)
-		}
-		t.pack = z
-		to = z
+		t.pack, err = zstd.NewWriter((*sized)(t), zstd.WithEncoderConcurrency(1))
 	default:
-		_ = f.Close()
-		_ = os.Remove(f.Name())
-		return nil, fmt.Errorf("cannot create trace file %q: unknown compression %q (use gzip or zstd)", path, string(c))
+		err = fmt.Errorf("unknown compression %q (use gzip or zstd)", string(c))
 	}
-	t.Writer = NewWriter(to)
+	if err != nil {
+		t.pack = nil
+		t.discard()
+		return fail(err)
+	}
+	t.Writer = NewWriter(t.pack)
 	return t, nil
 }
 
@@ -125,11 +111,8 @@ func (s *sized) Write(p []byte) (int, error) {
 		s.broken = err // the compressor has state that cannot be taken back
 		return n, err
 	}
-	if terr := s.f.Truncate(s.size); terr != nil {
-		s.broken = err
-		return n, err
-	}
-	if _, serr := s.f.Seek(s.size, io.SeekStart); serr != nil {
+	_, serr := s.f.Seek(s.size, io.SeekStart)
+	if terr := s.f.Truncate(s.size); terr != nil || serr != nil {
 		s.broken = err
 	}
 	return n, err
@@ -154,20 +137,19 @@ func (t *file) finish() error {
 	if err == nil {
 		err = t.Writer.Close()
 	}
+	then := func(e error) {
+		if err == nil && e != nil {
+			err = fmt.Errorf("cannot complete trace file %q: %w", t.path, fileerr.Cause(e))
+		}
+	}
 	if t.pack != nil {
-		if cerr := t.pack.Close(); err == nil && cerr != nil {
-			err = fmt.Errorf("cannot complete trace file %q: %w", t.path, fileerr.Cause(cerr))
-		}
+		then(t.pack.Close())
 	}
-	if err == nil {
-		// Before the rename: a power failure must not leave an empty file under the final name.
-		if serr := t.f.Sync(); serr != nil && !errors.Is(serr, errors.ErrUnsupported) && !errors.Is(serr, fs.ErrInvalid) {
-			err = fmt.Errorf("cannot complete trace file %q: %w", t.path, fileerr.Cause(serr))
-		}
+	// Before the rename: a power failure must not leave an empty file under the final name.
+	if serr := t.f.Sync(); !errors.Is(serr, errors.ErrUnsupported) && !errors.Is(serr, fs.ErrInvalid) {
+		then(serr)
 	}
-	if cerr := t.f.Close(); err == nil && cerr != nil {
-		err = fmt.Errorf("cannot complete trace file %q: %w", t.path, fileerr.Cause(cerr))
-	}
+	then(t.f.Close())
 	if err != nil {
 		return fmt.Errorf("%w (what was written stays in %q)", err, t.f.Name())
 	}
@@ -183,50 +165,57 @@ func (t *file) discard() {
 	_ = os.Remove(t.f.Name())
 }
 
-// publish gives a complete file its name. A hard link refuses to replace a name that is taken, even when two
-// processes try at the same moment; a rename does not.
-func publish(temp, path string, existing Existing) (string, error) {
+// publish gives a complete file its name, which it returns.
+func (t *file) publish(existing Existing) (string, error) {
+	temp := t.f.Name()
+	name, err := t.path, error(nil)
 	if existing == Replace {
-		return path, fileerr.Cause(os.Rename(temp, path))
+		err = os.Rename(temp, name)
+	} else {
+		name, err = numbered(temp, t.path)
 	}
-	for n := range 1_000_000 {
-		name := path
-		if n > 0 {
-			if existing == Refuse {
-				break
-			}
-			name = numbered(path, n)
-		}
-		err := os.Link(temp, name)
-		switch {
+	if err != nil {
+		return "", fmt.Errorf("cannot name trace file %q: %w (the complete trace stays in %q)", t.path, fileerr.Cause(err),
+			temp)
+	}
+	return name, nil
+}
+
+// numbered gives a file the first name that is free: path, and then path with a number. A hard link refuses to replace
+// a name that is taken, even when two processes try at the same moment; a rename does not.
+func numbered(temp, path string) (string, error) {
+	for n := 0; ; n++ {
+		name := withNumber(path, n)
+		switch err := os.Link(temp, name); {
 		case err == nil:
-			return name, fileerr.Cause(os.Remove(temp))
+			return name, os.Remove(temp)
 		case errors.Is(err, fs.ErrExist):
 			continue
 		}
 		// A file system without links: there is a moment between looking and renaming.
-		if _, serr := os.Lstat(name); serr == nil {
-			continue
+		if _, err := os.Lstat(name); err != nil {
+			return name, os.Rename(temp, name)
 		}
-		return name, fileerr.Cause(os.Rename(temp, name))
 	}
-	return "", fmt.Errorf("%q exists", path)
 }
 
-// numbered puts a number before the extensions: trace.json.gz becomes trace-1.json.gz.
-func numbered(path string, n int) string {
+// withNumber puts a number other than 0 before the extensions: trace.json.gz becomes trace-1.json.gz.
+func withNumber(path string, n int) string {
+	if n == 0 {
+		return path
+	}
+	stem, ext := splitExt(path)
+	return fmt.Sprintf("%s-%d%s", stem, n, ext)
+}
+
+// splitExt splits a path before the last ".json" or ".pt.trace.json" of its name, or else before its last extension.
+func splitExt(path string) (stem, ext string) {
 	dir, name := filepath.Split(path)
-	stem, ext := splitExt(name)
-	return fmt.Sprintf("%s%s-%d%s", dir, stem, n, ext)
-}
-
-// splitExt splits a name before the last ".json" or ".pt.trace.json", or else before its last extension.
-func splitExt(name string) (stem, ext string) {
 	for _, e := range []string{".pt.trace.json", ".json"} {
 		if i := strings.LastIndex(name, e); i > 0 {
-			return name[:i], name[i:]
+			return dir + name[:i], name[i:]
 		}
 	}
-	e := filepath.Ext(name)
-	return strings.TrimSuffix(name, e), e
+	ext = filepath.Ext(name)
+	return strings.TrimSuffix(path, ext), ext
 }

@@ -4,7 +4,8 @@
 package chrometrace
 
 import (
-	"strconv"
+	"encoding/json"
+	"slices"
 
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -30,7 +31,7 @@ const (
 // origins are the different ones of a file, numbered in order of appearance.
 type origins struct {
 	number map[string]int // by JSON
-	list   []string
+	list   []json.RawMessage
 	size   int
 	buf    []byte
 	last   *Origin // of the batch being written
@@ -62,9 +63,8 @@ func (o *origins) add(from *Origin) int {
 	if o.number == nil {
 		o.number = map[string]int{}
 	}
-	text := string(o.buf)
 	n := len(o.list)
-	o.number[text], o.list, o.size = n, append(o.list, text), o.size+len(text)
+	o.number[string(o.buf)], o.list, o.size = n, append(o.list, slices.Clone(o.buf)), o.size+len(o.buf)
 	return n
 }
 
@@ -86,21 +86,6 @@ func (o *Origin) append(b []byte) []byte {
 	}
 	text("scope_schema", o.ScopeSchema)
 	return append(b, '}')
-}
-
-// top writes them behind the events.
-func (o *origins) top(b []byte) []byte {
-	if len(o.list) == 0 {
-		return b
-	}
-	b = append(b, ",\n\"otelgpuOrigins\":[\n"...)
-	for i, text := range o.list {
-		if i > 0 {
-			b = append(b, ",\n"...)
-		}
-		b = append(b, text...)
-	}
-	return append(b, ']')
 }
 
 // resource are the attributes that a process was made of, for events without an origin.
@@ -125,12 +110,4 @@ func (k Process) resource() []Arg {
 	whole(string(semconv.GPUJobWorldSizeKey), k.WorldSize, k.WorldSize > 0)
 	whole(string(semconv.ProcessPidKey), k.PID, k.PID > 0)
 	return args
-}
-
-// appendOrigin notes an origin other than the first.
-func appendOrigin(b []byte, n int) []byte {
-	if n == 0 {
-		return b
-	}
-	return strconv.AppendInt(appendKey(b, "origin"), int64(n), 10)
 }

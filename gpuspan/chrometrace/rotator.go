@@ -4,6 +4,7 @@
 package chrometrace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/rotated"
 )
 
 // Files configures a Rotator.
@@ -37,14 +39,12 @@ type Files struct {
 // Rotator writes spans into files, one after the other or one for each trace. Its methods may be called by any
 // goroutine.
 type Rotator struct {
-	cfg      Files
-	mu       sync.Mutex
-	open     map[fileKey]*openFile
-	unnamed  []finished // complete, but for their names
-	nameless bool       // which was said
-	done     bool
-	stop     chan struct{}
-	wait     sync.WaitGroup
+	cfg  Files
+	mu   sync.Mutex
+	open map[fileKey]*openFile
+	done bool
+	stop chan struct{}
+	wait sync.WaitGroup
 }
 
 // fileKey is what an open file is for. Spans that lie months apart cannot stand in one file with their nanoseconds:
@@ -87,7 +87,7 @@ func NewRotator(cfg Files) (*Rotator, error) {
 		return nil, fmt.Errorf("cannot create folder for trace file %q: %w", cfg.Path, fileerr.Cause(err))
 	}
 	r := &Rotator{cfg: cfg, open: map[fileKey]*openFile{}, stop: make(chan struct{})}
-	probe, err := createFile(r.cfg.Path, cfg.Compression, cfg.Existing)
+	probe, err := createFile(r.cfg.Path, cfg.Compression)
 	if err != nil {
 		return nil, err
 	}
@@ -177,10 +177,16 @@ func (r *Rotator) writeTo(k fileKey, f *openFile, events []Event) error {
 
 // tell says once of a file that its end cannot be written.
 func (r *Rotator) tell(f *openFile, err error) {
-	if !f.told && r.cfg.OnError != nil {
-		r.cfg.OnError(err)
+	if !f.told {
+		r.report(err)
 	}
 	f.told = true
+}
+
+func (r *Rotator) report(err error) {
+	if err != nil && r.cfg.OnError != nil {
+		r.cfg.OnError(err)
+	}
 }
 
 // WriteCounters adds counter points to every open file. Without an open file they are left out: a file is made for
@@ -221,20 +227,14 @@ func (r *Rotator) file(k fileKey) (*openFile, error) {
 			return nil, errs
 		}
 	}
-	existing := r.cfg.Existing
-	if (r.rotates() || r.cfg.PerTrace > 0) && existing == Replace {
-		existing = Number // two files of one millisecond, or late spans of a trace, must not replace each other
-	}
-	f, err := createFile(r.name(k), r.cfg.Compression, existing)
+	f, err := createFile(r.name(k), r.cfg.Compression)
 	if err != nil {
 		return nil, errors.Join(errs, err)
 	}
 	now := r.cfg.Now()
 	o := &openFile{file: f, began: now, used: now}
 	r.open[k] = o
-	if errs != nil && r.cfg.OnError != nil {
-		r.cfg.OnError(errs)
-	}
+	r.report(errs)
 	return o, nil
 }
 
@@ -242,21 +242,15 @@ func (r *Rotator) rotates() bool { return r.cfg.MaxBytes > 0 || r.cfg.MaxAge > 0
 
 // name is the final name of a file that is opened now.
 func (r *Rotator) name(k fileKey) string {
-	dir, name := filepath.Split(r.cfg.Path)
-	stem, ext := splitExt(name)
+	stem, ext := splitExt(r.cfg.Path)
 	switch {
 	case r.cfg.PerTrace > 0:
-		return fmt.Sprintf("%s%s-%x%s", dir, stem, k.trace, ext)
+		return fmt.Sprintf("%s-%x%s", stem, k.trace, ext)
 	case r.rotates():
-		return dir + stem + "-" + r.cfg.Now().UTC().Format(timeFormat) + ext
-	case k.era > 0:
-		return numbered(r.cfg.Path, k.era)
+		return rotated.Name(stem, ext, r.cfg.Now())
 	}
-	return r.cfg.Path
+	return withNumber(r.cfg.Path, k.era)
 }
-
-// timeFormat sorts by name as by time, and holds no colon, which Windows forbids.
-const timeFormat = "20060102T150405.000Z"
 
 // complete finishes a file and gives it its name. On a full disk the file stays open, to be completed later.
 func (r *Rotator) complete(k fileKey) error {
@@ -273,14 +267,32 @@ func (r *Rotator) complete(k fileKey) error {
 	if err := f.finish(); err != nil {
 		return err
 	}
-	r.unnamed = append(r.unnamed, finished{f.f.Name(), f.path, f.existing, f.Stats()})
-	if r.done {
-		return nil // Close names all at once
+	existing := r.cfg.Existing
+	if r.rotates() || r.cfg.PerTrace > 0 {
+		existing = Number // two files of one millisecond, or late spans of a trace, must not replace each other
 	}
-	// The spans are safe: an error here must not make the caller write them again.
-	r.tryNames()
-	if err := r.prune(); err != nil && r.cfg.OnError != nil {
-		r.cfg.OnError(err)
+	name, err := f.publish(existing)
+	if err == nil && r.cfg.OnComplete != nil {
+		r.cfg.OnComplete(name, f.Stats())
+	}
+	if !r.done { // the spans are safe: an error here must not make the caller write them again
+		r.report(err)
+		err = nil
+	}
+	r.report(r.prune())
+	return err
+}
+
+// prune removes the oldest complete files beyond MaxFiles. Only names that a Rotator of this path makes count.
+func (r *Rotator) prune() error {
+	stem, ext := splitExt(r.cfg.Path)
+	switch {
+	case r.cfg.PerTrace > 0:
+		return rotated.Prune(stem, ext, r.cfg.MaxFiles, func(mid string) bool {
+			return len(mid) >= 32 && strings.Trim(mid[:32], "0123456789abcdef") == ""
+		})
+	case r.rotates():
+		return rotated.Prune(stem, ext, r.cfg.MaxFiles, rotated.Timed)
 	}
 	return nil
 }
@@ -298,10 +310,6 @@ func (r *Rotator) Close() error {
 	for k := range r.open {
 		errs = errors.Join(errs, r.complete(k))
 	}
-	errs = errors.Join(errs, r.names())
-	if err := r.prune(); err != nil && r.cfg.OnError != nil {
-		r.cfg.OnError(err)
-	}
 	r.mu.Unlock()
 	r.wait.Wait()
 	return errs
@@ -310,10 +318,7 @@ func (r *Rotator) Close() error {
 // watch completes files that are due while no span arrives.
 func (r *Rotator) watch() {
 	defer r.wait.Done()
-	every := min(max(r.cfg.MaxAge, r.cfg.PerTrace)/4, time.Second)
-	if r.cfg.MaxAge > 0 && r.cfg.PerTrace > 0 {
-		every = min(min(r.cfg.MaxAge, r.cfg.PerTrace)/4, time.Second)
-	}
+	every := min(cmp.Or(r.cfg.MaxAge, r.cfg.PerTrace)/4, time.Second)
 	t := time.NewTicker(max(every, 10*time.Millisecond))
 	defer t.Stop()
 	for {
@@ -321,9 +326,7 @@ func (r *Rotator) watch() {
 		case <-r.stop:
 			return
 		case <-t.C:
-			if err := r.Sweep(); err != nil && r.cfg.OnError != nil {
-				r.cfg.OnError(err)
-			}
+			r.report(r.Sweep())
 		}
 	}
 }
@@ -342,9 +345,6 @@ func (r *Rotator) Sweep() error {
 				errs = errors.Join(errs, err)
 			}
 		}
-	}
-	if len(r.unnamed) > 0 {
-		r.tryNames()
 	}
 	return errs
 }

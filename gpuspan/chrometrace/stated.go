@@ -82,7 +82,7 @@ func (e *Event) read(at *taken) stated {
 		default:
 			if to, ok := torchNames[a.Key]; ok {
 				a.Key = to
-			} else if reserved[a.Key] {
+			} else if reserved(a.Key) {
 				apart = append(apart, *a)
 				a.Key = ""
 				continue
@@ -139,7 +139,7 @@ func (e *Event) occupancy(a *Arg) {
 	if percent/100 < v || percent/100 > v || a.Value.kind != kindFloat {
 		e.kept = append(e.kept, *a)
 	}
-	a.Key, a.Value = "est. achieved occupancy %", Float(percent)
+	a.Key, a.Value = occupancyPercent, Float(percent)
 }
 
 // whole reads a whole number.

@@ -4,75 +4,80 @@
 package chrometrace
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 )
 
-// top writes what PyTorch's files say once for all events, as far as it is one: models of devices by ordinal, and job,
-// rank, host and service when all processes agree.
-func (w *Writer) top() {
-	first := true
+// top is what PyTorch's files say once for all events, as far as it is one: models of devices by ordinal, and job,
+// rank, host and service when all processes agree. The origins are of this project.
+type top struct {
+	Devices     []deviceModel     `json:"deviceProperties,omitempty"`
+	Distributed *place            `json:"distributedInfo,omitempty"`
+	Service     string            `json:"service.name,omitempty"`
+	Job         string            `json:"gpu.job.id,omitempty"`
+	Host        string            `json:"host_name,omitempty"`
+	Origins     []json.RawMessage `json:"otelgpuOrigins,omitempty"`
+}
+
+type deviceModel struct {
+	ID   int64  `json:"id"`
+	Name string `json:"name"`
+}
+
+type place struct {
+	Rank      int64  `json:"rank"`
+	LocalRank *int64 `json:"local_rank,omitempty"`
+	WorldSize int64  `json:"world_size,omitempty"`
+}
+
+// top writes it behind the events, and ends the file.
+func (w *Writer) top() error {
+	t := top{
+		Service: common(w, func(p Process) string { return p.Service }), Job: common(w, func(p Process) string { return p.Job }),
+		Host: common(w, func(p Process) string { return p.Host }), Origins: w.origins.list,
+	}
 	for _, ordinal := range slices.Sorted(maps.Keys(w.models)) {
-		if w.models[ordinal] == "" {
-			continue
+		if m := w.models[ordinal]; m != "" {
+			t.Devices = append(t.Devices, deviceModel{ordinal, m})
 		}
-		if first {
-			w.buf = append(w.buf, ",\n\"deviceProperties\":["...)
-		} else {
-			w.buf = append(w.buf, ',')
-		}
-		first = false
-		w.buf = append(w.buf, "{\"id\":"...)
-		w.buf = appendValue(w.buf, Int(ordinal))
-		w.str("name", w.models[ordinal])
-		w.buf = append(w.buf, '}')
 	}
-	if !first {
-		w.buf = append(w.buf, ']')
-	}
-	if p, ok := common(w, func(p Process) Process {
+	if p := common(w, func(p Process) Process {
 		if !p.HasRank {
 			return Process{}
 		}
 		return Process{
-			Rank: p.Rank, HasRank: true, LocalRank: p.LocalRank, HasLocalRank: p.HasLocalRank,
-			WorldSize: p.WorldSize,
+			Rank: p.Rank, HasRank: true, LocalRank: p.LocalRank, HasLocalRank: p.HasLocalRank, WorldSize: max(p.WorldSize, 0),
 		}
-	}); ok {
-		w.buf = append(w.buf, ",\n\"distributedInfo\":{\"rank\":"...)
-		w.buf = appendValue(w.buf, Int(p.Rank))
+	}); p.HasRank {
+		t.Distributed = &place{Rank: p.Rank, WorldSize: p.WorldSize}
 		if p.HasLocalRank {
-			w.num("local_rank", p.LocalRank)
+			t.Distributed.LocalRank = &p.LocalRank
 		}
-		if p.WorldSize > 0 {
-			w.num("world_size", p.WorldSize)
-		}
+	}
+	b, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	if len(b) > len("{}") {
+		w.buf = append(append(w.buf, ",\n"...), b[1:]...)
+	} else {
 		w.buf = append(w.buf, '}')
 	}
-	for _, f := range []struct {
-		key  string
-		from func(Process) string
-	}{
-		{"service.name", func(p Process) string { return p.Service }},
-		{"gpu.job.id", func(p Process) string { return p.Job }},
-		{"host_name", func(p Process) string { return p.Host }},
-	} {
-		if v, ok := common(w, f.from); ok {
-			w.str(f.key, v)
-		}
-	}
+	w.buf = append(w.buf, '\n')
+	return nil
 }
 
-// common is a value that all processes have.
-func common[T comparable](w *Writer, of func(Process) T) (T, bool) {
-	var value, none T
+// common is the value that all processes have; the zero value where there is none.
+func common[T comparable](w *Writer, of func(Process) T) (value T) {
 	first := true
 	for p := range w.procs {
 		if v := of(p); first {
 			value, first = v, false
 		} else if v != value {
-			return none, false
+			var none T
+			return none
 		}
 	}
-	return value, value != none
+	return value
 }

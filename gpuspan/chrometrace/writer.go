@@ -266,9 +266,10 @@ func (w *Writer) Close() error {
 	w.writeLoads()
 	w.names()
 	w.buf = append(w.buf, "\n]"...)
-	w.top()
-	w.buf = append(w.origins.top(w.buf), "}\n"...)
-	_, err := w.w.Write(w.buf)
+	err := w.top()
+	if err == nil {
+		_, err = w.w.Write(w.buf)
+	}
 	w.buf = w.buf[:0]
 	if err != nil {
 		w.stats, w.began, w.empty = before, began, empty

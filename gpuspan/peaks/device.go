@@ -88,6 +88,3 @@ func (r *FLOPRates) field(precision string) *float64 {
 func (r FLOPRates) Scale(by float64) FLOPRates {
 	return FLOPRates{r.FP64 * by, r.FP32 * by, r.TF32 * by, r.FP16 * by, r.BF16 * by, r.FP8 * by, r.FP4 * by, r.INT8 * by}
 }
-
-// DriverNames are the model strings that this row stands for, as Lookup compares them.
-func (d *Device) DriverNames() []string { return append([]string(nil), d.names...) }

@@ -22,20 +22,18 @@ func Lookup(model string) (Device, bool) {
 		return Device{}, false
 	}
 	if profile == "" {
-		return rows[i], true
+		return rows()[i], true
 	}
-	return rows[i].Profile(profile)
+	return rows()[i].Profile(profile)
 }
 
 // All returns the table in its own order: by vendor, then by generation.
-func All() []Device { return slices.Clone(rows) }
-
-var rows = slices.Concat(nvidiaDataCenter, nvidiaExport, nvidiaBlackwell, nvidiaRTX, nvidiaGeForce, amdInstinct)
+func All() []Device { return slices.Clone(rows()) }
 
 var index = sync.OnceValue(func() map[string]int {
 	m := make(map[string]int)
-	for i := range rows {
-		for _, n := range rows[i].names {
+	for i, row := range rows() {
+		for _, n := range row.names {
 			m[normalise(strings.ToLower(n))] = i
 		}
 	}

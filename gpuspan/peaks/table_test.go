@@ -10,7 +10,9 @@ import (
 	"math"
 	"net/url"
 	"os"
+	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -123,6 +125,20 @@ func TestRatesOfARowFitEachOther(t *testing.T) {
 				t.Errorf("%s: MIG profile %s does not scale", d.Name, profile)
 			}
 		}
+	}
+}
+
+func TestTheTableCanBeRead(t *testing.T) {
+	rows, err := read(table)
+	if err != nil {
+		t.Error(err)
+	}
+	if want := len(regexp.MustCompile(`(?m)^[^#]`).FindAllString(table, -1)) - 1; len(rows) != want {
+		t.Errorf("%d rows of %d", len(rows), want)
+	}
+	broken := strings.Replace(table, ",3350,", ",335O,", 1)
+	if _, err := read(broken); err == nil {
+		t.Error("a figure that is no number is not noticed")
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/fileerr"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/rotated"
 )
 
 // ErrClosed is returned by writes after Close.
@@ -81,30 +82,34 @@ func (w *Writer) open() error {
 	if err != nil {
 		return fmt.Errorf("cannot open step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
 	}
-	size, repaired, err := repair(f, func() { time.Sleep(settle) })
+	err = w.take(f, cols)
 	if err != nil {
 		_ = f.Close()
+	}
+	return err
+}
+
+// take goes on with an open file: cuts off what is no line, and has its columns or writes those that are wanted.
+func (w *Writer) take(f *os.File, want columns) error {
+	size, repaired, err := repair(f, func() { time.Sleep(settle) })
+	if err != nil {
 		return fmt.Errorf("cannot open step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
 	}
 	if size > 0 {
-		if cols, err = adopt(f, cols); err != nil {
-			_ = f.Close()
+		if want, err = adopt(f, want); err != nil {
 			return fmt.Errorf("cannot append to step CSV %q: %w (move it away, or declare the same phases)", w.cfg.Path, err)
 		}
 	}
-	w.f, w.size, w.cols = f, size, cols
+	w.f, w.size, w.cols = f, size, want
 	if repaired {
 		w.stats.Repaired++
 	}
-	if size == 0 {
-		w.buf.Reset()
-		w.buf.Write(cols.head())
-		if err := w.append(); err != nil {
-			_ = f.Close()
-			return err
-		}
+	if size > 0 {
+		return nil
 	}
-	return nil
+	w.buf.Reset()
+	w.buf.Write(want.head())
+	return w.append()
 }
 
 // settle is how long a line without an end must stand still to be one that a crash left, and not one that another
@@ -251,53 +256,18 @@ func (w *Writer) rotate() error {
 	w.f = nil
 	ext := filepath.Ext(w.cfg.Path)
 	stem := strings.TrimSuffix(w.cfg.Path, ext)
-	stamp := w.cfg.Now().UTC().Format(timeFormat)
-	for n := 0; ; n++ {
-		name := stem + "-" + stamp + ext
-		if n > 0 {
-			name = fmt.Sprintf("%s-%s-%d%s", stem, stamp, n, ext)
+	to := rotated.Name(stem, ext, w.cfg.Now())
+	name := to
+	for n := 1; ; n++ {
+		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			break
 		}
-		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err := os.Rename(w.cfg.Path, name); err != nil {
-			return fmt.Errorf("cannot rename step CSV %q to %q: %w", w.cfg.Path, name, fileerr.Cause(err))
-		}
-		break
+		name = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(to, ext), n, ext)
 	}
-	return errors.Join(w.prune(stem, ext), w.open())
-}
-
-const timeFormat = "20060102T150405.000Z"
-
-// prune removes the oldest renamed files beyond MaxFiles. Times in names sort as time.
-func (w *Writer) prune(stem, ext string) error {
-	if w.cfg.MaxFiles <= 0 {
-		return nil
+	if err := os.Rename(w.cfg.Path, name); err != nil {
+		return fmt.Errorf("cannot rename step CSV %q to %q: %w", w.cfg.Path, name, fileerr.Cause(err))
 	}
-	entries, err := os.ReadDir(filepath.Dir(w.cfg.Path))
-	if err != nil {
-		return fmt.Errorf("cannot remove old files of step CSV %q: %w", w.cfg.Path, fileerr.Cause(err))
-	}
-	var old []string
-	for _, e := range entries {
-		mid, ok := strings.CutPrefix(e.Name(), filepath.Base(stem)+"-")
-		mid, ok2 := strings.CutSuffix(mid, ext)
-		if !ok || !ok2 || len(mid) < len(timeFormat) {
-			continue
-		}
-		if _, err := time.Parse(timeFormat, mid[:len(timeFormat)]); err == nil {
-			old = append(old, e.Name())
-		}
-	}
-	slices.Sort(old)
-	var errs error
-	for _, name := range old[:max(len(old)-w.cfg.MaxFiles, 0)] {
-		if err := os.Remove(filepath.Join(filepath.Dir(w.cfg.Path), name)); err != nil {
-			errs = errors.Join(errs, fmt.Errorf("cannot remove old step CSV %q: %w", name, fileerr.Cause(err)))
-		}
-	}
-	return errs
+	return errors.Join(rotated.Prune(stem, ext, w.cfg.MaxFiles, rotated.Timed), w.open())
 }
 
 // Stats counts what happened so far.
