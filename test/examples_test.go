@@ -44,10 +44,7 @@ func TestExamplesPassTheCheck(t *testing.T) {
 	}
 	binary := otelcol.Build(t)
 	build := func(t *testing.T, name string) string {
-		dir, err := filepath.Abs(filepath.Join("..", "examples"))
-		require.NoError(t, err)
-		path := filepath.Join(t.TempDir(), name)
-		_, err = program.Go(t.Context(), dir, nil, "build", "-o", path, "./"+name)
+		path, err := program.Build(filepath.Join("..", "examples", name), nil)
 		require.NoError(t, err)
 		return path
 	}

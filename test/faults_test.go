@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -189,12 +190,14 @@ type worker struct {
 	gpu      int // of those on the device
 	refused  int // requests, each time
 	next     uint64
-	served   bool // its spans are an inference server's requests, one after the other
+	sampled  atomic.Int64 // how many points of the device have been sent
+	served   bool         // its spans are an inference server's requests, one after the other
 }
 
 const (
 	workWatts = 300.0
 	spanTime  = 50 * time.Millisecond
+	period    = 2 * spanTime // of the device's points
 
 	tokensEach = 7
 	workedGPU  = "GPU-77777777-0000-4000-8000-000000000000"
@@ -209,9 +212,15 @@ func newWorker(t *testing.T, address string) *worker {
 	var done sync.WaitGroup
 	done.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
-			at := w.zero.Add(time.Duration(n) * 100 * time.Millisecond)
+			at := w.zero.Add(time.Duration(n) * period)
 			time.Sleep(time.Until(at))
-			_, _ = pmetricotlp.NewGRPCClient(conn).Export(ctx, pmetricotlp.NewExportRequestFromMetrics(w.samples(at)))
+			request := pmetricotlp.NewExportRequestFromMetrics(w.samples(at))
+			for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+				if _, err := pmetricotlp.NewGRPCClient(conn).Export(ctx, request); err == nil {
+					w.sampled.Add(1)
+					break
+				}
+			}
 		}
 	})
 	t.Cleanup(func() { cancel(); done.Wait() })
@@ -275,7 +284,10 @@ func (w *worker) work(d time.Duration) {
 			s.SetStartTimestamp(pcommon.NewTimestampFromTime(from))
 			s.SetEndTimestamp(pcommon.NewTimestampFromTime(to))
 		}
-		time.Sleep(time.Until(begin.Add(2 * spanTime)))
+		// Spans whose joules come later than max_wait have none.
+		for points := int64(begin.Add(2*spanTime).Sub(w.zero)/period) + 1; w.sampled.Load() < points; {
+			time.Sleep(time.Millisecond)
+		}
 		for w.send(td) != nil {
 			w.refused++
 			time.Sleep(100 * time.Millisecond)
@@ -290,7 +302,7 @@ func (w *worker) work(d time.Duration) {
 func (w *worker) send(td ptrace.Traces) error {
 	copied := ptrace.NewTraces()
 	td.CopyTo(copied)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	_, err := ptraceotlp.NewGRPCClient(w.conn).Export(ctx, ptraceotlp.NewExportRequestFromTraces(copied))
 	return err
@@ -613,10 +625,7 @@ type prometheusProgram struct {
 
 func buildPrometheus(t *testing.T) string {
 	t.Helper()
-	dir, err := filepath.Abs("prometheus")
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "prometheus")
-	_, err = program.Go(t.Context(), dir, []string{"GOWORK=off"}, "build", "-o", path, ".")
+	path, err := program.Build("prometheus", []string{"GOWORK=off"})
 	require.NoError(t, err)
 	return path
 }

@@ -48,12 +48,8 @@ func TestWhatStartsWhere(t *testing.T) {
 	if err := start(t.TempDir(), "/none"); errors.Is(err, syscall.EPERM) {
 		t.Skip("chroot is not permitted here (run as root)")
 	}
-	examples, err := filepath.Abs(filepath.Join("..", "examples"))
-	require.NoError(t, err)
-	dir := t.TempDir()
-	build := func(name string, env []string, tags string) string {
-		path := filepath.Join(dir, name)
-		_, err := program.Go(t.Context(), examples, env, "build", "-tags", tags, "-o", path, "./cudavector")
+	build := func(env []string, tags string) string {
+		path, err := program.Build(filepath.Join("..", "examples", "cudavector"), env, "-tags", tags)
 		require.NoError(t, err)
 		return path
 	}
@@ -63,10 +59,10 @@ func TestWhatStartsWhere(t *testing.T) {
 		static     bool
 	}{
 		{"otelcol-gpu", otelcol.Build(t), []string{"config"}, false},
-		{"gpuspan/cuda", build("cgo", nil, ""), []string{"-h"}, false},
-		{"gpuspan/cuda without cgo", build("nocgo", []string{"CGO_ENABLED=0"}, ""), []string{"-h"}, false},
+		{"gpuspan/cuda", build(nil, ""), []string{"-h"}, false},
+		{"gpuspan/cuda without cgo", build([]string{"CGO_ENABLED=0"}, ""), []string{"-h"}, false},
 		{
-			"gpuspan/cuda without cgo, gpuspan_static", build("static", []string{"CGO_ENABLED=0"}, "gpuspan_static"),
+			"gpuspan/cuda without cgo, gpuspan_static", build([]string{"CGO_ENABLED=0"}, "gpuspan_static"),
 			[]string{"-h"},
 			true,
 		},

@@ -24,10 +24,7 @@ import (
 func TestEachRequestsTraceShowsWhatTheGPUDid(t *testing.T) {
 	j := jaegertest.Start(t)
 	_, address := intoJaeger(t, j, "connectors: {gpu_requests: {settle: 2s, idle: 10s}}")
-	example := filepath.Join(t.TempDir(), "httpinference")
-	examples, err := filepath.Abs(filepath.Join("..", "examples"))
-	require.NoError(t, err)
-	_, err = program.Go(t.Context(), examples, nil, "build", "-o", example, "./httpinference")
+	example, err := program.Build(filepath.Join("..", "examples", "httpinference"), nil)
 	require.NoError(t, err)
 	begin := time.Now()
 	const requests = 20

@@ -16,17 +16,14 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-// Build compiles the distribution, as go run ./cmd/otelcol-gpu does, into a directory of the test. The environment
+// Build compiles the distribution, as go run ./cmd/otelcol-gpu does, once for all tests of the package. The environment
 // variable OTELGPU_BINARY names a binary to test instead, such as a released one. Options are go build's.
 func Build(t *testing.T, options ...string) string {
 	t.Helper()
 	if path := os.Getenv("OTELGPU_BINARY"); path != "" {
 		return path
 	}
-	path := filepath.Join(t.TempDir(), "otelcol-gpu")
-	root, err := filepath.Abs(filepath.Join("..", "cmd", "otelcol-gpu"))
-	require.NoError(t, err)
-	_, err = program.Go(t.Context(), root, nil, append(append([]string{"build"}, options...), "-o", path, ".")...)
+	path, err := program.Build(filepath.Join("..", "cmd", "otelcol-gpu"), nil, options...)
 	require.NoError(t, err)
 	return path
 }

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package program runs other programs for end-to-end tests: it builds them with the go command, starts them, waits for
-// a line of their output and ends them.
+// Package program runs other programs for end-to-end tests: it builds them with the go command, once for all tests of a
+// package, starts them, waits for a line of their output and ends them.
 package program
 
 import (
@@ -126,6 +126,43 @@ func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.b.String()
+}
+
+var (
+	built  sync.Map // what Build was given, and the sync.OnceValues of it
+	folder = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "program") })
+)
+
+// Build compiles the main package in dir, with additional environment (KEY=value) and options of go build, and returns
+// the path of the program. The same is built once. Linking is most of the work, so there are no tables for debuggers.
+func Build(dir string, env []string, options ...string) (string, error) {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	once, _ := built.LoadOrStore(fmt.Sprintf("%q %q %q", path, env, options), sync.OnceValues(func() (string, error) {
+		root, err := folder()
+		if err != nil {
+			return "", err
+		}
+		into, err := os.MkdirTemp(root, "")
+		if err != nil {
+			return "", err
+		}
+		into = filepath.Join(into, filepath.Base(path))
+		_, err = Go(context.Background(), path, env,
+			append(append([]string{"build", "-ldflags=-s -w"}, options...), "-o", into, ".")...)
+		return into, err
+	}))
+	return once.(func() (string, error))()
+}
+
+// RemoveBuilt deletes what Build made and ends the process with the code. It is the goleak.Cleanup of a TestMain.
+func RemoveBuilt(code int) {
+	if root, err := folder(); err == nil {
+		_ = os.RemoveAll(root)
+	}
+	os.Exit(code)
 }
 
 // Go runs the go command in a directory with additional environment (KEY=value) and returns its standard output. An
