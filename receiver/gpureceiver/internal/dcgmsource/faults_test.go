@@ -300,23 +300,32 @@ func TestNoSampleIsLostInAStallOfMaxKeepAge(t *testing.T) {
 	}
 }
 
-func TestATimeoutGivesNothingUp(t *testing.T) {
-	m := machine{"gpus": 1, "now": baseTime, "hangms": 300}
-	s := open(t, m, settings())
-	read(t, s)
-	m["hang"] = 1
-	m.advance(t, 65*time.Second)
-	done := make(chan *gpudata.Batch)
-	go func() {
-		b := &gpudata.Batch{}
-		assert.NoError(t, s.Read(b))
-		done <- b
-	}()
-	time.Sleep(450 * time.Millisecond) // the first call has timed out
-	m.set(t, "hang", 0)
-	b := <-done
-	assert.Len(t, of(b, 0, gpudata.Power), 650)
-	assert.Zero(t, b.Dropped[gpudata.DropOverrun])
+// Neither calls that time out nor calls that are refused for a moment are a backlog that is too large.
+func TestAFailedReadGivesNothingUp(t *testing.T) {
+	for name, tt := range map[string]struct {
+		failing string
+		calls   int
+		before  int // that the read which fails gives
+	}{
+		"timeouts, all but the last call": {"late", maxFails - 1, 650},
+		"a moment of refusal":             {"broken", 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := machine{"gpus": 1, "now": baseTime}
+			s := open(t, m, settings())
+			read(t, s)
+			m[tt.failing] = tt.calls
+			m.advance(t, 65*time.Second)
+			b := read(t, s)
+			assert.Len(t, of(b, 0, gpudata.Power), tt.before)
+			assert.Zero(t, b.Dropped[gpudata.DropOverrun])
+			delete(m, tt.failing)
+			m.advance(t, time.Second)
+			b = read(t, s)
+			assert.Len(t, of(b, 0, gpudata.Power), 660-tt.before)
+			assert.Zero(t, b.Dropped[gpudata.DropOverrun])
+		})
+	}
 }
 
 func TestAStallOfCoarseSamplesIsReadAsHistory(t *testing.T) {

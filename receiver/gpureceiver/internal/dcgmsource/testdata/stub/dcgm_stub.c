@@ -22,6 +22,7 @@
 //   nouuid MASK       boards that do not say their UUID   jitter US      added to the times of XIDs in a later epoch
 //   scale N           the power of every board, in W      process TS:GPU:PID:BYTES   seen at every look from TS on
 //   transient N       the next N lists of GPUs fail with an error that is not of the connection
+//   late N            the next N histories time out       broken N       the next N histories fail likewise
 //   host NAME         the machine; another name is another machine, whose host engine has no samples yet
 //
 // It counts round trips as the real client library makes them (two and one for each field of each entity for a history,
@@ -50,7 +51,8 @@
 typedef struct { int64_t ts; unsigned gpu; int64_t code; } xid_t;
 
 static struct {
-    int gpus, gpm, mig, old, down, epoch, hang, hangms, detached, lost, refused, limit, taken, profbusy, gsp, nouuid, transient;
+    int gpus, gpm, mig, old, down, epoch, hang, hangms, detached, lost, refused, limit, taken, profbusy, gsp, nouuid, transient, late,
+        broken;
     int64_t now, fastest, frozen, jitter, scale;
     unsigned short unsupported[64], noperm[64];
     int n_unsupported, n_noperm;
@@ -63,7 +65,7 @@ static struct {
 
 // polled is since when a field of an entity is sampled, and how often: samples are kept when the watch is gone.
 static struct { int64_t start, every; double keep; } polled[3][64][2000];
-static int polled_epoch, failed_lists;
+static int polled_epoch, failed_lists, failed_histories;
 static char polled_host[512];
 static long long trips;
 #define BUFFER (4 << 20)
@@ -124,6 +126,8 @@ static void load(void) {
         else if (!strcmp(key, "gsp")) conf.gsp = v;
         else if (!strcmp(key, "nouuid")) conf.nouuid = v;
         else if (!strcmp(key, "transient")) conf.transient = v;
+        else if (!strcmp(key, "late")) conf.late = v;
+        else if (!strcmp(key, "broken")) conf.broken = v;
         else if (!strcmp(key, "frozen")) conf.frozen = v;
         else if (!strcmp(key, "jitter")) conf.jitter = v;
         else if (!strcmp(key, "scale")) conf.scale = v;
@@ -574,6 +578,11 @@ PUBLIC dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFi
     static dcgmFieldValue_v1 values[CHUNK];
     dcgmReturn_t r = enter(h);
     if (r) return r;
+    if (failed_histories < conf.late + conf.broken) {
+        failed_histories++;
+        return leave(conf.late ? DCGM_ST_TIMEOUT : DCGM_ST_GENERIC_ERROR);
+    }
+    if (!conf.late && !conf.broken) failed_histories = 0;
     *next = since;
     if (g >= MAX_GROUPS || !groups[g].used || f >= MAX_GROUPS || !field_groups[f].used) return leave(DCGM_ST_NO_DATA);
     trips++; // the field group's list, and the group's, which was counted
