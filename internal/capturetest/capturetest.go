@@ -163,7 +163,7 @@ func (p *Process) Ring() string {
 			out = found[len(found)-1]
 		}
 		return len(found) > 0
-	}, 10*time.Second, time.Millisecond, "no ring: %s", p.stderr)
+	}, time.Minute, time.Millisecond, "no ring: %s", p.stderr)
 	return out
 }
 

@@ -33,49 +33,52 @@ import (
 
 const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// captureWhile runs a window during which f does something, and returns the spans by name.
-func captureWhile(t *testing.T, p *capturetest.Process, cfg *Config, f func()) (map[string]ptrace.Span, Result,
-	[]ptrace.Traces,
-) {
+// captureWhile runs a window that is as long as f, and returns the spans by name.
+func captureWhile(t *testing.T, p *capturetest.Process, f func()) (map[string]ptrace.Span, Result, []ptrace.Traces) {
 	t.Helper()
 	spans := map[string]ptrace.Span{}
 	var all []ptrace.Traces
+	res := recordWhile(t, p, func(td ptrace.Traces) {
+		all = append(all, td)
+		for _, rs := range td.ResourceSpans().All() {
+			for _, ss := range rs.ScopeSpans().All() {
+				for _, s := range ss.Spans().All() {
+					spans[s.Name()] = s
+				}
+			}
+		}
+	}, f)
+	return spans, res, all
+}
+
+// recordWhile runs the first window of a process, from before f until it has returned.
+func recordWhile(t *testing.T, p *capturetest.Process, emit func(ptrace.Traces), f func()) Result {
+	t.Helper()
 	type answer struct {
 		res Result
 		err error
 	}
-	done := make(chan answer, 1)
-	go func() {
-		res, err := Capture(t.Context(), p.PID, cfg, func(_ context.Context, td ptrace.Traces) error {
-			all = append(all, td)
-			for _, rs := range td.ResourceSpans().All() {
-				for _, ss := range rs.ScopeSpans().All() {
-					for _, s := range ss.Spans().All() {
-						spans[s.Name()] = s
-					}
-				}
-			}
-			return nil
-		})
-		done <- answer{res, err}
-	}()
 	q, err := ring.Open(p.Ring())
 	require.NoError(t, err)
 	defer q.Close()
-	require.Eventually(t, func() bool {
-		s, err := q.State()
-		return err == nil && (s.Open || s.Answered > 0)
-	}, 10*time.Second, time.Millisecond)
+	done := make(chan answer, 1)
+	go func() {
+		res, err := Capture(t.Context(), p.PID, testConfig(p.Folder, time.Minute),
+			func(_ context.Context, td ptrace.Traces) error { emit(td); return nil })
+		done <- answer{res, err}
+	}()
+	require.Eventually(t, func() bool { s, err := q.State(); return err == nil && s.Open }, time.Minute, time.Millisecond)
 	f()
+	require.NoError(t, q.Cancel(1))
 	a := <-done
 	require.NoError(t, a.err)
-	return spans, a.res, all
+	return a.res
 }
 
 func TestKernelsHangBelowTheSpanThatLaunchedThem(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir(), "OTEL_SERVICE_NAME=llm", "OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=llm-0, a = b")
 	begin := time.Now()
-	spans, res, all := captureWhile(t, p, testConfig(p.Folder, 300*time.Millisecond), func() {
+	spans, res, all := captureWhile(t, p, func() {
 		p.Do("launch 1000000 root_kernel")
 		p.Do("push " + parent)
 		p.Do("launch 2000000 void request_kernel<float>(int)")
@@ -108,7 +111,7 @@ func TestKernelsOfABatchLinkToItsRequests(t *testing.T) {
 	for i := range many {
 		many[i] = request(i)
 	}
-	spans, res, _ := captureWhile(t, p, testConfig(p.Folder, 300*time.Millisecond), func() {
+	spans, res, _ := captureWhile(t, p, func() {
 		p.Do("batch " + parent + " " + request(7) + " nonsense " + request(8))
 		p.Do("launch 1000 few")
 		p.Do("pop")
@@ -145,7 +148,7 @@ func TestKernelsOfABatchLinkToItsRequests(t *testing.T) {
 func TestOwnClockOfCUPTIIsPlacedOnTheWall(t *testing.T) {
 	p := capturetest.Start(t, t.TempDir(), "OTELGPU_CUPTI_LIBRARY="+capturetest.Build(t).CUPTINoClock)
 	begin := time.Now()
-	spans, _, _ := captureWhile(t, p, testConfig(p.Folder, 300*time.Millisecond), func() { p.Do("launch 1000 k") })
+	spans, _, _ := captureWhile(t, p, func() { p.Do("launch 1000 k") })
 	start := spans["k"].StartTimestamp().AsTime()
 	assert.True(t, start.After(begin) && start.Before(time.Now()))
 }
@@ -219,9 +222,9 @@ func TestTheReceiverFollowsProcesses(t *testing.T) {
 	require.Eventually(t, func() bool {
 		p.Do("launch 10 k")
 		return sink.SpanCount() > 0
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	p.Kill()
-	require.Eventually(t, func() bool { _, err := os.Stat(path); return os.IsNotExist(err) }, 20*time.Second,
+	require.Eventually(t, func() bool { _, err := os.Stat(path); return os.IsNotExist(err) }, time.Minute,
 		10*time.Millisecond,
 		"the ring of an ended process is removed")
 	require.NoError(t, r.Shutdown(t.Context()))
@@ -245,7 +248,7 @@ func TestABusyProcessIsSaidOnce(t *testing.T) {
 	r, err := newReceiver(set, cfg, consumertest.NewNop())
 	require.NoError(t, err)
 	require.NoError(t, r.Start(t.Context(), componenttest.NewNopHost()))
-	require.Eventually(t, func() bool { return logs.Len() > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return logs.Len() > 0 }, time.Minute, time.Millisecond)
 	time.Sleep(100 * time.Millisecond)
 	require.NoError(t, r.Shutdown(t.Context()))
 	require.Equal(t, 1, logs.Len())
@@ -337,7 +340,7 @@ func BenchmarkRead(b *testing.B) {
 	defer q.Close()
 	n, err := q.Request(200*time.Millisecond, 31, 1<<40)
 	require.NoError(b, err)
-	require.Eventually(b, func() bool { s, _ := q.State(); return s.Answered == n }, 10*time.Second, time.Millisecond)
+	require.Eventually(b, func() bool { s, _ := q.State(); return s.Answered == n }, time.Minute, time.Millisecond)
 	// The same records again and again: the writer's head stays, the reader's tail goes back.
 	records := 0
 	w := &window{
