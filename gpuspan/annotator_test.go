@@ -101,7 +101,7 @@ func TestRangesEndWhenTheProfilerShutsDownInTheirMidst(t *testing.T) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			return len(a.seen) > 10
-		}, 10*time.Second, 100*time.Microsecond)
+		}, time.Minute, 100*time.Microsecond)
 		require.NoError(t, p.Shutdown(context.Background()))
 		wg.Wait()
 		require.Empty(t, a.open)

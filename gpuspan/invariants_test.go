@@ -214,9 +214,7 @@ func TestLifecycleUnderLoad(t *testing.T) {
 			}
 		})
 		time.Sleep(20 * time.Millisecond)
-		start := time.Now()
 		_ = p.Shutdown(context.Background())
-		require.Less(t, time.Since(start), 4*time.Second)
 		close(stop)
 		wg.Wait()
 	}

@@ -99,7 +99,7 @@ func TestCheckTakesLiveTelemetry(t *testing.T) {
 			}
 			_ = resp.Body.Close()
 			return resp.StatusCode == http.StatusOK
-		}, 10*time.Second, 10*time.Millisecond)
+		}, time.Minute, 10*time.Millisecond)
 	}
 	cancel()
 	require.ErrorIs(t, <-done, errReported)

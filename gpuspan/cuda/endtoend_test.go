@@ -60,7 +60,7 @@ func newRig(t testing.TB, stub *ctest.Stub, opts ...gpuspan.Option) *rig {
 // flush returns the spans of an operation in the order of their sections.
 func (r *rig) flush(t testing.TB, name string) []sdktrace.ReadOnlySpan {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	require.NoError(t, r.prof.Flush(ctx))
 	var out []sdktrace.ReadOnlySpan

@@ -71,7 +71,7 @@ func TestAFailedSelfTestChoosesTheBoundPath(t *testing.T) {
 		status, _ := f.status(i)
 		require.Equal(t, "ok", status)
 	}
-	require.Eventually(t, func() bool { return b.bound.Load() == 0 }, 20*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return b.bound.Load() == 0 }, time.Minute, time.Millisecond,
 		"every Bind is undone")
 }
 
@@ -84,7 +84,7 @@ func TestAStreamMayAskForTheBoundPath(t *testing.T) {
 	f.flush(t)
 	status, _ := f.status(0)
 	require.Equal(t, "ok", status)
-	require.Eventually(t, func() bool { return f.b.bound.Load() == 0 }, 20*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return f.b.bound.Load() == 0 }, time.Minute, time.Millisecond,
 		"every Bind is undone")
 }
 
@@ -114,7 +114,7 @@ func TestTheSameHandleGivesTheSameStreamUntilClosed(t *testing.T) {
 		f.b.mu.Lock()
 		defer f.b.mu.Unlock()
 		return len(f.b.live) <= live
-	}, 5*time.Second, 5*time.Millisecond, "the closed stream's events are destroyed though a section was left open")
+	}, time.Minute, 5*time.Millisecond, "the closed stream's events are destroyed though a section was left open")
 	x.End()
 }
 

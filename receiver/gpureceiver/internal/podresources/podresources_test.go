@@ -77,7 +77,7 @@ func list(t *testing.T, socket string) (*Devices, error) {
 	c, err := New(socket)
 	require.NoError(t, err)
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return c.List(ctx)
 }
