@@ -22,6 +22,9 @@ type Config struct {
 	// TraceURL is where a click on a span leads, a template with {traceID} (default none: no links), such as
 	// http://localhost:16686/trace/{traceID}.
 	TraceURL string `mapstructure:"trace_url"`
+	// Hosts are names that the page of a loopback address answers to, too, as behind a proxy that passes its own name on
+	// (default none: localhost and addresses).
+	Hosts []string `mapstructure:"hosts"`
 }
 
 const defaultEndpoint = "127.0.0.1:9465"

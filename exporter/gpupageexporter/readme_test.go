@@ -24,7 +24,7 @@ import (
 func TestTheReadmeNamesTheKeys(t *testing.T) {
 	b, err := os.ReadFile("README.md")
 	require.NoError(t, err)
-	for _, key := range []string{"`endpoint` (default `" + defaultEndpoint + "`)", "`trace_url` (default `\"\"`)"} {
+	for _, key := range []string{"`endpoint` (default `" + defaultEndpoint + "`)", "`trace_url` (default `\"\"`)", "`hosts` (default `[]`)"} {
 		assert.Contains(t, string(b), key)
 	}
 }

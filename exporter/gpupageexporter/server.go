@@ -58,7 +58,7 @@ func (s *server) Start(ctx context.Context, host component.Host) error {
 	}
 	// Pages that are open hold a connection each, which shall not hold the Collector's end.
 	base, cancel := context.WithCancel(context.Background())
-	handler := page.Handler(s.model, s.cfg.TraceURL)
+	handler := page.Handler(s.model, s.cfg.TraceURL, s.cfg.Hosts...)
 	stop := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, done := context.WithCancel(r.Context())
 		defer done()

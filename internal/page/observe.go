@@ -5,6 +5,7 @@ package page
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -304,6 +305,9 @@ func (m *Model) point(name string, p pmetric.NumberDataPoint, put func(*sample, 
 	v := p.DoubleValue()
 	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
 		v = float64(p.IntValue())
+	}
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return
 	}
 	at := int64(p.Timestamp() / pcommon.Timestamp(time.Second))
 	if at > m.latest {

@@ -12,11 +12,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -32,6 +37,10 @@ const (
 	refresh = time.Second
 	// maxListeners is how many browsers are told at a time; others ask by themselves.
 	maxListeners = 64
+	// maxAnswers is how many states are written at a time, each of at most about a megabyte.
+	maxAnswers = 64
+	// patience is how long a write to a browser may take that does not read.
+	patience = 30 * time.Second
 )
 
 // Mark stands near the beginning of every report.
@@ -46,7 +55,10 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 //	GET /             the page
 //	GET /api/state    State as JSON; ?range=<seconds> from 10 to 600; ?from=<unix ms>&to=<unix ms> for a part of it
 //	GET /api/events   server-sent events: "state" whenever something new is there, at most once a second; 64 listeners
-func Handler(m *Model, traceURL string) http.Handler {
+//
+// What comes to a loopback address is answered for localhost, addresses and the given hosts only. Else a site could
+// point a name of its own to the loopback, whose pages a browser would let read all that is here.
+func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 	mux := http.NewServeMux()
 	for path, asset := range map[string]struct {
 		content []byte
@@ -61,40 +73,112 @@ func Handler(m *Model, traceURL string) http.Handler {
 			_, _ = w.Write(asset.content)
 		})
 	}
-	mux.HandleFunc("GET /api/state", func(w http.ResponseWriter, r *http.Request) {
+	var one sync.Mutex // at a time asks the model, so that many browsers do not keep spans waiting
+	mux.HandleFunc("GET /api/state", atMost(maxAnswers, func(w http.ResponseWriter, r *http.Request) {
 		q, err := query(r.URL.Query())
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
+		one.Lock()
 		s := m.State(q)
 		s.TraceURL = traceURL
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(s)
-	})
-	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter,
-		_ *http.Request,
-	) {
-		w.WriteHeader(http.StatusNoContent)
-	})
-	var listeners atomic.Int64
-	mux.HandleFunc("GET /api/events", func(w http.ResponseWriter, r *http.Request) {
-		defer listeners.Add(-1)
-		if listeners.Add(1) > maxListeners {
-			http.Error(w, fmt.Sprintf("%d browsers listen already (ask /api/state now and then)", maxListeners),
-				http.StatusServiceUnavailable)
+		b, err := encode(s)
+		one.Unlock()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		events(m, w, r)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(b)
+	}))
+	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
 	})
+	mux.HandleFunc("GET /api/events", atMost(maxListeners, func(w http.ResponseWriter, r *http.Request) { events(m, w, r) }))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
+		if !own(r, hosts) {
+			http.Error(w, fmt.Sprintf("this page is not served as %q (localhost, addresses and `hosts` are)", r.Host),
+				http.StatusForbidden)
+			return
+		}
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// own tells whether the name that a browser asked for is one of the page's own.
+func own(r *http.Request, hosts []string) bool {
+	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok || !at.IP.IsLoopback() {
+		return true
+	}
+	u := url.URL{Host: r.Host}
+	name := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	return name == "localhost" || strings.HasSuffix(name, ".localhost") || net.ParseIP(name) != nil ||
+		slices.Contains(hosts, name)
+}
+
+// atMost answers so many requests at a time, and tells others to come again.
+func atMost(n int64, f http.HandlerFunc) http.HandlerFunc {
+	var now atomic.Int64
+	return func(w http.ResponseWriter, r *http.Request) {
+		defer now.Add(-1)
+		if now.Add(1) > n {
+			w.Header().Set("Retry-After", "5")
+			http.Error(w, fmt.Sprintf("%d browsers are served already", n), http.StatusServiceUnavailable)
+			return
+		}
+		f(w, r)
+	}
+}
+
+// encode is a state as JSON. Sums of numbers from the wire may be none (1e308 twice): such count as absent.
+func encode(s *State) ([]byte, error) {
+	b, err := json.Marshal(s) // escapes <, > and &, so that no text can end the script that it stands in
+	if none := new(json.UnsupportedValueError); errors.As(err, &none) {
+		finite(reflect.ValueOf(s).Elem())
+		b, err = json.Marshal(s)
+	}
+	return b, err
+}
+
+// finite makes numbers within v that are none 0, or nil where a pointer leads to them.
+func finite(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Float64:
+		if x := v.Float(); x-x != 0 && v.CanSet() {
+			v.SetFloat(0)
+		}
+	case reflect.Pointer:
+		if x, ok := v.Interface().(*float64); !ok && !v.IsNil() {
+			finite(v.Elem())
+		} else if ok && x != nil && *x-*x != 0 && v.CanSet() {
+			v.SetZero()
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			finite(v.Index(i))
+		}
+	case reflect.Map:
+		for _, k := range v.MapKeys() {
+			if x := v.MapIndex(k); x.Kind() == reflect.Float64 && x.Float()-x.Float() != 0 {
+				v.SetMapIndex(k, reflect.Value{})
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				finite(v.Field(i))
+			}
+		}
+	}
 }
 
 // query reads what a State is asked of.
@@ -127,7 +211,7 @@ func events(m *Model, w http.ResponseWriter, r *http.Request) {
 	last, quiet := uint64(0), 0
 	for {
 		// A write to a browser that does not read ends with the connection, not never.
-		_ = out.SetWriteDeadline(time.Now().Add(10 * time.Second))
+		_ = out.SetWriteDeadline(time.Now().Add(patience))
 		var err error
 		if g := m.Generation(); g != last || quiet == 0 {
 			last, quiet = g, 0
@@ -168,7 +252,7 @@ func script() []byte {
 
 // Report writes a state as one HTML file that needs nothing else.
 func Report(w io.Writer, s *State) error {
-	data, err := json.Marshal(s) // escapes <, > and &, so that no text can end the script that it stands in
+	data, err := encode(s)
 	if err != nil {
 		return err
 	}
