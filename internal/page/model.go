@@ -30,6 +30,7 @@ const (
 	maxServices   = 8   // names of the services that a device worked for
 	maxCounters   = 64  // throttle reasons of a device
 	maxName       = 256 // bytes of a text from the wire
+	maxBetween    = 75  // s from a sample to the next; beyond, nothing is known between them
 	maxSkew       = 300 // s that another host's clock may be ahead: what lies beyond would push out the present
 )
 
@@ -163,12 +164,20 @@ type second struct {
 	mask uint64
 }
 
+// What a device says of itself, by index. Throttling is 1 where a throttle time grew since the one before, else 0.
+const (
+	busy = iota
+	power
+	temperature
+	memory
+	throttled
+	measures
+)
+
 type sample struct {
-	at                           int64
-	busy, power, temperature     float64
-	memory                       float64 // bytes in use
-	hasBusy, hasPower, throttled bool
-	hasTemperature, hasMemory    bool
+	at    int64
+	value [measures]float64
+	known [measures]bool
 }
 
 // ring keeps the newest of a list.

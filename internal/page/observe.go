@@ -210,6 +210,7 @@ func (m *Model) engine(f *spanfacts.Facts, r *spanfacts.Resource) {
 	if f.HasEnergy {
 		q.Energy += f.SelfEnergy
 	}
+	q.joined.add(f.Coverage, f.Joined)
 	if !q.shared {
 		q.Items, q.ItemType = q.Items+f.Items, clip(cmp.Or(f.ItemType, q.ItemType))
 	}
@@ -273,27 +274,20 @@ func (m *Model) metric(x pmetric.Metric) {
 	default:
 		return
 	}
-	var put func(*sample, float64)
-	switch x.Name() {
-	case semconv.HWGPUUtilizationName:
-		put = func(s *sample, v float64) { s.busy, s.hasBusy = max(s.busy, v), true }
-	case semconv.HWPowerName:
-		put = func(s *sample, v float64) { s.power, s.hasPower = v, true }
-	case semconv.HWTemperatureName:
-		put = func(s *sample, v float64) { s.temperature, s.hasTemperature = max(s.temperature, v), true }
-	case semconv.HWGPUMemoryUsageName:
-		put = func(s *sample, v float64) { s.memory, s.hasMemory = max(s.memory, v), true }
-	case semconv.GPUThrottleTimeName, semconv.HWGPUMemoryLimitName:
-		put = nil // see point
-	default:
-		return
-	}
-	for _, p := range points.All() {
-		m.point(x.Name(), p, put)
+	if measure, ok := measureOf[x.Name()]; ok {
+		for _, p := range points.All() {
+			m.point(x.Name(), measure, p)
+		}
 	}
 }
 
-func (m *Model) point(name string, p pmetric.NumberDataPoint, put func(*sample, float64)) {
+// measureOf is what the metrics of a device say; its memory's limit is of no time.
+var measureOf = map[string]int{
+	semconv.HWGPUUtilizationName: busy, semconv.HWPowerName: power, semconv.HWTemperatureName: temperature,
+	semconv.HWGPUMemoryUsageName: memory, semconv.GPUThrottleTimeName: throttled, semconv.HWGPUMemoryLimitName: measures,
+}
+
+func (m *Model) point(name string, measure int, p pmetric.NumberDataPoint) {
 	id, _ := p.Attributes().Get(string(semconv.HWIDKey))
 	if id.Type() != pcommon.ValueTypeStr || id.Str() == "" {
 		return
@@ -306,11 +300,11 @@ func (m *Model) point(name string, p pmetric.NumberDataPoint, put func(*sample, 
 	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
 		v = float64(p.IntValue())
 	}
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return
-	}
 	at := int64(p.Timestamp() / pcommon.Timestamp(time.Second))
-	if at > m.latest {
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return
+	case at > m.latest:
 		m.health.FutureDropped++
 		return
 	}
@@ -324,26 +318,32 @@ func (m *Model) point(name string, p pmetric.NumberDataPoint, put func(*sample, 
 	case s.at < at:
 		*s = sample{at: at}
 	}
-	switch {
-	case put != nil:
-		put(s, v)
-		return
-	case name == semconv.HWGPUMemoryLimitName:
+	switch measure {
+	case measures:
 		d.memory = v
 		return
+	case throttled:
+		v = d.rose(name+" "+text(p, string(semconv.GPUThrottleReasonKey)), v, at)
 	}
-	// A reason's counter may begin with its first time: then it counts from 0, unless the device itself has only come.
-	key := name + " " + text(p, string(semconv.GPUThrottleReasonKey))
+	if !s.known[measure] || v > s.value[measure] {
+		s.value[measure], s.known[measure] = v, true
+	}
+}
+
+// rose is 1 where a counter grew since the point before. A reason's counter may begin with its first time: then it
+// counts from 0, unless the device itself has only come.
+func (d *device) rose(key string, v float64, at int64) float64 {
 	before, ok := d.counters[key]
-	if v > before && (ok || d.sampled < at) {
-		s.throttled = true
-	}
 	if ok || len(d.counters) < maxCounters {
 		if d.counters == nil {
 			d.counters = map[string]float64{}
 		}
 		d.counters[key] = v
 	}
+	if v > before && (ok || d.sampled < at) {
+		return 1
+	}
+	return 0
 }
 
 func text(p pmetric.NumberDataPoint, key string) string {

@@ -169,6 +169,29 @@ func TestADevicesStripIsTheUnionOfItsSpans(t *testing.T) {
 	assert.Len(t, d.Power, 60)
 }
 
+// Devices are asked every ten seconds and more seldom: what they say is of the time since they were asked before.
+func TestASampleIsOfTheTimeSinceTheOneBefore(t *testing.T) {
+	m := at()
+	for before, watts := range map[int]float64{170: 100, 50: 200, 40: 300, 20: 400} {
+		md := gauge("hw.power", watts)
+		p := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Gauge().DataPoints().At(0)
+		p.SetTimestamp(pcommon.NewTimestampFromTime(noon.Add(-time.Duration(before) * time.Second)))
+		m.Metrics(md)
+	}
+	d := m.State(Query{Range: 4 * time.Minute}).Devices[0]
+	at := func(before int64) *float64 { return d.Power[noon.Unix()-before-d.Start] }
+	for before, want := range map[int64]float64{170: 100, 50: 200, 49: 300, 40: 300, 39: 400, 30: 400, 20: 400} {
+		if assert.NotNil(t, at(before), "%d s ago", before) {
+			assert.Equal(t, want, *at(before), "%d s ago", before)
+		}
+	}
+	for _, before := range []int64{171, 169, 100, 51, 19, 0} {
+		assert.Nil(t, at(before), "%d s ago: before the first, after the last and over a longer gap nothing is known", before)
+	}
+	d = m.State(Query{Range: 45 * time.Second}).Devices[0]
+	assert.Equal(t, 300.0, *at(44), "the sample before may lie before what is shown")
+}
+
 func TestAChosenTimeIsTheOneOfAllViews(t *testing.T) {
 	m := at()
 	for i := range 60 {
@@ -247,6 +270,7 @@ func TestRequestsOfEngines(t *testing.T) {
 		attributes: map[string]any{
 			"gpu.energy": 12.0, "gpu.self_energy": 5.0, "gpu.operation.items": 40,
 			"gpu.request.queue.duration": 0.3, "gpu.request.time_to_first_item": 0.4, "gen_ai.request.model": "m",
+			"gpu.join.coverage": 0.9,
 		},
 	}
 	batch := span{
@@ -261,6 +285,7 @@ func TestRequestsOfEngines(t *testing.T) {
 	assert.Equal(t, []float64{5, 40, 0.3, 0.4, 2, 0},
 		[]float64{q.Energy, q.Items, q.Queue, q.FirstItem, q.Duration, q.GPUTime})
 	assert.Equal(t, "m", q.Model)
+	assert.Equal(t, 0.9, s.Health.Coverage)
 	for name, order := range map[string][]span{"before": {request, batch}, "after": {batch, request}} {
 		m := at()
 		for _, x := range order {
@@ -292,7 +317,14 @@ func TestTheModelIsBounded(t *testing.T) {
 			attributes: map[string]any{"gpu.step.index": i},
 		}))
 	}
+	for i := range shownRequests + 10 {
+		td := traces(t, span{name: "r", kind: "share", start: time.Second, length: time.Millisecond})
+		td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(pcommon.TraceID{14: byte(i >> 8), 15: byte(i)})
+		m.Traces(td)
+	}
 	s = m.State(Query{})
+	assert.Equal(t, []int{maxSteps - shownSteps, 10}, []int{s.MoreSteps, s.MoreReqs}, "what is left out is counted")
+	assert.Len(t, s.Requests, shownRequests)
 	assert.Len(t, s.Steps, shownSteps)
 	assert.EqualValues(t, maxSteps+9, s.Steps[shownSteps-1].Index)
 }

@@ -38,7 +38,9 @@ type State struct {
 	MoreOps    int         `json:"moreOperations,omitempty"` // that are not listed, for they took the least GPU time
 	Roofs      []Roof      `json:"roofs"`
 	Steps      []Step      `json:"steps"`
+	MoreSteps  int         `json:"moreSteps,omitempty"` // older ones
 	Requests   []Request   `json:"requests"`
+	MoreReqs   int         `json:"moreRequests,omitempty"` // that took less
 	Health     Health      `json:"health"`
 
 	// Of reports on profiles.
@@ -146,6 +148,7 @@ type Request struct {
 	Parts     []Phase `json:"parts,omitempty"`
 
 	shared bool // batches count its items
+	joined mean // of its time that has samples
 }
 
 // Health is what has come, and what was left out for want of room.
@@ -196,7 +199,7 @@ func (m *Model) State(q Query) *State {
 		s.Range, s.From, s.To = 0, 0, 0
 		from, to, first, last = math.Inf(-1), math.Inf(1), math.MinInt64, math.MaxInt64
 	}
-	m.operationsOf(s, first, last)
+	joined := m.operationsOf(s, first, last)
 	if !m.fixed { // a report draws what ran, not seconds, and has findings of its own
 		m.devicesOf(s, now.Unix(), int64(span.Seconds()))
 		m.findingsOf(s, from, to, first, last)
@@ -207,18 +210,21 @@ func (m *Model) State(q Query) *State {
 		}
 	})
 	slices.SortStableFunc(s.Steps, func(a, b Step) int { return cmp.Compare(a.Time, b.Time) })
-	s.Steps = s.Steps[max(0, len(s.Steps)-shownSteps):]
+	s.MoreSteps = max(0, len(s.Steps)-shownSteps)
+	s.Steps = s.Steps[s.MoreSteps:]
 	for _, q := range m.requests {
 		if q.End >= from && q.Start <= to {
+			joined.sum, joined.count = joined.sum+q.joined.sum, joined.count+q.joined.count
 			r := *q
 			r.Parts = slices.Clone(q.Parts)
 			s.Requests = append(s.Requests, r)
 		}
 	}
+	s.Health.Coverage = ratio(joined.sum, joined.count)
 	slices.SortFunc(s.Requests, func(a, b Request) int {
 		return cmp.Or(cmp.Compare(b.Energy, a.Energy), cmp.Compare(b.GPUTime, a.GPUTime), cmp.Compare(a.Trace, b.Trace))
 	})
-	s.Requests = s.Requests[:min(len(s.Requests), shownRequests)]
+	s.Requests, s.MoreReqs = most(s.Requests, shownRequests)
 	return s
 }
 
@@ -229,16 +235,15 @@ func (m *Model) Generation() uint64 {
 	return m.generation
 }
 
-// operationsOf sums the buckets from the first to the last index.
-func (m *Model) operationsOf(s *State, first, last int64) {
-	var coverage, covered float64
+// operationsOf sums the buckets from the first to the last index, and how much of the spans' time has samples.
+func (m *Model) operationsOf(s *State, first, last int64) (joined mean) {
 	models := map[string]bool{}
 	for k, o := range m.operations {
 		sum := o.between(first, last)
 		if sum.count == 0 {
 			continue
 		}
-		coverage, covered = coverage+sum.coverage, covered+sum.coverCount
+		joined.sum, joined.count = joined.sum+sum.coverage, joined.count+sum.coverCount
 		op := Operation{
 			Service: k.service, Name: k.name, Type: k.kind, Category: o.category, Precision: o.precision, Model: o.model,
 			Memory: o.hostMemory, Held: sum.held,
@@ -258,7 +263,6 @@ func (m *Model) operationsOf(s *State, first, last int64) {
 		models[o.model] = true
 		s.Operations = append(s.Operations, op)
 	}
-	s.Health.Coverage = ratio(coverage, covered)
 	slices.SortFunc(s.Operations, func(a, b Operation) int {
 		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Service, b.Service),
 			cmp.Compare(a.Type, b.Type))
@@ -280,6 +284,7 @@ func (m *Model) operationsOf(s *State, first, last int64) {
 		}
 	}
 	slices.SortFunc(s.Roofs, func(a, b Roof) int { return cmp.Compare(a.Model, b.Model) })
+	return joined
 }
 
 // roofOf is the roof of a row of the table of peaks.
@@ -331,25 +336,48 @@ func (d *device) strip(newest, span int64) Device {
 		Recent: []Recent{},
 	}
 	for at := first; at <= newest; at += step {
-		var covered, busy, power, temperature, memory mean
-		throttled := false
-		for i := at; i < at+step; i++ {
-			if i <= newest {
-				covered.add(d.covered[i%keptSeconds].share(i), d.first > 0 && i >= d.first)
-			}
-			if p := &d.samples[i%keptSeconds]; p.at == i {
-				busy.add(p.busy, p.hasBusy)
-				power.add(p.power, p.hasPower)
-				temperature.add(p.temperature, p.hasTemperature)
-				memory.add(p.memory/(1<<20), p.hasMemory)
-				throttled = throttled || p.throttled
-			}
+		var covered mean
+		for i := at; i < min(at+step, newest+1); i++ {
+			covered.add(d.covered[i%keptSeconds].share(i), d.first > 0 && i >= d.first)
 		}
-		out.Covered, out.Busy = append(out.Covered, covered.value(1000)), append(out.Busy, busy.value(1000))
-		out.Power, out.Temperature = append(out.Power, power.value(10)), append(out.Temperature, temperature.value(10))
-		out.Memory, out.Throttled = append(out.Memory, memory.value(1)), append(out.Throttled, throttled)
+		out.Covered = append(out.Covered, covered.value(1000))
+	}
+	out.Busy, out.Power = d.cells(busy, first, newest, step, 1000), d.cells(power, first, newest, step, 10)
+	out.Temperature, out.Memory = d.cells(temperature, first, newest, step, 10), d.cells(memory, first, newest, step, 1)
+	for _, v := range out.Memory {
+		if v != nil {
+			*v = math.Round(*v / (1 << 20))
+		}
+	}
+	for _, v := range d.cells(throttled, first, newest, step, 1000) {
+		out.Throttled = append(out.Throttled, v != nil && *v > 0)
 	}
 	return out
+}
+
+// cells are the means of a measure, rounded to 1/parts. A sample is of the time since the one before it.
+func (d *device) cells(measure int, first, newest, step int64, parts float64) (list []*float64) {
+	known := func(i int64) bool { s := &d.samples[i%keptSeconds]; return s.at == i && s.known[measure] }
+	before := first - 1
+	for before > first-maxBetween && !known(before) {
+		before--
+	}
+	next := first
+	for at := first; at <= newest; at += step {
+		var m mean
+		for i := at; i < min(at+step, newest+1); i++ {
+			for next = max(next, i); next <= newest && !known(next); {
+				next++
+			}
+			held := next <= newest && (next == i || known(before) && next-before <= maxBetween)
+			m.add(d.samples[next%keptSeconds].value[measure], held)
+			if next == i {
+				before = i
+			}
+		}
+		list = append(list, m.value(parts))
+	}
+	return list
 }
 
 // mean is that of values that are known.

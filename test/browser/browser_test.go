@@ -245,6 +245,25 @@ func (b *tab) hangsTogether() {
 	assert.Empty(b.t, faults)
 }
 
+// readable says that no label of a drawing is cut or lies over another.
+func (b *tab) readable() {
+	b.t.Helper()
+	faults := eval[[]string](b, `(() => {
+		const faults = [];
+		for (const drawing of document.querySelectorAll("main svg")) {
+			if (drawing.closest("[hidden]") || drawing.closest("details:not([open])")) continue;
+			const box = drawing.getBoundingClientRect();
+			const labels = [...drawing.querySelectorAll("text")].map((n) => [n.textContent, n.getBoundingClientRect()]);
+			labels.forEach(([t, r], i) => {
+				if (r.left < box.left - 1 || r.right > box.right + 1 || r.top < box.top - 3 || r.bottom > box.bottom + 3) faults.push(drawing.getAttribute("aria-label") + ": cut: " + t);
+				for (const [u, q] of labels.slice(0, i)) if (r.left < q.right - 1 && q.left < r.right - 1 && r.top < q.bottom - 4 && q.top < r.bottom - 4) faults.push(drawing.getAttribute("aria-label") + ": " + t + " lies over " + u);
+			});
+		}
+		return faults;
+	})()`)
+	assert.Empty(b.t, faults)
+}
+
 // contrast is the contrast ratio of WCAG 2 of text against what lies behind it.
 func (b *tab) contrast(selector string) float64 {
 	b.t.Helper()

@@ -177,6 +177,7 @@ func TestTheLivePageShowsWhatWasSent(t *testing.T) {
 		"GPU-0 · NVIDIA H100 80GB HBM3: 20 GiB, 25 % of 80 GiB",
 	}, lines(b.tip(x, y))[1:])
 	b.hangsTogether()
+	b.readable()
 
 	// A click on a heading orders, a second one the other way round.
 	b.press("operations", "operation")
@@ -341,12 +342,14 @@ func TestHostileNamesAreText(t *testing.T) {
 	b := open(t, serve(t, hostileModel(t)), 1300, 1000)
 	b.until(`document.querySelectorAll("#operations tbody tr").length === ` + fmt.Sprint(len(hostile)))
 	names := b.column("operations", "operation")
+	shown := strings.NewReplacer("\u202e", "\ufffd", "\u2028", "\ufffd", "\x1b", "\ufffd")
 	for _, name := range hostile {
 		assert.True(t, slices.ContainsFunc(names, func(s string) bool {
-			return s == name || len(s) > 200 && strings.HasPrefix(name, strings.TrimSuffix(s, "…"))
+			return s == shown.Replace(name) || len(s) > 200 && strings.HasPrefix(name, strings.TrimSuffix(s, "…"))
 		}),
 			"%q in %q", name, names)
 	}
+	assert.NotRegexp(t, "[\u202a-\u202e\u2066-\u2069\\x1b]", b.text("main"), "no name turns the text around it")
 	assert.Zero(t, eval[int](b, `document.querySelectorAll("img, body script, svg svg, [onerror], [onload]").length`))
 	assert.Equal(t, "isolate", eval[string](b,
 		`getComputedStyle(document.querySelector("#operations td bdi")).unicodeBidi`),
@@ -361,6 +364,7 @@ func TestThePageFitsANarrowWindowAndTheDark(t *testing.T) {
 		b := open(t, address, 400, 800, prefers(scheme))
 		b.until(`document.querySelectorAll("#operations tbody tr").length === 2`)
 		b.fits()
+		b.readable()
 		assert.Equal(t, scheme == "dark",
 			eval[bool](b, `Number(getComputedStyle(document.body).backgroundColor.match(/\d+/)[0]) < 128`))
 		for _, selector := range []string{
@@ -373,6 +377,61 @@ func TestThePageFitsANarrowWindowAndTheDark(t *testing.T) {
 			assert.Positive(t, eval[float64](b, `document.querySelector("#`+section+` svg").getBoundingClientRect().height`))
 		}
 	}
+}
+
+// fleet is a minute of a training job on 64 devices whose drivers are asked every ten seconds. The last four are late.
+func fleet(t testing.TB) *page.Model {
+	m, now := stopped()
+	for rank := range 64 {
+		device := fmt.Sprintf("GPU-%08x-1c2d-4e5f-8a9b-%012x", rank*7919, rank)
+		for i := range 60 {
+			at := now.Add(-time.Duration(i+2) * time.Second)
+			m.Traces(spans(t, "pretrain", device, rank,
+				span{"forward", "section", at, 250 * time.Millisecond, 1, nil},
+				span{
+					"train", "step", at, time.Duration(800+rank%7+100*(rank/60)) * time.Millisecond, 2,
+					map[string]any{
+						"gpu.step.index": 1000 - i, "gpu.step.phase.duration.forward": 0.25, "gpu.step.phase.duration.backward": 0.4,
+						"gpu.step.phase.duration.loss": 0.05, "gpu.step.phase.duration.log": 0.05,
+					},
+				}))
+		}
+		for i := range 6 {
+			at := now.Add(-time.Duration(10*i+1) * time.Second)
+			m.Metrics(gauge("hw.power", device, 550, at))
+			m.Metrics(gauge("hw.gpu.memory.usage", device, float64(60+rank%16)*(1<<30), at))
+		}
+	}
+	return m
+}
+
+func TestTheDrawingsOf64DevicesAreReadable(t *testing.T) {
+	address := serve(t, fleet(t))
+	for _, width := range []int64{400, 1300} {
+		b := open(t, address, width, 900)
+		b.until(`document.querySelectorAll("#ranks rect.k4").length > 0`)
+		b.readable()
+		b.fits()
+		assert.Equal(t, 1, eval[int](b, `new Set([...document.querySelectorAll("#steps .column")].map((n) =>
+			[...n.querySelectorAll("rect[class]")].map((r) => r.getAttribute("class")).join())).size`), "phases lie in one order")
+		assert.Equal(t, []string{"forward", "backward", "loss", "log", "other"}, sorted(lines(b.text("#steps .legend li"))),
+			"what a chart shows")
+		assert.Equal(t, 5, eval[int](b, `new Set([...document.querySelectorAll("#steps .legend rect")].map((n) =>
+			n.getAttribute("class"))).size`), "each phase has a colour of its own")
+		assert.Equal(t, 64, eval[int](b,
+			`[...document.querySelectorAll("#memory path.level")].filter((n) => n.getTotalLength() > 100).length`),
+			"a sample is of the time since the one before")
+		assert.Empty(t, b.text("#memory .legend"), "seven colours tell no 64 lines apart")
+		assert.Contains(t, b.text("#summary"), "3,776 steps", "also those that are not in the page")
+		assert.Contains(t, b.text("#steps"), "3,376 older steps of this time are not in this page.")
+	}
+}
+
+// sorted puts the phases of a step that are known in order: a step may state them in any.
+func sorted(names []string) []string {
+	order := []string{"forward", "backward", "loss", "log", "other"}
+	slices.SortStableFunc(names, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
+	return names
 }
 
 // TestManyDevicesAndOperations feeds 64 devices and 10,000 operations while the page is open: it goes on drawing, and

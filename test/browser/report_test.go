@@ -59,6 +59,7 @@ func TestTheReportOfARealTrace(t *testing.T) {
 	device := read(t, book, path)[0]
 	b := open(t, write(t, book.State(nil)), 1400, 1000)
 	b.hangsTogether()
+	b.readable()
 	assert.Equal(t, "nccl_data.json.gz", b.text("#summary"))
 	headings := b.text("section:not([hidden]) h2")
 	for _, want := range []string{
@@ -135,6 +136,7 @@ func TestReportsFitANarrowWindowAndTheDark(t *testing.T) {
 	for _, scheme := range []string{"light", "dark"} {
 		b := open(t, address, 400, 800, prefers(scheme))
 		b.fits()
+		b.readable()
 		for _, selector := range []string{"h2", "td", "#summary", ".dim", ".hint", ".legend", "button[aria-pressed=true]"} {
 			assert.GreaterOrEqual(t, b.contrast(selector), 4.5, "%s, %s", scheme, selector)
 		}
@@ -205,6 +207,10 @@ func TestTheComparisonSaysTheLargestChangeFirst(t *testing.T) {
 	bars := lines(b.text("#comparison svg text"))
 	assert.Equal(t, []string{"idle: loader", "−46.8 ms"}, bars[:2])
 	assert.Contains(t, b.tip(b.middle("#comparison svg rect", 0)), "47.3 ms before, 462 µs after")
+	b.readable()
+	for _, bar := range []string{"idle: loader", "idle: launch-bound"} {
+		assert.Contains(t, b.text("#where .legend"), bar, "parts have the names of the comparison")
+	}
 }
 
 // TestAReportOf100000Points draws 100,000 activities on 64 streams, and stays small.

@@ -12,14 +12,33 @@ function node(n, props, children) {
     else if (k === "tip") tips.set(n, v);
     else n.setAttribute(k, v === true ? "" : v);
   }
-  n.append(...children.flat().filter((c) => c !== undefined && c !== null && c !== ""));
+  n.append(...children.flat().filter((c) => c !== undefined && c !== null && c !== "").map(plain));
   return n;
 }
+// plain shows characters that control a terminal or turn the direction of text, so that they change nothing around them.
+const plain = (t) => (typeof t === "string" ? t.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, "\ufffd") : t);
 const el = (name, props, ...children) => node(document.createElement(name), props, children);
 const svg = (name, props, ...children) => node(document.createElementNS("http://www.w3.org/2000/svg", name), props, children);
 // chart is a drawing of this size in CSS pixels, so that its text is as large as other text.
 const chart = (label, width, height, ...children) => svg("svg", {width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label}, ...children);
 const text = (x, y, t, anchor, cls) => svg("text", {x, y, "text-anchor": anchor, class: cls}, t);
+// wide is how wide a label of a chart is.
+const pen = document.createElement("canvas").getContext("2d");
+function wide(t, bold) {
+  pen.font = `${bold ? 600 : 400} 11px ${getComputedStyle(document.body).fontFamily}`;
+  return pen.measureText(t).width;
+}
+// under draws labels [[x, text]] below a chart of this width: none is cut, none twice in a row, none over the one before.
+function under(labels, y, W) {
+  let end = -Infinity, last;
+  return labels.map(([x, t]) => {
+    const half = wide(t) / 2, at = Math.max(half, Math.min(W - half - 1, x));
+    if (t === last || at - half < end + 14) return null;
+    end = at + half;
+    last = t;
+    return text(at, y, t, "middle");
+  });
+}
 // named is a name from the wire: isolated, so that its direction changes nothing around it, and whole on hover.
 const named = (t) => el("bdi", {class: "name", title: t}, t);
 // short cuts a name for a label.

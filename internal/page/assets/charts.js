@@ -45,13 +45,13 @@ function roofline(view, points, roofs) {
   for (const r of list) {
     const ridge = r.flops / r.bandwidth, left = Math.max(10 ** x0, 10 ** y0 / r.bandwidth);
     parts.push(svg("polyline", {class: "roof", points: `${x(left)},${y(left * r.bandwidth)} ${x(ridge)},${y(r.flops)} ${W - R},${y(r.flops)}`}));
-    const label = short(`${r.precisions.join(", ")}: ${scaled(r.flops, "FLOP/s")}${many ? " " + r.model : ""}`, 44), w = label.length * 6.1;
+    const label = short(`${r.precisions.join(", ")}: ${scaled(r.flops, "FLOP/s")}${many ? " " + r.model : ""}`, 44), w = wide(label, true);
     for (const [to, dy] of [[W - R, -5], [W - R, 13], [x(ridge) - 6, -4], [x(ridge) - 6, 4]]) if (place(to - w, y(r.flops) + dy, w)) { parts.push(text(to, y(r.flops) + dy, label, "end", "strong")); break; }
   }
   const slopes = new Map(list.map((r) => [r.bandwidth, r]));
   for (const r of slopes.values()) {
-    const at = Math.sqrt(Math.max(10 ** x0, 10 ** y0 / r.bandwidth) * (r.flops / r.bandwidth)), label = `memory: ${scaled(r.bandwidth, "B/s")}`, w = label.length * 6.1;
-    if (place(x(at) - w - 10, y(at * r.bandwidth) - 4, w)) parts.push(text(x(at) - 10, y(at * r.bandwidth) - 4, label, "end", "strong"));
+    const at = Math.sqrt(Math.max(10 ** x0, 10 ** y0 / r.bandwidth) * (r.flops / r.bandwidth)), label = `memory: ${scaled(r.bandwidth, "B/s")}`, w = wide(label, true);
+    for (const [px, dy] of [[x(at) - w - 10, -4], [x(at) + 12, 14], [L + 6, -8]]) if (place(px, y(at * r.bandwidth) + dy, w)) { parts.push(text(px, y(at * r.bandwidth) + dy, label, "start", "strong")); break; }
   }
   const big = points.slice().sort((a, b) => b.time - a.time);
   for (const p of big) {
@@ -59,7 +59,7 @@ function roofline(view, points, roofs) {
       tabindex: 0, role: "button", "aria-label": p.lines.filter(Boolean).join(", "), "data-key": "point " + p.key, tip: p.lines, ...pressed(p.choose)}));
   }
   for (const p of big.slice(0, 14)) {
-    const label = short(p.name, 26), w = label.length * 6.1, px = x(p.intensity), py = y(p.flopRate), d = radius(p) + 4;
+    const label = short(p.name, 26), w = wide(label), px = x(p.intensity), py = y(p.flopRate), d = radius(p) + 4;
     if (place(px + d, py + 4, w, p)) parts.push(text(px + d, py + 4, label, "start", "label"));
     else if (place(px - d - w, py + 4, w, p)) parts.push(text(px - d, py + 4, label, "end", "label"));
     else if (place(px - w / 2, py + d + 9, w, p)) parts.push(text(px, py + d + 9, label, "middle", "label"));
@@ -86,7 +86,7 @@ function columns(view, label, list, names, opts = {}) {
       "data-key": `${opts.key} ${c.label}`, ...(c.open ? pressed(c.open) : {})}, svg("rect", {x: L + i * each, y: T, width: each, height: H - B - T, "fill-opacity": 0}), ...pieces));
   });
   const every = Math.ceil(list.length * 46 / (W - L - R)) || 1;
-  list.forEach((c, i) => { if (i % every === 0) parts.push(text(L + (i + 0.5) * each, H - 6, short(c.label, Math.max(4, Math.floor(each * every / 7))), "middle")); });
+  parts.push(...under(list.map((c, i) => [L + (i + 0.5) * each, short(c.label, Math.max(4, Math.floor(each * every / 7)))]), H - 6, W));
   return el("figure", {}, chart(label, W, H, ...parts), legend(names));
 }
 
@@ -100,8 +100,8 @@ function bar(view, label, total, list, height = 26) {
     const w = v / Math.max(total, 1e-12) * W;
     parts.push(svg("rect", {x: at, y: 0, width: Math.max(w - 0.6, 0.5), height, class: cls, tip: [name, says, percent(v / total)]}));
     const room = `${name} ${percent(v / total)}`;
-    if (w > room.length * 6.6 + 8) parts.push(text(at + 6, height / 2 + 4, room, "start", "on"));
-    else if (w > 44) parts.push(text(at + 5, height / 2 + 4, percent(v / total), "start", "on"));
+    const says1 = [room, percent(v / total)].find((t) => w > wide(t, true) + 10);
+    if (says1) parts.push(text(at + 5, height / 2 + 4, says1, "start", "on"));
     at += w;
   }
   return chart(label, W, height, ...parts);
@@ -114,7 +114,8 @@ function levels(view, label, list, from, to) {
   const x = (t) => L + (t - from) / Math.max(1e-6, to - from) * (W - L - R), y = (v) => H - B - v / top * (H - B - T), parts = [];
   for (const v of scale) parts.push(svg("line", {x1: L, x2: W - R, y1: y(v), y2: y(v), class: "axis"}), text(L - 6, y(v) + 4, bytes(v), "end"));
   const n = Math.max(1, Math.min(6, Math.floor((W - L) / 120)));
-  for (let i = 0; i <= n; i++) { const t = from + (to - from) * i / n; parts.push(text(Math.min(W - 30, Math.max(L + 24, x(t))), H - 4, state.live || to - from > 60e3 ? clock(t) : "+" + seconds((t - from) / 1e3), "middle")); }
+  const times = Array.from({length: n + 1}, (_, i) => from + (to - from) * i / n);
+  parts.push(...under(times.map((t) => [x(t), state.live || to - from > 60e3 ? clock(t) : "+" + seconds((t - from) / 1e3)]), H - 4, W));
   list.forEach((l, i) => {
     let d = "", open = false;
     for (const [t, v] of l.points) {
@@ -133,5 +134,6 @@ function levels(view, label, list, from, to) {
   };
   const picture = chart(label, W, H, svg("rect", {x: 0, y: 0, width: W, height: H, "fill-opacity": 0}), ...parts);
   tips.set(picture, says);
-  return el("figure", {}, picture, list.length > 1 ? legend(list.slice(0, 14).map((l, i) => [l.name, "k" + i % 7])) : null);
+  // There are seven colours: of more lines a legend would tell nothing apart.
+  return el("figure", {}, picture, list.length > 7 ? el("p", {class: "hint"}, `${list.length} lines; hover says which is which.`) : list.length > 1 ? legend(list.map((l, i) => [l.name, "k" + i])) : null);
 }

@@ -4,7 +4,16 @@
 const live = {range: 60, paused: false, pick: null, cursor: null, dragging: false, chosen: "", reload: () => {}};
 
 const phaseKinds = new Map(["forward", "backward", "optimizer", "exposed communication", "data", "comm"].map((n, i) => [n, "k" + [0, 2, 3, 1, 5, 6][i]]));
-const phaseKind = (n) => phaseKinds.get(n) || (n === "other" ? "k7" : "k6");
+const phaseKind = (n) => phaseKinds.get(n) || (n === "other" ? "k7" : ownPhase(n));
+// kindsOf gives names colours in this order, each always the same.
+function kindsOf(order) {
+  const kinds = new Map();
+  return (name) => {
+    if (!kinds.has(name)) { if (kinds.size > 5000) kinds.clear(); kinds.set(name, "k" + order[kinds.size % order.length]); }
+    return kinds.get(name);
+  };
+}
+const nameKind = kindsOf([0, 1, 2, 3, 4, 5, 6]), ownPhase = kindsOf([4, 6, 5, 3, 1, 2, 0]);
 
 const titleOf = (d) => [d.name || d.id, d.model].filter(Boolean).join(" · ");
 
@@ -21,9 +30,8 @@ function devices(view) {
   const first = Math.min(...list.map((d) => d.start)), last = Math.max(...list.map((d) => d.start + d.covered.length * d.step));
   const x = (t) => L + (t - first) / Math.max(1, last - first) * (W - L - R), timeAt = (px) => first + (px - L) / (W - L - R) * (last - first);
   const axis = () => {
-    const parts = [], n = Math.max(2, Math.min(8, Math.floor(W / 110)));
-    for (let i = 0; i <= n; i++) { const t = first + (last - first) * i / n; parts.push(text(Math.min(W - 26, Math.max(26, x(t))), 12, clock(t * 1000), "middle")); }
-    return svg("svg", {width: W, height: 16, "aria-hidden": "true"}, ...parts);
+    const n = Math.max(2, Math.min(8, Math.floor(W / 110))), labels = Array.from({length: n + 1}, (_, i) => first + (last - first) * i / n).map((t) => [x(t), clock(t * 1000)]);
+    return node(svg("svg", {width: W, height: 16, "aria-hidden": "true"}), {}, under(labels, 12, W));
   };
   const words = state.live ? ["Drag over a strip, or use the arrow keys with Shift, to choose a time for all views."] : [];
   return [el("p", {class: "hint"}, ...words), axis(), ...list.map((d) => strip(d, {W, L, R, H: small ? 34 : list.length > 2 ? 64 : 96, small, x, timeAt, first, last})),
@@ -127,11 +135,6 @@ function newest(d, W, L, R, small) {
   if (!small) parts.push(text(L - 6, H - 4, "newest", "end"), text(W - R + 6, H - 4, seconds((end - begin) / 1e3)));
   return chart(`The newest ${spans.length} operations of ${titleOf(d)}, over ${seconds((end - begin) / 1e3)}`, W, H, ...parts);
 }
-const nameKinds = new Map();
-function nameKind(name) {
-  if (!nameKinds.has(name)) { if (nameKinds.size > 5000) nameKinds.clear(); nameKinds.set(name, "k" + nameKinds.size % 7); }
-  return nameKinds.get(name);
-}
 
 // choose makes a time the one of all views.
 function choose(from, to) {
@@ -159,7 +162,7 @@ function operations(view) {
   const points = all.filter((o) => o.intensity && o.flopRate).map((o) => ({...o, key: keyOf(o), choose: () => pick(o), chosen: keyOf(o) === live.chosen, lines: [o.name, o.service || "", "GPU time " + seconds(o.time),
     `${scaled(o.flopRate, "FLOP/s")} at ${sig(o.intensity)} FLOPs per byte`, or(o.byteRate, (v) => scaled(v, "B/s")), or(o.roofline, (v) => percent(v) + " of the roof"), o.bound ? "bound by " + o.bound : ""]}));
   const total = all.reduce((t, o) => t + o.time, 0), left = el("div", {}), split = el("div", {class: "split narrow-wide"}, left);
-  left.append(points.length ? roofline({clientWidth: widthOf(view) > 900 ? widthOf(view) * 0.39 : widthOf(view)}, points, state.roofs)
+  left.append(points.length ? roofline({clientWidth: widthOf(view) > 900 ? widthOf(view) * 0.29 : widthOf(view)}, points, state.roofs)
     : empty("Nothing can be placed below a roof:", "no operation states both FLOPs and bytes. Declare gpuspan.Work{FLOPs, Read, Written}, or record shapes in PyTorch's profiler."));
   split.append(table(plural(all.length + (state.moreOperations || 0), "operation"), [
     {title: "operation", left: true, of: (o) => o.name, cell: (o) => el("button", {class: "plain", "data-key": "op " + keyOf(o), "aria-pressed": String(keyOf(o) === live.chosen), title: `${o.name}\n${o.service || ""}`, onclick: () => pick(o)}, el("bdi", {}, o.name))},
@@ -194,11 +197,14 @@ function partsOfStep(s) {
 function steps(view) {
   const all = state.steps.filter((s) => s.duration > 0);
   if (!all.length) return nothing("No step has ended in this time.", "A loop makes them: train.Loop in Go, otelgpu.loop in Python, ProfilerStep in PyTorch's profiles.");
-  const shown = all.slice(-160), middle = median(shown.map((s) => s.duration)), names = new Set();
+  const shown = all.slice(-160), middle = median(shown.map((s) => s.duration)), names = new Set(), last = ["exposed communication", "other"];
   const label = (s) => `${s.name} ${s.index}${s.rank > 0 ? " r" + s.rank : ""}`;
-  const list = shown.map((s) => {
-    const parts = partsOfStep(s);
-    for (const [n] of parts) names.add(n);
+  const every = shown.map(partsOfStep);
+  for (const [n] of every.flat()) if (!last.includes(n)) names.add(n);
+  for (const n of last) if (every.some((parts) => parts.some(([m]) => m === n))) names.add(n);
+  const order = [...names]; // steps state their phases in any order
+  const list = shown.map((s, i) => {
+    const parts = every[i].sort(([a], [b]) => order.indexOf(a) - order.indexOf(b));
     return {label: String(s.index), total: s.duration, parts, mark: s.duration > 1.5 * middle, open: traceOf(s.trace) ? () => openTrace(s.trace) : undefined, lines: [
       `${s.name} ${s.index}${s.rank >= 0 ? ", rank " + s.rank : ""}: ${seconds(s.duration)}`, ...parts.map(([n, , , d]) => `${n} ${seconds(d)}`), s.exposed && !parts.some(([n]) => n[0] === "e") ? "exposed communication " + seconds(s.exposed) : "",
       s.mfu ? "MFU " + percent(s.mfu) : "", s.items ? `${sig(s.items / s.duration)} ${s.itemType || "items"}/s` : "", s.energy ? sig(s.energy) + " J" : "", s.duration > 1.5 * middle ? `${sig(s.duration / middle)} times the median` : "", traceOf(s.trace) ? "click: its trace" : ""]};
@@ -208,10 +214,12 @@ function steps(view) {
     table(`The longest steps; the median of ${plural(shown.length, "step")} is ${seconds(middle)}`, [
       {title: "step", left: true, of: label, cell: (s) => traceLink(s.trace, label(s))}, {title: "length", of: (s) => s.duration, cell: (s) => seconds(s.duration)},
       {title: "× median", of: (s) => s.duration / middle, cell: (s) => sig(s.duration / middle)},
-      {title: "exposed comm.", of: (s) => s.exposed, cell: (s) => or(s.exposed, seconds)}, {title: "other", of: (s) => s.other, cell: (s) => or(s.other, seconds)},
+      {title: "exposed", help: "communication that nothing hid", of: (s) => s.exposed, cell: (s) => or(s.exposed, seconds)}, {title: "other", of: (s) => s.other, cell: (s) => or(s.other, seconds)},
       {title: "items/s", of: (s) => s.items / s.duration, cell: (s) => (s.items ? sig(s.items / s.duration) : "")},
-      {title: "MFU", of: (s) => s.mfu, cell: (s) => or(s.mfu, percent)}, {title: "J", of: (s) => s.energy, cell: (s) => or(s.energy, sig)}], slow, {key: "slow steps"})];
+      {title: "MFU", of: (s) => s.mfu, cell: (s) => or(s.mfu, percent)}, {title: "J", of: (s) => s.energy, cell: (s) => or(s.energy, sig)}], slow, {key: "slow steps"}), older(state.moreSteps, "older step")];
 }
+
+const older = (n, what) => (n ? el("p", {class: "hint"}, `${plural(n, what)} of this time ${n === 1 ? "is" : "are"} not in this page.`) : null);
 
 // Which requests burn the joules?
 function requests() {
@@ -219,13 +227,14 @@ function requests() {
   const most = Math.max(...state.requests.map((q) => q.energy || 0), 1e-12), sum = (f) => state.requests.reduce((t, q) => t + (f(q) || 0), 0), kinds = new Set();
   for (const q of state.requests) for (const p of q.parts || []) kinds.add(p.name);
   const names = [...kinds].slice(0, 5);
-  return [el("p", {class: "hint"}, `${plural(state.requests.length, "request")}: ${sig(sum((q) => q.energy))} J${sum((q) => q.items) ? `, ${sig(sum((q) => q.energy) / sum((q) => q.items))} J per item` : ""}${sum((q) => q.gpuTime) ? `, ${seconds(sum((q) => q.gpuTime))} of GPU time` : ""}.`),
+  const most200 = state.moreRequests ? `The ${state.requests.length} of ${plural(state.requests.length + state.moreRequests, "request")} that took most` : plural(state.requests.length, "request");
+  return [el("p", {class: "hint"}, `${most200}: ${sig(sum((q) => q.energy))} J${sum((q) => q.items) ? `, ${sig(sum((q) => q.energy) / sum((q) => q.items))} J per item` : ""}${sum((q) => q.gpuTime) ? `, ${seconds(sum((q) => q.gpuTime))} of GPU time` : ""}.`),
     table("Requests by what they took of the GPU", [
       {title: "request", left: true, of: (q) => q.trace, cell: (q) => traceLink(q.trace, `${q.service || ""} ${q.trace.slice(0, 8)}`)},
       {title: "took", help: "as the server saw it", of: (q) => q.duration, cell: (q) => or(q.duration, seconds)},
       {title: "J", of: (q) => q.energy, cell: (q) => (q.energy ? el("span", {}, sig(q.energy), gauge(q.energy / most)) : "")},
       {title: "J per item", of: (q) => (q.items ? q.energy / q.items : 0), cell: (q) => (q.energy && q.items ? sig(q.energy / q.items) : "")},
-      {title: "items", of: (q) => q.items, cell: (q) => or(q.items, (n) => `${sig(n)} ${q.itemType || ""}`)}, {title: "GPU time", of: (q) => q.gpuTime, cell: (q) => or(q.gpuTime, seconds)},
+      {title: "items", of: (q) => q.items, cell: (q) => or(q.items, (n) => named(sig(n) + (q.itemType ? ` ${short(q.itemType, 16)}${n === 1 || q.itemType.endsWith("s") ? "" : "s"}` : "")))}, {title: "GPU time", of: (q) => q.gpuTime, cell: (q) => or(q.gpuTime, seconds)},
       {title: "queue", of: (q) => q.queue, cell: (q) => or(q.queue, seconds)}, {title: "first item", of: (q) => q.firstItem, cell: (q) => or(q.firstItem, seconds)},
       ...names.map((n) => ({title: n, of: (q) => partOf(q, n), cell: (q) => or(partOf(q, n), seconds)}))],
     state.requests, {key: "requests", sort: ["J", true], most: 15})];
@@ -251,17 +260,16 @@ function ranks(view) {
   }
   if (byRank.size < 2) return nothing("Fewer than two ranks have sent the same steps.", "Ranks are told by the resource attribute gpu.job.rank, which the library and torchrun's environment set.");
   const every = [...byRank.values()], list = every.slice().sort((a, b) => b.sum / b.steps.length - a.sum / a.steps.length).slice(0, 64).sort((a, b) => a.rank - b.rank);
-  const W = widthOf(view), L = 60, B = 18, cell = Math.max(5, Math.min(20, 300 / list.length)), H = list.length * cell + B, each = (W - L) / indexes.length, parts = [], at = new Map(indexes.map((x, i) => [x, i]));
+  const W = widthOf(view), L = 60, B = 18, cell = Math.max(5, Math.min(20, 300 / list.length)), T = 4, H = T + list.length * cell + B, each = (W - L) / indexes.length, parts = [], at = new Map(indexes.map((x, i) => [x, i]));
   list.forEach((r, row) => {
     for (const [i, s, ratio] of r.steps) {
       const late = ratio > 1.05, how = late ? Math.min(1, 0.35 + (ratio - 1.05) * 3) : Math.min(0.55, 0.2 + Math.abs(ratio - 1) * 3);
-      parts.push(svg("rect", {x: L + at.get(i) * each, y: row * cell, width: Math.max(each - 0.8, 0.6), height: cell - 1, class: "mark " + (late ? "k4" : "k0"), "fill-opacity": how.toFixed(2), onclick: () => openTrace(s.trace),
+      parts.push(svg("rect", {x: L + at.get(i) * each, y: T + row * cell, width: Math.max(each - 0.8, 0.6), height: cell - 1, class: "mark " + (late ? "k4" : "k0"), "fill-opacity": how.toFixed(2), onclick: () => openTrace(s.trace),
         tip: [`rank ${s.rank}, step ${i}`, `own time ${seconds(own(s))}, ${sig(ratio)} times the median of the ranks`, or(s.exposed, (v) => "exposed communication " + seconds(v)), traceOf(s.trace) ? "click: its trace" : ""]}));
     }
-    if (cell >= 11 || row % Math.ceil(11 / cell) === 0) parts.push(text(L - 6, row * cell + cell - Math.max(1, (cell - 9) / 2), "rank " + r.rank, "end"));
+    if (cell >= 11 || row % Math.ceil(11 / cell) === 0) parts.push(text(L - 6, T + (row + 0.5) * cell + 4, "rank " + r.rank, "end"));
   });
-  const labels = Math.max(1, Math.ceil(indexes.length * 40 / (W - L)));
-  indexes.forEach((x, i) => { if (i % labels === 0) parts.push(text(L + (i + 0.5) * each, H - 4, String(x), "middle")); });
+  parts.push(...under(indexes.map((x, i) => [L + (i + 0.5) * each, String(x)]), H - 4, W));
   const late = every.slice().sort((a, b) => b.sum / b.steps.length - a.sum / a.steps.length)[0], mean = late.sum / late.steps.length;
   return [el("p", {class: "hint"}, mean > 1.02 ? `Rank ${late.rank} is the slowest: its own time is ${sig(mean)} times the median of the ranks.` : "No rank is notably slower than the others."),
     chart("Own time (step without exposed communication) of each rank against the median of the ranks in that step", W, H, ...parts),

@@ -1,8 +1,8 @@
 // Copyright The otelgpu Authors · SPDX-License-Identifier: Apache-2.0
 // The views of a report on profiles: what the analysis says of each device, and what ran when.
 
-const causeNames = {dispatch: "idle: launches too slow", host: "idle: other work of the host", loader: "idle: waits for data", latency: "idle: launch latency", call: "idle: slow runtime calls", allocation: "idle: memory is allocated",
-  synchronization: "idle: host waited", peer: "idle: waits for a rank", dependency: "idle: dependency", unknown: "idle: not explained"};
+// Causes are called as in the text of convert and in comparisons.
+const causeNames = {dispatch: "idle: launch-bound", host: "idle: other work of the host", call: "idle: slow runtime calls", latency: "idle: launch latency", peer: "idle: waiting for another rank"};
 const causeClass = {dispatch: "i0", host: "i1", loader: "i2", latency: "i3", call: "i4", allocation: "i5", synchronization: "i6", peer: "i7", dependency: "i8", unknown: "i9"};
 const partNames = [["computing", "computing_ns", "w0"], ["exposed communication", "communication_exposed_ns", "w1"], ["exposed copies", "copying_exposed_ns", "w2"]];
 const classNames = ["computing", "communicating", "copying", "setting memory"];
@@ -15,7 +15,7 @@ function deviceName(p, d) {
   else if (many) list.unshift(p.name);
   return list.join(", ");
 }
-const partsOf = (x) => [...partNames.map(([n, k, c]) => [n, x.parts[k], c, nanos(x.parts[k])]), ...(x.idle || []).map((i) => [causeNames[i.cause] || i.cause, i.time_ns, causeClass[i.cause] || "i9", nanos(i.time_ns)])].filter(([, v]) => v > 0);
+const partsOf = (x) => [...partNames.map(([n, k, c]) => [n, x.parts[k], c, nanos(x.parts[k])]), ...(x.idle || []).map((i) => [causeNames[i.cause] || "idle: " + i.cause, i.time_ns, causeClass[i.cause] || "i9", nanos(i.time_ns)])].filter(([, v]) => v > 0);
 
 // What would make it faster?
 function findings() {
@@ -94,8 +94,10 @@ function timeline(view) {
   return rows;
 }
 const trackName = (p, r) => (r.stream >= 0 ? `${deviceName(p, {ordinal: Math.max(0, r.device)})}, stream ${r.stream}` : deviceName(p, {ordinal: Math.max(0, r.device)}));
+// briefly is the same for narrow windows: rank, device, stream.
+const briefly = (p, r) => [p.rank >= 0 && p.world !== 1 && state.profiles.length > 1 ? "r" + p.rank : "", everyDevice().length > 1 && state.profiles.length === 1 ? "g" + r.device : "", r.stream >= 0 ? "s" + r.stream : ""].filter(Boolean).join(" ") || "GPU " + r.device;
 function tracks(view, g) {
-  const W = widthOf(view), L = W > 600 ? 150 : 64, T = 18, list = g.list.flatMap((p) => p.timeline.rows.map((r) => ({p, r, name: trackName(p, r), cells: expand(p.timeline, r)}))).slice(0, 64), rowH = list.length > 8 ? 22 : 36;
+  const W = widthOf(view), L = W > 600 ? 150 : 64, T = 18, list = g.list.flatMap((p) => p.timeline.rows.map((r) => ({p, r, name: plain(trackName(p, r)), brief: briefly(p, r), cells: expand(p.timeline, r)}))).slice(0, 64), rowH = list.length > 8 ? 22 : 36;
   const zoom = profile.zoom && profile.zoom.from < g.to && profile.zoom.to > g.from ? profile.zoom : null, from = zoom ? Math.max(g.from, zoom.from) : g.from, to = zoom ? Math.min(g.to, zoom.to) : g.to;
   const H = T + list.length * rowH + 2, ratio = window.devicePixelRatio || 1, canvas = el("canvas", {width: W * ratio, height: H * ratio, class: "tracks", tabindex: 0, role: "application", "data-key": "tracks " + g.from,
     "aria-label": `What ran on ${plural(list.length, "stream")} over ${seconds((g.to - g.from) / 1e3)}; the table below says how busy each was`});
@@ -141,7 +143,7 @@ function tracks(view, g) {
       }
       c.fillStyle = colour("--fg");
       c.textAlign = "left";
-      c.fillText(short(row.name, W > 600 ? 24 : 10), 2, y + 14, L - 6);
+      c.fillText(W > 600 ? short(row.name, 24) : row.brief, 2, y + 14, L - 6);
     });
     if (profile.at && profile.at.group === g.from) { c.strokeStyle = colour("--fg"); const px = x(profile.at.time); c.beginPath(); c.moveTo(px, T - 3); c.lineTo(px, H); c.stroke(); }
     if (pick) { c.fillStyle = colour("--accent"); c.globalAlpha = 0.25; c.fillRect(Math.min(...pick), 0, Math.abs(pick[1] - pick[0]), H); c.globalAlpha = 1; }
