@@ -35,120 +35,135 @@ func stub(t *testing.T) string {
 	return path
 }
 
-// number takes the two results of a call.
-func number[T any](v T, ret nvml.Return) any {
-	if ret != nvml.Success {
-		return ret
-	}
-	return v
-}
-
 func TestEveryCallMeansWhatTheHeaderSays(t *testing.T) {
 	l := nvml.New(stub(t))
 	require.Equal(t, nvml.Success, l.Init())
 	require.True(t, l.Has("nvmlDeviceGetUUID"))
 	require.False(t, l.Has("nvmlDeviceGetFanSpeed"))
-	board, ret := l.DeviceGetHandleByIndex(0)
-	require.Equal(t, nvml.Success, ret)
-	_, ret = l.DeviceGetHandleByIndex(1)
-	require.Equal(t, nvml.ErrorInvalidArgument, ret)
-	mig, ret := board.GetMigDeviceHandleByIndex(3)
-	require.Equal(t, nvml.Success, ret)
+	require.Equal(t, nvml.ErrorFunctionNotFound, l.Call("nvmlDeviceGetFanSpeed"))
+	number := func(function string, args ...any) any {
+		var v uint64
+		if ret := l.Call(function, append(args, &v)...); ret != nvml.Success {
+			return ret
+		}
+		return v
+	}
+	text := func(function string, args ...any) any {
+		var b [96]byte
+		if ret := l.Call(function, append(args, &b, len(b))...); ret != nvml.Success {
+			return ret
+		}
+		return nvml.Text(b[:])
+	}
+	board := nvml.Handle(number("nvmlDeviceGetHandleByIndex_v2", 0).(uint64))
+	require.Equal(t, nvml.ErrorInvalidArgument, number("nvmlDeviceGetHandleByIndex_v2", 1))
+	mig := nvml.Handle(number("nvmlDeviceGetMigDeviceHandleByIndex", board, 3).(uint64))
+	var second, third, fourth uint64
+	n := func(v uint64) uint64 { return v }
 	for i, c := range []struct{ want, got any }{
-		{"580.95.05", number(l.SystemGetDriverVersion())},
-		{1, number(l.DeviceGetCount())},
-		{"GPU-5", number(board.GetUUID())},
-		{"MIG-5", number(mig.GetUUID())},
-		{strings.Repeat("x", 95), number(board.GetName())},
-		{nvml.Memory{Total: 1, Free: 2, Used: 3}, number(board.GetMemoryInfo())},
-		{uint32(8), number(board.GetEnforcedPowerLimit())},
-		{9, number(board.GetMaxPcieLinkGeneration())},
-		{10, number(board.GetMaxPcieLinkWidth())},
-		{12, number(board.GetMaxMigDeviceCount())},
-		{13, number(mig.GetGpuInstanceID())},
-		{14, number(mig.GetComputeInstanceID())},
-		{uint64(1 << 40), number(board.GetTotalEnergyConsumption())},
-		{uint32(20), number(board.GetPowerUsage())},
-		{nvml.Utilization{Gpu: 21, Memory: 22}, number(board.GetUtilizationRates())},
-		{uint64(1 << 41), number(board.GetCurrentClocksThrottleReasons())},
-		{uint32(23), number(board.GetClockInfo(nvml.ClockGraphics))},
-		{uint32(24), number(board.GetClockInfo(nvml.ClockSM))},
-		{uint32(25), number(board.GetClockInfo(nvml.ClockMem))},
-		{uint32(26), number(board.GetClockInfo(nvml.ClockVideo))},
-		{uint32(27), number(board.GetTemperature())},
-		{uint32(28), number(board.GetEncoderUtilization())},
-		{uint32(29), number(board.GetDecoderUtilization())},
-		{uint64(30), number(board.GetTotalEccErrors(nvml.MemoryErrorTypeCorrected))},
-		{uint64(31), number(board.GetTotalEccErrors(nvml.MemoryErrorTypeUncorrected))},
-		{32, number(board.GetPcieReplayCounter())},
-		{35, number(board.GetRetiredPages(nvml.PageRetirementCauseMultipleSingleBitECCErrors))},
-		{36, number(board.GetRetiredPages(nvml.PageRetirementCauseDoubleBitECCError))},
-		{nvml.GpmSupport{Version: 1, IsSupportedDevice: 1}, number(board.GpmQueryDeviceSupport())},
+		{"580.95.05", text("nvmlSystemGetDriverVersion")},
+		{n(1), number("nvmlDeviceGetCount_v2")},
+		{"GPU-5", text("nvmlDeviceGetUUID", board)},
+		{"MIG-5", text("nvmlDeviceGetUUID", mig)},
+		{strings.Repeat("x", 95), text("nvmlDeviceGetName", board)},
+		{n(8), number("nvmlDeviceGetEnforcedPowerLimit", board)},
+		{n(9), number("nvmlDeviceGetMaxPcieLinkGeneration", board)},
+		{n(10), number("nvmlDeviceGetMaxPcieLinkWidth", board)},
+		{n(12), number("nvmlDeviceGetMaxMigDeviceCount", board)},
+		{n(13), number("nvmlDeviceGetGpuInstanceId", mig)},
+		{n(14), number("nvmlDeviceGetComputeInstanceId", mig)},
+		{n(1 << 40), number("nvmlDeviceGetTotalEnergyConsumption", board)},
+		{n(20), number("nvmlDeviceGetPowerUsage", board)},
+		{21 | n(22)<<32, number("nvmlDeviceGetUtilizationRates", board)},
+		{n(1 << 41), number("nvmlDeviceGetCurrentClocksThrottleReasons", board)},
+		{n(23), number("nvmlDeviceGetClockInfo", board, nvml.ClockGraphics)},
+		{n(24), number("nvmlDeviceGetClockInfo", board, nvml.ClockSM)},
+		{n(25), number("nvmlDeviceGetClockInfo", board, nvml.ClockMem)},
+		{n(26), number("nvmlDeviceGetClockInfo", board, nvml.ClockVideo)},
+		{n(27), number("nvmlDeviceGetTemperature", board, nvml.TemperatureGPU)},
+		{n(1), number("nvmlDeviceGetEncoderUtilization", board, &second)},
+		{n(1), number("nvmlDeviceGetDecoderUtilization", board, &third)},
+		{[2]uint64{28, 29}, [2]uint64{second, third}},
+		{n(30), number("nvmlDeviceGetTotalEccErrors", board, nvml.MemoryErrorTypeCorrected, nvml.VolatileECC)},
+		{n(31), number("nvmlDeviceGetTotalEccErrors", board, nvml.MemoryErrorTypeUncorrected, nvml.VolatileECC)},
+		{n(32), number("nvmlDeviceGetPcieReplayCounter", board)},
 	} {
 		assert.Equal(t, c.want, c.got, i)
 	}
-	pci, ret := board.GetPciInfo()
-	assert.Equal(t, nvml.Success, ret)
+	for cause, want := range map[int]uint64{
+		nvml.PageRetirementCauseMultipleSingleBitECCErrors: 35, nvml.PageRetirementCauseDoubleBitECCError: 36,
+	} {
+		assert.Equal(t, nvml.ErrorInsufficientSize, l.Call("nvmlDeviceGetRetiredPages", board, cause, &second, 0))
+		assert.Equal(t, want, second)
+	}
+	var first nvml.Memory
+	assert.Equal(t, nvml.Success, l.Call("nvmlDeviceGetMemoryInfo", board, &first))
+	assert.Equal(t, nvml.Memory{Total: 1, Free: 2, Used: 3}, first)
+	var pci nvml.PciInfo
+	assert.Equal(t, nvml.Success, l.Call("nvmlDeviceGetPciInfo_v3", board, &pci))
 	assert.Equal(t, "00000000:A1:00.0", nvml.Text(pci.BusID[:]))
-	memory, ret := board.GetMemoryInfoV2()
-	assert.Equal(t, nvml.Success, ret)
+	memory := nvml.MemoryV2{Version: nvml.MemoryVersion2}
+	assert.Equal(t, nvml.Success, l.Call("nvmlDeviceGetMemoryInfo_v2", board, &memory))
 	assert.Equal(t, [4]uint64{4, 5, 6, 7}, [4]uint64{memory.Total, memory.Reserved, memory.Free, memory.Used})
-	current, pending, ret := board.GetMigMode()
-	assert.Equal(t, [3]int{nvml.DeviceMIGEnable, 11, 0}, [3]int{current, pending, int(ret)})
-	a, ret := board.GetAttributes()
-	assert.Equal(t, nvml.Success, ret)
+	assert.Equal(t, n(11), number("nvmlDeviceGetMigMode", board, &third))
+	assert.Equal(t, n(nvml.DeviceMIGEnable), third)
+	var a nvml.DeviceAttributes
+	assert.Equal(t, nvml.Success, l.Call("nvmlDeviceGetAttributes_v2", board, &a))
 	assert.Equal(t, [4]uint64{15, 16, 17, 18}, [4]uint64{
 		uint64(a.MultiprocessorCount), uint64(a.GpuInstanceSliceCount), uint64(a.ComputeInstanceSliceCount), a.MemorySizeMB,
 	})
-	field := []nvml.FieldValue{{FieldID: nvml.FIDevPowerInstant}}
-	assert.Equal(t, nvml.Success, board.GetFieldValues(field))
-	assert.Equal(t, uint32(nvml.ErrorNotFound), field[0].NvmlReturn)
-	assert.Equal(t, uint32(19), binary.NativeEndian.Uint32(field[0].Value[:]))
-	corrected, uncorrected, waits, failed, ret := board.GetRemappedRows()
-	assert.Equal(t, []any{33, 34, true, false, nvml.Success}, []any{corrected, uncorrected, waits, failed, ret})
+	field := nvml.FieldValue{FieldID: nvml.FIDevPowerInstant}
+	assert.Equal(t, nvml.Success, l.Call("nvmlDeviceGetFieldValues", board, 1, &field))
+	assert.Equal(t, uint32(nvml.ErrorNotFound), field.NvmlReturn)
+	assert.Equal(t, uint32(19), binary.NativeEndian.Uint32(field.Value[:]))
+	var corrected uint64
+	second, third, fourth = 0, 0, 7
+	assert.Equal(t, nvml.Success, l.Call("nvmlDeviceGetRemappedRows", board, &corrected, &second, &third, &fourth))
+	assert.Equal(t, [4]uint64{33, 34, 1, 0}, [4]uint64{corrected, second, third, fourth})
 
-	list, ret := board.GetComputeRunningProcesses()
-	assert.Equal(t, nvml.Success, ret)
-	require.Len(t, list, 20)
+	count, list := n(16), make([]nvml.ProcessInfo, 32)
+	const running = "nvmlDeviceGetComputeRunningProcesses_v3"
+	assert.Equal(t, nvml.ErrorInsufficientSize, l.Call(running, board, &count, &list[0]))
+	count = 32
+	assert.Equal(t, nvml.Success, l.Call(running, board, &count, &list[0]))
+	require.Equal(t, n(20), count)
 	assert.Equal(t, uint32(1007), list[7].Pid)
 	assert.Equal(t, ^uint64(0), list[7].UsedGpuMemory)
 	assert.Equal(t, uint64(1<<33), list[19].UsedGpuMemory)
 
-	set, ret := l.EventSetCreate()
-	assert.Equal(t, nvml.Success, ret)
-	assert.Equal(t, nvml.Success, board.RegisterEvents(nvml.EventTypeXidCriticalError, set))
-	e, ret := l.EventSetWait(set, 0)
-	assert.Equal(t, nvml.Success, ret)
+	set := nvml.Handle(number("nvmlEventSetCreate").(uint64))
+	assert.Equal(t, nvml.Success, l.Call("nvmlDeviceRegisterEvents", board, nvml.EventTypeXidCriticalError, set))
+	var e nvml.EventData
+	assert.Equal(t, nvml.Success, l.Call("nvmlEventSetWait_v2", set, &e, 0))
 	assert.Equal(t, [2]uint64{nvml.EventTypeXidCriticalError, 79}, [2]uint64{e.EventType, e.EventData})
-	assert.Equal(t, "GPU-5", number(e.Device.GetUUID()))
-	assert.Equal(t, nvml.Success, l.EventSetFree(set))
+	assert.Equal(t, "GPU-5", text("nvmlDeviceGetUUID", e.Device))
+	assert.Equal(t, nvml.Success, l.Call("nvmlEventSetFree", set))
 
-	one, _ := l.GpmSampleAlloc()
-	two, ret := l.GpmSampleAlloc()
-	assert.Equal(t, nvml.Success, ret)
-	assert.Equal(t, nvml.Success, board.GpmSampleGet(one))
-	assert.Equal(t, nvml.Success, board.GpmMigSampleGet(13, two))
-	g := &nvml.GpmMetricsGetType{NumMetrics: 3, Sample1: one, Sample2: two}
-	for i, id := range []nvml.GpmMetricID{
-		nvml.GPMMetricSMUtil, nvml.GPMMetricFP64Util,
-		nvml.GPMMetricNVLinkTotalTXPerSec,
-	} {
-		g.Metrics[i].MetricID = uint32(id)
+	support := nvml.GpmSupport{Version: 1}
+	assert.Equal(t, nvml.Success, l.Call("nvmlGpmQueryDeviceSupport", board, &support))
+	assert.Equal(t, uint32(1), support.IsSupportedDevice)
+	one := nvml.Handle(number("nvmlGpmSampleAlloc").(uint64))
+	two := nvml.Handle(number("nvmlGpmSampleAlloc").(uint64))
+	assert.Equal(t, nvml.Success, l.Call("nvmlGpmSampleGet", board, one))
+	assert.Equal(t, nvml.Success, l.Call("nvmlGpmMigSampleGet", board, 13, two))
+	g := &nvml.GpmMetricsGetType{Version: 1, NumMetrics: 3, Samples: [2]nvml.Handle{one, two}}
+	for i, id := range []uint32{nvml.GPMMetricSMUtil, nvml.GPMMetricFP64Util, nvml.GPMMetricNVLinkTotalTXPerSec} {
+		g.Metrics[i].MetricID = id
 	}
-	assert.Equal(t, nvml.Success, l.GpmMetricsGet(g))
+	assert.Equal(t, nvml.Success, l.Call("nvmlGpmMetricsGet", g))
 	assert.Equal(t, [2]float64{2.5, 61.5}, [2]float64{g.Metrics[0].Value, g.Metrics[2].Value})
 	assert.Equal(t, uint32(nvml.ErrorNotSupported), g.Metrics[1].NvmlReturn)
-	assert.Equal(t, nvml.Success, l.GpmSampleFree(one))
-	assert.Equal(t, "in use", l.ErrorString(l.Shutdown()))
+	assert.Equal(t, nvml.Success, l.Call("nvmlGpmSampleFree", one))
+	assert.Equal(t, "in use", l.ErrorString(l.Call("nvmlShutdown")))
 	assert.Equal(t, nvml.Success, l.Init())
-	assert.Equal(t, nvml.Success, l.GpmSampleFree(two))
-	assert.Equal(t, nvml.Success, l.Shutdown())
+	assert.Equal(t, nvml.Success, l.Call("nvmlGpmSampleFree", two))
+	assert.Equal(t, nvml.Success, l.Call("nvmlShutdown"))
 }
 
 func TestWhatIsNotThereIsSaid(t *testing.T) {
 	l := nvml.New(filepath.Join(t.TempDir(), "libnvidia-ml.so.1"))
 	assert.Equal(t, nvml.ErrorLibraryNotFound, l.Init())
-	assert.Equal(t, nvml.ErrorFunctionNotFound, l.Shutdown())
+	assert.Equal(t, nvml.ErrorFunctionNotFound, l.Call("nvmlShutdown"))
 	assert.Equal(t, "NVML error 13", l.ErrorString(nvml.ErrorFunctionNotFound))
 	assert.False(t, l.Has("nvmlInit_v2"))
 }

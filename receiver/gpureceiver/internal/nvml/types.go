@@ -6,6 +6,27 @@
 // NVIDIA's nvml.h (CUDA 13); tests hold them against it.
 package nvml
 
+import (
+	"bytes"
+	"unsafe"
+)
+
+// Library is the library, or a stand-in of tests.
+type Library interface {
+	// Init loads the library and calls nvmlInit.
+	Init() Return
+	// Has reports whether the driver has a function.
+	Has(function string) bool
+	// Call calls a function. Arguments are handles, numbers (int), and pointers to what the function reads or writes.
+	// A *uint64 takes results of 64 bits and, in its lower half, of 32.
+	Call(function string, args ...any) Return
+	// ErrorString is the library's word for a value.
+	ErrorString(ret Return) string
+}
+
+// Handle is a device (a board or a MIG device), a set of events or a sample; 0 is none.
+type Handle uintptr
+
 // Return is nvmlReturn_t.
 type Return uint32
 
@@ -25,63 +46,47 @@ const (
 	ErrorUnknown          Return = 999
 )
 
-// ClockType is nvmlClockType_t.
-type ClockType uint32
-
-// Values of ClockType.
+// Values of nvmlClockType_t.
 const (
-	ClockGraphics ClockType = iota
+	ClockGraphics = iota
 	ClockSM
 	ClockMem
 	ClockVideo
 )
 
-// MemoryErrorType is nvmlMemoryErrorType_t.
-type MemoryErrorType uint32
-
-// Values of MemoryErrorType.
-const (
-	MemoryErrorTypeCorrected MemoryErrorType = iota
-	MemoryErrorTypeUncorrected
-)
-
-// PageRetirementCause is nvmlPageRetirementCause_t.
-type PageRetirementCause uint32
-
-// Values of PageRetirementCause.
-const (
-	PageRetirementCauseMultipleSingleBitECCErrors PageRetirementCause = iota
-	PageRetirementCauseDoubleBitECCError
-)
-
-// GpmMetricID is nvmlGpmMetricId_t.
-type GpmMetricID uint32
-
-// Values of GpmMetricID.
-const (
-	GPMMetricGraphicsUtil        GpmMetricID = 1
-	GPMMetricSMUtil              GpmMetricID = 2
-	GPMMetricSMOccupancy         GpmMetricID = 3
-	GPMMetricIntegerUtil         GpmMetricID = 4
-	GPMMetricAnyTensorUtil       GpmMetricID = 5
-	GPMMetricDFMATensorUtil      GpmMetricID = 6
-	GPMMetricHMMATensorUtil      GpmMetricID = 7
-	GPMMetricIMMATensorUtil      GpmMetricID = 9
-	GPMMetricDRAMBWUtil          GpmMetricID = 10
-	GPMMetricFP64Util            GpmMetricID = 11
-	GPMMetricFP32Util            GpmMetricID = 12
-	GPMMetricFP16Util            GpmMetricID = 13
-	GPMMetricPCIeTXPerSec        GpmMetricID = 20
-	GPMMetricPCIeRXPerSec        GpmMetricID = 21
-	GPMMetricNVLinkTotalRXPerSec GpmMetricID = 60
-	GPMMetricNVLinkTotalTXPerSec GpmMetricID = 61
-)
-
-// Other numbers.
+// Values of other enumerations.
 const (
 	DeviceMIGEnable           = 1
-	FIDevPowerInstant         = 186
 	EventTypeXidCriticalError = 8
+	FIDevPowerInstant         = 186 // nvmlFieldValue_t.fieldId
+
+	MemoryErrorTypeCorrected   = 0
+	MemoryErrorTypeUncorrected = 1
+	VolatileECC                = 0
+	TemperatureGPU             = 0
+
+	PageRetirementCauseMultipleSingleBitECCErrors = 0
+	PageRetirementCauseDoubleBitECCError          = 1
+)
+
+// Values of nvmlGpmMetricId_t.
+const (
+	GPMMetricGraphicsUtil        = 1
+	GPMMetricSMUtil              = 2
+	GPMMetricSMOccupancy         = 3
+	GPMMetricIntegerUtil         = 4
+	GPMMetricAnyTensorUtil       = 5
+	GPMMetricDFMATensorUtil      = 6
+	GPMMetricHMMATensorUtil      = 7
+	GPMMetricIMMATensorUtil      = 9
+	GPMMetricDRAMBWUtil          = 10
+	GPMMetricFP64Util            = 11
+	GPMMetricFP32Util            = 12
+	GPMMetricFP16Util            = 13
+	GPMMetricPCIeTXPerSec        = 20
+	GPMMetricPCIeRXPerSec        = 21
+	GPMMetricNVLinkTotalRXPerSec = 60
+	GPMMetricNVLinkTotalTXPerSec = 61
 )
 
 // PciInfo is nvmlPciInfo_t.
@@ -100,8 +105,8 @@ type MemoryV2 struct {
 	Total, Reserved, Free, Used uint64
 }
 
-// Utilization is nvmlUtilization_t, in percent.
-type Utilization struct{ Gpu, Memory uint32 }
+// MemoryVersion2 is what MemoryV2 must say as its version.
+const MemoryVersion2 = uint32(unsafe.Sizeof(MemoryV2{}) | 2<<24)
 
 // FieldValue is nvmlFieldValue_t.
 type FieldValue struct {
@@ -114,9 +119,7 @@ type FieldValue struct {
 // DeviceAttributes is nvmlDeviceAttributes_t.
 type DeviceAttributes struct {
 	MultiprocessorCount, SharedCopyEngineCount, SharedDecoderCount, SharedEncoderCount, SharedJpegCount,
-	SharedOfaCount uint32
-	GpuInstanceSliceCount,
-	ComputeInstanceSliceCount uint32
+	SharedOfaCount, GpuInstanceSliceCount, ComputeInstanceSliceCount uint32
 	MemorySizeMB uint64
 }
 
@@ -127,10 +130,14 @@ type ProcessInfo struct {
 	GpuInstanceID, ComputeInstanceID uint32
 }
 
-// GpmSample is nvmlGpmSample_t, a handle.
-type GpmSample uintptr
+// EventData is nvmlEventData_t.
+type EventData struct {
+	Device                           Handle
+	EventType, EventData             uint64
+	GpuInstanceID, ComputeInstanceID uint32
+}
 
-// GpmSupport is nvmlGpmSupport_t.
+// GpmSupport is nvmlGpmSupport_t, of version 1.
 type GpmSupport struct{ Version, IsSupportedDevice uint32 }
 
 // GpmMetric is nvmlGpmMetric_t.
@@ -140,71 +147,17 @@ type GpmMetric struct {
 	Info                 [3]uintptr // texts of the library
 }
 
-// GpmMetricsGetType is nvmlGpmMetricsGet_t.
+// GpmMetricsGetType is nvmlGpmMetricsGet_t, of version 1.
 type GpmMetricsGetType struct {
 	Version, NumMetrics uint32
-	Sample1, Sample2    GpmSample
+	Samples             [2]Handle
 	Metrics             [333]GpmMetric
 }
 
-// EventSet is nvmlEventSet_t, a handle; 0 is none.
-type EventSet uintptr
-
-// EventData is what is used of nvmlEventData_t.
-type EventData struct {
-	Device               Device
-	EventType, EventData uint64
-}
-
-// Interface is the library, or a stand-in of tests.
-type Interface interface {
-	Init() Return
-	Shutdown() Return
-	Has(symbol string) bool
-	ErrorString(Return) string
-	SystemGetDriverVersion() (string, Return)
-	DeviceGetCount() (int, Return)
-	DeviceGetHandleByIndex(int) (Device, Return)
-	EventSetCreate() (EventSet, Return)
-	EventSetWait(set EventSet, ms uint32) (EventData, Return)
-	EventSetFree(EventSet) Return
-	GpmSampleAlloc() (GpmSample, Return)
-	GpmSampleFree(GpmSample) Return
-	GpmMetricsGet(*GpmMetricsGetType) Return
-}
-
-// Device is a board or a MIG device.
-type Device interface {
-	GetUUID() (string, Return)
-	GetName() (string, Return)
-	GetPciInfo() (PciInfo, Return)
-	GetMemoryInfo() (Memory, Return)
-	GetMemoryInfoV2() (MemoryV2, Return)
-	GetEnforcedPowerLimit() (uint32, Return)
-	GetMaxPcieLinkGeneration() (int, Return)
-	GetMaxPcieLinkWidth() (int, Return)
-	GetMigMode() (current, pending int, ret Return)
-	GetMaxMigDeviceCount() (int, Return)
-	GetMigDeviceHandleByIndex(int) (Device, Return)
-	GetGpuInstanceID() (int, Return)
-	GetComputeInstanceID() (int, Return)
-	GetAttributes() (DeviceAttributes, Return)
-	GetTotalEnergyConsumption() (uint64, Return)
-	GetFieldValues([]FieldValue) Return
-	GetPowerUsage() (uint32, Return)
-	GetUtilizationRates() (Utilization, Return)
-	GetCurrentClocksThrottleReasons() (uint64, Return)
-	GetClockInfo(ClockType) (uint32, Return)
-	GetTemperature() (uint32, Return)
-	GetEncoderUtilization() (uint32, Return)
-	GetDecoderUtilization() (uint32, Return)
-	GetTotalEccErrors(MemoryErrorType) (uint64, Return)
-	GetPcieReplayCounter() (int, Return)
-	GetRemappedRows() (corrected, uncorrected int, pending, failed bool, ret Return)
-	GetRetiredPages(PageRetirementCause) (int, Return)
-	RegisterEvents(types uint64, set EventSet) Return
-	GpmQueryDeviceSupport() (GpmSupport, Return)
-	GpmSampleGet(GpmSample) Return
-	GpmMigSampleGet(instance int, sample GpmSample) Return
-	GetComputeRunningProcesses() ([]ProcessInfo, Return)
+// Text is a C text in a buffer.
+func Text(b []byte) string {
+	if n := bytes.IndexByte(b, 0); n >= 0 {
+		b = b[:n]
+	}
+	return string(b)
 }

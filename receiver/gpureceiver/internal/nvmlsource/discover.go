@@ -7,153 +7,129 @@ package nvmlsource
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
 
 // unit is one device of the source: a board or a MIG instance.
 type unit struct {
-	handle nvml.Device
-	mig    bool
-	gpm    *gpm
+	desc     gpusamplesextension.Device
+	handle   nvml.Handle
+	board    nvml.Handle
+	instance int // of a MIG device its GPU instance; -1 of a board
+	gpm      *gpm
 	// What the device answered "not supported" to is not asked again.
-	unsupported map[int]bool // index in fast, or in slow after those
+	unsupported map[gpudata.Quantity]bool
 	lost        bool
 	health      healthFacts
 }
 
 type healthFacts struct{ remapFailed, remapPending bool }
 
-// discover lists boards and instances.
-func (s *Source) discover() error {
-	n, ret := s.lib.DeviceGetCount()
+func (u *unit) mig() bool { return u.instance >= 0 }
+
+// discover lists boards and instances, and makes them the source's if they are not yet.
+func (s *Source) discover() (changed bool, err error) {
+	n, ret := s.number("nvmlDeviceGetCount_v2")
 	if ret != nvml.Success {
-		return s.fail("nvmlDeviceGetCount", ret)
+		return false, s.fail("nvmlDeviceGetCount", ret)
 	}
-	driver, _ := s.lib.SystemGetDriverVersion()
-	s.closeUnits()
-	s.units, s.devices = nil, nil
-	for i := range n {
-		board, ret := s.lib.DeviceGetHandleByIndex(i)
+	var found []*unit
+	driver, _ := s.text("nvmlSystemGetDriverVersion")
+	for i := range int(n) {
+		board, ret := s.number("nvmlDeviceGetHandleByIndex_v2", i)
 		if ret != nvml.Success {
 			continue // inaccessible or lost: the others are there
 		}
-		uuid, ret := board.GetUUID()
-		if ret != nvml.Success {
-			continue
+		u := &unit{handle: nvml.Handle(board), board: nvml.Handle(board), instance: -1, desc: gpusamplesextension.Device{
+			Name: fmt.Sprintf("gpu%d", i), Vendor: "NVIDIA", DriverVersion: driver, Ordinal: i,
+		}}
+		if u.desc.ID, ret = s.text("nvmlDeviceGetUUID", u.handle); ret == nvml.Success {
+			s.describe(u)
+			found = append(append(found, u), s.instances(u)...)
 		}
-		d := gpusamplesextension.Device{
-			ID: uuid, Name: fmt.Sprintf("gpu%d", i), Vendor: "NVIDIA", DriverVersion: driver, Ordinal: i,
-		}
-		describeBoard(&d, board)
-		s.addUnit(d, &unit{handle: board}, board, -1)
-		s.addInstances(d, board)
 	}
-	return nil
+	if s.units != nil && slices.EqualFunc(found, s.units, func(a, b *unit) bool { return a.desc.ID == b.desc.ID }) {
+		return false, nil
+	}
+	s.closeUnits()
+	s.units, s.devices = found, nil
+	for _, u := range found {
+		u.unsupported = map[gpudata.Quantity]bool{}
+		u.desc.Source, u.desc.Interval = "nvml", s.set.Sampling
+		if s.set.GPM && s.lib.Has("nvmlGpmQueryDeviceSupport") {
+			if u.gpm = s.newGPM(u); u.gpm != nil {
+				u.desc.Source = "gpm"
+			}
+		}
+		s.devices = append(s.devices, u.desc)
+	}
+	return true, nil
 }
 
-func describeBoard(d *gpusamplesextension.Device, board nvml.Device) {
-	if name, ret := board.GetName(); ret == nvml.Success {
-		d.Model = name
+// describe says what a board says of itself.
+func (s *Source) describe(u *unit) {
+	if name, ret := s.text("nvmlDeviceGetName", u.handle); ret == nvml.Success {
+		u.desc.Model = name
 	}
-	if pci, ret := board.GetPciInfo(); ret == nvml.Success {
-		d.PCIBDF = nvml.Text(pci.BusID[:])
+	var pci nvml.PciInfo
+	if s.lib.Call("nvmlDeviceGetPciInfo_v3", u.handle, &pci) == nvml.Success {
+		u.desc.PCIBDF = nvml.Text(pci.BusID[:])
 	}
-	if m, ret := board.GetMemoryInfo(); ret == nvml.Success {
-		d.Limits.Memory = int64(m.Total)
+	var m nvml.Memory
+	if s.lib.Call("nvmlDeviceGetMemoryInfo", u.handle, &m) == nvml.Success {
+		u.desc.Limits.Memory = int64(m.Total)
 	}
-	if mw, ret := board.GetEnforcedPowerLimit(); ret == nvml.Success {
-		d.Limits.Power = float64(mw) * milli
+	if mw, ret := s.number("nvmlDeviceGetEnforcedPowerLimit", u.handle); ret == nvml.Success {
+		u.desc.Power = float64(mw) * milli
 	}
-	gen, ret := board.GetMaxPcieLinkGeneration()
-	lanes, ret2 := board.GetMaxPcieLinkWidth()
+	gen, ret := s.number("nvmlDeviceGetMaxPcieLinkGeneration", u.handle)
+	lanes, ret2 := s.number("nvmlDeviceGetMaxPcieLinkWidth", u.handle)
 	if ret == nvml.Success && ret2 == nvml.Success {
-		d.Limits.PCIeBandwidth = peaks.PCIeRate(gen, lanes)
+		u.desc.PCIeBandwidth = peaks.PCIeRate(int(gen), int(lanes))
 	}
 }
 
-// addInstances adds the MIG devices of a board.
-func (s *Source) addInstances(board gpusamplesextension.Device, handle nvml.Device) {
-	if !s.lib.Has("nvmlDeviceGetMigMode") {
-		return
+// instances are the MIG devices of a board.
+func (s *Source) instances(board *unit) (found []*unit) {
+	var mode, pending uint64
+	if !s.lib.Has("nvmlDeviceGetMigMode") ||
+		s.lib.Call("nvmlDeviceGetMigMode", board.handle, &mode, &pending) != nvml.Success || mode != nvml.DeviceMIGEnable {
+		return nil
 	}
-	if mode, _, ret := handle.GetMigMode(); ret != nvml.Success || mode != nvml.DeviceMIGEnable {
-		return
-	}
-	n, ret := handle.GetMaxMigDeviceCount()
+	n, ret := s.number("nvmlDeviceGetMaxMigDeviceCount", board.handle)
 	if ret != nvml.Success {
-		return
+		return nil
 	}
-	for i := range n {
-		mig, ret := handle.GetMigDeviceHandleByIndex(i)
+	for i := range int(n) {
+		mig, ret := s.number("nvmlDeviceGetMigDeviceHandleByIndex", board.handle, i)
 		if ret != nvml.Success {
 			continue // no instance at this place
 		}
-		uuid, ret := mig.GetUUID()
-		if ret != nvml.Success {
+		u := &unit{handle: nvml.Handle(mig), board: board.handle, desc: board.desc}
+		d := &u.desc
+		if d.ID, ret = s.text("nvmlDeviceGetUUID", u.handle); ret != nvml.Success {
 			continue
 		}
-		gi, _ := mig.GetGpuInstanceID()
-		ci, _ := mig.GetComputeInstanceID()
-		d := board
-		d.ID, d.Parent, d.Ordinal = uuid, board.ID, -1
-		d.Name = fmt.Sprintf("%s:%d/%d", board.Name, gi, ci)
+		gi, _ := s.number("nvmlDeviceGetGpuInstanceId", u.handle)
+		ci, _ := s.number("nvmlDeviceGetComputeInstanceId", u.handle)
+		u.instance = int(gi)
+		d.Parent, d.Ordinal, d.Name = board.desc.ID, -1, fmt.Sprintf("%s:%d/%d", board.desc.Name, gi, ci)
 		d.Limits = gpusamplesextension.Limits{}
-		if a, ret := mig.GetAttributes(); ret == nvml.Success {
-			d.MIG.SMs, d.MIG.Slices = int(a.MultiprocessorCount), int(a.GpuInstanceSliceCount)
+		var a nvml.DeviceAttributes
+		if s.lib.Call("nvmlDeviceGetAttributes_v2", u.handle, &a) == nvml.Success {
+			d.SMs, d.Slices = int(a.MultiprocessorCount), int(a.GpuInstanceSliceCount)
 			d.Limits.Memory = int64(a.MemorySizeMB) * mebi
-			d.MIG.Profile = fmt.Sprintf("%dg.%dgb", a.GpuInstanceSliceCount, (a.MemorySizeMB+1023)/1024)
+			d.Profile = fmt.Sprintf("%dg.%dgb", a.GpuInstanceSliceCount, (a.MemorySizeMB+1023)/1024)
 			if a.ComputeInstanceSliceCount > 0 && a.ComputeInstanceSliceCount < a.GpuInstanceSliceCount {
-				d.MIG.Profile = fmt.Sprintf("%dc.%s", a.ComputeInstanceSliceCount, d.MIG.Profile)
+				d.Profile = fmt.Sprintf("%dc.%s", a.ComputeInstanceSliceCount, d.Profile)
 			}
 		}
-		s.addUnit(d, &unit{handle: mig, mig: true}, handle, gi)
+		found = append(found, u)
 	}
-}
-
-func (s *Source) addUnit(d gpusamplesextension.Device, u *unit, board nvml.Device, instance int) {
-	u.unsupported = map[int]bool{}
-	if s.set.GPM && s.lib.Has("nvmlGpmQueryDeviceSupport") {
-		u.gpm = newGPM(s.lib, board, instance)
-	}
-	d.Source, d.Interval = "nvml", s.set.Sampling
-	if u.gpm != nil {
-		d.Source = "gpm"
-	}
-	s.devices, s.units = append(s.devices, d), append(s.units, u)
-}
-
-// inventory changes when boards or instances come or go.
-func (s *Source) inventory() (string, error) {
-	n, ret := s.lib.DeviceGetCount()
-	if ret != nvml.Success {
-		return "", s.fail("nvmlDeviceGetCount", ret)
-	}
-	parts := []string{fmt.Sprint(n)}
-	for i := range n {
-		board, ret := s.lib.DeviceGetHandleByIndex(i)
-		if ret != nvml.Success {
-			parts = append(parts, fmt.Sprintf("%d:%d", i, ret))
-			continue
-		}
-		uuid, _ := board.GetUUID()
-		parts = append(parts, uuid)
-		if !s.lib.Has("nvmlDeviceGetMigMode") {
-			continue
-		}
-		if mode, _, ret := board.GetMigMode(); ret != nvml.Success || mode != nvml.DeviceMIGEnable {
-			continue
-		}
-		places, _ := board.GetMaxMigDeviceCount()
-		for k := range places {
-			if mig, ret := board.GetMigDeviceHandleByIndex(k); ret == nvml.Success {
-				id, _ := mig.GetUUID()
-				parts = append(parts, id)
-			}
-		}
-	}
-	return strings.Join(parts, " "), nil
+	return found
 }

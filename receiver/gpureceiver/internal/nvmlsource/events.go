@@ -19,26 +19,23 @@ const maxEventsPerRead = 256
 // watchEvents registers the boards for XIDs. Where that is not possible there are none.
 func (s *Source) watchEvents() {
 	s.unwatch()
-	set, ret := s.lib.EventSetCreate()
+	set, ret := s.number("nvmlEventSetCreate")
 	if ret != nvml.Success {
 		return
 	}
 	registered := false
 	for _, u := range s.units {
-		if !u.mig && u.handle.RegisterEvents(nvml.EventTypeXidCriticalError, set) == nvml.Success {
-			registered = true
-		}
+		registered = !u.mig() && s.lib.Call("nvmlDeviceRegisterEvents", u.handle, nvml.EventTypeXidCriticalError,
+			nvml.Handle(set)) == nvml.Success || registered
 	}
-	if !registered {
-		_ = s.lib.EventSetFree(set)
-		return
+	if s.events = nvml.Handle(set); !registered {
+		s.unwatch()
 	}
-	s.events = set
 }
 
 func (s *Source) unwatch() {
 	if s.events != 0 {
-		_ = s.lib.EventSetFree(s.events)
+		_ = s.lib.Call("nvmlEventSetFree", s.events)
 		s.events = 0
 	}
 }
@@ -50,14 +47,14 @@ func (s *Source) readEvents(b *gpudata.Batch) {
 	}
 	now := time.Now().UnixNano()
 	for range maxEventsPerRead {
-		e, ret := s.lib.EventSetWait(s.events, 0)
-		if ret != nvml.Success {
+		var e nvml.EventData
+		if s.lib.Call("nvmlEventSetWait_v2", s.events, &e, 0) != nvml.Success {
 			break // a timeout: nothing is queued
 		}
-		if e.EventType != nvml.EventTypeXidCriticalError || e.Device == nil {
+		if e.EventType != nvml.EventTypeXidCriticalError || e.Device == 0 {
 			continue
 		}
-		uuid, ret := e.Device.GetUUID()
+		uuid, ret := s.text("nvmlDeviceGetUUID", e.Device)
 		if ret != nvml.Success {
 			continue
 		}
@@ -71,7 +68,7 @@ func (s *Source) readEvents(b *gpudata.Batch) {
 		}
 	}
 	for i, u := range s.units {
-		if !u.mig {
+		if !u.mig() {
 			b.Add(i, gpudata.XIDs, now, s.xids[s.devices[i].ID])
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 // gpmMetrics are the metrics that are asked for; percents, and MiB per second.
 var gpmMetrics = []struct {
-	id       nvml.GpmMetricID
+	id       uint32
 	quantity gpudata.Quantity
 	scale    float64
 	rate     bool
@@ -40,32 +40,31 @@ var gpmMetrics = []struct {
 
 // gpm computes ratios from two hardware samples of one device or instance.
 type gpm struct {
-	lib      nvml.Interface
-	board    nvml.Device
-	instance int // GPU instance, -1 for the whole board
-	samples  [2]nvml.GpmSample
-	filled   bool // samples[0] holds the sample before
-	request  nvml.GpmMetricsGetType
-	sums     map[gpudata.Quantity]*countersum.Sum
+	lib     nvml.Library
+	unit    *unit
+	filled  bool                   // request.Samples[0] holds the sample before
+	request nvml.GpmMetricsGetType // Samples[1] gets the present one
+	sums    map[gpudata.Quantity]*countersum.Sum
 }
 
 // newGPM is nil when the device has no GPM.
-func newGPM(lib nvml.Interface, board nvml.Device, instance int) *gpm {
-	support, ret := board.GpmQueryDeviceSupport()
-	if ret != nvml.Success || support.IsSupportedDevice == 0 {
+func (s *Source) newGPM(u *unit) *gpm {
+	support := nvml.GpmSupport{Version: 1}
+	if s.lib.Call("nvmlGpmQueryDeviceSupport", u.board, &support) != nvml.Success || support.IsSupportedDevice == 0 {
 		return nil
 	}
-	g := &gpm{lib: lib, board: board, instance: instance, sums: map[gpudata.Quantity]*countersum.Sum{}}
-	for i := range g.samples {
-		sample, ret := lib.GpmSampleAlloc()
+	g := &gpm{lib: s.lib, unit: u, sums: map[gpudata.Quantity]*countersum.Sum{}}
+	g.request.Version, g.request.NumMetrics = 1, uint32(len(gpmMetrics))
+	for i := range g.request.Samples {
+		sample, ret := s.number("nvmlGpmSampleAlloc")
 		if ret != nvml.Success {
 			g.close()
 			return nil
 		}
-		g.samples[i] = sample
+		g.request.Samples[i] = nvml.Handle(sample)
 	}
 	for i, m := range gpmMetrics {
-		g.request.Metrics[i].MetricID = uint32(m.id)
+		g.request.Metrics[i].MetricID = m.id
 		if m.rate {
 			g.sums[m.quantity] = &countersum.Sum{}
 		}
@@ -76,10 +75,11 @@ func newGPM(lib nvml.Interface, board nvml.Device, instance int) *gpm {
 // read takes a hardware sample and adds the ratios since the one before, with the time of the newer one.
 func (g *gpm) read(b *gpudata.Batch, device int, sampling time.Duration) {
 	var ret nvml.Return
-	if g.instance >= 0 {
-		ret = g.board.GpmMigSampleGet(g.instance, g.samples[1])
+	samples := &g.request.Samples
+	if g.unit.mig() {
+		ret = g.lib.Call("nvmlGpmMigSampleGet", g.unit.board, g.unit.instance, samples[1])
 	} else {
-		ret = g.board.GpmSampleGet(g.samples[1])
+		ret = g.lib.Call("nvmlGpmSampleGet", g.unit.board, samples[1])
 	}
 	t := time.Now().UnixNano()
 	if ret != nvml.Success {
@@ -88,21 +88,19 @@ func (g *gpm) read(b *gpudata.Batch, device int, sampling time.Duration) {
 		return
 	}
 	if g.filled {
-		g.request.NumMetrics = uint32(len(gpmMetrics))
-		g.request.Sample1, g.request.Sample2 = g.samples[0], g.samples[1]
-		if g.lib.GpmMetricsGet(&g.request) != nvml.Success {
+		if g.lib.Call("nvmlGpmMetricsGet", &g.request) != nvml.Success {
 			b.Dropped[gpudata.DropStatus]++
 		} else {
 			g.add(b, device, t, sampling)
 		}
 	}
-	g.samples[0], g.samples[1] = g.samples[1], g.samples[0]
+	samples[0], samples[1] = samples[1], samples[0]
 	g.filled = true
 }
 
 func (g *gpm) add(b *gpudata.Batch, device int, t int64, sampling time.Duration) {
 	for i, m := range gpmMetrics {
-		if m.quantity == gpudata.Utilization && g.instance < 0 {
+		if m.quantity == gpudata.Utilization && !g.unit.mig() {
 			continue
 		}
 		x := &g.request.Metrics[i]
@@ -122,9 +120,9 @@ func (g *gpm) close() {
 	if g == nil {
 		return
 	}
-	for _, s := range g.samples {
+	for _, s := range g.request.Samples {
 		if s != 0 {
-			_ = g.lib.GpmSampleFree(s)
+			_ = g.lib.Call("nvmlGpmSampleFree", s)
 		}
 	}
 }

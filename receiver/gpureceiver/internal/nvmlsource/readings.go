@@ -7,17 +7,23 @@ package nvmlsource
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
 
-// reading is one call and what it means.
+// reading is one call and what it means: function(device, args…, results…).
 type reading struct {
 	quantity gpudata.Quantity
-	symbol   string // of the C function, looked up before the first call
-	get      func(nvml.Device) (float64, nvml.Return)
+	function string
+	scale    float64
+	args     []any
+	results  int  // how many, of 32 bits each
+	use      int  // which of them counts
+	wide     bool // of 64 bits
+	get      func(s *Source, device nvml.Handle) (uint64, nvml.Return)
 }
 
 const (
@@ -29,99 +35,107 @@ const (
 
 // fast readings, energy first: its time matters most.
 var fast = []reading{
-	{gpudata.Energy, "nvmlDeviceGetTotalEnergyConsumption", func(d nvml.Device) (float64, nvml.Return) {
-		v, ret := d.GetTotalEnergyConsumption()
-		return float64(v) * milli, ret
-	}},
-	{gpudata.Power, "nvmlDeviceGetFieldValues", instantPower},
-	{gpudata.Utilization, "nvmlDeviceGetUtilizationRates", func(d nvml.Device) (float64, nvml.Return) {
-		v, ret := d.GetUtilizationRates()
-		return float64(v.Gpu) * percent, ret
-	}},
-	{gpudata.Throttle, "nvmlDeviceGetCurrentClocksThrottleReasons", func(d nvml.Device) (float64, nvml.Return) {
-		v, ret := d.GetCurrentClocksThrottleReasons()
-		return float64(v & uint64(gpusamplesextension.ThrottleReasons)), ret
-	}},
-	{gpudata.ClockSM, "nvmlDeviceGetClockInfo", clock(nvml.ClockSM)},
-	{gpudata.ClockMemory, "nvmlDeviceGetClockInfo", clock(nvml.ClockMem)},
-	{gpudata.Temperature, "nvmlDeviceGetTemperature", func(d nvml.Device) (float64, nvml.Return) {
-		v, ret := d.GetTemperature()
-		return float64(v), ret
-	}},
+	{quantity: gpudata.Energy, function: "nvmlDeviceGetTotalEnergyConsumption", scale: milli, results: 1, wide: true},
+	{quantity: gpudata.Power, function: "nvmlDeviceGetFieldValues", scale: milli, get: instantPower},
+	{quantity: gpudata.Utilization, function: "nvmlDeviceGetUtilizationRates", scale: percent, results: 1},
+	{
+		quantity: gpudata.Throttle, function: "nvmlDeviceGetCurrentClocksThrottleReasons", scale: 1,
+		get: func(s *Source, device nvml.Handle) (uint64, nvml.Return) {
+			v, ret := s.number("nvmlDeviceGetCurrentClocksThrottleReasons", device)
+			return v & uint64(gpusamplesextension.ThrottleReasons), ret
+		},
+	},
+	clock(gpudata.ClockSM, nvml.ClockSM),
+	clock(gpudata.ClockMemory, nvml.ClockMem),
+	{
+		quantity: gpudata.Temperature, function: "nvmlDeviceGetTemperature", scale: 1, results: 1,
+		args: []any{nvml.TemperatureGPU},
+	},
 }
 
 // slow readings change rarely.
 var slow = []reading{
-	{gpudata.ClockGraphics, "nvmlDeviceGetClockInfo", clock(nvml.ClockGraphics)},
-	{gpudata.ClockVideo, "nvmlDeviceGetClockInfo", clock(nvml.ClockVideo)},
-	{gpudata.EncoderUtilization, "nvmlDeviceGetEncoderUtilization", func(d nvml.Device) (float64, nvml.Return) {
-		v, ret := d.GetEncoderUtilization()
-		return float64(v) * percent, ret
-	}},
-	{gpudata.DecoderUtilization, "nvmlDeviceGetDecoderUtilization", func(d nvml.Device) (float64, nvml.Return) {
-		v, ret := d.GetDecoderUtilization()
-		return float64(v) * percent, ret
-	}},
-	{gpudata.ECCCorrected, "nvmlDeviceGetTotalEccErrors", ecc(nvml.MemoryErrorTypeCorrected)},
-	{gpudata.ECCUncorrected, "nvmlDeviceGetTotalEccErrors", ecc(nvml.MemoryErrorTypeUncorrected)},
-	{gpudata.PCIeReplays, "nvmlDeviceGetPcieReplayCounter", func(d nvml.Device) (float64, nvml.Return) {
-		v, ret := d.GetPcieReplayCounter()
-		return float64(v), ret
-	}},
-	{gpudata.RemappedCorrected, "nvmlDeviceGetRemappedRows", func(d nvml.Device) (float64, nvml.Return) {
-		v, _, _, _, ret := d.GetRemappedRows()
-		return float64(v), ret
-	}},
-	{gpudata.RemappedUncorrected, "nvmlDeviceGetRemappedRows", func(d nvml.Device) (float64, nvml.Return) {
-		_, v, _, _, ret := d.GetRemappedRows()
-		return float64(v), ret
-	}},
-	{gpudata.RemapPending, "nvmlDeviceGetRemappedRows", func(d nvml.Device) (float64, nvml.Return) {
-		_, _, v, _, ret := d.GetRemappedRows()
-		return number(v), ret
-	}},
-	{gpudata.RemapFailed, "nvmlDeviceGetRemappedRows", func(d nvml.Device) (float64, nvml.Return) {
-		_, _, _, v, ret := d.GetRemappedRows()
-		return number(v), ret
-	}},
-	{gpudata.RetiredCorrected, "nvmlDeviceGetRetiredPages", retired(nvml.PageRetirementCauseMultipleSingleBitECCErrors)},
-	{gpudata.RetiredUncorrected, "nvmlDeviceGetRetiredPages", retired(nvml.PageRetirementCauseDoubleBitECCError)},
+	clock(gpudata.ClockGraphics, nvml.ClockGraphics),
+	clock(gpudata.ClockVideo, nvml.ClockVideo),
+	{quantity: gpudata.EncoderUtilization, function: "nvmlDeviceGetEncoderUtilization", scale: percent, results: 2},
+	{quantity: gpudata.DecoderUtilization, function: "nvmlDeviceGetDecoderUtilization", scale: percent, results: 2},
+	ecc(gpudata.ECCCorrected, nvml.MemoryErrorTypeCorrected),
+	ecc(gpudata.ECCUncorrected, nvml.MemoryErrorTypeUncorrected),
+	{quantity: gpudata.PCIeReplays, function: "nvmlDeviceGetPcieReplayCounter", scale: 1, results: 1},
+	remapped(gpudata.RemappedCorrected, 0),
+	remapped(gpudata.RemappedUncorrected, 1),
+	remapped(gpudata.RemapPending, 2),
+	remapped(gpudata.RemapFailed, 3),
+	retired(gpudata.RetiredCorrected, nvml.PageRetirementCauseMultipleSingleBitECCErrors),
+	retired(gpudata.RetiredUncorrected, nvml.PageRetirementCauseDoubleBitECCError),
 }
 
-func number(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
+func clock(q gpudata.Quantity, kind int) reading {
+	return reading{quantity: q, function: "nvmlDeviceGetClockInfo", scale: mega, args: []any{kind}, results: 1}
 }
 
-func clock(kind nvml.ClockType) func(nvml.Device) (float64, nvml.Return) {
-	return func(d nvml.Device) (float64, nvml.Return) {
-		v, ret := d.GetClockInfo(kind)
-		return float64(v) * mega, ret
+func ecc(q gpudata.Quantity, kind int) reading {
+	return reading{
+		quantity: q, function: "nvmlDeviceGetTotalEccErrors", scale: 1, args: []any{kind, nvml.VolatileECC}, results: 1,
+		wide: true,
 	}
 }
 
-func ecc(kind nvml.MemoryErrorType) func(nvml.Device) (float64, nvml.Return) {
-	return func(d nvml.Device) (float64, nvml.Return) {
-		v, ret := d.GetTotalEccErrors(kind)
-		return float64(v), ret
-	}
+func remapped(q gpudata.Quantity, use int) reading {
+	return reading{quantity: q, function: "nvmlDeviceGetRemappedRows", scale: 1, results: 4, use: use}
 }
 
-func retired(cause nvml.PageRetirementCause) func(nvml.Device) (float64, nvml.Return) {
-	return func(d nvml.Device) (float64, nvml.Return) {
-		v, ret := d.GetRetiredPages(cause)
-		return float64(v), ret
-	}
+// retired is a number of pages. Asked for none, the library says how many there are and that they do not fit.
+func retired(q gpudata.Quantity, cause int) reading {
+	const function = "nvmlDeviceGetRetiredPages"
+	return reading{quantity: q, function: function, scale: 1, get: func(s *Source, d nvml.Handle) (uint64, nvml.Return) {
+		var n uint64
+		ret := s.lib.Call(function, d, cause, &n, 0)
+		if ret == nvml.ErrorInsufficientSize {
+			ret = nvml.Success
+		}
+		return n, ret
+	}}
 }
 
 // instantPower is the power now; where the driver has only the average (up to 1 s on newer chips), that.
-func instantPower(d nvml.Device) (float64, nvml.Return) {
-	v := [1]nvml.FieldValue{{FieldID: nvml.FIDevPowerInstant}}
-	if ret := d.GetFieldValues(v[:]); ret == nvml.Success && nvml.Return(v[0].NvmlReturn) == nvml.Success {
-		return float64(binary.NativeEndian.Uint32(v[0].Value[:4])) * milli, nvml.Success
+func instantPower(s *Source, device nvml.Handle) (uint64, nvml.Return) {
+	v := nvml.FieldValue{FieldID: nvml.FIDevPowerInstant}
+	if ret := s.lib.Call("nvmlDeviceGetFieldValues", device, 1, &v); ret == nvml.Success &&
+		nvml.Return(v.NvmlReturn) == nvml.Success {
+		return uint64(binary.NativeEndian.Uint32(v.Value[:4])), nvml.Success
 	}
-	mw, ret := d.GetPowerUsage()
-	return float64(mw) * milli, ret
+	return s.number("nvmlDeviceGetPowerUsage", device)
+}
+
+// of makes the call.
+func (r *reading) of(s *Source, device nvml.Handle) (float64, nvml.Return) {
+	var results [4]uint64
+	if r.get != nil {
+		v, ret := r.get(s, device)
+		return float64(v) * r.scale, ret
+	}
+	args := append([]any{device}, r.args...)
+	for i := range r.results {
+		args = append(args, &results[i])
+	}
+	ret := s.lib.Call(r.function, args...)
+	v := results[r.use]
+	if !r.wide {
+		v &= math.MaxUint32 // behind one of them stands another
+	}
+	return float64(v) * r.scale, ret
+}
+
+// number is what a function writes behind its arguments.
+func (s *Source) number(function string, args ...any) (v uint64, ret nvml.Return) {
+	ret = s.lib.Call(function, append(args, &v)...)
+	return v, ret
+}
+
+// text is what a function writes into a buffer behind its arguments.
+func (s *Source) text(function string, args ...any) (string, nvml.Return) {
+	var b [96]byte
+	ret := s.lib.Call(function, append(args, &b, len(b))...)
+	return nvml.Text(b[:]), ret
 }

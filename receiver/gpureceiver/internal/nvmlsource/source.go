@@ -17,12 +17,11 @@ import (
 // Source implements gpudata.Source.
 type Source struct {
 	set     Settings
-	lib     nvml.Interface
+	lib     nvml.Library
 	devices []gpusamplesextension.Device
 	units   []*unit
-	key     string
 	slow    time.Time // of the last slow round
-	events  nvml.EventSet
+	events  nvml.Handle
 	xids    map[string]float64 // by device ID, since Open
 }
 
@@ -31,7 +30,7 @@ func New(set Settings) gpudata.Source {
 	return newSource(set, nvml.New(set.Library))
 }
 
-func newSource(set Settings, lib nvml.Interface) *Source { return &Source{set: set, lib: lib} }
+func newSource(set Settings, lib nvml.Library) *Source { return &Source{set: set, lib: lib} }
 
 // Name implements gpudata.Source.
 func (*Source) Name() string { return "nvml" }
@@ -54,10 +53,7 @@ func (s *Source) Open() error {
 		return s.fail("nvmlInit", ret)
 	}
 	s.xids, s.slow = map[string]float64{}, time.Time{}
-	err := s.discover()
-	if err == nil {
-		s.key, err = s.inventory()
-	}
+	_, err := s.discover()
 	if err == nil && len(s.devices) == 0 {
 		err = fmt.Errorf("NVML has no GPU: %w", gpudata.ErrUnavailable)
 	}
@@ -74,7 +70,7 @@ func (s *Source) Close() error {
 	s.closeUnits()
 	s.unwatch()
 	s.units, s.devices = nil, nil
-	if ret := s.lib.Shutdown(); ret != nvml.Success {
+	if ret := s.lib.Call("nvmlShutdown"); ret != nvml.Success {
 		return s.fail("nvmlShutdown", ret)
 	}
 	return nil
@@ -95,15 +91,12 @@ func (s *Source) Read(b *gpudata.Batch) error {
 	round := time.Since(s.slow) >= s.set.Slow
 	if round {
 		s.slow = time.Now()
-		key, err := s.inventory()
+		changed, err := s.discover()
 		if err != nil {
 			return err
 		}
-		if key != s.key {
-			if err := s.discover(); err != nil {
-				return err
-			}
-			s.key, b.Changed = key, true
+		if changed {
+			b.Changed = true
 			s.watchEvents()
 		}
 	}
@@ -130,10 +123,10 @@ func (u *unit) state() gpudata.Health {
 
 func (s *Source) readUnit(b *gpudata.Batch, i int, u *unit, round bool) {
 	u.lost = false
-	if !u.mig { // board counters are the board's
-		s.readings(b, i, u, fast, 0)
+	if !u.mig() { // board counters are the board's
+		s.readings(b, i, u, fast)
 		if round {
-			s.readings(b, i, u, slow, len(fast))
+			s.readings(b, i, u, slow)
 		}
 	}
 	s.memory(b, i, u, round)
@@ -147,19 +140,19 @@ func (s *Source) readUnit(b *gpudata.Batch, i int, u *unit, round bool) {
 
 // readings makes the calls of a list. All values of a round have the time of the middle of its first call, which is
 // that of the energy counter.
-func (s *Source) readings(b *gpudata.Batch, i int, u *unit, list []reading, offset int) {
+func (s *Source) readings(b *gpudata.Batch, i int, u *unit, list []reading) {
 	var t int64
 	for k := range list {
 		r := &list[k]
-		if u.lost || u.unsupported[offset+k] {
+		if u.lost || u.unsupported[r.quantity] {
 			continue
 		}
-		if !s.lib.Has(r.symbol) {
-			u.unsupported[offset+k] = true
+		if !s.lib.Has(r.function) {
+			u.unsupported[r.quantity] = true
 			continue
 		}
 		before := time.Now()
-		v, ret := r.get(u.handle)
+		v, ret := r.of(s, u.handle)
 		if t == 0 {
 			t = before.Add(time.Since(before) / 2).UnixNano()
 		}
@@ -173,7 +166,7 @@ func (s *Source) readings(b *gpudata.Batch, i int, u *unit, list []reading, offs
 				u.health.remapPending = v > 0
 			}
 		case nvml.ErrorNotSupported, nvml.ErrorFunctionNotFound, nvml.ErrorInvalidArgument, nvml.ErrorNoPermission:
-			u.unsupported[offset+k] = true
+			u.unsupported[r.quantity] = true
 			b.Dropped[gpudata.DropBlank]++
 		case nvml.ErrorGPUIsLost:
 			u.lost = true
@@ -189,24 +182,22 @@ func (s *Source) memory(b *gpudata.Batch, i int, u *unit, round bool) {
 	}
 	t := time.Now().UnixNano()
 	// The second version keeps what the driver reserves apart from what is used, as nvidia-smi and DCGM do.
-	if s.lib.Has("nvmlDeviceGetMemoryInfo_v2") {
-		if m, ret := u.handle.GetMemoryInfoV2(); ret == nvml.Success {
-			b.Add(i, gpudata.MemoryUsed, t, float64(m.Used))
-			if round {
-				b.Add(i, gpudata.MemoryLimit, t, float64(m.Total))
-				b.Add(i, gpudata.MemoryReserved, t, float64(m.Reserved))
-			}
+	m := nvml.MemoryV2{Version: nvml.MemoryVersion2}
+	newer := s.lib.Call("nvmlDeviceGetMemoryInfo_v2", u.handle, &m) == nvml.Success
+	if !newer {
+		var first nvml.Memory
+		if s.lib.Call("nvmlDeviceGetMemoryInfo", u.handle, &first) != nvml.Success {
+			b.Dropped[gpudata.DropStatus]++
 			return
 		}
-	}
-	m, ret := u.handle.GetMemoryInfo()
-	if ret != nvml.Success {
-		b.Dropped[gpudata.DropStatus]++
-		return
+		m.Total, m.Used = first.Total, first.Used
 	}
 	b.Add(i, gpudata.MemoryUsed, t, float64(m.Used))
 	if round {
 		b.Add(i, gpudata.MemoryLimit, t, float64(m.Total))
+	}
+	if round && newer {
+		b.Add(i, gpudata.MemoryReserved, t, float64(m.Reserved))
 	}
 }
 
@@ -214,7 +205,7 @@ func (s *Source) memory(b *gpudata.Batch, i int, u *unit, round bool) {
 const notAvailable = ^uint64(0)
 
 func (s *Source) processes(b *gpudata.Batch, i int, u *unit) {
-	list, ret := u.handle.GetComputeRunningProcesses()
+	list, ret := s.running(u.handle)
 	if ret != nvml.Success {
 		b.Dropped[gpudata.DropStatus]++
 		b.Listed = false
@@ -227,5 +218,22 @@ func (s *Source) processes(b *gpudata.Batch, i int, u *unit) {
 			bytes = int64(p.UsedGpuMemory)
 		}
 		b.Processes = append(b.Processes, gpudata.Process{Time: t, Device: uint16(i), PID: int64(p.Pid), Bytes: bytes})
+	}
+}
+
+// running takes the third version of the function, or the second, whose structure is the same. Processes that start
+// between two calls make the list longer than was said.
+func (s *Source) running(device nvml.Handle) ([]nvml.ProcessInfo, nvml.Return) {
+	function := "nvmlDeviceGetComputeRunningProcesses_v3"
+	if !s.lib.Has(function) {
+		function = "nvmlDeviceGetComputeRunningProcesses_v2"
+	}
+	for n := uint64(16); ; n *= 2 {
+		list, count := make([]nvml.ProcessInfo, n), n
+		ret := s.lib.Call(function, device, &count, &list[0])
+		const most = 1 << 16
+		if ret != nvml.ErrorInsufficientSize || n >= most {
+			return list[:min(count, n)], ret
+		}
 	}
 }

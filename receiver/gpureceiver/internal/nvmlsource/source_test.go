@@ -8,8 +8,10 @@ package nvmlsource
 import (
 	"encoding/binary"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,15 +23,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// fakeDevice answers functions by name; its arguments are those behind the device. What a test does not expect to be
+// called panics.
+type fakeDevice map[string]func(args []any) nvml.Return
+
 // machine is a driver with boards.
 type machine struct {
 	boards  []*board
+	handles []fakeDevice    // by handle - 1
 	missing map[string]bool // C functions that the driver lacks
 	events  []nvml.EventData
 	inits   int
 	samples int // GPM samples allocated
 	made    int
-	ratios  map[nvml.GpmSample]float64 // percent; the ratio that two samples give is that of the newer
+	ratios  map[nvml.Handle]float64 // percent; the ratio that two samples give is that of the newer
 }
 
 type board struct {
@@ -38,113 +45,162 @@ type board struct {
 	energy uint64 // mJ
 	lost   bool
 	gpm    bool
-	mig    []*fakeDevice
+	mig    []fakeDevice
 }
 
 const ok = nvml.Success
 
 func newMachine(n int) *machine {
-	m := &machine{missing: map[string]bool{}, ratios: map[nvml.GpmSample]float64{}}
+	m := &machine{missing: map[string]bool{}, ratios: map[nvml.Handle]float64{}}
 	for i := range n {
 		m.boards = append(m.boards, newBoard(m, i))
 	}
 	return m
 }
 
-func newBoard(m *machine, i int) *board {
-	b := &board{uuid: fmt.Sprintf("GPU-%d", i), energy: 5_000_000, gpm: true}
-	d := &b.fakeDevice
-	lost := func(ret nvml.Return) nvml.Return {
-		if b.lost {
-			return nvml.ErrorGPUIsLost
+// handle is a device's.
+func (m *machine) handle(d fakeDevice) uint64 {
+	for i := range m.handles {
+		if reflect.ValueOf(m.handles[i]).Pointer() == reflect.ValueOf(d).Pointer() {
+			return uint64(i + 1)
+		}
+	}
+	m.handles = append(m.handles, d)
+	return uint64(len(m.handles))
+}
+
+// numbers writes results behind the arguments of a call.
+func numbers(ret nvml.Return, v ...uint64) func([]any) nvml.Return {
+	return func(args []any) nvml.Return {
+		for i := range v {
+			*args[len(args)-len(v)+i].(*uint64) = v[i]
 		}
 		return ret
 	}
-	d.GetUUIDFunc = func() (string, nvml.Return) { return b.uuid, ok }
-	d.GetNameFunc = func() (string, nvml.Return) { return "NVIDIA H200", ok }
-	d.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) {
-		var p nvml.PciInfo
-		for k, c := range []byte(fmt.Sprintf("00000000:%02X:00.0", 0xa0+i)) {
-			p.BusID[k] = c
+}
+
+func name(s string) func([]any) nvml.Return {
+	return func(args []any) nvml.Return {
+		copy(args[0].(*[96]byte)[:], s)
+		return ok
+	}
+}
+
+func newBoard(m *machine, i int) *board {
+	b := &board{fakeDevice: fakeDevice{}, uuid: fmt.Sprintf("GPU-%d", i), energy: 5_000_000, gpm: true}
+	// alive answers unless the board is lost.
+	alive := func(fn func(args []any) nvml.Return) func([]any) nvml.Return {
+		return func(args []any) nvml.Return {
+			if ret := fn(args); !b.lost || ret != ok {
+				return ret
+			}
+			return nvml.ErrorGPUIsLost
 		}
-		return p, ok
 	}
-	d.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) {
-		return nvml.Memory{Total: 150754820096, Used: 2000, Free: 1}, lost(ok)
-	}
-	d.GetMemoryInfoV2Func = func() (nvml.MemoryV2, nvml.Return) {
-		return nvml.MemoryV2{Total: 150754820096, Used: 1000, Reserved: 600}, lost(ok)
-	}
-	d.GetEnforcedPowerLimitFunc = func() (uint32, nvml.Return) { return 700_000, ok }
-	d.GetMaxPcieLinkGenerationFunc = func() (int, nvml.Return) { return 5, ok }
-	d.GetMaxPcieLinkWidthFunc = func() (int, nvml.Return) { return 16, ok }
-	d.GetMigModeFunc = func() (int, int, nvml.Return) {
-		if b.mig != nil {
-			return nvml.DeviceMIGEnable, 0, ok
-		}
-		return 0, 0, ok
-	}
-	d.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 7, ok }
-	d.GetMigDeviceHandleByIndexFunc = func(k int) (nvml.Device, nvml.Return) {
-		if k >= len(b.mig) {
-			return nil, nvml.ErrorNotFound
-		}
-		return b.mig[k], ok
-	}
-	d.GetTotalEnergyConsumptionFunc = func() (uint64, nvml.Return) { b.energy += 31_000; return b.energy, lost(ok) }
-	d.GetFieldValuesFunc = func(v []nvml.FieldValue) nvml.Return {
-		binary.NativeEndian.PutUint32(v[0].Value[:], 310_500)
-		return lost(ok)
-	}
-	d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 290_000, lost(ok) }
-	d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) {
-		return nvml.Utilization{Gpu: 97, Memory: 40},
-			lost(ok)
-	}
-	d.GetCurrentClocksThrottleReasonsFunc = func() (uint64, nvml.Return) { return 0x45, lost(ok) }
-	d.GetClockInfoFunc = func(k nvml.ClockType) (uint32, nvml.Return) { return 1000 + uint32(k), lost(ok) }
-	d.GetTemperatureFunc = func() (uint32, nvml.Return) { return 61, lost(ok) }
-	d.GetEncoderUtilizationFunc = func() (uint32, nvml.Return) { return 5, lost(ok) }
-	d.GetDecoderUtilizationFunc = func() (uint32, nvml.Return) { return 0, nvml.ErrorNotSupported }
-	d.GetTotalEccErrorsFunc = func(k nvml.MemoryErrorType) (uint64, nvml.Return) {
-		return 7 + uint64(k), lost(ok)
-	}
-	d.GetPcieReplayCounterFunc = func() (int, nvml.Return) { return 2, lost(ok) }
-	d.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 3, 1, false, false, lost(ok) }
-	d.GetRetiredPagesFunc = func(nvml.PageRetirementCause) (int, nvml.Return) { return 0, nvml.ErrorNotSupported }
-	d.RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return { return ok }
-	d.GpmQueryDeviceSupportFunc = func() (nvml.GpmSupport, nvml.Return) {
-		if b.gpm {
-			return nvml.GpmSupport{IsSupportedDevice: 1}, ok
-		}
-		return nvml.GpmSupport{}, ok
-	}
-	d.GpmSampleGetFunc = func(s nvml.GpmSample) nvml.Return { m.ratios[s] = 50; return lost(ok) }
-	d.GpmMigSampleGetFunc = func(gi int, s nvml.GpmSample) nvml.Return { m.ratios[s] = float64(gi); return lost(ok) }
-	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
-		return []nvml.ProcessInfo{{Pid: 42, UsedGpuMemory: 123 << 20}, {Pid: 43, UsedGpuMemory: ^uint64(0)}}, ok
+	const lower = 1 << 32 // what stands behind a number of 32 bits is not part of it
+	for function, fn := range map[string]func([]any) nvml.Return{
+		"nvmlDeviceGetUUID": name(b.uuid),
+		"nvmlDeviceGetName": name("NVIDIA H200"),
+		"nvmlDeviceGetPciInfo_v3": func(args []any) nvml.Return {
+			copy(args[0].(*nvml.PciInfo).BusID[:], fmt.Sprintf("00000000:%02X:00.0", 0xa0+i))
+			return ok
+		},
+		"nvmlDeviceGetMemoryInfo": alive(func(args []any) nvml.Return {
+			*args[0].(*nvml.Memory) = nvml.Memory{Total: 150754820096, Used: 2000, Free: 1}
+			return ok
+		}),
+		"nvmlDeviceGetMemoryInfo_v2": alive(func(args []any) nvml.Return {
+			*args[0].(*nvml.MemoryV2) = nvml.MemoryV2{Total: 150754820096, Used: 1000, Reserved: 600}
+			return ok
+		}),
+		"nvmlDeviceGetEnforcedPowerLimit":    numbers(ok, 700_000),
+		"nvmlDeviceGetMaxPcieLinkGeneration": numbers(ok, 5),
+		"nvmlDeviceGetMaxPcieLinkWidth":      numbers(ok, 16),
+		"nvmlDeviceGetMigMode": func(args []any) nvml.Return {
+			if b.mig != nil {
+				return numbers(ok, nvml.DeviceMIGEnable, 0)(args)
+			}
+			return numbers(ok, 0, 0)(args)
+		},
+		"nvmlDeviceGetMaxMigDeviceCount": numbers(ok, 7),
+		"nvmlDeviceGetMigDeviceHandleByIndex": func(args []any) nvml.Return {
+			if k := args[0].(int); k < len(b.mig) {
+				return numbers(ok, m.handle(b.mig[k]))(args)
+			}
+			return nvml.ErrorNotFound
+		},
+		"nvmlDeviceGetTotalEnergyConsumption": alive(func(args []any) nvml.Return {
+			b.energy += 31_000
+			return numbers(ok, b.energy)(args)
+		}),
+		"nvmlDeviceGetFieldValues": alive(func(args []any) nvml.Return {
+			binary.NativeEndian.PutUint32(args[1].(*nvml.FieldValue).Value[:], 310_500)
+			return ok
+		}),
+		"nvmlDeviceGetPowerUsage":                   alive(numbers(ok, 290_000)),
+		"nvmlDeviceGetUtilizationRates":             alive(numbers(ok, 97+40*lower)),
+		"nvmlDeviceGetCurrentClocksThrottleReasons": alive(numbers(ok, 0x45)),
+		"nvmlDeviceGetClockInfo": alive(func(args []any) nvml.Return {
+			return numbers(ok, 1000+uint64(args[0].(int)))(args)
+		}),
+		"nvmlDeviceGetTemperature":        alive(numbers(ok, 61)),
+		"nvmlDeviceGetEncoderUtilization": alive(numbers(ok, 5, 1)),
+		"nvmlDeviceGetDecoderUtilization": numbers(nvml.ErrorNotSupported, 0, 0),
+		"nvmlDeviceGetTotalEccErrors": alive(func(args []any) nvml.Return {
+			return numbers(ok, 7+uint64(args[0].(int)))(args)
+		}),
+		"nvmlDeviceGetPcieReplayCounter": alive(numbers(ok, 2)),
+		"nvmlDeviceGetRemappedRows":      alive(numbers(ok, 3, 1, 0, 0)),
+		"nvmlDeviceGetRetiredPages":      func([]any) nvml.Return { return nvml.ErrorNotSupported },
+		"nvmlDeviceRegisterEvents":       func([]any) nvml.Return { return ok },
+		"nvmlGpmQueryDeviceSupport": func(args []any) nvml.Return {
+			if b.gpm {
+				args[0].(*nvml.GpmSupport).IsSupportedDevice = 1
+			}
+			return ok
+		},
+		"nvmlGpmSampleGet": alive(func(args []any) nvml.Return {
+			m.ratios[args[0].(nvml.Handle)] = 50
+			return ok
+		}),
+		"nvmlGpmMigSampleGet": alive(func(args []any) nvml.Return {
+			m.ratios[args[1].(nvml.Handle)] = float64(args[0].(int))
+			return ok
+		}),
+		"nvmlDeviceGetComputeRunningProcesses_v3": running(
+			nvml.ProcessInfo{Pid: 42, UsedGpuMemory: 123 << 20}, nvml.ProcessInfo{Pid: 43, UsedGpuMemory: ^uint64(0)}),
+	} {
+		b.fakeDevice[function] = fn
 	}
 	return b
 }
 
+func running(list ...nvml.ProcessInfo) func([]any) nvml.Return {
+	return func(args []any) nvml.Return {
+		copy(unsafe.Slice(args[1].(*nvml.ProcessInfo), *args[0].(*uint64)), list)
+		*args[0].(*uint64) = uint64(len(list))
+		return ok
+	}
+}
+
 // instance is a MIG device.
-func instance(k int) *fakeDevice {
-	d := &fakeDevice{}
-	d.GetUUIDFunc = func() (string, nvml.Return) { return fmt.Sprintf("MIG-%d", k), ok }
-	d.GetGpuInstanceIDFunc = func() (int, nvml.Return) { return 7 + k, ok }
-	d.GetComputeInstanceIDFunc = func() (int, nvml.Return) { return 0, ok }
-	d.GetAttributesFunc = func() (nvml.DeviceAttributes, nvml.Return) {
-		return nvml.DeviceAttributes{
-			MultiprocessorCount: 16, GpuInstanceSliceCount: 1, ComputeInstanceSliceCount: 1,
-			MemorySizeMB: 17920,
-		}, ok
+func instance(k int) fakeDevice {
+	return fakeDevice{
+		"nvmlDeviceGetUUID":              name(fmt.Sprintf("MIG-%d", k)),
+		"nvmlDeviceGetGpuInstanceId":     numbers(ok, uint64(7+k)),
+		"nvmlDeviceGetComputeInstanceId": numbers(ok, 0),
+		"nvmlDeviceGetAttributes_v2": func(args []any) nvml.Return {
+			*args[0].(*nvml.DeviceAttributes) = nvml.DeviceAttributes{
+				MultiprocessorCount: 16, GpuInstanceSliceCount: 1, ComputeInstanceSliceCount: 1, MemorySizeMB: 17920,
+			}
+			return ok
+		},
+		"nvmlDeviceGetMemoryInfo_v2": func(args []any) nvml.Return {
+			*args[0].(*nvml.MemoryV2) = nvml.MemoryV2{Total: 17920 << 20, Used: 10 << 20}
+			return ok
+		},
+		"nvmlDeviceGetComputeRunningProcesses_v3": running(),
 	}
-	d.GetMemoryInfoV2Func = func() (nvml.MemoryV2, nvml.Return) {
-		return nvml.MemoryV2{Total: 17920 << 20, Used: 10 << 20},
-			ok
-	}
-	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, ok }
-	return d
 }
 
 // lib is the machine's library.
@@ -162,45 +218,56 @@ func (l *fakeLibrary) Init() nvml.Return {
 	return l.init
 }
 
-func (l *fakeLibrary) Shutdown() nvml.Return                         { l.inits--; return ok }
-func (l *fakeLibrary) Has(symbol string) bool                        { return !l.missing[symbol] }
-func (l *fakeLibrary) ErrorString(r nvml.Return) string              { return fmt.Sprintf("nvml error %d", int(r)) }
-func (l *fakeLibrary) SystemGetDriverVersion() (string, nvml.Return) { return "580.65.06", ok }
-func (l *fakeLibrary) DeviceGetCount() (int, nvml.Return)            { return len(l.boards), ok }
-func (l *fakeLibrary) EventSetCreate() (nvml.EventSet, nvml.Return)  { return 1, ok }
-func (l *fakeLibrary) EventSetFree(nvml.EventSet) nvml.Return        { return ok }
-func (l *fakeLibrary) GpmSampleFree(nvml.GpmSample) nvml.Return      { l.samples--; return ok }
-func (l *fakeLibrary) DeviceGetHandleByIndex(i int) (nvml.Device, nvml.Return) {
-	return &l.boards[i].fakeDevice, ok
-}
+func (l *fakeLibrary) Has(function string) bool         { return !l.missing[function] }
+func (l *fakeLibrary) ErrorString(r nvml.Return) string { return fmt.Sprintf("nvml error %d", int(r)) }
 
-func (l *fakeLibrary) GpmSampleAlloc() (nvml.GpmSample, nvml.Return) {
-	l.samples++
-	l.made++
-	return nvml.GpmSample(l.made), ok
-}
-
-func (l *fakeLibrary) GpmMetricsGet(g *nvml.GpmMetricsGetType) nvml.Return {
-	for i := range g.NumMetrics {
-		x := &g.Metrics[i]
-		x.Value, x.NvmlReturn = l.ratios[g.Sample2], uint32(ok)
-		if nvml.GpmMetricID(x.MetricID) == nvml.GPMMetricFP64Util {
-			x.NvmlReturn = uint32(nvml.ErrorNotSupported)
+func (l *fakeLibrary) Call(function string, args ...any) nvml.Return {
+	switch function {
+	case "nvmlShutdown":
+		l.inits--
+		return ok
+	case "nvmlSystemGetDriverVersion":
+		return name("580.65.06")(args)
+	case "nvmlDeviceGetCount_v2":
+		return numbers(ok, uint64(len(l.boards)))(args)
+	case "nvmlDeviceGetHandleByIndex_v2":
+		return numbers(ok, l.handle(l.boards[args[0].(int)].fakeDevice))(args)
+	case "nvmlEventSetCreate":
+		return numbers(ok, 1)(args)
+	case "nvmlEventSetFree":
+		return ok
+	case "nvmlGpmSampleAlloc":
+		l.samples++
+		l.made++
+		return numbers(ok, uint64(l.made))(args)
+	case "nvmlGpmSampleFree":
+		l.samples--
+		return ok
+	case "nvmlGpmMetricsGet":
+		g := args[0].(*nvml.GpmMetricsGetType)
+		for i := range g.NumMetrics {
+			x := &g.Metrics[i]
+			x.Value, x.NvmlReturn = l.ratios[g.Samples[1]], uint32(ok)
+			if x.MetricID == nvml.GPMMetricFP64Util {
+				x.NvmlReturn = uint32(nvml.ErrorNotSupported)
+			}
 		}
+		return ok
+	case "nvmlEventSetWait_v2":
+		if args[2] != 0 {
+			panic("the source must not wait")
+		}
+		if len(l.events) == 0 {
+			return nvml.ErrorTimeout
+		}
+		*args[1].(*nvml.EventData) = l.events[0]
+		l.events = l.events[1:]
+		return ok
 	}
-	return ok
-}
-
-func (l *fakeLibrary) EventSetWait(_ nvml.EventSet, ms uint32) (nvml.EventData, nvml.Return) {
-	if ms != 0 {
-		panic("the source must not wait")
+	if l.missing[function] {
+		return nvml.ErrorFunctionNotFound
 	}
-	if len(l.events) == 0 {
-		return nvml.EventData{}, nvml.ErrorTimeout
-	}
-	e := l.events[0]
-	l.events = l.events[1:]
-	return e, ok
+	return l.handles[args[0].(nvml.Handle)-1][function](args[1:])
 }
 
 func open(t *testing.T, m *machine) *Source {
@@ -287,10 +354,6 @@ func TestFunctionsThatTheDriverLacksAreNotCalled(t *testing.T) {
 		"nvmlGpmQueryDeviceSupport": true, "nvmlDeviceGetMemoryInfo_v2": true,
 		"nvmlDeviceGetTotalEnergyConsumption": true, "nvmlDeviceGetMigMode": true,
 	}
-	d := &m.boards[0].fakeDevice
-	// panic when called
-	d.GpmQueryDeviceSupportFunc, d.GetMemoryInfoV2Func, d.GetTotalEnergyConsumptionFunc, d.GetMigModeFunc = nil, nil, nil,
-		nil
 	s := open(t, m)
 	b := read(t, s)
 	v, _ := value(b, 0, gpudata.MemoryUsed)
@@ -302,11 +365,11 @@ func TestFunctionsThatTheDriverLacksAreNotCalled(t *testing.T) {
 
 func TestWhatIsNotSupportedIsAskedOnce(t *testing.T) {
 	m := newMachine(1)
-	d := &m.boards[0].fakeDevice
+	d := m.boards[0].fakeDevice
 	asked := 0
-	d.GetTemperatureFunc = func() (uint32, nvml.Return) { asked++; return 0, nvml.ErrorNotSupported }
-	d.GetFieldValuesFunc = func(v []nvml.FieldValue) nvml.Return {
-		v[0].NvmlReturn = uint32(nvml.ErrorNotSupported)
+	d["nvmlDeviceGetTemperature"] = func([]any) nvml.Return { asked++; return nvml.ErrorNotSupported }
+	d["nvmlDeviceGetFieldValues"] = func(args []any) nvml.Return {
+		args[1].(*nvml.FieldValue).NvmlReturn = uint32(nvml.ErrorNotSupported)
 		return ok
 	}
 	s := open(t, m)
@@ -334,7 +397,7 @@ func TestALostBoardFailsAndComesBack(t *testing.T) {
 
 func TestInstancesHaveTheirOwnRatios(t *testing.T) {
 	m := newMachine(1)
-	m.boards[0].mig = []*fakeDevice{instance(0), instance(1)}
+	m.boards[0].mig = []fakeDevice{instance(0), instance(1)}
 	s := open(t, m)
 	require.Len(t, s.Devices(), 3)
 	d := s.Devices()[2]
@@ -367,8 +430,7 @@ func TestXIDsAreEvents(t *testing.T) {
 	read(t, s)
 	for range 2 {
 		m.events = append(m.events, nvml.EventData{
-			Device: &m.boards[1].fakeDevice, EventType: nvml.EventTypeXidCriticalError,
-			EventData: 79,
+			Device: nvml.Handle(m.handle(m.boards[1].fakeDevice)), EventType: nvml.EventTypeXidCriticalError, EventData: 79,
 		})
 	}
 	b := read(t, s)
