@@ -55,18 +55,18 @@ func (l *library) Call(function string, args ...any) Return {
 	if fn == 0 {
 		return ErrorFunctionNotFound
 	}
-	words := make([]uintptr, len(args))
+	var words [8]uintptr // no function has more
 	for i, arg := range args {
-		switch v := reflect.ValueOf(arg); v.Kind() {
-		case reflect.Pointer:
-			words[i] = v.Pointer()
-		case reflect.Uintptr:
-			words[i] = uintptr(v.Uint())
+		switch v := arg.(type) {
+		case Handle:
+			words[i] = uintptr(v)
+		case int:
+			words[i] = uintptr(v)
 		default:
-			words[i] = uintptr(v.Int())
+			words[i] = reflect.ValueOf(v).Pointer()
 		}
 	}
-	r, _, _ := purego.SyscallN(fn, words...)
+	r, _, _ := purego.SyscallN(fn, words[:len(args)]...)
 	runtime.KeepAlive(args)
 	return Return(uint32(r))
 }

@@ -18,8 +18,8 @@ import (
 // unit is one device of the source: a board or a MIG instance.
 type unit struct {
 	desc     gpusamplesextension.Device
-	handle   nvml.Handle
-	board    nvml.Handle
+	handle   any // an nvml.Handle, as an argument
+	board    any // likewise
 	instance int // of a MIG device its GPU instance; -1 of a board
 	gpm      *gpm
 	// What the device answered "not supported" to is not asked again.

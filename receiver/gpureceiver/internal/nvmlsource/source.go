@@ -23,6 +23,12 @@ type Source struct {
 	slow    time.Time // of the last slow round
 	events  nvml.Handle
 	xids    map[string]float64 // by device ID, since Open
+
+	// Of the present call.
+	args    [8]any
+	results [4]uint64
+	field   nvml.FieldValue
+	memory  nvml.MemoryV2
 }
 
 // New returns the source.
@@ -129,7 +135,7 @@ func (s *Source) readUnit(b *gpudata.Batch, i int, u *unit, round bool) {
 			s.readings(b, i, u, slow)
 		}
 	}
-	s.memory(b, i, u, round)
+	s.readMemory(b, i, u, round)
 	if u.gpm != nil && !u.lost {
 		u.gpm.read(b, i, s.set.Sampling)
 	}
@@ -176,14 +182,15 @@ func (s *Source) readings(b *gpudata.Batch, i int, u *unit, list []reading) {
 	}
 }
 
-func (s *Source) memory(b *gpudata.Batch, i int, u *unit, round bool) {
+func (s *Source) readMemory(b *gpudata.Batch, i int, u *unit, round bool) {
 	if u.lost {
 		return
 	}
 	t := time.Now().UnixNano()
 	// The second version keeps what the driver reserves apart from what is used, as nvidia-smi and DCGM do.
-	m := nvml.MemoryV2{Version: nvml.MemoryVersion2}
-	newer := s.lib.Call("nvmlDeviceGetMemoryInfo_v2", u.handle, &m) == nvml.Success
+	m := &s.memory
+	*m = nvml.MemoryV2{Version: nvml.MemoryVersion2}
+	newer := s.lib.Call("nvmlDeviceGetMemoryInfo_v2", u.handle, m) == nvml.Success
 	if !newer {
 		var first nvml.Memory
 		if s.lib.Call("nvmlDeviceGetMemoryInfo", u.handle, &first) != nvml.Success {
@@ -223,7 +230,7 @@ func (s *Source) processes(b *gpudata.Batch, i int, u *unit) {
 
 // running takes the third version of the function, or the second, whose structure is the same. Processes that start
 // between two calls make the list longer than was said.
-func (s *Source) running(device nvml.Handle) ([]nvml.ProcessInfo, nvml.Return) {
+func (s *Source) running(device any) ([]nvml.ProcessInfo, nvml.Return) {
 	function := "nvmlDeviceGetComputeRunningProcesses_v3"
 	if !s.lib.Has(function) {
 		function = "nvmlDeviceGetComputeRunningProcesses_v2"
