@@ -15,10 +15,12 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -206,4 +208,31 @@ func interruptible(cmd *cobra.Command, leaves string) (context.Context, context.
 		cancel()
 		close(ended)
 	})
+}
+
+//go:embed builder-full.yaml
+var fullBuild string
+
+var unknownType = regexp.MustCompile(`'(extension|receiver|processor|exporter|connector)s' unknown type: "(\w+)"`)
+
+// withHint adds what to do to an error of the Collector that names only what went wrong.
+func withHint(err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w (another program listens there: stop it, or choose another address in the configuration or, "+
+			"for the ready pipelines, by the environment variables that \"otelcol-gpu config all-in-one\" lists)", err)
+	}
+	if err == nil {
+		return nil
+	}
+	for _, m := range unknownType.FindAllStringSubmatch(err.Error(), -1) {
+		if !strings.Contains(fullBuild, "/"+strings.ReplaceAll(m[2], "_", "")+m[1]+" ") {
+			continue
+		}
+		how := `"make build-full" makes it: cmd/otelcol-gpu/build/otelcol-gpu-full`
+		if m[1] == "processor" && (m[2] == "filter" || m[2] == "transform" || m[2] == "tail_sampling") {
+			how += `; or "go build -tags ottl ./cmd/otelcol-gpu"`
+		}
+		return fmt.Errorf("%w (the %s %q is in the full build: %s)", err, m[1], m[2], how)
+	}
+	return err
 }

@@ -4,7 +4,9 @@
 package convert
 
 import (
+	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profilefile"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 )
 
 // Names of the results; a Chrome trace of files that were recorded far apart goes on in trace-1.json, trace-2.json …
@@ -145,3 +148,77 @@ func (r *results) describe(out io.Writer) {
 
 // remove removes what was not published.
 func (r *results) remove() { _ = os.RemoveAll(r.tmp) }
+
+// contents are the files that were seen, by the hash of what they hold when unpacked: a.json and a.json.gz are one
+// profile, so are a file and a link to it.
+type contents map[[sha256.Size]byte]string
+
+// repeats returns the first file with this content, if there is one. A single file is not looked at; errors are left to
+// the reader of the file.
+func (c contents) repeats(path string, files int) (first string, err error) {
+	if files < 2 {
+		return "", nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	plain, done, err := kinetoreceiver.Unpack(bufio.NewReaderSize(f, 1<<16))
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	h := sha256.New()
+	if _, err := io.Copy(h, plain); err != nil {
+		return "", err
+	}
+	sum := [sha256.Size]byte(h.Sum(nil))
+	if first, ok := c[sum]; ok {
+		return first, nil
+	}
+	c[sum] = path
+	return "", nil
+}
+
+// expand puts the profiler files below a folder in its place, in the order of their names. The folder of results is
+// passed over, which may lie below. Folders without any are refused, each by an error.
+func expand(paths []string, results string) (files []string, refused []error) {
+	for _, path := range paths {
+		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+			files = append(files, path) // the reader says what is wrong
+			continue
+		}
+		below, err := inFolder(path, results)
+		switch {
+		case err != nil:
+			refused = append(refused, fmt.Errorf("cannot look for profiles in %q: %w", path, err))
+		case len(below) == 0:
+			refused = append(refused, fmt.Errorf("no profile in %q (no file that ends in %s)", path,
+				strings.Join(profilefile.Endings(), ", ")))
+		}
+		files = append(files, below...)
+	}
+	return files, refused
+}
+
+func inFolder(path, results string) (files []string, err error) {
+	out, err := os.Stat(results)
+	if err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			if info, err := d.Info(); err == nil && os.SameFile(info, out) {
+				return fs.SkipDir
+			}
+		case profilefile.InFolder(p):
+			files = append(files, p)
+		}
+		return nil
+	})
+	return files, err
+}

@@ -18,7 +18,13 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/provider/envprovider"
 	"go.opentelemetry.io/collector/confmap/provider/yamlprovider"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/otelcol"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/receiver"
 )
 
 // Pipeline is a running Collector.
@@ -102,3 +108,96 @@ func (p *Pipeline) Done() <-chan struct{} { return p.done }
 
 // Quote makes a YAML string that the Collector takes literally: it would expand a dollar sign.
 func Quote(s string) string { return strings.ReplaceAll(strconv.Quote(s), "$", "$$") }
+
+// SourceType is the component type of a [Source].
+var SourceType = component.MustNewType("source")
+
+// Source makes receivers that other code pushes traces into: the receiver source/NAME of a configuration is where
+// Next(NAME) leads to.
+type Source struct {
+	mu   sync.Mutex
+	next map[string]consumer.Traces
+}
+
+type sourceReceiver struct {
+	component.StartFunc
+	component.ShutdownFunc
+}
+
+// NewFactory makes the receiver factory.
+func (s *Source) NewFactory() receiver.Factory {
+	create := func(_ context.Context, set receiver.Settings, _ component.Config, next consumer.Traces) (receiver.Traces,
+		error,
+	) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.next == nil {
+			s.next = map[string]consumer.Traces{}
+		}
+		s.next[set.ID.Name()] = next
+		return sourceReceiver{}, nil
+	}
+	return receiver.NewFactory(SourceType, func() component.Config { return &struct{}{} },
+		receiver.WithTraces(create, component.StabilityLevelDevelopment))
+}
+
+// Next is the first consumer behind source/NAME, or nil where no pipeline has that receiver.
+func (s *Source) Next(name string) consumer.Traces {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next[name]
+}
+
+// SinkType is the component type of a [Sink].
+var SinkType = component.MustNewType("sink")
+
+// Sink makes exporters that hand what comes to functions, one call at a time. A nil function drops it.
+type Sink struct {
+	Traces  func(ptrace.Traces)
+	Metrics func(pmetric.Metrics)
+	Logs    func(plog.Logs)
+
+	mu sync.Mutex
+}
+
+// end is an exporter of any signal.
+type end struct {
+	component.StartFunc
+	component.ShutdownFunc
+	*Sink
+}
+
+func (end) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
+
+func (e end) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
+	return take(&e.mu, e.Traces, td)
+}
+
+func (e end) ConsumeMetrics(_ context.Context, md pmetric.Metrics) error {
+	return take(&e.mu, e.Metrics, md)
+}
+
+func (e end) ConsumeLogs(_ context.Context, ld plog.Logs) error { return take(&e.mu, e.Logs, ld) }
+
+func take[T any](mu *sync.Mutex, fn func(T), v T) error {
+	mu.Lock()
+	defer mu.Unlock()
+	if fn != nil {
+		fn(v)
+	}
+	return nil
+}
+
+// AddTo makes the sink one of the exporters.
+func (s *Sink) AddTo(exporters map[component.Type]exporter.Factory) {
+	exporters[SinkType] = exporter.NewFactory(SinkType, func() component.Config { return &struct{}{} },
+		exporter.WithTraces(creates[exporter.Traces](s), component.StabilityLevelDevelopment),
+		exporter.WithMetrics(creates[exporter.Metrics](s), component.StabilityLevelDevelopment),
+		exporter.WithLogs(creates[exporter.Logs](s), component.StabilityLevelDevelopment))
+}
+
+func creates[T any](s *Sink) func(context.Context, exporter.Settings, component.Config) (T, error) {
+	return func(context.Context, exporter.Settings, component.Config) (T, error) {
+		return any(end{Sink: s}).(T), nil
+	}
+}

@@ -141,3 +141,6 @@ func (library) watch(group, fieldGroup uintptr, everyMicros int64, keepSeconds f
 func (library) unwatch(group, fieldGroup uintptr) error {
 	return dcgm.UnwatchFields(fieldHandle(fieldGroup), groupHandle(group))
 }
+
+// New returns the source.
+func New(set Settings) gpudata.Source { return newSource(set, process) }

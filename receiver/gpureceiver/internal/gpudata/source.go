@@ -5,6 +5,7 @@ package gpudata
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -136,3 +137,17 @@ func (b *Batch) Add(device int, q Quantity, t int64, v float64) {
 	}
 	b.Values = append(b.Values, Value{Time: t, V: v, Device: uint16(device), Quantity: q})
 }
+
+// NotBuilt stands for a source whose library is not in this build: it cannot be opened and says why.
+func NotBuilt(name, library string) Source { return notBuilt{name, library} }
+
+type notBuilt struct{ name, library string }
+
+func (s notBuilt) Name() string { return s.name }
+func (s notBuilt) Open() error {
+	return fmt.Errorf("built without cgo or not for Linux: the %s library cannot be loaded: %w", s.library, ErrUnavailable)
+}
+func (notBuilt) Devices() []gpusamplesextension.Device { return nil }
+func (notBuilt) Pace() time.Duration                   { return time.Second }
+func (notBuilt) Read(*Batch) error                     { return nil }
+func (notBuilt) Close() error                          { return nil }

@@ -1,0 +1,319 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/semconv"
+)
+
+// required are the attributes that spans of a type must have, by gpu.operation.type.
+var required = sync.OnceValue(func() map[string][]string {
+	out := map[string][]string{}
+	for _, s := range semconv.Spans() {
+		for _, t := range s.Types {
+			out[t] = s.Required
+		}
+	}
+	return out
+})
+
+// Traces checks resources, scopes, spans, span events and links.
+func (r *Report) Traces(td ptrace.Traces) {
+	var resource spanfacts.Resource
+	var scope spanfacts.Scope
+	for i, rs := range td.ResourceSpans().All() {
+		r.attributes(rs.Resource().Attributes(), "resource", "resource", fmt.Sprintf("resource %d", i))
+		resource.Load(rs.Resource().Attributes())
+		for _, ss := range rs.ScopeSpans().All() {
+			r.attributes(ss.Scope().Attributes(), "scope", "scope", fmt.Sprintf("scope %q", ss.Scope().Name()))
+			scope.Load(&resource, ss.Scope().Attributes())
+			for _, s := range ss.Spans().All() {
+				r.span(s, &scope)
+			}
+		}
+	}
+}
+
+func (r *Report) span(s ptrace.Span, scope *spanfacts.Scope) {
+	r.Spans++
+	where := fmt.Sprintf("span %q", s.Name())
+	r.attributes(s.Attributes(), "span", "span", where)
+	for _, e := range s.Events().All() {
+		r.attributes(e.Attributes(), "span", "span event", fmt.Sprintf("%s, event %q", where, e.Name()))
+	}
+	for i, l := range s.Links().All() {
+		r.attributes(l.Attributes(), "span", "link", fmt.Sprintf("%s, link %d", where, i))
+	}
+	complain := func(what, remedy string) { r.complain("span", where, what, remedy) }
+	var f spanfacts.Facts
+	if !f.Load(s, scope) {
+		if _, timed := s.Attributes().Get(string(semconv.GPUDurationKey)); timed {
+			complain("attribute gpu.duration: on a span without gpu.operation.type", "its presence makes a span a GPU span")
+		}
+		return
+	}
+	r.GPUSpans++
+	if f.End < f.Start {
+		complain("ends before its start", fmt.Sprintf("by %d ns here", f.Start-f.End))
+	}
+	for _, name := range required()[f.Type] {
+		if _, ok := s.Attributes().Get(name); !ok {
+			complain(fmt.Sprintf("a span of type %s has no %s", f.Type, name), "the registry requires it")
+		}
+	}
+	if _, timed := s.Attributes().Get(string(semconv.GPUDurationKey)); timed && !f.Kind.Work() {
+		complain(fmt.Sprintf("attribute gpu.duration: on a span of type %s, which is no GPU work", f.Type), "leave it out")
+	}
+	if r.Strict {
+		r.outside(s, &f, complain)
+	}
+}
+
+// outside checks what only telemetry from outside can be asked for.
+func (r *Report) outside(s ptrace.Span, f *spanfacts.Facts, complain func(what, remedy string)) {
+	if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() {
+		complain("has no trace ID or no span ID", "it cannot be joined with samples of the device")
+	}
+	if f.Start == 0 || f.End == 0 {
+		complain("has no start or no end", "times are unix nanoseconds")
+	}
+	d := &f.Device
+	if f.Kind.Work() && f.Kind != spanfacts.Step && !f.HostTimed() && d.ID == "" && d.BDF == "" && d.Ordinal < 0 {
+		complain("names no device", "set hw.id on the instrumentation scope, or on the span")
+	}
+}
+
+// TracesFrom is Traces for spans that one writer made: the registry must name it as a writer of every attribute that
+// the registry has, those of OpenTelemetry's own conventions included.
+func TracesFrom(writer string, td ptrace.Traces) error {
+	missing := map[string]error{}
+	check := func(attrs pcommon.Map) {
+		for name := range attrs.All() {
+			if a, ok := semconv.LookupAttribute(name); ok && !slices.Contains(a.Writers, writer) {
+				missing[a.Name] = fmt.Errorf("attribute %s: %s is not among its writers (%s)",
+					a.Name, writer, strings.Join(a.Writers, ", "))
+			}
+		}
+	}
+	for _, rs := range td.ResourceSpans().All() {
+		check(rs.Resource().Attributes())
+		for _, ss := range rs.ScopeSpans().All() {
+			check(ss.Scope().Attributes())
+			for _, s := range ss.Spans().All() {
+				check(s.Attributes())
+				for _, e := range s.Events().All() {
+					check(e.Attributes())
+				}
+				for _, l := range s.Links().All() {
+					check(l.Attributes())
+				}
+			}
+		}
+	}
+	errs := []error{Traces(td)}
+	for _, err := range missing {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// Metrics checks resources, scopes, metrics and data points. A histogram may be explicit or exponential.
+func (r *Report) Metrics(md pmetric.Metrics) {
+	for i, rm := range md.ResourceMetrics().All() {
+		r.attributes(rm.Resource().Attributes(), "resource", "resource", fmt.Sprintf("resource %d", i))
+		for _, sm := range rm.ScopeMetrics().All() {
+			r.attributes(sm.Scope().Attributes(), "scope", "scope", fmt.Sprintf("scope %q", sm.Scope().Name()))
+			for _, m := range sm.Metrics().All() {
+				r.metric(m)
+			}
+		}
+	}
+}
+
+func (r *Report) metric(m pmetric.Metric) {
+	where := "metric " + m.Name()
+	complain := func(what, remedy string) { r.complain(where, where, what, remedy) }
+	var want semconv.Metric
+	known := false
+	if ours(m.Name()) {
+		if want, known = semconv.LookupMetric(m.Name()); !known {
+			complain(unknown(m.Name(), metricNames()))
+		}
+	}
+	if known {
+		if m.Unit() != want.Unit {
+			complain(fmt.Sprintf("unit %q, want %q", m.Unit(), want.Unit), "")
+		}
+		if got := instrument(m); got != want.Instrument {
+			complain(fmt.Sprintf("%s, want %s", shape(m), want.Instrument), "")
+		}
+	}
+	for p := range points(m) {
+		r.Points++
+		r.attributes(p.attributes, "metric", where, where)
+		if !finite(p.value) {
+			complain(fmt.Sprintf("value %v is not finite", p.value), "leave the point out")
+		}
+		if !known {
+			continue
+		}
+		if p.faulty != "" {
+			complain(p.faulty, "")
+		}
+		if want.Instrument == semconv.InstrumentCounter && p.value < 0 {
+			complain(fmt.Sprintf("a counter is %v", p.value), "counters do not fall below 0")
+		}
+		if r.Strict && p.start > p.time && p.start > 0 {
+			complain("a point's start is after its time", "")
+		}
+		if _, over := p.attributes.Get("otel.metric.overflow"); over {
+			continue // the point of what had no room for attributes
+		}
+		for _, name := range want.Required {
+			if _, ok := p.attributes.Get(name); !ok {
+				complain("a point has no "+name, "the registry requires it")
+			}
+		}
+		for name := range p.attributes.All() {
+			if want.Group == "device" && ours(name) && !slices.Contains(want.Attributes, name) {
+				complain("attribute "+name+" is not one of the metric's", "")
+			}
+		}
+	}
+}
+
+func instrument(m pmetric.Metric) semconv.Instrument {
+	switch m.Type() {
+	case pmetric.MetricTypeGauge:
+		return semconv.InstrumentGauge
+	case pmetric.MetricTypeSum:
+		if m.Sum().IsMonotonic() {
+			return semconv.InstrumentCounter
+		}
+		return semconv.InstrumentUpDownCounter
+	case pmetric.MetricTypeHistogram, pmetric.MetricTypeExponentialHistogram:
+		return semconv.InstrumentHistogram
+	}
+	return 0
+}
+
+// shape says what the metric is on the wire, for messages.
+func shape(m pmetric.Metric) string {
+	if i := instrument(m); i != 0 {
+		return i.String()
+	}
+	return m.Type().String()
+}
+
+type point struct {
+	attributes  pcommon.Map
+	value       float64 // the sum of a histogram
+	start, time pcommon.Timestamp
+	faulty      string // what is wrong with a histogram
+}
+
+// points yields the points of a metric of any kind.
+func points(m pmetric.Metric) func(func(point) bool) {
+	return func(yield func(point) bool) {
+		var numbers pmetric.NumberDataPointSlice
+		switch m.Type() {
+		case pmetric.MetricTypeGauge:
+			numbers = m.Gauge().DataPoints()
+		case pmetric.MetricTypeSum:
+			numbers = m.Sum().DataPoints()
+		case pmetric.MetricTypeHistogram:
+			for _, p := range m.Histogram().DataPoints().All() {
+				if !yield(point{p.Attributes(), p.Sum(), p.StartTimestamp(), p.Timestamp(), buckets(p)}) {
+					return
+				}
+			}
+			return
+		case pmetric.MetricTypeExponentialHistogram:
+			for _, p := range m.ExponentialHistogram().DataPoints().All() {
+				if !yield(point{p.Attributes(), p.Sum(), p.StartTimestamp(), p.Timestamp(), ""}) {
+					return
+				}
+			}
+			return
+		default:
+			return
+		}
+		for _, p := range numbers.All() {
+			v := p.DoubleValue()
+			if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
+				v = float64(p.IntValue())
+			}
+			if !yield(point{p.Attributes(), v, p.StartTimestamp(), p.Timestamp(), ""}) {
+				return
+			}
+		}
+	}
+}
+
+// buckets says what is wrong with the buckets of an explicit histogram; "" where nothing is, or there are none.
+func buckets(p pmetric.HistogramDataPoint) string {
+	counts, bounds := p.BucketCounts(), p.ExplicitBounds()
+	if counts.Len() == 0 && bounds.Len() == 0 {
+		return ""
+	}
+	if counts.Len() != bounds.Len()+1 {
+		return fmt.Sprintf("%d buckets for %d bounds, want one more than bounds", counts.Len(), bounds.Len())
+	}
+	var sum uint64
+	for _, n := range counts.All() {
+		sum += n
+	}
+	if sum != p.Count() {
+		return "the buckets do not sum to the count"
+	}
+	if b := bounds.AsRaw(); !slices.IsSorted(b) {
+		return "the bounds are not in order"
+	}
+	return ""
+}
+
+// Logs checks resources, scopes and log records, event names included.
+func (r *Report) Logs(ld plog.Logs) {
+	for i, rl := range ld.ResourceLogs().All() {
+		r.attributes(rl.Resource().Attributes(), "resource", "resource", fmt.Sprintf("resource %d", i))
+		for _, sl := range rl.ScopeLogs().All() {
+			r.attributes(sl.Scope().Attributes(), "scope", "scope", fmt.Sprintf("scope %q", sl.Scope().Name()))
+			for _, l := range sl.LogRecords().All() {
+				r.record(l)
+			}
+		}
+	}
+}
+
+func (r *Report) record(l plog.LogRecord) {
+	r.Records++
+	where := fmt.Sprintf("log record %q", l.EventName())
+	r.attributes(l.Attributes(), "log", "log record", where)
+	if !ours(l.EventName()) {
+		return
+	}
+	e, ok := semconv.LookupEvent(l.EventName())
+	if !ok {
+		_, remedy := unknown(l.EventName(), eventNames())
+		r.complain(where, where, "the event name is not in the registry", remedy)
+		return
+	}
+	for _, name := range e.Required {
+		if _, ok := l.Attributes().Get(name); !ok {
+			r.complain(where, where, "has no "+name, "the registry requires it")
+		}
+	}
+}
