@@ -96,6 +96,14 @@ type Metric struct {
 	Origin     string     // "otel" for a name of OpenTelemetry's own conventions
 }
 
+// Description is what a producer says of the metric on the wire: the first sentence of the brief.
+func (m Metric) Description() string {
+	if first, _, more := strings.Cut(m.Brief, ". "); more {
+		return first + "."
+	}
+	return m.Brief
+}
+
 // Event is one entry of the registry: the event name of a log record.
 type Event struct {
 	Name       string   // as on the wire

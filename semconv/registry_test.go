@@ -211,3 +211,15 @@ func TestHardwareMetricsAreThoseOfOpenTelemetry(t *testing.T) {
 		t.Errorf("%d metrics of OpenTelemetry's, want %d", len(got), len(want))
 	}
 }
+
+func TestTheDescriptionOfAMetricIsThatOfItsConstant(t *testing.T) {
+	for name, want := range map[string]string{
+		semconv.HWEnergyName: semconv.HWEnergyDescription, semconv.HWStatusName: semconv.HWStatusDescription,
+		semconv.GPUPipeUtilizationName: semconv.GPUPipeUtilizationDescription, semconv.HWErrorsName: semconv.HWErrorsDescription,
+	} {
+		m, ok := semconv.LookupMetric(name)
+		if !ok || m.Description() != want {
+			t.Errorf("%s: %q, want %q", name, m.Description(), want)
+		}
+	}
+}

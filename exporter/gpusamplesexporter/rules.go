@@ -97,33 +97,24 @@ var otelRules = map[string][]rule{
 	semconv.GPUSMOccupancyName:       {{field: gpusamplesextension.SMOccupancy, scale: 1}},
 	semconv.GPUTensorUtilizationName: {{field: gpusamplesextension.TensorUtilization, scale: 1}},
 	semconv.GPUDRAMUtilizationName:   {{field: gpusamplesextension.DRAMUtilization, scale: 1}},
-	semconv.GPUClockFrequencyName: {
-		{field: gpusamplesextension.ClockSM, scale: 1, key: string(semconv.GPUClockTypeKey), value: semconv.GPUClockTypeSM},
-		{
-			field: gpusamplesextension.ClockMemory, scale: 1, key: string(semconv.GPUClockTypeKey),
-			value: semconv.GPUClockTypeMemory,
-		},
-	},
-	semconv.GPUPCIeIOName: {
-		{
-			field: gpusamplesextension.PCIeTransmit, scale: 1, form: formCounter, key: string(semconv.NetworkIODirectionKey),
-			value: semconv.NetworkIODirectionTransmit,
-		},
-		{
-			field: gpusamplesextension.PCIeReceive, scale: 1, form: formCounter, key: string(semconv.NetworkIODirectionKey),
-			value: semconv.NetworkIODirectionReceive,
-		},
-	},
-	semconv.GPUNVLinkIOName: {
-		{
-			field: gpusamplesextension.NVLinkTransmit, scale: 1, form: formCounter, key: string(semconv.NetworkIODirectionKey),
-			value: semconv.NetworkIODirectionTransmit,
-		},
-		{
-			field: gpusamplesextension.NVLinkReceive, scale: 1, form: formCounter, key: string(semconv.NetworkIODirectionKey),
-			value: semconv.NetworkIODirectionReceive,
-		},
-	},
+	semconv.GPUClockFrequencyName: either(string(semconv.GPUClockTypeKey), formPlain,
+		gpusamplesextension.ClockSM, semconv.GPUClockTypeSM, gpusamplesextension.ClockMemory, semconv.GPUClockTypeMemory),
+	semconv.GPUPCIeIOName:   directions(gpusamplesextension.PCIeTransmit, gpusamplesextension.PCIeReceive),
+	semconv.GPUNVLinkIOName: directions(gpusamplesextension.NVLinkTransmit, gpusamplesextension.NVLinkReceive),
+}
+
+func directions(transmit, receive gpusamplesextension.Field) []rule {
+	return either(string(semconv.NetworkIODirectionKey), formCounter, transmit, semconv.NetworkIODirectionTransmit, receive,
+		semconv.NetworkIODirectionReceive)
+}
+
+// either is of a metric whose points are of one field or another, by the value of an attribute.
+func either(key string, f form, one gpusamplesextension.Field, is string, other gpusamplesextension.Field,
+	otherIs string,
+) []rule {
+	return []rule{
+		{field: one, scale: 1, form: f, key: key, value: is}, {field: other, scale: 1, form: f, key: key, value: otherIs},
+	}
 }
 
 // rulesOf finds the rules of a metric. A suffix that a Prometheus exporter added (_total) is ignored.

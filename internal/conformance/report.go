@@ -17,12 +17,10 @@ package conformance
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/plog"
@@ -68,13 +66,10 @@ type Report struct {
 	GPUSpans               int64 // of Spans
 	More                   int64 // different complaints beyond the first 1000
 
-	source string
+	source string // file and line that complaints are of; empty: none
 	list   []*Complaint
 	known  map[string]*Complaint
 }
-
-// At sets the file and line that complaints are of from now on; "" for none.
-func (r *Report) At(source string) { r.source = source }
 
 // Complaints are all, in the order in which they were met.
 func (r *Report) Complaints() []*Complaint { return r.list }
@@ -104,13 +99,6 @@ func (r *Report) Summary(w io.Writer) {
 	default:
 		fmt.Fprintf(w, "%d complaints of %d kinds\n", times+r.More, len(r.list))
 	}
-}
-
-// Sorted are the complaints, the most frequent first.
-func (r *Report) Sorted() []*Complaint {
-	out := slices.Clone(r.list)
-	slices.SortStableFunc(out, func(a, b *Complaint) int { return cmp.Compare(b.Count, a.Count) })
-	return out
 }
 
 // complain counts a deviation. kind tells where complaints of one text are the same: a span's name is left out of it.
@@ -168,7 +156,7 @@ func ours(name string) bool {
 // writes them, one on each line or laid out over several. name is the file's, for complaints. The error is of what is
 // no JSON or no OTLP; what stands before it was checked.
 func (r *Report) JSON(name string, in io.Reader) error {
-	defer r.At("")
+	defer func() { r.source = "" }()
 	lines := &lineCounter{in: in}
 	d := json.NewDecoder(lines)
 	for {
@@ -182,7 +170,7 @@ func (r *Report) JSON(name string, in io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("cannot read %s as JSON after line %d: %w", name, lines.at(before), err)
 		}
-		r.At(fmt.Sprintf("%s:%d", name, line))
+		r.source = fmt.Sprintf("%s:%d", name, line)
 		if err := r.request(raw); err != nil {
 			return fmt.Errorf("cannot read %s:%d as OTLP: %w", name, line, err)
 		}

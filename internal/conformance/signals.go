@@ -69,11 +69,9 @@ func (r *Report) span(s ptrace.Span, scope *spanfacts.Scope) {
 	if f.End < f.Start {
 		complain("ends before its start", fmt.Sprintf("by %d ns here", f.Start-f.End))
 	}
-	for _, name := range required()[f.Type] {
-		if _, ok := s.Attributes().Get(name); !ok {
-			complain(fmt.Sprintf("a span of type %s has no %s", f.Type, name), "the registry requires it")
-		}
-	}
+	requires(s.Attributes(), required()[f.Type], func(name string) {
+		complain(fmt.Sprintf("a span of type %s has no %s", f.Type, name), byRegistry)
+	})
 	if _, timed := s.Attributes().Get(string(semconv.GPUDurationKey)); timed && !f.Kind.Work() {
 		complain(fmt.Sprintf("attribute gpu.duration: on a span of type %s, which is no GPU work", f.Type), "leave it out")
 	}
@@ -161,14 +159,14 @@ func (r *Report) metric(m pmetric.Metric) {
 			complain(fmt.Sprintf("%s, want %s", shape(m), want.Instrument), "")
 		}
 	}
-	for p := range points(m) {
+	points(m, func(p point) {
 		r.Points++
 		r.attributes(p.attributes, "metric", where, where)
 		if !finite(p.value) {
 			complain(fmt.Sprintf("value %v is not finite", p.value), "leave the point out")
 		}
 		if !known {
-			continue
+			return
 		}
 		if p.faulty != "" {
 			complain(p.faulty, "")
@@ -180,17 +178,24 @@ func (r *Report) metric(m pmetric.Metric) {
 			complain("a point's start is after its time", "")
 		}
 		if _, over := p.attributes.Get("otel.metric.overflow"); over {
-			continue // the point of what had no room for attributes
+			return // the point of what had no room for attributes
 		}
-		for _, name := range want.Required {
-			if _, ok := p.attributes.Get(name); !ok {
-				complain("a point has no "+name, "the registry requires it")
-			}
-		}
+		requires(p.attributes, want.Required, func(name string) { complain("a point has no "+name, byRegistry) })
 		for name := range p.attributes.All() {
 			if want.Group == "device" && ours(name) && !slices.Contains(want.Attributes, name) {
 				complain("attribute "+name+" is not one of the metric's", "")
 			}
+		}
+	})
+}
+
+const byRegistry = "the registry requires it"
+
+// requires calls fn for each name that is missing.
+func requires(attrs pcommon.Map, names []string, fn func(name string)) {
+	for _, name := range names {
+		if _, ok := attrs.Get(name); !ok {
+			fn(name)
 		}
 	}
 }
@@ -225,41 +230,29 @@ type point struct {
 	faulty      string // what is wrong with a histogram
 }
 
-// points yields the points of a metric of any kind.
-func points(m pmetric.Metric) func(func(point) bool) {
-	return func(yield func(point) bool) {
-		var numbers pmetric.NumberDataPointSlice
-		switch m.Type() {
-		case pmetric.MetricTypeGauge:
-			numbers = m.Gauge().DataPoints()
-		case pmetric.MetricTypeSum:
-			numbers = m.Sum().DataPoints()
-		case pmetric.MetricTypeHistogram:
-			for _, p := range m.Histogram().DataPoints().All() {
-				if !yield(point{p.Attributes(), p.Sum(), p.StartTimestamp(), p.Timestamp(), buckets(p)}) {
-					return
-				}
-			}
-			return
-		case pmetric.MetricTypeExponentialHistogram:
-			for _, p := range m.ExponentialHistogram().DataPoints().All() {
-				if !yield(point{p.Attributes(), p.Sum(), p.StartTimestamp(), p.Timestamp(), ""}) {
-					return
-				}
-			}
-			return
-		default:
-			return
+// points calls fn for the points of a metric of any kind.
+func points(m pmetric.Metric, fn func(point)) {
+	numbers := pmetric.NewNumberDataPointSlice()
+	switch m.Type() {
+	case pmetric.MetricTypeGauge:
+		numbers = m.Gauge().DataPoints()
+	case pmetric.MetricTypeSum:
+		numbers = m.Sum().DataPoints()
+	case pmetric.MetricTypeHistogram:
+		for _, p := range m.Histogram().DataPoints().All() {
+			fn(point{p.Attributes(), p.Sum(), p.StartTimestamp(), p.Timestamp(), buckets(p)})
 		}
-		for _, p := range numbers.All() {
-			v := p.DoubleValue()
-			if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
-				v = float64(p.IntValue())
-			}
-			if !yield(point{p.Attributes(), v, p.StartTimestamp(), p.Timestamp(), ""}) {
-				return
-			}
+	case pmetric.MetricTypeExponentialHistogram:
+		for _, p := range m.ExponentialHistogram().DataPoints().All() {
+			fn(point{p.Attributes(), p.Sum(), p.StartTimestamp(), p.Timestamp(), ""})
 		}
+	}
+	for _, p := range numbers.All() {
+		v := p.DoubleValue()
+		if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
+			v = float64(p.IntValue())
+		}
+		fn(point{p.Attributes(), v, p.StartTimestamp(), p.Timestamp(), ""})
 	}
 }
 
@@ -311,9 +304,5 @@ func (r *Report) record(l plog.LogRecord) {
 		r.complain(where, where, "the event name is not in the registry", remedy)
 		return
 	}
-	for _, name := range e.Required {
-		if _, ok := l.Attributes().Get(name); !ok {
-			r.complain(where, where, "has no "+name, "the registry requires it")
-		}
-	}
+	requires(l.Attributes(), e.Required, func(name string) { r.complain(where, where, "has no "+name, byRegistry) })
 }

@@ -79,13 +79,29 @@ func (s Set) Length() (sum int64) {
 
 // Within is the length of the part inside an interval, in ns.
 func (s Set) Within(v Interval) (sum int64) {
-	for _, x := range s {
-		if a, b := max(x.Start, v.Start), min(x.End, v.End); b > a {
-			sum += b - a
-		}
+	for i := s.after(v.Start); i < len(s) && s[i].Start < v.End; i++ {
+		sum += min(s[i].End, v.End) - max(s[i].Start, v.Start)
 	}
 	return sum
 }
+
+// Gaps is the part of an interval that lies in none of the set.
+func (s Set) Gaps(v Interval) (gaps Set) {
+	at := v.Start
+	for i := s.after(at); i < len(s) && s[i].Start < v.End; i++ {
+		if s[i].Start > at {
+			gaps = append(gaps, Interval{at, s[i].Start})
+		}
+		at = s[i].End
+	}
+	if at < v.End {
+		gaps = append(gaps, Interval{at, v.End})
+	}
+	return gaps
+}
+
+// after is the first interval that ends after t.
+func (s Set) after(t int64) int { return sort.Search(len(s), func(i int) bool { return s[i].End > t }) }
 
 // Ordered is the union of intervals that are added in the order of their starts. Intervals without length add nothing
 // to the length, but take part in where the union begins and ends. The zero value is empty.

@@ -43,18 +43,23 @@ func TestLengthsAreThoseOfCountingEveryNanosecond(t *testing.T) {
 		}
 		require.Equal(t, marked(list, Interval{0, 200}), s.Length())
 		require.Equal(t, marked(list, within), s.Within(within))
+		gaps := s.Gaps(within)
+		require.Equal(t, within.End-within.Start-s.Within(within), gaps.Length())
+		for _, gap := range gaps {
+			require.Zero(t, marked(list, gap))
+		}
 		for i := 1; i < len(s); i++ {
 			require.Less(t, s[i-1].End, s[i].Start, "touching intervals are one")
 		}
 		slices.SortFunc(list, func(a, b Interval) int { return cmp.Compare(a.Start, b.Start) })
 		var u, clipped Ordered
-		gaps := int64(0)
+		between := int64(0)
 		for _, v := range list {
-			gaps += u.Add(v.Start, v.End)
+			between += u.Add(v.Start, v.End)
 			clipped.Clip(v.Start, v.End, within.Start, within.End)
 		}
 		require.Equal(t, s.Length(), u.Length)
-		require.Equal(t, u.Extent(), u.Length+gaps)
+		require.Equal(t, u.Extent(), u.Length+between)
 		require.Equal(t, s.Within(within), clipped.Length)
 	}
 }

@@ -19,15 +19,15 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// metricDef is one metric that the receiver can emit; unit and instrument are the registry's. emit adds the points of
-// one device; nil: those of the quantities.
+// metricDef is one metric that the receiver can emit; unit, instrument and description are the registry's. emit adds the
+// points of one device; nil: those of the quantities.
 type metricDef struct {
 	semconv.Metric
-	description string
-	enabled     bool
-	emit        func(w *pointWriter, d *deviceState)
-	key         string // of the attribute by which the quantities differ
-	quantities  []valueOf
+	name       string
+	off        bool   // emitted only where the configuration says so
+	key        string // of the attribute by which the quantities differ
+	quantities []valueOf
+	emit       func(w *pointWriter, d *deviceState)
 }
 
 // valueOf is a quantity with its value of the metric's attribute.
@@ -44,23 +44,23 @@ var directions = string(semconv.NetworkIODirectionKey)
 // sample, a ratio the time-weighted mean over the samples since the last emission, a counter what was counted since
 // its first sample. Without a new sample there is no point.
 var metricDefs = []metricDef{
-	define(semconv.GPUClockFrequencyName, semconv.GPUClockFrequencyDescription, string(semconv.GPUClockTypeKey), []valueOf{
+	{name: semconv.GPUClockFrequencyName, key: string(semconv.GPUClockTypeKey), quantities: []valueOf{
 		{gpudata.ClockGraphics, semconv.GPUClockTypeGraphics},
 		{gpudata.ClockMemory, semconv.GPUClockTypeMemory},
 		{gpudata.ClockSM, semconv.GPUClockTypeSM},
 		{gpudata.ClockVideo, semconv.GPUClockTypeVideo},
-	}),
-	define(semconv.GPUDRAMUtilizationName, semconv.GPUDRAMUtilizationDescription, "", only(gpudata.DRAMUtilization)),
-	computed(semconv.GPUFLOPRateLimitName, semconv.GPUFLOPRateLimitDescription, emitFLOPRateLimit).off(),
-	computed(semconv.GPUMemoryBandwidthLimitName, semconv.GPUMemoryBandwidthLimitDescription, emitBandwidthLimit).off(),
-	define(semconv.GPUNVLinkIOName, semconv.GPUNVLinkIODescription, directions, []valueOf{
+	}},
+	{name: semconv.GPUDRAMUtilizationName, quantities: only(gpudata.DRAMUtilization)},
+	{name: semconv.GPUFLOPRateLimitName, off: true, emit: emitFLOPRateLimit},
+	{name: semconv.GPUMemoryBandwidthLimitName, off: true, emit: emitBandwidthLimit},
+	{name: semconv.GPUNVLinkIOName, key: directions, quantities: []valueOf{
 		{gpudata.NVLinkReceive, semconv.NetworkIODirectionReceive},
 		{gpudata.NVLinkTransmit, semconv.NetworkIODirectionTransmit},
-	}),
-	define(semconv.GPUPCIeIOName, semconv.GPUPCIeIODescription, directions, []valueOf{
+	}},
+	{name: semconv.GPUPCIeIOName, key: directions, quantities: []valueOf{
 		{gpudata.PCIeReceive, semconv.NetworkIODirectionReceive}, {gpudata.PCIeTransmit, semconv.NetworkIODirectionTransmit},
-	}),
-	define(semconv.GPUPipeUtilizationName, semconv.GPUPipeUtilizationDescription, string(semconv.GPUPipeKey), []valueOf{
+	}},
+	{name: semconv.GPUPipeUtilizationName, key: string(semconv.GPUPipeKey), quantities: []valueOf{
 		{gpudata.PipeFP16, semconv.GPUPipeFp16},
 		{gpudata.PipeFP32, semconv.GPUPipeFp32},
 		{gpudata.PipeFP64, semconv.GPUPipeFp64},
@@ -68,14 +68,14 @@ var metricDefs = []metricDef{
 		{gpudata.PipeTensorDFMA, semconv.GPUPipeTensorDfma},
 		{gpudata.PipeTensorHMMA, semconv.GPUPipeTensorHmma},
 		{gpudata.PipeTensorIMMA, semconv.GPUPipeTensorImma},
-	}).off(),
-	computed(semconv.GPUProcessMemoryUsageName, semconv.GPUProcessMemoryUsageDescription, emitProcesses).off(),
-	define(semconv.GPUSMOccupancyName, semconv.GPUSMOccupancyDescription, "", only(gpudata.SMOccupancy)),
-	define(semconv.GPUSMUtilizationName, semconv.GPUSMUtilizationDescription, "", only(gpudata.SMUtilization)),
-	define(semconv.GPUTensorUtilizationName, semconv.GPUTensorUtilizationDescription, "", only(gpudata.TensorUtilization)),
-	computed(semconv.GPUThrottleTimeName, semconv.GPUThrottleTimeDescription, emitThrottle),
-	define(semconv.HWEnergyName, semconv.HWEnergyDescription, "", only(gpudata.Energy)),
-	define(semconv.HWErrorsName, semconv.HWErrorsDescription, string(semconv.ErrorTypeKey), []valueOf{
+	}, off: true},
+	{name: semconv.GPUProcessMemoryUsageName, off: true, emit: emitProcesses},
+	{name: semconv.GPUSMOccupancyName, quantities: only(gpudata.SMOccupancy)},
+	{name: semconv.GPUSMUtilizationName, quantities: only(gpudata.SMUtilization)},
+	{name: semconv.GPUTensorUtilizationName, quantities: only(gpudata.TensorUtilization)},
+	{name: semconv.GPUThrottleTimeName, emit: emitThrottle},
+	{name: semconv.HWEnergyName, quantities: only(gpudata.Energy)},
+	{name: semconv.HWErrorsName, key: string(semconv.ErrorTypeKey), quantities: []valueOf{
 		{gpudata.ECCCorrected, semconv.ErrorTypeECCCorrected},
 		{gpudata.ECCUncorrected, semconv.ErrorTypeECCUncorrected},
 		{gpudata.NVLinkCRC, semconv.ErrorTypeNVLinkCrc},
@@ -85,49 +85,31 @@ var metricDefs = []metricDef{
 		{gpudata.RemappedCorrected, semconv.ErrorTypeRowRemapCorrected},
 		{gpudata.RemappedUncorrected, semconv.ErrorTypeRowRemapUncorrected},
 		{gpudata.XIDs, semconv.ErrorTypeXID},
-	}),
-	computed(semconv.HWGPUMemoryLimitName, semconv.HWGPUMemoryLimitDescription, func(w *pointWriter, d *deviceState) {
+	}},
+	{name: semconv.HWGPUMemoryLimitName, emit: func(w *pointWriter, d *deviceState) {
 		if s := &d.series[gpudata.MemoryLimit]; s.fresh {
 			w.point(s.time, "", "").SetIntValue(int64(s.value))
 		}
-	}),
-	computed(semconv.HWGPUMemoryUsageName, semconv.HWGPUMemoryUsageDescription, func(w *pointWriter, d *deviceState) {
+	}},
+	{name: semconv.HWGPUMemoryUsageName, emit: func(w *pointWriter, d *deviceState) {
 		if s := &d.series[gpudata.MemoryUsed]; s.fresh {
 			w.present(s.time, "", "").SetIntValue(int64(s.value))
 		}
-	}),
-	computed(semconv.HWGPUMemoryUtilizationName, semconv.HWGPUMemoryUtilizationDescription,
-		func(w *pointWriter, d *deviceState) {
-			used, limit := &d.series[gpudata.MemoryUsed], &d.series[gpudata.MemoryLimit]
-			if used.fresh && limit.value > 0 {
-				w.present(used.time, "", "").SetDoubleValue(used.value / limit.value)
-			}
-		}),
-	define(semconv.HWGPUUtilizationName, semconv.HWGPUUtilizationDescription, string(semconv.HWGPUTaskKey), []valueOf{
+	}},
+	{name: semconv.HWGPUMemoryUtilizationName, emit: func(w *pointWriter, d *deviceState) {
+		used, limit := &d.series[gpudata.MemoryUsed], &d.series[gpudata.MemoryLimit]
+		if used.fresh && limit.value > 0 {
+			w.present(used.time, "", "").SetDoubleValue(used.value / limit.value)
+		}
+	}},
+	{name: semconv.HWGPUUtilizationName, key: string(semconv.HWGPUTaskKey), quantities: []valueOf{
 		{gpudata.DecoderUtilization, semconv.HWGPUTaskDecoder},
 		{gpudata.EncoderUtilization, semconv.HWGPUTaskEncoder},
 		{gpudata.Utilization, semconv.HWGPUTaskGeneral},
-	}),
-	define(semconv.HWPowerName, semconv.HWPowerDescription, "", only(gpudata.Power)),
-	computed(semconv.HWStatusName, semconv.HWStatusDescription, emitStatus),
-	define(semconv.HWTemperatureName, semconv.HWTemperatureDescription, "", only(gpudata.Temperature)),
-}
-
-func define(name, description, key string, quantities []valueOf) metricDef {
-	m, _ := semconv.LookupMetric(name) // a test holds all of them against the registry
-	return metricDef{Metric: m, description: description, enabled: true, key: key, quantities: quantities}
-}
-
-func computed(name, description string, emit func(w *pointWriter, d *deviceState)) metricDef {
-	def := define(name, description, "", nil)
-	def.emit = emit
-	return def
-}
-
-// off makes a metric one that is emitted only where the configuration says so.
-func (def metricDef) off() metricDef {
-	def.enabled = false
-	return def
+	}},
+	{name: semconv.HWPowerName, quantities: only(gpudata.Power)},
+	{name: semconv.HWStatusName, emit: emitStatus},
+	{name: semconv.HWTemperatureName, quantities: only(gpudata.Temperature)},
 }
 
 // write adds the points of one device.
@@ -162,7 +144,9 @@ func (def *metricDef) write(w *pointWriter, d *deviceState) {
 var metricByName = func() map[string]*metricDef {
 	m := make(map[string]*metricDef, len(metricDefs))
 	for i := range metricDefs {
-		m[metricDefs[i].Name] = &metricDefs[i]
+		def := &metricDefs[i]
+		def.Metric, _ = semconv.LookupMetric(def.name) // a test holds all of them against the registry
+		m[def.name] = def
 	}
 	return m
 }()

@@ -114,7 +114,7 @@ func newReceiver(cfg *Config, set receiver.Settings, sources []gpudata.Source) (
 	}
 	for i := range metricDefs {
 		def := &metricDefs[i]
-		enabled := def.enabled
+		enabled := !def.off
 		if m, ok := cfg.Metrics[def.Name]; ok {
 			enabled = m.Enabled
 		}

@@ -184,7 +184,7 @@ func newIdentities(devices []*deviceState) []pcommon.Map {
 func (def *metricDef) prepare(m pmetric.Metric) pmetric.NumberDataPointSlice {
 	m.SetName(def.Name)
 	m.SetUnit(def.Unit)
-	m.SetDescription(def.description)
+	m.SetDescription(def.Description())
 	if def.Instrument == semconv.InstrumentGauge {
 		return m.SetEmptyGauge().DataPoints()
 	}

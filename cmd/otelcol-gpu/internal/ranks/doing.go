@@ -54,13 +54,7 @@ func union(lists ...[]intervals.Interval) (set intervals.Set) {
 	list := slices.Concat(lists...)
 	slices.SortFunc(list, func(a, b intervals.Interval) int { return cmp.Compare(a.Start, b.Start) })
 	for _, v := range list {
-		switch n := len(set) - 1; {
-		case v.End <= v.Start:
-		case n >= 0 && v.Start <= set[n].End:
-			set[n].End = max(set[n].End, v.End)
-		default:
-			set = append(set, v)
-		}
+		set.Add(v, 0)
 	}
 	return set
 }
@@ -90,7 +84,7 @@ func (a *analysis) doing(late *profile, lastAt []key, to *page.LateRank) {
 			begin = from + a.ahead[x.rank]
 		}
 		v := t.before(t.at[k], begin)
-		computing, working := inside(t.computing, v), inside(t.working, v)
+		computing, working := t.computing.Within(v), t.working.Within(v)
 		return share{computing, working - computing, v.End - v.Start - working}, v
 	}
 	var gaps intervals.Set
@@ -110,36 +104,10 @@ func (a *analysis) doing(late *profile, lastAt []key, to *page.LateRank) {
 		to.Computing += typical(func(s share) int64 { return s.computing })
 		to.Copying += typical(func(s share) int64 { return s.moving })
 		to.Idle += typical(func(s share) int64 { return s.idle })
-		gaps = append(gaps, free(a.lines[late].busy, v)...)
+		gaps = append(gaps, a.lines[late].busy.Gaps(v)...)
 	}
 	in, inTime := late.longest(union(gaps))
 	to.In, to.InTime = in, time.Duration(inTime)
-}
-
-// free is the part of an interval that lies in none of the disjoint intervals in order.
-func free(set intervals.Set, v intervals.Interval) (gaps intervals.Set) {
-	at := v.Start
-	for i := firstAfter(set, v.Start); i < len(set) && set[i].Start < v.End; i++ {
-		if set[i].Start > at {
-			gaps = append(gaps, intervals.Interval{Start: at, End: set[i].Start})
-		}
-		at = max(at, set[i].End)
-	}
-	if at < v.End {
-		gaps = append(gaps, intervals.Interval{Start: at, End: v.End})
-	}
-	return gaps
-}
-
-// firstAfter is the first of disjoint intervals in order that ends after an instant.
-func firstAfter(set intervals.Set, t int64) int {
-	i, _ := slices.BinarySearchFunc(set, t, func(x intervals.Interval, t int64) int {
-		if x.End <= t {
-			return -1
-		}
-		return 1
-	})
-	return i
 }
 
 // longest is the range in which most of the gaps passed on the host's busiest thread: each moment counts for the
@@ -168,7 +136,7 @@ func (x *profile) longest(gaps intervals.Set) (name string, time int64) {
 		for len(stack) > 0 && at < to {
 			top := stack[len(stack)-1]
 			if end := min(top.End, to); end > at {
-				times[top.name] += inside(gaps, intervals.Interval{Start: at, End: end})
+				times[top.name] += gaps.Within(intervals.Interval{Start: at, End: end})
 				at = end
 			}
 			if top.End > to {
@@ -189,12 +157,4 @@ func (x *profile) longest(gaps intervals.Set) (name string, time int64) {
 		}
 	}
 	return name, time
-}
-
-// inside is the part of an interval that lies in disjoint intervals in order.
-func inside(set intervals.Set, v intervals.Interval) (sum int64) {
-	for i := firstAfter(set, v.Start); i < len(set) && set[i].Start < v.End; i++ {
-		sum += min(set[i].End, v.End) - max(set[i].Start, v.Start)
-	}
-	return sum
 }
