@@ -105,9 +105,6 @@ func followed(t *testing.T, root, block string) {
 			}
 		}()
 	}
-	// A slow machine takes longer than a reader waits, and a fast one not as long.
-	block = regexp.MustCompile(`(?m)^sleep \d+; ([^#\n]*)`).ReplaceAllString(block,
-		"for i in {1..240}; do sleep 1; if $1; then break; fi; done; $1")
 	env := append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
 	self, err := os.Executable()
 	require.NoError(t, err)

@@ -48,7 +48,7 @@ func run(ctx context.Context, library, endpoint string, runs int, out io.Writer)
 	path := C.CString(library)
 	defer C.free(unsafe.Pointer(path))
 	if code := C.engine_open(path); code != 0 {
-		return fmt.Errorf("cannot open the engine on %s: error %d", library, int(code))
+		return fmt.Errorf("cannot open the engine on %s: error %d (it needs a CUDA driver and a device)", library, int(code))
 	}
 	backend, err := cuda.Open(cuda.WithLibrary(library))
 	if err != nil {

@@ -31,5 +31,5 @@ func TestWorkOfAPrivateStreamIsTimedByEventsThatCRecords(t *testing.T) {
 	require.NotContains(t, out.String(), "the host's")
 
 	require.EqualError(t, run(t.Context(), "/nonexistent/libcuda.so", "", 1, &out),
-		"cannot open the engine on /nonexistent/libcuda.so: error -1")
+		"cannot open the engine on /nonexistent/libcuda.so: error -1 (it needs a CUDA driver and a device)")
 }

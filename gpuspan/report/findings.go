@@ -109,9 +109,13 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 			Evidence: fmt.Sprintf(format, args...),
 		}
 	}
+	rate := ""
+	if r := o.All.Rates().PCIe; r > 0 {
+		rate = ", at " + known(r, 1e9) + " GB/s"
+	}
 	add(finding(PageableCopies, o.ShareOfTotal, t.PageableShare, d.Total,
-		"%d copies of %s from or to pageable memory took %s, %s %% of all section time, at %s GB/s; pinned memory copies faster and without blocking",
-		o.All.Count, size(o.All.PCIe.Total()), duration(d.Total), percent(o.ShareOfTotal), known(o.All.Rates().PCIe, 1e9)),
+		"%d copies of %s from or to pageable memory took %s, %s %% of all section time%s; pinned memory copies faster and without blocking",
+		o.All.Count, size(o.All.PCIe.Total()), duration(d.Total), percent(o.ShareOfTotal), rate),
 		o.HostMemory == "pageable" && d.Count > 0 && o.ShareOfTotal >= t.PageableShare)
 
 	enough := d.Count >= t.MinRuns

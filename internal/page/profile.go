@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -144,7 +145,7 @@ func (b *Book) Profile(name string, devices []verdict.Report, remarks []string) 
 		d.ByKernel, d.MoreKernels = most(byName(r.ByKernel), shownKernels)
 		d.Collectives, d.MoreCollectives = most(r.Collectives, shownCollectives)
 		d.ByStep, d.MoreSteps = most(r.ByStep, shownProfileStep)
-		d.Operators = slices.Clone(d.Operators)
+		d.Operators, d.Verdicts = slices.Clone(d.Operators), slices.Clone(r.Verdicts)
 		for i := range d.Operators {
 			o := &d.Operators[i]
 			o.Name, o.Shapes, o.Kernel = clip(o.Name), clip(o.Shapes), clip(o.Kernel)
@@ -211,6 +212,13 @@ func (b *Book) State(jobs []Job) *State {
 	for _, p := range b.profiles {
 		p.Timeline = p.timeline.shown()
 		p.Name = filepath.Base(p.Name)
+		for i := range p.Devices {
+			for j := range p.Devices[i].Verdicts {
+				if v := &p.Devices[i].Verdicts[j]; len(jobs) > 0 { // the other ranks are there
+					v.Remedy = strings.Replace(v.Remedy, verdict.AllRanks, "see below which rank holds the others up", 1)
+				}
+			}
+		}
 	}
 	s.Profiles, s.Jobs = slices.Clone(b.profiles), jobs
 	slices.SortStableFunc(s.Profiles, func(a, b *Profile) int { return cmp.Compare(a.Rank, b.Rank) })

@@ -146,7 +146,7 @@ func TestPictures(t *testing.T) {
 		return "file://" + out
 	}
 
-	_, _, address := demo(t, "--duration", "70s", "--out", t.TempDir())
+	_, _, address := demo(t, "--duration", "10m", "--out", t.TempDir()) // it ends with the test
 	engine := served(t)
 
 	b := open(t, convert(training)+"/report.html", 1280, 900)

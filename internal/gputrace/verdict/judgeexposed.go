@@ -103,6 +103,9 @@ func (j *judge) copyText(c Copy) string {
 	return s
 }
 
+// AllRanks is how remedies begin that ask for the profiles of a job's other ranks.
+const AllRanks = "convert the folder with the profiles of all ranks"
+
 // collectives claims exposed communication: waiting and moving.
 func (j *judge) collectives(r *Report) {
 	var waiting, moving time.Duration
@@ -119,7 +122,7 @@ func (j *judge) collectives(r *Report) {
 		"overlap with computation (smaller buckets, prefetching), fewer bytes, larger batches"
 	if slices.ContainsFunc(r.Collectives, func(c Collective) bool { return c.mixed && c.Moving > 0 }) {
 		what, remedy = "move bytes or wait for a late rank",
-			"convert the folder with the profiles of all ranks, which tells waiting; "+remedy
+			AllRanks+", which tells waiting; "+remedy
 		mixed = "; how much of that is waiting for a late rank is not known, for there are too few of a kind or their " +
 			"sizes are not recorded"
 	}
@@ -131,7 +134,7 @@ func (j *judge) collectives(r *Report) {
 				fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(waiting))),
 			},
 			Evidence: "longer than the shortest of their kind: " + names(waits),
-			Remedy:   "convert the folder with the profiles of all ranks: the late rank is the cause",
+			Remedy:   AllRanks + ": the late rank is the cause",
 		})
 	}
 	if moving > 0 {

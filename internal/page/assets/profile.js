@@ -280,11 +280,11 @@ function profileRanks(view) {
 // job is what the ranks of one job say together: a sentence, who is late, and a row for each rank.
 function job(j, i) {
   const late = new Map((j.late || []).map((l) => [l.rank, l])), most = Math.max(1, ...j.ranks.map((r) => r.held_up_ns));
-  const at = (r) => (late.get(r.rank)?.at || []).map((a) => `${a.collective} ${a.count}`).join(", ");
+  const at = (r) => (late.get(r.rank)?.at || []).map((a) => `${a.count} × ${a.collective}`).join(", ");
   const more = (r, k) => or(late.get(r.rank)?.[k], nanos);
   const matched = j.ranks.some((r) => r.collectives > 0);
   return [el("p", {}, el("bdi", {}, j.says)), table("Ranks of the job: who waits for whom", [{title: "rank", of: (r) => r.rank + 0.1, cell: (r) => String(r.rank)}, {title: "step", of: (r) => r.step_ns, cell: (r) => or(r.step_ns, nanos)}, {title: "computing", of: (r) => r.computing_ns, cell: (r) => nanos(r.computing_ns)}, {title: "communicating", of: (r) => r.communicating_ns, cell: (r) => nanos(r.communicating_ns)},
-    ...(matched ? [{title: "came last at", of: (r) => r.last, cell: (r) => `${r.last} of ${r.collectives}`}, {title: "waited", of: (r) => r.waited_ns, cell: (r) => nanos(r.waited_ns)}, {title: "held others up", of: (r) => r.held_up_ns, cell: (r) => el("span", {}, nanos(r.held_up_ns), gauge(r.held_up_ns / most))}, {title: "late at", left: true, of: at}] : []),
+    ...(matched ? [{title: "came last at", of: (r) => r.last, cell: (r) => `${r.last} of ${r.collectives}`}, {title: "waited", of: (r) => r.waited_ns, cell: (r) => nanos(r.waited_ns)}, {title: "held others up", of: (r) => r.held_up_ns, cell: (r) => el("span", {}, nanos(r.held_up_ns), gauge(r.held_up_ns / most))}, {title: "late at", left: true, of: at, cell: (r) => el("bdi", {class: "name", title: at(r)}, short(at(r), 36))}] : []),
     {title: "more computing", of: (r) => late.get(r.rank)?.more_computing_ns, cell: (r) => more(r, "more_computing_ns")}, {title: "more idle", of: (r) => late.get(r.rank)?.more_idle_ns, cell: (r) => more(r, "more_idle_ns")}, {title: "host then in", left: true, of: (r) => late.get(r.rank)?.in || "", cell: (r) => named(late.get(r.rank)?.in || "")}], j.ranks, {key: "job " + i, sort: ["rank", false], most: 64})];
 }
 
