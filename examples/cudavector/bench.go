@@ -44,6 +44,17 @@ func (b *bench) section(ctx context.Context, op *gpuspan.Operation, w gpuspan.Wo
 	return nil
 }
 
+func (b *bench) upload(ctx context.Context, dst buffer, v []float32) error {
+	return b.section(ctx, opUpload, gpuspan.Work{Bytes: int64(4 * len(v))},
+		func() error { return b.machine.upload(dst, v) })
+}
+
+func (b *bench) download(ctx context.Context, src buffer, n int) ([]float32, error) {
+	v := make([]float32, n)
+	return v, b.section(ctx, opDownload, gpuspan.Work{Bytes: int64(4 * n)},
+		func() error { return b.machine.download(v, src) })
+}
+
 // vectors copies x and adds it to y again and again.
 func (b *bench) vectors(ctx context.Context) (err error) {
 	n := b.elements
@@ -58,14 +69,8 @@ func (b *bench) vectors(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, release()) }()
 	dx, dy, dz := buffers[0], buffers[1], buffers[2]
 	size := int64(4 * n)
-	for _, u := range []struct {
-		dst buffer
-		v   []float32
-	}{{dx, x}, {dy, y}} {
-		if err := b.section(ctx, opUpload, gpuspan.Work{Bytes: size},
-			func() error { return b.machine.upload(u.dst, u.v) }); err != nil {
-			return err
-		}
+	if err := errors.Join(b.upload(ctx, dx, x), b.upload(ctx, dy, y)); err != nil {
+		return err
 	}
 	const a = 0.5
 	for range b.runs {
@@ -78,9 +83,8 @@ func (b *bench) vectors(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	got := make([]float32, n)
-	if err := b.section(ctx, opDownload, gpuspan.Work{Bytes: size},
-		func() error { return b.machine.download(got, dy) }); err != nil {
+	got, err := b.download(ctx, dy, n)
+	if err != nil {
 		return err
 	}
 	for i, v := range got {
@@ -109,15 +113,8 @@ func (b *bench) matrices(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	dl, dr, dc := buffers[0], buffers[1], buffers[2]
-	size := int64(4 * n * n)
-	for _, u := range []struct {
-		dst buffer
-		v   []float32
-	}{{dl, left}, {dr, right}} {
-		if err := b.section(ctx, opUpload, gpuspan.Work{Bytes: size},
-			func() error { return b.machine.upload(u.dst, u.v) }); err != nil {
-			return err
-		}
+	if err := errors.Join(b.upload(ctx, dl, left), b.upload(ctx, dr, right)); err != nil {
+		return err
 	}
 	for range b.runs {
 		if err := b.section(ctx, opMatmul, flops.MatMul(n, n, n, gpuspan.FP32),
@@ -125,9 +122,8 @@ func (b *bench) matrices(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	got := make([]float32, n*n)
-	if err := b.section(ctx, opDownload, gpuspan.Work{Bytes: size},
-		func() error { return b.machine.download(got, dc) }); err != nil {
+	got, err := b.download(ctx, dc, n*n)
+	if err != nil {
 		return err
 	}
 	// Elements spread over the matrix, in float64: all of them would take the CPU longer than the GPU all the runs.

@@ -17,15 +17,13 @@ import (
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 
 	"github.com/otelgpu/otelgpu/examples/internal/accel"
+	"github.com/otelgpu/otelgpu/examples/internal/otlp"
 	"github.com/otelgpu/otelgpu/gpuspan"
-	"github.com/otelgpu/otelgpu/gpuspan/report"
-	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
 	"github.com/otelgpu/otelgpu/gpuspan/sampler"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
@@ -57,28 +55,21 @@ func main() {
 // run serves until the requests are done or ctx is. extra sees every span, for tests.
 func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProcessor) (err error) {
 	batches := &batches{}
-	opts := []sdktrace.TracerProviderOption{
-		sdktrace.WithSpanProcessor(batches),
-		sdktrace.WithSampler(sampler.LinksBased(nil)),
+	opts, err := otlp.To(ctx, c.otlp)
+	if err != nil {
+		return err
 	}
+	opts = append(opts, sdktrace.WithSpanProcessor(batches), sdktrace.WithSampler(sampler.LinksBased(nil)),
+		sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName("httpinference"))))
 	for _, sp := range extra {
 		opts = append(opts, sdktrace.WithSpanProcessor(sp))
 	}
-	if c.otlp != "" {
-		exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(c.otlp))
-		if err != nil {
-			return fmt.Errorf("cannot export to %q: %w", c.otlp, err)
-		}
-		opts = append(opts, sdktrace.WithBatcher(exporter))
-	}
-	opts = append(opts, sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName("httpinference"))))
 	tp := sdktrace.NewTracerProvider(opts...)
 
 	device := accel.Open(c.simulated, w)
 	profiling := []gpuspan.Option{gpuspan.WithTracerProvider(tp), gpuspan.WithSettings(c.settings)}
 	if c.settings.Report { // quantiles of the whole run, however long it is
-		profiling = append(profiling, gpuspan.WithReport(report.NewCollector(
-			report.WithService("httpinference"), report.WithSketch(ddsketch.New), report.WithDevices(device.Stated()...))))
+		profiling = append(profiling, accel.Report("httpinference", device))
 	}
 	prof, err := gpuspan.New(device.Backend(), profiling...)
 	if err != nil {

@@ -62,7 +62,7 @@ func (e *engine) iterate(admitted []*request) (done []*request, err error) {
 
 	down := x.Start(opDownload)
 	link(down, e.active, func(*request) int { return 1 })
-	down.EndWith(e.device.Download(int64(4 * vocabulary * len(e.active))))
+	down.EndWith(e.device.Copy(int64(4*vocabulary*len(e.active)), gpuspan.DeviceToHost))
 	x.EndWith(gpuspan.Work{Items: int64(len(e.active))})
 	if err := e.device.Wait(); err != nil {
 		done, e.active = e.active, nil
@@ -87,7 +87,7 @@ func (e *engine) prefill(x gpuspan.Section, requests []*request) {
 	}
 	up := x.Start(opUpload)
 	link(up, requests, prompt)
-	up.EndWith(e.device.Upload(int64(4 * tokens)))
+	up.EndWith(e.device.Copy(int64(4*tokens), gpuspan.HostToDevice))
 
 	pre := x.Start(opPrefill)
 	link(pre, requests, prompt)

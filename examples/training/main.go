@@ -13,19 +13,18 @@ import (
 	"os"
 	"os/signal"
 
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 
 	"github.com/otelgpu/otelgpu/examples/internal/accel"
+	"github.com/otelgpu/otelgpu/examples/internal/otlp"
 	"github.com/otelgpu/otelgpu/gpuspan"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
 	"github.com/otelgpu/otelgpu/gpuspan/gpuspanyaml"
 	"github.com/otelgpu/otelgpu/gpuspan/nvtx"
 	"github.com/otelgpu/otelgpu/gpuspan/rank"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
-	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 	"github.com/otelgpu/otelgpu/gpuspan/stepcsv"
 	"github.com/otelgpu/otelgpu/gpuspan/train"
@@ -112,8 +111,7 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 	tp := sdktrace.NewTracerProvider(opts...)
 	device := accel.Open(c.simulated, w)
 	if f.Settings.Report { // quantiles of the whole run, however long it is
-		profiling = append(profiling, gpuspan.WithReport(report.NewCollector(
-			report.WithService("training"), report.WithSketch(ddsketch.New), report.WithDevices(device.Stated()...))))
+		profiling = append(profiling, accel.Report("training", device))
 	}
 	prof, err := gpuspan.New(device.Backend(), append(profiling, gpuspan.WithTracerProvider(tp))...)
 	if err != nil {
@@ -141,8 +139,11 @@ func run(ctx context.Context, c config, w io.Writer, extra ...sdktrace.SpanProce
 }
 
 // outputs are where spans go: rows of steps, Chrome traces, a Collector.
-func outputs(ctx context.Context, f gpuspanyaml.File, otlp string) ([]sdktrace.TracerProviderOption, error) {
-	var opts []sdktrace.TracerProviderOption
+func outputs(ctx context.Context, f gpuspanyaml.File, endpoint string) ([]sdktrace.TracerProviderOption, error) {
+	opts, err := otlp.To(ctx, endpoint)
+	if err != nil {
+		return nil, err
+	}
 	if f.StepCSV != "" {
 		rows, err := stepcsv.Open(stepcsv.Config{Path: f.StepCSV})
 		if err != nil {
@@ -156,13 +157,6 @@ func outputs(ctx context.Context, f gpuspanyaml.File, otlp string) ([]sdktrace.T
 			return nil, err
 		}
 		opts = append(opts, sdktrace.WithBatcher(traces))
-	}
-	if otlp != "" {
-		exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(otlp))
-		if err != nil {
-			return nil, fmt.Errorf("cannot export to %q: %w", otlp, err)
-		}
-		opts = append(opts, sdktrace.WithBatcher(exporter))
 	}
 	return opts, nil
 }

@@ -58,7 +58,7 @@ func (t *trainer) train(ctx context.Context, loop *train.Loop) error {
 		more := t.loader.next()
 		if more {
 			up := data.Start(opUpload)
-			up.EndWith(t.device.Upload(batchSize * imageBytes))
+			up.EndWith(t.device.Copy(batchSize*imageBytes, gpuspan.HostToDevice))
 		}
 		data.End()
 		if !more {

@@ -18,6 +18,7 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/cuda"
 	"github.com/otelgpu/otelgpu/gpuspan/cuda/driver"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
+	"github.com/otelgpu/otelgpu/gpuspan/report/ddsketch"
 	"github.com/otelgpu/otelgpu/gpuspan/simgpu"
 )
 
@@ -27,9 +28,8 @@ type Device interface {
 	Stream() uintptr
 	// Stated are devices whose peaks gpuspan cannot know by their model, for the report.
 	Stated() []report.Device
-	// Upload and Download copy n bytes from and to pinned host memory and return what a section of it should declare.
-	Upload(n int64) gpuspan.Work
-	Download(n int64) gpuspan.Work
+	// Copy copies n bytes from or to pinned host memory and returns what a section of it should declare.
+	Copy(n int64, direction gpuspan.Direction) gpuspan.Work
 	// Compute enqueues work of that many FLOPs and bytes of device memory and returns what was really enqueued.
 	Compute(w gpuspan.Work) gpuspan.Work
 	// Wait blocks until everything enqueued is done, as an application does when it needs a result.
@@ -53,6 +53,12 @@ func Open(simulated bool, w io.Writer) Device {
 	return &sim{g, g.Stream(0)}
 }
 
+// Report is the report of a service with quantiles of its whole run, however long it is.
+func Report(service string, d Device) gpuspan.Option {
+	return gpuspan.WithReport(report.NewCollector(report.WithService(service), report.WithSketch(ddsketch.New),
+		report.WithDevices(d.Stated()...)))
+}
+
 type sim struct {
 	gpu    *simgpu.GPU
 	stream backend.StreamHandle
@@ -73,13 +79,8 @@ func (s *sim) Stated() []report.Device {
 	return []report.Device{{Ordinal: 0, Peaks: p}}
 }
 
-func (s *sim) Upload(n int64) gpuspan.Work {
-	s.gpu.Copy(s.stream, simgpu.Copy{Bytes: n, Direction: gpuspan.HostToDevice})
-	return gpuspan.Work{Bytes: n}
-}
-
-func (s *sim) Download(n int64) gpuspan.Work {
-	s.gpu.Copy(s.stream, simgpu.Copy{Bytes: n, Direction: gpuspan.DeviceToHost})
+func (s *sim) Copy(n int64, direction gpuspan.Direction) gpuspan.Work {
+	s.gpu.Copy(s.stream, simgpu.Copy{Bytes: n, Direction: direction})
 	return gpuspan.Work{Bytes: n}
 }
 
@@ -163,16 +164,14 @@ func pieces(n int64, f func(n int64) error) error {
 	return nil
 }
 
-func (r *real) Upload(n int64) gpuspan.Work {
+func (r *real) Copy(n int64, direction gpuspan.Direction) gpuspan.Work {
 	r.do(func() error {
-		return pieces(n, func(n int64) error { return r.driver.Upload(r.memory, r.host[:n], r.stream) })
-	})
-	return gpuspan.Work{Bytes: n}
-}
-
-func (r *real) Download(n int64) gpuspan.Work {
-	r.do(func() error {
-		return pieces(n, func(n int64) error { return r.driver.Download(r.host[:n], r.memory, r.stream) })
+		return pieces(n, func(n int64) error {
+			if direction == gpuspan.HostToDevice {
+				return r.driver.Upload(r.memory, r.host[:n], r.stream)
+			}
+			return r.driver.Download(r.host[:n], r.memory, r.stream)
+		})
 	})
 	return gpuspan.Work{Bytes: n}
 }

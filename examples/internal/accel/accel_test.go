@@ -25,8 +25,8 @@ func TestASimulatedDeviceTakesWhatIsDeclared(t *testing.T) {
 	require.Len(t, p.Devices(), 1)
 	want := gpuspan.Work{FLOPs: 1e9, Precision: gpuspan.BF16, Read: 1000, Written: 500, Items: 3}
 	require.Equal(t, want, d.Compute(want))
-	require.Equal(t, gpuspan.Work{Bytes: 4096}, d.Upload(4096))
-	require.Equal(t, gpuspan.Work{Bytes: 8192}, d.Download(8192))
+	require.Equal(t, gpuspan.Work{Bytes: 4096}, d.Copy(4096, gpuspan.HostToDevice))
+	require.Equal(t, gpuspan.Work{Bytes: 8192}, d.Copy(8192, gpuspan.DeviceToHost))
 	require.NoError(t, d.Wait())
 	peaks := d.Stated()[0].Peaks
 	require.Positive(t, peaks.Memory)

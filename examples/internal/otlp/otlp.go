@@ -20,10 +20,22 @@ func Provider(ctx context.Context, endpoint, service string) (*sdktrace.TracerPr
 	if endpoint == "" {
 		return sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())), nil
 	}
+	to, err := To(ctx, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	res := resource.NewSchemaless(semconv.ServiceName(service))
+	return sdktrace.NewTracerProvider(append(to, sdktrace.WithResource(res))...), nil
+}
+
+// To sends the spans of a provider to an OTLP/gRPC endpoint; "": nowhere.
+func To(ctx context.Context, endpoint string) ([]sdktrace.TracerProviderOption, error) {
+	if endpoint == "" {
+		return nil, nil
+	}
 	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(endpoint))
 	if err != nil {
 		return nil, fmt.Errorf("cannot export to %q: %w", endpoint, err)
 	}
-	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter),
-		sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName(service)))), nil
+	return []sdktrace.TracerProviderOption{sdktrace.WithBatcher(exporter)}, nil
 }
