@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strconv"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -47,29 +48,21 @@ type meter struct {
 	duration, energy, items, itemEnergy, queue, firstItem metric.Float64Histogram
 }
 
-// bounds are 1, 2 and 5 of each decade, both ends included.
-func bounds(from, to float64) []float64 {
-	var out []float64
-	for d := from; d <= to; d *= 10 {
-		for _, m := range []float64{1, 2, 5} {
-			if x, _ := roundTo(d * m); x <= to*(1+1e-9) {
-				out = append(out, x)
-			}
+// bounds are 1, 2 and 5 of each decade from one power of ten to another.
+func bounds(first, last int) (out []float64) {
+	for e := first; e < last; e++ {
+		for _, digit := range []string{"1e", "2e", "5e"} {
+			x, _ := strconv.ParseFloat(digit+strconv.Itoa(e), 64) // a product would be a neighbour of the decimal
+			out = append(out, x)
 		}
 	}
-	return out
-}
-
-// roundTo undoes what repeated multiplication does to a decimal number.
-func roundTo(x float64) (float64, int) {
-	e := int(math.Floor(math.Log10(x) + 1e-9))
-	return math.Round(x/math.Pow10(e)) * math.Pow10(e), e
+	return append(out, math.Pow10(last))
 }
 
 var (
-	secondBounds = bounds(1e-4, 100)
-	jouleBounds  = bounds(1e-3, 1e5)
-	itemBounds   = bounds(1, 1e6)
+	secondBounds = bounds(-4, 2)
+	jouleBounds  = bounds(-3, 5)
+	itemBounds   = bounds(0, 6)
 )
 
 func newMeters(cfg *Config, instance string) *meters {

@@ -67,18 +67,11 @@ func (m *Model) straggler(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Sp
 // served takes the span of a request, as its server sees it.
 func (m *Model) served(f *spanfacts.Facts) {
 	seconds := spanfacts.Elapsed(f.Start, f.End)
-	if q := m.requests[f.Key.Trace]; q != nil {
+	if q := m.requests.of[f.Key.Trace]; q != nil {
 		q.Duration = max(q.Duration, seconds)
 		return
 	}
-	if _, ok := m.lengths[f.Key.Trace]; !ok {
-		if len(m.lengthOrder) >= maxRequests {
-			delete(m.lengths, m.lengthOrder[0])
-			m.lengthOrder = m.lengthOrder[1:]
-		}
-		m.lengthOrder = append(m.lengthOrder, f.Key.Trace)
-	}
-	m.lengths[f.Key.Trace] = max(m.lengths[f.Key.Trace], seconds)
+	m.lengths.put(f.Key.Trace, max(m.lengths.of[f.Key.Trace], seconds))
 }
 
 // findingsOf says what stands out from one time to another, in unix ms, and in the operations' buckets from the first
@@ -164,7 +157,7 @@ func (m *Model) neighbour(devices map[string]bool, service string) string {
 // slowRequest is the one that is furthest above the median of its service.
 func (m *Model) slowRequest(from, to float64) (Finding, bool) {
 	services := map[string][]*Request{}
-	for _, q := range m.requests {
+	for _, q := range m.requests.of {
 		if q.Duration > 0 && q.End >= from && q.Start <= to {
 			services[q.Service] = append(services[q.Service], q)
 		}

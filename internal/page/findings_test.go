@@ -131,7 +131,7 @@ func TestFewOrEvenRequestsAreNoFinding(t *testing.T) {
 			m.Traces(server)
 		}
 		require.Empty(t, m.State(Query{}).Findings, name)
-		require.InDelta(t, float64(lengths[0])/1e3, m.requests[pcommon.TraceID{15: 1}].Duration, 1e-12)
+		require.InDelta(t, float64(lengths[0])/1e3, m.requests.of[pcommon.TraceID{15: 1}].Duration, 1e-12)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestLengthsOfRequestsWithoutAnAccountAreBounded(t *testing.T) {
 		m.Traces(td)
 		m.Traces(td)
 	}
-	require.Len(t, m.lengths, maxRequests)
-	require.Len(t, m.lengthOrder, maxRequests)
-	require.NotContains(t, m.lengths, pcommon.TraceID{1, 0, 4}, "the oldest leave")
+	require.Len(t, m.lengths.of, maxRequests)
+	require.Len(t, m.lengths.order, maxRequests)
+	require.NotContains(t, m.lengths.of, pcommon.TraceID{1, 0, 4}, "the oldest leave")
 }

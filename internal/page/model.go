@@ -43,18 +43,14 @@ type Model struct {
 	devices    map[string]*device
 	roofs      map[string]*Roof // by model of the device
 	steps      ring[Step]
-	requests   map[pcommon.TraceID]*Request
-	order      []pcommon.TraceID // of requests, oldest first
+	requests   newest[*Request]
+	lengths    newest[float64] // of requests that have no account yet, s
 	late       ring[late]
 	health     Health
 	generation uint64
 	since      int64 // index of the first bucket that is kept
 	latest     int64 // unix s beyond which a time is wrong
 	fixed      bool  // a report: nothing leaves by time
-
-	// Lengths of requests that have no account yet, s.
-	lengths     map[pcommon.TraceID]float64
-	lengthOrder []pcommon.TraceID // oldest first
 }
 
 // New makes an empty model that follows the clock.
@@ -64,7 +60,8 @@ func New() *Model { return NewWithClock(time.Now) }
 func NewWithClock(now func() time.Time) *Model {
 	return &Model{
 		now: now, operations: map[operationKey]*operation{}, devices: map[string]*device{}, roofs: map[string]*Roof{},
-		requests: map[pcommon.TraceID]*Request{}, lengths: map[pcommon.TraceID]float64{},
+		requests: newest[*Request]{of: map[pcommon.TraceID]*Request{}},
+		lengths:  newest[float64]{of: map[pcommon.TraceID]float64{}},
 	}
 }
 
@@ -193,6 +190,25 @@ func (r *ring[T]) put(v T, limit int) {
 	}
 	r.list[r.next] = v
 	r.next = (r.next + 1) % limit
+}
+
+// newest keeps values of the newest maxRequests traces.
+type newest[V any] struct {
+	of    map[pcommon.TraceID]V
+	order []pcommon.TraceID // oldest first
+}
+
+// put says whether an older trace gave way.
+func (n *newest[V]) put(id pcommon.TraceID, v V) (full bool) {
+	if _, ok := n.of[id]; !ok {
+		if full = len(n.order) >= maxRequests; full {
+			delete(n.of, n.order[0])
+			n.order = n.order[1:]
+		}
+		n.order = append(n.order, id)
+	}
+	n.of[id] = v
+	return full
 }
 
 // clip bounds a text from the wire; a text that is cut does not keep the whole one in memory.

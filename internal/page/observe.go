@@ -186,16 +186,12 @@ func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 
 // request is the account of the request whose trace a span of gpu_requests is in.
 func (m *Model) request(f *spanfacts.Facts, r *spanfacts.Resource) *Request {
-	q := m.requests[f.Key.Trace]
+	q := m.requests.of[f.Key.Trace]
 	if q == nil {
-		if len(m.order) >= maxRequests {
-			delete(m.requests, m.order[0])
-			m.order = m.order[1:]
+		q = &Request{Trace: f.Key.Trace.String(), Start: millis(f.Start), Duration: m.lengths.of[f.Key.Trace]}
+		if m.requests.put(f.Key.Trace, q) {
 			m.health.RequestsDropped++
 		}
-		q = &Request{Trace: f.Key.Trace.String(), Start: millis(f.Start), Duration: m.lengths[f.Key.Trace]}
-		m.requests[f.Key.Trace] = q
-		m.order = append(m.order, f.Key.Trace)
 		m.health.Requests++
 	}
 	q.Service = clip(cmp.Or(r.Service, q.Service))

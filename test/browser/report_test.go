@@ -203,10 +203,10 @@ func TestTheComparisonSaysTheLargestChangeFirst(t *testing.T) {
 	}
 	b := open(t, write(t, page.Compared(names, reports)), 1200, 900)
 	b.hangsTogether()
-	assert.Contains(t, b.text("#comparison .headline"), "A step is 32.5 ms (19.6 %) shorter")
+	assert.Contains(t, b.text("#comparison .headline"), "A step is 36.5 ms (20.6 %) shorter")
 	bars := lines(b.text("#comparison svg text"))
-	assert.Equal(t, []string{"idle: loader", "−46.8 ms"}, bars[:2])
-	assert.Contains(t, b.tip(b.middle("#comparison svg rect", 0)), "47.3 ms before, 462 µs after")
+	assert.Equal(t, []string{"idle: loader", "−57.6 ms"}, bars[:2])
+	assert.Contains(t, b.tip(b.middle("#comparison svg rect", 0)), "58.7 ms before, 1.18 ms after")
 	b.readable()
 	for _, bar := range []string{"idle: loader", "idle: launch-bound"} {
 		assert.Contains(t, b.text("#where .legend"), bar, "parts have the names of the comparison")

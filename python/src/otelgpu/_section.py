@@ -232,26 +232,16 @@ class Section:
     def _describe(self, node: Node) -> None:
         kv = node.attributes
         kv[n.OPERATION_TYPE] = self.type
-        if self.items is not None:
-            kv[n.OPERATION_ITEMS] = int(self.items)
-        if self.item_type is not None:
-            kv[n.OPERATION_ITEM_TYPE] = _text(self.item_type)
-        if self.flops is not None:
-            kv[n.FLOP_COUNT] = float(self.flops)
-            if self.precision is not None:
-                kv[n.FLOP_PRECISION] = self.precision
-        if self.size is not None:  # else the sum of what is read and written
-            kv[n.IO_SIZE] = int(sum(v for v in (self.read, self.written, self.size) if v is not None))
-        if self.read is not None:
-            kv[n.IO_READ_SIZE] = int(self.read)
-        if self.written is not None:
-            kv[n.IO_WRITE_SIZE] = int(self.written)
-        if self.copy is not None:
-            kv[n.COPY_DIRECTION] = self.copy
-        if self.host_memory is not None:
-            kv[n.COPY_HOST_MEMORY] = self.host_memory
-        if self.category is not None:
-            kv[n.OPERATION_CATEGORY] = _text(self.category)
+        # Else the size is the sum of what is read and written.
+        size = None if self.size is None else self.size + (self.read or 0) + (self.written or 0)
+        precision = None if self.flops is None else self.precision
+        for key, value, kind in ((n.OPERATION_ITEMS, self.items, int), (n.OPERATION_ITEM_TYPE, self.item_type, _text),
+                                 (n.FLOP_COUNT, self.flops, float), (n.FLOP_PRECISION, precision, str),
+                                 (n.IO_SIZE, size, int), (n.IO_READ_SIZE, self.read, int),
+                                 (n.IO_WRITE_SIZE, self.written, int), (n.COPY_DIRECTION, self.copy, str),
+                                 (n.COPY_HOST_MEMORY, self.host_memory, str), (n.OPERATION_CATEGORY, self.category, _text)):
+            if value is not None:
+                kv[key] = kind(value)
         if self.attributes:
             kv.update(self.attributes)
         if self._requests > len(self._links):
