@@ -29,6 +29,7 @@ import (
 
 var (
 	costRounds = flag.Int("cost", 0, "rounds of the tests of costs; 0: skip them")
+	costGOGC   = flag.Int("cost-gogc", 100, "GOGC of the tests of costs")
 	costOf     = flag.String("cost-of", "",
 		"measure only passing through and pipelines whose names match this regular expression")
 )
@@ -140,7 +141,7 @@ func TestCostOfAPipeline(t *testing.T) {
 	}
 	cases = chosen(cases)
 	wire := requests(t)
-	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	defer debug.SetGCPercent(debug.SetGCPercent(*costGOGC))
 	for _, end := range ends {
 		best := map[string]cost{}
 		for range *costRounds {

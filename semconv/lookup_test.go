@@ -20,6 +20,19 @@ func ExampleLookupAttribute() {
 	// gpu.operation.duration histogram s
 }
 
+func TestTheDescriptionOfAMetricIsItsFirstSentence(t *testing.T) {
+	for name, want := range map[string]string{
+		semconv.GPUOperationCountName:    semconv.GPUOperationCountDescription,
+		semconv.GPUOperationDurationName: semconv.GPUOperationDurationDescription,
+		semconv.GPUStragglerDelayName:    semconv.GPUStragglerDelayDescription,
+		semconv.GPUSectionTimeName:       semconv.GPUSectionTimeDescription,
+	} {
+		if m, _ := semconv.LookupMetric(name); m.Description() != want {
+			t.Errorf("%s: %q, want %q", name, m.Description(), want)
+		}
+	}
+}
+
 func TestTheWordOfATemplateIsReadBack(t *testing.T) {
 	if phase, ok := semconv.GPUStepPhaseDurationOf(string(semconv.GPUStepPhaseDurationKey("forward"))); !ok ||
 		phase != "forward" {

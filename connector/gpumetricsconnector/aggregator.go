@@ -139,7 +139,7 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 					continue
 				}
 				if r == nil {
-					r = a.resource(rs.Resource().Attributes())
+					r = a.resource(rs.Resource().Attributes(), &res)
 				}
 				if len(a.cfg.Dimensions) > 0 {
 					f.extra = a.extra(s.Attributes(), rs.Resource().Attributes())
@@ -154,10 +154,10 @@ func (a *aggregator) take(td ptrace.Traces, now int64) {
 	}
 }
 
-func (a *aggregator) resource(attrs pcommon.Map) *resource {
+func (a *aggregator) resource(attrs pcommon.Map, of *spanfacts.Resource) *resource {
 	a.key, a.names = resourceKey(a.key[:0], a.names, attrs, a.cfg.ResourceAttributes)
 	if r := a.resources[string(a.key)]; r != nil {
-		r.identify(attrs)
+		r.identify(of)
 		return r
 	}
 	kept, whole := pcommon.NewMap(), len(a.cfg.ResourceAttributes) == 0
@@ -179,7 +179,7 @@ func (a *aggregator) resource(attrs pcommon.Map) *resource {
 	r := newResource(kept)
 	r.instance = instanceOf(kept, a.key)
 	r.whole = whole
-	r.identify(attrs)
+	r.identify(of)
 	r.written = a.gone[string(a.key)] // its series begin after their last points
 	delete(a.gone, string(a.key))
 	a.resources[string(a.key)] = r

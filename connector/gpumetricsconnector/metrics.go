@@ -38,64 +38,22 @@ const (
 )
 
 var definitions = [metrics]struct {
-	name, unit, description string
-	form                    form
+	name string // unit and description are the registry's
+	form form
 }{
-	metricCount: {
-		semconv.GPUOperationCountName, semconv.GPUOperationCountUnit,
-		semconv.GPUOperationCountDescription, formCount,
-	},
-	metricDuration: {
-		semconv.GPUOperationDurationName, semconv.GPUOperationDurationUnit,
-		semconv.GPUOperationDurationDescription, formHistogram,
-	},
-	metricIO: {
-		semconv.GPUOperationIOName, semconv.GPUOperationIOUnit, semconv.GPUOperationIODescription,
-		formCount,
-	},
-	metricFLOPs: {
-		semconv.GPUOperationFLOPSName, semconv.GPUOperationFLOPSUnit,
-		semconv.GPUOperationFLOPSDescription, formSum,
-	},
-	metricItems: {
-		semconv.GPUOperationItemsName, semconv.GPUOperationItemsUnit,
-		semconv.GPUOperationItemsDescription, formCount,
-	},
-	metricEnergy: {
-		semconv.GPUOperationEnergyName, semconv.GPUOperationEnergyUnit,
-		semconv.GPUOperationEnergyDescription, formSum,
-	},
-	metricItemEnergy: {
-		semconv.GPUOperationItemEnergyName, semconv.GPUOperationItemEnergyUnit,
-		semconv.GPUOperationItemEnergyDescription, formGauge,
-	},
-	metricStepDuration: {
-		semconv.GPUStepDurationName, semconv.GPUStepDurationUnit, semconv.GPUStepDurationDescription,
-		formHistogram,
-	},
-	metricPhaseDuration: {
-		semconv.GPUStepPhaseDurationName, semconv.GPUStepPhaseDurationUnit,
-		semconv.GPUStepPhaseDurationDescription, formHistogram,
-	},
-	metricStepItems: {semconv.GPUStepItemsName, semconv.GPUStepItemsUnit, semconv.GPUStepItemsDescription, formCount},
-	metricStepItemRate: {
-		semconv.GPUStepItemRateName, semconv.GPUStepItemRateUnit, semconv.GPUStepItemRateDescription,
-		formGauge,
-	},
-	metricStragglerScore: {
-		semconv.GPUStragglerScoreName, semconv.GPUStragglerScoreUnit,
-		semconv.GPUStragglerScoreDescription, formGauge,
-	},
-	metricStragglerDelay: {
-		semconv.GPUStragglerDelayName, semconv.GPUStragglerDelayUnit,
-		semconv.GPUStragglerDelayDescription, formGauge,
-	},
-	metricActivityTime: {
-		semconv.GPUActivityTimeName, semconv.GPUActivityTimeUnit, semconv.GPUActivityTimeDescription,
-		formSum,
-	},
-	metricSectionTime: {
-		semconv.GPUSectionTimeName, semconv.GPUSectionTimeUnit, semconv.GPUSectionTimeDescription,
-		formSum,
-	},
+	metricCount:          {semconv.GPUOperationCountName, formCount},
+	metricDuration:       {semconv.GPUOperationDurationName, formHistogram},
+	metricIO:             {semconv.GPUOperationIOName, formCount},
+	metricFLOPs:          {semconv.GPUOperationFLOPSName, formSum},
+	metricItems:          {semconv.GPUOperationItemsName, formCount},
+	metricEnergy:         {semconv.GPUOperationEnergyName, formSum},
+	metricItemEnergy:     {semconv.GPUOperationItemEnergyName, formGauge},
+	metricStepDuration:   {semconv.GPUStepDurationName, formHistogram},
+	metricPhaseDuration:  {semconv.GPUStepPhaseDurationName, formHistogram},
+	metricStepItems:      {semconv.GPUStepItemsName, formCount},
+	metricStepItemRate:   {semconv.GPUStepItemRateName, formGauge},
+	metricStragglerScore: {semconv.GPUStragglerScoreName, formGauge},
+	metricStragglerDelay: {semconv.GPUStragglerDelayName, formGauge},
+	metricActivityTime:   {semconv.GPUActivityTimeName, formSum},
+	metricSectionTime:    {semconv.GPUSectionTimeName, formSum},
 }

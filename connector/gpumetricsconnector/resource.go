@@ -44,25 +44,9 @@ func newResource(attrs pcommon.Map) *resource {
 	return r
 }
 
-// identify reads who this is from the attributes of the spans' resource, of which several may share the series.
-func (r *resource) identify(attrs pcommon.Map) {
-	r.service, r.job, r.rank, r.world = "", "", -1, -1
-	for k, v := range attrs.All() {
-		switch k {
-		case string(semconv.ServiceNameKey):
-			r.service = v.Str()
-		case string(semconv.GPUJobIDKey):
-			r.job = v.Str()
-		case string(semconv.GPUJobRankKey):
-			if v.Type() == pcommon.ValueTypeInt {
-				r.rank = v.Int()
-			}
-		case string(semconv.GPUJobWorldSizeKey):
-			if v.Type() == pcommon.ValueTypeInt {
-				r.world = v.Int()
-			}
-		}
-	}
+// identify takes who this is from the spans' resource, of which several may share the series.
+func (r *resource) identify(of *spanfacts.Resource) {
+	r.service, r.job, r.rank, r.world = of.Service, of.JobID, of.Rank, of.WorldSize
 }
 
 // startOf is the time from which a series made for a span counts: the span's start, but not before points that were
@@ -137,13 +121,12 @@ func (r *resource) pointTime(st *settings, now int64) pointTime {
 func (r *resource) write(st *settings, scope func(pcommon.InstrumentationScope), out pmetric.Metrics, now int64) {
 	ts := r.pointTime(st, now)
 	r.written = ts.at
-	rm := out.ResourceMetrics().AppendEmpty()
+	rm := pmetric.NewResourceMetrics()
 	sm := rm.ScopeMetrics().AppendEmpty()
 	for i := range r.families {
 		r.families[i].write(st, sm.Metrics(), ts)
 	}
 	if sm.Metrics().Len() == 0 {
-		out.ResourceMetrics().RemoveIf(func(x pmetric.ResourceMetrics) bool { return x == rm })
 		return
 	}
 	scope(sm.Scope())
@@ -152,6 +135,7 @@ func (r *resource) write(st *settings, scope func(pcommon.InstrumentationScope),
 	if r.instance != "" {
 		rm.Resource().Attributes().PutStr(string(semconv.ServiceInstanceIDKey), r.instance)
 	}
+	rm.MoveTo(out.ResourceMetrics().AppendEmpty())
 }
 
 // resourceKey appends a text that is the same for resources of the same kept attributes, in whatever order.
@@ -166,12 +150,7 @@ func resourceKey(dst []byte, names []string, attrs pcommon.Map, kept []string) (
 	for _, k := range names {
 		v, _ := attrs.Get(k)
 		dst = append(append(dst, k...), 0)
-		if v.Type() == pcommon.ValueTypeStr {
-			dst = append(dst, v.Str()...)
-		} else {
-			dst = append(dst, v.AsString()...)
-		}
-		dst = append(dst, 0)
+		dst = append(append(dst, v.AsString()...), 0)
 	}
 	return dst, names
 }

@@ -126,10 +126,11 @@ func (f *family) write(st *settings, out pmetric.MetricSlice, ts pointTime) {
 	if st.delta() {
 		temporality = pmetric.AggregationTemporalityDelta
 	}
-	m := out.AppendEmpty()
+	m := pmetric.NewMetric()
+	registered, _ := semconv.LookupMetric(def.name)
 	m.SetName(def.name)
-	m.SetUnit(def.unit)
-	m.SetDescription(def.description)
+	m.SetUnit(registered.Unit)
+	m.SetDescription(registered.Description())
 	switch {
 	case def.form == formGauge:
 		m.SetEmptyGauge()
@@ -141,24 +142,12 @@ func (f *family) write(st *settings, out pmetric.MetricSlice, ts pointTime) {
 	default:
 		m.SetEmptyHistogram().SetAggregationTemporality(temporality)
 	}
+	some := false
 	for _, s := range f.list {
-		s.write(st, m, def.form, ts)
+		some = s.write(st, m, def.form, ts) || some
 	}
-	if points(m) == 0 {
-		out.RemoveIf(func(x pmetric.Metric) bool { return x == m })
-	}
-}
-
-func points(m pmetric.Metric) int {
-	switch m.Type() {
-	case pmetric.MetricTypeGauge:
-		return m.Gauge().DataPoints().Len()
-	case pmetric.MetricTypeSum:
-		return m.Sum().DataPoints().Len()
-	case pmetric.MetricTypeHistogram:
-		return m.Histogram().DataPoints().Len()
-	default:
-		return m.ExponentialHistogram().DataPoints().Len()
+	if some {
+		m.MoveTo(out.AppendEmpty())
 	}
 }
 
@@ -261,27 +250,23 @@ func magnitude(v float64) int {
 	return exponent + 1100 // of the smallest number it is -1073
 }
 
-// value of a gauge; false when it is not a number.
-func (s *series) value() (float64, bool) {
-	v := s.total / s.divisor
-	return v, v >= 0 && v <= math.MaxFloat64
-}
-
-// write adds the series' point to a metric of its form, if there is one to write. A cumulative series begins with a
+// write adds the series' point to a metric of its form; false where there is none to write. A cumulative series begins with a
 // point of 0, without which nobody sees its first increase, and is written again also when nothing has changed.
-func (s *series) write(st *settings, m pmetric.Metric, f form, ts pointTime) {
+func (s *series) write(st *settings, m pmetric.Metric, f form, ts pointTime) bool {
 	delta := st.delta()
 	if !s.changed && (delta || f == formGauge) {
-		return
+		return false
 	}
 	if st.begins(s, f) {
 		s.writeZero(st, m, f, ts)
 		st.begun = append(st.begun, s)
 	}
 	s.begun = true
+	wrote := true
 	switch f {
 	case formGauge:
-		if v, ok := s.value(); ok {
+		v := s.total / s.divisor
+		if wrote = v >= 0 && v <= math.MaxFloat64; wrote { // false for NaN
 			p := m.Gauge().DataPoints().AppendEmpty()
 			p.SetDoubleValue(v)
 			s.dress(p, 0, ts.at)
@@ -305,6 +290,7 @@ func (s *series) write(st *settings, m pmetric.Metric, f form, ts pointTime) {
 		clear(s.exemplars)
 		s.exemplars = s.exemplars[:0]
 	}
+	return wrote
 }
 
 // writeZero adds a point of 0 where the series begins, but at most zerofirst.Before its first point.

@@ -152,7 +152,7 @@ func (a *aggregator) jobResource(key straggler.Loop, newest uint64, now int64) *
 		attrs.PutStr(string(semconv.ServiceNameKey), key.Service)
 	}
 	attrs.PutStr(string(semconv.GPUJobIDKey), key.Job)
-	r := a.resource(attrs)
+	r := a.resource(attrs, &spanfacts.Resource{Service: key.Service, JobID: key.Job, Rank: -1, WorldSize: -1})
 	r.seen = now
 	if newest <= uint64(now+int64(future)) {
 		r.newest = max(r.newest, newest)

@@ -88,9 +88,7 @@ type Facts struct {
 
 	ioUse, flopUse float64 // gpu.io.utilization, gpu.flop.utilization; -1 where absent
 
-	// kept from span to span
-	phases []Phase
-	next   *guesses
+	phases []Phase // its memory is kept from span to span
 }
 
 // Key is a span's identity.
@@ -148,31 +146,13 @@ func (f *Facts) Exposed() float64 {
 // Load reads a span of a scope; scope nil: of none. It reports whether it is a GPU span. For other spans only Key,
 // Parent, Start and End are set.
 func (f *Facts) Load(s ptrace.Span, scope *Scope) bool {
-	next, phases := f.next, f.phases[:0]
-	if next == nil {
-		next = new(guesses)
-	}
-	*f = Facts{}
-	f.next, f.phases = next, phases
+	*f = Facts{phases: f.phases[:0]}
 	f.Key, f.Parent = Key{s.TraceID(), s.SpanID()}, s.ParentSpanID()
 	f.Start, f.End = uint64(s.StartTimestamp()), uint64(s.EndTimestamp())
 	f.Device.Ordinal, f.Stream, f.Coverage, f.ioUse, f.flopUse = -1, -1, 1, -1, -1
-	last := uint8(unread)
 	for k, v := range s.Attributes().All() {
-		n := next[last]
-		if string(fields[n].key) != k {
-			if len(k) < 5 || k[0] != 'g' && k[0] != 'h' { // gpu. and hw.
-				continue
-			}
-			n = numbers[k]
-			next[last] = n
-		}
-		last = n
-		switch read := fields[n].read; {
-		case read != nil:
-			read(f, v)
-		case n == unread && k[4] == 's': // gpu.step: spares most names the call
-			f.loadPhase(k, v)
+		if len(k) > 4 && (k[0] == 'g' || k[0] == 'h') { // gpu., hw. and gen_ai.
+			f.read(k, v)
 		}
 	}
 	if f.Kind = KindOf(f.Type); f.Kind == None {

@@ -393,16 +393,3 @@ func BenchmarkLoad(b *testing.B) {
 		f.Load(s, &sc)
 	}
 }
-
-// The last number is free, so there was room for all, and no name is there twice.
-func TestEachFieldHasANumber(t *testing.T) {
-	assert.Empty(t, fields[len(fields)-1].key)
-	named := 0
-	for i, x := range fields {
-		if x.key != "" {
-			named++
-			assert.EqualValues(t, i, numbers[string(x.key)])
-		}
-	}
-	assert.Len(t, numbers, named)
-}

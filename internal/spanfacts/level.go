@@ -43,41 +43,30 @@ func (l Level) MarshalText() ([]byte, error) {
 
 // Round5 rounds to five significant digits: enough for a mean over samples, which no meter gives more exactly. What is
 // summed over spans is not rounded, nor is what lies below 1e-16 or above 1e26.
-func Round5(x float64) float64 {
-	// The binary exponent times log10(2) is the decimal one or one more, so five or six digits are before the point.
-	exp := int(math.Float64bits(x)>>52&0x7ff) - 1022
-	digits := 5 - exp*1233>>12
-	if exp == -1022 || exp == 1025 { // zero and subnormal; NaN and infinite
-		return x
-	}
-	var scale float64
-	switch {
-	case digits >= 0 && digits < len(pow10):
-		scale = pow10[digits]
-		if y := math.Abs(x * scale); y >= 1e5 {
-			scale /= 10
-		}
-		return math.Round(x*scale) / scale
-	case digits < 0 && -digits < len(pow10):
-		scale = pow10[-digits]
-		if y := math.Abs(x / scale); y >= 1e5 {
-			scale *= 10
-		}
-		return math.Round(x/scale) * scale
-	}
-	return x
-}
+func Round5(x float64) float64 { return round(x, 5) }
 
-// Round12 rounds to 12 or 13 significant digits. Differences of long sums end in noise (1980000000.0000017 Hz), which
-// viewers print and JSON carries; no meter is that exact, and sums over spans still agree to 1e-11.
-func Round12(x float64) float64 {
+// Round12 rounds to 12 significant digits. Differences of long sums end in noise (1980000000.0000017 Hz), which viewers
+// print and JSON carries; no meter is that exact, and sums over spans still agree to 1e-11.
+func Round12(x float64) float64 { return round(x, 12) }
+
+func round(x float64, digits int) float64 {
 	// The binary exponent times log10(2) is the decimal one, or one less.
 	exp := int(math.Float64bits(x)>>52&0x7ff) - 1022
-	digits := 11 - exp*1233>>12
-	if digits <= 0 || digits >= len(pow10) { // zero, NaN and infinities are here too
+	n := digits - exp*1233>>12
+	if exp == -1022 || exp == 1025 || n >= len(pow10) || -n >= len(pow10) { // zero, NaN, infinite; out of range
 		return x
 	}
-	return math.Round(x*pow10[digits]) / pow10[digits]
+	if n >= 0 {
+		if math.Abs(x)*pow10[n] >= pow10[digits] {
+			n--
+		}
+	} else if math.Abs(x)/pow10[-n] >= pow10[digits] {
+		n--
+	}
+	if n < 0 {
+		return math.Round(x/pow10[-n]) * pow10[-n]
+	}
+	return math.Round(x*pow10[n]) / pow10[n]
 }
 
 // pow10 are the powers of ten that a float64 holds exactly.

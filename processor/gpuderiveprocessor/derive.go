@@ -134,7 +134,7 @@ func (d *derived) utilization(f *spanfacts.Facts, r *roof, t float64) {
 	} else {
 		d.basis = ""
 	}
-	if flops := r.flops.of(f.Precision); flops.rate > 0 && f.FLOPs > 0 {
+	if flops := r.flops[f.Precision]; flops.rate > 0 && f.FLOPs > 0 {
 		d.flopUtil = d.flopRate / flops.rate
 		source = max(source, flops.source)
 	}
@@ -153,7 +153,7 @@ func (d *derived) roofline(f *spanfacts.Facts, r *roof, t float64) {
 	if f.Kind == spanfacts.Collective || f.Kind == spanfacts.Copy || f.Direction != "" {
 		return
 	}
-	flops := r.flops.of(f.Precision)
+	flops := r.flops[f.Precision]
 	dram := f.Size * (1 - f.L2Hit)
 	var attained float64
 	var bound string
@@ -203,7 +203,7 @@ func (d *derived) step(f *spanfacts.Facts, r *roof) outcome {
 	if r == nil {
 		return outcomeDerived
 	}
-	if flops := r.flops.of(f.Precision); flops.rate > 0 {
+	if flops := r.flops[f.Precision]; flops.rate > 0 {
 		model := f.ModelFLOPs / max(f.Devices, 1) // of one device
 		if model > 0 {
 			d.mfu = model / (t * flops.rate)

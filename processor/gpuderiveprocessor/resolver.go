@@ -92,11 +92,11 @@ func (r *resolver) make(d device) *roof {
 		profile = sampled.MIG.Profile
 	}
 	row, _ := peaks.Lookup(base)
-	made := &roof{domain: row.Domain}
+	made := &roof{domain: row.Domain, flops: make(map[string]peak)}
 	made.memory.set(row.MemoryBandwidth, peakTable)
 	made.host.set(row.Host.Rate(), peakTable)
 	made.interconnect.set(row.Interconnect, peakTable)
-	made.flops.take(&row.FLOPs, peakTable)
+	made.setFLOPs(row.FLOPs.Of, peakTable)
 	r.override(made, base)
 	if profile != "" || d.parent != "" || sampled.Parent != "" || strings.HasPrefix(d.id, "MIG-") {
 		made.instance(&row, profile, &sampled.MIG)
@@ -105,10 +105,10 @@ func (r *resolver) make(d device) *roof {
 		sampled.Limits.PCIeBandwidth = 0 // GH200, GB200, MI300A have a PCIe link, but copies from the host do not take it
 	}
 	made.limits(&sampled.Limits)
-	for _, p := range peaks.Precisions() {
-		made.known = made.known || made.flops.of(p).rate > 0
+	made.known = made.memory.rate > 0 || made.host.rate > 0 || made.interconnect.rate > 0
+	for _, p := range made.flops {
+		made.known = made.known || p.rate > 0
 	}
-	made.known = made.known || made.memory.rate > 0 || made.host.rate > 0 || made.interconnect.rate > 0
 	return made
 }
 
@@ -138,11 +138,7 @@ func (r *resolver) override(made *roof, model string) {
 		if p.InterconnectDevices > 0 {
 			made.domain = p.InterconnectDevices
 		}
-		for precision, rate := range p.FLOPRate {
-			if f := made.flops.field(precision); f != nil {
-				f.set(rate, peakConfig)
-			}
-		}
+		made.setFLOPs(func(precision string) float64 { return p.FLOPRate[precision] }, peakConfig)
 	}
 }
 
@@ -161,38 +157,39 @@ func (m *roof) instance(row *peaks.Device, profile string, share *gpusamplesexte
 		}
 	}
 	if sms == 0 {
-		m.flops, m.memory = flopPeaks{}, peak{}
+		m.flops, m.memory = map[string]peak{}, peak{}
 		return
 	}
-	m.flops.scale(sms)
-	m.memory.scale(memory)
+	for precision, p := range m.flops {
+		m.flops[precision] = peak{p.rate * sms, p.source}
+	}
+	m.memory.rate *= memory
 }
 
-// limits takes what the device reports, which is of the instance already, where the configuration does not say
-// otherwise.
+// limits takes what the device reports, which is of the instance already.
 func (m *roof) limits(l *gpusamplesextension.Limits) {
-	reported := func(p *peak, rate float64) {
-		if p.source != peakConfig {
-			p.set(rate, peakDevice)
-		}
-	}
-	reported(&m.memory, l.MemoryBandwidth)
-	reported(&m.host, l.PCIeBandwidth)
-	reported(&m.interconnect, l.NVLinkBandwidth)
-	for precision, rate := range l.FLOPRate {
-		if f := m.flops.field(precision); f != nil {
-			reported(f, rate)
-		}
+	m.memory.set(l.MemoryBandwidth, peakDevice)
+	m.host.set(l.PCIeBandwidth, peakDevice)
+	m.interconnect.set(l.NVLinkBandwidth, peakDevice)
+	m.setFLOPs(func(precision string) float64 { return l.FLOPRate[precision] }, peakDevice)
+}
+
+// setFLOPs takes the rates by precision that are known.
+func (m *roof) setFLOPs(rate func(precision string) float64, source peakSource) {
+	for _, precision := range peaks.Precisions() {
+		p := m.flops[precision]
+		p.set(rate(precision), source)
+		m.flops[precision] = p
 	}
 }
 
 // roof is what one device can do at best. Zero rates are unknown.
 type roof struct {
 	memory, host, interconnect peak
-	domain                     int // devices that the interconnect joins
-	flops                      flopPeaks
-	known                      bool  // any peak at all
-	expires                    int64 // unix ns after which it is made anew; 0: never
+	domain                     int             // devices that the interconnect joins
+	flops                      map[string]peak // by precision
+	known                      bool            // any peak at all
+	expires                    int64           // unix ns after which it is made anew; 0: never
 }
 
 type peak struct {
@@ -222,56 +219,9 @@ func (s peakSource) String() string {
 	return ""
 }
 
-// set takes a rate that is known; a later call overrides.
+// set takes a rate that is known, unless what overrides it is there.
 func (p *peak) set(rate float64, source peakSource) {
-	if rate > 0 {
+	if rate > 0 && source >= p.source {
 		*p = peak{rate, source}
-	}
-}
-
-func (p *peak) scale(by float64) { p.rate *= by }
-
-// flopPeaks are peaks by precision.
-type flopPeaks struct{ fp64, fp32, tf32, fp16, bf16, fp8, fp4, int8 peak }
-
-func (f *flopPeaks) field(precision string) *peak {
-	switch precision {
-	case semconv.GPUFLOPPrecisionFp64:
-		return &f.fp64
-	case semconv.GPUFLOPPrecisionFp32:
-		return &f.fp32
-	case semconv.GPUFLOPPrecisionTf32:
-		return &f.tf32
-	case semconv.GPUFLOPPrecisionFp16:
-		return &f.fp16
-	case semconv.GPUFLOPPrecisionBf16:
-		return &f.bf16
-	case semconv.GPUFLOPPrecisionFp8:
-		return &f.fp8
-	case semconv.GPUFLOPPrecisionFp4:
-		return &f.fp4
-	case semconv.GPUFLOPPrecisionInt8:
-		return &f.int8
-	}
-	return nil
-}
-
-func (f *flopPeaks) of(precision string) peak {
-	if p := f.field(precision); p != nil {
-		return *p
-	}
-	return peak{}
-}
-
-// take sets all rates of a row.
-func (f *flopPeaks) take(r *peaks.FLOPRates, source peakSource) {
-	for _, p := range peaks.Precisions() {
-		f.field(p).set(r.Of(p), source)
-	}
-}
-
-func (f *flopPeaks) scale(by float64) {
-	for _, p := range peaks.Precisions() {
-		f.field(p).scale(by)
 	}
 }

@@ -113,9 +113,18 @@ func (m *meter) Covered(from, to int64) int64 {
 	return int64(math.Round(coverage * float64(to-from)))
 }
 
+// What became of a board's energy; the value of `state` in the processor's own metrics.
+const (
+	attributed = iota
+	unattributed
+	lateTaken
+	uncovered
+	energyStates
+)
+
 // energyCounters report a board's energy as counters.
 type energyCounters struct {
-	attributed, unattributed, late, uncovered metric.MeasurementOption
+	states [energyStates]metric.MeasurementOption
 
 	reported fairshare.Totals
 	begun    bool
@@ -125,29 +134,26 @@ type energyCounters struct {
 	lost     float64 // reported as uncovered
 }
 
-func newEnergyCounters(id string) energyCounters {
-	state := func(s string) metric.MeasurementOption {
-		return metric.WithAttributeSet(attribute.NewSet(attribute.String(string(semconv.HWIDKey), id),
-			attribute.String("state", s)))
+func newEnergyCounters(id string) (l energyCounters) {
+	for i, name := range [energyStates]string{"attributed", "unattributed", "late", "uncovered"} {
+		l.states[i] = metric.WithAttributeSet(attribute.NewSet(attribute.String(string(semconv.HWIDKey), id),
+			attribute.String("state", name)))
 	}
-	return energyCounters{
-		attributed: state("attributed"), unattributed: state("unattributed"), late: state("late"),
-		uncovered: state("uncovered"),
-	}
+	return l
 }
 
 // take returns the increases since the last call.
-func (l *energyCounters) take(b *board) (attributed, unattributed, late, uncovered float64, orphans int64) {
+func (l *energyCounters) take(b *board) (more [energyStates]float64, orphans int64) {
 	t := b.dev.Totals()
-	attributed = max(0, t.Attributed-l.reported.Attributed)
-	unattributed = max(0, t.Unattributed-l.reported.Unattributed)
-	late = max(0, t.Late-l.reported.Late)
+	more[attributed] = max(0, t.Attributed-l.reported.Attributed)
+	more[unattributed] = max(0, t.Unattributed-l.reported.Unattributed)
+	more[lateTaken] = max(0, t.Late-l.reported.Late)
 	orphans = t.Orphans - l.reported.Orphans
 	l.reported = t
 
 	settled, ok := b.dev.Settled()
 	if !ok || !b.meter.known || b.meter.field != gpusamplesextension.Energy {
-		return attributed, unattributed, late, 0, orphans
+		return more, orphans
 	}
 	oldest, newest := b.meter.dev.Range(gpusamplesextension.Energy)
 	value, _ := b.meter.dev.Value(gpusamplesextension.Energy, min(max(settled+b.meter.shift, oldest), newest))
@@ -160,8 +166,8 @@ func (l *energyCounters) take(b *board) (attributed, unattributed, late, uncover
 	l.last = value
 	// Below a millionth of the whole it is rounding.
 	if lost := l.counted - (dealt - l.dealt) - l.lost; lost > 1e-6*l.counted {
-		uncovered = lost
+		more[uncovered] = lost
 		l.lost += lost
 	}
-	return attributed, unattributed, late, uncovered, orphans
+	return more, orphans
 }

@@ -87,17 +87,6 @@ func (i identifier) pair(k string, v pcommon.Value) uint64 {
 	h.SetSeed(i.seed)
 	h.WriteString(k)
 	h.WriteByte(0)
-	switch v.Type() {
-	case pcommon.ValueTypeStr:
-		h.WriteString(v.Str())
-	case pcommon.ValueTypeInt:
-		n := uint64(v.Int())
-		for range 8 {
-			h.WriteByte(byte(n))
-			n >>= 8
-		}
-	default:
-		h.WriteString(v.AsString())
-	}
+	h.WriteString(v.AsString())
 	return h.Sum64()
 }

@@ -5,6 +5,7 @@ package gpujoinprocessor
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
@@ -64,12 +65,7 @@ func (e *engine) searchSeveral(view gpusamplesextension.View, x *place) outcome 
 
 // has says whether a board is one of the place's: instances of one board count as one device.
 func (x *place) has(b *board) bool {
-	for i := range x.more {
-		if x.more[i].board == b {
-			return true
-		}
-	}
-	return x.board == b
+	return x.board == b || slices.ContainsFunc(x.more, func(s spot) bool { return s.board == b })
 }
 
 // arriveMore brings a span into the fair share of the further devices of its place.

@@ -105,12 +105,11 @@ func (s *stats) joined(ctx context.Context, late, uncovered, untracked int64) {
 
 // energy reports what became of a board's energy since the last report.
 func (s *stats) energy(b *board) {
-	attributed, unattributed, late, uncovered, orphans := b.energy.take(b)
-	ctx, l := context.Background(), &b.energy
-	s.tb.ProcessorGpuJoinEnergy.Add(ctx, attributed, l.attributed)
-	s.tb.ProcessorGpuJoinEnergy.Add(ctx, unattributed, l.unattributed)
-	s.tb.ProcessorGpuJoinEnergy.Add(ctx, late, l.late)
-	s.tb.ProcessorGpuJoinEnergy.Add(ctx, uncovered, l.uncovered)
+	ctx := context.Background()
+	more, orphans := b.energy.take(b)
+	for i, joules := range more {
+		s.tb.ProcessorGpuJoinEnergy.Add(ctx, joules, b.energy.states[i])
+	}
 	if orphans > 0 {
 		s.tb.ProcessorGpuJoinOrphans.Add(ctx, orphans)
 	}
