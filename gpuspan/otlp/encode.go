@@ -259,14 +259,22 @@ func appendScope(b []byte, s *engine.SinkScope) []byte {
 
 // batch is what becomes one request: the encoded spans of each scope.
 type batch struct {
-	scopes []scopeSpans
-	spans  int
+	resource []byte // the field of ResourceSpans; may be empty
+	scopes   []scopeSpans
+	spans    int
 }
 
+// scopeSpans are the spans of a scope, one after the other, behind room for what is known when they are complete: so
+// that a request is made in the place where its spans were written, but for those of further scopes.
 type scopeSpans struct {
 	scope *engine.SinkScope
-	spans []byte // ScopeSpans.spans, one after the other
+	head  []byte // the scope's field of ScopeSpans
+	room  int
+	spans []byte // spans[room:] are fields of ScopeSpans
 }
+
+// maxHead is what a field's tag and length take at most.
+const maxHead = 1 + binary.MaxVarintLen64
 
 func (b *batch) add(x *engine.SinkSpan) {
 	i := 0
@@ -274,7 +282,10 @@ func (b *batch) add(x *engine.SinkSpan) {
 		i++
 	}
 	if i == len(b.scopes) {
-		b.scopes = append(b.scopes, scopeSpans{scope: x.Scope})
+		head := appendBytes(nil, 1, appendScope(nil, x.Scope))
+		s := scopeSpans{scope: x.Scope, head: head, room: len(b.resource) + len(head) + 2*maxHead}
+		s.clear(nil)
+		b.scopes = append(b.scopes, s)
 	}
 	s := &b.scopes[i]
 	at := len(s.spans)
@@ -288,45 +299,51 @@ func (b *batch) add(x *engine.SinkSpan) {
 	b.spans++
 }
 
-// clear forgets the spans.
+// clear forgets the spans. Others come into memory.
+func (s *scopeSpans) clear(memory []byte) { s.spans = slices.Grow(memory[:0], s.room)[:s.room] }
+
 func (b *batch) clear() {
 	for i := range b.scopes {
-		b.scopes[i].spans = b.scopes[i].spans[:0]
+		b.scopes[i].clear(b.scopes[i].spans)
 	}
 	b.spans = 0
 }
 
-// request writes an ExportTraceServiceRequest {resource_spans = 1} of ResourceSpans {resource = 1, scope_spans = 2} of
-// ScopeSpans {scope = 1, spans = 2, schema_url = 3} into out, and empties the batch. resource is the field of
-// ResourceSpans.
-func (b *batch) request(resource, out []byte) []byte {
-	heads := make([][]byte, len(b.scopes))
-	inner := len(resource)
-	for i := range b.scopes {
-		s := &b.scopes[i]
-		if len(s.spans) == 0 {
-			continue
-		}
-		scope := appendBytes(nil, 1, appendScope(nil, s.scope))
-		n := len(scope) + len(s.spans) + len(appendString(nil, 3, s.scope.Schema))
-		heads[i] = append(binary.AppendUvarint([]byte{2<<3 | 2}, uint64(n)), scope...)
-		inner += 1 + uvarintLen(uint64(n)) + n
+// request makes an ExportTraceServiceRequest {resource_spans = 1} of ResourceSpans {resource = 1, scope_spans = 2} of
+// ScopeSpans {scope = 1, spans = 2, schema_url = 3}, and empties the batch, whose next spans come into memory.
+func (b *batch) request(memory []byte) []byte {
+	b.scopes = slices.DeleteFunc(b.scopes, func(s scopeSpans) bool {
+		return len(s.spans) == s.room // it has had nothing to say since the last request: forgotten
+	})
+	first := &b.scopes[0]
+	from := first.complete()
+	for i := range b.scopes[1:] {
+		s := &b.scopes[1+i]
+		at := s.complete()
+		first.spans = append(first.spans, s.spans[at:]...)
+		s.clear(s.spans)
 	}
-	out = slices.Grow(out[:0], inner+10)
-	out = binary.AppendUvarint(append(out, 1<<3|2), uint64(inner))
-	out = append(out, resource...)
-	kept := b.scopes[:0]
-	for i := range b.scopes {
-		s := b.scopes[i]
-		if len(s.spans) == 0 {
-			continue // it has had nothing to say since the last request: forgotten
-		}
-		out = append(out, heads[i]...)
-		out = append(out, s.spans...)
-		out = appendString(out, 3, s.scope.Schema)
-		kept = append(kept, scopeSpans{s.scope, s.spans[:0]})
+	out := first.spans
+	out = out[prependHead(out, prepend(out, from, b.resource), 1):]
+	if cap(memory) == 0 {
+		memory = make([]byte, 0, cap(out))
 	}
-	clear(b.scopes[len(kept):])
-	b.scopes, b.spans = kept, 0
+	first.clear(memory)
+	b.spans = 0
 	return out
+}
+
+// complete makes a field of ResourceSpans and returns where in spans it begins.
+func (s *scopeSpans) complete() (from int) {
+	s.spans = appendString(s.spans, 3, s.scope.Schema)
+	return prependHead(s.spans, prepend(s.spans, s.room, s.head), 2)
+}
+
+// prepend writes v before at, and returns where it begins.
+func prepend(b []byte, at int, v []byte) int { return at - copy(b[at-len(v):at], v) }
+
+// prependHead writes the tag and the length of a field that goes from at to the end.
+func prependHead(b []byte, at, field int) int {
+	var head [maxHead]byte
+	return prepend(b, at, binary.AppendUvarint(append(head[:0], byte(field<<3|2)), uint64(len(b)-at)))
 }

@@ -18,13 +18,13 @@ import (
 
 // Sink encodes sections and sends them. Any number of profilers may share one. A nil Sink drops everything.
 type Sink struct {
-	cfg      config
-	resource []byte // the field of ResourceSpans
+	cfg config
 
 	mu     sync.Mutex
 	batch  batch
 	queue  []request
 	spare  []byte // of a request that was sent
+	armed  bool   // what comes is sent when the interval of something earlier is over
 	stats  Stats
 	closed bool
 	said   time.Time // when an error was last told
@@ -74,7 +74,7 @@ func New(opts ...Option) (*Sink, error) {
 		done: make(chan struct{}),
 	}
 	if len(c.resource) > 0 {
-		s.resource = appendBytes(nil, 1, appendAttributes(nil, 1, c.resource))
+		s.batch.resource = appendBytes(nil, 1, appendAttributes(nil, 1, c.resource))
 	}
 	s.stats.Dropped = map[string]int64{}
 	s.ctx, s.abort = context.WithCancelCause(context.Background())
@@ -103,7 +103,7 @@ func (s *Sink) Section(x *engine.SinkSpan) {
 	switch {
 	case s.batch.spans >= s.cfg.batchSize:
 		s.enqueue()
-	case s.batch.spans == 1:
+	case s.batch.spans == 1 && !s.armed:
 		s.wake() // the interval begins
 	}
 }
@@ -119,9 +119,8 @@ func (s *Sink) enqueue() {
 		s.stats.Dropped[queueFull] += int64(n)
 		return
 	}
-	body := s.spare
+	s.queue = append(s.queue, request{s.batch.request(s.spare), n})
 	s.spare = nil
-	s.queue = append(s.queue, request{s.batch.request(s.resource, body), n})
 	s.wake()
 }
 
@@ -142,19 +141,19 @@ func (s *Sink) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		r, ok, waiting := s.next()
+		r, ok, begins := s.next()
 		if ok {
 			s.send(r)
 			continue
 		}
-		timer.Stop()
-		if waiting {
+		if begins {
 			timer.Reset(s.cfg.interval)
 		}
 		select {
 		case <-s.work: // a request, or the first span of one
 		case <-timer.C:
 			s.mu.Lock()
+			s.armed = false
 			s.enqueue()
 			s.mu.Unlock()
 		case <-s.quit:
@@ -169,8 +168,8 @@ func (s *Sink) run() {
 	}
 }
 
-// next is the oldest request. waiting: there is none, but spans for one.
-func (s *Sink) next() (r request, ok, waiting bool) {
+// next is the oldest request. begins: there is none, but spans for one, and an interval begins.
+func (s *Sink) next() (r request, ok, begins bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) > 0 {
@@ -180,7 +179,8 @@ func (s *Sink) next() (r request, ok, waiting bool) {
 		return r, true, false
 	}
 	if s.batch.spans > 0 {
-		return request{}, false, true
+		begins, s.armed = !s.armed, true
+		return request{}, false, begins
 	}
 	if s.busy {
 		s.busy = false

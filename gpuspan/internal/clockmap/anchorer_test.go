@@ -246,3 +246,27 @@ func placeBetween(a *Anchorer[event, stream, status, call], start, end event, su
 	p := a.Place(&s)
 	return p.Start, p.End, p.Duration, p.HalfWidth, true
 }
+
+// A busy stream is read some hundred sections at a time, with the anchor that lies behind them all made after the first
+// of these: the others need not wait for the next.
+func TestWhatIsReadAfterTheAnchorBehindItWaitsForNoOther(t *testing.T) {
+	p := newPhysics(1, time.Minute, 25, 1)
+	a := newAnchorer(t, p)
+	drive(t, p, a, time.Second, true)
+	s := p.put(p.now + 100)
+	e := p.put(p.now + 5000)
+	p.now += 10e3
+	before, ok := a.Read(s, e, 0, 0)
+	require.True(t, ok)
+	require.False(t, a.Bracketed(&before))
+	require.Zero(t, a.Anchor())
+	require.True(t, a.Bracketed(&before))
+	after, ok := a.Read(s, e, 0, 0)
+	require.True(t, ok)
+	require.True(t, a.Bracketed(&after))
+	later := p.put(p.now + 100)
+	p.now += 1000
+	across, ok := a.Read(s, later, 0, 0)
+	require.True(t, ok)
+	require.False(t, a.Bracketed(&across))
+}

@@ -26,6 +26,7 @@ type Map struct {
 	fit        fit
 	known      rateKnown
 	slackUntil float64 // GPU ns until which the doubled limits stay
+	bracket    bracket
 	slack      float64 // factor on MaxDrift, MaxRateChange and MaxSlew, 1 when nothing was wrong
 
 	drift     atomic.Uint64 // float64 bits, ppm; NaN when unknown
@@ -52,6 +53,7 @@ func (m *Map) Reset() {
 	m.anchors = m.anchors[:0]
 	m.past.clear()
 	m.jumps.clear()
+	m.bracket.known = false
 	m.slack = 1
 	m.slackUntil = 0
 	m.fit = fit{rate: 1}
@@ -90,6 +92,7 @@ func (m *Map) Add(a Anchor) {
 		m.anomalies.Add(1)
 		return
 	}
+	m.bracket.known = false
 	m.forget(p.gpu)
 	m.lookForJump(&p)
 	m.limitRate(&p)

@@ -149,3 +149,39 @@ func BenchmarkAt(b *testing.B) {
 		}
 	}
 }
+
+// Most sections are placed by what is known of the stretch between the newest two anchors as a whole. That is no wider
+// than what all anchors say of each place, but for some nanoseconds; the simulations say that it holds.
+func TestLimitsBetweenTheNewestAnchorsAreThoseOfAllAnchors(t *testing.T) {
+	for seed := range seeds(20) {
+		p := newPhysics(seed, 2*time.Minute, 80, 200)
+		p.delayed = 0.1 * float64(seed%10)
+		a := newAnchorer(t, p)
+		compared := 0
+		for range 50 {
+			drive(t, p, a, time.Second, true)
+			newest := a.m.back(0).gpu
+			for i := range 100 {
+				from := newest - float64(i)*0.6e6
+				to := min(from+float64(i%7)*3e6, newest)
+				var s section
+				if !a.m.within(&s, from, to) {
+					continue
+				}
+				compared++
+				for _, end := range []struct {
+					gpu float64
+					limits
+				}{{from, s.start}, {to, s.end}} {
+					lo, hi := a.m.limits(end.gpu)
+					require.Greater(t, end.lo, lo-25)
+					require.Less(t, end.hi, hi+25)
+				}
+				slow, fast := a.m.stretch(from, to)
+				require.LessOrEqual(t, s.slow, slow+1e-12)
+				require.GreaterOrEqual(t, s.fast, fast-1e-12)
+			}
+		}
+		require.Greater(t, compared, 3000)
+	}
+}

@@ -15,7 +15,6 @@ type Stamps struct {
 	start, length         float64 // ns of the GPU
 	rounding, roundingEnd float64
 	submitted, seen       int64 // on the host's axis; 0: not known
-	same                  bool  // both are one event
 }
 
 // Interval is the section on the GPU's own clock, in ns.
@@ -45,31 +44,41 @@ func (a *Anchorer[E, S, T, C]) Read(start, end E, submitted, seen int64) (s Stam
 	if s.length, s.roundingEnd, ok = a.length(start, end, s.start, s.rounding); !ok {
 		return Stamps{}, false
 	}
-	s.m, s.anchors, s.same, s.submitted, s.seen = a.m, a.made, start == end, submitted, seen
+	s.m, s.anchors, s.submitted, s.seen = a.m, a.made, submitted, seen
 	return s, true
 }
 
-// Bracketed reports whether an anchor was made since the stamps were read, so that they lie between two. Those of a
-// clock that is gone will have none.
-func (a *Anchorer[E, S, T, C]) Bracketed(s *Stamps) bool { return a.made > s.anchors || s.m != a.m }
+// Bracketed reports whether an anchor lies behind the section, so that it is between two: one that was made since the
+// stamps were read, or already when they were. Those of a clock that is gone will have none.
+func (a *Anchorer[E, S, T, C]) Bracketed(s *Stamps) bool {
+	return a.made > s.anchors || s.m != a.m || a.count > 0 && s.start+s.length <= a.newest().gpu
+}
 
 // Place puts a section on the host's clock. Between two anchors that is exact; before the next anchor it is
 // extrapolated, which the half width includes as long as no clock jumps.
 func (a *Anchorer[E, S, T, C]) Place(st *Stamps) Placement {
 	m := st.m
-	at, lo, hi, ok := m.interval(st.start)
-	if !ok {
-		return Placement{}
-	}
 	end := st.start + st.length
 	s := section{length: st.length, tick: float64(m.opts.Tick)}
-	s.start = limits{lo - st.rounding, hi + st.rounding}
-	if st.same {
-		s.end = s.start
+	var at float64
+	whole := m.within(&s, st.start, end)
+	if whole {
+		at = m.fit.at(st.start)
 	} else {
-		lo, hi = m.limits(end)
-		s.end = limits{lo - st.roundingEnd, hi + st.roundingEnd}
+		var ok bool
+		if at, s.start.lo, s.start.hi, ok = m.interval(st.start); !ok {
+			return Placement{}
+		}
+		s.end.lo, s.end.hi = m.limits(end)
+		from, gapBefore := m.jumps.segment(st.start)
+		to, gapAfter := m.jumps.segment(end)
+		// across a jump the length of one clock is not that of the other
+		if whole = from == to && !gapBefore && !gapAfter; whole {
+			s.slow, s.fast = m.stretch(st.start, end)
+		}
 	}
+	s.start.widen(st.rounding)
+	s.end.widen(st.roundingEnd)
 	free := s
 	if st.submitted != 0 {
 		s.start.lo = max(s.start.lo, float64(st.submitted-m.origin))
@@ -77,17 +86,7 @@ func (a *Anchorer[E, S, T, C]) Place(st *Stamps) Placement {
 	if st.seen != 0 {
 		s.end.hi = min(s.end.hi, float64(st.seen-m.origin))
 	}
-	from, gapBefore := m.jumps.segment(st.start)
-	to, gapAfter := m.jumps.segment(end)
-	// across a jump the length of one clock is not that of the other
-	if whole := from == to && !gapBefore && !gapAfter; whole {
-		s.slow, s.fast = m.stretch(st.start, end)
-		whole = s.tighten()
-		ok = whole
-	} else {
-		ok = s.start.lo <= s.start.hi && s.end.lo <= s.end.hi
-	}
-	if !ok {
+	if ok := whole && s.tighten() || !whole && s.start.lo <= s.start.hi && s.end.lo <= s.end.hi; !ok {
 		m.Anomaly()
 		a.schedule.hurry(a.clock.axis(a.dev.Now()))
 		s = free

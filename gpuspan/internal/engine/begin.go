@@ -135,7 +135,9 @@ func (s *Stream) take(st *opState) *slot {
 	sl := &s.slots[s.free[last]]
 	s.free = s.free[:last]
 	s.nextID++
-	sl.rec.id, sl.rec.op, sl.state = uint64(s.id)<<40|s.nextID, st, slotOpen
+	r := &sl.rec
+	r.id, r.op, sl.state = uint64(s.id)<<40|s.nextID, st, slotOpen
+	r.hostEnd, r.annotation, r.work = 0, 0, Work{} // of a plain section before
 	return sl
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 )
 
 // maxHeld bounds the records of all nests that wait for their outermost section. What comes beyond is measured and
@@ -233,4 +235,5 @@ func (t *poller) takeHeld(sl *slot, n *nest) {
 func (t *poller) queue(s *Stream, n *nest) {
 	s.inFlight.Add(int32(n.count()))
 	s.unplaced = append(s.unplaced, queued{nest: n, read: t.passed.Load()})
+	s.stamps = append(s.stamps, clockmap.Stamps{}) // its records have theirs
 }

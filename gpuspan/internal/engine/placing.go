@@ -3,7 +3,11 @@
 
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
+)
 
 // A section is placed when an anchor has been made after it was read, so that it lies between two. That takes up to 60
 // ms.
@@ -12,20 +16,20 @@ const (
 	crowded    = maxInFlight / 4        // that many of one stream that wait are worth an anchor of their own
 	anchorGap  = 5 * time.Millisecond   // between two of those, at least
 	usualQueue = 256                    // what a stream's lists have room for, though there is less
+
+	handTogether = maxInFlight / 4 // sections that the emitter is woken for, while there are more to read
 )
 
 // place puts what can be placed on the wall clock and hands it to the emitter. all: also what no anchor has come for.
 func (t *poller) place(all bool) {
 	now := t.p.clock.now()
-	handed := false
 	for _, s := range *t.p.streamList.Load() {
 		n := 0
 		for n < len(s.unplaced) {
-			q := &s.unplaced[n]
-			if !all && s.awaits(q, nil) && !tooOld(q.read, now, placeLimit) {
+			if !all && s.awaits(n, nil) && !tooOld(s.unplaced[n].read, now, placeLimit) {
 				break
 			}
-			t.placeQueued(s, q)
+			t.placeQueued(s, n)
 			n++
 		}
 		if n == 0 {
@@ -35,22 +39,24 @@ func (t *poller) place(all bool) {
 			}
 			continue
 		}
-		handed = true
+		t.handed += n
 		s.handOver(n)
 	}
-	if handed {
+	if t.handed > 0 && (all || !t.more || t.handed >= handTogether) {
+		t.handed = 0
 		t.p.emitter.wake()
 	}
 }
 
 // handOver passes the first n of what was unplaced to the emitter: mostly all, and then the two lists change places.
 func (s *Stream) handOver(n int) {
+	s.stamps = append(s.stamps[:0], s.stamps[n:]...)
 	s.emitMu.Lock()
 	defer s.emitMu.Unlock()
 	if len(s.emits) == 0 && n == len(s.unplaced) {
 		s.emits, s.unplaced = s.unplaced, s.emits
 		if cap(s.unplaced) > max(4*n, usualQueue) {
-			s.unplaced = nil // a burst need not cost memory for ever
+			s.unplaced, s.stamps = nil, nil // a burst need not cost memory for ever
 		}
 		return
 	}
@@ -59,30 +65,33 @@ func (s *Stream) handOver(n int) {
 	clear(s.unplaced[len(s.unplaced):cap(s.unplaced)])
 }
 
-// awaits reports whether a section of q lies after the last anchor of a device; nil: of its own.
-func (s *Stream) awaits(q *queued, of *device) bool {
+// awaits reports whether a section of what is unplaced at i lies after the last anchor of a device; nil: of its own.
+func (s *Stream) awaits(i int, of *device) bool {
+	q := &s.unplaced[i]
 	if q.nest == nil {
-		return (of == nil || of == s.device) && s.device.awaits(&q.times)
+		return (of == nil || of == s.device) && s.device.awaits(&s.stamps[i])
 	}
 	for i := range q.nest.count() {
 		r := q.nest.record(i)
-		if r.timed && r.device != nil && (of == nil || of == r.device) && r.device.awaits(&r.times) {
+		if r.timed && r.device != nil && (of == nil || of == r.device) && r.device.awaits(&r.stamps) {
 			return true
 		}
 	}
 	return false
 }
 
-// awaits reports whether no anchor was made since times were read.
-func (d *device) awaits(x *times) bool { return d.anchorer != nil && !d.anchorer.Bracketed(&x.stamps) }
+// awaits reports whether no anchor was made since stamps were read.
+func (d *device) awaits(x *clockmap.Stamps) bool {
+	return d.anchorer != nil && !d.anchorer.Bracketed(x)
+}
 
-// placeQueued puts sections on the wall clock.
-func (t *poller) placeQueued(s *Stream, q *queued) {
-	offset := t.p.clock.offset.Load()
+// placeQueued puts what is unplaced at i on the wall clock.
+func (t *poller) placeQueued(s *Stream, i int) {
+	q, offset := &s.unplaced[i], t.p.clock.offset.Load()
 	if q.nest == nil {
 		q.offset = offset
 		if s.device.anchorer != nil {
-			t.placeTimes(s.device, &q.times)
+			t.placeTimes(s.device, &s.stamps[i], &q.times)
 		}
 		return
 	}
@@ -92,7 +101,7 @@ func (t *poller) placeQueued(s *Stream, q *queued) {
 		if !r.timed || r.flags&(flagGiven|flagHost) != 0 || r.device == nil || r.device.anchorer == nil {
 			continue
 		}
-		t.placeTimes(r.device, &r.times)
+		t.placeTimes(r.device, &r.stamps, &r.times)
 		r.gpu, r.rate = float64(r.endNs-r.startNs), 1
 		if ppm, ok := r.device.anchorer.Map().Drift(); ok {
 			r.rate = 1 + ppm*1e-6
@@ -100,8 +109,8 @@ func (t *poller) placeQueued(s *Stream, q *queued) {
 	}
 }
 
-func (t *poller) placeTimes(d *device, x *times) {
-	at := d.anchorer.Place(&x.stamps)
+func (t *poller) placeTimes(d *device, stamps *clockmap.Stamps, x *times) {
+	at := d.anchorer.Place(stamps)
 	x.startNs = t.p.clock.at(at.Axis-d.axis, x.offset)
 	x.endNs = x.startNs + at.End - at.Start
 	x.errorNs = at.HalfWidth
@@ -122,7 +131,7 @@ func (t *poller) anchorNow() {
 func (t *poller) waitsFor(d *device) bool {
 	for _, s := range *t.p.streamList.Load() {
 		for i := range s.unplaced {
-			if s.awaits(&s.unplaced[i], d) {
+			if s.awaits(i, d) {
 				return true
 			}
 		}

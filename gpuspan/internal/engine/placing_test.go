@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 	"github.com/otelgpu/otelgpu/gpuspan/internal/require"
 )
 
@@ -19,8 +20,12 @@ func readsOf(list []queued) (out []int64) {
 }
 
 func TestWhatIsPlacedIsHandedOverInOrder(t *testing.T) {
-	s := &Stream{unplaced: []queued{{read: 1}, {read: 2}, {read: 3}}}
+	s := &Stream{
+		unplaced: []queued{{read: 1}, {read: 2}, {read: 3}},
+		stamps:   make([]clockmap.Stamps, 3),
+	}
 	s.handOver(2)
+	require.Len(t, s.stamps, 1)
 	require.Equal(t, []int64{1, 2}, readsOf(s.emits))
 	require.Equal(t, []int64{3}, readsOf(s.unplaced))
 	require.Equal(t, []int64{3, 0, 0}, readsOf(s.unplaced[:3]), "nothing of what went is kept")
@@ -29,12 +34,13 @@ func TestWhatIsPlacedIsHandedOverInOrder(t *testing.T) {
 	require.Empty(t, s.unplaced)
 
 	s.emits = s.emits[:0]
-	s.unplaced = append(make([]queued, 0, 8), queued{read: 4}, queued{read: 5})
+	s.unplaced, s.stamps = append(make([]queued, 0, 8), queued{read: 4}, queued{read: 5}), make([]clockmap.Stamps, 2)
 	s.handOver(2)
 	require.Equal(t, []int64{4, 5}, readsOf(s.emits))
 	require.Equal(t, 8, cap(s.emits), "the lists change places")
 
 	s.emits, s.unplaced = make([]queued, 0, usualQueue+1), append(s.unplaced[:0], queued{read: 6})
+	s.stamps = make([]clockmap.Stamps, 1)
 	s.handOver(1)
 	require.Nil(t, s.unplaced, "the room of a burst is given up")
 }
@@ -95,9 +101,10 @@ func TestWhichDevicesAnchorASectionWaitsFor(t *testing.T) {
 	var n nest
 	n.root = &n.own
 	n.own.timed, n.own.device = true, other
-	one, nested := &queued{}, &queued{nest: &n}
+	s.unplaced, s.stamps = []queued{{}, {nest: &n}}, make([]clockmap.Stamps, 2)
+	const one, nested = 0, 1
 	for _, c := range []struct {
-		q    *queued
+		at   int
 		of   *device
 		want bool
 	}{
@@ -108,7 +115,7 @@ func TestWhichDevicesAnchorASectionWaitsFor(t *testing.T) {
 		{nested, other, true},
 		{nested, d, false},
 	} {
-		require.Equal(t, c.want, s.awaits(c.q, c.of))
+		require.Equal(t, c.want, s.awaits(c.at, c.of))
 	}
 	n.held = []*record{{result: result{timed: true, device: d}}}
 	require.True(t, s.awaits(nested, d), "for the section within")

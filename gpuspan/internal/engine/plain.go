@@ -30,7 +30,8 @@ func (sl *slot) plain() bool {
 		sl.refs.Load() == 1
 }
 
-// queued waits for the anchor that places it, then for its span.
+// queued waits for the anchor that places it, then for its span. The stamps by which a plain one is placed stay with
+// the polling thread, in Stream.stamps.
 type queued struct {
 	nest *nest // nil: it is plain
 	read int64 // hostClock
@@ -48,8 +49,8 @@ func (q *queued) count() int {
 // queuePlain passes on a plain section. Its slot is given back by releasePlain, and nobody else writes to it before.
 func (t *poller) queuePlain(s *Stream, sl *slot, stamps *clockmap.Stamps) {
 	s.unplaced = append(s.unplaced, queued{read: t.passed.Load()})
+	s.stamps = append(s.stamps, *stamps)
 	r, q := &sl.rec, &s.unplaced[len(s.unplaced)-1]
-	q.stamps = *stamps
 	q.ctx, q.op, q.work, q.hostStart, q.hostEnd = r.ctx, r.op, r.work, r.hostStart, r.hostEnd
 	q.occurrence = t.counted.number(r.op, &r.work)
 }
@@ -92,8 +93,7 @@ func (s *Stream) releasePlain(list []int32) {
 		s.mu.Lock()
 		for _, i := range list[:n] {
 			sl := &s.slots[i]
-			sl.rec.claim = claim{extra: sl.rec.extra}
-			sl.state = slotFree
+			sl.rec.ctx, sl.state = nil, slotFree
 			s.free = append(s.free, i)
 		}
 		s.mu.Unlock()

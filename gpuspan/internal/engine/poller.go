@@ -58,6 +58,7 @@ type poller struct {
 	pressed   bool          // the last pass found a quarter of a stream's slots done
 	more      bool          // the last pass left a stream with sections that are done
 	crowdedAt int64         // hostClock when a crowded stream last had an anchor of its own
+	handed    int           // sections placed since the emitter was woken
 	busy      bool          // since the last upkeep a pass, also one of Flush, found a section that has ended
 }
 

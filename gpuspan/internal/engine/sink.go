@@ -69,7 +69,7 @@ func (t *emitter) sinkSpan(r *record, s *Stream, parent trace.SpanContext) {
 	}
 	x := &t.sink
 	x.Parent = parent
-	x.Context = t.p.sinkContext(r, parent)
+	x.Context = t.p.sinkContext(r, &parent)
 	x.Name, x.Start, x.End, x.Error, x.Links = r.op.op.cfg.Info.Name, r.startNs, r.endNs, "", nil
 	if r.status == statusDeviceError {
 		x.Error = deviceFailed
@@ -98,21 +98,19 @@ func (t *emitter) sinkSpan(r *record, s *Stream, parent trace.SpanContext) {
 }
 
 // sinkContext is the identity of a section's span: that which was reserved, else drawn.
-func (p *Profiler) sinkContext(r *record, parent trace.SpanContext) trace.SpanContext {
-	below := parent.WithRemote(false)
+func (p *Profiler) sinkContext(r *record, parent *trace.SpanContext) trace.SpanContext {
+	c := trace.SpanContextConfig{
+		TraceID: parent.TraceID(), TraceFlags: parent.TraceFlags() | trace.FlagsSampled, TraceState: parent.TraceState(),
+	}
 	switch {
-	case r.extra != nil && r.extra.ids.fit(parent):
-		below = below.WithTraceID(r.extra.ids.trace).WithSpanID(r.extra.ids.span)
+	case r.extra != nil && r.extra.ids.fit(*parent):
+		c.TraceID, c.SpanID = r.extra.ids.trace, r.extra.ids.span
 	case parent.IsValid():
-		below = below.WithSpanID(p.cfg.IDs.drawSpanID(context.Background(), parent.TraceID()))
+		c.SpanID = p.cfg.IDs.drawSpanID(context.Background(), c.TraceID)
 	default:
-		t, s := p.cfg.IDs.drawIDs(context.Background())
-		below = below.WithTraceID(t).WithSpanID(s)
+		c.TraceID, c.SpanID = p.cfg.IDs.drawIDs(context.Background())
 	}
-	if parent.IsSampled() {
-		return below
-	}
-	return below.WithTraceFlags(parent.TraceFlags() | trace.FlagsSampled)
+	return trace.NewSpanContext(c)
 }
 
 // sinkScope is that of tracerOf.

@@ -51,6 +51,8 @@ type slot struct {
 	nest     *nest     // what was made of the section before all sections in it were resolved; nil: nothing yet
 	resolved int64     // host time at which the section resolved
 	expired  bool      // reported, though the device has not finished it
+
+	_ uint64 // to whole lines of the cache
 }
 
 // recordFlags are facts about a section.
@@ -79,8 +81,10 @@ type record struct {
 	result
 }
 
-// claim is what callers write.
+// claim is what callers write. In the slot of a plain section that was read it stays as it was, but for ctx, until the
+// slot is taken again: what the polling thread writes, the next caller has to fetch.
 type claim struct {
+	ctx    context.Context
 	id     uint64 // of the section: unique in the process while it matters; 0: none
 	parent uint64 // of the section around it; 0: none
 	root   *slot  // the outermost section's slot
@@ -89,7 +93,6 @@ type claim struct {
 	status timingStatus
 	phase  int8 // index of the step's phase plus 1; 0: none
 
-	ctx  context.Context
 	op   *opState
 	step *Step
 
@@ -109,6 +112,7 @@ type claim struct {
 // soon as it is read.
 type result struct {
 	times
+	stamps      clockmap.Stamps // of the device; placed when the next anchor is there
 	occurrence  int64
 	gpu         float64 // GPU duration in ns; valid when timed
 	timed       bool    // gpu is known
@@ -127,10 +131,9 @@ type result struct {
 
 // times are when a section ran.
 type times struct {
-	stamps         clockmap.Stamps // of the device; placed when the next anchor is there
-	startNs, endNs int64           // wall clock
-	errorNs        int64           // that both are off by at most
-	offset         int64           // of the wall clock, for all times of the section
+	startNs, endNs int64 // wall clock
+	errorNs        int64 // that both are off by at most
+	offset         int64 // of the wall clock, for all times of the section
 }
 
 // extra holds what few sections have. A slot keeps its extra for reuse.

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelgpu/otelgpu/gpuspan/backend"
+	"github.com/otelgpu/otelgpu/gpuspan/internal/clockmap"
 	"github.com/otelgpu/otelgpu/gpuspan/settings"
 )
 
@@ -52,7 +53,8 @@ type Stream struct {
 	// polling thread
 	saidFailed  bool
 	eventsFreed bool
-	unplaced    []queued // read, waiting for the anchor that places them
+	unplaced    []queued          // read, waiting for the anchor that places them
+	stamps      []clockmap.Stamps // of each of unplaced, where it is plain
 
 	inFlight atomic.Int32 // records in unplaced, emits and emitting
 	emitMu   sync.Mutex
