@@ -125,11 +125,16 @@ func (m *Model) peak(f *spanfacts.Facts) {
 		r = &Roof{Model: model, FLOPs: map[string]float64{}}
 		m.roofs[model] = r
 	}
-	switch {
+	work := f.FLOPs
+	if byBytes {
+		work = f.Size
+	}
+	switch rate := work / f.Time / f.Roofline; {
+	case math.IsInf(rate, 0):
 	case byBytes:
-		r.Bandwidth = f.Size / f.Time / f.Roofline
+		r.Bandwidth = rate
 	case precision != "" && (len(r.FLOPs) < 16 || r.FLOPs[precision] > 0):
-		r.FLOPs[precision] = f.FLOPs / f.Time / f.Roofline
+		r.FLOPs[precision] = rate
 	}
 }
 

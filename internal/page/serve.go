@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -149,28 +150,20 @@ func encode(s *State) ([]byte, error) {
 	return b, err
 }
 
-// finite makes numbers within v that are none 0, or nil where a pointer leads to them.
+// finite makes numbers within v that are none 0.
 func finite(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Float64:
-		if x := v.Float(); x-x != 0 && v.CanSet() {
+		if x := v.Float(); math.IsNaN(x) || math.IsInf(x, 0) {
 			v.SetFloat(0)
-		}
-	case reflect.Pointer:
-		if x, ok := v.Interface().(*float64); !ok && !v.IsNil() {
-			finite(v.Elem())
-		} else if ok && x != nil && *x-*x != 0 && v.CanSet() {
-			v.SetZero()
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
 			finite(v.Index(i))
 		}
-	case reflect.Map:
-		for _, k := range v.MapKeys() {
-			if x := v.MapIndex(k); x.Kind() == reflect.Float64 && x.Float()-x.Float() != 0 {
-				v.SetMapIndex(k, reflect.Value{})
-			}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			finite(v.Elem())
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {

@@ -392,9 +392,9 @@ func (m *mean) add(v float64, known bool) {
 
 // value is rounded to 1/parts, and nil where nothing is known.
 func (m *mean) value(parts float64) *float64 {
-	if m.count == 0 {
+	v := math.Round(m.sum/m.count*parts) / parts
+	if m.count == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
 	}
-	v := math.Round(m.sum/m.count*parts) / parts
 	return &v
 }
