@@ -335,12 +335,21 @@ func hostileModel(t testing.TB) *page.Model {
 			}}))
 		m.Metrics(gauge("hw.power", name, 100, at))
 	}
+	huge := map[string]any{
+		"gpu.flop.count": 1e308, "gpu.io.size": 1e308, "gpu.energy": 1e308, "gpu.operation.items": 1e308,
+		"gpu.request.duration": 1e308, "gpu.step.duration": 1e308, "gpu.step.phase.duration.forward": 1e308,
+		"gpu.roofline.utilization": 1e-300, "gpu.roofline.bound": "compute", "gpu.flop.precision": "bf16",
+	}
+	for i, kind := range []string{"section", "share", "share", "step", "step"} {
+		m.Traces(spans(t, "huge", "huge", i, span{"huge", kind, now.Add(-time.Second), time.Nanosecond, 200, huge}))
+		m.Metrics(gauge([]string{"hw.power", "hw.gpu.memory.usage"}[i%2], "huge", 1e308, now.Add(-time.Second)))
+	}
 	return m
 }
 
 func TestHostileNamesAreText(t *testing.T) {
 	b := open(t, serve(t, hostileModel(t)), 1300, 1000)
-	b.until(`document.querySelectorAll("#operations tbody tr").length === ` + fmt.Sprint(len(hostile)))
+	b.until(`document.querySelectorAll("#operations tbody tr").length === ` + fmt.Sprint(len(hostile)+1))
 	names := b.column("operations", "operation")
 	shown := strings.NewReplacer("\u202e", "\ufffd", "\u2028", "\ufffd", "\x1b", "\ufffd")
 	for _, name := range hostile {
