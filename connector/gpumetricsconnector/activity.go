@@ -237,6 +237,9 @@ func (t *timeline) settle(to, maxGap uint64) (spent [stateStarved + 1]uint64) {
 		}
 	}
 	t.settled = at
-	t.pending = append([]activity(nil), keep...)
+	t.pending = keep
+	if cap(keep) > 4*len(keep) { // more came than will come soon
+		t.pending = slices.Clone(keep)
+	}
 	return spent
 }

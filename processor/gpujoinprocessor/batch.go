@@ -5,6 +5,7 @@ package gpujoinprocessor
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -91,6 +92,10 @@ func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Du
 				}
 				g.place, g.scope = b.places.number(&at), int32(len(b.scopes))
 				b.places.list[g.place].extend(&g.share)
+				if len(b.spans) == cap(b.spans) { // one growth for a scope, not one for each doubling
+					b.spans = slices.Grow(b.spans, ss.Spans().Len())
+					b.streams = slices.Grow(b.streams, ss.Spans().Len())
+				}
 				b.spans = append(b.spans, g)
 				b.streams = append(b.streams, spanfacts.NestSpan{Owner: r.process, Device: at.ordinal, Stream: stream})
 			}

@@ -235,8 +235,7 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 
 // accepted counts the GPU spans of a request that never will have samples, and says the first time what to do.
 func (p *joinProcessor) accepted(ctx context.Context, b *batch) {
-	_, lost := p.stats.accepted(ctx, b)
-	for i, n := range lost {
+	for i, n := range p.stats.accepted(ctx, b) {
 		if n > 0 && remedies[i] != "" {
 			p.said[i].Do(func() {
 				p.logger.Warn("GPU spans pass without device samples: "+remedies[i]+"; further ones are counted, not logged",

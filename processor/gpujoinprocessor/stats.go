@@ -60,8 +60,10 @@ func newStats(set component.TelemetrySettings, e *engine) (*stats, error) {
 
 func (s *stats) shutdown() { s.tb.Shutdown() }
 
-// accepted counts the GPU spans of a request that was taken which never will have samples.
-func (s *stats) accepted(ctx context.Context, b *batch) (bad [faults]int64, lost [outcomes]int64) {
+// accepted counts the GPU spans of a request that was taken which never will have samples; it returns those whose device
+// was not found.
+func (s *stats) accepted(ctx context.Context, b *batch) (lost [outcomes]int64) {
+	var bad [faults]int64
 	for i := range b.spans {
 		switch g := &b.spans[i]; {
 		case g.fault != sound:
@@ -80,7 +82,7 @@ func (s *stats) accepted(ctx context.Context, b *batch) (bad [faults]int64, lost
 			s.tb.ProcessorGpuJoinUncoveredSpans.Add(ctx, k, s.outcomes[i])
 		}
 	}
-	return bad, lost
+	return lost
 }
 
 // released counts a batch that leaves.
