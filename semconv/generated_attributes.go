@@ -862,8 +862,8 @@ func GPUStepPhaseDurationOf(key string) (phase string, ok bool) {
 
 // GPUWindowCauseDurationKey returns the key gpu.window.cause.duration.<cause> (double, s): Idle time of the
 // device by cause (loader, host, dispatch, call, allocation, synchronization, peer, latency, dependency,
-// unknown), as docs/verdicts.md defines them. They add up to gpu.window.idle.duration; a cause without time
-// is absent.
+// profiler, unknown), as docs/verdicts.md defines them. They add up to gpu.window.idle.duration; a cause
+// without time is absent.
 func GPUWindowCauseDurationKey(cause string) attribute.Key {
 	return attribute.Key("gpu.window.cause.duration." + cause)
 }
@@ -1213,9 +1213,11 @@ const (
 // Values of gpu.verdict.kind; others may occur.
 const (
 	GPUVerdictKindAllocation           = "allocation"            // memory is allocated or freed while the device waits
+	GPUVerdictKindAutotuning           = "autotuning"            // kernels are tried out
 	GPUVerdictKindDependency           = "dependency"            // launched work waits for something that the file does not show
 	GPUVerdictKindExposedCommunication = "exposed_communication" // collectives move bytes while nothing computes
 	GPUVerdictKindExposedCopies        = "exposed_copies"        // copies that nothing hides
+	GPUVerdictKindFusion               = "fusion"                // elementwise kernels write what the next one reads
 	GPUVerdictKindHealthy              = "healthy"               // nothing to gain above the threshold
 	GPUVerdictKindHostWork             = "host_work"             // the host does something else before it launches
 	GPUVerdictKindLateRank             = "late_rank"             // collectives wait for another rank while nothing computes
@@ -1224,12 +1226,15 @@ const (
 	GPUVerdictKindLowEfficiency        = "low_efficiency"        // an operator far below the peak
 	GPUVerdictKindLowParallelism       = "low_parallelism"       // kernels with fewer blocks than the device has multiprocessors
 	GPUVerdictKindMemorySpike          = "memory_spike"          // allocated memory grows much
+	GPUVerdictKindNoDevice             = "no_device"             // the profile has no activity of a device
 	GPUVerdictKindOpaqueRegions        = "opaque_regions"        // kernels in compiled regions or graphs that hide their operators
 	GPUVerdictKindPageMigrations       = "page_migrations"       // pages of managed memory move while nothing computes
 	GPUVerdictKindPageableCopies       = "pageable_copies"       // exposed copies from or to memory that is not pinned
+	GPUVerdictKindProfilerOverhead     = "profiler_overhead"     // the profiler itself holds the host up
 	GPUVerdictKindSinglePrecision      = "single_precision"      // products in single precision without tensor cores
 	GPUVerdictKindSlowRuntimeCalls     = "slow_runtime_calls"    // start-up, module loading, first launches
 	GPUVerdictKindSynchronization      = "synchronization"       // the host waits for the device and has nothing queued then
+	GPUVerdictKindThrottle             = "throttle"              // the device became slower
 	GPUVerdictKindUnexplainedIdle      = "unexplained_idle"      // the file does not say why the device was idle
 	GPUVerdictKindWaitingForRank       = "waiting_for_rank"      // the host waits for another rank
 )

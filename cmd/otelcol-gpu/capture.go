@@ -75,7 +75,7 @@ func capture(ctx context.Context, pid int, cfg *gpucapturereceiver.Config, emit 
 	if res.Message != "" {
 		return convert.Result{}, errors.New(res.Message)
 	}
-	r := result(res.Spans, res.Cut, nil, nil, "", res.Devices, kinetoreceiver.DetailAuto)
+	r := result(res.Spans, res.Cut, nil, nil, "", res.Devices, nil, kinetoreceiver.DetailAuto)
 	if res.Outcome == "budget" {
 		r.Remarks = append(r.Remarks, "ended early: it had as many records as the budget allows (--budget)")
 	}

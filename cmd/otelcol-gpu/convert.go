@@ -107,13 +107,13 @@ func profileReader(o kinetoreceiver.Options) convert.Reader {
 		head, _ := profilefile.Head(path) // what cannot be read is left to the reader, which says why
 		if profilefile.IsSQLite(head) {
 			st, err := nsysreceiver.ReadFile(ctx, path, o, emit)
-			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Devices, asked), err
+			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Devices, st.Host, asked), err
 		}
 		st, err := kinetoreceiver.ReadFile(ctx, path, o, emit)
 		if st.Restored > 0 && len(st.Devices) > 0 {
 			st.Faults = append(st.Faults, partial)
 		}
-		r := result(st.Spans, st.Cut, st.Faults, st.Skipped, "events", st.Devices, asked)
+		r := result(st.Spans, st.Cut, st.Faults, st.Skipped, "events", st.Devices, st.Host, asked)
 		r.Partial = st.Partial
 		return r, err
 	}
@@ -123,9 +123,12 @@ func profileReader(o kinetoreceiver.Options) convert.Reader {
 // detail operators their rates.
 func result(
 	spans, cut int64, faults []string, skipped map[string]int64, what string, devices []verdict.Report,
-	detail kinetoreceiver.Detail,
+	host *verdict.Verdict, detail kinetoreceiver.Detail,
 ) convert.Result {
 	r := convert.Result{Spans: spans, Cut: cut, Devices: devices, Odd: slices.Clone(faults)}
+	if host != nil {
+		r.Remarks = append(r.Remarks, host.String())
+	}
 	for _, d := range devices {
 		for _, v := range d.Verdicts {
 			r.Remarks = append(r.Remarks, v.String())

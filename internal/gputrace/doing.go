@@ -20,6 +20,7 @@ type nameFlag struct {
 	operator bool // of a library: also in such a region it says what it does
 	class    verdict.Range
 	kernel   bool // a call that launches one kernel
+	plain    bool // an annotation without a number
 }
 
 func (s *sweep) flag(r *record) nameFlag {
@@ -43,8 +44,13 @@ func flagOf(kind Kind, name string) nameFlag {
 		return f
 	case KindFrame:
 		f.class = verdict.RangeFrame
-		if strings.HasSuffix(name, "__next__") && containsAny(name, dataModules) || queue(name) {
+		switch {
+		case strings.HasPrefix(name, ProfilerFrame):
+			f.class = verdict.RangeProfiler
+		case strings.HasSuffix(name, "__next__") && containsAny(name, dataModules) || queue(name):
 			f.class = verdict.RangeLoader
+		case verdict.Compiles(name):
+			f.class = verdict.RangeCompile
 		}
 		return f
 	case KindOperator:
@@ -52,6 +58,7 @@ func flagOf(kind Kind, name string) nameFlag {
 	default:
 		f.class = verdict.RangeNamed
 	}
+	f.plain = kind == KindAnnotation && !strings.ContainsAny(name, "0123456789")
 	if kind == KindAnnotation || kind == KindOperator {
 		f.phase, f.opaque = phase(name), opaque(name)
 	}
@@ -60,8 +67,23 @@ func flagOf(kind Kind, name string) nameFlag {
 		f.class = verdict.RangeLoader
 	case peer(name):
 		f.class = verdict.RangePeer
+	case verdict.Compiles(name):
+		f.class = verdict.RangeCompile
 	}
 	return f
+}
+
+// ProfilerFrame begins the names of frames that stand for the profiler's own work. They have no process and no thread
+// of the program: readers put them in ProfilerProcess.
+const (
+	ProfilerFrame         = "profiler: "
+	ProfilerProcess int64 = -1 << 40
+)
+
+// OfProgram reports whether overhead, as CUPTI calls it, is no work of the profiler: code is loaded or compiled for the
+// program, or a queue is full. The calls in which that happens show it, too.
+func OfProgram(overhead string) bool {
+	return containsAny(overhead, []string{"Loading", "Compiler", "COMPILER", "Command Buffer"})
 }
 
 // callClass sorts calls of the CUDA, HIP and Level Zero runtimes and drivers by what they do to the host.
@@ -157,7 +179,7 @@ func peer(name string) bool {
 func (f *frame) name(r *record) {
 	switch r.kind {
 	case KindOperator:
-		f.op, f.named = r.name, r.name
+		f.op, f.opAt, f.named = r.name, r.key, r.name
 	case KindAnnotation, KindModule:
 		f.named, f.around = r.name, r.name
 	case KindOther:
@@ -207,6 +229,9 @@ func (s *sweep) around(proc *process, a *activity, before uint32, hasBefore bool
 			s.threadsOf = append(s.threadsOf, &t.log)
 		}
 	}
+	if s.profiler != nil { // it holds any thread up
+		s.threadsOf = append(s.threadsOf, &s.profiler.log)
+	}
 	if a.hasLaunch {
 		put(a.launch.thread)
 	}
@@ -217,4 +242,25 @@ func (s *sweep) around(proc *process, a *activity, before uint32, hasBefore bool
 		put(before)
 	}
 	return s.threadsOf
+}
+
+// others is the frame in which a thread of the process other than those of around was for more than half of the time; of
+// several, the longest. Threads that wait do not count.
+func (s *sweep) others(proc *process, from, to int64) (name uint32) {
+	most := (to - from) / 2
+	for i := range s.threads {
+		t := &s.threads[i]
+		if t.process != proc || t == s.profiler || slices.Contains(s.threadsOf, &t.log) {
+			continue
+		}
+		if n, d := t.log.Longest(from, to); d > most && !containsAny(s.p.Names.Name(n), waitingFrames) {
+			most, name = d, n
+		}
+	}
+	return name
+}
+
+// waitingFrames are parts of the names of frames in which a thread waits.
+var waitingFrames = []string{
+	"wait", "acquire", "sleep", "select", "poll", "recv", "accept", "join", "_worker", "_bootstrap", "run_forever",
 }

@@ -29,6 +29,7 @@ type Stats struct {
 	NamesDropped int64            // distinct names that were not kept, for want of memory
 	SpilledBytes int64            // written to the spill file
 	Devices      []verdict.Report // of the window, by device
+	Host         *verdict.Verdict // where the host's time went, of a file without activities of a device
 	Graphs       Graphs
 }
 
@@ -113,6 +114,7 @@ func (p *Profile) Emit(ctx context.Context, emit func(context.Context, ptrace.Tr
 		st.DeepSteps += proc.deep
 	}
 	st.Spans, st.Cut, st.Forgotten, st.Devices = out.written, out.cut, sw.launches.forgotten, out.reports
+	st.Host = sw.hostVerdict()
 	return st, err
 }
 

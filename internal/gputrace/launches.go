@@ -13,9 +13,11 @@ type launch struct {
 	step       *step
 	work       *work        // of the outermost operator around it whose work is known
 	opaque     bool         // within a compiled region
+	opStart    int64        // begin of the innermost operator around it
 	op         uint32       // innermost operator around it, by name
 	in         uint32       // innermost range around it that has a name of its own, no call
 	thread     uint32       // its track
+	phase      uint32       // outermost annotation around it that is no step and has no number; 0: none
 	previous   int64        // end of the launch before, of the same thread or of the main one
 	unit       verdict.Unit // that it is of
 }

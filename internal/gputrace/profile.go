@@ -180,7 +180,7 @@ func (p *Profile) Window(start, end int64) {
 
 func (p *Profile) count(e *Event) {
 	p.counts[e.Kind]++
-	if e.Kind != KindMemory {
+	if e.Kind != KindMemory && e.Process != ProfilerProcess {
 		p.first, p.last = min(p.first, e.Start), max(p.last, e.End())
 	}
 	p.seed[0] = mix(p.seed[0] ^ uint64(e.Start))

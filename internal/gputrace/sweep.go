@@ -52,6 +52,7 @@ type sweep struct {
 	steps     int64
 	lastStep  int64           // highest number of a step of the main process
 	comm      map[uint32]bool // by name
+	mapping   map[uint32]bool // by name, see maps
 	act       activity
 	devices   map[int64]*deviceWindow
 	flags     []nameFlag // by name; those of kinds that have flags
@@ -65,6 +66,8 @@ type sweep struct {
 	graphs    *graphs            // what looks for captures; nil for others
 	replays   map[int64]*replay  // by correlation
 	playing   map[int64]*playing // replays that have begun
+	hosts     hostOnly           // where the file has no activities of a device
+	profiler  *thread            // its own work; nil: none is recorded
 }
 
 type thread struct {
@@ -85,16 +88,19 @@ type frame struct {
 	opaque bool         // within a compiled region
 	unit   verdict.Unit // see launch
 	op     uint32
+	opAt   int64  // its begin
+	self   uint32 // what its own time counts for, in a file without activities of a device
 	named  uint32
 	around uint32 // innermost annotation or module
+	phase  uint32 // outermost annotation without a number
 }
 
 func (p *Profile) newSweep(v visitor) *sweep {
 	s := &sweep{
 		p: p, v: v, lastStep: math.MinInt64, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
-		comm: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()),
+		comm: map[uint32]bool{}, mapping: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()),
 		memories: map[int64]*allocated{},
-		launches: newLaunchTable(p.counts[KindRuntime]), playing: map[int64]*playing{},
+		launches: newLaunchTable(p.counts[KindRuntime]), playing: map[int64]*playing{}, hosts: hostOnly{},
 	}
 	pid, known := p.mainProcess()
 	p.main = pid
@@ -114,6 +120,9 @@ func (p *Profile) newSweep(v visitor) *sweep {
 		}
 		if beside, ok := p.tracks[track{outer: t.outer, inner: -1 - t.inner}]; ok && t.inner >= 0 {
 			s.threads[i].beside = &s.threads[beside]
+		}
+		if t.outer == ProfilerProcess {
+			s.profiler = &s.threads[i]
 		}
 		if s.threads[i].process = s.processes[t.outer]; s.threads[i].process == nil {
 			s.threads[i].process = s.main
@@ -154,9 +163,12 @@ func (s *sweep) host(r *record) {
 	if len(st) > 0 {
 		top := &st[len(st)-1]
 		f.node, f.step, f.work, f.depth, f.opaque = top.node.live(), top.step, top.work, top.depth, top.opaque
-		f.op, f.named, f.around, f.unit = top.op, top.named, top.around, top.unit
+		f.op, f.opAt, f.named, f.around, f.phase, f.unit = top.op, top.opAt, top.named, top.around, top.phase, top.unit
 	}
 	alone := len(st) == 0
+	if s.analyses && s.ordinals == 0 {
+		f.self = s.hostOnly(r, st)
+	}
 	if f.step == nil {
 		if f.step = th.process.stepAt(start); f.step != nil && f.node == th.process.window && f.step.node != nil {
 			f.node = f.step.node.live()
@@ -173,6 +185,9 @@ func (s *sweep) host(r *record) {
 			f.work = s.newWork(r)
 		}
 		f.name(r)
+		if f.phase == 0 && fl.plain {
+			f.phase = r.name
+		}
 		if s.graphs == nil {
 			th.log.Add(start, end, fl.class, r.name, s.needs)
 		} else if r.kind == KindRuntime {
@@ -201,7 +216,7 @@ func (s *sweep) host(r *record) {
 	if r.kind == KindRuntime && r.correlation != 0 {
 		l := launch{
 			start: start, end: end, node: f.node, process: th.process, step: f.step, work: f.work, opaque: f.opaque,
-			op: f.op, in: f.named, thread: r.track, previous: th.previous(s), unit: f.unit,
+			op: f.op, opStart: f.opAt, in: f.named, phase: f.phase, thread: r.track, previous: th.previous(s), unit: f.unit,
 		}
 		if f.step != nil {
 			l.unit.Start, l.unit.End = f.step.start, f.step.end
@@ -299,6 +314,7 @@ func (s *sweep) analyse(proc *process, a *activity) {
 			if d.sms = s.p.multiprocessors(a.device); s.ordinals > 1 {
 				d.beside = s.besideOf(d)
 			}
+			d.others = func(from, to int64) uint32 { return s.others(d.taking, from, to) }
 			s.devices[a.device] = d
 		}
 		d.add(s, proc, a, first)
@@ -320,6 +336,16 @@ func (s *sweep) isComm(name uint32) bool {
 		s.comm[name] = c
 	}
 	return c
+}
+
+// maps reports whether a kernel computes each element of its result by the same elements of its inputs.
+func (s *sweep) maps(name uint32) bool {
+	m, ok := s.mapping[name]
+	if !ok {
+		m = strings.Contains(s.p.Names.Name(name), "elementwise_kernel")
+		s.mapping[name] = m
+	}
+	return m
 }
 
 // memory takes an event of the allocator.

@@ -29,6 +29,7 @@ type deviceWindow struct {
 	last       verdict.Unit  // of those that launched something, the one that ends last
 	worked     intervals.Set // lately, where there are other devices; see beside
 	beside     func(from, to int64) uint32
+	others     func(from, to int64) uint32
 }
 
 func newDeviceWindow(ordinal int64, p *process, s *verdict.Splitter) *deviceWindow {
@@ -63,7 +64,8 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 	v := &s.one
 	*v = verdict.Activity{
 		Start: a.start, End: a.end, Name: a.name, Operator: a.launch.op, In: a.launch.in,
-		Opaque: a.launch.opaque || a.detail.WholeGraph,
+		Opaque: a.launch.opaque || a.detail.WholeGraph, Stream: a.stream, Inner: a.launch.op,
+		InnerStart: a.launch.opStart, Phase: a.launch.phase,
 	}
 	switch {
 	case a.kind != KindKernel:
@@ -77,7 +79,7 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 		v.Bytes = collectiveSize(a.detail.Collective, a.detail.InElements, a.detail.OutElements,
 			ElementSize(a.detail.ElementType))
 	default:
-		v.Class = verdict.Computing
+		v.Class, v.Maps = verdict.Computing, s.maps(a.name)
 		switch w := a.launch.work; {
 		case w == nil:
 		case firstOfWork:
@@ -103,6 +105,7 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 	}
 	if d.verdicts.Gap(a.start) {
 		l.Threads, l.Beside = s.around(proc, a, d.before, d.hasBefore), d.beside
+		l.Others = d.others
 	}
 	d.verdicts.Add(v, &l, begin)
 	if s.ordinals > 1 {

@@ -11,8 +11,9 @@ import (
 
 // Categories of events that are read for something else than spans, or not at all.
 const (
-	kindNone   gputrace.Kind = 255 - iota // counted by category and left out
-	kindIgnore                            // known to repeat what other events say
+	kindNone     gputrace.Kind = 255 - iota // counted by category and left out
+	kindIgnore                              // known to repeat what other events say
+	kindOverhead                            // the profiler's own work
 )
 
 // category maps the names of all generations of the format: 2021 (Operator, Runtime, Kernel, Memcpy), 2022 on (cpu_op,
@@ -33,7 +34,9 @@ func category(cat []byte) gputrace.Kind {
 		return gputrace.KindCopy
 	case "gpu_memset", "Memset", "memset":
 		return gputrace.KindMemset
-	case "gpu_user_annotation", "Trace", "overhead", "cuda_sync", "cuda_event", "xpu_sync", "xpu_scope_profiler":
+	case "overhead":
+		return kindOverhead
+	case "gpu_user_annotation", "Trace", "cuda_sync", "cuda_event", "xpu_sync", "xpu_scope_profiler":
 		return kindIgnore
 	}
 	switch {

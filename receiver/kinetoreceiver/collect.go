@@ -85,6 +85,7 @@ func (c *collect) Event(j *chromejson.Event) error {
 			j.TID = nil
 		}
 	}
+	own := e.Kind == kindOverhead
 	switch e.Kind {
 	case kindIgnore:
 		if string(j.Cat) == "Trace" {
@@ -94,6 +95,12 @@ func (c *collect) Event(j *chromejson.Event) error {
 	case kindNone:
 		c.skip("event without a category")
 		return nil
+	case kindOverhead:
+		if gputrace.OfProgram(string(name)) {
+			return nil
+		}
+		e.Kind = gputrace.KindFrame
+		name = append([]byte(gputrace.ProfilerFrame), name...)
 	case gputrace.KindOperator, gputrace.KindAnnotation:
 		if bytes.HasPrefix(name, stepPrefix) {
 			if n, err := strconv.ParseInt(string(name[len(stepPrefix):]), 10, 64); err == nil {
@@ -123,7 +130,9 @@ func (c *collect) Event(j *chromejson.Event) error {
 		name = parented(&e.Detail, name)
 	}
 	e.Name = c.p.Names.Bytes(name) // of frames too: no span shows them, but idle time may be theirs
-	c.arguments(e, j, name)
+	if c.arguments(e, j, name); own {
+		e.Process, e.Thread = gputrace.ProfilerProcess, 0
+	}
 	return c.add(e)
 }
 

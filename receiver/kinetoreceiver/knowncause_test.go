@@ -311,6 +311,8 @@ func TestCausesAndLossesOfMadeUpPrograms(t *testing.T) { testPrograms(t, program
 
 func TestCausesAndLossesOfMadeUpJobs(t *testing.T) { testPrograms(t, shapes()) }
 
+func TestCausesAndLossesOfMadeUpFaults(t *testing.T) { testPrograms(t, faults()) }
+
 func testPrograms(t *testing.T, list map[string]program) {
 	seed := uint64(0)
 	for _, name := range slices.Sorted(maps.Keys(list)) {

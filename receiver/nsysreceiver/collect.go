@@ -273,13 +273,24 @@ func (c *collect) calls(ctx context.Context) error {
 		})
 }
 
-// overhead counts what the profiler itself took, which is no work of the program's.
+// overhead reads what the profiler itself took, which is no work of the program's and may hold it up.
 func (c *collect) overhead(ctx context.Context) error {
 	for _, table := range []string{tableOverhead, tableCUPTI} {
-		if err := c.db.each(ctx, table, []string{"start"}, func([]any) error {
+		if err := c.db.each(ctx, table, []string{"start", "end", "nameId"}, func(r []any) error {
 			c.rows++
-			c.skip("overhead of the profiler")
-			return nil
+			e := gputrace.Event{Kind: gputrace.KindFrame, Process: gputrace.ProfilerProcess}
+			if !c.times(&e, r[0], r[1]) {
+				return nil
+			}
+			name, err := c.first(ctx, r[2:3], "overhead")
+			if err != nil {
+				return err
+			}
+			if gputrace.OfProgram(name) {
+				c.skip("overhead that calls show, too")
+				return nil
+			}
+			return c.add(&e, gputrace.ProfilerFrame+name)
 		}); err != nil {
 			return err
 		}

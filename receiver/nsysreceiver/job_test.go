@@ -103,11 +103,13 @@ func TestPayloadsByIdAndOverheadOfBothKinds(t *testing.T) {
 		"INSERT INTO StringIds VALUES (9, '{\"size\": 5}')",
 		"INSERT INTO NVTX_EVENTS VALUES (100, 200, 59, 'all_reduce', 67108865, 9)",
 		"CREATE TABLE PROFILER_OVERHEAD (start INT, end INT)", "INSERT INTO PROFILER_OVERHEAD VALUES (1, 2)",
-		"CREATE TABLE CUPTI_ACTIVITY_KIND_OVERHEAD (start INT, end INT)",
-		"INSERT INTO CUPTI_ACTIVITY_KIND_OVERHEAD VALUES (1, 2), (3, 4)")
+		"INSERT INTO StringIds VALUES (10, 'Lazy Function Loading'), (11, 'CUPTI Buffer flush')",
+		"CREATE TABLE CUPTI_ACTIVITY_KIND_OVERHEAD (start INT, end INT, nameId INT)",
+		"INSERT INTO CUPTI_ACTIVITY_KIND_OVERHEAD VALUES (1, 2, 10), (3, 4, 11)")
 	spans, _, st := convert(t, path, Options{Detail: DetailKernels})
 	assert.Equal(t, `{"size": 5}`, spans["all_reduce"].Attributes().AsRaw()["cuda.nvtx.payload"])
-	assert.Equal(t, map[string]int64{"overhead of the profiler": 3}, st.Skipped)
+	assert.Equal(t, map[string]int64{"overhead that calls show, too": 1}, st.Skipped)
+	assert.EqualValues(t, 4, st.Rows)
 }
 
 func TestTextsAreLookedUpInBoundedMemory(t *testing.T) {

@@ -9,6 +9,7 @@ type account struct {
 	idles [causeCount]int64
 	where map[placeKey]int // into spent
 	spent []spent
+	other amounts // what other threads did while the host did its own work
 }
 
 // Account is an account that a step keeps. The zero value is empty.
@@ -34,6 +35,9 @@ const maxPlaces = 1 << 14
 func (a *account) idle(s share) {
 	n := s.to - s.from
 	a.idles[s.cause] += n
+	if s.others != 0 {
+		a.other.add(s.others, n)
+	}
 	switch s.cause {
 	case CauseUnknown, CauseLatency:
 		return
@@ -70,7 +74,7 @@ func (a *Account) Take(c Claim, from, to int64) {
 	}
 	switch c.Class {
 	case Idle:
-		a.idle(share{from, to, c.Cause, c.Name, c.In})
+		a.idle(share{from: from, to: to, cause: c.Cause, name: c.Name, in: c.In})
 		return
 	case Communicating:
 		a.comms.add(c.Name, to-from)

@@ -25,11 +25,13 @@ const (
 	CausePeer            // the host waited for another rank
 	CauseLatency         // the work was launched and had not begun yet
 	CauseDependency      // the work was launched long ago and waited for something else
+	CauseProfiler        // the profiler itself worked
 	causeCount
 )
 
 var causes = [causeCount]string{
 	"unknown", "loader", "host", "dispatch", "call", "allocation", "synchronization", "peer", "latency", "dependency",
+	"profiler",
 }
 
 // String is the value that stands for the cause in attributes and JSON.

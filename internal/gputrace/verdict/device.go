@@ -28,11 +28,16 @@ type Activity struct {
 	Work       *Work   // of the operator, when this is the first of its activities; nil: not known, or counted already
 	Opaque     bool    // in a compiled region or graph, which hides its operators
 	Filled     float64 // part of the multiprocessors that the kernel's blocks fill at most; 0: not known, 1: all
-	Launched   uint64  // launch configuration of a kernel, in any form; 0: not known
-	Bytes      int64   // of a copy, or of a collective by the convention of NCCL's tests; 0: not stated
-	Direction  string  // of a copy
-	Memory     string  // of the host in a copy
-	Group      int64   // ranks of a collective; 0: not stated
+	Stream     int64
+	Inner      uint32 // innermost operator around the launch; 0: none
+	InnerStart int64  // its begin
+	Phase      uint32 // outermost annotation around the launch that is no step and has no number; 0: none
+	Maps       bool   // an elementwise kernel: reads each element of its inputs once, and writes as many
+	Launched   uint64 // launch configuration of a kernel, in any form; 0: not known
+	Bytes      int64  // of a copy, or of a collective by the convention of NCCL's tests; 0: not stated
+	Direction  string // of a copy
+	Memory     string // of the host in a copy
+	Group      int64  // ranks of a collective; 0: not stated
 	Collective string
 	Place      int64 // of a collective among those of its kernel that the step launched, from 1 on; 0: there are no steps
 }
@@ -79,6 +84,8 @@ type Device struct {
 	edges, before [causeCount]int64
 
 	pace                pace
+	trials              trials
+	chains              map[int64]link // by stream: the elementwise kernel that ended last
 	kernels, kernelTime int64
 	short, opaque       int64 // exclusive time but short: number
 	launched            int64 // start of the last launch
@@ -109,7 +116,7 @@ func NewDevice(s *Splitter) *Device {
 	return &Device{
 		split: s,
 		ops:   map[opKey]*operator{}, kern: map[uint32]*kernel{}, coll: map[collectiveKey]*collective{},
-		copy: map[copyKey]*copies{},
+		copy: map[copyKey]*copies{}, chains: map[int64]link{}, trials: trials{},
 	}
 }
 
@@ -140,6 +147,7 @@ func (d *Device) Add(a *Activity, l *Launch, begin int64) {
 	if a.Start > d.cursor {
 		for _, s := range d.split.split(d.cursor, a.Start, l) {
 			d.account.idle(s)
+			d.trials.idle(a, s)
 			d.took(s)
 		}
 		d.cursor = a.Start
@@ -209,7 +217,9 @@ func (d *Device) begin(a *Activity) {
 			if t.duration < shortKernel {
 				d.short++
 			}
-			d.pace.add(a.Start, t.duration, a.Launched*0x9e3779b97f4a7c15^uint64(a.Name)<<32^uint64(a.Shape))
+			d.pace.add(a.Start, t.duration, a.Launched*0x9e3779b97f4a7c15^uint64(a.Name)<<32^uint64(a.Shape)^uint64(a.Phase)<<16)
+			d.chain(a, t.op)
+			d.trials.launched(a)
 		} else {
 			t.coll = d.collectiveOf(a)
 		}

@@ -10,6 +10,8 @@ type Launch struct {
 	Previous   int64  // end of the launch before, by the same thread or the main one
 	Unit       Unit   // that it is of
 	Threads    []*Log // the launching thread, then those that it may have waited for
+	// Others names what a thread that is none of those did for most of an interval; 0: nothing. May be nil.
+	Others func(from, to int64) uint32
 	// Beside names the device that worked in most of an interval while this one did not; 0: none. May be nil.
 	Beside func(from, to int64) uint32
 }
@@ -25,6 +27,7 @@ type share struct {
 	from, to int64
 	cause    Cause
 	name, in uint32
+	others   uint32 // what another thread did meanwhile, of the host's own work only
 }
 
 // Splitter finds the causes of gaps; its lists are used again. The zero value is ready.
@@ -42,7 +45,7 @@ func (s *Splitter) put(from, to int64, c Cause, name, in uint32) {
 		s.shares[n-1].to = to
 		return
 	}
-	s.shares = append(s.shares, share{from, to, c, name, in})
+	s.shares = append(s.shares, share{from: from, to: to, cause: c, name: name, in: in})
 }
 
 // split finds the causes of the gap [from, to), which the launch ended; its parts add up to the gap.
@@ -66,6 +69,8 @@ func (s *Splitter) split(from, to int64, l *Launch) []share {
 				c = CauseLoader
 			case RangePeer:
 				c = CausePeer
+			case RangeProfiler:
+				c = CauseProfiler
 			default:
 				p.name, p.in = 0, 0
 			}
@@ -76,6 +81,11 @@ func (s *Splitter) split(from, to int64, l *Launch) []share {
 	}
 	s.host(from, l)
 	s.rest(from, late, CauseHost)
+	for i := range s.shares {
+		if x := &s.shares[i]; l.Others != nil && x.cause == CauseHost && 2*(x.to-x.from) > pauseLimit {
+			x.others = l.Others(x.from, x.to)
+		}
+	}
 	s.waited(late, to, l)
 	return s.shares
 }
@@ -132,16 +142,22 @@ func (s *Splitter) did(from, to int64, threads []*Log) {
 }
 
 // host gives the pieces, which may begin a little before the gap, to causes. A stretch is what lies between two things
-// that are causes by themselves; whether the host was busy launching is asked for each stretch.
+// that are causes by themselves; whether the host was busy launching is asked for each stretch. After a wait, no more
+// counts as its cost than it lasted: without it, the host would have been that much earlier.
 func (s *Splitter) host(from int64, l *Launch) {
 	since := l.Previous // begin of the stretch
-	waited := false     // it began with the end of a wait
+	cost := int64(0)    // what may still count for the wait with which it began
 	var wait piece
 	for i := 0; i < len(s.pieces); {
 		p := s.pieces[i]
 		if c, own := cause(p.class); own {
 			s.put(max(p.start, from), p.end, c, p.name, p.in)
-			since, waited, wait = p.end, c == CauseSynchronization, p
+			if since = p.end; c == CauseSynchronization {
+				cost += p.end - p.since
+				wait = p
+			} else {
+				cost = 0
+			}
 			i++
 			continue
 		}
@@ -155,17 +171,22 @@ func (s *Splitter) host(from int64, l *Launch) {
 		quiet := min(s.pieces[end-1].end, max(l.Start, s.pieces[i].start)) - max(since, l.Previous)
 		for ; i < end; i++ {
 			p := s.pieces[i]
+			start := max(p.start, from)
 			busy := quiet <= quietLimit || quiet <= pauseLimit && p.end-p.start < longPiece || p.class == CallLaunch
-			switch {
 			// a range around the wait, too, says nothing new
-			case waited && (busy || p.class <= RangeStep || p.since <= wait.start):
-				s.put(max(p.start, from), p.end, CauseSynchronization, wait.name, wait.in)
+			if cost > 0 && start < p.end && (busy || p.class <= RangeStep || p.since <= wait.start) {
+				to := min(p.end, start+cost)
+				s.put(start, to, CauseSynchronization, wait.name, wait.in)
+				cost -= to - start
+				start = to
+			}
+			switch {
 			case busy:
-				s.put(max(p.start, from), p.end, CauseDispatch, p.name, p.in)
+				s.put(start, p.end, CauseDispatch, p.name, p.in)
 			case p.class <= RangeStep:
-				s.put(max(p.start, from), p.end, CauseHost, 0, 0)
+				s.put(start, p.end, CauseHost, 0, 0)
 			default:
-				s.put(max(p.start, from), p.end, CauseHost, p.name, p.in)
+				s.put(start, p.end, CauseHost, p.name, p.in)
 			}
 		}
 	}
@@ -184,6 +205,8 @@ func cause(r Range) (c Cause, own bool) {
 		return CauseAllocation, true
 	case CallOther:
 		return CauseCall, true
+	case RangeProfiler:
+		return CauseProfiler, true
 	}
 	return 0, false
 }

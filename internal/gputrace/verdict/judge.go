@@ -21,6 +21,7 @@ const (
 	reachable        = 0.7  // of the peak: what good kernels reach, by which gains are counted
 	maxEfficiency    = 3    // verdicts on operators
 	maxHost          = 3    // verdicts on ranges of the host
+	manyRetries      = 3    // frees, and allocations, of an allocator that keeps what it has
 	certainCoverage  = 0.8  // of a cause's time: in ranges with a name
 	namesInSentence  = 3
 	mostNameInSentce = 80
@@ -61,9 +62,21 @@ func (j *judge) note(v Verdict, share, threshold float64) {
 	}
 }
 
+// sorted puts the largest gain first. Idle time of which the cause has no name counts for half there: what is known is
+// said first, unless it is little beside.
 func (j *judge) sorted() []Verdict {
-	slices.SortStableFunc(j.list, func(a, b Verdict) int { return cmp.Compare(b.Gain, a.Gain) })
+	weight := func(v *Verdict) time.Duration {
+		if v.nameless() {
+			return v.Gain / 2
+		}
+		return v.Gain
+	}
+	slices.SortStableFunc(j.list, func(a, b Verdict) int { return cmp.Compare(weight(&b), weight(&a)) })
 	return j.list
+}
+
+func (v *Verdict) nameless() bool {
+	return v.Certainty == Low && (v.Kind == KindHost || v.Kind == KindUnknown)
 }
 
 func clip(s string) string {
@@ -73,7 +86,8 @@ func clip(s string) string {
 	return s
 }
 
-func names(places []Place) string {
+// Names are the first places.
+func Names(places []Place) string {
 	var list []string
 	for _, p := range places[:min(namesInSentence, len(places))] {
 		p.Name, p.In = clip(p.Name), clip(p.In)
@@ -91,13 +105,15 @@ func (j *judge) device0() string {
 
 // device judges a device's window.
 func (j *judge) device(d *Device, r *Report) []Verdict {
+	tried := j.trials(d)
 	j.idle(d)
 	j.outside(&d.lead, "%s began %s later, before its window")
 	j.outside(&d.tail, "%s had nothing to do for %s after its window")
 	j.copies(d, r)
 	j.collectives(r)
-	needed := 1 - j.slow(d)
+	needed := max(0, 1-tried-j.slow(d))
 	claimed := j.efficiency(r, needed)
+	j.fusion(r, claimed, needed)
 	j.precision(r, claimed, needed)
 	j.parallelism(d, r, claimed, needed)
 	if c := d.parts[Computing]; c > 0 {
@@ -131,6 +147,16 @@ func (j *judge) healthy(r *Report) []Verdict {
 		v.Certainty, v.Evidence = Medium, "efficiency is not judged: "+e.NoPeak
 	case e.Coverage < certainCoverage:
 		v.Certainty, v.Evidence = Medium, fmt.Sprintf("efficiency is judged for %.3g %% of the kernel time", 100*e.Coverage)
+	default:
+		bound := map[string]time.Duration{}
+		for _, o := range r.Operators {
+			bound[o.Bound] += o.Time
+		}
+		side := "memory"
+		if bound["compute"] > bound[side] {
+			side = "compute"
+		}
+		v.Evidence = fmt.Sprintf("most operators are bound by %s, all work at %.3g %% of the peak", side, 100*e.PeakShare)
 	}
 	if j.largest.Gain > 0 {
 		text := fmt.Sprintf("the largest is %s with %.3g %%", j.largest.Kind, 100*j.largest.Share)
@@ -186,7 +212,7 @@ func (a *Account) Verdicts(subject string, length int64, f *Facts) []Verdict {
 		j.add(Verdict{
 			Kind: c.kind, Gain: time.Duration(c.sum), Where: places[:min(topPlaces, len(places))], Certainty: Medium,
 			Chain:    []string{c.what, fmt.Sprintf("the device computed nothing for %s", Span(c.sum))},
-			Evidence: "in " + names(places),
+			Evidence: "in " + Names(places),
 		})
 	}
 	j.memory(&f.Memory)

@@ -227,7 +227,7 @@ func (j *judge) parallelism(d *Device, r *Report, claimed map[string]bool, neede
 				"kernels have fewer blocks than the device has multiprocessors",
 				fmt.Sprintf("%.3g %% of %s does nothing for %s", 100*empty/float64(narrow), j.device0(), Span(narrow)),
 			},
-			Evidence: fmt.Sprintf("%s of %s of computing, most in %s", Span(narrow), Span(c), names(where)),
+			Evidence: fmt.Sprintf("%s of %s of computing, most in %s", Span(narrow), Span(c), Names(where)),
 			Remedy:   "larger batches, other work beside them on a second stream",
 		})
 	}

@@ -43,7 +43,7 @@ func (j *judge) copies(d *Device, r *Report) {
 			Evidence: strings.Join(text, ", "),
 		}
 		if len(asked) > 0 {
-			v.Evidence += "; asked for in " + names(asked)
+			v.Evidence += "; asked for in " + Names(asked)
 		}
 		wait := fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(exposed))
 		switch kind {
@@ -99,6 +99,9 @@ func (j *judge) copyText(c Copy) string {
 	}
 	if link > 0 {
 		s += fmt.Sprintf(" (%.3g %% of %.3g GB/s)", 100*rate/link, link/1e9)
+		if host := j.f.Peak.Host.Rate(); c.Direction == "peer_to_peer" && rate < host && 2*host < link {
+			s += ", no faster than over PCIe: is the link between the devices used (nvidia-smi topo -m)?"
+		}
 	}
 	return s
 }
@@ -133,7 +136,7 @@ func (j *judge) collectives(r *Report) {
 				"another rank came late to collectives", "this one waited in them with nothing to compute",
 				fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(waiting))),
 			},
-			Evidence: "longer than the shortest of their kind: " + names(waits),
+			Evidence: "longer than the shortest of their kind: " + Names(waits),
 			Remedy:   AllRanks + ": the late rank is the cause",
 		})
 	}
@@ -144,7 +147,7 @@ func (j *judge) collectives(r *Report) {
 				"collectives " + what + " while nothing computes",
 				fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(moving))),
 			},
-			Evidence: names(moves) + fmt.Sprintf("; %.3g %% of all communication is hidden",
+			Evidence: Names(moves) + fmt.Sprintf("; %.3g %% of all communication is hidden",
 				100*float64(r.Parts.CommHidden)/float64(max(1, r.Parts.CommHidden+r.Parts.CommExposed))) + mixed,
 			Remedy: remedy,
 		})

@@ -21,7 +21,7 @@ func (j *judge) idle(d *Device) {
 		p := a.places(j.f, topPlaces, CauseLoader)
 		j.add(Verdict{
 			Kind: KindLoader, Gain: time.Duration(n), Where: p, Certainty: High,
-			Chain: j.idleChain("the host waited for data in "+clip(j.loader()), n), Evidence: "most in " + names(p),
+			Chain: j.idleChain("the host waited for data in "+clip(j.loader()), n), Evidence: "most in " + Names(p),
 			Remedy: "more loader workers, prefetching, decoding ahead of time",
 		})
 	}
@@ -39,18 +39,26 @@ func (j *judge) idle(d *Device) {
 				"the host waited for the device", "its queue was empty when the wait ended",
 				fmt.Sprintf("%s idle for %s from the end of waits to the next work", j.device0(), Span(n)),
 			},
-			Evidence: "in " + names(p), Remedy: "read results later or asynchronously (item, cpu, nonzero, print force a wait)",
+			Evidence: "in " + Names(p), Remedy: "read results later or asynchronously (item, cpu, nonzero, print force a wait)",
 		})
 	}
 	if n := a.idles[CausePeer]; n > 0 {
 		p := a.places(j.f, topPlaces, CausePeer)
 		j.add(Verdict{
 			Kind: KindPeer, Gain: time.Duration(n), Where: p, Certainty: Medium,
-			Chain: j.idleChain("the host waited for another rank", n), Evidence: "in " + names(p),
+			Chain: j.idleChain("the host waited for another rank", n), Evidence: "in " + Names(p),
 			Remedy: "profile the other ranks: the late one is the cause",
 		})
 	}
 	j.dependency()
+	if n := a.idles[CauseProfiler]; n > 0 {
+		p := a.places(j.f, topPlaces, CauseProfiler)
+		j.add(Verdict{
+			Kind: KindProfiler, Gain: time.Duration(n), Where: p, Certainty: High,
+			Chain: j.idleChain("the profiler itself held the host up", n), Evidence: "in " + Names(p),
+			Remedy: "not the program's own time: leave the first steps out (schedule with wait and warmup), record less",
+		})
+	}
 	if n := a.idles[CauseUnknown]; n > 0 {
 		j.add(Verdict{
 			Kind: KindUnknown, Gain: time.Duration(n), Certainty: Low,
@@ -80,7 +88,7 @@ func (j *judge) dependency() {
 		v.Certainty, v.Where, v.Remedy = Medium, p,
 			"split batches so that devices work at the same time (a pipeline), or split layers among them"
 		v.Chain = []string{"devices work in turn: launched work waited while " + p[0].Name + " worked", idle}
-		v.Evidence += "; meanwhile worked " + names(p)
+		v.Evidence += "; meanwhile worked " + Names(p)
 	}
 	j.add(v)
 }
@@ -118,13 +126,16 @@ func (j *judge) launching(d *Device) {
 			Span(shortKernel)))
 	}
 	if len(p) > 0 {
-		text = append(text, "most in "+names(p))
+		text = append(text, "most in "+Names(p))
 	}
 	v.Evidence = strings.Join(text, "; ")
 	if a.idles[CauseLatency] > a.idles[CauseDispatch] {
 		v.Chain[0], v.Chain[1] = "short kernels", "the gaps between queued kernels add up"
+		if d != nil && 2*d.short < d.kernels {
+			v.Chain[0] = "many kernels"
+		}
 		if d != nil && 2*d.together > d.kernels {
-			v.Chain[0], v.Remedy = "short kernels, launched by graphs already", "fused operators, larger batches"
+			v.Chain[0], v.Remedy = v.Chain[0]+", launched by graphs already", "fused operators, larger batches"
 		}
 	}
 	j.add(v)
@@ -207,10 +218,10 @@ func (j *judge) hostRanges() {
 		v := Verdict{
 			Kind: KindHost, Gain: p.Time, Certainty: High, Where: around[:min(topPlaces, len(around))],
 			Chain:    j.idleChain("the host was in "+clip(p.Name), int64(p.Time)),
-			Evidence: "most in " + names(around),
+			Evidence: "most in " + Names(around),
 			Remedy:   "move it off the launching thread, overlap it with the device, or do it on the device",
 		}
-		if compiles(p.Name) {
+		if Compiles(p.Name) {
 			v.Chain[0], v.Remedy = "the host compiled, in "+clip(p.Name),
 				"compile before what is measured, keep a cache of compiled code, shapes that do not change"
 		}
@@ -219,7 +230,7 @@ func (j *judge) hostRanges() {
 	if rest > 0 {
 		v := Verdict{
 			Kind: KindHost, Gain: rest, Certainty: Medium, Where: restOf[:min(topPlaces, len(restOf))],
-			Chain: j.idleChain("the host did other things", int64(rest)), Evidence: "in " + names(restOf),
+			Chain: j.idleChain("the host did other things", int64(rest)), Evidence: "in " + Names(restOf),
 		}
 		if restOf[0].Name == noRange {
 			v.Certainty, v.Remedy = Low,
@@ -227,13 +238,46 @@ func (j *judge) hostRanges() {
 		}
 		j.add(v)
 	}
+	name := longest(j.account.other)
+	if n := j.account.other[name]; n > 0 && 2*n > j.account.idles[CauseHost] {
+		for i := range j.list {
+			if v := &j.list[i]; v.Kind == KindHost {
+				v.Evidence += fmt.Sprintf("; meanwhile another thread of the process was in %s (%s): threads of Python run "+
+					"one at a time", clip(j.f.Name(name)), Span(n))
+				v.Remedy = "move that thread's work into another process; " + v.Remedy
+				break
+			}
+		}
+	}
 }
 
-// compiles reports whether a range stands for making code, which is not running compiled code.
-func compiles(name string) bool {
-	name = strings.ReplaceAll(strings.ToLower(name), "compiled", "")
-	return slices.ContainsFunc([]string{"compile", "compilation", "dynamo", "inductor", "autotun", "codegen", "nvrtc"},
-		func(word string) bool { return strings.Contains(name, word) })
+// Compiles reports whether a range stands for making code, which is not running compiled code. Of a frame its function
+// says so, or a module that does nothing else.
+func Compiles(name string) bool {
+	name = strings.ToLower(name)
+	words := []string{
+		"compile", "compilation", "dynamo", "inductor", "autotun", "codegen", "nvrtc",
+	}
+	if path, call, frame := strings.Cut(name, "): "); frame {
+		if contains(path, compilers...) {
+			return true
+		}
+		if contains(path, "eval_frame") { // runs what was compiled
+			return false
+		}
+		name, words = call, append(words, "_bench")
+	}
+	return !contains(name, "cache lookup") && contains(strings.ReplaceAll(name, "compiled", ""), words...)
+}
+
+// compilers are parts of the paths of modules that make code.
+var compilers = []string{
+	"_dynamo/convert_frame", "_dynamo/symbolic_convert", "_inductor/graph", "_inductor/scheduler", "_inductor/codegen",
+	"_inductor/async_compile", "triton/compiler/", "utils/cpp_extension", "jax/_src/compiler",
+}
+
+func contains(s string, words ...string) bool {
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(s, word) })
 }
 
 func (j *judge) calls(c Cause, kind, what, remedy string) {
@@ -244,12 +288,27 @@ func (j *judge) calls(c Cause, kind, what, remedy string) {
 	p := j.account.places(j.f, topPlaces, c)
 	v := Verdict{
 		Kind: kind, Gain: time.Duration(n), Where: p, Certainty: High, Chain: j.idleChain(what, n),
-		Evidence: "in " + names(p), Remedy: remedy,
+		Evidence: "in " + Names(p), Remedy: remedy,
 	}
-	var most int64
+	var most, frees, mallocs int64
 	for _, s := range j.account.spent {
-		if s.at.cause == c {
-			most = max(most, s.most)
+		if s.at.cause != c {
+			continue
+		}
+		most = max(most, s.most)
+		if name := j.f.Name(s.at.name); !strings.Contains(j.f.Name(s.at.in), "::") {
+			continue
+		} else if contains(name, "Free", "MemUnmap", "MemRelease") {
+			frees += s.count
+		} else {
+			mallocs += s.count
+		}
+	}
+	if c == CauseAllocation && min(frees, mallocs) >= manyRetries {
+		v.Chain[0] = "the framework's allocator gave memory back and took it anew, as it does at the limit of the device's memory"
+		v.Remedy = "smaller batches, activation checkpointing, expandable segments, no empty_cache in the loop"
+		if m := j.f.Memory.Highest; m > 0 {
+			v.Evidence += fmt.Sprintf("; tensors had %s at most", Size(m))
 		}
 	}
 	if 2*most > n {

@@ -21,6 +21,8 @@ const (
 	CallWait            // a call that waits for the device
 	CallAllocate        // a call that allocates or frees
 	CallOther           // any other call of the runtime or driver
+	RangeCompile        // code is made
+	RangeProfiler       // the profiler works for itself
 )
 
 // weight is how much a range says about what the host did; of several threads the one that says most is believed.
@@ -50,12 +52,14 @@ type doing struct {
 func (d doing) within(class Range, name uint32, start, end int64) doing {
 	duration := end - start
 	in := d.in
-	if d.class == RangeNamed || d.class == RangeOperator || d.class == RangeFrame {
+	if d.class == RangeNamed || d.class == RangeOperator || d.class == RangeFrame || d.class == RangeCompile {
 		in = d.name
 	}
 	switch {
+	case class == RangeProfiler || d.class == RangeProfiler:
+		return doing{RangeProfiler, name, in, start}
 	case d.class == RangeLoader:
-		if class >= CallLaunch || class == RangeLoader {
+		if class >= CallLaunch && class <= CallOther || class == RangeLoader {
 			return d
 		}
 		return doing{RangeLoader, d.name, name, start}
@@ -65,6 +69,10 @@ func (d doing) within(class Range, name uint32, start, end int64) doing {
 		return d
 	case class == RangePeer:
 		return doing{RangePeer, name, in, start}
+	case d.class == RangeCompile && (class < CallLaunch || class > CallOther):
+		return d
+	case class == RangeCompile:
+		return doing{RangeCompile, name, 0, start}
 	case class == CallLaunch && duration >= slowCall, class == CallOther && duration >= tinyCall:
 		return doing{CallOther, name, in, start}
 	case class == CallLaunch || class == CallOther:
@@ -199,4 +207,19 @@ func (l *Log) over(list []piece, from, to int64) []piece {
 	}
 	put(to, doing{})
 	return list
+}
+
+// Longest is the frame in which the thread was for longest in [from, to), and for how long.
+func (l *Log) Longest(from, to int64) (name uint32, time int64) {
+	if l.cursor <= from && len(l.stack) == 0 {
+		return 0, 0
+	}
+	times := map[uint32]int64{}
+	for _, p := range l.over(nil, from, to) {
+		if p.class == RangeFrame {
+			times[p.name] += p.end - p.start
+		}
+	}
+	name = longest(times)
+	return name, times[name]
 }

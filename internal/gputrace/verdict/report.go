@@ -100,8 +100,9 @@ type Operator struct {
 	Alone   time.Duration `json:"alone_ns"` // of the window: of kernels that run together, the first has it
 	Kernel  string        `json:"kernel"`   // the longest
 	Rate
-	narrow int64
-	empty  float64
+	narrow        int64
+	empty         float64
+	handed, links int64
 }
 
 // Kernel is all kernels of one name.

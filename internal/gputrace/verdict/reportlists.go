@@ -18,7 +18,8 @@ func (d *Device) operators(r *Report, f *Facts) {
 	for k, o := range d.ops {
 		op := Operator{
 			Calls: o.calls, Kernels: o.kernels, Time: time.Duration(o.time), Alone: time.Duration(o.alone),
-			Kernel: f.Kernel(longest(o.names())), narrow: o.narrow, empty: o.empty,
+			Kernel: f.Kernel(longest(o.names())), narrow: o.narrow, empty: o.empty, handed: o.handed,
+			links: o.links,
 		}
 		if k.name != 0 {
 			op.Name = f.Name(k.name)

@@ -15,6 +15,7 @@ type operator struct {
 	empty          float64 // of narrow, the part of the device that no block fills
 	work           Work    // of all calls that counted
 	known          bool
+	handed, links  int64            // time of kernels beside another elementwise one, once for each side; pairs
 	first          uint32           // name of its first kernel
 	firstTime      int64            // of kernels of that name
 	others         map[uint32]int64 // of other names

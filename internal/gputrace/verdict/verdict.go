@@ -29,6 +29,10 @@ const (
 	KindPrecision       = "single_precision"      // products without the engines that the device has for them
 	KindParallelism     = "low_parallelism"       // kernels with fewer blocks than the device has multiprocessors
 	KindThrottle        = "throttle"              // the same kernels took longer in a part of the window
+	KindProfiler        = "profiler_overhead"     // the profiler itself holds the host up
+	KindFusion          = "fusion"                // elementwise kernels that write what the next one reads
+	KindTrials          = "autotuning"            // the first step tries out kernels
+	KindNoDevice        = "no_device"             // the profile has no activity of a device
 	KindOpaque          = "opaque_regions"        // kernels of which the file does not show the operators
 	KindMemory          = "memory_spike"          // allocated memory grows much
 	KindHealthy         = "healthy"               // nothing to gain above the threshold

@@ -1,0 +1,117 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gputrace
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+)
+
+// hostOnly is where the time of the host's threads went, in a file without activities of a device: each moment belongs
+// to the innermost range, within a loader to that. The zero value is empty.
+type hostOnly map[hostPlace]*verdict.Place
+
+type hostPlace struct{ track, name uint32 }
+
+// maxHostPlaces bounds the names that are told apart.
+const maxHostPlaces = 1 << 14
+
+func (h hostOnly) at(track, name uint32) *verdict.Place {
+	k := hostPlace{track, name}
+	p := h[k]
+	if p == nil {
+		if len(h) >= maxHostPlaces {
+			k.name = 0
+		}
+		if p = h[k]; p == nil {
+			p = &verdict.Place{}
+			h[k] = p
+		}
+	}
+	return p
+}
+
+// hostVerdict says where most time went, on the thread that was in ranges for longest; nil where there are none.
+func (s *sweep) hostVerdict() *verdict.Verdict {
+	threads := map[uint32]time.Duration{}
+	for k, p := range s.hosts {
+		threads[k.track] += p.Time
+	}
+	var main uint32
+	var all time.Duration
+	for track, t := range threads {
+		if t > all || t == all && track < main {
+			main, all = track, t
+		}
+	}
+	if all <= 0 {
+		return nil
+	}
+	v := &verdict.Verdict{
+		Kind: verdict.KindNoDevice, Subject: "host", Certainty: verdict.High,
+		Chain:  []string{"the profile has no activity of a device"},
+		Remedy: "if there is a device, record it (PyTorch: ProfilerActivity.CUDA; nsys: --trace=cuda)",
+	}
+	var loader time.Duration
+	var beside verdict.Place
+	for k, p := range s.hosts {
+		p.Name = "no named range"
+		if k.name != 0 {
+			p.Name = s.p.Names.Name(k.name)
+		}
+		switch {
+		case k.track != main:
+			if p.Time > beside.Time && k.name != 0 && !containsAny(p.Name, waitingFrames) {
+				beside = *p
+			}
+			continue
+		case p.Time <= 0:
+			continue
+		case k.name != 0 && s.flags[k.name].class == verdict.RangeLoader:
+			loader += p.Time
+		}
+		v.Where = append(v.Where, *p)
+	}
+	slices.SortFunc(v.Where, func(a, b verdict.Place) int {
+		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Name, b.Name))
+	})
+	const named, enough = 5, 0.05
+	v.Where = v.Where[:min(named, len(v.Where))]
+	if float64(loader) >= enough*float64(all) {
+		v.Chain = append(v.Chain, fmt.Sprintf("the host waited for data for %s of %s (%.3g %%)", verdict.Span(int64(loader)),
+			verdict.Span(int64(all)), 100*float64(loader)/float64(all)))
+	}
+	top := v.Where[0]
+	v.Chain = append(v.Chain, fmt.Sprintf("its busiest thread was in ranges for %s, for longest in %s",
+		verdict.Span(int64(all)), top))
+	v.Evidence = "by the innermost range: " + verdict.Names(v.Where)
+	if float64(beside.Time) >= enough*float64(all) {
+		v.Evidence += "; on another thread " + verdict.Names([]verdict.Place{beside})
+	}
+	return v
+}
+
+// hostOnly gives a range's time to its name, or to the loader around it, and takes it off that of the range around. It
+// returns the name.
+func (s *sweep) hostOnly(r *record, st []frame) (name uint32) {
+	if r.kind != KindStep {
+		name = r.name
+	}
+	if len(st) > 0 {
+		around := st[len(st)-1].self
+		if around != 0 && s.flags[around].class == verdict.RangeLoader {
+			name = around
+		}
+		s.hosts.at(r.track, around).Time -= time.Duration(min(r.duration, st[len(st)-1].end-r.key))
+	}
+	s.flag(r)
+	p := s.hosts.at(r.track, name)
+	p.Count++
+	p.Time += time.Duration(r.duration)
+	return name
+}

@@ -1,0 +1,240 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinetoreceiver
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/recorded"
+)
+
+// shaped launches one kernel from an operator whose inputs are recorded.
+func (m *machine) shaped(name, inputs, types string, w work) {
+	start := m.now
+	m.now += m.about(3000)
+	m.launch(w)
+	m.now += m.about(2000)
+	m.host(m.style.operator, name, start, m.now, fmt.Sprintf(`"Input Dims":[%s],"Input type":[%s]`, inputs, types))
+}
+
+// own is time that the profiler itself takes, as Kineto records it: on a row of no process.
+func (m *machine) own(name string, length int64) {
+	m.event("overhead", name, "-1", "0", m.now, m.now+length, "")
+	m.now += length
+}
+
+// faults are what jobs suffer from beside that.
+func faults() map[string]program {
+	const us, ms = int64(1000), int64(1_000_000)
+	elementwise := func(m *machine, name string, n int) {
+		// 8192² of bf16 are 134 MB: read and written in 165 µs at 80 % of 2.04 TB/s
+		for i := range n {
+			m.shaped(name, `[8192,8192],[8192,8192]`, `"c10::BFloat16","c10::BFloat16"`, work{
+				name:   fmt.Sprintf("void at::native::vectorized_elementwise_kernel<4, at::native::Functor%d>", i),
+				length: 247 * us, stream: 7, args: `,"grid":[131072,1,1],"block":[128,1,1]`,
+			})
+		}
+	}
+	return map[string]program{
+		"convolutions that are tried out in the first step": {kind: verdict.KindTrials, says: "12 of 96 calls of aten::cudnn_convolution launch 9 kernels of different names each, the others 1", run: func(m *machine, sick bool) {
+			m.steps(8, func(i int) {
+				for layer := range 12 {
+					m.within(m.style.operator, "aten::cudnn_convolution", func() {
+						if sick && i == 0 {
+							for k := range 8 {
+								m.call(m.style.malloc, m.about(900*us))
+								m.launch(work{name: fmt.Sprintf("trial%d_of_%d", k, layer%3), length: m.about(3 * ms), stream: 7})
+								m.wait("")
+								m.call(m.style.free, m.about(400*us))
+							}
+						}
+						m.launch(work{name: fmt.Sprintf("xmma_fprop_%d", layer%3), length: m.about(600 * us), stream: 7})
+					})
+				}
+				m.wait("aten::item")
+			})
+		}},
+		"elementwise operators that nothing fuses": {kind: verdict.KindFusion, says: "96 results go to the next", run: func(m *machine, _ bool) {
+			m.style.model = "NVIDIA A100-SXM4-80GB"
+			m.steps(6, func(int) {
+				for range 4 {
+					m.layers(2, 300*us)
+					elementwise(m, "aten::mul", 5)
+				}
+			})
+		}, loss: func(s, _ verdict.Report) time.Duration { return time.Duration(6 * 4 * 4 * 2 * 247 / 3 * us) }},
+		"launcher that waits for a thread of Python": {kind: verdict.KindHost, says: "augment", run: func(m *machine, sick bool) {
+			m.steps(8, func(int) {
+				m.frame("train.py(50): train_step", func() {
+					for range 4 {
+						m.layers(6, 150*us)
+						if sick {
+							m.now = m.busy(0)
+							m.beside(5001, func() { m.frame("augment.py(12): augment", func() { m.now += 3 * ms }) })
+							m.now += 3 * ms
+						}
+					}
+				})
+			})
+		}},
+		"a loss that is read in every step": {kind: verdict.KindSynchronization, says: "_local_scalar_dense", run: func(m *machine, sick bool) {
+			m.steps(12, func(int) {
+				m.now += 100 * us
+				m.layers(40, 150*us)
+				if sick {
+					m.within(m.style.operator, "aten::item", func() { m.wait("aten::_local_scalar_dense") })
+					m.now += m.about(1500 * us)
+				}
+			})
+		}},
+		"memory near its limit": {kind: verdict.KindAllocation, says: "at the limit of the device's memory", run: func(m *machine, sick bool) {
+			m.steps(10, func(int) {
+				for range 3 {
+					m.layers(10, 200*us)
+					if sick {
+						m.within(m.style.operator, "aten::empty", func() {
+							m.call(m.style.malloc, m.about(300*us))
+							m.wait("")
+							for range 6 {
+								m.call(m.style.free, m.about(400*us))
+							}
+							m.call(m.style.malloc, m.about(600*us))
+						})
+					}
+				}
+			})
+		}},
+		"copies between devices over PCIe": {kind: verdict.KindCopies, says: "PCIe", run: func(m *machine, sick bool) {
+			m.steps(10, func(int) {
+				m.layers(30, 150*us)
+				length := 100 * us
+				if sick {
+					length = 3 * ms
+				}
+				m.copies("PtoP (Device -> Device)", 50_000_000, length, 7)
+			})
+		}},
+		"validation among steps, with a loader of its own": {kind: verdict.KindLoader, run: func(m *machine, sick bool) {
+			m.steps(10, func(i int) {
+				m.layers(60, 150*us)
+				if i%4 == 3 {
+					m.within("user_annotation", "validation", func() {
+						for range 6 {
+							if sick {
+								m.load(8 * ms)
+							}
+							m.layers(10, 100*us)
+							m.wait("aten::item")
+						}
+					})
+				}
+			})
+		}},
+		"shapes that change, compiled again": {kind: verdict.KindHost, says: "the host compiled, in torch/_dynamo/convert_frame.py(1085): __call__", run: func(m *machine, sick bool) {
+			m.steps(8, func(i int) {
+				m.layers(40, 150*us)
+				if sick && i%2 == 1 {
+					m.frame("train.py(20): main", func() {
+						m.frame("torch/_dynamo/convert_frame.py(1085): __call__", func() {
+							m.frame("torch/_dynamo/symbolic_convert.py(2500): run", func() { m.now += m.busy(0) - m.now + 4*ms })
+							m.frame("torch/_inductor/graph.py(1600): codegen", func() {
+								m.frame("torch/_inductor/scheduler.py(1600): fuse_nodes", func() { m.now += 4 * ms })
+								m.frame("subprocess.py(1100): communicate", func() { m.now += 5 * ms })
+							})
+						})
+					})
+				}
+				m.wait("")
+			})
+		}, loss: func(_, _ verdict.Report) time.Duration { return 3 * 13 * time.Millisecond }},
+		"experts that some ranks have more of": {kind: verdict.KindComm, says: "or wait for a late rank", run: func(m *machine, sick bool) {
+			m.steps(8, func(i int) {
+				for k := range 4 {
+					m.layers(10, 150*us)
+					length := 200 * us
+					if sick {
+						length = m.about(3 * ms)
+					}
+					n := 1000 * (i*4 + k + 1) // each of its own size
+					end := m.reduce("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "all_to_allv", n, length)
+					m.free[[2]int64{0, 7}] = end
+				}
+			})
+		}},
+		"decoding that moves the weights": {run: func(m *machine, _ bool) {
+			m.style.model = "NVIDIA A100-SXM4-80GB"
+			for range 40 {
+				for range 20 { // 8192 x 8192 of bf16 are 134 MB: 80 µs at 82 % of 2.04 TB/s
+					m.shaped("aten::mm", `[1,8192],[8192,8192]`, `"c10::BFloat16","c10::BFloat16"`, work{
+						name: "gemv2T_kernel_val", length: 80 * us, stream: 7, args: `,"grid":[2048,1,1],"block":[128,1,1]`,
+					})
+				}
+			}
+		}},
+		"a profiler that gets in the way": {kind: verdict.KindProfiler, says: "Activity Buffer Request", run: func(m *machine, sick bool) {
+			m.steps(8, func(i int) {
+				for k := range 10 {
+					m.layers(5, 150*us)
+					if sick && (i == 0 || k == 9) {
+						m.now = max(m.now, m.busy(0))
+						m.own("Activity Buffer Request", m.about(2*ms))
+					}
+				}
+				m.wait("aten::item")
+			})
+		}},
+		"checkpoint in one call without frames": {kind: verdict.KindHost, says: "no named range", run: func(m *machine, sick bool) {
+			m.steps(8, func(i int) {
+				m.layers(50, 200*us)
+				m.wait("")
+				if sick && i == 4 {
+					for range 30 {
+						m.within(m.style.operator, "aten::copy_", func() {
+							m.copies("DtoH (Device -> Pageable)", 4_000_000, 300*us, 7)
+							m.wait("")
+						})
+					}
+					m.now += 200 * ms
+				}
+			})
+		}},
+	}
+}
+
+// A profile without a device says so, and where the host's time went.
+func TestProfileWithoutADeviceSaysWhereTheHostWas(t *testing.T) {
+	for _, s := range styles() {
+		m := newMachine(7, s)
+		m.steps(5, func(int) {
+			m.load(3_000_000)
+			m.within(m.style.operator, "aten::addmm", func() { m.now += 2_000_000 })
+			m.beside(99, func() { m.within("user_annotation", "gloo:all_reduce", func() { m.now += 4_000_000 }) })
+			m.within(m.style.operator, "aten::gelu", func() {
+				m.now += 1_000_000
+				m.within(m.style.operator, "aten::empty", func() { m.now += 500_000 })
+			})
+		})
+		_, st := convert(t, m.text(0), Options{})
+		require.Empty(t, st.Devices)
+		require.NotNil(t, st.Host, s.name)
+		assert.Equal(t, verdict.KindNoDevice, st.Host.Kind)
+		text := st.Host.String()
+		assert.Contains(t, text, "no activity of a device")
+		assert.Contains(t, text, "the host waited for data for 15", s.name) // ms
+		assert.Contains(t, text, "aten::addmm (10.01ms)", s.name)
+		assert.Contains(t, text, "aten::gelu (5.01ms)", s.name)
+		assert.Contains(t, text, "on another thread gloo:all_reduce (20", s.name)
+	}
+	_, st := read(t, recorded.Path(t, "kineto", "hta/cpu_only/rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz"), Options{})
+	assert.Contains(t, st.Host.String(), "## backward ## (1.07s), aten::mm (48.13ms), aten::addmm (30.03ms)")
+	assert.Contains(t, st.Host.String(), "on another thread gloo:all_reduce (1.07s)")
+	_, st = read(t, recorded.Path(t, "kineto", "tracelens/b200/eager_trace.json.gz"), Options{})
+	assert.Nil(t, st.Host)
+}
