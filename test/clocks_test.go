@@ -24,6 +24,7 @@ func TestPrometheusTakesOperationsAndRequestsOfAServiceInOrder(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector and Prometheus are not built and run with -short")
 	}
+	t.Parallel()
 	store, p := runPrometheus(t, buildPrometheus(t)), newPorts(t)
 	ready, err := config.YAML("prometheus")
 	require.NoError(t, err)

@@ -111,6 +111,7 @@ func newCluster(t *testing.T, agents [2]ports) *cluster {
 // Agents straight to gateways, by the pipelines of Kubernetes. In the gateways only what samples is left out, for it
 // drops.
 func TestGatewaysMayBeKilled(t *testing.T) {
+	t.Parallel()
 	binary := fullBuild(t)
 	var in, jobs, hosts, jobHosts [2]string
 	for i := range in {

@@ -168,6 +168,7 @@ func TestEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector, the demo and Prometheus are not built and run with -short")
 	}
+	t.Parallel()
 	binary := otelcol.Build(t)
 	m := startMachine(t, binary, true)
 	for _, md := range runDemo(t, binary) {
@@ -187,7 +188,7 @@ func TestEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
 				}
 			}
 			return len(missing) == 0
-		}, 90*time.Second, time.Second) {
+		}, 3*time.Minute, time.Second) {
 			t.Errorf("%s:\n%s", way, strings.Join(missing, "\n"))
 		}
 	}
@@ -238,7 +239,7 @@ func TestEveryQueryHasValuesAndEveryAlertFires(t *testing.T) {
 				}
 			}
 			return len(quiet) == 0
-		}, 90*time.Second, time.Second) {
+		}, 3*time.Minute, time.Second) {
 			t.Errorf("%s: without a result or silent: %v", way, quiet)
 		}
 	}
@@ -256,6 +257,7 @@ func TestAlertsAreSilentOnHealthyWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector and Prometheus are not built and run with -short")
 	}
+	t.Parallel()
 	m := startMachine(t, otelcol.Build(t), false)
 	for way, store := range m.stores() {
 		require.Eventually(t, func() bool { // all that the alerts ask for is there
@@ -276,7 +278,7 @@ func TestAlertsAreSilentOnHealthyWork(t *testing.T) {
 				}
 			}
 			return true
-		}, 90*time.Second, time.Second, way)
+		}, 3*time.Minute, time.Second, way)
 		for _, file := range alertFiles(t) {
 			for _, r := range store.rules(t, file, time.Now()) {
 				for _, a := range r.Alerts {

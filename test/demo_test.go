@@ -31,6 +31,7 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 	if testing.Short() {
 		t.Skip("the demo is not built and run with -short")
 	}
+	t.Parallel()
 	binary := otelcol.Build(t)
 	out := filepath.Join(t.TempDir(), "out")
 	p, err := program.Start(t.Context(), binary, []string{"demo", "--duration", "3s", "--out", out}, nil)
@@ -110,6 +111,7 @@ func TestDemoWritesOnlyRegisteredNamesAndNoMoreEnergyThanTheDeviceUsed(t *testin
 
 // The demo's traces go to a store as well: the request that the findings name is there with what the GPU did for it.
 func TestTheDemoSendsItsTracesToJaeger(t *testing.T) {
+	t.Parallel()
 	j := jaegertest.Start(t)
 	p, err := program.Start(t.Context(), otelcol.Build(t), []string{
 		"demo", "--simulated", "--duration", "3s", "--out", filepath.Join(t.TempDir(), "out"), "--otlp", j.OTLPGRPC,

@@ -347,6 +347,7 @@ func TestReadyPipelinesLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}
+	t.Parallel()
 	binary := otelcol.Build(t)
 	length, full := outage(t)
 	for _, tt := range []struct {
@@ -372,6 +373,9 @@ func TestReadyPipelinesLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 			overlays := []string{ready, device, fmt.Sprintf(smallQueue, tt.exporter)}
 			if !full {
 				overlays = append(overlays, faster, fmt.Sprintf(retrySoon, tt.exporter))
+				if tt.pipeline == "llm" {
+					overlays = append(overlays, "connectors: {gpu_requests: {settle: 1s, idle: 2s, flush_interval: 500ms}}")
+				}
 			}
 			if tt.variable == "" {
 				overlays = append(overlays, fmt.Sprintf(ownStore, store.address))
@@ -461,6 +465,7 @@ func TestAgentsAndGatewaysLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("both listen on the same ports, on different addresses of the loopback interface, of which others have one")
 	}
@@ -508,6 +513,7 @@ func TestAgentsAndGatewaysLoseAndRepeatNothingWhenTheStoreFails(t *testing.T) {
 				tail["policies"] = []any{map[string]any{"name": "all", "type": "always_sample"}}
 				if !shipped {
 					tail["decision_wait"] = "2s"
+					at("exporters", "otlp_grpc/traces", "retry_on_failure")["initial_interval"] = "100ms"
 					at("connectors", "gpu_metrics/operations")["flush_interval"] = "500ms"
 				}
 				at("exporters")["prometheus"] = map[string]any{"endpoint": metrics, "enable_open_metrics": true}
@@ -577,6 +583,7 @@ func TestAReadyPipelineWithStorageSurvivesAKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}
+	t.Parallel()
 	binary, dir := otelcol.Build(t), t.TempDir()
 	store, p := newStore(t), newPorts(t)
 	ready, err := config.YAML("jaeger")
@@ -670,6 +677,7 @@ func TestPrometheusTakesEverythingFromTheReadyPipeline(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector and Prometheus are not built and run with -short")
 	}
+	t.Parallel()
 	store, p := runPrometheus(t, buildPrometheus(t)), newPorts(t)
 	ready, err := config.YAML("prometheus")
 	require.NoError(t, err)

@@ -86,6 +86,7 @@ const firstDevice = "GPU-51a0c0de-0000-4000-8000-000000000000" // simgpu's
 // The whole way: an instrumented service, the shipped pipeline in the real binary, and the real Jaeger, which is asked
 // for the trace as a user's query would.
 func TestTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
+	t.Parallel()
 	j := jaegertest.Start(t)
 	collector, address := intoJaeger(t, j)
 	s := newService(t, address)
@@ -122,6 +123,7 @@ func TestTraceOfAnInstrumentedServiceArrivesInJaeger(t *testing.T) {
 
 // Which rank is slow is in its trace, by the shipped pipeline, and in no other's.
 func TestJaegerSaysWhichRankIsSlow(t *testing.T) {
+	t.Parallel()
 	j := jaegertest.Start(t)
 	_, address := intoJaeger(t, j, "connectors: {gpu_metrics: {flush_interval: 500ms}}")
 	x := timeline{zero: time.Now().Add(-200 * time.Millisecond).Truncate(time.Millisecond)}

@@ -68,6 +68,7 @@ func TestTheLLMPipelineGivesJoulesPerToken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}
+	t.Parallel()
 	binary := otelcol.Build(t)
 	for name, tt := range map[string]struct {
 		watts    []float64 // of each device

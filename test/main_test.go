@@ -4,6 +4,7 @@
 package test
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -11,4 +12,7 @@ import (
 	"github.com/otelgpu/otelgpu/test/internal/program"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.Cleanup(program.RemoveBuilt)) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "4") // if the command line says nothing else: most of the time they wait
+	goleak.VerifyTestMain(m, goleak.Cleanup(program.RemoveBuilt))
+}

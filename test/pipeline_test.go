@@ -76,6 +76,7 @@ func TestPipelineOfTwoSendersAndTwoSourcesOfSamplesGolden(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}
+	t.Parallel()
 	dir := t.TempDir()
 	address, err := freeport.Address()
 	require.NoError(t, err)

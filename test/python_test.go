@@ -36,6 +36,7 @@ func python(t *testing.T) string {
 }
 
 func TestAPythonProgramsSpansComeThroughTheCollector(t *testing.T) {
+	t.Parallel()
 	path := python(t)
 	dir := t.TempDir()
 	spans := filepath.Join(dir, "spans.json")

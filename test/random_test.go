@@ -382,6 +382,7 @@ func (x extensions) GetExtensions() map[component.ID]component.Component { retur
 // component refuses; some of their spans have times that cannot be. Counters begin again, devices are lost, return or
 // stay away, and clocks are set forward and back, those of the devices' hosts and those of the senders.
 func TestRandomWorkIsSharedCountedAndChargedAsDefined(t *testing.T) {
+	t.Parallel()
 	cases := 1000
 	if testing.Short() {
 		cases = 100

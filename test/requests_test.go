@@ -22,6 +22,7 @@ import (
 // The example that serves by continuous batching, the shipped pipeline, the real Jaeger: each request's own trace
 // shows what the GPU did for it, and all requests together have what the device took.
 func TestEachRequestsTraceShowsWhatTheGPUDid(t *testing.T) {
+	t.Parallel()
 	j := jaegertest.Start(t)
 	_, address := intoJaeger(t, j, "connectors: {gpu_requests: {settle: 2s, idle: 10s}}")
 	example, err := program.Build(filepath.Join("..", "examples", "httpinference"), nil)

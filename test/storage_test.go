@@ -50,6 +50,7 @@ func TestHeldSpansSurviveAKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}
+	t.Parallel()
 	binary, dir := otelcol.Build(t), t.TempDir()
 	address, err := freeport.Address()
 	require.NoError(t, err)

@@ -134,6 +134,7 @@ func TestTheSlowRanksTraceSaysSo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}
+	t.Parallel()
 	binary, dir := otelcol.Build(t, "-tags", "ottl"), t.TempDir()
 	address, err := freeport.Address()
 	require.NoError(t, err)
@@ -243,6 +244,7 @@ func TestTheGatewayKeepsTheSlowRanksTrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the Collector is not built and run with -short")
 	}
+	t.Parallel()
 	binary, dir := otelcol.Build(t, "-tags", "ottl"), t.TempDir()
 	var addresses [3]string
 	for i := range addresses {

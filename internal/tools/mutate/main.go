@@ -21,7 +21,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -68,11 +71,16 @@ func (m *mutation) find() (path, changed string, err error) {
 }
 
 // caught runs the tests on the fault.
-func (m *mutation) caught(dir string) (bool, error) {
+func (m *mutation) caught() (bool, error) {
 	path, changed, err := m.find()
 	if err != nil {
 		return false, err
 	}
+	dir, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(dir)
 	replacement, overlay := filepath.Join(dir, "changed"+filepath.Ext(path)), filepath.Join(dir, "overlay.json")
 	if err := os.WriteFile(replacement, []byte(changed), 0o600); err != nil {
 		return false, err
@@ -114,32 +122,41 @@ func run(only string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "mutate")
-	if err != nil {
-		return err
+	list = slices.DeleteFunc(list, func(m mutation) bool { return !strings.Contains(m.Name+" "+m.In, only) })
+	type answer struct {
+		caught bool
+		err    error
+		took   time.Duration
 	}
-	defer os.RemoveAll(dir)
-	tried, passed, broken := 0, 0, 0
-	for i := range list {
-		m := &list[i]
-		if !strings.Contains(m.Name+" "+m.In, only) {
-			continue
-		}
-		tried++
-		began := time.Now()
-		caught, err := m.caught(dir)
+	answers := make([]chan answer, len(list))
+	for i := range answers {
+		answers[i] = make(chan answer, 1)
+	}
+	var next atomic.Int64
+	for range min(len(list), runtime.GOMAXPROCS(0)) {
+		go func() {
+			for i := next.Add(1) - 1; i < int64(len(list)); i = next.Add(1) - 1 {
+				began := time.Now()
+				caught, err := list[i].caught()
+				answers[i] <- answer{caught, err, time.Since(began).Round(time.Second)}
+			}
+		}()
+	}
+	passed, broken := 0, 0
+	for i, m := range list {
+		a := <-answers[i]
 		verdict := "caught"
 		switch {
-		case err != nil:
-			verdict = "BROKEN: " + err.Error()
+		case a.err != nil:
+			verdict = "BROKEN: " + a.err.Error()
 			broken++
-		case !caught:
+		case !a.caught:
 			verdict = "PASSED"
 			passed++
 		}
-		fmt.Fprintf(w, "%-7s %s: %s (%s)\n", verdict, m.In, m.Name, time.Since(began).Round(time.Second))
+		fmt.Fprintf(w, "%-7s %s: %s (%s)\n", verdict, m.In, m.Name, a.took)
 	}
-	fmt.Fprintf(w, "%d faults: %d caught, %d passed, %d broken\n", tried, tried-passed-broken, passed, broken)
+	fmt.Fprintf(w, "%d faults: %d caught, %d passed, %d broken\n", len(list), len(list)-passed-broken, passed, broken)
 	if passed+broken > 0 {
 		return errors.New("the tests let a fault pass, or the list is older than the code")
 	}
