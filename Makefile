@@ -40,8 +40,7 @@ lint: $(BIN)/golangci-lint ## run golangci-lint on every module
 fmt: $(BIN)/golangci-lint ## format every module and repair what lint can repair by itself
 	$(call each,$(MODULES),$(BIN)/golangci-lint run --fix --issues-exit-code=0 ./...)
 
-vet: ## go vet as built here, without cgo, and for other systems
-	$(call each,$(MODULES),$(GO) vet ./...)
+vet: ## go vet without cgo, and for other systems (lint vets what is built here)
 	$(call each,$(SHIPPED),env CGO_ENABLED=0 $(GO) vet ./...)
 	$(call each,$(SHIPPED),env CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...)
 	$(call each,$(SHIPPED),env CGO_ENABLED=0 GOOS=windows $(GO) vet ./...)
