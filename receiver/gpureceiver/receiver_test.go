@@ -61,19 +61,29 @@ func TestSimulatedDevicesReachSamplesMetricsAndLogs(t *testing.T) {
 	host := newSamplesHost()
 	require.NoError(t, mr.Start(context.Background(), host))
 	require.NoError(t, lr.Start(context.Background(), host))
-	require.Eventually(t, func() bool { return len(sink.AllMetrics()) >= 3 }, 20*time.Second, 5*time.Millisecond)
+	const device = "GPU-51a0c0de-0000-4000-8000-000000000001"
+	require.Eventually(t, func() bool {
+		v := host.store.Acquire()
+		defer v.Release()
+		dev, ok := v.Lookup(device)
+		if !ok {
+			return false
+		}
+		oldest, newest := dev.Range(gpusamplesextension.Energy)
+		return len(sink.AllMetrics()) >= 3 && newest-oldest > int64(time.Second)
+	}, time.Minute, 5*time.Millisecond)
 	require.NoError(t, mr.Shutdown(context.Background()))
 	require.NoError(t, lr.Shutdown(context.Background()))
 
 	v := host.store.Acquire()
 	defer v.Release()
-	dev, ok := v.Lookup("GPU-51a0c0de-0000-4000-8000-000000000001")
+	dev, ok := v.Lookup(device)
 	require.True(t, ok)
 	oldest, newest := dev.Range(gpusamplesextension.Energy)
 	require.Greater(t, newest, oldest)
 	joules, coverage := dev.Integral(gpusamplesextension.Energy, oldest, newest)
 	require.NotZero(t, coverage)
-	seconds := float64(newest-oldest) * 1e-9
+	seconds := float64(newest-oldest) * 1e-9 * coverage
 	// Between the powers of the idle and of the busiest phase (78 W, 690 W), give or take a step of the counter at the
 	// ends of a window this short.
 	assert.InDelta(t, 384, joules/seconds, 360)

@@ -26,7 +26,7 @@ import (
 func recordSimulated(t *testing.T, d time.Duration, enough func(file []byte) bool) ([]byte, RecordSummary) {
 	t.Helper()
 	for ; d < time.Minute; d *= 2 {
-		if file, summary := recordFor(t, d); enough(file) {
+		if file, summary := recordFor(t, d); len(file) > 0 && enough(file) {
 			return file, summary
 		}
 	}
@@ -152,7 +152,9 @@ func TestACutRecordingIsReadableUpToTheCut(t *testing.T) {
 	// Lines up to the cut: one flush at 1 s is in the first recording, more in longer ones.
 	readable := func(cut []byte) (n int) {
 		r, err := recording.NewReader(bytes.NewReader(cut))
-		require.NoError(t, err)
+		if err != nil { // nothing has been flushed yet
+			return 0
+		}
 		defer r.Close()
 		for {
 			if _, err = r.Next(); err != nil {
@@ -162,7 +164,7 @@ func TestACutRecordingIsReadableUpToTheCut(t *testing.T) {
 			n++
 		}
 	}
-	recordSimulated(t, 1300*time.Millisecond, func(file []byte) bool { return readable(file[:len(file)-40]) > 100 })
+	recordSimulated(t, 1300*time.Millisecond, func(file []byte) bool { return readable(file[:max(0, len(file)-40)]) > 100 })
 	assert.Positive(t, whole)
 }
 
