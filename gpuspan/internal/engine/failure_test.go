@@ -235,6 +235,20 @@ func TestWithoutADeviceSectionsGetHostTimes(t *testing.T) {
 	}
 }
 
+// What panics in every pass, as a clock of the application may, leaves the thread callable, and it ends.
+func TestAThreadThatPanicsInEveryPassHearsCallsAndItsEnd(t *testing.T) {
+	p, err := New(newScripted(), WithErrorHandler(func(error) {}))
+	require.NoError(t, err)
+	require.NoError(t, p.poller.call(context.Background(), func() { p.poller.waiting = []*slot{nil} }))
+	for range 3 {
+		require.NoError(t, p.poller.call(context.Background(), func() {}))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	require.Error(t, p.Shutdown(ctx))
+	<-p.poller.done
+}
+
 func TestFlushAndShutdownKeepTheirDeadlines(t *testing.T) {
 	f := newBench(t, newScripted())
 	f.b.query.Store(int32(backend.StatusNotReady))

@@ -92,7 +92,7 @@ func (t *poller) loop() (quit bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			t.p.errors.report("panic", fmt.Errorf("recovered on the polling thread: %v", r))
-			time.Sleep(maxSleep)
+			quit = t.rest()
 		}
 	}()
 	empty := 0
@@ -169,6 +169,19 @@ func (t *poller) loop() (quit bool) {
 			t.p.idle.Store(false)
 		}
 	}
+}
+
+// rest is the pause after a panic. The thread hears calls and its end in it, for it may not get to them before the next
+// panic, and the next.
+func (t *poller) rest() (quit bool) {
+	select {
+	case <-time.After(maxSleep):
+	case f := <-t.calls:
+		f()
+	case <-t.quit:
+		return true
+	}
+	return false
 }
 
 func (t *poller) anyPending() bool {
