@@ -4,9 +4,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,14 +16,7 @@ import (
 
 // Eight real ranks, held against the truth that was computed from the files' own times.
 func TestAFolderOfRanksIsOneJob(t *testing.T) {
-	dir := recorded.Path(t, "kineto", "param", "dlrm_8ranks")
-	text, err := os.ReadFile(filepath.Join(dir, "truth.json"))
-	require.NoError(t, err)
-	var truth struct {
-		LastAt map[string]int     `json:"last_at"`
-		HeldUp map[string]float64 `json:"made_others_wait_ms"`
-	}
-	require.NoError(t, json.Unmarshal(text, &truth))
+	dir, lastAt, heldUp := recorded.Ranks(t)
 	files, err := filepath.Glob(filepath.Join(dir, "worker?.pt.trace.json.gz"))
 	require.NoError(t, err)
 	stdout, stderr, err := inProcess(t, append([]string{"convert", "--detail", "steps", "--out", t.TempDir()},
@@ -36,8 +27,8 @@ func TestAFolderOfRanksIsOneJob(t *testing.T) {
 	require.True(t, found)
 	rows := strings.Split(table, "\n")[1:9]
 	for rank, row := range rows {
-		require.Contains(t, row, fmt.Sprintf(" %d of 8 ", truth.LastAt[fmt.Sprint(rank)]), row)
-		if held := truth.HeldUp[fmt.Sprint(rank)]; held > 0 {
+		require.Contains(t, row, fmt.Sprintf(" %d of 8 ", lastAt[fmt.Sprint(rank)]), row)
+		if held := heldUp[fmt.Sprint(rank)]; held > 0 {
 			require.Regexp(t, fmt.Sprintf(` %.1f\d ms +worker%d`, held-0.04, rank), row) // clocks are aligned within a few µs
 		}
 	}

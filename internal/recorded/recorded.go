@@ -6,6 +6,7 @@
 package recorded
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -32,4 +33,23 @@ func Path(t testing.TB, elem ...string) string {
 	}
 	t.Skip("no recorded data: set OTELGPU_TESTDATA to the folder that holds their MANIFEST.md")
 	return ""
+}
+
+// Ranks is the folder of a recorded job of eight ranks, with what another program found of its matched collectives: by
+// rank, at how many it came last, and for how many ms the others waited for it.
+func Ranks(t testing.TB) (dir string, lastAt map[string]int, heldUp map[string]float64) {
+	t.Helper()
+	dir = Path(t, "kineto", "param", "dlrm_8ranks")
+	var truth struct {
+		LastAt map[string]int     `json:"last_at"`
+		HeldUp map[string]float64 `json:"made_others_wait_ms"`
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "truth.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &truth)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, truth.LastAt, truth.HeldUp
 }

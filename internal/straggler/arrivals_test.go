@@ -82,14 +82,7 @@ func TestClocksAreAlignedByTheEnds(t *testing.T) {
 
 // A real job of eight ranks, whose matched collectives another program evaluated.
 func TestArrivalsOfARealJob(t *testing.T) {
-	dir := recorded.Path(t, "kineto", "param", "dlrm_8ranks")
-	raw, err := os.ReadFile(dir + "/truth.json")
-	require.NoError(t, err)
-	var truth struct {
-		LastAt map[string]int     `json:"last_at"`
-		HeldUp map[string]float64 `json:"made_others_wait_ms"`
-	}
-	require.NoError(t, json.Unmarshal(raw, &truth))
+	dir, lastAt, heldUp := recorded.Ranks(t)
 	var all []Collective
 	for rank := range int64(8) {
 		f, err := os.Open(fmt.Sprintf("%s/worker%d.pt.trace.json.gz", dir, rank))
@@ -118,10 +111,10 @@ func TestArrivalsOfARealJob(t *testing.T) {
 	for _, a := range got {
 		rank := strconv.FormatInt(a.Rank, 10)
 		assert.Equal(t, 8, a.Collectives)
-		assert.Equal(t, truth.LastAt[rank], a.Last, "rank %s", rank)
+		assert.Equal(t, lastAt[rank], a.Last, "rank %s", rank)
 		// Their clock is one; the alignment moves each rank by a few µs at most, eight collectives of seven others.
 		assert.InDelta(t, 0, a.Clock, 5e-6)
-		assert.InDelta(t, truth.HeldUp[rank], a.HeldUp*1e3, 0.2, "rank %s", rank)
+		assert.InDelta(t, heldUp[rank], a.HeldUp*1e3, 0.2, "rank %s", rank)
 	}
 }
 

@@ -6,10 +6,8 @@ package ranks
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -280,14 +278,7 @@ func TestARankThatIsLateForAWhile(t *testing.T) {
 
 // Eight real ranks: the same culprit and the same waits whatever their clocks say.
 func TestRealRanksWithClocksThatDisagree(t *testing.T) {
-	dir := recorded.Path(t, "kineto", "param", "dlrm_8ranks")
-	text, err := os.ReadFile(filepath.Join(dir, "truth.json"))
-	require.NoError(t, err)
-	var truth struct {
-		LastAt map[string]int     `json:"last_at"`
-		HeldUp map[string]float64 `json:"made_others_wait_ms"`
-	}
-	require.NoError(t, json.Unmarshal(text, &truth))
+	dir, lastAt, heldUp := recorded.Ranks(t)
 	read := func(change func(rank int, s ptrace.Span)) page.Job {
 		var p Profiles
 		for rank := range 8 {
@@ -341,8 +332,8 @@ func TestRealRanksWithClocksThatDisagree(t *testing.T) {
 			require.NotEmpty(t, j.Late)
 			assert.EqualValues(t, 7, j.Late[0].Rank, j.Says)
 			for rank, row := range j.Ranks {
-				assert.Equal(t, truth.LastAt[fmt.Sprint(rank)], row.Last, "rank %d", rank)
-				assert.InDelta(t, truth.HeldUp[fmt.Sprint(rank)], row.HeldUp.Seconds()*1e3, 0.15, "rank %d", rank)
+				assert.Equal(t, lastAt[fmt.Sprint(rank)], row.Last, "rank %d", rank)
+				assert.InDelta(t, heldUp[fmt.Sprint(rank)], row.HeldUp.Seconds()*1e3, 0.15, "rank %d", rank)
 			}
 		})
 	}
