@@ -6,7 +6,6 @@ package hip
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync/atomic"
 
@@ -21,7 +20,7 @@ var _ backend.Backend = (*Backend)(nil)
 // Backend is gpuspan's view of HIP.
 type Backend struct {
 	eventapi.API
-	fn      functions
+	fn      map[string]dl.Func
 	devices []device
 	err     error    // of Open
 	restore []func() // restore[d] makes d the current device; kept, so that Bind does not allocate
@@ -52,14 +51,7 @@ func open(opts []Option) (*Backend, error) {
 	for _, o := range opts {
 		o.apply(&c)
 	}
-	paths := places
-	switch env := os.Getenv(EnvLibrary); {
-	case c.library != "":
-		paths = []string{c.library}
-	case env != "":
-		paths = []string{env}
-	}
-	lib, err := dl.Open(paths...)
+	lib, err := dl.Find(c.library, EnvLibrary, places)
 	if err != nil {
 		return nil, fmt.Errorf("cannot load HIP (install ROCm, or name libamdhip64 in %s): %w", EnvLibrary, err)
 	}
@@ -69,13 +61,13 @@ func open(opts []Option) (*Backend, error) {
 	if err := symbols.Err(); err != nil {
 		return nil, fmt.Errorf("cannot use HIP: %w", err)
 	}
-	if err := b.check("hipInit", b.fn.init.Call(0)); err != nil {
+	if err := b.check("hipInit", b.fn["hipInit"].Call(0)); err != nil {
 		return nil, fmt.Errorf("cannot initialise HIP %s: %w", lib.Path, err)
 	}
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0] = f.Addr(0)
-	if err := b.check("hipGetDeviceCount", f.Call(b.fn.deviceCount, 1)); err != nil {
+	if err := b.check("hipGetDeviceCount", f.Call(b.fn["hipGetDeviceCount"], 1)); err != nil {
 		return nil, fmt.Errorf("cannot list the HIP devices: %w", err)
 	}
 	n := int(f.Int32(0))
@@ -84,7 +76,7 @@ func open(opts []Option) (*Backend, error) {
 	}
 	b.devices = make([]device, n)
 	for d := range n {
-		b.restore = append(b.restore, func() { b.fn.setDevice.Call(uintptr(d)) })
+		b.restore = append(b.restore, func() { b.fn["hipSetDevice"].Call(uintptr(d)) })
 	}
 	return b, nil
 }
@@ -110,7 +102,7 @@ func (b *Backend) Bind(c backend.Context) (unbind func(), st backend.Status) {
 	}
 	current, st := b.Current()
 	if st == backend.StatusOK {
-		st = backend.Status(b.fn.setDevice.Call(uintptr(c)))
+		st = backend.Status(b.fn["hipSetDevice"].Call(uintptr(c)))
 	}
 	if st != backend.StatusOK || uintptr(current) >= uintptr(len(b.restore)) {
 		return func() {}, st
@@ -123,7 +115,7 @@ func (b *Backend) Current() (backend.Context, backend.Status) {
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0] = f.Addr(0)
-	st := backend.Status(f.Call(b.fn.getDevice, 1))
+	st := backend.Status(f.Call(b.fn["hipGetDevice"], 1))
 	return backend.Context(f.Int32(0)), st
 }
 
@@ -141,7 +133,7 @@ func (b *Backend) StreamInfo(s backend.StreamHandle, current backend.Context) (b
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0], f.Args[1] = uintptr(s), f.Addr(0)
-	if err := b.check("hipStreamGetDevice", f.Call(b.fn.streamDevice, 2)); err != nil {
+	if err := b.check("hipStreamGetDevice", f.Call(b.fn["hipStreamGetDevice"], 2)); err != nil {
 		return backend.StreamInfo{}, fmt.Errorf("cannot find the device of stream %#x: %w", uintptr(s), err)
 	}
 	d := int(f.Int32(0))

@@ -24,11 +24,11 @@ func (b *Backend) Devices() ([]backend.Device, error) {
 	version, _ := os.ReadFile(moduleVersion)
 	out := make([]backend.Device, len(b.devices))
 	for i := range b.devices {
-		name, err := b.text("hipDeviceGetName", b.fn.deviceName, i)
+		name, err := b.text("hipDeviceGetName", i)
 		if err != nil {
 			return nil, fmt.Errorf("cannot identify HIP device %d: %w", i, err)
 		}
-		pci, _ := b.text("hipDeviceGetPCIBusId", b.fn.devicePCI, i)
+		pci, _ := b.text("hipDeviceGetPCIBusId", i)
 		out[i] = backend.Device{
 			Ordinal: i, UUID: b.uuid(i), Model: name, Vendor: "AMD", DriverVersion: strings.TrimSpace(string(version)),
 			PCIBDF: strings.ToLower(pci), MemoryTotal: b.memory(i),
@@ -38,12 +38,12 @@ func (b *Backend) Devices() ([]backend.Device, error) {
 }
 
 // text calls one of the functions that write a string to (char *, int, hipDevice_t).
-func (b *Backend) text(name string, fn dl.Func, device int) (string, error) {
+func (b *Backend) text(name string, device int) (string, error) {
 	f := dl.NewFrame()
 	defer f.Free()
 	text := f.Buffer(0, 256)
 	f.Args[1], f.Args[2] = uintptr(len(text)), uintptr(device)
-	if err := b.check(name, f.Call(fn, 3)); err != nil {
+	if err := b.check(name, f.Call(b.fn[name], 3)); err != nil {
 		return "", err
 	}
 	return dl.CString(text), nil
@@ -51,14 +51,14 @@ func (b *Backend) text(name string, fn dl.Func, device int) (string, error) {
 
 // uuid is `GPU-` with the 16 characters that ROCm uses, or with hexadecimal bytes where they are not characters.
 func (b *Backend) uuid(device int) string {
-	if b.fn.deviceUUID == 0 {
+	if b.fn["hipDeviceGetUuid"] == 0 {
 		return ""
 	}
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0], f.Args[1] = f.Addr(0), uintptr(device)
 	f.Out[1] = 0
-	if f.Call(b.fn.deviceUUID, 2) != 0 {
+	if f.Call(b.fn["hipDeviceGetUuid"], 2) != 0 {
 		return ""
 	}
 	u := f.Bytes16(0)
@@ -76,7 +76,7 @@ func (b *Backend) memory(device int) int64 {
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0], f.Args[1] = f.Addr(0), uintptr(device)
-	if f.Call(b.fn.deviceMemory, 2) != 0 {
+	if f.Call(b.fn["hipDeviceTotalMem"], 2) != 0 {
 		return 0
 	}
 	return int64(f.Out[0])

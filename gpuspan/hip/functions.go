@@ -24,28 +24,21 @@ var names = eventapi.Names{
 }
 
 // functions are what HIP has of its own.
-type functions struct {
-	init, deviceCount, deviceName, deviceUUID, devicePCI, deviceMemory dl.Func
-	getDevice, setDevice, streamDevice                                 dl.Func
-	malloc, free, memset                                               dl.Func
-	errorName, errorString                                             dl.Func
+var functions = []string{
+	"hipInit", "hipGetDeviceCount", "hipDeviceGetName", "hipDeviceGetPCIBusId", "hipDeviceTotalMem", "hipGetDevice",
+	"hipSetDevice", "hipStreamGetDevice", "hipMalloc", "hipFree", "hipMemsetAsync",
 }
 
-func resolve(l *dl.Library, s *dl.Symbols) functions {
-	return functions{
-		init:         s.Need("hipInit"),
-		deviceCount:  s.Need("hipGetDeviceCount"),
-		deviceName:   s.Need("hipDeviceGetName"),
-		deviceUUID:   l.Lookup("hipDeviceGetUuid"), // since ROCm 5.2
-		devicePCI:    s.Need("hipDeviceGetPCIBusId"),
-		deviceMemory: s.Need("hipDeviceTotalMem"),
-		getDevice:    s.Need("hipGetDevice"),
-		setDevice:    s.Need("hipSetDevice"),
-		streamDevice: s.Need("hipStreamGetDevice"),
-		malloc:       s.Need("hipMalloc"),
-		free:         s.Need("hipFree"),
-		memset:       s.Need("hipMemsetAsync"),
-		errorName:    l.Lookup("hipGetErrorName"),
-		errorString:  l.Lookup("hipGetErrorString"),
+// optional are those that some versions do not have: hipDeviceGetUuid came with ROCm 5.2.
+var optional = []string{"hipDeviceGetUuid", "hipGetErrorName", "hipGetErrorString"}
+
+func resolve(l *dl.Library, s *dl.Symbols) map[string]dl.Func {
+	fn := map[string]dl.Func{}
+	for _, name := range functions {
+		fn[name] = s.Need(name)
 	}
+	for _, name := range optional {
+		fn[name] = l.Lookup(name)
+	}
+	return fn
 }

@@ -20,15 +20,15 @@ var (
 
 // Annotator makes a range of each section. A nil Annotator does nothing.
 type Annotator struct {
-	client *client
-	domain *Domain // nil without a tool
+	domain *domain // nil without a tool
 	ids    IDs
 	ops    sync.Map // *gpuspan.Operation → operation
 }
 
 // operation is what the tool knows of an operation.
 type operation struct {
-	text     String
+	name     string
+	text     uintptr // 0: the tool takes no registrations
 	category uint32
 }
 
@@ -44,19 +44,11 @@ func Open(opts ...Option) (*Annotator, error) {
 	if err != nil || cl == nil {
 		return &Annotator{}, err
 	}
-	return &Annotator{client: cl, domain: newDomain(cl, c.domain), ids: c.ids}, nil
+	return &Annotator{domain: newDomain(cl, c.domain), ids: c.ids}, nil
 }
 
 // Enabled reports whether a tool listens.
 func (a *Annotator) Enabled() bool { return a != nil && a.domain != nil }
-
-// Domain makes a further domain for annotations of the application's own; nil, which does nothing, without a tool.
-func (a *Annotator) Domain(name string) *Domain {
-	if a == nil || a.client == nil {
-		return nil
-	}
-	return newDomain(a.client, name)
-}
 
 // RangeStart begins the range of a section, which carries the ids of sc.
 func (a *Annotator) RangeStart(o *gpuspan.Operation, sc trace.SpanContext) uint64 {
@@ -86,18 +78,16 @@ func (a *Annotator) start(o *gpuspan.Operation, sc trace.SpanContext, step int64
 	e := newEvent(known.category)
 	switch {
 	case a.ids == IDsInMessage && sampled:
-		e.ascii(appendIDs(append(e.start(), known.text.text...), sc))
-	case known.text.handle == 0:
-		e.ascii(append(e.start(), known.text.text...))
+		e.ascii(appendIDs(append(e.start(), known.name...), sc))
+	case known.text == 0:
+		e.ascii(append(e.start(), known.name...))
 	default:
-		e.registered(known.text.handle)
+		e.registered(known.text)
 	}
 	if a.ids == IDsInPayload && sc.HasSpanID() {
 		e.number(sc.SpanID())
 	}
-	id := a.domain.startEvent(e)
-	e.free()
-	return id
+	return a.domain.call(domainRangeStartEx, e)
 }
 
 // mark says which trace a span id is of, before the range that has the id as its payload: a payload has no room for
@@ -112,8 +102,7 @@ func (a *Annotator) mark(sc trace.SpanContext, step int64) {
 	}
 	e.ascii(b)
 	e.number(spanID)
-	a.domain.callEvent(domainMarkEx, e)
-	e.free()
+	a.domain.call(domainMarkEx, e)
 }
 
 // maxName leaves room for both ids in a text.
@@ -129,15 +118,17 @@ func appendIDs(b []byte, sc trace.SpanContext) []byte {
 // register makes an operation known at its first section. Operations are few and live as long as the process.
 func (a *Annotator) register(o *gpuspan.Operation) any {
 	op, _ := a.ops.LoadOrStore(o, &operation{
-		text:     a.domain.Register(o.Name()),
-		category: a.domain.Category(o.Info().Category),
+		name: o.Name(), text: a.domain.register(o.Name()), category: a.domain.category(o.Info().Category),
 	})
 	return op
 }
 
 // RangeEnd ends a range.
 func (a *Annotator) RangeEnd(id uint64) {
-	if a != nil {
-		a.domain.End(id)
+	if a == nil || a.domain == nil || id == 0 {
+		return
+	}
+	if fn := a.domain.client.fn(domainRangeEnd); fn != 0 {
+		fn.Call(a.domain.handle, uintptr(id))
 	}
 }

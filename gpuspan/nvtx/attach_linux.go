@@ -35,8 +35,6 @@ const (
 	domainMarkEx        = 1 // entries of CORE2
 	domainRangeStartEx  = 2
 	domainRangeEnd      = 3
-	domainRangePushEx   = 4
-	domainRangePop      = 5
 	domainNameCategory  = 8
 	domainRegisterStr   = 10
 	domainCreate        = 12

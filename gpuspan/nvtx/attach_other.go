@@ -11,8 +11,6 @@ const (
 	domainMarkEx = iota
 	domainRangeStartEx
 	domainRangeEnd
-	domainRangePushEx
-	domainRangePop
 	domainNameCategory
 	domainRegisterStr
 	domainCreate

@@ -30,7 +30,6 @@ type attributes struct {
 
 const (
 	payloadUint64     = 1
-	colorARGB         = 1
 	messageASCII      = 1
 	messageRegistered = 3
 )
@@ -50,10 +49,10 @@ var events = sync.Pool{New: func() any {
 	return e
 }}
 
-// newEvent takes an event without payload, colour and message from the pool.
+// newEvent takes an event without payload and message from the pool.
 func newEvent(category uint32) *event {
 	e := events.Get().(*event)
-	e.category, e.colorType, e.color, e.payloadType, e.payload = category, 0, 0, 0, 0
+	e.category, e.payloadType, e.payload = category, 0, 0
 	return e
 }
 
@@ -61,8 +60,6 @@ func newEvent(category uint32) *event {
 func (e *event) number(id [8]byte) {
 	e.payloadType, e.payload = payloadUint64, binary.BigEndian.Uint64(id[:])
 }
-
-func (e *event) free() { events.Put(e) }
 
 func (e *event) registered(s uintptr) { e.messageType, e.message = messageRegistered, s }
 
@@ -74,13 +71,4 @@ func (e *event) ascii(b []byte) {
 	n := copy(e.text[:maxText], b)
 	e.text[n] = 0
 	e.messageType, e.message = messageASCII, dl.Address(&e.text[0])
-}
-
-// Color is a range's colour as 0xAARRGGBB; zero leaves it to the tool.
-type Color uint32
-
-func (e *event) paint(c Color) {
-	if c != 0 {
-		e.colorType, e.color = colorARGB, uint32(c)
-	}
 }

@@ -31,7 +31,7 @@
 // # Threads
 //
 // Push/pop ranges nest per OS thread, and goroutines change threads; so sections use start/end ranges, which
-// may end on any thread. [Domain.Push] and [Domain.Pop] exist for code under runtime.LockOSThread.
+// may end on any thread.
 //
 // # Costs
 //

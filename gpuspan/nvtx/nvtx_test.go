@@ -49,17 +49,10 @@ func TestWithoutAToolNothingHappens(t *testing.T) {
 	op := gpuspan.NewOperation("op")
 	require.Zero(t, a.RangeStart(op, spanContext(true)))
 	a.RangeEnd(0)
-	d := a.Domain("mine")
-	require.Nil(t, d)
-	d.Push(nvtx.Range{})
-	d.Mark(nvtx.Range{Text: d.Register("x"), Category: d.Category("c")})
-	d.End(d.Start(nvtx.Range{}))
-	d.Pop()
 	var none *nvtx.Annotator
 	require.False(t, none.Enabled())
 	require.Zero(t, none.RangeStart(op, spanContext(true)))
 	none.RangeEnd(3)
-	require.Nil(t, none.Domain("x"))
 }
 
 func TestToolThatCannotAttachIsAnError(t *testing.T) {
@@ -252,37 +245,6 @@ func TestRangesAcrossGoroutines(t *testing.T) {
 	require.Len(t, thread, n*each)
 	require.Positive(t, crossed)
 	require.True(t, tool.WellFormed())
-}
-
-func TestDomainOfTheApplication(t *testing.T) {
-	tool := ctest.NVTX(t)
-	d := open(t, tool).Domain("loader")
-	tool.Clear()
-	text, payload := d.Register("batch"), uint64(42)
-	category := d.Category("io")
-	require.Equal(t, category, d.Category("io"))
-	require.EqualValues(t, 2, d.Category("cpu"))
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	d.Push(nvtx.Range{Text: text, Category: category, Color: 0xff00ff00, Payload: &payload})
-	d.Mark(nvtx.Range{Text: text})
-	d.Pop()
-	d.End(d.Start(nvtx.Range{Text: text}))
-	var got []ctest.NVTXEvent
-	for _, e := range tool.Events() {
-		e.Thread, e.ID = 0, 0
-		got = append(got, e)
-	}
-	require.Equal(t, []ctest.NVTXEvent{
-		{Kind: "string", Domain: "loader", Text: "batch"},
-		{Kind: "category", Domain: "loader", Text: "io", Category: 1},
-		{Kind: "category", Domain: "loader", Text: "cpu", Category: 2},
-		{Kind: "push", Domain: "loader", Text: "batch", Category: 1, Color: 0xff00ff00, PayloadType: 1, Payload: 42},
-		{Kind: "mark", Domain: "loader", Text: "batch"},
-		{Kind: "pop", Domain: "loader"},
-		{Kind: "start", Domain: "loader", Text: "batch"},
-		{Kind: "end", Domain: "loader"},
-	}, got)
 }
 
 // One annotation gives the span and the range: the range names the trace and the parent of the section's span.

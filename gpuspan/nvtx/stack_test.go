@@ -14,19 +14,15 @@ import (
 
 func TestTextsAreWholeAtAnyStackDepth(t *testing.T) {
 	tool := ctest.NVTX(t)
-	a := open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage))
-	d := a.Domain("mine")
-	registered, op := d.Register("text"), gpuspan.NewOperation("op")
+	a, marked := open(t, tool, nvtx.WithIDs(nvtx.IDsInMessage)), open(t, tool)
+	op := gpuspan.NewOperation("op")
 	tool.Clear()
-	ctest.AtEachDepth(func(int) { d.Register("text") },
-		func(int) { d.Mark(nvtx.Range{Text: registered}) },
-		func(int) {
-			payload := uint64(7)
-			d.Start(nvtx.Range{Text: registered, Payload: &payload})
-		},
-		func(int) { a.RangeStart(op, spanContext(true)) })
+	ctest.AtEachDepth(func(int) { marked.RangeStart(op, spanContext(true)) },
+		func(int) { a.RangeStart(op, spanContext(true)) },
+		func(int) { marked.RangeStart(gpuspan.NewOperation("text"), spanContext(false)) })
 	want := map[string]int{
-		"string text": ctest.Depths, "mark text": ctest.Depths, "start text": ctest.Depths, "string op": 1,
+		"string text": ctest.Depths, "start text": ctest.Depths, "string op": 2, "start op": ctest.Depths,
+		"mark traceparent=00-0102030405060708090a0b0c0d0e0f10-a1a2a3a4a5a6a7a8-01":    ctest.Depths,
 		"start op trace_id=0102030405060708090a0b0c0d0e0f10 span_id=a1a2a3a4a5a6a7a8": ctest.Depths,
 	}
 	got := map[string]int{}

@@ -58,14 +58,8 @@ func (f optionFunc) apply(c *Collector) { f(c) }
 // WithSketch(ddsketch.New). Without it they come from a uniform sample of 512 durations.
 func WithSketch(newSketch func() Sketch) Option {
 	return optionFunc(func(c *Collector) {
-		if newSketch == nil {
-			return
-		}
-		c.sketch = func() Sketch {
-			if s := newSketch(); s != nil {
-				return s
-			}
-			return newReservoir()
+		if newSketch != nil {
+			c.sketch = newSketch
 		}
 	})
 }

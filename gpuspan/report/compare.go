@@ -86,7 +86,7 @@ func WriteComparison(w io.Writer, before, after Summary) error {
 	t.groups(group{"count", 2}, group{"total", 2}, group{"mean", 2})
 	t.row("Operation", "before", "after", "before", "after", "before", "after", "ratio")
 	for i, c := range changes {
-		ratio := known(c.Ratio(), 1)
+		ratio := scaled(c.Ratio(), 1)
 		if c.Beyond(3) {
 			ratio += "*"
 		}

@@ -6,7 +6,7 @@ package report
 import (
 	"encoding/csv"
 	"io"
-	"strconv"
+	"log/slog"
 	"strings"
 	"time"
 )
@@ -16,66 +16,87 @@ import (
 // added at the end.
 func (s Summary) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
-	_ = c.Write([]string{ // errors of Write stay until Flush
-		"path", "name", "category", "type", "device", "runs", "count", "timed", "total_seconds", "share_of_parent",
-		"share_of_total",
-		"min_seconds", "mean_seconds", "max_seconds", "stddev_seconds", "p50_seconds", "p99_seconds",
-		"memory_read_bytes", "memory_write_bytes", "memory_bytes", "pcie_read_bytes", "pcie_write_bytes", "pcie_bytes",
-		"memory_read_bytes_per_second", "memory_write_bytes_per_second", "memory_bytes_per_second",
-		"pcie_read_bytes_per_second", "pcie_write_bytes_per_second", "pcie_bytes_per_second",
-		"flops", "flop_precision", "flops_per_second", "items", "item_type", "items_per_second", "peak_share", "peak_of",
-		"level",
-	})
+	var record []string
+	for _, a := range (&Operation{}).attrs("all", &Figures{}) {
+		record = append(record, a.Key)
+	}
+	_ = c.Write(record) // errors stay until Flush
 	for i := range s.Operations {
 		o := &s.Operations[i]
 		for _, set := range []struct {
 			name string
 			f    *Figures
 		}{{"all", &o.All}, {"first", &o.First}, {"rest", &o.Rest}} {
-			if set.f.Count > 0 {
-				_ = c.Write(o.record(set.name, set.f))
+			if set.f.Count == 0 {
+				continue
 			}
+			record = record[:0]
+			for _, a := range o.attrs(set.name, set.f) {
+				field := ""
+				if isKnown(a) {
+					field = a.Value.String()
+				}
+				record = append(record, field)
+			}
+			_ = c.Write(record)
 		}
 	}
 	c.Flush()
 	return c.Error()
 }
 
-func (o *Operation) record(set string, f *Figures) []string {
-	number := func(v float64) string {
-		if v == 0 {
-			return ""
-		}
-		return strconv.FormatFloat(v, 'g', -1, 64)
+// attrs are the figures of a set of runs in the order of CSV's columns, with the unit in their names. Those that are
+// not known have no value.
+func (o *Operation) attrs(set string, f *Figures) []slog.Attr {
+	if set != "all" { // what is only of all runs
+		part := *o
+		part.ShareOfParent, part.ShareOfTotal, part.PeakShare, part.PeakOf = 0, 0, 0, ""
+		o = &part
 	}
-	integer := func(v int64) string {
-		if v == 0 {
-			return ""
-		}
-		return strconv.FormatInt(v, 10)
-	}
-	d, r := f.Duration, f.Rates()
-	seconds := func(v time.Duration) string {
-		if d.Count == 0 {
-			return ""
-		}
-		return strconv.FormatFloat(v.Seconds(), 'g', -1, 64)
-	}
-	quantile := func(v time.Duration) string { return number(v.Seconds()) }
-	shares, peak := [2]string{}, [2]string{}
-	if set == "all" {
-		shares = [2]string{number(o.ShareOfParent), number(o.ShareOfTotal)}
-		peak = [2]string{number(o.PeakShare), o.PeakOf}
-	}
-	return []string{
-		strings.Join(o.Path, " > "), o.Name, o.Category, o.Type, strconv.Itoa(o.Device), set,
-		strconv.FormatInt(f.Count, 10), strconv.FormatInt(d.Count, 10), seconds(d.Total), shares[0], shares[1],
-		seconds(d.Min), seconds(d.Mean), seconds(d.Max), seconds(d.StdDev), quantile(d.P50), quantile(d.P99),
-		integer(f.Memory.Read), integer(f.Memory.Written), integer(f.Memory.Total()),
-		integer(f.PCIe.Read), integer(f.PCIe.Written), integer(f.PCIe.Total()),
-		number(r.MemoryRead), number(r.MemoryWritten), number(r.Memory), number(r.PCIeRead), number(r.PCIeWritten),
-		number(r.PCIe),
-		number(f.TotalFLOPs()), strings.Join(sortedKeys(f.FLOPs), " "), number(r.FLOPs),
-		integer(f.Items), o.ItemType, number(r.Items), peak[0], peak[1], o.Level,
-	}
+	d, r := durationAttrs("", f.Duration), f.Rates()
+	return append([]slog.Attr{
+		known("path", strings.Join(o.Path, " > ")), known("name", o.Name), known("category", o.Category),
+		known("type", o.Type), slog.Int("device", o.Device), known("runs", set), slog.Int64("count", f.Count),
+		slog.Int64("timed", f.Duration.Count), d[0], known("share_of_parent", o.ShareOfParent),
+		known("share_of_total", o.ShareOfTotal), d[1], d[2], d[3], d[4], d[5], d[6],
+		known("memory_read_bytes", f.Memory.Read), known("memory_write_bytes", f.Memory.Written),
+		known("memory_bytes", f.Memory.Total()), known("pcie_read_bytes", f.PCIe.Read),
+		known("pcie_write_bytes", f.PCIe.Written), known("pcie_bytes", f.PCIe.Total()),
+	},
+		known("memory_read_bytes_per_second", r.MemoryRead), known("memory_write_bytes_per_second", r.MemoryWritten),
+		known("memory_bytes_per_second", r.Memory), known("pcie_read_bytes_per_second", r.PCIeRead),
+		known("pcie_write_bytes_per_second", r.PCIeWritten), known("pcie_bytes_per_second", r.PCIe),
+		known("flops", f.TotalFLOPs()), known("flop_precision", strings.Join(sortedKeys(f.FLOPs), " ")),
+		known("flops_per_second", r.FLOPs), known("items", f.Items), known("item_type", o.ItemType),
+		known("items_per_second", r.Items), known("peak_share", o.PeakShare), known("peak_of", o.PeakOf),
+		known("level", o.Level))
 }
+
+// durationAttrs are the statistics in seconds, the sum first.
+func durationAttrs(prefix string, d Durations) []slog.Attr {
+	attrs := []slog.Attr{
+		{Key: prefix + "total_seconds"},
+		{Key: prefix + "min_seconds"},
+		{Key: prefix + "mean_seconds"},
+		{Key: prefix + "max_seconds"},
+		{Key: prefix + "stddev_seconds"},
+		known(prefix+"p50_seconds", d.P50.Seconds()), known(prefix+"p99_seconds", d.P99.Seconds()),
+	}
+	if d.Count > 0 { // then 0 is a figure
+		for i, v := range []time.Duration{d.Total, d.Min, d.Mean, d.Max, d.StdDev} {
+			attrs[i].Value = slog.Float64Value(v.Seconds())
+		}
+	}
+	return attrs
+}
+
+// known is a figure, without a value where it is zero.
+func known[T comparable](key string, v T) slog.Attr {
+	var zero T
+	if v == zero {
+		return slog.Attr{Key: key}
+	}
+	return slog.Any(key, v)
+}
+
+func isKnown(a slog.Attr) bool { return !a.Value.Equal(slog.Value{}) }

@@ -111,7 +111,7 @@ func (o *Operation) findings(t Thresholds, add func(Finding, bool)) {
 	}
 	rate := ""
 	if r := o.All.Rates().PCIe; r > 0 {
-		rate = ", at " + known(r, 1e9) + " GB/s"
+		rate = ", at " + scaled(r, 1e9) + " GB/s"
 	}
 	add(finding(PageableCopies, o.ShareOfTotal, t.PageableShare, d.Total,
 		"%d copies of %s from or to pageable memory took %s, %s %% of all section time%s; pinned memory copies faster and without blocking",

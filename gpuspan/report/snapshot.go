@@ -44,7 +44,7 @@ func (c *Collector) Summary() Summary {
 			o.ShareOfTotal = float64(o.All.Duration.Total) / float64(total)
 		}
 		of := total
-		if !s.outermost(i) {
+		if !s.outermost(o) {
 			of = s.Operations[o.Parent].All.Duration.Total
 		}
 		if of > 0 {

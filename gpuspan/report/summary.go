@@ -43,21 +43,26 @@ func (s Summary) WallCoverage() (float64, bool) {
 func (s Summary) Total() time.Duration {
 	var t time.Duration
 	for i := range s.Operations {
-		if o := &s.Operations[i]; !o.onHost() && s.outermost(i) {
+		if o := &s.Operations[i]; !o.onHost() && s.outermost(o) {
 			t += o.All.Duration.Total - o.inside
 		}
 	}
 	return t
 }
 
-// outermost reports whether no GPU work is around an operation.
-func (s Summary) outermost(i int) bool {
-	for i = s.Operations[i].Parent; i >= 0; i = s.Operations[i].Parent {
-		if !s.Operations[i].onHost() {
-			return false
+// above reports whether an operation around o is such.
+func (s Summary) above(o *Operation, such func(*Operation) bool) bool {
+	for p := o.Parent; p >= 0; p = s.Operations[p].Parent {
+		if such(&s.Operations[p]) {
+			return true
 		}
 	}
-	return true
+	return false
+}
+
+// outermost reports whether no GPU work is around an operation.
+func (s Summary) outermost(o *Operation) bool {
+	return !s.above(o, func(a *Operation) bool { return !a.onHost() })
 }
 
 // onHost reports whether the operation is work on the host, which is no part of the GPU's time.
@@ -223,7 +228,8 @@ func (s Summary) Categories() []Category {
 			continue
 		}
 		seen[c] = true
-		f, _ := s.sum(func(o *Operation) bool { return o.Category == c && !s.within(o, c) })
+		of := func(o *Operation) bool { return o.Category == c }
+		f, _ := s.sum(func(o *Operation) bool { return of(o) && !s.above(o, of) })
 		out = append(out, Category{Name: c, Figures: f})
 	}
 	return out
@@ -233,15 +239,6 @@ func (s Summary) Categories() []Category {
 type Category struct {
 	Name    string  // gpu.operation.category
 	Figures Figures // of all operations of it, nested ones counted once
-}
-
-func (s Summary) within(o *Operation, category string) bool {
-	for p := o.Parent; p >= 0; p = s.Operations[p].Parent {
-		if s.Operations[p].Category == category {
-			return true
-		}
-	}
-	return false
 }
 
 func (s Summary) sum(match func(*Operation) bool) (Figures, bool) {

@@ -4,6 +4,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -87,17 +88,45 @@ func (s Summary) writeHead(b *strings.Builder) {
 	}
 }
 
-func (s Summary) writeTime(b *strings.Builder) {
-	if len(s.Operations) == 0 {
+// columns are a table of operations: titles over the columns after the first, and their heads.
+type columns struct {
+	widths []int
+	groups []group
+	heads  []string
+}
+
+// table writes the operations for which has is true and those around them. cells are those of an operation after its
+// name; of one that has none they are absent.
+func (s Summary) table(b *strings.Builder, c columns, has func(*Operation) bool, cells func(*Operation) []string) {
+	lines := s.lines(has)
+	if len(lines) == 0 {
 		return
 	}
 	b.WriteByte('\n')
-	t := newTable(b, 10, 8, 8, 6, 8, 8, 8, 8, 8, 8)
-	t.name(s.lines(func(*Operation) bool { return true }))
-	t.row("Time", "count", "total", "%parent", "%all", "mean", "stddev", "min", "p50", "p99", "max")
+	t := newTable(b, c.widths...)
+	t.name(lines)
+	if c.groups != nil {
+		t.groups(c.groups...)
+	}
+	t.row(c.heads...)
+	for _, o := range lines {
+		row := []string{o.indented()}
+		if has(o) {
+			row = append(row, cells(o)...)
+		}
+		for len(row) < len(c.heads) {
+			row = append(row, absent)
+		}
+		t.row(row...)
+	}
+}
+
+func (s Summary) writeTime(b *strings.Builder) {
 	untimed := false
-	for i := range s.Operations {
-		o := &s.Operations[i]
+	s.table(b, columns{
+		widths: []int{10, 8, 8, 6, 8, 8, 8, 8, 8, 8},
+		heads:  []string{"Time", "count", "total", "%parent", "%all", "mean", "stddev", "min", "p50", "p99", "max"},
+	}, func(*Operation) bool { return true }, func(o *Operation) []string {
 		d := o.All.Duration
 		count := plain(o.All.Count)
 		if d.Count != o.All.Count {
@@ -105,12 +134,13 @@ func (s Summary) writeTime(b *strings.Builder) {
 			untimed = true
 		}
 		if d.Count == 0 {
-			t.row(o.indented(), count, absent, absent, absent, absent, absent, absent, absent, absent, absent)
-			continue
+			return []string{count}
 		}
-		t.row(o.indented(), count, duration(d.Total), percent(o.ShareOfParent), percent(o.ShareOfTotal),
-			duration(d.Mean), duration(d.StdDev), duration(d.Min), knownDuration(d.P50), knownDuration(d.P99), duration(d.Max))
-	}
+		return []string{
+			count, duration(d.Total), percent(o.ShareOfParent), percent(o.ShareOfTotal), duration(d.Mean), duration(d.StdDev),
+			duration(d.Min), knownDuration(d.P50), knownDuration(d.P99), duration(d.Max),
+		}
+	})
 	if untimed {
 		b.WriteString("n/m: n of m runs were timed; times and rates are of those\n")
 	}
@@ -153,73 +183,50 @@ func (s Summary) lines(has func(*Operation) bool) []*Operation {
 }
 
 func (s Summary) writeWork(b *strings.Builder) {
-	lines := s.lines(func(o *Operation) bool { return o.All.Rates() != Rates{} })
-	if len(lines) == 0 {
-		return
-	}
-	b.WriteByte('\n')
-	t := newTable(b, 8, 8, 8, 7, 7, 7, 9, 9, 14)
-	t.name(lines)
-	described := false
-	t.groups(group{"memory, GB/s", 3}, group{"PCIe, GB/s", 3})
-	t.row("Work", "read", "write", "all", "read", "write", "all", "TFLOP/s", "items/s", "% of peak")
-	for _, o := range lines {
+	s.table(b, columns{
+		widths: []int{8, 8, 8, 7, 7, 7, 9, 9, 14},
+		groups: []group{{"memory, GB/s", 3}, {"PCIe, GB/s", 3}},
+		heads:  []string{"Work", "read", "write", "all", "read", "write", "all", "TFLOP/s", "items/s", "% of peak"},
+	}, func(o *Operation) bool { return o.All.Rates() != Rates{} }, func(o *Operation) []string {
 		r := o.All.Rates()
 		peak := percent(o.PeakShare)
 		if o.PeakOf != "" {
 			peak += " " + o.PeakOf
 		}
-		described = described || o.AccessPattern != "" || o.HasL2HitRatio
-		t.row(o.indented(), known(r.MemoryRead, 1e9), known(r.MemoryWritten, 1e9), known(r.Memory, 1e9),
-			known(r.PCIeRead, 1e9), known(r.PCIeWritten, 1e9), known(r.PCIe, 1e9),
-			known(r.FLOPs, 1e12), quantity(r.Items), peak)
-	}
-	if described {
-		s.writeAccess(b)
-	}
-}
-
-// writeAccess says how memory was accessed, as declared.
-func (s Summary) writeAccess(b *strings.Builder) {
-	b.WriteByte('\n')
-	t := newTable(b, 14, 10)
-	lines := s.lines(func(o *Operation) bool { return o.AccessPattern != "" || o.HasL2HitRatio })
-	t.name(lines)
-	t.row("Memory access, as declared", "pattern", "% L2 hits")
-	for _, o := range lines {
-		pattern, hits := o.AccessPattern, absent
-		if pattern == "" {
-			pattern = absent
+		return []string{
+			scaled(r.MemoryRead, 1e9), scaled(r.MemoryWritten, 1e9), scaled(r.Memory, 1e9), scaled(r.PCIeRead, 1e9),
+			scaled(r.PCIeWritten, 1e9), scaled(r.PCIe, 1e9), scaled(r.FLOPs, 1e12), quantity(r.Items), peak,
 		}
-		if o.HasL2HitRatio {
-			hits = strconv.FormatFloat(100*o.L2HitRatio, 'f', 1, 64)
-		}
-		t.row(o.indented(), pattern, hits)
-	}
+	})
+	s.table(b, columns{widths: []int{14, 10}, heads: []string{"Memory access, as declared", "pattern", "% L2 hits"}},
+		func(o *Operation) bool { return o.All.Rates() != Rates{} && (o.AccessPattern != "" || o.HasL2HitRatio) },
+		func(o *Operation) []string {
+			hits := absent
+			if o.HasL2HitRatio {
+				hits = strconv.FormatFloat(100*o.L2HitRatio, 'f', 1, 64)
+			}
+			return []string{cmp.Or(o.AccessPattern, absent), hits}
+		})
 }
 
 func (s Summary) writeFirst(b *strings.Builder) {
-	compared := func(o *Operation) bool { return o.First.Duration.Count > 0 && o.Rest.Duration.Count > 0 }
-	lines := s.lines(compared)
-	if len(lines) == 0 {
-		return
-	}
-	b.WriteByte('\n')
-	t := newTable(b, 9, 9, 7, 8, 8, 9, 9, 9, 9)
-	t.name(lines)
-	t.groups(group{"time of a run", 3}, group{"GB/s", 2}, group{"TFLOP/s", 2}, group{"items/s", 2})
-	t.row("First run and the rest", "first", "rest", "ratio", "first", "rest", "first", "rest", "first", "rest")
-	for _, o := range lines {
-		if !compared(o) {
-			t.row(o.indented(), absent, absent, absent, absent, absent, absent, absent, absent, absent)
-			continue
-		}
+	s.table(b, columns{
+		widths: []int{9, 9, 7, 8, 8, 9, 9, 9, 9},
+		groups: []group{{"time of a run", 3}, {"GB/s", 2}, {"TFLOP/s", 2}, {"items/s", 2}},
+		heads: []string{
+			"First run and the rest", "first", "rest", "ratio", "first", "rest", "first", "rest", "first", "rest",
+		},
+	}, func(o *Operation) bool {
+		return o.First.Duration.Count > 0 && o.Rest.Duration.Count > 0
+	}, func(o *Operation) []string {
 		f, r := o.First.Rates(), o.Rest.Rates()
-		t.row(o.indented(), duration(o.First.Duration.Mean), duration(o.Rest.Duration.Mean),
-			known(float64(o.First.Duration.Mean), float64(o.Rest.Duration.Mean)),
-			known(f.Memory+f.PCIe, 1e9), known(r.Memory+r.PCIe, 1e9), known(f.FLOPs, 1e12), known(r.FLOPs, 1e12),
-			quantity(f.Items), quantity(r.Items))
-	}
+		return []string{
+			duration(o.First.Duration.Mean), duration(o.Rest.Duration.Mean),
+			scaled(float64(o.First.Duration.Mean), float64(o.Rest.Duration.Mean)),
+			scaled(f.Memory+f.PCIe, 1e9), scaled(r.Memory+r.PCIe, 1e9), scaled(f.FLOPs, 1e12), scaled(r.FLOPs, 1e12),
+			quantity(f.Items), quantity(r.Items),
+		}
+	})
 }
 
 func (s Summary) writeCategories(b *strings.Builder) {
@@ -238,8 +245,8 @@ func (s Summary) writeCategories(b *strings.Builder) {
 			share = float64(c.Figures.Duration.Total) / float64(total)
 		}
 		t.row(c.Name, plain(c.Figures.Count), knownDuration(c.Figures.Duration.Total), percent(share),
-			knownSize(c.Figures.Memory.Total()), knownSize(c.Figures.PCIe.Total()), known(r.Memory+r.PCIe, 1e9),
-			known(r.FLOPs, 1e12))
+			knownSize(c.Figures.Memory.Total()), knownSize(c.Figures.PCIe.Total()), scaled(r.Memory+r.PCIe, 1e9),
+			scaled(r.FLOPs, 1e12))
 	}
 }
 
@@ -253,11 +260,7 @@ func knownSize(b int64) string {
 func (l *Loop) write(b *strings.Builder) {
 	fmt.Fprintf(b, "\nLoop %s: %d steps recorded", clean(l.Name), l.Steps)
 	if t := l.Duration.Total.Seconds(); t > 0 && l.Items > 0 {
-		item := l.ItemType
-		if item == "" {
-			item = "item"
-		}
-		fmt.Fprintf(b, ", %s %ss/s", quantity(float64(l.Items)/t), clean(item))
+		fmt.Fprintf(b, ", %s %ss/s", quantity(float64(l.Items)/t), clean(cmp.Or(l.ItemType, "item")))
 	}
 	if l.MFU > 0 {
 		fmt.Fprintf(b, ", MFU %s %%", percent(l.MFU))

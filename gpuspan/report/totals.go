@@ -20,7 +20,9 @@ type ItemTotal struct {
 func (s Summary) Items() []ItemTotal {
 	count := map[string]int64{}
 	for i := range s.Operations {
-		if o := &s.Operations[i]; o.ItemType != "" && o.All.Items != 0 && !s.countedAbove(o) {
+		o := &s.Operations[i]
+		same := func(a *Operation) bool { return a.ItemType == o.ItemType && a.All.Items != 0 }
+		if o.ItemType != "" && o.All.Items != 0 && !s.above(o, same) {
 			count[o.ItemType] += o.All.Items
 		}
 	}
@@ -34,16 +36,6 @@ func (s Summary) Items() []ItemTotal {
 	}
 	slices.SortStableFunc(out, func(a, b ItemTotal) int { return cmp.Compare(b.Count, a.Count) })
 	return out
-}
-
-// countedAbove reports whether an operation around o counts the same items.
-func (s Summary) countedAbove(o *Operation) bool {
-	for p := o.Parent; p >= 0; p = s.Operations[p].Parent {
-		if a := &s.Operations[p]; a.ItemType == o.ItemType && a.All.Items != 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // Category is the summary of one category alone: its operations with what is below them. Those around them are left

@@ -45,8 +45,8 @@ func digits(v float64) string {
 	}
 }
 
-// known writes a figure that is absent when 0, divided by unit.
-func known(v, unit float64) string {
+// scaled writes a figure that is absent when 0, divided by unit.
+func scaled(v, unit float64) string {
 	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 		return absent
 	}
@@ -57,7 +57,7 @@ func known(v, unit float64) string {
 func quantity(v float64) string {
 	switch {
 	case v < 999999.5:
-		return known(v, 1)
+		return scaled(v, 1)
 	case v < 999.95e6:
 		return digits(v/1e6) + "M"
 	default:

@@ -15,13 +15,15 @@ type Context uintptr
 // RetainPrimary takes a reference to the device's primary context, the one that the CUDA runtime uses, and makes it if
 // it does not exist. Release it with ReleasePrimary.
 func (d *Driver) RetainPrimary(dev Device) (Context, error) {
-	ctx, err := d.value("cuDevicePrimaryCtxRetain", d.fn.primaryRetain, uintptr(dev))
+	ctx, err := d.value("cuDevicePrimaryCtxRetain", uintptr(dev))
 	return Context(ctx), err
 }
 
+const primaryRelease = "cuDevicePrimaryCtxRelease_v2"
+
 // ReleasePrimary gives a reference back.
 func (d *Driver) ReleasePrimary(dev Device) error {
-	return d.check("cuDevicePrimaryCtxRelease_v2", d.fn.primaryRelease.Call(uintptr(dev)))
+	return d.call(primaryRelease, uintptr(dev))
 }
 
 // PrimaryActive reports whether the device's primary context exists.
@@ -29,7 +31,7 @@ func (d *Driver) PrimaryActive(dev Device) (bool, error) {
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0], f.Args[1], f.Args[2] = uintptr(dev), f.Addr(0), f.Addr(1)
-	if err := d.check("cuDevicePrimaryCtxGetState", f.Call(d.fn.primaryState, 3)); err != nil {
+	if err := d.frame("cuDevicePrimaryCtxGetState", f, 3); err != nil {
 		return false, err
 	}
 	return f.Int32(1) != 0, nil
@@ -37,14 +39,14 @@ func (d *Driver) PrimaryActive(dev Device) (bool, error) {
 
 // Current is the calling OS thread's current context, 0 when it has none.
 func (d *Driver) Current() (Context, error) {
-	ctx, err := d.value("cuCtxGetCurrent", d.fn.ctxGet)
+	ctx, err := d.value("cuCtxGetCurrent")
 	return Context(ctx), err
 }
 
 // Push makes ctx current on the calling OS thread, which must be locked, until the returned function is called. It
 // restores what was current before, as setting the context would not. It does not allocate.
 func (d *Driver) Push(ctx Context) (pop func(), code int32) {
-	if code = d.fn.ctxPush.Call(uintptr(ctx)); code != 0 {
+	if code = d.push.Call(uintptr(ctx)); code != 0 {
 		return func() {}, code
 	}
 	return d.pop, 0
@@ -52,12 +54,10 @@ func (d *Driver) Push(ctx Context) (pop func(), code int32) {
 
 // Pop takes the calling OS thread's current context away and restores the one before it. What Push returned does the
 // same.
-func (d *Driver) Pop() { d.popContext() }
-
-func (d *Driver) popContext() {
+func (d *Driver) Pop() {
 	f := dl.NewFrame()
 	f.Args[0] = f.Addr(0)
-	f.Call(d.fn.ctxPop, 1)
+	f.Call(d.fn["cuCtxPopCurrent_v2"], 1)
 	f.Free()
 }
 
@@ -76,7 +76,7 @@ func (d *Driver) Do(ctx Context, f func() error) error {
 // ContextDevice is the device of a context.
 func (d *Driver) ContextDevice(ctx Context) (dev Device, err error) {
 	err = d.Do(ctx, func() error {
-		v, err := d.value("cuCtxGetDevice", d.fn.ctxDevice)
+		v, err := d.value("cuCtxGetDevice")
 		dev = Device(v)
 		return err
 	})
@@ -85,5 +85,5 @@ func (d *Driver) ContextDevice(ctx Context) (dev Device, err error) {
 
 // Synchronize waits for all work of the current context.
 func (d *Driver) Synchronize() error {
-	return d.check("cuCtxSynchronize", d.fn.ctxSync.Call())
+	return d.call("cuCtxSynchronize")
 }

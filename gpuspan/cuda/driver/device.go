@@ -22,34 +22,34 @@ const (
 
 // DeviceCount is how many devices the process sees (CUDA_VISIBLE_DEVICES applied).
 func (d *Driver) DeviceCount() (int, error) {
-	n, err := d.value("cuDeviceGetCount", d.fn.deviceCount)
+	n, err := d.value("cuDeviceGetCount")
 	return int(int32(n)), err
 }
 
 // Device returns the device of an ordinal.
 func (d *Driver) Device(ordinal int) (Device, error) {
-	dev, err := d.value("cuDeviceGet", d.fn.deviceGet, uintptr(ordinal))
+	dev, err := d.value("cuDeviceGet", uintptr(ordinal))
 	return Device(dev), err
 }
 
 // Name is the device's model, e.g. "NVIDIA H200".
 func (d *Driver) Name(dev Device) (string, error) {
-	return d.text("cuDeviceGetName", d.fn.deviceName, dev)
+	return d.text("cuDeviceGetName", dev)
 }
 
 // PCI is the device's address in lower case, e.g. "0000:17:00.0".
 func (d *Driver) PCI(dev Device) (string, error) {
-	s, err := d.text("cuDeviceGetPCIBusId", d.fn.devicePCI, dev)
+	s, err := d.text("cuDeviceGetPCIBusId", dev)
 	return strings.ToLower(s), err
 }
 
 // text calls one of the functions that write a string to (char *, int, CUdevice).
-func (d *Driver) text(name string, fn dl.Func, dev Device) (string, error) {
+func (d *Driver) text(name string, dev Device) (string, error) {
 	f := dl.NewFrame()
 	defer f.Free()
 	b := f.Buffer(0, 256)
 	f.Args[1], f.Args[2] = uintptr(len(b)), uintptr(dev)
-	if err := d.check(name, f.Call(fn, 3)); err != nil {
+	if err := d.frame(name, f, 3); err != nil {
 		return "", err
 	}
 	return dl.CString(b), nil
@@ -59,8 +59,8 @@ func (d *Driver) text(name string, fn dl.Func, dev Device) (string, error) {
 // knows only the physical GPU, so a difference between them tells MIG instances apart (and the model, which names the
 // profile, does so where the older function is gone).
 func (d *Driver) UUID(dev Device) (uuid, parent string, err error) {
-	physical, err1 := d.uuid("cuDeviceGetUuid", d.fn.deviceUUID, dev)
-	instance, err2 := d.uuid("cuDeviceGetUuid_v2", d.fn.deviceUUIDv2, dev)
+	physical, err1 := d.uuid("cuDeviceGetUuid", dev)
+	instance, err2 := d.uuid("cuDeviceGetUuid_v2", dev)
 	switch {
 	case err1 != nil && err2 != nil:
 		return "", "", err2
@@ -75,15 +75,15 @@ func (d *Driver) UUID(dev Device) (uuid, parent string, err error) {
 	return "GPU-" + instance, "", nil
 }
 
-func (d *Driver) uuid(name string, fn dl.Func, dev Device) (string, error) {
-	if fn == 0 {
+func (d *Driver) uuid(name string, dev Device) (string, error) {
+	if d.fn[name] == 0 {
 		return "", fmt.Errorf("%s lacks %s", d.lib.Path, name)
 	}
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0], f.Args[1] = f.Addr(0), uintptr(dev)
 	f.Out[1] = 0
-	if err := d.check(name, f.Call(fn, 2)); err != nil {
+	if err := d.frame(name, f, 2); err != nil {
 		return "", err
 	}
 	b := f.Bytes16(0)
@@ -92,12 +92,12 @@ func (d *Driver) uuid(name string, fn dl.Func, dev Device) (string, error) {
 
 // Memory is the device's memory in bytes.
 func (d *Driver) Memory(dev Device) (int64, error) {
-	n, err := d.value("cuDeviceTotalMem_v2", d.fn.deviceMemory, uintptr(dev))
+	n, err := d.value("cuDeviceTotalMem_v2", uintptr(dev))
 	return int64(n), err
 }
 
 // Attribute reads one attribute of a device.
 func (d *Driver) Attribute(dev Device, attribute int) (int, error) {
-	v, err := d.value("cuDeviceGetAttribute", d.fn.deviceAttribute, uintptr(attribute), uintptr(dev))
+	v, err := d.value("cuDeviceGetAttribute", uintptr(attribute), uintptr(dev))
 	return int(int32(v)), err
 }

@@ -5,7 +5,6 @@ package driver
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 
 	"github.com/otelgpu/otelgpu/gpuspan/internal/dl"
@@ -28,17 +27,22 @@ var places = []string{
 
 // Driver is the loaded CUDA driver. Its methods may be called from any goroutine.
 type Driver struct {
-	lib *dl.Library
-	fn  functions
-	pop func() // popContext, as a value that exists once
+	lib  *dl.Library
+	fn   map[string]dl.Func
+	push dl.Func // cuCtxPushCurrent_v2, which is called often
+	pop  func()  // Pop, as a value that exists once
 }
 
-type functions struct {
-	init, version, deviceCount, deviceGet, deviceName, deviceUUID, deviceUUIDv2, devicePCI, deviceMemory, deviceAttribute,
-	primaryRetain, primaryRelease, primaryState, ctxPush, ctxPop, ctxGet, ctxDevice, ctxSync,
-	streamCreate, streamDestroy, streamSync, streamCtx,
-	memAlloc, memFree, hostAlloc, hostFree, copyHtoD, copyDtoH, copyDtoD, memset,
-	moduleLoad, moduleUnload, moduleFunction, launch, errorName, errorString dl.Func
+// symbols are the driver's functions, `_v2` wherever the header of today names them so: the plain ones have other
+// arguments.
+var symbols = []string{
+	"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetPCIBusId",
+	"cuDeviceTotalMem_v2", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxGetState",
+	"cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxGetCurrent", "cuCtxGetDevice", "cuCtxSynchronize",
+	"cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize", "cuStreamGetCtx",
+	"cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
+	"cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuModuleLoadDataEx", "cuModuleUnload", "cuModuleGetFunction",
+	"cuLaunchKernel",
 }
 
 // Open loads libcuda and initialises it. path "" means the environment variable GPUSPAN_CUDA_LIBRARY, else the usual
@@ -48,69 +52,31 @@ func Open(path string) (*Driver, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("cannot use CUDA on %s (only Linux is supported)", runtime.GOOS)
 	}
-	paths := places
-	switch env := os.Getenv(EnvLibrary); {
-	case path != "":
-		paths = []string{path}
-	case env != "":
-		paths = []string{env}
-	}
-	lib, err := dl.Open(paths...)
+	lib, err := dl.Find(path, EnvLibrary, places)
 	if err != nil {
 		return nil, fmt.Errorf("cannot load the CUDA driver (install it, or name it in %s): %w", EnvLibrary, err)
 	}
 	d := &Driver{lib: lib}
-	d.pop = d.popContext
 	if err := d.resolve(); err != nil {
 		return nil, fmt.Errorf("cannot use the CUDA driver: %w", err)
 	}
-	if err := d.check("cuInit", d.fn.init.Call(0)); err != nil {
+	if err := d.call("cuInit", 0); err != nil {
 		return nil, fmt.Errorf("cannot initialise the CUDA driver %s: %w", lib.Path, err)
 	}
 	return d, nil
 }
 
-// resolve takes the `_v2` symbols wherever the header of today names them so: the plain ones have other arguments.
 func (d *Driver) resolve() error {
 	s := d.lib.Symbols()
-	d.fn = functions{
-		init:            s.Need("cuInit"),
-		version:         s.Need("cuDriverGetVersion"),
-		deviceCount:     s.Need("cuDeviceGetCount"),
-		deviceGet:       s.Need("cuDeviceGet"),
-		deviceName:      s.Need("cuDeviceGetName"),
-		deviceUUID:      d.lib.Lookup("cuDeviceGetUuid"),
-		deviceUUIDv2:    d.lib.Lookup("cuDeviceGetUuid_v2"),
-		devicePCI:       s.Need("cuDeviceGetPCIBusId"),
-		deviceMemory:    s.Need("cuDeviceTotalMem_v2"),
-		deviceAttribute: s.Need("cuDeviceGetAttribute"),
-		primaryRetain:   s.Need("cuDevicePrimaryCtxRetain"),
-		primaryRelease:  s.Need("cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRelease"),
-		primaryState:    s.Need("cuDevicePrimaryCtxGetState"),
-		ctxPush:         s.Need("cuCtxPushCurrent_v2"),
-		ctxPop:          s.Need("cuCtxPopCurrent_v2"),
-		ctxGet:          s.Need("cuCtxGetCurrent"),
-		ctxDevice:       s.Need("cuCtxGetDevice"),
-		ctxSync:         s.Need("cuCtxSynchronize"),
-		streamCreate:    s.Need("cuStreamCreate"),
-		streamDestroy:   s.Need("cuStreamDestroy_v2"),
-		streamSync:      s.Need("cuStreamSynchronize"),
-		streamCtx:       s.Need("cuStreamGetCtx"),
-		memAlloc:        s.Need("cuMemAlloc_v2"),
-		memFree:         s.Need("cuMemFree_v2"),
-		hostAlloc:       s.Need("cuMemHostAlloc"),
-		hostFree:        s.Need("cuMemFreeHost"),
-		copyHtoD:        s.Need("cuMemcpyHtoDAsync_v2"),
-		copyDtoH:        s.Need("cuMemcpyDtoHAsync_v2"),
-		copyDtoD:        s.Need("cuMemcpyDtoDAsync_v2"),
-		memset:          s.Need("cuMemsetD8Async"),
-		moduleLoad:      s.Need("cuModuleLoadDataEx"),
-		moduleUnload:    s.Need("cuModuleUnload"),
-		moduleFunction:  s.Need("cuModuleGetFunction"),
-		launch:          s.Need("cuLaunchKernel"),
-		errorName:       d.lib.Lookup("cuGetErrorName"),
-		errorString:     d.lib.Lookup("cuGetErrorString"),
+	d.fn = map[string]dl.Func{}
+	for _, name := range symbols {
+		d.fn[name] = s.Need(name)
 	}
+	d.fn[primaryRelease] = s.Need(primaryRelease, "cuDevicePrimaryCtxRelease")
+	for _, name := range []string{"cuDeviceGetUuid", "cuDeviceGetUuid_v2", "cuGetErrorName", "cuGetErrorString"} {
+		d.fn[name] = d.lib.Lookup(name) // 0 in drivers that are too old or too new
+	}
+	d.push, d.pop = d.fn["cuCtxPushCurrent_v2"], d.Pop
 	return s.Err()
 }
 
@@ -122,6 +88,6 @@ func (d *Driver) Symbol(names ...string) uintptr { return uintptr(d.lib.Lookup(n
 
 // Version is the newest CUDA version that the driver supports, e.g. 12, 8.
 func (d *Driver) Version() (major, minor int, err error) {
-	v, err := d.value("cuDriverGetVersion", d.fn.version)
+	v, err := d.value("cuDriverGetVersion")
 	return int(v / 1000), int(v % 1000 / 10), err
 }

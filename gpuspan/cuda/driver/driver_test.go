@@ -127,7 +127,7 @@ func TestOutOfMemoryIsAnError(t *testing.T) {
 		_, err := d.Alloc(1 << 50)
 		var e *driver.Error
 		require.ErrorAs(t, err, &e)
-		require.Equal(t, driver.Error{Call: "cuMemAlloc_v2", Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY"}, *e)
+		require.Equal(t, driver.Error{API: "CUDA", Call: "cuMemAlloc_v2", Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY"}, *e)
 		return nil
 	}))
 }

@@ -10,18 +10,18 @@ type Stream uintptr
 
 // NewStream makes a non-blocking stream in the current context.
 func (d *Driver) NewStream() (Stream, error) {
-	s, err := d.value("cuStreamCreate", d.fn.streamCreate, 1)
+	s, err := d.value("cuStreamCreate", 1)
 	return Stream(s), err
 }
 
 // FreeStream destroys a stream once its work is done.
 func (d *Driver) FreeStream(s Stream) error {
-	return d.check("cuStreamDestroy_v2", d.fn.streamDestroy.Call(uintptr(s)))
+	return d.call("cuStreamDestroy_v2", uintptr(s))
 }
 
 // SynchronizeStream waits for the work of a stream.
 func (d *Driver) SynchronizeStream(s Stream) error {
-	return d.check("cuStreamSynchronize", d.fn.streamSync.Call(uintptr(s)))
+	return d.call("cuStreamSynchronize", uintptr(s))
 }
 
 // StreamContext is the context in which a stream was made. It must not be asked while the stream captures a graph.
@@ -29,7 +29,7 @@ func (d *Driver) StreamContext(s Stream) (Context, error) {
 	f := dl.NewFrame()
 	defer f.Free()
 	f.Args[0], f.Args[1] = uintptr(s), f.Addr(0)
-	if err := d.check("cuStreamGetCtx", f.Call(d.fn.streamCtx, 2)); err != nil {
+	if err := d.frame("cuStreamGetCtx", f, 2); err != nil {
 		return 0, err
 	}
 	return Context(f.Out[0]), nil

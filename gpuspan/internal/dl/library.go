@@ -4,8 +4,10 @@
 package dl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 )
 
@@ -42,6 +44,15 @@ func Open(paths ...string) (*Library, error) {
 		return nil, errors.New("no library named")
 	}
 	return nil, errors.New(strings.Join(reasons, "; "))
+}
+
+// Find opens the library at path, or where that is empty the one that an environment variable names, or else the first
+// of the usual places.
+func Find(path, variable string, places []string) (*Library, error) {
+	if path = cmp.Or(path, os.Getenv(variable)); path != "" {
+		places = []string{path}
+	}
+	return Open(places...)
 }
 
 // Lookup returns the first of names that the library has, 0 when it has none.

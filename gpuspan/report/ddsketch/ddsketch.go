@@ -24,10 +24,7 @@ type sketch struct{ s *ddsketch.DDSketch }
 // New makes a sketch of durations with 1 % relative accuracy in at most 1024 bins (8 KiB), the lowest of which merge
 // when durations span more than nine decades. Use it as report.WithSketch(ddsketch.New).
 func New() report.Sketch {
-	s, err := ddsketch.LogCollapsingLowestDenseDDSketch(relativeAccuracy, maxBins)
-	if err != nil { // only for an accuracy outside of (0, 1)
-		return nil
-	}
+	s, _ := ddsketch.LogCollapsingLowestDenseDDSketch(relativeAccuracy, maxBins) // fails for accuracies outside of (0, 1)
 	return sketch{s}
 }
 
@@ -43,7 +40,7 @@ func (k sketch) Add(seconds float64) {
 func (k sketch) Quantile(q float64) (float64, bool) {
 	n := k.s.GetCount()
 	if n > 1 {
-		q = min(max((math.Ceil(q*n)-1)/(n-1), 0), 1)
+		q = min(max((math.Ceil(q*n)-.5)/(n-1), 0), 1) // half a rank more, or rounding could lose one
 	}
 	v, err := k.s.GetValueAtQuantile(q)
 	return v, err == nil
