@@ -81,7 +81,6 @@ func (w *Writer) Write(events []Event) error {
 	if first := w.first(events); first > 0 {
 		w.begin(first)
 	}
-	w.trim(events)
 	for _, i := range w.sequence {
 		w.event(&events[i])
 	}
@@ -90,26 +89,6 @@ func (w *Writer) Write(events []Event) error {
 	}
 	w.loads(events)
 	return nil
-}
-
-// trim ends a step on the host where the next one begins: the host reads its clock for the end of one after it has
-// done so for the start of the other, and slices that overlap by 100 ns would need a row each.
-func (w *Writer) trim(events []Event) {
-	var last map[loopKey]*Event
-	for _, i := range w.sequence {
-		e := &events[i]
-		if e.Track.Kind != Steps || e.DeviceEnd == 0 {
-			continue
-		}
-		if last == nil {
-			last = map[loopKey]*Event{}
-		}
-		k := loopKey{e.Process, e.Track}
-		if before := last[k]; before != nil && before.End > e.Start {
-			before.shorten(e.Start)
-		}
-		last[k] = e
-	}
 }
 
 func (w *Writer) event(e *Event) {

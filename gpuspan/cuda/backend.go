@@ -109,10 +109,7 @@ func (b *Backend) ThreadInit() error {
 	if b.err != nil {
 		return b.err
 	}
-	if st := b.Relax(); st != backend.StatusOK {
-		return fmt.Errorf("cannot switch the polling thread to relaxed capture mode: CUDA error %d", st)
-	}
-	return nil
+	return b.Relax("CUDA")
 }
 
 // Bind makes a context current on the calling OS thread, which must be locked, until unbind is called.

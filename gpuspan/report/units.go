@@ -5,6 +5,7 @@ package report
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -12,21 +13,28 @@ import (
 // absent stands for what is not known in tables.
 const absent = "-"
 
+// unit is what a number below a limit is written in.
+type unit struct {
+	below, of float64
+	name      string
+}
+
+// in writes a number in the first of units that its size is below, or else in the last.
+func in(v float64, units ...unit) string {
+	i := slices.IndexFunc(units, func(u unit) bool { return math.Abs(v) < u.below })
+	if i < 0 {
+		i = len(units) - 1
+	}
+	if u := units[i]; u.of != 1 {
+		return digits(v/u.of) + u.name
+	}
+	return strconv.FormatFloat(v, 'f', 0, 64) + units[i].name
+}
+
 // duration writes four significant digits in at most seven columns.
 func duration(d time.Duration) string {
-	v := float64(d)
-	switch a := math.Abs(v); {
-	case a < 999.5:
-		return strconv.Itoa(int(d)) + "ns"
-	case a < 999.95e3:
-		return digits(v/1e3) + "µs"
-	case a < 999.95e6:
-		return digits(v/1e6) + "ms"
-	case a < 9999.5e9:
-		return digits(v/1e9) + "s"
-	default:
-		return digits(v/3600e9) + "h"
-	}
+	return in(float64(d), unit{999.5, 1, "ns"}, unit{999.95e3, 1e3, "µs"}, unit{999.95e6, 1e6, "ms"},
+		unit{9999.5e9, 1e9, "s"}, unit{0, 3600e9, "h"})
 }
 
 // digits writes about four significant digits and never an exponent below a million.
@@ -55,28 +63,22 @@ func scaled(v, unit float64) string {
 
 // quantity writes a number of things, absent when 0, with M for a million and G for a thousand of these.
 func quantity(v float64) string {
-	switch {
-	case v < 999999.5:
+	if v < 999999.5 {
 		return scaled(v, 1)
-	case v < 999.95e6:
-		return digits(v/1e6) + "M"
-	default:
-		return digits(v/1e9) + "G"
 	}
+	return in(v, unit{999.95e6, 1e6, "M"}, unit{0, 1e9, "G"})
 }
 
 // plain writes a count in at most five columns: all digits below ten thousand.
 func plain(n int64) string {
-	switch {
-	case n < 10_000:
-		return strconv.FormatInt(n, 10)
-	case n < 10_000_000:
-		return strconv.FormatInt(n/1000, 10) + "k"
-	case n < 10_000_000_000:
-		return strconv.FormatInt(n/1_000_000, 10) + "M"
-	default:
-		return strconv.FormatInt(n/1_000_000_000, 10) + "G"
+	name := ""
+	for _, next := range []string{"k", "M", "G"} {
+		if n < 10_000 {
+			break
+		}
+		n, name = n/1000, next
 	}
+	return strconv.FormatInt(n, 10) + name
 }
 
 func knownDuration(d time.Duration) string {
@@ -96,17 +98,6 @@ func percent(share float64) string {
 
 // size writes bytes with a decimal prefix, as rates have.
 func size(b int64) string {
-	v, a := float64(b), math.Abs(float64(b))
-	switch {
-	case a < 1e3:
-		return strconv.FormatInt(b, 10) + " B"
-	case a < 1e6:
-		return digits(v/1e3) + " kB"
-	case a < 1e9:
-		return digits(v/1e6) + " MB"
-	case a < 1e12:
-		return digits(v/1e9) + " GB"
-	default:
-		return digits(v/1e12) + " TB"
-	}
+	return in(float64(b), unit{1e3, 1, " B"}, unit{1e6, 1e3, " kB"}, unit{1e9, 1e6, " MB"}, unit{1e12, 1e9, " GB"},
+		unit{0, 1e12, " TB"})
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -124,13 +125,12 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 	var all []*node
 	most := map[*key]*node{} // where an operation has most of its time; what lies below it is shown there
 	for p, s := range t.ops {
-		if s.count <= 0 {
-			continue
+		if s.sum[count] > 0 {
+			all = append(all, &node{place: p, stats: s})
 		}
-		all = append(all, &node{place: p, stats: s})
 	}
 	slices.SortFunc(all, func(a, b *node) int {
-		return cmp.Or(cmp.Compare(b.seconds, a.seconds), cmp.Compare(a.op.name, b.op.name), cmp.Compare(a.op.kind, b.op.kind),
+		return cmp.Or(cmp.Compare(b.sum[seconds], a.sum[seconds]), cmp.Compare(a.op.name, b.op.name), cmp.Compare(a.op.kind, b.op.kind),
 			cmp.Compare(a.op.category, b.op.category), cmp.Compare(a.parentName(), b.parentName()))
 	})
 	whole := 0.0
@@ -139,7 +139,7 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 			most[n.op] = n
 		}
 		if n.parent == nil {
-			whole += n.seconds
+			whole += n.sum[seconds]
 		}
 	}
 	// From the largest on, so that a row's parent is there before it, but for parents that took less time than what lies
@@ -166,8 +166,7 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 		case !kept[n] && limit > 0 && len(kept) >= limit && !(noted && n.parent == nil && n.note() != "") ||
 			!keep(n, deepest):
 			if hidden++; n.parent == nil {
-				rest.count += n.count
-				rest.seconds += n.seconds
+				rest.add(n.stats, 1)
 			}
 		case n.parent == nil:
 			top = append(top, n)
@@ -180,14 +179,14 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 	var show func(n *node, indent string, depth int)
 	show = func(n *node, indent string, depth int) {
 		rows = append(rows, n.row(indent, whole))
-		left := n.seconds
+		left := n.sum[seconds]
 		for _, x := range n.below {
-			left -= x.seconds
+			left -= x.sum[seconds]
 			if depth > 0 {
 				show(x, indent+"  ", depth-1)
 			}
 		}
-		if len(n.below) > 0 && left > 0.01*n.seconds {
+		if len(n.below) > 0 && left > 0.01*n.sum[seconds] {
 			rows = append(rows, []string{
 				indent + "  (rest)", "", "", duration(left), ratio(left, whole, "%.1f%%", 100), "", "",
 				"", "", "", "",
@@ -199,8 +198,8 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 	}
 	if hidden > 0 {
 		rows = append(rows, []string{
-			fmt.Sprintf("(%d more operations)", hidden), "", fmt.Sprint(rest.count), duration(rest.seconds),
-			ratio(rest.seconds, whole, "%.1f%%", 100), "-", "-", "-", "-", "-", "",
+			fmt.Sprintf("(%d more operations)", hidden), "", rest.runs(), duration(rest.sum[seconds]),
+			ratio(rest.sum[seconds], whole, "%.1f%%", 100), "-", "-", "-", "-", "-", "",
 		})
 	}
 	return rows
@@ -215,33 +214,26 @@ func (n *node) parentName() string {
 
 func (n *node) row(indent string, whole float64) []string {
 	return []string{
-		indent + printable.Line(n.op.name), n.op.kind, fmt.Sprint(n.count), duration(n.seconds),
-		ratio(n.seconds, whole, "%.1f%%", 100),
-		ratio(n.bytes, n.byteSeconds, "%.1f", 1e-9), ratio(n.flops, n.flopSeconds, "%.2f", 1e-12),
-		ratio(n.roof, n.roofSeconds, "%.1f", 100), orDash(n.bound()), n.energy(), n.note(),
+		indent + printable.Line(n.op.name), n.op.kind, n.runs(), duration(n.sum[seconds]),
+		ratio(n.sum[seconds], whole, "%.1f%%", 100), n.rate(bytes, byteSeconds, "%.1f", 1e-9),
+		n.rate(flops, flopSeconds, "%.2f", 1e-12), n.rate(roof, roofSeconds, "%.1f", 100), n.bound(), n.energy(), n.note(),
 	}
 }
 
 func (t *Table) stepRows() (rows [][]string) {
-	type step struct {
-		*key
-		*stats
-	}
-	var steps []step
-	for p, s := range t.steps {
-		steps = append(steps, step{p.op, s})
-	}
-	slices.SortFunc(steps, func(a, b step) int {
-		return cmp.Or(cmp.Compare(b.seconds, a.seconds), cmp.Compare(a.name, b.name), cmp.Compare(a.category, b.category))
+	steps := slices.Collect(maps.Keys(t.steps))
+	slices.SortFunc(steps, func(a, b place) int {
+		return cmp.Or(cmp.Compare(t.steps[b].sum[seconds], t.steps[a].sum[seconds]), cmp.Compare(a.op.name, b.op.name),
+			cmp.Compare(a.op.category, b.op.category))
 	})
-	for _, s := range steps {
-		rate := "-"
-		if s.items > 0 && s.seconds > 0 {
-			rate = strings.TrimSpace(fmt.Sprintf("%.1f %s", s.items/s.seconds, printable.Line(s.itemType)))
+	for _, p := range steps {
+		s, rate := t.steps[p], "-"
+		if s.sum[items] > 0 && s.sum[seconds] > 0 {
+			rate = strings.TrimSpace(s.rate(items, seconds, "%.1f", 1) + " " + printable.Line(s.itemType))
 		}
 		rows = append(rows, []string{
-			printable.Line(s.name), fmt.Sprint(s.count), duration(s.seconds / float64(s.count)), rate,
-			ratio(s.mfu, s.mfuWeight, "%.1f", 100), s.energy(), t.lateRank(s.name),
+			printable.Line(p.op.name), s.runs(), duration(s.sum[seconds] / s.sum[count]), rate,
+			s.rate(mfu, mfuSeconds, "%.1f", 100), s.energy(), t.lateRank(p.op.name),
 		})
 	}
 	return rows
@@ -332,20 +324,6 @@ func ratio(a, b float64, format string, scale float64) string {
 		return "-"
 	}
 	return fmt.Sprintf(format, a/b*scale)
-}
-
-func (s *stats) energy() string {
-	if s.metered == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.2f", s.joules)
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 func duration(seconds float64) string {

@@ -19,30 +19,40 @@ import (
 // key tells operations apart: one name may be a section in one service and a kernel in another.
 type key struct{ name, kind, category string }
 
+// The sums that are kept of an operation, all of its spans but where it says otherwise.
+const (
+	count       = iota // spans
+	seconds            // gpu.duration
+	bytes              // of spans that state them,
+	byteSeconds        // and their time
+	flops
+	flopSeconds
+	roof // time-weighted gpu.roofline.utilization (or the one utilisation that is known)
+	roofSeconds
+	joules
+	metered  // spans with joules
+	pageable // copies through pageable memory
+	held     // spans that did arithmetic while the clock was held back
+	items
+	mfu // time-weighted
+	mfuSeconds
+	boundSeconds                             // by bound
+	sums         = boundSeconds + boundCount // how many there are
+)
+
 // bounds are the values of gpu.roofline.bound.
-var bounds = []string{
+var bounds = [boundCount]string{
 	semconv.GPURooflineBoundMemory, semconv.GPURooflineBoundCompute, semconv.GPURooflineBoundLaunch,
 	semconv.GPURooflineBoundLatency,
 }
 
+const boundCount = 4
+
 // stats sums the spans of one operation. All of it are sums, so that what was counted in one place can be moved to
 // another.
 type stats struct {
-	count   int64
-	seconds float64 // gpu.duration
-
-	bytes, byteSeconds float64 // of spans that state bytes, and their time
-	flops, flopSeconds float64
-	roof, roofSeconds  float64 // time-weighted gpu.roofline.utilization (or the one utilisation that is known)
-	joules             float64
-	metered            int64      // spans with joules
-	bounds             [4]float64 // seconds by bound
-	pageable           int64      // copies through pageable memory
-	held               int64      // spans that did arithmetic while the clock was held back
-
-	items          float64
-	itemType       string
-	mfu, mfuWeight float64
+	sum      [sums]float64
+	itemType string
 }
 
 // keyOf is the operation of a span. Profilers number the names of steps: ProfilerStep#7. The batch's memory must not
@@ -56,64 +66,43 @@ func keyOf(span ptrace.Span, f *spanfacts.Facts) key {
 }
 
 func statsOf(f *spanfacts.Facts) stats {
-	s := stats{count: 1, seconds: f.Time, items: float64(f.Items), itemType: f.ItemType}
+	time, n := f.Time, f.Items
+	s := stats{itemType: f.ItemType}
 	if f.Kind == spanfacts.Step {
-		s.seconds, s.items, s.itemType = f.StepTime(), float64(f.StepItems), f.StepItemType
+		time, n, s.itemType = f.StepTime(), f.StepItems, f.StepItemType
 	}
+	s.sum[count], s.sum[seconds], s.sum[items] = 1, time, float64(n)
 	if f.Size > 0 {
-		s.bytes, s.byteSeconds = f.Size, s.seconds
+		s.sum[bytes], s.sum[byteSeconds] = f.Size, time
 	}
 	if f.FLOPs > 0 {
-		s.flops, s.flopSeconds = f.FLOPs, s.seconds
+		s.sum[flops], s.sum[flopSeconds] = f.FLOPs, time
 		if f.Throttle != "" {
-			s.held = 1
+			s.sum[held] = 1
 		}
 	}
 	if f.HostMemory == semconv.GPUCopyHostMemoryPageable {
-		s.pageable = 1
+		s.sum[pageable] = 1
 	}
 	if f.HasRoofline {
-		s.roof, s.roofSeconds = f.Roofline*s.seconds, s.seconds
+		s.sum[roof], s.sum[roofSeconds] = f.Roofline*time, time
 	}
 	if f.HasEnergy {
-		s.joules, s.metered = f.Energy, 1
+		s.sum[joules], s.sum[metered] = f.Energy, 1
 	}
-	if i := slices.Index(bounds, f.Bound); i >= 0 {
-		s.bounds[i] = s.seconds
+	if i := slices.Index(bounds[:], f.Bound); i >= 0 {
+		s.sum[boundSeconds+i] = time
 	}
 	if f.MFU > 0 {
-		s.mfu, s.mfuWeight = f.MFU*s.seconds, s.seconds
+		s.sum[mfu], s.sum[mfuSeconds] = f.MFU*time, time
 	}
 	return s
 }
 
 // add adds x, or with sign -1 takes it away.
-func (s *stats) add(x *stats, sign int64) {
-	f := float64(sign)
-	s.count += sign * x.count
-	s.metered += sign * x.metered
-	s.pageable += sign * x.pageable
-	s.held += sign * x.held
-	for _, sum := range [...]struct {
-		to *float64
-		of float64
-	}{
-		{&s.seconds, x.seconds},
-		{&s.bytes, x.bytes},
-		{&s.byteSeconds, x.byteSeconds},
-		{&s.flops, x.flops},
-		{&s.flopSeconds, x.flopSeconds},
-		{&s.roof, x.roof},
-		{&s.roofSeconds, x.roofSeconds},
-		{&s.joules, x.joules},
-		{&s.items, x.items},
-		{&s.mfu, x.mfu},
-		{&s.mfuWeight, x.mfuWeight},
-	} {
-		*sum.to += f * sum.of
-	}
-	for i, v := range x.bounds {
-		s.bounds[i] += f * v
+func (s *stats) add(x *stats, sign float64) {
+	for i, v := range x.sum {
+		s.sum[i] += sign * v
 	}
 	if x.itemType != "" && s.itemType == "" {
 		s.itemType = strings.Clone(x.itemType)
@@ -124,27 +113,37 @@ func (s *stats) add(x *stats, sign int64) {
 // are none.
 func (s *stats) note() string {
 	switch {
-	case s.pageable > 0:
+	case s.sum[pageable] > 0:
 		return "pageable"
-	case s.held*10 > s.count:
+	case s.sum[held]*10 > s.sum[count]:
 		return "throttled"
 	}
 	return ""
 }
 
-// bound is what limited most of the operation's time.
+// bound is what limited most of the operation's time; "-" where it is not known.
 func (s *stats) bound() string {
-	best := 0
-	for i, v := range s.bounds {
-		if v > s.bounds[best] {
-			best = i
-		}
+	of := s.sum[boundSeconds:]
+	longest := slices.Max(of)
+	if longest <= 0 {
+		return "-"
 	}
-	if s.bounds[best] <= 0 {
-		return ""
-	}
-	return bounds[best]
+	return bounds[slices.Index(of, longest)]
 }
+
+// rate is a sum divided by another, times a scale; "-" where it is not known.
+func (s *stats) rate(of, by int, format string, scale float64) string {
+	return ratio(s.sum[of], s.sum[by], format, scale)
+}
+
+func (s *stats) energy() string {
+	if s.sum[metered] == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", s.sum[joules])
+}
+
+func (s *stats) runs() string { return fmt.Sprint(int64(s.sum[count])) }
 
 // Limits of what is kept beside operations; what is beyond is not shown.
 const (

@@ -45,14 +45,14 @@ type Table struct {
 	known   map[spanfacts.Key]*key
 	order   []spanfacts.Key // of known, a ring
 	next    int
-	waiting spanfacts.Waiting[[]sum]
+	waiting spanfacts.Waiting[[]part]
 
 	batch   []nestedSpan // spans of the batch that is being added
 	streams []spanfacts.NestSpan
 }
 
-// sum is what an operation has below one span.
-type sum struct {
+// part is what an operation has below one span.
+type part struct {
 	op *key
 	stats
 }
@@ -62,7 +62,7 @@ func New() *Table {
 	return &Table{
 		names: map[key]*key{}, ops: map[place]*stats{}, steps: map[place]*stats{},
 		late: map[string]map[int64]*lateness{}, serve: map[string]*requests{},
-		known: map[spanfacts.Key]*key{}, waiting: spanfacts.Waiting[[]sum]{Max: maxSpans},
+		known: map[spanfacts.Key]*key{}, waiting: spanfacts.Waiting[[]part]{Max: maxSpans},
 	}
 }
 
@@ -87,7 +87,7 @@ func (t *Table) Add(td ptrace.Traces) {
 // nestedSpan is a span of the batch.
 type nestedSpan struct {
 	key, parent spanfacts.Key
-	sum
+	part
 }
 
 // settle puts the spans of the batch in their places. One that lies within a sibling on its stream is part of it, as
@@ -117,7 +117,7 @@ func (t *Table) add(span ptrace.Span, resource *spanfacts.Resource, scope *spanf
 		return
 	}
 	t.gpu++
-	x := sum{t.name(keyOf(span, &f)), statsOf(&f)}
+	x := part{t.name(keyOf(span, &f)), statsOf(&f)}
 	if f.Kind == spanfacts.Step {
 		lookup(t.steps, place{op: x.op}).add(&x.stats, 1)
 		return
@@ -162,10 +162,10 @@ func (t *Table) put(s *nestedSpan) {
 	lookup(t.ops, place{parent, s.op}).add(&s.stats, 1)
 	if parent == nil && !s.parent.Span.IsEmpty() {
 		below, _ := t.waiting.At(s.parent, 0)
-		i := slices.IndexFunc(*below, func(x sum) bool { return x.op == s.op })
+		i := slices.IndexFunc(*below, func(x part) bool { return x.op == s.op })
 		if i < 0 {
 			i = len(*below)
-			*below = append(*below, sum{op: s.op})
+			*below = append(*below, part{op: s.op})
 		}
 		(*below)[i].add(&s.stats, 1)
 	}
