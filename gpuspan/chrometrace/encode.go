@@ -15,7 +15,7 @@ import (
 // appendString appends a JSON string.
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+		if !plain[s[i]] {
 			to := bytes.NewBuffer(b)
 			e := json.NewEncoder(to)
 			e.SetEscapeHTML(false) // names of kernels are full of < and >
@@ -25,6 +25,14 @@ func appendString(b []byte, s string) []byte {
 	}
 	return append(append(append(b, '"'), s...), '"')
 }
+
+// plain is true for the bytes that stand for themselves in a JSON string.
+var plain = func() (t [256]bool) {
+	for c := ' '; c < utf8.RuneSelf; c++ {
+		t[c] = c != '"' && c != '\\'
+	}
+	return t
+}()
 
 // appendMicros appends nanoseconds as microseconds with three decimals.
 func appendMicros(b []byte, ns int64) []byte {
