@@ -18,8 +18,7 @@ import (
 type attributes struct {
 	version, size uint16
 	category      uint32
-	colorType     int32
-	color         uint32
+	_             [2]uint32 // colour
 	payloadType   int32
 	_             int32
 	payload       uint64

@@ -73,7 +73,7 @@ func device(row []string) (d Device, err error) {
 	for i, p := range Precisions() {
 		d.FLOPs.Set(p, number(row[10+i])*tera)
 	}
-	for _, s := range strings.Fields(row[18]) {
+	for s := range strings.FieldsSeq(row[18]) {
 		if d.mig == nil {
 			d.mig = map[string]int{}
 		}
