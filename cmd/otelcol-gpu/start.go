@@ -44,7 +44,6 @@ func (w *welcome) options() []zap.Option {
 	}
 }
 
-// Convert implements confmap.Converter.
 func (w *welcome) Convert(_ context.Context, conf *confmap.Conf) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -5,6 +5,7 @@ package gpusamplesextension
 
 import (
 	"math/bits"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -136,9 +137,7 @@ func (d *device) addEvent(e Event) bool {
 		d.events[i-1] = e
 		return true
 	}
-	d.events = append(d.events, Event{})
-	copy(d.events[i+1:], d.events[i:])
-	d.events[i] = e
+	d.events = slices.Insert(d.events, i, e)
 	return true
 }
 
@@ -249,16 +248,6 @@ func (f Field) possible(v float64) bool {
 		highest = 1 << 64
 	}
 	return v >= x.lowest && v <= highest
-}
-
-// FieldByName is the inverse of Field.String; false for a name that is no field.
-func FieldByName(name string) (Field, bool) {
-	for f := range fields {
-		if fields[f].name == name {
-			return Field(f), true
-		}
-	}
-	return 0, false
 }
 
 // Sample is what was read from one device at one moment: values of the fields that were read and are known.

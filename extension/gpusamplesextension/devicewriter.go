@@ -17,7 +17,6 @@ type deviceWriter struct {
 
 func (w *deviceWriter) valid() bool { return w.d.open && w.d.gen == w.gen }
 
-// Write implements DeviceWriter.
 func (w *deviceWriter) Write(samples []Sample) {
 	if len(samples) == 0 {
 		return
@@ -43,7 +42,6 @@ func (w *deviceWriter) Write(samples []Sample) {
 	st.subs.wake()
 }
 
-// WriteEvents implements DeviceWriter.
 func (w *deviceWriter) WriteEvents(events []Event) {
 	w.st.mu.Lock()
 	if w.valid() {
@@ -54,7 +52,6 @@ func (w *deviceWriter) WriteEvents(events []Event) {
 	w.st.mu.Unlock()
 }
 
-// Close implements DeviceWriter.
 func (w *deviceWriter) Close() {
 	w.st.mu.Lock()
 	if w.valid() {

@@ -54,10 +54,8 @@ func (x *samples) Ready() error {
 	return nil
 }
 
-// NotReady implements extensioncapabilities.PipelineWatcher.
 func (*samples) NotReady() error { return nil }
 
-// Shutdown implements component.Component.
 func (x *samples) Shutdown(context.Context) error {
 	x.telemetry.Shutdown()
 	return nil

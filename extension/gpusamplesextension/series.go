@@ -3,6 +3,8 @@
 
 package gpusamplesextension
 
+import "slices"
+
 // point is one stored value. For a counter v is unwrapped: it begins at 0, never decreases, and a reset adds nothing.
 type point struct {
 	t        int64
@@ -121,14 +123,8 @@ func (s *series) observeGap(gap int64) {
 		return
 	}
 	n := int(min(s.nGaps, medianWindow))
-	var sorted [medianWindow]int64
-	for i, g := range s.gaps[:n] {
-		j := i
-		for ; j > 0 && sorted[j-1] > g; j-- {
-			sorted[j] = sorted[j-1]
-		}
-		sorted[j] = g
-	}
+	sorted := s.gaps
+	slices.Sort(sorted[:n])
 	s.interval = max(s.interval, sorted[(n-1)/2])
 }
 

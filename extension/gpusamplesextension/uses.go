@@ -106,11 +106,6 @@ func FindUseWriter(host component.Host, id component.ID) (UseWriter, error) {
 	return find[UseWriter](host, id)
 }
 
-// FindUseReader returns the extension id as a UseReader.
-func FindUseReader(host component.Host, id component.ID) (UseReader, error) {
-	return find[UseReader](host, id)
-}
-
 // useTable remembers who held which device when. Writers replace the whole index; readers take no lock.
 type useTable struct {
 	maxAge  int64
@@ -174,7 +169,6 @@ type podHost struct {
 	live             int64
 }
 
-// set implements UseWriter.
 func (t *useTable) set(origin UseOrigin, uses []DeviceUse, refresh time.Duration) {
 	now := t.now().UnixNano()
 	holds := now + 2*int64(refresh)

@@ -18,7 +18,6 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 )
 
-// opened implements handler.
 func (r *gpuReceiver) opened(source string, devices []gpusamplesextension.Device, skipped error) {
 	fields := []zap.Field{zap.String("source", source), zap.Int("devices", len(devices))}
 	if skipped != nil {
@@ -30,7 +29,6 @@ func (r *gpuReceiver) opened(source string, devices []gpusamplesextension.Device
 	r.adopt(devices)
 }
 
-// read implements handler.
 func (r *gpuReceiver) read(source string, devices []gpusamplesextension.Device, b *gpudata.Batch, d time.Duration) {
 	if b.Changed {
 		r.adopt(devices)
@@ -54,19 +52,16 @@ func (r *gpuReceiver) read(source string, devices []gpusamplesextension.Device, 
 	r.notice(source, b)
 }
 
-// late implements handler.
 func (r *gpuReceiver) late(source, op string) {
 	r.failure(source, "timeout")
 	r.warn(fmt.Errorf("%s: %s has not returned within `call_timeout` (%s)", source, op, r.cfg.CallTimeout))
 }
 
-// lost implements handler.
 func (r *gpuReceiver) lost(source string, err error) {
 	r.failure(source, "read")
 	r.warn(fmt.Errorf("%s: lost, will be opened again: %w", source, err))
 }
 
-// unavailable implements handler.
 func (r *gpuReceiver) unavailable(err error, d time.Duration) {
 	for _, s := range r.sources {
 		r.failure(s.Name(), "open")
@@ -75,7 +70,6 @@ func (r *gpuReceiver) unavailable(err error, d time.Duration) {
 		zap.Duration("next_try", d))
 }
 
-// finished implements handler.
 func (r *gpuReceiver) finished(source string) {
 	r.set.Logger.Info("GPU source has no more data", zap.String("source", source))
 }

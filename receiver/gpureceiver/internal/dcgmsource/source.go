@@ -24,8 +24,8 @@ type Settings struct {
 	Pipes        bool // watch the profiling fields of single pipes
 }
 
-// Source implements gpudata.Source.
-type Source struct {
+// source implements gpudata.Source.
+type source struct {
 	set     Settings
 	conn    *connection
 	session *session
@@ -40,15 +40,13 @@ const (
 	maxPace = 2 * time.Second
 )
 
-func newSource(set Settings, conn *connection) *Source {
-	return &Source{set: set, conn: conn, kept: newKept(), now: time.Now}
+func newSource(set Settings, conn *connection) *source {
+	return &source{set: set, conn: conn, kept: newKept(), now: time.Now}
 }
 
-// Name implements gpudata.Source.
-func (*Source) Name() string { return "dcgm" }
+func (*source) Name() string { return "dcgm" }
 
-// Pace implements gpudata.Source.
-func (s *Source) Pace() time.Duration {
+func (s *source) Pace() time.Duration {
 	pace := min(s.set.Slow/2, maxPace)
 	if s.set.Sampling >= coarse {
 		pace = min(pace, s.set.Sampling/2)
@@ -56,8 +54,7 @@ func (s *Source) Pace() time.Duration {
 	return max(pace, minPace)
 }
 
-// Open implements gpudata.Source.
-func (s *Source) Open() error {
+func (s *source) Open() error {
 	if err := s.conn.acquire(s.set.Target); err != nil {
 		return err
 	}
@@ -73,16 +70,14 @@ func (s *Source) Open() error {
 	return nil
 }
 
-// Devices implements gpudata.Source.
-func (s *Source) Devices() []gpusamplesextension.Device {
+func (s *source) Devices() []gpusamplesextension.Device {
 	if s.session == nil {
 		return nil
 	}
 	return s.session.devices
 }
 
-// Read implements gpudata.Source.
-func (s *Source) Read(b *gpudata.Batch) error {
+func (s *source) Read(b *gpudata.Batch) error {
 	if s.conn.lost() {
 		return fmt.Errorf("connection to DCGM at %q is lost", s.set.Target)
 	}
@@ -92,8 +87,7 @@ func (s *Source) Read(b *gpudata.Batch) error {
 	return nil
 }
 
-// Close implements gpudata.Source.
-func (s *Source) Close() error {
+func (s *source) Close() error {
 	if s.session == nil {
 		return nil
 	}

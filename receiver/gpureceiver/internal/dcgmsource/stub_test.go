@@ -154,7 +154,7 @@ func settings() Settings {
 }
 
 // open opens a source on the machine with a connection of the test's own.
-func open(t testing.TB, m machine, set Settings) *Source {
+func open(t testing.TB, m machine, set Settings) *source {
 	t.Helper()
 	m.write(t)
 	s := newSource(set, newConnection(library{}))
@@ -170,7 +170,7 @@ func open(t testing.TB, m machine, set Settings) *Source {
 	return s
 }
 
-func read(t testing.TB, s *Source) *gpudata.Batch {
+func read(t testing.TB, s *source) *gpudata.Batch {
 	t.Helper()
 	s.session.checked = time.Time{} // whatever is due from time to time is due
 	b := &gpudata.Batch{}

@@ -33,7 +33,7 @@ type healthFacts struct{ remapFailed, remapPending bool }
 func (u *unit) mig() bool { return u.instance >= 0 }
 
 // discover lists boards and instances, and makes them the source's if they are not yet.
-func (s *Source) discover() (changed bool, err error) {
+func (s *source) discover() (changed bool, err error) {
 	n, ret := s.number("nvmlDeviceGetCount_v2")
 	if ret != nvml.Success {
 		return false, s.fail("nvmlDeviceGetCount", ret)
@@ -72,7 +72,7 @@ func (s *Source) discover() (changed bool, err error) {
 }
 
 // describe says what a board says of itself.
-func (s *Source) describe(u *unit) {
+func (s *source) describe(u *unit) {
 	if name, ret := s.text("nvmlDeviceGetName", u.handle); ret == nvml.Success {
 		u.desc.Model = name
 	}
@@ -95,7 +95,7 @@ func (s *Source) describe(u *unit) {
 }
 
 // instances are the MIG devices of a board.
-func (s *Source) instances(board *unit) (found []*unit) {
+func (s *source) instances(board *unit) (found []*unit) {
 	var mode, pending uint64
 	if !s.lib.Has("nvmlDeviceGetMigMode") ||
 		s.lib.Call("nvmlDeviceGetMigMode", board.handle, &mode, &pending) != nvml.Success || mode != nvml.DeviceMIGEnable {

@@ -48,7 +48,7 @@ type gpm struct {
 }
 
 // newGPM is nil when the device has no GPM.
-func (s *Source) newGPM(u *unit) *gpm {
+func (s *source) newGPM(u *unit) *gpm {
 	support := nvml.GpmSupport{Version: 1}
 	if s.lib.Call("nvmlGpmQueryDeviceSupport", u.board, &support) != nvml.Success || support.IsSupportedDevice == 0 {
 		return nil

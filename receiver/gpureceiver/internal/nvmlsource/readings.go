@@ -23,7 +23,7 @@ type reading struct {
 	results  int  // how many, of 32 bits each
 	use      int  // which of them counts
 	wide     bool // of 64 bits
-	get      func(s *Source, device any) (uint64, nvml.Return)
+	get      func(s *source, device any) (uint64, nvml.Return)
 }
 
 const (
@@ -40,7 +40,7 @@ var fast = []reading{
 	{quantity: gpudata.Utilization, function: "nvmlDeviceGetUtilizationRates", scale: percent, results: 1},
 	{
 		quantity: gpudata.Throttle, function: "nvmlDeviceGetCurrentClocksThrottleReasons", scale: 1,
-		get: func(s *Source, device any) (uint64, nvml.Return) {
+		get: func(s *source, device any) (uint64, nvml.Return) {
 			v, ret := s.number("nvmlDeviceGetCurrentClocksThrottleReasons", device)
 			return v & uint64(gpusamplesextension.ThrottleReasons), ret
 		},
@@ -88,7 +88,7 @@ func remapped(q gpudata.Quantity, use int) reading {
 // retired is a number of pages. Asked for none, the library says how many there are and that they do not fit.
 func retired(q gpudata.Quantity, cause int) reading {
 	const function = "nvmlDeviceGetRetiredPages"
-	return reading{quantity: q, function: function, scale: 1, get: func(s *Source, d any) (uint64, nvml.Return) {
+	return reading{quantity: q, function: function, scale: 1, get: func(s *source, d any) (uint64, nvml.Return) {
 		var n uint64
 		ret := s.lib.Call(function, d, cause, &n, 0)
 		if ret == nvml.ErrorInsufficientSize {
@@ -99,7 +99,7 @@ func retired(q gpudata.Quantity, cause int) reading {
 }
 
 // instantPower is the power now; where the driver has only the average (up to 1 s on newer chips), that.
-func instantPower(s *Source, device any) (uint64, nvml.Return) {
+func instantPower(s *source, device any) (uint64, nvml.Return) {
 	v := &s.field
 	*v = nvml.FieldValue{FieldID: nvml.FIDevPowerInstant}
 	if ret := s.lib.Call("nvmlDeviceGetFieldValues", device, 1, v); ret == nvml.Success &&
@@ -110,7 +110,7 @@ func instantPower(s *Source, device any) (uint64, nvml.Return) {
 }
 
 // of makes the call.
-func (r *reading) of(s *Source, device any) (float64, nvml.Return) {
+func (r *reading) of(s *source, device any) (float64, nvml.Return) {
 	if r.get != nil {
 		v, ret := r.get(s, device)
 		return float64(v) * r.scale, ret
@@ -125,7 +125,7 @@ func (r *reading) of(s *Source, device any) (float64, nvml.Return) {
 
 // call calls a function that writes results behind its arguments. These and the results lie in the source's own memory,
 // since a call on every device at every sample would make garbage.
-func (s *Source) call(function string, results int, args ...any) nvml.Return {
+func (s *source) call(function string, results int, args ...any) nvml.Return {
 	s.results = [4]uint64{}
 	for i := range results {
 		args = append(args, &s.results[i])
@@ -134,13 +134,13 @@ func (s *Source) call(function string, results int, args ...any) nvml.Return {
 }
 
 // number is what a function writes behind its arguments.
-func (s *Source) number(function string, args ...any) (uint64, nvml.Return) {
+func (s *source) number(function string, args ...any) (uint64, nvml.Return) {
 	ret := s.call(function, 1, append(s.args[:0], args...)...)
 	return s.results[0], ret
 }
 
 // text is what a function writes into a buffer behind its arguments.
-func (s *Source) text(function string, args ...any) (string, nvml.Return) {
+func (s *source) text(function string, args ...any) (string, nvml.Return) {
 	var b [96]byte
 	ret := s.lib.Call(function, append(args, &b, len(b))...)
 	return nvml.Text(b[:]), ret

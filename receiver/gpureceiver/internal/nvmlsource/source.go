@@ -14,8 +14,8 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
 )
 
-// Source implements gpudata.Source.
-type Source struct {
+// source implements gpudata.Source.
+type source struct {
 	set     Settings
 	lib     nvml.Library
 	devices []gpusamplesextension.Device
@@ -36,19 +36,15 @@ func New(set Settings) gpudata.Source {
 	return newSource(set, nvml.New(set.Library))
 }
 
-func newSource(set Settings, lib nvml.Library) *Source { return &Source{set: set, lib: lib} }
+func newSource(set Settings, lib nvml.Library) *source { return &source{set: set, lib: lib} }
 
-// Name implements gpudata.Source.
-func (*Source) Name() string { return "nvml" }
+func (*source) Name() string { return "nvml" }
 
-// Pace implements gpudata.Source.
-func (s *Source) Pace() time.Duration { return s.set.Sampling }
+func (s *source) Pace() time.Duration { return s.set.Sampling }
 
-// Devices implements gpudata.Source.
-func (s *Source) Devices() []gpusamplesextension.Device { return s.devices }
+func (s *source) Devices() []gpusamplesextension.Device { return s.devices }
 
-// Open implements gpudata.Source.
-func (s *Source) Open() error {
+func (s *source) Open() error {
 	switch ret := s.lib.Init(); ret {
 	case nvml.Success:
 	case nvml.ErrorLibraryNotFound:
@@ -71,8 +67,7 @@ func (s *Source) Open() error {
 	return nil
 }
 
-// Close implements gpudata.Source.
-func (s *Source) Close() error {
+func (s *source) Close() error {
 	s.closeUnits()
 	s.unwatch()
 	s.units, s.devices = nil, nil
@@ -82,18 +77,17 @@ func (s *Source) Close() error {
 	return nil
 }
 
-func (s *Source) closeUnits() {
+func (s *source) closeUnits() {
 	for _, u := range s.units {
 		u.gpm.close()
 	}
 }
 
-func (s *Source) fail(call string, ret nvml.Return) error {
+func (s *source) fail(call string, ret nvml.Return) error {
 	return fmt.Errorf("%s: %s", call, s.lib.ErrorString(ret))
 }
 
-// Read implements gpudata.Source.
-func (s *Source) Read(b *gpudata.Batch) error {
+func (s *source) Read(b *gpudata.Batch) error {
 	round := time.Since(s.slow) >= s.set.Slow
 	if round {
 		s.slow = time.Now()
@@ -127,7 +121,7 @@ func (u *unit) state() gpudata.Health {
 	return gpudata.HealthOK
 }
 
-func (s *Source) readUnit(b *gpudata.Batch, i int, u *unit, round bool) {
+func (s *source) readUnit(b *gpudata.Batch, i int, u *unit, round bool) {
 	u.lost = false
 	if !u.mig() { // board counters are the board's
 		s.readings(b, i, u, fast)
@@ -146,7 +140,7 @@ func (s *Source) readUnit(b *gpudata.Batch, i int, u *unit, round bool) {
 
 // readings makes the calls of a list. All values of a round have the time of the middle of its first call, which is
 // that of the energy counter.
-func (s *Source) readings(b *gpudata.Batch, i int, u *unit, list []reading) {
+func (s *source) readings(b *gpudata.Batch, i int, u *unit, list []reading) {
 	var t int64
 	for k := range list {
 		r := &list[k]
@@ -182,7 +176,7 @@ func (s *Source) readings(b *gpudata.Batch, i int, u *unit, list []reading) {
 	}
 }
 
-func (s *Source) readMemory(b *gpudata.Batch, i int, u *unit, round bool) {
+func (s *source) readMemory(b *gpudata.Batch, i int, u *unit, round bool) {
 	if u.lost {
 		return
 	}
@@ -211,7 +205,7 @@ func (s *Source) readMemory(b *gpudata.Batch, i int, u *unit, round bool) {
 // notAvailable is what NVML says of a process whose memory it may not tell.
 const notAvailable = ^uint64(0)
 
-func (s *Source) processes(b *gpudata.Batch, i int, u *unit) {
+func (s *source) processes(b *gpudata.Batch, i int, u *unit) {
 	list, ret := s.running(u.handle)
 	if ret != nvml.Success {
 		b.Dropped[gpudata.DropStatus]++
@@ -230,7 +224,7 @@ func (s *Source) processes(b *gpudata.Batch, i int, u *unit) {
 
 // running takes the third version of the function, or the second, whose structure is the same. Processes that start
 // between two calls make the list longer than was said.
-func (s *Source) running(device any) ([]nvml.ProcessInfo, nvml.Return) {
+func (s *source) running(device any) ([]nvml.ProcessInfo, nvml.Return) {
 	function := "nvmlDeviceGetComputeRunningProcesses_v3"
 	if !s.lib.Has(function) {
 		function = "nvmlDeviceGetComputeRunningProcesses_v2"
@@ -249,7 +243,7 @@ func (s *Source) running(device any) ([]nvml.ProcessInfo, nvml.Return) {
 const maxEventsPerRead = 256
 
 // watchEvents registers the boards for XIDs. Where that is not possible there are none.
-func (s *Source) watchEvents() {
+func (s *source) watchEvents() {
 	s.unwatch()
 	set, ret := s.number("nvmlEventSetCreate")
 	if ret != nvml.Success {
@@ -265,7 +259,7 @@ func (s *Source) watchEvents() {
 	}
 }
 
-func (s *Source) unwatch() {
+func (s *source) unwatch() {
 	if s.events != 0 {
 		_ = s.lib.Call("nvmlEventSetFree", s.events)
 		s.events = 0
@@ -273,7 +267,7 @@ func (s *Source) unwatch() {
 }
 
 // readEvents takes what is queued, without waiting. NVML events have no time of their own; theirs is that of the read.
-func (s *Source) readEvents(b *gpudata.Batch) {
+func (s *source) readEvents(b *gpudata.Batch) {
 	if s.events == 0 {
 		return
 	}

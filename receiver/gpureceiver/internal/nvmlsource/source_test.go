@@ -270,7 +270,7 @@ func (l *fakeLibrary) Call(function string, args ...any) nvml.Return {
 	return l.handles[args[0].(nvml.Handle)-1][function](args[1:])
 }
 
-func open(t *testing.T, m *machine) *Source {
+func open(t *testing.T, m *machine) *source {
 	t.Helper()
 	s := newSource(Settings{Sampling: 10 * time.Millisecond, Slow: time.Hour, GPM: true, Processes: true}, m.lib())
 	require.NoError(t, s.Open())
@@ -284,7 +284,7 @@ func open(t *testing.T, m *machine) *Source {
 	return s
 }
 
-func read(t *testing.T, s *Source) *gpudata.Batch {
+func read(t *testing.T, s *source) *gpudata.Batch {
 	t.Helper()
 	b := &gpudata.Batch{}
 	require.NoError(t, s.Read(b))

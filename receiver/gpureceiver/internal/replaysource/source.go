@@ -16,9 +16,9 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/recording"
 )
 
-// Source plays a file. The first sample gets the time of Open; the others follow at the recorded distances, divided
+// source plays a file. The first sample gets the time of Open; the others follow at the recorded distances, divided
 // by the speed.
-type Source struct {
+type source struct {
 	path  string
 	loop  bool
 	speed float64
@@ -35,15 +35,14 @@ type Source struct {
 }
 
 // New returns a source of the file.
-func New(path string, loop bool, speed float64, now func() time.Time) *Source {
-	return &Source{path: path, loop: loop, speed: speed, now: now}
+func New(path string, loop bool, speed float64, now func() time.Time) *source {
+	return &source{path: path, loop: loop, speed: speed, now: now}
 }
 
-// Name implements gpudata.Source.
-func (*Source) Name() string { return "replay" }
+func (*source) Name() string { return "replay" }
 
 // Open implements gpudata.Source. It reads up to the first list of devices.
-func (s *Source) Open() error {
+func (s *source) Open() error {
 	if err := s.openFile(); err != nil {
 		return err
 	}
@@ -62,7 +61,7 @@ func (s *Source) Open() error {
 	return nil
 }
 
-func (s *Source) openFile() error {
+func (s *source) openFile() error {
 	f, err := os.Open(s.path)
 	if err != nil {
 		return fmt.Errorf("cannot replay: %w", err)
@@ -76,7 +75,7 @@ func (s *Source) openFile() error {
 	return nil
 }
 
-func (s *Source) closeFile() {
+func (s *source) closeFile() {
 	if s.file != nil {
 		s.reader.Close()
 		_ = s.file.Close()
@@ -84,7 +83,7 @@ func (s *Source) closeFile() {
 	}
 }
 
-func (s *Source) setDevices(devices []gpusamplesextension.Device) {
+func (s *source) setDevices(devices []gpusamplesextension.Device) {
 	interval := time.Duration(float64(s.reader.Header.Interval) / s.speed)
 	for i := range devices {
 		devices[i].Source = "replay"
@@ -93,21 +92,18 @@ func (s *Source) setDevices(devices []gpusamplesextension.Device) {
 	s.devices = devices
 }
 
-// Devices implements gpudata.Source.
-func (s *Source) Devices() []gpusamplesextension.Device { return s.devices }
+func (s *source) Devices() []gpusamplesextension.Device { return s.devices }
 
-// Pace implements gpudata.Source.
-func (*Source) Pace() time.Duration { return 100 * time.Millisecond }
+func (*source) Pace() time.Duration { return 100 * time.Millisecond }
 
-// Close implements gpudata.Source.
-func (s *Source) Close() error {
+func (s *source) Close() error {
 	s.closeFile()
 	return nil
 }
 
 // Read implements gpudata.Source: everything that is due. A list of devices that comes in the middle ends the batch,
 // for what follows refers to it.
-func (s *Source) Read(b *gpudata.Batch) error {
+func (s *source) Read(b *gpudata.Batch) error {
 	now := s.now().UnixNano()
 	for {
 		if s.next == nil {
@@ -153,7 +149,7 @@ func (s *Source) Read(b *gpudata.Batch) error {
 }
 
 // played maps recorded time to the present.
-func (s *Source) played(t int64) int64 {
+func (s *source) played(t int64) int64 {
 	if s.origin == 0 {
 		s.origin = t
 	}
@@ -161,7 +157,7 @@ func (s *Source) played(t int64) int64 {
 }
 
 // rewind starts the file again at the end, one sampling interval after the last sample.
-func (s *Source) rewind(cause error) (more bool, err error) {
+func (s *source) rewind(cause error) (more bool, err error) {
 	if !errors.Is(cause, io.EOF) && !errors.Is(cause, io.ErrUnexpectedEOF) {
 		return false, fmt.Errorf("cannot replay %q: %w", s.path, cause)
 	}

@@ -79,8 +79,8 @@ const (
 	percent      = 0.01
 )
 
-// Source is the driver.
-type Source struct {
+// source is the driver.
+type source struct {
 	pace    time.Duration
 	devices []Device
 	desc    []gpusamplesextension.Device
@@ -95,15 +95,13 @@ type state struct {
 }
 
 // New returns a source of the devices; pace is the sampling interval. The noise is the same for the same seed.
-func New(devices []Device, pace time.Duration, seed uint64) *Source {
-	return &Source{pace: pace, devices: devices, rng: rand.New(rand.NewPCG(seed, 0x73616d706c65))}
+func New(devices []Device, pace time.Duration, seed uint64) *source {
+	return &source{pace: pace, devices: devices, rng: rand.New(rand.NewPCG(seed, 0x73616d706c65))}
 }
 
-// Name implements gpudata.Source.
-func (*Source) Name() string { return "simulated" }
+func (*source) Name() string { return "simulated" }
 
-// Open implements gpudata.Source.
-func (s *Source) Open() error {
+func (s *source) Open() error {
 	s.state = make([]state, len(s.devices))
 	s.desc = nil
 	for _, d := range s.devices {
@@ -115,17 +113,13 @@ func (s *Source) Open() error {
 	return nil
 }
 
-// Devices implements gpudata.Source.
-func (s *Source) Devices() []gpusamplesextension.Device { return s.desc }
+func (s *source) Devices() []gpusamplesextension.Device { return s.desc }
 
-// Pace implements gpudata.Source.
-func (s *Source) Pace() time.Duration { return s.pace }
+func (s *source) Pace() time.Duration { return s.pace }
 
-// Close implements gpudata.Source.
-func (*Source) Close() error { return nil }
+func (*source) Close() error { return nil }
 
-// Read implements gpudata.Source.
-func (s *Source) Read(b *gpudata.Batch) error {
+func (s *source) Read(b *gpudata.Batch) error {
 	for i, d := range s.devices {
 		s.sample(b, i, d.Read())
 		b.Health = append(b.Health, gpudata.HealthOK)
@@ -133,7 +127,7 @@ func (s *Source) Read(b *gpudata.Batch) error {
 	return nil
 }
 
-func (s *Source) sample(b *gpudata.Batch, i int, r simgpu.Telemetry) {
+func (s *source) sample(b *gpudata.Batch, i int, r simgpu.Telemetry) {
 	st := &s.state[i]
 	t := r.Time.UnixNano()
 	b.Add(i, gpudata.Temperature, t, math.Round(r.Temperature))
@@ -178,7 +172,7 @@ func (s *Source) sample(b *gpudata.Batch, i int, r simgpu.Telemetry) {
 func ratio(now, before, dt float64) float64 { return math.Min(math.Max((now-before)/dt, 0), 1) }
 
 // noisy is a hardware ratio with its error; an idle unit reads exactly 0.
-func (s *Source) noisy(v float64) float64 {
+func (s *source) noisy(v float64) float64 {
 	if v == 0 {
 		return 0
 	}
