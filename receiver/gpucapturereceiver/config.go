@@ -99,3 +99,14 @@ func (c *Config) kinds() uint32 {
 func (c *Config) budget() uint64 {
 	return uint64(max(1, float64(c.Budget)*c.Window.Seconds()))
 }
+
+// Result says what became of one window.
+type Result struct {
+	gputrace.Stats
+	Outcome  string           // recorded, budget, or why there is nothing
+	Records  int64            // activities of the device that were read
+	Dropped  map[string]int64 // what was lost, by reason
+	Message  string           // of a refused window, for people
+	Remark   string           // of a recorded window, for people
+	Attached int64            // activities below a live span
+}

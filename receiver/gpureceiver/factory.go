@@ -19,7 +19,7 @@ import (
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/metadata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvmlsource"
-	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/replaysource"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/recording"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/simsource"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -98,7 +98,7 @@ func newSources(cfg *Config, simulated *simgpu.GPU) []gpudata.Source {
 	case sourceNVML:
 		return []gpudata.Source{newNVML(cfg)}
 	case sourceReplay:
-		return []gpudata.Source{replaysource.New(cfg.Replay.File, cfg.Replay.Loop, cfg.Replay.Speed, time.Now)}
+		return []gpudata.Source{recording.NewSource(cfg.Replay.File, cfg.Replay.Loop, cfg.Replay.Speed, time.Now)}
 	case sourceSimulated:
 		devices := simsource.Loads(cfg.Simulated.Devices, cfg.Simulated.Seed, time.Now)
 		if simulated != nil {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/recording"
-	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/replaysource"
 )
 
 // recordSimulated records two devices until enough says so of what came in a time, which is doubled until then: a busy
@@ -74,7 +73,7 @@ func TestReplayGivesWhatWasRecordedAtTheSameDistances(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, file, 0o600))
 	start := time.Unix(2_000_000_000, 0)
 	now := start
-	src := replaysource.New(path, false, 2, func() time.Time { return now })
+	src := recording.NewSource(path, false, 2, func() time.Time { return now })
 	require.NoError(t, src.Open())
 	require.Len(t, src.Devices(), 2)
 	assert.Equal(t, "replay", src.Devices()[0].Source)
@@ -123,7 +122,7 @@ func TestReplayLoopsForEver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.gpurec")
 	require.NoError(t, os.WriteFile(path, file, 0o600))
 	now := time.Unix(2_000_000_000, 0)
-	src := replaysource.New(path, true, 1, func() time.Time { return now })
+	src := recording.NewSource(path, true, 1, func() time.Time { return now })
 	require.NoError(t, src.Open())
 	defer src.Close()
 	total, last := 0, map[gpudata.Quantity]int64{}
@@ -193,7 +192,7 @@ func TestReplayNamesWhatIsWrong(t *testing.T) {
 			`nodevices": no devices in it: EOF`,
 		},
 	} {
-		err := replaysource.New(tc.path, false, 1, time.Now).Open()
+		err := recording.NewSource(tc.path, false, 1, time.Now).Open()
 		require.Error(t, err)
 		assert.Contains(t, err.Error(), tc.want)
 	}
@@ -215,7 +214,7 @@ func TestMalformedLinesOfARecordingAreCountedAndSkipped(t *testing.T) {
 {"d":0,"t":2500,"e":"xid","code":79,"count":1}
 `), 0o600))
 	now := time.Unix(2_000_000_000, 0)
-	src := replaysource.New(path, false, 1, func() time.Time { return now })
+	src := recording.NewSource(path, false, 1, func() time.Time { return now })
 	require.NoError(t, src.Open())
 	defer src.Close()
 	now = now.Add(time.Second)

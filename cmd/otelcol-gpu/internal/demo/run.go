@@ -166,18 +166,14 @@ const (
 	eraseBelow  = "\x1b[J"
 )
 
-// watchTable shows the table until the workload or the pipeline ends: each second, and when its size changes, on the
+// watchTable shows the table until the workload or the pipeline ends: each second, at the size that it then has, on the
 // screen of a terminal; elsewhere every 10 s, because nothing can be taken back.
 func watchTable(ctx context.Context, done <-chan struct{}, out io.Writer, intro string, table *optable.Table,
 	terminal *os.File,
 ) {
 	period := 10 * time.Second
-	var resized <-chan os.Signal
 	if terminal != nil {
 		period = time.Second
-		var stop func()
-		resized, stop = resizes()
-		defer stop()
 		fmt.Fprint(out, enterScreen)
 		defer fmt.Fprint(out, leaveScreen)
 	}
@@ -192,7 +188,6 @@ func watchTable(ctx context.Context, done <-chan struct{}, out io.Writer, intro 
 			return
 		case <-done:
 			return
-		case <-resized:
 		case <-tick.C:
 			if terminal == nil {
 				_ = table.Render(out, optable.Format{Rows: 12})

@@ -5,6 +5,7 @@ package ranks
 
 import (
 	"cmp"
+	"math"
 	"path/filepath"
 	"slices"
 	"time"
@@ -223,3 +224,148 @@ func (x *profile) own() float64 {
 }
 
 func nanoseconds(s float64) time.Duration { return time.Duration(s*1e9 + 0.5) }
+
+// timeline is a profile's activities in order, for questions about many intervals.
+type timeline struct {
+	computing intervals.Set // kernels that are no collectives
+	working   intervals.Set // and copies and memsets
+	busy      intervals.Set // and collectives
+
+	communicating intervals.Set
+	ends          []int64 // of collectives, in order
+	at            map[key]straggler.Collective
+}
+
+// key is what runs of one collective on several ranks have in common.
+type key struct {
+	group, name string
+	sequence    int64
+}
+
+func keyOf(c straggler.Collective) key { return key{c.Group, c.Name, c.Sequence} }
+
+func (x *profile) timeline() *timeline {
+	t := &timeline{at: make(map[key]straggler.Collective, len(x.collectives))}
+	collectives := make([]intervals.Interval, 0, len(x.collectives))
+	for _, c := range x.collectives {
+		t.at[keyOf(c)] = c
+		t.ends = append(t.ends, c.End)
+		collectives = append(collectives, intervals.Interval{Start: c.Start, End: c.End})
+	}
+	slices.Sort(t.ends)
+	t.computing = union(x.compute)
+	t.working = union(x.compute, x.moves)
+	t.busy = union(x.compute, x.moves, collectives)
+	t.communicating = union(collectives)
+	return t
+}
+
+// union joins intervals in any order, in the time of sorting them.
+func union(lists ...[]intervals.Interval) (set intervals.Set) {
+	list := slices.Concat(lists...)
+	slices.SortFunc(list, func(a, b intervals.Interval) int { return cmp.Compare(a.Start, b.Start) })
+	for _, v := range list {
+		set.Add(v, 0)
+	}
+	return set
+}
+
+// before is the time in which a rank could have come to a collective: since the one before, or, before its first one,
+// since all ranks were recorded. from is the latter, on the rank's clock.
+func (t *timeline) before(c straggler.Collective, from int64) intervals.Interval {
+	if i, _ := slices.BinarySearch(t.ends, c.Start+1); i > 0 {
+		from = max(from, t.ends[i-1])
+	}
+	return intervals.Interval{Start: min(from, c.Start), End: c.Start}
+}
+
+// doing is what a late rank did before the collectives at which it came last, against the median of the others. ahead
+// are by how many ns clocks are ahead; nil: not known.
+func (a *analysis) doing(late *profile, lastAt []key, to *page.LateRank) {
+	from := int64(math.MinInt64) // all were recorded
+	for _, x := range a.job {
+		if a.ahead != nil {
+			from = max(from, x.window.Start-a.ahead[x.rank])
+		}
+	}
+	type share struct{ computing, moving, idle int64 }
+	at := func(x *profile, k key) (share, intervals.Interval) {
+		t, begin := a.lines[x], x.window.Start
+		if a.ahead != nil {
+			begin = from + a.ahead[x.rank]
+		}
+		v := t.before(t.at[k], begin)
+		computing, working := t.computing.Within(v), t.working.Within(v)
+		return share{computing, working - computing, v.End - v.Start - working}, v
+	}
+	var gaps intervals.Set
+	for _, k := range lastAt {
+		mine, v := at(late, k)
+		var others []share
+		for _, x := range a.job {
+			if _, ok := a.lines[x].at[k]; ok && x != late {
+				s, _ := at(x, k)
+				others = append(others, s)
+			}
+		}
+		typical := func(f func(share) int64) time.Duration {
+			slices.SortFunc(others, func(a, b share) int { return cmp.Compare(f(a), f(b)) })
+			return time.Duration(f(mine) - f(others[len(others)/2]))
+		}
+		to.Computing += typical(func(s share) int64 { return s.computing })
+		to.Copying += typical(func(s share) int64 { return s.moving })
+		to.Idle += typical(func(s share) int64 { return s.idle })
+		gaps = append(gaps, a.lines[late].busy.Gaps(v)...)
+	}
+	in, inTime := late.longest(union(gaps))
+	to.In, to.InTime = in, time.Duration(inTime)
+}
+
+// longest is the range in which most of the gaps passed on the host's busiest thread: each moment counts for the
+// innermost range. Empty where no range is known.
+func (x *profile) longest(gaps intervals.Set) (name string, time int64) {
+	counts := map[int64]int{}
+	main, most := int64(0), 0
+	for _, r := range x.ranges {
+		if counts[r.thread]++; counts[r.thread] > most {
+			main, most = r.thread, counts[r.thread]
+		}
+	}
+	var list []hostRange
+	for _, r := range x.ranges {
+		if r.thread == main {
+			list = append(list, r)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b hostRange) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End))
+	})
+	times := map[string]int64{}
+	var stack []hostRange
+	at := int64(math.MinInt64)
+	pass := func(to int64) { // gives the time up to an instant to whatever is innermost
+		for len(stack) > 0 && at < to {
+			top := stack[len(stack)-1]
+			if end := min(top.End, to); end > at {
+				times[top.name] += gaps.Within(intervals.Interval{Start: at, End: end})
+				at = end
+			}
+			if top.End > to {
+				break
+			}
+			stack = stack[:len(stack)-1]
+		}
+		at = max(at, to)
+	}
+	for _, r := range list {
+		pass(r.Start)
+		stack = append(stack, r)
+	}
+	pass(math.MaxInt64)
+	for n, t := range times {
+		if t > time || t == time && t > 0 && n < name {
+			name, time = n, t
+		}
+	}
+	return name, time
+}

@@ -1,8 +1,7 @@
 // Copyright The otelgpu Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replaysource is the source `replay`: a recording, played as if it happened now.
-package replaysource
+package recording
 
 import (
 	"errors"
@@ -13,11 +12,10 @@ import (
 
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
-	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/recording"
 )
 
-// source plays a file. The first sample gets the time of Open; the others follow at the recorded distances, divided
-// by the speed.
+// source plays a file. The first sample gets the time of Open; the others follow at the recorded distances, divided by
+// the speed.
 type source struct {
 	path  string
 	loop  bool
@@ -25,17 +23,17 @@ type source struct {
 	now   func() time.Time
 
 	file    *os.File
-	reader  *recording.Reader
+	reader  *Reader
 	devices []gpusamplesextension.Device
-	next    *recording.Record // read, not yet due
-	origin  int64             // recorded time that was played at `started`; 0 before the first sample
-	started int64             // unix ns
-	last    int64             // played time of the newest sample
-	samples int               // since the file was opened
+	next    *Record // read, not yet due
+	origin  int64   // recorded time that was played at `started`; 0 before the first sample
+	started int64   // unix ns
+	last    int64   // played time of the newest sample
+	samples int     // since the file was opened
 }
 
-// New returns a source of the file.
-func New(path string, loop bool, speed float64, now func() time.Time) *source {
+// NewSource returns the source `replay` of a file: a recording, played as if it happened now.
+func NewSource(path string, loop bool, speed float64, now func() time.Time) gpudata.Source {
 	return &source{path: path, loop: loop, speed: speed, now: now}
 }
 
@@ -66,7 +64,7 @@ func (s *source) openFile() error {
 	if err != nil {
 		return fmt.Errorf("cannot replay: %w", err)
 	}
-	r, err := recording.NewReader(f)
+	r, err := NewReader(f)
 	if err != nil {
 		_ = f.Close()
 		return fmt.Errorf("cannot replay %q: %w", s.path, err)
@@ -108,7 +106,7 @@ func (s *source) Read(b *gpudata.Batch) error {
 	for {
 		if s.next == nil {
 			rec, err := s.reader.Next()
-			var bad *recording.LineError
+			var bad *LineError
 			switch {
 			case errors.As(err, &bad):
 				b.Dropped[gpudata.DropMalformed]++

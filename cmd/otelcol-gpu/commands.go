@@ -1,0 +1,198 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"golang.org/x/term"
+
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
+	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/demo"
+	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver"
+	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
+)
+
+func newCaptureCommand() *cobra.Command {
+	cfg := gpucapturereceiver.NewFactory().CreateDefaultConfig().(*gpucapturereceiver.Config)
+	cfg.Window, cfg.Budget = 500*time.Millisecond, 1_000_000
+	cfg.Spans.Detail = gputrace.LevelKernels
+	o := convert.Options{Info: buildInfo(), Factories: factories, Full: true}
+	cmd := &cobra.Command{
+		Use:   "capture [--for 500ms] [--out DIR] [--html] PID",
+		Short: "Record what a running CUDA process does on the GPU, now",
+		Long: "Record the kernels, copies and memsets of a running CUDA process for a moment, write them as convert does\n" +
+			"(DIR/spans.json, DIR/trace.json) and print where the GPU time went. The process must have been started with\n" +
+			"CUDA_INJECTION64_PATH=/path/to/libotelgpu_capture.so (\"make capture\" builds it) and with a folder for its ring,\n" +
+			"OTELGPU_CAPTURE_DIR (/dev/shm/otelgpu by default; make it before). Nothing is recorded before and after.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			pid, err := strconv.Atoi(args[0])
+			if err != nil || pid <= 0 {
+				return fmt.Errorf("%q is no process id", args[0])
+			}
+			if err := cfg.Validate(); err != nil {
+				return err
+			}
+			if o.Out == "" {
+				o.Out = fmt.Sprintf("capture-%d", pid)
+			}
+			ctx, stop := interruptible(cmd, "nothing is written")
+			defer stop()
+			o.Process = fmt.Sprintf("process %d", pid)
+			o.Reader = func(ctx context.Context, _ string, _ bool, emit convert.Emit) (convert.Result, error) {
+				return capture(ctx, pid, cfg, emit)
+			}
+			err = convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
+			if errors.Is(err, convert.ErrSomeFailed) {
+				return errReported
+			}
+			return err
+		},
+	}
+	cfg.Every = 0
+	cmd.Flags().DurationVar(&cfg.Window, "for", cfg.Window, "how long to record, at most 1m")
+	cmd.Flags().IntVar(&cfg.Budget, "budget", cfg.Budget, "most records per second; at more the recording ends early")
+	cmd.Flags().StringVar(&cfg.Folder, "folder", cfg.Folder, "folder of the rings, OTELGPU_CAPTURE_DIR of the process")
+	cmd.Flags().StringVar(&o.Out, "out", "", "folder for spans.json and trace.json (default capture-PID)")
+	cmd.Flags().BoolVar(&o.HTML, "html", false, "write DIR/report.html, too: one page that needs no network")
+	cmd.Flags().IntVar(&o.Rows, "rows", 30, "operations in the table (0: all)")
+	return cmd
+}
+
+func capture(ctx context.Context, pid int, cfg *gpucapturereceiver.Config, emit convert.Emit) (convert.Result, error) {
+	res, err := gpucapturereceiver.Capture(ctx, pid, cfg, emit)
+	if err != nil {
+		return convert.Result{}, err
+	}
+	if res.Message != "" {
+		return convert.Result{}, errors.New(res.Message)
+	}
+	r := result(res.Spans, res.Cut, nil, nil, "", res.Devices, nil, kinetoreceiver.DetailAuto)
+	if res.Outcome == "budget" {
+		r.Remarks = append(r.Remarks, "ended early: it had as many records as the budget allows (--budget)")
+	}
+	if res.Remark != "" {
+		r.Remarks = append(r.Remarks, res.Remark)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(res.Dropped)) {
+		r.Remarks = append(r.Remarks, fmt.Sprintf("%d records lost something: %s", res.Dropped[reason], reason))
+	}
+	return r, nil
+}
+
+type recordOptions struct {
+	out      string
+	source   string
+	endpoint string
+	interval time.Duration
+	duration time.Duration
+}
+
+func newRecordCommand() *cobra.Command {
+	var o recordOptions
+	cmd := &cobra.Command{
+		Use:   "record --out FILE",
+		Short: "Record device samples to a file that the gpu receiver replays",
+		Long: "Record device samples to a file, until Ctrl-C or the end of --duration. The gpu receiver plays it with\n" +
+			"source: replay, on any machine.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := interruptible(cmd, "no recording; "+o.out+".partial-* can be deleted")
+			defer stop()
+			return record(ctx, cmd, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.out, "out", "", "file to write (required)")
+	f.StringVar(&o.source, "source", "auto", "auto, dcgm, nvml or simulated")
+	f.StringVar(&o.endpoint, "endpoint", "localhost:5555", "DCGM host engine: host:port or unix:///path")
+	f.DurationVar(&o.interval, "interval", 100*time.Millisecond, "time between two samples")
+	f.DurationVar(&o.duration, "duration", 0, "how long to record (0: until Ctrl-C)")
+	_ = cmd.MarkFlagRequired("out")
+	return cmd
+}
+
+// record writes beside the final name and renames, so that a file of that name is always whole.
+func record(ctx context.Context, cmd *cobra.Command, o recordOptions) (err error) {
+	if o.duration < 0 {
+		return fmt.Errorf("--duration must not be negative, found %s", o.duration)
+	}
+	if o.duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.duration)
+		defer cancel()
+	}
+	cfg := gpureceiver.NewFactory().CreateDefaultConfig().(*gpureceiver.Config)
+	cfg.Source, cfg.SamplingInterval, cfg.DCGM.Endpoint = o.source, o.interval, o.endpoint
+	logger, err := zap.NewDevelopment(zap.WithCaller(false), zap.AddStacktrace(zap.PanicLevel))
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(o.out), filepath.Base(o.out)+".partial-*")
+	if err != nil {
+		return fmt.Errorf("cannot write the recording: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	summary, err := gpureceiver.Record(ctx, gpureceiver.RecordSettings{Config: cfg, Logger: logger}, f)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if summary.Lines == 0 {
+		return errors.New("nothing was recorded: no device gave a sample in that time")
+	}
+	if err := os.Rename(f.Name(), o.out); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(),
+		"%s: %d samples and events of %d devices from %s\nplay it: receivers: {gpu: {source: replay, replay: {file: %s}}}\n",
+		o.out, summary.Lines, summary.Devices, summary.Source, o.out)
+	return nil
+}
+
+func newDemoCommand() *cobra.Command {
+	o := demo.Options{Info: buildInfo(), Factories: factories}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run an instrumented service through the pipelines and show what comes out",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := interruptible(cmd, "the files in "+o.Out+" are not complete")
+			defer stop()
+			o.Terminal = terminal(os.Stdout)
+			return demo.Run(ctx, cmd.OutOrStdout(), o)
+		},
+	}
+	cmd.Flags().DurationVar(&o.Duration, "duration", 30*time.Second, "how long the workload runs")
+	cmd.Flags().BoolVar(&o.Simulated, "simulated", false, "use a simulated device also where there is a GPU")
+	cmd.Flags().BoolVar(&o.HTML, "html", false,
+		"write the page to report.html at the end: one file, which needs no network")
+	cmd.Flags().StringVar(&o.Out, "out", "otelgpu-demo", "folder for trace.json, spans.json and metrics.json")
+	cmd.Flags().StringVar(&o.Send, "otlp", "", "send the spans to a store as well: host:port (gRPC), or http://host:port")
+	return cmd
+}
+
+// terminal is f where it is one that can take cursor movements, else nil.
+func terminal(f *os.File) *os.File {
+	if os.Getenv("TERM") == "dumb" || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	return f
+}
