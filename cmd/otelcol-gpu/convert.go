@@ -19,6 +19,7 @@ import (
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
+	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profilefile"
@@ -98,7 +99,7 @@ const partial = "spans as they were written: the table has only activities that 
 // trace.
 func profileReader(o kinetoreceiver.Options) convert.Reader {
 	asked := o.Detail
-	o.Partial, o.Version = true, buildInfo().Version
+	o.Partial, o.Version, o.Cache = true, buildInfo().Version, &gputrace.CaptureCache{}
 	return func(ctx context.Context, path string, all bool, emit convert.Emit) (convert.Result, error) {
 		o := o
 		if all {

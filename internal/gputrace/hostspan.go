@@ -29,8 +29,7 @@ func (s *spans) host(n *node) {
 		l.add(sp)
 	}
 	m := sp.Attributes()
-	const most = 3 // attributes, of nearly all
-	m.EnsureCapacity(most)
+	m.EnsureCapacity(attributesOf(n))
 	if n.hasThread && n.thread >= 0 { // negative are tracks that are no thread, as of ranges that end on any
 		putInt(m, semconv.ThreadIDKey, n.thread)
 	}
@@ -69,6 +68,19 @@ func (s *spans) host(n *node) {
 	s.summary(m, n.sum)
 	s.sections(n, name, category)
 	n.sum, n.detail, n.link = nil, nil, nil // launches may hold the node for long
+}
+
+// attributesOf is how many nearly all spans of such a range have.
+func attributesOf(n *node) int {
+	switch {
+	case n.sum != nil || n.kind == KindStep:
+		return 8
+	case n.kind == KindRuntime:
+		return 3
+	case n.kind == KindModule || len(n.detail) > 0:
+		return 2
+	}
+	return 1
 }
 
 // stepVerdicts are those of a step: of what launched late only where it ran on one device, whose idle time it is.

@@ -15,7 +15,6 @@ type Names struct {
 	list  []string
 	bytes int
 	limit int
-	most  int   // length of the longest
 	Over  int64 // names that were not kept
 }
 
@@ -35,7 +34,6 @@ func (n *Names) ID(name string) uint32 {
 		return 0
 	}
 	n.bytes += len(name) + overhead
-	n.most = max(n.most, len(name))
 	name = strings.Clone(name)
 	id := uint32(len(n.list))
 	n.list = append(n.list, name)
@@ -61,6 +59,3 @@ func (n *Names) Len() int { return len(n.list) }
 func (n *Names) any(part string) bool {
 	return slices.ContainsFunc(n.list, func(s string) bool { return strings.Contains(s, part) })
 }
-
-// longest is the length of the longest name.
-func (n *Names) longest() int { return n.most }

@@ -40,6 +40,8 @@ type Options struct {
 	Partial bool `mapstructure:"-"`
 	// Captures are patterns of paths of PyTorch traces in which graphs were captured that the files launch.
 	Captures []string `mapstructure:"-"`
+	// Cache keeps what was found there for the next file (default: each file reads them again).
+	Cache *CaptureCache `mapstructure:"-"`
 	// Shapes writes gpu.operation.shapes on operators.
 	Shapes bool `mapstructure:"-"`
 	// Version is that of the program that reads, and so of the instrumentation scope (default: none).

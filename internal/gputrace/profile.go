@@ -65,7 +65,9 @@ type Profile struct {
 	hasWindow               bool
 	hasStep                 bool
 	counts                  [kindCount]int64
-	named                   int64 // annotations that stand for something of the application's own
+	offers                  [kindCount]offered
+	comm                    []kernelIs // by name
+	named                   int64      // annotations that stand for something of the application's own
 }
 
 // track is a row of the profile: a thread of the host or a stream of a device.
@@ -180,6 +182,7 @@ func (p *Profile) Window(start, end int64) {
 
 func (p *Profile) count(e *Event) {
 	p.counts[e.Kind]++
+	p.offer(e)
 	if e.Kind != KindMemory && e.Process != ProfilerProcess {
 		p.first, p.last = min(p.first, e.Start), max(p.last, e.End())
 	}
@@ -205,6 +208,28 @@ func (p *Profile) count(e *Event) {
 	if e.Kind == KindModule || e.Kind == KindAnnotation && !automatic(p.Names.Name(e.Name)) {
 		p.named++
 	}
+}
+
+// kernelIs says whether a kernel communicates; the zero value is not looked up yet.
+type kernelIs uint8
+
+const (
+	computing kernelIs = iota + 1
+	communicating
+)
+
+// communicates reports whether kernels of the name are communication, found once for each.
+func (p *Profile) communicates(name uint32) bool {
+	if int(name) >= len(p.comm) {
+		p.comm = append(p.comm, make([]kernelIs, p.Names.Len()-len(p.comm))...)
+	}
+	is := &p.comm[name]
+	if *is == 0 {
+		if *is = computing; isCommunication(p.Names.Name(name)) {
+			*is = communicating
+		}
+	}
+	return *is == communicating
 }
 
 // mainProcess is the process with most calls; device activities without a launch and ranges of processes that the file

@@ -15,7 +15,7 @@ type selection struct {
 	maxSpans, maxBytes int
 	perStep            bool
 	traces             map[traceKey]*candidates
-	names              *Names
+	p                  *Profile
 }
 
 // traceKey tells traces apart between two sweeps over the same events.
@@ -63,23 +63,49 @@ func (p *Profile) newSelection(r *rule) *selection {
 	}
 	return &selection{
 		rule: r, maxSpans: max(1, p.opts.maxSpans()-windows), maxBytes: max(1, p.opts.maxBytes()-windows*windowSpanSize),
-		perStep: p.opts.Detail.perStep(),
-		traces:  map[traceKey]*candidates{}, names: p.Names,
+		perStep: p.opts.Detail.perStep(), traces: map[traceKey]*candidates{}, p: p,
 	}
 }
 
-// surelyFits reports whether the counts alone show that no limit is reached, so that the sweep that selects is not
+// offered is what all events of a kind may bring as spans, whatever is around them.
+type offered struct{ spans, bytes int }
+
+// offer counts what an event may bring.
+func (p *Profile) offer(e *Event) {
+	var c candidate
+	switch {
+	case !e.Kind.Device():
+		c = p.hostCandidate(e.Kind, e.Name)
+	case e.Kind == KindKernel && (e.Duration >= autoKernel || p.communicates(e.Name)),
+		e.Kind == KindCopy && e.Detail.Bytes >= autoCopy:
+		c = p.deviceCandidate(e.Name)
+	}
+	p.offers[e.Kind].spans += c.spans
+	p.offers[e.Kind].bytes += c.size
+}
+
+// surelyFits reports whether what the events bring at most reaches no limit, so that the sweep that selects is not
 // needed.
 func (p *Profile) surelyFits(s *selection) bool {
-	n := p.counts[KindStep]
+	var kinds []Kind
 	switch s.level {
 	case LevelSteps:
+		kinds = []Kind{KindStep}
 	case LevelAnnotations:
-		n += p.counts[KindAnnotation]
+		kinds = []Kind{KindStep, KindAnnotation}
+	case LevelAuto:
+		if kinds = []Kind{KindStep, KindAnnotation, KindModule, KindKernel, KindCopy}; s.standIn {
+			kinds = append(kinds, KindOperator)
+		}
 	default:
 		return false
 	}
-	return n <= int64(s.maxSpans) && n <= int64(s.maxBytes)/(hostSpanSize+stepSpanSize+int64(p.Names.longest()))
+	var all offered
+	for _, k := range kinds {
+		all.spans += p.offers[k].spans
+		all.bytes += p.offers[k].bytes
+	}
+	return all.spans <= s.maxSpans && all.bytes <= s.maxBytes
 }
 
 func (s *selection) limited() bool { return s.maxSpans < unlimited || s.maxBytes < unlimited }
@@ -111,19 +137,31 @@ func (s *selection) device(a *activity, _ *node, p *process) {
 func (s *selection) opened(*node, *record) {}
 
 func (s *selection) hostCandidate(r *record) candidate {
-	size := hostSpanSize + len(s.names.Name(r.name))
-	if r.kind == KindStep {
-		size += stepSpanSize
+	c := s.p.hostCandidate(r.kind, r.name)
+	c.duration, c.seq = r.duration, r.seq
+	return c
+}
+
+func (p *Profile) hostCandidate(k Kind, name uint32) candidate {
+	length := len(p.Names.Name(name))
+	c := candidate{step: k == KindStep, spans: 1, size: hostSpanSize + length}
+	if c.step {
+		c.size += stepSpanSize
 	}
-	spans := 1
-	if s.level.projects(r.kind) { // on one device, as nearly always
-		spans, size = 2, size+sectionSpanSize+len(s.names.Name(r.name))
+	if p.opts.Detail.projects(k) { // on one device, as nearly always
+		c.spans, c.size = 2, c.size+sectionSpanSize+length
 	}
-	return candidate{r.kind == KindStep, r.duration, r.seq, spans, size}
+	return c
 }
 
 func (s *selection) deviceCandidate(a *activity) candidate {
-	return candidate{false, a.duration, a.seq, 1, deviceSpanSize + min(len(s.names.Name(a.name)), maxText)}
+	c := s.p.deviceCandidate(a.name)
+	c.duration, c.seq = a.duration, a.seq
+	return c
+}
+
+func (p *Profile) deviceCandidate(name uint32) candidate {
+	return candidate{spans: 1, size: deviceSpanSize + min(len(p.Names.Name(name)), maxText)}
 }
 
 // Upper estimates of the size of a span in OTLP without its names, from its attributes; a test holds them.

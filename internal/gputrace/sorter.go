@@ -39,6 +39,8 @@ type entry struct {
 const (
 	chunkBits = 20
 	chunkSize = 1 << chunkBits
+	// the first ones are smaller, as long as that holds all events
+	firstChunk = 1 << 16
 )
 
 func (s *sorter) record(e entry) []byte { return s.chunks[e.off>>chunkBits][e.off&(chunkSize-1):] }
@@ -61,9 +63,9 @@ func (s *sorter) add(r *record) error {
 			return err
 		}
 	}
-	if s.used == 0 || len(s.chunks[s.used-1])+need > chunkSize {
-		if s.used == len(s.chunks) {
-			s.chunks = append(s.chunks, make([]byte, 0, chunkSize))
+	if s.used == 0 || len(s.chunks[s.used-1])+need > cap(s.chunks[s.used-1]) {
+		if s.used == len(s.chunks) { // few events take a small one
+			s.chunks = append(s.chunks, make([]byte, 0, min(max(firstChunk, 2*s.bytes, need), chunkSize)))
 		}
 		s.used++
 	}

@@ -51,7 +51,6 @@ type sweep struct {
 	launches  *launchTable
 	steps     int64
 	lastStep  int64           // highest number of a step of the main process
-	comm      map[uint32]bool // by name
 	mapping   map[uint32]bool // by name, see maps
 	act       activity
 	devices   map[int64]*deviceWindow
@@ -98,7 +97,7 @@ type frame struct {
 func (p *Profile) newSweep(v visitor) *sweep {
 	s := &sweep{
 		p: p, v: v, lastStep: math.MinInt64, threads: make([]thread, len(p.trackList)), processes: map[int64]*process{},
-		comm: map[uint32]bool{}, mapping: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()),
+		mapping: map[uint32]bool{}, devices: map[int64]*deviceWindow{}, flags: make([]nameFlag, p.Names.Len()),
 		memories: map[int64]*allocated{},
 		launches: newLaunchTable(p.counts[KindRuntime]), playing: map[int64]*playing{}, hosts: hostOnly{},
 	}
@@ -276,7 +275,7 @@ func (s *sweep) device(r *record) {
 	}
 	a.end = a.start + a.duration
 	a.detail.decode(r.detail)
-	a.comm = r.kind == KindKernel && s.isComm(r.name)
+	a.comm = r.kind == KindKernel && s.p.communicates(r.name)
 	if l, ok := s.launches.get(r.correlation); ok {
 		a.launch, a.hasLaunch = *l, true
 	}
@@ -327,15 +326,6 @@ func (s *sweep) analyse(proc *process, a *activity) {
 func (s *sweep) clip(p *process, a *activity) {
 	p.passed(a.start - skew)
 	p.during(a.start, a.end, func(st *step) { st.device(a) })
-}
-
-func (s *sweep) isComm(name uint32) bool {
-	c, ok := s.comm[name]
-	if !ok {
-		c = isCommunication(s.p.Names.Name(name))
-		s.comm[name] = c
-	}
-	return c
 }
 
 // maps reports whether a kernel computes each element of its result by the same elements of its inputs.

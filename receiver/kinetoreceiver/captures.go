@@ -23,7 +23,7 @@ func (c *collect) knowCaptures(ctx context.Context, st *Stats) error {
 	st.Faults = append(st.Faults, faults...)
 	any := false
 	for _, path := range files {
-		found, err := capturesOf(ctx, path, c.opts)
+		found, err := c.opts.Cache.Of(path, func() (gputrace.Captures, error) { return capturesOf(ctx, path, c.opts) })
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)

@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
@@ -233,6 +235,28 @@ func TestCapturesThatDoNotTellAreSaid(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A folder of captures is read for the first file that launches graphs, and again when a file of it changed.
+func TestCapturesAreReadOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "capture.json")
+	text := "[" + capture(true, 32) + "]"
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	o := Options{Detail: DetailSteps, Captures: []string{path}, Cache: &gputrace.CaptureCache{}}
+	known := func() int64 {
+		_, st := convert(t, "["+replays(false)+"]", o)
+		return st.Graphs.Known
+	}
+	assert.EqualValues(t, 2, known())
+	was, err := os.Stat(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, []byte("["+strings.Repeat(" ", len(text)-2)+"]"), 0o600))
+	require.NoError(t, os.Chtimes(path, was.ModTime(), was.ModTime()))
+	assert.EqualValues(t, 2, known(), "nothing says that the file is another one")
+	require.NoError(t, os.Chtimes(path, was.ModTime(), was.ModTime().Add(time.Second)))
+	assert.Zero(t, known(), "it changed")
+	o.Cache = nil
+	assert.Zero(t, known())
 }
 
 // TestRecordedReplaysHaveTheirOperators needs the traces of captures that TraceLens keeps beside these.

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
 
+	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/internal/gputrace/follow"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver/internal/metadata"
 )
@@ -35,7 +36,7 @@ func newReceiver(set receiver.Settings, cfg *Config, next consumer.Traces) (*kin
 		return nil, err
 	}
 	own := *cfg
-	own.Spans.Version = set.BuildInfo.Version
+	own.Spans.Version, own.Spans.Cache = set.BuildInfo.Version, &gputrace.CaptureCache{}
 	r := &kinetoReceiver{cfg: &own, tel: tel, remarks: follow.NewRemarks(set.Logger, "events")}
 	r.Follower = follow.New(cfg.Files, set.ID, set.Logger, r.read, emit)
 	r.Parts = cfg.Partial

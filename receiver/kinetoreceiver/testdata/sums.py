@@ -1,15 +1,27 @@
 # Copyright The otelgpu Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What BenchmarkAgainstPandas compares with: the sums that Read writes on spans of devices and steps, by Python's json
-and pandas.
+"""What BenchmarkAgainstPandas compares with: what Read answers at a level of detail, by Python's json and pandas.
 
-Usage: sums.py FILE.json
+Usage: sums.py FILE.json [steps|auto|kernels]
+
+steps    the sums on spans of devices and steps; device time by the innermost operator around the launch; FLOPs of
+         matrix products
+auto     and when annotations and modules (where there are none: operators of depth 0 and 1) were on the device: the
+         first start, the last end and the busy time of what was launched within; single kernels of 100 us and 0.5 % of
+         their step, collectives and copies of 1 MB; of the rest the number and time below the range around the launch
+kernels  and a table of all activities with their arguments, delays, launch, operator and step, and one of all host
+         ranges with the device time below them, the sum of which is by operator, too
 
 Prints one JSON object: the sums, in whole nanoseconds, and under "seconds" the processor time of reading and summing,
-without starting the interpreter and importing pandas. Only events and fields that are needed enter the frame, and all
-after it is vectorised over events: a frame of everything (pandas.DataFrame(events)) takes longer.
+without starting the interpreter and importing pandas. Only events and fields that are needed enter the frame, and what
+comes after it is vectorised over events, but for the nesting of host ranges, which needs a stack: a frame of everything
+(pandas.DataFrame(events)) takes longer. The tables of auto and kernels stay in memory, where Read makes spans of them.
+Read alone says why a device was idle and what operators moved and computed that are no matrix products.
 """
+import collections
+import itertools
 import json
+import math
 import sys
 import time
 
@@ -19,30 +31,58 @@ import pandas as pd
 KIND = {
     "kernel": "kernel", "Kernel": "kernel", "gpu_memcpy": "copy", "Memcpy": "copy", "gpu_memset": "memset", "Memset": "memset",
     "cuda_runtime": "call", "cuda_driver": "call", "Runtime": "call",
-    "user_annotation": "range", "Operator": "range", "cpu_op": "range",
+    "user_annotation": "annotation", "Operator": "operator", "cpu_op": "operator",
 }
+STEP = "ProfilerStep#"
 DEVICE = ["kernel", "copy", "memset"]
-COLUMNS = ["kind", "name", "ts", "dur", "device", "stream", "correlation", "bytes", "blocks"]
+RANGES = ["annotation", "operator"]
+COLUMNS = ["kind", "name", "ts", "dur", "device", "stream", "correlation", "bytes", "blocks", "flops"]
+ARGUMENTS = ["grid", "block", "registers per thread", "shared memory", "warps per SM", "est. achieved occupancy %", "graph id", "graph node id"]
+AUTOMATIC = (STEP, "nccl:", "xccl:", "hccl:", "gloo:", "mpi:", "ucc:", "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel.")
 PHASES = [("enumerate(DataLoader)", "data"), ("Optimizer.step", "optimizer")]
 WORDS = {"forward": "forward", "backward": "backward", "optimizer": "optimizer", "data": "data"}
 NO_ARGS = {}
 
 
-def frame(path):
+def product(a, b, added=None):
+    """FLOPs of a matrix product (vectors are left out), with an addition for each element of the result."""
+    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
+        return np.nan
+    batch = math.prod(max(x, y) for x, y in itertools.zip_longest(a[-3::-1], b[-3::-1], fillvalue=1))
+    return batch * a[-2] * b[-1] * (2 * a[-1] + (added is not None))
+
+
+def linear(x, w, bias=None):
+    return product([math.prod(x[:-1]), x[-1]], [w[1], w[0]], bias or None) if len(w) == 2 else np.nan
+
+
+PRODUCTS = {
+    "aten::mm": lambda d: product(d[0], d[1]), "aten::bmm": lambda d: product(d[0], d[1]), "aten::matmul": lambda d: product(d[0], d[1]),
+    "aten::addmm": lambda d: product(d[1], d[2], d[0]), "aten::baddbmm": lambda d: product(d[1], d[2], d[0]), "aten::linear": lambda d: linear(*d[:3]),
+}
+
+
+def frame(path, detail):
     """The events that are summed, with times in ns after the first, and the resolution of the file's times in ns."""
     with open(path, "rb") as f:
         doc = json.load(f)
-    rows, memory = [], []
+    rows, memory, all_arguments = [], [], detail == "kernels"
     for e in doc["traceEvents"] if isinstance(doc, dict) else doc:
         if e.get("ph") == "X":
             kind = KIND.get(e.get("cat"))
             if kind is not None:
                 args = e.get("args", NO_ARGS)
-                rows.append((kind, e["name"], e["ts"], e["dur"], args.get("device", e["pid"]), args.get("stream", e["tid"]),
-                             args.get("correlation", 0), args.get("bytes", 0), args.get("blocks per SM", np.nan)))
+                count = PRODUCTS.get(e["name"])
+                dims = args.get("Input Dims", args.get("Input dims")) if count else None
+                row = (kind, e["name"], e["ts"], e["dur"], args.get("device", e["pid"]), args.get("stream", e["tid"]), args.get("correlation", 0),
+                       args.get("bytes", 0), args.get("blocks per SM", np.nan), count(dims) if dims else np.nan)
+                rows.append(row + tuple(args.get(a) for a in ARGUMENTS) if all_arguments else row)
+            elif detail != "steps" and e.get("cat") == "python_function" and e["name"].startswith("nn.Module: "):
+                row = ("module", e["name"], e["ts"], e["dur"], e["pid"], e["tid"], 0, 0, np.nan, np.nan)
+                rows.append(row + (None,) * len(ARGUMENTS) if all_arguments else row)
         elif e.get("name") == "[memory]" and e["args"].get("Device Id", -1) >= 0:
             memory.append((e["ts"], e["args"]["Bytes"], e["args"].get("Total Allocated", np.nan)))
-    df = pd.DataFrame.from_records(rows, columns=COLUMNS)
+    df = pd.DataFrame.from_records(rows, columns=COLUMNS + (ARGUMENTS if all_arguments else []))
     zero = df.ts.min()
     df["start"] = ((df.ts - zero) * 1000).round().astype("int64")
     df["ns"] = (df.dur * 1000).round().astype("int64")
@@ -104,7 +144,7 @@ def window(df):
 
 def phases(df):
     """Ranges that stand for a phase of a step, with the phase; rows sorted by start."""
-    ranges = df[df.kind == "range"]
+    ranges = df[df.kind.isin(RANGES)]
     names = ranges.name.astype("category")
     phase = [next((p for prefix, p in PHASES if n.startswith(prefix)), WORDS.get(n.strip("# ").lower())) for n in names.cat.categories]
     ranges = ranges.assign(phase=np.array(phase + [None], dtype=object)[names.cat.codes])
@@ -131,20 +171,164 @@ def step(s, work, kernels, phase, memory):
     return out
 
 
-def sums(path):
-    df, memory, resolution = frame(path)
+def nested(df):
+    """The host's ranges with the number of the range around each, of the innermost operator and of the outermost matrix
+    product, and how many operators are around it; -1: none. Rows sorted by start, the longer first."""
+    host = df[~df.kind.isin(DEVICE)].reset_index(drop=True)
+    host.loc[host.kind.isin(RANGES) & host.name.str.startswith(STEP), "kind"] = "step"
+    up, operator, work, depth = [], [], [], []
+    stacks = collections.defaultdict(list)
+    columns = host.device, host.stream, host.start, host.end, host.kind == "operator", host.flops.notna()
+    for i, (process, thread, start, end, is_operator, known) in enumerate(zip(*(c.tolist() for c in columns))):
+        stack = stacks[process, thread]
+        while stack and stack[-1][0] <= start:
+            stack.pop()
+        _, above, op, known_op, around = stack[-1] if stack else (0, -1, -1, -1, 0)
+        op = i if is_operator else op
+        known_op = i if known and known_op < 0 else known_op
+        up.append(above)
+        operator.append(op)
+        work.append(known_op)
+        depth.append(around)
+        if end > start:
+            stack.append((end, i, op, known_op, around + is_operator))
+    return host.assign(up=adopted(host, np.array(up)), operator=operator, work=work, depth=depth)
+
+
+def adopted(host, up):
+    """Ranges of other threads hang below the step that runs; those of the backward pass below the innermost annotation
+    of the step's thread that lasts as long, for there that thread waits."""
+    steps = host[host.kind == "step"]
+    if not len(steps):
+        return up
+    alone = np.flatnonzero((up < 0) & (host.kind != "step"))
+    start, end = host.start.to_numpy(), host.end.to_numpy()
+    at = np.searchsorted(steps.start.to_numpy(), start[alone], side="right") - 1
+    inside = (at >= 0) & (start[alone] < steps.end.to_numpy()[at])
+    alone, at = alone[inside], at[inside]
+    adopted = up.copy()
+    adopted[alone] = steps.index.to_numpy()[at]
+    backward = host.name.str.startswith("autograd::engine").to_numpy()[alone]
+    thread = steps.device.iloc[0], steps.stream.iloc[0]
+    waiting = host.index[(host.kind == "annotation") & (host.device == thread[0]) & (host.stream == thread[1])].to_numpy()
+    if len(waiting):
+        kinds = host.kind.tolist()
+        for i, n in zip(alone[backward].tolist(), (np.searchsorted(start[waiting], start[alone[backward]], side="right") - 1).tolist()):
+            n = waiting[n] if n >= 0 else -1
+            while n >= 0 and (kinds[n] != "annotation" or end[n] < end[i]):
+                n = up[n]
+            if n >= 0:
+                adopted[i] = n
+    return adopted
+
+
+def by_operator(host, work):
+    """Number and time of activities by the innermost operator around the launch; work has the number of the call."""
+    launched = work[work.call >= 0]
+    op = host.operator.to_numpy()[launched.call]
+    names = host.name.to_numpy()[op[op >= 0]]
+    g = launched.ns[op >= 0].groupby(names, sort=False)
+    return {n: [int(c), int(t)] for n, c, t in zip(g.groups, g.count(), g.sum())}
+
+
+def computed(host, work):
+    """FLOPs of matrix products that launched kernels, each counted once, by name."""
+    launched = work[(work.call >= 0) & (work.kind == "kernel")]
+    op = np.unique(host.work.to_numpy()[launched.call])
+    products = host.loc[op[op >= 0]]
+    return {n: float(f) for n, f in products.flops.groupby(products.name).sum().items()}
+
+
+def below(host, work, wanted):
+    """What was launched within each wanted range, by device: the range's number, first start, last end and busy time."""
+    nearest = np.arange(len(host))
+    up = host.up.to_numpy()
+    keep = wanted.to_numpy()
+    while (bad := (nearest >= 0) & ~keep[nearest]).any():
+        nearest = np.where(bad, up[nearest], nearest)
+    next_up = np.where(up >= 0, nearest[up], -1)
+    at = np.where(work.call >= 0, nearest[work.call], -1)
+    parts = []
+    while (at >= 0).any():
+        inside = work[at >= 0]
+        parts.append(pd.DataFrame({"range": at[at >= 0], "device": inside.device, "start": inside.start, "end": inside.end, "ns": inside.ns}))
+        at = np.where(at >= 0, next_up[at], -1)
+    if not parts:
+        return None
+    rows = pd.concat(parts).sort_values(["range", "device", "start"], kind="stable")
+    g = rows.groupby(["range", "device"], sort=False)
+    before = g.end.cummax().groupby([rows.range, rows.device]).shift()
+    rows["busy"] = (rows.end - np.maximum(rows.start, before.fillna(rows.start))).clip(lower=0)
+    return g.agg(start=("start", "min"), end=("end", "max"), count=("ns", "size"), ns=("ns", "sum")).join(rows.groupby(["range", "device"]).busy.sum()).reset_index()
+
+
+def summary(df, work, host, steps):
+    """The level auto: projections of ranges, activities that matter, and what the others add up to below the range around
+    their launch."""
+    named = (host.kind == "module") | (host.kind == "annotation") & ~host.name.str.startswith(AUTOMATIC)
+    wanted = (host.kind.isin(["module", "annotation"]) | (not named.any()) & (host.kind == "operator") & (host.depth < 2))
+    sections = below(host, work, wanted)
+    comm = pd.Series(False, index=work.index)
+    comm[work.kind == "kernel"] = communication(work[work.kind == "kernel"])
+    least = np.full(len(work), 100_000.0)
+    if len(steps):
+        at = np.searchsorted(steps.start.to_numpy(), work.launch.fillna(-1).to_numpy(), side="right") - 1
+        inside = (at >= 0) & (work.launch.to_numpy() < steps.end.to_numpy()[at])
+        least = np.where(inside, np.maximum(least, steps.ns.to_numpy()[at] / 200), least)
+    matters = comm | (work.kind == "kernel") & (work.ns >= least) | (work.kind == "copy") & (work.bytes >= 1_000_000)
+    rest = work[~matters]
+    up = np.where(rest.call >= 0, host.up.to_numpy()[rest.call], -1)
+    by_kind = rest.groupby([up, "kind"], sort=False).agg(count=("ns", "size"), ns=("ns", "sum"), bytes=("bytes", "sum"))
+    names = rest[rest.kind == "kernel"].groupby([up[rest.kind == "kernel"], "name"], sort=False).ns.sum()
+    top = names.sort_values(ascending=False).groupby(level=0).head(5)
+    out = {"single": int(matters.sum()), "below": int(by_kind["count"].sum()), "top": len(top)}
+    if sections is not None:
+        sections["name"] = host.name.to_numpy()[sections.range]
+        out["sections"] = [len(sections), int((sections.end - sections.start).sum()), int(sections.busy.sum())]
+    return out
+
+
+def everything(work, host, steps):
+    """The level kernels: a row for each activity and for each host range."""
+    call = np.maximum(work.call, 0)
+    start, end, operator = host.start.to_numpy(), host.end.to_numpy(), host.operator.to_numpy()
+    launched = work.call >= 0
+    table = work.assign(
+        start_delay=np.where(launched, work.start - start[call], np.nan), launch_delay=np.where(launched, (work.start - end[call]).clip(lower=0), np.nan),
+        operator=np.where(launched, operator[call], -1), above=np.where(launched, work.call, -1),
+    )
+    if len(steps):
+        at = np.searchsorted(steps.start.to_numpy(), table.launch.fillna(-1).to_numpy(), side="right") - 1
+        table["step"] = np.where((at >= 0) & (table.launch.to_numpy() < steps.end.to_numpy()[at]), steps.name.to_numpy()[at], None)
+    waits = host.name.str.contains("Synchronize|urQueueFinish|urEventWait") & ~host.name.str.contains("Attribute", regex=False)
+    launches = host.name.str.contains("Launch|Memcpy|Memset|memcpy|memset|urEnqueue")
+    ranges = host[(host.kind != "call") | waits | launches]
+    totals = below(host, work, host.kind != "call")
+    inclusive = {}
+    if totals is not None:
+        ranges = ranges.join(totals.groupby("range")[["count", "ns", "busy"]].sum().add_suffix("_device"))
+        ops = ranges[(ranges.kind == "operator") & ranges.ns_device.notna()]
+        g = ops.groupby("name", sort=False)
+        inclusive = {n: [int(c), int(t)] for n, c, t in zip(g.groups, g.count_device.sum(), g.ns_device.sum())}
+    return {"activities": len(table), "inclusive": inclusive}
+
+
+def sums(path, detail):
+    df, memory, resolution = frame(path, detail)
     df = df.sort_values(["start", "ns"], ascending=[True, False], kind="stable")
-    calls = df[(df.kind == "call") & (df.correlation != 0)].drop_duplicates("correlation", keep="last").set_index("correlation")
+    host = nested(df)
+    calls = host[(host.kind == "call") & (host.correlation != 0)].drop_duplicates("correlation", keep="last")
     work = df[df.kind.isin(DEVICE)]
-    work = work.assign(launch=work.correlation.map(calls.start))
-    out = {"resolution": resolution, "devices": {str(int(d)): window(g) for d, g in work.groupby("device")}}
+    call = work.correlation.map(pd.Series(calls.index, index=calls.correlation))
+    work = work.assign(launch=work.correlation.map(calls.set_index("correlation").start), call=call.fillna(-1).astype("int64"))
+    out = {"resolution": resolution, "operators": by_operator(host, work), "flops": computed(host, work), "devices": {str(int(d)): window(g) for d, g in work.groupby("device")}}
     waits = df[(df.kind == "call") & df.name.str.contains("Synchronize", regex=False) & ~df.name.str.contains("Attribute", regex=False)]
     out["waits"] = [len(waits), int(waits.ns.sum())]
     copies = work[work.kind == "copy"]
     by = copies.groupby(copies.name.str.extract(r"(\w)to\w", expand=False) + "to" + copies.name.str.extract(r"\wto(\w)", expand=False))
     out["copies"] = {d: {"bytes": int(b), "ns": int(n)} for d, b, n in zip(by.groups, by.bytes.sum(), by.ns.sum())}
     out["streams"] = {str(s): int(v) for s, v in work.groupby("stream").ns.sum().items()}
-    steps = df[(df.kind == "range") & df.name.str.startswith("ProfilerStep#")]
+    steps = df[df.kind.isin(RANGES) & df.name.str.startswith(STEP)]
     kernels = work[(work.kind == "kernel") & work.launch.notna()].sort_values("launch")
     if len(steps):
         kernels = pd.merge_asof(kernels.astype({"launch": "int64"}), steps[["start", "end"]].rename(columns={"start": "owner", "end": "until"}),
@@ -152,10 +336,14 @@ def sums(path):
         kernels = kernels[kernels.launch < kernels.until]
     phase = phases(df)
     out["steps"] = [step(s, work, kernels, phase, memory) for s in steps.itertuples()]
+    if detail == "auto":
+        out["auto"] = summary(df, work, host, steps)
+    elif detail == "kernels":
+        out["kernels"] = everything(work, host, steps)
     return out
 
 
 begin = time.process_time()
-result = sums(sys.argv[1])
+result = sums(sys.argv[1], (sys.argv[2:] + ["steps"])[0])
 result["seconds"] = time.process_time() - begin
 json.dump(result, sys.stdout)
