@@ -5,9 +5,7 @@ package gputrace
 
 import (
 	"encoding"
-	"fmt"
 	"math"
-	"strings"
 )
 
 // Extent is which activities the analysis of a device's window takes: the value of gpu.window.extent. Spans and the
@@ -36,15 +34,7 @@ var (
 func (x Extent) MarshalText() ([]byte, error) { return []byte(x.String()), nil }
 
 // UnmarshalText reads an extent; an unknown one is an error that names the known.
-func (x *Extent) UnmarshalText(b []byte) error {
-	for i, s := range extents {
-		if s == string(b) {
-			*x = Extent(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("unknown extent %q (one of %s)", b, strings.Join(extents[:], ", "))
-}
+func (x *Extent) UnmarshalText(b []byte) error { return named(x, "extent", extents[:], b) }
 
 // stepBounds is what extents need to know of all steps.
 type stepBounds struct {

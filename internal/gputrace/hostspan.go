@@ -166,49 +166,6 @@ func (s *spans) phases(m pcommon.Map, st *step) {
 	putSeconds(m, semconv.GPUStepOtherDurationKey, st.end-st.start-all.Length)
 }
 
-func (s *spans) summary(m pcommon.Map, sum *summary) {
-	if sum == nil {
-		return
-	}
-	if sum.kernels > 0 {
-		putInt(m, semconv.GPUSummaryKernelCountKey, sum.kernels)
-		putSeconds(m, semconv.GPUSummaryKernelDurationKey, sum.kernelTime)
-		putTexts(m, semconv.GPUSummaryKernelNamesKey, s.topNames(sum.names, topKernels))
-	}
-	if sum.collectives > 0 {
-		putInt(m, semconv.GPUSummaryCollectiveCountKey, sum.collectives)
-		putSeconds(m, semconv.GPUSummaryCollectiveDurationKey, sum.collectiveTime)
-	}
-	if sum.copies > 0 {
-		putInt(m, semconv.GPUSummaryCopyCountKey, sum.copies)
-		putSeconds(m, semconv.GPUSummaryCopyDurationKey, sum.copyTime)
-		putInt(m, semconv.GPUSummaryCopySizeKey, sum.copyBytes)
-	}
-	if sum.memsets > 0 {
-		putInt(m, semconv.GPUSummaryMemsetCountKey, sum.memsets)
-		putSeconds(m, semconv.GPUSummaryMemsetDurationKey, sum.memsetTime)
-		putInt(m, semconv.GPUSummaryMemsetSizeKey, sum.memsetBytes)
-	}
-	if sum.ranges > 0 {
-		putInt(m, semconv.GPUSummarySpanCountKey, sum.ranges)
-	}
-	if sum.cut > 0 {
-		s.cut += sum.cut
-		putInt(m, semconv.GPUTraceCutCountKey, sum.cut)
-		if sum.cutTime > 0 {
-			putSeconds(m, semconv.GPUTraceCutDurationKey, sum.cutTime)
-		}
-		reason := semconv.GPUTraceCutReasonSpanLimit
-		if sum.cutSize {
-			reason = semconv.GPUTraceCutReasonSizeLimit
-		}
-		m.PutStr(string(semconv.GPUTraceCutReasonKey), reason)
-	}
-}
-
-// topKernels is how many names a summary holds.
-const topKernels = 5
-
 // windows writes the root span of each process and below it one span per device.
 func (s *spans) windows(sw *sweep) error {
 	pids := make([]int64, 0, len(sw.processes))

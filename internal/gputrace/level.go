@@ -6,6 +6,7 @@ package gputrace
 import (
 	"encoding"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -35,14 +36,16 @@ var (
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // UnmarshalText reads a level; an unknown one is an error that names the known.
-func (l *Level) UnmarshalText(b []byte) error {
-	for i, s := range levels {
-		if s == string(b) {
-			*l = Level(i)
-			return nil
-		}
+func (l *Level) UnmarshalText(b []byte) error { return named(l, "detail", levels[:], b) }
+
+// named sets a value by its name, the place of which it is.
+func named[T ~uint8](to *T, what string, names []string, b []byte) error {
+	i := slices.Index(names, string(b))
+	if i < 0 {
+		return fmt.Errorf("unknown %s %q (one of %s)", what, b, strings.Join(names, ", "))
 	}
-	return fmt.Errorf("unknown detail %q (one of %s)", b, strings.Join(levels[:], ", "))
+	*to = T(i)
+	return nil
 }
 
 // perStep reports whether every step is a trace of its own. Otherwise there is one trace per process.

@@ -44,7 +44,7 @@ func (c candidate) less(o candidate) bool {
 }
 
 type candidates struct {
-	heap   candidateHeap
+	heap   ordered[candidate]
 	spans  int
 	bytes  int
 	cut    bool
@@ -203,17 +203,4 @@ func (s *selection) keeps(k traceKey, c candidate) (keep, bySize bool) {
 		return true, false
 	}
 	return t.cutoff.less(c), t.bySize
-}
-
-type candidateHeap []candidate
-
-func (h candidateHeap) Len() int           { return len(h) }
-func (h candidateHeap) Less(i, j int) bool { return h[i].less(h[j]) }
-func (h candidateHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *candidateHeap) Push(x any)        { *h = append(*h, x.(candidate)) }
-func (h *candidateHeap) Pop() any {
-	old := *h
-	x := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return x
 }

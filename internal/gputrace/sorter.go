@@ -166,7 +166,7 @@ func (s *sorter) each(f func(*record) error) error {
 		return nil
 	}
 	size := max(16<<10, min(256<<10, (16<<20)/(len(s.runs)+1)))
-	h := make(merge, 0, len(s.runs)+1)
+	h := make(ordered[*source], 0, len(s.runs)+1)
 	for _, r := range s.runs {
 		h = append(h, &source{r: bufio.NewReaderSize(io.NewSectionReader(s.file, r.off, r.size), size)})
 	}
@@ -240,15 +240,4 @@ func (s *source) next() error {
 	return err
 }
 
-type merge []*source
-
-func (m merge) Len() int           { return len(m) }
-func (m merge) Less(i, j int) bool { return m[i].rec.less(&m[j].rec) }
-func (m merge) Swap(i, j int)      { m[i], m[j] = m[j], m[i] }
-func (m *merge) Push(x any)        { *m = append(*m, x.(*source)) }
-func (m *merge) Pop() any {
-	old := *m
-	x := old[len(old)-1]
-	*m = old[:len(old)-1]
-	return x
-}
+func (s *source) less(than *source) bool { return s.rec.less(&than.rec) }

@@ -4,8 +4,11 @@
 package chromejson
 
 import (
+	"bytes"
+	"encoding/json"
 	"math"
 	"math/big"
+	"strconv"
 )
 
 // Micros reads a decimal number of microseconds, without or with quotes, as integer nanoseconds: exactly, ties of
@@ -53,13 +56,7 @@ func Micros(b []byte) (ns int64, ok bool) {
 
 // microsSlow takes everything that JSON allows: exponents, many digits.
 func microsSlow(b []byte) (int64, bool) {
-	if len(b) > 400 || !number(b) {
-		return 0, false
-	}
-	if e := exponent(b); e > 40 || e < -400 {
-		return 0, e < -400
-	}
-	r, ok := new(big.Rat).SetString(string(b))
+	r, ok := rational(b)
 	if !ok {
 		return 0, false
 	}
@@ -76,57 +73,25 @@ func microsSlow(b []byte) (int64, bool) {
 	return q.Int64(), true
 }
 
-// number reports whether b is a number by JSON's grammar.
-func number(b []byte) bool {
-	i := 0
-	digits := func() bool {
-		n := i
-		for i < len(b) && b[i]-'0' <= 9 {
-			i++
-		}
-		return i > n
+// rational is a JSON number, of at most 400 digits and less than 2^63. What a double takes for zero and is none is very
+// little, and no whole number.
+func rational(b []byte) (*big.Rat, bool) {
+	digits := bytes.TrimPrefix(b, []byte("-"))
+	if len(b) > 400 || len(digits) == 0 || digits[0]-'0' > 9 || !json.Valid(append([]byte{'1'}, digits...)) {
+		return nil, false // zeros in front are taken, though JSON has none
 	}
-	if i < len(b) && b[i] == '-' {
-		i++
-	}
-	if !digits() {
-		return false
-	}
-	if i < len(b) && b[i] == '.' {
-		if i++; !digits() {
-			return false
+	f, err := strconv.ParseFloat(string(b), 64)
+	switch {
+	case err != nil || math.Abs(f) > 1<<63:
+		return nil, false
+	case f == 0: // however many zeros the exponent stands for
+		mantissa, _, _ := bytes.Cut(bytes.ToLower(b), []byte("e"))
+		if !bytes.ContainsAny(mantissa, "123456789") {
+			return new(big.Rat), true
 		}
+		return big.NewRat(1, math.MaxInt64), true
 	}
-	if i < len(b) && b[i]|0x20 == 'e' {
-		i++
-		if i < len(b) && (b[i] == '+' || b[i] == '-') {
-			i++
-		}
-		if !digits() {
-			return false
-		}
-	}
-	return i == len(b)
-}
-
-// exponent is the number after e, bounded to ±9999.
-func exponent(b []byte) int {
-	for i, c := range b {
-		if c|0x20 != 'e' {
-			continue
-		}
-		sign, e := 1, 0
-		for _, c := range b[i+1:] {
-			switch {
-			case c == '-':
-				sign = -1
-			case c != '+':
-				e = min(e*10+int(c-'0'), 9999)
-			}
-		}
-		return sign * e
-	}
-	return 0
+	return new(big.Rat).SetString(string(b))
 }
 
 // Int reads a whole number, without or with quotes; numbers beyond int64 and fractions are not ok.
@@ -155,10 +120,7 @@ func Int(b []byte) (v int64, ok bool) {
 }
 
 func intSlow(b []byte) (int64, bool) {
-	if len(b) > 40 || !number(b) || exponent(b) > 40 || exponent(b) < -40 {
-		return 0, false
-	}
-	r, ok := new(big.Rat).SetString(string(b))
+	r, ok := rational(b)
 	if !ok || !r.IsInt() || !r.Num().IsInt64() {
 		return 0, false
 	}
