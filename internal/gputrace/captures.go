@@ -145,19 +145,7 @@ func (g *graphs) opened(*node, *record)                   {}
 func (g *graphs) run(ctx context.Context) error {
 	s := g.p.newSweep(g)
 	s.analyses, s.graphs = true, g
-	n := 0
-	err := g.p.sorter.each(func(r *record) error {
-		if n++; n&0xfff == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		switch {
-		case r.kind.Device():
-			g.activity(r)
-		case r.kind != KindMemory:
-			s.host(r)
-		}
-		return nil
-	})
+	err := s.run(ctx)
 	for _, c := range g.found.graphs {
 		c.finish()
 	}

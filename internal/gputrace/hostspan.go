@@ -5,6 +5,7 @@ package gputrace
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -144,17 +145,12 @@ func (s *spans) allocated(m pcommon.Map, a *allocated) {
 // phases writes the time of every phase, and what makes them add up: step = Σ phases − overlap + other.
 func (s *spans) phases(m pcommon.Map, st *step) {
 	var sum int64
-	names := make([]string, 0, len(st.phases)+1)
-	times := map[string]int64{}
-	for name, u := range st.phases {
-		names, times[name] = append(names, name), u.Length
+	for _, name := range slices.Sorted(maps.Keys(st.phases)) {
+		length := st.phases[name].Length
+		putSeconds(m, semconv.GPUStepPhaseDurationKey(name), length)
+		sum += length
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		putSeconds(m, semconv.GPUStepPhaseDurationKey(name), times[name])
-		sum += times[name]
-	}
-	if len(names) == 0 || st.phaseFull {
+	if len(st.phases) == 0 || st.phaseFull {
 		return
 	}
 	slices.SortFunc(st.phaseAll, func(a, b interval) int { return cmp.Compare(a.start, b.start) })
@@ -168,12 +164,7 @@ func (s *spans) phases(m pcommon.Map, st *step) {
 
 // windows writes the root span of each process and below it one span per device.
 func (s *spans) windows(sw *sweep) error {
-	pids := make([]int64, 0, len(sw.processes))
-	for pid := range sw.processes {
-		pids = append(pids, pid)
-	}
-	slices.Sort(pids)
-	for _, pid := range pids {
+	for _, pid := range slices.Sorted(maps.Keys(sw.processes)) {
 		n := sw.processes[pid].window
 		sp := s.new(n.process, n.self, n.up, n.start, n.end)
 		sp.SetName(s.p.source.Root)
@@ -183,12 +174,7 @@ func (s *spans) windows(sw *sweep) error {
 		putText(sp.Attributes(), semconv.GPUTracePartialKey, s.p.Meta.Partial)
 		s.summary(sp.Attributes(), n.sum)
 	}
-	ordinals := make([]int64, 0, len(sw.devices))
-	for o := range sw.devices {
-		ordinals = append(ordinals, o)
-	}
-	slices.Sort(ordinals)
-	for _, o := range ordinals {
+	for _, o := range slices.Sorted(maps.Keys(sw.devices)) {
 		s.deviceWindow(sw.devices[o], sw)
 	}
 	return s.err

@@ -168,6 +168,17 @@ func (p *Profile) trackID(t track) uint32 {
 	return id
 }
 
+// devices is how many devices have activities.
+func (p *Profile) devices() int {
+	seen := map[int64]bool{}
+	for _, t := range p.trackList {
+		if t.device {
+			seen[t.outer] = true
+		}
+	}
+	return len(seen)
+}
+
 // Window says that the profile was recorded over this time at least, in ns since the file's base. Without it the window
 // is from the first start to the last end of what was added.
 func (p *Profile) Window(start, end int64) {

@@ -53,14 +53,7 @@ type candidates struct {
 }
 
 func (p *Profile) newSelection(r *rule) *selection {
-	windows := 1 // and its devices: always written
-	seen := map[int64]bool{}
-	for _, t := range p.trackList {
-		if t.device && !seen[t.outer] {
-			seen[t.outer] = true
-			windows++
-		}
-	}
+	windows := 1 + p.devices() // always written
 	return &selection{
 		rule: r, maxSpans: max(1, p.opts.maxSpans()-windows), maxBytes: max(1, p.opts.maxBytes()-windows*windowSpanSize),
 		perStep: p.opts.Detail.perStep(), traces: map[traceKey]*candidates{}, p: p,

@@ -110,11 +110,9 @@ func (p *Profile) newSweep(v visitor) *sweep {
 			s.processes[id] = p.newProcess(id, true)
 		}
 	}
-	ordinals := map[int64]bool{}
 	for i, t := range p.trackList {
 		s.threads[i].last = -maxTime // no launch yet
 		if t.device {
-			ordinals[t.outer] = true
 			continue
 		}
 		if beside, ok := p.tracks[track{outer: t.outer, inner: -1 - t.inner}]; ok && t.inner >= 0 {
@@ -127,7 +125,7 @@ func (p *Profile) newSweep(v visitor) *sweep {
 			s.threads[i].process = s.main
 		}
 	}
-	s.ordinals = len(ordinals)
+	s.ordinals = p.devices()
 	return s
 }
 
@@ -137,15 +135,15 @@ func (s *sweep) run(ctx context.Context) error {
 		if n++; n&0xfff == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		switch {
+		switch looks := s.graphs != nil; {
+		case r.kind.Device() && looks:
+			s.graphs.activity(r)
 		case r.kind.Device():
 			s.device(r)
-		case r.kind == KindMemory:
-			if s.analyses {
-				s.memory(r)
-			}
-		default:
+		case r.kind != KindMemory:
 			s.host(r)
+		case s.analyses && !looks:
+			s.memory(r)
 		}
 		return nil
 	})
