@@ -240,4 +240,6 @@ func (s *source) next() error {
 	return err
 }
 
+var _ interface{ less(than *source) bool } = (*source)(nil) // for ordered
+
 func (s *source) less(than *source) bool { return s.rec.less(&than.rec) }
