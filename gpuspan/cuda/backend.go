@@ -27,6 +27,8 @@ type Backend struct {
 
 	mu    sync.Mutex       // of the devices' contexts while they are decided, and of known
 	known []driver.Context // those of streams
+
+	closed bool
 }
 
 // device is a GPU with the context that the library uses on it for itself: that of its first stream.
@@ -186,7 +188,7 @@ func lostContext(st backend.Status) bool {
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.known = nil
+	b.known, b.closed = nil, true
 	var errs []error
 	for i := range b.devices {
 		d := &b.devices[i]

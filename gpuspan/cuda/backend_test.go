@@ -271,6 +271,11 @@ func TestCloseGivesBackPrimaryContexts(t *testing.T) {
 	require.EqualValues(t, 1, refs(0))
 	require.NoError(t, b.Close())
 	require.Zero(t, refs(0))
+	_, st = b.Bind(0)
+	require.Equal(t, backend.StatusDeinitialized, st)
+	_, st = b.MemoryUsage(0)
+	require.NotZero(t, st)
+	require.Zero(t, refs(0), "and makes no other afterwards")
 }
 
 // onFreshThread runs f on an OS thread without a context, which ends with it.

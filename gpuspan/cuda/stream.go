@@ -74,6 +74,9 @@ func (b *Backend) context(c backend.Context) (driver.Context, backend.Status) {
 	if ctx := d.context.Load(); ctx != 0 {
 		return driver.Context(ctx), backend.StatusOK
 	}
+	if b.closed { // nobody would give it back
+		return 0, backend.StatusDeinitialized
+	}
 	ctx, err := b.driver.RetainPrimary(d.handle)
 	if err != nil {
 		return 0, status(err)

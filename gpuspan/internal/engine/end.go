@@ -17,7 +17,7 @@ func (x Section) finish(w *Work) {
 	p := s.p
 	var memory int64
 	var hasMemory bool
-	if p.cfg.MemoryUsage && x.readsMemory() {
+	if p.cfg.MemoryUsage && x.Timed() { // else there may be no context to ask in
 		memory, hasMemory = s.memoryUsage()
 	}
 	now := p.clock.now()
@@ -56,14 +56,6 @@ func (x Section) finish(w *Work) {
 	if wait {
 		s.wait(end)
 	}
-}
-
-// readsMemory reports whether the section is open and has its memory use read.
-func (x Section) readsMemory() bool {
-	s := x.slot.stream
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return x.live() && x.slot.rec.flags&flagMemory != 0
 }
 
 // enqueue passes a slot to the polling thread at a time. crowded: it is worth waking. The stream's mutex must be held.

@@ -354,6 +354,34 @@ func TestErrorsAreRateLimitedByKind(t *testing.T) {
 	require.Equal(t, []string{"gpuspan: boom", "gpuspan: other", "gpuspan: boom (and 4 more like it)"}, got)
 }
 
+// Whose section it is that ends decides whether the driver is asked, before it is: after Shutdown an answer would need
+// a context that nobody gives back.
+func TestWhatHasEndedAsksForNoMemory(t *testing.T) {
+	set := settings.Default()
+	set.MemoryUsage = true
+	f := newBench(t, newScripted(), WithSettings(set))
+	s, closed := f.p.Stream(3, "main"), f.p.Stream(4, "closed")
+	x := testOp.Start(context.Background(), s)
+	x.End()
+	require.EqualValues(t, 2, f.b.asked.Load())
+	x.End()
+	require.EqualValues(t, 2, f.b.asked.Load(), "it has ended")
+
+	y, z := testOp.Start(context.Background(), s), testOp.Start(context.Background(), closed)
+	within := y.Start(testOp)
+	require.EqualValues(t, 5, f.b.asked.Load())
+	closed.Close()
+	z.End()
+	testOp.Start(context.Background(), closed).End()
+	require.EqualValues(t, 5, f.b.asked.Load(), "the stream may not exist any more")
+	require.NoError(t, f.p.Shutdown(context.Background()))
+	within.End()
+	y.End()
+	testOp.Start(context.Background(), s).End()
+	require.EqualValues(t, 5, f.b.asked.Load(), "there is no context any more")
+	require.Zero(t, f.b.bound.Load())
+}
+
 func TestADriverThatHangsHoldsUpNobody(t *testing.T) {
 	b := newScripted()
 	b.block = make(chan struct{})

@@ -87,6 +87,77 @@ func TestAHotStreamDoesNotStarveOthers(t *testing.T) {
 	wg.Wait()
 }
 
+// What a span processor does in OnEnd, and be it nothing any more, holds up spans and nothing else.
+func TestASpanProcessorThatHangsHoldsUpNothingButSpans(t *testing.T) {
+	hangs, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	var spans atomic.Int64
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(processor{func(sdktrace.ReadOnlySpan) {
+		once.Do(func() { close(hangs) })
+		<-release
+		spans.Add(1)
+	}}))
+	f := newBench(t, newScripted(), WithTracerProvider(tp))
+	p := f.p
+	s := p.Stream(3, "main")
+	testOp.Start(context.Background(), s).End()
+	p.wake()
+	<-hangs
+	slots := int64(len(s.slots))
+	for ended := int64(1); ended < 4*slots; { // slots come back, as the sections are read
+		x := testOp.Start(context.Background(), s)
+		if x.Timed() {
+			ended++
+		}
+		x.End()
+	}
+	d := (*p.devices.Load())[0]
+	made := func() (n int) {
+		require.NoError(t, p.poller.call(context.Background(), func() { n = d.anchorer.Made() }))
+		return n
+	}
+	from := made()
+	require.Eventually(t, func() bool { return made() >= from+5 }, time.Minute, time.Millisecond, "clocks keep their rhythm")
+	require.True(t, p.Stream(5, "new").DeviceTimed(), "streams are registered")
+	require.NotContains(t, f.errors(), "host times only")
+	require.Zero(t, spans.Load())
+	close(release)
+	f.flush(t)
+	require.GreaterOrEqual(t, spans.Load(), 4*slots)
+}
+
+// A stream that always has more to be read gives way to those who call after each of its turns.
+func TestThoseWhoCallHaveTheirTurnWhileAStreamHasMore(t *testing.T) {
+	set := settings.Default()
+	set.Slots = settings.MaxSlots
+	f := newBench(t, newScripted(), WithSettings(set))
+	p := f.p
+	s := p.Stream(3, "hot")
+	read := func() uint64 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.read
+	}
+	// Whether the second caller comes before all is read is the scheduler's matter, so it has some attempts.
+	require.Eventually(t, func() bool {
+		f.flush(t)
+		var between uint64
+		total := read() + maxInFlight
+		second := make(chan error, 1)
+		require.NoError(t, p.poller.call(context.Background(), func() {
+			for range maxInFlight {
+				testOp.Start(context.Background(), s).End()
+			}
+			go func() { second <- p.poller.call(context.Background(), func() { between = read() }) }()
+			for range 1000 {
+				runtime.Gosched()
+			}
+		}))
+		require.NoError(t, <-second)
+		return between < total
+	}, time.Minute, time.Millisecond)
+}
+
 // Test helpers end the goroutine that they fail on.
 func TestGoexitInASpanProcessorLosesNothingElse(t *testing.T) {
 	var n atomic.Int64

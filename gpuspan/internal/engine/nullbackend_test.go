@@ -39,6 +39,7 @@ type scripted struct {
 	records atomic.Int64
 	syncs   atomic.Int64
 	used    atomic.Int64
+	asked   atomic.Int64 // how often MemoryUsage was called
 }
 
 func newScripted() *scripted {
@@ -132,6 +133,7 @@ func (b *scripted) Elapsed(backend.Event, backend.Event) (float64, backend.Statu
 }
 
 func (b *scripted) MemoryUsage(backend.Context) (int64, backend.Status) {
+	b.asked.Add(1)
 	return b.used.Load(), backend.StatusOK
 }
 
