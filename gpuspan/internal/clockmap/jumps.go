@@ -29,8 +29,6 @@ type jumps struct {
 	made int // since the map began: the segment of now
 }
 
-func (j *jumps) clear() { j.list, j.made = j.list[:0], 0 }
-
 func (j *jumps) add(from, to, size float64) {
 	if len(j.list) == maxJumps {
 		j.list = j.list[:copy(j.list, j.list[1:])]

@@ -14,8 +14,8 @@ type Anchor struct {
 	Before, After int64   // ns of the host's clock
 }
 
-// Map converts GPU times to host times. Add, At and Reset belong to one goroutine; Drift and Anomalies may be called
-// from any.
+// Map converts GPU times to host times. Adding and reading belong to one goroutine; Drift and Anomalies may be
+// called from any.
 type Map struct {
 	opts    Options
 	anchors []point // oldest first; host times relative to origin
@@ -42,27 +42,12 @@ type point struct {
 
 // New returns an empty map.
 func New(opts Options) *Map {
-	m := &Map{opts: opts.withDefaults()}
+	m := &Map{opts: opts.withDefaults(), slack: 1, fit: fit{rate: 1}}
 	m.anchors = make([]point, 0, m.opts.MaxAnchors+1)
-	m.Reset()
-	return m
-}
-
-// Reset forgets every anchor, as after a device reset. Counted anomalies stay.
-func (m *Map) Reset() {
-	m.anchors = m.anchors[:0]
-	m.past.clear()
-	m.jumps.clear()
-	m.bracket.known = false
-	m.slack = 1
-	m.slackUntil = 0
-	m.fit = fit{rate: 1}
 	m.known = rateKnown{1, nominalError * nominalError}
 	m.drift.Store(math.Float64bits(math.NaN()))
+	return m
 }
-
-// Len is the number of anchors in the window.
-func (m *Map) Len() int { return len(m.anchors) }
 
 // Drift is how much faster the host's clock runs than the GPU's, in parts per million, as the last fit says; ok is
 // false until the anchors span enough time to tell (one second).
@@ -220,17 +205,6 @@ func (m *Map) relax(gpu float64) {
 			return
 		}
 	}
-}
-
-// At is the host time of a GPU time, in ns, and the half width of an interval around it that contains the truth;
-// ok is false while there is no anchor. Times older than the window are extrapolated, with the bound that follows.
-func (m *Map) At(gpuNs float64) (hostNs, halfWidth int64, ok bool) {
-	at, lo, hi, ok := m.interval(gpuNs)
-	if !ok {
-		return 0, 0, false
-	}
-	host := math.Round(at)
-	return m.origin + int64(host), int64(min(math.Ceil(max(hi-host, host-lo)), math.MaxInt64/2)), true
 }
 
 // interval returns estimate and limits, relative to origin.

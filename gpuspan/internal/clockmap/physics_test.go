@@ -21,6 +21,9 @@ type physics struct {
 	gpus []float64
 	rate []float64 // GPU ns per host ns, per second of host time
 
+	there     float64 // least latency of a submission, ns
+	back      float64 // and of a completion
+	shortest  float64 // round trip of a probe that there was
 	tick      float64
 	delayed   float64 // share of bursts that queue behind other work
 	everyOne  bool    // delay single probes, not whole bursts
@@ -57,6 +60,7 @@ type (
 func newPhysics(seed uint64, d time.Duration, ppm, walk float64) *physics {
 	p := &physics{
 		rng: rand.New(rand.NewPCG(seed, 7)), base: time.Now(), tick: 500, heavy: 0.05, queue: 400e3,
+		there: 3500, back: 1800, shortest: math.Inf(1),
 		stamps: map[event]stamp{}, next: 1,
 	}
 	n := int(d/time.Second) + 120
@@ -179,11 +183,12 @@ func (p *physics) Record(c *call) status {
 	if event(c.Args[0]) <= p.lost {
 		return max(p.lostStatus, 1)
 	}
-	at := p.now + p.latency(3500, 400)
+	at := p.now + p.latency(p.there, 400)
 	if p.burst || p.everyOne && p.rng.Float64() < p.delayed {
 		at += p.queue * p.rng.ExpFloat64()
 	}
-	p.recorded, p.visible = event(c.Args[0]), at+p.latency(1800, 300)
+	p.recorded, p.visible = event(c.Args[0]), at+p.latency(p.back, 300)
+	p.shortest = min(p.shortest, p.visible-p.now)
 	p.stamps[p.recorded] = stamp{at + p.shift, p.visible}
 	p.now += 1500
 	return 0

@@ -239,6 +239,27 @@ func TestNoMethodTellsTheWayThereFromTheWayBack(t *testing.T) {
 	}
 }
 
+// The half width follows the shortest round trip of a probe: no bound can be narrower than half of it and of a tick, as
+// the test before this one shows, and the map's is by the random parts of the latencies and what the rate may change.
+func TestTheHalfWidthIsThatOfTheShortestRoundTrip(t *testing.T) {
+	length := 10 * time.Minute
+	if testing.Short() || raceEnabled {
+		length = 3 * time.Minute
+	}
+	for _, c := range []struct{ there, back float64 }{{7000, 3600}, {3500, 1800}, {2000, 1000}, {1000, 500}} {
+		p := newPhysics(1, length, 25, 1)
+		p.there, p.back = c.there, c.back
+		r := simulate(t, p, length, Options{}, nil)
+		require.Zero(t, r.outside, r.worst)
+		floor, half := (p.shortest+p.tick)/2e3, r.quantile(r.halves, 0.5)
+		if *printSimulation {
+			fmt.Printf("| %.1f + %.1f | %.2f | %.2f | %.2f |\n", c.there/1e3, c.back/1e3, p.shortest/1e3, floor, half)
+		}
+		require.GreaterOrEqual(t, half, floor)
+		require.LessOrEqual(t, half, floor+0.6)
+	}
+}
+
 // seeds are so many, and a tenth of them under the race detector, which only makes one goroutine slow.
 func seeds(n uint64) uint64 {
 	if raceEnabled {

@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelgpu/otelgpu/gpuspan/internal/intervals"
 	"github.com/otelgpu/otelgpu/gpuspan/report"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -179,4 +180,24 @@ func (st *Step) exposed(of Phase, total float64) time.Duration {
 		}
 	}
 	return time.Duration(math.Round(all.Within(0, total) - others.Within(0, total)))
+}
+
+// maxIntervals bounds the memory of one union. A step of more disjoint stretches loses the exactness of the shortest
+// gaps.
+const maxIntervals = 1 << 14
+
+// union is stretches of a step in ns from its start.
+type union struct{ intervals.Set[float64] }
+
+func (u *union) add(from, to float64) {
+	if u.Add(from, to); len(u.List) > maxIntervals {
+		u.Thin()
+	}
+}
+
+// shift lets the union count from another origin at another rate.
+func (u *union) shift(origin, rate float64) {
+	for i := range u.List {
+		u.List[i].From, u.List[i].To = (u.List[i].From-origin)*rate, (u.List[i].To-origin)*rate
+	}
 }
