@@ -295,10 +295,10 @@ func (c *checks) clock() {
 	begin, anchors, spent := time.Now(), 0, time.Duration(0)
 	for time.Since(begin) < c.patience {
 		t := time.Now()
-		n := a.Map().Len()
+		n := a.Made()
 		wait, st := a.Maintain(true)
 		require.Zero(c, st)
-		if a.Map().Len() != n {
+		if a.Made() != n {
 			anchors++
 			spent += time.Since(t)
 		}

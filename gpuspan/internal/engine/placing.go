@@ -17,12 +17,13 @@ const (
 	anchorGap  = 5 * time.Millisecond   // between two of those, at least
 	usualQueue = 256                    // what a stream's lists have room for, though there is less
 
-	handTogether = maxInFlight / 4 // sections that the emitter is woken for, while there are more to read
+	placeTogether = 8 // passes, at most, while there are more to read: lists are handed over whole, with one wake-up
 )
 
 // place puts what can be placed on the wall clock and hands it to the emitter. all: also what no anchor has come for.
 func (t *poller) place(all bool) {
 	now := t.p.clock.now()
+	handed := false
 	for _, s := range *t.p.streamList.Load() {
 		n := 0
 		for n < len(s.unplaced) {
@@ -39,11 +40,10 @@ func (t *poller) place(all bool) {
 			}
 			continue
 		}
-		t.handed += n
+		handed = true
 		s.handOver(n)
 	}
-	if t.handed > 0 && (all || !t.more || t.handed >= handTogether) {
-		t.handed = 0
+	if handed {
 		t.p.emitter.wake()
 	}
 }

@@ -58,7 +58,7 @@ type poller struct {
 	pressed   bool          // the last pass found a quarter of a stream's slots done
 	more      bool          // the last pass left a stream with sections that are done
 	crowdedAt int64         // hostClock when a crowded stream last had an anchor of its own
-	handed    int           // sections placed since the emitter was woken
+	passes    int           // since sections were placed
 	busy      bool          // since the last upkeep a pass, also one of Flush, found a section that has ended
 }
 
@@ -103,7 +103,10 @@ func (t *poller) loop() (quit bool) {
 		busy := t.busy
 		t.busy = false
 		wait := t.upkeep(busy)
-		t.place(false)
+		if t.passes++; !t.more || t.passes >= placeTogether {
+			t.passes = 0
+			t.place(false)
+		}
 		if t.pressed {
 			t.sleep = max(t.sleep/2, minSleep)
 		} else {
