@@ -227,3 +227,26 @@ func TestNumbersOfModulesAreTakenOff(t *testing.T) {
 		}
 	}
 }
+
+// Names of the runtimes' functions, as CUPTI, roctracer and Unified Runtime give them.
+func TestCallsThatLaunchAndCallsThatWait(t *testing.T) {
+	for kind, names := range map[string][]string{
+		"launches": {
+			"cudaLaunchKernel", "cudaLaunchKernelExC_v11060", "cuLaunchKernel", "cudaGraphLaunch", "cudaMemcpyAsync",
+			"cudaMemsetAsync", "hipLaunchKernel", "hipExtModuleLaunchKernel", "hipMemcpyWithStream", "urEnqueueKernelLaunch",
+		},
+		"waits": {
+			"cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cuCtxSynchronize",
+			"hipStreamSynchronize", "urQueueFinish", "urEventWait",
+		},
+		"": {
+			"cudaDeviceGetAttribute", "cudaFuncGetAttributes", "cudaPointerGetAttributes", "cuStreamSetAttribute",
+			"cudaStreamWaitEvent", "cudaEventQuery", "cudaEventRecord", "cudaMalloc", "hipDeviceGetAttribute", "cudaSetDevice",
+		},
+	} {
+		for _, name := range names {
+			assert.Equal(t, kind == "launches", launches(name), name)
+			assert.Equal(t, kind == "waits", waits(name), name)
+		}
+	}
+}

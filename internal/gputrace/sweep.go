@@ -362,6 +362,4 @@ func (s *sweep) memory(r *record) {
 
 func launches(name string) bool { return containsAny(name, launching) }
 
-func waits(name string) bool {
-	return containsAny(name, waiting) && !strings.Contains(name, "Attribute")
-}
+func waits(name string) bool { return containsAny(name, waiting) }
