@@ -8,6 +8,7 @@ package nvmlsource
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"reflect"
 	"testing"
 	"time"
@@ -98,7 +99,7 @@ func newBoard(m *machine, i int) *board {
 		}
 	}
 	const lower = 1 << 32 // what stands behind a number of 32 bits is not part of it
-	for function, fn := range map[string]func([]any) nvml.Return{
+	maps.Copy(b.fakeDevice, map[string]func([]any) nvml.Return{
 		"nvmlDeviceGetUUID": name(b.uuid),
 		"nvmlDeviceGetName": name("NVIDIA H200"),
 		"nvmlDeviceGetPciInfo_v3": func(args []any) nvml.Return {
@@ -169,9 +170,7 @@ func newBoard(m *machine, i int) *board {
 		}),
 		"nvmlDeviceGetComputeRunningProcesses_v3": running(
 			nvml.ProcessInfo{Pid: 42, UsedGpuMemory: 123 << 20}, nvml.ProcessInfo{Pid: 43, UsedGpuMemory: ^uint64(0)}),
-	} {
-		b.fakeDevice[function] = fn
-	}
+	})
 	return b
 }
 
