@@ -5,6 +5,7 @@ package test
 
 import (
 	"flag"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -14,5 +15,8 @@ import (
 
 func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "4") // if the command line says nothing else: most of the time they wait
-	goleak.VerifyTestMain(m, goleak.Cleanup(program.RemoveBuilt))
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		program.RemoveBuilt()
+		os.Exit(code)
+	}))
 }

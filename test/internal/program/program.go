@@ -157,12 +157,11 @@ func Build(dir string, env []string, options ...string) (string, error) {
 	return once.(func() (string, error))()
 }
 
-// RemoveBuilt deletes what Build made and ends the process with the code. It is the goleak.Cleanup of a TestMain.
-func RemoveBuilt(code int) {
+// RemoveBuilt deletes what Build made; for TestMain.
+func RemoveBuilt() {
 	if root, err := folder(); err == nil {
 		_ = os.RemoveAll(root)
 	}
-	os.Exit(code)
 }
 
 // Go runs the go command in a directory with additional environment (KEY=value) and returns its standard output. An
