@@ -10,7 +10,7 @@ MODULES    := $(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/test
 SHIPPED    := $(filter-out ./internal/tools ./benchmarks ./test/browser ./test/prometheus ./test/kubernetes,$(MODULES))
 TOOLS      := $(CURDIR)/internal/tools
 BIN        := $(CURDIR)/bin
-TESTALL    := internal/tools/testall/main.go internal/tools/testall/python.go
+TESTALL    := internal/tools/testall/main.go
 # A cache that several checkouts share reports lines of files that are gone.
 export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 # Each module, alone: the versions that its users get.
