@@ -145,10 +145,10 @@ func TestTheComparisonAsAPage(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "new")
 	stdout, err := convertOutput(t, "--compare", "--html", "--out", out, without, with)
 	require.NoError(t, err)
-	assert.Contains(t, stdout, "a step is 32.49ms (19.6 %) shorter")
+	assert.Contains(t, stdout, "a step is 36.5ms (20.6 %) shorter")
 	s, _ := reportState(t, filepath.Join(out, "compare.html"))
 	require.NotNil(t, s.Comparison)
 	assert.Equal(t, "idle: loader", s.Comparison.Parts[0].Name, "the largest change first")
-	assert.InDelta(t, -46.8, s.Comparison.Parts[0].Delta().Seconds()*1e3, 0.1)
+	assert.InDelta(t, -57.6, s.Comparison.Parts[0].Delta().Seconds()*1e3, 0.1)
 	assert.Len(t, s.Profiles, 2)
 }

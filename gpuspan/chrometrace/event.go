@@ -67,7 +67,7 @@ type Event struct {
 
 	Args   []Arg   // what a viewer shows of the slice: its attributes
 	Marks  []Mark  // its span events
-	Origin *Origin // resource and scope; nil: not known
+	Origin *Origin // resource and scope; nil: what Process says
 
 	// What Classify leaves out of the event's fields and args; see exact.go.
 	name           string // of the span when renamed

@@ -6,6 +6,8 @@ package chrometrace
 import (
 	"encoding/json"
 	"slices"
+
+	"github.com/otelgpu/otelgpu/semconv"
 )
 
 // Origin is the resource and the instrumentation scope of spans, as a file keeps them for readers that make spans of it
@@ -37,9 +39,12 @@ type origins struct {
 }
 
 // of is the number of an event's origin.
-func (o *origins) of(e *Event) int {
+func (o *origins) of(e *Event, p *process) int {
 	if e.Origin == nil {
-		return noOrigin
+		if !p.hasOrigin {
+			p.hasOrigin, p.origin = true, o.add(&Origin{Resource: e.Process.resource()})
+		}
+		return p.origin
 	}
 	if e.Origin != o.last { // spans come by resource and scope
 		o.last, o.lastAt = e.Origin, o.add(e.Origin)
@@ -81,4 +86,28 @@ func (o *Origin) append(b []byte) []byte {
 	}
 	text("scope_schema", o.ScopeSchema)
 	return append(b, '}')
+}
+
+// resource are the attributes that a process was made of, for events without an origin.
+func (k Process) resource() []Arg {
+	var args []Arg
+	text := func(key, v string) {
+		if v != "" {
+			args = append(args, Arg{key, String(v)})
+		}
+	}
+	whole := func(key string, v int64, has bool) {
+		if has {
+			args = append(args, Arg{key, Int(v)})
+		}
+	}
+	text(string(semconv.ServiceNameKey), k.Service)
+	text(string(semconv.ServiceInstanceIDKey), k.Instance)
+	text(string(semconv.HostNameKey), k.Host)
+	text(string(semconv.GPUJobIDKey), k.Job)
+	whole(string(semconv.GPUJobRankKey), k.Rank, k.HasRank)
+	whole(string(semconv.GPUJobLocalRankKey), k.LocalRank, k.HasLocalRank)
+	whole(string(semconv.GPUJobWorldSizeKey), k.WorldSize, k.WorldSize > 0)
+	whole(string(semconv.ProcessPidKey), k.PID, k.PID > 0)
+	return args
 }

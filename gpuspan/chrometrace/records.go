@@ -50,7 +50,7 @@ func (w *Writer) slice(e *Event, p *process, tid, start, end int64) {
 		w.buf = appendValue(appendKey(w.buf, "links"), List(e.Links))
 	}
 	if e.Span != [8]byte{} {
-		w.exact(e, w.origins.of(e), start, end)
+		w.exact(e, w.origins.of(e, p), start, end)
 	}
 	w.tail(e)
 }
