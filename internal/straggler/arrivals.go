@@ -44,7 +44,8 @@ type Lateness struct {
 }
 
 // Number sets Sequence where the source states none: to the run's number among those of its rank and group, by start.
-// That holds as long as the records of all ranks begin with the same collective. It sorts all by start.
+// That holds as long as the records of all ranks begin with the same collective, else see [Renumber]. It sorts all by
+// start.
 func Number(all []Collective) {
 	type key struct {
 		rank  int64

@@ -46,6 +46,8 @@ type profile struct {
 	steps       int
 	stepTime    float64 // s, of all steps
 	exposed     float64 // s, of communication that no computation hides, of all steps
+
+	shared map[string][]straggler.Collective // of the first of a job: of one profile for each group of the job
 }
 
 // hostRange is what a thread of the host was in.
@@ -149,7 +151,7 @@ func (p *Profiles) jobs() (jobs [][]*profile) {
 		}
 	}
 	for _, x := range list {
-		join(x, func(job []*profile) bool { return met(job[0], x) || met(nearest(job, x.rank), x) })
+		join(x, func(job []*profile) bool { return x.meets(job[0]) })
 	}
 	found := jobs
 	jobs = slices.DeleteFunc(slices.Clone(found), func(job []*profile) bool { return len(job) < 2 })
@@ -175,38 +177,75 @@ func (x *profile) overlaps(y *profile) bool {
 	return x.window.Start < y.window.End && y.window.Start < x.window.End
 }
 
-// nearest is the profile of a job whose rank is nearest: the rank beside is in more groups with it than others are.
-func nearest(job []*profile, rank int64) *profile {
-	return slices.MinFunc(job, func(a, b *profile) int {
-		return cmp.Compare(max(a.rank-rank, rank-a.rank), max(b.rank-rank, rank-b.rank))
-	})
-}
-
 // fewMeetings are no proof that two ranks are of one job.
 const fewMeetings = 3
 
-// met reports whether the collectives that two profiles have in common ended together but for a constant, by which
-// their clocks are apart: in the median of a quarter of what they last at least.
-func met(x, y *profile) bool {
-	seen := make(map[key]straggler.Collective, len(x.collectives))
+// meets reports whether a profile met those of a job, of which the first is given. If so, its collectives are numbered
+// as the job's, and what the job has of groups that are new to it is kept for those who come.
+func (x *profile) meets(first *profile) bool {
+	if first.shared == nil {
+		first.shared = map[string][]straggler.Collective{}
+		first.share(first, 0)
+	}
+	var theirs []straggler.Collective
+	for group := range x.groups() {
+		theirs = append(theirs, first.shared[group]...)
+	}
+	own := slices.Clone(x.collectives)
+	straggler.Renumber(x.collectives, theirs)
+	clock, ok := met(theirs, x.collectives)
+	if !ok {
+		copy(x.collectives, own)
+		return false
+	}
+	first.share(x, clock)
+	return true
+}
+
+func (x *profile) groups() map[string]bool {
+	groups := map[string]bool{}
 	for _, c := range x.collectives {
+		groups[c.Group] = true
+	}
+	return groups
+}
+
+// share keeps the collectives of groups that the job did not have, on the clock of its first profile.
+func (x *profile) share(y *profile, clock int64) {
+	fresh := y.groups()
+	for group := range x.shared {
+		delete(fresh, group)
+	}
+	for _, c := range y.collectives {
+		if fresh[c.Group] {
+			c.Start, c.End = c.Start-clock, c.End-clock
+			x.shared[c.Group] = append(x.shared[c.Group], c)
+		}
+	}
+}
+
+// met reports whether the collectives that two have in common ended together but for a constant, by which their clocks
+// are apart: in the median of a quarter of what they last at least.
+func met(these, others []straggler.Collective) (clock int64, ok bool) {
+	seen := make(map[key]straggler.Collective, len(these))
+	for _, c := range these {
 		seen[keyOf(c)] = c
 	}
 	var apart, lengths []int64
-	for _, c := range y.collectives {
+	for _, c := range others {
 		if same, ok := seen[keyOf(c)]; ok {
 			apart = append(apart, c.End-same.End)
 			lengths = append(lengths, min(c.End-c.Start, same.End-same.Start))
 		}
 	}
 	if len(apart) < fewMeetings {
-		return false
+		return 0, false
 	}
-	clocks := middle(apart)
+	clock = middle(apart)
 	for i := range apart {
-		apart[i] = max(apart[i]-clocks, clocks-apart[i])
+		apart[i] = max(apart[i]-clock, clock-apart[i])
 	}
-	return middle(apart) <= middle(lengths)/4
+	return clock, middle(apart) <= middle(lengths)/4
 }
 
 // middle is the upper median, of values which it sorts.

@@ -35,6 +35,7 @@ type world struct {
 	clock   []int64                    // ns, by rank
 	start   int64                      // of the first step, on the true clock
 	renamed bool                       // ranks call collectives by names that no other uses
+	begins  func(rank int) int         // step with which the rank's record begins; nil: 0
 	torn    bool                       // the ends of a collective lie far apart, so that clocks cannot be aligned
 
 	spans []ptrace.SpanSlice
@@ -69,6 +70,9 @@ func (w *world) run() *world {
 	}
 	for step := range w.steps {
 		for rank := range w.ranks {
+			if w.begins != nil && w.begins(rank) == step { // what was recorded before is gone
+				w.spans[rank].RemoveIf(func(ptrace.Span) bool { return true })
+			}
 			w.kernel(rank, &now[rank], 1_000_000+w.r.Int64N(40_000)+w.extra(step, rank))
 		}
 		for first := 0; first+1 < w.ranks; first += 2 {
@@ -227,6 +231,29 @@ func TestCollectivesThatDoNotMatch(t *testing.T) {
 		require.Len(t, j.Late, 1)
 		assert.EqualValues(t, culprit, j.Late[0].Rank, j.Says)
 		assert.Zero(t, j.Ranks[0].Collectives)
+	}
+}
+
+// Profilers of ranks begin at different steps, and their clocks may be apart.
+func TestRecordsThatBeginAtDifferentSteps(t *testing.T) {
+	for seed := range uint64(40) {
+		for _, hours := range []int64{0, 40} {
+			w := newWorld(seed, 8, 40)
+			w.begins = func(rank int) int { return []int{0, 3, 0, 1, 12, 0, 7, 1}[(rank+int(seed))%8] }
+			w.extra = late(5, 300_000)
+			for rank := range w.clock {
+				w.clock[rank] = hours * 3_600_000_000_000 * int64(rank%3)
+			}
+			jobs := jobsOf(w.run())
+			require.Len(t, jobs, 1)
+			assert.Equal(t, page.ByArrival, jobs[0].Method)
+			require.NotEmpty(t, jobs[0].Late)
+			assert.EqualValues(t, 5, jobs[0].Late[0].Rank, "seed %d, %d h", seed, hours)
+			for _, r := range jobs[0].Ranks {
+				pairs, all := 40-max(w.begins(int(r.Rank)), w.begins(int(r.Rank)^1)), 40-w.begins(int(r.Rank))
+				assert.Equal(t, pairs+all, r.Collectives, "rank %d", r.Rank)
+			}
+		}
 	}
 }
 
