@@ -10,7 +10,7 @@
 //	sink.Shutdown(ctx)
 //
 // What is the same for all sections of an operation on a stream is encoded once. A span then costs the process about a
-// ninth of one that is made, batched and exported by an SDK (docs/benchmarks.md). What the SDK offers in between is
+// tenth of one that is made, batched and exported by an SDK (docs/benchmarks.md). What the SDK offers in between is
 // missing: span processors, attribute limits and samplers. A section below a span is recorded if that is sampled, a
 // batch also if one of its requests is, and a section without a parent always.
 //
