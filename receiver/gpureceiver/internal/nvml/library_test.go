@@ -7,7 +7,6 @@ package nvml_test
 
 import (
 	"encoding/binary"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,27 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml/nvmltest"
 )
 
-// stub is the path of a library that was compiled with NVIDIA's header, which comes with the binding of DCGM.
-func stub(t *testing.T) string {
-	t.Helper()
-	gcc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skip("needs gcc to build the stub of NVML")
-	}
-	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
-	out, err := exec.Command(gcc, "-shared", "-fPIC", "-fvisibility=hidden", "-O1", "-w",
-		"-I"+filepath.Join(strings.TrimSpace(string(module)), "pkg", "dcgm"), "-o", path,
-		filepath.Join("testdata", "stub.c")).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return path
-}
-
 func TestEveryCallMeansWhatTheHeaderSays(t *testing.T) {
-	l := nvml.New(stub(t))
+	l := nvml.New(nvmltest.Build(t))
 	require.Equal(t, nvml.Success, l.Init())
 	require.True(t, l.Has("nvmlDeviceGetUUID"))
 	require.False(t, l.Has("nvmlDeviceGetFanSpeed"))

@@ -6,9 +6,6 @@
 package nvmlsource
 
 import (
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,24 +14,13 @@ import (
 
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/gpudata"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml"
+	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/nvml/nvmltest"
 )
 
 // The library is compiled with NVIDIA's header, so a reading that takes other arguments, or a result from elsewhere, has
 // another number.
 func TestEveryReadingMeansWhatTheHeaderSays(t *testing.T) {
-	gcc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skip("needs gcc to build the stub of NVML")
-	}
-	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
-	out, err := exec.Command(gcc, "-shared", "-fPIC", "-fvisibility=hidden", "-O1", "-w",
-		"-I"+filepath.Join(strings.TrimSpace(string(module)), "pkg", "dcgm"), "-o", path,
-		filepath.Join("..", "nvml", "testdata", "stub.c")).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-
-	s := newSource(Settings{Sampling: time.Second, Slow: time.Hour, Processes: true}, nvml.New(path))
+	s := newSource(Settings{Sampling: time.Second, Slow: time.Hour, Processes: true}, nvml.New(nvmltest.Build(t)))
 	require.NoError(t, s.Open())
 	d := s.Devices()
 	require.Len(t, d, 2)
