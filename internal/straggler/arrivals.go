@@ -19,6 +19,15 @@ type Collective struct {
 	Start, End int64
 }
 
+// Identity is what the runs of one collective on several ranks have in common.
+type Identity struct {
+	Group, Name string
+	Sequence    int64
+}
+
+// Identity says which collective a run is of.
+func (c *Collective) Identity() Identity { return Identity{c.Group, c.Name, c.Sequence} }
+
 // Arrival is what the collectives say of one rank.
 type Arrival struct {
 	Rank        int64
@@ -161,14 +170,10 @@ func (h *history) before(t int64) (meeting, bool) {
 
 // match puts the runs of one collective together, copies of them.
 func match(all []Collective) [][]Collective {
-	type key struct {
-		group, name string
-		sequence    int64
-	}
-	byKey := map[key][]Collective{}
-	var order []key
+	byKey := map[Identity][]Collective{}
+	var order []Identity
 	for _, c := range all {
-		k := key{c.Group, c.Name, c.Sequence}
+		k := c.Identity()
 		if byKey[k] == nil {
 			order = append(order, k)
 		}

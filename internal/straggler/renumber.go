@@ -121,11 +121,8 @@ func shiftBy(x, y []*Collective, by int) (s shifted, ok bool) {
 	if 4*len(apart) < 3*looked {
 		return s, false
 	}
-	s = shifted{by: by, clock: middle(apart), length: middle(lengths)}
-	for i := range apart {
-		apart[i] = abs(apart[i] - s.clock)
-	}
-	s.spread = middle(apart)
+	s = shifted{by: by, length: middle(lengths)}
+	s.clock, s.spread = spreadOf(apart)
 	return s, true
 }
 
@@ -148,6 +145,39 @@ func shiftAt(x, y []*Collective, clock int64) int {
 		return 0
 	}
 	return int(middle(shifts))
+}
+
+// FewMeetings are no proof that two ranks are of one job.
+const FewMeetings = 3
+
+// Met reports whether the collectives that two records have in common by group, name and sequence ended together but for
+// a constant, by which the clock of the others is ahead, in ns: in the median of a quarter of what they last at least.
+func Met(these, others []Collective) (clock int64, ok bool) {
+	seen := make(map[Identity]Collective, len(these))
+	for _, c := range these {
+		seen[c.Identity()] = c
+	}
+	var apart, lengths []int64
+	for _, c := range others {
+		if same, ok := seen[c.Identity()]; ok {
+			apart = append(apart, c.End-same.End)
+			lengths = append(lengths, min(c.End-c.Start, same.End-same.Start))
+		}
+	}
+	if len(apart) < FewMeetings {
+		return 0, false
+	}
+	clock, spread := spreadOf(apart)
+	return clock, spread <= middle(lengths)/4
+}
+
+// spreadOf is the median of values and that of their distances from it. It changes the values.
+func spreadOf(values []int64) (median, spread int64) {
+	median = middle(values)
+	for i := range values {
+		values[i] = abs(values[i] - median)
+	}
+	return median, middle(values)
 }
 
 // middle is the upper median, of values which it sorts.

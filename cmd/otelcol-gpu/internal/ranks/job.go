@@ -83,9 +83,9 @@ func (a *analysis) run() page.Job {
 func (a *analysis) arrivals(all []straggler.Collective) (list []straggler.Arrival, aligned bool) {
 	list = straggler.Arrivals(all)
 	same := slices.Clone(all)
-	number := map[key]int64{}
+	number := map[straggler.Identity]int64{}
 	for i := range same {
-		k, length := keyOf(same[i]), same[i].End-same[i].Start
+		k, length := same[i].Identity(), same[i].End-same[i].Start
 		if _, ok := number[k]; !ok {
 			number[k] = int64(len(number)) << 40
 		}
@@ -131,14 +131,14 @@ func (a *analysis) byCollectives(list []straggler.Arrival, least time.Duration) 
 	for _, r := range late[:min(maxLate, len(late))] {
 		l := page.LateRank{Rank: r.Rank, Each: r.Caused / others}
 		x := a.job[slices.IndexFunc(a.job, func(x *profile) bool { return x.rank == r.Rank })]
-		var keys []key
+		var keys []straggler.Identity
 		most := 0.0
 		for _, c := range byRank[r.Rank].LastAt {
 			most = max(most, c.Held)
 		}
 		for _, c := range byRank[r.Rank].LastAt {
 			if c.Held > most/10 { // the others it lost by chance
-				keys = append(keys, keyOf(c.Collective))
+				keys = append(keys, c.Identity())
 			}
 		}
 		a.at(&l, x, keys)
@@ -175,17 +175,17 @@ func (a *analysis) leastWaited(others time.Duration) {
 }
 
 // at says at which collectives the rank came last, and when.
-func (a *analysis) at(l *page.LateRank, x *profile, keys []key) {
+func (a *analysis) at(l *page.LateRank, x *profile, keys []straggler.Identity) {
 	for i, k := range keys {
 		since := time.Duration(a.lines[x].at[k].Start - x.window.Start)
 		if i == 0 {
 			l.First, l.Last = since, since
 		}
 		l.First, l.Last = min(l.First, since), max(l.Last, since)
-		j := slices.IndexFunc(l.At, func(at page.LateAt) bool { return at.Collective == k.name && at.Group == k.group })
+		j := slices.IndexFunc(l.At, func(at page.LateAt) bool { return at.Collective == k.Name && at.Group == k.Group })
 		if j < 0 {
 			j = len(l.At)
-			l.At = append(l.At, page.LateAt{Collective: k.name, Group: k.group})
+			l.At = append(l.At, page.LateAt{Collective: k.Name, Group: k.Group})
 		}
 		l.At[j].Count++
 	}
@@ -233,22 +233,14 @@ type timeline struct {
 
 	communicating intervals.Set
 	ends          []int64 // of collectives, in order
-	at            map[key]straggler.Collective
+	at            map[straggler.Identity]straggler.Collective
 }
-
-// key is what runs of one collective on several ranks have in common.
-type key struct {
-	group, name string
-	sequence    int64
-}
-
-func keyOf(c straggler.Collective) key { return key{c.Group, c.Name, c.Sequence} }
 
 func (x *profile) timeline() *timeline {
-	t := &timeline{at: make(map[key]straggler.Collective, len(x.collectives))}
+	t := &timeline{at: make(map[straggler.Identity]straggler.Collective, len(x.collectives))}
 	collectives := make([]intervals.Interval, 0, len(x.collectives))
 	for _, c := range x.collectives {
-		t.at[keyOf(c)] = c
+		t.at[c.Identity()] = c
 		t.ends = append(t.ends, c.End)
 		collectives = append(collectives, intervals.Interval{Start: c.Start, End: c.End})
 	}
@@ -281,7 +273,7 @@ func (t *timeline) before(c straggler.Collective, from int64) intervals.Interval
 
 // doing is what a late rank did before the collectives at which it came last, against the median of the others. ahead
 // are by how many ns clocks are ahead; nil: not known.
-func (a *analysis) doing(late *profile, lastAt []key, to *page.LateRank) {
+func (a *analysis) doing(late *profile, lastAt []straggler.Identity, to *page.LateRank) {
 	from := int64(math.MinInt64) // all were recorded
 	for _, x := range a.job {
 		if a.ahead != nil {
@@ -289,7 +281,7 @@ func (a *analysis) doing(late *profile, lastAt []key, to *page.LateRank) {
 		}
 	}
 	type share struct{ computing, moving, idle int64 }
-	at := func(x *profile, k key) (share, intervals.Interval) {
+	at := func(x *profile, k straggler.Identity) (share, intervals.Interval) {
 		t, begin := a.lines[x], x.window.Start
 		if a.ahead != nil {
 			begin = from + a.ahead[x.rank]

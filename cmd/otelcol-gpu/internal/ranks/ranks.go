@@ -160,7 +160,7 @@ func (p *Profiles) jobs() (jobs [][]*profile) {
 		if x := job[0]; len(job) == 1 {
 			join(x, func(job []*profile) bool {
 				return slices.ContainsFunc(job, x.overlaps) &&
-					(len(x.collectives) < fewMeetings || slices.IndexFunc(jobs[:together], func(other []*profile) bool {
+					(len(x.collectives) < straggler.FewMeetings || slices.IndexFunc(jobs[:together], func(other []*profile) bool {
 						return other[0] == job[0]
 					}) < 0)
 			})
@@ -177,9 +177,6 @@ func (x *profile) overlaps(y *profile) bool {
 	return x.window.Start < y.window.End && y.window.Start < x.window.End
 }
 
-// fewMeetings are no proof that two ranks are of one job.
-const fewMeetings = 3
-
 // meets reports whether a profile met those of a job, of which the first is given. If so, its collectives are numbered
 // as the job's, and what the job has of groups that are new to it is kept for those who come.
 func (x *profile) meets(first *profile) bool {
@@ -193,7 +190,7 @@ func (x *profile) meets(first *profile) bool {
 	}
 	own := slices.Clone(x.collectives)
 	straggler.Renumber(x.collectives, theirs)
-	clock, ok := met(theirs, x.collectives)
+	clock, ok := straggler.Met(theirs, x.collectives)
 	if !ok {
 		copy(x.collectives, own)
 		return false
@@ -222,34 +219,4 @@ func (x *profile) share(y *profile, clock int64) {
 			x.shared[c.Group] = append(x.shared[c.Group], c)
 		}
 	}
-}
-
-// met reports whether the collectives that two have in common ended together but for a constant, by which their clocks
-// are apart: in the median of a quarter of what they last at least.
-func met(these, others []straggler.Collective) (clock int64, ok bool) {
-	seen := make(map[key]straggler.Collective, len(these))
-	for _, c := range these {
-		seen[keyOf(c)] = c
-	}
-	var apart, lengths []int64
-	for _, c := range others {
-		if same, ok := seen[keyOf(c)]; ok {
-			apart = append(apart, c.End-same.End)
-			lengths = append(lengths, min(c.End-c.Start, same.End-same.Start))
-		}
-	}
-	if len(apart) < fewMeetings {
-		return 0, false
-	}
-	clock = middle(apart)
-	for i := range apart {
-		apart[i] = max(apart[i]-clock, clock-apart[i])
-	}
-	return clock, middle(apart) <= middle(lengths)/4
-}
-
-// middle is the upper median, of values which it sorts.
-func middle(values []int64) int64 {
-	slices.Sort(values)
-	return values[len(values)/2]
 }
