@@ -250,8 +250,8 @@ func magnitude(v float64) int {
 	return exponent + 1100 // of the smallest number it is -1073
 }
 
-// write adds the series' point to a metric of its form; false where there is none to write. A cumulative series begins with a
-// point of 0, without which nobody sees its first increase, and is written again also when nothing has changed.
+// write adds the series' point to a metric of its form; false where there is none to write. A cumulative series begins
+// with a point of 0, without which nobody sees its first increase, and is written again also when nothing has changed.
 func (s *series) write(st *settings, m pmetric.Metric, f form, ts pointTime) bool {
 	delta := st.delta()
 	if !s.changed && (delta || f == formGauge) {

@@ -104,8 +104,8 @@ var otelRules = map[string][]rule{
 }
 
 func directions(transmit, receive gpusamplesextension.Field) []rule {
-	return either(string(semconv.NetworkIODirectionKey), formCounter, transmit, semconv.NetworkIODirectionTransmit, receive,
-		semconv.NetworkIODirectionReceive)
+	return either(string(semconv.NetworkIODirectionKey), formCounter, transmit, semconv.NetworkIODirectionTransmit,
+		receive, semconv.NetworkIODirectionReceive)
 }
 
 // either is of a metric whose points are of one field or another, by the value of an attribute.

@@ -17,8 +17,9 @@ import (
 // Device describes one GPU or one MIG instance. Empty strings and zeros mean unknown. As JSON it is an entry of a
 // recording's list of devices.
 type Device struct {
-	ID            string `json:"id"`               // hw.id: `GPU-<uuid>` or `MIG-<uuid>`; required
-	Parent        string `json:"parent,omitempty"` // hw.parent: the physical GPU's ID when ID is a MIG instance, else empty
+	ID string `json:"id"` // hw.id: `GPU-<uuid>` or `MIG-<uuid>`; required
+	// hw.parent: the physical GPU's ID when ID is a MIG instance, else empty
+	Parent        string `json:"parent,omitempty"`
 	Name          string `json:"name,omitempty"`   // hw.name: gpu0
 	Model         string `json:"model,omitempty"`  // hw.model, as the driver says
 	Vendor        string `json:"vendor,omitempty"` // hw.vendor

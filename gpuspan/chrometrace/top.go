@@ -34,8 +34,9 @@ type place struct {
 // top writes it behind the events, and ends the file.
 func (w *Writer) top() error {
 	t := top{
-		Service: common(w, func(p Process) string { return p.Service }), Job: common(w, func(p Process) string { return p.Job }),
-		Host: common(w, func(p Process) string { return p.Host }), Origins: w.origins.list,
+		Service: common(w, func(p Process) string { return p.Service }),
+		Job:     common(w, func(p Process) string { return p.Job }),
+		Host:    common(w, func(p Process) string { return p.Host }), Origins: w.origins.list,
 	}
 	for _, ordinal := range slices.Sorted(maps.Keys(w.models)) {
 		if m := w.models[ordinal]; m != "" {

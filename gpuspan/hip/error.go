@@ -8,8 +8,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/eventapi"
 )
 
-// Error is a HIP call that failed: Call, the function's name; Code, the hipError_t; Name and Text, what the library says
-// of it. `hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected`.
+// Error is a HIP call that failed: Call, the function's name; Code, the hipError_t; Name and Text, what the library
+// says of it. `hipInit: hipErrorNoDevice (100): no ROCm-capable device is detected`.
 type Error = eventapi.Error
 
 func (b *Backend) check(call string, code int32) error {
@@ -17,7 +17,8 @@ func (b *Backend) check(call string, code int32) error {
 		return nil
 	}
 	return &Error{
-		API: "HIP", Call: call, Code: code, Name: b.describe("hipGetErrorName", code), Text: b.describe("hipGetErrorString", code),
+		API: "HIP", Call: call, Code: code, Name: b.describe("hipGetErrorName", code),
+		Text: b.describe("hipGetErrorString", code),
 	}
 }
 

@@ -22,7 +22,8 @@ func (s Summary) Log(ctx context.Context, l *slog.Logger) {
 		attrs := o.attrs("all", &o.All)
 		attrs[0].Key = "operation"
 		if o.First.Duration.Count > 0 && o.Rest.Duration.Count > 0 {
-			attrs = append(append(attrs, part("first_", o.attrs("first", &o.First))...), part("rest_", o.attrs("rest", &o.Rest))...)
+			attrs = append(append(attrs, part("first_", o.attrs("first", &o.First))...),
+				part("rest_", o.attrs("rest", &o.Rest))...)
 		}
 		log(slog.LevelInfo, "gpu operation", attrs...)
 	}

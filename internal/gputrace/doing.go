@@ -244,8 +244,8 @@ func (s *sweep) around(proc *process, a *activity, before uint32, hasBefore bool
 	return s.threadsOf
 }
 
-// others is the frame in which a thread of the process other than those of around was for more than half of the time; of
-// several, the longest. Threads that wait do not count.
+// others is the frame in which a thread of the process other than those of around was for more than half of the time;
+// of several, the longest. Threads that wait do not count.
 func (s *sweep) others(proc *process, from, to int64) (name uint32) {
 	most := (to - from) / 2
 	for i := range s.threads {

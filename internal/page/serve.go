@@ -96,7 +96,9 @@ func Handler(m *Model, traceURL string, hosts ...string) http.Handler {
 	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	})
-	mux.HandleFunc("GET /api/events", atMost(maxListeners, func(w http.ResponseWriter, r *http.Request) { events(m, w, r) }))
+	mux.HandleFunc("GET /api/events", atMost(maxListeners, func(w http.ResponseWriter, r *http.Request) {
+		events(m, w, r)
+	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)

@@ -18,8 +18,8 @@ const (
 
 // Renumber changes the sequences of one rank's collectives, as [Number] gave them, to those of another rank's where the
 // two records begin at different collectives. A collective ends on all ranks at nearly one time, so the right numbers
-// are those under which the clocks are apart by the same at all collectives. Where that holds as well for the numbers as
-// they are, they stay, unless the records are of different length and others let the clocks agree.
+// are those under which the clocks are apart by the same at all collectives. Where that holds as well for the numbers
+// as they are, they stay, unless the records are of different length and others let the clocks agree.
 func Renumber(these, others []Collective) {
 	mine, theirs := byGroup(these), byGroup(others)
 	var group string
@@ -150,8 +150,9 @@ func shiftAt(x, y []*Collective, clock int64) int {
 // FewMeetings are no proof that two ranks are of one job.
 const FewMeetings = 3
 
-// Met reports whether the collectives that two records have in common by group, name and sequence ended together but for
-// a constant, by which the clock of the others is ahead, in ns: in the median of a quarter of what they last at least.
+// Met reports whether the collectives that two records have in common by group, name and sequence ended together but
+// for a constant, by which the clock of the others is ahead, in ns: in the median of a quarter of what they last at
+// least.
 func Met(these, others []Collective) (clock int64, ok bool) {
 	seen := make(map[Identity]Collective, len(these))
 	for _, c := range these {

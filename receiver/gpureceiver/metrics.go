@@ -19,8 +19,8 @@ import (
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
-// metricDef is one metric that the receiver can emit; unit, instrument and description are the registry's. emit adds the
-// points of one device; nil: those of the quantities.
+// metricDef is one metric that the receiver can emit; unit, instrument and description are the registry's. emit adds
+// the points of one device; nil: those of the quantities.
 type metricDef struct {
 	semconv.Metric
 	name       string

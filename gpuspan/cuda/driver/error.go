@@ -8,8 +8,8 @@ import (
 	"github.com/otelgpu/otelgpu/gpuspan/internal/eventapi"
 )
 
-// Error is a driver call that failed: Call, the function's name; Code, the CUresult; Name and Text, what the driver says
-// of it. `cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected`.
+// Error is a driver call that failed: Call, the function's name; Code, the CUresult; Name and Text, what the driver
+// says of it. `cuInit: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected`.
 type Error = eventapi.Error
 
 func (d *Driver) check(call string, code int32) error {
@@ -17,7 +17,8 @@ func (d *Driver) check(call string, code int32) error {
 		return nil
 	}
 	return &Error{
-		API: "CUDA", Call: call, Code: code, Name: d.describe("cuGetErrorName", code), Text: d.describe("cuGetErrorString", code),
+		API: "CUDA", Call: call, Code: code, Name: d.describe("cuGetErrorName", code),
+		Text: d.describe("cuGetErrorString", code),
 	}
 }
 

@@ -98,7 +98,8 @@ func (a *API) Capturing(s backend.StreamHandle) (bool, backend.Status) {
 // captureModeRelaxed lets the thread make calls that would break other threads' captures in the default mode.
 const captureModeRelaxed = 2
 
-// Relax switches the calling OS thread, which must be locked, to relaxed capture mode. api is CUDA or HIP, for the error.
+// Relax switches the calling OS thread, which must be locked, to relaxed capture mode. api is CUDA or HIP, for the
+// error.
 func (a *API) Relax(api string) error {
 	if _, st := a.exchange(captureModeRelaxed); st != backend.StatusOK {
 		return fmt.Errorf("cannot switch the polling thread to relaxed capture mode: %s error %d", api, st)

@@ -14,8 +14,8 @@ import (
 )
 
 // Comparison is what changed between two profiles, in time per step; of several devices, their mean. Steps are whole:
-// what the host did in the first one before the device began, and in the last one after it ended, counts; without steps,
-// all that verdicts judge before and after the window.
+// what the host did in the first one before the device began, and in the last one after it ended, counts; without
+// steps, all that verdicts judge before and after the window.
 type Comparison struct {
 	Before     time.Duration `json:"before_ns"` // of a step; of the window where a profile has no steps
 	After      time.Duration `json:"after_ns"`

@@ -170,7 +170,8 @@ func (d *Device) chain(a *Activity, op *operator) {
 		return
 	}
 	now := link{op, a.Launched, a.Shape, a.End - a.Start}
-	if before.op != nil && (now.launched != 0 && now.launched == before.launched || now.shape != 0 && now.shape == before.shape) {
+	if before.op != nil && (now.launched != 0 && now.launched == before.launched ||
+		now.shape != 0 && now.shape == before.shape) {
 		before.op.handed += before.duration
 		op.handed += now.duration
 		op.links++
@@ -200,7 +201,9 @@ func (j *judge) fusion(r *Report, claimed map[string]bool, needed float64) {
 		part := min(1, float64(o.handed)/float64(tensors)/float64(o.Time)) * needed * float64(o.Alone)
 		gain += part
 		links += o.links
-		where = append(where, Place{Name: strings.TrimSpace(o.Name + " " + o.Shapes), Time: time.Duration(part), Count: o.Kernels})
+		where = append(where, Place{
+			Name: strings.TrimSpace(o.Name + " " + o.Shapes), Time: time.Duration(part), Count: o.Kernels,
+		})
 	}
 	if gain < thresholdGain*float64(j.length) {
 		return

@@ -130,8 +130,9 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 		}
 	}
 	slices.SortFunc(all, func(a, b *node) int {
-		return cmp.Or(cmp.Compare(b.sum[seconds], a.sum[seconds]), cmp.Compare(a.op.name, b.op.name), cmp.Compare(a.op.kind, b.op.kind),
-			cmp.Compare(a.op.category, b.op.category), cmp.Compare(a.parentName(), b.parentName()))
+		return cmp.Or(cmp.Compare(b.sum[seconds], a.sum[seconds]), cmp.Compare(a.op.name, b.op.name),
+			cmp.Compare(a.op.kind, b.op.kind), cmp.Compare(a.op.category, b.op.category),
+			cmp.Compare(a.parentName(), b.parentName()))
 	})
 	whole := 0.0
 	for _, n := range all {

@@ -146,8 +146,8 @@ func key(id string) string {
 	return "gpu" + board
 }
 
-// parse reads an answer: its pods (field 1), each with its name (1), namespace (2) and containers (3); of a container its
-// name (1) and devices (2), and of these the resource (1) and the IDs (2).
+// parse reads an answer: its pods (field 1), each with its name (1), namespace (2) and containers (3); of a container
+// its name (1) and devices (2), and of these the resource (1) and the IDs (2).
 func parse(b []byte) (*Devices, error) {
 	d := &Devices{owners: map[string][]Pod{}}
 	answer, err := read(b)
