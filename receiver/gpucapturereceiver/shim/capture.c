@@ -192,9 +192,10 @@ static void run_window(struct header *h, uint32_t request) {
 	} else {
 		atomic_store(&h->reason, REASON_NONE);
 		mark(h, RECORD_WINDOW_BEGIN, request);
-		atomic_store_explicit(&h->state, STATE_OPEN, memory_order_release);
 		atomic_fetch_add(&h->windows, 1);
+		// Before the state: who reads that the window is open may launch at once, and that launch has its context.
 		atomic_store_explicit(&open_window, request, memory_order_release);
+		atomic_store_explicit(&h->state, STATE_OPEN, memory_order_release);
 		uint64_t end = clock_ns(CLOCK_MONOTONIC) + length;
 		for (;;) {
 			uint64_t now = clock_ns(CLOCK_MONOTONIC);

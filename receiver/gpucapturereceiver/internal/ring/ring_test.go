@@ -295,8 +295,8 @@ func TestThreadsKeepTheirContextsApart(t *testing.T) {
 		}
 	})
 	require.NoError(t, err)
-	assert.Len(t, kernels, 8000)
-	assert.Len(t, contexts, 8000)
+	assert.Equal(t, 8000, len(kernels))
+	assert.Equal(t, 8000, len(contexts))
 	threads, numbers := map[uint32]int{}, map[uint64]bool{}
 	for _, number := range contexts {
 		pushed, ok := r.Pushed(number)
@@ -304,7 +304,7 @@ func TestThreadsKeepTheirContextsApart(t *testing.T) {
 		threads[pushed.Thread]++
 		numbers[number] = true
 	}
-	assert.Len(t, numbers, 8000, "each push has a number of its own")
+	assert.Equal(t, 8000, len(numbers), "each push has a number of its own")
 	assert.Len(t, threads, 8)
 	for _, n := range threads {
 		assert.Equal(t, 1000, n)

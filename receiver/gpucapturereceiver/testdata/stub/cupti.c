@@ -89,9 +89,13 @@ static void hand_over(void) {
 	pthread_mutex_lock(&lock);
 }
 
+// Called with the lock held. The lock is given up while the tool is called, so that the buffer is looked at again then.
 static uint8_t *room(size_t need) {
-	if (buffer && used + need > size) hand_over();
-	if (!buffer) {
+	while (!buffer || used + need > size) {
+		if (buffer) {
+			hand_over();
+			continue;
+		}
 		uint8_t *b = NULL;
 		size_t s = 0, max = 0;
 		request_fn f = request;
@@ -108,7 +112,6 @@ static uint8_t *room(size_t need) {
 			pthread_mutex_unlock(&lock);
 			g(NULL, 0, b, s, 0);
 			pthread_mutex_lock(&lock);
-			if (used + need > size) return NULL;
 		} else {
 			buffer = b, size = s, used = 0;
 			memset(b, 0xa5, s < 4096 ? s : 4096); // CUPTI does not promise zeros
