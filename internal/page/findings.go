@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/spansums"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -186,41 +187,42 @@ func (m *Model) slowRequest(from, to float64) (Finding, bool) {
 func (m *Model) throttled(first, last int64) (Finding, bool) {
 	type held struct {
 		*operation
-		bucket
+		spansums.Sums
 	}
 	all := map[operationKey]*held{}
 	for k, o := range m.operations {
-		if b := o.between(first, last); b.held > 0 {
+		if b := o.between(first, last); b[spansums.Held] > 0 {
 			all[k] = &held{o, b}
 		}
 	}
 	k, x := largest(all, func(_ operationKey, x *held) float64 {
-		return float64(x.held)/float64(x.count) + x.heldTime/1e9 // of equals the longer
+		return x.Ratio(spansums.Held, spansums.Count) + x.Sums[spansums.HeldTime]/1e9 // of equals the longer
 	})
 	if x == nil {
 		return Finding{}, false
 	}
-	return Finding{FindingThrottle, fmt.Sprintf("the clock was held back in %d of %d spans of %s, %s of GPU time (%s)",
-		x.held, x.count, k.name, short(x.heldTime), x.throttle), x.trace}, true
+	return Finding{FindingThrottle, fmt.Sprintf("the clock was held back in %.0f of %.0f spans of %s, %s of GPU time (%s)",
+		x.Sums[spansums.Held], x.Sums[spansums.Count], k.name, short(x.Sums[spansums.HeldTime]), x.throttle), x.trace}, true
 }
 
 // pageable is the operation that moves most bytes from or to pageable memory.
 func (m *Model) pageable(first, last int64) (Finding, bool) {
-	all := map[operationKey]*bucket{}
+	all := map[operationKey]*spansums.Sums{}
 	for k, o := range m.operations {
 		if o.hostMemory == semconv.GPUCopyHostMemoryPageable {
-			if b := o.between(first, last); b.byteTime > 0 {
+			if b := o.between(first, last); b[spansums.ByteTime] > 0 {
 				all[k] = &b
 			}
 		}
 	}
-	k, x := largest(all, func(_ operationKey, x *bucket) float64 { return x.bytes })
+	k, x := largest(all, func(_ operationKey, x *spansums.Sums) float64 { return x[spansums.Bytes] })
 	if x == nil {
 		return Finding{}, false
 	}
-	text := fmt.Sprintf("%s moves through pageable memory at %.1f GB/s", k.name, x.bytes/x.byteTime*1e-9)
-	if x.useTime > 0 {
-		text += fmt.Sprintf(", %.0f %% of the bus", 100*x.use/x.useTime)
+	text := fmt.Sprintf("%s moves through pageable memory at %.1f GB/s", k.name,
+		x.Ratio(spansums.Bytes, spansums.ByteTime)*1e-9)
+	if x[spansums.RoofTime] > 0 {
+		text += fmt.Sprintf(", %.0f %% of the bus", 100*x.Ratio(spansums.Roofline, spansums.RoofTime))
 	}
 	return Finding{FindingPageable, text + " (pin it)", m.operations[k].trace}, true
 }

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/spansums"
 )
 
 // Limits of a Model: what is beyond leaves oldest first, and is counted.
@@ -86,54 +87,20 @@ type operation struct {
 }
 
 // between sums the buckets from the first to the last index.
-func (o *operation) between(first, last int64) (sum bucket) {
+func (o *operation) between(first, last int64) (sum spansums.Sums) {
 	for i := range o.buckets {
 		if b := &o.buckets[i]; b.index >= first && b.index <= last {
-			sum.add(b)
+			sum.Add(&b.Sums, 1)
 		}
 	}
 	return sum
 }
 
-// bucket is what happened in bucketSeconds. Sums are of spans that state the value; the time beside each is of the same
-// spans.
+// bucket is what happened in bucketSeconds.
 type bucket struct {
-	index                int64 // unix s / bucketSeconds
-	count                int64
-	time, energy, items  float64
-	flops, flopTime      float64
-	bytes, byteTime      float64
-	both, bothFlops      float64 // bytes and FLOPs of spans that state both: for the intensity
-	use, useTime         float64 // roofline utilisation, weighted by time
-	bounds               [4]float64
-	coverage, coverCount float64
-	held                 int64 // spans that did arithmetic while the clock was held back
-	heldTime             float64
+	index int64 // unix s / bucketSeconds
+	spansums.Sums
 }
-
-func (b *bucket) add(o *bucket) {
-	b.count += o.count
-	b.time += o.time
-	b.energy += o.energy
-	b.items += o.items
-	b.flops += o.flops
-	b.flopTime += o.flopTime
-	b.bytes += o.bytes
-	b.byteTime += o.byteTime
-	b.both += o.both
-	b.bothFlops += o.bothFlops
-	b.use += o.use
-	b.useTime += o.useTime
-	for i := range b.bounds {
-		b.bounds[i] += o.bounds[i]
-	}
-	b.coverage += o.coverage
-	b.coverCount += o.coverCount
-	b.held += o.held
-	b.heldTime += o.heldTime
-}
-
-var boundNames = [4]string{"compute", "memory", "launch", "latency"}
 
 // device is one device: what the spans covered of it, and what it said of itself.
 type device struct {

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
+	"github.com/otelgpu/otelgpu/internal/spansums"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -87,9 +88,9 @@ func (m *Model) span(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 		o.slowest, o.trace = f.Time, f.Key.Trace.String()
 	}
 	m.peak(f)
-	one := bucketOf(f)
 	if b := m.bucketAt(o, at/bucketSeconds); b != nil {
-		b.add(&one)
+		one := spansums.Of(f)
+		b.Add(&one, 1)
 	}
 	if f.Time > 0 && f.Duration > 0 || f.Recorded() {
 		if d := m.device(&f.Device); d != nil {
@@ -139,40 +140,6 @@ func (m *Model) peak(f *spanfacts.Facts) {
 }
 
 func millis(ns uint64) float64 { return float64(ns) / 1e6 }
-
-func bucketOf(f *spanfacts.Facts) bucket {
-	b := bucket{count: 1, time: f.Time, items: f.Items}
-	if f.HasSelfEnergy || f.HasEnergy {
-		b.energy = f.SelfEnergy
-	}
-	if f.Joined {
-		b.coverage, b.coverCount = f.Coverage, 1
-	}
-	if f.Time <= 0 || f.BelowFloor {
-		return b
-	}
-	if f.FLOPs > 0 {
-		b.flops, b.flopTime = f.FLOPs, f.Time
-		if f.Throttle != "" {
-			b.held, b.heldTime = 1, f.Time
-		}
-	}
-	if f.Size > 0 {
-		b.bytes, b.byteTime = f.Size, f.Time
-	}
-	if f.FLOPs > 0 && f.Size > 0 {
-		b.both, b.bothFlops = f.Size, f.FLOPs
-	}
-	if f.HasRoofline {
-		b.use, b.useTime = f.Roofline*f.Time, f.Time
-	}
-	for i, n := range boundNames {
-		if f.Bound == n {
-			b.bounds[i] = f.Time
-		}
-	}
-	return b
-}
 
 func (m *Model) step(f *spanfacts.Facts, r *spanfacts.Resource, s ptrace.Span) {
 	m.health.Steps++

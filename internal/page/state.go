@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/internal/spansums"
 )
 
 // How much one State holds: what a person can look at, and a browser draw at once.
@@ -240,25 +241,19 @@ func (m *Model) operationsOf(s *State, first, last int64) (joined mean) {
 	models := map[string]bool{}
 	for k, o := range m.operations {
 		sum := o.between(first, last)
-		if sum.count == 0 {
+		if sum[spansums.Count] == 0 {
 			continue
 		}
-		joined.sum, joined.count = joined.sum+sum.coverage, joined.count+sum.coverCount
+		joined.sum, joined.count = joined.sum+sum[spansums.Coverage], joined.count+sum[spansums.Joined]
 		op := Operation{
 			Service: k.service, Name: k.name, Type: k.kind, Category: o.category, Precision: o.precision, Model: o.model,
-			Memory: o.hostMemory, Held: sum.held,
-			Count: sum.count, Time: sum.time, Energy: sum.energy, Items: sum.items, ItemType: o.itemType,
-			FLOPRate: ratio(sum.flops, sum.flopTime), ByteRate: ratio(sum.bytes, sum.byteTime),
-			Roofline: ratio(sum.use, sum.useTime), Trace: o.trace,
+			Memory: o.hostMemory, Held: int64(sum[spansums.Held]), Count: int64(sum[spansums.Count]),
+			Time: sum[spansums.Time], Energy: sum[spansums.SelfEnergy], Items: sum[spansums.Items], ItemType: o.itemType,
+			FLOPRate: sum.Ratio(spansums.FLOPs, spansums.FLOPTime), ByteRate: sum.Ratio(spansums.Bytes, spansums.ByteTime),
+			Roofline: sum.Ratio(spansums.Roofline, spansums.RoofTime), Bound: sum.Bound(), Trace: o.trace,
 		}
 		if o.direction == "" { // the bytes of a copy are no traffic of the device's memory
-			op.Intensity = ratio(sum.bothFlops, sum.both)
-		}
-		most := 0.0
-		for i, t := range sum.bounds {
-			if t > most {
-				most, op.Bound = t, boundNames[i]
-			}
+			op.Intensity = sum.Ratio(spansums.BothFLOPs, spansums.BothBytes)
 		}
 		models[o.model] = true
 		s.Operations = append(s.Operations, op)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
+	"github.com/otelgpu/otelgpu/internal/spansums"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -125,12 +126,12 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 	var all []*node
 	most := map[*key]*node{} // where an operation has most of its time; what lies below it is shown there
 	for p, s := range t.ops {
-		if s.sum[count] > 0 {
+		if s.Sums[spansums.Count] > 0 {
 			all = append(all, &node{place: p, stats: s})
 		}
 	}
 	slices.SortFunc(all, func(a, b *node) int {
-		return cmp.Or(cmp.Compare(b.sum[seconds], a.sum[seconds]), cmp.Compare(a.op.name, b.op.name),
+		return cmp.Or(cmp.Compare(b.Sums[spansums.Time], a.Sums[spansums.Time]), cmp.Compare(a.op.name, b.op.name),
 			cmp.Compare(a.op.kind, b.op.kind), cmp.Compare(a.op.category, b.op.category),
 			cmp.Compare(a.parentName(), b.parentName()))
 	})
@@ -140,7 +141,7 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 			most[n.op] = n
 		}
 		if n.parent == nil {
-			whole += n.sum[seconds]
+			whole += n.Sums[spansums.Time]
 		}
 	}
 	// From the largest on, so that a row's parent is there before it, but for parents that took less time than what lies
@@ -180,14 +181,14 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 	var show func(n *node, indent string, depth int)
 	show = func(n *node, indent string, depth int) {
 		rows = append(rows, n.row(indent, whole))
-		left := n.sum[seconds]
+		left := n.Sums[spansums.Time]
 		for _, x := range n.below {
-			left -= x.sum[seconds]
+			left -= x.Sums[spansums.Time]
 			if depth > 0 {
 				show(x, indent+"  ", depth-1)
 			}
 		}
-		if len(n.below) > 0 && left > 0.01*n.sum[seconds] {
+		if len(n.below) > 0 && left > 0.01*n.Sums[spansums.Time] {
 			rows = append(rows, []string{
 				indent + "  (rest)", "", "", duration(left), ratio(left, whole, "%.1f%%", 100), "", "",
 				"", "", "", "",
@@ -199,8 +200,8 @@ func (t *Table) tree(limit int, noted bool) [][]string {
 	}
 	if hidden > 0 {
 		rows = append(rows, []string{
-			fmt.Sprintf("(%d more operations)", hidden), "", rest.runs(), duration(rest.sum[seconds]),
-			ratio(rest.sum[seconds], whole, "%.1f%%", 100), "-", "-", "-", "-", "-", "",
+			fmt.Sprintf("(%d more operations)", hidden), "", rest.runs(), duration(rest.Sums[spansums.Time]),
+			ratio(rest.Sums[spansums.Time], whole, "%.1f%%", 100), "-", "-", "-", "-", "-", "",
 		})
 	}
 	return rows
@@ -215,26 +216,26 @@ func (n *node) parentName() string {
 
 func (n *node) row(indent string, whole float64) []string {
 	return []string{
-		indent + printable.Line(n.op.name), n.op.kind, n.runs(), duration(n.sum[seconds]),
-		ratio(n.sum[seconds], whole, "%.1f%%", 100), n.rate(bytes, byteSeconds, "%.1f", 1e-9),
-		n.rate(flops, flopSeconds, "%.2f", 1e-12), n.rate(roof, roofSeconds, "%.1f", 100), n.bound(), n.energy(), n.note(),
+		indent + printable.Line(n.op.name), n.op.kind, n.runs(), duration(n.Sums[spansums.Time]),
+		ratio(n.Sums[spansums.Time], whole, "%.1f%%", 100), n.rate(spansums.Bytes, spansums.ByteTime, "%.1f", 1e-9),
+		n.rate(spansums.FLOPs, spansums.FLOPTime, "%.2f", 1e-12), n.rate(spansums.Roofline, spansums.RoofTime, "%.1f", 100), cmp.Or(n.Bound(), "-"), n.energy(), n.note(),
 	}
 }
 
 func (t *Table) stepRows() (rows [][]string) {
 	steps := slices.Collect(maps.Keys(t.steps))
 	slices.SortFunc(steps, func(a, b place) int {
-		return cmp.Or(cmp.Compare(t.steps[b].sum[seconds], t.steps[a].sum[seconds]), cmp.Compare(a.op.name, b.op.name),
+		return cmp.Or(cmp.Compare(t.steps[b].Sums[spansums.Time], t.steps[a].Sums[spansums.Time]), cmp.Compare(a.op.name, b.op.name),
 			cmp.Compare(a.op.category, b.op.category))
 	})
 	for _, p := range steps {
 		s, rate := t.steps[p], "-"
-		if s.sum[items] > 0 && s.sum[seconds] > 0 {
-			rate = strings.TrimSpace(s.rate(items, seconds, "%.1f", 1) + " " + printable.Line(s.itemType))
+		if s.Sums[spansums.Items] > 0 && s.Sums[spansums.Time] > 0 {
+			rate = strings.TrimSpace(s.rate(spansums.Items, spansums.Time, "%.1f", 1) + " " + printable.Line(s.itemType))
 		}
 		rows = append(rows, []string{
-			printable.Line(p.op.name), s.runs(), duration(s.sum[seconds] / s.sum[count]), rate,
-			s.rate(mfu, mfuSeconds, "%.1f", 100), s.energy(), t.lateRank(p.op.name),
+			printable.Line(p.op.name), s.runs(), duration(s.Sums[spansums.Time] / s.Sums[spansums.Count]), rate,
+			s.rate(spansums.MFU, spansums.MFUTime, "%.1f", 100), s.energy(), t.lateRank(p.op.name),
 		})
 	}
 	return rows

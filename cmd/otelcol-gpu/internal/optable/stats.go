@@ -13,45 +13,16 @@ import (
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/printable"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
-	"github.com/otelgpu/otelgpu/semconv"
+	"github.com/otelgpu/otelgpu/internal/spansums"
 )
 
 // key tells operations apart: one name may be a section in one service and a kernel in another.
 type key struct{ name, kind, category string }
 
-// The sums that are kept of an operation, all of its spans but where it says otherwise.
-const (
-	count       = iota // spans
-	seconds            // gpu.duration
-	bytes              // of spans that state them,
-	byteSeconds        // and their time
-	flops
-	flopSeconds
-	roof // time-weighted gpu.roofline.utilization (or the one utilisation that is known)
-	roofSeconds
-	joules
-	metered  // spans with joules
-	pageable // copies through pageable memory
-	held     // spans that did arithmetic while the clock was held back
-	items
-	mfu // time-weighted
-	mfuSeconds
-	boundSeconds                             // by bound
-	sums         = boundSeconds + boundCount // how many there are
-)
-
-// bounds are the values of gpu.roofline.bound.
-var bounds = [boundCount]string{
-	semconv.GPURooflineBoundMemory, semconv.GPURooflineBoundCompute, semconv.GPURooflineBoundLaunch,
-	semconv.GPURooflineBoundLatency,
-}
-
-const boundCount = 4
-
 // stats sums the spans of one operation. All of it are sums, so that what was counted in one place can be moved to
 // another.
 type stats struct {
-	sum      [sums]float64
+	spansums.Sums
 	itemType string
 }
 
@@ -66,44 +37,15 @@ func keyOf(span ptrace.Span, f *spanfacts.Facts) key {
 }
 
 func statsOf(f *spanfacts.Facts) stats {
-	time, n := f.Time, f.Items
-	s := stats{itemType: f.ItemType}
 	if f.Kind == spanfacts.Step {
-		time, n, s.itemType = f.StepTime(), f.StepItems, f.StepItemType
+		return stats{spansums.Of(f), f.StepItemType}
 	}
-	s.sum[count], s.sum[seconds], s.sum[items] = 1, time, float64(n)
-	if f.Size > 0 {
-		s.sum[bytes], s.sum[byteSeconds] = f.Size, time
-	}
-	if f.FLOPs > 0 {
-		s.sum[flops], s.sum[flopSeconds] = f.FLOPs, time
-		if f.Throttle != "" {
-			s.sum[held] = 1
-		}
-	}
-	if f.HostMemory == semconv.GPUCopyHostMemoryPageable {
-		s.sum[pageable] = 1
-	}
-	if f.HasRoofline {
-		s.sum[roof], s.sum[roofSeconds] = f.Roofline*time, time
-	}
-	if f.HasEnergy {
-		s.sum[joules], s.sum[metered] = f.Energy, 1
-	}
-	if i := slices.Index(bounds[:], f.Bound); i >= 0 {
-		s.sum[boundSeconds+i] = time
-	}
-	if f.MFU > 0 {
-		s.sum[mfu], s.sum[mfuSeconds] = f.MFU*time, time
-	}
-	return s
+	return stats{spansums.Of(f), f.ItemType}
 }
 
 // add adds x, or with sign -1 takes it away.
 func (s *stats) add(x *stats, sign float64) {
-	for i, v := range x.sum {
-		s.sum[i] += sign * v
-	}
+	s.Add(&x.Sums, sign)
 	if x.itemType != "" && s.itemType == "" {
 		s.itemType = strings.Clone(x.itemType)
 	}
@@ -113,37 +55,27 @@ func (s *stats) add(x *stats, sign float64) {
 // are none.
 func (s *stats) note() string {
 	switch {
-	case s.sum[pageable] > 0:
+	case s.Sums[spansums.Pageable] > 0:
 		return "pageable"
-	case s.sum[held]*10 > s.sum[count]:
+	case s.Sums[spansums.Held]*10 > s.Sums[spansums.Count]:
 		return "throttled"
 	}
 	return ""
 }
 
-// bound is what limited most of the operation's time; "-" where it is not known.
-func (s *stats) bound() string {
-	of := s.sum[boundSeconds:]
-	longest := slices.Max(of)
-	if longest <= 0 {
-		return "-"
-	}
-	return bounds[slices.Index(of, longest)]
-}
-
 // rate is a sum divided by another, times a scale; "-" where it is not known.
 func (s *stats) rate(of, by int, format string, scale float64) string {
-	return ratio(s.sum[of], s.sum[by], format, scale)
+	return ratio(s.Sums[of], s.Sums[by], format, scale)
 }
 
 func (s *stats) energy() string {
-	if s.sum[metered] == 0 {
+	if s.Sums[spansums.Measured] == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.2f", s.sum[joules])
+	return fmt.Sprintf("%.2f", s.Sums[spansums.Energy])
 }
 
-func (s *stats) runs() string { return fmt.Sprint(int64(s.sum[count])) }
+func (s *stats) runs() string { return fmt.Sprint(int64(s.Sums[spansums.Count])) }
 
 // Limits of what is kept beside operations; what is beyond is not shown.
 const (
