@@ -4,12 +4,12 @@
 package gpurequestsconnector
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configoptional"
+
+	"github.com/otelgpu/otelgpu/internal/invalid"
 )
 
 // Config of the gpu_requests connector.
@@ -68,14 +68,12 @@ func createDefaultConfig() component.Config {
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
-	var errs []error
+	var bad invalid.List
 	for _, x := range []struct {
 		key string
 		v   time.Duration
 	}{{"settle", c.Settle}, {"idle", c.Idle}, {"flush_interval", c.FlushInterval}} {
-		if x.v <= 0 {
-			errs = append(errs, fmt.Errorf("`%s` must be positive, found %s", x.key, x.v))
-		}
+		bad.If(x.v <= 0, "`%s` must be positive, found %s", x.key, x.v)
 	}
 	for _, x := range []struct {
 		key string
@@ -86,15 +84,12 @@ func (c *Config) Validate() error {
 		{"cardinality_limit", c.CardinalityLimit},
 		{"max_resources", c.MaxResources},
 	} {
-		if x.v < 1 {
-			errs = append(errs, fmt.Errorf("`%s` must be positive, found %d", x.key, x.v))
-		}
+		bad.If(x.v < 1, "`%s` must be positive, found %d", x.key, x.v)
 	}
-	if c.Temporality != TemporalityCumulative && c.Temporality != TemporalityDelta {
-		errs = append(errs, fmt.Errorf("`temporality` must be cumulative or delta, found %q", c.Temporality))
-	}
+	bad.If(c.Temporality != TemporalityCumulative && c.Temporality != TemporalityDelta,
+		"`temporality` must be cumulative or delta, found %q", c.Temporality)
 	if e := c.Exponential.Get(); e != nil && e.MaxSize < 2 {
-		errs = append(errs, fmt.Errorf("`exponential::max_size` must be at least 2, found %d", e.MaxSize))
+		bad.Add("`exponential::max_size` must be at least 2, found %d", e.MaxSize)
 	}
-	return errors.Join(errs...)
+	return bad.Err()
 }

@@ -4,8 +4,6 @@
 package chrometraceexporter
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -14,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/internal/invalid"
 )
 
 // Config of the exporter.
@@ -86,60 +85,39 @@ func createDefaultConfig() component.Config {
 
 // Validate reports every mistake at once.
 func (c *Config) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Path == "" {
-		bad("`path` must name a file, such as traces/trace.json")
-	}
+	var bad invalid.List
+	bad.If(c.Path == "", "`path` must name a file, such as traces/trace.json")
 	switch c.Compression {
 	case chrometrace.None, chrometrace.Gzip, chrometrace.Zstd:
 	default:
-		bad("`compression` must be gzip or zstd, or absent, found %q", string(c.Compression))
+		bad.Add("`compression` must be gzip or zstd, or absent, found %q", string(c.Compression))
 	}
 	switch c.Existing {
 	case chrometrace.Number, chrometrace.Replace:
 	default:
-		bad("`existing` must be number or replace, found %q", string(c.Existing))
+		bad.Add("`existing` must be number or replace, found %q", string(c.Existing))
 	}
-	if c.Rotation.HasValue() && c.PerTrace.HasValue() {
-		bad("`rotation` and `per_trace` exclude each other")
-	}
-	return errors.Join(errs...)
+	bad.If(c.Rotation.HasValue() && c.PerTrace.HasValue(), "`rotation` and `per_trace` exclude each other")
+	return bad.Err()
 }
 
 // Validate implements confmap.Validator.
 func (r *Rotation) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if r.MaxMegabytes < 0 {
-		bad("`max_megabytes` must be non-negative, found %d", r.MaxMegabytes)
-	}
-	if r.MaxAge < 0 {
-		bad("`max_age` must be non-negative, found %s", r.MaxAge)
-	}
-	if r.MaxFiles < 0 {
-		bad("`max_files` must be non-negative, found %d", r.MaxFiles)
-	}
-	if r.MaxMegabytes == 0 && r.MaxAge == 0 {
-		bad("`max_megabytes` or `max_age` must be positive, or nothing rotates")
-	}
-	return errors.Join(errs...)
+	var bad invalid.List
+	bad.If(r.MaxMegabytes < 0, "`max_megabytes` must be non-negative, found %d", r.MaxMegabytes)
+	bad.If(r.MaxAge < 0, "`max_age` must be non-negative, found %s", r.MaxAge)
+	bad.If(r.MaxFiles < 0, "`max_files` must be non-negative, found %d", r.MaxFiles)
+	bad.If(r.MaxMegabytes == 0 && r.MaxAge == 0, "`max_megabytes` or `max_age` must be positive, or nothing rotates")
+	return bad.Err()
 }
 
 // Validate implements confmap.Validator.
 func (p *PerTrace) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if p.Idle <= 0 {
-		bad("`idle` must be positive, found %s", p.Idle)
-	}
-	if p.MaxOpen <= 0 {
-		bad("`max_open` must be positive, found %d", p.MaxOpen)
-	}
-	if p.MaxFiles < 0 {
-		bad("`max_files` must be non-negative, found %d", p.MaxFiles)
-	}
-	return errors.Join(errs...)
+	var bad invalid.List
+	bad.If(p.Idle <= 0, "`idle` must be positive, found %s", p.Idle)
+	bad.If(p.MaxOpen <= 0, "`max_open` must be positive, found %d", p.MaxOpen)
+	bad.If(p.MaxFiles < 0, "`max_files` must be non-negative, found %d", p.MaxFiles)
+	return bad.Err()
 }
 
 func (c *Config) files() chrometrace.Files {

@@ -4,14 +4,14 @@
 package gpupageexporter
 
 import (
-	"errors"
-	"fmt"
 	"net/url"
 	"strings"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/confighttp"
 	"go.opentelemetry.io/collector/confmap"
+
+	"github.com/otelgpu/otelgpu/internal/invalid"
 )
 
 // Config of the exporter.
@@ -40,15 +40,13 @@ func createDefaultConfig() component.Config {
 
 // Validate reports every problem.
 func (c *Config) Validate() error {
-	var errs []error
-	if c.NetAddr.Endpoint == "" {
-		errs = append(errs, errors.New("`endpoint` must not be empty"))
-	}
+	var bad invalid.List
+	bad.If(c.NetAddr.Endpoint == "", "`endpoint` must not be empty")
 	if c.TraceURL != "" {
 		u, err := url.Parse(strings.ReplaceAll(c.TraceURL, "{traceID}", "0"))
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || !strings.Contains(c.TraceURL, "{traceID}") {
-			errs = append(errs, fmt.Errorf("`trace_url` must be a http or https address with {traceID}, found %q", c.TraceURL))
+			bad.Add("`trace_url` must be a http or https address with {traceID}, found %q", c.TraceURL)
 		}
 	}
-	return errors.Join(errs...)
+	return bad.Err()
 }

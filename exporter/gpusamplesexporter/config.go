@@ -4,11 +4,11 @@
 package gpusamplesexporter
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 
 	"go.opentelemetry.io/collector/component"
+
+	"github.com/otelgpu/otelgpu/internal/invalid"
 )
 
 // Config of the exporter.
@@ -26,14 +26,13 @@ func createDefaultConfig() component.Config {
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
-	var errs []error
+	var bad invalid.List
 	for board, id := range c.Instances {
 		if i := strings.LastIndexByte(board, '/'); i <= 0 || i == len(board)-1 {
-			errs = append(errs, fmt.Errorf("`instances` must have keys of the form GPU-<uuid>/<GPU_I_ID>, found %q", board))
+			bad.Add("`instances` must have keys of the form GPU-<uuid>/<GPU_I_ID>, found %q", board)
 		}
-		if !strings.HasPrefix(id, "MIG-") {
-			errs = append(errs, fmt.Errorf("`instances` must have values of the form MIG-<uuid>, found %q for %q", id, board))
-		}
+		bad.If(!strings.HasPrefix(id, "MIG-"),
+			"`instances` must have values of the form MIG-<uuid>, found %q for %q", id, board)
 	}
-	return errors.Join(errs...)
+	return bad.Err()
 }

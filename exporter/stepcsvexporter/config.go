@@ -4,13 +4,12 @@
 package stepcsvexporter
 
 import (
-	"errors"
-	"fmt"
-
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/config/configretry"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
+
+	"github.com/otelgpu/otelgpu/internal/invalid"
 )
 
 // Config of the exporter.
@@ -56,26 +55,18 @@ func createDefaultConfig() component.Config {
 
 // Validate reports every mistake at once.
 func (c *Config) Validate() error {
-	var errs []error
-	if c.Path == "" {
-		errs = append(errs, errors.New("`path` must name a file, such as logs/steps.csv"))
-	}
+	var bad invalid.List
+	bad.If(c.Path == "", "`path` must name a file, such as logs/steps.csv")
 	for _, p := range c.Phases {
-		if p == "" {
-			errs = append(errs, errors.New("`phases` must not hold an empty name"))
-		}
+		bad.If(p == "", "`phases` must not hold an empty name")
 	}
-	return errors.Join(errs...)
+	return bad.Err()
 }
 
 // Validate implements confmap.Validator.
 func (r *Rotation) Validate() error {
-	var errs []error
-	if r.MaxMegabytes <= 0 {
-		errs = append(errs, fmt.Errorf("`max_megabytes` must be positive, found %d", r.MaxMegabytes))
-	}
-	if r.MaxFiles < 0 {
-		errs = append(errs, fmt.Errorf("`max_files` must be non-negative, found %d", r.MaxFiles))
-	}
-	return errors.Join(errs...)
+	var bad invalid.List
+	bad.If(r.MaxMegabytes <= 0, "`max_megabytes` must be positive, found %d", r.MaxMegabytes)
+	bad.If(r.MaxFiles < 0, "`max_files` must be non-negative, found %d", r.MaxFiles)
+	return bad.Err()
 }

@@ -4,9 +4,9 @@
 package gpusamplesextension
 
 import (
-	"errors"
-	"fmt"
 	"time"
+
+	"github.com/otelgpu/otelgpu/internal/invalid"
 )
 
 // Config bounds the rings.
@@ -28,15 +28,9 @@ const minBytes = 1 << 20
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
-	var errs []error
-	if c.MaxAge < time.Second {
-		errs = append(errs, fmt.Errorf("`max_age` must be at least 1s, found %s", c.MaxAge))
-	}
-	if c.MaxBytes < minBytes {
-		errs = append(errs, fmt.Errorf("`max_bytes` must be at least %d, found %d", minBytes, c.MaxBytes))
-	}
-	if c.MaxDevices < 1 {
-		errs = append(errs, fmt.Errorf("`max_devices` must be positive, found %d", c.MaxDevices))
-	}
-	return errors.Join(errs...)
+	var bad invalid.List
+	bad.If(c.MaxAge < time.Second, "`max_age` must be at least 1s, found %s", c.MaxAge)
+	bad.If(c.MaxBytes < minBytes, "`max_bytes` must be at least %d, found %d", minBytes, c.MaxBytes)
+	bad.If(c.MaxDevices < 1, "`max_devices` must be positive, found %d", c.MaxDevices)
+	return bad.Err()
 }

@@ -4,9 +4,9 @@
 package gputrace
 
 import (
-	"errors"
-	"fmt"
 	"math"
+
+	"github.com/otelgpu/otelgpu/internal/invalid"
 )
 
 // Options say what becomes of a profile. They are what the receivers of profiler files have in common in their
@@ -102,23 +102,15 @@ const (
 
 // Validate reports every problem of a configuration.
 func (o *Options) Validate() error {
-	var errs []error
-	if o.BatchSpans <= 0 {
-		errs = append(errs, fmt.Errorf("`batch_spans` must be positive, found %d", o.BatchSpans))
-	}
-	if !(o.MemoryMiB >= 1 && o.MemoryMiB < 2048) {
-		errs = append(errs, fmt.Errorf("`memory_limit_mib` must be from 1 to 2047, found %v", o.MemoryMiB))
-	}
+	var bad invalid.List
+	bad.If(o.BatchSpans <= 0, "`batch_spans` must be positive, found %d", o.BatchSpans)
+	bad.If(!(o.MemoryMiB >= 1 && o.MemoryMiB < 2048), "`memory_limit_mib` must be from 1 to 2047, found %v", o.MemoryMiB)
 	least := func(key string, v, least int) {
-		if v > 0 && v < least {
-			errs = append(errs, fmt.Errorf("`%s` must be at least %d, or 0 for the default, or negative for none, found %d", key,
-				least, v))
-		}
+		bad.If(v > 0 && v < least, "`%s` must be at least %d, or 0 for the default, or negative for none, found %d", key,
+			least, v)
 	}
 	least("max_spans", o.MaxSpans, minSpans)
 	least("max_bytes", o.MaxBytes, minBytes)
-	if o.ServiceName == "" {
-		errs = append(errs, errors.New("`service_name` must not be empty"))
-	}
-	return errors.Join(errs...)
+	bad.If(o.ServiceName == "", "`service_name` must not be empty")
+	return bad.Err()
 }

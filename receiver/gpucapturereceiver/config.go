@@ -4,8 +4,6 @@
 package gpucapturereceiver
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/invalid"
 )
 
 // Config of the receiver.
@@ -53,32 +52,20 @@ func createDefaultConfig() component.Config {
 
 // Validate reports every problem.
 func (c *Config) Validate() error {
-	var errs []error
-	if c.Folder == "" {
-		errs = append(errs, errors.New("`folder` must not be empty"))
-	}
-	if c.Window <= 0 || c.Window > maxWindow {
-		errs = append(errs, fmt.Errorf("`window` must be above 0 and at most %v, found %v", maxWindow, c.Window))
-	}
-	if c.Every != 0 && c.Every < c.Window {
-		errs = append(errs, fmt.Errorf("`every` must be 0 (no windows) or at least `window`, %v, found %v", c.Window,
-			c.Every))
-	}
-	if c.Budget < 1 || c.Budget > maxBudget {
-		errs = append(errs, fmt.Errorf("`budget` must be from 1 to %d records per second, found %d", maxBudget, c.Budget))
-	}
-	if c.MaxProcesses < 1 {
-		errs = append(errs, fmt.Errorf("`max_processes` must be at least 1, found %d", c.MaxProcesses))
-	}
-	if len(c.Kinds) == 0 {
-		errs = append(errs, fmt.Errorf("`kinds` must not be empty (of %v)", kindNames()))
-	}
+	var bad invalid.List
+	bad.If(c.Folder == "", "`folder` must not be empty")
+	bad.If(c.Window <= 0 || c.Window > maxWindow,
+		"`window` must be above 0 and at most %v, found %v", maxWindow, c.Window)
+	bad.If(c.Every != 0 && c.Every < c.Window,
+		"`every` must be 0 (no windows) or at least `window`, %v, found %v", c.Window, c.Every)
+	bad.If(c.Budget < 1 || c.Budget > maxBudget,
+		"`budget` must be from 1 to %d records per second, found %d", maxBudget, c.Budget)
+	bad.If(c.MaxProcesses < 1, "`max_processes` must be at least 1, found %d", c.MaxProcesses)
+	bad.If(len(c.Kinds) == 0, "`kinds` must not be empty (of %v)", kindNames())
 	for _, k := range c.Kinds {
-		if !slices.Contains(kindNames(), k) {
-			errs = append(errs, fmt.Errorf("`kinds` has %q, which is none of %v", k, kindNames()))
-		}
+		bad.If(!slices.Contains(kindNames(), k), "`kinds` has %q, which is none of %v", k, kindNames())
 	}
-	return errors.Join(errs...)
+	return bad.Err()
 }
 
 // kindNames are the kinds of record, in the order of their bits in a request.

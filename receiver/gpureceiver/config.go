@@ -4,7 +4,6 @@
 package gpureceiver
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configoptional"
 
+	"github.com/otelgpu/otelgpu/internal/invalid"
 	"github.com/otelgpu/otelgpu/receiver/gpureceiver/internal/podresources"
 )
 
@@ -138,16 +138,13 @@ func createDefaultConfig() component.Config {
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var bad invalid.List
 	switch c.Source {
 	case sourceAuto, sourceDCGM, sourceNVML, sourceSimulated:
 	case sourceReplay:
-		if c.Replay.File == "" {
-			bad("`replay::file` must be set when `source` is replay")
-		}
+		bad.If(c.Replay.File == "", "`replay::file` must be set when `source` is replay")
 	default:
-		bad("`source` must be one of auto, dcgm, nvml, replay, simulated, found %q", c.Source)
+		bad.Add("`source` must be one of auto, dcgm, nvml, replay, simulated, found %q", c.Source)
 	}
 	for _, d := range []struct {
 		key      string
@@ -161,27 +158,18 @@ func (c *Config) Validate() error {
 		{"dcgm::max_keep_age", c.DCGM.MaxKeepAge, time.Second},
 		{"dcgm::max_staleness", c.DCGM.MaxStaleness, time.Second},
 	} {
-		if d.value < d.smallest {
-			bad("`%s` must be at least %s, found %s", d.key, d.smallest, d.value)
-		}
+		bad.If(d.value < d.smallest, "`%s` must be at least %s, found %s", d.key, d.smallest, d.value)
 	}
-	if c.SamplingInterval > c.CollectionInterval {
-		bad("`sampling_interval` (%s) must not be longer than `collection_interval` (%s)", c.SamplingInterval,
-			c.CollectionInterval)
-	}
-	if c.DCGM.Endpoint == "" && !c.DCGM.Embedded {
-		bad("`dcgm::endpoint` must be set unless `dcgm::embedded` is true")
-	}
-	if c.Replay.Speed <= 0 {
-		bad("`replay::speed` must be positive, found %g", c.Replay.Speed)
-	}
-	if c.Simulated.Devices < 1 || c.Simulated.Devices > 64 {
-		bad("`simulated::devices` must be between 1 and 64, found %d", c.Simulated.Devices)
-	}
+	bad.If(c.SamplingInterval > c.CollectionInterval,
+		"`sampling_interval` (%s) must not be longer than `collection_interval` (%s)", c.SamplingInterval, c.CollectionInterval)
+	bad.If(c.DCGM.Endpoint == "" && !c.DCGM.Embedded, "`dcgm::endpoint` must be set unless `dcgm::embedded` is true")
+	bad.If(c.Replay.Speed <= 0, "`replay::speed` must be positive, found %g", c.Replay.Speed)
+	bad.If(c.Simulated.Devices < 1 || c.Simulated.Devices > 64,
+		"`simulated::devices` must be between 1 and 64, found %d", c.Simulated.Devices)
 	for _, name := range slices.Sorted(maps.Keys(c.Metrics)) {
 		if _, ok := metricByName[name]; !ok {
-			bad("`metrics` has an unknown name %q (known: %s)", name, strings.Join(metricNames(), ", "))
+			bad.Add("`metrics` has an unknown name %q (known: %s)", name, strings.Join(metricNames(), ", "))
 		}
 	}
-	return errors.Join(errs...)
+	return bad.Err()
 }

@@ -4,12 +4,12 @@
 package follow
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 	"go.opentelemetry.io/collector/component"
+
+	"github.com/otelgpu/otelgpu/internal/invalid"
 )
 
 // Mode is when files are read.
@@ -52,30 +52,18 @@ func NewDefaultConfig() Config {
 
 // Validate reports every problem.
 func (c *Config) Validate() error {
-	var errs []error
-	if len(c.Include) == 0 {
-		errs = append(errs, errors.New("`include` must name at least one pattern, found none"))
-	}
+	var bad invalid.List
+	bad.If(len(c.Include) == 0, "`include` must name at least one pattern, found none")
 	check := func(key string, list []string) {
 		for _, p := range list {
-			if p == "" || !doublestar.ValidatePathPattern(p) {
-				errs = append(errs, fmt.Errorf("`%s` must hold valid patterns, found %q", key, p))
-			}
+			bad.If(p == "" || !doublestar.ValidatePathPattern(p), "`%s` must hold valid patterns, found %q", key, p)
 		}
 	}
 	check("include", c.Include)
 	check("exclude", c.Exclude)
-	if c.Mode != ModeFollow && c.Mode != ModeOnce {
-		errs = append(errs, fmt.Errorf("`mode` must be follow or once, found %q", c.Mode))
-	}
-	if c.PollInterval <= 0 {
-		errs = append(errs, fmt.Errorf("`poll_interval` must be positive, found %s", c.PollInterval))
-	}
-	if c.StableFor < 0 {
-		errs = append(errs, fmt.Errorf("`stable_for` must be non-negative, found %s", c.StableFor))
-	}
-	if c.ReplayBatches < 0 {
-		errs = append(errs, fmt.Errorf("`replay_batches` must be non-negative, found %d", c.ReplayBatches))
-	}
-	return errors.Join(errs...)
+	bad.If(c.Mode != ModeFollow && c.Mode != ModeOnce, "`mode` must be follow or once, found %q", c.Mode)
+	bad.If(c.PollInterval <= 0, "`poll_interval` must be positive, found %s", c.PollInterval)
+	bad.If(c.StableFor < 0, "`stable_for` must be non-negative, found %s", c.StableFor)
+	bad.If(c.ReplayBatches < 0, "`replay_batches` must be non-negative, found %d", c.ReplayBatches)
+	return bad.Err()
 }
