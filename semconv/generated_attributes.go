@@ -1228,7 +1228,7 @@ const (
 	GPUVerdictKindMemorySpike          = "memory_spike"          // allocated memory grows much
 	GPUVerdictKindNoDevice             = "no_device"             // the profile has no activity of a device
 	GPUVerdictKindOpaqueRegions        = "opaque_regions"        // kernels in compiled regions or graphs that hide their operators
-	GPUVerdictKindPageMigrations       = "page_migrations"       // pages of managed memory move while nothing computes
+	GPUVerdictKindPageMigrations       = "page_migrations"       // pages of managed memory move while nothing computes or kernels wait for them
 	GPUVerdictKindPageableCopies       = "pageable_copies"       // exposed copies from or to memory that is not pinned
 	GPUVerdictKindProfilerOverhead     = "profiler_overhead"     // the profiler itself holds the host up
 	GPUVerdictKindSinglePrecision      = "single_precision"      // products in single precision without tensor cores

@@ -63,7 +63,7 @@ func flagOf(kind Kind, name string) nameFlag {
 		f.phase, f.opaque = phase(name), opaque(name)
 	}
 	switch {
-	case f.phase == "data" || loader(name):
+	case f.phase == "data" || loader(name) || queue(name):
 		f.class = verdict.RangeLoader
 	case peer(name):
 		f.class = verdict.RangePeer
@@ -94,7 +94,7 @@ func callClass(name string) verdict.Range {
 		return verdict.CallWait
 	case containsAny(name, []string{
 		"Malloc", "Free", "MemAlloc", "HostAlloc", "HostRegister", "HostUnregister",
-		"MemCreate", "MemMap", "MemUnmap", "MemSetAccess",
+		"MemCreate", "MemMap", "MemUnmap", "MemSetAccess", "DeviceAlloc", "SharedAlloc", // the last ones of SYCL
 	}):
 		return verdict.CallAllocate
 	case launches(name):

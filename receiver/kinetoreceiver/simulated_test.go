@@ -174,7 +174,7 @@ func styles() []style {
 		sync: "cudaStreamSynchronize", malloc: "cudaMalloc", free: "cudaFree", step: "ProfilerStep#%d",
 		loader: "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", model: "NVIDIA A100-SXM4-80GB",
 	}
-	amd, old, lightning, plain, frames := modern, modern, modern, modern, modern
+	amd, old, lightning, plain, frames, intel := modern, modern, modern, modern, modern, modern
 	amd.name, amd.launch, amd.copyCall, amd.sync, amd.malloc, amd.free = "rocm", "hipLaunchKernel", "hipMemcpyWithStream",
 		"hipStreamSynchronize", "hipMalloc", "hipFree"
 	amd.model = "AMD Instinct MI300X"
@@ -185,5 +185,9 @@ func styles() []style {
 	plain.name, plain.step, plain.loader, plain.launch, plain.runtime = "plain", "", "fetch batch", "cuLaunchKernel",
 		"cuda_driver"
 	frames.name, frames.loader, frames.sync = "frames", "", "cudaDeviceSynchronize"
-	return []style{modern, amd, old, lightning, plain, frames}
+	intel.name, intel.runtime, intel.launch, intel.copyCall = "xpu", "xpu_runtime", "urEnqueueKernelLaunch",
+		"urEnqueueUSMMemcpy"
+	intel.sync, intel.malloc, intel.free = "urQueueFinish", "urUSMDeviceAlloc", "urUSMFree"
+	intel.model = "Intel(R) Data Center GPU Max 1550"
+	return []style{modern, amd, old, lightning, plain, frames, intel}
 }

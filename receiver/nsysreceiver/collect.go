@@ -186,7 +186,7 @@ func (c *collect) first(ctx context.Context, values []any, otherwise string) (st
 }
 
 func (c *collect) copies(ctx context.Context) error {
-	return c.db.each(ctx, tableCopy, columns("bytes", "copyKind", "srcKind", "dstKind"), func(r []any) error {
+	return c.db.each(ctx, tableCopy, columns("bytes", "copyKind", "srcKind", "dstKind", "migrationCause"), func(r []any) error {
 		e := gputrace.Event{Kind: gputrace.KindCopy}
 		if !c.device(&e, r) {
 			return nil
@@ -202,6 +202,9 @@ func (c *collect) copies(ctx context.Context) error {
 		case destination:
 			d.HostMemory = memory(or(more[3], -1))
 		case migrates(or(more[1], 0)):
+			if or(more[4], 0) == userPrefetch {
+				return c.add(&e, "Prefetch "+shortDirection[d.Direction])
+			}
 			d.HostMemory = "managed"
 		}
 		return c.add(&e, copyName(d.Direction, d.HostMemory))

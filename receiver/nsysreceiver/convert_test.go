@@ -272,6 +272,27 @@ func TestPageMigrations(t *testing.T) {
 	assert.Contains(t, v.Evidence, "1 copy host to device of 65.5 kB at 65.5 GB/s")
 }
 
+// Kernels that touch pages which are elsewhere wait for them: the migrations run beside them. What the program prefetches
+// is a copy.
+func TestKernelsThatWaitForPages(t *testing.T) {
+	report := func(cause string) verdict.Report {
+		_, _, st := convert(t, export(t, strings0, strings1, kernel0, runtime0, session0, session1,
+			"CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT, bytes INT, copyKind INT, srcKind INT, dstKind INT, migrationCause INT)",
+			"INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (1000000, 3000000, 0, 7, 0, 67108864, 65536, 11, 3, 2, "+cause+
+				"), (2500000, 4000000, 0, 7, 0, 67108864, 65536, 11, 3, 2, "+cause+"), (4000000, 9000000, 0, 7, 0, 67108864, 4096, 12, 2, 3, "+cause+")",
+			"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000000, 10000000, 0, 7, 13, 67108864, 1, 2, 3, 4, 32, 1, 1, 40, 100, 28, NULL, NULL)"),
+			Options{})
+		return st.Devices[0]
+	}
+	for _, fault := range []string{"2", "3", "NULL"} {
+		v := report(fault).Verdicts[0]
+		assert.Equal(t, verdict.KindMigration, v.Kind)
+		assert.Equal(t, 3*time.Millisecond, v.Gain, "3 ms of pages that come, those that go stop no kernel")
+		assert.Contains(t, v.String(), "its kernels waited for pages for up to 3ms")
+	}
+	assert.Equal(t, verdict.KindHealthy, report("1").Verdicts[0].Kind)
+}
+
 // By default a graph's launch is one row, and its kernels are in no table.
 func TestGraphsThatAreOneRow(t *testing.T) {
 	path := export(t, strings0, strings1, "INSERT INTO StringIds VALUES (5, 'cudaGraphLaunch_v10000')", kernel0, runtime0,

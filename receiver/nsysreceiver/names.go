@@ -81,6 +81,9 @@ const (
 	migrationBetween = 13 // device to device
 )
 
+// userPrefetch is the cause of a migration that the program asked for (ENUM_CUDA_UNIF_MEM_MIGRATION): a copy as others.
+const userPrefetch = 1
+
 func migrates(kind int64) bool { return kind >= migrationIn && kind <= migrationBetween }
 
 // memory is the value of gpu.copy.host_memory for CUPTI's kind of memory.
@@ -94,12 +97,14 @@ func memory(kind int64) string {
 	return ""
 }
 
+var shortDirection = map[string]string{
+	"host_to_device": "HtoD", "device_to_host": "DtoH", "device_to_device": "DtoD", "host_to_host": "HtoH",
+	"peer_to_peer": "PtoP",
+}
+
 // copyName is the name that PyTorch's profiler gives the same copy.
 func copyName(dir, mem string) string {
-	short := map[string]string{
-		"host_to_device": "HtoD", "device_to_host": "DtoH", "device_to_device": "DtoD", "host_to_host": "HtoH",
-		"peer_to_peer": "PtoP",
-	}[dir]
+	short := shortDirection[dir]
 	if mem == "managed" {
 		return "Page migration " + short
 	}

@@ -90,6 +90,7 @@ type Device struct {
 	short, opaque       int64 // exclusive time but short: number
 	launched            int64 // start of the last launch
 	together            int64 // kernels of the same launch as the one before: of graphs
+	migrates            bool  // there were migrations towards the device
 }
 
 // active is an activity that has not ended.
@@ -105,6 +106,7 @@ type active struct {
 	exposed  int64
 	duration int64
 	opaque   bool
+	pages    bool    // a migration towards the device
 	filled   float64 // 1 where it is not known
 }
 
@@ -225,6 +227,8 @@ func (d *Device) begin(a *Activity) {
 		}
 	case Copying:
 		t.copy = d.copyOf(a, t.duration)
+		t.pages = a.Memory == MemoryManaged && a.Direction != "device_to_host"
+		d.migrates = d.migrates || t.pages
 	}
 	if a.End <= a.Start {
 		d.retire(&t)
@@ -282,6 +286,9 @@ func (d *Device) give(a *active, from, to int64) {
 		if a.filled < 1 {
 			d.half(a, n)
 		}
+		if d.migrates {
+			d.stall(n)
+		}
 		if a.opaque {
 			a.op.opaque += n
 			d.opaque += n
@@ -315,6 +322,13 @@ func (d *Device) half(a *active, n int64) {
 	}
 	a.op.narrow += n
 	a.op.empty += (1 - filled) * float64(n)
+}
+
+// stall takes time in which kernels run while pages that they touch move.
+func (d *Device) stall(n int64) {
+	if i := slices.IndexFunc(d.active, func(a active) bool { return a.pages }); i >= 0 {
+		d.active[i].copy.stalled += n
+	}
 }
 
 // retire takes what an activity was in all.

@@ -10,23 +10,27 @@ import (
 	"time"
 )
 
-// copies claims exposed copying: migrations, pageable copies and the others, each once.
-func (j *judge) copies(d *Device, r *Report) {
+// copies claims exposed copying: migrations, pageable copies and the others, each once. It returns the part of computing
+// time that is claimed, too: kernels that touch pages which are elsewhere wait for them.
+func (j *judge) copies(d *Device, r *Report) (claimed float64) {
 	for _, kind := range [...]string{KindMigration, KindPageable, KindCopies} {
-		var exposed int64
+		var exposed, stalled int64
 		var text []string
 		in := amounts{}
 		for _, c := range r.Copies {
-			if copyKind(c) != kind || c.Exposed == 0 {
+			of := d.copy[copyKey{c.Direction, c.Memory}]
+			if copyKind(c) != kind || of.exposed+of.stalled == 0 {
 				continue
 			}
-			exposed += int64(c.Exposed)
+			exposed += of.exposed
+			stalled += of.stalled
 			text = append(text, j.copyText(c))
-			for name, n := range d.copy[copyKey{c.Direction, c.Memory}].in {
+			for name, n := range of.in {
 				in.add(name, n)
 			}
 		}
-		if exposed == 0 {
+		gain := exposed + stalled
+		if gain == 0 {
 			continue
 		}
 		var asked []Place
@@ -39,7 +43,7 @@ func (j *judge) copies(d *Device, r *Report) {
 		}
 		sortPlaces(asked)
 		v := Verdict{
-			Kind: kind, Gain: time.Duration(exposed), Where: asked[:min(topPlaces, len(asked))], Certainty: High,
+			Kind: kind, Gain: time.Duration(gain), Where: asked[:min(topPlaces, len(asked))], Certainty: High,
 			Evidence: strings.Join(text, ", "),
 		}
 		if len(asked) > 0 {
@@ -48,8 +52,15 @@ func (j *judge) copies(d *Device, r *Report) {
 		wait := fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(exposed))
 		switch kind {
 		case KindMigration:
+			if stalled > 0 {
+				wait += fmt.Sprintf(", and its kernels waited for pages for up to %s", Span(stalled))
+			}
 			v.Chain, v.Remedy = []string{"pages of managed memory move when they are touched", wait},
 				"cudaMemPrefetchAsync or explicit copies, cudaMemAdvise"
+			if c := d.parts[Computing]; stalled > 0 && float64(gain) >= thresholdGain*float64(j.length) {
+				claimed = float64(stalled) / float64(c)
+				v.Certainty = Medium
+			}
 		case KindPageable:
 			v.Chain = []string{"copies from or to pageable memory go through a staging buffer", "nothing runs beside them", wait}
 			v.Remedy = "pinned memory (pin_memory=True) with non_blocking=True, on a stream of its own"
@@ -59,6 +70,7 @@ func (j *judge) copies(d *Device, r *Report) {
 		}
 		j.add(v)
 	}
+	return claimed
 }
 
 func copyKind(c Copy) string {

@@ -156,7 +156,7 @@ func (d *Device) otherLists(r *Report, f *Facts) {
 		}
 		r.Collectives = append(r.Collectives, Collective{
 			Name: name, Count: c.count, Time: time.Duration(c.time), Waiting: time.Duration(w),
-			Moving: time.Duration(c.exposed - w), mixed: !c.comparable(k),
+			Moving: time.Duration(c.exposed - w), mixed: k.bytes == 0 || !c.comparable(k),
 		})
 	}
 	slices.SortFunc(r.Collectives, func(a, b Collective) int {

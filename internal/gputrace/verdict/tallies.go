@@ -165,6 +165,7 @@ type copyKey struct {
 // copies are the copies of one direction.
 type copies struct {
 	count, time, bytes, exposed int64
+	stalled                     int64   // beside kernels, of migrations towards the device: those wait for pages
 	in                          amounts // exposed time by the range that asked
 }
 

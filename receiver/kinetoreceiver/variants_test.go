@@ -1,0 +1,136 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kinetoreceiver
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+)
+
+var (
+	kernelEvent = regexp.MustCompile(`^\{"ph":"X","cat":"[kK]ernel","name":"([^"]*)"`)
+	hostThread  = regexp.MustCompile(`"pid":800,"tid":(\d+)`)
+	startTime   = regexp.MustCompile(`"ts":(\d+)\.(\d+)`)
+)
+
+// variants are other ways to write the same run.
+func variants() map[string]func(m *machine) {
+	return map[string]func(m *machine){
+		"as it is": func(*machine) {},
+		"in another order": func(m *machine) {
+			r := rand.New(rand.NewPCG(7, 7))
+			r.Shuffle(len(m.events), func(i, j int) { m.events[i], m.events[j] = m.events[j], m.events[i] })
+		},
+		"times since 1970": func(m *machine) {
+			for i, e := range m.events {
+				m.events[i] = startTime.ReplaceAllStringFunc(e, func(ts string) string {
+					us, fraction, _ := strings.Cut(strings.TrimPrefix(ts, `"ts":`), ".")
+					return fmt.Sprintf(`"ts":17514108%08s.%s`, us, fraction)
+				})
+			}
+		},
+		"kernels that nobody knows": func(m *machine) {
+			names := map[string]string{}
+			for i, e := range m.events {
+				at := kernelEvent.FindStringSubmatchIndex(e)
+				if at == nil {
+					continue
+				}
+				name := e[at[2]:at[3]]
+				if strings.Contains(name, "nccl") || strings.Contains(name, "elementwise_kernel") {
+					continue // what these do is in the name only
+				}
+				if names[name] == "" {
+					names[name] = fmt.Sprintf("_Z1k%d", len(names))
+				}
+				m.events[i] = e[:at[2]] + names[name] + e[at[3]:]
+			}
+		},
+		"threads with names": func(m *machine) {
+			for i, e := range m.events {
+				m.events[i] = hostThread.ReplaceAllString(e, `"pid":800,"tid":"worker (python) $1"`)
+			}
+		},
+		"rows that are named and sorted": func(m *machine) {
+			m.events = append(m.events,
+				`{"ph":"M","name":"process_name","pid":800,"tid":0,"ts":0,"args":{"name":"python"}}`,
+				`{"ph":"M","name":"process_sort_index","pid":0,"tid":0,"ts":0,"args":{"sort_index":5000000}}`,
+				`{"ph":"M","name":"thread_name","pid":0,"tid":7,"ts":0,"args":{"name":"stream 7"}}`,
+				`{"ph":"i","s":"g","name":"Record Window End","pid":"","tid":"","ts":9}`)
+		},
+	}
+}
+
+// What a run's first verdict is does not depend on how the run is written.
+func TestVariantsOfMadeUpJobsAreJudgedAlike(t *testing.T) {
+	all := programs()
+	maps.Copy(all, shapes())
+	maps.Copy(all, faults())
+	for n, name := range slices.Sorted(maps.Keys(all)) {
+		p, seed := all[name], uint64(900+n)
+		want := map[string]verdict.Report{}
+		for _, v := range slices.Sorted(maps.Keys(variants())) {
+			for i, s := range styles() {
+				if i%3 != n%3 { // each job in two or three styles
+					continue
+				}
+				t.Run(name+"/"+s.name+"/"+v, func(t *testing.T) {
+					m := newMachine(seed, s)
+					p.run(m, true)
+					variants()[v](m)
+					_, st := convert(t, m.text(max(1, p.devices)), Options{Detail: DetailSteps})
+					d := st.Devices[len(st.Devices)-1]
+					if v == "as it is" {
+						want[s.name] = d
+						return
+					}
+					first, is := want[s.name].Verdicts[0], d.Verdicts[0]
+					assert.Equal(t, first.Kind, is.Kind, "%s\n%s", first, is)
+					assert.InEpsilon(t, first.Gain+1, is.Gain+1, 0.01, "%s\n%s", first, is)
+				})
+			}
+		}
+	}
+}
+
+// The same run without its fault has nothing of the fault's kind, or little beside.
+func TestHealthyTwinsOfMadeUpJobs(t *testing.T) {
+	all := programs()
+	maps.Copy(all, shapes())
+	maps.Copy(all, faults())
+	for n, name := range slices.Sorted(maps.Keys(all)) {
+		p := all[name]
+		for i, s := range styles() {
+			if i%3 != n%3 {
+				continue
+			}
+			t.Run(name+"/"+s.name, func(t *testing.T) {
+				text := func(sick bool) string {
+					m := newMachine(uint64(n), s)
+					p.run(m, sick)
+					return m.text(max(1, p.devices))
+				}
+				if p.kind == "" || text(true) == text(false) {
+					t.Skip("healthy, or only sick")
+				}
+				first := func(sick bool) verdict.Verdict {
+					_, st := convert(t, text(sick), Options{Detail: DetailSteps})
+					return st.Devices[len(st.Devices)-1].Verdicts[0]
+				}
+				if v := first(false); v.Kind == p.kind {
+					assert.Less(t, v.Gain, first(true).Gain/4, "%s", v)
+				}
+			})
+		}
+	}
+}
