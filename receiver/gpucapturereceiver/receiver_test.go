@@ -153,6 +153,15 @@ func TestOwnClockOfCUPTIIsPlacedOnTheWall(t *testing.T) {
 	assert.True(t, start.After(begin) && start.Before(time.Now()))
 }
 
+func TestAThreadThatIsHeldUpBetweenTwoClocksMovesNothing(t *testing.T) {
+	p := capturetest.Start(t, t.TempDir(), "CUPTI_STUB_HELD_UP=1")
+	begin := time.Now()
+	spans, res, _ := captureWhile(t, p, func() { p.Do("launch 1000 k") })
+	start := spans["k"].StartTimestamp().AsTime()
+	assert.True(t, start.After(begin) && start.Before(time.Now()))
+	assert.Empty(t, res.Remark, "nobody has set a clock")
+}
+
 func TestAClockThatIsSetDuringAWindowIsSaid(t *testing.T) {
 	for name, c := range map[string]struct {
 		jump   time.Duration

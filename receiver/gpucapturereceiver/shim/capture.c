@@ -71,6 +71,7 @@ static void give_buffer(uint8_t **buffer, size_t *size, size_t *max_records) {
 	*max_records = 0;
 	*buffer = NULL;
 	*size = 0;
+	if (!atomic_load(&the_ring)) return; // a forked child, where the lock may stand taken for ever
 	pthread_mutex_lock(&lock);
 	for (int i = 0; buffers && i < BUFFERS; i++) {
 		if (taken >> i & 1) continue;
@@ -85,9 +86,10 @@ static void give_buffer(uint8_t **buffer, size_t *size, size_t *max_records) {
 static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
 	(void)size;
 	struct header *h = atomic_load(&the_ring);
+	if (!h) return; // as above
 	pthread_mutex_lock(&lock);
 	ptrdiff_t offset = buffers && buffer ? buffer - buffers : -1;
-	if (h && offset >= 0 && offset < (ptrdiff_t)BUFFERS * BUFFER_SIZE) {
+	if (offset >= 0 && offset < (ptrdiff_t)BUFFERS * BUFFER_SIZE) {
 		take_buffer(h, &the_cupti, buffer, valid, &left);
 		if (left == 0) atomic_store(&over_budget, true);
 		size_t dropped = 0;
@@ -107,13 +109,19 @@ static void refuse(struct header *h, enum reason why, int result, const char *me
 	atomic_store_explicit(&h->state, STATE_REFUSED, memory_order_release);
 }
 
-// mark writes where the clocks stand: the Collector places the records between the window's two marks.
+// mark writes where the clocks stand: the Collector places the records between the window's two marks. They are read one
+// after the other, and a thread can be held up in between: of several readings the quickest is taken, until one is quick.
 static void mark(struct header *h, enum record_kind kind, uint32_t request) {
-	uint64_t stamp = 0;
-	the_cupti.get_timestamp(&stamp);
-	struct record r = {.kind = (uint8_t)kind, .name = NAME_UNKNOWN, .a = stamp, .b = request};
-	r.start = clock_ns(CLOCK_MONOTONIC);
-	r.end = clock_ns(CLOCK_REALTIME);
+	struct record r = {.kind = (uint8_t)kind, .name = NAME_UNKNOWN, .b = request};
+	uint64_t took = UINT64_MAX;
+	for (int i = 0; i < 10 && took > 10000; i++) {
+		uint64_t stamp = 0, begin = clock_ns(CLOCK_MONOTONIC);
+		the_cupti.get_timestamp(&stamp);
+		uint64_t wall = clock_ns(CLOCK_REALTIME), between = clock_ns(CLOCK_MONOTONIC) - begin;
+		if (between >= took) continue;
+		took = between;
+		r.a = stamp, r.end = wall, r.start = begin + between / 2;
+	}
 	pthread_mutex_lock(&lock);
 	ring_put(h, &r);
 	pthread_mutex_unlock(&lock);

@@ -39,12 +39,7 @@ static CUresult resolve(CUstream h, CUstream *out) {
 	if ((uintptr_t)h <= 1) {
 		CUresult r = context_check(current());
 		if (r) return r;
-		if (!current()->null_stream) {
-			CUstream s = calloc(1, sizeof *s);
-			s->magic = STREAM, s->ctx = current(), s->generation = current()->generation;
-			current()->null_stream = s;
-		}
-		*out = current()->null_stream;
+		*out = null_stream(current());
 		return OK;
 	}
 	if (h->magic != STREAM) return h->magic == DEAD ? COUNT(dead_uses) : 0, INVALID_HANDLE;
@@ -148,7 +143,7 @@ EXPORT CUresult cuDeviceGetAttribute(int *v, int attribute, int d) {
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *c, int d) {
 	READY("cuDevicePrimaryCtxRetain");
 	DEVICE(d);
-	primary[d].refs++;
+	__atomic_add_fetch(&primary[d].refs, 1, __ATOMIC_SEQ_CST);
 	primary[d].destroyed = 0;
 	return *c = &primary[d], OK;
 }
@@ -156,7 +151,7 @@ EXPORT CUresult cuDevicePrimaryCtxRelease_v2(int d) {
 	READY("cuDevicePrimaryCtxRelease_v2");
 	DEVICE(d);
 	if (!primary[d].refs) return INVALID_CONTEXT;
-	if (!--primary[d].refs) primary[d].destroyed = 1;
+	if (!__atomic_sub_fetch(&primary[d].refs, 1, __ATOMIC_SEQ_CST)) primary[d].destroyed = 1;
 	return OK;
 }
 EXPORT CUresult cuDevicePrimaryCtxGetState(int d, unsigned *flags, int *active) {
@@ -218,8 +213,12 @@ EXPORT CUresult cuCtxSynchronize(void) {
 	CUresult r = context_check(current());
 	if (!r) r = unsafe();
 	if (r) return r;
+	int64_t until = 0;
+	pthread_mutex_lock(&lock);
 	for (int i = 0; i < stream_count; i++)
-		if (streams[i]->ctx == current()) host_wait(streams[i]->busy_until);
+		if (streams[i]->ctx == current() && streams[i]->busy_until > until) until = streams[i]->busy_until;
+	pthread_mutex_unlock(&lock);
+	host_wait(until);
 	return OK;
 }
 EXPORT int stub_depth(void) { return depth; }

@@ -57,8 +57,9 @@ static int64_t mono(void) {
 static int64_t host_now(void) { return cfg.manual ? __atomic_load_n(&cfg.now, __ATOMIC_RELAXED) : mono(); }
 
 static double gpu_clock(int64_t host) {
-	static int64_t base; /* of this process: keeps doubles small */
-	if (!base) base = host > 1000000000ll ? host - 1000000000ll : 0;
+	static int64_t first; /* of this process, for good: keeps doubles small */
+	int64_t base = __atomic_load_n(&first, __ATOMIC_RELAXED), now = host > 1000000000ll ? host - 1000000000ll : 1;
+	if (!base && __atomic_compare_exchange_n(&first, &base, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) base = now;
 	double h = (double)(host - base), g = cfg.offset + h + h * cfg.drift_ppm * 1e-6;
 	if (cfg.step_ppm != 0 && host > cfg.step_at) g += (double)(host - cfg.step_at) * cfg.step_ppm * 1e-6;
 	if (cfg.tick > 0) g = floor(g / cfg.tick) * cfg.tick;
@@ -68,7 +69,8 @@ static double gpu_clock(int64_t host) {
 static __thread uint64_t rng;
 static double jitter(void) { /* exponential */
 	if (cfg.jitter_ns <= 0) return 0;
-	if (!rng) rng = 0x9e3779b97f4a7c15ull ^ (uint64_t)(uintptr_t)&rng;
+	static uint64_t threads; /* each has numbers of its own, the same in every run */
+	if (!rng) rng = 0x9e3779b97f4a7c15ull * __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
 	rng ^= rng << 13, rng ^= rng >> 7, rng ^= rng << 17;
 	return -cfg.jitter_ns * log(((rng >> 11) + 1) / 9007199254740993.0);
 }
@@ -138,6 +140,20 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct stream **streams;
 static int stream_count, captures;
 static __thread int thread_mode; /* CAPTURE_GLOBAL */
+
+/* null_stream is the context's legacy stream, made at its first use. */
+static struct stream *null_stream(struct ctx *c) {
+	struct stream *s = __atomic_load_n(&c->null_stream, __ATOMIC_ACQUIRE);
+	if (s) return s;
+	pthread_mutex_lock(&lock);
+	if (!(s = c->null_stream)) {
+		s = calloc(1, sizeof *s);
+		s->magic = STREAM, s->ctx = c, s->generation = c->generation;
+		__atomic_store_n(&c->null_stream, s, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&lock);
+	return s;
+}
 
 static void stream_add(struct stream *s) {
 	pthread_mutex_lock(&lock);
@@ -253,7 +269,8 @@ static int event_done(struct event *e) { return !e->recorded || host_now() >= __
 
 static void host_wait(int64_t until) {
 	if (cfg.manual) {
-		if (cfg.now < until) cfg.now = until;
+		for (int64_t now = host_now(); now < until;) /* nobody else's step is undone */
+			if (__atomic_compare_exchange_n(&cfg.now, &now, until, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) break;
 		return;
 	}
 	for (int64_t d; (d = until - mono()) > 0;) {

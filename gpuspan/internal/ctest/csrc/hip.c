@@ -97,12 +97,7 @@ static hipError_t dead(hipEvent_t e) { return e && e->magic == DEAD ? COUNT(dead
 
 static hipError_t resolve(hipStream_t h, hipStream_t *out) {
 	if ((uintptr_t)h <= 2) {
-		struct ctx *c = &devices[device];
-		if (!c->null_stream) {
-			c->null_stream = calloc(1, sizeof **out);
-			c->null_stream->magic = STREAM, c->null_stream->ctx = c;
-		}
-		return *out = c->null_stream, OK;
+		return *out = null_stream(&devices[device]), OK;
 	}
 	if (h->magic != STREAM) return h->magic == DEAD ? COUNT(dead_uses) : 0, INVALID_HANDLE;
 	if (h->failed) return (hipError_t)h->failed;

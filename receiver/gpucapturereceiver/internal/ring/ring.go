@@ -303,11 +303,11 @@ func (r *Ring) wake(at int) {
 // State is what became of the newest request.
 func (r *Ring) State() (s State, err error) {
 	err = r.guard(func() {
+		// First, as the process stores it last: what is said of an answered request is then its own.
+		s.Answered = r.word32(offAnswered).Load()
 		state := r.word32(offState).Load()
-		s = State{
-			Open: state == 1, Refused: state == 2, Reason: Reason(r.word32(offReason).Load()),
-			Answered: r.word32(offAnswered).Load(), CUPTI: r.word32(offCUPTIVersion).Load(),
-		}
+		s.Open, s.Refused = state == 1, state == 2
+		s.Reason, s.CUPTI = Reason(r.word32(offReason).Load()), r.word32(offCUPTIVersion).Load()
 		if s.Refused {
 			s.Message = text(bytes.Clone(r.page[offMessage : offMessage+messageSize]))
 		}

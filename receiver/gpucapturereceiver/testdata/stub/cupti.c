@@ -43,13 +43,14 @@ static uint64_t (*user_clock)(void);
 static bool enabled[64], subscribed;
 static uint8_t *buffer;
 static size_t size, used;
-static size_t dropped;
+static _Atomic size_t dropped;
 static _Atomic int calls;
 static _Atomic uint32_t correlations;
 static _Thread_local uint64_t external[256];
 static _Thread_local int depth;
 static pthread_t replayer;
-static bool replaying;
+static bool replaying, asked; // asked: for records, which a tool does when all kinds are enabled
+static pthread_cond_t first_asked = PTHREAD_COND_INITIALIZER;
 
 static uint64_t real_clock(void) {
 	struct timespec t;
@@ -183,11 +184,12 @@ static void *replay(void *unused) {
 	const char *repeat = getenv("CUPTI_STUB_REPEAT");
 	const char *pace = getenv("CUPTI_STUB_PACE"); // records between pauses of 1 ms; 0: none
 	uint64_t burst = pace ? strtoull(pace, NULL, 10) : 0, n = 0;
-	usleep(20000); // the other kinds are enabled after the kernels
-	if (getenv("CUPTI_STUB_REBASE")) { // the file's times count from the beginning of the replay
-		uint64_t base = user_clock ? user_clock() : own_clock();
+	pthread_mutex_lock(&lock);
+	while (!asked) pthread_cond_wait(&first_asked, &lock);
+	uint64_t base = user_clock ? user_clock() : own_clock();
+	pthread_mutex_unlock(&lock);
+	if (getenv("CUPTI_STUB_REBASE")) // the file's times count from the beginning of the replay
 		for (uint64_t i = 0; i < count; i++) list[i].start += base, list[i].end += base;
-	}
 	for (long k = repeat ? atol(repeat) : 1; k > 0; k--)
 		for (uint64_t i = 0; i < count; i++) {
 			pthread_mutex_lock(&lock);
@@ -206,7 +208,13 @@ int cuptiGetVersion(uint32_t *v) {
 	*v = version ? (uint32_t)atoi(version) : 18;
 	return OK;
 }
-int cuptiGetTimestamp(uint64_t *t) { calls++; *t = user_clock ? user_clock() : own_clock(); return OK; }
+int cuptiGetTimestamp(uint64_t *t) {
+	static _Atomic int readings;
+	calls++;
+	*t = user_clock ? user_clock() : own_clock();
+	if (getenv("CUPTI_STUB_HELD_UP") && readings++ == 0) usleep(100000); // the thread loses its CPU here
+	return OK;
+}
 
 int cuptiSubscribe(void **s, void (*callback)(void), void *data) {
 	(void)callback, (void)data;
@@ -259,6 +267,8 @@ int cuptiActivityDisable(int kind) {
 int cuptiActivityFlushAll(uint32_t flag) {
 	calls++;
 	pthread_mutex_lock(&lock);
+	asked = true;
+	pthread_cond_broadcast(&first_asked);
 	// Without the forced flag only full buffers have to be returned; CUPTI returns the one in use when it has finished
 	// records only, so this one does.
 	(void)flag;
@@ -283,8 +293,7 @@ int cuptiActivityGetNextRecord(uint8_t *b, size_t valid, void **at) {
 
 int cuptiActivityGetNumDroppedRecords(void *c, uint32_t s, size_t *n) {
 	(void)c, (void)s;
-	*n = dropped;
-	dropped = 0;
+	*n = atomic_exchange(&dropped, 0);
 	return OK;
 }
 
@@ -332,6 +341,11 @@ uint32_t stub_launch(const char *name, uint64_t ns) {
 	pthread_mutex_unlock(&lock);
 	return e.correlation;
 }
+
+// A fork takes the lock, so that the child, which has the thread alone that forked, does not find it taken for ever.
+static void before_fork(void) { pthread_mutex_lock(&lock); }
+static void after_fork(void) { pthread_mutex_unlock(&lock); }
+__attribute__((constructor)) static void hear_of_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
 
 // stub_calls is how many calls of CUPTI there have been.
 int stub_calls(void) { return calls; }

@@ -179,9 +179,10 @@ static dcgmReturn_t enter(dcgmHandle_t h) {
 
 static void stats(void) {
     const char *path = getenv("OTELGPU_DCGM_STUB");
-    char name[600];
+    char name[600], whole[600];
     if (!path) return;
-    snprintf(name, sizeof name, "%s.stats", path);
+    snprintf(whole, sizeof whole, "%s.stats", path);
+    snprintf(name, sizeof name, "%s.stats.new", path);
     FILE *f = fopen(name, "w");
     if (!f) return;
     int g = 0, fg = 0, w = 0;
@@ -189,6 +190,7 @@ static void stats(void) {
     for (int i = 0; i < MAX_WATCHES; i++) w += watches[i].used;
     fprintf(f, "groups %d fields %d watches %d\ntrips %lld\n", g, fg, w, trips);
     fclose(f);
+    rename(name, whole);
 }
 
 static dcgmReturn_t leave(dcgmReturn_t r) {
