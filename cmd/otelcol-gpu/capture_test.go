@@ -27,7 +27,7 @@ func TestCaptureRecordsARunningProcess(t *testing.T) {
 	cmd := newCaptureCommand()
 	cmd.SetOut(&stdout)
 	cmd.SetErr(&stderr)
-	cmd.SetArgs([]string{"--folder", p.Folder, "--for", "700ms", "--html", "--out", out, strconv.Itoa(p.PID)})
+	cmd.SetArgs([]string{"--folder", p.Folder, "--for", "2s", "--html", "--out", out, strconv.Itoa(p.PID)})
 	done := make(chan error, 1)
 	go func() { done <- cmd.ExecuteContext(t.Context()) }()
 	for running := true; running; {

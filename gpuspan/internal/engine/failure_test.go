@@ -404,10 +404,12 @@ func TestADriverThatHangsHoldsUpNobody(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, "op", name)
 	require.Positive(t, age)
-	time.Sleep(20 * time.Millisecond)
-	f.p.watchdog.look()
-	f.p.watchdog.look()
-	require.Equal(t, 1, strings.Count(lines.String(), "the polling thread does not come back"), lines.String())
+	said := func() int {
+		f.p.watchdog.look()
+		return strings.Count(lines.String(), "the polling thread does not come back")
+	}
+	require.Eventually(t, func() bool { return said() > 0 }, time.Minute, time.Millisecond)
+	require.Equal(t, 1, said(), "once")
 	err := f.p.Shutdown(ctx)
 	require.ErrorContains(t, err, "the polling thread hangs in the driver and was left behind")
 	close(b.block) // the driver comes back: the thread ends, as the check for leaked goroutines sees
