@@ -115,12 +115,29 @@ func TestAnAttributeLimitLeavesWhatWasMeasured(t *testing.T) {
 	r.flush()
 	span := spans.Ended()[0]
 	require.Positive(t, span.DroppedAttributes())
-	for _, k := range []string{
-		"gpu.duration", "gpu.timing.error", "gpu.start.delay", "gpu.end.delay",
-		"gpu.operation.type",
-	} {
+	for _, k := range []string{"gpu.duration", "gpu.timing.error", "gpu.start.delay", "gpu.operation.type"} {
 		require.Contains(t, attrs(span), k)
 	}
+}
+
+// What the host did while work was queued cost nothing, and is not told.
+func TestTheDelayOfAnEndIsStatedWhereTheDeviceWaitedForTheHost(t *testing.T) {
+	r := newRig(t)
+	s, h := r.stream()
+	for name, late := range map[string]bool{"queued": false, "waited": true} {
+		x := gpuspan.NewOperation(name).Start(context.Background(), s)
+		r.busy(h, 3*time.Millisecond)
+		if late {
+			r.clock.Advance(5 * time.Millisecond)
+		}
+		x.End()
+		r.clock.Advance(10 * time.Millisecond)
+	}
+	r.flush()
+	require.NotContains(t, attrs(r.ended()["queued"]), "gpu.end.delay")
+	waited := attrs(r.ended()["waited"])
+	require.InDelta(t, 5e-3, waited["gpu.duration"].AsFloat64(), 20e-6)
+	require.InDelta(t, 0, waited["gpu.end.delay"].AsFloat64(), 10e-6)
 }
 
 func TestSectionBecomesASpanOnGPUTime(t *testing.T) {

@@ -146,9 +146,9 @@ const (
 	// span. Met on the way, not necessarily caused by it.
 	GPUECCErrorsKey = attribute.Key("gpu.ecc.errors")
 
-	// GPUEndDelayKey (double, s): End on the device minus the host's call of End. Small means that the device
-	// waited for the host; large means that work was queued. Between the two calls went the span's length plus
-	// gpu.start.delay minus gpu.end.delay.
+	// GPUEndDelayKey (double, s): End on the device minus the host's call of End. Below a tenth of gpu.duration
+	// the device waited for the host; else work was queued, and what the host did meanwhile cost nothing.
+	// Between the two calls went the span's length plus gpu.start.delay minus gpu.end.delay.
 	GPUEndDelayKey = attribute.Key("gpu.end.delay")
 
 	// GPUEnergyKey (double, J): The span's fair share of the device's energy, its descendants' share included.
@@ -618,7 +618,8 @@ const (
 	GPUThrottleTimeKey = attribute.Key("gpu.throttle.time")
 
 	// GPUTimingErrorKey (double, s): Half-width bound of the placement of start and end on the wall clock. A
-	// bound, not a standard deviation; the duration is far more exact.
+	// bound, not a standard deviation; the duration is far more exact. The scope's holds for all of its spans
+	// but those that state theirs, and is at most twice as wide as theirs would be.
 	GPUTimingErrorKey = attribute.Key("gpu.timing.error")
 
 	// GPUTimingSourceKey (string): What measured the times.

@@ -79,6 +79,10 @@ func value(t testing.TB, s sdktrace.ReadOnlySpan, k attribute.Key) attribute.Val
 			return kv.Value
 		}
 	}
+	scope := s.InstrumentationScope().Attributes
+	if v, ok := scope.Value(k); ok {
+		return v
+	}
 	require.Fail(t, "no attribute", "%s has no %s", s.Name(), k)
 	return attribute.Value{}
 }

@@ -190,6 +190,9 @@ func (f *Facts) complete(s ptrace.Span, scope *Scope) {
 			if !f.HasFloor {
 				f.Floor, f.HasFloor = scope.Floor, scope.HasFloor
 			}
+			if f.TimingError == 0 {
+				f.TimingError = scope.TimingError
+			}
 		}
 		if f.Source == "" {
 			f.Source = scope.Source

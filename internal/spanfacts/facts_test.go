@@ -161,7 +161,7 @@ func TestTheDeviceIsFoundOnSpanScopeAndResource(t *testing.T) {
 func TestWhatTheScopeSaysStandsForItsSpans(t *testing.T) {
 	m := pcommon.NewMap()
 	require.NoError(t, m.FromRaw(map[string]any{
-		"gpu.timing.source": "cupti", "gpu.floor.duration": 2e-6,
+		"gpu.timing.source": "cupti", "gpu.floor.duration": 2e-6, "gpu.timing.error": 4e-6,
 		"gpu.metrics.emitted": true, "gpu.measurement.source": "dcgm", "gpu.stream.id": 3,
 	}))
 	var sc Scope
@@ -172,11 +172,13 @@ func TestWhatTheScopeSaysStandsForItsSpans(t *testing.T) {
 	assert.True(t, f.Recorded())
 	assert.True(t, f.Joined)
 	assert.Equal(t, 2e-6, f.Floor)
+	assert.Equal(t, 4e-6, f.TimingError)
 	assert.EqualValues(t, 3, f.Stream)
 	f.Load(span(t, map[string]any{
 		"gpu.operation.type": "section", "gpu.timing.source": "host",
-		"gpu.floor.duration": 0.0,
+		"gpu.floor.duration": 0.0, "gpu.timing.error": 7e-6,
 	}), &sc)
+	assert.Equal(t, 7e-6, f.TimingError)
 	assert.True(t, f.HostTimed())
 	assert.True(t, f.HasFloor)
 	assert.Zero(t, f.Floor)
@@ -189,7 +191,7 @@ func TestASpanOfAnotherDeviceTakesNothingFromTheScope(t *testing.T) {
 	require.NoError(t, m.FromRaw(map[string]any{
 		"hw.id": "GPU-aa", "hw.parent": "GPU-pp", "hw.name": "gpu0", "hw.model": "H100", "gpu.pci.bdf": "0000:01:00.0",
 		"gpu.device.ordinal": 0, "gpu.stream.id": 3, "gpu.floor.duration": 2e-6, "gpu.timing.source": "cupti",
-		"gpu.measurement.source": "dcgm",
+		"gpu.measurement.source": "dcgm", "gpu.timing.error": 4e-6,
 	}))
 	var sc Scope
 	sc.Load(nil, m)
@@ -209,6 +211,7 @@ func TestASpanOfAnotherDeviceTakesNothingFromTheScope(t *testing.T) {
 		assert.EqualValues(t, -1, f.Stream, name)
 		assert.False(t, f.HasFloor, name)
 		assert.Zero(t, f.Floor, name)
+		assert.Zero(t, f.TimingError, name)
 		assert.Equal(t, "cupti", f.Source, "%s: how the producer measures is not the device's", name)
 		assert.True(t, f.Joined, name)
 		tt.span["gpu.stream.id"], tt.span["gpu.floor.duration"] = 5, 1e-6

@@ -140,6 +140,7 @@ type Scope struct {
 	Measured       string  // gpu.measurement.source; not "": the spans were joined with samples
 	Floor          float64 // gpu.floor.duration, s; where HasFloor
 	HasFloor       bool
+	TimingError    float64 // gpu.timing.error, s
 	MetricsEmitted bool // gpu.metrics.emitted: the producer writes the metrics of operations itself
 }
 
@@ -157,6 +158,8 @@ func (s *Scope) Load(r *Resource, attrs pcommon.Map) {
 		case string(semconv.GPUFloorDurationKey):
 			x, ok := Number(v)
 			s.Floor, s.HasFloor = x, ok && x >= 0
+		case string(semconv.GPUTimingErrorKey):
+			s.TimingError = Positive(v)
 		case string(semconv.GPUMetricsEmittedKey):
 			s.MetricsEmitted = v.Type() == pcommon.ValueTypeBool && v.Bool()
 		default:

@@ -36,6 +36,7 @@ type device struct {
 	failed   backend.Status         // the last anchor's, to report a change once
 
 	floor     atomic.Int64 // ns of an empty section; 0: not known
+	usualHalf atomic.Int64 // ns: half width that most sections keep, for the scope to say; 0: not known
 	drift     atomicFloat  // ppm
 	anomalies atomic.Int64
 	halfNs    atomic.Int64 // half width that the newest section got; 0: none yet
@@ -67,9 +68,31 @@ func (d *device) scope(p *Profiler, timed bool) []attribute.KeyValue {
 		if f := d.floor.Load(); f > 0 {
 			kv = append(kv, semconv.GPUFloorDurationKey.Float64(seconds(f)))
 		}
+		if h := d.usualHalf.Load(); h > 0 {
+			kv = append(kv, semconv.GPUTimingErrorKey.Float64(seconds(h)))
+		}
 	}
 	return kv
 }
+
+// unusual reports whether a span with a half width of h ns states it: the scope's is no bound of it, or more than twice
+// as wide.
+func (d *device) unusual(h int64) bool {
+	if d == nil {
+		return true
+	}
+	usual := d.usualHalf.Load()
+	return h > usual || 2*h < usual
+}
+
+// What a half width differs by from section to section: by their distance from the next anchor. The scope's is rounded
+// up to a tenth of a microsecond.
+const (
+	halfSpread = 250
+	halfStep   = 100
+)
+
+func usualHalf(h int64) int64 { return (h + halfSpread + halfStep - 1) / halfStep * halfStep }
 
 // newTracer makes a tracer whose scope says more.
 func (p *Profiler) newTracer(scope []attribute.KeyValue) trace.Tracer {
@@ -169,9 +192,7 @@ func (t *poller) openDevice(d *device) error {
 		return &backend.StatusError{Call: "cannot anchor the device's clock", Status: st}
 	}
 	d.anchorer, d.axis = a, a.Axis(t.p.clock.time(0))
-	if floor, ok := measureFloor(b, backend.Context(d.info.Ordinal)); ok {
-		d.floor.Store(int64(floor))
-	}
+	d.measureFloor(b)
 	t.p.describeDevice(d)
 	return nil
 }
@@ -256,21 +277,23 @@ func peaksOf(info backend.Device) report.Peaks {
 
 const floorRuns = 16
 
-// measureFloor is the median GPU duration of an empty section on an idle stream: two events with nothing in between.
-func measureFloor(b backend.Backend, c backend.Context) (time.Duration, bool) {
+// measureFloor finds the GPU duration of an empty section on an idle stream, in the median: two events with nothing in
+// between. The half width of the last one is what most sections will have.
+func (d *device) measureFloor(b backend.Backend) {
+	c := backend.Context(d.info.Ordinal)
 	s, st := b.NewStream(c)
 	if st != backend.StatusOK {
-		return 0, false
+		return
 	}
 	defer b.FreeStream(c, s)
 	ev := make([]backend.Event, 2)
 	if b.NewEvents(c, ev) != backend.StatusOK {
-		return 0, false
+		return
 	}
 	defer b.FreeEvents(c, ev)
 	unbind, st := b.Bind(c)
 	if st != backend.StatusOK {
-		return 0, false
+		return
 	}
 	defer unbind()
 	start := &backend.Call{Args: [2]uintptr{uintptr(ev[0]), uintptr(s)}}
@@ -279,16 +302,19 @@ func measureFloor(b backend.Backend, c backend.Context) (time.Duration, bool) {
 	for range floorRuns {
 		if b.Record(start) != backend.StatusOK || b.Record(end) != backend.StatusOK ||
 			b.Synchronize(ev[1]) != backend.StatusOK {
-			return 0, false
+			return
 		}
 		ns, st := b.Elapsed(ev[0], ev[1])
 		if st != backend.StatusOK {
-			return 0, false
+			return
 		}
 		runs = append(runs, ns)
 	}
 	slices.Sort(runs)
-	return time.Duration(runs[len(runs)/2]), true
+	d.floor.Store(int64(runs[len(runs)/2]))
+	if stamps, ok := d.anchorer.Read(ev[0], ev[1], 0, 0); ok {
+		d.usualHalf.Store(usualHalf(d.anchorer.Place(&stamps).HalfWidth))
+	}
 }
 
 func (d *device) close() {

@@ -67,9 +67,13 @@ func (f *Facts) of(r *record, clock *hostClock) {
 		f.float(FactDuration, r.gpu/1e9)
 	case r.timed: // the delays place the calls of Start and End
 		f.float(FactDuration, r.gpu/1e9)
-		f.float(FactTimingError, seconds(r.errorNs))
+		if r.device.unusual(r.errorNs) {
+			f.float(FactTimingError, seconds(r.errorNs))
+		}
 		f.float(FactStartDelay, seconds(r.startNs-clock.at(r.hostStart, r.offset)))
-		f.float(FactEndDelay, seconds(r.endNs-clock.at(r.hostEnd, r.offset)))
+		if d := r.endNs - clock.at(r.hostEnd, r.offset); waited(d, r.gpu) {
+			f.float(FactEndDelay, seconds(d))
+		}
 	}
 	w := &r.work
 	if w.FLOPs != 0 {
@@ -85,6 +89,11 @@ func (f *Facts) of(r *record, clock *hostClock) {
 		f.stated(FactOccurrence, 1)
 	}
 }
+
+// waited reports whether the device waited for the host in gpu ns that ended delay ns after the host's call of End: less
+// than a tenth of the work was still to be done then. Where more was, the queue hid what the host did, and the delay is
+// not stated.
+func waited(delay int64, gpu float64) bool { return 10*float64(delay) < gpu }
 
 // attributes appends the facts from one up to another.
 func (f *Facts) attributes(kv []attribute.KeyValue, from, to Fact) []attribute.KeyValue {

@@ -97,9 +97,13 @@ func (st *Step) describe(kv []attribute.KeyValue, r *record, s *Stream, times st
 		kv = append(kv, semconv.GPUStepPhaseDurationKey(string(st.phases[i].phase)).Float64(seconds(times.phases[i])))
 	}
 	if r.timed {
-		kv = append(kv, semconv.GPUTimingErrorKey.Float64(seconds(r.errorNs)),
-			semconv.GPUStartDelayKey.Float64(seconds(r.startNs-p.clock.at(st.hostStart, r.offset))),
-			semconv.GPUEndDelayKey.Float64(seconds(r.endNs-p.clock.at(r.hostEnd, r.offset))))
+		if r.device.unusual(r.errorNs) {
+			kv = append(kv, semconv.GPUTimingErrorKey.Float64(seconds(r.errorNs)))
+		}
+		kv = append(kv, semconv.GPUStartDelayKey.Float64(seconds(r.startNs-p.clock.at(st.hostStart, r.offset))))
+		if d := r.endNs - p.clock.at(r.hostEnd, r.offset); waited(d, float64(times.total)) {
+			kv = append(kv, semconv.GPUEndDelayKey.Float64(seconds(d)))
+		}
 	} else {
 		kv = append(kv, semconv.GPUTimingSourceKey.String(sourceHost))
 	}
