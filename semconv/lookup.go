@@ -9,64 +9,30 @@ import (
 	"sync"
 )
 
-// Type is the type of an attribute's value.
-type Type int
+// Type is the type of an attribute's value, as the registry writes it.
+type Type string
 
 // Types of values. The zero Type is none of them.
 const (
-	TypeString  Type = iota + 1 // one string
-	TypeInt                     // one int64
-	TypeDouble                  // one float64
-	TypeBoolean                 // one bool
-	TypeStrings                 // a list of strings
-	TypeInts                    // a list of int64
+	TypeString  Type = "string"
+	TypeInt     Type = "int"
+	TypeDouble  Type = "double"
+	TypeBoolean Type = "boolean"
+	TypeStrings Type = "string[]" // a list of strings
+	TypeInts    Type = "int[]"    // a list of int64
 )
 
-// String returns the type as the registry writes it.
-func (t Type) String() string {
-	switch t {
-	case TypeString:
-		return "string"
-	case TypeInt:
-		return "int"
-	case TypeDouble:
-		return "double"
-	case TypeBoolean:
-		return "boolean"
-	case TypeStrings:
-		return "string[]"
-	case TypeInts:
-		return "int[]"
-	}
-	return "unknown"
-}
-
-// Instrument is the kind of a metric.
-type Instrument int
+// Instrument is the kind of a metric, as the registry writes it.
+type Instrument string
 
 // Instruments. The zero Instrument is none of them. On the wire a counter is a monotonic sum, an up-down counter a sum
 // that is not monotonic.
 const (
-	InstrumentGauge Instrument = iota + 1
-	InstrumentCounter
-	InstrumentUpDownCounter
-	InstrumentHistogram
+	InstrumentGauge         Instrument = "gauge"
+	InstrumentCounter       Instrument = "counter"
+	InstrumentUpDownCounter Instrument = "updowncounter"
+	InstrumentHistogram     Instrument = "histogram"
 )
-
-// String returns the instrument as the registry writes it.
-func (i Instrument) String() string {
-	switch i {
-	case InstrumentGauge:
-		return "gauge"
-	case InstrumentCounter:
-		return "counter"
-	case InstrumentUpDownCounter:
-		return "updowncounter"
-	case InstrumentHistogram:
-		return "histogram"
-	}
-	return "unknown"
-}
 
 // Attribute is one entry of the registry.
 type Attribute struct {
@@ -86,7 +52,7 @@ type Attribute struct {
 // Metric is one entry of the registry.
 type Metric struct {
 	Name       string     // as on the wire
-	Instrument Instrument // never zero
+	Instrument Instrument // never empty
 	Unit       string     // UCUM
 	Group      string     // section of the documentation
 	Brief      string     // how it is obtained and what it does not mean

@@ -34,7 +34,7 @@ func TestMetricsOfTheLibraryAreRegistered(t *testing.T) {
 			want, ok := semconv.LookupMetric(m.Name)
 			require.True(t, ok, "%s is not in the registry", m.Name)
 			require.Equal(t, want.Unit, m.Unit, m.Name)
-			require.Equal(t, want.Instrument.String(), instrument(m.Data), m.Name)
+			require.Equal(t, string(want.Instrument), instrument(m.Data), m.Name)
 			seen[m.Name] = true
 			for _, keys := range attributeKeys(m.Data) {
 				for _, key := range keys {

@@ -174,7 +174,7 @@ func (m metadataMetric) instrument() semconv.Instrument {
 	case m.Sum != nil:
 		return semconv.InstrumentUpDownCounter
 	}
-	return 0
+	return ""
 }
 
 func TestComponentMetadataAgreesWithTheRegistry(t *testing.T) {
@@ -223,7 +223,7 @@ func (md metadata) problems() []string {
 				out = append(out, "attribute "+name+" is not in semconv/registry")
 				continue
 			case want.Type != types[a.Type] && a.Type != "slice":
-				out = append(out, "attribute "+name+" is "+a.Type+", want "+want.Type.String())
+				out = append(out, "attribute "+name+" is "+a.Type+", want "+string(want.Type))
 			case place == "resource" && !slices.Contains(want.On, place):
 				out = append(out, "attribute "+name+" is on the resource")
 			}
@@ -245,7 +245,7 @@ func (md metadata) problems() []string {
 		case m.Unit != want.Unit:
 			out = append(out, "metric "+name+" has unit "+m.Unit+", want "+want.Unit)
 		case m.instrument() != want.Instrument:
-			out = append(out, "metric "+name+" is a "+m.instrument().String()+", want "+want.Instrument.String())
+			out = append(out, "metric "+name+" is a "+string(m.instrument())+", want "+string(want.Instrument))
 		}
 	}
 	for name := range md.Events {
@@ -305,6 +305,6 @@ func TestHardwareMetricsAgreeWithOpenTelemetrysPackage(t *testing.T) {
 		require.True(t, ok, want.Name())
 		require.Equal(t, want.Unit(), got.Unit, want.Name())
 		embedded := strings.ToLower(strings.TrimPrefix(reflect.TypeOf(want).Field(0).Type.Name(), "Int64"))
-		require.Equal(t, embedded, got.Instrument.String(), want.Name())
+		require.Equal(t, embedded, string(got.Instrument), want.Name())
 	}
 }

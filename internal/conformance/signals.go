@@ -4,6 +4,7 @@
 package conformance
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -212,15 +213,12 @@ func instrument(m pmetric.Metric) semconv.Instrument {
 	case pmetric.MetricTypeHistogram, pmetric.MetricTypeExponentialHistogram:
 		return semconv.InstrumentHistogram
 	}
-	return 0
+	return ""
 }
 
 // shape says what the metric is on the wire, for messages.
 func shape(m pmetric.Metric) string {
-	if i := instrument(m); i != 0 {
-		return i.String()
-	}
-	return m.Type().String()
+	return cmp.Or(string(instrument(m)), m.Type().String())
 }
 
 type point struct {

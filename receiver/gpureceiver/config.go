@@ -161,7 +161,8 @@ func (c *Config) Validate() error {
 		bad.If(d.value < d.smallest, "`%s` must be at least %s, found %s", d.key, d.smallest, d.value)
 	}
 	bad.If(c.SamplingInterval > c.CollectionInterval,
-		"`sampling_interval` (%s) must not be longer than `collection_interval` (%s)", c.SamplingInterval, c.CollectionInterval)
+		"`sampling_interval` (%s) must not be longer than `collection_interval` (%s)", c.SamplingInterval,
+		c.CollectionInterval)
 	bad.If(c.DCGM.Endpoint == "" && !c.DCGM.Embedded, "`dcgm::endpoint` must be set unless `dcgm::embedded` is true")
 	bad.If(c.Replay.Speed <= 0, "`replay::speed` must be positive, found %g", c.Replay.Speed)
 	bad.If(c.Simulated.Devices < 1 || c.Simulated.Devices > 64,

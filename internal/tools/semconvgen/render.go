@@ -32,22 +32,19 @@ func render(name string, r *registry) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// goType is a type of the registry in the package semconv, and how an attribute of it is made of a value.
-type goType struct{ Go, Param, Method string }
+// goType is how an attribute of a type is made of a value.
+type goType struct{ Param, Method string }
 
 var goTypes = map[string]goType{
-	"string":   {"TypeString", "string", "String"},
-	"int":      {"TypeInt", "int64", "Int64"},
-	"double":   {"TypeDouble", "float64", "Float64"},
-	"boolean":  {"TypeBoolean", "bool", "Bool"},
-	"string[]": {"TypeStrings", "...string", "StringSlice"},
-	"int[]":    {"TypeInts", "...int64", "Int64Slice"},
+	"string":   {"string", "String"},
+	"int":      {"int64", "Int64"},
+	"double":   {"float64", "Float64"},
+	"boolean":  {"bool", "Bool"},
+	"string[]": {"...string", "StringSlice"},
+	"int[]":    {"...int64", "Int64Slice"},
 }
 
-var goInstruments = map[string]string{
-	"gauge": "InstrumentGauge", "counter": "InstrumentCounter", "updowncounter": "InstrumentUpDownCounter",
-	"histogram": "InstrumentHistogram",
-}
+var instruments = []string{"gauge", "counter", "updowncounter", "histogram"}
 
 // check refuses what has no Go name.
 func (r *registry) check() error {
@@ -58,7 +55,7 @@ func (r *registry) check() error {
 		}
 	}
 	for _, m := range r.Metrics {
-		if goInstruments[m.Instrument] == "" {
+		if !slices.Contains(instruments, m.Instrument) {
 			return fmt.Errorf("metric %s: unknown instrument %q (use gauge, counter, updowncounter or histogram)", m.Name,
 				m.Instrument)
 		}
@@ -69,7 +66,6 @@ func (r *registry) check() error {
 var functions = template.FuncMap{
 	"cell": cell, "comment": comment, "describe": describe, "goName": goName, "has": slices.Contains[[]string],
 	"type":       func(t string) goType { return goTypes[t] },
-	"instrument": func(s string) string { return goInstruments[s] },
 	"join":       func(s []string) string { return strings.Join(s, ", ") },
 	"list":       func(s []string) string { return fmt.Sprintf("%#v", s) },
 	"mark": func(origin string) string {
