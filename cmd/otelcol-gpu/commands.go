@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/collector/consumer"
 	"go.uber.org/zap"
 	"golang.org/x/term"
 
@@ -53,7 +54,7 @@ func newCaptureCommand() *cobra.Command {
 			ctx, stop := interruptible(cmd, "nothing is written")
 			defer stop()
 			o.Process = fmt.Sprintf("process %d", pid)
-			o.Reader = func(ctx context.Context, _ string, _ bool, emit convert.Emit) (convert.Result, error) {
+			o.Reader = func(ctx context.Context, _ string, _ bool, emit consumer.ConsumeTracesFunc) (convert.Result, error) {
 				return capture(ctx, pid, cfg, emit)
 			}
 			err = convert.Run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
@@ -73,7 +74,9 @@ func newCaptureCommand() *cobra.Command {
 	return cmd
 }
 
-func capture(ctx context.Context, pid int, cfg *gpucapturereceiver.Config, emit convert.Emit) (convert.Result, error) {
+func capture(
+	ctx context.Context, pid int, cfg *gpucapturereceiver.Config, emit consumer.ConsumeTracesFunc,
+) (convert.Result, error) {
 	res, err := gpucapturereceiver.Capture(ctx, pid, cfg, emit)
 	if err != nil {
 		return convert.Result{}, err
@@ -81,7 +84,7 @@ func capture(ctx context.Context, pid int, cfg *gpucapturereceiver.Config, emit 
 	if res.Message != "" {
 		return convert.Result{}, errors.New(res.Message)
 	}
-	r := result(res.Spans, res.Cut, nil, nil, "", res.Devices, nil, kinetoreceiver.DetailAuto)
+	r := (&profile{Stats: res.Stats}).result(kinetoreceiver.DetailAuto)
 	if res.Outcome == "budget" {
 		r.Remarks = append(r.Remarks, "ended early: it had as many records as the budget allows (--budget)")
 	}

@@ -15,6 +15,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/cmd/otelcol-gpu/internal/convert"
@@ -95,54 +96,69 @@ func newConvertCommand() *cobra.Command {
 // partial is remarked of files that were made of a profile, at whatever detail.
 const partial = "spans as they were written: the table has only activities that have a span of their own"
 
-// profileReader reads a file by what it begins with: a database is an export of Nsight Systems, all else must be a
-// trace.
+// profileReader reads files for convert.
 func profileReader(o kinetoreceiver.Options) convert.Reader {
 	asked := o.Detail
 	o.Partial, o.Version, o.Cache = true, buildInfo().Version, &gputrace.CaptureCache{}
-	return func(ctx context.Context, path string, all bool, emit convert.Emit) (convert.Result, error) {
+	return func(
+		ctx context.Context, path string, all bool, emit consumer.ConsumeTracesFunc,
+	) (convert.Result, error) {
 		o := o
 		if all {
 			o.Detail = kinetoreceiver.DetailKernels
 		}
-		head, _ := profilefile.Head(path) // what cannot be read is left to the reader, which says why
-		if profilefile.IsSQLite(head) {
-			st, err := nsysreceiver.ReadFile(ctx, path, o, emit)
-			return result(st.Spans, st.Cut, st.Faults, st.Skipped, "rows", st.Devices, st.Host, asked), err
-		}
-		st, err := kinetoreceiver.ReadFile(ctx, path, o, emit)
-		if st.Restored > 0 && len(st.Devices) > 0 {
-			st.Faults = append(st.Faults, partial)
-		}
-		r := result(st.Spans, st.Cut, st.Faults, st.Skipped, "events", st.Devices, st.Host, asked)
-		r.Partial = st.Partial
-		return r, err
+		p, err := read(ctx, path, o, emit)
+		return p.result(asked), err
 	}
+}
+
+// profile is what a reader says of a file.
+type profile struct {
+	gputrace.Stats
+	skipped map[string]int64 // by reason
+	what    string           // was skipped
+	faults  []string
+	partial bool
+}
+
+// read reads a file by what it begins with: a database is an export of Nsight Systems, all else must be a trace.
+func read(
+	ctx context.Context, path string, o kinetoreceiver.Options, emit consumer.ConsumeTracesFunc,
+) (profile, error) {
+	head, _ := profilefile.Head(path) // what cannot be read is left to the reader, which says why
+	if profilefile.IsSQLite(head) {
+		st, err := nsysreceiver.ReadFile(ctx, path, o, emit)
+		return profile{Stats: st.Stats, skipped: st.Skipped, what: "rows", faults: st.Faults}, err
+	}
+	st, err := kinetoreceiver.ReadFile(ctx, path, o, emit)
+	if st.Restored > 0 && len(st.Devices) > 0 {
+		st.Faults = append(st.Faults, partial)
+	}
+	return profile{st.Stats, st.Skipped, "events", st.Faults, st.Partial}, err
 }
 
 // result is what convert prints of a file: what is to be gained first, then where the time of each device went, and at
 // detail operators their rates.
-func result(
-	spans, cut int64, faults []string, skipped map[string]int64, what string, devices []verdict.Report,
-	host *verdict.Verdict, detail kinetoreceiver.Detail,
-) convert.Result {
-	r := convert.Result{Spans: spans, Cut: cut, Devices: devices, Odd: slices.Clone(faults)}
-	if host != nil {
-		r.Remarks = append(r.Remarks, host.String())
+func (p *profile) result(detail kinetoreceiver.Detail) convert.Result {
+	r := convert.Result{
+		Spans: p.Spans, Cut: p.Cut, Partial: p.partial, Devices: p.Devices, Odd: slices.Clone(p.faults),
 	}
-	for _, d := range devices {
+	if p.Host != nil {
+		r.Remarks = append(r.Remarks, p.Host.String())
+	}
+	for _, d := range p.Devices {
 		for _, v := range d.Verdicts {
 			r.Remarks = append(r.Remarks, v.String())
 		}
 	}
-	for _, d := range devices {
+	for _, d := range p.Devices {
 		r.Remarks = append(r.Remarks, d.String())
 		if detail == kinetoreceiver.DetailOperators {
 			r.Remarks = append(r.Remarks, operatorTable(&d)...)
 		}
 	}
-	for _, reason := range slices.Sorted(maps.Keys(skipped)) {
-		r.Odd = append(r.Odd, fmt.Sprintf("%d %s left out: %s", skipped[reason], what, reason))
+	for _, reason := range slices.Sorted(maps.Keys(p.skipped)) {
+		r.Odd = append(r.Odd, fmt.Sprintf("%d %s left out: %s", p.skipped[reason], p.what, reason))
 	}
 	r.Remarks = append(r.Remarks, r.Odd...)
 	return r
@@ -190,13 +206,14 @@ func comparison(
 	if len(files) != 2 {
 		return fmt.Errorf("--compare takes two profiles, before and after, found %d", len(files))
 	}
+	o.Detail = kinetoreceiver.DetailSteps // only the reports are of use
 	var reports [2][]verdict.Report
 	for i, path := range files {
-		var err error
-		if reports[i], err = analyse(ctx, path, o); err != nil {
+		p, err := read(ctx, path, o, func(context.Context, ptrace.Traces) error { return nil })
+		if err != nil {
 			return err
 		}
-		if len(reports[i]) == 0 {
+		if reports[i] = p.Devices; len(p.Devices) == 0 {
 			return fmt.Errorf("cannot compare %q: it has no activity of a device", path)
 		}
 	}
@@ -219,17 +236,4 @@ func comparison(
 	_, err = fmt.Fprintf(out, "\n%s\n    the same as a page: open it in a browser; it needs nothing else\n",
 		printable.Line(path))
 	return err
-}
-
-// analyse reads a profile for its reports only.
-func analyse(ctx context.Context, path string, o kinetoreceiver.Options) ([]verdict.Report, error) {
-	o.Detail, o.Partial = kinetoreceiver.DetailSteps, false
-	discard := func(context.Context, ptrace.Traces) error { return nil }
-	head, _ := profilefile.Head(path)
-	if profilefile.IsSQLite(head) {
-		st, err := nsysreceiver.ReadFile(ctx, path, o, discard)
-		return st.Devices, err
-	}
-	st, err := kinetoreceiver.ReadFile(ctx, path, o, discard)
-	return st.Devices, err
 }

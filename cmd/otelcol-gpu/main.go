@@ -178,34 +178,25 @@ func newConfigCommand() *cobra.Command {
 	}
 }
 
-// interruptible is a context that ends with the first Ctrl-C or SIGTERM. A second one ends the process at once, and
-// says what it leaves.
+// interruptible is the command's context, which run ends with the first Ctrl-C or SIGTERM. A second one ends the
+// process at once, and says what it leaves.
 func interruptible(cmd *cobra.Command, leaves string) (context.Context, context.CancelFunc) {
-	parent := cmd.Context()
-	if parent == nil {
-		parent = context.Background()
-	}
-	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	ended := make(chan struct{})
 	go func() {
-		for first := true; ; first = false {
+		for range 2 {
 			select {
 			case <-ended:
 				return
 			case <-signals:
 			}
-			if !first {
-				fmt.Fprintf(os.Stderr, "otelcol-gpu: stopped at once: %s\n", leaves)
-				os.Exit(130)
-			}
-			cancel()
 		}
+		fmt.Fprintf(os.Stderr, "otelcol-gpu: stopped at once: %s\n", leaves)
+		os.Exit(130)
 	}()
-	return ctx, sync.OnceFunc(func() {
+	return cmd.Context(), sync.OnceFunc(func() {
 		signal.Stop(signals)
-		cancel()
 		close(ended)
 	})
 }

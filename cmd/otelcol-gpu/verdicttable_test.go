@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/profilefile"
@@ -140,7 +142,9 @@ func TestTableOfRecordedTraces(t *testing.T) {
 }
 
 func row(t *testing.T, b *strings.Builder, name, path string, known truth) {
-	devices, err := analyse(t.Context(), path, kinetoreceiver.Options{Device: known.device})
+	p, err := read(t.Context(), path, kinetoreceiver.Options{Device: known.device, Detail: kinetoreceiver.DetailSteps},
+		func(context.Context, ptrace.Traces) error { return nil })
+	devices := p.Devices
 	label := "`" + name + "`"
 	if known.device != "" {
 		label += fmt.Sprintf(" `--device %q`", known.device)

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/semconv"
@@ -51,7 +51,7 @@ func (s *Stats) Losses(skipped map[string]int64) {
 
 // Emit writes the profile as traces, in batches that the function owns. It stops with the function's first error and
 // with the context's. It may be called again, and writes the same.
-func (p *Profile) Emit(ctx context.Context, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
+func (p *Profile) Emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (Stats, error) {
 	st := Stats{
 		Events: int64(p.seq), Kernels: p.counts[KindKernel], Copies: p.counts[KindCopy], Memsets: p.counts[KindMemset],
 		Steps: p.counts[KindStep], NamesDropped: p.Names.Over, SpilledBytes: p.sorter.at,

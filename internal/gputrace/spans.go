@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
@@ -22,7 +23,7 @@ import (
 type spans struct {
 	p       *Profile
 	ctx     context.Context
-	emit    func(context.Context, ptrace.Traces) error
+	emit    consumer.ConsumeTracesFunc
 	batch   ptrace.Traces
 	scopes  map[scopeKey]ptrace.ScopeSpans // of the batch
 	last    [2]lastScope                   // of the host and of a device
@@ -53,7 +54,7 @@ type lastScope struct {
 	known bool
 }
 
-func newSpans(ctx context.Context, p *Profile, emit func(context.Context, ptrace.Traces) error) *spans {
+func newSpans(ctx context.Context, p *Profile, emit consumer.ConsumeTracesFunc) *spans {
 	s := &spans{
 		p: p, ctx: ctx, emit: emit, texts: make([]*text, p.Names.Len()), devices: map[int64]Device{},
 		peaks: map[string]verdict.Peak{}, steps: map[int64][]verdict.Step{},

@@ -20,7 +20,6 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
-	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -39,7 +38,7 @@ type captureReceiver struct {
 	cfg  *Config
 	log  *zap.Logger
 	tel  *metadata.TelemetryBuilder
-	emit follow.Emit
+	emit consumer.ConsumeTracesFunc
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -224,9 +223,7 @@ func (r *captureReceiver) count(ctx context.Context, res Result) {
 // Capture records one window of the process now and hands its spans to emit. The process is looked for in the folder of
 // the configuration, by the process id that it has itself or, where the Collector is in another namespace, that it has
 // here.
-func Capture(ctx context.Context, pid int, cfg *Config, emit func(context.Context, ptrace.Traces) error) (Result,
-	error,
-) {
+func Capture(ctx context.Context, pid int, cfg *Config, emit consumer.ConsumeTracesFunc) (Result, error) {
 	paths, err := filepath.Glob(filepath.Join(cfg.Folder, strconv.Itoa(pid)+"-*.ring"))
 	if err != nil {
 		return Result{}, err

@@ -11,7 +11,6 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
-	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/receiver"
 )
 
@@ -27,6 +26,6 @@ func (*captureReceiver) Start(context.Context, component.Host) error { return er
 func (*captureReceiver) Shutdown(context.Context) error              { return nil }
 
 // Capture records one window of one process. It is for Linux.
-func Capture(context.Context, int, *Config, func(context.Context, ptrace.Traces) error) (Result, error) {
+func Capture(context.Context, int, *Config, consumer.ConsumeTracesFunc) (Result, error) {
 	return Result{}, errPlatform
 }

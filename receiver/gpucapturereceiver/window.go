@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/consumer"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/receiver/gpucapturereceiver/internal/metadata"
@@ -49,7 +49,7 @@ type clocks struct {
 }
 
 // run opens the window, reads it to its end and hands its spans to emit. Errors are of ctx and emit.
-func (w *window) run(ctx context.Context, emit func(context.Context, ptrace.Traces) error) (Result, error) {
+func (w *window) run(ctx context.Context, emit consumer.ConsumeTracesFunc) (Result, error) {
 	res := Result{Dropped: map[string]int64{}}
 	before, err := w.ring.Counts()
 	if err != nil {
@@ -193,9 +193,7 @@ func traceParent(p ring.Pushed) string {
 }
 
 // spans makes the window a profile, as if it were a file.
-func (w *window) spans(ctx context.Context, res Result, emit func(context.Context, ptrace.Traces) error) (Result,
-	error,
-) {
+func (w *window) spans(ctx context.Context, res Result, emit consumer.ConsumeTracesFunc) (Result, error) {
 	if !w.begin.set {
 		if len(w.raw) > 0 {
 			res.Dropped["unreadable"] += int64(len(w.raw) / ring.RecordSize)

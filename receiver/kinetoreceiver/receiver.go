@@ -50,7 +50,7 @@ func (r *kinetoReceiver) Shutdown(ctx context.Context) error {
 	return err
 }
 
-func (r *kinetoReceiver) read(ctx context.Context, path string, emit follow.Emit) error {
+func (r *kinetoReceiver) read(ctx context.Context, path string, emit consumer.ConsumeTracesFunc) error {
 	st, err := ReadFile(ctx, path, r.cfg.optionsOf(path), emit)
 	switch {
 	case ctx.Err() != nil:

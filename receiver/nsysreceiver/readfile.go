@@ -7,7 +7,7 @@ import (
 	"context"
 	"fmt"
 
-	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/consumer"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 )
@@ -53,9 +53,7 @@ type Stats struct {
 // ReadFile reads one SQLite export of Nsight Systems and hands its spans to emit in batches, which emit owns. Nothing
 // is emitted before the whole file was read, so that a file that is refused (ErrNotExport; the error names it) leaves
 // nothing behind. An error of emit ends reading and is returned.
-func ReadFile(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats,
-	error,
-) {
+func ReadFile(ctx context.Context, path string, o Options, emit consumer.ConsumeTracesFunc) (Stats, error) {
 	st, err := read(ctx, path, o, emit)
 	if err != nil {
 		return st, fmt.Errorf("cannot read Nsight Systems export %q: %w", path, err)
@@ -63,7 +61,7 @@ func ReadFile(ctx context.Context, path string, o Options, emit func(context.Con
 	return st, nil
 }
 
-func read(ctx context.Context, path string, o Options, emit func(context.Context, ptrace.Traces) error) (Stats, error) {
+func read(ctx context.Context, path string, o Options, emit consumer.ConsumeTracesFunc) (Stats, error) {
 	db, err := open(path)
 	if err != nil {
 		return Stats{}, err

@@ -48,7 +48,7 @@ func (r *nsysReceiver) Shutdown(ctx context.Context) error {
 	return err
 }
 
-func (r *nsysReceiver) read(ctx context.Context, path string, emit follow.Emit) error {
+func (r *nsysReceiver) read(ctx context.Context, path string, emit consumer.ConsumeTracesFunc) error {
 	st, err := ReadFile(ctx, path, r.cfg.Spans, emit)
 	switch {
 	case ctx.Err() != nil:

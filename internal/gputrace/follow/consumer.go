@@ -13,7 +13,7 @@ import (
 )
 
 // Consumer hands batches to next and counts them as the receiver's.
-func Consumer(set receiver.Settings, next consumer.Traces) (Emit, error) {
+func Consumer(set receiver.Settings, next consumer.Traces) (consumer.ConsumeTracesFunc, error) {
 	obs, err := receiverhelper.NewObsReport(receiverhelper.ObsReportSettings{
 		ReceiverID: set.ID, Transport: "file", ReceiverCreateSettings: set,
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -281,7 +282,9 @@ func TestWhatIsNoFaultOfTheFileIsTriedAgain(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	s := &sink{}
 	tries := 0
-	f := New(config(dir), owner, zap.New(core), func(ctx context.Context, path string, emit Emit) error {
+	f := New(config(dir), owner, zap.New(core), func(
+		ctx context.Context, path string, emit consumer.ConsumeTracesFunc,
+	) error {
 		if tries++; tries == 3 {
 			return lines(ctx, path, emit)
 		}
@@ -301,7 +304,7 @@ func TestAPartThatGrowsIsReadAgain(t *testing.T) {
 	path := filepath.Join(dir, "a.txt")
 	write(t, path, "a\nb\n")
 	s := &sink{}
-	read := func(ctx context.Context, path string, emit Emit) error {
+	read := func(ctx context.Context, path string, emit consumer.ConsumeTracesFunc) error {
 		return lines(ctx, path, func(ctx context.Context, td ptrace.Traces) error {
 			td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(pcommon.TraceID{1})
 			return emit(ctx, td)

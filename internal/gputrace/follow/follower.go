@@ -16,19 +16,17 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
 )
 
-// Emit hands on a batch of a file.
-type Emit = func(context.Context, ptrace.Traces) error
+// Read reads one file and hands on its batches. It must emit the same ones for the same content, whatever the file's
+// name, and others for another. An error means that the file is refused; it names the file.
+type Read func(ctx context.Context, path string, emit consumer.ConsumeTracesFunc) error
 
-// Read reads one file. It must emit the same batches for the same content, whatever the file's name, and others for
-// another. An error means that the file is refused; it names the file.
-type Read func(ctx context.Context, path string, emit Emit) error
-
-// ErrRepeated is what Emit returns to a Read of a file whose content was handed on before: it was renamed, moved,
+// ErrRepeated is what emit returns to a Read of a file whose content was handed on before: it was renamed, moved,
 // packed or copied. It ends the Read, which returns it, wrapped or not.
 var ErrRepeated = errors.New("read before, under this or another name")
 
@@ -43,7 +41,7 @@ type Follower struct {
 	id     component.ID
 	log    *zap.Logger
 	read   Read
-	next   Emit
+	next   consumer.ConsumeTracesFunc
 	state  *state
 	seen   map[string]sighting
 	later  map[string]time.Time // when a file that could not be opened or kept is tried again
@@ -62,7 +60,7 @@ type sighting struct {
 }
 
 // New makes a follower; next is the consumer of batches.
-func New(cfg Config, id component.ID, log *zap.Logger, read Read, next Emit) *Follower {
+func New(cfg Config, id component.ID, log *zap.Logger, read Read, next consumer.ConsumeTracesFunc) *Follower {
 	return &Follower{
 		cfg: cfg, id: id, log: log, read: read, next: next, seen: map[string]sighting{},
 		later: map[string]time.Time{}, retry: time.Minute, now: time.Now,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/goleak"
@@ -71,7 +72,7 @@ func (h host) GetExtensions() map[component.ID]component.Component { return h.ex
 
 // lines is a Read: every line of a file is a batch of one span, with an identifier that is a function of the whole
 // file.
-func lines(ctx context.Context, path string, emit Emit) error {
+func lines(ctx context.Context, path string, emit consumer.ConsumeTracesFunc) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err

@@ -11,9 +11,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/template"
 
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/otelcol"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
@@ -28,12 +28,9 @@ import (
 //go:embed pipeline.yaml.tmpl
 var pipelineText string
 
-// Emit takes a batch of spans, which it then owns.
-type Emit func(context.Context, ptrace.Traces) error
-
-// Reader turns one file into batches of spans, with every activity of the device where all is set, and otherwise at the
-// detail that the user asked for.
-type Reader func(ctx context.Context, path string, all bool, emit Emit) (Result, error)
+// Reader turns one file into batches of spans, which emit owns: with every activity of the device where all is set, and
+// otherwise at the detail that the user asked for.
+type Reader func(ctx context.Context, path string, all bool, emit consumer.ConsumeTracesFunc) (Result, error)
 
 // Result is what a Reader says of a file that it has read.
 type Result struct {
@@ -83,7 +80,9 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 	for _, err := range refused {
 		complain(problems, err)
 	}
-	text, err := configuration(pipeline.Quote(results.temporary(spansFile)), pipeline.Quote(results.temporary(traceFile)))
+	text, err := pipeline.Fill(pipelineText, map[string]string{
+		"Spans": pipeline.Quote(results.temporary(spansFile)), "Trace": pipeline.Quote(results.temporary(traceFile)),
+	})
 	if err != nil {
 		return err
 	}
@@ -145,8 +144,8 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		return ErrSomeFailed
 	}
 	if o.HTML {
-		if err := results.writePage(book.State(jobs)); err != nil {
-			return err
+		if _, err := page.WriteReport(results.tmp, pageFile, book.State(jobs)); err != nil {
+			return results.named(err)
 		}
 	}
 	replaced, err := results.publish()
@@ -180,7 +179,7 @@ func complain(problems io.Writer, err error) {
 // sink remembers what went wrong behind it, which is no fault of the file that is read.
 type sink struct{ err error }
 
-func (s *sink) to(next Emit) Emit {
+func (s *sink) to(next consumer.ConsumeTracesFunc) consumer.ConsumeTracesFunc {
 	return func(ctx context.Context, td ptrace.Traces) error {
 		err := next(ctx, td)
 		if err != nil && s.err == nil {
@@ -192,7 +191,7 @@ func (s *sink) to(next Emit) Emit {
 
 // read hands a file to both ends: what must be complete whatever the detail, the Chrome trace and the table, is read on
 // its own where the detail leaves something out.
-func (o Options) read(ctx context.Context, file string, files, all Emit) (Result, error) {
+func (o Options) read(ctx context.Context, file string, files, all consumer.ConsumeTracesFunc) (Result, error) {
 	if o.Full {
 		return o.Reader(ctx, file, true, func(ctx context.Context, td ptrace.Traces) error {
 			twin := ptrace.NewTraces()
@@ -231,14 +230,4 @@ func (o Options) factories(source *pipeline.Source, table *optable.Table) func()
 		(&pipeline.Sink{Traces: table.Add}).AddTo(f.Exporters)
 		return f, nil
 	}
-}
-
-func configuration(spans, trace string) (string, error) {
-	t, err := template.New("pipeline").Parse(pipelineText)
-	if err != nil {
-		return "", err
-	}
-	var b strings.Builder
-	err = t.Execute(&b, struct{ Spans, Trace string }{spans, trace})
-	return b.String(), err
 }

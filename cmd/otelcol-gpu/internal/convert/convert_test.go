@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/otelcol"
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -72,7 +73,7 @@ func run(t *testing.T, out string, files map[string]string, change func(*Options
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	o.Reader = func(ctx context.Context, path string, all bool, emit Emit) (Result, error) {
+	o.Reader = func(ctx context.Context, path string, all bool, emit consumer.ConsumeTracesFunc) (Result, error) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return Result{}, err
@@ -175,7 +176,7 @@ func TestResultsThatCannotBeWrittenEndTheRun(t *testing.T) {
 	require.ErrorContains(t, err, "cannot make the output folder")
 
 	_, stderr, err := run(t, filepath.Join(dir, "out"), map[string]string{"a.json": "1", "b.json": "2"}, func(o *Options) {
-		o.Reader = func(ctx context.Context, path string, _ bool, emit Emit) (Result, error) {
+		o.Reader = func(ctx context.Context, path string, _ bool, emit consumer.ConsumeTracesFunc) (Result, error) {
 			_ = emit(ctx, kernels("k", 1, -1))
 			return Result{}, errors.New("the reader says what the sink said")
 		}
@@ -197,7 +198,7 @@ func TestARunThatIsInterruptedSaysWhereAndChangesNothing(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	err := Run(ctx, &stdout, &stderr, Options{
 		Out: out, Process: "pid 7", Factories: components,
-		Reader: func(context.Context, string, bool, Emit) (Result, error) {
+		Reader: func(context.Context, string, bool, consumer.ConsumeTracesFunc) (Result, error) {
 			cancel()
 			return Result{}, context.Canceled
 		},

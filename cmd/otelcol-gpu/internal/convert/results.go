@@ -120,18 +120,6 @@ func (r *results) isOwn(name, mark string) bool {
 	return err == nil && bytes.Contains(head, []byte(mark))
 }
 
-// writePage writes the page as one file.
-func (r *results) writePage(s *page.State) error {
-	f, err := os.Create(r.temporary(pageFile))
-	if err != nil {
-		return fmt.Errorf("cannot write the page: %w", r.named(err))
-	}
-	if err := errors.Join(page.Report(f, s), f.Close()); err != nil {
-		return fmt.Errorf("cannot write the page: %w", r.named(err))
-	}
-	return nil
-}
-
 // describe says where the results are.
 func (r *results) describe(out io.Writer) {
 	fmt.Fprintf(out, "\n%s\n    the spans as OTLP JSON, one request per line\n",

@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"text/template"
 	"time"
 	"unicode/utf8"
 
@@ -222,15 +221,8 @@ func configuration(f files) ([]string, error) {
 	for _, s := range []*string{&quoted.Socket, &quoted.Spans, &quoted.Metrics, &quoted.Trace, &quoted.Endpoint} {
 		*s = pipeline.Quote(*s)
 	}
-	var text strings.Builder
-	t, err := template.New("pipeline").Parse(overlay)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.Execute(&text, quoted); err != nil {
-		return nil, err
-	}
-	return []string{base, text.String()}, nil
+	text, err := pipeline.Fill(overlay, quoted)
+	return []string{base, text}, err
 }
 
 // pageAddress is the page's usual address, or a free port where something else (a Collector, another demo) has that.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"text/template"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -108,6 +109,17 @@ func (p *Pipeline) Done() <-chan struct{} { return p.done }
 
 // Quote makes a YAML string that the Collector takes literally: it would expand a dollar sign.
 func Quote(s string) string { return strings.ReplaceAll(strconv.Quote(s), "$", "$$") }
+
+// Fill fills in a template of YAML (text/template).
+func Fill(text string, data any) (string, error) {
+	t, err := template.New("pipeline").Parse(text)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	err = t.Execute(&b, data)
+	return b.String(), err
+}
 
 // SourceType is the component type of a [Source].
 var SourceType = component.MustNewType("source")
