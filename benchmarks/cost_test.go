@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +28,6 @@ import (
 
 var (
 	costRounds = flag.Int("cost", 0, "rounds of the tests of costs; 0: skip them")
-	costGOGC   = flag.Int("cost-gogc", 100, "GOGC of the tests of costs")
 	costOf     = flag.String("cost-of", "",
 		"measure only passing through and pipelines whose names match this regular expression")
 )
@@ -141,7 +139,6 @@ func TestCostOfAPipeline(t *testing.T) {
 	}
 	cases = chosen(cases)
 	wire := requests(t)
-	defer debug.SetGCPercent(debug.SetGCPercent(*costGOGC))
 	for _, end := range ends {
 		best := map[string]cost{}
 		for range *costRounds {

@@ -46,19 +46,18 @@ type attributes struct {
 	events      []gpusamplesextension.Event
 }
 
-// room is a span's attributes with room for those that a joined span mostly gains and for those that gpu_derive, the
-// next processor, adds to it: pdata's maps are slices, and one growth costs less than two.
-func (a *attributes) room(g *gpuSpan, method string) pcommon.Map {
-	n := 3 + g.derives
+// room is how many attributes a span of a place mostly gains here and from gpu_derive, the next processor: pdata's maps
+// are slices, and one growth costs less than two.
+func (a *attributes) room(g *gpuSpan, at *place) int {
 	switch {
+	case g.fault != sound || at.outcome != found:
+		return 0
 	case a.level == spanfacts.Full:
-		n = 32
-	case method == semconv.GPUJoinMethodInterval:
-		n += 3
+		return 32
+	case at.method(g.share.End-g.share.Start) == semconv.GPUJoinMethodInterval:
+		return 6 + g.derives
 	}
-	to := g.span.Attributes()
-	to.EnsureCapacity(to.Len() + n)
-	return to
+	return 3 + g.derives
 }
 
 // write joins one span with its device and board in the current view. False: no sample is near.
@@ -67,7 +66,8 @@ func (a *attributes) write(g *gpuSpan, at *place, share fairshare.Share, shared 
 	dev, b := at.dev, at.board
 	boardDev := b.meter.dev
 	how := at.method(end - start)
-	to := a.room(g, how)
+	to := g.span.Attributes()
+	to.EnsureCapacity(to.Len() + a.room(g, at))
 	lean, marked := a.level == spanfacts.Lean, in.source != ""
 
 	if at.hwID == "" { // found by another identity: whoever comes next need not search again

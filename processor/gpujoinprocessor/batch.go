@@ -27,6 +27,7 @@ type batch struct {
 	host      []hostSpan
 	bridges   map[fairshare.Key][8]byte
 	boards    []boardEnd
+	packed    packed
 	waiting   int   // of the spans, those that are waited for
 	latest    int64 // end of those
 	seen      int64 // when the first of them arrived first
@@ -61,6 +62,7 @@ func (b *batch) reset() {
 	clear(b.boards)
 	clear(b.bridges)
 	b.places.reset()
+	b.packed.reset()
 	b.spans, b.scopes, b.resources, b.streams, b.host, b.boards = b.spans[:0], b.scopes[:0], b.resources[:0],
 		b.streams[:0], b.host[:0], b.boards[:0]
 	b.waiting = 0
@@ -227,15 +229,15 @@ func pendingBatch(ctx context.Context, td ptrace.Traces, e *engine) *batch {
 	b := r.batch
 	r.batch = nil
 	r.mu.Unlock()
-	if b == nil || b.waiting == 0 {
+	if b == nil {
 		return nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, x := range b.boards {
-		if e.boards[x.board.id] != x.board || x.board.dev != x.dev {
-			return nil
-		}
+	replaced := func(x boardEnd) bool { return e.boards[x.board.id] != x.board || x.board.dev != x.dev }
+	if b.waiting == 0 || slices.ContainsFunc(b.boards, replaced) {
+		b.unpack(td, nil)
+		return nil
 	}
 	// Children of the request's host spans may have come since.
 	for _, h := range b.host {

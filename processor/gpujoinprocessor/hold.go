@@ -26,6 +26,7 @@ func (p *joinProcessor) join(ctx context.Context, td ptrace.Traces) error {
 	}
 	if n := b.waiting; n > 0 {
 		reason := p.wait(b)
+		b.unpack(td, &p.attrs)
 		p.write(ctx, b, td)
 		p.stats.released(ctx, b, n, reason, p.now())
 	}

@@ -47,10 +47,13 @@ func TestNothingIsResumedOnADeviceThatBeganAnew(t *testing.T) {
 	td := newTraces("a")
 	td.gpu(1, 0, zero.Add(10*time.Second), zero.Add(11*time.Second))
 	ctx, b := s.pending(td)
+	want := wire(t, td.Traces)
+	b.packed.take(td.Traces)
 	require.True(t, s.settled(b, s.now, false))
 	s.now = zero.Add(-time.Hour) // the host's clock is set back
 	s.tick(s.now, nil, func(*board) {})
 	assert.Nil(t, pendingBatch(ctx, td.Traces, s.engine))
+	assert.Equal(t, want, wire(t, td.Traces), "it is read again, whole")
 }
 
 // A host span of a request that waits leads from a kernel that came later to the step above.

@@ -226,6 +226,9 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 	}
 	held = true
 	fresh := p.engine.arrive(b, now, false)
+	if p.cfg.Queue.Storage == nil { // a storage has its own copy, and gives out that
+		b.packed.take(td)
+	}
 	if fresh || p.cfg.Queue.Storage == nil { // else the consumer was first, with what came out of the storage
 		p.stats.held.Add(int64(b.waiting))
 	}

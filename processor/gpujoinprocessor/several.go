@@ -86,7 +86,8 @@ func (x *place) arriveMore(g *gpuSpan, now int64) {
 // no sample is near one of them.
 func (a *attributes) writeSeveral(g *gpuSpan, x *place, share fairshare.Share, shared bool) bool {
 	start, end := g.share.Start+a.shift, g.share.End+a.shift
-	to := a.room(g, x.method(end-start))
+	to := g.span.Attributes()
+	to.EnsureCapacity(to.Len() + a.room(g, x))
 	lean := a.level == spanfacts.Lean
 
 	var mean, weight [len(means)]float64

@@ -1,0 +1,198 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"math"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/xpdata"
+)
+
+// packed is the attributes of a request's spans while it waits.
+//
+// pdata has a span of 15 attributes in some 30 pieces of memory. As long as it is held, the collector of garbage visits
+// each of them again and again, and when it leaves all have left the processor's caches. Here they are one array of
+// numbers; names and texts, which most spans of a request have in common, are kept once. What comes out is what went
+// in, in the same order.
+//
+//	forms   name, type | name, type | ...       one for each sequence of names and types
+//	spans   form, first value | ...             one for each span, in the order of the wire
+//	values  number or index of a text | ...     one for each attribute of each span
+type packed struct {
+	spans  []packedSpan
+	forms  [][]column
+	values []uint64
+	texts  []string
+	others pcommon.Slice // values that are neither text nor number
+	last   int           // form of the last span
+	build  xpdata.MapBuilder
+}
+
+// packedSpan is where a span's values begin, and its form.
+type packedSpan struct{ form, first int32 }
+
+// column is one attribute of a form.
+type column struct {
+	key  string
+	kind pcommon.ValueType
+	last uint64 // the last text here
+}
+
+// noForm is that of a span without attributes.
+const noForm = -1
+
+// recentForms bounds the search for a form; one that was met longer ago is kept twice.
+const recentForms = 8
+
+// take empties the attributes of all spans of a request.
+func (p *packed) take(td ptrace.Traces) {
+	p.others = pcommon.NewSlice()
+	p.texts = append(p.texts[:0], "")
+	known := map[string]uint64{"": 0}
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			p.spans = slices.Grow(p.spans, ss.Spans().Len())
+			for _, s := range ss.Spans().All() {
+				s.SetName(p.texts[p.text(s.Name(), known)])
+				p.add(s.Attributes(), known)
+			}
+		}
+	}
+}
+
+// add takes the attributes of the next span.
+func (p *packed) add(attrs pcommon.Map, known map[string]uint64) {
+	if attrs.Len() == 0 {
+		p.spans = append(p.spans, packedSpan{form: noForm})
+		return
+	}
+	p.last = p.form(attrs)
+	form := p.forms[p.last]
+	p.spans = append(p.spans, packedSpan{int32(p.last), int32(len(p.values))})
+	i := 0
+	for _, v := range attrs.All() {
+		var x uint64
+		switch c := &form[i]; c.kind {
+		case pcommon.ValueTypeStr:
+			if s := v.Str(); p.texts[c.last] != s {
+				c.last = p.text(s, known)
+			}
+			x = c.last
+		case pcommon.ValueTypeDouble:
+			x = math.Float64bits(v.Double())
+		case pcommon.ValueTypeInt:
+			x = uint64(v.Int())
+		default:
+			x = uint64(p.others.Len())
+			v.MoveTo(p.others.AppendEmpty())
+		}
+		p.values = append(p.values, x)
+		i++
+	}
+	attrs.Clear()
+}
+
+// text is the index of a text.
+func (p *packed) text(s string, known map[string]uint64) uint64 {
+	n, ok := known[s]
+	if !ok {
+		n = uint64(len(p.texts))
+		p.texts = append(p.texts, s)
+		known[s] = n
+	}
+	return n
+}
+
+// form finds the form of a span's attributes; the search begins at that of the last span.
+func (p *packed) form(attrs pcommon.Map) int {
+	if n := len(p.forms); n > 0 {
+		if fits(p.forms[p.last], attrs) {
+			return p.last
+		}
+		for i := n - 1; i >= max(0, n-recentForms); i-- {
+			if fits(p.forms[i], attrs) {
+				return i
+			}
+		}
+	}
+	form := make([]column, 0, attrs.Len())
+	for k, v := range attrs.All() {
+		form = append(form, column{key: k, kind: v.Type()})
+	}
+	p.forms = append(p.forms, form)
+	return len(p.forms) - 1
+}
+
+func fits(form []column, attrs pcommon.Map) bool {
+	if len(form) != attrs.Len() {
+		return false
+	}
+	i := 0
+	for k, v := range attrs.All() {
+		if k != form[i].key || v.Type() != form[i].kind {
+			return false
+		}
+		i++
+	}
+	return true
+}
+
+// give puts back the attributes of the i-th span, with room for some more.
+func (p *packed) give(i int, attrs pcommon.Map, room int) {
+	s := p.spans[i]
+	if s.form == noForm {
+		attrs.EnsureCapacity(room)
+		return
+	}
+	form := p.forms[s.form]
+	p.build.EnsureCapacity(len(form) + room)
+	for i, x := range p.values[s.first : int(s.first)+len(form)] {
+		v := p.build.AppendEmpty(form[i].key)
+		switch form[i].kind {
+		case pcommon.ValueTypeStr:
+			v.SetStr(p.texts[x])
+		case pcommon.ValueTypeDouble:
+			v.SetDouble(math.Float64frombits(x))
+		case pcommon.ValueTypeInt:
+			v.SetInt(int64(x))
+		default:
+			p.others.At(int(x)).MoveTo(v)
+		}
+	}
+	p.build.UnsafeIntoMap(attrs)
+}
+
+func (p *packed) reset() {
+	clear(p.forms)
+	clear(p.texts)
+	p.spans, p.forms, p.values, p.texts, p.last = p.spans[:0], p.forms[:0], p.values[:0], p.texts[:0], 0
+	p.others = pcommon.Slice{}
+}
+
+// unpack puts back what was packed, with room for what will be written; nil: nothing.
+func (b *batch) unpack(td ptrace.Traces, will *attributes) {
+	if len(b.packed.spans) == 0 {
+		return
+	}
+	i, next := 0, b.spans
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, s := range ss.Spans().All() {
+				room := 0
+				if len(next) > 0 && next[0].span == s {
+					if will != nil {
+						room = will.room(&next[0], &b.places.list[next[0].place])
+					}
+					next = next[1:]
+				}
+				b.packed.give(i, s.Attributes(), room)
+				i++
+			}
+		}
+	}
+	b.packed.reset()
+}

@@ -1,0 +1,147 @@
+// Copyright The otelgpu Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gpujoinprocessor
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/xpdata"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
+)
+
+// anything is a request whose spans have attributes of every type, alike and not, none at all, and one name twice.
+func anything(r *rand.Rand) ptrace.Traces {
+	td := ptrace.NewTraces()
+	for range 1 + r.IntN(3) {
+		rs := td.ResourceSpans().AppendEmpty()
+		rs.Resource().Attributes().PutStr("service.name", "a")
+		for range r.IntN(3) {
+			ss := rs.ScopeSpans().AppendEmpty()
+			for range r.IntN(40) {
+				s := ss.Spans().AppendEmpty()
+				s.SetName([]string{"", "prefill", "decode"}[r.IntN(3)])
+				s.SetTraceID(pcommon.TraceID{byte(1 + r.IntN(3))})
+				s.Events().AppendEmpty().Attributes().PutStr("exception.type", "x")
+				for i := range r.IntN(6) {
+					anyAttribute(r, s.Attributes(), fmt.Sprint("k", i))
+				}
+				if r.IntN(8) == 0 { // one name twice, which the wire allows
+					var b xpdata.MapBuilder
+					b.AppendEmpty("k").SetStr("first")
+					b.AppendEmpty("k").SetStr("second")
+					b.UnsafeIntoMap(s.Attributes())
+				}
+			}
+		}
+	}
+	return td
+}
+
+func anyAttribute(r *rand.Rand, to pcommon.Map, key string) {
+	switch r.IntN(9) {
+	case 0:
+		to.PutStr(key, fmt.Sprint("text ", r.IntN(100)))
+	case 1:
+		to.PutStr(key, "")
+	case 2:
+		to.PutDouble(key, []float64{0, math.Copysign(0, -1), 1.5, math.NaN(), math.Inf(1), math.SmallestNonzeroFloat64}[r.IntN(6)])
+	case 3:
+		to.PutInt(key, []int64{0, -1, math.MinInt64, math.MaxInt64, 7}[r.IntN(5)])
+	case 4:
+		to.PutBool(key, r.IntN(2) == 0)
+	case 5:
+		to.PutEmpty(key)
+	case 6:
+		to.PutEmptyBytes(key).Append(1, byte(r.IntN(9)))
+	case 7:
+		to.PutEmptyMap(key).PutStr("inner", fmt.Sprint(r.IntN(9)))
+	case 8:
+		to.PutEmptySlice(key).AppendEmpty().SetInt(int64(r.IntN(9)))
+	}
+}
+
+func wire(t testing.TB, td ptrace.Traces) []byte {
+	b, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
+	require.NoError(t, err)
+	return b
+}
+
+func attributesOf(td ptrace.Traces) (n int) {
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, s := range ss.Spans().All() {
+				n += s.Attributes().Len()
+			}
+		}
+	}
+	return n
+}
+
+func TestWhatIsPackedComesOutAsItWentIn(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var b batch
+	for range 200 {
+		td := anything(r)
+		want := wire(t, td)
+		b.packed.take(td)
+		assert.Zero(t, attributesOf(td))
+		b.unpack(td, nil)
+		require.Equal(t, want, wire(t, td))
+		assert.Empty(t, b.packed.values)
+	}
+}
+
+// Spans of a request share names and texts, so what is held of one is numbers.
+func TestPackedSpansAreHeldInFewPieces(t *testing.T) {
+	td := ptrace.NewTraces()
+	spans := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+	for i := range 1000 {
+		a := spans.AppendEmpty().Attributes()
+		a.PutStr("hw.id", fmt.Sprint("GPU-", i%8))
+		a.PutDouble("gpu.duration", float64(i))
+		if i%2 == 0 {
+			a.PutInt("gpu.operation.items", int64(i))
+		}
+	}
+	var p packed
+	p.take(td)
+	assert.Len(t, p.forms, 2)
+	assert.Len(t, p.texts, 1+8)
+	assert.Len(t, p.values, 2500)
+}
+
+// What is written on a span after it has waited finds room: its attributes are laid out once.
+func TestAttributesComeBackWithRoomForWhatIsWritten(t *testing.T) {
+	td := newTraces("a")
+	now := time.Unix(1_700_000_000, 0)
+	s := td.gpu(1, 0, now, now.Add(time.Millisecond))
+	s.Attributes().PutInt("gpu.io.size", 1)
+	s.Attributes().PutInt("gpu.operation.items", 1)
+	b := new(batch)
+	b.scan(td.Traces, identifier{maphash.MakeSeed()}, now.UnixNano(), time.Second)
+	require.Len(t, b.spans, 1)
+	b.places.list[0].cell = int64(time.Second) // of method cell: 3 of gpu_join, 4 of gpu_derive
+	allocs := func(writes int) float64 {
+		return testing.AllocsPerRun(10, func() {
+			b.packed.take(td.Traces)
+			b.unpack(td.Traces, &attributes{level: spanfacts.Lean})
+			for i := range writes {
+				s.Attributes().PutEmpty("abcdefgh"[i : i+1])
+			}
+			s.Attributes().RemoveIf(func(k string, _ pcommon.Value) bool { return len(k) == 1 })
+		})
+	}
+	assert.Equal(t, allocs(0), allocs(7))
+	assert.Equal(t, allocs(0)+1, allocs(8))
+}
