@@ -863,8 +863,8 @@ func GPUStepPhaseDurationOf(key string) (phase string, ok bool) {
 
 // GPUWindowCauseDurationKey returns the key gpu.window.cause.duration.<cause> (double, s): Idle time of the
 // device by cause (loader, host, dispatch, call, allocation, synchronization, peer, latency, dependency,
-// profiler, unknown), as docs/verdicts.md defines them. They add up to gpu.window.idle.duration; a cause
-// without time is absent.
+// profiler, no_load, unknown), as docs/verdicts.md defines them. They add up to gpu.window.idle.duration; a
+// cause without time is absent.
 func GPUWindowCauseDurationKey(cause string) attribute.Key {
 	return attribute.Key("gpu.window.cause.duration." + cause)
 }
@@ -1228,6 +1228,7 @@ const (
 	GPUVerdictKindLowParallelism       = "low_parallelism"       // kernels with fewer blocks than the device has multiprocessors
 	GPUVerdictKindMemorySpike          = "memory_spike"          // allocated memory grows much
 	GPUVerdictKindNoDevice             = "no_device"             // the profile has no activity of a device
+	GPUVerdictKindNoLoad               = "no_load"               // the program waits for work from outside
 	GPUVerdictKindOpaqueRegions        = "opaque_regions"        // kernels in compiled regions or graphs that hide their operators
 	GPUVerdictKindPageMigrations       = "page_migrations"       // pages of managed memory move while nothing computes or kernels wait for them
 	GPUVerdictKindPageableCopies       = "pageable_copies"       // exposed copies from or to memory that is not pinned

@@ -49,6 +49,10 @@ func flagOf(kind Kind, name string) nameFlag {
 			f.class = verdict.RangeProfiler
 		case strings.HasSuffix(name, "__next__") && containsAny(name, dataModules) || queue(name):
 			f.class = verdict.RangeLoader
+		case containsAny(name, eventLoops):
+			f.class = verdict.RangeOutside
+		case containsAny(name, polls):
+			f.class = verdict.RangePoll
 		case verdict.Compiles(name):
 			f.class = verdict.RangeCompile
 		}
@@ -65,6 +69,8 @@ func flagOf(kind Kind, name string) nameFlag {
 	switch {
 	case f.phase == "data" || loader(name) || queue(name):
 		f.class = verdict.RangeLoader
+	case awaits(name):
+		f.class = verdict.RangeOutside
 	case peer(name):
 		f.class = verdict.RangePeer
 	case verdict.Compiles(name):
@@ -147,6 +153,29 @@ var loaderWords = map[string]int{
 	"norm": 4, "shape": 4, "size": 4, "grad": 4, "embedding": 4, "embeddings": 4, "mask": 4, "ids": 4, "stats": 4,
 	"ptr": 4, "parallel": 4, "layernorm": 4, "output": 4,
 	"token": 4, "tokens": 4, "device": 4, "cuda": 4, "gpu": 4, "forward": 4, "backward": 4, "loss": 4, "checkpoint": 4,
+}
+
+// eventLoops are parts of the frames of Python that run what comes from outside, and wait for it by themselves; polls of
+// those in which they wait, as others do for files and processes.
+var (
+	eventLoops = []string{"asyncio/base_events.py", "uvloop.Loop", "zmq/sugar/poll.py", "zmq/sugar/socket.py"}
+	polls      = []string{"selectors.py", "select.epoll", "select.poll", "select.kqueue", "built-in method select.select"}
+)
+
+// awaits reports whether a range stands for waiting for work from outside: a word for waiting or taking beside one for
+// what comes ("wait for requests", "poll_queries"). One request alone is more often a collective's: "Request wait()".
+func awaits(name string) bool {
+	const work, wait = 1, 2
+	var seen int
+	for _, w := range words(name) {
+		switch w {
+		case "requests", "queries", "clients", "connections", "traffic":
+			seen |= work
+		case "wait", "waiting", "poll", "polling", "idle", "receive", "recv", "accept", "listen":
+			seen |= wait
+		}
+	}
+	return seen == work|wait
 }
 
 // words are the words of a name in lower case: parted by what is no letter, and where small letters turn to capitals.

@@ -28,3 +28,12 @@ func TestLoadersAreKnownByTheirWords(t *testing.T) {
 		assert.False(t, loader(name), name)
 	}
 }
+
+func TestWaitingForWorkFromOutsideIsKnownByItsWords(t *testing.T) {
+	for _, name := range []string{"wait for requests", "poll_queries", "AcceptConnections", "recv_requests"} {
+		assert.True(t, awaits(name), name)
+	}
+	for _, name := range []string{"## Request wait() ##", "wait", "process requests", "wait_for_batch", "aten::poll"} {
+		assert.False(t, awaits(name), name)
+	}
+}

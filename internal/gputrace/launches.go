@@ -15,6 +15,7 @@ type launch struct {
 	opaque     bool         // within a compiled region
 	opStart    int64        // begin of the innermost operator around it
 	op         uint32       // innermost operator around it, by name
+	around     uint32       // innermost annotation or module around it
 	in         uint32       // innermost range around it that has a name of its own, no call
 	thread     uint32       // its track
 	phase      uint32       // outermost annotation around it that is no step and has no number; 0: none

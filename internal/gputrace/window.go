@@ -64,7 +64,7 @@ func (d *deviceWindow) judge(s *sweep, proc *process, a *activity, firstOfWork b
 	v := &s.one
 	*v = verdict.Activity{
 		Start: a.start, End: a.end, Name: a.name, Operator: a.launch.op, In: a.launch.in,
-		Opaque: a.launch.opaque || a.detail.WholeGraph, Stream: a.stream, Inner: a.launch.op,
+		Around: a.launch.around, Opaque: a.launch.opaque || a.detail.WholeGraph, Stream: a.stream, Inner: a.launch.op,
 		InnerStart: a.launch.opStart, Phase: a.launch.phase,
 	}
 	switch {

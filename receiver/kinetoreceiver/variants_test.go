@@ -71,11 +71,18 @@ func variants() map[string]func(m *machine) {
 	}
 }
 
+// everything is all made-up jobs.
+func everything() map[string]program {
+	all := programs()
+	for _, more := range []map[string]program{shapes(), faults(), services()} {
+		maps.Copy(all, more)
+	}
+	return all
+}
+
 // What a run's first verdict is does not depend on how the run is written.
 func TestVariantsOfMadeUpJobsAreJudgedAlike(t *testing.T) {
-	all := programs()
-	maps.Copy(all, shapes())
-	maps.Copy(all, faults())
+	all := everything()
 	for n, name := range slices.Sorted(maps.Keys(all)) {
 		p, seed := all[name], uint64(900+n)
 		want := map[string]verdict.Report{}
@@ -105,9 +112,7 @@ func TestVariantsOfMadeUpJobsAreJudgedAlike(t *testing.T) {
 
 // The same run without its fault has nothing of the fault's kind, or little beside.
 func TestHealthyTwinsOfMadeUpJobs(t *testing.T) {
-	all := programs()
-	maps.Copy(all, shapes())
-	maps.Copy(all, faults())
+	all := everything()
 	for n, name := range slices.Sorted(maps.Keys(all)) {
 		p := all[name]
 		for i, s := range styles() {
@@ -120,7 +125,7 @@ func TestHealthyTwinsOfMadeUpJobs(t *testing.T) {
 					p.run(m, sick)
 					return m.text(max(1, p.devices))
 				}
-				if p.kind == "" || text(true) == text(false) {
+				if p.kind == "" || p.kind == verdict.KindNoLoad || text(true) == text(false) {
 					t.Skip("healthy, or only sick")
 				}
 				first := func(sick bool) verdict.Verdict {

@@ -15,7 +15,8 @@ type account struct {
 // Account is an account that a step keeps. The zero value is empty.
 type Account struct {
 	account
-	copies, comms amounts
+	copies account // exposed, by the ranges that asked
+	comms  amounts
 }
 
 type placeKey struct {
@@ -79,7 +80,7 @@ func (a *Account) Take(c Claim, from, to int64) {
 	case Communicating:
 		a.comms.add(c.Name, to-from)
 	case Copying:
-		a.copies.add(c.Name, to-from)
+		a.copies.place(placeKey{name: c.Name, in: c.In}).time += to - from
 	}
 	a.parts[c.Class] += to - from
 }

@@ -26,12 +26,13 @@ const (
 	CauseLatency         // the work was launched and had not begun yet
 	CauseDependency      // the work was launched long ago and waited for something else
 	CauseProfiler        // the profiler itself worked
+	CauseNoLoad          // the program waited for work from outside, as a server for requests
 	causeCount
 )
 
 var causes = [causeCount]string{
 	"unknown", "loader", "host", "dispatch", "call", "allocation", "synchronization", "peer", "latency", "dependency",
-	"profiler",
+	"profiler", "no_load",
 }
 
 // String is the value that stands for the cause in attributes and JSON.

@@ -125,6 +125,8 @@ func idleName(c CauseTime) string {
 		return "waiting for another rank"
 	case CauseLatency:
 		return "launch latency"
+	case CauseNoLoad:
+		return "no load"
 	}
 	return c.Cause.String()
 }

@@ -25,6 +25,7 @@ type Activity struct {
 	Operator   uint32  // that launched it; 0: none
 	Shape      uint32  // of the operator's inputs, as a name; 0: not recorded
 	In         uint32  // range on the host around the launch; 0: none
+	Around     uint32  // annotation or module around the launch; 0: none
 	Work       *Work   // of the operator, when this is the first of its activities; nil: not known, or counted already
 	Opaque     bool    // in a compiled region or graph, which hides its operators
 	Filled     float64 // part of the multiprocessors that the kernel's blocks fill at most; 0: not known, 1: all
@@ -102,6 +103,7 @@ type active struct {
 	coll     *collective
 	copy     *copies
 	in       uint32
+	around   uint32
 	name     uint32
 	exposed  int64
 	duration int64
@@ -204,7 +206,10 @@ func (d *Device) took(s share) {
 }
 
 func (d *Device) begin(a *Activity) {
-	t := active{end: a.End, class: a.Class, in: a.In, name: a.Name, duration: a.End - a.Start, opaque: a.Opaque, filled: 1}
+	t := active{
+		end: a.End, class: a.Class, in: a.In, around: a.Around, name: a.Name, duration: a.End - a.Start, opaque: a.Opaque,
+		filled: 1,
+	}
 	if a.Filled > 0 {
 		t.filled = min(1, a.Filled)
 	}
@@ -299,14 +304,14 @@ func (d *Device) give(a *active, from, to int64) {
 		a.kernel.alone += n
 	case Copying:
 		a.copy.exposed += n
-		a.copy.in.add(a.in, n)
+		a.copy.in.place(placeKey{name: a.in, in: a.around}).time += n
 	}
 	if d.Took != nil {
-		name := a.name
+		c := Claim{From: from, To: to, Class: a.class, Name: a.name}
 		if a.class == Copying {
-			name = a.in
+			c.Name, c.In = a.in, a.around
 		}
-		d.Took(Claim{From: from, To: to, Class: a.class, Name: name})
+		d.Took(c)
 	}
 }
 

@@ -71,6 +71,8 @@ func (s *Splitter) split(from, to int64, l *Launch) []share {
 				c = CausePeer
 			case RangeProfiler:
 				c = CauseProfiler
+			case RangeOutside:
+				c = CauseNoLoad
 			default:
 				p.name, p.in = 0, 0
 			}
@@ -207,6 +209,8 @@ func cause(r Range) (c Cause, own bool) {
 		return CauseCall, true
 	case RangeProfiler:
 		return CauseProfiler, true
+	case RangeOutside:
+		return CauseNoLoad, true
 	}
 	return 0, false
 }

@@ -14,6 +14,7 @@ import (
 // Thresholds: parts of the window or step, unless said otherwise.
 const (
 	thresholdGain    = 0.05 // what is worth a word; below it a device is healthy
+	thresholdNoLoad  = 0.5  // waiting for work from outside
 	thresholdSpike   = 0.25 // growth of allocated memory ÷ its highest
 	thresholdOpaque  = 0.5  // of computing time: in compiled regions and graphs
 	thresholdNarrow  = 0.25 // of computing time: kernels with fewer blocks than multiprocessors
@@ -105,6 +106,7 @@ func (j *judge) device0() string {
 
 // device judges a device's window.
 func (j *judge) device(d *Device, r *Report) []Verdict {
+	idles := j.noLoad()
 	tried := j.trials(d)
 	j.idle(d)
 	j.outside(&d.lead, "%s began %s later, before its window")
@@ -127,7 +129,27 @@ func (j *judge) device(d *Device, r *Report) []Verdict {
 		}, float64(d.opaque)/float64(c), thresholdOpaque)
 	}
 	j.memory(&j.f.Memory)
-	return j.healthy(r)
+	return append(idles, j.healthy(r)...)
+}
+
+// noLoad takes the time off in which the program waited for work from outside: what could be gained is held against the
+// rest. Its verdict, if most of the window was so, comes first, for nothing is gained by any other then.
+func (j *judge) noLoad() []Verdict {
+	n := j.account.idles[CauseNoLoad]
+	whole := j.length
+	j.length -= n
+	if float64(n) < thresholdNoLoad*float64(whole) || n == 0 {
+		return nil
+	}
+	p := j.account.places(j.f, topPlaces, CauseNoLoad)
+	return []Verdict{{
+		Kind: KindNoLoad, Subject: j.subject, Certainty: High, Where: p, Share: float64(n) / float64(whole),
+		Threshold: thresholdNoLoad,
+		Chain:     j.idleChain("the program waited for work from outside, as a server for requests", n),
+		Evidence: fmt.Sprintf("%.3g %% of the window, in %s; further shares are of the rest, %s",
+			100*float64(n)/float64(whole), Names(p), Span(j.length)),
+		Remedy: "more load on this device, or fewer devices",
+	}}
 }
 
 func (j *judge) healthy(r *Report) []Verdict {
@@ -185,36 +207,22 @@ func (j *judge) memory(m *Memory) {
 
 // Verdicts are those of a step of the given length, by what it took.
 func (a *Account) Verdicts(subject string, length int64, f *Facts) []Verdict {
-	j := judge{subject: subject, f: f, length: length, account: &a.account}
+	j := judge{subject: subject, f: f, length: length - a.idles[CauseNoLoad], account: &a.account}
 	j.idle(nil)
-	for _, c := range [...]struct {
-		kind string
-		sum  int64
-		by   amounts
-		what string
-	}{
-		{KindCopies, a.parts[Copying], a.copies, "copies are in the critical path"},
-		{KindComm, a.parts[Communicating], a.comms, "collectives ran while nothing computed"},
-	} {
-		var places []Place
-		for name, n := range c.by {
-			p := Place{Name: noRange, Time: time.Duration(n)}
-			if name != 0 {
-				if c.kind == KindComm {
-					p.Name = f.Kernel(name)
-				} else {
-					p.Name = f.Name(name)
-				}
-			}
-			places = append(places, p)
-		}
-		sortPlaces(places)
+	exposed := func(kind, what string, sum int64, places []Place) {
 		j.add(Verdict{
-			Kind: c.kind, Gain: time.Duration(c.sum), Where: places[:min(topPlaces, len(places))], Certainty: Medium,
-			Chain:    []string{c.what, fmt.Sprintf("the device computed nothing for %s", Span(c.sum))},
+			Kind: kind, Gain: time.Duration(sum), Where: places[:min(topPlaces, len(places))], Certainty: Medium,
+			Chain:    []string{what, fmt.Sprintf("the device computed nothing for %s", Span(sum))},
 			Evidence: "in " + Names(places),
 		})
 	}
+	exposed(KindCopies, "copies are in the critical path", a.parts[Copying], a.copies.places(f, topPlaces, CauseUnknown))
+	var kernels []Place
+	for name, n := range a.comms {
+		kernels = append(kernels, Place{Name: f.Kernel(name), Time: time.Duration(n)})
+	}
+	sortPlaces(kernels)
+	exposed(KindComm, "collectives ran while nothing computed", a.parts[Communicating], kernels)
 	j.memory(&f.Memory)
 	return j.sorted()
 }

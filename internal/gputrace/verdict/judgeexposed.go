@@ -16,7 +16,7 @@ func (j *judge) copies(d *Device, r *Report) (claimed float64) {
 	for _, kind := range [...]string{KindMigration, KindPageable, KindCopies} {
 		var exposed, stalled int64
 		var text []string
-		in := amounts{}
+		var in account
 		for _, c := range r.Copies {
 			of := d.copy[copyKey{c.Direction, c.Memory}]
 			if copyKind(c) != kind || of.exposed+of.stalled == 0 {
@@ -25,25 +25,17 @@ func (j *judge) copies(d *Device, r *Report) (claimed float64) {
 			exposed += of.exposed
 			stalled += of.stalled
 			text = append(text, j.copyText(c))
-			for name, n := range of.in {
-				in.add(name, n)
+			for _, s := range of.in.spent {
+				in.place(s.at).time += s.time
 			}
 		}
 		gain := exposed + stalled
 		if gain == 0 {
 			continue
 		}
-		var asked []Place
-		for name, n := range in {
-			p := Place{Name: noRange, Time: time.Duration(n)}
-			if name != 0 {
-				p.Name = j.f.Name(name)
-			}
-			asked = append(asked, p)
-		}
-		sortPlaces(asked)
+		asked := in.places(j.f, topPlaces, CauseUnknown)
 		v := Verdict{
-			Kind: kind, Gain: time.Duration(gain), Where: asked[:min(topPlaces, len(asked))], Certainty: High,
+			Kind: kind, Gain: time.Duration(gain), Where: asked, Certainty: High,
 			Evidence: strings.Join(text, ", "),
 		}
 		if len(asked) > 0 {

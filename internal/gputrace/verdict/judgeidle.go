@@ -234,7 +234,8 @@ func (j *judge) hostRanges() {
 		}
 		if restOf[0].Name == noRange {
 			v.Certainty, v.Remedy = Low,
-				"record stacks (with_stack=True) or annotate the program, so that the file names what the host did"
+				"record stacks (with_stack=True) or annotate the program, so that the file names what the host did; "+
+					"where it waits for requests, nothing is lost"
 		}
 		j.add(v)
 	}

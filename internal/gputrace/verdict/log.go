@@ -23,6 +23,8 @@ const (
 	CallOther           // any other call of the runtime or driver
 	RangeCompile        // code is made
 	RangeProfiler       // the profiler works for itself
+	RangeOutside        // the program waits for work from outside: an event loop, a range that says so
+	RangePoll           // a frame that waits for an event: in an event loop for work from outside
 )
 
 // weight is how much a range says about what the host did; of several threads the one that says most is believed.
@@ -79,6 +81,12 @@ func (d doing) within(class Range, name uint32, start, end int64) doing {
 		return doing{CallLaunch, d.name, d.in, d.since}
 	case class == CallWait || class == CallAllocate:
 		return doing{class, name, in, start}
+	case class == RangeOutside:
+		return doing{class, name, in, start}
+	case class == RangePoll && d.class == RangeOutside:
+		return doing{RangeOutside, name, d.in, start}
+	case class == RangePoll:
+		return d.within(RangeFrame, name, start, end)
 	case class == RangeFrame && d.class == RangeOperator:
 		return d
 	case class == RangeFrame && d.class == RangeNamed: // the application's word says more than its function's name

@@ -166,7 +166,7 @@ type copyKey struct {
 type copies struct {
 	count, time, bytes, exposed int64
 	stalled                     int64   // beside kernels, of migrations towards the device: those wait for pages
-	in                          amounts // exposed time by the range that asked
+	in                          account // exposed time by the ranges that asked
 }
 
 func (d *Device) copyOf(a *Activity, duration int64) *copies {

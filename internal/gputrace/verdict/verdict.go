@@ -32,6 +32,7 @@ const (
 	KindProfiler        = "profiler_overhead"     // the profiler itself holds the host up
 	KindFusion          = "fusion"                // elementwise kernels that write what the next one reads
 	KindTrials          = "autotuning"            // the first step tries out kernels
+	KindNoLoad          = "no_load"               // the program waits for work from outside
 	KindNoDevice        = "no_device"             // the profile has no activity of a device
 	KindOpaque          = "opaque_regions"        // kernels of which the file does not show the operators
 	KindMemory          = "memory_spike"          // allocated memory grows much
