@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -212,13 +211,6 @@ func (b *Book) State(jobs []Job) *State {
 	for _, p := range b.profiles {
 		p.Timeline = p.timeline.shown()
 		p.Name = filepath.Base(p.Name)
-		for i := range p.Devices {
-			for j := range p.Devices[i].Verdicts {
-				if v := &p.Devices[i].Verdicts[j]; len(jobs) > 0 { // the other ranks are there
-					v.Remedy = strings.Replace(v.Remedy, verdict.AllRanks, "see below which rank holds the others up", 1)
-				}
-			}
-		}
 	}
 	s.Profiles, s.Jobs = slices.Clone(b.profiles), jobs
 	slices.SortStableFunc(s.Profiles, func(a, b *Profile) int { return cmp.Compare(a.Rank, b.Rank) })

@@ -115,20 +115,3 @@ func TestAProfileThatWasNotReadToItsEndIsNoPart(t *testing.T) {
 	assert.Equal(t, 4, s.Health.ProfilesDropped)
 	assert.Equal(t, []Job{{Says: "rank 3 is late"}}, s.Jobs)
 }
-
-// A report that has the ranks of a job must not ask for them.
-func TestAReportWithAllRanksDoesNotAskForThem(t *testing.T) {
-	list := []verdict.Report{{Verdicts: []verdict.Verdict{{Remedy: verdict.AllRanks + ", which tells waiting; overlap"}}}}
-	for _, x := range []struct {
-		jobs []Job
-		want string
-	}{
-		{nil, "convert the folder with the profiles of all ranks, which tells waiting; overlap"},
-		{[]Job{{}}, "see below which rank holds the others up, which tells waiting; overlap"},
-	} {
-		b := NewBook()
-		b.Profile("a", list, nil)
-		assert.Equal(t, x.want, b.State(x.jobs).Profiles[0].Devices[0].Verdicts[0].Remedy)
-		assert.Contains(t, list[0].Verdicts[0].Remedy, verdict.AllRanks, "the caller's stays")
-	}
-}

@@ -200,7 +200,7 @@ func (j *judge) memory(m *Memory) {
 	}
 	j.note(Verdict{
 		Kind: KindMemory, Certainty: High, Chain: []string{"allocated memory grows within the window"},
-		Evidence: fmt.Sprintf("from %s to %s%s", Size(m.First), Size(m.Highest), where),
+		Evidence: fmt.Sprintf("from %s to %s%s", Held(m.First), Held(m.Highest), where),
 		Remedy:   "activation checkpointing, smaller batches, freeing earlier",
 	}, float64(m.Highest-m.First)/float64(m.Highest), thresholdSpike)
 }

@@ -110,8 +110,9 @@ func (j *judge) copyText(c Copy) string {
 	return s
 }
 
-// AllRanks is how remedies begin that ask for the profiles of a job's other ranks.
-const AllRanks = "convert the folder with the profiles of all ranks"
+// compareRanks is how remedies begin that need a job's other ranks. It holds beside them as well as without them: a file
+// is judged before it is known which others are of its job.
+const compareRanks = "compare the ranks (their profiles, converted together, say which one is late)"
 
 // collectives claims exposed communication: waiting and moving.
 func (j *judge) collectives(r *Report) {
@@ -129,7 +130,7 @@ func (j *judge) collectives(r *Report) {
 		"overlap with computation (smaller buckets, prefetching), fewer bytes, larger batches"
 	if slices.ContainsFunc(r.Collectives, func(c Collective) bool { return c.mixed && c.Moving > 0 }) {
 		what, remedy = "move bytes or wait for a late rank",
-			AllRanks+", which tells waiting; "+remedy
+			compareRanks+", which tells waiting; "+remedy
 		mixed = "; how much of that is waiting for a late rank is not known, for there are too few of a kind or their " +
 			"sizes are not recorded"
 	}
@@ -141,7 +142,7 @@ func (j *judge) collectives(r *Report) {
 				fmt.Sprintf("%s computed nothing for %s", j.device0(), Span(int64(waiting))),
 			},
 			Evidence: "longer than the shortest of their kind: " + Names(waits),
-			Remedy:   AllRanks + ": the late rank is the cause",
+			Remedy:   compareRanks + ": the late rank is the cause",
 		})
 	}
 	if moving > 0 {

@@ -309,7 +309,7 @@ func (j *judge) calls(c Cause, kind, what, remedy string) {
 		v.Chain[0] = "the framework's allocator gave memory back and took it anew, as it does at the limit of the device's memory"
 		v.Remedy = "smaller batches, activation checkpointing, expandable segments, no empty_cache in the loop"
 		if m := j.f.Memory.Highest; m > 0 {
-			v.Evidence += fmt.Sprintf("; tensors had %s at most", Size(m))
+			v.Evidence += fmt.Sprintf("; tensors had %s at most", Held(m))
 		}
 	}
 	if 2*most > n {

@@ -116,17 +116,21 @@ func Span(ns int64) string {
 	return d.String()
 }
 
-// Size is a number of bytes for people, in powers of 1,000.
-func Size(bytes int64) string {
-	const units = "kMGTPE"
-	if bytes < 1000 {
+// Size is a number of bytes that were moved, in powers of 1,000, as rates of links and memory are given.
+func Size(bytes int64) string { return bytesIn(bytes, 1000, "kB", "MB", "GB", "TB", "PB", "EB") }
+
+// Held is a number of bytes of memory, in powers of 1,024, as nvidia-smi and PyTorch give it.
+func Held(bytes int64) string { return bytesIn(bytes, 1024, "KiB", "MiB", "GiB", "TiB", "PiB", "EiB") }
+
+func bytesIn(bytes int64, base float64, units ...string) string {
+	if float64(bytes) < base {
 		return fmt.Sprint(bytes) + " B"
 	}
-	v, unit := float64(bytes)/1000, 0
+	v, unit := float64(bytes)/base, 0
 	for ; v >= 999.5 && unit < len(units)-1; unit++ {
-		v /= 1000
+		v /= base
 	}
-	return fmt.Sprintf("%.3g %cB", v, units[unit])
+	return fmt.Sprintf("%.3g %s", v, units[unit])
 }
 
 // Count is a number with its noun.

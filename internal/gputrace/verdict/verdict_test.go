@@ -183,3 +183,37 @@ func TestCompareSortsBySizeAndTakesStepsIntoAccount(t *testing.T) {
 	assert.Contains(t, b.String(), "and 1 more (--rows)")
 	assert.True(t, strings.HasPrefix(b.String(), "a step is 20ns (20 %) longer"))
 }
+
+// What nvidia-smi and PyTorch print of the same numbers: 81559 MiB of an H100, 1.95 GiB; copies are decimal, as GB/s.
+func TestHeldMemoryIsBinaryAndMovedBytesAreDecimal(t *testing.T) {
+	for _, c := range []struct {
+		bytes       int64
+		held, moved string
+	}{
+		{0, "0 B", "0 B"},
+		{1000, "1000 B", "1 kB"},
+		{1024, "1 KiB", "1.02 kB"},
+		{999 << 10, "999 KiB", "1.02 MB"},
+		{1000 << 10, "0.977 MiB", "1.02 MB"},
+		{2088508416, "1.95 GiB", "2.09 GB"},
+		{81559 << 20, "79.6 GiB", "85.5 GB"},
+		{1<<63 - 1, "8 EiB", "9.22 EB"},
+	} {
+		assert.Equal(t, c.held, Held(c.bytes))
+		assert.Equal(t, c.moved, Size(c.bytes))
+	}
+	j := &judge{f: facts(), length: 1}
+	j.memory(&Memory{First: 1 << 30, Highest: 2 << 30})
+	require.Len(t, j.list, 1)
+	assert.Equal(t, "from 1 GiB to 2 GiB", j.list[0].Evidence)
+}
+
+// A file is judged by itself, also where the folder of its job was given: no remedy asks for what may be there.
+func TestRemediesForRanksHoldBesideTheOtherRanks(t *testing.T) {
+	j := &judge{f: facts(), length: 100}
+	j.collectives(&Report{Collectives: []Collective{{Name: "all_reduce", Waiting: 50, Moving: 50, mixed: true}}})
+	require.Len(t, j.list, 2)
+	const compare = "compare the ranks (their profiles, converted together, say which one is late)"
+	assert.Equal(t, compare+": the late rank is the cause", j.list[0].Remedy)
+	assert.Contains(t, j.list[1].Remedy, compare+", which tells waiting; overlap with computation")
+}

@@ -63,9 +63,9 @@ function scaled(x, unit) {
   for (const [f, p] of [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) if (x >= f) return sig(x / f) + " " + p + unit;
   return sig(x) + " " + unit;
 }
-// bytes are of memory, so in powers of two.
+// bytes are of memory, so in powers of two; what was moved is scaled(…, "B").
 function bytes(b) {
-  for (const [f, p] of [[2 ** 40, "T"], [2 ** 30, "G"], [2 ** 20, "M"], [2 ** 10, "k"]]) if (b >= f) return sig(b / f) + " " + p + "iB";
+  for (const [f, p] of [[2 ** 40, "T"], [2 ** 30, "G"], [2 ** 20, "M"], [2 ** 10, "K"]]) if (b >= f) return sig(b / f) + " " + p + "iB";
   return sig(b) + " B";
 }
 const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : many || one + "s"}`;
