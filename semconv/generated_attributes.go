@@ -523,9 +523,9 @@ const (
 	// sum of phases minus overlap plus other.
 	GPUStepOverlapDurationKey = attribute.Key("gpu.step.overlap.duration")
 
-	// GPUStepPhaseKey (string): Phase of the step, the variable part of gpu.step.phase.duration.<phase>. Only on
-	// metrics, where the template's names never are.
-	GPUStepPhaseKey = attribute.Key("gpu.step.phase")
+	// GPUStepPhaseNameKey (string): Phase of the step, the variable part of gpu.step.phase.duration.<phase>.
+	// Only on metrics, where the template's names never are.
+	GPUStepPhaseNameKey = attribute.Key("gpu.step.phase.name")
 
 	// GPUStragglerDelayKey (double, s): How much longer than the median over ranks this one spends in the
 	// section where it loses most; where none is named, how much longer its own time is than the median of the
@@ -1124,13 +1124,13 @@ const (
 	GPUSectionStateStarved = "starved" // none ran, and the host began to launch what came next only after the last one had ended
 )
 
-// Values of gpu.step.phase; others may occur.
+// Values of gpu.step.phase.name; others may occur.
 const (
-	GPUStepPhaseBackward  = "backward"  // backward pass
-	GPUStepPhaseComm      = "comm"      // communication between ranks
-	GPUStepPhaseData      = "data"      // waiting for inputs
-	GPUStepPhaseForward   = "forward"   // forward pass
-	GPUStepPhaseOptimizer = "optimizer" // weight update
+	GPUStepPhaseNameBackward  = "backward"  // backward pass
+	GPUStepPhaseNameComm      = "comm"      // communication between ranks
+	GPUStepPhaseNameData      = "data"      // waiting for inputs
+	GPUStepPhaseNameForward   = "forward"   // forward pass
+	GPUStepPhaseNameOptimizer = "optimizer" // weight update
 )
 
 // Values of gpu.straggler.phase; others may occur.

@@ -52,7 +52,7 @@ func (a *aggregator) step(r *resource, f *facts, weight float64, now int64) {
 	}
 	for _, p := range f.Phases() {
 		s := need(l.phases[p.Name], metricPhaseDuration, func(m pcommon.Map) {
-			m.PutStr(string(semconv.GPUStepPhaseKey),
+			m.PutStr(string(semconv.GPUStepPhaseNameKey),
 				p.Name)
 		})
 		if _, known := l.phases[p.Name]; !known && len(l.phases) < a.cfg.CardinalityLimit {

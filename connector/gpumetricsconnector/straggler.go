@@ -85,7 +85,7 @@ func (g *stragglers) rankStep(r *resource, f *facts) rankStep {
 		rs.phases = &straggler.Sections{}
 	}
 	for _, p := range f.Phases() {
-		if p.Name != semconv.GPUStepPhaseComm {
+		if p.Name != semconv.GPUStepPhaseNameComm {
 			rs.phases.Add(strings.Clone(p.Name), "", p.Duration, straggler.Extent{}, nil)
 		}
 	}

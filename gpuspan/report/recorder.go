@@ -72,7 +72,7 @@ type Sample struct {
 
 // PhaseSample is the time of one phase of one step.
 type PhaseSample struct {
-	Name     string        // gpu.step.phase: data, forward, backward, optimizer, comm, or a further one
+	Name     string        // gpu.step.phase.name: data, forward, backward, optimizer, comm, or a further one
 	Duration time.Duration // union of the phase's intervals clipped to the step
 }
 

@@ -36,11 +36,11 @@ type Row struct {
 
 // named are the phases that every file has a column for, in order.
 var named = []struct{ phase, column string }{
-	{semconv.GPUStepPhaseData, "t_data_ms"},
-	{semconv.GPUStepPhaseForward, "t_fwd_ms"},
-	{semconv.GPUStepPhaseBackward, "t_bwd_ms"},
-	{semconv.GPUStepPhaseOptimizer, "t_opt_ms"},
-	{semconv.GPUStepPhaseComm, "t_comm_ms"},
+	{semconv.GPUStepPhaseNameData, "t_data_ms"},
+	{semconv.GPUStepPhaseNameForward, "t_fwd_ms"},
+	{semconv.GPUStepPhaseNameBackward, "t_bwd_ms"},
+	{semconv.GPUStepPhaseNameOptimizer, "t_opt_ms"},
+	{semconv.GPUStepPhaseNameComm, "t_comm_ms"},
 }
 
 const firstPhase = 2 // columns before those of phases

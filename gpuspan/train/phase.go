@@ -12,9 +12,9 @@ type Phase string
 
 // Phases that most training loops have.
 const (
-	Data      Phase = semconv.GPUStepPhaseData      // waiting for inputs, host-to-device copies
-	Forward   Phase = semconv.GPUStepPhaseForward   // forward pass
-	Backward  Phase = semconv.GPUStepPhaseBackward  // backward pass
-	Optimizer Phase = semconv.GPUStepPhaseOptimizer // weight update
-	Comm      Phase = semconv.GPUStepPhaseComm      // communication between ranks
+	Data      Phase = semconv.GPUStepPhaseNameData      // waiting for inputs, host-to-device copies
+	Forward   Phase = semconv.GPUStepPhaseNameForward   // forward pass
+	Backward  Phase = semconv.GPUStepPhaseNameBackward  // backward pass
+	Optimizer Phase = semconv.GPUStepPhaseNameOptimizer // weight update
+	Comm      Phase = semconv.GPUStepPhaseNameComm      // communication between ranks
 )

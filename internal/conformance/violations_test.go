@@ -103,7 +103,7 @@ func TestEveryViolationOfASpanIsNamed(t *testing.T) {
 				m.PutDouble("gpu.step.phase.forward.duration",
 					1)
 			}),
-			`attribute gpu.step.phase.forward.duration: has the name gpu.step.phase for a namespace (a name is never also a namespace)`,
+			`attribute gpu.step.phase.forward.duration: not in the registry (did you mean gpu.step.covered.duration?)`,
 		},
 		{
 			"not a word in a template", at(func(m pcommon.Map) { m.PutDouble("gpu.step.phase.duration.Forward", 1) }),

@@ -136,7 +136,7 @@ func (f *Facts) Exposed() float64 {
 		return f.StepExposed
 	}
 	for _, p := range f.phases {
-		if p.Name == semconv.GPUStepPhaseComm {
+		if p.Name == semconv.GPUStepPhaseNameComm {
 			return max(0, p.Duration-f.StepOverlap)
 		}
 	}

@@ -85,15 +85,15 @@ func (a *assembler) span(s ptrace.Span, f *spanfacts.Facts, now int64) (complete
 
 // phaseNames are the categories of sections that are phases of a step.
 var phaseNames = [...]string{
-	semconv.GPUStepPhaseData, semconv.GPUStepPhaseForward, semconv.GPUStepPhaseBackward,
-	semconv.GPUStepPhaseOptimizer, semconv.GPUStepPhaseComm,
+	semconv.GPUStepPhaseNameData, semconv.GPUStepPhaseNameForward, semconv.GPUStepPhaseNameBackward,
+	semconv.GPUStepPhaseNameOptimizer, semconv.GPUStepPhaseNameComm,
 }
 
 // phaseOf is the index of a span's phase, -1 for none.
 func phaseOf(f *spanfacts.Facts) int {
 	name := f.Category
 	if name == "" && f.Kind == spanfacts.Collective {
-		name = semconv.GPUStepPhaseComm
+		name = semconv.GPUStepPhaseNameComm
 	}
 	for i, p := range phaseNames {
 		if p == name {

@@ -14,8 +14,8 @@ type Phase string
 
 // Phases that the report tells apart.
 const (
-	Data Phase = semconv.GPUStepPhaseData
-	Comm Phase = semconv.GPUStepPhaseComm
+	Data Phase = semconv.GPUStepPhaseNameData
+	Comm Phase = semconv.GPUStepPhaseNameComm
 )
 
 // maxPhases bounds the phases of a profiler, for each is an attribute name.

@@ -29,6 +29,19 @@ func TestUnknownTypeIsRefused(t *testing.T) {
 	}
 }
 
+// Weaver refuses a registry in which a member has no id.
+func TestAMemberWithoutItsKeysIsRefused(t *testing.T) {
+	for keys, missing := range map[string]string{
+		"value: a, brief: x, stability: development": "id", "id: a, value: a, brief: x": "stability",
+		"id: a, brief: x, stability: development": "value",
+	} {
+		_, err := parse([]byte("groups: [{id: g, attributes: [{id: a, type: {members: [{"+keys+"}]}}]}]"), "x")
+		if err == nil || !strings.Contains(err.Error(), "`"+missing+"`") {
+			t.Errorf("%s: %v", keys, err)
+		}
+	}
+}
+
 func TestWhatIsImportedIsRefinedAndTheOtherWayRound(t *testing.T) {
 	const refined = "groups:\n  - {id: r, type: attribute_group, annotations: {metric: hw.power}}\n"
 	if _, err := parse([]byte(refined+"imports: {metrics: [hw.power]}\n"), "x"); err != nil {

@@ -21,7 +21,9 @@ func loaded(t *testing.T) *registry {
 }
 
 // Weaver resolves the references into OpenTelemetry's registry, which it downloads unless OTEL_SEMCONV_MODEL names the
-// folder `model` of a copy of github.com/open-telemetry/semantic-conventions.
+// folder `model` of a copy of github.com/open-telemetry/semantic-conventions. OTEL_WEAVER_POLICIES names the folder
+// `policies/check` of a copy of github.com/open-telemetry/opentelemetry-weaver-packages, whose policies are held against
+// it, too.
 func TestWeaverAcceptsTheRegistry(t *testing.T) {
 	weaver, err := exec.LookPath("weaver")
 	if err != nil {
@@ -42,8 +44,20 @@ func TestWeaverAcceptsTheRegistry(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	out, err := exec.CommandContext(t.Context(), weaver, "registry", "check", "-r", dir).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	args := [][]string{{}}
+	if policies := os.Getenv("OTEL_WEAVER_POLICIES"); policies != "" {
+		files, err := filepath.Glob(filepath.Join(policies, "*", "*.rego"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no policies in %q (%v)", policies, err)
+		}
+		for _, file := range files {
+			args = append(args, []string{"--v2", "-p", filepath.Dir(file)})
+		}
+	}
+	for _, extra := range args {
+		extra = append([]string{"registry", "check", "-r", dir}, extra...)
+		if out, err := exec.CommandContext(t.Context(), weaver, extra...).CombinedOutput(); err != nil {
+			t.Errorf("%v: %v\n%s", extra, err, out)
+		}
 	}
 }

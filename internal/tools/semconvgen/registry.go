@@ -108,10 +108,18 @@ func (v *valueType) UnmarshalYAML(n *yaml.Node) error {
 	var e struct {
 		Members []member `yaml:"members"`
 	}
-	v.name = "string"
-	err := n.Decode(&e)
-	v.members = e.Members
-	return err
+	if err := n.Decode(&e); err != nil {
+		return err
+	}
+	for _, m := range e.Members {
+		for key, value := range map[string]string{"id": m.ID, "value": m.Value, "stability": m.Stability} {
+			if value == "" {
+				return fmt.Errorf("line %d: member %q has no `%s`, which Weaver requires", n.Line, cmp.Or(m.ID, m.Value), key)
+			}
+		}
+	}
+	v.name, v.members = "string", e.Members
+	return nil
 }
 
 // requirement is a requirement level; that of a condition is only its name.
