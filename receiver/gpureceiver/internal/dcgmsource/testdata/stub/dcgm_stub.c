@@ -24,6 +24,7 @@
 //   transient N       the next N lists of GPUs fail with an error that is not of the connection
 //   late N            the next N histories time out       broken N       the next N histories fail likewise
 //   host NAME         the machine; another name is another machine, whose host engine has no samples yet
+//   fixed 1           this file is read once, and no statistics are written: for measuring what a client costs
 //
 // It counts round trips as the real client library makes them (two and one for each field of each entity for a history,
 // one for the newest values), each with a buffer of 4 MiB that is cleared, into the file of statistics. Of one field and
@@ -52,7 +53,7 @@ typedef struct { int64_t ts; unsigned gpu; int64_t code; } xid_t;
 
 static struct {
     int gpus, gpm, mig, old, down, epoch, hang, hangms, detached, lost, refused, limit, taken, profbusy, gsp, nouuid, transient, late,
-        broken;
+        broken, fixed;
     int64_t now, fastest, frozen, jitter, scale;
     unsigned short unsupported[64], noperm[64];
     int n_unsupported, n_noperm;
@@ -99,6 +100,7 @@ static int list_of(char *s, unsigned short *out) {
 }
 
 static void load(void) {
+    if (conf.fixed) return;
     memset(&conf, 0, sizeof conf);
     conf.epoch = 1;
     conf.hangms = 60000;
@@ -128,6 +130,7 @@ static void load(void) {
         else if (!strcmp(key, "transient")) conf.transient = v;
         else if (!strcmp(key, "late")) conf.late = v;
         else if (!strcmp(key, "broken")) conf.broken = v;
+        else if (!strcmp(key, "fixed")) conf.fixed = v;
         else if (!strcmp(key, "frozen")) conf.frozen = v;
         else if (!strcmp(key, "jitter")) conf.jitter = v;
         else if (!strcmp(key, "scale")) conf.scale = v;
@@ -180,7 +183,7 @@ static dcgmReturn_t enter(dcgmHandle_t h) {
 static void stats(void) {
     const char *path = getenv("OTELGPU_DCGM_STUB");
     char name[600], whole[600];
-    if (!path) return;
+    if (!path || conf.fixed) return;
     snprintf(whole, sizeof whole, "%s.stats", path);
     snprintf(name, sizeof name, "%s.stats.new", path);
     FILE *f = fopen(name, "w");
@@ -326,6 +329,7 @@ PUBLIC dcgm_field_meta_p DcgmFieldGetById(unsigned short id) { // asks the libra
     if (id >= 2000) return NULL;
     table[id].fieldId = type_of(id) ? id : 0;
     table[id].fieldType = type_of(id);
+    table[id].entityLevel = DCGM_FE_GPU;
     return &table[id];
 }
 
@@ -648,6 +652,61 @@ PUBLIC dcgmReturn_t dcgmGetLatestValues_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmF
             blank(&values[0], 0);
         }
         cb(w->kind, w->id, values, 1, data);
+    }
+    return leave(DCGM_ST_OK);
+}
+
+// What only dcgm-exporter calls.
+
+PUBLIC int DcgmFieldsInit(void) { return 0; }
+PUBLIC int DcgmFieldsTerm(void) { return 0; }
+
+PUBLIC dcgmReturn_t dcgmGetAllDevices(dcgmHandle_t h, unsigned int ids[DCGM_MAX_NUM_DEVICES], int *n) {
+    dcgmReturn_t r = enter(h);
+    if (r) return r;
+    for (*n = 0; *n < conf.gpus; ++*n) ids[*n] = *n;
+    return leave(DCGM_ST_OK);
+}
+
+// None is supported, so that nobody asks for a board's topology.
+PUBLIC dcgmReturn_t dcgmGetAllSupportedDevices(dcgmHandle_t h, unsigned int ids[DCGM_MAX_NUM_DEVICES], int *n) {
+    (void)ids;
+    dcgmReturn_t r = enter(h);
+    if (r) return r;
+    *n = 0;
+    return leave(DCGM_ST_OK);
+}
+
+PUBLIC dcgmReturn_t dcgmGetDeviceAttributes(dcgmHandle_t h, unsigned int gpu, dcgmDeviceAttributes_t *a) {
+    dcgmReturn_t r = enter(h);
+    if (r) return r;
+    memset(&a->identifiers, 0, sizeof a->identifiers);
+    sprintf(a->identifiers.uuid, "GPU-00000000-0000-0000-0000-%012x", gpu);
+    strcpy(a->identifiers.deviceName, "NVIDIA H100 80GB HBM3");
+    sprintf(a->identifiers.pciBusId, "00000000:%02X:00.0", 0x10 + gpu);
+    return leave(DCGM_ST_OK);
+}
+
+PUBLIC dcgmReturn_t dcgmGetNvLinkLinkStatus(dcgmHandle_t h, dcgmNvLinkStatus_v5 *s) { (void)h, (void)s; return DCGM_ST_NOT_SUPPORTED; }
+PUBLIC dcgmReturn_t dcgmGetCpuHierarchy(dcgmHandle_t h, dcgmCpuHierarchy_v1 *s) { (void)h, (void)s; return DCGM_ST_NOT_SUPPORTED; }
+
+PUBLIC dcgmReturn_t dcgmEntityGetLatestValues(dcgmHandle_t h, dcgm_field_entity_group_t kind, int id, unsigned short ids[],
+                                              unsigned int n, dcgmFieldValue_v1 values[]) {
+    dcgmReturn_t r = enter(h);
+    if (r) return r;
+    trips--;
+    round_trip();
+    int64_t now = now_us(), from, to, every, first;
+    for (unsigned k = 0; k < n; k++) {
+        memset(&values[k], 0, 64);
+        values[k].fieldId = ids[k], values[k].fieldType = type_of(ids[k]), values[k].status = DCGM_ST_NO_DATA;
+        blank(&values[k], 0);
+        for (int i = 0; i < top; i++) {
+            watch_t *w = &watches[i];
+            if (!w->used || w->kind != kind || (int)w->id != id || w->field != ids[k]) continue;
+            if (w->field != 230 && range(w, 0, now, &from, &to, &every, &first)) fill(&values[k], kind, id, ids[k], to, to == first);
+            break;
+        }
     }
     return leave(DCGM_ST_OK);
 }
