@@ -5,6 +5,7 @@ package gputrace
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -141,28 +142,8 @@ func collectiveSize(name string, in, out, element int64) int64 {
 // CopyKind reads the name of a copy, as "Memcpy HtoD (Pageable -> Device)": values of gpu.copy.direction and
 // gpu.copy.host_memory, empty where the name does not say.
 func CopyKind(name string) (direction, memory string) {
-	for _, d := range [...]struct{ word, direction string }{
-		{"HtoD", "host_to_device"},
-		{"HostToDevice", "host_to_device"},
-		{"H2D", "host_to_device"},
-		{"M2D", "host_to_device"}, // Intel's, M is memory that the program allocated by itself, H what the runtime allocated
-		{"DtoH", "device_to_host"},
-		{"DeviceToHost", "device_to_host"},
-		{"D2H", "device_to_host"},
-		{"D2M", "device_to_host"},
-		{"DtoD", "device_to_device"},
-		{"DeviceToDevice", "device_to_device"},
-		{"D2D", "device_to_device"},
-		{"PtoP", "peer_to_peer"},
-		{"P2P", "peer_to_peer"},
-		{"HtoH", "host_to_host"},
-		{"HostToHost", "host_to_host"},
-		{"H2H", "host_to_host"},
-		{"M2H", "host_to_host"},
-		{"H2M", "host_to_host"},
-		{"M2M", "host_to_host"},
-	} {
-		if strings.Contains(name, d.word) {
+	for _, d := range copyWords {
+		if slices.ContainsFunc(d.words, func(word string) bool { return strings.Contains(name, word) }) {
 			direction = d.direction
 			break
 		}
@@ -175,6 +156,37 @@ func CopyKind(name string) (direction, memory string) {
 		memory = "pinned"
 	}
 	return direction, memory
+}
+
+// copyWords are what names of copies have for a direction. Intel's have M for memory that the program allocated by
+// itself, H for what the runtime allocated.
+var copyWords = []struct {
+	direction string
+	words     []string
+}{
+	{"host_to_device", []string{"HtoD", "HtoA", "HostToDevice", "H2D", "M2D"}},
+	{"device_to_host", []string{"DtoH", "AtoH", "DeviceToHost", "D2H", "D2M"}},
+	{"device_to_device", []string{"DtoD", "AtoA", "AtoD", "DtoA", "DeviceToDevice", "D2D"}},
+	{"peer_to_peer", []string{"PtoP", "P2P"}},
+	{"host_to_host", []string{"HtoH", "HostToHost", "H2H", "M2H", "H2M", "M2M"}},
+}
+
+// CopyName is the name that PyTorch's profiler gives a copy, by CUPTI's numbers of its kind (CUpti_ActivityMemcpyKind)
+// and of the memories that it reads and writes (CUpti_ActivityMemoryKind); [CopyKind] reads it.
+func CopyName(kind, source, target int64) string {
+	directions := [...]string{1: "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"}
+	memories := [...]string{1: "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"}
+	if kind < 1 || kind >= int64(len(directions)) {
+		return "Memcpy"
+	}
+	memory := func(k int64, side byte) string {
+		if k < 1 || k >= int64(len(memories)) {
+			return map[byte]string{'H': "Host", 'D': "Device", 'A': "Array", 'P': "Device"}[side]
+		}
+		return memories[k]
+	}
+	d := directions[kind]
+	return "Memcpy " + d + " (" + memory(source, d[0]) + " -> " + memory(target, d[3]) + ")"
 }
 
 // launching are parts of the names of calls that put work on a stream; waiting those of calls that wait for it.

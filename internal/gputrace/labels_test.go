@@ -86,10 +86,28 @@ func TestCopyKind(t *testing.T) {
 		"Memcpy D2M (Device -> Memory)":    {"device_to_host", "pageable"},
 		"Memcpy H2D (Host -> Device)":      {"host_to_device", ""},
 		"Memcpy M2M (Memory -> Memory)":    {"host_to_host", ""},
+		"Memcpy AtoH (Array -> Pageable)":  {"device_to_host", "pageable"},
 		"something":                        {"", ""},
 	} {
 		d, m := CopyKind(name)
 		assert.Equal(t, want, [2]string{d, m}, name)
+	}
+}
+
+// The numbers are those of cupti_activity.h, the names those of libkineto's memcpyName.
+func TestCopyName(t *testing.T) {
+	for numbers, want := range map[[3]int64]string{
+		{1, 1, 3}:  "Memcpy HtoD (Pageable -> Device)",
+		{2, 3, 2}:  "Memcpy DtoH (Device -> Pinned)",
+		{3, 2, 4}:  "Memcpy HtoA (Pinned -> Array)",
+		{8, 3, 5}:  "Memcpy DtoD (Device -> Managed)",
+		{10, 3, 3}: "Memcpy PtoP (Device -> Device)",
+		{1, 0, 99}: "Memcpy HtoD (Host -> Device)",
+		{4, 0, 0}:  "Memcpy AtoH (Array -> Host)",
+		{0, 1, 3}:  "Memcpy",
+		{11, 1, 3}: "Memcpy",
+	} {
+		assert.Equal(t, want, CopyName(numbers[0], numbers[1], numbers[2]))
 	}
 }
 

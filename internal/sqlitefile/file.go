@@ -21,6 +21,7 @@
 package sqlitefile
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -42,6 +43,9 @@ const (
 
 // journalMagic begins a journal that is needed to read the file; one that is not any more begins with zeros.
 const journalMagic = "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+
+// ErrCutOff is of a file whose end is missing.
+var ErrCutOff = errors.New("it is cut off")
 
 // File is an open database. It is not safe for concurrent use; a row may be looked up while a table is read.
 type File struct {
@@ -92,7 +96,9 @@ func (d *File) Close() error { return d.f.Close() }
 
 func (d *File) open() error {
 	var head [headerSize]byte
-	if _, err := d.f.ReadAt(head[:], 0); err != nil {
+	if _, err := d.f.ReadAt(head[:], 0); errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w within its header", ErrCutOff)
+	} else if err != nil {
 		return fmt.Errorf("broken SQLite database: its header: %w", err)
 	}
 	if string(head[:len(magic)]) != magic {
@@ -111,6 +117,10 @@ func (d *File) open() error {
 		return err
 	}
 	d.pages = uint32(min(info.Size()/d.size, 1<<32-2))
+	// The number of pages is valid where the counters of changes at 24 and 92 are equal.
+	if n := binary.BigEndian.Uint32(head[28:]); bytes.Equal(head[24:28], head[92:96]) && n > d.pages {
+		return fmt.Errorf("%w: %d of %d bytes are there", ErrCutOff, info.Size(), int64(n)*d.size)
+	}
 	if d.encoding = binary.BigEndian.Uint32(head[56:]); d.encoding > 3 {
 		return fmt.Errorf("broken SQLite database: unknown encoding %d of texts", d.encoding)
 	}

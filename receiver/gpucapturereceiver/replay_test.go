@@ -295,9 +295,7 @@ func TestRecordedTracesComeThroughExactly(t *testing.T) {
 				switch want[i].kind {
 				case "copy": // the name is made of CUPTI's kinds; the trace's may be of another runtime
 					k, f, to := copyKinds(want[i].name)
-					r := make([]byte, 96)
-					r[1], r[2], r[3] = k, f, to
-					want[i].name = copyName(r)
+					want[i].name = gputrace.CopyName(int64(k), int64(f), int64(to))
 				case "memset":
 					want[i].name = "Memset (Device)"
 				}

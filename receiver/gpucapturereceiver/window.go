@@ -332,7 +332,7 @@ func (w *window) event(r ring.Record, n *names) (gputrace.Event, bool) {
 		e.Kind, e.Name = gputrace.KindKernel, n.to.ID("CUDA graph")
 		e.Detail.WholeGraph, e.Detail.Graph = true, int64(r.A()&math.MaxUint32)
 	case ring.Copy:
-		name := copyName(r)
+		name := gputrace.CopyName(int64(r.CopyKind()), int64(r.SourceKind()), int64(r.TargetKind()))
 		e.Kind, e.Name = gputrace.KindCopy, n.to.ID(name)
 		e.Detail.Direction, e.Detail.HostMemory = gputrace.CopyKind(name)
 		e.Detail.Bytes, e.Detail.HasBytes = int64(r.A()&math.MaxInt64), true
@@ -343,21 +343,4 @@ func (w *window) event(r ring.Record, n *names) (gputrace.Event, bool) {
 		return e, false
 	}
 	return e, true
-}
-
-// copyName is the name that PyTorch's profiler gives the copy.
-func copyName(r ring.Record) string {
-	directions := [...]string{1: "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"}
-	memories := [...]string{1: "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"}
-	direction := "Unknown"
-	if k := int(r.CopyKind()); k > 0 && k < len(directions) {
-		direction = directions[k]
-	}
-	memory := func(k uint8) string {
-		if k > 0 && int(k) < len(memories) {
-			return memories[k]
-		}
-		return "Unknown"
-	}
-	return fmt.Sprintf("Memcpy %s (%s -> %s)", direction, memory(r.SourceKind()), memory(r.TargetKind()))
 }

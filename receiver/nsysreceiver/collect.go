@@ -35,7 +35,7 @@ const (
 type collect struct {
 	db        *database
 	p         *gputrace.Profile
-	texts     *texts
+	texts     texts
 	visible   map[seen]int64    // Nsight's numbers of devices, where processes disagree
 	numbers   map[int64]int64   // ordinals of devices by Nsight's numbers
 	variables map[string]string // of the environment
@@ -186,7 +186,8 @@ func (c *collect) first(ctx context.Context, values []any, otherwise string) (st
 }
 
 func (c *collect) copies(ctx context.Context) error {
-	return c.db.each(ctx, tableCopy, columns("bytes", "copyKind", "srcKind", "dstKind", "migrationCause"), func(r []any) error {
+	names := columns("bytes", "copyKind", "srcKind", "dstKind", "migrationCause")
+	return c.db.each(ctx, tableCopy, names, func(r []any) error {
 		e := gputrace.Event{Kind: gputrace.KindCopy}
 		if !c.device(&e, r) {
 			return nil
@@ -194,20 +195,20 @@ func (c *collect) copies(ctx context.Context) error {
 		more := r[len(deviceColumns):]
 		d := &e.Detail
 		d.Bytes, d.HasBytes = number(more[0])
-		var source, destination bool
-		d.Direction, source, destination = direction(or(more[1], 0))
+		kind := or(more[1], 0)
+		name := gputrace.CopyName(kind, or(more[2], -1)+1, or(more[3], -1)+1) // the exporter numbers memories from 0
+		moved, migrated := migrations[kind]
+		prefetched := or(more[4], 0) == userPrefetch
 		switch {
-		case source:
-			d.HostMemory = memory(or(more[2], -1))
-		case destination:
-			d.HostMemory = memory(or(more[3], -1))
-		case migrates(or(more[1], 0)):
-			if or(more[4], 0) == userPrefetch {
-				return c.add(&e, "Prefetch "+shortDirection[d.Direction])
-			}
+		case migrated && prefetched:
+			name = "Prefetch " + moved
+		case migrated:
+			name = "Page migration " + moved
+		}
+		if d.Direction, d.HostMemory = gputrace.CopyKind(name); migrated && !prefetched {
 			d.HostMemory = "managed"
 		}
-		return c.add(&e, copyName(d.Direction, d.HostMemory))
+		return c.add(&e, name)
 	})
 }
 

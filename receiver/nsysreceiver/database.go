@@ -5,10 +5,8 @@ package nsysreceiver
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -20,10 +18,7 @@ import (
 var ErrNotExport = errors.New("not an Nsight Systems SQLite export")
 
 // database is an export that is open for reading.
-type database struct {
-	file   *sqlitefile.File
-	tables map[string][]string // columns by table
-}
+type database struct{ *sqlitefile.File }
 
 // open checks what the file is before its tables are read.
 func open(path string) (*database, error) {
@@ -31,14 +26,13 @@ func open(path string) (*database, error) {
 		return nil, err
 	}
 	file, err := sqlitefile.Open(path)
+	if errors.Is(err, sqlitefile.ErrCutOff) {
+		err = fmt.Errorf("%w: %w", ErrNotExport, err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	d := &database{file: file, tables: map[string][]string{}}
-	for name, t := range file.Tables {
-		d.tables[name] = t.Columns()
-	}
-	return d, nil
+	return &database{file}, nil
 }
 
 func sniff(path string) error {
@@ -49,7 +43,7 @@ func sniff(path string) error {
 	case len(head) == 0:
 		return fmt.Errorf("%w: it is empty", ErrNotExport)
 	case profilefile.IsSQLite(head):
-		return whole(path, head)
+		return nil
 	}
 	if what := profilefile.Foreign(path, head); what != "" {
 		return fmt.Errorf("%w: %s", ErrNotExport, what)
@@ -57,37 +51,14 @@ func sniff(path string) error {
 	return fmt.Errorf("%w: it is no SQLite database", ErrNotExport)
 }
 
-// whole compares the length of the file with what its header says (file format, section 1.3: page size at 16, pages at
-// 28, which are valid where the counters at 24 and 92 are equal), so that a file whose end is missing is refused before
-// it is read.
-func whole(path string, head []byte) error {
-	const header = 100
-	if len(head) < header {
-		return fmt.Errorf("%w: it is cut off after %d bytes", ErrNotExport, len(head))
-	}
-	page := int64(binary.BigEndian.Uint16(head[16:]))
-	if page == 1 {
-		page = 1 << 16
-	}
-	pages := int64(binary.BigEndian.Uint32(head[28:]))
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if binary.BigEndian.Uint32(head[24:]) == binary.BigEndian.Uint32(head[92:]) && info.Size() < page*pages {
-		return fmt.Errorf("%w: it is cut off: %d of %d bytes are there", ErrNotExport, info.Size(), page*pages)
-	}
-	return nil
-}
-
-func (d *database) has(table string) bool { return d.tables[table] != nil }
+func (d *database) has(table string) bool { return d.Tables[table] != nil }
 
 // useful reports by an error why there is nothing to read.
 func (d *database) useful() error {
 	if slices.ContainsFunc([]string{tableKernel, tableCopy, tableMemset, tableGraph, tableRuntime, tableNVTX}, d.has) {
 		return nil
 	}
-	for t := range d.tables {
+	for t := range d.Tables {
 		if strings.HasPrefix(t, "rocpd_") {
 			return fmt.Errorf("%w: it is a rocpd database of rocprofv3 (record with --output-format json)", ErrNotExport)
 		}
@@ -98,19 +69,14 @@ func (d *database) useful() error {
 	return fmt.Errorf("%w: it has none of the tables CUPTI_ACTIVITY_KIND_* and NVTX_EVENTS", ErrNotExport)
 }
 
-// lists reports whether a table has all the columns.
-func (d *database) lists(table string, columns ...string) bool {
-	for _, c := range columns {
-		if !slices.Contains(d.tables[table], c) {
-			return false
-		}
-	}
-	return true
+// lists reports whether a table has a column.
+func (d *database) lists(table, column string) bool {
+	return d.has(table) && slices.Contains(d.Tables[table].Columns(), column)
 }
 
 // each calls f for every row with the columns that were asked for; those that the file lacks are nil.
 func (d *database) each(ctx context.Context, table string, columns []string, f func(row []any) error) error {
-	t := d.file.Tables[table]
+	t := d.Tables[table]
 	if t == nil {
 		return nil
 	}

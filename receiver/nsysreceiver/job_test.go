@@ -118,8 +118,8 @@ func TestTextsAreLookedUpInBoundedMemory(t *testing.T) {
 		"CREATE TABLE NVTX_EVENTS (start INT)")
 	db, err := open(path)
 	require.NoError(t, err)
-	defer db.file.Close()
-	x := newTexts(db)
+	defer db.Close()
+	x := texts{table: db.Tables[tableStrings], held: map[int64]string{}}
 	for range 2 {
 		for i := range int64(40) {
 			s, err := x.text(i + 1)

@@ -66,15 +66,17 @@ func read(ctx context.Context, path string, o Options, emit consumer.ConsumeTrac
 	if err != nil {
 		return Stats{}, err
 	}
-	defer db.file.Close()
+	defer db.Close()
 	if err := db.useful(); err != nil {
 		return Stats{}, err
 	}
 	p := gputrace.New(o, gputrace.Source{Scope: scopeName, Root: "nsys profile", Service: defaultService})
 	defer p.Close()
 	p.Meta.TimingSource = "cupti"
-	c := &collect{db: db, p: p, processes: map[int64]bool{}, numbers: map[int64]int64{}, skipped: map[string]int64{}}
-	c.texts = newTexts(db)
+	c := &collect{
+		db: db, p: p, processes: map[int64]bool{}, numbers: map[int64]int64{}, skipped: map[string]int64{},
+		texts: texts{table: db.Tables[tableStrings], held: map[int64]string{}},
+	}
 	if err = c.all(ctx); err == nil {
 		c.job(path)
 	}

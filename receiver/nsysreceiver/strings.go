@@ -16,14 +16,6 @@ type texts struct {
 	bytes int
 }
 
-func newTexts(db *database) *texts {
-	t := &texts{held: map[int64]string{}}
-	if db.lists(tableStrings, "id", "value") {
-		t.table = db.file.Tables[tableStrings]
-	}
-	return t
-}
-
 // text is the text with an id, empty where there is none.
 func (t *texts) text(id int64) (string, error) {
 	if s, ok := t.held[id]; ok || t.table == nil {
