@@ -271,7 +271,7 @@ func (l *fakeLibrary) Call(function string, args ...any) nvml.Return {
 
 func open(t *testing.T, m *machine) *source {
 	t.Helper()
-	s := newSource(Settings{Sampling: 10 * time.Millisecond, Slow: time.Hour, GPM: true, Processes: true}, m.lib())
+	s := newSource(Settings{Sampling: time.Minute, Slow: time.Hour, GPM: true, Processes: true}, m.lib())
 	require.NoError(t, s.Open())
 	t.Cleanup(func() {
 		if m.inits > 0 {
