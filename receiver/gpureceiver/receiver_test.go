@@ -47,7 +47,7 @@ func TestSimulatedDevicesReachSamplesMetricsAndLogs(t *testing.T) {
 	cfg := f.CreateDefaultConfig().(*Config)
 	cfg.Source = sourceSimulated
 	cfg.Simulated.Devices = 2
-	cfg.SamplingInterval = 5 * time.Millisecond
+	cfg.SamplingInterval = 50 * time.Millisecond
 	cfg.CollectionInterval = 100 * time.Millisecond
 	cfg.Samples = &samplesID
 	sink := &consumertest.MetricsSink{}
