@@ -143,16 +143,20 @@ EXPORT CUresult cuDeviceGetAttribute(int *v, int attribute, int d) {
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *c, int d) {
 	READY("cuDevicePrimaryCtxRetain");
 	DEVICE(d);
-	__atomic_add_fetch(&primary[d].refs, 1, __ATOMIC_SEQ_CST);
+	pthread_mutex_lock(&lock);
+	primary[d].refs++;
 	primary[d].destroyed = 0;
+	pthread_mutex_unlock(&lock);
 	return *c = &primary[d], OK;
 }
 EXPORT CUresult cuDevicePrimaryCtxRelease_v2(int d) {
 	READY("cuDevicePrimaryCtxRelease_v2");
 	DEVICE(d);
-	if (!primary[d].refs) return INVALID_CONTEXT;
-	if (!__atomic_sub_fetch(&primary[d].refs, 1, __ATOMIC_SEQ_CST)) primary[d].destroyed = 1;
-	return OK;
+	pthread_mutex_lock(&lock);
+	CUresult r = primary[d].refs ? OK : INVALID_CONTEXT;
+	if (!r && !--primary[d].refs) primary[d].destroyed = 1;
+	pthread_mutex_unlock(&lock);
+	return r;
 }
 EXPORT CUresult cuDevicePrimaryCtxGetState(int d, unsigned *flags, int *active) {
 	READY("cuDevicePrimaryCtxGetState");
@@ -160,7 +164,7 @@ EXPORT CUresult cuDevicePrimaryCtxGetState(int d, unsigned *flags, int *active) 
 	*flags = 0;
 	return *active = primary[d].refs > 0, OK;
 }
-EXPORT int64_t stub_primary_refs(int d) { return primary[d].refs; }
+EXPORT int64_t stub_primary_refs(int d) { return __atomic_load_n(&primary[d].refs, __ATOMIC_RELAXED); }
 EXPORT void stub_primary_reset(int d) { primary[d].destroyed = 1, primary[d].generation++, primary[d].null_stream = NULL; } /* as cudaDeviceReset */
 EXPORT CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, int d) {
 	(void)flags;
@@ -215,8 +219,10 @@ EXPORT CUresult cuCtxSynchronize(void) {
 	if (r) return r;
 	int64_t until = 0;
 	pthread_mutex_lock(&lock);
-	for (int i = 0; i < stream_count; i++)
-		if (streams[i]->ctx == current() && streams[i]->busy_until > until) until = streams[i]->busy_until;
+	for (int i = 0; i < stream_count; i++) {
+		int64_t at = __atomic_load_n(&streams[i]->busy_until, __ATOMIC_RELAXED);
+		if (streams[i]->ctx == current() && at > until) until = at;
+	}
 	pthread_mutex_unlock(&lock);
 	host_wait(until);
 	return OK;
@@ -259,7 +265,7 @@ EXPORT CUresult cuStreamSynchronize(CUstream h) {
 	if (r) return r;
 	if (s->capture) return s->capture = 2, CAPTURE_UNSUPPORTED;
 	if ((r = unsafe())) return r;
-	host_wait(s->busy_until);
+	host_wait(__atomic_load_n(&s->busy_until, __ATOMIC_RELAXED));
 	return OK;
 }
 EXPORT CUresult cuStreamIsCapturing(CUstream h, int *state) {

@@ -17,7 +17,7 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *left, size_t *total) {
 	CUresult r = context_check(current());
 	if (!r) r = unsafe();
 	if (r) return r;
-	*left = cfg.memory_total - cfg.memory_used;
+	*left = memory_left();
 	return *total = cfg.memory_total, OK;
 }
 EXPORT CUresult cuMemAlloc_v2(uint64_t *p, size_t n) {
@@ -26,7 +26,7 @@ EXPORT CUresult cuMemAlloc_v2(uint64_t *p, size_t n) {
 	if (!r) r = unsafe();
 	if (r) return r;
 	if (!n) return INVALID_VALUE;
-	if ((int64_t)n > cfg.memory_total - cfg.memory_used) return OUT_OF_MEMORY;
+	if ((int64_t)n > memory_left()) return OUT_OF_MEMORY;
 	struct block *b = calloc(1, sizeof *b + n);
 	b->n = n;
 	__atomic_add_fetch(&cfg.memory_used, n, __ATOMIC_RELAXED);

@@ -56,6 +56,8 @@ static int64_t mono(void) {
 }
 static int64_t host_now(void) { return cfg.manual ? __atomic_load_n(&cfg.now, __ATOMIC_RELAXED) : mono(); }
 
+static int64_t memory_left(void) { return cfg.memory_total - __atomic_load_n(&cfg.memory_used, __ATOMIC_RELAXED); }
+
 static double gpu_clock(int64_t host) {
 	static int64_t first; /* of this process, for good: keeps doubles small */
 	int64_t base = __atomic_load_n(&first, __ATOMIC_RELAXED), now = host > 1000000000ll ? host - 1000000000ll : 1;
@@ -132,6 +134,7 @@ static int64_t records, queries, synchronizes, elapseds, live_events, live_strea
 static int64_t dead_destroys; /* of what went with its context, which drivers call undefined */
 static int64_t dead_uses;     /* of destroyed streams and events: undefined, too */
 #define COUNT(c) __atomic_add_fetch(&c, 1, __ATOMIC_RELAXED)
+#define VALUE(c) __atomic_load_n(&c, __ATOMIC_RELAXED)
 
 /* ---- streams that exist, and captures: the rules are the same for CUDA and HIP ---- */
 enum { CAPTURE_GLOBAL = 0, CAPTURE_THREAD_LOCAL = 1, CAPTURE_RELAXED = 2 };
@@ -309,14 +312,14 @@ EXPORT void stub_fail(const char *fn, int code, int64_t after, int64_t times) {
 	__atomic_store_n(&fault_count, fault_count + 1, __ATOMIC_RELEASE);
 }
 EXPORT int64_t stub_count(const char *what) {
-	if (!strcmp(what, "records")) return records;
-	if (!strcmp(what, "queries")) return queries;
-	if (!strcmp(what, "synchronizes")) return synchronizes;
-	if (!strcmp(what, "elapseds")) return elapseds;
-	if (!strcmp(what, "live_events")) return live_events;
-	if (!strcmp(what, "live_streams")) return live_streams;
-	if (!strcmp(what, "dead_destroys")) return dead_destroys;
-	if (!strcmp(what, "dead_uses")) return dead_uses;
+	if (!strcmp(what, "records")) return VALUE(records);
+	if (!strcmp(what, "queries")) return VALUE(queries);
+	if (!strcmp(what, "synchronizes")) return VALUE(synchronizes);
+	if (!strcmp(what, "elapseds")) return VALUE(elapseds);
+	if (!strcmp(what, "live_events")) return VALUE(live_events);
+	if (!strcmp(what, "live_streams")) return VALUE(live_streams);
+	if (!strcmp(what, "dead_destroys")) return VALUE(dead_destroys);
+	if (!strcmp(what, "dead_uses")) return VALUE(dead_uses);
 	abort();
 }
 EXPORT void stub_work(struct stream *s, double ns) { stream_work(s, ns); }

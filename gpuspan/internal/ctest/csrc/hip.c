@@ -77,7 +77,7 @@ EXPORT hipError_t hipMemGetInfo(size_t *left, size_t *total) {
 	FAULT("hipMemGetInfo");
 	hipError_t r = unsafe();
 	if (r) return r;
-	*left = cfg.memory_total - cfg.memory_used;
+	*left = memory_left();
 	return *total = cfg.memory_total, OK;
 }
 EXPORT hipError_t hipMalloc(void **p, size_t n) {
