@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -46,7 +47,7 @@ func demo(t *testing.T, args ...string) (cmd *exec.Cmd, said *output, address st
 func TestTheDemosStoryIsToldByThePageTheTableAndTheFindings(t *testing.T) {
 	needsBrowser(t)
 	out := t.TempDir()
-	cmd, said, address := demo(t, "--html", "--duration", "20s", "--out", out)
+	cmd, said, address := demo(t, "--html", "--duration", "30s", "--out", out)
 
 	told := func(b *tab) {
 		b.hangsTogether()
@@ -80,6 +81,7 @@ func TestTheDemosStoryIsToldByThePageTheTableAndTheFindings(t *testing.T) {
 		`state && state.findings.length === 4 && state.requests.some((q) => (q.parts || []).some((p) => p.name === "prefill.long"))`)
 	b.run(`live.paused = true`)
 	told(b)
+	b.do(chromedp.Navigate("about:blank")) // the demo ends, and a page that asks it then says so on the console
 
 	require.NoError(t, cmd.Wait(), said.String())
 	told(open(t, "file://"+filepath.Join(out, "report.html"), 1400, 1000))
