@@ -16,6 +16,7 @@ def done(exporter):
 
 def test_steps_have_the_devices_length_from_boundary_to_boundary(exporter, gpu):
     stream = gpu.torch.cuda.current_stream()
+    stream.ahead()
     for step in otelgpu.loop("train", item_type="image", total_steps=3):
         with step.phase("forward"):
             stream.run(0.010)
@@ -96,6 +97,7 @@ def test_schedule(schedule, want):
 
 def test_time_measured_elsewhere_fills_what_no_phase_covers(exporter, gpu):
     stream = gpu.torch.cuda.current_stream()
+    stream.ahead()
     for step in otelgpu.loop("train", total_steps=1):
         with step.phase("forward"):
             stream.run(0.010)
