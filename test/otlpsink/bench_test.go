@@ -55,7 +55,7 @@ func TestASectionAllocatesNothing(t *testing.T) {
 }
 
 // BenchmarkSectionToBytes is a section from Start to the bytes of OTLP with nothing to wait for: a thousand are
-// started, then flushed. It is what to profile; what the threads' waking costs beside it TestCostOfASpan shows.
+// started, then flushed. It is what to profile; what the threads' waking costs beside it TestCostOfASection shows.
 func BenchmarkSectionToBytes(b *testing.B) {
 	c := &client{discard: true}
 	sink, err := otlp.New(otlp.To(c))

@@ -193,7 +193,7 @@ func (a *Anchorer[E, S, T, C]) anchor() T {
 	anomalies := a.m.Anomalies()
 	a.m.Add(Anchor{GPU: gpu, Before: from, After: to})
 	if a.m.Anomalies() != anomalies {
-		a.schedule.hurry(a.clock.axis(a.dev.Now()))
+		a.schedule.hurry()
 	}
 	return statusOK
 }

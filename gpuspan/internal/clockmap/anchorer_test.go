@@ -119,8 +119,11 @@ func TestSectionOutsideItsHostTimesIsAnAnomalyAndHurriesAnchors(t *testing.T) {
 	drive(t, p, a, 30*time.Second, true)
 	start := p.now
 	s := p.put(start)
-	_, _, _, _, ok := placeWithin(a, s, s, p.time(start+1e6), p.time(start+2e6))
+	stamps, ok := a.Read(s, s, a.Axis(p.time(start+1e6)), a.Axis(p.time(start+2e6)))
 	require.True(t, ok)
+	before := p.now
+	a.Place(&stamps)
+	require.Equal(t, before, p.now, "placing asks no clock: one of the application's that panics would do so again and again")
 	require.EqualValues(t, 1, a.Map().Anomalies())
 	require.GreaterOrEqual(t, drive(t, p, a, 100*time.Millisecond, true), 4)
 }

@@ -55,7 +55,7 @@ func (a *Anchorer[E, S, T, C]) Bracketed(s *Stamps) bool {
 }
 
 // Place puts a section on the host's clock. Between two anchors that is exact; before the next anchor it is
-// extrapolated, which the half width includes as long as no clock jumps.
+// extrapolated, which the half width includes as long as no clock jumps. It asks neither the device nor a clock.
 func (a *Anchorer[E, S, T, C]) Place(st *Stamps) Placement {
 	m := st.m
 	end := st.start + st.length
@@ -88,7 +88,7 @@ func (a *Anchorer[E, S, T, C]) Place(st *Stamps) Placement {
 	}
 	if ok := whole && s.tighten() || !whole && s.start.lo <= s.start.hi && s.end.lo <= s.end.hi; !ok {
 		m.Anomaly()
-		a.schedule.hurry(a.clock.axis(a.dev.Now()))
+		a.schedule.hurry()
 		s = free
 	}
 	at = math.Round(min(max(at, s.start.lo), s.start.hi))

@@ -3,7 +3,10 @@
 
 package clockmap
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 const (
 	firstInterval  = 10 * time.Millisecond
@@ -46,9 +49,9 @@ func (s *schedule) done(now int64) {
 	s.interval = min(2*s.interval, steadyInterval)
 }
 
-// hurry starts the dense schedule anew, after an anomaly.
-func (s *schedule) hurry(now int64) {
+// hurry starts the dense schedule anew and at once, after an anomaly.
+func (s *schedule) hurry() {
 	if s.running {
-		s.interval, s.due = firstInterval, now
+		s.interval, s.due = firstInterval, math.MinInt64
 	}
 }
