@@ -141,7 +141,7 @@ func read(
 // detail operators their rates.
 func (p *profile) result(detail kinetoreceiver.Detail) convert.Result {
 	r := convert.Result{
-		Spans: p.Spans, Cut: p.Cut, Partial: p.partial, Devices: p.Devices, Odd: slices.Clone(p.faults),
+		Spans: p.Spans, Cut: p.Cut, Partial: p.partial, Devices: p.Devices, Host: p.Host, Odd: slices.Clone(p.faults),
 	}
 	if p.Host != nil {
 		r.Remarks = append(r.Remarks, p.Host.String())

@@ -114,7 +114,7 @@ func (p *Profile) Emit(ctx context.Context, emit consumer.ConsumeTracesFunc) (St
 		st.DeepSteps += proc.deep
 	}
 	st.Spans, st.Cut, st.Forgotten, st.Devices = out.written, out.cut, sw.launches.forgotten, out.reports
-	st.Host = sw.hostVerdict()
+	st.Host = out.noGPU
 	return st, err
 }
 

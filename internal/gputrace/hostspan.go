@@ -164,6 +164,7 @@ func (s *spans) phases(m pcommon.Map, st *step) {
 
 // windows writes the root span of each process and below it one span per device.
 func (s *spans) windows(sw *sweep) error {
+	s.noGPU = sw.hostVerdict()
 	for _, pid := range slices.Sorted(maps.Keys(sw.processes)) {
 		n := sw.processes[pid].window
 		sp := s.new(n.process, n.self, n.up, n.start, n.end)
@@ -173,6 +174,9 @@ func (s *spans) windows(sw *sweep) error {
 		}
 		putText(sp.Attributes(), semconv.GPUTracePartialKey, s.p.Meta.Partial)
 		s.summary(sp.Attributes(), n.sum)
+		if s.noGPU != nil && n.process == sw.main {
+			PutVerdict(sp, sp.EndTimestamp(), *s.noGPU)
+		}
 	}
 	for _, o := range slices.Sorted(maps.Keys(sw.devices)) {
 		s.deviceWindow(sw.devices[o], sw)

@@ -34,6 +34,7 @@ type spans struct {
 	err     error
 	texts   []*text // by name
 	reports []verdict.Report
+	noGPU   *verdict.Verdict         // of a profile without activities of a device
 	steps   map[int64][]verdict.Step // by device
 	devices map[int64]Device
 	peaks   map[string]verdict.Peak // by model

@@ -27,13 +27,15 @@ const (
 
 // Profile is one profiler's file, or one recording of a process.
 type Profile struct {
-	Name     string         `json:"name"`
-	Rank     int64          `json:"rank"` // -1: not stated
-	World    int64          `json:"world,omitempty"`
-	Spans    int64          `json:"spans"`
-	Devices  []DeviceReport `json:"devices"`
-	Remarks  []string       `json:"remarks,omitempty"`
-	Timeline *Timeline      `json:"timeline,omitempty"`
+	Name    string         `json:"name"`
+	Rank    int64          `json:"rank"` // -1: not stated
+	World   int64          `json:"world,omitempty"`
+	Spans   int64          `json:"spans"`
+	Devices []DeviceReport `json:"devices"`
+	// where the host was, of a profile without activities of a device
+	Host     *verdict.Verdict `json:"host,omitempty"`
+	Remarks  []string         `json:"remarks,omitempty"`
+	Timeline *Timeline        `json:"timeline,omitempty"`
 
 	timeline *timeline
 	whole    bool // it was read to its end
@@ -153,6 +155,13 @@ func (b *Book) Profile(name string, devices []verdict.Report, remarks []string) 
 			d.ByKernel[i].Name = clip(d.ByKernel[i].Name)
 		}
 		p.Devices = append(p.Devices, d)
+	}
+}
+
+// Host takes what the analysis says of a profile without activities of a device.
+func (b *Book) Host(name string, v *verdict.Verdict) {
+	if p := b.profile(name); p != nil {
+		p.Host = v
 	}
 }
 

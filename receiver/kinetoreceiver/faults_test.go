@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/recorded"
 )
@@ -224,9 +225,15 @@ func TestProfileWithoutADeviceSaysWhereTheHostWas(t *testing.T) {
 				m.within(m.style.operator, "aten::empty", func() { m.now += 500_000 })
 			})
 		})
-		_, st := convert(t, m.text(0), Options{})
+		batches, st := convert(t, m.text(0), Options{})
 		require.Empty(t, st.Devices)
 		require.NotNil(t, st.Host, s.name)
+		window := find(t, batches, "pytorch profile")
+		require.Equal(t, 1, window.Events().Len(), "the span of the window says so, too")
+		v, ok := gputrace.VerdictOf("host", window.Events().At(0))
+		require.True(t, ok)
+		assert.Equal(t, st.Host.Kind, v.Kind)
+		assert.Equal(t, st.Host.Chain, v.Chain)
 		assert.Equal(t, verdict.KindNoDevice, st.Host.Kind)
 		text := st.Host.String()
 		assert.Contains(t, text, "no activity of a device")

@@ -213,7 +213,7 @@ var unrecorded = map[string]struct{ kind, says string }{
 	"pipeline that fills and drains":       {verdict.KindComm, "or wait for a late rank"},
 	"pipeline with bubbles":                {verdict.KindComm, "or wait for a late rank"},
 	"late rank/plain":                      {verdict.KindComm, "or wait for a late rank"}, // nor has it steps
-	"sparse requests of a server/frames":   {verdict.KindHost, "poll"}, // ranges are no frames of Python
+	"sparse requests of a server/frames":   {verdict.KindHost, "poll"},                    // ranges are no frames of Python
 	"products without tensor cores":        {verdict.KindHealthy, "no operator's work is known"},
 	"graphs of kernels that are too short": {verdict.KindHealthy, "no operator's work is known"}, // nor the gaps in graphs
 }

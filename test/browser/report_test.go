@@ -42,6 +42,7 @@ func read(t *testing.T, b *page.Book, path string) []verdict.Report {
 		})
 	require.NoError(t, err)
 	b.Profile(path, st.Devices, nil)
+	b.Host(path, st.Host)
 	return st.Devices
 }
 
@@ -115,6 +116,17 @@ func TestTheReportOfARealTrace(t *testing.T) {
 	b.run(`document.querySelectorAll("#profileSteps .column")[1].dispatchEvent(new MouseEvent("click", {bubbles: true}))`)
 	b.until(`profile.zoom !== null`)
 	assert.InDelta(t, 219.7, eval[float64](b, `profile.zoom.to - profile.zoom.from`), 1)
+}
+
+func TestAReportWithoutADeviceSaysWhereTheHostWas(t *testing.T) {
+	book := page.NewBook()
+	read(t, book, recorded.Path(t, "kineto", "hta/cpu_only/rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz"))
+	b := open(t, write(t, book.State(nil)), 1200, 900)
+	b.hangsTogether()
+	assert.Contains(t, b.text("#findings"), "the profile has no activity of a device")
+	assert.Contains(t, b.text("#findings"), "## backward ## (1.07s)")
+	assert.Contains(t, b.text("#findings"), "ProfilerActivity.CUDA")
+	assert.NotContains(t, b.text("#findings"), "Threshold")
 }
 
 func TestAllocatedMemoryOverTime(t *testing.T) {

@@ -25,6 +25,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/otelgpu/otelgpu/internal/gputrace"
+	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 )
 
 var (
@@ -156,6 +159,18 @@ func TestRefusedFileIsLoggedOnceAndLosesNothingElse(t *testing.T) {
 	assert.Contains(t, logs.All()[0].ContextMap()["error"], "a.txt")
 	write(t, filepath.Join(dir, "a.txt"), "a\n")
 	eventually(t, s, "ba")
+}
+
+func TestAProfileWithoutADeviceIsLoggedWithWhereTheHostWas(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	r := NewRemarks(zap.New(core), "events")
+	r.Read("a.json", 3, gputrace.Stats{}, nil, nil)
+	require.Zero(t, logs.Len())
+	found := &verdict.Verdict{Kind: verdict.KindNoDevice, Subject: "host", Chain: []string{"no device", "in forward"}}
+	r.Read("b.json", 3, gputrace.Stats{Host: found}, nil, nil)
+	require.Equal(t, 1, logs.Len())
+	assert.Equal(t, "b.json", logs.All()[0].ContextMap()["file"])
+	assert.Contains(t, logs.All()[0].ContextMap()["finding"], "no_device, host: no device -> in forward")
 }
 
 func TestOnceReadsWhatIsThereAndEnds(t *testing.T) {

@@ -39,6 +39,9 @@ func (r *Remarks) Read(file string, n int64, st gputrace.Stats, skipped map[stri
 		r.log.Warn("parts of the file not used", zap.String("file", file),
 			zap.Strings("faults", slices.Sorted(slices.Values(faults))))
 	}
+	if st.Host != nil {
+		r.log.Warn("no activity of a device in the file", zap.String("file", file), zap.Stringer("finding", st.Host))
+	}
 	r.log.Info("file read", zap.String("file", file), zap.Int64(r.what, n), zap.Int64("spans", st.Spans),
 		zap.Int64("cut", st.Cut))
 }

@@ -66,18 +66,15 @@ func (j *judge) note(v Verdict, share, threshold float64) {
 // sorted puts the largest gain first. Idle time of which the cause has no name counts for half there: what is known is
 // said first, unless it is little beside.
 func (j *judge) sorted() []Verdict {
-	weight := func(v *Verdict) time.Duration {
-		if v.nameless() {
-			return v.Gain / 2
+	for i := range j.list {
+		v := &j.list[i]
+		v.Weight = v.Gain
+		if v.Certainty == Low && (v.Kind == KindHost || v.Kind == KindUnknown) {
+			v.Weight /= 2
 		}
-		return v.Gain
 	}
-	slices.SortStableFunc(j.list, func(a, b Verdict) int { return cmp.Compare(weight(&b), weight(&a)) })
+	slices.SortStableFunc(j.list, func(a, b Verdict) int { return cmp.Compare(b.Weight, a.Weight) })
 	return j.list
-}
-
-func (v *Verdict) nameless() bool {
-	return v.Certainty == Low && (v.Kind == KindHost || v.Kind == KindUnknown)
 }
 
 func clip(s string) string {
@@ -143,7 +140,7 @@ func (j *judge) noLoad() []Verdict {
 	}
 	p := j.account.places(j.f, topPlaces, CauseNoLoad)
 	return []Verdict{{
-		Kind: KindNoLoad, Subject: j.subject, Certainty: High, Where: p, Share: float64(n) / float64(whole),
+		Kind: KindNoLoad, Subject: j.subject, Certainty: High, Where: p, Weight: time.Duration(n), Share: float64(n) / float64(whole),
 		Threshold: thresholdNoLoad,
 		Chain:     j.idleChain("the program waited for work from outside, as a server for requests", n),
 		Evidence: fmt.Sprintf("%.3g %% of the window, in %s; further shares are of the rest, %s",

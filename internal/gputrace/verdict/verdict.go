@@ -57,6 +57,8 @@ type Verdict struct {
 	Where   []Place  `json:"where,omitempty"`
 	// of wall time, at most; 0: not known. No two verdicts of a subject count the same time
 	Gain time.Duration `json:"gain_ns"`
+	// by which verdicts are sorted; see docs/verdicts.md
+	Weight time.Duration `json:"weight_ns,omitempty"`
 	// what was held against the threshold; part of the window or step, unless Evidence says otherwise
 	Share     float64   `json:"share"`
 	Threshold float64   `json:"threshold"`

@@ -2,7 +2,7 @@
 // The views of a report on profiles: what the analysis says of each device, and what ran when.
 
 // Causes are called as in the text of convert and in comparisons.
-const causeNames = {dispatch: "idle: launch-bound", host: "idle: other work of the host", call: "idle: slow runtime calls", latency: "idle: launch latency", peer: "idle: waiting for another rank"};
+const causeNames = {dispatch: "idle: launch-bound", host: "idle: other work of the host", call: "idle: slow runtime calls", latency: "idle: launch latency", peer: "idle: waiting for another rank", no_load: "idle: no load"};
 const causeClass = {dispatch: "i0", host: "i1", loader: "i2", latency: "i3", call: "i4", allocation: "i5", synchronization: "i6", peer: "i7", dependency: "i8", unknown: "i9"};
 const partNames = [["computing", "computing_ns", "w0"], ["exposed communication", "communication_exposed_ns", "w1"], ["exposed copies", "copying_exposed_ns", "w2"]];
 const classNames = ["computing", "communicating", "copying", "setting memory"];
@@ -20,12 +20,13 @@ const partsOf = (x) => [...partNames.map(([n, k, c]) => [n, x.parts[k], c, nanos
 // What would make it faster?
 function findings() {
   const list = everyDevice().flatMap(({p, d, name}) => (d.verdicts || []).map((v) => ({v, d, name: v.subject.startsWith("GPU") ? name : v.subject})));
+  for (const p of state.profiles || []) if (p.host) list.push({v: p.host, d: {}, name: p.name});
   if (!list.length) return null;
-  list.sort((a, b) => (b.v.gain_ns || 0) - (a.v.gain_ns || 0) || b.v.share - a.v.share);
-  const one = everyDevice().length === 1, items = list.map(({v, d, name}) => el("li", {class: v.kind === "healthy" ? "finding healthy" : "finding"},
+  list.sort((a, b) => (b.v.weight_ns || 0) - (a.v.weight_ns || 0) || (b.v.gain_ns || 0) - (a.v.gain_ns || 0) || b.v.share - a.v.share);
+  const one = new Set(list.map(({name}) => name)).size === 1, items = list.map(({v, d, name}) => el("li", {class: v.kind === "healthy" ? "finding healthy" : "finding"},
     el("h3", {}, v.kind.replaceAll("_", " "), one ? "" : el("span", {class: "dim"}, " " + name), v.gain_ns > 0 ? el("span", {class: "gain"}, `up to ${nanos(v.gain_ns)} (${percent(v.gain_ns / d.window_ns)}) to gain`, gauge(v.gain_ns / d.window_ns)) : ""),
     el("p", {}, el("bdi", {}, v.chain.join(" → "))), v.evidence ? el("p", {class: "dim"}, el("bdi", {}, v.evidence)) : "",
-    v.remedy ? el("p", {}, el("strong", {}, "Try: "), v.remedy) : "", v.kind === "healthy" ? "" : el("p", {class: "dim"}, `Threshold ${percent(v.threshold)}, certainty ${v.certainty}.`)));
+    v.remedy ? el("p", {}, el("strong", {}, "Try: "), v.remedy) : "", v.kind === "healthy" || !v.threshold ? "" : el("p", {class: "dim"}, `Threshold ${percent(v.threshold)}, certainty ${v.certainty}.`)));
   const some = items.slice(0, 6), rest = items.slice(6);
   return [el("ol", {class: "findings"}, ...some), rest.length ? details("findings", plural(rest.length, "more finding"), el("ol", {class: "findings", start: 7}, ...rest)) : null];
 }

@@ -40,6 +40,7 @@ type Result struct {
 	Remarks []string // what was found, and what was odd, once each
 	Odd     []string // of the remarks those that say what was odd
 	Devices []verdict.Report
+	Host    *verdict.Verdict // of a profile without activities of a device
 }
 
 // Options of Run.
@@ -126,6 +127,7 @@ func Run(ctx context.Context, out, problems io.Writer, o Options) error {
 		}
 		good++
 		book.Profile(file, r.Devices, r.Odd)
+		book.Host(file, r.Host)
 		if r.Partial {
 			partial++
 			complain(problems, fmt.Errorf("only a part of %q could be read", file))
