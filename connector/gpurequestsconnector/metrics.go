@@ -102,24 +102,19 @@ func (m *meters) get(s *source, now int64) (*meter, error) {
 	}
 	mt := sdk.NewMeterProvider(opts...).Meter("")
 	var errs []error
-	histogram := func(name, unit, description string, b []float64) metric.Float64Histogram {
-		h, err := mt.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description),
+	histogram := func(name string, b []float64) metric.Float64Histogram {
+		def, _ := semconv.LookupMetric(name)
+		h, err := mt.Float64Histogram(name, metric.WithUnit(def.Unit), metric.WithDescription(def.Description()),
 			metric.WithExplicitBucketBoundaries(b...))
 		errs = append(errs, err)
 		return h
 	}
-	x.duration = histogram(semconv.GPURequestDurationName, semconv.GPURequestDurationUnit,
-		semconv.GPURequestDurationDescription, secondBounds)
-	x.energy = histogram(semconv.GPURequestEnergyName, semconv.GPURequestEnergyUnit,
-		semconv.GPURequestEnergyDescription, jouleBounds)
-	x.items = histogram(semconv.GPURequestItemsName, semconv.GPURequestItemsUnit,
-		semconv.GPURequestItemsDescription, itemBounds)
-	x.itemEnergy = histogram(semconv.GPURequestItemEnergyName, semconv.GPURequestItemEnergyUnit,
-		semconv.GPURequestItemEnergyDescription, jouleBounds)
-	x.queue = histogram(semconv.GPURequestQueueDurationName, semconv.GPURequestQueueDurationUnit,
-		semconv.GPURequestQueueDurationDescription, secondBounds)
-	x.firstItem = histogram(semconv.GPURequestTimeToFirstItemName, semconv.GPURequestTimeToFirstItemUnit,
-		semconv.GPURequestTimeToFirstItemDescription, secondBounds)
+	x.duration = histogram(semconv.GPURequestDurationName, secondBounds)
+	x.energy = histogram(semconv.GPURequestEnergyName, jouleBounds)
+	x.items = histogram(semconv.GPURequestItemsName, itemBounds)
+	x.itemEnergy = histogram(semconv.GPURequestItemEnergyName, jouleBounds)
+	x.queue = histogram(semconv.GPURequestQueueDurationName, secondBounds)
+	x.firstItem = histogram(semconv.GPURequestTimeToFirstItemName, secondBounds)
 	m.of[s.id] = x
 	return x, errors.Join(errs...)
 }

@@ -5,6 +5,7 @@ package gpurequestsconnector
 
 import (
 	"bytes"
+	"cmp"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -28,10 +29,7 @@ const (
 type key = spanfacts.Key
 
 func less(a, b key) bool {
-	if c := bytes.Compare(a.Trace[:], b.Trace[:]); c != 0 {
-		return c < 0
-	}
-	return bytes.Compare(a.Span[:], b.Span[:]) < 0
+	return cmp.Or(bytes.Compare(a.Trace[:], b.Trace[:]), bytes.Compare(a.Span[:], b.Span[:])) < 0
 }
 
 // span is what this connector needs of a span. Numbers that are not stated are 0.

@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter"
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
@@ -22,6 +21,7 @@ import (
 	"github.com/otelgpu/otelgpu/exporter/chrometraceexporter/internal/metadata"
 	"github.com/otelgpu/otelgpu/extension/gpusamplesextension"
 	"github.com/otelgpu/otelgpu/gpuspan/chrometrace"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // sink is the files of one exporter, used by its traces and its metrics exporter.
@@ -163,19 +163,15 @@ func (s *sink) consumeTraces(ctx context.Context, td ptrace.Traces) error {
 
 // only is a copy of the spans that events stand for.
 func only(td ptrace.Traces, events []chrometrace.Event) ptrace.Traces {
-	type key struct {
-		trace pcommon.TraceID
-		span  pcommon.SpanID
-	}
-	wanted := make(map[key]bool, len(events))
+	wanted := make(map[spanfacts.Key]bool, len(events))
 	for i := range events {
-		wanted[key{events[i].Trace, events[i].Span}] = true
+		wanted[spanfacts.Key{Trace: events[i].Trace, Span: events[i].Span}] = true
 	}
 	out := ptrace.NewTraces()
 	td.CopyTo(out)
 	out.ResourceSpans().RemoveIf(func(rs ptrace.ResourceSpans) bool {
 		rs.ScopeSpans().RemoveIf(func(ss ptrace.ScopeSpans) bool {
-			ss.Spans().RemoveIf(func(s ptrace.Span) bool { return !wanted[key{s.TraceID(), s.SpanID()}] })
+			ss.Spans().RemoveIf(func(s ptrace.Span) bool { return !wanted[spanfacts.Key{Trace: s.TraceID(), Span: s.SpanID()}] })
 			return ss.Spans().Len() == 0
 		})
 		return rs.ScopeSpans().Len() == 0

@@ -37,11 +37,9 @@ func NewFactory(opts ...Option) exporter.Factory {
 	}
 	return exporter.NewFactory(metadata.Type, createDefaultConfig,
 		exporter.WithTraces(func(_ context.Context, set exporter.Settings, cfg component.Config) (exporter.Traces, error) {
-			s, err := of(set, cfg)
-			return &traces{s}, err
+			return of(set, cfg)
 		}, metadata.TracesStability),
 		exporter.WithMetrics(func(_ context.Context, set exporter.Settings, cfg component.Config) (exporter.Metrics, error) {
-			s, err := of(set, cfg)
-			return &metrics{s}, err
+			return of(set, cfg)
 		}, metadata.MetricsStability))
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"sync"
 
@@ -58,18 +59,13 @@ func (s *server) Start(ctx context.Context, host component.Host) error {
 	}
 	// Pages that are open hold a connection each, which shall not hold the Collector's end.
 	base, cancel := context.WithCancel(context.Background())
-	handler := page.Handler(s.model, s.cfg.TraceURL, s.cfg.Hosts...)
-	stop := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, done := context.WithCancel(r.Context())
-		defer done()
-		defer context.AfterFunc(base, done)()
-		handler.ServeHTTP(w, r.WithContext(ctx))
-	})
-	srv, err := s.cfg.ToServer(ctx, host.GetExtensions(), s.set.TelemetrySettings, stop)
+	srv, err := s.cfg.ToServer(ctx, host.GetExtensions(), s.set.TelemetrySettings,
+		page.Handler(s.model, s.cfg.TraceURL, s.cfg.Hosts...))
 	if err != nil {
 		cancel()
 		return errors.Join(err, listener.Close())
 	}
+	srv.BaseContext = func(net.Listener) context.Context { return base }
 	s.http, s.cancel, s.served = srv, cancel, make(chan struct{})
 	s.set.Logger.Info("page", zap.String("address", "http://"+listener.Addr().String()))
 	go func() {
@@ -96,20 +92,14 @@ func (s *server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-type traces struct{ *server }
+func (*server) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
 
-func (*traces) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
-
-func (t *traces) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
-	t.model.Traces(td)
+func (s *server) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
+	s.model.Traces(td)
 	return nil
 }
 
-type metrics struct{ *server }
-
-func (*metrics) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
-
-func (m *metrics) ConsumeMetrics(_ context.Context, md pmetric.Metrics) error {
-	m.model.Metrics(md)
+func (s *server) ConsumeMetrics(_ context.Context, md pmetric.Metrics) error {
+	s.model.Metrics(md)
 	return nil
 }

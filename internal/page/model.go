@@ -250,11 +250,8 @@ func (m *Model) bucketAt(o *operation, index int64) *bucket {
 		m.shorten()
 	}
 	// Trimming may have moved it.
-	if n, ok := slices.BinarySearchFunc(o.buckets, index, func(b bucket,
-		i int64,
-	) int {
-		return cmp.Compare(b.index, i)
-	}); ok {
+	after := func(b bucket, index int64) int { return cmp.Compare(b.index, index) }
+	if n, ok := slices.BinarySearchFunc(o.buckets, index, after); ok {
 		return &o.buckets[n]
 	}
 	return nil

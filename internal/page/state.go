@@ -316,8 +316,7 @@ func (m *Model) devicesOf(s *State, now, span int64) {
 		s.Devices = append(s.Devices, out)
 	}
 	slices.SortFunc(s.Devices, func(a, b Device) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name),
-			cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 }
 

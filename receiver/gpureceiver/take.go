@@ -113,11 +113,8 @@ func replaceProcess(list []gpudata.Process, p gpudata.Process) []gpudata.Process
 // its own are appended and sorted later.
 func (r *gpuReceiver) sample(t int64) *gpusamplesextension.Sample {
 	ordered := r.scratch[:r.ordered]
-	if i, ok := slices.BinarySearchFunc(ordered, t, func(s gpusamplesextension.Sample,
-		t int64,
-	) int {
-		return cmp.Compare(s.Time, t)
-	}); ok {
+	after := func(s gpusamplesextension.Sample, t int64) int { return cmp.Compare(s.Time, t) }
+	if i, ok := slices.BinarySearchFunc(ordered, t, after); ok {
 		return &ordered[i]
 	}
 	n := len(r.scratch)

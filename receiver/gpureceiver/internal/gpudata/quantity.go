@@ -68,64 +68,56 @@ type meta struct {
 	kind gpusamplesextension.Kind
 }
 
-var quantities = func() (m [NumQuantities]meta) {
-	for f := range gpusamplesextension.NumFields {
-		field := gpusamplesextension.Field(f)
-		m[f] = meta{field.String(), field.Kind()}
-	}
-	for q, x := range map[Quantity]meta{
-		MemoryLimit:         {"memory_limit", gpusamplesextension.KindInstant},
-		MemoryReserved:      {"memory_reserved", gpusamplesextension.KindInstant},
-		EncoderUtilization:  {"encoder_utilization", gpusamplesextension.KindInterval},
-		DecoderUtilization:  {"decoder_utilization", gpusamplesextension.KindInterval},
-		ClockGraphics:       {"clock_graphics", gpusamplesextension.KindInstant},
-		ClockVideo:          {"clock_video", gpusamplesextension.KindInstant},
-		PipeFP64:            {"pipe_fp64", gpusamplesextension.KindInterval},
-		PipeFP32:            {"pipe_fp32", gpusamplesextension.KindInterval},
-		PipeFP16:            {"pipe_fp16", gpusamplesextension.KindInterval},
-		PipeInt:             {"pipe_int", gpusamplesextension.KindInterval},
-		PipeTensorDFMA:      {"pipe_tensor_dfma", gpusamplesextension.KindInterval},
-		PipeTensorHMMA:      {"pipe_tensor_hmma", gpusamplesextension.KindInterval},
-		PipeTensorIMMA:      {"pipe_tensor_imma", gpusamplesextension.KindInterval},
-		ECCCorrected:        {"ecc_corrected", gpusamplesextension.KindCounter},
-		ECCUncorrected:      {"ecc_uncorrected", gpusamplesextension.KindCounter},
-		PCIeReplays:         {"pcie_replays", gpusamplesextension.KindCounter},
-		NVLinkCRC:           {"nvlink_crc", gpusamplesextension.KindCounter},
-		RetiredCorrected:    {"retired_corrected", gpusamplesextension.KindCounter},
-		RetiredUncorrected:  {"retired_uncorrected", gpusamplesextension.KindCounter},
-		RemappedCorrected:   {"remapped_corrected", gpusamplesextension.KindCounter},
-		RemappedUncorrected: {"remapped_uncorrected", gpusamplesextension.KindCounter},
-		RemapFailed:         {"remap_failed", gpusamplesextension.KindInstant},
-		RetirePending:       {"retire_pending", gpusamplesextension.KindInstant},
-		RemapPending:        {"remap_pending", gpusamplesextension.KindInstant},
-		XIDs:                {"xids", gpusamplesextension.KindCounter},
-	} {
-		m[q] = x
-	}
-	return m
-}()
+// quantities are those for metrics only.
+var quantities = [NumQuantities]meta{
+	MemoryLimit:         {"memory_limit", gpusamplesextension.KindInstant},
+	MemoryReserved:      {"memory_reserved", gpusamplesextension.KindInstant},
+	EncoderUtilization:  {"encoder_utilization", gpusamplesextension.KindInterval},
+	DecoderUtilization:  {"decoder_utilization", gpusamplesextension.KindInterval},
+	ClockGraphics:       {"clock_graphics", gpusamplesextension.KindInstant},
+	ClockVideo:          {"clock_video", gpusamplesextension.KindInstant},
+	PipeFP64:            {"pipe_fp64", gpusamplesextension.KindInterval},
+	PipeFP32:            {"pipe_fp32", gpusamplesextension.KindInterval},
+	PipeFP16:            {"pipe_fp16", gpusamplesextension.KindInterval},
+	PipeInt:             {"pipe_int", gpusamplesextension.KindInterval},
+	PipeTensorDFMA:      {"pipe_tensor_dfma", gpusamplesextension.KindInterval},
+	PipeTensorHMMA:      {"pipe_tensor_hmma", gpusamplesextension.KindInterval},
+	PipeTensorIMMA:      {"pipe_tensor_imma", gpusamplesextension.KindInterval},
+	ECCCorrected:        {"ecc_corrected", gpusamplesextension.KindCounter},
+	ECCUncorrected:      {"ecc_uncorrected", gpusamplesextension.KindCounter},
+	PCIeReplays:         {"pcie_replays", gpusamplesextension.KindCounter},
+	NVLinkCRC:           {"nvlink_crc", gpusamplesextension.KindCounter},
+	RetiredCorrected:    {"retired_corrected", gpusamplesextension.KindCounter},
+	RetiredUncorrected:  {"retired_uncorrected", gpusamplesextension.KindCounter},
+	RemappedCorrected:   {"remapped_corrected", gpusamplesextension.KindCounter},
+	RemappedUncorrected: {"remapped_uncorrected", gpusamplesextension.KindCounter},
+	RemapFailed:         {"remap_failed", gpusamplesextension.KindInstant},
+	RetirePending:       {"retire_pending", gpusamplesextension.KindInstant},
+	RemapPending:        {"remap_pending", gpusamplesextension.KindInstant},
+	XIDs:                {"xids", gpusamplesextension.KindCounter},
+}
 
 // String is the quantity's name in recorded files; "unknown" for a number that is no quantity.
 func (q Quantity) String() string {
-	if int(q) >= NumQuantities {
-		return "unknown"
+	if f, ok := q.Field(); ok || int(q) >= NumQuantities {
+		return f.String()
 	}
 	return quantities[q].name
 }
 
 // Kind says how values between two samples are read.
 func (q Quantity) Kind() gpusamplesextension.Kind {
-	if int(q) >= NumQuantities {
-		return gpusamplesextension.KindInstant
+	if f, ok := q.Field(); ok || int(q) >= NumQuantities {
+		return f.Kind()
 	}
 	return quantities[q].kind
 }
 
 // ByName is the inverse of String.
 func ByName(name string) (Quantity, bool) {
-	for q := range quantities {
-		if quantities[q].name == name {
-			return Quantity(q), true
+	for q := range Quantity(NumQuantities) {
+		if q.String() == name {
+			return q, true
 		}
 	}
 	return 0, false
