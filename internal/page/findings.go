@@ -158,11 +158,15 @@ func (m *Model) neighbour(devices map[string]bool, service string) string {
 // slowRequest is the one that is furthest above the median of its service.
 func (m *Model) slowRequest(from, to float64) (Finding, bool) {
 	services := map[string][]*Request{}
-	for _, q := range m.requests.of {
-		if q.Duration > 0 && q.End >= from && q.Start <= to {
+	add := func(q *Request) {
+		if q != nil && q.Duration > 0 && q.End >= from && q.Start <= to {
 			services[q.Service] = append(services[q.Service], q)
 		}
 	}
+	for _, q := range m.requests.of {
+		add(q)
+	}
+	add(m.slowest)
 	var slow *Request
 	times, median, count := float64(slowTimes), 0.0, 0
 	for _, list := range services {

@@ -135,6 +135,28 @@ func TestFewOrEvenRequestsAreNoFinding(t *testing.T) {
 	}
 }
 
+// Thousands of requests later the slow one has given way to newer ones; what is said of it stays within its time.
+func TestTheSlowestRequestIsRememberedWhenThereIsNoRoomForIt(t *testing.T) {
+	m := at()
+	request := func(i int, start, length time.Duration) {
+		td := traces(t, span{name: "llm_request", kind: "request", start: start, length: length})
+		td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(pcommon.TraceID{1, byte(i >> 8), byte(i)})
+		m.Traces(td)
+	}
+	request(0, time.Second, 400*time.Millisecond)
+	for i := range maxRequests + 100 {
+		request(i+1, time.Second, 10*time.Millisecond)
+	}
+	require.NotContains(t, m.requests.of, pcommon.TraceID{1})
+	require.Len(t, m.requests.of, maxRequests)
+	list := m.State(Query{}).Findings
+	require.Len(t, list, 1)
+	require.Contains(t, list[0].Text, "400ms, the median of 4001 takes 10ms")
+	now := m.now()
+	later := m.State(Query{From: now.Add(time.Hour), To: now.Add(2 * time.Hour)}).Findings
+	require.Empty(t, later, "it was before")
+}
+
 func TestLengthsOfRequestsWithoutAnAccountAreBounded(t *testing.T) {
 	m := at()
 	for i := range maxRequests + 5 {

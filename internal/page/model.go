@@ -45,6 +45,7 @@ type Model struct {
 	roofs      map[string]*Roof // by model of the device
 	steps      ring[Step]
 	requests   newest[*Request]
+	slowest    *Request        // of those that gave way within the kept time, so that it is still found
 	lengths    newest[float64] // of requests that have no account yet, s
 	late       ring[late]
 	health     Health
@@ -165,17 +166,18 @@ type newest[V any] struct {
 	order []pcommon.TraceID // oldest first
 }
 
-// put says whether an older trace gave way.
-func (n *newest[V]) put(id pcommon.TraceID, v V) (full bool) {
+// put says whether an older trace gave way, and what its value was.
+func (n *newest[V]) put(id pcommon.TraceID, v V) (gone V, full bool) {
 	if _, ok := n.of[id]; !ok {
 		if full = len(n.order) >= maxRequests; full {
+			gone = n.of[n.order[0]]
 			delete(n.of, n.order[0])
 			n.order = n.order[1:]
 		}
 		n.order = append(n.order, id)
 	}
 	n.of[id] = v
-	return full
+	return gone, full
 }
 
 // clip bounds a text from the wire; a text that is cut does not keep the whole one in memory.

@@ -161,8 +161,11 @@ func (m *Model) request(f *spanfacts.Facts, r *spanfacts.Resource) *Request {
 	q := m.requests.of[f.Key.Trace]
 	if q == nil {
 		q = &Request{Trace: f.Key.Trace.String(), Start: millis(f.Start), Duration: m.lengths.of[f.Key.Trace]}
-		if m.requests.put(f.Key.Trace, q) {
+		if gone, full := m.requests.put(f.Key.Trace, q); full {
 			m.health.RequestsDropped++
+			if x := m.slowest; x == nil || gone.Duration > x.Duration || x.End < q.Start-keptSeconds*1e3 {
+				m.slowest = gone
+			}
 		}
 		m.health.Requests++
 	}
