@@ -172,6 +172,22 @@ func TestRunsWithoutConfigurationAndSaysWhatListensWhere(t *testing.T) {
 	}, strings.Split(strings.TrimSpace(p.stderr.String()), "\n"))
 }
 
+func TestEveryGPUReceiverIsNamedAtTheStart(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "two.yaml")
+	require.NoError(t, os.WriteFile(config, []byte(`
+receivers:
+  gpu: {source: simulated}
+  gpu/more: {source: simulated, simulated: {devices: 3, seed: 2}}
+exporters: {debug: {}}
+service: {telemetry: {metrics: {level: none}}, pipelines: {metrics: {receivers: [gpu, gpu/more], exporters: [debug]}}}
+`), 0o600))
+	p := start(t, nil, "--config", config)
+	for _, line := range []string{"  GPUs      1 from simulated\n", "  GPUs      3 from simulated\n"} {
+		require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), line) }, time.Minute,
+			10*time.Millisecond, "%s", line)
+	}
+}
+
 // A ready pipeline by its name is text with commas in it; a single key may be set beside it.
 func TestReadyPipelinesSayWhatListensWhere(t *testing.T) {
 	ports, env := freePorts(t)

@@ -127,7 +127,7 @@ func command() (*cobra.Command, error) {
 		return nil, err
 	}
 	set := settings(allInOne)
-	w := &welcome{out: os.Stderr}
+	w := &welcome{out: os.Stderr, devices: map[string]string{}, said: map[string]bool{}}
 	set.ConfigProviderSettings.ResolverSettings.ConverterFactories = []confmap.ConverterFactory{
 		confmap.NewConverterFactory(func(confmap.ConverterSettings) confmap.Converter { return w }),
 	}

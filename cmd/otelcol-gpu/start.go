@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -17,7 +18,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// welcome says in at most five lines what runs: what listens where, where the page is, and which devices are read, as
+// welcome says in a few lines what runs: what listens where, where the page is, and which devices are read, as
 // soon as that is known. It listens to the Collector's own log, whatever its level: the Collector announces these
 // moments nowhere else. The configuration comes to it as to a converter, which changes nothing.
 type welcome struct {
@@ -26,8 +27,8 @@ type welcome struct {
 	mu      sync.Mutex
 	conf    map[string]any
 	ready   bool
-	devices string // the line that waits for the start
-	said    bool   // the line on devices
+	devices map[string]string // the line of each gpu receiver, once it is known
+	said    map[string]bool   // of it
 }
 
 const (
@@ -39,7 +40,7 @@ const (
 
 func (w *welcome) options() []zap.Option {
 	return []zap.Option{
-		zap.WrapCore(func(c zapcore.Core) zapcore.Core { return listener{c, w} }),
+		zap.WrapCore(func(c zapcore.Core) zapcore.Core { return listener{Core: c, w: w} }),
 		zap.AddStacktrace(zapcore.FatalLevel), // an error that says what to do needs none
 	}
 }
@@ -54,7 +55,8 @@ func (w *welcome) Convert(_ context.Context, conf *confmap.Conf) error {
 // listener is a core that hears what is logged at info as well. It writes nothing itself.
 type listener struct {
 	zapcore.Core
-	w *welcome
+	w         *welcome
+	component string // whose logger it is
 }
 
 func (l listener) Enabled(level zapcore.Level) bool {
@@ -62,7 +64,19 @@ func (l listener) Enabled(level zapcore.Level) bool {
 }
 
 func (l listener) With(fields []zapcore.Field) zapcore.Core {
-	return listener{l.Core.With(fields), l.w}
+	return listener{l.Core.With(fields), l.w, cmp.Or(text(fields, "otelcol.component.id"), l.component)}
+}
+
+// text is a field's value; "" where there is none.
+func text(fields []zapcore.Field, key string) string {
+	enc := zapcore.NewMapObjectEncoder()
+	for _, f := range fields {
+		f.AddTo(enc)
+	}
+	if v, ok := enc.Fields[key]; ok {
+		return fmt.Sprint(v)
+	}
+	return ""
 }
 
 func (l listener) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -82,24 +96,30 @@ func (l listener) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 
 // Write reads the fields of what is said of devices.
 func (l listener) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	enc := zapcore.NewMapObjectEncoder()
-	for _, f := range fields {
-		f.AddTo(enc)
-	}
 	line := "none found; it keeps looking (OTELGPU_SOURCE=simulated stands in for one)"
 	if e.Message == openedMessage {
-		line = fmt.Sprintf("%v from %v", enc.Fields["devices"], enc.Fields["source"])
+		line = text(fields, "devices") + " from " + text(fields, "source")
 	}
-	l.w.source(line)
+	l.w.source(l.component, line)
 	return nil
 }
 
-func (w *welcome) source(line string) {
+func (w *welcome) source(receiver, line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.devices = line; w.ready && !w.said {
-		w.said = true
-		fmt.Fprintf(w.out, "  GPUs      %s\n", line)
+	w.devices[receiver] = line
+	if w.ready {
+		w.sayDevices()
+	}
+}
+
+// sayDevices writes the lines that are known and not yet said; mu is held.
+func (w *welcome) sayDevices() {
+	for _, receiver := range slices.Sorted(maps.Keys(w.devices)) {
+		if !w.said[receiver] {
+			w.said[receiver] = true
+			fmt.Fprintf(w.out, "  GPUs      %s\n", w.devices[receiver])
+		}
 	}
 }
 
@@ -114,10 +134,7 @@ func (w *welcome) start() {
 	for _, l := range w.listeners() {
 		fmt.Fprintf(w.out, "  %-9s %s\n", l[0], l[1])
 	}
-	if w.devices != "" {
-		w.said = true
-		fmt.Fprintf(w.out, "  GPUs      %s\n", w.devices)
-	}
+	w.sayDevices()
 }
 
 // listeners are what the configuration opens, as kind and addresses; mu is held.
