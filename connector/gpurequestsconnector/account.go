@@ -98,6 +98,20 @@ func (a *account) times(s *span) {
 	}
 }
 
+// add adds what the request got of a span.
+func (a *account) add(s *span, items, time, energy float64) {
+	if items > 0 && (a.firstItems == 0 || s.end < a.firstItems) {
+		a.firstItems = s.end
+	}
+	a.items += items
+	a.time += time
+	if s.energy > 0 {
+		a.measured = true
+		a.energy += energy
+		a.covered += time * s.coverage
+	}
+}
+
 // account finds the request's account of an operation, or makes it.
 func (r *request) account(op *operation, s *source) *account {
 	for i := range r.accounts {

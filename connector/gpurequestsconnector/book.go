@@ -192,16 +192,7 @@ func (b *book) charge(s *span, now int64) {
 			a.sizes += size
 			a.times(s)
 		}
-		if p.Items > 0 && (a.firstItems == 0 || s.end < a.firstItems) {
-			a.firstItems = s.end
-		}
-		a.items += p.Items
-		a.time += p.Share * time
-		if s.energy > 0 {
-			a.measured = true
-			a.energy += p.Share * energy
-			a.covered += p.Share * time * s.coverage
-		}
+		a.add(s, p.Items, p.Share*time, p.Share*energy)
 		b.stats.charged += p.Share * energy
 	}
 	if rest > 1e-12 {

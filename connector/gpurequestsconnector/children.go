@@ -70,16 +70,7 @@ func (b *book) join(r *request, c *child) {
 	a.batches++
 	a.sizes++
 	a.times(&c.span)
-	a.items += c.items
-	if c.items > 0 && (a.firstItems == 0 || c.end < a.firstItems) {
-		a.firstItems = c.end
-	}
-	a.time += time
-	if c.energy > 0 {
-		a.measured = true
-		a.energy += energy
-		a.covered += time * c.coverage
-	}
+	a.add(&c.span, c.items, time, energy)
 	b.stats.charged += energy
 }
 
