@@ -24,7 +24,7 @@ import (
 // settle is gpu_join's default.
 const settle = 6 * time.Second
 
-// holdStage is the queue of gpu_join without a join: it holds each request for as long, in the same bytes.
+// holdStage is the queue of gpu_join without a join: it holds each request for as long, as pdata.
 func holdStage(t *testing.T, h *samplesHost, next consumer.Traces) consumer.Traces {
 	set := exportertest.NewNopSettings(component.MustNewType("hold"))
 	q, err := exporterhelper.NewTraces(context.Background(), set, &struct{}{},
@@ -90,7 +90,7 @@ func floor() stage {
 
 // Were these not the attributes that the components write, the floor would not be one.
 func TestFloorWritesWhatTheComponentsWrite(t *testing.T) {
-	var before, after []string
+	var before, after, few []string
 	keys := func(into *[]string) stage {
 		return eachSpan(func(a pcommon.Map) {
 			var got []string
@@ -106,4 +106,7 @@ func TestFloorWritesWhatTheComponentsWrite(t *testing.T) {
 		func(context.Context, ptrace.Traces) error { return nil })
 	require.Len(t, before, 15)
 	require.ElementsMatch(t, append(joined.all(), derived.all()...), after[len(before):])
+	measure(t, requests(t), 1, pipeline(joinStage(lean), deriveStage(lean), keys(&few)),
+		func(context.Context, ptrace.Traces) error { return nil })
+	require.ElementsMatch(t, leanly.all(), few[len(before):])
 }

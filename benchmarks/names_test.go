@@ -33,6 +33,12 @@ var (
 		},
 		texts: []string{"gpu.roofline.bound", "gpu.peak.source", "gpu.declaration.status", "gpu.rate.status"},
 	}
+	leanly = names{ // both, on the longest
+		doubles: []string{
+			"gpu.energy", "gpu.power", "gpu.sm.utilization", "gpu.io.rate", "gpu.roofline.utilization", "gpu.operation.item.rate",
+		},
+		texts: []string{"gpu.roofline.bound"},
+	}
 )
 
 func (n names) all() []string { return slices.Concat(n.doubles, n.ints, n.texts) }

@@ -168,6 +168,7 @@ func TestCostOverTheNetwork(t *testing.T) {
 		{"gpu_derive+gpu_metrics", pipeline(deriveStage(full), metricsStage())},
 		{all, pipeline(joinStage(full), deriveStage(full), metricsStage())},
 		{all + " lean", pipeline(joinStage(lean), deriveStage(lean), metricsStage())},
+		{"its puts alone lean", putStage(leanly, 7)},
 		{"queue, reads and puts alone", floor()},
 		{"transform+span_metrics", pipeline(transformStage(divisions), spanMetricsStage())},
 	})
