@@ -152,8 +152,8 @@ const FewMeetings = 3
 
 // Met reports whether the collectives that two records have in common by group, name and sequence ended together but
 // for a constant, by which the clock of the others is ahead, in ns: in the median of a quarter of what they last at
-// least.
-func Met(these, others []Collective) (clock int64, ok bool) {
+// least. spread is that median, in ns.
+func Met(these, others []Collective) (clock, spread int64, ok bool) {
 	seen := make(map[Identity]Collective, len(these))
 	for _, c := range these {
 		seen[c.Identity()] = c
@@ -166,10 +166,10 @@ func Met(these, others []Collective) (clock int64, ok bool) {
 		}
 	}
 	if len(apart) < FewMeetings {
-		return 0, false
+		return 0, 0, false
 	}
-	clock, spread := spreadOf(apart)
-	return clock, spread <= middle(lengths)/4
+	clock, spread = spreadOf(apart)
+	return clock, spread, spread <= middle(lengths)/4
 }
 
 // spreadOf is the median of values and that of their distances from it. It changes the values.

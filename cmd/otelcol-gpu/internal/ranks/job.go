@@ -38,9 +38,14 @@ type analysis struct {
 	out   page.Job
 }
 
+// inStep is said of a job whose ranks are not told apart from those of another one.
+const inStep = " Profiles of several jobs of this size fit together, for they ran in step, and nothing in them names their " +
+	"job: a rank may be another job's (name it: gpu.job.id in the profiles, or a folder for each job)."
+
 func (a *analysis) run() page.Job {
 	out := &a.out
 	out.ID, out.World = a.job[0].job, a.job[0].world
+	doubt := slices.ContainsFunc(a.job, func(x *profile) bool { return x.doubt })
 	var all []straggler.Collective
 	var window intervals.Interval
 	for _, x := range a.job {
@@ -74,7 +79,9 @@ func (a *analysis) run() page.Job {
 		out.Method = page.ByOwnTime
 		a.byOwnTime()
 	}
-	out.Says = says(out)
+	if out.Says = says(out); doubt {
+		out.Says += inStep
+	}
 	return *out
 }
 

@@ -47,7 +47,9 @@ type profile struct {
 	stepTime    float64 // s, of all steps
 	exposed     float64 // s, of communication that no computation hides, of all steps
 
-	shared map[string][]straggler.Collective // of the first of a job: of one profile for each group of the job
+	// of the first of a job
+	shared map[string][]straggler.Collective // of one profile for each group of the job
+	doubt  bool                              // a profile of the job fits another one as well
 }
 
 // hostRange is what a thread of the host was in.
@@ -133,25 +135,62 @@ func (x *profile) add(s ptrace.Span, scope *spanfacts.Scope) {
 // jobs puts profiles of one job together: the same job where it is stated, worlds of one size, each rank once. They met
 // at collectives, whatever their clocks say, or, of those that met nobody, their windows overlap. What remains alone is
 // no job.
+//
+// Jobs that run in step may seem to meet. Profiles of the rank of which there are most are of as many jobs, so they come
+// first; each of the others goes where its collectives ended most nearly together.
 func (p *Profiles) jobs() (jobs [][]*profile) {
 	list := slices.Clone(p.list)
-	slices.SortStableFunc(list, func(a, b *profile) int { return cmp.Compare(a.window.Start, b.window.Start) })
+	number := map[int64]int{}
 	for _, x := range list {
 		straggler.Number(x.collectives)
+		number[x.rank]++
+	}
+	slices.SortStableFunc(list, func(a, b *profile) int {
+		return cmp.Or(cmp.Compare(number[b.rank], number[a.rank]), cmp.Compare(a.rank, b.rank),
+			cmp.Compare(a.window.Start, b.window.Start))
+	})
+	same := func(x *profile, job []*profile) bool { return job[0].job == x.job && job[0].world == x.world }
+	has := func(x *profile, job []*profile) bool {
+		return slices.ContainsFunc(job, func(y *profile) bool { return y.rank == x.rank })
+	}
+	for _, x := range list {
+		var best, other meeting // of the jobs that have room, and of all others
+		at := -1
+		for _, together := range []bool{true, false} { // those of another time only if none of its own fits
+			if at >= 0 {
+				break
+			}
+			for i, job := range jobs {
+				if !same(x, job) || slices.ContainsFunc(job, x.overlaps) != together {
+					continue
+				}
+				m, ok := x.meets(job[0])
+				switch {
+				case !ok:
+				case !has(x, job) && (at < 0 || m.spread < best.spread):
+					best, other, at = m, best, i
+				case other.first == nil || m.spread < other.spread:
+					other = m
+				}
+			}
+		}
+		if at < 0 {
+			jobs = append(jobs, []*profile{x})
+			continue
+		}
+		jobs[at] = append(jobs[at], x)
+		best.join(x)
+		if other.first != nil && other.spread < clearly*best.spread+clearly*timeGrain {
+			best.first.doubt, other.first.doubt = true, true
+		}
 	}
 	join := func(x *profile, fits func(job []*profile) bool) {
-		i := slices.IndexFunc(jobs, func(job []*profile) bool {
-			return job[0].job == x.job && job[0].world == x.world &&
-				!slices.ContainsFunc(job, func(y *profile) bool { return y.rank == x.rank }) && fits(job)
-		})
+		i := slices.IndexFunc(jobs, func(job []*profile) bool { return same(x, job) && !has(x, job) && fits(job) })
 		if i < 0 {
 			jobs = append(jobs, []*profile{x})
 		} else {
 			jobs[i] = append(jobs[i], x)
 		}
-	}
-	for _, x := range list {
-		join(x, func(job []*profile) bool { return x.meets(job[0]) })
 	}
 	found := jobs
 	jobs = slices.DeleteFunc(slices.Clone(found), func(job []*profile) bool { return len(job) < 2 })
@@ -177,9 +216,19 @@ func (x *profile) overlaps(y *profile) bool {
 	return x.window.Start < y.window.End && y.window.Start < x.window.End
 }
 
-// meets reports whether a profile met those of a job, of which the first is given. If so, its collectives are numbered
-// as the job's, and what the job has of groups that are new to it is kept for those who come.
-func (x *profile) meets(first *profile) bool {
+// A profile is of one job rather than another where its collectives ended so many times more nearly together with that
+// one's, beyond the grain of clocks in ns.
+const clearly, timeGrain = 4, 1_000
+
+// meeting is how a profile met those of a job.
+type meeting struct {
+	first         *profile
+	collectives   []straggler.Collective // numbered as the job's
+	clock, spread int64                  // see straggler.Met
+}
+
+// meets reports how a profile met those of a job, of which the first is given, and whether it did.
+func (x *profile) meets(first *profile) (m meeting, ok bool) {
 	if first.shared == nil {
 		first.shared = map[string][]straggler.Collective{}
 		first.share(first, 0)
@@ -188,15 +237,17 @@ func (x *profile) meets(first *profile) bool {
 	for group := range x.groups() {
 		theirs = append(theirs, first.shared[group]...)
 	}
-	own := slices.Clone(x.collectives)
-	straggler.Renumber(x.collectives, theirs)
-	clock, ok := straggler.Met(theirs, x.collectives)
-	if !ok {
-		copy(x.collectives, own)
-		return false
-	}
-	first.share(x, clock)
-	return true
+	m.first, m.collectives = first, slices.Clone(x.collectives)
+	straggler.Renumber(m.collectives, theirs)
+	m.clock, m.spread, ok = straggler.Met(theirs, m.collectives)
+	return m, ok
+}
+
+// join numbers the collectives of the profile as the job's, and keeps those of groups that are new to the job for those
+// who come.
+func (m *meeting) join(x *profile) {
+	x.collectives = m.collectives
+	m.first.share(x, m.clock)
 }
 
 func (x *profile) groups() map[string]bool {

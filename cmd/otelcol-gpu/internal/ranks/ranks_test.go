@@ -284,6 +284,60 @@ func TestMissingFilesAndRanksOfTwoJobsInOneFolder(t *testing.T) {
 	assert.Empty(t, alone.Jobs(), "one rank is no comparison")
 }
 
+// Jobs that run the same program at the same time: collectives of one job end together more nearly than those of two.
+// Where those of two do, too, the verdict says that they cannot be told apart.
+func TestJobsThatRunInStep(t *testing.T) {
+	jobs := func(jitter int64) []page.Job {
+		one := newWorld(13, 4, 30)
+		one.extra = late(2, 300_000)
+		one.run()
+		two := newWorld(13, 4, 30) // the same times but for the jitter
+		two.extra = late(2, 300_000)
+		two.run()
+		r := rand.New(rand.NewPCG(5, 5))
+		for step := range 60 { // its ranks' collectives end together, up to the jitter beside those of the other job
+			off := r.Int64N(jitter + 1)
+			for rank := range two.ranks {
+				n := 0
+				for _, s := range two.spans[rank].All() {
+					if k, _ := s.Attributes().Get(string(semconv.GPUOperationTypeKey)); k.Str() != semconv.GPUOperationTypeCollective {
+						continue
+					}
+					if n++; n == step+1 {
+						s.SetStartTimestamp(s.StartTimestamp() + pcommon.Timestamp(off))
+						s.SetEndTimestamp(s.EndTimestamp() + pcommon.Timestamp(off))
+					}
+				}
+			}
+		}
+		var p Profiles
+		for rank := range one.ranks { // as files of both jobs lie in one folder, with another job's first now and then
+			first, second := one, two
+			if rank%2 == 1 {
+				first, second = two, one
+			}
+			p.Add(fmt.Sprintf("%p.json", first), first.all[rank])
+			p.Add(fmt.Sprintf("%p.json", second), second.all[rank])
+		}
+		list := p.Jobs()
+		require.Len(t, list, 2)
+		for _, j := range list {
+			assert.Len(t, j.Ranks, 4)
+			assert.EqualValues(t, 2, j.Late[0].Rank)
+		}
+		return list
+	}
+	for _, j := range jobs(0) {
+		assert.Contains(t, j.Says, "a rank may be another job's")
+	}
+	for _, j := range jobs(40_000) { // a tenth of what collectives last: they seem to meet
+		assert.NotContains(t, j.Says, "another job's")
+		for _, r := range j.Ranks {
+			assert.Equal(t, j.Ranks[0].File, r.File, "of one job")
+		}
+	}
+}
+
 func TestARankThatIsLateForAWhile(t *testing.T) {
 	w := newWorld(11, 8, 40)
 	w.extra = func(step, rank int) int64 {
