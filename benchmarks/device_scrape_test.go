@@ -33,7 +33,10 @@ func TestDeviceScrapeIsCleanAndKeepsDevicesApart(t *testing.T) {
 	r, err := rf.CreateMetrics(context.Background(), receivertest.NewNopSettings(rf.Type()), rcfg, exp)
 	require.NoError(t, err)
 	require.NoError(t, r.Start(context.Background(), componenttest.NewNopHost()))
-	time.Sleep(600 * time.Millisecond)
+	require.Eventually(t, func() bool { // it needs two samples
+		text, _ := page()
+		return strings.Count(string(text), "\ngpu_sm_utilization_ratio{") == devices
+	}, time.Minute, 50*time.Millisecond)
 	require.NoError(t, r.Shutdown(context.Background()))
 
 	text, problems := page()
