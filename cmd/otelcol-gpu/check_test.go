@@ -36,7 +36,7 @@ func check(t *testing.T, in string, args ...string) (out string, err error) {
 	cmd.SetOut(&b)
 	cmd.SetErr(&b)
 	cmd.SetIn(strings.NewReader(in))
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{}, args...)) // of none, cobra takes those of the test
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	err = cmd.Execute()
 	return b.String(), err
