@@ -232,11 +232,10 @@ func TestALostSourceIsClosedAndOpenedAgain(t *testing.T) {
 	a, l := &fakeSource{name: "a"}, &logHandler{}
 	stop := start(l, false, a)
 	eventually(t, func() bool { return l.has("read a") })
-	a.set(func() { a.readErr = errors.New("connection reset") })
+	a.set(func() { a.readErr, a.openErr = errors.New("connection reset"), errors.New("refused") })
 	eventually(t, func() bool { return l.has("lost a: connection reset") })
-	a.set(func() { a.readErr, a.openErr = nil, errors.New("refused") })
 	eventually(t, func() bool { return l.has("unavailable") })
-	a.set(func() { a.openErr = nil })
+	a.set(func() { a.readErr, a.openErr = nil, nil })
 	eventually(t, a.isOpen)
 	_ = stop()
 	assert.False(t, a.isOpen())
