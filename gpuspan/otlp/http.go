@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 	"sync"
@@ -35,7 +36,7 @@ func (l *Later) Unwrap() error { return l.Err }
 // httpSender sends OTLP over HTTP with protobuf bodies.
 type httpSender struct {
 	url     string
-	headers map[string]string
+	headers http.Header
 	client  *http.Client
 }
 
@@ -87,9 +88,7 @@ func (s *httpSender) Send(ctx context.Context, request []byte) (refused int64, e
 	r.GetBody = func() (io.ReadCloser, error) { return &body{lent: memory}, nil }
 	r.Header.Set("Content-Type", "application/x-protobuf")
 	r.Header.Set("User-Agent", "otelgpu-gpuspan-otlp")
-	for k, v := range s.headers {
-		r.Header.Set(k, v)
-	}
+	maps.Copy(r.Header, s.headers)
 	a, err := s.client.Do(r)
 	if err != nil {
 		return 0, &Later{Err: fmt.Errorf("cannot reach the receiver: %w", err)}

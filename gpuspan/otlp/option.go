@@ -17,7 +17,7 @@ import (
 
 type config struct {
 	endpoint  string
-	headers   map[string]string
+	headers   http.Header
 	resource  []attribute.KeyValue
 	client    *http.Client
 	sender    Sender
@@ -40,7 +40,7 @@ func (f option) apply(c *config) { f(c) }
 func Endpoint(u string) Option { return option(func(c *config) { c.endpoint = u }) }
 
 // Header sets a header of each request, as for authorization. OTEL_EXPORTER_OTLP_HEADERS sets others.
-func Header(name, value string) Option { return option(func(c *config) { c.headers[name] = value }) }
+func Header(name, value string) Option { return option(func(c *config) { c.headers.Set(name, value) }) }
 
 // Resource says who sends, as the SDK's resource does: Resource(res.Attributes()...).
 func Resource(kv ...attribute.KeyValue) Option {
@@ -89,8 +89,8 @@ func (c *config) complete() error {
 	for pair := range strings.SplitSeq(os.Getenv("OTEL_EXPORTER_OTLP_HEADERS"), ",") {
 		name, value, ok := strings.Cut(pair, "=")
 		if name = strings.TrimSpace(name); ok && name != "" {
-			if text, err := url.PathUnescape(strings.TrimSpace(value)); err == nil && c.headers[name] == "" {
-				c.headers[name] = text
+			if text, err := url.PathUnescape(strings.TrimSpace(value)); err == nil && c.headers.Get(name) == "" {
+				c.headers.Set(name, text)
 			}
 		}
 	}

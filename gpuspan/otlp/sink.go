@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"maps"
 	"sync"
 	"time"
@@ -62,7 +63,7 @@ const (
 // New makes a sink and starts its sender. The result is never nil: with an error, which names what is wrong, defaults
 // stand in, and with an endpoint that is none everything is dropped.
 func New(opts ...Option) (*Sink, error) {
-	c := config{headers: map[string]string{}, interval: time.Second, batchSize: 2048, queue: 16, patience: time.Minute}
+	c := config{headers: http.Header{}, interval: time.Second, batchSize: 2048, queue: 16, patience: time.Minute}
 	for _, o := range opts {
 		if o != nil {
 			o.apply(&c)

@@ -145,11 +145,12 @@ func TestShutdownEndsWithItsContext(t *testing.T) {
 }
 
 func TestRequestsOverHTTP(t *testing.T) {
-	var path, kind, token string
+	var path, kind, token, tenant string
 	var body []byte
 	status, answer := http.StatusOK, []byte{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, kind, token = r.URL.Path, r.Header.Get("Content-Type"), r.Header.Get("Authorization")
+		tenant = r.Header.Get("X-Tenant")
 		body, _ = io.ReadAll(r.Body)
 		w.Header().Set("Retry-After", "3600")
 		w.WriteHeader(status)
@@ -157,9 +158,9 @@ func TestRequestsOverHTTP(t *testing.T) {
 	}))
 	defer server.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL+"/")
-	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20x, broken")
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20x, x-tenant=other, broken")
 	h := server.Client()
-	s, err := New(Client(h), Resource(attribute.String("service.name", "x")))
+	s, err := New(Client(h), Header("X-Tenant", "own"), Resource(attribute.String("service.name", "x")))
 	require.NoError(t, err)
 	send := func() Stats {
 		s.Section(section("a"))
@@ -168,6 +169,7 @@ func TestRequestsOverHTTP(t *testing.T) {
 	}
 	require.EqualValues(t, 1, send().Sent)
 	require.Equal(t, []string{"/v1/traces", "application/x-protobuf", "Bearer x"}, []string{path, kind, token})
+	require.Equal(t, "own", tenant, "what the program says goes before the environment, however it is written")
 	require.Contains(t, string(body), "service.name")
 	answer = []byte{1<<3 | 2, 2, 1 << 3, 1} // partial_success: one span rejected
 	require.EqualValues(t, 1, send().Dropped["rejected"])
