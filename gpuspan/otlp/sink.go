@@ -7,8 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"maps"
+	"net/http"
 	"sync"
 	"time"
 

@@ -141,7 +141,7 @@ type Scope struct {
 	Floor          float64 // gpu.floor.duration, s; where HasFloor
 	HasFloor       bool
 	TimingError    float64 // gpu.timing.error, s
-	MetricsEmitted bool // gpu.metrics.emitted: the producer writes the metrics of operations itself
+	MetricsEmitted bool    // gpu.metrics.emitted: the producer writes the metrics of operations itself
 }
 
 // Load reads the attributes of a scope of a resource; r nil: of none.

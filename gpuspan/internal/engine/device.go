@@ -29,7 +29,7 @@ type device struct {
 	attrs    []attribute.KeyValue   // who it is: on metrics, and on the scope of its spans
 	repeated []attribute.KeyValue   // what each span repeats of it
 	scopes   [2]func() trace.Tracer // its spans that it timed itself, and the others
-	forSink  [2]*SinkScope          // goroutine of the emitter
+	forSink  [2]func() *SinkScope   // the same for a sink
 	stream   int                    // gpu.stream.id of the first stream, for the scope to say; 0: none yet, −1: too many
 	anchorer *anchorer              // nil until the first stream
 	axis     int64                  // where the profiler's clock began on the axis of the anchorer
@@ -40,7 +40,6 @@ type device struct {
 	drift     atomicFloat  // ppm
 	anomalies atomic.Int64
 	halfNs    atomic.Int64 // half width that the newest section got; 0: none yet
-	hasHalf   atomic.Bool
 }
 
 // newDevice makes a device, whose spans have scopes of their own: who the device is stands there, once for all of them.
@@ -53,6 +52,7 @@ func (p *Profiler) newDevice(info backend.Device) *device {
 	}
 	for i, timed := range []bool{true, false} {
 		d.scopes[i] = sync.OnceValue(func() trace.Tracer { return p.newTracer(d.scope(p, timed)) })
+		d.forSink[i] = sync.OnceValue(func() *SinkScope { return p.newSinkScope(d.scope(p, timed)) })
 	}
 	return d
 }
@@ -314,12 +314,5 @@ func (d *device) measureFloor(b backend.Backend) {
 	d.floor.Store(int64(runs[len(runs)/2]))
 	if stamps, ok := d.anchorer.Read(ev[0], ev[1], 0, 0); ok {
 		d.usualHalf.Store(usualHalf(d.anchorer.Place(&stamps).HalfWidth))
-	}
-}
-
-func (d *device) close() {
-	if d.anchorer != nil {
-		d.anchorer.Close()
-		d.anchorer = nil
 	}
 }

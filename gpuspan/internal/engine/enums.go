@@ -48,13 +48,9 @@ const (
 	Pageable               // copied through a staging buffer
 )
 
-// String is the value of gpu.copy.host_memory; empty when not stated.
-func (m HostMemory) String() string {
-	switch m {
-	case Pinned:
-		return semconv.GPUCopyHostMemoryPinned
-	case Pageable:
-		return semconv.GPUCopyHostMemoryPageable
-	}
-	return ""
+var hostMemoryNames = []string{
+	Pinned: semconv.GPUCopyHostMemoryPinned, Pageable: semconv.GPUCopyHostMemoryPageable,
 }
+
+// String is the value of gpu.copy.host_memory; empty when not stated.
+func (m HostMemory) String() string { return nameIn(hostMemoryNames, uint8(m)) }

@@ -6,7 +6,6 @@ package engine
 import (
 	"context"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/otelgpu/otelgpu/semconv"
@@ -23,8 +22,8 @@ func (m *metrics) observe(_ context.Context, o metric.Observer) error {
 	for _, d := range *m.p.devices.Load() {
 		o.ObserveInt64(m.anomalies, d.anomalies.Load(), metric.WithAttributes(d.attrs...))
 	}
-	if cpu, ok := m.p.poller.cpu(); ok {
-		o.ObserveFloat64(m.overhead, cpu.Seconds())
+	if cpu := m.p.poller.cpuNs.Load(); cpu > 0 {
+		o.ObserveFloat64(m.overhead, seconds(cpu))
 	}
 	for i := range m.p.statuses {
 		if n := m.p.statuses[i].Load(); n > 0 {
@@ -93,14 +92,13 @@ func (m *metrics) observeStreams(o metric.Observer) {
 
 func (m *metrics) observeDevices(o metric.Observer) {
 	for _, d := range *m.p.devices.Load() {
-		with := metric.WithAttributes(append([]attribute.KeyValue(nil), d.attrs...)...)
+		with := metric.WithAttributes(d.attrs...)
 		if f := d.floor.Load(); f > 0 {
 			o.ObserveFloat64(m.floor, seconds(f), with)
 		}
-		if !d.hasHalf.Load() {
-			continue
+		if h := d.halfNs.Load(); h > 0 {
+			o.ObserveFloat64(m.errorBound, seconds(h), with)
+			o.ObserveFloat64(m.drift, d.drift.Load()*1e-6, with)
 		}
-		o.ObserveFloat64(m.errorBound, seconds(d.halfNs.Load()), with)
-		o.ObserveFloat64(m.drift, d.drift.Load()*1e-6, with)
 	}
 }

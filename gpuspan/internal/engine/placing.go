@@ -115,7 +115,6 @@ func (t *poller) placeTimes(d *device, stamps *clockmap.Stamps, x *times) {
 	x.endNs = x.startNs + at.End - at.Start
 	x.errorNs = at.HalfWidth
 	d.halfNs.Store(at.HalfWidth)
-	d.hasHalf.Store(true)
 }
 
 // anchorNow makes an anchor of each device that sections wait for.

@@ -42,7 +42,7 @@ type poller struct {
 	left    atomic.Bool     // New went on without this thread, which then closes the backend by itself
 	closing bool            // what is given up from now on is so because of Shutdown
 	locked  bool
-	cpuNs   atomic.Int64
+	cpuNs   atomic.Int64 // processor time of the thread as of the last second
 	passed  atomic.Int64 // hostClock when the last pass began
 
 	batch     [batchSize]int32           // the oldest pending slots of a stream
@@ -256,12 +256,6 @@ func (t *poller) maintain(d *device, busy bool) (wait time.Duration, st backend.
 	st = backend.StatusPanic // should the backend panic
 	defer t.p.guard("a clock was anchored")
 	return d.anchorer.Maintain(busy)
-}
-
-// cpu is the processor time of the polling thread as of the last second.
-func (t *poller) cpu() (time.Duration, bool) {
-	ns := t.cpuNs.Load()
-	return time.Duration(ns), ns > 0
 }
 
 // tidy does what is due once a second.

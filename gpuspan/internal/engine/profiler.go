@@ -22,16 +22,17 @@ import (
 
 // Profiler is gpuspan.Profiler.
 type Profiler struct {
-	cfg      Config
-	backend  backend.Backend // nil: host times only
-	source   string          // gpu.timing.source
-	clock    *hostClock
-	errors   reporter
-	tracer   func() trace.Tracer // made at the first span, when it is known whether metrics leave the process
-	recorder report.Recorder
-	metrics  *metrics
-	timeAll  bool        // sections of unsampled parents are timed too
-	refused  atomic.Bool // the provider does not use cfg.ids
+	cfg       Config
+	backend   backend.Backend // nil: host times only
+	source    string          // gpu.timing.source
+	clock     *hostClock
+	errors    reporter
+	tracer    func() trace.Tracer // made at the first span, when it is known whether metrics leave the process
+	sinkScope func() *SinkScope
+	recorder  report.Recorder
+	metrics   *metrics
+	timeAll   bool        // sections of unsampled parents are timed too
+	refused   atomic.Bool // the provider does not use cfg.ids
 
 	level atomic.Int32 // verbosity in force; VerbosityOff while disabled
 
@@ -121,13 +122,12 @@ func New(b backend.Backend, opts ...func(*Config)) (*Profiler, error) {
 
 	p.recorder = c.Recorder
 	if p.recorder == nil && c.Report {
-		p.recorder = report.NewCollector(report.WithClock(func() time.Time {
-			return time.Unix(0,
-				p.clock.wall(p.clock.now()))
-		}))
+		now := func() time.Time { return time.Unix(0, p.clock.wall(p.clock.now())) }
+		p.recorder = report.NewCollector(report.WithClock(now))
 	}
 	p.metrics = newMetrics(p)
 	p.tracer = sync.OnceValue(func() trace.Tracer { return p.newTracer(nil) })
+	p.sinkScope = sync.OnceValue(func() *SinkScope { return p.newSinkScope(nil) })
 	p.poller, p.emitter = newPoller(p, p.backend), newEmitter(p)
 	go p.poller.run()
 	go p.emitter.run()

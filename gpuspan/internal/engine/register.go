@@ -47,8 +47,7 @@ func (p *Profiler) Stream(h uintptr, name string, opts ...func(*StreamConfig)) *
 	ctx, cancel := context.WithTimeout(context.Background(), registerLimit)
 	defer cancel()
 	if callErr := p.poller.call(ctx, func() {
-		s, err = p.poller.register(backend.StreamHandle(h), name,
-			c)
+		s, err = p.poller.register(backend.StreamHandle(h), name, c)
 	}); callErr != nil {
 		if errors.Is(callErr, errStopped) {
 			return nil

@@ -115,38 +115,18 @@ func (p *Profiler) sinkContext(r *record, parent *trace.SpanContext) trace.SpanC
 
 // sinkScope is that of tracerOf.
 func (s *Stream) sinkScope(timed bool) *SinkScope {
-	i := 1
-	if timed {
-		i = 0
+	switch {
+	case s.device == nil:
+		return s.p.sinkScope()
+	case timed:
+		return s.device.forSink[0]()
 	}
-	if s.scopes[i] == nil {
-		x := &SinkScope{Name: scopeName, Version: Version, Schema: schemaURL}
-		switch {
-		case s.device == nil:
-		case timed:
-			x = s.device.sinkScopes(s.p)[0]
-		default:
-			x = s.device.sinkScopes(s.p)[1]
-		}
-		if s.device == nil {
-			x.Attributes = s.p.metrics.scope(nil)
-		}
-		s.scopes[i] = x
-	}
-	return s.scopes[i]
+	return s.device.forSink[1]()
 }
 
-// sinkScopes are those of the device's spans, made when the first comes.
-func (d *device) sinkScopes(p *Profiler) [2]*SinkScope {
-	if d.forSink[0] == nil {
-		for i, timed := range []bool{true, false} {
-			d.forSink[i] = &SinkScope{
-				Name: scopeName, Version: Version, Schema: schemaURL,
-				Attributes: p.metrics.scope(d.scope(p, timed)),
-			}
-		}
-	}
-	return d.forSink
+// newSinkScope makes a scope that says more.
+func (p *Profiler) newSinkScope(scope []attribute.KeyValue) *SinkScope {
+	return &SinkScope{Name: scopeName, Version: Version, Schema: schemaURL, Attributes: p.metrics.scope(scope)}
 }
 
 // constantOn is what all spans of the operation on a stream say, of those that computed with one precision.

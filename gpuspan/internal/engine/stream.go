@@ -63,7 +63,6 @@ type Stream struct {
 	// goroutine of the emitter
 	emitting []queued // was emits; emitting[emitted:] are still to become spans
 	emitted  int
-	scopes   [2]*SinkScope
 }
 
 func (s *Stream) isClosed() bool {

@@ -171,7 +171,10 @@ func (t *poller) close() {
 
 func (t *poller) closeDevice(d *device) {
 	defer t.p.guard("a device's clock was closed")
-	d.close()
+	if d.anchorer != nil {
+		d.anchorer.Close()
+		d.anchorer = nil
+	}
 }
 
 func (t *poller) closeBackend() {
