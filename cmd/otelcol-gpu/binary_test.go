@@ -172,6 +172,34 @@ func TestRunsWithoutConfigurationAndSaysWhatListensWhere(t *testing.T) {
 	}, strings.Split(strings.TrimSpace(p.stderr.String()), "\n"))
 }
 
+// A number where a name belongs is decoded as one, past the reader of names.
+func TestNumbersInPlaceOfNamesAreRefused(t *testing.T) {
+	for option, want := range map[string]string{
+		"processors.gpu_join.attributes":   "processors::gpu_join::attributes: must be lean or full, found 7",
+		"processors.gpu_derive.attributes": "processors::gpu_derive::attributes: must be lean or full, found 7",
+		"receivers.kineto.detail":          "detail: unknown detail 7 (one of auto, steps,",
+		"receivers.kineto.extent":          "extent: unknown extent 7 (one of all, steps,",
+		"receivers.nsys.detail":            "detail: unknown detail 7 (one of auto, steps,",
+		"receivers.gpu_capture.detail":     "detail: unknown detail 7 (one of auto, steps,",
+	} {
+		config := filepath.Join(t.TempDir(), "c.yaml")
+		require.NoError(t, os.WriteFile(config, []byte(`
+receivers: {kineto: {include: [a.json]}, nsys: {include: [a.sqlite]}, gpu_capture: {}}
+extensions: {gpu_samples: {}}
+processors: {gpu_join: {samples: gpu_samples}, gpu_derive: {}}
+exporters: {debug: {}}
+service:
+  extensions: [gpu_samples]
+  pipelines: {traces: {receivers: [kineto, nsys, gpu_capture], processors: [gpu_join, gpu_derive], exporters: [debug]}}
+`), 0o600))
+		p := start(t, nil, "validate", "--config", config)
+		require.Zero(t, p.exit(t, time.Minute), &p.stderr)
+		p = start(t, nil, "validate", "--config", config, "--set", option+"=7")
+		require.Equal(t, 1, p.exit(t, time.Minute), option)
+		require.Contains(t, p.stderr.String(), want, option)
+	}
+}
+
 func TestEveryGPUReceiverIsNamedAtTheStart(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "two.yaml")
 	require.NoError(t, os.WriteFile(config, []byte(`
