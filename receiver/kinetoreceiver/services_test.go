@@ -53,7 +53,7 @@ func services() map[string]program {
 			}
 		}, loss: func(sick, _ verdict.Report) time.Duration {
 			if v := sick.Verdicts[1]; v.Kind != verdict.KindHost || !strings.Contains(v.String(), "tokenize") || v.Share < 0.5 {
-				return time.Duration(v.Gain) // what is slow while there is load is the second verdict
+				return v.Gain // what is slow while there is load is the second verdict
 			}
 			return 0
 		}},
