@@ -24,12 +24,13 @@ import (
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/page"
 	"github.com/otelgpu/otelgpu/internal/profilefile"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/receiver/kinetoreceiver"
 	"github.com/otelgpu/otelgpu/receiver/nsysreceiver"
 )
 
 func newConvertCommand() *cobra.Command {
-	var common kinetoreceiver.Options
+	common := kinetoreceiver.Options{Attributes: spanfacts.Full} // trace.json holds what the file did
 	var compare bool
 	o := convert.Options{Info: buildInfo(), Factories: factories}
 	cmd := &cobra.Command{

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
 
@@ -35,7 +36,7 @@ func (s *spans) device(a *activity, above *node, p *process) {
 		link{above.self, semconv.GPULinkTypeWindow}.add(sp)
 	}
 	m := sp.Attributes()
-	m.EnsureCapacity(a.attributes())
+	m.EnsureCapacity(a.attributes(s.p.opts.Attributes == spanfacts.Full))
 	if served := s.requests(sp, &a.detail); served > 0 {
 		putInt(m, semconv.GPUBatchSizeKey, served)
 	}
@@ -79,7 +80,10 @@ func (s *spans) device(a *activity, above *node, p *process) {
 		putSeconds(m, semconv.GPUStartDelayKey, a.start-a.launch.start)
 		putSeconds(m, semconv.GPULaunchDelayKey, max(0, a.start-a.launch.end))
 	}
-	s.kernel(m, &a.detail)
+	if s.p.opts.Attributes == spanfacts.Full {
+		launched(m, &a.detail)
+	}
+	kernel(m, &a.detail)
 	if a.replayed {
 		s.replayed(m, a)
 	}
@@ -103,7 +107,7 @@ func putName(m pcommon.Map, full string) {
 }
 
 // attributes is how many nearly all spans of such an activity have.
-func (a *activity) attributes() int {
+func (a *activity) attributes(full bool) int {
 	n := 5 // of all
 	d := &a.detail
 	for _, has := range [...]struct {
@@ -115,11 +119,11 @@ func (a *activity) attributes() int {
 		{a.kind != KindKernel, 3},
 		{a.corr != 0, 1},
 		{a.hasLaunch, 2},
-		{a.launch.work != nil, 3},
-		{d.HasGrid, 2},
-		{d.HasResources, 2},
-		{d.BlocksPerSM != 0, 1},
-		{d.WarpsPerSM != 0, 1},
+		{a.launch.work != nil && a.launch.work.launches == 1, 3},
+		{full && d.HasGrid, 2},
+		{full && d.HasResources, 2},
+		{full && d.BlocksPerSM != 0, 1},
+		{full && d.WarpsPerSM != 0, 1},
 		{d.HasOccupancy, 1},
 		{d.Graph != 0, 2},
 	} {
@@ -157,7 +161,8 @@ func putWork(m pcommon.Map, w *verdict.Work) {
 	}
 }
 
-func (s *spans) kernel(m pcommon.Map, d *Detail) {
+// launched is how a kernel was launched.
+func launched(m pcommon.Map, d *Detail) {
 	if d.HasGrid {
 		putInts(m, semconv.GPUKernelGridKey, d.Grid)
 		putInts(m, semconv.GPUKernelBlockKey, d.Block)
@@ -172,6 +177,9 @@ func (s *spans) kernel(m pcommon.Map, d *Detail) {
 	if d.WarpsPerSM != 0 {
 		m.PutDouble(string(semconv.GPUKernelWarpsPerSMKey), d.WarpsPerSM)
 	}
+}
+
+func kernel(m pcommon.Map, d *Detail) {
 	if d.HasOccupancy {
 		m.PutDouble(string(semconv.GPUKernelOccupancyEstimateKey), d.Occupancy)
 	}

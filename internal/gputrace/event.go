@@ -33,11 +33,11 @@ type Event struct {
 	Name        uint32 // full name, by Profile.Names
 	Process     int64  // process id: of host events always, of device events where HasProcess
 	HasProcess  bool
-	Thread      int64 // host events: thread id, or a number that stands for its name
-	Device      int64 // device events: ordinal as the file says
-	Stream      int64 // device events: stream as the file says
-	Correlation int64 // ties a runtime call to activities of the device; 0 is none; see CorrelationBits
-	Detail      Detail
+	Thread      int64  // host events: thread id, or a number that stands for its name
+	Device      int64  // device events: ordinal as the file says
+	Stream      int64  // device events: stream as the file says
+	Correlation int64  // ties a runtime call to activities of the device; 0 is none; see CorrelationBits
+	Detail      Detail // of frames none is kept
 }
 
 // CorrelationBits of Event.Correlation are the file's number, and are written on spans. Above them a reader may put

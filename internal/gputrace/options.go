@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/otelgpu/otelgpu/internal/invalid"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // Options say what becomes of a profile. They are what the receivers of profiler files have in common in their
@@ -14,6 +15,9 @@ import (
 type Options struct {
 	// Detail is how much of a file becomes spans: auto (default), steps, annotations, operators, kernels.
 	Detail Level `mapstructure:"detail"`
+	// Attributes is how much is written on spans: lean (default) leaves out how a kernel was launched, which its
+	// occupancy says in one number; full is everything.
+	Attributes spanfacts.Level `mapstructure:"attributes"`
 	// Extent is which activities the analysis of a window takes: all (default), steps, steps_but_last.
 	Extent Extent `mapstructure:"extent"`
 	// MaxSpans per trace. 0 (default): 2,000, but no limit for operators and kernels. Negative: none.

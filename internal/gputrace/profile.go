@@ -130,7 +130,9 @@ func (p *Profile) Add(e *Event) error {
 	}
 	id := p.trackID(t)
 	p.count(e)
-	p.scratch = e.Detail.appendTo(p.scratch[:0])
+	if p.scratch = p.scratch[:0]; e.Kind != KindFrame {
+		p.scratch = e.Detail.appendTo(p.scratch)
+	}
 	r := record{
 		key: recordKey(e.Kind, e.Start), duration: e.Duration, correlation: e.Correlation, seq: p.seq,
 		name: e.Name, track: id, kind: e.Kind, detail: p.scratch,

@@ -31,6 +31,9 @@ const maxProjected = 256
 
 // project adds an activity to the ranges around its launch.
 func (w *writer) project(a *activity, above *node) {
+	if w.rule.level != LevelAuto {
+		return
+	}
 	for n, depth := above, 0; n != nil && depth < maxProjected; n, depth = n.parent, depth+1 {
 		if n.written || !w.rule.level.projects(n.kind) {
 			continue

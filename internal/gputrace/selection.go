@@ -63,8 +63,11 @@ func (p *Profile) newSelection(r *rule) *selection {
 // offered is what all events of a kind may bring as spans, whatever is around them.
 type offered struct{ spans, bytes int }
 
-// offer counts what an event may bring.
+// offer counts what an event may bring, where surelyFits asks for that.
 func (p *Profile) offer(e *Event) {
+	if p.opts.Detail.perStep() {
+		return
+	}
 	var c candidate
 	switch {
 	case !e.Kind.Device():

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // The layout of rocprofv3 --output-format json, of one process with two agents.
@@ -34,8 +36,31 @@ const rocText = `{"rocprofiler-sdk-tool": [{
 			"dst_agent_id": {"handle": 3}, "src_agent_id": {"handle": 1}, "bytes": 4096}]
 	}}]}`
 
+// What lean leaves out is how kernels were launched, and nothing else, of any file.
+func TestLeanLeavesOutHowAKernelWasLaunched(t *testing.T) {
+	text := `[{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 5, "args": {"device": 0, "stream": 7,
+		"correlation": 3, "grid": [1, 2, 3], "block": [32, 1, 1], "registers per thread": 40, "shared memory": 0, "blocks per SM": 0.5,
+		"warps per SM": 2.5, "est. achieved occupancy %": 43, "graph id": 2, "graph node id": 5}}]`
+	of := func(level spanfacts.Level) map[string]any {
+		batches, _ := convert(t, text, Options{Detail: DetailKernels, Attributes: level})
+		return find(t, batches, "gemm").Attributes().AsRaw()
+	}
+	lean, full := of(spanfacts.Lean), of(spanfacts.Full)
+	for key, want := range map[string]any{
+		"gpu.kernel.grid": []any{int64(1), int64(2), int64(3)}, "gpu.kernel.block": []any{int64(32), int64(1), int64(1)},
+		"gpu.kernel.registers": int64(40), "gpu.kernel.shared_memory.size": int64(0), "gpu.kernel.blocks_per_sm": 0.5,
+		"gpu.kernel.warps_per_sm": 2.5,
+	} {
+		assert.Equal(t, want, full[key], key)
+		assert.NotContains(t, lean, key)
+		delete(full, key)
+	}
+	assert.Equal(t, full, lean)
+	assert.Equal(t, 0.43, lean["gpu.kernel.occupancy.estimate"])
+}
+
 func TestFilesOfRocprofv3(t *testing.T) {
-	batches, st := convert(t, rocText, Options{Detail: DetailKernels})
+	batches, st := convert(t, rocText, Options{Detail: DetailKernels, Attributes: spanfacts.Full})
 	assert.Empty(t, st.Skipped)
 	assert.EqualValues(t, 1, st.Kernels)
 	assert.EqualValues(t, 1, st.Copies)

@@ -22,6 +22,7 @@ import (
 	"github.com/otelgpu/otelgpu/internal/gputrace"
 	"github.com/otelgpu/otelgpu/internal/gputrace/verdict"
 	"github.com/otelgpu/otelgpu/internal/recorded"
+	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
 // export makes a database of statements.
@@ -86,7 +87,7 @@ func TestRangesLaunchesAndKernelsHangTogether(t *testing.T) {
 			"(300, 3000, 59, 'aten::mm, seq = 5, op_id = 7, sizes = [[2, 3]]', NULL, 67108865, 0, NULL, NULL), "+
 			"(350, 6000, 60, 'across threads', NULL, 67108865, 0, NULL, NULL), "+
 			"(400, 500, 34, 'mark', NULL, 67108865, 0, NULL, NULL), (450, NULL, 34, 'mark', NULL, 67108865, 0, NULL, NULL)")
-	spans, batches, st := convert(t, path, Options{Detail: DetailKernels})
+	spans, batches, st := convert(t, path, Options{Detail: DetailKernels, Attributes: spanfacts.Full})
 	k := spans["gemm"]
 	a := k.Attributes().AsRaw()
 	for key, want := range map[string]any{
@@ -206,7 +207,7 @@ func TestTruncatedDatabaseIsRefused(t *testing.T) {
 func TestColumnsThatAreMissingAreAbsent(t *testing.T) {
 	path := export(t, "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT)",
 		"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (-5, 10), (NULL, 3), (9, 3)")
-	spans, _, st := convert(t, path, Options{Detail: DetailKernels})
+	spans, _, st := convert(t, path, Options{Detail: DetailKernels, Attributes: spanfacts.Full})
 	a := spans["kernel"].Attributes().AsRaw()
 	for _, key := range []string{
 		"gpu.kernel.grid", "gpu.kernel.registers", "gpu.correlation.id", "hw.model",

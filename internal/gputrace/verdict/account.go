@@ -3,11 +3,13 @@
 
 package verdict
 
+import "slices"
+
 // account is where time went: by class, and of idle time by cause.
 type account struct {
 	parts [classCount]int64
 	idles [causeCount]int64
-	where map[placeKey]int // into spent
+	where map[uint64]int // into spent, by placeKey.packed
 	spent []spent
 	other amounts // what other threads did while the host did its own work
 }
@@ -22,6 +24,15 @@ type Account struct {
 type placeKey struct {
 	cause    Cause
 	name, in uint32
+}
+
+// causeBits of a packed place are above those of two names, of which there are far fewer than 2^28: see
+// gputrace.Names.
+const causeBits = 56
+
+// packed is the place as a number, which maps find faster.
+func (k placeKey) packed() uint64 {
+	return uint64(k.cause)<<causeBits | uint64(k.in)<<28 | uint64(k.name)
 }
 
 // spent is how often and how long time went somewhere.
@@ -51,17 +62,20 @@ func (a *account) idle(s share) {
 
 // place is what was spent at a place.
 func (a *account) place(k placeKey) *spent {
-	i, ok := a.where[k]
+	i, ok := a.where[k.packed()]
 	if !ok && len(a.spent) >= maxPlaces {
 		k.name, k.in = 0, 0
-		i, ok = a.where[k]
+		i, ok = a.where[k.packed()]
 	}
 	if !ok {
 		if a.where == nil {
-			a.where = map[placeKey]int{}
+			a.where = map[uint64]int{}
 		}
 		i = len(a.spent)
-		a.where[k] = i
+		a.where[k.packed()] = i
+		if len(a.spent) == cap(a.spent) { // append alone would allocate five times what is needed
+			a.spent = slices.Grow(a.spent, max(len(a.spent), 8))
+		}
 		a.spent = append(a.spent, spent{at: k})
 	}
 	return &a.spent[i]

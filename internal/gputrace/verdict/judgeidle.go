@@ -327,9 +327,8 @@ func (j *judge) outside(a *Account, effect string) {
 	a.idles[CauseCall] += a.idles[CauseAllocation]
 	a.idles[CauseAllocation] = 0
 	for k, s := range a.where {
-		if k.cause == CauseAllocation {
-			k.cause = CauseCall
-			a.where[k] = s
+		if Cause(k>>causeBits) == CauseAllocation {
+			a.where[k^uint64(CauseAllocation^CauseCall)<<causeBits] = s
 		}
 	}
 	sub := judge{subject: j.subject, f: j.f, length: j.length, account: &a.account}

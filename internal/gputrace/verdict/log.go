@@ -3,7 +3,10 @@
 
 package verdict
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // Range is what a range on a thread of the host stands for.
 type Range uint8
@@ -151,6 +154,9 @@ func (l *Log) emit(to int64, d doing) {
 	if n := len(l.done); n > 0 && l.done[n-1].doing == d && l.done[n-1].end == l.cursor {
 		l.done[n-1].end = to
 	} else {
+		if n == cap(l.done) {
+			l.done = slices.Grow(l.done, max(n, 64))
+		}
 		l.done = append(l.done, piece{l.cursor, to, d})
 	}
 	l.cursor = to

@@ -9,8 +9,8 @@ steps    the sums on spans of devices and steps; device time by the innermost op
 auto     and when annotations and modules (where there are none: operators of depth 0 and 1) were on the device: the
          first start, the last end and the busy time of what was launched within; single kernels of 100 us and 0.5 % of
          their step, collectives and copies of 1 MB; of the rest the number and time below the range around the launch
-kernels  and a table of all activities with their arguments, delays, launch, operator and step, and one of all host
-         ranges with the device time below them, the sum of which is by operator, too
+kernels  and a table of all activities with sizes, occupancy, graph, delays, launch, operator and step, and one of all
+         host ranges with the device time below them, the sum of which is by operator, too
 
 Prints one JSON object: the sums, in whole nanoseconds, and under "seconds" the processor time of reading and summing,
 without starting the interpreter and importing pandas. Only events and fields that are needed enter the frame, and what
@@ -37,7 +37,7 @@ STEP = "ProfilerStep#"
 DEVICE = ["kernel", "copy", "memset"]
 RANGES = ["annotation", "operator"]
 COLUMNS = ["kind", "name", "ts", "dur", "device", "stream", "correlation", "bytes", "blocks", "flops"]
-ARGUMENTS = ["grid", "block", "registers per thread", "shared memory", "warps per SM", "est. achieved occupancy %", "graph id", "graph node id"]
+ARGUMENTS = ["est. achieved occupancy %", "graph id", "graph node id"]
 AUTOMATIC = (STEP, "nccl:", "xccl:", "hccl:", "gloo:", "mpi:", "ucc:", "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel.")
 PHASES = [("enumerate(DataLoader)", "data"), ("Optimizer.step", "optimizer")]
 WORDS = {"forward": "forward", "backward": "backward", "optimizer": "optimizer", "data": "data"}
