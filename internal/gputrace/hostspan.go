@@ -29,16 +29,16 @@ func (s *spans) host(n *node) {
 	for _, l := range n.link {
 		l.add(sp)
 	}
+	var d Detail
+	d.decode(n.detail)
 	m := sp.Attributes()
-	m.EnsureCapacity(attributesOf(n))
+	m.EnsureCapacity(attributesOf(n, &d))
 	if n.hasThread && n.thread >= 0 { // negative are tracks that are no thread, as of ranges that end on any
 		putInt(m, semconv.ThreadIDKey, n.thread)
 	}
 	if hasInstance {
 		putInt(m, semconv.GPUOperationInstanceKey, instance)
 	}
-	var d Detail
-	d.decode(n.detail)
 	category := ""
 	switch n.kind {
 	case KindStep:
@@ -72,16 +72,23 @@ func (s *spans) host(n *node) {
 }
 
 // attributesOf is how many nearly all spans of such a range have.
-func attributesOf(n *node) int {
-	switch {
-	case n.sum != nil || n.kind == KindStep:
-		return 8
-	case n.kind == KindRuntime:
-		return 3
-	case n.kind == KindModule || len(n.detail) > 0:
-		return 2
+func attributesOf(n *node, d *Detail) int {
+	count := 1 // of all
+	switch n.kind {
+	case KindStep:
+		count = 12
+	case KindRuntime:
+		count = 3
+	case KindModule, KindAnnotation:
+		count = 2
 	}
-	return 1
+	if d.FLOPs > 0 {
+		count += 2
+	}
+	if n.sum != nil {
+		count += n.sum.attributes()
+	}
+	return count
 }
 
 // stepVerdicts are those of a step: of what launched late only where it ran on one device, whose idle time it is.
