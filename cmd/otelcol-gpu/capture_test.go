@@ -45,6 +45,9 @@ func TestCaptureRecordsARunningProcess(t *testing.T) {
 		b, err := os.ReadFile(filepath.Join(out, name))
 		require.NoError(t, err)
 		assert.Contains(t, string(b), "captured_kernel", name)
+		if name == "trace.json" {
+			assert.Contains(t, string(b), `"registers per thread"`, "all that the process stated")
+		}
 	}
 }
 
