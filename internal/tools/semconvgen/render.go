@@ -65,9 +65,9 @@ func (r *registry) check() error {
 
 var functions = template.FuncMap{
 	"cell": cell, "comment": comment, "describe": describe, "goName": goName, "has": slices.Contains[[]string],
-	"type":       func(t string) goType { return goTypes[t] },
-	"join":       func(s []string) string { return strings.Join(s, ", ") },
-	"list":       func(s []string) string { return fmt.Sprintf("%#v", s) },
+	"type": func(t string) goType { return goTypes[t] },
+	"join": func(s []string) string { return strings.Join(s, ", ") },
+	"list": func(s []string) string { return fmt.Sprintf("%#v", s) },
 	"mark": func(origin string) string {
 		if origin == "otel" {
 			return "¹"
