@@ -4,6 +4,7 @@
 package chrometraceexporter
 
 import (
+	"math"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -104,7 +105,8 @@ func (c *Config) Validate() error {
 // Validate implements confmap.Validator.
 func (r *Rotation) Validate() error {
 	var bad invalid.List
-	bad.If(r.MaxMegabytes < 0, "`max_megabytes` must be non-negative, found %d", r.MaxMegabytes)
+	bad.If(r.MaxMegabytes < 0 || r.MaxMegabytes > math.MaxInt64/1_000_000,
+		"`max_megabytes` must be non-negative and a size that a file can have, found %d", r.MaxMegabytes)
 	bad.If(r.MaxAge < 0, "`max_age` must be non-negative, found %s", r.MaxAge)
 	bad.If(r.MaxFiles < 0, "`max_files` must be non-negative, found %d", r.MaxFiles)
 	bad.If(r.MaxMegabytes == 0 && r.MaxAge == 0, "`max_megabytes` or `max_age` must be positive, or nothing rotates")

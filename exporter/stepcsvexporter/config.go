@@ -4,6 +4,8 @@
 package stepcsvexporter
 
 import (
+	"math"
+
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/config/configretry"
@@ -66,7 +68,8 @@ func (c *Config) Validate() error {
 // Validate implements confmap.Validator.
 func (r *Rotation) Validate() error {
 	var bad invalid.List
-	bad.If(r.MaxMegabytes <= 0, "`max_megabytes` must be positive, found %d", r.MaxMegabytes)
+	bad.If(r.MaxMegabytes <= 0 || r.MaxMegabytes > math.MaxInt64/1_000_000,
+		"`max_megabytes` must be positive and a size that a file can have, found %d", r.MaxMegabytes)
 	bad.If(r.MaxFiles < 0, "`max_files` must be non-negative, found %d", r.MaxFiles)
 	return bad.Err()
 }

@@ -43,10 +43,12 @@ func TestConfig(t *testing.T) {
 	_, err = load(t, "step_csv/wrong")
 	for _, want := range []string{
 		"`path` must name a file, such as logs/steps.csv", "`phases` must not hold an empty name",
-		"`max_megabytes` must be positive, found 0", "`max_files` must be non-negative, found -1",
+		"`max_megabytes` must be positive and a size that a file can have, found 0", "`max_files` must be non-negative, found -1",
 	} {
 		assert.ErrorContains(t, err, want)
 	}
+	assert.ErrorContains(t, (&Rotation{MaxMegabytes: 1e13}).Validate(), "found 10000000000000",
+		"its bytes would be a negative number")
 }
 
 func steps(rank int64, loop string, from, to int64) ptrace.Traces {
