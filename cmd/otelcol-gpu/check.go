@@ -105,6 +105,10 @@ func checkListen(cmd *cobra.Command, address string, limit time.Duration, report
 		(&pipeline.Sink{Traces: report.Traces, Metrics: report.Metrics, Logs: report.Logs}).AddTo(f.Exporters)
 		return f, err
 	}, fmt.Sprintf(checkPipeline, pipeline.Quote(address), pipeline.Quote(web)))
+	// The receiver listens a moment before the pipeline is called running: who ends the check then has heard all the same.
+	if heard := ctx.Err() != nil && report.Spans+report.Points+report.Records > 0; heard && p != nil {
+		return p.Stop()
+	}
 	if err != nil {
 		return fmt.Errorf("cannot listen at %s and %s: %w", address, web, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelgpu/otelgpu/internal/conformance"
 	"github.com/otelgpu/otelgpu/internal/freeport"
 )
 
@@ -76,6 +77,17 @@ func TestCheckSaysWhatItCannotRead(t *testing.T) {
 	require.EqualError(t, err, "`--listen` must have a port of 1 to 65534, found \"65535\"")
 	_, err = check(t, "", "--listen=127.0.0.1:4317", "x.json")
 	require.EqualError(t, err, `cannot check "x.json" while listening (leave out either)`)
+}
+
+func TestACheckThatIsEndedAsItBeginsHasHeardWhatCame(t *testing.T) {
+	grpc, _, err := freeport.Pair()
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	cmd := newCheckCommand()
+	cmd.SetContext(ctx)
+	require.NoError(t, checkListen(cmd, grpc, 0, &conformance.Report{Spans: 1}))
+	require.ErrorContains(t, checkListen(cmd, grpc, 0, &conformance.Report{}), "cannot listen at "+grpc)
 }
 
 func TestCheckTakesLiveTelemetry(t *testing.T) {

@@ -308,8 +308,8 @@ func TestStepsFeedTheirMetrics(t *testing.T) {
 		span{"step 8", 100_000, 400_000, with(step, attrs{"gpu.step.duration": 0.3}), 2, 0, ""}), clock)
 	assert.Equal(t, map[string]any{
 		"gpu.step.duration[gpu.job.rank:3 gpu.operation.name:train]":                                                               "2 in 0.4",
-		"gpu.step.phase.duration[gpu.job.rank:3 gpu.operation.name:train gpu.step.phase.name:backward]":                                 "2 in 0.1",
-		"gpu.step.phase.duration[gpu.job.rank:3 gpu.operation.name:train gpu.step.phase.name:forward]":                                  "2 in 0.08",
+		"gpu.step.phase.duration[gpu.job.rank:3 gpu.operation.name:train gpu.step.phase.name:backward]":                            "2 in 0.1",
+		"gpu.step.phase.duration[gpu.job.rank:3 gpu.operation.name:train gpu.step.phase.name:forward]":                             "2 in 0.08",
 		"gpu.step.items[gpu.job.rank:3 gpu.operation.name:train gpu.step.item.type:image]":                                         int64(128),
 		"gpu.step.item.rate[gpu.job.rank:3 gpu.operation.name:train gpu.step.item.type:image]":                                     320.0,
 		"gpu.operation.item.energy[gpu.job.rank:3 gpu.operation.item.type:image gpu.operation.name:train gpu.operation.type:step]": 0.5,
