@@ -30,14 +30,14 @@ var exporterFields = strings.Fields(`
 	DEV_XID_ERROR PROF_GR_ENGINE_UTIL_RATIO PROF_SM_UTIL_RATIO PROF_SM_OCCUPANCY_RATIO PROF_TENSOR_UTIL_RATIO
 	PROF_DRAM_UTIL_RATIO PROF_PCIE_TX_BYTES PROF_PCIE_RX_BYTES PROF_NVLINK_TX_BYTES PROF_NVLINK_RX_BYTES`)
 
-// TestCostAgainstDCGMExporter runs NVIDIA's dcgm-exporter, the program that OTELGPU_DCGM_EXPORTER names, beside otelcol-gpu
-// on the stub of DCGM's library: the same boards and fields, each scraped over HTTP, at the same time. It gives the
-// processor time of both processes over a minute. The library's round trips clear 4 MiB each, as the real one's do; what
-// the host engine takes is not in it.
+// TestCostAgainstDCGMExporter runs NVIDIA's dcgm-exporter, the program that OTELGPU_DCGM_EXPORTER names, beside
+// otelcol-gpu on the stub of DCGM's library: the same boards and fields, each scraped over HTTP, at the same time. It
+// gives the processor time of both processes over a minute. The library's round trips clear 4 MiB each, as the real
+// one's do; what the host engine takes is not in it.
 func TestCostAgainstDCGMExporter(t *testing.T) {
 	exporter := os.Getenv("OTELGPU_DCGM_EXPORTER")
 	if exporter == "" {
-		t.Skip("skipped: OTELGPU_DCGM_EXPORTER names no dcgm-exporter (github.com/NVIDIA/dcgm-exporter)")
+		t.Skip("OTELGPU_DCGM_EXPORTER names no dcgm-exporter (github.com/NVIDIA/dcgm-exporter)")
 	}
 	dir := t.TempDir()
 	collector := filepath.Join(dir, "otelcol-gpu")
@@ -46,7 +46,8 @@ func TestCostAgainstDCGMExporter(t *testing.T) {
 	build(t, ".", "gcc", "-shared", "-fPIC", "-fvisibility=hidden", "-O1", "-I"+filepath.Join(headers, "pkg", "dcgm"),
 		"-Wl,-soname,libdcgm.so.4", "-o", filepath.Join(dir, "libdcgm.so.4"),
 		"../receiver/gpureceiver/internal/dcgmsource/testdata/stub/dcgm_stub.c", "-lpthread")
-	counters := write(t, dir, "counters.csv", "DCGM_FI_"+strings.Join(exporterFields, ", gauge, x\nDCGM_FI_")+", gauge, x\n")
+	counters := write(t, dir, "counters.csv",
+		"DCGM_FI_"+strings.Join(exporterFields, ", gauge, x\nDCGM_FI_")+", gauge, x\n")
 	for _, boards := range []int{8, 32} {
 		t.Run(fmt.Sprint(boards, " boards"), func(t *testing.T) {
 			env := append(os.Environ(), "LD_LIBRARY_PATH="+dir, "OTELGPU_DCGM_STUB="+

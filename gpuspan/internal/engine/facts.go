@@ -90,9 +90,9 @@ func (f *Facts) of(r *record, clock *hostClock) {
 	}
 }
 
-// waited reports whether the device waited for the host in gpu ns that ended delay ns after the host's call of End: less
-// than a tenth of the work was still to be done then. Where more was, the queue hid what the host did, and the delay is
-// not stated.
+// waited reports whether the device waited for the host in gpu ns that ended delay ns after the host's call of End:
+// less than a tenth of the work was still to be done then. Where more was, the queue hid what the host did, and the
+// delay is not stated.
 func waited(delay int64, gpu float64) bool { return 10*float64(delay) < gpu }
 
 // attributes appends the facts from one up to another.

@@ -218,14 +218,16 @@ func (n *node) row(indent string, whole float64) []string {
 	return []string{
 		indent + printable.Line(n.op.name), n.op.kind, n.runs(), duration(n.Sums[spansums.Time]),
 		ratio(n.Sums[spansums.Time], whole, "%.1f%%", 100), n.rate(spansums.Bytes, spansums.ByteTime, "%.1f", 1e-9),
-		n.rate(spansums.FLOPs, spansums.FLOPTime, "%.2f", 1e-12), n.rate(spansums.Roofline, spansums.RoofTime, "%.1f", 100), cmp.Or(n.Bound(), "-"), n.energy(), n.note(),
+		n.rate(spansums.FLOPs, spansums.FLOPTime, "%.2f", 1e-12), n.rate(spansums.Roofline, spansums.RoofTime, "%.1f", 100),
+		cmp.Or(n.Bound(), "-"), n.energy(), n.note(),
 	}
 }
 
 func (t *Table) stepRows() (rows [][]string) {
 	steps := slices.Collect(maps.Keys(t.steps))
 	slices.SortFunc(steps, func(a, b place) int {
-		return cmp.Or(cmp.Compare(t.steps[b].Sums[spansums.Time], t.steps[a].Sums[spansums.Time]), cmp.Compare(a.op.name, b.op.name),
+		return cmp.Or(cmp.Compare(t.steps[b].Sums[spansums.Time], t.steps[a].Sums[spansums.Time]),
+			cmp.Compare(a.op.name, b.op.name),
 			cmp.Compare(a.op.category, b.op.category))
 	})
 	for _, p := range steps {
