@@ -4,13 +4,13 @@
 package gpumetricsconnector
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configoptional"
+
+	"github.com/otelgpu/otelgpu/internal/invalid"
 )
 
 // Config of the gpu_metrics connector.
@@ -134,67 +134,43 @@ func createDefaultConfig() component.Config {
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
-	var errs []error
-	positive := func(key string, v int) {
-		if v < 1 {
-			errs = append(errs, fmt.Errorf("`%s` must be positive, found %d", key, v))
-		}
-	}
-	duration := func(key string, v time.Duration) {
-		if v <= 0 {
-			errs = append(errs, fmt.Errorf("`%s` must be positive, found %s", key, v))
-		}
-	}
-	duration("flush_interval", c.FlushInterval)
-	if c.Temporality != TemporalityCumulative && c.Temporality != TemporalityDelta {
-		errs = append(errs, fmt.Errorf("`temporality` must be cumulative or delta, found %q", c.Temporality))
-	}
-	errs = append(errs, c.Histogram.validate())
-	if c.MaxExemplars < 0 {
-		errs = append(errs, fmt.Errorf("`max_exemplars` must not be negative, found %d", c.MaxExemplars))
-	}
+	var bad invalid.List
+	invalid.Positive(&bad, "flush_interval", c.FlushInterval)
+	bad.If(c.Temporality != TemporalityCumulative && c.Temporality != TemporalityDelta,
+		"`temporality` must be cumulative or delta, found %q", c.Temporality)
+	bad.Join(c.Histogram.validate())
+	bad.If(c.MaxExemplars < 0, "`max_exemplars` must not be negative, found %d", c.MaxExemplars)
 	for i, d := range c.Dimensions {
-		if d == "" || slices.Contains(c.Dimensions[:i], d) {
-			errs = append(errs, fmt.Errorf("`dimensions::%d` must be a name that occurs once, found %q", i, d))
-		}
+		bad.If(d == "" || slices.Contains(c.Dimensions[:i], d),
+			"`dimensions::%d` must be a name that occurs once, found %q", i, d)
 	}
-	positive("cardinality_limit", c.CardinalityLimit)
-	positive("max_series", c.MaxSeries)
-	positive("max_resources", c.MaxResources)
-	if c.Expiry < 0 {
-		errs = append(errs, fmt.Errorf("`expiry` must not be negative, found %s", c.Expiry))
-	}
+	invalid.Positive(&bad, "cardinality_limit", c.CardinalityLimit)
+	invalid.Positive(&bad, "max_series", c.MaxSeries)
+	invalid.Positive(&bad, "max_resources", c.MaxResources)
+	bad.If(c.Expiry < 0, "`expiry` must not be negative, found %s", c.Expiry)
 	if a := c.Activity.Get(); a != nil {
-		duration("activity::settle", a.Settle)
-		duration("activity::max_gap", a.MaxGap)
-		positive("activity::max_activities", a.MaxActivities)
+		invalid.Positive(&bad, "activity::settle", a.Settle)
+		invalid.Positive(&bad, "activity::max_gap", a.MaxGap)
+		invalid.Positive(&bad, "activity::max_activities", a.MaxActivities)
 	}
 	if s := c.Stragglers.Get(); s != nil {
-		duration("stragglers::max_wait", s.MaxWait)
-		positive("stragglers::max_waiting", s.MaxWaiting)
-		if s.MinRanks < 2 {
-			errs = append(errs, fmt.Errorf("`stragglers::min_ranks` must be at least 2, found %d", s.MinRanks))
-		}
+		invalid.Positive(&bad, "stragglers::max_wait", s.MaxWait)
+		invalid.Positive(&bad, "stragglers::max_waiting", s.MaxWaiting)
+		bad.If(s.MinRanks < 2, "`stragglers::min_ranks` must be at least 2, found %d", s.MinRanks)
 	}
-	return errors.Join(errs...)
+	return bad.Err()
 }
 
 func (h *HistogramConfig) validate() error {
+	var bad invalid.List
 	if e := h.Exponential.Get(); e != nil {
-		if e.MaxSize < 2 {
-			return fmt.Errorf("`histogram::exponential::max_size` must be at least 2, found %d", e.MaxSize)
-		}
-		return nil
+		bad.If(e.MaxSize < 2, "`histogram::exponential::max_size` must be at least 2, found %d", e.MaxSize)
+		return bad.Err()
 	}
-	if len(h.Explicit) == 0 {
-		return errors.New("`histogram::explicit` must have at least one bound")
-	}
-	var errs []error
+	bad.If(len(h.Explicit) == 0, "`histogram::explicit` must have at least one bound")
 	for i, b := range h.Explicit {
-		if b <= 0 || i > 0 && b <= h.Explicit[i-1] {
-			errs = append(errs, fmt.Errorf("`histogram::explicit::%d` must be above 0 and above the bound before it, found %s",
-				i, b))
-		}
+		bad.If(b <= 0 || i > 0 && b <= h.Explicit[i-1],
+			"`histogram::explicit::%d` must be above 0 and above the bound before it, found %s", i, b)
 	}
-	return errors.Join(errs...)
+	return bad.Err()
 }

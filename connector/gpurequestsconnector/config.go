@@ -69,23 +69,13 @@ func createDefaultConfig() component.Config {
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
 	var bad invalid.List
-	for _, x := range []struct {
-		key string
-		v   time.Duration
-	}{{"settle", c.Settle}, {"idle", c.Idle}, {"flush_interval", c.FlushInterval}} {
-		bad.If(x.v <= 0, "`%s` must be positive, found %s", x.key, x.v)
-	}
-	for _, x := range []struct {
-		key string
-		v   int
-	}{
-		{"max_requests", c.MaxRequests},
-		{"max_spans", c.MaxSpans},
-		{"cardinality_limit", c.CardinalityLimit},
-		{"max_resources", c.MaxResources},
-	} {
-		bad.If(x.v < 1, "`%s` must be positive, found %d", x.key, x.v)
-	}
+	invalid.Positive(&bad, "settle", c.Settle)
+	invalid.Positive(&bad, "idle", c.Idle)
+	invalid.Positive(&bad, "flush_interval", c.FlushInterval)
+	invalid.Positive(&bad, "max_requests", c.MaxRequests)
+	invalid.Positive(&bad, "max_spans", c.MaxSpans)
+	invalid.Positive(&bad, "cardinality_limit", c.CardinalityLimit)
+	invalid.Positive(&bad, "max_resources", c.MaxResources)
 	bad.If(c.Temporality != TemporalityCumulative && c.Temporality != TemporalityDelta,
 		"`temporality` must be cumulative or delta, found %q", c.Temporality)
 	if e := c.Exponential.Get(); e != nil && e.MaxSize < 2 {

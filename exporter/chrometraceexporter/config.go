@@ -116,8 +116,8 @@ func (r *Rotation) Validate() error {
 // Validate implements confmap.Validator.
 func (p *PerTrace) Validate() error {
 	var bad invalid.List
-	bad.If(p.Idle <= 0, "`idle` must be positive, found %s", p.Idle)
-	bad.If(p.MaxOpen <= 0, "`max_open` must be positive, found %d", p.MaxOpen)
+	invalid.Positive(&bad, "idle", p.Idle)
+	invalid.Positive(&bad, "max_open", p.MaxOpen)
 	bad.If(p.MaxFiles < 0, "`max_files` must be non-negative, found %d", p.MaxFiles)
 	return bad.Err()
 }

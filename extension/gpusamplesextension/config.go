@@ -31,6 +31,6 @@ func (c *Config) Validate() error {
 	var bad invalid.List
 	bad.If(c.MaxAge < time.Second, "`max_age` must be at least 1s, found %s", c.MaxAge)
 	bad.If(c.MaxBytes < minBytes, "`max_bytes` must be at least %d, found %d", minBytes, c.MaxBytes)
-	bad.If(c.MaxDevices < 1, "`max_devices` must be positive, found %d", c.MaxDevices)
+	invalid.Positive(&bad, "max_devices", c.MaxDevices)
 	return bad.Err()
 }

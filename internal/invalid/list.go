@@ -7,6 +7,7 @@ package invalid
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // List is what is wrong. The zero value is nothing.
@@ -20,6 +21,14 @@ func (l *List) If(wrong bool, format string, args ...any) {
 	if wrong {
 		l.Add(format, args...)
 	}
+}
+
+// Join adds what is wrong with a part; nil is nothing.
+func (l *List) Join(err error) { *l = append(*l, err) }
+
+// Positive adds a problem where what a key has is not above 0.
+func Positive[N int | int64 | time.Duration](l *List, key string, found N) {
+	l.If(found <= 0, "`%s` must be positive, found %v", key, found)
 }
 
 // Err joins the problems; nil where there are none.

@@ -4,7 +4,6 @@
 package gpuderiveprocessor
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -16,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/config/configoptional"
 
 	"github.com/otelgpu/otelgpu/gpuspan/peaks"
+	"github.com/otelgpu/otelgpu/internal/invalid"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -89,73 +89,50 @@ func createDefaultConfig() component.Config {
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
-	var errs []error
-	if c.Floor < 0 {
-		errs = append(errs, fmt.Errorf("`floor` must not be negative, found %s", c.Floor))
-	}
-	if c.Precision != "" && !slices.Contains(peaks.Precisions(), c.Precision) {
-		errs = append(errs, fmt.Errorf("`precision` must be one of %s, found %q", strings.Join(peaks.Precisions(), ", "),
-			c.Precision))
-	}
-	for i := range c.Presets {
-		if _, ok := presets[c.Presets[i]]; !ok {
-			errs = append(errs, fmt.Errorf("`presets::%d` must be one of %s, found %q", i, strings.Join(presetNames(), ", "),
-				c.Presets[i]))
+	var bad invalid.List
+	bad.If(c.Floor < 0, "`floor` must not be negative, found %s", c.Floor)
+	bad.If(c.Precision != "" && !slices.Contains(peaks.Precisions(), c.Precision),
+		"`precision` must be one of %s, found %q", strings.Join(peaks.Precisions(), ", "), c.Precision)
+	for i, name := range c.Presets {
+		if _, ok := presets[name]; !ok {
+			bad.Add("`presets::%d` must be one of %s, found %q", i, strings.Join(presetNames(), ", "), name)
 		}
 	}
 	for i := range c.Peaks {
-		errs = append(errs, c.Peaks[i].validate(fmt.Sprintf("peaks::%d", i)))
+		bad.Join(c.Peaks[i].validate(fmt.Sprintf("peaks::%d", i)))
 	}
 	for i := range c.Mappings {
-		errs = append(errs, c.Mappings[i].validate(fmt.Sprintf("mappings::%d", i),
+		bad.Join(c.Mappings[i].validate(fmt.Sprintf("mappings::%d", i),
 			slices.ContainsFunc(c.Presets, func(name string) bool { return presets[name] != nil })))
 	}
 	if a := c.AssembleSteps.Get(); a != nil {
-		errs = append(errs, a.validate())
+		invalid.Positive(&bad, "assemble_steps::max_sums", a.MaxSums)
+		invalid.Positive(&bad, "assemble_steps::max_age", a.MaxAge)
+		bad.If(a.MaxIntervals < 2, "`assemble_steps::max_intervals` must be at least 2, found %d", a.MaxIntervals)
 	}
-	return errors.Join(errs...)
+	return bad.Err()
 }
 
 func (p *PeakConfig) validate(key string) error {
-	var errs []error
+	var bad invalid.List
 	if p.Model == "" {
-		errs = append(errs, fmt.Errorf("`%s::model` must not be empty (`*` matches every model)", key))
+		bad.Add("`%s::model` must not be empty (`*` matches every model)", key)
 	} else if err := checkPattern(p.Model); err != nil {
-		errs = append(errs, fmt.Errorf("`%s::model` must be a pattern, found %q: %w", key, p.Model, err))
+		bad.Add("`%s::model` must be a pattern, found %q: %w", key, p.Model, err)
 	}
 	rate := func(name string, v float64) {
-		if !(v >= 0) || math.IsInf(v, 0) {
-			errs = append(errs, fmt.Errorf("`%s::%s` must be a finite number and not negative (0: not stated), found %g", key,
-				name, v))
-		}
+		bad.If(!(v >= 0) || math.IsInf(v, 0),
+			"`%s::%s` must be a finite number and not negative (0: not stated), found %g", key, name, v)
 	}
 	rate("memory_bandwidth", p.MemoryBandwidth)
 	rate("host_bandwidth", p.HostBandwidth)
 	rate("interconnect_bandwidth", p.InterconnectBandwidth)
-	if p.InterconnectDevices < 0 {
-		errs = append(errs, fmt.Errorf("`%s::interconnect_devices` must not be negative, found %d", key,
-			p.InterconnectDevices))
-	}
+	bad.If(p.InterconnectDevices < 0, "`%s::interconnect_devices` must not be negative, found %d", key,
+		p.InterconnectDevices)
 	for _, precision := range slices.Sorted(maps.Keys(p.FLOPRate)) {
-		if !slices.Contains(peaks.Precisions(), precision) {
-			errs = append(errs, fmt.Errorf("`%s::flop_rate` must have keys of %s, found %q", key,
-				strings.Join(peaks.Precisions(), ", "), precision))
-		}
+		bad.If(!slices.Contains(peaks.Precisions(), precision), "`%s::flop_rate` must have keys of %s, found %q", key,
+			strings.Join(peaks.Precisions(), ", "), precision)
 		rate("flop_rate::"+precision, p.FLOPRate[precision])
 	}
-	return errors.Join(errs...)
-}
-
-func (a *AssembleConfig) validate() error {
-	var errs []error
-	if a.MaxSums < 1 {
-		errs = append(errs, fmt.Errorf("`assemble_steps::max_sums` must be positive, found %d", a.MaxSums))
-	}
-	if a.MaxAge <= 0 {
-		errs = append(errs, fmt.Errorf("`assemble_steps::max_age` must be positive, found %s", a.MaxAge))
-	}
-	if a.MaxIntervals < 2 {
-		errs = append(errs, fmt.Errorf("`assemble_steps::max_intervals` must be at least 2, found %d", a.MaxIntervals))
-	}
-	return errors.Join(errs...)
+	return bad.Err()
 }

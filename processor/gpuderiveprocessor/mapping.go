@@ -4,7 +4,6 @@
 package gpuderiveprocessor
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -16,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelgpu/otelgpu/internal/invalid"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 	"github.com/otelgpu/otelgpu/semconv"
 )
@@ -67,80 +67,57 @@ var kinds = map[string]ptrace.SpanKind{
 
 // validate checks a mapping; presets says that there are some, which can give what it adds to a type.
 func (m *MappingConfig) validate(key string, presets bool) error {
-	var errs []error
+	var bad invalid.List
 	for name, pattern := range map[string]string{"scope": m.Scope, "span": m.Span} {
 		if err := checkPattern(pattern); err != nil {
-			errs = append(errs, fmt.Errorf("`%s::%s` must be a pattern, found %q: %w", key, name, pattern, err))
+			bad.Add("`%s::%s` must be a pattern, found %q: %w", key, name, pattern, err)
 		}
 	}
 	if _, ok := kinds[m.Kind]; !ok && m.Kind != "" {
-		errs = append(errs, fmt.Errorf("`%s::kind` must be one of internal, server, client, producer, consumer, found %q",
-			key, m.Kind))
+		bad.Add("`%s::kind` must be one of internal, server, client, producer, consumer, found %q", key, m.Kind)
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Resource)) {
-		if err := checkPattern(m.Resource[name]); err != nil || m.Resource[name] == "" {
-			errs = append(errs, fmt.Errorf("`%s::resource::%s` must be a pattern (`*`: any value), found %q", key, name,
-				m.Resource[name]))
-		}
+		pattern := m.Resource[name]
+		bad.If(pattern == "" || checkPattern(pattern) != nil,
+			"`%s::resource::%s` must be a pattern (`*`: any value), found %q", key, name, pattern)
 	}
-	if m.Scope == "" && m.Span == "" && m.Kind == "" && m.Has == "" && len(m.Resource) == 0 {
-		errs = append(errs, fmt.Errorf("`%s` must have a condition: `scope`, `span`, `kind`, `has` or `resource`", key))
-	}
+	bad.If(m.Scope == "" && m.Span == "" && m.Kind == "" && m.Has == "" && len(m.Resource) == 0,
+		"`%s` must have a condition: `scope`, `span`, `kind`, `has` or `resource`", key)
 	types, _ := semconv.LookupAttribute(string(semconv.GPUOperationTypeKey))
-	if m.Type != "" && !slices.Contains(types.Members, m.Type) {
-		errs = append(errs, fmt.Errorf("`%s::type` must be one of %s, found %q", key, strings.Join(types.Members, ", "),
-			m.Type))
-	}
+	bad.If(m.Type != "" && !slices.Contains(types.Members, m.Type), "`%s::type` must be one of %s, found %q", key,
+		strings.Join(types.Members, ", "), m.Type)
 	hasType := m.Type != ""
 	for i := range m.Attributes {
 		a := &m.Attributes[i]
-		errs = append(errs, a.validate(fmt.Sprintf("%s::attributes::%d", key, i)))
+		bad.Join(a.validate(fmt.Sprintf("%s::attributes::%d", key, i)))
 		hasType = hasType || a.To == string(semconv.GPUOperationTypeKey)
 	}
-	if !hasType && !presets {
-		errs = append(errs, fmt.Errorf("`%s::type` must be set, or one of `attributes` or a preset must give %s", key,
-			semconv.GPUOperationTypeKey))
-	}
-	return errors.Join(errs...)
+	bad.If(!hasType && !presets, "`%s::type` must be set, or one of `attributes` or a preset must give %s", key,
+		semconv.GPUOperationTypeKey)
+	return bad.Err()
 }
 
 func (a *AttributeConfig) validate(key string) error {
-	var errs []error
+	var bad invalid.List
 	target, ok := semconv.LookupAttribute(a.To)
 	switch {
 	case !ok || !slices.Contains(target.On, "span"):
-		errs = append(errs, fmt.Errorf("`%s::to` must be a span attribute of the registry (docs/semconv.md), found %q", key,
-			a.To))
+		bad.Add("`%s::to` must be a span attribute of the registry (docs/semconv.md), found %q", key, a.To)
 	case target.Type != semconv.TypeString && target.Type != semconv.TypeInt && target.Type != semconv.TypeDouble:
-		errs = append(errs, fmt.Errorf("`%s::to` must be a text or a number, found %q of type %s", key, a.To, target.Type))
+		bad.Add("`%s::to` must be a text or a number, found %q of type %s", key, a.To, target.Type)
 	case target.Type != semconv.TypeString && (a.Value != "" || len(a.Values) > 0):
-		errs = append(errs, fmt.Errorf("`%s` must not have `value` or `values`, for %q is a number", key, a.To))
+		bad.Add("`%s` must not have `value` or `values`, for %q is a number", key, a.To)
 	}
-	for _, v := range append(sortedValues(a.Values), a.Value) {
-		if ok && v != "" && len(target.Members) > 0 && !target.Open && !slices.Contains(target.Members, v) {
-			errs = append(errs, fmt.Errorf("`%s` must give one of %s, found %q", key, strings.Join(target.Members, ", "), v))
-		}
+	for _, v := range append(slices.Sorted(maps.Values(a.Values)), a.Value) {
+		bad.If(ok && v != "" && len(target.Members) > 0 && !target.Open && !slices.Contains(target.Members, v),
+			"`%s` must give one of %s, found %q", key, strings.Join(target.Members, ", "), v)
 	}
-	if (a.From == "") == (a.Value == "") {
-		errs = append(errs, fmt.Errorf("`%s` must have one of `from` and `value`", key))
-	}
-	if a.Per != "" && (a.From == "" || ok && target.Type == semconv.TypeString) {
-		errs = append(errs, fmt.Errorf("`%s::per` must divide a number `from` an attribute, found `from` %q and `to` %q", key,
-			a.From, a.To))
-	}
-	if !(a.Scale >= 0) || math.IsInf(a.Scale, 0) {
-		errs = append(errs, fmt.Errorf("`%s::scale` must be a finite number above 0, found %g", key, a.Scale))
-	}
-	return errors.Join(errs...)
-}
-
-func sortedValues(m map[string]string) []string {
-	var out []string
-	for _, v := range m {
-		out = append(out, v)
-	}
-	slices.Sort(out)
-	return out
+	bad.If((a.From == "") == (a.Value == ""), "`%s` must have one of `from` and `value`", key)
+	bad.If(a.Per != "" && (a.From == "" || ok && target.Type == semconv.TypeString),
+		"`%s::per` must divide a number `from` an attribute, found `from` %q and `to` %q", key, a.From, a.To)
+	bad.If(!(a.Scale >= 0) || math.IsInf(a.Scale, 0), "`%s::scale` must be a finite number above 0, found %g", key,
+		a.Scale)
+	return bad.Err()
 }
 
 // mapper makes GPU spans of other producers' spans.

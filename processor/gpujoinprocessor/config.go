@@ -4,14 +4,13 @@
 package gpujoinprocessor
 
 import (
-	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/configretry"
 
+	"github.com/otelgpu/otelgpu/internal/invalid"
 	"github.com/otelgpu/otelgpu/internal/spanfacts"
 )
 
@@ -72,33 +71,17 @@ const maxShift = time.Hour
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Settle < 0 {
-		bad("`settle` must not be negative, found %s", c.Settle)
-	}
-	if c.MaxWait <= 0 {
-		bad("`max_wait` must be positive, found %s", c.MaxWait)
-	}
-	if c.MaxWait < c.Settle {
-		bad("`max_wait` (%s) must not be shorter than `settle` (%s)", c.MaxWait, c.Settle)
-	}
-	if c.Queue.Size <= 0 {
-		bad("`queue::size` must be a positive number of bytes, found %d", c.Queue.Size)
-	}
-	if c.MaxSpans <= 0 {
-		bad("`max_spans` must be positive, found %d", c.MaxSpans)
-	}
-	if c.Shift > maxShift || c.Shift < -maxShift {
-		bad("`shift` must be at most %s in either direction, found %s", maxShift, c.Shift)
-	}
+	var bad invalid.List
+	bad.If(c.Settle < 0, "`settle` must not be negative, found %s", c.Settle)
+	invalid.Positive(&bad, "max_wait", c.MaxWait)
+	bad.If(c.MaxWait < c.Settle, "`max_wait` (%s) must not be shorter than `settle` (%s)", c.MaxWait, c.Settle)
+	bad.If(c.Queue.Size <= 0, "`queue::size` must be a positive number of bytes, found %d", c.Queue.Size)
+	invalid.Positive(&bad, "max_spans", c.MaxSpans)
+	bad.If(c.Shift.Abs() > maxShift, "`shift` must be at most %s in either direction, found %s", maxShift, c.Shift)
 	for ordinal, id := range c.Ordinals {
-		if n, err := strconv.Atoi(ordinal); err != nil || n < 0 {
-			bad("`ordinals` must have device ordinals as keys, found %q", ordinal)
-		}
-		if id == "" {
-			bad("`ordinals::%s` must be a hw.id (GPU-<uuid> or MIG-<uuid>), found nothing", ordinal)
-		}
+		n, err := strconv.Atoi(ordinal)
+		bad.If(err != nil || n < 0, "`ordinals` must have device ordinals as keys, found %q", ordinal)
+		bad.If(id == "", "`ordinals::%s` must be a hw.id (GPU-<uuid> or MIG-<uuid>), found nothing", ordinal)
 	}
-	return errors.Join(errs...)
+	return bad.Err()
 }
