@@ -29,14 +29,10 @@ func NewOperation(name string, opts ...OperationOption) *Operation {
 }
 
 // Name is the operation's name.
-func (o *Operation) Name() string {
-	return (*engine.Operation)(o).Real().Name()
-}
+func (o *Operation) Name() string { return (*engine.Operation)(o).Real().Name() }
 
 // Info describes the operation as reports do.
-func (o *Operation) Info() report.Info {
-	return (*engine.Operation)(o).Real().Info()
-}
+func (o *Operation) Info() report.Info { return (*engine.Operation)(o).Real().Info() }
 
 // Start begins a section of the operation on a stream, below the span of ctx. It records an event and returns; it
 // never waits for the device. The result does nothing when o or s is nil, when profiling is off, or when the

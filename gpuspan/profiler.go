@@ -39,41 +39,27 @@ func New(b backend.Backend, opts ...Option) (*Profiler, error) {
 
 // SetEnabled switches timing on and off at run time. Off costs what a nil Profiler costs. Sections that are open stay
 // open.
-func (p *Profiler) SetEnabled(on bool) {
-	(*engine.Profiler)(p).Real().SetEnabled(on)
-}
+func (p *Profiler) SetEnabled(on bool) { (*engine.Profiler)(p).Real().SetEnabled(on) }
 
 // SetVerbosity changes how much is timed, at run time. While profiling is disabled it says what SetEnabled returns to.
-func (p *Profiler) SetVerbosity(v settings.Verbosity) {
-	(*engine.Profiler)(p).Real().SetVerbosity(v)
-}
+func (p *Profiler) SetVerbosity(v settings.Verbosity) { (*engine.Profiler)(p).Real().SetVerbosity(v) }
 
 // Enabled reports whether anything is timed.
-func (p *Profiler) Enabled() bool {
-	return (*engine.Profiler)(p).Real().Enabled()
-}
+func (p *Profiler) Enabled() bool { return (*engine.Profiler)(p).Real().Enabled() }
 
 // Source is gpu.timing.source of the profiler's sections: `cuda_event`, `hip_event`, `simulated`, or `host` without a
 // device.
-func (p *Profiler) Source() string {
-	return (*engine.Profiler)(p).Real().Source()
-}
+func (p *Profiler) Source() string { return (*engine.Profiler)(p).Real().Source() }
 
 // Devices lists the devices that the profiler found.
-func (p *Profiler) Devices() []backend.Device {
-	return (*engine.Profiler)(p).Real().Devices()
-}
+func (p *Profiler) Devices() []backend.Device { return (*engine.Profiler)(p).Real().Devices() }
 
 // Snapshot is the statistics so far. It never waits for the device: sections that are still running there are missing.
 // It is empty with Settings.Report off.
-func (p *Profiler) Snapshot() report.Summary {
-	return (*engine.Profiler)(p).Real().Snapshot()
-}
+func (p *Profiler) Snapshot() report.Summary { return (*engine.Profiler)(p).Real().Snapshot() }
 
 // Reset forgets the statistics of Snapshot. Metrics and occurrence numbers go on.
-func (p *Profiler) Reset() {
-	(*engine.Profiler)(p).Real().Reset()
-}
+func (p *Profiler) Reset() { (*engine.Profiler)(p).Real().Reset() }
 
 // Stats is the figures of one operation so far, over every place in which it ran; false when it has not run. Operations
 // of the same name, and the launches of one, are one.
@@ -83,9 +69,7 @@ func (p *Profiler) Stats(o *Operation) (report.Figures, bool) {
 
 // Flush waits until every section that has ended is read back and its span has ended, or ctx is done. A context without
 // deadline gets Settings.FlushDeadline. Spans then wait in the SDK: flush the TracerProvider too.
-func (p *Profiler) Flush(ctx context.Context) error {
-	return (*engine.Profiler)(p).Real().Flush(ctx)
-}
+func (p *Profiler) Flush(ctx context.Context) error { return (*engine.Profiler)(p).Real().Flush(ctx) }
 
 // Shutdown stops timing, flushes until ctx is done, gives up what is then still pending (its spans get host times and
 // gpu.timing.status `timeout`), and frees everything, the backend included. Later calls return the same error; all
@@ -100,6 +84,4 @@ func (p *Profiler) Shutdown(ctx context.Context) error {
 // bytes, items or durations, FLOPs that are no number, a chunk beyond their count), `concurrent_steps` (a step of a
 // loop began while another one of the same loop ran), `foreign_stream` (a stream of another profiler in
 // [Section.StartOn] or [Step.PhaseOn]).
-func (p *Profiler) Misuse() map[string]int64 {
-	return (*engine.Profiler)(p).Real().Misuse()
-}
+func (p *Profiler) Misuse() map[string]int64 { return (*engine.Profiler)(p).Real().Misuse() }

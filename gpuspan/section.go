@@ -22,9 +22,7 @@ type Section engine.Section
 
 // Timed reports whether the section is being timed: it was started and not ended, profiling was on, its parent was
 // sampled and a slot was free.
-func (x Section) Timed() bool {
-	return engine.Section(x).Timed()
-}
+func (x Section) Timed() bool { return engine.Section(x).Timed() }
 
 // Start begins a section within this one, on the same stream. A section that has ended, or that is not timed, gives one
 // that only counts.
@@ -40,63 +38,43 @@ func (x Section) StartOn(o *Operation, s *Stream) Section {
 
 // Add declares work in between; it adds to what [Section.EndWith] declares. A section has one precision, the one stated
 // last: FLOPs of several belong in sections of their own.
-func (x Section) Add(w Work) {
-	engine.Section(x).Add(engine.Work(w))
-}
+func (x Section) Add(w Work) { engine.Section(x).Add(engine.Work(w)) }
 
 // AddCopied declares bytes that moved in a direction within the section, beside the device memory traffic that Work
 // declares: so one section can hold both. Bytes of a section of a copy operation go into Work instead.
-func (x Section) AddCopied(d Direction, bytes int64) {
-	engine.Section(x).AddCopied(d, bytes)
-}
+func (x Section) AddCopied(d Direction, bytes int64) { engine.Section(x).AddCopied(d, bytes) }
 
 // Link says that the section served the request of ctx too; the span links to the span of ctx. One batch serves many
 // requests. The span links to at most 1,024 of them, sampled ones first, and an SDK keeps 128 links if its
 // SpanLimits.LinkCountLimit says nothing else; where links are missing, gpu.batch.size is the number of requests.
-func (x Section) Link(ctx context.Context) {
-	engine.Section(x).Link(ctx)
-}
+func (x Section) Link(ctx context.Context) { engine.Section(x).Link(ctx) }
 
 // LinkItems is Link with the number of items of the batch that belong to the request, whose share of the section is
 // that number divided by the items of all requests. The link carries it as gpu.operation.items, unless the requests
 // have equal parts of the section's own items; gpu.batch.share is stated where requests have no link.
-func (x Section) LinkItems(ctx context.Context, items int64) {
-	engine.Section(x).LinkItems(ctx, items)
-}
+func (x Section) LinkItems(ctx context.Context, items int64) { engine.Section(x).LinkItems(ctx, items) }
 
 // Chunk says that the section is chunk i of n, counted from 0; n is 0 where it is not known. A section around chunks
 // that states no work of its own gets the sum of theirs.
-func (x Section) Chunk(i, n int) {
-	engine.Section(x).Chunk(i, n)
-}
+func (x Section) Chunk(i, n int) { engine.Section(x).Chunk(i, n) }
 
 // SetAttributes puts attributes of the application's own on the span.
-func (x Section) SetAttributes(kv ...attribute.KeyValue) {
-	engine.Section(x).SetAttributes(kv...)
-}
+func (x Section) SetAttributes(kv ...attribute.KeyValue) { engine.Section(x).SetAttributes(kv...) }
 
 // Checksum states the checksum of the section's output, as [Checksum] computes it, so that two runs can be compared
 // ([WithOutputLog]).
-func (x Section) Checksum(sum uint64) {
-	engine.Section(x).Checksum(sum)
-}
+func (x Section) Checksum(sum uint64) { engine.Section(x).Checksum(sum) }
 
 // Context makes sections that are started with the result children of this one. Spans of the host started with it
 // become siblings instead: the section's span does not exist until the device has finished. After End the result is as
 // good as ctx. It allocates twice, 96 bytes in all, for sections that only count, too.
-func (x Section) Context(ctx context.Context) context.Context {
-	return engine.Section(x).Context(ctx)
-}
+func (x Section) Context(ctx context.Context) context.Context { return engine.Section(x).Context(ctx) }
 
 // End ends the section: it records an event and returns. Only sync modes immediate and group wait for the device.
-func (x Section) End() {
-	engine.Section(x).End()
-}
+func (x Section) End() { engine.Section(x).End() }
 
 // EndWith is End with the work of the section, in addition to what [Section.Add] declared.
-func (x Section) EndWith(w Work) {
-	engine.Section(x).EndWith(engine.Work(w))
-}
+func (x Section) EndWith(w Work) { engine.Section(x).EndWith(engine.Work(w)) }
 
 // Events lends the two events of a section of [Operation.Open]: each is a CUevent or hipEvent_t, to be recorded once on
 // the foreign stream, the first one before the section's work and the other behind it. Both are 0 where the section is

@@ -85,21 +85,15 @@ func (p *Profiler) Stream(h uintptr, name string, opts ...StreamOption) *Stream 
 }
 
 // Name is the name that the stream was registered with.
-func (s *Stream) Name() string {
-	return (*engine.Stream)(s).Real().Name()
-}
+func (s *Stream) Name() string { return (*engine.Stream)(s).Real().Name() }
 
 // DeviceTimed reports whether sections of the stream get GPU times. It is false without a device, for streams that
 // were refused, and after the device failed.
-func (s *Stream) DeviceTimed() bool {
-	return (*engine.Stream)(s).Real().DeviceTimed()
-}
+func (s *Stream) DeviceTimed() bool { return (*engine.Stream)(s).Real().DeviceTimed() }
 
 // Close gives the stream back: call it before the device stream is destroyed. Pending sections are still read, open
 // ones are given up. Sections that are started later only count.
-func (s *Stream) Close() {
-	(*engine.Stream)(s).Real().Close()
-}
+func (s *Stream) Close() { (*engine.Stream)(s).Real().Close() }
 
 // StartNamed begins a section of an operation that is only known by name, below the span of ctx. The first
 // Settings.Names names of a profiler become operations, all others share "(other)"; of a longer name the first 4,096

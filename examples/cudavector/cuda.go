@@ -60,9 +60,7 @@ func (g *gpu) alloc(n int) (b buffer, err error) {
 	return b, err
 }
 
-func (g *gpu) free(b buffer) error {
-	return g.do(func() error { return g.driver.Free(driver.Ptr(b)) })
-}
+func (g *gpu) free(b buffer) error { return g.do(func() error { return g.driver.Free(driver.Ptr(b)) }) }
 
 func (g *gpu) upload(dst buffer, v []float32) error {
 	return g.do(func() error { return g.driver.Upload(driver.Ptr(dst), memory(v), g.handle) })

@@ -54,9 +54,7 @@ func (w *Writer) begin(first int64) {
 }
 
 // holds reports whether a span that starts then is written with its nanosecond.
-func (w *Writer) holds(start int64) bool {
-	return !w.began || start >= w.base && start-w.base < window
-}
+func (w *Writer) holds(start int64) bool { return !w.began || start >= w.base && start-w.base < window }
 
 // length writes dur such that ts + dur, added as doubles, is the double of the end: speedscope adds them and compares
 // ends with starts and with ends. With three decimals the sum is off by the last bit for many slices, so that one of

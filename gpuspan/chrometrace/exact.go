@@ -126,9 +126,7 @@ func (e *Event) Link(trace [16]byte, span [8]byte) {
 }
 
 // call gives the event another name than the span.
-func (e *Event) call(name string) {
-	e.renamed, e.name, e.Name = true, e.Name, name
-}
+func (e *Event) call(name string) { e.renamed, e.name, e.Name = true, e.Name, name }
 
 // exact writes the argument "otel" where there is something for it to say.
 func (w *Writer) exact(e *Event, origin int, start, end int64) {

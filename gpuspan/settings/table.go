@@ -22,9 +22,7 @@ type Key struct {
 }
 
 // Env is the environment variable, as GPUSPAN_STACK_DEPTH.
-func (k Key) Env() string {
-	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
-}
+func (k Key) Env() string { return EnvPrefix + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_")) }
 
 // Flag is the name of the flag, as gpuspan.stack-depth.
 func (k Key) Flag() string {

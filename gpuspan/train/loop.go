@@ -102,6 +102,4 @@ func (l *Loop) Steps(ctx context.Context) iter.Seq2[context.Context, *Step] {
 }
 
 // SetEpoch sets gpu.step.epoch of the steps that begin from now on; epochs may be counted from 0.
-func (l *Loop) SetEpoch(epoch int64) {
-	(*engine.Loop)(l).SetEpoch(epoch)
-}
+func (l *Loop) SetEpoch(epoch int64) { (*engine.Loop)(l).SetEpoch(epoch) }

@@ -19,21 +19,15 @@ import (
 type Step engine.Step
 
 // Index is gpu.step.index.
-func (st *Step) Index() int64 {
-	return (*engine.Step)(st).Index()
-}
+func (st *Step) Index() int64 { return (*engine.Step)(st).Index() }
 
 // Recording reports whether the step becomes a span: its schedule and the sampler say so. Use it to guard what is
 // costly to compute.
-func (st *Step) Recording() bool {
-	return (*engine.Step)(st).Recording()
-}
+func (st *Step) Recording() bool { return (*engine.Step)(st).Recording() }
 
 // Span is the step's live span, which ends after the device has finished. It is a span that does nothing while the step
 // is not recorded.
-func (st *Step) Span() trace.Span {
-	return (*engine.Step)(st).Span()
-}
+func (st *Step) Span() trace.Span { return (*engine.Step)(st).Span() }
 
 // Phase begins a section of the step, on the loop's stream, whose time counts for a phase. A phase may have many
 // sections; the step takes the union of their intervals. The section's span is a child of the step's.
@@ -52,15 +46,11 @@ func (st *Step) PhaseOn(ph Phase, s *gpuspan.Stream) gpuspan.Section {
 // only the rest counts as overlap, which is therefore a lower bound. A phase is never longer than its step: what is
 // beyond (as the sum over channels that run side by side) is cut off. Where the place is known, [Step.AddPhaseAt] is
 // exact.
-func (st *Step) AddPhase(ph Phase, d time.Duration) {
-	(*engine.Step)(st).AddPhase(engine.Phase(ph), d)
-}
+func (st *Step) AddPhase(ph Phase, d time.Duration) { (*engine.Step)(st).AddPhase(engine.Phase(ph), d) }
 
 // SetPhase sets the time of a phase that was measured elsewhere, instead of all that is measured or added, before or
 // after. Overlap and limits are those of [Step.AddPhase].
-func (st *Step) SetPhase(ph Phase, d time.Duration) {
-	(*engine.Step)(st).SetPhase(engine.Phase(ph), d)
-}
+func (st *Step) SetPhase(ph Phase, d time.Duration) { (*engine.Step)(st).SetPhase(engine.Phase(ph), d) }
 
 // AddPhaseAt adds an interval of a phase that was measured elsewhere, on the wall clock.
 func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
@@ -68,33 +58,21 @@ func (st *Step) AddPhaseAt(ph Phase, start time.Time, d time.Duration) {
 }
 
 // Elapsed asks for the step's measured time, as [gpuspan.Section.Elapsed] does; call it before the iteration ends.
-func (st *Step) Elapsed() *gpuspan.Elapsed {
-	return (*gpuspan.Elapsed)((*engine.Step)(st).Elapsed())
-}
+func (st *Step) Elapsed() *gpuspan.Elapsed { return (*gpuspan.Elapsed)((*engine.Step)(st).Elapsed()) }
 
 // SetItems states how many items the step processed on this rank (gpu.step.items).
-func (st *Step) SetItems(n int64) {
-	(*engine.Step)(st).SetItems(n)
-}
+func (st *Step) SetItems(n int64) { (*engine.Step)(st).SetItems(n) }
 
 // AddItems adds to the items of the step.
-func (st *Step) AddItems(n int64) {
-	(*engine.Step)(st).AddItems(n)
-}
+func (st *Step) AddItems(n int64) { (*engine.Step)(st).AddItems(n) }
 
 // SetModelFLOPs states the FLOPs that the model needs for the step by its mathematics, recomputation not counted, over
 // all devices of the loop (gpu.step.model.flop.count). It gives MFU; the FLOPs of the step's sections give HFU.
-func (st *Step) SetModelFLOPs(f float64) {
-	(*engine.Step)(st).SetModelFLOPs(f)
-}
+func (st *Step) SetModelFLOPs(f float64) { (*engine.Step)(st).SetModelFLOPs(f) }
 
 // SetAttributes puts attributes of the application's own on the step's span.
-func (st *Step) SetAttributes(kv ...attribute.KeyValue) {
-	(*engine.Step)(st).SetAttributes(kv...)
-}
+func (st *Step) SetAttributes(kv ...attribute.KeyValue) { (*engine.Step)(st).SetAttributes(kv...) }
 
 // Cancel says that the iteration is no step, as when there is no more data: its span is not that of a step, and nothing
 // is counted.
-func (st *Step) Cancel() {
-	(*engine.Step)(st).Cancel()
-}
+func (st *Step) Cancel() { (*engine.Step)(st).Cancel() }

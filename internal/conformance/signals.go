@@ -217,9 +217,7 @@ func instrument(m pmetric.Metric) semconv.Instrument {
 }
 
 // shape says what the metric is on the wire, for messages.
-func shape(m pmetric.Metric) string {
-	return cmp.Or(string(instrument(m)), m.Type().String())
-}
+func shape(m pmetric.Metric) string { return cmp.Or(string(instrument(m)), m.Type().String()) }
 
 type point struct {
 	attributes  pcommon.Map

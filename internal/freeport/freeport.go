@@ -67,6 +67,4 @@ func Pair() (one, next string, err error) {
 }
 
 // port is the nth that a process tries.
-func port(process, n int) int {
-	return first + (process+n/block*stride)%blocks*block + n%block
-}
+func port(process, n int) int { return first + (process+n/block*stride)%blocks*block + n%block }

@@ -209,9 +209,7 @@ func worked(r verdict.Rate) float64 {
 }
 
 // most are the first n, and how many more there are.
-func most[T any](list []T, n int) ([]T, int) {
-	return list[:min(n, len(list))], max(0, len(list)-n)
-}
+func most[T any](list []T, n int) ([]T, int) { return list[:min(n, len(list))], max(0, len(list)-n) }
 
 // State is the report. The book takes nothing more.
 func (b *Book) State(jobs []Job) *State {

@@ -83,9 +83,7 @@ func (c *Config) kinds() uint32 {
 }
 
 // budget is the most records of one window.
-func (c *Config) budget() uint64 {
-	return uint64(max(1, float64(c.Budget)*c.Window.Seconds()))
-}
+func (c *Config) budget() uint64 { return uint64(max(1, float64(c.Budget)*c.Window.Seconds())) }
 
 // Result says what became of one window.
 type Result struct {

@@ -35,9 +35,7 @@ func (f optionFunc) apply(x *factory) { f(x) }
 // built-in load. The source must still be chosen by `source: simulated`; `auto` never takes a simulated device for a
 // real one. The source behaves as a driver above the GPU: it quantises, averages, refreshes counters in stairs and
 // samples with jitter of its own, so what is sampled is never what the device knows about its work.
-func WithSimulated(gpu *simgpu.GPU) Option {
-	return optionFunc(func(f *factory) { f.simulated = gpu })
-}
+func WithSimulated(gpu *simgpu.GPU) Option { return optionFunc(func(f *factory) { f.simulated = gpu }) }
 
 // factory holds the receivers in the making: one receiver serves the metrics and the logs pipelines of one
 // configuration, because opening a source twice would sample twice.

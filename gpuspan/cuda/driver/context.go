@@ -22,9 +22,7 @@ func (d *Driver) RetainPrimary(dev Device) (Context, error) {
 const primaryRelease = "cuDevicePrimaryCtxRelease_v2"
 
 // ReleasePrimary gives a reference back.
-func (d *Driver) ReleasePrimary(dev Device) error {
-	return d.call(primaryRelease, uintptr(dev))
-}
+func (d *Driver) ReleasePrimary(dev Device) error { return d.call(primaryRelease, uintptr(dev)) }
 
 // PrimaryActive reports whether the device's primary context exists.
 func (d *Driver) PrimaryActive(dev Device) (bool, error) {
@@ -84,6 +82,4 @@ func (d *Driver) ContextDevice(ctx Context) (dev Device, err error) {
 }
 
 // Synchronize waits for all work of the current context.
-func (d *Driver) Synchronize() error {
-	return d.call("cuCtxSynchronize")
-}
+func (d *Driver) Synchronize() error { return d.call("cuCtxSynchronize") }

@@ -33,9 +33,7 @@ func (d *Driver) Device(ordinal int) (Device, error) {
 }
 
 // Name is the device's model, e.g. "NVIDIA H200".
-func (d *Driver) Name(dev Device) (string, error) {
-	return d.text("cuDeviceGetName", dev)
-}
+func (d *Driver) Name(dev Device) (string, error) { return d.text("cuDeviceGetName", dev) }
 
 // PCI is the device's address in lower case, e.g. "0000:17:00.0".
 func (d *Driver) PCI(dev Device) (string, error) {

@@ -47,9 +47,7 @@ func (d *Driver) Load(ptx string) (Module, error) {
 }
 
 // Unload unloads a module.
-func (d *Driver) Unload(m Module) error {
-	return d.call("cuModuleUnload", uintptr(m))
-}
+func (d *Driver) Unload(m Module) error { return d.call("cuModuleUnload", uintptr(m)) }
 
 // Function finds a kernel by its name.
 func (d *Driver) Function(m Module, name string) (Function, error) {

@@ -15,14 +15,10 @@ func (d *Driver) NewStream() (Stream, error) {
 }
 
 // FreeStream destroys a stream once its work is done.
-func (d *Driver) FreeStream(s Stream) error {
-	return d.call("cuStreamDestroy_v2", uintptr(s))
-}
+func (d *Driver) FreeStream(s Stream) error { return d.call("cuStreamDestroy_v2", uintptr(s)) }
 
 // SynchronizeStream waits for the work of a stream.
-func (d *Driver) SynchronizeStream(s Stream) error {
-	return d.call("cuStreamSynchronize", uintptr(s))
-}
+func (d *Driver) SynchronizeStream(s Stream) error { return d.call("cuStreamSynchronize", uintptr(s)) }
 
 // StreamContext is the context in which a stream was made. It must not be asked while the stream captures a graph.
 func (d *Driver) StreamContext(s Stream) (Context, error) {

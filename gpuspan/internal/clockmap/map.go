@@ -111,9 +111,7 @@ func (m *Map) forget(gpu float64) {
 	m.drop(from)
 }
 
-func (m *Map) drop(n int) {
-	m.anchors = m.anchors[:copy(m.anchors, m.anchors[n:])]
-}
+func (m *Map) drop(n int) { m.anchors = m.anchors[:copy(m.anchors, m.anchors[n:])] }
 
 // limitRate derives from p and the anchors before it what the rate can have been at p. Two anchors limit the mean rate
 // between them, which is that of p but for what it changed in half of the time.

@@ -83,9 +83,7 @@ func (st *Step) Index() int64 {
 }
 
 // Recording is train.Step.Recording.
-func (st *Step) Recording() bool {
-	return st != nil && st.span != nil && st.span.IsRecording()
-}
+func (st *Step) Recording() bool { return st != nil && st.span != nil && st.span.IsRecording() }
 
 // Span is train.Step.Span.
 func (st *Step) Span() trace.Span {

@@ -90,9 +90,7 @@ func contains(in, want any) (found, ok bool) {
 }
 
 // A value of another type is in no slice or map, so asking for one is a mistake of the test.
-func fits(v any, t reflect.Type) bool {
-	return v == nil || reflect.TypeOf(v).AssignableTo(t)
-}
+func fits(v any, t reflect.Type) bool { return v == nil || reflect.TypeOf(v).AssignableTo(t) }
 
 // NaN of what is no number.
 func number(v any) float64 {

@@ -130,9 +130,7 @@ func describe(typ, unit string) string {
 }
 
 // cell is a text within a table of Markdown.
-func cell(s string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(s, "|", `\|`), "\n", " ")
-}
+func cell(s string) string { return strings.ReplaceAll(strings.ReplaceAll(s, "|", `\|`), "\n", " ") }
 
 // Go is the attribute's name in Go.
 func (a attribute) Go() string { return goName(a.Name) }

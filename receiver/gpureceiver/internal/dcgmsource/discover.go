@@ -243,9 +243,7 @@ func profile(gpuSlices, computeSlices uint, memory int64) string {
 	return name
 }
 
-func (s *session) deviceOf(e entity) *gpusamplesextension.Device {
-	return &s.devices[s.byPart[e][0]]
-}
+func (s *session) deviceOf(e entity) *gpusamplesextension.Device { return &s.devices[s.byPart[e][0]] }
 
 func (s *session) boards() (list []entity) {
 	for i := range s.devices {

@@ -174,9 +174,7 @@ func ids(list []field) []uint16 {
 }
 
 // chunks cuts entities into groups: go-dcgm and older host engines take 64 entities in one.
-func chunks(entities []entity) [][]entity {
-	return slices.Collect(slices.Chunk(entities, maxEntities))
-}
+func chunks(entities []entity) [][]entity { return slices.Collect(slices.Chunk(entities, maxEntities)) }
 
 const maxEntities = 64
 

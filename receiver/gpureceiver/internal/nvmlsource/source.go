@@ -32,9 +32,7 @@ type source struct {
 }
 
 // New returns the source.
-func New(set Settings) gpudata.Source {
-	return newSource(set, nvml.New(set.Library))
-}
+func New(set Settings) gpudata.Source { return newSource(set, nvml.New(set.Library)) }
 
 func newSource(set Settings, lib nvml.Library) *source { return &source{set: set, lib: lib} }
 
