@@ -5,6 +5,7 @@ package gpujoinprocessor
 
 import (
 	"context"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ type batch struct {
 	bridges   map[fairshare.Key][8]byte
 	boards    []boardEnd
 	packed    packed
+	seed      maphash.Seed
 	waiting   int   // of the spans, those that are waited for
 	latest    int64 // end of those
 	seen      int64 // when the first of them arrived first
@@ -71,6 +73,7 @@ func (b *batch) reset() {
 // scan reads the GPU spans of a request. Their parents are followed through host spans of the same request (a step,
 // the framework's operator below it, the kernel below that), for the fair share needs the nearest ancestor on the GPU.
 func (b *batch) scan(td ptrace.Traces, id identifier, now int64, maxWait time.Duration) {
+	b.seed = id.seed
 	all := td.ResourceSpans()
 	if cap(b.resources) < all.Len() {
 		b.resources = make([]resourceInfo, 0, all.Len()) // never grown below: places point into it
@@ -141,6 +144,20 @@ func (b *batch) hosts(all ptrace.ResourceSpansSlice) {
 			}
 		}
 	}
+}
+
+// others is a number of the spans that are not waited for, whatever their order; 0: there are none.
+func (b *batch) others() (sum uint64) {
+	add := func(k *fairshare.Key) { sum += maphash.Comparable(b.seed, *k) }
+	for i := range b.host {
+		add(&b.host[i].key)
+	}
+	for i := range b.spans {
+		if g := &b.spans[i]; g.fault != sound || b.places.list[g.place].outcome != found {
+			add(&g.share.Key)
+		}
+	}
+	return sum
 }
 
 // bridge replaces parents that are host spans by the parents of those; a root among them leaves none, so that nobody

@@ -24,6 +24,7 @@ type engine struct {
 	mu     sync.Mutex
 	boards map[string]*board
 	budget fairshare.Budget
+	beside recentSums
 }
 
 // boardOf is the physical GPU of a device, bound to the current view. A MIG instance whose board has no samples is a
@@ -105,7 +106,24 @@ func (e *engine) arrive(b *batch, now time.Time, leaving bool) (fresh bool) {
 			w.board.dev.Pass(h.key, h.parent)
 		}
 	}
+	e.beside.add(b.others())
 	return known == 0 || known < b.waiting
+}
+
+// repeats says whether a batch, whose waiting spans all have come before, is a whole request that has: with what was
+// beside them then. A sender that was stopped in between puts its spans into other requests.
+func (e *engine) repeats(b *batch) bool {
+	others := b.others()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return others == 0 || e.beside.has[others]
+}
+
+// passed notes that the next component has taken what was beside spans that had come before.
+func (e *engine) passed(others uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.beside.add(others)
 }
 
 // removeKnown takes the spans that have come before out of a request; it returns their number.
@@ -259,4 +277,32 @@ func (e *engine) known() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.budget.Used()
+}
+
+// recentSums remembers what others returned, the oldest giving way: of a request that is repeated later, what is beside
+// the GPU spans passes again.
+type recentSums struct {
+	has  map[uint64]bool
+	ring []uint64
+	next int
+}
+
+// maxSums takes half a megabyte, and half a minute of 500 requests a second.
+const maxSums = 1 << 14
+
+func (r *recentSums) add(sum uint64) {
+	if sum == 0 || r.has[sum] {
+		return
+	}
+	if r.has == nil {
+		r.has = map[uint64]bool{}
+	}
+	if len(r.ring) < maxSums {
+		r.ring = append(r.ring, sum)
+	} else {
+		delete(r.has, r.ring[r.next])
+		r.ring[r.next] = sum
+		r.next = (r.next + 1) % maxSums
+	}
+	r.has[sum] = true
 }

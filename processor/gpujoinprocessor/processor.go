@@ -206,12 +206,21 @@ func (p *joinProcessor) ConsumeTraces(ctx context.Context, td ptrace.Traces) err
 			p.accepted(ctx, b)
 		}
 		return err
-	case known == b.waiting:
+	case known == b.waiting && p.engine.repeats(b):
 		// The sender repeats what the queue has taken: its answer was lost.
 		p.stats.tb.ProcessorGpuJoinRepeatedSpans.Add(ctx, int64(td.SpanCount()))
 		return nil
 	case known > 0:
+		others := b.others()
 		p.stats.tb.ProcessorGpuJoinRepeatedSpans.Add(ctx, int64(p.engine.removeKnown(b, td)))
+		if known == b.waiting {
+			err := p.next.ConsumeTraces(ctx, td)
+			if err == nil {
+				p.engine.passed(others)
+				p.accepted(ctx, b)
+			}
+			return err
+		}
 		b.reset()
 		b.scan(td, p.ident, now.UnixNano(), p.cfg.MaxWait)
 	}

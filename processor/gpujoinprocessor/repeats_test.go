@@ -5,6 +5,7 @@ package gpujoinprocessor
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -164,5 +165,50 @@ func TestWhatIsTriedAgainIsCountedOnce(t *testing.T) {
 		assert.Zero(t, r.gauge("held_spans"))
 		assert.EqualValues(t, 1, r.count("uncovered_spans", ""))
 		assert.EqualValues(t, 2, r.count("released_spans", ""))
+	})
+}
+
+// A sender that was stopped puts what it tries again into other requests: what has come before leaves once, and what
+// comes with it for the first time leaves too.
+func TestWhatIsRepeatedInAnotherRequestLosesNothingBesideIt(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig, zero time.Time) {
+		time.Sleep(time.Second)
+		end := time.Now()
+		request := func(gpu []uint64, others ...uint64) {
+			td := newTraces("a")
+			for _, id := range gpu {
+				td.gpu(id, 0, zero, end)
+			}
+			for _, id := range others {
+				td.host(id, 0, zero, end)
+			}
+			td.gpu(100+gpu[0], 0, zero, end).Attributes().PutStr("hw.id", "GPU-of-nobody")
+			for range 2 { // and the answer is lost
+				copied := ptrace.NewTraces()
+				td.CopyTo(copied)
+				r.consume(copied)
+			}
+		}
+		request([]uint64{1}, 10)
+		request([]uint64{2}, 11)
+		request([]uint64{2, 1}, 12)
+		request([]uint64{1, 3}, 13)
+		request([]uint64{3, 2, 1}, 14, 15)
+		time.Sleep(8 * time.Second)
+		joules, times := 0., map[uint64]int{}
+		for _, td := range r.sink.AllTraces() {
+			for s := range spansOf(td) {
+				id := s.SpanID()
+				times[binary.BigEndian.Uint64(id[:])]++
+				if v, ok := s.Attributes().Get("gpu.energy"); ok {
+					joules += v.Double()
+				}
+			}
+		}
+		assert.Equal(t, map[uint64]int{
+			1: 1, 2: 1, 3: 1, 10: 1, 11: 1, 12: 1, 13: 1, 14: 1, 15: 1, 101: 2, 102: 2, 103: 1,
+		}, times, "those of no device were in two requests")
+		assert.InDelta(t, 300, joules, 1e-6)
+		assert.Zero(t, r.gauge("held_spans"))
 	})
 }
